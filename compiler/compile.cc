@@ -20,10 +20,10 @@ namespace {
 // A rank that takes part in an exchange with all other ranks has a transfer for each of them.
 constexpr int64_t kDevicesMax = 16384;
 
-absl::StatusOr<Mesh> MeshOf(const Job& job) {
-  std::vector<MeshAxis> axes;
+absl::StatusOr<sbp::Mesh> MeshOf(const proto::Job& job) {
+  std::vector<sbp::MeshAxis> axes;
   for (const auto& axis : job.mesh().axis()) axes.push_back({axis.name(), axis.size()});
-  Mesh mesh(std::move(axes));
+  sbp::Mesh mesh(std::move(axes));
   WEIR_RETURN_IF_ERROR(mesh.Validate());
   if (mesh.num_ranks() > kDevicesMax) {
     return Rejected({"W0447", absl::StrCat("mesh ", mesh.ToText()),
@@ -44,7 +44,7 @@ std::string PlanId(const LogicalPlan& plan) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const Job& job,
+absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
                                                         const CompileOptions& options) {
   auto plan = std::make_unique<LogicalPlan>();
   plan->job = job;
@@ -59,7 +59,8 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const Job& job,
   context.stage_mesh = plan->stage_mesh;
   if (options.mode == PlanMode::kTrain) plan->updates = UpdateRateOf(job.training());
   context.micro_batches_per_update = plan->micro_batches * plan->updates.every;
-  context.precision = job.training().precision() == Training::BF16 ? DType::kBF16 : DType::kF32;
+  context.precision =
+      job.training().precision() == proto::Training::BF16 ? DType::kBF16 : DType::kF32;
   WEIR_ASSIGN_OR_RETURN(context.dims, ImportDims(job));
   WEIR_ASSIGN_OR_RETURN(context.rules, LayoutRules::Create(job, plan->stage_mesh, context.dims));
   WEIR_ASSIGN_OR_RETURN(plan->schedule,
@@ -122,7 +123,7 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const Job& job,
   return plan;
 }
 
-absl::StatusOr<RankPlan> LowerForRank(const LogicalPlan& plan, int64_t rank) {
+absl::StatusOr<proto::RankPlan> LowerForRank(const LogicalPlan& plan, int64_t rank) {
   WEIR_ASSIGN_OR_RETURN(RankGraph graph, LowerToRankGraph(plan, rank));
   return AllocateRegisters(plan, graph);
 }

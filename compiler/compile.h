@@ -33,15 +33,9 @@ struct CompileOptions {
   const JobRhythm* rhythm = nullptr;
 };
 
-absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const Job& job,
+absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
                                                         const CompileOptions& options);
 
-absl::StatusOr<RankPlan> LowerForRank(const LogicalPlan& plan, int64_t rank);
+absl::StatusOr<proto::RankPlan> LowerForRank(const LogicalPlan& plan, int64_t rank);
 
 }  // namespace weir::compiler
-
-namespace weir {
-using compiler::CompileJob;
-using compiler::CompileOptions;
-using compiler::LowerForRank;
-}  // namespace weir

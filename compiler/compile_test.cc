@@ -180,12 +180,12 @@ constexpr char kTinyJob[] = R"pb(
   }
 )pb";
 
-Job TinyJob(const std::string& mesh) {
-  Job job;
+proto::Job TinyJob(const std::string& mesh) {
+  proto::Job job;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(kTinyJob, &job));
-  absl::StatusOr<Mesh> parsed = Mesh::Parse(mesh);
+  absl::StatusOr<sbp::Mesh> parsed = sbp::Mesh::Parse(mesh);
   EXPECT_TRUE(parsed.ok());
-  for (const MeshAxis& axis : parsed->axes()) {
+  for (const sbp::MeshAxis& axis : parsed->axes()) {
     auto* spec = job.mutable_mesh()->add_axis();
     spec->set_name(axis.name);
     spec->set_size(axis.size);
@@ -197,7 +197,7 @@ TEST(Compile, EveryRankOfEveryMeshLowers) {
   for (const char* mesh : {"", "dp=2", "tp=2", "tp=4", "pp=2", "pp=4", "dp=2,tp=2", "dp=2,pp=2",
                            "dp=2,tp=2,pp=2", "dp=3"}) {
     for (int zero : {0, 1, 2, 3}) {
-      Job job = TinyJob(mesh);
+      proto::Job job = TinyJob(mesh);
       job.mutable_training()->set_zero_stage(zero);
       auto plan = CompileJob(job, {});
       ASSERT_TRUE(plan.ok()) << mesh << ": " << plan.status();
@@ -213,7 +213,7 @@ TEST(Compile, EveryRankOfEveryMeshLowers) {
 TEST(Compile, PassesThatHaveDoneTheirWorkChangeNothingMore) {
   for (const char* mesh : {"tp=2", "dp=2,tp=2", "dp=2,tp=2,pp=2"}) {
     for (int zero : {0, 3}) {
-      Job job = TinyJob(mesh);
+      proto::Job job = TinyJob(mesh);
       job.mutable_training()->set_zero_stage(zero);
       auto plan = CompileJob(job, {});
       ASSERT_TRUE(plan.ok()) << plan.status();
@@ -238,7 +238,7 @@ TEST(Compile, PassesThatHaveDoneTheirWorkChangeNothingMore) {
 
 // Returns the rhythm as another process gets it.
 JobRhythm Sent(const JobRhythm& rhythm) {
-  RhythmSpec spec;
+  proto::RhythmSpec spec;
   EXPECT_TRUE(spec.ParseFromString(ToProto(rhythm).SerializeAsString()));
   absl::StatusOr<JobRhythm> got = RhythmFromProto(spec);
   EXPECT_TRUE(got.ok()) << got.status();
@@ -248,9 +248,9 @@ JobRhythm Sent(const JobRhythm& rhythm) {
 TEST(Compile, ARhythmThatAnotherProcessSolvedGivesTheSamePlans) {
   for (PlanMode mode : {PlanMode::kTrain, PlanMode::kEvaluate}) {
     for (const char* mesh : {"", "dp=3", "tp=2", "pp=2", "dp=2,tp=2,pp=2"}) {
-      Job job = TinyJob(mesh);
+      proto::Job job = TinyJob(mesh);
       job.mutable_training()->set_zero_stage(3);
-      job.mutable_runtime()->set_registers(Runtime::SOLVED);
+      job.mutable_runtime()->set_registers(proto::Runtime::SOLVED);
       CompileOptions options;
       options.mode = mode;
       auto solved = CompileJob(job, options);
@@ -281,7 +281,7 @@ TEST(Compile, ARhythmOfAnotherJobDoesNoHarm) {
       auto plan = CompileJob(TinyJob(mesh), options);
       ASSERT_TRUE(plan.ok()) << plan.status();
       for (int64_t rank = 0; rank < (*plan)->mesh.num_ranks(); ++rank) {
-        const absl::StatusOr<RankPlan> lowered = LowerForRank(**plan, rank);
+        const absl::StatusOr<proto::RankPlan> lowered = LowerForRank(**plan, rank);
         if (!lowered.ok()) ++num_refused;
         if (mesh == solved) {
           EXPECT_TRUE(lowered.ok()) << lowered.status();
@@ -293,8 +293,8 @@ TEST(Compile, ARhythmOfAnotherJobDoesNoHarm) {
 }
 
 TEST(Compile, ADamagedRhythmIsRefused) {
-  const RhythmSpec whole = ToProto((*CompileJob(TinyJob("pp=2"), {}))->rhythm);
-  RhythmSpec spec = whole;
+  const proto::RhythmSpec whole = ToProto((*CompileJob(TinyJob("pp=2"), {}))->rhythm);
+  proto::RhythmSpec spec = whole;
   spec.mutable_time(0)->mutable_station()->set_item(-1);
   EXPECT_EQ(RhythmFromProto(spec).status().code(), absl::StatusCode::kInvalidArgument);
   spec = whole;
@@ -327,20 +327,20 @@ TEST(Compile, ADumpSaysWhichRuleGaveALayout) {
 }
 
 TEST(Compile, ATransferOfEarlyDataThatStandsLateLosesNoOp) {
-  Job job = TinyJob("tp=2");
-  Rule* rule = job.add_rule();
+  proto::Job job = TinyJob("tp=2");
+  proto::Rule* rule = job.add_rule();
   rule->set_dim("sequence");
   rule->set_axis("tp");
-  rule->set_scope(Rule::ACTIVATIONS);
-  job.mutable_training()->set_precision(Training::BF16);
+  rule->set_scope(proto::Rule::ACTIVATIONS);
+  job.mutable_training()->set_precision(proto::Training::BF16);
   auto plan = CompileJob(job, {});
   ASSERT_TRUE(plan.ok()) << plan.status();
   for (int64_t rank = 0; rank < 2; ++rank) {
     auto lowered = LowerForRank(**plan, rank);
     ASSERT_TRUE(lowered.ok()) << lowered.status();
     int picks = 0;
-    for (const Program& program : lowered->program()) {
-      for (const KernelCall& call : program.call()) picks += call.op() == "exp_sum_pick";
+    for (const proto::Program& program : lowered->program()) {
+      for (const proto::KernelCall& call : program.call()) picks += call.op() == "exp_sum_pick";
     }
     EXPECT_EQ(picks, 1) << "rank " << rank;
   }

@@ -11,7 +11,7 @@
 #include "runtime/base/status.h"
 #include "sbp/exchange_view.h"
 
-namespace weir {
+namespace weir::sbp {
 namespace {
 
 using Steps = std::vector<BoxingStep>;
@@ -386,4 +386,4 @@ int64_t TotalBytes(const TensorType& type, const std::vector<BoxingStep>& steps,
   return TotalElements(type, steps, mesh.StageMesh()) * SizeOf(type.dtype);
 }
 
-}  // namespace weir
+}  // namespace weir::sbp

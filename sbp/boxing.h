@@ -44,7 +44,7 @@
 #include "absl/status/statusor.h"
 #include "sbp/layout.h"
 
-namespace weir {
+namespace weir::sbp {
 
 // A Place is a layout over a set of devices, where the set is a stage of the job's mesh.
 struct Place {
@@ -142,4 +142,4 @@ struct RankExchange {
 RankExchange BuildExchange(const std::vector<TensorType>& types,
                            const std::vector<BoxingStep>& steps, const Mesh& mesh, int64_t rank);
 
-}  // namespace weir
+}  // namespace weir::sbp

@@ -15,7 +15,7 @@
 #include "runtime/base/random.h"
 #include "sbp/boxing.h"
 
-namespace weir {
+namespace weir::sbp {
 namespace {
 
 uint64_t Seed() {
@@ -495,4 +495,4 @@ TEST(BoxingBundle, TensorsOfDifferentLayoutsTravelTogether) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::sbp

@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::sbp {
 namespace {
 
 using ::testing::AllOf;
@@ -491,4 +491,4 @@ TEST(BoxingMethod, NamesAreDistinct) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::sbp

@@ -4,7 +4,7 @@
 #include "sbp/boxing.h"
 #include "sbp/exchange_view.h"
 
-namespace weir {
+namespace weir::sbp {
 namespace {
 
 // Returns `rect` in coordinates that count from the first element of `shard`.
@@ -174,4 +174,4 @@ RankExchange BuildExchange(const std::vector<TensorType>& types,
   return ExchangeBuilder(types, steps, mesh, rank).Build();
 }
 
-}  // namespace weir
+}  // namespace weir::sbp

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace weir {
+namespace weir::sbp {
 namespace {
 
 Range Overlap(const Range& a, const Range& b) {
@@ -250,4 +250,4 @@ int64_t ExchangeView::OverlapSum(const Coords& sender, int tensor_axis, int mesh
   return sum;
 }
 
-}  // namespace weir
+}  // namespace weir::sbp

@@ -12,7 +12,7 @@
 #include "absl/functional/function_ref.h"
 #include "sbp/boxing.h"
 
-namespace weir {
+namespace weir::sbp {
 
 // The source's coordinate on a mesh axis.
 enum class SourceRule : uint8_t {
@@ -111,4 +111,4 @@ class ExchangeView {
   Combiner neutral_combiner_ = Combiner::kSum;
 };
 
-}  // namespace weir
+}  // namespace weir::sbp

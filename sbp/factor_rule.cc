@@ -7,7 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::sbp {
 namespace {
 
 // Returns the dimension of `operand` whose major factor is `factor`, or -1.
@@ -246,4 +246,4 @@ Signature Join(const std::vector<AxisSignature>& per_mesh_axis) {
                    JoinSide(per_mesh_axis, &AxisSignature::outputs)};
 }
 
-}  // namespace weir
+}  // namespace weir::sbp

@@ -32,7 +32,7 @@
 #include "absl/status/status.h"
 #include "sbp/layout.h"
 
-namespace weir {
+namespace weir::sbp {
 
 struct Factor {
   std::string name;  // logical name, for the rules of a job ("heads")
@@ -102,4 +102,4 @@ struct Signature {
 // Without mesh axes the number of operands is unknown, and both lists are empty.
 Signature Join(const std::vector<AxisSignature>& per_mesh_axis);
 
-}  // namespace weir
+}  // namespace weir::sbp

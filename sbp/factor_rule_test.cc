@@ -4,7 +4,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::sbp {
 namespace {
 
 using ::testing::AllOf;
@@ -216,4 +216,4 @@ TEST(FactorRule, JoinMakesOneLayoutPerOperand) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::sbp

@@ -9,7 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::sbp {
 namespace {
 
 constexpr char kKinds[] = "S(i), S(i, at=0:..:size), B, P(sum) or P(max)";
@@ -289,4 +289,4 @@ TensorSlice LocalSlice(const TensorType& type, const Layout& layout, const Mesh&
   return TensorSlice{type.dtype, rect.shape(), rect.begin, type.shape()};
 }
 
-}  // namespace weir
+}  // namespace weir::sbp

@@ -29,7 +29,7 @@
 #include "runtime/base/tensor_slice.h"
 #include "sbp/mesh.h"
 
-namespace weir {
+namespace weir::sbp {
 
 enum class SbpKind : uint8_t { kBroadcast, kSplit, kPartial };
 
@@ -97,4 +97,4 @@ Rect ShardRect(const TensorType& type, const Layout& layout, const Mesh& mesh,
 TensorSlice LocalSlice(const TensorType& type, const Layout& layout, const Mesh& mesh,
                        const Coords& coords);
 
-}  // namespace weir
+}  // namespace weir::sbp

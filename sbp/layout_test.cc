@@ -3,7 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::sbp {
 namespace {
 
 using ::testing::AllOf;
@@ -185,4 +185,4 @@ TEST(Rect, VolumesAndIntersections) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::sbp

@@ -10,7 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::sbp {
 namespace {
 
 // Ranks are 32-bit (RankId).
@@ -158,4 +158,4 @@ std::string Mesh::ToText() const {
   });
 }
 
-}  // namespace weir
+}  // namespace weir::sbp

@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace weir {
+namespace weir::sbp {
 
 inline constexpr char kPipelineAxis[] = "pp";
 
@@ -58,4 +58,4 @@ class Mesh {
   std::vector<MeshAxis> axes_;
 };
 
-}  // namespace weir
+}  // namespace weir::sbp

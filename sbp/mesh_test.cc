@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::sbp {
 namespace {
 
 using ::testing::HasSubstr;
@@ -97,4 +97,4 @@ TEST(Mesh, StagesPartTheRanksWhereverThePipelineAxisStands) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::sbp

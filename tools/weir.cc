@@ -27,16 +27,17 @@ __attribute__((section(".preinit_array"), used)) void (*const kKeepHangup)(int, 
 }  // namespace
 
 int main(int argc, char** argv) {
-  weir::RaiseOwnLimits();
-  if (absl::Status status = weir::CheckLimits(); !status.ok()) {
+  weir::limits::RaiseOwnLimits();
+  if (absl::Status status = weir::limits::CheckLimits(); !status.ok()) {
     std::cerr << "weir: " << std::string(status.message()) << "\n";
-    return weir::kExitRefused;
+    return weir::limits::kExitRefused;
   }
   const bool is_worker = argc > 1 && absl::string_view(argv[1]) == "worker";
-  weir::ReportLimitsAtTheEnd(is_worker ? weir::OnTimeUp::kEndAtOnce : weir::OnTimeUp::kEndInOrder);
+  weir::limits::ReportLimitsAtTheEnd(is_worker ? weir::limits::OnTimeUp::kEndAtOnce
+                                               : weir::limits::OnTimeUp::kEndInOrder);
   ::sigaction(SIGHUP, &hangup_of_parent, nullptr);
   const char* sandbox = std::getenv("WEIR_SANDBOX");
   const bool off = sandbox != nullptr && absl::string_view(sandbox) == "off";
-  return weir::RunCli(std::vector<std::string>(argv + 1, argv + argc), std::cout, std::cerr,
-                      off ? weir::CliSandbox::kOff : weir::CliSandbox::kOn);
+  return weir::cli::RunCli(std::vector<std::string>(argv + 1, argv + argc), std::cout, std::cerr,
+                           off ? weir::cli::CliSandbox::kOff : weir::cli::CliSandbox::kOn);
 }

@@ -5,7 +5,7 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::actors {
 void RankExecutor::BindPort(ActorRuntime& actor, const ActorMachine::Port& port, int index,
                             void (BoundProgram::*bind)(int, int, char*)) {
   const std::vector<char*>& addresses = registers_[port.register_id].addresses;
@@ -68,8 +68,8 @@ void RankExecutor::Unwatch() {
 
 absl::Status RankExecutor::RunProgram(ActorRuntime& actor) {
   const BoundProgram::Act act{actor.act.step, actor.act.micro_batch, actor.act.chunk};
-  const LaunchContext launch{device_->team(), WorkspaceOf(actor.queue),
-                             &device_->queue(actor.queue)};
+  const kernels::LaunchContext launch{device_->team(), WorkspaceOf(actor.queue),
+                                      &device_->queue(actor.queue)};
   if (watch_ != nullptr) return actor.program->RunWatched(act, launch, watch_);
   if (!options_.on_kernels) return actor.program->Run(act, launch);
   WEIR_RETURN_IF_ERROR(actor.program->RunTimed(act, launch, &kernel_ns_));
@@ -129,4 +129,4 @@ void RankExecutor::TakeMetric(ActorRuntime& actor) {
   device_->queue(actor.queue).CopyOut(metric, HeldSlot(actor.machine.input(0)), sizeof(*metric));
 }
 
-}  // namespace weir
+}  // namespace weir::actors

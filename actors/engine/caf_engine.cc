@@ -31,7 +31,7 @@ extern "C" const char* __tsan_default_suppressions() {
 }
 #endif
 
-namespace weir {
+namespace weir::actors {
 namespace {
 
 constexpr int kPollsWithOwnCore = 1000;  // longer than a sleep and a wake between processes
@@ -44,7 +44,7 @@ int PollsBeforeParking(const CafEngineOptions& options, const std::vector<RankEx
     return options.polls_before_parking;
   int threads = 0;
   for (const RankExecutor* rank : ranks) {
-    const ThreadTeam* team = rank->device()->team();
+    const device::ThreadTeam* team = rank->device()->team();
     threads += team != nullptr ? team->num_threads() : 1;
   }
   // Compares with the cores that this process may use (it may be pinned), and with the cores that
@@ -163,7 +163,8 @@ class RankActor {
         return;
       }
       if (board_->stop().load(std::memory_order_relaxed)) break;
-      if (rank_->endpoint()->Park() == TransportEndpoint::ParkResult::kMessagesWait) continue;
+      if (rank_->endpoint()->Park() == transport::TransportEndpoint::ParkResult::kMessagesWait)
+        continue;
       rank_->SetSleep(rank_->all_done() ? RankExecutor::Sleep::kDone
                                         : RankExecutor::Sleep::kWaiting);
       if (board_->Park(index_, Parking())) {
@@ -313,4 +314,4 @@ std::unique_ptr<Engine> MakeCafEngine(std::vector<RankExecutor*> ranks,
   return std::make_unique<CafEngine>(std::move(ranks), options);
 }
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -23,7 +23,7 @@
 #include "actors/engine/engine.h"
 #include "actors/engine/rank_executor.h"
 
-namespace weir {
+namespace weir::actors {
 
 struct CafEngineOptions {
   // The number of times that a rank looks for messages before it goes to sleep. A large number
@@ -44,4 +44,4 @@ struct CafEngineOptions {
 std::unique_ptr<Engine> MakeCafEngine(std::vector<RankExecutor*> ranks,
                                       const CafEngineOptions& options);
 
-}  // namespace weir
+}  // namespace weir::actors

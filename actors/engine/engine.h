@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 
-namespace weir {
+namespace weir::actors {
 
 class Engine {
  public:
@@ -23,4 +23,4 @@ class Engine {
   virtual void Stop(absl::Status reason) = 0;
 };
 
-}  // namespace weir
+}  // namespace weir::actors

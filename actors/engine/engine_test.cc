@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::actors {
 namespace {
 
 using ::testing::HasSubstr;
@@ -22,7 +22,7 @@ SessionOptions Sim(uint64_t seed, Chooser chooser) {
   options.sim.chooser = chooser;
   options.sim.check = SimEngineOptions::Check::kEveryStep;
   options.trace_capacity = 16;
-  if (seed % 3 == 0) options.sim_mapping = SimNetwork::Mapping::kDirect;
+  if (seed % 3 == 0) options.sim_mapping = transport::SimNetwork::Mapping::kDirect;
   return options;
 }
 
@@ -32,7 +32,7 @@ SessionOptions Caf() {
   return options;
 }
 
-std::vector<RankPlan> Job(const std::string& name) {
+std::vector<proto::RankPlan> Job(const std::string& name) {
   if (name == "pipeline") {
     PipelineJob job;
     job.num_stages = 3;
@@ -48,7 +48,7 @@ INSTANTIATE_TEST_SUITE_P(Jobs, EveryJob,
                          [](const auto& test) { return std::string(test.param); });
 
 TEST_P(EveryJob, GivesTheSameBitsInEveryInterleaving) {
-  const std::vector<RankPlan> plans = Job(GetParam());
+  const std::vector<proto::RankPlan> plans = Job(GetParam());
   absl::StatusOr<Outcome> reference = RunTestJob(plans, Sim(1, Chooser::kByTime), 3, 3);
   ASSERT_TRUE(reference.ok()) << reference.status();
   for (uint64_t seed = 1; seed <= 300; ++seed) {
@@ -60,7 +60,7 @@ TEST_P(EveryJob, GivesTheSameBitsInEveryInterleaving) {
 }
 
 TEST_P(EveryJob, GivesTheSameBitsOnThreadsAsInTheSimulator) {
-  const std::vector<RankPlan> plans = Job(GetParam());
+  const std::vector<proto::RankPlan> plans = Job(GetParam());
   absl::StatusOr<Outcome> reference = RunTestJob(plans, Sim(1, Chooser::kUniform), 20, 20);
   ASSERT_TRUE(reference.ok()) << reference.status();
   for (int64_t steps_per_call : {20, 1, 7}) {
@@ -71,12 +71,12 @@ TEST_P(EveryJob, GivesTheSameBitsOnThreadsAsInTheSimulator) {
 }
 
 TEST_P(EveryJob, DoesNotDependOnTheNumberOfSlots) {
-  std::vector<RankPlan> plans = Job(GetParam());
+  std::vector<proto::RankPlan> plans = Job(GetParam());
   absl::StatusOr<Outcome> reference = RunTestJob(plans, Sim(1, Chooser::kByTime), 3, 3);
   ASSERT_TRUE(reference.ok()) << reference.status();
-  for (RankPlan& plan : plans) {
+  for (proto::RankPlan& plan : plans) {
     int64_t end = plan.arena_bytes();
-    for (RegisterSpec& r : *plan.mutable_registers()) {
+    for (proto::RegisterSpec& r : *plan.mutable_registers()) {
       r.set_slots(r.slots() + 3);
       r.set_arena_offset(end);
       r.set_stride((r.bytes() + 63) / 64 * 64);
@@ -92,7 +92,7 @@ TEST_P(EveryJob, DoesNotDependOnTheNumberOfSlots) {
 }
 
 TEST_P(EveryJob, ASeedRepeatsItsHistoryAndSeedsDiffer) {
-  const std::vector<RankPlan> plans = Job(GetParam());
+  const std::vector<proto::RankPlan> plans = Job(GetParam());
   std::set<uint64_t> histories;
   for (uint64_t seed = 1; seed <= 10; ++seed) {
     uint64_t hashes[2];
@@ -125,11 +125,11 @@ TEST(EngineTest, CountsPayloadBytesOfShortLastChunks) {
 }
 
 // Makes the receiver of the job "chunked" write the size of each message into its state.
-std::vector<RankPlan> ChunkedWithSizes() {
-  std::vector<RankPlan> plans = LoadTestJob("chunked");
-  KernelCall* call = plans[1].mutable_program(0)->mutable_call(0);
+std::vector<proto::RankPlan> ChunkedWithSizes() {
+  std::vector<proto::RankPlan> plans = LoadTestJob("chunked");
+  proto::KernelCall* call = plans[1].mutable_program(0)->mutable_call(0);
   call->set_op("test_sizes");
-  call->mutable_output(0)->set_place(Operand::STATE);
+  call->mutable_output(0)->set_place(proto::Operand::STATE);
   plans[1].mutable_actor(0)->add_state(0);
   plans[1].mutable_actor(1)->set_program(-1);
   plans[1].mutable_actor(1)->clear_state();
@@ -137,7 +137,7 @@ std::vector<RankPlan> ChunkedWithSizes() {
 }
 
 TEST(EngineTest, AReaderIsToldTheSizeOfAShortMessage) {
-  const std::vector<RankPlan> plans = ChunkedWithSizes();
+  const std::vector<proto::RankPlan> plans = ChunkedWithSizes();
   for (const SessionOptions& options :
        {Caf(), Sim(1, Chooser::kUniform), Sim(3, Chooser::kUniform)}) {
     absl::StatusOr<Outcome> outcome = RunTestJob(plans, options, 3, 3);
@@ -152,18 +152,18 @@ TEST(EngineTest, AReaderIsToldTheSizeOfAShortMessage) {
 }
 
 TEST(EngineTest, AReaderOnTheSameRankIsToldTheSizeOfAShortToken) {
-  std::vector<RankPlan> plans = ChunkedWithSizes();
+  std::vector<proto::RankPlan> plans = ChunkedWithSizes();
   // All actors on rank 0: the packed chunks are a local register.
-  RankPlan plan = plans[0];
+  proto::RankPlan plan = plans[0];
   plan.set_num_ranks(1);
-  plan.mutable_actor(1)->set_kind(ActorSpec::COMPUTE);
-  plan.mutable_registers(1)->set_side(RegisterSpec::LOCAL);
+  plan.mutable_actor(1)->set_kind(proto::ActorSpec::COMPUTE);
+  plan.mutable_registers(1)->set_side(proto::RegisterSpec::LOCAL);
   plan.mutable_registers(1)->clear_peer();
   plan.mutable_registers(1)->clear_edge();
   plan.mutable_registers(1)->set_arena_offset(640);
   plan.mutable_registers(1)->set_stride(64);
   *plan.add_program() = plans[1].program(0);
-  ActorSpec* reader = plan.add_actor();
+  proto::ActorSpec* reader = plan.add_actor();
   *reader = plans[1].actor(0);
   reader->set_id(2);
   reader->set_program(1);
@@ -182,7 +182,7 @@ TEST(EngineTest, AReaderOnTheSameRankIsToldTheSizeOfAShortToken) {
 }
 
 TEST(EngineTest, ResumesAtTheGivenStep) {
-  const std::vector<RankPlan> plans = LoadTestJob("chain");
+  const std::vector<proto::RankPlan> plans = LoadTestJob("chain");
   TestFeed feed;
   TestSink sink;
   SessionOptions options = Caf();
@@ -191,7 +191,7 @@ TEST(EngineTest, ResumesAtTheGivenStep) {
   absl::StatusOr<std::unique_ptr<Session>> first = Session::Create(Certified(plans), options);
   ASSERT_TRUE(first.ok());
   ASSERT_TRUE((*first)->RunSteps(3).ok());
-  const HostView view = *(*first)->ReadState(0, "sum");
+  const device::HostView view = *(*first)->ReadState(0, "sum");
   const std::string state(view.data(), view.size());
   ASSERT_TRUE((*first)->RunSteps(2).ok());
 
@@ -247,7 +247,7 @@ TEST_P(EveryEngine, APlanWithoutProgressIsReportedWithEveryActorsState) {
 }
 
 TEST_P(EveryEngine, AStallNamesTheHolderOnTheOtherRank) {
-  std::vector<RankPlan> plans = LoadTestJob("ring");
+  std::vector<proto::RankPlan> plans = LoadTestJob("ring");
   plans[0].mutable_registers(0)->set_initial_tokens(0);
   plans[1].mutable_registers(2)->set_initial_tokens(0);
   const absl::Status status = RunUnchecked(plans, {GetParam(), 1, 0, {2}});
@@ -274,7 +274,7 @@ TEST_P(EveryEngine, AFailingFeedStopsAllRanksAndStays) {
 }
 
 TEST_P(EveryEngine, AMissingKernelIsRefusedAtLoad) {
-  std::vector<RankPlan> plans = LoadTestJob("chain");
+  std::vector<proto::RankPlan> plans = LoadTestJob("chain");
   plans[0].mutable_program(1)->mutable_call(0)->set_op("test_nothing");
   const absl::Status status = RunTestJob(plans, Options(), 1, 1).status();
   EXPECT_THAT(std::string(status.message()),
@@ -282,10 +282,10 @@ TEST_P(EveryEngine, AMissingKernelIsRefusedAtLoad) {
 }
 
 TEST(CafEngineTest, AKernelThatThrowsIsAFault) {
-  std::vector<RankPlan> plans = LoadTestJob("chain");
-  KernelCall* call = plans[0].mutable_program(1)->mutable_call(0);
+  std::vector<proto::RankPlan> plans = LoadTestJob("chain");
+  proto::KernelCall* call = plans[0].mutable_program(1)->mutable_call(0);
   call->set_op("test_throw");
-  NamedAttr* attr = call->add_attr();
+  proto::NamedAttr* attr = call->add_attr();
   attr->set_name("step");
   attr->mutable_value()->set_i(1);
   const absl::Status status = RunTestJob(plans, Caf(), 4, 4).status();
@@ -342,4 +342,4 @@ TEST(SimEngineTest, OneForwardOneBackwardTakesTheTimeOfTheBubbleFormula) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::actors

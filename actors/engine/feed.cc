@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::actors {
 namespace {
 
 // Tells whether all values are from 0 to below `below`. The loop has no branch per element, so it
@@ -56,4 +56,4 @@ absl::Status CheckFed(const DataFeed& feed, const PlanActor& actor, int64_t step
        absl::StrCat(values[at]), "correct the data, or give that dimension a larger size"});
 }
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -13,7 +13,7 @@
 #include "actors/plan/plan.h"
 #include "runtime/base/tensor_slice.h"
 
-namespace weir {
+namespace weir::actors {
 
 class DataFeed {
  public:
@@ -48,4 +48,4 @@ absl::Status CheckFed(const DataFeed& feed, const PlanActor& actor, int64_t step
 // every layout starts from the same numbers.
 using StateInitializer = std::function<absl::Status(const PlanState& state, void* memory)>;
 
-}  // namespace weir
+}  // namespace weir::actors

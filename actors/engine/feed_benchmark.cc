@@ -4,7 +4,7 @@
 #include "actors/engine/feed.h"
 #include "benchmark/benchmark.h"
 
-namespace weir {
+namespace weir::actors {
 namespace {
 
 class NoFeed final : public DataFeed {
@@ -26,6 +26,6 @@ void CheckFedIntegers(benchmark::State& state) {
 BENCHMARK(CheckFedIntegers)->Arg(2048)->Arg(16384)->Arg(1 << 20);
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::actors
 
 BENCHMARK_MAIN();

@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::actors {
 namespace {
 
 using ::testing::HasSubstr;
@@ -73,4 +73,4 @@ TEST(CheckFed, AnEmptyShardPasses) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::actors

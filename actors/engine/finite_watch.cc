@@ -7,7 +7,7 @@
 #include "actors/plan/certificate.h"
 #include "runtime/base/finite.h"
 
-namespace weir {
+namespace weir::actors {
 namespace {
 
 // States come before all acts, and values that merely arrived come last.
@@ -58,7 +58,7 @@ void FiniteWatch::BeginAct(const PlanActor& actor, int64_t act, int64_t micro_ba
   looks_ = !found_earlier && actor.kind != ActorKind::kSend && chunk == actor.chunks - 1;
 }
 
-HostView FiniteWatch::View(const PlanOperand& operand, const void* at) const {
+device::HostView FiniteWatch::View(const PlanOperand& operand, const void* at) const {
   return memory_->View(static_cast<const char*>(at), operand.slice.bytes());
 }
 
@@ -67,7 +67,7 @@ bool FiniteWatch::IsFinite(const PlanOperand& operand, const void* at) const {
          AllFinite(operand.slice.dtype, View(operand, at).data(), operand.slice.num_elements());
 }
 
-void FiniteWatch::BeforeCall(size_t call, const KernelArgs& args) {
+void FiniteWatch::BeforeCall(size_t call, const kernels::KernelArgs& args) {
   if (!looks_) return;
   const PlanCall& plan = plan_->programs[actor_->program].calls[call];
   inputs_finite_ = true;
@@ -78,7 +78,7 @@ void FiniteWatch::BeforeCall(size_t call, const KernelArgs& args) {
     inputs_finite_ = IsFinite(plan.outputs[0], args.outputs[0]);
 }
 
-void FiniteWatch::AfterCall(size_t call, const KernelArgs& args) {
+void FiniteWatch::AfterCall(size_t call, const kernels::KernelArgs& args) {
   if (!looks_) return;
   const PlanCall& plan = plan_->programs[actor_->program].calls[call];
   if (ReadsNothing(plan)) return;
@@ -123,4 +123,4 @@ std::string FiniteWatch::ActText() const {
   return absl::StrCat("rank ", plan_->rank, ", ", actor_->name, ", micro-batch ", micro_batch_);
 }
 
-}  // namespace weir
+}  // namespace weir::actors

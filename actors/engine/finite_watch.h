@@ -16,7 +16,7 @@
 #include "ops/kernels/kernel.h"
 #include "runtime/device/device_memory.h"
 
-namespace weir {
+namespace weir::actors {
 
 struct NonfiniteFinding {
   enum class Origin : uint8_t {
@@ -39,14 +39,15 @@ std::optional<NonfiniteFinding> FirstOf(const std::vector<NonfiniteFinding>& fin
 class FiniteWatch {
  public:
   // Both must outlive the watch. The operands of kernels lie in `memory`.
-  FiniteWatch(const Plan* plan, const DeviceMemory* memory) : plan_(plan), memory_(memory) {}
+  FiniteWatch(const Plan* plan, const device::DeviceMemory* memory)
+      : plan_(plan), memory_(memory) {}
 
   // Names the act to which the calls that follow belong: act `act` of the actor, counted from the
   // first act of the job.
   void BeginAct(const PlanActor& actor, int64_t act, int64_t micro_batch, int64_t chunk);
   // The executor calls these two before and after call `call` of that act's program.
-  void BeforeCall(size_t call, const KernelArgs& args);
-  void AfterCall(size_t call, const KernelArgs& args);
+  void BeforeCall(size_t call, const kernels::KernelArgs& args);
+  void AfterCall(size_t call, const kernels::KernelArgs& args);
   // Looks at the values that a feed gave for that act, in the host's memory.
   void AfterFeed(const void* data);
   // Looks at a state of the rank, in the host's memory, before the step.
@@ -59,10 +60,10 @@ class FiniteWatch {
             const TensorSlice& slice, const void* data);
   std::string ActText() const;
   bool IsFinite(const PlanOperand& operand, const void* at) const;
-  HostView View(const PlanOperand& operand, const void* at) const;
+  device::HostView View(const PlanOperand& operand, const void* at) const;
 
   const Plan* const plan_;
-  const DeviceMemory* const memory_;
+  const device::DeviceMemory* const memory_;
   const PlanActor* actor_ = nullptr;
   int64_t start_ns_ = 0;
   int64_t micro_batch_ = 0;
@@ -74,4 +75,4 @@ class FiniteWatch {
 // "3 NaN and 1 infinite of 4096 values, the first at index 17"; empty if all are finite.
 std::string NonfiniteText(DType dtype, const void* data, int64_t count);
 
-}  // namespace weir
+}  // namespace weir::actors

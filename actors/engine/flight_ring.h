@@ -6,7 +6,7 @@
 
 #include "actors/protocol/actor_machine.h"
 
-namespace weir {
+namespace weir::actors {
 
 // An act of an actor, and when it began.
 struct Act {
@@ -70,4 +70,4 @@ class FlightRing {
   int size_ = 0;
 };
 
-}  // namespace weir
+}  // namespace weir::actors

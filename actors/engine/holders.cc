@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace weir {
+namespace weir::actors {
 namespace {
 
 std::string ActorOnRank(const Plan& plan, int actor) {
@@ -77,4 +77,4 @@ std::string Holders::OfSlot(const Plan& plan, int register_id) const {
   return text;
 }
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -11,7 +11,7 @@
 
 #include "actors/plan/plan.h"
 
-namespace weir {
+namespace weir::actors {
 
 class Holders {
  public:
@@ -38,4 +38,4 @@ class Holders {
   std::map<uint64_t, End> receivers_;  // by edge
 };
 
-}  // namespace weir
+}  // namespace weir::actors

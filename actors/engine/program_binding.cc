@@ -11,7 +11,7 @@
 #include "runtime/base/status.h"
 #include "runtime/device/device_queue.h"
 
-namespace weir {
+namespace weir::actors {
 namespace {
 
 std::vector<std::optional<TensorSlice>> Slices(const std::vector<PlanOperand>& operands) {
@@ -45,9 +45,9 @@ absl::StatusOr<KernelSet> KernelSet::Create(const Plan& plan, const std::string&
                                             int num_threads) {
   KernelSet set;
   for (const PlanProgram& program : plan.programs) {
-    std::vector<std::unique_ptr<Kernel>>& kernels = set.kernels_.emplace_back();
+    std::vector<std::unique_ptr<kernels::Kernel>>& kernels = set.kernels_.emplace_back();
     for (const PlanCall& call : program.calls) {
-      KernelSpec spec;
+      kernels::KernelSpec spec;
       spec.op = call.op;
       spec.attrs = call.attrs;
       spec.inputs = Slices(call.inputs);
@@ -55,7 +55,8 @@ absl::StatusOr<KernelSet> KernelSet::Create(const Plan& plan, const std::string&
       spec.micro_batches = plan.micro_batches;
       spec.num_threads = num_threads;
       spec.transfer = call.transfer;
-      absl::StatusOr<std::unique_ptr<Kernel>> kernel = KernelRegistry::Create(device, spec);
+      absl::StatusOr<std::unique_ptr<kernels::Kernel>> kernel =
+          kernels::KernelRegistry::Create(device, spec);
       if (!kernel.ok()) {
         return CausedBy(kernel.status(), "W0512",
                         absl::StrCat("rank ", plan.rank, ", program '", program.name, "', call '",
@@ -144,12 +145,12 @@ void BoundProgram::Place(const PlanOperand& operand, const Plan& plan, const Pla
   }
 }
 
-absl::Status BoundProgram::Run(const Act& act, const LaunchContext& launch) {
+absl::Status BoundProgram::Run(const Act& act, const kernels::LaunchContext& launch) {
   for (size_t i = 0; i < calls_.size(); ++i) WEIR_RETURN_IF_ERROR(RunCall(i, act, launch));
   return absl::OkStatus();
 }
 
-absl::Status BoundProgram::RunTimed(const Act& act, const LaunchContext& launch,
+absl::Status BoundProgram::RunTimed(const Act& act, const kernels::LaunchContext& launch,
                                     std::vector<int64_t>* kernel_ns) {
   const MonotonicClock clock;
   kernel_ns->clear();
@@ -164,7 +165,7 @@ absl::Status BoundProgram::RunTimed(const Act& act, const LaunchContext& launch,
   return absl::OkStatus();
 }
 
-absl::Status BoundProgram::RunWatched(const Act& act, const LaunchContext& launch,
+absl::Status BoundProgram::RunWatched(const Act& act, const kernels::LaunchContext& launch,
                                       FiniteWatch* watch) {
   WEIR_RETURN_IF_ERROR(launch.queue->Finish());
   for (size_t i = 0; i < calls_.size(); ++i) {
@@ -189,4 +190,4 @@ int64_t BoundProgram::PayloadBytes(int port, int64_t chunk, int64_t slot_bytes) 
   return filled < 0 ? slot_bytes : std::min(filled, slot_bytes);
 }
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -17,7 +17,7 @@
 #include "actors/plan/plan.h"
 #include "ops/kernels/kernel.h"
 
-namespace weir {
+namespace weir::actors {
 
 // The kernels of one rank; actors of one program share them.
 class KernelSet {
@@ -26,11 +26,11 @@ class KernelSet {
   static absl::StatusOr<KernelSet> Create(const Plan& plan, const std::string& device,
                                           int num_threads);
 
-  Kernel* kernel(int program, size_t call) const { return kernels_[program][call].get(); }
+  kernels::Kernel* kernel(int program, size_t call) const { return kernels_[program][call].get(); }
   int64_t workspace_bytes() const { return workspace_bytes_; }  // the largest of any kernel
 
  private:
-  std::vector<std::vector<std::unique_ptr<Kernel>>> kernels_;
+  std::vector<std::vector<std::unique_ptr<kernels::Kernel>>> kernels_;
   int64_t workspace_bytes_ = 0;
 };
 
@@ -80,12 +80,12 @@ class BoundProgram {
   };
   // Runs all kernels, in order, or puts them into the queue. An error is that of the first kernel
   // that fails (W0528), with its name; those after it are not run.
-  absl::Status Run(const Act& act, const LaunchContext& launch);
+  absl::Status Run(const Act& act, const kernels::LaunchContext& launch);
   // The same, waiting for each kernel, and what it took.
-  absl::Status RunTimed(const Act& act, const LaunchContext& launch,
+  absl::Status RunTimed(const Act& act, const kernels::LaunchContext& launch,
                         std::vector<int64_t>* kernel_ns);
   // The same, waiting for each kernel, under a watch, which knows of the act already.
-  absl::Status RunWatched(const Act& act, const LaunchContext& launch, FiniteWatch* watch);
+  absl::Status RunWatched(const Act& act, const kernels::LaunchContext& launch, FiniteWatch* watch);
 
   // Bytes that an act with this chunk fills of output `port`, which holds `slot_bytes`.
   int64_t PayloadBytes(int port, int64_t chunk, int64_t slot_bytes) const;
@@ -94,8 +94,8 @@ class BoundProgram {
 
  private:
   struct Call {
-    Kernel* kernel;
-    KernelArgs args;
+    kernels::Kernel* kernel;
+    kernels::KernelArgs args;
   };
   // Entry `entry` of inputs_ or outputs_ is byte `offset` of the port's slot, and as long as
   // `bytes`.
@@ -120,7 +120,7 @@ class BoundProgram {
   }
   void Place(const PlanOperand& operand, const Plan& plan, const PlanActor& actor, char* arena,
              bool is_output);
-  absl::Status RunCall(size_t index, const Act& act, const LaunchContext& launch) {
+  absl::Status RunCall(size_t index, const Act& act, const kernels::LaunchContext& launch) {
     Call& call = calls_[index];
     call.args.step = act.step;
     call.args.micro_batch = act.micro_batch;
@@ -143,7 +143,7 @@ class BoundProgram {
   std::vector<std::vector<int32_t>> collectors_;  // by output port: calls whose output 0 lies
                                                   // there, if its spans have several acts
   // By output port: the kernel that fills it from its start and may leave a rest; null: none.
-  std::vector<Kernel*> packers_;
+  std::vector<kernels::Kernel*> packers_;
 };
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -8,7 +8,7 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::actors {
 namespace {
 
 // The CPU time of the calling thread.
@@ -42,12 +42,13 @@ void RankExecutor::RaiseLimits(int64_t steps) {
   // Virtual time has no threads to measure. The length of a tick is known well enough after a
   // while.
   if (const int64_t ns = MonotonicClock().NowNs() - made_ns_;
-      options_.clock == nullptr && ns > kCpuReadMinNs) {
+      options_.clock == nullptr && ns > trace::kCpuReadMinNs) {
     const double ticks_per_ns =
         static_cast<double>(TickClock::Now() - made_ticks_) / static_cast<double>(ns);
-    long_act_ticks_ = std::max<int64_t>(1, static_cast<int64_t>(kCpuReadMinNs * ticks_per_ns));
+    long_act_ticks_ =
+        std::max<int64_t>(1, static_cast<int64_t>(trace::kCpuReadMinNs * ticks_per_ns));
   }
-  ActRecord& record = trace_.Add();  // no actor: a run begins
+  trace::ActRecord& record = trace_.Add();  // no actor: a run begins
   record = {};
   record.ready = record.start = record.end = now_;
   num_unfinished_ = static_cast<int64_t>(actors_.size());
@@ -149,7 +150,8 @@ void RankExecutor::Start(ActorRuntime& actor) {
   if (num_running_ == 0) ShowAct(actor.act);
   if (actor.measured) actor.act.start_cpu_ns = ThreadCpuNs();
   if (depth_ > 1) AwaitOthers(actor);
-  if (device_->Launch({&RunBody, &actor, actor.cost_ns, actor.queue}) == Device::Launched::kDone) {
+  if (device_->Launch({&RunBody, &actor, actor.cost_ns, actor.queue}) ==
+      device::Device::Launched::kDone) {
     Finish(actor);
     return;
   }
@@ -203,7 +205,7 @@ void RankExecutor::AwaitReaders(int queue, int32_t register_id, int32_t slot) {
   }
 }
 
-void RankExecutor::Await(int queue, QueuePosition position, WaitCause cause) {
+void RankExecutor::Await(int queue, device::QueuePosition position, WaitCause cause) {
   if (!queue_clock_.Advance(queue, position)) return;
   device_->Await(queue, position);
   awaited_[position.queue] = {position.number, cause};
@@ -269,8 +271,8 @@ void RankExecutor::FinishFlight(int queue) {
   if (depth_ == 1) FinishIssue(actor, flight);
   int64_t bytes_sent = 0;
   for (const Effect& effect : flight.leaving) bytes_sent += Perform(actor, flight.act, effect);
-  const QueuePosition position{queue, flight.position};
-  const WorkTimes times = device_->TimesOf(position);
+  const device::QueuePosition position{queue, flight.position};
+  const device::WorkTimes times = device_->TimesOf(position);
   flight.act.start_ticks = times.begin;
   if (num_queues_ > 1) EndWaits(flight, position, times.end);
   if (flight.is_last) --num_unfinished_;
@@ -282,7 +284,7 @@ void RankExecutor::FinishFlight(int queue) {
 
 // Ends the waits for the act at `done`, which `flight` is, and the waits of that act itself for
 // acts of which the host will hear later than of this one.
-void RankExecutor::EndWaits(Flight& flight, QueuePosition done, int64_t end) {
+void RankExecutor::EndWaits(Flight& flight, device::QueuePosition done, int64_t end) {
   for (int32_t queue = 0; queue < num_queues_; ++queue) {
     FlightRing& others = flights_[queue];
     const AwaitedAct& awaited = flight.awaited[queue];
@@ -316,10 +318,10 @@ void RankExecutor::BeginNextAct(ActorRuntime& actor, bool is_ready) {
 
 // Writes an act that is done to the trace, and shows what runs now.
 void RankExecutor::Record(ActorRuntime& actor, const Act& act, int64_t end, int64_t bytes_sent) {
-  ActRecord& record = trace_.Add();
+  trace::ActRecord& record = trace_.Add();
   record.actor = act.actor;
   record.waited_register = act.cause.register_id;
-  record.wait = static_cast<ActRecord::Wait>(act.cause.kind);
+  record.wait = static_cast<trace::ActRecord::Wait>(act.cause.kind);
   record.step = act.step;
   record.micro_batch = act.micro_batch;
   record.chunk = act.chunk;
@@ -340,17 +342,17 @@ void RankExecutor::Record(ActorRuntime& actor, const Act& act, int64_t end, int6
 }
 
 // Records how long the act took, and for how much of that time the thread had a core.
-void RankExecutor::MeasureAct(ActorRuntime& actor, const Act& act, ActRecord& record) {
+void RankExecutor::MeasureAct(ActorRuntime& actor, const Act& act, trace::ActRecord& record) {
   const int64_t ticks = record.end - record.start;
   busy_ticks_ += ticks;
-  record.cpu_us = ActRecord::kCpuUnknown;
+  record.cpu_us = trace::ActRecord::kCpuUnknown;
   if (depth_ > 1) return;  // the thread has done other things meanwhile
   if (actor.measured) {
     const int64_t cpu_ns = std::max<int64_t>(0, ThreadCpuNs() - act.start_cpu_ns);
     measured_ticks_ += ticks;
     cpu_ns_ += cpu_ns;
     record.cpu_us =
-        static_cast<uint32_t>(std::min<int64_t>(cpu_ns / 1000, ActRecord::kCpuUnknown - 1));
+        static_cast<uint32_t>(std::min<int64_t>(cpu_ns / 1000, trace::ActRecord::kCpuUnknown - 1));
   }
   actor.measured = long_act_ticks_ > 0 && ticks >= long_act_ticks_;
 }
@@ -387,7 +389,7 @@ void RankExecutor::Deliver(RegisterRuntime& r, int32_t slot) {
 
 int64_t RankExecutor::Send(const ActorRuntime& actor, const Act& act, RegisterRuntime& r,
                            const Effect& effect) {
-  MessageHeader header;
+  transport::MessageHeader header;
   header.epoch = options_.epoch;
   header.role = options_.role;
   header.edge = r.edge_id;
@@ -418,7 +420,8 @@ void RankExecutor::Release(RegisterRuntime& r, int32_t slot) {
   if (!sent.ok()) Fault(sent);
 }
 
-absl::Status RankExecutor::OnToken(EdgeHandle edge, const MessageHeader& header) {
+absl::Status RankExecutor::OnToken(transport::EdgeHandle edge,
+                                   const transport::MessageHeader& header) {
   now_ = Now();
   RegisterRuntime& r = registers_[register_of_edge_[edge]];
   if (r.side != RegisterSide::kInbound || header.edge != r.edge_id ||
@@ -445,7 +448,7 @@ absl::Status RankExecutor::OnToken(EdgeHandle edge, const MessageHeader& header)
   return absl::OkStatus();
 }
 
-absl::Status RankExecutor::OnCredit(EdgeHandle edge, int32_t slot) {
+absl::Status RankExecutor::OnCredit(transport::EdgeHandle edge, int32_t slot) {
   now_ = Now();
   RegisterRuntime& r = registers_[register_of_edge_[edge]];
   if (r.side != RegisterSide::kOutbound || slot != r.expected_slot || r.num_outstanding == 0) {
@@ -465,4 +468,4 @@ absl::Status RankExecutor::OnCredit(EdgeHandle edge, int32_t slot) {
   return absl::OkStatus();
 }
 
-}  // namespace weir
+}  // namespace weir::actors

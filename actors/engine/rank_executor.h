@@ -44,7 +44,7 @@
 #include "runtime/trace/act_record.h"
 #include "runtime/transport/transport.h"
 
-namespace weir {
+namespace weir::actors {
 
 struct RankExecutorOptions {
   DataFeed* feed = nullptr;     // needed if the plan has SOURCE actors
@@ -85,7 +85,7 @@ struct RankWork {
   int64_t cpu_ns = 0;          // their CPU time
 };
 
-class RankExecutor final : private MessageReceiver {
+class RankExecutor final : private transport::MessageReceiver {
  public:
   // The state of the rank's thread, as the engine sets it.
   enum class Sleep : uint8_t { kAwake, kWaiting, kDone };
@@ -102,9 +102,9 @@ class RankExecutor final : private MessageReceiver {
 
   // `plan`, `device` and `endpoint` must outlive the executor. Registers its edges at
   // the endpoint; once all ranks have, call Connect.
-  static absl::StatusOr<std::unique_ptr<RankExecutor>> Create(const Plan* plan, Device* device,
-                                                              TransportEndpoint* endpoint,
-                                                              RankExecutorOptions options);
+  static absl::StatusOr<std::unique_ptr<RankExecutor>> Create(
+      const Plan* plan, device::Device* device, transport::TransportEndpoint* endpoint,
+      RankExecutorOptions options);
   // Binds the edges and gives states their first values. May wait for ranks of other
   // processes, as the endpoint does.
   absl::Status Connect();
@@ -169,17 +169,17 @@ class RankExecutor final : private MessageReceiver {
     return registers_[register_id].addresses[slot];
   }
   // Shows the bytes of a state, at rest. The view is valid until the next run or FillState.
-  HostView ReadState(int state) const;
+  device::HostView ReadState(int state) const;
   // Lets `fill` write the state's bytes, at rest (DeviceMemory::Fill).
   absl::Status FillState(int state, absl::FunctionRef<absl::Status(char* host)> fill);
-  EdgeTraffic Traffic(int register_id) const {
+  transport::EdgeTraffic Traffic(int register_id) const {
     return endpoint_->Traffic(registers_[register_id].edge);
   }
   RankMemory memory() const { return memory_; }
-  const ActRing& trace() const { return trace_; }
+  const trace::ActRing& trace() const { return trace_; }
   RankWork work() const;  // read at rest
-  TransportEndpoint* endpoint() const { return endpoint_; }
-  Device* device() const { return device_; }
+  transport::TransportEndpoint* endpoint() const { return endpoint_; }
+  device::Device* device() const { return device_; }
 
  private:
   struct ActorRuntime {
@@ -216,7 +216,7 @@ class RankExecutor final : private MessageReceiver {
     std::vector<char*> addresses;  // by slot
     int64_t bytes = 0;
     int32_t slots = 1;
-    EdgeHandle edge = -1;
+    transport::EdgeHandle edge = -1;
     uint64_t edge_id = 0;
     // The slot and the number of the message that must come next: a token for an inbound register,
     // a credit for an outbound register.
@@ -259,7 +259,7 @@ class RankExecutor final : private MessageReceiver {
     std::atomic<int64_t> since{0};
   };
 
-  RankExecutor(const Plan* plan, Device* device, TransportEndpoint* endpoint,
+  RankExecutor(const Plan* plan, device::Device* device, transport::TransportEndpoint* endpoint,
                RankExecutorOptions options);
   absl::Status MakeMemory();
   absl::Status MakeRegisters();
@@ -302,22 +302,22 @@ class RankExecutor final : private MessageReceiver {
   void CopyToOutput(ActorRuntime& actor);
   void TakeMetric(ActorRuntime& actor);
   char* StateAddress(int state) const;
-  std::string Contents(const DeviceBlock& block) const;
+  std::string Contents(const device::DeviceBlock& block) const;
   char* HeldSlot(const ActorMachine::Port& port) const {
     return registers_[port.register_id].addresses[port.held_slot];
   }
   void AwaitOthers(const ActorRuntime& actor);
   void AwaitWriter(int queue, int32_t register_id, int32_t slot);
   void AwaitReaders(int queue, int32_t register_id, int32_t slot);
-  void Await(int queue, QueuePosition position, WaitCause cause);
+  void Await(int queue, device::QueuePosition position, WaitCause cause);
   void Finish(ActorRuntime& actor);
   void FinishIssue(ActorRuntime& actor, Flight& flight);
   void FinishFlight(int queue);
-  void EndWaits(Flight& flight, QueuePosition done, int64_t end);
+  void EndWaits(Flight& flight, device::QueuePosition done, int64_t end);
   static void EndWait(const AwaitedAct& awaited, int64_t end, Act* act);
   void BeginNextAct(ActorRuntime& actor, bool is_ready);
   void Record(ActorRuntime& actor, const Act& act, int64_t end, int64_t bytes_sent);
-  void MeasureAct(ActorRuntime& actor, const Act& act, ActRecord& record);
+  void MeasureAct(ActorRuntime& actor, const Act& act, trace::ActRecord& record);
   void ReportMetric(const Act& act, float value);
   int64_t Perform(const ActorRuntime& actor, const Act& act, const Effect& effect);
   void Deliver(RegisterRuntime& r, int32_t slot);
@@ -331,12 +331,12 @@ class RankExecutor final : private MessageReceiver {
     if (fault_.ok()) fault_ = status;
   }
 
-  absl::Status OnToken(EdgeHandle edge, const MessageHeader& header) override;
-  absl::Status OnCredit(EdgeHandle edge, int32_t slot) override;
+  absl::Status OnToken(transport::EdgeHandle edge, const transport::MessageHeader& header) override;
+  absl::Status OnCredit(transport::EdgeHandle edge, int32_t slot) override;
 
   const Plan* const plan_;
-  Device* const device_;
-  TransportEndpoint* const endpoint_;
+  device::Device* const device_;
+  transport::TransportEndpoint* const endpoint_;
   const RankExecutorOptions options_;
 
   std::vector<ActorRuntime> actors_;
@@ -357,7 +357,7 @@ class RankExecutor final : private MessageReceiver {
   std::vector<AwaitedAct> awaited_;  // by queue: what the act that is being issued waits for
   std::vector<int64_t> num_done_;    // by queue: as the device said last
   int64_t num_issued_ = 0;
-  QueueClock queue_clock_;
+  device::QueueClock queue_clock_;
   int num_running_ = 0;
   int64_t num_unfinished_ = 0;
   int64_t num_sent_ = 0;
@@ -372,19 +372,19 @@ class RankExecutor final : private MessageReceiver {
   std::shared_ptr<Beginning> beginning_;  // null unless MarkBeginning was called
 
   KernelSet kernels_;
-  DeviceBlock arena_;
-  DeviceBlock workspace_;  // of each queue, one after another
+  device::DeviceBlock arena_;
+  device::DeviceBlock workspace_;  // of each queue, one after another
   int64_t workspace_stride_ = 0;
-  DeviceBlock staging_;
-  DeviceBlock landing_;  // empty unless the transport has none, and cannot reach the arena
+  device::DeviceBlock staging_;
+  device::DeviceBlock landing_;  // empty unless the transport has none, and cannot reach the arena
   RankMemory memory_;
   std::vector<std::unique_ptr<BoundProgram>> programs_;
   std::vector<int64_t> kernel_ns_;      // of the act that ran last, for on_kernels
   const int64_t made_ns_, made_ticks_;  // the same moment, in both measures
   FiniteWatch* watch_ = nullptr;        // null: nobody looks
   int64_t step_shift_ = 0;              // of all actors, while somebody does
-  ActRing trace_;
+  trace::ActRing trace_;
   Shown shown_;
 };
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -9,7 +9,7 @@
 #include "runtime/base/alignment.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::actors {
 namespace {
 
 // Returns a bound for the effects of one act: the tokens of all ports of the largest actor, and
@@ -41,8 +41,8 @@ int64_t LandingBytes(const PlanRegister& r) {
 
 }  // namespace
 
-RankExecutor::RankExecutor(const Plan* plan, Device* device, TransportEndpoint* endpoint,
-                           RankExecutorOptions options)
+RankExecutor::RankExecutor(const Plan* plan, device::Device* device,
+                           transport::TransportEndpoint* endpoint, RankExecutorOptions options)
     : plan_(plan),
       device_(device),
       endpoint_(endpoint),
@@ -67,9 +67,9 @@ RankExecutor::RankExecutor(const Plan* plan, Device* device, TransportEndpoint* 
     counts_.push_back(CountAt(*plan, r, options_.first_step));
 }
 
-absl::StatusOr<std::unique_ptr<RankExecutor>> RankExecutor::Create(const Plan* plan, Device* device,
-                                                                   TransportEndpoint* endpoint,
-                                                                   RankExecutorOptions options) {
+absl::StatusOr<std::unique_ptr<RankExecutor>> RankExecutor::Create(
+    const Plan* plan, device::Device* device, transport::TransportEndpoint* endpoint,
+    RankExecutorOptions options) {
   std::unique_ptr<RankExecutor> executor(
       new RankExecutor(plan, device, endpoint, std::move(options)));
   WEIR_RETURN_IF_ERROR(executor->CheckBegin());
@@ -83,11 +83,12 @@ absl::Status RankExecutor::MakeMemory() {
   if (options_.compute == RankExecutorOptions::Compute::kSkip) return absl::OkStatus();
   const int num_threads = device_->team() != nullptr ? device_->team()->num_threads() : 1;
   WEIR_ASSIGN_OR_RETURN(kernels_, KernelSet::Create(*plan_, device_->kind(), num_threads));
-  DeviceMemory& memory = device_->memory();
-  WEIR_ASSIGN_OR_RETURN(arena_, memory.Allocate(plan_->arena_bytes, DeviceMemory::Reach::kDevice));
+  device::DeviceMemory& memory = device_->memory();
+  WEIR_ASSIGN_OR_RETURN(arena_,
+                        memory.Allocate(plan_->arena_bytes, device::DeviceMemory::Reach::kDevice));
   workspace_stride_ = AlignUp(kernels_.workspace_bytes());
-  WEIR_ASSIGN_OR_RETURN(
-      workspace_, memory.Allocate(num_queues_ * workspace_stride_, DeviceMemory::Reach::kDevice));
+  WEIR_ASSIGN_OR_RETURN(workspace_, memory.Allocate(num_queues_ * workspace_stride_,
+                                                    device::DeviceMemory::Reach::kDevice));
   memory_.arena_bytes = plan_->arena_bytes;
   memory_.scratch_bytes = plan_->scratch_bytes;
   memory_.workspace_bytes = workspace_.bytes();
@@ -108,7 +109,7 @@ absl::StatusOr<char*> RankExecutor::AllocateLanding() {
     if (device_->memory().host_visible()) return nullptr;
     // The transport writes as the host does, so it cannot reach the arena.
     WEIR_ASSIGN_OR_RETURN(landing_,
-                          device_->memory().Allocate(bytes, DeviceMemory::Reach::kShared));
+                          device_->memory().Allocate(bytes, device::DeviceMemory::Reach::kShared));
     landing = landing_.base();
   }
   memory_.landing_bytes = bytes;
@@ -162,9 +163,10 @@ absl::Status RankExecutor::MakeRegisters() {
 
 absl::Status RankExecutor::AddEdge(const PlanRegister& spec, RegisterRuntime& r) {
   has_edges_ = true;
-  TransportEdge edge;
+  transport::TransportEdge edge;
   const bool out = spec.side == RegisterSide::kOutbound;
-  edge.direction = out ? TransportEdge::Direction::kOutgoing : TransportEdge::Direction::kIncoming;
+  edge.direction = out ? transport::TransportEdge::Direction::kOutgoing
+                       : transport::TransportEdge::Direction::kIncoming;
   edge.edge = spec.edge;
   edge.peer = spec.peer;
   edge.slots = spec.slots;
@@ -350,8 +352,8 @@ absl::Status RankExecutor::Connect() {
       memory_.staging_bytes += StagingStride(spec) * spec.slots;
     }
   }
-  WEIR_ASSIGN_OR_RETURN(
-      staging_, device_->memory().Allocate(memory_.staging_bytes, DeviceMemory::Reach::kShared));
+  WEIR_ASSIGN_OR_RETURN(staging_, device_->memory().Allocate(memory_.staging_bytes,
+                                                             device::DeviceMemory::Reach::kShared));
   char* next = staging_.base();
   for (auto& [r, stride] : staged) {
     for (char*& address : r->addresses) {
@@ -404,4 +406,4 @@ void RankExecutor::BindConstantSlots() {
   }
 }
 
-}  // namespace weir
+}  // namespace weir::actors

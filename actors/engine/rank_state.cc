@@ -6,7 +6,7 @@
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::actors {
 
 struct RankExecutor::Beginning {
   std::vector<ActorRuntime> actors;
@@ -19,8 +19,8 @@ struct RankExecutor::Beginning {
   std::string staging;
 };
 
-std::string RankExecutor::Contents(const DeviceBlock& block) const {
-  const HostView view = device_->memory().View(block.base(), block.bytes());
+std::string RankExecutor::Contents(const device::DeviceBlock& block) const {
+  const device::HostView view = device_->memory().View(block.base(), block.bytes());
   return std::string(view.data(), view.size());
 }
 
@@ -81,8 +81,8 @@ uint64_t RankExecutor::HashState() const {
     for (int k = 0; k < flights.size(); ++k) add(flights[k].act.actor);
   }
   for (int k = 0; k < ready_.size(); ++k) add(ready_.Nth(k));
-  for (const DeviceBlock* block : {&arena_, &staging_}) {
-    const HostView view = device_->memory().View(block->base(), block->bytes());
+  for (const device::DeviceBlock* block : {&arena_, &staging_}) {
+    const device::HostView view = device_->memory().View(block->base(), block->bytes());
     add(KeyOf(view.data(), view.size()));
   }
   return hash;
@@ -98,8 +98,8 @@ char* RankExecutor::StateAddress(int state) const {
   return arena_.base() + offset;
 }
 
-HostView RankExecutor::ReadState(int state) const {
-  if (arena_.base() == nullptr) return HostView(nullptr, 0);
+device::HostView RankExecutor::ReadState(int state) const {
+  if (arena_.base() == nullptr) return device::HostView(nullptr, 0);
   return device_->memory().View(StateAddress(state), plan_->states[state].slice.bytes());
 }
 
@@ -145,4 +145,4 @@ absl::Status RankExecutor::CheckAtRest() const {
   return absl::OkStatus();
 }
 
-}  // namespace weir
+}  // namespace weir::actors

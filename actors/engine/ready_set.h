@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace weir {
+namespace weir::actors {
 
 class ReadySet {
  public:
@@ -54,4 +54,4 @@ class ReadySet {
   int size_ = 0;
 };
 
-}  // namespace weir
+}  // namespace weir::actors

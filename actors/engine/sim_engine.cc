@@ -10,26 +10,27 @@
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::actors {
 namespace {
 
 using Chooser = SimEngineOptions::Chooser;
 using Kind = SimEvent::Kind;
-using Delivery = SimNetwork::Delivery;
+using Delivery = transport::SimNetwork::Delivery;
 
 }  // namespace
 
-WalledDeviceOptions SimDeviceOptions(const Plan& plan) {
-  WalledDeviceOptions options;
+device::WalledDeviceOptions SimDeviceOptions(const Plan& plan) {
+  device::WalledDeviceOptions options;
   options.num_queues = plan.num_queues;
   options.depth = plan.depth;
-  options.memory = WalledDeviceOptions::Memory::kHost;
-  options.drive = WalledDeviceOptions::Drive::kOwner;
+  options.memory = device::WalledDeviceOptions::Memory::kHost;
+  options.drive = device::WalledDeviceOptions::Drive::kOwner;
   return options;
 }
 
-SimEngine::SimEngine(std::vector<RankExecutor*> ranks, std::vector<WalledDevice*> devices,
-                     SimNetwork* network, ManualClock* clock, const SimEngineOptions& options)
+SimEngine::SimEngine(std::vector<RankExecutor*> ranks, std::vector<device::WalledDevice*> devices,
+                     transport::SimNetwork* network, ManualClock* clock,
+                     const SimEngineOptions& options)
     : ranks_(std::move(ranks)),
       devices_(std::move(devices)),
       network_(network),
@@ -177,7 +178,7 @@ void SimEngine::ListEnabled() {
 }
 
 void SimEngine::ListWork(int rank) {
-  const WalledDevice& device = *devices_[rank];
+  const device::WalledDevice& device = *devices_[rank];
   const int num_queues = device.num_queues();
   for (int queue = 0; queue < num_queues; ++queue) {
     if (device.num_pending(queue) > 0 && device.CanComplete(queue))
@@ -305,7 +306,7 @@ absl::Status SimEngine::Happen(const SimEvent& event) {
   switch (event.kind) {
     case Kind::kDeliver: return DeliverNext(event.index);
     case Kind::kStart: {
-      WalledDevice& device = *devices_[event.index];
+      device::WalledDevice& device = *devices_[event.index];
       device.NotBefore(clock_->NowNs());
       const bool at_launch = DecideUniformly(2) == 0;
       history_hash_ = MixKey(history_hash_, at_launch);
@@ -331,7 +332,7 @@ absl::Status SimEngine::Happen(const SimEvent& event) {
 }
 
 absl::Status SimEngine::DeliverNext(int lane_index) {
-  const SimNetwork::Lane lane = network_->lane(lane_index);
+  const transport::SimNetwork::Lane lane = network_->lane(lane_index);
   clock_->AdvanceTo(lane.oldest_due_ns);
   network_->set_now_ns(clock_->NowNs());
   Delivery how;
@@ -399,7 +400,7 @@ void SimEngine::CoverEvent(const SimEvent& event) {
     }
     default: break;
   }
-  const SimNetwork::Counts& counts = network_->counts();
+  const transport::SimNetwork::Counts& counts = network_->counts();
   if (counts.fenced > 0) Cover(4001);
   if (counts.foreign > 0) Cover(4002);
   if (counts.overtaken > 0) Cover(4003);
@@ -408,4 +409,4 @@ void SimEngine::CoverEvent(const SimEvent& event) {
                  static_cast<uint64_t>(harm_->kind) * 16 + static_cast<uint64_t>(harm_->tamper)));
 }
 
-}  // namespace weir
+}  // namespace weir::actors

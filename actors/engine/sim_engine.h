@@ -36,7 +36,7 @@
 #include "runtime/device/walled_device.h"
 #include "runtime/transport/sim_transport.h"
 
-namespace weir {
+namespace weir::actors {
 
 struct SimEvent {
   enum class Kind : uint8_t {
@@ -76,14 +76,14 @@ struct SimEngineOptions {
 };
 
 // The device that a rank of this plan has in a simulation.
-WalledDeviceOptions SimDeviceOptions(const Plan& plan);
+device::WalledDeviceOptions SimDeviceOptions(const Plan& plan);
 
 class SimEngine final : public Engine {
  public:
   // All must outlive the engine; `devices[i]` and `ranks[i]` belong together. Devices are driven by
   // their owner, who is the engine; the ranks' trace clock is `clock`.
-  SimEngine(std::vector<RankExecutor*> ranks, std::vector<WalledDevice*> devices,
-            SimNetwork* network, ManualClock* clock, const SimEngineOptions& options);
+  SimEngine(std::vector<RankExecutor*> ranks, std::vector<device::WalledDevice*> devices,
+            transport::SimNetwork* network, ManualClock* clock, const SimEngineOptions& options);
 
   absl::Status RunSteps(int64_t steps) override;
   void Stop(absl::Status reason) override;
@@ -130,8 +130,8 @@ class SimEngine final : public Engine {
   uint64_t Draw(uint64_t bound);
 
   const std::vector<RankExecutor*> ranks_;
-  const std::vector<WalledDevice*> devices_;
-  SimNetwork* const network_;
+  const std::vector<device::WalledDevice*> devices_;
+  transport::SimNetwork* const network_;
   ManualClock* const clock_;
   SimEngineOptions options_;
   SimInvariants invariants_;
@@ -157,4 +157,4 @@ class SimEngine final : public Engine {
   absl::Status stop_reason_ ABSL_GUARDED_BY(stop_mutex_);
 };
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -6,11 +6,11 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/random.h"
 
-namespace weir {
+namespace weir::actors {
 namespace {
 
 using Kind = SimFault::Kind;
-using Tamper = SimNetwork::Delivery::Tamper;
+using Tamper = transport::SimNetwork::Delivery::Tamper;
 
 constexpr int kHarmlessMax = 3;
 
@@ -146,4 +146,4 @@ std::vector<SimFault> DrawFaults(uint64_t seed, SimFaultLevel level, const SimSh
   return faults;
 }
 
-}  // namespace weir
+}  // namespace weir::actors

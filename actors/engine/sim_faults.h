@@ -14,7 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "runtime/transport/sim_transport.h"
 
-namespace weir {
+namespace weir::actors {
 
 struct SimFault {
   enum class Kind : uint8_t {
@@ -27,7 +27,7 @@ struct SimFault {
   int64_t at = 0;
   int64_t until = 0;
   int target = 0;  // lane or rank
-  SimNetwork::Delivery::Tamper tamper = SimNetwork::Delivery::Tamper::kNone;
+  transport::SimNetwork::Delivery::Tamper tamper = transport::SimNetwork::Delivery::Tamper::kNone;
   uint32_t bit = 0;
 };
 
@@ -48,4 +48,4 @@ enum class SimFaultLevel : uint8_t { kNone, kHarmless, kAny };
 // Draws up to three harmless faults and, with kAny, often one harmful fault. Ordered by `at`.
 std::vector<SimFault> DrawFaults(uint64_t seed, SimFaultLevel level, const SimShape& shape);
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -8,10 +8,10 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::actors {
 namespace {
 
-using Carries = SimNetwork::Lane::Carries;
+using Carries = transport::SimNetwork::Lane::Carries;
 
 absl::Status Broken(const char* invariant, const Plan& plan, const PlanRegister& r,
                     const std::string& expected, const std::string& found) {
@@ -196,4 +196,4 @@ absl::Status SimInvariants::CheckStrangers() const {
        ""});
 }
 
-}  // namespace weir
+}  // namespace weir::actors

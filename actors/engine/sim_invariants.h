@@ -27,12 +27,12 @@
 #include "actors/engine/rank_executor.h"
 #include "runtime/transport/sim_transport.h"
 
-namespace weir {
+namespace weir::actors {
 
 class SimInvariants {
  public:
   // Both must outlive this; `ranks` may connect later. Tables are made at the first check.
-  SimInvariants(absl::Span<RankExecutor* const> ranks, const SimNetwork& network)
+  SimInvariants(absl::Span<RankExecutor* const> ranks, const transport::SimNetwork& network)
       : ranks_(ranks.begin(), ranks.end()), network_(network) {}
 
   // kInternal (W0518) naming rank, register and counts.
@@ -70,7 +70,7 @@ class SimInvariants {
                       int32_t out_slot) const;
 
   const std::vector<RankExecutor*> ranks_;
-  const SimNetwork& network_;
+  const transport::SimNetwork& network_;
   bool made_ = false;
   int64_t num_checks_ = 0;
   absl::Status outside_arena_;  // found while the tables were made
@@ -81,4 +81,4 @@ class SimInvariants {
   std::vector<Overlap> overlaps_;
 };
 
-}  // namespace weir
+}  // namespace weir::actors

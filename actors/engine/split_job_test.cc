@@ -11,14 +11,14 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::actors {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Parts = std::vector<std::vector<int>>;
 
-std::vector<RankPlan> Pipeline(int num_stages) {
+std::vector<proto::RankPlan> Pipeline(int num_stages) {
   PipelineJob job;
   job.num_stages = num_stages;
   return Certified(MakePipelineJob(job));
@@ -32,7 +32,7 @@ SessionOptions Options() {
 
 struct Case {
   std::string name;
-  std::vector<RankPlan> plans;
+  std::vector<proto::RankPlan> plans;
   std::vector<Parts> splits;
 };
 
@@ -83,7 +83,7 @@ TEST(SplitJobTest, TokensMayLandInMemoryOfTheTransportAndComeFromStaging) {
 }
 
 TEST(SplitJobTest, AThousandRunsOfOneStepEachComeToRest) {
-  const std::vector<RankPlan> plans = Pipeline(4);
+  const std::vector<proto::RankPlan> plans = Pipeline(4);
   absl::StatusOr<Outcome> reference = RunTestJob(plans, Options(), 1000, 1000);
   ASSERT_TRUE(reference.ok()) << reference.status();
   for (int polls : {CafEngineOptions::kChoosePolls, 1}) {
@@ -127,14 +127,14 @@ TEST(SplitJobTest, RanksAreNamedByTheirNumberInTheJob) {
 TEST(SplitJobTest, SidesOfAnEdgeThatDisagreeAreFoundOnConnecting) {
   // Neither change makes the plan of rank 0 wrong by itself: more slots than the edge has, and a
   // shorter latency than the edge has.
-  const std::vector<std::function<void(RegisterSpec*)>> changes = {
-      [](RegisterSpec* r) { r->set_slots(r->slots() + 1); },
-      [](RegisterSpec* r) { r->set_latency_ns(r->latency_ns() - 1); },
+  const std::vector<std::function<void(proto::RegisterSpec*)>> changes = {
+      [](proto::RegisterSpec* r) { r->set_slots(r->slots() + 1); },
+      [](proto::RegisterSpec* r) { r->set_latency_ns(r->latency_ns() - 1); },
   };
   for (size_t i = 0; i < changes.size(); ++i) {
-    std::vector<RankPlan> plans = LoadTestJob("ring");
-    for (RankPlan& plan : plans) {
-      for (RegisterSpec& r : *plan.mutable_registers()) {
+    std::vector<proto::RankPlan> plans = LoadTestJob("ring");
+    for (proto::RankPlan& plan : plans) {
+      for (proto::RegisterSpec& r : *plan.mutable_registers()) {
         if (r.edge() == 10) r.set_latency_ns(5);
       }
     }
@@ -150,7 +150,7 @@ TEST(SplitJobTest, SidesOfAnEdgeThatDisagreeAreFoundOnConnecting) {
 }
 
 TEST(SplitJobTest, APlanThatClaimsTimesItDoesNotKeepIsRefusedByItsRank) {
-  std::vector<RankPlan> plans = Certified(LoadTestJob("ring"));
+  std::vector<proto::RankPlan> plans = Certified(LoadTestJob("ring"));
   plans[0].mutable_registers(0)->set_initial_tokens(0);
   const absl::Status status =
       RunSplitJob(plans, {.parts = {{0}, {1}}, .session = Options()}, 1, 1).status();
@@ -159,7 +159,7 @@ TEST(SplitJobTest, APlanThatClaimsTimesItDoesNotKeepIsRefusedByItsRank) {
 }
 
 TEST(SplitJobTest, ASessionThatCannotLoadIsTheErrorOfAll) {
-  std::vector<RankPlan> plans = Pipeline(2);
+  std::vector<proto::RankPlan> plans = Pipeline(2);
   plans[1].mutable_program(0)->mutable_call(0)->set_op("test_nothing");
   const absl::Status status =
       RunSplitJob(plans, {.parts = {{0}, {1}}, .session = Options()}, 1, 1).status();
@@ -167,7 +167,7 @@ TEST(SplitJobTest, ASessionThatCannotLoadIsTheErrorOfAll) {
 }
 
 TEST(SplitJobTest, WithoutANetworkAllRanksMustBeGiven) {
-  std::vector<RankPlan> plans = Pipeline(2);
+  std::vector<proto::RankPlan> plans = Pipeline(2);
   plans.pop_back();
   const absl::Status status = RunTestJob(plans, Options(), 1, 1).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -184,4 +184,4 @@ TEST(SplitJobTest, ASimulatedSessionTakesNoNetwork) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::actors

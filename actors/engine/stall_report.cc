@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "actors/engine/wait_graph.h"
 
-namespace weir {
+namespace weir::actors {
 
 std::string DescribeStall(absl::Span<RankExecutor* const> ranks, int lines_max) {
   const std::vector<Wait> waits = ListWaits(ranks);
@@ -25,4 +25,4 @@ std::string DescribeStall(absl::Span<RankExecutor* const> ranks, int lines_max) 
   return text;
 }
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -9,7 +9,7 @@
 #include "absl/types/span.h"
 #include "actors/engine/rank_executor.h"
 
-namespace weir {
+namespace weir::actors {
 
 constexpr int kStallLinesMax = 200;      // of a message
 constexpr int kStallLogLinesMax = 5000;  // of a log
@@ -20,4 +20,4 @@ constexpr int kStallLogLinesMax = 5000;  // of a log
 // is the reason for the stall as wait_graph.h explains it. Each line begins with a line break.
 std::string DescribeStall(absl::Span<RankExecutor* const> ranks, int lines_max = kStallLinesMax);
 
-}  // namespace weir
+}  // namespace weir::actors

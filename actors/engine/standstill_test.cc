@@ -19,20 +19,20 @@
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::actors {
 namespace {
 
 using ::testing::HasSubstr;
 using Actor = JobSketch::Actor;
 
-absl::Status Simulate(const std::vector<RankPlan>& plans, uint64_t seed, int64_t first_step,
+absl::Status Simulate(const std::vector<proto::RankPlan>& plans, uint64_t seed, int64_t first_step,
                       std::vector<int64_t> steps) {
   return RunUnchecked(plans,
                       {SessionOptions::EngineKind::kSim, seed, first_step, std::move(steps)});
 }
 
-absl::Status CheckAll(const std::vector<RankPlan>& protos) {
-  for (const RankPlan& proto : protos) {
+absl::Status CheckAll(const std::vector<proto::RankPlan>& protos) {
+  for (const proto::RankPlan& proto : protos) {
     WEIR_ASSIGN_OR_RETURN(Plan plan, PlanFromProto(proto));
     WEIR_RETURN_IF_ERROR(CheckCertificate(plan));
   }
@@ -40,7 +40,8 @@ absl::Status CheckAll(const std::vector<RankPlan>& protos) {
 }
 
 // Puts the times of `from` on the plans `onto`, which have the same actors.
-std::vector<RankPlan> Forge(const std::vector<RankPlan>& from, std::vector<RankPlan> onto) {
+std::vector<proto::RankPlan> Forge(const std::vector<proto::RankPlan>& from,
+                                   std::vector<proto::RankPlan> onto) {
   for (size_t rank = 0; rank < onto.size(); ++rank) {
     *onto[rank].mutable_certificate() = from[rank].certificate();
     for (int i = 0; i < onto[rank].actor_size(); ++i) {
@@ -57,7 +58,7 @@ std::vector<RankPlan> Forge(const std::vector<RankPlan>& from, std::vector<RankP
 // forward collectives in one stream, and in that stream the buffer of a micro-batch stands behind
 // nccl-1998 of the next; nccl-2108, which both ranks join, waits for that buffer. With one slot in
 // `repeat` the next nccl-1998 waits for the end of the whole micro-batch.
-std::vector<RankPlan> LibaiIssue232(int repeat_slots) {
+std::vector<proto::RankPlan> LibaiIssue232(int repeat_slots) {
   JobSketch job(2, 4);
   const Actor repeat = job.Add(0, "repeat"), forward = job.Add(0, "nccl-1998"),
               buffer = job.Add(0, "buffer"), backward = job.Add(0, "backward"),
@@ -75,7 +76,7 @@ std::vector<RankPlan> LibaiIssue232(int repeat_slots) {
 
 // Each rank starts a collective on its one stream and waits there until the other rank has started
 // the collective too.
-std::vector<RankPlan> TwoCollectives(bool same_order) {
+std::vector<proto::RankPlan> TwoCollectives(bool same_order) {
   JobSketch job(2, 3);
   Actor here[2][2], act[2][2];
   for (int rank : {0, 1}) {
@@ -100,7 +101,7 @@ std::vector<RankPlan> TwoCollectives(bool same_order) {
 }
 
 // Two micro-batches at once take the deep way; one at a time skips past that way.
-std::vector<RankPlan> SkipPastAPack(int skip_slots) {
+std::vector<proto::RankPlan> SkipPastAPack(int skip_slots) {
   JobSketch job(1, 4);
   const Actor stem = job.Add(0, "stem"), deep = job.Add(0, "deep", 2), head = job.Add(0, "head");
   job.Connect("to the deep", {stem}, {{deep, 1, 2}}, 2);
@@ -109,8 +110,8 @@ std::vector<RankPlan> SkipPastAPack(int skip_slots) {
   return job.plans();
 }
 
-std::vector<RankPlan> AccumulateBesideADirectEdge(int slots) {
-  std::vector<RankPlan> plans = LoadTestJob("deadlock");
+std::vector<proto::RankPlan> AccumulateBesideADirectEdge(int slots) {
+  std::vector<proto::RankPlan> plans = LoadTestJob("deadlock");
   plans[0].mutable_registers(0)->set_slots(slots);
   plans[0].mutable_registers(0)->set_arena_offset(plans[0].arena_bytes());
   plans[0].set_arena_bytes(plans[0].arena_bytes() + slots * 64);
@@ -119,37 +120,37 @@ std::vector<RankPlan> AccumulateBesideADirectEdge(int slots) {
 
 struct Case {
   const char* name;
-  std::vector<RankPlan> (*dead)();
-  std::vector<RankPlan> (*repaired)();
+  std::vector<proto::RankPlan> (*dead)();
+  std::vector<proto::RankPlan> (*repaired)();
   const char* waits;  // part of what the error must say
 };
 
 class Standstill : public ::testing::TestWithParam<Case> {};
 
 TEST_P(Standstill, HasNoCertificateAndTheErrorNamesTheRing) {
-  std::vector<RankPlan> plans = GetParam().dead();
+  std::vector<proto::RankPlan> plans = GetParam().dead();
   const std::string message(DeriveCertificate(&plans).message());
   EXPECT_THAT(message, HasSubstr("W0542"));
   EXPECT_THAT(message, HasSubstr(GetParam().waits));
 }
 
 TEST_P(Standstill, IsRefusedWithTheTimesOfAPlanThatRuns) {
-  std::vector<RankPlan> good = GetParam().repaired();
+  std::vector<proto::RankPlan> good = GetParam().repaired();
   ASSERT_TRUE(DeriveCertificate(&good).ok()) << DeriveCertificate(&good);
   ASSERT_TRUE(CheckAll(good).ok()) << CheckAll(good);
   EXPECT_THAT(std::string(CheckAll(Forge(good, GetParam().dead())).message()), HasSubstr("W0509"));
 }
 
 TEST_P(Standstill, IsRefusedWithAnyTimes) {
-  std::vector<RankPlan> times = GetParam().repaired();
+  std::vector<proto::RankPlan> times = GetParam().repaired();
   ASSERT_TRUE(DeriveCertificate(&times).ok());
-  const std::vector<RankPlan> dead = GetParam().dead();
+  const std::vector<proto::RankPlan> dead = GetParam().dead();
   for (uint64_t seed = 0; seed < 3000; ++seed) {
     uint64_t draw = 0;
-    std::vector<RankPlan> forged = times;
-    for (RankPlan& plan : forged) {
+    std::vector<proto::RankPlan> forged = times;
+    for (proto::RankPlan& plan : forged) {
       plan.mutable_certificate()->set_iteration_ns(1 << 20);
-      for (ActorSpec& actor : *plan.mutable_actor()) {
+      for (proto::ActorSpec& actor : *plan.mutable_actor()) {
         int64_t at = 0;
         for (int64_t& start : *actor.mutable_act_start_ns())
           start = at += 1 + MixKey(seed, ++draw) % 40;
@@ -167,7 +168,7 @@ TEST_P(Standstill, StopsWhateverHappensFirst) {
 }
 
 TEST_P(Standstill, RunsInTheSimulatorAndOnThreadsOnceItIsRepaired) {
-  std::vector<RankPlan> plans = GetParam().repaired();
+  std::vector<proto::RankPlan> plans = GetParam().repaired();
   ASSERT_TRUE(DeriveCertificate(&plans).ok());
   for (uint64_t seed = 1; seed <= 100; ++seed) {
     const absl::Status status = Simulate(plans, seed, 0, {1, 3});
@@ -221,7 +222,7 @@ TEST(SmallRatesTest, ThoseWithACertificateRunInAnyOrderAndTheOthersStop) {
     p.tokens = p.producer_tokens * p.consumer_tokens * p.steps;
     p.producer_acts = p.consumer_tokens * p.producer_period;
     p.consumer_acts = p.producer_tokens * p.consumer_period;
-    std::vector<RankPlan> plans = {MakePairPlan(p)};
+    std::vector<proto::RankPlan> plans = {MakePairPlan(p)};
     if (!PlanFromProto(plans[0]).ok()) continue;
     const absl::Status derived = DeriveCertificate(&plans);
     if (derived.ok()) {
@@ -248,7 +249,7 @@ TEST(OuterPeriodTest, AnActorOfEveryHthStepTakesWhatWasCollectedAndAnyStepCanBeT
     p.producer_phase = (2 - phase) * 2;
     p.consumer_every = 3;
     p.consumer_every_phase = phase;
-    std::vector<RankPlan> plans = {MakePairPlan(p)};
+    std::vector<proto::RankPlan> plans = {MakePairPlan(p)};
     ASSERT_TRUE(DeriveCertificate(&plans).ok()) << DeriveCertificate(&plans);
     ASSERT_TRUE(CheckAll(plans).ok()) << CheckAll(plans);
     for (int64_t first = 0; first < 7; ++first) {
@@ -264,4 +265,4 @@ TEST(OuterPeriodTest, AnActorOfEveryHthStepTakesWhatWasCollectedAndAnyStepCanBeT
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::actors

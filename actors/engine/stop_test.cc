@@ -10,13 +10,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::actors {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
-std::vector<RankPlan> Pipeline(int num_stages) {
+std::vector<proto::RankPlan> Pipeline(int num_stages) {
   PipelineJob job;
   job.num_stages = num_stages;
   return Certified(MakePipelineJob(job));
@@ -158,4 +158,4 @@ TEST(StopTest, TokensOfAnotherEpochAreRefused) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::actors

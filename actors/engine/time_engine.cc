@@ -12,7 +12,7 @@
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::actors {
 namespace {
 
 constexpr int64_t kMomentsBetweenLooks = 1 << 12;  // at Stop
@@ -52,7 +52,7 @@ TimeDevice::TimeDevice(Work work, int num_threads, int num_queues, int depth)
   }
 }
 
-Device::Launched TimeDevice::Launch(const DeviceWork& work) {
+device::Device::Launched TimeDevice::Launch(const device::DeviceWork& work) {
   ++queues_[work.queue].num_launched;
   launched_queue_ = work.queue;
   if (work_ == Work::kCosted) {
@@ -68,7 +68,7 @@ Device::Launched TimeDevice::Launch(const DeviceWork& work) {
   return Launched::kIssued;
 }
 
-void TimeDevice::Await(int queue, QueuePosition position) {
+void TimeDevice::Await(int queue, device::QueuePosition position) {
   Queue& waiting = queues_[queue];
   int64_t& awaited = AwaitedBy(waiting, waiting.num_launched + 1)[position.queue];
   awaited = std::max(awaited, position.number);
@@ -126,7 +126,7 @@ TimeEngine::TimeEngine(std::vector<RankExecutor*> ranks, std::vector<TimeDevice*
     const Plan& plan = rank.executor->plan();
     rank.endpoint = network->time_endpoint(plan.rank);
     if (i < options.devices.size()) rank.options = options.devices[i];
-    EdgeHandle next = 0;  // the executor adds its edges in the order of its registers
+    transport::EdgeHandle next = 0;  // the executor adds its edges in the order of its registers
     for (const PlanRegister& r : plan.registers) {
       rank.edge_of_register.push_back(r.side == RegisterSide::kLocal ? -1 : next++);
     }
@@ -261,7 +261,7 @@ absl::Status TimeEngine::FinishAct(int32_t index, int32_t queue) {
   rank.device->Complete(queue, clock_->NowNs());
   rank.executor->CollectCompletions();
   PushPosted();
-  const ActRing& ring = rank.executor->trace();
+  const trace::ActRing& ring = rank.executor->trace();
   AccountAct(index, ring.at(ring.size() - 1));
   BeginActs(index);
   Touch(index);
@@ -395,7 +395,7 @@ void TimeEngine::AccountIdle(int32_t index, const LaunchedAct& next) {
   times_[index].waiting_ns += idle - exposed;
 }
 
-void TimeEngine::AccountAct(int32_t index, const ActRecord& record) {
+void TimeEngine::AccountAct(int32_t index, const trace::ActRecord& record) {
   ++num_acts_;
   if (ranks_[index].ends_step[record.actor] &&
       record.step < static_cast<int64_t>(step_end_ns_.size())) {
@@ -404,4 +404,4 @@ void TimeEngine::AccountAct(int32_t index, const ActRecord& record) {
   if (IsSettled(record.step)) ++times_[index].acts;
 }
 
-}  // namespace weir
+}  // namespace weir::actors

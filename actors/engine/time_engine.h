@@ -36,11 +36,11 @@
 #include "runtime/device/host_memory.h"
 #include "runtime/device/thread_team.h"
 
-namespace weir {
+namespace weir::actors {
 
 // A device whose acts begin and end when the engine says so; it may run their bodies and tell how
 // long they took.
-class TimeDevice final : public Device {
+class TimeDevice final : public device::Device {
  public:
   enum class Work : uint8_t {
     kCosted,    // an act takes its cost; its body runs at launch
@@ -50,18 +50,18 @@ class TimeDevice final : public Device {
   TimeDevice(Work work, int num_threads, int num_queues, int depth);
 
   const char* kind() const override { return "cpu"; }
-  DeviceMemory& memory() override { return memory_; }
+  device::DeviceMemory& memory() override { return memory_; }
   int num_queues() const override { return static_cast<int>(queues_.size()); }
-  DeviceQueue& queue(int) override { return queue_; }
+  device::DeviceQueue& queue(int) override { return queue_; }
   int depth() const override { return depth_; }
-  Launched Launch(const DeviceWork& work) override;
+  Launched Launch(const device::DeviceWork& work) override;
   int64_t NumDone(int queue) override { return queues_[queue].num_done; }
-  WorkTimes TimesOf(QueuePosition position) const override {
+  device::WorkTimes TimesOf(device::QueuePosition position) const override {
     return queues_[position.queue].times[IndexOf(position.number)];
   }
-  void Await(int queue, QueuePosition position) override;
+  void Await(int queue, device::QueuePosition position) override;
   absl::Status fault() const override { return absl::OkStatus(); }
-  ThreadTeam* team() override { return &team_; }
+  device::ThreadTeam* team() override { return &team_; }
 
   // The following functions are for the engine.
 
@@ -79,7 +79,7 @@ class TimeDevice final : public Device {
     int64_t num_begun = 0;
     int64_t num_done = 0;
     // Of the last depth works, by number: their times, and by queue the works that they await.
-    std::vector<WorkTimes> times;
+    std::vector<device::WorkTimes> times;
     std::vector<int64_t> awaited;
   };
   size_t IndexOf(int64_t number) const {
@@ -91,9 +91,9 @@ class TimeDevice final : public Device {
 
   const Work work_;
   const int depth_;
-  HostMemory memory_;
-  ImmediateQueue queue_{&memory_};
-  ThreadTeam team_;
+  device::HostMemory memory_;
+  device::ImmediateQueue queue_{&memory_};
+  device::ThreadTeam team_;
   std::vector<Queue> queues_;
   int launched_queue_ = 0;
   int64_t launched_ns_ = 0;
@@ -187,9 +187,9 @@ class TimeEngine final : public Engine {
     TimeDevice* device;
     TimeEndpoint* endpoint;
     TimeEngineOptions::Device options;
-    std::vector<EdgeHandle> edge_of_register;  // -1: local
-    std::vector<char> ends_step;               // by actor: a step is over when these have acted
-    std::vector<double> busy_speed;            // by actor; empty: none is given
+    std::vector<transport::EdgeHandle> edge_of_register;  // -1: local
+    std::vector<char> ends_step;     // by actor: a step is over when these have acted
+    std::vector<double> busy_speed;  // by actor; empty: none is given
     std::vector<Queue> queues;
     int num_working = 0;  // of them
     bool waking = false;
@@ -239,7 +239,7 @@ class TimeEngine final : public Engine {
   }
   void AccountWork(int32_t rank);
   void AccountIdle(int32_t rank, const LaunchedAct& next);
-  void AccountAct(int32_t rank, const ActRecord& record);
+  void AccountAct(int32_t rank, const trace::ActRecord& record);
   absl::Status NoProgress() const;
 
   std::vector<Rank> ranks_;
@@ -265,4 +265,4 @@ class TimeEngine final : public Engine {
   absl::Status stop_reason_ ABSL_GUARDED_BY(stop_mutex_);
 };
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -7,13 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/problem.h"
 
-namespace weir {
+namespace weir::actors {
 
 TimeNetwork::TimeNetwork(const ManualClock* clock, std::function<Way(int from, int to)> ways)
     : clock_(clock), ways_(std::move(ways)) {}
 TimeNetwork::~TimeNetwork() = default;
 
-TransportEndpoint* TimeNetwork::endpoint(int rank) { return time_endpoint(rank); }
+transport::TransportEndpoint* TimeNetwork::endpoint(int rank) { return time_endpoint(rank); }
 
 TimeEndpoint* TimeNetwork::time_endpoint(int rank) {
   std::unique_ptr<TimeEndpoint>& endpoint = endpoints_[rank];
@@ -24,23 +24,24 @@ TimeEndpoint* TimeNetwork::time_endpoint(int rank) {
 absl::Status TimeNetwork::ConnectAll() {
   if (connected_) return connect_status_;
   connected_ = true;
-  std::map<uint64_t, std::pair<TimeEndpoint*, EdgeHandle>> receivers;
+  std::map<uint64_t, std::pair<TimeEndpoint*, transport::EdgeHandle>> receivers;
   size_t num_loose = 0;
   for (auto& [rank, endpoint] : endpoints_) {
     for (size_t i = 0; i < endpoint->edges_.size(); ++i) {
-      const TransportEdge& spec = endpoint->edges_[i].spec;
+      const transport::TransportEdge& spec = endpoint->edges_[i].spec;
       if (loose_.contains(spec.edge)) {
-        AddLoose(endpoint.get(), static_cast<EdgeHandle>(i));
+        AddLoose(endpoint.get(), static_cast<transport::EdgeHandle>(i));
         ++num_loose;
-      } else if (spec.direction == TransportEdge::Direction::kIncoming) {
-        receivers[spec.edge] = {endpoint.get(), static_cast<EdgeHandle>(i)};
+      } else if (spec.direction == transport::TransportEdge::Direction::kIncoming) {
+        receivers[spec.edge] = {endpoint.get(), static_cast<transport::EdgeHandle>(i)};
       }
     }
   }
   for (auto& [rank, endpoint] : endpoints_) {
     for (size_t i = 0; i < endpoint->edges_.size() && connect_status_.ok(); ++i) {
-      const TransportEdge& spec = endpoint->edges_[i].spec;
-      if (spec.direction == TransportEdge::Direction::kIncoming || loose_.contains(spec.edge))
+      const transport::TransportEdge& spec = endpoint->edges_[i].spec;
+      if (spec.direction == transport::TransportEdge::Direction::kIncoming ||
+          loose_.contains(spec.edge))
         continue;
       const auto image = images_.find(spec.edge);
       const auto to = receivers.find(image == images_.end() ? spec.edge : image->second);
@@ -50,8 +51,8 @@ absl::Status TimeNetwork::ConnectAll() {
                               absl::StrCat("edge ", spec.edge, ": expected a receiver on rank ",
                                            spec.peer, "; found none"));
       }
-      connect_status_ =
-          Join(endpoint.get(), static_cast<EdgeHandle>(i), to->second.first, to->second.second);
+      connect_status_ = Join(endpoint.get(), static_cast<transport::EdgeHandle>(i),
+                             to->second.first, to->second.second);
     }
   }
   if (connect_status_.ok() && edges_.size() != receivers.size() + num_loose) {
@@ -61,8 +62,8 @@ absl::Status TimeNetwork::ConnectAll() {
   return connect_status_;
 }
 
-absl::Status TimeNetwork::Join(TimeEndpoint* from, EdgeHandle handle, TimeEndpoint* to,
-                               EdgeHandle to_handle) {
+absl::Status TimeNetwork::Join(TimeEndpoint* from, transport::EdgeHandle handle, TimeEndpoint* to,
+                               transport::EdgeHandle to_handle) {
   TimeEndpoint::EdgeEnd& out = from->edges_[handle];
   TimeEndpoint::EdgeEnd& in = to->edges_[to_handle];
   if (in.edge >= 0 || in.spec.slots != out.spec.slots || in.spec.bytes != out.spec.bytes ||
@@ -89,9 +90,9 @@ absl::Status TimeNetwork::Join(TimeEndpoint* from, EdgeHandle handle, TimeEndpoi
   return absl::OkStatus();
 }
 
-void TimeNetwork::AddLoose(TimeEndpoint* endpoint, EdgeHandle handle) {
+void TimeNetwork::AddLoose(TimeEndpoint* endpoint, transport::EdgeHandle handle) {
   TimeEndpoint::EdgeEnd& end = endpoint->edges_[handle];
-  const bool out = end.spec.direction == TransportEdge::Direction::kOutgoing;
+  const bool out = end.spec.direction == transport::TransportEdge::Direction::kOutgoing;
   Edge& edge = edges_.emplace_back();
   (out ? edge.from : edge.to) = endpoint;
   (out ? edge.from_handle : edge.to_handle) = handle;
@@ -128,7 +129,7 @@ int64_t& TimeNetwork::FreeAt(int32_t way) {
   return free_at_[way];
 }
 
-absl::Status TimeNetwork::Put(int32_t index, const MessageHeader& header) {
+absl::Status TimeNetwork::Put(int32_t index, const transport::MessageHeader& header) {
   Edge& edge = edges_[index];
   const int32_t slots = static_cast<int32_t>(edge.tokens.size());
   if (edge.num_tokens == slots || header.slot < 0 || header.slot >= slots) {
@@ -186,18 +187,18 @@ int TimeNetwork::Arrive(int32_t lane) {
   return to->rank_;
 }
 
-absl::StatusOr<EdgeHandle> TimeEndpoint::AddEdge(const TransportEdge& edge) {
+absl::StatusOr<transport::EdgeHandle> TimeEndpoint::AddEdge(const transport::TransportEdge& edge) {
   edges_.push_back({edge, -1, {}});
-  return static_cast<EdgeHandle>(edges_.size()) - 1;
+  return static_cast<transport::EdgeHandle>(edges_.size()) - 1;
 }
 
-void* TimeEndpoint::TryMap(EdgeHandle edge, int32_t slot) {
+void* TimeEndpoint::TryMap(transport::EdgeHandle edge, int32_t slot) {
   const TimeNetwork::Edge& joined = network_->edges_[edges_[edge].edge];
-  const TransportEdge& spec = joined.to->edges_[joined.to_handle].spec;
+  const transport::TransportEdge& spec = joined.to->edges_[joined.to_handle].spec;
   return spec.landing == nullptr ? nullptr : spec.landing + slot * spec.stride;
 }
 
-absl::Status TimeEndpoint::Put(EdgeHandle edge, const MessageHeader& header,
+absl::Status TimeEndpoint::Put(transport::EdgeHandle edge, const transport::MessageHeader& header,
                                const void* /*bytes*/) {
   EdgeEnd& end = edges_[edge];
   ++end.traffic.tokens;
@@ -205,14 +206,14 @@ absl::Status TimeEndpoint::Put(EdgeHandle edge, const MessageHeader& header,
   return network_->Put(end.edge, header);
 }
 
-absl::Status TimeEndpoint::ReturnCredit(EdgeHandle edge, int32_t slot) {
+absl::Status TimeEndpoint::ReturnCredit(transport::EdgeHandle edge, int32_t slot) {
   EdgeEnd& end = edges_[edge];
   ++end.traffic.credits;
   network_->ReturnCredit(end.edge, slot);
   return absl::OkStatus();
 }
 
-absl::StatusOr<int64_t> TimeEndpoint::Poll(MessageReceiver* receiver) {
+absl::StatusOr<int64_t> TimeEndpoint::Poll(transport::MessageReceiver* receiver) {
   if (inbox_.empty()) return 0;
   polled_.swap(inbox_);
   for (int32_t lane : polled_) {
@@ -239,10 +240,10 @@ absl::StatusOr<int64_t> TimeEndpoint::Poll(MessageReceiver* receiver) {
   return num_polled;
 }
 
-int64_t TimeEndpoint::last_sent_ns(EdgeHandle edge) const {
+int64_t TimeEndpoint::last_sent_ns(transport::EdgeHandle edge) const {
   return network_->edges_[edges_[edge].edge].last_taken_sent_ns;
 }
 
 int64_t TimeEndpoint::TakeReceiveNs() { return std::exchange(receive_ns_, 0); }
 
-}  // namespace weir
+}  // namespace weir::actors

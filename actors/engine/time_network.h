@@ -24,11 +24,11 @@
 #include "runtime/base/clock.h"
 #include "runtime/transport/transport.h"
 
-namespace weir {
+namespace weir::actors {
 
 class TimeEndpoint;
 
-class TimeNetwork final : public TransportNetwork {
+class TimeNetwork final : public transport::TransportNetwork {
  public:
   // A Way holds the costs of a message from one rank to another.
   struct Way {
@@ -56,7 +56,7 @@ class TimeNetwork final : public TransportNetwork {
   TimeNetwork(const ManualClock* clock, std::function<Way(int from, int to)> ways);
   ~TimeNetwork() override;
 
-  TransportEndpoint* endpoint(int rank) override;
+  transport::TransportEndpoint* endpoint(int rank) override;
   TimeEndpoint* time_endpoint(int rank);
 
   // Call before Connect. Maps each outgoing edge to the incoming edge that its tokens arrive on; an
@@ -86,7 +86,7 @@ class TimeNetwork final : public TransportNetwork {
  private:
   friend class TimeEndpoint;
   struct Flight {
-    MessageHeader header;
+    transport::MessageHeader header;
     int64_t sent_ns = 0;
     int64_t receive_ns = 0;
   };
@@ -94,8 +94,8 @@ class TimeNetwork final : public TransportNetwork {
   struct Edge {
     TimeEndpoint* from = nullptr;  // null: loose
     TimeEndpoint* to = nullptr;    // null: loose
-    EdgeHandle from_handle = -1;
-    EdgeHandle to_handle = -1;
+    transport::EdgeHandle from_handle = -1;
+    transport::EdgeHandle to_handle = -1;
     Way there;
     Way back;
     uint64_t in_edge = 0;
@@ -109,11 +109,12 @@ class TimeNetwork final : public TransportNetwork {
   };
 
   absl::Status ConnectAll();
-  absl::Status Join(TimeEndpoint* from, EdgeHandle handle, TimeEndpoint* to, EdgeHandle to_handle);
-  void AddLoose(TimeEndpoint* endpoint, EdgeHandle handle);
+  absl::Status Join(TimeEndpoint* from, transport::EdgeHandle handle, TimeEndpoint* to,
+                    transport::EdgeHandle to_handle);
+  void AddLoose(TimeEndpoint* endpoint, transport::EdgeHandle handle);
   void SendLoose(int32_t edge, int32_t slot);
   int64_t& FreeAt(int32_t way);
-  absl::Status Put(int32_t edge, const MessageHeader& header);
+  absl::Status Put(int32_t edge, const transport::MessageHeader& header);
   void ReturnCredit(int32_t edge, int32_t slot);
 
   const ManualClock* const clock_;
@@ -131,34 +132,37 @@ class TimeNetwork final : public TransportNetwork {
   absl::Status connect_status_;
 };
 
-class TimeEndpoint final : public TransportEndpoint {
+class TimeEndpoint final : public transport::TransportEndpoint {
  public:
   TimeEndpoint(TimeNetwork* network, int rank) : network_(network), rank_(rank) {}
 
-  absl::StatusOr<EdgeHandle> AddEdge(const TransportEdge& edge) override;
+  absl::StatusOr<transport::EdgeHandle> AddEdge(const transport::TransportEdge& edge) override;
   absl::Status Connect() override { return network_->ConnectAll(); }
-  void* TryMap(EdgeHandle edge, int32_t slot) override;
-  absl::Status Put(EdgeHandle edge, const MessageHeader& header, const void* bytes) override;
-  absl::Status ReturnCredit(EdgeHandle edge, int32_t slot) override;
-  absl::StatusOr<int64_t> Poll(MessageReceiver* receiver) override;
+  void* TryMap(transport::EdgeHandle edge, int32_t slot) override;
+  absl::Status Put(transport::EdgeHandle edge, const transport::MessageHeader& header,
+                   const void* bytes) override;
+  absl::Status ReturnCredit(transport::EdgeHandle edge, int32_t slot) override;
+  absl::StatusOr<int64_t> Poll(transport::MessageReceiver* receiver) override;
   void SetWakeHook(std::function<void()>) override {}  // nobody sleeps in virtual time
   ParkResult Park() override { return ParkResult::kParked; }
   void Unpark() override {}
   void Close() override {}
-  EdgeTraffic Traffic(EdgeHandle edge) const override { return edges_[edge].traffic; }
+  transport::EdgeTraffic Traffic(transport::EdgeHandle edge) const override {
+    return edges_[edge].traffic;
+  }
 
   bool has_messages() const { return !inbox_.empty(); }
   // Returns the time at which the token that Poll handed over last on an incoming edge was put.
-  int64_t last_sent_ns(EdgeHandle edge) const;
+  int64_t last_sent_ns(transport::EdgeHandle edge) const;
   // Returns the device time that the messages handed over by Poll have cost since the last call.
   int64_t TakeReceiveNs();
 
  private:
   friend class TimeNetwork;
   struct EdgeEnd {
-    TransportEdge spec;
+    transport::TransportEdge spec;
     int32_t edge = -1;  // in the network
-    EdgeTraffic traffic;
+    transport::EdgeTraffic traffic;
   };
   TimeNetwork* const network_;
   const int rank_;
@@ -168,4 +172,4 @@ class TimeEndpoint final : public TransportEndpoint {
   int64_t receive_ns_ = 0;
 };
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "actors/engine/holders.h"
 
-namespace weir {
+namespace weir::actors {
 namespace {
 
 constexpr int kRingLinesMax = 24;
@@ -198,4 +198,4 @@ std::vector<std::string> ExplainWaits(const std::vector<Wait>& waits) {
   return lines;
 }
 
-}  // namespace weir
+}  // namespace weir::actors

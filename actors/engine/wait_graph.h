@@ -13,7 +13,7 @@
 #include "actors/engine/rank_executor.h"
 #include "actors/protocol/actor_machine.h"
 
-namespace weir {
+namespace weir::actors {
 
 struct WaitNode {
   int rank = -1;
@@ -46,4 +46,4 @@ std::string ToLine(const Wait& wait);
 // are no waits. Waits of the same actor may come twice.
 std::vector<std::string> ExplainWaits(const std::vector<Wait>& waits);
 
-}  // namespace weir
+}  // namespace weir::actors

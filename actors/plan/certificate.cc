@@ -10,7 +10,7 @@
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::actors {
 namespace {
 
 using plan_limits::kTimeMax;
@@ -355,4 +355,4 @@ uint64_t EdgeStatement(const Plan& plan, const PlanRegister& r) {
   return key;
 }
 
-}  // namespace weir
+}  // namespace weir::actors

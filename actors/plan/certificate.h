@@ -24,7 +24,7 @@
 #include "absl/status/status.h"
 #include "actors/plan/plan.h"
 
-namespace weir {
+namespace weir::actors {
 
 // Takes O(edges) where both ends of an edge are even, else O(tokens of a step), or O(tokens of an
 // iteration) if steps are not alike. kInvalidArgument: W0541 the plan has no certificate, W0508
@@ -38,4 +38,4 @@ int64_t PlannedStartNs(const Plan& plan, const PlanActor& actor, int64_t act);
 // same number. A plan that says nothing of the far end gives 0.
 uint64_t EdgeStatement(const Plan& plan, const PlanRegister& r);
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -17,14 +17,14 @@
 #include "gtest/gtest.h"
 #include "runtime/base/random.h"
 
-namespace weir {
+namespace weir::actors {
 namespace {
 
 using ::testing::HasSubstr;
 
-absl::Status Check(const std::vector<RankPlan>& protos) {
+absl::Status Check(const std::vector<proto::RankPlan>& protos) {
   std::vector<Plan> plans;
-  for (const RankPlan& proto : protos) {
+  for (const proto::RankPlan& proto : protos) {
     absl::StatusOr<Plan> plan = PlanFromProto(proto);
     if (!plan.ok()) return plan.status();
     if (absl::Status status = CheckCertificate(*plan); !status.ok()) return status;
@@ -35,24 +35,24 @@ absl::Status Check(const std::vector<RankPlan>& protos) {
 
 class PlansThatRun : public ::testing::TestWithParam<const char*> {
  protected:
-  static std::vector<RankPlan> Plans() {
+  static std::vector<proto::RankPlan> Plans() {
     const std::string name = GetParam();
     return name == "pipeline" ? MakePipelineJob({}) : LoadTestJob(name);
   }
 };
 
 TEST_P(PlansThatRun, HaveACertificateThatHolds) {
-  std::vector<RankPlan> plans = Plans();
+  std::vector<proto::RankPlan> plans = Plans();
   ASSERT_TRUE(DeriveCertificate(&plans).ok()) << DeriveCertificate(&plans);
   EXPECT_TRUE(Check(plans).ok()) << Check(plans);
 }
 
 TEST_P(PlansThatRun, AreRefusedIfAnyActStartsTooEarly) {
-  std::vector<RankPlan> plans = Plans();
+  std::vector<proto::RankPlan> plans = Plans();
   ASSERT_TRUE(DeriveCertificate(&plans).ok());
   int refused = 0;
-  for (RankPlan& plan : plans) {
-    for (ActorSpec& actor : *plan.mutable_actor()) {
+  for (proto::RankPlan& plan : plans) {
+    for (proto::ActorSpec& actor : *plan.mutable_actor()) {
       for (int64_t& start : *actor.mutable_act_start_ns()) {
         if (start == 0) continue;
         // Each act starts as soon as it can.
@@ -78,12 +78,12 @@ INSTANTIATE_TEST_SUITE_P(TestPlans, PlansThatRun,
                          [](const auto& test) { return std::string(test.param); });
 
 TEST(CertificateTest, AnEdgeWhoseEndsSayDifferentThingsIsRefused) {
-  std::vector<RankPlan> plans = MakePipelineJob({});
+  std::vector<proto::RankPlan> plans = MakePipelineJob({});
   ASSERT_TRUE(DeriveCertificate(&plans).ok());
-  for (RankPlan& plan : plans) {
-    for (RegisterSpec& r : *plan.mutable_registers()) {
-      for (FarActor& far : *r.mutable_far()) {
-        const FarActor honest = far;
+  for (proto::RankPlan& plan : plans) {
+    for (proto::RegisterSpec& r : *plan.mutable_registers()) {
+      for (proto::FarActor& far : *r.mutable_far()) {
+        const proto::FarActor honest = far;
         far.mutable_timing()->set_time_ns(far.timing().time_ns() + 1);
         far.mutable_act_start_ns()->Set(0, far.act_start_ns(0));
         EXPECT_FALSE(Check(plans).ok()) << r.name();
@@ -95,7 +95,7 @@ TEST(CertificateTest, AnEdgeWhoseEndsSayDifferentThingsIsRefused) {
 }
 
 TEST(CertificateTest, APlanThatStandsStillHasNoneAndTheErrorNamesWhoWaitsForWhom) {
-  std::vector<RankPlan> plans = LoadTestJob("deadlock");
+  std::vector<proto::RankPlan> plans = LoadTestJob("deadlock");
   const std::string message(DeriveCertificate(&plans).message());
   EXPECT_THAT(message, HasSubstr("W0542"));
   EXPECT_THAT(message, HasSubstr("'source' on rank 0 (act 3) waits for one of the 3 slots of "
@@ -190,14 +190,14 @@ TEST(CertificateTest, AgreesWithAnEnumerationOfAllTokensForRandomPairs) {
     if (Draw(&key, 3) == 0) p.consumer_phase = static_cast<int>(Draw(&key, p.consumer_period));
     p.slots = p.consumer_tokens + static_cast<int>(Draw(&key, 2 * p.chunks + 2));
     p.initial = static_cast<int>(Draw(&key, std::min(p.slots, 3) + 1));
-    RankPlan proto = MakePairPlan(p);
+    proto::RankPlan proto = MakePairPlan(p);
     std::vector<int64_t> times = {Draw(&key, 30), 2 + 2 * p.chunks + Draw(&key, 8),
                                   1 + Draw(&key, 3), 1 + Draw(&key, 3)};
     SetTiming(times, proto.mutable_actor(0)->mutable_timing());
     times[0] += Draw(&key, 40);
     if (Draw(&key, 4) == 0) times[1] += Draw(&key, 3) - 1;
     SetTiming(times, proto.mutable_actor(1)->mutable_timing());
-    PlanCertificate* certificate = proto.mutable_certificate();
+    proto::PlanCertificate* certificate = proto.mutable_certificate();
     certificate->set_step_ns(micro_batches * (10 + 2 * p.chunks) + Draw(&key, 12));
     certificate->set_iteration_ns(p.steps * certificate->step_ns() + Draw(&key, 60));
     absl::StatusOr<Plan> plan = PlanFromProto(proto);
@@ -212,4 +212,4 @@ TEST(CertificateTest, AgreesWithAnEnumerationOfAllTokensForRandomPairs) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::actors

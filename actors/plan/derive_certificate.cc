@@ -14,7 +14,7 @@
 #include "runtime/base/rate_codec.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::actors {
 namespace {
 
 struct ActorKey {
@@ -328,7 +328,7 @@ void WriteTiming(const std::vector<int64_t>& starts, int64_t time_ns, Spec* out)
 }
 
 void WriteFar(const Play& play, int rank, const PlanActor& actor, const PlanPort& port,
-              FarActor* out) {
+              proto::FarActor* out) {
   out->set_name(actor.name);
   *out->mutable_rate() = ToProto(static_cast<const Rate&>(actor));
   *out->mutable_span() = ToProto(static_cast<const Span&>(port));
@@ -337,11 +337,11 @@ void WriteFar(const Play& play, int rank, const PlanActor& actor, const PlanPort
 
 }  // namespace
 
-absl::Status DeriveCertificate(std::vector<RankPlan>* plans) {
+absl::Status DeriveCertificate(std::vector<proto::RankPlan>* plans) {
   std::vector<Plan> checked;
-  for (RankPlan& proto : *plans) {
-    for (RegisterSpec& r : *proto.mutable_registers()) r.clear_far();
-    for (ActorSpec& actor : *proto.mutable_actor()) {
+  for (proto::RankPlan& proto : *plans) {
+    for (proto::RegisterSpec& r : *proto.mutable_registers()) r.clear_far();
+    for (proto::ActorSpec& actor : *proto.mutable_actor()) {
       const int64_t time_ns = actor.timing().time_ns();
       actor.clear_timing();
       actor.clear_act_start_ns();
@@ -354,9 +354,9 @@ absl::Status DeriveCertificate(std::vector<RankPlan>* plans) {
   Play play(checked);
   WEIR_RETURN_IF_ERROR(play.Run());
   for (size_t rank = 0; rank < plans->size(); ++rank) {
-    RankPlan& proto = (*plans)[rank];
+    proto::RankPlan& proto = (*plans)[rank];
     const Plan& plan = checked[rank];
-    PlanCertificate* certificate = proto.mutable_certificate();
+    proto::PlanCertificate* certificate = proto.mutable_certificate();
     const int64_t steps = plan.rhythm.steps_per_iteration;
     certificate->Clear();
     certificate->set_steps_per_iteration(steps);
@@ -386,4 +386,4 @@ absl::Status DeriveCertificate(std::vector<RankPlan>* plans) {
   return absl::OkStatus();
 }
 
-}  // namespace weir
+}  // namespace weir::actors

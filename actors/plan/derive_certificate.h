@@ -10,13 +10,13 @@
 #include "absl/status/status.h"
 #include "proto/plan.pb.h"
 
-namespace weir {
+namespace weir::actors {
 
 // `plans` holds the plans of all ranks of a job, in order; steps_per_iteration is set where an
 // actor does not act in every step. An act takes the actor's timing.time_ns, or 1 ns. Replaces all
 // times in the plans but time_ns and latency_ns. Errors: those of PlanFromProto and VerifyPlans;
 // kInvalidArgument (W0542) if the job comes to a standstill, with the actors that wait for each
 // other.
-absl::Status DeriveCertificate(std::vector<RankPlan>* plans);
+absl::Status DeriveCertificate(std::vector<proto::RankPlan>* plans);
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -11,26 +11,26 @@
 #include "runtime/base/status.h"
 #include "runtime/base/transfer/transfer_codec.h"
 
-namespace weir {
+namespace weir::actors {
 
-std::optional<StateClass> FromProto(StateSpec::Class state_class) {
+std::optional<StateClass> FromProto(proto::StateSpec::Class state_class) {
   switch (state_class) {
-    case StateSpec::WEIGHT: return StateClass::kWeight;
-    case StateSpec::OPTIMIZER_SLOT: return StateClass::kOptimizerSlot;
-    case StateSpec::DELAYED_GRADIENT: return StateClass::kDelayedGradient;
-    case StateSpec::FETCHED: return StateClass::kFetched;
+    case proto::StateSpec::WEIGHT: return StateClass::kWeight;
+    case proto::StateSpec::OPTIMIZER_SLOT: return StateClass::kOptimizerSlot;
+    case proto::StateSpec::DELAYED_GRADIENT: return StateClass::kDelayedGradient;
+    case proto::StateSpec::FETCHED: return StateClass::kFetched;
     default: return std::nullopt;
   }
 }
 
-StateSpec::Class ToProto(StateClass state_class) {
+proto::StateSpec::Class ToProto(StateClass state_class) {
   switch (state_class) {
-    case StateClass::kWeight: return StateSpec::WEIGHT;
-    case StateClass::kOptimizerSlot: return StateSpec::OPTIMIZER_SLOT;
-    case StateClass::kDelayedGradient: return StateSpec::DELAYED_GRADIENT;
-    case StateClass::kFetched: return StateSpec::FETCHED;
+    case StateClass::kWeight: return proto::StateSpec::WEIGHT;
+    case StateClass::kOptimizerSlot: return proto::StateSpec::OPTIMIZER_SLOT;
+    case StateClass::kDelayedGradient: return proto::StateSpec::DELAYED_GRADIENT;
+    case StateClass::kFetched: return proto::StateSpec::FETCHED;
   }
-  return StateSpec::WEIGHT;
+  return proto::StateSpec::WEIGHT;
 }
 
 namespace plan_reader {
@@ -107,7 +107,7 @@ absl::Status PlanReader::ReadHeader() {
 }
 
 absl::Status PlanReader::ReadRhythm() {
-  const PlanCertificate& in = proto_.certificate();
+  const proto::PlanCertificate& in = proto_.certificate();
   const auto time = [&](const char* what, int64_t ns) {
     return ns >= 0 && ns <= kTimeMax
                ? absl::OkStatus()
@@ -128,7 +128,7 @@ absl::Status PlanReader::ReadRhythm() {
   return absl::OkStatus();
 }
 
-absl::Status PlanReader::ReadSlice(const TensorSliceProto& in, const char* code, Where where,
+absl::Status PlanReader::ReadSlice(const proto::TensorSliceProto& in, const char* code, Where where,
                                    TensorSlice* out) {
   std::optional<DType> dtype = DTypeFromName(in.dtype());
   if (!dtype.has_value())
@@ -164,7 +164,7 @@ absl::Status PlanReader::ReadSlice(const TensorSliceProto& in, const char* code,
 }
 
 absl::Status PlanReader::ReadProgram(int index) {
-  const Program& in = proto_.program(index);
+  const proto::Program& in = proto_.program(index);
   PlanProgram program;
   program.name = in.name();
   program.scratch_bytes = in.scratch_bytes();
@@ -181,25 +181,26 @@ absl::Status PlanReader::ReadProgram(int index) {
   return absl::OkStatus();
 }
 
-absl::Status PlanReader::ReadCall(const KernelCall& in, const PlanProgram& program, PlanCall* out) {
+absl::Status PlanReader::ReadCall(const proto::KernelCall& in, const PlanProgram& program,
+                                  PlanCall* out) {
   const auto where = [&] {
     return absl::StrCat("program '", program.name, "', call '", in.name(), "' of ", in.op());
   };
   out->op = in.op();
   out->name = in.name();
   out->rng_key = in.rng_key();
-  for (const NamedAttr& attr : in.attr()) {
+  for (const proto::NamedAttr& attr : in.attr()) {
     if (out->attrs.Has(attr.name())) return Bad("W0502", where, "each attribute once", attr.name());
     switch (attr.value().value_case()) {
-      case Attr::kI: out->attrs.Set(attr.name(), int64_t{attr.value().i()}); break;
-      case Attr::kF: out->attrs.Set(attr.name(), attr.value().f()); break;
-      case Attr::kB: out->attrs.Set(attr.name(), attr.value().b()); break;
-      case Attr::kS: out->attrs.Set(attr.name(), attr.value().s()); break;
-      case Attr::kInts:
+      case proto::Attr::kI: out->attrs.Set(attr.name(), int64_t{attr.value().i()}); break;
+      case proto::Attr::kF: out->attrs.Set(attr.name(), attr.value().f()); break;
+      case proto::Attr::kB: out->attrs.Set(attr.name(), attr.value().b()); break;
+      case proto::Attr::kS: out->attrs.Set(attr.name(), attr.value().s()); break;
+      case proto::Attr::kInts:
         out->attrs.Set(attr.name(), std::vector<int64_t>(attr.value().ints().values().begin(),
                                                          attr.value().ints().values().end()));
         break;
-      case Attr::VALUE_NOT_SET:
+      case proto::Attr::VALUE_NOT_SET:
         return Bad("W0502", where, absl::StrCat("a value of '", attr.name(), "'"), "none");
     }
   }
@@ -219,13 +220,13 @@ absl::Status PlanReader::ReadCall(const KernelCall& in, const PlanProgram& progr
   return absl::OkStatus();
 }
 
-absl::Status PlanReader::ReadOperand(const Operand& in, Where where, PlanOperand* out) {
+absl::Status PlanReader::ReadOperand(const proto::Operand& in, Where where, PlanOperand* out) {
   switch (in.place()) {
-    case Operand::INPUT: out->place = PlanOperand::Place::kInput; break;
-    case Operand::OUTPUT: out->place = PlanOperand::Place::kOutput; break;
-    case Operand::SCRATCH: out->place = PlanOperand::Place::kScratch; break;
-    case Operand::STATE: out->place = PlanOperand::Place::kState; break;
-    case Operand::NONE: return absl::OkStatus();
+    case proto::Operand::INPUT: out->place = PlanOperand::Place::kInput; break;
+    case proto::Operand::OUTPUT: out->place = PlanOperand::Place::kOutput; break;
+    case proto::Operand::SCRATCH: out->place = PlanOperand::Place::kScratch; break;
+    case proto::Operand::STATE: out->place = PlanOperand::Place::kState; break;
+    case proto::Operand::NONE: return absl::OkStatus();
     default:
       return Bad("W0502", where, "a known place", absl::StrCat(static_cast<int>(in.place())));
   }
@@ -242,7 +243,7 @@ absl::Status PlanReader::ReadOperand(const Operand& in, Where where, PlanOperand
 }
 
 absl::Status PlanReader::ReadState(int index) {
-  const StateSpec& in = proto_.state(index);
+  const proto::StateSpec& in = proto_.state(index);
   const std::string where = absl::StrCat("state ", index, " '", in.name(), "'");
   PlanState state;
   state.name = in.name();
@@ -275,17 +276,17 @@ absl::Status PlanReader::ReadState(int index) {
   }
   state.arena_offset = in.arena_offset();
   switch (in.init().kind_case()) {
-    case Initializer::kOnes: state.init.kind = PlanInitializer::Kind::kOnes; break;
-    case Initializer::kNormal:
+    case proto::Initializer::kOnes: state.init.kind = PlanInitializer::Kind::kOnes; break;
+    case proto::Initializer::kNormal:
       state.init = {PlanInitializer::Kind::kNormal, in.init().normal().std(),
                     in.init().normal().mean()};
       break;
-    case Initializer::kUniform:
+    case proto::Initializer::kUniform:
       state.init = {PlanInitializer::Kind::kUniform, in.init().uniform().low(),
                     in.init().uniform().high()};
       break;
-    case Initializer::kZeros:
-    case Initializer::KIND_NOT_SET: break;
+    case proto::Initializer::kZeros:
+    case proto::Initializer::KIND_NOT_SET: break;
   }
   if (in.has_token()) {
     state.register_id = in.token().register_id();
@@ -320,7 +321,7 @@ absl::Status PlanReader::CheckTokenStates() const {
 }
 
 absl::Status PlanReader::ReadRegister(int index) {
-  const RegisterSpec& in = proto_.registers(index);
+  const proto::RegisterSpec& in = proto_.registers(index);
   PlanRegister r;
   r.id = index;
   r.name = in.name();
@@ -349,9 +350,9 @@ absl::Status PlanReader::ReadRegister(int index) {
                absl::StrCat(in.tokens_per_step()));
   }
   switch (in.side()) {
-    case RegisterSpec::LOCAL: r.side = RegisterSide::kLocal; break;
-    case RegisterSpec::INBOUND: r.side = RegisterSide::kInbound; break;
-    case RegisterSpec::OUTBOUND: r.side = RegisterSide::kOutbound; break;
+    case proto::RegisterSpec::LOCAL: r.side = RegisterSide::kLocal; break;
+    case proto::RegisterSpec::INBOUND: r.side = RegisterSide::kInbound; break;
+    case proto::RegisterSpec::OUTBOUND: r.side = RegisterSide::kOutbound; break;
     default: return Bad("W0504", where, "a known side", absl::StrCat(static_cast<int>(in.side())));
   }
   if (r.side != RegisterSide::kLocal) {
@@ -413,8 +414,8 @@ absl::Status PlanReader::CheckMemory(const PlanRegister& r, const std::string& w
 
 }  // namespace plan_reader
 
-absl::StatusOr<Plan> PlanFromProto(const RankPlan& proto) {
+absl::StatusOr<Plan> PlanFromProto(const proto::RankPlan& proto) {
   return plan_reader::PlanReader(proto).Read();
 }
 
-}  // namespace weir
+}  // namespace weir::actors

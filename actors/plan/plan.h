@@ -24,7 +24,7 @@
 #include "runtime/base/tensor_slice.h"
 #include "runtime/base/transfer/transfer.h"
 
-namespace weir {
+namespace weir::actors {
 
 struct PlanOperand {
   enum class Place : uint8_t { kInput, kOutput, kScratch, kState, kNone };
@@ -148,8 +148,8 @@ struct PlanInitializer {
 // A StateClass says what a state is for (StateSpec::Class).
 enum class StateClass : uint8_t { kWeight, kOptimizerSlot, kDelayedGradient, kFetched };
 // Convert between the value and its form in a message; nullopt: a class of another version.
-std::optional<StateClass> FromProto(StateSpec::Class state_class);
-StateSpec::Class ToProto(StateClass state_class);
+std::optional<StateClass> FromProto(proto::StateSpec::Class state_class);
+proto::StateSpec::Class ToProto(StateClass state_class);
 
 struct PlanState {
   std::string name;
@@ -205,6 +205,6 @@ struct Plan {
 //   W0501 the plan as a whole   W0502 a program or operand   W0503 an actor
 //   W0504 a register            W0505 a state             W0508 start times
 // Safe on any message whatever: no size is trusted before it is bounded.
-absl::StatusOr<Plan> PlanFromProto(const RankPlan& proto);
+absl::StatusOr<Plan> PlanFromProto(const proto::RankPlan& proto);
 
-}  // namespace weir
+}  // namespace weir::actors

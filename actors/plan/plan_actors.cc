@@ -11,12 +11,12 @@
 #include "runtime/base/rate_codec.h"
 #include "runtime/base/status.h"
 
-namespace weir::plan_reader {
+namespace weir::actors::plan_reader {
 
 using namespace plan_limits;
 
 absl::Status PlanReader::ReadActor(int index) {
-  const ActorSpec& in = proto_.actor(index);
+  const proto::ActorSpec& in = proto_.actor(index);
   PlanActor actor;
   actor.id = index;
   actor.name = in.name();
@@ -39,7 +39,7 @@ absl::Status PlanReader::ReadActor(int index) {
   actor.instance = in.instance();
   actor.feed = in.feed();
   actor.function = in.function();
-  if (in.phase() >= ActorSpec::NO_PHASE && in.phase() <= ActorSpec::WEIGHT_GRADIENT) {
+  if (in.phase() >= proto::ActorSpec::NO_PHASE && in.phase() <= proto::ActorSpec::WEIGHT_GRADIENT) {
     actor.phase = static_cast<ActorPhase>(in.phase());
   }
   WEIR_RETURN_IF_ERROR(ReadRate(
@@ -68,7 +68,7 @@ absl::Status PlanReader::ReadActor(int index) {
 }
 
 absl::Status PlanReader::ReadRate(const proto::Rate& in, Where where, Rate* out) const {
-  const Rate rate = FromProto(in);
+  const Rate rate = weir::FromProto(in);
   if (rate.acts_per_step < 1 || rate.acts_per_step > kActsPerStepMax) {
     return Bad("W0503", where, absl::StrCat("acts_per_step from 1 to ", kActsPerStepMax),
                absl::StrCat(rate.acts_per_step));
@@ -98,9 +98,9 @@ absl::Status PlanReader::ReadRate(const proto::Rate& in, Where where, Rate* out)
   return absl::OkStatus();
 }
 
-absl::Status PlanReader::ReadPrecedence(const ActorSpec& in, const std::string& where,
+absl::Status PlanReader::ReadPrecedence(const proto::ActorSpec& in, const std::string& where,
                                         PlanActor* out) {
-  const Precedence precedence = FromProto(in.precedence());
+  const Precedence precedence = weir::FromProto(in.precedence());
   auto in_range = [](int64_t value) { return value >= 0 && value <= kPrecedenceMax; };
   if (std::abs(static_cast<double>(precedence.first)) > static_cast<double>(kPrecedenceMax) ||
       !in_range(precedence.group_stride) || !in_range(precedence.stride) ||
@@ -125,7 +125,7 @@ absl::Status PlanReader::ReadPrecedence(const ActorSpec& in, const std::string& 
 // The spans of a port of register `r`.
 absl::Status PlanReader::ReadSpan(const proto::Span& in, const Rate& rate, const PlanRegister& r,
                                   Where where, Span* out) const {
-  const Span span = FromProto(in);
+  const Span span = weir::FromProto(in);
   const int64_t acts = rate.ActsIn(plan_.rhythm.steps_per_iteration);
   if (span.period < 1 || span.period > acts || acts % span.period != 0) {
     return Bad("W0503", where,
@@ -166,7 +166,7 @@ absl::Status PlanReader::ReadSpan(const proto::Span& in, const Rate& rate, const
 template <typename Spec>
 absl::Status PlanReader::ReadTiming(const Spec& in, const Rate& rate, Where where,
                                     PlanTiming* out) {
-  Timing timing = FromProto(in.timing());
+  Timing timing = weir::FromProto(in.timing());
   const auto in_range = [](int64_t ns) { return ns >= 0 && ns <= kTimeMax; };
   if (timing.start_ns < -kTimeMax || timing.start_ns > kTimeMax ||
       !in_range(timing.micro_batch_stride_ns) || !in_range(timing.chunk_stride_ns) ||
@@ -198,7 +198,7 @@ absl::Status PlanReader::ReadTiming(const Spec& in, const Rate& rate, Where wher
 
 // Reads the plan's statement about the far end of a remote register. The statement may be absent;
 // the edge then has no certificate.
-absl::Status PlanReader::ReadFar(const RegisterSpec& in, Where where, PlanRegister* out) {
+absl::Status PlanReader::ReadFar(const proto::RegisterSpec& in, Where where, PlanRegister* out) {
   if (out->side == RegisterSide::kLocal
           ? in.far_size() > 0
           : (out->side == RegisterSide::kInbound && in.far_size() > 1)) {
@@ -208,7 +208,7 @@ absl::Status PlanReader::ReadFar(const RegisterSpec& in, Where where, PlanRegist
         absl::StrCat(in.far_size()));
   }
   WEIR_RETURN_IF_ERROR(Count("far actors", in.far_size(), kPortsMax));
-  for (const FarActor& spec : in.far()) {
+  for (const proto::FarActor& spec : in.far()) {
     PlanFarActor& far = out->far.emplace_back();
     far.name = spec.name();
     const auto at = [&] { return absl::StrCat(where(), ", far actor '", spec.name(), "'"); };
@@ -219,13 +219,13 @@ absl::Status PlanReader::ReadFar(const RegisterSpec& in, Where where, PlanRegist
   return absl::OkStatus();
 }
 
-absl::Status PlanReader::ReadStream(const StreamOrder& in) {
+absl::Status PlanReader::ReadStream(const proto::StreamOrder& in) {
   PlanStream stream;
   stream.name = in.name();
   streamed_.resize(plan_.actors.size(), false);
   const std::string where = absl::StrCat("stream order '", in.name(), "'");
   const PlanActor* first = nullptr;
-  for (const StreamOrder::Entry& entry : in.entry()) {
+  for (const proto::StreamOrder::Entry& entry : in.entry()) {
     if (entry.actor() < 0 || entry.actor() >= static_cast<int>(plan_.actors.size())) {
       return Bad("W0503", where, absl::StrCat("actors of this rank (", plan_.actors.size(), ")"),
                  absl::StrCat(entry.actor()));
@@ -283,13 +283,14 @@ absl::Status PlanReader::CheckRegisterId(int64_t register_id, Where where) const
              absl::StrCat(register_id));
 }
 
-absl::Status PlanReader::ReadPorts(const ActorSpec& in, const std::string& where, PlanActor* out) {
+absl::Status PlanReader::ReadPorts(const proto::ActorSpec& in, const std::string& where,
+                                   PlanActor* out) {
   if (in.input_size() > kPortsMax || in.output_size() > kPortsMax) {
     return Bad("W0503", where, absl::StrCat("at most ", kPortsMax, " ports"),
                absl::StrCat(in.input_size(), " and ", in.output_size()));
   }
   for (int i = 0; i < in.input_size(); ++i) {
-    const InputPort& port = in.input(i);
+    const proto::InputPort& port = in.input(i);
     const auto at = [&] { return absl::StrCat(where, ", input port ", i); };
     WEIR_RETURN_IF_ERROR(CheckRegisterId(port.register_id(), at));
     PlanRegister& r = plan_.registers[port.register_id()];
@@ -301,7 +302,7 @@ absl::Status PlanReader::ReadPorts(const ActorSpec& in, const std::string& where
     r.consumers.push_back({out->id, i});
   }
   for (int i = 0; i < in.output_size(); ++i) {
-    const OutputPort& port = in.output(i);
+    const proto::OutputPort& port = in.output(i);
     const auto at = [&] { return absl::StrCat(where, ", output port ", i); };
     WEIR_RETURN_IF_ERROR(CheckRegisterId(port.register_id(), at));
     PlanRegister& r = plan_.registers[port.register_id()];
@@ -319,7 +320,8 @@ absl::Status PlanReader::ReadPorts(const ActorSpec& in, const std::string& where
   return absl::OkStatus();
 }
 
-absl::Status PlanReader::CheckKind(const ActorSpec& in, const std::string& where, PlanActor* out) {
+absl::Status PlanReader::CheckKind(const proto::ActorSpec& in, const std::string& where,
+                                   PlanActor* out) {
   bool outbound = false, local = false;
   for (const PlanPort& port : out->outputs) {
     const PlanRegister& r = plan_.registers[port.register_id];
@@ -328,10 +330,10 @@ absl::Status PlanReader::CheckKind(const ActorSpec& in, const std::string& where
     if (r.side != RegisterSide::kOutbound && r.bytes > 0) local = true;
   }
   switch (in.kind()) {
-    case ActorSpec::COMPUTE: out->kind = ActorKind::kCompute; break;
-    case ActorSpec::SOURCE: out->kind = ActorKind::kSource; break;
-    case ActorSpec::SINK: out->kind = ActorKind::kSink; break;
-    case ActorSpec::SEND: out->kind = ActorKind::kSend; break;
+    case proto::ActorSpec::COMPUTE: out->kind = ActorKind::kCompute; break;
+    case proto::ActorSpec::SOURCE: out->kind = ActorKind::kSource; break;
+    case proto::ActorSpec::SINK: out->kind = ActorKind::kSink; break;
+    case proto::ActorSpec::SEND: out->kind = ActorKind::kSend; break;
     default: return Bad("W0503", where, "a known kind", absl::StrCat(static_cast<int>(in.kind())));
   }
   if (out->kind == ActorKind::kSend ? (local || !outbound) : outbound) {
@@ -461,4 +463,4 @@ absl::Status PlanReader::CheckOperand(const PlanActor& actor, const PlanOperand&
   return absl::OkStatus();
 }
 
-}  // namespace weir::plan_reader
+}  // namespace weir::actors::plan_reader

@@ -1,7 +1,7 @@
 // Words for kinds, phases and sides in messages and traces.
 #include "actors/plan/plan.h"
 
-namespace weir {
+namespace weir::actors {
 
 const char* Name(ActorKind kind) {
   switch (kind) {
@@ -36,4 +36,4 @@ const char* Name(RegisterSide side) {
   return "?";
 }
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -1,6 +1,6 @@
 #include "actors/plan/plan_rates.h"
 
-namespace weir {
+namespace weir::actors {
 namespace {
 
 EndCount Count(const Rate& rate, const Span& span, int64_t step) {
@@ -46,4 +46,4 @@ RegisterCount CountAt(const Plan& plan, const PlanRegister& r, int64_t step) {
   return count;
 }
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -9,7 +9,7 @@
 
 #include "actors/plan/plan.h"
 
-namespace weir {
+namespace weir::actors {
 
 // A RegisterCount is the state of a register between two steps.
 struct RegisterCount {
@@ -35,4 +35,4 @@ EndCount ConsumerAt(const Plan& plan, const PlanRegister& r, int k, int64_t step
 int NumConsumers(
     const PlanRegister& r);  // told of, on whichever rank; 1 if a remote register does not say
 
-}  // namespace weir
+}  // namespace weir::actors

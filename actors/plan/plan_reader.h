@@ -15,7 +15,7 @@
 #include "proto/plan.pb.h"
 #include "runtime/base/status.h"
 
-namespace weir::plan_reader {
+namespace weir::actors::plan_reader {
 
 // Says where an error is; asked only if there is one, since there are many operands.
 using Where = absl::FunctionRef<std::string()>;
@@ -23,7 +23,7 @@ using Where = absl::FunctionRef<std::string()>;
 // Builds one Plan; holds what is known about it so far.
 class PlanReader {
  public:
-  explicit PlanReader(const RankPlan& proto) : proto_(proto) {}
+  explicit PlanReader(const proto::RankPlan& proto) : proto_(proto) {}
 
   absl::StatusOr<Plan> Read() {
     WEIR_RETURN_IF_ERROR(ReadHeader());
@@ -60,35 +60,35 @@ class PlanReader {
 
   absl::Status ReadHeader();
   absl::Status ReadQueues();
-  absl::Status ReadSlice(const TensorSliceProto& in, const char* code, Where where,
+  absl::Status ReadSlice(const proto::TensorSliceProto& in, const char* code, Where where,
                          TensorSlice* out);
   absl::Status ReadProgram(int index);
-  absl::Status ReadCall(const KernelCall& in, const PlanProgram& program, PlanCall* out);
-  absl::Status ReadOperand(const Operand& in, Where where, PlanOperand* out);
+  absl::Status ReadCall(const proto::KernelCall& in, const PlanProgram& program, PlanCall* out);
+  absl::Status ReadOperand(const proto::Operand& in, Where where, PlanOperand* out);
   absl::Status ReadState(int index);
   absl::Status ReadRegister(int index);
   absl::Status CheckMemory(const PlanRegister& r, const std::string& where);
   absl::Status ReadActor(int index);
-  absl::Status ReadPrecedence(const ActorSpec& in, const std::string& where, PlanActor* out);
+  absl::Status ReadPrecedence(const proto::ActorSpec& in, const std::string& where, PlanActor* out);
   absl::Status ReadRhythm();
   absl::Status ReadRate(const proto::Rate& in, Where where, Rate* out) const;
   absl::Status ReadSpan(const proto::Span& in, const Rate& rate, const PlanRegister& r, Where where,
                         Span* out) const;
   template <typename Spec>
   absl::Status ReadTiming(const Spec& in, const Rate& rate, Where where, PlanTiming* out);
-  absl::Status ReadFar(const RegisterSpec& in, Where where, PlanRegister* out);
-  absl::Status ReadStream(const StreamOrder& in);
+  absl::Status ReadFar(const proto::RegisterSpec& in, Where where, PlanRegister* out);
+  absl::Status ReadStream(const proto::StreamOrder& in);
   absl::Status CheckStepsEnd(const PlanRegister& r) const;
   absl::Status CheckTokenStates() const;
-  absl::Status ReadPorts(const ActorSpec& in, const std::string& where, PlanActor* out);
+  absl::Status ReadPorts(const proto::ActorSpec& in, const std::string& where, PlanActor* out);
   absl::Status CheckRegisterId(int64_t register_id, Where where) const;
-  absl::Status CheckKind(const ActorSpec& in, const std::string& where, PlanActor* out);
+  absl::Status CheckKind(const proto::ActorSpec& in, const std::string& where, PlanActor* out);
   absl::Status CheckEnds(const PlanRegister& r) const;
   absl::Status CheckOperands(const PlanActor& actor) const;
   absl::Status CheckOperand(const PlanActor& actor, const PlanOperand& operand,
                             const PlanProgram& program, Where where) const;
 
-  const RankPlan& proto_;
+  const proto::RankPlan& proto_;
   Plan plan_;
   int64_t num_precedences_ = 0;  // of actors so far
   int64_t slots_total_ = 0;
@@ -104,4 +104,4 @@ inline std::string ActorText(const PlanActor& a) {
   return absl::StrCat("actor ", a.id, " '", a.name, "'");
 }
 
-}  // namespace weir::plan_reader
+}  // namespace weir::actors::plan_reader

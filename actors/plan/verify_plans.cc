@@ -8,7 +8,7 @@
 #include "actors/plan/certificate.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::actors {
 namespace {
 
 absl::Status Disagree(const std::string& where, const std::string& expected,
@@ -151,4 +151,4 @@ absl::Status VerifyLocalPlans(absl::Span<const Plan> plans) {
   return absl::OkStatus();
 }
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -8,7 +8,7 @@
 #include "absl/types/span.h"
 #include "actors/plan/plan.h"
 
-namespace weir {
+namespace weir::actors {
 
 // Checks the plans of all ranks of a job: `plans[r]` must be the plan of rank r. Errors are
 // kInvalidArgument, W0506.
@@ -18,4 +18,4 @@ absl::Status VerifyPlans(absl::Span<const Plan> plans);
 // that is not among them is checked when the transport connects.
 absl::Status VerifyLocalPlans(absl::Span<const Plan> plans);
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -1,6 +1,6 @@
 #include "actors/protocol/actor_machine.h"
 
-namespace weir {
+namespace weir::actors {
 
 const char* Name(ActorState state) {
   switch (state) {
@@ -63,4 +63,4 @@ RegisterId ActorMachine::waits_for() const {
   return RegisterId();
 }
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -24,7 +24,7 @@
 #include "absl/types/span.h"
 #include "runtime/base/ids.h"
 
-namespace weir {
+namespace weir::actors {
 
 // An ActorState is the activity of an actor; an actor always has exactly one.
 enum class ActorState : uint8_t {
@@ -211,4 +211,4 @@ inline bool ActorMachine::OnActDone(Effects* effects) {
   return ready();
 }
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -6,7 +6,7 @@
 #include "actors/protocol/slot_ledger.h"
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::actors {
 namespace {
 
 // "launch 3 | token r1 slot 0 #3 | credit r0 slot 1 #3"
@@ -207,4 +207,4 @@ TEST(SlotLedgerTest, TokensFromBeforeTheStartAreInUse) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::actors

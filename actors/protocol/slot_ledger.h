@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace weir {
+namespace weir::actors {
 
 class SlotLedger {
  public:
@@ -44,4 +44,4 @@ class SlotLedger {
   std::vector<int32_t> readers_;
 };
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -8,7 +8,7 @@
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::actors {
 namespace {
 
 // Calls visit(local element, global element) for each element of the slice, in order.
@@ -81,4 +81,4 @@ StateInitializer SeededInitializer(uint64_t seed) {
   };
 }
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -11,7 +11,7 @@
 #include "actors/engine/feed.h"
 #include "actors/plan/plan.h"
 
-namespace weir {
+namespace weir::actors {
 
 // Fills slice.bytes() bytes at `memory`. kInvalidArgument (W0505) for random integers.
 absl::Status InitializeState(uint64_t seed, const std::string& name, const TensorSlice& slice,
@@ -20,4 +20,4 @@ absl::Status InitializeState(uint64_t seed, const std::string& name, const Tenso
 // Returns the same function as a callback for a session.
 StateInitializer SeededInitializer(uint64_t seed);
 
-}  // namespace weir
+}  // namespace weir::actors

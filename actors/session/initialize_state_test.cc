@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::actors {
 namespace {
 
 constexpr PlanInitializer kNormal{PlanInitializer::Kind::kNormal, 0.5, 1.0};
@@ -66,4 +66,4 @@ TEST(InitializeStateTest, ConstantsEmptyShardsAndScalars) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::actors

@@ -6,7 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
-namespace weir {
+namespace weir::actors {
 
 SessionProgress ReadProgress(absl::Span<RankExecutor* const> ranks, const TickScale& scale) {
   using Sleep = RankExecutor::Sleep;
@@ -50,4 +50,4 @@ SessionProgress ReadProgress(absl::Span<RankExecutor* const> ranks, const TickSc
   return all;
 }
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -10,7 +10,7 @@
 #include "actors/engine/rank_executor.h"
 #include "runtime/base/tick_clock.h"
 
-namespace weir {
+namespace weir::actors {
 
 struct SessionProgress {
   int64_t acts = 0;     // done by all local ranks since the session was made
@@ -26,4 +26,4 @@ struct SessionProgress {
 // `scale` turns the ranks' ticks into time.
 SessionProgress ReadProgress(absl::Span<RankExecutor* const> ranks, const TickScale& scale);
 
-}  // namespace weir
+}  // namespace weir::actors

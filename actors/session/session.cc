@@ -20,13 +20,13 @@
 #include "runtime/trace/trace_file.h"
 #include "runtime/transport/loopback_transport.h"
 
-namespace weir {
+namespace weir::actors {
 
-absl::StatusOr<std::unique_ptr<Session>> Session::Create(const std::vector<RankPlan>& plans,
+absl::StatusOr<std::unique_ptr<Session>> Session::Create(const std::vector<proto::RankPlan>& plans,
                                                          SessionOptions options) {
   std::unique_ptr<Session> session(new Session());
   session->plans_.reserve(plans.size());
-  for (const RankPlan& proto : plans) {
+  for (const proto::RankPlan& proto : plans) {
     WEIR_ASSIGN_OR_RETURN(Plan plan, PlanFromProto(proto));
     session->plans_.push_back(std::move(plan));
   }
@@ -66,14 +66,15 @@ absl::Status Session::Load(SessionOptions options) {
   given_network_ = options.network;
   first_step_ = steps_done_ = options.first_step;
   if (options.engine == SessionOptions::EngineKind::kSim) {
-    sim_network_ = std::make_unique<SimNetwork>(num_ranks(), options.sim_mapping);
+    sim_network_ = std::make_unique<transport::SimNetwork>(num_ranks(), options.sim_mapping);
     sim_network_->set_latency(options.sim_latency_ns);
     WEIR_RETURN_IF_ERROR(MakeExecutors(options));
     WEIR_RETURN_IF_ERROR(Connect());
     MakeSimEngine(options.sim);
     return absl::OkStatus();
   }
-  if (given_network_ == nullptr) loopback_network_ = std::make_unique<LoopbackNetwork>(num_ranks());
+  if (given_network_ == nullptr)
+    loopback_network_ = std::make_unique<transport::LoopbackNetwork>(num_ranks());
   tick_scale_ = TickScale::Open();
   WEIR_RETURN_IF_ERROR(MakeExecutors(options));
   MakeCafEngine(options.caf);  // before connecting, since it hears the endpoints' wake-ups
@@ -95,20 +96,21 @@ absl::Status Session::MakeExecutors(const SessionOptions& options) {
   rank_options.epoch = options.epoch;
   rank_options.role = options.role;
   if (sim) rank_options.cost_ns = options.sim_cost_ns;
-  TransportNetwork* network = given_network_;
+  transport::TransportNetwork* network = given_network_;
   if (network == nullptr)
-    network = sim ? static_cast<TransportNetwork*>(sim_network_.get()) : loopback_network_.get();
+    network = sim ? static_cast<transport::TransportNetwork*>(sim_network_.get())
+                  : loopback_network_.get();
   for (const Plan& plan : plans_) {
     if (sim) {
-      devices_.push_back(std::make_unique<WalledDevice>(SimDeviceOptions(plan)));
+      devices_.push_back(std::make_unique<device::WalledDevice>(SimDeviceOptions(plan)));
     } else {
-      DeviceOptions device;
+      device::DeviceOptions device;
       device.kind = plan.device_kind;
       device.num_threads = options.threads_per_device;
       device.num_queues = plan.num_queues;
       device.depth = plan.depth;
       device.seed = MixKey(plan.seed, static_cast<uint64_t>(plan.rank));
-      WEIR_ASSIGN_OR_RETURN(devices_.emplace_back(), MakeDevice(device));
+      WEIR_ASSIGN_OR_RETURN(devices_.emplace_back(), device::MakeDevice(device));
     }
     WEIR_ASSIGN_OR_RETURN(std::unique_ptr<RankExecutor> executor,
                           RankExecutor::Create(&plan, devices_.back().get(),
@@ -138,12 +140,12 @@ absl::Status Session::Connect() {
 void Session::MakeCafEngine(CafEngineOptions options) {
   options.rest = plans_.size() == place_of_rank_.size() ? CafEngineOptions::Rest::kBalanced
                                                         : CafEngineOptions::Rest::kLocal;
-  engine_ = weir::MakeCafEngine(ranks_, options);
+  engine_ = weir::actors::MakeCafEngine(ranks_, options);
 }
 
 void Session::MakeSimEngine(const SimEngineOptions& options) {
-  std::vector<WalledDevice*> devices;
-  for (auto& device : devices_) devices.push_back(static_cast<WalledDevice*>(device.get()));
+  std::vector<device::WalledDevice*> devices;
+  for (auto& device : devices_) devices.push_back(static_cast<device::WalledDevice*>(device.get()));
   auto simulator = std::make_unique<SimEngine>(ranks_, std::move(devices), sim_network_.get(),
                                                &virtual_clock_, options);
   simulator_ = simulator.get();
@@ -181,10 +183,10 @@ absl::StatusOr<std::vector<NonfiniteFinding>> Session::InspectStep(int64_t as_st
 SessionProgress Session::Progress() const { return ReadProgress(ranks_, ClosedScale()); }
 
 std::string Session::DescribeStall() const {
-  return weir::DescribeStall(ranks_, kStallLogLinesMax);
+  return weir::actors::DescribeStall(ranks_, kStallLogLinesMax);
 }
 
-std::vector<Wait> Session::ListWaits() const { return weir::ListWaits(ranks_); }
+std::vector<Wait> Session::ListWaits() const { return weir::actors::ListWaits(ranks_); }
 
 absl::Status Session::CheckAtRest() const {
   for (const auto& executor : executors_) WEIR_RETURN_IF_ERROR(executor->CheckAtRest());
@@ -202,7 +204,7 @@ absl::StatusOr<int> Session::FindState(int rank, const std::string& name) const 
       {"W0507", absl::StrCat("rank ", rank), absl::StrCat("a state '", name, "'"), "none", ""});
 }
 
-absl::StatusOr<HostView> Session::ReadState(int rank, const std::string& name) const {
+absl::StatusOr<device::HostView> Session::ReadState(int rank, const std::string& name) const {
   WEIR_ASSIGN_OR_RETURN(const int state, FindState(rank, name));
   return executor(rank).ReadState(state);
 }
@@ -231,7 +233,7 @@ std::vector<EdgeReport> Session::Edges() const {
   for (const auto& executor : executors_) {
     for (const PlanRegister& r : executor->plan().registers) {
       if (r.side != RegisterSide::kOutbound) continue;
-      const EdgeTraffic traffic = executor->Traffic(r.id);
+      const transport::EdgeTraffic traffic = executor->Traffic(r.id);
       reports.push_back(
           {r.edge, r.name, executor->plan().rank, r.peer, traffic.payload_bytes, traffic.tokens});
     }
@@ -258,24 +260,24 @@ TickScale Session::ClosedScale() const {
 }
 
 absl::Status Session::WriteTrace(const std::string& path) const {
-  const TracedJob job = MakeTracedJob(ranks_, first_step_, ClosedScale());
+  const trace::TracedJob job = MakeTracedJob(ranks_, first_step_, ClosedScale());
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   if (!file)
     return CodedError(absl::StatusCode::kUnavailable, "W0532",
                       absl::StrCat("cannot write the trace '", path, "'"));
-  return weir::WriteTrace(job, weir::TraceBeginNs(job), file);
+  return weir::trace::WriteTrace(job, weir::trace::TraceBeginNs(job), file);
 }
 
 absl::Status Session::WriteTrace(std::ostream& out, const TraceClock& clock) const {
   TickScale scale = ClosedScale();
   scale.Subtract(clock.offset_ns);
-  TracedJob job = MakeTracedJob(ranks_, first_step_, scale);
+  trace::TracedJob job = MakeTracedJob(ranks_, first_step_, scale);
   job.describing_rank = clock.describing_rank;
-  return weir::WriteTrace(job, clock.begin_ns.value_or(weir::TraceBeginNs(job)), out);
+  return weir::trace::WriteTrace(job, clock.begin_ns.value_or(weir::trace::TraceBeginNs(job)), out);
 }
 
 int64_t Session::TraceBeginNs() const {
-  return weir::TraceBeginNs(MakeTracedJob(ranks_, first_step_, ClosedScale()));
+  return weir::trace::TraceBeginNs(MakeTracedJob(ranks_, first_step_, ClosedScale()));
 }
 
-}  // namespace weir
+}  // namespace weir::actors

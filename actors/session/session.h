@@ -38,7 +38,7 @@
 #include "runtime/base/tick_clock.h"
 #include "runtime/transport/transport.h"
 
-namespace weir {
+namespace weir::actors {
 
 struct SessionOptions {
   int threads_per_device = 1;
@@ -51,7 +51,7 @@ struct SessionOptions {
 
   // Connects the ranks of this process with those of others; must outlive the session, which closes
   // its endpoints. Null: all ranks of the job are in this process. For kCaf.
-  TransportNetwork* network = nullptr;
+  transport::TransportNetwork* network = nullptr;
   // Identifies the incarnation of the plan and one of the job's networks. Every message carries the
   // epoch, and the receiver checks it. Must equal the network's own.
   uint32_t epoch = 1;
@@ -62,7 +62,7 @@ struct SessionOptions {
   // The fields below are for kSim.
   SimEngineOptions sim;
   RankExecutorOptions::Compute compute = RankExecutorOptions::Compute::kRun;
-  SimNetwork::Mapping sim_mapping = SimNetwork::Mapping::kCopied;
+  transport::SimNetwork::Mapping sim_mapping = transport::SimNetwork::Mapping::kCopied;
   std::function<int64_t(const Plan& plan, const PlanActor& actor)> sim_cost_ns;
   std::function<int64_t(int64_t bytes, int from, int to)> sim_latency_ns;
 };
@@ -87,7 +87,11 @@ struct RankWorkReport {
   int64_t cpu_ns = 0;
 };
 
+}  // namespace weir::actors
+namespace weir::transport {
 class LoopbackNetwork;
+}
+namespace weir::actors {
 
 class Session {
  public:
@@ -95,7 +99,7 @@ class Session {
   // makes kernels, initialises states. The plans are those of all ranks in order, or with a network
   // those of any ranks. With a network, Create may wait for the other processes, each rank on a
   // thread.
-  static absl::StatusOr<std::unique_ptr<Session>> Create(const std::vector<RankPlan>& plans,
+  static absl::StatusOr<std::unique_ptr<Session>> Create(const std::vector<proto::RankPlan>& plans,
                                                          SessionOptions options);
   ~Session();
   Session(const Session&) = delete;
@@ -134,7 +138,7 @@ class Session {
   // Returns the bytes of a state of a rank, row-major of plan(rank).states[i].slice; valid until
   // the next run or change of the state. Here and below: kNotFound (W0507) if the rank is not local
   // or has no such state.
-  absl::StatusOr<HostView> ReadState(int rank, const std::string& name) const;
+  absl::StatusOr<device::HostView> ReadState(int rank, const std::string& name) const;
   // kInvalidArgument (W0507) for another size.
   absl::Status WriteState(int rank, const std::string& name, absl::Span<const char> bytes);
   // Lets `fill` write the bytes of a state. If `fill` fails, the state is undefined.
@@ -179,14 +183,14 @@ class Session {
   void MakeCafEngine(CafEngineOptions options);
   void MakeSimEngine(const SimEngineOptions& options);
 
-  TransportNetwork* given_network_ = nullptr;
+  transport::TransportNetwork* given_network_ = nullptr;
   std::vector<Plan> plans_;  // of the local ranks, ascending, as devices_ and executors_
   std::vector<int> local_ranks_;
   std::vector<int> place_of_rank_;  // in plans_; -1: not local
   ManualClock virtual_clock_;
-  std::unique_ptr<SimNetwork> sim_network_;
-  std::unique_ptr<LoopbackNetwork> loopback_network_;
-  std::vector<std::unique_ptr<Device>> devices_;
+  std::unique_ptr<transport::SimNetwork> sim_network_;
+  std::unique_ptr<transport::LoopbackNetwork> loopback_network_;
+  std::vector<std::unique_ptr<device::Device>> devices_;
   std::vector<std::unique_ptr<RankExecutor>> executors_;
   std::vector<RankExecutor*> ranks_;  // the same
   std::unique_ptr<Engine> engine_;    // last made, first to go
@@ -196,4 +200,4 @@ class Session {
   int64_t steps_done_ = 0;
 };
 
-}  // namespace weir
+}  // namespace weir::actors

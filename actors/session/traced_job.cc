@@ -8,11 +8,11 @@
 #include "absl/strings/strip.h"
 #include "actors/engine/holders.h"
 
-namespace weir {
+namespace weir::actors {
 namespace {
 
-std::vector<TracedPort> Ports(const std::vector<PlanPort>& ports) {
-  std::vector<TracedPort> traced;
+std::vector<trace::TracedPort> Ports(const std::vector<PlanPort>& ports) {
+  std::vector<trace::TracedPort> traced;
   for (const PlanPort& port : ports) traced.push_back({port.register_id, port});
   return traced;
 }
@@ -26,10 +26,10 @@ std::string BoxingOf(const Plan& plan, const PlanRegister& r) {
   return std::string(absl::StripSuffix(r.name, ends));
 }
 
-TracedRank MakeTracedRank(const RankExecutor& executor, const Holders& holders,
-                          const TickScale& scale) {
+trace::TracedRank MakeTracedRank(const RankExecutor& executor, const Holders& holders,
+                                 const TickScale& scale) {
   const Plan& plan = executor.plan();
-  TracedRank rank;
+  trace::TracedRank rank;
   rank.rank = plan.rank;
   rank.device = plan.device;
   rank.acts = &executor.trace();
@@ -54,12 +54,12 @@ TracedRank MakeTracedRank(const RankExecutor& executor, const Holders& holders,
 
 }  // namespace
 
-TracedJob MakeTracedJob(absl::Span<RankExecutor* const> ranks, int64_t first_step,
-                        const TickScale& scale) {
+trace::TracedJob MakeTracedJob(absl::Span<RankExecutor* const> ranks, int64_t first_step,
+                               const TickScale& scale) {
   std::vector<const Plan*> plans;
   for (const RankExecutor* rank : ranks) plans.push_back(&rank->plan());
   const Holders holders(plans);
-  TracedJob job;
+  trace::TracedJob job;
   job.first_step = first_step;
   if (!plans.empty()) {
     job.plan_id = plans[0]->plan_id;
@@ -73,4 +73,4 @@ TracedJob MakeTracedJob(absl::Span<RankExecutor* const> ranks, int64_t first_ste
   return job;
 }
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -9,10 +9,10 @@
 #include "runtime/base/tick_clock.h"
 #include "runtime/trace/trace_file.h"
 
-namespace weir {
+namespace weir::actors {
 
 // The result refers to the executors' rings.
-TracedJob MakeTracedJob(absl::Span<RankExecutor* const> ranks, int64_t first_step,
-                        const TickScale& scale);
+trace::TracedJob MakeTracedJob(absl::Span<RankExecutor* const> ranks, int64_t first_step,
+                               const TickScale& scale);
 
-}  // namespace weir
+}  // namespace weir::actors

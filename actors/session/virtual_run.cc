@@ -14,7 +14,7 @@
 #include "runtime/base/transfer/transfer.h"
 #include "runtime/trace/trace_file.h"
 
-namespace weir {
+namespace weir::actors {
 namespace {
 
 // Returns the kernel that packs a message, if the producer of `r` ends with such a kernel.
@@ -95,12 +95,12 @@ absl::StatusOr<std::unique_ptr<VirtualRun>> VirtualRun::Create(std::vector<Plan>
 }
 
 absl::Status VirtualRun::WriteTrace(const std::string& path) const {
-  const TracedJob job = MakeTracedJob(ranks_, /*first_step=*/0, TickScale());
+  const trace::TracedJob job = MakeTracedJob(ranks_, /*first_step=*/0, TickScale());
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   if (!file)
     return CodedError(absl::StatusCode::kUnavailable, "W0532",
                       absl::StrCat("cannot write the trace '", path, "'"));
-  return weir::WriteTrace(job, weir::TraceBeginNs(job), file);
+  return weir::trace::WriteTrace(job, weir::trace::TraceBeginNs(job), file);
 }
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -22,7 +22,7 @@
 #include "actors/engine/time_engine.h"
 #include "actors/plan/plan.h"
 
-namespace weir {
+namespace weir::actors {
 
 struct VirtualRunOptions {
   // Returns the time that an act takes; null: acts take no time. Devices that measure do not call
@@ -64,7 +64,7 @@ class VirtualRun {
   const TimeEngine& engine() const { return *engine_; }
   const TimeNetwork& network() const { return *network_; }
   // Returns the acts that are kept of the i-th rank; times are virtual.
-  const ActRing& acts(int i) const { return executors_[i]->trace(); }
+  const trace::ActRing& acts(int i) const { return executors_[i]->trace(); }
   int64_t now_ns() const { return clock_.NowNs(); }
 
   // Writes the acts that are kept, as Session::WriteTrace does. kUnavailable (W0532) if the file
@@ -87,4 +87,4 @@ class VirtualRun {
 // that the register's packing kernel fills. Empty: each token fills the register.
 std::vector<int64_t> PayloadsOf(const Plan& plan, const PlanRegister& r);
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -15,14 +15,14 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::actors {
 namespace {
 
 constexpr int64_t kForwardNs = 1000;
 
-std::vector<Plan> Plans(const std::vector<RankPlan>& protos) {
+std::vector<Plan> Plans(const std::vector<proto::RankPlan>& protos) {
   std::vector<Plan> plans;
-  for (const RankPlan& proto : protos) plans.push_back(*PlanFromProto(proto));
+  for (const proto::RankPlan& proto : protos) plans.push_back(*PlanFromProto(proto));
   return plans;
 }
 
@@ -85,10 +85,10 @@ TEST(VirtualRunTest, QueuesThatTakeActsAheadWorkBesideEachOther) {
 }
 
 // Returns the acts of an actor of a rank, by number.
-std::vector<ActRecord> ActsOf(const VirtualRun& run, int rank, const std::string& name) {
-  std::vector<ActRecord> acts;
+std::vector<trace::ActRecord> ActsOf(const VirtualRun& run, int rank, const std::string& name) {
+  std::vector<trace::ActRecord> acts;
   for (int64_t i = 0; i < run.acts(rank).size(); ++i) {
-    const ActRecord& act = run.acts(rank).at(i);
+    const trace::ActRecord& act = run.acts(rank).at(i);
     if (act.actor >= 0 && run.plans()[rank].actors[act.actor].name == name) acts.push_back(act);
   }
   return acts;
@@ -98,7 +98,7 @@ std::vector<ActRecord> ActsOf(const VirtualRun& run, int rank, const std::string
 int MostAtOnce(const VirtualRun& run, int rank) {
   std::vector<std::tuple<int64_t, int, int>> changes;  // at, by, queue: ends before begins
   for (int64_t i = 0; i < run.acts(rank).size(); ++i) {
-    const ActRecord& act = run.acts(rank).at(i);
+    const trace::ActRecord& act = run.acts(rank).at(i);
     if (act.actor < 0 || act.start == act.end) continue;
     const int queue = run.plans()[rank].actors[act.actor].queue;
     changes.emplace_back(act.start, 1, queue);
@@ -131,9 +131,9 @@ TEST(VirtualRunTest, ADeviceWithQueuesKeepsTheirOrderTheirWaitsAndItsDepth) {
         const int at_once = MostAtOnce(*run, rank);
         EXPECT_GE(at_once, depth > 2 && num_queues > 1 ? 2 : 1);
         EXPECT_LE(at_once, std::min(num_queues, depth));
-        const std::vector<ActRecord> forward = ActsOf(*run, rank, "forward"),
-                                     backward = ActsOf(*run, rank, "backward"),
-                                     sum = ActsOf(*run, rank, "accumulate");
+        const std::vector<trace::ActRecord> forward = ActsOf(*run, rank, "forward"),
+                                            backward = ActsOf(*run, rank, "backward"),
+                                            sum = ActsOf(*run, rank, "accumulate");
         ASSERT_EQ(forward.size(), 18u);
         ASSERT_EQ(backward.size(), 18u);
         for (size_t i = 0; i < forward.size(); ++i) {
@@ -220,12 +220,13 @@ std::vector<int64_t> ArrivalsOf(const std::vector<std::pair<int, int>>& puts) {
   TimeNetwork network(&clock, [](int from, int to) {
     return TimeNetwork::Way{.message_ns = 100, .out = from, .in = 10 + to};
   });
-  std::vector<EdgeHandle> handles;
+  std::vector<transport::EdgeHandle> handles;
   for (size_t i = 0; i < puts.size(); ++i) {
     const auto [from, to] = puts[i];
-    TransportEdge edge{.direction = TransportEdge::Direction::kOutgoing, .edge = i, .peer = to};
+    transport::TransportEdge edge{
+        .direction = transport::TransportEdge::Direction::kOutgoing, .edge = i, .peer = to};
     handles.push_back(*network.endpoint(from)->AddEdge(edge));
-    edge.direction = TransportEdge::Direction::kIncoming;
+    edge.direction = transport::TransportEdge::Direction::kIncoming;
     edge.peer = from;
     EXPECT_TRUE(network.endpoint(to)->AddEdge(edge).ok());
   }
@@ -424,4 +425,4 @@ TEST(VirtualRunTest, ARunThatCannotGoOnIsReportedWithWhatEachActorWaitsFor) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::actors

@@ -5,9 +5,9 @@
 
 #include "actors/plan/derive_certificate.h"
 
-namespace weir {
+namespace weir::actors {
 
-std::vector<RankPlan> Certified(std::vector<RankPlan> plans) {
+std::vector<proto::RankPlan> Certified(std::vector<proto::RankPlan> plans) {
   if (const absl::Status status = DeriveCertificate(&plans); !status.ok()) {
     std::fprintf(stderr, "no certificate: %s\n", status.ToString().c_str());
     std::abort();
@@ -15,4 +15,4 @@ std::vector<RankPlan> Certified(std::vector<RankPlan> plans) {
   return plans;
 }
 
-}  // namespace weir
+}  // namespace weir::actors

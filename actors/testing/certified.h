@@ -7,10 +7,10 @@
 
 #include "proto/plan.pb.h"
 
-namespace weir {
+namespace weir::actors {
 
 // `plans` holds the plans of all ranks of a job, in order. Returns them with a certificate; ends
 // the program if there is none.
-std::vector<RankPlan> Certified(std::vector<RankPlan> plans);
+std::vector<proto::RankPlan> Certified(std::vector<proto::RankPlan> plans);
 
-}  // namespace weir
+}  // namespace weir::actors

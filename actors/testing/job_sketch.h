@@ -9,7 +9,7 @@
 
 #include "proto/plan.pb.h"
 
-namespace weir {
+namespace weir::actors {
 
 class JobSketch {
  public:
@@ -37,14 +37,14 @@ class JobSketch {
   // Adds a stream order. All actors are on one rank; entries are (actor, ahead).
   void Order(const std::string& name, const std::vector<std::pair<Actor, int>>& entries);
 
-  const std::vector<RankPlan>& plans() const { return plans_; }
+  const std::vector<proto::RankPlan>& plans() const { return plans_; }
 
  private:
-  RegisterSpec* AddRegister(int rank, const std::string& name, int slots, int64_t tokens);
-  ActorSpec* Spec(Actor actor) { return plans_[actor.rank].mutable_actor(actor.id); }
+  proto::RegisterSpec* AddRegister(int rank, const std::string& name, int slots, int64_t tokens);
+  proto::ActorSpec* Spec(Actor actor) { return plans_[actor.rank].mutable_actor(actor.id); }
 
-  std::vector<RankPlan> plans_;
+  std::vector<proto::RankPlan> plans_;
   int num_edges_ = 0;
 };
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -2,16 +2,16 @@
 
 #include "runtime/base/rate_codec.h"
 
-namespace weir {
+namespace weir::actors {
 
-RankPlan MakePairPlan(const PairPlan& p) {
-  RankPlan plan;
+proto::RankPlan MakePairPlan(const PairPlan& p) {
+  proto::RankPlan plan;
   plan.set_num_ranks(1);
   plan.set_micro_batches(1);
   plan.set_arena_bytes(4096);
   plan.mutable_certificate()->set_steps_per_iteration(p.steps);
   for (int i = 0; i < 2; ++i) {
-    ActorSpec* actor = plan.add_actor();
+    proto::ActorSpec* actor = plan.add_actor();
     actor->set_id(i);
     actor->set_name(i == 0 ? "producer" : "consumer");
     actor->set_program(-1);
@@ -24,7 +24,7 @@ RankPlan MakePairPlan(const PairPlan& p) {
       ToProto(Span{p.producer_period, p.producer_tokens, p.producer_phase});
   *plan.mutable_actor(1)->add_input()->mutable_span() =
       ToProto(Span{p.consumer_period, p.consumer_tokens, p.consumer_phase});
-  RegisterSpec* r = plan.add_registers();
+  proto::RegisterSpec* r = plan.add_registers();
   r->set_name("between");
   r->set_slots(p.slots);
   r->set_initial_tokens(p.initial);
@@ -33,4 +33,4 @@ RankPlan MakePairPlan(const PairPlan& p) {
   return plan;
 }
 
-}  // namespace weir
+}  // namespace weir::actors

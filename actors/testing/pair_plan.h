@@ -4,7 +4,7 @@
 
 #include "proto/plan.pb.h"
 
-namespace weir {
+namespace weir::actors {
 
 struct PairPlan {
   int producer_acts = 1, consumer_acts = 1;  // per step
@@ -16,6 +16,6 @@ struct PairPlan {
   int steps = 1;
 };
 
-RankPlan MakePairPlan(const PairPlan& p);
+proto::RankPlan MakePairPlan(const PairPlan& p);
 
-}  // namespace weir
+}  // namespace weir::actors

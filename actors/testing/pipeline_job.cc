@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-namespace weir {
+namespace weir::actors {
 namespace {
 
 constexpr int kEdgesPerStage = 2;
@@ -26,7 +26,7 @@ class StageBuilder {
     if (job.depth > 1) plan_.set_depth(job.depth);
   }
 
-  RankPlan Build() {
+  proto::RankPlan Build() {
     const int m = job_.micro_batches,
               stash_slots = job_.stash_slots > 0 ? job_.stash_slots : job_.num_stages - stage_;
     const bool first = stage_ == 0, last = stage_ == job_.num_stages - 1;
@@ -39,29 +39,31 @@ class StageBuilder {
     const int sum = Register("sum", 1, 1);
     if (first) Source(in);
 
-    ActorSpec* forward = Actor("forward", m, ActorSpec::FORWARD, Program("test_mix", 2));
+    proto::ActorSpec* forward =
+        Actor("forward", m, proto::ActorSpec::FORWARD, Program("test_mix", 2));
     Inputs(forward, {{in, 1}, {weight, m}});
     Outputs(forward, {{stash, 1}});
     if (!last) {
       const int out = Register("activation", 1, m);
       Outputs(forward, {{out, 1}});
-      Call(forward->program(), "test_mix", {Operand::INPUT, Operand::INPUT}, Operand::OUTPUT, 1);
+      Call(forward->program(), "test_mix", {proto::Operand::INPUT, proto::Operand::INPUT},
+           proto::Operand::OUTPUT, 1);
       Send("send activation", out, Outbound("activation out", stage_ + 1, 0));
     }
-    ActorSpec* backward =
-        Actor("backward", m, ActorSpec::BACKWARD, Program("test_mix", last ? 2 : 3));
+    proto::ActorSpec* backward =
+        Actor("backward", m, proto::ActorSpec::BACKWARD, Program("test_mix", last ? 2 : 3));
     backward->set_priority(10);
     Inputs(backward, {{stash, 1}, {weight, m}});
     if (!last) Inputs(backward, {{gradient_in, 1}});
     Outputs(backward, {{gradient, 1}});
     if (!first) Send("send gradient", gradient, Outbound("gradient out", stage_ - 1, 1));
 
-    ActorSpec* accumulate =
-        Actor("accumulate", m, ActorSpec::UPDATE, Program("test_accumulate", 1));
+    proto::ActorSpec* accumulate =
+        Actor("accumulate", m, proto::ActorSpec::UPDATE, Program("test_accumulate", 1));
     accumulate->set_priority(20);
     Inputs(accumulate, {{gradient, 1}});
     Outputs(accumulate, {{sum, m}});
-    ActorSpec* update = Actor("update", 1, ActorSpec::UPDATE, UpdateProgram());
+    proto::ActorSpec* update = Actor("update", 1, proto::ActorSpec::UPDATE, UpdateProgram());
     update->set_priority(20);
     update->add_state(state);
     Inputs(update, {{sum, 1}});
@@ -78,14 +80,14 @@ class StageBuilder {
     return at;
   }
   int State() {
-    StateSpec* state = plan_.add_state();
+    proto::StateSpec* state = plan_.add_state();
     state->set_name("weight");
     SetSlice(state->mutable_slice());
     state->set_arena_offset(Allocate(1));
     return 0;
   }
   int Register(const std::string& name, int slots, int tokens, int initial = 0) {
-    RegisterSpec* r = plan_.add_registers();
+    proto::RegisterSpec* r = plan_.add_registers();
     r->set_id(plan_.registers_size() - 1);
     r->set_name(name);
     r->set_bytes(bytes());
@@ -97,23 +99,24 @@ class StageBuilder {
     return r->id();
   }
   // Edges by lower stage: kind 0 activations up, kind 1 gradients down.
-  int Remote(const std::string& name, int peer, int kind, RegisterSpec::Side side) {
+  int Remote(const std::string& name, int peer, int kind, proto::RegisterSpec::Side side) {
     const int id = Register(name, job_.message_slots, job_.micro_batches);
-    RegisterSpec* r = plan_.mutable_registers(id);
+    proto::RegisterSpec* r = plan_.mutable_registers(id);
     r->set_side(side);
     r->set_peer(peer);
     r->set_edge(static_cast<uint64_t>(std::min(stage_, peer) * kEdgesPerStage + kind));
     return id;
   }
   int Inbound(const std::string& name, int peer, int kind) {
-    return Remote(name, peer, kind, RegisterSpec::INBOUND);
+    return Remote(name, peer, kind, proto::RegisterSpec::INBOUND);
   }
   int Outbound(const std::string& name, int peer, int kind) {
-    return Remote(name, peer, kind, RegisterSpec::OUTBOUND);
+    return Remote(name, peer, kind, proto::RegisterSpec::OUTBOUND);
   }
 
-  ActorSpec* Actor(const std::string& name, int acts, ActorSpec::Phase phase, int program) {
-    ActorSpec* actor = plan_.add_actor();
+  proto::ActorSpec* Actor(const std::string& name, int acts, proto::ActorSpec::Phase phase,
+                          int program) {
+    proto::ActorSpec* actor = plan_.add_actor();
     actor->set_id(plan_.actor_size() - 1);
     actor->set_name(name);
     actor->set_function(name);
@@ -125,46 +128,46 @@ class StageBuilder {
     return actor;
   }
   void Source(int out) {
-    ActorSpec* source = Actor("source", job_.micro_batches, ActorSpec::DATA, -1);
-    source->set_kind(ActorSpec::SOURCE);
+    proto::ActorSpec* source = Actor("source", job_.micro_batches, proto::ActorSpec::DATA, -1);
+    source->set_kind(proto::ActorSpec::SOURCE);
     source->set_feed("data");
     SetSlice(source->mutable_feed_slice());
     Outputs(source, {{out, 1}});
   }
   void Send(const std::string& name, int from, int to) {
-    ActorSpec* send = Actor(name, job_.micro_batches, ActorSpec::BOXING, -1);
-    send->set_kind(ActorSpec::SEND);
+    proto::ActorSpec* send = Actor(name, job_.micro_batches, proto::ActorSpec::BOXING, -1);
+    send->set_kind(proto::ActorSpec::SEND);
     send->set_priority(30);
     Inputs(send, {{from, 1}});
     Outputs(send, {{to, 1}});
   }
   using Ports = std::vector<std::pair<int, int>>;  // register, period
-  static void Inputs(ActorSpec* actor, const Ports& ports) {
+  static void Inputs(proto::ActorSpec* actor, const Ports& ports) {
     for (auto [id, period] : ports) {
-      InputPort* port = actor->add_input();
+      proto::InputPort* port = actor->add_input();
       port->set_register_id(id);
       port->mutable_span()->set_period(period);
     }
   }
-  static void Outputs(ActorSpec* actor, const Ports& ports) {
+  static void Outputs(proto::ActorSpec* actor, const Ports& ports) {
     for (auto [id, period] : ports) {
-      OutputPort* port = actor->add_output();
+      proto::OutputPort* port = actor->add_output();
       port->set_register_id(id);
       port->mutable_span()->set_period(period);
     }
   }
-  void SetSlice(TensorSliceProto* slice) const {
+  void SetSlice(proto::TensorSliceProto* slice) const {
     slice->set_dtype("i32");
     slice->add_shape(job_.words);
   }
-  void SetOperand(Operand* operand, Operand::Place place, int index) const {
+  void SetOperand(proto::Operand* operand, proto::Operand::Place place, int index) const {
     operand->set_place(place);
     operand->set_index(index);
     SetSlice(operand->mutable_slice());
   }
-  void Call(int program, const std::string& op, const std::vector<Operand::Place>& inputs,
-            Operand::Place out, int index) {
-    KernelCall* call = plan_.mutable_program(program)->add_call();
+  void Call(int program, const std::string& op, const std::vector<proto::Operand::Place>& inputs,
+            proto::Operand::Place out, int index) {
+    proto::KernelCall* call = plan_.mutable_program(program)->add_call();
     call->set_op(op);
     call->set_name(op);
     call->set_rng_key(static_cast<uint64_t>(plan_.mutable_program(program)->call_size()));
@@ -175,31 +178,32 @@ class StageBuilder {
   int Program(const std::string& op, int num_inputs) {
     plan_.add_program()->set_name(op);
     const int program = plan_.program_size() - 1;
-    Call(program, op, std::vector<Operand::Place>(num_inputs, Operand::INPUT), Operand::OUTPUT, 0);
+    Call(program, op, std::vector<proto::Operand::Place>(num_inputs, proto::Operand::INPUT),
+         proto::Operand::OUTPUT, 0);
     return program;
   }
   int UpdateProgram() {
     plan_.add_program()->set_name("update");
     const int program = plan_.program_size() - 1;
-    Call(program, "test_fold", {Operand::INPUT}, Operand::STATE, 0);
+    Call(program, "test_fold", {proto::Operand::INPUT}, proto::Operand::STATE, 0);
     // The register of the weight carries a copy of the state for all readers.
-    Call(program, "test_mix", {Operand::STATE}, Operand::OUTPUT, 0);
+    Call(program, "test_mix", {proto::Operand::STATE}, proto::Operand::OUTPUT, 0);
     return program;
   }
 
   const PipelineJob& job_;
   const int stage_;
-  RankPlan plan_;
+  proto::RankPlan plan_;
   int64_t end_ = 0;
 };
 
 }  // namespace
 
-std::vector<RankPlan> MakePipelineJob(const PipelineJob& job) {
-  std::vector<RankPlan> plans;
+std::vector<proto::RankPlan> MakePipelineJob(const PipelineJob& job) {
+  std::vector<proto::RankPlan> plans;
   for (int stage = 0; stage < job.num_stages; ++stage)
     plans.push_back(StageBuilder(job, stage).Build());
   return plans;
 }
 
-}  // namespace weir
+}  // namespace weir::actors

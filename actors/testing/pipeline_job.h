@@ -9,7 +9,7 @@
 
 #include "proto/plan.pb.h"
 
-namespace weir {
+namespace weir::actors {
 
 struct PipelineJob {
   int num_stages = 2;
@@ -21,6 +21,6 @@ struct PipelineJob {
   int depth = 1;          // acts that a device takes
 };
 
-std::vector<RankPlan> MakePipelineJob(const PipelineJob& job);
+std::vector<proto::RankPlan> MakePipelineJob(const PipelineJob& job);
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -4,43 +4,47 @@
 #include <string>
 #include <utility>
 
-namespace weir {
+namespace weir::actors {
 
 // An Endpoint is the loopback endpoint of a rank, with its own Connect and its own landing memory.
-class SharedNetwork::Endpoint final : public TransportEndpoint {
+class SharedNetwork::Endpoint final : public transport::TransportEndpoint {
  public:
-  Endpoint(SharedNetwork* network, TransportEndpoint* inner) : network_(network), inner_(inner) {}
+  Endpoint(SharedNetwork* network, transport::TransportEndpoint* inner)
+      : network_(network), inner_(inner) {}
 
   absl::StatusOr<char*> AllocateLanding(int64_t bytes) override {
     if (network_->landing_ == Landing::kAnywhere) return nullptr;
     landing_.assign(static_cast<size_t>(bytes) + 1, '\x5a');
     return landing_.data() + 1;
   }
-  absl::StatusOr<EdgeHandle> AddEdge(const TransportEdge& edge) override {
+  absl::StatusOr<transport::EdgeHandle> AddEdge(const transport::TransportEdge& edge) override {
     return inner_->AddEdge(edge);
   }
   absl::Status Connect() override { return network_->ConnectOne(inner_); }
-  void* TryMap(EdgeHandle edge, int32_t slot) override {
+  void* TryMap(transport::EdgeHandle edge, int32_t slot) override {
     return network_->mapping_ == Mapping::kDirect ? inner_->TryMap(edge, slot) : nullptr;
   }
-  absl::Status Put(EdgeHandle edge, const MessageHeader& header, const void* bytes) override {
+  absl::Status Put(transport::EdgeHandle edge, const transport::MessageHeader& header,
+                   const void* bytes) override {
     return inner_->Put(edge, header, bytes);
   }
-  absl::Status ReturnCredit(EdgeHandle edge, int32_t slot) override {
+  absl::Status ReturnCredit(transport::EdgeHandle edge, int32_t slot) override {
     return inner_->ReturnCredit(edge, slot);
   }
-  absl::StatusOr<int64_t> Poll(MessageReceiver* receiver) override {
+  absl::StatusOr<int64_t> Poll(transport::MessageReceiver* receiver) override {
     return inner_->Poll(receiver);
   }
   void SetWakeHook(std::function<void()> hook) override { inner_->SetWakeHook(std::move(hook)); }
   ParkResult Park() override { return inner_->Park(); }
   void Unpark() override { inner_->Unpark(); }
   void Close() override { inner_->Close(); }
-  EdgeTraffic Traffic(EdgeHandle edge) const override { return inner_->Traffic(edge); }
+  transport::EdgeTraffic Traffic(transport::EdgeHandle edge) const override {
+    return inner_->Traffic(edge);
+  }
 
  private:
   SharedNetwork* const network_;
-  TransportEndpoint* const inner_;
+  transport::TransportEndpoint* const inner_;
   std::string landing_;
 };
 
@@ -53,9 +57,9 @@ SharedNetwork::SharedNetwork(int num_ranks, Landing landing, Mapping mapping)
 
 SharedNetwork::~SharedNetwork() = default;
 
-TransportEndpoint* SharedNetwork::endpoint(int rank) { return endpoints_[rank].get(); }
+transport::TransportEndpoint* SharedNetwork::endpoint(int rank) { return endpoints_[rank].get(); }
 
-absl::Status SharedNetwork::ConnectOne(TransportEndpoint* endpoint) {
+absl::Status SharedNetwork::ConnectOne(transport::TransportEndpoint* endpoint) {
   MutexLock lock(&mutex_);
   ++num_waiting_;
   changed_.NotifyAll();
@@ -71,4 +75,4 @@ void SharedNetwork::Abandon(absl::Status reason) {
   changed_.NotifyAll();
 }
 
-}  // namespace weir
+}  // namespace weir::actors

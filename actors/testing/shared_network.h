@@ -13,9 +13,9 @@
 #include "runtime/transport/loopback_transport.h"
 #include "runtime/transport/transport.h"
 
-namespace weir {
+namespace weir::actors {
 
-class SharedNetwork final : public TransportNetwork {
+class SharedNetwork final : public transport::TransportNetwork {
  public:
   enum class Landing : uint8_t {
     kAnywhere,  // where the ranks have it
@@ -26,18 +26,18 @@ class SharedNetwork final : public TransportNetwork {
   SharedNetwork(int num_ranks, Landing landing, Mapping mapping);
   ~SharedNetwork() override;
 
-  TransportEndpoint* endpoint(int rank) override;
+  transport::TransportEndpoint* endpoint(int rank) override;
 
   // Declares that a rank will not come: Connect gives all other ranks this error.
   void Abandon(absl::Status reason);
 
  private:
   class Endpoint;
-  absl::Status ConnectOne(TransportEndpoint* endpoint);
+  absl::Status ConnectOne(transport::TransportEndpoint* endpoint);
 
   const Landing landing_;
   const Mapping mapping_;
-  LoopbackNetwork loopback_;
+  transport::LoopbackNetwork loopback_;
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
   Mutex mutex_;
   CondVar changed_;
@@ -45,4 +45,4 @@ class SharedNetwork final : public TransportNetwork {
   absl::Status abandoned_ ABSL_GUARDED_BY(mutex_);
 };
 
-}  // namespace weir
+}  // namespace weir::actors

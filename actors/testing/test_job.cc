@@ -9,7 +9,7 @@
 #include "runtime/base/first_error.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::actors {
 
 namespace {
 
@@ -17,7 +17,7 @@ namespace {
 absl::Status Gather(const Session& session, Outcome* outcome) {
   for (int rank : session.local_ranks()) {
     for (const PlanState& state : session.plan(rank).states) {
-      WEIR_ASSIGN_OR_RETURN(const HostView view, session.ReadState(rank, state.name));
+      WEIR_ASSIGN_OR_RETURN(const device::HostView view, session.ReadState(rank, state.name));
       outcome->states[std::make_pair(rank, state.name)] = std::string(view.data(), view.size());
     }
   }
@@ -39,13 +39,13 @@ absl::Status OnThreads(size_t n, const std::function<absl::Status(size_t)>& body
 
 }  // namespace
 
-absl::StatusOr<Outcome> RunTestJob(const std::vector<RankPlan>& plans, SessionOptions options,
-                                   int64_t steps, int64_t steps_per_call) {
+absl::StatusOr<Outcome> RunTestJob(const std::vector<proto::RankPlan>& plans,
+                                   SessionOptions options, int64_t steps, int64_t steps_per_call) {
   TestFeed feed;
   TestSink sink;
   if (options.feed == nullptr) options.feed = &feed;
   options.sink = &sink;
-  std::vector<RankPlan> certified = plans;
+  std::vector<proto::RankPlan> certified = plans;
   WEIR_RETURN_IF_ERROR(DeriveCertificate(&certified));
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Create(certified, options));
   for (int64_t done = 0; done < steps; done += steps_per_call) {
@@ -57,14 +57,14 @@ absl::StatusOr<Outcome> RunTestJob(const std::vector<RankPlan>& plans, SessionOp
   return outcome;
 }
 
-absl::StatusOr<std::unique_ptr<SplitJob>> SplitJob::Create(const std::vector<RankPlan>& plans,
-                                                           const Options& options) {
+absl::StatusOr<std::unique_ptr<SplitJob>> SplitJob::Create(
+    const std::vector<proto::RankPlan>& plans, const Options& options) {
   std::unique_ptr<SplitJob> job(new SplitJob(plans.size(), options));
   WEIR_RETURN_IF_ERROR(OnThreads(options.parts.size(), [&](size_t i) -> absl::Status {
     SessionOptions session_options = options.session;
     session_options.network = &job->network_;
     if (!options.epochs.empty()) session_options.epoch = options.epochs[i];
-    std::vector<RankPlan> part;
+    std::vector<proto::RankPlan> part;
     for (int rank : options.parts[i]) part.push_back(plans[rank]);
     absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(part, session_options);
     if (session.ok()) {
@@ -89,8 +89,9 @@ absl::Status SplitJob::RunSteps(int64_t steps) {
   });
 }
 
-absl::StatusOr<Outcome> RunSplitJob(const std::vector<RankPlan>& plans, SplitJob::Options options,
-                                    int64_t steps, int64_t steps_per_call) {
+absl::StatusOr<Outcome> RunSplitJob(const std::vector<proto::RankPlan>& plans,
+                                    SplitJob::Options options, int64_t steps,
+                                    int64_t steps_per_call) {
   TestFeed feed;
   TestSink sink;
   if (options.session.feed == nullptr) options.session.feed = &feed;
@@ -106,4 +107,4 @@ absl::StatusOr<Outcome> RunSplitJob(const std::vector<RankPlan>& plans, SplitJob
   return outcome;
 }
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -15,7 +15,7 @@
 #include "actors/testing/test_plans.h"
 #include "proto/plan.pb.h"
 
-namespace weir {
+namespace weir::actors {
 
 // An Outcome is the result of a run: states by (rank, name), metrics, bytes by edge.
 struct Outcome {
@@ -27,8 +27,8 @@ struct Outcome {
 
 // Derives a certificate, creates a session with a TestFeed and a TestSink, and runs `steps` steps
 // in calls of `steps_per_call`.
-absl::StatusOr<Outcome> RunTestJob(const std::vector<RankPlan>& plans, SessionOptions options,
-                                   int64_t steps, int64_t steps_per_call);
+absl::StatusOr<Outcome> RunTestJob(const std::vector<proto::RankPlan>& plans,
+                                   SessionOptions options, int64_t steps, int64_t steps_per_call);
 
 // A SplitJob holds the sessions of a job that is spread over several sessions, made and run
 // together, a thread each.
@@ -44,7 +44,7 @@ class SplitJob {
   };
   // The plans must have certificates (Certified) and are not changed: as in processes, no session
   // sees the plans of all ranks.
-  static absl::StatusOr<std::unique_ptr<SplitJob>> Create(const std::vector<RankPlan>& plans,
+  static absl::StatusOr<std::unique_ptr<SplitJob>> Create(const std::vector<proto::RankPlan>& plans,
                                                           const Options& options);
 
   // Runs all sessions, each on a thread. Returns the first error in time, which stops the others.
@@ -62,7 +62,8 @@ class SplitJob {
 };
 
 // Does the same as RunTestJob, with the sessions of a SplitJob.
-absl::StatusOr<Outcome> RunSplitJob(const std::vector<RankPlan>& plans, SplitJob::Options options,
-                                    int64_t steps, int64_t steps_per_call);
+absl::StatusOr<Outcome> RunSplitJob(const std::vector<proto::RankPlan>& plans,
+                                    SplitJob::Options options, int64_t steps,
+                                    int64_t steps_per_call);
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -13,9 +13,9 @@
 // "cpu".
 #pragma once
 
-namespace weir {
+namespace weir::actors {
 
 // Keeps the registrations in the link.
 void RegisterTestKernels();
 
-}  // namespace weir
+}  // namespace weir::actors

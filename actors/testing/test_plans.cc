@@ -11,10 +11,10 @@
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::actors {
 
-std::vector<RankPlan> ParseTestJob(const std::string& text) {
-  std::vector<RankPlan> plans;
+std::vector<proto::RankPlan> ParseTestJob(const std::string& text) {
+  std::vector<proto::RankPlan> plans;
   for (absl::string_view part : absl::StrSplit(text, "\n---\n")) {
     if (!google::protobuf::TextFormat::ParseFromString(std::string(part), &plans.emplace_back())) {
       std::fprintf(stderr, "bad plan text:\n%s\n", std::string(part).c_str());
@@ -24,7 +24,7 @@ std::vector<RankPlan> ParseTestJob(const std::string& text) {
   return plans;
 }
 
-std::vector<RankPlan> LoadTestJob(const std::string& name) {
+std::vector<proto::RankPlan> LoadTestJob(const std::string& name) {
   std::ifstream file("actors/testing/plans/" + name + ".textproto");
   if (!file) {
     std::fprintf(stderr, "no plan '%s'\n", name.c_str());
@@ -57,4 +57,4 @@ TestSink::Values TestSink::values() const {
   return values_;
 }
 
-}  // namespace weir
+}  // namespace weir::actors

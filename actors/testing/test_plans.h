@@ -14,11 +14,11 @@
 #include "proto/plan.pb.h"
 #include "runtime/base/mutex.h"
 
-namespace weir {
+namespace weir::actors {
 
 // Ends the program with the parser's message if the file is missing or wrong.
-std::vector<RankPlan> LoadTestJob(const std::string& name);
-std::vector<RankPlan> ParseTestJob(const std::string& text);
+std::vector<proto::RankPlan> LoadTestJob(const std::string& name);
+std::vector<proto::RankPlan> ParseTestJob(const std::string& text);
 
 // Fills every element from (feed, step, micro-batch, global element).
 class TestFeed final : public DataFeed {
@@ -43,4 +43,4 @@ class TestSink final : public MetricSink {
   Values values_ ABSL_GUARDED_BY(mutex_);
 };
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -7,36 +7,37 @@
 #include "runtime/device/cpu_device.h"
 #include "runtime/transport/loopback_transport.h"
 
-namespace weir {
+namespace weir::actors {
 
-absl::Status RunUnchecked(const std::vector<RankPlan>& protos, const UncheckedRun& run) {
+absl::Status RunUnchecked(const std::vector<proto::RankPlan>& protos, const UncheckedRun& run) {
   const bool sim = run.engine == SessionOptions::EngineKind::kSim;
   std::vector<Plan> plans;
-  for (const RankPlan& proto : protos) {
+  for (const proto::RankPlan& proto : protos) {
     WEIR_ASSIGN_OR_RETURN(Plan plan, PlanFromProto(proto));
     plans.push_back(std::move(plan));
   }
   ManualClock clock;
-  SimNetwork sim_network(static_cast<int>(plans.size()), SimNetwork::Mapping::kCopied);
-  LoopbackNetwork threads_network(static_cast<int>(plans.size()));
+  transport::SimNetwork sim_network(static_cast<int>(plans.size()),
+                                    transport::SimNetwork::Mapping::kCopied);
+  transport::LoopbackNetwork threads_network(static_cast<int>(plans.size()));
   RankExecutorOptions options;
   options.compute = RankExecutorOptions::Compute::kSkip;
   options.clock = sim ? &clock : nullptr;
   options.trace_capacity = 64;
   options.first_step = run.first_step;
-  std::vector<std::unique_ptr<Device>> devices;
-  std::vector<WalledDevice*> fake_devices;
+  std::vector<std::unique_ptr<device::Device>> devices;
+  std::vector<device::WalledDevice*> fake_devices;
   std::vector<std::unique_ptr<RankExecutor>> executors;
   std::vector<RankExecutor*> ranks;
   for (const Plan& plan : plans) {
     if (sim) {
-      auto device = std::make_unique<WalledDevice>(SimDeviceOptions(plan));
+      auto device = std::make_unique<device::WalledDevice>(SimDeviceOptions(plan));
       fake_devices.push_back(device.get());
       devices.push_back(std::move(device));
     } else {
-      devices.push_back(std::make_unique<CpuDevice>(1));
+      devices.push_back(std::make_unique<device::CpuDevice>(1));
     }
-    TransportEndpoint* endpoint =
+    transport::TransportEndpoint* endpoint =
         sim ? sim_network.endpoint(plan.rank) : threads_network.endpoint(plan.rank);
     WEIR_ASSIGN_OR_RETURN(std::unique_ptr<RankExecutor> executor,
                           RankExecutor::Create(&plan, devices.back().get(), endpoint, options));
@@ -59,4 +60,4 @@ absl::Status RunUnchecked(const std::vector<RankPlan>& protos, const UncheckedRu
   return absl::OkStatus();
 }
 
-}  // namespace weir
+}  // namespace weir::actors

@@ -9,7 +9,7 @@
 #include "actors/session/session.h"
 #include "proto/plan.pb.h"
 
-namespace weir {
+namespace weir::actors {
 
 struct UncheckedRun {
   SessionOptions::EngineKind engine = SessionOptions::EngineKind::kSim;
@@ -18,6 +18,6 @@ struct UncheckedRun {
   std::vector<int64_t> steps = {1};  // of each run; the ranks are at rest after each run
 };
 
-absl::Status RunUnchecked(const std::vector<RankPlan>& plans, const UncheckedRun& run);
+absl::Status RunUnchecked(const std::vector<proto::RankPlan>& plans, const UncheckedRun& run);
 
-}  // namespace weir
+}  // namespace weir::actors

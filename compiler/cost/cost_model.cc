@@ -12,8 +12,8 @@ int64_t ToNs(double seconds) {
   return static_cast<int64_t>(std::clamp(seconds * 1e9, 0.0, kNsMax));
 }
 
-std::vector<TensorType> Types(const std::vector<TensorSlice>& slices) {
-  std::vector<TensorType> types(slices.size());
+std::vector<sbp::TensorType> Types(const std::vector<TensorSlice>& slices) {
+  std::vector<sbp::TensorType> types(slices.size());
   for (size_t i = 0; i < slices.size(); ++i) {
     types[i].dtype = slices[i].dtype;
     types[i].dims.resize(slices[i].shape.size());
@@ -33,7 +33,7 @@ double Bytes(const std::vector<TensorSlice>& slices) {
 
 int64_t PeakCosts::KernelNs(const KernelUse& kernel) const {
   double traffic = (Bytes(kernel.inputs) + Bytes(kernel.outputs)) / model_.memory_bytes_per_second;
-  const OpDef* def = OpRegistry::Find(kernel.op);
+  const ops::OpDef* def = ops::OpRegistry::Find(kernel.op);
   double arithmetic = 0;
   if (def != nullptr && def->flops) {
     arithmetic = def->flops(kernel.attrs, Types(kernel.inputs), Types(kernel.outputs)) /

@@ -14,7 +14,3 @@ namespace weir::compiler {
 absl::StatusOr<int64_t> BytesPerStep(const LogicalPlan& plan);
 
 }  // namespace weir::compiler
-
-namespace weir {
-using compiler::BytesPerStep;
-}  // namespace weir

@@ -36,8 +36,8 @@ Side SideOf(const Actor& actor, const proto::Span& span) {
 
 // An entry of the arena: a register, or a state outside all registers.
 struct Resident {
-  const RegisterSpec* reg = nullptr;
-  const StateSpec* state = nullptr;
+  const proto::RegisterSpec* reg = nullptr;
+  const proto::StateSpec* state = nullptr;
   int64_t offset = 0, bytes = 0;
   const Side* writer = nullptr;  // null: alive all the time
   std::vector<const Side*> readers = {};
@@ -49,19 +49,19 @@ struct Resident {
 // A plan with more acts gets no lifetimes of tokens, because these would take longer than all else.
 constexpr int64_t kActsFollowed = int64_t{1} << 18;
 
-char PhaseLetter(ActorSpec::Phase phase) {
+char PhaseLetter(proto::ActorSpec::Phase phase) {
   switch (phase) {
-    case ActorSpec::FORWARD: return 'f';
-    case ActorSpec::BACKWARD: return 'b';
-    case ActorSpec::WEIGHT_GRADIENT: return 'w';
-    case ActorSpec::UPDATE: return 'u';
+    case proto::ActorSpec::FORWARD: return 'f';
+    case proto::ActorSpec::BACKWARD: return 'b';
+    case proto::ActorSpec::WEIGHT_GRADIENT: return 'w';
+    case proto::ActorSpec::UPDATE: return 'u';
     default: return '.';
   }
 }
 
 class Viewer {
  public:
-  explicit Viewer(const RankPlan& plan)
+  explicit Viewer(const proto::RankPlan& plan)
       : plan_(plan),
         steps_(std::max<int64_t>(1, plan.certificate().steps_per_iteration())),
         iteration_ns_(plan.certificate().iteration_ns()) {}
@@ -95,25 +95,25 @@ class Viewer {
     readers_.resize(registers);
     writing_actor_.assign(registers, nullptr);
     reading_actors_.resize(registers);
-    for (const ActorSpec& actor : plan_.actor()) {
-      for (const OutputPort& port : actor.output()) {
+    for (const proto::ActorSpec& actor : plan_.actor()) {
+      for (const proto::OutputPort& port : actor.output()) {
         writers_[port.register_id()] = {SideOf(actor, port.span())};
         writing_actor_[port.register_id()] = &actor;
       }
-      for (const InputPort& port : actor.input()) {
+      for (const proto::InputPort& port : actor.input()) {
         readers_[port.register_id()].push_back(SideOf(actor, port.span()));
         reading_actors_[port.register_id()].push_back(&actor);
       }
     }
-    for (const RegisterSpec& r : plan_.registers()) {
-      if (r.side() != RegisterSpec::INBOUND || r.far_size() == 0) continue;
+    for (const proto::RegisterSpec& r : plan_.registers()) {
+      if (r.side() != proto::RegisterSpec::INBOUND || r.far_size() == 0) continue;
       writers_[r.id()] = {SideOf(r.far(0), r.far(0).span())};
     }
   }
 
   void FindResidents() {
-    for (const RegisterSpec& r : plan_.registers()) {
-      if (r.side() == RegisterSpec::OUTBOUND || r.bytes() == 0) continue;
+    for (const proto::RegisterSpec& r : plan_.registers()) {
+      if (r.side() == proto::RegisterSpec::OUTBOUND || r.bytes() == 0) continue;
       Resident resident{&r, nullptr, r.arena_offset(), r.stride() * r.slots()};
       if (r.initial_tokens() == 0 && !writers_[r.id()].empty() && !readers_[r.id()].empty()) {
         resident.writer = &writers_[r.id()].front();
@@ -122,7 +122,7 @@ class Viewer {
       }
       residents_.push_back(std::move(resident));
     }
-    for (const StateSpec& state : plan_.state()) {
+    for (const proto::StateSpec& state : plan_.state()) {
       int64_t bytes = SizeOf(DTypeFromName(state.slice().dtype()).value_or(DType::kF32));
       for (int64_t size : state.slice().shape()) bytes *= size;
       const bool in_register =
@@ -136,7 +136,7 @@ class Viewer {
 
   void Sum() {
     std::set<int> delayed;  // registers of delayed gradients
-    for (const StateSpec& state : plan_.state()) {
+    for (const proto::StateSpec& state : plan_.state()) {
       if (state.has_token()) delayed.insert(state.token().register_id());
     }
     for (const Resident& r : residents_) {
@@ -145,7 +145,7 @@ class Viewer {
         view_.optimiser_bytes += r.bytes;
       } else if (r.reg->initial_tokens() > 0) {
         view_.weight_bytes += r.bytes;
-      } else if (r.reg->side() == RegisterSpec::INBOUND) {
+      } else if (r.reg->side() == proto::RegisterSpec::INBOUND) {
         view_.landing_bytes += r.bytes;
       }
     }
@@ -189,7 +189,8 @@ class Viewer {
 
   int64_t ActsOfIteration() const {
     int64_t acts = 0;
-    for (const ActorSpec& actor : plan_.actor()) acts += actor.rate().acts_per_step() * steps_;
+    for (const proto::ActorSpec& actor : plan_.actor())
+      acts += actor.rate().acts_per_step() * steps_;
     return acts;
   }
 
@@ -264,7 +265,7 @@ class Viewer {
   void AddPhases() {
     const auto columns = static_cast<int64_t>(view_.columns.size());
     std::vector<std::map<char, int64_t>> busy(view_.columns.size());
-    for (const ActorSpec& actor : plan_.actor()) {
+    for (const proto::ActorSpec& actor : plan_.actor()) {
       const char letter = PhaseLetter(actor.phase());
       if (letter == '.') continue;
       const Side side = SideOf(actor, proto::Span());
@@ -297,22 +298,22 @@ class Viewer {
   std::string Why(const Resident& r) const {
     if (r.state != nullptr || r.reg->initial_tokens() > 0) return "kept between steps";
     if (r.writer == nullptr) return "nobody reads it";
-    if (r.reg->side() == RegisterSpec::INBOUND)
+    if (r.reg->side() == proto::RegisterSpec::INBOUND)
       return absl::StrCat("comes from rank ", r.reg->peer());
-    const ActorSpec& writer = *writing_actor_[r.reg->id()];
+    const proto::ActorSpec& writer = *writing_actor_[r.reg->id()];
     const bool backward =
         std::any_of(reading_actors_[r.reg->id()].begin(), reading_actors_[r.reg->id()].end(),
-                    [](const ActorSpec* actor) {
-                      return actor->phase() == ActorSpec::BACKWARD ||
-                             actor->phase() == ActorSpec::WEIGHT_GRADIENT;
+                    [](const proto::ActorSpec* actor) {
+                      return actor->phase() == proto::ActorSpec::BACKWARD ||
+                             actor->phase() == proto::ActorSpec::WEIGHT_GRADIENT;
                     });
     const int64_t every = std::max<int64_t>(1, r.reg->every());
     if (r.writer->span.period > r.writer->rate.chunks && plan_.micro_batches() * every > 1) {
       return every > 1 ? absl::StrCat("summed over ", every, " steps") : "summed over the step";
     }
     if (every > 1) return absl::StrCat("once in ", every, " steps");
-    if (writer.phase() == ActorSpec::FORWARD && backward) return "for a gradient";
-    if (writer.phase() == ActorSpec::BOXING) {
+    if (writer.phase() == proto::ActorSpec::FORWARD && backward) return "for a gradient";
+    if (writer.phase() == proto::ActorSpec::BOXING) {
       return r.reg->tokens_per_step() < plan_.micro_batches() ? "boxed for the step" : "boxed";
     }
     if (r.reg->tokens_per_step() < plan_.micro_batches()) return "once a step";
@@ -346,11 +347,11 @@ class Viewer {
     }
   }
 
-  const RankPlan& plan_;
+  const proto::RankPlan& plan_;
   const int64_t steps_, iteration_ns_;
   std::vector<std::vector<Side>> writers_, readers_;  // by register
-  std::vector<const ActorSpec*> writing_actor_;
-  std::vector<std::vector<const ActorSpec*>> reading_actors_;
+  std::vector<const proto::ActorSpec*> writing_actor_;
+  std::vector<std::vector<const proto::ActorSpec*>> reading_actors_;
   std::vector<Resident> residents_;
   std::map<int64_t, Change> changes_;
   int64_t always_bytes_ = 0;
@@ -365,7 +366,7 @@ constexpr int kColumns = 100;
 
 }  // namespace
 
-MemoryView ViewMemory(const RankPlan& plan, int columns_max, int tensors_max) {
+MemoryView ViewMemory(const proto::RankPlan& plan, int columns_max, int tensors_max) {
   return Viewer(plan).Run(columns_max, tensors_max);
 }
 

@@ -54,7 +54,7 @@ struct MemoryView {
   std::vector<Tensor> largest;
 };
 
-MemoryView ViewMemory(const RankPlan& plan, int columns_max, int tensors_max);
+MemoryView ViewMemory(const proto::RankPlan& plan, int columns_max, int tensors_max);
 
 // Returns a line of figures. If the plan has start times, `rows` lines of the chart and a foot line
 // follow.

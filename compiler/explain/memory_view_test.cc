@@ -17,23 +17,23 @@ using testing::HasSubstr;
 
 // Returns a plan with a writer and a reader of 100 bytes, two micro-batches of 10 ns each in a step
 // of 40 ns; the reader starts `reader_ns` after the beginning of the step.
-RankPlan Pair(int64_t reader_ns, int slots) {
-  RankPlan plan;
+proto::RankPlan Pair(int64_t reader_ns, int slots) {
+  proto::RankPlan plan;
   plan.set_micro_batches(2);
   plan.set_arena_bytes(64 + 100 * slots);
   plan.set_scratch_bytes(64);
   plan.mutable_certificate()->set_iteration_ns(40);
   for (int a = 0; a < 2; ++a) {
-    ActorSpec* actor = plan.add_actor();
+    proto::ActorSpec* actor = plan.add_actor();
     actor->set_id(a);
     actor->set_name(a == 0 ? "forward block" : "backward block");
-    actor->set_phase(a == 0 ? ActorSpec::FORWARD : ActorSpec::BACKWARD);
+    actor->set_phase(a == 0 ? proto::ActorSpec::FORWARD : proto::ActorSpec::BACKWARD);
     actor->mutable_rate()->set_acts_per_step(2);
     actor->mutable_timing()->set_start_ns(a == 0 ? 0 : reader_ns);
     actor->mutable_timing()->set_micro_batch_stride_ns(10);
     actor->mutable_timing()->set_time_ns(10);
   }
-  RegisterSpec* spec = plan.add_registers();
+  proto::RegisterSpec* spec = plan.add_registers();
   spec->set_name("hidden");
   spec->set_bytes(100);
   spec->set_stride(100);
@@ -79,7 +79,7 @@ TEST(MemoryView, WhatOneStepLeavesToTheNextIsSeenInBoth) {
 }
 
 TEST(MemoryView, AtTheInstantATokenIsGivenBackItsSlotIsFree) {
-  RankPlan plan = Pair(10, 2);
+  proto::RankPlan plan = Pair(10, 2);
   plan.mutable_actor(1)->mutable_timing()->set_time_ns(10);
   // Alive: token 0 from 0 to 20, token 1 from 10 to 30.
   EXPECT_EQ(BytesOf(ViewMemory(plan, 4, 10)), (std::vector<int64_t>{164, 264, 164, 64}));
@@ -123,7 +123,7 @@ TEST(MemoryView, TheTableKeepsNamesWholeAndLinesNarrow) {
 }
 
 TEST(MemoryView, WithoutStartTimesThereIsNoChart) {
-  RankPlan plan = Pair(20, 2);
+  proto::RankPlan plan = Pair(20, 2);
   plan.clear_certificate();
   const MemoryView view = ViewMemory(plan, 8, 10);
   EXPECT_TRUE(view.columns.empty());

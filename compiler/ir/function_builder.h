@@ -15,19 +15,20 @@ namespace weir::compiler {
 
 class FunctionBuilder {
  public:
-  FunctionBuilder(std::string name, const Mesh& stage_mesh) : stage_mesh_(stage_mesh) {
+  FunctionBuilder(std::string name, const sbp::Mesh& stage_mesh) : stage_mesh_(stage_mesh) {
     function_.name = std::move(name);
   }
 
-  ValueId AddArg(const std::string& name, const TensorType& type, const Layout& layout) {
-    ValueId value = AddValue(absl::StrCat("a", function_.args.size()), type, layout);
+  ops::ValueId AddArg(const std::string& name, const sbp::TensorType& type,
+                      const sbp::Layout& layout) {
+    ops::ValueId value = AddValue(absl::StrCat("a", function_.args.size()), type, layout);
     function_.args.push_back({value, ArgKind::kFixed});
     return value;
   }
 
-  std::vector<ValueId> Emit(const std::string& op, std::vector<ValueId> inputs,
-                            const std::vector<std::pair<TensorType, Layout>>& outputs,
-                            Attributes attrs) {
+  std::vector<ops::ValueId> Emit(
+      const std::string& op, std::vector<ops::ValueId> inputs,
+      const std::vector<std::pair<sbp::TensorType, sbp::Layout>>& outputs, Attributes attrs) {
     Node node;
     node.op = op;
     node.name = absl::StrCat(op, "_", function_.nodes.size());
@@ -41,36 +42,37 @@ class FunctionBuilder {
     return node.outputs;
   }
 
-  ValueId EmitConstant(double value, const TensorType& type, const Layout& layout) {
+  ops::ValueId EmitConstant(double value, const sbp::TensorType& type, const sbp::Layout& layout) {
     return Emit("constant", {}, {{type, layout}},
                 {{"value", value},
-                 {"to", absl::StrCat(Name(type.dtype), "[", DimsText(type.dims), "]")}})[0];
+                 {"to", absl::StrCat(Name(type.dtype), "[", ops::DimsText(type.dims), "]")}})[0];
   }
 
-  ValueId Boxed(ValueId value, const Layout& layout) {
+  ops::ValueId Boxed(ops::ValueId value, const sbp::Layout& layout) {
     if (function_.values[value].layout == layout) return value;
     return Emit(kBoxingOp, {value}, {{function_.values[value].type, layout}}, {})[0];
   }
 
   // kStep: keeps the result over the micro-batches of a step. kMicroBatch: publishes the result
   // once per act.
-  void AddResult(ValueId value, Frequency rate) {
+  void AddResult(ops::ValueId value, Frequency rate) {
     function_.results.push_back({value, ResultKind::kNatural, {}, rate == Frequency::kStep});
   }
 
-  void MarkState(ValueId value, const std::string& name) { function_.states[value] = name; }
-  const std::string& StateName(ValueId value) const { return function_.states.at(value); }
+  void MarkState(ops::ValueId value, const std::string& name) { function_.states[value] = name; }
+  const std::string& StateName(ops::ValueId value) const { return function_.states.at(value); }
 
   Function Take() { return std::move(function_); }
 
  private:
-  ValueId AddValue(const std::string& name, const TensorType& type, const Layout& layout) {
-    ValueId value = function_.AddValue(name, type);
+  ops::ValueId AddValue(const std::string& name, const sbp::TensorType& type,
+                        const sbp::Layout& layout) {
+    ops::ValueId value = function_.AddValue(name, type);
     function_.values[value].layout = layout;
     return value;
   }
 
-  const Mesh& stage_mesh_;
+  const sbp::Mesh& stage_mesh_;
   Function function_;
 };
 

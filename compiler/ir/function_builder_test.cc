@@ -11,9 +11,9 @@ using ::testing::ElementsAre;
 
 class FunctionBuilderTest : public ::testing::Test {
  protected:
-  const Mesh mesh_ = MeshOf("dp=2");
-  const Layout whole_ = {Sbp::B()}, split_ = {Sbp::S(0)}, partial_ = {Sbp::P()};
-  const TensorType type_ = TypeOf("f32[batch, wide]");
+  const sbp::Mesh mesh_ = MeshOf("dp=2");
+  const sbp::Layout whole_ = {sbp::Sbp::B()}, split_ = {sbp::Sbp::S(0)}, partial_ = {sbp::Sbp::P()};
+  const sbp::TensorType type_ = TypeOf("f32[batch, wide]");
 };
 
 TEST_F(FunctionBuilderTest, ArgumentsHaveTheGivenTypesAndLayoutsAndNumberedNames) {
@@ -34,7 +34,7 @@ TEST_F(FunctionBuilderTest, ArgumentsHaveTheGivenTypesAndLayoutsAndNumberedNames
 TEST_F(FunctionBuilderTest, NamesOfTheCallerDoNotShowInTheText) {
   const auto text = [&](const std::string& name) {
     FunctionBuilder builder("cast", mesh_);
-    const ValueId arg = builder.AddArg(name, type_, whole_);
+    const ops::ValueId arg = builder.AddArg(name, type_, whole_);
     builder.AddResult(builder.Emit("relu", {arg}, {{type_, whole_}}, {})[0],
                       Frequency::kMicroBatch);
     return ToText(builder.Take(), mesh_);
@@ -44,9 +44,9 @@ TEST_F(FunctionBuilderTest, NamesOfTheCallerDoNotShowInTheText) {
 
 TEST_F(FunctionBuilderTest, NodesStandInOrderWithTheirResultsAndPlaces) {
   FunctionBuilder builder("f", mesh_);
-  const ValueId x = builder.AddArg("x", type_, split_);
-  const ValueId y = builder.Emit("relu", {x}, {{type_, split_}}, {})[0];
-  const std::vector<ValueId> two =
+  const ops::ValueId x = builder.AddArg("x", type_, split_);
+  const ops::ValueId y = builder.Emit("relu", {x}, {{type_, split_}}, {})[0];
+  const std::vector<ops::ValueId> two =
       builder.Emit("sgd", {y, x}, {{type_, split_}, {type_, whole_}}, {{"momentum", 0.5}});
   ASSERT_EQ(two.size(), 2u);
   const Function function = builder.Take();
@@ -58,9 +58,9 @@ TEST_F(FunctionBuilderTest, NodesStandInOrderWithTheirResultsAndPlaces) {
 
 TEST_F(FunctionBuilderTest, BoxesOnlyWhatLiesElsewhere) {
   FunctionBuilder builder("f", mesh_);
-  const ValueId x = builder.AddArg("x", type_, partial_);
+  const ops::ValueId x = builder.AddArg("x", type_, partial_);
   EXPECT_EQ(builder.Boxed(x, partial_), x);
-  const ValueId y = builder.Boxed(x, split_);
+  const ops::ValueId y = builder.Boxed(x, split_);
   EXPECT_NE(y, x);
   const Function function = builder.Take();
   EXPECT_THAT(NodeLines(function), ElementsAre("v1 = boxing(a0)"));
@@ -74,14 +74,14 @@ TEST_F(FunctionBuilderTest, AConstantSaysItsTypeInFull) {
   const Function function = builder.Take();
   EXPECT_EQ(function.nodes[0].attrs.Real("value"), 0.25);
   // The text needs no table of dimensions.
-  absl::StatusOr<TensorType> read = ParseType(function.nodes[0].attrs.Str("to"), {});
+  absl::StatusOr<sbp::TensorType> read = ops::ParseType(function.nodes[0].attrs.Str("to"), {});
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(*read, TypeOf("f32[batch, heads]"));
 }
 
 TEST_F(FunctionBuilderTest, OnlyAResultOfAStepIsKeptOverTheMicroBatches) {
   FunctionBuilder builder("f", mesh_);
-  const ValueId x = builder.AddArg("x", type_, whole_);
+  const ops::ValueId x = builder.AddArg("x", type_, whole_);
   builder.AddResult(x, Frequency::kStep);
   builder.AddResult(x, Frequency::kMicroBatch);
   const Function function = builder.Take();
@@ -92,12 +92,13 @@ TEST_F(FunctionBuilderTest, OnlyAResultOfAStepIsKeptOverTheMicroBatches) {
 
 TEST_F(FunctionBuilderTest, StatesHaveTheirNames) {
   FunctionBuilder builder("f", mesh_);
-  const ValueId x = builder.AddArg("x", type_, whole_);
-  const ValueId y = builder.Emit("relu", {x}, {{type_, whole_}}, {})[0];
+  const ops::ValueId x = builder.AddArg("x", type_, whole_);
+  const ops::ValueId y = builder.Emit("relu", {x}, {{type_, whole_}}, {})[0];
   builder.MarkState(y, "momentum");
   EXPECT_EQ(builder.StateName(y), "momentum");
   const Function function = builder.Take();
-  EXPECT_THAT(function.states, ElementsAre(std::pair<const ValueId, std::string>(y, "momentum")));
+  EXPECT_THAT(function.states,
+              ElementsAre(std::pair<const ops::ValueId, std::string>(y, "momentum")));
 }
 
 }  // namespace

@@ -4,21 +4,21 @@
 
 namespace weir::compiler {
 
-ValueId Function::AddValue(std::string value_name, TensorType type) {
+ops::ValueId Function::AddValue(std::string value_name, sbp::TensorType type) {
   values.push_back(Value{std::move(value_name), std::move(type), {}, ""});
-  return static_cast<ValueId>(values.size()) - 1;
+  return static_cast<ops::ValueId>(values.size()) - 1;
 }
 
-int Function::ProducerOf(ValueId value) const {
+int Function::ProducerOf(ops::ValueId value) const {
   for (size_t i = 0; i < nodes.size(); ++i) {
-    for (ValueId output : nodes[i].outputs) {
+    for (ops::ValueId output : nodes[i].outputs) {
       if (output == value) return static_cast<int>(i);
     }
   }
   return -1;
 }
 
-int Function::ArgOf(ValueId value) const {
+int Function::ArgOf(ops::ValueId value) const {
   for (size_t i = 0; i < args.size(); ++i) {
     if (args[i].value == value) return static_cast<int>(i);
   }
@@ -27,7 +27,7 @@ int Function::ArgOf(ValueId value) const {
 
 namespace {
 
-std::string ValueText(const Function& function, ValueId id, const Mesh& mesh) {
+std::string ValueText(const Function& function, ops::ValueId id, const sbp::Mesh& mesh) {
   if (id < 0) return "-";
   const Value& value = function.values[id];
   std::string text = absl::StrCat("%", value.name, ": ", ToText(value.type));
@@ -65,7 +65,7 @@ const char* RateText(Frequency rate) {
   return "?";
 }
 
-std::string ItemText(const Module& module, const ProgramItem& item, const Mesh& mesh) {
+std::string ItemText(const Module& module, const ProgramItem& item, const sbp::Mesh& mesh) {
   std::string text;
   for (size_t i = 0; i < item.outputs.size(); ++i) {
     const ProgramValue& value = module.values[item.outputs[i]];
@@ -96,7 +96,7 @@ std::string ItemText(const Module& module, const ProgramItem& item, const Mesh& 
 
 }  // namespace
 
-std::string ProgramText(const Module& module, const Mesh& mesh) {
+std::string ProgramText(const Module& module, const sbp::Mesh& mesh) {
   if (module.items.empty()) return "";
   std::string text = "program\n";
   for (const Variable& variable : module.variables) {
@@ -109,7 +109,7 @@ std::string ProgramText(const Module& module, const Mesh& mesh) {
   return text;
 }
 
-std::string ToText(const Function& function, const Mesh& mesh) {
+std::string ToText(const Function& function, const sbp::Mesh& mesh) {
   std::string text = absl::StrCat("function ", function.name, "\n");
   for (const Arg& arg : function.args) {
     absl::StrAppend(&text, "  ", KindText(arg.kind), " ", ValueText(function, arg.value, mesh),
@@ -122,7 +122,7 @@ std::string ToText(const Function& function, const Mesh& mesh) {
     }
     absl::StrAppend(&text, " = ", node.op, "(");
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      ValueId id = node.inputs[i];
+      ops::ValueId id = node.inputs[i];
       absl::StrAppend(&text, i ? ", " : "",
                       id < 0 ? "-" : absl::StrCat("%", function.values[id].name));
     }

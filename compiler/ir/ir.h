@@ -32,16 +32,17 @@ inline constexpr char kBoxingOp[] = "boxing";
 
 struct Value {
   std::string name;
-  TensorType type;
-  Layout layout;    // over the stage mesh; empty before propagate_layouts
-  std::string why;  // why the value has this layout, for people
+  sbp::TensorType type;
+  sbp::Layout layout;  // over the stage mesh; empty before propagate_layouts
+  std::string why;     // why the value has this layout, for people
 };
 
 struct Node {
   std::string name;
   std::string op;
-  std::vector<ValueId> inputs;   // -1: absent optional
-  std::vector<ValueId> outputs;  // may be fewer than the op has: trailing optional ones dropped
+  std::vector<ops::ValueId> inputs;  // -1: absent optional
+  std::vector<ops::ValueId>
+      outputs;  // may be fewer than the op has: trailing optional ones dropped
   Attributes attrs;
   uint64_t rng_key = 0;
   std::string where;  // "function block, node q", for messages
@@ -63,7 +64,7 @@ struct IndexRange {
 };
 
 struct Arg {
-  ValueId value = -1;
+  ops::ValueId value = -1;
   ArgKind kind = ArgKind::kActivation;
   std::optional<IndexRange> declared;  // by the user's function
 };
@@ -75,16 +76,16 @@ enum class ResultKind : uint8_t {
 };
 
 struct Result {
-  ValueId value = -1;
+  ops::ValueId value = -1;
   ResultKind kind = ResultKind::kActivation;
-  Layout layout;  // kFixed
+  sbp::Layout layout;  // kFixed
   // The value is kept over acts and published once a step, or at the rate of its program value.
   bool per_step = false;
 };
 
 struct ParameterInfo {
   std::string name;
-  Initializer init;
+  proto::Initializer init;
   bool decay = false;
   int arg = -1;  // index in Function::args
 };
@@ -98,19 +99,19 @@ struct Function {
   std::vector<ParameterInfo> parameters;
   // Values that live in persistent memory named after the call's parameter or fetch ("adam_m"). The
   // node that outputs such a value reads and writes the memory in place.
-  std::map<ValueId, std::string> states;
+  std::map<ops::ValueId, std::string> states;
   // Values that forward keeps for the backward pass, besides arguments. None: all values that
   // backward reads.
-  std::optional<std::vector<ValueId>> keep;
+  std::optional<std::vector<ops::ValueId>> keep;
 
-  ValueId AddValue(std::string name, TensorType type);
+  ops::ValueId AddValue(std::string name, sbp::TensorType type);
   // Returns the index of the node that outputs `value`, or -1 (an argument).
-  int ProducerOf(ValueId value) const;
-  int ArgOf(ValueId value) const;  // -1: none
+  int ProducerOf(ops::ValueId value) const;
+  int ArgOf(ops::ValueId value) const;  // -1: none
 };
 
 // Returns one function as stable text, for dumps and golden tests.
-std::string ToText(const Function& function, const Mesh& stage_mesh);
+std::string ToText(const Function& function, const sbp::Mesh& stage_mesh);
 
 // ---- the model as the user wrote it: functions and the calls of `main` ----
 
@@ -150,7 +151,7 @@ struct InputUse {
 
 struct ModelValue {
   std::string name;
-  TensorType type;
+  sbp::TensorType type;
   int call = -1;  // the call that produces it, or -1: fed by data under `name`
   int result = 0;
   InputUse use = {};  // only for a value that data feeds
@@ -198,8 +199,8 @@ enum class PhaseKind : uint8_t {
 
 struct ProgramValue {
   std::string name;
-  TensorType type;
-  Layout layout;
+  sbp::TensorType type;
+  sbp::Layout layout;
   int64_t stage = 0;
   Frequency rate = Frequency::kMicroBatch;
   int variable = -1;  // index in Module::variables: present before the first step
@@ -213,7 +214,7 @@ struct ProgramValue {
 struct ItemState {
   std::string name;    // unique in the program
   std::string weight;  // the optimiser keeps the state for this weight; empty: a fetched result
-  Layout layout;
+  sbp::Layout layout;
 };
 
 struct ProgramItem {
@@ -233,13 +234,13 @@ struct ProgramItem {
 
 // A trained weight of one call.
 struct Variable {
-  std::string name;  // "layers.3.wq"
-  TensorType type;   // f32
-  Initializer init;
+  std::string name;      // "layers.3.wq"
+  sbp::TensorType type;  // f32
+  proto::Initializer init;
   bool decay = false;
   int64_t stage = 0;
-  Layout layout;   // at rest
-  int value = -1;  // the program value that holds it
+  sbp::Layout layout;  // at rest
+  int value = -1;      // the program value that holds it
 };
 
 struct Module {
@@ -256,6 +257,6 @@ struct Module {
 };
 
 // Returns the program as stable text: variables first, then items. Empty before build-program.
-std::string ProgramText(const Module& module, const Mesh& stage_mesh);
+std::string ProgramText(const Module& module, const sbp::Mesh& stage_mesh);
 
 }  // namespace weir::compiler

@@ -13,11 +13,11 @@ namespace {
 
 TEST(Function, KnowsWhichNodeMakesAValueAndWhichArgumentItIs) {
   FunctionMaker maker("f");
-  const ValueId x = maker.Input("x", "f32[batch, wide]");
-  const ValueId w = maker.Parameter("w", "f32[wide, classes]");
-  const ValueId logits = maker.Node("logits", "matmul", {x, w});
-  const ValueId labels = maker.Input("labels", "i32[batch]");
-  const std::vector<ValueId> losses =
+  const ops::ValueId x = maker.Input("x", "f32[batch, wide]");
+  const ops::ValueId w = maker.Parameter("w", "f32[wide, classes]");
+  const ops::ValueId logits = maker.Node("logits", "matmul", {x, w});
+  const ops::ValueId labels = maker.Input("labels", "i32[batch]");
+  const std::vector<ops::ValueId> losses =
       maker.Nodes(3, "losses", "softmax_cross_entropy", {logits, labels});
   const Function& function = maker.function;
   EXPECT_EQ(function.ProducerOf(x), -1);
@@ -30,14 +30,14 @@ TEST(Function, KnowsWhichNodeMakesAValueAndWhichArgumentItIs) {
 
 TEST(FunctionText, ShowsArgumentsNodesAndResultsWithTypesLayoutsAndReasons) {
   FunctionMaker maker("f");
-  const ValueId x = maker.Input("x", "f32[batch, wide]");
-  const ValueId w = maker.Parameter("w", "f32[wide, deep]");
-  const ValueId seed = maker.function.AddValue("seed", TypeOf("f32[]"));
+  const ops::ValueId x = maker.Input("x", "f32[batch, wide]");
+  const ops::ValueId w = maker.Parameter("w", "f32[wide, deep]");
+  const ops::ValueId seed = maker.function.AddValue("seed", TypeOf("f32[]"));
   maker.function.args.push_back({seed, ArgKind::kFixed});
-  const ValueId y = maker.Node("y", "matmul", {x, w});
+  const ops::ValueId y = maker.Node("y", "matmul", {x, w});
   maker.Return(y);
   maker.function.results.push_back({seed, ResultKind::kNatural, {}, true});
-  const Mesh mesh = MeshOf("dp=2");
+  const sbp::Mesh mesh = MeshOf("dp=2");
   EXPECT_EQ(ToText(maker.function, mesh),
             "function f\n"
             "  arg %x: f32[batch=4, wide=4]\n"
@@ -47,8 +47,8 @@ TEST(FunctionText, ShowsArgumentsNodesAndResultsWithTypesLayoutsAndReasons) {
             "false}\n"
             "  return %y: f32[batch=4, deep=8]\n"
             "  return per step %seed: f32[]\n");
-  for (Value& value : maker.function.values) value.layout = {Sbp::B()};
-  maker.function.values[y].layout = {Sbp::S(0)};
+  for (Value& value : maker.function.values) value.layout = {sbp::Sbp::B()};
+  maker.function.values[y].layout = {sbp::Sbp::S(0)};
   maker.function.values[y].why = "dp: rule batch -> dp";
   EXPECT_THAT(
       ToText(maker.function, mesh),
@@ -59,10 +59,10 @@ TEST(FunctionText, ShowsArgumentsNodesAndResultsWithTypesLayoutsAndReasons) {
 
 TEST(FunctionText, ShowsAnAbsentOperandAsADash) {
   FunctionMaker maker("f");
-  const ValueId x = maker.Input("x", "f32[batch]");
+  const ops::ValueId x = maker.Input("x", "f32[batch]");
   maker.Node("y", "relu", {x});
   maker.function.nodes[0].inputs.push_back(-1);
-  EXPECT_THAT(ToText(maker.function, Mesh()), ::testing::HasSubstr("= relu(%x, -)"));
+  EXPECT_THAT(ToText(maker.function, sbp::Mesh()), ::testing::HasSubstr("= relu(%x, -)"));
 }
 
 TEST(ProgramText, IsEmptyBeforeThereIsAProgram) {
@@ -70,21 +70,21 @@ TEST(ProgramText, IsEmptyBeforeThereIsAProgram) {
 }
 
 TEST(ProgramText, ShowsVariablesAndItemsWithPlacesRatesFeedsAndStates) {
-  const Mesh mesh = MeshOf("dp=2");
-  const TensorType type = TypeOf("f32[wide]");
+  const sbp::Mesh mesh = MeshOf("dp=2");
+  const sbp::TensorType type = TypeOf("f32[wide]");
   Module module;
   module.functions.emplace_back().name = "update";
   const auto value = [&](const char* name, int64_t stage) {
     ProgramValue made;
     made.name = name;
     made.type = type;
-    made.layout = {Sbp::B()};
+    made.layout = {sbp::Sbp::B()};
     made.stage = stage;
     return module.AddValue(made);
   };
   const int x = value("x", 0), there = value("x", 1), w = value("w", 1);
   module.values[there].delay = 2;
-  module.variables.push_back({"w", type, {}, true, 1, {Sbp::S(0)}, w});
+  module.variables.push_back({"w", type, {}, true, 1, {sbp::Sbp::S(0)}, w});
   ProgramItem source, boxing, call, sink;
   source.kind = ItemKind::kSource;
   source.outputs = {x};
@@ -96,7 +96,7 @@ TEST(ProgramText, ShowsVariablesAndItemsWithPlacesRatesFeedsAndStates) {
   call.inputs = {there};
   call.outputs = {w};
   call.rate = Frequency::kUpdate;
-  call.states = {{"w/adam_m", "w", {Sbp::S(0)}}, {"w/adam_v", "w", {Sbp::B()}}};
+  call.states = {{"w/adam_m", "w", {sbp::Sbp::S(0)}}, {"w/adam_v", "w", {sbp::Sbp::B()}}};
   sink.kind = ItemKind::kSink;
   sink.inputs = {w};
   sink.rate = Frequency::kAfterUpdate;

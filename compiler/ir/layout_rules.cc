@@ -5,20 +5,20 @@
 
 namespace weir::compiler {
 
-absl::StatusOr<LayoutRules> LayoutRules::Create(const Job& job, const Mesh& stage_mesh,
-                                                const std::map<std::string, TensorDim>& dims) {
+absl::StatusOr<LayoutRules> LayoutRules::Create(const proto::Job& job, const sbp::Mesh& stage_mesh,
+                                                const std::map<std::string, sbp::TensorDim>& dims) {
   LayoutRules rules;
   rules.stage_mesh_ = stage_mesh;
   std::vector<std::string> names;
   for (const auto& [name, dim] : dims) names.push_back(name);
-  for (const Rule& rule : job.rule()) {
+  for (const proto::Rule& rule : job.rule()) {
     if (dims.count(rule.dim()) == 0) {
       std::string near = Nearest(rule.dim(), names);
       return Rejected({"W0481", absl::StrCat("rule ", rule.dim(), " -> ", rule.axis()),
                        "a dimension of the graph's dim table", absl::StrCat("\"", rule.dim(), "\""),
                        near.empty() ? "" : absl::StrCat("dim: \"", near, "\"")});
     }
-    if (rule.axis() == kPipelineAxis) {
+    if (rule.axis() == sbp::kPipelineAxis) {
       return Rejected({"W0482", absl::StrCat("rule ", rule.dim(), " -> ", rule.axis()),
                        "an axis that layouts may use", "the pipeline axis \"pp\"",
                        "cut the model with pipeline { cut: ... } instead"});
@@ -33,8 +33,8 @@ absl::StatusOr<LayoutRules> LayoutRules::Create(const Job& job, const Mesh& stag
     rules.entries_.push_back(
         {rule.dim(), axis, rule.scope(), absl::StrCat("rule ", rule.dim(), " -> ", rule.axis())});
   }
-  for (const LayoutOverride& entry : job.layout()) {
-    absl::StatusOr<Layout> layout = ParseLayout(entry.sbp(), stage_mesh);
+  for (const proto::LayoutOverride& entry : job.layout()) {
+    absl::StatusOr<sbp::Layout> layout = sbp::ParseLayout(entry.sbp(), stage_mesh);
     const std::string where = absl::StrCat("layout of \"", entry.tensor(), "\"");
     if (!layout.ok()) return At(where, layout.status());
     if (!rules.overrides_.emplace(entry.tensor(), *layout).second) {
@@ -44,11 +44,11 @@ absl::StatusOr<LayoutRules> LayoutRules::Create(const Job& job, const Mesh& stag
   return rules;
 }
 
-int LayoutRules::Find(const std::string& dim, int axis, Rule::Scope scope) const {
+int LayoutRules::Find(const std::string& dim, int axis, proto::Rule::Scope scope) const {
   for (size_t i = 0; i < entries_.size(); ++i) {
     const Entry& entry = entries_[i];
     if (entry.axis == axis && entry.dim == dim &&
-        (entry.scope == Rule::ALL || entry.scope == scope)) {
+        (entry.scope == proto::Rule::ALL || entry.scope == scope)) {
       return static_cast<int>(i);
     }
   }
@@ -57,8 +57,8 @@ int LayoutRules::Find(const std::string& dim, int axis, Rule::Scope scope) const
 
 std::string LayoutRules::Describe(int rule) const { return entries_[rule].text; }
 
-std::pair<int, int> LayoutRules::BestFor(const TensorType& type, int axis,
-                                         Rule::Scope scope) const {
+std::pair<int, int> LayoutRules::BestFor(const sbp::TensorType& type, int axis,
+                                         proto::Rule::Scope scope) const {
   std::pair<int, int> best{-1, -1};
   for (size_t d = 0; d < type.dims.size(); ++d) {
     const int rule = Find(type.dims[d].name, axis, scope);
@@ -67,16 +67,16 @@ std::pair<int, int> LayoutRules::BestFor(const TensorType& type, int axis,
   return best;
 }
 
-Layout LayoutRules::LayoutOf(const TensorType& type, Rule::Scope scope) const {
-  Layout layout = Broadcast(stage_mesh_);
+sbp::Layout LayoutRules::LayoutOf(const sbp::TensorType& type, proto::Rule::Scope scope) const {
+  sbp::Layout layout = sbp::Broadcast(stage_mesh_);
   for (int axis = 0; axis < stage_mesh_.num_axes(); ++axis) {
     const auto [rule, dim] = BestFor(type, axis, scope);
-    if (rule >= 0) layout[axis] = Sbp::S(dim);
+    if (rule >= 0) layout[axis] = sbp::Sbp::S(dim);
   }
   return layout;
 }
 
-std::string LayoutRules::WhyOf(const TensorType& type, Rule::Scope scope) const {
+std::string LayoutRules::WhyOf(const sbp::TensorType& type, proto::Rule::Scope scope) const {
   std::string why;
   for (int axis = 0; axis < stage_mesh_.num_axes(); ++axis) {
     const int rule = BestFor(type, axis, scope).first;
@@ -104,13 +104,14 @@ absl::Status LayoutRules::CheckOverrides(const Module& module) const {
                        absl::StrCat("\"", key, "\""),
                        near.empty() ? "" : absl::StrCat("tensor: \"", near, "\"")});
     }
-    absl::Status valid = ValidateLayout(layout, found->type, stage_mesh_);
+    absl::Status valid = sbp::ValidateLayout(layout, found->type, stage_mesh_);
     if (!valid.ok()) return At(where, valid);
   }
   return absl::OkStatus();
 }
 
-const Layout* LayoutRules::Override(const std::string& function, const std::string& tensor) const {
+const sbp::Layout* LayoutRules::Override(const std::string& function,
+                                         const std::string& tensor) const {
   auto it = overrides_.find(absl::StrCat(function, "/", tensor));
   return it == overrides_.end() ? nullptr : &it->second;
 }

@@ -20,43 +20,44 @@ class LayoutRules {
   LayoutRules() = default;
   // Leaves out rules about axes that the mesh does not have, so that a job keeps its rules when the
   // mesh shrinks. A rule about an unknown dimension is an error that names the nearest dimension.
-  static absl::StatusOr<LayoutRules> Create(const Job& job, const Mesh& stage_mesh,
-                                            const std::map<std::string, TensorDim>& dims);
+  static absl::StatusOr<LayoutRules> Create(const proto::Job& job, const sbp::Mesh& stage_mesh,
+                                            const std::map<std::string, sbp::TensorDim>& dims);
 
   // Returns the position of the first rule that maps `dim` to mesh axis `axis`, or -1. A smaller
   // position is preferred.
-  int Find(const std::string& dim, int axis, Rule::Scope scope) const;
+  int Find(const std::string& dim, int axis, proto::Rule::Scope scope) const;
   std::string Describe(int rule) const;  // "rule batch -> dp"
 
   // Returns the layout that the rules give a stored tensor of the model, or a tensor that passes
   // between functions.
-  Layout LayoutOf(const TensorType& type, Rule::Scope scope) const;
+  sbp::Layout LayoutOf(const sbp::TensorType& type, proto::Rule::Scope scope) const;
 
   // Explains the layout of LayoutOf: "dp: rule batch -> dp, tp: rule heads -> tp". Empty if no rule
   // splits the tensor.
-  std::string WhyOf(const TensorType& type, Rule::Scope scope) const;
+  std::string WhyOf(const sbp::TensorType& type, proto::Rule::Scope scope) const;
 
   // Checks that every override names a function and a tensor of that function, and fits the
   // tensor's type.
   absl::Status CheckOverrides(const Module& module) const;
 
   // Returns the explicit layout of "function/tensor", or nullptr.
-  const Layout* Override(const std::string& function, const std::string& tensor) const;
+  const sbp::Layout* Override(const std::string& function, const std::string& tensor) const;
 
  private:
   // Returns the rule that decides over an axis of the mesh, and the tensor's dimension that the
   // rule names. -1: none.
-  std::pair<int, int> BestFor(const TensorType& type, int axis, Rule::Scope scope) const;
+  std::pair<int, int> BestFor(const sbp::TensorType& type, int axis,
+                              proto::Rule::Scope scope) const;
 
   struct Entry {
     std::string dim;
     int axis;
-    Rule::Scope scope;
+    proto::Rule::Scope scope;
     std::string text;
   };
   std::vector<Entry> entries_;
-  std::map<std::string, Layout> overrides_;
-  Mesh stage_mesh_;
+  std::map<std::string, sbp::Layout> overrides_;
+  sbp::Mesh stage_mesh_;
 };
 
 }  // namespace weir::compiler

@@ -12,36 +12,37 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-void AddRule(const std::string& dim, const std::string& axis, Rule::Scope scope, Job* job) {
-  Rule* rule = job->add_rule();
+void AddRule(const std::string& dim, const std::string& axis, proto::Rule::Scope scope,
+             proto::Job* job) {
+  proto::Rule* rule = job->add_rule();
   rule->set_dim(dim);
   rule->set_axis(axis);
   rule->set_scope(scope);
 }
 
-Job JobWithRule(const std::string& dim, const std::string& axis) {
-  Job job;
-  AddRule(dim, axis, Rule::ALL, &job);
+proto::Job JobWithRule(const std::string& dim, const std::string& axis) {
+  proto::Job job;
+  AddRule(dim, axis, proto::Rule::ALL, &job);
   return job;
 }
 
-Job JobWithLayouts(const Pairs& layouts) {
-  Job job;
+proto::Job JobWithLayouts(const Pairs& layouts) {
+  proto::Job job;
   for (const auto& [tensor, sbp] : layouts) {
-    LayoutOverride* entry = job.add_layout();
+    proto::LayoutOverride* entry = job.add_layout();
     entry->set_tensor(tensor);
     entry->set_sbp(sbp);
   }
   return job;
 }
 
-LayoutRules Create(const Job& job, const Mesh& mesh) {
+LayoutRules Create(const proto::Job& job, const sbp::Mesh& mesh) {
   absl::StatusOr<LayoutRules> rules = LayoutRules::Create(job, mesh, TestDims());
   EXPECT_TRUE(rules.ok()) << rules.status();
   return rules.value_or(LayoutRules());
 }
 
-std::string Refusal(const Job& job) {
+std::string Refusal(const proto::Job& job) {
   const absl::Status status = LayoutRules::Create(job, MeshOf("dp=2,tp=2"), TestDims()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   return std::string(status.message());
@@ -59,62 +60,64 @@ TEST(LayoutRules, ARuleAboutThePipelineOrAboutNoAxisIsRefused) {
 }
 
 TEST(LayoutRules, ARuleAboutAnAxisThatTheMeshLacksOrThatHasOneRankDoesNothing) {
-  const TensorType type = TypeOf("f32[batch, wide]");
+  const sbp::TensorType type = TypeOf("f32[batch, wide]");
   for (const char* mesh : {"", "tp=2", "dp=1", "dp=1,tp=2"}) {
     const LayoutRules rules = Create(JobWithRule("batch", "dp"), MeshOf(mesh));
-    EXPECT_EQ(rules.LayoutOf(type, Rule::ACTIVATIONS), Broadcast(MeshOf(mesh))) << mesh;
-    EXPECT_EQ(rules.WhyOf(type, Rule::ACTIVATIONS), "") << mesh;
+    EXPECT_EQ(rules.LayoutOf(type, proto::Rule::ACTIVATIONS), sbp::Broadcast(MeshOf(mesh))) << mesh;
+    EXPECT_EQ(rules.WhyOf(type, proto::Rule::ACTIVATIONS), "") << mesh;
   }
 }
 
 TEST(LayoutRules, AScopeLimitsARuleToItsTensors) {
-  Job job;
-  AddRule("wide", "dp", Rule::PARAMETERS, &job);
-  AddRule("wide", "tp", Rule::ACTIVATIONS, &job);
-  AddRule("deep", "dp", Rule::ALL, &job);
-  const Mesh mesh = MeshOf("dp=2,tp=2");
+  proto::Job job;
+  AddRule("wide", "dp", proto::Rule::PARAMETERS, &job);
+  AddRule("wide", "tp", proto::Rule::ACTIVATIONS, &job);
+  AddRule("deep", "dp", proto::Rule::ALL, &job);
+  const sbp::Mesh mesh = MeshOf("dp=2,tp=2");
   const LayoutRules rules = Create(job, mesh);
-  const TensorType wide = TypeOf("f32[wide]"), deep = TypeOf("f32[deep]");
-  EXPECT_EQ(ToText(rules.LayoutOf(wide, Rule::PARAMETERS), mesh), "[dp: S(0), tp: B]");
-  EXPECT_EQ(ToText(rules.LayoutOf(wide, Rule::ACTIVATIONS), mesh), "[dp: B, tp: S(0)]");
-  EXPECT_EQ(ToText(rules.LayoutOf(deep, Rule::PARAMETERS), mesh), "[dp: S(0), tp: B]");
-  EXPECT_EQ(ToText(rules.LayoutOf(deep, Rule::ACTIVATIONS), mesh), "[dp: S(0), tp: B]");
+  const sbp::TensorType wide = TypeOf("f32[wide]"), deep = TypeOf("f32[deep]");
+  EXPECT_EQ(ToText(rules.LayoutOf(wide, proto::Rule::PARAMETERS), mesh), "[dp: S(0), tp: B]");
+  EXPECT_EQ(ToText(rules.LayoutOf(wide, proto::Rule::ACTIVATIONS), mesh), "[dp: B, tp: S(0)]");
+  EXPECT_EQ(ToText(rules.LayoutOf(deep, proto::Rule::PARAMETERS), mesh), "[dp: S(0), tp: B]");
+  EXPECT_EQ(ToText(rules.LayoutOf(deep, proto::Rule::ACTIVATIONS), mesh), "[dp: S(0), tp: B]");
 }
 
 TEST(LayoutRules, WhyNamesTheRuleOfEachAxis) {
-  const Mesh mesh = MeshOf("dp=2,tp=2");
+  const sbp::Mesh mesh = MeshOf("dp=2,tp=2");
   const LayoutRules rules = RulesOf(mesh, {{"heads", "tp"}, {"batch", "dp"}});
-  EXPECT_EQ(rules.WhyOf(TypeOf("f32[batch, heads]"), Rule::ALL),
+  EXPECT_EQ(rules.WhyOf(TypeOf("f32[batch, heads]"), proto::Rule::ALL),
             "dp: rule batch -> dp, tp: rule heads -> tp");
-  EXPECT_EQ(rules.WhyOf(TypeOf("f32[rows, heads]"), Rule::ALL), "tp: rule heads -> tp");
-  EXPECT_EQ(rules.WhyOf(TypeOf("f32[rows]"), Rule::ALL), "");
+  EXPECT_EQ(rules.WhyOf(TypeOf("f32[rows, heads]"), proto::Rule::ALL), "tp: rule heads -> tp");
+  EXPECT_EQ(rules.WhyOf(TypeOf("f32[rows]"), proto::Rule::ALL), "");
 }
 
 // The first rule of the job that names a dimension of the tensor decides over an axis.
 TEST(LayoutRules, TheFirstRuleOfAnAxisThatNamesADimensionOfTheTensorDecides) {
   const std::vector<std::string> names = {"batch", "rows", "wide", "deep"};
   const std::vector<std::string> axes = {"dp", "tp"};
-  const Mesh mesh = MeshOf("dp=2,tp=2");
+  const sbp::Mesh mesh = MeshOf("dp=2,tp=2");
   int num_split = 0;
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     uint64_t n = 0;
     const auto below = [&](size_t limit) {
       return static_cast<size_t>(UniformAt(seed, n++) * static_cast<float>(limit));
     };
-    Job job;
+    proto::Job job;
     for (size_t i = below(6); i > 0; --i)
-      AddRule(names[below(4)], axes[below(2)], static_cast<Rule::Scope>(below(3)), &job);
-    TensorType type;
+      AddRule(names[below(4)], axes[below(2)], static_cast<proto::Rule::Scope>(below(3)), &job);
+    sbp::TensorType type;
     for (size_t i = below(4); i > 0; --i) type.dims.push_back(TestDims().at(names[below(4)]));
-    const Rule::Scope scope = below(2) == 0 ? Rule::ACTIVATIONS : Rule::PARAMETERS;
-    Layout expected = Broadcast(mesh);
+    const proto::Rule::Scope scope =
+        below(2) == 0 ? proto::Rule::ACTIVATIONS : proto::Rule::PARAMETERS;
+    sbp::Layout expected = sbp::Broadcast(mesh);
     for (int axis = 0; axis < 2; ++axis) {
       for (int r = job.rule_size() - 1; r >= 0; --r) {
-        const Rule& rule = job.rule(r);
-        if (rule.axis() != axes[axis] || (rule.scope() != Rule::ALL && rule.scope() != scope))
+        const proto::Rule& rule = job.rule(r);
+        if (rule.axis() != axes[axis] ||
+            (rule.scope() != proto::Rule::ALL && rule.scope() != scope))
           continue;
         for (int d = static_cast<int>(type.dims.size()) - 1; d >= 0; --d) {
-          if (type.dims[d].name == rule.dim()) expected[axis] = Sbp::S(d);
+          if (type.dims[d].name == rule.dim()) expected[axis] = sbp::Sbp::S(d);
         }
       }
       num_split += expected[axis].is_split();
@@ -133,7 +136,7 @@ TEST(LayoutRules, ATensorHasOneExplicitLayoutInTheTextOfLayouts) {
 }
 
 TEST(LayoutRules, AnExplicitLayoutIsFoundByFunctionAndTensor) {
-  const Mesh mesh = MeshOf("dp=2");
+  const sbp::Mesh mesh = MeshOf("dp=2");
   const LayoutRules rules = RulesOf(mesh, {}, {{"layer/x", "[dp: S(0)]"}});
   ASSERT_NE(rules.Override("layer", "x"), nullptr);
   EXPECT_EQ(ToText(*rules.Override("layer", "x"), mesh), "[dp: S(0)]");
@@ -143,7 +146,7 @@ TEST(LayoutRules, AnExplicitLayoutIsFoundByFunctionAndTensor) {
 
 TEST(LayoutRules, AnExplicitLayoutMustNameATensorOfTheModelAndFitIt) {
   const Module module = SmallClassifier();
-  const Mesh mesh = MeshOf("dp=2");
+  const sbp::Mesh mesh = MeshOf("dp=2");
   const auto flaw = [&](const std::string& tensor, const std::string& sbp) {
     return std::string(RulesOf(mesh, {}, {{tensor, sbp}}).CheckOverrides(module).message());
   };

@@ -29,10 +29,10 @@ struct PassTiming {
 };
 
 struct LogicalPlan {
-  Job job;
+  proto::Job job;
   PlanMode mode = PlanMode::kTrain;
-  Mesh mesh;
-  Mesh stage_mesh;
+  sbp::Mesh mesh;
+  sbp::Mesh stage_mesh;
   int64_t micro_batches = 1;
   UpdateRate updates;  // kTrain
   int64_t chunk_bytes_max = 1 << 20;
@@ -50,8 +50,3 @@ struct LogicalPlan {
 int64_t TimesPerUpdate(const LogicalPlan& plan, Frequency rate);
 
 }  // namespace weir::compiler
-
-namespace weir {
-using compiler::LogicalPlan;
-using compiler::PlanMode;
-}  // namespace weir

@@ -54,23 +54,23 @@ void CountInFlight(int64_t s, PipelineSchedule* schedule) {
 
 }  // namespace
 
-std::string Name(weir::Pipeline::ScheduleKind kind) {
+std::string Name(weir::proto::Pipeline::ScheduleKind kind) {
   switch (kind) {
-    case weir::Pipeline::GPIPE: return "GPipe";
-    case weir::Pipeline::INTERLEAVED: return "interleaved 1F1B";
-    case weir::Pipeline::ZERO_BUBBLE: return "zero-bubble";
+    case weir::proto::Pipeline::GPIPE: return "GPipe";
+    case weir::proto::Pipeline::INTERLEAVED: return "interleaved 1F1B";
+    case weir::proto::Pipeline::ZERO_BUBBLE: return "zero-bubble";
     default: return "1F1B";
   }
 }
 
 Precedence PipelineSchedule::PrecedenceOf(PipelinePass pass, int64_t part) const {
   const int64_t p = num_stages, v = virtual_stages, s = StageOf(part), chunk = part / p;
-  if (kind == weir::Pipeline::ZERO_BUBBLE) {
+  if (kind == weir::proto::Pipeline::ZERO_BUBBLE) {
     if (pass == PipelinePass::kForward) return {-2 * Lead(*this, s), 1, 2, 0};
     return {pass == PipelinePass::kBackward ? 1 : 0, 1, 2, 0};
   }
-  if (kind == weir::Pipeline::GPIPE) return {0, 1, 1, 0};
-  if (kind != weir::Pipeline::INTERLEAVED) return {};
+  if (kind == weir::proto::Pipeline::GPIPE) return {0, 1, 1, 0};
+  if (kind != weir::proto::Pipeline::INTERLEAVED) return {};
   // A group of `stages` micro-batches goes through one part after the other before the next group
   // starts. The n-th forward act of a stage goes just before the stage's backward act n - lead.
   if (pass == PipelinePass::kForward) return {2 * (chunk * p - Lead(*this, s)), p, 2 * p * v, 2};
@@ -86,7 +86,7 @@ int PipelineSchedule::PriorityOf(PipelinePass pass, Begin begin) const {
   if (pass == PipelinePass::kWeightGradient) return kWeightGradient;
   // In these schedules forward and backward passes alternate, as their precedences say.
   const bool alternates =
-      kind == weir::Pipeline::INTERLEAVED || kind == weir::Pipeline::ZERO_BUBBLE;
+      kind == weir::proto::Pipeline::INTERLEAVED || kind == weir::proto::Pipeline::ZERO_BUBBLE;
   // A part that has begun a pass continues, whatever becomes ready meanwhile, because the next
   // stage waits for the result. This matters most on the first stage, where several micro-batches
   // can begin at once.
@@ -112,25 +112,25 @@ int64_t PipelineSchedule::Kept(PipelinePass made, int64_t made_part, PipelinePas
 double PipelineSchedule::BubbleFormula(double backward, double weight_gradient) const {
   const double p = static_cast<double>(num_stages), m = static_cast<double>(micro_batches),
                v = static_cast<double>(virtual_stages);
-  if (kind != weir::Pipeline::ZERO_BUBBLE) return (p - 1) / (m * v + p - 1);
+  if (kind != weir::proto::Pipeline::ZERO_BUBBLE) return (p - 1) / (m * v + p - 1);
   const double idle = (p - 1) * std::max(0.0, 1 + backward - weight_gradient);
   return idle / (idle + m * (1 + backward + weight_gradient));
 }
 
 std::string PipelineSchedule::FormulaText() const {
   switch (kind) {
-    case weir::Pipeline::INTERLEAVED: return "(p-1)/(mv+p-1)";
-    case weir::Pipeline::ZERO_BUBBLE: return "(p-1)/(3m+p-1)";
+    case weir::proto::Pipeline::INTERLEAVED: return "(p-1)/(mv+p-1)";
+    case weir::proto::Pipeline::ZERO_BUBBLE: return "(p-1)/(3m+p-1)";
     default: return "(p-1)/(m+p-1)";
   }
 }
 
-absl::StatusOr<PipelineSchedule> ScheduleOf(const Job& job, int64_t num_stages,
+absl::StatusOr<PipelineSchedule> ScheduleOf(const proto::Job& job, int64_t num_stages,
                                             int64_t micro_batches) {
-  const weir::Pipeline& pipeline = job.pipeline();
-  const bool interleaved = pipeline.schedule() == weir::Pipeline::INTERLEAVED;
+  const weir::proto::Pipeline& pipeline = job.pipeline();
+  const bool interleaved = pipeline.schedule() == weir::proto::Pipeline::INTERLEAVED;
   const int64_t parts = pipeline.virtual_stages();
-  if (!weir::Pipeline::ScheduleKind_IsValid(pipeline.schedule())) {
+  if (!weir::proto::Pipeline::ScheduleKind_IsValid(pipeline.schedule())) {
     return Rejected({"W0476", "pipeline.schedule", "ONE_F_ONE_B, GPIPE, INTERLEAVED or ZERO_BUBBLE",
                      absl::StrCat(static_cast<int>(pipeline.schedule())), ""});
   }
@@ -139,7 +139,7 @@ absl::StatusOr<PipelineSchedule> ScheduleOf(const Job& job, int64_t num_stages,
         {"W0476", "pipeline.virtual_stages",
          interleaved ? absl::StrCat("0 (which is 2) to ", kVirtualStagesMax)
                      : absl::StrCat("0 or 1 with schedule ",
-                                    weir::Pipeline::ScheduleKind_Name(pipeline.schedule())),
+                                    weir::proto::Pipeline::ScheduleKind_Name(pipeline.schedule())),
          absl::StrCat(parts), interleaved || parts < 0 ? "" : "pipeline.schedule=INTERLEAVED"});
   }
   PipelineSchedule schedule;
@@ -152,9 +152,9 @@ absl::StatusOr<PipelineSchedule> ScheduleOf(const Job& job, int64_t num_stages,
   schedule.in_flight.assign(schedule.num_parts(), 1);
   for (int64_t s = 0; s < num_stages; ++s) {
     switch (schedule.kind) {
-      case weir::Pipeline::GPIPE: schedule.in_flight[s] = micro_batches; break;
-      case weir::Pipeline::INTERLEAVED: CountInFlight(s, &schedule); break;
-      case weir::Pipeline::ZERO_BUBBLE:
+      case weir::proto::Pipeline::GPIPE: schedule.in_flight[s] = micro_batches; break;
+      case weir::proto::Pipeline::INTERLEAVED: CountInFlight(s, &schedule); break;
+      case weir::proto::Pipeline::ZERO_BUBBLE:
         schedule.in_flight[s] = std::min({num_stages, 2 * (num_stages - s) - 1, micro_batches});
         break;
       default: schedule.in_flight[s] = std::min(num_stages - s, micro_batches); break;

@@ -31,7 +31,7 @@ enum class PipelinePass : uint8_t { kForward, kBackward, kWeightGradient };
 
 struct PipelineSchedule {
   // One stage needs no schedule: `kind` is then ONE_F_ONE_B, whatever the job says.
-  weir::Pipeline::ScheduleKind kind = weir::Pipeline::ONE_F_ONE_B;
+  weir::proto::Pipeline::ScheduleKind kind = weir::proto::Pipeline::ONE_F_ONE_B;
   int64_t num_stages = 1;
   int64_t virtual_stages = 1;  // parts per stage
   int64_t micro_batches = 1;
@@ -41,9 +41,9 @@ struct PipelineSchedule {
 
   int64_t num_parts() const { return num_stages * virtual_stages; }
   int64_t StageOf(int64_t part) const { return part % num_stages; }
-  bool splits_backward() const { return kind == weir::Pipeline::ZERO_BUBBLE; }
+  bool splits_backward() const { return kind == weir::proto::Pipeline::ZERO_BUBBLE; }
   // Returns whether backward passes wait until all forward passes are done.
-  bool gates_backward() const { return kind == weir::Pipeline::GPIPE; }
+  bool gates_backward() const { return kind == weir::proto::Pipeline::GPIPE; }
 
   // Returns how many micro-batches of a value exist at once. Pass `made` of one part makes the
   // value, and pass `read` of another part of the same stage reads it last.
@@ -65,11 +65,11 @@ struct PipelineSchedule {
   std::string FormulaText() const;
 };
 
-std::string Name(weir::Pipeline::ScheduleKind kind);  // "1F1B", "zero-bubble"
+std::string Name(weir::proto::Pipeline::ScheduleKind kind);  // "1F1B", "zero-bubble"
 
 // Returns the schedule of a job. kInvalidArgument (W0476): the schedule has no use for
 // virtual_stages.
-absl::StatusOr<PipelineSchedule> ScheduleOf(const Job& job, int64_t num_stages,
+absl::StatusOr<PipelineSchedule> ScheduleOf(const proto::Job& job, int64_t num_stages,
                                             int64_t micro_batches);
 
 }  // namespace weir::compiler

@@ -22,7 +22,7 @@ class RankBuilder {
   RankBuilder(const LogicalPlan& plan, int64_t rank);
 
   const LogicalPlan& plan() const { return plan_; }
-  const Mesh& mesh() const { return plan_.mesh; }
+  const sbp::Mesh& mesh() const { return plan_.mesh; }
   int64_t rank() const { return graph_.rank; }
   int64_t stage() const { return graph_.stage; }
   RankGraph& graph() { return graph_; }
@@ -44,8 +44,8 @@ class RankBuilder {
     return rate == Frequency::kUpdate || rate == Frequency::kAfterUpdate ? plan_.updates.every : 1;
   }
   // Returns the part of a tensor that this rank holds.
-  TensorSlice Local(const TensorType& type, const Layout& layout) const {
-    return LocalSlice(type, layout, plan_.stage_mesh, coords_);
+  TensorSlice Local(const sbp::TensorType& type, const sbp::Layout& layout) const {
+    return sbp::LocalSlice(type, layout, plan_.stage_mesh, coords_);
   }
 
   // Adds a tensor without a producer. Returns its index.
@@ -63,7 +63,7 @@ class RankBuilder {
   void FindWaves();
 
   const LogicalPlan& plan_;
-  const Coords coords_;
+  const sbp::Coords coords_;
   RankGraph graph_;
   int item_ = 0;
   int place_ = 0;

@@ -65,7 +65,7 @@ struct RankTensor {
   // ascending. Slots and times follow from `readers`, and so are the same on all ranks, whatever
   // stations read the tensor on this rank.
   std::vector<Station> readers;
-  RegisterSpec::Side side = RegisterSpec::LOCAL;
+  proto::RegisterSpec::Side side = proto::RegisterSpec::LOCAL;
   int64_t peer = -1;
   uint64_t edge = 0;
   int variable = -1;  // Module::variables: lives in a state
@@ -108,8 +108,8 @@ struct RankState {
   std::string name;
   std::string weight;  // as in ItemState
   TensorSlice slice;
-  Layout layout;
-  Initializer init;
+  sbp::Layout layout;
+  proto::Initializer init;
   int variable = -1;  // >= 0: the memory of that variable's register
 };
 
@@ -119,7 +119,7 @@ enum class Wave : uint8_t { kForward, kBackward, kWeightGradient, kNone };
 struct RankActor : Rate {
   std::string name;
   Station station;
-  ActorSpec::Kind kind = ActorSpec::COMPUTE;
+  proto::ActorSpec::Kind kind = proto::ActorSpec::COMPUTE;
   PhaseKind phase = PhaseKind::kForward;
   Wave wave = Wave::kNone;
   int64_t part = 0;     // of the pipeline

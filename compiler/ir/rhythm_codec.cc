@@ -9,40 +9,40 @@ namespace {
 constexpr int kItemsMax = 1 << 20;
 constexpr int kPlacesMax = 1 << 16;  // of an item
 
-void Set(const Station& station, RhythmSpec::Station* out) {
+void Set(const Station& station, proto::RhythmSpec::Station* out) {
   out->set_item(station.item);
   out->set_place(station.place);
 }
 
-bool IsStation(const RhythmSpec::Station& in) {
+bool IsStation(const proto::RhythmSpec::Station& in) {
   return in.item() >= 0 && in.item() < kItemsMax && in.place() >= 0 && in.place() < kPlacesMax;
 }
 
-Station StationOf(const RhythmSpec::Station& in) { return {in.item(), in.place()}; }
+Station StationOf(const proto::RhythmSpec::Station& in) { return {in.item(), in.place()}; }
 
-absl::Status Bad(const RhythmSpec::Station& in) {
+absl::Status Bad(const proto::RhythmSpec::Station& in) {
   return absl::InvalidArgumentError(
       absl::StrCat("a rhythm names the station ", in.item(), ".", in.place()));
 }
 
 }  // namespace
 
-RhythmSpec ToProto(const JobRhythm& rhythm) {
-  RhythmSpec spec;
+proto::RhythmSpec ToProto(const JobRhythm& rhythm) {
+  proto::RhythmSpec spec;
   spec.set_iteration_ns(rhythm.iteration_ns);
   spec.set_micro_batch_ns(rhythm.micro_batch_ns);
   spec.set_bubble(rhythm.bubble);
   for (size_t item = 0; item < rhythm.stations.size(); ++item) {
     for (size_t place = 0; place < rhythm.stations[item].size(); ++place) {
       const StationTime& from = rhythm.stations[item][place];
-      RhythmSpec::Time* time = spec.add_time();
+      proto::RhythmSpec::Time* time = spec.add_time();
       Set({static_cast<int>(item), static_cast<int>(place)}, time->mutable_station());
       *time->mutable_timing() = weir::ToProto(Timing(from));
       time->set_latency_ns(from.latency_ns);
     }
   }
   for (const auto& [key, slots] : rhythm.slots) {
-    RhythmSpec::Family* family = spec.add_family();
+    proto::RhythmSpec::Family* family = spec.add_family();
     Set(key.producer, family->mutable_producer());
     for (const Station& consumer : key.consumers) Set(consumer, family->add_consumer());
     family->set_tokens(key.tokens);
@@ -52,13 +52,13 @@ RhythmSpec ToProto(const JobRhythm& rhythm) {
   return spec;
 }
 
-absl::StatusOr<JobRhythm> RhythmFromProto(const RhythmSpec& spec) {
+absl::StatusOr<JobRhythm> RhythmFromProto(const proto::RhythmSpec& spec) {
   JobRhythm rhythm;
   rhythm.iteration_ns = spec.iteration_ns();
   rhythm.micro_batch_ns = spec.micro_batch_ns();
   rhythm.bubble = spec.bubble();
   int64_t num_stations = 0;
-  for (const RhythmSpec::Time& time : spec.time()) {
+  for (const proto::RhythmSpec::Time& time : spec.time()) {
     if (!IsStation(time.station())) return Bad(time.station());
     const size_t item = time.station().item(), place = time.station().place();
     if (rhythm.stations.size() <= item) rhythm.stations.resize(item + 1);
@@ -71,11 +71,11 @@ absl::StatusOr<JobRhythm> RhythmFromProto(const RhythmSpec& spec) {
     }
     places[place] = {FromProto(time.timing()), time.latency_ns()};
   }
-  for (const RhythmSpec::Family& family : spec.family()) {
+  for (const proto::RhythmSpec::Family& family : spec.family()) {
     RegisterFamily key;
     if (!IsStation(family.producer())) return Bad(family.producer());
     key.producer = StationOf(family.producer());
-    for (const RhythmSpec::Station& consumer : family.consumer()) {
+    for (const proto::RhythmSpec::Station& consumer : family.consumer()) {
       if (!IsStation(consumer)) return Bad(consumer);
       key.consumers.push_back(StationOf(consumer));
     }

@@ -8,11 +8,11 @@
 
 namespace weir::compiler {
 
-RhythmSpec ToProto(const JobRhythm& rhythm);
+proto::RhythmSpec ToProto(const JobRhythm& rhythm);
 
 // kInvalidArgument: a station is negative, an item or place is beyond any program, or the message
 // leaves out places of an item. The times are not checked here: each rank proves its plan with
 // them.
-absl::StatusOr<JobRhythm> RhythmFromProto(const RhythmSpec& spec);
+absl::StatusOr<JobRhythm> RhythmFromProto(const proto::RhythmSpec& spec);
 
 }  // namespace weir::compiler

@@ -69,7 +69,7 @@ TEST(RhythmCodec, ARhythmSurvivesTheMessage) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE(seed);
     const JobRhythm rhythm = RandomRhythm(seed);
-    RhythmSpec spec;
+    proto::RhythmSpec spec;
     ASSERT_TRUE(spec.ParseFromString(ToProto(rhythm).SerializeAsString()));
     const absl::StatusOr<JobRhythm> got = RhythmFromProto(spec);
     ASSERT_TRUE(got.ok()) << got.status();
@@ -85,8 +85,8 @@ TEST(RhythmCodec, AnEmptyMessageIsAnEmptyRhythm) {
   EXPECT_TRUE(rhythm->slots.empty());
 }
 
-RhythmSpec::Station StationOf(int32_t item, int32_t place) {
-  RhythmSpec::Station station;
+proto::RhythmSpec::Station StationOf(int32_t item, int32_t place) {
+  proto::RhythmSpec::Station station;
   station.set_item(item);
   station.set_place(place);
   return station;
@@ -94,15 +94,15 @@ RhythmSpec::Station StationOf(int32_t item, int32_t place) {
 
 TEST(RhythmCodec, AStationOutsideAnyProgramIsRefusedWhereverItStands) {
   constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
-  for (const RhythmSpec::Station& bad :
+  for (const proto::RhythmSpec::Station& bad :
        {StationOf(-1, 0), StationOf(0, -1), StationOf(kMost, 0), StationOf(0, kMost),
         StationOf(std::numeric_limits<int32_t>::min(), 0), StationOf(1 << 20, 0),
         StationOf(0, 1 << 16)}) {
-    RhythmSpec in_times, in_producer, in_consumer;
+    proto::RhythmSpec in_times, in_producer, in_consumer;
     *in_times.add_time()->mutable_station() = bad;
     *in_producer.add_family()->mutable_producer() = bad;
     *in_consumer.add_family()->add_consumer() = bad;
-    for (const RhythmSpec& spec : {in_times, in_producer, in_consumer}) {
+    for (const proto::RhythmSpec& spec : {in_times, in_producer, in_consumer}) {
       EXPECT_EQ(RhythmFromProto(spec).status().code(), absl::StatusCode::kInvalidArgument)
           << spec.ShortDebugString();
     }
@@ -111,7 +111,7 @@ TEST(RhythmCodec, AStationOutsideAnyProgramIsRefusedWhereverItStands) {
 
 // A few bytes must not make a process reserve much memory: a sound message names every place.
 TEST(RhythmCodec, AMessageThatNamesFewPlacesCannotAskForMany) {
-  RhythmSpec spec;
+  proto::RhythmSpec spec;
   *spec.add_time()->mutable_station() = StationOf(0, 60'000);
   EXPECT_EQ(RhythmFromProto(spec).status().code(), absl::StatusCode::kInvalidArgument);
   spec.clear_time();
@@ -129,7 +129,7 @@ TEST(RhythmCodec, DamagedBytesAreRefusedOrGiveARhythm) {
     for (int64_t n = 1 + draw.Below(4); n > 0 && !bytes.empty(); --n)
       bytes[draw.Below(static_cast<int64_t>(bytes.size()))] = static_cast<char>(draw.Below(256));
     if (draw.Below(3) == 0) bytes.resize(draw.Below(static_cast<int64_t>(bytes.size()) + 1));
-    RhythmSpec spec;
+    proto::RhythmSpec spec;
     if (!spec.ParseFromString(bytes)) continue;
     const absl::StatusOr<JobRhythm> rhythm = RhythmFromProto(spec);
     if (!rhythm.ok()) {

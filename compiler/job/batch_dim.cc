@@ -7,7 +7,8 @@
 namespace weir::compiler {
 namespace {
 
-absl::Status NotInTable(const std::string& where, const std::string& name, const DimTable& dims) {
+absl::Status NotInTable(const std::string& where, const std::string& name,
+                        const ops::DimTable& dims) {
   std::vector<std::string> names;
   for (const auto& [known, dim] : dims) names.push_back(known);
   return Rejected({"W0436", where,
@@ -15,8 +16,8 @@ absl::Status NotInTable(const std::string& where, const std::string& name, const
                    absl::StrCat("\"", name, "\""), Nearest(name, names)});
 }
 
-const Function* MainOf(const Job& job) {
-  for (const Function& function : job.graph().function()) {
+const proto::Function* MainOf(const proto::Job& job) {
+  for (const proto::Function& function : job.graph().function()) {
     if (function.name() == job.graph().main()) return &function;
   }
   return nullptr;
@@ -24,28 +25,28 @@ const Function* MainOf(const Job& job) {
 
 }  // namespace
 
-absl::Status NoMain(const Job& job) {
+absl::Status NoMain(const proto::Job& job) {
   std::vector<std::string> names;
-  for (const Function& function : job.graph().function()) names.push_back(function.name());
+  for (const proto::Function& function : job.graph().function()) names.push_back(function.name());
   const std::string& main = job.graph().main();
   return Rejected({"W0410", "graph", "`main` to name a function",
                    main.empty() ? "nothing" : absl::StrCat("\"", main, "\""),
                    Nearest(main, names)});
 }
 
-absl::StatusOr<std::string> BatchDim(const Job& job, const DimTable& dims) {
+absl::StatusOr<std::string> BatchDim(const proto::Job& job, const ops::DimTable& dims) {
   const std::string& given = job.training().batch_dim();
   if (!given.empty())
     return dims.count(given) > 0 ? absl::StatusOr<std::string>(given)
                                  : NotInTable("training.batch_dim", given, dims);
-  const Function* main = MainOf(job);
+  const proto::Function* main = MainOf(job);
   if (main == nullptr) return NoMain(job);
   std::string common;
   bool agree = main->input_size() > 0;
   std::vector<std::string> found;
   for (int i = 0; agree && i < main->input_size(); ++i) {
-    const TensorDecl& input = main->input(i);
-    absl::StatusOr<DeclaredType> declared = ParseDeclaredType(input.type(), dims);
+    const proto::TensorDecl& input = main->input(i);
+    absl::StatusOr<ops::DeclaredType> declared = ops::ParseDeclaredType(input.type(), dims);
     if (!declared.ok())
       return At(absl::StrCat("function ", main->name(), ", input ", input.name()),
                 declared.status());

@@ -16,9 +16,9 @@ namespace weir::compiler {
 // `training.batch_dim` names no dimension of the table (W0436), or `training.batch_dim` is empty
 // and the inputs of `main` do not share a first dimension of the table (W0904), or there is no
 // `main` (W0410).
-absl::StatusOr<std::string> BatchDim(const Job& job, const DimTable& dims);
+absl::StatusOr<std::string> BatchDim(const proto::Job& job, const ops::DimTable& dims);
 
 // Returns the error (W0410) for a graph whose `main` names no function.
-absl::Status NoMain(const Job& job);
+absl::Status NoMain(const proto::Job& job);
 
 }  // namespace weir::compiler

@@ -14,7 +14,7 @@
 namespace weir::compiler {
 namespace {
 
-absl::Status CheckZero(const Training& training, const Mesh& stage_mesh) {
+absl::Status CheckZero(const proto::Training& training, const sbp::Mesh& stage_mesh) {
   if (training.zero_stage() < 0 || training.zero_stage() > 3) {
     return Rejected(
         {"W0440", "training.zero_stage", "0, 1, 2 or 3", absl::StrCat(training.zero_stage()), ""});
@@ -22,7 +22,7 @@ absl::Status CheckZero(const Training& training, const Mesh& stage_mesh) {
   if (training.zero_stage() > 0 && !training.zero_axis().empty() &&
       stage_mesh.AxisIndex(training.zero_axis()) < 0) {
     std::vector<std::string> names;
-    for (const MeshAxis& axis : stage_mesh.axes()) names.push_back(axis.name);
+    for (const sbp::MeshAxis& axis : stage_mesh.axes()) names.push_back(axis.name);
     return Rejected(
         {"W0441", "training.zero_axis",
          names.empty() ? "a mesh with the axis"
@@ -32,7 +32,7 @@ absl::Status CheckZero(const Training& training, const Mesh& stage_mesh) {
   return absl::OkStatus();
 }
 
-absl::Status CheckCounts(const Training& training) {
+absl::Status CheckCounts(const proto::Training& training) {
   const std::vector<std::pair<const char*, int64_t>> counts = {
       {"training.steps", training.steps()},
       {"training.eval_every", training.eval_every()},
@@ -46,7 +46,7 @@ absl::Status CheckCounts(const Training& training) {
   return absl::OkStatus();
 }
 
-absl::Status CheckUpdates(const Training& training) {
+absl::Status CheckUpdates(const proto::Training& training) {
   if (training.update_every() < 0 || training.update_every() > plan_limits::kStepsPerIterationMax) {
     return Rejected({"W0545", "training.update_every",
                      absl::StrCat("1 to ", plan_limits::kStepsPerIterationMax, ", or 0 for 1"),
@@ -69,7 +69,7 @@ absl::Status CheckUpdates(const Training& training) {
                                 ", the last of them, or set training.update_every")});
 }
 
-absl::Status CheckAnyUpdate(const Training& training) {
+absl::Status CheckAnyUpdate(const proto::Training& training) {
   const UpdateRate updates = UpdateRateOf(training);
   const int64_t needed = updates.delay * updates.every + updates.phase + 1;
   if (training.steps() == 0 || training.steps() >= needed) return absl::OkStatus();
@@ -82,7 +82,7 @@ absl::Status CheckAnyUpdate(const Training& training) {
        "more steps, or a smaller training.update_every or gradient_delay"});
 }
 
-absl::Status CheckNumbers(const Training& training) {
+absl::Status CheckNumbers(const proto::Training& training) {
   struct Number {
     const char* code;
     const char* where;
@@ -90,7 +90,7 @@ absl::Status CheckNumbers(const Training& training) {
     double below;  // the first value that is too large
   };
   constexpr double kNoBound = std::numeric_limits<double>::infinity();
-  const Optimizer& optimizer = training.optimizer();
+  const proto::Optimizer& optimizer = training.optimizer();
   const std::vector<Number> numbers = {
       {"W0443", "training.schedule.learning_rate", training.schedule().learning_rate(), kNoBound},
       {"W0443", "training.schedule.min_learning_rate", training.schedule().min_learning_rate(),
@@ -114,7 +114,7 @@ absl::Status CheckNumbers(const Training& training) {
   return absl::OkStatus();
 }
 
-absl::Status CheckRuntime(const Runtime& runtime) {
+absl::Status CheckRuntime(const proto::Runtime& runtime) {
   struct Count {
     const char* where;
     int64_t value;
@@ -140,7 +140,7 @@ absl::Status CheckRuntime(const Runtime& runtime) {
 
 }  // namespace
 
-UpdateRate UpdateRateOf(const Training& training) {
+UpdateRate UpdateRateOf(const proto::Training& training) {
   UpdateRate updates;
   updates.every = std::max<int64_t>(1, training.update_every());
   updates.phase = training.has_update_phase() ? training.update_phase() : updates.every - 1;
@@ -148,21 +148,21 @@ UpdateRate UpdateRateOf(const Training& training) {
   return updates;
 }
 
-LearningRateSchedule LearningRatesOf(const Training& training) {
-  const Schedule& from = training.schedule();
+LearningRateSchedule LearningRatesOf(const proto::Training& training) {
+  const proto::Schedule& from = training.schedule();
   LearningRateSchedule schedule;
   schedule.learning_rate = from.learning_rate();
   schedule.warmup_steps = from.warmup_steps();
-  schedule.decay = from.decay() == Schedule::COSINE   ? "cosine"
-                   : from.decay() == Schedule::LINEAR ? "linear"
-                                                      : "constant";
+  schedule.decay = from.decay() == proto::Schedule::COSINE   ? "cosine"
+                   : from.decay() == proto::Schedule::LINEAR ? "linear"
+                                                             : "constant";
   schedule.decay_steps = from.decay_steps() > 0 ? from.decay_steps()
                                                 : OptimizerSteps(training, UpdateRateOf(training));
   schedule.min_learning_rate = from.min_learning_rate();
   return schedule;
 }
 
-absl::Status CheckLearningRates(const Training& training) {
+absl::Status CheckLearningRates(const proto::Training& training) {
   const LearningRateSchedule rates = LearningRatesOf(training);
   if (!(rates.learning_rate > 0)) {
     return Rejected({"W0921", "training.schedule.learning_rate",
@@ -177,17 +177,17 @@ absl::Status CheckLearningRates(const Training& training) {
       {"W0922", "training.schedule",
        absl::StrCat("a learning rate above 0 in each of the ", updates, " updates of the run"),
        absl::StrCat("0 from update ", rates.decay_steps + 1,
-                    " on: ", Schedule::Decay_Name(training.schedule().decay()),
+                    " on: ", proto::Schedule::Decay_Name(training.schedule().decay()),
                     " decay ends at update ", rates.decay_steps, ", and min_learning_rate is 0"),
        absl::StrCat("--set training.schedule.decay_steps=", updates,
                     ", which stretches the decay over the run, or a min_learning_rate above 0")});
 }
 
-int64_t OptimizerSteps(const Training& training, const UpdateRate& updates) {
+int64_t OptimizerSteps(const proto::Training& training, const UpdateRate& updates) {
   return std::max<int64_t>(0, updates.OptimizerStep(training.steps()));
 }
 
-absl::Status CheckTraining(const Job& job, const Mesh& stage_mesh, PlanMode mode) {
+absl::Status CheckTraining(const proto::Job& job, const sbp::Mesh& stage_mesh, PlanMode mode) {
   WEIR_RETURN_IF_ERROR(CheckRuntime(job.runtime()));
   WEIR_RETURN_IF_ERROR(CheckUpdates(job.training()));
   if (mode != PlanMode::kTrain) return absl::OkStatus();

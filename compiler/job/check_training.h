@@ -20,17 +20,17 @@ inline constexpr int64_t kGradientDelayMax = 64;
 
 // kInvalidArgument (W0440 to W0446, W0545 to W0547) names the field. If
 // `mode` does not train, the fields that only training needs are not checked.
-absl::Status CheckTraining(const Job& job, const Mesh& stage_mesh, PlanMode mode);
+absl::Status CheckTraining(const proto::Job& job, const sbp::Mesh& stage_mesh, PlanMode mode);
 
 // Returns the updates that `training` asks for, with defaults filled in. Precondition:
 // CheckTraining.
-UpdateRate UpdateRateOf(const Training& training);
+UpdateRate UpdateRateOf(const proto::Training& training);
 // Returns the learning rates that `training` sets, with defaults filled in. A step of the schedule
 // is a step of the optimiser.
-LearningRateSchedule LearningRatesOf(const Training& training);
+LearningRateSchedule LearningRatesOf(const proto::Training& training);
 // kInvalidArgument: W0921 if there is no learning rate, W0922 if it is 0 in some steps of the run.
-absl::Status CheckLearningRates(const Training& training);
+absl::Status CheckLearningRates(const proto::Training& training);
 // Steps that the optimiser makes in the run.
-int64_t OptimizerSteps(const Training& training, const UpdateRate& updates);
+int64_t OptimizerSteps(const proto::Training& training, const UpdateRate& updates);
 
 }  // namespace weir::compiler

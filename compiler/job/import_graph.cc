@@ -19,23 +19,23 @@ constexpr int64_t kMaxNodes = 1'000'000;
 constexpr int64_t kMaxCalls = 10'000;  // calls of main, with repetitions
 constexpr int kMaxCallDepth = 16;
 
-using Dims = std::map<std::string, TensorDim>;
+using Dims = std::map<std::string, sbp::TensorDim>;
 
-absl::StatusOr<TensorType> ParseTensorType(const std::string& text, const Dims& dims,
-                                           const std::string& where) {
-  absl::StatusOr<TensorType> type = ParseType(text, dims);
+absl::StatusOr<sbp::TensorType> ParseTensorType(const std::string& text, const Dims& dims,
+                                                const std::string& where) {
+  absl::StatusOr<sbp::TensorType> type = ops::ParseType(text, dims);
   if (!type.ok()) return At(where, type.status());
   return type;
 }
 
 struct InputType {
-  TensorType type;
+  sbp::TensorType type;
   std::optional<IndexRange> range;  // as declared
 };
 
 absl::StatusOr<InputType> ParseInputType(const std::string& text, const Dims& dims,
                                          const std::string& where) {
-  absl::StatusOr<DeclaredType> declared = ParseDeclaredType(text, dims);
+  absl::StatusOr<ops::DeclaredType> declared = ops::ParseDeclaredType(text, dims);
   if (!declared.ok()) return At(where, declared.status());
   InputType input{declared->type, std::nullopt};
   if (declared->range.has_value()) {
@@ -51,23 +51,23 @@ std::string FunctionWhere(const std::string& function) {
 }
 
 absl::StatusOr<Attributes> ImportAttributes(
-    const google::protobuf::RepeatedPtrField<NamedAttr>& list, const std::string& where) {
+    const google::protobuf::RepeatedPtrField<proto::NamedAttr>& list, const std::string& where) {
   Attributes attrs;
-  for (const NamedAttr& entry : list) {
+  for (const proto::NamedAttr& entry : list) {
     if (attrs.Has(entry.name())) {
       return Rejected({"W0401", where, "each attribute once",
                        absl::StrCat("\"", entry.name(), "\" twice"), ""});
     }
     switch (entry.value().value_case()) {
-      case Attr::kI: attrs.Set(entry.name(), int64_t{entry.value().i()}); break;
-      case Attr::kF: attrs.Set(entry.name(), entry.value().f()); break;
-      case Attr::kB: attrs.Set(entry.name(), entry.value().b()); break;
-      case Attr::kS: attrs.Set(entry.name(), std::string(entry.value().s())); break;
-      case Attr::kInts:
+      case proto::Attr::kI: attrs.Set(entry.name(), int64_t{entry.value().i()}); break;
+      case proto::Attr::kF: attrs.Set(entry.name(), entry.value().f()); break;
+      case proto::Attr::kB: attrs.Set(entry.name(), entry.value().b()); break;
+      case proto::Attr::kS: attrs.Set(entry.name(), std::string(entry.value().s())); break;
+      case proto::Attr::kInts:
         attrs.Set(entry.name(), std::vector<int64_t>(entry.value().ints().values().begin(),
                                                      entry.value().ints().values().end()));
         break;
-      case Attr::VALUE_NOT_SET:
+      case proto::Attr::VALUE_NOT_SET:
         return Rejected({"W0402", where, "a value",
                          absl::StrCat("attribute \"", entry.name(), "\" without one"),
                          "value { i: 1 } or f, b, s, ints"});
@@ -76,7 +76,7 @@ absl::StatusOr<Attributes> ImportAttributes(
   return attrs;
 }
 
-absl::Status CheckInitializer(const Initializer& init, const std::string& where) {
+absl::Status CheckInitializer(const proto::Initializer& init, const std::string& where) {
   const double std = init.normal().std(), mean = init.normal().mean();
   const double low = init.uniform().low(), high = init.uniform().high();
   if (!(std >= 0 && std::isfinite(std) && std::isfinite(mean))) {
@@ -105,7 +105,7 @@ class FunctionImporter {
     function_.name = std::move(name);
   }
 
-  absl::Status Define(const std::string& name, ValueId value, const std::string& where) {
+  absl::Status Define(const std::string& name, ops::ValueId value, const std::string& where) {
     if (name.empty())
       return Rejected({"W0403", where, "a name for every tensor", "an empty name", ""});
     if (!names_.emplace(name, value).second) {
@@ -115,17 +115,17 @@ class FunctionImporter {
     return absl::OkStatus();
   }
 
-  absl::Status AddArg(const std::string& name, const TensorType& type, ArgKind kind,
+  absl::Status AddArg(const std::string& name, const sbp::TensorType& type, ArgKind kind,
                       std::optional<IndexRange> declared = std::nullopt) {
-    ValueId value = function_.AddValue(name, type);
+    ops::ValueId value = function_.AddValue(name, type);
     function_.args.push_back({value, kind, std::move(declared)});
     return Define(name, value, FunctionWhere(graph_function_));
   }
 
-  absl::Status AddParameter(const Parameter& parameter) {
+  absl::Status AddParameter(const proto::Parameter& parameter) {
     std::string where =
         absl::StrCat(FunctionWhere(graph_function_), ", parameter ", parameter.name());
-    WEIR_ASSIGN_OR_RETURN(TensorType type, ParseTensorType(parameter.type(), dims_, where));
+    WEIR_ASSIGN_OR_RETURN(sbp::TensorType type, ParseTensorType(parameter.type(), dims_, where));
     if (!IsReal(type.dtype)) {
       return Rejected({"W0405", where, "a real element type (f32)", ToText(type), "f32[...]"});
     }
@@ -137,11 +137,11 @@ class FunctionImporter {
     return absl::OkStatus();
   }
 
-  absl::Status AddNode(const weir::Node& node, int index) {
+  absl::Status AddNode(const weir::proto::Node& node, int index) {
     std::string name =
         node.name().empty() ? absl::StrCat("node ", index, " (", node.op(), ")") : node.name();
     std::string where = absl::StrCat(FunctionWhere(graph_function_), ", node ", name);
-    WEIR_ASSIGN_OR_RETURN(const OpDef* def, OpRegistry::FindForUser(node.op(), where));
+    WEIR_ASSIGN_OR_RETURN(const ops::OpDef* def, ops::OpRegistry::FindForUser(node.op(), where));
     Node out;
     out.name = node.name().empty() ? absl::StrCat(node.op(), "_", index) : node.name();
     out.op = node.op();
@@ -151,14 +151,14 @@ class FunctionImporter {
     WEIR_ASSIGN_OR_RETURN(out.attrs, ImportAttributes(node.attr(), where));
     int num_outputs = node.output().empty() ? 1 : node.output_size();
     WEIR_RETURN_IF_ERROR(
-        CheckSchema(def->schema, node.input_size(), num_outputs, &out.attrs, where));
-    std::vector<TensorType> types;
+        ops::CheckSchema(def->schema, node.input_size(), num_outputs, &out.attrs, where));
+    std::vector<sbp::TensorType> types;
     for (const std::string& input : node.input()) {
-      WEIR_ASSIGN_OR_RETURN(ValueId value, Lookup(input, where));
+      WEIR_ASSIGN_OR_RETURN(ops::ValueId value, Lookup(input, where));
       out.inputs.push_back(value);
       types.push_back(function_.values[value].type);
     }
-    absl::StatusOr<std::vector<TensorType>> inferred = def->infer({out.attrs, types, dims_});
+    absl::StatusOr<std::vector<sbp::TensorType>> inferred = def->infer({out.attrs, types, dims_});
     if (!inferred.ok()) return At(where, inferred.status());
     for (int i = 0; i < num_outputs; ++i) {
       std::string output = node.output().empty() ? node.name() : node.output(i);
@@ -167,7 +167,7 @@ class FunctionImporter {
         return Rejected(
             {"W0406", where, "a result of fewer than 2^46 elements", ToText(inferred->at(i)), ""});
       }
-      ValueId value = function_.AddValue(output, inferred->at(i));
+      ops::ValueId value = function_.AddValue(output, inferred->at(i));
       out.outputs.push_back(value);
       WEIR_RETURN_IF_ERROR(Define(output, value, where));
     }
@@ -175,7 +175,7 @@ class FunctionImporter {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<ValueId> Lookup(const std::string& name, const std::string& where) const {
+  absl::StatusOr<ops::ValueId> Lookup(const std::string& name, const std::string& where) const {
     auto it = names_.find(name);
     if (it != names_.end()) return it->second;
     std::vector<std::string> known;
@@ -215,12 +215,12 @@ class FunctionImporter {
   const Dims& dims_;
   std::string graph_function_;
   Function function_;
-  std::map<std::string, ValueId> names_;
+  std::map<std::string, ops::ValueId> names_;
 };
 
 class GraphImporter {
  public:
-  GraphImporter(const Job& job, const Dims& dims, PlanMode mode)
+  GraphImporter(const proto::Job& job, const Dims& dims, PlanMode mode)
       : job_(job), dims_(dims), mode_(mode) {}
 
   absl::StatusOr<Module> Run() {
@@ -246,7 +246,7 @@ class GraphImporter {
   }
 
   bool IsParameterOfMain(const std::string& name) const {
-    for (const Parameter& parameter : by_name_.at(job_.graph().main())->parameter()) {
+    for (const proto::Parameter& parameter : by_name_.at(job_.graph().main())->parameter()) {
       if (parameter.name() == name) return true;
     }
     return false;
@@ -254,7 +254,7 @@ class GraphImporter {
 
   absl::Status IndexFunctions() {
     int64_t nodes = 0;
-    for (const weir::Function& function : job_.graph().function()) {
+    for (const weir::proto::Function& function : job_.graph().function()) {
       if (function.name().empty())
         return Rejected({"W0411", "graph", "a name for every function", "an empty name", ""});
       if (!by_name_.emplace(function.name(), &function).second) {
@@ -271,7 +271,7 @@ class GraphImporter {
   }
 
   absl::Status IndexRecompute() {
-    for (const Recompute& entry : job_.runtime().recompute()) {
+    for (const proto::Recompute& entry : job_.runtime().recompute()) {
       std::string where = absl::StrCat("runtime.recompute of ",
                                        entry.function().empty() ? "no function" : entry.function());
       if (by_name_.count(entry.function()) == 0) {
@@ -292,7 +292,7 @@ class GraphImporter {
 
   // Returns the list of the job for `function`, or else the list of the model. None: everything is
   // kept.
-  std::optional<std::vector<std::string>> KeepOf(const weir::Function& function) const {
+  std::optional<std::vector<std::string>> KeepOf(const weir::proto::Function& function) const {
     auto job = recompute_.find(function.name());
     if (job != recompute_.end()) {
       if (job->second->keep_all()) return std::nullopt;
@@ -315,8 +315,8 @@ class GraphImporter {
     return absl::OkStatus();
   }
 
-  absl::Status ImportMain(const weir::Function& main) {
-    for (const TensorDecl& input : main.input()) {
+  absl::Status ImportMain(const weir::proto::Function& main) {
+    for (const proto::TensorDecl& input : main.input()) {
       std::string where = absl::StrCat(FunctionWhere(main.name()), ", input ", input.name());
       WEIR_ASSIGN_OR_RETURN(InputType input_type, ParseInputType(input.type(), dims_, where));
       WEIR_RETURN_IF_ERROR(DefineMain(
@@ -330,7 +330,7 @@ class GraphImporter {
       if (end < main.node_size()) WEIR_RETURN_IF_ERROR(ImportCall(main.name(), main.node(end)));
       begin = end + 1;
     }
-    for (const Parameter& parameter : main.parameter()) {
+    for (const proto::Parameter& parameter : main.parameter()) {
       if (used_parameters_.count(parameter.name()) == 0) {
         return Rejected({"W0414",
                          absl::StrCat(FunctionWhere(main.name()), ", parameter ", parameter.name()),
@@ -347,7 +347,7 @@ class GraphImporter {
     return ImportOutputs(main);
   }
 
-  absl::Status ImportOutputs(const weir::Function& main) {
+  absl::Status ImportOutputs(const weir::proto::Function& main) {
     Model& model = module_.model;
     std::string loss = job_.graph().loss().empty() ? "loss" : job_.graph().loss();
     if (mode_ == PlanMode::kGenerate) return absl::OkStatus();
@@ -382,7 +382,7 @@ class GraphImporter {
   }
 
   // Turns nodes [begin, end) of main into a function of their own that is called once.
-  absl::Status OutlineNodes(const weir::Function& main, int begin, int end) {
+  absl::Status OutlineNodes(const weir::proto::Function& main, int begin, int end) {
     std::string name = absl::StrCat(main.name(), ".", num_outlined_++);
     FunctionImporter importer(dims_, main.name(), name);
     ModelCall call;
@@ -397,7 +397,7 @@ class GraphImporter {
       WEIR_RETURN_IF_ERROR(importer.AddArg(input, value.type, ArgKind::kActivation));
       call.args.push_back(it->second);
     }
-    for (const Parameter& parameter : main.parameter()) {
+    for (const proto::Parameter& parameter : main.parameter()) {
       if (wanted.count(parameter.name()) == 0) continue;
       if (!used_parameters_.insert(parameter.name()).second) {
         return Rejected(
@@ -419,10 +419,10 @@ class GraphImporter {
     if (mode_ == PlanMode::kGenerate) AddLogits(&importer.function(), &later);
     Function& function = importer.function();
     int call_index = static_cast<int>(module_.model.calls.size());
-    std::vector<ValueId> produced;
+    std::vector<ops::ValueId> produced;
     for (const Node& node : function.nodes)
       produced.insert(produced.end(), node.outputs.begin(), node.outputs.end());
-    for (ValueId value : produced) {
+    for (ops::ValueId value : produced) {
       const std::string& value_name = function.values[value].name;
       ModelValue out{value_name, function.values[value].type, call_index,
                      static_cast<int>(function.results.size())};
@@ -484,14 +484,14 @@ class GraphImporter {
     }
     if (auto known = imported_.find(name); known != imported_.end()) return known->second;
     FunctionImporter importer(dims_, name, name);
-    const weir::Function& graph = *it->second;
-    for (const TensorDecl& input : graph.input()) {
+    const weir::proto::Function& graph = *it->second;
+    for (const proto::TensorDecl& input : graph.input()) {
       std::string input_where = absl::StrCat(FunctionWhere(name), ", input ", input.name());
       WEIR_ASSIGN_OR_RETURN(InputType input_type, ParseInputType(input.type(), dims_, input_where));
       WEIR_RETURN_IF_ERROR(
           importer.AddArg(input.name(), input_type.type, ArgKind::kActivation, input_type.range));
     }
-    for (const Parameter& parameter : graph.parameter())
+    for (const proto::Parameter& parameter : graph.parameter())
       WEIR_RETURN_IF_ERROR(importer.AddParameter(parameter));
     for (int i = 0; i < graph.node_size(); ++i) {
       if (graph.node(i).op() == "call") {
@@ -512,7 +512,7 @@ class GraphImporter {
     }
     for (const std::string& output : graph.output()) {
       WEIR_ASSIGN_OR_RETURN(
-          ValueId value,
+          ops::ValueId value,
           importer.Lookup(output, absl::StrCat(FunctionWhere(name), ", output ", output)));
       if (importer.function().ProducerOf(value) < 0) {
         return Rejected({"W0422", absl::StrCat(FunctionWhere(name), ", output ", output),
@@ -534,7 +534,7 @@ class GraphImporter {
     return index;
   }
 
-  absl::Status ImportCall(const std::string& caller, const weir::Node& node) {
+  absl::Status ImportCall(const std::string& caller, const weir::proto::Node& node) {
     std::string name = node.name().empty() ? node.function() : node.name();
     std::string where = absl::StrCat(FunctionWhere(caller), ", call ", name);
     WEIR_ASSIGN_OR_RETURN(int index, FunctionFor(node.function(), where));
@@ -615,8 +615,8 @@ class GraphImporter {
            absl::StrCat(call.args.size(), " inputs and ", num_outputs, " outputs"), ""});
     }
     for (size_t i = 0; i < inputs.size(); ++i) {
-      const TensorType& want = function.values[inputs[i]->value].type;
-      const TensorType& got = module_.model.values[call.args[i]].type;
+      const sbp::TensorType& want = function.values[inputs[i]->value].type;
+      const sbp::TensorType& got = module_.model.values[call.args[i]].type;
       if (want.shape() != got.shape() || want.dtype != got.dtype) {
         return Rejected({"W0426",
                          absl::StrCat(where, ", input ", function.values[inputs[i]->value].name),
@@ -628,12 +628,12 @@ class GraphImporter {
     return absl::OkStatus();
   }
 
-  const Job& job_;
+  const proto::Job& job_;
   const Dims& dims_;
   PlanMode mode_;
   Module module_;
-  std::map<std::string, const weir::Function*> by_name_;
-  std::map<std::string, const Recompute*> recompute_;  // by function
+  std::map<std::string, const weir::proto::Function*> by_name_;
+  std::map<std::string, const proto::Recompute*> recompute_;  // by function
   std::map<std::string, int> imported_;
   std::map<std::string, int> main_names_;
   std::set<std::string> reserved_, used_parameters_, call_names_;
@@ -643,10 +643,10 @@ class GraphImporter {
 
 }  // namespace
 
-absl::StatusOr<std::map<std::string, TensorDim>> ImportDimTable(const Job& job) {
-  std::map<std::string, TensorDim> dims;
+absl::StatusOr<std::map<std::string, sbp::TensorDim>> ImportDimTable(const proto::Job& job) {
+  std::map<std::string, sbp::TensorDim> dims;
   for (int index = 0; index < job.graph().dim_size(); ++index) {
-    const Dim& dim = job.graph().dim(index);
+    const proto::Dim& dim = job.graph().dim(index);
     std::string where = absl::StrCat("graph, dim ", dim.name());
     int64_t unit = dim.unit() == 0 ? 1 : dim.unit();
     if (dim.name().empty()) {
@@ -661,7 +661,7 @@ absl::StatusOr<std::map<std::string, TensorDim>> ImportDimTable(const Job& job) 
       return Rejected({"W0432", where, absl::StrCat("a unit that divides the size ", dim.size()),
                        absl::StrCat(unit), ""});
     }
-    if (!dims.emplace(dim.name(), TensorDim{dim.name(), dim.size(), unit}).second) {
+    if (!dims.emplace(dim.name(), sbp::TensorDim{dim.name(), dim.size(), unit}).second) {
       return Rejected(
           {"W0433", where, "each dimension once", absl::StrCat("\"", dim.name(), "\" twice"), ""});
     }
@@ -669,7 +669,7 @@ absl::StatusOr<std::map<std::string, TensorDim>> ImportDimTable(const Job& job) 
   return dims;
 }
 
-absl::StatusOr<std::map<std::string, TensorDim>> ImportDims(const Job& job) {
+absl::StatusOr<std::map<std::string, sbp::TensorDim>> ImportDims(const proto::Job& job) {
   WEIR_ASSIGN_OR_RETURN(Dims dims, ImportDimTable(job));
   int64_t micro_batches = job.training().micro_batches();
   if (micro_batches < 0 || micro_batches > 1'000'000) {
@@ -691,7 +691,8 @@ absl::StatusOr<std::map<std::string, TensorDim>> ImportDims(const Job& job) {
   return dims;
 }
 
-absl::StatusOr<Module> ImportGraph(const Job& job, const std::map<std::string, TensorDim>& dims,
+absl::StatusOr<Module> ImportGraph(const proto::Job& job,
+                                   const std::map<std::string, sbp::TensorDim>& dims,
                                    PlanMode mode) {
   WEIR_ASSIGN_OR_RETURN(Module module, GraphImporter(job, dims, mode).Run());
   WEIR_RETURN_IF_ERROR(InferIndexRanges(job.graph().main(), &module));

@@ -15,13 +15,14 @@
 namespace weir::compiler {
 
 // Returns the checked dimension table of a graph.
-absl::StatusOr<std::map<std::string, TensorDim>> ImportDimTable(const Job& job);
+absl::StatusOr<std::map<std::string, sbp::TensorDim>> ImportDimTable(const proto::Job& job);
 
 // Returns the dimension table of one micro-batch: the batch dimension (batch_dim.h) is divided by
 // the number of micro-batches.
-absl::StatusOr<std::map<std::string, TensorDim>> ImportDims(const Job& job);
+absl::StatusOr<std::map<std::string, sbp::TensorDim>> ImportDims(const proto::Job& job);
 
-absl::StatusOr<Module> ImportGraph(const Job& job, const std::map<std::string, TensorDim>& dims,
+absl::StatusOr<Module> ImportGraph(const proto::Job& job,
+                                   const std::map<std::string, sbp::TensorDim>& dims,
                                    PlanMode mode);
 
 }  // namespace weir::compiler

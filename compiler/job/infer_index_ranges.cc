@@ -45,7 +45,7 @@ class FunctionUses {
   explicit FunctionUses(const Function& function)
       : function_(function), uses_(function.values.size()) {}
 
-  ValueUse& operator[](ValueId value) { return uses_[static_cast<size_t>(value)]; }
+  ValueUse& operator[](ops::ValueId value) { return uses_[static_cast<size_t>(value)]; }
 
   // Walks from the results of the function, which are filled in, to its arguments.
   absl::Status Walk() {
@@ -63,12 +63,12 @@ class FunctionUses {
 
  private:
   absl::Status Read(const Node& node) {
-    const OpDef* def = OpRegistry::Find(node.op);
+    const ops::OpDef* def = ops::OpRegistry::Find(node.op);
     if (def == nullptr)
       return absl::InternalError(absl::StrCat("no op \"", node.op, "\" at ", node.where));
     const bool needed = std::any_of(node.outputs.begin(), node.outputs.end(),
-                                    [this](ValueId out) { return (*this)[out].needed; });
-    for (ValueId input : node.inputs) {
+                                    [this](ops::ValueId out) { return (*this)[out].needed; });
+    for (ops::ValueId input : node.inputs) {
       if (needed && input >= 0) (*this)[input].needed = true;
     }
     WEIR_RETURN_IF_ERROR(PassThrough(node, *def));
@@ -76,11 +76,11 @@ class FunctionUses {
     return absl::OkStatus();
   }
 
-  absl::Status PassThrough(const Node& node, const OpDef& def) {
-    for (ValueId output : node.outputs) {
+  absl::Status PassThrough(const Node& node, const ops::OpDef& def) {
+    for (ops::ValueId output : node.outputs) {
       const std::optional<IndexRange> range = (*this)[output].range;
       if (!range.has_value()) continue;
-      for (ValueId input : node.inputs) {
+      for (ops::ValueId input : node.inputs) {
         if (input < 0) continue;
         if (!def.schema.moves_elements || function_.values[input].type.dtype != DType::kI32) {
           return Rejected({"W0903", node.where,
@@ -97,13 +97,14 @@ class FunctionUses {
     return absl::OkStatus();
   }
 
-  void ReadIndices(const Node& node, const OpSchema& schema) {
+  void ReadIndices(const Node& node, const ops::OpSchema& schema) {
     for (size_t i = 0; i < node.inputs.size() && i < schema.inputs.size(); ++i) {
-      const std::optional<IndexedAxis>& index = schema.inputs[i].index;
+      const std::optional<ops::IndexedAxis>& index = schema.inputs[i].index;
       if (!index.has_value() || node.inputs[i] < 0) continue;
-      const bool of_input = index->side == IndexedAxis::Side::kInput;
-      const TensorDim dim = IndexedDim(*index, TypesOf(node.inputs), TypesOf(node.outputs));
-      const ValueId indexed = (of_input ? node.inputs : node.outputs)[index->operand];
+      const bool of_input = index->side == ops::IndexedAxis::Side::kInput;
+      const sbp::TensorDim dim =
+          ops::IndexedDim(*index, TypesOf(node.inputs), TypesOf(node.outputs));
+      const ops::ValueId indexed = (of_input ? node.inputs : node.outputs)[index->operand];
       IndexRange range;
       range.below = std::min(dim.size, kValues);
       range.of_rows = index->axis == 0;
@@ -114,10 +115,10 @@ class FunctionUses {
     }
   }
 
-  std::vector<TensorType> TypesOf(const std::vector<ValueId>& values) const {
-    std::vector<TensorType> types;
-    for (ValueId value : values)
-      types.push_back(value < 0 ? TensorType{} : function_.values[value].type);
+  std::vector<sbp::TensorType> TypesOf(const std::vector<ops::ValueId>& values) const {
+    std::vector<sbp::TensorType> types;
+    for (ops::ValueId value : values)
+      types.push_back(value < 0 ? sbp::TensorType{} : function_.values[value].type);
     return types;
   }
 

@@ -152,14 +152,14 @@ constexpr char kTowers[] = R"pb(
   }
 )pb";
 
-Job Towers(const std::string& user = "i32[a, w]", const std::string& left = "i32[a, w]") {
-  Job job;
+proto::Job Towers(const std::string& user = "i32[a, w]", const std::string& left = "i32[a, w]") {
+  proto::Job job;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
       absl::StrReplaceAll(kTowers, {{"USER", user}, {"LEFT", left}}), &job));
   return job;
 }
 
-std::map<std::string, InputUse> UsesOf(const Job& job) {
+std::map<std::string, InputUse> UsesOf(const proto::Job& job) {
   auto inputs = ModelInputsOf(job, PlanMode::kTrain);
   EXPECT_TRUE(inputs.ok()) << inputs.status();
   std::map<std::string, InputUse> uses;
@@ -169,11 +169,11 @@ std::map<std::string, InputUse> UsesOf(const Job& job) {
   return uses;
 }
 
-int64_t Below(const Job& job, const std::string& input) {
+int64_t Below(const proto::Job& job, const std::string& input) {
   return UsesOf(job)[input].range.value_or(IndexRange{}).below;
 }
 
-std::string ErrorOf(const Job& job) {
+std::string ErrorOf(const proto::Job& job) {
   auto inputs = ModelInputsOf(job, PlanMode::kTrain);
   EXPECT_EQ(inputs.status().code(), absl::StatusCode::kInvalidArgument);
   auto plan = CompileJob(job, {});
@@ -201,8 +201,8 @@ TEST(IndexRanges, AnInputThatNobodyReadsHasNoneAndIsNotNeeded) {
 }
 
 TEST(IndexRanges, TheNarrowestOfSeveralReadersCounts) {
-  Job job = Towers();
-  weir::Node* left = job.mutable_graph()->mutable_function(3)->mutable_node(1);
+  proto::Job job = Towers();
+  weir::proto::Node* left = job.mutable_graph()->mutable_function(3)->mutable_node(1);
   ASSERT_EQ(left->name(), "l");
   left->set_input(0, "q");
   EXPECT_EQ(Below(job, "q"), 500);
@@ -237,17 +237,17 @@ TEST(IndexRanges, MalformedRangesAreRefused) {
 }
 
 TEST(IndexRanges, AnIndexThatAnOpComputesIsRefused) {
-  Job job = Towers();
-  weir::Function* right = job.mutable_graph()->mutable_function(1);
+  proto::Job job = Towers();
+  weir::proto::Function* right = job.mutable_graph()->mutable_function(1);
   right->mutable_input(0)->set_type("f32[a, w]");
-  weir::Node* embedding = right->mutable_node(0);
+  weir::proto::Node* embedding = right->mutable_node(0);
   *right->add_node() = right->node(1);
   *right->mutable_node(1) = *embedding;
   embedding->set_name("whole");
   embedding->set_op("cast");
   embedding->clear_input();
   embedding->add_input("ids");
-  NamedAttr* to = embedding->add_attr();
+  proto::NamedAttr* to = embedding->add_attr();
   to->set_name("to");
   to->mutable_value()->set_s("i32");
   right->mutable_node(1)->set_input(1, "whole");
@@ -263,8 +263,8 @@ TEST(IndexRanges, ThePlanOfARankCarriesThem) {
   auto lowered = LowerForRank(**plan, 0);
   ASSERT_TRUE(lowered.ok()) << lowered.status();
   std::map<std::string, int64_t> below;
-  for (const ActorSpec& actor : lowered->actor()) {
-    if (actor.kind() == ActorSpec::SOURCE) below[actor.feed()] = actor.feed_range().below();
+  for (const proto::ActorSpec& actor : lowered->actor()) {
+    if (actor.kind() == proto::ActorSpec::SOURCE) below[actor.feed()] = actor.feed_range().below();
   }
   EXPECT_EQ(below, (std::map<std::string, int64_t>{{"p", 500}, {"q", 800}, {"c", 2}}));
 }
@@ -272,15 +272,15 @@ TEST(IndexRanges, ThePlanOfARankCarriesThem) {
 // Values along the samples, for example the targets of a softmax over the batch, count within a
 // micro-batch.
 TEST(IndexRanges, ARangeOfTheSamplesIsThatOfAMicroBatch) {
-  Job job = Towers();
+  proto::Job job = Towers();
   job.mutable_training()->set_micro_batches(2);
-  weir::Function* main = job.mutable_graph()->mutable_function(3);
+  weir::proto::Function* main = job.mutable_graph()->mutable_function(3);
   main->clear_parameter();
-  weir::Node* logits = main->mutable_node(4);
+  weir::proto::Node* logits = main->mutable_node(4);
   ASSERT_EQ(logits->name(), "logits");
   logits->set_input(0, "lv");
   logits->set_input(1, "rv");
-  NamedAttr* transpose = logits->add_attr();
+  proto::NamedAttr* transpose = logits->add_attr();
   transpose->set_name("transpose_w");
   transpose->mutable_value()->set_b(true);
   main->mutable_node()->DeleteSubrange(3, 1);
@@ -291,7 +291,7 @@ TEST(IndexRanges, ARangeOfTheSamplesIsThatOfAMicroBatch) {
 }
 
 TEST(BatchDim, IsTheFirstDimensionThatAllInputsShareWhateverItsName) {
-  Job job = Towers();
+  proto::Job job = Towers();
   job.mutable_training()->set_micro_batches(4);
   auto plan = CompileJob(job, {});
   ASSERT_TRUE(plan.ok()) << plan.status();
@@ -303,7 +303,7 @@ TEST(BatchDim, IsTheFirstDimensionThatAllInputsShareWhateverItsName) {
 }
 
 TEST(BatchDim, IsAskedForWhereInputsDisagree) {
-  Job job = Towers();
+  proto::Job job = Towers();
   job.mutable_training()->set_micro_batches(2);
   job.mutable_graph()->mutable_function(3)->mutable_input(3)->set_type("f32[w, a]");
   std::string error = ErrorOf(job);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kRangesShown = 6;
 
-bool Splits(const Layout& layout, int axis) {
+bool Splits(const sbp::Layout& layout, int axis) {
   return axis < static_cast<int>(layout.size()) && layout[axis].is_split();
 }
 
@@ -33,7 +33,7 @@ bool SplitsAnything(const Module& module, int axis) {
 // Returns the names of axes that the rules of the job mention and the mesh lacks.
 std::vector<std::string> AxesOfRulesAlone(const LogicalPlan& plan) {
   std::set<std::string> names;
-  for (const Rule& rule : plan.job.rule()) {
+  for (const proto::Rule& rule : plan.job.rule()) {
     if (plan.stage_mesh.AxisIndex(rule.axis()) < 0) names.insert(rule.axis());
   }
   return {names.begin(), names.end()};
@@ -41,10 +41,10 @@ std::vector<std::string> AxesOfRulesAlone(const LogicalPlan& plan) {
 
 // Returns the coordinates along `axis` that hold nothing of a tensor. If other axes split the
 // tensor too, the first devices of those axes hold the most.
-std::set<int64_t> EmptyCoordinates(const TensorType& type, const Layout& layout, const Mesh& mesh,
-                                   int axis) {
+std::set<int64_t> EmptyCoordinates(const sbp::TensorType& type, const sbp::Layout& layout,
+                                   const sbp::Mesh& mesh, int axis) {
   std::set<int64_t> empty;
-  const TensorDim& dim = type.dims[layout[axis].axis];
+  const sbp::TensorDim& dim = type.dims[layout[axis].axis];
   int64_t parts = 1;
   bool even = true;
   for (size_t a = 0; a < layout.size(); ++a) {
@@ -54,9 +54,9 @@ std::set<int64_t> EmptyCoordinates(const TensorType& type, const Layout& layout,
   }
   if (even && dim.size / dim.unit >= parts) return empty;
   for (int64_t at = 0; at < mesh.size(axis); ++at) {
-    Coords coords(mesh.num_axes(), 0);
+    sbp::Coords coords(mesh.num_axes(), 0);
     coords[axis] = at;
-    if (ShardRect(type, layout, mesh, coords).volume() == 0) empty.insert(at);
+    if (sbp::ShardRect(type, layout, mesh, coords).volume() == 0) empty.insert(at);
   }
   return empty;
 }
@@ -85,7 +85,7 @@ AxisUse UseOf(const LogicalPlan& plan, int axis) {
         if (empty.count(at) == 0) use.busy.insert(at);
       }
       if (empty.empty()) continue;
-      const TensorDim& dim = value.type.dims[value.layout[axis].axis];
+      const sbp::TensorDim& dim = value.type.dims[value.layout[axis].axis];
       AxisUse::Gap& gap = use.gaps[dim.name];
       if (gap.empty.size() >= empty.size()) continue;
       gap = {empty, absl::StrCat(function.name, "/", value.name), dim.size / dim.unit};
@@ -138,7 +138,7 @@ absl::Status CheckMeshUse(const LogicalPlan& plan) {
 std::vector<std::string> DevicesWithoutWork(const LogicalPlan& plan) {
   std::vector<std::string> sentences;
   for (int axis = 0; axis < plan.stage_mesh.num_axes(); ++axis) {
-    const MeshAxis& of = plan.stage_mesh.axes()[axis];
+    const sbp::MeshAxis& of = plan.stage_mesh.axes()[axis];
     if (of.size < 2) continue;
     const AxisUse use = UseOf(plan, axis);
     for (const auto& [dim, gap] : use.gaps) {

@@ -18,7 +18,7 @@ using testing::Not;
 // Compiles a regression of four heads of two columns each, on `mesh`. `more` is added to the job.
 std::unique_ptr<LogicalPlan> PlanOf(const std::vector<std::pair<std::string, int>>& mesh,
                                     const std::string& more, int zero_stage = 0) {
-  Job job;
+  proto::Job job;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(absl::StrCat(R"(
     graph {
       dim { name: "rows" size: 6 } dim { name: "heads" size: 8 unit: 2 } dim { name: "wide" size: 64 }
@@ -40,7 +40,7 @@ std::unique_ptr<LogicalPlan> PlanOf(const std::vector<std::pair<std::string, int
                                                             &job));
   job.mutable_training()->set_zero_stage(zero_stage);
   for (const auto& [name, size] : mesh) {
-    MeshAxisSpec* axis = job.mutable_mesh()->add_axis();
+    proto::MeshAxisSpec* axis = job.mutable_mesh()->add_axis();
     axis->set_name(name);
     axis->set_size(size);
   }

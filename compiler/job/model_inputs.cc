@@ -8,7 +8,7 @@
 
 namespace weir::compiler {
 
-absl::StatusOr<std::vector<ModelInput>> ModelInputsOf(const Job& job, PlanMode mode) {
+absl::StatusOr<std::vector<ModelInput>> ModelInputsOf(const proto::Job& job, PlanMode mode) {
   WEIR_ASSIGN_OR_RETURN(const auto dims_of_step, ImportDimTable(job));
   WEIR_ASSIGN_OR_RETURN(const auto dims, ImportDims(job));
   WEIR_ASSIGN_OR_RETURN(const Module module, ImportGraph(job, dims, mode));
@@ -17,10 +17,11 @@ absl::StatusOr<std::vector<ModelInput>> ModelInputsOf(const Job& job, PlanMode m
     if (value.call < 0) uses[value.name] = value.use;
   }
   std::vector<ModelInput> inputs;
-  for (const weir::Function& function : job.graph().function()) {
+  for (const weir::proto::Function& function : job.graph().function()) {
     if (function.name() != job.graph().main()) continue;
-    for (const TensorDecl& input : function.input()) {
-      WEIR_ASSIGN_OR_RETURN(DeclaredType declared, ParseDeclaredType(input.type(), dims_of_step));
+    for (const proto::TensorDecl& input : function.input()) {
+      WEIR_ASSIGN_OR_RETURN(ops::DeclaredType declared,
+                            ops::ParseDeclaredType(input.type(), dims_of_step));
       inputs.push_back({input.name(), std::move(declared.type), uses[input.name()]});
     }
   }

@@ -16,12 +16,12 @@ namespace weir::compiler {
 
 struct ModelInput {
   std::string name;
-  TensorType type;  // of a whole step, all micro-batches together
+  sbp::TensorType type;  // of a whole step, all micro-batches together
   InputUse use;
 };
 
 // Returns the inputs in the order of `main`. kInvalidArgument: the graph is wrong, with the error
 // of CompileJob.
-absl::StatusOr<std::vector<ModelInput>> ModelInputsOf(const Job& job, PlanMode mode);
+absl::StatusOr<std::vector<ModelInput>> ModelInputsOf(const proto::Job& job, PlanMode mode);
 
 }  // namespace weir::compiler

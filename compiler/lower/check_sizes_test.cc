@@ -48,7 +48,7 @@ TEST(CheckSizes, ATensorThatNoActorHereMakesTakesNoMemory) {
   RankGraph graph = GraphOf(kBytesMax + 1);
   graph.tensors[0].producer = -1;
   EXPECT_EQ(FlawOf(CheckSizes(graph)), "");
-  graph.tensors[0].side = RegisterSpec::INBOUND;
+  graph.tensors[0].side = proto::RegisterSpec::INBOUND;
   EXPECT_THAT(FlawOf(CheckSizes(graph)), HasSubstr("W0480")) << "its landing buffer does";
 }
 

@@ -17,7 +17,7 @@ void DropUnreadVariables(const std::vector<char>& read, RankGraph* graph, RankAc
 }
 
 bool HasEffect(const RankGraph& graph, const RankActor& actor, const std::vector<char>& read) {
-  if (actor.kind == ActorSpec::SINK || actor.kind == ActorSpec::SEND) return true;
+  if (actor.kind == proto::ActorSpec::SINK || actor.kind == proto::ActorSpec::SEND) return true;
   // An update keeps its variable. A variable that is only kept must have a reader.
   bool updates = !actor.inputs.empty();
   for (int output : actor.outputs) {
@@ -30,7 +30,7 @@ bool HasEffect(const RankGraph& graph, const RankActor& actor, const std::vector
   }
   // A landing buffer must be emptied even if nothing in it is kept.
   for (int input : actor.inputs) {
-    if (graph.tensors[input].side == RegisterSpec::INBOUND) return true;
+    if (graph.tensors[input].side == proto::RegisterSpec::INBOUND) return true;
   }
   return false;
 }

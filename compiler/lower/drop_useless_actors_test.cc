@@ -58,7 +58,7 @@ TEST_F(DropUselessActorsTest, AnActorWhoseResultNobodyReadsGoesWithAllThatOnlyIt
 }
 
 TEST_F(DropUselessActorsTest, ReportsAndSendsStayWithAllThatTheyRead) {
-  for (ActorSpec::Kind kind : {ActorSpec::SINK, ActorSpec::SEND}) {
+  for (proto::ActorSpec::Kind kind : {proto::ActorSpec::SINK, proto::ActorSpec::SEND}) {
     graph_ = {};
     const int a = AddActor("a", {});
     AddActor("b", {});
@@ -87,7 +87,7 @@ TEST_F(DropUselessActorsTest, AnActorThatWritesAStateStays) {
 
 TEST_F(DropUselessActorsTest, ALandingBufferMustBeEmptied) {
   RankTensor message;
-  message.side = RegisterSpec::INBOUND;
+  message.side = proto::RegisterSpec::INBOUND;
   graph_.tensors = {message};
   AddActor("fill", {0});
   EXPECT_THAT(NamesAfter(), ElementsAre("fill"));
@@ -103,7 +103,7 @@ TEST_F(DropUselessActorsTest, OfSeveralKeptWeightsOnlyThoseThatAreReadStay) {
   graph_.actors[0].outputs.push_back(1);
   graph_.tensors[read].variable = 0;
   AddActor("report", {read});
-  graph_.actors.back().kind = ActorSpec::SINK;
+  graph_.actors.back().kind = proto::ActorSpec::SINK;
   EXPECT_THAT(NamesAfter(), ElementsAre("keep", "report"));
   EXPECT_THAT(graph_.actors[0].outputs, ElementsAre(read));
   EXPECT_EQ(graph_.tensors[1].producer, -1);
@@ -125,7 +125,7 @@ TEST_F(DropUselessActorsTest, InRandomGraphsExactlyTheActorsOnAWayToAReportStay)
       AddActor(absl::StrCat("n", a), {inputs.begin(), inputs.end()});
       reads.push_back(inputs);
       if (below(5) != 0) continue;
-      graph_.actors.back().kind = ActorSpec::SINK;
+      graph_.actors.back().kind = proto::ActorSpec::SINK;
       wanted.insert(a);
     }
     for (int a = 13; a >= 0; --a) {

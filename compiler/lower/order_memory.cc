@@ -17,9 +17,10 @@ constexpr size_t kExchangesMin = 3;
 // On a single stage whose registers have one slot, a micro-batch begins when the micro-batch before
 // it is done.
 bool HoldsOneMicroBatch(const LogicalPlan& plan) {
-  const Runtime& runtime = plan.job.runtime();
+  const proto::Runtime& runtime = plan.job.runtime();
   if (plan.mesh.num_stages() > 1 || runtime.debug_register_slots() > 1) return false;
-  return runtime.registers() == Runtime::SCHEDULE || runtime.registers() == Runtime::ONE;
+  return runtime.registers() == proto::Runtime::SCHEDULE ||
+         runtime.registers() == proto::Runtime::ONE;
 }
 
 bool IsSend(const RankActor& actor) { return actor.role == TransferRole::kSends; }
@@ -344,7 +345,7 @@ class MemoryOrderer {
     if (!ActsEvenly(plan_, graph_.actors[fill])) return;
     for (int input : graph_.actors[fill].inputs) {
       RankTensor& landing = graph_.tensors[input];
-      if (landing.side != RegisterSpec::INBOUND) continue;
+      if (landing.side != proto::RegisterSpec::INBOUND) continue;
       HoldWhole(graph_.actors[fill], input);
       for (int send : sends) {
         const RankActor& sender = graph_.actors[send];

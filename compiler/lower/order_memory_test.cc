@@ -17,7 +17,7 @@ using Role = MemoryRings::Role;
 
 std::unique_ptr<LogicalPlan> PlanOf(const std::string& mesh, int zero_stage, int gather_ahead,
                                     int layers = 8) {
-  Job job = SmallJob(mesh, layers, 2);
+  proto::Job job = SmallJob(mesh, layers, 2);
   job.mutable_training()->set_zero_stage(zero_stage);
   job.mutable_runtime()->set_gather_ahead(gather_ahead);
   absl::StatusOr<std::unique_ptr<LogicalPlan>> plan = CompileJob(job, {});
@@ -126,7 +126,7 @@ int MostGathered(const LogicalPlan& plan, bool with_orders, uint64_t seed) {
     done[next] = 1;
     const int item = graph.actors[next].station.item;
     // The fill of a gather takes memory; its sends only read the shard of the rank.
-    if (rings.RoleOf(item) == Role::kGather && graph.actors[next].kind != ActorSpec::SEND)
+    if (rings.RoleOf(item) == Role::kGather && graph.actors[next].kind != proto::ActorSpec::SEND)
       gathered.insert(rings.CallOf(item));
     if (rings.RoleOf(item) == Role::kCall && --open[item] == 0) gathered.erase(item);
     most = std::max(most, gathered.size());

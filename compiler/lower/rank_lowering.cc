@@ -53,7 +53,7 @@ class RankLowering {
     if (shape.gate.has_value()) AddGate(*shape.gate);
     ConnectConsumers();
     for (RankTensor& tensor : graph_.tensors) {
-      if (tensor.side != RegisterSpec::LOCAL || tensor.producer < 0) continue;
+      if (tensor.side != proto::RegisterSpec::LOCAL || tensor.producer < 0) continue;
       tensor.readers.clear();
       for (int consumer : tensor.consumers)
         tensor.readers.push_back(graph_.actors[consumer].station);
@@ -105,7 +105,7 @@ class RankLowering {
     if (StageOfItem(item) != stage_) return;
     const ProgramValue& value = module_.values[item.outputs[0]];
     RankActor actor = builder_.MakeActor(item.name);
-    actor.kind = ActorSpec::SOURCE;
+    actor.kind = proto::ActorSpec::SOURCE;
     actor.feed = item.feed;
     actor.feed_slice = builder_.Local(value.type, value.layout);
     actor.feed_range = item.range;
@@ -117,7 +117,7 @@ class RankLowering {
     // The first rank reports; it stands for the stage, too.
     if (StageOfItem(item) != stage_ || plan_.mesh.StageRankOf(builder_.rank()) != 0) return;
     RankActor actor = builder_.MakeActor(item.name);
-    actor.kind = ActorSpec::SINK;
+    actor.kind = proto::ActorSpec::SINK;
     actor.feed = item.feed;
     actor.inputs = {TensorOf(item.inputs[0])};
     builder_.AddActor(std::move(actor));
@@ -149,7 +149,7 @@ class RankLowering {
     for (size_t a = 0; a < function.args.size(); ++a) {
       if (item.inputs[a] >= 0) tensor_of[function.args[a].value] = TensorOf(item.inputs[a]);
     }
-    std::map<ValueId, Frequency> escapes = Escapes(function, *segmented, item);
+    std::map<ops::ValueId, Frequency> escapes = Escapes(function, *segmented, item);
     size_t next_transfer = 0;
     for (size_t s = 0; s < segmented->segments.size(); ++s) {
       WEIR_RETURN_IF_ERROR(LowerSegment(item, function, *segmented, s, escapes, &tensor_of));
@@ -164,7 +164,7 @@ class RankLowering {
           inputs.push_back(tensor_of[function.nodes[node].inputs[0]]);
         }
         for (auto& list : moved.steps) {
-          for (BoxingStep& step : list) step.from.stage = step.to.stage = stage_;
+          for (sbp::BoxingStep& step : list) step.from.stage = step.to.stage = stage_;
         }
         std::string name = absl::StrCat(
             item.name, ": ", function.values[function.nodes[bundle.nodes[0]].inputs[0]].name,
@@ -191,18 +191,19 @@ class RankLowering {
   }
 
   // Values computed in one segment and read elsewhere, with the rate of their tokens.
-  std::map<ValueId, Frequency> Escapes(const Function& function, const SegmentedFunction& segmented,
-                                       const ProgramItem& item) const {
+  std::map<ops::ValueId, Frequency> Escapes(const Function& function,
+                                            const SegmentedFunction& segmented,
+                                            const ProgramItem& item) const {
     std::vector<int> home(function.values.size(), -1);
     for (size_t s = 0; s < segmented.segments.size(); ++s) {
       for (int node : segmented.segments[s]) {
-        for (ValueId output : function.nodes[node].outputs) home[output] = static_cast<int>(s);
+        for (ops::ValueId output : function.nodes[node].outputs) home[output] = static_cast<int>(s);
       }
     }
-    std::map<ValueId, Frequency> escapes;
+    std::map<ops::ValueId, Frequency> escapes;
     for (size_t s = 0; s < segmented.segments.size(); ++s) {
       for (int node : segmented.segments[s]) {
-        for (ValueId input : function.nodes[node].inputs) {
+        for (ops::ValueId input : function.nodes[node].inputs) {
           if (input >= 0 && home[input] >= 0 && home[input] != static_cast<int>(s))
             escapes[input] = item.rate;
         }
@@ -210,7 +211,7 @@ class RankLowering {
     }
     for (const TransferBundle& bundle : segmented.transfers) {
       for (int node : bundle.nodes) {
-        ValueId input = function.nodes[node].inputs[0];
+        ops::ValueId input = function.nodes[node].inputs[0];
         if (home[input] >= 0) escapes[input] = item.rate;
       }
     }
@@ -224,7 +225,7 @@ class RankLowering {
 
   // The program value, if any, that `value` of this call becomes and that exists already (a
   // variable).
-  int KnownResult(const Function& function, const ProgramItem& item, ValueId value) const {
+  int KnownResult(const Function& function, const ProgramItem& item, ops::ValueId value) const {
     for (size_t r = 0; r < function.results.size(); ++r) {
       if (function.results[r].value == value && module_.values[item.outputs[r]].variable >= 0)
         return item.outputs[r];
@@ -234,7 +235,7 @@ class RankLowering {
 
   absl::Status LowerSegment(const ProgramItem& item, const Function& function,
                             const SegmentedFunction& segmented, size_t s,
-                            const std::map<ValueId, Frequency>& escapes,
+                            const std::map<ops::ValueId, Frequency>& escapes,
                             std::vector<int>* tensor_of) {
     const std::vector<int>& nodes = segmented.segments[s];
     if (nodes.empty()) return absl::OkStatus();
@@ -242,10 +243,10 @@ class RankLowering {
         segmented.segments.size() > 1 ? absl::StrCat(item.name, " #", s) : item.name);
     actor.program =
         absl::StrCat(function.name, segmented.segments.size() > 1 ? absl::StrCat(" #", s) : "");
-    std::set<ValueId> inside;
+    std::set<ops::ValueId> inside;
     for (int node : nodes)
       inside.insert(function.nodes[node].outputs.begin(), function.nodes[node].outputs.end());
-    for (ValueId value : inside) {
+    for (ops::ValueId value : inside) {
       auto escape = escapes.find(value);
       if (escape == escapes.end()) continue;
       int known = KnownResult(function, item, value);
@@ -258,13 +259,14 @@ class RankLowering {
                                    builder_.Tokens(escape->second), builder_.Every(escape->second));
       actor.outputs.push_back((*tensor_of)[value]);
     }
-    std::map<ValueId, ValueId> place = ShareReshapes(function, segmented, nodes, *tensor_of);
-    auto operand = [&](ValueId value) {
+    std::map<ops::ValueId, ops::ValueId> place =
+        ShareReshapes(function, segmented, nodes, *tensor_of);
+    auto operand = [&](ops::ValueId value) {
       RankOperand out;
       if (value < 0) return out;
       out.slice = builder_.Local(function.values[value].type, function.values[value].layout);
       auto shared = place.find(value);
-      ValueId at = shared == place.end() ? value : shared->second;
+      ops::ValueId at = shared == place.end() ? value : shared->second;
       if (function.states.count(at) > 0) {
         out.kind = RankOperand::kState;
         out.index = StateOf(item, function, at);
@@ -298,9 +300,9 @@ class RankLowering {
       }
       RankKernel kernel{
           node.op == kBoxingOp ? "reshape" : node.op, node.name, node.attrs, {}, {}, node.rng_key};
-      for (ValueId input : node.inputs) kernel.inputs.push_back(operand(input));
-      for (ValueId output : node.outputs) kernel.outputs.push_back(operand(output));
-      const OpDef* def = OpRegistry::Find(kernel.op);
+      for (ops::ValueId input : node.inputs) kernel.inputs.push_back(operand(input));
+      for (ops::ValueId output : node.outputs) kernel.outputs.push_back(operand(output));
+      const ops::OpDef* def = ops::OpRegistry::Find(kernel.op);
       bool variadic = !def->schema.inputs.empty() && def->schema.inputs.back().variadic;
       if (!variadic) kernel.inputs.resize(def->schema.inputs.size());
       bool variadic_out = !def->schema.outputs.empty() && def->schema.outputs.back().variadic;
@@ -312,7 +314,7 @@ class RankLowering {
     return absl::OkStatus();
   }
 
-  int StateOf(const ProgramItem& item, const Function& function, ValueId value) {
+  int StateOf(const ProgramItem& item, const Function& function, ops::ValueId value) {
     size_t k = std::distance(function.states.begin(), function.states.find(value));
     const ItemState& spec = item.states[k];
     const auto [known, is_new] =
@@ -407,7 +409,8 @@ class RankLowering {
 
   void TakeReaders() {
     for (RankTensor& tensor : graph_.tensors) {
-      if (tensor.side != RegisterSpec::LOCAL || tensor.producer < 0 || tensor.output < 0) continue;
+      if (tensor.side != proto::RegisterSpec::LOCAL || tensor.producer < 0 || tensor.output < 0)
+        continue;
       const auto known =
           shape_->tensors.find({graph_.actors[tensor.producer].station, tensor.output});
       if (known == shape_->tensors.end()) continue;
@@ -434,7 +437,7 @@ class RankLowering {
   std::vector<int> of_value_;
   std::map<int, SegmentedFunction> segmented_;
   std::map<std::string, int> state_of_;  // by name: index in graph_.states
-  std::map<ValueId, int> scratch_;
+  std::map<ops::ValueId, int> scratch_;
 };
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace {
 struct Case {
   std::string mesh;
   int zero_stage = 0;
-  weir::Pipeline::ScheduleKind schedule = weir::Pipeline::ONE_F_ONE_B;
+  weir::proto::Pipeline::ScheduleKind schedule = weir::proto::Pipeline::ONE_F_ONE_B;
 };
 
 const std::vector<Case>& Cases() {
@@ -26,14 +26,14 @@ const std::vector<Case>& Cases() {
                             {"tp=2", 0},
                             {"dp=2,tp=2", 3},
                             {"pp=2", 0},
-                            {"pp=2,dp=2", 2, weir::Pipeline::GPIPE},
-                            {"pp=2,dp=2,tp=2", 3, weir::Pipeline::ZERO_BUBBLE},
-                            {"pp=2,dp=3", 1, weir::Pipeline::INTERLEAVED}};
+                            {"pp=2,dp=2", 2, weir::proto::Pipeline::GPIPE},
+                            {"pp=2,dp=2,tp=2", 3, weir::proto::Pipeline::ZERO_BUBBLE},
+                            {"pp=2,dp=3", 1, weir::proto::Pipeline::INTERLEAVED}};
   return *cases;
 }
 
 std::unique_ptr<LogicalPlan> PlanOf(const Case& entry) {
-  Job job = SmallJob(entry.mesh, 4, 2);
+  proto::Job job = SmallJob(entry.mesh, 4, 2);
   job.mutable_training()->set_zero_stage(entry.zero_stage);
   job.mutable_pipeline()->set_schedule(entry.schedule);
   job.mutable_runtime()->set_chunk_bytes_max(64);
@@ -49,7 +49,7 @@ RankGraph GraphOf(const LogicalPlan& plan, int64_t rank) {
 }
 
 std::string PlanText(const LogicalPlan& plan, int64_t rank) {
-  absl::StatusOr<RankPlan> lowered = LowerForRank(plan, rank);
+  absl::StatusOr<proto::RankPlan> lowered = LowerForRank(plan, rank);
   EXPECT_TRUE(lowered.ok()) << lowered.status();
   return lowered.ok() ? lowered->SerializeAsString() : "";
 }
@@ -79,8 +79,8 @@ TEST(RankLowering, BothEndsOfEveryMessageAgreeThoughNeitherLooksAtTheOther) {
     std::set<uint64_t> edges;
     for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
       for (const RankTensor& tensor : GraphOf(*plan, rank).tensors) {
-        if (tensor.side == RegisterSpec::LOCAL) continue;
-        const bool out = tensor.side == RegisterSpec::OUTBOUND;
+        if (tensor.side == proto::RegisterSpec::LOCAL) continue;
+        const bool out = tensor.side == proto::RegisterSpec::OUTBOUND;
         if (out) {
           EXPECT_TRUE(edges.insert(tensor.edge).second) << "two messages have one edge";
         }
@@ -116,8 +116,8 @@ TEST(RankLowering, ActorsAndTensorsKnowEachOther) {
         EXPECT_TRUE(std::is_sorted(tensor.consumers.begin(), tensor.consumers.end()));
         for (int consumer : tensor.consumers)
           EXPECT_EQ(reads.erase({consumer, id}), 1u) << tensor.name;
-        EXPECT_EQ(tensor.side == RegisterSpec::INBOUND && tensor.producer >= 0, false);
-        EXPECT_EQ(tensor.side == RegisterSpec::OUTBOUND && !tensor.consumers.empty(), false);
+        EXPECT_EQ(tensor.side == proto::RegisterSpec::INBOUND && tensor.producer >= 0, false);
+        EXPECT_EQ(tensor.side == proto::RegisterSpec::OUTBOUND && !tensor.consumers.empty(), false);
       }
       EXPECT_TRUE(made.empty()) << entry.mesh << " rank " << rank;
       EXPECT_TRUE(reads.empty()) << entry.mesh << " rank " << rank;
@@ -131,8 +131,8 @@ TEST(RankLowering, OneRankReportsAndOnlyStagesThatReadDataAreFed) {
   std::map<std::string, std::set<int64_t>> fed, reported;  // stages, and ranks
   for (int64_t rank = 0; rank < 4; ++rank) {
     for (const RankActor& actor : GraphOf(*plan, rank).actors) {
-      if (actor.kind == ActorSpec::SOURCE) fed[actor.feed].insert(plan->mesh.StageOf(rank));
-      if (actor.kind == ActorSpec::SINK) reported[actor.feed].insert(rank);
+      if (actor.kind == proto::ActorSpec::SOURCE) fed[actor.feed].insert(plan->mesh.StageOf(rank));
+      if (actor.kind == proto::ActorSpec::SINK) reported[actor.feed].insert(rank);
     }
   }
   EXPECT_EQ(fed["x"], std::set<int64_t>{0});

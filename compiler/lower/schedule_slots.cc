@@ -35,7 +35,7 @@ bool GoesOn(const RankGraph& graph, const RankActor& actor) {
     if (Computes(producer)) return true;
     // The producer is a transfer. A local input shows a transfer within the stage.
     for (int carried : producer.inputs) {
-      if (graph.tensors[carried].side == RegisterSpec::LOCAL &&
+      if (graph.tensors[carried].side == proto::RegisterSpec::LOCAL &&
           graph.tensors[carried].producer >= 0)
         return true;
     }
@@ -48,7 +48,7 @@ bool GoesOn(const RankGraph& graph, const RankActor& actor) {
 int64_t StagesSkipped(const LogicalPlan& plan, const RankGraph& graph, const RankActor& actor) {
   int64_t most = 0;
   for (int input : actor.inputs) {
-    if (graph.tensors[input].side != RegisterSpec::INBOUND) continue;
+    if (graph.tensors[input].side != proto::RegisterSpec::INBOUND) continue;
     most = std::max(most, std::abs(plan.mesh.StageOf(graph.tensors[input].peer) - graph.stage) - 1);
   }
   return most;
@@ -58,7 +58,8 @@ int64_t StagesSkipped(const LogicalPlan& plan, const RankGraph& graph, const Ran
 
 int64_t ScheduleSlots(const LogicalPlan& plan, const RankGraph& graph, const RankTensor& tensor) {
   if (tensor.variable >= 0) return 1;
-  if (tensor.side != RegisterSpec::LOCAL || tensor.paces) return tensor.tokens_per_step > 1 ? 2 : 1;
+  if (tensor.side != proto::RegisterSpec::LOCAL || tensor.paces)
+    return tensor.tokens_per_step > 1 ? 2 : 1;
   if (tensor.tokens_per_step == 1) return 1;
   const RankActor& producer = graph.actors[tensor.producer];
   const std::optional<PipelinePass> made = PassOf(producer.wave);
@@ -86,7 +87,7 @@ Precedence SchedulePrecedence(const LogicalPlan& plan, const RankActor& actor) {
 
 int SchedulePriority(const LogicalPlan& plan, const RankGraph& graph, const RankActor& actor) {
   // In a schedule by precedences, data and reports must not delay the actor that goes first.
-  const bool one_f_one_b = plan.schedule.kind == weir::Pipeline::ONE_F_ONE_B;
+  const bool one_f_one_b = plan.schedule.kind == weir::proto::Pipeline::ONE_F_ONE_B;
   switch (actor.phase) {
     // Transfers go first, so that peers need not wait.
     case PhaseKind::kBoxing: return 60;

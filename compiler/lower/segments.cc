@@ -6,13 +6,13 @@
 
 namespace weir::compiler {
 
-absl::StatusOr<SegmentedFunction> CutSegments(const Function& function, const Mesh& mesh) {
+absl::StatusOr<SegmentedFunction> CutSegments(const Function& function, const sbp::Mesh& mesh) {
   SegmentedFunction out;
   std::vector<int> depth(function.values.size(), 0);
   for (size_t i = 0; i < function.nodes.size(); ++i) {
     const Node& node = function.nodes[i];
     int at = 0;
-    for (ValueId input : node.inputs) {
+    for (ops::ValueId input : node.inputs) {
       if (input >= 0) at = std::max(at, depth[input]);
     }
     int after = at;
@@ -20,8 +20,8 @@ absl::StatusOr<SegmentedFunction> CutSegments(const Function& function, const Me
     if (node.op == kBoxingOp) {
       const Value& from = function.values[node.inputs[0]];
       const Value& to = function.values[node.outputs[0]];
-      absl::StatusOr<std::vector<BoxingStep>> steps =
-          PlanBoxing(from.type, {from.layout, 0}, {to.layout, 0}, mesh);
+      absl::StatusOr<std::vector<sbp::BoxingStep>> steps =
+          sbp::PlanBoxing(from.type, {from.layout, 0}, {to.layout, 0}, mesh);
       if (!steps.ok()) return steps.status();
       if (IsLocal(*steps)) {
         out.local_boxings[static_cast<int>(i)] = *steps;
@@ -44,7 +44,7 @@ absl::StatusOr<SegmentedFunction> CutSegments(const Function& function, const Me
     }
     if (static_cast<int>(out.segments.size()) <= after) out.segments.resize(after + 1);
     if (!transfer) out.segments[at].push_back(static_cast<int>(i));
-    for (ValueId output : node.outputs) depth[output] = after;
+    for (ops::ValueId output : node.outputs) depth[output] = after;
   }
   // A transfer of early data may stand late in the list of nodes.
   std::stable_sort(
@@ -53,12 +53,12 @@ absl::StatusOr<SegmentedFunction> CutSegments(const Function& function, const Me
   return out;
 }
 
-std::map<ValueId, ValueId> ShareReshapes(const Function& function,
-                                         const SegmentedFunction& segmented,
-                                         const std::vector<int>& nodes,
-                                         const std::vector<int>& tensor_of) {
-  std::map<ValueId, ValueId> root;
-  auto find = [&](ValueId value) {
+std::map<ops::ValueId, ops::ValueId> ShareReshapes(const Function& function,
+                                                   const SegmentedFunction& segmented,
+                                                   const std::vector<int>& nodes,
+                                                   const std::vector<int>& tensor_of) {
+  std::map<ops::ValueId, ops::ValueId> root;
+  auto find = [&](ops::ValueId value) {
     while (root.count(value) > 0 && root[value] != value) value = root[value];
     return value;
   };
@@ -67,13 +67,13 @@ std::map<ValueId, ValueId> ShareReshapes(const Function& function,
     auto boxing = segmented.local_boxings.find(index);
     bool nothing = boxing != segmented.local_boxings.end() && boxing->second.empty();
     if (node.op != "reshape" && !nothing) continue;
-    ValueId a = find(node.inputs[0]), b = find(node.outputs[0]);
+    ops::ValueId a = find(node.inputs[0]), b = find(node.outputs[0]);
     bool a_outside = tensor_of[a] >= 0 || function.states.count(a) > 0;
     bool b_outside = tensor_of[b] >= 0;
     if (a == b || (a_outside && b_outside)) continue;
     root[b_outside ? a : b] = b_outside ? b : a;
   }
-  std::map<ValueId, ValueId> place;
+  std::map<ops::ValueId, ops::ValueId> place;
   for (const auto& [value, parent] : root) place[value] = find(value);
   return place;
 }

@@ -16,26 +16,26 @@ namespace weir::compiler {
 // Transfers after segment `depth` that run together: same number of steps, same element type.
 struct TransferBundle {
   int depth = 0;
-  std::vector<int> nodes;                      // boxing nodes of the function
-  std::vector<std::vector<BoxingStep>> steps;  // by node
+  std::vector<int> nodes;                           // boxing nodes of the function
+  std::vector<std::vector<sbp::BoxingStep>> steps;  // by node
 };
 
 struct SegmentedFunction {
   std::vector<std::vector<int>> segments;  // nodes of each, in order; may be empty
   std::vector<TransferBundle> transfers;
-  std::map<int, std::vector<BoxingStep>> local_boxings;  // by node: steps without transfers
+  std::map<int, std::vector<sbp::BoxingStep>> local_boxings;  // by node: steps without transfers
 };
 
-absl::StatusOr<SegmentedFunction> CutSegments(const Function& function, const Mesh& mesh);
+absl::StatusOr<SegmentedFunction> CutSegments(const Function& function, const sbp::Mesh& mesh);
 
 // Finds values that share memory because of reshapes among `nodes`. Returns {value: the value in
 // whose memory it lies} for values that share one. A reshape needs no copy if both of its sides may
 // lie in the same place, so a chain of reshapes is one place: the place of the first member that
 // enters or leaves the segment. `tensor_of`, by value: the tensor that the value is outside the
 // segment; -1: none.
-std::map<ValueId, ValueId> ShareReshapes(const Function& function,
-                                         const SegmentedFunction& segmented,
-                                         const std::vector<int>& nodes,
-                                         const std::vector<int>& tensor_of);
+std::map<ops::ValueId, ops::ValueId> ShareReshapes(const Function& function,
+                                                   const SegmentedFunction& segmented,
+                                                   const std::vector<int>& nodes,
+                                                   const std::vector<int>& tensor_of);
 
 }  // namespace weir::compiler

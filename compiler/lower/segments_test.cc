@@ -16,33 +16,34 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-SegmentedFunction Cut(const Function& function, const Mesh& mesh) {
+SegmentedFunction Cut(const Function& function, const sbp::Mesh& mesh) {
   absl::StatusOr<SegmentedFunction> cut = CutSegments(function, mesh);
   EXPECT_TRUE(cut.ok()) << cut.status();
   return cut.value_or(SegmentedFunction());
 }
 
 // Adds a boxing of `value` to `layout`.
-ValueId Box(ValueId value, const std::string& name, const Layout& layout, FunctionMaker* maker) {
-  const ValueId boxed = maker->Node(name, kBoxingOp, {value});
+ops::ValueId Box(ops::ValueId value, const std::string& name, const sbp::Layout& layout,
+                 FunctionMaker* maker) {
+  const ops::ValueId boxed = maker->Node(name, kBoxingOp, {value});
   maker->function.values[boxed].layout = layout;
   return boxed;
 }
 
-ValueId Relu(ValueId value, const std::string& name, FunctionMaker* maker) {
-  const ValueId y = maker->Node(name, "relu", {value});
+ops::ValueId Relu(ops::ValueId value, const std::string& name, FunctionMaker* maker) {
+  const ops::ValueId y = maker->Node(name, "relu", {value});
   maker->function.values[y].layout = maker->function.values[value].layout;
   return y;
 }
 
 class SegmentsTest : public ::testing::Test {
  protected:
-  SegmentsTest() { maker_.function.values[x_].layout = {Sbp::S(0)}; }
+  SegmentsTest() { maker_.function.values[x_].layout = {sbp::Sbp::S(0)}; }
 
-  const Mesh mesh_ = MeshOf("tp=2");
-  const Layout whole_ = {Sbp::B()}, split_ = {Sbp::S(0)};
+  const sbp::Mesh mesh_ = MeshOf("tp=2");
+  const sbp::Layout whole_ = {sbp::Sbp::B()}, split_ = {sbp::Sbp::S(0)};
   FunctionMaker maker_{"f"};
-  const ValueId x_ = maker_.Input("x", "f32[batch, wide]");
+  const ops::ValueId x_ = maker_.Input("x", "f32[batch, wide]");
 };
 
 TEST_F(SegmentsTest, WithoutTransfersAFunctionIsOneSegment) {
@@ -53,11 +54,11 @@ TEST_F(SegmentsTest, WithoutTransfersAFunctionIsOneSegment) {
 }
 
 TEST_F(SegmentsTest, ATransferSeparatesSegmentsAndASliceDoesNot) {
-  const ValueId a = Relu(x_, "a", &maker_);                       // node 0
-  const ValueId gathered = Box(a, "gathered", whole_, &maker_);   // 1
-  const ValueId b = Relu(gathered, "b", &maker_);                 // 2
-  const ValueId sliced = Box(b, "sliced", {Sbp::S(1)}, &maker_);  // 3
-  Relu(sliced, "c", &maker_);                                     // 4
+  const ops::ValueId a = Relu(x_, "a", &maker_);                            // node 0
+  const ops::ValueId gathered = Box(a, "gathered", whole_, &maker_);        // 1
+  const ops::ValueId b = Relu(gathered, "b", &maker_);                      // 2
+  const ops::ValueId sliced = Box(b, "sliced", {sbp::Sbp::S(1)}, &maker_);  // 3
+  Relu(sliced, "c", &maker_);                                               // 4
   const SegmentedFunction cut = Cut(maker_.function, mesh_);
   EXPECT_THAT(cut.segments, ElementsAre(ElementsAre(0), ElementsAre(2, 3, 4)));
   ASSERT_EQ(cut.transfers.size(), 1u);
@@ -68,15 +69,15 @@ TEST_F(SegmentsTest, ATransferSeparatesSegmentsAndASliceDoesNot) {
 }
 
 TEST_F(SegmentsTest, TransfersAtOneDepthTravelTogetherUnlessTheirElementsDiffer) {
-  const ValueId ids = maker_.Input("ids", "i32[batch]");
+  const ops::ValueId ids = maker_.Input("ids", "i32[batch]");
   maker_.function.values[ids].layout = split_;
-  const ValueId a = Relu(x_, "a", &maker_);
-  const ValueId one = Box(a, "one", whole_, &maker_);          // node 1
-  Box(x_, "two", {Sbp::S(1)}, &maker_);                        // 2: one step, like `one`
-  Box(ids, "three", whole_, &maker_);                          // 3: integers
-  const ValueId later = Relu(one, "later", &maker_);           // 4
-  const ValueId again = Box(later, "again", split_, &maker_);  // 5: local
-  Box(again, "four", whole_, &maker_);                         // 6: a depth further
+  const ops::ValueId a = Relu(x_, "a", &maker_);
+  const ops::ValueId one = Box(a, "one", whole_, &maker_);          // node 1
+  Box(x_, "two", {sbp::Sbp::S(1)}, &maker_);                        // 2: one step, like `one`
+  Box(ids, "three", whole_, &maker_);                               // 3: integers
+  const ops::ValueId later = Relu(one, "later", &maker_);           // 4
+  const ops::ValueId again = Box(later, "again", split_, &maker_);  // 5: local
+  Box(again, "four", whole_, &maker_);                              // 6: a depth further
   const SegmentedFunction cut = Cut(maker_.function, mesh_);
   std::vector<std::vector<int>> bundles;
   std::vector<int> depths;
@@ -90,10 +91,10 @@ TEST_F(SegmentsTest, TransfersAtOneDepthTravelTogetherUnlessTheirElementsDiffer)
 }
 
 TEST_F(SegmentsTest, ATransferOfEarlyDataThatStandsLateComesFirst) {
-  const ValueId one = Box(Relu(x_, "a", &maker_), "one", whole_, &maker_);  // node 1
-  const ValueId b = Box(Relu(one, "b", &maker_), "b2", split_, &maker_);    // 3: local
-  Box(b, "two", whole_, &maker_);                                           // 4: depth 1
-  const ValueId ids = maker_.Input("ids", "i32[batch]");
+  const ops::ValueId one = Box(Relu(x_, "a", &maker_), "one", whole_, &maker_);  // node 1
+  const ops::ValueId b = Box(Relu(one, "b", &maker_), "b2", split_, &maker_);    // 3: local
+  Box(b, "two", whole_, &maker_);                                                // 4: depth 1
+  const ops::ValueId ids = maker_.Input("ids", "i32[batch]");
   maker_.function.values[ids].layout = split_;
   Box(ids, "late", whole_, &maker_);  // 5: depth 0
   const SegmentedFunction cut = Cut(maker_.function, mesh_);
@@ -103,8 +104,8 @@ TEST_F(SegmentsTest, ATransferOfEarlyDataThatStandsLateComesFirst) {
 }
 
 TEST_F(SegmentsTest, AnImpossibleBoxingIsAnError) {
-  maker_.function.values[x_].layout = {Sbp::P()};
-  Box(x_, "y", {Sbp::P(Combiner::kMax)}, &maker_);
+  maker_.function.values[x_].layout = {sbp::Sbp::P()};
+  Box(x_, "y", {sbp::Sbp::P(Combiner::kMax)}, &maker_);
   EXPECT_EQ(CutSegments(maker_.function, mesh_).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
@@ -144,7 +145,7 @@ TEST(Segments, EveryNodeStandsAfterWhatItReads) {
       }
       for (size_t i = 0; i < function.nodes.size(); ++i) {
         ASSERT_GE(time[i], 0) << "nowhere";
-        for (ValueId input : function.nodes[i].inputs) {
+        for (ops::ValueId input : function.nodes[i].inputs) {
           const int producer = function.ProducerOf(input);
           if (producer < 0) continue;
           const bool apart = time[i] % 2 == 1 && time[producer] % 2 == 1;
@@ -159,22 +160,22 @@ TEST(Segments, EveryNodeStandsAfterWhatItReads) {
 
 class ShareReshapesTest : public SegmentsTest {
  protected:
-  ValueId Reshape(ValueId value, const std::string& name) {
+  ops::ValueId Reshape(ops::ValueId value, const std::string& name) {
     return maker_.Node(name, "reshape", {value}, {{"to", std::string("wide, batch")}});
   }
 
-  std::map<ValueId, ValueId> Share(const std::vector<ValueId>& outside) {
+  std::map<ops::ValueId, ops::ValueId> Share(const std::vector<ops::ValueId>& outside) {
     std::vector<int> tensor_of(maker_.function.values.size(), -1), nodes;
-    for (ValueId value : outside) tensor_of[value] = value;
+    for (ops::ValueId value : outside) tensor_of[value] = value;
     for (size_t n = 0; n < maker_.function.nodes.size(); ++n) nodes.push_back(static_cast<int>(n));
     return ShareReshapes(maker_.function, {}, nodes, tensor_of);
   }
 };
 
 TEST_F(ShareReshapesTest, AChainLiesWhereItsMemberOutsideLies) {
-  const ValueId a = Relu(x_, "a", &maker_);
-  const ValueId b = Reshape(a, "b"), c = Reshape(b, "c");
-  const std::map<ValueId, ValueId> from_outside = Share({a}), to_outside = Share({c});
+  const ops::ValueId a = Relu(x_, "a", &maker_);
+  const ops::ValueId b = Reshape(a, "b"), c = Reshape(b, "c");
+  const std::map<ops::ValueId, ops::ValueId> from_outside = Share({a}), to_outside = Share({c});
   EXPECT_EQ(from_outside.at(b), a);
   EXPECT_EQ(from_outside.at(c), a);
   EXPECT_EQ(to_outside.at(a), c);
@@ -182,14 +183,14 @@ TEST_F(ShareReshapesTest, AChainLiesWhereItsMemberOutsideLies) {
 }
 
 TEST_F(ShareReshapesTest, BetweenTwoPlacesOutsideAReshapeCopies) {
-  const ValueId a = Relu(x_, "a", &maker_);
-  const ValueId b = Reshape(a, "b");
+  const ops::ValueId a = Relu(x_, "a", &maker_);
+  const ops::ValueId b = Reshape(a, "b");
   EXPECT_EQ(Share({a, b}).count(b), 0u);
   EXPECT_EQ(Share({a, b}).count(a), 0u);
 }
 
 TEST_F(ShareReshapesTest, OtherNodesShareNothing) {
-  const ValueId a = Relu(x_, "a", &maker_);
+  const ops::ValueId a = Relu(x_, "a", &maker_);
   Relu(a, "b", &maker_);
   EXPECT_THAT(Share({}), IsEmpty());
 }

@@ -9,14 +9,14 @@ namespace weir::compiler {
 namespace {
 
 int64_t SlotsByPolicy(const LogicalPlan& plan, const RankGraph& graph, const RankTensor& tensor) {
-  const Runtime& runtime = plan.job.runtime();
+  const proto::Runtime& runtime = plan.job.runtime();
   if (runtime.debug_register_slots() > 0) return runtime.debug_register_slots();
   const bool repeats = tensor.tokens_per_step > 1;
   switch (runtime.registers()) {
-    case Runtime::SOLVED: return 0;
-    case Runtime::ONE: return 1;
-    case Runtime::TWO: return repeats ? 2 : 1;
-    case Runtime::TWICE_STAGES: return repeats ? 2 * plan.mesh.num_stages() : 1;
+    case proto::Runtime::SOLVED: return 0;
+    case proto::Runtime::ONE: return 1;
+    case proto::Runtime::TWO: return repeats ? 2 : 1;
+    case proto::Runtime::TWICE_STAGES: return repeats ? 2 * plan.mesh.num_stages() : 1;
     default: return ScheduleSlots(plan, graph, tensor);
   }
 }

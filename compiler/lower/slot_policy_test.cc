@@ -9,11 +9,12 @@ namespace {
 // A stage of a pipeline with a forward, a backward and a boxing actor, and tensors between them.
 class SlotsTest : public ::testing::Test {
  protected:
-  SlotsTest() { SetSchedule(weir::Pipeline::ONE_F_ONE_B, 4, 8); }
+  SlotsTest() { SetSchedule(weir::proto::Pipeline::ONE_F_ONE_B, 4, 8); }
 
-  void SetSchedule(weir::Pipeline::ScheduleKind kind, int64_t stages, int64_t micro_batches) {
+  void SetSchedule(weir::proto::Pipeline::ScheduleKind kind, int64_t stages,
+                   int64_t micro_batches) {
     plan_.job.mutable_pipeline()->set_schedule(kind);
-    plan_.mesh = Mesh({{kPipelineAxis, stages}});
+    plan_.mesh = sbp::Mesh({{sbp::kPipelineAxis, stages}});
     plan_.stage_mesh = plan_.mesh.StageMesh();
     plan_.micro_batches = micro_batches;
     plan_.schedule = *ScheduleOf(plan_.job, stages, micro_batches);
@@ -53,7 +54,7 @@ TEST_F(SlotsTest, ByDefaultAStashHasASlotForEachMicroBatchUnderWay) {
     EXPECT_EQ(SlotsBetween(moves_, backward_), graph_.actors[moves_].part == 0 ? 4 : 1)
         << "the transfer works for part 0";
   }
-  SetSchedule(weir::Pipeline::GPIPE, 4, 8);
+  SetSchedule(weir::proto::Pipeline::GPIPE, 4, 8);
   EXPECT_EQ(SlotsBetween(forward_, backward_), 8);
 }
 
@@ -65,7 +66,7 @@ TEST_F(SlotsTest, WithinAPassAndOncePerStepOneSlotIsEnough) {
 
 TEST_F(SlotsTest, AMessageHasTwoSlotsIfOneFollowsAnother) {
   RankTensor message;
-  message.side = RegisterSpec::INBOUND;
+  message.side = proto::RegisterSpec::INBOUND;
   message.peer = 1;
   message.consumers = {moves_};
   message.tokens_per_step = 8;
@@ -78,7 +79,7 @@ TEST_F(SlotsTest, AMessageHasTwoSlotsIfOneFollowsAnother) {
 TEST_F(SlotsTest, AStageThatIsSkippedAddsASlot) {
   graph_.stage = 2;
   RankTensor message;
-  message.side = RegisterSpec::INBOUND;
+  message.side = proto::RegisterSpec::INBOUND;
   graph_.actors[moves_].inputs = {0};
   for (int64_t peer : {0, 1}) {
     message.peer = peer;
@@ -88,19 +89,19 @@ TEST_F(SlotsTest, AStageThatIsSkippedAddsASlot) {
 }
 
 TEST_F(SlotsTest, TheJobsChoiceReplacesTheSchedules) {
-  Runtime* runtime = plan_.job.mutable_runtime();
-  const auto slots = [&](Runtime::Registers registers, int64_t tokens) {
+  proto::Runtime* runtime = plan_.job.mutable_runtime();
+  const auto slots = [&](proto::Runtime::Registers registers, int64_t tokens) {
     runtime->set_registers(registers);
     return SlotsBetween(forward_, backward_, tokens);
   };
-  EXPECT_EQ(slots(Runtime::ONE, 8), 1);
-  EXPECT_EQ(slots(Runtime::TWO, 8), 2);
-  EXPECT_EQ(slots(Runtime::TWO, 1), 1);
-  EXPECT_EQ(slots(Runtime::TWICE_STAGES, 8), 8) << "twice four stages";
-  EXPECT_EQ(slots(Runtime::TWICE_STAGES, 1), 1);
-  EXPECT_EQ(slots(Runtime::SOLVED, 8), 0) << "the solve decides";
+  EXPECT_EQ(slots(proto::Runtime::ONE, 8), 1);
+  EXPECT_EQ(slots(proto::Runtime::TWO, 8), 2);
+  EXPECT_EQ(slots(proto::Runtime::TWO, 1), 1);
+  EXPECT_EQ(slots(proto::Runtime::TWICE_STAGES, 8), 8) << "twice four stages";
+  EXPECT_EQ(slots(proto::Runtime::TWICE_STAGES, 1), 1);
+  EXPECT_EQ(slots(proto::Runtime::SOLVED, 8), 0) << "the solve decides";
   runtime->set_debug_register_slots(5);
-  for (auto registers : {Runtime::SCHEDULE, Runtime::ONE, Runtime::SOLVED})
+  for (auto registers : {proto::Runtime::SCHEDULE, proto::Runtime::ONE, proto::Runtime::SOLVED})
     EXPECT_EQ(slots(registers, 8), 5);
 }
 
@@ -114,7 +115,7 @@ TEST_F(SlotsTest, AWeightHasOneSlotAndGivenSlotsStand) {
 }
 
 TEST_F(SlotsTest, ADelayNeedsASlotForEachTokenThatWaitsAndOneMore) {
-  for (auto registers : {Runtime::SCHEDULE, Runtime::ONE, Runtime::SOLVED}) {
+  for (auto registers : {proto::Runtime::SCHEDULE, proto::Runtime::ONE, proto::Runtime::SOLVED}) {
     plan_.job.mutable_runtime()->set_registers(registers);
     RankTensor tensor;
     tensor.producer = backward_;
@@ -144,7 +145,7 @@ TEST_F(SlotsTest, TransfersGoFirstAndReportsLastUnlessTurnsDecide) {
   EXPECT_GT(priority(forward_), priority(backward_));
   EXPECT_GT(priority(backward_), priority(data));
   EXPECT_GT(priority(data), priority(report));
-  SetSchedule(weir::Pipeline::ZERO_BUBBLE, 4, 8);
+  SetSchedule(weir::proto::Pipeline::ZERO_BUBBLE, 4, 8);
   EXPECT_EQ(priority(forward_), priority(backward_));
   EXPECT_GT(priority(report), priority(forward_)) << "nothing may delay the actor whose turn it is";
   EXPECT_GT(priority(data), priority(forward_));

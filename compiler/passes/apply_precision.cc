@@ -44,10 +44,10 @@ WidePorts FindWidePorts(const Module& module) {
 
 // Returns whether some node reads the value, and every reader casts the value to bf16. Such a value
 // needs no other cast.
-bool OnlyCastsRead(const Function& function, ValueId value) {
+bool OnlyCastsRead(const Function& function, ops::ValueId value) {
   bool read = false;
   for (const Node& node : function.nodes) {
-    for (ValueId input : node.inputs) {
+    for (ops::ValueId input : node.inputs) {
       if (input != value) continue;
       if (node.op != "cast" || node.attrs.Str("to") != "bf16") return false;
       read = true;
@@ -66,7 +66,7 @@ absl::Status ApplyPrecision(const PassContext& context, Module* module) {
     std::vector<Node> casts;
     for (size_t a = 0; a < function.args.size(); ++a) {
       Arg& arg = function.args[a];
-      TensorType type = function.values[arg.value].type;
+      sbp::TensorType type = function.values[arg.value].type;
       if (type.dtype != DType::kF32) continue;
       if (wide.args.count({static_cast<int>(f), static_cast<int>(a)}) == 0) {
         function.values[arg.value].type.dtype = DType::kBF16;
@@ -75,10 +75,10 @@ absl::Status ApplyPrecision(const PassContext& context, Module* module) {
       // The value is cast where it enters.
       if (OnlyCastsRead(function, arg.value)) continue;
       type.dtype = DType::kBF16;
-      ValueId cast =
+      ops::ValueId cast =
           function.AddValue(absl::StrCat(function.values[arg.value].name, ".bf16"), type);
       for (Node& node : function.nodes) {
-        for (ValueId& input : node.inputs) {
+        for (ops::ValueId& input : node.inputs) {
           if (input == arg.value) input = cast;
         }
       }
@@ -100,9 +100,9 @@ absl::Status ApplyPrecision(const PassContext& context, Module* module) {
       const bool in_f32 = value.type.dims.empty() ||
                           wide.results.count({static_cast<int>(f), static_cast<int>(r)}) > 0;
       if (in_f32 && value.type.dtype == DType::kBF16) {
-        TensorType type = value.type;
+        sbp::TensorType type = value.type;
         type.dtype = DType::kF32;
-        ValueId cast = function.AddValue(absl::StrCat(value.name, ".f32"), type);
+        ops::ValueId cast = function.AddValue(absl::StrCat(value.name, ".f32"), type);
         Node node;
         node.name = function.values[cast].name;
         node.op = "cast";

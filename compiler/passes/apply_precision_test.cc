@@ -24,12 +24,12 @@ DType TypeIn(const Function& function, const std::string& name) {
 // data -> first -> inner.0 -> inner.1 -> last, where only `first` reads data.
 Module Chain() {
   FunctionMaker first("first"), inner("inner"), last("last");
-  const ValueId x = first.Input("x", "f32[batch, wide]");
+  const ops::ValueId x = first.Input("x", "f32[batch, wide]");
   first.Return(first.Node("r", "relu", {x}));
-  const ValueId a = inner.Input("a", "f32[batch, wide]");
-  const ValueId w = inner.Parameter("w", "f32[wide, wide]");
+  const ops::ValueId a = inner.Input("a", "f32[batch, wide]");
+  const ops::ValueId w = inner.Parameter("w", "f32[wide, wide]");
   inner.Return(inner.Node("b", "matmul", {a, w}));
-  const ValueId z = last.Input("z", "f32[batch, wide]");
+  const ops::ValueId z = last.Input("z", "f32[batch, wide]");
   last.Return(last.Node("loss", "reduce_mean", {z}));
   ModelMaker maker;
   const int data = maker.Data("data", "f32[batch, wide]");
@@ -44,9 +44,9 @@ Module Chain() {
 
 TEST(ApplyPrecision, WithF32NothingChanges) {
   Module module = SmallClassifier();
-  const std::string before = EverythingOf(module, Mesh());
+  const std::string before = EverythingOf(module, sbp::Mesh());
   Apply(ApplyPrecision, ContextOf(""), &module);
-  EXPECT_EQ(EverythingOf(module, Mesh()), before);
+  EXPECT_EQ(EverythingOf(module, sbp::Mesh()), before);
 }
 
 TEST(ApplyPrecision, ParametersAndActivationsBetweenFunctionsAreNarrow) {

@@ -15,11 +15,11 @@ constexpr int64_t kStagesMax = 1024;
 double Flops(const Function& function) {
   double total = 1;  // never 0, so that every call counts
   for (const Node& node : function.nodes) {
-    const OpDef* def = OpRegistry::Find(node.op);
+    const ops::OpDef* def = ops::OpRegistry::Find(node.op);
     if (def == nullptr || !def->flops) continue;
-    std::vector<TensorType> inputs, outputs;
-    for (ValueId input : node.inputs) inputs.push_back(function.values[input].type);
-    for (ValueId output : node.outputs) outputs.push_back(function.values[output].type);
+    std::vector<sbp::TensorType> inputs, outputs;
+    for (ops::ValueId input : node.inputs) inputs.push_back(function.values[input].type);
+    for (ops::ValueId output : node.outputs) outputs.push_back(function.values[output].type);
     total += def->flops(node.attrs, inputs, outputs);
   }
   return total;
@@ -95,7 +95,7 @@ absl::Status CheckParts(const PipelineSchedule& schedule, int64_t num_calls) {
                        : absl::StrCat("another schedule, or fewer stages", more)});
 }
 
-absl::Status CutCalls(const Job& job, const PipelineSchedule& schedule, Module* module) {
+absl::Status CutCalls(const proto::Job& job, const PipelineSchedule& schedule, Module* module) {
   std::vector<ModelCall>& calls = module->model.calls;
   const int64_t num_parts = schedule.num_parts();
   if (job.pipeline().cut().empty() || num_parts == 1) {
@@ -143,7 +143,7 @@ absl::Status CutCalls(const Job& job, const PipelineSchedule& schedule, Module* 
 
 }  // namespace
 
-absl::Status AssignStages(const Job& job, const PipelineSchedule& schedule, Module* module) {
+absl::Status AssignStages(const proto::Job& job, const PipelineSchedule& schedule, Module* module) {
   std::vector<ModelCall>& calls = module->model.calls;
   WEIR_RETURN_IF_ERROR(CheckParts(schedule, static_cast<int64_t>(calls.size())));
   WEIR_RETURN_IF_ERROR(CutCalls(job, schedule, module));

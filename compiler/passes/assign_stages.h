@@ -13,7 +13,7 @@ namespace weir::compiler {
 
 // Assigns ModelCall::part and stage. The parts follow pipeline.cut, or balance the floating-point
 // operations if the job gives no cut.
-absl::Status AssignStages(const Job& job, const PipelineSchedule& schedule, Module* module);
+absl::Status AssignStages(const proto::Job& job, const PipelineSchedule& schedule, Module* module);
 
 // Returns the calls of the model, each with its part and stage, as stable text.
 std::string CallsText(const Module& module);

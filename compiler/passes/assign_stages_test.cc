@@ -27,7 +27,7 @@ Module CallsOf(const std::vector<int>& nodes) {
   int value = maker.Data("x", "f32[batch, wide]");
   for (size_t c = 0; c < nodes.size(); ++c) {
     FunctionMaker function(absl::StrCat("f", c));
-    ValueId at = function.Input("x", "f32[batch, wide]");
+    ops::ValueId at = function.Input("x", "f32[batch, wide]");
     for (int n = 0; n < nodes[c]; ++n) at = function.Node(absl::StrCat("n", n), "relu", {at});
     function.Return(at);
     value = maker.Call(absl::StrCat("c", c), maker.Add(function.function), {value})[0];
@@ -41,13 +41,13 @@ std::vector<int64_t> PartsOf(const Module& module) {
   return parts;
 }
 
-Job CutBefore(const std::vector<std::string>& calls) {
-  Job job;
+proto::Job CutBefore(const std::vector<std::string>& calls) {
+  proto::Job job;
   for (const std::string& call : calls) job.mutable_pipeline()->add_cut(call);
   return job;
 }
 
-std::string Flaw(const Job& job, const PipelineSchedule& schedule, int num_calls) {
+std::string Flaw(const proto::Job& job, const PipelineSchedule& schedule, int num_calls) {
   Module module = CallsOf(std::vector<int>(num_calls, 1));
   const absl::Status status = AssignStages(job, schedule, &module);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -113,7 +113,7 @@ TEST(AssignStages, OneStageTakesAllWhateverTheCut) {
 
 TEST(AssignStages, PartsOfInterleavedSchedulesGoRoundTheStages) {
   PipelineSchedule schedule = Straight(2);
-  schedule.kind = weir::Pipeline::INTERLEAVED;
+  schedule.kind = weir::proto::Pipeline::INTERLEAVED;
   schedule.virtual_stages = 2;
   Module module = CallsOf({1, 1, 1, 1});
   ASSERT_TRUE(AssignStages({}, schedule, &module).ok());

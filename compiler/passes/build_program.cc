@@ -17,7 +17,7 @@ class ProgramBuilder {
       : plan_(*plan),
         module_(plan->module),
         model_(plan->module.model),
-        everywhere_(Broadcast(plan->stage_mesh)) {}
+        everywhere_(sbp::Broadcast(plan->stage_mesh)) {}
 
   absl::Status Run() {
     at_.resize(model_.values.size());
@@ -68,8 +68,8 @@ class ProgramBuilder {
   }
   bool accumulates() const { return plan_.micro_batches * plan_.updates.every > 1; }
 
-  int NewValue(const std::string& name, const TensorType& type, const Layout& layout, int64_t stage,
-               Frequency rate) {
+  int NewValue(const std::string& name, const sbp::TensorType& type, const sbp::Layout& layout,
+               int64_t stage, Frequency rate) {
     ProgramValue value;
     value.name = name;
     value.type = type;
@@ -92,7 +92,7 @@ class ProgramBuilder {
 
   // Returns `value` at another place, boxed there at `rate` (the value of a step may be boxed again
   // for every micro-batch). There is one boxing for each place, rate and purpose.
-  int Boxed(int value, const Layout& layout, int64_t stage, Frequency rate,
+  int Boxed(int value, const sbp::Layout& layout, int64_t stage, Frequency rate,
             const std::string& purpose = "") {
     const ProgramValue have = module_.values[value];
     if (have.layout == layout && have.stage == stage) return value;
@@ -112,8 +112,9 @@ class ProgramBuilder {
 
   // Returns the zero-stage split of a weight: the first tensor axis that no mesh axis splits and
   // that has at least one unit per part; else the first axis that no mesh axis splits; else axis 0.
-  absl::StatusOr<Layout> UpdateLayout(const Layout& compute, const TensorType& type) const {
-    Layout layout = compute;
+  absl::StatusOr<sbp::Layout> UpdateLayout(const sbp::Layout& compute,
+                                           const sbp::TensorType& type) const {
+    sbp::Layout layout = compute;
     if (zero() == 0) return layout;
     std::string name =
         plan_.job.training().zero_axis().empty() ? "dp" : plan_.job.training().zero_axis();
@@ -125,7 +126,7 @@ class ProgramBuilder {
     int best = -1;
     for (size_t d = 0; d < type.dims.size(); ++d) {
       bool taken = false;
-      for (const Sbp& sbp : layout)
+      for (const sbp::Sbp& sbp : layout)
         taken = taken || (sbp.is_split() && sbp.axis == static_cast<int>(d));
       if (taken) continue;
       if (best < 0) best = static_cast<int>(d);
@@ -134,7 +135,7 @@ class ProgramBuilder {
         break;
       }
     }
-    layout[axis] = Sbp::S(best < 0 ? 0 : best);
+    layout[axis] = sbp::Sbp::S(best < 0 ? 0 : best);
     return layout;
   }
 
@@ -214,11 +215,11 @@ class ProgramBuilder {
     for (size_t p = 0; p < function.parameters.size(); ++p) {
       if (calls_[c].variables[p] < 0) continue;
       const Variable& variable = module_.variables[calls_[c].variables[p]];
-      ValueId arg = builder.AddArg(variable.name, variable.type, variable.layout);
-      TensorType type = variable.type;
+      ops::ValueId arg = builder.AddArg(variable.name, variable.type, variable.layout);
+      sbp::TensorType type = variable.type;
       type.dtype = compute;
-      ValueId cast = builder.Emit("cast", {arg}, {{type, variable.layout}},
-                                  {{"to", std::string(Name(compute))}})[0];
+      ops::ValueId cast = builder.Emit("cast", {arg}, {{type, variable.layout}},
+                                       {{"to", std::string(Name(compute))}})[0];
       builder.AddResult(cast, Frequency::kMicroBatch);
       inputs.push_back(calls_[c].weights[p]);
       outputs.push_back(NewValue(absl::StrCat(variable.name, ".", Name(compute)), type,
@@ -245,7 +246,7 @@ class ProgramBuilder {
     return index;
   }
 
-  int WeightFor(int c, size_t p, const Layout& layout, const char* purpose) {
+  int WeightFor(int c, size_t p, const sbp::Layout& layout, const char* purpose) {
     const ModelCall& call = model_.calls[c];
     bool each_use = zero() == 3;
     return Boxed(calls_[c].weights[p], layout, call.stage,
@@ -253,7 +254,7 @@ class ProgramBuilder {
   }
 
   // Returns a model value on `stage`. Data is fed at the stage that uses it.
-  int ModelValueAt(int v, int64_t stage, const Layout& layout) {
+  int ModelValueAt(int v, int64_t stage, const sbp::Layout& layout) {
     const ModelValue& value = model_.values[v];
     if (value.call >= 0) return Boxed(at_[v].at(-1), layout, stage, Frequency::kMicroBatch);
     auto known = at_[v].find(stage);
@@ -277,7 +278,7 @@ class ProgramBuilder {
     size_t next_activation = 0, next_parameter = 0;
     std::vector<char> used = UsedArgs(model_function);
     for (size_t a = 0; a < function.args.size(); ++a) {
-      const Layout& layout = function.values[function.args[a].value].layout;
+      const sbp::Layout& layout = function.values[function.args[a].value].layout;
       bool parameter = function.args[a].kind == ArgKind::kParameter;
       size_t position = parameter ? next_parameter++ : next_activation++;
       if (!used[a]) {
@@ -309,7 +310,7 @@ class ProgramBuilder {
     const Function& function = module_.functions[model_function.forward];
     std::vector<char> used(function.args.size(), 0);
     for (const Node& node : function.nodes) {
-      for (ValueId input : node.inputs) {
+      for (ops::ValueId input : node.inputs) {
         int arg = function.ArgOf(input);
         if (arg >= 0) used[arg] = 1;
       }
@@ -324,7 +325,7 @@ class ProgramBuilder {
 
   // Returns the gradient of a result of a call: the sum over the readers of the result, in program
   // order.
-  int ResultGrad(int c, int v, const Layout& layout) {
+  int ResultGrad(int c, int v, const sbp::Layout& layout) {
     auto known = calls_[c].result_grads.find(v);
     if (known == calls_[c].result_grads.end()) {
       known =
@@ -333,18 +334,18 @@ class ProgramBuilder {
     return Boxed(known->second, layout, model_.calls[c].stage, Frequency::kMicroBatch);
   }
 
-  int SumOfGradients(int v, const Layout& layout, int64_t stage) {
+  int SumOfGradients(int v, const sbp::Layout& layout, int64_t stage) {
     std::vector<int> parts;
     for (int grad : grads_[v]) parts.push_back(Boxed(grad, layout, stage, Frequency::kMicroBatch));
     if (parts.size() == 1) return parts[0];
-    const TensorType type = model_.values[v].type;
+    const sbp::TensorType type = model_.values[v].type;
     FunctionBuilder builder(parts.empty() ? "zeros" : "sum", plan_.stage_mesh);
-    ValueId total = -1;
+    ops::ValueId total = -1;
     if (parts.empty()) {
       total = builder.EmitConstant(0.0, type, layout);
     }
     for (size_t i = 0; i < parts.size(); ++i) {
-      ValueId arg = builder.AddArg(absl::StrCat("part", i), type, layout);
+      ops::ValueId arg = builder.AddArg(absl::StrCat("part", i), type, layout);
       total = i == 0 ? arg : builder.Emit("add", {total, arg}, {{type, layout}}, {})[0];
     }
     builder.AddResult(total, Frequency::kMicroBatch);
@@ -426,7 +427,7 @@ class ProgramBuilder {
     return outputs;
   }
 
-  int GradientInput(int c, const ModelFunction::BackwardArg& from, const Layout& layout) {
+  int GradientInput(int c, const ModelFunction::BackwardArg& from, const sbp::Layout& layout) {
     const ModelCall& call = model_.calls[c];
     const Function& forward = ForwardOf(call);
     switch (from.kind) {
@@ -461,7 +462,7 @@ class ProgramBuilder {
       int arg = results[r];
       if (forward.args[arg].kind != ArgKind::kParameter || backward.results[r].per_step) continue;
       const Value value = backward.values[backward.results[r].value];
-      absl::StatusOr<Layout> update =
+      absl::StatusOr<sbp::Layout> update =
           UpdateLayout(forward.values[forward.args[arg].value].layout, value.type);
       if (zero() >= 2 && !(value.layout == *update)) continue;
       Node node;
@@ -469,7 +470,7 @@ class ProgramBuilder {
       node.op = "accumulate";
       node.inputs = {backward.results[r].value};
       node.where = absl::StrCat("function ", backward.name, ", node ", node.name);
-      ValueId sum = backward.AddValue(node.name, value.type);
+      ops::ValueId sum = backward.AddValue(node.name, value.type);
       backward.values[sum].layout = value.layout;
       backward.values[sum].why = "over the micro-batches";
       node.outputs = {sum};
@@ -507,8 +508,9 @@ class ProgramBuilder {
     std::vector<int> inputs, outputs;
     for (size_t p : to_accumulate) {
       const Variable& variable = module_.variables[state.variables[p]];
-      ValueId arg = builder.AddArg(absl::StrCat("d", p), variable.type, variable.layout);
-      ValueId sum = builder.Emit("accumulate", {arg}, {{variable.type, variable.layout}}, {})[0];
+      ops::ValueId arg = builder.AddArg(absl::StrCat("d", p), variable.type, variable.layout);
+      ops::ValueId sum =
+          builder.Emit("accumulate", {arg}, {{variable.type, variable.layout}}, {})[0];
       builder.AddResult(sum, Frequency::kStep);
       inputs.push_back(state.gradients[p]);
       state.gradients[p] = NewValue(absl::StrCat("d_", variable.name), variable.type,
@@ -525,13 +527,13 @@ class ProgramBuilder {
     item.outputs = outputs;
   }
 
-  Layout AllPartial() const { return Layout(plan_.stage_mesh.num_axes(), Sbp::P()); }
+  sbp::Layout AllPartial() const { return sbp::Layout(plan_.stage_mesh.num_axes(), sbp::Sbp::P()); }
 
   // Adds |g|^2 over all gradients. The sum of a call is P over the mesh. The sums are added from
   // the last call to the first, whatever their stages, and merged on stage 0. So cuts do not change
   // the order of the sum, and the sum travels in the direction in which backward passes end.
   void AddNorm() {
-    const TensorType scalar{DType::kF32, {}};
+    const sbp::TensorType scalar{DType::kF32, {}};
     std::vector<std::vector<int>> by_part;
     int64_t last_part = -1;
     for (size_t c = model_.calls.size(); c-- > 0;) {
@@ -540,15 +542,15 @@ class ProgramBuilder {
       part_ = model_.calls[c].part;
       FunctionBuilder builder(absl::StrCat("norm.", ForwardOf(model_.calls[c]).name),
                               plan_.stage_mesh);
-      ValueId total = -1;
+      ops::ValueId total = -1;
       for (size_t p = 0; p < state.gradients.size(); ++p) {
         const Variable& variable = module_.variables[state.variables[p]];
-        Layout square_layout = everywhere_;
+        sbp::Layout square_layout = everywhere_;
         for (size_t axis = 0; axis < square_layout.size(); ++axis) {
-          if (variable.layout[axis].is_split()) square_layout[axis] = Sbp::P();
+          if (variable.layout[axis].is_split()) square_layout[axis] = sbp::Sbp::P();
         }
-        ValueId arg = builder.AddArg(absl::StrCat("d", p), variable.type, variable.layout);
-        ValueId square = builder.Emit("sum_squares", {arg}, {{scalar, square_layout}}, {})[0];
+        ops::ValueId arg = builder.AddArg(absl::StrCat("d", p), variable.type, variable.layout);
+        ops::ValueId square = builder.Emit("sum_squares", {arg}, {{scalar, square_layout}}, {})[0];
         square = builder.Boxed(square, AllPartial());
         total = total < 0 ? square
                           : builder.Emit("add", {total, square}, {{scalar, AllPartial()}}, {})[0];
@@ -576,7 +578,7 @@ class ProgramBuilder {
     part_ = 0;
     total = Boxed(total, everywhere_, 0, at_update());
     FunctionBuilder builder("clip", plan_.stage_mesh);
-    ValueId arg = builder.AddArg("norm2", scalar, everywhere_);
+    ops::ValueId arg = builder.AddArg("norm2", scalar, everywhere_);
     Attributes attrs{{"clip_norm", plan_.job.training().optimizer().clip_norm()}};
     plan_.updates.ToAttributes(&attrs);
     // A micro-batch always has the weight of a micro-batch of a whole update, but the first update
@@ -585,7 +587,7 @@ class ProgramBuilder {
                  first_steps = static_cast<double>(plan_.updates.phase + 1);
     if (plan_.updates.every > 1 && first_steps < steps)
       attrs.Set("first_scale", steps / first_steps);
-    std::vector<ValueId> out =
+    std::vector<ops::ValueId> out =
         builder.Emit("clip_scale", {arg}, {{scalar, everywhere_}, {scalar, everywhere_}}, attrs);
     builder.AddResult(out[0], Frequency::kMicroBatch);
     builder.AddResult(out[1], Frequency::kMicroBatch);
@@ -598,13 +600,13 @@ class ProgramBuilder {
     AddSink("grad_norm", norm);
   }
 
-  int Sum(const std::string& name, const std::vector<int>& parts, const TensorType& type,
-          const Layout& layout, int64_t stage) {
+  int Sum(const std::string& name, const std::vector<int>& parts, const sbp::TensorType& type,
+          const sbp::Layout& layout, int64_t stage) {
     if (parts.size() == 1) return parts[0];
     FunctionBuilder builder("add", plan_.stage_mesh);
-    ValueId total = -1;
+    ops::ValueId total = -1;
     for (size_t i = 0; i < parts.size(); ++i) {
-      ValueId arg = builder.AddArg(absl::StrCat("x", i), type, layout);
+      ops::ValueId arg = builder.AddArg(absl::StrCat("x", i), type, layout);
       total = i == 0 ? arg : builder.Emit("add", {total, arg}, {{type, layout}}, {})[0];
     }
     builder.AddResult(total, Frequency::kMicroBatch);
@@ -629,37 +631,37 @@ class ProgramBuilder {
     }
     const ModelCall& call = model_.calls[c];
     part_ = call.part;
-    const Training& training = plan_.job.training();
-    const TensorType scalar{DType::kF32, {}};
+    const proto::Training& training = plan_.job.training();
+    const sbp::TensorType scalar{DType::kF32, {}};
     FunctionBuilder builder(absl::StrCat("update.", ForwardOf(call).name), plan_.stage_mesh);
     std::vector<ItemState> states;
     std::vector<int> inputs, outputs;
-    std::vector<ValueId> gradients;
+    std::vector<ops::ValueId> gradients;
     for (size_t p = 0; p < state.gradients.size(); ++p) {
       const Variable& variable = module_.variables[state.variables[p]];
       gradients.push_back(builder.AddArg(absl::StrCat("d", p), variable.type, variable.layout));
       inputs.push_back(state.gradients[p]);
       outputs.push_back(variable.value);
     }
-    ValueId scale = builder.AddArg("scale", scalar, everywhere_);
+    ops::ValueId scale = builder.AddArg("scale", scalar, everywhere_);
     inputs.push_back(Boxed(clip_scale_, everywhere_, call.stage, at_update()));
     for (size_t p = 0; p < state.gradients.size(); ++p) {
       const Variable& variable = module_.variables[state.variables[p]];
       Attributes attrs;
       LearningRatesOf(training).ToAttributes(&attrs);
       plan_.updates.ToAttributes(&attrs);
-      std::pair<TensorType, Layout> slot{variable.type, variable.layout};
-      std::vector<ValueId> out;
+      std::pair<sbp::TensorType, sbp::Layout> slot{variable.type, variable.layout};
+      std::vector<ops::ValueId> out;
       if (training.optimizer().has_sgd()) {
-        const Optimizer::Sgd& sgd = training.optimizer().sgd();
+        const proto::Optimizer::Sgd& sgd = training.optimizer().sgd();
         attrs.Set("momentum", sgd.momentum());
         attrs.Set("weight_decay", variable.decay ? sgd.weight_decay() : 0.0);
-        std::vector<std::pair<TensorType, Layout>> slots = {slot};
+        std::vector<std::pair<sbp::TensorType, sbp::Layout>> slots = {slot};
         if (sgd.momentum() != 0) slots.push_back(slot);
         out = builder.Emit("sgd", {gradients[p], scale}, slots, attrs);
         if (sgd.momentum() != 0) builder.MarkState(out[1], "momentum");
       } else {
-        const Optimizer::AdamW& adamw = training.optimizer().adamw();
+        const proto::Optimizer::AdamW& adamw = training.optimizer().adamw();
         attrs.Set("beta1", adamw.beta1() > 0 ? adamw.beta1() : 0.9);
         attrs.Set("beta2", adamw.beta2() > 0 ? adamw.beta2() : 0.999);
         attrs.Set("epsilon", adamw.epsilon() > 0 ? adamw.epsilon() : 1e-8);
@@ -689,7 +691,7 @@ class ProgramBuilder {
     int value = at_[v].at(-1);
     const ProgramValue have = module_.values[value];
     FunctionBuilder builder(absl::StrCat("metric.", name), plan_.stage_mesh);
-    ValueId x = builder.AddArg(name, have.type, have.layout);
+    ops::ValueId x = builder.AddArg(name, have.type, have.layout);
     x = builder.Emit("scale", {x}, {{have.type, have.layout}},
                      {{"factor", 1.0 / static_cast<double>(plan_.micro_batches)}})[0];
     if (plan_.micro_batches > 1)
@@ -720,8 +722,9 @@ class ProgramBuilder {
     const ProgramValue have = module_.values[value];
     int whole = Boxed(value, everywhere_, have.stage, Frequency::kMicroBatch);
     FunctionBuilder builder("fetch", plan_.stage_mesh);
-    ValueId arg = builder.AddArg("logits", have.type, everywhere_);
-    ValueId out = builder.Emit("scale", {arg}, {{have.type, everywhere_}}, {{"factor", 1.0}})[0];
+    ops::ValueId arg = builder.AddArg("logits", have.type, everywhere_);
+    ops::ValueId out =
+        builder.Emit("scale", {arg}, {{have.type, everywhere_}}, {{"factor", 1.0}})[0];
     builder.MarkState(out, "logits");
     ProgramItem& item =
         NewItem(ItemKind::kCall, PhaseKind::kMetric, "fetch logits", Frequency::kMicroBatch);
@@ -734,7 +737,7 @@ class ProgramBuilder {
   LogicalPlan& plan_;
   Module& module_;
   Model& model_;
-  Layout everywhere_;
+  sbp::Layout everywhere_;
   std::vector<CallState> calls_;
   std::vector<std::map<int64_t, int>>
       at_;  // by model value: stage (or -1 where computed) -> program value

@@ -73,7 +73,9 @@ std::vector<std::string> NamesOf(const Module& module, ItemKind kind) {
   return names;
 }
 
-std::string KindOf(const Sbp& sbp) { return sbp.is_split() ? "S" : sbp.is_partial() ? "P" : "B"; }
+std::string KindOf(const sbp::Sbp& sbp) {
+  return sbp.is_split() ? "S" : sbp.is_partial() ? "P" : "B";
+}
 
 // Returns how many boxings of matrices over dp the program has, by kind and rate: "P>B step".
 std::map<std::string, int> MovesOfMatrices(const Module& module) {
@@ -157,7 +159,7 @@ TEST(BuildProgram, EveryItemReadsWhatIsThereInTheLayoutItsFunctionExpects) {
             const Function& function = module.functions[item.function];
             ASSERT_EQ(item.inputs.size(), function.args.size());
             ASSERT_EQ(item.outputs.size(), function.results.size());
-            const auto same = [&](int value, ValueId in_function) {
+            const auto same = [&](int value, ops::ValueId in_function) {
               const ProgramValue& outside = module.values[value];
               const Value& inside = function.values[in_function];
               return outside.layout == inside.layout && outside.type == inside.type;
@@ -208,12 +210,12 @@ TEST(BuildProgram, OneMicroBatchNeedsNoAccumulation) {
 // Two calls read the result of layers.0, and none reads the result of `spare`.
 TEST(BuildProgram, GradientsOfAValueAreSummedOverItsReaders) {
   FunctionMaker split("split"), end("main.1");
-  const ValueId x = split.Input("x", "f32[batch, wide]");
-  const ValueId w = split.Parameter("w", "f32[wide, wide]");
-  const ValueId h = split.Node("h", "matmul", {x, w});
+  const ops::ValueId x = split.Input("x", "f32[batch, wide]");
+  const ops::ValueId w = split.Parameter("w", "f32[wide, wide]");
+  const ops::ValueId h = split.Node("h", "matmul", {x, w});
   split.Return(h);
   split.Return(split.Node("spare", "relu", {h}));
-  const ValueId a = end.Input("a", "f32[batch, wide]"), b = end.Input("b", "f32[batch, wide]");
+  const ops::ValueId a = end.Input("a", "f32[batch, wide]"), b = end.Input("b", "f32[batch, wide]");
   end.Return(end.Node("loss", "reduce_mean", {end.Node("s", "add", {a, b})}));
   ModelMaker maker;
   const int data = maker.Data("x", "f32[batch, wide]");
@@ -242,8 +244,8 @@ TEST(BuildProgram, EvaluationKeepsWeightsWhereTrainingHasThemAndReportsMetrics) 
 TEST(BuildProgram, GenerationFetchesWholeLogits) {
   Module module = SmallClassifier();
   FunctionMaker end("main.1");
-  const ValueId z = end.Input("z", "f32[batch, wide]");
-  const ValueId out = end.Parameter("out", "f32[wide, classes]");
+  const ops::ValueId z = end.Input("z", "f32[batch, wide]");
+  const ops::ValueId out = end.Parameter("out", "f32[wide, classes]");
   end.Return(end.Node("logits", "matmul", {z, out}));
   module.functions[1] = end.function;
   module.model.calls[2].args.resize(1);
@@ -273,8 +275,8 @@ TEST(BuildProgram, TwoWeightsOfOneNameAreRefused) {
 
 TEST(BuildProgram, AParameterWithoutAGradientIsRefused) {
   FunctionMaker metric("metric");
-  const ValueId x = metric.Input("x", "f32[batch, wide]");
-  const ValueId w = metric.Parameter("w", "f32[wide, wide]");
+  const ops::ValueId x = metric.Input("x", "f32[batch, wide]");
+  const ops::ValueId w = metric.Parameter("w", "f32[wide, wide]");
   metric.Return(metric.Node("size", "reduce_mean", {metric.Node("h", "matmul", {x, w})}));
   for (bool unread : {false, true}) {
     ModelMaker maker;

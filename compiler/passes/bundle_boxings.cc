@@ -8,7 +8,7 @@
 
 namespace weir::compiler {
 
-absl::Status BundleBoxings(const Mesh& mesh, Module* module) {
+absl::Status BundleBoxings(const sbp::Mesh& mesh, Module* module) {
   std::vector<int> producer(module->values.size(), -1);
   std::vector<std::set<int>> readers(module->values.size());
   for (size_t i = 0; i < module->items.size(); ++i) {
@@ -27,13 +27,13 @@ absl::Status BundleBoxings(const Mesh& mesh, Module* module) {
     }
     const ProgramValue& from = module->values[item.inputs[0]];
     const ProgramValue& to = module->values[item.outputs[0]];
-    absl::StatusOr<std::vector<BoxingStep>> steps =
-        PlanBoxing(from.type, {from.layout, from.stage}, {to.layout, to.stage}, mesh);
+    absl::StatusOr<std::vector<sbp::BoxingStep>> steps =
+        sbp::PlanBoxing(from.type, {from.layout, from.stage}, {to.layout, to.stage}, mesh);
     if (!steps.ok()) return steps.status();
     std::string key = absl::StrCat(producer[item.inputs[0]], "|", from.stage, "|", to.stage, "|",
                                    static_cast<int>(item.rate), "|", Name(from.type.dtype), "|",
                                    steps->size(), "|", static_cast<int>(from.rate), "|");
-    for (const BoxingStep& step : *steps)
+    for (const sbp::BoxingStep& step : *steps)
       absl::StrAppend(&key, step.from.stage, ">", step.to.stage, ",");
     for (int reader : readers[item.outputs[0]]) absl::StrAppend(&key, reader, ",");
     auto known = first.emplace(key, kept.size());

@@ -10,6 +10,6 @@
 
 namespace weir::compiler {
 
-absl::Status BundleBoxings(const Mesh& mesh, Module* module);
+absl::Status BundleBoxings(const sbp::Mesh& mesh, Module* module);
 
 }  // namespace weir::compiler

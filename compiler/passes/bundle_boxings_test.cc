@@ -18,7 +18,7 @@ class BundleBoxingsTest : public ::testing::Test {
     AddItem(ItemKind::kCall, "also makes", {}, {});
   }
 
-  int AddValue(const Layout& layout, const std::string& type, int64_t stage = 0,
+  int AddValue(const sbp::Layout& layout, const std::string& type, int64_t stage = 0,
                Frequency rate = Frequency::kStep) {
     ProgramValue value;
     value.name = "v" + std::to_string(module_.values.size());
@@ -44,13 +44,13 @@ class BundleBoxingsTest : public ::testing::Test {
   struct Move {
     int maker = 0;  // item
     std::string type = "f32[batch, wide]";
-    Layout to = {Sbp::B()};
+    sbp::Layout to = {sbp::Sbp::B()};
     int64_t to_stage = 0;
     Frequency rate = Frequency::kStep;
   };
   // Returns the value after the boxing "move <input>".
   int AddMove(const Move& move) {
-    const int from = AddValue({Sbp::P()}, move.type, 0, move.rate);
+    const int from = AddValue({sbp::Sbp::P()}, move.type, 0, move.rate);
     const int to = AddValue(move.to, move.type, move.to_stage, move.rate);
     module_.items[move.maker].outputs.push_back(from);
     AddItem(ItemKind::kBoxing, "move " + module_.values[from].name, {from}, {to}, move.rate);
@@ -66,7 +66,7 @@ class BundleBoxingsTest : public ::testing::Test {
     return names;
   }
 
-  const Mesh mesh_ = MeshOf("pp=2,dp=4");
+  const sbp::Mesh mesh_ = MeshOf("pp=2,dp=4");
   const PassContext context_ = ContextOf("dp=4");
   Module module_;
 };
@@ -88,7 +88,7 @@ TEST_F(BundleBoxingsTest, WhatDiffersInMakerReadersRateTypeStageOrStepsTravelsAl
   const int rate = AddMove({.rate = Frequency::kMicroBatch});
   const int type = AddMove({.type = "bf16[batch, wide]"});
   const int stage = AddMove({.to_stage = 1});
-  const int steps = AddMove({.to = {Sbp::S(0)}});
+  const int steps = AddMove({.to = {sbp::Sbp::S(0)}});
   AddItem(ItemKind::kCall, "use", {base, maker, rate, type, stage, steps}, {});
   AddItem(ItemKind::kCall, "other", {reader}, {});
   EXPECT_THAT(Names(), ElementsAre("make", "also makes", "move v0", "move v2", "move v4", "move v6",
@@ -113,7 +113,7 @@ TEST_F(BundleBoxingsTest, ABundleStandsWhereItsFirstStood) {
 
 TEST_F(BundleBoxingsTest, AnImpossibleBoxingIsAnError) {
   module_.functions.emplace_back();
-  const int a = AddMove({.to = {Sbp::P(Combiner::kMax)}});
+  const int a = AddMove({.to = {sbp::Sbp::P(Combiner::kMax)}});
   AddItem(ItemKind::kCall, "use", {a}, {});
   EXPECT_EQ(BundleBoxings(mesh_, &module_).code(), absl::StatusCode::kInvalidArgument);
 }

@@ -47,7 +47,7 @@ class FunctionDifferentiator {
   void DropUnreadStashes() {
     std::vector<char> read(backward_.values.size(), 0);
     for (const Node& node : backward_.nodes) {
-      for (ValueId input : node.inputs) {
+      for (ops::ValueId input : node.inputs) {
         if (input >= 0) read[input] = 1;
       }
     }
@@ -89,26 +89,27 @@ class FunctionDifferentiator {
       needs_[forward_.args[a].value] = model_function_->arg_needs_grad[a];
     for (const Node& node : forward_.nodes) {
       bool needs = false;
-      for (ValueId input : node.inputs) needs = needs || (input >= 0 && needs_[input]);
-      for (ValueId output : node.outputs) {
+      for (ops::ValueId input : node.inputs) needs = needs || (input >= 0 && needs_[input]);
+      for (ops::ValueId output : node.outputs) {
         needs_[output] = needs && IsReal(forward_.values[output].type.dtype);
       }
     }
   }
 
   void SeedResult(int r) {
-    ValueId value = forward_.results[r].value;
+    ops::ValueId value = forward_.results[r].value;
     if (!needs_[value]) return;
     if (r == loss_result_) {
       // The loss that an update minimises is the mean over its micro-batches.
-      ValueId seed = Emit("constant", {},
-                          {{"value", 1.0 / static_cast<double>(context_.micro_batches_per_update)},
-                           {"to", std::string("f32[]")}},
-                          0, "seed of the loss")[0];
+      ops::ValueId seed =
+          Emit("constant", {},
+               {{"value", 1.0 / static_cast<double>(context_.micro_batches_per_update)},
+                {"to", std::string("f32[]")}},
+               0, "seed of the loss")[0];
       Accumulate(value, seed);
     } else if (result_has_grad_[r]) {
-      ValueId grad = backward_.AddValue(absl::StrCat("d_", forward_.values[value].name),
-                                        forward_.values[value].type);
+      ops::ValueId grad = backward_.AddValue(absl::StrCat("d_", forward_.values[value].name),
+                                             forward_.values[value].type);
       backward_.args.push_back({grad, ArgKind::kFixed});
       model_function_->backward_args.push_back({ModelFunction::BackwardArg::kResultGrad, r});
       Accumulate(value, grad);
@@ -118,10 +119,10 @@ class FunctionDifferentiator {
   absl::Status Visit(int index);
 
   absl::Status Finish(int a) {
-    ValueId value = forward_.args[a].value;
+    ops::ValueId value = forward_.args[a].value;
     if (!model_function_->arg_needs_grad[a]) return absl::OkStatus();
-    ValueId grad = GradOf(value);
-    const TensorType& type = forward_.values[value].type;
+    ops::ValueId grad = GradOf(value);
+    const sbp::TensorType& type = forward_.values[value].type;
     bool parameter = forward_.args[a].kind == ArgKind::kParameter;
     if (grad < 0 && parameter) {
       return Rejected(
@@ -134,7 +135,7 @@ class FunctionDifferentiator {
       grad = Emit("constant", {},
                   {{"value", 0.0},
                    {"to", absl::StrCat(parameter ? "f32" : Name(type.dtype), "[",
-                                       DimsText(type.dims), "]")}},
+                                       ops::DimsText(type.dims), "]")}},
                   0, "no path to the loss")[0];
     }
     if (parameter && backward_.values[grad].type.dtype != DType::kF32) {
@@ -147,10 +148,11 @@ class FunctionDifferentiator {
   }
 
   // Returns the value of the backward function that stands for forward value `value`.
-  ValueId Stash(ValueId value) {
+  ops::ValueId Stash(ops::ValueId value) {
     auto it = stashed_.find(value);
     if (it != stashed_.end()) return it->second;
-    ValueId copy = backward_.AddValue(forward_.values[value].name, forward_.values[value].type);
+    ops::ValueId copy =
+        backward_.AddValue(forward_.values[value].name, forward_.values[value].type);
     stashed_[value] = copy;
     int arg = forward_.ArgOf(value);
     ArgKind kind = ArgKind::kFixed;
@@ -173,23 +175,27 @@ class FunctionDifferentiator {
     return copy;
   }
 
-  void Accumulate(ValueId forward_value, ValueId grad) { grads_[forward_value].push_back(grad); }
+  void Accumulate(ops::ValueId forward_value, ops::ValueId grad) {
+    grads_[forward_value].push_back(grad);
+  }
 
   // Sums the gradients that arrived, in the order of arrival; -1 if none arrived.
-  ValueId GradOf(ValueId value) {
+  ops::ValueId GradOf(ops::ValueId value) {
     auto it = grads_.find(value);
     if (it == grads_.end()) return -1;
-    std::vector<ValueId>& parts = it->second;
+    std::vector<ops::ValueId>& parts = it->second;
     // With bf16, gradients of broadcast operands come in f32, and the sum is then taken in f32.
-    auto is_f32 = [&](ValueId part) { return backward_.values[part].type.dtype == DType::kF32; };
+    auto is_f32 = [&](ops::ValueId part) {
+      return backward_.values[part].type.dtype == DType::kF32;
+    };
     if (std::any_of(parts.begin(), parts.end(), is_f32)) {
-      for (ValueId& part : parts) {
+      for (ops::ValueId& part : parts) {
         if (!is_f32(part))
           part = Emit("cast", {part}, {{"to", std::string("f32")}}, 0, "sum of gradients")[0];
       }
     }
     while (parts.size() > 1) {
-      ValueId b = parts[1];
+      ops::ValueId b = parts[1];
       parts[0] = Emit("add", {parts[0], b}, {}, 0,
                       absl::StrCat("sum of gradients of ", forward_.values[value].name))[0];
       parts.erase(parts.begin() + 1);
@@ -204,8 +210,8 @@ class FunctionDifferentiator {
     return parts[0];
   }
 
-  std::vector<ValueId> Emit(const std::string& op, std::vector<ValueId> inputs, Attributes attrs,
-                            uint64_t rng_key, const std::string& about) {
+  std::vector<ops::ValueId> Emit(const std::string& op, std::vector<ops::ValueId> inputs,
+                                 Attributes attrs, uint64_t rng_key, const std::string& about) {
     Node node;
     node.op = op;
     node.rng_key = rng_key;
@@ -214,20 +220,20 @@ class FunctionDifferentiator {
     while (!inputs.empty() && inputs.back() < 0) inputs.pop_back();
     node.inputs = std::move(inputs);
     node.attrs = std::move(attrs);
-    const OpDef* def = OpRegistry::Find(op);
+    const ops::OpDef* def = ops::OpRegistry::Find(op);
     if (def == nullptr) {
       error_ = absl::InternalError(absl::StrCat(node.where, ": no op \"", op, "\""));
       return {backward_.AddValue("error", {}), backward_.AddValue("error", {}),
               backward_.AddValue("error", {})};
     }
     absl::Status schema =
-        CheckSchema(def->schema, static_cast<int>(node.inputs.size()),
-                    static_cast<int>(def->schema.outputs.size()), &node.attrs, node.where);
-    std::vector<TensorType> types;
-    for (ValueId input : node.inputs) types.push_back(backward_.values[input].type);
-    absl::StatusOr<std::vector<TensorType>> inferred =
+        ops::CheckSchema(def->schema, static_cast<int>(node.inputs.size()),
+                         static_cast<int>(def->schema.outputs.size()), &node.attrs, node.where);
+    std::vector<sbp::TensorType> types;
+    for (ops::ValueId input : node.inputs) types.push_back(backward_.values[input].type);
+    absl::StatusOr<std::vector<sbp::TensorType>> inferred =
         schema.ok() ? def->infer({node.attrs, types, context_.dims})
-                    : absl::StatusOr<std::vector<TensorType>>(schema);
+                    : absl::StatusOr<std::vector<sbp::TensorType>>(schema);
     if (!inferred.ok()) {
       error_ = absl::InternalError(absl::StrCat(node.where, ": ", inferred.status().message()));
       return {backward_.AddValue("error", {}), backward_.AddValue("error", {}),
@@ -237,7 +243,7 @@ class FunctionDifferentiator {
       node.outputs.push_back(backward_.AddValue(
           absl::StrCat(node.name, i == 0 ? "" : absl::StrCat(".", i)), inferred->at(i)));
     }
-    std::vector<ValueId> outputs = node.outputs;
+    std::vector<ops::ValueId> outputs = node.outputs;
     backward_.nodes.push_back(std::move(node));
     return outputs;
   }
@@ -249,42 +255,42 @@ class FunctionDifferentiator {
   int loss_result_;
   Function backward_;
   std::vector<char> needs_;
-  std::map<ValueId, ValueId> stashed_;
-  std::map<ValueId, std::vector<ValueId>> grads_;
+  std::map<ops::ValueId, ops::ValueId> stashed_;
+  std::map<ops::ValueId, std::vector<ops::ValueId>> grads_;
   absl::Status error_;
 };
 
-class NodeGradient final : public GradientBuilder {
+class NodeGradient final : public ops::GradientBuilder {
  public:
   NodeGradient(FunctionDifferentiator* owner, int index) : owner_(owner), index_(index) {}
 
   const Attributes& attrs() const override { return node().attrs; }
   int num_inputs() const override { return static_cast<int>(node().inputs.size()); }
-  ValueId input(int i) const override {
+  ops::ValueId input(int i) const override {
     return i < num_inputs() && node().inputs[i] >= 0 ? owner_->Stash(node().inputs[i]) : -1;
   }
-  ValueId output(int i) const override {
+  ops::ValueId output(int i) const override {
     Node& forward_node = owner_->forward_.nodes[index_];
     while (static_cast<int>(forward_node.outputs.size()) <= i) AddOptionalOutput(&forward_node);
     return owner_->Stash(owner_->forward_.nodes[index_].outputs[i]);
   }
-  ValueId output_grad(int i) const override {
+  ops::ValueId output_grad(int i) const override {
     if (i >= static_cast<int>(node().outputs.size())) return -1;
     return owner_->GradOf(node().outputs[i]);
   }
   bool needs_grad(int i) const override {
     return i < num_inputs() && node().inputs[i] >= 0 && owner_->needs_[node().inputs[i]];
   }
-  const TensorType& type(ValueId value) const override {
+  const sbp::TensorType& type(ops::ValueId value) const override {
     return owner_->backward_.values[value].type;
   }
   uint64_t rng_key() const override { return node().rng_key; }
-  std::vector<ValueId> Add(const std::string& op, const std::vector<ValueId>& inputs,
-                           Attributes attributes) override {
+  std::vector<ops::ValueId> Add(const std::string& op, const std::vector<ops::ValueId>& inputs,
+                                Attributes attributes) override {
     return owner_->Emit(op, inputs, std::move(attributes), node().rng_key,
                         absl::StrCat("gradient of ", node().name));
   }
-  void SetInputGrad(int i, ValueId grad) override {
+  void SetInputGrad(int i, ops::ValueId grad) override {
     if (needs_grad(i)) owner_->Accumulate(node().inputs[i], grad);
   }
 
@@ -292,13 +298,14 @@ class NodeGradient final : public GradientBuilder {
   const Node& node() const { return owner_->forward_.nodes[index_]; }
 
   void AddOptionalOutput(Node* forward_node) const {
-    const OpDef* def = OpRegistry::Find(forward_node->op);
-    std::vector<TensorType> types;
-    for (ValueId input : forward_node->inputs) types.push_back(owner_->forward_.values[input].type);
+    const ops::OpDef* def = ops::OpRegistry::Find(forward_node->op);
+    std::vector<sbp::TensorType> types;
+    for (ops::ValueId input : forward_node->inputs)
+      types.push_back(owner_->forward_.values[input].type);
     size_t k = forward_node->outputs.size();
-    absl::StatusOr<std::vector<TensorType>> inferred =
+    absl::StatusOr<std::vector<sbp::TensorType>> inferred =
         def->infer({forward_node->attrs, types, owner_->context_.dims});
-    ValueId value = owner_->forward_.AddValue(
+    ops::ValueId value = owner_->forward_.AddValue(
         absl::StrCat(forward_node->name, ".", def->schema.outputs[k].name), inferred->at(k));
     owner_->needs_.push_back(0);
     forward_node->outputs.push_back(value);
@@ -311,10 +318,10 @@ class NodeGradient final : public GradientBuilder {
 absl::Status FunctionDifferentiator::Visit(int index) {
   const Node& node = forward_.nodes[index];
   bool has_grad = false, needs = false;
-  for (ValueId output : node.outputs) has_grad = has_grad || grads_.count(output) > 0;
-  for (ValueId input : node.inputs) needs = needs || (input >= 0 && needs_[input]);
+  for (ops::ValueId output : node.outputs) has_grad = has_grad || grads_.count(output) > 0;
+  for (ops::ValueId input : node.inputs) needs = needs || (input >= 0 && needs_[input]);
   if (!has_grad || !needs) return absl::OkStatus();
-  const OpDef* def = OpRegistry::Find(node.op);
+  const ops::OpDef* def = ops::OpRegistry::Find(node.op);
   if (!def->gradient) {
     return Rejected({"W0450", node.where, "an op with a gradient between a parameter and the loss",
                      absl::StrCat("op \"", node.op, "\", which has none"),

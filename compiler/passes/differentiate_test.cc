@@ -44,10 +44,10 @@ TEST(Differentiate, GradientsAreTheSlopesOfTheLoss) {
 // x -> square (x times itself) -> twice scaled and summed: each value has several readers.
 TEST(Differentiate, AValueWithSeveralReadersGetsTheSumOfTheirGradients) {
   FunctionMaker maker("main.0");
-  const ValueId w = maker.Parameter("w", "f32[wide]");
-  const ValueId square = maker.Node("square", "mul", {w, w});
-  const ValueId twice = maker.Node("twice", "scale", {square}, {{"factor", 2.0}});
-  const ValueId sum = maker.Node("sum", "add", {twice, square});
+  const ops::ValueId w = maker.Parameter("w", "f32[wide]");
+  const ops::ValueId square = maker.Node("square", "mul", {w, w});
+  const ops::ValueId twice = maker.Node("twice", "scale", {square}, {{"factor", 2.0}});
+  const ops::ValueId sum = maker.Node("sum", "add", {twice, square});
   maker.Return(maker.Node("loss", "reduce_sum", {sum}));
   ModelMaker model;
   model.module.model.loss = model.Call("main.0", model.Add(maker.function), {})[0];
@@ -128,7 +128,7 @@ TEST(Differentiate, GradientsOfParametersAreF32AndStayWhereTheyArise) {
 // A call whose result is only a metric.
 TEST(Differentiate, AFunctionOffTheWayToTheLossHasNoBackwardFunction) {
   FunctionMaker metric("metric");
-  const ValueId x = metric.Input("x", "f32[batch, wide]");
+  const ops::ValueId x = metric.Input("x", "f32[batch, wide]");
   metric.Return(metric.Node("size", "reduce_mean", {x}));
   ModelMaker maker;
   maker.module = SmallClassifier();
@@ -140,12 +140,13 @@ TEST(Differentiate, AFunctionOffTheWayToTheLossHasNoBackwardFunction) {
 }
 
 // Returns the refusal of a model of one function of a parameter `w` and data `x` and `labels`.
-std::string FlawOf(ValueId (*make_loss)(FunctionMaker*, ValueId w, ValueId x, ValueId labels)) {
+std::string FlawOf(ops::ValueId (*make_loss)(FunctionMaker*, ops::ValueId w, ops::ValueId x,
+                                             ops::ValueId labels)) {
   FunctionMaker maker("main.0");
-  const ValueId x = maker.Input("x", "f32[batch, classes]");
-  const ValueId labels = maker.Input("labels", "i32[batch]");
-  const ValueId w = maker.Parameter("w", "f32[classes, classes]");
-  const ValueId rows = make_loss(&maker, w, x, labels);
+  const ops::ValueId x = maker.Input("x", "f32[batch, classes]");
+  const ops::ValueId labels = maker.Input("labels", "i32[batch]");
+  const ops::ValueId w = maker.Parameter("w", "f32[classes, classes]");
+  const ops::ValueId rows = make_loss(&maker, w, x, labels);
   maker.Return(maker.Node("loss", "reduce_mean", {rows}));
   ModelMaker model;
   const int data = model.Data("x", "f32[batch, classes]"), ids = model.Data("labels", "i32[batch]");
@@ -158,20 +159,20 @@ std::string FlawOf(ValueId (*make_loss)(FunctionMaker*, ValueId w, ValueId x, Va
 
 TEST(Differentiate, AnOpWithoutAGradientOnTheWayIsRefused) {
   EXPECT_THAT(
-      FlawOf([](FunctionMaker* maker, ValueId w, ValueId x, ValueId labels) {
+      FlawOf([](FunctionMaker* maker, ops::ValueId w, ops::ValueId x, ops::ValueId labels) {
         return maker->Node("hit", "accuracy", {maker->Node("logits", "matmul", {x, w}), labels});
       }),
       AllOf(HasSubstr("W0450 at function main.0, node hit"), HasSubstr("op \"accuracy\"")));
 }
 
 TEST(Differentiate, AParameterThatTheLossDoesNotDependOnIsRefused) {
-  EXPECT_THAT(FlawOf([](FunctionMaker*, ValueId, ValueId x, ValueId) { return x; }),
+  EXPECT_THAT(FlawOf([](FunctionMaker*, ops::ValueId, ops::ValueId x, ops::ValueId) { return x; }),
               HasSubstr("W0475 at function main.0, parameter w"));
 }
 
 TEST(Differentiate, ALossWithoutParametersIsRefused) {
   FunctionMaker maker("main.0");
-  const ValueId x = maker.Input("x", "f32[batch]");
+  const ops::ValueId x = maker.Input("x", "f32[batch]");
   maker.Return(maker.Node("loss", "reduce_mean", {x}));
   ModelMaker model;
   const int data = model.Data("x", "f32[batch]");

@@ -5,7 +5,8 @@ namespace weir::compiler {
 namespace {
 
 Node MakeNode(const Node& from, const std::string& suffix, const std::string& op,
-              std::vector<ValueId> inputs, std::vector<ValueId> outputs, Attributes attrs) {
+              std::vector<ops::ValueId> inputs, std::vector<ops::ValueId> outputs,
+              Attributes attrs) {
   Node node;
   node.name = absl::StrCat(from.name, ".", suffix);
   node.op = op;
@@ -18,17 +19,17 @@ Node MakeNode(const Node& from, const std::string& suffix, const std::string& op
 }
 
 void Expand(const Node& node, Function* function, std::vector<Node>* out) {
-  ValueId logits = node.inputs[0], targets = node.inputs[1], loss = node.outputs[0];
-  TensorType row_type = function->values[loss].type;
-  TensorType max_type = row_type;
+  ops::ValueId logits = node.inputs[0], targets = node.inputs[1], loss = node.outputs[0];
+  sbp::TensorType row_type = function->values[loss].type;
+  sbp::TensorType max_type = row_type;
   max_type.dtype = function->values[logits].type.dtype;
-  auto fresh = [&](const char* suffix, const TensorType& type) {
+  auto fresh = [&](const char* suffix, const sbp::TensorType& type) {
     return function->AddValue(absl::StrCat(node.name, ".", suffix), type);
   };
-  ValueId max = node.outputs.size() > 1 ? node.outputs[1] : fresh("max", row_type);
-  ValueId sum_exp = node.outputs.size() > 2 ? node.outputs[2] : fresh("sum_exp", row_type);
-  ValueId picked = fresh("picked", row_type);
-  ValueId raw_max = max;
+  ops::ValueId max = node.outputs.size() > 1 ? node.outputs[1] : fresh("max", row_type);
+  ops::ValueId sum_exp = node.outputs.size() > 2 ? node.outputs[2] : fresh("sum_exp", row_type);
+  ops::ValueId picked = fresh("picked", row_type);
+  ops::ValueId raw_max = max;
   if (max_type.dtype != DType::kF32) raw_max = fresh("raw_max", max_type);
   int64_t axis = static_cast<int64_t>(function->values[logits].type.dims.size()) - 1;
   out->push_back(MakeNode(node, "max", "reduce_max", {logits}, {raw_max},
@@ -54,7 +55,7 @@ absl::Status ExpandCrossEntropy(const PassContext& context, Module* module) {
         const std::string& vocab = function.values[node.inputs[0]].type.dims.back().name;
         for (int axis = 0; axis < context.stage_mesh.num_axes(); ++axis) {
           split = split || (context.stage_mesh.size(axis) > 1 &&
-                            context.rules.Find(vocab, axis, Rule::ACTIVATIONS) >= 0);
+                            context.rules.Find(vocab, axis, proto::Rule::ACTIVATIONS) >= 0);
         }
       }
       if (split) {

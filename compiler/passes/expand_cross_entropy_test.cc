@@ -23,7 +23,7 @@ TEST(ExpandCrossEntropy, SplitClassesNeedNoWholeRows) {
 }
 
 TEST(ExpandCrossEntropy, WholeClassesStay) {
-  const std::string before = EverythingOf(SmallClassifier(), Mesh());
+  const std::string before = EverythingOf(SmallClassifier(), sbp::Mesh());
   for (const auto& [mesh, rules] :
        std::vector<std::pair<std::string, Pairs>>{{"", kSplitClasses},
                                                   {"tp=1", kSplitClasses},
@@ -32,7 +32,7 @@ TEST(ExpandCrossEntropy, WholeClassesStay) {
                                                   {"tp=2", {{"wide", "tp"}}}}) {
     Module module = SmallClassifier();
     Apply(ExpandCrossEntropy, ContextOf(mesh, rules), &module);
-    EXPECT_EQ(EverythingOf(module, Mesh()), before) << mesh;
+    EXPECT_EQ(EverythingOf(module, sbp::Mesh()), before) << mesh;
   }
 }
 
@@ -71,8 +71,8 @@ TEST(ExpandCrossEntropy, MaximumAndSumStayTheValuesThatReadersKnow) {
 
 TEST(ExpandCrossEntropy, TheMaximumOfBf16LogitsIsWidened) {
   FunctionMaker maker("f");
-  const ValueId logits = maker.Input("logits", "bf16[batch, classes]");
-  const ValueId labels = maker.Input("labels", "i32[batch]");
+  const ops::ValueId logits = maker.Input("logits", "bf16[batch, classes]");
+  const ops::ValueId labels = maker.Input("labels", "i32[batch]");
   maker.Return(maker.Node("ce", "softmax_cross_entropy", {logits, labels}));
   ModelMaker model;
   model.Add(maker.function);

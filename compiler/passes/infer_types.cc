@@ -11,14 +11,15 @@ absl::Status InferTypes(const PassContext& context, Function* function) {
       function->values[node.outputs[0]].type = function->values[node.inputs[0]].type;
       continue;
     }
-    const OpDef* def = OpRegistry::Find(node.op);
+    const ops::OpDef* def = ops::OpRegistry::Find(node.op);
     if (def == nullptr)
       return absl::InternalError(absl::StrCat("no op \"", node.op, "\" at ", node.where));
-    std::vector<TensorType> inputs;
-    for (ValueId input : node.inputs) {
+    std::vector<sbp::TensorType> inputs;
+    for (ops::ValueId input : node.inputs) {
       if (input >= 0) inputs.push_back(function->values[input].type);
     }
-    absl::StatusOr<std::vector<TensorType>> types = def->infer({node.attrs, inputs, context.dims});
+    absl::StatusOr<std::vector<sbp::TensorType>> types =
+        def->infer({node.attrs, inputs, context.dims});
     if (!types.ok()) {
       return At(node.where, types.status());
     }

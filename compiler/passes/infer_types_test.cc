@@ -13,12 +13,12 @@ using ::testing::HasSubstr;
 // x -> h (matmul with w) -> boxed -> r; the per-sample loss of r is always f32.
 FunctionMaker Chain() {
   FunctionMaker maker("f");
-  const ValueId x = maker.Input("x", "f32[batch, wide]");
-  const ValueId labels = maker.Input("labels", "i32[batch]");
-  const ValueId w = maker.Parameter("w", "f32[wide, classes]");
-  const ValueId h = maker.Node("h", "matmul", {x, w});
-  const ValueId boxed = maker.Node("boxed", kBoxingOp, {h});
-  const ValueId r = maker.Node("r", "relu", {boxed});
+  const ops::ValueId x = maker.Input("x", "f32[batch, wide]");
+  const ops::ValueId labels = maker.Input("labels", "i32[batch]");
+  const ops::ValueId w = maker.Parameter("w", "f32[wide, classes]");
+  const ops::ValueId h = maker.Node("h", "matmul", {x, w});
+  const ops::ValueId boxed = maker.Node("boxed", kBoxingOp, {h});
+  const ops::ValueId r = maker.Node("r", "relu", {boxed});
   maker.Return(maker.Node("loss", "softmax_cross_entropy", {r, labels}));
   return maker;
 }
@@ -37,9 +37,9 @@ TEST(InferTypes, AnElementTypeGoesThroughNodesAndBoxings) {
 
 TEST(InferTypes, TypesThatAreRightStay) {
   Function function = Chain().function;
-  const std::string before = ToText(function, Mesh());
+  const std::string before = ToText(function, sbp::Mesh());
   ASSERT_TRUE(InferTypes(ContextOf(""), &function).ok());
-  EXPECT_EQ(ToText(function, Mesh()), before);
+  EXPECT_EQ(ToText(function, sbp::Mesh()), before);
 }
 
 TEST(InferTypes, OperandsThatDoNotFitAreRefusedWithThePlace) {

@@ -21,9 +21,9 @@ namespace weir::compiler {
 
 // The facts that passes may use besides the module.
 struct PassContext {
-  Mesh stage_mesh;
+  sbp::Mesh stage_mesh;
   LayoutRules rules;
-  std::map<std::string, TensorDim> dims;
+  std::map<std::string, sbp::TensorDim> dims;
   int64_t micro_batches_per_update = 1;  // one update takes the mean of their gradients
   DType precision = DType::kF32;
 };
@@ -58,7 +58,7 @@ class PassPipeline {
 };
 
 // Returns the functions of the module, and its program if there is one, as stable text.
-std::string ToText(const Module& module, const Mesh& stage_mesh);
+std::string ToText(const Module& module, const sbp::Mesh& stage_mesh);
 
 // Checks structure and types: operands are defined before use, every node's op is known, and
 // inferred types equal the stored types. Once layouts exist, the operands of every node must form a

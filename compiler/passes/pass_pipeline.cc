@@ -21,7 +21,7 @@ absl::Status Verify(const PassContext& context, const Module& module, const std:
 
 }  // namespace
 
-std::string ToText(const Module& module, const Mesh& stage_mesh) {
+std::string ToText(const Module& module, const sbp::Mesh& stage_mesh) {
   std::string text;
   for (const Function& function : module.functions)
     absl::StrAppend(&text, ToText(function, stage_mesh), "\n");

@@ -20,7 +20,7 @@ namespace {
 
 // Estimates the bytes of boxing over one axis of n ranks. The estimate is only a preference;
 // boxing.h has the exact form.
-double AxisCost(const Sbp& from, const Sbp& to, double bytes, int64_t n) {
+double AxisCost(const sbp::Sbp& from, const sbp::Sbp& to, double bytes, int64_t n) {
   if (from == to || n == 1) return 0;
   double parts = static_cast<double>(n - 1);
   if (from.is_partial())
@@ -44,13 +44,13 @@ class LayoutPropagator {
     for (Node& node : nodes) WEIR_RETURN_IF_ERROR(Place(std::move(node)));
     for (Result& result : function_.results) {
       if (result.kind == ResultKind::kNatural) continue;
-      Layout want = result.layout;
+      sbp::Layout want = result.layout;
       if (result.kind == ResultKind::kActivation) {
-        const Layout* explicit_layout =
+        const sbp::Layout* explicit_layout =
             context_.rules.Override(function_.name, function_.values[result.value].name);
         want = explicit_layout ? *explicit_layout
                                : context_.rules.LayoutOf(function_.values[result.value].type,
-                                                         Rule::ACTIVATIONS);
+                                                         proto::Rule::ACTIVATIONS);
       }
       result.value = Boxed(result.value, want, "result of the function");
       result.layout = want;
@@ -60,22 +60,23 @@ class LayoutPropagator {
 
  private:
   absl::Status Place(Node node) {
-    for (ValueId& input : node.inputs) {
+    for (ops::ValueId& input : node.inputs) {
       if (input >= 0 && replaced_.count(input) > 0) input = replaced_[input];
     }
-    const OpDef* def = OpRegistry::Find(node.op);
-    std::vector<TensorType> inputs;
-    for (ValueId input : node.inputs) inputs.push_back(function_.values[input].type);
-    WEIR_ASSIGN_OR_RETURN(std::vector<TensorType> outputs,
+    const ops::OpDef* def = ops::OpRegistry::Find(node.op);
+    std::vector<sbp::TensorType> inputs;
+    for (ops::ValueId input : node.inputs) inputs.push_back(function_.values[input].type);
+    WEIR_ASSIGN_OR_RETURN(std::vector<sbp::TensorType> outputs,
                           def->infer({node.attrs, inputs, context_.dims}));
-    FactorRule rule = def->rule(node.attrs, inputs, outputs);
-    std::vector<AxisSignature> candidates = LegalSignatures(rule);
-    std::vector<Layout> input_layouts(inputs.size(), Broadcast(context_.stage_mesh));
-    std::vector<Layout> output_layouts(node.outputs.size(), Broadcast(context_.stage_mesh));
+    sbp::FactorRule rule = def->rule(node.attrs, inputs, outputs);
+    std::vector<sbp::AxisSignature> candidates = sbp::LegalSignatures(rule);
+    std::vector<sbp::Layout> input_layouts(inputs.size(), sbp::Broadcast(context_.stage_mesh));
+    std::vector<sbp::Layout> output_layouts(node.outputs.size(),
+                                            sbp::Broadcast(context_.stage_mesh));
     std::vector<std::string> reasons;
     for (int axis = 0; axis < context_.stage_mesh.num_axes(); ++axis) {
       std::string reason;
-      const AxisSignature& chosen =
+      const sbp::AxisSignature& chosen =
           candidates[Choose(node, rule, candidates, inputs, outputs, axis, &reason)];
       for (size_t i = 0; i < inputs.size(); ++i) input_layouts[i][axis] = chosen.inputs[i];
       for (size_t i = 0; i < node.outputs.size(); ++i) output_layouts[i][axis] = chosen.outputs[i];
@@ -84,19 +85,20 @@ class LayoutPropagator {
     }
     for (size_t i = 0; i < inputs.size(); ++i)
       node.inputs[i] = Boxed(node.inputs[i], input_layouts[i], node.name);
-    std::vector<ValueId> produced = node.outputs;
+    std::vector<ops::ValueId> produced = node.outputs;
     for (size_t i = 0; i < produced.size(); ++i) {
       Value& value = function_.values[produced[i]];
       value.layout = output_layouts[i];
       value.why = absl::StrJoin(reasons, ", ");
     }
     function_.nodes.push_back(std::move(node));
-    for (ValueId value : produced) {
-      const Layout* want = context_.rules.Override(function_.name, function_.values[value].name);
+    for (ops::ValueId value : produced) {
+      const sbp::Layout* want =
+          context_.rules.Override(function_.name, function_.values[value].name);
       if (want == nullptr || *want == function_.values[value].layout) continue;
       WEIR_RETURN_IF_ERROR(
-          ValidateLayout(*want, function_.values[value].type, context_.stage_mesh));
-      ValueId boxed = Boxed(value, *want, "explicit layout");
+          sbp::ValidateLayout(*want, function_.values[value].type, context_.stage_mesh));
+      ops::ValueId boxed = Boxed(value, *want, "explicit layout");
       replaced_[value] = boxed;
       for (Result& result : function_.results) {
         if (result.value == value) result.value = boxed;
@@ -105,39 +107,42 @@ class LayoutPropagator {
     return absl::OkStatus();
   }
 
-  size_t Choose(const Node& node, const FactorRule& rule,
-                const std::vector<AxisSignature>& candidates, const std::vector<TensorType>& inputs,
-                const std::vector<TensorType>& outputs, int axis, std::string* reason) const {
+  size_t Choose(const Node& node, const sbp::FactorRule& rule,
+                const std::vector<sbp::AxisSignature>& candidates,
+                const std::vector<sbp::TensorType>& inputs,
+                const std::vector<sbp::TensorType>& outputs, int axis, std::string* reason) const {
     using Score = std::tuple<int, int, int, double>;
     constexpr int kNoRule = 1 << 20;
     size_t best = 0;
     Score best_score{1 << 20, 1 << 20, 1 << 20, 0};
     int64_t n = context_.stage_mesh.size(axis);
     bool has_parameter = false;
-    for (ValueId input : node.inputs) has_parameter = has_parameter || is_parameter_[input];
+    for (ops::ValueId input : node.inputs) has_parameter = has_parameter || is_parameter_[input];
     for (size_t c = 0; c < candidates.size(); ++c) {
-      const AxisSignature& candidate = candidates[c];
+      const sbp::AxisSignature& candidate = candidates[c];
       if (candidate.linear >= 0 &&
           (has_parameter || !AllPartial(node, rule.linear[candidate.linear], axis)))
         continue;
-      if (candidate.factor >= 0 && !UnitsAgree(rule, candidate.factor, inputs, outputs)) continue;
+      if (candidate.factor >= 0 && !sbp::UnitsAgree(rule, candidate.factor, inputs, outputs))
+        continue;
       int against_explicit = 0, parameters_moved = 0, preference = kNoRule;
       double bytes = 0;
       for (size_t i = 0; i < node.inputs.size(); ++i) {
-        const Sbp& have = function_.values[node.inputs[i]].layout[axis];
+        const sbp::Sbp& have = function_.values[node.inputs[i]].layout[axis];
         if (is_parameter_[node.inputs[i]] && !(have == candidate.inputs[i])) ++parameters_moved;
         bytes += AxisCost(have, candidate.inputs[i], static_cast<double>(inputs[i].bytes()), n);
       }
       for (size_t i = 0; i < node.outputs.size(); ++i) {
-        const Layout* want =
+        const sbp::Layout* want =
             context_.rules.Override(function_.name, function_.values[node.outputs[i]].name);
         if (want != nullptr && !((*want)[axis] == candidate.outputs[i])) ++against_explicit;
       }
       if (candidate.factor >= 0) {
-        int found =
-            context_.rules.Find(rule.factors[candidate.factor].name, axis, Rule::ACTIVATIONS);
+        int found = context_.rules.Find(rule.factors[candidate.factor].name, axis,
+                                        proto::Rule::ACTIVATIONS);
         if (found < 0 && has_parameter)
-          found = context_.rules.Find(rule.factors[candidate.factor].name, axis, Rule::PARAMETERS);
+          found = context_.rules.Find(rule.factors[candidate.factor].name, axis,
+                                      proto::Rule::PARAMETERS);
         if (found >= 0) preference = found;
       }
       // Without a rule the pass may follow a split, but never invent one.
@@ -158,29 +163,29 @@ class LayoutPropagator {
     return best;
   }
 
-  bool AllPartial(const Node& node, const LinearGroup& group, int axis) const {
+  bool AllPartial(const Node& node, const sbp::LinearGroup& group, int axis) const {
     for (int input : group.inputs) {
       if (input >= static_cast<int>(node.inputs.size())) continue;
-      const Sbp& sbp = function_.values[node.inputs[input]].layout[axis];
+      const sbp::Sbp& sbp = function_.values[node.inputs[input]].layout[axis];
       if (!sbp.is_partial() || !IsLinear(sbp.combiner)) return false;
     }
     return true;
   }
 
-  bool Follows(const Node& node, const AxisSignature& candidate, int axis) const {
+  bool Follows(const Node& node, const sbp::AxisSignature& candidate, int axis) const {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      const Sbp& have = function_.values[node.inputs[i]].layout[axis];
+      const sbp::Sbp& have = function_.values[node.inputs[i]].layout[axis];
       if (have.is_split() && have == candidate.inputs[i]) return true;
     }
     return false;
   }
 
-  ValueId Boxed(ValueId value, const Layout& want, const std::string& reader) {
+  ops::ValueId Boxed(ops::ValueId value, const sbp::Layout& want, const std::string& reader) {
     if (function_.values[value].layout == want) return value;
     for (const auto& [layout, boxed] : boxed_[value]) {
       if (layout == want) return boxed;
     }
-    ValueId boxed =
+    ops::ValueId boxed =
         function_.AddValue(absl::StrCat(function_.values[value].name, ".as", boxed_[value].size()),
                            function_.values[value].type);
     is_parameter_.push_back(is_parameter_[value]);
@@ -201,23 +206,24 @@ class LayoutPropagator {
   const PassContext& context_;
   Function& function_;
   std::vector<char> is_parameter_;
-  std::map<ValueId, std::vector<std::pair<Layout, ValueId>>> boxed_;
-  std::map<ValueId, ValueId> replaced_;
+  std::map<ops::ValueId, std::vector<std::pair<sbp::Layout, ops::ValueId>>> boxed_;
+  std::map<ops::ValueId, ops::ValueId> replaced_;
 };
 
 absl::Status SetArgLayouts(const PassContext& context, Function* function) {
   for (const Arg& arg : function->args) {
     Value& value = function->values[arg.value];
     if (arg.kind == ArgKind::kFixed) continue;
-    Rule::Scope scope = arg.kind == ArgKind::kParameter ? Rule::PARAMETERS : Rule::ACTIVATIONS;
-    const Layout* explicit_layout = context.rules.Override(function->name, value.name);
+    proto::Rule::Scope scope =
+        arg.kind == ArgKind::kParameter ? proto::Rule::PARAMETERS : proto::Rule::ACTIVATIONS;
+    const sbp::Layout* explicit_layout = context.rules.Override(function->name, value.name);
     value.layout = explicit_layout ? *explicit_layout : context.rules.LayoutOf(value.type, scope);
     value.why = explicit_layout ? "explicit layout" : context.rules.WhyOf(value.type, scope);
-    absl::Status valid = ValidateLayout(value.layout, value.type, context.stage_mesh);
+    absl::Status valid = sbp::ValidateLayout(value.layout, value.type, context.stage_mesh);
     if (!valid.ok()) {
       return At(absl::StrCat("function ", function->name, ", tensor ", value.name), valid);
     }
-    for (const Sbp& sbp : value.layout) {
+    for (const sbp::Sbp& sbp : value.layout) {
       if (sbp.is_partial()) {
         return Rejected(
             {"W0460", absl::StrCat("function ", function->name, ", tensor ", value.name),
@@ -232,10 +238,10 @@ absl::Status SetArgLayouts(const PassContext& context, Function* function) {
 // backward pass then need not merge the stash again.
 void StashMerged(Function* function, int num_results) {
   for (size_t r = static_cast<size_t>(num_results); r < function->results.size(); ++r) {
-    ValueId& value = function->results[r].value;
-    const Layout& layout = function->values[value].layout;
-    bool partial =
-        std::any_of(layout.begin(), layout.end(), [](const Sbp& sbp) { return sbp.is_partial(); });
+    ops::ValueId& value = function->results[r].value;
+    const sbp::Layout& layout = function->values[value].layout;
+    bool partial = std::any_of(layout.begin(), layout.end(),
+                               [](const sbp::Sbp& sbp) { return sbp.is_partial(); });
     for (const Node& node : function->nodes) {
       if (partial && node.op == kBoxingOp && node.inputs[0] == value) {
         value = node.outputs[0];
@@ -263,9 +269,9 @@ absl::Status PropagateLayouts(const PassContext& context, Module* module) {
     Function& backward = module->functions[model_function.backward];
     for (size_t a = 0; a < backward.args.size(); ++a) {
       const ModelFunction::BackwardArg& from = model_function.backward_args[a];
-      ValueId source = from.kind == ModelFunction::BackwardArg::kForwardArg
-                           ? forward.args[from.index].value
-                           : forward.results[from.index].value;
+      ops::ValueId source = from.kind == ModelFunction::BackwardArg::kForwardArg
+                                ? forward.args[from.index].value
+                                : forward.results[from.index].value;
       Value& value = backward.values[backward.args[a].value];
       value.layout = forward.values[source].layout;
       value.why = "as in forward";

@@ -76,7 +76,8 @@ TEST(PropagateLayouts, WhyNamesTheRule) {
 
 TEST(PropagateLayouts, ASplitWithoutARuleIsFollowedButNotInvented) {
   FunctionMaker maker("f");
-  const ValueId x = maker.Input("x", "f32[rows, wide]"), z = maker.Input("z", "f32[rows, wide]");
+  const ops::ValueId x = maker.Input("x", "f32[rows, wide]"),
+                     z = maker.Input("z", "f32[rows, wide]");
   maker.Return(maker.Node("y", "relu", {x}));
   maker.Return(maker.Node("u", "relu", {z}));
   for (Result& result : maker.function.results) result.kind = ResultKind::kNatural;
@@ -92,9 +93,9 @@ TEST(PropagateLayouts, ASplitWithoutARuleIsFollowedButNotInvented) {
 
 TEST(PropagateLayouts, TwoReadersOfOneLayoutShareABoxing) {
   FunctionMaker maker("f");
-  const ValueId x = maker.Input("x", "f32[rows, wide]"),
-                w = maker.Parameter("w", "f32[wide, deep]");
-  const ValueId p = maker.Node("p", "matmul", {x, w});
+  const ops::ValueId x = maker.Input("x", "f32[rows, wide]"),
+                     w = maker.Parameter("w", "f32[wide, deep]");
+  const ops::ValueId p = maker.Node("p", "matmul", {x, w});
   maker.Return(maker.Node("a", "relu", {p}));
   maker.Return(maker.Node("b", "relu", {p}));
   ModelMaker model;
@@ -108,10 +109,10 @@ TEST(PropagateLayouts, TwoReadersOfOneLayoutShareABoxing) {
 // Sums of partial sums stay partial, and merge once.
 TEST(PropagateLayouts, PartialSumsPassThroughASum) {
   FunctionMaker maker("f");
-  const ValueId x = maker.Input("x", "f32[rows, wide]");
-  const ValueId w = maker.Parameter("w", "f32[wide, deep]"),
-                v = maker.Parameter("v", "f32[wide, deep]");
-  const ValueId p = maker.Node("p", "matmul", {x, w}), q = maker.Node("q", "matmul", {x, v});
+  const ops::ValueId x = maker.Input("x", "f32[rows, wide]");
+  const ops::ValueId w = maker.Parameter("w", "f32[wide, deep]"),
+                     v = maker.Parameter("v", "f32[wide, deep]");
+  const ops::ValueId p = maker.Node("p", "matmul", {x, w}), q = maker.Node("q", "matmul", {x, v});
   maker.Return(maker.Node("s", "add", {p, q}));
   ModelMaker model;
   model.Add(maker.function);
@@ -120,7 +121,7 @@ TEST(PropagateLayouts, PartialSumsPassThroughASum) {
   const Function& function = model.module.functions[0];
   EXPECT_EQ(LayoutOf(function, "s", context), "[tp: P(sum)]");
   EXPECT_EQ(NumBoxings(function), 1);
-  EXPECT_EQ(function.values[function.results[0].value].layout, Broadcast(context.stage_mesh));
+  EXPECT_EQ(function.values[function.results[0].value].layout, sbp::Broadcast(context.stage_mesh));
 }
 
 TEST(PropagateLayouts, AnExplicitLayoutHoldsForAllReaders) {
@@ -153,9 +154,9 @@ TEST(PropagateLayouts, BackwardReadsValuesWhereForwardHasThem) {
     const Function &forward = module.functions[f.forward], &backward = module.functions[f.backward];
     for (size_t a = 0; a < f.backward_args.size(); ++a) {
       const ModelFunction::BackwardArg& from = f.backward_args[a];
-      const ValueId source = from.kind == ModelFunction::BackwardArg::kForwardArg
-                                 ? forward.args[from.index].value
-                                 : forward.results[from.index].value;
+      const ops::ValueId source = from.kind == ModelFunction::BackwardArg::kForwardArg
+                                      ? forward.args[from.index].value
+                                      : forward.results[from.index].value;
       EXPECT_EQ(backward.values[backward.args[a].value].layout, forward.values[source].layout);
     }
   }
@@ -185,13 +186,13 @@ TEST(PropagateLayouts, UnderRandomRulesTheStepComputesTheSame) {
     for (const ModelFunction& f : module.model.functions) {
       const Function& forward = module.functions[f.forward];
       for (const Arg& arg : forward.args) {
-        const Rule::Scope scope =
-            arg.kind == ArgKind::kParameter ? Rule::PARAMETERS : Rule::ACTIVATIONS;
+        const proto::Rule::Scope scope =
+            arg.kind == ArgKind::kParameter ? proto::Rule::PARAMETERS : proto::Rule::ACTIVATIONS;
         EXPECT_EQ(forward.values[arg.value].layout,
                   context.rules.LayoutOf(forward.values[arg.value].type, scope));
       }
       const Value& result = forward.values[forward.results[0].value];
-      EXPECT_EQ(result.layout, context.rules.LayoutOf(result.type, Rule::ACTIVATIONS));
+      EXPECT_EQ(result.layout, context.rules.LayoutOf(result.type, proto::Rule::ACTIVATIONS));
     }
     for (const Function& function : module.functions) num_boxings += NumBoxings(function);
   }

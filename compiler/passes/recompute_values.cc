@@ -18,7 +18,7 @@ class Recomputer {
       : forward_(*forward), backward_(*backward), model_function_(*model_function) {
     producer_.assign(forward_.values.size(), -1);
     for (size_t n = 0; n < forward_.nodes.size(); ++n) {
-      for (ValueId output : forward_.nodes[n].outputs) producer_[output] = static_cast<int>(n);
+      for (ops::ValueId output : forward_.nodes[n].outputs) producer_[output] = static_cast<int>(n);
     }
     FindKept();
   }
@@ -26,14 +26,14 @@ class Recomputer {
   // Returns whether anything changed.
   bool Run() {
     const size_t num_args = backward_.args.size();
-    std::map<ValueId, ValueId> again;  // stash in backward -> value of forward
+    std::map<ops::ValueId, ops::ValueId> again;  // stash in backward -> value of forward
     for (size_t a = 0; a < num_args; ++a) {
       const ModelFunction::BackwardArg& from = model_function_.backward_args[a];
-      const ValueId value = backward_.args[a].value;
+      const ops::ValueId value = backward_.args[a].value;
       if (from.kind == ModelFunction::BackwardArg::kForwardArg)
         copy_[forward_.args[from.index].value] = value;
       if (from.kind != ModelFunction::BackwardArg::kForwardResult) continue;
-      const ValueId original = forward_.results[from.index].value;
+      const ops::ValueId original = forward_.results[from.index].value;
       if (kept_[original]) {
         copy_[original] = value;
       } else {
@@ -41,14 +41,14 @@ class Recomputer {
       }
     }
     if (again.empty()) return false;
-    auto replace = [&](ValueId* value) {
+    auto replace = [&](ops::ValueId* value) {
       auto stash = again.find(*value);
       if (stash != again.end()) *value = Copy(stash->second);
     };
     std::vector<Node> nodes = std::move(backward_.nodes);
     backward_.nodes.clear();
     for (Node& node : nodes) {
-      for (ValueId& input : node.inputs) replace(&input);
+      for (ops::ValueId& input : node.inputs) replace(&input);
       backward_.nodes.push_back(std::move(node));
     }
     for (Result& result : backward_.results) replace(&result.value);
@@ -60,18 +60,18 @@ class Recomputer {
   // Marks the kept values: arguments, the named values, and boxings of the named values.
   void FindKept() {
     kept_.assign(forward_.values.size(), 0);
-    for (ValueId value : *forward_.keep) kept_[value] = 1;
+    for (ops::ValueId value : *forward_.keep) kept_[value] = 1;
     for (const Node& node : forward_.nodes) {
       if (node.op == kBoxingOp && kept_[node.inputs[0]]) kept_[node.outputs[0]] = 1;
     }
   }
 
   // Returns the value of the backward function that equals `value` of the forward function.
-  ValueId Copy(ValueId value) {
+  ops::ValueId Copy(ops::ValueId value) {
     std::set<int> wanted;  // nodes, in their order
-    std::vector<ValueId> open = {value};
+    std::vector<ops::ValueId> open = {value};
     while (!open.empty()) {
-      const ValueId at = open.back();
+      const ops::ValueId at = open.back();
       open.pop_back();
       if (at < 0 || copy_.count(at) > 0) continue;
       const int producer = producer_[at];
@@ -86,9 +86,9 @@ class Recomputer {
     return copy_.at(value);
   }
 
-  ValueId AddValue(ValueId original, const std::string& why) {
+  ops::ValueId AddValue(ops::ValueId original, const std::string& why) {
     const Value& from = forward_.values[original];
-    const ValueId value = backward_.AddValue(from.name, from.type);
+    const ops::ValueId value = backward_.AddValue(from.name, from.type);
     backward_.values[value].layout = from.layout;
     backward_.values[value].why = why;
     copy_[original] = value;
@@ -99,13 +99,14 @@ class Recomputer {
     Node node = original;
     node.name = absl::StrCat(original.name, ".again");
     node.where = absl::StrCat(original.where, ", computed again");
-    for (ValueId& input : node.inputs) input = input < 0 ? input : copy_.at(input);
-    for (ValueId& output : node.outputs) output = AddValue(output, "as in forward, computed again");
+    for (ops::ValueId& input : node.inputs) input = input < 0 ? input : copy_.at(input);
+    for (ops::ValueId& output : node.outputs)
+      output = AddValue(output, "as in forward, computed again");
     backward_.nodes.push_back(std::move(node));
   }
 
   // Adds an argument for a forward argument or a kept value that the gradient itself does not read.
-  void AddArg(ValueId original) {
+  void AddArg(ops::ValueId original) {
     const int arg = forward_.ArgOf(original);
     ModelFunction::BackwardArg from{ModelFunction::BackwardArg::kForwardArg, arg};
     if (arg < 0) {
@@ -118,7 +119,7 @@ class Recomputer {
     model_function_.backward_args.push_back(from);
   }
 
-  void DropStashes(const std::map<ValueId, ValueId>& again) {
+  void DropStashes(const std::map<ops::ValueId, ops::ValueId>& again) {
     std::vector<Arg> args;
     std::vector<ModelFunction::BackwardArg> sources;
     std::vector<char> read(forward_.results.size(), 0);
@@ -149,9 +150,9 @@ class Recomputer {
   Function& forward_;
   Function& backward_;
   ModelFunction& model_function_;
-  std::vector<int> producer_;        // node of forward, by value; -1: an argument
-  std::vector<char> kept_;           // by value of forward
-  std::map<ValueId, ValueId> copy_;  // value of forward -> the same in backward
+  std::vector<int> producer_;                  // node of forward, by value; -1: an argument
+  std::vector<char> kept_;                     // by value of forward
+  std::map<ops::ValueId, ops::ValueId> copy_;  // value of forward -> the same in backward
 };
 
 }  // namespace

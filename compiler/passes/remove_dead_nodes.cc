@@ -12,14 +12,14 @@ void RemoveDead(Function* function) {
   for (size_t i = function->nodes.size(); i-- > 0;) {
     Node& node = function->nodes[i];
     bool wanted = false;
-    for (ValueId output : node.outputs) {
+    for (ops::ValueId output : node.outputs) {
       wanted = wanted || (output >= 0 && (live[output] || function->states.count(output) > 0));
     }
     if (!wanted) continue;
-    for (ValueId input : node.inputs) {
+    for (ops::ValueId input : node.inputs) {
       if (input >= 0) live[input] = 1;
     }
-    const OpDef* def = OpRegistry::Find(node.op);
+    const ops::OpDef* def = ops::OpRegistry::Find(node.op);
     // Trailing optional outputs without readers are not computed.
     while (def != nullptr && node.outputs.size() > 1 && !live[node.outputs.back()] &&
            def->schema.outputs[node.outputs.size() - 1].optional) {

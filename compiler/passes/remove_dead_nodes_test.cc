@@ -26,9 +26,9 @@ std::vector<std::string> LinesAfter(Function function) {
 
 TEST(RemoveDeadNodes, AChainThatNoResultReadsGoes) {
   FunctionMaker maker("f");
-  const ValueId x = maker.Input("x", "f32[batch, wide]");
-  const ValueId a = maker.Node("a", "relu", {x});
-  const ValueId b = maker.Node("b", "relu", {a});
+  const ops::ValueId x = maker.Input("x", "f32[batch, wide]");
+  const ops::ValueId a = maker.Node("a", "relu", {x});
+  const ops::ValueId b = maker.Node("b", "relu", {a});
   maker.Node("c", "add", {b, a});
   maker.Return(maker.Node("y", "scale", {a}, {{"factor", 2.0}}));
   EXPECT_THAT(LinesAfter(maker.function), ElementsAre("a = relu(x)", "y = scale(a)"));
@@ -36,8 +36,8 @@ TEST(RemoveDeadNodes, AChainThatNoResultReadsGoes) {
 
 TEST(RemoveDeadNodes, ANodeThatWritesAStateStaysThoughNobodyReadsIt) {
   FunctionMaker maker("f");
-  const ValueId x = maker.Input("x", "f32[batch, wide]");
-  const ValueId a = maker.Node("a", "relu", {x});
+  const ops::ValueId x = maker.Input("x", "f32[batch, wide]");
+  const ops::ValueId a = maker.Node("a", "relu", {x});
   maker.function.states[maker.Node("m", "relu", {a})] = "momentum";
   maker.Node("dead", "relu", {a});
   EXPECT_THAT(LinesAfter(maker.function), ElementsAre("a = relu(x)", "m = relu(a)"));
@@ -46,8 +46,8 @@ TEST(RemoveDeadNodes, ANodeThatWritesAStateStaysThoughNobodyReadsIt) {
 TEST(RemoveDeadNodes, OptionalResultsAfterTheLastThatIsReadGo) {
   const auto lines = [](int read) {
     FunctionMaker maker("f");
-    const ValueId logits = maker.Input("logits", "f32[batch, classes]");
-    const ValueId labels = maker.Input("labels", "i32[batch]");
+    const ops::ValueId logits = maker.Input("logits", "f32[batch, classes]");
+    const ops::ValueId labels = maker.Input("labels", "i32[batch]");
     maker.Return(maker.Nodes(3, "ce", "softmax_cross_entropy", {logits, labels})[read]);
     return LinesAfter(maker.function);
   };
@@ -58,8 +58,9 @@ TEST(RemoveDeadNodes, OptionalResultsAfterTheLastThatIsReadGo) {
 
 TEST(RemoveDeadNodes, AResultThatIsNotOptionalStaysBesideOneThatIsRead) {
   FunctionMaker maker("f");
-  const ValueId logits = maker.Input("logits", "f32[batch, classes]");
-  const ValueId labels = maker.Input("labels", "i32[batch]"), max = maker.Input("m", "f32[batch]");
+  const ops::ValueId logits = maker.Input("logits", "f32[batch, classes]");
+  const ops::ValueId labels = maker.Input("labels", "i32[batch]"),
+                     max = maker.Input("m", "f32[batch]");
   maker.Return(maker.Nodes(2, "sums", "exp_sum_pick", {logits, labels, max})[0]);
   EXPECT_THAT(LinesAfter(maker.function),
               ElementsAre("sums, sums.1 = exp_sum_pick(logits, labels, m)"));
@@ -73,7 +74,8 @@ TEST(RemoveDeadNodes, InRandomFunctionsExactlyTheNodesOnAWayToAResultStay) {
       return static_cast<size_t>(UniformAt(seed, n++) * static_cast<float>(limit));
     };
     FunctionMaker maker("f");
-    std::vector<ValueId> values = {maker.Input("x0", "f32[wide]"), maker.Input("x1", "f32[wide]")};
+    std::vector<ops::ValueId> values = {maker.Input("x0", "f32[wide]"),
+                                        maker.Input("x1", "f32[wide]")};
     std::vector<std::set<size_t>> read_by(2);
     for (size_t i = 2; i < 12; ++i) {
       const size_t a = below(i), b = below(i);
@@ -101,9 +103,9 @@ TEST(RemoveDeadNodes, InRandomFunctionsExactlyTheNodesOnAWayToAResultStay) {
 
 TEST(RemoveDeadNodes, LeavesAModelThatNeedsAllItsNodesAsItIs) {
   Module module = SmallClassifier();
-  const std::string before = EverythingOf(module, Mesh());
+  const std::string before = EverythingOf(module, sbp::Mesh());
   Apply(RemoveDeadNodes, ContextOf(""), &module);
-  EXPECT_EQ(EverythingOf(module, Mesh()), before);
+  EXPECT_EQ(EverythingOf(module, sbp::Mesh()), before);
 }
 
 }  // namespace

@@ -29,15 +29,16 @@ class BackwardSplitter {
     weight_.name = absl::StrCat(forward_.name, ".weight_gradient");
     producer_.assign(backward_.values.size(), -1);
     for (size_t n = 0; n < backward_.nodes.size(); ++n) {
-      for (ValueId output : backward_.nodes[n].outputs) producer_[output] = static_cast<int>(n);
+      for (ops::ValueId output : backward_.nodes[n].outputs)
+        producer_[output] = static_cast<int>(n);
     }
     MarkStaying();
     std::vector<Result> staying;
     std::vector<int> staying_args;
-    std::vector<std::pair<ValueId, int>> leaving;  // value, argument of forward
+    std::vector<std::pair<ops::ValueId, int>> leaving;  // value, argument of forward
     for (size_t r = 0; r < backward_.results.size(); ++r) {
       const int arg = model_function_.backward_results[r];
-      const ValueId value = backward_.results[r].value;
+      const ops::ValueId value = backward_.results[r].value;
       if (IsParameter(arg) && producer_[value] >= 0 && !stays_[producer_[value]]) {
         leaving.push_back({value, arg});
       } else {
@@ -70,24 +71,24 @@ class BackwardSplitter {
     }
     for (size_t n = backward_.nodes.size(); n-- > 0;) {
       const Node& node = backward_.nodes[n];
-      for (ValueId output : node.outputs) stays_[n] = stays_[n] || needed[output];
+      for (ops::ValueId output : node.outputs) stays_[n] = stays_[n] || needed[output];
       if (!stays_[n]) continue;
-      for (ValueId input : node.inputs) {
+      for (ops::ValueId input : node.inputs) {
         if (input >= 0) needed[input] = 1;
       }
     }
   }
 
-  void MoveNodes(const std::vector<std::pair<ValueId, int>>& leaving) {
+  void MoveNodes(const std::vector<std::pair<ops::ValueId, int>>& leaving) {
     std::vector<char> wanted(backward_.values.size(), 0);
     for (const auto& [value, arg] : leaving) wanted[value] = 1;
     std::vector<char> moves(backward_.nodes.size(), 0);
     for (size_t n = backward_.nodes.size(); n-- > 0;) {
       if (stays_[n]) continue;
       const Node& node = backward_.nodes[n];
-      for (ValueId output : node.outputs) moves[n] = moves[n] || wanted[output];
+      for (ops::ValueId output : node.outputs) moves[n] = moves[n] || wanted[output];
       if (!moves[n]) continue;
-      for (ValueId input : node.inputs) {
+      for (ops::ValueId input : node.inputs) {
         if (input >= 0) wanted[input] = 1;
       }
     }
@@ -98,10 +99,10 @@ class BackwardSplitter {
         kept.push_back(std::move(node));
         continue;
       }
-      for (ValueId& input : node.inputs) {
+      for (ops::ValueId& input : node.inputs) {
         if (input >= 0) input = Inside(input);
       }
-      for (ValueId& output : node.outputs) output = Copy(output);
+      for (ops::ValueId& output : node.outputs) output = Copy(output);
       node.where = absl::StrCat(
           "function ", weight_.name, ", ",
           absl::StripPrefix(node.where, absl::StrCat("function ", backward_.name, ", ")));
@@ -110,9 +111,9 @@ class BackwardSplitter {
     backward_.nodes = std::move(kept);
   }
 
-  ValueId Copy(ValueId value) {
+  ops::ValueId Copy(ops::ValueId value) {
     const Value& have = backward_.values[value];
-    ValueId copy = weight_.AddValue(have.name, have.type);
+    ops::ValueId copy = weight_.AddValue(have.name, have.type);
     weight_.values[copy].layout = have.layout;
     weight_.values[copy].why = have.why;
     inside_[value] = copy;
@@ -121,7 +122,7 @@ class BackwardSplitter {
 
   // Returns the new function's value for a value of the backward function. If no node of the new
   // function computes the value, the value becomes an argument.
-  ValueId Inside(ValueId value) {
+  ops::ValueId Inside(ops::ValueId value) {
     auto known = inside_.find(value);
     if (known != inside_.end()) return known->second;
     ArgKind kind = ArgKind::kFixed;
@@ -142,7 +143,7 @@ class BackwardSplitter {
         backward_.results.push_back({value, ResultKind::kNatural, {}, false});
     }
     model_function_.weight_gradient_args.push_back(from);
-    const ValueId copy = Copy(value);
+    const ops::ValueId copy = Copy(value);
     weight_.args.push_back({copy, kind});
     return copy;
   }
@@ -151,7 +152,7 @@ class BackwardSplitter {
   void DropUnread() {
     std::vector<char> read(backward_.values.size(), 0);
     for (const Node& node : backward_.nodes) {
-      for (ValueId input : node.inputs) {
+      for (ops::ValueId input : node.inputs) {
         if (input >= 0) read[input] = 1;
       }
     }
@@ -173,7 +174,7 @@ class BackwardSplitter {
   Function weight_;
   std::vector<int> producer_;
   std::vector<char> stays_;
-  std::map<ValueId, ValueId> inside_;  // backward -> weight gradient
+  std::map<ops::ValueId, ops::ValueId> inside_;  // backward -> weight gradient
 };
 
 }  // namespace

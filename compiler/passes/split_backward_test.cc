@@ -76,10 +76,10 @@ TEST(SplitBackward, ArgumentsThatOnlyMovedNodesReadMoveToo) {
 // The gradient of a norm's scale comes with the gradient of its input, from one node.
 TEST(SplitBackward, AGradientOfAWeightFromANodeThatStaysStays) {
   FunctionMaker norm("norm"), end("main.1");
-  const ValueId x = norm.Input("x", "f32[batch, wide]");
-  const ValueId gamma = norm.Parameter("gamma", "f32[wide]");
+  const ops::ValueId x = norm.Input("x", "f32[batch, wide]");
+  const ops::ValueId gamma = norm.Parameter("gamma", "f32[wide]");
   norm.Return(norm.Node("y", "rms_norm", {x, gamma}));
-  const ValueId z = end.Input("z", "f32[batch, wide]");
+  const ops::ValueId z = end.Input("z", "f32[batch, wide]");
   end.Return(end.Node("loss", "reduce_mean", {z}));
   ModelMaker maker;
   const int data = maker.Data("x", "f32[batch, wide]"), norms = maker.Add(norm.function);
@@ -96,10 +96,10 @@ TEST(SplitBackward, AGradientOfAWeightFromANodeThatStaysStays) {
 // The first function has no activation that needs a gradient, so all of its work can wait.
 TEST(SplitBackward, AFunctionThatOnlyReadsDataMovesWhole) {
   FunctionMaker first("first");
-  const ValueId x = first.Input("x", "f32[batch, wide]"),
-                w = first.Parameter("w", "f32[wide, wide]");
-  const ValueId h = first.Node("h", "matmul", {x, w});
-  const ValueId r = first.Node("r", "relu", {h});
+  const ops::ValueId x = first.Input("x", "f32[batch, wide]"),
+                     w = first.Parameter("w", "f32[wide, wide]");
+  const ops::ValueId h = first.Node("h", "matmul", {x, w});
+  const ops::ValueId r = first.Node("r", "relu", {h});
   first.Return(first.Node("loss", "reduce_mean", {r}));
   ModelMaker maker;
   const int data = maker.Data("x", "f32[batch, wide]");

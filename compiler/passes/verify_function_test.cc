@@ -13,14 +13,14 @@ using ::testing::HasSubstr;
 
 Function SoundFunction() {
   FunctionMaker maker("f");
-  const ValueId x = maker.Input("x", "f32[batch, wide]");
-  const ValueId w = maker.Parameter("w", "f32[wide, deep]");
-  const ValueId h = maker.Node("h", "matmul", {x, w});
+  const ops::ValueId x = maker.Input("x", "f32[batch, wide]");
+  const ops::ValueId w = maker.Parameter("w", "f32[wide, deep]");
+  const ops::ValueId h = maker.Node("h", "matmul", {x, w});
   maker.Return(maker.Node("y", "relu", {h}));
   return maker.function;
 }
 
-void SetLayouts(const std::map<std::string, Layout>& layouts, Function* function) {
+void SetLayouts(const std::map<std::string, sbp::Layout>& layouts, Function* function) {
   for (const auto& [name, layout] : layouts)
     function->values[Find(*function, name)].layout = layout;
 }
@@ -38,9 +38,11 @@ std::string FlawOf(const std::function<void(Function*)>& spoil, const std::strin
 TEST(VerifyFunction, ASoundFunctionPassesWithAndWithoutLayouts) {
   EXPECT_EQ(FlawOf([](Function*) {}), "");
   EXPECT_EQ(FlawOf([](Function* f) {
-              SetLayouts(
-                  {{"x", {Sbp::B()}}, {"w", {Sbp::S(1)}}, {"h", {Sbp::S(1)}}, {"y", {Sbp::S(1)}}},
-                  f);
+              SetLayouts({{"x", {sbp::Sbp::B()}},
+                          {"w", {sbp::Sbp::S(1)}},
+                          {"h", {sbp::Sbp::S(1)}},
+                          {"y", {sbp::Sbp::S(1)}}},
+                         f);
             }),
             "");
 }
@@ -72,36 +74,39 @@ TEST(VerifyFunction, AStoredTypeMustBeTheInferredOne) {
 }
 
 TEST(VerifyFunction, OperandsMustFormALegalSignatureOverEveryAxis) {
-  const auto flaw = [](const Sbp& x, const Sbp& w, const Sbp& h) {
+  const auto flaw = [](const sbp::Sbp& x, const sbp::Sbp& w, const sbp::Sbp& h) {
     return FlawOf(
         [&](Function* f) {
-          SetLayouts({{"x", {Sbp::B(), x}},
-                      {"w", {Sbp::B(), w}},
-                      {"h", {Sbp::B(), h}},
-                      {"y", {Sbp::B(), h}}},
+          SetLayouts({{"x", {sbp::Sbp::B(), x}},
+                      {"w", {sbp::Sbp::B(), w}},
+                      {"h", {sbp::Sbp::B(), h}},
+                      {"y", {sbp::Sbp::B(), h}}},
                      f);
         },
         "dp=2,tp=2");
   };
-  EXPECT_EQ(flaw(Sbp::B(), Sbp::B(), Sbp::B()), "");
-  EXPECT_EQ(flaw(Sbp::S(0), Sbp::B(), Sbp::S(0)), "");
-  EXPECT_THAT(flaw(Sbp::S(0), Sbp::B(), Sbp::B()),
+  EXPECT_EQ(flaw(sbp::Sbp::B(), sbp::Sbp::B(), sbp::Sbp::B()), "");
+  EXPECT_EQ(flaw(sbp::Sbp::S(0), sbp::Sbp::B(), sbp::Sbp::S(0)), "");
+  EXPECT_THAT(flaw(sbp::Sbp::S(0), sbp::Sbp::B(), sbp::Sbp::B()),
               HasSubstr("no legal signature over mesh axis tp"));
-  EXPECT_THAT(flaw(Sbp::B(), Sbp::S(0), Sbp::B()), HasSubstr("node h"));
+  EXPECT_THAT(flaw(sbp::Sbp::B(), sbp::Sbp::S(0), sbp::Sbp::B()), HasSubstr("node h"));
   // The product of two halves is a partial sum, which relu cannot read.
-  EXPECT_THAT(flaw(Sbp::S(1), Sbp::S(0), Sbp::P()),
+  EXPECT_THAT(flaw(sbp::Sbp::S(1), sbp::Sbp::S(0), sbp::Sbp::P()),
               AllOf(HasSubstr("node y"), HasSubstr("no legal signature")));
 }
 
 TEST(VerifyFunction, LayoutsAreCheckedOnlyWhereANodeHasThemAll) {
-  EXPECT_EQ(FlawOf([](Function* f) { SetLayouts({{"x", {Sbp::P()}}, {"h", {Sbp::B()}}}, f); }), "");
+  EXPECT_EQ(FlawOf([](Function* f) {
+              SetLayouts({{"x", {sbp::Sbp::P()}}, {"h", {sbp::Sbp::B()}}}, f);
+            }),
+            "");
 }
 
 TEST(VerifyFunction, ABoxingMayJoinAnyTwoLayouts) {
   FunctionMaker maker("f");
-  const ValueId x = maker.Input("x", "f32[batch, wide]");
+  const ops::ValueId x = maker.Input("x", "f32[batch, wide]");
   maker.Return(maker.Node("y", kBoxingOp, {x}));
-  SetLayouts({{"x", {Sbp::P()}}, {"y", {Sbp::S(1)}}}, &maker.function);
+  SetLayouts({{"x", {sbp::Sbp::P()}}, {"y", {sbp::Sbp::S(1)}}}, &maker.function);
   EXPECT_TRUE(VerifyFunction(maker.function, ContextOf("tp=2")).ok());
 }
 

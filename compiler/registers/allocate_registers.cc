@@ -19,7 +19,7 @@
 namespace weir::compiler {
 namespace {
 
-void SetSlice(const TensorSlice& slice, TensorSliceProto* out) {
+void SetSlice(const TensorSlice& slice, proto::TensorSliceProto* out) {
   out->set_dtype(Name(slice.dtype));
   out->mutable_shape()->Assign(slice.shape.begin(), slice.shape.end());
   if (slice.is_whole()) return;
@@ -27,9 +27,9 @@ void SetSlice(const TensorSlice& slice, TensorSliceProto* out) {
   out->mutable_global_shape()->Assign(slice.global_shape.begin(), slice.global_shape.end());
 }
 
-void SetAttrs(const Attributes& attrs, google::protobuf::RepeatedPtrField<NamedAttr>* out) {
+void SetAttrs(const Attributes& attrs, google::protobuf::RepeatedPtrField<proto::NamedAttr>* out) {
   for (const auto& [name, value] : attrs.map()) {
-    NamedAttr* attr = out->Add();
+    proto::NamedAttr* attr = out->Add();
     attr->set_name(name);
     if (const auto* i = std::get_if<int64_t>(&value)) attr->mutable_value()->set_i(*i);
     if (const auto* f = std::get_if<double>(&value)) attr->mutable_value()->set_f(*f);
@@ -41,24 +41,24 @@ void SetAttrs(const Attributes& attrs, google::protobuf::RepeatedPtrField<NamedA
   }
 }
 
-ActorSpec::Phase ToProto(PhaseKind phase) {
+proto::ActorSpec::Phase ToProto(PhaseKind phase) {
   switch (phase) {
-    case PhaseKind::kForward: return ActorSpec::FORWARD;
-    case PhaseKind::kBackward: return ActorSpec::BACKWARD;
-    case PhaseKind::kWeightGradient: return ActorSpec::WEIGHT_GRADIENT;
-    case PhaseKind::kUpdate: return ActorSpec::UPDATE;
-    case PhaseKind::kBoxing: return ActorSpec::BOXING;
-    case PhaseKind::kData: return ActorSpec::DATA;
-    case PhaseKind::kMetric: return ActorSpec::METRIC;
+    case PhaseKind::kForward: return proto::ActorSpec::FORWARD;
+    case PhaseKind::kBackward: return proto::ActorSpec::BACKWARD;
+    case PhaseKind::kWeightGradient: return proto::ActorSpec::WEIGHT_GRADIENT;
+    case PhaseKind::kUpdate: return proto::ActorSpec::UPDATE;
+    case PhaseKind::kBoxing: return proto::ActorSpec::BOXING;
+    case PhaseKind::kData: return proto::ActorSpec::DATA;
+    case PhaseKind::kMetric: return proto::ActorSpec::METRIC;
   }
-  return ActorSpec::NO_PHASE;
+  return proto::ActorSpec::NO_PHASE;
 }
 
 class RegisterAllocator {
  public:
   RegisterAllocator(const LogicalPlan& plan, const RankGraph& graph) : plan_(plan), graph_(graph) {}
 
-  absl::StatusOr<RankPlan> Run() {
+  absl::StatusOr<proto::RankPlan> Run() {
     out_.set_rank(static_cast<int>(graph_.rank));
     out_.set_num_ranks(static_cast<int>(plan_.mesh.num_ranks()));
     out_.set_plan_id(plan_.plan_id);
@@ -90,14 +90,14 @@ class RegisterAllocator {
   // With the slots that every register has.
   absl::Status CheckMemory() const {
     double registers = 0;
-    for (const RegisterSpec& spec : out_.registers())
+    for (const proto::RegisterSpec& spec : out_.registers())
       registers += static_cast<double>(spec.bytes()) * spec.slots();
     return CheckBytes(graph_, registers);
   }
 
   std::string DeviceText() const {
     std::string text = absl::StrCat("stage ", graph_.stage);
-    Coords coords = plan_.stage_mesh.CoordsOf(plan_.mesh.StageRankOf(graph_.rank));
+    sbp::Coords coords = plan_.stage_mesh.CoordsOf(plan_.mesh.StageRankOf(graph_.rank));
     for (size_t i = 0; i < coords.size(); ++i) {
       absl::StrAppend(&text, ", ", plan_.stage_mesh.axes()[i].name, "=", coords[i]);
     }
@@ -110,8 +110,9 @@ class RegisterAllocator {
     std::map<std::string, int> groups;
     for (size_t t = 0; t < graph_.tensors.size(); ++t) {
       const RankTensor& tensor = graph_.tensors[t];
-      bool outbound = tensor.side == RegisterSpec::OUTBOUND;
-      if (tensor.producer < 0 && tensor.side == RegisterSpec::LOCAL) continue;  // of another stage
+      bool outbound = tensor.side == proto::RegisterSpec::OUTBOUND;
+      if (tensor.producer < 0 && tensor.side == proto::RegisterSpec::LOCAL)
+        continue;  // of another stage
       if (tensor.consumers.empty() && !outbound && tensor.variable < 0) continue;
       std::string key =
           absl::StrCat(tensor.producer, "|", tensor.tokens_per_step, "|", tensor.every, "|",
@@ -119,29 +120,30 @@ class RegisterAllocator {
       for (int consumer : tensor.consumers) absl::StrAppend(&key, consumer, ",");
       for (const Station& reader : tensor.readers)
         absl::StrAppend(&key, "|", reader.item, ".", reader.place);
-      if (tensor.side != RegisterSpec::LOCAL) absl::StrAppend(&key, "edge ", tensor.edge);
+      if (tensor.side != proto::RegisterSpec::LOCAL) absl::StrAppend(&key, "edge ", tensor.edge);
       auto known = groups.emplace(key, out_.registers_size());
       if (known.second) AddRegister(tensor);
-      RegisterSpec* spec = out_.mutable_registers(known.first->second);
+      proto::RegisterSpec* spec = out_.mutable_registers(known.first->second);
       if (!known.second)
         spec->set_name(absl::StrCat(
             spec->name(), spec->name().size() < 60 ? absl::StrCat(", ", tensor.name) : ""));
       places_[t] = {known.first->second, spec->bytes()};
       // Wire messages have their exact size; local tensors start on a cache line.
-      spec->set_bytes(tensor.side == RegisterSpec::LOCAL ? spec->bytes() + AlignUp(tensor.bytes)
-                                                         : tensor.bytes);
+      spec->set_bytes(tensor.side == proto::RegisterSpec::LOCAL
+                          ? spec->bytes() + AlignUp(tensor.bytes)
+                          : tensor.bytes);
     }
   }
 
   void AddRegister(const RankTensor& tensor) {
-    RegisterSpec* spec = out_.add_registers();
+    proto::RegisterSpec* spec = out_.add_registers();
     spec->set_id(out_.registers_size() - 1);
     spec->set_name(tensor.name);
     spec->set_slots(static_cast<int>(GivenSlots(plan_, graph_, tensor)));
     spec->set_tokens_per_step(tensor.tokens_per_step);
     if (tensor.every > 1) spec->set_every(tensor.every);
     spec->set_side(tensor.side);
-    if (tensor.side != RegisterSpec::LOCAL) {
+    if (tensor.side != proto::RegisterSpec::LOCAL) {
       spec->set_peer(static_cast<int>(tensor.peer));
       spec->set_edge(tensor.edge);
     }
@@ -165,15 +167,15 @@ class RegisterAllocator {
 
   // Computing, transfers, feeds and metrics have a queue each, as far as there are queues.
   int QueueOf(const RankActor& actor) const {
-    int role = actor.phase == PhaseKind::kBoxing || actor.kind == ActorSpec::SEND ? 1 : 0;
-    if (actor.kind == ActorSpec::SOURCE) role = 2;
-    if (actor.kind == ActorSpec::SINK) role = 3;
+    int role = actor.phase == PhaseKind::kBoxing || actor.kind == proto::ActorSpec::SEND ? 1 : 0;
+    if (actor.kind == proto::ActorSpec::SOURCE) role = 2;
+    if (actor.kind == proto::ActorSpec::SINK) role = 3;
     return role % std::max(1, out_.num_queues());
   }
 
   void AddActor(int a) {
     const RankActor& actor = graph_.actors[a];
-    ActorSpec* spec = out_.add_actor();
+    proto::ActorSpec* spec = out_.add_actor();
     spec->set_id(a);
     spec->set_name(actor.name);
     spec->set_kind(actor.kind);
@@ -186,7 +188,8 @@ class RegisterAllocator {
     spec->set_feed(actor.feed);
     spec->set_function(actor.function);
     spec->set_phase(ToProto(actor.phase));
-    if (actor.kind == ActorSpec::SOURCE) SetSlice(actor.feed_slice, spec->mutable_feed_slice());
+    if (actor.kind == proto::ActorSpec::SOURCE)
+      SetSlice(actor.feed_slice, spec->mutable_feed_slice());
     if (actor.feed_range.has_value()) {
       spec->mutable_feed_range()->set_below(actor.feed_range->below);
       spec->mutable_feed_range()->set_reader(actor.feed_range->reader);
@@ -195,14 +198,14 @@ class RegisterAllocator {
     for (int input : actor.inputs) {
       int id = places_[input].register_id;
       if (id < 0 || !in_ports.emplace(id, spec->input_size()).second) continue;
-      InputPort* port = spec->add_input();
+      proto::InputPort* port = spec->add_input();
       port->set_register_id(id);
       SetSpan(SpanOf(actor, graph_.tensors[input]), port);
     }
     for (int output : actor.outputs) {
       int id = places_[output].register_id;
       if (id < 0 || !out_ports.emplace(id, spec->output_size()).second) continue;
-      OutputPort* port = spec->add_output();
+      proto::OutputPort* port = spec->add_output();
       port->set_register_id(id);
       SetSpan(SpanOf(actor, graph_.tensors[output]), port);
     }
@@ -210,8 +213,8 @@ class RegisterAllocator {
   }
 
   int AddProgram(const RankActor& actor, const std::map<int, int>& in_ports,
-                 const std::map<int, int>& out_ports, ActorSpec* spec) {
-    Program program;
+                 const std::map<int, int>& out_ports, proto::ActorSpec* spec) {
+    proto::Program program;
     program.set_name(actor.program);
     std::vector<ScratchBlock> blocks(actor.scratch.size());
     for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = {actor.scratch[i], -1, -1, 0};
@@ -236,32 +239,32 @@ class RegisterAllocator {
       }
     }
     program.set_scratch_bytes(PlanScratch(&blocks));
-    auto set_operand = [&](const RankOperand& operand, Operand* out) {
+    auto set_operand = [&](const RankOperand& operand, proto::Operand* out) {
       if (operand.kind == RankOperand::kNone) {
-        out->set_place(Operand::NONE);
+        out->set_place(proto::Operand::NONE);
         return;
       }
       SetSlice(operand.slice, out->mutable_slice());
       int block = block_of(operand);
       if (block >= 0) {
-        out->set_place(Operand::SCRATCH);
+        out->set_place(proto::Operand::SCRATCH);
         out->set_byte_offset(blocks[block].offset);
       } else if (operand.kind == RankOperand::kState) {
         auto known = states.emplace(operand.index, spec->state_size());
         if (known.second) spec->add_state(operand.index);
-        out->set_place(Operand::STATE);
+        out->set_place(proto::Operand::STATE);
         out->set_index(known.first->second);
       } else {
         const Place& place = places_[operand.index];
         auto produced = out_ports.find(place.register_id);
         bool is_output = produced != out_ports.end();
-        out->set_place(is_output ? Operand::OUTPUT : Operand::INPUT);
+        out->set_place(is_output ? proto::Operand::OUTPUT : proto::Operand::INPUT);
         out->set_index(is_output ? produced->second : in_ports.at(place.register_id));
         out->set_byte_offset(place.offset);
       }
     };
     for (const RankKernel& kernel : actor.kernels) {
-      KernelCall* call = program.add_call();
+      proto::KernelCall* call = program.add_call();
       call->set_op(kernel.op);
       call->set_name(kernel.name);
       call->set_rng_key(kernel.rng_key);
@@ -281,8 +284,9 @@ class RegisterAllocator {
   std::vector<StateHome> AddStates() {
     std::vector<StateHome> homes;
     for (const RankState& state : graph_.states) {
-      StateSpec* spec = AddState(state.name, state.slice, state.layout, state.init);
-      spec->set_state_class(state.weight.empty() ? StateSpec::FETCHED : StateSpec::OPTIMIZER_SLOT);
+      proto::StateSpec* spec = AddState(state.name, state.slice, state.layout, state.init);
+      spec->set_state_class(state.weight.empty() ? proto::StateSpec::FETCHED
+                                                 : proto::StateSpec::OPTIMIZER_SLOT);
       spec->set_weight(state.weight);
       homes.push_back({});
     }
@@ -290,10 +294,10 @@ class RegisterAllocator {
       const RankTensor& tensor = graph_.tensors[t];
       if (tensor.variable < 0 || places_[t].register_id < 0) continue;
       const Variable& variable = plan_.module.variables[tensor.variable];
-      Coords coords = plan_.stage_mesh.CoordsOf(plan_.mesh.StageRankOf(graph_.rank));
-      TensorSlice slice = LocalSlice(variable.type, variable.layout, plan_.stage_mesh, coords);
+      sbp::Coords coords = plan_.stage_mesh.CoordsOf(plan_.mesh.StageRankOf(graph_.rank));
+      TensorSlice slice = sbp::LocalSlice(variable.type, variable.layout, plan_.stage_mesh, coords);
       AddState(variable.name, slice, variable.layout, variable.init)
-          ->set_state_class(StateSpec::WEIGHT);
+          ->set_state_class(proto::StateSpec::WEIGHT);
       homes.push_back({places_[t].register_id, places_[t].offset});
     }
     for (size_t t = 0; t < graph_.tensors.size(); ++t)
@@ -315,17 +319,17 @@ class RegisterAllocator {
     const RankTensor& tensor = graph_.tensors[t];
     if (tensor.gradient_of < 0 || places_[t].register_id < 0) return;
     const Variable& variable = plan_.module.variables[tensor.gradient_of];
-    Coords coords = plan_.stage_mesh.CoordsOf(plan_.mesh.StageRankOf(graph_.rank));
-    Initializer zeros;
+    sbp::Coords coords = plan_.stage_mesh.CoordsOf(plan_.mesh.StageRankOf(graph_.rank));
+    proto::Initializer zeros;
     zeros.set_zeros(true);
     for (int64_t token = 0; token < tensor.delay; ++token) {
-      StateSpec* spec =
+      proto::StateSpec* spec =
           AddState(absl::StrCat(variable.name, "/delayed_gradient_", token),
-                   LocalSlice(variable.type, variable.layout, plan_.stage_mesh, coords),
+                   sbp::LocalSlice(variable.type, variable.layout, plan_.stage_mesh, coords),
                    variable.layout, zeros);
-      spec->set_state_class(StateSpec::DELAYED_GRADIENT);
+      spec->set_state_class(proto::StateSpec::DELAYED_GRADIENT);
       spec->set_weight(variable.name);
-      StateSpec::Token* where = spec->mutable_token();
+      proto::StateSpec::Token* where = spec->mutable_token();
       where->set_register_id(places_[t].register_id);
       where->set_token(static_cast<int>(token));
       homes->push_back({places_[t].register_id, places_[t].offset});
@@ -333,14 +337,14 @@ class RegisterAllocator {
   }
 
   // Returns the new state, to which the caller adds what the state is for.
-  StateSpec* AddState(const std::string& name, const TensorSlice& slice, const Layout& layout,
-                      const Initializer& init) {
-    StateSpec* spec = out_.add_state();
+  proto::StateSpec* AddState(const std::string& name, const TensorSlice& slice,
+                             const sbp::Layout& layout, const proto::Initializer& init) {
+    proto::StateSpec* spec = out_.add_state();
     spec->set_name(name);
     SetSlice(slice, spec->mutable_slice());
     spec->set_layout(ToText(layout, plan_.stage_mesh));
     *spec->mutable_init() = init;
-    Coords coords = plan_.stage_mesh.CoordsOf(plan_.mesh.StageRankOf(graph_.rank));
+    sbp::Coords coords = plan_.stage_mesh.CoordsOf(plan_.mesh.StageRankOf(graph_.rank));
     bool owner = true;
     for (size_t axis = 0; axis < layout.size(); ++axis)
       owner = owner && (!layout[axis].is_broadcast() || coords[axis] == 0);
@@ -350,7 +354,7 @@ class RegisterAllocator {
 
   const LogicalPlan& plan_;
   const RankGraph& graph_;
-  RankPlan out_;
+  proto::RankPlan out_;
   std::vector<Place> places_;
   std::vector<std::vector<Station>> readers_;  // by register, on all ranks of the stage
   std::map<std::string, int> programs_;
@@ -358,7 +362,7 @@ class RegisterAllocator {
 
 }  // namespace
 
-absl::StatusOr<RankPlan> AllocateRegisters(const LogicalPlan& plan, const RankGraph& graph) {
+absl::StatusOr<proto::RankPlan> AllocateRegisters(const LogicalPlan& plan, const RankGraph& graph) {
   return RegisterAllocator(plan, graph).Run();
 }
 

@@ -10,6 +10,6 @@
 namespace weir::compiler {
 
 // Returns the finished plan: registers, slot counts (slot_policy.h), memory, programs and times.
-absl::StatusOr<RankPlan> AllocateRegisters(const LogicalPlan& plan, const RankGraph& graph);
+absl::StatusOr<proto::RankPlan> AllocateRegisters(const LogicalPlan& plan, const RankGraph& graph);
 
 }  // namespace weir::compiler

@@ -14,13 +14,13 @@ namespace {
 // small.
 constexpr size_t kSharersMax = 4096;
 
-int64_t BytesOf(const TensorSliceProto& slice) {
+int64_t BytesOf(const proto::TensorSliceProto& slice) {
   int64_t bytes = SizeOf(DTypeFromName(slice.dtype()).value_or(DType::kF32));
   for (int64_t size : slice.shape()) bytes *= size;
   return bytes;
 }
 
-int64_t SpaceOf(const RegisterSpec& r) { return r.stride() * r.slots(); }
+int64_t SpaceOf(const proto::RegisterSpec& r) { return r.stride() * r.slots(); }
 
 // Proves, from tokens and credits alone, that one event on this rank comes before another under
 // every schedule.
@@ -41,7 +41,7 @@ class BeatOrder {
  public:
   // `registers`: those that may be asked about, without initial tokens, local or with a landing
   // order.
-  BeatOrder(const RankPlan& plan, const std::vector<LandingOrder>& landings, Beat beat,
+  BeatOrder(const proto::RankPlan& plan, const std::vector<LandingOrder>& landings, Beat beat,
             const std::vector<int>& registers);
 
   // Tokens of two of `registers`, by their index there, never exist at the same time: those of each
@@ -53,11 +53,11 @@ class BeatOrder {
     int to;     // event
     bool next;  // of the next beat
   };
-  int64_t ActsPerBeat(const ActorSpec& actor) const;   // 0: not in every beat alike
-  int64_t TokensPerBeat(const RegisterSpec& r) const;  // likewise
-  void AddTies(const RankPlan& plan, const std::vector<LandingOrder>& landings);
+  int64_t ActsPerBeat(const proto::ActorSpec& actor) const;   // 0: not in every beat alike
+  int64_t TokensPerBeat(const proto::RegisterSpec& r) const;  // likewise
+  void AddTies(const proto::RankPlan& plan, const std::vector<LandingOrder>& landings);
   void TieLanding(const LandingOrder& landing, int peer);
-  void TieRegister(const RegisterSpec& r);
+  void TieRegister(const proto::RegisterSpec& r);
   void Close();
   bool Has(const std::vector<uint64_t>& rows, size_t row, int column) const {
     return (rows[row * words_ + static_cast<size_t>(column) / 64] >> (column % 64)) & 1;
@@ -84,8 +84,8 @@ int EndOf(int actor) { return 2 * actor + 1; }
 
 bool IsPlain(const Span& span) { return span.tokens == 1 && span.phase == 0; }
 
-BeatOrder::BeatOrder(const RankPlan& plan, const std::vector<LandingOrder>& landings, Beat beat,
-                     const std::vector<int>& registers)
+BeatOrder::BeatOrder(const proto::RankPlan& plan, const std::vector<LandingOrder>& landings,
+                     Beat beat, const std::vector<int>& registers)
     : beat_(beat), micro_batches_(std::max<int64_t>(1, plan.micro_batches())) {
   const size_t writers = static_cast<size_t>(plan.actor_size()) + landings.size();
   ties_.resize(2 * writers);
@@ -100,32 +100,32 @@ BeatOrder::BeatOrder(const RankPlan& plan, const std::vector<LandingOrder>& land
   JoinReaders(registers);
 }
 
-int64_t BeatOrder::ActsPerBeat(const ActorSpec& actor) const {
+int64_t BeatOrder::ActsPerBeat(const proto::ActorSpec& actor) const {
   const Rate rate = FromProto(actor.rate());
   if (rate.every > 1) return 0;
   if (beat_ == Beat::kStep) return rate.acts_per_step;
   return rate.acts_per_step % micro_batches_ == 0 ? rate.acts_per_step / micro_batches_ : 0;
 }
 
-int64_t BeatOrder::TokensPerBeat(const RegisterSpec& r) const {
+int64_t BeatOrder::TokensPerBeat(const proto::RegisterSpec& r) const {
   if (r.every() > 1) return 0;
   if (beat_ == Beat::kStep) return r.tokens_per_step();
   return r.tokens_per_step() % micro_batches_ == 0 ? r.tokens_per_step() / micro_batches_ : 0;
 }
 
-void BeatOrder::AddTies(const RankPlan& plan, const std::vector<LandingOrder>& landings) {
+void BeatOrder::AddTies(const proto::RankPlan& plan, const std::vector<LandingOrder>& landings) {
   in_beat_.assign(static_cast<size_t>(plan.actor_size()), 0);
   producer_.assign(static_cast<size_t>(plan.registers_size()), -1);
   consumers_.resize(static_cast<size_t>(plan.registers_size()));
   known_.assign(static_cast<size_t>(plan.registers_size()), 1);
   for (int a = 0; a < plan.actor_size(); ++a) {
-    const ActorSpec& actor = plan.actor(a);
+    const proto::ActorSpec& actor = plan.actor(a);
     in_beat_[a] = ActsPerBeat(actor) > 0;
-    for (const InputPort& port : actor.input()) {
+    for (const proto::InputPort& port : actor.input()) {
       consumers_[port.register_id()].push_back(a);
       if (!in_beat_[a] || !IsPlain(FromProto(port.span()))) known_[port.register_id()] = 0;
     }
-    for (const OutputPort& port : actor.output()) {
+    for (const proto::OutputPort& port : actor.output()) {
       producer_[port.register_id()] = a;
       if (!in_beat_[a] || !IsPlain(FromProto(port.span()))) known_[port.register_id()] = 0;
     }
@@ -137,7 +137,7 @@ void BeatOrder::AddTies(const RankPlan& plan, const std::vector<LandingOrder>& l
     if (known_[landings[i].register_id] && in_beat_[landings[i].actor])
       TieLanding(landings[i], plan.actor_size() + static_cast<int>(i));
   }
-  for (const RegisterSpec& r : plan.registers()) {
+  for (const proto::RegisterSpec& r : plan.registers()) {
     if (producer_[r.id()] < 0 || consumers_[r.id()].empty() || TokensPerBeat(r) == 0)
       known_[r.id()] = 0;
     if (known_[r.id()]) TieRegister(r);
@@ -157,7 +157,7 @@ void BeatOrder::TieLanding(const LandingOrder& landing, int peer) {
   }
 }
 
-void BeatOrder::TieRegister(const RegisterSpec& r) {
+void BeatOrder::TieRegister(const proto::RegisterSpec& r) {
   const int64_t tokens = TokensPerBeat(r), lag = r.initial_tokens(), free = r.slots() - lag;
   const int producer = producer_[r.id()];
   for (int consumer : consumers_[r.id()]) {
@@ -249,14 +249,14 @@ bool BeatOrder::Apart(size_t a, size_t b) const {
 
 // Returns the registers that may share, the largest first. A register that lies in a state's home
 // keeps its bytes from step to step, and is left out.
-std::vector<int> Sharers(const RankPlan& plan, const std::vector<StateHome>& homes,
+std::vector<int> Sharers(const proto::RankPlan& plan, const std::vector<StateHome>& homes,
                          const std::vector<LandingOrder>& landings) {
   std::set<int> kept;
   for (const StateHome& home : homes) kept.insert(home.register_id);
   std::vector<int> sharers;
-  for (const RegisterSpec& r : plan.registers()) {
-    if (r.side() == RegisterSpec::LOCAL && kept.count(r.id()) == 0 && r.initial_tokens() == 0 &&
-        r.bytes() > 0)
+  for (const proto::RegisterSpec& r : plan.registers()) {
+    if (r.side() == proto::RegisterSpec::LOCAL && kept.count(r.id()) == 0 &&
+        r.initial_tokens() == 0 && r.bytes() > 0)
       sharers.push_back(r.id());
   }
   for (const LandingOrder& landing : landings) sharers.push_back(landing.register_id);
@@ -270,17 +270,17 @@ std::vector<int> Sharers(const RankPlan& plan, const std::vector<StateHome>& hom
 // Each at the lowest place that is free of all that may live beside it; returns the end of them
 // all.
 int64_t PlaceSharers(const std::vector<int>& sharers, const std::vector<LandingOrder>& landings,
-                     int64_t begin, RankPlan* plan) {
+                     int64_t begin, proto::RankPlan* plan) {
   std::vector<BeatOrder> orders;
   orders.emplace_back(*plan, landings, Beat::kStep, sharers);
   if (plan->micro_batches() > 1) orders.emplace_back(*plan, landings, Beat::kMicroBatch, sharers);
   int64_t end = begin;
   std::vector<std::pair<int64_t, int64_t>> busy;
   for (size_t i = 0; i < sharers.size(); ++i) {
-    RegisterSpec* r = plan->mutable_registers(sharers[i]);
+    proto::RegisterSpec* r = plan->mutable_registers(sharers[i]);
     busy.clear();
     for (size_t j = 0; j < i; ++j) {
-      const RegisterSpec& other = plan->registers(sharers[j]);
+      const proto::RegisterSpec& other = plan->registers(sharers[j]);
       const bool apart = std::any_of(orders.begin(), orders.end(),
                                      [&](const BeatOrder& order) { return order.Apart(i, j); });
       if (!apart) busy.push_back({other.arena_offset(), other.arena_offset() + SpaceOf(other)});
@@ -300,26 +300,26 @@ int64_t PlaceSharers(const std::vector<int>& sharers, const std::vector<LandingO
 }  // namespace
 
 void PlaceMemory(const std::vector<StateHome>& homes, const std::vector<LandingOrder>& landings,
-                 RankPlan* plan) {
+                 proto::RankPlan* plan) {
   int64_t scratch = 0;
-  for (const Program& program : plan->program())
+  for (const proto::Program& program : plan->program())
     scratch = std::max(scratch, program.scratch_bytes());
   if (plan->num_queues() > 1) scratch = AlignUp(scratch) * plan->num_queues();
   plan->set_scratch_bytes(scratch);
-  for (RegisterSpec& r : *plan->mutable_registers()) {
-    if (r.side() != RegisterSpec::OUTBOUND) r.set_stride(AlignUp(r.bytes()));
+  for (proto::RegisterSpec& r : *plan->mutable_registers()) {
+    if (r.side() != proto::RegisterSpec::OUTBOUND) r.set_stride(AlignUp(r.bytes()));
   }
   const std::vector<int> sharers = Sharers(*plan, homes, landings);
   int64_t at = PlaceSharers(sharers, landings, AlignUp(scratch), plan);
   std::vector<char> placed(static_cast<size_t>(plan->registers_size()), 0);
   for (int reg : sharers) placed[reg] = 1;
-  for (RegisterSpec& r : *plan->mutable_registers()) {
-    if (r.side() == RegisterSpec::OUTBOUND || placed[r.id()]) continue;
+  for (proto::RegisterSpec& r : *plan->mutable_registers()) {
+    if (r.side() == proto::RegisterSpec::OUTBOUND || placed[r.id()]) continue;
     r.set_arena_offset(at);
     at += SpaceOf(r);
   }
   for (size_t i = 0; i < homes.size(); ++i) {
-    StateSpec* state = plan->mutable_state(static_cast<int>(i));
+    proto::StateSpec* state = plan->mutable_state(static_cast<int>(i));
     if (homes[i].register_id >= 0) {
       state->set_arena_offset(plan->registers(homes[i].register_id).arena_offset() +
                               homes[i].offset);

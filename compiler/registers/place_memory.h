@@ -27,6 +27,6 @@ struct LandingOrder {
 // Sets arena_offset and stride of all registers and states, scratch_bytes and arena_bytes.
 // Precondition: homes[i] is the home of state i; registers, actors and programs are complete.
 void PlaceMemory(const std::vector<StateHome>& homes, const std::vector<LandingOrder>& landings,
-                 RankPlan* plan);
+                 proto::RankPlan* plan);
 
 }  // namespace weir::compiler

@@ -10,56 +10,56 @@ namespace {
 constexpr int64_t kBytes = 4096;
 
 // Makes actors 0, 1, …, and register i from actor i to actor i + 1.
-RankPlan Chain(int actors, int slots) {
-  RankPlan plan;
+proto::RankPlan Chain(int actors, int slots) {
+  proto::RankPlan plan;
   plan.set_micro_batches(1);
   for (int a = 0; a < actors; ++a) {
-    ActorSpec* actor = plan.add_actor();
+    proto::ActorSpec* actor = plan.add_actor();
     actor->set_id(a);
     actor->mutable_rate()->set_acts_per_step(1);
   }
   for (int r = 0; r + 1 < actors; ++r) {
-    RegisterSpec* spec = plan.add_registers();
+    proto::RegisterSpec* spec = plan.add_registers();
     spec->set_id(r);
     spec->set_bytes(kBytes);
     spec->set_slots(slots);
     spec->set_tokens_per_step(1);
-    OutputPort* out = plan.mutable_actor(r)->add_output();
+    proto::OutputPort* out = plan.mutable_actor(r)->add_output();
     out->set_register_id(r);
-    InputPort* in = plan.mutable_actor(r + 1)->add_input();
+    proto::InputPort* in = plan.mutable_actor(r + 1)->add_input();
     in->set_register_id(r);
   }
   return plan;
 }
 
 // Orders `after` to act once `before` has acted in the step `lag` earlier.
-void AddOrder(int before, int after, int lag, RankPlan* plan) {
-  RegisterSpec* spec = plan->add_registers();
+void AddOrder(int before, int after, int lag, proto::RankPlan* plan) {
+  proto::RegisterSpec* spec = plan->add_registers();
   spec->set_id(plan->registers_size() - 1);
   spec->set_slots(1);
   spec->set_initial_tokens(lag);
   spec->set_tokens_per_step(1);
-  OutputPort* out = plan->mutable_actor(before)->add_output();
+  proto::OutputPort* out = plan->mutable_actor(before)->add_output();
   out->set_register_id(spec->id());
-  InputPort* in = plan->mutable_actor(after)->add_input();
+  proto::InputPort* in = plan->mutable_actor(after)->add_input();
   in->set_register_id(spec->id());
 }
 
-bool Overlap(const RankPlan& plan, int a, int b) {
-  const RegisterSpec& x = plan.registers(a);
-  const RegisterSpec& y = plan.registers(b);
+bool Overlap(const proto::RankPlan& plan, int a, int b) {
+  const proto::RegisterSpec& x = plan.registers(a);
+  const proto::RegisterSpec& y = plan.registers(b);
   return x.arena_offset() < y.arena_offset() + y.stride() * y.slots() &&
          y.arena_offset() < x.arena_offset() + x.stride() * x.slots();
 }
 
 TEST(PlaceMemory, AChainWhoseBeginningMayRunAheadSharesNothing) {
-  RankPlan plan = Chain(4, 1);
+  proto::RankPlan plan = Chain(4, 1);
   PlaceMemory({}, {}, &plan);
   EXPECT_EQ(plan.arena_bytes(), 3 * kBytes);
 }
 
 TEST(PlaceMemory, AChainWhoseBeginningWaitsForItsEndSharesAllButNeighbours) {
-  RankPlan plan = Chain(6, 1);
+  proto::RankPlan plan = Chain(6, 1);
   AddOrder(5, 0, 1, &plan);
   PlaceMemory({}, {}, &plan);
   EXPECT_EQ(plan.arena_bytes(), 2 * kBytes);
@@ -67,7 +67,7 @@ TEST(PlaceMemory, AChainWhoseBeginningWaitsForItsEndSharesAllButNeighbours) {
 }
 
 TEST(PlaceMemory, SlotsForSeveralStepsAtOnceSharedOnlyWhereTheLoopHoldsOneStep) {
-  RankPlan loose = Chain(6, 2), tight = Chain(6, 2);
+  proto::RankPlan loose = Chain(6, 2), tight = Chain(6, 2);
   AddOrder(5, 0, 1, &tight);
   PlaceMemory({}, {}, &loose);
   PlaceMemory({}, {}, &tight);
@@ -76,12 +76,12 @@ TEST(PlaceMemory, SlotsForSeveralStepsAtOnceSharedOnlyWhereTheLoopHoldsOneStep) 
 }
 
 TEST(PlaceMemory, ASecondReaderThatNobodyWaitsForKeepsTheMemory) {
-  RankPlan plan = Chain(6, 1);
+  proto::RankPlan plan = Chain(6, 1);
   AddOrder(5, 0, 1, &plan);
-  ActorSpec* late = plan.add_actor();
+  proto::ActorSpec* late = plan.add_actor();
   late->set_id(6);
   late->mutable_rate()->set_acts_per_step(1);
-  InputPort* in = late->add_input();
+  proto::InputPort* in = late->add_input();
   in->set_register_id(1);
   PlaceMemory({}, {}, &plan);
   for (int r = 0; r < 5; ++r) EXPECT_TRUE(r == 1 || !Overlap(plan, 1, r)) << r;
@@ -93,12 +93,12 @@ TEST(PlaceMemory, ASecondReaderThatNobodyWaitsForKeepsTheMemory) {
 }
 
 TEST(PlaceMemory, WhatAPeerWritesAndWhatHoldsATokenFromTheStartIsAlone) {
-  RankPlan plan = Chain(6, 1);
+  proto::RankPlan plan = Chain(6, 1);
   AddOrder(5, 0, 1, &plan);
   plan.mutable_registers(1)->set_initial_tokens(1);
-  RegisterSpec* inbound = plan.add_registers();
+  proto::RegisterSpec* inbound = plan.add_registers();
   inbound->set_id(plan.registers_size() - 1);
-  inbound->set_side(RegisterSpec::INBOUND);
+  inbound->set_side(proto::RegisterSpec::INBOUND);
   inbound->set_bytes(kBytes);
   inbound->set_slots(1);
   inbound->set_tokens_per_step(1);
@@ -113,7 +113,7 @@ TEST(PlaceMemory, WhatAPeerWritesAndWhatHoldsATokenFromTheStartIsAlone) {
 TEST(PlaceMemory, TheMemoryOfTheMicroBatchesServesWhatTheStepDoesAfterThem) {
   // Actors 0 -> 1 -> 2 act by micro-batch, 2 hands its sum to 3 once a step, and 3 -> 4. The next
   // step begins after 4.
-  RankPlan plan = Chain(5, 1);
+  proto::RankPlan plan = Chain(5, 1);
   plan.set_micro_batches(4);
   for (int a = 0; a < 3; ++a) plan.mutable_actor(a)->mutable_rate()->set_acts_per_step(4);
   for (int r = 0; r < 2; ++r) plan.mutable_registers(r)->set_tokens_per_step(4);

@@ -78,7 +78,7 @@ constexpr int64_t kIterationNsMax = int64_t{1} << 46;
 class RankRhythm {
  public:
   RankRhythm(const JobRhythm& rhythm, int64_t steps_per_iteration, const RankGraph& graph,
-             const std::vector<std::vector<Station>>& readers, RankPlan* plan)
+             const std::vector<std::vector<Station>>& readers, proto::RankPlan* plan)
       : rhythm_(rhythm),
         steps_per_iteration_(steps_per_iteration),
         graph_(graph),
@@ -105,12 +105,12 @@ class RankRhythm {
     timed_.registers.resize(plan_.registers_size());
     AddPorts();
     for (int r = 0; r < plan_.registers_size(); ++r) {
-      RegisterSpec* spec = plan_.mutable_registers(r);
+      proto::RegisterSpec* spec = plan_.mutable_registers(r);
       TimedGraph::Register& entry = timed_.registers[r];
       entry.name = spec->name();
       entry.initial_tokens = spec->initial_tokens();
       entry.bytes = spec->bytes();
-      if (spec->side() != RegisterSpec::LOCAL) WEIR_RETURN_IF_ERROR(AddFarEnd(spec, &entry));
+      if (spec->side() != proto::RegisterSpec::LOCAL) WEIR_RETURN_IF_ERROR(AddFarEnd(spec, &entry));
       if (spec->slots() == 0) spec->set_slots(static_cast<int>(SolvedSlots(r, *spec, entry)));
       entry.slots = spec->slots();
     }
@@ -128,9 +128,10 @@ class RankRhythm {
   }
 
  private:
-  int64_t SolvedSlots(int r, const RegisterSpec& spec, const TimedGraph::Register& entry) const {
+  int64_t SolvedSlots(int r, const proto::RegisterSpec& spec,
+                      const TimedGraph::Register& entry) const {
     if (entry.producer.actor < 0) return 1;
-    const bool local = spec.side() == RegisterSpec::LOCAL;
+    const bool local = spec.side() == proto::RegisterSpec::LOCAL;
     RegisterFamily family{stations_[entry.producer.actor], readers_[r],
                           local ? spec.tokens_per_step() : 0, spec.initial_tokens()};
     if (!local) family.consumers = {stations_[entry.consumers.at(0).actor]};
@@ -166,15 +167,15 @@ class RankRhythm {
         return TimedGraph::Port{
             a, plan_.actor(a).rate().acts_per_step() / plan_.registers(reg).tokens_per_step(), 1};
       };
-      for (const InputPort& port : plan_.actor(a).input())
+      for (const proto::InputPort& port : plan_.actor(a).input())
         timed_.registers[port.register_id()].consumers.push_back(port_of(port.register_id()));
-      for (const OutputPort& port : plan_.actor(a).output())
+      for (const proto::OutputPort& port : plan_.actor(a).output())
         timed_.registers[port.register_id()].producer = port_of(port.register_id());
     }
   }
 
-  absl::Status AddFarEnd(RegisterSpec* spec, TimedGraph::Register* entry) {
-    const bool inbound = spec->side() == RegisterSpec::INBOUND;
+  absl::Status AddFarEnd(proto::RegisterSpec* spec, TimedGraph::Register* entry) {
+    const bool inbound = spec->side() == proto::RegisterSpec::INBOUND;
     const TimedGraph::Port near = inbound ? entry->consumers.at(0) : entry->producer;
     const RankActor& actor = graph_.actors[near.actor];
     const Station& station = graph_.PeerOf(actor);
@@ -188,7 +189,7 @@ class RankRhythm {
       entry->consumers.push_back(port);
     }
     spec->set_latency_ns(entry->latency_ns);
-    FarActor* out = spec->add_far();
+    proto::FarActor* out = spec->add_far();
     out->set_name(actor.far_name);
     *out->mutable_rate() = ToProto(Rate(actor));
     *out->mutable_timing() = ToProto(times_.actors[far]);
@@ -198,7 +199,7 @@ class RankRhythm {
   void Write() {
     for (int a = 0; a < plan_.actor_size(); ++a)
       *plan_.mutable_actor(a)->mutable_timing() = ToProto(times_.actors[a]);
-    PlanCertificate* certificate = plan_.mutable_certificate();
+    proto::PlanCertificate* certificate = plan_.mutable_certificate();
     // Steps follow each other as if every step had an update. Then all waits are kept, including
     // waits over several steps.
     certificate->set_steps_per_iteration(steps_per_iteration_);
@@ -211,7 +212,7 @@ class RankRhythm {
   const int64_t steps_per_iteration_;
   const RankGraph& graph_;
   const std::vector<std::vector<Station>>& readers_;
-  RankPlan& plan_;
+  proto::RankPlan& plan_;
   TimedGraph timed_;
   StartTimes times_;
   std::vector<Station> stations_;  // of the actors of both
@@ -221,7 +222,7 @@ class RankRhythm {
 
 absl::Status ApplyRhythm(const JobRhythm& rhythm, int64_t steps_per_iteration,
                          const RankGraph& graph, const std::vector<std::vector<Station>>& readers,
-                         RankPlan* plan) {
+                         proto::RankPlan* plan) {
   return RankRhythm(rhythm, steps_per_iteration, graph, readers, plan).Apply();
 }
 

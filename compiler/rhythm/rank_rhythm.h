@@ -25,6 +25,6 @@ int64_t SlotsNeeded(const TimedGraph& graph, const StartTimes& times,
 // `steps_per_iteration` steps takes longer than a plan can say.
 absl::Status ApplyRhythm(const JobRhythm& rhythm, int64_t steps_per_iteration,
                          const RankGraph& graph, const std::vector<std::vector<Station>>& readers,
-                         RankPlan* plan);
+                         proto::RankPlan* plan);
 
 }  // namespace weir::compiler

@@ -106,11 +106,11 @@ class ApplyRhythmTest : public ::testing::Test {
       actor.station = {a, 0};
       actor.acts_per_step = 8;
       graph_.actors.push_back(actor);
-      ActorSpec* spec = plan_.add_actor();
+      proto::ActorSpec* spec = plan_.add_actor();
       spec->set_id(a);
       spec->mutable_rate()->set_acts_per_step(8);
     }
-    RegisterSpec* spec = plan_.add_registers();
+    proto::RegisterSpec* spec = plan_.add_registers();
     spec->set_name("x");
     spec->set_tokens_per_step(8);
     plan_.mutable_actor(0)->add_output();
@@ -123,7 +123,7 @@ class ApplyRhythmTest : public ::testing::Test {
 
   JobRhythm rhythm_;
   RankGraph graph_;
-  RankPlan plan_;
+  proto::RankPlan plan_;
 };
 
 TEST_F(ApplyRhythmTest, ARegisterGetsTheSlotsThatItsTimesNeed) {

@@ -57,9 +57,9 @@ absl::StatusOr<RegisterSolution> SolveUnder(const TimedGraph& graph, RegisterSol
 }
 
 // Returns the settings of the job that would leave all slots to the solver.
-std::string LeaveSlotsToBeSolved(const Runtime& runtime) {
+std::string LeaveSlotsToBeSolved(const proto::Runtime& runtime) {
   std::string text = runtime.debug_register_slots() > 0 ? "runtime.debug_register_slots: 0" : "";
-  if (runtime.registers() != Runtime::SOLVED)
+  if (runtime.registers() != proto::Runtime::SOLVED)
     absl::StrAppend(&text, text.empty() ? "" : " with ", "runtime.registers: SOLVED");
   return text;
 }

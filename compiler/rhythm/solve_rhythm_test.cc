@@ -30,7 +30,7 @@ class LayerCosts : public CostModel {
   LinkLevel LevelBetween(int64_t, int64_t) const override { return LinkLevel::kWithinHost; }
 };
 
-std::unique_ptr<LogicalPlan> Compile(const Job& job, const CostModel& costs) {
+std::unique_ptr<LogicalPlan> Compile(const proto::Job& job, const CostModel& costs) {
   CompileOptions options;
   options.costs = &costs;
   absl::StatusOr<std::unique_ptr<LogicalPlan>> plan = CompileJob(job, options);
@@ -39,8 +39,8 @@ std::unique_ptr<LogicalPlan> Compile(const Job& job, const CostModel& costs) {
 }
 
 // Returns a job of one layer for each stage.
-Job EvenPipeline(int stages, int micro_batches, weir::Pipeline::ScheduleKind kind) {
-  Job job = SmallJob(absl::StrCat("pp=", stages), stages, micro_batches);
+proto::Job EvenPipeline(int stages, int micro_batches, weir::proto::Pipeline::ScheduleKind kind) {
+  proto::Job job = SmallJob(absl::StrCat("pp=", stages), stages, micro_batches);
   job.mutable_pipeline()->set_schedule(kind);
   for (int s = 1; s < stages; ++s) job.mutable_pipeline()->add_cut(absl::StrCat("layers.", s));
   return job;
@@ -49,7 +49,7 @@ Job EvenPipeline(int stages, int micro_batches, weir::Pipeline::ScheduleKind kin
 TEST(SolveRhythm, TheBubbleOfAnEvenPipelineIsTheClosedForm) {
   for (int p : {2, 3, 4}) {
     for (int m : {2, 4, 8}) {
-      for (auto kind : {weir::Pipeline::ONE_F_ONE_B, weir::Pipeline::GPIPE}) {
+      for (auto kind : {weir::proto::Pipeline::ONE_F_ONE_B, weir::proto::Pipeline::GPIPE}) {
         const auto plan = Compile(EvenPipeline(p, m, kind), LayerCosts());
         ASSERT_NE(plan, nullptr);
         EXPECT_NEAR(plan->predicted_bubble, (p - 1.0) / (m + p - 1.0), 1e-3)
@@ -61,8 +61,8 @@ TEST(SolveRhythm, TheBubbleOfAnEvenPipelineIsTheClosedForm) {
 
 TEST(SolveRhythm, AMicroBatchTakesTheLoadOfAStage) {
   for (int p : {1, 2, 4}) {
-    Job job = EvenPipeline(p, 8, weir::Pipeline::ONE_F_ONE_B);
-    job.mutable_runtime()->set_registers(Runtime::SOLVED);
+    proto::Job job = EvenPipeline(p, 8, weir::proto::Pipeline::ONE_F_ONE_B);
+    job.mutable_runtime()->set_registers(proto::Runtime::SOLVED);
     const auto plan = Compile(job, LayerCosts());
     ASSERT_NE(plan, nullptr);
     EXPECT_NEAR(static_cast<double>(plan->rhythm.micro_batch_ns), 3.0 * kUnitNs, 1e-3 * kUnitNs);
@@ -118,11 +118,11 @@ void FollowTokens(const TimedGraph& graph, const StartTimes& times,
 
 TEST(SolveStations, NoActStartsBeforeWhatItNeedsHasEnded) {
   for (const char* mesh : {"", "dp=3", "tp=2", "pp=2", "pp=3,dp=2", "pp=2,dp=2,tp=2"}) {
-    for (auto registers : {Runtime::SCHEDULE, Runtime::SOLVED}) {
+    for (auto registers : {proto::Runtime::SCHEDULE, proto::Runtime::SOLVED}) {
       for (int zero_stage : {0, 3}) {
-        SCOPED_TRACE(
-            absl::StrCat(mesh, ", ", Runtime::Registers_Name(registers), ", ZeRO ", zero_stage));
-        Job job = SmallJob(mesh, 3, 3);
+        SCOPED_TRACE(absl::StrCat(mesh, ", ", proto::Runtime::Registers_Name(registers), ", ZeRO ",
+                                  zero_stage));
+        proto::Job job = SmallJob(mesh, 3, 3);
         job.mutable_runtime()->set_registers(registers);
         job.mutable_runtime()->set_chunk_bytes_max(64);
         job.mutable_training()->set_zero_stage(zero_stage);
@@ -175,8 +175,8 @@ TEST(RegisterBytes, LieWithTheReader) {
 }
 
 TEST(SolveStations, UnderALimitTheRegistersOfEveryDeviceFit) {
-  Job job = EvenPipeline(4, 8, weir::Pipeline::ONE_F_ONE_B);
-  job.mutable_runtime()->set_registers(Runtime::SOLVED);
+  proto::Job job = EvenPipeline(4, 8, weir::proto::Pipeline::ONE_F_ONE_B);
+  job.mutable_runtime()->set_registers(proto::Runtime::SOLVED);
   const auto plan = Compile(job, LayerCosts());
   ASSERT_NE(plan, nullptr);
   absl::StatusOr<StationGraph> graph = BuildStationGraph(*plan, LayerCosts());
@@ -232,7 +232,7 @@ StationGraph PipelineByHand(const PipelineSchedule& schedule, std::vector<int64_
 TEST(PlayStations, AStepByHandHasTheBubbleOfTheClosedForm) {
   for (int64_t p : {2, 3, 5}) {
     for (int64_t m : {2, 4, 10}) {
-      const PipelineSchedule schedule = *ScheduleOf(Job(), p, m);
+      const PipelineSchedule schedule = *ScheduleOf(proto::Job(), p, m);
       std::vector<int64_t> slots;
       const StationGraph graph = PipelineByHand(schedule, &slots);
       const StationPlay play = PlayStations(schedule, graph, slots);
@@ -247,7 +247,7 @@ TEST(PlayStations, AStepByHandHasTheBubbleOfTheClosedForm) {
 }
 
 TEST(PlayStations, AMillionActsArePlayedPartByPart) {
-  const PipelineSchedule schedule = *ScheduleOf(Job(), 4, 20'000);
+  const PipelineSchedule schedule = *ScheduleOf(proto::Job(), 4, 20'000);
   std::vector<int64_t> slots;
   const StationGraph graph = PipelineByHand(schedule, &slots);
   const StationPlay play = PlayStations(schedule, graph, slots);

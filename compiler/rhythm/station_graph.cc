@@ -85,7 +85,7 @@ void StationGraphBuilder::AddRegisters(const RankGraph& graph, Sizes sizes) {
   std::map<RegisterFamily, RegisterData> here;
   for (const RankTensor& tensor : graph.tensors) {
     RegisterFamily key;
-    const bool local = tensor.side == RegisterSpec::LOCAL;
+    const bool local = tensor.side == proto::RegisterSpec::LOCAL;
     if (tensor.producer < 0 && local) continue;  // of another stage
     if (tensor.paces)
       continue;  // the messages of the transfer give the same waits, and a latency besides
@@ -96,7 +96,7 @@ void StationGraphBuilder::AddRegisters(const RankGraph& graph, Sizes sizes) {
       if (tensor.consumers.empty()) continue;  // scratch, or a weight without readers
       key = {graph.actors[tensor.producer].station, tensor.readers, tensor.tokens_per_step,
              InitialTokens(tensor)};
-    } else if (tensor.side == RegisterSpec::OUTBOUND) {
+    } else if (tensor.side == proto::RegisterSpec::OUTBOUND) {
       const RankActor& sender = graph.actors[tensor.producer];
       key = {sender.station, {graph.PeerOf(sender)}, 0, 0};
     } else {
@@ -108,7 +108,7 @@ void StationGraphBuilder::AddRegisters(const RankGraph& graph, Sizes sizes) {
           kActNsMax, costs_.LatencyNs(costs_.LevelBetween(graph.rank, tensor.peer), tensor.bytes));
     }
     // The memory of a message lies at the receiver.
-    if (tensor.side != RegisterSpec::OUTBOUND && sizes == Sizes::kKnown)
+    if (tensor.side != proto::RegisterSpec::OUTBOUND && sizes == Sizes::kKnown)
       data.bytes = AlignedBytes(tensor.bytes);
     auto [known, is_new] = here.emplace(key, data);
     if (is_new) continue;

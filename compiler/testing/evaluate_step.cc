@@ -17,8 +17,8 @@ struct NodeUse {
   const Function& function;
   std::vector<const Numbers*> in;
 
-  const TensorType& in_type(int i) const { return function.values[node.inputs[i]].type; }
-  const TensorType& out_type() const { return function.values[node.outputs[0]].type; }
+  const sbp::TensorType& in_type(int i) const { return function.values[node.inputs[i]].type; }
+  const sbp::TensorType& out_type() const { return function.values[node.outputs[0]].type; }
 };
 
 Numbers ElementByElement(const Numbers& a, const Numbers& b, double (*op)(double, double)) {
@@ -57,7 +57,7 @@ Numbers MatmulGradW(const NodeUse& use) {
 }
 
 // Returns for each element of `whole` the element of the tensor without `axes` (empty: a scalar).
-std::vector<size_t> WithoutAxes(const TensorType& whole, const std::vector<int64_t>& axes) {
+std::vector<size_t> WithoutAxes(const sbp::TensorType& whole, const std::vector<int64_t>& axes) {
   std::vector<size_t> to(whole.num_elements(), 0);
   for (size_t element = 0; element < to.size(); ++element) {
     size_t rest = element, stride = 1;
@@ -163,7 +163,7 @@ std::vector<Numbers> EvaluateFunction(const Function& function, const std::vecto
   for (size_t a = 0; a < args.size(); ++a) values[function.args[a].value] = args[a];
   for (const Node& node : function.nodes) {
     NodeUse use{node, function, {}};
-    for (ValueId input : node.inputs) use.in.push_back(&values[input]);
+    for (ops::ValueId input : node.inputs) use.in.push_back(&values[input]);
     std::vector<Numbers> results = EvaluateNode(use);
     for (size_t i = 0; i < node.outputs.size() && i < results.size(); ++i)
       values[node.outputs[i]] = std::move(results[i]);
@@ -174,7 +174,7 @@ std::vector<Numbers> EvaluateFunction(const Function& function, const std::vecto
 StepInputs RandomInputs(const Module& module, uint64_t seed) {
   StepInputs inputs;
   uint64_t n = 0;
-  const auto numbers = [&](const TensorType& type) {
+  const auto numbers = [&](const sbp::TensorType& type) {
     Numbers out(type.num_elements());
     for (double& number : out) {
       number = UniformAt(seed, n++);

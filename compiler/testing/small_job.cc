@@ -46,15 +46,15 @@ constexpr char kText[] = R"(
 
 }  // namespace
 
-Job SmallJob(const std::string& mesh, int layers, int micro_batches) {
-  Job job;
-  const absl::StatusOr<Mesh> parsed = Mesh::Parse(mesh);
+proto::Job SmallJob(const std::string& mesh, int layers, int micro_batches) {
+  proto::Job job;
+  const absl::StatusOr<sbp::Mesh> parsed = sbp::Mesh::Parse(mesh);
   EXPECT_TRUE(parsed.ok()) << parsed.status();
   const int64_t samples = 2 * micro_batches * parsed->num_ranks();
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
       absl::Substitute(kText, samples, layers, micro_batches), &job));
-  for (const MeshAxis& axis : parsed->axes()) {
-    MeshAxisSpec* spec = job.mutable_mesh()->add_axis();
+  for (const sbp::MeshAxis& axis : parsed->axes()) {
+    proto::MeshAxisSpec* spec = job.mutable_mesh()->add_axis();
     spec->set_name(axis.name);
     spec->set_size(axis.size);
   }

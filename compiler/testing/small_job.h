@@ -10,6 +10,6 @@ namespace weir::compiler {
 // Returns a job of `layers` residual layers of two weights each, a classifier and 2 samples for
 // each micro-batch and device, over the mesh "dp=2,pp=2". Rules split the batch over dp and the
 // inner dimension of a layer over tp.
-Job SmallJob(const std::string& mesh, int layers, int micro_batches);
+proto::Job SmallJob(const std::string& mesh, int layers, int micro_batches);
 
 }  // namespace weir::compiler

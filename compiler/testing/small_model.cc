@@ -7,34 +7,34 @@
 
 namespace weir::compiler {
 
-const std::map<std::string, TensorDim>& TestDims() {
-  static const auto* dims = new std::map<std::string, TensorDim>{
+const std::map<std::string, sbp::TensorDim>& TestDims() {
+  static const auto* dims = new std::map<std::string, sbp::TensorDim>{
       {"batch", {"batch", 4, 1}}, {"rows", {"rows", 6, 1}},       {"wide", {"wide", 4, 1}},
       {"deep", {"deep", 8, 1}},   {"classes", {"classes", 4, 1}}, {"heads", {"heads", 8, 4}}};
   return *dims;
 }
 
-TensorType TypeOf(const std::string& text) {
-  absl::StatusOr<TensorType> type = ParseType(text, TestDims());
+sbp::TensorType TypeOf(const std::string& text) {
+  absl::StatusOr<sbp::TensorType> type = ops::ParseType(text, TestDims());
   EXPECT_TRUE(type.ok()) << type.status();
-  return type.value_or(TensorType());
+  return type.value_or(sbp::TensorType());
 }
 
-Mesh MeshOf(const std::string& text) {
-  absl::StatusOr<Mesh> mesh = Mesh::Parse(text);
+sbp::Mesh MeshOf(const std::string& text) {
+  absl::StatusOr<sbp::Mesh> mesh = sbp::Mesh::Parse(text);
   EXPECT_TRUE(mesh.ok()) << mesh.status();
-  return mesh.value_or(Mesh());
+  return mesh.value_or(sbp::Mesh());
 }
 
-LayoutRules RulesOf(const Mesh& stage_mesh, const Pairs& rules, const Pairs& layouts) {
-  Job job;
+LayoutRules RulesOf(const sbp::Mesh& stage_mesh, const Pairs& rules, const Pairs& layouts) {
+  proto::Job job;
   for (const auto& [dim, axis] : rules) {
-    Rule* rule = job.add_rule();
+    proto::Rule* rule = job.add_rule();
     rule->set_dim(dim);
     rule->set_axis(axis);
   }
   for (const auto& [tensor, sbp] : layouts) {
-    LayoutOverride* entry = job.add_layout();
+    proto::LayoutOverride* entry = job.add_layout();
     entry->set_tensor(tensor);
     entry->set_sbp(sbp);
   }
@@ -43,42 +43,43 @@ LayoutRules RulesOf(const Mesh& stage_mesh, const Pairs& rules, const Pairs& lay
   return made.value_or(LayoutRules());
 }
 
-ValueId FunctionMaker::Input(const std::string& name, const std::string& type) {
-  const ValueId value = function.AddValue(name, TypeOf(type));
+ops::ValueId FunctionMaker::Input(const std::string& name, const std::string& type) {
+  const ops::ValueId value = function.AddValue(name, TypeOf(type));
   function.args.push_back({value, ArgKind::kActivation});
   return value;
 }
 
-ValueId FunctionMaker::Parameter(const std::string& name, const std::string& type) {
-  const ValueId value = function.AddValue(name, TypeOf(type));
+ops::ValueId FunctionMaker::Parameter(const std::string& name, const std::string& type) {
+  const ops::ValueId value = function.AddValue(name, TypeOf(type));
   function.parameters.push_back({name, {}, false, static_cast<int>(function.args.size())});
   function.args.push_back({value, ArgKind::kParameter});
   return value;
 }
 
-std::vector<ValueId> FunctionMaker::Nodes(int num_outputs, const std::string& name,
-                                          const std::string& op, const std::vector<ValueId>& inputs,
-                                          Attributes attrs) {
+std::vector<ops::ValueId> FunctionMaker::Nodes(int num_outputs, const std::string& name,
+                                               const std::string& op,
+                                               const std::vector<ops::ValueId>& inputs,
+                                               Attributes attrs) {
   compiler::Node node;
   node.name = name;
   node.op = op;
   node.inputs = inputs;
   node.rng_key = 100 + function.nodes.size();
   node.where = absl::StrCat("function ", function.name, ", node ", name);
-  std::vector<TensorType> types;
-  for (ValueId input : inputs) types.push_back(function.values[input].type);
+  std::vector<sbp::TensorType> types;
+  for (ops::ValueId input : inputs) types.push_back(function.values[input].type);
   if (op == kBoxingOp) {
     types = {function.values[inputs[0]].type};
   } else {
-    const OpDef* def = OpRegistry::Find(op);
+    const ops::OpDef* def = ops::OpRegistry::Find(op);
     EXPECT_NE(def, nullptr) << op;
     const absl::Status schema =
-        CheckSchema(def->schema, static_cast<int>(inputs.size()),
-                    static_cast<int>(def->schema.outputs.size()), &attrs, node.where);
+        ops::CheckSchema(def->schema, static_cast<int>(inputs.size()),
+                         static_cast<int>(def->schema.outputs.size()), &attrs, node.where);
     EXPECT_TRUE(schema.ok()) << schema;
-    absl::StatusOr<std::vector<TensorType>> inferred = def->infer({attrs, types, TestDims()});
+    absl::StatusOr<std::vector<sbp::TensorType>> inferred = def->infer({attrs, types, TestDims()});
     EXPECT_TRUE(inferred.ok()) << inferred.status();
-    types = inferred.value_or(std::vector<TensorType>(num_outputs));
+    types = inferred.value_or(std::vector<sbp::TensorType>(num_outputs));
   }
   node.attrs = std::move(attrs);
   for (int i = 0; i < num_outputs; ++i) {
@@ -122,19 +123,19 @@ std::vector<int> ModelMaker::Call(const std::string& name, int model_function,
 
 Module SmallClassifier() {
   FunctionMaker layer("layer");
-  const ValueId x = layer.Input("x", "f32[batch, wide]");
-  const ValueId w = layer.Parameter("w", "f32[wide, deep]");
-  const ValueId v = layer.Parameter("v", "f32[deep, wide]");
-  const ValueId h = layer.Node("h", "matmul", {x, w});
-  const ValueId r = layer.Node("r", "relu", {h});
-  const ValueId m = layer.Node("m", "matmul", {r, v});
+  const ops::ValueId x = layer.Input("x", "f32[batch, wide]");
+  const ops::ValueId w = layer.Parameter("w", "f32[wide, deep]");
+  const ops::ValueId v = layer.Parameter("v", "f32[deep, wide]");
+  const ops::ValueId h = layer.Node("h", "matmul", {x, w});
+  const ops::ValueId r = layer.Node("r", "relu", {h});
+  const ops::ValueId m = layer.Node("m", "matmul", {r, v});
   layer.Return(layer.Node("y", "add", {x, m}));
   FunctionMaker end("main.1");
-  const ValueId z = end.Input("z", "f32[batch, wide]");
-  const ValueId labels = end.Input("labels", "i32[batch]");
-  const ValueId out = end.Parameter("out", "f32[wide, classes]");
-  const ValueId logits = end.Node("logits", "matmul", {z, out});
-  const ValueId losses = end.Node("losses", "softmax_cross_entropy", {logits, labels});
+  const ops::ValueId z = end.Input("z", "f32[batch, wide]");
+  const ops::ValueId labels = end.Input("labels", "i32[batch]");
+  const ops::ValueId out = end.Parameter("out", "f32[wide, classes]");
+  const ops::ValueId logits = end.Node("logits", "matmul", {z, out});
+  const ops::ValueId losses = end.Node("losses", "softmax_cross_entropy", {logits, labels});
   end.Return(end.Node("loss", "reduce_mean", {losses}));
   ModelMaker maker;
   const int layers = maker.Add(layer.function), last = maker.Add(end.function);
@@ -148,16 +149,16 @@ Module SmallClassifier() {
   return std::move(maker.module);
 }
 
-ValueId Find(const Function& function, const std::string& name) {
+ops::ValueId Find(const Function& function, const std::string& name) {
   for (size_t v = 0; v < function.values.size(); ++v) {
-    if (function.values[v].name == name) return static_cast<ValueId>(v);
+    if (function.values[v].name == name) return static_cast<ops::ValueId>(v);
   }
   ADD_FAILURE() << "function " << function.name << " has no value " << name;
   return 0;
 }
 
 std::vector<std::string> NodeLines(const Function& function) {
-  const auto name = [&](std::string* out, ValueId value) {
+  const auto name = [&](std::string* out, ops::ValueId value) {
     absl::StrAppend(out, value < 0 ? "-" : function.values[value].name);
   };
   std::vector<std::string> lines;
@@ -178,7 +179,7 @@ std::string TextOf(const std::vector<ModelFunction::BackwardArg>& args) {
 
 }  // namespace
 
-std::string EverythingOf(const Module& module, const Mesh& stage_mesh) {
+std::string EverythingOf(const Module& module, const sbp::Mesh& stage_mesh) {
   std::string text;
   for (const Function& function : module.functions) {
     absl::StrAppend(&text, ToText(function, stage_mesh), "  kinds");

@@ -15,33 +15,33 @@ namespace weir::compiler {
 
 // Returns the dimensions that types of tests may name: batch=4, rows=6, wide=4, deep=8, classes=4,
 // and heads=8 in units of 4.
-const std::map<std::string, TensorDim>& TestDims();
+const std::map<std::string, sbp::TensorDim>& TestDims();
 
 // Parses "f32[batch, wide]" over TestDims.
-TensorType TypeOf(const std::string& text);
+sbp::TensorType TypeOf(const std::string& text);
 
-Mesh MeshOf(const std::string& text);
+sbp::Mesh MeshOf(const std::string& text);
 
 // Returns the rules {dimension, axis} of a job, with explicit layouts {"function/tensor", layout}.
 using Pairs = std::vector<std::pair<std::string, std::string>>;
-LayoutRules RulesOf(const Mesh& stage_mesh, const Pairs& rules, const Pairs& layouts = {});
+LayoutRules RulesOf(const sbp::Mesh& stage_mesh, const Pairs& rules, const Pairs& layouts = {});
 
 class FunctionMaker {
  public:
   explicit FunctionMaker(const std::string& name) { function.name = name; }
 
-  ValueId Input(const std::string& name, const std::string& type);
-  ValueId Parameter(const std::string& name, const std::string& type);
+  ops::ValueId Input(const std::string& name, const std::string& type);
+  ops::ValueId Parameter(const std::string& name, const std::string& type);
 
   // Adds a node with the attributes' defaults, and returns its first `num_outputs` results. The
   // first result has the name of the node, and the result k the name "node.k".
-  std::vector<ValueId> Nodes(int num_outputs, const std::string& name, const std::string& op,
-                             const std::vector<ValueId>& inputs, Attributes attrs = {});
-  ValueId Node(const std::string& name, const std::string& op, const std::vector<ValueId>& inputs,
-               Attributes attrs = {}) {
+  std::vector<ops::ValueId> Nodes(int num_outputs, const std::string& name, const std::string& op,
+                                  const std::vector<ops::ValueId>& inputs, Attributes attrs = {});
+  ops::ValueId Node(const std::string& name, const std::string& op,
+                    const std::vector<ops::ValueId>& inputs, Attributes attrs = {}) {
     return Nodes(1, name, op, inputs, std::move(attrs))[0];
   }
-  void Return(ValueId value) { function.results.push_back({value}); }
+  void Return(ops::ValueId value) { function.results.push_back({value}); }
 
   Function function;
 };
@@ -63,7 +63,7 @@ class ModelMaker {
 Module SmallClassifier();
 
 // Returns the value of that name. Names of one function are unique here.
-ValueId Find(const Function& function, const std::string& name);
+ops::ValueId Find(const Function& function, const std::string& name);
 
 // Returns a line "h = matmul(x, w)" for each node.
 std::vector<std::string> NodeLines(const Function& function);
@@ -71,6 +71,6 @@ std::vector<std::string> NodeLines(const Function& function);
 // Returns all that a pass may change as text: functions with the kinds of their arguments and
 // results, names, types, layouts, attributes and random keys; the links between functions; the
 // model's values and calls; the program.
-std::string EverythingOf(const Module& module, const Mesh& stage_mesh);
+std::string EverythingOf(const Module& module, const sbp::Mesh& stage_mesh);
 
 }  // namespace weir::compiler

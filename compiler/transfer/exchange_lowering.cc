@@ -15,7 +15,7 @@ constexpr int64_t kOneChunk = int64_t{1} << 62;
 
 // Describes the fill of `rank`. Own shards come first among the kernel's inputs; messages follow in
 // the order of the ranks that send.
-ExchangeFill DescribeFill(const RankExchange& exchange, int64_t rank, size_t num_own,
+ExchangeFill DescribeFill(const sbp::RankExchange& exchange, int64_t rank, size_t num_own,
                           int64_t chunk_elements) {
   std::map<int64_t, int> message_of;
   for (const auto& [peer, elements] : exchange.receives)
@@ -23,12 +23,12 @@ ExchangeFill DescribeFill(const RankExchange& exchange, int64_t rank, size_t num
   ExchangeFill fill;
   fill.chunk_elements = chunk_elements;
   fill.num_own = static_cast<int>(num_own);
-  for (const Region& region : exchange.regions) {
+  for (const sbp::Region& region : exchange.regions) {
     ExchangeRegion& to = fill.regions.emplace_back();
     to.tensor = region.tensor;
     to.combiner = region.combiner;
     to.target = region.dst;
-    for (const RegionSource& source : region.sources) {
+    for (const sbp::RegionSource& source : region.sources) {
       if (source.from == rank) {
         to.sources.push_back({ExchangeSource::kOwn, source.src});
       } else {
@@ -71,12 +71,12 @@ void AddPace(int send, RankActor* fill, RankBuilder* builder) {
 }  // namespace
 
 ExchangeLowering::ExchangeLowering(const MovedTensors& moved, size_t k, TransferOptions options,
-                                   const Mesh& mesh, LargestShard* largest_shard)
+                                   const sbp::Mesh& mesh, LargestShard* largest_shard)
     : types_(moved.types),
       options_(std::move(options)),
       mesh_(mesh),
       largest_shard_(largest_shard) {
-  for (const std::vector<BoxingStep>& steps : moved.steps) steps_.push_back(steps[k]);
+  for (const std::vector<sbp::BoxingStep>& steps : moved.steps) steps_.push_back(steps[k]);
 }
 
 TransferSite ExchangeLowering::Site(const Station& first) const {
@@ -87,7 +87,7 @@ TransferSite ExchangeLowering::Site(const Station& first) const {
 int64_t ExchangeLowering::TotalBytes() const {
   int64_t bytes = 0;
   for (size_t i = 0; i < types_.size(); ++i)
-    bytes += weir::TotalBytes(types_[i], {steps_[i]}, mesh_);
+    bytes += weir::sbp::TotalBytes(types_[i], {steps_[i]}, mesh_);
   return bytes;
 }
 
@@ -111,15 +111,16 @@ RankActor ExchangeLowering::MakeActor(const TransferSite::End& end, const std::s
   actor.station = end.station;
   actor.role = end.role;
   actor.site = static_cast<int>(builder.graph().sites.size()) - 1;
-  actor.kind = end.role == TransferRole::kSends ? ActorSpec::SEND : ActorSpec::COMPUTE;
+  actor.kind =
+      end.role == TransferRole::kSends ? proto::ActorSpec::SEND : proto::ActorSpec::COMPUTE;
   actor.phase = PhaseKind::kBoxing;
   actor.chunks = chunks;
   actor.acts_per_step = chunks * builder.Tokens(builder.item().rate);
   return actor;
 }
 
-int ExchangeLowering::AddMessage(const std::string& name, RegisterSpec::Side side, int64_t peer,
-                                 int64_t elements, const RankActor& actor,
+int ExchangeLowering::AddMessage(const std::string& name, proto::RegisterSpec::Side side,
+                                 int64_t peer, int64_t elements, const RankActor& actor,
                                  RankBuilder* builder) const {
   const int64_t slot_elements = std::min(elements, options_.chunk_elements);
   const int message =
@@ -133,11 +134,11 @@ std::vector<int> ExchangeLowering::LowerForRank(const TransferSite& site,
                                                 const std::vector<int>& inputs,
                                                 RankBuilder* builder) const {
   const int64_t rank = builder->rank();
-  const RankExchange exchange = BuildExchange(types_, steps_, mesh_, rank);
+  const sbp::RankExchange exchange = sbp::BuildExchange(types_, steps_, mesh_, rank);
   std::vector<RankOperand> sources;
   for (size_t i = 0; i < types_.size() && !exchange.sends.empty(); ++i) {
     sources.push_back(
-        {RankOperand::kTensor, inputs[i], StepInput(types_[i], steps_[i], mesh_, rank)});
+        {RankOperand::kTensor, inputs[i], sbp::StepInput(types_[i], steps_[i], mesh_, rank)});
   }
   // Each rank begins with the rank after it, so that none of them is sent to by all at once.
   auto next = exchange.sends.upper_bound(rank);
@@ -152,7 +153,7 @@ std::vector<int> ExchangeLowering::LowerForRank(const TransferSite& site,
 }
 
 int ExchangeLowering::AddSend(const TransferSite::End& end, const std::vector<RankOperand>& sources,
-                              int64_t peer, const std::vector<Piece>& pieces,
+                              int64_t peer, const std::vector<sbp::Piece>& pieces,
                               int64_t receiver_elements, RankBuilder* builder) const {
   RankActor actor = MakeActor(end, SendName(peer), NumChunks(receiver_elements), *builder);
   actor.program = actor.name;
@@ -165,7 +166,7 @@ int ExchangeLowering::AddSend(const TransferSite::End& end, const std::vector<Ra
   pack.chunk_elements = options_.chunk_elements;
   int64_t total = 0;
   std::map<int, int> operand_of;
-  for (const Piece& piece : pieces) {
+  for (const sbp::Piece& piece : pieces) {
     auto known = operand_of.emplace(piece.tensor, static_cast<int>(kernel.inputs.size()));
     if (known.second) kernel.inputs.push_back(sources[piece.tensor]);
     pack.pieces.push_back({known.first->second, piece.position, piece.src});
@@ -174,7 +175,7 @@ int ExchangeLowering::AddSend(const TransferSite::End& end, const std::vector<Ra
   kernel.transfer = std::move(pack);
   const int message =
       AddMessage(absl::StrCat(options_.name, " rank ", builder->rank(), " to ", peer),
-                 RegisterSpec::OUTBOUND, peer, total, actor, builder);
+                 proto::RegisterSpec::OUTBOUND, peer, total, actor, builder);
   builder->graph().tensors[message].edge = EdgeOf(builder->rank(), peer);
   const int64_t slot_elements = std::min(total, options_.chunk_elements);
   kernel.outputs.push_back(
@@ -187,14 +188,14 @@ int ExchangeLowering::AddSend(const TransferSite::End& end, const std::vector<Ra
 
 std::vector<int> ExchangeLowering::AddFill(const TransferSite::End& end,
                                            const std::vector<int>& inputs,
-                                           const RankExchange& exchange,
+                                           const sbp::RankExchange& exchange,
                                            const std::vector<int>& sends,
                                            RankBuilder* builder) const {
   std::vector<int> outputs(types_.size(), -1);
   const int64_t rank = builder->rank(), stage = builder->stage();
   if (stage != steps_[0].to.stage) return outputs;
   int64_t positions = 0;
-  for (const Region& region : exchange.regions) positions += region.dst.volume();
+  for (const sbp::Region& region : exchange.regions) positions += region.dst.volume();
   RankActor actor = MakeActor(end, options_.name, NumChunks(positions), *builder);
   actor.program = options_.name;
   actor.far_name = SendName(rank);
@@ -202,9 +203,9 @@ std::vector<int> ExchangeLowering::AddFill(const TransferSite::End& end,
   for (size_t i = 0; i < types_.size(); ++i) {
     const bool here = stage == steps_[i].from.stage && inputs[i] >= 0;
     read.push_back(here ? RankOperand{RankOperand::kTensor, inputs[i],
-                                      StepInput(types_[i], steps_[i], mesh_, rank)}
+                                      sbp::StepInput(types_[i], steps_[i], mesh_, rank)}
                         : RankOperand{});
-    TensorSlice slice = StepOutput(types_[i], steps_[i], mesh_, rank);
+    TensorSlice slice = sbp::StepOutput(types_[i], steps_[i], mesh_, rank);
     const Frequency rate = builder->item().rate;
     outputs[i] = builder->AddTensor(options_.name, slice.bytes(), builder->Tokens(rate),
                                     builder->Every(rate));
@@ -212,7 +213,7 @@ std::vector<int> ExchangeLowering::AddFill(const TransferSite::End& end,
   }
   for (const auto& [peer, elements] : exchange.receives) {
     const int message = AddMessage(absl::StrCat(options_.name, " rank ", peer, " to ", rank),
-                                   RegisterSpec::INBOUND, peer, elements, actor, builder);
+                                   proto::RegisterSpec::INBOUND, peer, elements, actor, builder);
     builder->graph().tensors[message].edge = EdgeOf(peer, rank);
     const int64_t slot_elements = std::min(elements, options_.chunk_elements);
     read.push_back(
@@ -253,8 +254,8 @@ std::vector<int> ExchangeLowering::LowerForStage(const TransferSite& site,
     RankActor send = make(site.ends[0]);
     read(moved, &send);
     send.peer = mesh_.GlobalRank(to, 0);
-    send.outputs = {
-        AddMessage(options_.name, RegisterSpec::OUTBOUND, send.peer, elements, send, builder)};
+    send.outputs = {AddMessage(options_.name, proto::RegisterSpec::OUTBOUND, send.peer, elements,
+                               send, builder)};
     builder->AddActor(std::move(send));
   }
   std::vector<int> outputs(types_.size(), -1);
@@ -262,14 +263,14 @@ std::vector<int> ExchangeLowering::LowerForStage(const TransferSite& site,
   RankActor fill = make(site.ends[1]);
   if (stage == from) read(inputs, &fill);
   if (!moved.empty()) {
-    read({AddMessage(options_.name, RegisterSpec::INBOUND, mesh_.GlobalRank(from, 0), elements,
-                     fill, builder)},
+    read({AddMessage(options_.name, proto::RegisterSpec::INBOUND, mesh_.GlobalRank(from, 0),
+                     elements, fill, builder)},
          &fill);
   }
   const Frequency rate = builder->item().rate;
   for (size_t i = 0; i < types_.size(); ++i) {
     outputs[i] = builder->AddTensor(
-        options_.name, StepOutput(types_[i], steps_[i], mesh_, builder->rank()).bytes(),
+        options_.name, sbp::StepOutput(types_[i], steps_[i], mesh_, builder->rank()).bytes(),
         builder->Tokens(rate), builder->Every(rate));
   }
   fill.outputs = outputs;
@@ -277,10 +278,11 @@ std::vector<int> ExchangeLowering::LowerForStage(const TransferSite& site,
   return outputs;
 }
 
-RankKernel LocalExchangeKernel(const std::string& name, const TensorType& type,
-                               const BoxingStep& step, const RankOperand& in,
+RankKernel LocalExchangeKernel(const std::string& name, const sbp::TensorType& type,
+                               const sbp::BoxingStep& step, const RankOperand& in,
                                const RankOperand& out, const RankBuilder& builder) {
-  const RankExchange exchange = BuildExchange({type}, {step}, builder.mesh(), builder.rank());
+  const sbp::RankExchange exchange =
+      sbp::BuildExchange({type}, {step}, builder.mesh(), builder.rank());
   return FillKernel(name, DescribeFill(exchange, builder.rank(), 1, kOneChunk), {in}, {out});
 }
 

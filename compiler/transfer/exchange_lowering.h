@@ -18,8 +18,8 @@ namespace weir::compiler {
 class ExchangeLowering final : public TransferLowering {
  public:
   // `moved`, `mesh` and `largest_shard` outlive the lowering.
-  ExchangeLowering(const MovedTensors& moved, size_t k, TransferOptions options, const Mesh& mesh,
-                   LargestShard* largest_shard);
+  ExchangeLowering(const MovedTensors& moved, size_t k, TransferOptions options,
+                   const sbp::Mesh& mesh, LargestShard* largest_shard);
 
   TransferSite Site(const Station& first) const override;
   std::vector<int> LowerForRank(const TransferSite& site, const std::vector<int>& inputs,
@@ -36,25 +36,25 @@ class ExchangeLowering final : public TransferLowering {
   RankActor MakeActor(const TransferSite::End& end, const std::string& name, int64_t chunks,
                       const RankBuilder& builder) const;
   // Adds a tensor for chunks of a message of `elements` elements, one in each act of `actor`.
-  int AddMessage(const std::string& name, RegisterSpec::Side side, int64_t peer, int64_t elements,
-                 const RankActor& actor, RankBuilder* builder) const;
+  int AddMessage(const std::string& name, proto::RegisterSpec::Side side, int64_t peer,
+                 int64_t elements, const RankActor& actor, RankBuilder* builder) const;
   int AddSend(const TransferSite::End& end, const std::vector<RankOperand>& sources, int64_t peer,
-              const std::vector<Piece>& pieces, int64_t receiver_elements,
+              const std::vector<sbp::Piece>& pieces, int64_t receiver_elements,
               RankBuilder* builder) const;
   std::vector<int> AddFill(const TransferSite::End& end, const std::vector<int>& inputs,
-                           const RankExchange& exchange, const std::vector<int>& sends,
+                           const sbp::RankExchange& exchange, const std::vector<int>& sends,
                            RankBuilder* builder) const;
 
-  const std::vector<TensorType>& types_;
-  std::vector<BoxingStep> steps_;  // of types_
+  const std::vector<sbp::TensorType>& types_;
+  std::vector<sbp::BoxingStep> steps_;  // of types_
   const TransferOptions options_;
-  const Mesh& mesh_;
+  const sbp::Mesh& mesh_;
   LargestShard* const largest_shard_;
 };
 
 // Returns the kernel of a step that needs no message.
-RankKernel LocalExchangeKernel(const std::string& name, const TensorType& type,
-                               const BoxingStep& step, const RankOperand& in,
+RankKernel LocalExchangeKernel(const std::string& name, const sbp::TensorType& type,
+                               const sbp::BoxingStep& step, const RankOperand& in,
                                const RankOperand& out, const RankBuilder& builder);
 
 }  // namespace weir::compiler

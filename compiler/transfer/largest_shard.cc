@@ -6,10 +6,10 @@
 
 namespace weir::compiler {
 
-int64_t LargestShard::Elements(const std::vector<TensorType>& types,
-                               const std::vector<BoxingStep>& steps, int64_t enough) {
+int64_t LargestShard::Elements(const std::vector<sbp::TensorType>& types,
+                               const std::vector<sbp::BoxingStep>& steps, int64_t enough) {
   double whole = 0;  // a double, because fantastic sizes could overflow an integer
-  for (const TensorType& type : types) whole += static_cast<double>(type.num_elements());
+  for (const sbp::TensorType& type : types) whole += static_cast<double>(type.num_elements());
   if (whole <= static_cast<double>(enough)) return static_cast<int64_t>(whole);
   std::string key;
   for (size_t i = 0; i < types.size(); ++i)
@@ -19,10 +19,10 @@ int64_t LargestShard::Elements(const std::vector<TensorType>& types,
   return known->second;
 }
 
-int64_t LargestShard::LookAtRanks(const std::vector<TensorType>& types,
-                                  const std::vector<BoxingStep>& steps) const {
+int64_t LargestShard::LookAtRanks(const std::vector<sbp::TensorType>& types,
+                                  const std::vector<sbp::BoxingStep>& steps) const {
   std::vector<char> splits(stage_mesh_.axes().size(), 0);
-  for (const BoxingStep& step : steps) {
+  for (const sbp::BoxingStep& step : steps) {
     for (size_t axis = 0; axis < splits.size(); ++axis)
       splits[axis] |= step.to.layout[axis].is_split() ? 1 : 0;
     for (int axis : step.flat_axes) splits[axis] = 1;
@@ -30,14 +30,14 @@ int64_t LargestShard::LookAtRanks(const std::vector<TensorType>& types,
   int64_t most = 0;
   for (int64_t place = 0; place < stage_mesh_.num_ranks(); ++place) {
     // Ranks that differ only along axes that split nothing hold the same amount.
-    const Coords coords = stage_mesh_.CoordsOf(place);
+    const sbp::Coords coords = stage_mesh_.CoordsOf(place);
     bool like_another = false;
     for (size_t axis = 0; axis < splits.size(); ++axis)
       like_another |= splits[axis] == 0 && coords[axis] > 0;
     if (like_another) continue;
     int64_t here = 0;
     for (size_t i = 0; i < types.size(); ++i) {
-      here += StepOutput(types[i], steps[i], mesh_, mesh_.GlobalRank(steps[i].to.stage, place))
+      here += sbp::StepOutput(types[i], steps[i], mesh_, mesh_.GlobalRank(steps[i].to.stage, place))
                   .num_elements();
     }
     most = std::max(most, here);

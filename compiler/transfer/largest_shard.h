@@ -13,20 +13,20 @@ namespace weir::compiler {
 
 class LargestShard {
  public:
-  explicit LargestShard(const Mesh& mesh) : mesh_(mesh), stage_mesh_(mesh.StageMesh()) {}
+  explicit LargestShard(const sbp::Mesh& mesh) : mesh_(mesh), stage_mesh_(mesh.StageMesh()) {}
 
   // Returns the number of elements that the fullest rank holds after `steps` (of a bundle: types[i]
   // with steps[i]). If no rank can hold more than `enough` elements, the result is any number up to
   // `enough`.
-  int64_t Elements(const std::vector<TensorType>& types, const std::vector<BoxingStep>& steps,
-                   int64_t enough);
+  int64_t Elements(const std::vector<sbp::TensorType>& types,
+                   const std::vector<sbp::BoxingStep>& steps, int64_t enough);
 
  private:
-  int64_t LookAtRanks(const std::vector<TensorType>& types,
-                      const std::vector<BoxingStep>& steps) const;
+  int64_t LookAtRanks(const std::vector<sbp::TensorType>& types,
+                      const std::vector<sbp::BoxingStep>& steps) const;
 
-  const Mesh& mesh_;
-  const Mesh stage_mesh_;
+  const sbp::Mesh& mesh_;
+  const sbp::Mesh stage_mesh_;
   std::map<std::string, int64_t> known_;  // layers repeat, so their results do
 };
 

@@ -8,49 +8,51 @@
 namespace weir::compiler {
 namespace {
 
-Sbp RandomSbp(size_t kind) {
-  return kind == 0 ? Sbp::B() : kind == 1 ? Sbp::P() : Sbp::S(static_cast<int>(kind) - 2);
+sbp::Sbp RandomSbp(size_t kind) {
+  return kind == 0   ? sbp::Sbp::B()
+         : kind == 1 ? sbp::Sbp::P()
+                     : sbp::Sbp::S(static_cast<int>(kind) - 2);
 }
 
 // Asks every rank of the job.
 TEST(LargestShard, IsTheLargestOverAllRanks) {
   int uneven = 0;
   for (const char* text : {"a=2", "a=3,b=2", "pp=2,a=2,b=3"}) {
-    const Mesh mesh = *Mesh::Parse(text);
+    const sbp::Mesh mesh = *sbp::Mesh::Parse(text);
     LargestShard largest(mesh);
     for (uint64_t seed = 1; seed <= 150; ++seed) {
       uint64_t n = 0;
       const auto below = [&](size_t limit) {
         return static_cast<size_t>(UniformAt(seed, n++) * static_cast<float>(limit));
       };
-      std::vector<TensorType> types;
-      std::vector<std::vector<BoxingStep>> steps;
+      std::vector<sbp::TensorType> types;
+      std::vector<std::vector<sbp::BoxingStep>> steps;
       const int64_t stage = mesh.num_stages() > 1 ? static_cast<int64_t>(below(2)) : 0;
       for (size_t i = 1 + below(2); i > 0; --i) {
-        TensorType type{DType::kF32,
-                        {{"x", static_cast<int64_t>(1 + below(7)), 1},
-                         {"y", static_cast<int64_t>(1 + below(7)), 1}}};
-        Layout from, to;
+        sbp::TensorType type{DType::kF32,
+                             {{"x", static_cast<int64_t>(1 + below(7)), 1},
+                              {"y", static_cast<int64_t>(1 + below(7)), 1}}};
+        sbp::Layout from, to;
         for (int axis = 0; axis < mesh.StageMesh().num_axes(); ++axis) {
           from.push_back(RandomSbp(below(4)));
           to.push_back(RandomSbp(below(4)));
         }
-        absl::StatusOr<std::vector<BoxingStep>> planned =
-            PlanBoxing(type, {from, 0}, {to, stage}, mesh);
+        absl::StatusOr<std::vector<sbp::BoxingStep>> planned =
+            sbp::PlanBoxing(type, {from, 0}, {to, stage}, mesh);
         ASSERT_TRUE(planned.ok()) << planned.status();
         if (!steps.empty() && planned->size() != steps[0].size()) continue;
         types.push_back(type);
         steps.push_back(*planned);
       }
       for (size_t k = 0; k < steps[0].size(); ++k) {
-        std::vector<BoxingStep> bundle;
+        std::vector<sbp::BoxingStep> bundle;
         for (const auto& list : steps) bundle.push_back(list[k]);
         int64_t most = 0, least = int64_t{1} << 40;
         for (int64_t rank = 0; rank < mesh.num_ranks(); ++rank) {
           if (mesh.StageOf(rank) != bundle[0].to.stage) continue;
           int64_t here = 0;
           for (size_t i = 0; i < types.size(); ++i)
-            here += StepOutput(types[i], bundle[i], mesh, rank).num_elements();
+            here += sbp::StepOutput(types[i], bundle[i], mesh, rank).num_elements();
           most = std::max(most, here);
           least = std::min(least, here);
         }
@@ -63,10 +65,10 @@ TEST(LargestShard, IsTheLargestOverAllRanks) {
 }
 
 TEST(LargestShard, WhereNoRankCanHoldMoreThanEnoughAnyNumberUpToEnoughWillDo) {
-  const Mesh mesh = *Mesh::Parse("a=2");
-  const TensorType type{DType::kF32, {{"x", 10, 1}}};
-  const std::vector<BoxingStep> step = {
-      *PlanBoxing(type, {{Sbp::P()}, 0}, {{Sbp::S(0)}, 0}, mesh)->begin()};
+  const sbp::Mesh mesh = *sbp::Mesh::Parse("a=2");
+  const sbp::TensorType type{DType::kF32, {{"x", 10, 1}}};
+  const std::vector<sbp::BoxingStep> step = {
+      *sbp::PlanBoxing(type, {{sbp::Sbp::P()}, 0}, {{sbp::Sbp::S(0)}, 0}, mesh)->begin()};
   LargestShard largest(mesh);
   EXPECT_LE(largest.Elements({type}, step, 10), 10);
   EXPECT_EQ(largest.Elements({type}, step, 9), 5);

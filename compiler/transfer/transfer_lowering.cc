@@ -8,23 +8,23 @@
 
 namespace weir::compiler {
 
-bool IsLocal(const std::vector<BoxingStep>& steps) {
-  return std::all_of(steps.begin(), steps.end(), [](const BoxingStep& step) {
-    return step.method == BoxingMethod::kIdentity || step.method == BoxingMethod::kSlice ||
-           step.method == BoxingMethod::kToPartial;
+bool IsLocal(const std::vector<sbp::BoxingStep>& steps) {
+  return std::all_of(steps.begin(), steps.end(), [](const sbp::BoxingStep& step) {
+    return step.method == sbp::BoxingMethod::kIdentity ||
+           step.method == sbp::BoxingMethod::kSlice || step.method == sbp::BoxingMethod::kToPartial;
   });
 }
 
 absl::StatusOr<MovedTensors> PlanMove(const Module& module, const ProgramItem& item,
-                                      const Mesh& mesh) {
+                                      const sbp::Mesh& mesh) {
   MovedTensors moved;
   for (size_t i = 0; i < item.inputs.size(); ++i) {
     const ProgramValue& from = module.values[item.inputs[i]];
     const ProgramValue& to = module.values[item.outputs[i]];
     moved.types.push_back(from.type);
     WEIR_ASSIGN_OR_RETURN(
-        std::vector<BoxingStep> steps,
-        PlanBoxing(from.type, {from.layout, from.stage}, {to.layout, to.stage}, mesh));
+        std::vector<sbp::BoxingStep> steps,
+        sbp::PlanBoxing(from.type, {from.layout, from.stage}, {to.layout, to.stage}, mesh));
     moved.steps.push_back(std::move(steps));
   }
   return moved;
@@ -52,15 +52,15 @@ std::vector<int> AddTransfer(const TransferLowering& transfer, LoweredFor lowere
   return outputs;
 }
 
-void AppendLocalTransfer(const std::string& name, const TensorType& type,
-                         const std::vector<BoxingStep>& steps, RankOperand in,
+void AppendLocalTransfer(const std::string& name, const sbp::TensorType& type,
+                         const std::vector<sbp::BoxingStep>& steps, RankOperand in,
                          const RankOperand& out, const RankBuilder& builder, RankActor* actor) {
   for (size_t k = 0; k < steps.size(); ++k) {
-    BoxingStep step = steps[k];
+    sbp::BoxingStep step = steps[k];
     step.from.stage = step.to.stage = builder.stage();
-    in.slice = StepInput(type, step, builder.mesh(), builder.rank());
+    in.slice = sbp::StepInput(type, step, builder.mesh(), builder.rank());
     RankOperand target = out;
-    target.slice = StepOutput(type, step, builder.mesh(), builder.rank());
+    target.slice = sbp::StepOutput(type, step, builder.mesh(), builder.rank());
     if (k + 1 < steps.size()) {
       target.kind = RankOperand::kScratch;
       target.index = static_cast<int>(actor->scratch.size());

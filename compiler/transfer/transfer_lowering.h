@@ -23,20 +23,20 @@
 namespace weir::compiler {
 
 // Returns whether no rank needs a message, because each rank keeps what it has or a part of it.
-bool IsLocal(const std::vector<BoxingStep>& steps);
+bool IsLocal(const std::vector<sbp::BoxingStep>& steps);
 
 // Tensors that move together: types[i] in steps[i]. All have one element type and the same number
 // of steps; step k of all of them is one transfer.
 struct MovedTensors {
-  std::vector<TensorType> types;
-  std::vector<std::vector<BoxingStep>> steps;
+  std::vector<sbp::TensorType> types;
+  std::vector<std::vector<sbp::BoxingStep>> steps;
 
   size_t num_transfers() const { return steps[0].size(); }
 };
 
 // Plans the steps of a boxing item.
 absl::StatusOr<MovedTensors> PlanMove(const Module& module, const ProgramItem& item,
-                                      const Mesh& mesh);
+                                      const sbp::Mesh& mesh);
 
 // TransferOptions is everything that a transfer needs besides the tensors.
 struct TransferOptions {
@@ -70,7 +70,7 @@ class TransferLowering {
 class TransferFactory {
  public:
   // The mesh outlives the factory.
-  explicit TransferFactory(const Mesh& mesh) : mesh_(mesh), largest_shard_(mesh) {}
+  explicit TransferFactory(const sbp::Mesh& mesh) : mesh_(mesh), largest_shard_(mesh) {}
 
   // Returns the lowering of transfer `k` of `moved`, which outlives the lowering, as the factory
   // does.
@@ -81,7 +81,7 @@ class TransferFactory {
   int64_t TotalBytes(const MovedTensors& moved);
 
  private:
-  const Mesh& mesh_;
+  const sbp::Mesh& mesh_;
   LargestShard largest_shard_;
 };
 
@@ -95,8 +95,8 @@ std::vector<int> AddTransfer(const TransferLowering& transfer, LoweredFor lowere
 
 // Appends the kernels of a boxing that needs no message to `actor`, from `in` to `out`. A boxing of
 // several steps uses scratch between the steps. Precondition: IsLocal(steps).
-void AppendLocalTransfer(const std::string& name, const TensorType& type,
-                         const std::vector<BoxingStep>& steps, RankOperand in,
+void AppendLocalTransfer(const std::string& name, const sbp::TensorType& type,
+                         const std::vector<sbp::BoxingStep>& steps, RankOperand in,
                          const RankOperand& out, const RankBuilder& builder, RankActor* actor);
 
 }  // namespace weir::compiler

@@ -12,13 +12,13 @@ namespace {
 constexpr int64_t kChunkElements = 16;
 
 // A plan whose only item moves one tensor of 7 x 5 elements.
-LogicalPlan MovePlan(const std::string& mesh, const Layout& from, const Layout& to,
+LogicalPlan MovePlan(const std::string& mesh, const sbp::Layout& from, const sbp::Layout& to,
                      int64_t to_stage = 0) {
   LogicalPlan plan;
-  plan.mesh = *Mesh::Parse(mesh);
+  plan.mesh = *sbp::Mesh::Parse(mesh);
   plan.stage_mesh = plan.mesh.StageMesh();
   plan.micro_batches = 2;
-  const TensorType type{DType::kF32, {{"rows", 7, 1}, {"columns", 5, 1}}};
+  const sbp::TensorType type{DType::kF32, {{"rows", 7, 1}, {"columns", 5, 1}}};
   plan.module.AddValue({"x", type, from, 0, Frequency::kMicroBatch, -1});
   plan.module.AddValue({"y", type, to, to_stage, Frequency::kMicroBatch, -1});
   ProgramItem item;
@@ -31,7 +31,7 @@ LogicalPlan MovePlan(const std::string& mesh, const Layout& from, const Layout& 
   return plan;
 }
 
-LogicalPlan GatherPlan() { return MovePlan("dp=3", {Sbp::S(0)}, {Sbp::B()}); }
+LogicalPlan GatherPlan() { return MovePlan("dp=3", {sbp::Sbp::S(0)}, {sbp::Sbp::B()}); }
 
 // Lowers the first transfer of the plan's item.
 RankGraph Lowered(const LogicalPlan& plan, LoweredFor lowered_for, int64_t rank) {
@@ -85,8 +85,9 @@ TEST(TransferLoweringTest, TheStationsOfAnExchangeAreEachOthersPeers) {
 }
 
 TEST(TransferLoweringTest, BothEndsOfEveryMessageSayTheSame) {
-  for (const LogicalPlan& plan : {GatherPlan(), MovePlan("dp=3", {Sbp::P()}, {Sbp::S(1)}),
-                                  MovePlan("pp=2,dp=2", {Sbp::S(0)}, {Sbp::B()}, /*to_stage=*/1)}) {
+  for (const LogicalPlan& plan :
+       {GatherPlan(), MovePlan("dp=3", {sbp::Sbp::P()}, {sbp::Sbp::S(1)}),
+        MovePlan("pp=2,dp=2", {sbp::Sbp::S(0)}, {sbp::Sbp::B()}, /*to_stage=*/1)}) {
     const std::vector<RankGraph> graphs = AllLowered(plan);
     std::set<uint64_t> edges;
     int64_t messages = 0;
@@ -95,7 +96,7 @@ TEST(TransferLoweringTest, BothEndsOfEveryMessageSayTheSame) {
         if (sender.role != TransferRole::kSends) continue;
         ++messages;
         const RankTensor& sent = graph.tensors[sender.outputs[0]];
-        EXPECT_EQ(sent.side, RegisterSpec::OUTBOUND);
+        EXPECT_EQ(sent.side, proto::RegisterSpec::OUTBOUND);
         EXPECT_EQ(sent.peer, sender.peer);
         EXPECT_TRUE(edges.insert(sent.edge).second) << "an edge of its own";
         const RankGraph& there = graphs[sender.peer];
@@ -110,7 +111,7 @@ TEST(TransferLoweringTest, BothEndsOfEveryMessageSayTheSame) {
         int64_t landings = 0;
         for (int input : receiver.inputs) {
           const RankTensor& landing = there.tensors[input];
-          if (landing.side != RegisterSpec::INBOUND || landing.edge != sent.edge) continue;
+          if (landing.side != proto::RegisterSpec::INBOUND || landing.edge != sent.edge) continue;
           ++landings;
           EXPECT_EQ(landing.peer, graph.rank);
           EXPECT_EQ(landing.bytes, sent.bytes);
@@ -135,9 +136,10 @@ TEST(TransferLoweringTest, EachRankSendsFirstToTheRankAfterIt) {
 }
 
 TEST(TransferLoweringTest, TheBytesOfATransferAreWhatItsKernelsSend) {
-  for (const LogicalPlan& plan : {GatherPlan(), MovePlan("dp=3", {Sbp::S(0)}, {Sbp::S(1)}),
-                                  MovePlan("dp=3", {Sbp::P()}, {Sbp::S(0)}),
-                                  MovePlan("pp=2,dp=2", {Sbp::S(0)}, {Sbp::B()}, /*to_stage=*/1)}) {
+  for (const LogicalPlan& plan :
+       {GatherPlan(), MovePlan("dp=3", {sbp::Sbp::S(0)}, {sbp::Sbp::S(1)}),
+        MovePlan("dp=3", {sbp::Sbp::P()}, {sbp::Sbp::S(0)}),
+        MovePlan("pp=2,dp=2", {sbp::Sbp::S(0)}, {sbp::Sbp::B()}, /*to_stage=*/1)}) {
     const MovedTensors moved = *PlanMove(plan.module, plan.module.items[0], plan.mesh);
     TransferFactory transfers(plan.mesh);
     const int64_t bytes = transfers.Make(moved, 0, {})->TotalBytes();
@@ -149,7 +151,7 @@ TEST(TransferLoweringTest, TheBytesOfATransferAreWhatItsKernelsSend) {
 
 TEST(TransferLoweringTest, WhatARankDoesIsAmongWhatItsStageDoes) {
   for (const LogicalPlan& plan :
-       {GatherPlan(), MovePlan("pp=2,dp=2", {Sbp::S(0)}, {Sbp::B()}, /*to_stage=*/1)}) {
+       {GatherPlan(), MovePlan("pp=2,dp=2", {sbp::Sbp::S(0)}, {sbp::Sbp::B()}, /*to_stage=*/1)}) {
     for (const RankGraph& graph : AllLowered(plan)) {
       const RankGraph stage =
           Lowered(plan, LoweredFor::kStage, plan.mesh.GlobalRank(graph.stage, 0));
@@ -185,7 +187,7 @@ TEST(TransferLoweringTest, AFillOfManyChunksWaitsForItsRanksSends) {
 }
 
 TEST(TransferLoweringTest, ABoxingWithoutMessagesIsAKernelOfItsActor) {
-  const LogicalPlan plan = MovePlan("dp=3", {Sbp::B()}, {Sbp::S(0)});
+  const LogicalPlan plan = MovePlan("dp=3", {sbp::Sbp::B()}, {sbp::Sbp::S(0)});
   const MovedTensors moved = *PlanMove(plan.module, plan.module.items[0], plan.mesh);
   ASSERT_TRUE(IsLocal(moved.steps[0]));
   EXPECT_FALSE(IsLocal(

@@ -5,7 +5,7 @@
 #include "ops/defs/rule_builder.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::ops {
 namespace {
 
 OpDef AccumulateDef() {
@@ -16,10 +16,10 @@ OpDef AccumulateDef() {
                 .outputs = {{.name = "acc", .doc = "f32, like g; read and written"}},
                 .internal = true,
                 .factors = "... -> ...; linear in g"};
-  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     OperandCheck check(in, {"g"});
     WEIR_RETURN_IF_ERROR(check.Real(0).status());
-    return std::vector<TensorType>{TensorType{DType::kF32, in.inputs[0].dims}};
+    return std::vector<sbp::TensorType>{sbp::TensorType{DType::kF32, in.inputs[0].dims}};
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
     return RuleBuilder("... -> ...", inputs, outputs).Linear({0}).Build();
@@ -31,4 +31,4 @@ OpDef AccumulateDef() {
 WEIR_REGISTER_OP(AccumulateDef());
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::ops

@@ -3,7 +3,7 @@
 #include "ops/defs/rule_builder.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::ops {
 namespace {
 
 OpDef AccuracyDef() {
@@ -17,11 +17,11 @@ OpDef AccuracyDef() {
                   .index = IndexedAxis{.operand = 0, .axis = -1}}},
       .outputs = {{.name = "hit", .doc = "f32[...]"}},
       .factors = "... v, ... -> ...; v is whole"};
-  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     OperandCheck check(in, {"logits", "targets"});
     WEIR_RETURN_IF_ERROR(
         check.Real(0).MinRank(0, 1).Is(1, DType::kI32).LeadingShape(1, 0, 1).status());
-    return std::vector<TensorType>{TensorType{DType::kF32, in.inputs[1].dims}};
+    return std::vector<sbp::TensorType>{sbp::TensorType{DType::kF32, in.inputs[1].dims}};
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
     return RuleBuilder("... v, ... -> ...", inputs, outputs).Whole("v").Build();
@@ -33,4 +33,4 @@ OpDef AccuracyDef() {
 WEIR_REGISTER_OP(AccuracyDef());
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::ops

@@ -5,24 +5,24 @@
 #include "ops/defs/rule_builder.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::ops {
 namespace {
 
-absl::StatusOr<std::vector<TensorType>> InferBinary(const InferInput& in) {
+absl::StatusOr<std::vector<sbp::TensorType>> InferBinary(const InferInput& in) {
   OperandCheck check(in, {"a", "b"});
   WEIR_RETURN_IF_ERROR(check.Real(0).SameType(1, 0).Suffix(1, 0).status());
-  return std::vector<TensorType>{in.inputs[0]};
+  return std::vector<sbp::TensorType>{in.inputs[0]};
 }
 
 // Returns a rule with one factor per dimension of a; the last factors are those of b.
-FactorRule BinaryRule(const std::vector<TensorType>& inputs,
-                      const std::vector<TensorType>& outputs) {
-  FactorRule rule;
+sbp::FactorRule BinaryRule(const std::vector<sbp::TensorType>& inputs,
+                           const std::vector<sbp::TensorType>& outputs) {
+  sbp::FactorRule rule;
   rule.inputs.resize(2);
   rule.outputs.resize(1);
   size_t rank = inputs[0].dims.size(), lacking = rank - inputs[1].dims.size();
   for (size_t d = 0; d < rank; ++d) {
-    rule.factors.push_back(Factor{.size = inputs[0].dims[d].size});
+    rule.factors.push_back(sbp::Factor{.size = inputs[0].dims[d].size});
     rule.inputs[0].dims.push_back({static_cast<int>(d)});
     if (d >= lacking) rule.inputs[1].dims.push_back({static_cast<int>(d)});
     rule.outputs[0].dims.push_back({static_cast<int>(d)});
@@ -31,16 +31,16 @@ FactorRule BinaryRule(const std::vector<TensorType>& inputs,
   return rule;
 }
 
-FactorRule SumRule(const Attributes&, const std::vector<TensorType>& inputs,
-                   const std::vector<TensorType>& outputs) {
-  FactorRule rule = BinaryRule(inputs, outputs);
+sbp::FactorRule SumRule(const Attributes&, const std::vector<sbp::TensorType>& inputs,
+                        const std::vector<sbp::TensorType>& outputs) {
+  sbp::FactorRule rule = BinaryRule(inputs, outputs);
   rule.linear.push_back(ToAllOutputs({0, 1}, 1));
   return rule;
 }
 
-FactorRule ProductRule(const Attributes&, const std::vector<TensorType>& inputs,
-                       const std::vector<TensorType>& outputs) {
-  FactorRule rule = BinaryRule(inputs, outputs);
+sbp::FactorRule ProductRule(const Attributes&, const std::vector<sbp::TensorType>& inputs,
+                            const std::vector<sbp::TensorType>& outputs) {
+  sbp::FactorRule rule = BinaryRule(inputs, outputs);
   rule.linear.push_back(ToAllOutputs({0}, 1));
   rule.linear.push_back(ToAllOutputs({1}, 1));
   return rule;
@@ -116,4 +116,4 @@ WEIR_REGISTER_OP(SubDef());
 WEIR_REGISTER_OP(MulDef());
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::ops

@@ -7,7 +7,7 @@
 #include "ops/defs/rule_builder.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::ops {
 namespace {
 
 const std::vector<AttrSchema>& AttentionAttrs() {
@@ -24,8 +24,8 @@ void CheckHeads(OperandCheck& check) {
     check.SameType(i, 0).Rank(i, 4).SameSize(i, 0, 0, 0).SameSize(i, 1, 0, 1).SameSize(i, 3, 0, 3);
   check.SameShape(2, 1);
   if (!check.status().ok()) return;
-  const TensorDim& heads = check.dim(0, 2);
-  const TensorDim& groups = check.dim(1, 2);
+  const sbp::TensorDim& heads = check.dim(0, 2);
+  const sbp::TensorDim& groups = check.dim(1, 2);
   if (groups.size > 0 && heads.size % groups.size == 0) return;
   check.Fail({"W0308", "",
               absl::StrCat("heads of q to be a multiple of the heads of k (", groups.name, "=",
@@ -36,8 +36,8 @@ void CheckHeads(OperandCheck& check) {
 
 // Returns the rule of `text`, where `heads` is "g" or "(g r)".
 RuleBuilder AttentionRule(const std::string& heads, const std::string& text,
-                          const std::vector<TensorType>& inputs,
-                          const std::vector<TensorType>& outputs) {
+                          const std::vector<sbp::TensorType>& inputs,
+                          const std::vector<sbp::TensorType>& outputs) {
   std::string full;
   for (char c : text) full += c == 'h' ? heads : std::string(1, c);
   RuleBuilder rule(full, inputs, outputs);
@@ -46,12 +46,12 @@ RuleBuilder AttentionRule(const std::string& heads, const std::string& text,
   return rule;
 }
 
-std::string HeadsText(const std::vector<TensorType>& inputs) {
+std::string HeadsText(const std::vector<sbp::TensorType>& inputs) {
   return inputs[0].dims[2].size == inputs[1].dims[2].size ? "g" : "(g r)";
 }
 
 // Returns the multiply-adds of one product of scores: queries times the keys that they see.
-double ScoreFlops(const Attributes& attrs, const std::vector<TensorType>& inputs) {
+double ScoreFlops(const Attributes& attrs, const std::vector<sbp::TensorType>& inputs) {
   double s = static_cast<double>(inputs[0].dims[1].size);
   double seen = attrs.Bool("causal", true) ? (s + 1) / 2 : s;
   return 2.0 * static_cast<double>(inputs[0].num_elements()) * seen;
@@ -84,12 +84,13 @@ OpDef AttentionDef() {
                    .doc = "f32[b, h, s], log of the sum of exp of the scores"}},
       .attrs = AttentionAttrs(),
       .factors = "b s (g r) d, b s g d, b s g d -> b s (g r) d, b (g r) s; s, r and d are whole"};
-  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     OperandCheck check(in, {"q", "k", "v"});
     CheckHeads(check);
     WEIR_RETURN_IF_ERROR(check.status());
     const auto& q = in.inputs[0].dims;
-    return std::vector<TensorType>{in.inputs[0], TensorType{DType::kF32, {q[0], q[2], q[1]}}};
+    return std::vector<sbp::TensorType>{in.inputs[0],
+                                        sbp::TensorType{DType::kF32, {q[0], q[2], q[1]}}};
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
     return AttentionRule(HeadsText(inputs), "b s h d, b s g d, b s g d -> b s h d, b h s", inputs,
@@ -122,7 +123,7 @@ OpDef AttentionGradDef() {
                     "b s (g r) d, b s g d, b s g d, b s (g r) d, b (g r) s, b s (g r) d -> b s (g "
                     "r) d, b s g d, "
                     "b s g d; s, r and d are whole; linear in do"};
-  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     OperandCheck check(in, {"q", "k", "v", "o", "lse", "do"});
     CheckHeads(check);
     check.SameType(3, 0).SameShape(3, 0).SameType(5, 0).SameShape(5, 0);
@@ -132,7 +133,7 @@ OpDef AttentionGradDef() {
         .SameSize(4, 1, 0, 2)
         .SameSize(4, 2, 0, 1);
     WEIR_RETURN_IF_ERROR(check.status());
-    return std::vector<TensorType>{in.inputs[0], in.inputs[1], in.inputs[2]};
+    return std::vector<sbp::TensorType>{in.inputs[0], in.inputs[1], in.inputs[2]};
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
     return AttentionRule(
@@ -152,4 +153,4 @@ WEIR_REGISTER_OP(AttentionDef());
 WEIR_REGISTER_OP(AttentionGradDef());
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::ops

@@ -4,25 +4,26 @@
 
 #include "ops/defs/rule_builder.h"
 
-namespace weir {
+namespace weir::ops {
 namespace {
 
-int NewFactor(FactorRule* rule, int64_t size) {
-  rule->factors.push_back(Factor{.size = size});
+int NewFactor(sbp::FactorRule* rule, int64_t size) {
+  rule->factors.push_back(sbp::Factor{.size = size});
   return static_cast<int>(rule->factors.size()) - 1;
 }
 
 }  // namespace
 
-FactorRule WholeAxisRule(const std::vector<TensorType>& inputs,
-                         const std::vector<TensorType>& outputs, int axis) {
-  FactorRule rule;
+sbp::FactorRule WholeAxisRule(const std::vector<sbp::TensorType>& inputs,
+                              const std::vector<sbp::TensorType>& outputs, int axis) {
+  sbp::FactorRule rule;
   std::vector<int> shared;
-  for (const TensorDim& dim : inputs[0].dims) shared.push_back(NewFactor(&rule, dim.size));
+  for (const sbp::TensorDim& dim : inputs[0].dims) shared.push_back(NewFactor(&rule, dim.size));
   rule.factors[axis].whole = true;
-  auto add = [&](const std::vector<TensorType>& types, std::vector<OperandRule>* operands) {
-    for (const TensorType& type : types) {
-      OperandRule operand;
+  auto add = [&](const std::vector<sbp::TensorType>& types,
+                 std::vector<sbp::OperandRule>* operands) {
+    for (const sbp::TensorType& type : types) {
+      sbp::OperandRule operand;
       for (int f : shared) operand.dims.push_back({f});
       if (!operands->empty() || operands == &rule.outputs) {
         int own = NewFactor(&rule, type.dims[axis].size);
@@ -38,13 +39,14 @@ FactorRule WholeAxisRule(const std::vector<TensorType>& inputs,
   return rule;
 }
 
-FactorRule WholeRule(const std::vector<TensorType>& inputs,
-                     const std::vector<TensorType>& outputs) {
-  FactorRule rule;
-  auto add = [&](const std::vector<TensorType>& types, std::vector<OperandRule>* operands) {
-    for (const TensorType& type : types) {
-      OperandRule operand;
-      for (const TensorDim& dim : type.dims) {
+sbp::FactorRule WholeRule(const std::vector<sbp::TensorType>& inputs,
+                          const std::vector<sbp::TensorType>& outputs) {
+  sbp::FactorRule rule;
+  auto add = [&](const std::vector<sbp::TensorType>& types,
+                 std::vector<sbp::OperandRule>* operands) {
+    for (const sbp::TensorType& type : types) {
+      sbp::OperandRule operand;
+      for (const sbp::TensorDim& dim : type.dims) {
         int own = NewFactor(&rule, dim.size);
         rule.factors[own].whole = true;
         operand.dims.push_back({own});
@@ -58,14 +60,15 @@ FactorRule WholeRule(const std::vector<TensorType>& inputs,
   return rule;
 }
 
-FactorRule LackingAxesRule(const std::vector<TensorType>& inputs,
-                           const std::vector<TensorType>& outputs, const TensorType& full,
-                           const std::vector<int64_t>& axes) {
-  FactorRule rule;
-  for (const TensorDim& dim : full.dims) NewFactor(&rule, dim.size);
-  auto add = [&](const std::vector<TensorType>& types, std::vector<OperandRule>* operands) {
-    for (const TensorType& type : types) {
-      OperandRule operand;
+sbp::FactorRule LackingAxesRule(const std::vector<sbp::TensorType>& inputs,
+                                const std::vector<sbp::TensorType>& outputs,
+                                const sbp::TensorType& full, const std::vector<int64_t>& axes) {
+  sbp::FactorRule rule;
+  for (const sbp::TensorDim& dim : full.dims) NewFactor(&rule, dim.size);
+  auto add = [&](const std::vector<sbp::TensorType>& types,
+                 std::vector<sbp::OperandRule>* operands) {
+    for (const sbp::TensorType& type : types) {
+      sbp::OperandRule operand;
       bool lacks = type.dims.size() < full.dims.size();
       for (size_t d = 0; d < full.dims.size(); ++d) {
         bool named =
@@ -81,4 +84,4 @@ FactorRule LackingAxesRule(const std::vector<TensorType>& inputs,
   return rule;
 }
 
-}  // namespace weir
+}  // namespace weir::ops

@@ -6,21 +6,22 @@
 
 #include "sbp/factor_rule.h"
 
-namespace weir {
+namespace weir::ops {
 
 // Returns a rule with one factor per axis, shared by all operands, which have equal rank. Along
 // `axis` each operand has a whole factor of its own.
-FactorRule WholeAxisRule(const std::vector<TensorType>& inputs,
-                         const std::vector<TensorType>& outputs, int axis);
+sbp::FactorRule WholeAxisRule(const std::vector<sbp::TensorType>& inputs,
+                              const std::vector<sbp::TensorType>& outputs, int axis);
 
 // Returns a rule in which every dimension of every operand is a whole factor of its own, so nothing
 // is ever split.
-FactorRule WholeRule(const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs);
+sbp::FactorRule WholeRule(const std::vector<sbp::TensorType>& inputs,
+                          const std::vector<sbp::TensorType>& outputs);
 
 // Returns a rule with one factor per dimension of `full`, the larger operand. Operand types of
 // smaller rank lack the dimensions `axes`.
-FactorRule LackingAxesRule(const std::vector<TensorType>& inputs,
-                           const std::vector<TensorType>& outputs, const TensorType& full,
-                           const std::vector<int64_t>& axes);
+sbp::FactorRule LackingAxesRule(const std::vector<sbp::TensorType>& inputs,
+                                const std::vector<sbp::TensorType>& outputs,
+                                const sbp::TensorType& full, const std::vector<int64_t>& axes);
 
-}  // namespace weir
+}  // namespace weir::ops

@@ -4,7 +4,7 @@
 #include "ops/defs/rule_builder.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::ops {
 namespace {
 
 OpDef CastDef() {
@@ -16,10 +16,10 @@ OpDef CastDef() {
                 .attrs = {{"to", AttrKind::kString, std::nullopt, "f32, bf16 or i32"}},
                 .factors = "... -> ...; linear in x (real to real)",
                 .moves_elements = true};
-  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     std::string to = in.attrs.Str("to");
     WEIR_RETURN_IF_ERROR(CheckChoice("to", to, {"f32", "bf16", "i32"}));
-    return std::vector<TensorType>{TensorType{*DTypeFromName(to), in.inputs[0].dims}};
+    return std::vector<sbp::TensorType>{sbp::TensorType{*DTypeFromName(to), in.inputs[0].dims}};
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
     RuleBuilder rule("... -> ...", inputs, outputs);
@@ -42,4 +42,4 @@ OpDef CastDef() {
 WEIR_REGISTER_OP(CastDef());
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::ops

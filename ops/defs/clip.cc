@@ -7,17 +7,17 @@
 #include "ops/defs/update_rate_attrs.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::ops {
 namespace {
 
 // The squares of one tensor add up over any split of the tensor. With several tensors, a split of
 // one tensor would count the copies of the others once per device, so this rule splits nothing. A
 // caller that knows that all tensors are split alike may add the local totals.
-FactorRule SumSquaresRule(const Attributes&, const std::vector<TensorType>& inputs,
-                          const std::vector<TensorType>& outputs) {
-  FactorRule rule = WholeRule(inputs, outputs);
+sbp::FactorRule SumSquaresRule(const Attributes&, const std::vector<sbp::TensorType>& inputs,
+                               const std::vector<sbp::TensorType>& outputs) {
+  sbp::FactorRule rule = WholeRule(inputs, outputs);
   if (inputs.size() == 1) {
-    for (Factor& factor : rule.factors) factor.whole = false;
+    for (sbp::Factor& factor : rule.factors) factor.whole = false;
   }
   return rule;
 }
@@ -31,16 +31,17 @@ OpDef SumSquaresDef() {
       .outputs = {{.name = "total", .doc = "f32 scalar"}},
       .internal = true,
       .factors = "... -> ; of one input every dimension is summed, of several all are whole"};
-  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     OperandCheck check(in, {"x"});
     for (int i = 0; i < static_cast<int>(in.inputs.size()); ++i) check.Real(i);
     WEIR_RETURN_IF_ERROR(check.status());
-    return std::vector<TensorType>{TensorType{DType::kF32, {}}};
+    return std::vector<sbp::TensorType>{sbp::TensorType{DType::kF32, {}}};
   };
   def.rule = SumSquaresRule;
   def.flops = [](const Attributes&, const auto& inputs, const auto&) {
     double count = 0;
-    for (const TensorType& type : inputs) count += 2.0 * static_cast<double>(type.num_elements());
+    for (const sbp::TensorType& type : inputs)
+      count += 2.0 * static_cast<double>(type.num_elements());
     return count;
   };
   return def;
@@ -72,7 +73,7 @@ OpDef ClipScaleDef() {
       .attrs = ClipAttrs(),
       .internal = true,
       .factors = " -> , "};
-  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     OperandCheck check(in, {"total"});
     check.Is(0, DType::kF32).Rank(0, 0);
     if (!(in.attrs.Real("clip_norm") >= 0)) {
@@ -83,7 +84,7 @@ OpDef ClipScaleDef() {
     WEIR_RETURN_IF_ERROR(CheckUpdateRate(in));
     WEIR_RETURN_IF_ERROR(CheckChoice("on_nonfinite", in.attrs.Str("on_nonfinite", "stop"),
                                      {"stop", "skip", "continue"}));
-    return std::vector<TensorType>(2, TensorType{DType::kF32, {}});
+    return std::vector<sbp::TensorType>(2, sbp::TensorType{DType::kF32, {}});
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
     return RuleBuilder(" -> , ", inputs, outputs).Build();
@@ -96,4 +97,4 @@ WEIR_REGISTER_OP(SumSquaresDef());
 WEIR_REGISTER_OP(ClipScaleDef());
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::ops

@@ -9,14 +9,14 @@
 #include "ops/defs/rule_builder.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::ops {
 namespace {
 
-absl::StatusOr<std::vector<TensorType>> InferConcat(const InferInput& in) {
+absl::StatusOr<std::vector<sbp::TensorType>> InferConcat(const InferInput& in) {
   int64_t axis = in.attrs.Int("axis");
   OperandCheck check(in, {"x"});
   WEIR_RETURN_IF_ERROR(check.Axis("axis", axis, 0).status());
-  TensorType y = in.inputs[0];
+  sbp::TensorType y = in.inputs[0];
   int rank = static_cast<int>(y.dims.size());
   for (int i = 1; i < static_cast<int>(in.inputs.size()); ++i) {
     check.SameType(i, 0).Rank(i, rank);
@@ -24,7 +24,7 @@ absl::StatusOr<std::vector<TensorType>> InferConcat(const InferInput& in) {
       if (d != axis) check.SameSize(i, d, 0, d);
     }
     WEIR_RETURN_IF_ERROR(check.status());
-    const TensorDim& dim = in.inputs[i].dims[axis];
+    const sbp::TensorDim& dim = in.inputs[i].dims[axis];
     int64_t& size = y.dims[axis].size;
     if (dim.size > std::numeric_limits<int64_t>::max() - size) {
       return Rejected({"W0313", "", "a size below 2^63 along the axis of concat",
@@ -33,7 +33,7 @@ absl::StatusOr<std::vector<TensorType>> InferConcat(const InferInput& in) {
     size += dim.size;
     y.dims[axis].unit = std::gcd(y.dims[axis].unit, dim.unit);
   }
-  return std::vector<TensorType>{y};
+  return std::vector<sbp::TensorType>{y};
 }
 
 absl::Status ConcatGradient(GradientBuilder& b) {
@@ -62,7 +62,7 @@ OpDef ConcatDef() {
       .moves_elements = true};
   def.infer = InferConcat;
   def.rule = [](const Attributes& attrs, const auto& inputs, const auto& outputs) {
-    FactorRule rule = WholeAxisRule(inputs, outputs, static_cast<int>(attrs.Int("axis")));
+    sbp::FactorRule rule = WholeAxisRule(inputs, outputs, static_cast<int>(attrs.Int("axis")));
     std::vector<int> all(inputs.size());
     std::iota(all.begin(), all.end(), 0);
     if (IsReal(inputs[0].dtype)) rule.linear.push_back(ToAllOutputs(std::move(all), 1));
@@ -76,4 +76,4 @@ OpDef ConcatDef() {
 WEIR_REGISTER_OP(ConcatDef());
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::ops

@@ -4,7 +4,7 @@
 #include "ops/defs/type_text.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::ops {
 namespace {
 
 OpDef ConstantDef() {
@@ -17,9 +17,9 @@ OpDef ConstantDef() {
                 {"to", AttrKind::kString, std::nullopt, "a type, such as \"f32[hidden=64/1]\""}},
       .internal = true,
       .factors = "-> ..."};
-  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
-    WEIR_ASSIGN_OR_RETURN(TensorType y, ParseType(in.attrs.Str("to"), in.dims));
-    return std::vector<TensorType>{y};
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
+    WEIR_ASSIGN_OR_RETURN(sbp::TensorType y, ParseType(in.attrs.Str("to"), in.dims));
+    return std::vector<sbp::TensorType>{y};
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
     return RuleBuilder("-> ...", inputs, outputs).Build();
@@ -31,4 +31,4 @@ OpDef ConstantDef() {
 WEIR_REGISTER_OP(ConstantDef());
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::ops

@@ -7,7 +7,7 @@
 #include "ops/defs/type_text.h"
 #include "runtime/base/random.h"
 
-namespace weir {
+namespace weir::ops {
 namespace {
 
 using ::testing::AllOf;
@@ -22,17 +22,17 @@ const DimTable& Table() {
   return *table;
 }
 
-TensorType Type(const std::string& text) {
+sbp::TensorType Type(const std::string& text) {
   auto type = ParseType(text, Table());
   EXPECT_TRUE(type.ok()) << type.status();
-  return type.ok() ? *type : TensorType{};
+  return type.ok() ? *type : sbp::TensorType{};
 }
 
-absl::StatusOr<std::vector<TensorType>> Infer(const std::string& op,
-                                              const std::vector<std::string>& inputs,
-                                              Attributes attrs = {}) {
+absl::StatusOr<std::vector<sbp::TensorType>> Infer(const std::string& op,
+                                                   const std::vector<std::string>& inputs,
+                                                   Attributes attrs = {}) {
   const OpDef* def = OpRegistry::Find(op);
-  std::vector<TensorType> types;
+  std::vector<sbp::TensorType> types;
   for (const std::string& text : inputs) types.push_back(Type(text));
   absl::Status schema = CheckSchema(def->schema, static_cast<int>(inputs.size()), 1, &attrs, "");
   if (!schema.ok()) return schema;
@@ -40,10 +40,10 @@ absl::StatusOr<std::vector<TensorType>> Infer(const std::string& op,
 }
 
 // Returns the types as text, or the message of the error.
-std::string TypesText(const absl::StatusOr<std::vector<TensorType>>& types) {
+std::string TypesText(const absl::StatusOr<std::vector<sbp::TensorType>>& types) {
   if (!types.ok()) return std::string(types.status().message());
   std::vector<std::string> texts;
-  for (const TensorType& type : *types)
+  for (const sbp::TensorType& type : *types)
     texts.push_back(std::string(Name(type.dtype)) + "[" + DimsText(type.dims) + "]");
   return absl::StrJoin(texts, ", ");
 }
@@ -59,15 +59,15 @@ std::string RuleText(const std::string& op, const std::vector<std::string>& inpu
                      Attributes attrs = {}) {
   auto outputs = Infer(op, inputs, attrs);
   if (!outputs.ok()) return std::string(outputs.status().message());
-  std::vector<TensorType> types;
+  std::vector<sbp::TensorType> types;
   for (const std::string& text : inputs) types.push_back(Type(text));
-  FactorRule rule = OpRegistry::Find(op)->rule(attrs, types, *outputs);
-  auto operand = [&](const OperandRule& o) {
+  sbp::FactorRule rule = OpRegistry::Find(op)->rule(attrs, types, *outputs);
+  auto operand = [&](const sbp::OperandRule& o) {
     std::vector<std::string> dims;
     for (const auto& dim : o.dims) {
       std::vector<std::string> factors;
       for (int f : dim) {
-        const Factor& factor = rule.factors[f];
+        const sbp::Factor& factor = rule.factors[f];
         std::string text =
             factor.name + ":" + std::to_string(factor.size) + "/" + std::to_string(factor.unit);
         factors.push_back(factor.whole ? "<" + text + ">" : text);
@@ -77,8 +77,8 @@ std::string RuleText(const std::string& op, const std::vector<std::string>& inpu
     return absl::StrJoin(dims, " ");
   };
   std::vector<std::string> texts;
-  for (const OperandRule& o : rule.inputs) texts.push_back(operand(o));
-  for (const OperandRule& o : rule.outputs) texts.push_back("-> " + operand(o));
+  for (const sbp::OperandRule& o : rule.inputs) texts.push_back(operand(o));
+  for (const sbp::OperandRule& o : rule.outputs) texts.push_back("-> " + operand(o));
   return absl::StrJoin(texts, " | ");
 }
 
@@ -91,7 +91,7 @@ TEST(TypeText, SizesAndUnitsComeFromTheTableUnlessWritten) {
 }
 
 TEST(TypeText, WhatDimsTextWritesParseDimsReads) {
-  std::vector<TensorDim> dims = {{"a", 12, 4}, {"b", 1, 1}};
+  std::vector<sbp::TensorDim> dims = {{"a", 12, 4}, {"b", 1, 1}};
   EXPECT_EQ(*ParseDims(DimsText(dims), {}), dims);
 }
 
@@ -233,7 +233,7 @@ TEST(Infer, AResultTooLargeToCountIsRefusedForAnyOp) {
 // Returns the types of an exchange op as text, or the message of the error.
 std::string InferText(const std::string& op, const std::vector<std::string>& inputs,
                       const Transfer& transfer) {
-  std::vector<TensorType> types;
+  std::vector<sbp::TensorType> types;
   for (const std::string& text : inputs) types.push_back(Type(text));
   return TypesText(OpRegistry::Find(op)->infer({{}, types, Table(), &transfer}));
 }
@@ -299,7 +299,7 @@ TEST(Rule, ReshapeListsTheSameFactorsInTheSameOrderOnBothSides) {
   auto next = [&](int64_t n) { return static_cast<int64_t>(RandomBits(5, draw++)[0] % n); };
   // Cuts a list of primes into dimensions at random.
   auto shape = [&](const std::vector<int64_t>& primes, const std::string& letter) {
-    std::vector<TensorDim> dims = {{letter + "0", 1, 1}};
+    std::vector<sbp::TensorDim> dims = {{letter + "0", 1, 1}};
     for (int64_t prime : primes) {
       if (next(2) == 0) dims.push_back({letter + std::to_string(dims.size()), 1, 1});
       dims.back().size *= prime;
@@ -311,12 +311,12 @@ TEST(Rule, ReshapeListsTheSameFactorsInTheSameOrderOnBothSides) {
     std::vector<int64_t> primes;
     for (int64_t i = 0; i < 1 + next(6); ++i)
       primes.push_back(std::vector<int64_t>{2, 2, 3, 5}[next(4)]);
-    TensorType x{DType::kF32, shape(primes, "x")};
+    sbp::TensorType x{DType::kF32, shape(primes, "x")};
     Attributes attrs = {{"to", DimsText(shape(primes, "y"))}};
     auto y = OpRegistry::Find("reshape")->infer({attrs, {x}, {}});
     ASSERT_TRUE(y.ok()) << y.status();
-    FactorRule rule = OpRegistry::Find("reshape")->rule(attrs, {x}, *y);
-    auto flat = [&](const OperandRule& operand, const std::vector<TensorDim>& dims) {
+    sbp::FactorRule rule = OpRegistry::Find("reshape")->rule(attrs, {x}, *y);
+    auto flat = [&](const sbp::OperandRule& operand, const std::vector<sbp::TensorDim>& dims) {
       std::vector<int> factors;
       for (size_t d = 0; d < dims.size(); ++d) {
         int64_t product = 1;
@@ -331,7 +331,7 @@ TEST(Rule, ReshapeListsTheSameFactorsInTheSameOrderOnBothSides) {
     // Both cut the same list of primes, so there is always a common refinement.
     std::vector<int> in = flat(rule.inputs[0], x.dims);
     EXPECT_EQ(in, flat(rule.outputs[0], (*y)[0].dims)) << ToText(x) << " to " << ToText((*y)[0]);
-    for (const Factor& factor : rule.factors) EXPECT_FALSE(factor.whole);
+    for (const sbp::Factor& factor : rule.factors) EXPECT_FALSE(factor.whole);
     num_split += in.size() > 1 ? 1 : 0;
   }
   EXPECT_GT(num_split, 200);
@@ -365,4 +365,4 @@ TEST(Reference, ListsUserOpsOnly) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::ops

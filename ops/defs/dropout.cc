@@ -7,7 +7,7 @@
 #include "ops/defs/rule_builder.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::ops {
 namespace {
 
 OpDef DropoutDef() {
@@ -19,7 +19,7 @@ OpDef DropoutDef() {
       .outputs = {{.name = "y", .doc = "like x"}},
       .attrs = {{"rate", AttrKind::kReal, std::nullopt, "probability of dropping, in [0, 1)"}},
       .factors = "... -> ...; linear in x"};
-  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     OperandCheck check(in, {"x"});
     WEIR_RETURN_IF_ERROR(check.Real(0).status());
     double rate = in.attrs.Real("rate");
@@ -27,7 +27,7 @@ OpDef DropoutDef() {
       return Rejected({"W0310", "", "rate in [0, 1)", absl::StrCat(rate),
                        rate > 1 && rate <= 100 ? absl::StrCat("rate: ", rate / 100) : "rate: 0.1"});
     }
-    return std::vector<TensorType>{in.inputs[0]};
+    return std::vector<sbp::TensorType>{in.inputs[0]};
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
     return RuleBuilder("... -> ...", inputs, outputs).Linear({0}).Build();
@@ -45,4 +45,4 @@ OpDef DropoutDef() {
 WEIR_REGISTER_OP(DropoutDef());
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::ops

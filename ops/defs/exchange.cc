@@ -10,7 +10,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/transfer/transfer.h"
 
-namespace weir {
+namespace weir::ops {
 namespace {
 
 absl::Status BadTransfer(const TransferFlaw& flaw) {
@@ -26,16 +26,16 @@ absl::StatusOr<const Half*> HalfOf(const InferInput& in) {
   return half;
 }
 
-absl::StatusOr<std::vector<TensorType>> InferPack(const InferInput& in) {
+absl::StatusOr<std::vector<sbp::TensorType>> InferPack(const InferInput& in) {
   WEIR_ASSIGN_OR_RETURN(const ExchangePack* pack, HalfOf<ExchangePack>(in));
   OperandCheck check(in, {"t"});
   for (int i = 1; i < static_cast<int>(in.inputs.size()); ++i) check.SameType(i, 0);
   WEIR_RETURN_IF_ERROR(check.status());
   std::vector<Shape> shapes;
-  for (const TensorType& type : in.inputs) shapes.push_back(type.shape());
+  for (const sbp::TensorType& type : in.inputs) shapes.push_back(type.shape());
   if (const auto flaw = FindFlawWith(*pack, shapes)) return BadTransfer(*flaw);
-  return std::vector<TensorType>{
-      TensorType{in.inputs[0].dtype, {{"message", pack->chunk_elements, 1}}}};
+  return std::vector<sbp::TensorType>{
+      sbp::TensorType{in.inputs[0].dtype, {{"message", pack->chunk_elements, 1}}}};
 }
 
 OpDef ExchangePackDef() {
@@ -67,7 +67,7 @@ absl::Status Widen(const ExchangeRegion& region, std::vector<Shape>* shapes) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<TensorType>> InferFill(const InferInput& in) {
+absl::StatusOr<std::vector<sbp::TensorType>> InferFill(const InferInput& in) {
   WEIR_ASSIGN_OR_RETURN(const ExchangeFill* fill, HalfOf<ExchangeFill>(in));
   const int64_t count = static_cast<int64_t>(in.inputs.size());
   if (const auto flaw = FindFlawWith(*fill, count)) return BadTransfer(*flaw);
@@ -77,9 +77,9 @@ absl::StatusOr<std::vector<TensorType>> InferFill(const InferInput& in) {
   std::vector<Shape> shapes;
   for (const ExchangeRegion& region : fill->regions) WEIR_RETURN_IF_ERROR(Widen(region, &shapes));
   DType dtype = count == 0 ? DType::kF32 : in.inputs[0].dtype;
-  std::vector<TensorType> outputs;
+  std::vector<sbp::TensorType> outputs;
   for (const Shape& shape : shapes) {
-    TensorType type{dtype, {}};
+    sbp::TensorType type{dtype, {}};
     for (size_t d = 0; d < shape.size(); ++d)
       type.dims.push_back({absl::StrCat("dim", d), shape[d], 1});
     outputs.push_back(std::move(type));
@@ -113,4 +113,4 @@ WEIR_REGISTER_OP(ExchangePackDef());
 WEIR_REGISTER_OP(ExchangeFillDef());
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::ops

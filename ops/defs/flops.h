@@ -6,26 +6,26 @@
 
 #include "ops/defs/op_def.h"
 
-namespace weir {
+namespace weir::ops {
 
-using FlopsFunction = std::function<double(const Attributes&, const std::vector<TensorType>&,
-                                           const std::vector<TensorType>&)>;
+using FlopsFunction = std::function<double(const Attributes&, const std::vector<sbp::TensorType>&,
+                                           const std::vector<sbp::TensorType>&)>;
 
 // Counts `per_element` operations for each element of the first input.
 inline FlopsFunction FlopsPerInput(double per_element) {
-  return [per_element](const Attributes&, const std::vector<TensorType>& inputs,
-                       const std::vector<TensorType>&) {
+  return [per_element](const Attributes&, const std::vector<sbp::TensorType>& inputs,
+                       const std::vector<sbp::TensorType>&) {
     return per_element * static_cast<double>(inputs[0].num_elements());
   };
 }
 // Counts `per_element` operations for each element of the first output.
 inline FlopsFunction FlopsPerOutput(double per_element) {
-  return [per_element](const Attributes&, const std::vector<TensorType>&,
-                       const std::vector<TensorType>& outputs) {
+  return [per_element](const Attributes&, const std::vector<sbp::TensorType>&,
+                       const std::vector<sbp::TensorType>& outputs) {
     return per_element * static_cast<double>(outputs[0].num_elements());
   };
 }
 // Counts no operations, for an op that only moves elements.
 inline FlopsFunction NoFlops() { return FlopsPerOutput(0); }
 
-}  // namespace weir
+}  // namespace weir::ops

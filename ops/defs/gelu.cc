@@ -1,6 +1,6 @@
 #include "ops/defs/smooth_activation.h"
 
-namespace weir {
+namespace weir::ops {
 namespace {
 
 WEIR_REGISTER_OP(SmoothActivationDef(
@@ -8,4 +8,4 @@ WEIR_REGISTER_OP(SmoothActivationDef(
 WEIR_REGISTER_OP(SmoothActivationGradDef("gelu", 18));
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::ops

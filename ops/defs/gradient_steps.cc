@@ -6,7 +6,7 @@
 #include "ops/defs/type_text.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::ops {
 
 ValueId OutputGrad(GradientBuilder& b, int output) {
   ValueId grad = b.output_grad(output);
@@ -32,7 +32,7 @@ ValueId Add1(GradientBuilder& b, const std::string& op, const std::vector<ValueI
 }
 
 void SetGrad(GradientBuilder& b, int input, ValueId grad) {
-  const std::vector<TensorDim> wanted = b.input_type(input).dims;
+  const std::vector<sbp::TensorDim> wanted = b.input_type(input).dims;
   if (b.type(grad).dims != wanted) {
     grad = Add1(b, "reshape", {grad}, {{"to", DimsText(wanted)}});
   }
@@ -46,4 +46,4 @@ ValueId SumLeading(GradientBuilder& b, ValueId grad, size_t count) {
   return Add1(b, "reduce_sum", {grad}, {{"axes", axes}, {"out_dtype", std::string("f32")}});
 }
 
-}  // namespace weir
+}  // namespace weir::ops

@@ -7,7 +7,7 @@
 
 #include "ops/defs/op_def.h"
 
-namespace weir {
+namespace weir::ops {
 
 // Returns the gradient of forward output i with the output's element type (a cast is added where
 // the types differ); -1 if no gradient flows.
@@ -30,4 +30,4 @@ void SetGrad(GradientBuilder& b, int input, ValueId grad);
 // operand is made in this way. With count == 0 the result is `grad` itself.
 ValueId SumLeading(GradientBuilder& b, ValueId grad, size_t count);
 
-}  // namespace weir
+}  // namespace weir::ops

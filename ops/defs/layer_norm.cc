@@ -5,18 +5,18 @@
 #include "ops/defs/rule_builder.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::ops {
 namespace {
 
-absl::StatusOr<std::vector<TensorType>> InferLayerNorm(const InferInput& in) {
+absl::StatusOr<std::vector<sbp::TensorType>> InferLayerNorm(const InferInput& in) {
   OperandCheck check(in, {"x", "gamma", "beta"});
   check.Real(0).MinRank(0, 1);
   for (int i = 1; i <= 2; ++i) check.SameType(i, 0).Rank(i, 1).SameSize(i, 0, 0, -1);
   WEIR_RETURN_IF_ERROR(check.status());
   WEIR_RETURN_IF_ERROR(CheckNotNegative(in.attrs, "epsilon"));
-  TensorType statistic{DType::kF32, in.inputs[0].dims};
+  sbp::TensorType statistic{DType::kF32, in.inputs[0].dims};
   statistic.dims.pop_back();
-  return std::vector<TensorType>{in.inputs[0], statistic, statistic};
+  return std::vector<sbp::TensorType>{in.inputs[0], statistic, statistic};
 }
 
 absl::Status LayerNormGradient(GradientBuilder& b) {
@@ -77,7 +77,7 @@ OpDef LayerNormGradDef() {
                     "... h, h, ..., ..., ... h -> ... h, h, h; h is whole, leading dimensions are "
                     "summed into "
                     "dgamma and dbeta; linear in dy"};
-  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     OperandCheck check(in, {"x", "gamma", "mean", "rstd", "dy"});
     check.Real(0).MinRank(0, 1).SameType(1, 0).Rank(1, 1).SameSize(1, 0, 0, -1);
     check.Is(2, DType::kF32).LeadingShape(2, 0, 1).Is(3, DType::kF32).LeadingShape(3, 0, 1);
@@ -85,8 +85,8 @@ OpDef LayerNormGradDef() {
     WEIR_RETURN_IF_ERROR(check.status());
     WEIR_ASSIGN_OR_RETURN(DType dtype,
                           RealDType("out_dtype", in.attrs.Str("out_dtype", "f32"), DType::kF32));
-    TensorType dgamma{dtype, in.inputs[1].dims};
-    return std::vector<TensorType>{in.inputs[0], dgamma, dgamma};
+    sbp::TensorType dgamma{dtype, in.inputs[1].dims};
+    return std::vector<sbp::TensorType>{in.inputs[0], dgamma, dgamma};
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
     return RuleBuilder("... h, h, ..., ..., ... h -> ... h, h, h", inputs, outputs)
@@ -102,4 +102,4 @@ WEIR_REGISTER_OP(LayerNormDef());
 WEIR_REGISTER_OP(LayerNormGradDef());
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::ops

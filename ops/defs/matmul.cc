@@ -6,10 +6,10 @@
 #include "ops/defs/type_text.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::ops {
 namespace {
 
-absl::StatusOr<std::vector<TensorType>> InferMatmul(const InferInput& in) {
+absl::StatusOr<std::vector<sbp::TensorType>> InferMatmul(const InferInput& in) {
   int k = in.attrs.Bool("transpose_w") ? 1 : 0;
   OperandCheck check(in, {"x", "w", "bias"});
   check.Real(0).MinRank(0, 1).SameType(1, 0).Rank(1, 2).SameSize(1, k, 0, -1);
@@ -17,13 +17,13 @@ absl::StatusOr<std::vector<TensorType>> InferMatmul(const InferInput& in) {
   WEIR_RETURN_IF_ERROR(check.status());
   WEIR_RETURN_IF_ERROR(CheckChoice("activation", in.attrs.Str("activation", "none"),
                                    {"none", "relu", "gelu", "silu"}));
-  TensorType y = in.inputs[0];
+  sbp::TensorType y = in.inputs[0];
   y.dims.back() = check.dim(1, 1 - k);
-  return std::vector<TensorType>{y, y};
+  return std::vector<sbp::TensorType>{y, y};
 }
 
-FactorRule MatmulRule(const Attributes& attrs, const std::vector<TensorType>& inputs,
-                      const std::vector<TensorType>& outputs) {
+sbp::FactorRule MatmulRule(const Attributes& attrs, const std::vector<sbp::TensorType>& inputs,
+                           const std::vector<sbp::TensorType>& outputs) {
   bool transpose = attrs.Bool("transpose_w");
   RuleBuilder rule(transpose ? "... k, n k, n -> ... n, ... n" : "... k, k n, n -> ... n, ... n",
                    inputs, outputs);
@@ -36,8 +36,8 @@ FactorRule MatmulRule(const Attributes& attrs, const std::vector<TensorType>& in
   return rule.Linear({0}).Linear({1}).Build();
 }
 
-double MatmulFlops(const Attributes&, const std::vector<TensorType>& inputs,
-                   const std::vector<TensorType>& outputs) {
+double MatmulFlops(const Attributes&, const std::vector<sbp::TensorType>& inputs,
+                   const std::vector<sbp::TensorType>& outputs) {
   double k = static_cast<double>(inputs[0].dims.back().size);
   return static_cast<double>(outputs[0].num_elements()) * 2.0 * k;
 }
@@ -97,7 +97,7 @@ OpDef MatmulDef() {
   return def;
 }
 
-absl::StatusOr<std::vector<TensorType>> InferMatmulGradW(const InferInput& in) {
+absl::StatusOr<std::vector<sbp::TensorType>> InferMatmulGradW(const InferInput& in) {
   OperandCheck check(in, {"x", "dy"});
   check.Real(0).MinRank(0, 1).SameType(1, 0).MinRank(1, 1);
   WEIR_RETURN_IF_ERROR(check.status());
@@ -105,21 +105,21 @@ absl::StatusOr<std::vector<TensorType>> InferMatmulGradW(const InferInput& in) {
     check.Rank(1, static_cast<int>(check.dims(0).size()));
   for (int d = 0; d + 1 < static_cast<int>(check.dims(0).size()); ++d) check.SameSize(1, d, 0, d);
   WEIR_RETURN_IF_ERROR(check.status());
-  TensorType dw;
+  sbp::TensorType dw;
   WEIR_ASSIGN_OR_RETURN(dw.dtype,
                         RealDType("out_dtype", in.attrs.Str("out_dtype", "f32"), DType::kF32));
   dw.dims = {check.dim(0, -1), check.dim(1, -1)};
   if (in.attrs.Bool("transpose_w")) std::swap(dw.dims[0], dw.dims[1]);
   if (!in.attrs.Str("to").empty()) {
     WEIR_ASSIGN_OR_RETURN(auto named, ParseDims(in.attrs.Str("to"), in.dims));
-    if (TensorType{dw.dtype, named}.shape() != dw.shape()) {
+    if (sbp::TensorType{dw.dtype, named}.shape() != dw.shape()) {
       check.Fail({"W0310", "", "attribute to with the sizes of " + ToText(dw), in.attrs.Str("to"),
                   DimsText(dw.dims)});
       return check.status();
     }
     dw.dims = named;
   }
-  return std::vector<TensorType>{dw};
+  return std::vector<sbp::TensorType>{dw};
 }
 
 OpDef MatmulGradWDef() {
@@ -154,4 +154,4 @@ WEIR_REGISTER_OP(MatmulDef());
 WEIR_REGISTER_OP(MatmulGradWDef());
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::ops

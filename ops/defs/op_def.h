@@ -19,7 +19,7 @@
 #include "sbp/factor_rule.h"
 #include "sbp/layout.h"
 
-namespace weir {
+namespace weir::ops {
 
 enum class AttrKind : uint8_t { kInt, kReal, kBool, kString, kInts };
 const char* Name(AttrKind kind);  // "int", "real", …
@@ -66,15 +66,15 @@ struct OpSchema {
 
 // Returns the dimension of the op's types along which the operand that `index` belongs to counts.
 // Precondition: the op infers from these types without error.
-TensorDim IndexedDim(const IndexedAxis& index, const std::vector<TensorType>& inputs,
-                     const std::vector<TensorType>& outputs);
+sbp::TensorDim IndexedDim(const IndexedAxis& index, const std::vector<sbp::TensorType>& inputs,
+                          const std::vector<sbp::TensorType>& outputs);
 
 // An InferInput is the input of inference. Input types are logical (whole micro-batch tensors).
 struct InferInput {
   const Attributes& attrs;
-  const std::vector<TensorType>& inputs;
+  const std::vector<sbp::TensorType>& inputs;
   // The graph's dimension table, for ops whose attributes name dimensions (reshape).
-  const std::map<std::string, TensorDim>& dims;
+  const std::map<std::string, sbp::TensorDim>& dims;
   const Transfer* transfer = nullptr;  // of an op of transfers, which appear in plans only
 };
 
@@ -93,12 +93,12 @@ class GradientBuilder {
   virtual ValueId output(int i) const = 0;
   // Return the types of the operands, for which nothing need be stashed: builders that stash
   // override these functions.
-  virtual const TensorType& input_type(int i) const { return type(input(i)); }
-  virtual const TensorType& output_type(int i) const { return type(output(i)); }
+  virtual const sbp::TensorType& input_type(int i) const { return type(input(i)); }
+  virtual const sbp::TensorType& output_type(int i) const { return type(output(i)); }
   virtual ValueId output_grad(int i) const = 0;  // -1: no gradient flows to this output
   // False: do not compute the gradient, or no such input exists.
   virtual bool needs_grad(int input) const = 0;
-  virtual const TensorType& type(ValueId value) const = 0;
+  virtual const sbp::TensorType& type(ValueId value) const = 0;
   virtual uint64_t rng_key() const = 0;  // of the forward op
   // Adds a node and returns its results in order. The node inherits `rng_key` from the forward op.
   virtual std::vector<ValueId> Add(const std::string& op, const std::vector<ValueId>& inputs,
@@ -111,18 +111,18 @@ struct OpDef {
   OpSchema schema;
   // Returns the output types. Errors say what was expected of which operand; the caller adds the
   // place.
-  std::function<absl::StatusOr<std::vector<TensorType>>(const InferInput&)> infer;
+  std::function<absl::StatusOr<std::vector<sbp::TensorType>>(const InferInput&)> infer;
   // Returns the factor rule for inferred types. Factor names come from dimension names.
-  std::function<FactorRule(const Attributes&, const std::vector<TensorType>& inputs,
-                           const std::vector<TensorType>& outputs)>
+  std::function<sbp::FactorRule(const Attributes&, const std::vector<sbp::TensorType>& inputs,
+                                const std::vector<sbp::TensorType>& outputs)>
       rule;
   // Absent: the op has no gradient (integer inputs, optimiser ops). The gradient set for a real
   // input has the input's dimensions; it may be f32 where the input is bf16 (gradients of
   // parameters).
   std::function<absl::Status(GradientBuilder&)> gradient;
   // Returns the floating-point operations of the whole op; elementwise ops count one per element.
-  std::function<double(const Attributes&, const std::vector<TensorType>& inputs,
-                       const std::vector<TensorType>& outputs)>
+  std::function<double(const Attributes&, const std::vector<sbp::TensorType>& inputs,
+                       const std::vector<sbp::TensorType>& outputs)>
       flops;
 };
 
@@ -149,7 +149,8 @@ absl::Status CheckSchema(const OpSchema& schema, int num_inputs, int num_outputs
 // Use as WEIR_REGISTER_OP(MatmulDef()); once per op, at namespace scope of its .cc file.
 #define WEIR_REGISTER_OP(def) WEIR_REGISTER_OP_INNER(__COUNTER__, def)
 #define WEIR_REGISTER_OP_INNER(n, def) WEIR_REGISTER_OP_INNER2(n, def)
-#define WEIR_REGISTER_OP_INNER2(n, def) \
-  [[maybe_unused]] static const bool weir_registered_##n = (::weir::OpRegistry::Register(def), true)
+#define WEIR_REGISTER_OP_INNER2(n, def)                    \
+  [[maybe_unused]] static const bool weir_registered_##n = \
+      (::weir::ops::OpRegistry::Register(def), true)
 
-}  // namespace weir
+}  // namespace weir::ops

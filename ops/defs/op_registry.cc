@@ -8,7 +8,7 @@
 #include "ops/defs/op_def.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::ops {
 
 const char* Name(AttrKind kind) {
   switch (kind) {
@@ -126,7 +126,7 @@ absl::Status CheckAttr(const OpSchema& schema, const AttrSchema& attr, Attribute
 }
 
 absl::Status CheckCountable(const std::string& op, const std::string& what,
-                            const TensorType& type) {
+                            const sbp::TensorType& type) {
   int64_t elements = NumElements(type.shape());
   if (elements >= 0 && elements <= std::numeric_limits<int64_t>::max() / 8) return absl::OkStatus();
   return Rejected({"W0313", "",
@@ -144,15 +144,15 @@ std::string OperandName(const std::vector<OperandSchema>& operands, size_t i) {
 
 void OpRegistry::Register(OpDef def) {
   // This wrapper makes the checks that every definition would otherwise have to make.
-  def.infer = [schema = def.schema,
-               infer = def.infer](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+  def.infer = [schema = def.schema, infer = def.infer](
+                  const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     WEIR_RETURN_IF_ERROR(CheckCount(schema, schema.inputs, static_cast<int>(in.inputs.size()),
                                     "input", "W0302", ""));
     for (size_t i = 0; i < in.inputs.size(); ++i) {
       WEIR_RETURN_IF_ERROR(
           CheckCountable(schema.name, OperandName(schema.inputs, i), in.inputs[i]));
     }
-    WEIR_ASSIGN_OR_RETURN(std::vector<TensorType> outputs, infer(in));
+    WEIR_ASSIGN_OR_RETURN(std::vector<sbp::TensorType> outputs, infer(in));
     for (size_t i = 0; i < outputs.size(); ++i) {
       WEIR_RETURN_IF_ERROR(CheckCountable(schema.name, OperandName(schema.outputs, i), outputs[i]));
     }
@@ -165,9 +165,9 @@ void OpRegistry::Register(OpDef def) {
   }
 }
 
-TensorDim IndexedDim(const IndexedAxis& index, const std::vector<TensorType>& inputs,
-                     const std::vector<TensorType>& outputs) {
-  const std::vector<TensorDim>& dims =
+sbp::TensorDim IndexedDim(const IndexedAxis& index, const std::vector<sbp::TensorType>& inputs,
+                          const std::vector<sbp::TensorType>& outputs) {
+  const std::vector<sbp::TensorDim>& dims =
       (index.side == IndexedAxis::Side::kInput ? inputs : outputs)[index.operand].dims;
   return index.axis >= 0 ? dims[index.axis] : dims[dims.size() + index.axis];
 }
@@ -224,4 +224,4 @@ absl::Status CheckSchema(const OpSchema& schema, int num_inputs, int num_outputs
   return absl::OkStatus();
 }
 
-}  // namespace weir
+}  // namespace weir::ops

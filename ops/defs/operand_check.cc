@@ -3,12 +3,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace weir {
+namespace weir::ops {
 namespace {
 
-std::string DimText(const TensorDim& dim) { return absl::StrCat(dim.name, "=", dim.size); }
+std::string DimText(const sbp::TensorDim& dim) { return absl::StrCat(dim.name, "=", dim.size); }
 
-bool SameSizes(const std::vector<TensorDim>& a, const std::vector<TensorDim>& b, size_t count) {
+bool SameSizes(const std::vector<sbp::TensorDim>& a, const std::vector<sbp::TensorDim>& b,
+               size_t count) {
   if (a.size() != count || b.size() < count) return false;
   for (size_t d = 0; d < count; ++d) {
     if (a[d].size != b[d].size) return false;
@@ -18,7 +19,7 @@ bool SameSizes(const std::vector<TensorDim>& a, const std::vector<TensorDim>& b,
 
 }  // namespace
 
-const TensorDim& OperandCheck::dim(int i, int axis) const {
+const sbp::TensorDim& OperandCheck::dim(int i, int axis) const {
   const auto& all = dims(i);
   return all[axis < 0 ? all.size() + axis : axis];
 }
@@ -65,11 +66,11 @@ OperandCheck& OperandCheck::MinRank(int i, int rank) {
 
 OperandCheck& OperandCheck::SameSize(int i, int axis, int like, int like_axis) {
   if (Skip(i) || Skip(like)) return *this;
-  const TensorDim& found = dim(i, axis);
-  const TensorDim& expected = dim(like, like_axis);
+  const sbp::TensorDim& found = dim(i, axis);
+  const sbp::TensorDim& expected = dim(like, like_axis);
   if (found.size == expected.size) return *this;
   // If the operand is transposed, another dimension has the expected size.
-  for (const TensorDim& other : dims(i)) {
+  for (const sbp::TensorDim& other : dims(i)) {
     if (other.size != expected.size) continue;
     return Fail({"W0308", "",
                  absl::StrCat("dimension ", found.name, " of ", name(i), " as long as ",
@@ -90,7 +91,7 @@ OperandCheck& OperandCheck::LeadingShape(int i, int like, int drop) {
   if (Skip(i) || Skip(like)) return *this;
   size_t count = dims(like).size() - drop;
   if (SameSizes(dims(i), dims(like), count)) return *this;
-  TensorType expected{type(i).dtype, {dims(like).begin(), dims(like).begin() + count}};
+  sbp::TensorType expected{type(i).dtype, {dims(like).begin(), dims(like).begin() + count}};
   return Fail({"W0308", "",
                absl::StrCat(name(i), " shaped like ",
                             drop == 0 ? "" : absl::StrCat("the first ", count, " dimensions of "),
@@ -109,7 +110,7 @@ OperandCheck& OperandCheck::Suffix(int i, int like) {
   }
   if (fits) return *this;
   size_t keep = std::min(small.size(), large.size());
-  TensorType hint{type(i).dtype, {large.end() - keep, large.end()}};
+  sbp::TensorType hint{type(i).dtype, {large.end() - keep, large.end()}};
   return Fail(
       {"W0308", "",
        absl::StrCat(name(i), " with the last dimensions of ", Operand(like), " (names and sizes)"),
@@ -151,4 +152,4 @@ absl::StatusOr<DType> RealDType(const std::string& attr, const std::string& valu
   return *DTypeFromName(value);
 }
 
-}  // namespace weir
+}  // namespace weir::ops

@@ -17,7 +17,7 @@
 #include "ops/defs/op_def.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::ops {
 
 class OperandCheck {
  public:
@@ -26,9 +26,9 @@ class OperandCheck {
       : in_(in), names_(std::move(names)) {}
 
   bool Has(int i) const { return i < static_cast<int>(in_.inputs.size()); }
-  const TensorType& type(int i) const { return in_.inputs[i]; }
-  const std::vector<TensorDim>& dims(int i) const { return in_.inputs[i].dims; }
-  const TensorDim& dim(int i, int axis) const;
+  const sbp::TensorType& type(int i) const { return in_.inputs[i]; }
+  const std::vector<sbp::TensorDim>& dims(int i) const { return in_.inputs[i].dims; }
+  const sbp::TensorDim& dim(int i, int axis) const;
 
   // The next functions check element types: W0309.
   OperandCheck& Real(int i);
@@ -71,4 +71,4 @@ absl::Status CheckNotNegative(const Attributes& attrs, const std::string& name);
 // Returns the real element type with name `value`; "" means `fallback`.
 absl::StatusOr<DType> RealDType(const std::string& attr, const std::string& value, DType fallback);
 
-}  // namespace weir
+}  // namespace weir::ops

@@ -6,7 +6,7 @@
 #include "ops/defs/update_rate_attrs.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::ops {
 namespace {
 
 std::vector<AttrSchema> WithSchedule(std::vector<AttrSchema> attrs) {
@@ -57,11 +57,11 @@ OpDef AdamWDef() {
                              {"weight_decay", AttrKind::kReal, 0.0, "decoupled weight decay"}}),
       .internal = true,
       .factors = "..., -> ..., ..., ..."};
-  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     WEIR_RETURN_IF_ERROR(CheckUpdate(in));
     WEIR_RETURN_IF_ERROR(CheckDecayRate(in, "beta1"));
     WEIR_RETURN_IF_ERROR(CheckDecayRate(in, "beta2"));
-    return std::vector<TensorType>(3, in.inputs[0]);
+    return std::vector<sbp::TensorType>(3, in.inputs[0]);
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
     return RuleBuilder("..., -> ..., ..., ...", inputs, outputs).Build();
@@ -85,10 +85,10 @@ OpDef SgdDef() {
                         {"weight_decay", AttrKind::kReal, 0.0, "added to the gradient"}}),
       .internal = true,
       .factors = "..., -> ..., ..."};
-  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     WEIR_RETURN_IF_ERROR(CheckUpdate(in));
     WEIR_RETURN_IF_ERROR(CheckDecayRate(in, "momentum"));
-    return std::vector<TensorType>(2, in.inputs[0]);
+    return std::vector<sbp::TensorType>(2, in.inputs[0]);
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
     return RuleBuilder("..., -> ..., ...", inputs, outputs).Build();
@@ -101,4 +101,4 @@ WEIR_REGISTER_OP(AdamWDef());
 WEIR_REGISTER_OP(SgdDef());
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::ops

@@ -12,16 +12,16 @@
 #include "ops/defs/type_text.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::ops {
 namespace {
 
 bool Reduced(const std::vector<int64_t>& axes, size_t d) {
   return axes.empty() || std::count(axes.begin(), axes.end(), static_cast<int64_t>(d)) > 0;
 }
 
-std::vector<TensorDim> Remaining(const std::vector<TensorDim>& dims,
-                                 const std::vector<int64_t>& axes) {
-  std::vector<TensorDim> rest;
+std::vector<sbp::TensorDim> Remaining(const std::vector<sbp::TensorDim>& dims,
+                                      const std::vector<int64_t>& axes) {
+  std::vector<sbp::TensorDim> rest;
   for (size_t d = 0; d < dims.size(); ++d) {
     if (!Reduced(axes, d)) rest.push_back(dims[d]);
   }
@@ -29,7 +29,7 @@ std::vector<TensorDim> Remaining(const std::vector<TensorDim>& dims,
 }
 
 // Checks that axes exist and are named once.
-absl::Status CheckAxes(const std::vector<int64_t>& axes, const TensorType& type,
+absl::Status CheckAxes(const std::vector<int64_t>& axes, const sbp::TensorType& type,
                        const std::string& operand) {
   std::vector<int64_t> sorted = axes;
   std::sort(sorted.begin(), sorted.end());
@@ -48,14 +48,14 @@ const AttrSchema& AxesAttr() {
   return *attr;
 }
 
-absl::StatusOr<std::vector<TensorType>> InferReduce(const InferInput& in) {
+absl::StatusOr<std::vector<sbp::TensorType>> InferReduce(const InferInput& in) {
   std::vector<int64_t> axes = in.attrs.Ints("axes");
   OperandCheck check(in, {"x"});
   WEIR_RETURN_IF_ERROR(check.Real(0).status());
   WEIR_RETURN_IF_ERROR(CheckAxes(axes, in.inputs[0], "x"));
   WEIR_ASSIGN_OR_RETURN(DType dtype,
                         RealDType("out_dtype", in.attrs.Str("out_dtype"), in.inputs[0].dtype));
-  return std::vector<TensorType>{TensorType{dtype, Remaining(in.inputs[0].dims, axes)}};
+  return std::vector<sbp::TensorType>{sbp::TensorType{dtype, Remaining(in.inputs[0].dims, axes)}};
 }
 
 OpDef ReduceDef(const std::string& name, const std::string& doc) {
@@ -68,7 +68,7 @@ OpDef ReduceDef(const std::string& name, const std::string& doc) {
                 .factors = "... -> what remains; reduced axes are merged by sum; linear in x"};
   def.infer = InferReduce;
   def.rule = [](const Attributes& attrs, const auto& inputs, const auto& outputs) {
-    FactorRule rule = LackingAxesRule(inputs, outputs, inputs[0], attrs.Ints("axes"));
+    sbp::FactorRule rule = LackingAxesRule(inputs, outputs, inputs[0], attrs.Ints("axes"));
     rule.linear.push_back(ToAllOutputs({0}, 1));
     return rule;
   };
@@ -78,7 +78,7 @@ OpDef ReduceDef(const std::string& name, const std::string& doc) {
 
 // Returns the gradient of a sum: `grad` repeated, in the element type of x.
 ValueId ExpandLikeInput(GradientBuilder& b, ValueId grad) {
-  const TensorType x = b.input_type(0);
+  const sbp::TensorType x = b.input_type(0);
   if (b.type(grad).dtype != x.dtype)
     grad = Add1(b, "cast", {grad}, {{"to", std::string(Name(x.dtype))}});
   return Add1(b, "expand", {grad}, {{"axes", b.attrs().Ints("axes")}, {"to", DimsText(x.dims)}});
@@ -109,7 +109,7 @@ OpDef ReduceMeanDef() {
     ValueId dy = OutputGrad(b, 0);
     if (dy < 0 || !b.needs_grad(0)) return absl::OkStatus();
     double count = 1;
-    const TensorType x = b.input_type(0);
+    const sbp::TensorType x = b.input_type(0);
     for (size_t d = 0; d < x.dims.size(); ++d) {
       if (Reduced(b.attrs().Ints("axes"), d)) count *= static_cast<double>(x.dims[d].size);
     }
@@ -123,7 +123,7 @@ OpDef ReduceMaxDef() {
   OpDef def = ReduceDef("reduce_max", "Largest element over the axes.");
   def.schema.factors = "... -> what remains; reduced axes are merged by max";
   def.rule = [](const Attributes& attrs, const auto& inputs, const auto& outputs) {
-    FactorRule rule = LackingAxesRule(inputs, outputs, inputs[0], attrs.Ints("axes"));
+    sbp::FactorRule rule = LackingAxesRule(inputs, outputs, inputs[0], attrs.Ints("axes"));
     for (size_t d = 0; d < rule.factors.size(); ++d) {
       if (Reduced(attrs.Ints("axes"), d)) rule.factors[d].combiner = Combiner::kMax;
     }
@@ -152,21 +152,21 @@ OpDef ReduceMaxGradDef() {
                 .attrs = {AxesAttr()},
                 .internal = true,
                 .factors = "..., what remains, what remains -> ...; linear in dy"};
-  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     std::vector<int64_t> axes = in.attrs.Ints("axes");
     OperandCheck check(in, {"x", "y", "dy"});
     WEIR_RETURN_IF_ERROR(check.Real(0).SameType(1, 0).SameType(2, 0).SameShape(2, 1).status());
     WEIR_RETURN_IF_ERROR(CheckAxes(axes, in.inputs[0], "x"));
-    TensorType rest{in.inputs[0].dtype, Remaining(in.inputs[0].dims, axes)};
+    sbp::TensorType rest{in.inputs[0].dtype, Remaining(in.inputs[0].dims, axes)};
     if (rest.shape() != in.inputs[1].shape()) {
       return Rejected({"W0308", "",
                        absl::StrCat("y shaped like x without the reduced axes, ", ToText(rest)),
                        ToText(in.inputs[1]), ""});
     }
-    return std::vector<TensorType>{in.inputs[0]};
+    return std::vector<sbp::TensorType>{in.inputs[0]};
   };
   def.rule = [](const Attributes& attrs, const auto& inputs, const auto& outputs) {
-    FactorRule rule = LackingAxesRule(inputs, outputs, inputs[0], attrs.Ints("axes"));
+    sbp::FactorRule rule = LackingAxesRule(inputs, outputs, inputs[0], attrs.Ints("axes"));
     rule.linear.push_back(ToAllOutputs({2}, 1));
     return rule;
   };
@@ -174,20 +174,20 @@ OpDef ReduceMaxGradDef() {
   return def;
 }
 
-absl::StatusOr<std::vector<TensorType>> InferExpand(const InferInput& in) {
+absl::StatusOr<std::vector<sbp::TensorType>> InferExpand(const InferInput& in) {
   std::vector<int64_t> axes = in.attrs.Ints("axes");
-  TensorType dx{in.inputs[0].dtype, {}};
+  sbp::TensorType dx{in.inputs[0].dtype, {}};
   OperandCheck check(in, {"dy"});
   WEIR_RETURN_IF_ERROR(check.Real(0).status());
   WEIR_ASSIGN_OR_RETURN(dx.dims, ParseDims(in.attrs.Str("to"), in.dims));
   WEIR_RETURN_IF_ERROR(CheckAxes(axes, dx, "the result"));
-  TensorType rest{dx.dtype, Remaining(dx.dims, axes)};
+  sbp::TensorType rest{dx.dtype, Remaining(dx.dims, axes)};
   if (rest.shape() != in.inputs[0].shape()) {
     return Rejected({"W0308", "",
                      absl::StrCat("dy shaped like `to` without the repeated axes, ", ToText(rest)),
                      ToText(in.inputs[0]), ""});
   }
-  return std::vector<TensorType>{dx};
+  return std::vector<sbp::TensorType>{dx};
 }
 
 OpDef ExpandDef() {
@@ -204,7 +204,7 @@ OpDef ExpandDef() {
                 .factors = "what remains -> ...; linear in dy"};
   def.infer = InferExpand;
   def.rule = [](const Attributes& attrs, const auto& inputs, const auto& outputs) {
-    FactorRule rule = LackingAxesRule(inputs, outputs, outputs[0], attrs.Ints("axes"));
+    sbp::FactorRule rule = LackingAxesRule(inputs, outputs, outputs[0], attrs.Ints("axes"));
     rule.linear.push_back(ToAllOutputs({0}, 1));
     return rule;
   };
@@ -219,4 +219,4 @@ WEIR_REGISTER_OP(ReduceMaxGradDef());
 WEIR_REGISTER_OP(ExpandDef());
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::ops

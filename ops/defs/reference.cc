@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace weir {
+namespace weir::ops {
 namespace {
 
 struct ValueText {
@@ -82,4 +82,4 @@ std::string ListUserOps() {
   return text;
 }
 
-}  // namespace weir
+}  // namespace weir::ops

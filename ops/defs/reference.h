@@ -6,7 +6,7 @@
 
 #include "ops/defs/op_def.h"
 
-namespace weir {
+namespace weir::ops {
 
 // Returns doc, operands, attributes with defaults, factor rule and gradient. Ends in a newline.
 std::string DescribeOp(const OpDef& def);
@@ -14,4 +14,4 @@ std::string DescribeOp(const OpDef& def);
 // Returns one line per op that a graph may use, "name  doc", sorted by name.
 std::string ListUserOps();
 
-}  // namespace weir
+}  // namespace weir::ops

@@ -5,7 +5,7 @@
 #include "ops/defs/rule_builder.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::ops {
 namespace {
 
 OpDef ReluDef() {
@@ -15,10 +15,10 @@ OpDef ReluDef() {
                 .inputs = {{.name = "x", .doc = "any shape"}},
                 .outputs = {{.name = "y", .doc = "like x"}},
                 .factors = "... -> ..."};
-  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     OperandCheck check(in, {"x"});
     WEIR_RETURN_IF_ERROR(check.Real(0).status());
-    return std::vector<TensorType>{in.inputs[0]};
+    return std::vector<sbp::TensorType>{in.inputs[0]};
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
     return RuleBuilder("... -> ...", inputs, outputs).Build();
@@ -40,10 +40,10 @@ OpDef ReluGradDef() {
                 .outputs = {{.name = "dx", .doc = "like y"}},
                 .internal = true,
                 .factors = "..., ... -> ...; linear in dy"};
-  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     OperandCheck check(in, {"y", "dy"});
     WEIR_RETURN_IF_ERROR(check.Real(0).SameType(1, 0).SameShape(1, 0).status());
-    return std::vector<TensorType>{in.inputs[0]};
+    return std::vector<sbp::TensorType>{in.inputs[0]};
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
     return RuleBuilder("..., ... -> ...", inputs, outputs).Linear({1}).Build();
@@ -56,4 +56,4 @@ WEIR_REGISTER_OP(ReluDef());
 WEIR_REGISTER_OP(ReluGradDef());
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::ops

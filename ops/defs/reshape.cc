@@ -11,14 +11,14 @@
 #include "ops/defs/type_text.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::ops {
 namespace {
 
-absl::StatusOr<std::vector<TensorType>> InferReshape(const InferInput& in) {
-  const TensorType& x = in.inputs[0];
+absl::StatusOr<std::vector<sbp::TensorType>> InferReshape(const InferInput& in) {
+  const sbp::TensorType& x = in.inputs[0];
   WEIR_ASSIGN_OR_RETURN(auto dims, ParseDims(in.attrs.Str("to"), in.dims));
-  TensorType y{x.dtype, std::move(dims)};
-  if (y.num_elements() == x.num_elements()) return std::vector<TensorType>{y};
+  sbp::TensorType y{x.dtype, std::move(dims)};
+  if (y.num_elements() == x.num_elements()) return std::vector<sbp::TensorType>{y};
   return Rejected(
       {"W0308", "",
        absl::StrCat("as many elements in `to` as in x ", ToText(x), ", ", x.num_elements()),
@@ -31,13 +31,15 @@ absl::StatusOr<std::vector<TensorType>> InferReshape(const InferInput& in) {
 // long as one remainder divides the other. A run that does not divide is never split.
 class FactorMatcher {
  public:
-  FactorMatcher(const std::vector<TensorDim>& x, const std::vector<TensorDim>& y) : x_(x), y_(y) {
+  FactorMatcher(const std::vector<sbp::TensorDim>& x, const std::vector<sbp::TensorDim>& y)
+      : x_(x), y_(y) {
     in_.dims.resize(x.size());
     out_.dims.resize(y.size());
     Match();
   }
 
-  FactorRule Rule(const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs) {
+  sbp::FactorRule Rule(const std::vector<sbp::TensorType>& inputs,
+                       const std::vector<sbp::TensorType>& outputs) {
     rule_.inputs = {in_};
     rule_.outputs = {out_};
     TakeUnitsAndNames(inputs, outputs, &rule_);
@@ -47,7 +49,7 @@ class FactorMatcher {
 
  private:
   int NewFactor(int64_t size) {
-    rule_.factors.push_back(Factor{.size = size});
+    rule_.factors.push_back(sbp::Factor{.size = size});
     return static_cast<int>(rule_.factors.size()) - 1;
   }
 
@@ -121,7 +123,7 @@ class FactorMatcher {
 
   // A factor that is not a whole dimension takes the name of the dimension whose major part it is.
   void NameParts() {
-    auto name = [&](const std::vector<TensorDim>& dims, const OperandRule& operand) {
+    auto name = [&](const std::vector<sbp::TensorDim>& dims, const sbp::OperandRule& operand) {
       for (size_t d = 0; d < dims.size(); ++d) {
         if (operand.dims[d].empty()) continue;
         std::string& text = rule_.factors[operand.dims[d][0]].name;
@@ -130,15 +132,15 @@ class FactorMatcher {
     };
     name(x_, in_);
     name(y_, out_);
-    for (Factor& factor : rule_.factors) {
+    for (sbp::Factor& factor : rule_.factors) {
       if (factor.name.empty()) factor.name = "part";
     }
   }
 
-  const std::vector<TensorDim>& x_;
-  const std::vector<TensorDim>& y_;
-  OperandRule in_, out_;
-  FactorRule rule_;
+  const std::vector<sbp::TensorDim>& x_;
+  const std::vector<sbp::TensorDim>& y_;
+  sbp::OperandRule in_, out_;
+  sbp::FactorRule rule_;
 };
 
 OpDef ReshapeDef() {
@@ -154,7 +156,7 @@ OpDef ReshapeDef() {
       .moves_elements = true};
   def.infer = InferReshape;
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
-    FactorRule rule = FactorMatcher(inputs[0].dims, outputs[0].dims).Rule(inputs, outputs);
+    sbp::FactorRule rule = FactorMatcher(inputs[0].dims, outputs[0].dims).Rule(inputs, outputs);
     if (IsReal(inputs[0].dtype)) rule.linear.push_back(ToAllOutputs({0}, 1));
     return rule;
   };
@@ -172,4 +174,4 @@ OpDef ReshapeDef() {
 WEIR_REGISTER_OP(ReshapeDef());
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::ops

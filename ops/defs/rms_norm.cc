@@ -5,7 +5,7 @@
 #include "ops/defs/rule_builder.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::ops {
 namespace {
 
 absl::Status RmsNormGradient(GradientBuilder& b) {
@@ -30,14 +30,14 @@ OpDef RmsNormDef() {
                              .doc = "f32[...], 1 / sqrt(mean of x^2 + epsilon)"}},
                 .attrs = {{"epsilon", AttrKind::kReal, 1e-5, "added to the mean of squares"}},
                 .factors = "... h, h -> ... h, ...; h is whole"};
-  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     OperandCheck check(in, {"x", "gamma"});
     check.Real(0).MinRank(0, 1).SameType(1, 0).Rank(1, 1).SameSize(1, 0, 0, -1);
     WEIR_RETURN_IF_ERROR(check.status());
     WEIR_RETURN_IF_ERROR(CheckNotNegative(in.attrs, "epsilon"));
-    TensorType rstd{DType::kF32, in.inputs[0].dims};
+    sbp::TensorType rstd{DType::kF32, in.inputs[0].dims};
     rstd.dims.pop_back();
-    return std::vector<TensorType>{in.inputs[0], rstd};
+    return std::vector<sbp::TensorType>{in.inputs[0], rstd};
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
     return RuleBuilder("... h, h -> ... h, ...", inputs, outputs).Whole("h").Build();
@@ -63,14 +63,14 @@ OpDef RmsNormGradDef() {
           "... h, h, ..., ... h -> ... h, h; h is whole, leading dimensions are summed into "
           "dgamma; "
           "linear in dy"};
-  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     OperandCheck check(in, {"x", "gamma", "rstd", "dy"});
     check.Real(0).MinRank(0, 1).SameType(1, 0).Rank(1, 1).SameSize(1, 0, 0, -1);
     check.Is(2, DType::kF32).LeadingShape(2, 0, 1).SameType(3, 0).SameShape(3, 0);
     WEIR_RETURN_IF_ERROR(check.status());
     WEIR_ASSIGN_OR_RETURN(DType dtype,
                           RealDType("out_dtype", in.attrs.Str("out_dtype", "f32"), DType::kF32));
-    return std::vector<TensorType>{in.inputs[0], TensorType{dtype, in.inputs[1].dims}};
+    return std::vector<sbp::TensorType>{in.inputs[0], sbp::TensorType{dtype, in.inputs[1].dims}};
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
     return RuleBuilder("... h, h, ..., ... h -> ... h, h", inputs, outputs)
@@ -86,4 +86,4 @@ WEIR_REGISTER_OP(RmsNormDef());
 WEIR_REGISTER_OP(RmsNormGradDef());
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::ops

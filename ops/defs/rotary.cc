@@ -6,7 +6,7 @@
 #include "ops/defs/rule_builder.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::ops {
 namespace {
 
 OpDef RotaryDef() {
@@ -18,10 +18,10 @@ OpDef RotaryDef() {
                 .attrs = {{"base", AttrKind::kReal, 10000.0, "base of the frequencies, above 0"},
                           {"inverse", AttrKind::kBool, false, "rotate backwards"}},
                 .factors = "b s h d -> b s h d; d is whole; linear in x"};
-  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     OperandCheck check(in, {"x"});
     WEIR_RETURN_IF_ERROR(check.Real(0).Rank(0, 4).status());
-    const TensorDim& d = check.dim(0, 3);
+    const sbp::TensorDim& d = check.dim(0, 3);
     if (d.size % 2 != 0) {
       check.Fail({"W0308", "", absl::StrCat("an even last dimension of x, ", d.name),
                   absl::StrCat(d.name, "=", d.size), absl::StrCat(d.name, "=", d.size + 1)});
@@ -30,7 +30,7 @@ OpDef RotaryDef() {
       check.Fail({"W0310", "", "base above 0", absl::StrCat(in.attrs.Real("base")), "base: 10000"});
     }
     WEIR_RETURN_IF_ERROR(check.status());
-    return std::vector<TensorType>{in.inputs[0]};
+    return std::vector<sbp::TensorType>{in.inputs[0]};
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
     return RuleBuilder("b s h d -> b s h d", inputs, outputs).Whole("d").Linear({0}).Build();
@@ -52,4 +52,4 @@ OpDef RotaryDef() {
 WEIR_REGISTER_OP(RotaryDef());
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::ops

@@ -4,7 +4,7 @@
 #include <functional>
 #include <numeric>
 
-namespace weir {
+namespace weir::ops {
 namespace {
 
 using Tokens = std::vector<std::vector<std::string>>;  // per dimension its letters; "..." alone
@@ -61,14 +61,15 @@ Tokens Expand(const Tokens& tokens, size_t rank) {
   return out;
 }
 
-int64_t MinorProduct(const std::vector<int>& dim, const FactorRule& rule) {
+int64_t MinorProduct(const std::vector<int>& dim, const sbp::FactorRule& rule) {
   int64_t product = 1;
   for (size_t i = 1; i < dim.size(); ++i) product *= rule.factors[dim[i]].size;
   return product;
 }
 
-void VisitDims(const std::vector<TensorType>& types, const std::vector<OperandRule>& operands,
-               const std::function<void(const TensorDim&, const std::vector<int>&)>& visit) {
+void VisitDims(const std::vector<sbp::TensorType>& types,
+               const std::vector<sbp::OperandRule>& operands,
+               const std::function<void(const sbp::TensorDim&, const std::vector<int>&)>& visit) {
   for (size_t i = 0; i < operands.size(); ++i) {
     for (size_t d = 0; d < operands[i].dims.size(); ++d)
       visit(types[i].dims[d], operands[i].dims[d]);
@@ -77,11 +78,11 @@ void VisitDims(const std::vector<TensorType>& types, const std::vector<OperandRu
 
 }  // namespace
 
-void TakeUnitsAndNames(const std::vector<TensorType>& inputs,
-                       const std::vector<TensorType>& outputs, FactorRule* rule) {
-  auto visit = [&](const TensorDim& dim, const std::vector<int>& factors) {
+void TakeUnitsAndNames(const std::vector<sbp::TensorType>& inputs,
+                       const std::vector<sbp::TensorType>& outputs, sbp::FactorRule* rule) {
+  auto visit = [&](const sbp::TensorDim& dim, const std::vector<int>& factors) {
     if (factors.empty()) return;
-    Factor& major = rule->factors[factors[0]];
+    sbp::Factor& major = rule->factors[factors[0]];
     if (factors.size() == 1 && major.name.empty()) major.name = dim.name;
     // A cut of the factor is a cut of the dimension at a multiple of the minor factors' product.
     int64_t minor = MinorProduct(factors, *rule);
@@ -91,25 +92,25 @@ void TakeUnitsAndNames(const std::vector<TensorType>& inputs,
   VisitDims(outputs, rule->outputs, visit);
 }
 
-LinearGroup ToAllOutputs(std::vector<int> inputs, size_t num_outputs) {
-  LinearGroup group{std::move(inputs), std::vector<int>(num_outputs)};
+sbp::LinearGroup ToAllOutputs(std::vector<int> inputs, size_t num_outputs) {
+  sbp::LinearGroup group{std::move(inputs), std::vector<int>(num_outputs)};
   std::iota(group.outputs.begin(), group.outputs.end(), 0);
   return group;
 }
 
-RuleBuilder::RuleBuilder(const std::string& text, const std::vector<TensorType>& inputs,
-                         const std::vector<TensorType>& outputs) {
+RuleBuilder::RuleBuilder(const std::string& text, const std::vector<sbp::TensorType>& inputs,
+                         const std::vector<sbp::TensorType>& outputs) {
   size_t arrow = text.find("->");
-  auto build = [&](const std::string& side, const std::vector<TensorType>& types,
-                   std::vector<OperandRule>* operands) {
+  auto build = [&](const std::string& side, const std::vector<sbp::TensorType>& types,
+                   std::vector<sbp::OperandRule>* operands) {
     std::vector<Tokens> all = ParseSide(side);
     for (size_t i = 0; i < types.size() && i < all.size(); ++i) {
-      OperandRule operand;
+      sbp::OperandRule operand;
       for (const auto& dim : Expand(all[i], types[i].dims.size())) {
         std::vector<int> factors;
         for (const std::string& letter : dim) {
           auto [it, added] = letters_.emplace(letter, static_cast<int>(rule_.factors.size()));
-          if (added) rule_.factors.push_back(Factor{});
+          if (added) rule_.factors.push_back(sbp::Factor{});
           factors.push_back(it->second);
         }
         operand.dims.push_back(std::move(factors));
@@ -122,12 +123,12 @@ RuleBuilder::RuleBuilder(const std::string& text, const std::vector<TensorType>&
 
   // Sizes of factors that stand alone are set first, then the missing sizes in groups.
   std::vector<bool> known(rule_.factors.size(), false);
-  auto alone = [&](const TensorDim& dim, const std::vector<int>& factors) {
+  auto alone = [&](const sbp::TensorDim& dim, const std::vector<int>& factors) {
     if (factors.size() != 1 || known[factors[0]]) return;
     rule_.factors[factors[0]].size = dim.size;
     known[factors[0]] = true;
   };
-  auto grouped = [&](const TensorDim& dim, const std::vector<int>& factors) {
+  auto grouped = [&](const sbp::TensorDim& dim, const std::vector<int>& factors) {
     if (factors.size() < 2) return;
     int missing = -1;
     int64_t rest = 1;
@@ -176,4 +177,4 @@ RuleBuilder& RuleBuilder::Linear(std::vector<int> inputs) {
   return *this;
 }
 
-}  // namespace weir
+}  // namespace weir::ops

@@ -20,12 +20,12 @@
 
 #include "sbp/factor_rule.h"
 
-namespace weir {
+namespace weir::ops {
 
 class RuleBuilder {
  public:
-  RuleBuilder(const std::string& text, const std::vector<TensorType>& inputs,
-              const std::vector<TensorType>& outputs);
+  RuleBuilder(const std::string& text, const std::vector<sbp::TensorType>& inputs,
+              const std::vector<sbp::TensorType>& outputs);
 
   RuleBuilder& Whole(const std::string& letter);
   RuleBuilder& Named(const std::string& letter, const std::string& name);
@@ -34,19 +34,19 @@ class RuleBuilder {
   // States that P(sum) of these inputs gives P(sum) of all outputs. Dropped if one of the inputs is
   // absent.
   RuleBuilder& Linear(std::vector<int> inputs);
-  FactorRule Build() const { return rule_; }
+  sbp::FactorRule Build() const { return rule_; }
 
  private:
-  FactorRule rule_;
+  sbp::FactorRule rule_;
   std::map<std::string, int> letters_;
 };
 
 // Completes a rule that was written by hand: sets the unit and, where empty, the name of each
 // factor from the dimensions in which the factor stands, as above.
-void TakeUnitsAndNames(const std::vector<TensorType>& inputs,
-                       const std::vector<TensorType>& outputs, FactorRule* rule);
+void TakeUnitsAndNames(const std::vector<sbp::TensorType>& inputs,
+                       const std::vector<sbp::TensorType>& outputs, sbp::FactorRule* rule);
 
 // Returns the linear group from `inputs` to all outputs.
-LinearGroup ToAllOutputs(std::vector<int> inputs, size_t num_outputs);
+sbp::LinearGroup ToAllOutputs(std::vector<int> inputs, size_t num_outputs);
 
-}  // namespace weir
+}  // namespace weir::ops

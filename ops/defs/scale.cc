@@ -4,7 +4,7 @@
 #include "ops/defs/rule_builder.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::ops {
 namespace {
 
 OpDef ScaleDef() {
@@ -15,10 +15,10 @@ OpDef ScaleDef() {
                 .outputs = {{.name = "y", .doc = "like x"}},
                 .attrs = {{"factor", AttrKind::kReal, std::nullopt, "the constant"}},
                 .factors = "... -> ...; linear in x"};
-  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     OperandCheck check(in, {"x"});
     WEIR_RETURN_IF_ERROR(check.Real(0).status());
-    return std::vector<TensorType>{in.inputs[0]};
+    return std::vector<sbp::TensorType>{in.inputs[0]};
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
     return RuleBuilder("... -> ...", inputs, outputs).Linear({0}).Build();
@@ -36,4 +36,4 @@ OpDef ScaleDef() {
 WEIR_REGISTER_OP(ScaleDef());
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::ops

@@ -7,12 +7,12 @@
 #include "ops/defs/rule_builder.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::ops {
 namespace {
 
-FactorRule AlongAxisRule(const Attributes& attrs, const std::vector<TensorType>& inputs,
-                         const std::vector<TensorType>& outputs) {
-  FactorRule rule = WholeAxisRule(inputs, outputs, static_cast<int>(attrs.Int("axis")));
+sbp::FactorRule AlongAxisRule(const Attributes& attrs, const std::vector<sbp::TensorType>& inputs,
+                              const std::vector<sbp::TensorType>& outputs) {
+  sbp::FactorRule rule = WholeAxisRule(inputs, outputs, static_cast<int>(attrs.Int("axis")));
   if (IsReal(inputs[0].dtype)) rule.linear.push_back(ToAllOutputs({0}, 1));
   return rule;
 }
@@ -28,12 +28,12 @@ OpDef SliceDef() {
                           {"size", AttrKind::kInt, std::nullopt, "number of elements"}},
                 .factors = "... -> ...; the axis is whole; linear in x",
                 .moves_elements = true};
-  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     int64_t axis = in.attrs.Int("axis"), begin = in.attrs.Int("begin"), size = in.attrs.Int("size");
     OperandCheck check(in, {"x"});
     WEIR_RETURN_IF_ERROR(check.Axis("axis", axis, 0).status());
-    TensorType y = in.inputs[0];
-    TensorDim& dim = y.dims[axis];
+    sbp::TensorType y = in.inputs[0];
+    sbp::TensorDim& dim = y.dims[axis];
     if (begin < 0 || size < 1 || begin > dim.size || size > dim.size - begin) {
       return Rejected(
           {"W0310", "",
@@ -44,14 +44,14 @@ OpDef SliceDef() {
     }
     dim.size = size;
     dim.unit = 1;
-    return std::vector<TensorType>{y};
+    return std::vector<sbp::TensorType>{y};
   };
   def.rule = AlongAxisRule;
   def.gradient = [](GradientBuilder& b) {
     ValueId dy = OutputGrad(b, 0);
     if (dy < 0 || !b.needs_grad(0)) return absl::OkStatus();
     int64_t axis = b.attrs().Int("axis");
-    const TensorDim dim = b.input_type(0).dims[axis];
+    const sbp::TensorDim dim = b.input_type(0).dims[axis];
     SetGrad(b, 0,
             Add1(b, "pad", {dy},
                  {{"axis", axis},
@@ -76,13 +76,13 @@ OpDef PadDef() {
                           {"unit", AttrKind::kInt, int64_t{1}, "unit of dx along the axis"}},
                 .internal = true,
                 .factors = "... -> ...; the axis is whole; linear in dy"};
-  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     int64_t axis = in.attrs.Int("axis"), begin = in.attrs.Int("begin"), size = in.attrs.Int("size");
     int64_t unit = in.attrs.Int("unit", 1);
     OperandCheck check(in, {"dy"});
     WEIR_RETURN_IF_ERROR(check.Real(0).Axis("axis", axis, 0).status());
-    TensorType dx = in.inputs[0];
-    TensorDim& dim = dx.dims[axis];
+    sbp::TensorType dx = in.inputs[0];
+    sbp::TensorDim& dim = dx.dims[axis];
     if (begin < 0 || size < dim.size || begin > size - dim.size || unit < 1 || size % unit != 0) {
       return Rejected(
           {"W0310", "",
@@ -92,7 +92,7 @@ OpDef PadDef() {
     }
     dim.size = size;
     dim.unit = unit;
-    return std::vector<TensorType>{dx};
+    return std::vector<sbp::TensorType>{dx};
   };
   def.rule = AlongAxisRule;
   def.flops = NoFlops();
@@ -103,4 +103,4 @@ WEIR_REGISTER_OP(SliceDef());
 WEIR_REGISTER_OP(PadDef());
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::ops

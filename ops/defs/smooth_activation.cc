@@ -7,7 +7,7 @@
 #include "ops/defs/rule_builder.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::ops {
 
 OpDef SmoothActivationDef(const std::string& name, const std::string& doc, double flops) {
   OpDef def;
@@ -16,10 +16,10 @@ OpDef SmoothActivationDef(const std::string& name, const std::string& doc, doubl
                 .inputs = {{.name = "x", .doc = "any shape"}},
                 .outputs = {{.name = "y", .doc = "like x"}},
                 .factors = "... -> ..."};
-  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     OperandCheck check(in, {"x"});
     WEIR_RETURN_IF_ERROR(check.Real(0).status());
-    return std::vector<TensorType>{in.inputs[0]};
+    return std::vector<sbp::TensorType>{in.inputs[0]};
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
     return RuleBuilder("... -> ...", inputs, outputs).Build();
@@ -42,10 +42,10 @@ OpDef SmoothActivationGradDef(const std::string& name, double flops) {
                 .outputs = {{.name = "dx", .doc = "like x"}},
                 .internal = true,
                 .factors = "..., ... -> ...; linear in dy"};
-  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     OperandCheck check(in, {"x", "dy"});
     WEIR_RETURN_IF_ERROR(check.Real(0).SameType(1, 0).SameShape(1, 0).status());
-    return std::vector<TensorType>{in.inputs[0]};
+    return std::vector<sbp::TensorType>{in.inputs[0]};
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
     return RuleBuilder("..., ... -> ...", inputs, outputs).Linear({1}).Build();
@@ -54,4 +54,4 @@ OpDef SmoothActivationGradDef(const std::string& name, double flops) {
   return def;
 }
 
-}  // namespace weir
+}  // namespace weir::ops

@@ -7,10 +7,10 @@
 
 #include "ops/defs/op_def.h"
 
-namespace weir {
+namespace weir::ops {
 
 // Defines `name`, y = f(x) with `flops` per element, and "<name>_grad", dx = dy f'(x).
 OpDef SmoothActivationDef(const std::string& name, const std::string& doc, double flops);
 OpDef SmoothActivationGradDef(const std::string& name, double flops);
 
-}  // namespace weir
+}  // namespace weir::ops

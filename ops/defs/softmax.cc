@@ -5,7 +5,7 @@
 #include "ops/defs/rule_builder.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::ops {
 namespace {
 
 OpDef SoftmaxDef() {
@@ -15,10 +15,10 @@ OpDef SoftmaxDef() {
                 .inputs = {{.name = "x", .doc = "[..., n]"}},
                 .outputs = {{.name = "y", .doc = "like x"}},
                 .factors = "... n -> ... n; n is whole"};
-  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     OperandCheck check(in, {"x"});
     WEIR_RETURN_IF_ERROR(check.Real(0).MinRank(0, 1).status());
-    return std::vector<TensorType>{in.inputs[0]};
+    return std::vector<sbp::TensorType>{in.inputs[0]};
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
     return RuleBuilder("... n -> ... n", inputs, outputs).Whole("n").Build();
@@ -41,10 +41,10 @@ OpDef SoftmaxGradDef() {
       .outputs = {{.name = "dx", .doc = "like y"}},
       .internal = true,
       .factors = "... n, ... n -> ... n; n is whole; linear in dy"};
-  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     OperandCheck check(in, {"y", "dy"});
     WEIR_RETURN_IF_ERROR(check.Real(0).MinRank(0, 1).SameType(1, 0).SameShape(1, 0).status());
-    return std::vector<TensorType>{in.inputs[0]};
+    return std::vector<sbp::TensorType>{in.inputs[0]};
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
     return RuleBuilder("... n, ... n -> ... n", inputs, outputs).Whole("n").Linear({1}).Build();
@@ -57,4 +57,4 @@ WEIR_REGISTER_OP(SoftmaxDef());
 WEIR_REGISTER_OP(SoftmaxGradDef());
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::ops

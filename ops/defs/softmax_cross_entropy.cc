@@ -7,12 +7,12 @@
 #include "ops/defs/rule_builder.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::ops {
 namespace {
 
 // Returns f32[...]: the type of the logits without the vocabulary.
-TensorType PerSample(const TensorType& logits) {
-  TensorType type{DType::kF32, logits.dims};
+sbp::TensorType PerSample(const sbp::TensorType& logits) {
+  sbp::TensorType type{DType::kF32, logits.dims};
   type.dims.pop_back();
   return type;
 }
@@ -38,11 +38,11 @@ OpDef SoftmaxCrossEntropyDef() {
                              .optional = true,
                              .doc = "f32[...], sum of exp(logit - max)"}},
                 .factors = "... v, ... -> ..., ..., ...; v is whole"};
-  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     OperandCheck check(in, {"logits", "targets"});
     CheckLogitsAndTargets(check);
     WEIR_RETURN_IF_ERROR(check.status());
-    return std::vector<TensorType>(3, PerSample(in.inputs[0]));
+    return std::vector<sbp::TensorType>(3, PerSample(in.inputs[0]));
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
     return RuleBuilder("... v, ... -> ..., ..., ...", inputs, outputs).Whole("v").Build();
@@ -73,12 +73,12 @@ OpDef SoftmaxCrossEntropyGradDef() {
                 .outputs = {{.name = "dlogits", .doc = "like logits"}},
                 .internal = true,
                 .factors = "... v, ..., ..., ..., ... -> ... v; linear in dloss"};
-  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     OperandCheck check(in, {"logits", "targets", "max", "sum_exp", "dloss"});
     CheckLogitsAndTargets(check);
     for (int i = 2; i < 5; ++i) check.Is(i, DType::kF32).LeadingShape(i, 0, 1);
     WEIR_RETURN_IF_ERROR(check.status());
-    return std::vector<TensorType>{in.inputs[0]};
+    return std::vector<sbp::TensorType>{in.inputs[0]};
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
     return RuleBuilder("... v, ..., ..., ..., ... -> ... v", inputs, outputs).Linear({4}).Build();
@@ -98,11 +98,11 @@ OpDef ExpSumPickDef() {
       .outputs = {{.name = "sum_exp", .doc = "f32[...]"}, {.name = "picked", .doc = "f32[...]"}},
       .internal = true,
       .factors = "... v, ..., ... -> ..., ...; v is summed"};
-  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     OperandCheck check(in, {"logits", "targets", "max"});
     CheckLogitsAndTargets(check);
     WEIR_RETURN_IF_ERROR(check.Is(2, DType::kF32).LeadingShape(2, 0, 1).status());
-    return std::vector<TensorType>(2, PerSample(in.inputs[0]));
+    return std::vector<sbp::TensorType>(2, PerSample(in.inputs[0]));
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
     return RuleBuilder("... v, ..., ... -> ..., ...", inputs, outputs).Build();
@@ -121,11 +121,11 @@ OpDef CrossEntropyFinishDef() {
                 .outputs = {{.name = "loss", .doc = "f32[...]"}},
                 .internal = true,
                 .factors = "..., ..., ... -> ..."};
-  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     OperandCheck check(in, {"max", "sum_exp", "picked"});
     for (int i = 0; i < 3; ++i) check.Is(i, DType::kF32).SameShape(i, 0);
     WEIR_RETURN_IF_ERROR(check.status());
-    return std::vector<TensorType>{in.inputs[0]};
+    return std::vector<sbp::TensorType>{in.inputs[0]};
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
     return RuleBuilder("..., ..., ... -> ...", inputs, outputs).Build();
@@ -140,4 +140,4 @@ WEIR_REGISTER_OP(ExpSumPickDef());
 WEIR_REGISTER_OP(CrossEntropyFinishDef());
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::ops

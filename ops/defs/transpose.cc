@@ -6,7 +6,7 @@
 #include "ops/defs/rule_builder.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::ops {
 namespace {
 
 bool IsPermutation(const std::vector<int64_t>& perm, size_t rank) {
@@ -34,8 +34,8 @@ OpDef TransposeDef() {
       .attrs = {{"perm", AttrKind::kInts, std::nullopt, "each axis of x once, such as [1, 0]"}},
       .factors = "... -> ... in the order of perm; linear in x",
       .moves_elements = true};
-  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
-    const TensorType& x = in.inputs[0];
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
+    const sbp::TensorType& x = in.inputs[0];
     std::vector<int64_t> perm = in.attrs.Ints("perm");
     if (!IsPermutation(perm, x.dims.size())) {
       std::vector<int64_t> reverse;
@@ -44,16 +44,16 @@ OpDef TransposeDef() {
                        absl::StrCat("[", absl::StrJoin(perm, ", "), "]"),
                        absl::StrCat("such as [", absl::StrJoin(reverse, ", "), "]")});
     }
-    TensorType y{x.dtype, {}};
+    sbp::TensorType y{x.dtype, {}};
     for (int64_t axis : perm) y.dims.push_back(x.dims[axis]);
-    return std::vector<TensorType>{y};
+    return std::vector<sbp::TensorType>{y};
   };
   def.rule = [](const Attributes& attrs, const auto& inputs, const auto& outputs) {
-    FactorRule rule;
+    sbp::FactorRule rule;
     rule.inputs.resize(1);
     rule.outputs.resize(1);
     for (size_t d = 0; d < inputs[0].dims.size(); ++d) {
-      rule.factors.push_back(Factor{.size = inputs[0].dims[d].size});
+      rule.factors.push_back(sbp::Factor{.size = inputs[0].dims[d].size});
       rule.inputs[0].dims.push_back({static_cast<int>(d)});
     }
     for (int64_t axis : attrs.Ints("perm"))
@@ -76,4 +76,4 @@ OpDef TransposeDef() {
 WEIR_REGISTER_OP(TransposeDef());
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::ops

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::ops {
 namespace {
 
 std::string Trim(const std::string& text) {
@@ -62,10 +62,10 @@ absl::StatusOr<int64_t> ParseCount(const std::string& text, const std::string& i
   return value;
 }
 
-absl::StatusOr<TensorDim> ParseItem(const std::string& raw, const DimTable& table) {
+absl::StatusOr<sbp::TensorDim> ParseItem(const std::string& raw, const DimTable& table) {
   std::string item = Trim(raw);
   size_t equals = item.find('=');
-  TensorDim dim;
+  sbp::TensorDim dim;
   dim.name = Trim(item.substr(0, equals));
   if (!IsName(dim.name)) {
     return Rejected({"W0311", "", "a dimension as name, name=size or name=size/unit", Quote(item),
@@ -127,8 +127,8 @@ absl::StatusOr<DeclaredRange> ParseRange(const std::string& text, const DimTable
   return range;
 }
 
-absl::Status CheckCountable(const std::vector<TensorDim>& dims, const std::string& text) {
-  TensorType type{DType::kF32, dims};
+absl::Status CheckCountable(const std::vector<sbp::TensorDim>& dims, const std::string& text) {
+  sbp::TensorType type{DType::kF32, dims};
   int64_t elements = NumElements(type.shape());
   if (elements < 0 || elements > std::numeric_limits<int64_t>::max() / 8) {
     return Rejected(
@@ -139,12 +139,13 @@ absl::Status CheckCountable(const std::vector<TensorDim>& dims, const std::strin
 
 }  // namespace
 
-absl::StatusOr<std::vector<TensorDim>> ParseDims(const std::string& text, const DimTable& table) {
-  std::vector<TensorDim> dims;
+absl::StatusOr<std::vector<sbp::TensorDim>> ParseDims(const std::string& text,
+                                                      const DimTable& table) {
+  std::vector<sbp::TensorDim> dims;
   if (Trim(text).empty()) return dims;
   for (size_t begin = 0; begin <= text.size();) {
     size_t comma = std::min(text.find(',', begin), text.size());
-    WEIR_ASSIGN_OR_RETURN(TensorDim dim, ParseItem(text.substr(begin, comma - begin), table));
+    WEIR_ASSIGN_OR_RETURN(sbp::TensorDim dim, ParseItem(text.substr(begin, comma - begin), table));
     dims.push_back(dim);
     begin = comma + 1;
   }
@@ -152,7 +153,7 @@ absl::StatusOr<std::vector<TensorDim>> ParseDims(const std::string& text, const 
   return dims;
 }
 
-absl::StatusOr<TensorType> ParseType(const std::string& text, const DimTable& table) {
+absl::StatusOr<sbp::TensorType> ParseType(const std::string& text, const DimTable& table) {
   std::string all = Trim(text);
   if (all.empty())
     return Rejected({"W0311", "", "a type: an element type (f32, bf16, i32) and dimensions", "none",
@@ -166,12 +167,12 @@ absl::StatusOr<TensorType> ParseType(const std::string& text, const DimTable& ta
                      absl::StrCat(nearest.empty() ? "f32" : nearest,
                                   open == std::string::npos ? "[]" : all.substr(open))});
   }
-  if (open == std::string::npos) return TensorType{*dtype, {}};
+  if (open == std::string::npos) return sbp::TensorType{*dtype, {}};
   if (all.back() != ']') {
     return Rejected({"W0311", "", "a type that ends in \"]\"", Quote(all), absl::StrCat(all, "]")});
   }
   WEIR_ASSIGN_OR_RETURN(auto dims, ParseDims(all.substr(open + 1, all.size() - open - 2), table));
-  return TensorType{*dtype, std::move(dims)};
+  return sbp::TensorType{*dtype, std::move(dims)};
 }
 
 absl::StatusOr<DeclaredType> ParseDeclaredType(const std::string& text, const DimTable& table) {
@@ -196,12 +197,12 @@ absl::StatusOr<DeclaredType> ParseDeclaredType(const std::string& text, const Di
   return declared;
 }
 
-std::string DimsText(const std::vector<TensorDim>& dims) {
+std::string DimsText(const std::vector<sbp::TensorDim>& dims) {
   std::string text;
-  for (const TensorDim& dim : dims) {
+  for (const sbp::TensorDim& dim : dims) {
     absl::StrAppend(&text, text.empty() ? "" : ", ", dim.name, "=", dim.size, "/", dim.unit);
   }
   return text;
 }
 
-}  // namespace weir
+}  // namespace weir::ops

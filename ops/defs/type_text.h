@@ -16,17 +16,18 @@
 #include "absl/status/statusor.h"
 #include "sbp/layout.h"
 
-namespace weir {
+namespace weir::ops {
 
-using DimTable = std::map<std::string, TensorDim>;
+using DimTable = std::map<std::string, sbp::TensorDim>;
 
 // Parses the items between the brackets. Refuses, with W0311 to W0314: a malformed item, a name
 // that is neither in the table nor given a size (the message offers the nearest name), a size below
 // 1 or beyond 63 bits, a size that is no multiple of its unit, a tensor too large to count.
-absl::StatusOr<std::vector<TensorDim>> ParseDims(const std::string& text, const DimTable& table);
+absl::StatusOr<std::vector<sbp::TensorDim>> ParseDims(const std::string& text,
+                                                      const DimTable& table);
 
 // Parses a whole type.
-absl::StatusOr<TensorType> ParseType(const std::string& text, const DimTable& table);
+absl::StatusOr<sbp::TensorType> ParseType(const std::string& text, const DimTable& table);
 
 // A DeclaredRange bounds the values of an integer tensor: each value is from 0 to below `below`.
 struct DeclaredRange {
@@ -35,7 +36,7 @@ struct DeclaredRange {
 };
 
 struct DeclaredType {
-  TensorType type;
+  sbp::TensorType type;
   std::optional<DeclaredRange> range;
 };
 
@@ -50,6 +51,6 @@ absl::StatusOr<DeclaredType> ParseDeclaredType(const std::string& text, const Di
 
 // Returns "batch=8/1, heads=64/16": sizes and units are written out, so that ParseDims reads the
 // text back with any table.
-std::string DimsText(const std::vector<TensorDim>& dims);
+std::string DimsText(const std::vector<sbp::TensorDim>& dims);
 
-}  // namespace weir
+}  // namespace weir::ops

@@ -4,7 +4,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/update_rate.h"
 
-namespace weir {
+namespace weir::ops {
 
 void AddUpdateRate(std::vector<AttrSchema>* attrs) {
   attrs->push_back(
@@ -26,4 +26,4 @@ absl::Status CheckUpdateRate(const InferInput& in) {
        "update_every: 1, update_phase: 0, gradient_delay: 0"});
 }
 
-}  // namespace weir
+}  // namespace weir::ops

@@ -7,9 +7,9 @@
 #include "absl/status/status.h"
 #include "ops/defs/op_def.h"
 
-namespace weir {
+namespace weir::ops {
 
 void AddUpdateRate(std::vector<AttrSchema>* attrs);
 absl::Status CheckUpdateRate(const InferInput& in);
 
-}  // namespace weir
+}  // namespace weir::ops

@@ -23,7 +23,7 @@
 #include "runtime/base/transfer/transfer.h"
 #include "runtime/device/thread_team.h"
 
-namespace weir {
+namespace weir::kernels {
 
 struct KernelSpec {
   std::string op;
@@ -50,17 +50,21 @@ struct KernelArgs {
   absl::Span<const int64_t> input_bytes = {};
 };
 
+}  // namespace weir::kernels
+namespace weir::device {
 class DeviceQueue;
+}
+namespace weir::kernels {
 
 // The resources with which a kernel does its work.
 struct LaunchContext {
-  ThreadTeam* team = nullptr;  // the cores of a device whose kernels run on the host
+  device::ThreadTeam* team = nullptr;  // the cores of a device whose kernels run on the host
   // The kernel's workspace_bytes(), 64-byte aligned, contents undefined. Each queue has a workspace
   // of its own.
   void* workspace = nullptr;
   // The kernel puts its work into this queue. Null is allowed for kernels that do their work at
   // once.
-  DeviceQueue* queue = nullptr;
+  device::DeviceQueue* queue = nullptr;
 };
 
 class Kernel {
@@ -97,6 +101,6 @@ class KernelRegistry {
   WEIR_REGISTER_KERNEL_INNER2(n, device, op, factory)
 #define WEIR_REGISTER_KERNEL_INNER2(n, device, op, factory)       \
   [[maybe_unused]] static const bool weir_kernel_registered_##n = \
-      (::weir::KernelRegistry::Register(device, op, factory), true)
+      (::weir::kernels::KernelRegistry::Register(device, op, factory), true)
 
-}  // namespace weir
+}  // namespace weir::kernels

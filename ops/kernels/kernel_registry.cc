@@ -8,7 +8,7 @@
 #include "ops/kernels/kernel.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::kernels {
 namespace {
 
 using Key = std::pair<std::string, std::string>;  // device, op
@@ -73,4 +73,4 @@ std::vector<std::string> KernelRegistry::Names(const std::string& device) {
   return names;
 }
 
-}  // namespace weir
+}  // namespace weir::kernels

@@ -2,7 +2,7 @@
 #include "gtest/gtest.h"
 #include "ops/kernels/kernel.h"
 
-namespace weir {
+namespace weir::kernels {
 namespace {
 
 class NothingKernel final : public Kernel {
@@ -45,4 +45,4 @@ TEST(KernelRegistryDeathTest, ADuplicateIsFatal) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels

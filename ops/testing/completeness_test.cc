@@ -9,7 +9,7 @@
 #include "ops/kernels/kernel.h"
 #include "ops/testing/op_cases.h"
 
-namespace weir::testing {
+namespace weir::ops {
 namespace {
 
 // Returns the user ops without a gradient, with the reasons.
@@ -112,7 +112,8 @@ TEST(Completeness, EveryIntegerOperandIsAnIndexOrPassesThrough) {
 }
 
 TEST(Completeness, EveryOpHasACpuKernelAndEveryCpuKernelAnOp) {
-  std::vector<std::string> kernels = KernelRegistry::Names("cpu"), ops = OpRegistry::Names();
+  std::vector<std::string> kernels = kernels::KernelRegistry::Names("cpu"),
+                           ops = OpRegistry::Names();
   for (const std::string& op : ops) {
     EXPECT_TRUE(std::count(kernels.begin(), kernels.end(), op))
         << "add ops/kernels/cpu/" << op << ".cc";
@@ -135,4 +136,4 @@ TEST(Completeness, EveryUserOpHasAGradientOrAReasonForNone) {
 }
 
 }  // namespace
-}  // namespace weir::testing
+}  // namespace weir::ops

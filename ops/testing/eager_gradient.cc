@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 
-namespace weir::testing {
+namespace weir::ops {
 
 EagerGradient::EagerGradient(const KernelRun& run, const OpExample& example,
                              const std::map<int, HostTensor>& output_grads,
@@ -19,7 +19,7 @@ EagerGradient::EagerGradient(const KernelRun& run, const OpExample& example,
     output_grads_[output] = NewValue(example.output_types[output], grad);
 }
 
-ValueId EagerGradient::NewValue(const TensorType& type, const HostTensor& tensor) {
+ValueId EagerGradient::NewValue(const sbp::TensorType& type, const HostTensor& tensor) {
   values_.push_back({type, tensor});
   return static_cast<ValueId>(values_.size()) - 1;
 }
@@ -36,16 +36,16 @@ absl::StatusOr<std::vector<ValueId>> EagerGradient::TryAdd(const std::string& op
   if (def == nullptr) return absl::NotFoundError(absl::StrCat("no op \"", op, "\""));
   WEIR_RETURN_IF_ERROR(CheckSchema(def->schema, static_cast<int>(inputs.size()),
                                    static_cast<int>(def->schema.outputs.size()), &attrs, op));
-  std::vector<TensorType> types;
+  std::vector<sbp::TensorType> types;
   std::vector<HostTensor> tensors;
   for (ValueId input : inputs) {
     if (input < 0) return absl::InternalError(absl::StrCat(op, ": an absent value as an input"));
     types.push_back(values_[input].type);
     tensors.push_back(values_[input].tensor);
   }
-  WEIR_ASSIGN_OR_RETURN(std::vector<TensorType> output_types, def->infer({attrs, types, {}}));
+  WEIR_ASSIGN_OR_RETURN(std::vector<sbp::TensorType> output_types, def->infer({attrs, types, {}}));
   std::vector<HostTensor> outputs;
-  for (const TensorType& type : output_types) outputs.emplace_back(type);
+  for (const sbp::TensorType& type : output_types) outputs.emplace_back(type);
   KernelRun run = run_;
   run.op = op;
   run.attrs = attrs;
@@ -64,7 +64,7 @@ std::vector<ValueId> EagerGradient::Add(const std::string& op, const std::vector
     status_ = results.status();
   }
   // The gradient function goes on with these values; the status says that they are meaningless.
-  ValueId nothing = NewValue(TensorType{}, HostTensor(TensorType{}));
+  ValueId nothing = NewValue(sbp::TensorType{}, HostTensor(sbp::TensorType{}));
   return {nothing, nothing, nothing};
 }
 
@@ -77,4 +77,4 @@ void EagerGradient::SetInputGrad(int i, ValueId grad) {
   }
 }
 
-}  // namespace weir::testing
+}  // namespace weir::ops

@@ -12,7 +12,7 @@
 #include "ops/testing/op_cases.h"
 #include "ops/testing/run_kernel.h"
 
-namespace weir::testing {
+namespace weir::ops {
 
 class EagerGradient final : public GradientBuilder {
  public:
@@ -26,7 +26,7 @@ class EagerGradient final : public GradientBuilder {
   ValueId output(int i) const override { return i < num_outputs_ ? num_inputs() + i : -1; }
   ValueId output_grad(int i) const override;
   bool needs_grad(int i) const override { return i < num_inputs() && needs_grad_[i]; }
-  const TensorType& type(ValueId value) const override { return values_.at(value).type; }
+  const sbp::TensorType& type(ValueId value) const override { return values_.at(value).type; }
   uint64_t rng_key() const override { return run_.random_key; }
   std::vector<ValueId> Add(const std::string& op, const std::vector<ValueId>& inputs,
                            Attributes attrs) override;
@@ -39,10 +39,10 @@ class EagerGradient final : public GradientBuilder {
 
  private:
   struct Value {
-    TensorType type;
+    sbp::TensorType type;
     HostTensor tensor;
   };
-  ValueId NewValue(const TensorType& type, const HostTensor& tensor);
+  ValueId NewValue(const sbp::TensorType& type, const HostTensor& tensor);
   absl::StatusOr<std::vector<ValueId>> TryAdd(const std::string& op,
                                               const std::vector<ValueId>& inputs, Attributes attrs);
 
@@ -55,4 +55,4 @@ class EagerGradient final : public GradientBuilder {
   absl::Status status_;
 };
 
-}  // namespace weir::testing
+}  // namespace weir::ops

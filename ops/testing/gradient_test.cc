@@ -12,7 +12,7 @@
 #include "ops/testing/run_kernel.h"
 #include "runtime/base/random.h"
 
-namespace weir::testing {
+namespace weir::ops {
 namespace {
 
 constexpr uint64_t kSeed = 7;
@@ -76,7 +76,7 @@ class Gradient : public ::testing::TestWithParam<OpCase> {
 
   static std::vector<bool> RealInputs(const OpExample& example) {
     std::vector<bool> real;
-    for (const TensorType& type : example.input_types) real.push_back(IsReal(type.dtype));
+    for (const sbp::TensorType& type : example.input_types) real.push_back(IsReal(type.dtype));
     return real;
   }
 };
@@ -197,4 +197,4 @@ TEST(GradientOfStatistics, IsRefusedWithTheNameOfTheOutput) {
 
 void PrintTo(const OpCase& op_case, std::ostream* out) { *out << op_case.name; }
 
-}  // namespace weir::testing
+}  // namespace weir::ops

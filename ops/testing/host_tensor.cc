@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/random.h"
 
-namespace weir::testing {
+namespace weir::ops {
 namespace {
 
 constexpr int64_t kAlignment = 64;
@@ -40,7 +40,7 @@ struct Part {
   bool first_copy = true;  // the rank is 0 on all broadcast axes
 };
 
-Part PartOf(const Layout& layout, const Mesh& mesh, const Coords& coords) {
+Part PartOf(const sbp::Layout& layout, const sbp::Mesh& mesh, const sbp::Coords& coords) {
   Part part;
   for (int axis = 0; axis < mesh.num_axes(); ++axis) {
     if (layout[axis].is_broadcast() && coords[axis] > 0) part.first_copy = false;
@@ -64,7 +64,7 @@ double PartValue(const Part& part, double value, int64_t element, uint64_t key) 
 }
 
 // Returns the rank that holds the same shard as `coords` and is 0 on all broadcast axes.
-int64_t FirstCopy(const Layout& layout, const Mesh& mesh, Coords coords) {
+int64_t FirstCopy(const sbp::Layout& layout, const sbp::Mesh& mesh, sbp::Coords coords) {
   for (int axis = 0; axis < mesh.num_axes(); ++axis) {
     if (layout[axis].is_broadcast()) coords[axis] = 0;
   }
@@ -129,13 +129,13 @@ bool HostTensor::SameBits(const HostTensor& other) const {
          std::memcmp(data(), other.data(), slice_.bytes()) == 0;
 }
 
-std::vector<HostTensor> Cut(const HostTensor& whole, const TensorType& type, const Layout& layout,
-                            const Mesh& mesh, uint64_t key) {
+std::vector<HostTensor> Cut(const HostTensor& whole, const sbp::TensorType& type,
+                            const sbp::Layout& layout, const sbp::Mesh& mesh, uint64_t key) {
   std::vector<HostTensor> shards;
   for (int64_t rank = 0; rank < mesh.num_ranks(); ++rank) {
-    Coords coords = mesh.CoordsOf(rank);
+    sbp::Coords coords = mesh.CoordsOf(rank);
     Part part = PartOf(layout, mesh, coords);
-    HostTensor shard(LocalSlice(type, layout, mesh, coords));
+    HostTensor shard(sbp::LocalSlice(type, layout, mesh, coords));
     VisitElements(shard.slice(), [&](int64_t local, int64_t global) {
       shard.Set(local, PartValue(part, whole.Get(global), global, key));
     });
@@ -144,14 +144,14 @@ std::vector<HostTensor> Cut(const HostTensor& whole, const TensorType& type, con
   return shards;
 }
 
-absl::StatusOr<HostTensor> Merge(const std::vector<HostTensor>& shards, const TensorType& type,
-                                 const Layout& layout, const Mesh& mesh) {
+absl::StatusOr<HostTensor> Merge(const std::vector<HostTensor>& shards, const sbp::TensorType& type,
+                                 const sbp::Layout& layout, const sbp::Mesh& mesh) {
   HostTensor whole(type);
   int64_t parts = PartOf(layout, mesh, mesh.CoordsOf(0)).count;
   std::vector<double> values(whole.size(), 0);
   std::vector<int64_t> covered(whole.size(), 0);
   for (int64_t rank = 0; rank < mesh.num_ranks(); ++rank) {
-    Coords coords = mesh.CoordsOf(rank);
+    sbp::Coords coords = mesh.CoordsOf(rank);
     Part part = PartOf(layout, mesh, coords);
     const HostTensor& shard = shards[rank];
     if (!part.first_copy) {
@@ -196,4 +196,4 @@ std::string Difference(const HostTensor& found, const HostTensor& expected, doub
   return "";
 }
 
-}  // namespace weir::testing
+}  // namespace weir::ops

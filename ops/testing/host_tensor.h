@@ -12,14 +12,14 @@
 #include "runtime/base/tensor_slice.h"
 #include "sbp/layout.h"
 
-namespace weir::testing {
+namespace weir::ops {
 
 class HostTensor {
  public:
   // Sets every byte to 0xff, which is NaN in real tensors, so that elements that a kernel leaves
   // out show.
   explicit HostTensor(TensorSlice slice);
-  explicit HostTensor(const TensorType& type)
+  explicit HostTensor(const sbp::TensorType& type)
       : HostTensor(TensorSlice::Whole(type.dtype, type.shape())) {}
 
   const TensorSlice& slice() const { return slice_; }
@@ -43,16 +43,16 @@ class HostTensor {
 
 // Returns the shard of `whole` that each rank of the mesh holds under `layout`. Addends of P(sum)
 // and the lesser values of P(max) are drawn from `key`.
-std::vector<HostTensor> Cut(const HostTensor& whole, const TensorType& type, const Layout& layout,
-                            const Mesh& mesh, uint64_t key);
+std::vector<HostTensor> Cut(const HostTensor& whole, const sbp::TensorType& type,
+                            const sbp::Layout& layout, const sbp::Mesh& mesh, uint64_t key);
 
 // Returns the whole tensor. An error names the ranks whose equal copies differ, or an element that
 // is covered too little or too often.
-absl::StatusOr<HostTensor> Merge(const std::vector<HostTensor>& shards, const TensorType& type,
-                                 const Layout& layout, const Mesh& mesh);
+absl::StatusOr<HostTensor> Merge(const std::vector<HostTensor>& shards, const sbp::TensorType& type,
+                                 const sbp::Layout& layout, const sbp::Mesh& mesh);
 
 // Returns "" if all elements agree within tolerance * (1 + |expected|), where 0 requires equal
 // values. Otherwise returns the first difference.
 std::string Difference(const HostTensor& found, const HostTensor& expected, double tolerance);
 
-}  // namespace weir::testing
+}  // namespace weir::ops

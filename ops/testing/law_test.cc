@@ -10,7 +10,7 @@
 #include "runtime/base/random.h"
 #include "sbp/factor_rule.h"
 
-namespace weir::testing {
+namespace weir::ops {
 namespace {
 
 constexpr uint64_t kSeed = 20;
@@ -19,7 +19,7 @@ constexpr uint64_t kSeed = 20;
 struct Subject {
   OpCase op_case;
   OpExample example;
-  FactorRule rule;
+  sbp::FactorRule rule;
   KernelRun run;
   std::vector<HostTensor> whole;  // outputs of the whole op
 };
@@ -39,12 +39,12 @@ absl::StatusOr<Subject> MakeSubject(const OpCase& op_case) {
 }
 
 // Returns the signatures that may be used: their units agree.
-std::vector<AxisSignature> Signatures(const Subject& subject) {
+std::vector<sbp::AxisSignature> Signatures(const Subject& subject) {
   const OpExample& e = subject.example;
-  std::vector<AxisSignature> usable;
-  for (AxisSignature& signature : LegalSignatures(subject.rule)) {
+  std::vector<sbp::AxisSignature> usable;
+  for (sbp::AxisSignature& signature : sbp::LegalSignatures(subject.rule)) {
     if (signature.factor >= 0 &&
-        !UnitsAgree(subject.rule, signature.factor, e.input_types, e.output_types))
+        !sbp::UnitsAgree(subject.rule, signature.factor, e.input_types, e.output_types))
       continue;
     usable.push_back(std::move(signature));
   }
@@ -54,8 +54,8 @@ std::vector<AxisSignature> Signatures(const Subject& subject) {
 // shards[rank][tensor]
 using Shards = std::vector<std::vector<HostTensor>>;
 
-Shards CutAll(const std::vector<HostTensor>& tensors, const std::vector<TensorType>& types,
-              const std::vector<Layout>& layouts, const Mesh& mesh, uint64_t key) {
+Shards CutAll(const std::vector<HostTensor>& tensors, const std::vector<sbp::TensorType>& types,
+              const std::vector<sbp::Layout>& layouts, const sbp::Mesh& mesh, uint64_t key) {
   Shards shards(mesh.num_ranks());
   for (size_t i = 0; i < tensors.size(); ++i) {
     std::vector<HostTensor> of_tensor = Cut(tensors[i], types[i], layouts[i], mesh, MixKey(key, i));
@@ -65,8 +65,8 @@ Shards CutAll(const std::vector<HostTensor>& tensors, const std::vector<TensorTy
 }
 
 // Runs every rank alone on its shards.
-absl::StatusOr<Shards> RunShards(const Subject& subject, const Signature& signature,
-                                 const Mesh& mesh) {
+absl::StatusOr<Shards> RunShards(const Subject& subject, const sbp::Signature& signature,
+                                 const sbp::Mesh& mesh) {
   const OpExample& e = subject.example;
   Shards inputs = CutAll(e.inputs, e.input_types, signature.inputs, mesh, kSeed);
   bool in_place = !subject.op_case.initial.empty();
@@ -75,7 +75,7 @@ absl::StatusOr<Shards> RunShards(const Subject& subject, const Signature& signat
   for (int64_t rank = 0; rank < mesh.num_ranks(); ++rank) {
     for (size_t i = 0; !in_place && i < e.outputs.size(); ++i) {
       outputs[rank].emplace_back(
-          LocalSlice(e.output_types[i], signature.outputs[i], mesh, mesh.CoordsOf(rank)));
+          sbp::LocalSlice(e.output_types[i], signature.outputs[i], mesh, mesh.CoordsOf(rank)));
     }
     absl::Status status = RunKernel(subject.run, inputs[rank], &outputs[rank]);
     if (!status.ok())
@@ -84,9 +84,9 @@ absl::StatusOr<Shards> RunShards(const Subject& subject, const Signature& signat
   return outputs;
 }
 
-bool AnyPartial(const std::vector<Layout>& layouts) {
-  for (const Layout& layout : layouts) {
-    for (const Sbp& sbp : layout) {
+bool AnyPartial(const std::vector<sbp::Layout>& layouts) {
+  for (const sbp::Layout& layout : layouts) {
+    for (const sbp::Sbp& sbp : layout) {
       if (sbp.is_partial()) return true;
     }
   }
@@ -94,13 +94,14 @@ bool AnyPartial(const std::vector<Layout>& layouts) {
 }
 
 // Returns "" if the op, split by one signature per mesh axis, gives the result of the whole op.
-std::string Violation(const Subject& subject, const std::vector<AxisSignature>& per_axis,
-                      const Mesh& mesh) {
+std::string Violation(const Subject& subject, const std::vector<sbp::AxisSignature>& per_axis,
+                      const sbp::Mesh& mesh) {
   const OpExample& e = subject.example;
   std::string about = absl::StrCat(subject.op_case.name, " on ", mesh.ToText());
-  for (const AxisSignature& signature : per_axis) absl::StrAppend(&about, "; ", signature.ToText());
-  Signature signature = Join(per_axis);
-  signature.inputs.resize(e.inputs.size(), Broadcast(mesh));
+  for (const sbp::AxisSignature& signature : per_axis)
+    absl::StrAppend(&about, "; ", signature.ToText());
+  sbp::Signature signature = Join(per_axis);
+  signature.inputs.resize(e.inputs.size(), sbp::Broadcast(mesh));
   auto outputs = RunShards(subject, signature, mesh);
   if (!outputs.ok()) return absl::StrCat(about, ": ", outputs.status().ToString());
   double tolerance = subject.op_case.tolerance;
@@ -127,8 +128,8 @@ class Law : public ::testing::TestWithParam<OpCase> {
 };
 
 TEST_P(Law, TheRuleFitsTheTypes) {
-  absl::Status status =
-      CheckUnits(subject_->rule, subject_->example.input_types, subject_->example.output_types);
+  absl::Status status = sbp::CheckUnits(subject_->rule, subject_->example.input_types,
+                                        subject_->example.output_types);
   // W0232 means that the units of this case do not agree, which only forbids some splits.
   EXPECT_TRUE(status.ok() || status.message().find("W0232") != absl::string_view::npos) << status;
 }
@@ -144,17 +145,17 @@ TEST_P(Law, TheResultDoesNotDependOnTheNumberOfThreads) {
 
 TEST_P(Law, SplitOverTwoOrThreeDevicesEqualsWhole) {
   for (const char* text : {"a=2", "a=3"}) {
-    Mesh mesh = *Mesh::Parse(text);
-    for (const AxisSignature& signature : Signatures(*subject_))
+    sbp::Mesh mesh = *sbp::Mesh::Parse(text);
+    for (const sbp::AxisSignature& signature : Signatures(*subject_))
       EXPECT_EQ(Violation(*subject_, {signature}, mesh), "");
   }
 }
 
 TEST_P(Law, SplitOverTwoByTwoDevicesEqualsWholeForEveryPairOfSignatures) {
-  Mesh mesh = *Mesh::Parse("a=2,b=2");
-  std::vector<AxisSignature> signatures = Signatures(*subject_);
-  for (const AxisSignature& first : signatures) {
-    for (const AxisSignature& second : signatures)
+  sbp::Mesh mesh = *sbp::Mesh::Parse("a=2,b=2");
+  std::vector<sbp::AxisSignature> signatures = Signatures(*subject_);
+  for (const sbp::AxisSignature& first : signatures) {
+    for (const sbp::AxisSignature& second : signatures)
       EXPECT_EQ(Violation(*subject_, {first, second}, mesh), "");
   }
 }
@@ -169,8 +170,8 @@ INSTANTIATE_TEST_SUITE_P(Ops, Law, ::testing::ValuesIn(OpCases()), TestName);
 
 // The law must find rules that claim too much.
 bool FoundOut(const Subject& subject) {
-  Mesh mesh = *Mesh::Parse("a=2");
-  for (const AxisSignature& signature : Signatures(subject)) {
+  sbp::Mesh mesh = *sbp::Mesh::Parse("a=2");
+  for (const sbp::AxisSignature& signature : Signatures(subject)) {
     if (!Violation(subject, {signature}, mesh).empty()) return true;
   }
   return false;
@@ -192,34 +193,34 @@ void ExpectFoundOut(const std::string& name, Falsify&& falsify) {
 }
 
 TEST(FalseRule, ThatReluIsLinear) {
-  ExpectFoundOut("relu", [](FactorRule& rule) { rule.linear.push_back({{0}, {0}}); });
+  ExpectFoundOut("relu", [](sbp::FactorRule& rule) { rule.linear.push_back({{0}, {0}}); });
 }
 
 TEST(FalseRule, ThatAWholeFactorMayBeSplit) {
   for (const char* name : {"softmax", "rms_norm", "rotary", "attention", "matmul with gelu",
                            "softmax_cross_entropy", "accuracy", "sum_squares of several"}) {
-    ExpectFoundOut(name, [](FactorRule& rule) {
-      for (Factor& factor : rule.factors) factor.whole = false;
+    ExpectFoundOut(name, [](sbp::FactorRule& rule) {
+      for (sbp::Factor& factor : rule.factors) factor.whole = false;
     });
   }
 }
 
 TEST(FalseRule, ThatABiasMayBeCopiedWhereTheContractionIsSplit) {
-  ExpectFoundOut("matmul and pre", [](FactorRule& rule) { rule.inputs[2].additive = false; });
+  ExpectFoundOut("matmul and pre", [](sbp::FactorRule& rule) { rule.inputs[2].additive = false; });
 }
 
 TEST(FalseRule, ThatMaximaAddUp) {
-  ExpectFoundOut("reduce_max", [](FactorRule& rule) {
-    for (Factor& factor : rule.factors) factor.combiner = Combiner::kSum;
+  ExpectFoundOut("reduce_max", [](sbp::FactorRule& rule) {
+    for (sbp::Factor& factor : rule.factors) factor.combiner = Combiner::kSum;
   });
 }
 
 TEST(FalseRule, ThatProductsAreLinearInBothFactorsAtOnce) {
-  ExpectFoundOut("mul", [](FactorRule& rule) { rule.linear = {{{0, 1}, {0}}}; });
+  ExpectFoundOut("mul", [](sbp::FactorRule& rule) { rule.linear = {{{0, 1}, {0}}}; });
 }
 
 }  // namespace
 
 void PrintTo(const OpCase& op_case, std::ostream* out) { *out << op_case.name; }
 
-}  // namespace weir::testing
+}  // namespace weir::ops

@@ -8,7 +8,7 @@
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 
-namespace weir::testing {
+namespace weir::ops {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -314,7 +314,7 @@ double Draw(Fill fill, uint64_t key, int64_t i) {
   return 0;
 }
 
-HostTensor Filled(const TensorType& type, Fill fill, uint64_t key) {
+HostTensor Filled(const sbp::TensorType& type, Fill fill, uint64_t key) {
   HostTensor tensor(type);
   for (int64_t i = 0; i < tensor.size(); ++i) tensor.Set(i, Draw(fill, key, i));
   return tensor;
@@ -346,7 +346,7 @@ absl::StatusOr<OpExample> MakeExample(const OpCase& op_case, uint64_t seed) {
   if (example.def == nullptr)
     return absl::NotFoundError(absl::StrCat("no op \"", op_case.op, "\""));
   for (size_t i = 0; i < op_case.inputs.size(); ++i) {
-    WEIR_ASSIGN_OR_RETURN(TensorType type, ParseType(op_case.inputs[i], {}));
+    WEIR_ASSIGN_OR_RETURN(sbp::TensorType type, ParseType(op_case.inputs[i], {}));
     Fill fill = i < op_case.fills.size() ? op_case.fills[i] : Fill::kNormal;
     example.inputs.push_back(Filled(type, fill, MixKey(seed, i)));
     example.input_types.push_back(std::move(type));
@@ -372,4 +372,4 @@ absl::StatusOr<OpExample> MakeExample(const OpCase& op_case, uint64_t seed) {
   return example;
 }
 
-}  // namespace weir::testing
+}  // namespace weir::ops

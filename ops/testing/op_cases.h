@@ -12,7 +12,7 @@
 #include "ops/defs/op_def.h"
 #include "ops/testing/host_tensor.h"
 
-namespace weir::testing {
+namespace weir::ops {
 
 // A Fill is the kind of contents of a case's tensor.
 enum class Fill : uint8_t {
@@ -45,10 +45,10 @@ const std::vector<OpCase>& OpCases();
 struct OpExample {
   const OpDef* def = nullptr;
   Attributes attrs;  // with defaults
-  std::vector<TensorType> input_types, output_types;
+  std::vector<sbp::TensorType> input_types, output_types;
   std::vector<HostTensor> inputs;
   std::vector<HostTensor> outputs;  // initial contents
 };
 absl::StatusOr<OpExample> MakeExample(const OpCase& op_case, uint64_t seed);
 
-}  // namespace weir::testing
+}  // namespace weir::ops

@@ -6,11 +6,11 @@
 #include "ops/kernels/kernel.h"
 #include "runtime/base/status.h"
 
-namespace weir::testing {
+namespace weir::ops {
 
 absl::Status RunKernel(const KernelRun& run, const std::vector<HostTensor>& inputs,
                        std::vector<HostTensor>* outputs) {
-  KernelSpec spec;
+  kernels::KernelSpec spec;
   spec.op = run.op;
   spec.attrs = run.attrs;
   spec.transfer = run.transfer;
@@ -18,7 +18,8 @@ absl::Status RunKernel(const KernelRun& run, const std::vector<HostTensor>& inpu
   spec.micro_batches = run.micro_batch + 1;
   for (const HostTensor& input : inputs) spec.inputs.push_back(input.slice());
   for (const HostTensor& output : *outputs) spec.outputs.push_back(output.slice());
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, KernelRegistry::Create("cpu", spec));
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<kernels::Kernel> kernel,
+                        kernels::KernelRegistry::Create("cpu", spec));
 
   std::vector<const void*> input_data;
   std::vector<void*> output_data;
@@ -26,8 +27,8 @@ absl::Status RunKernel(const KernelRun& run, const std::vector<HostTensor>& inpu
   for (HostTensor& output : *outputs) output_data.push_back(output.data());
   // Workspace with a guard of its own; its contents are undefined, here 0xff.
   HostTensor workspace(TensorSlice::Whole(DType::kF32, {(kernel->workspace_bytes() + 3) / 4}));
-  ThreadTeam team(run.num_threads);
-  KernelArgs args;
+  device::ThreadTeam team(run.num_threads);
+  kernels::KernelArgs args;
   args.inputs = input_data;
   args.outputs = absl::MakeSpan(output_data);
   args.step = run.step;
@@ -48,4 +49,4 @@ absl::Status RunKernel(const KernelRun& run, const std::vector<HostTensor>& inpu
   return absl::OkStatus();
 }
 
-}  // namespace weir::testing
+}  // namespace weir::ops

@@ -10,7 +10,7 @@
 #include "runtime/base/attributes.h"
 #include "runtime/base/transfer/transfer.h"
 
-namespace weir::testing {
+namespace weir::ops {
 
 struct KernelRun {
   std::string op;
@@ -28,4 +28,4 @@ struct KernelRun {
 absl::Status RunKernel(const KernelRun& run, const std::vector<HostTensor>& inputs,
                        std::vector<HostTensor>* outputs);
 
-}  // namespace weir::testing
+}  // namespace weir::ops

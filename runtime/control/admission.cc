@@ -8,12 +8,12 @@
 #include "runtime/base/status.h"
 #include "runtime/control/credentials.h"
 
-namespace weir {
+namespace weir::control {
 namespace {
 
-std::string NameOf(const control::Hello& hello) { return absl::StrCat("worker ", hello.worker()); }
+std::string NameOf(const proto::Hello& hello) { return absl::StrCat("worker ", hello.worker()); }
 
-absl::Status OfAnother(const char* code, const control::Hello& hello, const std::string& expected,
+absl::Status OfAnother(const char* code, const proto::Hello& hello, const std::string& expected,
                        const std::string& found) {
   return ErrorOf(absl::StatusCode::kFailedPrecondition,
                  {.code = code, .where = NameOf(hello), .expected = expected, .found = found});
@@ -21,7 +21,7 @@ absl::Status OfAnother(const char* code, const control::Hello& hello, const std:
 
 }  // namespace
 
-absl::Status ReadHello(const grpc::ServerContext& context, control::Hello* hello) {
+absl::Status ReadHello(const grpc::ServerContext& context, proto::Hello* hello) {
   const auto& metadata = context.client_metadata();
   const auto range = metadata.equal_range(kHelloKey);
   if (range.first == range.second || std::next(range.first) != range.second ||
@@ -46,7 +46,7 @@ absl::Status ReadHello(const grpc::ServerContext& context, control::Hello* hello
   return absl::OkStatus();
 }
 
-absl::Status CheckJob(const control::Hello& hello, const CoordinatorOptions& options) {
+absl::Status CheckJob(const proto::Hello& hello, const CoordinatorOptions& options) {
   if (hello.job_id() != options.job_id) {
     return OfAnother("W0605", hello, absl::StrCat("job ", options.job_id),
                      absl::StrCat("job ", hello.job_id()));
@@ -58,10 +58,10 @@ absl::Status CheckJob(const control::Hello& hello, const CoordinatorOptions& opt
   return absl::OkStatus();
 }
 
-absl::Status CheckBuild(const control::Hello& hello, const CoordinatorOptions& options) {
+absl::Status CheckBuild(const proto::Hello& hello, const CoordinatorOptions& options) {
   if (hello.build_id() == options.build_id) return absl::OkStatus();
   return OfAnother("W0604", hello, absl::StrCat("build ", options.build_id),
                    absl::StrCat("build ", hello.build_id()));
 }
 
-}  // namespace weir
+}  // namespace weir::control

@@ -9,18 +9,18 @@
 #include "runtime/control/coordinator.h"
 #include "runtime/control/grpc_setup.h"
 
-namespace weir {
+namespace weir::control {
 
 // Reads the hello of a call. kPermissionDenied (W0606) if there is not exactly one hello, or if the
 // certificate of the connection is not that of the worker that the hello names.
-absl::Status ReadHello(const grpc::ServerContext& context, control::Hello* hello);
+absl::Status ReadHello(const grpc::ServerContext& context, proto::Hello* hello);
 
 // kFailedPrecondition (W0605) if the worker is of another job, or of an earlier incarnation of this
 // job.
-absl::Status CheckJob(const control::Hello& hello, const CoordinatorOptions& options);
+absl::Status CheckJob(const proto::Hello& hello, const CoordinatorOptions& options);
 
 // kFailedPrecondition (W0604) if the worker runs another build, since plans of two builds need not
 // fit together.
-absl::Status CheckBuild(const control::Hello& hello, const CoordinatorOptions& options);
+absl::Status CheckBuild(const proto::Hello& hello, const CoordinatorOptions& options);
 
-}  // namespace weir
+}  // namespace weir::control

@@ -22,7 +22,7 @@
 #include "runtime/base/status.h"
 #include "runtime/control/peer_user.h"
 
-namespace weir {
+namespace weir::control {
 namespace {
 
 constexpr int kBacklog = 512;
@@ -247,4 +247,4 @@ void ConnectionGate::ForgetClosed() {
                      connections_.end());
 }
 
-}  // namespace weir
+}  // namespace weir::control

@@ -22,7 +22,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace weir {
+namespace weir::control {
 
 class ConnectionGate {
  public:
@@ -73,4 +73,4 @@ class ConnectionGate {
   std::thread thread_;
 };
 
-}  // namespace weir
+}  // namespace weir::control

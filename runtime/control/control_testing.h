@@ -18,7 +18,7 @@
 #include "runtime/control/credentials.h"
 #include "runtime/control/worker_link.h"
 
-namespace weir {
+namespace weir::control {
 
 // A limit that is long enough for a loaded machine; only a failing test waits that long.
 inline constexpr int64_t kPatienceMs = 20'000;
@@ -167,4 +167,4 @@ class TestWorkers {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace weir
+}  // namespace weir::control

@@ -23,7 +23,7 @@
 #include "runtime/control/published_values.h"
 #include "runtime/control/worker_session.h"
 
-namespace weir {
+namespace weir::control {
 namespace {
 
 constexpr int64_t kNsPerMs = 1'000'000;
@@ -47,8 +47,8 @@ constexpr int64_t kFarewellMs = 250;
 
 int64_t NowNs() { return MonotonicClock().NowNs(); }
 
-control::CoordinatorFrame EndFrame(const absl::Status& status) {
-  control::CoordinatorFrame frame;
+proto::CoordinatorFrame EndFrame(const absl::Status& status) {
+  proto::CoordinatorFrame frame;
   *frame.mutable_end()->mutable_outcome() = ToOutcome(status);
   return frame;
 }
@@ -106,15 +106,15 @@ class GrpcCoordinator final : public Coordinator {
 
   void AwaitSession() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Greet(Session* session, int64_t now_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status CheckPlace(const control::Hello& hello) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckPlace(const proto::Hello& hello) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void HandleFrame(Session* session, int64_t now_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void HandleHeartbeat(Worker* worker, const control::Heartbeat& beat, int64_t now_ns)
+  void HandleHeartbeat(Worker* worker, const proto::Heartbeat& beat, int64_t now_ns)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status HandleMessage(int worker, const std::string& bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void HandleFetch(int worker, const control::Fetch& fetch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void HandlePublish(int worker, control::Publish* publish) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void HandleAnswer(int worker, control::Answer* answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void HandleFetch(int worker, const proto::Fetch& fetch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void HandlePublish(int worker, proto::Publish* publish) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void HandleAnswer(int worker, proto::Answer* answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void HandleLeave(Session* session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Ping(Worker* worker, int64_t now_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Reply(int worker, int64_t request, const absl::Status& outcome, const std::string& value)
@@ -134,7 +134,7 @@ class GrpcCoordinator final : public Coordinator {
 
   const CoordinatorOptions options_;
   std::unique_ptr<ConnectionGate> gate_;
-  control::ControlPlane::AsyncService service_;
+  proto::ControlPlane::AsyncService service_;
   std::unique_ptr<grpc::ServerCompletionQueue> queue_;
   std::unique_ptr<grpc::Server> server_;
   std::thread thread_;
@@ -350,7 +350,7 @@ void GrpcCoordinator::AwaitSession() {
 }
 
 void GrpcCoordinator::Greet(Session* session, int64_t now_ns) {
-  control::Hello hello;
+  proto::Hello hello;
   absl::Status verdict = ReadHello(session->context, &hello);
   if (verdict.ok()) verdict = CheckJob(hello, options_);
   if (verdict.ok()) {
@@ -377,7 +377,7 @@ void GrpcCoordinator::Greet(Session* session, int64_t now_ns) {
   changed_.NotifyAll();
 }
 
-absl::Status GrpcCoordinator::CheckPlace(const control::Hello& hello) {
+absl::Status GrpcCoordinator::CheckPlace(const proto::Hello& hello) {
   const auto denied = [&](const std::string& expected, const std::string& found) {
     return ErrorOf(
         absl::StatusCode::kPermissionDenied,
@@ -443,11 +443,11 @@ void GrpcCoordinator::HandleFrame(Session* session, int64_t now_ns) {
   Worker& worker = workers_[index];
   absl::Status status;
   switch (session->incoming.kind_case()) {
-    case control::WorkerFrame::kHeartbeat:
+    case proto::WorkerFrame::kHeartbeat:
       HandleHeartbeat(&worker, session->incoming.heartbeat(), now_ns);
       return;
-    case control::WorkerFrame::kLeave: HandleLeave(session); return;
-    case control::WorkerFrame::kPiece: {
+    case proto::WorkerFrame::kLeave: HandleLeave(session); return;
+    case proto::WorkerFrame::kPiece: {
       auto message = session->inbox.Add(session->incoming.piece());
       status = message.status();
       if (message.ok() && message->has_value()) status = HandleMessage(index, **message);
@@ -463,7 +463,7 @@ void GrpcCoordinator::HandleFrame(Session* session, int64_t now_ns) {
   }
 }
 
-void GrpcCoordinator::HandleHeartbeat(Worker* worker, const control::Heartbeat& beat,
+void GrpcCoordinator::HandleHeartbeat(Worker* worker, const proto::Heartbeat& beat,
                                       int64_t now_ns) {
   worker->liveness->Heard(now_ns);
   if (!std::exchange(worker->has_beaten, true)) changed_.NotifyAll();
@@ -477,20 +477,20 @@ void GrpcCoordinator::HandleHeartbeat(Worker* worker, const control::Heartbeat& 
 }
 
 absl::Status GrpcCoordinator::HandleMessage(int worker, const std::string& bytes) {
-  control::WorkerMessage message;
+  proto::WorkerMessage message;
   if (!message.ParseFromString(bytes))
     return absl::InvalidArgumentError("a message that does not parse");
   switch (message.kind_case()) {
-    case control::WorkerMessage::kPublish:
+    case proto::WorkerMessage::kPublish:
       HandlePublish(worker, message.mutable_publish());
       return absl::OkStatus();
-    case control::WorkerMessage::kFetch:
+    case proto::WorkerMessage::kFetch:
       HandleFetch(worker, message.fetch());
       return absl::OkStatus();
-    case control::WorkerMessage::kAnswer:
+    case proto::WorkerMessage::kAnswer:
       HandleAnswer(worker, message.mutable_answer());
       return absl::OkStatus();
-    case control::WorkerMessage::kEvent:
+    case proto::WorkerMessage::kEvent:
       if (options_.on_event) {
         hooks_.push_back([this, worker, event = std::move(*message.mutable_event())] {
           options_.on_event(worker, event);
@@ -501,7 +501,7 @@ absl::Status GrpcCoordinator::HandleMessage(int worker, const std::string& bytes
   }
 }
 
-void GrpcCoordinator::HandlePublish(int worker, control::Publish* publish) {
+void GrpcCoordinator::HandlePublish(int worker, proto::Publish* publish) {
   if (options_.may_publish && !options_.may_publish(worker, publish->key())) {
     const absl::Status refused =
         ErrorOf(absl::StatusCode::kPermissionDenied,
@@ -519,7 +519,7 @@ void GrpcCoordinator::HandlePublish(int worker, control::Publish* publish) {
     Reply(waiter.worker, waiter.request, absl::OkStatus(), publish->value());
 }
 
-void GrpcCoordinator::HandleFetch(int worker, const control::Fetch& fetch) {
+void GrpcCoordinator::HandleFetch(int worker, const proto::Fetch& fetch) {
   auto value = values_.Fetch(fetch.key(), {worker, fetch.request()});
   if (!value.ok()) {
     Reply(worker, fetch.request(), value.status(), "");
@@ -528,7 +528,7 @@ void GrpcCoordinator::HandleFetch(int worker, const control::Fetch& fetch) {
   }
 }
 
-void GrpcCoordinator::HandleAnswer(int worker, control::Answer* answer) {
+void GrpcCoordinator::HandleAnswer(int worker, proto::Answer* answer) {
   const auto found = calls_.find(answer->call());
   if (found == calls_.end()) return;  // its deadline has passed
   Call* call = found->second;
@@ -545,7 +545,7 @@ void GrpcCoordinator::Ping(Worker* worker, int64_t now_ns) {
   // A ping that waits already will give the same information: this worker reads slowly.
   if (worker->session->outbox.has_urgent()) return;
   ++worker->num_pings;
-  control::CoordinatorFrame frame;
+  proto::CoordinatorFrame frame;
   frame.mutable_ping()->set_sent_ns(now_ns);
   worker->session->outbox.PushUrgent(std::move(frame));
   if (!is_stopping_) worker->session->StartWrite();
@@ -553,7 +553,7 @@ void GrpcCoordinator::Ping(Worker* worker, int64_t now_ns) {
 
 void GrpcCoordinator::Reply(int worker, int64_t request, const absl::Status& outcome,
                             const std::string& value) {
-  control::CoordinatorMessage message;
+  proto::CoordinatorMessage message;
   message.mutable_reply()->set_request(request);
   *message.mutable_reply()->mutable_outcome() = ToOutcome(outcome);
   message.mutable_reply()->set_value(value);
@@ -609,11 +609,10 @@ absl::Status GrpcCoordinator::WaitForWorkers(int64_t limit_ms) {
         const Presence presence = workers_[w].presence;
         if (presence == Presence::kLost || presence == Presence::kLeft) verdict = Unreachable(w);
       }
-      if (verdict.ok()) {
-        return std::all_of(workers_.begin(), workers_.end(), [](const Worker& worker) {
-          return worker.presence == Presence::kConnected && worker.has_beaten;
-        });
-      }
+      if (!verdict.ok()) return true;
+      return std::all_of(workers_.begin(), workers_.end(), [](const Worker& worker) {
+        return worker.presence == Presence::kConnected && worker.has_beaten;
+      });
     }
     return true;
   };
@@ -672,7 +671,7 @@ absl::StatusOr<std::vector<std::string>> GrpcCoordinator::Run(
   WEIR_RETURN_IF_ERROR(BeginCall(&call, &id));
   std::vector<Message> messages;
   for (const std::string* command : commands) {
-    control::CoordinatorMessage message;
+    proto::CoordinatorMessage message;
     message.mutable_command()->set_call(id);
     message.mutable_command()->set_command(*command);
     messages.push_back(std::make_shared<const std::string>(message.SerializeAsString()));
@@ -798,4 +797,4 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(CoordinatorOptio
   return std::unique_ptr<Coordinator>(std::move(coordinator));
 }
 
-}  // namespace weir
+}  // namespace weir::control

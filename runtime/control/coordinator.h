@@ -23,7 +23,7 @@
 #include "runtime/control/credentials.h"
 #include "runtime/control/worker_progress.h"
 
-namespace weir {
+namespace weir::control {
 
 struct WorkerHealth {
   bool connected = false;
@@ -112,4 +112,4 @@ class Coordinator {
   virtual void Shutdown(int64_t limit_ms) = 0;
 };
 
-}  // namespace weir
+}  // namespace weir::control

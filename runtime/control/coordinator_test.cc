@@ -13,7 +13,7 @@
 #include "runtime/control/control_testing.h"
 #include "runtime/control/worker_link.h"
 
-namespace weir {
+namespace weir::control {
 namespace {
 
 using ::testing::AllOf;
@@ -458,4 +458,4 @@ TEST(CoordinatorTest, AnAddressOfAnotherMachineCannotBeListenedAt) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::control

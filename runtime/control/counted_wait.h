@@ -8,7 +8,7 @@
 
 #include "runtime/base/mutex.h"
 
-namespace weir {
+namespace weir::control {
 
 // Returns whether `holds` becomes true before the limit is used up. The body is not analysed, as in
 // CondVar.
@@ -22,4 +22,4 @@ bool WaitCounted(CondVar* changed, Mutex* mutex, int64_t limit_ms, Predicate hol
   return holds();
 }
 
-}  // namespace weir
+}  // namespace weir::control

@@ -19,7 +19,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
-namespace weir {
+namespace weir::control {
 namespace {
 
 constexpr int kJobKeyBytes = 32;
@@ -242,4 +242,4 @@ bool IsAuthentic(const std::string& key, const std::string& message, const std::
          CRYPTO_memcmp(code.data(), expected.data(), expected.size()) == 0;
 }
 
-}  // namespace weir
+}  // namespace weir::control

@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace weir {
+namespace weir::control {
 
 struct Credentials {
   std::string authority_pem;    // certificate that signs for the job
@@ -47,4 +47,4 @@ std::string MakeJobId();
 std::string Authenticate(const std::string& key, const std::string& message);
 bool IsAuthentic(const std::string& key, const std::string& message, const std::string& code);
 
-}  // namespace weir
+}  // namespace weir::control

@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::control {
 namespace {
 
 using ::testing::HasSubstr;
@@ -92,4 +92,4 @@ TEST(CredentialsTest, NoOtherCodeIsAuthentic) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::control

@@ -30,7 +30,7 @@
 #include "runtime/control/grpc_setup.h"
 #include "runtime/control/outbox.h"
 
-namespace weir {
+namespace weir::control {
 namespace {
 
 using ::testing::AllOf;
@@ -284,11 +284,11 @@ TEST(GarbageTest, AFlippedBitIsNeverTakenForAMessage) {
 // A RudeWorker has good credentials, but sends whatever the test decides.
 class RudeWorker {
  public:
-  using Stream = grpc::ClientReaderWriter<control::WorkerFrame, control::CoordinatorFrame>;
+  using Stream = grpc::ClientReaderWriter<proto::WorkerFrame, proto::CoordinatorFrame>;
 
   RudeWorker(const TestJob& job, int worker, const std::string& hello_bytes) {
     const WorkerLinkOptions options = job.WorkerOptions(worker);
-    stub_ = control::ControlPlane::NewStub(
+    stub_ = proto::ControlPlane::NewStub(
         ChannelTo(options.coordinator_address, options.job_id, options.credentials));
     context_.AddMetadata(kHelloKey, hello_bytes);
     stream_ = stub_->Work(&context_);
@@ -296,20 +296,20 @@ class RudeWorker {
   Stream* operator->() { return stream_.get(); }
   // Reads all remaining frames of the coordinator and returns the status of the call.
   grpc::Status Finish() {
-    control::CoordinatorFrame frame;
+    proto::CoordinatorFrame frame;
     while (stream_->Read(&frame)) continue;
     return stream_->Finish();
   }
   grpc::ClientContext& context() { return context_; }
 
  private:
-  std::unique_ptr<control::ControlPlane::Stub> stub_;
+  std::unique_ptr<proto::ControlPlane::Stub> stub_;
   grpc::ClientContext context_;
   std::unique_ptr<Stream> stream_;
 };
 
 std::string HelloBytes(const TestJob& job, int worker) {
-  control::Hello hello;
+  proto::Hello hello;
   hello.set_job_id(job.job_id());
   hello.set_epoch(1);
   hello.set_worker(worker);
@@ -319,19 +319,19 @@ std::string HelloBytes(const TestJob& job, int worker) {
 
 TEST(GarbageTest, AHelloOfAnotherJobIsRefusedWithBothIds) {
   TestJob job(1);
-  control::Hello hello;
+  proto::Hello hello;
   ASSERT_TRUE(hello.ParseFromString(HelloBytes(job, 0)));
   hello.set_job_id("otherjob");
   hello.set_build_id("build-2");
   const std::string bytes = hello.SerializeAsString();
   WorkerLinkOptions options = job.WorkerOptions(0);
   options.credentials = *job.authority().Issue(WorkerIdentity("otherjob", 0, 1));
-  auto stub = control::ControlPlane::NewStub(
+  auto stub = proto::ControlPlane::NewStub(
       ChannelTo(options.coordinator_address, job.job_id(), options.credentials));
   grpc::ClientContext context;
   context.AddMetadata(kHelloKey, bytes);
   auto stream = stub->Work(&context);
-  control::CoordinatorFrame frame;
+  proto::CoordinatorFrame frame;
   EXPECT_FALSE(stream->Read(&frame));
   const grpc::Status status = stream->Finish();
   EXPECT_EQ(status.error_code(), grpc::FAILED_PRECONDITION);
@@ -348,7 +348,7 @@ TEST(GarbageTest, AHelloThatDoesNotParseIsRefused) {
     if (i == 1) bytes.assign(12'000, 'x');
     if (i > 1) bytes[random() % bytes.size()] ^= static_cast<char>(1 << random() % 8);
     RudeWorker worker(job, 0, bytes);
-    control::CoordinatorFrame frame;
+    proto::CoordinatorFrame frame;
     if (worker->Read(&frame)) break;  // a flip in the process id does no harm
     const grpc::Status status = worker.Finish();
     EXPECT_TRUE(status.error_code() == grpc::PERMISSION_DENIED ||
@@ -360,13 +360,13 @@ TEST(GarbageTest, AHelloThatDoesNotParseIsRefused) {
 TEST(GarbageTest, AHelloBeyondTheLimitOfMetadataIsRefused) {
   TestJob job(1);
   RudeWorker worker(job, 0, std::string(kMetadataBytesMax, 'x'));
-  control::CoordinatorFrame frame;
+  proto::CoordinatorFrame frame;
   EXPECT_FALSE(worker->Read(&frame));
   EXPECT_FALSE(worker.Finish().ok());
 }
 
-control::WorkerFrame RudeFrame(std::mt19937_64* random) {
-  control::WorkerMessage message;
+proto::WorkerFrame RudeFrame(std::mt19937_64* random) {
+  proto::WorkerMessage message;
   switch ((*random)() % 5) {
     case 0:
       message.mutable_publish()->set_key(absl::StrCat((*random)() % 100));
@@ -380,7 +380,7 @@ control::WorkerFrame RudeFrame(std::mt19937_64* random) {
     case 3: message.set_event("event"); break;
     default: break;
   }
-  control::WorkerFrame frame;
+  proto::WorkerFrame frame;
   if ((*random)() % 4 == 0) {
     frame.mutable_heartbeat()->set_ping_sent_ns(static_cast<int64_t>((*random)()));
     frame.mutable_heartbeat()->set_ping_received_ns(static_cast<int64_t>((*random)()));
@@ -423,7 +423,7 @@ TEST(GarbageTest, AWorkerThatNeverEndsItsMessageIsCutAtTheLimit) {
   ASSERT_TRUE(honest.ok()) << honest.status();
   const int64_t before_kib = ResidentKiB();
   RudeWorker worker(job, 0, HelloBytes(job, 0));
-  control::WorkerFrame frame;
+  proto::WorkerFrame frame;
   frame.mutable_piece()->set_part(std::string(kPieceBytes, 'x'));
   for (int i = 0; i < 4000 && worker->Write(frame); ++i) continue;
   (void)worker.Finish();
@@ -446,12 +446,12 @@ TEST(GarbageTest, AFrameBeyondTheLimitEndsTheJobButNotTheStarter) {
   grpc::ChannelArguments arguments;
   arguments.SetSslTargetNameOverride(CoordinatorIdentity(job.job_id()));
   arguments.SetMaxSendMessageSize(-1);
-  auto stub = control::ControlPlane::NewStub(grpc::CreateCustomChannel(
+  auto stub = proto::ControlPlane::NewStub(grpc::CreateCustomChannel(
       absl::StrCat("ipv4:", job->address()), grpc::SslCredentials(credentials), arguments));
   grpc::ClientContext context;
   context.AddMetadata(kHelloKey, HelloBytes(job, 0));
   auto stream = stub->Work(&context);
-  control::WorkerFrame frame;
+  proto::WorkerFrame frame;
   frame.mutable_piece()->set_part(std::string(kRudeFrameBytes, 'x'));
   const int64_t before_kib = ResidentKiB();
   std::atomic<bool> is_over{false};
@@ -463,7 +463,7 @@ TEST(GarbageTest, AFrameBeyondTheLimitEndsTheJobButNotTheStarter) {
     }
   });
   stream->Write(frame);
-  control::CoordinatorFrame said;
+  proto::CoordinatorFrame said;
   while (stream->Read(&said)) continue;
   (void)stream->Finish();
   is_over = true;
@@ -477,4 +477,4 @@ TEST(GarbageTest, AFrameBeyondTheLimitEndsTheJobButNotTheStarter) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::control

@@ -12,7 +12,7 @@
 #include "runtime/control/outbox.h"
 #include "runtime/control/outcome.h"
 
-namespace weir {
+namespace weir::control {
 namespace {
 
 // The time after which a connection without a call is closed.
@@ -100,10 +100,10 @@ grpc::Status ToGrpc(const absl::Status& status) {
 
 absl::Status FromGrpc(const grpc::Status& status) {
   const auto code = static_cast<absl::StatusCode>(status.error_code());
-  control::Outcome outcome;
+  proto::Outcome outcome;
   if (outcome.ParseFromString(status.error_details()) && outcome.has_problem())
     return WithCode(code, FromOutcome(outcome));
   return absl::Status(code, status.error_message());
 }
 
-}  // namespace weir
+}  // namespace weir::control

@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "runtime/control/credentials.h"
 
-namespace weir {
+namespace weir::control {
 
 inline constexpr char kHelloKey[] = "weir-hello-bin";
 // The limit of all metadata of a call together; a hello needs no more.
@@ -42,4 +42,4 @@ gpr_timespec MonotonicDeadline(int64_t at_ns);
 grpc::Status ToGrpc(const absl::Status& status);
 absl::Status FromGrpc(const grpc::Status& status);
 
-}  // namespace weir
+}  // namespace weir::control

@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace weir {
+namespace weir::control {
 
 class Liveness {
  public:
@@ -106,4 +106,4 @@ class ClockEstimate {
   size_t count_ = 0;
 };
 
-}  // namespace weir
+}  // namespace weir::control

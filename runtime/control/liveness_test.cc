@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::control {
 namespace {
 
 TEST(LivenessTest, WhoSaysNothingForItsTimeIsDeadAndNotEarlier) {
@@ -88,4 +88,4 @@ TEST(ClockEstimateTest, TimesThatCannotBeAreIgnored) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::control

@@ -15,7 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "runtime/control/worker_link.h"
 
-namespace weir {
+namespace weir::control {
 namespace {
 
 // Returns a number of /proc/self/status.
@@ -65,6 +65,6 @@ int Work() {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::control
 
-int main() { return weir::Work(); }
+int main() { return weir::control::Work(); }

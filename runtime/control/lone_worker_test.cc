@@ -24,7 +24,7 @@
 
 extern char** environ;
 
-namespace weir {
+namespace weir::control {
 namespace {
 
 using ::testing::AllOf;
@@ -247,4 +247,4 @@ TEST(LoneWorkerTest, AProcessSpendsLittleOnTheControlPlane) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::control

@@ -2,9 +2,9 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace weir {
+namespace weir::control {
 
-absl::StatusOr<std::optional<std::string>> Inbox::Add(const control::Piece& piece) {
+absl::StatusOr<std::optional<std::string>> Inbox::Add(const proto::Piece& piece) {
   if (static_cast<int64_t>(message_.size() + piece.part().size()) > bytes_max_) {
     message_ = std::string();
     return absl::ResourceExhaustedError(
@@ -15,4 +15,4 @@ absl::StatusOr<std::optional<std::string>> Inbox::Add(const control::Piece& piec
   return std::optional<std::string>(std::exchange(message_, std::string()));
 }
 
-}  // namespace weir
+}  // namespace weir::control

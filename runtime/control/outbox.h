@@ -21,7 +21,7 @@
 #include "absl/status/statusor.h"
 #include "proto/control.pb.h"
 
-namespace weir {
+namespace weir::control {
 
 inline constexpr size_t kPieceBytes = 256 << 10;
 // A frame is a piece, a heartbeat with its activity, or a farewell with last words; gRPC accepts no
@@ -75,7 +75,7 @@ class Inbox {
   explicit Inbox(int64_t bytes_max) : bytes_max_(bytes_max) {}
   // Returns the message that `piece` completes, if `piece` is a last piece. kResourceExhausted
   // beyond the limit.
-  absl::StatusOr<std::optional<std::string>> Add(const control::Piece& piece);
+  absl::StatusOr<std::optional<std::string>> Add(const proto::Piece& piece);
 
  private:
   const int64_t bytes_max_;
@@ -130,4 +130,4 @@ std::optional<Frame> Outbox<Frame>::Next() {
   return frame;
 }
 
-}  // namespace weir
+}  // namespace weir::control

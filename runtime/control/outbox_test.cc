@@ -5,23 +5,23 @@
 
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::control {
 namespace {
 
-using Box = Outbox<control::WorkerFrame>;
+using Box = Outbox<proto::WorkerFrame>;
 
 Box::Message MessageOf(size_t bytes, char fill = 'x') {
   return std::make_shared<const std::string>(bytes, fill);
 }
 
-control::WorkerFrame BeatOf(int64_t acts) {
-  control::WorkerFrame frame;
+proto::WorkerFrame BeatOf(int64_t acts) {
+  proto::WorkerFrame frame;
   frame.mutable_heartbeat()->set_acts(acts);
   return frame;
 }
 
-control::WorkerFrame LeaveFrame() {
-  control::WorkerFrame frame;
+proto::WorkerFrame LeaveFrame() {
+  proto::WorkerFrame frame;
   frame.mutable_leave();
   return frame;
 }
@@ -84,7 +84,7 @@ TEST(OutboxTest, ItRefusesMoreThanItsBoundsAndDropsNothing) {
 
 TEST(OutboxTest, AnInboxTakesNoMessageBeyondItsLimit) {
   Inbox inbox(10);
-  control::Piece piece;
+  proto::Piece piece;
   piece.set_part("12345");
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(inbox.Add(piece).ok());
   piece.set_last(true);
@@ -92,4 +92,4 @@ TEST(OutboxTest, AnInboxTakesNoMessageBeyondItsLimit) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::control

@@ -5,13 +5,13 @@
 
 #include "runtime/base/problem.h"
 
-namespace weir {
+namespace weir::control {
 
-control::Outcome ToOutcome(const absl::Status& status) {
-  control::Outcome outcome;
+proto::Outcome ToOutcome(const absl::Status& status) {
+  proto::Outcome outcome;
   outcome.set_code(static_cast<int32_t>(status.code()));
   if (const std::optional<Problem> problem = ProblemOf(status); problem.has_value()) {
-    control::ProblemFact* fact = outcome.mutable_problem();
+    proto::ProblemFact* fact = outcome.mutable_problem();
     fact->set_code(problem->code);
     fact->set_where(problem->where);
     fact->set_expected(problem->expected);
@@ -24,15 +24,15 @@ control::Outcome ToOutcome(const absl::Status& status) {
   return outcome;
 }
 
-absl::Status FromOutcome(const control::Outcome& outcome) {
+absl::Status FromOutcome(const proto::Outcome& outcome) {
   const bool known = outcome.code() >= 0 &&
                      outcome.code() <= static_cast<int32_t>(absl::StatusCode::kUnauthenticated);
   const auto code =
       known ? static_cast<absl::StatusCode>(outcome.code()) : absl::StatusCode::kUnknown;
   if (!outcome.has_problem()) return absl::Status(code, outcome.message());
-  const control::ProblemFact& fact = outcome.problem();
+  const proto::ProblemFact& fact = outcome.problem();
   return WithProblems(code,
                       {{fact.code(), fact.where(), fact.expected(), fact.found(), fact.hint()}});
 }
 
-}  // namespace weir
+}  // namespace weir::control

@@ -8,13 +8,13 @@
 #include "absl/status/status.h"
 #include "proto/outcome.pb.h"
 
-namespace weir {
+namespace weir::control {
 
 // A message is cut at this size. A problem that takes more is sent as its message.
 inline constexpr size_t kOutcomeBytesMax = 8 << 10;
 
-control::Outcome ToOutcome(const absl::Status& status);
+proto::Outcome ToOutcome(const absl::Status& status);
 // A code that is not a status code becomes kUnknown.
-absl::Status FromOutcome(const control::Outcome& outcome);
+absl::Status FromOutcome(const proto::Outcome& outcome);
 
-}  // namespace weir
+}  // namespace weir::control

@@ -6,11 +6,11 @@
 #include "gtest/gtest.h"
 #include "runtime/base/problem.h"
 
-namespace weir {
+namespace weir::control {
 namespace {
 
 absl::Status Sent(const absl::Status& status) {
-  control::Outcome outcome;
+  proto::Outcome outcome;
   EXPECT_TRUE(outcome.ParseFromString(ToOutcome(status).SerializeAsString()));
   return FromOutcome(outcome);
 }
@@ -24,7 +24,7 @@ TEST(OutcomeTest, StatusesTravel) {
 }
 
 TEST(OutcomeTest, ACodeThatIsNoneIsUnknown) {
-  control::Outcome strange;
+  proto::Outcome strange;
   for (int code : {-1, 17, 1 << 30}) {
     strange.set_code(code);
     EXPECT_EQ(FromOutcome(strange).code(), absl::StatusCode::kUnknown);
@@ -51,4 +51,4 @@ TEST(OutcomeTest, AnErrorOfSeveralProblemsOrAVeryLongOneIsItsMessage) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::control

@@ -9,7 +9,7 @@
 
 #include <cstring>
 
-namespace weir {
+namespace weir::control {
 namespace {
 
 constexpr int kReplySeconds = 1;  // the kernel answers at once
@@ -87,4 +87,4 @@ std::optional<uid_t> UserOfPeer(int descriptor) {
   return user;
 }
 
-}  // namespace weir
+}  // namespace weir::control

@@ -6,11 +6,11 @@
 
 #include <optional>
 
-namespace weir {
+namespace weir::control {
 
 // Returns the user at the other end of an accepted connection, as this process's user namespace
 // numbers users. nullopt if the other end is on another machine, has closed already, or the system
 // does not tell.
 std::optional<uid_t> UserOfPeer(int descriptor);
 
-}  // namespace weir
+}  // namespace weir::control

@@ -6,7 +6,7 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::control {
 namespace {
 
 absl::Status CheckKey(const std::string& key) {
@@ -70,4 +70,4 @@ absl::StatusOr<const std::string*> PublishedValues::Fetch(const std::string& key
   return nullptr;
 }
 
-}  // namespace weir
+}  // namespace weir::control

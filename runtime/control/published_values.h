@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace weir {
+namespace weir::control {
 
 inline constexpr size_t kPublishedKeysMax = 1 << 18;
 inline constexpr int64_t kPublishedBytesMax = 256 << 20;
@@ -47,4 +47,4 @@ class PublishedValues {
   size_t num_waiting_ = 0;
 };
 
-}  // namespace weir
+}  // namespace weir::control

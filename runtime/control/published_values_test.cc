@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::control {
 namespace {
 
 TEST(PublishedValuesTest, AFetchFindsAValueOrWaitsForIt) {
@@ -57,4 +57,4 @@ TEST(PublishedValuesTest, AWorkerThatPublishesTooMuchLeavesRoomForTheOthers) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::control

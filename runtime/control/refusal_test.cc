@@ -10,7 +10,7 @@
 #include "runtime/control/credentials.h"
 #include "runtime/control/worker_link.h"
 
-namespace weir {
+namespace weir::control {
 namespace {
 
 using ::testing::AllOf;
@@ -194,4 +194,4 @@ TEST(RefusalTest, WithoutACoordinatorAWorkerGivesUpAtItsLimit) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::control

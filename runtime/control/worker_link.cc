@@ -24,7 +24,7 @@
 #include "runtime/control/outbox.h"
 #include "runtime/control/outcome.h"
 
-namespace weir {
+namespace weir::control {
 namespace {
 
 constexpr int64_t kNsPerMs = 1'000'000;
@@ -90,27 +90,27 @@ class GrpcWorkerLink final : public WorkerLink {
 
   void StartRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartWrite() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Push(const control::WorkerMessage& message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Push(const proto::WorkerMessage& message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void End(const absl::Status& reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Cut() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Leave(std::string words, int64_t limit_ms) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string LastWords(const absl::Status& reason) const ABSL_LOCKS_EXCLUDED(mutex_);
   std::optional<Command> NextCommand() ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<std::string> Ask(control::WorkerMessage message, const std::string& key);
+  absl::StatusOr<std::string> Ask(proto::WorkerMessage message, const std::string& key);
   absl::Status JobEnded(const std::string& where) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const WorkerLinkOptions options_;
   std::shared_ptr<grpc::Channel> channel_;
-  std::unique_ptr<control::ControlPlane::Stub> stub_;
+  std::unique_ptr<proto::ControlPlane::Stub> stub_;
   grpc::ClientContext context_;
   grpc::CompletionQueue queue_;
   std::thread thread_;
-  Attention attention_;                 // the thread's
-  control::CoordinatorFrame incoming_;  // of the read under way, or the thread's
+  Attention attention_;               // the thread's
+  proto::CoordinatorFrame incoming_;  // of the read under way, or the thread's
 
   Mutex mutex_;
   CondVar changed_;
-  std::unique_ptr<grpc::ClientAsyncReaderWriter<control::WorkerFrame, control::CoordinatorFrame>>
+  std::unique_ptr<grpc::ClientAsyncReaderWriter<proto::WorkerFrame, proto::CoordinatorFrame>>
       stream_ ABSL_GUARDED_BY(mutex_);
   bool starting_ ABSL_GUARDED_BY(mutex_) = false;  // operations under way
   bool reading_ ABSL_GUARDED_BY(mutex_) = false;
@@ -119,7 +119,7 @@ class GrpcWorkerLink final : public WorkerLink {
   bool is_closed_ ABSL_GUARDED_BY(mutex_) = false;    // the call is over; no operation may follow
   grpc::Status call_status_ ABSL_GUARDED_BY(mutex_);  // how the call ended
   bool is_welcome_ ABSL_GUARDED_BY(mutex_) = false;
-  Outbox<control::WorkerFrame> outbox_ ABSL_GUARDED_BY(mutex_);
+  Outbox<proto::WorkerFrame> outbox_ ABSL_GUARDED_BY(mutex_);
   Inbox inbox_ ABSL_GUARDED_BY(mutex_);
   std::optional<Liveness> coordinator_ ABSL_GUARDED_BY(mutex_);
   int64_t next_beat_ns_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -145,14 +145,14 @@ GrpcWorkerLink::GrpcWorkerLink(WorkerLinkOptions options)
       inbox_(options_.message_bytes_max + kMessageOverheadBytes) {}
 
 absl::Status GrpcWorkerLink::Open(int64_t limit_ms) {
-  control::Hello hello;
+  proto::Hello hello;
   hello.set_job_id(options_.job_id);
   hello.set_epoch(options_.epoch);
   hello.set_worker(options_.worker);
   hello.set_build_id(options_.build_id);
   hello.set_pid(getpid());
   channel_ = ChannelTo(options_.coordinator_address, options_.job_id, options_.credentials);
-  stub_ = control::ControlPlane::NewStub(channel_);
+  stub_ = proto::ControlPlane::NewStub(channel_);
   context_.AddMetadata(kHelloKey, hello.SerializeAsString());
   {
     MutexLock lock(&mutex_);
@@ -290,14 +290,14 @@ void GrpcWorkerLink::HandleFrame(int64_t now_ns) {
   absl::Status status;
   if (coordinator_.has_value()) coordinator_->Heard(now_ns);
   switch (incoming_.kind_case()) {
-    case control::CoordinatorFrame::kPing:
+    case proto::CoordinatorFrame::kPing:
       if (!is_welcome_) {
         is_welcome_ = true;
         coordinator_.emplace(now_ns, options_.coordinator_dead_after_ms * kNsPerMs);
       }
       ping_to_answer_ = {incoming_.ping().sent_ns(), now_ns};
       return;
-    case control::CoordinatorFrame::kEnd:
+    case proto::CoordinatorFrame::kEnd:
       End(FromOutcome(incoming_.end().outcome()));
       // After an abort no other message goes before the farewell.
       if (!end_->ok()) {
@@ -305,7 +305,7 @@ void GrpcWorkerLink::HandleFrame(int64_t now_ns) {
         outbox_.Clear();
       }
       return;
-    case control::CoordinatorFrame::kPiece: {
+    case proto::CoordinatorFrame::kPiece: {
       auto message = inbox_.Add(incoming_.piece());
       status = message.status();
       if (message.ok() && message->has_value()) status = HandleMessage(**message);
@@ -323,7 +323,7 @@ void GrpcWorkerLink::HandleFrame(int64_t now_ns) {
 }
 
 absl::Status GrpcWorkerLink::HandleMessage(const std::string& bytes) {
-  control::CoordinatorMessage message;
+  proto::CoordinatorMessage message;
   if (!message.ParseFromString(bytes))
     return absl::InvalidArgumentError("a message that does not parse");
   if (message.has_command()) {
@@ -353,8 +353,8 @@ void GrpcWorkerLink::Beat() {
   next_beat_ns_ = now_ns + options_.heartbeat_ms * kNsPerMs;
   const auto ping = std::exchange(ping_to_answer_, std::nullopt);
   if (outbox_.has_urgent()) return;  // the last frame still waits: the connection is slow
-  control::WorkerFrame frame;
-  control::Heartbeat* beat = frame.mutable_heartbeat();
+  proto::WorkerFrame frame;
+  proto::Heartbeat* beat = frame.mutable_heartbeat();
   beat->set_acts(progress.acts);
   beat->set_done(progress.done);
   beat->set_activity(progress.activity.substr(0, kActivityBytesMax));
@@ -383,7 +383,7 @@ void GrpcWorkerLink::StartWrite() {
   stream_->Write(*frame, reinterpret_cast<void*>(Operation::kWrite));
 }
 
-void GrpcWorkerLink::Push(const control::WorkerMessage& message) {
+void GrpcWorkerLink::Push(const proto::WorkerMessage& message) {
   if (absl::Status status =
           outbox_.Push(std::make_shared<const std::string>(message.SerializeAsString()));
       !status.ok()) {
@@ -416,7 +416,7 @@ void GrpcWorkerLink::Cut() {
 // Returns once the coordinator has all of them, or when the limit is used up.
 void GrpcWorkerLink::Leave(std::string words, int64_t limit_ms) {
   if (!std::exchange(is_leaving_, true)) {
-    control::WorkerFrame frame;
+    proto::WorkerFrame frame;
     frame.mutable_leave()->set_words(std::move(words));
     outbox_.PushLast(std::move(frame));
     StartWrite();
@@ -443,7 +443,7 @@ absl::Status GrpcWorkerLink::Serve(const Handler& handler) {
                         .expected = absl::StrCat("at most ", options_.message_bytes_max, " bytes"),
                         .found = absl::StrCat(answer->size())});
     }
-    control::WorkerMessage message;
+    proto::WorkerMessage message;
     message.mutable_answer()->set_call(command->call);
     *message.mutable_answer()->mutable_outcome() = ToOutcome(answer.status());
     if (answer.ok()) message.mutable_answer()->set_value(*std::move(answer));
@@ -480,7 +480,7 @@ std::optional<GrpcWorkerLink::Command> GrpcWorkerLink::NextCommand() {
 }
 
 void GrpcWorkerLink::Send(std::string event) {
-  control::WorkerMessage message;
+  proto::WorkerMessage message;
   message.set_event(std::move(event));
   MutexLock lock(&mutex_);
   if (!end_.has_value() || end_->ok()) Push(message);
@@ -493,14 +493,14 @@ absl::Status GrpcWorkerLink::Publish(const std::string& key, const std::string& 
                      .expected = absl::StrCat("at most ", options_.message_bytes_max, " bytes"),
                      .found = absl::StrCat(value.size())});
   }
-  control::WorkerMessage message;
+  proto::WorkerMessage message;
   message.mutable_publish()->set_key(key);
   message.mutable_publish()->set_value(value);
   return Ask(std::move(message), key).status();
 }
 
 absl::StatusOr<std::string> GrpcWorkerLink::Fetch(const std::string& key) {
-  control::WorkerMessage message;
+  proto::WorkerMessage message;
   message.mutable_fetch()->set_key(key);
   return Ask(std::move(message), key);
 }
@@ -520,7 +520,7 @@ absl::Status GrpcWorkerLink::JobEnded(const std::string& where) const {
 }
 
 // Sends a publish or fetch, and waits for the reply.
-absl::StatusOr<std::string> GrpcWorkerLink::Ask(control::WorkerMessage message,
+absl::StatusOr<std::string> GrpcWorkerLink::Ask(proto::WorkerMessage message,
                                                 const std::string& key) {
   MutexLock lock(&mutex_);
   const int64_t request = next_request_++;
@@ -601,4 +601,4 @@ absl::StatusOr<std::unique_ptr<WorkerLink>> WorkerLink::Connect(WorkerLinkOption
   }
 }
 
-}  // namespace weir
+}  // namespace weir::control

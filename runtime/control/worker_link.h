@@ -19,7 +19,7 @@
 #include "runtime/control/worker_progress.h"
 #include "runtime/transport/exchange.h"
 
-namespace weir {
+namespace weir::control {
 
 struct WorkerLinkOptions {
   std::string coordinator_address;
@@ -50,7 +50,7 @@ struct WorkerLinkOptions {
   std::function<std::string(const absl::Status& reason)> last_words;
 };
 
-class WorkerLink : public Exchange {
+class WorkerLink : public transport::Exchange {
  public:
   // Blocks until the coordinator's welcome, at most connect_limit_ms. kUnavailable: no coordinator
   // at the address. kPermissionDenied: the coordinator refused the credentials, or the worker's
@@ -71,4 +71,4 @@ class WorkerLink : public Exchange {
   virtual void Send(std::string event) = 0;
 };
 
-}  // namespace weir
+}  // namespace weir::control

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-namespace weir {
+namespace weir::control {
 
 // Last words are one frame; longer ones are not taken.
 inline constexpr size_t kLastWordsBytesMax = 256 << 10;
@@ -21,4 +21,4 @@ struct WorkerProgress {
   std::string activity;
 };
 
-}  // namespace weir
+}  // namespace weir::control

@@ -1,6 +1,6 @@
 #include "runtime/control/worker_session.h"
 
-namespace weir {
+namespace weir::control {
 
 void WorkerSession::StartRead() {
   if (is_cut || reading) return;
@@ -30,4 +30,4 @@ void WorkerSession::Cancel() {
   context.TryCancel();
 }
 
-}  // namespace weir
+}  // namespace weir::control

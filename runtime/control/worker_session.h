@@ -16,7 +16,7 @@
 #include "runtime/control/grpc_setup.h"
 #include "runtime/control/outbox.h"
 
-namespace weir {
+namespace weir::control {
 
 struct WorkerSession {
   enum class Operation { kAccept, kRead, kWrite, kFinish };
@@ -42,7 +42,7 @@ struct WorkerSession {
   bool has_operations() const { return accepting || reading || writing || finishing; }
 
   grpc::ServerContext context;
-  grpc::ServerAsyncReaderWriter<control::CoordinatorFrame, control::WorkerFrame> stream{&context};
+  grpc::ServerAsyncReaderWriter<proto::CoordinatorFrame, proto::WorkerFrame> stream{&context};
   Tag accepted{this, Operation::kAccept};
   Tag read{this, Operation::kRead};
   Tag written{this, Operation::kWrite};
@@ -62,9 +62,9 @@ struct WorkerSession {
   // The worker's end of the connection must not break before the worker has read the reason.
   bool awaits_farewell = false;
 
-  control::WorkerFrame incoming;
-  Outbox<control::CoordinatorFrame> outbox;
+  proto::WorkerFrame incoming;
+  Outbox<proto::CoordinatorFrame> outbox;
   Inbox inbox;
 };
 
-}  // namespace weir
+}  // namespace weir::control

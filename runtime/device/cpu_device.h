@@ -5,7 +5,7 @@
 #include "runtime/device/device.h"
 #include "runtime/device/host_memory.h"
 
-namespace weir {
+namespace weir::device {
 
 class CpuDevice final : public Device {
  public:
@@ -32,4 +32,4 @@ class CpuDevice final : public Device {
   ThreadTeam team_;
 };
 
-}  // namespace weir
+}  // namespace weir::device

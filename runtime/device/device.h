@@ -19,7 +19,7 @@
 #include "runtime/device/device_queue.h"
 #include "runtime/device/thread_team.h"
 
-namespace weir {
+namespace weir::device {
 
 // A place in the order of a queue: after its `number`th work, counted from 1. 0: before all.
 struct QueuePosition {
@@ -76,4 +76,4 @@ class Device {
   virtual ThreadTeam* team() = 0;
 };
 
-}  // namespace weir
+}  // namespace weir::device

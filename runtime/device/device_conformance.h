@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "runtime/device/device.h"
 
-namespace weir {
+namespace weir::device {
 
 class DeviceFixture {
  public:
@@ -163,4 +163,4 @@ TEST_P(DeviceConformance, ItsTeamHasAtLeastTheLeader) {
   EXPECT_TRUE(team == nullptr || team->num_threads() >= 1);
 }
 
-}  // namespace weir
+}  // namespace weir::device

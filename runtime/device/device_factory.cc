@@ -8,7 +8,7 @@
 #include "runtime/device/cpu_device.h"
 #include "runtime/device/walled_device.h"
 
-namespace weir {
+namespace weir::device {
 
 namespace {
 
@@ -65,4 +65,4 @@ absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const DeviceOptions& options)
   return FindKind(options.kind)->make(options);
 }
 
-}  // namespace weir
+}  // namespace weir::device

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "runtime/device/device.h"
 
-namespace weir {
+namespace weir::device {
 
 // "cpu", and "walled": a CPU whose memory the host cannot touch, for tests.
 std::vector<std::string> DeviceKinds();
@@ -37,4 +37,4 @@ struct DeviceLimits {
 };
 DeviceLimits LimitsOf(const std::string& kind);
 
-}  // namespace weir
+}  // namespace weir::device

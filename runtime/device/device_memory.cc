@@ -2,7 +2,7 @@
 
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::device {
 
 HostView DeviceMemory::View(const char* at, int64_t bytes) const {
   if (host_visible()) return HostView(at, bytes);
@@ -20,4 +20,4 @@ absl::Status DeviceMemory::Fill(char* at, int64_t bytes,
   return absl::OkStatus();
 }
 
-}  // namespace weir
+}  // namespace weir::device

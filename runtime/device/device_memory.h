@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
-namespace weir {
+namespace weir::device {
 
 // A DeviceBlock is a part of a device's memory, and its destructor frees that part. The memory must
 // outlive the block.
@@ -94,4 +94,4 @@ class DeviceMemory {
   absl::Status Fill(char* at, int64_t bytes, absl::FunctionRef<absl::Status(char* host)> fill);
 };
 
-}  // namespace weir
+}  // namespace weir::device

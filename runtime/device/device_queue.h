@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "runtime/device/device_memory.h"
 
-namespace weir {
+namespace weir::device {
 
 class DeviceQueue {
  public:
@@ -48,4 +48,4 @@ class ImmediateQueue final : public DeviceQueue {
   DeviceMemory& memory_;
 };
 
-}  // namespace weir
+}  // namespace weir::device

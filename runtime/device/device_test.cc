@@ -6,7 +6,7 @@
 #include "runtime/device/walled_device.h"
 #include "runtime/device/walled_memory.h"
 
-namespace weir {
+namespace weir::device {
 namespace {
 
 class CpuFixture final : public DeviceFixture {
@@ -186,4 +186,4 @@ TEST(QueueClockTest, AQueueWaitsForEachPositionAtMostOnce) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::device

@@ -9,7 +9,7 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::device {
 namespace {
 
 constexpr int64_t kHugePage = int64_t{2} << 20;
@@ -56,4 +56,4 @@ void HostMemory::Zero(char* at, int64_t bytes) {
   if (bytes > 0) std::memset(at, 0, bytes);
 }
 
-}  // namespace weir
+}  // namespace weir::device

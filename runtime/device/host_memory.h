@@ -5,7 +5,7 @@
 
 #include "runtime/device/device_memory.h"
 
-namespace weir {
+namespace weir::device {
 
 class HostMemory final : public DeviceMemory {
  public:
@@ -17,4 +17,4 @@ class HostMemory final : public DeviceMemory {
   void Zero(char* at, int64_t bytes) override;
 };
 
-}  // namespace weir
+}  // namespace weir::device

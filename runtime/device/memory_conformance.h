@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "runtime/device/device_memory.h"
 
-namespace weir {
+namespace weir::device {
 
 using DeviceMemoryFactory = std::unique_ptr<DeviceMemory> (*)();
 
@@ -87,4 +87,4 @@ TEST_P(MemoryConformance, TheHostReachesWhatIsShared) {
   EXPECT_EQ(Out(block.base() + 5, 1), "h");
 }
 
-}  // namespace weir
+}  // namespace weir::device

@@ -8,7 +8,7 @@
 
 #include "runtime/device/device.h"
 
-namespace weir {
+namespace weir::device {
 
 class QueueClock {
  public:
@@ -30,4 +30,4 @@ class QueueClock {
   std::vector<int64_t> awaited_;  // by waiting queue, then by awaited queue
 };
 
-}  // namespace weir
+}  // namespace weir::device

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-namespace weir {
+namespace weir::device {
 namespace {
 
 // The number of looks that a thread takes before it sleeps: below 2 us on current cores.
@@ -145,4 +145,4 @@ void ThreadTeam::ParallelFor(int64_t num_pieces,
   }
 }
 
-}  // namespace weir
+}  // namespace weir::device

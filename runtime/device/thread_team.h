@@ -11,7 +11,7 @@
 #include <memory>
 #include <type_traits>
 
-namespace weir {
+namespace weir::device {
 
 class ThreadTeam {
  public:
@@ -51,4 +51,4 @@ class ThreadTeam {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace weir
+}  // namespace weir::device

@@ -20,7 +20,7 @@ void* operator new(std::size_t size) {
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
-namespace weir {
+namespace weir::device {
 namespace {
 
 class ThreadTeamOfSize : public testing::TestWithParam<int> {};
@@ -79,4 +79,4 @@ TEST(ThreadTeamTest, AlternatesBetweenLargeAndSmallLoops) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::device

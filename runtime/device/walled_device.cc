@@ -8,7 +8,7 @@
 #include "runtime/device/host_memory.h"
 #include "runtime/device/walled_memory.h"
 
-namespace weir {
+namespace weir::device {
 namespace {
 
 std::unique_ptr<DeviceMemory> MakeMemory(WalledDeviceOptions::Memory memory) {
@@ -181,4 +181,4 @@ void WalledDevice::Rewind() {
   fault_ = absl::OkStatus();
 }
 
-}  // namespace weir
+}  // namespace weir::device

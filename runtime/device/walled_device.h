@@ -16,7 +16,7 @@
 
 #include "runtime/device/device.h"
 
-namespace weir {
+namespace weir::device {
 
 struct WalledDeviceOptions {
   int num_threads = 1;
@@ -135,4 +135,4 @@ class WalledDevice final : public Device {
   absl::Status fault_;
 };
 
-}  // namespace weir
+}  // namespace weir::device

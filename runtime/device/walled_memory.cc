@@ -12,7 +12,7 @@
 #include "runtime/base/status.h"
 #include "runtime/device/host_memory.h"
 
-namespace weir {
+namespace weir::device {
 namespace {
 
 // The Wall holds the addresses of all walled blocks of a process. The first half is the device's;
@@ -107,4 +107,4 @@ void WalledMemory::Zero(char* at, int64_t bytes) {
   if (bytes > 0) std::memset(Inside(at), 0, bytes);
 }
 
-}  // namespace weir
+}  // namespace weir::device

@@ -6,7 +6,7 @@
 
 #include "runtime/device/device_memory.h"
 
-namespace weir {
+namespace weir::device {
 
 class WalledMemory final : public DeviceMemory {
  public:
@@ -22,4 +22,4 @@ class WalledMemory final : public DeviceMemory {
   static void* Inside(const void* address);
 };
 
-}  // namespace weir
+}  // namespace weir::device

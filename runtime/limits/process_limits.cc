@@ -20,7 +20,7 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::limits {
 namespace {
 
 constexpr rlim_t kStackOfThreads = 8 << 20;
@@ -291,4 +291,4 @@ void ReportLimitsAtTheEnd(OnTimeUp on_time_up) {
   HandleCrashes();
 }
 
-}  // namespace weir
+}  // namespace weir::limits

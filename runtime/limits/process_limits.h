@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 
-namespace weir {
+namespace weir::limits {
 
 // Returns "ulimit -v: 1048576 KiB" if the resource (RLIMIT_AS) is limited, else empty.
 std::string LimitText(int resource);
@@ -51,4 +51,4 @@ enum class OnTimeUp {
 void ReportLimitsAtTheEnd(OnTimeUp on_time_up);
 inline constexpr int kExitRefused = 69;
 
-}  // namespace weir
+}  // namespace weir::limits

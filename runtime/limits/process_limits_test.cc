@@ -14,7 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::limits {
 namespace {
 
 using ::testing::ExitedWithCode;
@@ -151,4 +151,4 @@ TEST(ProcessLimitsTest, TheLimitOfProcessorTimeIsNamedBeforeTheSystemKills) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::limits

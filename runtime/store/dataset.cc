@@ -6,7 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::store {
 namespace {
 
 bool Fits(const FeedType& feed, DType dtype, const Shape& shape) {
@@ -27,7 +27,7 @@ bool Fits(const FeedType& feed, DType dtype, const Shape& shape) {
 absl::Status WrongType(const std::string& where, const FeedType& feed, DType dtype,
                        const Shape& shape) {
   return Rejected({"W0056", where, absl::StrCat(ToText(feed), ", as feed ", feed.name, " delivers"),
-                   absl::StrCat(Name(dtype), ToText(shape)),
+                   absl::StrCat(Name(dtype), weir::ToText(shape)),
                    "change the type of the input, or bind it to another feed with data.feed"});
 }
 
@@ -79,4 +79,4 @@ absl::Status WrongFeedType(const FeedType& feed, const TensorSlice& slice) {
   return WrongType(absl::StrCat("feed ", feed.name), feed, slice.dtype, slice.global_shape);
 }
 
-}  // namespace weir
+}  // namespace weir::store

@@ -21,7 +21,7 @@
 #include "absl/status/status.h"
 #include "runtime/base/tensor_slice.h"
 
-namespace weir {
+namespace weir::store {
 
 enum class DataPart : uint8_t {
   kTrain,    // random, without end
@@ -107,4 +107,4 @@ absl::Status UnknownFeed(const std::string& input, const std::string& from,
 // Returns the error for Fill of a slice that `feed` cannot be.
 absl::Status WrongFeedType(const FeedType& feed, const TensorSlice& slice);
 
-}  // namespace weir
+}  // namespace weir::store

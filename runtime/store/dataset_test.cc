@@ -13,7 +13,7 @@
 #include "runtime/store/text_dataset.h"
 #include "zlib.h"
 
-namespace weir {
+namespace weir::store {
 namespace {
 
 using ::testing::HasSubstr;
@@ -456,4 +456,4 @@ TEST(SyntheticDatasetTest, SaysWhatItDraws) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::store

@@ -50,7 +50,7 @@ extern "C" int msync(void* address, size_t length, int flags) {
   return static_cast<int>(::syscall(SYS_msync, address, length, flags));
 }
 
-namespace weir {
+namespace weir::store {
 namespace {
 
 using ::testing::AllOf;
@@ -143,4 +143,4 @@ TEST_F(FailingDiskTest, APartThatCannotBeFlushedNamesTheFileOfTheUser) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::store

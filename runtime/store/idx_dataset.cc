@@ -7,7 +7,7 @@
 #include "runtime/store/index_permutation.h"
 #include "runtime/store/slice_runs.h"
 
-namespace weir {
+namespace weir::store {
 namespace {
 
 constexpr char kImages[] = "images", kLabels[] = "labels";
@@ -186,4 +186,4 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenIdxDataset(const IdxDataOptions& op
       std::make_unique<IdxDataset>(std::move(train), std::move(test), options));
 }
 
-}  // namespace weir
+}  // namespace weir::store

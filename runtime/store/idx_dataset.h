@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "runtime/store/dataset.h"
 
-namespace weir {
+namespace weir::store {
 
 struct IdxDataOptions {
   std::string images;                    // [n, rows, columns]
@@ -24,4 +24,4 @@ struct IdxDataOptions {
 // kInvalidArgument: counts or sizes that disagree, or fewer images than one batch.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenIdxDataset(const IdxDataOptions& options);
 
-}  // namespace weir
+}  // namespace weir::store

@@ -9,7 +9,7 @@
 #include "runtime/store/input_file.h"
 #include "zlib.h"
 
-namespace weir {
+namespace weir::store {
 namespace {
 
 constexpr int64_t kPieceBytes = 1 << 20;
@@ -155,4 +155,4 @@ absl::StatusOr<IdxArray> ReadIdxFile(const std::string& path, int num_dims,
   return array;
 }
 
-}  // namespace weir
+}  // namespace weir::store

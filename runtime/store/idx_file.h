@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "runtime/base/tensor_slice.h"
 
-namespace weir {
+namespace weir::store {
 
 struct IdxArray {
   Shape shape;
@@ -24,4 +24,4 @@ struct IdxArray {
 absl::StatusOr<IdxArray> ReadIdxFile(const std::string& path, int num_dims,
                                      const std::string& purpose);
 
-}  // namespace weir
+}  // namespace weir::store

@@ -8,7 +8,7 @@
 
 #include "runtime/base/random.h"
 
-namespace weir {
+namespace weir::store {
 
 class IndexPermutation {
  public:
@@ -45,4 +45,4 @@ class IndexPermutation {
   int half_bits_ = 1;
 };
 
-}  // namespace weir
+}  // namespace weir::store

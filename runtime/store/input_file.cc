@@ -8,7 +8,7 @@
 
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::store {
 namespace {
 
 // Names the kind of file that stands at a path in place of a regular file.
@@ -44,4 +44,4 @@ InputFile::~InputFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-}  // namespace weir
+}  // namespace weir::store

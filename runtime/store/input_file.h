@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace weir {
+namespace weir::store {
 
 class InputFile {
  public:
@@ -43,4 +43,4 @@ class InputFile {
   int64_t size_;
 };
 
-}  // namespace weir
+}  // namespace weir::store

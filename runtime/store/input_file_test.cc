@@ -15,7 +15,7 @@
 #include "runtime/store/mapped_file.h"
 #include "runtime/store/safetensors.h"
 
-namespace weir {
+namespace weir::store {
 namespace {
 
 using ::testing::AllOf;
@@ -94,4 +94,4 @@ TEST(InputFileTest, TheErrorSaysWhatItsCallerNamed) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::store

@@ -15,7 +15,7 @@
 #include "runtime/base/status.h"
 #include "runtime/store/input_file.h"
 
-namespace weir {
+namespace weir::store {
 namespace {
 
 // --- Files that become shorter while they are mapped ---
@@ -109,4 +109,4 @@ MappedFile::~MappedFile() {
   ::munmap(const_cast<uint8_t*>(data_), static_cast<size_t>(size_));
 }
 
-}  // namespace weir
+}  // namespace weir::store

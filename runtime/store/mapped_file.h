@@ -13,7 +13,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace weir {
+namespace weir::store {
 
 class MappedFile {
  public:
@@ -38,4 +38,4 @@ class MappedFile {
   int64_t size_;
 };
 
-}  // namespace weir
+}  // namespace weir::store

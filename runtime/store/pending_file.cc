@@ -21,7 +21,7 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::store {
 namespace {
 
 constexpr mode_t kNewMode = 0666;  // less the umask
@@ -216,4 +216,4 @@ void PendingFile::RemoveLeftovers() const {
   }
 }
 
-}  // namespace weir
+}  // namespace weir::store

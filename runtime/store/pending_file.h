@@ -14,7 +14,7 @@
 
 #include "absl/status/status.h"
 
-namespace weir {
+namespace weir::store {
 
 class PendingFile {
  public:
@@ -55,4 +55,4 @@ bool IsCannotWrite(const absl::Status& status);
 // tells; else errno.
 int CheckPlace(const std::string& path);
 
-}  // namespace weir
+}  // namespace weir::store

@@ -18,7 +18,7 @@
 #include "gtest/gtest.h"
 #include "runtime/store/whole_file.h"
 
-namespace weir {
+namespace weir::store {
 namespace {
 
 using ::testing::HasSubstr;
@@ -172,4 +172,4 @@ TEST_F(PendingFileTest, AFullDiskLeavesWhatWasThereAndIsNamed) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::store

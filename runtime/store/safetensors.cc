@@ -22,7 +22,7 @@
 #include "runtime/store/safetensors_header.h"
 #include "runtime/store/slice_runs.h"
 
-namespace weir {
+namespace weir::store {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
@@ -460,4 +460,4 @@ absl::Status SafetensorsPart::Flush() {
   return absl::OkStatus();
 }
 
-}  // namespace weir
+}  // namespace weir::store

@@ -24,7 +24,7 @@
 #include "runtime/store/mapped_file.h"
 #include "runtime/store/pending_file.h"
 
-namespace weir {
+namespace weir::store {
 
 // The largest legal header, as in other implementations of the format.
 inline constexpr int64_t kSafetensorsHeaderBytesMax = 100'000'000;
@@ -134,4 +134,4 @@ class SafetensorsPart {
   int64_t size_ = 0;
 };
 
-}  // namespace weir
+}  // namespace weir::store

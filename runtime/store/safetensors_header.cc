@@ -6,7 +6,7 @@
 #include "nlohmann/json.hpp"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::store {
 namespace {
 
 using Json = nlohmann::json;
@@ -186,4 +186,4 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(const std::string& path
   return header;
 }
 
-}  // namespace weir
+}  // namespace weir::store

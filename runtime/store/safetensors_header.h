@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace weir {
+namespace weir::store {
 
 struct SafetensorsHeader {
   struct Tensor {
@@ -29,4 +29,4 @@ struct SafetensorsHeader {
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(const std::string& path, const char* text,
                                                          int64_t length);
 
-}  // namespace weir
+}  // namespace weir::store

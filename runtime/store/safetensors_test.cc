@@ -14,7 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::store {
 namespace {
 
 using ::testing::HasSubstr;
@@ -387,4 +387,4 @@ TEST(SafetensorsTest, AFolderThatDoesNotExistIsNamed) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::store

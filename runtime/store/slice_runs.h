@@ -7,7 +7,7 @@
 
 #include "runtime/base/tensor_slice.h"
 
-namespace weir {
+namespace weir::store {
 
 // Calls run(local_element, global_element, count) for each longest contiguous run of `slice`, in
 // local order; both positions are row-major. An empty slice has no runs.
@@ -36,4 +36,4 @@ void ForEachRun(const TensorSlice& slice, F&& run) {
   }
 }
 
-}  // namespace weir
+}  // namespace weir::store

@@ -8,7 +8,7 @@
 #include "runtime/base/status.h"
 #include "runtime/store/slice_runs.h"
 
-namespace weir {
+namespace weir::store {
 namespace {
 
 // A Draw says how one feed is drawn.
@@ -111,7 +111,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> MakeSyntheticDataset(const SyntheticDat
     const std::string where = absl::StrCat("input ", request.input, " of main");
     if (request.shape.empty() || request.dtype == DType::kBF16) {
       return Rejected({"W0056", where, "f32[samples, ...] or i32[samples, ...] for synthetic data",
-                       absl::StrCat(Name(request.dtype), ToText(request.shape)),
+                       absl::StrCat(Name(request.dtype), weir::ToText(request.shape)),
                        "change the type of the input"});
     }
     auto [known, is_new] = draws.emplace(request.feed, DrawOf(request, options.seed));
@@ -120,7 +120,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> MakeSyntheticDataset(const SyntheticDat
       return Rejected(
           {"W0056", where,
            absl::StrCat(Name(draw.dtype), ", as another input takes of feed ", request.feed),
-           absl::StrCat(Name(request.dtype), ToText(request.shape)),
+           absl::StrCat(Name(request.dtype), weir::ToText(request.shape)),
            "bind the inputs to feeds of their own"});
     }
     // The narrowest request decides the range.
@@ -133,4 +133,4 @@ absl::StatusOr<std::unique_ptr<Dataset>> MakeSyntheticDataset(const SyntheticDat
       std::make_unique<SyntheticDataset>(std::move(draws), options.seed));
 }
 
-}  // namespace weir
+}  // namespace weir::store

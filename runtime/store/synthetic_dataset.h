@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "runtime/store/dataset.h"
 
-namespace weir {
+namespace weir::store {
 
 // The range of integers that no op reads as indices, so that their range is unknown.
 inline constexpr int64_t kUnknownRangeBelow = 256;
@@ -26,4 +26,4 @@ struct SyntheticDataOptions {
 // two element types.
 absl::StatusOr<std::unique_ptr<Dataset>> MakeSyntheticDataset(const SyntheticDataOptions& options);
 
-}  // namespace weir
+}  // namespace weir::store

@@ -9,7 +9,7 @@
 #include "runtime/base/status.h"
 #include "runtime/store/watched_file.h"
 
-namespace weir {
+namespace weir::store {
 namespace {
 
 constexpr char kTokens[] = "tokens", kTargets[] = "targets";
@@ -146,4 +146,4 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenTextDataset(const TextDataOptions& 
       std::make_unique<TextDataset>(std::move(file), options, train_bytes));
 }
 
-}  // namespace weir
+}  // namespace weir::store

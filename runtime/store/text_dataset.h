@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "runtime/store/dataset.h"
 
-namespace weir {
+namespace weir::store {
 
 struct TextDataOptions {
   std::string path;
@@ -24,4 +24,4 @@ struct TextDataOptions {
 // anything is held out, for one held-out batch.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenTextDataset(const TextDataOptions& options);
 
-}  // namespace weir
+}  // namespace weir::store

@@ -13,7 +13,7 @@
 #include "runtime/store/input_file.h"
 #include "zlib.h"
 
-namespace weir {
+namespace weir::store {
 namespace {
 
 constexpr int64_t kSamples = 64;
@@ -97,4 +97,4 @@ absl::Status WatchedFile::ReadAt(int64_t offset, int64_t bytes, uint8_t* out) co
   return Read(offset, bytes, out);
 }
 
-}  // namespace weir
+}  // namespace weir::store

@@ -17,7 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace weir {
+namespace weir::store {
 
 class WatchedFile {
  public:
@@ -52,4 +52,4 @@ class WatchedFile {
       0};  // the latest change that left the contents alone; orders nothing
 };
 
-}  // namespace weir
+}  // namespace weir::store

@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "runtime/store/mapped_file.h"
 
-namespace weir {
+namespace weir::store {
 namespace {
 
 using ::testing::AllOf;
@@ -96,4 +96,4 @@ TEST(MappedFileTest, AFileThatBecomesShorterWhileItIsMappedEndsTheProcessWithIts
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::store

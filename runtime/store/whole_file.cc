@@ -9,7 +9,7 @@
 #include "runtime/base/status.h"
 #include "runtime/store/pending_file.h"
 
-namespace weir {
+namespace weir::store {
 namespace {
 
 // Collects bytes for a descriptor; after an error it takes no more.
@@ -63,4 +63,4 @@ absl::Status WriteWholeFile(const std::string& path,
   return absl::OkStatus();
 }
 
-}  // namespace weir
+}  // namespace weir::store

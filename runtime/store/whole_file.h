@@ -8,11 +8,11 @@
 
 #include "absl/status/status.h"
 
-namespace weir {
+namespace weir::store {
 
 // `write` fills the stream. CannotWrite if the file cannot be made, otherwise the status of
 // `write`. After an error the file at `path` is unchanged.
 absl::Status WriteWholeFile(const std::string& path,
                             const std::function<absl::Status(std::ostream& out)>& write);
 
-}  // namespace weir
+}  // namespace weir::store

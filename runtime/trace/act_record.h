@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace weir {
+namespace weir::trace {
 
 struct ActRecord {
   enum class Wait : uint8_t { kNone, kInput, kCredit };
@@ -60,4 +60,4 @@ class ActRing {
   bool keep_;
 };
 
-}  // namespace weir
+}  // namespace weir::trace

@@ -17,11 +17,11 @@
 #include "runtime/trace/trace_names.h"
 #include "runtime/trace/trace_packets.h"
 
-namespace weir {
+namespace weir::trace {
 namespace {
 
-using trace::TracePacket;
-using trace::TrackEvent;
+using proto::TracePacket;
+using proto::TrackEvent;
 
 constexpr int64_t kWaitShownMinNs = 200;      // shorter gaps count as time between acts
 constexpr int kOccupancyRegistersMax = 12;    // per rank, the largest
@@ -42,7 +42,7 @@ class PacketWriter {
       : out_(out), sequence_(sequence) {}
 
   // Returns a packet to fill; Finish writes the packet.
-  TracePacket& Begin(int64_t ns) {
+  proto::TracePacket& Begin(int64_t ns) {
     packet_.Clear();
     packet_.set_timestamp(static_cast<uint64_t>(std::max<int64_t>(ns, 0)));
     packet_.set_trusted_packet_sequence_id(sequence_);
@@ -67,10 +67,10 @@ class PacketWriter {
     return Intern(&categories_, text,
                   [&] { return packet_.mutable_interned_data()->add_event_categories(); });
   }
-  void Annotate(TrackEvent* event, const std::string& name, int64_t value) {
+  void Annotate(proto::TrackEvent* event, const std::string& name, int64_t value) {
     AddAnnotation(event, name)->set_int_value(value);
   }
-  void Annotate(TrackEvent* event, const std::string& name, const std::string& value) {
+  void Annotate(proto::TrackEvent* event, const std::string& name, const std::string& value) {
     const uint64_t iid = Intern(&strings_, value, [&] {
       return packet_.mutable_interned_data()->add_debug_annotation_string_values();
     });
@@ -83,14 +83,14 @@ class PacketWriter {
                          const Add& add) {
     auto [at, added] = known->try_emplace(text, known->size() + 1);
     if (added) {
-      trace::InternedString* entry = add();
+      proto::InternedString* entry = add();
       entry->set_iid(at->second);
       entry->set_str(text);
     }
     return at->second;
   }
-  trace::DebugAnnotation* AddAnnotation(TrackEvent* event, const std::string& name) {
-    trace::DebugAnnotation* annotation = event->add_debug_annotations();
+  proto::DebugAnnotation* AddAnnotation(proto::TrackEvent* event, const std::string& name) {
+    proto::DebugAnnotation* annotation = event->add_debug_annotations();
     annotation->set_name_iid(Intern(&annotation_names_, name, [&] {
       return packet_.mutable_interned_data()->add_debug_annotation_names();
     }));
@@ -101,7 +101,7 @@ class PacketWriter {
   const uint32_t sequence_;
   bool first_ = true;
   bool failed_ = false;
-  TracePacket packet_;
+  proto::TracePacket packet_;
   std::map<std::string, uint64_t> names_, categories_, annotation_names_, strings_;
 };
 
@@ -192,7 +192,7 @@ class RankWriter {
 };
 
 void RankWriter::Track(uint64_t uuid, const std::string& name, int order, bool counter) {
-  trace::TrackDescriptor* track = writer_.Begin(begin_ns_).mutable_track_descriptor();
+  proto::TrackDescriptor* track = writer_.Begin(begin_ns_).mutable_track_descriptor();
   track->set_uuid(uuid);
   track->set_parent_uuid(RankTrack(rank_.rank));
   track->set_name(name);
@@ -205,7 +205,7 @@ void RankWriter::Track(uint64_t uuid, const std::string& name, int order, bool c
 }
 
 void RankWriter::Tracks() {
-  trace::TrackDescriptor* process = writer_.Begin(begin_ns_).mutable_track_descriptor();
+  proto::TrackDescriptor* process = writer_.Begin(begin_ns_).mutable_track_descriptor();
   process->set_uuid(RankTrack(rank_.rank));
   process->set_child_ordering(3);
   process->mutable_process()->set_pid(rank_.rank + 2);
@@ -225,8 +225,8 @@ void RankWriter::Tracks() {
 }
 
 void RankWriter::Description() {
-  TrackEvent* event = writer_.Begin(begin_ns_).mutable_track_event();
-  event->set_type(TrackEvent::TYPE_INSTANT);
+  proto::TrackEvent* event = writer_.Begin(begin_ns_).mutable_track_event();
+  event->set_type(proto::TrackEvent::TYPE_INSTANT);
   event->set_track_uuid(RankTrack(rank_.rank));
   event->set_name_iid(writer_.Name(kTraceRankEvent));
   writer_.Annotate(event, "rank", rank_.rank);
@@ -236,13 +236,13 @@ void RankWriter::Description() {
 
 void RankWriter::Facts() {
   std::map<std::string, uint64_t> texts;
-  trace::PlanFacts* facts = writer_.Begin(begin_ns_).mutable_weir_plan();
+  proto::PlanFacts* facts = writer_.Begin(begin_ns_).mutable_weir_plan();
   const auto text = [&texts, facts](const std::string& s) {
     auto [at, added] = texts.try_emplace(s, texts.size());
     if (added) facts->add_text(s);
     return static_cast<uint32_t>(at->second);
   };
-  const auto port = [](const TracedPort& from, trace::PortFacts* to) {
+  const auto port = [](const TracedPort& from, proto::PortFacts* to) {
     to->set_register_id(from.register_id);
     if (from.span != Span()) *to->mutable_span() = ToProto(from.span);
   };
@@ -250,7 +250,7 @@ void RankWriter::Facts() {
   if (rank_.num_queues != 1) facts->set_num_queues(rank_.num_queues);
   if (rank_.depth != 1) facts->set_depth(rank_.depth);
   for (const TracedActor& from : rank_.actors) {
-    trace::ActorFacts* to = facts->add_actor();
+    proto::ActorFacts* to = facts->add_actor();
     to->set_name_text(text(from.name));
     to->set_function_text(text(from.function));
     to->set_phase_text(text(from.phase));
@@ -263,7 +263,7 @@ void RankWriter::Facts() {
     for (const TracedPort& p : from.outputs) port(p, to->add_output());
   }
   for (const TracedRegister& from : rank_.registers) {
-    trace::RegisterFacts* to = facts->add_registers();
+    proto::RegisterFacts* to = facts->add_registers();
     to->set_name_text(text(from.name));
     to->set_bytes(from.bytes);
     if (from.slots != 1) to->set_slots(from.slots);
@@ -280,8 +280,8 @@ void RankWriter::Slice(const std::string& lane, const std::string& category,
                        const std::string& name, int64_t start, int64_t end,
                        const ActRecord* waiting) {
   if (end - start < kWaitShownMinNs) return;
-  TrackEvent* event = writer_.Begin(start).mutable_track_event();
-  event->set_type(TrackEvent::TYPE_SLICE_BEGIN);
+  proto::TrackEvent* event = writer_.Begin(start).mutable_track_event();
+  event->set_type(proto::TrackEvent::TYPE_SLICE_BEGIN);
   event->set_track_uuid(LaneTrack(rank_.rank, lane));
   event->add_category_iids(writer_.Category(category));
   event->set_name_iid(writer_.Name(name));
@@ -301,8 +301,8 @@ void RankWriter::Slice(const std::string& lane, const std::string& category,
 }
 
 void RankWriter::End(const std::string& lane, int64_t ns) {
-  TrackEvent* event = writer_.Begin(ns).mutable_track_event();
-  event->set_type(TrackEvent::TYPE_SLICE_END);
+  proto::TrackEvent* event = writer_.Begin(ns).mutable_track_event();
+  event->set_type(proto::TrackEvent::TYPE_SLICE_END);
   event->set_track_uuid(LaneTrack(rank_.rank, lane));
   writer_.Finish();
 }
@@ -322,8 +322,8 @@ void RankWriter::Wait(const ActRecord& act, int64_t since, int64_t until) {
 
 void RankWriter::Act(const ActRecord& act, int64_t start, int64_t end) {
   const TracedActor& actor = rank_.actors[act.actor];
-  TrackEvent* event = writer_.Begin(start).mutable_track_event();
-  event->set_type(TrackEvent::TYPE_SLICE_BEGIN);
+  proto::TrackEvent* event = writer_.Begin(start).mutable_track_event();
+  event->set_type(proto::TrackEvent::TYPE_SLICE_BEGIN);
   event->set_track_uuid(LaneTrack(rank_.rank, ActLane(actor)));
   event->add_category_iids(writer_.Category(kTraceAct));
   event->set_name_iid(writer_.Name(actor.name));
@@ -414,8 +414,8 @@ void RankWriter::Occupancy(int register_id) {
   for (size_t i = 0; i < changes.size(); ++i) {
     value += changes[i].second;
     if (i + 1 < changes.size() && changes[i + 1].first == changes[i].first) continue;
-    TrackEvent* event = writer_.Begin(changes[i].first).mutable_track_event();
-    event->set_type(TrackEvent::TYPE_COUNTER);
+    proto::TrackEvent* event = writer_.Begin(changes[i].first).mutable_track_event();
+    event->set_type(proto::TrackEvent::TYPE_COUNTER);
     event->set_track_uuid(LaneTrack(rank_.rank, lane));
     event->set_counter_value(value);
     writer_.Finish();
@@ -426,13 +426,13 @@ bool WriteJobEvent(const TracedJob& job, int64_t begin_ns,
                    google::protobuf::io::ZeroCopyOutputStream* out) {
   PacketWriter writer(out, kTraceJobSequence);
   const uint64_t uuid = LaneTrack(-1, "job");
-  trace::TrackDescriptor* process = writer.Begin(begin_ns).mutable_track_descriptor();
+  proto::TrackDescriptor* process = writer.Begin(begin_ns).mutable_track_descriptor();
   process->set_uuid(uuid);
   process->mutable_process()->set_pid(kJobPid);
   process->mutable_process()->set_process_name("weir");
   writer.Finish();
-  TrackEvent* event = writer.Begin(begin_ns).mutable_track_event();
-  event->set_type(TrackEvent::TYPE_INSTANT);
+  proto::TrackEvent* event = writer.Begin(begin_ns).mutable_track_event();
+  event->set_type(proto::TrackEvent::TYPE_INSTANT);
   event->set_track_uuid(uuid);
   event->set_name_iid(writer.Name(kTraceJobEvent));
   writer.Annotate(event, "plan", job.plan_id);
@@ -476,4 +476,4 @@ absl::Status WriteTrace(const TracedJob& job, int64_t begin_ns, std::ostream& ou
   return absl::OkStatus();
 }
 
-}  // namespace weir
+}  // namespace weir::trace

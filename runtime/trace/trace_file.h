@@ -23,7 +23,7 @@
 #include "runtime/base/tick_clock.h"
 #include "runtime/trace/act_record.h"
 
-namespace weir {
+namespace weir::trace {
 
 // A TracedPort is a port of an actor as the trace needs it.
 struct TracedPort {
@@ -90,4 +90,4 @@ int64_t TraceBeginNs(const TracedJob& job);
 // Writes the acts that began at `begin_ns` or later to `out`. kDataLoss if the stream fails.
 absl::Status WriteTrace(const TracedJob& job, int64_t begin_ns, std::ostream& out);
 
-}  // namespace weir
+}  // namespace weir::trace

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace weir {
+namespace weir::trace {
 
 // The sequence of the packets that describe the job. The sequence of a rank is its number plus 2.
 inline constexpr uint32_t kTraceJobSequence = 1;
@@ -37,4 +37,4 @@ inline constexpr char kTraceRanks[] = "ranks";
 inline constexpr char kTraceSchedule[] = "schedule";
 inline constexpr char kTracePredictedBubble[] = "predicted bubble";
 
-}  // namespace weir
+}  // namespace weir::trace

@@ -8,7 +8,7 @@
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::trace {
 namespace {
 
 using google::protobuf::Descriptor;
@@ -64,7 +64,7 @@ bool HasFewParts(absl::string_view packet) {
   CodedInputStream in(reinterpret_cast<const uint8_t*>(packet.data()),
                       static_cast<int>(packet.size()));
   int64_t parts = 0;
-  return CountParts(*trace::TracePacket::descriptor(), &in, &parts);
+  return CountParts(*proto::TracePacket::descriptor(), &in, &parts);
 }
 
 }  // namespace
@@ -75,13 +75,13 @@ absl::Status DamagedTrace(absl::string_view name, absl::string_view found) {
 }
 
 absl::Status ForEachTracePacket(absl::string_view file, absl::string_view name,
-                                const std::function<void(trace::TracePacket& packet)>& take) {
+                                const std::function<void(proto::TracePacket& packet)>& take) {
   if (file.size() > static_cast<size_t>(std::numeric_limits<int>::max()))
     return DamagedTrace(name, "more than 2 GiB");
   google::protobuf::io::ArrayInputStream array(file.data(), static_cast<int>(file.size()));
   google::protobuf::io::CodedInputStream in(&array);
   in.SetTotalBytesLimit(std::numeric_limits<int>::max());
-  trace::TracePacket packet;
+  proto::TracePacket packet;
   while (uint32_t tag = in.ReadTag()) {
     uint32_t length = 0;
     if (tag != kTracePacketTag || !in.ReadVarint32(&length) || length > kPacketBytesMax)
@@ -99,4 +99,4 @@ absl::Status ForEachTracePacket(absl::string_view file, absl::string_view name,
   return absl::OkStatus();
 }
 
-}  // namespace weir
+}  // namespace weir::trace

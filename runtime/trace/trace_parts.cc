@@ -8,10 +8,10 @@
 #include "runtime/trace/trace_names.h"
 #include "runtime/trace/trace_packets.h"
 
-namespace weir {
+namespace weir::trace {
 namespace {
 
-void Append(const trace::TracePacket& packet, std::string* out) {
+void Append(const proto::TracePacket& packet, std::string* out) {
   google::protobuf::io::StringOutputStream stream(out);
   google::protobuf::io::CodedOutputStream coded(&stream);
   coded.WriteVarint32(kTracePacketTag);
@@ -26,7 +26,7 @@ absl::StatusOr<std::string> JoinTraceParts(const std::vector<TracePart>& parts) 
   bool first = true;
   for (const TracePart& part : parts) {
     const absl::Status read =
-        ForEachTracePacket(part.bytes, "part of a trace", [&](trace::TracePacket& packet) {
+        ForEachTracePacket(part.bytes, "part of a trace", [&](proto::TracePacket& packet) {
           if (!first && packet.trusted_packet_sequence_id() == kTraceJobSequence) return;
           packet.set_timestamp(static_cast<uint64_t>(std::max<int64_t>(
               0, static_cast<int64_t>(packet.timestamp()) - part.clock_ahead_ns)));
@@ -38,4 +38,4 @@ absl::StatusOr<std::string> JoinTraceParts(const std::vector<TracePart>& parts) 
   return joined;
 }
 
-}  // namespace weir
+}  // namespace weir::trace

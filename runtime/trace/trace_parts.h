@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace weir {
+namespace weir::trace {
 
 struct TracePart {
   std::string bytes;  // a trace that describes its job
@@ -21,4 +21,4 @@ struct TracePart {
 // no trace.
 absl::StatusOr<std::string> JoinTraceParts(const std::vector<TracePart>& parts);
 
-}  // namespace weir
+}  // namespace weir::trace

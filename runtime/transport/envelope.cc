@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::transport {
 namespace {
 
 //   magic 8 | length of content 8 | content | code 32
@@ -69,4 +69,4 @@ absl::StatusOr<std::string> OpenEnvelope(const std::string& key, const std::stri
   return envelope.substr(kHeadBytes, room);
 }
 
-}  // namespace weir
+}  // namespace weir::transport

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace weir {
+namespace weir::transport {
 
 // Returns the HMAC-SHA256 of `message`, 32 bytes.
 std::string Hmac(const std::string& key, const std::string& message);
@@ -20,4 +20,4 @@ std::string SealEnvelope(const std::string& key, const std::string& subject,
 absl::StatusOr<std::string> OpenEnvelope(const std::string& key, const std::string& subject,
                                          const std::string& envelope);
 
-}  // namespace weir
+}  // namespace weir::transport

@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "runtime/transport/rank_card.h"
 
-namespace weir {
+namespace weir::transport {
 namespace {
 
 const std::string kKey(32, 'k');
@@ -166,4 +166,4 @@ TEST(RankCardTest, TheNameOfACardSaysWhoseItIs) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::transport

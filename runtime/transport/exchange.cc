@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace weir {
+namespace weir::transport {
 
 absl::Status LocalExchange::Publish(const std::string& key, const std::string& value) {
   MutexLock lock(&mutex_);
@@ -23,4 +23,4 @@ absl::StatusOr<std::string> LocalExchange::Fetch(const std::string& key) {
   return values_[key];
 }
 
-}  // namespace weir
+}  // namespace weir::transport

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "runtime/base/mutex.h"
 
-namespace weir {
+namespace weir::transport {
 
 class Exchange {
  public:
@@ -42,4 +42,4 @@ class LocalExchange final : public Exchange {
   std::map<std::string, std::string> values_ ABSL_GUARDED_BY(mutex_);
 };
 
-}  // namespace weir
+}  // namespace weir::transport

@@ -12,7 +12,7 @@
 
 #include "runtime/transport/exchange.h"
 
-namespace weir {
+namespace weir::transport {
 
 // A ForkedExchange is an Exchange in memory that forked processes share. A process that dies while
 // publishing may leave the memory locked: kill only processes that have connected.
@@ -83,4 +83,4 @@ class ForkedExchange final : public Exchange {
   Table* table_;
 };
 
-}  // namespace weir
+}  // namespace weir::transport

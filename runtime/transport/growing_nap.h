@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace weir {
+namespace weir::transport {
 
 class GrowingNap {
  public:
@@ -28,4 +28,4 @@ class GrowingNap {
   int64_t next_ns_ = kFirstNs;
 };
 
-}  // namespace weir
+}  // namespace weir::transport

@@ -10,7 +10,7 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::transport {
 
 // A Ring has a single producer and a single consumer. Room is never short: Connect makes room for
 // all tokens and credits that may be under way between the two ranks. An entry carries its own
@@ -318,4 +318,4 @@ void LoopbackEndpoint::Close() {
   }
 }
 
-}  // namespace weir
+}  // namespace weir::transport

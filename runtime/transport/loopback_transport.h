@@ -17,7 +17,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/transport/transport.h"
 
-namespace weir {
+namespace weir::transport {
 
 class LoopbackEndpoint;
 
@@ -44,4 +44,4 @@ class LoopbackNetwork final : public TransportNetwork {
   void MakeRings();
 };
 
-}  // namespace weir
+}  // namespace weir::transport

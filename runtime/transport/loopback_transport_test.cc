@@ -6,7 +6,7 @@
 
 #include "runtime/transport/transport_conformance.h"
 
-namespace weir {
+namespace weir::transport {
 namespace {
 
 class LoopbackFixture final : public TransportFixture {
@@ -127,4 +127,4 @@ TEST(LoopbackThreadsTest, NoMessageAndNoWakeUpIsLostBetweenThreadsThatPark) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::transport

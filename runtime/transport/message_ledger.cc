@@ -8,7 +8,7 @@
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::transport {
 namespace {
 
 using Kind = WireMessage::Kind;
@@ -245,4 +245,4 @@ uint64_t MessageLedger::HashState() const {
   return hash;
 }
 
-}  // namespace weir
+}  // namespace weir::transport

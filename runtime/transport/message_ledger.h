@@ -21,7 +21,7 @@
 #include "runtime/transport/transport.h"
 #include "runtime/transport/wire_message.h"
 
-namespace weir {
+namespace weir::transport {
 
 struct LedgerEdge {
   TransportEdge spec;
@@ -110,4 +110,4 @@ class MessageLedger {
   std::vector<Peer> peers_;  // by rank
 };
 
-}  // namespace weir
+}  // namespace weir::transport

@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::transport {
 namespace {
 
 using Kind = WireMessage::Kind;
@@ -240,4 +240,4 @@ TEST_F(MessageLedgerTest, EveryPrefixIsForeignAndEveryFlippedBitHarmless) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::transport

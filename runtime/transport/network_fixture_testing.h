@@ -11,7 +11,7 @@
 #include "runtime/transport/exchange.h"
 #include "runtime/transport/transport_conformance.h"
 
-namespace weir {
+namespace weir::transport {
 
 class SeveralNetworksFixture : public TransportFixture {
  public:
@@ -63,4 +63,4 @@ class SeveralNetworksFixture : public TransportFixture {
   std::vector<size_t> network_of_rank_;
 };
 
-}  // namespace weir
+}  // namespace weir::transport

@@ -14,7 +14,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/transport/forked_exchange_testing.h"
 
-namespace weir {
+namespace weir::transport {
 
 // A ForkedProcess runs `body` under a limit; its result says whether the test's checks in it held.
 class ForkedProcess {
@@ -69,4 +69,4 @@ class Bell {
   bool rung_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-}  // namespace weir
+}  // namespace weir::transport

@@ -10,7 +10,7 @@
 #include "runtime/base/status.h"
 #include "runtime/transport/loopback_transport.h"
 
-namespace weir {
+namespace weir::transport {
 namespace {
 
 // A Half is one of the two transports below an endpoint, with the numbers of its edges above.
@@ -221,4 +221,4 @@ absl::StatusOr<std::unique_ptr<TransportNetwork>> MakeProcessNetwork(
       std::make_unique<ProcessNetwork>(num_ranks, sorted, std::move(remote)));
 }
 
-}  // namespace weir
+}  // namespace weir::transport

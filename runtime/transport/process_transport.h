@@ -10,11 +10,11 @@
 #include "runtime/transport/transport.h"
 #include "runtime/transport/ucx_transport.h"
 
-namespace weir {
+namespace weir::transport {
 
 // Parameters and errors are those of UcxNetwork::Create.
 absl::StatusOr<std::unique_ptr<TransportNetwork>> MakeProcessNetwork(
     int num_ranks, const std::vector<int>& local_ranks, Exchange* exchange,
     const UcxTransportOptions& options);
 
-}  // namespace weir
+}  // namespace weir::transport

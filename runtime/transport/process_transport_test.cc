@@ -3,7 +3,7 @@
 #include "gtest/gtest.h"
 #include "runtime/transport/network_fixture_testing.h"
 
-namespace weir {
+namespace weir::transport {
 namespace {
 
 using Lanes = UcxTransportOptions::Lanes;
@@ -41,4 +41,4 @@ INSTANTIATE_TEST_SUITE_P(RanksElsewhereByTcp, TransportConformance,
                          ::testing::Values(&Make<1, Lanes::kTcp>));
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::transport

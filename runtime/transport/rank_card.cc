@@ -9,7 +9,7 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::transport {
 namespace {
 
 constexpr uint32_t kVersion = 2;
@@ -243,4 +243,4 @@ absl::StatusOr<std::vector<int>> PairEdges(const RankCard& mine, const RankCard&
   return pairs;
 }
 
-}  // namespace weir
+}  // namespace weir::transport

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "runtime/transport/transport.h"
 
-namespace weir {
+namespace weir::transport {
 
 struct CardEdge {
   uint64_t edge = 0;
@@ -58,4 +58,4 @@ absl::StatusOr<RankCard> DecodeRankCard(const std::string& bytes);
 // if the sides disagree.
 absl::StatusOr<std::vector<int>> PairEdges(const RankCard& mine, const RankCard& theirs);
 
-}  // namespace weir
+}  // namespace weir::transport

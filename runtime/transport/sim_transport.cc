@@ -11,7 +11,7 @@
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::transport {
 namespace {
 
 using Direction = TransportEdge::Direction;
@@ -638,4 +638,4 @@ void SimEndpoint::Close() {
   }
 }
 
-}  // namespace weir
+}  // namespace weir::transport

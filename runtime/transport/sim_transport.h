@@ -23,7 +23,7 @@
 #include "runtime/transport/transport.h"
 #include "runtime/transport/wire_message.h"
 
-namespace weir {
+namespace weir::transport {
 
 class SimEndpoint;
 
@@ -183,4 +183,4 @@ class SimNetwork final : public TransportNetwork {
   absl::Status connect_status_;
 };
 
-}  // namespace weir
+}  // namespace weir::transport

@@ -2,7 +2,7 @@
 
 #include "runtime/transport/transport_conformance.h"
 
-namespace weir {
+namespace weir::transport {
 namespace {
 
 class SimFixture final : public TransportFixture {
@@ -103,4 +103,4 @@ TEST_F(SimNetworkTest, LatencyMakesMessagesDueLaterButNeverReordersALane) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::transport

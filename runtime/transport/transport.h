@@ -23,7 +23,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace weir {
+namespace weir::transport {
 
 // A MessageHeader travels with a token. The receiver checks every field against its own plan and
 // uses no address, offset or size of the header unchecked. While shapes are static, the payload's
@@ -134,4 +134,4 @@ class TransportNetwork {
   virtual TransportEndpoint* endpoint(int rank) = 0;
 };
 
-}  // namespace weir
+}  // namespace weir::transport

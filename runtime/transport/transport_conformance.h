@@ -18,7 +18,7 @@
 #include "gtest/gtest.h"
 #include "runtime/transport/transport.h"
 
-namespace weir {
+namespace weir::transport {
 
 // A TransportFixture has two ranks or more of one network.
 class TransportFixture {
@@ -383,4 +383,4 @@ TEST_P(TransportConformance, APeerThatLeavesWakesAParkedRankAndRefusesPuts) {
   fixture_->endpoint(0)->SetWakeHook(nullptr);
 }
 
-}  // namespace weir
+}  // namespace weir::transport

@@ -30,7 +30,7 @@ extern "C" ucs_status_t ucp_worker_arm(ucp_worker_h worker) {
   return a_peer_is_sending.load() ? UCS_ERR_BUSY : next(worker);
 }
 
-namespace weir {
+namespace weir::transport {
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TransportConformance);
 
@@ -155,4 +155,4 @@ INSTANTIATE_TEST_SUITE_P(Lanes, BusyPeer, ::testing::Values(Lanes::kSharedMemory
                          });
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::transport

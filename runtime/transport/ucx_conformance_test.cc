@@ -3,7 +3,7 @@
 #include "runtime/transport/network_fixture_testing.h"
 #include "runtime/transport/ucx_transport.h"
 
-namespace weir {
+namespace weir::transport {
 namespace {
 
 using Lanes = UcxTransportOptions::Lanes;
@@ -38,4 +38,4 @@ INSTANTIATE_TEST_SUITE_P(UcxNoChecksum, TransportConformance,
                          ::testing::Values(&Make<Lanes::kTcp, Checksum::kNone>));
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::transport

@@ -14,7 +14,7 @@
 #include "runtime/transport/envelope.h"
 #include "runtime/transport/ucx_endpoint.h"
 
-namespace weir {
+namespace weir::transport {
 namespace {
 
 using Direction = TransportEdge::Direction;
@@ -242,4 +242,4 @@ absl::Status UcxEndpoint::Greet() {
   return absl::OkStatus();
 }
 
-}  // namespace weir
+}  // namespace weir::transport

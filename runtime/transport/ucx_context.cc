@@ -22,7 +22,7 @@
 #include "ucs/debug/debug.h"
 #include "ucs/debug/log_def.h"
 
-namespace weir {
+namespace weir::transport {
 namespace {
 
 constexpr size_t kTextMax = 256;
@@ -127,19 +127,19 @@ bool IsSegmentOfUcx(const char* name) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::transport
 
 // This function keeps such segments from ever getting a name: libuct finds this function before the
 // C library's. Other names go to the C library.
 extern "C" int shm_open(const char* name, int flags, mode_t mode) {
-  if (weir::IsSegmentOfUcx(name) && (flags & O_CREAT) != 0)
+  if (weir::transport::IsSegmentOfUcx(name) && (flags & O_CREAT) != 0)
     return ::memfd_create(name + 1, MFD_CLOEXEC);
   static const auto next =
       reinterpret_cast<int (*)(const char*, int, mode_t)>(::dlsym(RTLD_NEXT, "shm_open"));
   return next(name, flags, mode);
 }
 extern "C" int shm_unlink(const char* name) {
-  if (weir::IsSegmentOfUcx(name)) return 0;
+  if (weir::transport::IsSegmentOfUcx(name)) return 0;
   static const auto next = reinterpret_cast<int (*)(const char*)>(::dlsym(RTLD_NEXT, "shm_unlink"));
   return next(name);
 }
@@ -153,7 +153,7 @@ extern "C" int shmget(key_t, size_t, int) {
   return -1;
 }
 
-namespace weir {
+namespace weir::transport {
 
 absl::Status UcxError(ucs_status_t status, const std::string& what) {
   Problem problem{.code = "W0525", .where = "UCX"};
@@ -162,7 +162,7 @@ absl::Status UcxError(ucs_status_t status, const std::string& what) {
   last_text[0] = '\0';
   // UCX meets this limit and does not name it, and few users suspect it: the limit of file size
   // counts for shared memory, too.
-  if (const std::string limit = LimitText(RLIMIT_FSIZE); !limit.empty()) {
+  if (const std::string limit = limits::LimitText(RLIMIT_FSIZE); !limit.empty()) {
     problem.hint = absl::StrCat(
         "raise the limit of file size, which counts for shared memory, too (", limit, ")");
   }
@@ -189,4 +189,4 @@ absl::StatusOr<std::unique_ptr<UcxContext>> UcxContext::Create(int num_workers,
 
 UcxContext::~UcxContext() { ucp_cleanup(context_); }
 
-}  // namespace weir
+}  // namespace weir::transport

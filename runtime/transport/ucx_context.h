@@ -12,7 +12,7 @@
 #include "runtime/transport/ucx_transport.h"
 #include "ucp/api/ucp.h"
 
-namespace weir {
+namespace weir::transport {
 
 // The most bytes that UCX reads from a TCP connection at once.
 constexpr size_t kTcpSegmentBytes = 256 << 10;
@@ -39,4 +39,4 @@ absl::Status UcxError(ucs_status_t status, const std::string& what);
 // Returns equal texts for processes that can share memory: same boot, same namespaces, same user.
 std::string HostIdentity();
 
-}  // namespace weir
+}  // namespace weir::transport

@@ -22,7 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/mutex.h"
 
-namespace weir {
+namespace weir::transport {
 namespace {
 
 constexpr size_t kTokenMax = 64;
@@ -183,24 +183,26 @@ void UcxDoor::Close() {
   listeners_.clear();
 }
 
-}  // namespace weir
+}  // namespace weir::transport
 
 extern "C" int listen(int fd, int backlog) noexcept {
-  static const auto next = weir::Next<int (*)(int, int)>("listen");
-  weir::UcxDoor* const door = weir::current_door;
-  if (door != nullptr && weir::IsTcp(weir::FamilyOf(fd))) {
-    ::setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &weir::kSilentSeconds,
-                 sizeof(weir::kSilentSeconds));
+  static const auto next = weir::transport::Next<int (*)(int, int)>("listen");
+  weir::transport::UcxDoor* const door = weir::transport::current_door;
+  if (door != nullptr && weir::transport::IsTcp(weir::transport::FamilyOf(fd))) {
+    ::setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &weir::transport::kSilentSeconds,
+                 sizeof(weir::transport::kSilentSeconds));
     door->AddListener(fd);
   }
   return next(fd, backlog);
 }
 
 extern "C" int connect(int fd, const sockaddr* address, socklen_t size) {
-  static const auto next = weir::Next<int (*)(int, const sockaddr*, socklen_t)>("connect");
+  static const auto next =
+      weir::transport::Next<int (*)(int, const sockaddr*, socklen_t)>("connect");
   const int connected = next(fd, address, size);
-  const weir::UcxDoor* const door = weir::current_door;
-  if (connected != 0 || door == nullptr || !weir::IsTcp(address->sa_family)) return connected;
+  const weir::transport::UcxDoor* const door = weir::transport::current_door;
+  if (connected != 0 || door == nullptr || !weir::transport::IsTcp(address->sa_family))
+    return connected;
   const std::string& token = door->token();
   if (::send(fd, token.data(), token.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(token.size()))
     return 0;
@@ -209,21 +211,22 @@ extern "C" int connect(int fd, const sockaddr* address, socklen_t size) {
 }
 
 extern "C" int accept(int fd, sockaddr* address, socklen_t* size) {
-  static const auto next = weir::Next<int (*)(int, sockaddr*, socklen_t*)>("accept");
-  const std::string token = weir::TokenOf(fd);
+  static const auto next = weir::transport::Next<int (*)(int, sockaddr*, socklen_t*)>("accept");
+  const std::string token = weir::transport::TokenOf(fd);
   if (token.empty()) {
     const int accepted = next(fd, address, size);
-    if (accepted < 0 && weir::IsClosedDoor(fd)) errno = EAGAIN;
+    if (accepted < 0 && weir::transport::IsClosedDoor(fd)) errno = EAGAIN;
     return accepted;
   }
   const socklen_t room = size == nullptr ? 0 : *size;
-  for (int i = 0; i < weir::kStrangersPerCall; ++i) {
+  for (int i = 0; i < weir::transport::kStrangersPerCall; ++i) {
     if (size != nullptr) *size = room;
     const int accepted = next(fd, address, size);
     // A connection whose other end gave up before this accept is no connection either.
-    if (accepted < 0 && (errno == ECONNABORTED || weir::IsClosedDoor(fd))) errno = EAGAIN;
-    if (accepted < 0 || weir::SaysToken(accepted, token)) return accepted;
-    weir::Reset(accepted);
+    if (accepted < 0 && (errno == ECONNABORTED || weir::transport::IsClosedDoor(fd)))
+      errno = EAGAIN;
+    if (accepted < 0 || weir::transport::SaysToken(accepted, token)) return accepted;
+    weir::transport::Reset(accepted);
   }
   errno = EAGAIN;
   return -1;
@@ -231,16 +234,17 @@ extern "C" int accept(int fd, sockaddr* address, socklen_t* size) {
 
 // If no name is requested, the system gives a name to which every user of the machine can write.
 extern "C" int bind(int fd, const sockaddr* address, socklen_t size) noexcept {
-  static const auto next = weir::Next<int (*)(int, const sockaddr*, socklen_t)>("bind");
-  weir::UcxDoor* const door = weir::current_door;
+  static const auto next = weir::transport::Next<int (*)(int, const sockaddr*, socklen_t)>("bind");
+  weir::transport::UcxDoor* const door = weir::transport::current_door;
   const bool any_name = size == sizeof(sa_family_t) && address->sa_family == AF_UNIX;
   if (door != nullptr && any_name && door->BindPrivately(fd)) return 0;
   return next(fd, address, size);
 }
 
 extern "C" int getsockname(int fd, sockaddr* address, socklen_t* size) noexcept {
-  static const auto next = weir::Next<int (*)(int, sockaddr*, socklen_t*)>("getsockname");
-  const std::string path = weir::PrivatePathOf(fd);
+  static const auto next =
+      weir::transport::Next<int (*)(int, sockaddr*, socklen_t*)>("getsockname");
+  const std::string path = weir::transport::PrivatePathOf(fd);
   sockaddr_un name{};
   const socklen_t needed =
       static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size() + 1);

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-namespace weir {
+namespace weir::transport {
 
 class UcxDoor {
  public:
@@ -59,4 +59,4 @@ class UcxDoor {
   std::vector<int> private_sockets_;
 };
 
-}  // namespace weir
+}  // namespace weir::transport

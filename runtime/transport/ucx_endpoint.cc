@@ -18,7 +18,7 @@
 #include "runtime/base/status.h"
 #include "runtime/transport/envelope.h"
 
-namespace weir {
+namespace weir::transport {
 namespace {
 
 constexpr unsigned kMessageId = 1;
@@ -544,4 +544,4 @@ void UcxEndpoint::CloseUcx() {
   if (landing_memory_ != nullptr) ucp_mem_unmap(network_->context->get(), landing_memory_);
 }
 
-}  // namespace weir
+}  // namespace weir::transport

@@ -22,7 +22,7 @@
 #include "runtime/transport/ucx_transport.h"
 #include "runtime/transport/wake_thread.h"
 
-namespace weir {
+namespace weir::transport {
 
 class UcxEndpoint final : public TransportEndpoint {
  public:
@@ -170,4 +170,4 @@ class UcxEndpoint final : public TransportEndpoint {
   std::atomic<uint32_t> parked_{kAwake};
 };
 
-}  // namespace weir
+}  // namespace weir::transport

@@ -21,7 +21,7 @@
 #include "runtime/transport/process_pair_testing.h"
 #include "runtime/transport/ucx_transport.h"
 
-namespace weir {
+namespace weir::transport {
 namespace {
 
 using Lanes = UcxTransportOptions::Lanes;
@@ -590,4 +590,4 @@ TEST(UcxStrangersTest, GarbageAtTheTcpPortIsRefusedAndOnceConnectedNobodyListens
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::transport

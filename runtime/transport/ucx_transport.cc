@@ -7,7 +7,7 @@
 #include "runtime/base/status.h"
 #include "runtime/transport/ucx_endpoint.h"
 
-namespace weir {
+namespace weir::transport {
 namespace {
 
 class UcxNetworkOfProcess final : public UcxNetwork {
@@ -69,4 +69,4 @@ absl::StatusOr<std::unique_ptr<UcxNetwork>> UcxNetwork::Create(int num_ranks,
   return std::unique_ptr<UcxNetwork>(std::move(network));
 }
 
-}  // namespace weir
+}  // namespace weir::transport

@@ -32,7 +32,7 @@
 #include "runtime/transport/exchange.h"
 #include "runtime/transport/transport.h"
 
-namespace weir {
+namespace weir::transport {
 
 struct UcxTransportOptions {
   enum class Lanes : uint8_t {
@@ -66,4 +66,4 @@ class UcxNetwork : public TransportNetwork {
   virtual UcxTraffic Traffic(int rank) const = 0;
 };
 
-}  // namespace weir
+}  // namespace weir::transport

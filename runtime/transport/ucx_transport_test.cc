@@ -31,7 +31,7 @@ __attribute__((noinline)) void* operator new(size_t size) {
 __attribute__((noinline)) void operator delete(void* memory) noexcept { std::free(memory); }
 __attribute__((noinline)) void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
-namespace weir {
+namespace weir::transport {
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TransportConformance);
 
@@ -403,4 +403,4 @@ TEST_F(UcxIntruderTest, AWrongMessageOfThisJobEndsThePollAndTouchesNothing) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::transport

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/problem.h"
 
-namespace weir {
+namespace weir::transport {
 namespace {
 
 constexpr uint64_t kStop = ~uint64_t{0};
@@ -79,4 +79,4 @@ void WakeThread::Run() {
   }
 }
 
-}  // namespace weir
+}  // namespace weir::transport

@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace weir {
+namespace weir::transport {
 
 class WakeThread {
  public:
@@ -39,4 +39,4 @@ class WakeThread {
   std::thread thread_;
 };
 
-}  // namespace weir
+}  // namespace weir::transport

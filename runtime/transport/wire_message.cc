@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/transport/envelope.h"
 
-namespace weir {
+namespace weir::transport {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "the wire is little-endian");
@@ -74,4 +74,4 @@ uint64_t JobTag(const std::string& job_key, uint32_t epoch, uint16_t role) {
   return tag;
 }
 
-}  // namespace weir
+}  // namespace weir::transport

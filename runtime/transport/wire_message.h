@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "runtime/transport/transport.h"
 
-namespace weir {
+namespace weir::transport {
 
 struct WireMessage {
   enum class Kind : uint8_t { kHello = 1, kToken = 2, kCredit = 3, kBye = 4 };
@@ -44,4 +44,4 @@ absl::StatusOr<WireMessage> DecodeWireMessage(const char* data, size_t size);
 // stranger can name it.
 uint64_t JobTag(const std::string& job_key, uint32_t epoch, uint16_t role);
 
-}  // namespace weir
+}  // namespace weir::transport

@@ -18,8 +18,8 @@ constexpr double kBudgetMs = 50;
 
 // Makes a chain, with a register from every actor of the first half to the actor that mirrors it,
 // as for values that forward keeps for backward. All actors act in turn.
-RankPlan MirroredChain(int actors) {
-  RankPlan plan = ChainPlan(actors, 1, kMicroBatches);
+proto::RankPlan MirroredChain(int actors) {
+  proto::RankPlan plan = ChainPlan(actors, 1, kMicroBatches);
   // The registers of 20,000 actors have 10 million slots, of the 16 million that a plan may have.
   const int64_t time = 10, stride = 100;
   for (int i = 0; i < actors; ++i) {
@@ -30,14 +30,14 @@ RankPlan MirroredChain(int actors) {
   }
   for (int i = 0; i < actors / 2; ++i) {
     const int mirror = actors - 1 - i;
-    RegisterSpec* r = plan.add_registers();
+    proto::RegisterSpec* r = plan.add_registers();
     r->set_id(plan.registers_size() - 1);
     r->set_name(absl::StrCat("kept ", i));
     r->set_slots(static_cast<int>((mirror - i + 1) * time / stride + 1));
     r->set_tokens_per_step(kMicroBatches);
-    OutputPort* out = plan.mutable_actor(i)->add_output();
+    proto::OutputPort* out = plan.mutable_actor(i)->add_output();
     out->set_register_id(r->id());
-    InputPort* in = plan.mutable_actor(mirror)->add_input();
+    proto::InputPort* in = plan.mutable_actor(mirror)->add_input();
     in->set_register_id(r->id());
   }
   plan.mutable_certificate()->set_iteration_ns(actors * time + kMicroBatches * stride);
@@ -45,20 +45,20 @@ RankPlan MirroredChain(int actors) {
 }
 
 // Lists the same times act by act, so that no edge is even any more.
-void ListStarts(RankPlan* plan) {
-  for (ActorSpec& actor : *plan->mutable_actor()) {
+void ListStarts(proto::RankPlan* plan) {
+  for (proto::ActorSpec& actor : *plan->mutable_actor()) {
     proto::Timing* timing = actor.mutable_timing();
     for (int k = 0; k < kMicroBatches; ++k)
       actor.add_act_start_ns(timing->start_ns() + k * timing->micro_batch_stride_ns());
   }
 }
 
-void Measure(const BenchArgs& args, const std::string& what, const RankPlan& proto) {
-  const Plan plan = Must(PlanFromProto(proto));
+void Measure(const BenchArgs& args, const std::string& what, const proto::RankPlan& proto) {
+  const actors::Plan plan = Must(actors::PlanFromProto(proto));
   std::vector<double> ms;
   for (int i = 0; i < args.Repeats(15); ++i) {
     const double begin = ThreadCpuNs();
-    Must(CheckCertificate(plan));
+    Must(actors::CheckCertificate(plan));
     ms.push_back((ThreadCpuNs() - begin) * 1e-6);
   }
   PrintRow({what,
@@ -77,7 +77,7 @@ void Measure(const BenchArgs& args, const std::string& what, const RankPlan& pro
 
 int main(int argc, char** argv) {
   const weir::bench::BenchArgs args = weir::bench::ParseArgs(argc, argv);
-  weir::RankPlan plan =
+  weir::proto::RankPlan plan =
       weir::bench::MirroredChain(args.Sized(weir::bench::kActors, weir::bench::kActorsOfSmoke));
   weir::bench::Measure(args, "check of a certificate, even", plan);
   weir::bench::ListStarts(&plan);

@@ -41,28 +41,30 @@ namespace {
 
 struct Boxing {
   std::string mesh;
-  Layout from, to;
+  sbp::Layout from, to;
   int64_t to_stage = 0;
   enum class Crosses : uint8_t { kSomething, kNothing } crosses = Crosses::kSomething;
 };
 
 const std::map<std::string, Boxing>& Boxings() {
   static const std::map<std::string, Boxing> kBoxings = {
-      {"all_reduce", {"x=2", {Sbp::P()}, {Sbp::B()}}},
-      {"reduce_scatter", {"x=2", {Sbp::P()}, {Sbp::S(0)}}},
-      {"all_gather", {"x=2", {Sbp::S(0)}, {Sbp::B()}}},
-      {"all_to_all", {"x=2", {Sbp::S(0)}, {Sbp::S(1)}}},
-      {"slice", {"x=2", {Sbp::B()}, {Sbp::S(0)}, 0, Boxing::Crosses::kNothing}},
-      {"split_to_partial", {"x=2", {Sbp::S(0)}, {Sbp::P()}, 0, Boxing::Crosses::kNothing}},
-      {"broadcast_to_partial", {"x=2", {Sbp::B()}, {Sbp::P()}, 0, Boxing::Crosses::kNothing}},
-      {"move", {"pp=2,x=1", {Sbp::B()}, {Sbp::B()}, 1}},
+      {"all_reduce", {"x=2", {sbp::Sbp::P()}, {sbp::Sbp::B()}}},
+      {"reduce_scatter", {"x=2", {sbp::Sbp::P()}, {sbp::Sbp::S(0)}}},
+      {"all_gather", {"x=2", {sbp::Sbp::S(0)}, {sbp::Sbp::B()}}},
+      {"all_to_all", {"x=2", {sbp::Sbp::S(0)}, {sbp::Sbp::S(1)}}},
+      {"slice", {"x=2", {sbp::Sbp::B()}, {sbp::Sbp::S(0)}, 0, Boxing::Crosses::kNothing}},
+      {"split_to_partial",
+       {"x=2", {sbp::Sbp::S(0)}, {sbp::Sbp::P()}, 0, Boxing::Crosses::kNothing}},
+      {"broadcast_to_partial",
+       {"x=2", {sbp::Sbp::B()}, {sbp::Sbp::P()}, 0, Boxing::Crosses::kNothing}},
+      {"move", {"pp=2,x=1", {sbp::Sbp::B()}, {sbp::Sbp::B()}, 1}},
   };
   return kBoxings;
 }
 
 // The exchange between two processes with one rank each. Values published by the other rank come
 // over a socket.
-class SocketExchange final : public Exchange {
+class SocketExchange final : public transport::Exchange {
  public:
   explicit SocketExchange(int fd) : fd_(fd) {}
 
@@ -114,7 +116,7 @@ class SocketExchange final : public Exchange {
 constexpr int64_t kMicroBatches = 16;
 
 // A feed that does not write the numbers.
-class UntouchedFeed final : public DataFeed {
+class UntouchedFeed final : public actors::DataFeed {
  public:
   absl::Status Fill(const std::string&, int64_t, int64_t, const TensorSlice&, void*) override {
     return absl::OkStatus();
@@ -122,17 +124,17 @@ class UntouchedFeed final : public DataFeed {
 };
 
 // Returns a shape as square as a power of two allows.
-TensorType TypeOf(int64_t bytes) {
+sbp::TensorType TypeOf(int64_t bytes) {
   const int64_t elements = std::max<int64_t>(1, bytes / 4);
   int64_t rows = 1;
   while (rows * rows * 4 <= elements) rows *= 2;
   return {DType::kF32, {{"rows", rows, 1}, {"columns", elements / rows, 1}}};
 }
 
-RankPlan PlanOf(const Boxing& boxing, int64_t bytes, int rank) {
-  const TensorType type = TypeOf(bytes);
-  LogicalPlan plan;
-  plan.mesh = Must(Mesh::Parse(boxing.mesh));
+proto::RankPlan PlanOf(const Boxing& boxing, int64_t bytes, int rank) {
+  const sbp::TensorType type = TypeOf(bytes);
+  compiler::LogicalPlan plan;
+  plan.mesh = Must(sbp::Mesh::Parse(boxing.mesh));
   plan.stage_mesh = plan.mesh.StageMesh();
   plan.plan_id = "boxing";
   plan.micro_batches = kMicroBatches;
@@ -160,22 +162,22 @@ RankPlan PlanOf(const Boxing& boxing, int64_t bytes, int rank) {
   }
   Must(compiler::ShapeStages(&plan));
   plan.rhythm = Must(compiler::SolveRhythm(plan, compiler::PeakCosts()));
-  return Must(LowerForRank(plan, rank));
+  return Must(compiler::LowerForRank(plan, rank));
 }
 
 // A BoxingJob is one boxing at one size, ready to run.
 class BoxingJob {
  public:
   BoxingJob(const Boxing& boxing, int64_t bytes, int rank, SocketExchange* exchange,
-            const UcxTransportOptions& transport)
+            const transport::UcxTransportOptions& transport)
       : exchange_(exchange) {
     exchange->Forget();
-    network_ = Must(MakeProcessNetwork(2, {rank}, exchange, transport));
-    SessionOptions options;
+    network_ = Must(transport::MakeProcessNetwork(2, {rank}, exchange, transport));
+    actors::SessionOptions options;
     options.feed = &feed_;
     options.network = network_.get();
     options.caf.threads_on_machine = 2;
-    session_ = Must(Session::Create({PlanOf(boxing, bytes, rank)}, options));
+    session_ = Must(actors::Session::Create({PlanOf(boxing, bytes, rank)}, options));
     Seconds(1);
   }
   // Returns the seconds of about `count` boxings.
@@ -193,11 +195,12 @@ class BoxingJob {
  private:
   SocketExchange* const exchange_;
   UntouchedFeed feed_;
-  std::unique_ptr<TransportNetwork> network_;
-  std::unique_ptr<Session> session_;
+  std::unique_ptr<transport::TransportNetwork> network_;
+  std::unique_ptr<actors::Session> session_;
 };
 
-void Answer(int rank, int socket, const std::string& folder, const UcxTransportOptions& transport) {
+void Answer(int rank, int socket, const std::string& folder,
+            const transport::UcxTransportOptions& transport) {
   SocketExchange exchange(socket);
   std::ifstream commands(absl::StrCat(folder, "/commands.", rank));
   std::ofstream answers;
@@ -228,11 +231,12 @@ int main(int argc, char** argv) {
     std::cerr << "usage: collective_bench FOLDER shm|tcp checksum|plain\n";
     return 2;
   }
-  weir::UcxTransportOptions transport;
-  transport.lanes = lanes == "shm" ? weir::UcxTransportOptions::Lanes::kSharedMemory
-                                   : weir::UcxTransportOptions::Lanes::kTcp;
-  transport.checksum = checksum == "plain" ? weir::UcxTransportOptions::Checksum::kNone
-                                           : weir::UcxTransportOptions::Checksum::kCrc32c;
+  weir::transport::UcxTransportOptions transport;
+  transport.lanes = lanes == "shm" ? weir::transport::UcxTransportOptions::Lanes::kSharedMemory
+                                   : weir::transport::UcxTransportOptions::Lanes::kTcp;
+  transport.checksum = checksum == "plain"
+                           ? weir::transport::UcxTransportOptions::Checksum::kNone
+                           : weir::transport::UcxTransportOptions::Checksum::kCrc32c;
   transport.job_key = "a secret of thirty-two letters..";
   int sockets[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) return 1;

@@ -16,13 +16,13 @@ namespace {
 
 struct Case {
   std::string name;
-  TransformerOptions gpt;
+  zoo::TransformerOptions gpt;
   std::string mesh;
   double seconds_max;  // 0: no budget
 };
 
 std::vector<Case> Cases() {
-  TransformerOptions large;
+  zoo::TransformerOptions large;
   large.layers = 96;
   large.hidden = 12288;
   large.heads = 96;
@@ -30,7 +30,7 @@ std::vector<Case> Cases() {
   large.sequence = 2048;
   large.training.batch = 1536;
   large.training.micro_batches = 16;
-  TransformerOptions zero = large;
+  zoo::TransformerOptions zero = large;
   zero.training.zero_stage = 1;
   return {{"GPT of 8 layers, 1 device", SmallGpt(), "", 0},
           {"GPT of 8 layers, dp=2,tp=2", SmallGpt(), "dp=2,tp=2", 0},
@@ -42,18 +42,18 @@ std::vector<Case> Cases() {
 }
 
 void Measure(const BenchArgs& args, const Case& c) {
-  Job job = Must(GptJob(c.gpt));
-  Must(SetMesh(c.mesh, &job));
+  proto::Job job = Must(zoo::GptJob(c.gpt));
+  Must(job::SetMesh(c.mesh, &job));
   std::vector<double> seconds, logical_share, us_per_op;
   int64_t ops = 0, actors = 0;
   for (int i = 0; i < args.Repeats(7); ++i) {
     const double begin = ThreadCpuNs();
-    std::unique_ptr<LogicalPlan> logical = Must(CompileJob(job, {}));
+    std::unique_ptr<compiler::LogicalPlan> logical = Must(compiler::CompileJob(job, {}));
     const double middle = ThreadCpuNs();
-    RankPlan plan = Must(LowerForRank(*logical, logical->mesh.num_ranks() / 2));
+    proto::RankPlan plan = Must(compiler::LowerForRank(*logical, logical->mesh.num_ranks() / 2));
     const double end = ThreadCpuNs();
     ops = 0;
-    for (const ActorSpec& actor : plan.actor()) {
+    for (const proto::ActorSpec& actor : plan.actor()) {
       ops += actor.program() >= 0 && plan.program_size() > 0
                  ? plan.program(actor.program()).call_size()
                  : 0;

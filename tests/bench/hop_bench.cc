@@ -33,13 +33,14 @@ class Chain {
   Chain(int length, int slots)
       : num_acts_(kHopsPerSample / length),
         length_(length),
-        plan_(Must(PlanFromProto(Certified({ChainPlan(length, slots, num_acts_)})[0]))),
+        plan_(Must(
+            actors::PlanFromProto(actors::Certified({ChainPlan(length, slots, num_acts_)})[0]))),
         device_(1),
         network_(1) {
-    Must(CheckCertificate(plan_));
-    RankExecutorOptions options;
+    Must(actors::CheckCertificate(plan_));
+    actors::RankExecutorOptions options;
     options.trace_capacity = 1 << 16;
-    executor_ = Must(RankExecutor::Create(&plan_, &device_, network_.endpoint(0), options));
+    executor_ = Must(actors::RankExecutor::Create(&plan_, &device_, network_.endpoint(0), options));
     Must(executor_->Connect());
   }
   double NsPerHop() {
@@ -52,10 +53,10 @@ class Chain {
  private:
   const int num_acts_;
   const int length_;
-  const Plan plan_;
-  CpuDevice device_;
-  LoopbackNetwork network_;
-  std::unique_ptr<RankExecutor> executor_;
+  const actors::Plan plan_;
+  device::CpuDevice device_;
+  transport::LoopbackNetwork network_;
+  std::unique_ptr<actors::RankExecutor> executor_;
   std::atomic<bool> stop_{false};
 };
 
@@ -165,19 +166,19 @@ class CafPingPong {
 class RankPingPong {
  public:
   RankPingPong(int acts, int polls_before_parking) : acts_(acts), network_(2) {
-    for (const RankPlan& proto : Certified(PingPongPlans(acts))) {
-      plans_.push_back(std::make_unique<Plan>(Must(PlanFromProto(proto))));
-      Must(CheckCertificate(*plans_.back()));
+    for (const proto::RankPlan& proto : actors::Certified(PingPongPlans(acts))) {
+      plans_.push_back(std::make_unique<actors::Plan>(Must(actors::PlanFromProto(proto))));
+      Must(actors::CheckCertificate(*plans_.back()));
     }
-    std::vector<RankExecutor*> ranks;
+    std::vector<actors::RankExecutor*> ranks;
     for (int rank = 0; rank < 2; ++rank) {
-      devices_.push_back(std::make_unique<CpuDevice>(1));
-      executors_.push_back(Must(RankExecutor::Create(plans_[rank].get(), devices_[rank].get(),
-                                                     network_.endpoint(rank), {})));
+      devices_.push_back(std::make_unique<device::CpuDevice>(1));
+      executors_.push_back(Must(actors::RankExecutor::Create(
+          plans_[rank].get(), devices_[rank].get(), network_.endpoint(rank), {})));
       ranks.push_back(executors_.back().get());
     }
-    for (RankExecutor* rank : ranks) Must(rank->Connect());
-    CafEngineOptions options;
+    for (actors::RankExecutor* rank : ranks) Must(rank->Connect());
+    actors::CafEngineOptions options;
     options.polls_before_parking = polls_before_parking;
     engine_ = MakeCafEngine(ranks, options);
   }
@@ -189,11 +190,11 @@ class RankPingPong {
 
  private:
   const int acts_;
-  LoopbackNetwork network_;
-  std::vector<std::unique_ptr<Plan>> plans_;
-  std::vector<std::unique_ptr<CpuDevice>> devices_;
-  std::vector<std::unique_ptr<RankExecutor>> executors_;
-  std::unique_ptr<Engine> engine_;
+  transport::LoopbackNetwork network_;
+  std::vector<std::unique_ptr<actors::Plan>> plans_;
+  std::vector<std::unique_ptr<device::CpuDevice>> devices_;
+  std::vector<std::unique_ptr<actors::RankExecutor>> executors_;
+  std::unique_ptr<actors::Engine> engine_;
 };
 
 void SameThread(const BenchArgs& args) {

@@ -12,10 +12,10 @@ namespace weir::bench {
 constexpr int kHopBytes = 64;
 
 // Returns a chain of `length` actors, each of which passes a register of `slots` slots to the next.
-RankPlan ChainPlan(int length, int slots, int acts_per_step);
+proto::RankPlan ChainPlan(int length, int slots, int acts_per_step);
 
 // Returns plans for two ranks with one actor each. Each actor passes kHopBytes on to the other. One
 // token is under way, so two acts are one round trip.
-std::vector<RankPlan> PingPongPlans(int acts_per_step);
+std::vector<proto::RankPlan> PingPongPlans(int acts_per_step);
 
 }  // namespace weir::bench

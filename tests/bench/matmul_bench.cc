@@ -37,9 +37,11 @@ struct Product {
 
 int64_t Rows(const TensorSlice& x) { return x.num_elements() / x.shape.back(); }
 
-bool IsProduct(const PlanCall& call) { return call.op == "matmul" || call.op == "matmul_grad_w"; }
+bool IsProduct(const actors::PlanCall& call) {
+  return call.op == "matmul" || call.op == "matmul_grad_w";
+}
 
-Product ProductOf(const PlanCall& call) {
+Product ProductOf(const actors::PlanCall& call) {
   const bool transposed = call.attrs.Bool("transpose_w");
   const TensorSlice &x = call.inputs[0].slice, &second = call.inputs[1].slice,
                     &y = call.outputs[0].slice;
@@ -129,14 +131,15 @@ void Shares(const std::string& net, const std::map<std::string, std::vector<doub
 }
 
 // Times the step's kernels in a loop, and after each round times every shape in bare oneDNN.
-void Measure(const BenchArgs& args, const std::string& net, TransformerOptions gpt,
+void Measure(const BenchArgs& args, const std::string& net, zoo::TransformerOptions gpt,
              const std::string& precision) {
   gpt.training.precision = precision;
   const std::string name = absl::StrCat(net, " ", precision);
   CountingFeed feed(gpt.vocab);
-  SessionOptions options;
+  actors::SessionOptions options;
   options.feed = &feed;
-  std::unique_ptr<Session> session = Must(Session::Create(PlansOf(gpt, ""), options));
+  std::unique_ptr<actors::Session> session =
+      Must(actors::Session::Create(PlansOf(gpt, ""), options));
   Must(session->RunSteps(2));
   KernelLoop loop(*session, &feed);
   std::map<Product, ShapeTimes> shapes;

@@ -13,7 +13,7 @@
 namespace weir::bench {
 namespace {
 
-void Measure(const std::string& net, const TransformerOptions& gpt, const MemoryCase& of,
+void Measure(const std::string& net, const zoo::TransformerOptions& gpt, const MemoryCase& of,
              int repeats) {
   constexpr double kMiB = 1 << 20;
   std::vector<double> planned, anonymous, resident;

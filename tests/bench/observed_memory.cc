@@ -25,24 +25,24 @@ double StatusBytes(const std::string& field) {
 
 void ForgetPeak() { std::ofstream("/proc/self/clear_refs") << 5; }
 
-ObservedMemory ObserveHere(TransformerOptions gpt, const MemoryCase& of) {
+ObservedMemory ObserveHere(zoo::TransformerOptions gpt, const MemoryCase& of) {
   gpt.training.zero_stage = of.zero_stage;
   gpt.training.micro_batches = of.micro_batches;
   gpt.training.recompute = of.keep == MemoryCase::Keep::kRecompute;
   CountingFeed feed(gpt.vocab);
   ObservedMemory observed;
-  std::vector<RankPlan> plans = PlansOf(gpt, of.mesh);
-  SessionOptions options;
+  std::vector<proto::RankPlan> plans = PlansOf(gpt, of.mesh);
+  actors::SessionOptions options;
   options.feed = &feed;
   malloc_trim(0);
   ForgetPeak();
   const double resident_before = StatusBytes("VmRSS"), anonymous_before = StatusBytes("RssAnon");
-  std::unique_ptr<Session> session = Must(Session::Create(plans, options));
+  std::unique_ptr<actors::Session> session = Must(actors::Session::Create(plans, options));
   Must(session->RunSteps(3));
   observed.resident = StatusBytes("VmHWM") - resident_before;
   observed.anonymous = StatusBytes("RssAnon") - anonymous_before;
   for (int rank : session->local_ranks()) {
-    const RankMemory memory = session->Memory(rank);
+    const actors::RankMemory memory = session->Memory(rank);
     observed.outside_arena += static_cast<double>(memory.workspace_bytes + memory.staging_bytes);
     observed.planned += static_cast<double>(memory.arena_bytes);
   }
@@ -60,13 +60,13 @@ std::vector<MemoryCase> MemoryCases() {
           {"recomputation, 1 device", "", 0, 1, MemoryCase::Keep::kRecompute}};
 }
 
-TransformerOptions DeepGpt() {
-  TransformerOptions gpt = MediumGpt();
+zoo::TransformerOptions DeepGpt() {
+  zoo::TransformerOptions gpt = MediumGpt();
   gpt.layers *= 2;
   return gpt;
 }
 
-ObservedMemory ObserveApart(TransformerOptions gpt, const MemoryCase& of) {
+ObservedMemory ObserveApart(zoo::TransformerOptions gpt, const MemoryCase& of) {
   int ends[2];
   ObservedMemory observed;
   if (pipe(ends) != 0) Must(absl::InternalError("no pipe to the measuring process"));

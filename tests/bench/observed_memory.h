@@ -32,10 +32,10 @@ std::vector<MemoryCase> MemoryCases();
 
 // Returns the medium GPT with twice the layers, which is so large that a rank's memory outside its
 // plan (threads, trace) does not count.
-TransformerOptions DeepGpt();
+zoo::TransformerOptions DeepGpt();
 
 // Runs the case on `gpt` in a separate process, so that nothing of an earlier case is left. Exits
 // the program on an error.
-ObservedMemory ObserveApart(TransformerOptions gpt, const MemoryCase& of);
+ObservedMemory ObserveApart(zoo::TransformerOptions gpt, const MemoryCase& of);
 
 }  // namespace weir::bench

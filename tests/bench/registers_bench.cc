@@ -24,7 +24,7 @@ constexpr int kPipelines = 10;
 
 struct Pipeline {
   std::string name;
-  Job job;
+  proto::Job job;
   int stages = 0;
   int64_t vocab = 0;
 };
@@ -47,14 +47,14 @@ Pipeline RandomPipeline(int seed) {
     layers += of_stage;
     cuts.push_back(layers);
   }
-  TransformerOptions options = SmallGpt();
+  zoo::TransformerOptions options = SmallGpt();
   options.layers = layers;
   options.hidden = 32 * draw(2, 6);
   options.training.micro_batches = draw(2, 4) * pipeline.stages;
   options.training.batch = options.training.micro_batches * draw(1, 4);
   pipeline.vocab = options.vocab;
-  pipeline.job = Must(GptJob(options));
-  Must(SetMesh(absl::StrCat("pp=", pipeline.stages), &pipeline.job));
+  pipeline.job = Must(zoo::GptJob(options));
+  Must(job::SetMesh(absl::StrCat("pp=", pipeline.stages), &pipeline.job));
   for (int stage = 0; stage + 1 < pipeline.stages; ++stage)
     pipeline.job.mutable_pipeline()->add_cut(absl::StrCat("layers.", cuts[stage]));
   pipeline.name =
@@ -65,29 +65,29 @@ Pipeline RandomPipeline(int seed) {
 
 struct Choice {
   std::string name;
-  Runtime::Registers registers;
+  proto::Runtime::Registers registers;
 };
 
 struct Compiled {
-  std::vector<RankPlan> plans;
+  std::vector<proto::RankPlan> plans;
   int64_t micro_batch_ns = 0;
   int64_t bound_ns = 0;
   int64_t register_bytes = 0;  // over all devices, without weights
 };
 
-Compiled Compile(const Pipeline& pipeline, Runtime::Registers registers) {
-  Job job = pipeline.job;
+Compiled Compile(const Pipeline& pipeline, proto::Runtime::Registers registers) {
+  proto::Job job = pipeline.job;
   job.mutable_runtime()->set_registers(registers);
-  std::unique_ptr<LogicalPlan> logical = Must(CompileJob(job, {}));
+  std::unique_ptr<compiler::LogicalPlan> logical = Must(compiler::CompileJob(job, {}));
   Compiled compiled;
   compiled.micro_batch_ns = logical->rhythm.micro_batch_ns;
   compiled.bound_ns = compiler::BoundPeriod(
                           Must(compiler::BuildStationGraph(*logical, compiler::PeakCosts())).timed)
                           .micro_batch_ns;
   for (int64_t rank = 0; rank < logical->mesh.num_ranks(); ++rank) {
-    compiled.plans.push_back(Must(LowerForRank(*logical, rank)));
-    for (const RegisterSpec& spec : compiled.plans.back().registers()) {
-      if (spec.initial_tokens() == 0 && spec.side() != RegisterSpec::OUTBOUND)
+    compiled.plans.push_back(Must(compiler::LowerForRank(*logical, rank)));
+    for (const proto::RegisterSpec& spec : compiled.plans.back().registers()) {
+      if (spec.initial_tokens() == 0 && spec.side() != proto::RegisterSpec::OUTBOUND)
         compiled.register_bytes += spec.bytes() * spec.slots();
     }
   }
@@ -97,12 +97,12 @@ Compiled Compile(const Pipeline& pipeline, Runtime::Registers registers) {
 // Returns the time of one step, with the times and latencies that the plans were made with.
 double VirtualNs(const Compiled& compiled, int64_t vocab) {
   CountingFeed feed(vocab);
-  SessionOptions options;
+  actors::SessionOptions options;
   options.feed = &feed;
-  options.engine = SessionOptions::EngineKind::kSim;
-  options.sim.chooser = SimEngineOptions::Chooser::kByTime;
-  options.compute = RankExecutorOptions::Compute::kSkip;
-  options.sim_cost_ns = [&](const Plan& plan, const PlanActor& actor) {
+  options.engine = actors::SessionOptions::EngineKind::kSim;
+  options.sim.chooser = actors::SimEngineOptions::Chooser::kByTime;
+  options.compute = actors::RankExecutorOptions::Compute::kSkip;
+  options.sim_cost_ns = [&](const actors::Plan& plan, const actors::PlanActor& actor) {
     return compiled.plans[plan.rank]
         .actor(static_cast<int>(&actor - plan.actors.data()))
         .timing()
@@ -112,22 +112,22 @@ double VirtualNs(const Compiled& compiled, int64_t vocab) {
     const compiler::PeakCosts costs;
     return costs.LatencyNs(costs.LevelBetween(from, to), bytes);
   };
-  std::unique_ptr<Session> session = Must(Session::Create(compiled.plans, options));
+  std::unique_ptr<actors::Session> session = Must(actors::Session::Create(compiled.plans, options));
   Must(session->RunSteps(1));
   return static_cast<double>(session->simulator()->now_ns());
 }
 
-std::unique_ptr<Session> OpenReal(const Compiled& compiled, DataFeed* feed) {
-  SessionOptions options;
+std::unique_ptr<actors::Session> OpenReal(const Compiled& compiled, actors::DataFeed* feed) {
+  actors::SessionOptions options;
   options.feed = feed;
-  std::unique_ptr<Session> session = Must(Session::Create(compiled.plans, options));
+  std::unique_ptr<actors::Session> session = Must(actors::Session::Create(compiled.plans, options));
   Must(session->RunSteps(3));
   return session;
 }
 
 void Measure(const BenchArgs& args, int seed) {
   const Pipeline pipeline = RandomPipeline(seed);
-  const Compiled solved = Compile(pipeline, Runtime::SOLVED);
+  const Compiled solved = Compile(pipeline, proto::Runtime::SOLVED);
   const double solved_ns = VirtualNs(solved, pipeline.vocab);
   PrintRow({absl::StrCat(pipeline.name, "; solved: period"),
             "ns",
@@ -138,10 +138,10 @@ void Measure(const BenchArgs& args, int seed) {
             1.01,
             absl::StrCat("planned; a step takes ", static_cast<int64_t>(solved_ns),
                          " ns of virtual time")});
-  const std::vector<Choice> choices = {{"one slot everywhere", Runtime::ONE},
-                                       {"two", Runtime::TWO},
-                                       {"twice the stages", Runtime::TWICE_STAGES},
-                                       {"the schedule's", Runtime::SCHEDULE}};
+  const std::vector<Choice> choices = {{"one slot everywhere", proto::Runtime::ONE},
+                                       {"two", proto::Runtime::TWO},
+                                       {"twice the stages", proto::Runtime::TWICE_STAGES},
+                                       {"the schedule's", proto::Runtime::SCHEDULE}};
   const bool fits = pipeline.stages <= static_cast<int>(std::thread::hardware_concurrency());
   CountingFeed feed(pipeline.vocab);
   for (const Choice& choice : choices) {
@@ -166,8 +166,9 @@ void Measure(const BenchArgs& args, int seed) {
               {},
               "all devices"});
     if (!fits) continue;
-    std::unique_ptr<Session> ours = OpenReal(solved, &feed), theirs = OpenReal(other, &feed);
-    auto step = [&](Session& session) {
+    std::unique_ptr<actors::Session> ours = OpenReal(solved, &feed),
+                                     theirs = OpenReal(other, &feed);
+    auto step = [&](actors::Session& session) {
       const double begin = WallNs();
       Must(session.RunSteps(1));
       return WallNs() - begin;

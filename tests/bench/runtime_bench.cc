@@ -18,28 +18,29 @@ namespace {
 
 constexpr int kWarmUpSteps = 5;
 
-std::unique_ptr<Session> Open(const std::vector<RankPlan>& plans, DataFeed* feed,
-                              int64_t trace_capacity = 1 << 16, const CafEngineOptions& caf = {}) {
-  SessionOptions options;
+std::unique_ptr<actors::Session> Open(const std::vector<proto::RankPlan>& plans,
+                                      actors::DataFeed* feed, int64_t trace_capacity = 1 << 16,
+                                      const actors::CafEngineOptions& caf = {}) {
+  actors::SessionOptions options;
   options.feed = feed;
   options.caf = caf;
   options.trace_capacity = trace_capacity;
-  std::unique_ptr<Session> session = Must(Session::Create(plans, options));
+  std::unique_ptr<actors::Session> session = Must(actors::Session::Create(plans, options));
   Must(session->RunSteps(kWarmUpSteps));
   return session;
 }
 
-double CpuNsPerStep(Session& session, int steps) {
+double CpuNsPerStep(actors::Session& session, int steps) {
   const double begin = ProcessCpuNs();
   Must(session.RunSteps(steps));
   return (ProcessCpuNs() - begin) / steps;
 }
 
 void CostPerOp(const BenchArgs& args) {
-  const TransformerOptions gpt = TinyGpt();
+  const zoo::TransformerOptions gpt = TinyGpt();
   CountingFeed feed(gpt.vocab);
-  std::vector<RankPlan> plans = PlansOf(gpt, "");
-  std::unique_ptr<Session> session = Open(plans, &feed);
+  std::vector<proto::RankPlan> plans = PlansOf(gpt, "");
+  std::unique_ptr<actors::Session> session = Open(plans, &feed);
   const auto calls = static_cast<double>(KernelCallsPerStep(session->plan(0)));
   const auto acts = static_cast<double>(ActsPerStep(session->plan(0)));
   KernelLoop loop(*session, &feed);
@@ -84,8 +85,8 @@ void CostPerOp(const BenchArgs& args) {
             "tensors of a few elements"});
 
   // Removes the programs, which leaves only the protocol.
-  for (RankPlan& plan : plans) {
-    for (Program& program : *plan.mutable_program()) program.clear_call();
+  for (proto::RankPlan& plan : plans) {
+    for (proto::Program& program : *plan.mutable_program()) program.clear_call();
   }
   session = Open(plans, &feed);
   std::vector<double> empty;
@@ -103,10 +104,10 @@ void CostPerOp(const BenchArgs& args) {
 void Allocations(const BenchArgs& args) {
   const int steps = args.Repeats(200);
   for (const std::string mesh : {"", "dp=2,tp=2"}) {
-    const TransformerOptions gpt = TinyGpt();
+    const zoo::TransformerOptions gpt = TinyGpt();
     CountingFeed feed(gpt.vocab);
-    const std::vector<RankPlan> plans = PlansOf(gpt, mesh);
-    std::unique_ptr<Session> session = Open(plans, &feed);
+    const std::vector<proto::RankPlan> plans = PlansOf(gpt, mesh);
+    std::unique_ptr<actors::Session> session = Open(plans, &feed);
     auto per_step = [&] {
       const int64_t before = NumAllocations();
       Must(session->RunSteps(steps));
@@ -146,9 +147,9 @@ void Allocations(const BenchArgs& args) {
                 absl::StrCat("over runs of ", steps, " steps; starting a run takes a few")});
       continue;
     }
-    std::vector<RankPlan> empty = plans;
-    for (RankPlan& plan : empty) {
-      for (Program& program : *plan.mutable_program()) {
+    std::vector<proto::RankPlan> empty = plans;
+    for (proto::RankPlan& plan : empty) {
+      for (proto::Program& program : *plan.mutable_program()) {
         for (int i = program.call_size(); i-- > 0;) {
           if (!absl::StartsWith(program.call(i).op(), "exchange_"))
             program.mutable_call()->DeleteSubrange(i, 1);
@@ -166,7 +167,7 @@ void Allocations(const BenchArgs& args) {
               BenchRow::Better::kLower,
               0.0,
               "a wake-up of a parked rank is a CAF message"});
-    CafEngineOptions awake;
+    actors::CafEngineOptions awake;
     awake.polls_before_parking = 1 << 20;
     session = Open(empty, &feed, 1 << 16, awake);
     runtime.clear();
@@ -185,26 +186,26 @@ void Allocations(const BenchArgs& args) {
 // Returns the time of a reading of the clock and a record, in a loop.
 double NsPerRecord() {
   constexpr int kRecords = 1 << 18;
-  ActRing ring(1 << 16);
+  trace::ActRing ring(1 << 16);
   const double begin = ThreadCpuNs();
   for (int i = 0; i < kRecords; ++i) {
     const int64_t now = TickClock::Now();
-    ActRecord& record = ring.Add();
+    trace::ActRecord& record = ring.Add();
     record.actor = i;
     record.step = record.micro_batch = record.chunk = i;
     record.ready = record.start = record.end = now;
     record.bytes_sent = record.waited_register = 0;
-    record.wait = ActRecord::Wait::kInput;
+    record.wait = trace::ActRecord::Wait::kInput;
   }
   return (ThreadCpuNs() - begin) / kRecords;
 }
 
 void Trace(const BenchArgs& args) {
-  const TransformerOptions gpt = SmallGpt();
+  const zoo::TransformerOptions gpt = SmallGpt();
   CountingFeed feed(gpt.vocab);
-  const std::vector<RankPlan> plans = PlansOf(gpt, "");
+  const std::vector<proto::RankPlan> plans = PlansOf(gpt, "");
   const int repeats = args.Repeats(12), steps = 3;
-  std::unique_ptr<Session> traced = Open(plans, &feed), untraced = Open(plans, &feed, 0);
+  std::unique_ptr<actors::Session> traced = Open(plans, &feed), untraced = Open(plans, &feed, 0);
   Pairs pairs = Alternate(
       repeats, [&] { return CpuNsPerStep(*traced, steps) * 1e-6; },
       [&] { return CpuNsPerStep(*untraced, steps) * 1e-6; });
@@ -223,8 +224,9 @@ void Trace(const BenchArgs& args) {
             BenchRow::Better::kLower,
             1.0,
             "cost of one in a loop times acts"});
-  const std::vector<RankPlan> chain_plans = Certified({ChainPlan(32, 2, 5000)});
-  std::unique_ptr<Session> chain = Open(chain_plans, &feed), silent = Open(chain_plans, &feed, 0);
+  const std::vector<proto::RankPlan> chain_plans = actors::Certified({ChainPlan(32, 2, 5000)});
+  std::unique_ptr<actors::Session> chain = Open(chain_plans, &feed),
+                                   silent = Open(chain_plans, &feed, 0);
   pairs = Alternate(
       repeats, [&] { return CpuNsPerStep(*chain, 1) / 160000; },
       [&] { return CpuNsPerStep(*silent, 1) / 160000; });

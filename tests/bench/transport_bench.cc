@@ -29,8 +29,8 @@
 namespace weir::bench {
 namespace {
 
-using Lanes = UcxTransportOptions::Lanes;
-using Checksum = UcxTransportOptions::Checksum;
+using Lanes = transport::UcxTransportOptions::Lanes;
+using Checksum = transport::UcxTransportOptions::Checksum;
 
 constexpr int64_t kSmall = 64;
 constexpr int64_t kLarge = 4 << 20;
@@ -46,26 +46,26 @@ void PinTo(int core) {
 }
 
 // A Side is one of two ranks, with an edge to the other rank.
-class Side final : public MessageReceiver {
+class Side final : public transport::MessageReceiver {
  public:
-  Side(int rank, Exchange* exchange, Lanes lanes, Checksum checksum)
+  Side(int rank, transport::Exchange* exchange, Lanes lanes, Checksum checksum)
       : rank_(rank), source_(kLarge, 'a') {
-    UcxTransportOptions options;
+    transport::UcxTransportOptions options;
     options.lanes = lanes;
     options.checksum = checksum;
     options.job_key = std::string(32, 'k');
-    network_ = Must(UcxNetwork::Create(2, {rank}, exchange, options));
+    network_ = Must(transport::UcxNetwork::Create(2, {rank}, exchange, options));
     endpoint_ = network_->endpoint(rank);
     landing_ = Must(endpoint_->AllocateLanding(kSlots * kLarge));
     own_landing_.resize(landing_ == nullptr ? kSlots * kLarge : 0);
-    TransportEdge edge;
+    transport::TransportEdge edge;
     edge.slots = kSlots;
     edge.bytes = kLarge;
     edge.peer = 1 - rank;
     edge.edge = 10 + rank;
     out_ = Must(endpoint_->AddEdge(edge));
     edge.edge = 10 + 1 - rank;
-    edge.direction = TransportEdge::Direction::kIncoming;
+    edge.direction = transport::TransportEdge::Direction::kIncoming;
     edge.landing = landing_ != nullptr ? landing_ : own_landing_.data();
     edge.stride = kLarge;
     Must(endpoint_->AddEdge(edge));
@@ -96,12 +96,13 @@ class Side final : public MessageReceiver {
     for (;;) Poll();
   }
 
-  absl::Status OnToken(EdgeHandle edge, const MessageHeader& header) override {
+  absl::Status OnToken(transport::EdgeHandle edge,
+                       const transport::MessageHeader& header) override {
     ++num_tokens_;
     if (rank_ == 1 && header.payload_bytes == kSmall) Put(kSmall);
     return endpoint_->ReturnCredit(edge, header.slot);
   }
-  absl::Status OnCredit(EdgeHandle, int32_t) override {
+  absl::Status OnCredit(transport::EdgeHandle, int32_t) override {
     ++num_credits_;
     return absl::OkStatus();
   }
@@ -109,7 +110,7 @@ class Side final : public MessageReceiver {
  private:
   void Poll() { Must(endpoint_->Poll(this)); }
   void Put(int64_t bytes) {
-    MessageHeader header;
+    transport::MessageHeader header;
     header.edge = 10 + rank_;
     header.slot = static_cast<int32_t>(num_sent_ % kSlots);
     header.sequence = num_sent_++;
@@ -120,9 +121,9 @@ class Side final : public MessageReceiver {
   }
 
   const int rank_;
-  std::unique_ptr<UcxNetwork> network_;
-  TransportEndpoint* endpoint_ = nullptr;
-  EdgeHandle out_ = -1;
+  std::unique_ptr<transport::UcxNetwork> network_;
+  transport::TransportEndpoint* endpoint_ = nullptr;
+  transport::EdgeHandle out_ = -1;
   char* landing_ = nullptr;
   std::vector<char> own_landing_;
   std::vector<char> source_;
@@ -175,7 +176,7 @@ class SidePair {
       std::abort();
     return sample;
   }
-  ForkedExchange exchange_;
+  transport::ForkedExchange exchange_;
   int commands_[2];
   int samples_[2];
   pid_t pids_[2] = {};
@@ -244,6 +245,7 @@ int main(int argc, char** argv) {
                  "transport: skips the comparison with ucx_perftest, which is not installed. Try: "
                  "tools/bench transport --install\n");
   }
-  weir::bench::Compare(args, weir::UcxTransportOptions::Lanes::kSharedMemory, "shared memory");
-  weir::bench::Compare(args, weir::UcxTransportOptions::Lanes::kTcp, "TCP");
+  weir::bench::Compare(args, weir::transport::UcxTransportOptions::Lanes::kSharedMemory,
+                       "shared memory");
+  weir::bench::Compare(args, weir::transport::UcxTransportOptions::Lanes::kTcp, "TCP");
 }

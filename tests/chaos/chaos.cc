@@ -152,7 +152,8 @@ int PlayEverything(const Options& options) {
   for (const std::string& name : options.plans) {
     const StandardPlan* plan = FindPlan(name);
     if (plan == nullptr) return Reject(absl::StrCat("there is no plan '", name, "'"), AllNames());
-    absl::StatusOr<std::unique_ptr<World>> world = World::Create(*plan, SimNetwork::Mapping::kLate);
+    absl::StatusOr<std::unique_ptr<World>> world =
+        World::Create(*plan, transport::SimNetwork::Mapping::kLate);
     if (!world.ok()) return Reject(std::string(world.status().message()), "a plan that loads");
     World::Run run;
     run.steps_per_call = plan->steps;

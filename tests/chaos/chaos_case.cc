@@ -18,12 +18,12 @@ constexpr int kFreshRuns = 4;
 constexpr int kMutatedRuns = 12;
 constexpr int kMutationsMax = 4;
 
-SimEngineOptions::Chooser EngineChooser(CaseChooser chooser) {
+actors::SimEngineOptions::Chooser EngineChooser(CaseChooser chooser) {
   switch (chooser) {
-    case CaseChooser::kStarve: return SimEngineOptions::Chooser::kStarveOne;
+    case CaseChooser::kStarve: return actors::SimEngineOptions::Chooser::kStarveOne;
     case CaseChooser::kPct2:
-    case CaseChooser::kPct3: return SimEngineOptions::Chooser::kPriorities;
-    default: return SimEngineOptions::Chooser::kUniform;
+    case CaseChooser::kPct3: return actors::SimEngineOptions::Chooser::kPriorities;
+    default: return actors::SimEngineOptions::Chooser::kUniform;
   }
 }
 
@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<CasePlayer>> CasePlayer::Create(const std::string
     // A single rank sends no messages, so the mapping of messages makes no difference.
     if (i > 0 && plan->ranks.size() == 1) break;
     WEIR_ASSIGN_OR_RETURN(player->worlds_[i],
-                          World::Create(*plan, static_cast<SimNetwork::Mapping>(i)));
+                          World::Create(*plan, static_cast<transport::SimNetwork::Mapping>(i)));
   }
   return player;
 }
@@ -59,17 +59,17 @@ CasePlayer::Draft CasePlayer::DraftOf(uint64_t seed, CaseChooser chooser, CaseFa
   Draft draft;
   const uint64_t mapping = draw(worlds_.size());
   draft.world = worlds_[1] == nullptr ? worlds_[0].get() : worlds_[mapping].get();
-  SimEngineOptions& engine = draft.run.engine;
+  actors::SimEngineOptions& engine = draft.run.engine;
   engine.seed = seed;
   engine.chooser = EngineChooser(chooser);
   engine.depth = chooser == CaseChooser::kPct2 ? 2 : 3;
-  engine.check = SimEngineOptions::Check::kEveryStep;
-  engine.pieces =
-      draw(2) == 0 ? SimEngineOptions::Pieces::kWhole : SimEngineOptions::Pieces::kDrawn;
+  engine.check = actors::SimEngineOptions::Check::kEveryStep;
+  engine.pieces = draw(2) == 0 ? actors::SimEngineOptions::Pieces::kWhole
+                               : actors::SimEngineOptions::Pieces::kDrawn;
   draft.run.steps_per_call = 1 + static_cast<int64_t>(draw(2));
-  SimFaultLevel level = static_cast<SimFaultLevel>(draw(3));
-  if (faults != CaseFaults::kBySeed) level = static_cast<SimFaultLevel>(faults);
-  draft.run.faults = DrawFaults(MixKey(seed, 0xFA17), level, draft.world->shape());
+  actors::SimFaultLevel level = static_cast<actors::SimFaultLevel>(draw(3));
+  if (faults != CaseFaults::kBySeed) level = static_cast<actors::SimFaultLevel>(faults);
+  draft.run.faults = actors::DrawFaults(MixKey(seed, 0xFA17), level, draft.world->shape());
   return draft;
 }
 
@@ -92,7 +92,7 @@ RunResult CasePlayer::PlayOne(const Draft& draft, CaseResult* sum) {
 
 // Each round starts from nothing, so that it can be repeated alone.
 void CasePlayer::PlayRound(Draft draft, uint64_t seed, CaseResult* sum) {
-  SimCoverage met;
+  actors::SimCoverage met;
   std::vector<std::vector<uint32_t>> rare;  // decisions of the runs that met something new
   uint64_t num_draws = 0;
   const auto draw = [&](uint64_t bound) {
@@ -110,7 +110,7 @@ void CasePlayer::PlayRound(Draft draft, uint64_t seed, CaseResult* sum) {
         script[draw(script.size())] = static_cast<uint32_t>(draw(64));
       }
       if (draw(2) == 0) script.resize(draw(script.size() + 1));
-      draft.run.engine.chooser = SimEngineOptions::Chooser::kScript;
+      draft.run.engine.chooser = actors::SimEngineOptions::Chooser::kScript;
       draft.run.engine.script = script;
     }
     const size_t before = met.count();

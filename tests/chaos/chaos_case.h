@@ -50,7 +50,7 @@ class CasePlayer {
   // Prints the events of the run that fails, or of the last run.
   CaseResult Explain(uint64_t seed, CaseChooser chooser, CaseFaults faults, std::ostream& out);
 
-  const SimCoverage& coverage() const { return coverage_; }
+  const actors::SimCoverage& coverage() const { return coverage_; }
   const std::string& plan() const { return plan_; }
 
  private:
@@ -65,7 +65,7 @@ class CasePlayer {
 
   const std::string plan_;
   std::array<std::unique_ptr<World>, 3> worlds_;  // by SimNetwork::Mapping
-  SimCoverage coverage_;
+  actors::SimCoverage coverage_;
   std::ostream* tell_ = nullptr;
 };
 

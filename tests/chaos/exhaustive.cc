@@ -11,7 +11,7 @@ ExhaustiveResult PlayAll(World& world, const World::Run& run, int64_t runs_max) 
   absl::flat_hash_set<uint64_t> states;
   std::vector<uint32_t> script;  // the decisions that the next run begins with
   World::Run each = run;
-  each.engine.chooser = SimEngineOptions::Chooser::kFirst;
+  each.engine.chooser = actors::SimEngineOptions::Chooser::kFirst;
   each.engine.states_seen = &states;
   for (;;) {
     each.engine.script = script;

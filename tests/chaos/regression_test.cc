@@ -54,7 +54,7 @@ TEST(Chaos, ARoundOfMutationsIsSixteenRuns) {
 TEST(Chaos, SmallPlansAreCleanInEveryInterleavingThereIs) {
   for (const char* name : {"accumulate", "diamond", "repeat", "packed"}) {
     absl::StatusOr<std::unique_ptr<World>> world =
-        World::Create(*FindPlan(name), SimNetwork::Mapping::kCopied);
+        World::Create(*FindPlan(name), transport::SimNetwork::Mapping::kCopied);
     ASSERT_TRUE(world.ok()) << world.status();
     World::Run run;
     run.steps_per_call = (*world)->plan().steps;

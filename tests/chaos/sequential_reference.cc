@@ -13,7 +13,7 @@
 namespace weir::chaos {
 namespace {
 
-using Place = PlanOperand::Place;
+using Place = actors::PlanOperand::Place;
 using Token = std::shared_ptr<std::vector<uint64_t>>;  // words, for alignment
 
 Token NewToken(int64_t bytes) { return std::make_shared<std::vector<uint64_t>>(bytes / 8 + 1, 0); }
@@ -25,13 +25,13 @@ using Stream = std::vector<Token>;
 using Held = std::vector<std::vector<Token>>;
 
 struct Call {
-  const PlanCall* plan = nullptr;
-  std::unique_ptr<Kernel> kernel;
+  const actors::PlanCall* plan = nullptr;
+  std::unique_ptr<kernels::Kernel> kernel;
 };
 
-std::vector<std::optional<TensorSlice>> Slices(const std::vector<PlanOperand>& operands) {
+std::vector<std::optional<TensorSlice>> Slices(const std::vector<actors::PlanOperand>& operands) {
   std::vector<std::optional<TensorSlice>> slices;
-  for (const PlanOperand& operand : operands) {
+  for (const actors::PlanOperand& operand : operands) {
     slices.push_back(operand.place == Place::kNone ? std::nullopt
                                                    : std::make_optional(operand.slice));
   }
@@ -40,7 +40,7 @@ std::vector<std::optional<TensorSlice>> Slices(const std::vector<PlanOperand>& o
 
 class SequentialRun {
  public:
-  SequentialRun(absl::Span<const Plan> plans, int64_t steps, DataFeed& feed)
+  SequentialRun(absl::Span<const actors::Plan> plans, int64_t steps, actors::DataFeed& feed)
       : plans_(plans), steps_(steps), feed_(feed) {}
 
   absl::StatusOr<Reference> Run() {
@@ -49,7 +49,7 @@ class SequentialRun {
     while (moved) {
       moved = false;
       for (Rank& rank : ranks_) {
-        for (const PlanActor& actor : rank.plan->actors) {
+        for (const actors::PlanActor& actor : rank.plan->actors) {
           while (CanAct(rank, actor)) {
             WEIR_RETURN_IF_ERROR(Act(rank, actor));
             moved = true;
@@ -58,7 +58,7 @@ class SequentialRun {
       }
     }
     for (const Rank& rank : ranks_) {
-      for (const PlanActor& actor : rank.plan->actors) {
+      for (const actors::PlanActor& actor : rank.plan->actors) {
         if (rank.acts[actor.id] == ActsOf(actor)) continue;
         return absl::AbortedError(absl::StrCat("rank ", rank.plan->rank, ", actor '", actor.name,
                                                "' stops after ", rank.acts[actor.id], " acts"));
@@ -70,7 +70,7 @@ class SequentialRun {
 
  private:
   struct Rank {
-    const Plan* plan = nullptr;
+    const actors::Plan* plan = nullptr;
     std::vector<int64_t> acts;     // done, by actor
     std::vector<Stream*> streams;  // by register
     std::vector<Token> states;     // by state
@@ -78,18 +78,18 @@ class SequentialRun {
   };
 
   absl::Status Load() {
-    for (const Plan& plan : plans_) {
+    for (const actors::Plan& plan : plans_) {
       Rank& rank = ranks_.emplace_back();
       rank.plan = &plan;
       rank.acts.assign(plan.actors.size(), 0);
-      for (const PlanState& state : plan.states) {
+      for (const actors::PlanState& state : plan.states) {
         rank.states.push_back(NewToken(state.slice.bytes()));
         KeepState(plan.rank, static_cast<int>(rank.states.size()) - 1, rank.states.back(),
                   state.slice.bytes());
       }
-      for (const PlanRegister& r : plan.registers) {
+      for (const actors::PlanRegister& r : plan.registers) {
         std::unique_ptr<Stream>& stream =
-            streams_[r.side == RegisterSide::kLocal
+            streams_[r.side == actors::RegisterSide::kLocal
                          ? std::make_pair(plan.rank + (int64_t{1} << 40), uint64_t(r.id))
                          : std::make_pair(int64_t{0}, r.edge)];
         if (stream == nullptr) {
@@ -98,18 +98,18 @@ class SequentialRun {
         }
         rank.streams.push_back(stream.get());
       }
-      for (const PlanProgram& program : plan.programs) {
+      for (const actors::PlanProgram& program : plan.programs) {
         std::vector<Call>& calls = rank.programs.emplace_back();
-        for (const PlanCall& call : program.calls) {
-          KernelSpec spec;
+        for (const actors::PlanCall& call : program.calls) {
+          kernels::KernelSpec spec;
           spec.op = call.op;
           spec.attrs = call.attrs;
           spec.transfer = call.transfer;
           spec.inputs = Slices(call.inputs);
           spec.outputs = Slices(call.outputs);
           spec.micro_batches = plan.micro_batches;
-          WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel,
-                                KernelRegistry::Create("cpu", spec));
+          WEIR_ASSIGN_OR_RETURN(std::unique_ptr<kernels::Kernel> kernel,
+                                kernels::KernelRegistry::Create("cpu", spec));
           calls.push_back({&call, std::move(kernel)});
         }
       }
@@ -123,33 +123,33 @@ class SequentialRun {
   }
 
   // Returns the acts in the steps n of the run with n % every == every_phase.
-  int64_t ActsOf(const PlanActor& actor) const {
+  int64_t ActsOf(const actors::PlanActor& actor) const {
     const int64_t left_out = steps_ - 1 - actor.every_phase;
     return left_out < 0 ? 0 : (left_out / actor.every + 1) * actor.acts_per_step;
   }
 
   // Returns the span that an act belongs to.
-  static int64_t SpanOf(const PlanPort& port, int64_t act) {
+  static int64_t SpanOf(const actors::PlanPort& port, int64_t act) {
     return (act + port.phase) / port.period;
   }
 
-  bool CanAct(const Rank& rank, const PlanActor& actor) const {
+  bool CanAct(const Rank& rank, const actors::PlanActor& actor) const {
     const int64_t act = rank.acts[actor.id];
     if (act == ActsOf(actor)) return false;
-    return std::all_of(actor.inputs.begin(), actor.inputs.end(), [&](const PlanPort& port) {
+    return std::all_of(actor.inputs.begin(), actor.inputs.end(), [&](const actors::PlanPort& port) {
       return static_cast<int64_t>(rank.streams[port.register_id]->size()) >=
              (SpanOf(port, act) + 1) * port.tokens;
     });
   }
 
-  absl::Status Act(Rank& rank, const PlanActor& actor) {
+  absl::Status Act(Rank& rank, const actors::PlanActor& actor) {
     const int64_t act = rank.acts[actor.id]++;
     Held inputs, outputs;
-    for (const PlanPort& port : actor.inputs) {
+    for (const actors::PlanPort& port : actor.inputs) {
       const auto first = rank.streams[port.register_id]->begin() + SpanOf(port, act) * port.tokens;
       inputs.emplace_back(first, first + port.tokens);
     }
-    for (const PlanPort& port : actor.outputs) {
+    for (const actors::PlanPort& port : actor.outputs) {
       std::vector<Token>& held =
           held_[{rank.plan->rank, actor.id, static_cast<int>(outputs.size())}];
       const bool begins = act == 0 || SpanOf(port, act - 1) != SpanOf(port, act);
@@ -160,7 +160,7 @@ class SequentialRun {
     }
     WEIR_RETURN_IF_ERROR(Compute(rank, actor, act, inputs, outputs));
     for (size_t i = 0; i < outputs.size(); ++i) {
-      const PlanPort& port = actor.outputs[i];
+      const actors::PlanPort& port = actor.outputs[i];
       if (SpanOf(port, act + 1) == SpanOf(port, act)) continue;
       Stream& stream = *rank.streams[port.register_id];
       stream.insert(stream.end(), outputs[i].begin(), outputs[i].end());
@@ -172,32 +172,33 @@ class SequentialRun {
   }
 
   // Returns the place of the act in the span of the port that has the call's first output.
-  static int64_t ActOfSpan(const PlanActor& actor, int64_t act, const PlanCall& call) {
+  static int64_t ActOfSpan(const actors::PlanActor& actor, int64_t act,
+                           const actors::PlanCall& call) {
     if (call.outputs.empty() || call.outputs[0].place != Place::kOutput) return 0;
-    const PlanPort& port = actor.outputs[call.outputs[0].index];
+    const actors::PlanPort& port = actor.outputs[call.outputs[0].index];
     return (act + port.phase) % port.period;
   }
 
-  absl::Status Compute(Rank& rank, const PlanActor& actor, int64_t act, const Held& inputs,
+  absl::Status Compute(Rank& rank, const actors::PlanActor& actor, int64_t act, const Held& inputs,
                        const Held& outputs) {
     const int64_t step = act / actor.acts_per_step * actor.every + actor.every_phase;
     const int64_t micro_batch = act % actor.acts_per_step / actor.chunks;
-    if (actor.kind == ActorKind::kSource) {
+    if (actor.kind == actors::ActorKind::kSource) {
       return feed_.Fill(actor.feed, step, micro_batch, actor.feed_slice, outputs[0][0]->data());
     }
-    if (actor.kind == ActorKind::kSink) {
+    if (actor.kind == actors::ActorKind::kSink) {
       float value = 0;
       std::memcpy(&value, inputs[0][0]->data(), sizeof(value));
       reference_.metrics[{actor.feed, step, micro_batch}].push_back(value);
       return absl::OkStatus();
     }
     if (actor.program < 0) {
-      if (actor.kind == ActorKind::kSend) *outputs[0][0] = *inputs[0][0];
+      if (actor.kind == actors::ActorKind::kSend) *outputs[0][0] = *inputs[0][0];
       return absl::OkStatus();
     }
-    const PlanProgram& program = rank.plan->programs[actor.program];
+    const actors::PlanProgram& program = rank.plan->programs[actor.program];
     std::vector<uint64_t> scratch(program.scratch_bytes / 8 + 1, 0);
-    const auto address = [&](const PlanOperand& operand) -> char* {
+    const auto address = [&](const actors::PlanOperand& operand) -> char* {
       Token token;
       switch (operand.place) {
         case Place::kNone: return nullptr;
@@ -211,10 +212,10 @@ class SequentialRun {
     for (Call& call : rank.programs[actor.program]) {
       std::vector<const void*> in;
       std::vector<void*> out;
-      for (const PlanOperand& operand : call.plan->inputs) in.push_back(address(operand));
-      for (const PlanOperand& operand : call.plan->outputs) out.push_back(address(operand));
+      for (const actors::PlanOperand& operand : call.plan->inputs) in.push_back(address(operand));
+      for (const actors::PlanOperand& operand : call.plan->outputs) out.push_back(address(operand));
       std::vector<uint64_t> workspace(call.kernel->workspace_bytes() / 8 + 1, 0);
-      KernelArgs args;
+      kernels::KernelArgs args;
       args.inputs = in;
       args.outputs = absl::MakeConstSpan(out);
       args.step = step;
@@ -227,9 +228,9 @@ class SequentialRun {
     return absl::OkStatus();
   }
 
-  const absl::Span<const Plan> plans_;
+  const absl::Span<const actors::Plan> plans_;
   const int64_t steps_;
-  DataFeed& feed_;
+  actors::DataFeed& feed_;
   std::vector<Rank> ranks_;
   std::map<std::pair<int64_t, uint64_t>, std::unique_ptr<Stream>> streams_;
   // The tokens of the span of an output port.
@@ -239,8 +240,8 @@ class SequentialRun {
 
 }  // namespace
 
-absl::StatusOr<Reference> RunSequentially(absl::Span<const Plan> plans, int64_t steps,
-                                          DataFeed& feed) {
+absl::StatusOr<Reference> RunSequentially(absl::Span<const actors::Plan> plans, int64_t steps,
+                                          actors::DataFeed& feed) {
   return SequentialRun(plans, steps, feed).Run();
 }
 

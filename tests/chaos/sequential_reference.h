@@ -29,7 +29,7 @@ struct Reference {
 
 // kAborted: some acts never become ready. The plans must have a token per span on every port. A
 // register may share memory with a state only if the state is the register's first token.
-absl::StatusOr<Reference> RunSequentially(absl::Span<const Plan> plans, int64_t steps,
-                                          DataFeed& feed);
+absl::StatusOr<Reference> RunSequentially(absl::Span<const actors::Plan> plans, int64_t steps,
+                                          actors::DataFeed& feed);
 
 }  // namespace weir::chaos

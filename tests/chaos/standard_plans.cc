@@ -35,18 +35,18 @@ class RowRank {
 
   // `skip`: the last mixing actor also reads the first token, which must wait for it. `delay`:
   // tokens that are there at first on the edges between ranks.
-  RankPlan Build(int actors, bool skip, int delay) {
+  proto::RankPlan Build(int actors, bool skip, int delay) {
     const bool first = rank_ == 0, last = rank_ == num_ranks_ - 1;
     const int begin = first ? Register("data", skip ? actors + 1 : 2)
-                            : Remote("in", rank_ - 1, RegisterSpec::INBOUND, delay);
+                            : Remote("in", rank_ - 1, proto::RegisterSpec::INBOUND, delay);
     if (first) Source(begin);
     const int mix = Program("test_mix", 1), mix2 = Program("test_mix", 2);
     int token = begin;
     for (int i = 0; i < actors; ++i) {
       const bool joins = skip && i == actors - 1 && i > 0;
       const int next = Register("mixed " + std::to_string(i), 1 + i % 2);
-      ActorSpec* actor = Actor("mix " + std::to_string(i), ActorSpec::COMPUTE, joins ? mix2 : mix,
-                               ActorSpec::FORWARD);
+      proto::ActorSpec* actor = Actor("mix " + std::to_string(i), proto::ActorSpec::COMPUTE,
+                                      joins ? mix2 : mix, proto::ActorSpec::FORWARD);
       actor->set_priority(i % 3);
       Input(actor, token);
       if (joins) Input(actor, begin);
@@ -56,9 +56,9 @@ class RowRank {
     if (last) {
       Fold(token);
     } else {
-      ActorSpec* send = Actor("send", ActorSpec::SEND, -1, ActorSpec::BOXING);
+      proto::ActorSpec* send = Actor("send", proto::ActorSpec::SEND, -1, proto::ActorSpec::BOXING);
       Input(send, token);
-      Output(send, Remote("out", rank_ + 1, RegisterSpec::OUTBOUND, delay));
+      Output(send, Remote("out", rank_ + 1, proto::RegisterSpec::OUTBOUND, delay));
     }
     plan_.set_arena_bytes(end_);
     return std::move(plan_);
@@ -66,7 +66,7 @@ class RowRank {
 
  private:
   int Register(const std::string& name, int slots) {
-    RegisterSpec* r = plan_.add_registers();
+    proto::RegisterSpec* r = plan_.add_registers();
     r->set_id(plan_.registers_size() - 1);
     r->set_name(name);
     r->set_bytes(kBytes);
@@ -77,18 +77,18 @@ class RowRank {
     end_ += kStride * slots;
     return r->id();
   }
-  int Remote(const std::string& name, int peer, RegisterSpec::Side side, int delay) {
+  int Remote(const std::string& name, int peer, proto::RegisterSpec::Side side, int delay) {
     const int id = Register(name, 2 + delay);
-    RegisterSpec* r = plan_.mutable_registers(id);
+    proto::RegisterSpec* r = plan_.mutable_registers(id);
     r->set_side(side);
     r->set_peer(peer);
     r->set_edge(static_cast<uint64_t>(100 + std::min(rank_, peer)));
     r->set_initial_tokens(delay);
     return id;
   }
-  ActorSpec* Actor(const std::string& name, ActorSpec::Kind kind, int program,
-                   ActorSpec::Phase phase) {
-    ActorSpec* actor = plan_.add_actor();
+  proto::ActorSpec* Actor(const std::string& name, proto::ActorSpec::Kind kind, int program,
+                          proto::ActorSpec::Phase phase) {
+    proto::ActorSpec* actor = plan_.add_actor();
     actor->set_id(plan_.actor_size() - 1);
     actor->set_name(name);
     actor->set_function(name);
@@ -99,64 +99,67 @@ class RowRank {
     actor->set_phase(phase);
     return actor;
   }
-  static void Input(ActorSpec* actor, int id) {
-    InputPort* port = actor->add_input();
+  static void Input(proto::ActorSpec* actor, int id) {
+    proto::InputPort* port = actor->add_input();
     port->set_register_id(id);
   }
-  static void Output(ActorSpec* actor, int id) {
-    OutputPort* port = actor->add_output();
+  static void Output(proto::ActorSpec* actor, int id) {
+    proto::OutputPort* port = actor->add_output();
     port->set_register_id(id);
   }
-  static void SetSlice(TensorSliceProto* slice) {
+  static void SetSlice(proto::TensorSliceProto* slice) {
     slice->set_dtype("i32");
     slice->add_shape(kWords);
   }
   void Source(int out) {
-    ActorSpec* source = Actor("source", ActorSpec::SOURCE, -1, ActorSpec::DATA);
+    proto::ActorSpec* source =
+        Actor("source", proto::ActorSpec::SOURCE, -1, proto::ActorSpec::DATA);
     source->set_feed("data");
     SetSlice(source->mutable_feed_slice());
     Output(source, out);
   }
   void Fold(int in) {
-    StateSpec* state = plan_.add_state();
+    proto::StateSpec* state = plan_.add_state();
     state->set_name("sum");
     SetSlice(state->mutable_slice());
     state->set_arena_offset(end_);
     state->set_owner(true);
     end_ += kStride;
     const int program = Program("test_fold", 1);
-    plan_.mutable_program(program)->mutable_call(0)->mutable_output(0)->set_place(Operand::STATE);
-    ActorSpec* fold = Actor("fold", ActorSpec::COMPUTE, program, ActorSpec::UPDATE);
+    plan_.mutable_program(program)->mutable_call(0)->mutable_output(0)->set_place(
+        proto::Operand::STATE);
+    proto::ActorSpec* fold =
+        Actor("fold", proto::ActorSpec::COMPUTE, program, proto::ActorSpec::UPDATE);
     fold->add_state(0);
     Input(fold, in);
   }
   int Program(const std::string& op, int num_inputs) {
-    ::weir::Program* program = plan_.add_program();
+    ::weir::proto::Program* program = plan_.add_program();
     program->set_name(op);
-    KernelCall* call = program->add_call();
+    proto::KernelCall* call = program->add_call();
     call->set_op(op);
     call->set_name(op);
     call->set_rng_key(1);
     for (int i = 0; i < num_inputs; ++i) {
-      Operand* input = call->add_input();
-      input->set_place(Operand::INPUT);
+      proto::Operand* input = call->add_input();
+      input->set_place(proto::Operand::INPUT);
       input->set_index(i);
       SetSlice(input->mutable_slice());
     }
-    Operand* output = call->add_output();
-    output->set_place(Operand::OUTPUT);
+    proto::Operand* output = call->add_output();
+    output->set_place(proto::Operand::OUTPUT);
     SetSlice(output->mutable_slice());
     return plan_.program_size() - 1;
   }
 
   const int rank_, num_ranks_, m_;
-  RankPlan plan_;
+  proto::RankPlan plan_;
   int64_t end_ = 0;
 };
 
-std::vector<RankPlan> MakeRow(int actors_of_rank, int ranks, int micro_batches, bool skip,
-                              int delay) {
-  std::vector<RankPlan> plans;
+std::vector<proto::RankPlan> MakeRow(int actors_of_rank, int ranks, int micro_batches, bool skip,
+                                     int delay) {
+  std::vector<proto::RankPlan> plans;
   for (int rank = 0; rank < ranks; ++rank) {
     plans.push_back(
         RowRank(rank, ranks, micro_batches).Build(actors_of_rank, skip && rank == 0, delay));
@@ -165,20 +168,20 @@ std::vector<RankPlan> MakeRow(int actors_of_rank, int ranks, int micro_batches, 
 }
 
 StandardPlan Pipeline(const std::string& name, int stages, int micro_batches) {
-  PipelineJob job;
+  actors::PipelineJob job;
   job.num_stages = stages;
   job.micro_batches = micro_batches;
   job.words = kWords;
-  return {name, MakePipelineJob(job), 2};
+  return {name, actors::MakePipelineJob(job), 2};
 }
 
 std::vector<StandardPlan> MakeStandardPlans() {
   std::vector<StandardPlan> plans;
   for (const char* name : {"chain", "diamond", "repeat", "accumulate", "chunked", "ring",
                            "train_loop", "packed", "stream"}) {
-    plans.push_back({name, LoadTestJob(name), 2});
+    plans.push_back({name, actors::LoadTestJob(name), 2});
   }
-  plans.push_back({"every_other_step", LoadTestJob("every_other_step"), 4});
+  plans.push_back({"every_other_step", actors::LoadTestJob("every_other_step"), 4});
   plans.push_back(Pipeline("pipeline2", 2, 4));
   plans.push_back(Pipeline("pipeline4", 4, 4));  // as two processes of two ranks each would run it
   plans.push_back({"delay", MakeRow(1, 3, 4, false, 1), 2});
@@ -196,14 +199,15 @@ std::vector<StandardPlan> MakeStandardPlans() {
 }
 
 // Room for the scratch of each queue: all else moves up.
-void AddScratch(RankPlan* plan) {
+void AddScratch(proto::RankPlan* plan) {
   int64_t scratch = 0;
-  for (const Program& program : plan->program())
+  for (const proto::Program& program : plan->program())
     scratch = std::max(scratch, program.scratch_bytes());
   scratch = (scratch + kStride - 1) / kStride * kStride * plan->num_queues();
   const int64_t more = scratch - std::min(scratch, plan->scratch_bytes());
-  for (RegisterSpec& r : *plan->mutable_registers()) r.set_arena_offset(r.arena_offset() + more);
-  for (StateSpec& state : *plan->mutable_state())
+  for (proto::RegisterSpec& r : *plan->mutable_registers())
+    r.set_arena_offset(r.arena_offset() + more);
+  for (proto::StateSpec& state : *plan->mutable_state())
     state.set_arena_offset(state.arena_offset() + more);
   plan->set_scratch_bytes(scratch);
   plan->set_arena_bytes(plan->arena_bytes() + more);
@@ -211,9 +215,9 @@ void AddScratch(RankPlan* plan) {
 
 }  // namespace
 
-std::vector<RankPlan> MakeGrid(int actors, int ranks, int micro_batches) {
+std::vector<proto::RankPlan> MakeGrid(int actors, int ranks, int micro_batches) {
   // Each rank has a source, a sender or a folding actor beside the mixing ones.
-  std::vector<RankPlan> plans;
+  std::vector<proto::RankPlan> plans;
   int left = actors;
   for (int rank = 0; rank < ranks; ++rank) {
     const int here = left / (ranks - rank);
@@ -227,23 +231,23 @@ std::vector<RankPlan> MakeGrid(int actors, int ranks, int micro_batches) {
 StandardPlan OnQueues(const StandardPlan& plan, int num_queues, int depth, uint64_t seed) {
   StandardPlan spread = plan;
   spread.name += "_" + std::to_string(num_queues) + "x" + std::to_string(depth);
-  for (RankPlan& rank : spread.ranks) {
+  for (proto::RankPlan& rank : spread.ranks) {
     rank.set_num_queues(num_queues);
     rank.set_depth(depth);
     AddScratch(&rank);
-    for (ActorSpec& actor : *rank.mutable_actor()) {
+    for (proto::ActorSpec& actor : *rank.mutable_actor()) {
       const uint64_t draw = MixKey(MixKey(seed, rank.rank()), static_cast<uint64_t>(actor.id()));
       actor.set_queue(static_cast<int>(draw % static_cast<uint64_t>(num_queues)));
     }
     std::map<int, int> queue_of_state;  // its actors must share one
-    for (ActorSpec& actor : *rank.mutable_actor()) {
+    for (proto::ActorSpec& actor : *rank.mutable_actor()) {
       for (int state : actor.state())
         actor.set_queue(queue_of_state.emplace(state, actor.queue()).first->second);
     }
-    for (const StreamOrder& stream :
+    for (const proto::StreamOrder& stream :
          rank.stream_order()) {  // stays on the queue of its first actor
       const int queue = rank.actor(stream.entry(0).actor()).queue();
-      for (const StreamOrder::Entry& entry : stream.entry())
+      for (const proto::StreamOrder::Entry& entry : stream.entry())
         rank.mutable_actor(entry.actor())->set_queue(queue);
     }
   }

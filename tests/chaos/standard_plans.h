@@ -14,7 +14,7 @@ namespace weir::chaos {
 
 struct StandardPlan {
   std::string name;
-  std::vector<RankPlan> ranks;
+  std::vector<proto::RankPlan> ranks;
   int64_t steps = 2;  // of a run
 };
 
@@ -27,7 +27,7 @@ const std::vector<StandardPlan>& StandardPlans();
 const StandardPlan* FindPlan(const std::string& name);
 
 // `actors` mixing actors and `ranks` ranks in a row, `micro_batches` tokens a step along it.
-std::vector<RankPlan> MakeGrid(int actors, int ranks, int micro_batches);
+std::vector<proto::RankPlan> MakeGrid(int actors, int ranks, int micro_batches);
 
 // The plan on devices with `num_queues` queues that take `depth` acts ahead; actors have queues
 // that are drawn from `seed`.

@@ -18,11 +18,11 @@ TEST(StandardPlansTest, EveryPlanHasACertificateThatEachRankAccepts) {
   ASSERT_NE(FindPlan("grid32x16"), nullptr);
   plans.push_back(*FindPlan("grid32x16"));
   for (StandardPlan& standard : plans) {
-    ASSERT_EQ(DeriveCertificate(&standard.ranks), absl::OkStatus()) << standard.name;
-    for (const RankPlan& proto : standard.ranks) {
-      absl::StatusOr<Plan> plan = PlanFromProto(proto);
+    ASSERT_EQ(actors::DeriveCertificate(&standard.ranks), absl::OkStatus()) << standard.name;
+    for (const proto::RankPlan& proto : standard.ranks) {
+      absl::StatusOr<actors::Plan> plan = actors::PlanFromProto(proto);
       ASSERT_TRUE(plan.ok()) << plan.status();
-      EXPECT_EQ(CheckCertificate(*plan), absl::OkStatus()) << standard.name;
+      EXPECT_EQ(actors::CheckCertificate(*plan), absl::OkStatus()) << standard.name;
     }
   }
 }

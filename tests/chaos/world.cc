@@ -43,48 +43,48 @@ void World::Sink::Report(const std::string& metric, int64_t step, int64_t micro_
 }
 
 absl::StatusOr<std::unique_ptr<World>> World::Create(const StandardPlan& plan,
-                                                     SimNetwork::Mapping mapping) {
+                                                     transport::SimNetwork::Mapping mapping) {
   std::unique_ptr<World> world(new World(plan));
   WEIR_RETURN_IF_ERROR(world->Load(mapping));
   return world;
 }
 
-absl::Status World::Load(SimNetwork::Mapping mapping) {
-  for (const RankPlan& proto : plan_.ranks) {
-    WEIR_ASSIGN_OR_RETURN(Plan plan, PlanFromProto(proto));
+absl::Status World::Load(transport::SimNetwork::Mapping mapping) {
+  for (const proto::RankPlan& proto : plan_.ranks) {
+    WEIR_ASSIGN_OR_RETURN(actors::Plan plan, actors::PlanFromProto(proto));
     plans_.push_back(std::move(plan));
   }
-  WEIR_RETURN_IF_ERROR(VerifyPlans(plans_));
+  WEIR_RETURN_IF_ERROR(actors::VerifyPlans(plans_));
   WEIR_ASSIGN_OR_RETURN(reference_, RunSequentially(plans_, plan_.steps, feed_));
   sink_.reference = &reference_;
   for (const auto& [key, values] : reference_.metrics)
     num_metrics_ += static_cast<int64_t>(values.size());
 
-  network_ = std::make_unique<SimNetwork>(static_cast<int>(plans_.size()), mapping);
-  RankExecutorOptions options;
+  network_ = std::make_unique<transport::SimNetwork>(static_cast<int>(plans_.size()), mapping);
+  actors::RankExecutorOptions options;
   options.feed = &feed_;
   options.sink = &sink_;
-  options.state_init = [](const PlanState& state, void* memory) {
+  options.state_init = [](const actors::PlanState& state, void* memory) {
     std::memset(memory, 0, state.slice.bytes());
     return absl::OkStatus();
   };
   options.clock = &clock_;
   options.trace_capacity = 16;
-  std::vector<RankExecutor*> ranks;
-  std::vector<WalledDevice*> devices;
-  for (const Plan& plan : plans_) {
-    devices_.push_back(std::make_unique<WalledDevice>(SimDeviceOptions(plan)));
+  std::vector<actors::RankExecutor*> ranks;
+  std::vector<device::WalledDevice*> devices;
+  for (const actors::Plan& plan : plans_) {
+    devices_.push_back(std::make_unique<device::WalledDevice>(actors::SimDeviceOptions(plan)));
     devices.push_back(devices_.back().get());
-    WEIR_ASSIGN_OR_RETURN(
-        std::unique_ptr<RankExecutor> executor,
-        RankExecutor::Create(&plan, devices.back(), network_->endpoint(plan.rank), options));
+    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<actors::RankExecutor> executor,
+                          actors::RankExecutor::Create(&plan, devices.back(),
+                                                       network_->endpoint(plan.rank), options));
     ranks.push_back(executor.get());
     executors_.push_back(std::move(executor));
   }
-  for (RankExecutor* rank : ranks) WEIR_RETURN_IF_ERROR(rank->Connect());
-  for (RankExecutor* rank : ranks) rank->MarkBeginning();
-  engine_ =
-      std::make_unique<SimEngine>(ranks, devices, network_.get(), &clock_, SimEngineOptions());
+  for (actors::RankExecutor* rank : ranks) WEIR_RETURN_IF_ERROR(rank->Connect());
+  for (actors::RankExecutor* rank : ranks) rank->MarkBeginning();
+  engine_ = std::make_unique<actors::SimEngine>(ranks, devices, network_.get(), &clock_,
+                                                actors::SimEngineOptions());
   shape_.num_ranks = static_cast<int>(plans_.size());
   shape_.num_lanes = network_->num_lanes();
   shape_.num_events = 1000;  // if the run below fails, which those that follow will tell
@@ -109,7 +109,7 @@ RunResult World::Play(const Run& run) {
   network_->Rewind();
   sink_.num_reports = 0;
   sink_.wrong.clear();
-  SimEngineOptions options = run.engine;
+  actors::SimEngineOptions options = run.engine;
   options.faults = run.faults;
   options.num_events_expected = shape_.num_events;
   options.num_events_max = kEndless * shape_.num_events;
@@ -127,9 +127,9 @@ RunResult World::Play(const Run& run) {
 std::string World::Judge(const absl::Status& status) const {
   if (!sink_.wrong.empty()) return sink_.wrong;
   if (!status.ok()) {
-    const SimFault* harm = engine_->harm();
+    const actors::SimFault* harm = engine_->harm();
     const std::string code = CodeOf(status);
-    if (harm == nullptr || !MayEndWith(*harm, code) ||
+    if (harm == nullptr || !actors::MayEndWith(*harm, code) ||
         (code.empty() && status.code() != absl::StatusCode::kCancelled)) {
       return absl::StrCat(status.message(),
                           harm == nullptr ? "" : absl::StrCat(", after: ", Describe(*harm)));
@@ -145,7 +145,7 @@ std::string World::Judge(const absl::Status& status) const {
 // A run that ends well leaves the last value of each state, one that does not any of them.
 std::string World::CompareStates(const absl::Status& status) const {
   for (const auto& [key, values] : reference_.states) {
-    const HostView memory = executors_[key.first]->ReadState(key.second);
+    const device::HostView memory = executors_[key.first]->ReadState(key.second);
     const auto is_memory = [&memory](const std::string& value) {
       return std::memcmp(value.data(), memory.data(), value.size()) == 0;
     };
@@ -162,41 +162,41 @@ std::string World::CompareStates(const absl::Status& status) const {
 
 RunResult World::Explain(const Run& run, std::ostream& out) {
   Run told = run;
-  told.engine.on_event = [this, &out](int64_t number, const SimEvent& event) {
+  told.engine.on_event = [this, &out](int64_t number, const actors::SimEvent& event) {
     Tell(number, event, out);
   };
-  for (const SimFault& fault : run.faults) out << "fault: " << Describe(fault) << "\n";
+  for (const actors::SimFault& fault : run.faults) out << "fault: " << Describe(fault) << "\n";
   return Play(told);
 }
 
-void World::Tell(int64_t number, const SimEvent& event, std::ostream& out) const {
+void World::Tell(int64_t number, const actors::SimEvent& event, std::ostream& out) const {
   out << "  " << number << "  ";
   const auto actor = [&] {
     return absl::StrCat("rank ", event.index, " '", plans_[event.index].actors[event.actor].name,
                         "'");
   };
   switch (event.kind) {
-    case SimEvent::Kind::kDeliver: {
-      const SimNetwork::Lane lane = network_->lane(event.index);
-      out << (lane.carries == SimNetwork::Lane::Carries::kTokens ? "token" : "credit")
+    case actors::SimEvent::Kind::kDeliver: {
+      const transport::SimNetwork::Lane lane = network_->lane(event.index);
+      out << (lane.carries == transport::SimNetwork::Lane::Carries::kTokens ? "token" : "credit")
           << " of edge " << lane.edge << " arrives, rank " << lane.from << " to " << lane.to
           << " (delivery " << engine_->num_deliveries() << ", lane " << event.index << ", "
           << lane.num_messages << " under way)";
       break;
     }
-    case SimEvent::Kind::kStart:
+    case actors::SimEvent::Kind::kStart:
       out << actor() << " starts act " << executors_[event.index]->machine(event.actor).acts_done();
       break;
-    case SimEvent::Kind::kComplete:
+    case actors::SimEvent::Kind::kComplete:
       out << actor() << " ends act " << executors_[event.index]->machine(event.actor).acts_done();
       break;
-    case SimEvent::Kind::kWork:
+    case actors::SimEvent::Kind::kWork:
       out << "rank " << event.index << ", queue " << event.choice << " goes on";
       break;
-    case SimEvent::Kind::kSettle:
+    case actors::SimEvent::Kind::kSettle:
       out << "rank " << network_->open_rank(event.index) << ": what was open of a message is there";
       break;
-    case SimEvent::Kind::kNotice:
+    case actors::SimEvent::Kind::kNotice:
       out << "rank " << event.index << " learns that a peer is gone";
       break;
   }

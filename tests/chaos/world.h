@@ -35,11 +35,11 @@ class World {
  public:
   // Runs the plan sequentially for its answers, and once to see how long runs are.
   static absl::StatusOr<std::unique_ptr<World>> Create(const StandardPlan& plan,
-                                                       SimNetwork::Mapping mapping);
+                                                       transport::SimNetwork::Mapping mapping);
 
   struct Run {
-    SimEngineOptions engine;  // without `faults`
-    std::vector<SimFault> faults;
+    actors::SimEngineOptions engine;  // without `faults`
+    std::vector<actors::SimFault> faults;
     int64_t steps_per_call = 1;
   };
   // Makes one run from the beginning and checks everything.
@@ -48,12 +48,12 @@ class World {
   RunResult Explain(const Run& run, std::ostream& out);
 
   const StandardPlan& plan() const { return plan_; }
-  const SimShape& shape() const { return shape_; }
-  const SimEngine& engine() const { return *engine_; }
+  const actors::SimShape& shape() const { return shape_; }
+  const actors::SimEngine& engine() const { return *engine_; }
 
  private:
   // Compares each report with the reference as it comes.
-  class Sink final : public MetricSink {
+  class Sink final : public actors::MetricSink {
    public:
     void Report(const std::string& metric, int64_t step, int64_t micro_batch, float value) override;
     const Reference* reference = nullptr;
@@ -62,24 +62,24 @@ class World {
   };
 
   explicit World(const StandardPlan& plan) : plan_(plan) {}
-  absl::Status Load(SimNetwork::Mapping mapping);
+  absl::Status Load(transport::SimNetwork::Mapping mapping);
   absl::Status RunAll(const Run& run);
   std::string Judge(const absl::Status& status) const;
   std::string CompareStates(const absl::Status& status) const;
-  void Tell(int64_t number, const SimEvent& event, std::ostream& out) const;
+  void Tell(int64_t number, const actors::SimEvent& event, std::ostream& out) const;
 
   const StandardPlan& plan_;
-  std::vector<Plan> plans_;
+  std::vector<actors::Plan> plans_;
   Reference reference_;
   int64_t num_metrics_ = 0;
-  TestFeed feed_;
+  actors::TestFeed feed_;
   Sink sink_;
   ManualClock clock_;
-  std::unique_ptr<SimNetwork> network_;
-  std::vector<std::unique_ptr<WalledDevice>> devices_;
-  std::vector<std::unique_ptr<RankExecutor>> executors_;
-  std::unique_ptr<SimEngine> engine_;
-  SimShape shape_;
+  std::unique_ptr<transport::SimNetwork> network_;
+  std::vector<std::unique_ptr<device::WalledDevice>> devices_;
+  std::vector<std::unique_ptr<actors::RankExecutor>> executors_;
+  std::unique_ptr<actors::SimEngine> engine_;
+  actors::SimShape shape_;
 };
 
 }  // namespace weir::chaos

@@ -12,7 +12,7 @@
 #include "compiler/compile.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::fuzz {
 namespace {
 
 constexpr int64_t kCallsMax = 64;
@@ -38,23 +38,25 @@ std::vector<int64_t> RanksToLower(int64_t ranks, int64_t most) {
 }
 
 // Returns "" if all plans are sound and fit together.
-absl::StatusOr<std::string> CheckRanks(const LogicalPlan& logical, int64_t ranks_lowered_max) {
-  std::vector<Plan> plans;
+absl::StatusOr<std::string> CheckRanks(const compiler::LogicalPlan& logical,
+                                       int64_t ranks_lowered_max) {
+  std::vector<actors::Plan> plans;
   for (int64_t rank : RanksToLower(logical.mesh.num_ranks(), ranks_lowered_max)) {
-    absl::StatusOr<RankPlan> lowered = LowerForRank(logical, rank);
+    absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(logical, rank);
     if (!lowered.ok()) return CodeOf("lower", lowered.status());
-    absl::StatusOr<Plan> loaded = PlanFromProto(*lowered);
+    absl::StatusOr<actors::Plan> loaded = actors::PlanFromProto(*lowered);
     if (!loaded.ok())
       return absl::InternalError(
           absl::StrCat("rank ", rank, " has a plan that is refused: ", loaded.status().ToString()));
-    if (absl::Status proof = CheckCertificate(*loaded); !proof.ok()) {
+    if (absl::Status proof = actors::CheckCertificate(*loaded); !proof.ok()) {
       return absl::InternalError(
           absl::StrCat("rank ", rank, " has a plan whose proof is refused: ", proof.ToString()));
     }
     plans.push_back(*std::move(loaded));
   }
   const bool all = static_cast<int64_t>(plans.size()) == logical.mesh.num_ranks();
-  if (absl::Status together = all ? VerifyPlans(plans) : VerifyLocalPlans(plans); !together.ok()) {
+  if (absl::Status together = all ? actors::VerifyPlans(plans) : actors::VerifyLocalPlans(plans);
+      !together.ok()) {
     return absl::InternalError(
         absl::StrCat("the plans do not fit together: ", together.ToString()));
   }
@@ -63,10 +65,10 @@ absl::StatusOr<std::string> CheckRanks(const LogicalPlan& logical, int64_t ranks
 
 }  // namespace
 
-bool RepeatsVeryOften(const Job& job) {
+bool RepeatsVeryOften(const proto::Job& job) {
   int64_t calls = 0;
-  for (const Function& function : job.graph().function()) {
-    for (const Node& node : function.node()) {
+  for (const proto::Function& function : job.graph().function()) {
+    for (const proto::Node& node : function.node()) {
       if (node.repeat() > kCallsMax && node.repeat() <= kCallsRefused) return true;
       if (node.repeat() > 0 && node.repeat() <= kCallsMax) calls += node.repeat();
     }
@@ -74,21 +76,23 @@ bool RepeatsVeryOften(const Job& job) {
   return calls > kCallsMax;
 }
 
-absl::StatusOr<std::string> CheckCompile(const Job& job, const CompileCheck& check) {
+absl::StatusOr<std::string> CheckCompile(const proto::Job& job, const CompileCheck& check) {
   std::string refused;
-  for (PlanMode mode : {PlanMode::kTrain, PlanMode::kEvaluate, PlanMode::kGenerate}) {
-    CompileOptions options;
+  for (compiler::PlanMode mode :
+       {compiler::PlanMode::kTrain, compiler::PlanMode::kEvaluate, compiler::PlanMode::kGenerate}) {
+    compiler::CompileOptions options;
     options.mode = mode;
-    absl::StatusOr<std::unique_ptr<LogicalPlan>> plan = CompileJob(job, options);
+    absl::StatusOr<std::unique_ptr<compiler::LogicalPlan>> plan =
+        compiler::CompileJob(job, options);
     std::string code;
     if (plan.ok()) {
       WEIR_ASSIGN_OR_RETURN(code, CheckRanks(**plan, check.ranks_lowered_max));
     } else {
       WEIR_ASSIGN_OR_RETURN(code, CodeOf("compile", plan.status()));
     }
-    if (mode == PlanMode::kTrain) refused = code;
+    if (mode == compiler::PlanMode::kTrain) refused = code;
   }
   return refused;
 }
 
-}  // namespace weir
+}  // namespace weir::fuzz

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
 
-namespace weir {
+namespace weir::fuzz {
 
 struct CompileCheck {
   // The number of ranks that are lowered on larger meshes, evenly over the mesh. The plans of these
@@ -22,10 +22,10 @@ struct CompileCheck {
 // Compiles `job` in every mode and checks the plans of its ranks. Returns the code with which the
 // job is refused for training, or "" if the job is sound. An error says what went wrong and is a
 // fault of Weir.
-absl::StatusOr<std::string> CheckCompile(const Job& job, const CompileCheck& check = {});
+absl::StatusOr<std::string> CheckCompile(const proto::Job& job, const CompileCheck& check = {});
 
 // Returns whether a job repeats calls so often that compiling it only takes time. A job with too
 // many calls is refused before anything is built.
-bool RepeatsVeryOften(const Job& job);
+bool RepeatsVeryOften(const proto::Job& job);
 
-}  // namespace weir
+}  // namespace weir::fuzz

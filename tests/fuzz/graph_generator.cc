@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "tools/zoo/function_writer.h"
 
-namespace weir {
+namespace weir::fuzz {
 namespace {
 
 using Dims = std::vector<std::string>;
@@ -26,19 +26,19 @@ std::string TypeText(const Dims& dims) {
 
 // Drops nodes and parameters that no output depends on, because a graph with such parameters is
 // refused.
-void DropUnused(Function* function) {
+void DropUnused(proto::Function* function) {
   std::set<std::string> used(function->output().begin(), function->output().end());
-  google::protobuf::RepeatedPtrField<Node> nodes;
+  google::protobuf::RepeatedPtrField<proto::Node> nodes;
   for (int i = function->node_size(); i-- > 0;) {
-    const Node& node = function->node(i);
+    const proto::Node& node = function->node(i);
     if (!used.contains(node.output_size() > 0 ? node.output(0) : node.name())) continue;
     used.insert(node.input().begin(), node.input().end());
     *nodes.Add() = node;
   }
   std::reverse(nodes.begin(), nodes.end());
   function->mutable_node()->Swap(&nodes);
-  google::protobuf::RepeatedPtrField<Parameter> parameters;
-  for (const Parameter& parameter : function->parameter()) {
+  google::protobuf::RepeatedPtrField<proto::Parameter> parameters;
+  for (const proto::Parameter& parameter : function->parameter()) {
     if (used.contains(parameter.name())) *parameters.Add() = parameter;
   }
   function->mutable_parameter()->Swap(&parameters);
@@ -48,16 +48,16 @@ class GraphGenerator {
  public:
   explicit GraphGenerator(std::mt19937_64* random) : random_(*random) {}
 
-  Graph Run() {
+  proto::Graph Run() {
     graph_.set_name("generated");
     const int64_t head_dim = 2 * (1 + Below(2)), heads = 1 + Below(6);
-    AddDim(&graph_, "batch", 1 + Below(9));
-    AddDim(&graph_, "sequence", 1 + Below(7));
-    AddDim(&graph_, "hidden", heads * head_dim, Below(2) == 0 ? head_dim : 1);
-    AddDim(&graph_, "inner", 1 + Below(12));
-    AddDim(&graph_, "heads", heads);
-    AddDim(&graph_, "head_dim", head_dim);
-    AddDim(&graph_, "vocab", 2 + Below(11));
+    zoo::AddDim(&graph_, "batch", 1 + Below(9));
+    zoo::AddDim(&graph_, "sequence", 1 + Below(7));
+    zoo::AddDim(&graph_, "hidden", heads * head_dim, Below(2) == 0 ? head_dim : 1);
+    zoo::AddDim(&graph_, "inner", 1 + Below(12));
+    zoo::AddDim(&graph_, "heads", heads);
+    zoo::AddDim(&graph_, "head_dim", head_dim);
+    zoo::AddDim(&graph_, "vocab", 2 + Below(11));
     with_sequence_ = Below(4) != 0;
     const int num_blocks = Below(4);
     for (int i = 0; i < num_blocks; ++i) {
@@ -65,7 +65,7 @@ class GraphGenerator {
       blocks_.push_back(absl::StrCat("block", i));
     }
     WriteMain();
-    for (Function& function : *graph_.mutable_function()) DropUnused(&function);
+    for (proto::Function& function : *graph_.mutable_function()) DropUnused(&function);
     graph_.set_main("main");
     return graph_;
   }
@@ -83,7 +83,7 @@ class GraphGenerator {
   }
 
   void WriteBlock(const std::string& name) {
-    FunctionWriter f(graph_.add_function(), name);
+    zoo::FunctionWriter f(graph_.add_function(), name);
     f.Input("x", TypeText(Activation()));
     std::vector<Tensor> tensors = {{"x", Activation()}};
     Body(f, 1 + Below(8), &tensors);
@@ -93,7 +93,7 @@ class GraphGenerator {
   }
 
   void WriteMain() {
-    FunctionWriter f(graph_.add_function(), "main");
+    zoo::FunctionWriter f(graph_.add_function(), "main");
     std::string at;
     const Dims ids = with_sequence_ ? Dims{"batch", "sequence"} : Dims{"batch"};
     const std::string ids_type = absl::StrCat("i32[", absl::StrJoin(ids, ", "), "]");
@@ -127,7 +127,7 @@ class GraphGenerator {
   }
 
   // Returns a value of the activations' type that depends on `from`.
-  std::string ToHidden(FunctionWriter& f, const Tensor& from) {
+  std::string ToHidden(zoo::FunctionWriter& f, const Tensor& from) {
     if (from.dims == Activation()) return from.name;
     const std::string weight =
         f.Normal(NewName("back"), absl::StrCat("f32[", from.dims.back(), ", hidden]"), 0.3);
@@ -147,11 +147,11 @@ class GraphGenerator {
     return last.name;
   }
 
-  void Body(FunctionWriter& f, int num_ops, std::vector<Tensor>* tensors) {
+  void Body(zoo::FunctionWriter& f, int num_ops, std::vector<Tensor>* tensors) {
     for (int i = 0; i < num_ops; ++i) AddOp(f, tensors);
   }
 
-  void AddOp(FunctionWriter& f, std::vector<Tensor>* tensors) {
+  void AddOp(zoo::FunctionWriter& f, std::vector<Tensor>* tensors) {
     const Tensor x = Any(*tensors);
     switch (Below(12)) {
       case 0: return AddUnary(f, x, tensors);
@@ -169,13 +169,13 @@ class GraphGenerator {
     }
   }
 
-  void AddUnary(FunctionWriter& f, const Tensor& x, std::vector<Tensor>* tensors) {
+  void AddUnary(zoo::FunctionWriter& f, const Tensor& x, std::vector<Tensor>* tensors) {
     static const char* const kOps[] = {"relu", "gelu", "silu"};
     const char* op = kOps[Below(static_cast<int>(std::size(kOps)))];
     tensors->push_back({f.Node(NewName(op), op, {x.name}), x.dims});
   }
 
-  void AddBinary(FunctionWriter& f, const Tensor& x, std::vector<Tensor>* tensors) {
+  void AddBinary(zoo::FunctionWriter& f, const Tensor& x, std::vector<Tensor>* tensors) {
     static const char* const kOps[] = {"add", "mul", "sub"};
     std::string other = x.name;
     for (const Tensor& tensor : *tensors) {
@@ -185,14 +185,14 @@ class GraphGenerator {
     tensors->push_back({f.Node(NewName(op), op, {x.name, other}), x.dims});
   }
 
-  void AddBias(FunctionWriter& f, const Tensor& x, std::vector<Tensor>* tensors) {
+  void AddBias(zoo::FunctionWriter& f, const Tensor& x, std::vector<Tensor>* tensors) {
     const std::string bias =
         f.Normal(NewName("bias"), absl::StrCat("f32[", x.dims.back(), "]"), 0.1);
     tensors->push_back(
         {f.Node(NewName("biased"), Below(2) == 0 ? "add" : "mul", {x.name, bias}), x.dims});
   }
 
-  void AddMatmul(FunctionWriter& f, const Tensor& x, const std::string& to,
+  void AddMatmul(zoo::FunctionWriter& f, const Tensor& x, const std::string& to,
                  std::vector<Tensor>* tensors) {
     static const char* const kActivations[] = {"none", "relu", "gelu", "silu"};
     const bool turned = Below(3) == 0;
@@ -211,14 +211,14 @@ class GraphGenerator {
     tensors->push_back(y);
   }
 
-  void AddNorm(FunctionWriter& f, const Tensor& x, std::vector<Tensor>* tensors) {
+  void AddNorm(zoo::FunctionWriter& f, const Tensor& x, std::vector<Tensor>* tensors) {
     const std::string gamma = f.Ones(NewName("gamma"), absl::StrCat("f32[", x.dims.back(), "]"));
     tensors->push_back(
         {f.Node(NewName("norm"), Below(2) == 0 ? "rms_norm" : "layer_norm", {x.name, gamma}),
          x.dims});
   }
 
-  void AddAttention(FunctionWriter& f, const Tensor& x, std::vector<Tensor>* tensors) {
+  void AddAttention(zoo::FunctionWriter& f, const Tensor& x, std::vector<Tensor>* tensors) {
     if (x.dims != Dims{"batch", "sequence", "hidden"}) return AddUnary(f, x, tensors);
     std::string parts[3];
     for (std::string& part : parts) {
@@ -238,14 +238,14 @@ class GraphGenerator {
   }
 
   // Adds a node that swaps batch and sequence.
-  void AddTurned(FunctionWriter& f, const Tensor& x, std::vector<Tensor>* tensors) {
+  void AddTurned(zoo::FunctionWriter& f, const Tensor& x, std::vector<Tensor>* tensors) {
     if (x.dims.size() != 3) return AddUnary(f, x, tensors);
     tensors->push_back({f.Node(NewName("turned"), "transpose", {x.name},
                                {{"perm", std::vector<int64_t>{1, 0, 2}}}),
                         {x.dims[1], x.dims[0], x.dims[2]}});
   }
 
-  void AddGated(FunctionWriter& f, const Tensor& x, std::vector<Tensor>* tensors) {
+  void AddGated(zoo::FunctionWriter& f, const Tensor& x, std::vector<Tensor>* tensors) {
     AddMatmul(f, x, "inner", tensors);
     const Tensor gate = tensors->back();
     AddMatmul(f, x, "inner", tensors);
@@ -255,10 +255,10 @@ class GraphGenerator {
 
   // Cuts a tensor in two along the first axis that allows it, and joins the halves in the other
   // order.
-  void AddHalves(FunctionWriter& f, const Tensor& x, std::vector<Tensor>* tensors) {
+  void AddHalves(zoo::FunctionWriter& f, const Tensor& x, std::vector<Tensor>* tensors) {
     const int64_t axis = static_cast<int64_t>(x.dims.size()) - 1;
     int64_t size = 0;
-    for (const Dim& dim : graph_.dim()) {
+    for (const proto::Dim& dim : graph_.dim()) {
       if (dim.name() == x.dims.back()) size = dim.size();
     }
     if (size < 2) return AddUnary(f, x, tensors);
@@ -274,7 +274,7 @@ class GraphGenerator {
   }
 
   std::mt19937_64& random_;
-  Graph graph_;
+  proto::Graph graph_;
   bool with_sequence_ = true;
   std::vector<std::string> blocks_;
   int next_name_ = 0;
@@ -282,6 +282,6 @@ class GraphGenerator {
 
 }  // namespace
 
-Graph GenerateGraph(std::mt19937_64* random) { return GraphGenerator(random).Run(); }
+proto::Graph GenerateGraph(std::mt19937_64* random) { return GraphGenerator(random).Run(); }
 
-}  // namespace weir
+}  // namespace weir::fuzz

@@ -7,10 +7,10 @@
 
 #include "proto/graph.pb.h"
 
-namespace weir {
+namespace weir::fuzz {
 
 // Returns a graph with the loss "loss", whose ids and targets are below 2. Dimensions have the
 // names batch, sequence, hidden, inner, heads, head_dim, vocab, and sizes from 1 to 12.
-Graph GenerateGraph(std::mt19937_64* random);
+proto::Graph GenerateGraph(std::mt19937_64* random);
 
-}  // namespace weir
+}  // namespace weir::fuzz

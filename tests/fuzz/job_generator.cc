@@ -13,17 +13,17 @@
 #include "tools/zoo/llama.h"
 #include "tools/zoo/mlp.h"
 
-namespace weir {
+namespace weir::fuzz {
 namespace {
 
 class JobGenerator {
  public:
   explicit JobGenerator(uint64_t seed) : random_(seed) {}
 
-  Job Run() {
-    Job job;
+  proto::Job Run() {
+    proto::Job job;
     // If the zoo refuses its options, the model is drawn again.
-    for (absl::StatusOr<Job> model = DrawModel();; model = DrawModel()) {
+    for (absl::StatusOr<proto::Job> model = DrawModel();; model = DrawModel()) {
       if (!model.ok()) continue;
       job = *std::move(model);
       break;
@@ -47,32 +47,32 @@ class JobGenerator {
     return values[Below(n)];
   }
 
-  absl::StatusOr<Job> DrawModel() {
+  absl::StatusOr<proto::Job> DrawModel() {
     switch (Below(4)) {
-      case 0: return GptJob(DrawTransformer());
+      case 0: return zoo::GptJob(DrawTransformer());
       case 1: {
-        TransformerOptions options = DrawTransformer();
+        zoo::TransformerOptions options = DrawTransformer();
         if (OneIn(2)) options.kv_heads = std::max<int64_t>(1, options.heads / 2);
-        return LlamaJob(options);
+        return zoo::LlamaJob(options);
       }
       case 2: {
-        MlpOptions options;
+        zoo::MlpOptions options;
         options.layers = Below(5);
         options.pixels = 1 + Below(20);
         options.hidden = 1 + Below(12);
         options.ffn = 1 + Below(12);
         options.classes = 2 + Below(10);
         options.training = DrawZooTraining();
-        return MlpJob(options);
+        return zoo::MlpJob(options);
       }
       default: {
-        Job job;
+        proto::Job job;
         job.set_name("generated");
         *job.mutable_graph() = GenerateGraph(&random_);
         job.mutable_data()->mutable_synthetic();
         job.mutable_training()->set_steps(1 + Below(3));
         job.mutable_training()->mutable_schedule()->set_learning_rate(0.01);
-        for (const Dim& dim : job.graph().dim()) {
+        for (const proto::Dim& dim : job.graph().dim()) {
           if (dim.name() != "batch") continue;
           job.mutable_training()->set_micro_batches(OneIn(2) ? 1 : dim.size());
         }
@@ -81,8 +81,8 @@ class JobGenerator {
     }
   }
 
-  TransformerOptions DrawTransformer() {
-    TransformerOptions options;
+  zoo::TransformerOptions DrawTransformer() {
+    zoo::TransformerOptions options;
     options.layers = 1 + Below(5);
     options.heads = 1 + Below(6);
     options.hidden = options.heads * 2 * (1 + Below(3));
@@ -91,13 +91,14 @@ class JobGenerator {
     options.sequence = 1 + Below(9);
     options.dropout = OneIn(4) ? 0.1 : 0;
     options.sequence_parallel =
-        OneOf({SequenceParallel::kNone, SequenceParallel::kMegatron, SequenceParallel::kUlysses});
+        OneOf({zoo::SequenceParallel::kNone, zoo::SequenceParallel::kMegatron,
+               zoo::SequenceParallel::kUlysses});
     options.training = DrawZooTraining();
     return options;
   }
 
-  TrainingOptions DrawZooTraining() {
-    TrainingOptions options;
+  zoo::TrainingOptions DrawZooTraining() {
+    zoo::TrainingOptions options;
     options.micro_batches = OneOf({1, 1, 2, 3, 4, 8});
     options.batch = options.micro_batches * (1 + Below(5));
     options.steps = 1 + Below(4);
@@ -105,7 +106,7 @@ class JobGenerator {
     return options;
   }
 
-  void DrawMesh(Job* job) {
+  void DrawMesh(proto::Job* job) {
     std::vector<std::string> names = {"dp", "sp", "tp", "pp"};
     std::shuffle(names.begin(), names.end(), random_);
     names.resize(Below(5));
@@ -116,47 +117,48 @@ class JobGenerator {
       const int64_t size = OneOf({1, 2, 2, 3, 3, 4, 5, 7, 8});
       if (devices * size > devices_max) continue;
       devices *= size;
-      MeshAxisSpec* axis = job->mutable_mesh()->add_axis();
+      proto::MeshAxisSpec* axis = job->mutable_mesh()->add_axis();
       axis->set_name(name);
       axis->set_size(size);
     }
   }
 
   // Draws more rules, for any dimension and axis of the job, in any order.
-  void DrawRules(Job* job) {
-    std::vector<Rule> rules(job->rule().begin(), job->rule().end());
-    std::erase_if(rules, [&](const Rule&) { return OneIn(3); });
+  void DrawRules(proto::Job* job) {
+    std::vector<proto::Rule> rules(job->rule().begin(), job->rule().end());
+    std::erase_if(rules, [&](const proto::Rule&) { return OneIn(3); });
     for (int64_t i = Below(6); i > 0; --i) {
-      Rule rule;
+      proto::Rule rule;
       rule.set_dim(job->graph().dim(static_cast<int>(Below(job->graph().dim_size()))).name());
       rule.set_axis(OneOf({"dp", "sp", "tp"}));
-      rule.set_scope(OneOf({Rule::ALL, Rule::ALL, Rule::ACTIVATIONS, Rule::PARAMETERS}));
+      rule.set_scope(OneOf(
+          {proto::Rule::ALL, proto::Rule::ALL, proto::Rule::ACTIVATIONS, proto::Rule::PARAMETERS}));
       rules.push_back(rule);
     }
     std::shuffle(rules.begin(), rules.end(), random_);
     job->clear_rule();
-    for (const Rule& rule : rules) *job->add_rule() = rule;
+    for (const proto::Rule& rule : rules) *job->add_rule() = rule;
   }
 
-  void DrawLayouts(Job* job) {
+  void DrawLayouts(proto::Job* job) {
     std::vector<std::string> axes;
-    for (const MeshAxisSpec& axis : job->mesh().axis()) {
+    for (const proto::MeshAxisSpec& axis : job->mesh().axis()) {
       if (axis.name() != "pp") axes.push_back(axis.name());
     }
     std::vector<std::string> tensors;
-    for (const Function& function : job->graph().function()) {
-      for (const TensorDecl& input : function.input())
+    for (const proto::Function& function : job->graph().function()) {
+      for (const proto::TensorDecl& input : function.input())
         tensors.push_back(absl::StrCat(function.name(), "/", input.name()));
-      for (const Parameter& parameter : function.parameter())
+      for (const proto::Parameter& parameter : function.parameter())
         tensors.push_back(absl::StrCat(function.name(), "/", parameter.name()));
-      for (const Node& node : function.node())
+      for (const proto::Node& node : function.node())
         tensors.push_back(absl::StrCat(function.name(), "/",
                                        node.output_size() > 0 ? node.output(0) : node.name()));
     }
     std::shuffle(tensors.begin(), tensors.end(), random_);
     for (int64_t i = 1 + Below(2);
          i > 0 && !axes.empty() && i <= static_cast<int64_t>(tensors.size()); --i) {
-      LayoutOverride* layout = job->add_layout();
+      proto::LayoutOverride* layout = job->add_layout();
       layout->set_tensor(tensors[i - 1]);
       const std::string kind = OneOf({0, 0, 0, 1, 2}) == 0 ? absl::StrCat("S(", Below(3), ")")
                                : OneIn(2)                  ? "B"
@@ -166,23 +168,24 @@ class JobGenerator {
     }
   }
 
-  void DrawPipeline(Job* job) {
-    Pipeline* pipeline = job->mutable_pipeline();
-    pipeline->set_schedule(OneOf({Pipeline::ONE_F_ONE_B, Pipeline::ONE_F_ONE_B, Pipeline::GPIPE,
-                                  Pipeline::INTERLEAVED, Pipeline::ZERO_BUBBLE}));
-    if (pipeline->schedule() == Pipeline::INTERLEAVED && OneIn(2))
+  void DrawPipeline(proto::Job* job) {
+    proto::Pipeline* pipeline = job->mutable_pipeline();
+    pipeline->set_schedule(
+        OneOf({proto::Pipeline::ONE_F_ONE_B, proto::Pipeline::ONE_F_ONE_B, proto::Pipeline::GPIPE,
+               proto::Pipeline::INTERLEAVED, proto::Pipeline::ZERO_BUBBLE}));
+    if (pipeline->schedule() == proto::Pipeline::INTERLEAVED && OneIn(2))
       pipeline->set_virtual_stages(1 + Below(3));
   }
 
-  void DrawTraining(Training* training) {
+  void DrawTraining(proto::Training* training) {
     training->set_seed(1 + Below(1000));
     training->set_zero_stage(OneOf({0, 0, 1, 2, 3, 3}));
     if (OneIn(6)) training->set_zero_axis(OneOf({"dp", "sp", "tp"}));
-    training->set_precision(OneIn(4) ? Training::BF16 : Training::F32);
+    training->set_precision(OneIn(4) ? proto::Training::BF16 : proto::Training::F32);
     if (OneIn(2)) {
       training->mutable_optimizer()->mutable_sgd()->set_momentum(OneIn(2) ? 0.9 : 0);
     } else {
-      Optimizer::AdamW* adamw = training->mutable_optimizer()->mutable_adamw();
+      proto::Optimizer::AdamW* adamw = training->mutable_optimizer()->mutable_adamw();
       adamw->set_beta1(0.9);
       adamw->set_beta2(0.95);
       adamw->set_epsilon(1e-8);
@@ -194,16 +197,17 @@ class JobGenerator {
     if (OneIn(5)) training->set_gradient_delay(1 + Below(2));
   }
 
-  void DrawRuntime(Job* job) {
-    Runtime* runtime = job->mutable_runtime();
+  void DrawRuntime(proto::Job* job) {
+    proto::Runtime* runtime = job->mutable_runtime();
     runtime->set_registers(
-        OneOf({Runtime::SCHEDULE, Runtime::SCHEDULE, Runtime::SOLVED, Runtime::SOLVED, Runtime::ONE,
-               Runtime::TWO, Runtime::TWICE_STAGES}));
+        OneOf({proto::Runtime::SCHEDULE, proto::Runtime::SCHEDULE, proto::Runtime::SOLVED,
+               proto::Runtime::SOLVED, proto::Runtime::ONE, proto::Runtime::TWO,
+               proto::Runtime::TWICE_STAGES}));
     runtime->set_chunk_bytes_max(OneOf({0, 0, 16, 64, 256, 4096}));
     runtime->set_gather_ahead(OneOf({0, 0, 1, 2, -1}));
     if (OneIn(8)) runtime->set_debug_register_slots(static_cast<int32_t>(1 + Below(4)));
     if (OneIn(8)) {
-      Recompute* recompute = runtime->add_recompute();
+      proto::Recompute* recompute = runtime->add_recompute();
       recompute->set_function(
           job->graph().function(static_cast<int>(Below(job->graph().function_size()))).name());
       recompute->set_keep_all(OneIn(2));
@@ -215,6 +219,6 @@ class JobGenerator {
 
 }  // namespace
 
-Job GenerateJob(uint64_t seed) { return JobGenerator(seed).Run(); }
+proto::Job GenerateJob(uint64_t seed) { return JobGenerator(seed).Run(); }
 
-}  // namespace weir
+}  // namespace weir::fuzz

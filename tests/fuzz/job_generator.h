@@ -9,13 +9,13 @@
 
 #include "proto/job.pb.h"
 
-namespace weir {
+namespace weir::fuzz {
 
 // Meshes have at most this many devices, one in fifty up to the second number.
 inline constexpr int64_t kDevicesOften = 48;
 inline constexpr int64_t kDevicesMax = 360;
 
 // The same seed makes the same job.
-Job GenerateJob(uint64_t seed);
+proto::Job GenerateJob(uint64_t seed);
 
-}  // namespace weir
+}  // namespace weir::fuzz

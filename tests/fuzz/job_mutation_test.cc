@@ -11,7 +11,7 @@
 #include "tests/fuzz/sound_jobs.h"
 #include "tools/job/job_text.h"
 
-namespace weir {
+namespace weir::fuzz {
 namespace {
 
 constexpr int kMutationsPerJob = 150;
@@ -20,18 +20,18 @@ TEST(JobMutationTest, AChangedJobCompilesOrIsRefusedWithACode) {
   uint64_t seed = 1;
   if (const char* text = std::getenv("WEIR_FUZZ_SEED")) seed = std::strtoull(text, nullptr, 10);
   int sound = 0, refused = 0;
-  const std::vector<Job> jobs = SoundJobs();
+  const std::vector<proto::Job> jobs = SoundJobs();
   ASSERT_FALSE(jobs.empty());
   for (int i = 0; i < kMutationsPerJob; ++i, ++seed) {
-    for (const Job& job : jobs) {
-      Job changed = job;
+    for (const proto::Job& job : jobs) {
+      proto::Job changed = job;
       MutateJob(seed, &changed);
       if (const char* path = std::getenv("WEIR_FUZZ_KEEP"))
-        std::ofstream(path) << JobText(changed, "");
+        std::ofstream(path) << job::JobText(changed, "");
       if (RepeatsVeryOften(changed)) continue;
       const absl::StatusOr<std::string> code = CheckCompile(changed, {.ranks_lowered_max = 8});
       ASSERT_TRUE(code.ok()) << "WEIR_FUZZ_SEED=" << seed << ": " << code.status() << "\n"
-                             << JobText(changed, "");
+                             << job::JobText(changed, "");
       ++(code->empty() ? sound : refused);
     }
   }
@@ -41,4 +41,4 @@ TEST(JobMutationTest, AChangedJobCompilesOrIsRefusedWithACode) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::fuzz

@@ -9,7 +9,7 @@
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
 
-namespace weir {
+namespace weir::fuzz {
 namespace {
 
 using google::protobuf::FieldDescriptor;
@@ -54,7 +54,7 @@ constexpr double kTellingNumbers[] = {0,
 
 class Mutator {
  public:
-  Mutator(uint64_t seed, Job* job) : random_(seed), job_(job) {}
+  Mutator(uint64_t seed, proto::Job* job) : random_(seed), job_(job) {}
 
   void Run() {
     const size_t num_changes = 1 + Below(4);
@@ -168,13 +168,13 @@ class Mutator {
   }
 
   std::mt19937_64 random_;
-  Job* job_;
+  proto::Job* job_;
   std::vector<Spot> spots_;
   std::vector<std::string> words_;
 };
 
 }  // namespace
 
-void MutateJob(uint64_t seed, Job* job) { Mutator(seed, job).Run(); }
+void MutateJob(uint64_t seed, proto::Job* job) { Mutator(seed, job).Run(); }
 
-}  // namespace weir
+}  // namespace weir::fuzz

@@ -8,9 +8,9 @@
 
 #include "proto/job.pb.h"
 
-namespace weir {
+namespace weir::fuzz {
 
 // Makes one to four changes to `job`. The same seed makes the same changes.
-void MutateJob(uint64_t seed, Job* job);
+void MutateJob(uint64_t seed, proto::Job* job);
 
-}  // namespace weir
+}  // namespace weir::fuzz

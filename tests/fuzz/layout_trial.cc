@@ -12,7 +12,7 @@
 #include "tests/fuzz/compile_check.h"
 #include "tests/training/train_run.h"
 
-namespace weir {
+namespace weir::fuzz {
 namespace {
 
 constexpr int64_t kSteps = 2;
@@ -25,7 +25,7 @@ constexpr double kLossMax = 30;
 
 // A feed of values by global element. Each part of a tensor gets the same values, whatever the
 // split.
-class ElementFeed final : public DataFeed {
+class ElementFeed final : public actors::DataFeed {
  public:
   explicit ElementFeed(int64_t micro_batches) : micro_batches_(micro_batches) {}
 
@@ -60,37 +60,37 @@ class ElementFeed final : public DataFeed {
   const int64_t micro_batches_;
 };
 
-absl::StatusOr<std::vector<double>> Losses(const Job& job) {
-  testing::TrainRunOptions options;
+absl::StatusOr<std::vector<double>> Losses(const proto::Job& job) {
+  training::TrainRunOptions options;
   options.steps = kSteps;
-  options.feed = [](const Job& of) {
+  options.feed = [](const proto::Job& of) {
     return std::make_unique<ElementFeed>(std::max<int64_t>(1, of.training().micro_batches()));
   };
-  WEIR_ASSIGN_OR_RETURN(testing::TrainRun run, testing::Train(job, options));
+  WEIR_ASSIGN_OR_RETURN(training::TrainRun run, training::Train(job, options));
   return run.losses;
 }
 
 }  // namespace
 
-absl::StatusOr<std::string> TrainOnMeshAndAlone(const Job& job) {
+absl::StatusOr<std::string> TrainOnMeshAndAlone(const proto::Job& job) {
   int64_t devices = 1;
-  for (const MeshAxisSpec& axis : job.mesh().axis()) devices *= axis.size();
+  for (const proto::MeshAxisSpec& axis : job.mesh().axis()) devices *= axis.size();
   if (devices > kDevicesMax) return "";
   // One device has one stage and no choice of layouts.
-  Job alone = testing::WithMesh(job, "");
+  proto::Job alone = training::WithMesh(job, "");
   alone.clear_rule();
   alone.clear_layout();
   alone.clear_pipeline();
   alone.mutable_training()->set_zero_stage(0);
   alone.mutable_training()->clear_zero_axis();
-  for (const Job* either : {&job, static_cast<const Job*>(&alone)}) {
+  for (const proto::Job* either : {&job, static_cast<const proto::Job*>(&alone)}) {
     WEIR_ASSIGN_OR_RETURN(const std::string refused, CheckCompile(*either));
     if (!refused.empty()) return refused;
   }
   WEIR_ASSIGN_OR_RETURN(const std::vector<double> expected, Losses(alone));
   WEIR_ASSIGN_OR_RETURN(const std::vector<double> found, Losses(job));
   const double tolerance =
-      job.training().precision() == Training::BF16 ? kToleranceBF16 : kToleranceF32;
+      job.training().precision() == proto::Training::BF16 ? kToleranceBF16 : kToleranceF32;
   for (size_t step = 0; step < expected.size(); ++step) {
     if (!(std::abs(expected[step]) < kLossMax)) break;
     if (step < found.size() && std::abs(found[step] - expected[step]) <=
@@ -103,4 +103,4 @@ absl::StatusOr<std::string> TrainOnMeshAndAlone(const Job& job) {
   return "";
 }
 
-}  // namespace weir
+}  // namespace weir::fuzz

@@ -8,10 +8,10 @@
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
 
-namespace weir {
+namespace weir::fuzz {
 
 // Returns "" if both runs agree, or a code if the job is refused on its mesh or on one device. An
 // error is a fault of Weir.
-absl::StatusOr<std::string> TrainOnMeshAndAlone(const Job& job);
+absl::StatusOr<std::string> TrainOnMeshAndAlone(const proto::Job& job);
 
-}  // namespace weir
+}  // namespace weir::fuzz

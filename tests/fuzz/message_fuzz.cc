@@ -14,10 +14,10 @@
 
 namespace {
 
-using weir::EdgeHandle;
-using weir::MessageLedger;
-using weir::TransportEdge;
-using weir::WireMessage;
+using weir::transport::EdgeHandle;
+using weir::transport::MessageLedger;
+using weir::transport::TransportEdge;
+using weir::transport::WireMessage;
 
 void Require(bool holds, const char* what) {
   if (holds) return;
@@ -60,8 +60,10 @@ class LedgerRun {
 
   void Do(Input& input) {
     switch (input.Byte() % 7) {
-      case 0: return Enter(input.Bytes(weir::kWireMessageBytes - input.Byte() % 2), input.Byte());
-      case 1: return EnterOfThisJob(input.Bytes(weir::kWireMessageBytes), input.Byte());
+      case 0:
+        return Enter(input.Bytes(weir::transport::kWireMessageBytes - input.Byte() % 2),
+                     input.Byte());
+      case 1: return EnterOfThisJob(input.Bytes(weir::transport::kWireMessageBytes), input.Byte());
       case 2: return EnterPlausible(input);
       case 3: return Send(input.Byte() % kEdges, input.Byte() % 5);
       case 4: return Leave(input.Byte() % kEdges, input.Byte() % 4);
@@ -71,12 +73,12 @@ class LedgerRun {
   }
 
  private:
-  std::vector<weir::LedgerEdge> Edges() {
-    std::vector<weir::LedgerEdge> edges(kEdges);
+  std::vector<weir::transport::LedgerEdge> Edges() {
+    std::vector<weir::transport::LedgerEdge> edges(kEdges);
     for (int i = 0; i < kEdges; ++i) {
-      TransportEdge& spec = edges[i].spec;
-      spec.direction =
-          i % 2 == 0 ? TransportEdge::Direction::kIncoming : TransportEdge::Direction::kOutgoing;
+      weir::transport::TransportEdge& spec = edges[i].spec;
+      spec.direction = i % 2 == 0 ? weir::transport::TransportEdge::Direction::kIncoming
+                                  : weir::transport::TransportEdge::Direction::kOutgoing;
       spec.edge = 100 + i;
       spec.peer = i < 2 ? 0 : 2;
       spec.slots = i + 1;
@@ -85,8 +87,8 @@ class LedgerRun {
       spec.stride = kBytes;
       landing_[i].resize(spec.slots * kBytes);
       spec.landing = i % 2 == 0 ? landing_[i].data() : nullptr;
-      edges[i].landing =
-          i == 2 ? weir::LedgerEdge::Landing::kReachable : weir::LedgerEdge::Landing::kPrivate;
+      edges[i].landing = i == 2 ? weir::transport::LedgerEdge::Landing::kReachable
+                                : weir::transport::LedgerEdge::Landing::kPrivate;
       leaving_.emplace_back(spec.slots, false);
       receiving_.emplace_back(spec.slots, false);
     }
@@ -102,34 +104,37 @@ class LedgerRun {
     Enter(bytes, behind);
   }
   void EnterPlausible(Input& input) {
-    WireMessage message;
+    weir::transport::WireMessage message;
     message.job_tag = ledger_.job_tag();
     message.epoch = 7;
     message.role = 1;
     message.receiver_edge = input.Byte() % kEdges;
     message.sender = message.receiver_edge < 2 ? 0 : 2;
-    message.kind = static_cast<WireMessage::Kind>(1 + input.Byte() % 4);
-    message.payload = static_cast<WireMessage::Payload>(input.Byte() % 3);
+    message.kind = static_cast<weir::transport::WireMessage::Kind>(1 + input.Byte() % 4);
+    message.payload = static_cast<weir::transport::WireMessage::Payload>(input.Byte() % 3);
     message.number = next_[message.receiver_edge] + input.Byte() % 4;
     message.header.edge = 100 + message.receiver_edge;
     message.header.slot = input.Byte() % 4;
     message.header.payload_bytes = input.Byte() % (kBytes + 2);
-    std::string bytes(weir::kWireMessageBytes, '\0');
-    weir::EncodeWireMessage(message, bytes.data());
-    Enter(bytes, message.payload == WireMessage::Payload::kSent ? message.header.payload_bytes : 0);
+    std::string bytes(weir::transport::kWireMessageBytes, '\0');
+    weir::transport::EncodeWireMessage(message, bytes.data());
+    Enter(bytes, message.payload == weir::transport::WireMessage::Payload::kSent
+                     ? message.header.payload_bytes
+                     : 0);
   }
   void Enter(const std::string& bytes, uint64_t behind) {
-    WireMessage message;
-    absl::StatusOr<MessageLedger::Verdict> verdict =
+    weir::transport::WireMessage message;
+    absl::StatusOr<weir::transport::MessageLedger::Verdict> verdict =
         ledger_.Enter(bytes.data(), bytes.size(), behind, &message);
     Require(verdict.ok() || verdict.status().code() == absl::StatusCode::kDataLoss,
             "refused as damage");
-    if (!verdict.ok() || *verdict != MessageLedger::Verdict::kAccepted) return;
+    if (!verdict.ok() || *verdict != weir::transport::MessageLedger::Verdict::kAccepted) return;
     Require(message.sender == 0 || message.sender == 2, "a peer");
-    if (message.kind == WireMessage::Kind::kHello || message.kind == WireMessage::Kind::kBye)
+    if (message.kind == weir::transport::WireMessage::Kind::kHello ||
+        message.kind == weir::transport::WireMessage::Kind::kBye)
       return;
     Require(message.receiver_edge >= 0 && message.receiver_edge < kEdges, "an edge");
-    const TransportEdge& spec = ledger_.spec(message.receiver_edge);
+    const weir::transport::TransportEdge& spec = ledger_.spec(message.receiver_edge);
     Require(message.header.slot >= 0 && message.header.slot < spec.slots, "a slot");
     Require(++under_way_[message.receiver_edge] <= spec.slots, "no more under way than slots");
     if (behind == 0) return;
@@ -138,24 +143,24 @@ class LedgerRun {
     std::memset(spec.landing + message.header.slot * spec.stride, 1, behind);
     receiving_[message.receiver_edge][message.header.slot] = true;
   }
-  void Send(EdgeHandle edge, int32_t slot) {
+  void Send(weir::transport::EdgeHandle edge, int32_t slot) {
     if (!ledger_.CheckSend(edge, ledger_.spec(edge).direction, slot).ok()) return;
     Require(!leaving_[edge][slot], "one message per slot leaves at a time");
     ledger_.BeginSend(edge, slot);
     leaving_[edge][slot] = true;
   }
-  void Leave(EdgeHandle edge, int32_t slot) {
+  void Leave(weir::transport::EdgeHandle edge, int32_t slot) {
     if (slot >= ledger_.spec(edge).slots || !leaving_[edge][slot]) return;
     ledger_.EndSend(edge, slot);
     leaving_[edge][slot] = false;
   }
-  void Receive(EdgeHandle edge, int32_t slot) {
+  void Receive(weir::transport::EdgeHandle edge, int32_t slot) {
     if (slot >= ledger_.spec(edge).slots || !receiving_[edge][slot]) return;
     ledger_.Complete(edge, slot);
     receiving_[edge][slot] = false;
   }
-  void Take(EdgeHandle edge) {
-    const MessageLedger::Arrival* arrival = ledger_.Front(edge);
+  void Take(weir::transport::EdgeHandle edge) {
+    const weir::transport::MessageLedger::Arrival* arrival = ledger_.Front(edge);
     if (arrival == nullptr) return;
     const int32_t slot = arrival->message.header.slot;
     Require(arrival->message.number == next_[edge]++, "in order");
@@ -167,22 +172,22 @@ class LedgerRun {
   std::vector<std::vector<char>> landing_;
   std::vector<std::vector<bool>> leaving_;
   std::vector<std::vector<bool>> receiving_;
-  MessageLedger ledger_;
+  weir::transport::MessageLedger ledger_;
   std::vector<int> under_way_;
   std::vector<uint32_t> next_;
 };
 
 void ReadCard(const std::string& bytes) {
-  absl::StatusOr<weir::RankCard> card = weir::DecodeRankCard(bytes);
+  absl::StatusOr<weir::transport::RankCard> card = weir::transport::DecodeRankCard(bytes);
   if (!card.ok()) {
     Require(card.status().code() == absl::StatusCode::kDataLoss, "refused as damage");
     return;
   }
-  Require(weir::EncodeRankCard(*card) == bytes, "a card has one form");
-  weir::RankCard mine;
+  Require(weir::transport::EncodeRankCard(*card) == bytes, "a card has one form");
+  weir::transport::RankCard mine;
   mine.rank = card->rank == 0 ? 1 : 0;
   mine.num_ranks = card->num_ranks;
-  (void)weir::PairEdges(mine, *card);
+  (void)weir::transport::PairEdges(mine, *card);
 }
 
 }  // namespace
@@ -192,7 +197,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   switch (input.Byte() % 4) {
     case 0: ReadCard(input.Rest()); break;
     case 1:
-      Require(!weir::OpenEnvelope(kKey, "fuzz", input.Rest()).ok(),
+      Require(!weir::transport::OpenEnvelope(kKey, "fuzz", input.Rest()).ok(),
               "nobody can seal without the key");
       break;
     default: {

@@ -26,7 +26,7 @@ void ExpectRefusal(const absl::Status& status) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  weir::RankPlan proto;
+  weir::proto::RankPlan proto;
   NoErrors no_errors;
   google::protobuf::TextFormat::Parser parser;
   parser.RecordErrorsTo(&no_errors);
@@ -34,8 +34,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   if (!parser.ParseFromString(text, &proto) && !proto.ParseFromArray(data, static_cast<int>(size)))
     return 0;
-  absl::StatusOr<weir::Plan> plan = weir::PlanFromProto(proto);
+  absl::StatusOr<weir::actors::Plan> plan = weir::actors::PlanFromProto(proto);
   ExpectRefusal(plan.status());
-  if (plan.ok()) ExpectRefusal(weir::VerifyPlans({&*plan, 1}));
+  if (plan.ok()) ExpectRefusal(weir::actors::VerifyPlans({&*plan, 1}));
   return 0;
 }

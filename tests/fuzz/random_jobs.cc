@@ -20,7 +20,7 @@
 #include "tests/fuzz/trial_series.h"
 #include "tools/job/job_text.h"
 
-namespace weir {
+namespace weir::fuzz {
 namespace {
 
 constexpr int64_t kSayEvery = 1000;
@@ -28,8 +28,8 @@ constexpr char kUsage[] =
     "usage: random_jobs generated|mutated|trained [--first SEED] [--count N] [--seconds S] "
     "[--print SEED]\n";
 
-Job Mutated(const std::vector<Job>& jobs, uint64_t seed) {
-  Job job = jobs[seed % jobs.size()];
+proto::Job Mutated(const std::vector<proto::Job>& jobs, uint64_t seed) {
+  proto::Job job = jobs[seed % jobs.size()];
   MutateJob(seed, &job);
   return job;
 }
@@ -54,7 +54,7 @@ int Main(const std::vector<std::string>& arguments) {
     std::fputs(kUsage, stderr);
     return 2;
   }
-  const std::vector<Job> sound = kind == "mutated" ? SoundJobs() : std::vector<Job>();
+  const std::vector<proto::Job> sound = kind == "mutated" ? SoundJobs() : std::vector<proto::Job>();
   if (kind == "mutated" && sound.empty()) {
     std::fputs(
         "random_jobs: expected the root of the tree as the current folder; found no tests/golden "
@@ -66,7 +66,7 @@ int Main(const std::vector<std::string>& arguments) {
     return kind == "mutated" ? Mutated(sound, seed) : GenerateJob(seed);
   };
   if (print > 0) {
-    std::fputs(JobText(job_of(print), "").c_str(), stdout);
+    std::fputs(job::JobText(job_of(print), "").c_str(), stdout);
     return 0;
   }
   const Trial trial = [&](uint64_t seed) {
@@ -78,8 +78,8 @@ int Main(const std::vector<std::string>& arguments) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::fuzz
 
 int main(int argc, char** argv) {
-  return weir::Main(std::vector<std::string>(argv + 1, argv + argc));
+  return weir::fuzz::Main(std::vector<std::string>(argv + 1, argv + argc));
 }

@@ -8,7 +8,7 @@
 #include "tests/fuzz/layout_trial.h"
 #include "tests/fuzz/trial_series.h"
 
-namespace weir {
+namespace weir::fuzz {
 namespace {
 
 SeriesOptions Of(int64_t count) {
@@ -68,4 +68,4 @@ TEST(TrialSeriesTest, ACrashAndAHangCostOneTrialEachAndAreNamed) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::fuzz

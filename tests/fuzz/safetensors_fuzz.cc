@@ -21,7 +21,7 @@ void Fail(const absl::Status& status) {
 }
 
 void ReadAll(const std::string& path) {
-  auto reader = weir::SafetensorsReader::Open(path);
+  auto reader = weir::store::SafetensorsReader::Open(path);
   if (!reader.ok()) {
     if (reader.status().code() != absl::StatusCode::kDataLoss) Fail(reader.status());
     return;

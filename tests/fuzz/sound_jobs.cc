@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "tools/job/job_file.h"
 
-namespace weir {
+namespace weir::fuzz {
 namespace {
 
 const char* const kFolders[] = {"tests/golden/plans/", "tests/golden/passes/build_program/",
@@ -17,8 +17,8 @@ const char* const kFolders[] = {"tests/golden/plans/", "tests/golden/passes/buil
 
 }  // namespace
 
-std::vector<Job> SoundJobs() {
-  std::vector<Job> jobs;
+std::vector<proto::Job> SoundJobs() {
+  std::vector<proto::Job> jobs;
   for (const char* folder : kFolders) {
     std::vector<std::string> paths;
     std::error_code error;
@@ -28,11 +28,11 @@ std::vector<Job> SoundJobs() {
     for (const std::string& path : paths) {
       // x.rank0.textproto is a plan.
       if (!path.ends_with(".textproto") || path.find(".rank") != std::string::npos) continue;
-      absl::StatusOr<Job> job = ReadJobFile(path);
+      absl::StatusOr<proto::Job> job = job::ReadJobFile(path);
       if (job.ok()) jobs.push_back(*std::move(job));
     }
   }
   return jobs;
 }
 
-}  // namespace weir
+}  // namespace weir::fuzz

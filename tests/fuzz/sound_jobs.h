@@ -6,10 +6,10 @@
 
 #include "proto/job.pb.h"
 
-namespace weir {
+namespace weir::fuzz {
 
 // Returns the jobs in the order of their paths; none if the current folder is not the root of the
 // tree.
-std::vector<Job> SoundJobs();
+std::vector<proto::Job> SoundJobs();
 
-}  // namespace weir
+}  // namespace weir::fuzz

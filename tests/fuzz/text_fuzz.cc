@@ -12,7 +12,7 @@
 
 namespace {
 
-using weir::Mesh;
+using weir::sbp::Mesh;
 
 void Expect(bool good, const std::string& text, const char* what) {
   if (good) return;
@@ -26,9 +26,9 @@ void ExpectRefusal(const absl::Status& status, const std::string& text) {
 }
 
 void ReadMesh(const std::string& text) {
-  absl::StatusOr<Mesh> mesh = Mesh::Parse(text);
+  absl::StatusOr<weir::sbp::Mesh> mesh = weir::sbp::Mesh::Parse(text);
   if (!mesh.ok()) return ExpectRefusal(mesh.status(), text);
-  absl::StatusOr<Mesh> again = Mesh::Parse(mesh->ToText());
+  absl::StatusOr<weir::sbp::Mesh> again = weir::sbp::Mesh::Parse(mesh->ToText());
   Expect(again.ok() && *again == *mesh, text, "the mesh does not round-trip");
   const int64_t last = mesh->num_ranks() - 1;
   Expect(mesh->RankOf(mesh->CoordsOf(last)) == last, text, "the last rank does not round-trip");
@@ -37,16 +37,16 @@ void ReadMesh(const std::string& text) {
 }
 
 void ReadLayout(const std::string& text) {
-  const Mesh mesh({{"dp", 2}, {"tp", 3}});
-  absl::StatusOr<weir::Layout> layout = weir::ParseLayout(text, mesh);
+  const weir::sbp::Mesh mesh({{"dp", 2}, {"tp", 3}});
+  absl::StatusOr<weir::sbp::Layout> layout = weir::sbp::ParseLayout(text, mesh);
   if (!layout.ok()) return ExpectRefusal(layout.status(), text);
-  absl::StatusOr<weir::Layout> again = weir::ParseLayout(ToText(*layout, mesh), mesh);
+  absl::StatusOr<weir::sbp::Layout> again = weir::sbp::ParseLayout(ToText(*layout, mesh), mesh);
   Expect(again.ok() && *again == *layout, text, "the layout does not round-trip");
-  const weir::TensorType type{weir::DType::kF32, {{"a", 6, 2}, {"b", 5, 1}}};
-  absl::Status valid = weir::ValidateLayout(*layout, type, mesh);
+  const weir::sbp::TensorType type{weir::DType::kF32, {{"a", 6, 2}, {"b", 5, 1}}};
+  absl::Status valid = weir::sbp::ValidateLayout(*layout, type, mesh);
   if (!valid.ok()) return ExpectRefusal(valid, text);
   for (int64_t rank = 0; rank < mesh.num_ranks(); ++rank) {
-    const weir::TensorSlice slice = weir::LocalSlice(type, *layout, mesh, mesh.CoordsOf(rank));
+    const weir::TensorSlice slice = weir::sbp::LocalSlice(type, *layout, mesh, mesh.CoordsOf(rank));
     for (size_t i = 0; i < slice.shape.size(); ++i) {
       Expect(slice.offset[i] >= 0 && slice.shape[i] >= 0 &&
                  slice.offset[i] + slice.shape[i] <= slice.global_shape[i],
@@ -56,20 +56,20 @@ void ReadLayout(const std::string& text) {
 }
 
 void ReadType(const std::string& text) {
-  const weir::DimTable table = {{"batch", {"batch", 8, 1}}, {"heads", {"heads", 64, 16}}};
-  absl::StatusOr<weir::TensorType> type = weir::ParseType(text, table);
+  const weir::ops::DimTable table = {{"batch", {"batch", 8, 1}}, {"heads", {"heads", 64, 16}}};
+  absl::StatusOr<weir::sbp::TensorType> type = weir::ops::ParseType(text, table);
   if (!type.ok()) return ExpectRefusal(type.status(), text);
-  absl::StatusOr<std::vector<weir::TensorDim>> again =
-      weir::ParseDims(weir::DimsText(type->dims), table);
+  absl::StatusOr<std::vector<weir::sbp::TensorDim>> again =
+      weir::ops::ParseDims(weir::ops::DimsText(type->dims), table);
   Expect(again.ok() && *again == type->dims, text, "the dimensions do not round-trip");
   Expect(type->bytes() >= 0, text, "the bytes overflow");
 }
 
 void ReadSet(const std::string& text) {
-  weir::Job job;
+  weir::proto::Job job;
   job.mutable_graph()->add_dim()->set_name("batch");
   job.add_rule();
-  absl::Status status = weir::SetField(text, &job);
+  absl::Status status = weir::job::SetField(text, &job);
   if (!status.ok()) ExpectRefusal(status, text);
 }
 

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
-namespace weir {
+namespace weir::fuzz {
 namespace {
 
 constexpr int64_t kTrialsOfAChild = 200;
@@ -187,4 +187,4 @@ std::string ToText(const SeriesResult& result) {
       absl::StrFormat("%.1f s (seed %d)", result.slowest_seconds, result.slowest_seed));
 }
 
-}  // namespace weir
+}  // namespace weir::fuzz

@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace weir {
+namespace weir::fuzz {
 
 struct SeriesOptions {
   uint64_t first_seed = 1;
@@ -41,4 +41,4 @@ SeriesResult RunSeries(const Trial& trial, const SeriesOptions& options);
 // (seed 17)".
 std::string ToText(const SeriesResult& result);
 
-}  // namespace weir
+}  // namespace weir::fuzz

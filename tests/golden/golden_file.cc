@@ -10,7 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::golden {
 namespace {
 
 constexpr size_t kLinesBefore = 2;
@@ -81,4 +81,4 @@ std::vector<std::string> NamesIn(const std::string& folder, const std::string& s
   return names;
 }
 
-}  // namespace weir
+}  // namespace weir::golden

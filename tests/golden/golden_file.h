@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace weir {
+namespace weir::golden {
 
 // Returns the text of `path`, counted from the root. If there is no such file, the test fails and
 // the text is "".
@@ -27,4 +27,4 @@ std::vector<std::string> NamesIn(const std::string& folder, const std::string& s
 // Returns the first difference of two texts with lines around it, or "" if the texts are equal.
 std::string FirstDifference(const std::string& expected, const std::string& found);
 
-}  // namespace weir
+}  // namespace weir::golden

@@ -11,7 +11,7 @@
 #include "tests/golden/golden_file.h"
 #include "tools/job/job_file.h"
 
-namespace weir {
+namespace weir::golden {
 namespace {
 
 constexpr char kFolder[] = "tests/golden/passes";
@@ -20,10 +20,10 @@ constexpr const char* kAllPassJobs[] = {
     "tests/golden/passes/bundle_boxings/gradients_travel_together.textproto",
     "tests/golden/passes/split_backward/zero_bubble.textproto"};
 
-Job ReadJob(const std::string& path) {
-  absl::StatusOr<Job> job = ParseJob(ReadGoldenInput(path), path);
+proto::Job ReadJob(const std::string& path) {
+  absl::StatusOr<proto::Job> job = job::ParseJob(ReadGoldenInput(path), path);
   EXPECT_TRUE(job.ok()) << job.status();
-  return job.ok() ? *job : Job();
+  return job.ok() ? *job : proto::Job();
 }
 
 // Returns the paths of all jobs, without ".textproto".
@@ -42,12 +42,12 @@ std::string PassOf(const std::string& path) {
   return absl::StrReplaceAll(path.substr(begin, path.find('/', begin) - begin), {{"_", "-"}});
 }
 
-absl::StatusOr<std::string> DumpAfter(const std::string& pass, const Job& job) {
+absl::StatusOr<std::string> DumpAfter(const std::string& pass, const proto::Job& job) {
   std::ostringstream dump;
-  CompileOptions options;
+  compiler::CompileOptions options;
   options.dump_after = absl::StrCat("^", pass, "$");
   options.dump_to = &dump;
-  absl::StatusOr<std::unique_ptr<LogicalPlan>> plan = CompileJob(job, options);
+  absl::StatusOr<std::unique_ptr<compiler::LogicalPlan>> plan = compiler::CompileJob(job, options);
   if (!plan.ok()) return plan.status();
   return dump.str();
 }
@@ -55,10 +55,11 @@ absl::StatusOr<std::string> DumpAfter(const std::string& pass, const Job& job) {
 std::set<std::string> PassNames() {
   std::set<std::string> names;
   for (const char* path : kAllPassJobs) {
-    for (PlanMode mode : {PlanMode::kTrain, PlanMode::kEvaluate, PlanMode::kGenerate}) {
-      CompileOptions options;
+    for (compiler::PlanMode mode : {compiler::PlanMode::kTrain, compiler::PlanMode::kEvaluate,
+                                    compiler::PlanMode::kGenerate}) {
+      compiler::CompileOptions options;
       options.mode = mode;
-      auto plan = CompileJob(ReadJob(path), options);
+      auto plan = compiler::CompileJob(ReadJob(path), options);
       EXPECT_TRUE(plan.ok()) << plan.status();
       for (const auto& timing : (*plan)->timings) names.insert(timing.name);
     }
@@ -69,7 +70,7 @@ std::set<std::string> PassNames() {
 class PassGoldenTest : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(PassGoldenTest, TheModuleAfterThePassIsAsReviewed) {
-  Job job = ReadJob(GetParam() + ".textproto");
+  proto::Job job = ReadJob(GetParam() + ".textproto");
   absl::StatusOr<std::string> dump = DumpAfter(PassOf(GetParam()), job);
   ASSERT_TRUE(dump.ok()) << dump.status();
   EXPECT_NE(*dump, "") << "no pass is called " << PassOf(GetParam());
@@ -77,7 +78,7 @@ TEST_P(PassGoldenTest, TheModuleAfterThePassIsAsReviewed) {
 }
 
 TEST_P(PassGoldenTest, TheSameJobGivesTheSameBytes) {
-  Job job = ReadJob(GetParam() + ".textproto");
+  proto::Job job = ReadJob(GetParam() + ".textproto");
   absl::StatusOr<std::string> first = DumpAfter(".*", job), second = DumpAfter(".*", job);
   ASSERT_TRUE(first.ok()) << first.status();
   ASSERT_TRUE(second.ok()) << second.status();
@@ -109,9 +110,9 @@ TEST(PassRegistryTest, AnOptionalPassCanBeLeftOutAndARequiredOneSaysSo) {
   std::set<std::string> left_out;
   for (const std::string& pass : PassNames()) {
     for (const std::string& path : Cases()) {
-      CompileOptions options;
+      compiler::CompileOptions options;
       options.disabled.insert(pass);
-      auto plan = CompileJob(ReadJob(path + ".textproto"), options);
+      auto plan = compiler::CompileJob(ReadJob(path + ".textproto"), options);
       if (!plan.ok()) {
         if (absl::StrContains(plan.status().message(), "W0490")) continue;  // not for this job
         EXPECT_TRUE(absl::StrContains(plan.status().message(), "W0491"))
@@ -119,7 +120,7 @@ TEST(PassRegistryTest, AnOptionalPassCanBeLeftOutAndARequiredOneSaysSo) {
         break;
       }
       for (int64_t rank = 0; rank < (*plan)->mesh.num_ranks(); ++rank) {
-        absl::StatusOr<RankPlan> lowered = LowerForRank(**plan, rank);
+        absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(**plan, rank);
         EXPECT_TRUE(lowered.ok()) << path << " without " << pass << ": " << lowered.status();
       }
       for (const auto& timing : (*plan)->timings) EXPECT_NE(timing.name, pass);
@@ -132,13 +133,13 @@ TEST(PassRegistryTest, AnOptionalPassCanBeLeftOutAndARequiredOneSaysSo) {
 }
 
 TEST(PassRegistryTest, AnUnknownPassIsNamedWithTheNearest) {
-  CompileOptions options;
+  compiler::CompileOptions options;
   options.disabled.insert("remove-dead-node");
-  auto plan = CompileJob(ReadJob(kAllPassJobs[0]), options);
+  auto plan = compiler::CompileJob(ReadJob(kAllPassJobs[0]), options);
   ASSERT_FALSE(plan.ok());
   EXPECT_NE(plan.status().message().find("Try: remove-dead-nodes"), absl::string_view::npos)
       << plan.status();
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::golden

@@ -14,7 +14,7 @@
 #include "tools/job/job_text.h"
 #include "tools/plan/plan_sections.h"
 
-namespace weir {
+namespace weir::golden {
 namespace {
 
 using google::protobuf::TextFormat;
@@ -38,30 +38,30 @@ class PlanGoldenTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     const std::string path = absl::StrCat(kFolder, GetParam(), ".textproto");
-    absl::StatusOr<Job> job = ParseJob(ReadGoldenInput(path), path);
+    absl::StatusOr<proto::Job> job = job::ParseJob(ReadGoldenInput(path), path);
     ASSERT_TRUE(job.ok()) << job.status();
     job_ = *job;
-    absl::StatusOr<std::unique_ptr<LogicalPlan>> plan = CompileJob(job_, {});
+    absl::StatusOr<std::unique_ptr<compiler::LogicalPlan>> plan = compiler::CompileJob(job_, {});
     ASSERT_TRUE(plan.ok()) << plan.status();
     plan_ = std::move(*plan);
   }
 
-  std::vector<RankPlan> AllRanks(const LogicalPlan& plan) {
-    std::vector<RankPlan> ranks;
+  std::vector<proto::RankPlan> AllRanks(const compiler::LogicalPlan& plan) {
+    std::vector<proto::RankPlan> ranks;
     for (int64_t rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
-      absl::StatusOr<RankPlan> lowered = LowerForRank(plan, rank);
+      absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(plan, rank);
       EXPECT_TRUE(lowered.ok()) << "rank " << rank << ": " << lowered.status();
       if (lowered.ok()) ranks.push_back(*std::move(lowered));
     }
     return ranks;
   }
 
-  Job job_;
-  std::unique_ptr<LogicalPlan> plan_;
+  proto::Job job_;
+  std::unique_ptr<compiler::LogicalPlan> plan_;
 };
 
 TEST_P(PlanGoldenTest, TheExplanationIsAsReviewed) {
-  absl::StatusOr<std::string> text = ExplainPlan(*plan_);
+  absl::StatusOr<std::string> text = plan::ExplainPlan(*plan_);
   ASSERT_TRUE(text.ok()) << text.status();
   ExpectGolden(absl::StrCat(kFolder, GetParam(), ".plan.txt"), *text);
 }
@@ -69,14 +69,14 @@ TEST_P(PlanGoldenTest, TheExplanationIsAsReviewed) {
 TEST_P(PlanGoldenTest, ThePlanOfRankZeroIsAsReviewed) {
   if (std::find(kWithRankPlan.begin(), kWithRankPlan.end(), GetParam()) == kWithRankPlan.end())
     return;
-  absl::StatusOr<RankPlan> lowered = LowerForRank(*plan_, 0);
+  absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(*plan_, 0);
   ASSERT_TRUE(lowered.ok()) << lowered.status();
   ExpectGolden(absl::StrCat(kFolder, GetParam(), ".rank0.textproto"), PlanText(*lowered));
 }
 
 TEST_P(PlanGoldenTest, ThePlanOfEveryRankRoundTripsThroughText) {
-  for (const RankPlan& plan : AllRanks(*plan_)) {
-    RankPlan again;
+  for (const proto::RankPlan& plan : AllRanks(*plan_)) {
+    proto::RankPlan again;
     ASSERT_TRUE(TextFormat::ParseFromString(PlanText(plan), &again));
     EXPECT_TRUE(MessageDifferencer::Equals(plan, again)) << "rank " << plan.rank();
     std::string text;
@@ -87,31 +87,31 @@ TEST_P(PlanGoldenTest, ThePlanOfEveryRankRoundTripsThroughText) {
 }
 
 TEST_P(PlanGoldenTest, TheSameJobGivesTheSameBytesOnEveryRank) {
-  auto second = CompileJob(job_, {});
+  auto second = compiler::CompileJob(job_, {});
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_EQ(plan_->plan_id, (*second)->plan_id);
-  std::vector<RankPlan> ranks = AllRanks(*plan_), again = AllRanks(**second);
+  std::vector<proto::RankPlan> ranks = AllRanks(*plan_), again = AllRanks(**second);
   ASSERT_EQ(ranks.size(), again.size());
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     EXPECT_EQ(ranks[rank].SerializeAsString(), again[rank].SerializeAsString()) << "rank " << rank;
   }
-  EXPECT_EQ(*ExplainPlan(*plan_), *ExplainPlan(**second));
+  EXPECT_EQ(*plan::ExplainPlan(*plan_), *plan::ExplainPlan(**second));
 }
 
 TEST_P(PlanGoldenTest, TheJobRoundTripsThroughItsText) {
-  const std::string text = JobText(job_, "A job.");
-  absl::StatusOr<Job> again = ParseJob(text, "text");
+  const std::string text = job::JobText(job_, "A job.");
+  absl::StatusOr<proto::Job> again = job::ParseJob(text, "text");
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_TRUE(MessageDifferencer::Equals(job_, *again)) << text;
-  EXPECT_EQ(text, JobText(*again, "A job."));
+  EXPECT_EQ(text, job::JobText(*again, "A job."));
 }
 
 TEST_P(PlanGoldenTest, EveryLayoutRoundTripsThroughItsText) {
   int64_t layouts = 0;
-  auto check = [&](const Layout& layout) {
+  auto check = [&](const sbp::Layout& layout) {
     if (layout.empty()) return;
-    absl::StatusOr<Layout> again =
-        ParseLayout(ToText(layout, plan_->stage_mesh), plan_->stage_mesh);
+    absl::StatusOr<sbp::Layout> again =
+        sbp::ParseLayout(ToText(layout, plan_->stage_mesh), plan_->stage_mesh);
     ASSERT_TRUE(again.ok()) << again.status();
     EXPECT_EQ(*again, layout) << ToText(layout, plan_->stage_mesh);
     ++layouts;
@@ -138,4 +138,4 @@ TEST(PlanGoldenFilesTest, ADifferenceNamesItsFirstLine) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::golden

@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/text_format.h"
 
-namespace weir {
+namespace weir::golden {
 namespace {
 
 std::string OneLine(const google::protobuf::Message& message) {
@@ -23,25 +23,26 @@ void AppendLine(const std::string& field, const google::protobuf::Message& messa
 
 }  // namespace
 
-std::string PlanText(const RankPlan& plan) {
-  RankPlan head = plan;
+std::string PlanText(const proto::RankPlan& plan) {
+  proto::RankPlan head = plan;
   head.clear_program();
   head.clear_actor();
   head.clear_registers();
   head.clear_state();
-  std::string text = absl::StrCat(
-      "# proto-file: proto/plan.proto\n# proto-message: weir.RankPlan\n", OneLine(head), "\n");
-  for (const Program& program : plan.program()) {
-    Program rest = program;
+  std::string text =
+      absl::StrCat("# proto-file: proto/plan.proto\n# proto-message: weir.proto.RankPlan\n",
+                   OneLine(head), "\n");
+  for (const proto::Program& program : plan.program()) {
+    proto::Program rest = program;
     rest.clear_call();
     absl::StrAppend(&text, "program {\n  ", OneLine(rest), "\n");
-    for (const KernelCall& call : program.call()) AppendLine("  call", call, &text);
+    for (const proto::KernelCall& call : program.call()) AppendLine("  call", call, &text);
     absl::StrAppend(&text, "}\n");
   }
-  for (const ActorSpec& actor : plan.actor()) AppendLine("actor", actor, &text);
-  for (const RegisterSpec& spec : plan.registers()) AppendLine("registers", spec, &text);
-  for (const StateSpec& state : plan.state()) AppendLine("state", state, &text);
+  for (const proto::ActorSpec& actor : plan.actor()) AppendLine("actor", actor, &text);
+  for (const proto::RegisterSpec& spec : plan.registers()) AppendLine("registers", spec, &text);
+  for (const proto::StateSpec& state : plan.state()) AppendLine("state", state, &text);
   return text;
 }
 
-}  // namespace weir
+}  // namespace weir::golden

@@ -7,10 +7,10 @@
 
 #include "proto/plan.pb.h"
 
-namespace weir {
+namespace weir::golden {
 
 // Returns the text of a plan. The same plan always gives the same text, and
 // google::protobuf::TextFormat reads the text back.
-std::string PlanText(const RankPlan& plan);
+std::string PlanText(const proto::RankPlan& plan);
 
-}  // namespace weir
+}  // namespace weir::golden

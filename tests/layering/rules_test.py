@@ -153,6 +153,22 @@ class DefinitionRulesTest(PlantedViolationTest):
             self.assertEqual(definition_rules.check_one_definition(tree), [], other)
 
 
+    def test_names_outside_the_namespace_of_their_folder_are_found(self):
+        for path, space in (("sbp/x.h", "weir"), ("sbp/x.h", "weir::ops"), ("runtime/store/x.cc", "weir::runtime"),
+                            ("runtime/base/x.h", "weir::base"), ("ops/kernels/x.h", "weir::ops")):
+            tree = SourceTree({path: f"// A.\nnamespace {space} {{\nclass A {{}};\n}}  // namespace {space}\n"})
+            self.assert_found(definition_rules.check_namespaces(tree), path, space)
+        tree = SourceTree({"proto/x.proto": "package weir;\n"})
+        self.assert_found(definition_rules.check_namespaces(tree), "proto/x.proto", "weir.proto")
+
+    def test_namespaces_of_the_folder_and_forward_declarations_are_lawful(self):
+        for path, space in (("sbp/x.h", "weir::sbp"), ("compiler/ir/x.h", "weir::compiler"), ("tools/x.cc", "weir::cli"),
+                            ("runtime/base/x/x.h", "weir"), ("actors/plan/x.h", "weir::actors::plan_reader")):
+            text = f"namespace weir::other {{\nclass B;\nstruct C;\n}}\nnamespace {space} {{\nclass A {{}};\n}}\n"
+            tree = SourceTree({path: text, "proto/x.proto": "package weir.proto;\n"})
+            self.assertEqual(definition_rules.check_namespaces(tree), [], path)
+
+
 class MutexRulesTest(PlantedViolationTest):
     def test_a_lock_without_annotations_is_found(self):
         for lock in ("std::mutex m;", "std::shared_mutex m;", "std::lock_guard<Mutex> l(m);", "absl::Mutex m;",

@@ -19,7 +19,7 @@
 #include "runtime/base/status.h"
 #include "tests/oracle/tensor_archive.h"
 
-namespace weir::testing {
+namespace weir::oracle {
 namespace {
 
 constexpr uint64_t kSeed = 11;
@@ -29,10 +29,10 @@ std::string Text(const char* text) { return text; }
 // Returns longer cases than the shared ones, which are as small as finite differences need. These
 // cases are longer than a vector register, a tile and a block of attention, and no multiple of any
 // of them.
-std::vector<OpCase> LongCases() {
-  std::vector<OpCase> cases;
+std::vector<ops::OpCase> LongCases() {
+  std::vector<ops::OpCase> cases;
   for (const char* op : {"relu", "gelu", "silu"}) {
-    cases.push_back({absl::StrCat(op, ", long"), op, {}, {"f32[a=17, b=61]"}, {Fill::kApart}});
+    cases.push_back({absl::StrCat(op, ", long"), op, {}, {"f32[a=17, b=61]"}, {ops::Fill::kApart}});
     cases.push_back({absl::StrCat("matmul with ", op, ", long"),
                      "matmul",
                      {{"activation", Text(op)}},
@@ -60,7 +60,7 @@ std::vector<OpCase> LongCases() {
                    "softmax_cross_entropy",
                    {},
                    {"f32[b=3, s=29, v=301]", "i32[b=3, s=29]"},
-                   {Fill::kNormal, Fill::kClasses}});
+                   {ops::Fill::kNormal, ops::Fill::kClasses}});
   cases.push_back(
       {"attention, long",
        "attention",
@@ -81,18 +81,18 @@ std::vector<OpCase> LongCases() {
   return cases;
 }
 
-bool InF32(const OpCase& op_case) {
+bool InF32(const ops::OpCase& op_case) {
   for (const std::string& input : op_case.inputs) {
     if (absl::StartsWith(input, "bf16")) return false;
   }
   return op_case.attrs.Str("to") != "bf16";
 }
 
-std::vector<OpCase> Cases() {
-  std::vector<OpCase> cases;
-  for (const std::vector<OpCase>& list : {OpCases(), LongCases()}) {
-    for (OpCase op_case : list) {
-      const OpDef* def = OpRegistry::Find(op_case.op);
+std::vector<ops::OpCase> Cases() {
+  std::vector<ops::OpCase> cases;
+  for (const std::vector<ops::OpCase>& list : {ops::OpCases(), LongCases()}) {
+    for (ops::OpCase op_case : list) {
+      const ops::OpDef* def = ops::OpRegistry::Find(op_case.op);
       if (def == nullptr || !def->gradient || !InF32(op_case)) continue;
       op_case.num_outputs = -1;
       cases.push_back(std::move(op_case));
@@ -101,7 +101,7 @@ std::vector<OpCase> Cases() {
   return cases;
 }
 
-void AddTensor(const std::string& name, const HostTensor& tensor, TensorArchive* archive) {
+void AddTensor(const std::string& name, const ops::HostTensor& tensor, TensorArchive* archive) {
   if (tensor.slice().dtype == DType::kI32) {
     std::vector<int32_t> values(tensor.size());
     for (int64_t i = 0; i < tensor.size(); ++i) values[i] = static_cast<int32_t>(tensor.Get(i));
@@ -123,24 +123,24 @@ nlohmann::json AttributesJson(const Attributes& attrs) {
 
 // Returns gradients of the differentiable outputs: the first output, and for matmul also the value
 // before the activation.
-std::map<int, HostTensor> OutputGrads(const OpExample& example) {
-  std::map<int, HostTensor> grads;
+std::map<int, ops::HostTensor> OutputGrads(const ops::OpExample& example) {
+  std::map<int, ops::HostTensor> grads;
   for (int o = 0; o < (example.def->schema.name == "matmul" ? 2 : 1); ++o) {
-    HostTensor grad(example.output_types[o]);
+    ops::HostTensor grad(example.output_types[o]);
     for (int64_t i = 0; i < grad.size(); ++i) grad.Set(i, NormalAt(MixKey(kSeed, 50 + o), i));
     grads.emplace(o, grad);
   }
   return grads;
 }
 
-absl::Status AddCase(const OpCase& op_case, TensorArchive* archive) {
-  WEIR_ASSIGN_OR_RETURN(OpExample example, MakeExample(op_case, kSeed));
-  KernelRun run{op_case.op, example.attrs, op_case.step, op_case.micro_batch, kSeed, 2};
-  WEIR_RETURN_IF_ERROR(RunKernel(run, example.inputs, &example.outputs));
-  std::map<int, HostTensor> output_grads = OutputGrads(example);
+absl::Status AddCase(const ops::OpCase& op_case, TensorArchive* archive) {
+  WEIR_ASSIGN_OR_RETURN(ops::OpExample example, ops::MakeExample(op_case, kSeed));
+  ops::KernelRun run{op_case.op, example.attrs, op_case.step, op_case.micro_batch, kSeed, 2};
+  WEIR_RETURN_IF_ERROR(ops::RunKernel(run, example.inputs, &example.outputs));
+  std::map<int, ops::HostTensor> output_grads = OutputGrads(example);
   std::vector<bool> real;
-  for (const TensorType& type : example.input_types) real.push_back(IsReal(type.dtype));
-  EagerGradient gradient(run, example, output_grads, real);
+  for (const sbp::TensorType& type : example.input_types) real.push_back(IsReal(type.dtype));
+  ops::EagerGradient gradient(run, example, output_grads, real);
   WEIR_RETURN_IF_ERROR(example.def->gradient(gradient));
   WEIR_RETURN_IF_ERROR(gradient.status());
   for (size_t i = 0; i < example.inputs.size(); ++i) {
@@ -166,7 +166,7 @@ absl::Status AddCase(const OpCase& op_case, TensorArchive* archive) {
 
 absl::Status Main(const std::string& path) {
   TensorArchive archive;
-  for (const OpCase& op_case : Cases()) {
+  for (const ops::OpCase& op_case : Cases()) {
     absl::Status status = AddCase(op_case, &archive);
     if (!status.ok())
       return absl::Status(status.code(),
@@ -176,14 +176,14 @@ absl::Status Main(const std::string& path) {
 }
 
 }  // namespace
-}  // namespace weir::testing
+}  // namespace weir::oracle
 
 int main(int argc, char** argv) {
   if (argc != 2) {
     fprintf(stderr, "op_gradients OUT.safetensors\n");
     return 2;
   }
-  absl::Status status = weir::testing::Main(argv[1]);
+  absl::Status status = weir::oracle::Main(argv[1]);
   if (status.ok()) return 0;
   fprintf(stderr, "op_gradients: %s\n", status.ToString().c_str());
   return 1;

@@ -24,31 +24,32 @@
 #include "tests/training/train_run.h"
 #include "tools/job/job_file.h"
 
-namespace weir::testing {
+namespace weir::oracle {
 namespace {
 
-absl::StatusOr<Job> JobFrom(const std::string& path, const std::vector<std::string>& changes) {
-  WEIR_ASSIGN_OR_RETURN(Job job, ReadJobFile(path));
+absl::StatusOr<proto::Job> JobFrom(const std::string& path,
+                                   const std::vector<std::string>& changes) {
+  WEIR_ASSIGN_OR_RETURN(proto::Job job, job::ReadJobFile(path));
   for (const std::string& change : changes) {
     if (absl::StartsWith(change, "mesh=")) {
-      WEIR_RETURN_IF_ERROR(SetMesh(change.substr(5), &job));
+      WEIR_RETURN_IF_ERROR(job::SetMesh(change.substr(5), &job));
     } else {
-      WEIR_RETURN_IF_ERROR(SetField(change, &job));
+      WEIR_RETURN_IF_ERROR(job::SetField(change, &job));
     }
   }
   return job;
 }
 
 // Adds all batches of one input of the model, which must be integers.
-absl::Status AddBatches(const Job& job, const TensorDecl& input, int64_t steps,
+absl::Status AddBatches(const proto::Job& job, const proto::TensorDecl& input, int64_t steps,
                         TensorArchive* archive) {
   int64_t micro_batches = std::max<int64_t>(1, job.training().micro_batches());
   WEIR_ASSIGN_OR_RETURN(const auto dims, compiler::ImportDims(job));
-  WEIR_ASSIGN_OR_RETURN(TensorType type, ParseType(input.type(), dims));
+  WEIR_ASSIGN_OR_RETURN(sbp::TensorType type, ops::ParseType(input.type(), dims));
   if (type.dtype != DType::kI32)
     return absl::UnimplementedError(absl::StrCat("input ", input.name(), " is not i32"));
   TensorSlice slice = TensorSlice::Whole(type.dtype, type.shape());
-  std::unique_ptr<DataFeed> feed = RepeatingFeed(job);
+  std::unique_ptr<actors::DataFeed> feed = training::RepeatingFeed(job);
   std::vector<int32_t> all(steps * micro_batches * slice.num_elements());
   int32_t* next = all.data();
   for (int64_t step = 0; step < steps; ++step) {
@@ -63,10 +64,10 @@ absl::Status AddBatches(const Job& job, const TensorDecl& input, int64_t steps,
   return absl::OkStatus();
 }
 
-absl::Status RunAndWrite(const Job& job, int64_t steps, const std::string& path) {
-  TrainRunOptions options;
+absl::Status RunAndWrite(const proto::Job& job, int64_t steps, const std::string& path) {
+  training::TrainRunOptions options;
   options.steps = steps;
-  WEIR_ASSIGN_OR_RETURN(TrainRun run, Train(job, options));
+  WEIR_ASSIGN_OR_RETURN(training::TrainRun run, training::Train(job, options));
   TensorArchive archive;
   for (const auto& [name, values] : run.initial)
     archive.Add("initial/" + name, run.shapes[name], values);
@@ -75,9 +76,9 @@ absl::Status RunAndWrite(const Job& job, int64_t steps, const std::string& path)
   archive.Add("loss", {steps}, std::vector<float>(run.losses.begin(), run.losses.end()));
   archive.Add("grad_norm", {static_cast<int64_t>(run.grad_norms.size())},
               std::vector<float>(run.grad_norms.begin(), run.grad_norms.end()));
-  for (const Function& function : job.graph().function()) {
+  for (const proto::Function& function : job.graph().function()) {
     if (function.name() != job.graph().main()) continue;
-    for (const TensorDecl& input : function.input())
+    for (const proto::TensorDecl& input : function.input())
       WEIR_RETURN_IF_ERROR(AddBatches(job, input, steps, &archive));
   }
   std::string json;
@@ -96,15 +97,15 @@ absl::Status Main(const std::vector<std::string>& args) {
     return absl::InvalidArgumentError(
         "oracle_run JOB.textproto OUT.safetensors STEPS [mesh=AXES] [FIELD=VALUE]...");
   }
-  WEIR_ASSIGN_OR_RETURN(Job job, JobFrom(args[0], {args.begin() + 3, args.end()}));
+  WEIR_ASSIGN_OR_RETURN(proto::Job job, JobFrom(args[0], {args.begin() + 3, args.end()}));
   return RunAndWrite(job, steps, args[1]);
 }
 
 }  // namespace
-}  // namespace weir::testing
+}  // namespace weir::oracle
 
 int main(int argc, char** argv) {
-  absl::Status status = weir::testing::Main({argv + 1, argv + argc});
+  absl::Status status = weir::oracle::Main({argv + 1, argv + argc});
   if (status.ok()) return 0;
   fprintf(stderr, "oracle_run: %s\n", status.ToString().c_str());
   return 1;

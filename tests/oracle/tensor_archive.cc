@@ -3,7 +3,7 @@
 #include "runtime/base/status.h"
 #include "runtime/store/safetensors.h"
 
-namespace weir::testing {
+namespace weir::oracle {
 namespace {
 
 template <typename T>
@@ -24,13 +24,14 @@ void TensorArchive::Add(const std::string& name, const Shape& shape,
 }
 
 absl::Status TensorArchive::Write(const std::string& path) const {
-  std::vector<SafetensorsWriter::Entry> entries;
+  std::vector<store::SafetensorsWriter::Entry> entries;
   for (const auto& [name, tensor] : tensors_) entries.push_back({name, tensor.dtype, tensor.shape});
-  WEIR_ASSIGN_OR_RETURN(auto writer, SafetensorsWriter::Create(path, std::move(entries), notes_));
+  WEIR_ASSIGN_OR_RETURN(auto writer,
+                        store::SafetensorsWriter::Create(path, std::move(entries), notes_));
   for (size_t i = 0; i < writer->entries().size(); ++i) {
     WEIR_RETURN_IF_ERROR(writer->Write(i, tensors_.at(writer->entries()[i].name).bytes.data()));
   }
   return writer->Commit();
 }
 
-}  // namespace weir::testing
+}  // namespace weir::oracle

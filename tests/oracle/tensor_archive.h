@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "runtime/base/tensor_slice.h"
 
-namespace weir::testing {
+namespace weir::oracle {
 
 class TensorArchive {
  public:
@@ -36,4 +36,4 @@ class TensorArchive {
   std::map<std::string, std::string> notes_;
 };
 
-}  // namespace weir::testing
+}  // namespace weir::oracle

@@ -14,28 +14,29 @@
 #include "tests/rhythm/rhythm_jobs.h"
 #include "tests/rhythm/virtual_step.h"
 
-namespace weir::testing {
+namespace weir::rhythm {
 namespace {
 
-using weir::Pipeline;
+using weir::proto::Pipeline;
 
-const std::vector<Pipeline::ScheduleKind> kAll = {Pipeline::GPIPE, Pipeline::ONE_F_ONE_B,
-                                                  Pipeline::INTERLEAVED, Pipeline::ZERO_BUBBLE};
+const std::vector<proto::Pipeline::ScheduleKind> kAll = {
+    proto::Pipeline::GPIPE, proto::Pipeline::ONE_F_ONE_B, proto::Pipeline::INTERLEAVED,
+    proto::Pipeline::ZERO_BUBBLE};
 
-Job WithSchedule(Job job, Pipeline::ScheduleKind kind) {
+proto::Job WithSchedule(proto::Job job, proto::Pipeline::ScheduleKind kind) {
   job.mutable_pipeline()->set_schedule(kind);
   return job;
 }
 
-Job CutAt(Job job, const std::vector<int>& layers) {
+proto::Job CutAt(proto::Job job, const std::vector<int>& layers) {
   for (int layer : layers) job.mutable_pipeline()->add_cut(absl::StrCat("layers.", layer));
   return job;
 }
 
 TEST(BubbleTest, WhatIsPredictedIsTheBubbleOfARunWithTheSameCosts) {  // within 1 % of the step
-  for (const Pipeline::ScheduleKind kind : kAll) {
-    const bool interleaved = kind == Pipeline::INTERLEAVED;
-    const std::vector<std::pair<std::string, Job>> jobs = {
+  for (const proto::Pipeline::ScheduleKind kind : kAll) {
+    const bool interleaved = kind == proto::Pipeline::INTERLEAVED;
+    const std::vector<std::pair<std::string, proto::Job>> jobs = {
         {"even",
          CutAt(SmallGptJob("pp=4", 16, 8), interleaved ? std::vector<int>{2, 4, 6, 8, 10, 12, 14}
                                                        : std::vector<int>{4, 8, 12})},
@@ -45,11 +46,12 @@ TEST(BubbleTest, WhatIsPredictedIsTheBubbleOfARunWithTheSameCosts) {  // within 
         {"by itself", SmallGptJob("pp=3", 7, 9)},
     };
     for (const auto& [name, even] : jobs) {
-      const Job job = WithSchedule(even, kind);
-      const absl::StatusOr<std::unique_ptr<LogicalPlan>> plan = CompileJob(job, {});
+      const proto::Job job = WithSchedule(even, kind);
+      const absl::StatusOr<std::unique_ptr<compiler::LogicalPlan>> plan =
+          compiler::CompileJob(job, {});
       ASSERT_TRUE(plan.ok()) << plan.status();
       EXPECT_NEAR((*plan)->predicted_bubble, PlayJob(job, 4).bubble, 0.01)
-          << Pipeline::ScheduleKind_Name(kind) << ", " << name;
+          << proto::Pipeline::ScheduleKind_Name(kind) << ", " << name;
       EXPECT_GT((*plan)->predicted_bubble, 0.01);
     }
   }
@@ -57,27 +59,31 @@ TEST(BubbleTest, WhatIsPredictedIsTheBubbleOfARunWithTheSameCosts) {  // within 
 
 // Exchanges of gradients come between acts, at a different time on each rank of a stage.
 TEST(BubbleTest, WithDataParallelismThePredictionIsNear) {
-  for (const Pipeline::ScheduleKind kind : kAll) {
-    const Job job = WithSchedule(SmallGptJob("pp=2,dp=2", 6, 4), kind);
-    const absl::StatusOr<std::unique_ptr<LogicalPlan>> plan = CompileJob(job, {});
+  for (const proto::Pipeline::ScheduleKind kind : kAll) {
+    const proto::Job job = WithSchedule(SmallGptJob("pp=2,dp=2", 6, 4), kind);
+    const absl::StatusOr<std::unique_ptr<compiler::LogicalPlan>> plan =
+        compiler::CompileJob(job, {});
     ASSERT_TRUE(plan.ok()) << plan.status();
     EXPECT_NEAR((*plan)->predicted_bubble, PlayJob(job, 4).bubble, 0.04)
-        << Pipeline::ScheduleKind_Name(kind);
+        << proto::Pipeline::ScheduleKind_Name(kind);
   }
 }
 
 // Returns act costs: per block one unit each for the forward pass, for gradients of inputs and for
 // gradients of weights, times a factor of the stage.
 ActCost CostOfStages(const std::vector<double>& factors) {
-  return [factors](const Plan& plan, const PlanActor& actor) -> int64_t {
+  return [factors](const actors::Plan& plan, const actors::PlanActor& actor) -> int64_t {
     constexpr double kUnit = 1000;
     if (!absl::StrContains(actor.function, "layers.")) return 0;
-    double units =
-        actor.phase == ActorPhase::kForward || actor.phase == ActorPhase::kWeightGradient ? 1 : 0;
-    if (actor.phase == ActorPhase::kBackward) {
+    double units = actor.phase == actors::ActorPhase::kForward ||
+                           actor.phase == actors::ActorPhase::kWeightGradient
+                       ? 1
+                       : 0;
+    if (actor.phase == actors::ActorPhase::kBackward) {
       const bool split =
-          std::any_of(plan.actors.begin(), plan.actors.end(), [&](const PlanActor& other) {
-            return other.phase == ActorPhase::kWeightGradient && other.instance == actor.instance;
+          std::any_of(plan.actors.begin(), plan.actors.end(), [&](const actors::PlanActor& other) {
+            return other.phase == actors::ActorPhase::kWeightGradient &&
+                   other.instance == actor.instance;
           });
       units = split ? 1 : 2;
     }
@@ -101,11 +107,12 @@ TEST(BubbleTest, ZeroBubbleIsHardlyEverSlowerThan1F1BWhereStagesAreUneven) {
     std::sort(cuts.begin(), cuts.end());
     std::vector<double> factors;
     for (int s = 0; s < stages; ++s) factors.push_back(0.5 + 1.5 * next());
-    const Job job = CutAt(SmallGptJob(absl::StrCat("pp=", stages), layers, micro_batches), cuts);
+    const proto::Job job =
+        CutAt(SmallGptJob(absl::StrCat("pp=", stages), layers, micro_batches), cuts);
     const VirtualStep straight =
-        PlayJob(WithSchedule(job, Pipeline::ONE_F_ONE_B), 3, CostOfStages(factors));
+        PlayJob(WithSchedule(job, proto::Pipeline::ONE_F_ONE_B), 3, CostOfStages(factors));
     const VirtualStep split =
-        PlayJob(WithSchedule(job, Pipeline::ZERO_BUBBLE), 3, CostOfStages(factors));
+        PlayJob(WithSchedule(job, proto::Pipeline::ZERO_BUBBLE), 3, CostOfStages(factors));
     const double ratio =
         static_cast<double>(split.all_steps_ns) / static_cast<double>(straight.all_steps_ns);
     EXPECT_LE(ratio, 1.03) << "seed " << seed << ": " << stages << " stages x " << micro_batches;
@@ -114,18 +121,18 @@ TEST(BubbleTest, ZeroBubbleIsHardlyEverSlowerThan1F1BWhereStagesAreUneven) {
 
 TEST(BubbleTest, ZeroBubbleIsBelowHalfOf1F1BWhereStagesAreEven) {
   for (int stages : {2, 3, 4, 6}) {
-    const Job job = SmallGptJob(absl::StrCat("pp=", stages), 4 * stages, 3 * stages);
+    const proto::Job job = SmallGptJob(absl::StrCat("pp=", stages), 4 * stages, 3 * stages);
     std::vector<int> cuts;
     for (int s = 1; s < stages; ++s) cuts.push_back(4 * s);
     const std::vector<double> even(stages, 1);
-    const VirtualStep straight =
-        PlayJob(WithSchedule(CutAt(job, cuts), Pipeline::ONE_F_ONE_B), 3, CostOfStages(even));
-    const VirtualStep split =
-        PlayJob(WithSchedule(CutAt(job, cuts), Pipeline::ZERO_BUBBLE), 3, CostOfStages(even));
+    const VirtualStep straight = PlayJob(
+        WithSchedule(CutAt(job, cuts), proto::Pipeline::ONE_F_ONE_B), 3, CostOfStages(even));
+    const VirtualStep split = PlayJob(WithSchedule(CutAt(job, cuts), proto::Pipeline::ZERO_BUBBLE),
+                                      3, CostOfStages(even));
     EXPECT_LT(split.bubble, straight.bubble / 2) << stages << " stages";
     EXPECT_LT(split.all_steps_ns, straight.all_steps_ns) << stages << " stages";
   }
 }
 
 }  // namespace
-}  // namespace weir::testing
+}  // namespace weir::rhythm

@@ -5,10 +5,10 @@
 #include "tools/job/job_file.h"
 #include "tools/zoo/gpt.h"
 
-namespace weir::testing {
+namespace weir::rhythm {
 
-Job SmallGptJob(const std::string& mesh, int layers, int micro_batches, int zero_stage) {
-  TransformerOptions options;
+proto::Job SmallGptJob(const std::string& mesh, int layers, int micro_batches, int zero_stage) {
+  zoo::TransformerOptions options;
   options.layers = layers;
   options.hidden = 32;
   options.heads = 4;
@@ -18,17 +18,17 @@ Job SmallGptJob(const std::string& mesh, int layers, int micro_batches, int zero
   options.training.batch = 12 * micro_batches;
   options.training.micro_batches = micro_batches;
   options.training.zero_stage = zero_stage;
-  absl::StatusOr<Job> job = GptJob(options);
+  absl::StatusOr<proto::Job> job = zoo::GptJob(options);
   EXPECT_TRUE(job.ok()) << job.status();
   if (!job.ok()) return {};
-  EXPECT_TRUE(SetMesh(mesh, &*job).ok()) << mesh;
+  EXPECT_TRUE(job::SetMesh(mesh, &*job).ok()) << mesh;
   return *job;
 }
 
 std::vector<RhythmJob> JobsOfManyLayouts() {
   std::vector<RhythmJob> jobs;
   auto add = [&](const std::string& mesh, int zero, int micro_batches, int64_t chunk_bytes) {
-    Job job = SmallGptJob(mesh, 4, micro_batches, zero);
+    proto::Job job = SmallGptJob(mesh, 4, micro_batches, zero);
     job.mutable_runtime()->set_chunk_bytes_max(chunk_bytes);
     jobs.push_back({absl::StrCat("mesh ", mesh, ", ZeRO ", zero, ", ", micro_batches,
                                  " micro-batches, chunks of ", chunk_bytes),
@@ -46,10 +46,10 @@ std::vector<RhythmJob> JobsOfManyLayouts() {
   for (const char* mesh : {"dp=3,pp=2", "dp=3,tp=2"}) {
     for (int zero : {1, 3}) {
       add(mesh, zero, 2, 1000);
-      Training* training = jobs.back().job.mutable_training();
+      proto::Training* training = jobs.back().job.mutable_training();
       training->set_update_every(3);
       training->set_gradient_delay(zero);
-      training->set_precision(Training::BF16);
+      training->set_precision(proto::Training::BF16);
       absl::StrAppend(&jobs.back().name, ", updates every 3 steps, gradients ", zero,
                       " updates old");
     }
@@ -57,4 +57,4 @@ std::vector<RhythmJob> JobsOfManyLayouts() {
   return jobs;
 }
 
-}  // namespace weir::testing
+}  // namespace weir::rhythm

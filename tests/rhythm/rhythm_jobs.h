@@ -7,17 +7,17 @@
 
 #include "proto/job.pb.h"
 
-namespace weir::testing {
+namespace weir::rhythm {
 
 struct RhythmJob {
   std::string name;
-  Job job;
+  proto::Job job;
 };
 
 // Returns jobs with every kind of layout, within and beyond one host, even and uneven.
 std::vector<RhythmJob> JobsOfManyLayouts();
 
 // Returns a GPT of `layers` blocks over `mesh`.
-Job SmallGptJob(const std::string& mesh, int layers, int micro_batches, int zero_stage = 0);
+proto::Job SmallGptJob(const std::string& mesh, int layers, int micro_batches, int zero_stage = 0);
 
-}  // namespace weir::testing
+}  // namespace weir::rhythm

@@ -19,7 +19,7 @@
 #include "tools/zoo/gpt.h"
 #include "tools/zoo/llama.h"
 
-namespace weir::testing {
+namespace weir::rhythm {
 namespace {
 
 using compiler::JobRhythm;
@@ -28,19 +28,19 @@ using compiler::RhythmOptions;
 using compiler::SolveRhythm;
 using compiler::StationGraph;
 
-std::unique_ptr<LogicalPlan> Compile(const Job& job) {
-  absl::StatusOr<std::unique_ptr<LogicalPlan>> plan = CompileJob(job, {});
+std::unique_ptr<compiler::LogicalPlan> Compile(const proto::Job& job) {
+  absl::StatusOr<std::unique_ptr<compiler::LogicalPlan>> plan = compiler::CompileJob(job, {});
   EXPECT_TRUE(plan.ok()) << plan.status();
   return plan.ok() ? *std::move(plan) : nullptr;
 }
 
 // Calls `look` with the plans of many layouts, with the schedule's counts and with solved counts.
-void ForEachLayoutAndCounts(const std::function<void(LogicalPlan* plan)>& look) {
+void ForEachLayoutAndCounts(const std::function<void(compiler::LogicalPlan* plan)>& look) {
   for (RhythmJob& entry : JobsOfManyLayouts()) {
-    for (Runtime::Registers registers : {Runtime::SCHEDULE, Runtime::SOLVED}) {
-      SCOPED_TRACE(absl::StrCat(entry.name, ", ", Runtime::Registers_Name(registers)));
+    for (proto::Runtime::Registers registers : {proto::Runtime::SCHEDULE, proto::Runtime::SOLVED}) {
+      SCOPED_TRACE(absl::StrCat(entry.name, ", ", proto::Runtime::Registers_Name(registers)));
       entry.job.mutable_runtime()->set_registers(registers);
-      std::unique_ptr<LogicalPlan> plan = Compile(entry.job);
+      std::unique_ptr<compiler::LogicalPlan> plan = Compile(entry.job);
       ASSERT_NE(plan, nullptr);
       ASSERT_NO_FATAL_FAILURE(look(plan.get()));
     }
@@ -48,14 +48,14 @@ void ForEachLayoutAndCounts(const std::function<void(LogicalPlan* plan)>& look) 
 }
 
 TEST(Rhythm, HoldsOnRanksThatWereNotLookedAt) {
-  ForEachLayoutAndCounts([](LogicalPlan* plan) {
+  ForEachLayoutAndCounts([](compiler::LogicalPlan* plan) {
     RhythmOptions few;
     few.ranks_of_stage_max = 1;
     absl::StatusOr<JobRhythm> rhythm = SolveRhythm(*plan, PeakCosts(), few);
     ASSERT_TRUE(rhythm.ok()) << rhythm.status();
     plan->rhythm = *std::move(rhythm);
     for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
-      absl::StatusOr<RankPlan> lowered = LowerForRank(*plan, rank);
+      absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(*plan, rank);
       ASSERT_TRUE(lowered.ok()) << "rank " << rank << ": " << lowered.status();
     }
   });
@@ -64,7 +64,7 @@ TEST(Rhythm, HoldsOnRanksThatWereNotLookedAt) {
 // Two heads on four devices and two samples on eight: ranks in the middle do work that neither the
 // first nor the last rank does.
 TEST(Rhythm, HoldsOnRanksWhoseNeighboursHaveNothingToDo) {
-  TransformerOptions options;
+  zoo::TransformerOptions options;
   options.layers = 3;
   options.hidden = 16;
   options.heads = 2;
@@ -72,18 +72,19 @@ TEST(Rhythm, HoldsOnRanksWhoseNeighboursHaveNothingToDo) {
   options.sequence = 8;
   options.training.batch = 4;
   options.training.micro_batches = 2;
-  options.sequence_parallel = SequenceParallel::kUlysses;
-  absl::StatusOr<Job> job = GptJob(options);
+  options.sequence_parallel = zoo::SequenceParallel::kUlysses;
+  absl::StatusOr<proto::Job> job = zoo::GptJob(options);
   ASSERT_TRUE(job.ok()) << job.status();
   for (const char* mesh : {"sp=2,tp=4", "sp=4,tp=2", "dp=8,sp=2"}) {
-    for (Runtime::Registers registers : {Runtime::SCHEDULE, Runtime::TWO, Runtime::SOLVED}) {
-      SCOPED_TRACE(absl::StrCat(mesh, ", ", Runtime::Registers_Name(registers)));
-      ASSERT_TRUE(SetMesh(mesh, &*job).ok());
+    for (proto::Runtime::Registers registers :
+         {proto::Runtime::SCHEDULE, proto::Runtime::TWO, proto::Runtime::SOLVED}) {
+      SCOPED_TRACE(absl::StrCat(mesh, ", ", proto::Runtime::Registers_Name(registers)));
+      ASSERT_TRUE(job::SetMesh(mesh, &*job).ok());
       job->mutable_runtime()->set_registers(registers);
-      std::unique_ptr<LogicalPlan> plan = Compile(*job);
+      std::unique_ptr<compiler::LogicalPlan> plan = Compile(*job);
       ASSERT_NE(plan, nullptr);
       for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
-        absl::StatusOr<RankPlan> lowered = LowerForRank(*plan, rank);
+        absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(*plan, rank);
         ASSERT_TRUE(lowered.ok()) << "rank " << rank << ": " << lowered.status();
       }
     }
@@ -92,36 +93,36 @@ TEST(Rhythm, HoldsOnRanksWhoseNeighboursHaveNothingToDo) {
 
 // Returns jobs with more devices than a transfer has data for: three ranks for two samples, three
 // for one position.
-std::vector<Job> JobsWithEmptyShards() {
-  TransformerOptions options;
+std::vector<proto::Job> JobsWithEmptyShards() {
+  zoo::TransformerOptions options;
   options.layers = 1;
   options.heads = 4;
   options.training.batch = 2;
   options.hidden = 16;
   options.sequence = 6;
-  options.sequence_parallel = SequenceParallel::kUlysses;
-  absl::StatusOr<Job> gpt = GptJob(options);
+  options.sequence_parallel = zoo::SequenceParallel::kUlysses;
+  absl::StatusOr<proto::Job> gpt = zoo::GptJob(options);
   options.hidden = 24;
   options.sequence = 1;
-  options.sequence_parallel = SequenceParallel::kMegatron;
+  options.sequence_parallel = zoo::SequenceParallel::kMegatron;
   options.training.micro_batches = 2;
-  absl::StatusOr<Job> llama = LlamaJob(options);
+  absl::StatusOr<proto::Job> llama = zoo::LlamaJob(options);
   EXPECT_TRUE(gpt.ok() && llama.ok());
   if (!gpt.ok() || !llama.ok()) return {};
-  std::vector<Job> jobs = {*std::move(gpt), *std::move(llama)};
-  for (Job& job : jobs) EXPECT_TRUE(SetMesh("dp=3,sp=3,tp=4", &job).ok());
+  std::vector<proto::Job> jobs = {*std::move(gpt), *std::move(llama)};
+  for (proto::Job& job : jobs) EXPECT_TRUE(job::SetMesh("dp=3,sp=3,tp=4", &job).ok());
   return jobs;
 }
 
 TEST(Rhythm, HoldsWhereTheRanksBetweenEndTheirCallsElsewhere) {
-  for (Job& job : JobsWithEmptyShards()) {
-    for (Runtime::Registers registers : {Runtime::SCHEDULE, Runtime::SOLVED}) {
-      SCOPED_TRACE(absl::StrCat(job.name(), ", ", Runtime::Registers_Name(registers)));
+  for (proto::Job& job : JobsWithEmptyShards()) {
+    for (proto::Runtime::Registers registers : {proto::Runtime::SCHEDULE, proto::Runtime::SOLVED}) {
+      SCOPED_TRACE(absl::StrCat(job.name(), ", ", proto::Runtime::Registers_Name(registers)));
       job.mutable_runtime()->set_registers(registers);
-      std::unique_ptr<LogicalPlan> plan = Compile(job);
+      std::unique_ptr<compiler::LogicalPlan> plan = Compile(job);
       ASSERT_NE(plan, nullptr);
       for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
-        absl::StatusOr<RankPlan> lowered = LowerForRank(*plan, rank);
+        absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(*plan, rank);
         ASSERT_TRUE(lowered.ok()) << "rank " << rank << ": " << lowered.status();
       }
     }
@@ -131,11 +132,11 @@ TEST(Rhythm, HoldsWhereTheRanksBetweenEndTheirCallsElsewhere) {
 // Rhythms rest on this fact: a rank does a part of what the shape of its stage does, and nothing
 // else.
 TEST(StageShape, HasWhateverARankDoes) {
-  std::vector<Job> jobs = JobsWithEmptyShards();
+  std::vector<proto::Job> jobs = JobsWithEmptyShards();
   for (RhythmJob& entry : JobsOfManyLayouts()) jobs.push_back(std::move(entry.job));
   int64_t less = 0;  // actors of a shape that some rank lacks
-  for (const Job& job : jobs) {
-    std::unique_ptr<LogicalPlan> plan = Compile(job);
+  for (const proto::Job& job : jobs) {
+    std::unique_ptr<compiler::LogicalPlan> plan = Compile(job);
     ASSERT_NE(plan, nullptr);
     for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
       SCOPED_TRACE(absl::StrCat(job.name(), " on ", plan->mesh.ToText(), ", rank ", rank));
@@ -156,7 +157,7 @@ TEST(StageShape, HasWhateverARankDoes) {
       }
       less += static_cast<int64_t>(at.size() - here.size());
       for (const compiler::RankTensor& tensor : graph->tensors) {
-        if (tensor.side != RegisterSpec::LOCAL || tensor.producer < 0) continue;
+        if (tensor.side != proto::RegisterSpec::LOCAL || tensor.producer < 0) continue;
         for (int consumer : tensor.consumers) {
           const compiler::Station& reader = graph->actors[consumer].station;
           EXPECT_TRUE(std::binary_search(tensor.readers.begin(), tensor.readers.end(), reader))
@@ -171,8 +172,8 @@ TEST(StageShape, HasWhateverARankDoes) {
 TEST(Rhythm, BothEndsOfAMessageSayTheSame) {
   for (RhythmJob& entry : JobsOfManyLayouts()) {
     SCOPED_TRACE(entry.name);
-    entry.job.mutable_runtime()->set_registers(Runtime::SOLVED);
-    std::unique_ptr<LogicalPlan> plan = Compile(entry.job);
+    entry.job.mutable_runtime()->set_registers(proto::Runtime::SOLVED);
+    std::unique_ptr<compiler::LogicalPlan> plan = Compile(entry.job);
     ASSERT_NE(plan, nullptr);
     struct End {
       int slots = 0;
@@ -180,12 +181,12 @@ TEST(Rhythm, BothEndsOfAMessageSayTheSame) {
     };
     std::map<uint64_t, std::vector<End>> edges;
     for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
-      absl::StatusOr<RankPlan> lowered = LowerForRank(*plan, rank);
+      absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(*plan, rank);
       ASSERT_TRUE(lowered.ok()) << lowered.status();
-      for (const ActorSpec& actor : lowered->actor()) {
+      for (const proto::ActorSpec& actor : lowered->actor()) {
         auto look = [&](int id) {
-          const RegisterSpec& spec = lowered->registers(id);
-          if (spec.side() == RegisterSpec::LOCAL) return;
+          const proto::RegisterSpec& spec = lowered->registers(id);
+          if (spec.side() == proto::RegisterSpec::LOCAL) return;
           ASSERT_EQ(spec.far_size(), 1);
           edges[spec.edge()].push_back(
               {spec.slots(),
@@ -194,8 +195,8 @@ TEST(Rhythm, BothEndsOfAMessageSayTheSame) {
                absl::StrCat(spec.far(0).name(), spec.far(0).timing().ShortDebugString(),
                             spec.far(0).rate().acts_per_step())});
         };
-        for (const InputPort& port : actor.input()) look(port.register_id());
-        for (const OutputPort& port : actor.output()) look(port.register_id());
+        for (const proto::InputPort& port : actor.input()) look(port.register_id());
+        for (const proto::OutputPort& port : actor.output()) look(port.register_id());
       }
     }
     for (const auto& [edge, ends] : edges) {
@@ -209,14 +210,14 @@ TEST(Rhythm, BothEndsOfAMessageSayTheSame) {
 
 // The runtime checks the certificate with its own code.
 TEST(Rhythm, EveryRankAcceptsItsCertificate) {
-  ForEachLayoutAndCounts([](LogicalPlan* plan) {
+  ForEachLayoutAndCounts([](compiler::LogicalPlan* plan) {
     for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
-      absl::StatusOr<RankPlan> lowered = LowerForRank(*plan, rank);
+      absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(*plan, rank);
       ASSERT_TRUE(lowered.ok()) << lowered.status();
-      absl::StatusOr<Plan> loaded = PlanFromProto(*lowered);
+      absl::StatusOr<actors::Plan> loaded = actors::PlanFromProto(*lowered);
       ASSERT_TRUE(loaded.ok()) << loaded.status();
-      ASSERT_TRUE(CheckCertificate(*loaded).ok())
-          << "rank " << rank << ": " << CheckCertificate(*loaded);
+      ASSERT_TRUE(actors::CheckCertificate(*loaded).ok())
+          << "rank " << rank << ": " << actors::CheckCertificate(*loaded);
     }
   });
 }
@@ -224,9 +225,9 @@ TEST(Rhythm, EveryRankAcceptsItsCertificate) {
 TEST(Rhythm, SolvedCountsLetTheBusiestDeviceNeverWait) {
   for (const char* mesh : {"pp=2", "pp=4", "tp=2,pp=2"}) {
     SCOPED_TRACE(mesh);
-    Job job = SmallGptJob(mesh, 8, 8);
-    job.mutable_runtime()->set_registers(Runtime::SOLVED);
-    std::unique_ptr<LogicalPlan> plan = Compile(job);
+    proto::Job job = SmallGptJob(mesh, 8, 8);
+    job.mutable_runtime()->set_registers(proto::Runtime::SOLVED);
+    std::unique_ptr<compiler::LogicalPlan> plan = Compile(job);
     ASSERT_NE(plan, nullptr);
     absl::StatusOr<StationGraph> graph = BuildStationGraph(*plan, PeakCosts());
     ASSERT_TRUE(graph.ok()) << graph.status();
@@ -236,7 +237,7 @@ TEST(Rhythm, SolvedCountsLetTheBusiestDeviceNeverWait) {
 
 // Returns the time of one step, as the runtime plays the plans, with the times that they were made
 // with.
-int64_t VirtualStepNs(const Job& job) { return PlayJob(job, 1).all_steps_ns; }
+int64_t VirtualStepNs(const proto::Job& job) { return PlayJob(job, 1).all_steps_ns; }
 
 // Stages are uneven. Counts are solved for planned starts, but acts start as soon as they can.
 TEST(Rhythm, SolvedCountsAreAsFastAsTheScheduleThoughNobodyWaitsForPlannedStarts) {
@@ -249,10 +250,10 @@ TEST(Rhythm, SolvedCountsAreAsFastAsTheScheduleThoughNobodyWaitsForPlannedStarts
       {"pp=4", 9, {2, 7, 8}}, {"pp=6", 13, {2, 4, 7, 10, 11}}, {"pp=7", 14, {2, 3, 5, 8, 11, 12}}};
   for (const Case& entry : cases) {
     SCOPED_TRACE(entry.mesh);
-    Job job = SmallGptJob(entry.mesh, entry.layers, 16);
+    proto::Job job = SmallGptJob(entry.mesh, entry.layers, 16);
     for (int cut : entry.cuts) job.mutable_pipeline()->add_cut(absl::StrCat("layers.", cut));
     const int64_t schedule = VirtualStepNs(job);
-    job.mutable_runtime()->set_registers(Runtime::SOLVED);
+    job.mutable_runtime()->set_registers(proto::Runtime::SOLVED);
     EXPECT_LE(static_cast<double>(VirtualStepNs(job)), 1.03 * static_cast<double>(schedule));
   }
 }
@@ -261,14 +262,14 @@ TEST(Rhythm, SolvedCountsAreAsFastAsTheScheduleThoughNobodyWaitsForPlannedStarts
 TEST(Rhythm, AValueThatSkipsStagesHoldsNobodyUp) {
   for (const char* mesh : {"pp=4", "pp=6", "pp=8"}) {
     SCOPED_TRACE(mesh);
-    Job job = SmallGptJob(mesh, 8, 16);
+    proto::Job job = SmallGptJob(mesh, 8, 16);
     const int64_t straight = VirtualStepNs(job);
-    Function* main = job.mutable_graph()->mutable_function(job.graph().function_size() - 1);
+    proto::Function* main = job.mutable_graph()->mutable_function(job.graph().function_size() - 1);
     ASSERT_EQ(main->name(), "main");
-    for (Node& node : *main->mutable_node()) {
+    for (proto::Node& node : *main->mutable_node()) {
       if (node.name() == "final_norm") node.set_input(0, "skipped");
     }
-    Node* skipped = main->add_node();
+    proto::Node* skipped = main->add_node();
     skipped->set_name("skipped");
     skipped->set_op("add");
     skipped->add_input("encoded");
@@ -281,9 +282,9 @@ TEST(Rhythm, AValueThatSkipsStagesHoldsNobodyUp) {
 }
 
 TEST(Rhythm, AMemoryCapIsKeptAndCostsTime) {
-  Job job = SmallGptJob("pp=4", 8, 8);
-  job.mutable_runtime()->set_registers(Runtime::SOLVED);
-  std::unique_ptr<LogicalPlan> free = Compile(job);
+  proto::Job job = SmallGptJob("pp=4", 8, 8);
+  job.mutable_runtime()->set_registers(proto::Runtime::SOLVED);
+  std::unique_ptr<compiler::LogicalPlan> free = Compile(job);
   ASSERT_NE(free, nullptr);
   absl::StatusOr<StationGraph> graph = BuildStationGraph(*free, PeakCosts());
   ASSERT_TRUE(graph.ok()) << graph.status();
@@ -296,7 +297,7 @@ TEST(Rhythm, AMemoryCapIsKeptAndCostsTime) {
     return most;
   };
   job.mutable_runtime()->set_register_bytes_max(fullest(best->slots) * 3 / 4);
-  std::unique_ptr<LogicalPlan> capped = Compile(job);
+  std::unique_ptr<compiler::LogicalPlan> capped = Compile(job);
   ASSERT_NE(capped, nullptr);
   EXPECT_GT(capped->rhythm.micro_batch_ns, free->rhythm.micro_batch_ns);
   absl::StatusOr<compiler::RegisterSolution> solved = SolveStations(*capped, *graph);
@@ -305,23 +306,24 @@ TEST(Rhythm, AMemoryCapIsKeptAndCostsTime) {
 }
 
 TEST(Rhythm, ACapThatNothingFitsUnderIsRefused) {
-  Job job = SmallGptJob("pp=2", 4, 4);
-  job.mutable_runtime()->set_registers(Runtime::SOLVED);
+  proto::Job job = SmallGptJob("pp=2", 4, 4);
+  job.mutable_runtime()->set_registers(proto::Runtime::SOLVED);
   job.mutable_runtime()->set_register_bytes_max(1000);
-  absl::StatusOr<std::unique_ptr<LogicalPlan>> plan = CompileJob(job, {});
+  absl::StatusOr<std::unique_ptr<compiler::LogicalPlan>> plan = compiler::CompileJob(job, {});
   ASSERT_FALSE(plan.ok());
   EXPECT_NE(plan.status().message().find("W0495"), std::string::npos) << plan.status();
 }
 
 TEST(Rhythm, EveryChoiceOfRegistersGivesTheSameBits) {
-  TrainRunOptions options;
+  training::TrainRunOptions options;
   options.steps = 3;
   std::map<std::string, std::vector<float>> weights;
-  for (int choice = Runtime::Registers_MIN; choice <= Runtime::Registers_MAX; ++choice) {
-    SCOPED_TRACE(Runtime::Registers_Name(static_cast<Runtime::Registers>(choice)));
-    Job job = SmallGptJob("dp=2,pp=2", 4, 4);
-    job.mutable_runtime()->set_registers(static_cast<Runtime::Registers>(choice));
-    absl::StatusOr<TrainRun> run = Train(job, options);
+  for (int choice = proto::Runtime::Registers_MIN; choice <= proto::Runtime::Registers_MAX;
+       ++choice) {
+    SCOPED_TRACE(proto::Runtime::Registers_Name(static_cast<proto::Runtime::Registers>(choice)));
+    proto::Job job = SmallGptJob("dp=2,pp=2", 4, 4);
+    job.mutable_runtime()->set_registers(static_cast<proto::Runtime::Registers>(choice));
+    absl::StatusOr<training::TrainRun> run = training::Train(job, options);
     ASSERT_TRUE(run.ok()) << run.status();
     if (weights.empty()) weights = run->weights;
     EXPECT_EQ(weights, run->weights);
@@ -329,4 +331,4 @@ TEST(Rhythm, EveryChoiceOfRegistersGivesTheSameBits) {
 }
 
 }  // namespace
-}  // namespace weir::testing
+}  // namespace weir::rhythm

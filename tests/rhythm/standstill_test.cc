@@ -21,7 +21,7 @@
 #include "tests/rhythm/rhythm_jobs.h"
 #include "tests/training/train_run.h"
 
-namespace weir::testing {
+namespace weir::rhythm {
 namespace {
 
 using compiler::Frequency;
@@ -43,11 +43,11 @@ ProgramItem Item(ItemKind kind, const std::string& name, std::vector<int> inputs
 
 // Returns a call of `op` on scalars, in its own function.
 ProgramItem Call(const std::string& name, const std::string& op, Frequency result,
-                 std::vector<int> inputs, int output, LogicalPlan* plan) {
-  const TensorType scalar{DType::kF32, {}};
-  const Layout layout = plan->module.values[output].layout;
+                 std::vector<int> inputs, int output, compiler::LogicalPlan* plan) {
+  const sbp::TensorType scalar{DType::kF32, {}};
+  const sbp::Layout layout = plan->module.values[output].layout;
   FunctionBuilder builder(name, plan->stage_mesh);
-  std::vector<ValueId> args;
+  std::vector<ops::ValueId> args;
   for (size_t i = 0; i < inputs.size(); ++i)
     args.push_back(builder.AddArg(absl::StrCat("a", i), scalar, layout));
   builder.AddResult(builder.Emit(op, args, {{scalar, layout}}, {})[0], result);
@@ -57,15 +57,15 @@ ProgramItem Call(const std::string& name, const std::string& op, Frequency resul
   return item;
 }
 
-LogicalPlan EachBesideTheSumOfAll(int slots) {
-  LogicalPlan plan;
-  plan.mesh = *Mesh::Parse("dp=1");
+compiler::LogicalPlan EachBesideTheSumOfAll(int slots) {
+  compiler::LogicalPlan plan;
+  plan.mesh = *sbp::Mesh::Parse("dp=1");
   plan.stage_mesh = plan.mesh.StageMesh();
   plan.plan_id = "each beside the sum";
   plan.micro_batches = kMicroBatches;
   plan.job.mutable_runtime()->set_debug_register_slots(slots);
-  const TensorType scalar{DType::kF32, {}};
-  const Layout layout = Broadcast(plan.stage_mesh);
+  const sbp::TensorType scalar{DType::kF32, {}};
+  const sbp::Layout layout = sbp::Broadcast(plan.stage_mesh);
   const int x = plan.module.AddValue({"x", scalar, layout, 0, Frequency::kMicroBatch, -1});
   const int sum = plan.module.AddValue({"sum of x", scalar, layout, 0, Frequency::kStep, -1});
   const int y = plan.module.AddValue({"y", scalar, layout, 0, Frequency::kMicroBatch, -1});
@@ -77,7 +77,7 @@ LogicalPlan EachBesideTheSumOfAll(int slots) {
 }
 
 // Solves as the compiler does: first the work of the ranks of each stage, and then the times.
-absl::StatusOr<compiler::JobRhythm> Solve(LogicalPlan& plan) {
+absl::StatusOr<compiler::JobRhythm> Solve(compiler::LogicalPlan& plan) {
   WEIR_RETURN_IF_ERROR(compiler::ShapeStages(&plan));
   return SolveRhythm(plan, compiler::PeakCosts());
 }
@@ -86,7 +86,7 @@ float X(int64_t step, int64_t micro_batch) {
   return static_cast<float>(10 * step + micro_batch + 1);
 }
 
-class Numbers final : public DataFeed {
+class Numbers final : public actors::DataFeed {
  public:
   absl::Status Fill(const std::string&, int64_t step, int64_t micro_batch, const TensorSlice&,
                     void* out) override {
@@ -96,7 +96,7 @@ class Numbers final : public DataFeed {
   }
 };
 
-class Reports final : public MetricSink {
+class Reports final : public actors::MetricSink {
  public:
   void Report(const std::string&, int64_t step, int64_t micro_batch, float value) override {
     values[{step, micro_batch}] = value;
@@ -106,7 +106,7 @@ class Reports final : public MetricSink {
 
 TEST(StandstillTest, AProgramThatWouldStandStillIsRefusedWithTheCircleAndTheRepair) {
   for (int slots = 1; slots < kMicroBatches; ++slots) {
-    LogicalPlan plan = EachBesideTheSumOfAll(slots);
+    compiler::LogicalPlan plan = EachBesideTheSumOfAll(slots);
     const absl::Status status = Solve(plan).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(
@@ -127,11 +127,11 @@ TEST(StandstillTest, AProgramThatWouldStandStillIsRefusedWithTheCircleAndTheRepa
 // so with one slot each the first micro-batch holds the slots that the second needs. In a user's
 // words, this is a skip connection past a pack.
 TEST(StandstillTest, GPipeWithOneSlotEachIsRefusedAndTrainsOnceRepaired) {
-  Job job = SmallGptJob("pp=2", 4, 4);
-  job.mutable_pipeline()->set_schedule(Pipeline::GPIPE);
-  for (Runtime::Registers registers : {Runtime::ONE, Runtime::TWO}) {
+  proto::Job job = SmallGptJob("pp=2", 4, 4);
+  job.mutable_pipeline()->set_schedule(proto::Pipeline::GPIPE);
+  for (proto::Runtime::Registers registers : {proto::Runtime::ONE, proto::Runtime::TWO}) {
     job.mutable_runtime()->set_registers(registers);
-    const absl::Status status = CompileJob(job, {}).status();
+    const absl::Status status = compiler::CompileJob(job, {}).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     for (const char* part :
          {"W0494 at actor `", "found a circle of waits: `", "needs a free slot of `",
@@ -140,12 +140,12 @@ TEST(StandstillTest, GPipeWithOneSlotEachIsRefusedAndTrainsOnceRepaired) {
       EXPECT_NE(status.message().find(part), std::string::npos) << part << " in " << status;
     }
   }
-  TrainRunOptions options;
+  training::TrainRunOptions options;
   options.steps = 2;
   std::map<std::string, std::vector<float>> weights;
-  for (Runtime::Registers registers : {Runtime::SOLVED, Runtime::SCHEDULE}) {
+  for (proto::Runtime::Registers registers : {proto::Runtime::SOLVED, proto::Runtime::SCHEDULE}) {
     job.mutable_runtime()->set_registers(registers);
-    absl::StatusOr<TrainRun> run = Train(job, options);
+    absl::StatusOr<training::TrainRun> run = training::Train(job, options);
     ASSERT_TRUE(run.ok()) << run.status();
     if (weights.empty()) weights = run->weights;
     EXPECT_EQ(weights, run->weights);
@@ -153,23 +153,24 @@ TEST(StandstillTest, GPipeWithOneSlotEachIsRefusedAndTrainsOnceRepaired) {
 }
 
 TEST(StandstillTest, WithTheRepairItRuns) {
-  LogicalPlan plan = EachBesideTheSumOfAll(kMicroBatches);
+  compiler::LogicalPlan plan = EachBesideTheSumOfAll(kMicroBatches);
   absl::StatusOr<compiler::JobRhythm> rhythm = Solve(plan);
   ASSERT_TRUE(rhythm.ok()) << rhythm.status();
   plan.rhythm = *std::move(rhythm);
-  absl::StatusOr<RankPlan> lowered = LowerForRank(plan, 0);
+  absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(plan, 0);
   ASSERT_TRUE(lowered.ok()) << lowered.status();
   constexpr int64_t kSteps = 3;
   for (uint64_t seed = 0; seed < 20; ++seed) {
     Numbers numbers;
     Reports reports;
-    SessionOptions options;
+    actors::SessionOptions options;
     options.feed = &numbers;
     options.sink = &reports;
-    options.engine =
-        seed == 0 ? SessionOptions::EngineKind::kCaf : SessionOptions::EngineKind::kSim;
+    options.engine = seed == 0 ? actors::SessionOptions::EngineKind::kCaf
+                               : actors::SessionOptions::EngineKind::kSim;
     options.sim.seed = seed;
-    absl::StatusOr<std::unique_ptr<Session>> session = Session::Create({*lowered}, options);
+    absl::StatusOr<std::unique_ptr<actors::Session>> session =
+        actors::Session::Create({*lowered}, options);
     ASSERT_TRUE(session.ok()) << session.status();
     ASSERT_EQ((*session)->RunSteps(kSteps), absl::OkStatus());
     EXPECT_EQ(reports.values.size(), kSteps * kMicroBatches);
@@ -184,19 +185,19 @@ TEST(StandstillTest, WithTheRepairItRuns) {
 
 // If the compiler may choose the slots itself, it chooses as many as the job needs.
 TEST(StandstillTest, SolvedCountsAreEnough) {
-  LogicalPlan plan = EachBesideTheSumOfAll(0);
-  plan.job.mutable_runtime()->set_registers(Runtime::SOLVED);
+  compiler::LogicalPlan plan = EachBesideTheSumOfAll(0);
+  plan.job.mutable_runtime()->set_registers(proto::Runtime::SOLVED);
   absl::StatusOr<compiler::JobRhythm> rhythm = Solve(plan);
   ASSERT_TRUE(rhythm.ok()) << rhythm.status();
   plan.rhythm = *std::move(rhythm);
-  absl::StatusOr<RankPlan> lowered = LowerForRank(plan, 0);
+  absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(plan, 0);
   ASSERT_TRUE(lowered.ok()) << lowered.status();
   int slots = 0;
-  for (const RegisterSpec& spec : lowered->registers()) {
+  for (const proto::RegisterSpec& spec : lowered->registers()) {
     if (spec.name() == "x") slots = spec.slots();
   }
   EXPECT_GE(slots, kMicroBatches);
 }
 
 }  // namespace
-}  // namespace weir::testing
+}  // namespace weir::rhythm

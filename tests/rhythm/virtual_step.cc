@@ -9,32 +9,32 @@
 #include "tests/training/train_run.h"
 #include "tools/trace/trace_report.h"
 
-namespace weir::testing {
+namespace weir::rhythm {
 namespace {
 
 using compiler::PeakCosts;
 
-double BubbleOf(const Session& session) {
+double BubbleOf(const actors::Session& session) {
   const std::string path = absl::StrCat(::testing::TempDir(), "/virtual_step.pftrace");
   const absl::Status written = session.WriteTrace(path);
   EXPECT_TRUE(written.ok()) << written;
   std::stringstream bytes;
   bytes << std::ifstream(path, std::ios::binary).rdbuf();
-  const absl::StatusOr<TraceReport> report = ReadTraceReport(bytes.str());
+  const absl::StatusOr<trace::TraceReport> report = trace::ReadTraceReport(bytes.str());
   EXPECT_TRUE(report.ok()) << report.status();
   return report.ok() ? report->pipeline_bubble : 0;
 }
 
 }  // namespace
 
-VirtualStep PlayJob(const Job& job, int steps, const ActCost& cost) {
+VirtualStep PlayJob(const proto::Job& job, int steps, const ActCost& cost) {
   VirtualStep out;
-  const absl::StatusOr<std::vector<RankPlan>> plans = CompileForAllRanks(job);
+  const absl::StatusOr<std::vector<proto::RankPlan>> plans = training::CompileForAllRanks(job);
   EXPECT_TRUE(plans.ok()) << plans.status();
   if (!plans.ok()) return out;
-  for (const RankPlan& plan : *plans) out.arena_bytes.push_back(plan.arena_bytes());
-  const std::unique_ptr<DataFeed> feed = RepeatingFeed(job);
-  SessionOptions options = VirtualTimeOptions(feed.get());
+  for (const proto::RankPlan& plan : *plans) out.arena_bytes.push_back(plan.arena_bytes());
+  const std::unique_ptr<actors::DataFeed> feed = training::RepeatingFeed(job);
+  actors::SessionOptions options = training::VirtualTimeOptions(feed.get());
   if (cost) {
     options.sim_cost_ns = cost;
   } else {
@@ -42,7 +42,8 @@ VirtualStep PlayJob(const Job& job, int steps, const ActCost& cost) {
       return PeakCosts().LatencyNs(PeakCosts().LevelBetween(from, to), bytes);
     };
   }
-  const absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(*plans, options);
+  const absl::StatusOr<std::unique_ptr<actors::Session>> session =
+      actors::Session::Create(*plans, options);
   EXPECT_TRUE(session.ok()) << session.status();
   if (!session.ok()) return out;
   const absl::Status ran = (*session)->RunSteps(steps);
@@ -52,4 +53,4 @@ VirtualStep PlayJob(const Job& job, int steps, const ActCost& cost) {
   return out;
 }
 
-}  // namespace weir::testing
+}  // namespace weir::rhythm

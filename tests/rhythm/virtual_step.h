@@ -9,7 +9,7 @@
 #include "actors/plan/plan.h"
 #include "proto/job.pb.h"
 
-namespace weir::testing {
+namespace weir::rhythm {
 
 struct VirtualStep {
   int64_t all_steps_ns = 0;
@@ -19,9 +19,9 @@ struct VirtualStep {
 };
 
 // Returns the time of an act. Null: acts and messages take the times that the plan was made with.
-using ActCost = std::function<int64_t(const Plan& plan, const PlanActor& actor)>;
+using ActCost = std::function<int64_t(const actors::Plan& plan, const actors::PlanActor& actor)>;
 
 // Plays the job. Reports failures to the test.
-VirtualStep PlayJob(const Job& job, int steps, const ActCost& cost = nullptr);
+VirtualStep PlayJob(const proto::Job& job, int steps, const ActCost& cost = nullptr);
 
-}  // namespace weir::testing
+}  // namespace weir::rhythm

@@ -10,10 +10,10 @@
 #include "tests/training/train_run.h"
 #include "tools/zoo/gpt.h"
 
-namespace weir::testing {
+namespace weir::training {
 namespace {
 
-class ZeroFeed final : public DataFeed {
+class ZeroFeed final : public actors::DataFeed {
  public:
   absl::Status Fill(const std::string&, int64_t, int64_t, const TensorSlice& slice,
                     void* out) override {
@@ -23,9 +23,10 @@ class ZeroFeed final : public DataFeed {
 };
 
 // Returns a program of one source and one boxing.
-std::unique_ptr<LogicalPlan> BoxingPlan(const Mesh& mesh, const TensorType& type, const Place& from,
-                                        const Place& to) {
-  auto plan = std::make_unique<LogicalPlan>();
+std::unique_ptr<compiler::LogicalPlan> BoxingPlan(const sbp::Mesh& mesh,
+                                                  const sbp::TensorType& type,
+                                                  const sbp::Place& from, const sbp::Place& to) {
+  auto plan = std::make_unique<compiler::LogicalPlan>();
   plan->mesh = mesh;
   plan->stage_mesh = mesh.StageMesh();
   plan->plan_id = "boxing";
@@ -45,7 +46,7 @@ std::unique_ptr<LogicalPlan> BoxingPlan(const Mesh& mesh, const TensorType& type
   boxing.outputs = {1};
   // Adds a reader, so that the result is needed.
   compiler::FunctionBuilder builder("fetch", plan->stage_mesh);
-  ValueId arg = builder.AddArg("y", type, to.layout);
+  ops::ValueId arg = builder.AddArg("y", type, to.layout);
   builder.MarkState(builder.Emit("scale", {arg}, {{type, to.layout}}, {{"factor", 1.0}})[0], "y");
   module.functions.push_back(builder.Take());
   compiler::ProgramItem fetch;
@@ -62,35 +63,37 @@ std::unique_ptr<LogicalPlan> BoxingPlan(const Mesh& mesh, const TensorType& type
   return plan;
 }
 
-int64_t CountedBytes(const LogicalPlan& plan, int64_t steps) {
-  std::vector<RankPlan> plans;
+int64_t CountedBytes(const compiler::LogicalPlan& plan, int64_t steps) {
+  std::vector<proto::RankPlan> plans;
   for (int64_t rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
-    absl::StatusOr<RankPlan> lowered = LowerForRank(plan, rank);
+    absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(plan, rank);
     EXPECT_TRUE(lowered.ok()) << lowered.status();
     if (!lowered.ok()) return -1;
     plans.push_back(*lowered);
   }
   ZeroFeed feed;
-  SessionOptions options;
+  actors::SessionOptions options;
   options.feed = &feed;
-  options.engine = SessionOptions::EngineKind::kSim;
-  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(plans, options);
+  options.engine = actors::SessionOptions::EngineKind::kSim;
+  absl::StatusOr<std::unique_ptr<actors::Session>> session =
+      actors::Session::Create(plans, options);
   EXPECT_TRUE(session.ok()) << session.status();
   if (!session.ok()) return -1;
   absl::Status ran = (*session)->RunSteps(steps);
   EXPECT_TRUE(ran.ok()) << ran;
   int64_t total = 0;
-  for (const EdgeReport& edge : (*session)->Edges()) total += edge.payload_bytes;
+  for (const actors::EdgeReport& edge : (*session)->Edges()) total += edge.payload_bytes;
   return total;
 }
 
-std::vector<Layout> AllLayouts(const Mesh& mesh) {
-  const std::vector<Sbp> kinds = {Sbp::B(), Sbp::S(0), Sbp::S(1), Sbp::P()};
-  std::vector<Layout> layouts = {{}};
+std::vector<sbp::Layout> AllLayouts(const sbp::Mesh& mesh) {
+  const std::vector<sbp::Sbp> kinds = {sbp::Sbp::B(), sbp::Sbp::S(0), sbp::Sbp::S(1),
+                                       sbp::Sbp::P()};
+  std::vector<sbp::Layout> layouts = {{}};
   for (int axis = 0; axis < mesh.num_axes(); ++axis) {
-    std::vector<Layout> longer;
-    for (const Layout& layout : layouts) {
-      for (const Sbp& sbp : kinds) {
+    std::vector<sbp::Layout> longer;
+    for (const sbp::Layout& layout : layouts) {
+      for (const sbp::Sbp& sbp : kinds) {
         longer.push_back(layout);
         longer.back().push_back(sbp);
       }
@@ -101,17 +104,17 @@ std::vector<Layout> AllLayouts(const Mesh& mesh) {
 }
 
 void CheckPairs(const std::string& mesh_text, int64_t to_stage) {
-  Mesh mesh = *Mesh::Parse(mesh_text);
-  Mesh stage_mesh = mesh.StageMesh();
+  sbp::Mesh mesh = *sbp::Mesh::Parse(mesh_text);
+  sbp::Mesh stage_mesh = mesh.StageMesh();
   for (const Shape& shape : {Shape{12, 8}, Shape{5, 7}}) {
-    TensorType type{DType::kF32, {{"a", shape[0], 1}, {"b", shape[1], 1}}};
-    for (const Layout& from : AllLayouts(stage_mesh)) {
-      for (const Layout& to : AllLayouts(stage_mesh)) {
+    sbp::TensorType type{DType::kF32, {{"a", shape[0], 1}, {"b", shape[1], 1}}};
+    for (const sbp::Layout& from : AllLayouts(stage_mesh)) {
+      for (const sbp::Layout& to : AllLayouts(stage_mesh)) {
         SCOPED_TRACE(absl::StrCat(mesh_text, ": ", ToText(from, stage_mesh), " -> ",
                                   ToText(to, stage_mesh), " of ", ToText(type)));
         auto plan = BoxingPlan(mesh, type, {from, 0}, {to, to_stage});
-        absl::StatusOr<std::vector<BoxingStep>> steps =
-            PlanBoxing(type, {from, 0}, {to, to_stage}, mesh);
+        absl::StatusOr<std::vector<sbp::BoxingStep>> steps =
+            sbp::PlanBoxing(type, {from, 0}, {to, to_stage}, mesh);
         ASSERT_TRUE(steps.ok()) << steps.status();
         EXPECT_EQ(CountedBytes(*plan, 2), 2 * TotalBytes(type, *steps, mesh));
       }
@@ -126,7 +129,7 @@ TEST(BoxingBytes, TwoByTwoDevices) { CheckPairs("x=2,y=2", 0); }
 TEST(BoxingBytes, ToOtherDevices) { CheckPairs("pp=2,x=2", 1); }
 
 TEST(BoxingBytes, AStepOfTrainingSendsWhatThePlanSays) {
-  TransformerOptions options;
+  zoo::TransformerOptions options;
   options.layers = 2;
   options.hidden = 16;
   options.heads = 2;
@@ -138,24 +141,24 @@ TEST(BoxingBytes, AStepOfTrainingSendsWhatThePlanSays) {
   for (const char* mesh : {"dp=3", "tp=2", "dp=2,tp=2", "dp=2,pp=2", "dp=2,tp=2,pp=2"}) {
     for (int zero : {0, 1, 2, 3}) {
       SCOPED_TRACE(absl::StrCat(mesh, " zero ", zero));
-      absl::StatusOr<Job> job = GptJob(options);
+      absl::StatusOr<proto::Job> job = zoo::GptJob(options);
       ASSERT_TRUE(job.ok()) << job.status();
       job->mutable_training()->set_zero_stage(zero);
       *job = WithMesh(*job, mesh);
-      auto plan = CompileJob(*job, {});
+      auto plan = compiler::CompileJob(*job, {});
       ASSERT_TRUE(plan.ok()) << plan.status();
-      absl::StatusOr<int64_t> planned = BytesPerStep(**plan);
+      absl::StatusOr<int64_t> planned = compiler::BytesPerStep(**plan);
       ASSERT_TRUE(planned.ok()) << planned.status();
       TrainRunOptions run_options;
       run_options.steps = 3;
       absl::StatusOr<TrainRun> run = Train(*job, run_options);
       ASSERT_TRUE(run.ok()) << run.status();
       int64_t counted = 0;
-      for (const EdgeReport& edge : run->edges) counted += edge.payload_bytes;
+      for (const actors::EdgeReport& edge : run->edges) counted += edge.payload_bytes;
       EXPECT_EQ(counted, 3 * *planned);
     }
   }
 }
 
 }  // namespace
-}  // namespace weir::testing
+}  // namespace weir::training

@@ -8,11 +8,11 @@
 #include "tests/training/train_run.h"
 #include "tools/zoo/gpt.h"
 
-namespace weir::testing {
+namespace weir::training {
 namespace {
 
-Job TinyGpt(const std::string& mesh, int zero) {
-  TransformerOptions options;
+proto::Job TinyGpt(const std::string& mesh, int zero) {
+  zoo::TransformerOptions options;
   options.layers = 2;
   options.hidden = 8;
   options.heads = 2;
@@ -25,7 +25,7 @@ Job TinyGpt(const std::string& mesh, int zero) {
   options.training.steps = 4;
   options.training.learning_rate = 1e-2;
   options.training.zero_stage = zero;
-  absl::StatusOr<Job> job = GptJob(options);
+  absl::StatusOr<proto::Job> job = zoo::GptJob(options);
   EXPECT_TRUE(job.ok()) << job.status();
   return WithMesh(*job, mesh);
 }
@@ -43,24 +43,24 @@ std::string FirstDifference(const TrainRun& a, const TrainRun& b) {
   return "";
 }
 
-TrainRunOptions Simulated(int64_t steps, uint64_t seed, SimEngineOptions::Chooser chooser) {
+TrainRunOptions Simulated(int64_t steps, uint64_t seed, actors::SimEngineOptions::Chooser chooser) {
   TrainRunOptions options;
   options.steps = steps;
-  options.session.engine = SessionOptions::EngineKind::kSim;
+  options.session.engine = actors::SessionOptions::EngineKind::kSim;
   options.session.sim.seed = seed;
   options.session.sim.chooser = chooser;
   return options;
 }
 
-void CheckInterleavings(const Job& job, int64_t steps, int count) {
+void CheckInterleavings(const proto::Job& job, int64_t steps, int count) {
   TrainRunOptions threads;
   threads.steps = steps;
   absl::StatusOr<TrainRun> reference = Train(job, threads);
   ASSERT_TRUE(reference.ok()) << reference.status();
   for (int seed = 1; seed <= count; ++seed) {
-    auto chooser = seed % 3 == 0   ? SimEngineOptions::Chooser::kStarveOne
-                   : seed % 3 == 1 ? SimEngineOptions::Chooser::kUniform
-                                   : SimEngineOptions::Chooser::kPriorities;
+    auto chooser = seed % 3 == 0   ? actors::SimEngineOptions::Chooser::kStarveOne
+                   : seed % 3 == 1 ? actors::SimEngineOptions::Chooser::kUniform
+                                   : actors::SimEngineOptions::Chooser::kPriorities;
     absl::StatusOr<TrainRun> run = Train(job, Simulated(steps, seed, chooser));
     ASSERT_TRUE(run.ok()) << "seed " << seed << ": " << run.status();
     ASSERT_EQ(FirstDifference(*reference, *run), "") << "seed " << seed;
@@ -79,7 +79,7 @@ TEST(Interleavings, Zero3HasTheSameBitsUnderEverySchedule) {
 
 TEST(Interleavings, UpdatesInEverySecondStepByOlderGradientsHaveTheSameBitsUnderEverySchedule) {
   for (int zero : {1, 3}) {
-    Job job = TinyGpt("dp=2,pp=2", zero);
+    proto::Job job = TinyGpt("dp=2,pp=2", zero);
     job.mutable_training()->set_update_every(2);
     job.mutable_training()->set_update_phase(zero == 1 ? 1 : 0);
     job.mutable_training()->set_gradient_delay(1);
@@ -89,7 +89,7 @@ TEST(Interleavings, UpdatesInEverySecondStepByOlderGradientsHaveTheSameBitsUnder
 
 TEST(Interleavings, ThreadsAndRegisterCountsDoNotChangeABit) {
   for (const char* mesh : {"", "dp=2,tp=2", "pp=2"}) {
-    Job job = TinyGpt(mesh, 1);
+    proto::Job job = TinyGpt(mesh, 1);
     TrainRunOptions options;
     options.steps = 3;
     absl::StatusOr<TrainRun> reference = Train(job, options);
@@ -102,14 +102,14 @@ TEST(Interleavings, ThreadsAndRegisterCountsDoNotChangeABit) {
       EXPECT_EQ(FirstDifference(*reference, *run), "") << mesh << ", " << threads << " threads";
     }
     for (int slots : {1, 2, 3, 7}) {
-      Job odd = job;
+      proto::Job odd = job;
       odd.mutable_runtime()->set_debug_register_slots(slots);
       absl::StatusOr<TrainRun> run = Train(odd, options);
       ASSERT_TRUE(run.ok()) << slots << " slots: " << run.status();
       EXPECT_EQ(FirstDifference(*reference, *run), "") << mesh << ", " << slots << " slots";
     }
     for (int64_t chunk : {4, 64, 1000}) {
-      Job chunked = job;
+      proto::Job chunked = job;
       chunked.mutable_runtime()->set_chunk_bytes_max(chunk);
       absl::StatusOr<TrainRun> run = Train(chunked, options);
       ASSERT_TRUE(run.ok()) << chunk << " byte chunks: " << run.status();
@@ -120,4 +120,4 @@ TEST(Interleavings, ThreadsAndRegisterCountsDoNotChangeABit) {
 }
 
 }  // namespace
-}  // namespace weir::testing
+}  // namespace weir::training

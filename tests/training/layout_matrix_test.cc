@@ -9,19 +9,19 @@
 #include "tools/zoo/gpt.h"
 #include "tools/zoo/llama.h"
 
-namespace weir::testing {
+namespace weir::training {
 namespace {
 
 constexpr int kSteps = 30;
 
-TransformerOptions Small() {
-  TransformerOptions options = SmallTransformer();
+zoo::TransformerOptions Small() {
+  zoo::TransformerOptions options = SmallTransformer();
   options.training.steps = kSteps;
   return options;
 }
 
-void CheckMatrix(MakeJob make, const TransformerOptions& options) {
-  absl::StatusOr<Job> job = make(options);
+void CheckMatrix(MakeJob make, const zoo::TransformerOptions& options) {
+  absl::StatusOr<proto::Job> job = make(options);
   ASSERT_TRUE(job.ok()) << job.status();
   TrainRunOptions run_options;
   run_options.steps = kSteps;
@@ -31,7 +31,7 @@ void CheckMatrix(MakeJob make, const TransformerOptions& options) {
   EXPECT_LT(one->losses.back(), one->losses.front());
   for (const Layout& layout : LayoutMatrix()) {
     SCOPED_TRACE(NameOf(layout));
-    const absl::StatusOr<Job> here = JobOn(layout, make, options);
+    const absl::StatusOr<proto::Job> here = JobOn(layout, make, options);
     ASSERT_TRUE(here.ok()) << here.status();
     absl::StatusOr<TrainRun> many = Train(*here, run_options);
     ASSERT_TRUE(many.ok()) << many.status();
@@ -46,13 +46,13 @@ void CheckMatrix(MakeJob make, const TransformerOptions& options) {
   }
 }
 
-TEST(LayoutMatrix, AGptHasTheLossesOfOneDeviceOnEveryMesh) { CheckMatrix(GptJob, Small()); }
+TEST(LayoutMatrix, AGptHasTheLossesOfOneDeviceOnEveryMesh) { CheckMatrix(zoo::GptJob, Small()); }
 
 TEST(LayoutMatrix, ALlamaHasTheLossesOfOneDeviceOnEveryMesh) {
-  TransformerOptions options = Small();
+  zoo::TransformerOptions options = Small();
   options.kv_heads = 4;
-  CheckMatrix(LlamaJob, options);
+  CheckMatrix(zoo::LlamaJob, options);
 }
 
 }  // namespace
-}  // namespace weir::testing
+}  // namespace weir::training

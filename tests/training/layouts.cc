@@ -4,10 +4,10 @@
 #include "runtime/base/status.h"
 #include "tests/training/train_run.h"
 
-namespace weir::testing {
+namespace weir::training {
 
-TransformerOptions SmallTransformer() {
-  TransformerOptions options;
+zoo::TransformerOptions SmallTransformer() {
+  zoo::TransformerOptions options;
   options.layers = 4;
   options.hidden = 32;
   options.heads = 4;
@@ -25,32 +25,33 @@ std::vector<Layout> LayoutMatrix() {
   std::vector<Layout> cases;
   for (const char* mesh : {"dp=2", "dp=3", "dp=4", "tp=2", "tp=4", "pp=2", "pp=4", "dp=2,tp=2",
                            "dp=2,pp=2", "tp=2,pp=2", "dp=2,tp=2,pp=2"}) {
-    cases.push_back({mesh, 0, SequenceParallel::kNone});
+    cases.push_back({mesh, 0, zoo::SequenceParallel::kNone});
   }
   for (const char* mesh : {"dp=2", "dp=4", "dp=2,tp=2", "dp=2,pp=2"}) {
-    for (int zero : {1, 2, 3}) cases.push_back({mesh, zero, SequenceParallel::kNone});
+    for (int zero : {1, 2, 3}) cases.push_back({mesh, zero, zoo::SequenceParallel::kNone});
   }
-  cases.push_back({"tp=2", 0, SequenceParallel::kMegatron});
-  cases.push_back({"dp=2,tp=2", 3, SequenceParallel::kMegatron});
-  cases.push_back({"sp=2", 0, SequenceParallel::kUlysses});
-  cases.push_back({"sp=2,tp=2", 0, SequenceParallel::kUlysses});
-  cases.push_back({"dp=2,sp=2,pp=2", 1, SequenceParallel::kUlysses});
-  cases.push_back({"tp=3", 0, SequenceParallel::kNone});  // heads do not divide: 2, 1, 1
+  cases.push_back({"tp=2", 0, zoo::SequenceParallel::kMegatron});
+  cases.push_back({"dp=2,tp=2", 3, zoo::SequenceParallel::kMegatron});
+  cases.push_back({"sp=2", 0, zoo::SequenceParallel::kUlysses});
+  cases.push_back({"sp=2,tp=2", 0, zoo::SequenceParallel::kUlysses});
+  cases.push_back({"dp=2,sp=2,pp=2", 1, zoo::SequenceParallel::kUlysses});
+  cases.push_back({"tp=3", 0, zoo::SequenceParallel::kNone});  // heads do not divide: 2, 1, 1
   return cases;
 }
 
 std::string NameOf(const Layout& layout) {
   return absl::StrCat(layout.mesh, layout.zero > 0 ? absl::StrCat(" zero ", layout.zero) : "",
-                      layout.sequence == SequenceParallel::kMegatron  ? " megatron"
-                      : layout.sequence == SequenceParallel::kUlysses ? " ulysses"
-                                                                      : "");
+                      layout.sequence == zoo::SequenceParallel::kMegatron  ? " megatron"
+                      : layout.sequence == zoo::SequenceParallel::kUlysses ? " ulysses"
+                                                                           : "");
 }
 
-absl::StatusOr<Job> JobOn(const Layout& layout, MakeJob make, TransformerOptions options) {
+absl::StatusOr<proto::Job> JobOn(const Layout& layout, MakeJob make,
+                                 zoo::TransformerOptions options) {
   options.sequence_parallel = layout.sequence;
-  WEIR_ASSIGN_OR_RETURN(Job job, make(options));
+  WEIR_ASSIGN_OR_RETURN(proto::Job job, make(options));
   job.mutable_training()->set_zero_stage(layout.zero);
   return WithMesh(std::move(job), layout.mesh);
 }
 
-}  // namespace weir::testing
+}  // namespace weir::training

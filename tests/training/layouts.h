@@ -9,12 +9,12 @@
 #include "proto/job.pb.h"
 #include "tools/zoo/zoo_options.h"
 
-namespace weir::testing {
+namespace weir::training {
 
 struct Layout {
   std::string mesh;
   int zero = 0;
-  SequenceParallel sequence = SequenceParallel::kNone;
+  zoo::SequenceParallel sequence = zoo::SequenceParallel::kNone;
 };
 
 std::vector<Layout> LayoutMatrix();
@@ -23,12 +23,13 @@ std::vector<Layout> LayoutMatrix();
 std::string NameOf(const Layout& layout);
 
 // Returns a model of four layers that every layout of the matrix can split.
-TransformerOptions SmallTransformer();
+zoo::TransformerOptions SmallTransformer();
 
 // A function of the zoo, such as GptJob.
-using MakeJob = absl::StatusOr<Job> (*)(const TransformerOptions&);
+using MakeJob = absl::StatusOr<proto::Job> (*)(const zoo::TransformerOptions&);
 
 // Makes the job with the mesh, ZeRO stage and sequence kind of the layout.
-absl::StatusOr<Job> JobOn(const Layout& layout, MakeJob make, TransformerOptions options);
+absl::StatusOr<proto::Job> JobOn(const Layout& layout, MakeJob make,
+                                 zoo::TransformerOptions options);
 
-}  // namespace weir::testing
+}  // namespace weir::training

@@ -8,11 +8,11 @@
 #include "tests/training/train_run.h"
 #include "tools/zoo/gpt.h"
 
-namespace weir::testing {
+namespace weir::training {
 namespace {
 
-TransformerOptions Gpt(int64_t layers, int64_t hidden, int zero, int64_t micro_batches) {
-  TransformerOptions options;
+zoo::TransformerOptions Gpt(int64_t layers, int64_t hidden, int zero, int64_t micro_batches) {
+  zoo::TransformerOptions options;
   options.layers = layers;
   options.hidden = hidden;
   options.heads = 2;
@@ -26,17 +26,17 @@ TransformerOptions Gpt(int64_t layers, int64_t hidden, int zero, int64_t micro_b
   return options;
 }
 
-Job JobOf(const TransformerOptions& options, const std::string& mesh, int ahead) {
-  absl::StatusOr<Job> job = GptJob(options);
+proto::Job JobOf(const zoo::TransformerOptions& options, const std::string& mesh, int ahead) {
+  absl::StatusOr<proto::Job> job = zoo::GptJob(options);
   EXPECT_TRUE(job.ok()) << job.status();
   job->mutable_runtime()->set_gather_ahead(ahead);
   return WithMesh(*job, mesh);
 }
 
-RankPlan PlanOf(const Job& job) {
-  auto plan = CompileJob(job, {});
+proto::RankPlan PlanOf(const proto::Job& job) {
+  auto plan = compiler::CompileJob(job, {});
   EXPECT_TRUE(plan.ok()) << plan.status();
-  absl::StatusOr<RankPlan> lowered = LowerForRank(**plan, 0);
+  absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(**plan, 0);
   EXPECT_TRUE(lowered.ok()) << lowered.status();
   return *std::move(lowered);
 }
@@ -47,14 +47,15 @@ struct Growth {
   int64_t arena = 0;
   int64_t landing = 0;  // if every register had its own place
 };
-Growth OfALayer(TransformerOptions options, const std::string& mesh, int ahead) {
+Growth OfALayer(zoo::TransformerOptions options, const std::string& mesh, int ahead) {
   Growth growth;
   for (int sign : {-1, 1}) {
     options.layers = sign < 0 ? 8 : 16;
-    const RankPlan plan = PlanOf(JobOf(options, mesh, ahead));
+    const proto::RankPlan plan = PlanOf(JobOf(options, mesh, ahead));
     growth.arena += sign * plan.arena_bytes() / 8;
-    for (const RegisterSpec& r : plan.registers()) {
-      if (r.side() == RegisterSpec::INBOUND) growth.landing += sign * r.stride() * r.slots() / 8;
+    for (const proto::RegisterSpec& r : plan.registers()) {
+      if (r.side() == proto::RegisterSpec::INBOUND)
+        growth.landing += sign * r.stride() * r.slots() / 8;
     }
   }
   return growth;
@@ -94,9 +95,9 @@ TEST(MemoryOrders, ACallFurtherAheadTakesOneMoreLayer) {
 struct Case {
   std::string mesh;
   int zero = 0;
-  SequenceParallel sequence = SequenceParallel::kNone;
-  Pipeline::ScheduleKind schedule = Pipeline::ONE_F_ONE_B;
-  Runtime::Registers registers = Runtime::SCHEDULE;
+  zoo::SequenceParallel sequence = zoo::SequenceParallel::kNone;
+  proto::Pipeline::ScheduleKind schedule = proto::Pipeline::ONE_F_ONE_B;
+  proto::Runtime::Registers registers = proto::Runtime::SCHEDULE;
 };
 
 std::vector<Case> Cases() {
@@ -106,28 +107,30 @@ std::vector<Case> Cases() {
           {"tp=2"},
           {"dp=2,tp=2", 3},
           {"dp=2,pp=2", 3},
-          {"dp=2,pp=2", 3, SequenceParallel::kNone, Pipeline::ZERO_BUBBLE},
-          {"tp=2", 0, SequenceParallel::kMegatron},
-          {"sp=2", 0, SequenceParallel::kUlysses},
-          {"dp=2", 3, SequenceParallel::kNone, Pipeline::ONE_F_ONE_B, Runtime::SOLVED}};
+          {"dp=2,pp=2", 3, zoo::SequenceParallel::kNone, proto::Pipeline::ZERO_BUBBLE},
+          {"tp=2", 0, zoo::SequenceParallel::kMegatron},
+          {"sp=2", 0, zoo::SequenceParallel::kUlysses},
+          {"dp=2", 3, zoo::SequenceParallel::kNone, proto::Pipeline::ONE_F_ONE_B,
+           proto::Runtime::SOLVED}};
 }
 
 std::string NameOf(const Case& c) {
   return absl::StrCat(c.mesh, ", zero ", c.zero, ", sequence parallel ",
-                      static_cast<int>(c.sequence), ", ", Pipeline::ScheduleKind_Name(c.schedule),
-                      ", ", Runtime::Registers_Name(c.registers));
+                      static_cast<int>(c.sequence), ", ",
+                      proto::Pipeline::ScheduleKind_Name(c.schedule), ", ",
+                      proto::Runtime::Registers_Name(c.registers));
 }
 
-Job JobOfCase(const Case& c, int ahead) {
-  TransformerOptions options = Gpt(5, 16, c.zero, 3);
+proto::Job JobOfCase(const Case& c, int ahead) {
+  zoo::TransformerOptions options = Gpt(5, 16, c.zero, 3);
   options.sequence_parallel = c.sequence;
-  Job job = JobOf(options, c.mesh, ahead);
+  proto::Job job = JobOf(options, c.mesh, ahead);
   job.mutable_pipeline()->set_schedule(c.schedule);
   job.mutable_runtime()->set_registers(c.registers);
   return job;
 }
 
-TrainRun TrainThree(const Job& job, TrainRunOptions options) {
+TrainRun TrainThree(const proto::Job& job, TrainRunOptions options) {
   options.steps = 3;
   absl::StatusOr<TrainRun> run = Train(job, options);
   EXPECT_TRUE(run.ok()) << run.status();
@@ -154,13 +157,13 @@ TEST(MemoryOrders, NoBitChangesAndNoPlaceIsUsedTwiceAtATime) {
       EXPECT_EQ(FirstDifference(reference, TrainThree(JobOfCase(c, ahead), {})), "")
           << ahead << " ahead";
     uint64_t seed = 1;
-    for (auto chooser :
-         {SimEngineOptions::Chooser::kUniform, SimEngineOptions::Chooser::kPriorities,
-          SimEngineOptions::Chooser::kStarveOne}) {
+    for (auto chooser : {actors::SimEngineOptions::Chooser::kUniform,
+                         actors::SimEngineOptions::Chooser::kPriorities,
+                         actors::SimEngineOptions::Chooser::kStarveOne}) {
       TrainRunOptions simulated;
-      simulated.session.engine = SessionOptions::EngineKind::kSim;
+      simulated.session.engine = actors::SessionOptions::EngineKind::kSim;
       simulated.session.sim.seed = seed++;
-      simulated.session.sim.check = SimEngineOptions::Check::kEveryStep;
+      simulated.session.sim.check = actors::SimEngineOptions::Check::kEveryStep;
       simulated.session.sim.chooser = chooser;
       EXPECT_EQ(FirstDifference(reference, TrainThree(JobOfCase(c, 1), simulated)), "")
           << "chooser " << static_cast<int>(chooser);
@@ -169,11 +172,11 @@ TEST(MemoryOrders, NoBitChangesAndNoPlaceIsUsedTwiceAtATime) {
 }
 
 TEST(MemoryOrders, ALayerOfTensorParallelTakesNoRoomToLandIn) {
-  const TransformerOptions options = Gpt(6, 32, 0, 4);
+  const zoo::TransformerOptions options = Gpt(6, 32, 0, 4);
   const Growth apart = OfALayer(options, "tp=2", -1), in_window = OfALayer(options, "tp=2", 1);
   EXPECT_GT(in_window.landing, 0);
   EXPECT_LE(in_window.arena, apart.arena - apart.landing);
 }
 
 }  // namespace
-}  // namespace weir::testing
+}  // namespace weir::training

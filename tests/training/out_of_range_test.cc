@@ -8,7 +8,7 @@
 #include "tests/training/train_run.h"
 #include "tools/zoo/gpt.h"
 
-namespace weir::testing {
+namespace weir::training {
 namespace {
 
 using ::testing::HasSubstr;
@@ -16,9 +16,9 @@ using ::testing::HasSubstr;
 constexpr int64_t kStep = 1, kMicroBatch = 1, kRow = 2, kColumn = 11, kSequence = 16;
 
 // Feeds the values of another feed, except for one value.
-class SpoiltFeed final : public DataFeed {
+class SpoiltFeed final : public actors::DataFeed {
  public:
-  SpoiltFeed(const Job& job, std::string input, int32_t value)
+  SpoiltFeed(const proto::Job& job, std::string input, int32_t value)
       : feed_(RepeatingFeed(job)), input_(std::move(input)), value_(value) {}
   absl::Status Fill(const std::string& feed, int64_t step, int64_t micro_batch,
                     const TensorSlice& slice, void* out) override {
@@ -31,7 +31,7 @@ class SpoiltFeed final : public DataFeed {
   }
 
  private:
-  std::unique_ptr<DataFeed> feed_;
+  std::unique_ptr<actors::DataFeed> feed_;
   std::string input_;
   int32_t value_;
 };
@@ -39,13 +39,13 @@ class SpoiltFeed final : public DataFeed {
 struct Case {
   const char* mesh;
   int zero = 0;
-  SequenceParallel sequence = SequenceParallel::kNone;
+  zoo::SequenceParallel sequence = zoo::SequenceParallel::kNone;
 };
 
 class OutOfRange : public ::testing::TestWithParam<Case> {
  protected:
   absl::Status Run(const std::string& input, int32_t value) {
-    TransformerOptions options;
+    zoo::TransformerOptions options;
     options.layers = 2;
     options.hidden = 16;
     options.heads = 2;
@@ -55,10 +55,10 @@ class OutOfRange : public ::testing::TestWithParam<Case> {
     options.training.micro_batches = 2;
     options.training.steps = 3;
     options.sequence_parallel = GetParam().sequence;
-    Job job = *GptJob(options);
+    proto::Job job = *zoo::GptJob(options);
     job.mutable_training()->set_zero_stage(GetParam().zero);
     TrainRunOptions run_options;
-    run_options.feed = [&](const Job& of) {
+    run_options.feed = [&](const proto::Job& of) {
       return std::make_unique<SpoiltFeed>(of, input, value);
     };
     return Train(WithMesh(job, GetParam().mesh), run_options).status();
@@ -91,9 +91,9 @@ TEST_P(OutOfRange, TokensAndTargetsEndTheRunWithTheirPlace) {
 INSTANTIATE_TEST_SUITE_P(Meshes, OutOfRange,
                          ::testing::Values(Case{""}, Case{"dp=2"}, Case{"tp=2"}, Case{"pp=2"},
                                            Case{"dp=2,tp=2", 3},
-                                           Case{"tp=2", 0, SequenceParallel::kMegatron},
-                                           Case{"sp=2", 0, SequenceParallel::kUlysses}),
+                                           Case{"tp=2", 0, zoo::SequenceParallel::kMegatron},
+                                           Case{"sp=2", 0, zoo::SequenceParallel::kUlysses}),
                          [](const auto& test) { return absl::StrCat("Case", test.index); });
 
 }  // namespace
-}  // namespace weir::testing
+}  // namespace weir::training

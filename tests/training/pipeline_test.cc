@@ -7,11 +7,11 @@
 #include "tests/training/train_run.h"
 #include "tools/zoo/gpt.h"
 
-namespace weir::testing {
+namespace weir::training {
 namespace {
 
-Job PipelineJob(int stages, int micro_batches) {
-  TransformerOptions options;
+proto::Job PipelineJob(int stages, int micro_batches) {
+  zoo::TransformerOptions options;
   options.layers = 2 * stages;
   options.hidden = 8;
   options.heads = 2;
@@ -20,7 +20,7 @@ Job PipelineJob(int stages, int micro_batches) {
   options.sequence = 4;
   options.training.batch = micro_batches;
   options.training.micro_batches = micro_batches;
-  absl::StatusOr<Job> job = GptJob(options);
+  absl::StatusOr<proto::Job> job = zoo::GptJob(options);
   EXPECT_TRUE(job.ok()) << job.status();
   for (int stage = 1; stage < stages; ++stage)
     job->mutable_pipeline()->add_cut(absl::StrCat("layers.", 2 * stage));
@@ -29,11 +29,11 @@ Job PipelineJob(int stages, int micro_batches) {
 
 // In virtual time a block takes one unit forward and two units backward. Everything else takes
 // nothing.
-int64_t Cost(const Plan&, const PlanActor& actor) {
+int64_t Cost(const actors::Plan&, const actors::PlanActor& actor) {
   bool block = actor.function.find("layers.") != std::string::npos;
   if (!block) return 0;
-  if (actor.phase == ActorPhase::kForward) return 1000;
-  if (actor.phase == ActorPhase::kBackward) return 2000;
+  if (actor.phase == actors::ActorPhase::kForward) return 1000;
+  if (actor.phase == actors::ActorPhase::kBackward) return 2000;
   return 0;
 }
 
@@ -42,11 +42,11 @@ TEST(Pipeline, StageSHoldsStagesMinusSMicroBatchesInFlight) {
     const int micro_batches = 8;
     TrainRunOptions options;
     options.steps = 1;
-    options.session.engine = SessionOptions::EngineKind::kSim;
-    options.session.sim.chooser = SimEngineOptions::Chooser::kByTime;
+    options.session.engine = actors::SessionOptions::EngineKind::kSim;
+    options.session.sim.chooser = actors::SimEngineOptions::Chooser::kByTime;
     options.session.sim_cost_ns = Cost;
     int64_t span = 0;
-    options.inspect = [&](const Session& session) {
+    options.inspect = [&](const actors::Session& session) {
       for (int stage = 0; stage < stages; ++stage) {
         EXPECT_EQ(MostInFlight(session, stage), stages - stage)
             << stages << " stages, stage " << stage;
@@ -64,10 +64,10 @@ TEST(Pipeline, NoInterleavingHoldsMore) {
   for (int seed = 1; seed <= 50; ++seed) {
     TrainRunOptions options;
     options.steps = 2;
-    options.session.engine = SessionOptions::EngineKind::kSim;
+    options.session.engine = actors::SessionOptions::EngineKind::kSim;
     options.session.sim.seed = static_cast<uint64_t>(seed);
     options.session.sim_cost_ns = Cost;
-    options.inspect = [&](const Session& session) {
+    options.inspect = [&](const actors::Session& session) {
       for (int stage = 0; stage < 4; ++stage)
         EXPECT_LE(MostInFlight(session, stage), 4 - stage) << "seed " << seed;
     };
@@ -77,4 +77,4 @@ TEST(Pipeline, NoInterleavingHoldsMore) {
 }
 
 }  // namespace
-}  // namespace weir::testing
+}  // namespace weir::training

@@ -7,11 +7,11 @@
 #include "tools/zoo/gpt.h"
 #include "tools/zoo/llama.h"
 
-namespace weir::testing {
+namespace weir::training {
 namespace {
 
 TEST(Precision, Bf16FollowsF32OnEveryMesh) {
-  TransformerOptions options;
+  zoo::TransformerOptions options;
   options.layers = 2;
   options.hidden = 32;
   options.heads = 4;
@@ -21,15 +21,15 @@ TEST(Precision, Bf16FollowsF32OnEveryMesh) {
   options.training.micro_batches = 2;
   options.training.steps = 40;
   options.training.learning_rate = 3e-3;
-  for (auto make : {GptJob, LlamaJob}) {
+  for (auto make : {zoo::GptJob, zoo::LlamaJob}) {
     TrainRunOptions run_options;
     run_options.steps = 40;
     absl::StatusOr<TrainRun> f32 = Train(*make(options), run_options);
     ASSERT_TRUE(f32.ok()) << f32.status();
-    TransformerOptions half = options;
+    zoo::TransformerOptions half = options;
     half.training.precision = "bf16";
     for (const char* mesh : {"", "dp=2,tp=2", "pp=2"}) {
-      Job job = WithMesh(*make(half), mesh);
+      proto::Job job = WithMesh(*make(half), mesh);
       job.mutable_training()->set_zero_stage(1);
       absl::StatusOr<TrainRun> bf16 = Train(job, run_options);
       ASSERT_TRUE(bf16.ok()) << mesh << ": " << bf16.status();
@@ -43,4 +43,4 @@ TEST(Precision, Bf16FollowsF32OnEveryMesh) {
 }
 
 }  // namespace
-}  // namespace weir::testing
+}  // namespace weir::training

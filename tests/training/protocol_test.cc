@@ -5,11 +5,11 @@
 #include "tests/training/train_run.h"
 #include "tools/zoo/gpt.h"
 
-namespace weir::testing {
+namespace weir::training {
 namespace {
 
 TEST(Protocol, EveryLayoutRunsToTheEndWithItsInvariantsHeld) {
-  TransformerOptions options;
+  zoo::TransformerOptions options;
   options.layers = 2;
   options.hidden = 16;
   options.heads = 4;
@@ -23,15 +23,15 @@ TEST(Protocol, EveryLayoutRunsToTheEndWithItsInvariantsHeld) {
     for (int zero : {0, 2, 3}) {
       for (int slots : {0, 1}) {
         SCOPED_TRACE(absl::StrCat(mesh, " zero ", zero, " slots ", slots));
-        absl::StatusOr<Job> job = GptJob(options);
+        absl::StatusOr<proto::Job> job = zoo::GptJob(options);
         ASSERT_TRUE(job.ok()) << job.status();
         job->mutable_training()->set_zero_stage(zero);
         job->mutable_runtime()->set_debug_register_slots(slots);
         TrainRunOptions run_options;
         run_options.steps = 2;
-        run_options.session.engine = SessionOptions::EngineKind::kSim;
-        run_options.session.compute = RankExecutorOptions::Compute::kSkip;
-        run_options.session.sim.check = SimEngineOptions::Check::kEveryStep;
+        run_options.session.engine = actors::SessionOptions::EngineKind::kSim;
+        run_options.session.compute = actors::RankExecutorOptions::Compute::kSkip;
+        run_options.session.sim.check = actors::SimEngineOptions::Check::kEveryStep;
         run_options.session.sim.seed = static_cast<uint64_t>(zero * 10 + slots + 1);
         absl::StatusOr<TrainRun> run = Train(WithMesh(*job, mesh), run_options);
         ASSERT_TRUE(run.ok()) << run.status();
@@ -41,4 +41,4 @@ TEST(Protocol, EveryLayoutRunsToTheEndWithItsInvariantsHeld) {
 }
 
 }  // namespace
-}  // namespace weir::testing
+}  // namespace weir::training

@@ -10,13 +10,13 @@
 #include "tools/zoo/gpt.h"
 #include "tools/zoo/llama.h"
 
-namespace weir::testing {
+namespace weir::training {
 namespace {
 
-using MakeJob = absl::StatusOr<Job> (*)(const TransformerOptions&);
+using MakeJob = absl::StatusOr<proto::Job> (*)(const zoo::TransformerOptions&);
 
-TransformerOptions Small() {
-  TransformerOptions options;
+zoo::TransformerOptions Small() {
+  zoo::TransformerOptions options;
   options.layers = 3;
   options.hidden = 16;
   options.heads = 2;
@@ -33,7 +33,7 @@ TransformerOptions Small() {
 struct Case {
   std::string mesh;
   int zero = 0;
-  SequenceParallel sequence = SequenceParallel::kNone;
+  zoo::SequenceParallel sequence = zoo::SequenceParallel::kNone;
   std::string precision = "f32";
 };
 
@@ -42,10 +42,10 @@ std::string Name(const Case& c) {
                       static_cast<int>(c.sequence), ", ", c.precision);
 }
 
-Job JobOf(MakeJob make, const Case& c, TransformerOptions options) {
+proto::Job JobOf(MakeJob make, const Case& c, zoo::TransformerOptions options) {
   options.sequence_parallel = c.sequence;
   options.training.precision = c.precision;
-  absl::StatusOr<Job> job = make(options);
+  absl::StatusOr<proto::Job> job = make(options);
   EXPECT_TRUE(job.ok()) << job.status();
   job->mutable_training()->set_zero_stage(c.zero);
   return WithMesh(*job, c.mesh);
@@ -64,11 +64,11 @@ std::string FirstDifference(const TrainRun& a, const TrainRun& b) {
 }
 
 // Trains `job` and checks whether its edges carried the bytes of the plan.
-TrainRun TrainAndCount(const Job& job) {
-  auto plan = CompileJob(job, {});
+TrainRun TrainAndCount(const proto::Job& job) {
+  auto plan = compiler::CompileJob(job, {});
   EXPECT_TRUE(plan.ok()) << plan.status();
   if (!plan.ok()) return {};
-  absl::StatusOr<int64_t> planned = BytesPerStep(**plan);
+  absl::StatusOr<int64_t> planned = compiler::BytesPerStep(**plan);
   EXPECT_TRUE(planned.ok()) << planned.status();
   TrainRunOptions options;
   options.steps = 3;
@@ -76,30 +76,30 @@ TrainRun TrainAndCount(const Job& job) {
   EXPECT_TRUE(run.ok()) << run.status();
   if (!run.ok()) return {};
   int64_t counted = 0;
-  for (const EdgeReport& edge : run->edges) counted += edge.payload_bytes;
+  for (const actors::EdgeReport& edge : run->edges) counted += edge.payload_bytes;
   EXPECT_EQ(counted, 3 * *planned);
   return *std::move(run);
 }
 
-int64_t ArenaBytes(const Job& job) {
-  auto plan = CompileJob(job, {});
+int64_t ArenaBytes(const proto::Job& job) {
+  auto plan = compiler::CompileJob(job, {});
   EXPECT_TRUE(plan.ok()) << plan.status();
-  absl::StatusOr<RankPlan> lowered = LowerForRank(**plan, 0);
+  absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(**plan, 0);
   EXPECT_TRUE(lowered.ok()) << lowered.status();
   return lowered->arena_bytes();
 }
 
-void CheckSameBits(MakeJob make, const TransformerOptions& options,
+void CheckSameBits(MakeJob make, const zoo::TransformerOptions& options,
                    const std::vector<Case>& cases) {
   for (const Case& c : cases) {
     SCOPED_TRACE(Name(c));
-    const Job kept = JobOf(make, c, options);
+    const proto::Job kept = JobOf(make, c, options);
     const TrainRun reference = TrainAndCount(kept);
     ASSERT_FALSE(reference.losses.empty());
     for (const std::vector<std::string>& keep :
          {std::vector<std::string>{}, {"attended"}, {"projected", "q", "up"}}) {
-      Job again = kept;
-      Recompute* recompute = again.mutable_runtime()->add_recompute();
+      proto::Job again = kept;
+      proto::Recompute* recompute = again.mutable_runtime()->add_recompute();
       recompute->set_function("block");
       recompute->mutable_keep()->Assign(keep.begin(), keep.end());
       EXPECT_EQ(FirstDifference(reference, TrainAndCount(again)), "") << keep.size() << " kept";
@@ -109,30 +109,30 @@ void CheckSameBits(MakeJob make, const TransformerOptions& options,
 
 // Two samples on four devices: two devices have no samples, and only update some weights.
 TEST(Recompute, DevicesWithoutSamplesUpdateTheirWeights) {
-  TransformerOptions options = Small();
+  zoo::TransformerOptions options = Small();
   options.training.micro_batches = 4;
-  CheckSameBits(GptJob, options, {{"dp=4,pp=2"}, {"dp=4"}, {"dp=4,pp=2", 3}});
+  CheckSameBits(zoo::GptJob, options, {{"dp=4,pp=2"}, {"dp=4"}, {"dp=4,pp=2", 3}});
 }
 
 TEST(Recompute, AGptWithDropoutHasTheSameBitsOnEveryLayout) {
-  TransformerOptions options = Small();
+  zoo::TransformerOptions options = Small();
   options.dropout = 0.1;
-  CheckSameBits(GptJob, options,
+  CheckSameBits(zoo::GptJob, options,
                 {{""},
                  {"dp=2"},
                  {"tp=2"},
                  {"pp=2"},
                  {"dp=2,tp=2", 3},
                  {"tp=2,pp=2"},
-                 {"tp=2", 0, SequenceParallel::kMegatron},
-                 {"sp=2", 0, SequenceParallel::kUlysses},
-                 {"dp=2", 1, SequenceParallel::kNone, "bf16"}});
+                 {"tp=2", 0, zoo::SequenceParallel::kMegatron},
+                 {"sp=2", 0, zoo::SequenceParallel::kUlysses},
+                 {"dp=2", 1, zoo::SequenceParallel::kNone, "bf16"}});
 }
 
 TEST(Recompute, TheWholeOfMainAndOfALlamaHasTheSameBits) {
   for (const char* mesh : {"", "tp=2", "dp=2,pp=2"}) {
     SCOPED_TRACE(mesh);
-    Job kept = JobOf(LlamaJob, {mesh, 2}, Small());
+    proto::Job kept = JobOf(zoo::LlamaJob, {mesh, 2}, Small());
     const TrainRun reference = TrainAndCount(kept);
     for (const char* function : {"block", "main"})
       kept.mutable_runtime()->add_recompute()->set_function(function);
@@ -141,10 +141,10 @@ TEST(Recompute, TheWholeOfMainAndOfALlamaHasTheSameBits) {
 }
 
 TEST(Recompute, TheCollectivesOfWhatIsComputedAgainRunAgain) {
-  Job job = JobOf(GptJob, {"tp=2"}, Small());
-  const int64_t kept = *BytesPerStep(**CompileJob(job, {}));
+  proto::Job job = JobOf(zoo::GptJob, {"tp=2"}, Small());
+  const int64_t kept = *compiler::BytesPerStep(**compiler::CompileJob(job, {}));
   job.mutable_runtime()->add_recompute()->set_function("block");
-  const int64_t again = *BytesPerStep(**CompileJob(job, {}));
+  const int64_t again = *compiler::BytesPerStep(**compiler::CompileJob(job, {}));
   // The sum after the attention of each block and micro-batch. No gradient reads the sum after the
   // feed-forward part.
   const int64_t activation = 4 * 8 * 16 * 4;
@@ -152,7 +152,7 @@ TEST(Recompute, TheCollectivesOfWhatIsComputedAgainRunAgain) {
 }
 
 TEST(Recompute, KeepingBlockInputsAloneTakesLessMemoryWithEveryLayer) {
-  TransformerOptions options = Small();
+  zoo::TransformerOptions options = Small();
   options.training.micro_batches = 1;
   options.sequence = 64;
   const auto per_layer = [&](bool recompute) {
@@ -160,7 +160,7 @@ TEST(Recompute, KeepingBlockInputsAloneTakesLessMemoryWithEveryLayer) {
     for (int i = 0; i < 2; ++i) {
       options.layers = 3 + i;
       options.training.recompute = recompute;
-      bytes[i] = ArenaBytes(*GptJob(options));
+      bytes[i] = ArenaBytes(*zoo::GptJob(options));
     }
     return bytes[1] - bytes[0];
   };
@@ -172,16 +172,16 @@ TEST(Recompute, KeepingBlockInputsAloneTakesLessMemoryWithEveryLayer) {
 }
 
 TEST(Recompute, TheJobMayTakeBackWhatTheModelSays) {
-  TransformerOptions options = Small();
-  const int64_t kept = ArenaBytes(*GptJob(options));
+  zoo::TransformerOptions options = Small();
+  const int64_t kept = ArenaBytes(*zoo::GptJob(options));
   options.training.recompute = true;
-  Job job = *GptJob(options);
+  proto::Job job = *zoo::GptJob(options);
   EXPECT_LT(ArenaBytes(job), kept);
-  Recompute* recompute = job.mutable_runtime()->add_recompute();
+  proto::Recompute* recompute = job.mutable_runtime()->add_recompute();
   recompute->set_function("block");
   recompute->set_keep_all(true);
   EXPECT_EQ(ArenaBytes(job), kept);
 }
 
 }  // namespace
-}  // namespace weir::testing
+}  // namespace weir::training

@@ -7,11 +7,11 @@
 #include "tests/training/train_run.h"
 #include "tools/zoo/gpt.h"
 
-namespace weir::testing {
+namespace weir::training {
 namespace {
 
-TransformerOptions Small() {
-  TransformerOptions options;
+zoo::TransformerOptions Small() {
+  zoo::TransformerOptions options;
   options.layers = 2;
   options.hidden = 32;
   options.heads = 4;
@@ -49,39 +49,39 @@ std::string Renamed(const std::string& text, const Names& names) {
 
 // Returns the job with names that sort in the opposite order, so that nothing depends on their
 // order either.
-Job WithRenamedDims(Job job) {
+proto::Job WithRenamedDims(proto::Job job) {
   Names names;
-  for (Dim& dim : *job.mutable_graph()->mutable_dim()) {
+  for (proto::Dim& dim : *job.mutable_graph()->mutable_dim()) {
     const std::string name = absl::StrCat("d", 99 - names.size());
     names[dim.name()] = name;
     dim.set_name(name);
   }
-  for (Function& function : *job.mutable_graph()->mutable_function()) {
-    for (TensorDecl& input : *function.mutable_input())
+  for (proto::Function& function : *job.mutable_graph()->mutable_function()) {
+    for (proto::TensorDecl& input : *function.mutable_input())
       input.set_type(Renamed(input.type(), names));
-    for (Parameter& parameter : *function.mutable_parameter())
+    for (proto::Parameter& parameter : *function.mutable_parameter())
       parameter.set_type(Renamed(parameter.type(), names));
-    for (Node& node : *function.mutable_node()) {
-      for (NamedAttr& attr : *node.mutable_attr()) {
+    for (proto::Node& node : *function.mutable_node()) {
+      for (proto::NamedAttr& attr : *node.mutable_attr()) {
         if (attr.name() == "to") attr.mutable_value()->set_s(Renamed(attr.value().s(), names));
       }
     }
   }
-  for (Rule& rule : *job.mutable_rule()) rule.set_dim(names.at(rule.dim()));
+  for (proto::Rule& rule : *job.mutable_rule()) rule.set_dim(names.at(rule.dim()));
   return job;
 }
 
 // Returns the job with renamed inputs of main that are bound to the feeds.
-Job WithRenamedInputs(Job job) {
+proto::Job WithRenamedInputs(proto::Job job) {
   const Names names = {{"tokens", "z_read"}, {"targets", "a_said"}};
-  Function& main = *job.mutable_graph()->mutable_function(1);
-  for (TensorDecl& input : *main.mutable_input()) {
-    FeedBinding* feed = job.mutable_data()->add_feed();
+  proto::Function& main = *job.mutable_graph()->mutable_function(1);
+  for (proto::TensorDecl& input : *main.mutable_input()) {
+    proto::FeedBinding* feed = job.mutable_data()->add_feed();
     feed->set_from(input.name());
     input.set_name(names.at(input.name()));
     feed->set_input(input.name());
   }
-  for (Node& node : *main.mutable_node()) {
+  for (proto::Node& node : *main.mutable_node()) {
     for (std::string& input : *node.mutable_input()) input = Renamed(input, names);
   }
   return job;
@@ -90,24 +90,24 @@ Job WithRenamedInputs(Job job) {
 struct Case {
   const char* mesh;
   int zero = 0;
-  SequenceParallel sequence = SequenceParallel::kNone;
+  zoo::SequenceParallel sequence = zoo::SequenceParallel::kNone;
 };
 
 class RenamedJob : public ::testing::TestWithParam<Case> {};
 
 TEST_P(RenamedJob, TrainsToTheSameBits) {
-  TransformerOptions options = Small();
+  zoo::TransformerOptions options = Small();
   options.sequence_parallel = GetParam().sequence;
-  absl::StatusOr<Job> named = GptJob(options);
+  absl::StatusOr<proto::Job> named = zoo::GptJob(options);
   ASSERT_TRUE(named.ok()) << named.status();
   named->mutable_training()->set_zero_stage(GetParam().zero);
-  const Job job = WithMesh(*named, GetParam().mesh);
+  const proto::Job job = WithMesh(*named, GetParam().mesh);
   TrainRunOptions run_options;
   run_options.steps = 6;
   auto expected = Train(job, run_options);
   ASSERT_TRUE(expected.ok()) << expected.status();
   ASSERT_EQ(expected->losses.size(), 6u);
-  for (const Job& other : {WithRenamedDims(job), WithRenamedInputs(WithRenamedDims(job))}) {
+  for (const proto::Job& other : {WithRenamedDims(job), WithRenamedInputs(WithRenamedDims(job))}) {
     auto run = Train(other, run_options);
     ASSERT_TRUE(run.ok()) << run.status();
     EXPECT_EQ(run->losses, expected->losses);
@@ -118,9 +118,9 @@ TEST_P(RenamedJob, TrainsToTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(Meshes, RenamedJob,
                          ::testing::Values(Case{""}, Case{"dp=2"}, Case{"tp=2"}, Case{"pp=2"},
                                            Case{"dp=2,tp=2", 3}, Case{"dp=2,tp=2,pp=2", 1},
-                                           Case{"tp=2", 0, SequenceParallel::kMegatron},
-                                           Case{"dp=2,sp=2", 0, SequenceParallel::kUlysses}),
+                                           Case{"tp=2", 0, zoo::SequenceParallel::kMegatron},
+                                           Case{"dp=2,sp=2", 0, zoo::SequenceParallel::kUlysses}),
                          [](const auto& test) { return absl::StrCat("Case", test.index); });
 
 }  // namespace
-}  // namespace weir::testing
+}  // namespace weir::training

@@ -16,19 +16,19 @@
 #include "tools/trace/trace_report.h"
 #include "tools/zoo/gpt.h"
 
-namespace weir::testing {
+namespace weir::training {
 namespace {
 
 constexpr int kStages = 4;
 constexpr int kMicroBatches = 16;
 constexpr int64_t kUnit = 1000;
 
-const std::vector<weir::Pipeline::ScheduleKind> kAll = {
-    weir::Pipeline::GPIPE, weir::Pipeline::ONE_F_ONE_B, weir::Pipeline::INTERLEAVED,
-    weir::Pipeline::ZERO_BUBBLE};
+const std::vector<weir::proto::Pipeline::ScheduleKind> kAll = {
+    weir::proto::Pipeline::GPIPE, weir::proto::Pipeline::ONE_F_ONE_B,
+    weir::proto::Pipeline::INTERLEAVED, weir::proto::Pipeline::ZERO_BUBBLE};
 
 struct Setting {
-  weir::Pipeline::ScheduleKind kind = weir::Pipeline::ONE_F_ONE_B;
+  weir::proto::Pipeline::ScheduleKind kind = weir::proto::Pipeline::ONE_F_ONE_B;
   int virtual_stages = 0;
   int stages = kStages;
   int micro_batches = kMicroBatches;
@@ -37,8 +37,8 @@ struct Setting {
 
 // Returns a job with blocks in even parts. The embedding goes with the first part and the head with
 // the last.
-Job PipelineJob(const Setting& setting) {
-  TransformerOptions options;
+proto::Job PipelineJob(const Setting& setting) {
+  zoo::TransformerOptions options;
   options.layers = setting.layers_per_stage * setting.stages;
   options.hidden = 8;
   options.heads = 2;
@@ -47,28 +47,29 @@ Job PipelineJob(const Setting& setting) {
   options.sequence = 4;
   options.training.batch = setting.micro_batches;
   options.training.micro_batches = setting.micro_batches;
-  absl::StatusOr<Job> job = GptJob(options);
+  absl::StatusOr<proto::Job> job = zoo::GptJob(options);
   EXPECT_TRUE(job.ok()) << job.status();
   const int v =
-      setting.kind == weir::Pipeline::INTERLEAVED ? std::max(2, setting.virtual_stages) : 1;
+      setting.kind == weir::proto::Pipeline::INTERLEAVED ? std::max(2, setting.virtual_stages) : 1;
   const int parts = setting.stages * v;
   for (int part = 1; part < parts; ++part)
     job->mutable_pipeline()->add_cut(absl::StrCat("layers.", part * options.layers / parts));
   job->mutable_pipeline()->set_schedule(setting.kind);
-  if (setting.kind == weir::Pipeline::INTERLEAVED)
+  if (setting.kind == weir::proto::Pipeline::INTERLEAVED)
     job->mutable_pipeline()->set_virtual_stages(setting.virtual_stages);
   return WithMesh(*job, absl::StrCat("pp=", setting.stages));
 }
 
 // In virtual time forward, gradients of inputs and gradients of weights take a unit each per block.
 // Everything else takes nothing.
-int64_t Cost(const Plan& plan, const PlanActor& actor) {
+int64_t Cost(const actors::Plan& plan, const actors::PlanActor& actor) {
   if (!absl::StrContains(actor.function, "layers.")) return 0;
-  if (actor.phase == ActorPhase::kForward || actor.phase == ActorPhase::kWeightGradient)
+  if (actor.phase == actors::ActorPhase::kForward ||
+      actor.phase == actors::ActorPhase::kWeightGradient)
     return kUnit;
-  if (actor.phase != ActorPhase::kBackward) return 0;
-  for (const PlanActor& other : plan.actors) {
-    if (other.phase == ActorPhase::kWeightGradient && other.instance == actor.instance)
+  if (actor.phase != actors::ActorPhase::kBackward) return 0;
+  for (const actors::PlanActor& other : plan.actors) {
+    if (other.phase == actors::ActorPhase::kWeightGradient && other.instance == actor.instance)
       return kUnit;
   }
   return 2 * kUnit;
@@ -85,14 +86,15 @@ Outcome Play(const Setting& setting) {
   Outcome outcome;
   TrainRunOptions options;
   options.steps = 1;
-  options.session.engine = SessionOptions::EngineKind::kSim;
-  options.session.sim.chooser = SimEngineOptions::Chooser::kByTime;
+  options.session.engine = actors::SessionOptions::EngineKind::kSim;
+  options.session.sim.chooser = actors::SimEngineOptions::Chooser::kByTime;
   options.session.sim_cost_ns = Cost;
-  options.inspect = [&](const Session& session) {
+  options.inspect = [&](const actors::Session& session) {
     outcome.bubble = MeasuredBubble(session);
     for (int stage = 0; stage < setting.stages; ++stage) {
       outcome.in_flight.push_back(MostInFlight(session, stage));
-      outcome.until_weights.push_back(MostInFlight(session, stage, ActorPhase::kWeightGradient));
+      outcome.until_weights.push_back(
+          MostInFlight(session, stage, actors::ActorPhase::kWeightGradient));
       outcome.arena.push_back(session.plan(stage).arena_bytes);
     }
   };
@@ -112,13 +114,13 @@ void ExpectSameBits(const TrainRun& many, const TrainRun& one) {
   }
 }
 
-absl::StatusOr<TraceReport> ReportOf(const Session& session) {
+absl::StatusOr<trace::TraceReport> ReportOf(const actors::Session& session) {
   const std::string path = absl::StrCat(::testing::TempDir(), "/schedules.pftrace");
   if (absl::Status written = session.WriteTrace(path); !written.ok()) return written;
   std::ifstream file(path, std::ios::binary);
   std::stringstream bytes;
   bytes << file.rdbuf();
-  return ReadTraceReport(bytes.str());
+  return trace::ReadTraceReport(bytes.str());
 }
 
 double Formula(int stages, int micro_batches, int parts_per_stage) {
@@ -127,7 +129,7 @@ double Formula(int stages, int micro_batches, int parts_per_stage) {
 }
 
 TEST(Schedules, GPipeHasTheBubbleOfTheFormulaAndHoldsAllMicroBatches) {
-  const Outcome outcome = Play({.kind = weir::Pipeline::GPIPE});
+  const Outcome outcome = Play({.kind = weir::proto::Pipeline::GPIPE});
   EXPECT_NEAR(outcome.bubble, Formula(kStages, kMicroBatches, 1), 1e-9);
   EXPECT_EQ(outcome.in_flight, std::vector<int>(kStages, kMicroBatches));
 }
@@ -142,7 +144,7 @@ TEST(Schedules, InterleavingDividesTheBubbleByThePartsOfAStage) {
   for (int v : {2, 4}) {
     for (int stages : {2, 4}) {
       const Outcome outcome =
-          Play({.kind = weir::Pipeline::INTERLEAVED, .virtual_stages = v, .stages = stages});
+          Play({.kind = weir::proto::Pipeline::INTERLEAVED, .virtual_stages = v, .stages = stages});
       EXPECT_NEAR(outcome.bubble, Formula(stages, kMicroBatches, v), 1e-9)
           << stages << " stages, " << v << " parts each";
     }
@@ -151,7 +153,7 @@ TEST(Schedules, InterleavingDividesTheBubbleByThePartsOfAStage) {
 
 TEST(Schedules, ZeroBubbleHasLessThanHalfTheBubbleOfOneForwardOneBackward) {
   for (int stages : {2, 4}) {
-    const Outcome split = Play({.kind = weir::Pipeline::ZERO_BUBBLE, .stages = stages});
+    const Outcome split = Play({.kind = weir::proto::Pipeline::ZERO_BUBBLE, .stages = stages});
     const double p = stages, m = kMicroBatches;
     // An act of weights that has begun may delay a block's gradient once.
     EXPECT_GE(split.bubble, (p - 1) / (3 * m + p - 1) - 1e-9) << stages << " stages";
@@ -165,13 +167,13 @@ TEST(Schedules, AllGiveTheWeightsOfOneDeviceToTheBit) {
   Setting setting{.micro_batches = 8, .layers_per_stage = 2};
   TrainRunOptions options;
   options.steps = 4;
-  Job whole = PipelineJob(setting);
+  proto::Job whole = PipelineJob(setting);
   whole.clear_pipeline();
   absl::StatusOr<TrainRun> one = Train(WithMesh(whole, ""), options);
   ASSERT_TRUE(one.ok()) << one.status();
-  for (weir::Pipeline::ScheduleKind kind : kAll) {
+  for (weir::proto::Pipeline::ScheduleKind kind : kAll) {
     setting.kind = kind;
-    SCOPED_TRACE(weir::Pipeline::ScheduleKind_Name(kind));
+    SCOPED_TRACE(weir::proto::Pipeline::ScheduleKind_Name(kind));
     absl::StatusOr<TrainRun> run = Train(PipelineJob(setting), options);
     ASSERT_TRUE(run.ok()) << run.status();
     ExpectSameBits(*run, *one);
@@ -182,17 +184,17 @@ TEST(Schedules, CombineWithEveryKindOfParallelism) {
   struct Case {
     const char* mesh;
     int zero;
-    SequenceParallel sequence;
+    zoo::SequenceParallel sequence;
   };
-  const std::vector<Case> cases = {{"dp=2,pp=2", 0, SequenceParallel::kNone},
-                                   {"tp=2,pp=2", 0, SequenceParallel::kNone},
-                                   {"dp=2,pp=2", 1, SequenceParallel::kNone},
-                                   {"dp=2,pp=2", 2, SequenceParallel::kNone},
-                                   {"dp=2,pp=2", 3, SequenceParallel::kNone},
-                                   {"dp=2,tp=2,pp=2", 3, SequenceParallel::kMegatron},
-                                   {"sp=2,pp=2", 0, SequenceParallel::kUlysses},
-                                   {"dp=2,tp=2,pp=2", 0, SequenceParallel::kNone}};
-  TransformerOptions options;
+  const std::vector<Case> cases = {{"dp=2,pp=2", 0, zoo::SequenceParallel::kNone},
+                                   {"tp=2,pp=2", 0, zoo::SequenceParallel::kNone},
+                                   {"dp=2,pp=2", 1, zoo::SequenceParallel::kNone},
+                                   {"dp=2,pp=2", 2, zoo::SequenceParallel::kNone},
+                                   {"dp=2,pp=2", 3, zoo::SequenceParallel::kNone},
+                                   {"dp=2,tp=2,pp=2", 3, zoo::SequenceParallel::kMegatron},
+                                   {"sp=2,pp=2", 0, zoo::SequenceParallel::kUlysses},
+                                   {"dp=2,tp=2,pp=2", 0, zoo::SequenceParallel::kNone}};
+  zoo::TransformerOptions options;
   options.layers = 4;
   options.hidden = 16;
   options.heads = 4;
@@ -205,16 +207,16 @@ TEST(Schedules, CombineWithEveryKindOfParallelism) {
   run_options.steps = 3;
   for (const Case& c : cases) {
     options.sequence_parallel = c.sequence;
-    absl::StatusOr<Job> job = GptJob(options);
+    absl::StatusOr<proto::Job> job = zoo::GptJob(options);
     ASSERT_TRUE(job.ok()) << job.status();
     absl::StatusOr<TrainRun> one = Train(WithMesh(*job, ""), run_options);
     ASSERT_TRUE(one.ok()) << one.status();
     job->mutable_training()->set_zero_stage(c.zero);
     absl::StatusOr<TrainRun> first = Train(WithMesh(*job, c.mesh), run_options);
     ASSERT_TRUE(first.ok()) << first.status();
-    for (weir::Pipeline::ScheduleKind kind : kAll) {
-      SCOPED_TRACE(
-          absl::StrCat(c.mesh, " zero ", c.zero, " ", weir::Pipeline::ScheduleKind_Name(kind)));
+    for (weir::proto::Pipeline::ScheduleKind kind : kAll) {
+      SCOPED_TRACE(absl::StrCat(c.mesh, " zero ", c.zero, " ",
+                                weir::proto::Pipeline::ScheduleKind_Name(kind)));
       job->mutable_pipeline()->set_schedule(kind);
       absl::StatusOr<TrainRun> run = Train(WithMesh(*job, c.mesh), run_options);
       ASSERT_TRUE(run.ok()) << run.status();
@@ -227,14 +229,14 @@ TEST(Schedules, CombineWithEveryKindOfParallelism) {
 }
 
 TEST(Schedules, NoInterleavingOfActsHoldsMoreThanPlannedOrChangesABit) {
-  for (weir::Pipeline::ScheduleKind kind : kAll) {
+  for (weir::proto::Pipeline::ScheduleKind kind : kAll) {
     Setting setting{.kind = kind, .micro_batches = 6, .layers_per_stage = 2};
     TrainRunOptions options;
     options.steps = 2;
     absl::StatusOr<TrainRun> first;
     for (int seed = 1; seed <= 20; ++seed) {
-      SCOPED_TRACE(absl::StrCat(weir::Pipeline::ScheduleKind_Name(kind), " seed ", seed));
-      options.session.engine = SessionOptions::EngineKind::kSim;
+      SCOPED_TRACE(absl::StrCat(weir::proto::Pipeline::ScheduleKind_Name(kind), " seed ", seed));
+      options.session.engine = actors::SessionOptions::EngineKind::kSim;
       options.session.sim.seed = static_cast<uint64_t>(seed);
       absl::StatusOr<TrainRun> run = Train(PipelineJob(setting), options);
       ASSERT_TRUE(run.ok()) << run.status();
@@ -245,51 +247,53 @@ TEST(Schedules, NoInterleavingOfActsHoldsMoreThanPlannedOrChangesABit) {
 }
 
 TEST(Schedules, TheCompilersPlayHasTheBubbleOfTheRun) {
-  for (weir::Pipeline::ScheduleKind kind : kAll) {
+  for (weir::proto::Pipeline::ScheduleKind kind : kAll) {
     for (int micro_batches : {3, 8, 16}) {
       const Setting setting{.kind = kind, .micro_batches = micro_batches};
-      absl::StatusOr<std::unique_ptr<LogicalPlan>> plan = CompileJob(PipelineJob(setting), {});
+      absl::StatusOr<std::unique_ptr<compiler::LogicalPlan>> plan =
+          compiler::CompileJob(PipelineJob(setting), {});
       ASSERT_TRUE(plan.ok()) << plan.status();
       const compiler::PipelineSchedule& schedule = (*plan)->schedule;
       const double played = compiler::PlaySchedule(schedule, compiler::EvenCosts(schedule)).bubble;
       // A part of the run has several actors, so weight gradients fill gaps in smaller pieces.
       const double tolerance =
-          kind == weir::Pipeline::ZERO_BUBBLE || micro_batches % kStages != 0 ? 0.03 : 1e-9;
+          kind == weir::proto::Pipeline::ZERO_BUBBLE || micro_batches % kStages != 0 ? 0.03 : 1e-9;
       EXPECT_NEAR(Play(setting).bubble, played, tolerance)
-          << weir::Pipeline::ScheduleKind_Name(kind) << ", " << micro_batches;
+          << weir::proto::Pipeline::ScheduleKind_Name(kind) << ", " << micro_batches;
     }
   }
 }
 
 // From the second step on, data lies ready at the start, so that every act that may begin can.
 TEST(Schedules, LaterStepsHaveTheBubbleOfTheFormulaInTheReportOfTheirTrace) {
-  for (weir::Pipeline::ScheduleKind kind : kAll) {
+  for (weir::proto::Pipeline::ScheduleKind kind : kAll) {
     TrainRunOptions options;
     options.steps = 3;
-    options.session.engine = SessionOptions::EngineKind::kSim;
-    options.session.sim.chooser = SimEngineOptions::Chooser::kByTime;
+    options.session.engine = actors::SessionOptions::EngineKind::kSim;
+    options.session.sim.chooser = actors::SimEngineOptions::Chooser::kByTime;
     options.session.sim_cost_ns = Cost;
-    absl::StatusOr<TraceReport> report = absl::UnknownError("not inspected");
-    options.inspect = [&report](const Session& session) { report = ReportOf(session); };
+    absl::StatusOr<trace::TraceReport> report = absl::UnknownError("not inspected");
+    options.inspect = [&report](const actors::Session& session) { report = ReportOf(session); };
     const absl::StatusOr<TrainRun> run = Train(PipelineJob({.kind = kind}), options);
     ASSERT_TRUE(run.ok()) << run.status();
     ASSERT_TRUE(report.ok()) << report.status();
     EXPECT_EQ(report->first_step, 1);
     EXPECT_EQ(report->last_step, 2);
     const double formula =
-        kind == weir::Pipeline::ZERO_BUBBLE
+        kind == weir::proto::Pipeline::ZERO_BUBBLE
             ? 3.0 / (3 * kMicroBatches + 3)
-            : Formula(kStages, kMicroBatches, kind == weir::Pipeline::INTERLEAVED ? 2 : 1);
+            : Formula(kStages, kMicroBatches, kind == weir::proto::Pipeline::INTERLEAVED ? 2 : 1);
     // As for one step, an act of weights that has begun may delay a gradient.
     EXPECT_NEAR(report->pipeline_bubble, formula,
-                kind == weir::Pipeline::ZERO_BUBBLE ? 0.1 * formula : 1e-9)
-        << weir::Pipeline::ScheduleKind_Name(kind);
+                kind == weir::proto::Pipeline::ZERO_BUBBLE ? 0.1 * formula : 1e-9)
+        << weir::proto::Pipeline::ScheduleKind_Name(kind);
   }
 }
 
 TEST(Schedules, TheChartShowsWhoDoesWhatWhen) {
   const Setting setting{.stages = 2, .micro_batches = 3, .layers_per_stage = 2};
-  absl::StatusOr<std::unique_ptr<LogicalPlan>> plan = CompileJob(PipelineJob(setting), {});
+  absl::StatusOr<std::unique_ptr<compiler::LogicalPlan>> plan =
+      compiler::CompileJob(PipelineJob(setting), {});
   ASSERT_TRUE(plan.ok()) << plan.status();
   const compiler::PipelineSchedule& schedule = (*plan)->schedule;
   EXPECT_EQ(
@@ -300,4 +304,4 @@ TEST(Schedules, TheChartShowsWhoDoesWhatWhen) {
 }
 
 }  // namespace
-}  // namespace weir::testing
+}  // namespace weir::training

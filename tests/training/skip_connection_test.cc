@@ -4,27 +4,27 @@
 #include "tests/training/train_run.h"
 #include "tools/zoo/mlp.h"
 
-namespace weir::testing {
+namespace weir::training {
 namespace {
 
 // Returns the zoo's model with the input of the first call added to the output of the last call.
-Job WithSkip() {
-  MlpOptions options;
+proto::Job WithSkip() {
+  zoo::MlpOptions options;
   options.layers = 2;
   options.hidden = 8;
   options.ffn = 16;
   options.training.batch = 8;
-  absl::StatusOr<Job> job = MlpJob(options);
+  absl::StatusOr<proto::Job> job = zoo::MlpJob(options);
   EXPECT_TRUE(job.ok()) << job.status();
-  Function* main = nullptr;
-  for (Function& function : *job->mutable_graph()->mutable_function()) {
+  proto::Function* main = nullptr;
+  for (proto::Function& function : *job->mutable_graph()->mutable_function()) {
     if (function.name() == job->graph().main()) main = &function;
   }
-  std::vector<Node> nodes(main->node().begin(), main->node().end());
+  std::vector<proto::Node> nodes(main->node().begin(), main->node().end());
   main->clear_node();
-  for (Node& node : nodes) {
+  for (proto::Node& node : nodes) {
     if (node.name() == "logits") {
-      Node* skip = main->add_node();
+      proto::Node* skip = main->add_node();
       skip->set_name("skip");
       skip->set_op("add");
       skip->add_input("features");
@@ -37,7 +37,7 @@ Job WithSkip() {
 }
 
 TEST(SkipConnection, AroundTheCallsTrainsAlikeOnEveryMesh) {
-  const Job job = WithSkip();
+  const proto::Job job = WithSkip();
   const absl::StatusOr<TrainRun> one = Train(WithMesh(job, ""), {});
   ASSERT_TRUE(one.ok()) << one.status();
   ASSERT_EQ(one->losses.size(), 3u);
@@ -53,4 +53,4 @@ TEST(SkipConnection, AroundTheCallsTrainsAlikeOnEveryMesh) {
 }
 
 }  // namespace
-}  // namespace weir::testing
+}  // namespace weir::training

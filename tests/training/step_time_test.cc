@@ -18,7 +18,7 @@
 #include "tools/trace/why_slow.h"
 #include "tools/zoo/gpt.h"
 
-namespace weir::testing {
+namespace weir::training {
 namespace {
 
 constexpr int64_t kSteps = 5;
@@ -27,20 +27,21 @@ constexpr double kNear = 0.01;
 constexpr double kReplayNear = 0.05;
 
 struct PlayedRun {
-  TraceReader trace;
+  trace::TraceReader trace;
   int64_t wall_ns = 0;
 };
 
 // All acts take the time that the plan was made with, and messages take some time.
-PlayedRun Play(const Job& job, int64_t steps) {
+PlayedRun Play(const proto::Job& job, int64_t steps) {
   PlayedRun played;
-  const absl::StatusOr<std::vector<RankPlan>> plans = CompileForAllRanks(job);
+  const absl::StatusOr<std::vector<proto::RankPlan>> plans = CompileForAllRanks(job);
   EXPECT_TRUE(plans.ok()) << plans.status();
   if (!plans.ok()) return played;
-  const std::unique_ptr<DataFeed> feed = RepeatingFeed(job);
-  SessionOptions options = VirtualTimeOptions(feed.get());
+  const std::unique_ptr<actors::DataFeed> feed = RepeatingFeed(job);
+  actors::SessionOptions options = VirtualTimeOptions(feed.get());
   options.sim_latency_ns = [](int64_t bytes, int, int) -> int64_t { return 5000 + bytes / 4; };
-  const absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(*plans, options);
+  const absl::StatusOr<std::unique_ptr<actors::Session>> session =
+      actors::Session::Create(*plans, options);
   EXPECT_TRUE(session.ok()) << session.status();
   if (!session.ok()) return played;
   EXPECT_EQ((*session)->RunSteps(steps), absl::OkStatus());
@@ -52,16 +53,16 @@ PlayedRun Play(const Job& job, int64_t steps) {
 }
 
 void ExpectOneLength(const PlayedRun& played, int64_t steps) {
-  const StepTimes times = FindStepTimes(played.trace);
+  const trace::StepTimes times = trace::FindStepTimes(played.trace);
   ASSERT_EQ(times.steps.size(), static_cast<size_t>(steps));
   const double wall = static_cast<double>(played.wall_ns);
   EXPECT_NEAR(static_cast<double>(times.SumFrom(0)) / wall, 1, kNear);
   const double steady = static_cast<double>(times.SumFrom(1)) / static_cast<double>(steps - 1);
-  EXPECT_NEAR(MakeTraceReport(played.trace).step_ns / steady, 1, 1e-9);
+  EXPECT_NEAR(trace::MakeTraceReport(played.trace).step_ns / steady, 1, 1e-9);
   double paths = 0;
   for (int64_t step = 0; step < steps; ++step) {
-    const absl::StatusOr<WhySlow> why =
-        FindWhySlow(played.trace, {.step = step, .what_ifs = {"link:all=1"}});
+    const absl::StatusOr<trace::WhySlow> why =
+        trace::FindWhySlow(played.trace, {.step = step, .what_ifs = {"link:all=1"}});
     ASSERT_TRUE(why.ok()) << why.status();
     EXPECT_NEAR(why->path.step_ns, static_cast<double>(times.steps[step].ns()), 1)
         << "step " << step;
@@ -80,27 +81,27 @@ void ExpectOneLength(const PlayedRun& played, int64_t steps) {
 TEST(StepTime, TheStepsOfARunAddUpToItsTimeOnEveryLayout) {
   for (const Layout& layout : LayoutMatrix()) {
     SCOPED_TRACE(NameOf(layout));
-    const absl::StatusOr<Job> job = JobOn(layout, GptJob, SmallTransformer());
+    const absl::StatusOr<proto::Job> job = JobOn(layout, zoo::GptJob, SmallTransformer());
     ASSERT_TRUE(job.ok()) << job.status();
     ExpectOneLength(Play(*job, kSteps), kSteps);
   }
 }
 
 TEST(StepTime, StepsThatUpdateNothingHaveALengthToo) {
-  absl::StatusOr<Job> job = GptJob(SmallTransformer());
+  absl::StatusOr<proto::Job> job = zoo::GptJob(SmallTransformer());
   ASSERT_TRUE(job.ok()) << job.status();
   for (int64_t delay : {0, 1}) {
     job->mutable_training()->set_update_every(2);
     job->mutable_training()->set_gradient_delay(delay);
     const PlayedRun played = Play(WithMesh(*job, "dp=2"), 8);
-    const StepTimes times = FindStepTimes(played.trace);
+    const trace::StepTimes times = trace::FindStepTimes(played.trace);
     ASSERT_EQ(times.steps.size(), 8u);
     // The wall time includes the last messages, which come after the last act.
     EXPECT_NEAR(static_cast<double>(times.SumFrom(0)) / static_cast<double>(played.wall_ns), 1,
                 2 * kNear);
-    for (const StepTime& step : times.steps) EXPECT_GT(step.ns(), 0) << step.step;
+    for (const trace::StepTime& step : times.steps) EXPECT_GT(step.ns(), 0) << step.step;
   }
 }
 
 }  // namespace
-}  // namespace weir::testing
+}  // namespace weir::training

@@ -9,7 +9,7 @@
 #include "actors/plan/plan_rates.h"
 #include "runtime/base/status.h"
 
-namespace weir::testing {
+namespace weir::training {
 namespace {
 
 struct Act {
@@ -17,23 +17,23 @@ struct Act {
 };
 
 // Returns the acts of each actor of a rank, in order.
-std::vector<std::vector<Act>> ActsOf(const Session& session, int rank) {
+std::vector<std::vector<Act>> ActsOf(const actors::Session& session, int rank) {
   std::vector<std::vector<Act>> acts(session.plan(rank).actors.size());
-  const ActRing& ring = session.executor(rank).trace();
+  const trace::ActRing& ring = session.executor(rank).trace();
   for (int64_t i = 0; i < ring.size(); ++i) {
-    const ActRecord& record = ring.at(i);
+    const trace::ActRecord& record = ring.at(i);
     if (record.actor >= 0) acts[record.actor].push_back({record.start, record.end});
   }
   return acts;
 }
 
-absl::Status CheckRegister(const Plan& plan, const PlanRegister& reg, int64_t steps,
+absl::Status CheckRegister(const actors::Plan& plan, const actors::PlanRegister& reg, int64_t steps,
                            const std::vector<std::vector<Act>>& acts, int rank) {
   std::string where = absl::StrCat("rank ", rank, ", register '", reg.name, "'");
   std::vector<std::pair<int64_t, int>> events;  // (time, change); releases before acquisitions
   int64_t tokens = reg.initial_tokens, released = 0;
   if (reg.producer.actor >= 0) {
-    const PlanPort& port = plan.actors[reg.producer.actor].outputs[reg.producer.port];
+    const actors::PlanPort& port = plan.actors[reg.producer.actor].outputs[reg.producer.port];
     const std::vector<Act>& producer = acts[reg.producer.actor];
     for (size_t n = 0; n < producer.size(); n += port.period - (n == 0 ? port.phase : 0))
       events.push_back({producer[n].start, 1});
@@ -42,8 +42,8 @@ absl::Status CheckRegister(const Plan& plan, const PlanRegister& reg, int64_t st
   for (int64_t token = 0; token < tokens; ++token) {
     int64_t freed = 0;
     bool done = true;
-    for (const PortRef& consumer : reg.consumers) {
-      const PlanPort& port = plan.actors[consumer.actor].inputs[consumer.port];
+    for (const actors::PortRef& consumer : reg.consumers) {
+      const actors::PlanPort& port = plan.actors[consumer.actor].inputs[consumer.port];
       size_t last = static_cast<size_t>((token + 1) * port.period - 1 - port.phase);
       if (last >= acts[consumer.actor].size()) {
         done = false;
@@ -56,7 +56,7 @@ absl::Status CheckRegister(const Plan& plan, const PlanRegister& reg, int64_t st
     events.push_back({freed, -1});
   }
   // Between updates the values made from weights stay.
-  const int64_t expected = CountAt(plan, reg, steps).in_use();
+  const int64_t expected = actors::CountAt(plan, reg, steps).in_use();
   if (tokens - released != expected ||
       (plan.rhythm.steps_per_iteration == 1 && expected != reg.initial_tokens)) {
     return absl::InternalError(absl::StrCat(where, " ends with ", tokens - released,
@@ -75,13 +75,13 @@ absl::Status CheckRegister(const Plan& plan, const PlanRegister& reg, int64_t st
 
 }  // namespace
 
-absl::Status CheckRegistersByTrace(const Session& session) {
+absl::Status CheckRegistersByTrace(const actors::Session& session) {
   for (int rank : session.local_ranks()) {
     if (session.executor(rank).trace().num_dropped() > 0)
       return absl::InternalError("the ring of records was too small for the run");
     std::vector<std::vector<Act>> acts = ActsOf(session, rank);
-    for (const PlanRegister& reg : session.plan(rank).registers) {
-      if (reg.side != RegisterSide::kLocal) continue;
+    for (const actors::PlanRegister& reg : session.plan(rank).registers) {
+      if (reg.side != actors::RegisterSide::kLocal) continue;
       WEIR_RETURN_IF_ERROR(
           CheckRegister(session.plan(rank), reg, session.steps_done(), acts, rank));
     }
@@ -89,17 +89,17 @@ absl::Status CheckRegistersByTrace(const Session& session) {
   return absl::OkStatus();
 }
 
-int MostInFlight(const Session& session, int rank, ActorPhase until) {
-  const Plan& plan = session.plan(rank);
-  const ActRing& ring = session.executor(rank).trace();
+int MostInFlight(const actors::Session& session, int rank, actors::ActorPhase until) {
+  const actors::Plan& plan = session.plan(rank);
+  const trace::ActRing& ring = session.executor(rank).trace();
   std::map<std::pair<int64_t, int>, Act>
       span;  // by (step, micro-batch): first forward start, last backward end
   for (int64_t i = 0; i < ring.size(); ++i) {
-    const ActRecord& record = ring.at(i);
+    const trace::ActRecord& record = ring.at(i);
     if (record.actor < 0) continue;
-    ActorPhase phase = plan.actors[record.actor].phase;
+    actors::ActorPhase phase = plan.actors[record.actor].phase;
     auto key = std::make_pair(record.step, static_cast<int>(record.micro_batch));
-    if (phase == ActorPhase::kForward) {
+    if (phase == actors::ActorPhase::kForward) {
       auto known = span.emplace(key, Act{record.start, 0});
       known.first->second.start = std::min(known.first->second.start, record.start);
     } else if (phase == until) {
@@ -117,16 +117,16 @@ int MostInFlight(const Session& session, int rank, ActorPhase until) {
   return most;
 }
 
-double MeasuredBubble(const Session& session) {
+double MeasuredBubble(const actors::Session& session) {
   int64_t begin = std::numeric_limits<int64_t>::max(), end = 0, busy = 0;
   for (int rank : session.local_ranks()) {
-    const ActRing& ring = session.executor(rank).trace();
+    const trace::ActRing& ring = session.executor(rank).trace();
     for (int64_t i = 0; i < ring.size(); ++i) {
-      const ActRecord& record = ring.at(i);
+      const trace::ActRecord& record = ring.at(i);
       if (record.actor < 0) continue;
-      const ActorPhase phase = session.plan(rank).actors[record.actor].phase;
-      if (phase != ActorPhase::kForward && phase != ActorPhase::kBackward &&
-          phase != ActorPhase::kWeightGradient)
+      const actors::ActorPhase phase = session.plan(rank).actors[record.actor].phase;
+      if (phase != actors::ActorPhase::kForward && phase != actors::ActorPhase::kBackward &&
+          phase != actors::ActorPhase::kWeightGradient)
         continue;
       begin = std::min(begin, record.start);
       end = std::max(end, record.end);
@@ -138,4 +138,4 @@ double MeasuredBubble(const Session& session) {
                                           static_cast<double>(session.local_ranks().size()));
 }
 
-}  // namespace weir::testing
+}  // namespace weir::training

@@ -6,17 +6,18 @@
 #include "absl/status/status.h"
 #include "actors/session/session.h"
 
-namespace weir::testing {
+namespace weir::training {
 
 // kInternal names the register, the rank and the count.
-absl::Status CheckRegistersByTrace(const Session& session);
+absl::Status CheckRegistersByTrace(const actors::Session& session);
 
 // Returns the most micro-batches on this rank whose forward had begun and whose backward (or last
 // act of phase `until`) had not ended.
-int MostInFlight(const Session& session, int rank, ActorPhase until = ActorPhase::kBackward);
+int MostInFlight(const actors::Session& session, int rank,
+                 actors::ActorPhase until = actors::ActorPhase::kBackward);
 
 // Returns the bubble of the only step that ran: the share of time in which ranks did no act of a
 // pass, from the first forward act to the last backward act of any rank.
-double MeasuredBubble(const Session& session);
+double MeasuredBubble(const actors::Session& session);
 
-}  // namespace weir::testing
+}  // namespace weir::training

@@ -8,30 +8,30 @@
 #include "tests/training/trace_check.h"
 #include "tools/train/job_data.h"
 
-namespace weir::testing {
+namespace weir::training {
 namespace {
 
-class SyntheticFeed final : public DataFeed {
+class SyntheticFeed final : public actors::DataFeed {
  public:
-  SyntheticFeed(const Job& job, int64_t steps)
+  SyntheticFeed(const proto::Job& job, int64_t steps)
       : steps_(steps), micro_batches_(std::max<int64_t>(1, job.training().micro_batches())) {
-    Job synthetic = job;
+    proto::Job synthetic = job;
     synthetic.mutable_data()->mutable_synthetic();
-    data_ = OpenJobData(synthetic).value();
+    data_ = train::OpenJobData(synthetic).value();
   }
   absl::Status Fill(const std::string& feed, int64_t step, int64_t micro_batch,
                     const TensorSlice& slice, void* out) override {
-    return data_->Fill(feed, {DataPart::kTrain, step % steps_, micro_batch, micro_batches_}, slice,
-                       out);
+    return data_->Fill(feed, {store::DataPart::kTrain, step % steps_, micro_batch, micro_batches_},
+                       slice, out);
   }
 
  private:
   int64_t steps_;  // the number of steps before batches repeat
   int64_t micro_batches_;
-  std::unique_ptr<Dataset> data_;
+  std::unique_ptr<store::Dataset> data_;
 };
 
-class MetricRecorder final : public MetricSink {
+class MetricRecorder final : public actors::MetricSink {
  public:
   void Report(const std::string& metric, int64_t step, int64_t, float value) override {
     MutexLock lock(&mutex_);
@@ -50,11 +50,12 @@ class MetricRecorder final : public MetricSink {
 };
 
 // Returns every state of every rank as whole tensors.
-absl::StatusOr<std::map<std::string, std::vector<float>>> WholeStates(const Session& session) {
+absl::StatusOr<std::map<std::string, std::vector<float>>> WholeStates(
+    const actors::Session& session) {
   std::map<std::string, std::vector<std::pair<TensorSlice, std::string>>> shards;
   for (int rank : session.local_ranks()) {
     for (const auto& state : session.plan(rank).states) {
-      WEIR_ASSIGN_OR_RETURN(const HostView view, session.ReadState(rank, state.name));
+      WEIR_ASSIGN_OR_RETURN(const device::HostView view, session.ReadState(rank, state.name));
       shards[state.name].push_back({state.slice, std::string(view.data(), view.size())});
     }
   }
@@ -67,19 +68,19 @@ absl::StatusOr<std::map<std::string, std::vector<float>>> WholeStates(const Sess
 
 }  // namespace
 
-std::unique_ptr<DataFeed> RepeatingFeed(const Job& job) {
+std::unique_ptr<actors::DataFeed> RepeatingFeed(const proto::Job& job) {
   return std::make_unique<SyntheticFeed>(job, 4);
 }
 
-std::unique_ptr<DataFeed> EndlessFeed(const Job& job) {
+std::unique_ptr<actors::DataFeed> EndlessFeed(const proto::Job& job) {
   return std::make_unique<SyntheticFeed>(job, int64_t{1} << 40);
 }
 
-Job WithMesh(Job job, const std::string& mesh) {
+proto::Job WithMesh(proto::Job job, const std::string& mesh) {
   job.clear_mesh();
-  absl::StatusOr<Mesh> parsed = Mesh::Parse(mesh);
+  absl::StatusOr<sbp::Mesh> parsed = sbp::Mesh::Parse(mesh);
   if (!parsed.ok()) return job;
-  for (const MeshAxis& axis : parsed->axes()) {
+  for (const sbp::MeshAxis& axis : parsed->axes()) {
     auto* spec = job.mutable_mesh()->add_axis();
     spec->set_name(axis.name);
     spec->set_size(axis.size);
@@ -118,35 +119,39 @@ absl::StatusOr<std::vector<float>> AssembleState(
   return whole;
 }
 
-absl::StatusOr<std::vector<RankPlan>> CompileForAllRanks(const Job& job) {
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LogicalPlan> logical, CompileJob(job, {}));
-  std::vector<RankPlan> plans;
+absl::StatusOr<std::vector<proto::RankPlan>> CompileForAllRanks(const proto::Job& job) {
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<compiler::LogicalPlan> logical,
+                        compiler::CompileJob(job, {}));
+  std::vector<proto::RankPlan> plans;
   for (int64_t rank = 0; rank < logical->mesh.num_ranks(); ++rank) {
-    WEIR_ASSIGN_OR_RETURN(RankPlan plan, LowerForRank(*logical, rank));
+    WEIR_ASSIGN_OR_RETURN(proto::RankPlan plan, compiler::LowerForRank(*logical, rank));
     plans.push_back(std::move(plan));
   }
   return plans;
 }
 
-SessionOptions VirtualTimeOptions(DataFeed* feed) {
-  SessionOptions options;
+actors::SessionOptions VirtualTimeOptions(actors::DataFeed* feed) {
+  actors::SessionOptions options;
   options.feed = feed;
-  options.engine = SessionOptions::EngineKind::kSim;
-  options.sim.chooser = SimEngineOptions::Chooser::kByTime;
-  options.compute = RankExecutorOptions::Compute::kSkip;
-  options.sim_cost_ns = [](const Plan&, const PlanActor& actor) { return actor.timing.time_ns; };
+  options.engine = actors::SessionOptions::EngineKind::kSim;
+  options.sim.chooser = actors::SimEngineOptions::Chooser::kByTime;
+  options.compute = actors::RankExecutorOptions::Compute::kSkip;
+  options.sim_cost_ns = [](const actors::Plan&, const actors::PlanActor& actor) {
+    return actor.timing.time_ns;
+  };
   return options;
 }
 
-absl::StatusOr<TrainRun> Train(const Job& job, const TrainRunOptions& options) {
-  WEIR_ASSIGN_OR_RETURN(const std::vector<RankPlan> plans, CompileForAllRanks(job));
-  std::unique_ptr<DataFeed> feed = options.feed ? options.feed(job) : RepeatingFeed(job);
+absl::StatusOr<TrainRun> Train(const proto::Job& job, const TrainRunOptions& options) {
+  WEIR_ASSIGN_OR_RETURN(const std::vector<proto::RankPlan> plans, CompileForAllRanks(job));
+  std::unique_ptr<actors::DataFeed> feed = options.feed ? options.feed(job) : RepeatingFeed(job);
   MetricRecorder sink;
-  SessionOptions session_options = options.session;
+  actors::SessionOptions session_options = options.session;
   session_options.feed = feed.get();
   session_options.sink = &sink;
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Create(plans, session_options));
-  const bool computes = options.session.compute != RankExecutorOptions::Compute::kSkip;
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<actors::Session> session,
+                        actors::Session::Create(plans, session_options));
+  const bool computes = options.session.compute != actors::RankExecutorOptions::Compute::kSkip;
   TrainRun run;
   if (computes) {
     WEIR_ASSIGN_OR_RETURN(run.initial, WholeStates(*session));
@@ -167,4 +172,4 @@ absl::StatusOr<TrainRun> Train(const Job& job, const TrainRunOptions& options) {
   return run;
 }
 
-}  // namespace weir::testing
+}  // namespace weir::training

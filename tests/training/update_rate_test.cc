@@ -10,7 +10,7 @@
 #include "tests/training/train_run.h"
 #include "tools/zoo/gpt.h"
 
-namespace weir::testing {
+namespace weir::training {
 namespace {
 
 using ::testing::HasSubstr;
@@ -25,19 +25,20 @@ struct Setting {
   std::string schedule = "1f1b";
   bool recompute = false;
   std::string precision = "f32";
-  Runtime::Registers registers = Runtime::SCHEDULE;
+  proto::Runtime::Registers registers = proto::Runtime::SCHEDULE;
   int delay = 0;
 };
 
 std::string Text(const Setting& s) {
   return absl::StrCat("mesh ", s.mesh, ", zero ", s.zero, ", ", s.micro_batches, " micro-batches, ",
                       s.schedule, s.recompute ? ", recompute" : "", ", ", s.precision,
-                      ", registers ", Runtime::Registers_Name(s.registers), ", delay ", s.delay);
+                      ", registers ", proto::Runtime::Registers_Name(s.registers), ", delay ",
+                      s.delay);
 }
 
 // Returns a GPT of `micro_batches` micro-batches of two rows.
-Job Gpt(const Setting& setting, int micro_batches, int steps) {
-  TransformerOptions options;
+proto::Job Gpt(const Setting& setting, int micro_batches, int steps) {
+  zoo::TransformerOptions options;
   options.layers = 4;
   options.hidden = 16;
   options.heads = 2;
@@ -52,13 +53,13 @@ Job Gpt(const Setting& setting, int micro_batches, int steps) {
   options.training.schedule = setting.schedule;
   options.training.recompute = setting.recompute;
   options.training.precision = setting.precision;
-  Job job = WithMesh(*GptJob(options), setting.mesh);
+  proto::Job job = WithMesh(*zoo::GptJob(options), setting.mesh);
   job.mutable_runtime()->set_registers(setting.registers);
   job.mutable_training()->set_gradient_delay(setting.delay);
   return job;
 }
 
-absl::StatusOr<TrainRun> Run(const Job& job) {
+absl::StatusOr<TrainRun> Run(const proto::Job& job) {
   TrainRunOptions options;
   options.steps = job.training().steps();
   options.feed = EndlessFeed;
@@ -80,7 +81,7 @@ void CompareWithOneStep(const Setting& setting) {
   SCOPED_TRACE(Text(setting));
   absl::StatusOr<TrainRun> whole = Run(Gpt(setting, kEvery * setting.micro_batches, kUpdates));
   ASSERT_TRUE(whole.ok()) << whole.status();
-  Job job = Gpt(setting, setting.micro_batches, kEvery * kUpdates);
+  proto::Job job = Gpt(setting, setting.micro_batches, kEvery * kUpdates);
   job.mutable_training()->set_update_every(kEvery);
   absl::StatusOr<TrainRun> parts = Run(job);
   ASSERT_TRUE(parts.ok()) << parts.status();
@@ -121,9 +122,9 @@ TEST(UpdateRate, SchedulesPrecisionAndRegisterCountsChangeNothing) {
   CompareWithOneStep({.mesh = "pp=2,dp=2", .zero = 2, .schedule = "zero-bubble"});
   CompareWithOneStep({.mesh = "dp=2", .zero = 3, .recompute = true});
   CompareWithOneStep({.mesh = "dp=2,pp=2", .zero = 1, .precision = "bf16"});
-  CompareWithOneStep({.mesh = "pp=2", .precision = "bf16", .registers = Runtime::SOLVED});
-  CompareWithOneStep({.mesh = "dp=2,pp=2", .zero = 1, .registers = Runtime::SOLVED});
-  CompareWithOneStep({.mesh = "pp=2", .registers = Runtime::ONE});
+  CompareWithOneStep({.mesh = "pp=2", .precision = "bf16", .registers = proto::Runtime::SOLVED});
+  CompareWithOneStep({.mesh = "dp=2,pp=2", .zero = 1, .registers = proto::Runtime::SOLVED});
+  CompareWithOneStep({.mesh = "pp=2", .registers = proto::Runtime::ONE});
 }
 
 // The gradients under way at the end are among the compared states.
@@ -134,8 +135,9 @@ TEST(UpdateRate, DelayedGradientsAreThoseOfOneStepToo) {
   CompareWithOneStep({.mesh = "dp=2", .zero = 2, .micro_batches = 1, .delay = 2});
   CompareWithOneStep({.mesh = "dp=2", .zero = 3, .recompute = true, .delay = 1});
   CompareWithOneStep({.mesh = "pp=2", .schedule = "zero-bubble", .delay = 1});
-  CompareWithOneStep({.mesh = "pp=2,dp=2", .zero = 1, .registers = Runtime::SOLVED, .delay = 1});
-  CompareWithOneStep({.mesh = "pp=2", .registers = Runtime::ONE, .delay = 1});
+  CompareWithOneStep(
+      {.mesh = "pp=2,dp=2", .zero = 1, .registers = proto::Runtime::SOLVED, .delay = 1});
+  CompareWithOneStep({.mesh = "pp=2", .registers = proto::Runtime::ONE, .delay = 1});
 }
 
 // ---- a linear model: loss = mean((x w - y)^2), by SGD with momentum ----
@@ -195,7 +197,7 @@ double Sample(const std::string& feed, int64_t row, int64_t column) {
   return std::sin(static_cast<double>(1 + row * 7 + column * 3) * (feed == "x" ? 1.3 : 0.7));
 }
 
-class LinearFeed final : public DataFeed {
+class LinearFeed final : public actors::DataFeed {
  public:
   absl::Status Fill(const std::string& feed, int64_t step, int64_t micro_batch,
                     const TensorSlice& slice, void* out) override {
@@ -253,7 +255,7 @@ std::vector<std::vector<double>> PlainLoop(std::vector<double> w, const Rates& r
 void CompareWithPlainLoop(const std::string& mesh, int zero, const Rates& rates) {
   SCOPED_TRACE(absl::StrCat("mesh ", mesh, ", zero ", zero, ", every ", rates.every, ", phase ",
                             rates.phase, ", delay ", rates.delay));
-  Job job;
+  proto::Job job;
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(kLinear, &job));
   job = WithMesh(job, mesh);
   job.mutable_training()->set_zero_stage(zero);
@@ -264,7 +266,7 @@ void CompareWithPlainLoop(const std::string& mesh, int zero, const Rates& rates)
   for (int steps : {1, 2, 3, 4, 5, 7, 11}) {
     TrainRunOptions options;
     options.steps = steps;
-    options.feed = [](const Job&) { return std::make_unique<LinearFeed>(); };
+    options.feed = [](const proto::Job&) { return std::make_unique<LinearFeed>(); };
     absl::StatusOr<TrainRun> run = Train(job, options);
     ASSERT_TRUE(run.ok()) << run.status();
     const std::vector<float>& first = run->initial.at("w");
@@ -280,7 +282,8 @@ TEST(UpdateRate, SolvedCountsLeaveRoomForWhatLags) {
   for (const int delay : {1, 2}) {
     for (const int phase : {0, 1}) {
       std::map<std::string, std::vector<float>> weights;
-      for (const Runtime::Registers registers : {Runtime::SCHEDULE, Runtime::SOLVED}) {
+      for (const proto::Runtime::Registers registers :
+           {proto::Runtime::SCHEDULE, proto::Runtime::SOLVED}) {
         const Setting setting = {.mesh = "dp=2,pp=2",
                                  .zero = 2,
                                  .schedule = "interleaved",
@@ -288,10 +291,10 @@ TEST(UpdateRate, SolvedCountsLeaveRoomForWhatLags) {
                                  .registers = registers,
                                  .delay = delay};
         SCOPED_TRACE(absl::StrCat(Text(setting), ", phase ", phase));
-        Job job = Gpt(setting, setting.micro_batches, 8);
+        proto::Job job = Gpt(setting, setting.micro_batches, 8);
         job.mutable_training()->set_update_every(2);
         job.mutable_training()->set_update_phase(phase);
-        absl::StatusOr<TrainRun> run = testing::Run(job);
+        absl::StatusOr<TrainRun> run = training::Run(job);
         ASSERT_TRUE(run.ok()) << run.status();
         if (!weights.empty()) ExpectSameBits(run->weights, weights);
         weights = run->weights;
@@ -313,18 +316,19 @@ TEST(UpdateRate, ALinearModelGoesTheWayOfAPlainLoop) {
 
 // ---- refused jobs ----
 
-std::string ErrorOf(const std::string& training, PlanMode mode = PlanMode::kTrain) {
-  Job job;
+std::string ErrorOf(const std::string& training,
+                    compiler::PlanMode mode = compiler::PlanMode::kTrain) {
+  proto::Job job;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(kLinear, &job));
   EXPECT_TRUE(google::protobuf::TextFormat::MergeFromString(
       absl::StrCat("training { ", training, " }"), &job));
-  CompileOptions options;
+  compiler::CompileOptions options;
   options.mode = mode;
-  return std::string(CompileJob(job, options).status().message());
+  return std::string(compiler::CompileJob(job, options).status().message());
 }
 
 TEST(UpdateRate, BadNumbersAreToldWithTheirField) {
-  for (PlanMode mode : {PlanMode::kTrain, PlanMode::kEvaluate}) {
+  for (compiler::PlanMode mode : {compiler::PlanMode::kTrain, compiler::PlanMode::kEvaluate}) {
     EXPECT_THAT(
         ErrorOf("update_every: -1", mode),
         HasSubstr("W0545 at training.update_every: expected 1 to 1024, or 0 for 1; found -1"));
@@ -343,8 +347,8 @@ TEST(UpdateRate, BadNumbersAreToldWithTheirField) {
               HasSubstr("W0547 at training.steps: expected at least 4"));
   EXPECT_EQ(ErrorOf("steps: 4 update_every: 4"), "");
   EXPECT_EQ(ErrorOf("steps: 3 update_every: 4 update_phase: 2"), "");
-  EXPECT_EQ(ErrorOf("steps: 3 update_every: 4", PlanMode::kEvaluate), "");
+  EXPECT_EQ(ErrorOf("steps: 3 update_every: 4", compiler::PlanMode::kEvaluate), "");
 }
 
 }  // namespace
-}  // namespace weir::testing
+}  // namespace weir::training

@@ -9,7 +9,7 @@
 #include "tests/training/train_run.h"
 #include "tools/zoo/gpt.h"
 
-namespace weir::testing {
+namespace weir::training {
 namespace {
 
 // A walled device: queues, and acts that it takes ahead.
@@ -25,7 +25,7 @@ std::vector<Queues> AllQueues() {
   return all;
 }
 
-void ExpectTheSameBits(Job job, const std::vector<Queues>& devices) {
+void ExpectTheSameBits(proto::Job job, const std::vector<Queues>& devices) {
   job.mutable_runtime()->set_device("cpu");
   const absl::StatusOr<TrainRun> cpu = Train(job, {});
   ASSERT_TRUE(cpu.ok()) << cpu.status();
@@ -46,18 +46,18 @@ void ExpectTheSameBits(Job job, const std::vector<Queues>& devices) {
 TEST(WalledDevice, TrainsToTheBitsOfTheCpuOnEveryLayoutAndWithAnyQueues) {
   for (const Layout& layout : LayoutMatrix()) {
     SCOPED_TRACE(NameOf(layout));
-    const absl::StatusOr<Job> job = JobOn(layout, GptJob, SmallTransformer());
+    const absl::StatusOr<proto::Job> job = JobOn(layout, zoo::GptJob, SmallTransformer());
     ASSERT_TRUE(job.ok()) << job.status();
     ExpectTheSameBits(*job, AllQueues());
   }
 }
 
 TEST(WalledDevice, KeepsDelayedGradientsAndRareUpdates) {
-  absl::StatusOr<Job> job = GptJob(SmallTransformer());
+  absl::StatusOr<proto::Job> job = zoo::GptJob(SmallTransformer());
   ASSERT_TRUE(job.ok()) << job.status();
   job->mutable_training()->set_gradient_delay(1);
   ExpectTheSameBits(WithMesh(*job, "dp=2"), AllQueues());
 }
 
 }  // namespace
-}  // namespace weir::testing
+}  // namespace weir::training

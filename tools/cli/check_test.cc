@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tools/cli/cli.h"
 
-namespace weir {
+namespace weir::cli {
 namespace {
 
 using ::testing::AllOf;
@@ -303,4 +303,4 @@ TEST_F(CheckTest, IntermediateCheckpointsAreOnTheConsoleAndInTheMetrics) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::cli

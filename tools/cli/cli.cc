@@ -22,7 +22,7 @@
 #include "tools/job/data_paths.h"
 #include "tools/job/job_file.h"
 
-namespace weir {
+namespace weir::cli {
 namespace {
 
 constexpr char kVersion[] = "weir 0.1.0";
@@ -111,10 +111,10 @@ absl::Status CheckSetBytes(const std::vector<std::string>& assignments) {
 }
 
 // Adds the fields of the data that `assignment` has changed, or names in full.
-void AddSaid(const std::vector<DataPath>& before, const std::vector<DataPath>& after,
+void AddSaid(const std::vector<job::DataPath>& before, const std::vector<job::DataPath>& after,
              const std::string& assignment, std::set<std::string>* said) {
-  for (const DataPath& now : after) {
-    const bool was_there = std::any_of(before.begin(), before.end(), [&](const DataPath& old) {
+  for (const job::DataPath& now : after) {
+    const bool was_there = std::any_of(before.begin(), before.end(), [&](const job::DataPath& old) {
       return old.field == now.field && old.path == now.path;
     });
     if (!was_there || absl::StartsWith(assignment, now.field + "=")) said->insert(now.field);
@@ -123,7 +123,7 @@ void AddSaid(const std::vector<DataPath>& before, const std::vector<DataPath>& a
 
 // Returns an error as people read it: the advice and the reference stand on separate lines.
 std::string ErrorText(const CliContext& context) {
-  const absl::Status status = WithPlace(context.source, context.status);
+  const absl::Status status = job::WithPlace(context.source, context.status);
   const std::vector<Problem> problems = ProblemsOf(status);
   std::vector<std::string> lines;
   for (const Problem& problem : problems) lines.push_back(ProblemText(problem, "\n  "));
@@ -158,10 +158,11 @@ int Finish(const CliContext& context) {
 
 }  // namespace
 
-SandboxFacts CliContext::Confine(const SandboxRules& rules, CpuTime time) const {
+sandbox::SandboxFacts CliContext::Confine(const sandbox::SandboxRules& rules,
+                                          sandbox::CpuTime time) const {
   if (sandbox == CliSandbox::kOff) return {0, false, "it is switched off (WEIR_SANDBOX)"};
-  LimitProcess(time);
-  return EnterSandbox(rules);
+  sandbox::LimitProcess(time);
+  return sandbox::EnterSandbox(rules);
 }
 
 void JobArguments::AddTo(CLI::App* verb, CliContext* of, Data opens) {
@@ -189,24 +190,24 @@ void JobArguments::AddTo(CLI::App* verb, CliContext* of, Data opens) {
       ->allow_extra_args(false);
 }
 
-absl::StatusOr<Job> JobArguments::Read() const {
-  WEIR_ASSIGN_OR_RETURN(std::string text, ReadJobText(path));
-  WEIR_ASSIGN_OR_RETURN(Job job, ParseJob(text, JobName(path)));
-  if (text.size() > kPlacedJobBytesMax) text = std::string();
-  context->source = {JobName(path), std::move(text), set, has_mesh, mesh};
+absl::StatusOr<proto::Job> JobArguments::Read() const {
+  WEIR_ASSIGN_OR_RETURN(std::string text, job::ReadJobText(path));
+  WEIR_ASSIGN_OR_RETURN(proto::Job job, job::ParseJob(text, job::JobName(path)));
+  if (text.size() > job::kPlacedJobBytesMax) text = std::string();
+  context->source = {job::JobName(path), std::move(text), set, has_mesh, mesh};
   WEIR_RETURN_IF_ERROR(CheckSetBytes(set));
   std::set<std::string> said;  // data fields that the command line sets
   for (const std::string& assignment : set) {
-    const std::vector<DataPath> before = DataPathsOf(job);
-    WEIR_RETURN_IF_ERROR(SetField(assignment, &job));
-    AddSaid(before, DataPathsOf(job), assignment, &said);
+    const std::vector<job::DataPath> before = job::DataPathsOf(job);
+    WEIR_RETURN_IF_ERROR(job::SetField(assignment, &job));
+    AddSaid(before, job::DataPathsOf(job), assignment, &said);
   }
   if (data == Data::kOpened) {
-    std::vector<DataPath> written = DataPathsOf(job);
-    std::erase_if(written, [&](const DataPath& named) { return said.count(named.field) > 0; });
-    WEIR_RETURN_IF_ERROR(CheckDataPaths(written, {path, allowed_paths}));
+    std::vector<job::DataPath> written = job::DataPathsOf(job);
+    std::erase_if(written, [&](const job::DataPath& named) { return said.count(named.field) > 0; });
+    WEIR_RETURN_IF_ERROR(job::CheckDataPaths(written, {path, allowed_paths}));
   }
-  if (has_mesh) WEIR_RETURN_IF_ERROR(SetMesh(mesh, &job));
+  if (has_mesh) WEIR_RETURN_IF_ERROR(job::SetMesh(mesh, &job));
   return job;
 }
 
@@ -223,12 +224,12 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
            CliSandbox sandbox) {
   CliContext context;
   context.sandbox = sandbox;
-  PrintableStream printable_out(&out), printable_err(&err);
+  console::PrintableStream printable_out(&out), printable_err(&err);
   context.out = &printable_out;
   context.err = &printable_err;
   context.raw_out = &out;
   context.raw_err = &err;
-  context.columns = TextColumns(STDERR_FILENO);  // in a sandbox this query is forbidden
+  context.columns = console::TextColumns(STDERR_FILENO);  // in a sandbox this query is forbidden
   CLI::App app("Weir: distributed training and running of neural networks.", "weir");
   app.set_version_flag("--version", kVersion);
   app.footer(kFooter);
@@ -264,16 +265,16 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
     printable_err << UsageText(&app, error);
     return kExitUsage;
   } catch (const std::bad_alloc&) {
-    context.status = Refused("this process", "memory", ENOMEM);
+    context.status = limits::Refused("this process", "memory", ENOMEM);
   } catch (const std::system_error& error) {  // mostly a failed thread
     context.status =
-        ShortageAdvice(error.code().value()).empty()
+        limits::ShortageAdvice(error.code().value()).empty()
             ? absl::InternalError(absl::StrCat("unexpected exception: ", error.what()))
-            : Refused("this process", "what it asked the system for", error.code().value());
+            : limits::Refused("this process", "what it asked the system for", error.code().value());
   } catch (const std::exception& error) {
     context.status = absl::InternalError(absl::StrCat("unexpected exception: ", error.what()));
   }
   return Finish(context);
 }
 
-}  // namespace weir
+}  // namespace weir::cli

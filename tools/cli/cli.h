@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace weir {
+namespace weir::cli {
 
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitNonfinite = 3;
@@ -29,4 +29,4 @@ enum class CliSandbox : uint8_t { kOff, kOn };
 int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream& err,
            CliSandbox sandbox = CliSandbox::kOff);
 
-}  // namespace weir
+}  // namespace weir::cli

@@ -6,7 +6,7 @@
 #include "tools/job/data_paths.h"
 #include "tools/train/prepare_training.h"
 
-namespace weir {
+namespace weir::cli {
 namespace {
 
 struct CheckArguments {
@@ -17,15 +17,16 @@ struct CheckArguments {
 };
 
 // From now on the process may read the files that the job and the command name, and nothing else.
-void EnterSandboxOf(const Job& job, const CheckArguments& arguments, const CliContext& context) {
-  SandboxRules rules;
+void EnterSandboxOf(const proto::Job& job, const CheckArguments& arguments,
+                    const CliContext& context) {
+  sandbox::SandboxRules rules;
   rules.read = {arguments.train.options.init, arguments.train.options.resume,
                 arguments.train.options.checkpoint};
   std::erase(rules.read, "");
   if (!arguments.without_data) {
-    for (const DataPath& data : DataPathsOf(job)) rules.read.push_back(data.path);
+    for (const job::DataPath& data : job::DataPathsOf(job)) rules.read.push_back(data.path);
   }
-  const SandboxFacts sandbox = context.Confine(rules, CpuTime::kLimited);
+  const sandbox::SandboxFacts sandbox = context.Confine(rules, sandbox::CpuTime::kLimited);
   if (arguments.verbose) *context.err << sandbox.Text() << "\n";
 }
 
@@ -34,17 +35,17 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(const JobToTrain read, arguments.train.Read());
   if (!read.note.empty()) *context->err << read.note << "\n";
   EnterSandboxOf(read.job, arguments, *context);
-  PrepareScope scope;
-  if (arguments.without_data) scope.data = PrepareScope::Data::kLeave;
-  if (arguments.any_machine) scope.machine = PrepareScope::Machine::kAny;
+  train::PrepareScope scope;
+  if (arguments.without_data) scope.data = train::PrepareScope::Data::kLeave;
+  if (arguments.any_machine) scope.machine = train::PrepareScope::Machine::kAny;
   arguments.train.options.processes = arguments.train.fleet.processes;
   const std::string& job_path = arguments.train.job.path;
   arguments.train.options.job_file = job_path == "-" ? "" : job_path;
   if (arguments.train.fleet.processes > 0)
     WEIR_RETURN_IF_ERROR(arguments.train.fleet.Options(read.job, nullptr).status());
-  WEIR_ASSIGN_OR_RETURN(const PreparedTraining prepared,
-                        PrepareTraining(read.job, arguments.train.options, scope));
-  const LogicalPlan& plan = *prepared.plans.training;
+  WEIR_ASSIGN_OR_RETURN(const train::PreparedTraining prepared,
+                        train::PrepareTraining(read.job, arguments.train.options, scope));
+  const compiler::LogicalPlan& plan = *prepared.plans.training;
   const int64_t ranks = plan.mesh.num_ranks();
   for (const std::string& note : prepared.notes) *context->err << note << "\n";
   for (const std::string& warning : prepared.warnings)
@@ -86,4 +87,4 @@ void AddCheckVerb(CLI::App* app, CliContext* context) {
                  "Do not compare memory and devices with those of this machine");
 }
 
-}  // namespace weir
+}  // namespace weir::cli

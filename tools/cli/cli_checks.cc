@@ -6,7 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
-namespace weir {
+namespace weir::cli {
 
 CLI::Validator IsPath() {
   return CLI::Validator(
@@ -37,4 +37,4 @@ CLI::Validator IsSeconds(double least) {
       "", "seconds");
 }
 
-}  // namespace weir
+}  // namespace weir::cli

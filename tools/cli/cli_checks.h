@@ -5,7 +5,7 @@
 
 #include "CLI/CLI.hpp"
 
-namespace weir {
+namespace weir::cli {
 
 // A text that is not empty. An empty text is mostly an unset variable of a script. Without this
 // check the run would keep nothing.
@@ -17,4 +17,4 @@ CLI::Validator IsCount();
 // A number from `least` to 1e6. "nan" lies in every range of CLI11.
 CLI::Validator IsSeconds(double least);
 
-}  // namespace weir
+}  // namespace weir::cli

@@ -7,16 +7,16 @@
 #include "tools/console/console.h"
 #include "tools/errors/error_pages.h"
 
-namespace weir {
+namespace weir::cli {
 namespace {
 
 absl::Status Explain(const std::string& code, std::ostream& out) {
-  const int columns = TextColumns(STDOUT_FILENO);
+  const int columns = console::TextColumns(STDOUT_FILENO);
   if (code.empty()) {
-    out << ListErrors(columns);
+    out << errors::ListErrors(columns);
     return absl::OkStatus();
   }
-  WEIR_ASSIGN_OR_RETURN(const std::string page, ExplainError(code, columns));
+  WEIR_ASSIGN_OR_RETURN(const std::string page, errors::ExplainError(code, columns));
   out << page;
   return absl::OkStatus();
 }
@@ -32,4 +32,4 @@ void AddExplainVerb(CLI::App* app, CliContext* context) {
   verb->add_option("CODE", *code, "The code that an error message begins with, such as W0417");
 }
 
-}  // namespace weir
+}  // namespace weir::cli

@@ -8,7 +8,7 @@
 #include "runtime/base/status.h"
 #include "tools/cli/cli_verbs.h"
 
-namespace weir {
+namespace weir::cli {
 namespace {
 
 struct OpsArguments {
@@ -22,9 +22,9 @@ std::string ValueText(const std::string& name, const AttrValue& value) {
   return text.substr(colon + 2, text.size() - colon - 3);
 }
 
-std::string OperandNames(const std::vector<OperandSchema>& operands) {
+std::string OperandNames(const std::vector<ops::OperandSchema>& operands) {
   std::vector<std::string> names;
-  for (const OperandSchema& operand : operands) {
+  for (const ops::OperandSchema& operand : operands) {
     names.push_back(
         absl::StrCat(operand.name, operand.optional ? "?" : "", operand.variadic ? "..." : ""));
   }
@@ -32,9 +32,9 @@ std::string OperandNames(const std::vector<OperandSchema>& operands) {
 }
 
 // Returns "indices along dimension 0 of table".
-std::string IndexText(const OpSchema& schema, const IndexedAxis& index) {
-  const std::vector<OperandSchema>& of =
-      index.side == IndexedAxis::Side::kInput ? schema.inputs : schema.outputs;
+std::string IndexText(const ops::OpSchema& schema, const ops::IndexedAxis& index) {
+  const std::vector<ops::OperandSchema>& of =
+      index.side == ops::IndexedAxis::Side::kInput ? schema.inputs : schema.outputs;
   return absl::StrCat("indices along ",
                       index.axis >= 0    ? absl::StrCat("dimension ", index.axis)
                       : index.axis == -1 ? "the last dimension"
@@ -42,38 +42,38 @@ std::string IndexText(const OpSchema& schema, const IndexedAxis& index) {
                       " of ", of[index.operand].name, ": from 0 to below its size, checked");
 }
 
-void PrintIndices(const OpSchema& schema, std::ostream& out) {
-  for (const OperandSchema& operand : schema.inputs) {
+void PrintIndices(const ops::OpSchema& schema, std::ostream& out) {
+  for (const ops::OperandSchema& operand : schema.inputs) {
     if (operand.index.has_value())
       out << absl::StrFormat("  %-14s %s\n", operand.name, IndexText(schema, *operand.index));
   }
 }
 
-void PrintOperands(const std::string& title, const std::vector<OperandSchema>& operands,
+void PrintOperands(const std::string& title, const std::vector<ops::OperandSchema>& operands,
                    std::ostream& out) {
   if (operands.empty()) return;
   out << title << "\n";
-  for (const OperandSchema& operand : operands) {
+  for (const ops::OperandSchema& operand : operands) {
     std::string note = absl::StrCat(operand.optional ? " (optional)" : "",
                                     operand.variadic ? " (one or more)" : "");
     out << absl::StrFormat("  %-14s %s%s\n", operand.name, operand.doc, note);
   }
 }
 
-void PrintOp(const OpSchema& schema, bool has_gradient, std::ostream& out) {
+void PrintOp(const ops::OpSchema& schema, bool has_gradient, std::ostream& out) {
   out << schema.name << "(" << OperandNames(schema.inputs) << ") -> "
       << OperandNames(schema.outputs) << "\n"
       << schema.doc << "\n\n";
   PrintOperands("inputs", schema.inputs, out);
   PrintOperands("outputs", schema.outputs, out);
   if (!schema.attrs.empty()) out << "attributes\n";
-  for (const AttrSchema& attr : schema.attrs) {
+  for (const ops::AttrSchema& attr : schema.attrs) {
     std::string fallback =
         attr.fallback.has_value() ? "default " + ValueText(attr.name, *attr.fallback) : "required";
     out << absl::StrFormat("  %-14s %s (%s, %s)\n", attr.name, attr.doc, Name(attr.kind), fallback);
   }
   if (std::any_of(schema.inputs.begin(), schema.inputs.end(),
-                  [](const OperandSchema& operand) { return operand.index.has_value(); })) {
+                  [](const ops::OperandSchema& operand) { return operand.index.has_value(); })) {
     out << "indices\n";
     PrintIndices(schema, out);
   }
@@ -82,10 +82,10 @@ void PrintOp(const OpSchema& schema, bool has_gradient, std::ostream& out) {
 }
 
 absl::Status ListOps(const OpsArguments& arguments, std::ostream& out) {
-  std::vector<std::string> names = OpRegistry::Names();
+  std::vector<std::string> names = ops::OpRegistry::Names();
   std::sort(names.begin(), names.end());
   if (!arguments.name.empty()) {
-    const OpDef* def = OpRegistry::Find(arguments.name);
+    const ops::OpDef* def = ops::OpRegistry::Find(arguments.name);
     if (def == nullptr) {
       std::string nearest = Nearest(arguments.name, names);
       return Rejected({"W0009", "weir ops", "the name of an op", arguments.name,
@@ -95,7 +95,7 @@ absl::Status ListOps(const OpsArguments& arguments, std::ostream& out) {
     return absl::OkStatus();
   }
   for (const std::string& name : names) {
-    const OpSchema& schema = OpRegistry::Find(name)->schema;
+    const ops::OpSchema& schema = ops::OpRegistry::Find(name)->schema;
     if (schema.internal && !arguments.all) continue;
     out << absl::StrFormat("%-28s %s\n", schema.name, schema.doc);
   }
@@ -114,4 +114,4 @@ void AddOpsVerb(CLI::App* app, CliContext* context) {
   verb->add_flag("--all", arguments->all, "Include ops that only the compiler uses");
 }
 
-}  // namespace weir
+}  // namespace weir::cli

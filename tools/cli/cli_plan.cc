@@ -18,13 +18,13 @@
 #include "tools/sim/predict_step.h"
 #include "tools/train/memory_budget.h"
 
-namespace weir {
+namespace weir::cli {
 namespace {
 
-absl::StatusOr<PlanMode> ParseMode(const std::string& mode) {
-  if (mode == "train") return PlanMode::kTrain;
-  if (mode == "evaluate") return PlanMode::kEvaluate;
-  if (mode == "generate") return PlanMode::kGenerate;
+absl::StatusOr<compiler::PlanMode> ParseMode(const std::string& mode) {
+  if (mode == "train") return compiler::PlanMode::kTrain;
+  if (mode == "evaluate") return compiler::PlanMode::kEvaluate;
+  if (mode == "generate") return compiler::PlanMode::kGenerate;
   return Rejected({"W0007", "--mode", "train, evaluate or generate", mode,
                    Nearest(mode, std::vector<std::string>{"train", "evaluate", "generate"})});
 }
@@ -75,13 +75,13 @@ nlohmann::ordered_json MemoryJson(const compiler::MemoryView& view) {
 
 // Returns the memory over the step: a chart of the first rank of each stage, and the largest
 // tensors of the fullest rank.
-std::string MemorySection(const LogicalPlan& plan, const NeedAndPlans& of) {
+std::string MemorySection(const compiler::LogicalPlan& plan, const train::NeedAndPlans& of) {
   std::string text =
       "\nmemory over the step, by planned starts (f forward, b backward, w weight gradients, u "
       "update)\n";
   const int64_t stages = std::min<int64_t>(plan.mesh.num_stages(), kStagesCharted);
   for (int64_t stage = 0; stage < stages; ++stage) {
-    const RankPlan& lowered = of.plans.at(plan.mesh.GlobalRank(stage, 0));
+    const proto::RankPlan& lowered = of.plans.at(plan.mesh.GlobalRank(stage, 0));
     absl::StrAppend(&text, "rank ", lowered.rank(), " (", lowered.device(), ")\n",
                     ChartText(compiler::ViewMemory(lowered, kChartColumns, 0),
                               stages > 1 ? kChartRowsOfMany : kChartRows));
@@ -94,10 +94,10 @@ std::string MemorySection(const LogicalPlan& plan, const NeedAndPlans& of) {
   return text;
 }
 
-nlohmann::ordered_json RankJson(const RankPlan& plan) {
+nlohmann::ordered_json RankJson(const proto::RankPlan& plan) {
   nlohmann::ordered_json states = nlohmann::ordered_json::array();
-  for (const StateSpec& state : plan.state()) {
-    const TensorSliceProto& slice = state.slice();
+  for (const proto::StateSpec& state : plan.state()) {
+    const proto::TensorSliceProto& slice = state.slice();
     nlohmann::ordered_json entry = {
         {"name", state.name()}, {"layout", state.layout()}, {"dtype", slice.dtype()}};
     entry["shape"] = std::vector<int64_t>(slice.shape().begin(), slice.shape().end());
@@ -106,8 +106,8 @@ nlohmann::ordered_json RankJson(const RankPlan& plan) {
     states.push_back(entry);
   }
   int64_t sent = 0;
-  for (const RegisterSpec& spec : plan.registers()) {
-    if (spec.side() == RegisterSpec::OUTBOUND) sent += spec.bytes() * spec.tokens_per_step();
+  for (const proto::RegisterSpec& spec : plan.registers()) {
+    if (spec.side() == proto::RegisterSpec::OUTBOUND) sent += spec.bytes() * spec.tokens_per_step();
   }
   return {{"rank", plan.rank()},
           {"device", plan.device()},
@@ -121,7 +121,7 @@ nlohmann::ordered_json RankJson(const RankPlan& plan) {
           {"states", states}};
 }
 
-nlohmann::ordered_json ScheduleJson(const LogicalPlan& plan) {
+nlohmann::ordered_json ScheduleJson(const compiler::LogicalPlan& plan) {
   nlohmann::ordered_json parts = nlohmann::ordered_json::array();
   for (int64_t part = 0; part < plan.schedule.num_parts(); ++part) {
     std::vector<std::string> calls;
@@ -138,8 +138,9 @@ nlohmann::ordered_json ScheduleJson(const LogicalPlan& plan) {
           {"parts", parts}};
 }
 
-nlohmann::ordered_json PredictionJson(const LogicalPlan& plan, const JobCosts& costs) {
-  const StepPrediction prediction = PredictStep(plan, costs);
+nlohmann::ordered_json PredictionJson(const compiler::LogicalPlan& plan,
+                                      const sim::JobCosts& costs) {
+  const sim::StepPrediction prediction = sim::PredictStep(plan, costs);
   nlohmann::ordered_json json = {{"costs", costs.Text()},
                                  {"step_seconds", prediction.step_ns * 1e-9},
                                  {"simulated", prediction.report.has_value()}};
@@ -147,10 +148,11 @@ nlohmann::ordered_json PredictionJson(const LogicalPlan& plan, const JobCosts& c
   return json;
 }
 
-absl::Status PrintJson(const LogicalPlan& plan, const JobCosts& costs, std::ostream& out) {
+absl::Status PrintJson(const compiler::LogicalPlan& plan, const sim::JobCosts& costs,
+                       std::ostream& out) {
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
   for (int64_t rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
-    WEIR_ASSIGN_OR_RETURN(RankPlan lowered, LowerForRank(plan, rank));
+    WEIR_ASSIGN_OR_RETURN(proto::RankPlan lowered, compiler::LowerForRank(plan, rank));
     ranks.push_back(RankJson(lowered));
   }
   nlohmann::ordered_json passes = nlohmann::ordered_json::array();
@@ -192,7 +194,7 @@ nlohmann::ordered_json PointsJson(const std::vector<compiler::RhythmPoint>& poin
 }
 
 // Prints the gain from register counts, by the costs that the plan was compiled with.
-absl::Status PrintCurve(const LogicalPlan& plan, const compiler::CostModel& costs,
+absl::Status PrintCurve(const compiler::LogicalPlan& plan, const compiler::CostModel& costs,
                         const PlanArguments& arguments, std::ostream& out) {
   WEIR_ASSIGN_OR_RETURN(std::vector<compiler::RhythmPoint> choices,
                         compiler::CompareRegisterChoices(plan, costs));
@@ -213,26 +215,27 @@ absl::Status PrintCurve(const LogicalPlan& plan, const compiler::CostModel& cost
   return absl::OkStatus();
 }
 
-absl::Status PrintRank(const LogicalPlan& plan, int64_t rank, std::ostream& out) {
+absl::Status PrintRank(const compiler::LogicalPlan& plan, int64_t rank, std::ostream& out) {
   if (rank >= plan.mesh.num_ranks()) {
     return Rejected({"W0008", "--rank",
                      absl::StrCat("a rank from 0 to ", plan.mesh.num_ranks() - 1),
                      absl::StrCat(rank), ""});
   }
-  WEIR_ASSIGN_OR_RETURN(RankPlan lowered, LowerForRank(plan, rank));
+  WEIR_ASSIGN_OR_RETURN(proto::RankPlan lowered, compiler::LowerForRank(plan, rank));
   std::string text;
   google::protobuf::TextFormat::PrintToString(lowered, &text);
-  out << "# proto-file: proto/plan.proto\n# proto-message: weir.RankPlan\n" << text;
+  out << "# proto-file: proto/plan.proto\n# proto-message: weir.proto.RankPlan\n" << text;
   return absl::OkStatus();
 }
 
 // Prints the screen and the requested sections.
-absl::Status PrintText(const LogicalPlan& plan, const JobCosts& costs,
+absl::Status PrintText(const compiler::LogicalPlan& plan, const sim::JobCosts& costs,
                        const PlanArguments& arguments, std::ostream& out) {
-  const Beside beside = plan.mode == PlanMode::kTrain ? Beside::kEvaluation : Beside::kNothing;
-  WEIR_ASSIGN_OR_RETURN(const NeedAndPlans memory, NeedAndPlansOf(plan, beside));
+  const train::Beside beside = plan.mode == compiler::PlanMode::kTrain ? train::Beside::kEvaluation
+                                                                       : train::Beside::kNothing;
+  WEIR_ASSIGN_OR_RETURN(const train::NeedAndPlans memory, train::NeedAndPlansOf(plan, beside));
   WEIR_ASSIGN_OR_RETURN(std::string text,
-                        PlanScreen(plan, costs, PredictStep(plan, costs), memory));
+                        plan::PlanScreen(plan, costs, sim::PredictStep(plan, costs), memory));
   const auto add = [&text](absl::StatusOr<std::string> section) -> absl::Status {
     WEIR_RETURN_IF_ERROR(section.status());
     absl::StrAppend(&text, *section);
@@ -240,10 +243,11 @@ absl::Status PrintText(const LogicalPlan& plan, const JobCosts& costs,
   };
   const bool all = arguments.all;
   if (all || arguments.layouts)
-    WEIR_RETURN_IF_ERROR(add(LayoutsSection(plan, arguments.layouts_of)));
-  if (all || arguments.boxings) WEIR_RETURN_IF_ERROR(add(BoxingsSection(plan)));
-  if (all || arguments.schedule) WEIR_RETURN_IF_ERROR(add(ScheduleSection(plan, costs.model())));
-  if (all || arguments.actors) WEIR_RETURN_IF_ERROR(add(ActorsSection(plan)));
+    WEIR_RETURN_IF_ERROR(add(plan::LayoutsSection(plan, arguments.layouts_of)));
+  if (all || arguments.boxings) WEIR_RETURN_IF_ERROR(add(plan::BoxingsSection(plan)));
+  if (all || arguments.schedule)
+    WEIR_RETURN_IF_ERROR(add(plan::ScheduleSection(plan, costs.model())));
+  if (all || arguments.actors) WEIR_RETURN_IF_ERROR(add(plan::ActorsSection(plan)));
   if (all || arguments.memory) WEIR_RETURN_IF_ERROR(add(MemorySection(plan, memory)));
   out << text;
   return absl::OkStatus();
@@ -251,16 +255,17 @@ absl::Status PrintText(const LogicalPlan& plan, const JobCosts& costs,
 
 absl::Status ShowPlan(const PlanArguments& arguments, const CliContext& context) {
   std::ostream& out = *context.out;
-  WEIR_ASSIGN_OR_RETURN(Job job, arguments.job.Read());
-  CompileOptions options;
+  WEIR_ASSIGN_OR_RETURN(proto::Job job, arguments.job.Read());
+  compiler::CompileOptions options;
   WEIR_ASSIGN_OR_RETURN(options.mode, ParseMode(arguments.mode));
   options.dump_after = arguments.dump_after;
   options.dump_to = context.err;
   options.disabled.insert(arguments.disabled.begin(), arguments.disabled.end());
-  WEIR_ASSIGN_OR_RETURN(const JobCosts costs, JobCosts::Choose(arguments.cluster));
+  WEIR_ASSIGN_OR_RETURN(const sim::JobCosts costs, sim::JobCosts::Choose(arguments.cluster));
   options.costs = &costs.model();
-  context.Confine({}, CpuTime::kLimited);
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LogicalPlan> plan, CompileJob(job, options));
+  context.Confine({}, sandbox::CpuTime::kLimited);
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<compiler::LogicalPlan> plan,
+                        compiler::CompileJob(job, options));
   WEIR_RETURN_IF_ERROR(compiler::CheckMeshUse(*plan));
   // The screen itself has these warnings.
   const bool on_screen = arguments.rank < 0 && !arguments.curve && !arguments.json;
@@ -338,4 +343,4 @@ void AddPlanVerb(CLI::App* app, CliContext* context) {
       ->allow_extra_args(false);
 }
 
-}  // namespace weir
+}  // namespace weir::cli

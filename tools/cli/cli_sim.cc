@@ -17,7 +17,7 @@
 #include "tools/sim/job_costs.h"
 #include "tools/sim/simulate.h"
 
-namespace weir {
+namespace weir::cli {
 namespace {
 
 constexpr int kProcessesMeasured = 2;
@@ -27,29 +27,30 @@ struct SimArguments {
   std::string cluster;
   std::string symmetry = "auto";
   bool json = false;
-  SimulateOptions options;
+  sim::SimulateOptions options;
 };
 
 absl::Status Sim(SimArguments arguments, CliContext* context) {
-  WEIR_ASSIGN_OR_RETURN(const JobCosts costs, JobCosts::Choose(arguments.cluster));
-  WEIR_ASSIGN_OR_RETURN(Job job, arguments.job.Read());
-  using Symmetry = SimulateOptions::Symmetry;
+  WEIR_ASSIGN_OR_RETURN(const sim::JobCosts costs, sim::JobCosts::Choose(arguments.cluster));
+  WEIR_ASSIGN_OR_RETURN(proto::Job job, arguments.job.Read());
+  using Symmetry = sim::SimulateOptions::Symmetry;
   arguments.options.symmetry = arguments.symmetry == "on"    ? Symmetry::kOn
                                : arguments.symmetry == "off" ? Symmetry::kOff
                                                              : Symmetry::kAuto;
-  SandboxRules rules;
+  sandbox::SandboxRules rules;
   if (!arguments.options.trace.empty())
     rules.write_folders = {
         std::filesystem::absolute(arguments.options.trace).parent_path().string()};
-  context->Confine(rules, CpuTime::kUnlimited);
-  CompileOptions compile;
+  context->Confine(rules, sandbox::CpuTime::kUnlimited);
+  compiler::CompileOptions compile;
   compile.costs = &costs.model();
-  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LogicalPlan> plan, CompileJob(job, compile));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<compiler::LogicalPlan> plan,
+                        compiler::CompileJob(job, compile));
   WEIR_ASSIGN_OR_RETURN(
-      SimulateReport report,
-      SimulatePlan(*plan, costs.ClusterFor(plan->mesh.num_ranks()), arguments.options));
+      sim::SimulateReport report,
+      sim::SimulatePlan(*plan, costs.ClusterFor(plan->mesh.num_ranks()), arguments.options));
   report.costs = costs.Text();
-  *context->out << (arguments.json ? ToJson(report) : ToText(report));
+  *context->out << (arguments.json ? sim::ToJson(report) : ToText(report));
   *context->err << absl::StrFormat(
       "simulated %d step%s, %d acts and %d events, in %.1f s, after %.1f s of compiling\n",
       report.steps, report.steps == 1 ? "" : "s", report.acts, report.events,
@@ -62,15 +63,15 @@ struct CalibrateArguments {
   std::string out;
   bool keep = false;
   std::string transport;  // between processes; empty: one process
-  std::string logs = kLogBaseDefault;
+  std::string logs = launch::kLogBaseDefault;
   std::vector<std::string> also;
-  CalibrateOptions options;
+  sim::CalibrateOptions options;
 };
 
 // Returns the job in another layout: "dp=2,tp=2 training.zero_stage=1" is a mesh and other
 // settings, in any order. A word without "=" is the file of another job, with the same model
 // written in another way.
-absl::StatusOr<Job> InLayout(JobArguments job, const std::string& layout) {
+absl::StatusOr<proto::Job> InLayout(JobArguments job, const std::string& layout) {
   for (absl::string_view word : absl::StrSplit(layout, ' ', absl::SkipWhitespace())) {
     if (!absl::StrContains(word, '=')) {
       job.path = std::string(word);
@@ -85,18 +86,18 @@ absl::StatusOr<Job> InLayout(JobArguments job, const std::string& layout) {
 }
 
 // Times the steps of a job in processes that run only for this measurement.
-absl::StatusOr<std::vector<int64_t>> TimeInProcesses(const FleetOptions& options, const Job& job,
-                                                     int threads_per_device, int64_t rounds,
-                                                     int64_t steps) {
-  std::unique_ptr<Fleet> fleet;
+absl::StatusOr<std::vector<int64_t>> TimeInProcesses(const fleet::FleetOptions& options,
+                                                     const proto::Job& job, int threads_per_device,
+                                                     int64_t rounds, int64_t steps) {
+  std::unique_ptr<fleet::Fleet> fleet;
   const auto timed = [&]() -> absl::StatusOr<std::vector<int64_t>> {
-    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<JobRunner> runner,
-                          FleetRunner::Open(options, job, {threads_per_device, 0}, &fleet));
-    return TimeRounds(runner.get(), rounds, steps);
+    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<train::JobRunner> runner,
+                          fleet::FleetRunner::Open(options, job, {threads_per_device, 0}, &fleet));
+    return sim::TimeRounds(runner.get(), rounds, steps);
   };
   absl::StatusOr<std::vector<int64_t>> samples = timed();
   if (fleet != nullptr) {
-    if (const FailureReport report = fleet->Finish(samples.status()); !report.text.empty())
+    if (const launch::FailureReport report = fleet->Finish(samples.status()); !report.text.empty())
       return absl::UnavailableError(report.text);
   }
   return samples;
@@ -107,7 +108,7 @@ absl::StatusOr<std::string> MakeKeptPlace(const CalibrateArguments& arguments) {
   if (!arguments.out.empty())
     return Rejected({"W0942", "-o and --keep", "one of them", "both",
                      "--keep alone: other verbs then find the costs"});
-  const std::string path = KeptClusterPath();
+  const std::string path = sim::KeptClusterPath();
   if (path.empty())
     return Missing({"W0942", "--keep", "a folder of the user's ($HOME)", "none",
                     "-o PATH, and --cluster PATH with other verbs"});
@@ -120,33 +121,33 @@ absl::StatusOr<std::string> MakeKeptPlace(const CalibrateArguments& arguments) {
 }
 
 absl::Status RunCalibrate(CalibrateArguments arguments, CliContext* context) {
-  WEIR_ASSIGN_OR_RETURN(Job job, arguments.job.Read());
+  WEIR_ASSIGN_OR_RETURN(proto::Job job, arguments.job.Read());
   if (arguments.keep) {
     WEIR_ASSIGN_OR_RETURN(arguments.out, MakeKeptPlace(arguments));
   }
   for (const std::string& layout : arguments.also) {
-    WEIR_ASSIGN_OR_RETURN(Job other, InLayout(arguments.job, layout));
+    WEIR_ASSIGN_OR_RETURN(proto::Job other, InLayout(arguments.job, layout));
     arguments.options.layouts.push_back(std::move(other));
   }
   arguments.options.say = [context](const std::string& line) {
     *context->err << "measuring " << line << std::endl;
   };
-  Console console(Console::Style::kPlain, context->raw_err);
+  console::Console console(console::Console::Style::kPlain, context->raw_err);
   if (!arguments.transport.empty()) {
-    FleetOptions fleet;
+    fleet::FleetOptions fleet;
     fleet.processes = kProcessesMeasured;
-    fleet.lanes = arguments.transport == "shm"   ? OpenCommand::SHARED_MEMORY
-                  : arguments.transport == "tcp" ? OpenCommand::TCP
-                                                 : OpenCommand::AUTOMATIC;
+    fleet.lanes = arguments.transport == "shm"   ? proto::OpenCommand::SHARED_MEMORY
+                  : arguments.transport == "tcp" ? proto::OpenCommand::TCP
+                                                 : proto::OpenCommand::AUTOMATIC;
     fleet.log_base = arguments.logs;
     fleet.console = &console;
-    arguments.options.in_processes = [fleet](const Job& measured, int threads, int64_t rounds,
-                                             int64_t steps) {
+    arguments.options.in_processes = [fleet](const proto::Job& measured, int threads,
+                                             int64_t rounds, int64_t steps) {
       return TimeInProcesses(fleet, measured, threads, rounds, steps);
     };
   }
-  WEIR_ASSIGN_OR_RETURN(Cluster cluster, Calibrate(job, arguments.options));
-  const std::string text = ClusterText(cluster);
+  WEIR_ASSIGN_OR_RETURN(proto::Cluster cluster, sim::Calibrate(job, arguments.options));
+  const std::string text = sim::ClusterText(cluster);
   if (arguments.out.empty()) {
     *context->out << text;
     return absl::OkStatus();
@@ -258,4 +259,4 @@ void AddSimVerbs(CLI::App* app, CliContext* context) {
   AddCalibrate(app, context);
 }
 
-}  // namespace weir
+}  // namespace weir::cli

@@ -13,7 +13,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
-namespace weir {
+namespace weir::cli {
 namespace {
 
 using ::testing::AllOf;
@@ -389,4 +389,4 @@ TEST(CliTest, ATraceIsWrittenAndReported) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::cli

@@ -12,7 +12,7 @@
 #include "tools/trace/trace_report.h"
 #include "tools/trace/why_slow.h"
 
-namespace weir {
+namespace weir::cli {
 namespace {
 
 struct ReportArguments {
@@ -26,33 +26,34 @@ struct ReportArguments {
 absl::Status Report(const ReportArguments& arguments, const CliContext& context) {
   std::ostream& out = *context.out;
   WEIR_ASSIGN_OR_RETURN(auto file,
-                        MappedFile::Open(arguments.path, "trace of `weir train --trace`"));
-  context.Confine({}, CpuTime::kLimited);
-  TraceReader reader;
+                        store::MappedFile::Open(arguments.path, "trace of `weir train --trace`"));
+  context.Confine({}, sandbox::CpuTime::kLimited);
+  trace::TraceReader reader;
   WEIR_RETURN_IF_ERROR(reader.Read(absl::string_view(reinterpret_cast<const char*>(file->data()),
                                                      static_cast<size_t>(file->size())),
                                    arguments.path));
   file.reset();  // the reader has its own copy of the data that it keeps
-  const TraceReport report = MakeTraceReport(reader);
-  const absl::StatusOr<WhySlow> why = FindWhySlow(reader, {arguments.step, arguments.what_ifs});
+  const trace::TraceReport report = trace::MakeTraceReport(reader);
+  const absl::StatusOr<trace::WhySlow> why =
+      trace::FindWhySlow(reader, {arguments.step, arguments.what_ifs});
   // A trace that lacks the data for a replay still has the rest of its report. A wrong argument is
   // an error.
   const bool asked = arguments.step.has_value() || !arguments.what_ifs.empty();
   if (!why.ok() && (asked || !absl::IsFailedPrecondition(why.status()))) return why.status();
   if (arguments.json) {
-    out << ToJson(report, why);
+    out << trace::ToJson(report, why);
     return absl::OkStatus();
   }
   const size_t rows = static_cast<size_t>(arguments.rows);
-  out << OverviewText(report);
+  out << trace::OverviewText(report);
   if (why.ok()) {
     out << ToText(*why, rows);
   } else {
     std::string line;
-    AppendLine(absl::StrCat("\nno critical path: ", why.status().message()), 2, &line);
+    trace::AppendLine(absl::StrCat("\nno critical path: ", why.status().message()), 2, &line);
     out << line;
   }
-  if (!asked) out << WaitsText(report, rows);
+  if (!asked) out << trace::WaitsText(report, rows);
   return absl::OkStatus();
 }
 
@@ -90,4 +91,4 @@ void AddTraceVerbs(CLI::App* app, CliContext* context) {
   verb->add_flag("--json", arguments->json, "One JSON object, all rows");
 }
 
-}  // namespace weir
+}  // namespace weir::cli

@@ -22,38 +22,41 @@
 #include "tools/train/job_session.h"
 #include "tools/train/trainer.h"
 
-namespace weir {
+namespace weir::cli {
 namespace {
 
 absl::Status RunTrain(TrainArguments arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(const JobToTrain read, arguments.Read());
-  const Job& job = read.job;
-  arguments.options.on_nonfinite = arguments.on_nonfinite == "stop"   ? OnNonfinite::kStop
-                                   : arguments.on_nonfinite == "skip" ? OnNonfinite::kSkip
-                                                                      : OnNonfinite::kContinue;
-  SignalWatch signals(SecondSignal::kEndsTheProcess);
+  const proto::Job& job = read.job;
+  arguments.options.on_nonfinite = arguments.on_nonfinite == "stop" ? train::OnNonfinite::kStop
+                                   : arguments.on_nonfinite == "skip"
+                                       ? train::OnNonfinite::kSkip
+                                       : train::OnNonfinite::kContinue;
+  launch::SignalWatch signals(launch::SecondSignal::kEndsTheProcess);
   signals.EndAtOnce("weir: interrupted before the first step: no file is written or changed\n",
                     kExitInterrupted);
   arguments.options.before_steps = [&signals] { signals.KeepGoing(); };
-  Console console(::isatty(STDERR_FILENO) ? Console::Style::kTerminal : Console::Style::kPlain,
-                  context->raw_err, [] { return TerminalColumns(STDERR_FILENO); });
+  console::Console console(::isatty(STDERR_FILENO) ? console::Console::Style::kTerminal
+                                                   : console::Console::Style::kPlain,
+                           context->raw_err,
+                           [] { return console::TerminalColumns(STDERR_FILENO); });
   arguments.options.console = &console;
   arguments.options.interrupted = &signals.interrupted();
   if (!read.note.empty()) console.Say(read.note);
-  std::unique_ptr<Fleet> fleet;
+  std::unique_ptr<fleet::Fleet> fleet;
   if (arguments.fleet.processes > 0) {
     arguments.options.processes = arguments.fleet.processes;
     arguments.options.job_file = arguments.job.path == "-" ? "" : arguments.job.path;
-    WEIR_ASSIGN_OR_RETURN(FleetOptions options, arguments.fleet.Options(job, &console));
+    WEIR_ASSIGN_OR_RETURN(fleet::FleetOptions options, arguments.fleet.Options(job, &console));
     options.trace = arguments.options.trace;
-    arguments.options.runner = [&fleet, options](const Job& trained,
-                                                 const RunnerOptions& runner_options) {
-      return FleetRunner::Open(options, trained, runner_options, &fleet);
+    arguments.options.runner = [&fleet, options](const proto::Job& trained,
+                                                 const train::RunnerOptions& runner_options) {
+      return fleet::FleetRunner::Open(options, trained, runner_options, &fleet);
     };
   }
-  absl::StatusOr<TrainResult> trained = Train(job, arguments.options);
+  absl::StatusOr<train::TrainResult> trained = train::Train(job, arguments.options);
   if (fleet != nullptr) {
-    if (FailureReport report = fleet->Finish(trained.status()); !report.text.empty()) {
+    if (launch::FailureReport report = fleet->Finish(trained.status()); !report.text.empty()) {
       *context->err << report.text << std::flush;
       context->exit_code = report.exit_code;
       fleet->AwaitRemaining();
@@ -61,12 +64,12 @@ absl::Status RunTrain(TrainArguments arguments, CliContext* context) {
     }
     fleet->AwaitRemaining();
   }
-  WEIR_ASSIGN_OR_RETURN(TrainResult result, std::move(trained));
+  WEIR_ASSIGN_OR_RETURN(train::TrainResult result, std::move(trained));
   *context->out << absl::StrFormat("%d steps", result.steps_done);
   *context->out << (result.steps_here > 0 ? absl::StrFormat(", loss %.6f", result.last_loss)
                                           : ", none of them in this run");
   if (result.evaluation.has_value())
-    *context->out << ", " << EvaluationText(job, *result.evaluation);
+    *context->out << ", " << train::EvaluationText(job, *result.evaluation);
   *context->out << "\n";
   if (result.interrupted) context->exit_code = kExitInterrupted;
   return absl::OkStatus();
@@ -79,21 +82,21 @@ struct EvalArguments {
 };
 
 absl::Status RunEval(const EvalArguments& arguments, CliContext* context) {
-  WEIR_ASSIGN_OR_RETURN(Job job, arguments.job.Read());
-  WEIR_ASSIGN_OR_RETURN(Evaluation evaluation,
-                        EvaluateWeights(job, arguments.init, arguments.threads));
-  *context->out << EvaluationText(job, evaluation) << "\n";
+  WEIR_ASSIGN_OR_RETURN(proto::Job job, arguments.job.Read());
+  WEIR_ASSIGN_OR_RETURN(train::Evaluation evaluation,
+                        train::EvaluateWeights(job, arguments.init, arguments.threads));
+  *context->out << train::EvaluationText(job, evaluation) << "\n";
   return absl::OkStatus();
 }
 
 struct GenerateArguments {
   JobArguments job;
-  GenerateOptions options;
+  train::GenerateOptions options;
 };
 
 absl::Status RunGenerate(GenerateArguments arguments, CliContext* context) {
-  WEIR_ASSIGN_OR_RETURN(Job job, arguments.job.Read());
-  SignalWatch signals(SecondSignal::kEndsTheProcess);
+  WEIR_ASSIGN_OR_RETURN(proto::Job job, arguments.job.Read());
+  launch::SignalWatch signals(launch::SecondSignal::kEndsTheProcess);
   arguments.options.interrupted = &signals.interrupted();
   // A file or a pipe gets the model's bytes. A terminal gets printable text, because it would obey
   // some bytes.
@@ -103,7 +106,7 @@ absl::Status RunGenerate(GenerateArguments arguments, CliContext* context) {
   const auto begin = [&] {
     if (!std::exchange(has_begun, true)) out << arguments.options.prompt;
   };
-  const absl::Status status = Generate(job, arguments.options, [&](char byte) {
+  const absl::Status status = train::Generate(job, arguments.options, [&](char byte) {
     begin();
     out << byte << std::flush;
   });
@@ -140,9 +143,9 @@ void AddWorker(CLI::App* app, CliContext* context) {
       AddVerb(app, context, "worker",
               "Hold some ranks of a job that weir train --processes started", "", [context] {
                 context->reader = Reader::kProgram;
-                absl::Status status = RunWorker(std::cin, *context->err);
+                absl::Status status = fleet::RunWorker(std::cin, *context->err);
                 if (!absl::IsAborted(status)) return status;
-                context->exit_code = kExitFollowing;  // the starter reports what happened
+                context->exit_code = launch::kExitFollowing;  // the starter reports what happened
                 return absl::OkStatus();
               });
   verb->group("");
@@ -197,4 +200,4 @@ void AddTrainVerbs(CLI::App* app, CliContext* context) {
       ->check(CLI::PositiveNumber);
 }
 
-}  // namespace weir
+}  // namespace weir::cli

@@ -17,7 +17,7 @@
 #include "tools/sandbox/process_limits.h"
 #include "tools/sandbox/sandbox.h"
 
-namespace weir {
+namespace weir::cli {
 
 // The reader of a verb's text on `err`: people, in lines that fit the terminal, or a program.
 enum class Reader : uint8_t { kPeople, kProgram };
@@ -31,13 +31,13 @@ struct CliContext {
   absl::Status status;  // of the verb that ran
   int exit_code = 0;    // if status is ok
   Reader reader = Reader::kPeople;
-  int columns = 0;   // width of a line on `err`
-  JobSource source;  // the job that was read last, for the places of errors
+  int columns = 0;        // width of a line on `err`
+  job::JobSource source;  // the job that was read last, for the places of errors
   CliSandbox sandbox = CliSandbox::kOff;
 
   // Confines the process for good, if `sandbox` is on. A verb calls Confine after it has opened its
   // inputs, when it only reads and computes from then on. Returns what is in place.
-  SandboxFacts Confine(const SandboxRules& rules, CpuTime time) const;
+  sandbox::SandboxFacts Confine(const sandbox::SandboxRules& rules, sandbox::CpuTime time) const;
 };
 
 // The place of a job and the changes that the command line makes to the job.
@@ -54,7 +54,7 @@ struct JobArguments {
   // Adds the positional JOB, --mesh and --set, and --allow-path if the verb opens the data.
   void AddTo(CLI::App* verb, CliContext* of, Data opens);
   // Returns the job with the changes of the command line.
-  absl::StatusOr<Job> Read() const;
+  absl::StatusOr<proto::Job> Read() const;
 };
 
 // The help of the option --cluster of the verbs that plan or predict.
@@ -76,4 +76,4 @@ void AddSimVerbs(CLI::App* app, CliContext* context);     // sim, calibrate
 void AddTraceVerbs(CLI::App* app, CliContext* context);   // trace report
 void AddExplainVerb(CLI::App* app, CliContext* context);  // explain
 
-}  // namespace weir
+}  // namespace weir::cli

@@ -8,15 +8,15 @@
 #include "tools/zoo/llama.h"
 #include "tools/zoo/mlp.h"
 
-namespace weir {
+namespace weir::cli {
 namespace {
 
 struct TransformerArguments {
-  TransformerOptions options;
+  zoo::TransformerOptions options;
   std::string sequence_parallel = "none";
 };
 
-void AddTrainingFlags(CLI::App* verb, TrainingOptions* options) {
+void AddTrainingFlags(CLI::App* verb, zoo::TrainingOptions* options) {
   verb->add_option("--batch", options->batch, "Samples per step")->capture_default_str();
   verb->add_option("--micro-batches", options->micro_batches,
                    "Pieces of a batch, for pipelines and memory")
@@ -58,7 +58,7 @@ void AddTrainingFlags(CLI::App* verb, TrainingOptions* options) {
 }
 
 void AddTransformerFlags(CLI::App* verb, TransformerArguments* arguments) {
-  TransformerOptions& options = arguments->options;
+  zoo::TransformerOptions& options = arguments->options;
   verb->add_option("--layers", options.layers, "Blocks")->capture_default_str();
   verb->add_option("--hidden", options.hidden, "Width of the residual stream")
       ->capture_default_str();
@@ -76,13 +76,13 @@ void AddTransformerFlags(CLI::App* verb, TransformerArguments* arguments) {
   AddTrainingFlags(verb, &options.training);
 }
 
-absl::Status ParseSequenceParallel(const std::string& text, SequenceParallel* mode) {
+absl::Status ParseSequenceParallel(const std::string& text, zoo::SequenceParallel* mode) {
   if (text == "none") {
-    *mode = SequenceParallel::kNone;
+    *mode = zoo::SequenceParallel::kNone;
   } else if (text == "megatron") {
-    *mode = SequenceParallel::kMegatron;
+    *mode = zoo::SequenceParallel::kMegatron;
   } else if (text == "ulysses") {
-    *mode = SequenceParallel::kUlysses;
+    *mode = zoo::SequenceParallel::kUlysses;
   } else {
     return Rejected({"W0061", "--sequence-parallel", "none, megatron or ulysses", text,
                      Nearest(text, std::vector<std::string>{"none", "megatron", "ulysses"})});
@@ -91,12 +91,12 @@ absl::Status ParseSequenceParallel(const std::string& text, SequenceParallel* mo
 }
 
 absl::Status PrintTransformer(TransformerArguments arguments,
-                              absl::StatusOr<Job> (*build)(const TransformerOptions&),
+                              absl::StatusOr<proto::Job> (*build)(const zoo::TransformerOptions&),
                               const std::string& title, std::ostream& out) {
   WEIR_RETURN_IF_ERROR(
       ParseSequenceParallel(arguments.sequence_parallel, &arguments.options.sequence_parallel));
-  WEIR_ASSIGN_OR_RETURN(Job job, build(arguments.options));
-  out << JobText(job, title);
+  WEIR_ASSIGN_OR_RETURN(proto::Job job, build(arguments.options));
+  out << job::JobText(job, title);
   return absl::OkStatus();
 }
 
@@ -109,7 +109,7 @@ void AddGpt(CLI::App* zoo, CliContext* context) {
                            "  weir zoo gpt --sequence-parallel ulysses --mesh sp=4",
                            [arguments, context] {
                              return PrintTransformer(
-                                 *arguments, GptJob,
+                                 *arguments, zoo::GptJob,
                                  "A GPT-2 style language model over bytes, made by `weir zoo gpt`.",
                                  *context->out);
                            });
@@ -128,7 +128,7 @@ void AddLlama(CLI::App* zoo, CliContext* context) {
       "  weir zoo llama --layers 8 --hidden 512 --heads 8 --kv-heads 2 --mesh dp=2,tp=2 --zero 3",
       [arguments, context] {
         return PrintTransformer(
-            *arguments, LlamaJob,
+            *arguments, zoo::LlamaJob,
             "A Llama style language model over bytes, made by `weir zoo llama`.", *context->out);
       });
   AddTransformerFlags(verb, arguments.get());
@@ -138,7 +138,7 @@ void AddLlama(CLI::App* zoo, CliContext* context) {
 }
 
 void AddMlp(CLI::App* zoo, CliContext* context) {
-  auto options = std::make_shared<MlpOptions>();
+  auto options = std::make_shared<zoo::MlpOptions>();
   options->training.batch = 128;
   options->training.steps = 1000;
   options->training.weight_decay = 0.01;
@@ -147,8 +147,8 @@ void AddMlp(CLI::App* zoo, CliContext* context) {
               "  weir zoo mlp --data /usr/share/datasets/fashion-mnist > mlp.textproto\n"
               "  weir zoo mlp --hidden 512 --layers 4 --mesh dp=2,tp=2",
               [options, context]() -> absl::Status {
-                WEIR_ASSIGN_OR_RETURN(Job job, MlpJob(*options));
-                *context->out << JobText(
+                WEIR_ASSIGN_OR_RETURN(proto::Job job, zoo::MlpJob(*options));
+                *context->out << job::JobText(
                     job, "A residual multilayer perceptron over images, made by `weir zoo mlp`.");
                 return absl::OkStatus();
               });
@@ -174,4 +174,4 @@ void AddZooVerbs(CLI::App* app, CliContext* context) {
   AddMlp(zoo, context);
 }
 
-}  // namespace weir
+}  // namespace weir::cli

@@ -11,7 +11,7 @@
 #include "tools/cli/cli_checks.h"
 #include "tools/launch/placement.h"
 
-namespace weir {
+namespace weir::cli {
 void FleetArguments::AddTo(CLI::App* verb) {
   const auto seconds = [&](const char* name, double* value, const char* about,
                            double least = 0.01) {
@@ -53,19 +53,21 @@ void FleetArguments::AddTo(CLI::App* verb) {
   seconds("--grace", &grace_seconds, "Between asking a process to end and killing it");
 }
 
-absl::StatusOr<FleetOptions> FleetArguments::Options(const Job& job, Console* console) const {
-  FleetOptions options;
+absl::StatusOr<fleet::FleetOptions> FleetArguments::Options(const proto::Job& job,
+                                                            console::Console* console) const {
+  fleet::FleetOptions options;
   options.processes = processes;
-  options.lanes = transport == "shm"   ? OpenCommand::SHARED_MEMORY
-                  : transport == "tcp" ? OpenCommand::TCP
-                                       : OpenCommand::AUTOMATIC;
-  options.checksums =
-      checksums == "on" ? FleetOptions::Checksums::kOn : FleetOptions::Checksums::kOff;
+  options.lanes = transport == "shm"   ? proto::OpenCommand::SHARED_MEMORY
+                  : transport == "tcp" ? proto::OpenCommand::TCP
+                                       : proto::OpenCommand::AUTOMATIC;
+  options.checksums = checksums == "on" ? fleet::FleetOptions::Checksums::kOn
+                                        : fleet::FleetOptions::Checksums::kOff;
   options.log_base = logs;
   if (!ranks.empty()) {
-    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LogicalPlan> plan, CompileConfined(job, {}));
+    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<compiler::LogicalPlan> plan,
+                          train::CompileConfined(job, {}));
     WEIR_ASSIGN_OR_RETURN(options.ranks_shown,
-                          ParseRanks(ranks, static_cast<int>(plan->mesh.num_ranks())));
+                          launch::ParseRanks(ranks, static_cast<int>(plan->mesh.num_ranks())));
   }
   const auto ms = [](double seconds) { return std::max<int64_t>(1, std::llround(seconds * 1e3)); };
   options.heartbeat_ms = ms(heartbeat_seconds);
@@ -128,12 +130,12 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
 absl::StatusOr<JobToTrain> TrainArguments::Read() const {
   JobToTrain read;
   WEIR_ASSIGN_OR_RETURN(read.job, job.Read());
-  Training* training = read.job.mutable_training();
+  proto::Training* training = read.job.mutable_training();
   if (seed >= 0) training->set_seed(static_cast<uint64_t>(seed));
   const int64_t planned = training->steps();
   if (steps < 0 || steps == planned) return read;
-  const bool follows_steps =
-      training->schedule().decay() != Schedule::CONSTANT && training->schedule().decay_steps() == 0;
+  const bool follows_steps = training->schedule().decay() != proto::Schedule::CONSTANT &&
+                             training->schedule().decay_steps() == 0;
   if (planned > 0 && follows_steps) {
     training->mutable_schedule()->set_decay_steps(compiler::LearningRatesOf(*training).decay_steps);
     read.note =
@@ -147,4 +149,4 @@ absl::StatusOr<JobToTrain> TrainArguments::Read() const {
   return read;
 }
 
-}  // namespace weir
+}  // namespace weir::cli

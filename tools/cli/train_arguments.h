@@ -14,14 +14,14 @@
 #include "tools/launch/log_directory.h"
 #include "tools/train/trainer.h"
 
-namespace weir {
+namespace weir::cli {
 
 // The spread of a job over processes.
 struct FleetArguments {
   int processes = 0;  // 0: all ranks in this one
   std::string transport = "auto";
   std::string checksums = "on";
-  std::string logs = kLogBaseDefault;
+  std::string logs = launch::kLogBaseDefault;
   std::string ranks;
   double heartbeat_seconds = 1;
   double dead_after_seconds = 4;
@@ -29,20 +29,21 @@ struct FleetArguments {
   double grace_seconds = 5;
 
   void AddTo(CLI::App* verb);
-  absl::StatusOr<FleetOptions> Options(const Job& job, Console* console) const;
+  absl::StatusOr<fleet::FleetOptions> Options(const proto::Job& job,
+                                              console::Console* console) const;
 };
 
 // A job with the changes of a run. --steps makes the run shorter or longer than training.steps and
 // does not change the job's schedule of learning rates, so that a run may be made in pieces.
 struct JobToTrain {
-  Job job;
+  proto::Job job;
   // A sentence on learning rates, if --steps differs from the job; may be empty.
   std::string note;
 };
 
 struct TrainArguments {
   JobArguments job;
-  TrainOptions options;
+  train::TrainOptions options;
   int64_t steps = -1;  // below 0: the job's
   int64_t seed = -1;   // below 0: the job's
   std::string on_nonfinite = "stop";
@@ -52,4 +53,4 @@ struct TrainArguments {
   absl::StatusOr<JobToTrain> Read() const;
 };
 
-}  // namespace weir
+}  // namespace weir::cli

@@ -8,7 +8,7 @@
 #include "runtime/base/printable_text.h"
 #include "runtime/base/wrap_text.h"
 
-namespace weir {
+namespace weir::console {
 namespace {
 
 // Returns the first `columns` characters of UTF-8 text; 0: all.
@@ -127,4 +127,4 @@ int TextColumns(int descriptor) {
   return columns > 0 ? std::max(columns, kColumnsMin) : kColumnsWithoutTerminal;
 }
 
-}  // namespace weir
+}  // namespace weir::console

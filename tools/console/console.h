@@ -18,7 +18,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/printable_text.h"
 
-namespace weir {
+namespace weir::console {
 
 class Console {
  public:
@@ -115,4 +115,4 @@ int TerminalColumns(int descriptor);
 // (runtime/base/wrap_text.h) if the descriptor is no terminal.
 int TextColumns(int descriptor);
 
-}  // namespace weir
+}  // namespace weir::console

@@ -16,7 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::console {
 namespace {
 
 // Returns what a terminal of unlimited height shows for these bytes: carriage return, erase to the
@@ -214,4 +214,4 @@ TEST(ConsoleTest, ShowsTheFullestFormThatFitsAndPlainlyTheFirst) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::console

@@ -14,7 +14,7 @@ def literal(text):
 
 
 def main(paths):
-    print('#include "tools/errors/error_pages.h"\n\nnamespace weir {\n')
+    print('#include "tools/errors/error_pages.h"\n\nnamespace weir::errors {\n')
     print("const std::vector<ErrorPage>& ErrorPages() {\n"
           "  static const std::vector<ErrorPage>* const kPages = new std::vector<ErrorPage>{")
     for path in sorted(paths, key=os.path.basename):
@@ -25,7 +25,7 @@ def main(paths):
         if match is None:
             sys.exit(f"{path}: expected a first line `# {code}: TITLE`; found `{title}`")
         print(f'      {{"{code}", {literal(match.group(1))}, {literal(body.strip())}}},')
-    print("  };\n  return *kPages;\n}\n\n}  // namespace weir")
+    print("  };\n  return *kPages;\n}\n\n}  // namespace weir::errors")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/wrap_text.h"
 
-namespace weir {
+namespace weir::errors {
 namespace {
 
 // Turns "w417" and "417" into "W0417"; any other text stays.
@@ -105,4 +105,4 @@ std::string ListErrors(int columns) {
   return text;
 }
 
-}  // namespace weir
+}  // namespace weir::errors

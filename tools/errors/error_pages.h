@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace weir {
+namespace weir::errors {
 
 struct ErrorPage {
   std::string code;   // "W0417"
@@ -26,4 +26,4 @@ absl::StatusOr<std::string> ExplainError(const std::string& code, int columns);
 // Returns one line for each page: code and title.
 std::string ListErrors(int columns);
 
-}  // namespace weir
+}  // namespace weir::errors

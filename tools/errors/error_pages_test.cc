@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "runtime/base/wrap_text.h"
 
-namespace weir {
+namespace weir::errors {
 namespace {
 
 using ::testing::HasSubstr;
@@ -52,4 +52,4 @@ TEST(ErrorPagesTest, TheListHasALineForEachPage) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::errors

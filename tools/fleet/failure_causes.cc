@@ -16,7 +16,7 @@
 #include "tools/launch/process_state.h"
 #include "tools/launch/stalled_connections.h"
 
-namespace weir {
+namespace weir::fleet {
 namespace {
 
 constexpr int kLooksForStalls = 12;
@@ -29,16 +29,16 @@ constexpr char kNetworkAdvice[] =
 
 // The system repeats lost data after 0.2 s, 0.6 s, 1.4 s, and later on a busy machine. A silence
 // may therefore show before its cause does.
-std::vector<StalledConnection> AwaitStalledConnections(const std::vector<pid_t>& pids) {
-  std::vector<StalledConnection> stalled = FindStalledConnections(pids);
+std::vector<launch::StalledConnection> AwaitStalledConnections(const std::vector<pid_t>& pids) {
+  std::vector<launch::StalledConnection> stalled = launch::FindStalledConnections(pids);
   for (int look = 1; look < kLooksForStalls && stalled.empty(); ++look) {
     std::this_thread::sleep_for(kBetweenLooks);
-    stalled = FindStalledConnections(pids);
+    stalled = launch::FindStalledConnections(pids);
   }
   return stalled;
 }
 
-std::string Describe(const StalledConnection& connection) {
+std::string Describe(const launch::StalledConnection& connection) {
   return absl::StrCat(connection.bytes_waiting, " bytes from ", connection.local, " to ",
                       connection.remote, " were sent ", connection.times_repeated + 1,
                       " times without an answer");
@@ -47,37 +47,38 @@ std::string Describe(const StalledConnection& connection) {
 }  // namespace
 
 // Explains a worker that no longer beats.
-void Fleet::ExplainSilence(FailureEvent* event) {
+void Fleet::ExplainSilence(launch::FailureEvent* event) {
   const pid_t pid = static_cast<pid_t>(event->pid);
-  const ProcessState::Kind kind = SettledKind(pid);
-  if (std::string advice = StateAdvice(kind, pid); !advice.empty()) {
-    event->cause = absl::StrCat("its process ", StateText(kind));
+  const launch::ProcessState::Kind kind = launch::SettledKind(pid);
+  if (std::string advice = launch::StateAdvice(kind, pid); !advice.empty()) {
+    event->cause = absl::StrCat("its process ", launch::StateText(kind));
     event->advice = std::move(advice);
     return;
   }
-  if (kind == ProcessState::Kind::kGone) return;
-  const std::vector<StalledConnection> stalled = AwaitStalledConnections({pid, ::getpid()});
+  if (kind == launch::ProcessState::Kind::kGone) return;
+  const std::vector<launch::StalledConnection> stalled = AwaitStalledConnections({pid, ::getpid()});
   if (stalled.empty()) return;
-  event->cause = absl::StrCat("its process ", StateText(kind),
+  event->cause = absl::StrCat("its process ", launch::StateText(kind),
                               ", but the network does not carry what it says");
   event->details.push_back(Describe(stalled[0]));
   event->advice = kNetworkAdvice;
 }
 
 // Explains a job without acts: something may keep a worker from acting.
-void Fleet::ExplainStandstill(FailureEvent* event) {
+void Fleet::ExplainStandstill(launch::FailureEvent* event) {
   std::vector<pid_t> pids;
   for (int worker = 0; worker < num_workers(); ++worker) {
     const pid_t pid = static_cast<pid_t>(supervisor_->pid(worker));
     pids.push_back(pid);
-    const ProcessState::Kind kind = SettledKind(pid);
-    std::string advice = StateAdvice(kind, pid);
+    const launch::ProcessState::Kind kind = launch::SettledKind(pid);
+    std::string advice = launch::StateAdvice(kind, pid);
     if (advice.empty() || !event->cause.empty()) continue;
-    event->cause = absl::StrCat(RankLabel(ranks_of_[worker]), " (pid ", pid, ") ", StateText(kind));
+    event->cause = absl::StrCat(launch::RankLabel(ranks_of_[worker]), " (pid ", pid, ") ",
+                                launch::StateText(kind));
     event->advice = std::move(advice);
   }
   if (!event->cause.empty()) return;
-  const std::vector<StalledConnection> stalled = AwaitStalledConnections(pids);
+  const std::vector<launch::StalledConnection> stalled = AwaitStalledConnections(pids);
   if (stalled.empty()) return;
   event->cause = "data between processes does not arrive";
   for (size_t i = 0; i < std::min<size_t>(stalled.size(), 3); ++i)
@@ -87,17 +88,17 @@ void Fleet::ExplainStandstill(FailureEvent* event) {
 
 // Explains the end of a worker. A worker has the limits of this process, and a limit may have ended
 // it.
-void Fleet::ExplainExit(const WorkerExit& exit, FailureEvent* event) {
+void Fleet::ExplainExit(const launch::WorkerExit& exit, launch::FailureEvent* event) {
   rlimit time = {RLIM_INFINITY, RLIM_INFINITY};
   ::getrlimit(RLIMIT_CPU, &time);
-  const bool is_killed = exit.signal == SIGKILL && exit.sent != WorkerExit::Sent::kKilled;
+  const bool is_killed = exit.signal == SIGKILL && exit.sent != launch::WorkerExit::Sent::kKilled;
   // The system counts CPU time in ticks and checks only now and then.
   if (!is_killed || time.rlim_max == RLIM_INFINITY ||
       exit.cpu_ms + 500 < static_cast<int64_t>(time.rlim_max) * 1000)
     return;
   event->cause = absl::StrFormat("it had used %.1f s of processor time, and that is limited",
                                  static_cast<double>(exit.cpu_ms) * 1e-3);
-  event->advice = absl::StrCat("raise the limit (", LimitText(RLIMIT_CPU), ")");
+  event->advice = absl::StrCat("raise the limit (", limits::LimitText(RLIMIT_CPU), ")");
 }
 
-}  // namespace weir
+}  // namespace weir::fleet

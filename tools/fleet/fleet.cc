@@ -27,7 +27,7 @@
 #include "tools/launch/process_state.h"
 #include "tools/train/job_runner.h"
 
-namespace weir {
+namespace weir::fleet {
 namespace {
 
 constexpr int64_t kHelloLimitMs = 30'000;
@@ -68,7 +68,7 @@ std::string ProgramPath(const std::string& program) {
 Fleet::Fleet(std::vector<std::vector<int>> ranks_of, const FleetOptions& options)
     : ranks_of_(std::move(ranks_of)),
       options_(options),
-      job_id_(MakeJobId()),
+      job_id_(control::MakeJobId()),
       started_ns_(clock_.NowNs()),
       starvation_(::sysconf(_SC_CLK_TCK), options.dead_after_ms * 1'000'000),
       worker_lines_(options.console) {}
@@ -79,15 +79,15 @@ Fleet::~Fleet() { Finish(absl::CancelledError("the job was given up")); }
 // their bundle.
 absl::Status Fleet::Launch() {
   // gRPC waits for ever for a thread that it does not get.
-  WEIR_RETURN_IF_ERROR(CheckRoomForThreads("the starter", kThreadsMin));
-  WEIR_RETURN_IF_ERROR(CheckRoomForAddresses("the starter", kAddressesMin));
-  WEIR_RETURN_IF_ERROR(
-      CheckRoomForFiles("the starter", kDescriptorsMin + kDescriptorsPerWorker * num_workers()));
-  WEIR_ASSIGN_OR_RETURN(log_directory_, MakeLogDirectory(options_.log_base));
-  PointLatestAt(log_directory_);
+  WEIR_RETURN_IF_ERROR(limits::CheckRoomForThreads("the starter", kThreadsMin));
+  WEIR_RETURN_IF_ERROR(limits::CheckRoomForAddresses("the starter", kAddressesMin));
+  WEIR_RETURN_IF_ERROR(limits::CheckRoomForFiles(
+      "the starter", kDescriptorsMin + kDescriptorsPerWorker * num_workers()));
+  WEIR_ASSIGN_OR_RETURN(log_directory_, launch::MakeLogDirectory(options_.log_base));
+  launch::PointLatestAt(log_directory_);
   WEIR_RETURN_IF_ERROR(StartWorkers());
-  KeepMemoryOutOfCoreDumps();
-  WEIR_ASSIGN_OR_RETURN(JobAuthority authority, JobAuthority::Create(job_id_));
+  launch::KeepMemoryOutOfCoreDumps();
+  WEIR_ASSIGN_OR_RETURN(control::JobAuthority authority, control::JobAuthority::Create(job_id_));
   WEIR_RETURN_IF_ERROR(StartCoordinator(&authority));
   WEIR_RETURN_IF_ERROR(TellWorkers(&authority));
   return coordinator()->WaitForWorkers(kHelloLimitMs);
@@ -96,18 +96,19 @@ absl::Status Fleet::Launch() {
 absl::Status Fleet::StartWorkers() {
   std::promise<absl::Status> launched;
   watcher_ = std::thread([this, &launched] {
-    std::vector<WorkerLaunch> launches;
+    std::vector<launch::WorkerLaunch> launches;
     const std::string program = ProgramPath(options_.program);
     for (const std::vector<int>& ranks : ranks_of_) {
-      const std::string label = RankLabel(ranks);
+      const std::string label = launch::RankLabel(ranks);
       launches.push_back({{program, "worker", label}, label, ranks});
     }
-    SupervisorOptions options;
+    launch::SupervisorOptions options;
     options.log_directory = log_directory_;
     options.ranks_shown = options_.ranks_shown;
     options.grace_ms = options_.grace_ms;
     options.console = &worker_lines_;
-    absl::StatusOr<std::unique_ptr<Supervisor>> started = Supervisor::Start(launches, options);
+    absl::StatusOr<std::unique_ptr<launch::Supervisor>> started =
+        launch::Supervisor::Start(launches, options);
     if (started.ok()) supervisor_ = *std::move(started);
     launched.set_value(started.status());
     if (supervisor_ != nullptr) WatchProcesses();
@@ -115,18 +116,18 @@ absl::Status Fleet::StartWorkers() {
   return launched.get_future().get();
 }
 
-absl::Status Fleet::StartCoordinator(JobAuthority* authority) {
-  CoordinatorOptions options;
+absl::Status Fleet::StartCoordinator(control::JobAuthority* authority) {
+  control::CoordinatorOptions options;
   options.job_id = job_id_;
   options.epoch = kEpoch;
   options.num_workers = num_workers();
   options.build_id = BuildId();
   options.heartbeat_ms = options_.heartbeat_ms;
   options.dead_after_ms = options_.dead_after_ms;
-  options.on_lost = [this](int worker, const LostWorker& lost) {
-    const bool silent = lost.how == LostWorker::How::kSilent;
-    FailureEvent event;
-    event.kind = silent ? FailureEvent::Kind::kFrozen : FailureEvent::Kind::kLost;
+  options.on_lost = [this](int worker, const control::LostWorker& lost) {
+    const bool silent = lost.how == control::LostWorker::How::kSilent;
+    launch::FailureEvent event;
+    event.kind = silent ? launch::FailureEvent::Kind::kFrozen : launch::FailureEvent::Kind::kLost;
     event.time_ns = clock_.NowNs();
     event.worker = worker;
     event.reason = silent ? absl::StrFormat("no heartbeat for %.1f s",
@@ -139,12 +140,13 @@ absl::Status Fleet::StartCoordinator(JobAuthority* authority) {
   options.excuse_ms = [this](int worker) { return ExcuseMs(worker); };
   options.may_publish = [this](int worker, const std::string& key) {
     const std::vector<int>& ranks = ranks_of_[static_cast<size_t>(worker)];
-    return std::find(ranks.begin(), ranks.end(), RankOfCardSubject(key)) != ranks.end();
+    return std::find(ranks.begin(), ranks.end(), transport::RankOfCardSubject(key)) != ranks.end();
   };
   options.on_event = [this](int worker, const std::string& event) { TakeTrouble(worker, event); };
-  WEIR_ASSIGN_OR_RETURN(options.credentials, authority->Issue(CoordinatorIdentity(job_id_)));
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Coordinator> coordinator,
-                        Coordinator::Start(std::move(options)));
+  WEIR_ASSIGN_OR_RETURN(options.credentials,
+                        authority->Issue(control::CoordinatorIdentity(job_id_)));
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<control::Coordinator> coordinator,
+                        control::Coordinator::Start(std::move(options)));
   bool failed = false;
   {
     MutexLock lock(&mutex_);
@@ -156,11 +158,11 @@ absl::Status Fleet::StartCoordinator(JobAuthority* authority) {
   return absl::OkStatus();
 }
 
-absl::Status Fleet::TellWorkers(JobAuthority* authority) {
+absl::Status Fleet::TellWorkers(control::JobAuthority* authority) {
   for (int worker = 0; worker < num_workers(); ++worker) {
-    WEIR_ASSIGN_OR_RETURN(Credentials credentials,
-                          authority->Issue(WorkerIdentity(job_id_, worker, kEpoch)));
-    WorkerBundle bundle;
+    WEIR_ASSIGN_OR_RETURN(control::Credentials credentials,
+                          authority->Issue(control::WorkerIdentity(job_id_, worker, kEpoch)));
+    proto::WorkerBundle bundle;
     bundle.set_job_id(job_id_);
     bundle.set_epoch(kEpoch);
     bundle.set_worker(worker);
@@ -181,7 +183,7 @@ absl::Status Fleet::TellWorkers(JobAuthority* authority) {
 void Fleet::WatchProcesses() {
   while (!ending_.load()) {
     const int64_t slept_ns = clock_.NowNs();
-    absl::StatusOr<std::optional<WorkerExit>> exit = supervisor_->Wait(kTickMs);
+    absl::StatusOr<std::optional<launch::WorkerExit>> exit = supervisor_->Wait(kTickMs);
     // This process was stopped, or got no core. The other processes received no request in that
     // time.
     if (clock_.NowNs() - slept_ns > kLateMs * 1'000'000) watch_since_ns_.store(clock_.NowNs());
@@ -193,21 +195,21 @@ void Fleet::WatchProcesses() {
   const int64_t deadline_ns =
       clock_.NowNs() + (IsStuck() || !options_.trace.empty() ? kTellMs : kLeaveMs) * 1'000'000;
   while (supervisor_->num_running() > NumFrozen() && clock_.NowNs() < deadline_ns) {
-    absl::StatusOr<std::optional<WorkerExit>> exit = supervisor_->Wait(kTickMs);
+    absl::StatusOr<std::optional<launch::WorkerExit>> exit = supervisor_->Wait(kTickMs);
     if (exit.ok() && exit->has_value()) TakeExit(**exit);
   }
-  for (const WorkerExit& exit : supervisor_->Stop()) TakeExit(exit);
+  for (const launch::WorkerExit& exit : supervisor_->Stop()) TakeExit(exit);
 }
 
-Coordinator* Fleet::coordinator() const {
+control::Coordinator* Fleet::coordinator() const {
   MutexLock lock(&mutex_);
   return coordinator_.get();
 }
 
 bool Fleet::IsStuck() {
   MutexLock lock(&mutex_);
-  return std::any_of(failures_.begin(), failures_.end(), [](const FailureEvent& event) {
-    return event.kind == FailureEvent::Kind::kStuck;
+  return std::any_of(failures_.begin(), failures_.end(), [](const launch::FailureEvent& event) {
+    return event.kind == launch::FailureEvent::Kind::kStuck;
   });
 }
 
@@ -215,45 +217,46 @@ bool Fleet::IsStuck() {
 int Fleet::NumFrozen() {
   std::set<int> frozen;
   MutexLock lock(&mutex_);
-  for (const FailureEvent& event : failures_) {
-    if (event.kind == FailureEvent::Kind::kFrozen) frozen.insert(event.worker);
+  for (const launch::FailureEvent& event : failures_) {
+    if (event.kind == launch::FailureEvent::Kind::kFrozen) frozen.insert(event.worker);
   }
-  for (const FailureEvent& event : failures_) {
-    if (event.kind == FailureEvent::Kind::kExit) frozen.erase(event.worker);
+  for (const launch::FailureEvent& event : failures_) {
+    if (event.kind == launch::FailureEvent::Kind::kExit) frozen.erase(event.worker);
   }
   return static_cast<int>(frozen.size());
 }
 
-void Fleet::TakeExit(const WorkerExit& exit) {
+void Fleet::TakeExit(const launch::WorkerExit& exit) {
   if (exit.code == 0 && exit.signal == 0 && ending_.load()) return;
-  FailureEvent event = EventOf(exit, ranks_of_[exit.worker]);
+  launch::FailureEvent event = launch::EventOf(exit, ranks_of_[exit.worker]);
   AddActivity(&event);
   ExplainExit(exit, &event);
-  Fail(std::move(event), absl::UnavailableError(absl::StrCat(RankLabel(ranks_of_[exit.worker]),
-                                                             ": ", ExitText(exit))));
+  Fail(std::move(event),
+       absl::UnavailableError(
+           absl::StrCat(launch::RankLabel(ranks_of_[exit.worker]), ": ", launch::ExitText(exit))));
 }
 
 // A broken connection mostly is the end of the process, noticed from the other side. That end has
 // more information, so the report combines the two events.
 void Fleet::TakeLost() {
-  std::vector<FailureEvent> lost;
+  std::vector<launch::FailureEvent> lost;
   {
     MutexLock lock(&mutex_);
     lost.swap(lost_);
   }
-  for (FailureEvent& event : lost) {
+  for (launch::FailureEvent& event : lost) {
     event.ranks = ranks_of_[event.worker];
     event.pid = supervisor_->pid(event.worker);
     AddActivity(&event);
-    if (event.kind == FailureEvent::Kind::kFrozen) ExplainSilence(&event);
+    if (event.kind == launch::FailureEvent::Kind::kFrozen) ExplainSilence(&event);
     absl::Status reason =
-        absl::UnavailableError(absl::StrCat(RankLabel(event.ranks), ": ", event.reason));
+        absl::UnavailableError(absl::StrCat(launch::RankLabel(event.ranks), ": ", event.reason));
     // Other workers may need time to stop waiting for this worker. A person who watches learns at
     // once why the job ends.
-    if (event.kind == FailureEvent::Kind::kFrozen) {
-      options_.console->Say(
-          absl::StrCat(RankLabel(event.ranks), " (pid ", event.pid, ") is frozen: ", event.reason,
-                       event.cause.empty() ? "" : "; ", event.cause, "; the job ends"));
+    if (event.kind == launch::FailureEvent::Kind::kFrozen) {
+      options_.console->Say(absl::StrCat(
+          launch::RankLabel(event.ranks), " (pid ", event.pid, ") is frozen: ", event.reason,
+          event.cause.empty() ? "" : "; ", event.cause, "; the job ends"));
     }
     Fail(std::move(event), reason);
   }
@@ -261,13 +264,13 @@ void Fleet::TakeLost() {
 
 // Takes the report of a worker that cannot go on and knows why. Runs on the coordinator's thread.
 void Fleet::TakeTrouble(int worker, const std::string& bytes) {
-  WorkerTrouble trouble;
+  proto::WorkerTrouble trouble;
   if (!trouble.ParseFromString(bytes)) return;
-  FailureEvent event;
-  event.kind = FailureEvent::Kind::kBroken;
+  launch::FailureEvent event;
+  event.kind = launch::FailureEvent::Kind::kBroken;
   event.time_ns = clock_.NowNs();
   event.worker = worker;
-  const absl::Status status = FromOutcome(trouble.outcome());
+  const absl::Status status = control::FromOutcome(trouble.outcome());
   event.reason = std::string(status.message());
   if (const std::optional<Problem> problem = ProblemOf(status);
       problem.has_value() && !problem->hint.empty()) {
@@ -283,12 +286,13 @@ void Fleet::TakeTrouble(int worker, const std::string& bytes) {
 // again soon.
 int64_t Fleet::ExcuseMs(int worker) {
   const pid_t pid = static_cast<pid_t>(supervisor_->pid(worker));
-  if (!starvation_.IsStarved(pid, ReadProcessorUse(pid), clock_.NowNs())) return 0;
+  if (!starvation_.IsStarved(pid, launch::ReadProcessorUse(pid), clock_.NowNs())) return 0;
   if (starvation_.NumLooks(pid) == 2) {  // the first look may be mistaken
     options_.console->Say(absl::StrFormat(
         "%s (pid %d) gets no core: no heartbeat for %.1f s, though it is ready to run; other "
         "programs use the machine",
-        RankLabel(ranks_of_[worker]), pid, static_cast<double>(options_.dead_after_ms) * 1e-3));
+        launch::RankLabel(ranks_of_[worker]), pid,
+        static_cast<double>(options_.dead_after_ms) * 1e-3));
   }
   return std::max<int64_t>(1, options_.dead_after_ms / kLooksPerDeath);
 }
@@ -298,9 +302,9 @@ void Fleet::CheckProgress() {
   if (!watch_progress_.load()) return;
   const int64_t now_ns = clock_.NowNs();
   if (now_ns - watch_since_ns_.load() < options_.stuck_after_ms * 1'000'000) return;
-  const std::vector<WorkerHealth> health = coordinator()->Health();
-  FailureEvent event;
-  event.kind = FailureEvent::Kind::kStuck;
+  const std::vector<control::WorkerHealth> health = coordinator()->Health();
+  launch::FailureEvent event;
+  event.kind = launch::FailureEvent::Kind::kStuck;
   event.time_ns = now_ns;
   event.reason = absl::StrFormat("no actor of any rank has acted for %.1f s",
                                  static_cast<double>(options_.stuck_after_ms) * 1e-3);
@@ -313,7 +317,7 @@ void Fleet::CheckProgress() {
   // No other worker has an actor that waits, so no account of waits names this worker.
   if (unfinished.size() == 1 && num_workers() > 1) {
     event.details.push_back(absl::StrCat("all other ranks have done their acts and wait for ",
-                                         RankLabel(ranks_of_[unfinished.front()])));
+                                         launch::RankLabel(ranks_of_[unfinished.front()])));
   }
   watch_progress_.store(false);
   ExplainStandstill(&event);
@@ -325,48 +329,49 @@ void Fleet::CheckProgress() {
 
 // Explains the waits of a stuck job. Workers that could still look at their actors have given an
 // account, and the accounts together show the reason.
-void Fleet::TellWaits(std::vector<FailureEvent>* events) {
-  const auto stuck = std::find_if(events->begin(), events->end(), [](const FailureEvent& event) {
-    return event.kind == FailureEvent::Kind::kStuck;
-  });
+void Fleet::TellWaits(std::vector<launch::FailureEvent>* events) {
+  const auto stuck =
+      std::find_if(events->begin(), events->end(), [](const launch::FailureEvent& event) {
+        return event.kind == launch::FailureEvent::Kind::kStuck;
+      });
   if (stuck == events->end()) return;
-  std::vector<Wait> waits;
+  std::vector<actors::Wait> waits;
   std::vector<std::string> lines, missing;
-  const std::vector<WorkerHealth> health = coordinator()->Health();
+  const std::vector<control::WorkerHealth> health = coordinator()->Health();
   for (int worker = 0; worker < num_workers(); ++worker) {
     const std::vector<int>& ranks = ranks_of_[worker];
-    WorkerLastWords words;
-    std::optional<std::vector<Wait>> account;
+    proto::WorkerLastWords words;
+    std::optional<std::vector<actors::Wait>> account;
     if (words.ParseFromString(health[worker].last_words) && words.has_account())
       account = WaitsOf(words.account());
     if (!account.has_value()) {
-      missing.push_back(absl::StrCat("no account came from ", RankLabel(ranks)));
+      missing.push_back(absl::StrCat("no account came from ", launch::RankLabel(ranks)));
       continue;
     }
     for (std::string& line : WaitsForOthers(*account, ranks)) lines.push_back(std::move(line));
     if (words.account().num_left_out() > 0) {
-      missing.push_back(absl::StrCat("the account of ", RankLabel(ranks), " leaves out ",
+      missing.push_back(absl::StrCat("the account of ", launch::RankLabel(ranks), " leaves out ",
                                      words.account().num_left_out(), " more actors that wait"));
     }
-    for (Wait& wait : *account) waits.push_back(std::move(wait));
+    for (actors::Wait& wait : *account) waits.push_back(std::move(wait));
   }
   std::sort(lines.begin(), lines.end());
   for (std::string& line : missing) lines.push_back(std::move(line));
-  for (std::string& line : ExplainWaits(waits)) lines.push_back(std::move(line));
+  for (std::string& line : actors::ExplainWaits(waits)) lines.push_back(std::move(line));
   stuck->details.insert(stuck->details.end(), lines.begin(), lines.end());
 }
 
 // Adds the last activity that the worker reported.
-void Fleet::AddActivity(FailureEvent* event) {
-  const Coordinator* const coordinator = this->coordinator();
+void Fleet::AddActivity(launch::FailureEvent* event) {
+  const control::Coordinator* const coordinator = this->coordinator();
   if (coordinator == nullptr) return;
-  const WorkerHealth health = coordinator->Health()[event->worker];
+  const control::WorkerHealth health = coordinator->Health()[event->worker];
   event->last_activity = health.progress.activity;
   event->activity_age_ms = health.since_heartbeat_ms;
 }
 
-void Fleet::Fail(FailureEvent event, const absl::Status& reason) {
-  Coordinator* coordinator = nullptr;
+void Fleet::Fail(launch::FailureEvent event, const absl::Status& reason) {
+  control::Coordinator* coordinator = nullptr;
   {
     MutexLock lock(&mutex_);
     failures_.push_back(std::move(event));
@@ -376,24 +381,26 @@ void Fleet::Fail(FailureEvent event, const absl::Status& reason) {
   if (coordinator != nullptr) coordinator->Abort(reason);
 }
 
-absl::StatusOr<std::vector<WorkerAnswer>> Fleet::Call(const WorkerCommand& command, Watch watch) {
-  return CallEach(std::vector<WorkerCommand>(num_workers(), command), watch);
+absl::StatusOr<std::vector<proto::WorkerAnswer>> Fleet::Call(const proto::WorkerCommand& command,
+                                                             Watch watch) {
+  return CallEach(std::vector<proto::WorkerCommand>(num_workers(), command), watch);
 }
 
-absl::StatusOr<std::vector<WorkerAnswer>> Fleet::CallEach(
-    const std::vector<WorkerCommand>& commands, Watch watch) {
+absl::StatusOr<std::vector<proto::WorkerAnswer>> Fleet::CallEach(
+    const std::vector<proto::WorkerCommand>& commands, Watch watch) {
   std::vector<std::string> requests;
-  for (const WorkerCommand& command : commands) requests.push_back(command.SerializeAsString());
+  for (const proto::WorkerCommand& command : commands)
+    requests.push_back(command.SerializeAsString());
   watch_since_ns_.store(clock_.NowNs());
   watch_progress_.store(watch == Watch::kProgress);
   absl::StatusOr<std::vector<std::string>> replies = coordinator()->CallEach(requests, 0);
   watch_progress_.store(false);
   WEIR_RETURN_IF_ERROR(replies.status());
-  std::vector<WorkerAnswer> answers(num_workers());
+  std::vector<proto::WorkerAnswer> answers(num_workers());
   for (int worker = 0; worker < num_workers(); ++worker) {
     if (!answers[worker].ParseFromString((*replies)[worker])) {
       return absl::InternalError(
-          absl::StrCat(RankLabel(ranks_of_[worker]), " gave an answer that is none"));
+          absl::StrCat(launch::RankLabel(ranks_of_[worker]), " gave an answer that is none"));
     }
   }
   return answers;
@@ -406,12 +413,12 @@ std::string Fleet::TracePartOf(int worker) const {
 
 // Gathers the trace. Workers that could still write their parts have done so by now.
 void Fleet::GatherTrace(const std::vector<int64_t>& clock_offset_ns) {
-  std::vector<TracePart> parts;
+  std::vector<trace::TracePart> parts;
   std::vector<std::string> missing;
   for (int worker = 0; worker < num_workers(); ++worker) {
     std::ifstream file(TracePartOf(worker), std::ios::binary);
     if (!file) {
-      missing.push_back(RankLabel(ranks_of_[worker]));
+      missing.push_back(launch::RankLabel(ranks_of_[worker]));
       continue;
     }
     parts.push_back(
@@ -421,9 +428,9 @@ void Fleet::GatherTrace(const std::vector<int64_t>& clock_offset_ns) {
     options_.console->Say("no trace: no worker could write what its ranks did");
     return;
   }
-  const absl::StatusOr<std::string> joined = JoinTraceParts(parts);
+  const absl::StatusOr<std::string> joined = trace::JoinTraceParts(parts);
   const absl::Status written =
-      joined.ok() ? WriteTraceFile(options_.trace, *joined) : joined.status();
+      joined.ok() ? train::WriteTraceFile(options_.trace, *joined) : joined.status();
   if (!written.ok()) {
     options_.console->Say(absl::StrCat("no trace: ", written.message()));
     return;
@@ -434,36 +441,36 @@ void Fleet::GatherTrace(const std::vector<int64_t>& clock_offset_ns) {
       missing.empty() ? "" : absl::StrCat("; missing: ", absl::StrJoin(missing, ", "))));
 }
 
-std::vector<RemainingWorker> Fleet::Remaining() const {
-  std::vector<RemainingWorker> remaining;
+std::vector<launch::RemainingWorker> Fleet::Remaining() const {
+  std::vector<launch::RemainingWorker> remaining;
   if (supervisor_ == nullptr) return remaining;
   for (int worker : supervisor_->running()) {
     const int64_t pid = supervisor_->pid(worker);
-    const ProcessState::Kind kind = ReadProcessState(static_cast<pid_t>(pid)).kind;
+    const launch::ProcessState::Kind kind = launch::ReadProcessState(static_cast<pid_t>(pid)).kind;
     // Dead threads that a debugger has not collected still exist.
-    remaining.push_back(
-        {ranks_of_[worker], pid,
-         kind == ProcessState::Kind::kGone ? "is held by a debugger" : StateText(kind)});
+    remaining.push_back({ranks_of_[worker], pid,
+                         kind == launch::ProcessState::Kind::kGone ? "is held by a debugger"
+                                                                   : launch::StateText(kind)});
   }
   return remaining;
 }
 
 void Fleet::AwaitRemaining() {
-  const std::vector<RemainingWorker> before = Remaining();
+  const std::vector<launch::RemainingWorker> before = Remaining();
   if (before.empty()) return;
   options_.console->Say(absl::StrFormat("waiting %.0f s for %d %s that SIGKILL has not ended yet",
                                         static_cast<double>(options_.remaining_limit_ms) * 1e-3,
                                         before.size(),
                                         before.size() == 1 ? "process" : "processes"));
   supervisor_->Reap(options_.remaining_limit_ms);
-  for (const RemainingWorker& worker : Remaining()) {
-    options_.console->Say(absl::StrCat(RankLabel(worker.ranks), " (pid ", worker.pid,
+  for (const launch::RemainingWorker& worker : Remaining()) {
+    options_.console->Say(absl::StrCat(launch::RankLabel(worker.ranks), " (pid ", worker.pid,
                                        ") is left behind: it ", worker.state,
                                        ", and ends as soon as that lets go of it"));
   }
 }
 
-FailureReport Fleet::Finish(const absl::Status& status) {
+launch::FailureReport Fleet::Finish(const absl::Status& status) {
   if (!watcher_.joinable()) return {};
   bool failed = !status.ok();
   {
@@ -476,7 +483,7 @@ FailureReport Fleet::Finish(const absl::Status& status) {
     }
     failed = failed || !failures_.empty();
   }
-  Coordinator* const coordinator = this->coordinator();
+  control::Coordinator* const coordinator = this->coordinator();
   if (coordinator != nullptr) {
     if (failed) {
       coordinator->Abort(absl::CancelledError("the job has failed"));
@@ -484,14 +491,14 @@ FailureReport Fleet::Finish(const absl::Status& status) {
       coordinator->Shutdown(kShutdownMs);
     }
   }
-  FailedJob job;
+  launch::FailedJob job;
   {
     MutexLock lock(&mutex_);
     job.events = failures_;
   }
   std::vector<int64_t> clock_offset_ns(num_workers(), 0);
   if (coordinator != nullptr) {
-    const std::vector<WorkerHealth> health = coordinator->Health();
+    const std::vector<control::WorkerHealth> health = coordinator->Health();
     for (int worker = 0; worker < num_workers(); ++worker)
       clock_offset_ns[worker] = health[worker].clock_offset_ns;
   }
@@ -500,7 +507,7 @@ FailureReport Fleet::Finish(const absl::Status& status) {
   watcher_.join();
   if (failed && !trace_written_ && !options_.trace.empty()) GatherTrace(clock_offset_ns);
   if (job.events.empty()) {  // nothing failed by itself; consequences of the end do not count
-    if (status.ok()) RemoveEmptyLogs(log_directory_);
+    if (status.ok()) launch::RemoveEmptyLogs(log_directory_);
     return {};
   }
   job.start_ns = started_ns_;
@@ -511,7 +518,7 @@ FailureReport Fleet::Finish(const absl::Status& status) {
   }
   job.remaining = Remaining();
   TellWaits(&job.events);
-  return ReportFailure(job);
+  return launch::ReportFailure(job);
 }
 
-}  // namespace weir
+}  // namespace weir::fleet

@@ -31,11 +31,11 @@
 #include "tools/launch/failure_report.h"
 #include "tools/launch/supervisor.h"
 
-namespace weir {
+namespace weir::fleet {
 
 struct FleetOptions {
   int processes = 1;
-  OpenCommand::Lanes lanes = OpenCommand::AUTOMATIC;
+  proto::OpenCommand::Lanes lanes = proto::OpenCommand::AUTOMATIC;
   enum class Checksums : uint8_t { kOff, kOn } checksums = Checksums::kOn;
   std::string log_base = "weir-logs";  // a folder per job is made in it
   std::vector<int> ranks_shown;        // on the console; empty: all
@@ -47,7 +47,7 @@ struct FleetOptions {
   std::string trace;
   int64_t remaining_limit_ms = 10'000;
   std::string program = "/proc/self/exe";  // of the workers; tests name another
-  Console* console = nullptr;              // must outlive the fleet; required
+  console::Console* console = nullptr;     // must outlive the fleet; required
 };
 
 class Fleet {
@@ -72,9 +72,10 @@ class Fleet {
   enum class Watch : uint8_t { kNone, kProgress };
   // Sends the command to all workers (CallEach sends commands[w] to worker w) and returns the
   // answers by worker. An error is the first error, with the ranks that reported it.
-  absl::StatusOr<std::vector<WorkerAnswer>> Call(const WorkerCommand& command, Watch watch);
-  absl::StatusOr<std::vector<WorkerAnswer>> CallEach(const std::vector<WorkerCommand>& commands,
-                                                     Watch watch);
+  absl::StatusOr<std::vector<proto::WorkerAnswer>> Call(const proto::WorkerCommand& command,
+                                                        Watch watch);
+  absl::StatusOr<std::vector<proto::WorkerAnswer>> CallEach(
+      const std::vector<proto::WorkerCommand>& commands, Watch watch);
 
   // Records that the trace is complete. If the job fails later, the traces that its workers leave
   // do not replace the complete trace.
@@ -84,7 +85,7 @@ class Fleet {
   // process failed, rather than a command, the report names the process and the failure and stands
   // for `status`; otherwise the report is empty. If the job failed, the recordings of the surviving
   // workers become the trace. Does not wait for a process that the system holds.
-  FailureReport Finish(const absl::Status& status);
+  launch::FailureReport Finish(const absl::Status& status);
   // Call after Finish, when its report has been shown. Waits at most remaining_limit_ms for
   // processes that were killed and still exist, and names on the console those that remain.
   void AwaitRemaining();
@@ -92,27 +93,27 @@ class Fleet {
  private:
   // The three parts of Launch. StartWorkers starts the watching thread, which starts the processes.
   absl::Status StartWorkers();
-  absl::Status StartCoordinator(JobAuthority* authority);
-  absl::Status TellWorkers(JobAuthority* authority);
+  absl::Status StartCoordinator(control::JobAuthority* authority);
+  absl::Status TellWorkers(control::JobAuthority* authority);
 
   // The watching thread calls these.
   void WatchProcesses();
-  void TakeExit(const WorkerExit& exit);
+  void TakeExit(const launch::WorkerExit& exit);
   void TakeLost();
   void TakeTrouble(int worker, const std::string& bytes);
   // Returns the coordinator, which lives as long as the fleet; null before it is made.
-  Coordinator* coordinator() const ABSL_LOCKS_EXCLUDED(mutex_);
+  control::Coordinator* coordinator() const ABSL_LOCKS_EXCLUDED(mutex_);
   bool IsStuck();
   int NumFrozen();
   void CheckProgress();
-  void TellWaits(std::vector<FailureEvent>* events);
-  void AddActivity(FailureEvent* event);
-  void ExplainSilence(FailureEvent* event);
-  void ExplainStandstill(FailureEvent* event);
-  void ExplainExit(const WorkerExit& exit, FailureEvent* event);
-  std::vector<RemainingWorker> Remaining() const;
+  void TellWaits(std::vector<launch::FailureEvent>* events);
+  void AddActivity(launch::FailureEvent* event);
+  void ExplainSilence(launch::FailureEvent* event);
+  void ExplainStandstill(launch::FailureEvent* event);
+  void ExplainExit(const launch::WorkerExit& exit, launch::FailureEvent* event);
+  std::vector<launch::RemainingWorker> Remaining() const;
   int64_t ExcuseMs(int worker);  // on the coordinator's thread
-  void Fail(FailureEvent event, const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Fail(launch::FailureEvent event, const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mutex_);
   // The file of the worker's part; empty: no trace is wanted.
   std::string TracePartOf(int worker) const;
   void GatherTrace(const std::vector<int64_t>& clock_offset_ns);
@@ -122,12 +123,12 @@ class Fleet {
   std::string job_id_;
   MonotonicClock clock_;
   int64_t started_ns_ = 0;
-  CpuStarvation starvation_;  // the coordinator's thread's
+  launch::CpuStarvation starvation_;  // the coordinator's thread's
   std::string log_directory_;
   bool trace_written_ = false;
-  ConsoleLines worker_lines_;  // written to by supervisor_
+  console::ConsoleLines worker_lines_;  // written to by supervisor_
 
-  std::unique_ptr<Supervisor> supervisor_;  // made and used by watcher_, but for Wake
+  std::unique_ptr<launch::Supervisor> supervisor_;  // made and used by watcher_, but for Wake
   std::thread watcher_;
   std::atomic<bool> ending_{false};
   std::atomic<bool> watch_progress_{false};
@@ -135,11 +136,11 @@ class Fleet {
 
   mutable Mutex mutex_;
   CondVar failed_;
-  std::vector<FailureEvent> failures_ ABSL_GUARDED_BY(mutex_);
+  std::vector<launch::FailureEvent> failures_ ABSL_GUARDED_BY(mutex_);
   // The workers that the coordinator lost, or that told of a failure; not yet taken.
-  std::vector<FailureEvent> lost_ ABSL_GUARDED_BY(mutex_);
+  std::vector<launch::FailureEvent> lost_ ABSL_GUARDED_BY(mutex_);
   // Destroyed first, because its thread uses the members above.
-  std::unique_ptr<Coordinator> coordinator_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<control::Coordinator> coordinator_ ABSL_GUARDED_BY(mutex_);
 };
 
-}  // namespace weir
+}  // namespace weir::fleet

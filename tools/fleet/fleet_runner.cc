@@ -11,54 +11,54 @@
 #include "tools/launch/placement.h"
 #include "tools/train/prepare_training.h"
 
-namespace weir {
+namespace weir::fleet {
 namespace {
 
 // Collects metrics. Scalars of a step are equal on all ranks that report them.
-std::map<int64_t, StepMetrics> MetricsOf(const std::vector<WorkerAnswer>& answers) {
-  std::map<int64_t, StepMetrics> steps;
-  for (const WorkerAnswer& answer : answers) {
-    for (const MetricFact& fact : answer.metric())
+std::map<int64_t, train::StepMetrics> MetricsOf(const std::vector<proto::WorkerAnswer>& answers) {
+  std::map<int64_t, train::StepMetrics> steps;
+  for (const proto::WorkerAnswer& answer : answers) {
+    for (const proto::MetricFact& fact : answer.metric())
       steps[fact.step()].emplace(fact.name(), fact.value());
   }
   return steps;
 }
 
-OpenCommand::OnNonfinite CommandOf(OnNonfinite on_nonfinite) {
+proto::OpenCommand::OnNonfinite CommandOf(train::OnNonfinite on_nonfinite) {
   switch (on_nonfinite) {
-    case OnNonfinite::kStop: return OpenCommand::STOP;
-    case OnNonfinite::kSkip: return OpenCommand::SKIP;
-    case OnNonfinite::kContinue: return OpenCommand::CONTINUE;
+    case train::OnNonfinite::kStop: return proto::OpenCommand::STOP;
+    case train::OnNonfinite::kSkip: return proto::OpenCommand::SKIP;
+    case train::OnNonfinite::kContinue: return proto::OpenCommand::CONTINUE;
   }
-  return OpenCommand::STOP;
+  return proto::OpenCommand::STOP;
 }
 
 // A worker may report the start of its first act twice with a few ns of difference, because it
 // learns the length of a tick.
 constexpr int64_t kTickErrorNs = 10'000;
 
-bool Everything(StateSet set) { return set == StateSet::kAll; }
+bool Everything(train::StateSet set) { return set == train::StateSet::kAll; }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<JobRunner>> FleetRunner::Open(const FleetOptions& options,
-                                                             const Job& job,
-                                                             const RunnerOptions& runner_options,
-                                                             std::unique_ptr<Fleet>* owner) {
+absl::StatusOr<std::unique_ptr<train::JobRunner>> FleetRunner::Open(
+    const FleetOptions& options, const proto::Job& job, const train::RunnerOptions& runner_options,
+    std::unique_ptr<Fleet>* owner) {
   // Errors of the job are better reported before anything starts.
-  PreparedTraining own;
-  const PreparedTraining* prepared = runner_options.prepared;
+  train::PreparedTraining own;
+  const train::PreparedTraining* prepared = runner_options.prepared;
   if (prepared == nullptr) {
-    TrainOptions train_options;
+    train::TrainOptions train_options;
     train_options.threads_per_device = runner_options.threads_per_device;
-    WEIR_ASSIGN_OR_RETURN(own, PrepareTraining(job, train_options, {}));
+    WEIR_ASSIGN_OR_RETURN(own, train::PrepareTraining(job, train_options, {}));
     prepared = &own;
   }
-  const LogicalPlan* const plan = prepared->plans.training.get();
-  WEIR_ASSIGN_OR_RETURN(std::vector<WorkerPlacement> placement,
-                        PlaceRanks(static_cast<int>(plan->mesh.num_ranks()), options.processes));
+  const compiler::LogicalPlan* const plan = prepared->plans.training.get();
+  WEIR_ASSIGN_OR_RETURN(
+      std::vector<launch::WorkerPlacement> placement,
+      launch::PlaceRanks(static_cast<int>(plan->mesh.num_ranks()), options.processes));
   std::vector<std::vector<int>> ranks_of;
-  for (WorkerPlacement& worker : placement) ranks_of.push_back(std::move(worker.ranks));
+  for (launch::WorkerPlacement& worker : placement) ranks_of.push_back(std::move(worker.ranks));
   *owner = std::make_unique<Fleet>(std::move(ranks_of), options);
   Fleet* const fleet = owner->get();
   WEIR_RETURN_IF_ERROR(fleet->Launch());
@@ -66,13 +66,13 @@ absl::StatusOr<std::unique_ptr<JobRunner>> FleetRunner::Open(const FleetOptions&
   std::unique_ptr<FleetRunner> runner(new FleetRunner(fleet));
   runner->facts_.num_ranks = plan->mesh.num_ranks();
   runner->facts_.mesh = plan->mesh.ToText();
-  const LogicalPlan* const evaluation = prepared->plans.evaluation.get();
-  const RhythmSpec rhythm = compiler::ToProto(plan->rhythm);
-  const RhythmSpec evaluation_rhythm =
-      evaluation != nullptr ? compiler::ToProto(evaluation->rhythm) : RhythmSpec();
-  std::vector<WorkerCommand> commands(fleet->num_workers());
+  const compiler::LogicalPlan* const evaluation = prepared->plans.evaluation.get();
+  const proto::RhythmSpec rhythm = compiler::ToProto(plan->rhythm);
+  const proto::RhythmSpec evaluation_rhythm =
+      evaluation != nullptr ? compiler::ToProto(evaluation->rhythm) : proto::RhythmSpec();
+  std::vector<proto::WorkerCommand> commands(fleet->num_workers());
   for (int worker = 0; worker < fleet->num_workers(); ++worker) {
-    OpenCommand* open = commands[worker].mutable_open();
+    proto::OpenCommand* open = commands[worker].mutable_open();
     *open->mutable_job() = job;
     for (int rank : fleet->ranks_of(worker)) open->add_rank(rank);
     open->set_threads_per_device(runner_options.threads_per_device);
@@ -84,25 +84,25 @@ absl::StatusOr<std::unique_ptr<JobRunner>> FleetRunner::Open(const FleetOptions&
     *open->mutable_rhythm() = rhythm;
     if (evaluation != nullptr) *open->mutable_evaluation_rhythm() = evaluation_rhythm;
   }
-  WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> answers,
+  WEIR_ASSIGN_OR_RETURN(std::vector<proto::WorkerAnswer> answers,
                         fleet->CallEach(commands, Fleet::Watch::kNone));
   WEIR_RETURN_IF_ERROR(runner->TakeFacts(answers));
   return runner;
 }
 
-absl::Status FleetRunner::TakeFacts(const std::vector<WorkerAnswer>& answers) {
+absl::Status FleetRunner::TakeFacts(const std::vector<proto::WorkerAnswer>& answers) {
   facts_.where =
       absl::StrCat("in ", answers.size(), answers.size() == 1 ? " process" : " processes");
-  for (const WorkerAnswer& answer : answers) {
+  for (const proto::WorkerAnswer& answer : answers) {
     facts_.data = answer.data();
     facts_.threads_per_device = answer.threads_per_device();
     facts_.evaluation_batches = answer.evaluation_batches();
     facts_.bytes_per_device = std::max(facts_.bytes_per_device, answer.bytes_per_device());
-    for (const StateFact& fact : answer.state()) {
+    for (const proto::StateFact& fact : answer.state()) {
       const std::optional<DType> dtype = DTypeFromName(fact.dtype());
       if (!dtype.has_value())
         return absl::InternalError(absl::StrCat("a state of type ", fact.dtype()));
-      const std::optional<StateClass> state_class = FromProto(fact.state_class());
+      const std::optional<actors::StateClass> state_class = actors::FromProto(fact.state_class());
       if (!state_class.has_value())
         return absl::InternalError(absl::StrCat("a state of class ", fact.state_class()));
       facts_.states[fact.name()] = {*dtype, Shape(fact.shape().begin(), fact.shape().end()),
@@ -112,17 +112,17 @@ absl::Status FleetRunner::TakeFacts(const std::vector<WorkerAnswer>& answers) {
   return absl::OkStatus();
 }
 
-absl::Status FleetRunner::Load(const std::string& path, StateSet set) {
-  WorkerCommand command;
+absl::Status FleetRunner::Load(const std::string& path, train::StateSet set) {
+  proto::WorkerCommand command;
   command.mutable_load()->set_path(path);
   command.mutable_load()->set_everything(Everything(set));
   return fleet_->Call(command, Fleet::Watch::kNone).status();
 }
 
-absl::StatusOr<std::map<int64_t, StepMetrics>> FleetRunner::RunSteps(int64_t steps) {
-  WorkerCommand command;
+absl::StatusOr<std::map<int64_t, train::StepMetrics>> FleetRunner::RunSteps(int64_t steps) {
+  proto::WorkerCommand command;
   command.mutable_run()->set_steps(steps);
-  absl::StatusOr<std::vector<WorkerAnswer>> answers =
+  absl::StatusOr<std::vector<proto::WorkerAnswer>> answers =
       fleet_->Call(command, Fleet::Watch::kProgress);
   failed_ = !answers.ok();
   WEIR_RETURN_IF_ERROR(answers.status());
@@ -130,10 +130,10 @@ absl::StatusOr<std::map<int64_t, StepMetrics>> FleetRunner::RunSteps(int64_t ste
   return MetricsOf(*answers);
 }
 
-void FleetRunner::TakeWork(const std::vector<WorkerAnswer>& answers) {
+void FleetRunner::TakeWork(const std::vector<proto::WorkerAnswer>& answers) {
   work_.clear();
-  for (const WorkerAnswer& answer : answers) {
-    for (const RankWorkFact& fact : answer.work()) {
+  for (const proto::WorkerAnswer& answer : answers) {
+    for (const proto::RankWorkFact& fact : answer.work()) {
       work_.push_back({fact.rank(), fact.stage(), fact.busy_ns(), fact.planned_ns(),
                        fact.measured_ns(), fact.cpu_ns()});
     }
@@ -142,17 +142,17 @@ void FleetRunner::TakeWork(const std::vector<WorkerAnswer>& answers) {
 
 // If one worker fails, its peers see the worker leave. The report of the failed worker counts, and
 // the peers' reports do not.
-absl::StatusOr<std::map<int64_t, StepMetrics>> FleetRunner::Evaluate() {
-  WorkerCommand command;
+absl::StatusOr<std::map<int64_t, train::StepMetrics>> FleetRunner::Evaluate() {
+  proto::WorkerCommand command;
   command.mutable_evaluate();
-  absl::StatusOr<std::vector<WorkerAnswer>> answers =
+  absl::StatusOr<std::vector<proto::WorkerAnswer>> answers =
       fleet_->Call(command, Fleet::Watch::kProgress);
   failed_ = !answers.ok();
   WEIR_RETURN_IF_ERROR(answers.status());
   absl::Status failure;
-  for (const WorkerAnswer& answer : *answers) {
+  for (const proto::WorkerAnswer& answer : *answers) {
     if (!answer.has_failure()) continue;
-    const absl::Status status = FromOutcome(answer.failure());
+    const absl::Status status = control::FromOutcome(answer.failure());
     if (failure.ok() || absl::IsUnavailable(failure)) failure = status;
   }
   if (absl::IsUnavailable(failure))
@@ -161,33 +161,33 @@ absl::StatusOr<std::map<int64_t, StepMetrics>> FleetRunner::Evaluate() {
   return MetricsOf(*answers);
 }
 
-absl::Status FleetRunner::Save(const SaveOrder& order) {
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsWriter> writer,
-                        BeginSave(facts_.states, order.set, order.metadata, order.path));
-  WorkerCommand command;
+absl::Status FleetRunner::Save(const train::SaveOrder& order) {
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<store::SafetensorsWriter> writer,
+                        train::BeginSave(facts_.states, order.set, order.metadata, order.path));
+  proto::WorkerCommand command;
   command.mutable_save()->set_temporary_path(writer->temporary_path());
   command.mutable_save()->set_everything(Everything(order.set));
   command.mutable_save()->set_path(order.path);
-  WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> answers,
+  WEIR_ASSIGN_OR_RETURN(std::vector<proto::WorkerAnswer> answers,
                         fleet_->Call(command, Fleet::Watch::kNone));
-  for (const WorkerAnswer& answer : answers) {
-    std::map<std::string, SavedPart> parts;
-    for (const PartFact& part : answer.part())
+  for (const proto::WorkerAnswer& answer : answers) {
+    std::map<std::string, train::SavedPart> parts;
+    for (const proto::PartFact& part : answer.part())
       parts[part.name()] = {part.elements(), part.nonfinite()};
-    WEIR_RETURN_IF_ERROR(NoteParts(parts, order, writer.get()));
+    WEIR_RETURN_IF_ERROR(train::NoteParts(parts, order, writer.get()));
   }
   return writer->Commit();
 }
 
-absl::StatusOr<std::vector<NonfiniteFinding>> FleetRunner::InspectStep(int64_t as_step) {
-  WorkerCommand command;
+absl::StatusOr<std::vector<actors::NonfiniteFinding>> FleetRunner::InspectStep(int64_t as_step) {
+  proto::WorkerCommand command;
   command.mutable_inspect()->set_as_step(as_step);
-  WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> answers,
+  WEIR_ASSIGN_OR_RETURN(std::vector<proto::WorkerAnswer> answers,
                         fleet_->Call(command, Fleet::Watch::kProgress));
-  std::vector<NonfiniteFinding> findings;
-  for (const WorkerAnswer& answer : answers) {
-    for (const NonfiniteFact& fact : answer.nonfinite()) {
-      findings.push_back({fact.rank(), static_cast<NonfiniteFinding::Origin>(fact.origin()),
+  std::vector<actors::NonfiniteFinding> findings;
+  for (const proto::WorkerAnswer& answer : answers) {
+    for (const proto::NonfiniteFact& fact : answer.nonfinite()) {
+      findings.push_back({fact.rank(), static_cast<actors::NonfiniteFinding::Origin>(fact.origin()),
                           fact.start_ns(), fact.text()});
     }
   }
@@ -197,29 +197,29 @@ absl::StatusOr<std::vector<NonfiniteFinding>> FleetRunner::InspectStep(int64_t a
 absl::Status FleetRunner::WriteTrace(const std::string& path) {
   if (failed_)
     return absl::FailedPreconditionError("the job failed: its workers leave the trace as they end");
-  WorkerCommand command;
+  proto::WorkerCommand command;
   command.mutable_trace_begin();
-  WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> begins,
+  WEIR_ASSIGN_OR_RETURN(std::vector<proto::WorkerAnswer> begins,
                         fleet_->Call(command, Fleet::Watch::kNone));
   // Converts all clocks to the starter's. The trace begins when all ranks have acts.
   int64_t begin_ns = begins[0].begin_ns() - fleet_->clock_offset_ns(0);
   for (int worker = 1; worker < fleet_->num_workers(); ++worker) {
     begin_ns = std::max(begin_ns, begins[worker].begin_ns() - fleet_->clock_offset_ns(worker));
   }
-  std::vector<WorkerCommand> commands(fleet_->num_workers());
+  std::vector<proto::WorkerCommand> commands(fleet_->num_workers());
   for (int worker = 0; worker < fleet_->num_workers(); ++worker) {
     commands[worker].mutable_trace()->set_clock_offset_ns(fleet_->clock_offset_ns(worker));
     commands[worker].mutable_trace()->set_begin_ns(begin_ns - kTickErrorNs);
   }
-  WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> answers,
+  WEIR_ASSIGN_OR_RETURN(std::vector<proto::WorkerAnswer> answers,
                         fleet_->CallEach(commands, Fleet::Watch::kNone));
   // A trace is a sequence of packets, so the packets of all ranks, one rank after another, are one
   // trace.
   std::string joined;
-  for (const WorkerAnswer& answer : answers) joined += answer.trace();
-  WEIR_RETURN_IF_ERROR(WriteTraceFile(path, joined));
+  for (const proto::WorkerAnswer& answer : answers) joined += answer.trace();
+  WEIR_RETURN_IF_ERROR(train::WriteTraceFile(path, joined));
   fleet_->NoteTraceWritten();
   return absl::OkStatus();
 }
 
-}  // namespace weir
+}  // namespace weir::fleet

@@ -8,38 +8,37 @@
 #include "tools/fleet/fleet.h"
 #include "tools/train/job_runner.h"
 
-namespace weir {
+namespace weir::fleet {
 
-class FleetRunner final : public JobRunner {
+class FleetRunner final : public train::JobRunner {
  public:
   // Compiles the job, spreads the ranks evenly over options.processes and starts the processes.
   // `*fleet` is set as soon as there may be processes, even if Open returns an error: the fleet
   // reports the failure, and must outlive the runner.
-  static absl::StatusOr<std::unique_ptr<JobRunner>> Open(const FleetOptions& options,
-                                                         const Job& job,
-                                                         const RunnerOptions& runner_options,
-                                                         std::unique_ptr<Fleet>* fleet);
+  static absl::StatusOr<std::unique_ptr<train::JobRunner>> Open(
+      const FleetOptions& options, const proto::Job& job,
+      const train::RunnerOptions& runner_options, std::unique_ptr<Fleet>* fleet);
 
-  const RunnerFacts& facts() const override { return facts_; }
-  absl::Status Load(const std::string& path, StateSet set) override;
-  absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override;
-  absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override;
-  absl::Status Save(const SaveOrder& order) override;
-  absl::StatusOr<std::vector<NonfiniteFinding>> InspectStep(int64_t as_step) override;
-  std::vector<RankWorkReport> Work() const override { return work_; }
+  const train::RunnerFacts& facts() const override { return facts_; }
+  absl::Status Load(const std::string& path, train::StateSet set) override;
+  absl::StatusOr<std::map<int64_t, train::StepMetrics>> RunSteps(int64_t steps) override;
+  absl::StatusOr<std::map<int64_t, train::StepMetrics>> Evaluate() override;
+  absl::Status Save(const train::SaveOrder& order) override;
+  absl::StatusOr<std::vector<actors::NonfiniteFinding>> InspectStep(int64_t as_step) override;
+  std::vector<actors::RankWorkReport> Work() const override { return work_; }
   absl::Status WriteTrace(const std::string& path) override;
 
  private:
   explicit FleetRunner(Fleet* fleet) : fleet_(fleet) {}
-  absl::Status TakeFacts(const std::vector<WorkerAnswer>& answers);
+  absl::Status TakeFacts(const std::vector<proto::WorkerAnswer>& answers);
 
-  void TakeWork(const std::vector<WorkerAnswer>& answers);
+  void TakeWork(const std::vector<proto::WorkerAnswer>& answers);
 
   Fleet* const fleet_;
-  RunnerFacts facts_;
-  std::vector<RankWorkReport> work_;  // as of the last run
+  train::RunnerFacts facts_;
+  std::vector<actors::RankWorkReport> work_;  // as of the last run
   // Workers may still be at work, and answer to nothing but the end of the job.
   bool failed_ = false;
 };
 
-}  // namespace weir
+}  // namespace weir::fleet

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace weir {
+namespace weir::fleet {
 namespace {
 
 // This number is small enough for a reader.
@@ -15,23 +15,23 @@ constexpr int kLinesMax = 6;
 // A field takes these bytes besides its content, for its number and its length.
 constexpr size_t kFieldBytes = 8;
 
-WaitFact::State ToFact(ActorState state) {
+proto::WaitFact::State ToFact(actors::ActorState state) {
   switch (state) {
-    case ActorState::kWaitsForInput: return WaitFact::WAITS_FOR_INPUT;
-    case ActorState::kWaitsForCredit: return WaitFact::WAITS_FOR_CREDIT;
-    case ActorState::kWaitsForStream: return WaitFact::WAITS_FOR_STREAM;
-    case ActorState::kRunning:
-    case ActorState::kDone: return WaitFact::RUNNING;
+    case actors::ActorState::kWaitsForInput: return proto::WaitFact::WAITS_FOR_INPUT;
+    case actors::ActorState::kWaitsForCredit: return proto::WaitFact::WAITS_FOR_CREDIT;
+    case actors::ActorState::kWaitsForStream: return proto::WaitFact::WAITS_FOR_STREAM;
+    case actors::ActorState::kRunning:
+    case actors::ActorState::kDone: return proto::WaitFact::RUNNING;
   }
-  return WaitFact::RUNNING;
+  return proto::WaitFact::RUNNING;
 }
 
-ActorState FromFact(WaitFact::State state) {
+actors::ActorState FromFact(proto::WaitFact::State state) {
   switch (state) {
-    case WaitFact::WAITS_FOR_INPUT: return ActorState::kWaitsForInput;
-    case WaitFact::WAITS_FOR_CREDIT: return ActorState::kWaitsForCredit;
-    case WaitFact::WAITS_FOR_STREAM: return ActorState::kWaitsForStream;
-    default: return ActorState::kRunning;
+    case proto::WaitFact::WAITS_FOR_INPUT: return actors::ActorState::kWaitsForInput;
+    case proto::WaitFact::WAITS_FOR_CREDIT: return actors::ActorState::kWaitsForCredit;
+    case proto::WaitFact::WAITS_FOR_STREAM: return actors::ActorState::kWaitsForStream;
+    default: return actors::ActorState::kRunning;
   }
 }
 
@@ -41,15 +41,15 @@ class AccountWriter {
   explicit AccountWriter(size_t bytes_max) : bytes_left_(bytes_max) {}
 
   // Returns whether the wait had room.
-  bool Add(const Wait& wait) {
+  bool Add(const actors::Wait& wait) {
     new_names_.clear();
-    WaitFact fact;
+    proto::WaitFact fact;
     SetNode(wait.who, fact.mutable_who());
     fact.set_acts_done(wait.acts_done);
     fact.set_acts_wanted(wait.acts_wanted);
     fact.set_state(ToFact(wait.state));
     fact.set_register_name(IndexOf(wait.register_name));
-    for (const WaitNode& holder : wait.holders) SetNode(holder, fact.add_holder());
+    for (const actors::WaitNode& holder : wait.holders) SetNode(holder, fact.add_holder());
     size_t bytes = fact.ByteSizeLong() + kFieldBytes;
     for (const std::string& name : new_names_) bytes += name.size() + kFieldBytes;
     if (bytes > bytes_left_) {
@@ -62,7 +62,7 @@ class AccountWriter {
     return true;
   }
 
-  WaitAccount Take(int64_t num_left_out) {
+  proto::WaitAccount Take(int64_t num_left_out) {
     account_.set_num_left_out(num_left_out);
     return std::move(account_);
   }
@@ -74,13 +74,13 @@ class AccountWriter {
     if (is_new) new_names_.push_back(name);
     return at->second;
   }
-  void SetNode(const WaitNode& node, WaitNodeFact* fact) {
+  void SetNode(const actors::WaitNode& node, proto::WaitNodeFact* fact) {
     fact->set_rank(node.rank);
     fact->set_actor(IndexOf(node.actor));
   }
 
   size_t bytes_left_;
-  WaitAccount account_;
+  proto::WaitAccount account_;
   std::map<std::string, int32_t> index_;  // plus 1
   std::vector<std::string> new_names_;    // of the wait under way
 };
@@ -88,7 +88,7 @@ class AccountWriter {
 // An AccountReader looks names up; an index beyond the names is an error.
 class AccountReader {
  public:
-  explicit AccountReader(const WaitAccount& account) : account_(account) {}
+  explicit AccountReader(const proto::WaitAccount& account) : account_(account) {}
 
   std::string NameAt(int32_t index) {
     if (index == 0) return "";
@@ -98,52 +98,55 @@ class AccountReader {
     }
     return account_.name(index - 1);
   }
-  WaitNode NodeOf(const WaitNodeFact& fact) { return {fact.rank(), NameAt(fact.actor())}; }
+  actors::WaitNode NodeOf(const proto::WaitNodeFact& fact) {
+    return {fact.rank(), NameAt(fact.actor())};
+  }
   bool is_sound() const { return is_sound_; }
 
  private:
-  const WaitAccount& account_;
+  const proto::WaitAccount& account_;
   bool is_sound_ = true;
 };
 
 }  // namespace
 
-WaitAccount AccountOf(const std::vector<Wait>& waits, size_t bytes_max) {
+proto::WaitAccount AccountOf(const std::vector<actors::Wait>& waits, size_t bytes_max) {
   AccountWriter writer(bytes_max - std::min(bytes_max, 2 * kFieldBytes));
   size_t count = 0;
   while (count < waits.size() && writer.Add(waits[count])) ++count;
   return writer.Take(static_cast<int64_t>(waits.size() - count));
 }
 
-std::optional<std::vector<Wait>> WaitsOf(const WaitAccount& account) {
+std::optional<std::vector<actors::Wait>> WaitsOf(const proto::WaitAccount& account) {
   AccountReader reader(account);
-  std::vector<Wait> waits;
-  for (const WaitFact& fact : account.wait()) {
-    Wait& wait = waits.emplace_back();
+  std::vector<actors::Wait> waits;
+  for (const proto::WaitFact& fact : account.wait()) {
+    actors::Wait& wait = waits.emplace_back();
     wait.who = reader.NodeOf(fact.who());
     wait.acts_done = fact.acts_done();
     wait.acts_wanted = fact.acts_wanted();
     wait.state = FromFact(fact.state());
     wait.register_name = reader.NameAt(fact.register_name());
-    for (const WaitNodeFact& holder : fact.holder()) wait.holders.push_back(reader.NodeOf(holder));
+    for (const proto::WaitNodeFact& holder : fact.holder())
+      wait.holders.push_back(reader.NodeOf(holder));
   }
   if (!reader.is_sound()) return std::nullopt;
   return waits;
 }
 
-std::vector<std::string> WaitsForOthers(const std::vector<Wait>& waits,
+std::vector<std::string> WaitsForOthers(const std::vector<actors::Wait>& waits,
                                         const std::vector<int>& ranks) {
-  const auto is_elsewhere = [&](const WaitNode& holder) {
+  const auto is_elsewhere = [&](const actors::WaitNode& holder) {
     return std::find(ranks.begin(), ranks.end(), holder.rank) == ranks.end();
   };
   std::vector<std::string> lines;
   int count = 0;
-  for (const Wait& wait : waits) {
+  for (const actors::Wait& wait : waits) {
     if (std::none_of(wait.holders.begin(), wait.holders.end(), is_elsewhere)) continue;
-    if (++count <= kLinesMax) lines.push_back(ToLine(wait));
+    if (++count <= kLinesMax) lines.push_back(actors::ToLine(wait));
   }
   if (count > kLinesMax) lines.push_back(absl::StrCat("and ", count - kLinesMax, " more"));
   return lines;
 }
 
-}  // namespace weir
+}  // namespace weir::fleet

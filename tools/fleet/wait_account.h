@@ -12,20 +12,21 @@
 #include "actors/engine/wait_graph.h"
 #include "proto/worker.pb.h"
 
-namespace weir {
+namespace weir::fleet {
 
 inline constexpr size_t kAccountBytesMax = 240 << 10;
 
 // Returns the first of `waits` that have room in a message of `bytes_max` bytes, and counts the
 // rest.
-WaitAccount AccountOf(const std::vector<Wait>& waits, size_t bytes_max = kAccountBytesMax);
+proto::WaitAccount AccountOf(const std::vector<actors::Wait>& waits,
+                             size_t bytes_max = kAccountBytesMax);
 
 // Returns the waits of an account; nullopt if the account contradicts itself.
-std::optional<std::vector<Wait>> WaitsOf(const WaitAccount& account);
+std::optional<std::vector<actors::Wait>> WaitsOf(const proto::WaitAccount& account);
 
 // Returns a line for each of the waits of a worker that are for ranks of other workers: at most 6
 // lines, and then how many more there are. `ranks` are the worker's.
-std::vector<std::string> WaitsForOthers(const std::vector<Wait>& waits,
+std::vector<std::string> WaitsForOthers(const std::vector<actors::Wait>& waits,
                                         const std::vector<int>& ranks);
 
-}  // namespace weir
+}  // namespace weir::fleet

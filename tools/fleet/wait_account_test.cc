@@ -4,34 +4,38 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::fleet {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-const Wait kHere = {{0, "backward"}, 3, 6, ActorState::kWaitsForInput, "x", {{0, "move x"}}};
-const Wait kElsewhere = {{0, "move x"},        3,        6, ActorState::kWaitsForInput,
-                         "move x rank 1 to 0", {{1, ""}}};
-const Wait kNamed = {{0, "move x"}, 3, 6, ActorState::kWaitsForInput, "x 1 to 0", {{1, "send x"}}};
-const Wait kBack = {{1, "send x"},    3, 6, ActorState::kWaitsForCredit, "x 1 to 0",
-                    {{0, "backward"}}};
-const Wait kRunning = {{1, "send x"}, 3, 6, ActorState::kRunning, "", {}};
-const Wait kTurn = {{1, "it's"}, 0, 9, ActorState::kWaitsForStream, "", {{1, "send x"}, {2, ""}}};
+const actors::Wait kHere = {{0, "backward"}, 3, 6, actors::ActorState::kWaitsForInput, "x",
+                            {{0, "move x"}}};
+const actors::Wait kElsewhere = {
+    {0, "move x"}, 3, 6, actors::ActorState::kWaitsForInput, "move x rank 1 to 0", {{1, ""}}};
+const actors::Wait kNamed = {{0, "move x"},  3, 6, actors::ActorState::kWaitsForInput, "x 1 to 0",
+                             {{1, "send x"}}};
+const actors::Wait kBack = {{1, "send x"},    3, 6, actors::ActorState::kWaitsForCredit, "x 1 to 0",
+                            {{0, "backward"}}};
+const actors::Wait kRunning = {{1, "send x"}, 3, 6, actors::ActorState::kRunning, "", {}};
+const actors::Wait kTurn = {
+    {1, "it's"}, 0, 9, actors::ActorState::kWaitsForStream, "", {{1, "send x"}, {2, ""}}};
 
-std::vector<std::string> LinesOf(const std::vector<Wait>& waits) {
+std::vector<std::string> LinesOf(const std::vector<actors::Wait>& waits) {
   std::vector<std::string> lines;
-  for (const Wait& wait : waits) lines.push_back(ToLine(wait));
+  for (const actors::Wait& wait : waits) lines.push_back(actors::ToLine(wait));
   return lines;
 }
 
 // Returns the waits as they arrive at the starter.
-std::vector<Wait> Sent(const std::vector<Wait>& waits, size_t bytes_max = kAccountBytesMax) {
-  WaitAccount arrived;
+std::vector<actors::Wait> Sent(const std::vector<actors::Wait>& waits,
+                               size_t bytes_max = kAccountBytesMax) {
+  proto::WaitAccount arrived;
   EXPECT_TRUE(arrived.ParseFromString(AccountOf(waits, bytes_max).SerializeAsString()));
-  std::optional<std::vector<Wait>> read = WaitsOf(arrived);
+  std::optional<std::vector<actors::Wait>> read = WaitsOf(arrived);
   EXPECT_TRUE(read.has_value());
-  return read.value_or(std::vector<Wait>());
+  return read.value_or(std::vector<actors::Wait>());
 }
 
 TEST(WaitAccountTest, WaitsOfEveryKindArriveAsTheyWere) {
@@ -50,9 +54,9 @@ TEST(WaitAccountTest, WaitsOfEveryKindArriveAsTheyWere) {
 }
 
 TEST(WaitAccountTest, TheAccountsOfAllRanksShowTheRing) {
-  std::vector<Wait> waits = Sent({kHere, kNamed});
-  for (const Wait& wait : Sent({kBack})) waits.push_back(wait);
-  EXPECT_THAT(ExplainWaits(waits),
+  std::vector<actors::Wait> waits = Sent({kHere, kNamed});
+  for (const actors::Wait& wait : Sent({kBack})) waits.push_back(wait);
+  EXPECT_THAT(actors::ExplainWaits(waits),
               ElementsAre("a ring of 3 actors that wait for each other:",
                           "  rank 0 actor 'backward': 3 of 6 acts, waits for input 'x', held by "
                           "actor 'move x' on rank 0",
@@ -64,32 +68,33 @@ TEST(WaitAccountTest, TheAccountsOfAllRanksShowTheRing) {
 
 TEST(WaitAccountTest, WithoutARingTheActorThatAllWaitForIsNamed) {
   EXPECT_THAT(
-      ExplainWaits(Sent({kHere, kNamed, kRunning})),
+      actors::ExplainWaits(Sent({kHere, kNamed, kRunning})),
       ElementsAre(
           "in the end 2 of 3 actors wait for actor 'send x' on rank 1: 3 of 6 acts, running"));
-  EXPECT_THAT(ExplainWaits(Sent({kHere, kNamed})),
+  EXPECT_THAT(actors::ExplainWaits(Sent({kHere, kNamed})),
               ElementsAre("in the end 2 of 2 actors wait for actor 'send x' on rank 1, which could "
                           "not say what it does"));
-  EXPECT_THAT(ExplainWaits({}), IsEmpty());
+  EXPECT_THAT(actors::ExplainWaits({}), IsEmpty());
 }
 
 TEST(WaitAccountTest, AnAccountHasABoundAndCountsWhatHasNoRoom) {
-  std::vector<Wait> waits;
+  std::vector<actors::Wait> waits;
   for (int i = 0; i < 1000; ++i) {
     waits.push_back({{i, absl::StrCat("actor ", i)},
                      i,
                      1000,
-                     ActorState::kWaitsForInput,
+                     actors::ActorState::kWaitsForInput,
                      absl::StrCat("register ", i),
                      {{i + 1, absl::StrCat("actor ", i + 1)}}});
   }
   for (size_t bytes_max : {0, 10, 100, 1000, 10'000, 30'000}) {
-    const WaitAccount account = AccountOf(waits, bytes_max);
+    const proto::WaitAccount account = AccountOf(waits, bytes_max);
     EXPECT_LE(account.ByteSizeLong(), std::max<size_t>(bytes_max, 8));
     EXPECT_EQ(account.wait_size() + account.num_left_out(), 1000);
-    const std::vector<Wait> read = Sent(waits, bytes_max);
+    const std::vector<actors::Wait> read = Sent(waits, bytes_max);
     ASSERT_EQ(read.size(), static_cast<size_t>(account.wait_size()));
-    for (size_t i = 0; i < read.size(); ++i) EXPECT_EQ(ToLine(read[i]), ToLine(waits[i]));
+    for (size_t i = 0; i < read.size(); ++i)
+      EXPECT_EQ(actors::ToLine(read[i]), actors::ToLine(waits[i]));
   }
   EXPECT_GT(AccountOf(waits, 30'000).wait_size(), 300);
   EXPECT_EQ(AccountOf(waits).num_left_out(), 0);
@@ -97,7 +102,7 @@ TEST(WaitAccountTest, AnAccountHasABoundAndCountsWhatHasNoRoom) {
 
 TEST(WaitAccountTest, AnAccountThatContradictsItselfIsNone) {
   for (int32_t index : {-1, 2}) {
-    WaitAccount account;
+    proto::WaitAccount account;
     account.add_name("a");
     account.add_wait()->mutable_who()->set_actor(index);
     EXPECT_FALSE(WaitsOf(account).has_value()) << index;
@@ -109,16 +114,18 @@ TEST(WaitAccountTest, AnAccountThatContradictsItselfIsNone) {
 }
 
 TEST(WaitAccountTest, OnlyWaitsForOtherWorkersAreTold) {
-  EXPECT_THAT(WaitsForOthers({kHere, kElsewhere, kRunning}, {0}), ElementsAre(ToLine(kElsewhere)));
+  EXPECT_THAT(WaitsForOthers({kHere, kElsewhere, kRunning}, {0}),
+              ElementsAre(actors::ToLine(kElsewhere)));
   EXPECT_THAT(WaitsForOthers({kHere, kElsewhere}, {0, 1}), IsEmpty());
   EXPECT_THAT(WaitsForOthers({}, {0}), IsEmpty());
 }
 
 TEST(WaitAccountTest, OfManyAFewAreToldAndTheRestCounted) {
-  const std::vector<std::string> lines = WaitsForOthers(std::vector<Wait>(10, kElsewhere), {0});
+  const std::vector<std::string> lines =
+      WaitsForOthers(std::vector<actors::Wait>(10, kElsewhere), {0});
   ASSERT_EQ(lines.size(), 7u);
   EXPECT_EQ(lines.back(), "and 4 more");
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::fleet

@@ -30,7 +30,7 @@
 #include "tools/sandbox/sandbox.h"
 #include "tools/train/rank_group.h"
 
-namespace weir {
+namespace weir::fleet {
 namespace {
 
 // The number of looks at a silent starter within the time after which silence counts as death.
@@ -40,37 +40,41 @@ constexpr int64_t kLooksPerDeath = 4;
 constexpr int kThreadsMin = 14;
 constexpr int64_t kAddressesMin = 512 << 20;
 constexpr int kDescriptorsMin = 12;
-static_assert(kAccountBytesMax < kLastWordsBytesMax);
+static_assert(kAccountBytesMax < control::kLastWordsBytesMax);
 // An abort takes milliseconds. A starter that is gone sends none.
 constexpr int64_t kReasonLimitMs = 500;
 
-StateSet SetOf(bool everything) { return everything ? StateSet::kAll : StateSet::kWeights; }
+train::StateSet SetOf(bool everything) {
+  return everything ? train::StateSet::kAll : train::StateSet::kWeights;
+}
 
-UcxTransportOptions::Lanes LanesOf(OpenCommand::Lanes lanes) {
+transport::UcxTransportOptions::Lanes LanesOf(proto::OpenCommand::Lanes lanes) {
   switch (lanes) {
-    case OpenCommand::SHARED_MEMORY: return UcxTransportOptions::Lanes::kSharedMemory;
-    case OpenCommand::TCP: return UcxTransportOptions::Lanes::kTcp;
-    default: return UcxTransportOptions::Lanes::kAutomatic;
+    case proto::OpenCommand::SHARED_MEMORY:
+      return transport::UcxTransportOptions::Lanes::kSharedMemory;
+    case proto::OpenCommand::TCP: return transport::UcxTransportOptions::Lanes::kTcp;
+    default: return transport::UcxTransportOptions::Lanes::kAutomatic;
   }
 }
 
-absl::StatusOr<std::shared_ptr<const compiler::JobRhythm>> RhythmOf(const RhythmSpec& spec) {
+absl::StatusOr<std::shared_ptr<const compiler::JobRhythm>> RhythmOf(const proto::RhythmSpec& spec) {
   WEIR_ASSIGN_OR_RETURN(compiler::JobRhythm rhythm, compiler::RhythmFromProto(spec));
   return std::make_shared<const compiler::JobRhythm>(std::move(rhythm));
 }
 
-OnNonfinite OnNonfiniteOf(OpenCommand::OnNonfinite on_nonfinite) {
+train::OnNonfinite OnNonfiniteOf(proto::OpenCommand::OnNonfinite on_nonfinite) {
   switch (on_nonfinite) {
-    case OpenCommand::SKIP: return OnNonfinite::kSkip;
-    case OpenCommand::CONTINUE: return OnNonfinite::kContinue;
-    default: return OnNonfinite::kStop;
+    case proto::OpenCommand::SKIP: return train::OnNonfinite::kSkip;
+    case proto::OpenCommand::CONTINUE: return train::OnNonfinite::kContinue;
+    default: return train::OnNonfinite::kStop;
   }
 }
 
-void AddMetrics(const std::map<int64_t, StepMetrics>& reported, WorkerAnswer* answer) {
+void AddMetrics(const std::map<int64_t, train::StepMetrics>& reported,
+                proto::WorkerAnswer* answer) {
   for (const auto& [step, metrics] : reported) {
     for (const auto& [name, value] : metrics) {
-      MetricFact* fact = answer->add_metric();
+      proto::MetricFact* fact = answer->add_metric();
       fact->set_step(step);
       fact->set_name(name);
       fact->set_value(value);
@@ -78,9 +82,9 @@ void AddMetrics(const std::map<int64_t, StepMetrics>& reported, WorkerAnswer* an
   }
 }
 
-void AddWork(const std::vector<RankWorkReport>& work, WorkerAnswer* answer) {
-  for (const RankWorkReport& rank : work) {
-    RankWorkFact* fact = answer->add_work();
+void AddWork(const std::vector<actors::RankWorkReport>& work, proto::WorkerAnswer* answer) {
+  for (const actors::RankWorkReport& rank : work) {
+    proto::RankWorkFact* fact = answer->add_work();
     fact->set_rank(rank.rank);
     fact->set_stage(rank.stage);
     fact->set_busy_ns(rank.busy_ns);
@@ -92,14 +96,14 @@ void AddWork(const std::vector<RankWorkReport>& work, WorkerAnswer* answer) {
 
 class Worker {
  public:
-  Worker(WorkerBundle bundle, std::ostream& log)
+  Worker(proto::WorkerBundle bundle, std::ostream& log)
       : bundle_(std::move(bundle)),
         log_(log),
         starter_pid_(::getppid()),
         starter_(starter_pid_, ::sysconf(_SC_CLK_TCK), bundle_.dead_after_ms() * 1'000'000) {}
 
   absl::Status Run() {
-    WorkerLinkOptions options;
+    control::WorkerLinkOptions options;
     options.coordinator_address = bundle_.coordinator_address();
     options.job_id = bundle_.job_id();
     options.epoch = bundle_.epoch();
@@ -113,7 +117,7 @@ class Worker {
     options.progress = [this] { return Progress(); };
     options.on_abort = [this](const absl::Status& reason) { OnAbort(reason); };
     options.last_words = [this](const absl::Status& reason) { return LastWords(reason); };
-    WEIR_ASSIGN_OR_RETURN(link_, WorkerLink::Connect(std::move(options)));
+    WEIR_ASSIGN_OR_RETURN(link_, control::WorkerLink::Connect(std::move(options)));
     absl::Status end = link_->Serve([this](const std::string& command) { return Handle(command); });
     if (!end.ok()) WriteTracePart();
     CloseGroup();
@@ -133,24 +137,24 @@ class Worker {
     if (!starter_.IsSuspended(MonotonicClock().NowNs())) return 0;
     if (!std::exchange(has_told_of_starter_, true)) {
       log_ << "the starter (pid " << starter_pid_ << ") says nothing: its process "
-           << StateText(ReadProcessState(starter_pid_).kind) << "; this worker waits for it"
-           << std::endl;
+           << launch::StateText(launch::ReadProcessState(starter_pid_).kind)
+           << "; this worker waits for it" << std::endl;
     }
     return std::max<int64_t>(1, bundle_.dead_after_ms() / kLooksPerDeath);
   }
 
   // Returns the group; null if there is none. Only the serving thread may use the result, because
   // that thread alone ends the group.
-  RankGroup* group() ABSL_LOCKS_EXCLUDED(mutex_) {
+  train::RankGroup* group() ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(&mutex_);
     return group_.get();
   }
 
-  WorkerProgress Progress() {
+  control::WorkerProgress Progress() {
     MutexLock lock(&mutex_);
     if (group_ == nullptr)
       return {0, false, opening_ ? "is loading its ranks" : "waits for commands"};
-    SessionProgress progress = group_->Progress();
+    actors::SessionProgress progress = group_->Progress();
     return {progress.acts, progress.done, std::move(progress.activity)};
   }
 
@@ -179,11 +183,11 @@ class Worker {
   // Tells what each actor of these ranks waits for. Only a job without progress is explained so;
   // other reasons explain themselves. Called when no command runs any more.
   std::string LastWords(const absl::Status& reason) {
-    const RankGroup* const group = this->group();
+    const train::RankGroup* const group = this->group();
     if (group == nullptr || !absl::IsAborted(reason)) return "";
     if (const std::string stall = group->DescribeStall(); !stall.empty())
       log_ << stall << std::endl;
-    WorkerLastWords words;
+    proto::WorkerLastWords words;
     *words.mutable_account() = AccountOf(group->ListWaits());
     return words.SerializeAsString();
   }
@@ -191,9 +195,9 @@ class Worker {
   // Called when the job has failed and no command runs any more. Leaves a record of these ranks'
   // work for the search for the cause.
   void WriteTracePart() {
-    RankGroup* const group = this->group();
+    train::RankGroup* const group = this->group();
     if (group == nullptr || bundle_.trace_part().empty()) return;
-    const Session& session = group->session();
+    const actors::Session& session = group->session();
     const std::string partial = bundle_.trace_part() + ".partial";
     std::ofstream file(partial, std::ios::binary | std::ios::trunc);
     const absl::Status status =
@@ -206,7 +210,7 @@ class Worker {
 
   // Called when no command runs any more.
   void CloseGroup() {
-    std::unique_ptr<RankGroup> group;
+    std::unique_ptr<train::RankGroup> group;
     {
       MutexLock lock(&mutex_);
       group = std::move(group_);
@@ -214,62 +218,62 @@ class Worker {
   }
 
   absl::StatusOr<std::string> Handle(const std::string& bytes) {
-    WorkerCommand command;
+    proto::WorkerCommand command;
     if (!command.ParseFromString(bytes)) return absl::InternalError("a command that is none");
-    WorkerAnswer answer;
+    proto::WorkerAnswer answer;
     absl::Status status = Do(command, &answer);
     const bool ends_the_job = command.has_open() || command.has_run() || command.has_evaluate();
     if (absl::IsUnavailable(status) && !AwaitEnd() && ends_the_job) {
       // No process has ended the job yet, so the failure of the job begins here.
       log_ << status.message() << std::endl;
-      WorkerTrouble trouble;
-      *trouble.mutable_outcome() = ToOutcome(status);
+      proto::WorkerTrouble trouble;
+      *trouble.mutable_outcome() = control::ToOutcome(status);
       link_->Send(trouble.SerializeAsString());
     }
     if (!status.ok()) return status;
     return answer.SerializeAsString();
   }
 
-  absl::Status Do(const WorkerCommand& command, WorkerAnswer* answer) {
+  absl::Status Do(const proto::WorkerCommand& command, proto::WorkerAnswer* answer) {
     if (command.has_open()) return Open(command.open(), answer);
-    RankGroup* const group = this->group();
+    train::RankGroup* const group = this->group();
     if (group == nullptr) return absl::FailedPreconditionError("no ranks are loaded yet");
     switch (command.command_case()) {
-      case WorkerCommand::kLoad:
+      case proto::WorkerCommand::kLoad:
         return group->Load(command.load().path(), SetOf(command.load().everything()));
-      case WorkerCommand::kRun: {
+      case proto::WorkerCommand::kRun: {
         WEIR_ASSIGN_OR_RETURN(auto reported, group->RunSteps(command.run().steps()));
         AddMetrics(reported, answer);
         AddWork(group->session().Work(), answer);
         return absl::OkStatus();
       }
-      case WorkerCommand::kEvaluate: {
-        absl::StatusOr<std::map<int64_t, StepMetrics>> reported = group->Evaluate();
+      case proto::WorkerCommand::kEvaluate: {
+        absl::StatusOr<std::map<int64_t, train::StepMetrics>> reported = group->Evaluate();
         if (reported.ok()) {
           AddMetrics(*reported, answer);
         } else if (!HasEnded()) {
-          *answer->mutable_failure() = ToOutcome(reported.status());
+          *answer->mutable_failure() = control::ToOutcome(reported.status());
         } else {
           return reported.status();
         }
         return absl::OkStatus();
       }
-      case WorkerCommand::kSave: {
+      case proto::WorkerCommand::kSave: {
         WEIR_ASSIGN_OR_RETURN(
             auto parts, group->SaveShards(SetOf(command.save().everything()),
                                           command.save().temporary_path(), command.save().path()));
         for (const auto& [name, saved] : parts) {
-          PartFact* part = answer->add_part();
+          proto::PartFact* part = answer->add_part();
           part->set_name(name);
           part->set_elements(saved.elements);
           part->set_nonfinite(saved.nonfinite);
         }
         return absl::OkStatus();
       }
-      case WorkerCommand::kInspect: {
+      case proto::WorkerCommand::kInspect: {
         WEIR_ASSIGN_OR_RETURN(auto findings, group->InspectStep(command.inspect().as_step()));
-        for (const NonfiniteFinding& finding : findings) {
-          NonfiniteFact* fact = answer->add_nonfinite();
+        for (const actors::NonfiniteFinding& finding : findings) {
+          proto::NonfiniteFact* fact = answer->add_nonfinite();
           fact->set_rank(finding.rank);
           fact->set_origin(static_cast<int>(finding.origin));
           fact->set_start_ns(finding.start_ns);
@@ -277,10 +281,10 @@ class Worker {
         }
         return absl::OkStatus();
       }
-      case WorkerCommand::kTraceBegin:
+      case proto::WorkerCommand::kTraceBegin:
         answer->set_begin_ns(group->session().TraceBeginNs());
         return absl::OkStatus();
-      case WorkerCommand::kTrace: {
+      case proto::WorkerCommand::kTrace: {
         std::ostringstream trace;
         WEIR_RETURN_IF_ERROR(group->session().WriteTrace(
             trace, {command.trace().clock_offset_ns(), command.trace().begin_ns()}));
@@ -291,9 +295,9 @@ class Worker {
     }
   }
 
-  absl::Status Open(const OpenCommand& command, WorkerAnswer* answer) {
+  absl::Status Open(const proto::OpenCommand& command, proto::WorkerAnswer* answer) {
     const std::string where = absl::StrCat("worker ", bundle_.worker());
-    RankGroupOptions options;
+    train::RankGroupOptions options;
     options.ranks.assign(command.rank().begin(), command.rank().end());
     options.threads_per_device = command.threads_per_device();
     options.first_step = command.first_step();
@@ -306,28 +310,29 @@ class Worker {
     if (command.has_evaluation_rhythm()) {
       WEIR_ASSIGN_OR_RETURN(options.evaluation_rhythm, RhythmOf(command.evaluation_rhythm()));
     }
-    options.network = [&](GroupRole role) -> NetworkFactory {
-      UcxTransportOptions ucx;
+    options.network = [&](train::GroupRole role) -> train::NetworkFactory {
+      transport::UcxTransportOptions ucx;
       ucx.lanes = LanesOf(command.lanes());
       ucx.epoch = bundle_.epoch();
       ucx.role = static_cast<uint16_t>(role);
       ucx.job_key = bundle_.job_key();
-      ucx.checksum = command.checksums() ? UcxTransportOptions::Checksum::kCrc32c
-                                         : UcxTransportOptions::Checksum::kNone;
+      ucx.checksum = command.checksums() ? transport::UcxTransportOptions::Checksum::kCrc32c
+                                         : transport::UcxTransportOptions::Checksum::kNone;
       return [this, ucx](int num_ranks, const std::vector<int>& local_ranks) {
-        return MakeProcessNetwork(num_ranks, local_ranks, link_.get(), ucx);
+        return transport::MakeProcessNetwork(num_ranks, local_ranks, link_.get(), ucx);
       };
     };
     {
       MutexLock lock(&mutex_);
       opening_ = true;
     }
-    absl::StatusOr<std::unique_ptr<RankGroup>> group = RankGroup::Open(command.job(), options);
+    absl::StatusOr<std::unique_ptr<train::RankGroup>> group =
+        train::RankGroup::Open(command.job(), options);
     MutexLock lock(&mutex_);
     opening_ = false;
     if (!group.ok()) return group.status();
     // A failure is better now than when hours of work must be saved.
-    WEIR_RETURN_IF_ERROR(CheckRoomForFiles(where, kDescriptorsMin));
+    WEIR_RETURN_IF_ERROR(limits::CheckRoomForFiles(where, kDescriptorsMin));
     group_ = *std::move(group);
     if (!abort_.ok()) group_->Stop(abort_);
     answer->set_plan_id(group_->plan().plan_id);
@@ -335,42 +340,43 @@ class Worker {
     answer->set_bytes_per_device(group_->bytes_per_device());
     answer->set_evaluation_batches(group_->evaluation_batches());
     answer->set_data(group_->dataset().Describe());
-    for (const auto& [name, type] : group_->States(StateSet::kAll)) {
-      StateFact* fact = answer->add_state();
+    for (const auto& [name, type] : group_->States(train::StateSet::kAll)) {
+      proto::StateFact* fact = answer->add_state();
       fact->set_name(name);
       fact->set_dtype(std::string(Name(type.dtype)));
-      fact->set_state_class(ToProto(type.state_class));
+      fact->set_state_class(actors::ToProto(type.state_class));
       for (int64_t size : type.shape) fact->add_shape(size);
     }
     return absl::OkStatus();
   }
 
-  const WorkerBundle bundle_;
+  const proto::WorkerBundle bundle_;
   std::ostream& log_;
   const pid_t starter_pid_;
   Mutex starter_mutex_;
-  SilentProcess starter_ ABSL_GUARDED_BY(starter_mutex_);
+  launch::SilentProcess starter_ ABSL_GUARDED_BY(starter_mutex_);
   bool has_told_of_starter_ ABSL_GUARDED_BY(starter_mutex_) = false;
   // The serving thread alone makes and ends the group; the link's thread uses it under the mutex.
   Mutex mutex_;
-  std::unique_ptr<RankGroup> group_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<train::RankGroup> group_ ABSL_GUARDED_BY(mutex_);
   bool opening_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status abort_ ABSL_GUARDED_BY(mutex_);
   CondVar aborted_;
-  std::unique_ptr<WorkerLink> link_;  // destroyed first, because its thread calls the members above
+  std::unique_ptr<control::WorkerLink>
+      link_;  // destroyed first, because its thread calls the members above
 };
 
 }  // namespace
 
 absl::Status RunWorker(std::istream& bundle, std::ostream& log) {
-  KeepMemoryOutOfCoreDumps();  // the core would contain a worker's key
+  launch::KeepMemoryOutOfCoreDumps();  // the core would contain a worker's key
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGHUP, SIG_IGN);  // a person who hangs up asks the starter to end the job
   // A worker reads messages from others for its whole life, and needs no program. It works as well
   // on a kernel that cannot forbid programs.
-  ForbidPrograms();
+  sandbox::ForbidPrograms();
   std::string bytes((std::istreambuf_iterator<char>(bundle)), {});
-  WorkerBundle parsed;
+  proto::WorkerBundle parsed;
   if (!parsed.ParseFromString(bytes) || parsed.coordinator_address().empty()) {
     return Rejected({"W0094", "weir worker", "what its starter writes to its standard input",
                      absl::StrCat(bytes.size(), " bytes of something else"),
@@ -378,9 +384,9 @@ absl::Status RunWorker(std::istream& bundle, std::ostream& log) {
   }
   // gRPC waits for ever for a thread that it does not get.
   const std::string where = absl::StrCat("worker ", parsed.worker());
-  WEIR_RETURN_IF_ERROR(CheckRoomForThreads(where, kThreadsMin));
-  WEIR_RETURN_IF_ERROR(CheckRoomForAddresses(where, kAddressesMin));
+  WEIR_RETURN_IF_ERROR(limits::CheckRoomForThreads(where, kThreadsMin));
+  WEIR_RETURN_IF_ERROR(limits::CheckRoomForAddresses(where, kAddressesMin));
   return Worker(std::move(parsed), log).Run();
 }
 
-}  // namespace weir
+}  // namespace weir::fleet

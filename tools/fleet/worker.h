@@ -9,11 +9,11 @@
 
 #include "absl/status/status.h"
 
-namespace weir {
+namespace weir::fleet {
 
 // Reads a WorkerBundle from `bundle` to its end and serves until the job ends. OK: the worker ended
 // in order. kAborted: the worker was ended from outside (its exit code is then kExitFollowing,
 // tools/launch). Text for people goes to `log`.
 absl::Status RunWorker(std::istream& bundle, std::ostream& log);
 
-}  // namespace weir
+}  // namespace weir::fleet

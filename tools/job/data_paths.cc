@@ -9,7 +9,7 @@
 #include "google/protobuf/message.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::job {
 
 std::filesystem::path ResolvedPath(const std::filesystem::path& path) {
   std::error_code error;
@@ -67,11 +67,11 @@ std::vector<std::filesystem::path> ImpliedFolders(const std::string& job_path) {
 
 }  // namespace
 
-std::vector<DataPath> DataPathsOf(const Job& job) {
+std::vector<DataPath> DataPathsOf(const proto::Job& job) {
   std::vector<DataPath> found;
   const Reflection* reflection = job.data().GetReflection();
-  const FieldDescriptor* kind =
-      reflection->GetOneofFieldDescriptor(job.data(), Data::descriptor()->FindOneofByName("kind"));
+  const FieldDescriptor* kind = reflection->GetOneofFieldDescriptor(
+      job.data(), proto::Data::descriptor()->FindOneofByName("kind"));
   if (kind != nullptr)
     AddTexts(reflection->GetMessage(job.data(), kind),
              absl::StrCat("data.", std::string(kind->name())), &found);
@@ -107,4 +107,4 @@ absl::Status CheckDataPaths(const std::vector<DataPath>& paths, const DataPathRu
   return absl::OkStatus();
 }
 
-}  // namespace weir
+}  // namespace weir::job

@@ -20,7 +20,7 @@
 #include "absl/status/status.h"
 #include "proto/job.pb.h"
 
-namespace weir {
+namespace weir::job {
 
 // Returns the absolute path, with links resolved as far as the path exists. Empty if the file
 // system gives no answer.
@@ -32,7 +32,7 @@ struct DataPath {
 };
 // Returns every non-empty text field in the data kind of a job (text, idx, ...). Fields and kinds
 // that are added later are confined without a change here.
-std::vector<DataPath> DataPathsOf(const Job& job);
+std::vector<DataPath> DataPathsOf(const proto::Job& job);
 
 struct DataPathRules {
   std::string job_path;              // "-": read from a pipe, which lies in no folder
@@ -43,4 +43,4 @@ struct DataPathRules {
 // folder (W0814).
 absl::Status CheckDataPaths(const std::vector<DataPath>& paths, const DataPathRules& rules);
 
-}  // namespace weir
+}  // namespace weir::job

@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::job {
 namespace {
 
 using ::testing::AllOf;
@@ -86,7 +86,7 @@ TEST_F(DataPathsTest, TheRootAsCurrentFolderFreesNothing) {
 }
 
 TEST(DataPathsOfTest, FindsEveryTextOfTheData) {
-  Job job;
+  proto::Job job;
   EXPECT_TRUE(DataPathsOf(job).empty());
   job.mutable_data()->mutable_idx()->set_images("i");
   job.mutable_data()->mutable_idx()->set_test_labels("t");
@@ -99,4 +99,4 @@ TEST(DataPathsOfTest, FindsEveryTextOfTheData) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::job

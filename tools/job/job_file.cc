@@ -23,7 +23,7 @@
 #include "sbp/mesh.h"
 #include "tools/job/text_bounds.h"
 
-namespace weir {
+namespace weir::job {
 namespace {
 
 using google::protobuf::Descriptor;
@@ -97,14 +97,15 @@ class ErrorCollector : public google::protobuf::io::ErrorCollector {
     size_t from = 0;
     if (message.find("has no field named") != std::string::npos) {
       std::string type = NextQuoted(message, &from), field = NextQuoted(message, &from);
-      const Descriptor* descriptor = Job::descriptor()->file()->pool()->FindMessageTypeByName(type);
+      const Descriptor* descriptor =
+          proto::Job::descriptor()->file()->pool()->FindMessageTypeByName(type);
       problem.code = "W0003";
-      problem.expected = absl::StrCat("a field of ", type);
+      problem.expected = absl::StrCat("a field of ", type.substr(type.rfind('.') + 1));
       problem.found = "\"" + field + "\"";
       if (descriptor != nullptr) problem.hint = NearestOrAll(field, FieldNames(descriptor));
     } else if (message.find("Unknown enumeration value") == 0) {
       std::string value = NextQuoted(message, &from), field = NextQuoted(message, &from);
-      const auto* type = FindEnum(Job::descriptor(), field, 0);
+      const auto* type = FindEnum(proto::Job::descriptor(), field, 0);
       problem.code = "W0004";
       problem.expected = "a value of " + field;
       problem.found = "\"" + value + "\"";
@@ -268,7 +269,7 @@ class FieldSetter {
                                                    const std::string& name) const {
     const Descriptor* type = message.GetDescriptor();
     if (const FieldDescriptor* field = type->FindFieldByName(name)) return field;
-    return BadPath(assignment_, absl::StrCat("a field of ", std::string(type->full_name())),
+    return BadPath(assignment_, absl::StrCat("a field of ", std::string(type->name())),
                    "\"" + name + "\"", NearestOrAll(name, FieldNames(type)));
   }
 
@@ -397,7 +398,7 @@ class FieldSetter {
 
 }  // namespace
 
-absl::StatusOr<Job> ParseJob(const std::string& with_mark, const std::string& name) {
+absl::StatusOr<proto::Job> ParseJob(const std::string& with_mark, const std::string& name) {
   // Some editors start a text with a byte order mark, which is no part of the text.
   const std::string text(absl::StripPrefix(with_mark, kByteOrderMark));
   if (static_cast<int64_t>(text.size()) > kJobBytesMax) {
@@ -407,7 +408,7 @@ absl::StatusOr<Job> ParseJob(const std::string& with_mark, const std::string& na
   }
   WEIR_RETURN_IF_ERROR(CheckCharacters(text, name));
   WEIR_RETURN_IF_ERROR(CheckTextBounds(text, name));
-  Job job;
+  proto::Job job;
   ErrorCollector collector(name, kAJob);
   TextFormat::Parser parser;
   parser.RecordErrorsTo(&collector);
@@ -424,7 +425,7 @@ absl::StatusOr<Job> ParseJob(const std::string& with_mark, const std::string& na
 
 std::string JobName(const std::string& path) { return path == "-" ? kStandardInput : path; }
 
-absl::StatusOr<Job> ReadJobFile(const std::string& path) {
+absl::StatusOr<proto::Job> ReadJobFile(const std::string& path) {
   WEIR_ASSIGN_OR_RETURN(const std::string text, ReadJobText(path));
   return ParseJob(text, JobName(path));
 }
@@ -432,14 +433,14 @@ absl::StatusOr<Job> ReadJobFile(const std::string& path) {
 absl::StatusOr<std::string> ReadJobText(const std::string& path) {
   if (path == "-") return ReadText(STDIN_FILENO, 0, kStandardInput);
   WEIR_ASSIGN_OR_RETURN(
-      const InputFile file,
-      InputFile::Open(path,
-                      {kNoJobFile, kJobFile,
-                       "`weir zoo gpt > gpt.textproto` writes one; `-` reads it from a pipe"}));
+      const store::InputFile file,
+      store::InputFile::Open(
+          path, {kNoJobFile, kJobFile,
+                 "`weir zoo gpt > gpt.textproto` writes one; `-` reads it from a pipe"}));
   return ReadText(file.descriptor(), file.size(), path);
 }
 
-absl::Status SetField(const std::string& assignment, Job* job) {
+absl::Status SetField(const std::string& assignment, proto::Job* job) {
   // Finds the first '=' outside brackets.
   size_t equals = 0;
   for (int depth = 0; equals < assignment.size(); ++equals) {
@@ -462,17 +463,17 @@ absl::Status SetField(const std::string& assignment, Job* job) {
   return At("--set " + assignment, CheckStrings(*job, ""));
 }
 
-absl::Status SetMesh(const std::string& text, Job* job) {
-  WEIR_ASSIGN_OR_RETURN(Mesh mesh, Mesh::Parse(text));
+absl::Status SetMesh(const std::string& text, proto::Job* job) {
+  WEIR_ASSIGN_OR_RETURN(sbp::Mesh mesh, sbp::Mesh::Parse(text));
   WEIR_RETURN_IF_ERROR(mesh.Validate());
   job->clear_mesh();
   job->mutable_mesh();
-  for (const MeshAxis& axis : mesh.axes()) {
-    MeshAxisSpec* spec = job->mutable_mesh()->add_axis();
+  for (const sbp::MeshAxis& axis : mesh.axes()) {
+    proto::MeshAxisSpec* spec = job->mutable_mesh()->add_axis();
     spec->set_name(axis.name);
     spec->set_size(axis.size);
   }
   return absl::OkStatus();
 }
 
-}  // namespace weir
+}  // namespace weir::job

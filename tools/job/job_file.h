@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
 
-namespace weir {
+namespace weir::job {
 
 inline constexpr int64_t kJobBytesMax = 64 << 20;
 
@@ -18,11 +18,11 @@ inline constexpr int64_t kJobBytesMax = 64 << 20;
 // regular file. A pipe must be named "-", so that a read never waits for a writer that may never
 // come. kInvalidArgument: the file is larger than kJobBytesMax, beyond the bounds of text_bounds.h,
 // or not a job (the first errors with path:line:column).
-absl::StatusOr<Job> ReadJobFile(const std::string& path);
+absl::StatusOr<proto::Job> ReadJobFile(const std::string& path);
 // The two halves of ReadJobFile. ReadJobText returns at most a little more than kJobBytesMax of the
 // text, and ParseJob parses a text. `name` stands for the path in errors (JobName).
 absl::StatusOr<std::string> ReadJobText(const std::string& path);
-absl::StatusOr<Job> ParseJob(const std::string& text, const std::string& name);
+absl::StatusOr<proto::Job> ParseJob(const std::string& text, const std::string& name);
 // Returns the name that errors use for the file `path`.
 std::string JobName(const std::string& path);
 
@@ -30,9 +30,9 @@ std::string JobName(const std::string& path);
 // `name`, chooses an element of a list: "graph.dim[hidden].size=256", "rule[0].axis=tp". A list
 // field without brackets appends. Values are protobuf text of at most kTextStringBytesMax. Strings
 // need no quotes, and enum values may be in lower case.
-absl::Status SetField(const std::string& assignment, Job* job);
+absl::Status SetField(const std::string& assignment, proto::Job* job);
 
 // Replaces the mesh by `text`, "dp=2,tp=2"; "" is the mesh of one device.
-absl::Status SetMesh(const std::string& text, Job* job);
+absl::Status SetMesh(const std::string& text, proto::Job* job);
 
-}  // namespace weir
+}  // namespace weir::job

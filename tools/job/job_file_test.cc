@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "tools/job/job_text.h"
 
-namespace weir {
+namespace weir::job {
 namespace {
 
 using ::testing::HasSubstr;
@@ -73,14 +73,14 @@ class SetFieldTest : public ::testing::Test {
                      "t");
   }
   std::string Error(const std::string& assignment) {
-    Job before = job_;
+    proto::Job before = job_;
     absl::Status status = SetField(assignment, &job_);
     EXPECT_FALSE(status.ok()) << assignment;
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(job_.DebugString(), before.DebugString()) << "a refused change changed the job";
     return Message(status);
   }
-  Job job_;
+  proto::Job job_;
 };
 
 TEST_F(SetFieldTest, SetsNumbersStringsEnumsAndElements) {
@@ -98,7 +98,7 @@ TEST_F(SetFieldTest, SetsNumbersStringsEnumsAndElements) {
   ASSERT_TRUE(SetField("training.optimizer.adamw=beta1: 0.5", &job_).ok());
   EXPECT_EQ(job_.training().steps(), 10);
   EXPECT_EQ(job_.training().seed(), 0u);
-  EXPECT_EQ(job_.training().precision(), Training::BF16);
+  EXPECT_EQ(job_.training().precision(), proto::Training::BF16);
   EXPECT_EQ(job_.training().schedule().learning_rate(), 3e-4);
   EXPECT_EQ(job_.graph().dim(1).size(), 128);
   EXPECT_EQ(job_.graph().dim(0).unit(), 2);
@@ -144,7 +144,7 @@ TEST_F(SetFieldTest, ErrorsNameTheNearestFieldElementOrValue) {
 }
 
 TEST(SetMeshTest, ReplacesTheMeshAndRefusesNonsense) {
-  Job job = *ParseJob("mesh { axis { name: \"dp\" size: 8 } }", "t");
+  proto::Job job = *ParseJob("mesh { axis { name: \"dp\" size: 8 } }", "t");
   ASSERT_TRUE(SetMesh("dp=2,tp=3", &job).ok());
   ASSERT_EQ(job.mesh().axis_size(), 2);
   EXPECT_EQ(job.mesh().axis(1).name(), "tp");
@@ -156,10 +156,10 @@ TEST(SetMeshTest, ReplacesTheMeshAndRefusesNonsense) {
 }
 
 TEST(JobTextTest, RoundTripsAndIsStable) {
-  Job job = *ParseJob(R"(name: "x" graph { dim { name: "batch" size: 8 } function { name: "f"
+  proto::Job job = *ParseJob(R"(name: "x" graph { dim { name: "batch" size: 8 } function { name: "f"
     node { name: "n" op: "relu" input: "x" attr { name: "a" value { ints { values: 1 values: 2 } } } } } main: "f" }
     pipeline { cut: "a" cut: "b" } training { schedule { learning_rate: 0.1 } })",
-                      "t");
+                             "t");
   std::string text = JobText(job, "a title\nof two lines");
   auto back = ParseJob(text, "t");
   ASSERT_TRUE(back.ok()) << back.status() << text;
@@ -168,4 +168,4 @@ TEST(JobTextTest, RoundTripsAndIsStable) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::job

@@ -16,7 +16,7 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::job {
 namespace {
 
 using google::protobuf::FieldDescriptor;
@@ -32,7 +32,7 @@ class NoErrors : public google::protobuf::io::ErrorCollector {
 // found.
 class ElementWalk {
  public:
-  ElementWalk(const Job& job, const TextFormat::ParseInfoTree& tree)
+  ElementWalk(const proto::Job& job, const TextFormat::ParseInfoTree& tree)
       : message_(&job), tree_(&tree) {}
 
   // Precondition: `parts` is the name, divided at commas.
@@ -48,7 +48,7 @@ class ElementWalk {
   bool Step(const std::string& part) {
     if (message_ == nullptr) return false;
     absl::string_view rest = part;
-    if (const Job* job = JobHere(); job != nullptr && IsElementOfMain(part))
+    if (const proto::Job* job = JobHere(); job != nullptr && IsElementOfMain(part))
       EnterFunction(job->graph().main());
     if (absl::ConsumePrefix(&rest, "function ")) return EnterFunction(std::string(rest));
     if (absl::ConsumePrefix(&rest, "dim "))
@@ -71,13 +71,13 @@ class ElementWalk {
            absl::StartsWith(part, "output ");
   }
   // Returns the job, if the walk is still at its start.
-  const Job* JobHere() const {
-    return message_ != nullptr && message_->GetDescriptor() == Job::descriptor()
-               ? static_cast<const Job*>(message_)
+  const proto::Job* JobHere() const {
+    return message_ != nullptr && message_->GetDescriptor() == proto::Job::descriptor()
+               ? static_cast<const proto::Job*>(message_)
                : nullptr;
   }
   bool IsInFunction() const {
-    return message_ != nullptr && message_->GetDescriptor() == Function::descriptor();
+    return message_ != nullptr && message_->GetDescriptor() == proto::Function::descriptor();
   }
 
   bool EnterFunction(const std::string& name) {
@@ -106,7 +106,7 @@ class ElementWalk {
   }
 
   bool EnterOutput(const std::string& name) {
-    const auto& function = static_cast<const Function&>(*message_);
+    const auto& function = static_cast<const proto::Function&>(*message_);
     for (int i = 0; i < function.output_size(); ++i) {
       if (function.output(i) == name) return EnterElement("output", i);
     }
@@ -114,7 +114,7 @@ class ElementWalk {
   }
 
   bool EnterRule(const std::string& text) {
-    const Job* job = JobHere();
+    const proto::Job* job = JobHere();
     for (int i = 0; job != nullptr && i < job->rule_size(); ++i) {
       if (absl::StrCat(job->rule(i).dim(), " -> ", job->rule(i).axis()) == text)
         return EnterElement("rule", i);
@@ -123,7 +123,7 @@ class ElementWalk {
   }
 
   bool EnterLayout(const std::string& text) {
-    const Job* job = JobHere();
+    const proto::Job* job = JobHere();
     for (int i = 0; job != nullptr && i < job->layout_size(); ++i) {
       if (absl::StrCat("\"", job->layout(i).tensor(), "\"") == text)
         return EnterElement("layout", i);
@@ -132,7 +132,7 @@ class ElementWalk {
   }
 
   bool EnterRecompute(const std::string& function) {
-    const Job* job = JobHere();
+    const proto::Job* job = JobHere();
     for (int i = 0; job != nullptr && i < job->runtime().recompute_size(); ++i) {
       if (job->runtime().recompute(i).function() == function)
         return EnterField("runtime") && EnterElement("recompute", i);
@@ -226,7 +226,7 @@ std::string PlaceOf(const JobSource& source, const std::string& element) {
   const std::vector<std::string> parts = absl::StrSplit(element, ", ");
   if (std::string flag = FlagOf(source, parts); !flag.empty()) return flag;
   if (source.text.empty() || source.text.size() > kPlacedJobBytesMax) return "";
-  Job job;
+  proto::Job job;
   TextFormat::ParseInfoTree tree;
   TextFormat::Parser parser;
   NoErrors errors;
@@ -249,4 +249,4 @@ absl::Status WithPlace(const JobSource& source, const absl::Status& status) {
   return place.empty() ? status : At(place, status);
 }
 
-}  // namespace weir
+}  // namespace weir::job

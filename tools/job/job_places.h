@@ -20,7 +20,7 @@
 
 #include "absl/status/status.h"
 
-namespace weir {
+namespace weir::job {
 
 // Longer texts have no places, because locations take many times the memory of the text.
 inline constexpr size_t kPlacedJobBytesMax = 4 << 20;
@@ -43,4 +43,4 @@ std::string PlaceOf(const JobSource& source, const std::string& element);
 // the text.
 absl::Status WithPlace(const JobSource& source, const absl::Status& status);
 
-}  // namespace weir
+}  // namespace weir::job

@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::job {
 namespace {
 
 using ::testing::HasSubstr;
@@ -148,4 +148,4 @@ TEST(JobPlacesTest, ATextThatIsNoJobOrTooLargeHasNoPlaces) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::job

@@ -9,7 +9,7 @@
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/text_format.h"
 
-namespace weir {
+namespace weir::job {
 namespace {
 
 using google::protobuf::FieldDescriptor;
@@ -22,15 +22,15 @@ constexpr size_t kLineMax = 140;
 // Returns the comment that stands once, above the first field of that name.
 const char* CommentAbove(const FieldDescriptor* field) {
   static const std::map<std::string, const char*> kComments = {
-      {"weir.Job.graph",
+      {"weir.proto.Job.graph",
        "The model: sizes by name, then functions. Nothing here knows about devices."},
-      {"weir.Graph.dim", "Logical sizes. A dimension is never cut inside a `unit`."},
-      {"weir.Graph.main", "The function that is the model; its output `loss` is minimised."},
-      {"weir.Job.mesh", "The devices, by named axes; `--mesh dp=2,tp=2` replaces this."},
-      {"weir.Job.rule",
+      {"weir.proto.Graph.dim", "Logical sizes. A dimension is never cut inside a `unit`."},
+      {"weir.proto.Graph.main", "The function that is the model; its output `loss` is minimised."},
+      {"weir.proto.Job.mesh", "The devices, by named axes; `--mesh dp=2,tp=2` replaces this."},
+      {"weir.proto.Job.rule",
        "Which dimension is split over which axis. Rules about axes the mesh lacks do nothing."},
-      {"weir.Job.data", "Where batches come from."},
-      {"weir.Job.training", "How to train."},
+      {"weir.proto.Job.data", "Where batches come from."},
+      {"weir.proto.Job.training", "How to train."},
   };
   auto it = kComments.find(std::string(field->full_name()));
   return it == kComments.end() ? nullptr : it->second;
@@ -109,8 +109,8 @@ class JobPrinter {
   // Returns whether a field is spread over lines. Sections and functions always are; everything
   // else is if it is too long.
   static bool Spread(const FieldDescriptor* field, const std::string& line, int depth) {
-    static const std::set<std::string> kAlways = {"weir.Job.graph", "weir.Graph.function",
-                                                  "weir.Job.training"};
+    static const std::set<std::string> kAlways = {
+        "weir.proto.Job.graph", "weir.proto.Graph.function", "weir.proto.Job.training"};
     return kAlways.count(std::string(field->full_name())) > 0 ||
            line.size() + static_cast<size_t>(2 * depth) > kLineMax;
   }
@@ -118,7 +118,7 @@ class JobPrinter {
   void PrintMessage(const std::string& name, const Message& message, const FieldDescriptor* field,
                     int depth) {
     std::string line = absl::StrCat(name, " ", Inline(message));
-    bool is_function = field->message_type()->full_name() == "weir.Function";
+    bool is_function = field->message_type()->full_name() == "weir.proto.Function";
     if (is_function) text_ += "\n";
     if (!Spread(field, line, depth)) return Line(depth, line);
     Line(depth, name + " {");
@@ -151,8 +151,8 @@ class JobPrinter {
 
 }  // namespace
 
-std::string JobText(const Job& job, const std::string& title) {
-  std::string text = "# proto-file: proto/job.proto\n# proto-message: weir.Job\n#\n";
+std::string JobText(const proto::Job& job, const std::string& title) {
+  std::string text = "# proto-file: proto/job.proto\n# proto-message: weir.proto.Job\n#\n";
   for (const auto& line : absl::StrSplit(title, '\n')) {
     absl::StrAppend(&text, line.empty() ? "#" : "# ", std::string(line.data(), line.size()), "\n");
   }
@@ -160,4 +160,4 @@ std::string JobText(const Job& job, const std::string& title) {
   return text + JobPrinter().Print(job);
 }
 
-}  // namespace weir
+}  // namespace weir::job

@@ -8,10 +8,10 @@
 
 #include "proto/job.pb.h"
 
-namespace weir {
+namespace weir::job {
 
 // Returns the text of the job. `title` becomes the first comment and is split into lines at '
 // '.
-std::string JobText(const Job& job, const std::string& title);
+std::string JobText(const proto::Job& job, const std::string& title);
 
-}  // namespace weir
+}  // namespace weir::job

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::job {
 namespace {
 
 // Reads the text once, from one end to the other.
@@ -82,4 +82,4 @@ absl::Status CheckTextBounds(absl::string_view text, const std::string& name) {
   return absl::OkStatus();
 }
 
-}  // namespace weir
+}  // namespace weir::job

@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
-namespace weir {
+namespace weir::job {
 
 inline constexpr int64_t kTextValuesMax = 100'000;
 inline constexpr int64_t kTextStringBytesMax = 64 << 10;
@@ -32,4 +32,4 @@ TextCounts CountText(absl::string_view text);
 // text, as in "job.textproto".
 absl::Status CheckTextBounds(absl::string_view text, const std::string& name);
 
-}  // namespace weir
+}  // namespace weir::job

@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "tools/job/job_file.h"
 
-namespace weir {
+namespace weir::job {
 namespace {
 
 using ::testing::HasSubstr;
@@ -54,7 +54,7 @@ TEST(TextBoundsTest, JobsAndWhatSetSaysKeepTheBounds) {
   const std::string many = Repeated("node {} ", kTextValuesMax);
   EXPECT_THAT(MessageOf(ParseJob("graph { function { " + many + "} }", "job").status()),
               HasSubstr("W0811 at job:"));
-  Job job;
+  proto::Job job;
   EXPECT_THAT(MessageOf(SetField("graph.function=" + many, &job)),
               HasSubstr("W0812 at --set graph.function: expected a value"));
   EXPECT_THAT(MessageOf(SetField("name=" + std::string(kTextStringBytesMax + 1, 'x'), &job)),
@@ -63,4 +63,4 @@ TEST(TextBoundsTest, JobsAndWhatSetSaysKeepTheBounds) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::job

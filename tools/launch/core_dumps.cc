@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-namespace weir {
+namespace weir::launch {
 
 void KeepMemoryOutOfCoreDumps() {
   // PR_SET_DUMPABLE is not used, because it would also close /proc/PID to processes of the same
@@ -14,4 +14,4 @@ void KeepMemoryOutOfCoreDumps() {
   ::close(filter);
 }
 
-}  // namespace weir
+}  // namespace weir::launch

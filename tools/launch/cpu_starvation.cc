@@ -7,7 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "tools/launch/process_threads.h"
 
-namespace weir {
+namespace weir::launch {
 namespace {
 
 constexpr int64_t kStarvedShare = 4;  // of a core: 1/4
@@ -87,4 +87,4 @@ int CpuStarvation::NumLooks(pid_t pid) const {
   return last == looks_.end() ? 0 : last->second.number;
 }
 
-}  // namespace weir
+}  // namespace weir::launch

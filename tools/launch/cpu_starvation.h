@@ -11,7 +11,7 @@
 #include <optional>
 #include <string>
 
-namespace weir {
+namespace weir::launch {
 
 // The processor use of all threads of a process together.
 struct ProcessorUse {
@@ -61,4 +61,4 @@ class CpuStarvation {
   std::map<pid_t, Look> looks_;
 };
 
-}  // namespace weir
+}  // namespace weir::launch

@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::launch {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
@@ -91,4 +91,4 @@ TEST(CpuStarvationTest, WhatWasSeenLongAgoIsForgotten) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::launch

@@ -12,7 +12,7 @@
 #include "tools/launch/log_directory.h"
 #include "tools/launch/placement.h"
 
-namespace weir {
+namespace weir::launch {
 namespace {
 
 using Kind = FailureEvent::Kind;
@@ -299,4 +299,4 @@ FailureReport ReportFailure(const FailedJob& job) {
   return report;
 }
 
-}  // namespace weir
+}  // namespace weir::launch

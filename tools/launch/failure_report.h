@@ -19,7 +19,7 @@
 
 #include "tools/launch/supervisor.h"
 
-namespace weir {
+namespace weir::launch {
 
 // Exit code of a worker that ended because the job ended: another worker failed first, or the
 // starter is gone.
@@ -83,4 +83,4 @@ struct FailureReport {
 };
 FailureReport ReportFailure(const FailedJob& job);
 
-}  // namespace weir
+}  // namespace weir::launch

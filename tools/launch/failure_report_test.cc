@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::launch {
 namespace {
 
 using ::testing::HasSubstr;
@@ -287,4 +287,4 @@ TEST(FailureReportTest, AnExitBecomesAnEvent) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::launch

@@ -17,7 +17,7 @@
 #include "runtime/base/status.h"
 #include "runtime/limits/process_limits.h"
 
-namespace weir {
+namespace weir::launch {
 namespace {
 
 namespace fs = std::filesystem;
@@ -27,7 +27,7 @@ constexpr char kLatest[] = "latest";
 absl::Status CannotLog(const std::string& path, const std::string& expected, int error) {
   return ErrorOf(absl::StatusCode::kUnavailable,
                  {"W0092", path.empty() ? "the empty path" : path, expected, ::strerror(error),
-                  error == EMFILE ? ShortageAdvice(error) : "another folder for the logs"});
+                  error == EMFILE ? limits::ShortageAdvice(error) : "another folder for the logs"});
 }
 
 bool IsDirectory(const std::string& path) {
@@ -111,4 +111,4 @@ absl::StatusOr<OwnedDescriptor> OpenLog(const std::string& path) {
   return file;
 }
 
-}  // namespace weir
+}  // namespace weir::launch

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "tools/launch/owned_descriptor.h"
 
-namespace weir {
+namespace weir::launch {
 
 inline constexpr char kLogBaseDefault[] = "weir-logs";
 
@@ -42,4 +42,4 @@ std::string LogFileName(const std::string& label);
 // Opens a log for appending and makes the file if it is absent. kUnavailable (W0092) if that fails.
 absl::StatusOr<OwnedDescriptor> OpenLog(const std::string& path);
 
-}  // namespace weir
+}  // namespace weir::launch

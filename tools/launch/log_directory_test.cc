@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::launch {
 namespace {
 
 namespace fs = std::filesystem;
@@ -80,4 +80,4 @@ TEST_F(LogDirectoryTest, FilesThatAreNoLogsAreKept) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::launch

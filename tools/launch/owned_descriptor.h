@@ -6,7 +6,7 @@
 
 #include <utility>
 
-namespace weir {
+namespace weir::launch {
 
 class OwnedDescriptor {
  public:
@@ -34,4 +34,4 @@ class OwnedDescriptor {
   int descriptor_ = -1;
 };
 
-}  // namespace weir
+}  // namespace weir::launch

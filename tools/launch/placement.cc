@@ -8,7 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::launch {
 namespace {
 
 constexpr char kRanksHint[] = "numbers and ranges with commas between them, such as 0,3-5";
@@ -80,4 +80,4 @@ absl::StatusOr<std::vector<int>> ParseRanks(const std::string& text, int num_ran
   return std::vector<int>(ranks.begin(), ranks.end());
 }
 
-}  // namespace weir
+}  // namespace weir::launch

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace weir {
+namespace weir::launch {
 
 struct WorkerPlacement {
   std::vector<int> ranks;  // contiguous, ascending, not empty
@@ -26,4 +26,4 @@ std::string RankLabel(const std::vector<int>& ranks);
 // Rejected (W0091) if the text is anything else or names a rank that is not below num_ranks.
 absl::StatusOr<std::vector<int>> ParseRanks(const std::string& text, int num_ranks);
 
-}  // namespace weir
+}  // namespace weir::launch

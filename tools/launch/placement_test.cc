@@ -4,7 +4,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::launch {
 namespace {
 
 using ::testing::ElementsAre;
@@ -89,4 +89,4 @@ TEST(ParseRanksTest, RanksBeyondTheMeshAndDescendingRangesAreRejected) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::launch

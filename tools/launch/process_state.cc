@@ -10,7 +10,7 @@
 #include "absl/strings/strip.h"
 #include "tools/launch/process_threads.h"
 
-namespace weir {
+namespace weir::launch {
 namespace {
 
 using Kind = ProcessState::Kind;
@@ -120,4 +120,4 @@ bool SilentProcess::IsSuspended(int64_t now_ns) {
   return false;
 }
 
-}  // namespace weir
+}  // namespace weir::launch

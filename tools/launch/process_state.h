@@ -11,7 +11,7 @@
 
 #include "tools/launch/cpu_starvation.h"
 
-namespace weir {
+namespace weir::launch {
 
 struct ProcessState {
   enum class Kind {
@@ -59,4 +59,4 @@ class SilentProcess {
   int64_t last_ns_ = 0;
 };
 
-}  // namespace weir
+}  // namespace weir::launch

@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "tools/launch/stalled_connections.h"
 
-namespace weir {
+namespace weir::launch {
 namespace {
 
 using Kind = ProcessState::Kind;
@@ -135,4 +135,4 @@ TEST(StalledConnectionsTest, OnlyWhatIsSentAgainAndAgainIsStalled) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::launch

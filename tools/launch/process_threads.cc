@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace weir {
+namespace weir::launch {
 
 bool ForEachThread(pid_t pid, absl::FunctionRef<void(const std::string& folder)> visit) {
   const std::string threads = absl::StrCat("/proc/", pid, "/task");
@@ -25,4 +25,4 @@ std::string ReadProcFile(const std::string& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-}  // namespace weir
+}  // namespace weir::launch

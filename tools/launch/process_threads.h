@@ -8,7 +8,7 @@
 
 #include "absl/functional/function_ref.h"
 
-namespace weir {
+namespace weir::launch {
 
 // Calls `visit` with the folder of each thread, such as "/proc/12/task/34". Returns false if there
 // is no such process (any more). A thread may end while the visit lasts.
@@ -18,4 +18,4 @@ bool ForEachThread(pid_t pid, absl::FunctionRef<void(const std::string& folder)>
 // thread.
 std::string ReadProcFile(const std::string& path);
 
-}  // namespace weir
+}  // namespace weir::launch

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace weir {
+namespace weir::launch {
 namespace {
 
 // All data that a handler touches is lock-free. No other data depends on these atomics, so their
@@ -107,4 +107,4 @@ std::optional<int> SignalWatch::Take() {
   return byte;
 }
 
-}  // namespace weir
+}  // namespace weir::launch

@@ -18,7 +18,7 @@
 #include <optional>
 #include <string>
 
-namespace weir {
+namespace weir::launch {
 
 enum class SecondSignal {
   kEndsTheProcess,  // as if there were no watch
@@ -52,4 +52,4 @@ class SignalWatch {
   struct sigaction old_interrupt_ = {}, old_terminate_ = {}, old_hangup_ = {};
 };
 
-}  // namespace weir
+}  // namespace weir::launch

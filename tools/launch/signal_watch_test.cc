@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::launch {
 namespace {
 
 bool IsReadable(int descriptor) {
@@ -131,4 +131,4 @@ TEST(SignalWatchTest, MoreSignalsThanAnybodyTakesDoNotBlock) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::launch

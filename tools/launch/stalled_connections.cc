@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
-namespace weir {
+namespace weir::launch {
 namespace {
 
 constexpr int kRepeatTimer = 1;  // the timer of a socket that repeats data
@@ -88,4 +88,4 @@ std::vector<StalledConnection> FindStalledConnections(const std::vector<pid_t>& 
   return stalled;
 }
 
-}  // namespace weir
+}  // namespace weir::launch

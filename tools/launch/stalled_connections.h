@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace weir {
+namespace weir::launch {
 
 struct StalledConnection {
   pid_t pid = 0;
@@ -26,4 +26,4 @@ std::vector<StalledConnection> FindStalledConnections(const std::vector<pid_t>& 
 // repeats nothing. `inode` is the socket's.
 bool ParseRepeating(const std::string& line, StalledConnection* connection, uint64_t* inode);
 
-}  // namespace weir
+}  // namespace weir::launch

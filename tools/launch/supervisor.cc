@@ -24,7 +24,7 @@
 #include "tools/launch/worker_output.h"
 #include "tools/launch/worker_process.h"
 
-namespace weir {
+namespace weir::launch {
 namespace {
 
 constexpr int64_t kNsPerMs = 1000 * 1000;
@@ -407,11 +407,11 @@ absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Start(
   if (!wake.open()) {
     return ErrorOf(absl::StatusCode::kUnavailable,
                    {"W0093", "the starter", "a descriptor to be woken by", ::strerror(errno),
-                    ShortageAdvice(errno)});
+                    limits::ShortageAdvice(errno)});
   }
   auto supervisor = std::make_unique<LocalSupervisor>(std::move(options), std::move(wake));
   WEIR_RETURN_IF_ERROR(supervisor->StartWorkers(workers));
   return supervisor;
 }
 
-}  // namespace weir
+}  // namespace weir::launch

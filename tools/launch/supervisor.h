@@ -25,7 +25,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace weir {
+namespace weir::launch {
 
 struct WorkerLaunch {
   std::vector<std::string> arguments;  // [0]: the program; never a secret
@@ -103,4 +103,4 @@ class Supervisor {
   virtual void HideOutput() = 0;
 };
 
-}  // namespace weir
+}  // namespace weir::launch

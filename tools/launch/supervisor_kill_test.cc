@@ -12,7 +12,7 @@
 #include "tools/launch/testing/process_census.h"
 #include "tools/launch/worker_process.h"
 
-namespace weir {
+namespace weir::launch {
 namespace {
 
 constexpr char kTestWorker[] = "tools/launch/testing/test_worker";
@@ -146,4 +146,4 @@ TEST_F(KillTest, TheFirstInterruptAsksTheWorkersAndTheSecondKillsThem) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::launch

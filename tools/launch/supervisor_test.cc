@@ -20,7 +20,7 @@
 #include "tools/launch/testing/process_census.h"
 #include "tools/launch/worker_output.h"
 
-namespace weir {
+namespace weir::launch {
 namespace {
 
 using ::testing::ElementsAre;
@@ -467,4 +467,4 @@ TEST(LogDirectoryTest, IsMadeWithWhatIsAboveIt) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::launch

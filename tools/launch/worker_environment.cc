@@ -5,7 +5,7 @@
 
 #include "absl/strings/match.h"
 
-namespace weir {
+namespace weir::launch {
 namespace {
 
 constexpr absl::string_view kNames[] = {
@@ -36,4 +36,4 @@ std::vector<std::string> WorkerEnvironment(const char* const* environment) {
   return inherited;
 }
 
-}  // namespace weir
+}  // namespace weir::launch

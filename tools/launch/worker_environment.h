@@ -19,7 +19,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace weir {
+namespace weir::launch {
 
 // Returns whether a worker inherits the variable `name`.
 bool IsInherited(absl::string_view name);
@@ -28,4 +28,4 @@ bool IsInherited(absl::string_view name);
 // "NAME=value" entries and a null at the end, as environ has.
 std::vector<std::string> WorkerEnvironment(const char* const* environment);
 
-}  // namespace weir
+}  // namespace weir::launch

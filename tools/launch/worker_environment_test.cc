@@ -3,7 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::launch {
 namespace {
 
 using ::testing::ElementsAre;
@@ -27,4 +27,4 @@ TEST(WorkerEnvironmentTest, NamesThatOnlyLookAlikeAreNotInherited) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::launch

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace weir {
+namespace weir::launch {
 namespace {
 
 // Returns the first `bytes_max` bytes of a line of `length` bytes, without cutting a UTF-8
@@ -86,4 +86,4 @@ void WorkerOutput::EndLine() {
   line_bytes_ = 0;
 }
 
-}  // namespace weir
+}  // namespace weir::launch

@@ -17,7 +17,7 @@
 
 #include "tools/launch/owned_descriptor.h"
 
-namespace weir {
+namespace weir::launch {
 
 inline constexpr size_t kConsoleLineBytesMax = 64 * 1024;
 inline constexpr size_t kKeptLineBytesMax = 2 * 1024;
@@ -52,4 +52,4 @@ class WorkerOutput {
   int64_t num_bytes_lost_ = 0;
 };
 
-}  // namespace weir
+}  // namespace weir::launch

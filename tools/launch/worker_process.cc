@@ -19,7 +19,7 @@
 #include "runtime/limits/process_limits.h"
 #include "tools/launch/worker_environment.h"
 
-namespace weir {
+namespace weir::launch {
 namespace {
 
 // The descriptors lie above the standard three, so that the new process can move pipes there in any
@@ -27,9 +27,10 @@ namespace {
 constexpr int kDescriptorMin = 3;
 
 absl::Status CannotStart(const std::string& program, const std::string& what, int error) {
-  return ErrorOf(absl::StatusCode::kUnavailable,
-                 {"W0093", program, "a worker process",
-                  absl::StrCat(what, " failed: ", ::strerror(error)), ShortageAdvice(error)});
+  return ErrorOf(
+      absl::StatusCode::kUnavailable,
+      {"W0093", program, "a worker process", absl::StrCat(what, " failed: ", ::strerror(error)),
+       limits::ShortageAdvice(error)});
 }
 
 struct Pipe {
@@ -219,4 +220,4 @@ EndOfProcess Collect(const WorkerProcess& process) {
   return {0, info.si_status, cpu_ms};
 }
 
-}  // namespace weir
+}  // namespace weir::launch

@@ -25,7 +25,7 @@
 #include "absl/status/statusor.h"
 #include "tools/launch/owned_descriptor.h"
 
-namespace weir {
+namespace weir::launch {
 
 struct WorkerProcess {
   int64_t pid = 0;
@@ -57,4 +57,4 @@ struct EndOfProcess {
 // the pid is free afterwards. Blocks while the process runs.
 EndOfProcess Collect(const WorkerProcess& process);
 
-}  // namespace weir
+}  // namespace weir::launch

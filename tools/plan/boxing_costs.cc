@@ -18,7 +18,7 @@
 #include "runtime/base/status.h"
 #include "sbp/boxing.h"
 
-namespace weir {
+namespace weir::plan {
 namespace {
 
 using compiler::ItemKind;
@@ -66,7 +66,7 @@ std::string Listed(std::vector<std::string> names) {
 
 class CostsOfPlan {
  public:
-  explicit CostsOfPlan(const LogicalPlan& plan) : plan_(plan), transfers_(plan.mesh) {}
+  explicit CostsOfPlan(const compiler::LogicalPlan& plan) : plan_(plan), transfers_(plan.mesh) {}
 
   absl::StatusOr<std::vector<BoxingCost>> Run() {
     WEIR_RETURN_IF_ERROR(OfFunctions());
@@ -109,7 +109,8 @@ class CostsOfPlan {
     if (is_new) {
       order_.push_back(key);
       std::vector<std::string> methods;
-      for (const BoxingStep& step : bundle.moved.steps[0]) methods.push_back(Name(step.method));
+      for (const sbp::BoxingStep& step : bundle.moved.steps[0])
+        methods.push_back(Name(step.method));
       cost.method = absl::StrJoin(methods, " + ");
       cost.times = 0;
       group.of_program = key[0] == 'p';
@@ -126,11 +127,12 @@ class CostsOfPlan {
   void AddLinks(const Bundle& bundle, double per_step, Group* group) const {
     const compiler::MovedTensors& moved = bundle.moved;
     for (size_t k = 0; k < moved.num_transfers(); ++k) {
-      std::vector<BoxingStep> now;
+      std::vector<sbp::BoxingStep> now;
       for (const auto& list : moved.steps) now.push_back(list[k]);
       for (int64_t rank = 0; rank < plan_.mesh.num_ranks(); ++rank) {
-        for (const auto& [peer, pieces] : BuildExchange(moved.types, now, plan_.mesh, rank).sends) {
-          for (const Piece& piece : pieces) {
+        for (const auto& [peer, pieces] :
+             sbp::BuildExchange(moved.types, now, plan_.mesh, rank).sends) {
+          for (const sbp::Piece& piece : pieces) {
             group->links[{rank, peer}] +=
                 per_step *
                 static_cast<double>(piece.src.volume() * SizeOf(moved.types[piece.tensor].dtype));
@@ -140,11 +142,11 @@ class CostsOfPlan {
     }
   }
 
-  std::string LayoutsText(const Layout& from, const Layout& to) const {
+  std::string LayoutsText(const sbp::Layout& from, const sbp::Layout& to) const {
     return absl::StrCat(ToText(from, plan_.stage_mesh), " -> ", ToText(to, plan_.stage_mesh));
   }
 
-  std::vector<std::string> ChangedAxes(const Layout& from, const Layout& to) const {
+  std::vector<std::string> ChangedAxes(const sbp::Layout& from, const sbp::Layout& to) const {
     std::vector<std::string> axes;
     for (size_t a = 0; a < from.size() && a < to.size(); ++a) {
       if (!(from[a] == to[a])) axes.push_back(plan_.stage_mesh.axes()[a].name);
@@ -154,7 +156,7 @@ class CostsOfPlan {
 
   // Returns the parts of "dp: rule batch -> dp, tp: rule heads -> tp" that are about the axes that
   // change.
-  std::string CauseOf(const compiler::Value& from, const Layout& to) const {
+  std::string CauseOf(const compiler::Value& from, const sbp::Layout& to) const {
     std::vector<std::string> causes;
     for (const std::string& axis : ChangedAxes(from.layout, to)) {
       for (absl::string_view reason : absl::StrSplit(from.why, ", ")) {
@@ -166,11 +168,11 @@ class CostsOfPlan {
   }
 
   // Gradients are summed over the axes that split the values they were computed from.
-  std::string CauseOfMerge(const Layout& from, const Layout& to) const {
+  std::string CauseOfMerge(const sbp::Layout& from, const sbp::Layout& to) const {
     std::vector<std::string> causes;
     for (const std::string& axis : ChangedAxes(from, to)) {
-      for (const Rule& rule : plan_.job.rule()) {
-        if (rule.axis() == axis && rule.scope() != Rule::PARAMETERS) {
+      for (const proto::Rule& rule : plan_.job.rule()) {
+        if (rule.axis() == axis && rule.scope() != proto::Rule::PARAMETERS) {
           causes.push_back(absl::StrCat("rule ", rule.dim(), " -> ", axis));
           break;
         }
@@ -199,7 +201,7 @@ class CostsOfPlan {
               function.values[function.nodes[transfers.nodes[k]].inputs[0]];
           bundle.moved.types.push_back(from.type);
           names.push_back(from.name);
-          for (BoxingStep& step : bundle.moved.steps[k])
+          for (sbp::BoxingStep& step : bundle.moved.steps[k])
             step.from.stage = step.to.stage = key.second;
         }
         const compiler::Node& first = function.nodes[transfers.nodes[0]];
@@ -237,44 +239,45 @@ class CostsOfPlan {
     return absl::OkStatus();
   }
 
-  const LogicalPlan& plan_;
+  const compiler::LogicalPlan& plan_;
   compiler::TransferFactory transfers_;
   std::map<std::string, Group> groups_;
   std::vector<std::string> order_;  // keys, in the order of arrival
 };
 
-int64_t ArenaOfFirstRank(const LogicalPlan& plan) {
-  const absl::StatusOr<RankPlan> lowered = LowerForRank(plan, 0);
+int64_t ArenaOfFirstRank(const compiler::LogicalPlan& plan) {
+  const absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(plan, 0);
   return lowered.ok() ? lowered->arena_bytes() : 0;
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<BoxingCost>> CostsOfBoxings(const LogicalPlan& plan) {
+absl::StatusOr<std::vector<BoxingCost>> CostsOfBoxings(const compiler::LogicalPlan& plan) {
   return CostsOfPlan(plan).Run();
 }
 
 std::vector<CostlyRule> FindCostlyRules(
-    const LogicalPlan& plan, const compiler::CostModel& costs,
-    const std::function<double(const LogicalPlan& plan)>& step_ns_of) {
+    const compiler::LogicalPlan& plan, const compiler::CostModel& costs,
+    const std::function<double(const compiler::LogicalPlan& plan)>& step_ns_of) {
   std::vector<CostlyRule> found;
-  const absl::StatusOr<int64_t> bytes = BytesPerStep(plan);
+  const absl::StatusOr<int64_t> bytes = compiler::BytesPerStep(plan);
   if (!bytes.ok() || *bytes == 0 || plan.module.items.size() > kItemsTried) return found;
   double step_ns = 0;
   size_t tried = 0;
   for (int r = 0; r < plan.job.rule_size() && tried < kRulesTried; ++r) {
-    const Rule& rule = plan.job.rule(r);
+    const proto::Rule& rule = plan.job.rule(r);
     const int axis = plan.stage_mesh.AxisIndex(rule.axis());
     if (axis < 0 || plan.stage_mesh.size(axis) < 2) continue;
     ++tried;
-    Job job = plan.job;
+    proto::Job job = plan.job;
     job.mutable_rule()->DeleteSubrange(r, 1);
-    CompileOptions options;
+    compiler::CompileOptions options;
     options.mode = plan.mode;
     options.costs = &costs;
-    const absl::StatusOr<std::unique_ptr<LogicalPlan>> without = CompileJob(job, options);
+    const absl::StatusOr<std::unique_ptr<compiler::LogicalPlan>> without =
+        compiler::CompileJob(job, options);
     if (!without.ok() || !compiler::CheckMeshUse(**without).ok()) continue;
-    const absl::StatusOr<int64_t> bytes_without = BytesPerStep(**without);
+    const absl::StatusOr<int64_t> bytes_without = compiler::BytesPerStep(**without);
     if (!bytes_without.ok() ||
         static_cast<double>(*bytes_without) > kMuchLess * static_cast<double>(*bytes))
       continue;
@@ -289,4 +292,4 @@ std::vector<CostlyRule> FindCostlyRules(
   return found;
 }
 
-}  // namespace weir
+}  // namespace weir::plan

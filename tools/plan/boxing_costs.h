@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/compile.h"
 
-namespace weir {
+namespace weir::plan {
 
 struct BoxingCost {
   std::string name;     // "projected in block", "gradients of layers.0 and 3 more"
@@ -30,7 +30,7 @@ struct BoxingCost {
 
 // Returns the boxings, the costliest first. If only some steps update weights, figures are means
 // over the steps of an update.
-absl::StatusOr<std::vector<BoxingCost>> CostsOfBoxings(const LogicalPlan& plan);
+absl::StatusOr<std::vector<BoxingCost>> CostsOfBoxings(const compiler::LogicalPlan& plan);
 
 // A rule of the job that costs more than it saves: without the rule the job sends much less and is
 // no slower.
@@ -45,7 +45,7 @@ struct CostlyRule {
 // job for which that would take long. `step_ns_of` predicts the time of a step of a plan; 0: no
 // prediction.
 std::vector<CostlyRule> FindCostlyRules(
-    const LogicalPlan& plan, const compiler::CostModel& costs,
-    const std::function<double(const LogicalPlan& plan)>& step_ns_of);
+    const compiler::LogicalPlan& plan, const compiler::CostModel& costs,
+    const std::function<double(const compiler::LogicalPlan& plan)>& step_ns_of);
 
-}  // namespace weir
+}  // namespace weir::plan

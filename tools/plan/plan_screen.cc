@@ -17,7 +17,7 @@
 #include "tools/plan/boxing_costs.h"
 #include "tools/plan/plan_sections.h"
 
-namespace weir {
+namespace weir::plan {
 namespace {
 
 constexpr int kLabel = 10;  // characters before the text of a line
@@ -29,8 +29,8 @@ constexpr double kLargeBubble = 0.3;
 
 class Screen {
  public:
-  Screen(const LogicalPlan& plan, const JobCosts& costs, const StepPrediction& prediction,
-         const NeedAndPlans& memory)
+  Screen(const compiler::LogicalPlan& plan, const sim::JobCosts& costs,
+         const sim::StepPrediction& prediction, const train::NeedAndPlans& memory)
       : plan_(plan), costs_(costs), prediction_(prediction), memory_(memory) {}
 
   absl::StatusOr<std::string> Run() {
@@ -69,7 +69,7 @@ class Screen {
   // machine decides.
   std::string FitText() const {
     const double device_bytes = DeviceBytes();
-    if (device_bytes <= 0) return NeedText(plan_, memory_.need, BudgetOf(plan_.job));
+    if (device_bytes <= 0) return train::NeedText(plan_, memory_.need, train::BudgetOf(plan_.job));
     const double bytes = static_cast<double>(memory_.need.bytes);
     return absl::StrCat(bytes <= device_bytes ? "fits: " : "DOES NOT FIT: ", "rank ",
                         memory_.need.rank, plan_.mesh.num_ranks() > 1 ? " needs most, " : " needs ",
@@ -79,8 +79,9 @@ class Screen {
 
   double DeviceBytes() const {
     double least = 0;
-    if (!prediction_.report.has_value() || costs_.source() != JobCosts::Source::kFile) return 0;
-    for (const SimulateReport::Device& device : prediction_.report->devices) {
+    if (!prediction_.report.has_value() || costs_.source() != sim::JobCosts::Source::kFile)
+      return 0;
+    for (const sim::SimulateReport::Device& device : prediction_.report->devices) {
       if (device.memory_bytes > 0 && (least == 0 || device.memory_bytes < least))
         least = device.memory_bytes;
     }
@@ -116,13 +117,13 @@ class Screen {
       absl::StrAppend(&text, " by the planned times and ", costs_.Text(),
                       "; not simulated: ", prediction_.why_not);
     }
-    if (costs_.source() == JobCosts::Source::kDefaults)
+    if (costs_.source() == sim::JobCosts::Source::kDefaults)
       absl::StrAppend(&text, " (`weir calibrate JOB --keep` measures this machine)");
     return text;
   }
 
   std::string TimeText() const {
-    const SimulateReport& report = *prediction_.report;
+    const sim::SimulateReport& report = *prediction_.report;
     return absl::StrFormat(
         "%.0f %% computing, %.0f %% packing and filling messages, %.0f %% waiting for messages "
         "under way, %.0f %% waiting for others%s",
@@ -186,10 +187,10 @@ class Screen {
   // Prints a row for ranks with the same figures.
   void Devices() {
     if (!prediction_.report.has_value() || prediction_.report->devices.size() < 2) return;
-    const SimulateReport& report = *prediction_.report;
+    const sim::SimulateReport& report = *prediction_.report;
     std::map<std::string, std::vector<int64_t>> ranks;
     std::vector<std::string> order;
-    for (const SimulateReport::Device& device : report.devices) {
+    for (const sim::SimulateReport::Device& device : report.devices) {
       const std::string figures = absl::StrFormat(
           "%9.0f %% %7.0f %% %7.0f %%   %9s", 100 * device.compute, 100 * device.transfer,
           100 * (device.exposed + device.waiting), BytesText(device.arena_bytes));
@@ -258,10 +259,10 @@ class Screen {
   void AddUnevenWork(std::vector<std::string>* warnings) const {
     if (!prediction_.report.has_value()) return;
     double most = 0;
-    for (const SimulateReport::Device& device : prediction_.report->devices)
+    for (const sim::SimulateReport::Device& device : prediction_.report->devices)
       most = std::max(most, device.compute);
     std::vector<int64_t> idle;
-    for (const SimulateReport::Device& device : prediction_.report->devices) {
+    for (const sim::SimulateReport::Device& device : prediction_.report->devices) {
       if (device.compute < kMuchLessBusy * most) idle.push_back(device.rank);
     }
     if (idle.empty()) return;
@@ -272,8 +273,8 @@ class Screen {
   }
 
   void AddCostlyRules(std::vector<std::string>* warnings) const {
-    const auto step_ns_of = [this](const LogicalPlan& plan) {
-      return &plan == &plan_ ? prediction_.step_ns : PredictStep(plan, costs_).step_ns;
+    const auto step_ns_of = [this](const compiler::LogicalPlan& plan) {
+      return &plan == &plan_ ? prediction_.step_ns : sim::PredictStep(plan, costs_).step_ns;
     };
     for (const CostlyRule& rule : FindCostlyRules(plan_, costs_.model(), step_ns_of)) {
       std::string text = absl::StrCat(
@@ -289,20 +290,21 @@ class Screen {
     }
   }
 
-  const LogicalPlan& plan_;
-  const JobCosts& costs_;
-  const StepPrediction& prediction_;
-  const NeedAndPlans& memory_;
+  const compiler::LogicalPlan& plan_;
+  const sim::JobCosts& costs_;
+  const sim::StepPrediction& prediction_;
+  const train::NeedAndPlans& memory_;
   std::vector<BoxingCost> boxings_;
   std::string text_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::string> PlanScreen(const LogicalPlan& plan, const JobCosts& costs,
-                                       const StepPrediction& prediction,
-                                       const NeedAndPlans& memory) {
+absl::StatusOr<std::string> PlanScreen(const compiler::LogicalPlan& plan,
+                                       const sim::JobCosts& costs,
+                                       const sim::StepPrediction& prediction,
+                                       const train::NeedAndPlans& memory) {
   return Screen(plan, costs, prediction, memory).Run();
 }
 
-}  // namespace weir
+}  // namespace weir::plan

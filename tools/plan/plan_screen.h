@@ -12,15 +12,16 @@
 #include "tools/sim/predict_step.h"
 #include "tools/train/memory_budget.h"
 
-namespace weir {
+namespace weir::plan {
 
 inline constexpr int kScreenLines = 40;
 inline constexpr int kScreenColumns = 100;
 
 // Returns at most kScreenLines lines of at most kScreenColumns characters. The first line is about
 // fit. Precondition: `plan` was compiled with costs.model().
-absl::StatusOr<std::string> PlanScreen(const LogicalPlan& plan, const JobCosts& costs,
-                                       const StepPrediction& prediction,
-                                       const NeedAndPlans& memory);
+absl::StatusOr<std::string> PlanScreen(const compiler::LogicalPlan& plan,
+                                       const sim::JobCosts& costs,
+                                       const sim::StepPrediction& prediction,
+                                       const train::NeedAndPlans& memory);
 
-}  // namespace weir
+}  // namespace weir::plan

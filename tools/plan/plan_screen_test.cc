@@ -18,14 +18,14 @@
 #include "tools/zoo/gpt.h"
 #include "tools/zoo/llama.h"
 
-namespace weir {
+namespace weir::plan {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TransformerOptions Options(const std::string& mesh) {
-  TransformerOptions options;
+zoo::TransformerOptions Options(const std::string& mesh) {
+  zoo::TransformerOptions options;
   options.layers = 4;
   options.hidden = 64;
   options.heads = 4;
@@ -36,29 +36,30 @@ TransformerOptions Options(const std::string& mesh) {
   return options;
 }
 
-Job GptOn(const std::string& mesh) {
-  absl::StatusOr<Job> job = GptJob(Options(mesh));
+proto::Job GptOn(const std::string& mesh) {
+  absl::StatusOr<proto::Job> job = zoo::GptJob(Options(mesh));
   EXPECT_TRUE(job.ok()) << job.status();
   return *job;
 }
 
 struct Planned {
-  std::unique_ptr<LogicalPlan> plan;
-  JobCosts costs = JobCosts::Defaults();
-  StepPrediction prediction;
+  std::unique_ptr<compiler::LogicalPlan> plan;
+  sim::JobCosts costs = sim::JobCosts::Defaults();
+  sim::StepPrediction prediction;
   std::string screen;
 };
 
-Planned PlanOf(const Job& job, JobCosts costs = JobCosts::Defaults()) {
+Planned PlanOf(const proto::Job& job, sim::JobCosts costs = sim::JobCosts::Defaults()) {
   Planned planned;
   planned.costs = std::move(costs);
-  CompileOptions options;
+  compiler::CompileOptions options;
   options.costs = &planned.costs.model();
-  absl::StatusOr<std::unique_ptr<LogicalPlan>> plan = CompileJob(job, options);
+  absl::StatusOr<std::unique_ptr<compiler::LogicalPlan>> plan = compiler::CompileJob(job, options);
   EXPECT_TRUE(plan.ok()) << plan.status();
   planned.plan = *std::move(plan);
-  planned.prediction = PredictStep(*planned.plan, planned.costs);
-  absl::StatusOr<NeedAndPlans> memory = NeedAndPlansOf(*planned.plan, Beside::kEvaluation);
+  planned.prediction = sim::PredictStep(*planned.plan, planned.costs);
+  absl::StatusOr<train::NeedAndPlans> memory =
+      train::NeedAndPlansOf(*planned.plan, train::Beside::kEvaluation);
   EXPECT_TRUE(memory.ok()) << memory.status();
   absl::StatusOr<std::string> screen =
       PlanScreen(*planned.plan, planned.costs, planned.prediction, *memory);
@@ -73,10 +74,10 @@ std::vector<std::string> LinesOf(const std::string& text) {
   return lines;
 }
 
-JobCosts FromCluster(const std::string& text) {
-  absl::StatusOr<Cluster> cluster = ParseCluster(text, "cluster");
+sim::JobCosts FromCluster(const std::string& text) {
+  absl::StatusOr<proto::Cluster> cluster = sim::ParseCluster(text, "cluster");
   EXPECT_TRUE(cluster.ok()) << cluster.status();
-  return JobCosts::Of(*cluster);
+  return sim::JobCosts::Of(*cluster);
 }
 
 constexpr char kAccelerators[] = R"(
@@ -92,9 +93,9 @@ constexpr char kAccelerators[] = R"(
 class ScreenTest : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(ScreenTest, FitsOneScreenAndBeginsWithFit) {
-  const absl::StatusOr<Job> llama = LlamaJob(Options(GetParam()));
+  const absl::StatusOr<proto::Job> llama = zoo::LlamaJob(Options(GetParam()));
   ASSERT_TRUE(llama.ok()) << llama.status();
-  for (const Job& job : {GptOn(GetParam()), *llama}) {
+  for (const proto::Job& job : {GptOn(GetParam()), *llama}) {
     const Planned planned = PlanOf(job);
     const std::vector<std::string> lines = LinesOf(planned.screen);
     EXPECT_LE(lines.size(), static_cast<size_t>(kScreenLines)) << planned.screen;
@@ -134,16 +135,16 @@ INSTANTIATE_TEST_SUITE_P(Meshes, ScreenTest,
 
 TEST(PlanScreenTest, PlanAndSimPredictTheSameStep) {
   for (const auto& [mesh, queues] : {std::pair("dp=2,tp=2", 1), {"pp=2,dp=2", 1}, {"dp=4", 3}}) {
-    Job job = GptOn(mesh);
+    proto::Job job = GptOn(mesh);
     if (queues > 1) {
       job.mutable_runtime()->set_device("walled");
       job.mutable_runtime()->set_device_queues(queues);
       job.mutable_runtime()->set_device_depth(64);
     }
-    const JobCosts costs = FromCluster(kAccelerators);
+    const sim::JobCosts costs = FromCluster(kAccelerators);
     const Planned planned = PlanOf(job, costs);
     ASSERT_TRUE(planned.prediction.report.has_value()) << planned.prediction.why_not;
-    const absl::StatusOr<SimulateReport> simulated = Simulate(job, costs.cluster(), {});
+    const absl::StatusOr<sim::SimulateReport> simulated = sim::Simulate(job, costs.cluster(), {});
     ASSERT_TRUE(simulated.ok()) << simulated.status();
     EXPECT_NEAR(planned.prediction.step_ns, simulated->step_ns, 0.01 * simulated->step_ns) << mesh;
     EXPECT_THAT(planned.screen, HasSubstr("the costs of two hosts"));
@@ -151,11 +152,12 @@ TEST(PlanScreenTest, PlanAndSimPredictTheSameStep) {
 }
 
 TEST(PlanScreenTest, TheDefaultClusterCostsWhatTheCompilersDefaultsDo) {
-  const Job job = GptOn("dp=2,tp=2");
-  const JobCosts defaults = JobCosts::Defaults();
+  const proto::Job job = GptOn("dp=2,tp=2");
+  const sim::JobCosts defaults = sim::JobCosts::Defaults();
   const Planned planned = PlanOf(job);
   // The same cluster, as if it came from a file.
-  const absl::StatusOr<SimulateReport> simulated = Simulate(job, defaults.ClusterFor(4), {});
+  const absl::StatusOr<sim::SimulateReport> simulated =
+      sim::Simulate(job, defaults.ClusterFor(4), {});
   ASSERT_TRUE(simulated.ok()) << simulated.status();
   EXPECT_NEAR(planned.prediction.step_ns, simulated->step_ns, 0.01 * simulated->step_ns);
   EXPECT_EQ(planned.plan->plan_id, simulated->plan_id);
@@ -177,8 +179,8 @@ TEST(PlanScreenTest, WhatDoesNotFitTheClusterIsSaidFirst) {
 }
 
 TEST(PlanScreenTest, DevicesWithoutWorkAreNamed) {
-  TransformerOptions options = Options("tp=8");  // with four heads
-  const absl::StatusOr<Job> job = GptJob(options);
+  zoo::TransformerOptions options = Options("tp=8");  // with four heads
+  const absl::StatusOr<proto::Job> job = zoo::GptJob(options);
   ASSERT_TRUE(job.ok()) << job.status();
   const std::string screen = PlanOf(*job).screen;
   EXPECT_THAT(screen, HasSubstr("warnings  mesh axis tp splits dimension "));
@@ -187,10 +189,10 @@ TEST(PlanScreenTest, DevicesWithoutWorkAreNamed) {
 }
 
 TEST(PlanScreenTest, ARuleThatCostsMoreThanItBringsIsNamed) {
-  Job job = GptOn("dp=2,tp=2");
+  proto::Job job = GptOn("dp=2,tp=2");
   EXPECT_THAT(PlanOf(job).screen, Not(HasSubstr("costs more than it brings")));
   // The rule stands before the others, so it decides the layout of activations between matmuls.
-  Rule* rule = job.add_rule();
+  proto::Rule* rule = job.add_rule();
   rule->set_dim("hidden");
   rule->set_axis("tp");
   for (int r = job.rule_size() - 1; r > 0; --r) job.mutable_rule()->SwapElements(r, r - 1);
@@ -213,7 +215,7 @@ TEST(PlanScreenTest, BoxingsThatDifferInTheLayerAloneAreOne) {
     gradients_of_layers += absl::StrContains(costs->at(i).name, "gradients of layers.");
   }
   EXPECT_EQ(gradients_of_layers, 1);
-  EXPECT_NEAR(sum, static_cast<double>(*BytesPerStep(*planned.plan)), 1.0);
+  EXPECT_NEAR(sum, static_cast<double>(*compiler::BytesPerStep(*planned.plan)), 1.0);
 }
 
 TEST(PlanSectionsTest, LayoutsOfOneFunctionNameWhatTheCompilerNumbers) {
@@ -245,4 +247,4 @@ TEST(PlanSectionsTest, NumbersInSequenceBecomeRanges) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::plan

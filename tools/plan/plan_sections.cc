@@ -19,7 +19,7 @@
 #include "runtime/base/wrap_text.h"
 #include "tools/plan/boxing_costs.h"
 
-namespace weir {
+namespace weir::plan {
 namespace {
 
 using compiler::Arg;
@@ -66,7 +66,7 @@ bool IsNumbered(const std::string& name) {
 // The names and reasons of the values of one function, as people know them.
 class FunctionText {
  public:
-  FunctionText(const LogicalPlan& plan, const ProgramItem& caller)
+  FunctionText(const compiler::LogicalPlan& plan, const ProgramItem& caller)
       : plan_(plan), caller_(caller), function_(plan.module.functions[caller.function]) {
     for (size_t i = 0; i < function_.args.size(); ++i)
       NameAs(function_.args[i].value, ValueName(i < caller.inputs.size() ? caller.inputs[i] : -1));
@@ -97,13 +97,13 @@ class FunctionText {
     return absl::StartsWith(name, call) ? name.substr(call.size()) : name;
   }
 
-  void NameAs(ValueId value, const std::string& name) {
+  void NameAs(ops::ValueId value, const std::string& name) {
     if (IsNumbered(function_.values[value].name) && !name.empty()) names_.emplace(value, name);
   }
 
   // Returns the name of a numbered value: the caller's name for the value, or its source: "of d_wq"
   // beside the op sum_squares, "of sum_squares of d_wq" beside add.
-  std::string NameOf(ValueId value, int depth = 0) const {
+  std::string NameOf(ops::ValueId value, int depth = 0) const {
     const Value& v = function_.values[value];
     if (!IsNumbered(v.name)) return v.name;
     const auto known = names_.find(value);
@@ -121,18 +121,18 @@ class FunctionText {
     return shows_op ? absl::StrCat(node.op, " of ", of) : depth == 0 ? absl::StrCat("of ", of) : of;
   }
 
-  std::string ReasonOf(ValueId value, const std::string& op) const {
+  std::string ReasonOf(ops::ValueId value, const std::string& op) const {
     const Value& v = function_.values[value];
     if (!v.why.empty()) return v.why;
     if (std::all_of(v.layout.begin(), v.layout.end(),
-                    [](const Sbp& sbp) { return sbp.is_broadcast(); }))
+                    [](const sbp::Sbp& sbp) { return sbp.is_broadcast(); }))
       return "no rule splits it";
     if (op == "input" || op == "weight") return "as it was made";
     return op == compiler::kBoxingOp ? "for what reads it" : "as its operands are";
   }
 
   // Prints a tensor on one line if it fits; else the layout and its reason follow on the next line.
-  void Tensor(ValueId value, const std::string& op, std::string* text) const {
+  void Tensor(ops::ValueId value, const std::string& op, std::string* text) const {
     const Value& v = function_.values[value];
     const std::string what = absl::StrFormat("  %-32s %-14s %s", NameOf(value), op, ToText(v.type));
     const std::string layout =
@@ -147,15 +147,15 @@ class FunctionText {
     }
   }
 
-  const LogicalPlan& plan_;
+  const compiler::LogicalPlan& plan_;
   const ProgramItem& caller_;
   const Function& function_;
-  std::map<ValueId, std::string> names_;
+  std::map<ops::ValueId, std::string> names_;
 };
 
 // ---- schedule ----
 
-std::string StagesText(const LogicalPlan& plan) {
+std::string StagesText(const compiler::LogicalPlan& plan) {
   const compiler::PipelineSchedule& schedule = plan.schedule;
   std::string text = absl::StrCat(
       "\nstages", schedule.num_stages > 1 ? absl::StrCat(" · ", compiler::Name(schedule.kind)) : "",
@@ -185,11 +185,11 @@ std::string StagesText(const LogicalPlan& plan) {
 }
 
 // Draws a step as planned, with the costs that the plan was made with.
-std::string ChartText(const LogicalPlan& plan, const compiler::CostModel& costs) {
+std::string ChartText(const compiler::LogicalPlan& plan, const compiler::CostModel& costs) {
   const compiler::PipelineSchedule& schedule = plan.schedule;
   std::string text = absl::StrFormat("  bubble %s = %.1f %% if parts are even",
                                      schedule.FormulaText(), 100 * schedule.BubbleFormula(1, 1));
-  if (plan.mode != PlanMode::kTrain) return text + "\n";
+  if (plan.mode != compiler::PlanMode::kTrain) return text + "\n";
   absl::StatusOr<compiler::StationGraph> graph = BuildStationGraph(plan, costs);
   absl::StatusOr<compiler::RegisterSolution> solution =
       graph.ok() ? SolveStations(plan, *graph) : graph.status();
@@ -214,29 +214,29 @@ std::string ChartText(const LogicalPlan& plan, const compiler::CostModel& costs)
 
 // ---- actors ----
 
-std::string RankText(const RankPlan& lowered) {
+std::string RankText(const proto::RankPlan& lowered) {
   std::map<std::string, int> actors;
   std::map<int, int> slots;
   int64_t weights = 0, optimiser = 0, delayed = 0, kernels = 0;
   std::set<int> of_gradients;  // registers with delayed gradients
-  for (const StateSpec& state : lowered.state()) {
+  for (const proto::StateSpec& state : lowered.state()) {
     if (state.has_token()) of_gradients.insert(state.token().register_id());
   }
-  for (const ActorSpec& actor : lowered.actor()) {
-    actors[actor.kind() == ActorSpec::SEND     ? "send"
-           : actor.kind() == ActorSpec::SOURCE ? "source"
-           : actor.kind() == ActorSpec::SINK   ? "sink"
-                                               : "compute"]++;
+  for (const proto::ActorSpec& actor : lowered.actor()) {
+    actors[actor.kind() == proto::ActorSpec::SEND     ? "send"
+           : actor.kind() == proto::ActorSpec::SOURCE ? "source"
+           : actor.kind() == proto::ActorSpec::SINK   ? "sink"
+                                                      : "compute"]++;
     if (actor.program() >= 0) kernels += lowered.program(actor.program()).call_size();
   }
-  for (const RegisterSpec& spec : lowered.registers()) {
+  for (const proto::RegisterSpec& spec : lowered.registers()) {
     slots[spec.slots()]++;
-    if (spec.side() == RegisterSpec::OUTBOUND) continue;
+    if (spec.side() == proto::RegisterSpec::OUTBOUND) continue;
     if (spec.initial_tokens() > 0)
       (of_gradients.count(spec.id()) > 0 ? delayed : weights) += spec.stride() * spec.slots();
   }
-  for (const StateSpec& state : lowered.state()) {
-    if (state.state_class() != StateSpec::OPTIMIZER_SLOT) continue;
+  for (const proto::StateSpec& state : lowered.state()) {
+    if (state.state_class() != proto::StateSpec::OPTIMIZER_SLOT) continue;
     int64_t elements = 1;
     for (int64_t size : state.slice().shape()) elements *= size;
     optimiser += elements * 4;
@@ -277,7 +277,7 @@ std::string RangesText(const std::vector<int64_t>& numbers) {
   return absl::StrJoin(ranges, ", ");
 }
 
-std::string CallsText(const LogicalPlan& plan, int64_t part) {
+std::string CallsText(const compiler::LogicalPlan& plan, int64_t part) {
   std::vector<std::string> texts;
   std::string first, last;  // calls that follow each other
   std::pair<std::string, int64_t> end;
@@ -300,7 +300,7 @@ std::string CallsText(const LogicalPlan& plan, int64_t part) {
   return absl::StrJoin(texts, ", ");
 }
 
-std::string JobHead(const LogicalPlan& plan) {
+std::string JobHead(const compiler::LogicalPlan& plan) {
   int64_t elements = 0;
   for (const compiler::Variable& variable : plan.module.variables)
     elements += variable.type.num_elements();
@@ -314,7 +314,8 @@ std::string JobHead(const LogicalPlan& plan) {
                       Plural(elements, "parameter"), " · plan ", plan.plan_id, "\n");
 }
 
-absl::StatusOr<std::string> LayoutsSection(const LogicalPlan& plan, const std::string& function) {
+absl::StatusOr<std::string> LayoutsSection(const compiler::LogicalPlan& plan,
+                                           const std::string& function) {
   std::map<int, std::vector<const ProgramItem*>> callers;
   std::set<std::string> names;
   for (const ProgramItem& item : plan.module.items) {
@@ -343,7 +344,7 @@ absl::StatusOr<std::string> LayoutsSection(const LogicalPlan& plan, const std::s
                    absl::StrCat("\"", function, "\""), nearest});
 }
 
-absl::StatusOr<std::string> BoxingsSection(const LogicalPlan& plan) {
+absl::StatusOr<std::string> BoxingsSection(const compiler::LogicalPlan& plan) {
   WEIR_ASSIGN_OR_RETURN(const std::vector<BoxingCost> costs, CostsOfBoxings(plan));
   std::string text = "\nboxings: what each sends in a step over all links\n";
   double sum = 0;
@@ -364,7 +365,7 @@ absl::StatusOr<std::string> BoxingsSection(const LogicalPlan& plan) {
   return text;
 }
 
-absl::StatusOr<std::string> ScheduleSection(const LogicalPlan& plan,
+absl::StatusOr<std::string> ScheduleSection(const compiler::LogicalPlan& plan,
                                             const compiler::CostModel& costs) {
   std::string text = StagesText(plan);
   if (plan.schedule.num_stages > 1) absl::StrAppend(&text, ChartText(plan, costs));
@@ -372,13 +373,13 @@ absl::StatusOr<std::string> ScheduleSection(const LogicalPlan& plan,
   return text + WrapText(rhythm, kSectionColumns, /*hanging=*/2);
 }
 
-absl::StatusOr<std::string> ActorsSection(const LogicalPlan& plan) {
+absl::StatusOr<std::string> ActorsSection(const compiler::LogicalPlan& plan) {
   std::string text = "\nactors and memory of each rank\n";
   // Each rank of a large mesh takes long, and the ranks are alike.
   const int64_t shown = std::min<int64_t>(
       plan.mesh.num_ranks(), std::clamp<int64_t>(16384 / plan.mesh.num_ranks(), 1, 64));
   for (int64_t rank = 0; rank < shown; ++rank) {
-    WEIR_ASSIGN_OR_RETURN(const RankPlan lowered, LowerForRank(plan, rank));
+    WEIR_ASSIGN_OR_RETURN(const proto::RankPlan lowered, compiler::LowerForRank(plan, rank));
     absl::StrAppend(&text, RankText(lowered));
   }
   if (shown < plan.mesh.num_ranks())
@@ -386,7 +387,8 @@ absl::StatusOr<std::string> ActorsSection(const LogicalPlan& plan) {
   return text;
 }
 
-absl::StatusOr<std::string> ExplainPlan(const LogicalPlan& plan, const compiler::CostModel* costs) {
+absl::StatusOr<std::string> ExplainPlan(const compiler::LogicalPlan& plan,
+                                        const compiler::CostModel* costs) {
   const compiler::PeakCosts defaults;
   const compiler::CostModel& used = costs != nullptr ? *costs : defaults;
   WEIR_ASSIGN_OR_RETURN(const std::string layouts, LayoutsSection(plan, ""));
@@ -396,4 +398,4 @@ absl::StatusOr<std::string> ExplainPlan(const LogicalPlan& plan, const compiler:
   return absl::StrCat(WrapText(JobHead(plan), kSectionColumns), layouts, boxings, schedule, actors);
 }
 
-}  // namespace weir
+}  // namespace weir::plan

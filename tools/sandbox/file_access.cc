@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace weir {
+namespace weir::sandbox {
 namespace {
 
 // The kernel's interface as of ABI 6. The headers of Debian 12 have the interface of ABI 2.
@@ -106,4 +106,4 @@ int ConfineFiles(const SandboxRules& rules, std::string* why) {
   return 0;
 }
 
-}  // namespace weir
+}  // namespace weir::sandbox

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace weir {
+namespace weir::sandbox {
 namespace {
 
 // Runs in a signal handler: writes a text that was made before, and ends the process.
@@ -42,4 +42,4 @@ void LimitProcess(CpuTime time) {
   LimitTo(RLIMIT_CPU, kCpuSecondsMax);
 }
 
-}  // namespace weir
+}  // namespace weir::sandbox

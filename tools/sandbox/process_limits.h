@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace weir {
+namespace weir::sandbox {
 
 // The limit of CPU time, in seconds. A process that reaches the limit ends with W0816 and exit
 // code 65.
@@ -18,4 +18,4 @@ enum class CpuTime : uint8_t { kLimited, kUnlimited };
 // set stay.
 void LimitProcess(CpuTime time);
 
-}  // namespace weir
+}  // namespace weir::sandbox

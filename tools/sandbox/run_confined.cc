@@ -8,7 +8,7 @@
 #include "runtime/base/status.h"
 #include "tools/sandbox/sandbox.h"
 
-namespace weir {
+namespace weir::sandbox {
 
 absl::Status RunConfined(const std::function<absl::Status()>& work) {
   absl::Status status;
@@ -33,4 +33,4 @@ absl::Status RunConfined(const std::function<absl::Status()>& work) {
   return status;
 }
 
-}  // namespace weir
+}  // namespace weir::sandbox

@@ -11,10 +11,10 @@
 
 #include "absl/status/status.h"
 
-namespace weir {
+namespace weir::sandbox {
 
 // Returns the result of `work`, and throws what `work` throws. `work` may open no file.
 // kUnavailable (W0815): no thread could be started.
 absl::Status RunConfined(const std::function<absl::Status()>& work);
 
-}  // namespace weir
+}  // namespace weir::sandbox

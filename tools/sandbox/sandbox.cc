@@ -6,7 +6,7 @@
 #include "tools/sandbox/file_access.h"
 #include "tools/sandbox/system_calls.h"
 
-namespace weir {
+namespace weir::sandbox {
 
 std::string SandboxFacts::Text() const {
   std::string text = "sandbox: ";
@@ -38,4 +38,4 @@ bool ForbidPrograms() {
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ForbidProgramsByFilter();
 }
 
-}  // namespace weir
+}  // namespace weir::sandbox

@@ -23,7 +23,7 @@
 #include <string>
 #include <vector>
 
-namespace weir {
+namespace weir::sandbox {
 
 struct SandboxRules {
   // Files, or folders with their whole content. Paths that do not exist are left out.
@@ -48,4 +48,4 @@ SandboxFacts EnterSandbox(const SandboxRules& rules);
 // dangerous interfaces. Returns true if that is in place.
 bool ForbidPrograms();
 
-}  // namespace weir
+}  // namespace weir::sandbox

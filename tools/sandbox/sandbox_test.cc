@@ -25,7 +25,7 @@
 #include "tools/sandbox/process_limits.h"
 #include "tools/sandbox/run_confined.h"
 
-namespace weir {
+namespace weir::sandbox {
 namespace {
 
 std::string PathFor(const std::string& name) {
@@ -261,4 +261,4 @@ TEST(ProcessLimitsTest, AProcessThatComputesForTooLongSaysSo) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::sandbox

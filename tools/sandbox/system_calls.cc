@@ -16,7 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace weir {
+namespace weir::sandbox {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -173,4 +173,4 @@ bool ForbidProgramsByFilter() {
   return filter.Enter() == 0;
 }
 
-}  // namespace weir
+}  // namespace weir::sandbox

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-namespace weir {
+namespace weir::sandbox {
 
 enum class FileWrites : uint8_t { kNone, kWhereFilesAreConfined };
 
@@ -17,4 +17,4 @@ bool FilterSystemCalls(FileWrites writes, std::string* why);
 // Returns true if this process can no longer start a program (sandbox.h, ForbidPrograms).
 bool ForbidProgramsByFilter();
 
-}  // namespace weir
+}  // namespace weir::sandbox

@@ -8,7 +8,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/transfer/transfer.h"
 
-namespace weir {
+namespace weir::sim {
 namespace {
 
 uint64_t KeyOfText(const std::string& text) { return KeyOf(text.data(), text.size()); }
@@ -24,13 +24,14 @@ uint64_t KeyOfValue(const AttrValue& value) {
   return key;
 }
 
-uint64_t KeyOfCall(const DeviceCosts& costs, const PlanCall& call, int64_t chunks) {
+uint64_t KeyOfCall(const DeviceCosts& costs, const actors::PlanCall& call, int64_t chunks) {
   uint64_t key = MixKey(reinterpret_cast<uintptr_t>(&costs), KeyOfText(call.op));
   key = MixKey(key, static_cast<uint64_t>(chunks));
   for (const auto* operands : {&call.inputs, &call.outputs}) {
-    for (const PlanOperand& operand : *operands) {
-      key = MixKey(key, static_cast<uint64_t>(operand.place == PlanOperand::Place::kNone) * 16 +
-                            static_cast<uint64_t>(operand.slice.dtype));
+    for (const actors::PlanOperand& operand : *operands) {
+      key = MixKey(key,
+                   static_cast<uint64_t>(operand.place == actors::PlanOperand::Place::kNone) * 16 +
+                       static_cast<uint64_t>(operand.slice.dtype));
       for (int64_t size : operand.slice.shape) key = MixKey(key, static_cast<uint64_t>(size));
     }
     key = MixKey(key, operands->size());
@@ -47,12 +48,12 @@ uint64_t KeyOfWork(const DeviceCosts& costs, const KernelWork& work) {
 }
 
 // Returns the time for which sending keeps the device busy, besides the kernels that pack.
-double SendNs(const ClusterMap& map, const Plan& plan, const PlanActor& actor) {
+double SendNs(const ClusterMap& map, const actors::Plan& plan, const actors::PlanActor& actor) {
   double ns = 0;
-  for (const PlanPort& port : actor.outputs) {
-    const PlanRegister& r = plan.registers[port.register_id];
-    if (r.side != RegisterSide::kOutbound) continue;
-    const Link& link = map.LinkBetween(plan.rank, r.peer);
+  for (const actors::PlanPort& port : actor.outputs) {
+    const actors::PlanRegister& r = plan.registers[port.register_id];
+    if (r.side != actors::RegisterSide::kOutbound) continue;
+    const proto::Link& link = map.LinkBetween(plan.rank, r.peer);
     ns += link.send_ns();
     if (link.send_bytes_per_second() > 0)
       ns += 1e9 * static_cast<double>(r.bytes) / link.send_bytes_per_second();
@@ -72,7 +73,8 @@ absl::StatusOr<ActCosts::Kernel> ActCosts::Find(const DeviceCosts& costs, uint64
   return kernel;
 }
 
-absl::StatusOr<ActCosts::Cost> ActCosts::CostOf(const Plan& plan, const PlanActor& actor) {
+absl::StatusOr<ActCosts::Cost> ActCosts::CostOf(const actors::Plan& plan,
+                                                const actors::PlanActor& actor) {
   const DeviceCosts& costs = map_->costs(plan.rank);
   const double alone_ns = costs.model().act_ns() + SendNs(*map_, plan, actor);
   double ns = alone_ns, busy_ns = alone_ns;
@@ -94,7 +96,7 @@ absl::StatusOr<ActCosts::Cost> ActCosts::CostOf(const Plan& plan, const PlanActo
     WEIR_ASSIGN_OR_RETURN(const Kernel kernel, find(KeyOfWork(costs, work), [&] { return work; }));
     add(kernel);
   } else {
-    for (const PlanCall& call : plan.programs[actor.program].calls) {
+    for (const actors::PlanCall& call : plan.programs[actor.program].calls) {
       WEIR_ASSIGN_OR_RETURN(const Kernel kernel, find(KeyOfCall(costs, call, actor.chunks),
                                                       [&] { return WorkOf(call, actor.chunks); }));
       add(kernel);
@@ -103,4 +105,4 @@ absl::StatusOr<ActCosts::Cost> ActCosts::CostOf(const Plan& plan, const PlanActo
   return Cost{std::llround(ns), any_busy && busy_ns > 0 ? ns / busy_ns : 0};
 }
 
-}  // namespace weir
+}  // namespace weir::sim

@@ -14,7 +14,7 @@
 #include "tools/sim/cluster_map.h"
 #include "tools/sim/device_costs.h"
 
-namespace weir {
+namespace weir::sim {
 
 class ActCosts {
  public:
@@ -35,7 +35,7 @@ class ActCosts {
   explicit ActCosts(const ClusterMap* map) : map_(map) {}
 
   // kInvalidArgument (W0703): an op has neither rows nor a peak.
-  absl::StatusOr<Cost> CostOf(const Plan& plan, const PlanActor& actor);
+  absl::StatusOr<Cost> CostOf(const actors::Plan& plan, const actors::PlanActor& actor);
   const Sources& sources() const { return sources_; }
 
  private:
@@ -51,4 +51,4 @@ class ActCosts {
   Sources sources_;
 };
 
-}  // namespace weir
+}  // namespace weir::sim

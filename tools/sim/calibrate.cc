@@ -21,7 +21,7 @@
 #include "tools/train/job_runner.h"
 #include "tools/zoo/gpt.h"
 
-namespace weir {
+namespace weir::sim {
 namespace {
 
 constexpr char kDeviceName[] = "device";
@@ -44,7 +44,8 @@ int64_t Median(std::vector<int64_t> values) {
 // The times of every kernel of a run, by place: rank, actor, act of the step, kernel of the act.
 class KernelTimes {
  public:
-  void Add(const Plan& plan, const PlanActor& actor, absl::Span<const int64_t> kernel_ns) {
+  void Add(const actors::Plan& plan, const actors::PlanActor& actor,
+           absl::Span<const int64_t> kernel_ns) {
     ActorTimes& times = actors_[{plan.rank, actor.id}];
     times.plan = &plan;
     times.kernels = kernel_ns.size();
@@ -53,10 +54,10 @@ class KernelTimes {
   void Clear() { actors_.clear(); }
 
   // Calls `told` with each kernel and its median at one place.
-  void ForEachPlace(const std::function<void(const Plan&, const PlanActor&, size_t kernel,
-                                             int64_t ns)>& told) const {
+  void ForEachPlace(const std::function<void(const actors::Plan&, const actors::PlanActor&,
+                                             size_t kernel, int64_t ns)>& told) const {
     for (const auto& [key, times] : actors_) {
-      const PlanActor& actor = times.plan->actors[key.second];
+      const actors::PlanActor& actor = times.plan->actors[key.second];
       const size_t acts = times.kernels == 0 ? 0 : times.ns.size() / times.kernels,
                    per_step = actor.acts_per_step;
       for (size_t act = 0; act < std::min(acts, per_step); ++act) {
@@ -71,13 +72,15 @@ class KernelTimes {
   }
   int64_t Total() const {
     int64_t total = 0;
-    ForEachPlace([&total](const Plan&, const PlanActor&, size_t, int64_t ns) { total += ns; });
+    ForEachPlace([&total](const actors::Plan&, const actors::PlanActor&, size_t, int64_t ns) {
+      total += ns;
+    });
     return total;
   }
 
  private:
   struct ActorTimes {
-    const Plan* plan = nullptr;
+    const actors::Plan* plan = nullptr;
     size_t kernels = 0;
     std::vector<int64_t> ns;  // of all acts, in order
   };
@@ -86,44 +89,45 @@ class KernelTimes {
 
 // A job with all its ranks here and with real kernels under virtual time.
 struct MeasuredJob {
-  std::unique_ptr<Dataset> dataset;
-  std::unique_ptr<DatasetFeed> feed;
+  std::unique_ptr<store::Dataset> dataset;
+  std::unique_ptr<train::DatasetFeed> feed;
   KernelTimes times;
-  std::unique_ptr<VirtualRun> run;
+  std::unique_ptr<actors::VirtualRun> run;
 };
 
-absl::StatusOr<std::vector<Plan>> PlansOf(const Job& job) {
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LogicalPlan> logical, CompileJob(job, {}));
-  std::vector<Plan> plans;
+absl::StatusOr<std::vector<actors::Plan>> PlansOf(const proto::Job& job) {
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<compiler::LogicalPlan> logical,
+                        compiler::CompileJob(job, {}));
+  std::vector<actors::Plan> plans;
   for (int64_t rank = 0; rank < logical->mesh.num_ranks(); ++rank) {
-    WEIR_ASSIGN_OR_RETURN(RankPlan proto, LowerForRank(*logical, rank));
-    WEIR_ASSIGN_OR_RETURN(Plan plan, PlanFromProto(proto));
+    WEIR_ASSIGN_OR_RETURN(proto::RankPlan proto, compiler::LowerForRank(*logical, rank));
+    WEIR_ASSIGN_OR_RETURN(actors::Plan plan, actors::PlanFromProto(proto));
     plans.push_back(std::move(plan));
   }
   return plans;
 }
 
-absl::StatusOr<std::unique_ptr<MeasuredJob>> OpenMeasured(const Job& job, int threads,
+absl::StatusOr<std::unique_ptr<MeasuredJob>> OpenMeasured(const proto::Job& job, int threads,
                                                           int64_t traced_steps = 1) {
   auto measured = std::make_unique<MeasuredJob>();
-  WEIR_ASSIGN_OR_RETURN(measured->dataset, OpenJobData(job));
-  measured->feed =
-      std::make_unique<DatasetFeed>(measured->dataset.get(), DataPart::kTrain, MicroBatches(job));
-  WEIR_ASSIGN_OR_RETURN(std::vector<Plan> plans, PlansOf(job));
+  WEIR_ASSIGN_OR_RETURN(measured->dataset, train::OpenJobData(job));
+  measured->feed = std::make_unique<train::DatasetFeed>(
+      measured->dataset.get(), store::DataPart::kTrain, train::MicroBatches(job));
+  WEIR_ASSIGN_OR_RETURN(std::vector<actors::Plan> plans, PlansOf(job));
   int64_t acts = 0;
-  for (const Plan& plan : plans) {
-    for (const PlanActor& actor : plan.actors) acts += actor.acts_per_step;
+  for (const actors::Plan& plan : plans) {
+    for (const actors::PlanActor& actor : plan.actors) acts += actor.acts_per_step;
   }
-  VirtualRunOptions options;
-  options.work = TimeDevice::Work::kMeasured;
+  actors::VirtualRunOptions options;
+  options.work = actors::TimeDevice::Work::kMeasured;
   options.trace_capacity = acts * traced_steps;
   options.measured.threads_per_device = threads;
   options.measured.feed = measured->feed.get();
-  options.measured.on_kernels = [times = &measured->times](const Plan& plan, const PlanActor& actor,
-                                                           absl::Span<const int64_t> ns) {
-    times->Add(plan, actor, ns);
-  };
-  WEIR_ASSIGN_OR_RETURN(measured->run, VirtualRun::Create(std::move(plans), std::move(options)));
+  options.measured.on_kernels = [times = &measured->times](
+                                    const actors::Plan& plan, const actors::PlanActor& actor,
+                                    absl::Span<const int64_t> ns) { times->Add(plan, actor, ns); };
+  WEIR_ASSIGN_OR_RETURN(measured->run,
+                        actors::VirtualRun::Create(std::move(plans), std::move(options)));
   return measured;
 }
 
@@ -135,12 +139,13 @@ absl::Status Measure(MeasuredJob* measured, int64_t steps) {
 
 class Calibration {
  public:
-  Calibration(const Job& job, const CalibrateOptions& options) : job_(job), options_(options) {}
+  Calibration(const proto::Job& job, const CalibrateOptions& options)
+      : job_(job), options_(options) {}
 
-  absl::StatusOr<Cluster> Run() {
-    std::vector<Job> jobs{job_};
+  absl::StatusOr<proto::Cluster> Run() {
+    std::vector<proto::Job> jobs{job_};
     jobs.insert(jobs.end(), options_.layouts.begin(), options_.layouts.end());
-    for (const Job& job : jobs) {
+    for (const proto::Job& job : jobs) {
       WEIR_RETURN_IF_ERROR(MeasureKernels(job, &job == &jobs.front() ? options_.trace : ""));
       WEIR_RETURN_IF_ERROR(MeasureBusyKernels(job));
     }
@@ -178,7 +183,7 @@ class Calibration {
   }
 
   // `trace` is the path for a trace of all steps; empty: no trace.
-  absl::Status MeasureKernels(const Job& job, const std::string& trace) {
+  absl::Status MeasureKernels(const proto::Job& job, const std::string& trace) {
     const int64_t traced_steps = trace.empty() ? 1 : options_.steps + 1;
     WEIR_ASSIGN_OR_RETURN(std::unique_ptr<MeasuredJob> measured,
                           OpenMeasured(job, options_.threads_per_device, traced_steps));
@@ -187,24 +192,24 @@ class Calibration {
     Say(absl::StrFormat("kernels of %d device%s, %d steps", ranks, ranks == 1 ? "" : "s",
                         options_.steps));
     WEIR_RETURN_IF_ERROR(Measure(measured.get(), options_.steps));
-    measured->times.ForEachPlace(
-        [this](const Plan& plan, const PlanActor& actor, size_t kernel, int64_t ns) {
-          AddSample(WorkOf(plan.programs[actor.program].calls[kernel], actor.chunks), ns);
-        });
+    measured->times.ForEachPlace([this](const actors::Plan& plan, const actors::PlanActor& actor,
+                                        size_t kernel, int64_t ns) {
+      AddSample(WorkOf(plan.programs[actor.program].calls[kernel], actor.chunks), ns);
+    });
     for (size_t i = 0; i < ranks; ++i)
       AddOthers(measured->run->plans()[i], measured->run->acts(static_cast<int>(i)));
     return trace.empty() ? absl::OkStatus() : measured->run->WriteTrace(trace);
   }
 
   // Runs as many ranks at once as there are cores for.
-  absl::Status MeasureBusyKernels(const Job& job) {
+  absl::Status MeasureBusyKernels(const proto::Job& job) {
     if (CopiesAtOnce() < 2) return absl::OkStatus();
     Say(absl::StrFormat("the same, %d at once", CopiesAtOnce()));
     WEIR_ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<MeasuredJob>> copies,
                           MeasureAtOnce(job, CopiesAtOnce()));
     for (const auto& copy : copies) {
-      copy->times.ForEachPlace([this](const Plan& plan, const PlanActor& actor, size_t kernel,
-                                      int64_t ns) {
+      copy->times.ForEachPlace([this](const actors::Plan& plan, const actors::PlanActor& actor,
+                                      size_t kernel, int64_t ns) {
         const KernelWork work = WorkOf(plan.programs[actor.program].calls[kernel], actor.chunks);
         Row& row = rows_[{work.op, work.dtype, work.shapes}];
         row.busy_sum += static_cast<double>(ns);
@@ -217,7 +222,7 @@ class Calibration {
   int CopiesAtOnce() const { return std::max(1, Cores() / options_.threads_per_device); }
   static int Cores() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
 
-  absl::StatusOr<std::vector<std::unique_ptr<MeasuredJob>>> MeasureAtOnce(const Job& job,
+  absl::StatusOr<std::vector<std::unique_ptr<MeasuredJob>>> MeasureAtOnce(const proto::Job& job,
                                                                           int k) const {
     std::vector<std::unique_ptr<MeasuredJob>> copies;
     for (int i = 0; i < k; ++i) {
@@ -237,10 +242,10 @@ class Calibration {
 
   // Measures the cost that protocol, ready set and trace add to an act, with the same ranks without
   // kernels. The engine of virtual time costs about as much as the engine of threads.
-  absl::Status MeasureActs(const Job& job) {
-    WEIR_ASSIGN_OR_RETURN(std::vector<Plan> plans, PlansOf(job));
-    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<VirtualRun> run,
-                          VirtualRun::Create(std::move(plans), {}));
+  absl::Status MeasureActs(const proto::Job& job) {
+    WEIR_ASSIGN_OR_RETURN(std::vector<actors::Plan> plans, PlansOf(job));
+    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<actors::VirtualRun> run,
+                          actors::VirtualRun::Create(std::move(plans), {}));
     const MonotonicClock clock;
     std::vector<int64_t> rounds;
     for (int64_t round = 0; round < kActRounds; ++round) {
@@ -254,10 +259,10 @@ class Calibration {
   }
 
   // Adds acts without a program: feeds, reports, copies.
-  void AddOthers(const Plan& plan, const ActRing& acts) {
+  void AddOthers(const actors::Plan& plan, const trace::ActRing& acts) {
     std::map<int32_t, std::vector<int64_t>> by_actor;
     for (int64_t i = 0; i < acts.size(); ++i) {
-      const ActRecord& record = acts.at(i);
+      const trace::ActRecord& record = acts.at(i);
       if (record.actor >= 0 && record.step > 0 && plan.actors[record.actor].program < 0) {
         by_actor[record.actor].push_back(record.end - record.start);
       }
@@ -269,13 +274,13 @@ class Calibration {
   void DescribeMachine() {
     const int cores = Cores();
     cluster_.set_name(absl::StrCat("this machine, ", cores, " cores"));
-    DeviceModel* device = cluster_.add_device();
+    proto::DeviceModel* device = cluster_.add_device();
     device->set_name(kDeviceName);
     device->set_cores(options_.threads_per_device);
     device->set_act_ns(act_ns_);
     std::map<std::string, double> peaks;
     for (const auto& [key, row] : rows_) {
-      KernelCost* kernel = device->add_kernel();
+      proto::KernelCost* kernel = device->add_kernel();
       kernel->set_op(row.work.op);
       kernel->set_dtype(row.work.dtype);
       kernel->set_shapes(row.work.shapes);
@@ -290,11 +295,11 @@ class Calibration {
       }
     }
     for (const auto& [dtype, flops] : peaks) {
-      Peak* peak = device->add_peak();
+      proto::Peak* peak = device->add_peak();
       peak->set_dtype(dtype);
       peak->set_flops_per_second(std::round(flops));
     }
-    HostGroup* host = cluster_.add_host();
+    proto::HostGroup* host = cluster_.add_host();
     host->set_name("this machine");
     host->set_device(kDeviceName);
     host->set_devices(std::max(devices_, cores));
@@ -303,8 +308,8 @@ class Calibration {
   }
 
   // Measures k copies of the job at once, each on a core, against one copy alone.
-  absl::Status MeasureCores(const Job& job) {
-    HostGroup* host = cluster_.mutable_host(0);
+  absl::Status MeasureCores(const proto::Job& job) {
+    proto::HostGroup* host = cluster_.mutable_host(0);
     int64_t alone = 0;
     for (int k = 1; k <= CopiesAtOnce(); ++k) {
       Say(absl::StrFormat("%d device%s busy at once", k, k == 1 ? "" : "s"));
@@ -328,14 +333,15 @@ class Calibration {
   enum class Where : uint8_t { kOneProcess, kProcesses };
 
   // Returns the median over rounds of the time of a step.
-  absl::StatusOr<double> StepNs(Where where, const Job& job, int64_t rounds, int64_t steps) const {
+  absl::StatusOr<double> StepNs(Where where, const proto::Job& job, int64_t rounds,
+                                int64_t steps) const {
     std::vector<int64_t> samples;
     if (where == Where::kProcesses) {
       WEIR_ASSIGN_OR_RETURN(samples,
                             options_.in_processes(job, options_.threads_per_device, rounds, steps));
     } else {
-      WEIR_ASSIGN_OR_RETURN(std::unique_ptr<JobRunner> runner,
-                            LocalRunner::Open(job, {options_.threads_per_device, 0}));
+      WEIR_ASSIGN_OR_RETURN(std::unique_ptr<train::JobRunner> runner,
+                            train::LocalRunner::Open(job, {options_.threads_per_device, 0}));
       WEIR_ASSIGN_OR_RETURN(samples, TimeRounds(runner.get(), rounds, steps));
     }
     return static_cast<double>(Median(std::move(samples)));
@@ -346,7 +352,7 @@ class Calibration {
   absl::StatusOr<double> MeasureWake(Where where) {
     Say(where == Where::kProcesses ? "waking of a rank that waits, in two processes"
                                    : "waking of a rank that waits");
-    TransformerOptions tiny;
+    zoo::TransformerOptions tiny;
     tiny.layers = 2;
     tiny.hidden = 8;
     tiny.heads = 2;
@@ -354,9 +360,9 @@ class Calibration {
     tiny.sequence = 8;
     tiny.training.batch = 2;
     tiny.training.mesh = "pp=2";
-    WEIR_ASSIGN_OR_RETURN(Job job, GptJob(tiny));
+    WEIR_ASSIGN_OR_RETURN(proto::Job job, zoo::GptJob(tiny));
     WEIR_ASSIGN_OR_RETURN(const double step_ns, StepNs(where, job, kWakeRounds, kWakeSteps));
-    WEIR_ASSIGN_OR_RETURN(Cluster tiny_cluster, WithKernelsOf(job));
+    WEIR_ASSIGN_OR_RETURN(proto::Cluster tiny_cluster, WithKernelsOf(job));
     WEIR_ASSIGN_OR_RETURN(const SimulateReport at_once, Simulate(job, tiny_cluster, {.steps = 4}));
     tiny_cluster.mutable_device(0)->set_wake_ns(kTrialWakeNs);
     WEIR_ASSIGN_OR_RETURN(const SimulateReport late, Simulate(job, tiny_cluster, {.steps = 4}));
@@ -368,7 +374,7 @@ class Calibration {
   // gradients and updates.
   absl::Status MeasureBytes(double wake_in_one_ns) {
     Say("bytes between two processes");
-    TransformerOptions wide;
+    zoo::TransformerOptions wide;
     wide.layers = 2;
     wide.hidden = 384;
     wide.heads = 2;
@@ -376,18 +382,19 @@ class Calibration {
     wide.sequence = 8;
     wide.training.batch = 2;
     wide.training.mesh = "dp=2";
-    WEIR_ASSIGN_OR_RETURN(Job job, GptJob(wide));
+    WEIR_ASSIGN_OR_RETURN(proto::Job job, zoo::GptJob(wide));
     WEIR_ASSIGN_OR_RETURN(const double one_ns,
                           StepNs(Where::kOneProcess, job, kBytesRounds, kBytesSteps));
     WEIR_ASSIGN_OR_RETURN(const double two_ns,
                           StepNs(Where::kProcesses, job, kBytesRounds, kBytesSteps));
-    WEIR_ASSIGN_OR_RETURN(Cluster wide_cluster, WithKernelsOf(job));
+    WEIR_ASSIGN_OR_RETURN(proto::Cluster wide_cluster, WithKernelsOf(job));
     wide_cluster.mutable_device(0)->set_wake_ns(wake_in_one_ns);
     WEIR_ASSIGN_OR_RETURN(const SimulateReport in_one, Simulate(job, wide_cluster, {.steps = 4}));
     wide_cluster.mutable_device(0)->set_wake_ns(cluster_.device(0).wake_ns());
     WEIR_ASSIGN_OR_RETURN(const SimulateReport for_nothing,
                           Simulate(job, wide_cluster, {.steps = 4}));
-    for (auto set : {&Link::set_send_bytes_per_second, &Link::set_receive_bytes_per_second}) {
+    for (auto set :
+         {&proto::Link::set_send_bytes_per_second, &proto::Link::set_receive_bytes_per_second}) {
       (wide_cluster.mutable_within_host()->*set)(1e9 / kTrialNsPerByte);
     }
     WEIR_ASSIGN_OR_RETURN(const SimulateReport dear, Simulate(job, wide_cluster, {.steps = 4}));
@@ -395,13 +402,14 @@ class Calibration {
     const double ns_per_byte =
         bytes > 0 ? (two_ns - one_ns - (for_nothing.step_ns - in_one.step_ns)) / bytes : 0;
     if (ns_per_byte <= kLeastNsPerByte) return absl::OkStatus();  // too little to count
-    for (auto set : {&Link::set_send_bytes_per_second, &Link::set_receive_bytes_per_second}) {
+    for (auto set :
+         {&proto::Link::set_send_bytes_per_second, &proto::Link::set_receive_bytes_per_second}) {
       (cluster_.mutable_within_host()->*set)(std::round(1e9 / ns_per_byte));
     }
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Cluster> WithKernelsOf(const Job& job) {
+  absl::StatusOr<proto::Cluster> WithKernelsOf(const proto::Job& job) {
     CalibrateOptions options;
     options.threads_per_device = options_.threads_per_device;
     options.steps = 20;
@@ -412,17 +420,18 @@ class Calibration {
     return of_job.cluster_;
   }
 
-  const Job& job_;
+  const proto::Job& job_;
   const CalibrateOptions& options_;
   std::map<RowKey, Row> rows_;
   int devices_ = 1;
   double act_ns_ = 0;
-  Cluster cluster_;
+  proto::Cluster cluster_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::vector<int64_t>> TimeRounds(JobRunner* runner, int64_t rounds, int64_t steps) {
+absl::StatusOr<std::vector<int64_t>> TimeRounds(train::JobRunner* runner, int64_t rounds,
+                                                int64_t steps) {
   std::vector<int64_t> samples;
   const MonotonicClock clock;
   for (int64_t round = 0; round <= rounds; ++round) {
@@ -433,8 +442,8 @@ absl::StatusOr<std::vector<int64_t>> TimeRounds(JobRunner* runner, int64_t round
   return samples;
 }
 
-absl::StatusOr<Cluster> Calibrate(const Job& job, const CalibrateOptions& options) {
+absl::StatusOr<proto::Cluster> Calibrate(const proto::Job& job, const CalibrateOptions& options) {
   return Calibration(job, options).Run();
 }
 
-}  // namespace weir
+}  // namespace weir::sim

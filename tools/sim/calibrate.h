@@ -30,10 +30,10 @@
 #include "proto/job.pb.h"
 #include "tools/train/job_runner.h"
 
-namespace weir {
+namespace weir::sim {
 
 struct CalibrateOptions {
-  std::vector<Job> layouts;  // the job in other layouts, where its kernels have other shapes
+  std::vector<proto::Job> layouts;  // the job in other layouts, where its kernels have other shapes
   int threads_per_device = 1;
   int64_t steps = 5;  // measured in each layout, after one unmeasured step
   std::string trace;  // where to write a trace of the job's own mesh; empty: none
@@ -41,15 +41,16 @@ struct CalibrateOptions {
   // Returns the time of a step of a two-rank job in two processes of this machine, in nanoseconds,
   // for each of `rounds` rounds of `steps` steps. The steps before the first round are not
   // measured. Null: the cluster is for one process.
-  std::function<absl::StatusOr<std::vector<int64_t>>(const Job& job, int threads_per_device,
+  std::function<absl::StatusOr<std::vector<int64_t>>(const proto::Job& job, int threads_per_device,
                                                      int64_t rounds, int64_t steps)>
       in_processes;
 };
 
 // Returns the time of a step in each of `rounds` rounds, after one unmeasured round.
-absl::StatusOr<std::vector<int64_t>> TimeRounds(JobRunner* runner, int64_t rounds, int64_t steps);
+absl::StatusOr<std::vector<int64_t>> TimeRounds(train::JobRunner* runner, int64_t rounds,
+                                                int64_t steps);
 
 // Errors: those of the job, its data or a layout; W0532 if the trace cannot be written.
-absl::StatusOr<Cluster> Calibrate(const Job& job, const CalibrateOptions& options);
+absl::StatusOr<proto::Cluster> Calibrate(const proto::Job& job, const CalibrateOptions& options);
 
-}  // namespace weir
+}  // namespace weir::sim

@@ -4,22 +4,22 @@
 #include "gtest/gtest.h"
 #include "tools/zoo/gpt.h"
 
-namespace weir {
+namespace weir::sim {
 namespace {
 
-absl::StatusOr<Cluster> CalibratedWith(int64_t step_in_processes_ns) {
-  TransformerOptions tiny;
+absl::StatusOr<proto::Cluster> CalibratedWith(int64_t step_in_processes_ns) {
+  zoo::TransformerOptions tiny;
   tiny.layers = 1;
   tiny.hidden = 8;
   tiny.heads = 2;
   tiny.vocab = 16;
   tiny.sequence = 8;
   tiny.training.batch = 2;
-  const absl::StatusOr<Job> job = GptJob(tiny);
+  const absl::StatusOr<proto::Job> job = zoo::GptJob(tiny);
   EXPECT_TRUE(job.ok()) << job.status();
   CalibrateOptions options;
   options.steps = 1;
-  options.in_processes = [step_in_processes_ns](const Job&, int, int64_t rounds,
+  options.in_processes = [step_in_processes_ns](const proto::Job&, int, int64_t rounds,
                                                 int64_t) -> absl::StatusOr<std::vector<int64_t>> {
     return std::vector<int64_t>(rounds, step_in_processes_ns);
   };
@@ -28,7 +28,7 @@ absl::StatusOr<Cluster> CalibratedWith(int64_t step_in_processes_ns) {
 
 TEST(CalibrateTest, WhatStepsTakeMoreInProcessesIsChargedToWakingAndToBytes) {
   constexpr int64_t kAnHourNs = int64_t{3600} * 1000 * 1000 * 1000;  // longer than any step here
-  const absl::StatusOr<Cluster> cluster = CalibratedWith(kAnHourNs);
+  const absl::StatusOr<proto::Cluster> cluster = CalibratedWith(kAnHourNs);
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   EXPECT_GT(cluster->device(0).wake_ns(), 1e9);
   EXPECT_EQ(cluster->within_host().send_bytes_per_second(),
@@ -36,11 +36,11 @@ TEST(CalibrateTest, WhatStepsTakeMoreInProcessesIsChargedToWakingAndToBytes) {
 }
 
 TEST(CalibrateTest, ProcessesThatCostNothingMoreAreAsOne) {
-  const absl::StatusOr<Cluster> cluster = CalibratedWith(/*step_in_processes_ns=*/1);
+  const absl::StatusOr<proto::Cluster> cluster = CalibratedWith(/*step_in_processes_ns=*/1);
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   EXPECT_EQ(cluster->device(0).wake_ns(), 0);
   EXPECT_EQ(cluster->within_host().send_bytes_per_second(), 0) << "bytes cost nothing";
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::sim

@@ -7,7 +7,7 @@
 #include "absl/status/statusor.h"
 #include "actors/plan/plan.h"
 
-namespace weir {
+namespace weir::sim {
 namespace {
 
 // This limit is above any sum of acts that a plan may have.
@@ -15,18 +15,18 @@ constexpr double kNsMax = 1e15;
 
 int64_t ToNs(double ns) { return std::llround(std::clamp(ns, 0.0, kNsMax)); }
 
-const DeviceModel& FirstDevice(const Cluster& cluster) {
+const proto::DeviceModel& FirstDevice(const proto::Cluster& cluster) {
   return *std::find_if(
       cluster.device().begin(), cluster.device().end(),
-      [&](const DeviceModel& device) { return device.name() == cluster.host(0).device(); });
+      [&](const proto::DeviceModel& device) { return device.name() == cluster.host(0).device(); });
 }
 
-std::vector<PlanOperand> Operands(const std::vector<TensorSlice>& slices) {
-  std::vector<PlanOperand> operands;
+std::vector<actors::PlanOperand> Operands(const std::vector<TensorSlice>& slices) {
+  std::vector<actors::PlanOperand> operands;
   for (const TensorSlice& slice : slices) {
-    PlanOperand& operand = operands.emplace_back();
+    actors::PlanOperand& operand = operands.emplace_back();
     const bool absent = slice.shape.size() == 1 && slice.shape[0] == 0;
-    operand.place = absent ? PlanOperand::Place::kNone : PlanOperand::Place::kInput;
+    operand.place = absent ? actors::PlanOperand::Place::kNone : actors::PlanOperand::Place::kInput;
     operand.slice = slice;
   }
   return operands;
@@ -34,11 +34,11 @@ std::vector<PlanOperand> Operands(const std::vector<TensorSlice>& slices) {
 
 }  // namespace
 
-ClusterCosts::ClusterCosts(Cluster cluster)
+ClusterCosts::ClusterCosts(proto::Cluster cluster)
     : cluster_(std::move(cluster)), costs_(FirstDevice(cluster_)) {}
 
 int64_t ClusterCosts::KernelNs(const compiler::KernelUse& kernel) const {
-  PlanCall call;
+  actors::PlanCall call;
   call.op = kernel.op;
   call.attrs = kernel.attrs;
   call.inputs = Operands(kernel.inputs);
@@ -50,7 +50,7 @@ int64_t ClusterCosts::KernelNs(const compiler::KernelUse& kernel) const {
 int64_t ClusterCosts::ActNs() const { return ToNs(costs_.model().act_ns()); }
 
 int64_t ClusterCosts::LatencyNs(compiler::LinkLevel level, int64_t bytes) const {
-  const Link& link =
+  const proto::Link& link =
       level == compiler::LinkLevel::kWithinHost ? cluster_.within_host() : cluster_.between_hosts();
   const double bytes_ns =
       link.bytes_per_second() > 0 ? 1e9 * static_cast<double>(bytes) / link.bytes_per_second() : 0;
@@ -66,7 +66,7 @@ compiler::LinkLevel ClusterCosts::LevelBetween(int64_t rank, int64_t other) cons
 int64_t ClusterCosts::HostOf(int64_t rank) const {
   int64_t first_host = 0;
   for (int group = 0; group < cluster_.host_size(); ++group) {
-    const HostGroup& spec = cluster_.host(group);
+    const proto::HostGroup& spec = cluster_.host(group);
     const int64_t count = std::max(1, spec.count()), devices = std::max(1, spec.devices());
     if (rank < count * devices || group + 1 == cluster_.host_size())
       return first_host + rank / devices;
@@ -76,4 +76,4 @@ int64_t ClusterCosts::HostOf(int64_t rank) const {
   return first_host;
 }
 
-}  // namespace weir
+}  // namespace weir::sim

@@ -15,12 +15,12 @@
 #include "proto/cluster.pb.h"
 #include "tools/sim/device_costs.h"
 
-namespace weir {
+namespace weir::sim {
 
 class ClusterCosts final : public compiler::CostModel {
  public:
   // Precondition: the cluster is sound (ReadClusterFile).
-  explicit ClusterCosts(Cluster cluster);
+  explicit ClusterCosts(proto::Cluster cluster);
 
   int64_t KernelNs(const compiler::KernelUse& kernel) const override;
   int64_t ActNs() const override;
@@ -30,9 +30,9 @@ class ClusterCosts final : public compiler::CostModel {
  private:
   int64_t HostOf(int64_t rank) const;
 
-  const Cluster cluster_;
+  const proto::Cluster cluster_;
   const DeviceCosts costs_;
   const compiler::PeakCosts defaults_;
 };
 
-}  // namespace weir
+}  // namespace weir::sim

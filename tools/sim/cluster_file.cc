@@ -17,7 +17,7 @@
 #include "runtime/store/mapped_file.h"
 #include "tools/job/text_bounds.h"
 
-namespace weir {
+namespace weir::sim {
 namespace {
 
 constexpr int64_t kClusterBytesMax = 64 << 20;
@@ -47,9 +47,10 @@ class ErrorCollector : public google::protobuf::io::ErrorCollector {
     size_t from = 0;
     if (message.find("has no field named") != std::string::npos) {
       const std::string type = NextQuoted(message, &from), field = NextQuoted(message, &from);
-      problem.expected = absl::StrCat("a field of ", type);
+      problem.expected = absl::StrCat("a field of ", type.substr(type.rfind('.') + 1));
       problem.found = absl::StrCat("\"", field, "\"");
-      if (const auto* known = Cluster::descriptor()->file()->pool()->FindMessageTypeByName(type)) {
+      if (const auto* known =
+              proto::Cluster::descriptor()->file()->pool()->FindMessageTypeByName(type)) {
         std::vector<std::string> names;
         for (int i = 0; i < known->field_count(); ++i)
           names.push_back(std::string(known->field(i)->name()));
@@ -95,7 +96,7 @@ class Checker {
 constexpr double kNsMax = 1e15;
 constexpr double kRateMax = 1e24;
 
-void CheckDevice(const DeviceModel& device, Checker* check) {
+void CheckDevice(const proto::DeviceModel& device, Checker* check) {
   const std::string where = absl::StrCat("device ", device.name());
   check->Number(where + ", memory_bytes", device.memory_bytes(), 0, 1e18);
   check->Number(where + ", bytes_per_second", device.bytes_per_second(), 0, kRateMax);
@@ -104,7 +105,7 @@ void CheckDevice(const DeviceModel& device, Checker* check) {
   check->Number(where + ", wake_ns", device.wake_ns(), 0, kNsMax);
   check->Number(where + ", cores", device.cores(), 0, 1e6);
   check->Number(where + ", jitter", device.jitter(), 0, 1, "0.05 for five per cent");
-  for (const Peak& peak : device.peak()) {
+  for (const proto::Peak& peak : device.peak()) {
     const std::string at = absl::StrCat(where, ", peak ", peak.dtype());
     if (!DTypeFromName(peak.dtype()))
       check->Name(at, "a dtype", absl::StrCat("\"", peak.dtype(), "\""), "f32, bf16 or i32");
@@ -112,7 +113,7 @@ void CheckDevice(const DeviceModel& device, Checker* check) {
                   "312e12 for 312 Tflop/s");
     check->Number(at + ", efficiency", peak.efficiency(), 0, 1);
   }
-  for (const KernelCost& kernel : device.kernel()) {
+  for (const proto::KernelCost& kernel : device.kernel()) {
     const std::string at = absl::StrCat(where, ", kernel ", kernel.op(), " ", kernel.shapes());
     if (kernel.op().empty()) check->Name(at, "the name of an op", "none", "`weir ops` lists them");
     check->Number(at + ", ns", kernel.ns(), 0, kNsMax);
@@ -122,7 +123,7 @@ void CheckDevice(const DeviceModel& device, Checker* check) {
   }
 }
 
-void CheckLink(const std::string& where, const Link& link, Checker* check) {
+void CheckLink(const std::string& where, const proto::Link& link, Checker* check) {
   check->Number(where + ", latency_ns", link.latency_ns(), 0, kNsMax);
   check->Number(where + ", bytes_per_second", link.bytes_per_second(), 0, kRateMax);
   check->Number(where + ", message_ns", link.message_ns(), 0, kNsMax);
@@ -132,12 +133,12 @@ void CheckLink(const std::string& where, const Link& link, Checker* check) {
   check->Number(where + ", receive_bytes_per_second", link.receive_bytes_per_second(), 0, kRateMax);
 }
 
-absl::Status CheckCluster(const Cluster& cluster, const std::string& name) {
+absl::Status CheckCluster(const proto::Cluster& cluster, const std::string& name) {
   Checker check(name);
   std::vector<std::string> names;
   if (cluster.device_size() == 0) check.Name("device", "at least one", "none", kExample);
   if (cluster.host_size() == 0) check.Name("host", "at least one", "none", kExample);
-  for (const DeviceModel& device : cluster.device()) {
+  for (const proto::DeviceModel& device : cluster.device()) {
     if (device.name().empty())
       check.Name("device", "a name", "none", "device { name: \"accelerator\" ... }");
     for (const std::string& known : names) {
@@ -149,7 +150,7 @@ absl::Status CheckCluster(const Cluster& cluster, const std::string& name) {
   }
   double devices = 0;
   for (int i = 0; i < cluster.host_size(); ++i) {
-    const HostGroup& host = cluster.host(i);
+    const proto::HostGroup& host = cluster.host(i);
     const std::string where =
         absl::StrCat("host ", host.name().empty() ? absl::StrCat(i) : host.name());
     if (std::find(names.begin(), names.end(), host.device()) == names.end()) {
@@ -175,9 +176,9 @@ absl::Status CheckCluster(const Cluster& cluster, const std::string& name) {
 
 }  // namespace
 
-absl::StatusOr<Cluster> ReadClusterFile(const std::string& path) {
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<MappedFile> file,
-                        MappedFile::Open(path, "description of a cluster"));
+absl::StatusOr<proto::Cluster> ReadClusterFile(const std::string& path) {
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<store::MappedFile> file,
+                        store::MappedFile::Open(path, "description of a cluster"));
   if (file->size() > kClusterBytesMax) {
     return Rejected({"W0700", path, absl::StrCat("at most ", kClusterBytesMax, " bytes"),
                      absl::StrCat(file->size()), kExample});
@@ -187,9 +188,9 @@ absl::StatusOr<Cluster> ReadClusterFile(const std::string& path) {
       path);
 }
 
-absl::StatusOr<Cluster> ParseCluster(const std::string& text, const std::string& name) {
-  WEIR_RETURN_IF_ERROR(CheckTextBounds(text, name));
-  Cluster cluster;
+absl::StatusOr<proto::Cluster> ParseCluster(const std::string& text, const std::string& name) {
+  WEIR_RETURN_IF_ERROR(job::CheckTextBounds(text, name));
+  proto::Cluster cluster;
   ErrorCollector errors(name);
   google::protobuf::TextFormat::Parser parser;
   parser.RecordErrorsTo(&errors);
@@ -200,12 +201,12 @@ absl::StatusOr<Cluster> ParseCluster(const std::string& text, const std::string&
   return cluster;
 }
 
-std::string ClusterText(const Cluster& cluster) {
+std::string ClusterText(const proto::Cluster& cluster) {
   google::protobuf::TextFormat::Printer printer;
   printer.SetUseShortRepeatedPrimitives(true);
   std::string text;
   printer.PrintToString(cluster, &text);
-  return "# proto-file: proto/cluster.proto\n# proto-message: weir.Cluster\n" + text;
+  return "# proto-file: proto/cluster.proto\n# proto-message: weir.proto.Cluster\n" + text;
 }
 
-}  // namespace weir
+}  // namespace weir::sim

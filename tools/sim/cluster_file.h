@@ -10,13 +10,13 @@
 #include "absl/status/statusor.h"
 #include "proto/cluster.pb.h"
 
-namespace weir {
+namespace weir::sim {
 
-absl::StatusOr<Cluster> ReadClusterFile(const std::string& path);
+absl::StatusOr<proto::Cluster> ReadClusterFile(const std::string& path);
 // Parses a text. `name` stands for the path in errors.
-absl::StatusOr<Cluster> ParseCluster(const std::string& text, const std::string& name);
+absl::StatusOr<proto::Cluster> ParseCluster(const std::string& text, const std::string& name);
 
 // Returns a text that ParseCluster reads, with a heading that says what it is.
-std::string ClusterText(const Cluster& cluster);
+std::string ClusterText(const proto::Cluster& cluster);
 
-}  // namespace weir
+}  // namespace weir::sim

@@ -4,7 +4,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::sim {
 namespace {
 
 using ::testing::HasSubstr;
@@ -16,16 +16,16 @@ constexpr char kGood[] = R"(
 
 // Returns the error message that `text` gives, or "" if there is none.
 std::string ErrorOf(const std::string& text) {
-  const absl::StatusOr<Cluster> cluster = ParseCluster(text, "c.textproto");
+  const absl::StatusOr<proto::Cluster> cluster = ParseCluster(text, "c.textproto");
   return cluster.ok() ? "" : std::string(cluster.status().message());
 }
 
 TEST(ClusterFileTest, ReadsWhatItWrites) {
-  absl::StatusOr<Cluster> cluster = ParseCluster(kGood, "c.textproto");
+  absl::StatusOr<proto::Cluster> cluster = ParseCluster(kGood, "c.textproto");
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   const std::string text = ClusterText(*cluster);
-  EXPECT_THAT(text, HasSubstr("proto-message: weir.Cluster"));
-  absl::StatusOr<Cluster> again = ParseCluster(text, "again");
+  EXPECT_THAT(text, HasSubstr("proto-message: weir.proto.Cluster"));
+  absl::StatusOr<proto::Cluster> again = ParseCluster(text, "again");
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->SerializeAsString(), cluster->SerializeAsString());
 }
@@ -63,4 +63,4 @@ TEST(ClusterFileTest, NumbersMustBePossible) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::sim

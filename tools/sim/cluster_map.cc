@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::sim {
 namespace {
 
 // The kinds of links. A pair of numbers distinguishes the links of one kind.
@@ -14,15 +14,15 @@ enum LinkKind : int64_t { kPairLink, kDeviceOut, kDeviceIn, kHostOut, kHostIn };
 
 }  // namespace
 
-absl::StatusOr<ClusterMap> ClusterMap::Create(const Cluster& cluster, int64_t num_ranks,
+absl::StatusOr<ClusterMap> ClusterMap::Create(const proto::Cluster& cluster, int64_t num_ranks,
                                               HostLinks host_links) {
   ClusterMap map;
   map.cluster_ = cluster;
   map.host_links_ = host_links;
-  for (const DeviceModel& model : cluster.device()) map.costs_.emplace_back(model);
+  for (const proto::DeviceModel& model : cluster.device()) map.costs_.emplace_back(model);
   int64_t devices = 0;
   for (int group = 0; group < cluster.host_size(); ++group) {
-    const HostGroup& spec = cluster.host(group);
+    const proto::HostGroup& spec = cluster.host(group);
     int model = 0;
     while (cluster.device(model).name() != spec.device()) ++model;
     const int64_t count = std::max(1, spec.count());
@@ -46,7 +46,7 @@ absl::StatusOr<ClusterMap> ClusterMap::Create(const Cluster& cluster, int64_t nu
        "raise it only if there are more)"});
 }
 
-const Link& ClusterMap::LinkBetween(int64_t from, int64_t to) const {
+const proto::Link& ClusterMap::LinkBetween(int64_t from, int64_t to) const {
   return SameHost(from, to) ? cluster_.within_host() : cluster_.between_hosts();
 }
 
@@ -54,9 +54,9 @@ int32_t ClusterMap::NameOf(int64_t kind, int64_t from, int64_t to) {
   return names_.try_emplace({kind, from, to}, static_cast<int32_t>(names_.size())).first->second;
 }
 
-TimeNetwork::Way ClusterMap::WayBetween(int64_t from, int64_t to) {
-  const Link& link = LinkBetween(from, to);
-  TimeNetwork::Way way;
+actors::TimeNetwork::Way ClusterMap::WayBetween(int64_t from, int64_t to) {
+  const proto::Link& link = LinkBetween(from, to);
+  actors::TimeNetwork::Way way;
   way.latency_ns = std::llround(link.latency_ns());
   way.message_ns = std::llround(link.message_ns());
   way.receive_ns = std::llround(link.receive_ns());
@@ -65,12 +65,12 @@ TimeNetwork::Way ClusterMap::WayBetween(int64_t from, int64_t to) {
   way.ns_per_byte = link.bytes_per_second() > 0 ? 1e9 / link.bytes_per_second() : 0;
   if (link.bytes_per_second() == 0 && link.message_ns() == 0) return way;  // no cost to wait for
   const int64_t level = SameHost(from, to) ? 0 : 1;  // the two levels are separate networks
-  if (link.shared() == Link::PAIR) {
+  if (link.shared() == proto::Link::PAIR) {
     way.out = NameOf(kPairLink, from, to);
-  } else if (link.shared() == Link::DEVICE || host_links_ == HostLinks::kDivided) {
+  } else if (link.shared() == proto::Link::DEVICE || host_links_ == HostLinks::kDivided) {
     way.out = NameOf(kDeviceOut, from, level);
     way.in = NameOf(kDeviceIn, to, level);
-    if (link.shared() == Link::HOST) {
+    if (link.shared() == proto::Link::HOST) {
       way.ns_per_byte *= cluster_.host(host(from).group).devices();
       way.message_ns *= cluster_.host(host(from).group).devices();
     }
@@ -81,9 +81,9 @@ TimeNetwork::Way ClusterMap::WayBetween(int64_t from, int64_t to) {
   return way;
 }
 
-TimeEngineOptions::Device ClusterMap::EngineDevice(int64_t rank) const {
-  const DeviceModel& model = costs(rank).model();
-  TimeEngineOptions::Device device;
+actors::TimeEngineOptions::Device ClusterMap::EngineDevice(int64_t rank) const {
+  const proto::DeviceModel& model = costs(rank).model();
+  actors::TimeEngineOptions::Device device;
   device.host = host_of_rank_[rank];
   device.cores = std::max(1, model.cores());
   device.wake_ns = std::llround(model.wake_ns());
@@ -91,13 +91,13 @@ TimeEngineOptions::Device ClusterMap::EngineDevice(int64_t rank) const {
   return device;
 }
 
-std::vector<TimeEngineOptions::Host> ClusterMap::EngineHosts() const {
-  std::vector<TimeEngineOptions::Host> hosts;
+std::vector<actors::TimeEngineOptions::Host> ClusterMap::EngineHosts() const {
+  std::vector<actors::TimeEngineOptions::Host> hosts;
   for (const Host& host : hosts_) {
-    const HostGroup& spec = cluster_.host(host.group);
+    const proto::HostGroup& spec = cluster_.host(host.group);
     hosts.push_back({spec.cores(), {spec.core_speed().begin(), spec.core_speed().end()}});
   }
   return hosts;
 }
 
-}  // namespace weir
+}  // namespace weir::sim

@@ -14,7 +14,7 @@
 #include "proto/cluster.pb.h"
 #include "tools/sim/device_costs.h"
 
-namespace weir {
+namespace weir::sim {
 
 class ClusterMap {
  public:
@@ -25,19 +25,19 @@ class ClusterMap {
     kDivided,
   };
   // kInvalidArgument (W0704): the cluster has fewer devices than the job has ranks.
-  static absl::StatusOr<ClusterMap> Create(const Cluster& cluster, int64_t num_ranks,
+  static absl::StatusOr<ClusterMap> Create(const proto::Cluster& cluster, int64_t num_ranks,
                                            HostLinks host_links);
 
   const DeviceCosts& costs(int64_t rank) const { return costs_[host(rank).model]; }
   int64_t HostOf(int64_t rank) const { return host_of_rank_[rank]; }
   bool SameHost(int64_t a, int64_t b) const { return host_of_rank_[a] == host_of_rank_[b]; }
   int64_t num_hosts_used() const { return host_of_rank_.empty() ? 0 : host_of_rank_.back() + 1; }
-  const Link& LinkBetween(int64_t from, int64_t to) const;
+  const proto::Link& LinkBetween(int64_t from, int64_t to) const;
   // Returns the way of a message between ranks. Its send_ns belongs to the sending act.
-  TimeNetwork::Way WayBetween(int64_t from, int64_t to);
+  actors::TimeNetwork::Way WayBetween(int64_t from, int64_t to);
 
-  TimeEngineOptions::Device EngineDevice(int64_t rank) const;
-  std::vector<TimeEngineOptions::Host> EngineHosts() const;
+  actors::TimeEngineOptions::Device EngineDevice(int64_t rank) const;
+  std::vector<actors::TimeEngineOptions::Host> EngineHosts() const;
 
  private:
   struct Host {
@@ -48,7 +48,7 @@ class ClusterMap {
   const Host& host(int64_t rank) const { return hosts_[host_of_rank_[rank]]; }
   int32_t NameOf(int64_t kind, int64_t from, int64_t to);
 
-  Cluster cluster_;
+  proto::Cluster cluster_;
   HostLinks host_links_ = HostLinks::kShared;
   std::vector<DeviceCosts> costs_;
   std::vector<Host> hosts_;
@@ -56,4 +56,4 @@ class ClusterMap {
   std::map<std::tuple<int64_t, int64_t, int64_t>, int32_t> names_;
 };
 
-}  // namespace weir
+}  // namespace weir::sim

@@ -10,13 +10,13 @@
 #include "runtime/base/status.h"
 #include "runtime/base/transfer/transfer.h"
 
-namespace weir {
+namespace weir::sim {
 namespace {
 
-std::string ShapesText(const std::vector<PlanOperand>& operands) {
+std::string ShapesText(const std::vector<actors::PlanOperand>& operands) {
   std::vector<std::string> texts;
-  for (const PlanOperand& operand : operands) {
-    if (operand.place == PlanOperand::Place::kNone) {
+  for (const actors::PlanOperand& operand : operands) {
+    if (operand.place == actors::PlanOperand::Place::kNone) {
       texts.push_back("-");
     } else {
       texts.push_back(operand.slice.shape.empty() ? "1" : absl::StrJoin(operand.slice.shape, "x"));
@@ -25,21 +25,21 @@ std::string ShapesText(const std::vector<PlanOperand>& operands) {
   return absl::StrJoin(texts, ",");
 }
 
-std::vector<TensorType> Types(const std::vector<PlanOperand>& operands) {
-  std::vector<TensorType> types;
-  for (const PlanOperand& operand : operands) {
-    TensorType& type = types.emplace_back();
-    if (operand.place == PlanOperand::Place::kNone) continue;
+std::vector<sbp::TensorType> Types(const std::vector<actors::PlanOperand>& operands) {
+  std::vector<sbp::TensorType> types;
+  for (const actors::PlanOperand& operand : operands) {
+    sbp::TensorType& type = types.emplace_back();
+    if (operand.place == actors::PlanOperand::Place::kNone) continue;
     type.dtype = operand.slice.dtype;
     for (int64_t size : operand.slice.shape) type.dims.push_back({"", size, 1});
   }
   return types;
 }
 
-double BytesOf(const std::vector<PlanOperand>& operands) {
+double BytesOf(const std::vector<actors::PlanOperand>& operands) {
   double bytes = 0;
-  for (const PlanOperand& operand : operands) {
-    if (operand.place != PlanOperand::Place::kNone)
+  for (const actors::PlanOperand& operand : operands) {
+    if (operand.place != actors::PlanOperand::Place::kNone)
       bytes += static_cast<double>(operand.slice.bytes());
   }
   return bytes;
@@ -53,12 +53,12 @@ double Work(double flops, double bytes) { return std::max(1.0, flops > 0 ? flops
 
 }  // namespace
 
-KernelWork WorkOf(const PlanCall& call, int64_t chunks) {
+KernelWork WorkOf(const actors::PlanCall& call, int64_t chunks) {
   KernelWork work;
   work.op = call.op;
   for (const auto* operands : {&call.inputs, &call.outputs}) {
-    for (const PlanOperand& operand : *operands) {
-      if (work.dtype.empty() && operand.place != PlanOperand::Place::kNone)
+    for (const actors::PlanOperand& operand : *operands) {
+      if (work.dtype.empty() && operand.place != actors::PlanOperand::Place::kNone)
         work.dtype = Name(operand.slice.dtype);
     }
   }
@@ -78,26 +78,26 @@ KernelWork WorkOf(const PlanCall& call, int64_t chunks) {
   }
   work.shapes = absl::StrCat(ShapesText(call.inputs), "->", ShapesText(call.outputs));
   if (call.op == "embedding") work.bytes = 2 * out;  // rows of the table, not the whole table
-  if (const OpDef* def = OpRegistry::Find(call.op); def != nullptr && def->flops) {
+  if (const ops::OpDef* def = ops::OpRegistry::Find(call.op); def != nullptr && def->flops) {
     work.flops = def->flops(call.attrs, Types(call.inputs), Types(call.outputs));
   }
   return work;
 }
 
-KernelWork WorkOf(const Plan& plan, const PlanActor& actor) {
+KernelWork WorkOf(const actors::Plan& plan, const actors::PlanActor& actor) {
   KernelWork work;
-  const bool source = actor.kind == ActorKind::kSource;
-  work.op = source ? "feed" : actor.kind == ActorKind::kSink ? "report" : "copy";
+  const bool source = actor.kind == actors::ActorKind::kSource;
+  work.op = source ? "feed" : actor.kind == actors::ActorKind::kSink ? "report" : "copy";
   work.dtype = source ? Name(actor.feed_slice.dtype) : "f32";
-  const std::vector<PlanPort>& ports = source ? actor.outputs : actor.inputs;
+  const std::vector<actors::PlanPort>& ports = source ? actor.outputs : actor.inputs;
   if (!ports.empty()) work.bytes = static_cast<double>(plan.registers[ports[0].register_id].bytes);
   if (work.op == "copy") work.bytes *= 2;
   work.shapes = absl::StrCat(work.bytes);
   return work;
 }
 
-DeviceCosts::DeviceCosts(DeviceModel model) : model_(std::move(model)) {
-  for (const KernelCost& row : model_.kernel()) {
+DeviceCosts::DeviceCosts(proto::DeviceModel model) : model_(std::move(model)) {
+  for (const proto::KernelCost& row : model_.kernel()) {
     const OpKey key{row.op(), row.dtype()};
     if (!row.shapes().empty()) exact_[key][row.shapes()] = {row.ns(), row.busy_ns()};
     if (row.ns() > 0 && row.busy_ns() > 0) {
@@ -124,7 +124,7 @@ DeviceCosts::DeviceCosts(DeviceModel model) : model_(std::move(model)) {
 }
 
 double DeviceCosts::PeakFlops(const std::string& dtype) const {
-  for (const Peak& peak : model_.peak()) {
+  for (const proto::Peak& peak : model_.peak()) {
     if (peak.dtype() == dtype) return peak.flops_per_second();
   }
   return 0;
@@ -163,8 +163,8 @@ absl::StatusOr<double> DeviceCosts::KernelNs(const KernelWork& kernel) const {
   }
   double ns = model_.bytes_per_second() > 0 ? kernel.bytes / model_.bytes_per_second() * 1e9 : 0;
   if (kernel.flops > 0) {
-    const Peak* best = nullptr;
-    for (const Peak& peak : model_.peak()) {
+    const proto::Peak* best = nullptr;
+    for (const proto::Peak& peak : model_.peak()) {
       if (best == nullptr || peak.dtype() == kernel.dtype) best = &peak;
     }
     if (best == nullptr && MultipliesMatrices(kernel.op)) {
@@ -183,4 +183,4 @@ absl::StatusOr<double> DeviceCosts::KernelNs(const KernelWork& kernel) const {
   return ns + model_.kernel_ns();
 }
 
-}  // namespace weir
+}  // namespace weir::sim

@@ -19,7 +19,7 @@
 #include "actors/plan/plan.h"
 #include "proto/cluster.pb.h"
 
-namespace weir {
+namespace weir::sim {
 
 // The key of a kernel in a cluster file, and the amount of its work. `chunks` acts share the work.
 struct KernelWork {
@@ -29,15 +29,15 @@ struct KernelWork {
   double flops = 0;
   double bytes = 0;
 };
-KernelWork WorkOf(const PlanCall& call, int64_t chunks);
+KernelWork WorkOf(const actors::PlanCall& call, int64_t chunks);
 // Returns the work of an actor that has no program: feed, report, copy.
-KernelWork WorkOf(const Plan& plan, const PlanActor& actor);
+KernelWork WorkOf(const actors::Plan& plan, const actors::PlanActor& actor);
 
 class DeviceCosts {
  public:
-  explicit DeviceCosts(DeviceModel model);
+  explicit DeviceCosts(proto::DeviceModel model);
 
-  const DeviceModel& model() const { return model_; }
+  const proto::DeviceModel& model() const { return model_; }
   // kInvalidArgument (W0703): an op has neither rows nor a peak.
   absl::StatusOr<double> KernelNs(const KernelWork& work) const;
   // Returns the kernel's time with all cores of the host busy over its time alone. The ratio comes
@@ -60,10 +60,10 @@ class DeviceCosts {
   };
   const Row* RowOf(const KernelWork& work) const;
 
-  DeviceModel model_;
+  proto::DeviceModel model_;
   std::map<OpKey, std::map<std::string, Row>> exact_;  // by shapes
   std::map<OpKey, std::vector<Point>> points_;         // by work
   std::map<OpKey, Row> sums_;                          // sums over the rows that have busy_ns
 };
 
-}  // namespace weir
+}  // namespace weir::sim

@@ -10,30 +10,30 @@
 #include "tools/sim/cluster_costs.h"
 #include "tools/sim/cluster_file.h"
 
-namespace weir {
+namespace weir::sim {
 namespace {
 
-void SetLink(const compiler::DevicePeaks::Link& from, Link* to) {
+void SetLink(const compiler::DevicePeaks::Link& from, proto::Link* to) {
   to->set_latency_ns(static_cast<double>(from.latency_ns));
   to->set_bytes_per_second(from.bytes_per_second);
 }
 
 // Returns the costs of compiler::PeakCosts as a cluster.
-Cluster DefaultCluster(int64_t ranks) {
+proto::Cluster DefaultCluster(int64_t ranks) {
   const compiler::DevicePeaks peaks;
-  Cluster cluster;
+  proto::Cluster cluster;
   cluster.set_name("the defaults");
-  DeviceModel* device = cluster.add_device();
+  proto::DeviceModel* device = cluster.add_device();
   device->set_name("a core of a server");
   for (const char* dtype : {"f32", "bf16"}) {
-    Peak* peak = device->add_peak();
+    proto::Peak* peak = device->add_peak();
     peak->set_dtype(dtype);
     peak->set_flops_per_second(peaks.flops_per_second);
   }
   device->set_bytes_per_second(peaks.memory_bytes_per_second);
   device->set_act_ns(static_cast<double>(peaks.act_ns));
   device->set_kernel_ns(static_cast<double>(peaks.kernel_ns));
-  HostGroup* host = cluster.add_host();
+  proto::HostGroup* host = cluster.add_host();
   host->set_device(device->name());
   host->set_devices(static_cast<int32_t>(peaks.devices_per_host));
   host->set_count(
@@ -65,7 +65,7 @@ absl::StatusOr<JobCosts> JobCosts::Choose(const std::string& cluster) {
   if (cluster == kDefaultCosts) return Defaults();
   const std::string path = cluster.empty() ? KeptClusterPath() : cluster;
   if (cluster.empty() && (path.empty() || ::access(path.c_str(), F_OK) != 0)) return Defaults();
-  WEIR_ASSIGN_OR_RETURN(const Cluster read, ReadClusterFile(path));
+  WEIR_ASSIGN_OR_RETURN(const proto::Cluster read, ReadClusterFile(path));
   JobCosts costs = Of(read);
   costs.source_ = cluster.empty() ? Source::kKept : Source::kFile;
   costs.path_ = path;
@@ -78,7 +78,7 @@ JobCosts JobCosts::Defaults() {
   return costs;
 }
 
-JobCosts JobCosts::Of(const Cluster& cluster) {
+JobCosts JobCosts::Of(const proto::Cluster& cluster) {
   if (cluster.device_size() == 0) return Defaults();
   JobCosts costs;
   costs.source_ = Source::kFile;
@@ -88,7 +88,7 @@ JobCosts JobCosts::Of(const Cluster& cluster) {
   return costs;
 }
 
-Cluster JobCosts::ClusterFor(int64_t ranks) const {
+proto::Cluster JobCosts::ClusterFor(int64_t ranks) const {
   return source_ == Source::kDefaults ? DefaultCluster(ranks) : cluster_;
 }
 
@@ -101,4 +101,4 @@ std::string JobCosts::Text() const {
   return "the default costs, those of a server's core, not of this machine";
 }
 
-}  // namespace weir
+}  // namespace weir::sim

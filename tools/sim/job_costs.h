@@ -19,7 +19,7 @@
 #include "compiler/cost/cost_model.h"
 #include "proto/cluster.pb.h"
 
-namespace weir {
+namespace weir::sim {
 
 inline constexpr char kDefaultCosts[] = "defaults";  // the value of --cluster
 
@@ -34,13 +34,13 @@ class JobCosts {
   static JobCosts Defaults();
   // Returns the costs of a cluster that was already read, called by its name. A cluster without
   // devices gives the defaults.
-  static JobCosts Of(const Cluster& cluster);
+  static JobCosts Of(const proto::Cluster& cluster);
 
   Source source() const { return source_; }
   // Returns the cluster on which `ranks` ranks are simulated.
-  Cluster ClusterFor(int64_t ranks) const;
+  proto::Cluster ClusterFor(int64_t ranks) const;
   // Returns the cluster as in its file. The cluster of the defaults has no devices.
-  const Cluster& cluster() const { return cluster_; }
+  const proto::Cluster& cluster() const { return cluster_; }
   // The costs with which the compiler plans. The costs live as long as any copy of this object.
   const compiler::CostModel& model() const { return *model_; }
   // Returns "the costs of here.textproto", or "the default costs: those of a server's core, not of
@@ -50,7 +50,7 @@ class JobCosts {
  private:
   Source source_ = Source::kDefaults;
   std::string path_;
-  Cluster cluster_;
+  proto::Cluster cluster_;
   std::shared_ptr<const compiler::CostModel> model_;
 };
 
@@ -59,4 +59,4 @@ class JobCosts {
 // ~/.config. Empty if none of these variables is set.
 std::string KeptClusterPath();
 
-}  // namespace weir
+}  // namespace weir::sim

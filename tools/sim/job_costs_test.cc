@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::sim {
 namespace {
 
 using ::testing::HasSubstr;
@@ -45,7 +45,7 @@ TEST_F(JobCostsTest, WithoutAFileThereAreTheDefaultsWhichSayThatTheyAreNotOfThis
   EXPECT_THAT(costs->Text(), HasSubstr("not of this machine"));
   // The defaults have as many devices as any job needs.
   for (const int64_t ranks : {1, 8, 9, 1000}) {
-    const Cluster cluster = costs->ClusterFor(ranks);
+    const proto::Cluster cluster = costs->ClusterFor(ranks);
     EXPECT_GE(cluster.host(0).count() * cluster.host(0).devices(), ranks);
   }
 }
@@ -88,4 +88,4 @@ TEST_F(JobCostsTest, AClusterThatWasReadGivesTheSameCosts) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::sim

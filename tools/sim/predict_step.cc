@@ -7,7 +7,7 @@
 #include "compiler/rhythm/solve_rhythm.h"
 #include "runtime/base/problem.h"
 
-namespace weir {
+namespace weir::sim {
 namespace {
 
 // The limit for the acts of all simulated ranks in a step. A play of more acts takes too long for a
@@ -15,18 +15,18 @@ namespace {
 constexpr double kActsMax = 4e6;
 
 // Returns whether the simulation of the plan ends soon.
-bool IsQuick(const LogicalPlan& plan) {
-  const absl::StatusOr<RankPlan> first = LowerForRank(plan, 0);
+bool IsQuick(const compiler::LogicalPlan& plan) {
+  const absl::StatusOr<proto::RankPlan> first = compiler::LowerForRank(plan, 0);
   if (!first.ok()) return false;
   double acts = 0;
-  for (const ActorSpec& actor : first->actor())
+  for (const proto::ActorSpec& actor : first->actor())
     acts += static_cast<double>(actor.rate().acts_per_step());
   const int64_t ranks = plan.mesh.num_ranks();
   return acts * static_cast<double>(ranks > kRanksInFull ? plan.mesh.num_stages() : ranks) <=
          kActsMax;
 }
 
-double PlannedStepNs(const LogicalPlan& plan, const compiler::CostModel& costs) {
+double PlannedStepNs(const compiler::LogicalPlan& plan, const compiler::CostModel& costs) {
   const absl::StatusOr<compiler::StationGraph> graph = BuildStationGraph(plan, costs);
   if (!graph.ok()) return 0;
   const absl::StatusOr<compiler::RegisterSolution> solution = SolveStations(plan, *graph);
@@ -42,9 +42,9 @@ std::string Found(const absl::Status& status) {
 
 }  // namespace
 
-StepPrediction PredictStep(const LogicalPlan& plan, const JobCosts& costs) {
+StepPrediction PredictStep(const compiler::LogicalPlan& plan, const JobCosts& costs) {
   StepPrediction prediction;
-  if (plan.mode != PlanMode::kTrain) {
+  if (plan.mode != compiler::PlanMode::kTrain) {
     prediction.why_not = "only training is simulated";
   } else if (!IsQuick(plan)) {
     prediction.why_not = "the plan is large: `weir sim` takes the time to play it";
@@ -61,4 +61,4 @@ StepPrediction PredictStep(const LogicalPlan& plan, const JobCosts& costs) {
   return prediction;
 }
 
-}  // namespace weir
+}  // namespace weir::sim

@@ -11,7 +11,7 @@
 #include "tools/sim/job_costs.h"
 #include "tools/sim/simulate.h"
 
-namespace weir {
+namespace weir::sim {
 
 struct StepPrediction {
   double step_ns = 0;                    // 0: no prediction
@@ -20,6 +20,6 @@ struct StepPrediction {
 };
 
 // Precondition: `plan` was compiled with costs.model().
-StepPrediction PredictStep(const LogicalPlan& plan, const JobCosts& costs);
+StepPrediction PredictStep(const compiler::LogicalPlan& plan, const JobCosts& costs);
 
-}  // namespace weir
+}  // namespace weir::sim

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::sim {
 namespace {
 
 constexpr int64_t kScalarBytesMax = 1 << 12;  // of a step
@@ -17,16 +17,17 @@ using Key = std::tuple<int64_t, int64_t, int64_t, std::string>;
 
 // Returns the name of the actor that reads the messages of a register. Both ends of an edge know
 // that name, and the receivers of one transfer have the same name on all ranks.
-const std::string& ReaderOf(const Plan& plan, const PlanRegister& r) {
-  return r.side == RegisterSide::kInbound ? plan.actors[r.consumers[0].actor].name : r.far[0].name;
+const std::string& ReaderOf(const actors::Plan& plan, const actors::PlanRegister& r) {
+  return r.side == actors::RegisterSide::kInbound ? plan.actors[r.consumers[0].actor].name
+                                                  : r.far[0].name;
 }
 
-bool Alike(const PlanRegister& out, const PlanRegister& in) {
+bool Alike(const actors::PlanRegister& out, const actors::PlanRegister& in) {
   return out.bytes == in.bytes && out.slots == in.slots &&
          out.tokens_per_step == in.tokens_per_step && out.initial_tokens == in.initial_tokens;
 }
 
-absl::Status NotSymmetrical(const Plan& plan, const PlanRegister& r) {
+absl::Status NotSymmetrical(const actors::Plan& plan, const actors::PlanRegister& r) {
   return Rejected({"W0705", absl::StrCat("rank ", plan.rank, ", register '", r.name, "'"),
                    "a plan in which all ranks of a stage do the same",
                    "a message that has no counterpart",
@@ -35,29 +36,30 @@ absl::Status NotSymmetrical(const Plan& plan, const PlanRegister& r) {
 
 }  // namespace
 
-absl::StatusOr<RankPairs> PairRepresentatives(const std::vector<Plan>& plans, const Mesh& mesh) {
-  const auto key_of = [&mesh](const Plan& plan, const PlanRegister& r) {
+absl::StatusOr<RankPairs> PairRepresentatives(const std::vector<actors::Plan>& plans,
+                                              const sbp::Mesh& mesh) {
+  const auto key_of = [&mesh](const actors::Plan& plan, const actors::PlanRegister& r) {
     const int64_t peer_stage = mesh.StageOf(r.peer), peer = mesh.StageRankOf(r.peer);
-    if (r.side == RegisterSide::kInbound)
+    if (r.side == actors::RegisterSide::kInbound)
       return Key{peer_stage, plan.stage, peer, ReaderOf(plan, r)};
     return Key{plan.stage, peer_stage, peer, ReaderOf(plan, r)};
   };
-  std::map<Key, std::vector<const PlanRegister*>> inbound;
-  for (const Plan& plan : plans) {
-    for (const PlanRegister& r : plan.registers) {
-      if (r.side == RegisterSide::kInbound) inbound[key_of(plan, r)].push_back(&r);
+  std::map<Key, std::vector<const actors::PlanRegister*>> inbound;
+  for (const actors::Plan& plan : plans) {
+    for (const actors::PlanRegister& r : plan.registers) {
+      if (r.side == actors::RegisterSide::kInbound) inbound[key_of(plan, r)].push_back(&r);
     }
   }
   RankPairs pairs;
   std::map<Key, size_t> used;
-  const auto loosen = [&pairs](const Plan& plan, const PlanRegister& r) {
+  const auto loosen = [&pairs](const actors::Plan& plan, const actors::PlanRegister& r) {
     if (r.bytes * r.tokens_per_step > kScalarBytesMax) return NotSymmetrical(plan, r);
     pairs.loose.push_back(r.edge);
     return absl::OkStatus();
   };
-  for (const Plan& plan : plans) {
-    for (const PlanRegister& r : plan.registers) {
-      if (r.side != RegisterSide::kOutbound) continue;
+  for (const actors::Plan& plan : plans) {
+    for (const actors::PlanRegister& r : plan.registers) {
+      if (r.side != actors::RegisterSide::kOutbound) continue;
       const Key key = key_of(plan, r);
       const auto found = inbound.find(key);
       const size_t k = used[key]++;
@@ -70,13 +72,13 @@ absl::StatusOr<RankPairs> PairRepresentatives(const std::vector<Plan>& plans, co
   }
   std::set<uint64_t> reached;
   for (const auto& [out, in] : pairs.images) reached.insert(in);
-  for (const Plan& plan : plans) {
-    for (const PlanRegister& r : plan.registers) {
-      if (r.side == RegisterSide::kInbound && !reached.contains(r.edge))
+  for (const actors::Plan& plan : plans) {
+    for (const actors::PlanRegister& r : plan.registers) {
+      if (r.side == actors::RegisterSide::kInbound && !reached.contains(r.edge))
         WEIR_RETURN_IF_ERROR(loosen(plan, r));
     }
   }
   return pairs;
 }
 
-}  // namespace weir
+}  // namespace weir::sim

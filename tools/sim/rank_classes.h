@@ -18,7 +18,7 @@
 #include "actors/plan/plan.h"
 #include "sbp/mesh.h"
 
-namespace weir {
+namespace weir::sim {
 
 struct RankPairs {
   // images[e], for an outgoing edge e of a representative, is the incoming edge of a representative
@@ -30,6 +30,7 @@ struct RankPairs {
 
 // `plans` are the plans of the first ranks of all stages, with the far ends of their registers.
 // kInvalidArgument (W0705) names a register that has no counterpart.
-absl::StatusOr<RankPairs> PairRepresentatives(const std::vector<Plan>& plans, const Mesh& mesh);
+absl::StatusOr<RankPairs> PairRepresentatives(const std::vector<actors::Plan>& plans,
+                                              const sbp::Mesh& mesh);
 
-}  // namespace weir
+}  // namespace weir::sim

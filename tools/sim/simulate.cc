@@ -19,7 +19,7 @@
 #include "tools/sim/rank_classes.h"
 #include "tools/train/job_data.h"
 
-namespace weir {
+namespace weir::sim {
 namespace {
 
 // With more acts than this, one step is enough.
@@ -38,12 +38,12 @@ double ForwardFlops(const compiler::Module& module) {
     const compiler::Function& function =
         module.functions[module.model.functions[call.model_function].forward];
     for (const compiler::Node& node : function.nodes) {
-      const OpDef* def = OpRegistry::Find(node.op);
+      const ops::OpDef* def = ops::OpRegistry::Find(node.op);
       if (def == nullptr || !def->flops) continue;
-      std::vector<TensorType> inputs, outputs;
-      for (ValueId id : node.inputs)
-        inputs.push_back(id < 0 ? TensorType() : function.values[id].type);
-      for (ValueId id : node.outputs) outputs.push_back(function.values[id].type);
+      std::vector<sbp::TensorType> inputs, outputs;
+      for (ops::ValueId id : node.inputs)
+        inputs.push_back(id < 0 ? sbp::TensorType() : function.values[id].type);
+      for (ops::ValueId id : node.outputs) outputs.push_back(function.values[id].type);
       total += def->flops(node.attrs, inputs, outputs);
     }
   }
@@ -51,11 +51,11 @@ double ForwardFlops(const compiler::Module& module) {
 }
 
 // Returns the arithmetic of one rank in a step, without exchanges.
-double FlopsOf(const Plan& plan) {
+double FlopsOf(const actors::Plan& plan) {
   double total = 0;
-  for (const PlanActor& actor : plan.actors) {
-    if (actor.program < 0 || actor.phase == ActorPhase::kBoxing) continue;
-    for (const PlanCall& call : plan.programs[actor.program].calls) {
+  for (const actors::PlanActor& actor : plan.actors) {
+    if (actor.program < 0 || actor.phase == actors::ActorPhase::kBoxing) continue;
+    for (const actors::PlanCall& call : plan.programs[actor.program].calls) {
       total += WorkOf(call, actor.chunks).flops * static_cast<double>(actor.acts_per_step);
     }
   }
@@ -64,7 +64,8 @@ double FlopsOf(const Plan& plan) {
 
 class Simulation {
  public:
-  Simulation(const LogicalPlan& logical, const Cluster& cluster, const SimulateOptions& options)
+  Simulation(const compiler::LogicalPlan& logical, const proto::Cluster& cluster,
+             const SimulateOptions& options)
       : logical_(&logical), cluster_(cluster), options_(options) {}
 
   absl::StatusOr<SimulateReport> Run() {
@@ -97,8 +98,8 @@ class Simulation {
       for (int64_t& rank : ranks) rank = logical_->mesh.GlobalRank(rank, 0);
     }
     for (int64_t rank : ranks) {
-      WEIR_ASSIGN_OR_RETURN(RankPlan proto, LowerForRank(*logical_, rank));
-      WEIR_ASSIGN_OR_RETURN(Plan plan, PlanFromProto(proto));
+      WEIR_ASSIGN_OR_RETURN(proto::RankPlan proto, compiler::LowerForRank(*logical_, rank));
+      WEIR_ASSIGN_OR_RETURN(actors::Plan plan, actors::PlanFromProto(proto));
       plans_.push_back(std::move(plan));
     }
     if (symmetrical_) WEIR_RETURN_IF_ERROR(CompareWithLastRanks());
@@ -110,10 +111,10 @@ class Simulation {
   // has less work than the first.
   absl::Status CompareWithLastRanks() {
     const int64_t last = report_.ranks / report_.stages - 1;
-    for (const Plan& first : plans_) {
+    for (const actors::Plan& first : plans_) {
       const int64_t rank = logical_->mesh.GlobalRank(first.stage, last);
-      WEIR_ASSIGN_OR_RETURN(RankPlan proto, LowerForRank(*logical_, rank));
-      WEIR_ASSIGN_OR_RETURN(Plan other, PlanFromProto(proto));
+      WEIR_ASSIGN_OR_RETURN(proto::RankPlan proto, compiler::LowerForRank(*logical_, rank));
+      WEIR_ASSIGN_OR_RETURN(actors::Plan other, actors::PlanFromProto(proto));
       const double here = FlopsOf(first), there = FlopsOf(other);
       if (std::abs(here - there) <= kAlike * std::max(here, there)) continue;
       return Rejected({"W0705", absl::StrCat("ranks ", first.rank, " and ", rank),
@@ -126,7 +127,7 @@ class Simulation {
 
   absl::Status MakeRun() {
     const int64_t begin = clock_.NowNs();
-    VirtualRunOptions options;
+    actors::VirtualRunOptions options;
     if (symmetrical_) {
       WEIR_ASSIGN_OR_RETURN(RankPairs pairs, PairRepresentatives(plans_, logical_->mesh));
       options.images = std::move(pairs.images);
@@ -134,9 +135,9 @@ class Simulation {
     }
     double acts = 0;
     int64_t acts_of_rank = 0;
-    for (const Plan& plan : plans_) {
+    for (const actors::Plan& plan : plans_) {
       int64_t of_this = 0;
-      for (const PlanActor& actor : plan.actors) of_this += actor.acts_per_step;
+      for (const actors::PlanActor& actor : plan.actors) of_this += actor.acts_per_step;
       acts_of_rank = std::max(acts_of_rank, of_this);
       acts += static_cast<double>(of_this);
       options.engine.devices.push_back(map_->EngineDevice(plan.rank));
@@ -158,31 +159,31 @@ class Simulation {
     // Computes costs first, because that may fail.
     ActCosts acts_cost(map_.get());
     std::vector<std::vector<ActCosts::Cost>> costs(report_.ranks);
-    for (const Plan& plan : plans_) {
-      for (const PlanActor& actor : plan.actors) {
+    for (const actors::Plan& plan : plans_) {
+      for (const actors::PlanActor& actor : plan.actors) {
         WEIR_ASSIGN_OR_RETURN(const ActCosts::Cost cost, acts_cost.CostOf(plan, actor));
         costs[plan.rank].push_back(cost);
       }
     }
     report_.kernels = acts_cost.sources();
-    options.cost_ns = [&costs](const Plan& plan, const PlanActor& actor) {
+    options.cost_ns = [&costs](const actors::Plan& plan, const actors::PlanActor& actor) {
       return costs[plan.rank][actor.id].ns;
     };
-    options.engine.busy_speed = [&costs](const Plan& plan, const PlanActor& actor) {
+    options.engine.busy_speed = [&costs](const actors::Plan& plan, const actors::PlanActor& actor) {
       return costs[plan.rank][actor.id].busy_speed;
     };
-    WEIR_ASSIGN_OR_RETURN(run_, VirtualRun::Create(std::move(plans_), std::move(options)));
+    WEIR_ASSIGN_OR_RETURN(run_, actors::VirtualRun::Create(std::move(plans_), std::move(options)));
     report_.simulate_seconds = static_cast<double>(clock_.NowNs() - begin) * 1e-9;
     return absl::OkStatus();
   }
 
   void Tell() {
-    const TimeEngine& engine = run_->engine();
+    const actors::TimeEngine& engine = run_->engine();
     const std::vector<int64_t>& ends = engine.step_end_ns();
     const int64_t counted = report_.steps - settled_;
     report_.step_ns = static_cast<double>(ends.back() - (settled_ > 0 ? ends[settled_ - 1] : 0)) /
                       static_cast<double>(counted);
-    const Job& job = logical_->job;
+    const proto::Job& job = logical_->job;
     report_.job = job.name();
     report_.cluster = cluster_.name();
     report_.mesh = logical_->mesh.ToText();
@@ -190,7 +191,7 @@ class Simulation {
     report_.hosts = map_->num_hosts_used();
     report_.micro_batches = logical_->micro_batches;
     report_.ranks_simulated = static_cast<int64_t>(run_->plans().size());
-    const StepItems items = ItemsOf(job);
+    const train::StepItems items = train::ItemsOf(job);
     report_.item = items.name;
     report_.items_per_second =
         static_cast<double>(items.count) / std::max(report_.step_ns, 1.0) * 1e9;
@@ -205,7 +206,7 @@ class Simulation {
         run_->network().payload_bytes() * stands_for / static_cast<double>(report_.steps);
     report_.model_flops =
         3 * ForwardFlops(logical_->module) * static_cast<double>(report_.micro_batches);
-    const char* dtype = job.training().precision() == Training::BF16 ? "bf16" : "f32";
+    const char* dtype = job.training().precision() == proto::Training::BF16 ? "bf16" : "f32";
     double peak = 0;
     for (int64_t rank = 0; rank < report_.ranks; ++rank) peak += map_->costs(rank).PeakFlops(dtype);
     report_.mfu = peak > 0 ? report_.model_flops / (peak * report_.step_ns * 1e-9) : 0;
@@ -214,13 +215,14 @@ class Simulation {
     report_.history_hash = engine.history_hash();
   }
 
-  void TellDevice(const Plan& plan, const RankTimes& times, double window_ns) {
+  void TellDevice(const actors::Plan& plan, const actors::RankTimes& times, double window_ns) {
     SimulateReport::Device device;
     device.rank = plan.rank;
     device.device = plan.device;
     for (size_t phase = 0; phase < times.busy_ns.size(); ++phase) {
       const double share = static_cast<double>(times.busy_ns[phase]) / window_ns;
-      (static_cast<ActorPhase>(phase) == ActorPhase::kBoxing ? device.transfer : device.compute) +=
+      (static_cast<actors::ActorPhase>(phase) == actors::ActorPhase::kBoxing ? device.transfer
+                                                                             : device.compute) +=
           share;
     }
     device.exposed = static_cast<double>(times.exposed_ns) / window_ns;
@@ -236,37 +238,39 @@ class Simulation {
     report_.devices.push_back(std::move(device));
   }
 
-  const LogicalPlan* const logical_;
-  const Cluster& cluster_;
+  const compiler::LogicalPlan* const logical_;
+  const proto::Cluster& cluster_;
   const SimulateOptions& options_;
   const MonotonicClock clock_;  // for the time of simulating; no prediction depends on it
   bool symmetrical_ = false;
   std::unique_ptr<ClusterMap> map_;
-  std::vector<Plan> plans_;
-  std::unique_ptr<VirtualRun> run_;
+  std::vector<actors::Plan> plans_;
+  std::unique_ptr<actors::VirtualRun> run_;
   SimulateReport report_;
   int64_t settled_ = 0;  // steps before the steps of the figures
 };
 
 }  // namespace
 
-absl::StatusOr<SimulateReport> Simulate(const Job& job, const Cluster& cluster,
+absl::StatusOr<SimulateReport> Simulate(const proto::Job& job, const proto::Cluster& cluster,
                                         const SimulateOptions& options) {
   const MonotonicClock clock;
   const int64_t begin = clock.NowNs();
   const ClusterCosts costs(cluster);
-  CompileOptions compile;
+  compiler::CompileOptions compile;
   compile.costs = &costs;
-  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LogicalPlan> logical, CompileJob(job, compile));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<compiler::LogicalPlan> logical,
+                        compiler::CompileJob(job, compile));
   const double compile_seconds = static_cast<double>(clock.NowNs() - begin) * 1e-9;
   WEIR_ASSIGN_OR_RETURN(SimulateReport report, SimulatePlan(*logical, cluster, options));
   report.compile_seconds += compile_seconds;
   return report;
 }
 
-absl::StatusOr<SimulateReport> SimulatePlan(const LogicalPlan& plan, const Cluster& cluster,
+absl::StatusOr<SimulateReport> SimulatePlan(const compiler::LogicalPlan& plan,
+                                            const proto::Cluster& cluster,
                                             const SimulateOptions& options) {
   return Simulation(plan, cluster, options).Run();
 }
 
-}  // namespace weir
+}  // namespace weir::sim

@@ -14,7 +14,7 @@
 #include "proto/job.pb.h"
 #include "tools/sim/act_costs.h"
 
-namespace weir {
+namespace weir::sim {
 
 struct SimulateOptions {
   // 0: two steps, so that the second step is past the start, or one step for a very large job. The
@@ -73,15 +73,16 @@ struct SimulateReport {
 
 // Compiles the job with the costs of the cluster, and simulates the job there. Errors: those of the
 // job (W03xx, W04xx) and of the cluster (W0703, W0704), W0705, W0516.
-absl::StatusOr<SimulateReport> Simulate(const Job& job, const Cluster& cluster,
+absl::StatusOr<SimulateReport> Simulate(const proto::Job& job, const proto::Cluster& cluster,
                                         const SimulateOptions& options);
 // Simulates a plan that was already compiled. `weir plan` and `weir sim` both predict with this
 // function.
-absl::StatusOr<SimulateReport> SimulatePlan(const LogicalPlan& plan, const Cluster& cluster,
+absl::StatusOr<SimulateReport> SimulatePlan(const compiler::LogicalPlan& plan,
+                                            const proto::Cluster& cluster,
                                             const SimulateOptions& options);
 
 // Returns the output of `weir sim`, as text and as JSON.
 std::string ToText(const SimulateReport& report);
 std::string ToJson(const SimulateReport& report);
 
-}  // namespace weir
+}  // namespace weir::sim

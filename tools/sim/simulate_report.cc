@@ -10,7 +10,7 @@
 #include "tools/sim/simulate.h"
 #include "tools/trace/report_text.h"
 
-namespace weir {
+namespace weir::sim {
 namespace {
 
 constexpr size_t kDevicesShown = 16;
@@ -162,7 +162,7 @@ std::string ToText(const SimulateReport& report) {
     text += HeadLine(
         "MFU", absl::StrFormat("%.1f %% (%.3g flop a step)", report.mfu * 100, report.model_flops));
   text += "\n" + DeviceTable(report);
-  AppendLine("  so: " + SimulationAdvice(report), 6, &text);
+  trace::AppendLine("  so: " + SimulationAdvice(report), 6, &text);
   return text;
 }
 
@@ -212,4 +212,4 @@ std::string ToJson(const SimulateReport& report) {
   return json.dump(2, ' ', true, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace weir
+}  // namespace weir::sim

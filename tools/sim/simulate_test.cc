@@ -19,14 +19,14 @@
 #include "tools/trace/why_slow.h"
 #include "tools/zoo/gpt.h"
 
-namespace weir {
+namespace weir::sim {
 namespace {
 
 using ::testing::HasSubstr;
 using Symmetry = SimulateOptions::Symmetry;
 
-Cluster GivenCluster(const std::string& more = "") {
-  absl::StatusOr<Cluster> cluster = ParseCluster(R"(
+proto::Cluster GivenCluster(const std::string& more = "") {
+  absl::StatusOr<proto::Cluster> cluster = ParseCluster(R"(
     name: "a small cluster"
     device {
       name: "accelerator" memory_bytes: 1e9 act_ns: 500 kernel_ns: 1000 bytes_per_second: 1e11
@@ -36,13 +36,13 @@ Cluster GivenCluster(const std::string& more = "") {
     within_host { latency_ns: 2000 bytes_per_second: 1e10 message_ns: 300 }
     between_hosts { latency_ns: 9000 bytes_per_second: 2e9 message_ns: 300 shared: DEVICE }
   )" + more,
-                                                 "cluster");
+                                                        "cluster");
   EXPECT_TRUE(cluster.ok()) << cluster.status();
   return *cluster;
 }
 
-Job SmallGpt(const std::string& mesh) {
-  TransformerOptions options;
+proto::Job SmallGpt(const std::string& mesh) {
+  zoo::TransformerOptions options;
   options.layers = 4;
   options.hidden = 128;
   options.heads = 8;
@@ -51,12 +51,12 @@ Job SmallGpt(const std::string& mesh) {
   options.training.batch = 32;
   options.training.micro_batches = 4;
   options.training.mesh = mesh;
-  absl::StatusOr<Job> job = GptJob(options);
+  absl::StatusOr<proto::Job> job = zoo::GptJob(options);
   EXPECT_TRUE(job.ok()) << job.status();
   return *job;
 }
 
-SimulateReport Simulated(const Job& job, const Cluster& cluster,
+SimulateReport Simulated(const proto::Job& job, const proto::Cluster& cluster,
                          const SimulateOptions& options = {}) {
   absl::StatusOr<SimulateReport> report = Simulate(job, cluster, options);
   EXPECT_TRUE(report.ok()) << report.status();
@@ -66,7 +66,7 @@ SimulateReport Simulated(const Job& job, const Cluster& cluster,
 TEST(SimulateTest, OneRankOfEachStageStandsForAllOfIt) {
   for (const char* mesh : {"dp=2", "tp=2", "dp=4", "tp=4", "dp=2,tp=2", "pp=2,dp=2",
                            "dp=2,tp=2,pp=2", "pp=4", "dp=8", "dp=4,tp=2"}) {
-    const Job job = SmallGpt(mesh);
+    const proto::Job job = SmallGpt(mesh);
     SimulateOptions options;
     options.symmetry = Symmetry::kOff;
     const SimulateReport full = Simulated(job, GivenCluster(), options);
@@ -84,7 +84,7 @@ TEST(SimulateTest, OneRankOfEachStageStandsForAllOfIt) {
 }
 
 // The job on devices with queues that take acts ahead.
-Job OnQueues(Job job, int queues, int depth) {
+proto::Job OnQueues(proto::Job job, int queues, int depth) {
   job.mutable_runtime()->set_device("walled");
   job.mutable_runtime()->set_device_queues(queues);
   job.mutable_runtime()->set_device_depth(depth);
@@ -95,7 +95,7 @@ TEST(SimulateTest, OneRankOfEachStageStandsForAllOfItOnDevicesWithQueuesToo) {
   for (const char* mesh : {"dp=2", "tp=4", "pp=2,dp=2", "dp=2,tp=2,pp=2", "pp=4"}) {
     for (const int queues : {2, 4}) {
       SCOPED_TRACE(absl::StrCat(mesh, ", ", queues, " queues"));
-      const Job job = OnQueues(SmallGpt(mesh), queues, 64);
+      const proto::Job job = OnQueues(SmallGpt(mesh), queues, 64);
       SimulateOptions options;
       options.symmetry = Symmetry::kOff;
       const SimulateReport full = Simulated(job, GivenCluster(), options);
@@ -112,9 +112,9 @@ TEST(SimulateTest, OneRankOfEachStageStandsForAllOfItOnDevicesWithQueuesToo) {
 }
 
 TEST(SimulateTest, QueuesHideTransfersBehindComputing) {
-  Cluster cluster = GivenCluster();
+  proto::Cluster cluster = GivenCluster();
   cluster.mutable_within_host()->set_send_bytes_per_second(1e9);  // sending keeps the device busy
-  const Job job = SmallGpt("dp=4");
+  const proto::Job job = SmallGpt("dp=4");
   const SimulateReport one = Simulated(job, cluster);
   EXPECT_DOUBLE_EQ(Simulated(OnQueues(job, 1, 1), cluster).step_ns, one.step_ns);
   EXPECT_DOUBLE_EQ(Simulated(OnQueues(job, 4, 1), cluster).step_ns, one.step_ns)
@@ -125,26 +125,26 @@ TEST(SimulateTest, QueuesHideTransfersBehindComputing) {
 }
 
 TEST(SimulateTest, RanksStayInStepInExchangesOfManyChunks) {
-  for (const Link::Shared shared : {Link::PAIR, Link::DEVICE}) {
+  for (const proto::Link::Shared shared : {proto::Link::PAIR, proto::Link::DEVICE}) {
     for (const char* mesh : {"tp=4", "tp=8", "tp=4,dp=2", "dp=4,tp=2"}) {
-      Cluster cluster = GivenCluster();
+      proto::Cluster cluster = GivenCluster();
       cluster.mutable_within_host()->set_shared(shared);
-      Job job = SmallGpt(mesh);
+      proto::Job job = SmallGpt(mesh);
       job.mutable_runtime()->set_chunk_bytes_max(1 << 14);
       SimulateOptions options;
       options.symmetry = Symmetry::kOff;
       const double full = Simulated(job, cluster, options).step_ns;
       options.symmetry = Symmetry::kOn;
       EXPECT_NEAR(Simulated(job, cluster, options).step_ns / full, 1, 0.03)
-          << mesh << ", " << Link::Shared_Name(shared);
+          << mesh << ", " << proto::Link::Shared_Name(shared);
     }
   }
 }
 
 TEST(SimulateTest, TheSameSeedGivesTheSameTraceAndAnotherSeedAnotherTime) {
-  Cluster cluster = GivenCluster();
+  proto::Cluster cluster = GivenCluster();
   cluster.mutable_device(0)->set_jitter(0.1);
-  const Job job = SmallGpt("dp=2,pp=2");
+  const proto::Job job = SmallGpt("dp=2,pp=2");
   std::vector<std::string> traces;
   std::vector<double> steps;
   for (uint64_t seed : {3, 3, 4}) {
@@ -163,21 +163,21 @@ TEST(SimulateTest, TheSameSeedGivesTheSameTraceAndAnotherSeedAnotherTime) {
 }
 
 // Simulates the job with a trace, and compares the step that the trace's report tells.
-void ExpectTheSameStepInItsTrace(const Job& job, int64_t steps) {
+void ExpectTheSameStepInItsTrace(const proto::Job& job, int64_t steps) {
   SimulateOptions options;
   options.steps = steps;
   options.trace = std::string(::testing::TempDir()) + "/step.pftrace";
   const SimulateReport simulated = Simulated(job, GivenCluster(), options);
   std::stringstream bytes;
   bytes << std::ifstream(options.trace, std::ios::binary).rdbuf();
-  TraceReader trace;
+  trace::TraceReader trace;
   ASSERT_EQ(trace.Read(bytes.str()), absl::OkStatus());
-  EXPECT_NEAR(MakeTraceReport(trace).step_ns / simulated.step_ns, 1, 0.01);
-  const absl::StatusOr<WhySlow> why = FindWhySlow(trace, {});
+  EXPECT_NEAR(trace::MakeTraceReport(trace).step_ns / simulated.step_ns, 1, 0.01);
+  const absl::StatusOr<trace::WhySlow> why = trace::FindWhySlow(trace, {});
   ASSERT_TRUE(why.ok()) << why.status();
   EXPECT_NEAR(why->path.step_ns / simulated.step_ns, 1, 0.01);
   EXPECT_NEAR(why->replayed_step_ns / simulated.step_ns, 1, 0.01);
-  for (const WhatIfRow& row : why->what_ifs) EXPECT_LT(row.gain, 0.95) << row.about;
+  for (const trace::WhatIfRow& row : why->what_ifs) EXPECT_LT(row.gain, 0.95) << row.about;
 }
 
 TEST(SimulateTest, TheReportOfItsTraceTellsTheSameStep) {
@@ -185,7 +185,7 @@ TEST(SimulateTest, TheReportOfItsTraceTellsTheSameStep) {
     for (const int64_t steps : {0, 4}) {
       for (const int zero : {0, 2}) {
         SCOPED_TRACE(absl::StrCat(mesh, ", ", steps, " steps, zero ", zero));
-        Job job = SmallGpt(mesh);
+        proto::Job job = SmallGpt(mesh);
         job.mutable_training()->set_zero_stage(zero);
         ExpectTheSameStepInItsTrace(job, steps);
       }
@@ -214,13 +214,13 @@ TEST(SimulateTest, SharesOfEveryDeviceSumToOne) {
 }
 
 TEST(SimulateTest, GradientsThatTravelRarelyOrLateTakeLessOfAStep) {
-  const Job job = SmallGpt("dp=8");
+  const proto::Job job = SmallGpt("dp=8");
   const double plain = Simulated(job, GivenCluster()).step_ns;
   struct Case {
     int64_t every, delay, steps;  // simulated steps
   };
   for (const Case& c : {Case{4, 0, 8}, Case{1, 1, 3}, Case{3, 2, 12}}) {
-    Job other = job;
+    proto::Job other = job;
     other.mutable_training()->set_update_every(c.every);
     other.mutable_training()->set_gradient_delay(c.delay);
     const SimulateReport report = Simulated(other, GivenCluster());
@@ -236,17 +236,17 @@ TEST(SimulateTest, GradientsThatTravelRarelyOrLateTakeLessOfAStep) {
 }
 
 TEST(SimulateTest, ALinkBetweenHostsThatIsSlowerMakesTheStepSlower) {
-  Cluster slow = GivenCluster();
+  proto::Cluster slow = GivenCluster();
   slow.mutable_host(0)->set_devices(1);
   EXPECT_GT(Simulated(SmallGpt("tp=2"), slow).step_ns,
             Simulated(SmallGpt("tp=2"), GivenCluster()).step_ns);
 }
 
 TEST(SimulateTest, MeasuredCostsAreTakenAsTheyAreAndInterpolatedBetween) {
-  Cluster cluster = GivenCluster();
+  proto::Cluster cluster = GivenCluster();
   const SimulateReport peaks = Simulated(SmallGpt(""), cluster);
   for (double flops : {1e3, 1e12}) {  // a thousand times slower than the peak, at any size
-    KernelCost* row = cluster.mutable_device(0)->add_kernel();
+    proto::KernelCost* row = cluster.mutable_device(0)->add_kernel();
     row->set_op("matmul");
     row->set_dtype("f32");
     row->set_flops(flops);
@@ -265,10 +265,11 @@ TEST(SimulateTest, TheReportSaysHowMuchOfTheWorkIsEstimated) {
 }
 
 TEST(SimulateTest, AKernelThatSuffersFromBusyCoresSlowsAStepOfTwoDevicesDown) {
-  Cluster cluster = GivenCluster();
+  proto::Cluster cluster = GivenCluster();
   cluster.mutable_host(0)->set_cores(2);
   cluster.mutable_device(0)->set_cores(1);
-  KernelCost* row = cluster.mutable_device(0)->add_kernel();  // for all products, by proportion
+  proto::KernelCost* row =
+      cluster.mutable_device(0)->add_kernel();  // for all products, by proportion
   row->set_op("matmul");
   row->set_dtype("f32");
   row->set_flops(1e9);
@@ -282,7 +283,7 @@ TEST(SimulateTest, AKernelThatSuffersFromBusyCoresSlowsAStepOfTwoDevicesDown) {
 }
 
 TEST(SimulateTest, BytesThatDevicesWorkThroughKeepThemFromActing) {
-  Cluster cluster = GivenCluster();
+  proto::Cluster cluster = GivenCluster();
   const SimulateReport free = Simulated(SmallGpt("dp=2"), cluster);
   cluster.mutable_within_host()->set_send_bytes_per_second(1e9);
   const SimulateReport sending = Simulated(SmallGpt("dp=2"), cluster);
@@ -294,13 +295,14 @@ TEST(SimulateTest, BytesThatDevicesWorkThroughKeepThemFromActing) {
 }
 
 TEST(ClusterCostsTest, TheCompilerPlansWithTheCostsOfTheCluster) {
-  Cluster cluster = GivenCluster();
-  const Job job = SmallGpt("pp=4");
-  const auto period_ns = [&job](const Cluster& of) {
+  proto::Cluster cluster = GivenCluster();
+  const proto::Job job = SmallGpt("pp=4");
+  const auto period_ns = [&job](const proto::Cluster& of) {
     const ClusterCosts costs(of);
-    CompileOptions options;
+    compiler::CompileOptions options;
     options.costs = &costs;
-    const absl::StatusOr<std::unique_ptr<LogicalPlan>> plan = CompileJob(job, options);
+    const absl::StatusOr<std::unique_ptr<compiler::LogicalPlan>> plan =
+        compiler::CompileJob(job, options);
     EXPECT_TRUE(plan.ok()) << plan.status();
     const absl::StatusOr<std::vector<compiler::RhythmPoint>> points =
         compiler::CompareRegisterChoices(**plan, costs);
@@ -311,7 +313,7 @@ TEST(ClusterCostsTest, TheCompilerPlansWithTheCostsOfTheCluster) {
   };
   const double fast = period_ns(cluster);
   EXPECT_NEAR(Simulated(job, cluster).step_ns / fast, 1, 0.5) << "both know what acts cost";
-  for (Peak& peak : *cluster.mutable_device(0)->mutable_peak())
+  for (proto::Peak& peak : *cluster.mutable_device(0)->mutable_peak())
     peak.set_flops_per_second(peak.flops_per_second() / 100);
   EXPECT_GT(period_ns(cluster), 20 * fast);
 }
@@ -332,14 +334,14 @@ TEST(SimulateTest, ErrorsSayWhatIsMissing) {
   EXPECT_THAT(
       std::string(few.status().message()),
       HasSubstr("W0704 at cluster a small cluster: expected a device for each of 64 ranks"));
-  Cluster bare = GivenCluster();
+  proto::Cluster bare = GivenCluster();
   bare.mutable_device(0)->clear_peak();
   const absl::StatusOr<SimulateReport> no_cost = Simulate(SmallGpt(""), bare, {});
   EXPECT_THAT(std::string(no_cost.status().message()), HasSubstr("W0703"));
 }
 
 TEST(SimulateTest, RanksThatDoNotDoTheSameDoNotStandForEachOther) {
-  TransformerOptions uneven;
+  zoo::TransformerOptions uneven;
   uneven.layers = 1;
   uneven.hidden = 96;
   uneven.heads = 3;
@@ -349,14 +351,15 @@ TEST(SimulateTest, RanksThatDoNotDoTheSameDoNotStandForEachOther) {
   uneven.training.mesh = "tp=2";
   SimulateOptions options;
   options.symmetry = Symmetry::kOn;
-  const absl::StatusOr<SimulateReport> report = Simulate(*GptJob(uneven), GivenCluster(), options);
+  const absl::StatusOr<SimulateReport> report =
+      Simulate(*zoo::GptJob(uneven), GivenCluster(), options);
   EXPECT_THAT(std::string(report.status().message()), HasSubstr("W0705 at ranks 0 and 1"));
   options.symmetry = Symmetry::kOff;
-  EXPECT_TRUE(Simulate(*GptJob(uneven), GivenCluster(), options).ok());
+  EXPECT_TRUE(Simulate(*zoo::GptJob(uneven), GivenCluster(), options).ok());
 }
 
 TEST(SimulateTest, ADeviceThatIsTooSmallIsNamed) {
-  Cluster small = GivenCluster();
+  proto::Cluster small = GivenCluster();
   small.mutable_device(0)->set_memory_bytes(1e5);
   EXPECT_THAT(ToText(Simulated(SmallGpt(""), small)), HasSubstr("DOES NOT FIT"));
 }
@@ -386,15 +389,15 @@ TEST(SimulateTest, TheTextSaysWhatAUserAsksFor) {
 TEST(SimulateTest, TheLastLineSaysWhatIsInTheWay) {
   EXPECT_THAT(ToText(Simulated(SmallGpt(""), GivenCluster())),
               HasSubstr("  so: work is in the way: devices compute"));
-  Cluster slow = GivenCluster();
+  proto::Cluster slow = GivenCluster();
   slow.mutable_within_host()->set_bytes_per_second(1e7);
   EXPECT_THAT(ToText(Simulated(SmallGpt("tp=2"), slow)),
               HasSubstr("  so: communication is in the way"));
-  Cluster small = GivenCluster();
+  proto::Cluster small = GivenCluster();
   small.mutable_device(0)->set_memory_bytes(1e5);
   EXPECT_THAT(ToText(Simulated(SmallGpt(""), small)),
               HasSubstr("  so: rank 0 has too little memory"));
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::sim

@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-namespace weir {
+namespace weir::trace {
 namespace {
 
 // A PathWalk walks back and adds up.
@@ -195,4 +195,4 @@ CriticalPath FindCriticalPath(const RecordedRun& run, int64_t first_step, int64_
   return PathWalk(run, first_step, last_step).Find();
 }
 
-}  // namespace weir
+}  // namespace weir::trace

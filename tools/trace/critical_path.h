@@ -23,7 +23,7 @@
 
 #include "tools/trace/recorded_run.h"
 
-namespace weir {
+namespace weir::trace {
 
 // PathActs are the acts that a user calls by one name, on one rank.
 struct PathActs {
@@ -64,4 +64,4 @@ struct CriticalPath {
 // Precondition: run.first_step <= first_step <= last_step <= run.last_step.
 CriticalPath FindCriticalPath(const RecordedRun& run, int64_t first_step, int64_t last_step);
 
-}  // namespace weir
+}  // namespace weir::trace

@@ -7,7 +7,7 @@
 
 #include "runtime/trace/trace_names.h"
 
-namespace weir {
+namespace weir::trace {
 namespace {
 
 struct StepSpan {
@@ -22,13 +22,13 @@ struct PassActors {
   std::set<int> queues;
 };
 
-PassActors PassActorsOf(const trace::PlanFacts& facts) {
+PassActors PassActorsOf(const proto::PlanFacts& facts) {
   auto text = [&facts](uint32_t index) {
     return index < static_cast<uint32_t>(facts.text_size()) ? facts.text(static_cast<int>(index))
                                                             : std::string();
   };
   PassActors found;
-  for (const trace::ActorFacts& actor : facts.actor()) {
+  for (const proto::ActorFacts& actor : facts.actor()) {
     const std::string phase = text(actor.phase_text());
     if (phase != "forward" && phase != "backward" && phase != "weight gradient") continue;
     found.names.insert(text(actor.name_text()));
@@ -67,4 +67,4 @@ double MeasurePipelineBubble(const TraceReader& reader, int64_t first_step, int6
   return steps.empty() ? 0 : sum / static_cast<double>(steps.size());
 }
 
-}  // namespace weir
+}  // namespace weir::trace

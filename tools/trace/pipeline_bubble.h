@@ -8,10 +8,10 @@
 
 #include "tools/trace/trace_reader.h"
 
-namespace weir {
+namespace weir::trace {
 
 // Returns the mean of the steps from `first_step` to `last_step` that the trace holds; 0 without
 // such acts.
 double MeasurePipelineBubble(const TraceReader& reader, int64_t first_step, int64_t last_step);
 
-}  // namespace weir
+}  // namespace weir::trace

@@ -13,7 +13,7 @@
 #include "runtime/base/status.h"
 #include "runtime/trace/trace_names.h"
 
-namespace weir {
+namespace weir::trace {
 namespace {
 
 // A larger number is damage; products of a step, acts per step and tokens stay within 63 bits.
@@ -57,11 +57,11 @@ class RunBuilder {
   }
 
  private:
-  absl::Status AddRank(const TraceProcess& process, const trace::PlanFacts& facts);
-  absl::Status AddRegisters(const trace::PlanFacts& facts, std::vector<int32_t>* register_of);
-  absl::Status AddActor(const trace::PlanFacts& facts, const trace::ActorFacts& from,
+  absl::Status AddRank(const TraceProcess& process, const proto::PlanFacts& facts);
+  absl::Status AddRegisters(const proto::PlanFacts& facts, std::vector<int32_t>* register_of);
+  absl::Status AddActor(const proto::PlanFacts& facts, const proto::ActorFacts& from,
                         const std::vector<int32_t>& register_of);
-  absl::Status AddPorts(const google::protobuf::RepeatedPtrField<trace::PortFacts>& from,
+  absl::Status AddPorts(const google::protobuf::RepeatedPtrField<proto::PortFacts>& from,
                         const std::vector<int32_t>& register_of, std::vector<RecordedPort>* to);
   absl::Status AddActs(const TraceProcess& process);
   absl::StatusOr<RecordedAct> ActOf(const TraceSlice& slice,
@@ -69,7 +69,7 @@ class RunBuilder {
   void JoinQueues(RecordedRank* rank) const;
   void SetWait(const TraceSlice& wait, RecordedAct* act) const;
   absl::Status ChooseSteps();
-  static std::string Text(const trace::PlanFacts& facts, uint32_t index) {
+  static std::string Text(const proto::PlanFacts& facts, uint32_t index) {
     return index < static_cast<uint32_t>(facts.text_size()) ? facts.text(static_cast<int>(index))
                                                             : std::string();
   }
@@ -85,7 +85,7 @@ class RunBuilder {
   RecordedRun run_;
 };
 
-absl::Status RunBuilder::AddRank(const TraceProcess& process, const trace::PlanFacts& facts) {
+absl::Status RunBuilder::AddRank(const TraceProcess& process, const proto::PlanFacts& facts) {
   RecordedRank& rank = run_.ranks.emplace_back();
   rank.rank = process.rank;
   rank.name = process.name;
@@ -102,16 +102,16 @@ absl::Status RunBuilder::AddRank(const TraceProcess& process, const trace::PlanF
   std::vector<int32_t> register_of;
   WEIR_RETURN_IF_ERROR(AddRegisters(facts, &register_of));
   const std::vector<char>& ends_step = enders_.at(process.rank);
-  for (const trace::ActorFacts& actor : facts.actor())
+  for (const proto::ActorFacts& actor : facts.actor())
     WEIR_RETURN_IF_ERROR(AddActor(facts, actor, register_of));
   for (size_t a = first_actor_; a < run_.actors.size(); ++a)
     run_.actors[a].ends_step = ends_step[a - first_actor_] != 0;
   return AddActs(process);
 }
 
-absl::Status RunBuilder::AddRegisters(const trace::PlanFacts& facts,
+absl::Status RunBuilder::AddRegisters(const proto::PlanFacts& facts,
                                       std::vector<int32_t>* register_of) {
-  for (const trace::RegisterFacts& from : facts.registers()) {
+  for (const proto::RegisterFacts& from : facts.registers()) {
     int32_t index = static_cast<int32_t>(run_.registers.size());
     if (from.crosses_ranks())
       index = register_of_edge_.try_emplace(from.edge(), index).first->second;
@@ -133,10 +133,10 @@ absl::Status RunBuilder::AddRegisters(const trace::PlanFacts& facts,
   return absl::OkStatus();
 }
 
-absl::Status RunBuilder::AddPorts(const google::protobuf::RepeatedPtrField<trace::PortFacts>& from,
+absl::Status RunBuilder::AddPorts(const google::protobuf::RepeatedPtrField<proto::PortFacts>& from,
                                   const std::vector<int32_t>& register_of,
                                   std::vector<RecordedPort>* to) {
-  for (const trace::PortFacts& port : from) {
+  for (const proto::PortFacts& port : from) {
     const Span span = FromProto(port.span());
     if (port.register_id() < 0 || port.register_id() >= static_cast<int32_t>(register_of.size()) ||
         !IsCount(span.period, 1) || !IsCount(span.tokens, 1) || span.tokens > kTokensMax ||
@@ -149,7 +149,7 @@ absl::Status RunBuilder::AddPorts(const google::protobuf::RepeatedPtrField<trace
   return absl::OkStatus();
 }
 
-absl::Status RunBuilder::AddActor(const trace::PlanFacts& facts, const trace::ActorFacts& from,
+absl::Status RunBuilder::AddActor(const proto::PlanFacts& facts, const proto::ActorFacts& from,
                                   const std::vector<int32_t>& register_of) {
   const int32_t index = static_cast<int32_t>(run_.actors.size());
   RecordedActor& to = run_.actors.emplace_back();
@@ -178,7 +178,7 @@ absl::Status RunBuilder::AddActor(const trace::PlanFacts& facts, const trace::Ac
     RecordedRegister& r = run_.registers[to.inputs[i].register_index];
     r.consumers.push_back({index, static_cast<int32_t>(i)});
     if (!r.crosses_ranks) continue;  // of two names, the reader's
-    const trace::RegisterFacts& own =
+    const proto::RegisterFacts& own =
         facts.registers(from.input(static_cast<int>(i)).register_id());
     r.name = Text(facts, own.name_text());
     r.family = Text(facts, own.boxing_text());
@@ -338,4 +338,4 @@ absl::StatusOr<RecordedRun> ReadRecordedRun(const TraceReader& trace) {
   return RunBuilder(trace).Build();
 }
 
-}  // namespace weir
+}  // namespace weir::trace

@@ -20,7 +20,7 @@
 #include "tools/trace/step_times.h"
 #include "tools/trace/trace_reader.h"
 
-namespace weir {
+namespace weir::trace {
 
 struct RecordedPort : Span {
   int32_t register_index = -1;
@@ -138,4 +138,4 @@ struct RecordedRun {
 // without facts of the plans, a rank is missing, or no step is complete; the message says which.
 absl::StatusOr<RecordedRun> ReadRecordedRun(const TraceReader& trace);
 
-}  // namespace weir
+}  // namespace weir::trace

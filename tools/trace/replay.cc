@@ -13,7 +13,7 @@
 #include <tuple>
 #include <utility>
 
-namespace weir {
+namespace weir::trace {
 namespace {
 
 int64_t MedianOf(std::vector<int64_t> values) {
@@ -639,4 +639,4 @@ ReplayResult Replayer::Play(const ReplayChanges& changes) const {
   return ReplayState(*this, changes).Play();
 }
 
-}  // namespace weir
+}  // namespace weir::trace

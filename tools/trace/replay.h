@@ -21,7 +21,7 @@
 
 #include "tools/trace/recorded_run.h"
 
-namespace weir {
+namespace weir::trace {
 
 struct ReplayChanges {
   std::vector<int64_t> slots;  // by register; empty: as recorded
@@ -96,4 +96,4 @@ class Replayer {
   ReplayResult as_it_was_;
 };
 
-}  // namespace weir
+}  // namespace weir::trace

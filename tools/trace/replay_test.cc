@@ -15,11 +15,11 @@
 #include "gtest/gtest.h"
 #include "tools/trace/why_slow.h"
 
-namespace weir {
+namespace weir::trace {
 namespace {
 
 struct World {
-  PipelineJob job;
+  actors::PipelineJob job;
   int64_t forward_ns = 10000;
   int64_t backward_ns = 20000;
   int64_t latency_ns = 3000;
@@ -27,11 +27,12 @@ struct World {
 };
 
 std::string TraceOf(const World& world) {
-  SessionOptions options;
-  options.engine = SessionOptions::EngineKind::kSim;
-  options.sim.chooser = SimEngineOptions::Chooser::kByTime;
-  options.compute = RankExecutorOptions::Compute::kSkip;
-  options.sim_cost_ns = [world](const Plan& plan, const PlanActor& actor) -> int64_t {
+  actors::SessionOptions options;
+  options.engine = actors::SessionOptions::EngineKind::kSim;
+  options.sim.chooser = actors::SimEngineOptions::Chooser::kByTime;
+  options.compute = actors::RankExecutorOptions::Compute::kSkip;
+  options.sim_cost_ns = [world](const actors::Plan& plan,
+                                const actors::PlanActor& actor) -> int64_t {
     const int64_t uneven = 700 * plan.rank;  // so that no two stages take the same time
     if (actor.name == "forward") return world.forward_ns == 0 ? 0 : world.forward_ns + uneven;
     if (actor.name == "backward")
@@ -42,8 +43,8 @@ std::string TraceOf(const World& world) {
   options.sim_latency_ns = [world](int64_t bytes, int, int) {
     return bytes > 0 ? world.latency_ns : 0;
   };
-  absl::StatusOr<std::unique_ptr<Session>> session =
-      Session::Create(Certified(MakePipelineJob(world.job)), options);
+  absl::StatusOr<std::unique_ptr<actors::Session>> session =
+      actors::Session::Create(actors::Certified(actors::MakePipelineJob(world.job)), options);
   EXPECT_TRUE(session.ok()) << session.status();
   for (int64_t steps : world.steps_of_runs)
     EXPECT_EQ((*session)->RunSteps(steps), absl::OkStatus());
@@ -80,11 +81,12 @@ void ForEachPipeline(const World& world, const std::function<void(const World&)>
 
 // The same on devices that do one act at a time, and on devices with queues that take acts ahead.
 void ForEachWorld(const std::function<void(const World&)>& body) {
-  struct Device {
+  struct DeviceShape {
     int num_queues, depth;
   };
-  for (const Device& device : {Device{1, 1}, Device{2, 1}, Device{1, 4}, Device{2, 2},
-                               Device{2, 64}, Device{3, 3}, Device{3, 64}}) {
+  for (const DeviceShape& device :
+       {DeviceShape{1, 1}, DeviceShape{2, 1}, DeviceShape{1, 4}, DeviceShape{2, 2},
+        DeviceShape{2, 64}, DeviceShape{3, 3}, DeviceShape{3, 64}}) {
     World world;
     world.job.num_queues = device.num_queues;
     world.job.depth = device.depth;
@@ -167,4 +169,4 @@ TEST(ReplayTest, ThePathOfAPipelineTilesItsStep) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::trace

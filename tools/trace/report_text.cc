@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
-namespace weir {
+namespace weir::trace {
 namespace {
 
 // Returns the columns on a screen: continuation bytes of a UTF-8 character take none.
@@ -81,4 +81,4 @@ void AppendLine(absl::string_view line, size_t indent, std::string* text) {
   absl::StrAppend(text, begin, line, "\n");
 }
 
-}  // namespace weir
+}  // namespace weir::trace

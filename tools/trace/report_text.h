@@ -9,7 +9,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace weir {
+namespace weir::trace {
 
 inline constexpr size_t kReportColumns = 100;
 
@@ -30,4 +30,4 @@ std::string Listed(const std::vector<std::string>& names, size_t shown_max);
 // lines are indented by `indent` columns. Names without spaces are never cut.
 void AppendLine(absl::string_view line, size_t indent, std::string* text);
 
-}  // namespace weir
+}  // namespace weir::trace

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace weir {
+namespace weir::trace {
 
 StepActor::Kind StepKindOf(absl::string_view phase) {
   if (phase == "metric") return StepActor::Kind::kReport;
@@ -43,4 +43,4 @@ std::vector<char> ActorsThatEndSteps(const std::vector<StepActor>& actors, int32
   return ends_step;
 }
 
-}  // namespace weir
+}  // namespace weir::trace

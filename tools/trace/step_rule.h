@@ -19,7 +19,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace weir {
+namespace weir::trace {
 
 // A StepActor is an actor as the rule sees it. Registers are numbered over all ranks, so that both
 // ends of a transfer have one number.
@@ -42,4 +42,4 @@ StepActor::Kind StepKindOf(absl::string_view phase);
 // because it serves the reports of other ranks.
 std::vector<char> ActorsThatEndSteps(const std::vector<StepActor>& actors, int32_t num_registers);
 
-}  // namespace weir
+}  // namespace weir::trace

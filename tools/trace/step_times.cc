@@ -11,14 +11,14 @@
 #include "runtime/trace/trace_names.h"
 #include "tools/trace/step_rule.h"
 
-namespace weir {
+namespace weir::trace {
 namespace {
 
 // More is damage.
 constexpr int64_t kStepMax = int64_t{1} << 31;
 constexpr int64_t kActsPerStepMax = 1 << 20;
 
-std::string TextOf(const trace::PlanFacts& facts, uint32_t index) {
+std::string TextOf(const proto::PlanFacts& facts, uint32_t index) {
   return index < static_cast<uint32_t>(facts.text_size()) ? facts.text(static_cast<int>(index))
                                                           : std::string();
 }
@@ -61,7 +61,7 @@ void StepFinder::Look(const TraceProcess& process) {
   std::unordered_map<std::string, bool> ends_step;
   const auto enders = enders_.find(process.rank);
   if (enders != enders_.end()) {
-    const trace::PlanFacts& facts = trace_.plans.at(process.rank);
+    const proto::PlanFacts& facts = trace_.plans.at(process.rank);
     for (int a = 0; a < facts.actor_size(); ++a) {
       bool& ends = ends_step[TextOf(facts, facts.actor(a).name_text())];
       ends = ends || enders->second[a] != 0;
@@ -107,7 +107,7 @@ int64_t StepFinder::ActsExpected(int64_t step) const {
     if (process.rank < 0) continue;
     auto facts = trace_.plans.find(process.rank);
     if (facts == trace_.plans.end()) return -1;
-    for (const trace::ActorFacts& actor : facts->second.actor()) {
+    for (const proto::ActorFacts& actor : facts->second.actor()) {
       const Rate rate = FromProto(actor.rate());
       if (rate.every <= 0 || !rate.ActsInStep(step)) continue;
       acts += std::clamp<int64_t>(rate.acts_per_step, 0, kActsPerStepMax);
@@ -171,7 +171,7 @@ std::map<int, std::vector<char>> FindStepEnders(const TraceReader& trace) {
   int32_t num_registers = 0;
   for (const auto& [rank, facts] : trace.plans) {
     std::vector<int32_t> register_of;
-    for (const trace::RegisterFacts& r : facts.registers()) {
+    for (const proto::RegisterFacts& r : facts.registers()) {
       const int32_t id = r.crosses_ranks()
                              ? register_of_edge.try_emplace(r.edge(), num_registers).first->second
                              : num_registers;
@@ -180,15 +180,15 @@ std::map<int, std::vector<char>> FindStepEnders(const TraceReader& trace) {
       register_of.push_back(id);
     }
     const auto add = [&register_of](
-                         const google::protobuf::RepeatedPtrField<trace::PortFacts>& ports,
+                         const google::protobuf::RepeatedPtrField<proto::PortFacts>& ports,
                          std::vector<int32_t>* to) {
-      for (const trace::PortFacts& port : ports) {
+      for (const proto::PortFacts& port : ports) {
         const int64_t id = port.register_id();
         if (id >= 0 && id < static_cast<int64_t>(register_of.size()))
           to->push_back(register_of[id]);
       }
     };
-    for (const trace::ActorFacts& from : facts.actor()) {
+    for (const proto::ActorFacts& from : facts.actor()) {
       StepActor& actor = actors.emplace_back();
       actor.kind = StepKindOf(TextOf(facts, from.phase_text()));
       add(from.input(), &actor.reads);
@@ -211,4 +211,4 @@ std::map<int, std::vector<char>> FindStepEnders(const TraceReader& trace) {
   return by_rank;
 }
 
-}  // namespace weir
+}  // namespace weir::trace

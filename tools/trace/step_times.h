@@ -13,7 +13,7 @@
 
 #include "tools/trace/trace_reader.h"
 
-namespace weir {
+namespace weir::trace {
 
 struct StepTime {
   int64_t step = 0;
@@ -48,4 +48,4 @@ StepTimes FindStepTimes(const TraceReader& trace);
 // for a rank whose plan the trace lacks.
 std::map<int, std::vector<char>> FindStepEnders(const TraceReader& trace);
 
-}  // namespace weir
+}  // namespace weir::trace

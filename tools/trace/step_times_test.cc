@@ -12,7 +12,7 @@
 #include "tools/trace/step_rule.h"
 #include "tools/trace/trace_report.h"
 
-namespace weir {
+namespace weir::trace {
 namespace {
 
 constexpr int64_t kMs = 1'000'000;
@@ -154,4 +154,4 @@ TEST(StepRuleTest, WhatOnlyReportsReadIsAReport) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::trace

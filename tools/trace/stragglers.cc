@@ -8,7 +8,7 @@
 
 #include "tools/trace/report_text.h"
 
-namespace weir {
+namespace weir::trace {
 namespace {
 
 // The least share of the time in acts that must be measured. With a smaller share, the acts whose
@@ -128,4 +128,4 @@ class Comparison {
 
 SpeedReport CompareRanks(const RecordedRun& run) { return Comparison(run).Compare(); }
 
-}  // namespace weir
+}  // namespace weir::trace

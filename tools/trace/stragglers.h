@@ -12,7 +12,7 @@
 
 #include "tools/trace/recorded_run.h"
 
-namespace weir {
+namespace weir::trace {
 
 struct SlowFunction {
   std::string name;      // a family of layers: "backward layers.*"
@@ -54,4 +54,4 @@ inline constexpr double kHasACoreMin = 0.75;
 
 SpeedReport CompareRanks(const RecordedRun& run);
 
-}  // namespace weir
+}  // namespace weir::trace

@@ -4,7 +4,7 @@
 
 #include "nlohmann/json.hpp"
 
-namespace weir {
+namespace weir::trace {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -133,4 +133,4 @@ std::string ToJson(const TraceReport& report, const absl::StatusOr<WhySlow>& why
   return json.dump(2, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace weir
+}  // namespace weir::trace

@@ -10,9 +10,9 @@
 #include "tools/trace/trace_report.h"
 #include "tools/trace/why_slow.h"
 
-namespace weir {
+namespace weir::trace {
 
 // If there is no `why`, its reason stands in "why_slow_error".
 std::string ToJson(const TraceReport& report, const absl::StatusOr<WhySlow>& why);
 
-}  // namespace weir
+}  // namespace weir::trace

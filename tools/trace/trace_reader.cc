@@ -9,10 +9,10 @@
 #include "runtime/trace/trace_names.h"
 #include "runtime/trace/trace_packets.h"
 
-namespace weir {
+namespace weir::trace {
 namespace {
 
-using trace::TrackEvent;
+using proto::TrackEvent;
 
 constexpr uint64_t kTimeMaxNs = uint64_t{1} << 53;  // later is damage; sums in doubles stay exact
 // Limits of the memory that is kept, without the slices themselves, and the approximate sizes of
@@ -27,7 +27,7 @@ constexpr size_t kAnnotationsMax = 1000;
 
 absl::Status TraceReader::Read(absl::string_view file, absl::string_view name) {
   kept_bytes_max_ = kKeptTimesMax * static_cast<int64_t>(file.size()) + kKeptBytesMin;
-  WEIR_RETURN_IF_ERROR(ForEachTracePacket(file, name, [this](trace::TracePacket& packet) {
+  WEIR_RETURN_IF_ERROR(ForEachTracePacket(file, name, [this](proto::TracePacket& packet) {
     if (!IsFull()) OnPacket(packet);
   }));
   if (IsFull())
@@ -37,7 +37,7 @@ absl::Status TraceReader::Read(absl::string_view file, absl::string_view name) {
   return absl::OkStatus();
 }
 
-void TraceReader::OnPacket(const trace::TracePacket& packet) {
+void TraceReader::OnPacket(const proto::TracePacket& packet) {
   const int64_t ns = static_cast<int64_t>(std::min(packet.timestamp(), kTimeMaxNs));
   const auto [at, is_new] = sequences_.try_emplace(packet.trusted_packet_sequence_id());
   Sequence& sequence = at->second;
@@ -58,7 +58,7 @@ SharedText TraceReader::Share(const std::string& text) {
   return SharedText(&*at);
 }
 
-void TraceReader::Learn(const trace::InternedData& data, Sequence* sequence) {
+void TraceReader::Learn(const proto::InternedData& data, Sequence* sequence) {
   const auto learn = [this](const auto& entries, Texts* texts) {
     for (const auto& entry : entries) {
       Keep(kInternedBytes);
@@ -71,7 +71,7 @@ void TraceReader::Learn(const trace::InternedData& data, Sequence* sequence) {
   learn(data.debug_annotation_string_values(), &sequence->strings);
 }
 
-void TraceReader::OnTrack(const trace::TrackDescriptor& track) {
+void TraceReader::OnTrack(const proto::TrackDescriptor& track) {
   Keep(kTrackBytes);
   if (track.has_process()) {
     processes[track.uuid()].name = track.process().process_name();
@@ -80,9 +80,9 @@ void TraceReader::OnTrack(const trace::TrackDescriptor& track) {
   if (track.has_parent_uuid()) parent_of_[track.uuid()] = track.parent_uuid();
 }
 
-void TraceReader::ReadAnnotations(const TrackEvent& event, const Sequence& sequence,
+void TraceReader::ReadAnnotations(const proto::TrackEvent& event, const Sequence& sequence,
                                   TraceSlice* out) {
-  using Kind = trace::DebugAnnotation;
+  using Kind = proto::DebugAnnotation;
   size_t num_texts = 0, num_numbers = 0;
   for (const Kind& a : event.debug_annotations()) {
     if (a.value_case() == Kind::kIntValue || a.value_case() == Kind::kUintValue) ++num_numbers;
@@ -107,10 +107,10 @@ void TraceReader::ReadAnnotations(const TrackEvent& event, const Sequence& seque
   }
 }
 
-void TraceReader::OnEvent(const TrackEvent& event, int64_t ns, Sequence& sequence) {
+void TraceReader::OnEvent(const proto::TrackEvent& event, int64_t ns, Sequence& sequence) {
   const auto parent = parent_of_.find(event.track_uuid());
   const uint64_t process = parent == parent_of_.end() ? event.track_uuid() : parent->second;
-  if (event.type() == TrackEvent::TYPE_SLICE_BEGIN) {
+  if (event.type() == proto::TrackEvent::TYPE_SLICE_BEGIN) {
     OpenSlice& open = open_[event.track_uuid()] = {};
     open.slice.begin = ns;
     open.slice.name =
@@ -120,9 +120,9 @@ void TraceReader::OnEvent(const TrackEvent& event, int64_t ns, Sequence& sequenc
     ReadAnnotations(event, sequence, &open.slice);
     open.sends.assign(event.flow_ids().begin(), event.flow_ids().end());
     open.takes.assign(event.terminating_flow_ids().begin(), event.terminating_flow_ids().end());
-  } else if (event.type() == TrackEvent::TYPE_SLICE_END) {
+  } else if (event.type() == proto::TrackEvent::TYPE_SLICE_END) {
     OnSliceEnd(event.track_uuid(), process, ns);
-  } else if (event.type() == TrackEvent::TYPE_INSTANT) {
+  } else if (event.type() == proto::TrackEvent::TYPE_INSTANT) {
     OnInstant(event, process, sequence);
   }
 }
@@ -141,7 +141,8 @@ void TraceReader::OnSliceEnd(uint64_t track, uint64_t process, int64_t ns) {
   open_.erase(at);
 }
 
-void TraceReader::OnInstant(const TrackEvent& event, uint64_t process, const Sequence& sequence) {
+void TraceReader::OnInstant(const proto::TrackEvent& event, uint64_t process,
+                            const Sequence& sequence) {
   TraceSlice instant;
   ReadAnnotations(event, sequence, &instant);
   const SharedText name = Find(sequence.names, event.name_iid());
@@ -161,4 +162,4 @@ void TraceReader::OnInstant(const TrackEvent& event, uint64_t process, const Seq
   }
 }
 
-}  // namespace weir
+}  // namespace weir::trace

@@ -17,7 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "proto/trace.pb.h"
 
-namespace weir {
+namespace weir::trace {
 
 // A SharedText is a text of a TraceReader that many slices have; the text lives as long as the
 // reader.
@@ -109,7 +109,7 @@ class TraceReader {
   absl::Status Read(absl::string_view file, absl::string_view name = "trace file");
 
   std::map<uint64_t, TraceProcess> processes;  // by track
-  std::map<int, trace::PlanFacts> plans;       // by rank
+  std::map<int, proto::PlanFacts> plans;       // by rank
   TraceFlowEnds senders, takers;
   std::map<std::string, std::string> job_texts;
   std::map<std::string, int64_t> job_numbers;
@@ -135,13 +135,13 @@ class TraceReader {
   struct Sequence {
     Texts names, categories, annotations, strings;
   };
-  void OnPacket(const trace::TracePacket& packet);
-  void OnTrack(const trace::TrackDescriptor& track);
-  void OnEvent(const trace::TrackEvent& event, int64_t ns, Sequence& sequence);
+  void OnPacket(const proto::TracePacket& packet);
+  void OnTrack(const proto::TrackDescriptor& track);
+  void OnEvent(const proto::TrackEvent& event, int64_t ns, Sequence& sequence);
   void OnSliceEnd(uint64_t track, uint64_t process, int64_t ns);
-  void OnInstant(const trace::TrackEvent& event, uint64_t process, const Sequence& sequence);
-  void Learn(const trace::InternedData& data, Sequence* sequence);
-  void ReadAnnotations(const trace::TrackEvent& event, const Sequence& sequence, TraceSlice* out);
+  void OnInstant(const proto::TrackEvent& event, uint64_t process, const Sequence& sequence);
+  void Learn(const proto::InternedData& data, Sequence* sequence);
+  void ReadAnnotations(const proto::TrackEvent& event, const Sequence& sequence, TraceSlice* out);
   // Counts the bytes that are kept.
   void Keep(int64_t bytes) { kept_bytes_ += bytes; }
   SharedText Share(const std::string& text);
@@ -158,4 +158,4 @@ class TraceReader {
   int64_t kept_bytes_ = 0, kept_bytes_max_ = 0;
 };
 
-}  // namespace weir
+}  // namespace weir::trace

@@ -19,7 +19,7 @@
 #include "tools/trace/step_times.h"
 #include "tools/trace/trace_reader.h"
 
-namespace weir {
+namespace weir::trace {
 namespace {
 
 constexpr size_t kExposedIndent = 46;
@@ -458,4 +458,4 @@ std::string WaitsText(const TraceReport& report, size_t waits_max) {
   return text;
 }
 
-}  // namespace weir
+}  // namespace weir::trace

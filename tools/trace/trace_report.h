@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-namespace weir {
+namespace weir::trace {
 
 struct DeviceReport {
   int rank = 0;
@@ -93,4 +93,4 @@ std::string OverviewText(const TraceReport& report);
 std::string WaitsText(const TraceReport& report, size_t waits_max);
 std::string ToText(const TraceReport& report, size_t waits_max = 5);  // both
 
-}  // namespace weir
+}  // namespace weir::trace

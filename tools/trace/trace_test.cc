@@ -21,7 +21,7 @@
 #include "proto/trace.pb.h"
 #include "tools/trace/trace_report.h"
 
-namespace weir {
+namespace weir::trace {
 namespace {
 
 using ::testing::HasSubstr;
@@ -38,40 +38,43 @@ std::string ReadFile(const std::string& path) {
   return bytes.str();
 }
 
-std::unique_ptr<Session> SimulatedPipeline(const PipelineJob& job, int64_t latency_ns) {
-  SessionOptions options;
-  options.engine = SessionOptions::EngineKind::kSim;
-  options.sim.chooser = SimEngineOptions::Chooser::kByTime;
-  options.compute = RankExecutorOptions::Compute::kSkip;
-  options.sim_cost_ns = [](const Plan&, const PlanActor& actor) {
+std::unique_ptr<actors::Session> SimulatedPipeline(const actors::PipelineJob& job,
+                                                   int64_t latency_ns) {
+  actors::SessionOptions options;
+  options.engine = actors::SessionOptions::EngineKind::kSim;
+  options.sim.chooser = actors::SimEngineOptions::Chooser::kByTime;
+  options.compute = actors::RankExecutorOptions::Compute::kSkip;
+  options.sim_cost_ns = [](const actors::Plan&, const actors::PlanActor& actor) {
     if (actor.name == "forward") return 10000;
     return actor.name == "backward" ? 20000 : 0;
   };
   options.sim_latency_ns = [latency_ns](int64_t bytes, int, int) {
     return bytes > 0 ? latency_ns : 0;
   };
-  absl::StatusOr<std::unique_ptr<Session>> session =
-      Session::Create(Certified(MakePipelineJob(job)), options);
+  absl::StatusOr<std::unique_ptr<actors::Session>> session =
+      actors::Session::Create(actors::Certified(actors::MakePipelineJob(job)), options);
   EXPECT_TRUE(session.ok()) << session.status();
   return *std::move(session);
 }
 
 TEST(TraceTest, ATraceInVirtualTimeReadsAsThatOfARun) {
-  PipelineJob job;
+  actors::PipelineJob job;
   job.num_stages = 4;
   job.micro_batches = 8;
-  std::vector<Plan> plans;
-  for (const RankPlan& plan : Certified(MakePipelineJob(job)))
-    plans.push_back(*PlanFromProto(plan));
-  VirtualRunOptions options;
+  std::vector<actors::Plan> plans;
+  for (const proto::RankPlan& plan : actors::Certified(actors::MakePipelineJob(job)))
+    plans.push_back(*actors::PlanFromProto(plan));
+  actors::VirtualRunOptions options;
   options.trace_capacity = 1000;
-  options.cost_ns = [](const Plan&, const PlanActor& actor) -> int64_t {
-    if (actor.phase == ActorPhase::kForward) return 1000;
-    return actor.phase == ActorPhase::kBackward ? 2000 : 0;
+  options.cost_ns = [](const actors::Plan&, const actors::PlanActor& actor) -> int64_t {
+    if (actor.phase == actors::ActorPhase::kForward) return 1000;
+    return actor.phase == actors::ActorPhase::kBackward ? 2000 : 0;
   };
-  options.ways = [](int, int) { return TimeNetwork::Way{.latency_ns = 70, .ns_per_byte = 1}; };
-  absl::StatusOr<std::unique_ptr<VirtualRun>> run =
-      VirtualRun::Create(std::move(plans), std::move(options));
+  options.ways = [](int, int) {
+    return actors::TimeNetwork::Way{.latency_ns = 70, .ns_per_byte = 1};
+  };
+  absl::StatusOr<std::unique_ptr<actors::VirtualRun>> run =
+      actors::VirtualRun::Create(std::move(plans), std::move(options));
   ASSERT_TRUE(run.ok()) << run.status();
   ASSERT_EQ((*run)->RunSteps(3), absl::OkStatus());
   ASSERT_EQ((*run)->WriteTrace(TracePath()), absl::OkStatus());
@@ -83,11 +86,11 @@ TEST(TraceTest, ATraceInVirtualTimeReadsAsThatOfARun) {
 }
 
 TEST(TraceTest, AOneForwardOneBackwardPipelineShowsTheBubbleOfTheFormula) {
-  PipelineJob job;
+  actors::PipelineJob job;
   job.num_stages = 4;
   job.micro_batches = 8;
   job.message_slots = 4;
-  std::unique_ptr<Session> session = SimulatedPipeline(job, 0);
+  std::unique_ptr<actors::Session> session = SimulatedPipeline(job, 0);
   ASSERT_EQ(session->RunSteps(5), absl::OkStatus());
   ASSERT_EQ(session->WriteTrace(TracePath()), absl::OkStatus());
   absl::StatusOr<TraceReport> report = ReadTraceReport(ReadFile(TracePath()));
@@ -112,11 +115,11 @@ TEST(TraceTest, AOneForwardOneBackwardPipelineShowsTheBubbleOfTheFormula) {
 }
 
 TEST(TraceTest, CommunicationThatNoWorkHidesIsSummedByBoxing) {
-  PipelineJob job;
+  actors::PipelineJob job;
   job.num_stages = 2;
   job.micro_batches = 2;
   for (const int64_t latency_ns : {0, 500000}) {
-    std::unique_ptr<Session> session = SimulatedPipeline(job, latency_ns);
+    std::unique_ptr<actors::Session> session = SimulatedPipeline(job, latency_ns);
     ASSERT_EQ(session->RunSteps(3), absl::OkStatus());
     ASSERT_EQ(session->WriteTrace(TracePath()), absl::OkStatus());
     absl::StatusOr<TraceReport> report = ReadTraceReport(ReadFile(TracePath()));
@@ -147,27 +150,27 @@ TEST(TraceTest, CommunicationThatNoWorkHidesIsSummedByBoxing) {
 
 // Returns the part of a trace that does not depend on speed: every act with its numbers and flows.
 std::multiset<std::string> ActsAndFlows(const std::string& file) {
-  trace::Trace parsed;
+  proto::Trace parsed;
   EXPECT_TRUE(parsed.ParseFromString(file));
   using Texts = std::map<uint64_t, std::string>;
   std::map<uint32_t, std::pair<Texts, Texts>>
       texts;  // by sequence: names of events, of annotations
   std::map<uint64_t, std::string> tracks;
   std::multiset<std::string> acts;
-  for (const trace::TracePacket& packet : parsed.packet()) {
+  for (const proto::TracePacket& packet : parsed.packet()) {
     auto& [names, annotations] = texts[packet.trusted_packet_sequence_id()];
     if (packet.sequence_flags() & 1) names = annotations = {};
     for (const auto& entry : packet.interned_data().event_names()) names[entry.iid()] = entry.str();
     for (const auto& entry : packet.interned_data().debug_annotation_names())
       annotations[entry.iid()] = entry.str();
-    const trace::TrackDescriptor& track = packet.track_descriptor();
+    const proto::TrackDescriptor& track = packet.track_descriptor();
     if (packet.has_track_descriptor()) {
       tracks[track.uuid()] =
           tracks[track.parent_uuid()] + "/" + track.name() + track.process().process_name();
     }
-    const trace::TrackEvent& event = packet.track_event();
-    if (event.type() != trace::TrackEvent::TYPE_SLICE_BEGIN &&
-        event.type() != trace::TrackEvent::TYPE_INSTANT)
+    const proto::TrackEvent& event = packet.track_event();
+    if (event.type() != proto::TrackEvent::TYPE_SLICE_BEGIN &&
+        event.type() != proto::TrackEvent::TYPE_INSTANT)
       continue;
     std::string text = absl::StrCat(tracks[event.track_uuid()], " ", names[event.name_iid()]);
     if (absl::StrContains(text, "/waits ")) continue;
@@ -183,22 +186,23 @@ std::multiset<std::string> ActsAndFlows(const std::string& file) {
 }
 
 TEST(TraceTest, PartsOfSeveralSessionsAreTogetherTheTraceOfTheJob) {
-  PipelineJob job;
+  actors::PipelineJob job;
   job.num_stages = 4;
-  const std::vector<RankPlan> plans = MakePipelineJob(job);
-  TestFeed feed;
-  SessionOptions options;
+  const std::vector<proto::RankPlan> plans = actors::MakePipelineJob(job);
+  actors::TestFeed feed;
+  actors::SessionOptions options;
   options.feed = &feed;
-  absl::StatusOr<std::unique_ptr<Session>> whole = Session::Create(Certified(plans), options);
+  absl::StatusOr<std::unique_ptr<actors::Session>> whole =
+      actors::Session::Create(actors::Certified(plans), options);
   ASSERT_TRUE(whole.ok()) << whole.status();
   ASSERT_EQ((*whole)->RunSteps(3), absl::OkStatus());
   ASSERT_EQ((*whole)->WriteTrace(TracePath()), absl::OkStatus());
 
-  absl::StatusOr<std::unique_ptr<SplitJob>> split =
-      SplitJob::Create(Certified(plans), {.parts = {{3, 1}, {0, 2}}, .session = options});
+  absl::StatusOr<std::unique_ptr<actors::SplitJob>> split = actors::SplitJob::Create(
+      actors::Certified(plans), {.parts = {{3, 1}, {0, 2}}, .session = options});
   ASSERT_TRUE(split.ok()) << split.status();
   ASSERT_EQ((*split)->RunSteps(3), absl::OkStatus());
-  Session::TraceClock clock;
+  actors::Session::TraceClock clock;
   // The begin is earlier by more than the uncertainty of a tick's length, so that no act is left
   // out.
   clock.begin_ns =
@@ -230,13 +234,13 @@ TEST(TraceTest, PartsOfSeveralSessionsAreTogetherTheTraceOfTheJob) {
 }
 
 TEST(TraceTest, TimesAreThoseOfTheJobsClock) {
-  PipelineJob job;
-  std::unique_ptr<Session> session = SimulatedPipeline(job, 0);
+  actors::PipelineJob job;
+  std::unique_ptr<actors::Session> session = SimulatedPipeline(job, 0);
   ASSERT_EQ(session->RunSteps(2), absl::OkStatus());
   std::stringstream here, there;
   ASSERT_EQ(session->WriteTrace(here, {}), absl::OkStatus());
   ASSERT_EQ(session->WriteTrace(there, {.offset_ns = -7000, .begin_ns = 7000}), absl::OkStatus());
-  trace::Trace a, b;
+  proto::Trace a, b;
   ASSERT_TRUE(a.ParseFromString(here.str()));
   ASSERT_TRUE(b.ParseFromString(there.str()));
   ASSERT_EQ(a.packet_size(), b.packet_size());
@@ -249,10 +253,10 @@ TEST(TraceTest, TimesAreThoseOfTheJobsClock) {
 }
 
 TEST(TraceTest, TheReportNamesWhoIsWaitedForOnWhichRank) {
-  PipelineJob job;
+  actors::PipelineJob job;
   job.num_stages = 2;
   job.micro_batches = 2;
-  std::unique_ptr<Session> session = SimulatedPipeline(job, 500000);
+  std::unique_ptr<actors::Session> session = SimulatedPipeline(job, 500000);
   ASSERT_EQ(session->RunSteps(3), absl::OkStatus());
   ASSERT_EQ(session->WriteTrace(TracePath()), absl::OkStatus());
   absl::StatusOr<TraceReport> report = ReadTraceReport(ReadFile(TracePath()));
@@ -266,12 +270,12 @@ TEST(TraceTest, TheReportNamesWhoIsWaitedForOnWhichRank) {
 }
 
 TEST(TraceTest, RunsOnThreadsAreTracedToo) {
-  TestFeed feed;
-  SessionOptions options;
+  actors::TestFeed feed;
+  actors::SessionOptions options;
   options.feed = &feed;
   options.trace_capacity = 64;
-  absl::StatusOr<std::unique_ptr<Session>> session =
-      Session::Create(Certified(LoadTestJob("ring")), options);
+  absl::StatusOr<std::unique_ptr<actors::Session>> session =
+      actors::Session::Create(actors::Certified(actors::LoadTestJob("ring")), options);
   ASSERT_TRUE(session.ok()) << session.status();
   for (int run = 0; run < 30; ++run) ASSERT_EQ((*session)->RunSteps(1), absl::OkStatus());
   ASSERT_EQ((*session)->WriteTrace(TracePath()), absl::OkStatus());
@@ -284,8 +288,8 @@ TEST(TraceTest, RunsOnThreadsAreTracedToo) {
 }
 
 TEST(TraceTest, AFileThatIsNoTraceIsRefusedAndNeverCrashes) {
-  PipelineJob job;
-  std::unique_ptr<Session> session = SimulatedPipeline(job, 0);
+  actors::PipelineJob job;
+  std::unique_ptr<actors::Session> session = SimulatedPipeline(job, 0);
   ASSERT_EQ(session->RunSteps(2), absl::OkStatus());
   ASSERT_EQ(session->WriteTrace(TracePath()), absl::OkStatus());
   const std::string good = ReadFile(TracePath());
@@ -301,11 +305,11 @@ TEST(TraceTest, AFileThatIsNoTraceIsRefusedAndNeverCrashes) {
 }
 
 TEST(TraceTest, AnUnwritableFileIsAnError) {
-  PipelineJob job;
-  std::unique_ptr<Session> session = SimulatedPipeline(job, 0);
+  actors::PipelineJob job;
+  std::unique_ptr<actors::Session> session = SimulatedPipeline(job, 0);
   EXPECT_EQ(session->WriteTrace("/no/such/folder/run.pftrace").code(),
             absl::StatusCode::kUnavailable);
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::trace

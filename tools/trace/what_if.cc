@@ -17,7 +17,7 @@
 #include "runtime/base/status.h"
 #include "tools/trace/report_text.h"
 
-namespace weir {
+namespace weir::trace {
 namespace {
 
 constexpr int64_t kPlenty = 1000;     // of slots: more than a run can use
@@ -397,4 +397,4 @@ std::vector<WhatIfRow> TryWhatIfs(const Replayer& replayer, const RecordedRun& r
   return WhatIfSearch(replayer, run, path, stragglers).Find();
 }
 
-}  // namespace weir
+}  // namespace weir::trace

@@ -20,7 +20,7 @@
 #include "tools/trace/replay.h"
 #include "tools/trace/stragglers.h"
 
-namespace weir {
+namespace weir::trace {
 
 struct WhatIfRow {
   std::string spec;      // as above; can be passed to TryWhatIf again
@@ -43,4 +43,4 @@ std::vector<WhatIfRow> TryWhatIfs(const Replayer& replayer, const RecordedRun& r
                                   const CriticalPath& path,
                                   const std::vector<Straggler>& stragglers);
 
-}  // namespace weir
+}  // namespace weir::trace

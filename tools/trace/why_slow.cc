@@ -19,7 +19,7 @@
 #include "tools/trace/replay.h"
 #include "tools/trace/report_text.h"
 
-namespace weir {
+namespace weir::trace {
 namespace {
 
 constexpr double kShareShownMin = 0.001;
@@ -411,4 +411,4 @@ std::string ToText(const WhySlow& why, size_t rows_max) {
   return text;
 }
 
-}  // namespace weir
+}  // namespace weir::trace

@@ -17,7 +17,7 @@
 #include "tools/trace/trace_reader.h"
 #include "tools/trace/what_if.h"
 
-namespace weir {
+namespace weir::trace {
 
 struct WhySlowOptions {
   std::optional<int64_t> step;  // the step of the path; none: all but the first
@@ -48,4 +48,4 @@ std::string ToText(const WhySlow& why, size_t rows_max);
 // Returns the change to make first, in a sentence or two; empty if no tried change gains anything.
 std::string Advice(const WhySlow& why);
 
-}  // namespace weir
+}  // namespace weir::trace

@@ -18,7 +18,7 @@
 #include "tools/trace/report_text.h"
 #include "tools/trace/trace_report.h"
 
-namespace weir {
+namespace weir::trace {
 namespace {
 
 using ::testing::HasSubstr;
@@ -355,12 +355,12 @@ TEST(WhySlowTest, ATraceThatLacksARankIsNotReplayed) {
 
 // Older builds wrote the facts of the plans as field 20040 of a packet.
 TEST(WhySlowTest, FactsThatAnOlderBuildWroteAreNotTakenForOurs) {
-  trace::Trace file;
+  proto::Trace file;
   ASSERT_TRUE(file.ParseFromString(Relay(6).File({0, 1})));
   int num_plans = 0;
-  for (trace::TracePacket& packet : *file.mutable_packet()) {
+  for (proto::TracePacket& packet : *file.mutable_packet()) {
     if (!packet.has_weir_plan()) continue;
-    trace::TracePacket::GetReflection()->MutableUnknownFields(&packet)->AddLengthDelimited(
+    proto::TracePacket::GetReflection()->MutableUnknownFields(&packet)->AddLengthDelimited(
         20040, packet.weir_plan().SerializeAsString());
     packet.clear_weir_plan();
     ++num_plans;
@@ -393,4 +393,4 @@ TEST(WhySlowTest, StepsThatAreNotWholeAreLeftOut) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::trace

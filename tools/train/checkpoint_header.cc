@@ -7,7 +7,7 @@
 #include "compiler/job/check_training.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::train {
 namespace {
 
 constexpr char kStepKey[] = "step";
@@ -16,7 +16,7 @@ constexpr char kScheduleKey[] = "schedule";
 
 }  // namespace
 
-std::map<std::string, std::string> CheckpointMetadata(const Job& job, int64_t step) {
+std::map<std::string, std::string> CheckpointMetadata(const proto::Job& job, int64_t step) {
   return {
       {"format", "weir"},
       {"job", job.name()},
@@ -25,7 +25,7 @@ std::map<std::string, std::string> CheckpointMetadata(const Job& job, int64_t st
       {kScheduleKey, ScheduleText(job)}};
 }
 
-absl::StatusOr<CheckpointHeader> ReadCheckpointHeader(const SafetensorsReader& file) {
+absl::StatusOr<CheckpointHeader> ReadCheckpointHeader(const store::SafetensorsReader& file) {
   CheckpointHeader header;
   const std::map<std::string, std::string>& metadata = file.metadata();
   const auto step = metadata.find(kStepKey);
@@ -44,7 +44,8 @@ absl::StatusOr<CheckpointHeader> ReadCheckpointHeader(const SafetensorsReader& f
   return header;
 }
 
-absl::Status CheckResume(const Job& job, const std::string& path, const CheckpointHeader& header) {
+absl::Status CheckResume(const proto::Job& job, const std::string& path,
+                         const CheckpointHeader& header) {
   const UpdateRate updates = compiler::UpdateRateOf(job.training());
   const int64_t step = header.step;
   if (!updates.IsBetweenUpdates(step) || updates.OptimizerStep(step) != header.optimizer_step) {
@@ -70,22 +71,22 @@ absl::Status CheckResume(const Job& job, const std::string& path, const Checkpoi
   return absl::OkStatus();
 }
 
-std::string ScheduleText(const Job& job) {
+std::string ScheduleText(const proto::Job& job) {
   const LearningRateSchedule schedule = compiler::LearningRatesOf(job.training());
   std::string text = absl::StrCat(schedule.learning_rate);
   if (schedule.warmup_steps > 0)
     absl::StrAppend(&text, " after ", schedule.warmup_steps,
                     schedule.warmup_steps == 1 ? " update" : " updates", " of warm-up");
   if (schedule.decay == "constant") return absl::StrCat(text, ", constant");
-  return absl::StrCat(text, ", ", Schedule::Decay_Name(job.training().schedule().decay()), " to ",
-                      schedule.min_learning_rate, " at update ", schedule.decay_steps);
+  return absl::StrCat(text, ", ", proto::Schedule::Decay_Name(job.training().schedule().decay()),
+                      " to ", schedule.min_learning_rate, " at update ", schedule.decay_steps);
 }
 
-std::string ScheduleChange(const Job& job, const CheckpointHeader& header) {
+std::string ScheduleChange(const proto::Job& job, const CheckpointHeader& header) {
   const std::string now = ScheduleText(job);
   if (header.schedule.empty() || header.schedule == now) return "";
   return absl::StrCat("the checkpoint is of a run with another schedule of learning rates: ",
                       header.schedule, "; this run follows: ", now);
 }
 
-}  // namespace weir
+}  // namespace weir::train

@@ -11,7 +11,7 @@
 #include "proto/job.pb.h"
 #include "runtime/store/safetensors.h"
 
-namespace weir {
+namespace weir::train {
 
 struct CheckpointHeader {
   int64_t step = 0;  // steps done
@@ -22,20 +22,21 @@ struct CheckpointHeader {
 };
 
 // Returns the metadata of a checkpoint of `job` after `step` steps.
-std::map<std::string, std::string> CheckpointMetadata(const Job& job, int64_t step);
+std::map<std::string, std::string> CheckpointMetadata(const proto::Job& job, int64_t step);
 
 // kInvalidArgument (W0076): `file` is no checkpoint.
-absl::StatusOr<CheckpointHeader> ReadCheckpointHeader(const SafetensorsReader& file);
+absl::StatusOr<CheckpointHeader> ReadCheckpointHeader(const store::SafetensorsReader& file);
 
 // Checks whether `job` can continue from the checkpoint at `path`. kInvalidArgument: the run
 // counted updates in another way (W0548), or the checkpoint has more steps than the job (W0923).
 // Precondition: compiler::CheckTraining is ok.
-absl::Status CheckResume(const Job& job, const std::string& path, const CheckpointHeader& header);
+absl::Status CheckResume(const proto::Job& job, const std::string& path,
+                         const CheckpointHeader& header);
 
 // Returns a sentence if `job` follows another schedule than the run of the checkpoint did, else "".
-std::string ScheduleChange(const Job& job, const CheckpointHeader& header);
+std::string ScheduleChange(const proto::Job& job, const CheckpointHeader& header);
 
 // Returns "0.001 after 10 updates of warm-up, COSINE to 0 at update 60".
-std::string ScheduleText(const Job& job);
+std::string ScheduleText(const proto::Job& job);
 
-}  // namespace weir
+}  // namespace weir::train

@@ -8,14 +8,15 @@
 #include "runtime/store/safetensors.h"
 #include "tools/train/checkpoint_header.h"
 
-namespace weir {
+namespace weir::train {
 
 namespace fs = std::filesystem;
 
 std::optional<int64_t> FindEarlierCheckpoint(const std::string& path, int64_t steps_done) {
   std::error_code error;
   if (path.empty() || !fs::is_regular_file(path, error)) return std::nullopt;
-  const absl::StatusOr<std::unique_ptr<SafetensorsReader>> file = SafetensorsReader::Open(path);
+  const absl::StatusOr<std::unique_ptr<store::SafetensorsReader>> file =
+      store::SafetensorsReader::Open(path);
   if (!file.ok()) return std::nullopt;
   const absl::StatusOr<CheckpointHeader> header = ReadCheckpointHeader(**file);
   if (!header.ok() || header->step <= steps_done) return std::nullopt;
@@ -36,8 +37,8 @@ absl::StatusOr<std::optional<std::string>> KeepEarlierCheckpoint(const std::stri
     error.clear();
     fs::copy_file(earlier, kept, fs::copy_options::overwrite_existing, error);
   }
-  if (error) return CannotWrite(kept, "keep the earlier checkpoint", error.value());
+  if (error) return store::CannotWrite(kept, "keep the earlier checkpoint", error.value());
   return kept;
 }
 
-}  // namespace weir
+}  // namespace weir::train

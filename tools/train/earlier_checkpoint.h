@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace weir {
+namespace weir::train {
 
 // Returns the step of the checkpoint at `path` if the file is a checkpoint of more than
 // `steps_done` steps.
@@ -21,4 +21,4 @@ std::optional<int64_t> FindEarlierCheckpoint(const std::string& path, int64_t st
 absl::StatusOr<std::optional<std::string>> KeepEarlierCheckpoint(const std::string& path,
                                                                  int64_t steps_done);
 
-}  // namespace weir
+}  // namespace weir::train

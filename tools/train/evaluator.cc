@@ -7,7 +7,7 @@
 #include "tools/train/prepare_training.h"
 #include "tools/train/session_states.h"
 
-namespace weir {
+namespace weir::train {
 
 Evaluation MeanOf(const std::map<int64_t, StepMetrics>& batches) {
   Evaluation evaluation;
@@ -19,20 +19,22 @@ Evaluation MeanOf(const std::map<int64_t, StepMetrics>& batches) {
   return evaluation;
 }
 
-absl::StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(const Job& job, const Dataset* dataset,
+absl::StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(const proto::Job& job,
+                                                             const store::Dataset* dataset,
                                                              JobSessionOptions session) {
   const int64_t batches = EvaluationBatches(job, *dataset);
   if (batches == 0) return std::unique_ptr<Evaluator>();
   std::unique_ptr<Evaluator> evaluator(new Evaluator(dataset, batches, MicroBatches(job)));
-  session.mode = PlanMode::kEvaluate;
+  session.mode = compiler::PlanMode::kEvaluate;
   session.feed = &evaluator->feed_;
   session.sink = &evaluator->log_;
   session.first_step = 0;
   session.trace = JobSessionOptions::Trace::kNone;
   // The weights are copied in before the first run, so they are not drawn.
-  session.state_init = [drawn = SeededInitializer(job.training().seed())](const PlanState& state,
-                                                                          void* memory) {
-    return state.state_class == StateClass::kWeight ? absl::OkStatus() : drawn(state, memory);
+  session.state_init = [drawn = actors::SeededInitializer(job.training().seed())](
+                           const actors::PlanState& state, void* memory) {
+    return state.state_class == actors::StateClass::kWeight ? absl::OkStatus()
+                                                            : drawn(state, memory);
   };
   WEIR_ASSIGN_OR_RETURN(evaluator->opened_, OpenJobSession(EvaluationJob(job), session));
   return evaluator;
@@ -43,4 +45,4 @@ absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluator::Run() {
   return log_.Take();
 }
 
-}  // namespace weir
+}  // namespace weir::train

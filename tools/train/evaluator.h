@@ -12,7 +12,7 @@
 #include "tools/train/job_session.h"
 #include "tools/train/metric_log.h"
 
-namespace weir {
+namespace weir::train {
 
 struct Evaluation {
   std::map<std::string, double> means;  // by scalar output of the model, over the batches
@@ -24,17 +24,18 @@ class Evaluator {
  public:
   // Null if the dataset holds nothing out. `dataset` must outlive the evaluator. Only ranks,
   // network and threads of `session` count.
-  static absl::StatusOr<std::unique_ptr<Evaluator>> Create(const Job& job, const Dataset* dataset,
+  static absl::StatusOr<std::unique_ptr<Evaluator>> Create(const proto::Job& job,
+                                                           const store::Dataset* dataset,
                                                            JobSessionOptions session);
 
   // Runs the job's eval_batches batches (0: all). Returns what the local ranks reported, by batch.
   absl::StatusOr<std::map<int64_t, StepMetrics>> Run();
   int64_t batches() const { return batches_; }
-  Session* session() const { return opened_.session.get(); }
+  actors::Session* session() const { return opened_.session.get(); }
 
  private:
-  Evaluator(const Dataset* dataset, int64_t batches, int64_t micro_batches)
-      : batches_(batches), feed_(dataset, DataPart::kHeldOut, micro_batches) {
+  Evaluator(const store::Dataset* dataset, int64_t batches, int64_t micro_batches)
+      : batches_(batches), feed_(dataset, store::DataPart::kHeldOut, micro_batches) {
     feed_.set_batches(batches);
   }
 
@@ -44,4 +45,4 @@ class Evaluator {
   JobSession opened_;
 };
 
-}  // namespace weir
+}  // namespace weir::train

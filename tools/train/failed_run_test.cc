@@ -13,7 +13,7 @@
 #include "tools/train/trainer.h"
 #include "tools/zoo/gpt.h"
 
-namespace weir {
+namespace weir::train {
 namespace {
 
 using ::testing::HasSubstr;
@@ -35,10 +35,10 @@ class FailingRunner final : public JobRunner {
   }
   absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override { return runner_->Evaluate(); }
   absl::Status Save(const SaveOrder& order) override { return runner_->Save(order); }
-  absl::StatusOr<std::vector<NonfiniteFinding>> InspectStep(int64_t as_step) override {
+  absl::StatusOr<std::vector<actors::NonfiniteFinding>> InspectStep(int64_t as_step) override {
     return runner_->InspectStep(as_step);
   }
-  std::vector<RankWorkReport> Work() const override { return runner_->Work(); }
+  std::vector<actors::RankWorkReport> Work() const override { return runner_->Work(); }
   absl::Status WriteTrace(const std::string& path) override { return runner_->WriteTrace(path); }
 
  private:
@@ -47,7 +47,7 @@ class FailingRunner final : public JobRunner {
 };
 
 TEST(FailedRunTest, ARunThatFailsLeavesItsTrace) {
-  TransformerOptions job_options;
+  zoo::TransformerOptions job_options;
   job_options.layers = 1;
   job_options.hidden = 16;
   job_options.heads = 2;
@@ -55,17 +55,17 @@ TEST(FailedRunTest, ARunThatFailsLeavesItsTrace) {
   job_options.training.batch = 4;
   job_options.training.steps = 1000;
   job_options.training.mesh = "dp=2";
-  const absl::StatusOr<Job> job = GptJob(job_options);
+  const absl::StatusOr<proto::Job> job = zoo::GptJob(job_options);
   ASSERT_TRUE(job.ok()) << job.status();
   std::ostringstream log;
-  Console console(Console::Style::kPlain, &log);
+  console::Console console(console::Console::Style::kPlain, &log);
   TrainOptions options;
   options.console = &console;
   options.threads_per_device = 1;
   options.trace = std::string(::testing::TempDir()) + "/failed.pftrace";
   std::remove(options.trace.c_str());
   options.runner =
-      [](const Job& trained,
+      [](const proto::Job& trained,
          const RunnerOptions& runner_options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
     absl::StatusOr<std::unique_ptr<JobRunner>> runner = LocalRunner::Open(trained, runner_options);
     if (!runner.ok()) return runner.status();
@@ -74,12 +74,12 @@ TEST(FailedRunTest, ARunThatFailsLeavesItsTrace) {
   EXPECT_EQ(Train(*job, options).status().message(), "a step that failed");
   EXPECT_THAT(log.str(), HasSubstr("trace of the failed job written to " + options.trace));
   std::ifstream file(options.trace, std::ios::binary);
-  const absl::StatusOr<TraceReport> report =
-      ReadTraceReport(std::string(std::istreambuf_iterator<char>(file), {}));
+  const absl::StatusOr<trace::TraceReport> report =
+      trace::ReadTraceReport(std::string(std::istreambuf_iterator<char>(file), {}));
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->devices.size(), 2u);
   EXPECT_GE(report->last_step, 4);
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::train

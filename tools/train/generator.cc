@@ -11,11 +11,11 @@
 #include "tools/train/job_variant.h"
 #include "tools/train/session_states.h"
 
-namespace weir {
+namespace weir::train {
 namespace {
 
 // Feeds the window of the last tokens. All other inputs of the model are zero.
-class WindowFeed final : public DataFeed {
+class WindowFeed final : public actors::DataFeed {
  public:
   WindowFeed(std::string input, int64_t window)
       : input_(std::move(input)), tokens_(static_cast<size_t>(window), 0) {}
@@ -50,12 +50,12 @@ class WindowFeed final : public DataFeed {
 
 // Returns the logits of one place of the window, as floats. The logits are all that a plan which
 // generates fetches.
-absl::StatusOr<std::vector<float>> LogitsAt(const Session& session, int64_t place) {
-  for (const PlanState& state : session.plan(0).states) {
-    if (state.state_class != StateClass::kFetched) continue;
+absl::StatusOr<std::vector<float>> LogitsAt(const actors::Session& session, int64_t place) {
+  for (const actors::PlanState& state : session.plan(0).states) {
+    if (state.state_class != actors::StateClass::kFetched) continue;
     const Shape& shape = state.slice.shape;
     if (shape.size() < 2 || place >= shape[shape.size() - 2]) break;
-    WEIR_ASSIGN_OR_RETURN(const HostView memory, session.ReadState(0, state.name));
+    WEIR_ASSIGN_OR_RETURN(const device::HostView memory, session.ReadState(0, state.name));
     std::vector<float> logits(static_cast<size_t>(shape.back()));
     int64_t width = SizeOf(state.slice.dtype);
     const char* from = memory.data() + place * shape.back() * width;
@@ -114,18 +114,18 @@ int64_t SampleToken(const std::vector<float>& logits, double temperature, double
   return likeliest;  // rounding left a remainder
 }
 
-absl::Status Generate(const Job& job, const GenerateOptions& options,
+absl::Status Generate(const proto::Job& job, const GenerateOptions& options,
                       const std::function<void(char)>& emit) {
   WEIR_ASSIGN_OR_RETURN(const GenerationVariant variant, GenerationJob(job));
   WEIR_RETURN_IF_ERROR(CheckOptions(options, variant.below));
   WindowFeed feed(variant.input, variant.window);
   JobSessionOptions session_options;
-  session_options.mode = PlanMode::kGenerate;
+  session_options.mode = compiler::PlanMode::kGenerate;
   session_options.threads_per_device = options.threads;
   session_options.feed = &feed;
-  std::unique_ptr<SafetensorsReader> weights;
+  std::unique_ptr<store::SafetensorsReader> weights;
   if (!options.init.empty()) {
-    WEIR_ASSIGN_OR_RETURN(weights, SafetensorsReader::Open(options.init));
+    WEIR_ASSIGN_OR_RETURN(weights, store::SafetensorsReader::Open(options.init));
     WEIR_RETURN_IF_ERROR(weights->CheckSums().status());
   }
   WEIR_ASSIGN_OR_RETURN(JobSession opened, OpenJobSession(variant.job, session_options));
@@ -154,4 +154,4 @@ absl::Status Generate(const Job& job, const GenerateOptions& options,
   return absl::OkStatus();
 }
 
-}  // namespace weir
+}  // namespace weir::train

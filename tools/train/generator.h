@@ -14,7 +14,7 @@
 #include "proto/job.pb.h"
 #include "tools/train/job_session.h"
 
-namespace weir {
+namespace weir::train {
 
 struct GenerateOptions {
   std::string init;           // safetensors of weights; empty: first values (noise)
@@ -28,11 +28,11 @@ struct GenerateOptions {
 
 // Calls `emit` for each new byte, in order. The text is a function of weights, prompt,
 // temperature and seed.
-absl::Status Generate(const Job& job, const GenerateOptions& options,
+absl::Status Generate(const proto::Job& job, const GenerateOptions& options,
                       const std::function<void(char)>& emit);
 
 // Draws a token from `logits` with random number `uniform` in [0, 1): the likeliest token if
 // temperature is 0, else by softmax(logits / temperature). Returns -1 if a logit is not a number.
 int64_t SampleToken(const std::vector<float>& logits, double temperature, double uniform);
 
-}  // namespace weir
+}  // namespace weir::train

@@ -14,21 +14,21 @@
 #include "runtime/store/synthetic_dataset.h"
 #include "runtime/store/text_dataset.h"
 
-namespace weir {
+namespace weir::train {
 namespace {
 
 using compiler::ModelInput;
 
 // A dataset under the names of the inputs that take its feeds.
-class BoundDataset final : public Dataset {
+class BoundDataset final : public store::Dataset {
  public:
-  BoundDataset(std::unique_ptr<Dataset> dataset, std::map<std::string, std::string> feed_of)
+  BoundDataset(std::unique_ptr<store::Dataset> dataset, std::map<std::string, std::string> feed_of)
       : dataset_(std::move(dataset)), feed_of_(std::move(feed_of)) {}
 
-  std::vector<FeedType> feeds() const override {
-    std::vector<FeedType> feeds;
+  std::vector<store::FeedType> feeds() const override {
+    std::vector<store::FeedType> feeds;
     for (const auto& [input, from] : feed_of_) {
-      for (FeedType& feed : dataset_->feeds()) {
+      for (store::FeedType& feed : dataset_->feeds()) {
         if (feed.name != from) continue;
         feed.name = input;
         feeds.push_back(std::move(feed));
@@ -36,7 +36,7 @@ class BoundDataset final : public Dataset {
     }
     return feeds;
   }
-  absl::Status CheckValues(const FeedRequest& request) const override {
+  absl::Status CheckValues(const store::FeedRequest& request) const override {
     return dataset_->CheckValues(request);
   }
   int64_t num_held_out_batches() const override { return dataset_->num_held_out_batches(); }
@@ -49,14 +49,14 @@ class BoundDataset final : public Dataset {
         dataset_->Describe(),
         bindings.empty() ? "" : absl::StrCat(" (", absl::StrJoin(bindings, ", "), ")"));
   }
-  absl::Status Fill(const std::string& feed, const BatchPosition& position,
+  absl::Status Fill(const std::string& feed, const store::BatchPosition& position,
                     const TensorSlice& slice, void* out) const override {
     auto known = feed_of_.find(feed);
     return dataset_->Fill(known == feed_of_.end() ? feed : known->second, position, slice, out);
   }
 
  private:
-  std::unique_ptr<Dataset> dataset_;
+  std::unique_ptr<store::Dataset> dataset_;
   std::map<std::string, std::string> feed_of_;  // by input
 };
 
@@ -65,12 +65,12 @@ std::string InputText(const std::string& input) {
 }
 
 // Returns the feed of each input that data.feed binds.
-absl::StatusOr<std::map<std::string, std::string>> Bindings(const Job& job,
+absl::StatusOr<std::map<std::string, std::string>> Bindings(const proto::Job& job,
                                                             const std::vector<ModelInput>& inputs) {
   std::vector<std::string> names;
   for (const ModelInput& input : inputs) names.push_back(input.name);
   std::map<std::string, std::string> bindings;
-  for (const FeedBinding& binding : job.data().feed()) {
+  for (const proto::FeedBinding& binding : job.data().feed()) {
     const std::string where = absl::StrCat("data.feed of input \"", binding.input(), "\"");
     if (std::find(names.begin(), names.end(), binding.input()) == names.end()) {
       const std::string nearest = Nearest(binding.input(), names);
@@ -92,15 +92,15 @@ absl::StatusOr<std::map<std::string, std::string>> Bindings(const Job& job,
 }
 
 // Returns the requests of the model's inputs to the data.
-absl::StatusOr<std::vector<FeedRequest>> RequestsOf(const Job& job) {
+absl::StatusOr<std::vector<store::FeedRequest>> RequestsOf(const proto::Job& job) {
   WEIR_ASSIGN_OR_RETURN(const std::vector<ModelInput> inputs,
                         compiler::ModelInputsOf(job, compiler::PlanMode::kTrain));
   WEIR_ASSIGN_OR_RETURN(const auto bindings, Bindings(job, inputs));
-  std::vector<FeedRequest> requests;
+  std::vector<store::FeedRequest> requests;
   for (const ModelInput& input : inputs) {
     if (!input.use.needed) continue;
     auto bound = bindings.find(input.name);
-    FeedRequest request;
+    store::FeedRequest request;
     request.input = input.name;
     request.feed = bound == bindings.end() ? input.name : bound->second;
     request.dtype = input.type.dtype;
@@ -116,7 +116,8 @@ absl::StatusOr<std::vector<FeedRequest>> RequestsOf(const Job& job) {
 
 // Returns the samples of a step: the size of training.batch_dim, else of the first dimension that
 // all inputs have in common.
-absl::StatusOr<int64_t> SamplesOf(const Job& job, const std::vector<FeedRequest>& requests) {
+absl::StatusOr<int64_t> SamplesOf(const proto::Job& job,
+                                  const std::vector<store::FeedRequest>& requests) {
   int64_t samples = 0;
   std::string from = "training.batch_dim";
   if (!job.training().batch_dim().empty()) {
@@ -124,7 +125,7 @@ absl::StatusOr<int64_t> SamplesOf(const Job& job, const std::vector<FeedRequest>
     WEIR_ASSIGN_OR_RETURN(const std::string dim, compiler::BatchDim(job, dims));
     samples = dims.at(dim).size;
   }
-  for (const FeedRequest& request : requests) {
+  for (const store::FeedRequest& request : requests) {
     const int64_t first = request.shape.empty() ? 0 : request.shape[0];
     if (samples == 0 && first > 0) {
       samples = first;
@@ -141,16 +142,16 @@ absl::StatusOr<int64_t> SamplesOf(const Job& job, const std::vector<FeedRequest>
   return samples;
 }
 
-absl::StatusOr<std::unique_ptr<Dataset>> OpenText(const Job& job,
-                                                  const std::vector<FeedRequest>& requests) {
+absl::StatusOr<std::unique_ptr<store::Dataset>> OpenText(
+    const proto::Job& job, const std::vector<store::FeedRequest>& requests) {
   WEIR_ASSIGN_OR_RETURN(const int64_t samples, SamplesOf(job, requests));
-  TextDataOptions options;
+  store::TextDataOptions options;
   options.path = job.data().text().path();
   options.held_out = job.data().text().held_out();
   options.batch = samples;
   options.sequence = 0;
   options.seed = job.training().seed();
-  for (const FeedRequest& request : requests) {
+  for (const store::FeedRequest& request : requests) {
     if (options.sequence == 0 && request.shape.size() == 2) options.sequence = request.shape[1];
   }
   if (options.sequence == 0) {
@@ -161,36 +162,37 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenText(const Job& job,
                                          ToText(requests[0].shape)),
          "input { name: \"tokens\" type: \"i32[batch, sequence]\" }"});
   }
-  return OpenTextDataset(options);
+  return store::OpenTextDataset(options);
 }
 
-absl::StatusOr<std::unique_ptr<Dataset>> OpenIdx(const Job& job,
-                                                 const std::vector<FeedRequest>& requests) {
+absl::StatusOr<std::unique_ptr<store::Dataset>> OpenIdx(
+    const proto::Job& job, const std::vector<store::FeedRequest>& requests) {
   WEIR_ASSIGN_OR_RETURN(const int64_t samples, SamplesOf(job, requests));
-  IdxDataOptions options;
+  store::IdxDataOptions options;
   options.images = job.data().idx().images();
   options.labels = job.data().idx().labels();
   options.test_images = job.data().idx().test_images();
   options.test_labels = job.data().idx().test_labels();
   options.batch = std::max<int64_t>(1, samples);
   options.seed = job.training().seed();
-  for (const FeedRequest& request : requests) {
+  for (const store::FeedRequest& request : requests) {
     if (request.feed == "labels" && options.labels.empty()) {
       return Rejected({"W0052", "data.idx",
                        absl::StrCat("a file of labels, for input ", request.input), "no `labels`",
                        "data { idx { labels: \"...\" } }"});
     }
   }
-  return OpenIdxDataset(options);
+  return store::OpenIdxDataset(options);
 }
 
-absl::StatusOr<std::unique_ptr<Dataset>> OpenByKind(const Job& job,
-                                                    const std::vector<FeedRequest>& requests) {
+absl::StatusOr<std::unique_ptr<store::Dataset>> OpenByKind(
+    const proto::Job& job, const std::vector<store::FeedRequest>& requests) {
   switch (job.data().kind_case()) {
-    case Data::kText: return OpenText(job, requests);
-    case Data::kIdx: return OpenIdx(job, requests);
-    case Data::kSynthetic: return MakeSyntheticDataset({requests, job.training().seed()});
-    case Data::KIND_NOT_SET: break;
+    case proto::Data::kText: return OpenText(job, requests);
+    case proto::Data::kIdx: return OpenIdx(job, requests);
+    case proto::Data::kSynthetic:
+      return store::MakeSyntheticDataset({requests, job.training().seed()});
+    case proto::Data::KIND_NOT_SET: break;
   }
   return Rejected(
       {"W0050", "data", "one of text, idx, synthetic", "nothing", "data { synthetic {} }"});
@@ -198,11 +200,11 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenByKind(const Job& job,
 
 }  // namespace
 
-int64_t MicroBatches(const Job& job) {
+int64_t MicroBatches(const proto::Job& job) {
   return std::max<int64_t>(1, job.training().micro_batches());
 }
 
-StepItems ItemsOf(const Job& job) {
+StepItems ItemsOf(const proto::Job& job) {
   StepItems items;
   const absl::StatusOr<std::vector<ModelInput>> inputs =
       compiler::ModelInputsOf(job, compiler::PlanMode::kTrain);
@@ -220,20 +222,20 @@ StepItems ItemsOf(const Job& job) {
   return tokens > 0 ? StepItems{tokens, "tokens"} : items;
 }
 
-absl::StatusOr<std::unique_ptr<Dataset>> OpenJobData(const Job& job) {
-  WEIR_ASSIGN_OR_RETURN(const std::vector<FeedRequest> requests, RequestsOf(job));
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, OpenByKind(job, requests));
+absl::StatusOr<std::unique_ptr<store::Dataset>> OpenJobData(const proto::Job& job) {
+  WEIR_ASSIGN_OR_RETURN(const std::vector<store::FeedRequest> requests, RequestsOf(job));
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<store::Dataset> dataset, OpenByKind(job, requests));
   std::map<std::string, std::string> feed_of;
-  for (const FeedRequest& request : requests) {
-    WEIR_RETURN_IF_ERROR(CheckRequest(*dataset, request));
+  for (const store::FeedRequest& request : requests) {
+    WEIR_RETURN_IF_ERROR(store::CheckRequest(*dataset, request));
     feed_of.emplace(request.input, request.feed);
   }
-  return std::unique_ptr<Dataset>(
+  return std::unique_ptr<store::Dataset>(
       std::make_unique<BoundDataset>(std::move(dataset), std::move(feed_of)));
 }
 
-BatchPosition DatasetFeed::PositionAt(int64_t step, int64_t micro_batch) const {
-  if (part_ == DataPart::kHeldOut && batches_ > 0) step %= batches_;
+store::BatchPosition DatasetFeed::PositionAt(int64_t step, int64_t micro_batch) const {
+  if (part_ == store::DataPart::kHeldOut && batches_ > 0) step %= batches_;
   return {part_, step, micro_batch, micro_batches_};
 }
 
@@ -244,10 +246,10 @@ absl::Status DatasetFeed::Fill(const std::string& feed, int64_t step, int64_t mi
 
 std::string DatasetFeed::SampleText(const std::string&, int64_t step, int64_t micro_batch,
                                     int64_t row) const {
-  const BatchPosition position = PositionAt(step, micro_batch);
+  const store::BatchPosition position = PositionAt(step, micro_batch);
   return absl::StrCat(
-      part_ == DataPart::kHeldOut ? "held-out batch " : "step ", position.step + 1, ", ",
+      part_ == store::DataPart::kHeldOut ? "held-out batch " : "step ", position.step + 1, ", ",
       micro_batches_ > 1 ? absl::StrCat("micro-batch ", micro_batch, ", ") : "", "sample ", row);
 }
 
-}  // namespace weir
+}  // namespace weir::train

@@ -13,9 +13,9 @@
 #include "proto/job.pb.h"
 #include "runtime/store/dataset.h"
 
-namespace weir {
+namespace weir::train {
 
-int64_t MicroBatches(const Job& job);
+int64_t MicroBatches(const proto::Job& job);
 
 // The items that one step counts, for rates. Tokens are the elements of the largest input that
 // looks up rows of a table (embedding) and has a dimension after the samples. A model without such
@@ -25,19 +25,19 @@ struct StepItems {
   std::string name = "samples";  // or "tokens"
 };
 // The result for a job whose graph is unsound is one sample.
-StepItems ItemsOf(const Job& job);
+StepItems ItemsOf(const proto::Job& job);
 
 // Opens the data. The feeds of the dataset get the names of the inputs that take them. Errors:
 // those of the graph and of the datasets; W0907 a data.feed entry names no input, or names an input
 // twice; W0908 inputs count different numbers of samples.
-absl::StatusOr<std::unique_ptr<Dataset>> OpenJobData(const Job& job);
+absl::StatusOr<std::unique_ptr<store::Dataset>> OpenJobData(const proto::Job& job);
 
 // Feeds a session from one part of a dataset. Step s of the held-out part is batch s modulo the
 // number of batches, so that each evaluation starts anew.
-class DatasetFeed final : public DataFeed {
+class DatasetFeed final : public actors::DataFeed {
  public:
   // `dataset` must outlive the feed.
-  DatasetFeed(const Dataset* dataset, DataPart part, int64_t micro_batches)
+  DatasetFeed(const store::Dataset* dataset, store::DataPart part, int64_t micro_batches)
       : dataset_(dataset), part_(part), micro_batches_(micro_batches) {}
 
   // Held-out part: the number of batches an evaluation has.
@@ -49,12 +49,12 @@ class DatasetFeed final : public DataFeed {
                          int64_t row) const override;
 
  private:
-  BatchPosition PositionAt(int64_t step, int64_t micro_batch) const;
+  store::BatchPosition PositionAt(int64_t step, int64_t micro_batch) const;
 
-  const Dataset* dataset_;
-  DataPart part_;
+  const store::Dataset* dataset_;
+  store::DataPart part_;
   int64_t micro_batches_;
   int64_t batches_ = 0;
 };
 
-}  // namespace weir
+}  // namespace weir::train

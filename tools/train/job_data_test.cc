@@ -13,7 +13,7 @@
 #include "tools/train/trainer.h"
 #include "tools/zoo/gpt.h"
 
-namespace weir {
+namespace weir::train {
 namespace {
 
 using ::testing::HasSubstr;
@@ -129,8 +129,8 @@ constexpr char kOfSpots[] = R"pb(
   }
 )pb";
 
-Job Classifier(const std::string& main, const std::string& data) {
-  Job job;
+proto::Job Classifier(const std::string& main, const std::string& data) {
+  proto::Job job;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
       absl::StrCat(absl::StrReplaceAll(kClassifier, {{"MAIN", main}}), data), &job));
   return job;
@@ -144,14 +144,14 @@ std::string Idx(const std::string& labels = "labels") {
       "\" test_labels: \"", PathFor(labels), "\" } }");
 }
 
-std::string ErrorOf(const Job& job) {
+std::string ErrorOf(const proto::Job& job) {
   auto data = OpenJobData(job);
   EXPECT_EQ(data.status().code(), absl::StatusCode::kInvalidArgument);
   return std::string(data.status().message());
 }
 
-TrainResult TrainOf(const Job& job) {
-  Console console{Console::Style::kPlain, &std::cerr};
+TrainResult TrainOf(const proto::Job& job) {
+  console::Console console{console::Console::Style::kPlain, &std::cerr};
   TrainOptions options;
   options.console = &console;
   options.threads_per_device = 1;
@@ -162,7 +162,7 @@ TrainResult TrainOf(const Job& job) {
 
 TEST(JobDataTest, ImagesTrainAndEvaluateWhateverTheDimensionsAndInputsAreCalled) {
   WriteImages(20, 4);
-  const Job job = Classifier(kOfImages, Idx());
+  const proto::Job job = Classifier(kOfImages, Idx());
   TrainResult result = TrainOf(job);
   ASSERT_TRUE(result.evaluation.has_value());
   EXPECT_EQ(result.evaluation->batches, 3) << "of 6 of 20 samples";
@@ -172,7 +172,7 @@ TEST(JobDataTest, ImagesTrainAndEvaluateWhateverTheDimensionsAndInputsAreCalled)
 
 TEST(JobDataTest, ImagesAreTokensToAModelThatLooksThemUp) {
   WriteImages(20, 4);
-  Job job = Classifier(kOfSpots, Idx());
+  proto::Job job = Classifier(kOfSpots, Idx());
   EXPECT_EQ(TrainOf(job).evaluation->batches, 3);
   EXPECT_EQ(ItemsOf(job).count, 6 * 16);
   EXPECT_EQ(ItemsOf(job).name, "tokens");
@@ -191,19 +191,19 @@ TEST(JobDataTest, ALabelBeyondTheClassesIsRefusedBeforeTheFirstStep) {
   std::string labels = {0, 0, 8, 1, 0, 0, 0, 20};
   WriteFile("bad_test_labels", labels + std::string(19, '\1') + "\x04");
   WriteImages(20, 4);
-  Job job = Classifier(kOfImages, Idx());
+  proto::Job job = Classifier(kOfImages, Idx());
   job.mutable_data()->mutable_idx()->set_test_labels(PathFor("bad_test_labels"));
   EXPECT_THAT(ErrorOf(job), HasSubstr("bad_test_labels, label 19")) << "held-out data too";
 }
 
 TEST(JobDataTest, LabelsAreNotWantedWhereNobodyReadsThem) {
   WriteImages(20, 4);
-  Job job = Classifier(kOfImages, Idx());
-  Function* main = job.mutable_graph()->mutable_function(0);
+  proto::Job job = Classifier(kOfImages, Idx());
+  proto::Function* main = job.mutable_graph()->mutable_function(0);
   // Deletes the loss of labels; the loss is then the mean of the logits.
   main->mutable_node()->DeleteSubrange(2, 4);
   main->clear_output();
-  Node* loss = main->add_node();
+  proto::Node* loss = main->add_node();
   loss->set_name("loss");
   loss->set_op("reduce_mean");
   loss->add_input("logits");
@@ -213,7 +213,7 @@ TEST(JobDataTest, LabelsAreNotWantedWhereNobodyReadsThem) {
   job.mutable_data()->mutable_idx()->clear_test_labels();
   EXPECT_EQ(TrainOf(job).evaluation->batches, 3) << "input kind is declared, and not read";
   EXPECT_THAT(ErrorOf([&] {
-                Job wanted = Classifier(kOfImages, Idx());
+                proto::Job wanted = Classifier(kOfImages, Idx());
                 wanted.mutable_data()->mutable_idx()->clear_labels();
                 return wanted;
               }()),
@@ -222,15 +222,15 @@ TEST(JobDataTest, LabelsAreNotWantedWhereNobodyReadsThem) {
 
 TEST(JobDataTest, BindingsThatNameNothingAreRefused) {
   WriteImages(20, 4);
-  Job job = Classifier(kOfImages, Idx());
+  proto::Job job = Classifier(kOfImages, Idx());
   job.mutable_data()->clear_feed();
   EXPECT_THAT(ErrorOf(job),
               HasSubstr("W0055 at input picture of main: expected one of the feeds of the data: "
                         "images, labels; found picture. "
                         "Try: data { feed { input: \"picture\" from: \"images\" } }"));
   auto bind = [](const std::string& input, const std::string& from) {
-    Job bound = Classifier(kOfImages, Idx());
-    FeedBinding* feed = bound.mutable_data()->add_feed();
+    proto::Job bound = Classifier(kOfImages, Idx());
+    proto::FeedBinding* feed = bound.mutable_data()->add_feed();
     feed->set_input(input);
     feed->set_from(from);
     return ErrorOf(bound);
@@ -245,7 +245,7 @@ TEST(JobDataTest, BindingsThatNameNothingAreRefused) {
 
 TEST(JobDataTest, TypesThatAFeedCannotHaveAreRefusedWithWhatItDelivers) {
   WriteImages(20, 4);
-  Job job = Classifier(kOfImages, Idx());
+  proto::Job job = Classifier(kOfImages, Idx());
   job.mutable_graph()->mutable_dim(1)->set_size(15);
   EXPECT_THAT(ErrorOf(job), HasSubstr("W0056 at input picture of main: expected f32[samples, ...] "
                                       "with 16 elements a sample or i32"));
@@ -261,7 +261,7 @@ TEST(JobDataTest, TypesThatAFeedCannotHaveAreRefusedWithWhatItDelivers) {
 }
 
 TEST(JobDataTest, SyntheticDataDrawsWhatTheGraphNeedsAndSaysSo) {
-  Job job = Classifier(kOfSpots, "data { synthetic {} }");
+  proto::Job job = Classifier(kOfSpots, "data { synthetic {} }");
   auto data = OpenJobData(job);
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_EQ(
@@ -271,7 +271,7 @@ TEST(JobDataTest, SyntheticDataDrawsWhatTheGraphNeedsAndSaysSo) {
   for (int64_t step = 0; step < 100; ++step) {
     int32_t kinds[6];
     ASSERT_TRUE((*data)
-                    ->Fill("kind", {DataPart::kTrain, step, 0, 1},
+                    ->Fill("kind", {store::DataPart::kTrain, step, 0, 1},
                            TensorSlice::Whole(DType::kI32, {6}), kinds)
                     .ok());
     seen.insert(kinds, kinds + 6);
@@ -286,11 +286,11 @@ TEST(JobDataTest, SyntheticDataDrawsWhatTheGraphNeedsAndSaysSo) {
 // Draws of a language model must not change between versions, because figures and golden files
 // depend on them.
 TEST(JobDataTest, SyntheticTokensAreThoseTheyEverWere) {
-  TransformerOptions options;
+  zoo::TransformerOptions options;
   options.training.batch = 2;
   options.sequence = 4;
   options.training.seed = 1;
-  auto data = OpenJobData(*GptJob(options));
+  auto data = OpenJobData(*zoo::GptJob(options));
   ASSERT_TRUE(data.ok()) << data.status();
   int32_t tokens[8], targets[8];
   ASSERT_TRUE((*data)->Fill("tokens", {}, TensorSlice::Whole(DType::kI32, {2, 4}), tokens).ok());
@@ -300,11 +300,11 @@ TEST(JobDataTest, SyntheticTokensAreThoseTheyEverWere) {
 }
 
 TEST(JobDataTest, TextNeedsAWindowAndOneSizeOfIt) {
-  TransformerOptions options;
+  zoo::TransformerOptions options;
   options.training.batch = 2;
   options.sequence = 4;
   options.training.data = WriteFile("text", std::string(4000, 'a'));
-  Job job = *GptJob(options);
+  proto::Job job = *zoo::GptJob(options);
   EXPECT_TRUE(OpenJobData(job).ok());
   job.mutable_data()->mutable_text()->set_path(WriteFile("latin", std::string(4000, '\xe9')));
   EXPECT_TRUE(OpenJobData(job).ok());
@@ -318,4 +318,4 @@ TEST(JobDataTest, TextNeedsAWindowAndOneSizeOfIt) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::train

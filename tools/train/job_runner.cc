@@ -6,16 +6,16 @@
 #include "runtime/base/status.h"
 #include "runtime/store/whole_file.h"
 
-namespace weir {
+namespace weir::train {
 
 absl::Status WriteTraceFile(const std::string& path, const std::string& trace) {
-  return WriteWholeFile(path, [&trace](std::ostream& out) {
+  return store::WriteWholeFile(path, [&trace](std::ostream& out) {
     out << trace;
     return absl::OkStatus();
   });
 }
 
-absl::StatusOr<std::unique_ptr<JobRunner>> LocalRunner::Open(const Job& job,
+absl::StatusOr<std::unique_ptr<JobRunner>> LocalRunner::Open(const proto::Job& job,
                                                              const RunnerOptions& options) {
   std::unique_ptr<LocalRunner> runner(new LocalRunner());
   RankGroupOptions group_options;
@@ -37,7 +37,7 @@ absl::StatusOr<std::unique_ptr<JobRunner>> LocalRunner::Open(const Job& job,
 }
 
 absl::Status LocalRunner::Save(const SaveOrder& order) {
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsWriter> writer,
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<store::SafetensorsWriter> writer,
                         BeginSave(facts_.states, order.set, order.metadata, order.path));
   WEIR_ASSIGN_OR_RETURN(auto parts,
                         group_->SaveShards(order.set, writer->temporary_path(), order.path));
@@ -46,10 +46,10 @@ absl::Status LocalRunner::Save(const SaveOrder& order) {
 }
 
 absl::Status LocalRunner::WriteTrace(const std::string& path) {
-  const Session& session = group_->session();
+  const actors::Session& session = group_->session();
   std::ostringstream trace;
   WEIR_RETURN_IF_ERROR(session.WriteTrace(trace, {}));
   return WriteTraceFile(path, std::move(trace).str());
 }
 
-}  // namespace weir
+}  // namespace weir::train

@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "tools/train/rank_group.h"
 
-namespace weir {
+namespace weir::train {
 
 // Facts that are known once the ranks are loaded.
 struct RunnerFacts {
@@ -60,10 +60,10 @@ class JobRunner {
   virtual absl::Status Save(const SaveOrder& order) = 0;
   // Runs one more step that repeats step `as_step`. Returns the first values that are not finite,
   // on each rank that has any.
-  virtual absl::StatusOr<std::vector<NonfiniteFinding>> InspectStep(int64_t as_step) = 0;
+  virtual absl::StatusOr<std::vector<actors::NonfiniteFinding>> InspectStep(int64_t as_step) = 0;
   // Returns the work of each rank since the job began, as of the end of the last RunSteps. Ranks
   // without an account are left out.
-  virtual std::vector<RankWorkReport> Work() const = 0;
+  virtual std::vector<actors::RankWorkReport> Work() const = 0;
   // Writes one Perfetto file of all ranks, even after RunSteps has failed. Errors: those of
   // WriteTraceFile, or the reason why ranks cannot report; kFailedPrecondition if the code that
   // ends the job writes the trace.
@@ -72,7 +72,7 @@ class JobRunner {
 
 class LocalRunner final : public JobRunner {
  public:
-  static absl::StatusOr<std::unique_ptr<JobRunner>> Open(const Job& job,
+  static absl::StatusOr<std::unique_ptr<JobRunner>> Open(const proto::Job& job,
                                                          const RunnerOptions& options);
 
   const RunnerFacts& facts() const override { return facts_; }
@@ -84,10 +84,10 @@ class LocalRunner final : public JobRunner {
   }
   absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override { return group_->Evaluate(); }
   absl::Status Save(const SaveOrder& order) override;
-  absl::StatusOr<std::vector<NonfiniteFinding>> InspectStep(int64_t as_step) override {
+  absl::StatusOr<std::vector<actors::NonfiniteFinding>> InspectStep(int64_t as_step) override {
     return group_->InspectStep(as_step);
   }
-  std::vector<RankWorkReport> Work() const override { return group_->session().Work(); }
+  std::vector<actors::RankWorkReport> Work() const override { return group_->session().Work(); }
   absl::Status WriteTrace(const std::string& path) override;
 
  private:
@@ -96,4 +96,4 @@ class LocalRunner final : public JobRunner {
   RunnerFacts facts_;
 };
 
-}  // namespace weir
+}  // namespace weir::train

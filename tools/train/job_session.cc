@@ -12,7 +12,7 @@
 #include "tools/sandbox/run_confined.h"
 #include "tools/train/memory_budget.h"
 
-namespace weir {
+namespace weir::train {
 namespace {
 
 // Devices share the cores of this machine, so more of them only cost; the bounds keep a slip
@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kDevicesMax = 4096;
 constexpr int64_t kThreadsMax = 4096;
 
-absl::Status CheckDevices(const Mesh& mesh) {
+absl::Status CheckDevices(const sbp::Mesh& mesh) {
   if (mesh.num_ranks() <= kDevicesMax) return absl::OkStatus();
   return Rejected({"W0080", absl::StrCat("mesh ", mesh.ToText()),
                    absl::StrCat("at most ", kDevicesMax, " devices in one process"),
@@ -43,8 +43,8 @@ constexpr int64_t kAddressesPerThread = 16 << 20;
 
 // A thread that cannot be made in the midst of a run leaves the others waiting for it.
 absl::Status CheckRoom(int64_t threads) {
-  WEIR_RETURN_IF_ERROR(CheckRoomForThreads("this process", static_cast<int>(threads)));
-  return CheckRoomForAddresses("this process", threads * kAddressesPerThread);
+  WEIR_RETURN_IF_ERROR(limits::CheckRoomForThreads("this process", static_cast<int>(threads)));
+  return limits::CheckRoomForAddresses("this process", threads * kAddressesPerThread);
 }
 
 // Steps of a trace. Small plans then take little memory for it; those with many acts in a step keep
@@ -53,12 +53,12 @@ constexpr int64_t kTracedSteps = 100;
 constexpr int64_t kTracedActsMin = 1 << 10;
 constexpr int64_t kTracedActsMax = 1 << 16;
 
-int64_t TraceCapacity(const std::vector<RankPlan>& plans, JobSessionOptions::Trace trace) {
+int64_t TraceCapacity(const std::vector<proto::RankPlan>& plans, JobSessionOptions::Trace trace) {
   if (trace == JobSessionOptions::Trace::kNone) return 0;
   int64_t acts = 0;  // of the rank that has most
-  for (const RankPlan& plan : plans) {
+  for (const proto::RankPlan& plan : plans) {
     int64_t of_rank = 0;
-    for (const ActorSpec& actor : plan.actor()) of_rank += actor.rate().acts_per_step();
+    for (const proto::ActorSpec& actor : plan.actor()) of_rank += actor.rate().acts_per_step();
     acts = std::max(acts, of_rank);
   }
   return std::clamp(acts, kTracedActsMin / kTracedSteps, kTracedActsMax / kTracedSteps) *
@@ -67,27 +67,27 @@ int64_t TraceCapacity(const std::vector<RankPlan>& plans, JobSessionOptions::Tra
 
 }  // namespace
 
-int ThreadsPerDevice(const Job& job, int asked, int64_t devices) {
+int ThreadsPerDevice(const proto::Job& job, int asked, int64_t devices) {
   if (asked > 0) return asked;
   if (job.runtime().threads_per_device() > 0) return job.runtime().threads_per_device();
   int64_t cores = std::max<int64_t>(1, std::thread::hardware_concurrency());
   return static_cast<int>(std::max<int64_t>(1, cores / std::max<int64_t>(1, devices)));
 }
 
-absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileConfined(const Job& job,
-                                                             const CompileOptions& options) {
-  std::unique_ptr<LogicalPlan> plan;
-  WEIR_RETURN_IF_ERROR(RunConfined([&]() -> absl::Status {
-    WEIR_ASSIGN_OR_RETURN(plan, CompileJob(job, options));
+absl::StatusOr<std::unique_ptr<compiler::LogicalPlan>> CompileConfined(
+    const proto::Job& job, const compiler::CompileOptions& options) {
+  std::unique_ptr<compiler::LogicalPlan> plan;
+  WEIR_RETURN_IF_ERROR(sandbox::RunConfined([&]() -> absl::Status {
+    WEIR_ASSIGN_OR_RETURN(plan, compiler::CompileJob(job, options));
     return absl::OkStatus();
   }));
   return plan;
 }
 
-absl::Status CheckDevice(const Runtime& runtime) {
+absl::Status CheckDevice(const proto::Runtime& runtime) {
   const std::string kind = runtime.device().empty() ? "cpu" : runtime.device();
-  WEIR_RETURN_IF_ERROR(At("runtime.device", CheckDeviceKind(kind)));
-  const DeviceLimits limits = LimitsOf(kind);
+  WEIR_RETURN_IF_ERROR(At("runtime.device", device::CheckDeviceKind(kind)));
+  const device::DeviceLimits limits = device::LimitsOf(kind);
   const auto check = [&](const char* where, int value, int most) {
     if (value <= most) return absl::OkStatus();
     return Rejected({"W0529", where, absl::StrCat("at most ", most, " on a device \"", kind, "\""),
@@ -97,15 +97,15 @@ absl::Status CheckDevice(const Runtime& runtime) {
   return check("runtime.device_depth", runtime.device_depth(), limits.depth);
 }
 
-absl::Status CheckMachine(const LogicalPlan& plan, int threads_per_device) {
+absl::Status CheckMachine(const compiler::LogicalPlan& plan, int threads_per_device) {
   const int64_t devices = plan.mesh.num_ranks();
   WEIR_RETURN_IF_ERROR(CheckDevices(plan.mesh));
   WEIR_RETURN_IF_ERROR(CheckDevice(plan.job.runtime()));
   return CheckThreads(ThreadsPerDevice(plan.job, threads_per_device, devices), devices);
 }
 
-absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOptions& options) {
-  CompileOptions compile;
+absl::StatusOr<JobSession> OpenJobSession(const proto::Job& job, const JobSessionOptions& options) {
+  compiler::CompileOptions compile;
   compile.mode = options.mode;
   compile.rhythm = options.rhythm.get();
   JobSession opened;
@@ -126,10 +126,10 @@ absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOption
     ranks.resize(static_cast<size_t>(devices));
     std::iota(ranks.begin(), ranks.end(), 0);
   }
-  std::vector<RankPlan> plans;
-  WEIR_RETURN_IF_ERROR(RunConfined([&]() -> absl::Status {
+  std::vector<proto::RankPlan> plans;
+  WEIR_RETURN_IF_ERROR(sandbox::RunConfined([&]() -> absl::Status {
     for (int rank : ranks) {
-      WEIR_ASSIGN_OR_RETURN(RankPlan plan, LowerForRank(*opened.plan, rank));
+      WEIR_ASSIGN_OR_RETURN(proto::RankPlan plan, compiler::LowerForRank(*opened.plan, rank));
       SetOnNonfinite(options.on_nonfinite, &plan);
       plans.push_back(std::move(plan));
     }
@@ -141,7 +141,7 @@ absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOption
                                    NeedOf(plans, opened.threads_per_device), BudgetOf(job)));
   WEIR_RETURN_IF_ERROR(CheckRoom(
       static_cast<int64_t>(ranks.size()) * (opened.threads_per_device + 1) + kThreadsOfEngine));
-  SessionOptions session;
+  actors::SessionOptions session;
   session.threads_per_device = opened.threads_per_device;
   session.feed = options.feed;
   session.sink = options.sink;
@@ -155,8 +155,8 @@ absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOption
     session.network = opened.network.get();
     session.caf.threads_on_machine = static_cast<int>(devices) * opened.threads_per_device;
   }
-  WEIR_ASSIGN_OR_RETURN(opened.session, Session::Create(plans, std::move(session)));
+  WEIR_ASSIGN_OR_RETURN(opened.session, actors::Session::Create(plans, std::move(session)));
   return opened;
 }
 
-}  // namespace weir
+}  // namespace weir::train

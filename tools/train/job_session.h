@@ -14,17 +14,17 @@
 #include "runtime/transport/transport.h"
 #include "tools/train/on_nonfinite.h"
 
-namespace weir {
+namespace weir::train {
 
 // Makes the network between the ranks of this process and those of others.
-using NetworkFactory = std::function<absl::StatusOr<std::unique_ptr<TransportNetwork>>(
+using NetworkFactory = std::function<absl::StatusOr<std::unique_ptr<transport::TransportNetwork>>(
     int num_ranks, const std::vector<int>& local_ranks)>;
 
 struct JobSessionOptions {
-  PlanMode mode = PlanMode::kTrain;
-  int threads_per_device = 0;  // 0: as the job says; if it says 0, the cores shared evenly
-  DataFeed* feed = nullptr;    // must outlive the session
-  MetricSink* sink = nullptr;  // must outlive the session
+  compiler::PlanMode mode = compiler::PlanMode::kTrain;
+  int threads_per_device = 0;          // 0: as the job says; if it says 0, the cores shared evenly
+  actors::DataFeed* feed = nullptr;    // must outlive the session
+  actors::MetricSink* sink = nullptr;  // must outlive the session
   int64_t first_step = 0;
   std::vector<int> ranks;  // the ranks in this process; empty: all
   NetworkFactory network;  // to other processes; null if all ranks are here
@@ -33,36 +33,36 @@ struct JobSessionOptions {
   std::string plan_id;     // required result of compiling; empty: any plan
   // The plan from an earlier compilation whose memory was already checked. Null: OpenJobSession
   // does both.
-  std::shared_ptr<const LogicalPlan> plan;
+  std::shared_ptr<const compiler::LogicalPlan> plan;
   // The acts that WriteTrace of the session reports: none, or those of the last steps
   // (kTracedSteps).
   enum class Trace : uint8_t { kNone, kLastSteps } trace = Trace::kLastSteps;
   // Solved by another process for the same job; null: OpenJobSession solves it.
   std::shared_ptr<const compiler::JobRhythm> rhythm;
-  StateInitializer state_init;  // null: as the plan says
+  actors::StateInitializer state_init;  // null: as the plan says
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
 };
 
 struct JobSession {
-  std::shared_ptr<const LogicalPlan> plan;
-  std::unique_ptr<TransportNetwork> network;  // null: all ranks are in this process
-  std::unique_ptr<Session> session;           // depends on its network
+  std::shared_ptr<const compiler::LogicalPlan> plan;
+  std::unique_ptr<transport::TransportNetwork> network;  // null: all ranks are in this process
+  std::unique_ptr<actors::Session> session;              // depends on its network
   int threads_per_device = 1;
 };
 
 // Runs CompileJob on a thread that may open no file and start nothing
 // (tools/sandbox/run_confined.h).
-absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileConfined(const Job& job,
-                                                             const CompileOptions& options);
+absl::StatusOr<std::unique_ptr<compiler::LogicalPlan>> CompileConfined(
+    const proto::Job& job, const compiler::CompileOptions& options);
 
-absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOptions& options);
+absl::StatusOr<JobSession> OpenJobSession(const proto::Job& job, const JobSessionOptions& options);
 
 // Checks whether one process can hold the devices of `plan` and their threads. kInvalidArgument:
 // W0080, W0081.
-absl::Status CheckMachine(const LogicalPlan& plan, int threads_per_device);
+absl::Status CheckMachine(const compiler::LogicalPlan& plan, int threads_per_device);
 
 // Returns the threads for each of `devices` devices: `asked`, else the job's, else cores / devices,
 // at least 1.
-int ThreadsPerDevice(const Job& job, int asked, int64_t devices);
+int ThreadsPerDevice(const proto::Job& job, int asked, int64_t devices);
 
-}  // namespace weir
+}  // namespace weir::train

@@ -7,14 +7,14 @@
 #include "compiler/job/model_inputs.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::train {
 namespace {
 
 bool IsWindowOfTokens(const compiler::ModelInput& input) {
   return input.type.dims.size() == 2 && input.use.range.has_value() && input.use.range->of_rows;
 }
 
-absl::StatusOr<compiler::ModelInput> TokensOf(const Job& job) {
+absl::StatusOr<compiler::ModelInput> TokensOf(const proto::Job& job) {
   WEIR_ASSIGN_OR_RETURN(const std::vector<compiler::ModelInput> inputs,
                         compiler::ModelInputsOf(job, compiler::PlanMode::kGenerate));
   std::vector<std::string> found;
@@ -34,12 +34,12 @@ absl::StatusOr<compiler::ModelInput> TokensOf(const Job& job) {
 
 }  // namespace
 
-Job EvaluationJob(const Job& job) {
-  Job variant = job;
-  for (Function& function : *variant.mutable_graph()->mutable_function()) {
-    for (Node& node : *function.mutable_node()) {
+proto::Job EvaluationJob(const proto::Job& job) {
+  proto::Job variant = job;
+  for (proto::Function& function : *variant.mutable_graph()->mutable_function()) {
+    for (proto::Node& node : *function.mutable_node()) {
       if (node.op() != "dropout") continue;
-      for (NamedAttr& attr : *node.mutable_attr()) {
+      for (proto::NamedAttr& attr : *node.mutable_attr()) {
         if (attr.name() == "rate") attr.mutable_value()->set_f(0);
       }
     }
@@ -47,15 +47,15 @@ Job EvaluationJob(const Job& job) {
   return variant;
 }
 
-absl::StatusOr<GenerationVariant> GenerationJob(const Job& job) {
+absl::StatusOr<GenerationVariant> GenerationJob(const proto::Job& job) {
   GenerationVariant generation;
   WEIR_ASSIGN_OR_RETURN(const compiler::ModelInput tokens, TokensOf(job));
   generation.input = tokens.name;
   generation.window = tokens.type.dims[1].size;
   generation.below = tokens.use.range->below;
   generation.job = EvaluationJob(job);
-  Job& variant = generation.job;
-  for (Dim& dim : *variant.mutable_graph()->mutable_dim()) {
+  proto::Job& variant = generation.job;
+  for (proto::Dim& dim : *variant.mutable_graph()->mutable_dim()) {
     if (dim.name() != tokens.type.dims[0].name) continue;
     dim.set_size(1);
     dim.clear_unit();
@@ -68,4 +68,4 @@ absl::StatusOr<GenerationVariant> GenerationJob(const Job& job) {
   return generation;
 }
 
-}  // namespace weir
+}  // namespace weir::train

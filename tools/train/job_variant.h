@@ -9,20 +9,20 @@
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
 
-namespace weir {
+namespace weir::train {
 
 // Returns the job without dropout, otherwise unchanged.
-Job EvaluationJob(const Job& job);
+proto::Job EvaluationJob(const proto::Job& job);
 
 // A language model that runs on one window at a time.
 struct GenerationVariant {
-  Job job;            // one device, one sample, one micro-batch, no dropout
+  proto::Job job;     // one device, one sample, one micro-batch, no dropout
   std::string input;  // of main: the window of tokens, i32[1, window]
   int64_t window = 1;
   int64_t below = 0;  // tokens are from 0 to below this
 };
 // The input is the only input of main that looks up rows of a table and is i32[samples, window].
 // kInvalidArgument (W0070): there is no such input, or more than one.
-absl::StatusOr<GenerationVariant> GenerationJob(const Job& job);
+absl::StatusOr<GenerationVariant> GenerationJob(const proto::Job& job);
 
-}  // namespace weir
+}  // namespace weir::train

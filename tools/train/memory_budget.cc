@@ -22,7 +22,7 @@
 #include "tools/train/job_session.h"
 #include "tools/train/job_variant.h"
 
-namespace weir {
+namespace weir::train {
 namespace {
 
 // Meshes up to this size are looked at rank by rank.
@@ -57,7 +57,7 @@ bool Fits(const MemoryNeed& need, const MemoryBudget& budget) {
 std::string Text(double bytes) { return BytesText(bytes); }
 
 // Ranks to look at, and for how many each stands.
-std::map<int64_t, int64_t> RanksLookedAt(const LogicalPlan& plan) {
+std::map<int64_t, int64_t> RanksLookedAt(const compiler::LogicalPlan& plan) {
   std::map<int64_t, int64_t> stands_for;
   if (plan.mesh.num_ranks() <= kRanksLookedAt) {
     for (int64_t rank = 0; rank < plan.mesh.num_ranks(); ++rank) stands_for[rank] = 1;
@@ -77,39 +77,41 @@ class StageWorkspaces {
  public:
   explicit StageWorkspaces(int threads_per_device) : threads_per_device_(threads_per_device) {}
 
-  int64_t Of(const RankPlan& plan) {
+  int64_t Of(const proto::RankPlan& plan) {
     const auto known = by_stage_.find(plan.stage());
     if (known != by_stage_.end()) return known->second;
     return by_stage_[plan.stage()] = Make(plan);
   }
 
  private:
-  int64_t Make(const RankPlan& plan) const {
+  int64_t Make(const proto::RankPlan& plan) const {
     if (plan.arena_bytes() > machine_bytes_) return 0;
-    const absl::StatusOr<Plan> read = PlanFromProto(plan);
+    const absl::StatusOr<actors::Plan> read = actors::PlanFromProto(plan);
     if (!read.ok()) return 0;
-    const absl::StatusOr<KernelSet> kernels =
-        KernelSet::Create(*read, read->device_kind, threads_per_device_);
+    const absl::StatusOr<actors::KernelSet> kernels =
+        actors::KernelSet::Create(*read, read->device_kind, threads_per_device_);
     return kernels.ok() ? read->num_queues * kernels->workspace_bytes() : 0;
   }
 
   const int threads_per_device_;
-  const int64_t machine_bytes_ = BudgetOf(Job()).machine_bytes;
+  const int64_t machine_bytes_ = BudgetOf(proto::Job()).machine_bytes;
   std::map<int, int64_t> by_stage_;
 };
 
 // Returns the need of the ranks of `plan` and, unless `evaluation` is null, of the ranks of
 // `evaluation` beside them.
-absl::StatusOr<NeedAndPlans> NeedBeside(const LogicalPlan& plan, const LogicalPlan* evaluation,
+absl::StatusOr<NeedAndPlans> NeedBeside(const compiler::LogicalPlan& plan,
+                                        const compiler::LogicalPlan* evaluation,
                                         int threads_asked) {
   NeedAndPlans of;
   const int threads = ThreadsPerDevice(plan.job, threads_asked, plan.mesh.num_ranks());
   StageWorkspaces own_workspaces(threads), beside_workspaces(threads);
   for (const auto& [rank, ranks] : RanksLookedAt(plan)) {
-    WEIR_ASSIGN_OR_RETURN(RankPlan own, LowerForRank(plan, rank));
+    WEIR_ASSIGN_OR_RETURN(proto::RankPlan own, compiler::LowerForRank(plan, rank));
     int64_t beside_bytes = 0;
     if (evaluation != nullptr) {
-      WEIR_ASSIGN_OR_RETURN(const RankPlan beside, LowerForRank(*evaluation, rank));
+      WEIR_ASSIGN_OR_RETURN(const proto::RankPlan beside,
+                            compiler::LowerForRank(*evaluation, rank));
       beside_bytes = beside.arena_bytes() + beside_workspaces.Of(beside);
     }
     const int64_t bytes = own.arena_bytes() + own_workspaces.Of(own) + beside_bytes;
@@ -124,25 +126,27 @@ absl::StatusOr<NeedAndPlans> NeedBeside(const LogicalPlan& plan, const LogicalPl
   return of;
 }
 
-absl::StatusOr<MemoryNeed> NeedOfJob(const Job& job, PlanMode mode, Beside beside) {
-  CompileOptions options;
+absl::StatusOr<MemoryNeed> NeedOfJob(const proto::Job& job, compiler::PlanMode mode,
+                                     Beside beside) {
+  compiler::CompileOptions options;
   options.mode = mode;
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LogicalPlan> plan, CompileJob(job, options));
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<compiler::LogicalPlan> plan,
+                        compiler::CompileJob(job, options));
   return NeedOf(*plan, beside);
 }
 
 // A way to need less, as the user would write it.
 struct Change {
   std::string text;
-  std::function<void(Job*)> make;
+  std::function<void(proto::Job*)> make;
 };
 
-void AddRecomputation(const Job& job, std::vector<Change>* changes) {
+void AddRecomputation(const proto::Job& job, std::vector<Change>* changes) {
   std::vector<std::string> names;
-  for (const Function& function : job.graph().function()) {
+  for (const proto::Function& function : job.graph().function()) {
     if (function.name() != job.graph().main()) names.push_back(function.name());
   }
-  const auto make = [names](Job* changed) {
+  const auto make = [names](proto::Job* changed) {
     changed->mutable_runtime()->clear_recompute();
     for (const std::string& name : names)
       changed->mutable_runtime()->add_recompute()->set_function(name);
@@ -151,51 +155,54 @@ void AddRecomputation(const Job& job, std::vector<Change>* changes) {
     changes->push_back({absl::StrCat("runtime.recompute of ", absl::StrJoin(names, ", ")), make});
 }
 
-void AddZero(const LogicalPlan& plan, std::vector<Change>* changes) {
+void AddZero(const compiler::LogicalPlan& plan, std::vector<Change>* changes) {
   const std::string axis =
       plan.job.training().zero_axis().empty() ? "dp" : plan.job.training().zero_axis();
   const int index = plan.stage_mesh.AxisIndex(axis);
   if (index < 0 || plan.stage_mesh.size(index) < 2) return;
   for (int stage = std::max(0, plan.job.training().zero_stage()) + 1; stage <= 3; ++stage) {
-    changes->push_back({absl::StrCat("training.zero_stage=", stage),
-                        [stage](Job* job) { job->mutable_training()->set_zero_stage(stage); }});
+    changes->push_back({absl::StrCat("training.zero_stage=", stage), [stage](proto::Job* job) {
+                          job->mutable_training()->set_zero_stage(stage);
+                        }});
   }
 }
 
-void AddMicroBatches(const LogicalPlan& plan, std::vector<Change>* changes) {
+void AddMicroBatches(const compiler::LogicalPlan& plan, std::vector<Change>* changes) {
   const auto dims = compiler::ImportDimTable(plan.job);
   if (!dims.ok()) return;
   const absl::StatusOr<std::string> batch = compiler::BatchDim(plan.job, *dims);
   if (!batch.ok()) return;
-  for (const Dim& dim : plan.job.graph().dim()) {
+  for (const proto::Dim& dim : plan.job.graph().dim()) {
     if (dim.name() != *batch) continue;
     for (int64_t factor = 2; factor <= kMicroBatchesMost; factor *= 2) {
       const int64_t more = plan.micro_batches * factor;
       if (more > dim.size() || dim.size() % more != 0) break;
-      changes->push_back({absl::StrCat("training.micro_batches=", more),
-                          [more](Job* job) { job->mutable_training()->set_micro_batches(more); }});
+      changes->push_back({absl::StrCat("training.micro_batches=", more), [more](proto::Job* job) {
+                            job->mutable_training()->set_micro_batches(more);
+                          }});
     }
   }
 }
 
-std::vector<Change> Changes(const LogicalPlan& plan) {
+std::vector<Change> Changes(const compiler::LogicalPlan& plan) {
   std::vector<Change> changes;
   AddMicroBatches(plan, &changes);
   AddZero(plan, &changes);
   AddRecomputation(plan.job, &changes);
-  if (plan.job.runtime().registers() != Runtime::ONE) {
-    changes.push_back({"runtime.registers=ONE",
-                       [](Job* job) { job->mutable_runtime()->set_registers(Runtime::ONE); }});
+  if (plan.job.runtime().registers() != proto::Runtime::ONE) {
+    changes.push_back({"runtime.registers=ONE", [](proto::Job* job) {
+                         job->mutable_runtime()->set_registers(proto::Runtime::ONE);
+                       }});
   }
   return changes;
 }
 
 // The changes that help, each with what it gives.
-std::vector<std::string> Remedies(const LogicalPlan& plan, Beside beside, const MemoryNeed& need,
-                                  const MemoryBudget& budget) {
+std::vector<std::string> Remedies(const compiler::LogicalPlan& plan, Beside beside,
+                                  const MemoryNeed& need, const MemoryBudget& budget) {
   std::vector<std::string> remedies;
   const bool of_device = !FitsDevice(need, budget);
-  const auto measure = [&](const std::string& text, const Job& job) {
+  const auto measure = [&](const std::string& text, const proto::Job& job) {
     const absl::StatusOr<MemoryNeed> then = NeedOfJob(job, plan.mode, beside);
     if (!then.ok()) return false;  // the job does not allow it
     const double before = of_device ? static_cast<double>(need.bytes) : need.all_bytes;
@@ -205,9 +212,9 @@ std::vector<std::string> Remedies(const LogicalPlan& plan, Beside beside, const 
         absl::StrCat(text, " (needs ", Text(after), Fits(*then, budget) ? ", fits)" : ")"));
     return true;
   };
-  Job all = plan.job;
+  proto::Job all = plan.job;
   for (const Change& change : Changes(plan)) {
-    Job job = plan.job;
+    proto::Job job = plan.job;
     change.make(&job);
     if (measure(change.text, job)) change.make(&all);
   }
@@ -216,8 +223,8 @@ std::vector<std::string> Remedies(const LogicalPlan& plan, Beside beside, const 
   return remedies;
 }
 
-std::string LargestTensors(const LogicalPlan& plan, int64_t rank) {
-  const absl::StatusOr<RankPlan> lowered = LowerForRank(plan, rank);
+std::string LargestTensors(const compiler::LogicalPlan& plan, int64_t rank) {
+  const absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(plan, rank);
   if (!lowered.ok()) return "";
   std::vector<std::string> tensors;
   for (const auto& tensor :
@@ -234,7 +241,7 @@ std::string LargestTensors(const LogicalPlan& plan, int64_t rank) {
 
 }  // namespace
 
-MemoryBudget BudgetOf(const Job& job) {
+MemoryBudget BudgetOf(const proto::Job& job) {
   MemoryBudget budget{job.runtime().memory_bytes_max(),
                       static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) *
                           static_cast<int64_t>(::sysconf(_SC_PAGESIZE)),
@@ -247,25 +254,25 @@ MemoryBudget BudgetOf(const Job& job) {
   return budget;
 }
 
-absl::StatusOr<MemoryNeed> NeedOf(const LogicalPlan& plan, Beside beside) {
+absl::StatusOr<MemoryNeed> NeedOf(const compiler::LogicalPlan& plan, Beside beside) {
   WEIR_ASSIGN_OR_RETURN(const NeedAndPlans of, NeedAndPlansOf(plan, beside));
   return of.need;
 }
 
-absl::StatusOr<NeedAndPlans> NeedAndPlansOf(const LogicalPlan& plan, Beside beside) {
-  std::unique_ptr<LogicalPlan> evaluation;
+absl::StatusOr<NeedAndPlans> NeedAndPlansOf(const compiler::LogicalPlan& plan, Beside beside) {
+  std::unique_ptr<compiler::LogicalPlan> evaluation;
   if (beside == Beside::kEvaluation) {
-    CompileOptions options;
-    options.mode = PlanMode::kEvaluate;
-    WEIR_ASSIGN_OR_RETURN(evaluation, CompileJob(EvaluationJob(plan.job), options));
+    compiler::CompileOptions options;
+    options.mode = compiler::PlanMode::kEvaluate;
+    WEIR_ASSIGN_OR_RETURN(evaluation, compiler::CompileJob(EvaluationJob(plan.job), options));
   }
   return NeedBeside(plan, evaluation.get(), 0);
 }
 
-MemoryNeed NeedOf(const std::vector<RankPlan>& plans, int threads_per_device) {
+MemoryNeed NeedOf(const std::vector<proto::RankPlan>& plans, int threads_per_device) {
   MemoryNeed need;
   StageWorkspaces workspaces(threads_per_device);
-  for (const RankPlan& plan : plans) {
+  for (const proto::RankPlan& plan : plans) {
     const int64_t bytes = plan.arena_bytes() + workspaces.Of(plan);
     need.all_bytes += static_cast<double>(bytes);
     if (bytes <= need.bytes) continue;
@@ -275,7 +282,7 @@ MemoryNeed NeedOf(const std::vector<RankPlan>& plans, int threads_per_device) {
   return need;
 }
 
-absl::Status CheckNeed(const LogicalPlan& plan, Beside beside, const MemoryNeed& need,
+absl::Status CheckNeed(const compiler::LogicalPlan& plan, Beside beside, const MemoryNeed& need,
                        const MemoryBudget& budget) {
   if (Fits(need, budget)) return absl::OkStatus();
   const std::string remedies = absl::StrJoin(Remedies(plan, beside, need, budget), "; ");
@@ -303,12 +310,13 @@ absl::Status CheckNeed(const LogicalPlan& plan, Beside beside, const MemoryNeed&
                    absl::StrCat(Text(need.all_bytes), " planned", of_rank), remedies});
 }
 
-absl::StatusOr<TrainingPlans> CompileTraining(const Job& job, const Dataset* dataset) {
+absl::StatusOr<TrainingPlans> CompileTraining(const proto::Job& job,
+                                              const store::Dataset* dataset) {
   TrainingPlans plans;
   WEIR_ASSIGN_OR_RETURN(plans.training, CompileConfined(job, {}));
   if (dataset == nullptr || dataset->num_held_out_batches() == 0) return plans;
-  CompileOptions options;
-  options.mode = PlanMode::kEvaluate;
+  compiler::CompileOptions options;
+  options.mode = compiler::PlanMode::kEvaluate;
   WEIR_ASSIGN_OR_RETURN(plans.evaluation, CompileConfined(EvaluationJob(job), options));
   return plans;
 }
@@ -317,7 +325,8 @@ absl::StatusOr<NeedAndPlans> NeedOf(const TrainingPlans& plans, int threads_per_
   return NeedBeside(*plans.training, plans.evaluation.get(), threads_per_device);
 }
 
-std::string NeedText(const LogicalPlan& plan, const MemoryNeed& need, const MemoryBudget& budget) {
+std::string NeedText(const compiler::LogicalPlan& plan, const MemoryNeed& need,
+                     const MemoryBudget& budget) {
   const std::string evaluation =
       need.beside_bytes > 0
           ? absl::StrCat(", including ", Text(static_cast<double>(need.beside_bytes)),
@@ -341,4 +350,4 @@ std::string NeedText(const LogicalPlan& plan, const MemoryNeed& need, const Memo
   return text;
 }
 
-}  // namespace weir
+}  // namespace weir::train

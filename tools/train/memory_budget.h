@@ -13,7 +13,7 @@
 #include "compiler/compile.h"
 #include "runtime/store/dataset.h"
 
-namespace weir {
+namespace weir::train {
 
 // The memory that the devices of a job may take.
 struct MemoryBudget {
@@ -24,7 +24,7 @@ struct MemoryBudget {
 
 // Returns the budget. The machine's limit is its memory or that of the control group of this
 // process, whichever is less.
-MemoryBudget BudgetOf(const Job& job);
+MemoryBudget BudgetOf(const proto::Job& job);
 
 // A training job that evaluates has two open sessions, each with its own memory.
 enum class Beside : uint8_t { kNothing, kEvaluation };
@@ -40,38 +40,39 @@ struct MemoryNeed {
 // stands for its stage, because among uneven shards the first are the larger. To find the workspace
 // of kernels, NeedOf makes the kernels of the first rank of each stage, if this machine could hold
 // that rank.
-absl::StatusOr<MemoryNeed> NeedOf(const LogicalPlan& plan, Beside beside);
+absl::StatusOr<MemoryNeed> NeedOf(const compiler::LogicalPlan& plan, Beside beside);
 
 // The need, and the plans of the checked ranks. These ranks include the first rank of each stage
 // and the rank that needs most.
 struct NeedAndPlans {
   MemoryNeed need;
-  std::map<int64_t, RankPlan> plans;  // by rank
+  std::map<int64_t, proto::RankPlan> plans;  // by rank
 };
-absl::StatusOr<NeedAndPlans> NeedAndPlansOf(const LogicalPlan& plan, Beside beside);
+absl::StatusOr<NeedAndPlans> NeedAndPlansOf(const compiler::LogicalPlan& plan, Beside beside);
 
 // Returns the need of plans for all ranks, with nothing beside.
-MemoryNeed NeedOf(const std::vector<RankPlan>& plans, int threads_per_device);
+MemoryNeed NeedOf(const std::vector<proto::RankPlan>& plans, int threads_per_device);
 
 // kInvalidArgument (W0487): the job needs more than there is. The error gives the need, the largest
 // tensors, and each change of the job that needs less, with the need after the change (ZeRO,
 // recomputation, micro-batches, slots, all together). Each change is compiled to find that need.
-absl::Status CheckNeed(const LogicalPlan& plan, Beside beside, const MemoryNeed& need,
+absl::Status CheckNeed(const compiler::LogicalPlan& plan, Beside beside, const MemoryNeed& need,
                        const MemoryBudget& budget);
 
 // The plans that a training job with its data has open at the same time.
 struct TrainingPlans {
-  std::shared_ptr<const LogicalPlan> training;
-  std::shared_ptr<const LogicalPlan> evaluation;  // null: nothing is held out
+  std::shared_ptr<const compiler::LogicalPlan> training;
+  std::shared_ptr<const compiler::LogicalPlan> evaluation;  // null: nothing is held out
 };
 // Compiles the plans. Without a dataset (null) there is no evaluation plan.
-absl::StatusOr<TrainingPlans> CompileTraining(const Job& job, const Dataset* dataset);
+absl::StatusOr<TrainingPlans> CompileTraining(const proto::Job& job, const store::Dataset* dataset);
 
 // `threads_per_device` is the `asked` of ThreadsPerDevice; the workspace of kernels depends on it.
 absl::StatusOr<NeedAndPlans> NeedOf(const TrainingPlans& plans, int threads_per_device);
 
 // Returns a sentence for people, without a newline: "fits: all 4 ranks need 166.7 MiB of the 23.5
 // GiB of this machine; rank 0 needs most, ...".
-std::string NeedText(const LogicalPlan& plan, const MemoryNeed& need, const MemoryBudget& budget);
+std::string NeedText(const compiler::LogicalPlan& plan, const MemoryNeed& need,
+                     const MemoryBudget& budget);
 
-}  // namespace weir
+}  // namespace weir::train

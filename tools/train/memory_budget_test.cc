@@ -9,44 +9,44 @@
 #include "tools/train/job_session.h"
 #include "tools/zoo/gpt.h"
 
-namespace weir {
+namespace weir::train {
 namespace {
 
 using testing::HasSubstr;
 using testing::Not;
 
-Job SmallGpt(const std::string& mesh) {
-  TransformerOptions options;
+proto::Job SmallGpt(const std::string& mesh) {
+  zoo::TransformerOptions options;
   options.layers = 2;
   options.hidden = 64;
   options.sequence = 64;
-  absl::StatusOr<Job> job = GptJob(options);
+  absl::StatusOr<proto::Job> job = zoo::GptJob(options);
   EXPECT_TRUE(job.ok()) << job.status();
-  EXPECT_TRUE(SetMesh(mesh, &*job).ok());
+  EXPECT_TRUE(job::SetMesh(mesh, &*job).ok());
   return *job;
 }
 
-class NoData final : public DataFeed {
+class NoData final : public actors::DataFeed {
  public:
   absl::Status Fill(const std::string& feed, int64_t, int64_t, const TensorSlice&, void*) override {
     return absl::NotFoundError(feed);
   }
 };
 
-std::unique_ptr<LogicalPlan> Compiled(const Job& job) {
-  absl::StatusOr<std::unique_ptr<LogicalPlan>> plan = CompileJob(job, {});
+std::unique_ptr<compiler::LogicalPlan> Compiled(const proto::Job& job) {
+  absl::StatusOr<std::unique_ptr<compiler::LogicalPlan>> plan = compiler::CompileJob(job, {});
   EXPECT_TRUE(plan.ok()) << plan.status();
   return *std::move(plan);
 }
 
-MemoryNeed NeedOfJob(const Job& job, Beside beside) {
+MemoryNeed NeedOfJob(const proto::Job& job, Beside beside) {
   const absl::StatusOr<MemoryNeed> need = NeedOf(*Compiled(job), beside);
   EXPECT_TRUE(need.ok()) << need.status();
   return *need;
 }
 
 TEST(MemoryBudget, AJobThatNeedsJustWhatThereIsFits) {
-  const std::unique_ptr<LogicalPlan> plan = Compiled(SmallGpt("dp=2"));
+  const std::unique_ptr<compiler::LogicalPlan> plan = Compiled(SmallGpt("dp=2"));
   const MemoryNeed need = *NeedOf(*plan, Beside::kNothing);
   MemoryBudget budget{need.bytes, static_cast<int64_t>(need.all_bytes), "this machine"};
   EXPECT_TRUE(CheckNeed(*plan, Beside::kNothing, need, budget).ok());
@@ -59,18 +59,18 @@ TEST(MemoryBudget, AJobThatNeedsJustWhatThereIsFits) {
 }
 
 TEST(MemoryBudget, EachRankIsCountedAsASessionTakesIt) {
-  const std::unique_ptr<LogicalPlan> plan = Compiled(SmallGpt("pp=2"));
-  std::vector<RankPlan> plans;
-  for (int rank = 0; rank < 2; ++rank) plans.push_back(*LowerForRank(*plan, rank));
+  const std::unique_ptr<compiler::LogicalPlan> plan = Compiled(SmallGpt("pp=2"));
+  std::vector<proto::RankPlan> plans;
+  for (int rank = 0; rank < 2; ++rank) plans.push_back(*compiler::LowerForRank(*plan, rank));
   const MemoryNeed need = *NeedOf(*plan, Beside::kNothing);
   NoData feed;
-  SessionOptions options;
+  actors::SessionOptions options;
   options.feed = &feed;
   const int threads = options.threads_per_device = ThreadsPerDevice(plan->job, 0, 2);
-  const std::unique_ptr<Session> session = *Session::Create(plans, options);
+  const std::unique_ptr<actors::Session> session = *actors::Session::Create(plans, options);
   int64_t most = 0, all = 0;
   for (int rank = 0; rank < 2; ++rank) {
-    const RankMemory memory = session->Memory(rank);
+    const actors::RankMemory memory = session->Memory(rank);
     EXPECT_EQ(memory.arena_bytes, plans[rank].arena_bytes());
     EXPECT_GT(memory.workspace_bytes, 0);
     most = std::max(most, memory.arena_bytes + memory.workspace_bytes);
@@ -83,20 +83,20 @@ TEST(MemoryBudget, EachRankIsCountedAsASessionTakesIt) {
 }
 
 TEST(MemoryBudget, EvaluationBesideTheTrainingCounts) {
-  const Job job = SmallGpt("dp=2");
+  const proto::Job job = SmallGpt("dp=2");
   const MemoryNeed both = NeedOfJob(job, Beside::kEvaluation);
   EXPECT_GT(both.beside_bytes, 0);
   EXPECT_EQ(both.bytes, NeedOfJob(job, Beside::kNothing).bytes + both.beside_bytes);
 }
 
 TEST(MemoryBudget, WhatIsSaidToHelpNeedsWhatIsSaid) {
-  const Job job = SmallGpt("dp=2");
-  Job changed = job;
+  const proto::Job job = SmallGpt("dp=2");
+  proto::Job changed = job;
   changed.mutable_training()->set_zero_stage(3);
   const MemoryNeed need = NeedOfJob(job, Beside::kNothing),
                    then = NeedOfJob(changed, Beside::kNothing);
   ASSERT_LT(then.bytes, need.bytes);
-  const std::unique_ptr<LogicalPlan> plan = Compiled(job);
+  const std::unique_ptr<compiler::LogicalPlan> plan = Compiled(job);
   const std::string remedy =
       absl::StrCat("training.zero_stage=3 (needs ", BytesText(static_cast<double>(then.bytes)));
   MemoryBudget budget{then.bytes, static_cast<int64_t>(need.all_bytes), "this machine"};
@@ -109,4 +109,4 @@ TEST(MemoryBudget, WhatIsSaidToHelpNeedsWhatIsSaid) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::train

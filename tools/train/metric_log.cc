@@ -6,7 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
 
-namespace weir {
+namespace weir::train {
 
 void MetricLog::Report(const std::string& metric, int64_t step, int64_t micro_batch, float value) {
   MutexLock lock(&mutex_);
@@ -30,4 +30,4 @@ void MetricLine::Add(const std::string& name, double value) {
 
 std::string MetricLine::Text() const { return text_ + "}"; }
 
-}  // namespace weir
+}  // namespace weir::train

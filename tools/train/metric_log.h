@@ -10,11 +10,11 @@
 #include "actors/engine/feed.h"
 #include "runtime/base/mutex.h"
 
-namespace weir {
+namespace weir::train {
 
 using StepMetrics = std::map<std::string, double>;  // "loss", "grad_norm", …
 
-class MetricLog final : public MetricSink {
+class MetricLog final : public actors::MetricSink {
  public:
   void Report(const std::string& metric, int64_t step, int64_t micro_batch, float value) override;
   // Removes and returns all steps reported so far, by step.
@@ -37,4 +37,4 @@ class MetricLine {
   std::string text_;
 };
 
-}  // namespace weir
+}  // namespace weir::train

@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::train {
 namespace {
 
 // Returns " (pid 123)" for the process that holds a lock on the file; empty if the system does not
@@ -111,4 +111,4 @@ int MetricsFile::WriteText(const std::string& text) {
   return taken_back || done == 0 ? ENOSPC : EIO;
 }
 
-}  // namespace weir
+}  // namespace weir::train

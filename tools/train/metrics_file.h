@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "tools/train/metric_log.h"
 
-namespace weir {
+namespace weir::train {
 
 class MetricsFile {
  public:
@@ -42,4 +42,4 @@ class MetricsFile {
   int64_t num_lost_ = 0;
 };
 
-}  // namespace weir
+}  // namespace weir::train

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace weir {
+namespace weir::train {
 namespace {
 
 // Each of the first skips is reported, and then each skip whose number is a power of two.
@@ -44,4 +44,4 @@ std::string NonfiniteSteps::LineOfSkip(const NonfiniteStep& bad) {
                       num_skipped_, num_skipped_ == 1 ? " so far)" : " so far; not each is told)");
 }
 
-}  // namespace weir
+}  // namespace weir::train

@@ -16,7 +16,7 @@
 #include "tools/train/metric_log.h"
 #include "tools/train/on_nonfinite.h"
 
-namespace weir {
+namespace weir::train {
 
 struct NonfiniteStep {
   int64_t step = 0;          // from 0
@@ -51,4 +51,4 @@ class NonfiniteSteps {
   bool warned_ = false;
 };
 
-}  // namespace weir
+}  // namespace weir::train

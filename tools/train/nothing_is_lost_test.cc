@@ -22,7 +22,7 @@
 #include "tools/train/trainer.h"
 #include "tools/zoo/gpt.h"
 
-namespace weir {
+namespace weir::train {
 namespace {
 
 using ::testing::HasSubstr;
@@ -62,13 +62,13 @@ class TroubledRunner final : public JobRunner {
   }
   absl::Status Save(const SaveOrder& order) override {
     if (order.set == StateSet::kAll && trouble_.saves_that_fail-- > 0)
-      return CannotWrite(order.path, "no room", ENOSPC);
+      return store::CannotWrite(order.path, "no room", ENOSPC);
     return runner_->Save(order);
   }
-  absl::StatusOr<std::vector<NonfiniteFinding>> InspectStep(int64_t as_step) override {
+  absl::StatusOr<std::vector<actors::NonfiniteFinding>> InspectStep(int64_t as_step) override {
     return runner_->InspectStep(as_step);
   }
-  std::vector<RankWorkReport> Work() const override { return runner_->Work(); }
+  std::vector<actors::RankWorkReport> Work() const override { return runner_->Work(); }
   absl::Status WriteTrace(const std::string& path) override { return runner_->WriteTrace(path); }
 
  private:
@@ -89,7 +89,7 @@ class NothingIsLostTest : public ::testing::Test {
     options_.threads_per_device = 1;
     options_.interrupted = &trouble_.interrupted;
     options_.runner =
-        [this](const Job& job,
+        [this](const proto::Job& job,
                const RunnerOptions& options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
       absl::StatusOr<std::unique_ptr<JobRunner>> runner = LocalRunner::Open(job, options);
       if (!runner.ok()) return runner.status();
@@ -103,8 +103,8 @@ class NothingIsLostTest : public ::testing::Test {
     std::ifstream in(path, std::ios::binary);
     return std::string(std::istreambuf_iterator<char>(in), {});
   }
-  static Job SmallJob(const std::string& mesh = "") {
-    TransformerOptions options;
+  static proto::Job SmallJob(const std::string& mesh = "") {
+    zoo::TransformerOptions options;
     options.layers = 2;
     options.hidden = 16;
     options.heads = 2;
@@ -114,23 +114,23 @@ class NothingIsLostTest : public ::testing::Test {
     options.training.steps = kSteps;
     options.training.learning_rate = 0.01;
     options.training.mesh = mesh;
-    absl::StatusOr<Job> job = GptJob(options);
+    absl::StatusOr<proto::Job> job = zoo::GptJob(options);
     EXPECT_TRUE(job.ok()) << job.status();
     job->mutable_training()->mutable_schedule()->set_warmup_steps(0);
     return *job;
   }
-  TrainResult Run(const Job& job) {
+  TrainResult Run(const proto::Job& job) {
     absl::StatusOr<TrainResult> result = Train(job, options_);
     EXPECT_TRUE(result.ok()) << result.status() << "\n" << log_.str();
     return result.ok() ? *result : TrainResult{};
   }
-  absl::Status Error(const Job& job) {
+  absl::Status Error(const proto::Job& job) {
     absl::StatusOr<TrainResult> result = Train(job, options_);
     EXPECT_FALSE(result.ok()) << log_.str();
     return result.status();
   }
   // Returns the weights that the run with `options` saves, byte for byte.
-  std::string WeightsAfter(Job job, int64_t steps) {
+  std::string WeightsAfter(proto::Job job, int64_t steps) {
     TrainOptions options;
     options.console = &console_;
     options.threads_per_device = 1;
@@ -141,12 +141,12 @@ class NothingIsLostTest : public ::testing::Test {
   }
   // Writes the same file with the first value of tensor `name` replaced by NaN.
   void PutNan(const std::string& path, const std::string& name) {
-    auto file = SafetensorsReader::Open(path).value();
+    auto file = store::SafetensorsReader::Open(path).value();
     ASSERT_EQ(file->tensors().count(name), 1u) << name;
-    std::vector<SafetensorsWriter::Entry> entries;
+    std::vector<store::SafetensorsWriter::Entry> entries;
     for (const auto& [tensor, stored] : file->tensors())
       entries.push_back({tensor, DType::kF32, stored.shape});
-    auto writer = SafetensorsWriter::Create(path, entries, {}).value();
+    auto writer = store::SafetensorsWriter::Create(path, entries, {}).value();
     for (size_t i = 0; i < writer->entries().size(); ++i) {
       const auto& entry = writer->entries()[i];
       std::vector<float> values(static_cast<size_t>(NumElements(entry.shape)));
@@ -160,7 +160,7 @@ class NothingIsLostTest : public ::testing::Test {
 
   std::string folder_;
   std::ostringstream log_;
-  Console console_{Console::Style::kPlain, &log_};
+  console::Console console_{console::Console::Style::kPlain, &log_};
   TrainOptions options_;
   Trouble trouble_;
 };
@@ -201,7 +201,7 @@ TEST_F(NothingIsLostTest, TheCheckpointOfALongerRunIsKept) {
   EXPECT_THAT(log_.str(), HasSubstr("the checkpoint of a longer run at " + Path("checkpoint") +
                                     " is kept as "));
   EXPECT_EQ(Text(Path("checkpoint.before")), all);
-  EXPECT_EQ(SafetensorsReader::Open(Path("checkpoint")).value()->metadata().at("step"), "1");
+  EXPECT_EQ(store::SafetensorsReader::Open(Path("checkpoint")).value()->metadata().at("step"), "1");
   // A run that gets as far replaces the file and leaves what is kept.
   trouble_.interrupt_at = -1;
   trouble_.interrupted = false;
@@ -216,7 +216,7 @@ TEST_F(NothingIsLostTest, OfSeveralLongerRunsTheLongestIsKept) {
   EXPECT_EQ(Run(SmallJob()).steps_done, kSteps);
   const std::string all = Text(Path("checkpoint"));
   for (const int64_t steps : {3, 2, 1}) {
-    Job shorter = SmallJob();
+    proto::Job shorter = SmallJob();
     shorter.mutable_training()->set_steps(steps);
     EXPECT_EQ(Run(shorter).steps_done, steps);
     EXPECT_EQ(Text(Path("checkpoint.before")), all) << "after a run of " << steps << " steps";
@@ -232,7 +232,7 @@ TEST_F(NothingIsLostTest, ACheckpointThatTheDiskDoesNotTakeCostsNoStepAndTheNext
               HasSubstr("WARNING: no checkpoint of step 4: W0046 at " + Path("checkpoint")));
   EXPECT_THAT(log_.str(), HasSubstr("No space left on device"));
   EXPECT_THAT(log_.str(), HasSubstr("checkpoint of step 8 written"));
-  EXPECT_EQ(SafetensorsReader::Open(Path("checkpoint")).value()->metadata().at("step"),
+  EXPECT_EQ(store::SafetensorsReader::Open(Path("checkpoint")).value()->metadata().at("step"),
             absl::StrCat(kSteps));
 }
 
@@ -247,7 +247,7 @@ TEST_F(NothingIsLostTest, WeightsAreSavedThoughTheLastCheckpointIsNot) {
 }
 
 TEST_F(NothingIsLostTest, AnEvaluationThatFailsLosesNoWeights) {
-  Job job = SmallJob();
+  proto::Job job = SmallJob();
   job.mutable_training()->set_eval_every(3);
   options_.save = Path("save");
   trouble_.evaluation_fails = true;
@@ -265,7 +265,7 @@ TEST_F(NothingIsLostTest, AFullDiskUnderTheMetricsCostsLinesAndNothingElse) {
               << strerror(errno) << "\n";
     GTEST_SKIP() << "cannot mount a tmpfs";
   }
-  Job job = SmallJob();
+  proto::Job job = SmallJob();
   job.mutable_training()->set_steps(100);
   options_.metrics = Path("small/metrics");
   options_.save = Path("save");
@@ -332,7 +332,7 @@ TEST_F(NothingIsLostTest, AMetricsFileThatIsRemovedIsMadeAgain) {
 TEST_F(NothingIsLostTest, ADivergedRunStopsNamesTheTensorAndKeepsWhatWasThere) {
   for (const char* mesh : {"", "dp=2,tp=2", "pp=2"}) {
     log_.str("");
-    Job job = SmallJob(mesh);
+    proto::Job job = SmallJob(mesh);
     job.mutable_training()->mutable_optimizer()->set_clip_norm(0);
     job.mutable_training()->mutable_schedule()->set_learning_rate(1e30);
     options_.save = Path("save");
@@ -348,16 +348,18 @@ TEST_F(NothingIsLostTest, ADivergedRunStopsNamesTheTensorAndKeepsWhatWasThere) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("forward"));
     EXPECT_EQ(Text(options_.save), "good weights");
     EXPECT_EQ(Text(options_.checkpoint), "a good checkpoint");
-    EXPECT_EQ(
-        SafetensorsReader::Open(options_.checkpoint + ".stopped").value()->metadata().at("step"),
-        "1");
+    EXPECT_EQ(store::SafetensorsReader::Open(options_.checkpoint + ".stopped")
+                  .value()
+                  ->metadata()
+                  .at("step"),
+              "1");
     EXPECT_EQ(Text(options_.save + ".stopped"), WeightsAfter(job, 1))
         << "as after the last update that was made";
   }
 }
 
 TEST_F(NothingIsLostTest, AStateThatIsNotFiniteIsNamedAndNeverSaved) {
-  const Job job = SmallJob();
+  const proto::Job job = SmallJob();
   options_.save = Path("weights");
   Run(job);
   PutNan(options_.save, "w_vocab");
@@ -374,7 +376,7 @@ TEST_F(NothingIsLostTest, AStateThatIsNotFiniteIsNamedAndNeverSaved) {
 // The update of the last step makes the weights infinite. No loss shows that, but the file would
 // contain the infinite weights.
 TEST_F(NothingIsLostTest, WeightsThatTheLastUpdateMadeInfiniteReplaceNoFile) {
-  Job job = SmallJob();
+  proto::Job job = SmallJob();
   job.mutable_training()->set_steps(1);
   job.mutable_training()->mutable_optimizer()->set_clip_norm(0);
   job.mutable_training()->mutable_schedule()->set_learning_rate(1e39);
@@ -416,7 +418,7 @@ TEST_F(NothingIsLostTest, AnUpdateLeftOutChangesNothingOnAnyMeshAndSkipMakesTheN
 }
 
 TEST_F(NothingIsLostTest, WhoSkipsOrContinuesForEverIsToldAndOnlyContinueSavesIt) {
-  Job job = SmallJob();
+  proto::Job job = SmallJob();
   options_.save = Path("weights");
   Run(job);
   PutNan(options_.save, "w_vocab");
@@ -460,4 +462,4 @@ TEST(NonfiniteStepsTest, TellsEachPolicyItsOwn) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::train

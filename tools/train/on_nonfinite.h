@@ -7,7 +7,7 @@
 
 #include "proto/plan.pb.h"
 
-namespace weir {
+namespace weir::train {
 
 enum class OnNonfinite : uint8_t {
   // Neither that update nor any later update is made. The job ends and names the first tensor that
@@ -20,6 +20,6 @@ enum class OnNonfinite : uint8_t {
 };
 
 // Sets the action of the plan. The compiler makes plans with kStop.
-void SetOnNonfinite(OnNonfinite on_nonfinite, RankPlan* plan);
+void SetOnNonfinite(OnNonfinite on_nonfinite, proto::RankPlan* plan);
 
-}  // namespace weir
+}  // namespace weir::train

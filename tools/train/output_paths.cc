@@ -8,7 +8,7 @@
 #include "runtime/base/status.h"
 #include "tools/job/data_paths.h"
 
-namespace weir {
+namespace weir::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -22,7 +22,7 @@ struct Use {
 
 std::string FileAt(const std::string& path) {
   if (path.empty()) return "";
-  const fs::path file = ResolvedPath(path);
+  const fs::path file = job::ResolvedPath(path);
   if (file.empty()) return path;
   std::error_code error;
   const bool is_other = fs::exists(file, error) && !fs::is_regular_file(file, error);
@@ -44,14 +44,14 @@ bool MayReplace(const Use& output, const Use& input) {
 
 }  // namespace
 
-absl::Status CheckOutputPaths(const Job& job, const TrainOptions& options) {
+absl::Status CheckOutputPaths(const proto::Job& job, const TrainOptions& options) {
   std::vector<Use> outputs = {{"--checkpoint", options.checkpoint},
                               {"--save", options.save},
                               {"--metrics", options.metrics},
                               {"--trace", options.trace}};
   std::vector<Use> inputs = {
       {"--resume", options.resume}, {"--init", options.init}, {"the job", options.job_file}};
-  for (const DataPath& data : DataPathsOf(job)) inputs.push_back({data.field, data.path});
+  for (const job::DataPath& data : job::DataPathsOf(job)) inputs.push_back({data.field, data.path});
   for (Use& output : outputs) output.file = FileAt(output.path);
   for (Use& input : inputs) input.file = FileAt(input.path);
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -71,4 +71,4 @@ absl::Status CheckOutputPaths(const Job& job, const TrainOptions& options) {
   return absl::OkStatus();
 }
 
-}  // namespace weir
+}  // namespace weir::train

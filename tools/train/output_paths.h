@@ -8,12 +8,12 @@
 #include "proto/job.pb.h"
 #include "tools/train/trainer.h"
 
-namespace weir {
+namespace weir::train {
 
 // kInvalidArgument (W0926): two outputs are the same file, or an output is the job, a file of its
 // data, or the file of --init or --resume. A checkpoint may replace the checkpoint that the run
 // resumes from, and saved weights may replace the weights that the run starts from. Links are
 // followed. Devices and pipes are never in conflict.
-absl::Status CheckOutputPaths(const Job& job, const TrainOptions& options);
+absl::Status CheckOutputPaths(const proto::Job& job, const TrainOptions& options);
 
-}  // namespace weir
+}  // namespace weir::train

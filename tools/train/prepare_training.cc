@@ -27,7 +27,7 @@
 #include "tools/train/output_paths.h"
 #include "tools/train/session_states.h"
 
-namespace weir {
+namespace weir::train {
 namespace {
 
 // The number of ranks of a large mesh that are lowered and proven one by one. More ranks would only
@@ -49,7 +49,7 @@ absl::Status CheckFlags(const TrainOptions& options) {
 }
 
 // A run without steps is only useful to write weights: the first weights, or those of a checkpoint.
-absl::Status CheckSteps(const Job& job, const TrainOptions& options) {
+absl::Status CheckSteps(const proto::Job& job, const TrainOptions& options) {
   if (job.training().steps() > 0 || !options.save.empty() || !options.checkpoint.empty())
     return absl::OkStatus();
   return Rejected(
@@ -61,8 +61,8 @@ absl::Status CheckSteps(const Job& job, const TrainOptions& options) {
 absl::Status CheckOutputs(const TrainOptions& options) {
   for (const std::string& path : {options.checkpoint, options.save}) {
     if (path.empty()) continue;
-    if (const int error = CheckPlace(path))
-      return CannotWrite(path, "cannot make a temporary file beside it", error);
+    if (const int error = store::CheckPlace(path))
+      return store::CannotWrite(path, "cannot make a temporary file beside it", error);
   }
   for (const auto& [flag, path] :
        {std::make_pair("--trace ", options.trace), std::make_pair("--metrics ", options.metrics)}) {
@@ -71,7 +71,7 @@ absl::Status CheckOutputs(const TrainOptions& options) {
     struct stat info;
     const bool in_place = path == options.metrics && ::access(path.c_str(), W_OK) == 0 &&
                           ::stat(path.c_str(), &info) == 0;
-    const int error = !in_place ? CheckPlace(path) : S_ISDIR(info.st_mode) ? EISDIR : 0;
+    const int error = !in_place ? store::CheckPlace(path) : S_ISDIR(info.st_mode) ? EISDIR : 0;
     if (error == 0) continue;
     return Missing({"W0075", absl::StrCat(flag, path), "a file that can be written",
                     std::strerror(error), "check that the folder exists and has room"});
@@ -80,8 +80,8 @@ absl::Status CheckOutputs(const TrainOptions& options) {
 }
 
 // Reads the first and the last row of a feed's slice at `position`, as ranks will do.
-absl::Status ReadEnds(const Dataset& dataset, const std::string& feed,
-                      const BatchPosition& position, const TensorType& type) {
+absl::Status ReadEnds(const store::Dataset& dataset, const std::string& feed,
+                      const store::BatchPosition& position, const sbp::TensorType& type) {
   TensorSlice row = TensorSlice::Whole(type.dtype, type.shape());
   const bool has_rows = !row.shape.empty();
   const int64_t last = has_rows ? row.global_shape[0] - 1 : 0;
@@ -96,15 +96,15 @@ absl::Status ReadEnds(const Dataset& dataset, const std::string& feed,
 
 // Reads every feed of `plan`, at the start of the first of `batches` batches and at the end of the
 // last.
-absl::Status TryFeeds(const LogicalPlan& plan, const Dataset& dataset, DataPart part,
-                      int64_t batches) {
-  const std::string where = part == DataPart::kTrain ? "training data" : "held-out data";
+absl::Status TryFeeds(const compiler::LogicalPlan& plan, const store::Dataset& dataset,
+                      store::DataPart part, int64_t batches) {
+  const std::string where = part == store::DataPart::kTrain ? "training data" : "held-out data";
   for (const compiler::ProgramItem& item : plan.module.items) {
     if (item.kind != compiler::ItemKind::kSource) continue;
-    const TensorType& type = plan.module.values[item.outputs[0]].type;
-    for (const BatchPosition& position :
-         {BatchPosition{part, 0, 0, plan.micro_batches},
-          BatchPosition{part, batches - 1, plan.micro_batches - 1, plan.micro_batches}}) {
+    const sbp::TensorType& type = plan.module.values[item.outputs[0]].type;
+    for (const store::BatchPosition& position :
+         {store::BatchPosition{part, 0, 0, plan.micro_batches},
+          store::BatchPosition{part, batches - 1, plan.micro_batches - 1, plan.micro_batches}}) {
       WEIR_RETURN_IF_ERROR(At(where, ReadEnds(dataset, item.feed, position, type)));
     }
   }
@@ -112,30 +112,32 @@ absl::Status TryFeeds(const LogicalPlan& plan, const Dataset& dataset, DataPart 
 }
 
 // Makes the proofs that a session makes for its ranks' plans.
-absl::Status ProvePlans(const LogicalPlan& plan, const std::map<int64_t, RankPlan>& lowered,
+absl::Status ProvePlans(const compiler::LogicalPlan& plan,
+                        const std::map<int64_t, proto::RankPlan>& lowered,
                         PreparedTraining* prepared) {
-  std::vector<Plan> plans;
-  const auto add = [&](const RankPlan& rank_plan) -> absl::Status {
-    WEIR_ASSIGN_OR_RETURN(Plan loaded, PlanFromProto(rank_plan));
-    WEIR_RETURN_IF_ERROR(CheckCertificate(loaded));
+  std::vector<actors::Plan> plans;
+  const auto add = [&](const proto::RankPlan& rank_plan) -> absl::Status {
+    WEIR_ASSIGN_OR_RETURN(actors::Plan loaded, actors::PlanFromProto(rank_plan));
+    WEIR_RETURN_IF_ERROR(actors::CheckCertificate(loaded));
     plans.push_back(std::move(loaded));
-    if (plan.mode == PlanMode::kTrain)
+    if (plan.mode == compiler::PlanMode::kTrain)
       prepared->actors = std::max<int64_t>(prepared->actors, rank_plan.actor_size());
     return absl::OkStatus();
   };
   for (const auto& [rank, rank_plan] : lowered) WEIR_RETURN_IF_ERROR(add(rank_plan));
   for (int64_t rank = 0; rank < RanksProven(plan.mesh.num_ranks()); ++rank) {
     if (lowered.count(rank) > 0) continue;
-    WEIR_ASSIGN_OR_RETURN(const RankPlan rank_plan, LowerForRank(plan, rank));
+    WEIR_ASSIGN_OR_RETURN(const proto::RankPlan rank_plan, compiler::LowerForRank(plan, rank));
     WEIR_RETURN_IF_ERROR(add(rank_plan));
   }
   std::sort(plans.begin(), plans.end(),
-            [](const Plan& a, const Plan& b) { return a.rank < b.rank; });
-  if (static_cast<int64_t>(plans.size()) == plan.mesh.num_ranks()) return VerifyPlans(plans);
-  return VerifyLocalPlans(plans);
+            [](const actors::Plan& a, const actors::Plan& b) { return a.rank < b.rank; });
+  if (static_cast<int64_t>(plans.size()) == plan.mesh.num_ranks())
+    return actors::VerifyPlans(plans);
+  return actors::VerifyLocalPlans(plans);
 }
 
-MemoryBudget BudgetFor(const Job& job, PrepareScope::Machine machine) {
+MemoryBudget BudgetFor(const proto::Job& job, PrepareScope::Machine machine) {
   MemoryBudget budget = BudgetOf(job);
   if (machine == PrepareScope::Machine::kAny)
     budget.machine_bytes = std::numeric_limits<int64_t>::max();
@@ -144,14 +146,14 @@ MemoryBudget BudgetFor(const Job& job, PrepareScope::Machine machine) {
 
 // Returns the weights and states of all ranks that were checked. These include a rank of each
 // stage.
-std::map<std::string, StateType> StatesOfPlans(const std::map<int64_t, RankPlan>& plans) {
+std::map<std::string, StateType> StatesOfPlans(const std::map<int64_t, proto::RankPlan>& plans) {
   std::map<std::string, StateType> states;
   for (const auto& [rank, plan] : plans) {
-    for (const StateSpec& state : plan.state()) {
-      const TensorSliceProto& slice = state.slice();
+    for (const proto::StateSpec& state : plan.state()) {
+      const proto::TensorSliceProto& slice = state.slice();
       const auto& shape = slice.global_shape().empty() ? slice.shape() : slice.global_shape();
       const std::optional<DType> dtype = DTypeFromName(slice.dtype());
-      const std::optional<StateClass> state_class = FromProto(state.state_class());
+      const std::optional<actors::StateClass> state_class = actors::FromProto(state.state_class());
       if (dtype.has_value() && state_class.has_value())
         states[state.name()] = {*dtype, Shape(shape.begin(), shape.end()), *state_class};
     }
@@ -160,18 +162,19 @@ std::map<std::string, StateType> StatesOfPlans(const std::map<int64_t, RankPlan>
 }
 
 // Opens the file and checks its checksums.
-absl::StatusOr<std::unique_ptr<SafetensorsReader>> OpenSound(const std::string& path,
-                                                             std::vector<std::string>* notes) {
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsReader> file, SafetensorsReader::Open(path));
-  WEIR_ASSIGN_OR_RETURN(const SafetensorsReader::Checked checked, file->CheckSums());
-  if (checked == SafetensorsReader::Checked::kHasNoChecksums)
+absl::StatusOr<std::unique_ptr<store::SafetensorsReader>> OpenSound(
+    const std::string& path, std::vector<std::string>* notes) {
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<store::SafetensorsReader> file,
+                        store::SafetensorsReader::Open(path));
+  WEIR_ASSIGN_OR_RETURN(const store::SafetensorsReader::Checked checked, file->CheckSums());
+  if (checked == store::SafetensorsReader::Checked::kHasNoChecksums)
     notes->push_back(path + " carries no checksums: its values are unverified");
   return file;
 }
 
 class Preparation {
  public:
-  Preparation(const Job& job, const TrainOptions& options, const PrepareScope& scope)
+  Preparation(const proto::Job& job, const TrainOptions& options, const PrepareScope& scope)
       : job_(job), options_(options), scope_(scope) {}
 
   absl::StatusOr<PreparedTraining> Run() {
@@ -186,7 +189,7 @@ class Preparation {
       prepared_.warnings.push_back(std::move(sentence));
     if (options_.processes > 0) {
       const int ranks = static_cast<int>(prepared_.plans.training->mesh.num_ranks());
-      WEIR_RETURN_IF_ERROR(PlaceRanks(ranks, options_.processes).status());
+      WEIR_RETURN_IF_ERROR(launch::PlaceRanks(ranks, options_.processes).status());
     }
     if (scope_.machine == PrepareScope::Machine::kThis)
       WEIR_RETURN_IF_ERROR(CheckMachine(*prepared_.plans.training, options_.threads_per_device));
@@ -200,7 +203,7 @@ class Preparation {
 
  private:
   absl::Status CheckPlans() {
-    const LogicalPlan& plan = *prepared_.plans.training;
+    const compiler::LogicalPlan& plan = *prepared_.plans.training;
     WEIR_ASSIGN_OR_RETURN(const NeedAndPlans of,
                           NeedOf(prepared_.plans, options_.threads_per_device));
     const Beside beside =
@@ -216,7 +219,7 @@ class Preparation {
   // Checks the files that give weights: their headers, and their values by checksums.
   absl::Status CheckInputs(const std::map<std::string, StateType>& states) {
     if (!options_.init.empty()) {
-      WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file,
+      WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<store::SafetensorsReader> file,
                             OpenSound(options_.init, &prepared_.notes));
       WEIR_RETURN_IF_ERROR(CheckStates(*file, StateSet::kWeights, states));
     }
@@ -224,7 +227,7 @@ class Preparation {
       WarnOfEarlierCheckpoint();
       return absl::OkStatus();
     }
-    WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file,
+    WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<store::SafetensorsReader> file,
                           OpenSound(options_.resume, &prepared_.notes));
     WEIR_ASSIGN_OR_RETURN(const CheckpointHeader header, ReadCheckpointHeader(*file));
     WEIR_RETURN_IF_ERROR(CheckResume(job_, options_.resume, header));
@@ -251,13 +254,13 @@ class Preparation {
   absl::Status CheckData() {
     const int64_t steps = std::max<int64_t>(1, job_.training().steps());
     WEIR_RETURN_IF_ERROR(
-        TryFeeds(*prepared_.plans.training, *prepared_.dataset, DataPart::kTrain, steps));
+        TryFeeds(*prepared_.plans.training, *prepared_.dataset, store::DataPart::kTrain, steps));
     if (prepared_.plans.evaluation == nullptr) return absl::OkStatus();
-    return TryFeeds(*prepared_.plans.evaluation, *prepared_.dataset, DataPart::kHeldOut,
+    return TryFeeds(*prepared_.plans.evaluation, *prepared_.dataset, store::DataPart::kHeldOut,
                     EvaluationBatches(job_, *prepared_.dataset));
   }
 
-  const Job& job_;
+  const proto::Job& job_;
   const TrainOptions& options_;
   const PrepareScope& scope_;
   PreparedTraining prepared_;
@@ -265,38 +268,41 @@ class Preparation {
 
 }  // namespace
 
-int64_t EvaluationBatches(const Job& job, const Dataset& dataset) {
+int64_t EvaluationBatches(const proto::Job& job, const store::Dataset& dataset) {
   const int64_t batches = dataset.num_held_out_batches();
   return job.training().eval_batches() > 0 ? std::min(batches, job.training().eval_batches())
                                            : batches;
 }
 
-absl::StatusOr<PreparedTraining> PrepareTraining(const Job& job, const TrainOptions& options,
+absl::StatusOr<PreparedTraining> PrepareTraining(const proto::Job& job, const TrainOptions& options,
                                                  const PrepareScope& scope) {
   return Preparation(job, options, scope).Run();
 }
 
-absl::StatusOr<PreparedEvaluation> PrepareEvaluation(const Job& job, const std::string& weights,
+absl::StatusOr<PreparedEvaluation> PrepareEvaluation(const proto::Job& job,
+                                                     const std::string& weights,
                                                      int threads_per_device) {
   PreparedEvaluation prepared;
   std::vector<std::string> notes;
-  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file, OpenSound(weights, &notes));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<store::SafetensorsReader> file,
+                        OpenSound(weights, &notes));
   WEIR_ASSIGN_OR_RETURN(prepared.dataset, OpenJobData(job));
   const int64_t batches = EvaluationBatches(job, *prepared.dataset);
   if (batches == 0) {
     return Rejected({"W0077", "data", "something held out to evaluate on", "nothing",
                      "data { text { held_out: 0.1 } }, or test_images and test_labels"});
   }
-  CompileOptions options;
-  options.mode = PlanMode::kEvaluate;
+  compiler::CompileOptions options;
+  options.mode = compiler::PlanMode::kEvaluate;
   WEIR_ASSIGN_OR_RETURN(prepared.plan, CompileConfined(EvaluationJob(job), options));
   WEIR_RETURN_IF_ERROR(compiler::CheckMeshUse(*prepared.plan));
   WEIR_RETURN_IF_ERROR(CheckMachine(*prepared.plan, threads_per_device));
   WEIR_ASSIGN_OR_RETURN(const NeedAndPlans of, NeedAndPlansOf(*prepared.plan, Beside::kNothing));
   WEIR_RETURN_IF_ERROR(CheckNeed(*prepared.plan, Beside::kNothing, of.need, BudgetOf(job)));
   WEIR_RETURN_IF_ERROR(CheckStates(*file, StateSet::kWeights, StatesOfPlans(of.plans)));
-  WEIR_RETURN_IF_ERROR(TryFeeds(*prepared.plan, *prepared.dataset, DataPart::kHeldOut, batches));
+  WEIR_RETURN_IF_ERROR(
+      TryFeeds(*prepared.plan, *prepared.dataset, store::DataPart::kHeldOut, batches));
   return prepared;
 }
 
-}  // namespace weir
+}  // namespace weir::train

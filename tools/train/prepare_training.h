@@ -17,7 +17,7 @@
 #include "tools/train/memory_budget.h"
 #include "tools/train/trainer.h"
 
-namespace weir {
+namespace weir::train {
 
 // The parts that `weir check` may leave out. `weir train` leaves nothing out.
 struct PrepareScope {
@@ -27,7 +27,7 @@ struct PrepareScope {
 };
 
 struct PreparedTraining {
-  std::shared_ptr<const Dataset> dataset;  // null: Data::kLeave
+  std::shared_ptr<const store::Dataset> dataset;  // null: Data::kLeave
   TrainingPlans plans;
   int64_t actors = 0;  // the most of any rank that was checked
   // The need of the rank that needs most, with its evaluation (memory_budget.h).
@@ -38,19 +38,20 @@ struct PreparedTraining {
 
 // Only files, threads and the checkpoint's rhythm in `options` count. kInvalidArgument: the job is
 // rejected. kNotFound or kDataLoss: an error of a file.
-absl::StatusOr<PreparedTraining> PrepareTraining(const Job& job, const TrainOptions& options,
+absl::StatusOr<PreparedTraining> PrepareTraining(const proto::Job& job, const TrainOptions& options,
                                                  const PrepareScope& scope);
 
 struct PreparedEvaluation {
-  std::shared_ptr<const Dataset> dataset;
-  std::shared_ptr<const LogicalPlan> plan;
+  std::shared_ptr<const store::Dataset> dataset;
+  std::shared_ptr<const compiler::LogicalPlan> plan;
 };
 
 // Prepares an evaluation of weights in the same way. kInvalidArgument (W0077): nothing is held out.
-absl::StatusOr<PreparedEvaluation> PrepareEvaluation(const Job& job, const std::string& weights,
+absl::StatusOr<PreparedEvaluation> PrepareEvaluation(const proto::Job& job,
+                                                     const std::string& weights,
                                                      int threads_per_device);
 
 // Returns the number of batches in an evaluation of `job`. 0: nothing is held out.
-int64_t EvaluationBatches(const Job& job, const Dataset& dataset);
+int64_t EvaluationBatches(const proto::Job& job, const store::Dataset& dataset);
 
-}  // namespace weir
+}  // namespace weir::train

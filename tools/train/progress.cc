@@ -6,7 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "runtime/base/unit_text.h"
 
-namespace weir {
+namespace weir::train {
 namespace {
 
 constexpr int64_t kQuietNs = 2'000'000'000;
@@ -41,11 +41,11 @@ std::vector<std::string> ProgressForms(const ProgressStep& step, const std::stri
 void Progress::Show(const ProgressStep& step) {
   int64_t now = clock_->NowNs();
   bool last = step.step == step.steps;
-  int64_t pause = console_->style() == Console::Style::kTerminal ? kRedrawNs : kQuietNs;
+  int64_t pause = console_->style() == console::Console::Style::kTerminal ? kRedrawNs : kQuietNs;
   if (shown_ && !last && now - last_shown_ns_ < pause) return;
   shown_ = true;
   last_shown_ns_ = now;
   console_->ShowStatus(ProgressForms(step, item_));
 }
 
-}  // namespace weir
+}  // namespace weir::train

@@ -12,7 +12,7 @@
 #include "runtime/base/clock.h"
 #include "tools/console/console.h"
 
-namespace weir {
+namespace weir::train {
 
 struct ProgressStep {
   int64_t step = 0;   // steps done
@@ -27,7 +27,7 @@ struct ProgressStep {
 class Progress {
  public:
   // `console` and `clock` must outlive this object. `item` is "tokens" or "samples".
-  Progress(const std::string& item, const Clock* clock, Console* console)
+  Progress(const std::string& item, const Clock* clock, console::Console* console)
       : item_(item), clock_(clock), console_(console) {}
 
   void Show(const ProgressStep& step);
@@ -39,7 +39,7 @@ class Progress {
  private:
   std::string item_;
   const Clock* clock_;
-  Console* console_;
+  console::Console* console_;
   bool shown_ = false;
   int64_t last_shown_ns_ = 0;
 };
@@ -51,4 +51,4 @@ std::vector<std::string> ProgressForms(const ProgressStep& step, const std::stri
 // Returns "850ms", "12.3s", "1m12s" or "3h05m".
 std::string DurationText(double seconds);
 
-}  // namespace weir
+}  // namespace weir::train

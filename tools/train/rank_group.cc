@@ -5,9 +5,9 @@
 #include "runtime/base/status.h"
 #include "tools/train/prepare_training.h"
 
-namespace weir {
+namespace weir::train {
 
-absl::StatusOr<std::unique_ptr<RankGroup>> RankGroup::Open(const Job& job,
+absl::StatusOr<std::unique_ptr<RankGroup>> RankGroup::Open(const proto::Job& job,
                                                            const RankGroupOptions& options) {
   std::unique_ptr<RankGroup> group(new RankGroup());
   TrainingPlans plans;
@@ -17,8 +17,8 @@ absl::StatusOr<std::unique_ptr<RankGroup>> RankGroup::Open(const Job& job,
   } else {
     WEIR_ASSIGN_OR_RETURN(group->dataset_, OpenJobData(job));
   }
-  group->feed_ =
-      std::make_unique<DatasetFeed>(group->dataset_.get(), DataPart::kTrain, MicroBatches(job));
+  group->feed_ = std::make_unique<DatasetFeed>(group->dataset_.get(), store::DataPart::kTrain,
+                                               MicroBatches(job));
   JobSessionOptions session;
   session.ranks = options.ranks;
   session.threads_per_device = options.threads_per_device;
@@ -57,10 +57,10 @@ int64_t RankGroup::bytes_per_device() const {
   int64_t bytes = 0;
   const Evaluator* const evaluator = this->evaluator();
   for (int rank : training_.session->local_ranks()) {
-    const RankMemory memory = training_.session->Memory(rank);
+    const actors::RankMemory memory = training_.session->Memory(rank);
     int64_t own = memory.arena_bytes + memory.workspace_bytes;
     if (evaluator != nullptr) {
-      const RankMemory beside = evaluator->session()->Memory(rank);
+      const actors::RankMemory beside = evaluator->session()->Memory(rank);
       own += beside.arena_bytes + beside.workspace_bytes;
     }
     bytes = std::max(bytes, own);
@@ -69,7 +69,8 @@ int64_t RankGroup::bytes_per_device() const {
 }
 
 absl::Status RankGroup::Load(const std::string& path, StateSet set) {
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsReader> file, SafetensorsReader::Open(path));
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<store::SafetensorsReader> file,
+                        store::SafetensorsReader::Open(path));
   return LoadShards(*file, set, training_.session.get());
 }
 
@@ -91,15 +92,16 @@ absl::StatusOr<std::map<int64_t, StepMetrics>> RankGroup::Evaluate() {
   return reported;
 }
 
-absl::StatusOr<std::vector<NonfiniteFinding>> RankGroup::InspectStep(int64_t as_step) {
-  absl::StatusOr<std::vector<NonfiniteFinding>> findings = training_.session->InspectStep(as_step);
+absl::StatusOr<std::vector<actors::NonfiniteFinding>> RankGroup::InspectStep(int64_t as_step) {
+  absl::StatusOr<std::vector<actors::NonfiniteFinding>> findings =
+      training_.session->InspectStep(as_step);
   log_.Take();  // the reports of that step were already taken
   return findings;
 }
 
 absl::StatusOr<std::map<std::string, SavedPart>> RankGroup::SaveShards(
     StateSet set, const std::string& temporary_path, const std::string& path) {
-  return weir::SaveShards(*training_.session, set, temporary_path, path);
+  return weir::train::SaveShards(*training_.session, set, temporary_path, path);
 }
 
 void RankGroup::Stop(const absl::Status& reason) {
@@ -109,11 +111,11 @@ void RankGroup::Stop(const absl::Status& reason) {
 }
 
 // Only one of the two sessions runs at a time. The other session's counts stand still.
-SessionProgress RankGroup::Progress() const {
-  SessionProgress progress = training_.session->Progress();
+actors::SessionProgress RankGroup::Progress() const {
+  actors::SessionProgress progress = training_.session->Progress();
   MutexLock lock(&mutex_);
   if (evaluator_ == nullptr) return progress;
-  const SessionProgress evaluating = evaluator_->session()->Progress();
+  const actors::SessionProgress evaluating = evaluator_->session()->Progress();
   progress.acts += evaluating.acts;
   if (!evaluating.done) progress.activity = evaluating.activity + " (evaluation)";
   progress.asleep = progress.asleep && evaluating.asleep;
@@ -128,12 +130,12 @@ std::string RankGroup::DescribeStall() const {
   return text;
 }
 
-std::vector<Wait> RankGroup::ListWaits() const {
-  std::vector<Wait> waits = training_.session->ListWaits();
+std::vector<actors::Wait> RankGroup::ListWaits() const {
+  std::vector<actors::Wait> waits = training_.session->ListWaits();
   if (Evaluator* const evaluator = this->evaluator(); evaluator != nullptr) {
-    for (Wait& wait : evaluator->session()->ListWaits()) waits.push_back(std::move(wait));
+    for (actors::Wait& wait : evaluator->session()->ListWaits()) waits.push_back(std::move(wait));
   }
   return waits;
 }
 
-}  // namespace weir
+}  // namespace weir::train

@@ -24,7 +24,7 @@
 #include "tools/train/on_nonfinite.h"
 #include "tools/train/session_states.h"
 
-namespace weir {
+namespace weir::train {
 
 // The purpose of a network of the group. The role tells its messages apart from those of the other
 // network.
@@ -50,11 +50,11 @@ struct RankGroupOptions {
 
 class RankGroup {
  public:
-  static absl::StatusOr<std::unique_ptr<RankGroup>> Open(const Job& job,
+  static absl::StatusOr<std::unique_ptr<RankGroup>> Open(const proto::Job& job,
                                                          const RankGroupOptions& options);
 
-  const LogicalPlan& plan() const { return *training_.plan; }
-  const Dataset& dataset() const { return *dataset_; }
+  const compiler::LogicalPlan& plan() const { return *training_.plan; }
+  const store::Dataset& dataset() const { return *dataset_; }
   int threads_per_device() const { return training_.threads_per_device; }
   int64_t evaluation_batches() const { return evaluation_batches_; }  // 0: nothing is held out
   int64_t bytes_per_device() const;  // the most of any rank of this group, with its evaluation
@@ -78,15 +78,15 @@ class RankGroup {
                                                               const std::string& path);
   // Runs one more step that repeats step `as_step`, and returns the first values that are not
   // finite (Session::InspectStep).
-  absl::StatusOr<std::vector<NonfiniteFinding>> InspectStep(int64_t as_step);
+  absl::StatusOr<std::vector<actors::NonfiniteFinding>> InspectStep(int64_t as_step);
 
   // Any thread: ends the running work with `reason`. Afterwards the group only serves
   // DescribeStall and ListWaits, when the work has ended.
   void Stop(const absl::Status& reason);
-  SessionProgress Progress() const;
+  actors::SessionProgress Progress() const;
   std::string DescribeStall() const;
-  std::vector<Wait> ListWaits() const;  // of training and evaluation
-  Session& session() { return *training_.session; }
+  std::vector<actors::Wait> ListWaits() const;  // of training and evaluation
+  actors::Session& session() { return *training_.session; }
 
  private:
   RankGroup() = default;
@@ -94,7 +94,7 @@ class RankGroup {
   // because that thread alone ends the evaluator.
   Evaluator* evaluator() const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  std::shared_ptr<const Dataset> dataset_;
+  std::shared_ptr<const store::Dataset> dataset_;
   std::unique_ptr<DatasetFeed> feed_;
   MetricLog log_;
   JobSession training_;  // depends on the feed and the log above
@@ -104,4 +104,4 @@ class RankGroup {
   std::unique_ptr<Evaluator> evaluator_ ABSL_GUARDED_BY(mutex_);
 };
 
-}  // namespace weir
+}  // namespace weir::train

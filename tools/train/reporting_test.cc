@@ -7,7 +7,7 @@
 #include "tools/train/metric_log.h"
 #include "tools/train/progress.h"
 
-namespace weir {
+namespace weir::train {
 namespace {
 
 using ::testing::HasSubstr;
@@ -60,7 +60,8 @@ TEST(ProgressTest, ANarrowTerminalLosesTheLearningRateBeforeTheSpeed) {
   for (const int columns : {100, 80, 60, 50, 40, 30}) {
     ManualClock clock;
     std::ostringstream out;
-    Console console(Console::Style::kTerminal, &out, [columns] { return columns; });
+    console::Console console(console::Console::Style::kTerminal, &out,
+                             [columns] { return columns; });
     Progress progress("tokens", &clock, &console);
     progress.Show(StepNumber(3));
     EXPECT_THAT(out.str(), HasSubstr("loss 2.5000")) << columns;
@@ -73,7 +74,7 @@ TEST(ProgressTest, ANarrowTerminalLosesTheLearningRateBeforeTheSpeed) {
 TEST(ProgressTest, OnATerminalRedrawsOneLineAndLeavesItStanding) {
   ManualClock clock;
   std::ostringstream out;
-  Console console(Console::Style::kTerminal, &out);
+  console::Console console(console::Console::Style::kTerminal, &out);
   Progress progress("tokens", &clock, &console);
   progress.Show(StepNumber(1));
   clock.AdvanceTo(1'000'000);  // too soon to redraw
@@ -95,7 +96,7 @@ TEST(ProgressTest, OnATerminalRedrawsOneLineAndLeavesItStanding) {
 TEST(ProgressTest, ElsewhereWritesFewPlainLinesButTheFirstAndTheLast) {
   ManualClock clock;
   std::ostringstream out;
-  Console console(Console::Style::kPlain, &out);
+  console::Console console(console::Console::Style::kPlain, &out);
   Progress progress("tokens", &clock, &console);
   for (int64_t step = 1; step <= 10; ++step) {
     clock.AdvanceTo(step * 500'000'000);
@@ -109,4 +110,4 @@ TEST(ProgressTest, ElsewhereWritesFewPlainLinesButTheFirstAndTheLast) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::train

@@ -10,16 +10,16 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::train {
 namespace {
 
 constexpr size_t kNamesShown = 5;
 
 // Calls visit(rank, state) for each shard of each state of `set` on the local ranks.
 template <typename F>
-absl::Status ForEachShard(const Session& session, StateSet set, F&& visit) {
+absl::Status ForEachShard(const actors::Session& session, StateSet set, F&& visit) {
   for (int rank : session.local_ranks()) {
-    for (const PlanState& state : session.plan(rank).states) {
+    for (const actors::PlanState& state : session.plan(rank).states) {
       if (BelongsTo(state.state_class, set)) WEIR_RETURN_IF_ERROR(visit(rank, state));
     }
   }
@@ -42,7 +42,7 @@ bool FileMayHave(const std::string& name, StateSet set) {
   return set == StateSet::kAll || !absl::StrContains(name, "/");
 }
 
-absl::Status CheckNames(const SafetensorsReader& file, StateSet set,
+absl::Status CheckNames(const store::SafetensorsReader& file, StateSet set,
                         const std::map<std::string, StateType>& states) {
   std::vector<std::string> missing, extra;
   size_t needed = 0;
@@ -60,7 +60,7 @@ absl::Status CheckNames(const SafetensorsReader& file, StateSet set,
   if (!extra.empty())
     absl::StrAppend(&found, found.empty() ? "" : "; ", "unknown to the model: ", NameSome(extra));
   std::string hint = "use weights saved from the same model";
-  if (!missing.empty() && states.at(missing[0]).state_class != StateClass::kWeight) {
+  if (!missing.empty() && states.at(missing[0]).state_class != actors::StateClass::kWeight) {
     hint =
         "weights alone (written by --save) start a run with --init; --resume needs a --checkpoint";
   }
@@ -70,15 +70,15 @@ absl::Status CheckNames(const SafetensorsReader& file, StateSet set,
 
 }  // namespace
 
-bool BelongsTo(StateClass state_class, StateSet set) {
-  return set == StateSet::kWeights ? state_class == StateClass::kWeight
-                                   : state_class != StateClass::kFetched;
+bool BelongsTo(actors::StateClass state_class, StateSet set) {
+  return set == StateSet::kWeights ? state_class == actors::StateClass::kWeight
+                                   : state_class != actors::StateClass::kFetched;
 }
 
-std::map<std::string, StateType> StatesOf(const Session& session, StateSet set) {
+std::map<std::string, StateType> StatesOf(const actors::Session& session, StateSet set) {
   std::map<std::string, StateType> states;
   for (int rank : session.local_ranks()) {
-    for (const PlanState& state : session.plan(rank).states) {
+    for (const actors::PlanState& state : session.plan(rank).states) {
       if (BelongsTo(state.state_class, set))
         states[state.name] = {state.slice.dtype, state.slice.global_shape, state.state_class};
     }
@@ -86,7 +86,7 @@ std::map<std::string, StateType> StatesOf(const Session& session, StateSet set) 
   return states;
 }
 
-absl::Status CheckStates(const SafetensorsReader& file, StateSet set,
+absl::Status CheckStates(const store::SafetensorsReader& file, StateSet set,
                          const std::map<std::string, StateType>& states) {
   WEIR_RETURN_IF_ERROR(CheckNames(file, set, states));
   // A read of an empty slice checks shape and dtype and touches no data.
@@ -104,44 +104,47 @@ absl::Status CheckStates(const SafetensorsReader& file, StateSet set,
   return absl::OkStatus();
 }
 
-absl::Status LoadShards(const SafetensorsReader& file, StateSet set, Session* session) {
-  return ForEachShard(*session, set, [&](int rank, const PlanState& state) -> absl::Status {
+absl::Status LoadShards(const store::SafetensorsReader& file, StateSet set,
+                        actors::Session* session) {
+  return ForEachShard(*session, set, [&](int rank, const actors::PlanState& state) -> absl::Status {
     return session->FillState(rank, state.name,
                               [&](char* host) { return file.Read(state.name, state.slice, host); });
   });
 }
 
-absl::Status LoadStates(const SafetensorsReader& file, StateSet set, Session* session) {
+absl::Status LoadStates(const store::SafetensorsReader& file, StateSet set,
+                        actors::Session* session) {
   WEIR_RETURN_IF_ERROR(CheckStates(file, set, StatesOf(*session, set)));
   return LoadShards(file, set, session);
 }
 
-absl::StatusOr<std::unique_ptr<SafetensorsWriter>> BeginSave(
+absl::StatusOr<std::unique_ptr<store::SafetensorsWriter>> BeginSave(
     const std::map<std::string, StateType>& states, StateSet set,
     const std::map<std::string, std::string>& metadata, const std::string& path) {
-  std::vector<SafetensorsWriter::Entry> entries;
+  std::vector<store::SafetensorsWriter::Entry> entries;
   for (const auto& [name, type] : states) {
     if (BelongsTo(type.state_class, set)) entries.push_back({name, type.dtype, type.shape});
   }
-  return SafetensorsWriter::Create(path, std::move(entries), metadata);
+  return store::SafetensorsWriter::Create(path, std::move(entries), metadata);
 }
 
-absl::StatusOr<std::map<std::string, SavedPart>> SaveShards(const Session& session, StateSet set,
+absl::StatusOr<std::map<std::string, SavedPart>> SaveShards(const actors::Session& session,
+                                                            StateSet set,
                                                             const std::string& temporary_path,
                                                             const std::string& path) {
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsPart> part,
-                        SafetensorsPart::Open(temporary_path, path));
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<store::SafetensorsPart> part,
+                        store::SafetensorsPart::Open(temporary_path, path));
   std::map<std::string, SavedPart> parts;
   WEIR_RETURN_IF_ERROR(
-      ForEachShard(session, set, [&](int rank, const PlanState& state) -> absl::Status {
+      ForEachShard(session, set, [&](int rank, const actors::PlanState& state) -> absl::Status {
         if (!state.owner) return absl::OkStatus();
-        WEIR_ASSIGN_OR_RETURN(const HostView memory, session.ReadState(rank, state.name));
+        WEIR_ASSIGN_OR_RETURN(const device::HostView memory, session.ReadState(rank, state.name));
         SavedPart& saved = parts[state.name];
         saved.elements += state.slice.num_elements();
         if (saved.nonfinite.empty() &&
             !AllFinite(state.slice.dtype, memory.data(), state.slice.num_elements())) {
           saved.nonfinite = absl::StrCat(
-              NonfiniteText(state.slice.dtype, memory.data(), state.slice.num_elements()),
+              actors::NonfiniteText(state.slice.dtype, memory.data(), state.slice.num_elements()),
               " on rank ", rank);
         }
         return part->Write(state.name, state.slice, memory.data());
@@ -151,7 +154,7 @@ absl::StatusOr<std::map<std::string, SavedPart>> SaveShards(const Session& sessi
 }
 
 absl::Status NoteParts(const std::map<std::string, SavedPart>& parts, const SaveOrder& order,
-                       SafetensorsWriter* writer) {
+                       store::SafetensorsWriter* writer) {
   for (const auto& [name, part] : parts) {
     if (order.nonfinite == Nonfinite::kRefuse && !part.nonfinite.empty()) {
       return ErrorOf(
@@ -164,12 +167,13 @@ absl::Status NoteParts(const std::map<std::string, SavedPart>& parts, const Save
   return absl::OkStatus();
 }
 
-absl::Status CopyWeights(const Session& from, Session* to) {
+absl::Status CopyWeights(const actors::Session& from, actors::Session* to) {
   return ForEachShard(
-      *to, StateSet::kWeights, [&](int rank, const PlanState& state) -> absl::Status {
-        const std::vector<PlanState>& sources = from.plan(rank).states;
-        auto source = std::find_if(sources.begin(), sources.end(),
-                                   [&](const PlanState& s) { return s.name == state.name; });
+      *to, StateSet::kWeights, [&](int rank, const actors::PlanState& state) -> absl::Status {
+        const std::vector<actors::PlanState>& sources = from.plan(rank).states;
+        auto source = std::find_if(sources.begin(), sources.end(), [&](const actors::PlanState& s) {
+          return s.name == state.name;
+        });
         if (source == sources.end() || source->slice.shape != state.slice.shape ||
             source->slice.offset != state.slice.offset ||
             source->slice.dtype != state.slice.dtype) {
@@ -177,9 +181,9 @@ absl::Status CopyWeights(const Session& from, Session* to) {
                          {"W0072", absl::StrCat("weight ", state.name, ", rank ", rank),
                           "the same shard in both plans of the job", "another", ""});
         }
-        WEIR_ASSIGN_OR_RETURN(const HostView weight, from.ReadState(rank, state.name));
+        WEIR_ASSIGN_OR_RETURN(const device::HostView weight, from.ReadState(rank, state.name));
         return to->WriteState(rank, state.name, weight.bytes());
       });
 }
 
-}  // namespace weir
+}  // namespace weir::train

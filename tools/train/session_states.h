@@ -17,37 +17,39 @@
 #include "actors/session/session.h"
 #include "runtime/store/safetensors.h"
 
-namespace weir {
+namespace weir::train {
 
 enum class StateSet : uint8_t {
   kWeights,
   kAll,  // weights and optimiser states; not fetched results
 };
 
-bool BelongsTo(StateClass state_class, StateSet set);
+bool BelongsTo(actors::StateClass state_class, StateSet set);
 
 struct StateType {
   DType dtype = DType::kF32;
   Shape shape;  // of the whole tensor
-  StateClass state_class = StateClass::kWeight;
+  actors::StateClass state_class = actors::StateClass::kWeight;
 };
 
 // Returns the states of `set` over the local ranks of the session, by name.
-std::map<std::string, StateType> StatesOf(const Session& session, StateSet set);
+std::map<std::string, StateType> StatesOf(const actors::Session& session, StateSet set);
 
 // kInvalidArgument: the file lacks a state of `set`, has a different shape, or has a tensor that is
 // not among `states` (the states of all ranks of the job). Optimiser states in the file are allowed
 // while weights are loaded.
-absl::Status CheckStates(const SafetensorsReader& file, StateSet set,
+absl::Status CheckStates(const store::SafetensorsReader& file, StateSet set,
                          const std::map<std::string, StateType>& states);
 // Each local rank reads its shards. Precondition: CheckStates.
-absl::Status LoadShards(const SafetensorsReader& file, StateSet set, Session* session);
+absl::Status LoadShards(const store::SafetensorsReader& file, StateSet set,
+                        actors::Session* session);
 
 // CheckStates and LoadShards together, for a session that holds all ranks.
-absl::Status LoadStates(const SafetensorsReader& file, StateSet set, Session* session);
+absl::Status LoadStates(const store::SafetensorsReader& file, StateSet set,
+                        actors::Session* session);
 
 // Begins the file for the states of `set` among `states`. SaveShards fills the file.
-absl::StatusOr<std::unique_ptr<SafetensorsWriter>> BeginSave(
+absl::StatusOr<std::unique_ptr<store::SafetensorsWriter>> BeginSave(
     const std::map<std::string, StateType>& states, StateSet set,
     const std::map<std::string, std::string>& metadata, const std::string& path);
 // The part of a state that the ranks of one process wrote.
@@ -57,7 +59,8 @@ struct SavedPart {
 };
 // Writes the shards that local ranks own into the file whose final name is `path`. Returns the
 // parts by name.
-absl::StatusOr<std::map<std::string, SavedPart>> SaveShards(const Session& session, StateSet set,
+absl::StatusOr<std::map<std::string, SavedPart>> SaveShards(const actors::Session& session,
+                                                            StateSet set,
                                                             const std::string& temporary_path,
                                                             const std::string& path);
 
@@ -74,10 +77,10 @@ struct SaveOrder {
 // Tells the writer which parts were written. kOutOfRange (W0963): the order refuses values that are
 // not finite; the error names the first such state.
 absl::Status NoteParts(const std::map<std::string, SavedPart>& parts, const SaveOrder& order,
-                       SafetensorsWriter* writer);
+                       store::SafetensorsWriter* writer);
 
 // Copies every weight of the local ranks of `to` from the same rank of `from`, which holds the same
 // shard.
-absl::Status CopyWeights(const Session& from, Session* to);
+absl::Status CopyWeights(const actors::Session& from, actors::Session* to);
 
-}  // namespace weir
+}  // namespace weir::train

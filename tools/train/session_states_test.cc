@@ -8,36 +8,38 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::train {
 namespace {
 
 using ::testing::HasSubstr;
 
 // The class decides what a state is for; none of these names does.
 const std::map<std::string, StateType> kStates = {
-    {"a/b", {DType::kF32, {2}, StateClass::kWeight}},
-    {"moment", {DType::kF32, {2}, StateClass::kOptimizerSlot}},
-    {"late", {DType::kF32, {2}, StateClass::kDelayedGradient}},
-    {"logits", {DType::kF32, {2}, StateClass::kFetched}},
+    {"a/b", {DType::kF32, {2}, actors::StateClass::kWeight}},
+    {"moment", {DType::kF32, {2}, actors::StateClass::kOptimizerSlot}},
+    {"late", {DType::kF32, {2}, actors::StateClass::kDelayedGradient}},
+    {"logits", {DType::kF32, {2}, actors::StateClass::kFetched}},
 };
 
 // Writes a file with the states of `set` but those that are `left_out`, and opens it.
-std::unique_ptr<SafetensorsReader> Written(StateSet set, const std::string& left_out) {
+std::unique_ptr<store::SafetensorsReader> Written(StateSet set, const std::string& left_out) {
   std::map<std::string, StateType> states = kStates;
   states.erase(left_out);
   const std::string path = ::testing::TempDir() + "/states.safetensors";
-  absl::StatusOr<std::unique_ptr<SafetensorsWriter>> writer = BeginSave(states, set, {}, path);
+  absl::StatusOr<std::unique_ptr<store::SafetensorsWriter>> writer =
+      BeginSave(states, set, {}, path);
   EXPECT_TRUE(writer.ok()) << writer.status();
   const float values[2] = {1, 2};
   for (size_t i = 0; i < (*writer)->entries().size(); ++i)
     EXPECT_EQ((*writer)->Write(i, values), absl::OkStatus());
   EXPECT_EQ((*writer)->Commit(), absl::OkStatus());
-  absl::StatusOr<std::unique_ptr<SafetensorsReader>> file = SafetensorsReader::Open(path);
+  absl::StatusOr<std::unique_ptr<store::SafetensorsReader>> file =
+      store::SafetensorsReader::Open(path);
   EXPECT_TRUE(file.ok()) << file.status();
   return *std::move(file);
 }
 
-std::vector<std::string> NamesIn(const SafetensorsReader& file) {
+std::vector<std::string> NamesIn(const store::SafetensorsReader& file) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : file.tensors()) names.push_back(name);
   return names;
@@ -69,4 +71,4 @@ TEST(SessionStatesTest, WhoResumesFromWeightsAloneIsTold) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::train

@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
-namespace weir {
+namespace weir::train {
 namespace {
 
 constexpr double kSameWork = 0.02;  // promises that differ by less are equal
@@ -45,10 +45,10 @@ std::string PeersText(std::vector<int> ranks) {
 
 }  // namespace
 
-std::vector<std::string> StragglerWatch::Look(const std::vector<RankWorkReport>& work,
+std::vector<std::string> StragglerWatch::Look(const std::vector<actors::RankWorkReport>& work,
                                               double seconds) {
   if (ranks_.empty()) {  // the first burst fills caches, so figures begin after it
-    for (const RankWorkReport& report : work) ranks_[report.rank].before = report;
+    for (const actors::RankWorkReport& report : work) ranks_[report.rank].before = report;
     return {};
   }
   seconds_ += seconds;
@@ -58,10 +58,11 @@ std::vector<std::string> StragglerWatch::Look(const std::vector<RankWorkReport>&
   return EndWindow(work);
 }
 
-std::vector<std::string> StragglerWatch::EndWindow(const std::vector<RankWorkReport>& work) {
+std::vector<std::string> StragglerWatch::EndWindow(
+    const std::vector<actors::RankWorkReport>& work) {
   std::map<int, std::vector<Window>> stages;
-  for (const RankWorkReport& now : work) {
-    const RankWorkReport before = std::exchange(ranks_[now.rank].before, now);
+  for (const actors::RankWorkReport& now : work) {
+    const actors::RankWorkReport before = std::exchange(ranks_[now.rank].before, now);
     const double planned = static_cast<double>(now.planned_ns - before.planned_ns);
     if (planned <= 0) continue;
     const double measured = static_cast<double>(now.measured_ns - before.measured_ns);
@@ -101,4 +102,4 @@ std::vector<std::string> StragglerWatch::EndWindow(const std::vector<RankWorkRep
   return lines;
 }
 
-}  // namespace weir
+}  // namespace weir::train

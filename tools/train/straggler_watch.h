@@ -16,7 +16,7 @@
 
 #include "actors/session/session.h"
 
-namespace weir {
+namespace weir::train {
 
 struct StragglerWatchOptions {
   double window_seconds = 2;
@@ -31,15 +31,15 @@ class StragglerWatch {
   // Call after each burst of steps. `work` is the work of the ranks since the job began, and
   // `seconds` is the length of the burst. Returns a line for each rank that is now found to be
   // slow; mostly nothing.
-  std::vector<std::string> Look(const std::vector<RankWorkReport>& work, double seconds);
+  std::vector<std::string> Look(const std::vector<actors::RankWorkReport>& work, double seconds);
 
  private:
   struct Rank {
-    RankWorkReport before;  // at the start of the window
+    actors::RankWorkReport before;  // at the start of the window
     int slow_windows = 0;
     bool named = false;
   };
-  std::vector<std::string> EndWindow(const std::vector<RankWorkReport>& work);
+  std::vector<std::string> EndWindow(const std::vector<actors::RankWorkReport>& work);
 
   const StragglerWatchOptions options_;
   double seconds_ = 0;  // of this window
@@ -47,4 +47,4 @@ class StragglerWatch {
   std::map<int, Rank> ranks_;
 };
 
-}  // namespace weir
+}  // namespace weir::train

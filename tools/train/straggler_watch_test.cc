@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace weir {
+namespace weir::train {
 namespace {
 
 using ::testing::AllOf;
@@ -42,7 +42,7 @@ class Job {
   }
 
  private:
-  std::vector<RankWorkReport> work_;
+  std::vector<actors::RankWorkReport> work_;
   StragglerWatch watch_;
 };
 
@@ -84,4 +84,4 @@ TEST(StragglerWatchTest, StagesAreNotComparedWithEachOther) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::train

@@ -18,7 +18,7 @@
 #include "tools/zoo/gpt.h"
 #include "tools/zoo/mlp.h"
 
-namespace weir {
+namespace weir::train {
 namespace {
 
 using ::testing::HasSubstr;
@@ -54,8 +54,8 @@ std::string WriteImages() {
   return folder;
 }
 
-Job ImageJob(const std::string& mesh = "") {
-  MlpOptions options;
+proto::Job ImageJob(const std::string& mesh = "") {
+  zoo::MlpOptions options;
   options.pixels = 16;
   options.hidden = 16;
   options.classes = 4;
@@ -65,7 +65,7 @@ Job ImageJob(const std::string& mesh = "") {
   options.training.learning_rate = 0.01;
   options.training.data = WriteImages();
   options.training.mesh = mesh;
-  absl::StatusOr<Job> job = MlpJob(options);
+  absl::StatusOr<proto::Job> job = zoo::MlpJob(options);
   EXPECT_TRUE(job.ok()) << job.status();
   return *job;
 }
@@ -76,19 +76,19 @@ class TrainTest : public ::testing::Test {
     options_.console = &console_;
     options_.threads_per_device = 1;
   }
-  TrainResult Run(const Job& job) {
+  TrainResult Run(const proto::Job& job) {
     absl::StatusOr<TrainResult> result = Train(job, options_);
     EXPECT_TRUE(result.ok()) << result.status() << "\n" << log_.str();
     return result.ok() ? *result : TrainResult{};
   }
-  absl::Status Error(const Job& job) {
+  absl::Status Error(const proto::Job& job) {
     absl::StatusOr<TrainResult> result = Train(job, options_);
     EXPECT_FALSE(result.ok());
     return result.status();
   }
   static std::map<std::string, std::vector<float>> Weights(const std::string& path) {
     std::map<std::string, std::vector<float>> weights;
-    auto file = SafetensorsReader::Open(path);
+    auto file = store::SafetensorsReader::Open(path);
     EXPECT_TRUE(file.ok()) << file.status();
     if (!file.ok()) return weights;
     for (const auto& [name, tensor] : (*file)->tensors()) {
@@ -101,12 +101,12 @@ class TrainTest : public ::testing::Test {
     return weights;
   }
   std::ostringstream log_;
-  Console console_{Console::Style::kPlain, &log_};
+  console::Console console_{console::Console::Style::kPlain, &log_};
   TrainOptions options_;
 };
 
 TEST_F(TrainTest, LearnsEvaluatesAndWritesMetricsOfEveryStep) {
-  Job job = ImageJob();
+  proto::Job job = ImageJob();
   job.mutable_training()->set_eval_every(5);
   job.mutable_training()->set_steps(60);
   job.mutable_training()->mutable_schedule()->set_decay_steps(60);
@@ -139,7 +139,7 @@ TEST_F(TrainTest, EveryLayoutStartsFromTheSameWeightsAndEndsNearTheSame) {
   auto expected = Weights(options_.save);
   for (const char* mesh : {"dp=2", "tp=2", "dp=2,tp=2"}) {
     for (int zero : {0, 1, 2, 3}) {
-      Job job = ImageJob(mesh);
+      proto::Job job = ImageJob(mesh);
       job.mutable_training()->set_zero_stage(zero);
       options_.save = PathFor("many.safetensors");
       TrainResult many = Run(job);
@@ -158,10 +158,10 @@ TEST_F(TrainTest, EveryLayoutStartsFromTheSameWeightsAndEndsNearTheSame) {
 }
 
 TEST_F(TrainTest, ARunResumedFromACheckpointEndsWithTheSameBits) {
-  Job job = ImageJob();
+  proto::Job job = ImageJob();
   options_.save = PathFor("straight.safetensors");
   Run(job);
-  Job half = job;
+  proto::Job half = job;
   half.mutable_training()->mutable_schedule()->set_decay_steps(job.training().steps());
   half.mutable_training()->set_steps(5);
   options_.save.clear();
@@ -176,7 +176,7 @@ TEST_F(TrainTest, ARunResumedFromACheckpointEndsWithTheSameBits) {
 }
 
 TEST_F(TrainTest, ACheckpointGoesOnUnderAnotherMesh) {
-  Job job = ImageJob("dp=2");
+  proto::Job job = ImageJob("dp=2");
   job.mutable_training()->set_zero_stage(1);
   job.mutable_training()->mutable_schedule()->set_decay_steps(12);
   options_.save = PathFor("dp_straight.safetensors");
@@ -188,7 +188,7 @@ TEST_F(TrainTest, ACheckpointGoesOnUnderAnotherMesh) {
   options_.resume = options_.checkpoint;
   options_.checkpoint.clear();
   options_.save = PathFor("tp_resumed.safetensors");
-  Job other = ImageJob("tp=2");
+  proto::Job other = ImageJob("tp=2");
   Run(other);
   auto expected = Weights(PathFor("dp_straight.safetensors")),
        weights = Weights(PathFor("tp_resumed.safetensors"));
@@ -202,7 +202,7 @@ TEST_F(TrainTest, WeightsSavedAndLoadedAreTheSameBitsUnderAnyMesh) {
   options_.save = PathFor("first.safetensors");
   Run(ImageJob());
   for (const char* mesh : {"", "dp=2,tp=2", "tp=3", "pp=2"}) {
-    Job job = ImageJob(mesh);
+    proto::Job job = ImageJob(mesh);
     job.mutable_training()->set_steps(0);
     options_.init = PathFor("first.safetensors");
     options_.save = PathFor("second.safetensors");
@@ -222,21 +222,21 @@ TEST_F(TrainTest, EvaluatingSavedWeightsGivesWhatTheRunSaid) {
 
 TEST_F(TrainTest, WeightsOfAnotherModelAreRefusedWithTheNames) {
   options_.save = PathFor("other.safetensors");
-  Job job = ImageJob();
+  proto::Job job = ImageJob();
   job.mutable_training()->set_steps(0);
   Run(job);
   options_.init = options_.save;
   options_.save.clear();
-  Job wide = job;
-  ASSERT_TRUE(SetField("graph.dim[hidden].size=8", &wide).ok());
+  proto::Job wide = job;
+  ASSERT_TRUE(job::SetField("graph.dim[hidden].size=8", &wide).ok());
   absl::Status status = Error(wide);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("expected shape"));
-  Job deep = job;
-  ASSERT_TRUE(SetField("graph.function[main].node[layers].repeat=3", &deep).ok());
+  proto::Job deep = job;
+  ASSERT_TRUE(job::SetField("graph.function[main].node[layers].repeat=3", &deep).ok());
   EXPECT_THAT(std::string(Error(deep).message()), HasSubstr("no layers.2."));
-  Job shallow = job;
-  ASSERT_TRUE(SetField("graph.function[main].node[layers].repeat=1", &shallow).ok());
+  proto::Job shallow = job;
+  ASSERT_TRUE(job::SetField("graph.function[main].node[layers].repeat=1", &shallow).ok());
   status = Error(shallow);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("unknown to the model"));
@@ -249,11 +249,11 @@ TEST_F(TrainTest, WeightsOfAnotherModelAreRefusedWithTheNames) {
 
 // Makes a job with a text that repeats one short sentence. A model that has learnt the text repeats
 // the sentence.
-Job TextJob(const std::string& mesh = "") {
+proto::Job TextJob(const std::string& mesh = "") {
   std::string text;
   for (int i = 0; i < 400; ++i) text += "the quick fox. ";
   std::ofstream(PathFor("fox.txt")) << text;
-  TransformerOptions options;
+  zoo::TransformerOptions options;
   options.layers = 1;
   options.hidden = 32;
   options.heads = 2;
@@ -263,13 +263,13 @@ Job TextJob(const std::string& mesh = "") {
   options.training.learning_rate = 0.01;
   options.training.data = PathFor("fox.txt");
   options.training.mesh = mesh;
-  absl::StatusOr<Job> job = GptJob(options);
+  absl::StatusOr<proto::Job> job = zoo::GptJob(options);
   EXPECT_TRUE(job.ok()) << job.status();
   return *job;
 }
 
 TEST_F(TrainTest, ALanguageModelTrainedOnManyDevicesSpeaksOnOne) {
-  Job job = TextJob("dp=2,tp=2");
+  proto::Job job = TextJob("dp=2,tp=2");
   options_.save = PathFor("fox.safetensors");
   TrainResult result = Run(job);
   ASSERT_TRUE(result.evaluation.has_value());
@@ -315,11 +315,11 @@ TEST(GenerateTest, ImpossibleOptionsAreRefused) {
 }
 
 TEST(JobVariantTest, GenerationIsOneSampleOnOneDeviceWithoutDropout) {
-  TransformerOptions options;
+  zoo::TransformerOptions options;
   options.dropout = 0.1;
   options.training.mesh = "dp=2";
   options.training.micro_batches = 2;
-  auto job = GenerationJob(*GptJob(options));
+  auto job = GenerationJob(*zoo::GptJob(options));
   ASSERT_TRUE(job.ok());
   EXPECT_EQ(job->job.graph().dim(0).name(), "batch");
   EXPECT_EQ(job->job.graph().dim(0).size(), 1);
@@ -342,4 +342,4 @@ TEST(SampleTokenTest, FollowsTheDistributionAndTemperatureZeroTakesTheLikeliest)
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::train

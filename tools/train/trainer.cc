@@ -26,7 +26,7 @@
 #include "tools/train/session_states.h"
 #include "tools/train/straggler_watch.h"
 
-namespace weir {
+namespace weir::train {
 namespace {
 
 constexpr double kBurstSeconds = 0.2;
@@ -34,7 +34,7 @@ constexpr int64_t kBurstMax = 64;
 constexpr char kStoppedSuffix[] = ".stopped";  // of the files that hold the last finite state
 constexpr int64_t kStepsInspectedMax = 64;
 
-std::string LossName(const Job& job) {
+std::string LossName(const proto::Job& job) {
   return job.graph().loss().empty() ? "loss" : job.graph().loss();
 }
 
@@ -51,7 +51,7 @@ bool RanksAreGone(const absl::Status& status) {
 
 class Trainer {
  public:
-  Trainer(const Job& job, const TrainOptions& options)
+  Trainer(const proto::Job& job, const TrainOptions& options)
       : job_(job),
         options_(options),
         items_(ItemsOf(job)),
@@ -95,8 +95,8 @@ class Trainer {
   }
 
   absl::Status Load(const std::string& path, StateSet set) {
-    WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file,
-                          SafetensorsReader::Open(path));
+    WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<store::SafetensorsReader> file,
+                          store::SafetensorsReader::Open(path));
     WEIR_RETURN_IF_ERROR(CheckStates(*file, set, runner_->facts().states));
     return runner_->Load(path, set);
   }
@@ -105,7 +105,7 @@ class Trainer {
     const RunnerFacts& facts = runner_->facts();
     int64_t parameters = 0;
     for (const auto& [name, type] : facts.states) {
-      if (type.state_class == StateClass::kWeight) parameters += NumElements(type.shape);
+      if (type.state_class == actors::StateClass::kWeight) parameters += NumElements(type.shape);
     }
     progress_.Say(facts.data);
     progress_.Say(absl::StrFormat(
@@ -345,7 +345,7 @@ class Trainer {
       checkpoint_step_ = result_.steps_done;
       return absl::OkStatus();
     }
-    if (!IsCannotWrite(status)) return status;
+    if (!store::IsCannotWrite(status)) return status;
     checkpoint_fails_ = true;
     progress_.Say(absl::StrCat("WARNING: no checkpoint of step ", result_.steps_done, ": ",
                                status.message(), " The run goes on; ",
@@ -481,15 +481,16 @@ class Trainer {
     const int64_t gathered =
         bad.loss_is_bad ? 1 : std::min(updates_.every * (updates_.delay + 1), kStepsInspectedMax);
     for (int64_t step = std::max(started_at_, bad.step + 1 - gathered); step <= bad.step; ++step) {
-      absl::StatusOr<std::vector<NonfiniteFinding>> findings = runner_->InspectStep(step);
+      absl::StatusOr<std::vector<actors::NonfiniteFinding>> findings = runner_->InspectStep(step);
       if (!findings.ok()) return "";
-      if (const std::optional<NonfiniteFinding> first = FirstOf(*findings); first.has_value())
+      if (const std::optional<actors::NonfiniteFinding> first = actors::FirstOf(*findings);
+          first.has_value())
         return first->text;
     }
     return "";
   }
 
-  const Job& job_;
+  const proto::Job& job_;
   const TrainOptions& options_;
   MonotonicClock clock_;
   const StepItems items_;
@@ -514,15 +515,15 @@ class Trainer {
 
 }  // namespace
 
-absl::StatusOr<TrainResult> Train(const Job& job, const TrainOptions& options) {
+absl::StatusOr<TrainResult> Train(const proto::Job& job, const TrainOptions& options) {
   return Trainer(job, options).Run();
 }
 
-absl::StatusOr<Evaluation> EvaluateWeights(const Job& job, const std::string& weights,
+absl::StatusOr<Evaluation> EvaluateWeights(const proto::Job& job, const std::string& weights,
                                            int threads_per_device) {
   WEIR_ASSIGN_OR_RETURN(const PreparedEvaluation prepared,
                         PrepareEvaluation(job, weights, threads_per_device));
-  WEIR_ASSIGN_OR_RETURN(auto file, SafetensorsReader::Open(weights));
+  WEIR_ASSIGN_OR_RETURN(auto file, store::SafetensorsReader::Open(weights));
   JobSessionOptions session;
   session.threads_per_device = threads_per_device;
   session.plan = prepared.plan;
@@ -532,13 +533,13 @@ absl::StatusOr<Evaluation> EvaluateWeights(const Job& job, const std::string& we
   return MeanOf(batches);
 }
 
-std::optional<double> BitsPerByte(const Job& job, const Evaluation& evaluation) {
+std::optional<double> BitsPerByte(const proto::Job& job, const Evaluation& evaluation) {
   auto it = evaluation.means.find(LossName(job));
   if (!job.data().has_text() || it == evaluation.means.end()) return std::nullopt;
   return it->second / std::log(2.0);
 }
 
-std::string EvaluationText(const Job& job, const Evaluation& evaluation) {
+std::string EvaluationText(const proto::Job& job, const Evaluation& evaluation) {
   std::string text;
   for (const auto& [name, value] : evaluation.means) {
     if (name == LossName(job)) text = absl::StrFormat("held-out loss %.4f", value);
@@ -552,4 +553,4 @@ std::string EvaluationText(const Job& job, const Evaluation& evaluation) {
                       evaluation.batches == 1 ? " batch)" : " batches)");
 }
 
-}  // namespace weir
+}  // namespace weir::train

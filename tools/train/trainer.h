@@ -25,11 +25,11 @@
 #include "tools/train/job_runner.h"
 #include "tools/train/progress.h"
 
-namespace weir {
+namespace weir::train {
 
 // Opens the runner of a job.
 using RunnerFactory = std::function<absl::StatusOr<std::unique_ptr<JobRunner>>(
-    const Job& job, const RunnerOptions& options)>;
+    const proto::Job& job, const RunnerOptions& options)>;
 
 struct TrainOptions {
   RunnerFactory runner = LocalRunner::Open;
@@ -46,7 +46,7 @@ struct TrainOptions {
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
   // Called once everything is loaded, before the first step; may be null.
   std::function<void()> before_steps;
-  Console* console = nullptr;  // must outlive the run; required
+  console::Console* console = nullptr;  // must outlive the run; required
   const std::atomic<bool>* interrupted = nullptr;
 };
 
@@ -61,17 +61,17 @@ struct TrainResult {
 
 // kInvalidArgument: the job is rejected. kNotFound or kDataLoss: an error of an input or an output.
 // kOutOfRange (W0962, W0963): values are not finite. Other codes are faults of Weir.
-absl::StatusOr<TrainResult> Train(const Job& job, const TrainOptions& options);
+absl::StatusOr<TrainResult> Train(const proto::Job& job, const TrainOptions& options);
 
 // Evaluates the weights in `weights` on the held-out part of the job's data. kInvalidArgument:
 // nothing is held out.
-absl::StatusOr<Evaluation> EvaluateWeights(const Job& job, const std::string& weights,
+absl::StatusOr<Evaluation> EvaluateWeights(const proto::Job& job, const std::string& weights,
                                            int threads_per_device);
 
 // Returns "eval loss 1.9312, 2.786 bits per byte (87 batches)".
-std::string EvaluationText(const Job& job, const Evaluation& evaluation);
+std::string EvaluationText(const proto::Job& job, const Evaluation& evaluation);
 
 // Returns bits per byte if the job's data is text, because a token is then a byte.
-std::optional<double> BitsPerByte(const Job& job, const Evaluation& evaluation);
+std::optional<double> BitsPerByte(const proto::Job& job, const Evaluation& evaluation);
 
-}  // namespace weir
+}  // namespace weir::train

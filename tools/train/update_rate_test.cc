@@ -13,7 +13,7 @@
 #include "tools/train/trainer.h"
 #include "tools/zoo/gpt.h"
 
-namespace weir {
+namespace weir::train {
 namespace {
 
 using ::testing::ElementsAre;
@@ -37,8 +37,8 @@ struct Rates {
   int64_t every = 1, phase = 0, delay = 0;
 };
 
-Job TextJob(const Rates& rates, const std::string& mesh = "", int zero = 0) {
-  TransformerOptions options;
+proto::Job TextJob(const Rates& rates, const std::string& mesh = "", int zero = 0) {
+  zoo::TransformerOptions options;
   options.layers = 2;
   options.hidden = 16;
   options.heads = 2;
@@ -51,8 +51,8 @@ Job TextJob(const Rates& rates, const std::string& mesh = "", int zero = 0) {
   options.training.warmup_steps = 2;
   options.training.mesh = mesh;
   options.training.zero_stage = zero;
-  Job job = *GptJob(options);
-  Training* training = job.mutable_training();
+  proto::Job job = *zoo::GptJob(options);
+  proto::Training* training = job.mutable_training();
   training->mutable_schedule()->set_decay_steps(kSteps);
   training->set_update_every(rates.every);
   training->set_update_phase(rates.phase);
@@ -88,8 +88,8 @@ class WatchedRunner final : public JobRunner {
     if (order.set == StateSet::kAll) notes_.saved.push_back(order.metadata.at("step"));
     return runner_->Save(order);
   }
-  std::vector<RankWorkReport> Work() const override { return runner_->Work(); }
-  absl::StatusOr<std::vector<NonfiniteFinding>> InspectStep(int64_t as_step) override {
+  std::vector<actors::RankWorkReport> Work() const override { return runner_->Work(); }
+  absl::StatusOr<std::vector<actors::NonfiniteFinding>> InspectStep(int64_t as_step) override {
     return runner_->InspectStep(as_step);
   }
   absl::Status WriteTrace(const std::string& path) override { return runner_->WriteTrace(path); }
@@ -106,22 +106,24 @@ class UpdateRateTest : public ::testing::Test {
     options_.threads_per_device = 1;
     options_.interrupted = &notes_.interrupted;
     options_.runner =
-        [this](const Job& job,
+        [this](const proto::Job& job,
                const RunnerOptions& options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
       absl::StatusOr<std::unique_ptr<JobRunner>> runner = LocalRunner::Open(job, options);
       if (!runner.ok()) return runner.status();
       return std::make_unique<WatchedRunner>(*std::move(runner), &notes_);
     };
   }
-  TrainResult Run(const Job& job) {
+  TrainResult Run(const proto::Job& job) {
     absl::StatusOr<TrainResult> result = Train(job, options_);
     EXPECT_TRUE(result.ok()) << result.status() << "\n" << log_.str();
     return result.ok() ? *result : TrainResult{};
   }
-  std::string Error(const Job& job) { return std::string(Train(job, options_).status().message()); }
+  std::string Error(const proto::Job& job) {
+    return std::string(Train(job, options_).status().message());
+  }
   static Tensors Read(const std::string& path) {
     Tensors tensors;
-    auto file = SafetensorsReader::Open(path);
+    auto file = store::SafetensorsReader::Open(path);
     EXPECT_TRUE(file.ok()) << file.status();
     if (!file.ok()) return tensors;
     for (const auto& [name, tensor] : (*file)->tensors()) {
@@ -135,7 +137,7 @@ class UpdateRateTest : public ::testing::Test {
   }
   WatchedRunner::Notes notes_;
   std::ostringstream log_;
-  Console console_{Console::Style::kPlain, &log_};
+  console::Console console_{console::Console::Style::kPlain, &log_};
   TrainOptions options_;
 };
 
@@ -154,7 +156,7 @@ TEST_F(UpdateRateTest, ARunThatGoesOnFromACheckpointEndsWithTheBitsOfOneThatWasN
                                          {{3, 0, 1}, "dp=2,pp=2", 1, 6, 4}}) {
     SCOPED_TRACE(absl::StrCat("every ", c.rates.every, ", phase ", c.rates.phase, ", delay ",
                               c.rates.delay, ", mesh ", c.mesh));
-    Job job = TextJob(c.rates, c.mesh, c.zero);
+    proto::Job job = TextJob(c.rates, c.mesh, c.zero);
     options_.resume.clear();
     options_.save = PathFor("through.st");
     options_.checkpoint = PathFor("through_all.st");
@@ -178,7 +180,7 @@ TEST_F(UpdateRateTest, ARunThatGoesOnFromACheckpointEndsWithTheBitsOfOneThatWasN
 }
 
 TEST_F(UpdateRateTest, ACheckpointWithGradientsUnderWayGoesOnUnderAnotherMesh) {
-  Job job = TextJob({1, 0, 2}, "dp=2", 1);
+  proto::Job job = TextJob({1, 0, 2}, "dp=2", 1);
   options_.save = PathFor("dp_through.st");
   Run(job);
   job.mutable_training()->set_steps(5);
@@ -216,7 +218,7 @@ TEST_F(UpdateRateTest, CheckpointsComeRightAfterTheNextUpdate) {
 
 TEST_F(UpdateRateTest, AnInterruptWithACheckpointWaitsForTheUpdate) {
   notes_.interrupt_after = 1;
-  Job job = TextJob({4, 3, 0});
+  proto::Job job = TextJob({4, 3, 0});
   EXPECT_LT(Run(job).steps_done, 4);
   options_.checkpoint = PathFor("interrupted.st");
   notes_.interrupted = false;
@@ -257,7 +259,7 @@ TEST_F(UpdateRateTest, MetricsTellTheNormWhenWeightsAreUpdatedAndTheRateOfTheUpd
 }
 
 TEST_F(UpdateRateTest, ACheckpointOfOtherUpdatesIsRefused) {
-  Job job = TextJob({2, 1, 0});
+  proto::Job job = TextJob({2, 1, 0});
   job.mutable_training()->set_steps(6);
   options_.checkpoint = PathFor("two.st");
   Run(job);
@@ -269,4 +271,4 @@ TEST_F(UpdateRateTest, ACheckpointOfOtherUpdatesIsRefused) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::train

@@ -1,9 +1,9 @@
 #include "tools/zoo/function_writer.h"
 
-namespace weir {
+namespace weir::zoo {
 namespace {
 
-void SetValue(const AttrValue& value, Attr* attr) {
+void SetValue(const AttrValue& value, proto::Attr* attr) {
   if (auto* i = std::get_if<int64_t>(&value)) attr->set_i(*i);
   if (auto* f = std::get_if<double>(&value)) attr->set_f(*f);
   if (auto* b = std::get_if<bool>(&value)) attr->set_b(*b);
@@ -16,22 +16,22 @@ void SetValue(const AttrValue& value, Attr* attr) {
 }  // namespace
 
 void FunctionWriter::Input(const std::string& name, const std::string& type) {
-  TensorDecl* input = function_->add_input();
+  proto::TensorDecl* input = function_->add_input();
   input->set_name(name);
   input->set_type(type);
 }
 
 void FunctionWriter::Output(const std::string& name) { function_->add_output(name); }
 
-Parameter* FunctionWriter::AddParameter(const std::string& name, const std::string& type) {
-  Parameter* parameter = function_->add_parameter();
+proto::Parameter* FunctionWriter::AddParameter(const std::string& name, const std::string& type) {
+  proto::Parameter* parameter = function_->add_parameter();
   parameter->set_name(name);
   parameter->set_type(type);
   return parameter;
 }
 
 std::string FunctionWriter::Normal(const std::string& name, const std::string& type, double std) {
-  Parameter* parameter = AddParameter(name, type);
+  proto::Parameter* parameter = AddParameter(name, type);
   parameter->mutable_init()->mutable_normal()->set_std(std);
   parameter->set_decay(true);
   return name;
@@ -50,14 +50,14 @@ std::string FunctionWriter::Zeros(const std::string& name, const std::string& ty
 std::string FunctionWriter::Node(const std::string& name, const std::string& op,
                                  std::initializer_list<std::string> inputs,
                                  const Attributes& attributes) {
-  weir::Node* node = function_->add_node();
+  weir::proto::Node* node = function_->add_node();
   node->set_name(name);
   node->set_op(op);
   for (const std::string& input : inputs) {
     if (!input.empty()) node->add_input(input);
   }
   for (const auto& [key, value] : attributes.map()) {
-    NamedAttr* attr = node->add_attr();
+    proto::NamedAttr* attr = node->add_attr();
     attr->set_name(key);
     SetValue(value, attr->mutable_value());
   }
@@ -67,7 +67,7 @@ std::string FunctionWriter::Node(const std::string& name, const std::string& op,
 std::string FunctionWriter::Call(const std::string& name, const std::string& callee,
                                  const std::string& input, const std::string& output,
                                  int64_t repeat) {
-  weir::Node* node = function_->add_node();
+  weir::proto::Node* node = function_->add_node();
   node->set_name(name);
   node->set_op("call");
   node->add_input(input);
@@ -77,11 +77,11 @@ std::string FunctionWriter::Call(const std::string& name, const std::string& cal
   return output;
 }
 
-void AddDim(Graph* graph, const std::string& name, int64_t size, int64_t unit) {
-  Dim* dim = graph->add_dim();
+void AddDim(proto::Graph* graph, const std::string& name, int64_t size, int64_t unit) {
+  proto::Dim* dim = graph->add_dim();
   dim->set_name(name);
   dim->set_size(size);
   if (unit != 1) dim->set_unit(unit);
 }
 
-}  // namespace weir
+}  // namespace weir::zoo

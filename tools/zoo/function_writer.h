@@ -9,12 +9,12 @@
 #include "proto/graph.pb.h"
 #include "runtime/base/attributes.h"
 
-namespace weir {
+namespace weir::zoo {
 
 class FunctionWriter {
  public:
   // `function` must outlive the writer.
-  FunctionWriter(Function* function, const std::string& name) : function_(function) {
+  FunctionWriter(proto::Function* function, const std::string& name) : function_(function) {
     function_->set_name(name);
   }
 
@@ -34,12 +34,12 @@ class FunctionWriter {
                    const std::string& output, int64_t repeat);
 
  private:
-  Parameter* AddParameter(const std::string& name, const std::string& type);
+  proto::Parameter* AddParameter(const std::string& name, const std::string& type);
 
-  Function* function_;
+  proto::Function* function_;
 };
 
 // Adds { name, size, unit } to the dimensions of `graph`; unit 1 is left out.
-void AddDim(Graph* graph, const std::string& name, int64_t size, int64_t unit = 1);
+void AddDim(proto::Graph* graph, const std::string& name, int64_t size, int64_t unit = 1);
 
-}  // namespace weir
+}  // namespace weir::zoo

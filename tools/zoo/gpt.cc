@@ -6,7 +6,7 @@
 #include "runtime/base/status.h"
 #include "tools/zoo/function_writer.h"
 
-namespace weir {
+namespace weir::zoo {
 namespace {
 
 constexpr double kStd = 0.02;
@@ -17,7 +17,7 @@ class GptWriter {
       : options_(options),
         residual_std_(kStd / std::sqrt(2.0 * static_cast<double>(options.layers))) {}
 
-  void WriteBlock(Function* function) {
+  void WriteBlock(proto::Function* function) {
     FunctionWriter f(function, "block");
     f.Input("x", "f32[batch, sequence, hidden]");
     std::string norm = Norm(f, "attention_norm", "x");
@@ -38,7 +38,7 @@ class GptWriter {
     f.Output(f.Node("y", "add", {"attention_residual", Dropped(f, "down")}));
   }
 
-  void WriteMain(Function* function) {
+  void WriteMain(proto::Function* function) {
     FunctionWriter f(function, "main");
     f.Input("tokens", "i32[batch, sequence]");
     f.Input("targets", "i32[batch, sequence]");
@@ -81,15 +81,15 @@ class GptWriter {
 
 }  // namespace
 
-absl::StatusOr<Job> GptJob(const TransformerOptions& options) {
+absl::StatusOr<proto::Job> GptJob(const TransformerOptions& options) {
   WEIR_RETURN_IF_ERROR(CheckTransformer(options));
   if (!(options.dropout >= 0 && options.dropout < 1)) {
     return Rejected(
         {"W0061", "--dropout", "a rate from 0 to below 1", absl::StrCat(options.dropout), ""});
   }
-  Job job;
+  proto::Job job;
   job.set_name("gpt");
-  Graph* graph = job.mutable_graph();
+  proto::Graph* graph = job.mutable_graph();
   graph->set_name("gpt");
   int64_t head_dim = options.hidden / options.heads;
   AddDim(graph, "batch", options.training.batch);
@@ -110,4 +110,4 @@ absl::StatusOr<Job> GptJob(const TransformerOptions& options) {
   return job;
 }
 
-}  // namespace weir
+}  // namespace weir::zoo

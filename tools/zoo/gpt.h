@@ -7,9 +7,9 @@
 #include "absl/status/statusor.h"
 #include "tools/zoo/zoo_options.h"
 
-namespace weir {
+namespace weir::zoo {
 
 // kInvalidArgument: a flag makes no sense; the error names the flag.
-absl::StatusOr<Job> GptJob(const TransformerOptions& options);
+absl::StatusOr<proto::Job> GptJob(const TransformerOptions& options);
 
-}  // namespace weir
+}  // namespace weir::zoo

@@ -6,7 +6,7 @@
 #include "runtime/base/status.h"
 #include "tools/zoo/function_writer.h"
 
-namespace weir {
+namespace weir::zoo {
 namespace {
 
 constexpr double kStd = 0.02;
@@ -19,7 +19,7 @@ std::string Rotated(FunctionWriter& f, const std::string& input) {
   return f.Node(input + "_rotated", "rotary", {input}, {{"base", 10000.0}});
 }
 
-void WriteBlock(double residual_std, bool grouped, Function* function) {
+void WriteBlock(double residual_std, bool grouped, proto::Function* function) {
   FunctionWriter f(function, "block");
   f.Input("x", "f32[batch, sequence, hidden]");
   std::string norm = Norm(f, "attention_norm", "x");
@@ -47,7 +47,7 @@ void WriteBlock(double residual_std, bool grouped, Function* function) {
   f.Output(f.Node("y", "add", {"attention_residual", "down"}));
 }
 
-void WriteMain(int64_t layers, Function* function) {
+void WriteMain(int64_t layers, proto::Function* function) {
   FunctionWriter f(function, "main");
   f.Input("tokens", "i32[batch, sequence]");
   f.Input("targets", "i32[batch, sequence]");
@@ -61,7 +61,7 @@ void WriteMain(int64_t layers, Function* function) {
 
 }  // namespace
 
-absl::StatusOr<Job> LlamaJob(const TransformerOptions& options) {
+absl::StatusOr<proto::Job> LlamaJob(const TransformerOptions& options) {
   WEIR_RETURN_IF_ERROR(CheckTransformer(options));
   int64_t kv_heads = options.kv_heads > 0 ? options.kv_heads : options.heads;
   int64_t head_dim = options.hidden / options.heads;
@@ -75,9 +75,9 @@ absl::StatusOr<Job> LlamaJob(const TransformerOptions& options) {
                      absl::StrCat(head_dim, " elements"),
                      absl::StrCat("--hidden ", (head_dim + 1) * options.heads)});
   }
-  Job job;
+  proto::Job job;
   job.set_name("llama");
-  Graph* graph = job.mutable_graph();
+  proto::Graph* graph = job.mutable_graph();
   graph->set_name("llama");
   int64_t per_group = options.heads / kv_heads;
   bool grouped = per_group > 1;
@@ -104,4 +104,4 @@ absl::StatusOr<Job> LlamaJob(const TransformerOptions& options) {
   return job;
 }
 
-}  // namespace weir
+}  // namespace weir::zoo

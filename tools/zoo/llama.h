@@ -6,9 +6,9 @@
 #include "absl/status/statusor.h"
 #include "tools/zoo/zoo_options.h"
 
-namespace weir {
+namespace weir::zoo {
 
 // kInvalidArgument: a flag makes no sense; the error names the flag.
-absl::StatusOr<Job> LlamaJob(const TransformerOptions& options);
+absl::StatusOr<proto::Job> LlamaJob(const TransformerOptions& options);
 
-}  // namespace weir
+}  // namespace weir::zoo

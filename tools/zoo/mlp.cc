@@ -7,12 +7,12 @@
 #include "runtime/base/status.h"
 #include "tools/zoo/function_writer.h"
 
-namespace weir {
+namespace weir::zoo {
 namespace {
 
 double HeStd(int64_t fan_in) { return std::sqrt(2.0 / static_cast<double>(fan_in)); }
 
-void WriteBlock(const MlpOptions& options, int64_t ffn, Function* function) {
+void WriteBlock(const MlpOptions& options, int64_t ffn, proto::Function* function) {
   FunctionWriter f(function, "block");
   f.Input("x", "f32[batch, hidden]");
   f.Normal("w_up", "f32[hidden, ffn]", HeStd(options.hidden));
@@ -25,7 +25,7 @@ void WriteBlock(const MlpOptions& options, int64_t ffn, Function* function) {
   f.Output(f.Node("y", "add", {"x", "down"}));
 }
 
-void WriteMain(const MlpOptions& options, Function* function) {
+void WriteMain(const MlpOptions& options, proto::Function* function) {
   FunctionWriter f(function, "main");
   f.Input("images", "f32[batch, pixels]");
   f.Input("labels", "i32[batch]");
@@ -55,12 +55,12 @@ absl::StatusOr<std::string> FindIdx(const std::string& folder, const std::string
                   "/usr/share/datasets/fashion-mnist"});
 }
 
-absl::Status WriteData(const std::string& folder, Job* job) {
+absl::Status WriteData(const std::string& folder, proto::Job* job) {
   if (folder.empty()) {
     job->mutable_data()->mutable_synthetic();
     return absl::OkStatus();
   }
-  Data::Idx* idx = job->mutable_data()->mutable_idx();
+  proto::Data::Idx* idx = job->mutable_data()->mutable_idx();
   WEIR_ASSIGN_OR_RETURN(*idx->mutable_images(), FindIdx(folder, "train-images-idx3-ubyte"));
   WEIR_ASSIGN_OR_RETURN(*idx->mutable_labels(), FindIdx(folder, "train-labels-idx1-ubyte"));
   WEIR_ASSIGN_OR_RETURN(*idx->mutable_test_images(), FindIdx(folder, "t10k-images-idx3-ubyte"));
@@ -70,13 +70,13 @@ absl::Status WriteData(const std::string& folder, Job* job) {
 
 }  // namespace
 
-absl::StatusOr<Job> MlpJob(const MlpOptions& options) {
+absl::StatusOr<proto::Job> MlpJob(const MlpOptions& options) {
   WEIR_RETURN_IF_ERROR(CheckPositive("layers", options.layers));
   WEIR_RETURN_IF_ERROR(CheckPositive("hidden", options.hidden));
   WEIR_RETURN_IF_ERROR(CheckPositive("classes", options.classes));
-  Job job;
+  proto::Job job;
   job.set_name("mlp");
-  Graph* graph = job.mutable_graph();
+  proto::Graph* graph = job.mutable_graph();
   graph->set_name("mlp");
   int64_t ffn = options.ffn > 0 ? options.ffn : 2 * options.hidden;
   AddDim(graph, "batch", options.training.batch);
@@ -94,4 +94,4 @@ absl::StatusOr<Job> MlpJob(const MlpOptions& options) {
   return job;
 }
 
-}  // namespace weir
+}  // namespace weir::zoo

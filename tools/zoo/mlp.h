@@ -6,7 +6,7 @@
 #include "absl/status/statusor.h"
 #include "tools/zoo/zoo_options.h"
 
-namespace weir {
+namespace weir::zoo {
 
 struct MlpOptions {
   int64_t layers = 2;
@@ -19,6 +19,6 @@ struct MlpOptions {
 
 // kInvalidArgument: a flag makes no sense, and the error names the flag. kNotFound: a file is not
 // in the folder, and the error names the file.
-absl::StatusOr<Job> MlpJob(const MlpOptions& options);
+absl::StatusOr<proto::Job> MlpJob(const MlpOptions& options);
 
-}  // namespace weir
+}  // namespace weir::zoo

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "proto/job.pb.h"
 
-namespace weir {
+namespace weir::zoo {
 
 enum class SequenceParallel : uint8_t {
   kNone,
@@ -55,19 +55,19 @@ struct TransformerOptions {
 
 // Sets mesh, optimiser (AdamW), schedule (warm-up, cosine), the rest of `training`, and the values
 // that blocks keep. Precondition: the graph is written.
-absl::Status WriteTraining(const TrainingOptions& options, Job* job);
+absl::Status WriteTraining(const TrainingOptions& options, proto::Job* job);
 // Sets the schedule of the pipeline, if it is not the default.
-absl::Status WritePipeline(const TrainingOptions& options, Job* job);
+absl::Status WritePipeline(const TrainingOptions& options, proto::Job* job);
 // Sets the data: bytes of a text file, or synthetic tokens.
-void WriteTextData(const TrainingOptions& options, Job* job);
-void AddRule(Job* job, const std::string& dim, const std::string& axis,
-             Rule::Scope scope = Rule::ALL);
+void WriteTextData(const TrainingOptions& options, proto::Job* job);
+void AddRule(proto::Job* job, const std::string& dim, const std::string& axis,
+             proto::Rule::Scope scope = proto::Rule::ALL);
 // Adds rules, in order of preference, for a transformer whose head dimensions have the names of gpt
 // and llama.
-void AddTransformerRules(SequenceParallel sequence_parallel, bool grouped_heads, Job* job);
+void AddTransformerRules(SequenceParallel sequence_parallel, bool grouped_heads, proto::Job* job);
 // Rejects a `value` below 1, with the name of the flag.
 absl::Status CheckPositive(const std::string& flag, int64_t value);
 // Checks the sizes that gpt and llama share.
 absl::Status CheckTransformer(const TransformerOptions& options);
 
-}  // namespace weir
+}  // namespace weir::zoo

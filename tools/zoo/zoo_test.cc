@@ -13,28 +13,28 @@
 #include "tools/zoo/llama.h"
 #include "tools/zoo/mlp.h"
 
-namespace weir {
+namespace weir::zoo {
 namespace {
 
 using ::testing::HasSubstr;
 
-void ExpectRoundTrip(const Job& job) {
-  std::string text = JobText(job, "title");
-  auto back = ParseJob(text, "zoo");
+void ExpectRoundTrip(const proto::Job& job) {
+  std::string text = job::JobText(job, "title");
+  auto back = job::ParseJob(text, "zoo");
   ASSERT_TRUE(back.ok()) << back.status() << "\n" << text;
   EXPECT_EQ(back->DebugString(), job.DebugString());
 }
 
 // Checks that every dimension name in a rule or a type is in the dimension table.
-void ExpectNamesAreDeclared(const Job& job) {
+void ExpectNamesAreDeclared(const proto::Job& job) {
   std::set<std::string> dims;
-  for (const Dim& dim : job.graph().dim()) {
+  for (const proto::Dim& dim : job.graph().dim()) {
     EXPECT_TRUE(dims.insert(dim.name()).second) << dim.name();
     EXPECT_GE(dim.size(), 1);
     EXPECT_EQ(dim.size() % std::max<int64_t>(dim.unit(), 1), 0) << dim.name();
   }
-  for (const Rule& rule : job.rule()) EXPECT_TRUE(dims.count(rule.dim()) > 0) << rule.dim();
-  for (const Function& function : job.graph().function()) {
+  for (const proto::Rule& rule : job.rule()) EXPECT_TRUE(dims.count(rule.dim()) > 0) << rule.dim();
+  for (const proto::Function& function : job.graph().function()) {
     std::set<std::string> tensors;
     auto declare = [&](const std::string& name) {
       EXPECT_TRUE(tensors.insert(name).second) << name;
@@ -125,7 +125,7 @@ TEST(ZooTest, TheTextOfASmallGptIsAsReviewed) {
   options.training.mesh = "dp=2";
   auto job = GptJob(options);
   ASSERT_TRUE(job.ok());
-  std::string text = JobText(*job, "A small GPT.");
+  std::string text = job::JobText(*job, "A small GPT.");
   std::string golden = "tools/zoo/testdata/gpt_small.textproto";
   if (const char* root = getenv("WEIR_UPDATE_GOLDEN"))
     std::ofstream(absl::StrCat(root, "/", golden)) << text;
@@ -134,4 +134,4 @@ TEST(ZooTest, TheTextOfASmallGptIsAsReviewed) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::zoo

@@ -12,7 +12,7 @@
 #include "ops/kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace weir {
+namespace weir::kernels {
 namespace HWY_NAMESPACE {
 
 // Zero where x <= 0; NaN stays.
@@ -52,7 +52,7 @@ HWY_INLINE VF SiluGrad(VF x, VF dy) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace weir
+}  // namespace weir::kernels
 HWY_AFTER_NAMESPACE();
 
 #endif

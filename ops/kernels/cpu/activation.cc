@@ -13,7 +13,7 @@
 #include "ops/kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace weir {
+namespace weir::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -71,11 +71,11 @@ void ActivateGradAny(Activation activation, DType dtype, const void* x, const vo
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace weir
+}  // namespace weir::kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace weir {
+namespace weir::kernels {
 
 HWY_EXPORT(ActivateAny);
 HWY_EXPORT(ActivateGradAny);
@@ -178,5 +178,5 @@ WEIR_REGISTER_KERNEL("cpu", "gelu_grad", MakeActivationGrad(Activation::kGelu));
 WEIR_REGISTER_KERNEL("cpu", "silu_grad", MakeActivationGrad(Activation::kSilu));
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels
 #endif  // HWY_ONCE

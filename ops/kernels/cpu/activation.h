@@ -7,7 +7,7 @@
 
 #include "runtime/base/dtype.h"
 
-namespace weir {
+namespace weir::kernels {
 
 enum class Activation : uint8_t { kNone, kRelu, kGelu, kSilu };
 
@@ -21,4 +21,4 @@ void Activate(Activation activation, DType dtype, const void* x, void* y, int64_
 void ActivateGrad(Activation activation, DType dtype, const void* x, const void* dy, void* dx,
                   int64_t n);
 
-}  // namespace weir
+}  // namespace weir::kernels

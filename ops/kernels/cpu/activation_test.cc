@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "ops/kernels/cpu/kernel_runner_testing.h"
 
-namespace weir {
+namespace weir::kernels {
 namespace {
 
 double Gelu(double x) {
@@ -87,4 +87,4 @@ TEST(ActivationTest, AKernelThatDoesNotFitIsRefused) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels

@@ -28,7 +28,7 @@ void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
-namespace weir {
+namespace weir::kernels {
 namespace {
 
 TensorSlice F(Shape shape) { return TensorSlice::Whole(DType::kF32, std::move(shape)); }
@@ -132,7 +132,7 @@ class Runner {
     return memory;
   }
 
-  ThreadTeam team_;
+  device::ThreadTeam team_;
   std::unique_ptr<Kernel> kernel_;
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_, memory_;
@@ -156,4 +156,4 @@ TEST(AllocationTest, AMatmulLeavesOnlyOneDnnsOwnTablesPerBlock) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels

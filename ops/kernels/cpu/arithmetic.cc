@@ -14,13 +14,13 @@
 
 #ifndef WEIR_OPS_KERNELS_CPU_ARITHMETIC_ONCE
 #define WEIR_OPS_KERNELS_CPU_ARITHMETIC_ONCE
-namespace weir {
+namespace weir::kernels {
 enum class Arithmetic : uint8_t { kAdd, kSub, kMul };
 }
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace weir {
+namespace weir::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -91,11 +91,11 @@ void AccumulateRange(DType from, const void* g_any, float* sum, int64_t n) {
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace weir
+}  // namespace weir::kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace weir {
+namespace weir::kernels {
 
 HWY_EXPORT(CombineRange);
 HWY_EXPORT(ScaleRange);
@@ -269,5 +269,5 @@ WEIR_REGISTER_KERNEL("cpu", "cast", MakeCast);
 WEIR_REGISTER_KERNEL("cpu", "accumulate", MakeAccumulate);
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels
 #endif  // HWY_ONCE

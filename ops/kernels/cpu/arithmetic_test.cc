@@ -3,7 +3,7 @@
 #include "gtest/gtest.h"
 #include "ops/kernels/cpu/kernel_runner_testing.h"
 
-namespace weir {
+namespace weir::kernels {
 namespace {
 
 class ArithmeticKernelTest : public testing::TestWithParam<DType> {};
@@ -87,4 +87,4 @@ TEST(ArithmeticTest, AnOperandThatDoesNotRepeatIsRefused) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels

@@ -13,7 +13,7 @@
 #include "ops/kernels/cpu/tile_product-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace weir {
+namespace weir::kernels {
 namespace HWY_NAMESPACE {
 
 constexpr float kLog2E = 1.44269504088896341f;
@@ -132,7 +132,7 @@ HWY_INLINE void HideLaterKeys(const Block& block, int64_t vector, float hidden, 
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace weir
+}  // namespace weir::kernels
 HWY_AFTER_NAMESPACE();
 
 #endif

@@ -15,7 +15,7 @@
 
 #ifndef WEIR_OPS_KERNELS_CPU_ATTENTION_ONCE
 #define WEIR_OPS_KERNELS_CPU_ATTENTION_ONCE
-namespace weir {
+namespace weir::kernels {
 
 struct AttentionOperands {
   const void* q;
@@ -49,11 +49,11 @@ struct AttentionScratch {
   }
 };
 
-}  // namespace weir
+}  // namespace weir::kernels
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace weir {
+namespace weir::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -163,11 +163,11 @@ void Attend(const AttentionShape& shape, const AttentionOperands& operands, int6
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace weir
+}  // namespace weir::kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace weir {
+namespace weir::kernels {
 
 HWY_EXPORT(Attend);
 
@@ -252,5 +252,5 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeAttention(const KernelSpec& spec) {
 WEIR_REGISTER_KERNEL("cpu", "attention", MakeAttention);
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels
 #endif  // HWY_ONCE

@@ -19,7 +19,7 @@
 
 #ifndef WEIR_OPS_KERNELS_CPU_ATTENTION_GRAD_ONCE
 #define WEIR_OPS_KERNELS_CPU_ATTENTION_GRAD_ONCE
-namespace weir {
+namespace weir::kernels {
 
 struct AttentionGradOperands {
   const void* q;
@@ -87,11 +87,11 @@ struct AttentionGradPiece {
   int64_t batch, group, first, step;
 };
 
-}  // namespace weir
+}  // namespace weir::kernels
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace weir {
+namespace weir::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -240,11 +240,11 @@ void CombineShares(const AttentionShape& shape, const AttentionGradOperands& ope
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace weir
+}  // namespace weir::kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace weir {
+namespace weir::kernels {
 
 HWY_EXPORT(GradOfGroup);
 HWY_EXPORT(GradOfShare);
@@ -343,5 +343,5 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeAttentionGrad(const KernelSpec& spec
 WEIR_REGISTER_KERNEL("cpu", "attention_grad", MakeAttentionGrad);
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels
 #endif  // HWY_ONCE

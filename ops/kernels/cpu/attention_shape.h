@@ -13,7 +13,7 @@
 #include "ops/kernels/cpu/spec_check.h"
 #include "runtime/base/dtype.h"
 
-namespace weir {
+namespace weir::kernels {
 
 // Queries of a tile and keys of a block. Both are equal, so that a causal diagonal runs from corner
 // to corner of one block.
@@ -44,4 +44,4 @@ struct AttentionShape {
 // Reads q, k and v (inputs 0 to 2) and the attributes, and checks the preconditions of Run.
 AttentionShape CheckAttention(const KernelSpec& spec, SpecCheck& check);
 
-}  // namespace weir
+}  // namespace weir::kernels

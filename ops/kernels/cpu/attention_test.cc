@@ -3,7 +3,7 @@
 #include "gtest/gtest.h"
 #include "ops/kernels/cpu/kernel_runner_testing.h"
 
-namespace weir {
+namespace weir::kernels {
 namespace {
 
 struct Call {
@@ -243,4 +243,4 @@ TEST(AttentionTest, HeadsThatDoNotGroupAreRefused) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace weir {
+namespace weir::kernels {
 namespace {
 
 bool IsReduced(const std::vector<int64_t>& axes, size_t axis) {
@@ -80,4 +80,4 @@ int64_t ReducedElements(const Shape& shape, const std::vector<int64_t>& axes) {
   return product;
 }
 
-}  // namespace weir
+}  // namespace weir::kernels

@@ -8,7 +8,7 @@
 
 #include "runtime/base/tensor_slice.h"
 
-namespace weir {
+namespace weir::kernels {
 
 class AxisGroups {
  public:
@@ -50,4 +50,4 @@ bool LegalAxes(const Shape& shape, const std::vector<int64_t>& axes);
 // Returns the product of the sizes of the reduced axes.
 int64_t ReducedElements(const Shape& shape, const std::vector<int64_t>& axes);
 
-}  // namespace weir
+}  // namespace weir::kernels

@@ -2,7 +2,7 @@
 
 #include "ops/kernels/kernel.h"
 
-namespace weir {
+namespace weir::kernels {
 namespace {
 
 class ConstantKernel final : public Kernel {
@@ -38,4 +38,4 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeConstant(const KernelSpec& spec) {
 WEIR_REGISTER_KERNEL("cpu", "constant", MakeConstant);
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels

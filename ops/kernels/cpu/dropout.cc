@@ -17,7 +17,7 @@
 
 #ifndef WEIR_OPS_KERNELS_CPU_DROPOUT_ONCE
 #define WEIR_OPS_KERNELS_CPU_DROPOUT_ONCE
-namespace weir {
+namespace weir::kernels {
 
 // An element is kept if its 24 random bits are at least `threshold`. Kept elements are multiplied
 // by `factor`.
@@ -27,11 +27,11 @@ struct DropoutRule {
   float factor;
 };
 
-}  // namespace weir
+}  // namespace weir::kernels
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace weir {
+namespace weir::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -117,11 +117,11 @@ void DropRange(const DropoutRule& rule, DType dtype, const void* x_any, void* y_
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace weir
+}  // namespace weir::kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace weir {
+namespace weir::kernels {
 
 HWY_EXPORT(DropRange);
 
@@ -212,5 +212,5 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeDropout(const KernelSpec& spec) {
 WEIR_REGISTER_KERNEL("cpu", "dropout", MakeDropout);
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels
 #endif  // HWY_ONCE

@@ -4,7 +4,7 @@
 #include "ops/kernels/cpu/kernel_runner_testing.h"
 #include "runtime/base/random.h"
 
-namespace weir {
+namespace weir::kernels {
 namespace {
 
 class DropoutKernelTest : public testing::TestWithParam<DType> {};
@@ -65,4 +65,4 @@ TEST(DropoutTest, CountersBeyondThirtyTwoBitsCarry) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels

@@ -15,7 +15,7 @@
 #include "ops/kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace weir {
+namespace weir::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -30,11 +30,11 @@ void AddRow(DType dtype, const void* x_any, float* total, int64_t n) {
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace weir
+}  // namespace weir::kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace weir {
+namespace weir::kernels {
 
 HWY_EXPORT(AddRow);
 
@@ -176,5 +176,5 @@ WEIR_REGISTER_KERNEL("cpu", "embedding", MakeEmbedding);
 WEIR_REGISTER_KERNEL("cpu", "embedding_grad", MakeEmbeddingGrad);
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels
 #endif  // HWY_ONCE

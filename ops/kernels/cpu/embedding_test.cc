@@ -1,7 +1,7 @@
 #include "gtest/gtest.h"
 #include "ops/kernels/cpu/kernel_runner_testing.h"
 
-namespace weir {
+namespace weir::kernels {
 namespace {
 
 struct Shard {
@@ -57,4 +57,4 @@ TEST_P(EmbeddingKernelTest, GradientSumsTheSamplesOfEachRow) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels

@@ -24,7 +24,7 @@
 #include "ops/kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace weir {
+namespace weir::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -56,11 +56,11 @@ void CombineInto(Combiner combiner, const float* a, const float* b, float* out, 
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace weir
+}  // namespace weir::kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace weir {
+namespace weir::kernels {
 
 HWY_EXPORT(CombineFloats);
 HWY_EXPORT(CombineInto);
@@ -516,5 +516,5 @@ WEIR_REGISTER_KERNEL("cpu", "exchange_pack", PackKernel::Create);
 WEIR_REGISTER_KERNEL("cpu", "exchange_fill", FillKernel::Create);
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels
 #endif  // HWY_ONCE

@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace weir {
+namespace weir::kernels {
 
 DenseRect DenseRect::Flat(int64_t first, int64_t volume) {
   DenseRect rect;
@@ -94,4 +94,4 @@ void RectCursor::Advance(int64_t n) {
   left_ = rect_.run_;
 }
 
-}  // namespace weir
+}  // namespace weir::kernels

@@ -8,7 +8,7 @@
 #include "absl/types/span.h"
 #include "runtime/base/tensor_slice.h"
 
-namespace weir {
+namespace weir::kernels {
 
 // The maximum number of axes of a rectangle after neighbours that lie contiguously were joined.
 constexpr int kRectAxesMax = 8;
@@ -57,4 +57,4 @@ class RectCursor {
   int64_t index_[kRectAxesMax] = {};
 };
 
-}  // namespace weir
+}  // namespace weir::kernels

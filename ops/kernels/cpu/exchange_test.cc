@@ -6,7 +6,7 @@
 #include "ops/kernels/cpu/exchange_plan.h"
 #include "ops/kernels/cpu/kernel_runner_testing.h"
 
-namespace weir {
+namespace weir::kernels {
 namespace {
 
 // Returns the offsets in the tensor of the box's elements, row-major.
@@ -380,7 +380,7 @@ absl::Status FillFrom(int64_t bytes) {
   args.outputs = outputs;
   args.chunk = 1;
   args.input_bytes = absl::MakeConstSpan(&bytes, 1);
-  ThreadTeam team(1);
+  device::ThreadTeam team(1);
   return (*kernel)->Run(args, {&team, nullptr});
 }
 
@@ -395,4 +395,4 @@ TEST(ExchangeFillTest, AMessageOfAnotherSizeIsAnError) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels

@@ -11,7 +11,7 @@
 #include "oneapi/dnnl/dnnl.hpp"
 #include "ops/kernels/cpu/pieces.h"
 
-namespace weir {
+namespace weir::kernels {
 namespace {
 
 using dnnl::memory;
@@ -171,7 +171,7 @@ class PanelGemm final : public Gemm {
   int64_t workspace_bytes() const override { return lanes_at_ + lane_bytes_ * spec_.num_threads; }
   std::string debug_text() const override { return absl::StrCat("panels, ", kernel_name_); }
 
-  void Run(ThreadTeam* team, const Operands& operands,
+  void Run(device::ThreadTeam* team, const Operands& operands,
            absl::FunctionRef<void(const Block&)> finished) override {
     PackRight(team, operands);
     const int64_t size = SizeOf(spec_.operands);
@@ -233,7 +233,7 @@ class PanelGemm final : public Gemm {
     return true;
   }
 
-  void PackRight(ThreadTeam* team, const Operands& operands) {
+  void PackRight(device::ThreadTeam* team, const Operands& operands) {
     const int64_t panel_bytes = layout_.panel_elements() * SizeOf(spec_.operands);
     team->For(panels_.count(), [&](int64_t piece) {
       for (int64_t panel = panels_.begin(piece); panel < panels_.end(piece); ++panel) {
@@ -269,7 +269,7 @@ class PlainGemm final : public Gemm {
   int64_t workspace_bytes() const override { return lanes_at_ + lane_bytes_ * spec_.num_threads; }
   std::string debug_text() const override { return absl::StrCat("plain, ", kernel_name_); }
 
-  void Run(ThreadTeam* team, const Operands& operands,
+  void Run(device::ThreadTeam* team, const Operands& operands,
            absl::FunctionRef<void(const Block&)> finished) override {
     const void* a = operands.a;
     const void* b = operands.b;
@@ -368,7 +368,7 @@ class PlainGemm final : public Gemm {
     }
   }
 
-  void Widen(ThreadTeam* team, const void* from, char* to, int64_t n) const {
+  void Widen(device::ThreadTeam* team, const void* from, char* to, int64_t n) const {
     Pieces pieces{n, kLightPiece};
     team->For(pieces.count(), [&](int64_t piece) {
       int64_t begin = pieces.begin(piece);
@@ -400,7 +400,7 @@ class EmptyGemm final : public Gemm {
   int64_t workspace_bytes() const override { return 0; }
   std::string debug_text() const override { return "empty"; }
 
-  void Run(ThreadTeam* team, const Operands& operands,
+  void Run(device::ThreadTeam* team, const Operands& operands,
            absl::FunctionRef<void(const Block&)> finished) override {
     if (spec_.n == 0) return;
     const int64_t row_bytes = spec_.n * SizeOf(spec_.result);
@@ -441,4 +441,4 @@ absl::StatusOr<std::unique_ptr<Gemm>> Gemm::Create(const GemmSpec& spec) {
                                           Name(spec.operands)));
 }
 
-}  // namespace weir
+}  // namespace weir::kernels

@@ -24,7 +24,7 @@
 #include "runtime/base/dtype.h"
 #include "runtime/device/thread_team.h"
 
-namespace weir {
+namespace weir::kernels {
 
 struct GemmSpec {
   int64_t m = 0, n = 0, k = 0;
@@ -57,10 +57,10 @@ class Gemm {
   virtual int64_t workspace_bytes() const = 0;
   // `finished` is called once per block, on the thread that computed the block, while the block is
   // still in that thread's cache; blocks cover c.
-  virtual void Run(ThreadTeam* team, const Operands& operands,
+  virtual void Run(device::ThreadTeam* team, const Operands& operands,
                    absl::FunctionRef<void(const Block&)> finished) = 0;
   // Returns "panels" or "plain", and oneDNN's name of its kernel; for tests and benchmarks.
   virtual std::string debug_text() const = 0;
 };
 
-}  // namespace weir
+}  // namespace weir::kernels

@@ -12,7 +12,7 @@
 #include "ops/kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace weir {
+namespace weir::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -237,11 +237,11 @@ void ConvertAny(DType from, DType to, const void* src, void* dst, int64_t n) {
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace weir
+}  // namespace weir::kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace weir {
+namespace weir::kernels {
 
 HWY_EXPORT(TransposeAny);
 HWY_EXPORT(PackPanelAny);
@@ -261,5 +261,5 @@ void ConvertReal(DType from, DType to, const void* src, void* dst, int64_t n) {
   HWY_DYNAMIC_DISPATCH(ConvertAny)(from, to, src, dst, n);
 }
 
-}  // namespace weir
+}  // namespace weir::kernels
 #endif  // HWY_ONCE

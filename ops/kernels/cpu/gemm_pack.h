@@ -6,7 +6,7 @@
 
 #include "runtime/base/dtype.h"
 
-namespace weir {
+namespace weir::kernels {
 
 // Sets dst[c * dst_stride + r] = src[r * src_stride + c] for r < rows, c < cols. element_bytes is 2
 // or 4; strides count elements.
@@ -34,4 +34,4 @@ void PackPanel(DType dtype, Storage storage, const void* src, int64_t k, int64_t
 // Converts n elements from one real type to another.
 void ConvertReal(DType from, DType to, const void* src, void* dst, int64_t n);
 
-}  // namespace weir
+}  // namespace weir::kernels

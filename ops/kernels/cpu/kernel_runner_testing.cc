@@ -9,7 +9,7 @@
 #include "oneapi/dnnl/dnnl.hpp"
 #include "runtime/base/random.h"
 
-namespace weir {
+namespace weir::kernels {
 namespace {
 
 // WEIR_TEST_MACHINE=avx2 or baseline makes this process believe, in Highway's kernels and in
@@ -91,7 +91,7 @@ RunResult RunOnce(KernelSpec spec, const TestInputs& inputs, const RunOptions& o
     ADD_FAILURE() << kernel.status().ToString();
     return result;
   }
-  ThreadTeam team(num_threads);
+  device::ThreadTeam team(num_threads);
   std::vector<Buffer> in;
   std::vector<const void*> in_pointers;
   std::vector<int64_t> in_bytes;
@@ -223,4 +223,4 @@ void ExpectEqualValues(const TestTensor& actual, const std::vector<double>& expe
   }
 }
 
-}  // namespace weir
+}  // namespace weir::kernels

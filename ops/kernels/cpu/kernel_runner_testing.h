@@ -11,7 +11,7 @@
 
 #include "ops/kernels/kernel.h"
 
-namespace weir {
+namespace weir::kernels {
 
 struct TestTensor {
   TensorSlice slice;
@@ -58,4 +58,4 @@ double Tolerance(DType dtype);
 void ExpectClose(const TestTensor& actual, const std::vector<double>& expected, double scale = 1);
 void ExpectEqualValues(const TestTensor& actual, const std::vector<double>& expected);
 
-}  // namespace weir
+}  // namespace weir::kernels

@@ -13,7 +13,7 @@
 #include "oneapi/dnnl/dnnl.hpp"
 #include "ops/kernels/kernel.h"
 
-namespace weir {
+namespace weir::kernels {
 namespace {
 
 using dnnl::memory;
@@ -61,7 +61,7 @@ class Runner {
     return owned_.back().get();
   }
 
-  ThreadTeam team_;
+  device::ThreadTeam team_;
   std::unique_ptr<Kernel> kernel_;
   std::vector<Memory> owned_;
   std::vector<const void*> inputs_;
@@ -267,4 +267,4 @@ BENCHMARK(BM_Attention)->Args({128, 32})->Args({256, 64})->Args({1024, 64});
 BENCHMARK(BM_AttentionGrad)->Args({128, 32})->Args({256, 64})->Args({1024, 64});
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels

@@ -8,7 +8,7 @@
 #include "ops/kernels/kernel.h"
 #include "runtime/base/status.h"
 
-namespace weir {
+namespace weir::kernels {
 namespace {
 
 using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
@@ -129,4 +129,4 @@ WEIR_REGISTER_KERNEL("cpu", "matmul", MakeMatmul);
 WEIR_REGISTER_KERNEL("cpu", "matmul_grad_w", MakeMatmulGradWeight);
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels

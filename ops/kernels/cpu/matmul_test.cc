@@ -7,7 +7,7 @@
 #include "ops/kernels/cpu/gemm.h"
 #include "ops/kernels/cpu/kernel_runner_testing.h"
 
-namespace weir {
+namespace weir::kernels {
 namespace {
 
 double Activated(const std::string& activation, double x) {
@@ -130,4 +130,4 @@ TEST(MatmulTest, AWeightOfTheWrongShapeIsRefused) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels

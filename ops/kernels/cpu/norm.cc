@@ -20,7 +20,7 @@
 
 #ifndef WEIR_OPS_KERNELS_CPU_NORM_ONCE
 #define WEIR_OPS_KERNELS_CPU_NORM_ONCE
-namespace weir {
+namespace weir::kernels {
 
 enum class NormKind : uint8_t { kLayer, kRms };
 
@@ -53,11 +53,11 @@ struct NormGradRows {
   float* dbeta;
 };
 
-}  // namespace weir
+}  // namespace weir::kernels
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace weir {
+namespace weir::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -169,11 +169,11 @@ void SumSegments(const float* partials, int64_t stride, int64_t num_segments, DT
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace weir
+}  // namespace weir::kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace weir {
+namespace weir::kernels {
 
 HWY_EXPORT(NormPiece);
 HWY_EXPORT(NormGradPiece);
@@ -362,5 +362,5 @@ WEIR_REGISTER_KERNEL("cpu", "layer_norm_grad", MakeNormGrad(NormKind::kLayer));
 WEIR_REGISTER_KERNEL("cpu", "rms_norm_grad", MakeNormGrad(NormKind::kRms));
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels
 #endif  // HWY_ONCE

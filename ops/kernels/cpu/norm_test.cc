@@ -3,7 +3,7 @@
 #include "gtest/gtest.h"
 #include "ops/kernels/cpu/kernel_runner_testing.h"
 
-namespace weir {
+namespace weir::kernels {
 namespace {
 
 enum class Norm { kLayer, kRms };
@@ -140,4 +140,4 @@ TEST(NormTest, ParametersMayStayInF32BesideBf16) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels

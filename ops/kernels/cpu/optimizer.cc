@@ -17,7 +17,7 @@
 
 #ifndef WEIR_OPS_KERNELS_CPU_OPTIMIZER_ONCE
 #define WEIR_OPS_KERNELS_CPU_OPTIMIZER_ONCE
-namespace weir {
+namespace weir::kernels {
 
 // The numbers of one step, which are the same for every element.
 struct AdamStep {
@@ -40,11 +40,11 @@ struct SgdStep {
   float rate;
 };
 
-}  // namespace weir
+}  // namespace weir::kernels
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace weir {
+namespace weir::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -122,11 +122,11 @@ float SquareSum(DType dtype, const void* x_any, int64_t n) {
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace weir
+}  // namespace weir::kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace weir {
+namespace weir::kernels {
 
 HWY_EXPORT(AdamRange);
 HWY_EXPORT(SgdRange);
@@ -360,5 +360,5 @@ WEIR_REGISTER_KERNEL("cpu", "sum_squares", MakeSumSquares);
 WEIR_REGISTER_KERNEL("cpu", "clip_scale", MakeClipScale);
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels
 #endif  // HWY_ONCE

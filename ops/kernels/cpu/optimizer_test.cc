@@ -4,7 +4,7 @@
 #include "ops/kernels/cpu/kernel_runner_testing.h"
 #include "runtime/base/schedule.h"
 
-namespace weir {
+namespace weir::kernels {
 namespace {
 
 const int64_t kSizes[] = {0, 1, 15, 1000, 40001};
@@ -176,7 +176,7 @@ TEST(UpdateTest, AScaleBelowZeroWritesNothing) {
     const float scale = -1;
     const void* inputs[] = {g, &scale};
     void* outputs[] = {state[0], state[1], state[2]};
-    ThreadTeam team(1);
+    device::ThreadTeam team(1);
     KernelArgs args;
     args.inputs = inputs;
     args.outputs = absl::MakeSpan(outputs, adam ? 3 : 2);
@@ -189,4 +189,4 @@ TEST(UpdateTest, AScaleBelowZeroWritesNothing) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace weir {
+namespace weir::kernels {
 
 struct Pieces {
   int64_t total = 0;
@@ -32,4 +32,4 @@ constexpr int64_t RoundUp(int64_t n, int64_t multiple) {
 }
 constexpr int64_t kCacheLine = 64;
 
-}  // namespace weir
+}  // namespace weir::kernels

@@ -20,13 +20,13 @@
 
 #ifndef WEIR_OPS_KERNELS_CPU_REDUCE_ONCE
 #define WEIR_OPS_KERNELS_CPU_REDUCE_ONCE
-namespace weir {
+namespace weir::kernels {
 enum class Reduction : uint8_t { kSum, kMax };
 }
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace weir {
+namespace weir::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -98,11 +98,11 @@ void MaxGradRow(AxisGroups::Kind inner, DType dtype, const void* x, const void* 
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace weir
+}  // namespace weir::kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace weir {
+namespace weir::kernels {
 
 HWY_EXPORT(ReduceRow);
 HWY_EXPORT(MergeRow);
@@ -334,5 +334,5 @@ WEIR_REGISTER_KERNEL("cpu", "expand", MakeExpand);
 WEIR_REGISTER_KERNEL("cpu", "reduce_max_grad", MakeReduceMaxGrad);
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels
 #endif  // HWY_ONCE

@@ -4,7 +4,7 @@
 #include "ops/kernels/cpu/axis_groups.h"
 #include "ops/kernels/cpu/kernel_runner_testing.h"
 
-namespace weir {
+namespace weir::kernels {
 namespace {
 
 struct Case {
@@ -125,4 +125,4 @@ TEST(ReduceTest, IllegalAxesAreRefused) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels

@@ -8,7 +8,7 @@
 #include "ops/kernels/cpu/spec_check.h"
 #include "ops/kernels/kernel.h"
 
-namespace weir {
+namespace weir::kernels {
 namespace {
 
 using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
@@ -295,4 +295,4 @@ WEIR_REGISTER_KERNEL("cpu", "concat", MakeConcat);
 WEIR_REGISTER_KERNEL("cpu", "transpose", MakeTranspose);
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels

@@ -3,7 +3,7 @@
 #include "gtest/gtest.h"
 #include "ops/kernels/cpu/kernel_runner_testing.h"
 
-namespace weir {
+namespace weir::kernels {
 namespace {
 
 class MoveKernelTest : public testing::TestWithParam<DType> {};
@@ -112,4 +112,4 @@ TEST(MoveTest, WhatDoesNotFitIsRefused) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels

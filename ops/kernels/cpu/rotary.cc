@@ -14,7 +14,7 @@
 #include "ops/kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace weir {
+namespace weir::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -46,11 +46,11 @@ void TurnHeads(DType dtype, const void* x_any, void* y_any, const float* cosine,
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace weir
+}  // namespace weir::kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace weir {
+namespace weir::kernels {
 
 HWY_EXPORT(TurnHeads);
 
@@ -117,5 +117,5 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeRotary(const KernelSpec& spec) {
 WEIR_REGISTER_KERNEL("cpu", "rotary", MakeRotary);
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels
 #endif  // HWY_ONCE

@@ -3,7 +3,7 @@
 #include "gtest/gtest.h"
 #include "ops/kernels/cpu/kernel_runner_testing.h"
 
-namespace weir {
+namespace weir::kernels {
 namespace {
 
 class RotaryKernelTest : public testing::TestWithParam<DType> {};
@@ -42,4 +42,4 @@ TEST_P(RotaryKernelTest, TurnsPairsByTheGlobalPosition) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels

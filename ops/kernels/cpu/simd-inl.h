@@ -18,7 +18,7 @@
 #include "runtime/base/dtype.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace weir {
+namespace weir::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -174,7 +174,7 @@ HWY_INLINE void WithReal(DType dtype, F f) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace weir
+}  // namespace weir::kernels
 HWY_AFTER_NAMESPACE();
 
 #endif

@@ -13,7 +13,7 @@
 #include "ops/kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace weir {
+namespace weir::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -49,11 +49,11 @@ void SoftmaxGradRow(DType dtype, const void* y_any, const void* dy_any, void* dx
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace weir
+}  // namespace weir::kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace weir {
+namespace weir::kernels {
 
 HWY_EXPORT(SoftmaxRow);
 HWY_EXPORT(SoftmaxGradRow);
@@ -146,5 +146,5 @@ WEIR_REGISTER_KERNEL("cpu", "softmax", MakeSoftmax);
 WEIR_REGISTER_KERNEL("cpu", "softmax_grad", MakeSoftmaxGrad);
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels
 #endif  // HWY_ONCE

@@ -17,7 +17,7 @@
 #include "ops/kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace weir {
+namespace weir::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -82,11 +82,11 @@ int64_t RowArgMax(DType dtype, const void* x_any, int64_t n) {
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace weir
+}  // namespace weir::kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace weir {
+namespace weir::kernels {
 
 HWY_EXPORT(RowMax);
 HWY_EXPORT(RowExpSum);
@@ -334,5 +334,5 @@ WEIR_REGISTER_KERNEL("cpu", "cross_entropy_finish", MakeCrossEntropyFinish);
 WEIR_REGISTER_KERNEL("cpu", "accuracy", MakeAccuracy);
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels
 #endif  // HWY_ONCE

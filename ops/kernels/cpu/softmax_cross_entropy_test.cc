@@ -3,7 +3,7 @@
 #include "gtest/gtest.h"
 #include "ops/kernels/cpu/kernel_runner_testing.h"
 
-namespace weir {
+namespace weir::kernels {
 namespace {
 
 struct Sizes {
@@ -141,4 +141,4 @@ TEST(CrossEntropyTest, ASplitVocabularyIsRefusedByTheWholeKernel) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels

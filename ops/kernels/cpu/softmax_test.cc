@@ -3,7 +3,7 @@
 #include "gtest/gtest.h"
 #include "ops/kernels/cpu/kernel_runner_testing.h"
 
-namespace weir {
+namespace weir::kernels {
 namespace {
 
 class SoftmaxKernelTest : public testing::TestWithParam<DType> {};
@@ -40,4 +40,4 @@ TEST(SoftmaxTest, MaskedElementsGetNothing) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels

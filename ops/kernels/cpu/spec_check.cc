@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace weir {
+namespace weir::kernels {
 namespace {
 
 const TensorSlice& Absent() {
@@ -84,4 +84,4 @@ Shape LeadingShape(const TensorSlice& operand, int drop) {
   return shape;
 }
 
-}  // namespace weir
+}  // namespace weir::kernels

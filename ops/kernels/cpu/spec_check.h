@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "ops/kernels/kernel.h"
 
-namespace weir {
+namespace weir::kernels {
 
 class SpecCheck {
  public:
@@ -52,4 +52,4 @@ int64_t SizeFromEnd(const TensorSlice& operand, int from_end);
 // Returns a shape without its last `drop` axes.
 Shape LeadingShape(const TensorSlice& operand, int drop);
 
-}  // namespace weir
+}  // namespace weir::kernels

@@ -15,7 +15,7 @@
 #include "ops/kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace weir {
+namespace weir::kernels {
 namespace HWY_NAMESPACE {
 
 // A Result says whether the product overwrites the result's old contents or adds to them.
@@ -156,7 +156,7 @@ HWY_INLINE void Transpose(RightBlock from, int64_t rows, int64_t columns, Result
 #endif
 
 }  // namespace HWY_NAMESPACE
-}  // namespace weir
+}  // namespace weir::kernels
 HWY_AFTER_NAMESPACE();
 
 #endif

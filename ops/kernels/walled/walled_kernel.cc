@@ -12,7 +12,7 @@
 #include "runtime/device/walled_device.h"
 #include "runtime/device/walled_memory.h"
 
-namespace weir {
+namespace weir::kernels {
 namespace {
 
 // A kernel marks its workspace when it begins, and finds the mark when it computes, unless a kernel
@@ -57,10 +57,12 @@ class WalledKernel final : public Kernel {
   absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     std::vector<const void*> inputs(num_inputs_);
     std::vector<void*> outputs(num_outputs_);
-    for (size_t i = 0; i < num_inputs_; ++i) inputs[i] = WalledMemory::Inside(args.inputs[i]);
-    for (size_t i = 0; i < num_outputs_; ++i) outputs[i] = WalledMemory::Inside(args.outputs[i]);
+    for (size_t i = 0; i < num_inputs_; ++i)
+      inputs[i] = device::WalledMemory::Inside(args.inputs[i]);
+    for (size_t i = 0; i < num_outputs_; ++i)
+      outputs[i] = device::WalledMemory::Inside(args.outputs[i]);
     std::vector<int64_t> input_bytes(args.input_bytes.begin(), args.input_bytes.end());
-    void* const workspace = WalledMemory::Inside(launch.workspace);
+    void* const workspace = device::WalledMemory::Inside(launch.workspace);
     const WorkspaceMark mark(workspace, workspace_bytes());
     const auto begin = [mark] {
       mark.Set();
@@ -80,8 +82,8 @@ class WalledKernel final : public Kernel {
       mark.Set();
       return run();
     }
-    static_cast<WalledQueue*>(launch.queue)
-        ->Put(workspace_bytes() > 0 ? WalledQueue::Action(begin) : nullptr, run);
+    static_cast<device::WalledQueue*>(launch.queue)
+        ->Put(workspace_bytes() > 0 ? device::WalledQueue::Action(begin) : nullptr, run);
     return absl::OkStatus();
   }
 
@@ -97,4 +99,4 @@ std::unique_ptr<Kernel> Wrap(std::unique_ptr<Kernel> kernel, const KernelSpec& s
 [[maybe_unused]] const bool kDerived = (KernelRegistry::Derive("walled", "cpu", &Wrap), true);
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels

@@ -7,34 +7,35 @@ namespace {
 
 using Flaw = std::optional<TransferFlaw>;
 
-void EncodeRect(const Rect& rect, RectProto* out) {
+void EncodeRect(const Rect& rect, proto::RectProto* out) {
   out->mutable_begin()->Assign(rect.begin.begin(), rect.begin.end());
   out->mutable_end()->Assign(rect.end.begin(), rect.end.end());
 }
 
-Rect DecodeRect(const RectProto& in) {
+Rect DecodeRect(const proto::RectProto& in) {
   return {Shape(in.begin().begin(), in.begin().end()), Shape(in.end().begin(), in.end().end())};
 }
 
-void EncodePack(const ExchangePack& pack, ExchangeProto* out) {
+void EncodePack(const ExchangePack& pack, proto::ExchangeProto* out) {
   out->set_chunk_elements(pack.chunk_elements);
-  ExchangeProto::Pack* half = out->mutable_pack();
+  proto::ExchangeProto::Pack* half = out->mutable_pack();
   for (const ExchangePiece& piece : pack.pieces) {
-    ExchangeProto::Piece* to = half->add_piece();
+    proto::ExchangeProto::Piece* to = half->add_piece();
     to->set_tensor(piece.tensor);
     to->set_position(piece.position);
     EncodeRect(piece.rect, to->mutable_rect());
   }
 }
 
-void EncodeFill(const ExchangeFill& fill, ExchangeProto* out) {
+void EncodeFill(const ExchangeFill& fill, proto::ExchangeProto* out) {
   out->set_chunk_elements(fill.chunk_elements);
-  ExchangeProto::Fill* half = out->mutable_fill();
+  proto::ExchangeProto::Fill* half = out->mutable_fill();
   half->set_num_own(fill.num_own);
   for (const ExchangeRegion& region : fill.regions) {
-    ExchangeProto::Region* to = half->add_region();
+    proto::ExchangeProto::Region* to = half->add_region();
     to->set_tensor(region.tensor);
-    to->set_combiner(region.combiner == Combiner::kMax ? ExchangeProto::MAX : ExchangeProto::SUM);
+    to->set_combiner(region.combiner == Combiner::kMax ? proto::ExchangeProto::MAX
+                                                       : proto::ExchangeProto::SUM);
     EncodeRect(region.target, to->mutable_target());
     for (const ExchangeSource& source : region.sources) {
       if (source.message == ExchangeSource::kOwn) {
@@ -46,38 +47,38 @@ void EncodeFill(const ExchangeFill& fill, ExchangeProto* out) {
   }
 }
 
-ExchangePack DecodePack(int64_t chunk_elements, const ExchangeProto::Pack& in) {
+ExchangePack DecodePack(int64_t chunk_elements, const proto::ExchangeProto::Pack& in) {
   ExchangePack pack;
   pack.chunk_elements = chunk_elements;
-  for (const ExchangeProto::Piece& piece : in.piece())
+  for (const proto::ExchangeProto::Piece& piece : in.piece())
     pack.pieces.push_back({piece.tensor(), piece.position(), DecodeRect(piece.rect())});
   return pack;
 }
 
-Flaw DecodeSource(const ExchangeProto::Source& in, ExchangeSource* out) {
+Flaw DecodeSource(const proto::ExchangeProto::Source& in, ExchangeSource* out) {
   switch (in.from_case()) {
-    case ExchangeProto::Source::kOwn: out->own = DecodeRect(in.own()); return std::nullopt;
-    case ExchangeProto::Source::kMessage:
+    case proto::ExchangeProto::Source::kOwn: out->own = DecodeRect(in.own()); return std::nullopt;
+    case proto::ExchangeProto::Source::kMessage:
       // The number of no message stands for the own shard in the value, but not in a plan.
       if (in.message() < 0)
         return TransferFlaw{"a source among the messages", absl::StrCat("message ", in.message())};
       out->message = in.message();
       return std::nullopt;
-    case ExchangeProto::Source::FROM_NOT_SET: break;
+    case proto::ExchangeProto::Source::FROM_NOT_SET: break;
   }
   return TransferFlaw{"a source that is the own shard or a message", "neither"};
 }
 
-Flaw DecodeFill(int64_t chunk_elements, const ExchangeProto::Fill& in, ExchangeFill* out) {
+Flaw DecodeFill(int64_t chunk_elements, const proto::ExchangeProto::Fill& in, ExchangeFill* out) {
   out->chunk_elements = chunk_elements;
   out->num_own = in.num_own();
-  for (const ExchangeProto::Region& region : in.region()) {
+  for (const proto::ExchangeProto::Region& region : in.region()) {
     ExchangeRegion& to = out->regions.emplace_back();
     to.tensor = region.tensor();
     to.target = DecodeRect(region.target());
     switch (region.combiner()) {
-      case ExchangeProto::SUM: to.combiner = Combiner::kSum; break;
-      case ExchangeProto::MAX: to.combiner = Combiner::kMax; break;
+      case proto::ExchangeProto::SUM: to.combiner = Combiner::kSum; break;
+      case proto::ExchangeProto::MAX: to.combiner = Combiner::kMax; break;
       default:
         return TransferFlaw{"a known combiner", absl::StrCat(static_cast<int>(region.combiner()))};
     }
@@ -89,34 +90,34 @@ Flaw DecodeFill(int64_t chunk_elements, const ExchangeProto::Fill& in, ExchangeF
   return std::nullopt;
 }
 
-Flaw DecodeExchange(const ExchangeProto& in, Transfer* out) {
+Flaw DecodeExchange(const proto::ExchangeProto& in, Transfer* out) {
   switch (in.half_case()) {
-    case ExchangeProto::kPack:
+    case proto::ExchangeProto::kPack:
       *out = DecodePack(in.chunk_elements(), in.pack());
       return std::nullopt;
-    case ExchangeProto::kFill:
+    case proto::ExchangeProto::kFill:
       return DecodeFill(in.chunk_elements(), in.fill(), &out->emplace<ExchangeFill>());
-    case ExchangeProto::HALF_NOT_SET: break;
+    case proto::ExchangeProto::HALF_NOT_SET: break;
   }
   return TransferFlaw{"an exchange that packs or fills", "neither"};
 }
 
 }  // namespace
 
-void EncodeTransfer(const Transfer& transfer, KernelCall* call) {
+void EncodeTransfer(const Transfer& transfer, proto::KernelCall* call) {
   if (const auto* pack = std::get_if<ExchangePack>(&transfer))
     EncodePack(*pack, call->mutable_exchange());
   if (const auto* fill = std::get_if<ExchangeFill>(&transfer))
     EncodeFill(*fill, call->mutable_exchange());
 }
 
-std::optional<TransferFlaw> DecodeTransfer(const KernelCall& call, Transfer* out) {
+std::optional<TransferFlaw> DecodeTransfer(const proto::KernelCall& call, Transfer* out) {
   *out = Transfer();
   switch (call.transfer_case()) {
-    case KernelCall::kExchange:
+    case proto::KernelCall::kExchange:
       if (Flaw flaw = DecodeExchange(call.exchange(), out)) return flaw;
       break;
-    case KernelCall::TRANSFER_NOT_SET: break;
+    case proto::KernelCall::TRANSFER_NOT_SET: break;
   }
   return FindFlaw(*out);
 }

@@ -10,10 +10,10 @@
 namespace weir {
 
 // Sets the oneof `transfer` of `call`. A kernel that belongs to no transfer sets nothing.
-void EncodeTransfer(const Transfer& transfer, KernelCall* call);
+void EncodeTransfer(const Transfer& transfer, proto::KernelCall* call);
 
 // Reads the oneof `transfer` of `call` into `out`. Returns what is wrong, by the rules of
 // FindFlaw(Transfer) too; then `out` is unspecified.
-std::optional<TransferFlaw> DecodeTransfer(const KernelCall& call, Transfer* out);
+std::optional<TransferFlaw> DecodeTransfer(const proto::KernelCall& call, Transfer* out);
 
 }  // namespace weir

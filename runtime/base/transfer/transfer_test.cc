@@ -26,7 +26,7 @@ Transfer SomeFill() {
 
 TEST(TransferCodecTest, WhatIsWrittenIsRead) {
   for (const Transfer& transfer : {Transfer(), SomePack(), SomeFill()}) {
-    KernelCall call;
+    proto::KernelCall call;
     EncodeTransfer(transfer, &call);
     EXPECT_EQ(call.has_exchange(), transfer.index() != 0);
     Transfer read = SomePack();
@@ -38,7 +38,7 @@ TEST(TransferCodecTest, WhatIsWrittenIsRead) {
 
 // Returns what is wrong with a plan's description of a transfer.
 std::string FlawOfText(const std::string& text) {
-  KernelCall call;
+  proto::KernelCall call;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString("exchange {" + text + "}", &call));
   Transfer read;
   const auto flaw = DecodeTransfer(call, &read);
@@ -81,10 +81,10 @@ TEST(TransferCodecTest, DamagedDescriptionsAreRefused) {
 }
 
 TEST(TransferCodecTest, AnUnknownCombinerIsRefused) {
-  KernelCall call;
+  proto::KernelCall call;
   EncodeTransfer(SomeFill(), &call);
   call.mutable_exchange()->mutable_fill()->mutable_region(0)->set_combiner(
-      static_cast<ExchangeProto::Combiner>(7));
+      static_cast<proto::ExchangeProto::Combiner>(7));
   Transfer read;
   const auto flaw = DecodeTransfer(call, &read);
   ASSERT_TRUE(flaw.has_value());

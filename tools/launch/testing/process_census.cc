@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-namespace weir {
+namespace weir::launch {
 namespace {
 
 // Returns "5 -> pipe:[123]" for each descriptor.
@@ -53,4 +53,4 @@ std::string ProcessCensus::Leftovers() {
   return text;
 }
 
-}  // namespace weir
+}  // namespace weir::launch

@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-namespace weir {
+namespace weir::launch {
 
 class ProcessCensus {
  public:
@@ -26,4 +26,4 @@ class ProcessCensus {
   std::set<std::string> descriptors_;
 };
 
-}  // namespace weir
+}  // namespace weir::launch

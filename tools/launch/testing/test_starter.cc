@@ -9,16 +9,16 @@
 
 int main(int argc, char** argv) {
   if (argc < 4) return 64;
-  std::vector<weir::WorkerLaunch> workers;
+  std::vector<weir::launch::WorkerLaunch> workers;
   for (int i = 3; i < argc; ++i)
     workers.push_back({{argv[1], argv[i]}, "rank " + std::to_string(i - 3), {i - 3}});
-  weir::SignalWatch signals(weir::SecondSignal::kIsAnEvent);
-  weir::SupervisorOptions options;
+  weir::launch::SignalWatch signals(weir::launch::SecondSignal::kIsAnEvent);
+  weir::launch::SupervisorOptions options;
   options.log_directory = argv[2];
   options.console = &std::cout;
   options.grace_ms = 3600 * 1000;
   options.wake_descriptor = signals.descriptor();
-  auto supervisor = weir::Supervisor::Start(workers, options);
+  auto supervisor = weir::launch::Supervisor::Start(workers, options);
   if (!supervisor.ok()) {
     std::cerr << supervisor.status() << std::endl;
     return 70;
@@ -27,8 +27,8 @@ int main(int argc, char** argv) {
   while ((*supervisor)->num_running() > 0) {
     if (!(*supervisor)->Wait(-1).ok()) return 70;
     if (!signals.Take().has_value()) continue;
-    for (const weir::WorkerExit& exit : (*supervisor)->Stop()) {
-      std::cout << "worker " << exit.worker << ": " << weir::ExitText(exit) << std::endl;
+    for (const weir::launch::WorkerExit& exit : (*supervisor)->Stop()) {
+      std::cout << "worker " << exit.worker << ": " << weir::launch::ExitText(exit) << std::endl;
     }
     return 130;
   }
