@@ -15,6 +15,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
+#include "runtime/device/kernel_thread.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -152,8 +153,9 @@ class RankActor {
     Work();
   }
 
-  // Runs until no work is left, and parks.
+  // Runs until no work is left, and parks. The thread, CAF's own for this actor, runs kernels.
   void Work() {
+    device::BecomeKernelThread();
     board_->Unpark(index_);
     rank_->SetSleep(RankExecutor::Sleep::kAwake);
     while (!board_->stop().load(std::memory_order_relaxed)) {

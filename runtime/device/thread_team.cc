@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/device/kernel_thread.h"
+
 namespace weir::device {
 namespace {
 
@@ -93,6 +95,7 @@ struct ThreadTeam::State {
   }
 
   void WorkerMain(int worker) {
+    BecomeKernelThread();
     uint32_t seen = 0;
     for (;;) {
       seen = AwaitChange(&loops, seen);

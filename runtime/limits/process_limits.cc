@@ -119,6 +119,16 @@ void Handle(int signal, void (*handler)(int), int flags) {
   ::sigaction(signal, &action, nullptr);
 }
 
+// Gives this thread, the main one, a stack for signal handlers. A handler that runs on the stack of
+// a kernel may overwrite the heap (runtime/device/kernel_thread.h).
+void MakeSignalStack() {
+  static char stack_bytes[kSignalStackBytes];
+  stack_t stack = {};
+  stack.ss_sp = stack_bytes;
+  stack.ss_size = sizeof(stack_bytes);
+  ::sigaltstack(&stack, nullptr);
+}
+
 void HandleCrashes() {
   std::string suspects = Raise({RLIMIT_AS, RLIMIT_DATA}, "");
   if (Get(RLIMIT_STACK).rlim_cur < kStackOfThreads)
@@ -129,11 +139,6 @@ void HandleCrashes() {
                     "such requests fail. Try: ",
                     suspects, "; only a crash without them is a fault of weir."),
        text_of_crash, sizeof(text_of_crash));
-  static char stack_bytes[kSignalStackBytes];
-  stack_t stack = {};
-  stack.ss_sp = stack_bytes;
-  stack.ss_size = sizeof(stack_bytes);
-  ::sigaltstack(&stack, nullptr);
   for (int signal : {SIGSEGV, SIGBUS, SIGABRT}) Handle(signal, OnCrash, SA_ONSTACK | SA_RESETHAND);
 }
 
@@ -147,7 +152,7 @@ void HandleProcessorTime(OnTimeUp on_time_up) {
     ::setrlimit(RLIMIT_CPU, &limit);
   }
   Handle(SIGXCPU, on_time_up == OnTimeUp::kEndInOrder ? OnProcessorTime : OnProcessorTimeAtOnce,
-         SA_RESTART);
+         SA_RESTART | SA_ONSTACK);
 }
 
 void* Nothing(void* gate) {
@@ -286,6 +291,7 @@ void ReportLimitsAtTheEnd(OnTimeUp on_time_up) {
                     Raise({RLIMIT_CPU}, "")),
        text_of_time, sizeof(text_of_time));
   std::set_terminate(OnTerminate);
+  MakeSignalStack();
   Handle(SIGXFSZ, SIG_IGN, 0);
   HandleProcessorTime(on_time_up);
   HandleCrashes();

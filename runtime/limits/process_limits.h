@@ -43,7 +43,8 @@ absl::Status CheckRoomForAddresses(const std::string& where, int64_t bytes);
 // threads on any thread; a bad memory access or an abort while the address space or the stack is
 // limited; the limit of processor time. Such a failure is reported on standard error with the
 // limit, and ends the process with kExitRefused. Writing beyond the limit of file size is an error
-// of the write, as a full disk is. main calls this function once.
+// of the write, as a full disk is. main calls this function once, on the main thread, whose signal
+// handlers get a stack of their own.
 enum class OnTimeUp {
   kEndInOrder,  // as SIGTERM asks for; the remaining time decides how far the end comes
   kEndAtOnce,   // for a worker: its starter reports the rest

@@ -73,7 +73,7 @@ SignalWatch::SignalWatch(SecondSignal second) {
   if (descriptor() < 0) return;
   struct sigaction action = {};
   action.sa_handler = OnSignal;
-  action.sa_flags = SA_RESTART;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;
   if (old_interrupt_.sa_handler != SIG_IGN) ::sigaction(SIGINT, &action, nullptr);
   if (old_hangup_.sa_handler != SIG_IGN) ::sigaction(SIGHUP, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
