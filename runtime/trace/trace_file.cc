@@ -178,8 +178,8 @@ class RankWriter {
     const bool input = act.wait == ActRecord::Wait::kInput;
     for (const TracedPort& port : input ? actor.inputs : actor.outputs) {
       if (port.register_id != act.waited_register) continue;
-      return FlowId(r.edge,
-                    ActNumber(act) / port.span.period + (input ? 0 : r.initial_tokens - r.slots));
+      const int64_t last = (port.span.SpanOf(ActNumber(act)) + 1) * port.span.tokens - 1;
+      return FlowId(r.edge, last + (input ? 0 : r.initial_tokens - r.slots));
     }
     return 0;
   }
@@ -342,15 +342,19 @@ void RankWriter::Act(const ActRecord& act, int64_t start, int64_t end) {
   const int64_t number = ActNumber(act);
   for (const TracedPort& port : actor.outputs) {
     const TracedRegister& r = rank_.registers[port.register_id];
-    if (!r.crosses_ranks || (number + 1) % port.span.period != 0) continue;
-    event->add_flow_ids(FlowId(r.edge, number / port.span.period + r.initial_tokens));
+    if (!r.crosses_ranks || !port.span.Ends(number)) continue;
+    const int64_t first = port.span.SpanOf(number) * port.span.tokens + r.initial_tokens;
+    for (int64_t token = first; token < first + port.span.tokens; ++token)
+      event->add_flow_ids(FlowId(r.edge, token));
   }
   for (const TracedPort& port : actor.inputs) {
     const TracedRegister& r = rank_.registers[port.register_id];
-    if (!r.crosses_ranks || number % port.span.period != 0 ||
-        number / port.span.period < r.initial_tokens)
-      continue;
-    event->add_terminating_flow_ids(FlowId(r.edge, number / port.span.period));
+    if (!r.crosses_ranks || !port.span.Begins(number)) continue;
+    const int64_t first = port.span.SpanOf(number) * port.span.tokens;
+    // No act wrote the initial tokens.
+    for (int64_t token = std::max<int64_t>(first, r.initial_tokens);
+         token < first + port.span.tokens; ++token)
+      event->add_terminating_flow_ids(FlowId(r.edge, token));
   }
   writer_.Finish();
   End(ActLane(actor), end);
