@@ -120,7 +120,9 @@ class Parties:
                 self.add(f"{lanes} {checksum}", lambda folder, l=lanes, c=checksum: [[ours, folder, l, c]])
         for name, flags in MPI_FLAGS.items() if mpi else []:
             self.add(name, lambda folder, f=flags: [
-                ["mpirun", "--allow-run-as-root", "-np", 2, "--bind-to", "core"] + f + [mpi, folder]])
+                ["mpirun", "--allow-run-as-root", "-np", 2, "--bind-to", "core",
+                 # Programs of Open MPI that start at once would race for one folder of the user.
+                 "--mca", "orte_tmpdir_base", folder] + f + [mpi, folder]])
         if torch:
             script = pathlib.Path(__file__).parent / "torch_collective.py"
             lo = ["env", "GLOO_SOCKET_IFNAME=lo"]
