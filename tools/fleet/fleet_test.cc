@@ -1,0 +1,167 @@
+// Tests a fleet of scripted workers (tools/fleet/testing/scripted_worker.h): real processes and a
+// real control plane, without ranks. This program is the worker, too, because a fleet refuses
+// workers of another build. tests/processes tries the same with whole jobs.
+#include "tools/fleet/fleet.h"
+
+#include <sstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tools/fleet/testing/scripted_worker.h"
+
+namespace weir::fleet {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class FleetTest : public ::testing::Test {
+ protected:
+  FleetTest() {
+    options_.log_base = ::testing::TempDir() + "fleet_test_logs";
+    options_.heartbeat_ms = 50;
+    options_.console = &console_;
+  }
+
+  // Starts workers of two ranks each.
+  void Launch(int num_workers) {
+    std::vector<std::vector<int>> ranks_of;
+    for (int worker = 0; worker < num_workers; ++worker)
+      ranks_of.push_back({2 * worker, 2 * worker + 1});
+    fleet_ = std::make_unique<Fleet>(std::move(ranks_of), options_);
+    launched_ = fleet_->Launch();
+  }
+
+  // Has worker 1 follow a script, and all other workers answer.
+  absl::Status CallWith(Script script, Fleet::Watch watch = Fleet::Watch::kNone) {
+    std::vector<proto::WorkerCommand> commands(fleet_->num_workers(), CommandFor(Script::kAnswers));
+    commands[1] = CommandFor(script);
+    return fleet_->CallEach(commands, watch).status();
+  }
+
+  std::ostringstream said_;
+  console::Console console_{console::Console::Style::kPlain, &said_};
+  FleetOptions options_;
+  std::unique_ptr<Fleet> fleet_;
+  absl::Status launched_;
+};
+
+TEST_F(FleetTest, AnswersComeInTheOrderOfWorkersAndAnOrderlyEndHasNoReport) {
+  Launch(3);
+  ASSERT_EQ(launched_, absl::OkStatus());
+  for (int call = 0; call < 3; ++call) {
+    const auto answers = fleet_->Call(CommandFor(Script::kAnswers), Fleet::Watch::kNone);
+    ASSERT_TRUE(answers.ok()) << answers.status();
+    ASSERT_EQ(answers->size(), 3u);
+    EXPECT_EQ((*answers)[0].plan_id(), "worker 0");
+    EXPECT_EQ((*answers)[2].plan_id(), "worker 2");
+  }
+  const launch::FailureReport report = fleet_->Finish(absl::OkStatus());
+  EXPECT_THAT(report.text, IsEmpty());
+  EXPECT_EQ(report.exit_code, 0);
+  EXPECT_THAT(said_.str(), IsEmpty());
+}
+
+TEST_F(FleetTest, AnErrorOfACommandNamesItsRanksAndIsNoFailureOfAProcess) {
+  Launch(2);
+  ASSERT_EQ(launched_, absl::OkStatus());
+  const absl::Status refused = CallWith(Script::kRefuses);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr("W0001"), HasSubstr("worker 1")));
+  EXPECT_THAT(fleet_->Finish(refused).text, IsEmpty());
+}
+
+TEST_F(FleetTest, AfterAnErrorTheWorkersTakeCommandsAsBefore) {
+  Launch(2);
+  ASSERT_EQ(launched_, absl::OkStatus());
+  EXPECT_FALSE(CallWith(Script::kRefuses).ok());
+  EXPECT_EQ(CallWith(Script::kAnswers), absl::OkStatus());
+  EXPECT_THAT(fleet_->Finish(absl::OkStatus()).text, IsEmpty());
+}
+
+TEST_F(FleetTest, AnAnswerThatIsNoneNamesItsRanks) {
+  Launch(2);
+  ASSERT_EQ(launched_, absl::OkStatus());
+  const absl::Status nonsense = CallWith(Script::kAnswersNonsense);
+  EXPECT_EQ(nonsense.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(nonsense.message()), HasSubstr("2-3"));
+}
+
+TEST_F(FleetTest, AProcessThatEndsIsTheFirstFailureAndTheOthersFollow) {
+  Launch(3);
+  ASSERT_EQ(launched_, absl::OkStatus());
+  const absl::Status status = CallWith(Script::kExits);
+  EXPECT_FALSE(status.ok());
+  const launch::FailureReport report = fleet_->Finish(status);
+  EXPECT_EQ(report.exit_code, 3);
+  EXPECT_THAT(report.text, AllOf(HasSubstr("rank 2-3"), HasSubstr("code 3")));
+  EXPECT_THAT(report.text, Not(HasSubstr("rank 0-1 (")));
+}
+
+TEST_F(FleetTest, AProcessThatIsKilledGivesTheJobTheCodeOfTheSignal) {
+  Launch(2);
+  ASSERT_EQ(launched_, absl::OkStatus());
+  const absl::Status status = CallWith(Script::kIsKilled);
+  const launch::FailureReport report = fleet_->Finish(status);
+  EXPECT_EQ(report.exit_code, 128 + 9);
+  EXPECT_THAT(report.text, AllOf(HasSubstr("rank 2-3"), HasSubstr("SIGKILL")));
+}
+
+TEST_F(FleetTest, AProcessThatIsStoppedIsNamedAsFrozenWithItsState) {
+  options_.dead_after_ms = 1500;
+  Launch(2);
+  ASSERT_EQ(launched_, absl::OkStatus());
+  const absl::Status status = CallWith(Script::kStops);
+  EXPECT_FALSE(status.ok());
+  const launch::FailureReport report = fleet_->Finish(status);
+  EXPECT_EQ(report.exit_code, launch::kExitSurroundings);
+  EXPECT_THAT(report.text, AllOf(HasSubstr("rank 2-3"), HasSubstr("no heartbeat for 1.5 s"),
+                                 HasSubstr("stopped")));
+  EXPECT_THAT(said_.str(), HasSubstr("is frozen"));
+}
+
+TEST_F(FleetTest, StepsWithoutProgressEndTheJob) {
+  options_.stuck_after_ms = 1000;
+  Launch(2);
+  ASSERT_EQ(launched_, absl::OkStatus());
+  const absl::Status status = CallWith(Script::kWaits, Fleet::Watch::kProgress);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("W0516"));
+  const launch::FailureReport report = fleet_->Finish(status);
+  EXPECT_EQ(report.exit_code, launch::kExitNoProgress);
+  EXPECT_THAT(report.text, AllOf(HasSubstr("no actor of any rank has acted for 1.0 s"),
+                                 HasSubstr("no account came from rank 2-3")));
+}
+
+TEST_F(FleetTest, AReasonThatAWorkerTellsReachesTheReportWithItsAdvice) {
+  Launch(2);
+  ASSERT_EQ(launched_, absl::OkStatus());
+  const absl::Status status = CallWith(Script::kTells);
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(fleet_->Finish(status).text, AllOf(HasSubstr("W0522 at the connection: it broke"),
+                                                 HasSubstr("a network that holds")));
+}
+
+TEST_F(FleetTest, AProgramThatDoesNotExistIsAnErrorOfLaunch) {
+  options_.program = "/no/such/worker";
+  Launch(2);
+  EXPECT_THAT(std::string(launched_.message()), HasSubstr("/no/such/worker"));
+  EXPECT_THAT(fleet_->Finish(launched_).text, IsEmpty());
+}
+
+TEST_F(FleetTest, AProgramThatIsNoWorkerIsNamedWithItsEnd) {
+  options_.program = "/bin/false";
+  Launch(2);
+  EXPECT_FALSE(launched_.ok());
+  EXPECT_THAT(fleet_->Finish(launched_).text, HasSubstr("code 1"));
+}
+
+}  // namespace
+}  // namespace weir::fleet
+
+int main(int argc, char** argv) {
+  if (argc > 1 && std::string(argv[1]) == "worker") return weir::fleet::RunScriptedWorker();
+  ::testing::InitGoogleMock(&argc, argv);
+  return RUN_ALL_TESTS();
+}
