@@ -50,7 +50,8 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
   plan->job = job;
   plan->mode = options.mode;
   WEIR_ASSIGN_OR_RETURN(plan->mesh, MeshOf(job));
-  plan->stage_mesh = plan->mesh.StageMesh();
+  plan->places = sbp::PipelinePlaces(plan->mesh);
+  plan->stage_mesh = plan->places.mesh(0);
   WEIR_RETURN_IF_ERROR(CheckTraining(job, plan->stage_mesh, options.mode));
   plan->micro_batches = std::max<int64_t>(1, job.training().micro_batches());
   if (job.runtime().chunk_bytes_max() > 0) plan->chunk_bytes_max = job.runtime().chunk_bytes_max();
@@ -63,8 +64,7 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
       job.training().precision() == proto::Training::BF16 ? DType::kBF16 : DType::kF32;
   WEIR_ASSIGN_OR_RETURN(context.dims, ImportDims(job));
   WEIR_ASSIGN_OR_RETURN(context.rules, LayoutRules::Create(job, plan->stage_mesh, context.dims));
-  WEIR_ASSIGN_OR_RETURN(plan->schedule,
-                        ScheduleOf(job, plan->mesh.num_stages(), plan->micro_batches));
+  WEIR_ASSIGN_OR_RETURN(plan->schedule, ScheduleOf(job, plan->places.size(), plan->micro_batches));
 
   PassPipeline passes({options.dump_after, options.disabled, options.dump_to});
   passes.Add({"import-graph", "the functions and calls of the graph, with a type for every value",
@@ -98,9 +98,10 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
   }
   passes.Add({"build-program", "sources, forward, backward, gradients, norm, update", true,
               [&plan](const PassContext&, Module*) { return BuildProgram(plan.get()); }});
-  passes.Add(
-      {"bundle-boxings", "boxings that can travel together do", false,
-       [&plan](const PassContext&, Module* module) { return BundleBoxings(plan->mesh, module); }});
+  passes.Add({"bundle-boxings", "boxings that can travel together do", false,
+              [&plan](const PassContext&, Module* module) {
+                return BundleBoxings(plan->places, module);
+              }});
   passes.Add({"shape-stages", "what the ranks of each stage do together", true,
               [&plan](const PassContext&, Module*) { return ShapeStages(plan.get()); },
               [&plan] { return ToText(plan->stages); }});

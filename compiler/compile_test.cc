@@ -230,7 +230,7 @@ TEST(Compile, PassesThatHaveDoneTheirWorkChangeNothingMore) {
       EXPECT_EQ(ToText(*module, context.stage_mesh), before) << "expand-cross-entropy on " << mesh;
       ASSERT_TRUE(RemoveDeadNodes(context, module).ok());
       EXPECT_EQ(ToText(*module, context.stage_mesh), before) << "remove-dead-nodes on " << mesh;
-      ASSERT_TRUE(BundleBoxings((*plan)->mesh, module).ok());
+      ASSERT_TRUE(BundleBoxings((*plan)->places, module).ok());
       EXPECT_EQ(ToText(*module, context.stage_mesh), before) << "bundle-boxings on " << mesh;
     }
   }
@@ -298,7 +298,7 @@ TEST(Compile, ADamagedRhythmIsRefused) {
   spec.mutable_time(0)->mutable_station()->set_item(-1);
   EXPECT_EQ(RhythmFromProto(spec).status().code(), absl::StatusCode::kInvalidArgument);
   spec = whole;
-  spec.mutable_time(0)->mutable_station()->set_place(1 << 30);
+  spec.mutable_time(0)->mutable_station()->set_index(1 << 30);
   EXPECT_EQ(RhythmFromProto(spec).status().code(), absl::StatusCode::kInvalidArgument);
   spec = whole;
   spec.add_family()->mutable_producer()->set_item(1 << 30);

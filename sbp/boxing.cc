@@ -33,27 +33,27 @@ bool InGroup(const BoxingStep& step, int axis) {
          std::find(step.flat_axes.begin(), step.flat_axes.end(), axis) != step.flat_axes.end();
 }
 
-int64_t TotalElements(const TensorType& type, const Steps& steps, const Mesh& stage_mesh) {
+int64_t TotalElements(const TensorType& type, const Steps& steps, const Mesh& mesh) {
   int64_t total = 0;
   for (const BoxingStep& step : steps) {
-    const bool same_stage = step.from.stage == step.to.stage;
+    const bool same_place = step.from.place == step.to.place;
     // Groups of a flat step differ only in the length of their row.
     std::vector<int> varying;
     int64_t copies = 1;
-    for (int axis = 0; axis < stage_mesh.num_axes(); ++axis) {
+    for (int axis = 0; axis < mesh.num_axes(); ++axis) {
       if (InGroup(step, axis)) continue;
       if (step.from.layout[axis].is_split()) {
         varying.push_back(axis);
       } else {
-        copies *= stage_mesh.size(axis);
+        copies *= mesh.size(axis);
       }
     }
     std::map<int64_t, int64_t> by_length;
-    Coords coords(stage_mesh.num_axes(), 0);
-    ForEachCoords(stage_mesh, varying, &coords, [&] {
-      ExchangeView view(type, step, stage_mesh, coords);
+    Coords coords(mesh.num_axes(), 0);
+    ForEachCoords(mesh, varying, &coords, [&] {
+      ExchangeView view(type, step, mesh, coords);
       auto [it, is_new] = by_length.emplace(view.type().num_elements(), 0);
-      if (is_new) it->second = view.TotalElementsSent(same_stage);
+      if (is_new) it->second = view.TotalElementsSent(same_place);
       total += it->second * copies;
     });
   }
@@ -63,21 +63,21 @@ int64_t TotalElements(const TensorType& type, const Steps& steps, const Mesh& st
 // Returns the most elements that one rank sends in a step, summed over steps. Ranks that differ
 // only in axes that no split touches send alike, and the rank at 0 stands for all of them. The
 // exception is a broadcast that becomes partial, where only the first rank sends.
-int64_t BusiestElements(const TensorType& type, const Steps& steps, const Mesh& stage_mesh) {
+int64_t BusiestElements(const TensorType& type, const Steps& steps, const Mesh& mesh) {
   int64_t sum = 0;
   for (const BoxingStep& step : steps) {
     std::vector<int> varying;
-    for (int axis = 0; axis < stage_mesh.num_axes(); ++axis) {
+    for (int axis = 0; axis < mesh.num_axes(); ++axis) {
       if (step.from.layout[axis].is_split() || step.to.layout[axis].is_split())
         varying.push_back(axis);
     }
     std::optional<ExchangeView> view;
     int64_t busiest = 0;
-    Coords coords(stage_mesh.num_axes(), 0);
-    ForEachCoords(stage_mesh, varying, &coords, [&] {
+    Coords coords(mesh.num_axes(), 0);
+    ForEachCoords(mesh, varying, &coords, [&] {
       // A flat view belongs to one group.
-      if (step.flat || !view.has_value()) view.emplace(type, step, stage_mesh, coords);
-      busiest = std::max(busiest, view->ElementsSent(coords, step.from.stage == step.to.stage));
+      if (step.flat || !view.has_value()) view.emplace(type, step, mesh, coords);
+      busiest = std::max(busiest, view->ElementsSent(coords, step.from.place == step.to.place));
     });
     sum += busiest;
   }
@@ -85,10 +85,10 @@ int64_t BusiestElements(const TensorType& type, const Steps& steps, const Mesh& 
 }
 
 // Returns the step's method, given the changes on its axes.
-BoxingMethod MethodOf(const Place& from, const Place& to, const Mesh& stage_mesh) {
-  if (from.stage != to.stage) return BoxingMethod::kMove;
+BoxingMethod MethodOf(const Placement& from, const Placement& to, const Mesh& mesh) {
+  if (from.place != to.place) return BoxingMethod::kMove;
   std::optional<BoxingMethod> method;
-  for (int axis = 0; axis < stage_mesh.num_axes(); ++axis) {
+  for (int axis = 0; axis < mesh.num_axes(); ++axis) {
     const Sbp &before = from.layout[axis], &after = to.layout[axis];
     if (before == after) continue;
     BoxingMethod change = BoxingMethod::kMixed;
@@ -108,16 +108,14 @@ BoxingMethod MethodOf(const Place& from, const Place& to, const Mesh& stage_mesh
 }
 
 // Returns whether all ranks keep the shards that they have.
-bool IsIdentity(const TensorType& type, const Layout& from, const Layout& to,
-                const Mesh& stage_mesh) {
+bool IsIdentity(const TensorType& type, const Layout& from, const Layout& to, const Mesh& mesh) {
   if (from == to) return true;
   for (size_t axis = 0; axis < from.size(); ++axis) {
     if (from[axis] != to[axis] && (from[axis].is_partial() || to[axis].is_partial())) return false;
   }
-  for (int64_t i = 0; i < stage_mesh.num_ranks(); ++i) {
-    Coords coords = stage_mesh.CoordsOf(i);
-    if (ShardRect(type, from, stage_mesh, coords) != ShardRect(type, to, stage_mesh, coords))
-      return false;
+  for (int64_t i = 0; i < mesh.num_ranks(); ++i) {
+    Coords coords = mesh.CoordsOf(i);
+    if (ShardRect(type, from, mesh, coords) != ShardRect(type, to, mesh, coords)) return false;
   }
   return true;
 }
@@ -125,23 +123,23 @@ bool IsIdentity(const TensorType& type, const Layout& from, const Layout& to,
 // A Planner makes plans between layouts that are B on all mesh axes of size 1.
 class Planner {
  public:
-  Planner(const TensorType& type, const Mesh& stage_mesh) : type_(type), stage_mesh_(stage_mesh) {}
+  Planner(const TensorType& type, const Mesh& mesh) : type_(type), mesh_(mesh) {}
 
-  Steps Plan(const Place& from, const Place& to) const {
-    return from.stage == to.stage ? PlanSameStage(from, to) : PlanAcrossStages(from, to);
+  Steps Plan(const Placement& from, const Placement& to) const {
+    return from.place == to.place ? PlanSamePlace(from, to) : PlanAcrossPlaces(from, to);
   }
 
  private:
   // Axes that go P->B.
   std::vector<int> MergedToBroadcast(const Layout& from, const Layout& to) const {
     std::vector<int> axes;
-    for (int axis = 0; axis < stage_mesh_.num_axes(); ++axis) {
+    for (int axis = 0; axis < mesh_.num_axes(); ++axis) {
       if (from[axis].is_partial() && to[axis].is_broadcast()) axes.push_back(axis);
     }
     return axes;
   }
   bool HasMerged(const Layout& from, const Layout& to) const {
-    for (int axis = 0; axis < stage_mesh_.num_axes(); ++axis) {
+    for (int axis = 0; axis < mesh_.num_axes(); ++axis) {
       if (IsMerged(from[axis], to[axis])) return true;
     }
     return false;
@@ -163,12 +161,12 @@ class Planner {
   }
 
   // Returns one exchange, or none if nothing changes.
-  Steps Direct(const Place& from, const Place& to) const {
-    if (from.stage == to.stage && IsIdentity(type_, from.layout, to.layout, stage_mesh_)) return {};
-    BoxingStep step{MethodOf(from, to, stage_mesh_), from, to, false, {}};
+  Steps Direct(const Placement& from, const Placement& to) const {
+    if (from.place == to.place && IsIdentity(type_, from.layout, to.layout, mesh_)) return {};
+    BoxingStep step{MethodOf(from, to, mesh_), from, to, false, {}};
     // Nested splits may shift when an outer split appears. In that case elements do move.
     bool local = step.method == BoxingMethod::kSlice || step.method == BoxingMethod::kToPartial;
-    if (local && TotalElements(type_, {step}, stage_mesh_) > 0) step.method = BoxingMethod::kMixed;
+    if (local && TotalElements(type_, {step}, mesh_) > 0) step.method = BoxingMethod::kMixed;
     return {step};
   }
 
@@ -177,20 +175,20 @@ class Planner {
     return first;
   }
 
-  // Returns the steps from `from`, partial over `axes`, to the broadcast of `axes` in `to_stage`,
+  // Returns the steps from `from`, partial over `axes`, to the broadcast of `axes` in `to_place`,
   // through the flat split. If there are two ranks, each gives the other all of its summand
   // instead: the bytes are the same, and there is one step.
-  Steps Flat(const Place& from, const std::vector<int>& axes, int64_t to_stage) const {
-    Place split = from, whole = from;
-    whole.stage = to_stage;
+  Steps Flat(const Placement& from, const std::vector<int>& axes, int64_t to_place) const {
+    Placement split = from, whole = from;
+    whole.place = to_place;
     int64_t group = 1;
     for (int axis : axes) {
       split.layout[axis] = Sbp::S(0);
       whole.layout[axis] = Sbp::B();
-      group *= stage_mesh_.size(axis);
+      group *= mesh_.size(axis);
     }
-    if (group == 2 && to_stage == from.stage) return Direct(from, whole);
-    BoxingMethod second = to_stage == from.stage ? BoxingMethod::kAllGather : BoxingMethod::kMove;
+    if (group == 2 && to_place == from.place) return Direct(from, whole);
+    BoxingMethod second = to_place == from.place ? BoxingMethod::kAllGather : BoxingMethod::kMove;
     return {BoxingStep{BoxingMethod::kReduceScatter, from, split, true, axes},
             BoxingStep{second, split, whole, true, axes}};
   }
@@ -220,7 +218,7 @@ class Planner {
     using Key = std::pair<int64_t, size_t>;
     std::vector<Key> keys;
     for (const Steps& steps : candidates)
-      keys.emplace_back(TotalElements(type_, steps, stage_mesh_), steps.size());
+      keys.emplace_back(TotalElements(type_, steps, mesh_), steps.size());
     const Key least = *std::min_element(keys.begin(), keys.end());
     std::vector<const Steps*> ties;
     for (size_t i = 0; i < candidates.size(); ++i) {
@@ -230,11 +228,11 @@ class Planner {
     }
     if (ties.size() == 1) return *ties[0];
     return **std::min_element(ties.begin(), ties.end(), [&](const Steps* a, const Steps* b) {
-      return BusiestElements(type_, *a, stage_mesh_) < BusiestElements(type_, *b, stage_mesh_);
+      return BusiestElements(type_, *a, mesh_) < BusiestElements(type_, *b, mesh_);
     });
   }
 
-  Steps PlanSameStage(const Place& from, const Place& to) const {
+  Steps PlanSamePlace(const Placement& from, const Placement& to) const {
     const std::vector<int> gathered = MergedToBroadcast(from.layout, to.layout);
     if (gathered.empty() && !HasMerged(from.layout, to.layout)) return Direct(from, to);
     if (gathered.empty() && OnlyMergesInPlace(from.layout, to.layout)) return Direct(from, to);
@@ -242,40 +240,40 @@ class Planner {
     if (gathered.empty()) {
       candidates.push_back(Direct(from, to));
     } else {
-      Place after_flat = from;
-      Place before_flat = to;
+      Placement after_flat = from;
+      Placement before_flat = to;
       for (int axis : gathered) {
         after_flat.layout[axis] = to.layout[axis];
         before_flat.layout[axis] = from.layout[axis];
       }
-      const Steps flat_last = Flat(before_flat, gathered, to.stage);
-      if (IsIdentity(type_, from.layout, before_flat.layout, stage_mesh_)) return flat_last;
-      Consider(Chain(Flat(from, gathered, from.stage), PlanSameStage(after_flat, to)), &candidates);
+      const Steps flat_last = Flat(before_flat, gathered, to.place);
+      if (IsIdentity(type_, from.layout, before_flat.layout, mesh_)) return flat_last;
+      Consider(Chain(Flat(from, gathered, from.place), PlanSamePlace(after_flat, to)), &candidates);
       if (!MixesCombiners(before_flat.layout)) {
-        Consider(Chain(PlanSameStage(from, before_flat), flat_last), &candidates);
+        Consider(Chain(PlanSamePlace(from, before_flat), flat_last), &candidates);
       }
     }
     for (int k = 0; k < static_cast<int>(type_.dims.size()); ++k) {
       for (MergeInto into : {MergeInto::kDestinationSplit, MergeInto::kTensorAxis}) {
-        Place merged{Merged(from.layout, to.layout, k, into), from.stage};
+        Placement merged{Merged(from.layout, to.layout, k, into), from.place};
         Consider(Chain(Direct(from, merged), Direct(merged, to)), &candidates);
       }
       if (gathered.empty()) continue;
-      Place scattered = to;
+      Placement scattered = to;
       for (int axis : gathered) scattered.layout[axis] = Sbp::S(k);
-      Consider(Chain(PlanSameStage(from, scattered), Direct(scattered, to)), &candidates);
+      Consider(Chain(PlanSamePlace(from, scattered), Direct(scattered, to)), &candidates);
     }
     return Cheapest(candidates);
   }
 
-  Steps PlanAcrossStages(const Place& from, const Place& to) const {
+  Steps PlanAcrossPlaces(const Placement& from, const Placement& to) const {
     if (!HasMerged(from.layout, to.layout)) return Direct(from, to);
     const std::vector<int> gathered = MergedToBroadcast(from.layout, to.layout);
     Layout only_gathered = from.layout;
     for (int axis : gathered) only_gathered[axis] = Sbp::B();
     std::vector<Steps> candidates;
     if (only_gathered == to.layout || type_.dims.empty()) {
-      Steps flat = Flat(from, gathered, to.stage);
+      Steps flat = Flat(from, gathered, to.place);
       // A scalar has no splits but the flat one, so a scalar arrives as a broadcast and then
       // changes.
       if (only_gathered != to.layout) flat = Chain(flat, Direct(flat.back().to, to));
@@ -283,7 +281,7 @@ class Planner {
     }
     for (int k = 0; k < static_cast<int>(type_.dims.size()); ++k) {
       for (MergeInto into : {MergeInto::kDestinationSplit, MergeInto::kTensorAxis}) {
-        Place merged{Merged(from.layout, to.layout, k, into), from.stage};
+        Placement merged{Merged(from.layout, to.layout, k, into), from.place};
         Consider(Chain(Direct(from, merged), Direct(merged, to)), &candidates);
         // Copies on the source's devices merge a part each, where otherwise each copy would merge
         // all.
@@ -299,18 +297,24 @@ class Planner {
   }
 
   const TensorType& type_;
-  const Mesh& stage_mesh_;
+  const Mesh& mesh_;
 };
 
-absl::Status CheckPlace(const TensorType& type, const Place& place, const Mesh& mesh,
-                        const Mesh& stage_mesh) {
-  WEIR_RETURN_IF_ERROR(ValidateLayout(place.layout, type, stage_mesh));
-  if (place.stage < 0 || place.stage >= mesh.num_stages()) {
-    return Rejected({"W0221", absl::StrCat("boxing of ", ToText(type), " on mesh ", mesh.ToText()),
-                     absl::StrCat("a stage from 0 to ", mesh.num_stages() - 1),
-                     absl::StrCat(place.stage), "stage 0"});
+// Returns the mesh over which both placements of `type` have their layouts.
+absl::StatusOr<Mesh> CommonMesh(const TensorType& type, const Placement& from, const Placement& to,
+                                const Places& places) {
+  const std::string where = absl::StrCat("boxing of ", ToText(type));
+  for (const Placement* placement : {&from, &to}) {
+    if (placement->place < 0 || placement->place >= places.size()) {
+      return Rejected({"W0221", where, absl::StrCat("a stage from 0 to ", places.size() - 1),
+                       absl::StrCat(placement->place), "stage 0"});
+    }
+    WEIR_RETURN_IF_ERROR(ValidateLayout(placement->layout, type, places.mesh(placement->place)));
   }
-  return absl::OkStatus();
+  const Mesh &mesh = places.mesh(from.place), &other = places.mesh(to.place);
+  if (mesh == other) return mesh;
+  return Rejected({"W0221", where, absl::StrCat("stages of one mesh, ", mesh.ToText()),
+                   other.ToText(), "stages of equal meshes"});
 }
 
 }  // namespace
@@ -330,60 +334,61 @@ std::string Name(BoxingMethod method) {
   return "?";
 }
 
-std::string ToText(const BoxingStep& step, const Mesh& mesh) {
-  const Mesh stage_mesh = mesh.StageMesh();
-  std::string text = absl::StrCat(Name(step.method), ": stage ", step.from.stage, " ",
-                                  ToText(step.from.layout, stage_mesh), " -> stage ", step.to.stage,
-                                  " ", ToText(step.to.layout, stage_mesh));
+std::string ToText(const BoxingStep& step, const Places& places) {
+  const Mesh& mesh = places.mesh(step.from.place);
+  std::string text = absl::StrCat(Name(step.method), ": stage ", step.from.place, " ",
+                                  ToText(step.from.layout, mesh), " -> stage ", step.to.place, " ",
+                                  ToText(step.to.layout, places.mesh(step.to.place)));
   if (step.flat) {
     absl::StrAppend(&text, ", flat over ",
                     absl::StrJoin(step.flat_axes, ", ", [&](std::string* out, int axis) {
-                      out->append(stage_mesh.axes()[axis].name);
+                      out->append(mesh.axes()[axis].name);
                     }));
   }
   return text;
 }
 
-absl::StatusOr<std::vector<BoxingStep>> PlanBoxing(const TensorType& type, const Place& from,
-                                                   const Place& to, const Mesh& mesh) {
-  const Mesh stage_mesh = mesh.StageMesh();
-  WEIR_RETURN_IF_ERROR(CheckPlace(type, from, mesh, stage_mesh));
-  WEIR_RETURN_IF_ERROR(CheckPlace(type, to, mesh, stage_mesh));
-  for (int axis = 0; axis < stage_mesh.num_axes(); ++axis) {
+absl::StatusOr<std::vector<BoxingStep>> PlanBoxing(const TensorType& type, const Placement& from,
+                                                   const Placement& to, const Places& places) {
+  WEIR_ASSIGN_OR_RETURN(const Mesh mesh, CommonMesh(type, from, to, places));
+  for (int axis = 0; axis < mesh.num_axes(); ++axis) {
     const Sbp &before = from.layout[axis], &after = to.layout[axis];
     if (before.is_partial() && after.is_partial() && before.combiner != after.combiner) {
       return Rejected(
           {"W0220",
-           absl::StrCat("boxing of ", ToText(type), " from ", ToText(from.layout, stage_mesh),
-                        " to ", ToText(to.layout, stage_mesh)),
-           absl::StrCat(ToText(before), ", B or a split on axis ", stage_mesh.axes()[axis].name),
+           absl::StrCat("boxing of ", ToText(type), " from ", ToText(from.layout, mesh), " to ",
+                        ToText(to.layout, mesh)),
+           absl::StrCat(ToText(before), ", B or a split on axis ", mesh.axes()[axis].name),
            ToText(after), "a step through B"});
     }
   }
   // On an axis of one rank all kinds mean the same.
-  Place plain_from = from, plain_to = to;
-  for (int axis = 0; axis < stage_mesh.num_axes(); ++axis) {
-    if (stage_mesh.size(axis) == 1) plain_from.layout[axis] = plain_to.layout[axis] = Sbp::B();
+  Placement plain_from = from, plain_to = to;
+  for (int axis = 0; axis < mesh.num_axes(); ++axis) {
+    if (mesh.size(axis) == 1) plain_from.layout[axis] = plain_to.layout[axis] = Sbp::B();
   }
-  std::vector<BoxingStep> steps = Planner(type, stage_mesh).Plan(plain_from, plain_to);
-  for (int axis = 0; axis < stage_mesh.num_axes() && !steps.empty(); ++axis) {
-    if (stage_mesh.size(axis) > 1) continue;
+  std::vector<BoxingStep> steps = Planner(type, mesh).Plan(plain_from, plain_to);
+  for (int axis = 0; axis < mesh.num_axes() && !steps.empty(); ++axis) {
+    if (mesh.size(axis) > 1) continue;
     steps.front().from.layout[axis] = from.layout[axis];
     steps.back().to.layout[axis] = to.layout[axis];
   }
   return steps;
 }
 
-int64_t BytesSent(const TensorType& type, const BoxingStep& step, const Mesh& mesh, int64_t rank) {
-  if (mesh.StageOf(rank) != step.from.stage) return 0;
-  const Mesh stage_mesh = mesh.StageMesh();
-  const Coords coords = stage_mesh.CoordsOf(mesh.StageRankOf(rank));
-  ExchangeView view(type, step, stage_mesh, coords);
-  return view.ElementsSent(coords, step.from.stage == step.to.stage) * SizeOf(type.dtype);
+int64_t BytesSent(const TensorType& type, const BoxingStep& step, const Places& places,
+                  int64_t rank) {
+  if (places.PlaceOf(rank) != step.from.place) return 0;
+  const Mesh& mesh = places.mesh(step.from.place);
+  const Coords coords = places.CoordsOf(rank);
+  ExchangeView view(type, step, mesh, coords);
+  return view.ElementsSent(coords, step.from.place == step.to.place) * SizeOf(type.dtype);
 }
 
-int64_t TotalBytes(const TensorType& type, const std::vector<BoxingStep>& steps, const Mesh& mesh) {
-  return TotalElements(type, steps, mesh.StageMesh()) * SizeOf(type.dtype);
+int64_t TotalBytes(const TensorType& type, const std::vector<BoxingStep>& steps,
+                   const Places& places) {
+  if (steps.empty()) return 0;
+  return TotalElements(type, steps, places.mesh(steps[0].from.place)) * SizeOf(type.dtype);
 }
 
 }  // namespace weir::sbp

@@ -24,7 +24,7 @@
 //   - first the partial axes alone, into splits, then one exchange to the destination;
 //   - first everything else, with the P->B axes in splits, then one all-gather;
 //   - the flat pair of steps over all P->B axes at once, before or after the rest.
-// Across stages, partials are first merged into splits on the source's devices (P->S), so that each
+// Across places, partials are first merged into splits on the source's devices (P->S), so that each
 // element crosses once per copy asked for. P->P with one combiner crosses as it is.
 //
 // Sources: an element's source agrees with the receiver in every axis where it may. The source is
@@ -43,14 +43,15 @@
 
 #include "absl/status/statusor.h"
 #include "sbp/layout.h"
+#include "sbp/places.h"
 
 namespace weir::sbp {
 
-// A Place is a layout over a set of devices, where the set is a stage of the job's mesh.
-struct Place {
+// A Placement says where a tensor lies: at a place of the job, with a layout over the place's mesh.
+struct Placement {
   Layout layout;
-  int64_t stage = 0;
-  friend bool operator==(const Place&, const Place&) = default;
+  int64_t place = 0;
+  friend bool operator==(const Placement&, const Placement&) = default;
 };
 
 enum class BoxingMethod : uint8_t {
@@ -74,31 +75,33 @@ std::string Name(BoxingMethod method);
 // split of that row.
 struct BoxingStep {
   BoxingMethod method = BoxingMethod::kIdentity;
-  Place from, to;
+  Placement from, to;
   bool flat = false;
   std::vector<int> flat_axes;  // for flat steps: mesh axes whose ranks form a group, ascending
   friend bool operator==(const BoxingStep&, const BoxingStep&) = default;
 };
 // "kind: stage 0 [dp: P(sum)] -> stage 0 [dp: S(0)], flat over dp"
-std::string ToText(const BoxingStep& step, const Mesh& mesh);
+std::string ToText(const BoxingStep& step, const Places& places);
 
 // Returns the steps for one tensor, or none if every rank already holds its destination shard. The
-// shards after one step are the shards before the next. Layouts are over mesh.StageMesh().
-// kInvalidArgument: a layout is invalid for `type`, a stage is invalid, or a partial axis would
-// change its combiner (P(max) -> P(sum)).
-absl::StatusOr<std::vector<BoxingStep>> PlanBoxing(const TensorType& type, const Place& from,
-                                                   const Place& to, const Mesh& mesh);
+// shards after one step are the shards before the next.
+// kInvalidArgument: a layout is invalid for `type`, a place does not exist, the meshes of the two
+// places differ, or a partial axis would change its combiner (P(max) -> P(sum)).
+absl::StatusOr<std::vector<BoxingStep>> PlanBoxing(const TensorType& type, const Placement& from,
+                                                   const Placement& to, const Places& places);
 
 // Returns the bytes that leave `rank` for other ranks in this step, and their sum over all ranks
 // and steps. Both are closed forms of the layouts alone.
-int64_t BytesSent(const TensorType& type, const BoxingStep& step, const Mesh& mesh, int64_t rank);
-int64_t TotalBytes(const TensorType& type, const std::vector<BoxingStep>& steps, const Mesh& mesh);
+int64_t BytesSent(const TensorType& type, const BoxingStep& step, const Places& places,
+                  int64_t rank);
+int64_t TotalBytes(const TensorType& type, const std::vector<BoxingStep>& steps,
+                   const Places& places);
 
 // Returns the local shard of `rank` before and after the step, as the kernels see it (flat steps:
 // rank-1 shards). The shape is [0] if `rank` is not in that device set.
-TensorSlice StepInput(const TensorType& type, const BoxingStep& step, const Mesh& mesh,
+TensorSlice StepInput(const TensorType& type, const BoxingStep& step, const Places& places,
                       int64_t rank);
-TensorSlice StepOutput(const TensorType& type, const BoxingStep& step, const Mesh& mesh,
+TensorSlice StepOutput(const TensorType& type, const BoxingStep& step, const Places& places,
                        int64_t rank);
 
 // A RegionSource is one source of a region: rank `from` sends `src`, in coordinates of its own
@@ -136,10 +139,11 @@ struct RankExchange {
 };
 
 // Returns the part of `rank` in step number k of several tensors boxed together (a bundle):
-// types[i] with steps[i]. All steps have the same pair of stages. Any rank of the job may be
+// types[i] with steps[i]. All steps have the same pair of places. Any rank of the job may be
 // passed; the result is empty for most. Pairs of ranks agree: a sends to b exactly the elements
 // that b expects from a.
 RankExchange BuildExchange(const std::vector<TensorType>& types,
-                           const std::vector<BoxingStep>& steps, const Mesh& mesh, int64_t rank);
+                           const std::vector<BoxingStep>& steps, const Places& places,
+                           int64_t rank);
 
 }  // namespace weir::sbp

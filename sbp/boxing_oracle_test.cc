@@ -92,16 +92,15 @@ Values RandomTensor(const TensorType& type, uint64_t key) {
   return values;
 }
 
-Shards MakeShards(const TensorType& type, const Place& place, const Mesh& mesh,
+Shards MakeShards(const TensorType& type, const Placement& place, const Places& places,
                   const Values& tensor, uint64_t key) {
-  const Mesh stage_mesh = mesh.StageMesh();
+  const Mesh& mesh = places.mesh(0);
   Shards shards;
-  for (int64_t i = 0; i < stage_mesh.num_ranks(); ++i) {
-    const Coords coords = stage_mesh.CoordsOf(i);
-    const PartialGroup group = GroupOf(place.layout, stage_mesh, coords);
-    Values& shard = shards[mesh.GlobalRank(place.stage, i)];
-    for (int64_t offset :
-         OffsetsOf(ShardRect(type, place.layout, stage_mesh, coords), type.shape())) {
+  for (int64_t i = 0; i < mesh.num_ranks(); ++i) {
+    const Coords coords = mesh.CoordsOf(i);
+    const PartialGroup group = GroupOf(place.layout, mesh, coords);
+    Values& shard = shards[places.ranks(place.place)[i]];
+    for (int64_t offset : OffsetsOf(ShardRect(type, place.layout, mesh, coords), type.shape())) {
       shard.push_back(Contribution(group, key, offset, tensor[offset]));
     }
   }
@@ -117,32 +116,31 @@ double Merge(Combiner combiner, double a, double b) {
 
 // Expects that `shards` are the tensor in `place`: parts together make the tensor, and copies are
 // equal.
-void ExpectShards(const TensorType& type, const Place& place, const Mesh& mesh,
+void ExpectShards(const TensorType& type, const Placement& place, const Places& places,
                   const Values& tensor, const Shards& shards) {
-  const Mesh stage_mesh = mesh.StageMesh();
+  const Mesh& mesh = places.mesh(0);
   std::map<Coords, Values> merged;
-  for (int64_t i = 0; i < stage_mesh.num_ranks(); ++i) {
-    const Coords coords = stage_mesh.CoordsOf(i);
-    auto it = shards.find(mesh.GlobalRank(place.stage, i));
+  for (int64_t i = 0; i < mesh.num_ranks(); ++i) {
+    const Coords coords = mesh.CoordsOf(i);
+    auto it = shards.find(places.ranks(place.place)[i]);
     ASSERT_NE(it, shards.end());
     Coords owner = coords, first_copy = coords;
-    for (int axis = 0; axis < stage_mesh.num_axes(); ++axis) {
+    for (int axis = 0; axis < mesh.num_axes(); ++axis) {
       if (place.layout[axis].is_partial()) owner[axis] = 0;
       if (place.layout[axis].is_broadcast()) first_copy[axis] = 0;
     }
-    EXPECT_EQ(it->second, shards.at(mesh.GlobalRank(place.stage, stage_mesh.RankOf(first_copy))))
+    EXPECT_EQ(it->second, shards.at(places.ranks(place.place)[mesh.RankOf(first_copy)]))
         << "copies differ";
     auto [entry, is_new] = merged.emplace(owner, it->second);
     if (is_new) continue;
-    const Combiner combiner = GroupOf(place.layout, stage_mesh, coords).combiner;
+    const Combiner combiner = GroupOf(place.layout, mesh, coords).combiner;
     ASSERT_EQ(entry->second.size(), it->second.size());
     for (size_t e = 0; e < it->second.size(); ++e)
       entry->second[e] = Merge(combiner, entry->second[e], it->second[e]);
   }
   for (const auto& [coords, values] : merged) {
     Values expected;
-    for (int64_t offset :
-         OffsetsOf(ShardRect(type, place.layout, stage_mesh, coords), type.shape())) {
+    for (int64_t offset : OffsetsOf(ShardRect(type, place.layout, mesh, coords), type.shape())) {
       expected.push_back(tensor[offset]);
     }
     EXPECT_EQ(values, expected);
@@ -158,20 +156,21 @@ struct Message {
 // A Simulator takes a bundle of tensors through one step after the other.
 class Simulator {
  public:
-  Simulator(std::vector<TensorType> types, const Mesh& mesh)
-      : types_(std::move(types)), mesh_(mesh) {}
+  Simulator(std::vector<TensorType> types, const Places& places)
+      : types_(std::move(types)), places_(places) {}
 
   // `before` holds the shards by tensor. Returns the shards after the step.
   std::vector<Shards> Run(const std::vector<BoxingStep>& steps, const std::vector<Shards>& before) {
     steps_ = &steps;
     exchanges_.clear();
-    for (int64_t rank = 0; rank < mesh_.num_ranks(); ++rank) {
-      exchanges_.push_back(BuildExchange(types_, steps, mesh_, rank));
+    for (int64_t rank = 0; rank < places_.num_ranks(); ++rank) {
+      exchanges_.push_back(BuildExchange(types_, steps, places_, rank));
     }
     std::map<std::pair<int64_t, int64_t>, Message> messages;
-    for (int64_t rank = 0; rank < mesh_.num_ranks(); ++rank) Pack(rank, before, &messages);
+    for (int64_t rank = 0; rank < places_.num_ranks(); ++rank) Pack(rank, before, &messages);
     std::vector<Shards> after(types_.size());
-    for (int64_t rank = 0; rank < mesh_.num_ranks(); ++rank) Fill(rank, before, &messages, &after);
+    for (int64_t rank = 0; rank < places_.num_ranks(); ++rank)
+      Fill(rank, before, &messages, &after);
     EXPECT_TRUE(messages.empty()) << "a message nobody expects";
     return after;
   }
@@ -190,7 +189,7 @@ class Simulator {
         EXPECT_GT(piece.src.volume(), 0);
         last_end = piece.position + piece.src.volume();
         const Shape shape =
-            StepInput(types_[piece.tensor], (*steps_)[piece.tensor], mesh_, rank).shape;
+            StepInput(types_[piece.tensor], (*steps_)[piece.tensor], places_, rank).shape;
         int64_t position = piece.position;
         for (int64_t offset : OffsetsOf(piece.src, shape)) {
           message.values.push_back(before[piece.tensor].at(rank).at(offset));
@@ -203,7 +202,7 @@ class Simulator {
     EXPECT_EQ(exchanges_[rank].sends.size(), exchanges_[rank].receiver_elements.size());
     int64_t bytes = 0, sent = 0;
     for (size_t i = 0; i < types_.size(); ++i)
-      bytes += BytesSent(types_[i], (*steps_)[i], mesh_, rank);
+      bytes += BytesSent(types_[i], (*steps_)[i], places_, rank);
     for (const auto& [receiver, pieces] : exchanges_[rank].sends) {
       for (const Piece& piece : pieces)
         sent += piece.src.volume() * SizeOf(types_[piece.tensor].dtype);
@@ -222,8 +221,8 @@ class Simulator {
     }
     std::vector<std::vector<int>> written(types_.size());
     for (size_t i = 0; i < types_.size(); ++i) {
-      if (mesh_.StageOf(rank) != (*steps_)[i].to.stage) continue;
-      int64_t elements = StepOutput(types_[i], (*steps_)[i], mesh_, rank).num_elements();
+      if (places_.PlaceOf(rank) != (*steps_)[i].to.place) continue;
+      int64_t elements = StepOutput(types_[i], (*steps_)[i], places_, rank).num_elements();
       (*after)[i][rank].assign(elements, std::numeric_limits<double>::quiet_NaN());
       written[i].assign(elements, 0);
     }
@@ -231,7 +230,7 @@ class Simulator {
     int64_t position = 0;
     for (const Region& region : exchange.regions) {
       const Shape shape =
-          StepOutput(types_[region.tensor], (*steps_)[region.tensor], mesh_, rank).shape;
+          StepOutput(types_[region.tensor], (*steps_)[region.tensor], places_, rank).shape;
       const std::vector<int64_t> offsets = OffsetsOf(region.dst, shape);
       EXPECT_FALSE(offsets.empty());
       Values values(offsets.size(), Neutral(region.combiner));
@@ -265,7 +264,7 @@ class Simulator {
     EXPECT_EQ(source.src.volume(), region.dst.volume());
     if (source.from == rank) {
       const Shape shape =
-          StepInput(types_[region.tensor], (*steps_)[region.tensor], mesh_, rank).shape;
+          StepInput(types_[region.tensor], (*steps_)[region.tensor], places_, rank).shape;
       for (int64_t offset : OffsetsOf(source.src, shape))
         values.push_back(before[region.tensor].at(rank).at(offset));
       return values;
@@ -280,22 +279,21 @@ class Simulator {
   }
 
   const std::vector<TensorType> types_;
-  const Mesh& mesh_;
+  const Places& places_;
   const std::vector<BoxingStep>* steps_ = nullptr;
   std::vector<RankExchange> exchanges_;
 };
 
 struct Tensor {
   TensorType type;
-  Place from, to;
+  Placement from, to;
 };
 
-std::string Describe(const Tensor& tensor, const Mesh& mesh) {
-  const Mesh stage_mesh = mesh.StageMesh();
-  return absl::StrCat("mesh ", mesh.ToText(), ", ", ToText(tensor.type), " from stage ",
-                      tensor.from.stage, " ", ToText(tensor.from.layout, stage_mesh), " to stage ",
-                      tensor.to.stage, " ", ToText(tensor.to.layout, stage_mesh), ", seed ",
-                      Seed());
+std::string Describe(const Tensor& tensor, const Places& places) {
+  const Mesh& mesh = places.mesh(0);
+  return absl::StrCat("mesh ", places.mesh(0).ToText(), ", ", ToText(tensor.type), " from stage ",
+                      tensor.from.place, " ", ToText(tensor.from.layout, mesh), " to stage ",
+                      tensor.to.place, " ", ToText(tensor.to.layout, mesh), ", seed ", Seed());
 }
 
 bool ChangesCombiner(const Layout& from, const Layout& to) {
@@ -307,10 +305,10 @@ bool ChangesCombiner(const Layout& from, const Layout& to) {
 }
 
 // Boxes one tensor and checks the result after the last step. Returns false if a check failed.
-bool BoxAndCheck(const Tensor& tensor, const Mesh& mesh) {
-  SCOPED_TRACE(Describe(tensor, mesh));
+bool BoxAndCheck(const Tensor& tensor, const Places& places) {
+  SCOPED_TRACE(Describe(tensor, places));
   absl::StatusOr<std::vector<BoxingStep>> plan =
-      PlanBoxing(tensor.type, tensor.from, tensor.to, mesh);
+      PlanBoxing(tensor.type, tensor.from, tensor.to, places);
   if (ChangesCombiner(tensor.from.layout, tensor.to.layout)) {
     EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
     return true;
@@ -319,19 +317,19 @@ bool BoxAndCheck(const Tensor& tensor, const Mesh& mesh) {
   if (!plan.ok()) return false;
   const Values values = RandomTensor(tensor.type, MixKey(Seed(), 1));
   std::vector<Shards> shards = {
-      MakeShards(tensor.type, tensor.from, mesh, values, MixKey(Seed(), 2))};
-  Simulator simulator({tensor.type}, mesh);
+      MakeShards(tensor.type, tensor.from, places, values, MixKey(Seed(), 2))};
+  Simulator simulator({tensor.type}, places);
   int64_t bytes = 0;
   for (const BoxingStep& step : *plan) {
-    SCOPED_TRACE(ToText(step, mesh));
+    SCOPED_TRACE(ToText(step, places));
     shards = simulator.Run({step}, shards);
-    for (int64_t rank = 0; rank < mesh.num_ranks(); ++rank)
-      bytes += BytesSent(tensor.type, step, mesh, rank);
+    for (int64_t rank = 0; rank < places.num_ranks(); ++rank)
+      bytes += BytesSent(tensor.type, step, places, rank);
     if (::testing::Test::HasFailure()) return false;
   }
-  EXPECT_EQ(TotalBytes(tensor.type, *plan, mesh), bytes);
+  EXPECT_EQ(TotalBytes(tensor.type, *plan, places), bytes);
   EXPECT_LE(plan->size(), 4u);
-  ExpectShards(tensor.type, tensor.to, mesh, values, shards[0]);
+  ExpectShards(tensor.type, tensor.to, places, values, shards[0]);
   return !::testing::Test::HasFailure();
 }
 
@@ -374,45 +372,45 @@ std::vector<Layout> AllLayouts(const TensorType& type, const Mesh& mesh, Combine
 }
 
 // Checks all pairs of layouts, or a seeded sample of `limit` pairs.
-void CheckPairs(const TensorType& type, const Mesh& mesh, int64_t from_stage, int64_t to_stage,
+void CheckPairs(const TensorType& type, const Places& places, int64_t from_place, int64_t to_place,
                 Combiner from_combiner, Combiner to_combiner, size_t limit) {
-  const Mesh stage_mesh = mesh.StageMesh();
-  const std::vector<Layout> froms = AllLayouts(type, stage_mesh, from_combiner);
-  const std::vector<Layout> tos = AllLayouts(type, stage_mesh, to_combiner);
+  const Mesh& mesh = places.mesh(0);
+  const std::vector<Layout> froms = AllLayouts(type, mesh, from_combiner);
+  const std::vector<Layout> tos = AllLayouts(type, mesh, to_combiner);
   const size_t pairs = froms.size() * tos.size();
   std::mt19937_64 random(Seed());
   for (size_t i = 0; i < std::min(pairs, limit); ++i) {
     const size_t pair = pairs <= limit ? i : random() % pairs;
-    Tensor tensor{type, Place{froms[pair / tos.size()], from_stage},
-                  Place{tos[pair % tos.size()], to_stage}};
-    if (!BoxAndCheck(tensor, mesh)) FAIL() << "stopped at the first failing pair";
+    Tensor tensor{type, Placement{froms[pair / tos.size()], from_place},
+                  Placement{tos[pair % tos.size()], to_place}};
+    if (!BoxAndCheck(tensor, places)) FAIL() << "stopped at the first failing pair";
   }
 }
 
 class BoxingOnMesh : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(BoxingOnMesh, AnyLayoutBecomesAnyOtherOnTheSameDevices) {
-  Mesh mesh = *Mesh::Parse(GetParam());
+  const Places places = PipelinePlaces(*Mesh::Parse(GetParam()));
   for (const TensorType& type : Types())
-    CheckPairs(type, mesh, 0, 0, Combiner::kSum, Combiner::kSum, 1300);
+    CheckPairs(type, places, 0, 0, Combiner::kSum, Combiner::kSum, 1300);
 }
 
 TEST_P(BoxingOnMesh, MaximaAreMergedLikeSums) {
-  Mesh mesh = *Mesh::Parse(GetParam());
+  const Places places = PipelinePlaces(*Mesh::Parse(GetParam()));
   for (const TensorType& type : Types())
-    CheckPairs(type, mesh, 0, 0, Combiner::kMax, Combiner::kMax, 200);
+    CheckPairs(type, places, 0, 0, Combiner::kMax, Combiner::kMax, 200);
 }
 
 TEST_P(BoxingOnMesh, ACombinerOnlyChangesWhereItIsMergedBetween) {
-  Mesh mesh = *Mesh::Parse(GetParam());
-  CheckPairs(Types()[1], mesh, 0, 0, Combiner::kMax, Combiner::kSum, 300);
-  CheckPairs(Types()[1], mesh, 0, 0, Combiner::kSum, Combiner::kMax, 300);
+  const Places places = PipelinePlaces(*Mesh::Parse(GetParam()));
+  CheckPairs(Types()[1], places, 0, 0, Combiner::kMax, Combiner::kSum, 300);
+  CheckPairs(Types()[1], places, 0, 0, Combiner::kSum, Combiner::kMax, 300);
 }
 
 TEST_P(BoxingOnMesh, ScalarsToo) {
-  Mesh mesh = *Mesh::Parse(GetParam());
-  CheckPairs(TypeOf({}), mesh, 0, 0, Combiner::kSum, Combiner::kSum, 1000);
-  CheckPairs(TypeOf({}), mesh, 0, 0, Combiner::kSum, Combiner::kMax, 1000);
+  const Places places = PipelinePlaces(*Mesh::Parse(GetParam()));
+  CheckPairs(TypeOf({}), places, 0, 0, Combiner::kSum, Combiner::kSum, 1000);
+  CheckPairs(TypeOf({}), places, 0, 0, Combiner::kSum, Combiner::kMax, 1000);
 }
 
 INSTANTIATE_TEST_SUITE_P(Meshes, BoxingOnMesh,
@@ -422,15 +420,15 @@ INSTANTIATE_TEST_SUITE_P(Meshes, BoxingOnMesh,
 class BoxingAcrossStages : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(BoxingAcrossStages, AnyLayoutBecomesAnyOtherOnOtherDevices) {
-  Mesh mesh = *Mesh::Parse(GetParam());
-  const int64_t last = mesh.num_stages() - 1;
+  const Places places = PipelinePlaces(*Mesh::Parse(GetParam()));
+  const int64_t last = places.size() - 1;
   for (const TensorType& type : Types()) {
-    CheckPairs(type, mesh, 0, last, Combiner::kSum, Combiner::kSum, 400);
-    CheckPairs(type, mesh, last, 0, Combiner::kMax, Combiner::kSum, 100);
-    CheckPairs(type, mesh, last, last, Combiner::kSum, Combiner::kSum, 50);
+    CheckPairs(type, places, 0, last, Combiner::kSum, Combiner::kSum, 400);
+    CheckPairs(type, places, last, 0, Combiner::kMax, Combiner::kSum, 100);
+    CheckPairs(type, places, last, last, Combiner::kSum, Combiner::kSum, 50);
   }
-  CheckPairs(TypeOf({}), mesh, 0, last, Combiner::kSum, Combiner::kSum, 100);
-  CheckPairs(TypeOf({}), mesh, last, 0, Combiner::kSum, Combiner::kMax, 100);
+  CheckPairs(TypeOf({}), places, 0, last, Combiner::kSum, Combiner::kSum, 100);
+  CheckPairs(TypeOf({}), places, last, 0, Combiner::kSum, Combiner::kMax, 100);
 }
 
 INSTANTIATE_TEST_SUITE_P(Meshes, BoxingAcrossStages,
@@ -439,23 +437,24 @@ INSTANTIATE_TEST_SUITE_P(Meshes, BoxingAcrossStages,
 
 // Checks a random bundle of tensors that differ in type and layouts but take the same number of
 // steps.
-void CheckBundle(const Mesh& mesh, int64_t from_stage, int64_t to_stage, std::mt19937_64* random) {
-  const Mesh stage_mesh = mesh.StageMesh();
+void CheckBundle(const Places& places, int64_t from_place, int64_t to_place,
+                 std::mt19937_64* random) {
+  const Mesh& mesh = places.mesh(0);
   std::vector<Tensor> tensors;
   std::vector<std::vector<BoxingStep>> plans;
   const std::vector<TensorType> all_types = Types();
   for (int tries = 0; tries < 200 && tensors.size() < 4; ++tries) {
     TensorType type = all_types[(*random)() % all_types.size()];
     type.dtype = (*random)() % 2 == 0 ? DType::kF32 : DType::kBF16;
-    const std::vector<Layout> layouts = AllLayouts(type, stage_mesh, Combiner::kSum);
-    Tensor tensor{type, Place{layouts[(*random)() % layouts.size()], from_stage},
-                  Place{layouts[(*random)() % layouts.size()], to_stage}};
-    absl::StatusOr<std::vector<BoxingStep>> plan = PlanBoxing(type, tensor.from, tensor.to, mesh);
+    const std::vector<Layout> layouts = AllLayouts(type, mesh, Combiner::kSum);
+    Tensor tensor{type, Placement{layouts[(*random)() % layouts.size()], from_place},
+                  Placement{layouts[(*random)() % layouts.size()], to_place}};
+    absl::StatusOr<std::vector<BoxingStep>> plan = PlanBoxing(type, tensor.from, tensor.to, places);
     ASSERT_TRUE(plan.ok()) << plan.status();
     if (plan->empty()) continue;
     bool fits = plans.empty() || plans[0].size() == plan->size();
     for (size_t k = 0; fits && !plans.empty() && k < plan->size(); ++k) {
-      fits = plans[0][k].to.stage == (*plan)[k].to.stage;
+      fits = plans[0][k].to.place == (*plan)[k].to.place;
     }
     if (!fits) continue;
     tensors.push_back(tensor);
@@ -466,29 +465,29 @@ void CheckBundle(const Mesh& mesh, int64_t from_stage, int64_t to_stage, std::mt
   std::vector<Values> values;
   std::vector<Shards> shards;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    absl::StrAppend(&description, Describe(tensors[i], mesh), "\n");
+    absl::StrAppend(&description, Describe(tensors[i], places), "\n");
     types.push_back(tensors[i].type);
     values.push_back(RandomTensor(types[i], MixKey(Seed(), 10 + i)));
     shards.push_back(
-        MakeShards(types[i], tensors[i].from, mesh, values[i], MixKey(Seed(), 20 + i)));
+        MakeShards(types[i], tensors[i].from, places, values[i], MixKey(Seed(), 20 + i)));
   }
   SCOPED_TRACE(description);
-  Simulator simulator(types, mesh);
+  Simulator simulator(types, places);
   for (size_t k = 0; !plans.empty() && k < plans[0].size(); ++k) {
     std::vector<BoxingStep> steps;
     for (const std::vector<BoxingStep>& plan : plans) steps.push_back(plan[k]);
     shards = simulator.Run(steps, shards);
   }
   for (size_t i = 0; i < tensors.size(); ++i)
-    ExpectShards(types[i], tensors[i].to, mesh, values[i], shards[i]);
+    ExpectShards(types[i], tensors[i].to, places, values[i], shards[i]);
 }
 
 TEST(BoxingBundle, TensorsOfDifferentLayoutsTravelTogether) {
   std::mt19937_64 random(Seed());
   for (const char* text : {"dp=3", "dp=2,tp=2", "dp=2,tp=3", "pp=2,dp=2,tp=2"}) {
-    Mesh mesh = *Mesh::Parse(text);
+    const Places places = PipelinePlaces(*Mesh::Parse(text));
     for (int i = 0; i < 100; ++i) {
-      CheckBundle(mesh, 0, i % 2 == 0 ? 0 : mesh.num_stages() - 1, &random);
+      CheckBundle(places, 0, i % 2 == 0 ? 0 : places.size() - 1, &random);
       if (HasFailure()) return;
     }
   }

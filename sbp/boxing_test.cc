@@ -19,28 +19,28 @@ TensorType TypeOf(std::vector<TensorDim> dims, DType dtype = DType::kF32) {
   return TensorType{dtype, std::move(dims)};
 }
 
-Place PlaceOf(const std::string& text, const Mesh& mesh, int64_t stage = 0) {
-  absl::StatusOr<Layout> layout = ParseLayout(text, mesh.StageMesh());
+Placement PlacementOf(const std::string& text, const Places& places, int64_t stage = 0) {
+  absl::StatusOr<Layout> layout = ParseLayout(text, places.mesh(0));
   EXPECT_TRUE(layout.ok()) << layout.status();
-  return Place{*layout, stage};
+  return Placement{*layout, stage};
 }
 
-std::vector<BoxingStep> Plan(const TensorType& type, const Mesh& mesh, const Place& from,
-                             const Place& to) {
-  absl::StatusOr<std::vector<BoxingStep>> steps = PlanBoxing(type, from, to, mesh);
+std::vector<BoxingStep> Plan(const TensorType& type, const Places& places, const Placement& from,
+                             const Placement& to) {
+  absl::StatusOr<std::vector<BoxingStep>> steps = PlanBoxing(type, from, to, places);
   EXPECT_TRUE(steps.ok()) << steps.status();
   return *steps;
 }
 
 std::vector<std::string> PlanText(const std::string& mesh_text, const std::string& from,
-                                  const std::string& to, int64_t from_stage = 0,
-                                  int64_t to_stage = 0) {
-  Mesh mesh = *Mesh::Parse(mesh_text);
+                                  const std::string& to, int64_t from_place = 0,
+                                  int64_t to_place = 0) {
+  const Places places = PipelinePlaces(*Mesh::Parse(mesh_text));
   TensorType type = TypeOf({{"x", 8, 1}, {"y", 4, 1}});
   std::vector<std::string> texts;
-  for (const BoxingStep& step :
-       Plan(type, mesh, PlaceOf(from, mesh, from_stage), PlaceOf(to, mesh, to_stage))) {
-    texts.push_back(ToText(step, mesh));
+  for (const BoxingStep& step : Plan(type, places, PlacementOf(from, places, from_place),
+                                     PlacementOf(to, places, to_place))) {
+    texts.push_back(ToText(step, places));
   }
   return texts;
 }
@@ -50,12 +50,13 @@ struct Price {
   int64_t closed_form = 0;
   int64_t pieces = 0;
 };
-Price PriceOf(const TensorType& type, const Mesh& mesh, const Place& from, const Place& to) {
-  std::vector<BoxingStep> steps = Plan(type, mesh, from, to);
-  Price price{TotalBytes(type, steps, mesh), 0};
+Price PriceOf(const TensorType& type, const Places& places, const Placement& from,
+              const Placement& to) {
+  std::vector<BoxingStep> steps = Plan(type, places, from, to);
+  Price price{TotalBytes(type, steps, places), 0};
   for (const BoxingStep& step : steps) {
-    for (int64_t rank = 0; rank < mesh.num_ranks(); ++rank) {
-      for (const auto& [receiver, pieces] : BuildExchange({type}, {step}, mesh, rank).sends) {
+    for (int64_t rank = 0; rank < places.num_ranks(); ++rank) {
+      for (const auto& [receiver, pieces] : BuildExchange({type}, {step}, places, rank).sends) {
         for (const Piece& piece : pieces) price.pieces += piece.src.volume() * SizeOf(type.dtype);
       }
     }
@@ -87,7 +88,7 @@ int64_t Textbook(char from, char to, int64_t n, int64_t rows, int64_t columns,
   return (rows * columns - kept) * element_bytes;
 }
 
-// Returns the same bytes across stages of n ranks each.
+// Returns the same bytes across places of n ranks each.
 int64_t TextbookAcrossStages(char from, char to, int64_t n, int64_t bytes) {
   if (from == 'P' && to == 'P') return n * bytes;
   const int64_t merge = from == 'P' ? (n - 1) * bytes : 0;
@@ -108,13 +109,13 @@ std::vector<std::pair<int64_t, int64_t>> RowsAndColumns() {
 
 TEST(BoxingPrice, OneAxisCostsWhatTheTextbookSays) {
   for (int64_t n : {2, 3, 4}) {
-    Mesh mesh({{"a", n}});
+    const Places places = PipelinePlaces(Mesh({{"a", n}}));
     for (auto [rows, columns] : RowsAndColumns()) {
       for (DType dtype : {DType::kF32, DType::kBF16}) {
         TensorType type = TypeOf({{"x", rows, 1}, {"y", columns, 1}}, dtype);
         for (char from : std::string(kKinds)) {
           for (char to : std::string(kKinds)) {
-            Price price = PriceOf(type, mesh, {{KindOf(from)}, 0}, {{KindOf(to)}, 0});
+            Price price = PriceOf(type, places, {{KindOf(from)}, 0}, {{KindOf(to)}, 0});
             SCOPED_TRACE(absl::StrCat(ToText(type), " over ", n, " from ", std::string(1, from),
                                       " to ", std::string(1, to)));
             EXPECT_EQ(price.closed_form, Textbook(from, to, n, rows, columns, SizeOf(dtype)));
@@ -129,7 +130,8 @@ TEST(BoxingPrice, OneAxisCostsWhatTheTextbookSays) {
 TEST(BoxingPrice, EvenAllToAllIsTheFractionOfTheTextbook) {
   for (int64_t n : {2, 3, 4}) {
     TensorType type = TypeOf({{"x", 24, 1}, {"y", 48, 1}});
-    Price price = PriceOf(type, Mesh({{"a", n}}), {{Sbp::S(0)}, 0}, {{Sbp::S(1)}, 0});
+    Price price =
+        PriceOf(type, PipelinePlaces(Mesh({{"a", n}})), {{Sbp::S(0)}, 0}, {{Sbp::S(1)}, 0});
     EXPECT_EQ(price.closed_form, type.bytes() * (n - 1) / n);
   }
 }
@@ -138,7 +140,7 @@ TEST(BoxingPrice, EvenAllToAllIsTheFractionOfTheTextbook) {
 // group has all of the tensor where the other axis is B or P, and a part of the tensor where the
 // other axis is split.
 TEST(BoxingPrice, OneAxisOfTwoCostsTheTextbookInEachGroup) {
-  Mesh mesh = *Mesh::Parse("a=2,b=2");
+  const Places places = PipelinePlaces(*Mesh::Parse("a=2,b=2"));
   for (auto [rows, columns] : RowsAndColumns()) {
     TensorType type = TypeOf({{"x", rows, 1}, {"y", columns, 1}});
     for (char from : std::string(kKinds)) {
@@ -156,9 +158,9 @@ TEST(BoxingPrice, OneAxisOfTwoCostsTheTextbookInEachGroup) {
               int64_t group_columns = other == '1' ? Sizes(columns, 2)[group] : columns;
               expected += Textbook(from, to, 2, group_rows, group_columns, 4);
             }
-            SCOPED_TRACE(
-                absl::StrCat(ToText(type), " ", ToText(before, mesh), " to ", ToText(after, mesh)));
-            Price price = PriceOf(type, mesh, {before, 0}, {after, 0});
+            SCOPED_TRACE(absl::StrCat(ToText(type), " ", ToText(before, places.mesh(0)), " to ",
+                                      ToText(after, places.mesh(0))));
+            Price price = PriceOf(type, places, {before, 0}, {after, 0});
             EXPECT_EQ(price.pieces, price.closed_form);
             EXPECT_EQ(price.closed_form, expected);
           }
@@ -169,14 +171,14 @@ TEST(BoxingPrice, OneAxisOfTwoCostsTheTextbookInEachGroup) {
 }
 
 TEST(BoxingPrice, TwoPartialAxesCostAsOneOfFourRanks) {
-  Mesh mesh = *Mesh::Parse("a=2,b=2");
+  const Places places = PipelinePlaces(*Mesh::Parse("a=2,b=2"));
   for (auto [rows, columns] : RowsAndColumns()) {
     TensorType type = TypeOf({{"x", rows, 1}, {"y", columns, 1}});
-    Place partial{{Sbp::P(), Sbp::P()}, 0};
-    EXPECT_EQ(PriceOf(type, mesh, partial, {{Sbp::B(), Sbp::B()}, 0}).pieces, 6 * type.bytes());
-    EXPECT_EQ(PriceOf(type, mesh, partial, {{Sbp::S(0), Sbp::S(0)}, 0}).pieces, 3 * type.bytes());
-    EXPECT_EQ(PriceOf(type, mesh, partial, {{Sbp::S(1), Sbp::S(0)}, 0}).pieces, 3 * type.bytes());
-    EXPECT_EQ(PriceOf(type, mesh, {{Sbp::S(0), Sbp::S(0)}, 0}, {{Sbp::B(), Sbp::B()}, 0}).pieces,
+    Placement partial{{Sbp::P(), Sbp::P()}, 0};
+    EXPECT_EQ(PriceOf(type, places, partial, {{Sbp::B(), Sbp::B()}, 0}).pieces, 6 * type.bytes());
+    EXPECT_EQ(PriceOf(type, places, partial, {{Sbp::S(0), Sbp::S(0)}, 0}).pieces, 3 * type.bytes());
+    EXPECT_EQ(PriceOf(type, places, partial, {{Sbp::S(1), Sbp::S(0)}, 0}).pieces, 3 * type.bytes());
+    EXPECT_EQ(PriceOf(type, places, {{Sbp::S(0), Sbp::S(0)}, 0}, {{Sbp::B(), Sbp::B()}, 0}).pieces,
               3 * type.bytes());
   }
 }
@@ -184,7 +186,7 @@ TEST(BoxingPrice, TwoPartialAxesCostAsOneOfFourRanks) {
 // Where no axis is partial, ranks receive exactly the elements that they lack, counted element by
 // element.
 TEST(BoxingPrice, SplitsAndBroadcastsCostExactlyWhatEachRankLacks) {
-  Mesh mesh = *Mesh::Parse("a=2,b=3");
+  const Places places = PipelinePlaces(*Mesh::Parse("a=2,b=3"));
   for (TensorType type :
        {TypeOf({{"x", 12, 1}, {"y", 6, 1}}), TypeOf({{"x", 7, 1}, {"y", 2, 1}})}) {
     std::vector<Sbp> kinds = {Sbp::B(), Sbp::S(0), Sbp::S(1)};
@@ -196,8 +198,8 @@ TEST(BoxingPrice, SplitsAndBroadcastsCostExactlyWhatEachRankLacks) {
       for (const Layout& after : layouts) {
         int64_t lacking = 0;
         for (int64_t rank = 0; rank < 6; ++rank) {
-          Rect have = ShardRect(type, before, mesh, mesh.CoordsOf(rank));
-          Rect want = ShardRect(type, after, mesh, mesh.CoordsOf(rank));
+          Rect have = ShardRect(type, before, places.mesh(0), places.CoordsOf(rank));
+          Rect want = ShardRect(type, after, places.mesh(0), places.CoordsOf(rank));
           for (int64_t x = want.begin[0]; x < want.end[0]; ++x) {
             for (int64_t y = want.begin[1]; y < want.end[1]; ++y) {
               bool has =
@@ -206,7 +208,7 @@ TEST(BoxingPrice, SplitsAndBroadcastsCostExactlyWhatEachRankLacks) {
             }
           }
         }
-        EXPECT_EQ(PriceOf(type, mesh, {before, 0}, {after, 0}).pieces, lacking);
+        EXPECT_EQ(PriceOf(type, places, {before, 0}, {after, 0}).pieces, lacking);
       }
     }
   }
@@ -214,12 +216,12 @@ TEST(BoxingPrice, SplitsAndBroadcastsCostExactlyWhatEachRankLacks) {
 
 TEST(BoxingPrice, AcrossStagesEachCopyAskedForCrossesOnce) {
   for (int64_t n : {2, 3, 4}) {
-    Mesh mesh({{"pp", 2}, {"a", n}});
+    const Places places = PipelinePlaces(Mesh({{"pp", 2}, {"a", n}}));
     for (auto [rows, columns] : RowsAndColumns()) {
       TensorType type = TypeOf({{"x", rows, 1}, {"y", columns, 1}});
       for (char from : std::string(kKinds)) {
         for (char to : std::string(kKinds)) {
-          Price price = PriceOf(type, mesh, {{KindOf(from)}, 0}, {{KindOf(to)}, 1});
+          Price price = PriceOf(type, places, {{KindOf(from)}, 0}, {{KindOf(to)}, 1});
           SCOPED_TRACE(absl::StrCat(ToText(type), " over ", n, " from ", std::string(1, from),
                                     " to ", std::string(1, to)));
           EXPECT_EQ(price.closed_form, TextbookAcrossStages(from, to, n, type.bytes()));
@@ -231,49 +233,49 @@ TEST(BoxingPrice, AcrossStagesEachCopyAskedForCrossesOnce) {
 }
 
 TEST(BoxingPrice, NobodySendsOutsideTheSourceStage) {
-  Mesh mesh = *Mesh::Parse("pp=3,a=2");
+  const Places places = PipelinePlaces(*Mesh::Parse("pp=3,a=2"));
   TensorType type = TypeOf({{"x", 4, 1}});
-  std::vector<BoxingStep> steps = Plan(type, mesh, {{Sbp::B()}, 0}, {{Sbp::B()}, 2});
+  std::vector<BoxingStep> steps = Plan(type, places, {{Sbp::B()}, 0}, {{Sbp::B()}, 2});
   ASSERT_EQ(steps.size(), 1u);
   for (int64_t rank = 0; rank < 6; ++rank) {
-    EXPECT_EQ(BytesSent(type, steps[0], mesh, rank), mesh.StageOf(rank) == 0 ? 16 : 0);
-    EXPECT_EQ(StepInput(type, steps[0], mesh, rank).num_elements(),
-              mesh.StageOf(rank) == 0 ? 4 : 0);
-    EXPECT_EQ(StepOutput(type, steps[0], mesh, rank).num_elements(),
-              mesh.StageOf(rank) == 2 ? 4 : 0);
-    RankExchange exchange = BuildExchange({type}, {steps[0]}, mesh, rank);
-    EXPECT_EQ(exchange.sends.size(), mesh.StageOf(rank) == 0 ? 1u : 0u);
-    EXPECT_EQ(exchange.regions.size(), mesh.StageOf(rank) == 2 ? 1u : 0u);
+    EXPECT_EQ(BytesSent(type, steps[0], places, rank), places.PlaceOf(rank) == 0 ? 16 : 0);
+    EXPECT_EQ(StepInput(type, steps[0], places, rank).num_elements(),
+              places.PlaceOf(rank) == 0 ? 4 : 0);
+    EXPECT_EQ(StepOutput(type, steps[0], places, rank).num_elements(),
+              places.PlaceOf(rank) == 2 ? 4 : 0);
+    RankExchange exchange = BuildExchange({type}, {steps[0]}, places, rank);
+    EXPECT_EQ(exchange.sends.size(), places.PlaceOf(rank) == 0 ? 1u : 0u);
+    EXPECT_EQ(exchange.regions.size(), places.PlaceOf(rank) == 2 ? 1u : 0u);
   }
 }
 
 TEST(BoxingPrice, MixedChangesTakeTheCheapestOrder) {
-  Mesh mesh = *Mesh::Parse("dp=4,tp=2");
+  const Places places = PipelinePlaces(*Mesh::Parse("dp=4,tp=2"));
   TensorType type = TypeOf({{"x", 16, 1}, {"y", 16, 1}});
   const int64_t bytes = type.bytes();
   // Two halves, each reduced in a group of four, and four copies that lack a half each of two.
-  EXPECT_EQ(
-      PriceOf(type, mesh, PlaceOf("[dp: P(sum), tp: S(0)]", mesh), PlaceOf("[dp: B, tp: B]", mesh))
-          .pieces,
-      2 * 3 * bytes + 4 * bytes);
+  EXPECT_EQ(PriceOf(type, places, PlacementOf("[dp: P(sum), tp: S(0)]", places),
+                    PlacementOf("[dp: B, tp: B]", places))
+                .pieces,
+            2 * 3 * bytes + 4 * bytes);
   // Merge first, on shards: 3 * bytes; then the split moves to the other axis of the tensor.
-  EXPECT_LE(PriceOf(type, mesh, PlaceOf("[dp: P(sum), tp: S(0)]", mesh),
-                    PlaceOf("[dp: B, tp: S(1)]", mesh))
+  EXPECT_LE(PriceOf(type, places, PlacementOf("[dp: P(sum), tp: S(0)]", places),
+                    PlacementOf("[dp: B, tp: S(1)]", places))
                 .pieces,
             2 * 3 * bytes + bytes / 2);
-  EXPECT_EQ(PriceOf(type, mesh, PlaceOf("[dp: P(sum), tp: S(0)]", mesh),
-                    PlaceOf("[dp: S(1), tp: B]", mesh))
+  EXPECT_EQ(PriceOf(type, places, PlacementOf("[dp: P(sum), tp: S(0)]", places),
+                    PlacementOf("[dp: S(1), tp: B]", places))
                 .pieces,
             3 * bytes + bytes);
   // A broadcast that becomes partial is wanted once, so the merge need not run in every copy.
-  EXPECT_EQ(PriceOf(type, mesh, PlaceOf("[dp: B, tp: P(sum)]", mesh),
-                    PlaceOf("[dp: P(sum), tp: S(0)]", mesh))
+  EXPECT_EQ(PriceOf(type, places, PlacementOf("[dp: B, tp: P(sum)]", places),
+                    PlacementOf("[dp: P(sum), tp: S(0)]", places))
                 .pieces,
             bytes);
   // Each copy merges a part of the tensor, where otherwise each copy would merge all of it.
-  Mesh stages = *Mesh::Parse("pp=2,dp=4,tp=2");
-  EXPECT_EQ(PriceOf(type, stages, PlaceOf("[dp: B, tp: P(sum)]", stages, 0),
-                    PlaceOf("[dp: B, tp: B]", stages, 1))
+  const Places stages = PipelinePlaces(*Mesh::Parse("pp=2,dp=4,tp=2"));
+  EXPECT_EQ(PriceOf(type, stages, PlacementOf("[dp: B, tp: P(sum)]", stages, 0),
+                    PlacementOf("[dp: B, tp: B]", stages, 1))
                 .pieces,
             bytes + 8 * bytes);
 }
@@ -364,10 +366,10 @@ TEST(BoxingPlan, LayoutsWithTheSameShardsNeedNothing) {
 }
 
 TEST(BoxingPlan, NamesWhatItCannotDo) {
-  Mesh mesh = *Mesh::Parse("pp=2,dp=2");
+  const Places places = PipelinePlaces(*Mesh::Parse("pp=2,dp=2"));
   TensorType type = TypeOf({{"x", 8, 1}});
-  auto flaw = [&](const Place& from, const Place& to) {
-    absl::StatusOr<std::vector<BoxingStep>> steps = PlanBoxing(type, from, to, mesh);
+  auto flaw = [&](const Placement& from, const Placement& to) {
+    absl::StatusOr<std::vector<BoxingStep>> steps = PlanBoxing(type, from, to, places);
     EXPECT_EQ(steps.status().code(), absl::StatusCode::kInvalidArgument);
     return std::string(steps.status().message());
   };
@@ -377,6 +379,9 @@ TEST(BoxingPlan, NamesWhatItCannotDo) {
               HasSubstr("W0220"));
   EXPECT_THAT(flaw({{Sbp::B()}, 0}, {{Sbp::B()}, 2}), HasSubstr("W0221"));
   EXPECT_THAT(flaw({{Sbp::B()}, -1}, {{Sbp::B()}, 0}), HasSubstr("W0221"));
+  const Places unequal({{*Mesh::Parse("dp=2"), {0, 1}}, {*Mesh::Parse("dp=3"), {2, 3, 4}}});
+  EXPECT_THAT(PlanBoxing(type, {{Sbp::B()}, 0}, {{Sbp::B()}, 1}, unequal).status().message(),
+              AllOf(HasSubstr("W0221"), HasSubstr("found dp=3")));
   EXPECT_THAT(flaw({{Sbp::S(1)}, 0}, {{Sbp::B()}, 0}), HasSubstr("W0211"));
   EXPECT_THAT(flaw({{Sbp::B()}, 0}, {{}, 0}), HasSubstr("W0210"));
 }
@@ -390,15 +395,15 @@ std::vector<int64_t> SourcesOf(const Region& region) {
 }
 
 TEST(BoxingExchange, SumsRunOverTheGroupInCoordinateOrderWhoeverMakesThem) {
-  Mesh mesh = *Mesh::Parse("a=2,b=2,c=2");
+  const Places places = PipelinePlaces(*Mesh::Parse("a=2,b=2,c=2"));
   TensorType type = TypeOf({{"x", 8, 1}});
   // Merged over a and c; b stays partial, so each sum stays within one b.
-  BoxingStep step = Plan(type, mesh, {{Sbp::P(), Sbp::P(), Sbp::P()}, 0},
+  BoxingStep step = Plan(type, places, {{Sbp::P(), Sbp::P(), Sbp::P()}, 0},
                          {{Sbp::S(0), Sbp::P(), Sbp::S(0)}, 0})[0];
   for (int64_t rank = 0; rank < 8; ++rank) {
-    RankExchange exchange = BuildExchange({type}, {step}, mesh, rank);
+    RankExchange exchange = BuildExchange({type}, {step}, places, rank);
     ASSERT_EQ(exchange.regions.size(), 1u);
-    const int64_t b = mesh.CoordsOf(rank)[1];
+    const int64_t b = places.CoordsOf(rank)[1];
     EXPECT_THAT(SourcesOf(exchange.regions[0]),
                 ElementsAre(2 * b, 2 * b + 1, 4 + 2 * b, 4 + 2 * b + 1));
   }
@@ -406,24 +411,24 @@ TEST(BoxingExchange, SumsRunOverTheGroupInCoordinateOrderWhoeverMakesThem) {
 
 TEST(BoxingExchange, ReadersOfCopiesAreSpreadOverTheHolders) {
   // Each of the four copies serves the two readers with its own dp coordinate.
-  Mesh mesh = *Mesh::Parse("pp=2,dp=4,tp=2");
+  const Places places = PipelinePlaces(*Mesh::Parse("pp=2,dp=4,tp=2"));
   TensorType type = TypeOf({{"x", 8, 1}});
-  BoxingStep step =
-      Plan(type, mesh, PlaceOf("[tp: S(0)]", mesh, 0), PlaceOf("[tp: B]", mesh, 1))[0];
+  BoxingStep step = Plan(type, places, PlacementOf("[tp: S(0)]", places, 0),
+                         PlacementOf("[tp: B]", places, 1))[0];
   for (int64_t i = 0; i < 8; ++i)
-    EXPECT_EQ(BytesSent(type, step, mesh, mesh.GlobalRank(0, i)), 2 * 16);
+    EXPECT_EQ(BytesSent(type, step, places, places.ranks(0)[i]), 2 * 16);
 }
 
 TEST(BoxingExchange, ElementsAHolderHasComeFromItself) {
-  Mesh mesh = *Mesh::Parse("dp=2,tp=2");
+  const Places places = PipelinePlaces(*Mesh::Parse("dp=2,tp=2"));
   TensorType type = TypeOf({{"x", 8, 1}, {"y", 8, 1}});
-  BoxingStep step = Plan(type, mesh, PlaceOf("[dp: S(0), tp: S(1)]", mesh),
-                         PlaceOf("[dp: S(1), tp: B]", mesh))[0];
+  BoxingStep step = Plan(type, places, PlacementOf("[dp: S(0), tp: S(1)]", places),
+                         PlacementOf("[dp: S(1), tp: B]", places))[0];
   for (int64_t rank = 0; rank < 4; ++rank) {
-    Rect old = ShardRect(type, step.from.layout, mesh, mesh.CoordsOf(rank));
-    Rect now = ShardRect(type, step.to.layout, mesh, mesh.CoordsOf(rank));
+    Rect old = ShardRect(type, step.from.layout, places.mesh(0), places.CoordsOf(rank));
+    Rect now = ShardRect(type, step.to.layout, places.mesh(0), places.CoordsOf(rank));
     int64_t own = 0;
-    for (const Region& region : BuildExchange({type}, {step}, mesh, rank).regions) {
+    for (const Region& region : BuildExchange({type}, {step}, places, rank).regions) {
       if (region.sources[0].from == rank) own += region.dst.volume();
     }
     EXPECT_EQ(own, Intersect(old, now).volume());
@@ -431,11 +436,11 @@ TEST(BoxingExchange, ElementsAHolderHasComeFromItself) {
 }
 
 TEST(BoxingExchange, ANewPartialIsHeldOnceAndNeutralElsewhere) {
-  Mesh mesh({{"a", 3}});
+  const Places places = PipelinePlaces(Mesh({{"a", 3}}));
   TensorType type = TypeOf({{"x", 6, 1}});
-  BoxingStep from_copies = Plan(type, mesh, {{Sbp::B()}, 0}, {{Sbp::P(Combiner::kMax)}, 0})[0];
+  BoxingStep from_copies = Plan(type, places, {{Sbp::B()}, 0}, {{Sbp::P(Combiner::kMax)}, 0})[0];
   for (int64_t rank = 0; rank < 3; ++rank) {
-    std::vector<Region> regions = BuildExchange({type}, {from_copies}, mesh, rank).regions;
+    std::vector<Region> regions = BuildExchange({type}, {from_copies}, places, rank).regions;
     ASSERT_EQ(regions.size(), 1u);
     EXPECT_EQ(regions[0].sources.size(), rank == 0 ? 1u : 0u);
     if (rank > 0) {
@@ -443,33 +448,33 @@ TEST(BoxingExchange, ANewPartialIsHeldOnceAndNeutralElsewhere) {
     }
   }
   // Parts stay where they are; the rest is filled in as few regions as there are gaps.
-  BoxingStep from_parts = Plan(type, mesh, {{Sbp::S(0)}, 0}, {{Sbp::P()}, 0})[0];
+  BoxingStep from_parts = Plan(type, places, {{Sbp::S(0)}, 0}, {{Sbp::P()}, 0})[0];
   std::vector<size_t> counts;
   for (int64_t rank = 0; rank < 3; ++rank) {
-    counts.push_back(BuildExchange({type}, {from_parts}, mesh, rank).regions.size());
+    counts.push_back(BuildExchange({type}, {from_parts}, places, rank).regions.size());
   }
   EXPECT_THAT(counts, ElementsAre(2, 3, 2));
 }
 
 TEST(BoxingExchange, FlatStepsSeeShardsAsRows) {
-  Mesh mesh = *Mesh::Parse("dp=3,tp=2");
+  const Places places = PipelinePlaces(*Mesh::Parse("dp=3,tp=2"));
   TensorType type = TypeOf({{"x", 5, 1}, {"y", 5, 1}});  // columns over tp: 3, 2
-  std::vector<BoxingStep> steps =
-      Plan(type, mesh, PlaceOf("[dp: P(sum), tp: S(1)]", mesh), PlaceOf("[dp: B, tp: S(1)]", mesh));
+  std::vector<BoxingStep> steps = Plan(type, places, PlacementOf("[dp: P(sum), tp: S(1)]", places),
+                                       PlacementOf("[dp: B, tp: S(1)]", places));
   ASSERT_EQ(steps.size(), 2u);
-  EXPECT_EQ(ToText(StepInput(type, steps[0], mesh, 0)), "f32[15]");
-  EXPECT_EQ(ToText(StepOutput(type, steps[0], mesh, 2)), "f32[5] at [5] of [15]");
-  EXPECT_EQ(ToText(StepInput(type, steps[1], mesh, 3)), "f32[3] at [4] of [10]");
-  EXPECT_EQ(ToText(StepOutput(type, steps[1], mesh, 5)), "f32[10]");
+  EXPECT_EQ(ToText(StepInput(type, steps[0], places, 0)), "f32[15]");
+  EXPECT_EQ(ToText(StepOutput(type, steps[0], places, 2)), "f32[5] at [5] of [15]");
+  EXPECT_EQ(ToText(StepInput(type, steps[1], places, 3)), "f32[3] at [4] of [10]");
+  EXPECT_EQ(ToText(StepOutput(type, steps[1], places, 5)), "f32[10]");
 }
 
 TEST(BoxingExchange, ABundleNumbersElementsTensorAfterTensor) {
-  Mesh mesh({{"a", 2}});
+  const Places places = PipelinePlaces(Mesh({{"a", 2}}));
   std::vector<TensorType> types = {TypeOf({{"x", 4, 1}}), TypeOf({{"x", 6, 1}})};
   std::vector<BoxingStep> steps;
   for (const TensorType& type : types)
-    steps.push_back(Plan(type, mesh, {{Sbp::S(0)}, 0}, {{Sbp::B()}, 0})[0]);
-  RankExchange exchange = BuildExchange(types, steps, mesh, 0);
+    steps.push_back(Plan(type, places, {{Sbp::S(0)}, 0}, {{Sbp::B()}, 0})[0]);
+  RankExchange exchange = BuildExchange(types, steps, places, 0);
   // Rank 1 numbers 4 elements of the first tensor, then 6: rank 0 has 0..2 and 4..7.
   ASSERT_EQ(exchange.sends.at(1).size(), 2u);
   EXPECT_EQ(exchange.sends.at(1)[0].position, 0);
@@ -479,7 +484,7 @@ TEST(BoxingExchange, ABundleNumbersElementsTensorAfterTensor) {
 }
 
 TEST(BoxingExchange, AnEmptyBundleIsNothing) {
-  RankExchange exchange = BuildExchange({}, {}, Mesh(), 0);
+  RankExchange exchange = BuildExchange({}, {}, Places(), 0);
   EXPECT_TRUE(exchange.regions.empty() && exchange.sends.empty() && exchange.receives.empty());
 }
 

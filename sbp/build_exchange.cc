@@ -39,23 +39,18 @@ TensorSlice NoSlice(const TensorType& type) { return TensorSlice{type.dtype, {0}
 class ExchangeBuilder {
  public:
   ExchangeBuilder(const std::vector<TensorType>& types, const std::vector<BoxingStep>& steps,
-                  const Mesh& mesh, int64_t rank)
-      : types_(types),
-        steps_(steps),
-        mesh_(mesh),
-        stage_mesh_(mesh.StageMesh()),
-        rank_(rank),
-        coords_(stage_mesh_.CoordsOf(mesh.StageRankOf(rank))) {
+                  const Places& places, int64_t rank)
+      : types_(types), steps_(steps), places_(places), rank_(rank), coords_(places.CoordsOf(rank)) {
     for (size_t i = 0; i < types_.size(); ++i)
-      views_.emplace_back(types_[i], steps_[i], stage_mesh_, coords_);
+      views_.emplace_back(types_[i], steps_[i], places_.mesh(places_.PlaceOf(rank)), coords_);
   }
 
   RankExchange Build() && {
     if (types_.empty()) return {};
-    const int64_t stage = mesh_.StageOf(rank_);
-    if (stage == steps_[0].to.stage) FillOwnRegions();
-    if (stage == steps_[0].from.stage) {
-      for (int64_t i = 0; i < stage_mesh_.num_ranks(); ++i) SendTo(i);
+    const int64_t place = places_.PlaceOf(rank_);
+    if (place == steps_[0].to.place) FillOwnRegions();
+    if (place == steps_[0].from.place) {
+      for (int64_t receiver : places_.ranks(steps_[0].to.place)) SendTo(receiver);
     }
     return std::move(exchange_);
   }
@@ -74,7 +69,8 @@ class ExchangeBuilder {
         }
         last_is_neutral = !cell.held;
         for (const Coords& source : view.SourcesOf(cell)) {
-          int64_t from = mesh_.GlobalRank(steps_[i].from.stage, stage_mesh_.RankOf(source));
+          const int64_t from_place = steps_[i].from.place;
+          const int64_t from = places_.ranks(from_place)[places_.mesh(from_place).RankOf(source)];
           if (from != rank_) exchange_.receives[from] += cell.rect.volume();
           region.sources.push_back(RegionSource{from, LocalTo(view.OldRect(source), cell.rect)});
         }
@@ -83,10 +79,9 @@ class ExchangeBuilder {
     }
   }
 
-  void SendTo(int64_t stage_rank) {
-    const int64_t receiver = mesh_.GlobalRank(steps_[0].to.stage, stage_rank);
+  void SendTo(int64_t receiver) {
     if (receiver == rank_) return;
-    const Coords coords = stage_mesh_.CoordsOf(stage_rank);
+    const Coords coords = places_.CoordsOf(receiver);
     bool may_serve = false;
     for (const ExchangeView& view : views_) may_serve = may_serve || view.MayServe(coords_, coords);
     if (!may_serve) return;
@@ -95,8 +90,8 @@ class ExchangeBuilder {
       if (views_[i].MayServe(coords_, coords)) {
         shares.push_back(Share{views_[i].NewRect(coords), 0});
       } else {
-        shares.push_back(
-            Share{std::nullopt, StepOutput(types_[i], steps_[i], mesh_, receiver).num_elements()});
+        shares.push_back(Share{std::nullopt,
+                               StepOutput(types_[i], steps_[i], places_, receiver).num_elements()});
       }
     }
     if (shares != last_shares_) {
@@ -138,8 +133,7 @@ class ExchangeBuilder {
 
   const std::vector<TensorType>& types_;
   const std::vector<BoxingStep>& steps_;
-  const Mesh& mesh_;
-  const Mesh stage_mesh_;
+  const Places& places_;
   const int64_t rank_;
   const Coords coords_;
   std::vector<ExchangeView> views_;
@@ -151,27 +145,26 @@ class ExchangeBuilder {
 
 }  // namespace
 
-TensorSlice StepInput(const TensorType& type, const BoxingStep& step, const Mesh& mesh,
+TensorSlice StepInput(const TensorType& type, const BoxingStep& step, const Places& places,
                       int64_t rank) {
-  if (mesh.StageOf(rank) != step.from.stage) return NoSlice(type);
-  const Mesh stage_mesh = mesh.StageMesh();
-  const Coords coords = stage_mesh.CoordsOf(mesh.StageRankOf(rank));
-  ExchangeView view(type, step, stage_mesh, coords);
+  if (places.PlaceOf(rank) != step.from.place) return NoSlice(type);
+  const Coords coords = places.CoordsOf(rank);
+  ExchangeView view(type, step, places.mesh(step.from.place), coords);
   return SliceOf(view, view.OldRect(coords));
 }
 
-TensorSlice StepOutput(const TensorType& type, const BoxingStep& step, const Mesh& mesh,
+TensorSlice StepOutput(const TensorType& type, const BoxingStep& step, const Places& places,
                        int64_t rank) {
-  if (mesh.StageOf(rank) != step.to.stage) return NoSlice(type);
-  const Mesh stage_mesh = mesh.StageMesh();
-  const Coords coords = stage_mesh.CoordsOf(mesh.StageRankOf(rank));
-  ExchangeView view(type, step, stage_mesh, coords);
+  if (places.PlaceOf(rank) != step.to.place) return NoSlice(type);
+  const Coords coords = places.CoordsOf(rank);
+  ExchangeView view(type, step, places.mesh(step.to.place), coords);
   return SliceOf(view, view.NewRect(coords));
 }
 
 RankExchange BuildExchange(const std::vector<TensorType>& types,
-                           const std::vector<BoxingStep>& steps, const Mesh& mesh, int64_t rank) {
-  return ExchangeBuilder(types, steps, mesh, rank).Build();
+                           const std::vector<BoxingStep>& steps, const Places& places,
+                           int64_t rank) {
+  return ExchangeBuilder(types, steps, places, rank).Build();
 }
 
 }  // namespace weir::sbp

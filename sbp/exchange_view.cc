@@ -16,25 +16,25 @@ bool Contains(const std::vector<int>& list, int value) {
 
 }  // namespace
 
-ExchangeView::ExchangeView(const TensorType& type, const BoxingStep& step, const Mesh& stage_mesh,
+ExchangeView::ExchangeView(const TensorType& type, const BoxingStep& step, const Mesh& mesh,
                            const Coords& coords)
     : type_(type),
       from_(step.from.layout),
       to_(step.to.layout),
-      in_view_(stage_mesh.num_axes(), true),
-      mesh_(&stage_mesh) {
+      in_view_(mesh.num_axes(), true),
+      mesh_(&mesh) {
   if (step.flat) {
     Layout outside = from_;
     for (int axis : step.flat_axes) outside[axis] = Sbp::B();
-    int64_t elements = ShardRect(type, outside, stage_mesh, coords).volume();
+    int64_t elements = ShardRect(type, outside, mesh, coords).volume();
     type_.dims = {TensorDim{"row", elements, 1}};
-    for (int axis = 0; axis < stage_mesh.num_axes(); ++axis) {
+    for (int axis = 0; axis < mesh.num_axes(); ++axis) {
       if (Contains(step.flat_axes, axis)) continue;
       from_[axis] = to_[axis] = Sbp::B();
       in_view_[axis] = false;
     }
   }
-  for (int axis = 0; axis < stage_mesh.num_axes(); ++axis) {
+  for (int axis = 0; axis < mesh.num_axes(); ++axis) {
     const Sbp &before = from_[axis], &after = to_[axis];
     SourceRule rule = SourceRule::kSame;
     if (before.is_partial() && !after.is_partial()) {
@@ -147,7 +147,7 @@ void ExchangeView::ForEachCell(const Coords& receiver,
 // Every mesh axis narrows at most one tensor axis of the new shard. The sum of the volumes is
 // therefore the product over tensor axes of sums of one-dimensional overlaps, times the copies
 // asked for by free axes that do not narrow anything.
-int64_t ExchangeView::ElementsSent(const Coords& sender, bool same_stage) const {
+int64_t ExchangeView::ElementsSent(const Coords& sender, bool same_place) const {
   for (int axis = 0; axis < mesh_->num_axes(); ++axis) {
     if (BecomesPartial(axis) && sender[axis] != 0) return 0;
   }
@@ -156,12 +156,12 @@ int64_t ExchangeView::ElementsSent(const Coords& sender, bool same_stage) const 
     sent *= LengthOf(Measure::kSent, t, sender);
     kept *= LengthOf(Measure::kKept, t, sender);
   }
-  return same_stage ? sent - kept : sent;
+  return same_place ? sent - kept : sent;
 }
 
-int64_t ExchangeView::TotalElementsSent(bool same_stage) const {
+int64_t ExchangeView::TotalElementsSent(bool same_place) const {
   int64_t sent = CopiesAskedFor() * SumOverRanks(Measure::kSent);
-  return same_stage ? sent - SumOverRanks(Measure::kKept) : sent;
+  return same_place ? sent - SumOverRanks(Measure::kKept) : sent;
 }
 
 // The sum over ranks of a product over tensor axes is again a product of sums, one for each set of

@@ -48,7 +48,7 @@ struct Cell {
 class ExchangeView {
  public:
   // The view is that of the rank at `coords`, and for a flat step that of all ranks of its group.
-  ExchangeView(const TensorType& type, const BoxingStep& step, const Mesh& stage_mesh,
+  ExchangeView(const TensorType& type, const BoxingStep& step, const Mesh& mesh,
                const Coords& coords);
 
   const TensorType& type() const { return type_; }
@@ -67,11 +67,11 @@ class ExchangeView {
   // Visits the cells of `receiver`'s new shard in row-major order. An empty shard has no cells.
   void ForEachCell(const Coords& receiver, absl::FunctionRef<void(const Cell&)> visit) const;
 
-  // Returns the elements that `sender` sends to others, or, across stages, to all its receivers.
-  int64_t ElementsSent(const Coords& sender, bool same_stage) const;
+  // Returns the elements that `sender` sends to others, or, across places, to all its receivers.
+  int64_t ElementsSent(const Coords& sender, bool same_place) const;
   // Returns the sum of ElementsSent over all senders of the mesh; for a flat view, over those of
   // one group.
-  int64_t TotalElementsSent(bool same_stage) const;
+  int64_t TotalElementsSent(bool same_place) const;
 
  private:
   // A Measure is a length along one tensor axis; the product over all tensor axes is a volume.

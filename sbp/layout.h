@@ -1,4 +1,4 @@
-// A Layout says, for each axis of a stage mesh, how the axis divides or copies a tensor:
+// A Layout says, for each axis of the mesh of a place, how the axis divides or copies a tensor:
 //
 //   S(i)       split along tensor axis i; S(i, at=0:2:3) with explicit offsets
 //   B          equal copies
@@ -69,7 +69,7 @@ struct TensorType {
 // "f32[batch=8, sequence=64]"
 std::string ToText(const TensorType& type);
 
-// A Layout has one Sbp per axis of a stage mesh.
+// A Layout has one Sbp per axis of the mesh of a place.
 using Layout = std::vector<Sbp>;
 Layout Broadcast(const Mesh& mesh);
 std::string ToText(const Layout& layout, const Mesh& mesh);

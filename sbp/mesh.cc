@@ -113,45 +113,6 @@ int64_t Mesh::RankOf(const Coords& coords) const {
   return rank;
 }
 
-Mesh Mesh::StageMesh() const {
-  std::vector<MeshAxis> axes;
-  for (const MeshAxis& axis : axes_) {
-    if (axis.name != kPipelineAxis) axes.push_back(axis);
-  }
-  return Mesh(std::move(axes));
-}
-
-int64_t Mesh::num_stages() const {
-  int axis = AxisIndex(kPipelineAxis);
-  return axis < 0 ? 1 : axes_[axis].size;
-}
-
-// If the pipeline axis is at position p, then rank = (outer * stages + stage) * inner_size + inner,
-// where `inner` runs over the axes right of p, and stage_rank = outer * inner_size + inner.
-int64_t Mesh::GlobalRank(int64_t stage, int64_t stage_rank) const {
-  int pipeline = AxisIndex(kPipelineAxis);
-  if (pipeline < 0) return stage_rank;
-  int64_t inner_size = 1;
-  for (int i = pipeline + 1; i < num_axes(); ++i) inner_size *= axes_[i].size;
-  return (stage_rank / inner_size * axes_[pipeline].size + stage) * inner_size +
-         stage_rank % inner_size;
-}
-
-int64_t Mesh::StageOf(int64_t rank) const {
-  int pipeline = AxisIndex(kPipelineAxis);
-  if (pipeline < 0) return 0;
-  for (int i = num_axes() - 1; i > pipeline; --i) rank /= axes_[i].size;
-  return rank % axes_[pipeline].size;
-}
-
-int64_t Mesh::StageRankOf(int64_t rank) const {
-  int pipeline = AxisIndex(kPipelineAxis);
-  if (pipeline < 0) return rank;
-  int64_t inner_size = 1;
-  for (int i = pipeline + 1; i < num_axes(); ++i) inner_size *= axes_[i].size;
-  return rank / (inner_size * axes_[pipeline].size) * inner_size + rank % inner_size;
-}
-
 std::string Mesh::ToText() const {
   return absl::StrJoin(axes_, ",", [](std::string* out, const MeshAxis& axis) {
     absl::StrAppend(out, axis.name, "=", axis.size);

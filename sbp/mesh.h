@@ -1,9 +1,7 @@
 // A Mesh is a box of devices with named axes. Ranks are numbered row-major.
 //
-// The axis named "pp" (kPipelineAxis) is the pipeline. Layouts never use that axis. A stage is the
-// sub-mesh at one coordinate of "pp", and all stages are alike, so layouts are written over
-// Mesh::StageMesh().
-// Thread rule: values.
+// The axis named "pp" (kPipelineAxis) is the pipeline. Layouts never use that axis: sbp/places.h
+// cuts the mesh of a job into places, whose meshes lack the axis. Thread rule: values.
 #pragma once
 
 #include <cstdint>
@@ -41,15 +39,6 @@ class Mesh {
   int64_t num_ranks() const;
   Coords CoordsOf(int64_t rank) const;
   int64_t RankOf(const Coords& coords) const;
-
-  // The mesh without its pipeline axis, and the number of stages (1 if none).
-  Mesh StageMesh() const;
-  int64_t num_stages() const;
-  // Returns the rank of the job that has number `stage_rank` of StageMesh() in `stage`. StageOf and
-  // StageRankOf are the inverse.
-  int64_t GlobalRank(int64_t stage, int64_t stage_rank) const;
-  int64_t StageOf(int64_t rank) const;
-  int64_t StageRankOf(int64_t rank) const;
 
   std::string ToText() const;  // "dp=2,tp=2"
   friend bool operator==(const Mesh&, const Mesh&) = default;

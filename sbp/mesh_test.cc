@@ -31,7 +31,6 @@ TEST(Mesh, TheEmptyMeshIsOneDevice) {
   EXPECT_EQ(Mesh::Parse("")->num_ranks(), 1);
   EXPECT_EQ(Mesh().RankOf({}), 0);
   EXPECT_TRUE(Mesh().CoordsOf(0).empty());
-  EXPECT_EQ(Mesh().num_stages(), 1);
 }
 
 TEST(Mesh, ParseNamesEachFlaw) {
@@ -67,33 +66,6 @@ TEST(Mesh, RanksAreNumberedRowMajor) {
     EXPECT_EQ(mesh.RankOf(mesh.CoordsOf(rank)), rank);
   EXPECT_EQ(mesh.AxisIndex("tp"), 1);
   EXPECT_EQ(mesh.AxisIndex("pp"), -1);
-}
-
-TEST(Mesh, StagesPartTheRanksWhereverThePipelineAxisStands) {
-  for (const char* text : {"pp=3,dp=2,tp=2", "dp=2,pp=3,tp=2", "dp=2,tp=2,pp=3", "pp=4", "dp=4"}) {
-    Mesh mesh = *Mesh::Parse(text);
-    Mesh stage_mesh = mesh.StageMesh();
-    EXPECT_EQ(stage_mesh.AxisIndex(kPipelineAxis), -1);
-    EXPECT_EQ(stage_mesh.num_ranks() * mesh.num_stages(), mesh.num_ranks());
-    std::set<int64_t> seen;
-    for (int64_t stage = 0; stage < mesh.num_stages(); ++stage) {
-      for (int64_t i = 0; i < stage_mesh.num_ranks(); ++i) {
-        int64_t rank = mesh.GlobalRank(stage, i);
-        EXPECT_TRUE(seen.insert(rank).second) << text;
-        EXPECT_LT(rank, mesh.num_ranks());
-        EXPECT_EQ(mesh.StageOf(rank), stage);
-        EXPECT_EQ(mesh.StageRankOf(rank), i);
-        // The rank's coordinates are the coordinates in the stage, with the stage put in.
-        Coords coords = mesh.CoordsOf(rank);
-        int pipeline = mesh.AxisIndex(kPipelineAxis);
-        if (pipeline >= 0) {
-          EXPECT_EQ(coords[pipeline], stage);
-          coords.erase(coords.begin() + pipeline);
-        }
-        EXPECT_EQ(coords, stage_mesh.CoordsOf(i));
-      }
-    }
-  }
 }
 
 }  // namespace

@@ -11,13 +11,13 @@ namespace weir::compiler {
 
 absl::StatusOr<int64_t> BytesPerStep(const LogicalPlan& plan) {
   const Module& module = plan.module;
-  TransferFactory transfers(plan.mesh);
+  TransferFactory transfers(plan.places);
   int64_t total = 0;
   std::map<int, int64_t> of_function;  // bytes of one call
   for (const ProgramItem& item : module.items) {
-    const int64_t times = TimesPerUpdate(plan, item.rate);
+    const int64_t times = TimesPerUpdate(plan, item.frequency);
     if (item.kind == ItemKind::kBoxing) {
-      WEIR_ASSIGN_OR_RETURN(const MovedTensors moved, PlanMove(module, item, plan.mesh));
+      WEIR_ASSIGN_OR_RETURN(const MovedTensors moved, PlanMove(module, item, plan.places));
       total += times * transfers.TotalBytes(moved);
     }
     if (item.kind != ItemKind::kCall) continue;
@@ -25,7 +25,7 @@ absl::StatusOr<int64_t> BytesPerStep(const LogicalPlan& plan) {
     if (known == of_function.end()) {
       int64_t bytes = 0;
       const Function& function = module.functions[item.function];
-      WEIR_ASSIGN_OR_RETURN(SegmentedFunction segmented, CutSegments(function, plan.mesh));
+      WEIR_ASSIGN_OR_RETURN(SegmentedFunction segmented, CutSegments(function, plan.places));
       for (TransferBundle& bundle : segmented.transfers) {
         MovedTensors moved{{}, std::move(bundle.steps)};
         for (int node : bundle.nodes)

@@ -55,8 +55,8 @@ class FunctionBuilder {
 
   // kStep: keeps the result over the micro-batches of a step. kMicroBatch: publishes the result
   // once per act.
-  void AddResult(ops::ValueId value, Frequency rate) {
-    function_.results.push_back({value, ResultKind::kNatural, {}, rate == Frequency::kStep});
+  void AddResult(ops::ValueId value, Frequency frequency) {
+    function_.results.push_back({value, ResultKind::kNatural, {}, frequency == Frequency::kStep});
   }
 
   void MarkState(ops::ValueId value, const std::string& name) { function_.states[value] = name; }

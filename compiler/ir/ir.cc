@@ -55,8 +55,8 @@ const char* KindText(ItemKind kind) {
   return "?";
 }
 
-const char* RateText(Frequency rate) {
-  switch (rate) {
+const char* FrequencyText(Frequency frequency) {
+  switch (frequency) {
     case Frequency::kMicroBatch: return "";
     case Frequency::kStep: return " per step";
     case Frequency::kUpdate: return " per update";
@@ -88,10 +88,10 @@ std::string ItemText(const Module& module, const ProgramItem& item, const sbp::M
   }
   for (int output : item.outputs) {
     if (module.values[output].delay > 0)
-      return absl::StrCat(text, RateText(item.rate), " read ", module.values[output].delay,
-                          " later");
+      return absl::StrCat(text, FrequencyText(item.frequency), " read ",
+                          module.values[output].delay, " later");
   }
-  return absl::StrCat(text, RateText(item.rate));
+  return absl::StrCat(text, FrequencyText(item.frequency));
 }
 
 }  // namespace

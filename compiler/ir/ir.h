@@ -202,7 +202,7 @@ struct ProgramValue {
   sbp::TensorType type;
   sbp::Layout layout;
   int64_t stage = 0;
-  Frequency rate = Frequency::kMicroBatch;
+  Frequency frequency = Frequency::kMicroBatch;
   int variable = -1;  // index in Module::variables: present before the first step
   // The number of tokens by which readers lag. The first reads return zeros.
   int64_t delay = 0;
@@ -224,9 +224,9 @@ struct ProgramItem {
   int function = -1;      // kCall
   uint64_t instance = 0;  // the call of the user's model that the item belongs to
   int64_t part = 0;       // the pipeline part that the item works for
-  Frequency rate = Frequency::kMicroBatch;
+  Frequency frequency = Frequency::kMicroBatch;
   std::vector<int> inputs;          // program values
-  std::vector<int> outputs;         // kBoxing: outputs[i] is inputs[i] in its new place
+  std::vector<int> outputs;         // kBoxing: outputs[i] is inputs[i] in its new placement
   std::string feed;                 // kSource, kSink
   std::optional<IndexRange> range;  // kSource: of the values fed
   std::vector<ItemState> states;    // kCall: those of the function, in the order of their values

@@ -95,11 +95,11 @@ TEST(ProgramText, ShowsVariablesAndItemsWithPlacesRatesFeedsAndStates) {
   call.function = 0;
   call.inputs = {there};
   call.outputs = {w};
-  call.rate = Frequency::kUpdate;
+  call.frequency = Frequency::kUpdate;
   call.states = {{"w/adam_m", "w", {sbp::Sbp::S(0)}}, {"w/adam_v", "w", {sbp::Sbp::B()}}};
   sink.kind = ItemKind::kSink;
   sink.inputs = {w};
-  sink.rate = Frequency::kAfterUpdate;
+  sink.frequency = Frequency::kAfterUpdate;
   module.items = {source, boxing, call, sink};
   EXPECT_EQ(ProgramText(module, mesh),
             "program\n"
@@ -110,7 +110,7 @@ TEST(ProgramText, ShowsVariablesAndItemsWithPlacesRatesFeedsAndStates) {
             "w/adam_v [dp: B] per update\n"
             "  sink(%w [dp: B] @1) after update\n");
   module.items = {sink};
-  module.items[0].rate = Frequency::kStep;
+  module.items[0].frequency = Frequency::kStep;
   EXPECT_THAT(ProgramText(module, mesh), ::testing::HasSubstr("sink(%w [dp: B] @1) per step\n"));
 }
 
@@ -154,7 +154,7 @@ TEST(JobRhythm, FindsOnlyStationsAtWhichAnActorActs) {
   EXPECT_EQ(rhythm.Find({1, 2})->start_ns, 30);
   for (const Station& none : {Station{1, 1}, Station{1, 3}, Station{1, -1}, Station{0, 0},
                               Station{2, 0}, Station{3, 0}, Station{-1, 0}})
-    EXPECT_EQ(rhythm.Find(none), nullptr) << none.item << "." << none.place;
+    EXPECT_EQ(rhythm.Find(none), nullptr) << none.item << "." << none.index;
 }
 
 TEST(JobRhythm, TextShowsTimesAndSolvedSlotsAndLeavesOutEmptyPlaces) {

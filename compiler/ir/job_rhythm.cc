@@ -6,11 +6,11 @@ namespace weir::compiler {
 
 const StationTime* JobRhythm::Find(const Station& station) const {
   if (station.item < 0 || station.item >= static_cast<int>(stations.size())) return nullptr;
-  const std::vector<StationTime>& places = stations[station.item];
-  if (station.place < 0 || station.place >= static_cast<int>(places.size()) ||
-      places[station.place].time_ns == 0)
+  const std::vector<StationTime>& in_item = stations[station.item];
+  if (station.index < 0 || station.index >= static_cast<int>(in_item.size()) ||
+      in_item[station.index].time_ns == 0)
     return nullptr;
-  return &places[station.place];
+  return &in_item[station.index];
 }
 
 std::string ToText(const JobRhythm& rhythm) {
@@ -26,7 +26,7 @@ std::string ToText(const JobRhythm& rhythm) {
     }
   }
   for (const auto& [family, slots] : rhythm.slots) {
-    absl::StrAppend(&text, "  outputs of ", family.producer.item, ".", family.producer.place,
+    absl::StrAppend(&text, "  outputs of ", family.producer.item, ".", family.producer.index,
                     " for ", family.consumers.size(), " readers, slots ", slots, "\n");
   }
   return text;

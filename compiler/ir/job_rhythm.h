@@ -33,7 +33,7 @@ struct JobRhythm {
   int64_t micro_batch_ns = 0;
   // The bubble of a pipeline in training, when its stations play the step. 0: none, or unknown.
   double bubble = 0;
-  std::vector<std::vector<StationTime>> stations;  // by item, by place
+  std::vector<std::vector<StationTime>> stations;  // by item, by index
   // Solved slots. A register never gets fewer slots than the times need.
   std::map<RegisterFamily, int64_t> slots;
   const StationTime* Find(const Station& station) const;

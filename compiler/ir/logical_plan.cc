@@ -2,8 +2,8 @@
 
 namespace weir::compiler {
 
-int64_t TimesPerUpdate(const LogicalPlan& plan, Frequency rate) {
-  switch (rate) {
+int64_t TimesPerUpdate(const LogicalPlan& plan, Frequency frequency) {
+  switch (frequency) {
     case Frequency::kMicroBatch: return plan.micro_batches * plan.updates.every;
     case Frequency::kStep: return plan.updates.every;
     case Frequency::kUpdate:

@@ -13,6 +13,7 @@
 #include "compiler/ir/stage_shape.h"
 #include "proto/job.pb.h"
 #include "runtime/base/update_rate.h"
+#include "sbp/places.h"
 
 namespace weir::compiler {
 
@@ -31,8 +32,9 @@ struct PassTiming {
 struct LogicalPlan {
   proto::Job job;
   PlanMode mode = PlanMode::kTrain;
-  sbp::Mesh mesh;
-  sbp::Mesh stage_mesh;
+  sbp::Mesh mesh;        // of the job
+  sbp::Places places;    // where the stages are: stage s is place s
+  sbp::Mesh stage_mesh;  // the mesh of every place: functions are laid out once for all of them
   int64_t micro_batches = 1;
   UpdateRate updates;  // kTrain
   int64_t chunk_bytes_max = 1 << 20;
@@ -47,6 +49,6 @@ struct LogicalPlan {
 };
 
 // Returns how often something of frequency `rate` happens in Training::update_every steps.
-int64_t TimesPerUpdate(const LogicalPlan& plan, Frequency rate);
+int64_t TimesPerUpdate(const LogicalPlan& plan, Frequency frequency);
 
 }  // namespace weir::compiler

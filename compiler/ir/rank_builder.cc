@@ -5,15 +5,15 @@
 namespace weir::compiler {
 
 RankBuilder::RankBuilder(const LogicalPlan& plan, int64_t rank)
-    : plan_(plan), coords_(plan.stage_mesh.CoordsOf(plan.mesh.StageRankOf(rank))) {
+    : plan_(plan), coords_(plan.places.CoordsOf(rank)) {
   graph_.rank = rank;
-  graph_.stage = plan.mesh.StageOf(rank);
+  graph_.stage = plan.places.PlaceOf(rank);
   FindWaves();
 }
 
 void RankBuilder::BeginItem(int index) {
   item_ = index;
-  place_ = 0;
+  index_ = 0;
 }
 
 int RankBuilder::AddTensor(const std::string& name, int64_t bytes, int64_t tokens, int64_t every) {
@@ -34,9 +34,9 @@ RankActor RankBuilder::MakeActor(const std::string& name) const {
   actor.wave = waves_[item_];
   actor.part = item().part;
   actor.instance = item().instance;
-  actor.acts_per_step = Tokens(item().rate);
-  actor.every = Every(item().rate);
-  actor.every_phase = item().rate == Frequency::kUpdate ? plan_.updates.phase : 0;
+  actor.acts_per_step = Tokens(item().frequency);
+  actor.every = Every(item().frequency);
+  actor.every_phase = item().frequency == Frequency::kUpdate ? plan_.updates.phase : 0;
   actor.function = item().name;
   return actor;
 }
@@ -74,7 +74,7 @@ void RankBuilder::FindWaves() {
       waves_[i] = Wave::kForward;
     if (item.phase == PhaseKind::kBackward) waves_[i] = Wave::kBackward;
     if (item.phase == PhaseKind::kWeightGradient) waves_[i] = Wave::kWeightGradient;
-    if (item.kind == ItemKind::kBoxing && item.rate == Frequency::kMicroBatch) {
+    if (item.kind == ItemKind::kBoxing && item.frequency == Frequency::kMicroBatch) {
       int from = producer[item.inputs[0]];
       waves_[i] = from >= 0 && from < static_cast<int>(i) ? waves_[from] : Wave::kNone;
     }

@@ -22,30 +22,32 @@ class RankBuilder {
   RankBuilder(const LogicalPlan& plan, int64_t rank);
 
   const LogicalPlan& plan() const { return plan_; }
-  const sbp::Mesh& mesh() const { return plan_.mesh; }
+  const sbp::Places& places() const { return plan_.places; }
   int64_t rank() const { return graph_.rank; }
   int64_t stage() const { return graph_.stage; }
   RankGraph& graph() { return graph_; }
   const RankGraph& graph() const { return graph_; }
   RankGraph TakeGraph() { return std::move(graph_); }
 
-  // Starts item number `index` of the program at its first place.
+  // Starts item number `index` of the program at its first station.
   void BeginItem(int index);
   int item_index() const { return item_; }
   const ProgramItem& item() const { return plan_.module.items[item_]; }
   // Returns the station of the actors that are made now. Stations move on alike on every rank.
-  Station station() const { return {item_, place_}; }
-  void NextPlace(size_t places = 1) { place_ += static_cast<int>(places); }
+  Station station() const { return {item_, index_}; }
+  void NextStation(size_t stations = 1) { index_ += static_cast<int>(stations); }
 
-  int64_t Tokens(Frequency rate) const {
-    return rate == Frequency::kMicroBatch ? plan_.micro_batches : 1;
+  int64_t Tokens(Frequency frequency) const {
+    return frequency == Frequency::kMicroBatch ? plan_.micro_batches : 1;
   }
-  int64_t Every(Frequency rate) const {
-    return rate == Frequency::kUpdate || rate == Frequency::kAfterUpdate ? plan_.updates.every : 1;
+  int64_t Every(Frequency frequency) const {
+    return frequency == Frequency::kUpdate || frequency == Frequency::kAfterUpdate
+               ? plan_.updates.every
+               : 1;
   }
   // Returns the part of a tensor that this rank holds.
   TensorSlice Local(const sbp::TensorType& type, const sbp::Layout& layout) const {
-    return sbp::LocalSlice(type, layout, plan_.stage_mesh, coords_);
+    return sbp::LocalSlice(type, layout, plan_.places.mesh(stage()), coords_);
   }
 
   // Adds a tensor without a producer. Returns its index.
@@ -66,7 +68,7 @@ class RankBuilder {
   const sbp::Coords coords_;
   RankGraph graph_;
   int item_ = 0;
-  int place_ = 0;
+  int index_ = 0;
   std::vector<Wave> waves_;  // by item
 };
 

@@ -16,11 +16,11 @@
 
 namespace weir::compiler {
 
-// The place of an actor in the program, equal on all ranks. `item` is the program item. `place`
-// counts the item's segments and the stations of its transfers, in order.
+// A Station says where an actor stands in the program; it is equal on all ranks. `item` is the
+// program item. `index` counts the item's segments and the stations of its transfers, in order.
 struct Station {
   int item = -1;
-  int place = 0;
+  int index = 0;
   friend auto operator<=>(const Station&, const Station&) = default;
 };
 

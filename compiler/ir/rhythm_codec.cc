@@ -7,22 +7,22 @@ namespace weir::compiler {
 namespace {
 
 constexpr int kItemsMax = 1 << 20;
-constexpr int kPlacesMax = 1 << 16;  // of an item
+constexpr int kStationsMax = 1 << 16;  // of an item
 
 void Set(const Station& station, proto::RhythmSpec::Station* out) {
   out->set_item(station.item);
-  out->set_place(station.place);
+  out->set_index(station.index);
 }
 
 bool IsStation(const proto::RhythmSpec::Station& in) {
-  return in.item() >= 0 && in.item() < kItemsMax && in.place() >= 0 && in.place() < kPlacesMax;
+  return in.item() >= 0 && in.item() < kItemsMax && in.index() >= 0 && in.index() < kStationsMax;
 }
 
-Station StationOf(const proto::RhythmSpec::Station& in) { return {in.item(), in.place()}; }
+Station StationOf(const proto::RhythmSpec::Station& in) { return {in.item(), in.index()}; }
 
 absl::Status Bad(const proto::RhythmSpec::Station& in) {
   return absl::InvalidArgumentError(
-      absl::StrCat("a rhythm names the station ", in.item(), ".", in.place()));
+      absl::StrCat("a rhythm names the station ", in.item(), ".", in.index()));
 }
 
 }  // namespace
@@ -33,10 +33,10 @@ proto::RhythmSpec ToProto(const JobRhythm& rhythm) {
   spec.set_micro_batch_ns(rhythm.micro_batch_ns);
   spec.set_bubble(rhythm.bubble);
   for (size_t item = 0; item < rhythm.stations.size(); ++item) {
-    for (size_t place = 0; place < rhythm.stations[item].size(); ++place) {
-      const StationTime& from = rhythm.stations[item][place];
+    for (size_t index = 0; index < rhythm.stations[item].size(); ++index) {
+      const StationTime& from = rhythm.stations[item][index];
       proto::RhythmSpec::Time* time = spec.add_time();
-      Set({static_cast<int>(item), static_cast<int>(place)}, time->mutable_station());
+      Set({static_cast<int>(item), static_cast<int>(index)}, time->mutable_station());
       *time->mutable_timing() = weir::ToProto(Timing(from));
       time->set_latency_ns(from.latency_ns);
     }
@@ -60,16 +60,16 @@ absl::StatusOr<JobRhythm> RhythmFromProto(const proto::RhythmSpec& spec) {
   int64_t num_stations = 0;
   for (const proto::RhythmSpec::Time& time : spec.time()) {
     if (!IsStation(time.station())) return Bad(time.station());
-    const size_t item = time.station().item(), place = time.station().place();
+    const size_t item = time.station().item(), index = time.station().index();
     if (rhythm.stations.size() <= item) rhythm.stations.resize(item + 1);
-    std::vector<StationTime>& places = rhythm.stations[item];
-    if (places.size() <= place) {
-      num_stations += static_cast<int64_t>(place + 1 - places.size());
+    std::vector<StationTime>& in_item = rhythm.stations[item];
+    if (in_item.size() <= index) {
+      num_stations += static_cast<int64_t>(index + 1 - in_item.size());
       // A sound message names every place, so a few bytes cannot ask for much memory.
       if (num_stations > spec.time_size()) return Bad(time.station());
-      places.resize(place + 1);
+      in_item.resize(index + 1);
     }
-    places[place] = {FromProto(time.timing()), time.latency_ns()};
+    in_item[index] = {FromProto(time.timing()), time.latency_ns()};
   }
   for (const proto::RhythmSpec::Family& family : spec.family()) {
     RegisterFamily key;

@@ -10,7 +10,7 @@ namespace weir::compiler {
 
 proto::RhythmSpec ToProto(const JobRhythm& rhythm);
 
-// kInvalidArgument: a station is negative, an item or place is beyond any program, or the message
+// kInvalidArgument: a station is negative, an item or index is beyond any program, or the message
 // leaves out places of an item. The times are not checked here: each rank proves its plan with
 // them.
 absl::StatusOr<JobRhythm> RhythmFromProto(const proto::RhythmSpec& spec);

@@ -32,7 +32,7 @@ JobRhythm RandomRhythm(uint64_t seed) {
   rhythm.stations.resize(draw.Below(6));
   for (std::vector<StationTime>& places : rhythm.stations) {
     for (int64_t n = draw.Below(4); n > 0; --n) {
-      // A place in three has no actor.
+      // A station in three has no actor.
       const int64_t time = draw.Below(3) == 0 ? 0 : 1 + draw.Below(9);
       places.push_back({draw.Below(1 << 20), draw.Below(99), draw.Below(9), time, draw.Below(7)});
     }
@@ -88,7 +88,7 @@ TEST(RhythmCodec, AnEmptyMessageIsAnEmptyRhythm) {
 proto::RhythmSpec::Station StationOf(int32_t item, int32_t place) {
   proto::RhythmSpec::Station station;
   station.set_item(item);
-  station.set_place(place);
+  station.set_index(place);
   return station;
 }
 

@@ -7,7 +7,7 @@ namespace weir::compiler {
 namespace {
 
 std::string ToText(const Station& station) {
-  return absl::StrCat(station.item, ".", station.place);
+  return absl::StrCat(station.item, ".", station.index);
 }
 
 std::string ToText(const std::vector<Station>& stations) {

@@ -18,7 +18,7 @@ constexpr size_t kExchangesMin = 3;
 // it is done.
 bool HoldsOneMicroBatch(const LogicalPlan& plan) {
   const proto::Runtime& runtime = plan.job.runtime();
-  if (plan.mesh.num_stages() > 1 || runtime.debug_register_slots() > 1) return false;
+  if (plan.places.size() > 1 || runtime.debug_register_slots() > 1) return false;
   return runtime.registers() == proto::Runtime::SCHEDULE ||
          runtime.registers() == proto::Runtime::ONE;
 }
@@ -71,7 +71,7 @@ void MemoryRings::FindMoves() {
   std::map<int, int> gradient_of;  // calls, by a value that has left them
   for (size_t i = 0; i < members_.size(); ++i) {
     const ProgramItem& item = module.items[i];
-    if (members_[i].role != Role::kNone || item.rate != Frequency::kMicroBatch ||
+    if (members_[i].role != Role::kNone || item.frequency != Frequency::kMicroBatch ||
         item.inputs.empty() || item.outputs.empty())
       continue;
     const int from = item.inputs[0], to = item.outputs[0];

@@ -28,12 +28,12 @@ class RankLowering {
   RankLowering(const LogicalPlan& plan, int64_t rank, const StageShape* shape)
       : plan_(plan),
         module_(plan.module),
-        stage_(plan.mesh.StageOf(rank)),
+        stage_(plan.places.PlaceOf(rank)),
         rings_(plan, stage_),
         shape_(shape),
         builder_(plan, rank),
         graph_(builder_.graph()),
-        transfers_(plan.mesh) {
+        transfers_(plan.places) {
     of_value_.assign(module_.values.size(), -1);
   }
 
@@ -90,8 +90,9 @@ class RankLowering {
   int TensorOf(int value) {
     if (of_value_[value] < 0) {
       const ProgramValue& v = module_.values[value];
-      of_value_[value] = builder_.AddTensor(v.name, builder_.Local(v.type, v.layout).bytes(),
-                                            builder_.Tokens(v.rate), builder_.Every(v.rate));
+      of_value_[value] =
+          builder_.AddTensor(v.name, builder_.Local(v.type, v.layout).bytes(),
+                             builder_.Tokens(v.frequency), builder_.Every(v.frequency));
       graph_.tensors[of_value_[value]].variable = v.variable;
     }
     return of_value_[value];
@@ -115,7 +116,7 @@ class RankLowering {
 
   void LowerSink(const ProgramItem& item) {
     // The first rank reports; it stands for the stage, too.
-    if (StageOfItem(item) != stage_ || plan_.mesh.StageRankOf(builder_.rank()) != 0) return;
+    if (StageOfItem(item) != stage_ || plan_.places.DeviceOf(builder_.rank()) != 0) return;
     RankActor actor = builder_.MakeActor(item.name);
     actor.kind = proto::ActorSpec::SINK;
     actor.feed = item.feed;
@@ -136,7 +137,7 @@ class RankLowering {
     auto known = segmented_.find(function);
     if (known != segmented_.end()) return &known->second;
     WEIR_ASSIGN_OR_RETURN(SegmentedFunction segments,
-                          CutSegments(module_.functions[function], plan_.mesh));
+                          CutSegments(module_.functions[function], plan_.places));
     return &(segmented_[function] = std::move(segments));
   }
 
@@ -153,7 +154,7 @@ class RankLowering {
     size_t next_transfer = 0;
     for (size_t s = 0; s < segmented->segments.size(); ++s) {
       WEIR_RETURN_IF_ERROR(LowerSegment(item, function, *segmented, s, escapes, &tensor_of));
-      builder_.NextPlace();
+      builder_.NextStation();
       while (next_transfer < segmented->transfers.size() &&
              segmented->transfers[next_transfer].depth == static_cast<int>(s)) {
         const TransferBundle& bundle = segmented->transfers[next_transfer];
@@ -164,7 +165,7 @@ class RankLowering {
           inputs.push_back(tensor_of[function.nodes[node].inputs[0]]);
         }
         for (auto& list : moved.steps) {
-          for (sbp::BoxingStep& step : list) step.from.stage = step.to.stage = stage_;
+          for (sbp::BoxingStep& step : list) step.from.place = step.to.place = stage_;
         }
         std::string name = absl::StrCat(
             item.name, ": ", function.values[function.nodes[bundle.nodes[0]].inputs[0]].name,
@@ -205,20 +206,21 @@ class RankLowering {
       for (int node : segmented.segments[s]) {
         for (ops::ValueId input : function.nodes[node].inputs) {
           if (input >= 0 && home[input] >= 0 && home[input] != static_cast<int>(s))
-            escapes[input] = item.rate;
+            escapes[input] = item.frequency;
         }
       }
     }
     for (const TransferBundle& bundle : segmented.transfers) {
       for (int node : bundle.nodes) {
         ops::ValueId input = function.nodes[node].inputs[0];
-        if (home[input] >= 0) escapes[input] = item.rate;
+        if (home[input] >= 0) escapes[input] = item.frequency;
       }
     }
     for (size_t r = 0; r < function.results.size(); ++r) {
       const Result& result = function.results[r];
       if (home[result.value] >= 0)
-        escapes[result.value] = result.per_step ? module_.values[item.outputs[r]].rate : item.rate;
+        escapes[result.value] =
+            result.per_step ? module_.values[item.outputs[r]].frequency : item.frequency;
     }
     return escapes;
   }
@@ -356,7 +358,7 @@ class RankLowering {
     int64_t from_stage = module_.values[item.inputs[0]].stage,
             to_stage = module_.values[item.outputs[0]].stage;
     if (from_stage != stage_ && to_stage != stage_) return absl::OkStatus();
-    WEIR_ASSIGN_OR_RETURN(const MovedTensors moved, PlanMove(module_, item, plan_.mesh));
+    WEIR_ASSIGN_OR_RETURN(const MovedTensors moved, PlanMove(module_, item, plan_.places));
     std::vector<int> inputs;
     for (int input : item.inputs)
       inputs.push_back(module_.values[input].stage == stage_ ? TensorOf(input) : -1);
@@ -444,10 +446,9 @@ class RankLowering {
 
 absl::Status ShapeStages(LogicalPlan* plan) {
   plan->stages.clear();
-  for (int64_t stage = 0; stage < plan->mesh.num_stages(); ++stage) {
-    WEIR_ASSIGN_OR_RETURN(
-        StageShape shape,
-        RankLowering(*plan, plan->mesh.GlobalRank(stage, 0), nullptr).RunForStage());
+  for (int64_t stage = 0; stage < plan->places.size(); ++stage) {
+    WEIR_ASSIGN_OR_RETURN(StageShape shape,
+                          RankLowering(*plan, plan->places.ranks(stage)[0], nullptr).RunForStage());
     plan->stages.push_back(std::move(shape));
   }
   return absl::OkStatus();
@@ -457,7 +458,7 @@ absl::StatusOr<RankGraph> LowerToRankGraph(const LogicalPlan& plan, int64_t rank
   if (rank < 0 || rank >= plan.mesh.num_ranks()) {
     return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " of ", plan.mesh.num_ranks()));
   }
-  return RankLowering(plan, rank, &plan.stages[plan.mesh.StageOf(rank)]).Run();
+  return RankLowering(plan, rank, &plan.stages[plan.places.PlaceOf(rank)]).Run();
 }
 
 }  // namespace weir::compiler

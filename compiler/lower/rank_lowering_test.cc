@@ -131,7 +131,8 @@ TEST(RankLowering, OneRankReportsAndOnlyStagesThatReadDataAreFed) {
   std::map<std::string, std::set<int64_t>> fed, reported;  // stages, and ranks
   for (int64_t rank = 0; rank < 4; ++rank) {
     for (const RankActor& actor : GraphOf(*plan, rank).actors) {
-      if (actor.kind == proto::ActorSpec::SOURCE) fed[actor.feed].insert(plan->mesh.StageOf(rank));
+      if (actor.kind == proto::ActorSpec::SOURCE)
+        fed[actor.feed].insert(plan->places.PlaceOf(rank));
       if (actor.kind == proto::ActorSpec::SINK) reported[actor.feed].insert(rank);
     }
   }

@@ -49,7 +49,8 @@ int64_t StagesSkipped(const LogicalPlan& plan, const RankGraph& graph, const Ran
   int64_t most = 0;
   for (int input : actor.inputs) {
     if (graph.tensors[input].side != proto::RegisterSpec::INBOUND) continue;
-    most = std::max(most, std::abs(plan.mesh.StageOf(graph.tensors[input].peer) - graph.stage) - 1);
+    most =
+        std::max(most, std::abs(plan.places.PlaceOf(graph.tensors[input].peer) - graph.stage) - 1);
   }
   return most;
 }

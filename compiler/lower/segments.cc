@@ -6,7 +6,7 @@
 
 namespace weir::compiler {
 
-absl::StatusOr<SegmentedFunction> CutSegments(const Function& function, const sbp::Mesh& mesh) {
+absl::StatusOr<SegmentedFunction> CutSegments(const Function& function, const sbp::Places& places) {
   SegmentedFunction out;
   std::vector<int> depth(function.values.size(), 0);
   for (size_t i = 0; i < function.nodes.size(); ++i) {
@@ -21,7 +21,7 @@ absl::StatusOr<SegmentedFunction> CutSegments(const Function& function, const sb
       const Value& from = function.values[node.inputs[0]];
       const Value& to = function.values[node.outputs[0]];
       absl::StatusOr<std::vector<sbp::BoxingStep>> steps =
-          sbp::PlanBoxing(from.type, {from.layout, 0}, {to.layout, 0}, mesh);
+          sbp::PlanBoxing(from.type, {from.layout, 0}, {to.layout, 0}, places);
       if (!steps.ok()) return steps.status();
       if (IsLocal(*steps)) {
         out.local_boxings[static_cast<int>(i)] = *steps;

@@ -26,7 +26,7 @@ struct SegmentedFunction {
   std::map<int, std::vector<sbp::BoxingStep>> local_boxings;  // by node: steps without transfers
 };
 
-absl::StatusOr<SegmentedFunction> CutSegments(const Function& function, const sbp::Mesh& mesh);
+absl::StatusOr<SegmentedFunction> CutSegments(const Function& function, const sbp::Places& places);
 
 // Finds values that share memory because of reshapes among `nodes`. Returns {value: the value in
 // whose memory it lies} for values that share one. A reshape needs no copy if both of its sides may

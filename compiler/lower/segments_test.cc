@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 SegmentedFunction Cut(const Function& function, const sbp::Mesh& mesh) {
-  absl::StatusOr<SegmentedFunction> cut = CutSegments(function, mesh);
+  absl::StatusOr<SegmentedFunction> cut = CutSegments(function, sbp::PipelinePlaces(mesh));
   EXPECT_TRUE(cut.ok()) << cut.status();
   return cut.value_or(SegmentedFunction());
 }
@@ -106,7 +106,7 @@ TEST_F(SegmentsTest, ATransferOfEarlyDataThatStandsLateComesFirst) {
 TEST_F(SegmentsTest, AnImpossibleBoxingIsAnError) {
   maker_.function.values[x_].layout = {sbp::Sbp::P()};
   Box(x_, "y", {sbp::Sbp::P(Combiner::kMax)}, &maker_);
-  EXPECT_EQ(CutSegments(maker_.function, mesh_).status().code(),
+  EXPECT_EQ(CutSegments(maker_.function, sbp::PipelinePlaces(mesh_)).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
 

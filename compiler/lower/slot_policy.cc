@@ -16,7 +16,7 @@ int64_t SlotsByPolicy(const LogicalPlan& plan, const RankGraph& graph, const Ran
     case proto::Runtime::SOLVED: return 0;
     case proto::Runtime::ONE: return 1;
     case proto::Runtime::TWO: return repeats ? 2 : 1;
-    case proto::Runtime::TWICE_STAGES: return repeats ? 2 * plan.mesh.num_stages() : 1;
+    case proto::Runtime::TWICE_STAGES: return repeats ? 2 * plan.places.size() : 1;
     default: return ScheduleSlots(plan, graph, tensor);
   }
 }

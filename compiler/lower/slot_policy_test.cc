@@ -15,7 +15,8 @@ class SlotsTest : public ::testing::Test {
                    int64_t micro_batches) {
     plan_.job.mutable_pipeline()->set_schedule(kind);
     plan_.mesh = sbp::Mesh({{sbp::kPipelineAxis, stages}});
-    plan_.stage_mesh = plan_.mesh.StageMesh();
+    plan_.places = sbp::PipelinePlaces(plan_.mesh);
+    plan_.stage_mesh = plan_.places.mesh(0);
     plan_.micro_batches = micro_batches;
     plan_.schedule = *ScheduleOf(plan_.job, stages, micro_batches);
   }

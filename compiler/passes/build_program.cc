@@ -69,22 +69,23 @@ class ProgramBuilder {
   bool accumulates() const { return plan_.micro_batches * plan_.updates.every > 1; }
 
   int NewValue(const std::string& name, const sbp::TensorType& type, const sbp::Layout& layout,
-               int64_t stage, Frequency rate) {
+               int64_t stage, Frequency frequency) {
     ProgramValue value;
     value.name = name;
     value.type = type;
     value.layout = layout;
     value.stage = stage;
-    value.rate = rate;
+    value.frequency = frequency;
     return module_.AddValue(std::move(value));
   }
 
-  ProgramItem& NewItem(ItemKind kind, PhaseKind phase, const std::string& name, Frequency rate) {
+  ProgramItem& NewItem(ItemKind kind, PhaseKind phase, const std::string& name,
+                       Frequency frequency) {
     ProgramItem item;
     item.kind = kind;
     item.phase = phase;
     item.name = name;
-    item.rate = rate;
+    item.frequency = frequency;
     item.part = part_;
     module_.items.push_back(std::move(item));
     return module_.items.back();
@@ -92,18 +93,18 @@ class ProgramBuilder {
 
   // Returns `value` at another place, boxed there at `rate` (the value of a step may be boxed again
   // for every micro-batch). There is one boxing for each place, rate and purpose.
-  int Boxed(int value, const sbp::Layout& layout, int64_t stage, Frequency rate,
+  int Boxed(int value, const sbp::Layout& layout, int64_t stage, Frequency frequency,
             const std::string& purpose = "") {
     const ProgramValue have = module_.values[value];
     if (have.layout == layout && have.stage == stage) return value;
-    std::string key = absl::StrCat(value, "|", stage, "|", static_cast<int>(rate), "|", purpose,
-                                   "|", ToText(layout, plan_.stage_mesh));
+    std::string key = absl::StrCat(value, "|", stage, "|", static_cast<int>(frequency), "|",
+                                   purpose, "|", ToText(layout, plan_.stage_mesh));
     auto known = boxed_.find(key);
     if (known != boxed_.end()) return known->second;
-    int out = NewValue(have.name, have.type, layout, stage, rate);
+    int out = NewValue(have.name, have.type, layout, stage, frequency);
     ProgramItem& item =
         NewItem(ItemKind::kBoxing, PhaseKind::kBoxing,
-                purpose.empty() ? have.name : absl::StrCat(have.name, " for ", purpose), rate);
+                purpose.empty() ? have.name : absl::StrCat(have.name, " for ", purpose), frequency);
     item.inputs = {value};
     item.outputs = {out};
     boxed_[key] = out;
@@ -405,11 +406,11 @@ class ProgramBuilder {
     for (size_t r = 0; r < function.results.size(); ++r) {
       const int arg = r < results.size() ? results[r] : -1;  // -1: kept for the weight gradients
       const Value& value = function.values[function.results[r].value];
-      Frequency rate = function.results[r].per_step ? at_update() : Frequency::kMicroBatch;
+      Frequency frequency = function.results[r].per_step ? at_update() : Frequency::kMicroBatch;
       int out = NewValue(
           arg < 0 ? absl::StrCat(call.name, ".", value.name)
                   : absl::StrCat(call.name, ".d_", forward.values[forward.args[arg].value].name),
-          value.type, value.layout, call.stage, rate);
+          value.type, value.layout, call.stage, frequency);
       outputs.push_back(out);
       if (arg < 0) continue;
       if (activation_of[arg] >= 0) {
@@ -488,9 +489,9 @@ class ProgramBuilder {
     std::vector<size_t> to_accumulate;
     for (size_t p = 0; p < state.gradients.size(); ++p) {
       const Variable& variable = module_.variables[state.variables[p]];
-      Frequency rate = module_.values[state.gradients[p]].rate;
-      state.gradients[p] = Boxed(state.gradients[p], variable.layout, call.stage, rate);
-      if (module_.values[state.gradients[p]].rate == Frequency::kMicroBatch && accumulates())
+      Frequency frequency = module_.values[state.gradients[p]].frequency;
+      state.gradients[p] = Boxed(state.gradients[p], variable.layout, call.stage, frequency);
+      if (module_.values[state.gradients[p]].frequency == Frequency::kMicroBatch && accumulates())
         to_accumulate.push_back(p);
     }
     if (!to_accumulate.empty()) AddAccumulation(c, to_accumulate);
@@ -708,7 +709,7 @@ class ProgramBuilder {
 
   void AddSink(const std::string& name, int value) {
     ProgramItem& sink = NewItem(ItemKind::kSink, PhaseKind::kMetric, absl::StrCat("report ", name),
-                                module_.values[value].rate);
+                                module_.values[value].frequency);
     sink.feed = name;
     sink.inputs = {value};
   }

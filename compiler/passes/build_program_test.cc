@@ -86,7 +86,7 @@ std::map<std::string, int> MovesOfMatrices(const Module& module) {
     if (from.type.dims.size() != 2 || from.stage != to.stage) continue;
     const char* const rates[] = {"micro-batch", "step", "update", "after update"};
     ++moves[absl::StrCat(KindOf(from.layout[0]), ">", KindOf(to.layout[0]), " ",
-                         rates[static_cast<int>(item.rate)])];
+                         rates[static_cast<int>(item.frequency)])];
   }
   return moves;
 }

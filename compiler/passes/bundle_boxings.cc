@@ -8,7 +8,7 @@
 
 namespace weir::compiler {
 
-absl::Status BundleBoxings(const sbp::Mesh& mesh, Module* module) {
+absl::Status BundleBoxings(const sbp::Places& places, Module* module) {
   std::vector<int> producer(module->values.size(), -1);
   std::vector<std::set<int>> readers(module->values.size());
   for (size_t i = 0; i < module->items.size(); ++i) {
@@ -28,13 +28,13 @@ absl::Status BundleBoxings(const sbp::Mesh& mesh, Module* module) {
     const ProgramValue& from = module->values[item.inputs[0]];
     const ProgramValue& to = module->values[item.outputs[0]];
     absl::StatusOr<std::vector<sbp::BoxingStep>> steps =
-        sbp::PlanBoxing(from.type, {from.layout, from.stage}, {to.layout, to.stage}, mesh);
+        sbp::PlanBoxing(from.type, {from.layout, from.stage}, {to.layout, to.stage}, places);
     if (!steps.ok()) return steps.status();
     std::string key = absl::StrCat(producer[item.inputs[0]], "|", from.stage, "|", to.stage, "|",
-                                   static_cast<int>(item.rate), "|", Name(from.type.dtype), "|",
-                                   steps->size(), "|", static_cast<int>(from.rate), "|");
+                                   static_cast<int>(item.frequency), "|", Name(from.type.dtype),
+                                   "|", steps->size(), "|", static_cast<int>(from.frequency), "|");
     for (const sbp::BoxingStep& step : *steps)
-      absl::StrAppend(&key, step.from.stage, ">", step.to.stage, ",");
+      absl::StrAppend(&key, step.from.place, ">", step.to.place, ",");
     for (int reader : readers[item.outputs[0]]) absl::StrAppend(&key, reader, ",");
     auto known = first.emplace(key, kept.size());
     if (known.second) {

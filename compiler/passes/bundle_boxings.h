@@ -10,6 +10,6 @@
 
 namespace weir::compiler {
 
-absl::Status BundleBoxings(const sbp::Mesh& mesh, Module* module);
+absl::Status BundleBoxings(const sbp::Places& places, Module* module);
 
 }  // namespace weir::compiler

@@ -19,24 +19,24 @@ class BundleBoxingsTest : public ::testing::Test {
   }
 
   int AddValue(const sbp::Layout& layout, const std::string& type, int64_t stage = 0,
-               Frequency rate = Frequency::kStep) {
+               Frequency frequency = Frequency::kStep) {
     ProgramValue value;
     value.name = "v" + std::to_string(module_.values.size());
     value.type = TypeOf(type);
     value.layout = layout;
     value.stage = stage;
-    value.rate = rate;
+    value.frequency = frequency;
     return module_.AddValue(std::move(value));
   }
 
   void AddItem(ItemKind kind, const std::string& name, const std::vector<int>& inputs,
-               const std::vector<int>& outputs, Frequency rate = Frequency::kStep) {
+               const std::vector<int>& outputs, Frequency frequency = Frequency::kStep) {
     ProgramItem item;
     item.kind = kind;
     item.name = name;
     item.inputs = inputs;
     item.outputs = outputs;
-    item.rate = rate;
+    item.frequency = frequency;
     if (kind == ItemKind::kCall) item.function = 0;
     module_.items.push_back(item);
   }
@@ -46,20 +46,21 @@ class BundleBoxingsTest : public ::testing::Test {
     std::string type = "f32[batch, wide]";
     sbp::Layout to = {sbp::Sbp::B()};
     int64_t to_stage = 0;
-    Frequency rate = Frequency::kStep;
+    Frequency frequency = Frequency::kStep;
   };
   // Returns the value after the boxing "move <input>".
   int AddMove(const Move& move) {
-    const int from = AddValue({sbp::Sbp::P()}, move.type, 0, move.rate);
-    const int to = AddValue(move.to, move.type, move.to_stage, move.rate);
+    const int from = AddValue({sbp::Sbp::P()}, move.type, 0, move.frequency);
+    const int to = AddValue(move.to, move.type, move.to_stage, move.frequency);
     module_.items[move.maker].outputs.push_back(from);
-    AddItem(ItemKind::kBoxing, "move " + module_.values[from].name, {from}, {to}, move.rate);
+    AddItem(ItemKind::kBoxing, "move " + module_.values[from].name, {from}, {to}, move.frequency);
     return to;
   }
 
   // Runs the pass, which a second run must not change, and returns the names of the items.
   std::vector<std::string> Names() {
-    Apply([&](const PassContext&, Module* module) { return BundleBoxings(mesh_, module); },
+    Apply([&](const PassContext&,
+              Module* module) { return BundleBoxings(sbp::PipelinePlaces(mesh_), module); },
           context_, &module_);
     std::vector<std::string> names;
     for (const ProgramItem& item : module_.items) names.push_back(item.name);
@@ -85,11 +86,11 @@ TEST_F(BundleBoxingsTest, WhatDiffersInMakerReadersRateTypeStageOrStepsTravelsAl
   const int base = AddMove({});
   const int maker = AddMove({.maker = 1});
   const int reader = AddMove({});
-  const int rate = AddMove({.rate = Frequency::kMicroBatch});
+  const int frequency = AddMove({.frequency = Frequency::kMicroBatch});
   const int type = AddMove({.type = "bf16[batch, wide]"});
   const int stage = AddMove({.to_stage = 1});
   const int steps = AddMove({.to = {sbp::Sbp::S(0)}});
-  AddItem(ItemKind::kCall, "use", {base, maker, rate, type, stage, steps}, {});
+  AddItem(ItemKind::kCall, "use", {base, maker, frequency, type, stage, steps}, {});
   AddItem(ItemKind::kCall, "other", {reader}, {});
   EXPECT_THAT(Names(), ElementsAre("make", "also makes", "move v0", "move v2", "move v4", "move v6",
                                    "move v8", "move v10", "move v12", "use", "other"));
@@ -115,7 +116,8 @@ TEST_F(BundleBoxingsTest, AnImpossibleBoxingIsAnError) {
   module_.functions.emplace_back();
   const int a = AddMove({.to = {sbp::Sbp::P(Combiner::kMax)}});
   AddItem(ItemKind::kCall, "use", {a}, {});
-  EXPECT_EQ(BundleBoxings(mesh_, &module_).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(BundleBoxings(sbp::PipelinePlaces(mesh_), &module_).code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ class RegisterAllocator {
     out_.set_seed(plan_.job.training().seed());
     out_.set_micro_batches(plan_.micro_batches);
     out_.set_stage(static_cast<int>(graph_.stage));
-    out_.set_num_stages(static_cast<int>(plan_.mesh.num_stages()));
+    out_.set_num_stages(static_cast<int>(plan_.places.size()));
     out_.set_device(DeviceText());
     out_.set_device_kind(plan_.job.runtime().device());
     out_.set_num_queues(plan_.job.runtime().device_queues());
@@ -97,7 +97,7 @@ class RegisterAllocator {
 
   std::string DeviceText() const {
     std::string text = absl::StrCat("stage ", graph_.stage);
-    sbp::Coords coords = plan_.stage_mesh.CoordsOf(plan_.mesh.StageRankOf(graph_.rank));
+    sbp::Coords coords = plan_.places.CoordsOf(graph_.rank);
     for (size_t i = 0; i < coords.size(); ++i) {
       absl::StrAppend(&text, ", ", plan_.stage_mesh.axes()[i].name, "=", coords[i]);
     }
@@ -119,7 +119,7 @@ class RegisterAllocator {
                        tensor.variable >= 0, "|", tensor.delay, "|");
       for (int consumer : tensor.consumers) absl::StrAppend(&key, consumer, ",");
       for (const Station& reader : tensor.readers)
-        absl::StrAppend(&key, "|", reader.item, ".", reader.place);
+        absl::StrAppend(&key, "|", reader.item, ".", reader.index);
       if (tensor.side != proto::RegisterSpec::LOCAL) absl::StrAppend(&key, "edge ", tensor.edge);
       auto known = groups.emplace(key, out_.registers_size());
       if (known.second) AddRegister(tensor);
@@ -294,7 +294,7 @@ class RegisterAllocator {
       const RankTensor& tensor = graph_.tensors[t];
       if (tensor.variable < 0 || places_[t].register_id < 0) continue;
       const Variable& variable = plan_.module.variables[tensor.variable];
-      sbp::Coords coords = plan_.stage_mesh.CoordsOf(plan_.mesh.StageRankOf(graph_.rank));
+      sbp::Coords coords = plan_.places.CoordsOf(graph_.rank);
       TensorSlice slice = sbp::LocalSlice(variable.type, variable.layout, plan_.stage_mesh, coords);
       AddState(variable.name, slice, variable.layout, variable.init)
           ->set_state_class(proto::StateSpec::WEIGHT);
@@ -319,7 +319,7 @@ class RegisterAllocator {
     const RankTensor& tensor = graph_.tensors[t];
     if (tensor.gradient_of < 0 || places_[t].register_id < 0) return;
     const Variable& variable = plan_.module.variables[tensor.gradient_of];
-    sbp::Coords coords = plan_.stage_mesh.CoordsOf(plan_.mesh.StageRankOf(graph_.rank));
+    sbp::Coords coords = plan_.places.CoordsOf(graph_.rank);
     proto::Initializer zeros;
     zeros.set_zeros(true);
     for (int64_t token = 0; token < tensor.delay; ++token) {
@@ -344,7 +344,7 @@ class RegisterAllocator {
     SetSlice(slice, spec->mutable_slice());
     spec->set_layout(ToText(layout, plan_.stage_mesh));
     *spec->mutable_init() = init;
-    sbp::Coords coords = plan_.stage_mesh.CoordsOf(plan_.mesh.StageRankOf(graph_.rank));
+    sbp::Coords coords = plan_.places.CoordsOf(graph_.rank);
     bool owner = true;
     for (size_t axis = 0; axis < layout.size(); ++axis)
       owner = owner && (!layout[axis].is_broadcast() || coords[axis] == 0);

@@ -145,7 +145,7 @@ class RankRhythm {
     const StationTime* time = rhythm_.Find(station);
     if (time == nullptr) {
       return absl::InternalError(absl::StrCat("rank ", graph_.rank, ": no time was solved for ",
-                                              name, ", place ", station.place, " of item ",
+                                              name, ", station ", station.index, " of item ",
                                               station.item));
     }
     TimedGraph::Actor actor;

@@ -157,7 +157,7 @@ TEST_F(ApplyRhythmTest, AnActorWithoutATimeIsNamed) {
   const absl::Status status = Apply();
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("no time was solved for use"), HasSubstr("place 4 of item 1")));
+              AllOf(HasSubstr("no time was solved for use"), HasSubstr("station 4 of item 1")));
 }
 
 TEST_F(ApplyRhythmTest, AnIterationLongerThanAPlanCanSayIsRefused) {

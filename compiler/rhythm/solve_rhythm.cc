@@ -79,14 +79,14 @@ absl::StatusOr<StationGraph> BuildStationGraph(const LogicalPlan& plan, const Co
                                                const RhythmOptions& options) {
   for (const StageShape& shape : plan.stages) WEIR_RETURN_IF_ERROR(CheckSizes(shape.graph));
   StationGraphBuilder builder(plan, costs);
-  const int64_t of_stage = plan.mesh.StageMesh().num_ranks();
-  const int64_t shown =
-      of_stage > RhythmOptions::kRanksMany ? 1 : std::min(of_stage, options.ranks_of_stage_max);
-  for (int64_t stage = 0; stage < plan.mesh.num_stages(); ++stage) {
+  for (int64_t stage = 0; stage < plan.places.size(); ++stage) {
+    const std::vector<int64_t>& ranks = plan.places.ranks(stage);
+    const auto of_stage = static_cast<int64_t>(ranks.size());
+    const int64_t shown =
+        of_stage > RhythmOptions::kRanksMany ? 1 : std::min(of_stage, options.ranks_of_stage_max);
     for (int64_t i = 0; i < shown; ++i) {
-      const int64_t place = i > 0 && i + 1 == shown ? of_stage - 1 : i;
-      WEIR_ASSIGN_OR_RETURN(RankGraph graph,
-                            LowerToRankGraph(plan, plan.mesh.GlobalRank(stage, place)));
+      const int64_t rank = i > 0 && i + 1 == shown ? ranks.back() : ranks[i];
+      WEIR_ASSIGN_OR_RETURN(RankGraph graph, LowerToRankGraph(plan, rank));
       WEIR_RETURN_IF_ERROR(CheckSizes(graph));
       builder.Add(graph);
     }
@@ -115,16 +115,16 @@ absl::StatusOr<JobRhythm> SolveRhythm(const LogicalPlan& plan, const CostModel& 
   rhythm.stations.resize(plan.module.items.size());
   for (size_t a = 0; a < graph.stations.size(); ++a) {
     const Station& station = graph.stations[a];
-    std::vector<StationTime>& places = rhythm.stations[station.item];
-    if (static_cast<int>(places.size()) <= station.place) places.resize(station.place + 1);
-    places[station.place] = {solution.times.actors[a], 0};
-    places[station.place].time_ns = graph.timed.actors[a].time_ns;
+    std::vector<StationTime>& in_item = rhythm.stations[station.item];
+    if (static_cast<int>(in_item.size()) <= station.index) in_item.resize(station.index + 1);
+    in_item[station.index] = {solution.times.actors[a], 0};
+    in_item[station.index].time_ns = graph.timed.actors[a].time_ns;
   }
   for (size_t r = 0; r < graph.timed.registers.size(); ++r) {
     const TimedGraph::Register& entry = graph.timed.registers[r];
     if (entry.slots == 0) rhythm.slots[graph.families[r]] = solution.slots[r];
     const Station& station = graph.stations[entry.producer.actor];
-    StationTime& time = rhythm.stations[station.item][station.place];
+    StationTime& time = rhythm.stations[station.item][station.index];
     time.latency_ns = std::max(time.latency_ns, entry.latency_ns);
   }
   return rhythm;

@@ -212,7 +212,7 @@ std::string EverythingOf(const Module& module, const sbp::Mesh& stage_mesh) {
                     ", part ", call.part, " on ", call.stage, "\n");
   }
   for (const ProgramValue& value : module.values) {
-    absl::StrAppend(&text, "value ", value.name, ", rate ", static_cast<int>(value.rate),
+    absl::StrAppend(&text, "value ", value.name, ", rate ", static_cast<int>(value.frequency),
                     ", variable ", value.variable, ", delay ", value.delay, " of ",
                     value.gradient_of, "\n");
   }

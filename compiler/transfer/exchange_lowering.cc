@@ -71,23 +71,23 @@ void AddPace(int send, RankActor* fill, RankBuilder* builder) {
 }  // namespace
 
 ExchangeLowering::ExchangeLowering(const MovedTensors& moved, size_t k, TransferOptions options,
-                                   const sbp::Mesh& mesh, LargestShard* largest_shard)
+                                   const sbp::Places& places, LargestShard* largest_shard)
     : types_(moved.types),
       options_(std::move(options)),
-      mesh_(mesh),
+      places_(places),
       largest_shard_(largest_shard) {
   for (const std::vector<sbp::BoxingStep>& steps : moved.steps) steps_.push_back(steps[k]);
 }
 
 TransferSite ExchangeLowering::Site(const Station& first) const {
-  const Station sends = first, fill{first.item, first.place + 1};
+  const Station sends = first, fill{first.item, first.index + 1};
   return {{{sends, TransferRole::kSends, fill}, {fill, TransferRole::kReceives, sends}}};
 }
 
 int64_t ExchangeLowering::TotalBytes() const {
   int64_t bytes = 0;
   for (size_t i = 0; i < types_.size(); ++i)
-    bytes += weir::sbp::TotalBytes(types_[i], {steps_[i]}, mesh_);
+    bytes += weir::sbp::TotalBytes(types_[i], {steps_[i]}, places_);
   return bytes;
 }
 
@@ -96,7 +96,7 @@ std::string ExchangeLowering::SendName(int64_t receiver) const {
 }
 
 uint64_t ExchangeLowering::EdgeOf(int64_t from, int64_t to) const {
-  return MixKey(options_.key, static_cast<uint64_t>(from * mesh_.num_ranks() + to));
+  return MixKey(options_.key, static_cast<uint64_t>(from * places_.num_ranks() + to));
 }
 
 int64_t ExchangeLowering::element_bytes() const { return SizeOf(types_[0].dtype); }
@@ -115,7 +115,7 @@ RankActor ExchangeLowering::MakeActor(const TransferSite::End& end, const std::s
       end.role == TransferRole::kSends ? proto::ActorSpec::SEND : proto::ActorSpec::COMPUTE;
   actor.phase = PhaseKind::kBoxing;
   actor.chunks = chunks;
-  actor.acts_per_step = chunks * builder.Tokens(builder.item().rate);
+  actor.acts_per_step = chunks * builder.Tokens(builder.item().frequency);
   return actor;
 }
 
@@ -134,11 +134,11 @@ std::vector<int> ExchangeLowering::LowerForRank(const TransferSite& site,
                                                 const std::vector<int>& inputs,
                                                 RankBuilder* builder) const {
   const int64_t rank = builder->rank();
-  const sbp::RankExchange exchange = sbp::BuildExchange(types_, steps_, mesh_, rank);
+  const sbp::RankExchange exchange = sbp::BuildExchange(types_, steps_, places_, rank);
   std::vector<RankOperand> sources;
   for (size_t i = 0; i < types_.size() && !exchange.sends.empty(); ++i) {
     sources.push_back(
-        {RankOperand::kTensor, inputs[i], sbp::StepInput(types_[i], steps_[i], mesh_, rank)});
+        {RankOperand::kTensor, inputs[i], sbp::StepInput(types_[i], steps_[i], places_, rank)});
   }
   // Each rank begins with the rank after it, so that none of them is sent to by all at once.
   auto next = exchange.sends.upper_bound(rank);
@@ -193,7 +193,7 @@ std::vector<int> ExchangeLowering::AddFill(const TransferSite::End& end,
                                            RankBuilder* builder) const {
   std::vector<int> outputs(types_.size(), -1);
   const int64_t rank = builder->rank(), stage = builder->stage();
-  if (stage != steps_[0].to.stage) return outputs;
+  if (stage != steps_[0].to.place) return outputs;
   int64_t positions = 0;
   for (const sbp::Region& region : exchange.regions) positions += region.dst.volume();
   RankActor actor = MakeActor(end, options_.name, NumChunks(positions), *builder);
@@ -201,14 +201,14 @@ std::vector<int> ExchangeLowering::AddFill(const TransferSite::End& end,
   actor.far_name = SendName(rank);
   std::vector<RankOperand> read, targets;
   for (size_t i = 0; i < types_.size(); ++i) {
-    const bool here = stage == steps_[i].from.stage && inputs[i] >= 0;
+    const bool here = stage == steps_[i].from.place && inputs[i] >= 0;
     read.push_back(here ? RankOperand{RankOperand::kTensor, inputs[i],
-                                      sbp::StepInput(types_[i], steps_[i], mesh_, rank)}
+                                      sbp::StepInput(types_[i], steps_[i], places_, rank)}
                         : RankOperand{});
-    TensorSlice slice = sbp::StepOutput(types_[i], steps_[i], mesh_, rank);
-    const Frequency rate = builder->item().rate;
-    outputs[i] = builder->AddTensor(options_.name, slice.bytes(), builder->Tokens(rate),
-                                    builder->Every(rate));
+    TensorSlice slice = sbp::StepOutput(types_[i], steps_[i], places_, rank);
+    const Frequency frequency = builder->item().frequency;
+    outputs[i] = builder->AddTensor(options_.name, slice.bytes(), builder->Tokens(frequency),
+                                    builder->Every(frequency));
     targets.push_back({RankOperand::kTensor, outputs[i], slice});
   }
   for (const auto& [peer, elements] : exchange.receives) {
@@ -235,7 +235,7 @@ std::vector<int> ExchangeLowering::LowerForStage(const TransferSite& site,
                                                  const std::vector<int>& inputs,
                                                  RankBuilder* builder) const {
   const int64_t elements = largest_shard_->Elements(types_, steps_, options_.chunk_elements);
-  const int64_t from = steps_[0].from.stage, to = steps_[0].to.stage, stage = builder->stage();
+  const int64_t from = steps_[0].from.place, to = steps_[0].to.place, stage = builder->stage();
   const auto make = [&](const TransferSite::End& end) {
     return MakeActor(end, options_.name, NumChunks(elements), *builder);
   };
@@ -253,7 +253,7 @@ std::vector<int> ExchangeLowering::LowerForStage(const TransferSite& site,
   if (stage == from && !moved.empty()) {
     RankActor send = make(site.ends[0]);
     read(moved, &send);
-    send.peer = mesh_.GlobalRank(to, 0);
+    send.peer = places_.ranks(to)[0];
     send.outputs = {AddMessage(options_.name, proto::RegisterSpec::OUTBOUND, send.peer, elements,
                                send, builder)};
     builder->AddActor(std::move(send));
@@ -263,15 +263,15 @@ std::vector<int> ExchangeLowering::LowerForStage(const TransferSite& site,
   RankActor fill = make(site.ends[1]);
   if (stage == from) read(inputs, &fill);
   if (!moved.empty()) {
-    read({AddMessage(options_.name, proto::RegisterSpec::INBOUND, mesh_.GlobalRank(from, 0),
-                     elements, fill, builder)},
+    read({AddMessage(options_.name, proto::RegisterSpec::INBOUND, places_.ranks(from)[0], elements,
+                     fill, builder)},
          &fill);
   }
-  const Frequency rate = builder->item().rate;
+  const Frequency frequency = builder->item().frequency;
   for (size_t i = 0; i < types_.size(); ++i) {
     outputs[i] = builder->AddTensor(
-        options_.name, sbp::StepOutput(types_[i], steps_[i], mesh_, builder->rank()).bytes(),
-        builder->Tokens(rate), builder->Every(rate));
+        options_.name, sbp::StepOutput(types_[i], steps_[i], places_, builder->rank()).bytes(),
+        builder->Tokens(frequency), builder->Every(frequency));
   }
   fill.outputs = outputs;
   builder->AddActor(std::move(fill));
@@ -282,7 +282,7 @@ RankKernel LocalExchangeKernel(const std::string& name, const sbp::TensorType& t
                                const sbp::BoxingStep& step, const RankOperand& in,
                                const RankOperand& out, const RankBuilder& builder) {
   const sbp::RankExchange exchange =
-      sbp::BuildExchange({type}, {step}, builder.mesh(), builder.rank());
+      sbp::BuildExchange({type}, {step}, builder.places(), builder.rank());
   return FillKernel(name, DescribeFill(exchange, builder.rank(), 1, kOneChunk), {in}, {out});
 }
 

@@ -17,9 +17,9 @@ namespace weir::compiler {
 
 class ExchangeLowering final : public TransferLowering {
  public:
-  // `moved`, `mesh` and `largest_shard` outlive the lowering.
+  // `moved`, `places` and `largest_shard` outlive the lowering.
   ExchangeLowering(const MovedTensors& moved, size_t k, TransferOptions options,
-                   const sbp::Mesh& mesh, LargestShard* largest_shard);
+                   const sbp::Places& places, LargestShard* largest_shard);
 
   TransferSite Site(const Station& first) const override;
   std::vector<int> LowerForRank(const TransferSite& site, const std::vector<int>& inputs,
@@ -48,7 +48,7 @@ class ExchangeLowering final : public TransferLowering {
   const std::vector<sbp::TensorType>& types_;
   std::vector<sbp::BoxingStep> steps_;  // of types_
   const TransferOptions options_;
-  const sbp::Mesh& mesh_;
+  const sbp::Places& places_;
   LargestShard* const largest_shard_;
 };
 

@@ -13,7 +13,7 @@ int64_t LargestShard::Elements(const std::vector<sbp::TensorType>& types,
   if (whole <= static_cast<double>(enough)) return static_cast<int64_t>(whole);
   std::string key;
   for (size_t i = 0; i < types.size(); ++i)
-    absl::StrAppend(&key, ToText(types[i]), ToText(steps[i], mesh_), ";");
+    absl::StrAppend(&key, ToText(types[i]), ToText(steps[i], places_), ";");
   auto known = known_.find(key);
   if (known == known_.end()) known = known_.emplace(key, LookAtRanks(types, steps)).first;
   return known->second;
@@ -21,24 +21,25 @@ int64_t LargestShard::Elements(const std::vector<sbp::TensorType>& types,
 
 int64_t LargestShard::LookAtRanks(const std::vector<sbp::TensorType>& types,
                                   const std::vector<sbp::BoxingStep>& steps) const {
-  std::vector<char> splits(stage_mesh_.axes().size(), 0);
+  if (steps.empty()) return 0;
+  const int64_t to = steps[0].to.place;  // one place for all tensors of a bundle
+  std::vector<char> splits(places_.mesh(to).axes().size(), 0);
   for (const sbp::BoxingStep& step : steps) {
     for (size_t axis = 0; axis < splits.size(); ++axis)
       splits[axis] |= step.to.layout[axis].is_split() ? 1 : 0;
     for (int axis : step.flat_axes) splits[axis] = 1;
   }
   int64_t most = 0;
-  for (int64_t place = 0; place < stage_mesh_.num_ranks(); ++place) {
+  for (int64_t rank : places_.ranks(to)) {
     // Ranks that differ only along axes that split nothing hold the same amount.
-    const sbp::Coords coords = stage_mesh_.CoordsOf(place);
+    const sbp::Coords coords = places_.CoordsOf(rank);
     bool like_another = false;
     for (size_t axis = 0; axis < splits.size(); ++axis)
       like_another |= splits[axis] == 0 && coords[axis] > 0;
     if (like_another) continue;
     int64_t here = 0;
     for (size_t i = 0; i < types.size(); ++i) {
-      here += sbp::StepOutput(types[i], steps[i], mesh_, mesh_.GlobalRank(steps[i].to.stage, place))
-                  .num_elements();
+      here += sbp::StepOutput(types[i], steps[i], places_, rank).num_elements();
     }
     most = std::max(most, here);
   }

@@ -13,7 +13,8 @@ namespace weir::compiler {
 
 class LargestShard {
  public:
-  explicit LargestShard(const sbp::Mesh& mesh) : mesh_(mesh), stage_mesh_(mesh.StageMesh()) {}
+  // The places outlive the object.
+  explicit LargestShard(const sbp::Places& places) : places_(places) {}
 
   // Returns the number of elements that the fullest rank holds after `steps` (of a bundle: types[i]
   // with steps[i]). If no rank can hold more than `enough` elements, the result is any number up to
@@ -25,8 +26,7 @@ class LargestShard {
   int64_t LookAtRanks(const std::vector<sbp::TensorType>& types,
                       const std::vector<sbp::BoxingStep>& steps) const;
 
-  const sbp::Mesh& mesh_;
-  const sbp::Mesh stage_mesh_;
+  const sbp::Places& places_;
   std::map<std::string, int64_t> known_;  // layers repeat, so their results do
 };
 

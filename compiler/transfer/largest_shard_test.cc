@@ -18,8 +18,8 @@ sbp::Sbp RandomSbp(size_t kind) {
 TEST(LargestShard, IsTheLargestOverAllRanks) {
   int uneven = 0;
   for (const char* text : {"a=2", "a=3,b=2", "pp=2,a=2,b=3"}) {
-    const sbp::Mesh mesh = *sbp::Mesh::Parse(text);
-    LargestShard largest(mesh);
+    const sbp::Places places = sbp::PipelinePlaces(*sbp::Mesh::Parse(text));
+    LargestShard largest(places);
     for (uint64_t seed = 1; seed <= 150; ++seed) {
       uint64_t n = 0;
       const auto below = [&](size_t limit) {
@@ -27,18 +27,18 @@ TEST(LargestShard, IsTheLargestOverAllRanks) {
       };
       std::vector<sbp::TensorType> types;
       std::vector<std::vector<sbp::BoxingStep>> steps;
-      const int64_t stage = mesh.num_stages() > 1 ? static_cast<int64_t>(below(2)) : 0;
+      const int64_t stage = places.size() > 1 ? static_cast<int64_t>(below(2)) : 0;
       for (size_t i = 1 + below(2); i > 0; --i) {
         sbp::TensorType type{DType::kF32,
                              {{"x", static_cast<int64_t>(1 + below(7)), 1},
                               {"y", static_cast<int64_t>(1 + below(7)), 1}}};
         sbp::Layout from, to;
-        for (int axis = 0; axis < mesh.StageMesh().num_axes(); ++axis) {
+        for (int axis = 0; axis < places.mesh(0).num_axes(); ++axis) {
           from.push_back(RandomSbp(below(4)));
           to.push_back(RandomSbp(below(4)));
         }
         absl::StatusOr<std::vector<sbp::BoxingStep>> planned =
-            sbp::PlanBoxing(type, {from, 0}, {to, stage}, mesh);
+            sbp::PlanBoxing(type, {from, 0}, {to, stage}, places);
         ASSERT_TRUE(planned.ok()) << planned.status();
         if (!steps.empty() && planned->size() != steps[0].size()) continue;
         types.push_back(type);
@@ -48,11 +48,11 @@ TEST(LargestShard, IsTheLargestOverAllRanks) {
         std::vector<sbp::BoxingStep> bundle;
         for (const auto& list : steps) bundle.push_back(list[k]);
         int64_t most = 0, least = int64_t{1} << 40;
-        for (int64_t rank = 0; rank < mesh.num_ranks(); ++rank) {
-          if (mesh.StageOf(rank) != bundle[0].to.stage) continue;
+        for (int64_t rank = 0; rank < places.num_ranks(); ++rank) {
+          if (places.PlaceOf(rank) != bundle[0].to.place) continue;
           int64_t here = 0;
           for (size_t i = 0; i < types.size(); ++i)
-            here += sbp::StepOutput(types[i], bundle[i], mesh, rank).num_elements();
+            here += sbp::StepOutput(types[i], bundle[i], places, rank).num_elements();
           most = std::max(most, here);
           least = std::min(least, here);
         }
@@ -65,11 +65,11 @@ TEST(LargestShard, IsTheLargestOverAllRanks) {
 }
 
 TEST(LargestShard, WhereNoRankCanHoldMoreThanEnoughAnyNumberUpToEnoughWillDo) {
-  const sbp::Mesh mesh = *sbp::Mesh::Parse("a=2");
+  const sbp::Places places = sbp::PipelinePlaces(*sbp::Mesh::Parse("a=2"));
   const sbp::TensorType type{DType::kF32, {{"x", 10, 1}}};
   const std::vector<sbp::BoxingStep> step = {
-      *sbp::PlanBoxing(type, {{sbp::Sbp::P()}, 0}, {{sbp::Sbp::S(0)}, 0}, mesh)->begin()};
-  LargestShard largest(mesh);
+      *sbp::PlanBoxing(type, {{sbp::Sbp::P()}, 0}, {{sbp::Sbp::S(0)}, 0}, places)->begin()};
+  LargestShard largest(places);
   EXPECT_LE(largest.Elements({type}, step, 10), 10);
   EXPECT_EQ(largest.Elements({type}, step, 9), 5);
 }

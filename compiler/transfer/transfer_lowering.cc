@@ -16,7 +16,7 @@ bool IsLocal(const std::vector<sbp::BoxingStep>& steps) {
 }
 
 absl::StatusOr<MovedTensors> PlanMove(const Module& module, const ProgramItem& item,
-                                      const sbp::Mesh& mesh) {
+                                      const sbp::Places& places) {
   MovedTensors moved;
   for (size_t i = 0; i < item.inputs.size(); ++i) {
     const ProgramValue& from = module.values[item.inputs[i]];
@@ -24,7 +24,7 @@ absl::StatusOr<MovedTensors> PlanMove(const Module& module, const ProgramItem& i
     moved.types.push_back(from.type);
     WEIR_ASSIGN_OR_RETURN(
         std::vector<sbp::BoxingStep> steps,
-        sbp::PlanBoxing(from.type, {from.layout, from.stage}, {to.layout, to.stage}, mesh));
+        sbp::PlanBoxing(from.type, {from.layout, from.stage}, {to.layout, to.stage}, places));
     moved.steps.push_back(std::move(steps));
   }
   return moved;
@@ -32,7 +32,7 @@ absl::StatusOr<MovedTensors> PlanMove(const Module& module, const ProgramItem& i
 
 std::unique_ptr<TransferLowering> TransferFactory::Make(const MovedTensors& moved, size_t k,
                                                         TransferOptions options) {
-  return std::make_unique<ExchangeLowering>(moved, k, std::move(options), mesh_, &largest_shard_);
+  return std::make_unique<ExchangeLowering>(moved, k, std::move(options), places_, &largest_shard_);
 }
 
 int64_t TransferFactory::TotalBytes(const MovedTensors& moved) {
@@ -48,7 +48,7 @@ std::vector<int> AddTransfer(const TransferLowering& transfer, LoweredFor lowere
   std::vector<int> outputs = lowered_for == LoweredFor::kStage
                                  ? transfer.LowerForStage(site, inputs, builder)
                                  : transfer.LowerForRank(site, inputs, builder);
-  builder->NextPlace(site.ends.size());
+  builder->NextStation(site.ends.size());
   return outputs;
 }
 
@@ -57,10 +57,10 @@ void AppendLocalTransfer(const std::string& name, const sbp::TensorType& type,
                          const RankOperand& out, const RankBuilder& builder, RankActor* actor) {
   for (size_t k = 0; k < steps.size(); ++k) {
     sbp::BoxingStep step = steps[k];
-    step.from.stage = step.to.stage = builder.stage();
-    in.slice = sbp::StepInput(type, step, builder.mesh(), builder.rank());
+    step.from.place = step.to.place = builder.stage();
+    in.slice = sbp::StepInput(type, step, builder.places(), builder.rank());
     RankOperand target = out;
-    target.slice = sbp::StepOutput(type, step, builder.mesh(), builder.rank());
+    target.slice = sbp::StepOutput(type, step, builder.places(), builder.rank());
     if (k + 1 < steps.size()) {
       target.kind = RankOperand::kScratch;
       target.index = static_cast<int>(actor->scratch.size());

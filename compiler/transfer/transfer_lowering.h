@@ -36,7 +36,7 @@ struct MovedTensors {
 
 // Plans the steps of a boxing item.
 absl::StatusOr<MovedTensors> PlanMove(const Module& module, const ProgramItem& item,
-                                      const sbp::Mesh& mesh);
+                                      const sbp::Places& places);
 
 // TransferOptions is everything that a transfer needs besides the tensors.
 struct TransferOptions {
@@ -69,8 +69,8 @@ class TransferLowering {
 
 class TransferFactory {
  public:
-  // The mesh outlives the factory.
-  explicit TransferFactory(const sbp::Mesh& mesh) : mesh_(mesh), largest_shard_(mesh) {}
+  // The places outlive the factory.
+  explicit TransferFactory(const sbp::Places& places) : places_(places), largest_shard_(places) {}
 
   // Returns the lowering of transfer `k` of `moved`, which outlives the lowering, as the factory
   // does.
@@ -81,7 +81,7 @@ class TransferFactory {
   int64_t TotalBytes(const MovedTensors& moved);
 
  private:
-  const sbp::Mesh& mesh_;
+  const sbp::Places& places_;
   LargestShard largest_shard_;
 };
 

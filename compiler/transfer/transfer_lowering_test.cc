@@ -16,7 +16,8 @@ LogicalPlan MovePlan(const std::string& mesh, const sbp::Layout& from, const sbp
                      int64_t to_stage = 0) {
   LogicalPlan plan;
   plan.mesh = *sbp::Mesh::Parse(mesh);
-  plan.stage_mesh = plan.mesh.StageMesh();
+  plan.places = sbp::PipelinePlaces(plan.mesh);
+  plan.stage_mesh = plan.places.mesh(0);
   plan.micro_batches = 2;
   const sbp::TensorType type{DType::kF32, {{"rows", 7, 1}, {"columns", 5, 1}}};
   plan.module.AddValue({"x", type, from, 0, Frequency::kMicroBatch, -1});
@@ -37,13 +38,13 @@ LogicalPlan GatherPlan() { return MovePlan("dp=3", {sbp::Sbp::S(0)}, {sbp::Sbp::
 RankGraph Lowered(const LogicalPlan& plan, LoweredFor lowered_for, int64_t rank) {
   RankBuilder builder(plan, rank);
   builder.BeginItem(0);
-  builder.NextPlace();  // a segment stands before the transfer
-  const MovedTensors moved = *PlanMove(plan.module, builder.item(), plan.mesh);
+  builder.NextStation();  // a segment stands before the transfer
+  const MovedTensors moved = *PlanMove(plan.module, builder.item(), plan.places);
   const ProgramValue& from = plan.module.values[0];
   std::vector<int> inputs = {-1};
   if (from.stage == builder.stage())
     inputs[0] = builder.AddTensor("x", builder.Local(from.type, from.layout).bytes(), 2, 1);
-  TransferFactory transfers(plan.mesh);
+  TransferFactory transfers(plan.places);
   AddTransfer(*transfers.Make(moved, 0, {"gather y", /*key=*/99, kChunkElements}), lowered_for,
               inputs, &builder);
   EXPECT_EQ(builder.station(), (Station{0, 3})) << "past a segment and two stations";
@@ -72,9 +73,9 @@ int64_t ElementsSent(const std::vector<RankGraph>& graphs) {
 
 TEST(TransferLoweringTest, TheStationsOfAnExchangeAreEachOthersPeers) {
   const LogicalPlan plan = GatherPlan();
-  const MovedTensors moved = *PlanMove(plan.module, plan.module.items[0], plan.mesh);
+  const MovedTensors moved = *PlanMove(plan.module, plan.module.items[0], plan.places);
   ASSERT_EQ(moved.num_transfers(), 1u);
-  TransferFactory transfers(plan.mesh);
+  TransferFactory transfers(plan.places);
   const TransferSite site = transfers.Make(moved, 0, {})->Site({4, 7});
   ASSERT_EQ(site.ends.size(), 2u);
   EXPECT_EQ(site.ends[0].role, TransferRole::kSends);
@@ -140,8 +141,8 @@ TEST(TransferLoweringTest, TheBytesOfATransferAreWhatItsKernelsSend) {
        {GatherPlan(), MovePlan("dp=3", {sbp::Sbp::S(0)}, {sbp::Sbp::S(1)}),
         MovePlan("dp=3", {sbp::Sbp::P()}, {sbp::Sbp::S(0)}),
         MovePlan("pp=2,dp=2", {sbp::Sbp::S(0)}, {sbp::Sbp::B()}, /*to_stage=*/1)}) {
-    const MovedTensors moved = *PlanMove(plan.module, plan.module.items[0], plan.mesh);
-    TransferFactory transfers(plan.mesh);
+    const MovedTensors moved = *PlanMove(plan.module, plan.module.items[0], plan.places);
+    TransferFactory transfers(plan.places);
     const int64_t bytes = transfers.Make(moved, 0, {})->TotalBytes();
     EXPECT_GT(bytes, 0);
     EXPECT_EQ(bytes, 4 * ElementsSent(AllLowered(plan)));
@@ -153,8 +154,7 @@ TEST(TransferLoweringTest, WhatARankDoesIsAmongWhatItsStageDoes) {
   for (const LogicalPlan& plan :
        {GatherPlan(), MovePlan("pp=2,dp=2", {sbp::Sbp::S(0)}, {sbp::Sbp::B()}, /*to_stage=*/1)}) {
     for (const RankGraph& graph : AllLowered(plan)) {
-      const RankGraph stage =
-          Lowered(plan, LoweredFor::kStage, plan.mesh.GlobalRank(graph.stage, 0));
+      const RankGraph stage = Lowered(plan, LoweredFor::kStage, plan.places.ranks(graph.stage)[0]);
       ASSERT_EQ(stage.sites.size(), 1u);
       std::map<Station, const RankActor*> known;
       for (const RankActor& actor : stage.actors) known[actor.station] = &actor;
@@ -188,10 +188,10 @@ TEST(TransferLoweringTest, AFillOfManyChunksWaitsForItsRanksSends) {
 
 TEST(TransferLoweringTest, ABoxingWithoutMessagesIsAKernelOfItsActor) {
   const LogicalPlan plan = MovePlan("dp=3", {sbp::Sbp::B()}, {sbp::Sbp::S(0)});
-  const MovedTensors moved = *PlanMove(plan.module, plan.module.items[0], plan.mesh);
+  const MovedTensors moved = *PlanMove(plan.module, plan.module.items[0], plan.places);
   ASSERT_TRUE(IsLocal(moved.steps[0]));
   EXPECT_FALSE(IsLocal(
-      PlanMove(GatherPlan().module, GatherPlan().module.items[0], GatherPlan().mesh)->steps[0]));
+      PlanMove(GatherPlan().module, GatherPlan().module.items[0], GatherPlan().places)->steps[0]));
   const RankBuilder builder(plan, 1);
   RankActor actor;
   const RankOperand in{RankOperand::kTensor, 5, {}}, out{RankOperand::kTensor, 6, {}};

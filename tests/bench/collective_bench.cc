@@ -135,7 +135,8 @@ proto::RankPlan PlanOf(const Boxing& boxing, int64_t bytes, int rank) {
   const sbp::TensorType type = TypeOf(bytes);
   compiler::LogicalPlan plan;
   plan.mesh = Must(sbp::Mesh::Parse(boxing.mesh));
-  plan.stage_mesh = plan.mesh.StageMesh();
+  plan.places = sbp::PipelinePlaces(plan.mesh);
+  plan.stage_mesh = plan.places.mesh(0);
   plan.plan_id = "boxing";
   plan.micro_batches = kMicroBatches;
   plan.module.AddValue({"x", type, boxing.from, 0, compiler::Frequency::kMicroBatch, -1});
@@ -144,7 +145,7 @@ proto::RankPlan PlanOf(const Boxing& boxing, int64_t bytes, int rank) {
   compiler::ProgramItem source, exchange;
   source.kind = compiler::ItemKind::kSource;
   source.name = source.feed = "x";
-  source.rate = exchange.rate = compiler::Frequency::kMicroBatch;
+  source.frequency = exchange.frequency = compiler::Frequency::kMicroBatch;
   source.outputs = {0};
   exchange.kind = compiler::ItemKind::kBoxing;
   exchange.name = "y";
@@ -156,7 +157,7 @@ proto::RankPlan PlanOf(const Boxing& boxing, int64_t bytes, int rank) {
     compiler::ProgramItem sink;
     sink.kind = compiler::ItemKind::kSink;
     sink.name = sink.feed = "y is read";
-    sink.rate = compiler::Frequency::kMicroBatch;
+    sink.frequency = compiler::Frequency::kMicroBatch;
     sink.inputs = {1};
     plan.module.items.push_back(sink);
   }

@@ -32,8 +32,6 @@ void ReadMesh(const std::string& text) {
   Expect(again.ok() && *again == *mesh, text, "the mesh does not round-trip");
   const int64_t last = mesh->num_ranks() - 1;
   Expect(mesh->RankOf(mesh->CoordsOf(last)) == last, text, "the last rank does not round-trip");
-  Expect(mesh->GlobalRank(mesh->StageOf(last), mesh->StageRankOf(last)) == last, text,
-         "the last rank has no stage");
 }
 
 void ReadLayout(const std::string& text) {

@@ -140,7 +140,7 @@ TEST(StageShape, HasWhateverARankDoes) {
     ASSERT_NE(plan, nullptr);
     for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
       SCOPED_TRACE(absl::StrCat(job.name(), " on ", plan->mesh.ToText(), ", rank ", rank));
-      const compiler::StageShape& shape = plan->stages[plan->mesh.StageOf(rank)];
+      const compiler::StageShape& shape = plan->stages[plan->places.PlaceOf(rank)];
       std::map<compiler::Station, const compiler::RankActor*> at;
       for (const compiler::RankActor& actor : shape.graph.actors)
         ASSERT_TRUE(at.emplace(actor.station, &actor).second) << actor.name;

@@ -60,7 +60,8 @@ ProgramItem Call(const std::string& name, const std::string& op, Frequency resul
 compiler::LogicalPlan EachBesideTheSumOfAll(int slots) {
   compiler::LogicalPlan plan;
   plan.mesh = *sbp::Mesh::Parse("dp=1");
-  plan.stage_mesh = plan.mesh.StageMesh();
+  plan.places = sbp::PipelinePlaces(plan.mesh);
+  plan.stage_mesh = plan.places.mesh(0);
   plan.plan_id = "each beside the sum";
   plan.micro_batches = kMicroBatches;
   plan.job.mutable_runtime()->set_debug_register_slots(slots);

@@ -25,18 +25,20 @@ class ZeroFeed final : public actors::DataFeed {
 // Returns a program of one source and one boxing.
 std::unique_ptr<compiler::LogicalPlan> BoxingPlan(const sbp::Mesh& mesh,
                                                   const sbp::TensorType& type,
-                                                  const sbp::Place& from, const sbp::Place& to) {
+                                                  const sbp::Placement& from,
+                                                  const sbp::Placement& to) {
   auto plan = std::make_unique<compiler::LogicalPlan>();
   plan->mesh = mesh;
-  plan->stage_mesh = mesh.StageMesh();
+  plan->places = sbp::PipelinePlaces(mesh);
+  plan->stage_mesh = plan->places.mesh(0);
   plan->plan_id = "boxing";
   compiler::Module& module = plan->module;
-  module.AddValue({"x", type, from.layout, from.stage, compiler::Frequency::kStep, -1});
-  module.AddValue({"y", type, to.layout, to.stage, compiler::Frequency::kStep, -1});
+  module.AddValue({"x", type, from.layout, from.place, compiler::Frequency::kStep, -1});
+  module.AddValue({"y", type, to.layout, to.place, compiler::Frequency::kStep, -1});
   compiler::ProgramItem source, boxing;
   source.kind = compiler::ItemKind::kSource;
   source.name = "source";
-  source.rate = boxing.rate = compiler::Frequency::kStep;
+  source.frequency = boxing.frequency = compiler::Frequency::kStep;
   source.feed = "x";
   source.outputs = {0};
   boxing.kind = compiler::ItemKind::kBoxing;
@@ -51,7 +53,7 @@ std::unique_ptr<compiler::LogicalPlan> BoxingPlan(const sbp::Mesh& mesh,
   module.functions.push_back(builder.Take());
   compiler::ProgramItem fetch;
   fetch.name = "fetch";
-  fetch.rate = compiler::Frequency::kStep;
+  fetch.frequency = compiler::Frequency::kStep;
   fetch.function = 0;
   fetch.inputs = {1};
   fetch.states = {{"fetch/y", "", to.layout}};
@@ -105,7 +107,8 @@ std::vector<sbp::Layout> AllLayouts(const sbp::Mesh& mesh) {
 
 void CheckPairs(const std::string& mesh_text, int64_t to_stage) {
   sbp::Mesh mesh = *sbp::Mesh::Parse(mesh_text);
-  sbp::Mesh stage_mesh = mesh.StageMesh();
+  const sbp::Places places = sbp::PipelinePlaces(mesh);
+  const sbp::Mesh& stage_mesh = places.mesh(0);
   for (const Shape& shape : {Shape{12, 8}, Shape{5, 7}}) {
     sbp::TensorType type{DType::kF32, {{"a", shape[0], 1}, {"b", shape[1], 1}}};
     for (const sbp::Layout& from : AllLayouts(stage_mesh)) {
@@ -114,9 +117,9 @@ void CheckPairs(const std::string& mesh_text, int64_t to_stage) {
                                   ToText(to, stage_mesh), " of ", ToText(type)));
         auto plan = BoxingPlan(mesh, type, {from, 0}, {to, to_stage});
         absl::StatusOr<std::vector<sbp::BoxingStep>> steps =
-            sbp::PlanBoxing(type, {from, 0}, {to, to_stage}, mesh);
+            sbp::PlanBoxing(type, {from, 0}, {to, to_stage}, places);
         ASSERT_TRUE(steps.ok()) << steps.status();
-        EXPECT_EQ(CountedBytes(*plan, 2), 2 * TotalBytes(type, *steps, mesh));
+        EXPECT_EQ(CountedBytes(*plan, 2), 2 * TotalBytes(type, *steps, places));
       }
     }
   }

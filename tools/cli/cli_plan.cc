@@ -79,15 +79,15 @@ std::string MemorySection(const compiler::LogicalPlan& plan, const train::NeedAn
   std::string text =
       "\nmemory over the step, by planned starts (f forward, b backward, w weight gradients, u "
       "update)\n";
-  const int64_t stages = std::min<int64_t>(plan.mesh.num_stages(), kStagesCharted);
+  const int64_t stages = std::min<int64_t>(plan.places.size(), kStagesCharted);
   for (int64_t stage = 0; stage < stages; ++stage) {
-    const proto::RankPlan& lowered = of.plans.at(plan.mesh.GlobalRank(stage, 0));
+    const proto::RankPlan& lowered = of.plans.at(plan.places.ranks(stage)[0]);
     absl::StrAppend(&text, "rank ", lowered.rank(), " (", lowered.device(), ")\n",
                     ChartText(compiler::ViewMemory(lowered, kChartColumns, 0),
                               stages > 1 ? kChartRowsOfMany : kChartRows));
   }
-  if (stages < plan.mesh.num_stages())
-    absl::StrAppend(&text, "… and ", Plural(plan.mesh.num_stages() - stages, "more stage"), "\n");
+  if (stages < plan.places.size())
+    absl::StrAppend(&text, "… and ", Plural(plan.places.size() - stages, "more stage"), "\n");
   absl::StrAppend(
       &text, "rank ", of.need.rank, ", which needs most\n",
       LargestText(compiler::ViewMemory(of.plans.at(of.need.rank), kChartColumns, kTensorsShown)));

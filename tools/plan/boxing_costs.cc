@@ -66,7 +66,7 @@ std::string Listed(std::vector<std::string> names) {
 
 class CostsOfPlan {
  public:
-  explicit CostsOfPlan(const compiler::LogicalPlan& plan) : plan_(plan), transfers_(plan.mesh) {}
+  explicit CostsOfPlan(const compiler::LogicalPlan& plan) : plan_(plan), transfers_(plan.places) {}
 
   absl::StatusOr<std::vector<BoxingCost>> Run() {
     WEIR_RETURN_IF_ERROR(OfFunctions());
@@ -131,7 +131,7 @@ class CostsOfPlan {
       for (const auto& list : moved.steps) now.push_back(list[k]);
       for (int64_t rank = 0; rank < plan_.mesh.num_ranks(); ++rank) {
         for (const auto& [peer, pieces] :
-             sbp::BuildExchange(moved.types, now, plan_.mesh, rank).sends) {
+             sbp::BuildExchange(moved.types, now, plan_.places, rank).sends) {
           for (const sbp::Piece& piece : pieces) {
             group->links[{rank, peer}] +=
                 per_step *
@@ -187,12 +187,12 @@ class CostsOfPlan {
       if (item.kind != ItemKind::kCall || item.inputs.empty()) continue;
       const int value = item.outputs.empty() ? item.inputs[0] : item.outputs[0];
       calls[{item.function, plan_.module.values[value].stage}] +=
-          compiler::TimesPerUpdate(plan_, item.rate);
+          compiler::TimesPerUpdate(plan_, item.frequency);
     }
     for (const auto& [key, times] : calls) {
       const compiler::Function& function = plan_.module.functions[key.first];
       WEIR_ASSIGN_OR_RETURN(compiler::SegmentedFunction segmented,
-                            compiler::CutSegments(function, plan_.mesh));
+                            compiler::CutSegments(function, plan_.places));
       for (TransferBundle& transfers : segmented.transfers) {
         std::vector<std::string> names;
         Bundle bundle{{{}, std::move(transfers.steps)}, times};
@@ -202,7 +202,7 @@ class CostsOfPlan {
           bundle.moved.types.push_back(from.type);
           names.push_back(from.name);
           for (sbp::BoxingStep& step : bundle.moved.steps[k])
-            step.from.stage = step.to.stage = key.second;
+            step.from.place = step.to.place = key.second;
         }
         const compiler::Node& first = function.nodes[transfers.nodes[0]];
         BoxingCost cost;
@@ -221,8 +221,8 @@ class CostsOfPlan {
     for (const ProgramItem& item : plan_.module.items) {
       if (item.kind != ItemKind::kBoxing) continue;
       WEIR_ASSIGN_OR_RETURN(compiler::MovedTensors moved,
-                            compiler::PlanMove(plan_.module, item, plan_.mesh));
-      const Bundle bundle{std::move(moved), compiler::TimesPerUpdate(plan_, item.rate)};
+                            compiler::PlanMove(plan_.module, item, plan_.places));
+      const Bundle bundle{std::move(moved), compiler::TimesPerUpdate(plan_, item.frequency)};
       const ProgramValue& from = plan_.module.values[item.inputs[0]];
       const ProgramValue& to = plan_.module.values[item.outputs[0]];
       BoxingCost cost;

@@ -175,7 +175,7 @@ class Screen {
         parts.push_back(CallsText(plan_, part));
       std::vector<int64_t> ranks;
       for (int64_t r = 0; r < plan_.stage_mesh.num_ranks(); ++r)
-        ranks.push_back(plan_.mesh.GlobalRank(stage, r));
+        ranks.push_back(plan_.places.ranks(stage)[r]);
       Row(absl::StrCat(stage, ": ", ranks.size() == 1 ? "rank " : "ranks ", RangesText(ranks), ", ",
                        absl::StrJoin(parts, "; ")));
     }

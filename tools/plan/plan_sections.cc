@@ -170,7 +170,7 @@ std::string StagesText(const compiler::LogicalPlan& plan) {
       in_flight.push_back(absl::StrCat(schedule.in_flight[part]));
     }
     for (int64_t r = 0; r < plan.stage_mesh.num_ranks(); ++r)
-      ranks.push_back(plan.mesh.GlobalRank(stage, r));
+      ranks.push_back(plan.places.ranks(stage)[r]);
     absl::StrAppend(
         &text,
         Wrapped(absl::StrCat(
@@ -307,7 +307,7 @@ std::string JobHead(const compiler::LogicalPlan& plan) {
   return absl::StrCat("job ", plan.job.name().empty() ? plan.job.graph().name() : plan.job.name(),
                       " · mesh ", plan.mesh.num_axes() == 0 ? "of one device" : plan.mesh.ToText(),
                       " · ", Plural(plan.mesh.num_ranks(), "device"), " · ",
-                      Plural(plan.mesh.num_stages(), "stage"), " · ",
+                      Plural(plan.places.size(), "stage"), " · ",
                       Plural(plan.micro_batches, "micro-batch"), UpdatesText(plan.updates),
                       " · ZeRO ", plan.job.training().zero_stage(), "\n",
                       Plural(static_cast<int64_t>(plan.module.variables.size()), "weight"), ", ",

@@ -22,8 +22,7 @@ bool IsQuick(const compiler::LogicalPlan& plan) {
   for (const proto::ActorSpec& actor : first->actor())
     acts += static_cast<double>(actor.rate().acts_per_step());
   const int64_t ranks = plan.mesh.num_ranks();
-  return acts * static_cast<double>(ranks > kRanksInFull ? plan.mesh.num_stages() : ranks) <=
-         kActsMax;
+  return acts * static_cast<double>(ranks > kRanksInFull ? plan.places.size() : ranks) <= kActsMax;
 }
 
 double PlannedStepNs(const compiler::LogicalPlan& plan, const compiler::CostModel& costs) {

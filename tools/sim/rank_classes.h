@@ -16,7 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "actors/plan/plan.h"
-#include "sbp/mesh.h"
+#include "sbp/places.h"
 
 namespace weir::sim {
 
@@ -31,6 +31,6 @@ struct RankPairs {
 // `plans` are the plans of the first ranks of all stages, with the far ends of their registers.
 // kInvalidArgument (W0705) names a register that has no counterpart.
 absl::StatusOr<RankPairs> PairRepresentatives(const std::vector<actors::Plan>& plans,
-                                              const sbp::Mesh& mesh);
+                                              const sbp::Places& places);
 
 }  // namespace weir::sim

@@ -83,7 +83,7 @@ class Simulation {
   absl::Status MakePlans() {
     const int64_t begin = clock_.NowNs();
     report_.ranks = logical_->mesh.num_ranks();
-    report_.stages = logical_->mesh.num_stages();
+    report_.stages = logical_->places.size();
     symmetrical_ =
         options_.symmetry == SimulateOptions::Symmetry::kOn ||
         (options_.symmetry == SimulateOptions::Symmetry::kAuto && report_.ranks > kRanksInFull);
@@ -95,7 +95,7 @@ class Simulation {
     std::vector<int64_t> ranks(symmetrical_ ? report_.stages : report_.ranks);
     std::iota(ranks.begin(), ranks.end(), 0);
     if (symmetrical_) {
-      for (int64_t& rank : ranks) rank = logical_->mesh.GlobalRank(rank, 0);
+      for (int64_t& rank : ranks) rank = logical_->places.ranks(rank)[0];
     }
     for (int64_t rank : ranks) {
       WEIR_ASSIGN_OR_RETURN(proto::RankPlan proto, compiler::LowerForRank(*logical_, rank));
@@ -112,7 +112,7 @@ class Simulation {
   absl::Status CompareWithLastRanks() {
     const int64_t last = report_.ranks / report_.stages - 1;
     for (const actors::Plan& first : plans_) {
-      const int64_t rank = logical_->mesh.GlobalRank(first.stage, last);
+      const int64_t rank = logical_->places.ranks(first.stage)[last];
       WEIR_ASSIGN_OR_RETURN(proto::RankPlan proto, compiler::LowerForRank(*logical_, rank));
       WEIR_ASSIGN_OR_RETURN(actors::Plan other, actors::PlanFromProto(proto));
       const double here = FlopsOf(first), there = FlopsOf(other);
@@ -129,7 +129,7 @@ class Simulation {
     const int64_t begin = clock_.NowNs();
     actors::VirtualRunOptions options;
     if (symmetrical_) {
-      WEIR_ASSIGN_OR_RETURN(RankPairs pairs, PairRepresentatives(plans_, logical_->mesh));
+      WEIR_ASSIGN_OR_RETURN(RankPairs pairs, PairRepresentatives(plans_, logical_->places));
       options.images = std::move(pairs.images);
       options.loose = std::move(pairs.loose);
     }

@@ -62,8 +62,8 @@ std::map<int64_t, int64_t> RanksLookedAt(const compiler::LogicalPlan& plan) {
   if (plan.mesh.num_ranks() <= kRanksLookedAt) {
     for (int64_t rank = 0; rank < plan.mesh.num_ranks(); ++rank) stands_for[rank] = 1;
   } else {
-    for (int64_t stage = 0; stage < plan.mesh.num_stages(); ++stage)
-      stands_for[plan.mesh.GlobalRank(stage, 0)] = plan.stage_mesh.num_ranks();
+    for (int64_t stage = 0; stage < plan.places.size(); ++stage)
+      stands_for[plan.places.ranks(stage)[0]] = plan.stage_mesh.num_ranks();
   }
   return stands_for;
 }

@@ -1,0 +1,63 @@
+#include "sbp/places.h"
+
+#include <set>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weir::sbp {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(Places, ByDefaultThereIsOnePlaceOfOneDevice) {
+  const Places places;
+  EXPECT_EQ(places.size(), 1);
+  EXPECT_EQ(places.num_ranks(), 1);
+  EXPECT_EQ(places.mesh(0), Mesh());
+  EXPECT_EQ(places.CoordsOf(0), Coords());
+}
+
+TEST(Places, StagesPartTheRanksWhereverThePipelineAxisStands) {
+  for (const char* text : {"pp=3,dp=2,tp=2", "dp=2,pp=3,tp=2", "dp=2,tp=2,pp=3", "pp=4", "dp=4"}) {
+    const Mesh mesh = *Mesh::Parse(text);
+    const Places places = PipelinePlaces(mesh);
+    EXPECT_EQ(places.num_ranks(), mesh.num_ranks());
+    std::set<int64_t> seen;
+    for (int64_t stage = 0; stage < places.size(); ++stage) {
+      EXPECT_EQ(places.mesh(stage).AxisIndex(kPipelineAxis), -1);
+      ASSERT_EQ(places.ranks(stage).size(), static_cast<size_t>(places.mesh(stage).num_ranks()));
+      EXPECT_EQ(places.mesh(stage).num_ranks() * places.size(), mesh.num_ranks());
+      for (size_t i = 0; i < places.ranks(stage).size(); ++i) {
+        const int64_t rank = places.ranks(stage)[i];
+        EXPECT_TRUE(seen.insert(rank).second) << text;
+        EXPECT_LT(rank, mesh.num_ranks());
+        EXPECT_EQ(places.PlaceOf(rank), stage);
+        EXPECT_EQ(places.DeviceOf(rank), static_cast<int64_t>(i));
+        // The rank's coordinates are the coordinates in the place, with the stage put in.
+        Coords coords = mesh.CoordsOf(rank);
+        const int pipeline = mesh.AxisIndex(kPipelineAxis);
+        if (pipeline >= 0) {
+          EXPECT_EQ(coords[pipeline], stage);
+          coords.erase(coords.begin() + pipeline);
+        }
+        EXPECT_EQ(coords, places.CoordsOf(rank));
+      }
+    }
+  }
+}
+
+TEST(Places, PlacesMayDifferInSizeAndMesh) {
+  const Places places({{*Mesh::Parse("dp=2,tp=2"), {5, 4, 1, 0}}, {*Mesh::Parse("tp=2"), {2, 3}}});
+  EXPECT_EQ(places.size(), 2);
+  EXPECT_EQ(places.num_ranks(), 6);
+  EXPECT_EQ(places.PlaceOf(4), 0);
+  EXPECT_EQ(places.DeviceOf(4), 1);
+  EXPECT_THAT(places.CoordsOf(1), ElementsAre(1, 0));
+  EXPECT_EQ(places.PlaceOf(3), 1);
+  EXPECT_THAT(places.CoordsOf(3), ElementsAre(1));
+  EXPECT_EQ(places.mesh(1).ToText(), "tp=2");
+}
+
+}  // namespace
+}  // namespace weir::sbp
