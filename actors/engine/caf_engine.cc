@@ -144,6 +144,7 @@ class RankActor {
         polls_(polls) {}
 
   void OnRun(int64_t steps) {
+    device::BecomeKernelThread();  // CAF has one thread for this actor alone
     // Unpark orders the caller's writes before the run, also for tools that do not see CAF's
     // mailbox.
     board_->Unpark(index_);
@@ -153,9 +154,8 @@ class RankActor {
     Work();
   }
 
-  // Runs until no work is left, and parks. The thread, CAF's own for this actor, runs kernels.
+  // Runs until no work is left, and parks.
   void Work() {
-    device::BecomeKernelThread();
     board_->Unpark(index_);
     rank_->SetSleep(RankExecutor::Sleep::kAwake);
     while (!board_->stop().load(std::memory_order_relaxed)) {

@@ -142,7 +142,7 @@ class BoundProgram {
   std::vector<int32_t> output_first_;
   std::vector<std::vector<int32_t>> collectors_;  // by output port: calls whose output 0 lies
                                                   // there, if its spans have several acts
-  // By output port: the kernel that fills it from its start and may leave a rest; null: none.
+  // The kernel that fills an output port from its start and may leave a rest, by port; null: none.
   std::vector<kernels::Kernel*> packers_;
 };
 

@@ -228,7 +228,7 @@ class RankExecutor final : private transport::MessageReceiver {
     // then queue, the position of the slot's last reader on that queue.
     std::vector<int64_t> written;
     std::vector<int64_t> read;
-    // By slot, the bytes of the token there. Empty: every token fills its slot, or nothing is
+    // The bytes of the token in each slot. Empty: every token fills its slot, or nothing is
     // computed.
     std::vector<int64_t> token_bytes;
   };

@@ -78,7 +78,8 @@ class TimeDevice final : public device::Device {
     int64_t num_launched = 0;
     int64_t num_begun = 0;
     int64_t num_done = 0;
-    // Of the last depth works, by number: their times, and by queue the works that they await.
+    // These keep the last `depth` works, by number: the times of each, and for each queue the work
+    // that it awaits there.
     std::vector<device::WorkTimes> times;
     std::vector<int64_t> awaited;
   };

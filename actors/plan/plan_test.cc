@@ -16,6 +16,7 @@
 namespace weir::actors {
 namespace {
 
+using proto::RankPlan;
 using ::testing::HasSubstr;
 
 proto::RankPlan Chain() { return LoadTestJob("chain")[0]; }
@@ -55,101 +56,101 @@ proto::Operand* FirstOutput(proto::RankPlan& plan) {
 INSTANTIATE_TEST_SUITE_P(
     Mistakes, WrongPlan,
     ::testing::Values(
-        Mistake{"NoRanks", [](proto::RankPlan& p) { p.set_num_ranks(0); }, "W0501"},
-        Mistake{"RankOutOfRange", [](proto::RankPlan& p) { p.set_rank(1); }, "W0501"},
-        Mistake{"HugeArena", [](proto::RankPlan& p) { p.set_arena_bytes(int64_t{1} << 62); }, "arena_bytes"},
-        Mistake{"ScratchBeyondArena", [](proto::RankPlan& p) { p.set_scratch_bytes(p.arena_bytes() + 1); }, "scratch_bytes"},
-        Mistake{"NegativeMicroBatches", [](proto::RankPlan& p) { p.set_micro_batches(-1); }, "micro_batches"},
-        Mistake{"ActorIdsNotDense", [](proto::RankPlan& p) { p.mutable_actor(1)->set_id(7); }, "actor 1 'first'"},
-        Mistake{"RegisterIdsNotDense", [](proto::RankPlan& p) { p.mutable_registers(2)->set_id(0); }, "register 2 'out'"},
-        Mistake{"NoSlots", [](proto::RankPlan& p) { p.mutable_registers(0)->set_slots(0); }, "slots from 1"},
-        Mistake{"StateInNoRegister", [](proto::RankPlan& p) { TokenState(p)->set_register_id(99); }, "a register of this rank"},
-        Mistake{"StateOfNoInitialToken", [](proto::RankPlan& p) { TokenState(p); }, "one of the initial tokens"},
-        Mistake{"StateOfANegativeToken", [](proto::RankPlan& p) { TokenState(p)->set_token(-1); }, "one of the initial tokens"},
-        Mistake{"NegativeBytes", [](proto::RankPlan& p) { p.mutable_registers(0)->set_bytes(-1); }, "bytes from 0"},
-        Mistake{"RegisterBeyondArena", [](proto::RankPlan& p) { p.mutable_registers(0)->set_slots(1000); }, "inside the arena"},
-        Mistake{"HugeStride", [](proto::RankPlan& p) { p.mutable_registers(0)->set_stride(int64_t{1} << 45); },
+        Mistake{"NoRanks", [](RankPlan& p) { p.set_num_ranks(0); }, "W0501"},
+        Mistake{"RankOutOfRange", [](RankPlan& p) { p.set_rank(1); }, "W0501"},
+        Mistake{"HugeArena", [](RankPlan& p) { p.set_arena_bytes(int64_t{1} << 62); }, "arena_bytes"},
+        Mistake{"ScratchBeyondArena", [](RankPlan& p) { p.set_scratch_bytes(p.arena_bytes() + 1); }, "scratch_bytes"},
+        Mistake{"NegativeMicroBatches", [](RankPlan& p) { p.set_micro_batches(-1); }, "micro_batches"},
+        Mistake{"ActorIdsNotDense", [](RankPlan& p) { p.mutable_actor(1)->set_id(7); }, "actor 1 'first'"},
+        Mistake{"RegisterIdsNotDense", [](RankPlan& p) { p.mutable_registers(2)->set_id(0); }, "register 2 'out'"},
+        Mistake{"NoSlots", [](RankPlan& p) { p.mutable_registers(0)->set_slots(0); }, "slots from 1"},
+        Mistake{"StateInNoRegister", [](RankPlan& p) { TokenState(p)->set_register_id(99); }, "a register of this rank"},
+        Mistake{"StateOfNoInitialToken", [](RankPlan& p) { TokenState(p); }, "one of the initial tokens"},
+        Mistake{"StateOfANegativeToken", [](RankPlan& p) { TokenState(p)->set_token(-1); }, "one of the initial tokens"},
+        Mistake{"NegativeBytes", [](RankPlan& p) { p.mutable_registers(0)->set_bytes(-1); }, "bytes from 0"},
+        Mistake{"RegisterBeyondArena", [](RankPlan& p) { p.mutable_registers(0)->set_slots(1000); }, "inside the arena"},
+        Mistake{"HugeStride", [](RankPlan& p) { p.mutable_registers(0)->set_stride(int64_t{1} << 45); },
                 "inside the arena"},
-        Mistake{"OverlappingSlots", [](proto::RankPlan& p) { p.mutable_registers(0)->set_stride(0); }, "stride"},
-        Mistake{"RegisterInScratch", [](proto::RankPlan& p) { p.mutable_registers(0)->set_arena_offset(64); }, "arena_offset"},
-        Mistake{"UnalignedRegister", [](proto::RankPlan& p) { p.mutable_registers(0)->set_arena_offset(300); }, "arena_offset"},
-        Mistake{"MoreTokensThanSlots", [](proto::RankPlan& p) { p.mutable_registers(0)->set_initial_tokens(3); },
+        Mistake{"OverlappingSlots", [](RankPlan& p) { p.mutable_registers(0)->set_stride(0); }, "stride"},
+        Mistake{"RegisterInScratch", [](RankPlan& p) { p.mutable_registers(0)->set_arena_offset(64); }, "arena_offset"},
+        Mistake{"UnalignedRegister", [](RankPlan& p) { p.mutable_registers(0)->set_arena_offset(300); }, "arena_offset"},
+        Mistake{"MoreTokensThanSlots", [](RankPlan& p) { p.mutable_registers(0)->set_initial_tokens(3); },
                 "initial_tokens"},
-        Mistake{"NoTokens", [](proto::RankPlan& p) { p.mutable_registers(0)->set_tokens_per_step(0); }, "tokens_per_step"},
-        Mistake{"OtherRate", [](proto::RankPlan& p) { p.mutable_registers(0)->set_tokens_per_step(2); }, "2 tokens per step"},
+        Mistake{"NoTokens", [](RankPlan& p) { p.mutable_registers(0)->set_tokens_per_step(0); }, "tokens_per_step"},
+        Mistake{"OtherRate", [](RankPlan& p) { p.mutable_registers(0)->set_tokens_per_step(2); }, "2 tokens per step"},
         Mistake{"PeerIsSelf",
-                [](proto::RankPlan& p) { p.mutable_registers(0)->set_side(proto::RegisterSpec::INBOUND); }, "a peer among"},
+                [](RankPlan& p) { p.mutable_registers(0)->set_side(proto::RegisterSpec::INBOUND); }, "a peer among"},
         Mistake{"UnknownSide",
-                [](proto::RankPlan& p) { p.mutable_registers(0)->set_side(static_cast<proto::RegisterSpec::Side>(9)); },
+                [](RankPlan& p) { p.mutable_registers(0)->set_side(static_cast<proto::RegisterSpec::Side>(9)); },
                 "a known side"},
-        Mistake{"NoActs", [](proto::RankPlan& p) { p.mutable_actor(1)->mutable_rate()->set_acts_per_step(0); }, "acts_per_step"},
-        Mistake{"ChunksDoNotDivide", [](proto::RankPlan& p) { p.mutable_actor(1)->mutable_rate()->set_chunks(3); }, "chunks"},
-        Mistake{"PeriodDoesNotDivide", [](proto::RankPlan& p) { p.mutable_actor(1)->mutable_input(0)->mutable_span()->set_period(3); },
+        Mistake{"NoActs", [](RankPlan& p) { p.mutable_actor(1)->mutable_rate()->set_acts_per_step(0); }, "acts_per_step"},
+        Mistake{"ChunksDoNotDivide", [](RankPlan& p) { p.mutable_actor(1)->mutable_rate()->set_chunks(3); }, "chunks"},
+        Mistake{"PeriodDoesNotDivide", [](RankPlan& p) { p.mutable_actor(1)->mutable_input(0)->mutable_span()->set_period(3); },
                 "input port 0"},
         Mistake{"NegativePeriod",
-                [](proto::RankPlan& p) { p.mutable_actor(1)->mutable_input(0)->mutable_span()->set_period(-1); }, "a period"},
-        Mistake{"PortOfNoRegister", [](proto::RankPlan& p) { p.mutable_actor(1)->mutable_output(0)->set_register_id(99); },
+                [](RankPlan& p) { p.mutable_actor(1)->mutable_input(0)->mutable_span()->set_period(-1); }, "a period"},
+        Mistake{"PortOfNoRegister", [](RankPlan& p) { p.mutable_actor(1)->mutable_output(0)->set_register_id(99); },
                 "output port 0"},
-        Mistake{"NegativeRegister", [](proto::RankPlan& p) { p.mutable_actor(1)->mutable_input(0)->set_register_id(-1); },
+        Mistake{"NegativeRegister", [](RankPlan& p) { p.mutable_actor(1)->mutable_input(0)->set_register_id(-1); },
                 "a register of this rank"},
-        Mistake{"TwoProducers", [](proto::RankPlan& p) { p.mutable_actor(2)->mutable_output(0)->set_register_id(1); },
+        Mistake{"TwoProducers", [](RankPlan& p) { p.mutable_actor(2)->mutable_output(0)->set_register_id(1); },
                 "one producer"},
-        Mistake{"NoProducer", [](proto::RankPlan& p) { p.mutable_actor(0)->mutable_output()->Clear();
+        Mistake{"NoProducer", [](RankPlan& p) { p.mutable_actor(0)->mutable_output()->Clear();
                                                 p.mutable_actor(0)->set_kind(proto::ActorSpec::COMPUTE); }, "a producer"},
-        Mistake{"NoSuchProgram", [](proto::RankPlan& p) { p.mutable_actor(1)->set_program(3); }, "a program from -1 to 2"},
-        Mistake{"NoSuchState", [](proto::RankPlan& p) { p.mutable_actor(3)->set_state(0, 1); }, "states of this rank"},
-        Mistake{"UnknownKind", [](proto::RankPlan& p) { p.mutable_actor(1)->set_kind(static_cast<proto::ActorSpec::Kind>(17)); },
+        Mistake{"NoSuchProgram", [](RankPlan& p) { p.mutable_actor(1)->set_program(3); }, "a program from -1 to 2"},
+        Mistake{"NoSuchState", [](RankPlan& p) { p.mutable_actor(3)->set_state(0, 1); }, "states of this rank"},
+        Mistake{"UnknownKind", [](RankPlan& p) { p.mutable_actor(1)->set_kind(static_cast<proto::ActorSpec::Kind>(17)); },
                 "a known kind"},
-        Mistake{"SendWithoutEdge", [](proto::RankPlan& p) { p.mutable_actor(1)->set_kind(proto::ActorSpec::SEND); }, "SEND"},
+        Mistake{"SendWithoutEdge", [](RankPlan& p) { p.mutable_actor(1)->set_kind(proto::ActorSpec::SEND); }, "SEND"},
         Mistake{"FeedLargerThanRegister",
-                [](proto::RankPlan& p) { p.mutable_actor(0)->mutable_feed_slice()->set_shape(0, 17); }, "feed_slice"},
+                [](RankPlan& p) { p.mutable_actor(0)->mutable_feed_slice()->set_shape(0, 17); }, "feed_slice"},
         Mistake{"FeedRangeOfRealNumbers",
-                [](proto::RankPlan& p) {
+                [](RankPlan& p) {
                   p.mutable_actor(0)->mutable_feed_slice()->set_dtype("f32");
                   p.mutable_actor(0)->mutable_feed_range()->set_below(5);
                 },
                 "feed_range"},
         Mistake{"FeedRangeNegative",
-                [](proto::RankPlan& p) { p.mutable_actor(0)->mutable_feed_range()->set_below(-5); }, "feed_range"},
-        Mistake{"SinkWithoutInput", [](proto::RankPlan& p) { p.mutable_actor(4)->clear_input(); }, "SINK"},
-        Mistake{"OperandBeyondRegister", [](proto::RankPlan& p) { FirstOutput(p)->set_byte_offset(64); }, "actor 2 'second'"},
+                [](RankPlan& p) { p.mutable_actor(0)->mutable_feed_range()->set_below(-5); }, "feed_range"},
+        Mistake{"SinkWithoutInput", [](RankPlan& p) { p.mutable_actor(4)->clear_input(); }, "SINK"},
+        Mistake{"OperandBeyondRegister", [](RankPlan& p) { FirstOutput(p)->set_byte_offset(64); }, "actor 2 'second'"},
         Mistake{"OperandOffsetOverflows",
-                [](proto::RankPlan& p) { FirstOutput(p)->set_byte_offset(INT64_MAX / 64 * 64); }, "byte_offset"},
-        Mistake{"OperandUnaligned", [](proto::RankPlan& p) { FirstOutput(p)->set_byte_offset(4); }, "byte_offset"},
-        Mistake{"OperandOfNoPort", [](proto::RankPlan& p) { FirstOutput(p)->set_index(1); }, "operand index below 1"},
-        Mistake{"OperandIndexNegative", [](proto::RankPlan& p) { FirstOutput(p)->set_index(-5); }, "operand index"},
-        Mistake{"UnknownDtype", [](proto::RankPlan& p) { FirstOutput(p)->mutable_slice()->set_dtype("f64"); }, "dtype"},
+                [](RankPlan& p) { FirstOutput(p)->set_byte_offset(INT64_MAX / 64 * 64); }, "byte_offset"},
+        Mistake{"OperandUnaligned", [](RankPlan& p) { FirstOutput(p)->set_byte_offset(4); }, "byte_offset"},
+        Mistake{"OperandOfNoPort", [](RankPlan& p) { FirstOutput(p)->set_index(1); }, "operand index below 1"},
+        Mistake{"OperandIndexNegative", [](RankPlan& p) { FirstOutput(p)->set_index(-5); }, "operand index"},
+        Mistake{"UnknownDtype", [](RankPlan& p) { FirstOutput(p)->mutable_slice()->set_dtype("f64"); }, "dtype"},
         Mistake{"ShapeOverflows",
-                [](proto::RankPlan& p) {
+                [](RankPlan& p) {
                   proto::TensorSliceProto* slice = FirstOutput(p)->mutable_slice();
                   slice->clear_shape();
                   for (int i = 0; i < 4; ++i) slice->add_shape(int64_t{1} << 40);
                 },
                 "elements"},
-        Mistake{"NegativeShape", [](proto::RankPlan& p) { FirstOutput(p)->mutable_slice()->set_shape(0, -16); }, "axis 0"},
+        Mistake{"NegativeShape", [](RankPlan& p) { FirstOutput(p)->mutable_slice()->set_shape(0, -16); }, "axis 0"},
         Mistake{"ShardOutsideTensor",
-                [](proto::RankPlan& p) {
+                [](RankPlan& p) {
                   FirstOutput(p)->mutable_slice()->add_offset(1);
                   FirstOutput(p)->mutable_slice()->add_global_shape(16);
                 },
                 "axis 0 of the shard"},
         Mistake{"RanksOfOffsetsDiffer",
-                [](proto::RankPlan& p) {
+                [](RankPlan& p) {
                   for (int i = 0; i < 2; ++i) FirstOutput(p)->mutable_slice()->add_offset(0);
                 },
                 "of one rank"},
         Mistake{"ScratchOperandBeyondProgram",
-                [](proto::RankPlan& p) { p.mutable_program(0)->set_scratch_bytes(100); }, "program 'two_mixes'"},
-        Mistake{"StateOfNoClass", [](proto::RankPlan& p) { p.mutable_state(0)->set_state_class(static_cast<proto::StateSpec::Class>(9)); },
+                [](RankPlan& p) { p.mutable_program(0)->set_scratch_bytes(100); }, "program 'two_mixes'"},
+        Mistake{"StateOfNoClass", [](RankPlan& p) { p.mutable_state(0)->set_state_class(static_cast<proto::StateSpec::Class>(9)); },
                 "class 9"},
-        Mistake{"SlotOfNoWeight", [](proto::RankPlan& p) { p.mutable_state(0)->set_state_class(proto::StateSpec::OPTIMIZER_SLOT); },
+        Mistake{"SlotOfNoWeight", [](RankPlan& p) { p.mutable_state(0)->set_state_class(proto::StateSpec::OPTIMIZER_SLOT); },
                 "the weight that it belongs to"},
-        Mistake{"WeightOfAWeight", [](proto::RankPlan& p) { p.mutable_state(0)->set_weight("w"); },
+        Mistake{"WeightOfAWeight", [](RankPlan& p) { p.mutable_state(0)->set_weight("w"); },
                 "a state that belongs to no weight"},
-        Mistake{"StateBeyondArena", [](proto::RankPlan& p) { p.mutable_state(0)->set_arena_offset(p.arena_bytes()); },
+        Mistake{"StateBeyondArena", [](RankPlan& p) { p.mutable_state(0)->set_arena_offset(p.arena_bytes()); },
                 "state 0 'sum'"},
         Mistake{"AttributeTwice",
-                [](proto::RankPlan& p) {
+                [](RankPlan& p) {
                   for (int i = 0; i < 2; ++i) {
                     proto::NamedAttr* attr = p.mutable_program(0)->mutable_call(0)->add_attr();
                     attr->set_name("a");
@@ -158,12 +159,12 @@ INSTANTIATE_TEST_SUITE_P(
                 },
                 "each attribute once"},
         Mistake{"TransferThatNeitherPacksNorFills",
-                [](proto::RankPlan& p) {
+                [](RankPlan& p) {
                   p.mutable_program(0)->mutable_call(0)->mutable_exchange()->set_chunk_elements(4);
                 },
                 "W0502"},
         Mistake{"TransferOfAPieceBeforeTheFirstPosition",
-                [](proto::RankPlan& p) {
+                [](RankPlan& p) {
                   proto::ExchangeProto* exchange =
                       p.mutable_program(0)->mutable_call(0)->mutable_exchange();
                   exchange->set_chunk_elements(4);
@@ -171,7 +172,7 @@ INSTANTIATE_TEST_SUITE_P(
                 },
                 "1 elements at -1"},
         Mistake{"InputWrittenThatOthersRead",
-                [](proto::RankPlan& p) {
+                [](RankPlan& p) {
                   p.mutable_actor(2)->mutable_input(0)->set_register_id(0);  // now two readers
                   FirstOutput(p)->set_place(proto::Operand::INPUT);
                 },

@@ -45,7 +45,7 @@ struct KernelArgs {
   int64_t span_act = 0;  // acts before this one that wrote to output 0 since it was last handed on:
                          // 0 if each act hands on its own
   uint64_t random_key = 0;  // of (job seed, call instance, op); mix with `step`
-  // By input: the bytes of the operand that its producer wrote, from the operand's start. A token
+  // The bytes of each input that its producer wrote, from the operand's start. A token
   // may be shorter than its slot; the memory behind is undefined. Empty: all operands are whole.
   absl::Span<const int64_t> input_bytes = {};
 };

@@ -121,7 +121,7 @@ class RankWriter {
     Tracks();
     Description();
     Facts();
-    // By queue: when the queue last became idle.
+    // The time at which each queue last became idle.
     std::vector<int64_t> free_since(static_cast<size_t>(rank_.num_queues), begin_ns_);
     for (int64_t i = 0; i < rank_.acts->size(); ++i) {
       const ActRecord& act = rank_.acts->at(i);

@@ -87,7 +87,8 @@ _EXECUTOR_MUTANTS = [
             if (r.slots > 1 && slot == r.slots - 1) return;"""),)),
     Mutant("credit-to-the-wrong-edge", "Credits go to the next edge of the rank.", (
         Expression(EXECUTOR, "endpoint_->ReturnCredit(r.edge, slot)", """
-            endpoint_->ReturnCredit(static_cast<transport::EdgeHandle>((r.edge + 1) % register_of_edge_.size()), slot)"""),)),
+            endpoint_->ReturnCredit(
+                static_cast<transport::EdgeHandle>((r.edge + 1) % register_of_edge_.size()), slot)"""),)),
     Mutant("arrival-order-operands", "An act takes its operands in the order in which they came.", (
         Before(EXECUTOR, "if (options_.clock != nullptr) now_ = Now();", """
             if (actor.program != nullptr && actor.machine.num_inputs() > 1) {

@@ -162,8 +162,9 @@ class DefinitionRulesTest(PlantedViolationTest):
         self.assert_found(definition_rules.check_namespaces(tree), "proto/x.proto", "weir.proto")
 
     def test_namespaces_of_the_folder_and_forward_declarations_are_lawful(self):
-        for path, space in (("sbp/x.h", "weir::sbp"), ("compiler/ir/x.h", "weir::compiler"), ("tools/x.cc", "weir::cli"),
-                            ("runtime/base/x/x.h", "weir"), ("actors/plan/x.h", "weir::actors::plan_reader")):
+        for path, space in (("sbp/x.h", "weir::sbp"), ("compiler/ir/x.h", "weir::compiler"),
+                            ("tools/x.cc", "weir::cli"), ("runtime/base/x/x.h", "weir"),
+                            ("actors/plan/x.h", "weir::actors::plan_reader")):
             text = f"namespace weir::other {{\nclass B;\nstruct C;\n}}\nnamespace {space} {{\nclass A {{}};\n}}\n"
             tree = SourceTree({path: text, "proto/x.proto": "package weir.proto;\n"})
             self.assertEqual(definition_rules.check_namespaces(tree), [], path)

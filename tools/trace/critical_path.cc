@@ -77,8 +77,8 @@ class PathWalk {
     return previous;
   }
 
-  // Of acts of one rank that began together, the one that ended first is the cause of the other, so
-  // no walk goes in a circle.
+  // Two acts of one rank may have begun together. The act that ended first then counts as the cause
+  // of the other, so that no walk goes in a circle.
   bool IsBefore(const RecordedAct& cause, const RecordedAct& act) const {
     if (cause.start != act.start) return cause.start < act.start;
     return run_.actors[cause.actor].rank_index == run_.actors[act.actor].rank_index &&

@@ -242,8 +242,8 @@ class ReplayState {
     int64_t slots = 0;
     double transfer_factor = 1;
     int64_t last_token_at = 0, last_credit_at = 0;  // messages do not overtake each other
-    // By slot, of a register within a rank whose queues work beside each other: the ends of the act
-    // that wrote the slot last, and of its last reader. Otherwise empty.
+    // A register within a rank whose queues work beside each other keeps for each slot the ends of
+    // the act that wrote the slot last, and of its last reader. For other registers both are empty.
     std::vector<int64_t> written_at, read_at;
   };
   struct Rank {
