@@ -17,7 +17,7 @@ void RankExecutor::BindPort(ActorRuntime& actor, const ActorMachine::Port& port,
 }
 
 void RankExecutor::BindTokenBytes(ActorRuntime& actor) {
-  for (int32_t input : actor.sized_inputs) {
+  for (int32_t input : actor.sized_ports->inputs) {
     const ActorMachine::Port& port = actor.machine.input(input);
     const std::vector<int64_t>& bytes = registers_[port.register_id].token_bytes;
     for (int32_t k = 0; k < port.tokens; ++k)
@@ -25,10 +25,23 @@ void RankExecutor::BindTokenBytes(ActorRuntime& actor) {
   }
 }
 
+// The slots that an act writes are free, so nobody reads the sizes of their last tokens any more.
+void RankExecutor::NoteTokenBytes(const ActorRuntime& actor) {
+  for (int32_t output : actor.sized_ports->outputs) {
+    const ActorMachine::Port& port = actor.machine.output(output);
+    RegisterRuntime& r = registers_[port.register_id];
+    const int64_t bytes = actor.program->PayloadBytes(output, actor.act.chunk, r.bytes);
+    for (int32_t k = 0; k < port.tokens; ++k) r.token_bytes[port.slot(k)] = bytes;
+  }
+}
+
 void RankExecutor::BindSlots(ActorRuntime& actor) {
   const ActorMachine& machine = actor.machine;
   const bool first = machine.acts_done() == 0;  // perhaps in the midst of a span
-  if (!actor.sized_inputs.empty()) BindTokenBytes(actor);
+  if (actor.sized_ports != nullptr) {
+    BindTokenBytes(actor);
+    NoteTokenBytes(actor);
+  }
   // Nearly all ports have one token, which is bound without calls and loops: that is much of what a
   // hop costs.
   for (int i = 0; i < machine.num_inputs(); ++i) {

@@ -365,9 +365,6 @@ int64_t RankExecutor::Perform(const ActorRuntime& actor, const Act& act, const E
   } else if (r.side == RegisterSide::kOutbound) {
     return Send(actor, act, r, effect);
   } else {
-    if (r.is_sized) {
-      r.token_bytes[effect.slot] = actor.program->PayloadBytes(effect.port, act.chunk, r.bytes);
-    }
     Deliver(r, effect.slot);
   }
   return 0;

@@ -182,6 +182,11 @@ class RankExecutor final : private transport::MessageReceiver {
   device::Device* device() const { return device_; }
 
  private:
+  // Ports that an actor reads and writes, of registers with token_bytes.
+  struct SizedPorts {
+    std::vector<int32_t> inputs;
+    std::vector<int32_t> outputs;
+  };
   struct ActorRuntime {
     explicit ActorRuntime(ActorMachine m) : machine(std::move(m)) {}
     ActorMachine machine;
@@ -201,8 +206,8 @@ class RankExecutor final : private transport::MessageReceiver {
     Act act;              // the next to be issued, or the one that is being issued
     int32_t act_in_step = 0;
     int64_t cost_ns = 0;
-    bool measured = false;              // its last act was long: its CPU time is read
-    std::vector<int32_t> sized_inputs;  // ports that it reads, of registers with token_bytes
+    bool measured = false;                          // its last act was long: its CPU time is read
+    std::shared_ptr<const SizedPorts> sized_ports;  // null: it has none
   };
   struct RegisterRuntime {
     explicit RegisterRuntime(SlotLedger l) : ledger(std::move(l)) {}
@@ -274,6 +279,7 @@ class RankExecutor final : private transport::MessageReceiver {
   void BindConstantSlots();
   void FindSizedTokens();
   void BindTokenBytes(ActorRuntime& actor);
+  void NoteTokenBytes(const ActorRuntime& actor);
   void MakePlaces();
 
   int64_t Now() const {

@@ -389,20 +389,24 @@ void RankExecutor::BindConstantSlots() {
   for (ActorRuntime& actor : actors_) {
     if (actor.program == nullptr) continue;
     const ActorMachine& machine = actor.machine;
+    SizedPorts sized;
     for (int i = 0; i < machine.num_inputs(); ++i) {
       BindPort(actor, machine.input(i), i, &BoundProgram::BindInput);
       const ActorMachine::Port& port = machine.input(i);
       const bool reads = actor.program->ReadsInput(i, port.tokens);
       actor.rebinds |= port.slots > port.tokens && reads;
-      if (registers_[port.register_id].is_sized && reads) actor.sized_inputs.push_back(i);
+      if (registers_[port.register_id].is_sized && reads) sized.inputs.push_back(i);
     }
     for (int i = 0; i < machine.num_outputs(); ++i) {
       BindPort(actor, machine.output(i), i, &BoundProgram::BindOutput);
       const ActorMachine::Port& port = machine.output(i);
       actor.rebinds |= (port.slots > port.tokens && actor.program->WritesOutput(i, port.tokens)) ||
                        actor.program->Collects(i);
+      if (registers_[port.register_id].is_sized) sized.outputs.push_back(i);
     }
-    actor.rebinds |= !actor.sized_inputs.empty();
+    if (sized.inputs.empty() && sized.outputs.empty()) continue;
+    actor.sized_ports = std::make_shared<const SizedPorts>(std::move(sized));
+    actor.rebinds = true;
   }
 }
 
