@@ -113,7 +113,7 @@ class Board {
     stop_.store(true, std::memory_order_relaxed);
     return true;
   }
-  absl::Status fault() {
+  absl::Status fault() const {
     MutexLock lock(&mutex_);
     return fault_;
   }
@@ -126,7 +126,7 @@ class Board {
 
  private:
   const CafEngineOptions::Rest rest_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   int64_t run_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<Parked> ranks_ ABSL_GUARDED_BY(mutex_);
   absl::Status fault_ ABSL_GUARDED_BY(mutex_);
@@ -284,6 +284,8 @@ class CafEngine final : public Engine {
     }
     return absl::OkStatus();
   }
+
+  absl::Status fault() const override { return board_.fault(); }
 
   void Stop(absl::Status reason) override {
     if (board_.Fault(reason)) caf::anon_send(to_controller_, FaultAtom::value);

@@ -21,6 +21,9 @@ class Engine {
   // Makes the present run, and all later runs, return `reason`, which must not be ok, as soon as
   // the acts that run have ended. Does not wait. An earlier fault stays.
   virtual void Stop(absl::Status reason) = 0;
+  // Returns the fault that all later runs will return; OK: none so far. A rank that waits between
+  // two runs may meet one, such as a connection that breaks. Any thread.
+  virtual absl::Status fault() const { return absl::OkStatus(); }
 };
 
 }  // namespace weir::actors

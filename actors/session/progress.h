@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "actors/engine/rank_executor.h"
 #include "runtime/base/tick_clock.h"
@@ -21,6 +22,8 @@ struct SessionProgress {
   // If no rank is in an act, describes the first rank that has acts left: "rank 1 waits", or "rank
   // 1 is between two acts". Otherwise the text is "rank 1 has done all acts it was asked for".
   std::string activity;
+  // The fault that the next run will return (Engine::fault).
+  absl::Status fault;
 };
 
 // `scale` turns the ranks' ticks into time.

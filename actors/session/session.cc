@@ -180,7 +180,11 @@ absl::StatusOr<std::vector<NonfiniteFinding>> Session::InspectStep(int64_t as_st
   return findings;
 }
 
-SessionProgress Session::Progress() const { return ReadProgress(ranks_, ClosedScale()); }
+SessionProgress Session::Progress() const {
+  SessionProgress progress = ReadProgress(ranks_, ClosedScale());
+  progress.fault = engine_->fault();
+  return progress;
+}
 
 std::string Session::DescribeStall() const {
   return weir::actors::DescribeStall(ranks_, kStallLogLinesMax);
