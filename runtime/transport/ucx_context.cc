@@ -90,7 +90,7 @@ ucs_status_t Init(const char* transports, int num_workers, const UcxTransportOpt
   const std::string segment = absl::StrCat(kTcpSegmentBytes);
   const std::pair<const char*, const char*> settings[] = {
       {"TLS", transports},
-      {"NET_DEVICES", options.loopback_only ? "lo" : "all"},
+      {"NET_DEVICES", options.interface.c_str()},
       // A second rail for large messages would be a lane of the other kind.
       {"MAX_RNDV_RAILS", "1"},
       {"TCP_RX_SEG_SIZE", segment.c_str()},

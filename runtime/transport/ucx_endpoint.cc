@@ -31,6 +31,8 @@ constexpr size_t kRendezvousBytesTcp = kTcpSegmentBytes - (1 << 10);
 // peer that is stopped there, or gets no core, may take for ever. A rank therefore makes this many
 // attempts, fewer once attempts have been in vain, and then naps.
 constexpr int kArmsMax = 64;
+// Rounds of UCX before a rank that wants to sleep looks around.
+constexpr int kRoundsMax = 10'000;
 constexpr int kArmsAfterNap = 4;
 constexpr int64_t kNsPerSecond = 1'000'000'000;
 const absl::Duration kCloseMax = absl::Milliseconds(200);
@@ -160,7 +162,7 @@ absl::Status UcxEndpoint::PeerGone(const Peer& peer) const {
                       absl::StrCat("rank ", rank_, ": rank ", peer.rank, " has left"));
   return ErrorOf(
       absl::StatusCode::kUnavailable,
-      {"W0980", absl::StrCat("rank ", rank_),
+      {kBrokenConnection, absl::StrCat("rank ", rank_),
        absl::StrCat("a connection to rank ", peer.rank, " until the job ends"),
        absl::StrCat("it broke: ", ucs_status_string(peer.lost_because)),
        "look for what cuts connections, such as a firewall, `ss -K` or an interface that "
@@ -452,9 +454,11 @@ TransportEndpoint::ParkResult UcxEndpoint::Park() {
   const int arms_max = nap_.IsFirst() ? kArmsMax : kArmsAfterNap;
   ucs_status_t armed = UCS_ERR_BUSY;
   for (int i = 0; i < arms_max && armed == UCS_ERR_BUSY; ++i) {
-    while (ucp_worker_progress(worker_) != 0) {
+    // UCX has work without end where a socket is half dead.
+    int rounds = 0;
+    while (++rounds < kRoundsMax && ucp_worker_progress(worker_) != 0) {
     }
-    if (HasNews()) {
+    if (rounds == kRoundsMax || HasNews()) {
       nap_.Reset();
       return ParkResult::kMessagesWait;
     }

@@ -34,6 +34,9 @@
 
 namespace weir::transport {
 
+// The code of the error of a rank whose connection to another rank broke while both had to live.
+inline constexpr char kBrokenConnection[] = "W0980";
+
 struct UcxTransportOptions {
   enum class Lanes : uint8_t {
     kAutomatic,  // shared memory where both ranks share a host, else TCP
@@ -41,7 +44,7 @@ struct UcxTransportOptions {
     kTcp,
   };
   Lanes lanes = Lanes::kAutomatic;
-  bool loopback_only = true;  // TCP binds to the loopback interface: all processes on this host
+  std::string interface = "lo";  // to which TCP binds; "lo": all processes are on this host
   uint32_t epoch = 1;
   uint16_t role = 0;    // tells networks of one job apart, such as training and evaluation
   std::string job_key;  // secret of the job, 32 bytes; empty only in tests without one

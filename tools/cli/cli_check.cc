@@ -41,8 +41,11 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
   arguments.train.options.processes = arguments.train.fleet.processes;
   const std::string& job_path = arguments.train.job.path;
   arguments.train.options.job_file = job_path == "-" ? "" : job_path;
-  if (arguments.train.fleet.processes > 0)
-    WEIR_RETURN_IF_ERROR(arguments.train.fleet.Options(read.job, nullptr).status());
+  if (arguments.train.fleet.IsSpread()) {
+    WEIR_ASSIGN_OR_RETURN(const fleet::FleetOptions fleet,
+                          arguments.train.fleet.Options(read.job, nullptr));
+    arguments.train.options.hosts = static_cast<int>(fleet.hosts.size());
+  }
   WEIR_ASSIGN_OR_RETURN(const train::PreparedTraining prepared,
                         train::PrepareTraining(read.job, arguments.train.options, scope));
   const compiler::LogicalPlan& plan = *prepared.plans.training;

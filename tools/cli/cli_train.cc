@@ -16,6 +16,7 @@
 #include "tools/console/console.h"
 #include "tools/fleet/fleet_runner.h"
 #include "tools/fleet/worker.h"
+#include "tools/hosts/agent.h"
 #include "tools/launch/failure_report.h"
 #include "tools/launch/signal_watch.h"
 #include "tools/train/generator.h"
@@ -44,11 +45,12 @@ absl::Status RunTrain(TrainArguments arguments, CliContext* context) {
   arguments.options.interrupted = &signals.interrupted();
   if (!read.note.empty()) console.Say(read.note);
   std::unique_ptr<fleet::Fleet> fleet;
-  if (arguments.fleet.processes > 0) {
+  if (arguments.fleet.IsSpread()) {
     arguments.options.processes = arguments.fleet.processes;
     arguments.options.job_file = arguments.job.path == "-" ? "" : arguments.job.path;
     WEIR_ASSIGN_OR_RETURN(fleet::FleetOptions options, arguments.fleet.Options(job, &console));
     options.trace = arguments.options.trace;
+    arguments.options.hosts = static_cast<int>(options.hosts.size());
     arguments.options.runner = [&fleet, options](const proto::Job& trained,
                                                  const train::RunnerOptions& runner_options) {
       return fleet::FleetRunner::Open(options, trained, runner_options, &fleet);
@@ -126,6 +128,7 @@ void AddTrain(CLI::App* app, CliContext* context) {
       "  weir train gpt.textproto --checkpoint c.safetensors --checkpoint-every 100\n"
       "  weir train gpt.textproto --resume c.safetensors --mesh tp=4    any mesh may resume it\n"
       "  weir train gpt.textproto --mesh dp=2,tp=2 --processes 2      two devices in each process\n"
+      "  weir train gpt.textproto --mesh dp=2,tp=2 --hosts a,b        on two hosts, over ssh\n"
       "Ctrl-C, SIGTERM or a closed terminal (SIGHUP) ends after the step and still writes --save, "
       "--checkpoint and\n"
       "--trace; before the first step it ends at once and writes nothing. A second one ends at "
@@ -153,11 +156,25 @@ void AddWorker(CLI::App* app, CliContext* context) {
       "LABEL", [](const std::string&) {}, "Ranks, for people");
 }
 
+// A launcher starts this verb on each host of a job, so --help hides it.
+void AddAgent(CLI::App* app, CliContext* context) {
+  CLI::App* verb = AddVerb(app, context, "agent",
+                           "Start, watch and end a job's processes on this host, as weir train "
+                           "--hosts orders",
+                           "", [context] {
+                             context->reader = Reader::kProgram;
+                             context->exit_code = hosts::RunAgentOnStandardStreams();
+                             return absl::OkStatus();
+                           });
+  verb->group("");
+}
+
 }  // namespace
 
 void AddTrainVerbs(CLI::App* app, CliContext* context) {
   AddTrain(app, context);
   AddWorker(app, context);
+  AddAgent(app, context);
 
   auto eval = std::make_shared<EvalArguments>();
   CLI::App* verb =

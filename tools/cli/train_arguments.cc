@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +10,8 @@
 #include "compiler/job/check_training.h"
 #include "runtime/base/status.h"
 #include "tools/cli/cli_checks.h"
+#include "tools/hosts/host_list.h"
+#include "tools/hosts/ssh_command.h"
 #include "tools/launch/placement.h"
 
 namespace weir::cli {
@@ -21,11 +24,29 @@ void FleetArguments::AddTo(CLI::App* verb) {
         ->capture_default_str()
         ->group("Processes");
   };
-  verb->add_option("--processes", processes,
-                   "Spread the devices over N processes of this machine [all in this one]")
+  verb->add_option(
+          "--processes", processes,
+          "Spread the devices over N processes [all in this one; with --hosts, one for each "
+          "slot]")
       ->type_name("N")
       ->check(CLI::Range(1, 4096))
       ->group("Processes");
+  const auto host_option = [&](const char* name, std::string* value, const char* type,
+                               const char* about) {
+    return verb->add_option(name, *value, about)->type_name(type)->group("Hosts");
+  };
+  CLI::Option* const list = host_option(
+      "--hosts", &hosts, "LIST", "Train on these hosts: a,b:2,n[1-4], where :2 gives two slots");
+  host_option("--hostfile", &host_file, "PATH",
+              "The same from a file: a host on each line, perhaps with slots=N")
+      ->excludes(list);
+  host_option("--ssh", &ssh, "COMMAND", "The program that reaches a host, with options")
+      ->capture_default_str();
+  host_option("--weir", &weir, "PATH", "The program of Weir on the hosts [the path of this one]");
+  host_option("--addr", &address, "ADDRESS",
+              "The address of this machine at which hosts reach it [found by trying]");
+  host_option("--iface", &interface, "NAME",
+              "The interface of every host for tensors [the one on the way to this machine]");
   verb->add_option("--transport", transport,
                    "How tensors travel between processes: auto, shm or tcp")
       ->type_name("HOW")
@@ -63,6 +84,20 @@ absl::StatusOr<fleet::FleetOptions> FleetArguments::Options(const proto::Job& jo
   options.checksums = checksums == "on" ? fleet::FleetOptions::Checksums::kOn
                                         : fleet::FleetOptions::Checksums::kOff;
   options.log_base = logs;
+  if (UsesHosts()) {
+    WEIR_ASSIGN_OR_RETURN(options.listed_hosts, hosts.empty() ? hosts::ReadHostFile(host_file)
+                                                              : hosts::ParseHosts(hosts));
+    std::error_code error;
+    const std::string program =
+        weir.empty() ? std::filesystem::read_symlink("/proc/self/exe", error).string() : weir;
+    for (const hosts::ListedHost& host : options.listed_hosts) {
+      WEIR_ASSIGN_OR_RETURN(hosts::HostCommand command,
+                            hosts::AgentCommand(host.name, {ssh, program}));
+      options.hosts.push_back(std::move(command));
+    }
+    options.address = address;
+    options.interface = interface;
+  }
   if (!ranks.empty()) {
     WEIR_ASSIGN_OR_RETURN(std::unique_ptr<compiler::LogicalPlan> plan,
                           train::CompileConfined(job, {}));

@@ -18,7 +18,13 @@ namespace weir::cli {
 
 // The spread of a job over processes.
 struct FleetArguments {
-  int processes = 0;  // 0: all ranks in this one
+  int processes = 0;  // 0: all ranks in this one, or as many as the hosts have slots
+  std::string hosts;
+  std::string host_file;
+  std::string ssh = "ssh";
+  std::string weir;  // on the hosts; empty: the path of this program
+  std::string address;
+  std::string interface;
   std::string transport = "auto";
   std::string checksums = "on";
   std::string logs = launch::kLogBaseDefault;
@@ -29,6 +35,9 @@ struct FleetArguments {
   double grace_seconds = 5;
 
   void AddTo(CLI::App* verb);
+  // Returns whether other processes hold the ranks.
+  bool IsSpread() const { return processes > 0 || UsesHosts(); }
+  bool UsesHosts() const { return !hosts.empty() || !host_file.empty(); }
   absl::StatusOr<fleet::FleetOptions> Options(const proto::Job& job,
                                               console::Console* console) const;
 };

@@ -27,17 +27,6 @@ constexpr char kNetworkAdvice[] =
     "(`ip -s link`, a firewall, a "
     "wrong MTU); on one host --transport shm needs no network for tensors";
 
-// The system repeats lost data after 0.2 s, 0.6 s, 1.4 s, and later on a busy machine. A silence
-// may therefore show before its cause does.
-std::vector<launch::StalledConnection> AwaitStalledConnections(const std::vector<pid_t>& pids) {
-  std::vector<launch::StalledConnection> stalled = launch::FindStalledConnections(pids);
-  for (int look = 1; look < kLooksForStalls && stalled.empty(); ++look) {
-    std::this_thread::sleep_for(kBetweenLooks);
-    stalled = launch::FindStalledConnections(pids);
-  }
-  return stalled;
-}
-
 std::string Describe(const launch::StalledConnection& connection) {
   return absl::StrCat(connection.bytes_waiting, " bytes from ", connection.local, " to ",
                       connection.remote, " were sent ", connection.times_repeated + 1,
@@ -46,17 +35,40 @@ std::string Describe(const launch::StalledConnection& connection) {
 
 }  // namespace
 
+// Looks for connections of these workers, or of this process, that carry nothing. The system
+// repeats lost data after 0.2 s, 0.6 s, 1.4 s, and later on a busy machine. A silence may therefore
+// show before its cause does.
+std::vector<launch::StalledConnection> Fleet::AwaitStalledConnections(
+    const std::vector<int>& workers) {
+  for (int look = 1;; ++look) {
+    std::vector<launch::StalledConnection> stalled = launch::FindStalledConnections({::getpid()});
+    for (int worker : workers) {
+      const launch::WorkerLook seen = supervisor_->Look(worker);
+      stalled.insert(stalled.end(), seen.stalled.begin(), seen.stalled.end());
+    }
+    if (!stalled.empty() || look == kLooksForStalls) return stalled;
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+}
+
 // Explains a worker that no longer beats.
 void Fleet::ExplainSilence(launch::FailureEvent* event) {
   const pid_t pid = static_cast<pid_t>(event->pid);
-  const launch::ProcessState::Kind kind = launch::SettledKind(pid);
+  const launch::WorkerLook look = supervisor_->Look(event->worker);
+  if (!look.is_seen) {
+    event->cause = absl::StrCat("its host '", event->host, "' does not answer either");
+    event->advice = absl::StrCat("the host is down, or the network to it: `ping ", event->host,
+                                 "`; `--resume` takes the job up from its last checkpoint");
+    return;
+  }
+  const launch::ProcessState::Kind kind = look.kind;
   if (std::string advice = launch::StateAdvice(kind, pid); !advice.empty()) {
     event->cause = absl::StrCat("its process ", launch::StateText(kind));
     event->advice = std::move(advice);
     return;
   }
   if (kind == launch::ProcessState::Kind::kGone) return;
-  const std::vector<launch::StalledConnection> stalled = AwaitStalledConnections({pid, ::getpid()});
+  const std::vector<launch::StalledConnection> stalled = AwaitStalledConnections({event->worker});
   if (stalled.empty()) return;
   event->cause = absl::StrCat("its process ", launch::StateText(kind),
                               ", but the network does not carry what it says");
@@ -66,19 +78,22 @@ void Fleet::ExplainSilence(launch::FailureEvent* event) {
 
 // Explains a job without acts: something may keep a worker from acting.
 void Fleet::ExplainStandstill(launch::FailureEvent* event) {
-  std::vector<pid_t> pids;
+  std::vector<int> workers;
   for (int worker = 0; worker < num_workers(); ++worker) {
     const pid_t pid = static_cast<pid_t>(supervisor_->pid(worker));
-    pids.push_back(pid);
-    const launch::ProcessState::Kind kind = launch::SettledKind(pid);
+    workers.push_back(worker);
+    const launch::WorkerLook look = supervisor_->Look(worker);
+    if (!look.is_seen) continue;
+    const launch::ProcessState::Kind kind = look.kind;
     std::string advice = launch::StateAdvice(kind, pid);
     if (advice.empty() || !event->cause.empty()) continue;
-    event->cause = absl::StrCat(launch::RankLabel(ranks_of_[worker]), " (pid ", pid, ") ",
-                                launch::StateText(kind));
+    event->cause =
+        absl::StrCat(launch::RankLabel(ranks_of_[worker]), " (",
+                     launch::ProcessText(pid, HostOf(worker)), ") ", launch::StateText(kind));
     event->advice = std::move(advice);
   }
   if (!event->cause.empty()) return;
-  const std::vector<launch::StalledConnection> stalled = AwaitStalledConnections(pids);
+  const std::vector<launch::StalledConnection> stalled = AwaitStalledConnections(workers);
   if (stalled.empty()) return;
   event->cause = "data between processes does not arrive";
   for (size_t i = 0; i < std::min<size_t>(stalled.size(), 3); ++i)

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <future>
 #include <optional>
@@ -101,6 +102,7 @@ absl::Status Fleet::StartWorkers() {
     for (const std::vector<int>& ranks : ranks_of_) {
       const std::string label = launch::RankLabel(ranks);
       launches.push_back({{program, "worker", label}, label, ranks});
+      if (!options_.hosts.empty()) launches.back().host = options_.host_of[launches.size() - 1];
     }
     launch::SupervisorOptions options;
     options.log_directory = log_directory_;
@@ -108,7 +110,8 @@ absl::Status Fleet::StartWorkers() {
     options.grace_ms = options_.grace_ms;
     options.console = &worker_lines_;
     absl::StatusOr<std::unique_ptr<launch::Supervisor>> started =
-        launch::Supervisor::Start(launches, options);
+        options_.hosts.empty() ? launch::Supervisor::Start(launches, options)
+                               : StartOnHosts(launches, options);
     if (started.ok()) supervisor_ = *std::move(started);
     launched.set_value(started.status());
     if (supervisor_ != nullptr) WatchProcesses();
@@ -116,8 +119,28 @@ absl::Status Fleet::StartWorkers() {
   return launched.get_future().get();
 }
 
+// Reaches the hosts, finds the address at which they reach this machine, and starts the workers.
+absl::StatusOr<std::unique_ptr<launch::Supervisor>> Fleet::StartOnHosts(
+    const std::vector<launch::WorkerLaunch>& launches, const launch::SupervisorOptions& options) {
+  hosts::HostsSupervisorOptions of_hosts;
+  of_hosts.workers = options;
+  of_hosts.build_id = BuildId();
+  std::error_code error;
+  of_hosts.folder = std::filesystem::current_path(error).string();
+  of_hosts.workers.log_directory = std::filesystem::absolute(options.log_directory, error).string();
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<hosts::HostsSupervisor> supervisor,
+                        hosts::HostsSupervisor::Reach(options_.hosts, of_hosts));
+  std::vector<std::string> names;
+  for (const hosts::HostCommand& host : options_.hosts) names.push_back(host.host);
+  WEIR_ASSIGN_OR_RETURN(starter_address_,
+                        hosts::ChooseStarterAddress(supervisor.get(), names, options_.address));
+  WEIR_RETURN_IF_ERROR(supervisor->StartWorkers(launches));
+  return supervisor;
+}
+
 absl::Status Fleet::StartCoordinator(control::JobAuthority* authority) {
   control::CoordinatorOptions options;
+  options.bind_address = starter_address_.address;
   options.job_id = job_id_;
   options.epoch = kEpoch;
   options.num_workers = num_workers();
@@ -174,6 +197,11 @@ absl::Status Fleet::TellWorkers(control::JobAuthority* authority) {
     bundle.set_heartbeat_ms(options_.heartbeat_ms);
     bundle.set_dead_after_ms(options_.dead_after_ms);
     bundle.set_trace_part(TracePartOf(worker));
+    bundle.set_is_child_of_starter(options_.hosts.empty());
+    bundle.set_interface(
+        options_.hosts.empty()        ? "lo"
+        : !options_.interface.empty() ? options_.interface
+                                      : starter_address_.interfaces[options_.host_of[worker]]);
     // If a worker is already gone, WaitForWorkers reports it.
     supervisor_->Tell(worker, bundle.SerializeAsString()).IgnoreError();
   }
@@ -199,6 +227,19 @@ void Fleet::WatchProcesses() {
     if (exit.ok() && exit->has_value()) TakeExit(**exit);
   }
   for (const launch::WorkerExit& exit : supervisor_->Stop()) TakeExit(exit);
+}
+
+int Fleet::num_ranks_on_host_of(int worker) const {
+  size_t count = 0;
+  for (int other = 0; other < num_workers(); ++other) {
+    if (options_.hosts.empty() || options_.host_of[other] == options_.host_of[worker])
+      count += ranks_of_[other].size();
+  }
+  return static_cast<int>(count);
+}
+
+std::string Fleet::HostOf(int worker) const {
+  return options_.hosts.empty() || worker < 0 ? "" : options_.hosts[options_.host_of[worker]].host;
 }
 
 control::Coordinator* Fleet::coordinator() const {
@@ -227,13 +268,31 @@ int Fleet::NumFrozen() {
 }
 
 void Fleet::TakeExit(const launch::WorkerExit& exit) {
-  if (exit.code == 0 && exit.signal == 0 && ending_.load()) return;
+  const bool is_clean = exit.code == 0 && exit.signal == 0 && exit.lost.empty();
+  if (is_clean && ending_.load()) return;
   launch::FailureEvent event = launch::EventOf(exit, ranks_of_[exit.worker]);
+  event.host = HostOf(exit.worker);
+  if (!exit.lost.empty()) {
+    event.advice = absl::StrCat("look at host '", event.host,
+                                "': is it up, and is its network? "
+                                "`--resume` takes the job up from its last checkpoint");
+    ExplainLostHost(event);
+  }
   AddActivity(&event);
   ExplainExit(exit, &event);
   Fail(std::move(event),
        absl::UnavailableError(
            absl::StrCat(launch::RankLabel(ranks_of_[exit.worker]), ": ", launch::ExitText(exit))));
+}
+
+// The workers of a lost host have mostly lost their connections before. The host is the reason.
+void Fleet::ExplainLostHost(const launch::FailureEvent& lost) {
+  MutexLock lock(&mutex_);
+  for (launch::FailureEvent& event : failures_) {
+    if (event.worker != lost.worker || event.kind != launch::FailureEvent::Kind::kLost) continue;
+    event.cause = lost.reason;
+    event.advice = lost.advice;
+  }
 }
 
 // A broken connection mostly is the end of the process, noticed from the other side. That end has
@@ -247,6 +306,7 @@ void Fleet::TakeLost() {
   for (launch::FailureEvent& event : lost) {
     event.ranks = ranks_of_[event.worker];
     event.pid = supervisor_->pid(event.worker);
+    event.host = HostOf(event.worker);
     AddActivity(&event);
     if (event.kind == launch::FailureEvent::Kind::kFrozen) ExplainSilence(&event);
     absl::Status reason =
@@ -254,9 +314,10 @@ void Fleet::TakeLost() {
     // Other workers may need time to stop waiting for this worker. A person who watches learns at
     // once why the job ends.
     if (event.kind == launch::FailureEvent::Kind::kFrozen) {
-      options_.console->Say(absl::StrCat(
-          launch::RankLabel(event.ranks), " (pid ", event.pid, ") is frozen: ", event.reason,
-          event.cause.empty() ? "" : "; ", event.cause, "; the job ends"));
+      options_.console->Say(
+          absl::StrCat(launch::RankLabel(event.ranks), " (",
+                       launch::ProcessText(event.pid, event.host), ") is frozen: ", event.reason,
+                       event.cause.empty() ? "" : "; ", event.cause, "; the job ends"));
     }
     Fail(std::move(event), reason);
   }
@@ -285,13 +346,13 @@ void Fleet::TakeTrouble(int worker, const std::string& bytes) {
 // Excuses a worker that others keep from the cores: the worker is late, not dead, and is looked at
 // again soon.
 int64_t Fleet::ExcuseMs(int worker) {
-  const pid_t pid = static_cast<pid_t>(supervisor_->pid(worker));
-  if (!starvation_.IsStarved(pid, launch::ReadProcessorUse(pid), clock_.NowNs())) return 0;
-  if (starvation_.NumLooks(pid) == 2) {  // the first look may be mistaken
+  if (!starvation_.IsStarved(worker, supervisor_->Use(worker), clock_.NowNs())) return 0;
+  if (starvation_.NumLooks(worker) == 2) {  // the first look may be mistaken
     options_.console->Say(absl::StrFormat(
-        "%s (pid %d) gets no core: no heartbeat for %.1f s, though it is ready to run; other "
+        "%s (%s) gets no core: no heartbeat for %.1f s, though it is ready to run; other "
         "programs use the machine",
-        launch::RankLabel(ranks_of_[worker]), pid,
+        launch::RankLabel(ranks_of_[worker]),
+        launch::ProcessText(supervisor_->pid(worker), HostOf(worker)),
         static_cast<double>(options_.dead_after_ms) * 1e-3));
   }
   return std::max<int64_t>(1, options_.dead_after_ms / kLooksPerDeath);
@@ -445,12 +506,13 @@ std::vector<launch::RemainingWorker> Fleet::Remaining() const {
   std::vector<launch::RemainingWorker> remaining;
   if (supervisor_ == nullptr) return remaining;
   for (int worker : supervisor_->running()) {
-    const int64_t pid = supervisor_->pid(worker);
-    const launch::ProcessState::Kind kind = launch::ReadProcessState(static_cast<pid_t>(pid)).kind;
+    const launch::WorkerLook look = supervisor_->Look(worker);
     // Dead threads that a debugger has not collected still exist.
-    remaining.push_back({ranks_of_[worker], pid,
-                         kind == launch::ProcessState::Kind::kGone ? "is held by a debugger"
-                                                                   : launch::StateText(kind)});
+    const std::string state = !look.is_seen ? "its host does not answer"
+                              : look.kind == launch::ProcessState::Kind::kGone
+                                  ? "is held by a debugger"
+                                  : launch::StateText(look.kind);
+    remaining.push_back({ranks_of_[worker], supervisor_->pid(worker), state, HostOf(worker)});
   }
   return remaining;
 }
@@ -464,9 +526,9 @@ void Fleet::AwaitRemaining() {
                                         before.size() == 1 ? "process" : "processes"));
   supervisor_->Reap(options_.remaining_limit_ms);
   for (const launch::RemainingWorker& worker : Remaining()) {
-    options_.console->Say(absl::StrCat(launch::RankLabel(worker.ranks), " (pid ", worker.pid,
-                                       ") is left behind: it ", worker.state,
-                                       ", and ends as soon as that lets go of it"));
+    options_.console->Say(absl::StrCat(
+        launch::RankLabel(worker.ranks), " (", launch::ProcessText(worker.pid, worker.host),
+        ") is left behind: it ", worker.state, ", and ends as soon as that lets go of it"));
   }
 }
 

@@ -1,4 +1,5 @@
-// The processes of a job on this machine and the connections to them. A Fleet starts the workers,
+// The processes of a job, on this machine or on several hosts, and the connections to them. A Fleet
+// starts the workers,
 // gives each worker its identity, watches that workers live and make progress, and reports the
 // first failure at the end. A Fleet knows commands (proto/worker.proto) but not training, which
 // fleet_runner.h knows.
@@ -27,6 +28,9 @@
 #include "runtime/control/coordinator.h"
 #include "runtime/control/credentials.h"
 #include "tools/console/console.h"
+#include "tools/hosts/host_list.h"
+#include "tools/hosts/hosts_supervisor.h"
+#include "tools/hosts/starter_address.h"
 #include "tools/launch/cpu_starvation.h"
 #include "tools/launch/failure_report.h"
 #include "tools/launch/supervisor.h"
@@ -34,7 +38,7 @@
 namespace weir::fleet {
 
 struct FleetOptions {
-  int processes = 1;
+  int processes = 1;  // 0: as many as the hosts have slots
   proto::OpenCommand::Lanes lanes = proto::OpenCommand::AUTOMATIC;
   enum class Checksums : uint8_t { kOff, kOn } checksums = Checksums::kOn;
   std::string log_base = "weir-logs";  // a folder per job is made in it
@@ -47,7 +51,13 @@ struct FleetOptions {
   std::string trace;
   int64_t remaining_limit_ms = 10'000;
   std::string program = "/proc/self/exe";  // of the workers; tests name another
-  console::Console* console = nullptr;     // must outlive the fleet; required
+  // The hosts of the job, and the way to the agent of each; empty: this machine alone.
+  std::vector<hosts::ListedHost> listed_hosts;
+  std::vector<hosts::HostCommand> hosts;
+  std::vector<int> host_of;  // by worker
+  std::string address;       // at which the starter listens; empty: one that all hosts reach
+  std::string interface;     // for tensors, on every host; empty: the one on the way to the starter
+  console::Console* console = nullptr;  // must outlive the fleet; required
 };
 
 class Fleet {
@@ -61,8 +71,12 @@ class Fleet {
   // Returns when all workers have said hello. After an error only Finish may be called.
   absl::Status Launch();
 
+  // Returns whether workers may have no files in common with this process.
+  bool is_spread_over_hosts() const { return !options_.hosts.empty(); }
   int num_workers() const { return static_cast<int>(ranks_of_.size()); }
   const std::vector<int>& ranks_of(int worker) const { return ranks_of_[worker]; }
+  // Returns how many ranks all workers of that worker's host have together.
+  int num_ranks_on_host_of(int worker) const;
   int64_t clock_offset_ns(int worker) const {
     return coordinator()->Health()[worker].clock_offset_ns;
   }
@@ -93,6 +107,8 @@ class Fleet {
  private:
   // The three parts of Launch. StartWorkers starts the watching thread, which starts the processes.
   absl::Status StartWorkers();
+  absl::StatusOr<std::unique_ptr<launch::Supervisor>> StartOnHosts(
+      const std::vector<launch::WorkerLaunch>& launches, const launch::SupervisorOptions& options);
   absl::Status StartCoordinator(control::JobAuthority* authority);
   absl::Status TellWorkers(control::JobAuthority* authority);
 
@@ -100,7 +116,11 @@ class Fleet {
   void WatchProcesses();
   void TakeExit(const launch::WorkerExit& exit);
   void TakeLost();
+  void ExplainLostHost(const launch::FailureEvent& lost) ABSL_LOCKS_EXCLUDED(mutex_);
   void TakeTrouble(int worker, const std::string& bytes);
+  // Returns the name of the worker's host; empty if the job has one host.
+  std::string HostOf(int worker) const;
+  std::vector<launch::StalledConnection> AwaitStalledConnections(const std::vector<int>& workers);
   // Returns the coordinator, which lives as long as the fleet; null before it is made.
   control::Coordinator* coordinator() const ABSL_LOCKS_EXCLUDED(mutex_);
   bool IsStuck();
@@ -125,6 +145,7 @@ class Fleet {
   int64_t started_ns_ = 0;
   launch::CpuStarvation starvation_;  // the coordinator's thread's
   std::string log_directory_;
+  hosts::StarterAddress starter_address_{"127.0.0.1", {}, {}};
   bool trace_written_ = false;
   console::ConsoleLines worker_lines_;  // written to by supervisor_
 

@@ -8,6 +8,8 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/control/outcome.h"
+#include "tools/fleet/piece_codec.h"
+#include "tools/hosts/host_placement.h"
 #include "tools/launch/placement.h"
 #include "tools/train/prepare_training.h"
 
@@ -37,6 +39,18 @@ proto::OpenCommand::OnNonfinite CommandOf(train::OnNonfinite on_nonfinite) {
 // learns the length of a tick.
 constexpr int64_t kTickErrorNs = 10'000;
 
+// Shards come from all workers at once, and both ends hold them. A batch of one worker stays far
+// below the limit of a message.
+constexpr int64_t kBatchBytesOfAll = 32 << 20;
+constexpr int64_t kBatchBytesMin = 1 << 20;
+
+std::map<std::string, train::SavedPart> PartsOf(const proto::WorkerAnswer& answer) {
+  std::map<std::string, train::SavedPart> parts;
+  for (const proto::PartFact& part : answer.part())
+    parts[part.name()] = {part.elements(), part.nonfinite()};
+  return parts;
+}
+
 bool Everything(train::StateSet set) { return set == train::StateSet::kAll; }
 
 }  // namespace
@@ -54,12 +68,19 @@ absl::StatusOr<std::unique_ptr<train::JobRunner>> FleetRunner::Open(
     prepared = &own;
   }
   const compiler::LogicalPlan* const plan = prepared->plans.training.get();
-  WEIR_ASSIGN_OR_RETURN(
-      std::vector<launch::WorkerPlacement> placement,
-      launch::PlaceRanks(static_cast<int>(plan->mesh.num_ranks()), options.processes));
+  const int num_ranks = static_cast<int>(plan->mesh.num_ranks());
+  FleetOptions spread = options;
+  if (!options.listed_hosts.empty()) {
+    if (spread.processes == 0)
+      spread.processes = hosts::NumProcesses(options.listed_hosts, num_ranks);
+    WEIR_ASSIGN_OR_RETURN(spread.host_of,
+                          hosts::PlaceOnHosts(options.listed_hosts, spread.processes));
+  }
+  WEIR_ASSIGN_OR_RETURN(std::vector<launch::WorkerPlacement> placement,
+                        launch::PlaceRanks(num_ranks, spread.processes));
   std::vector<std::vector<int>> ranks_of;
   for (launch::WorkerPlacement& worker : placement) ranks_of.push_back(std::move(worker.ranks));
-  *owner = std::make_unique<Fleet>(std::move(ranks_of), options);
+  *owner = std::make_unique<Fleet>(std::move(ranks_of), spread);
   Fleet* const fleet = owner->get();
   WEIR_RETURN_IF_ERROR(fleet->Launch());
 
@@ -76,6 +97,7 @@ absl::StatusOr<std::unique_ptr<train::JobRunner>> FleetRunner::Open(
     *open->mutable_job() = job;
     for (int rank : fleet->ranks_of(worker)) open->add_rank(rank);
     open->set_threads_per_device(runner_options.threads_per_device);
+    open->set_devices_on_host(fleet->num_ranks_on_host_of(worker));
     open->set_first_step(runner_options.first_step);
     open->set_on_nonfinite(CommandOf(runner_options.on_nonfinite));
     open->set_lanes(options.lanes);
@@ -164,19 +186,53 @@ absl::StatusOr<std::map<int64_t, train::StepMetrics>> FleetRunner::Evaluate() {
 absl::Status FleetRunner::Save(const train::SaveOrder& order) {
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<store::SafetensorsWriter> writer,
                         train::BeginSave(facts_.states, order.set, order.metadata, order.path));
+  WEIR_RETURN_IF_ERROR(fleet_->is_spread_over_hosts() ? CollectShards(order, writer.get())
+                                                      : LetWorkersWrite(order, writer.get()));
+  return writer->Commit();
+}
+
+absl::Status FleetRunner::LetWorkersWrite(const train::SaveOrder& order,
+                                          store::SafetensorsWriter* writer) {
   proto::WorkerCommand command;
   command.mutable_save()->set_temporary_path(writer->temporary_path());
   command.mutable_save()->set_everything(Everything(order.set));
   command.mutable_save()->set_path(order.path);
   WEIR_ASSIGN_OR_RETURN(std::vector<proto::WorkerAnswer> answers,
                         fleet_->Call(command, Fleet::Watch::kNone));
-  for (const proto::WorkerAnswer& answer : answers) {
-    std::map<std::string, train::SavedPart> parts;
-    for (const proto::PartFact& part : answer.part())
-      parts[part.name()] = {part.elements(), part.nonfinite()};
-    WEIR_RETURN_IF_ERROR(train::NoteParts(parts, order, writer.get()));
+  for (const proto::WorkerAnswer& answer : answers)
+    WEIR_RETURN_IF_ERROR(train::NoteParts(PartsOf(answer), order, writer));
+  return absl::OkStatus();
+}
+
+// Lets the workers, which may have no file in common with this process, send their shards in
+// batches.
+absl::Status FleetRunner::CollectShards(const train::SaveOrder& order,
+                                        store::SafetensorsWriter* writer) {
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<store::SafetensorsPart> file,
+                        store::SafetensorsPart::Open(writer->temporary_path(), order.path));
+  std::vector<proto::WorkerCommand> commands(fleet_->num_workers());
+  for (proto::WorkerCommand& command : commands) {
+    command.mutable_save()->set_everything(Everything(order.set));
+    command.mutable_save()->set_path(order.path);
+    command.mutable_save()->set_bytes_max(
+        std::max(kBatchBytesMin, kBatchBytesOfAll / fleet_->num_workers()));
   }
-  return writer->Commit();
+  for (bool is_done = false; !is_done;) {
+    WEIR_ASSIGN_OR_RETURN(std::vector<proto::WorkerAnswer> answers,
+                          fleet_->CallEach(commands, Fleet::Watch::kNone));
+    is_done = true;
+    for (int worker = 0; worker < fleet_->num_workers(); ++worker) {
+      proto::WorkerAnswer& answer = answers[worker];
+      for (proto::ShardPiece& sent : *answer.mutable_piece()) {
+        WEIR_ASSIGN_OR_RETURN(const train::ShardPiece piece, TakePiece(&sent));
+        WEIR_RETURN_IF_ERROR(file->Write(piece.name, piece.slice, piece.bytes.data()));
+      }
+      WEIR_RETURN_IF_ERROR(train::NoteParts(PartsOf(answer), order, writer));
+      commands[worker].mutable_save()->set_begin(answer.end());
+      is_done = is_done && answer.is_last();
+    }
+  }
+  return file->Flush();
 }
 
 absl::StatusOr<std::vector<actors::NonfiniteFinding>> FleetRunner::InspectStep(int64_t as_step) {

@@ -31,6 +31,8 @@ class FleetRunner final : public train::JobRunner {
  private:
   explicit FleetRunner(Fleet* fleet) : fleet_(fleet) {}
   absl::Status TakeFacts(const std::vector<proto::WorkerAnswer>& answers);
+  absl::Status LetWorkersWrite(const train::SaveOrder& order, store::SafetensorsWriter* writer);
+  absl::Status CollectShards(const train::SaveOrder& order, store::SafetensorsWriter* writer);
 
   void TakeWork(const std::vector<proto::WorkerAnswer>& answers);
 

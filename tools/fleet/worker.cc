@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -19,16 +20,20 @@
 #include "runtime/base/build_id.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
+#include "runtime/control/acknowledged.h"
 #include "runtime/control/outcome.h"
 #include "runtime/control/worker_link.h"
 #include "runtime/limits/process_limits.h"
 #include "runtime/transport/process_transport.h"
+#include "tools/fleet/piece_codec.h"
 #include "tools/fleet/wait_account.h"
 #include "tools/launch/core_dumps.h"
 #include "tools/launch/process_state.h"
 #include "tools/sandbox/sandbox.h"
 #include "tools/train/rank_group.h"
+#include "tools/train/shard_pieces.h"
 
 namespace weir::fleet {
 namespace {
@@ -94,6 +99,15 @@ void AddWork(const std::vector<actors::RankWorkReport>& work, proto::WorkerAnswe
   }
 }
 
+void AddParts(const std::map<std::string, train::SavedPart>& parts, proto::WorkerAnswer* answer) {
+  for (const auto& [name, saved] : parts) {
+    proto::PartFact* part = answer->add_part();
+    part->set_name(name);
+    part->set_elements(saved.elements);
+    part->set_nonfinite(saved.nonfinite);
+  }
+}
+
 class Worker {
  public:
   Worker(proto::WorkerBundle bundle, std::ostream& log)
@@ -130,16 +144,23 @@ class Worker {
 
  private:
   // Waits for a starter that is stopped (Ctrl-Z) or gets no core, because such a starter cannot
-  // speak. When the starter ends, the system ends this process too. Runs on the link's thread or on
-  // that of a call, one at a time.
+  // speak. When the starter ends, this process ends too: the system or the agent of this host sees
+  // to that. Runs on the link's thread or on that of a call, one at a time.
   int64_t ExcuseStarterMs() {
     MutexLock lock(&starter_mutex_);
-    if (!starter_.IsSuspended(MonotonicClock().NowNs())) return 0;
-    if (!std::exchange(has_told_of_starter_, true)) {
-      log_ << "the starter (pid " << starter_pid_ << ") says nothing: its process "
-           << launch::StateText(launch::ReadProcessState(starter_pid_).kind)
-           << "; this worker waits for it" << std::endl;
+    std::string seen;
+    if (bundle_.is_child_of_starter()) {
+      if (!starter_.IsSuspended(MonotonicClock().NowNs())) return 0;
+      seen = absl::StrCat("the starter (pid ", starter_pid_, ") says nothing: its process ",
+                          launch::StateText(launch::ReadProcessState(starter_pid_).kind));
+    } else {
+      const std::optional<int64_t> age_ms =
+          control::SinceAcknowledgedMs(bundle_.coordinator_address());
+      if (!age_ms.has_value() || *age_ms > bundle_.dead_after_ms() / 2) return 0;
+      seen = "the starter says nothing, but its machine acknowledges what this worker says";
     }
+    if (!std::exchange(has_told_of_starter_, true))
+      log_ << seen << "; this worker waits for it" << std::endl;
     return std::max<int64_t>(1, bundle_.dead_after_ms() / kLooksPerDeath);
   }
 
@@ -155,7 +176,21 @@ class Worker {
     if (group_ == nullptr)
       return {0, false, opening_ ? "is loading its ranks" : "waits for commands"};
     actors::SessionProgress progress = group_->Progress();
+    TellFault(progress.fault);
     return {progress.acts, progress.done, std::move(progress.activity)};
+  }
+
+  // Tells of a connection that broke between two commands. No answer to a command would tell, and a
+  // peer whose message was lost waits for the message for ever. The fault is told at the second
+  // heartbeat that sees it, because a command that runs or the end of the job mostly comes first.
+  void TellFault(const absl::Status& fault) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const std::optional<Problem> problem = ProblemOf(fault);
+    const bool is_broken = problem.has_value() && problem->code == transport::kBrokenConnection;
+    if (!is_broken || !abort_.ok() || ++beats_with_fault_ != 2) return;
+    log_ << fault.message() << std::endl;
+    proto::WorkerTrouble trouble;
+    *trouble.mutable_outcome() = control::ToOutcome(fault);
+    link_->Send(trouble.SerializeAsString());
   }
 
   void OnAbort(const absl::Status& reason) {
@@ -258,18 +293,7 @@ class Worker {
         }
         return absl::OkStatus();
       }
-      case proto::WorkerCommand::kSave: {
-        WEIR_ASSIGN_OR_RETURN(
-            auto parts, group->SaveShards(SetOf(command.save().everything()),
-                                          command.save().temporary_path(), command.save().path()));
-        for (const auto& [name, saved] : parts) {
-          proto::PartFact* part = answer->add_part();
-          part->set_name(name);
-          part->set_elements(saved.elements);
-          part->set_nonfinite(saved.nonfinite);
-        }
-        return absl::OkStatus();
-      }
+      case proto::WorkerCommand::kSave: return Save(*group, command.save(), answer);
       case proto::WorkerCommand::kInspect: {
         WEIR_ASSIGN_OR_RETURN(auto findings, group->InspectStep(command.inspect().as_step()));
         for (const actors::NonfiniteFinding& finding : findings) {
@@ -295,11 +319,28 @@ class Worker {
     }
   }
 
+  static absl::Status Save(train::RankGroup& group, const proto::SaveCommand& command,
+                           proto::WorkerAnswer* answer) {
+    if (!command.temporary_path().empty()) {
+      WEIR_ASSIGN_OR_RETURN(auto parts, group.SaveShards(SetOf(command.everything()),
+                                                         command.temporary_path(), command.path()));
+      AddParts(parts, answer);
+      return absl::OkStatus();
+    }
+    WEIR_ASSIGN_OR_RETURN(train::ShardBatch batch,
+                          train::ReadShards(group.session(), SetOf(command.everything()),
+                                            command.begin(), command.bytes_max()));
+    AddParts(batch.parts, answer);
+    AddPieces(&batch, answer);
+    return absl::OkStatus();
+  }
+
   absl::Status Open(const proto::OpenCommand& command, proto::WorkerAnswer* answer) {
     const std::string where = absl::StrCat("worker ", bundle_.worker());
     train::RankGroupOptions options;
     options.ranks.assign(command.rank().begin(), command.rank().end());
     options.threads_per_device = command.threads_per_device();
+    options.devices_here = command.devices_on_host();
     options.first_step = command.first_step();
     options.plan_id = command.plan_id();
     options.epoch = bundle_.epoch();
@@ -313,6 +354,7 @@ class Worker {
     options.network = [&](train::GroupRole role) -> train::NetworkFactory {
       transport::UcxTransportOptions ucx;
       ucx.lanes = LanesOf(command.lanes());
+      ucx.interface = bundle_.interface();
       ucx.epoch = bundle_.epoch();
       ucx.role = static_cast<uint16_t>(role);
       ucx.job_key = bundle_.job_key();
@@ -360,6 +402,7 @@ class Worker {
   Mutex mutex_;
   std::unique_ptr<train::RankGroup> group_ ABSL_GUARDED_BY(mutex_);
   bool opening_ ABSL_GUARDED_BY(mutex_) = false;
+  int beats_with_fault_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status abort_ ABSL_GUARDED_BY(mutex_);
   CondVar aborted_;
   std::unique_ptr<control::WorkerLink>

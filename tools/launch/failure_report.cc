@@ -245,9 +245,14 @@ std::string FollowingText(int count, const FailureEvent& first) {
 
 }  // namespace
 
+std::string ProcessText(int64_t pid, const std::string& host) {
+  return absl::StrCat("pid ", pid, host.empty() ? "" : " on ", host);
+}
+
 FailureEvent EventOf(const WorkerExit& exit, const std::vector<int>& ranks) {
   FailureEvent event;
-  event.kind = Kind::kExit;
+  event.kind = exit.lost.empty() ? Kind::kExit : Kind::kLost;
+  event.reason = exit.lost;
   event.time_ns = exit.time_ns;
   event.worker = exit.worker;
   event.ranks = ranks;
@@ -270,7 +275,8 @@ FailureReport ReportFailure(const FailedJob& job) {
   const std::string who = first->worker < 0      ? "the job"
                           : first->ranks.empty() ? absl::StrCat("worker ", first->worker)
                                                  : RankLabel(first->ranks);
-  const std::string pid = first->pid > 0 ? absl::StrCat(" (pid ", first->pid, ")") : "";
+  const std::string pid =
+      first->pid > 0 ? absl::StrCat(" (", ProcessText(first->pid, first->host), ")") : "";
   report.text = absl::StrFormat("The job failed after %.3f s\n",
                                 static_cast<double>(first->time_ns - job.start_ns) / kNsPerSecond);
   absl::StrAppend(&report.text, "  first failure: ", who, pid, ": ",
@@ -291,8 +297,9 @@ FailureReport ReportFailure(const FailedJob& job) {
     report.text += "\n";
   }
   for (const RemainingWorker& worker : job.remaining) {
-    absl::StrAppend(&report.text, "  still there: ", RankLabel(worker.ranks), " (pid ", worker.pid,
-                    "), killed by SIGKILL, but ", worker.state, "\n");
+    absl::StrAppend(&report.text, "  still there: ", RankLabel(worker.ranks), " (",
+                    ProcessText(worker.pid, worker.host), "), killed by SIGKILL, but ",
+                    worker.state, "\n");
   }
   const std::string advice = Advice(*first, end);
   if (!advice.empty()) absl::StrAppend(&report.text, "  try: ", advice, "\n");

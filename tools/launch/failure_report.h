@@ -46,7 +46,8 @@ struct FailureEvent {
   int worker = -1;      // -1: the job as a whole (kStuck)
   std::vector<int> ranks;
   int64_t pid = 0;
-  int code = 0;  // kExit, as in WorkerExit
+  std::string host;  // of the process; empty: the job has one host
+  int code = 0;      // kExit, as in WorkerExit
   int signal = 0;
   WorkerExit::Sent sent = WorkerExit::Sent::kNothing;
   std::string reason;  // all kinds but kExit: "no heartbeat for 4.0 s"
@@ -60,12 +61,15 @@ struct FailureEvent {
   std::vector<std::string> details;     // more lines on the reason: the waits of each actor
 };
 FailureEvent EventOf(const WorkerExit& exit, const std::vector<int>& ranks);
+// Returns "pid 17", or "pid 17 on node-3".
+std::string ProcessText(int64_t pid, const std::string& host);
 
 // A worker that was killed and still exists, because the system holds it.
 struct RemainingWorker {
   std::vector<int> ranks;
   int64_t pid = 0;
   std::string state;  // "is held in the kernel (state D)"
+  std::string host;   // as in FailureEvent
 };
 
 struct FailedJob {

@@ -105,6 +105,13 @@ class LocalSupervisor final : public Supervisor {
   void HideOutput() override {
     for (Worker& worker : workers_) worker.output.Hide();
   }
+  WorkerLook Look(int worker) override {
+    const pid_t process = static_cast<pid_t>(pid(worker));
+    return {true, SettledKind(process), FindStalledConnections({process})};
+  }
+  std::optional<ProcessorUse> Use(int worker) override {
+    return ReadProcessorUse(static_cast<pid_t>(pid(worker)));
+  }
 
  private:
   absl::StatusOr<Served> Serve(int64_t limit_ns, Listen listen);
@@ -172,8 +179,9 @@ void LocalSupervisor::TellMore(size_t index) {
   WorkerState& state = states_[index];
   if (!state.told || !process.input.open()) return;
   while (state.told_bytes < state.to_tell.size()) {
-    const ssize_t written = WriteInput(process, state.to_tell.data() + state.told_bytes,
-                                       state.to_tell.size() - state.told_bytes);
+    const ssize_t written =
+        WriteToPipe(process.input.get(), state.to_tell.data() + state.told_bytes,
+                    state.to_tell.size() - state.told_bytes);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno == EAGAIN) return;
     if (written < 0) break;
@@ -326,7 +334,7 @@ void LocalSupervisor::End(int index, int64_t time_ns) {
   worker.process.output.Close();
   worker.output.Finish();
   exits_.push_back({index, worker.process.pid, end.code, end.signal, sent, time_ns,
-                    worker.output.last_lines(), end.cpu_ms});
+                    worker.output.last_lines(), end.cpu_ms, /*lost=*/""});
 }
 
 std::vector<WorkerExit> LocalSupervisor::Stop() {
@@ -378,16 +386,14 @@ void LocalSupervisor::StopWithin(int64_t limit_ns, Listen listen) {
   }
 }
 
-// Resets SIGCHLD, which a parent may have left ignored. With SIGCHLD ignored the system would
-// discard the workers' exits.
+}  // namespace
+
 void KeepExits() {
   struct sigaction action = {};
   if (::sigaction(SIGCHLD, nullptr, &action) != 0 || action.sa_handler != SIG_IGN) return;
   action.sa_handler = SIG_DFL;
   ::sigaction(SIGCHLD, &action, nullptr);
 }
-
-}  // namespace
 
 std::string SignalText(int signal) {
   const char* name = ::sigabbrev_np(signal);
@@ -396,6 +402,7 @@ std::string SignalText(int signal) {
 }
 
 std::string ExitText(const WorkerExit& exit) {
+  if (!exit.lost.empty()) return exit.lost;
   return exit.signal != 0 ? absl::StrCat("killed by ", SignalText(exit.signal))
                           : absl::StrCat("exit code ", exit.code);
 }

@@ -1,6 +1,7 @@
-// Worker processes on this machine. A Supervisor starts workers, collects their output, passes
-// signals on, sees workers end, and leaves nothing behind. It knows nothing of training. Data for a
-// worker beyond its arguments goes to the worker's standard input, once.
+// The worker processes of a job. A Supervisor starts workers, collects their output, passes signals
+// on, sees workers end, and leaves nothing behind. It knows nothing of training. Data for a worker
+// beyond its arguments goes to the worker's standard input, once. The workers run on this host
+// (Supervisor::Start) or on several (tools/hosts/hosts_supervisor.h).
 //
 //   Start -> { Wait }* -> Stop
 //
@@ -24,6 +25,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "tools/launch/cpu_starvation.h"
+#include "tools/launch/process_state.h"
+#include "tools/launch/stalled_connections.h"
 
 namespace weir::launch {
 
@@ -31,6 +35,14 @@ struct WorkerLaunch {
   std::vector<std::string> arguments;  // [0]: the program; never a secret
   std::string label;                   // "rank 2-3"
   std::vector<int> ranks;
+  int host = 0;  // of those of the job, from 0; a supervisor of one host takes 0 alone
+};
+
+// A WorkerLook shows a worker as its host sees it.
+struct WorkerLook {
+  bool is_seen = true;  // false: its host does not answer, and the rest is not known
+  ProcessState::Kind kind = ProcessState::Kind::kGone;
+  std::vector<StalledConnection> stalled;  // the worker's connections that carry nothing
 };
 
 // The end of a worker. Asked: by SIGTERM or SIGINT; killed: by SIGKILL.
@@ -45,7 +57,14 @@ struct WorkerExit {
   int64_t time_ns = 0;                  // monotonic
   std::vector<std::string> last_lines;  // the last lines of its output, at most 20
   int64_t cpu_ms = 0;                   // processor time that the worker has used
+  // Why the end of the worker is not known: the connection to its host is lost. Empty: the end is
+  // known.
+  std::string lost;
 };
+// Resets SIGCHLD, which a parent may have left ignored. With SIGCHLD ignored the system would
+// discard the exits of this process's children.
+void KeepExits();
+
 std::string SignalText(int signal);            // "SIGKILL (9)"
 std::string ExitText(const WorkerExit& exit);  // "exit code 66", "killed by SIGKILL (9)"
 
@@ -97,6 +116,14 @@ class Supervisor {
   // returns the exits.
   virtual std::vector<WorkerExit> Reap(int64_t limit_ms) = 0;
   virtual std::vector<int> running() const = 0;
+
+  // Looks at a worker, which takes up to 0.5 s. Called by the thread that calls Wait, or after
+  // Stop.
+  virtual WorkerLook Look(int worker) = 0;
+  // Returns the use of processors by a worker, at most 3 s old; nullopt if the worker is gone or
+  // nothing is known yet. Returns at once; any thread.
+  virtual std::optional<ProcessorUse> Use(int worker) = 0;
+
   virtual std::string log_path(int worker) const = 0;
   // From here on the output of workers goes to their files alone. Called by the thread that calls
   // Wait.

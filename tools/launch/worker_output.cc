@@ -52,7 +52,7 @@ void WorkerOutput::Finish() {
 }
 
 void WorkerOutput::WriteToFile(const char* bytes, size_t count) {
-  while (count > 0) {
+  while (count > 0 && file_.open()) {
     const ssize_t written = ::write(file_.get(), bytes, count);
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) {

@@ -25,7 +25,8 @@ inline constexpr size_t kKeptLinesMax = 20;
 
 class WorkerOutput {
  public:
-  // `console` must outlive this object. Null: lines are only kept.
+  // `console` must outlive this object. Null: lines are only kept. A `file` that is not open gets
+  // nothing.
   WorkerOutput(OwnedDescriptor file, const std::string& label, std::ostream* console);
 
   void Append(const char* bytes, size_t count);

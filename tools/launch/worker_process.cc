@@ -63,7 +63,7 @@ void SetNonBlocking(const OwnedDescriptor& descriptor) {
 // child may not allocate.
 struct ChildSetup {
   pid_t parent = 0;
-  int input = -1, output = -1, failure = -1;
+  int input = -1, output = -1, errors = -1, failure = -1;
   char* const* arguments = nullptr;
   char* const* environment = nullptr;
 };
@@ -90,7 +90,7 @@ constexpr const char* kSteps[] = {"setpgid", "prctl", "dup2", "close_range", "ex
   // The starter may have died before the request for the death signal. Then no process would send
   // that signal.
   if (::getppid() != setup.parent) ::_exit(126);
-  if (::dup2(setup.input, 0) < 0 || ::dup2(setup.output, 1) < 0 || ::dup2(setup.output, 2) < 0)
+  if (::dup2(setup.input, 0) < 0 || ::dup2(setup.output, 1) < 0 || ::dup2(setup.errors, 2) < 0)
     GiveUp(setup, 2);
   if (::close_range(kDescriptorMin, UINT_MAX, CLOSE_RANGE_CLOEXEC) != 0) GiveUp(setup, 3);
   // All signals have been blocked since before the fork, so no handler of the starter has run here.
@@ -102,6 +102,12 @@ constexpr const char* kSteps[] = {"setpgid", "prctl", "dup2", "close_range", "ex
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   ::execve(setup.arguments[0], setup.arguments, setup.environment);
   GiveUp(setup, 4);
+}
+
+std::vector<std::string> WholeEnvironment(const char* const* environment) {
+  std::vector<std::string> entries;
+  for (; *environment != nullptr; ++environment) entries.emplace_back(*environment);
+  return entries;
 }
 
 // Returns pointers as execve takes them. The pointers point into `texts`.
@@ -136,18 +142,27 @@ bool ReadFailure(const OwnedDescriptor& pipe, ChildFailure* failure) {
 
 }  // namespace
 
-absl::StatusOr<WorkerProcess> StartProcess(const std::vector<std::string>& arguments) {
+absl::StatusOr<WorkerProcess> StartProcess(const std::vector<std::string>& arguments,
+                                           const StartOptions& options) {
   if (arguments.empty()) return absl::InternalError("a worker without a program");
-  Pipe input, output, failure;
-  for (Pipe* pipe : {&input, &output, &failure}) {
+  const bool apart = options.streams == StartOptions::Streams::kApart;
+  Pipe input, output, errors, failure;
+  for (Pipe* pipe : {&input, &output, &errors, &failure}) {
+    if (pipe == &errors && !apart) continue;
     if (int error = OpenPipe(pipe)) return CannotStart(arguments[0], "pipe", error);
   }
-  const std::vector<std::string> environment = WorkerEnvironment(::environ);
+  const std::vector<std::string> environment =
+      options.environment == StartOptions::Environment::kWhole ? WholeEnvironment(::environ)
+                                                               : WorkerEnvironment(::environ);
   const std::vector<char*> argument_pointers = PointersTo(arguments),
                            environment_pointers = PointersTo(environment);
-  const ChildSetup setup = {
-      ::getpid(),          input.read.get(),         output.write.get(),
-      failure.write.get(), argument_pointers.data(), environment_pointers.data()};
+  const ChildSetup setup = {::getpid(),
+                            input.read.get(),
+                            output.write.get(),
+                            apart ? errors.write.get() : output.write.get(),
+                            failure.write.get(),
+                            argument_pointers.data(),
+                            environment_pointers.data()};
   WorkerProcess process;
   process.pid = ForkWorker(setup);
   if (process.pid < 0) return CannotStart(arguments[0], "fork", errno);
@@ -169,16 +184,20 @@ absl::StatusOr<WorkerProcess> StartProcess(const std::vector<std::string>& argum
   process.output = std::move(output.read);
   SetNonBlocking(process.input);
   SetNonBlocking(process.output);
+  if (apart) {
+    process.errors = std::move(errors.read);
+    SetNonBlocking(process.errors);
+  }
   return process;
 }
 
-ssize_t WriteInput(const WorkerProcess& process, const char* bytes, size_t count) {
+ssize_t WriteToPipe(int descriptor, const char* bytes, size_t count) {
   sigset_t pipe_signal, before, pending;
   sigemptyset(&pipe_signal);
   sigaddset(&pipe_signal, SIGPIPE);
   ::sigpending(&pending);
   ::pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
-  const ssize_t written = ::write(process.input.get(), bytes, count);
+  const ssize_t written = ::write(descriptor, bytes, count);
   const int error = errno;
   if (written < 0 && error == EPIPE && !sigismember(&pending, SIGPIPE)) {
     const timespec at_once = {};

@@ -3,12 +3,13 @@
 // workers.
 //
 // The new process
-//   - has descriptors 0 (a pipe to read), 1 and 2 (one pipe to write, so that the order of its
-//     output is kept), and no other descriptor of this process;
+//   - has descriptors 0 (a pipe to read), 1 and 2 (pipes to write; see StartOptions), and no other
+//     descriptor of this process;
 //   - is killed with SIGKILL when the thread that started it ends;
 //   - leads a process group of its own: a terminal's Ctrl-C does not reach it;
 //   - starts with no signal blocked or ignored;
-//   - inherits the listed variables of the environment alone (worker_environment.h).
+//   - inherits the listed variables of the environment alone (worker_environment.h), unless
+//     StartOptions says otherwise.
 //
 // Thread rule: StartProcess by a thread that lives at least as long as the process; the other
 // functions by one thread at a time, except that any thread may call SendSignal while the process
@@ -32,15 +33,25 @@ struct WorkerProcess {
   OwnedDescriptor process;  // a pidfd: readable when the process has ended
   OwnedDescriptor input;    // writes to its standard input; does not block
   OwnedDescriptor output;   // reads what it prints; does not block
+  OwnedDescriptor errors;   // of Streams::kApart: reads its standard error; does not block
+};
+
+struct StartOptions {
+  // kOne: standard output and error are one pipe, so that the order of the output is kept.
+  enum class Streams : uint8_t { kOne, kApart } streams = Streams::kOne;
+  // kOfWorker: the listed variables alone. kWhole: all variables, for a program of the system that
+  // reaches another host.
+  enum class Environment : uint8_t { kOfWorker, kWhole } environment = Environment::kOfWorker;
 };
 
 // `arguments[0]` is a path; PATH is not searched. Returns once the program runs. kUnavailable
 // (W0093): the process cannot be made or the program cannot be executed, and nothing of it is left.
-absl::StatusOr<WorkerProcess> StartProcess(const std::vector<std::string>& arguments);
+absl::StatusOr<WorkerProcess> StartProcess(const std::vector<std::string>& arguments,
+                                           const StartOptions& options = {});
 
-// Writes to the standard input of a process, as write(2) does. A reader that is gone gives EPIPE
-// and never SIGPIPE. Any thread.
-ssize_t WriteInput(const WorkerProcess& process, const char* bytes, size_t count);
+// Writes to a pipe or socket, as write(2) does. A reader that is gone gives EPIPE and never
+// SIGPIPE. Any thread.
+ssize_t WriteToPipe(int descriptor, const char* bytes, size_t count);
 
 // Does nothing if the process has ended.
 void SendSignal(const WorkerProcess& process, int signal);

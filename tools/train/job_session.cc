@@ -97,8 +97,9 @@ absl::Status CheckDevice(const proto::Runtime& runtime) {
   return check("runtime.device_depth", runtime.device_depth(), limits.depth);
 }
 
-absl::Status CheckMachine(const compiler::LogicalPlan& plan, int threads_per_device) {
-  const int64_t devices = plan.mesh.num_ranks();
+absl::Status CheckMachine(const compiler::LogicalPlan& plan, int threads_per_device,
+                          int64_t devices_here) {
+  const int64_t devices = devices_here > 0 ? devices_here : plan.mesh.num_ranks();
   WEIR_RETURN_IF_ERROR(CheckDevices(plan.mesh));
   WEIR_RETURN_IF_ERROR(CheckDevice(plan.job.runtime()));
   return CheckThreads(ThreadsPerDevice(plan.job, threads_per_device, devices), devices);
@@ -118,9 +119,10 @@ absl::StatusOr<JobSession> OpenJobSession(const proto::Job& job, const JobSessio
                    {"W0095", absl::StrCat("the plan of job ", job.name()), options.plan_id,
                     opened.plan->plan_id, "start all processes of a job from one program"});
   }
-  int64_t devices = opened.plan->mesh.num_ranks();
-  WEIR_RETURN_IF_ERROR(CheckMachine(*opened.plan, options.threads_per_device));
-  opened.threads_per_device = ThreadsPerDevice(job, options.threads_per_device, devices);
+  const int64_t devices = opened.plan->mesh.num_ranks();
+  const int64_t devices_here = options.devices_here > 0 ? options.devices_here : devices;
+  WEIR_RETURN_IF_ERROR(CheckMachine(*opened.plan, options.threads_per_device, devices_here));
+  opened.threads_per_device = ThreadsPerDevice(job, options.threads_per_device, devices_here);
   std::vector<int> ranks = options.ranks;
   if (ranks.empty()) {
     ranks.resize(static_cast<size_t>(devices));
@@ -153,7 +155,7 @@ absl::StatusOr<JobSession> OpenJobSession(const proto::Job& job, const JobSessio
   if (options.network) {
     WEIR_ASSIGN_OR_RETURN(opened.network, options.network(static_cast<int>(devices), ranks));
     session.network = opened.network.get();
-    session.caf.threads_on_machine = static_cast<int>(devices) * opened.threads_per_device;
+    session.caf.threads_on_machine = static_cast<int>(devices_here) * opened.threads_per_device;
   }
   WEIR_ASSIGN_OR_RETURN(opened.session, actors::Session::Create(plans, std::move(session)));
   return opened;

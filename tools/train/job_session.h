@@ -26,11 +26,12 @@ struct JobSessionOptions {
   actors::DataFeed* feed = nullptr;    // must outlive the session
   actors::MetricSink* sink = nullptr;  // must outlive the session
   int64_t first_step = 0;
-  std::vector<int> ranks;  // the ranks in this process; empty: all
-  NetworkFactory network;  // to other processes; null if all ranks are here
-  uint32_t epoch = 1;      // of the plan, and
-  uint16_t role = 0;       // of the session in its job: messages carry both
-  std::string plan_id;     // required result of compiling; empty: any plan
+  std::vector<int> ranks;    // the ranks in this process; empty: all
+  NetworkFactory network;    // to other processes; null if all ranks are here
+  int64_t devices_here = 0;  // of the job, on this machine in all processes; 0: all of the job
+  uint32_t epoch = 1;        // of the plan, and
+  uint16_t role = 0;         // of the session in its job: messages carry both
+  std::string plan_id;       // required result of compiling; empty: any plan
   // The plan from an earlier compilation whose memory was already checked. Null: OpenJobSession
   // does both.
   std::shared_ptr<const compiler::LogicalPlan> plan;
@@ -59,7 +60,8 @@ absl::StatusOr<JobSession> OpenJobSession(const proto::Job& job, const JobSessio
 
 // Checks whether one process can hold the devices of `plan` and their threads. kInvalidArgument:
 // W0080, W0081.
-absl::Status CheckMachine(const compiler::LogicalPlan& plan, int threads_per_device);
+absl::Status CheckMachine(const compiler::LogicalPlan& plan, int threads_per_device,
+                          int64_t devices_here = 0);
 
 // Returns the threads for each of `devices` devices: `asked`, else the job's, else cores / devices,
 // at least 1.

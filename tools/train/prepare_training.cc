@@ -191,7 +191,7 @@ class Preparation {
       const int ranks = static_cast<int>(prepared_.plans.training->mesh.num_ranks());
       WEIR_RETURN_IF_ERROR(launch::PlaceRanks(ranks, options_.processes).status());
     }
-    if (scope_.machine == PrepareScope::Machine::kThis)
+    if (machine() == PrepareScope::Machine::kThis)
       WEIR_RETURN_IF_ERROR(CheckMachine(*prepared_.plans.training, options_.threads_per_device));
     WEIR_RETURN_IF_ERROR(CheckPlans());
     if (prepared_.dataset != nullptr) WEIR_RETURN_IF_ERROR(CheckData());
@@ -202,13 +202,18 @@ class Preparation {
   }
 
  private:
+  // Other hosts check themselves.
+  PrepareScope::Machine machine() const {
+    return options_.hosts > 0 ? PrepareScope::Machine::kAny : scope_.machine;
+  }
+
   absl::Status CheckPlans() {
     const compiler::LogicalPlan& plan = *prepared_.plans.training;
     WEIR_ASSIGN_OR_RETURN(const NeedAndPlans of,
                           NeedOf(prepared_.plans, options_.threads_per_device));
     const Beside beside =
         prepared_.plans.evaluation != nullptr ? Beside::kEvaluation : Beside::kNothing;
-    WEIR_RETURN_IF_ERROR(CheckNeed(plan, beside, of.need, BudgetFor(job_, scope_.machine)));
+    WEIR_RETURN_IF_ERROR(CheckNeed(plan, beside, of.need, BudgetFor(job_, machine())));
     prepared_.bytes_per_device = of.need.bytes;
     WEIR_RETURN_IF_ERROR(ProvePlans(plan, of.plans, &prepared_));
     if (prepared_.plans.evaluation != nullptr)

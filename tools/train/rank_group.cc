@@ -22,6 +22,7 @@ absl::StatusOr<std::unique_ptr<RankGroup>> RankGroup::Open(const proto::Job& job
   JobSessionOptions session;
   session.ranks = options.ranks;
   session.threads_per_device = options.threads_per_device;
+  session.devices_here = options.devices_here;
   session.feed = group->feed_.get();
   session.sink = &group->log_;
   session.first_step = options.first_step;
@@ -120,6 +121,7 @@ actors::SessionProgress RankGroup::Progress() const {
   if (!evaluating.done) progress.activity = evaluating.activity + " (evaluation)";
   progress.asleep = progress.asleep && evaluating.asleep;
   progress.done = progress.done && evaluating.done;
+  if (progress.fault.ok()) progress.fault = evaluating.fault;
   return progress;
 }
 

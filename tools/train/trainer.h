@@ -35,6 +35,7 @@ struct TrainOptions {
   RunnerFactory runner = LocalRunner::Open;
   int threads_per_device = 0;    // 0: as the job says; if it says 0, the cores shared evenly
   int processes = 0;             // for the ranks of `runner`; 0: this process holds all
+  int hosts = 0;                 // for those processes; 0: this machine, which is checked
   std::string job_file;          // the file of the job, which no output may replace; may be empty
   std::string init;              // safetensors of weights to start from
   std::string resume;            // checkpoint to resume

@@ -1,0 +1,216 @@
+"""Tests that a job on several hosts, which are network namespaces, trains to the bits of one process, and that what
+goes wrong with a host, a process or the network is named."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+from tests.hosts.network_lab import ENTER, NetworkLab
+
+PROGRAM = os.path.abspath(os.environ.get("WEIR", "tools/weir"))
+LIMIT_S = 120
+MANY_STEPS = "1000000"
+QUICK = ("--heartbeat", "0.3", "--dead-after", "1.5")
+GPT = ("--layers", "2", "--hidden", "32", "--heads", "4", "--vocab", "256", "--sequence", "16", "--batch", "8")
+
+
+class OnHosts(unittest.TestCase):
+    NUM_HOSTS = 4
+
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = cls.enterClassContext(NetworkLab(cls.NUM_HOSTS))
+        cls.folder = cls.enterClassContext(tempfile.TemporaryDirectory())
+        cls.program = shutil.copy(PROGRAM, os.path.join(cls.folder, "weir"))
+        zoo = subprocess.run([cls.program, "zoo", "gpt", *GPT], capture_output=True, text=True, check=True)
+        cls.path("job.textproto", zoo.stdout)
+
+    @classmethod
+    def path(cls, name, text=None):
+        path = os.path.join(cls.folder, name)
+        if text is not None:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+        return path
+
+    def start(self, *arguments, hosts=None):
+        """Starts a job in the hub; `hosts` is the value of --hosts, and None means one process without hosts."""
+        spread = [] if hosts is None else ["--hosts", hosts, "--ssh", ENTER]
+        return subprocess.Popen(
+            ["ip", "netns", "exec", self.lab.hub, self.program, "train", "job.textproto", *spread, *arguments],
+            cwd=self.folder, env={**os.environ, "WEIR_TEST_STARTER_ADDRESS": self.lab.address},
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def train(self, *arguments, hosts=None):
+        job = self.start(*arguments, hosts=hosts)
+        text, _ = job.communicate(timeout=LIMIT_S)
+        return job.returncode, text
+
+    def two(self):
+        return ",".join(self.lab.hosts[:2])
+
+    def start_two(self, *arguments):
+        """Starts a job that trains until it is disturbed, and returns it after its first step."""
+        job = self.start("--mesh", "dp=2", "--steps", MANY_STEPS, *QUICK, *arguments, hosts=self.two())
+        self.addCleanup(self.end, job)
+        said = ""
+        while "step 1/" not in said:
+            line = job.stdout.readline()
+            self.assertTrue(line, said)
+            said += line
+        return job
+
+    @staticmethod
+    def end(job):
+        if job.poll() is None:
+            job.kill()
+        job.wait()
+        job.stdout.close()
+
+    def expect_failure(self, job, code, *texts):
+        text, _ = job.communicate(timeout=LIMIT_S)
+        print(text[-1500:], flush=True)
+        unwrapped = re.sub(r"\s+", " ", text)
+        for wanted in texts:
+            self.assertRegex(unwrapped, wanted)
+        self.assertEqual(job.returncode, code, text)
+        self.expect_nothing_left()
+
+    def expect_nothing_left(self):
+        end = time.monotonic() + 20
+        while left := [pid for number in range(self.NUM_HOSTS) for pid in self.lab.processes_on(number)]:
+            self.assertLess(time.monotonic(), end, f"processes are left: {left}")
+            time.sleep(0.05)
+
+    def read(self, name):
+        with open(self.path(name), "rb") as file:
+            return file.read()
+
+
+class Bits(OnHosts):
+    def test_two_and_four_hosts_train_to_the_bits_of_one_process(self):
+        plain = ("--mesh", "dp=2,tp=2", "--steps", "8")
+        code, text = self.train(*plain, "--save", "one.st", "--checkpoint", "one.ck")
+        self.assertEqual(code, 0, text)
+        for count in (2, 4):
+            with self.subTest(hosts=count):
+                code, text = self.train(*plain, "--save", "some.st", "--checkpoint", "some.ck", "--trace", "t.pftrace",
+                                        hosts=",".join(self.lab.hosts[:count]))
+                self.assertEqual(code, 0, text)
+                self.assertIn(f"in {count} processes", text)
+                self.assertEqual(self.read("some.st"), self.read("one.st"))
+                self.assertEqual(self.read("some.ck"), self.read("one.ck"))
+                report = subprocess.run([self.program, "trace", "report", self.path("t.pftrace")], capture_output=True,
+                                        text=True, check=True)
+                self.assertIn("rank 3", report.stdout)
+        self.expect_nothing_left()
+
+    def test_slots_give_a_host_several_processes_and_a_checkpoint_resumes_on_others(self):
+        first, second = self.lab.hosts[:2]
+        self.path("hosts.txt", f"# two hosts\n{first} slots=3\n{second} slots=1\n")
+        code, text = self.train("--mesh", "dp=4", "--steps", "4", "--checkpoint", "half.ck")
+        self.assertEqual(code, 0, text)
+        code, text = self.train("--mesh", "dp=4", "--steps", "8", "--resume", "half.ck", "--save", "resumed.st",
+                                "--hostfile", "hosts.txt", "--ssh", ENTER)
+        self.assertEqual(code, 0, text)
+        self.assertIn("in 4 processes", text)
+        code, text = self.train("--mesh", "dp=4", "--steps", "8", "--save", "straight.st")
+        self.assertEqual(code, 0, text)
+        self.assertEqual(self.read("resumed.st"), self.read("straight.st"))
+
+
+class Drills(OnHosts):
+    NUM_HOSTS = 2
+
+    def worker_on(self, number):
+        for pid in self.lab.processes_on(number):
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                if b"worker" in file.read().split(b"\0")[1:2]:
+                    return pid
+        raise AssertionError("no worker there")
+
+    def test_a_worker_that_is_killed_is_named_with_its_host(self):
+        job = self.start_two()
+        os.kill(self.worker_on(1), signal.SIGKILL)
+        self.expect_failure(job, 137, rf"first failure: rank 1 \(pid \d+ on {self.lab.hosts[1]}\): killed by SIGKILL")
+
+    def test_a_host_whose_processes_all_die_is_named(self):
+        job = self.start_two()
+        for pid in self.lab.processes_on(1):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # it ended with its parent
+        self.expect_failure(job, 69, rf"first failure: rank 1 \(pid \d+ on {self.lab.hosts[1]}\): lost",
+                            rf"the connection to host '{self.lab.hosts[1]}' has ended",
+                            rf"try: look at host '{self.lab.hosts[1]}'")
+
+    def test_a_cut_network_is_named(self):
+        job = self.start_two()
+        self.lab.cut(1)
+        self.addCleanup(self.lab.mend, 1)
+        self.expect_failure(job, 69, r"first failure: rank [01] \(pid \d+ on wh",
+                            "frozen: no heartbeat|it broke|its connection")
+
+    def test_the_end_of_the_starter_is_the_end_of_everything(self):
+        job = self.start_two()
+        job.kill()
+        job.communicate()
+        self.expect_nothing_left()
+
+    def test_ctrl_c_ends_after_the_step_and_saves(self):
+        job = self.start_two("--save", "interrupted.st")
+        job.send_signal(signal.SIGINT)
+        text, _ = job.communicate(timeout=LIMIT_S)
+        self.assertEqual(job.returncode, 130, text)
+        self.assertGreater(len(self.read("interrupted.st")), 1000)
+        self.expect_nothing_left()
+
+    def test_a_starter_that_is_stopped_and_goes_on_loses_nothing(self):
+        job = self.start("--mesh", "dp=2", "--steps", "400", *QUICK, "--save", "paused.st", hosts=self.two())
+        self.addCleanup(self.end, job)
+        while "step 1/" not in job.stdout.readline():
+            pass
+        job.send_signal(signal.SIGSTOP)
+        time.sleep(6)  # twice what a worker would wait for a starter that is gone
+        job.send_signal(signal.SIGCONT)
+        text, _ = job.communicate(timeout=LIMIT_S)
+        self.assertEqual(job.returncode, 0, text)
+        code, text = self.train("--mesh", "dp=2", "--steps", "400", "--save", "straight.st")
+        self.assertEqual(code, 0, text)
+        self.assertEqual(self.read("paused.st"), self.read("straight.st"))
+
+
+class WrongUse(OnHosts):
+    NUM_HOSTS = 2
+
+    def refused(self, *arguments, hosts):
+        code, text = self.train("--mesh", "dp=2", "--steps", "2", *arguments, hosts=hosts)
+        print(text, flush=True)
+        return code, re.sub(r"\s+", " ", text)
+
+    def test_what_is_wrong_with_hosts_is_said(self):
+        first = self.lab.hosts[0]
+        for hosts, arguments, code, wanted in (
+                (f"{first},nowhere", (), 69, "W0872 at host 'nowhere'.*Could not resolve hostname nowhere"),
+                (f"{first},{first}", (), 65, "W0871 .*expected each host once"),
+                (f"{first}:1", ("--processes", "2"), 65, "W0876 .*expected slots for 2 processes; found 1 on 1 host"),
+                (f"{first},b;c", (), 65, "W0870 at --hosts, entry 2"),
+                (self.two(), ("--weir", "/no/such/weir"), 69, "W0872 .*/no/such/weir"),
+                (self.two(), ("--addr", "10.99.0.1"), 69, "W0875 at --addr"),
+                (self.two(), ("--addr", "127.0.0.1"), 69, "W0875 at host .*Connection refused"),
+        ):
+            with self.subTest(hosts=hosts, arguments=arguments):
+                found, text = self.refused(*arguments, hosts=hosts)
+                self.assertRegex(text, wanted)
+                self.assertEqual(found, code)
+        self.expect_nothing_left()
+
+
+if __name__ == "__main__":
+    unittest.main()

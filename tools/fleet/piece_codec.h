@@ -1,0 +1,19 @@
+// Pieces of shards as the messages between a worker and its starter carry them.
+// Thread rule: pure functions.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/worker.pb.h"
+#include "tools/train/shard_pieces.h"
+
+namespace weir::fleet {
+
+// Moves the pieces of the batch into the answer, and tells where the batch ends.
+void AddPieces(train::ShardBatch* batch, proto::WorkerAnswer* answer);
+
+// Moves a piece out of a message. kDataLoss if the bytes are not those of a part of a tensor.
+absl::StatusOr<train::ShardPiece> TakePiece(proto::ShardPiece* piece);
+
+}  // namespace weir::fleet

@@ -1,0 +1,51 @@
+// Finds which addresses of a machine another machine reaches: tries a TCP connection and tells the
+// own end of the way. An address has numbers only, with a port: "10.0.0.7:4000", "[fe80::1]:4000".
+// Thread rule: any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tools/launch/owned_descriptor.h"
+
+namespace weir::hosts {
+
+struct AddressProbe {
+  std::string error;          // empty: reached. "Connection refused", "no answer within 2.0 s"
+  std::string local_address;  // of this machine, on the way there; without a port
+  std::string interface;      // that has local_address: "eth0"
+  int64_t round_trip_us = 0;  // of the handshake
+};
+
+// Connects to the address and closes the connection. Takes at most `limit_ms`.
+AddressProbe ProbeAddress(const std::string& address, int64_t limit_ms);
+
+// Returns the interface of this machine that has the address; empty if none has.
+std::string InterfaceOf(const std::string& address);
+
+// Returns the addresses of this machine that other machines may reach: those of the interfaces that
+// are up, without loopback and link-local ones.
+std::vector<std::string> OwnAddresses();
+
+// Returns the address from which this machine would reach `host`, a name or an address; empty if
+// the name is unknown or there is no route.
+std::string AddressTowards(const std::string& host);
+
+// A ProbeTarget listens at a free port of an address and accepts every connection, to be probed.
+class ProbeTarget {
+ public:
+  // kUnavailable if this machine has no such address.
+  static absl::StatusOr<std::unique_ptr<ProbeTarget>> Open(const std::string& address);
+  const std::string& address() const { return address_; }  // with the port
+
+ private:
+  ProbeTarget(launch::OwnedDescriptor listener, std::string address)
+      : listener_(std::move(listener)), address_(std::move(address)) {}
+  const launch::OwnedDescriptor listener_;
+  const std::string address_;
+};
+
+}  // namespace weir::hosts

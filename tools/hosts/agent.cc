@@ -1,0 +1,320 @@
+#include "tools/hosts/agent.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "proto/agent.pb.h"
+#include "runtime/base/build_id.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/status.h"
+#include "runtime/control/outcome.h"
+#include "tools/hosts/address_probe.h"
+#include "tools/hosts/frame_channel.h"
+#include "tools/launch/supervisor.h"
+
+namespace weir::hosts {
+namespace {
+
+constexpr int kExitBadOrders = 70;
+// Looking at a process takes time, so many processes are looked at less often.
+constexpr int64_t kUseEveryMsMin = 250;
+constexpr int64_t kUseMsPerProcess = 10;
+constexpr int kFlushEveryMs = 10;  // while the channel does not take what the agent says
+// Lines beyond this are not sent while the channel is slow, so that no process waits for it.
+constexpr size_t kWaitingBytesMax = 4 << 20;
+constexpr size_t kOutputBytesMax = 1 << 20;  // of one report
+
+std::string ProgramPath() {
+  char path[PATH_MAX];
+  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof(path));
+  return length > 0 ? std::string(path, static_cast<size_t>(length)) : "/proc/self/exe";
+}
+
+std::string HostName() {
+  char name[256] = "";
+  ::gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+int NumCores() {
+  cpu_set_t cores;
+  if (::sched_getaffinity(0, sizeof(cores), &cores) == 0) return CPU_COUNT(&cores);
+  return static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+// sshd tells the ends of its connection: "<client> <port> <server> <port>".
+std::string StarterAddress() {
+  const char* const connection = ::getenv("SSH_CONNECTION");
+  if (connection == nullptr) return "";
+  const std::vector<std::string> words = absl::StrSplit(connection, ' ');
+  return words.front();
+}
+
+proto::AgentHello Hello() {
+  proto::AgentHello hello;
+  hello.set_build_id(BuildId());
+  hello.set_host_name(HostName());
+  hello.set_pid(::getpid());
+  hello.set_cores(NumCores());
+  struct sysinfo info = {};
+  if (::sysinfo(&info) == 0)
+    hello.set_memory_bytes(static_cast<int64_t>(info.totalram) * info.mem_unit);
+  hello.set_starter_address(StarterAddress());
+  return hello;
+}
+
+// Collects what processes print, and wakes the thread that waits for them to print.
+class OutputLines final : public std::stringbuf {
+ public:
+  int sync() override {
+    if (supervisor != nullptr && !view().empty()) supervisor->Wake();
+    return 0;
+  }
+  launch::Supervisor* supervisor = nullptr;
+};
+
+class Agent {
+ public:
+  explicit Agent(FrameChannel channel) : channel_(std::move(channel)) {}
+
+  int Run() {
+    proto::AgentReport report;
+    *report.mutable_hello() = Hello();
+    Send(report);
+    while (true) {
+      std::vector<std::string> frames;
+      const absl::Status status = channel_.Receive(&frames);
+      for (const std::string& frame : frames) {
+        proto::AgentOrder order;
+        if (!order.ParseFromString(frame) || !Obey(order)) {
+          std::cerr << "weir agent: an order of another version" << std::endl;
+          return kExitBadOrders;
+        }
+      }
+      if (absl::IsUnavailable(status)) return 0;
+      if (!status.ok()) {
+        std::cerr << "weir agent: " << status.message() << std::endl;
+        return kExitBadOrders;
+      }
+      Serve();
+    }
+  }
+
+ private:
+  void Send(const proto::AgentReport& report) { channel_.Send(report.SerializeAsString()); }
+
+  // Returns whether the order is known.
+  bool Obey(const proto::AgentOrder& order) {
+    switch (order.kind_case()) {
+      case proto::AgentOrder::kStart: return Start(order.start());
+      case proto::AgentOrder::kTell: return Tell(order.tell());
+      case proto::AgentOrder::kSignal:
+        if (supervisor_ != nullptr) supervisor_->Signal(order.signal().signal());
+        return true;
+      case proto::AgentOrder::kLook: return Look(order.look());
+      case proto::AgentOrder::kHide:
+        if (supervisor_ != nullptr) supervisor_->HideOutput();
+        return true;
+      case proto::AgentOrder::kProbe: return Probe(order.probe());
+      case proto::AgentOrder::KIND_NOT_SET: return false;
+    }
+    return false;
+  }
+
+  bool Start(const proto::StartOrder& order) {
+    if (supervisor_ != nullptr) return false;
+    if (!order.folder().empty() && ::chdir(order.folder().c_str()) != 0) {
+      std::cerr << "this host has no folder " << order.folder()
+                << ", so relative paths of the job count from the home folder" << std::endl;
+    }
+    const std::string program = order.program().empty() ? ProgramPath() : order.program();
+    std::vector<launch::WorkerLaunch> launches;
+    for (const proto::StartOrder::Process& process : order.process()) {
+      launch::WorkerLaunch launch;
+      launch.arguments = {program};
+      launch.arguments.insert(launch.arguments.end(), process.argument().begin(),
+                              process.argument().end());
+      launch.label = process.label();
+      launch.ranks.assign(process.rank().begin(), process.rank().end());
+      launches.push_back(std::move(launch));
+    }
+    launch::SupervisorOptions options;
+    options.log_directory = order.log_directory();
+    options.ranks_shown.assign(order.rank_shown().begin(), order.rank_shown().end());
+    options.reap_ms = order.reap_ms();
+    options.console = &console_;
+    options.wake_descriptor = channel_.input();
+    absl::StatusOr<std::unique_ptr<launch::Supervisor>> started =
+        launch::Supervisor::Start(launches, options);
+    proto::AgentReport report;
+    *report.mutable_start()->mutable_outcome() = control::ToOutcome(started.status());
+    if (started.ok()) {
+      supervisor_ = *std::move(started);
+      lines_.supervisor = supervisor_.get();
+      num_processes_ = order.process_size();
+      for (int i = 0; i < num_processes_; ++i) {
+        report.mutable_start()->add_pid(supervisor_->pid(i));
+        report.mutable_start()->add_log_path(supervisor_->log_path(i));
+      }
+    }
+    Send(report);
+    return true;
+  }
+
+  bool IsProcess(int process) const { return process >= 0 && process < num_processes_; }
+
+  bool Tell(const proto::TellOrder& order) {
+    if (!IsProcess(order.process())) return false;
+    // The end of a process that is gone is reported.
+    supervisor_->Tell(order.process(), order.bytes()).IgnoreError();
+    return true;
+  }
+
+  bool Look(const proto::LookOrder& order) {
+    if (!IsProcess(order.process())) return false;
+    const launch::WorkerLook look = supervisor_->Look(order.process());
+    proto::AgentReport report;
+    proto::LookReport* const answer = report.mutable_look();
+    answer->set_request(order.request());
+    answer->set_kind(static_cast<int32_t>(look.kind));
+    for (const launch::StalledConnection& connection : look.stalled) {
+      proto::LookReport::Stalled* const stalled = answer->add_stalled();
+      stalled->set_local(connection.local);
+      stalled->set_remote(connection.remote);
+      stalled->set_bytes_waiting(connection.bytes_waiting);
+      stalled->set_times_repeated(connection.times_repeated);
+    }
+    Send(report);
+    return true;
+  }
+
+  bool Probe(const proto::ProbeOrder& order) {
+    proto::AgentReport report;
+    report.mutable_probe();
+    for (const std::string& address : order.address()) {
+      const AddressProbe probe = ProbeAddress(address, order.limit_ms());
+      proto::ProbeReport::Probe* const answer = report.mutable_probe()->add_probe();
+      answer->set_address(address);
+      answer->set_error(probe.error);
+      answer->set_local_address(probe.local_address);
+      answer->set_interface(probe.interface);
+      answer->set_round_trip_us(probe.round_trip_us);
+    }
+    Send(report);
+    return true;
+  }
+
+  // Waits for news of the processes or the channel, and reports them.
+  void Serve() {
+    const int64_t now_ms = clock_.NowNs() / 1'000'000;
+    if (supervisor_ == nullptr || supervisor_->num_running() == 0) {
+      pollfd channel = {channel_.input(), POLLIN, 0};
+      ::poll(&channel, 1, channel_.num_waiting() > 0 ? kFlushEveryMs : -1);
+    } else {
+      const int64_t left_ms = std::max<int64_t>(0, next_use_ms_ - now_ms);
+      absl::StatusOr<std::optional<launch::WorkerExit>> exit =
+          supervisor_->Wait(channel_.num_waiting() > 0 ? kFlushEveryMs : left_ms);
+      SendOutput();
+      if (exit.ok() && exit->has_value()) SendExit(**exit);
+      if (clock_.NowNs() / 1'000'000 >= next_use_ms_) SendUse();
+    }
+    channel_.Flush();
+  }
+
+  void SendOutput() {
+    std::string lines = std::move(lines_).str();
+    lines_.str("");
+    if (lines.empty()) return;
+    if (channel_.num_waiting() > kWaitingBytesMax) {
+      num_bytes_not_shown_ += lines.size();
+      return;
+    }
+    if (num_bytes_not_shown_ > 0) {
+      lines = absl::StrCat("[", HostName(), "] ", num_bytes_not_shown_,
+                           " bytes of output are in the log files alone, because the connection "
+                           "to the starter is slow\n",
+                           lines);
+      num_bytes_not_shown_ = 0;
+    }
+    for (size_t begin = 0; begin < lines.size(); begin += kOutputBytesMax) {
+      proto::AgentReport report;
+      report.mutable_output()->set_lines(lines.substr(begin, kOutputBytesMax));
+      Send(report);
+    }
+  }
+
+  void SendExit(const launch::WorkerExit& exit) {
+    proto::AgentReport report;
+    proto::ExitReport* const end = report.mutable_exit();
+    end->set_process(exit.worker);
+    end->set_code(exit.code);
+    end->set_signal(exit.signal);
+    end->set_sent(static_cast<int32_t>(exit.sent));
+    for (const std::string& line : exit.last_lines) end->add_last_line(line);
+    end->set_cpu_ms(exit.cpu_ms);
+    Send(report);
+  }
+
+  void SendUse() {
+    next_use_ms_ =
+        clock_.NowNs() / 1'000'000 + std::max(kUseEveryMsMin, kUseMsPerProcess * num_processes_);
+    proto::AgentReport report;
+    for (int process : supervisor_->running()) {
+      const std::optional<launch::ProcessorUse> use = supervisor_->Use(process);
+      if (!use.has_value()) continue;
+      proto::UseReport::Use* const fact = report.mutable_use()->add_use();
+      fact->set_process(process);
+      fact->set_is_ready(use->is_ready);
+      fact->set_ticks(use->ticks);
+      fact->set_waited_ns(use->waited_ns);
+      fact->set_num_turns(use->num_turns);
+    }
+    Send(report);
+  }
+
+  const MonotonicClock clock_;
+  FrameChannel channel_;
+  OutputLines lines_;  // printed and not yet sent
+  std::ostream console_{&lines_};
+  size_t num_bytes_not_shown_ = 0;
+  int num_processes_ = 0;
+  int64_t next_use_ms_ = 0;
+  std::unique_ptr<launch::Supervisor> supervisor_;  // destroyed first: it kills the processes
+};
+
+}  // namespace
+
+int RunAgent(launch::OwnedDescriptor input, launch::OwnedDescriptor output) {
+  return Agent(FrameChannel(std::move(input), std::move(output), FrameChannel::Side::kAgent)).Run();
+}
+
+int RunAgentOnStandardStreams() {
+  launch::OwnedDescriptor input(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
+  launch::OwnedDescriptor output(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
+  const launch::OwnedDescriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!input.open() || !output.open() || !nothing.open() ||
+      ::dup2(nothing.get(), STDIN_FILENO) < 0 || ::dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
+    std::cerr << "weir agent: standard input, output and error must be open" << std::endl;
+    return 2;
+  }
+  return RunAgent(std::move(input), std::move(output));
+}
+
+}  // namespace weir::hosts

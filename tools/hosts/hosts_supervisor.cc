@@ -1,0 +1,670 @@
+#include "tools/hosts/hosts_supervisor.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "proto/agent.pb.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/problem.h"
+#include "runtime/base/status.h"
+#include "runtime/control/outcome.h"
+#include "runtime/limits/process_limits.h"
+#include "tools/hosts/frame_channel.h"
+#include "tools/launch/worker_output.h"
+#include "tools/launch/worker_process.h"
+
+namespace weir::hosts {
+namespace {
+
+using launch::OwnedDescriptor;
+using launch::WorkerExit;
+using launch::WorkerLaunch;
+using launch::WorkerLook;
+
+constexpr int64_t kNsPerMs = 1000 * 1000;
+constexpr int64_t kAnswerMs = 2000;   // for an agent that lives
+constexpr int64_t kLookMs = 500;      // likewise, for a look
+constexpr int64_t kLastTextMs = 500;  // for the last words of a command whose channel has closed
+constexpr int64_t kUseAgeMaxNs = 3'000 * kNsPerMs;
+constexpr int64_t kCloseMs = 2000;  // for an agent whose workers have ended
+constexpr size_t kReadBytes = 16 << 10;
+
+int PollMs(int64_t ns) {
+  if (ns < 0) return -1;
+  return static_cast<int>(
+      std::min<int64_t>((ns + kNsPerMs - 1) / kNsPerMs, std::numeric_limits<int>::max()));
+}
+
+// A worker as this process knows it.
+struct Worker {
+  int host = 0;
+  int process = 0;  // its number on the host
+  int64_t pid = 0;
+  std::string log_path;
+  bool running = false;
+  bool told = false;
+  WorkerExit::Sent sent = WorkerExit::Sent::kNothing;
+  std::optional<launch::ProcessorUse> use;
+  int64_t use_ns = 0;
+};
+
+// An agent and the command that leads to it. The serving thread alone uses `command` and `errors`;
+// the mutex of the supervisor guards the channel.
+struct Agent {
+  Agent(launch::WorkerProcess started, FrameChannel to_agent, launch::WorkerOutput read)
+      : command(std::move(started)), channel(std::move(to_agent)), errors(std::move(read)) {}
+
+  launch::WorkerProcess command;
+  FrameChannel channel;
+  launch::WorkerOutput errors;
+  bool has_hello = false;
+  bool has_started = false;  // has answered the order to start workers
+  absl::Status start_status;
+  std::string build_id;
+  std::string lost;  // why the channel has ended; empty: it has not
+  std::optional<launch::EndOfProcess> end;
+  std::vector<int> workers;  // by number on the host
+  std::optional<proto::LookReport> look;
+  std::optional<proto::ProbeReport> probe;
+};
+
+class AgentsSupervisor final : public HostsSupervisor {
+ public:
+  AgentsSupervisor(std::vector<HostCommand> hosts, HostsSupervisorOptions options,
+                   OwnedDescriptor wake)
+      : hosts_(std::move(hosts)),
+        options_(std::move(options)),
+        facts_(hosts_.size()),
+        wake_(std::move(wake)) {}
+  // Closes the channels, so that the agents end their workers and then themselves, and kills the
+  // commands whose agents do not.
+  ~AgentsSupervisor() override {
+    for (Agent& agent : agents_) agent.channel.Close();
+    const int64_t end_ns = clock_.NowNs() + (options_.workers.reap_ms + kCloseMs) * kNsPerMs;
+    for (Agent& agent : agents_) {
+      if (agent.end.has_value()) continue;
+      pollfd ended = {agent.command.process.get(), POLLIN, 0};
+      if (::poll(&ended, 1, PollMs(std::max<int64_t>(end_ns - clock_.NowNs(), 0))) == 0)
+        launch::KillGroup(agent.command);
+      launch::Collect(agent.command);
+    }
+  }
+
+  absl::Status StartAgents();
+  absl::Status AwaitHellos();
+
+  const std::vector<HostFacts>& facts() const override { return facts_; }
+  std::vector<std::vector<AddressProbe>> Probe(const std::vector<std::string>& addresses,
+                                               int64_t limit_ms) override;
+  absl::Status StartWorkers(const std::vector<WorkerLaunch>& workers) override;
+
+  absl::Status Tell(int worker, const std::string& bytes) override;
+  absl::StatusOr<std::optional<WorkerExit>> Wait(int64_t limit_ms) override;
+  void Wake() override;
+  int num_running() const override { return static_cast<int>(running().size()); }
+  int64_t pid(int worker) const override {
+    MutexLock lock(&mutex_);
+    return workers_.at(static_cast<size_t>(worker)).pid;
+  }
+  void Signal(int signal) override;
+  std::vector<WorkerExit> Stop() override;
+  std::vector<WorkerExit> Reap(int64_t limit_ms) override;
+  std::vector<int> running() const override;
+  WorkerLook Look(int worker) override;
+  std::optional<launch::ProcessorUse> Use(int worker) override;
+  std::string log_path(int worker) const override {
+    MutexLock lock(&mutex_);
+    const Worker& of = workers_.at(static_cast<size_t>(worker));
+    return absl::StrCat(hosts_[of.host].host, ":", of.log_path);
+  }
+  void HideOutput() override {
+    shows_output_ = false;
+    proto::AgentOrder order;
+    order.mutable_hide();
+    MutexLock lock(&mutex_);
+    for (Agent& agent : agents_) agent.channel.Send(order.SerializeAsString());
+  }
+
+ private:
+  enum class Listen { kToCaller, kToAgentsOnly };
+
+  absl::StatusOr<bool> Serve(int64_t limit_ns, Listen listen);
+  void ServeUntil(int64_t limit_ms, Listen listen, const std::function<bool()>& is_done);
+  std::vector<pollfd> DescriptorsToPoll(Listen listen) const;
+  bool TakeWake();
+  void Poke() const;
+  void ReadErrors(Agent* agent);
+  void ReadFrames(int host);
+  void Take(int host, const proto::AgentReport& report);
+  void TakeHello(int host, const proto::AgentHello& hello);
+  void TakeStart(Agent* agent, const proto::StartReport& report)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeExit(const Agent& agent, const proto::ExitReport& report)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeUse(const Agent& agent, const proto::UseReport& report)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndCommand(Agent* agent);
+  void Lose(int host, const std::string& reason);
+  std::string LastText(const Agent& agent) const;
+  Worker* WorkerOf(const Agent& agent, int process) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::vector<HostCommand> hosts_;
+  const HostsSupervisorOptions options_;
+  std::vector<HostFacts> facts_;  // by host
+  const OwnedDescriptor wake_;    // an eventfd
+  const MonotonicClock clock_;
+  bool shows_output_ = true;
+  int64_t num_requests_ = 0;
+  std::deque<WorkerExit> exits_;  // for the serving thread: seen and not yet returned
+
+  mutable Mutex mutex_;
+  // By host. The number of agents is fixed by StartAgents; a deque, as an agent does not move.
+  std::deque<Agent> agents_;
+  std::vector<Worker> workers_ ABSL_GUARDED_BY(mutex_);
+  bool wake_asked_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+absl::Status AgentsSupervisor::StartAgents() {
+  launch::StartOptions start;
+  start.streams = launch::StartOptions::Streams::kApart;
+  start.environment = launch::StartOptions::Environment::kWhole;
+  for (const HostCommand& host : hosts_) {
+    WEIR_ASSIGN_OR_RETURN(launch::WorkerProcess command,
+                          launch::StartProcess(host.arguments, start));
+    FrameChannel channel(std::move(command.output), std::move(command.input),
+                         FrameChannel::Side::kStarter);
+    agents_.emplace_back(
+        std::move(command), std::move(channel),
+        launch::WorkerOutput(OwnedDescriptor(), host.host, options_.workers.console));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AgentsSupervisor::AwaitHellos() {
+  ServeUntil(options_.hello_limit_ms, Listen::kToAgentsOnly, [this] {
+    return std::all_of(agents_.begin(), agents_.end(),
+                       [](const Agent& agent) { return agent.has_hello || !agent.lost.empty(); });
+  });
+  std::vector<Problem> missing, strangers;
+  for (size_t host = 0; host < agents_.size(); ++host) {
+    const Agent& agent = agents_[host];
+    const std::string where = absl::StrCat("host '", hosts_[host].host, "'");
+    if (!agent.has_hello) {
+      const std::string found =
+          agent.lost.empty() ? absl::StrCat("nothing within ", options_.hello_limit_ms / 1000, " s",
+                                            LastText(agent))
+                             : agent.lost;
+      missing.push_back(
+          {"W0872", where,
+           absl::StrCat("an agent from `", absl::StrJoin(hosts_[host].arguments, " "), "`"), found,
+           hosts_[host].advice});
+    } else if (agent.build_id != options_.build_id) {
+      strangers.push_back({"W0873", where, absl::StrCat("build ", options_.build_id),
+                           absl::StrCat("build ", agent.build_id),
+                           "the same build of Weir on every host; --weir PATH names it there"});
+    }
+  }
+  if (!missing.empty()) return ErrorOfAll(absl::StatusCode::kUnavailable, missing);
+  if (!strangers.empty()) return ErrorOfAll(absl::StatusCode::kFailedPrecondition, strangers);
+  return absl::OkStatus();
+}
+
+std::vector<std::vector<AddressProbe>> AgentsSupervisor::Probe(
+    const std::vector<std::string>& addresses, int64_t limit_ms) {
+  proto::AgentOrder order;
+  for (const std::string& address : addresses) order.mutable_probe()->add_address(address);
+  order.mutable_probe()->set_limit_ms(limit_ms);
+  {
+    MutexLock lock(&mutex_);
+    for (Agent& agent : agents_) {
+      agent.probe.reset();
+      agent.channel.Send(order.SerializeAsString());
+    }
+  }
+  ServeUntil(limit_ms * static_cast<int64_t>(addresses.size()) + kAnswerMs, Listen::kToAgentsOnly,
+             [this] {
+               return std::all_of(agents_.begin(), agents_.end(), [](const Agent& agent) {
+                 return agent.probe.has_value() || !agent.lost.empty();
+               });
+             });
+  std::vector<std::vector<AddressProbe>> results;
+  for (const Agent& agent : agents_) {
+    std::vector<AddressProbe> of_host(addresses.size());
+    for (AddressProbe& probe : of_host) probe.error = "the host gave no answer";
+    const int answered = agent.probe.has_value() ? agent.probe->probe_size() : 0;
+    for (int i = 0; i < std::min<int>(answered, static_cast<int>(addresses.size())); ++i) {
+      const proto::ProbeReport::Probe& probe = agent.probe->probe(i);
+      of_host[static_cast<size_t>(i)] = {probe.error(), probe.local_address(), probe.interface(),
+                                         probe.round_trip_us()};
+    }
+    results.push_back(std::move(of_host));
+  }
+  return results;
+}
+
+absl::Status AgentsSupervisor::StartWorkers(const std::vector<WorkerLaunch>& workers) {
+  std::vector<proto::AgentOrder> orders(hosts_.size());
+  for (proto::AgentOrder& order : orders) {
+    proto::StartOrder* const start = order.mutable_start();
+    start->set_log_directory(options_.workers.log_directory);
+    for (int rank : options_.workers.ranks_shown) start->add_rank_shown(rank);
+    start->set_reap_ms(options_.workers.reap_ms);
+    start->set_program(options_.program);
+    start->set_folder(options_.folder);
+  }
+  {
+    MutexLock lock(&mutex_);
+    for (const WorkerLaunch& launch : workers) {
+      Agent& agent = agents_.at(static_cast<size_t>(launch.host));
+      proto::StartOrder::Process* const process =
+          orders[static_cast<size_t>(launch.host)].mutable_start()->add_process();
+      for (size_t i = 1; i < launch.arguments.size(); ++i)
+        process->add_argument(launch.arguments[i]);
+      process->set_label(launch.label);
+      for (int rank : launch.ranks) process->add_rank(rank);
+      Worker worker;
+      worker.host = launch.host;
+      worker.process = static_cast<int>(agent.workers.size());
+      agent.workers.push_back(static_cast<int>(workers_.size()));
+      workers_.push_back(std::move(worker));
+    }
+    for (size_t host = 0; host < agents_.size(); ++host) {
+      if (orders[host].start().process_size() > 0)
+        agents_[host].channel.Send(orders[host].SerializeAsString());
+    }
+  }
+  ServeUntil(options_.hello_limit_ms, Listen::kToAgentsOnly, [this] {
+    return std::all_of(agents_.begin(), agents_.end(), [](const Agent& agent) {
+      return agent.workers.empty() || agent.has_started || !agent.lost.empty();
+    });
+  });
+  for (size_t host = 0; host < agents_.size(); ++host) {
+    const Agent& agent = agents_[host];
+    if (agent.workers.empty() || (agent.has_started && agent.start_status.ok())) continue;
+    const std::string where = absl::StrCat("host '", hosts_[host].host, "'");
+    if (agent.has_started) return CausedBy(agent.start_status, "W0874", where);
+    return ErrorOf(absl::StatusCode::kUnavailable,
+                   {"W0874", where, "its workers",
+                    agent.lost.empty() ? "no answer of its agent" : agent.lost, ""});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AgentsSupervisor::Tell(int index, const std::string& bytes) {
+  MutexLock lock(&mutex_);
+  Worker& worker = workers_.at(static_cast<size_t>(index));
+  if (worker.told)
+    return absl::FailedPreconditionError(absl::StrCat("worker ", index, " was told already"));
+  if (!worker.running) return absl::UnavailableError(absl::StrCat("worker ", index, " is gone"));
+  worker.told = true;
+  proto::AgentOrder order;
+  order.mutable_tell()->set_process(worker.process);
+  order.mutable_tell()->set_bytes(bytes);
+  agents_[static_cast<size_t>(worker.host)].channel.Send(order.SerializeAsString());
+  Poke();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<WorkerExit>> AgentsSupervisor::Wait(int64_t limit_ms) {
+  const int64_t end_ns = limit_ms < 0 ? -1 : clock_.NowNs() + limit_ms * kNsPerMs;
+  bool woken = false;
+  while (true) {
+    if (!exits_.empty()) {
+      WorkerExit exit = std::move(exits_.front());
+      exits_.pop_front();
+      return exit;
+    }
+    if (woken || num_running() == 0) return std::nullopt;
+    const int64_t left_ns = end_ns < 0 ? -1 : std::max<int64_t>(end_ns - clock_.NowNs(), 0);
+    WEIR_ASSIGN_OR_RETURN(woken, Serve(left_ns, Listen::kToCaller));
+    woken = woken || left_ns == 0;
+  }
+}
+
+void AgentsSupervisor::Wake() {
+  MutexLock lock(&mutex_);
+  wake_asked_ = true;
+  Poke();
+}
+
+// Makes the poll under way return.
+void AgentsSupervisor::Poke() const {
+  const uint64_t one = 1;
+  // The write fails only if the count is at its maximum, and then the descriptor is already
+  // readable.
+  if (::write(wake_.get(), &one, sizeof(one)) < 0) return;
+}
+
+std::vector<int> AgentsSupervisor::running() const {
+  MutexLock lock(&mutex_);
+  std::vector<int> indices;
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    if (workers_[i].running) indices.push_back(static_cast<int>(i));
+  }
+  return indices;
+}
+
+void AgentsSupervisor::Signal(int signal) {
+  proto::AgentOrder order;
+  order.mutable_signal()->set_signal(signal);
+  MutexLock lock(&mutex_);
+  for (Agent& agent : agents_) {
+    if (!agent.workers.empty()) agent.channel.Send(order.SerializeAsString());
+  }
+  for (Worker& worker : workers_) {
+    if (!worker.running) continue;
+    if (signal == SIGKILL) worker.sent = WorkerExit::Sent::kKilled;
+    if (signal == SIGTERM || signal == SIGINT)
+      worker.sent = std::max(worker.sent, WorkerExit::Sent::kAsked);
+  }
+  Poke();
+}
+
+std::vector<WorkerExit> AgentsSupervisor::Stop() {
+  Signal(SIGTERM);
+  Signal(SIGCONT);  // a stopped worker finds the other signal when it wakes
+  ServeUntil(std::max<int64_t>(options_.workers.grace_ms, 0), Listen::kToCaller,
+             [this] { return num_running() == 0; });
+  if (num_running() > 0) Signal(SIGKILL);
+  return Reap(options_.workers.reap_ms);
+}
+
+std::vector<WorkerExit> AgentsSupervisor::Reap(int64_t limit_ms) {
+  ServeUntil(limit_ms, Listen::kToAgentsOnly, [this] { return num_running() == 0; });
+  std::vector<WorkerExit> exits(std::make_move_iterator(exits_.begin()),
+                                std::make_move_iterator(exits_.end()));
+  exits_.clear();
+  return exits;
+}
+
+WorkerLook AgentsSupervisor::Look(int index) {
+  WorkerLook look;
+  look.is_seen = false;
+  Agent* agent = nullptr;
+  proto::AgentOrder order;
+  order.mutable_look()->set_request(++num_requests_);
+  {
+    MutexLock lock(&mutex_);
+    const Worker& worker = workers_.at(static_cast<size_t>(index));
+    agent = &agents_[static_cast<size_t>(worker.host)];
+    order.mutable_look()->set_process(worker.process);
+    agent->look.reset();
+    agent->channel.Send(order.SerializeAsString());
+  }
+  const auto has_answer = [&] {
+    return agent->look.has_value() && agent->look->request() == num_requests_;
+  };
+  ServeUntil(kLookMs, Listen::kToAgentsOnly, [&] { return has_answer() || !agent->lost.empty(); });
+  if (!has_answer()) return look;
+  look.is_seen = true;
+  look.kind = static_cast<launch::ProcessState::Kind>(agent->look->kind());
+  for (const proto::LookReport::Stalled& stalled : agent->look->stalled()) {
+    look.stalled.push_back({static_cast<pid_t>(pid(index)), stalled.local(), stalled.remote(),
+                            stalled.bytes_waiting(), stalled.times_repeated()});
+  }
+  return look;
+}
+
+std::optional<launch::ProcessorUse> AgentsSupervisor::Use(int index) {
+  MutexLock lock(&mutex_);
+  const Worker& worker = workers_.at(static_cast<size_t>(index));
+  if (clock_.NowNs() - worker.use_ns > kUseAgeMaxNs) return std::nullopt;
+  return worker.use;
+}
+
+// Serves until `is_done`, the limit has passed, or the caller's descriptor is readable.
+void AgentsSupervisor::ServeUntil(int64_t limit_ms, Listen listen,
+                                  const std::function<bool()>& is_done) {
+  const int64_t end_ns = clock_.NowNs() + limit_ms * kNsPerMs;
+  while (!is_done()) {
+    const int64_t left_ns = end_ns - clock_.NowNs();
+    if (left_ns <= 0 || !Serve(left_ns, listen).ok()) return;
+    pollfd caller = {options_.workers.wake_descriptor, POLLIN, 0};
+    if (listen == Listen::kToCaller && ::poll(&caller, 1, 0) > 0) return;
+  }
+}
+
+// Returns the descriptors for poll: first the two wake-ups, then four for each agent. poll skips
+// -1.
+std::vector<pollfd> AgentsSupervisor::DescriptorsToPoll(Listen listen) const {
+  std::vector<pollfd> polled;
+  polled.push_back({wake_.get(), POLLIN, 0});
+  polled.push_back(
+      {listen == Listen::kToCaller ? options_.workers.wake_descriptor : -1, POLLIN, 0});
+  MutexLock lock(&mutex_);
+  for (const Agent& agent : agents_) {
+    polled.push_back({agent.channel.input(), POLLIN, 0});
+    polled.push_back({agent.channel.num_waiting() > 0 ? agent.channel.output() : -1, POLLOUT, 0});
+    polled.push_back({agent.command.errors.get(), POLLIN, 0});
+    polled.push_back({agent.end.has_value() ? -1 : agent.command.process.get(), POLLIN, 0});
+  }
+  return polled;
+}
+
+// Polls once and serves what the poll shows. Returns whether the caller was woken.
+absl::StatusOr<bool> AgentsSupervisor::Serve(int64_t limit_ns, Listen listen) {
+  std::vector<pollfd> polled = DescriptorsToPoll(listen);
+  const int num_ready = ::poll(polled.data(), polled.size(), PollMs(limit_ns));
+  if (num_ready < 0 && errno != EINTR)
+    return absl::InternalError(absl::StrCat("poll failed: ", ::strerror(errno)));
+  if (num_ready <= 0) return false;
+  bool woken = polled[0].revents != 0 && TakeWake();
+  woken = woken || polled[1].revents != 0;
+  for (size_t host = 0; host < agents_.size(); ++host) {
+    const pollfd* of_agent = &polled[2 + 4 * host];
+    Agent& agent = agents_[host];
+    if (of_agent[1].revents != 0) {
+      MutexLock lock(&mutex_);
+      agent.channel.Flush();
+    }
+    if (of_agent[2].revents != 0) ReadErrors(&agent);
+    if (of_agent[0].revents != 0) ReadFrames(static_cast<int>(host));
+    if (of_agent[3].revents != 0 && !agent.end.has_value()) EndCommand(&agent);
+  }
+  return woken;
+}
+
+// Returns whether the caller asked for a wake-up. The descriptor is also written when there is more
+// to write.
+bool AgentsSupervisor::TakeWake() {
+  MutexLock lock(&mutex_);
+  uint64_t count = 0;
+  if (::read(wake_.get(), &count, sizeof(count)) < 0) return false;
+  return std::exchange(wake_asked_, false);
+}
+
+void AgentsSupervisor::ReadErrors(Agent* agent) {
+  char bytes[kReadBytes];
+  const ssize_t count = ::read(agent->command.errors.get(), bytes, sizeof(bytes));
+  if (count > 0) {
+    agent->errors.Append(bytes, static_cast<size_t>(count));
+  } else if (count == 0 || (errno != EAGAIN && errno != EINTR)) {
+    agent->command.errors.Close();
+    agent->errors.Finish();
+  }
+}
+
+void AgentsSupervisor::ReadFrames(int host) {
+  Agent& agent = agents_[static_cast<size_t>(host)];
+  std::vector<std::string> frames;
+  absl::Status status;
+  {
+    MutexLock lock(&mutex_);
+    status = agent.channel.Receive(&frames);
+  }
+  for (const std::string& frame : frames) {
+    proto::AgentReport report;
+    if (!report.ParseFromString(frame)) {
+      status = absl::DataLossError("its agent sent something that is no report");
+      break;
+    }
+    Take(host, report);
+  }
+  if (!status.ok()) Lose(host, std::string(status.message()));
+}
+
+void AgentsSupervisor::Take(int host, const proto::AgentReport& report) {
+  Agent& agent = agents_[static_cast<size_t>(host)];
+  if (report.has_hello()) TakeHello(host, report.hello());
+  if (report.has_look()) agent.look = report.look();
+  if (report.has_probe()) agent.probe = report.probe();
+  if (report.has_output() && shows_output_ && options_.workers.console != nullptr) {
+    *options_.workers.console << report.output().lines();
+    options_.workers.console->flush();
+  }
+  MutexLock lock(&mutex_);
+  if (report.has_start()) TakeStart(&agent, report.start());
+  if (report.has_exit()) TakeExit(agent, report.exit());
+  if (report.has_use()) TakeUse(agent, report.use());
+}
+
+void AgentsSupervisor::TakeHello(int host, const proto::AgentHello& hello) {
+  Agent& agent = agents_[static_cast<size_t>(host)];
+  agent.has_hello = true;
+  agent.build_id = hello.build_id();
+  facts_[static_cast<size_t>(host)] = {hello.host_name(), hello.pid(), hello.cores(),
+                                       hello.memory_bytes(), hello.starter_address()};
+}
+
+Worker* AgentsSupervisor::WorkerOf(const Agent& agent, int process) {
+  if (process < 0 || process >= static_cast<int>(agent.workers.size())) return nullptr;
+  return &workers_[static_cast<size_t>(agent.workers[static_cast<size_t>(process)])];
+}
+
+void AgentsSupervisor::TakeStart(Agent* agent, const proto::StartReport& report) {
+  agent->has_started = true;
+  agent->start_status = control::FromOutcome(report.outcome());
+  if (!agent->start_status.ok()) return;
+  for (int process = 0; process < report.pid_size(); ++process) {
+    Worker* const worker = WorkerOf(*agent, process);
+    if (worker == nullptr) continue;
+    worker->pid = report.pid(process);
+    worker->log_path = process < report.log_path_size() ? report.log_path(process) : "";
+    worker->running = true;
+  }
+}
+
+void AgentsSupervisor::TakeExit(const Agent& agent, const proto::ExitReport& report) {
+  Worker* const worker = WorkerOf(agent, report.process());
+  if (worker == nullptr || !worker->running) return;
+  worker->running = false;
+  WorkerExit exit;
+  exit.worker = static_cast<int>(worker - workers_.data());
+  exit.pid = worker->pid;
+  exit.code = report.code();
+  exit.signal = report.signal();
+  exit.sent = worker->sent;
+  exit.time_ns = clock_.NowNs();
+  exit.last_lines.assign(report.last_line().begin(), report.last_line().end());
+  exit.cpu_ms = report.cpu_ms();
+  exits_.push_back(std::move(exit));
+}
+
+void AgentsSupervisor::TakeUse(const Agent& agent, const proto::UseReport& report) {
+  for (const proto::UseReport::Use& use : report.use()) {
+    Worker* const worker = WorkerOf(agent, use.process());
+    if (worker == nullptr) continue;
+    worker->use = {use.is_ready(), use.ticks(), use.waited_ns(), use.num_turns()};
+    worker->use_ns = clock_.NowNs();
+  }
+}
+
+// Collects a command that has ended. What it printed last is still read.
+void AgentsSupervisor::EndCommand(Agent* agent) {
+  agent->end = launch::Collect(agent->command);
+  while (agent->command.errors.open()) {
+    pollfd more = {agent->command.errors.get(), POLLIN, 0};
+    if (::poll(&more, 1, 0) <= 0) break;
+    ReadErrors(agent);
+  }
+}
+
+// Returns "; it printed: <the last lines>".
+std::string AgentsSupervisor::LastText(const Agent& agent) const {
+  constexpr size_t kLinesMax = 3;
+  constexpr size_t kNoiseShownMax = 200;
+  std::vector<std::string> lines = agent.errors.last_lines();
+  if (lines.empty() && !agent.channel.noise().empty())
+    lines = absl::StrSplit(agent.channel.noise().substr(0, kNoiseShownMax), '\n');
+  if (lines.size() > kLinesMax) lines.erase(lines.begin(), lines.end() - kLinesMax);
+  if (lines.empty()) return "";
+  std::string text = absl::StrJoin(lines, " | ");
+  while (!text.empty() && text.back() == '.') text.pop_back();  // a message ends with a full stop
+  return absl::StrCat("; it printed: ", text);
+}
+
+// The channel to an agent has ended, and with it the workers of the host, seen from here.
+void AgentsSupervisor::Lose(int host, const std::string& reason) {
+  Agent& agent = agents_[static_cast<size_t>(host)];
+  if (!agent.lost.empty()) return;
+  {
+    MutexLock lock(&mutex_);
+    agent.channel.Close();
+  }
+  const int64_t end_ns = clock_.NowNs() + kLastTextMs * kNsPerMs;
+  while (!agent.end.has_value() && clock_.NowNs() < end_ns) {
+    pollfd polled[] = {{agent.command.process.get(), POLLIN, 0},
+                       {agent.command.errors.get(), POLLIN, 0}};
+    if (::poll(polled, 2, PollMs(end_ns - clock_.NowNs())) <= 0) break;
+    if (polled[1].revents != 0) ReadErrors(&agent);
+    if (polled[0].revents != 0) EndCommand(&agent);
+  }
+  const std::string command = hosts_[static_cast<size_t>(host)].arguments[0];
+  const std::string program = command.substr(command.rfind('/') + 1);
+  std::string how = absl::StrCat("the connection to its agent ended: ", reason);
+  if (agent.end.has_value() && agent.end->signal != SIGPIPE) {  // which the close has caused
+    WorkerExit exit;
+    exit.code = agent.end->code;
+    exit.signal = agent.end->signal;
+    how = absl::StrCat("`", program, "` ended: ", launch::ExitText(exit));
+  }
+  agent.lost = absl::StrCat(how, LastText(agent));
+  MutexLock lock(&mutex_);
+  for (int index : agent.workers) {
+    Worker& worker = workers_[static_cast<size_t>(index)];
+    if (!worker.running) continue;
+    worker.running = false;
+    WorkerExit exit;
+    exit.worker = index;
+    exit.pid = worker.pid;
+    exit.sent = worker.sent;
+    exit.time_ns = clock_.NowNs();
+    exit.lost = absl::StrCat("the connection to host '", hosts_[static_cast<size_t>(host)].host,
+                             "' has ended: ", agent.lost);
+    exits_.push_back(std::move(exit));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<HostsSupervisor>> HostsSupervisor::Reach(
+    const std::vector<HostCommand>& hosts, HostsSupervisorOptions options) {
+  launch::KeepExits();
+  OwnedDescriptor wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.open()) {
+    return ErrorOf(absl::StatusCode::kUnavailable,
+                   {"W0093", "the starter", "a descriptor to be woken by", ::strerror(errno),
+                    limits::ShortageAdvice(errno)});
+  }
+  auto supervisor = std::make_unique<AgentsSupervisor>(hosts, std::move(options), std::move(wake));
+  WEIR_RETURN_IF_ERROR(supervisor->StartAgents());
+  WEIR_RETURN_IF_ERROR(supervisor->AwaitHellos());
+  return supervisor;
+}
+
+}  // namespace weir::hosts

@@ -1,0 +1,201 @@
+#include "tools/hosts/hosts_supervisor.h"
+
+#include <signal.h>
+#include <stdio.h>
+
+#include "tools/launch/supervisor_conformance.h"
+
+namespace weir::hosts {
+namespace {
+
+using launch::Supervisor;
+using launch::SupervisorOptions;
+using launch::WorkerExit;
+using launch::WorkerLaunch;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr char kTestAgent[] = "tools/hosts/testing/test_agent";
+
+// Returns the build id of the test agent, which is a program of its own.
+std::string BuildIdOfAgents() {
+  FILE* const agent = ::popen(absl::StrCat(kTestAgent, " build-id").c_str(), "re");
+  char text[256] = "";
+  const size_t size = ::fread(text, 1, sizeof(text), agent);
+  ::pclose(agent);
+  return std::string(text, size);
+}
+
+HostsSupervisorOptions OptionsOf(const SupervisorOptions& workers) {
+  HostsSupervisorOptions options;
+  options.workers = workers;
+  options.build_id = BuildIdOfAgents();
+  options.program = launch::kTestWorker;
+  return options;
+}
+
+HostCommand CommandOf(const std::string& host, const std::string& verb = "") {
+  HostCommand command{host, {kTestAgent}, "another host"};
+  if (!verb.empty()) command.arguments.push_back(verb);
+  return command;
+}
+
+// Starts the workers on three hosts in turn, which are agents of this host.
+absl::StatusOr<std::unique_ptr<Supervisor>> StartOnThreeHosts(
+    const std::vector<WorkerLaunch>& workers, const SupervisorOptions& options) {
+  absl::StatusOr<std::unique_ptr<HostsSupervisor>> supervisor = HostsSupervisor::Reach(
+      {CommandOf("a"), CommandOf("b", "greet"), CommandOf("c")}, OptionsOf(options));
+  if (!supervisor.ok()) return supervisor.status();
+  std::vector<WorkerLaunch> spread = workers;
+  for (size_t i = 0; i < spread.size(); ++i) spread[i].host = static_cast<int>(i % 3);
+  if (absl::Status status = (*supervisor)->StartWorkers(spread); !status.ok()) return status;
+  return std::unique_ptr<Supervisor>(*std::move(supervisor));
+}
+
+using launch::SupervisorConformance;
+INSTANTIATE_TEST_SUITE_P(ThreeHosts, SupervisorConformance, ::testing::Values(&StartOnThreeHosts));
+
+class HostsSupervisorTest : public ::testing::Test {
+ protected:
+  HostsSupervisorTest() {
+    std::string pattern = absl::StrCat(::getenv("TEST_TMPDIR"), "/logs-XXXXXX");
+    options_.log_directory = ::mkdtemp(pattern.data());
+    options_.console = &console_;
+  }
+  ~HostsSupervisorTest() override {
+    supervisor_.reset();
+    EXPECT_EQ(census_.Leftovers(), "");
+  }
+  absl::Status Reach(const std::vector<HostCommand>& hosts) {
+    absl::StatusOr<std::unique_ptr<HostsSupervisor>> supervisor =
+        HostsSupervisor::Reach(hosts, OptionsOf(options_));
+    if (supervisor.ok()) supervisor_ = *std::move(supervisor);
+    return supervisor.status();
+  }
+  void Start(const std::vector<std::string>& verbs) {
+    std::vector<WorkerLaunch> workers;
+    for (size_t i = 0; i < verbs.size(); ++i) {
+      const int rank = static_cast<int>(i);
+      workers.push_back({{"", verbs[i]}, absl::StrCat("rank ", rank), {rank}, static_cast<int>(i)});
+    }
+    ASSERT_TRUE(supervisor_->StartWorkers(workers).ok());
+  }
+  WorkerExit NextExit() {
+    while (true) {
+      absl::StatusOr<std::optional<WorkerExit>> exit = supervisor_->Wait(-1);
+      EXPECT_TRUE(exit.ok()) << exit.status();
+      if (exit->has_value()) return **exit;
+    }
+  }
+  void WaitForText(const std::string& text) {
+    while (console_.str().find(text) == std::string::npos) ASSERT_TRUE(supervisor_->Wait(10).ok());
+  }
+
+  launch::ProcessCensus census_;
+  std::ostringstream console_;
+  SupervisorOptions options_;
+  std::unique_ptr<HostsSupervisor> supervisor_;
+};
+
+TEST_F(HostsSupervisorTest, AgentsTellOfTheirHosts) {
+  ASSERT_TRUE(Reach({CommandOf("a"), CommandOf("b")}).ok());
+  ASSERT_EQ(supervisor_->facts().size(), 2u);
+  for (const HostFacts& facts : supervisor_->facts()) {
+    EXPECT_FALSE(facts.name.empty());
+    EXPECT_GT(facts.agent_pid, 0);
+    EXPECT_GE(facts.cores, 1);
+    EXPECT_GT(facts.memory_bytes, 0);
+  }
+}
+
+TEST_F(HostsSupervisorTest, EveryHostThatDoesNotComeIsNamedWithWhatItsCommandPrinted) {
+  const absl::Status status =
+      Reach({CommandOf("good"), CommandOf("shut", "refuse"), CommandOf("loud", "chatter")});
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  const std::string text(status.message());
+  EXPECT_THAT(text, HasSubstr("W0872 at host 'shut': expected an agent from "
+                              "`tools/hosts/testing/test_agent refuse`; found `test_agent` ended: "
+                              "exit code 255; it printed: user@host: Permission denied "
+                              "(publickey). Try: another host"));
+  EXPECT_THAT(text, HasSubstr("W0872 at host 'loud'"));
+  EXPECT_THAT(text, HasSubstr("something other than an agent speaks"));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("'good'")));
+}
+
+TEST_F(HostsSupervisorTest, AHostThatSaysNothingIsNamedAfterTheLimit) {
+  HostsSupervisorOptions options = OptionsOf(options_);
+  options.hello_limit_ms = 1000;
+  const absl::Status status =
+      HostsSupervisor::Reach({CommandOf("mute", "silent")}, options).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("found nothing within 1 s"));
+}
+
+TEST_F(HostsSupervisorTest, AnAgentOfAnotherBuildIsRefused) {
+  HostsSupervisorOptions options = OptionsOf(options_);
+  options.build_id = "of-yesterday";
+  const absl::Status status = HostsSupervisor::Reach({CommandOf("a")}, options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              StartsWith("W0873 at host 'a': expected build of-yesterday; found build "));
+}
+
+TEST_F(HostsSupervisorTest, ALostAgentIsTheEndOfItsWorkersAndOfNoOthers) {
+  ASSERT_TRUE(Reach({CommandOf("a"), CommandOf("b")}).ok());
+  Start({"wait", "wait"});
+  WaitForText("[rank 0] ready");
+  WaitForText("[rank 1] ready");
+  ASSERT_EQ(::kill(static_cast<pid_t>(supervisor_->facts()[1].agent_pid), SIGKILL), 0);
+  const WorkerExit exit = NextExit();
+  EXPECT_EQ(exit.worker, 1);
+  EXPECT_EQ(launch::ExitText(exit),
+            "the connection to host 'b' has ended: `test_agent` ended: killed by SIGKILL (9)");
+  EXPECT_EQ(supervisor_->num_running(), 1);
+  EXPECT_FALSE(supervisor_->Look(1).is_seen);
+  supervisor_.reset();
+  EXPECT_EQ(census_.CollectOrphans(), 1);  // its death signal has ended it
+}
+
+TEST_F(HostsSupervisorTest, AWorkerIsLookedAtOnItsHost) {
+  ASSERT_TRUE(Reach({CommandOf("a"), CommandOf("b")}).ok());
+  Start({"wait", "stop-itself"});
+  WaitForText("[rank 0] ready");
+  while (supervisor_->Look(1).kind != launch::ProcessState::Kind::kStopped) {
+  }
+  const launch::WorkerLook look = supervisor_->Look(0);
+  EXPECT_TRUE(look.is_seen);
+  EXPECT_EQ(look.kind, launch::ProcessState::Kind::kAsleep);
+  while (!supervisor_->Use(0).has_value() || supervisor_->Use(0)->is_ready)
+    ASSERT_TRUE(supervisor_->Wait(100).ok());
+}
+
+TEST_F(HostsSupervisorTest, EveryHostTriesTheAddresses) {
+  ASSERT_TRUE(Reach({CommandOf("a"), CommandOf("b")}).ok());
+  absl::StatusOr<std::unique_ptr<ProbeTarget>> target = ProbeTarget::Open("127.0.0.1");
+  ASSERT_TRUE(target.ok()) << target.status();
+  const std::vector<std::vector<AddressProbe>> probes =
+      supervisor_->Probe({(*target)->address(), "127.0.0.1:1", "nowhere"}, 1000);
+  ASSERT_EQ(probes.size(), 2u);
+  for (const std::vector<AddressProbe>& of_host : probes) {
+    ASSERT_EQ(of_host.size(), 3u);
+    EXPECT_EQ(of_host[0].error, "");
+    EXPECT_EQ(of_host[0].local_address, "127.0.0.1");
+    EXPECT_EQ(of_host[0].interface, "lo");
+    EXPECT_EQ(of_host[1].error, "Connection refused");
+    EXPECT_EQ(of_host[2].error, "it is no address");
+  }
+}
+
+TEST_F(HostsSupervisorTest, WorkersThatCannotStartAreNamedWithTheirHost) {
+  HostsSupervisorOptions options = OptionsOf(options_);
+  options.program = "no/such/program";
+  absl::StatusOr<std::unique_ptr<HostsSupervisor>> supervisor =
+      HostsSupervisor::Reach({CommandOf("a")}, options);
+  ASSERT_TRUE(supervisor.ok()) << supervisor.status();
+  const absl::Status status = (*supervisor)->StartWorkers({{{"", "wait"}, "rank 0", {0}}});
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), StartsWith("W0874 at host 'a': "));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no/such/program"));
+}
+
+}  // namespace
+}  // namespace weir::hosts

@@ -1,0 +1,83 @@
+#include "tools/hosts/ssh_command.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "runtime/base/problem.h"
+#include "runtime/base/status.h"
+
+namespace weir::hosts {
+namespace {
+
+constexpr char kSafe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=@%+,";
+
+}  // namespace
+
+bool IsHere(const std::string& host) {
+  char name[256] = "";
+  ::gethostname(name, sizeof(name) - 1);
+  return host == "localhost" || host == name;
+}
+
+std::string Quoted(const std::string& text) {
+  if (!text.empty() && text.find_first_not_of(kSafe) == std::string::npos) return text;
+  std::string quoted = "'";
+  for (char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string FindInPath(const std::string& program, const std::string& path) {
+  const auto runs = [](const std::string& file) {
+    struct stat facts = {};
+    return ::stat(file.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) &&
+           ::access(file.c_str(), X_OK) == 0;
+  };
+  if (program.find('/') != std::string::npos) return runs(program) ? program : "";
+  for (const absl::string_view folder : absl::StrSplit(path, ':')) {
+    const std::string file = absl::StrCat(folder.empty() ? "." : folder, "/", program);
+    if (runs(file)) return file;
+  }
+  return "";
+}
+
+absl::StatusOr<HostCommand> AgentCommand(const std::string& host, const SshOptions& options) {
+  HostCommand command;
+  command.host = host;
+  if (IsHere(host)) {
+    command.arguments = {options.program, "agent"};
+    command.advice = "--weir PATH names the program of Weir";
+    return command;
+  }
+  const std::vector<std::string> words = absl::StrSplit(options.ssh, ' ', absl::SkipEmpty());
+  const char* const path = std::getenv("PATH");
+  const std::string program =
+      words.empty() ? "" : FindInPath(words[0], path == nullptr ? "/usr/bin:/bin" : path);
+  if (program.empty()) {
+    return ErrorOf(absl::StatusCode::kNotFound,
+                   {"W0877", "--ssh", "a program that reaches other hosts",
+                    absl::StrCat("no program '", options.ssh, "'"),
+                    "apt-get install openssh-client, or the path of another ssh"});
+  }
+  command.arguments = {program};
+  command.arguments.insert(command.arguments.end(), words.begin() + 1, words.end());
+  // No question can be answered. A host that is gone is noticed by the silence of its workers, and
+  // by ssh itself soon after.
+  for (const char* option :
+       {"BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=2", "ServerAliveCountMax=3"}) {
+    command.arguments.insert(command.arguments.end(), {"-o", option});
+  }
+  command.arguments.insert(
+      command.arguments.end(),
+      {"-T", "--", host, absl::StrCat("exec ", Quoted(options.program), " agent")});
+  command.advice = absl::StrCat("`", options.ssh, " ", host, " ", Quoted(options.program),
+                                " version` must work without a question");
+  return command;
+}
+
+}  // namespace weir::hosts

@@ -1,0 +1,31 @@
+// The command that starts the agent of a host: ssh, or the agent itself on this host.
+// Thread rule: any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tools/hosts/hosts_supervisor.h"
+
+namespace weir::hosts {
+
+struct SshOptions {
+  std::string ssh = "ssh";  // a program and perhaps its options: "ssh -p 2222"
+  std::string program;      // the path of Weir on the hosts
+};
+
+// Returns whether `host` names this machine in a way that needs no launcher: "localhost", or the
+// name that this machine gives itself.
+bool IsHere(const std::string& host);
+
+// kNotFound (W0877) if there is no program such as ssh.
+absl::StatusOr<HostCommand> AgentCommand(const std::string& host, const SshOptions& options);
+
+// Returns `text` as one word of a shell of the POSIX kind.
+std::string Quoted(const std::string& text);
+
+// Returns the path of the program that a shell would run; empty if there is none.
+std::string FindInPath(const std::string& program, const std::string& path);
+
+}  // namespace weir::hosts

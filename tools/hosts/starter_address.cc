@@ -1,0 +1,91 @@
+#include "tools/hosts/starter_address.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/base/problem.h"
+#include "runtime/base/status.h"
+#include "tools/hosts/ssh_command.h"
+
+namespace weir::hosts {
+namespace {
+
+constexpr int64_t kProbeMs = 2000;
+constexpr char kLoopback[] = "127.0.0.1";
+
+void AddOnce(const std::string& address, std::vector<std::string>* addresses) {
+  if (!address.empty() &&
+      std::find(addresses->begin(), addresses->end(), address) == addresses->end())
+    addresses->push_back(address);
+}
+
+}  // namespace
+
+std::vector<std::string> AddressesToTry(const std::vector<std::string>& hosts,
+                                        const std::vector<HostFacts>& facts) {
+  if (std::all_of(hosts.begin(), hosts.end(), IsHere)) return {kLoopback};
+  std::vector<std::string> addresses;
+  for (size_t host = 0; host < hosts.size(); ++host) {
+    if (IsHere(hosts[host])) continue;
+    AddOnce(facts[host].starter_address, &addresses);
+    AddOnce(AddressTowards(hosts[host]), &addresses);
+  }
+  for (const std::string& address : OwnAddresses()) AddOnce(address, &addresses);
+  return addresses;
+}
+
+absl::StatusOr<StarterAddress> ChooseStarterAddress(HostsSupervisor* supervisor,
+                                                    const std::vector<std::string>& hosts,
+                                                    const std::string& wanted) {
+  const std::vector<std::string> addresses = wanted.empty()
+                                                 ? AddressesToTry(hosts, supervisor->facts())
+                                                 : std::vector<std::string>{wanted};
+  std::vector<std::string> own, tried, refused;
+  std::vector<std::unique_ptr<ProbeTarget>> targets;
+  for (const std::string& address : addresses) {
+    absl::StatusOr<std::unique_ptr<ProbeTarget>> target = ProbeTarget::Open(address);
+    if (!target.ok()) {
+      refused.push_back(std::string(target.status().message()));
+      continue;
+    }
+    own.push_back(address);
+    tried.push_back((*target)->address());
+    targets.push_back(*std::move(target));
+  }
+  if (targets.empty()) {
+    return ErrorOf(absl::StatusCode::kUnavailable,
+                   {"W0875", wanted.empty() ? "the starter" : "--addr",
+                    "an address of this machine that the hosts reach",
+                    refused.empty() ? "none" : absl::StrJoin(refused, "; "),
+                    "--addr ADDRESS names one of this machine's (`ip address` lists them)"});
+  }
+  const std::vector<std::vector<AddressProbe>> probes = supervisor->Probe(tried, kProbeMs);
+  for (size_t i = 0; i < own.size(); ++i) {
+    StarterAddress chosen;
+    chosen.address = own[i];
+    for (const std::vector<AddressProbe>& of_host : probes) {
+      if (!of_host[i].error.empty()) break;
+      chosen.interfaces.push_back(of_host[i].interface);
+      chosen.local_addresses.push_back(of_host[i].local_address);
+    }
+    if (chosen.interfaces.size() == hosts.size()) return chosen;
+  }
+  std::vector<Problem> problems;
+  for (size_t host = 0; host < hosts.size(); ++host) {
+    std::vector<std::string> results;
+    for (size_t i = 0; i < tried.size(); ++i) {
+      results.push_back(absl::StrCat(
+          tried[i], " ", probes[host][i].error.empty() ? "reached" : probes[host][i].error));
+    }
+    problems.push_back({"W0875", absl::StrCat("host '", hosts[host], "'"),
+                        "a way to the starter that all hosts have", absl::StrJoin(results, "; "),
+                        "open this machine's ports to the hosts (a firewall drops or refuses), or "
+                        "--addr ADDRESS"});
+  }
+  return ErrorOfAll(absl::StatusCode::kUnavailable, problems);
+}
+
+}  // namespace weir::hosts
