@@ -1,8 +1,7 @@
 // The processes of a job, on this machine or on several hosts, and the connections to them. A Fleet
-// starts the workers,
-// gives each worker its identity, watches that workers live and make progress, and reports the
-// first failure at the end. A Fleet knows commands (proto/worker.proto) but not training, which
-// fleet_runner.h knows.
+// starts the workers, gives each worker its identity, watches that workers live and make progress,
+// and reports the first failure at the end. A Fleet knows commands (proto/worker.proto) but not
+// training, which fleet_runner.h knows.
 //
 //   Launch -> { Call }* -> Finish -> AwaitRemaining
 //
@@ -145,7 +144,7 @@ class Fleet {
   int64_t started_ns_ = 0;
   launch::CpuStarvation starvation_;  // the coordinator's thread's
   std::string log_directory_;
-  hosts::StarterAddress starter_address_{"127.0.0.1", {}, {}};
+  hosts::StarterAddress starter_address_{"127.0.0.1", {}};
   bool trace_written_ = false;
   console::ConsoleLines worker_lines_;  // written to by supervisor_
 

@@ -187,9 +187,14 @@ class Worker {
     const std::optional<Problem> problem = ProblemOf(fault);
     const bool is_broken = problem.has_value() && problem->code == transport::kBrokenConnection;
     if (!is_broken || !abort_.ok() || ++beats_with_fault_ != 2) return;
-    log_ << fault.message() << std::endl;
+    TellTrouble(fault);
+  }
+
+  // Tells the starter that the job fails here.
+  void TellTrouble(const absl::Status& status) {
+    log_ << status.message() << std::endl;
     proto::WorkerTrouble trouble;
-    *trouble.mutable_outcome() = control::ToOutcome(fault);
+    *trouble.mutable_outcome() = control::ToOutcome(status);
     link_->Send(trouble.SerializeAsString());
   }
 
@@ -260,10 +265,7 @@ class Worker {
     const bool ends_the_job = command.has_open() || command.has_run() || command.has_evaluate();
     if (absl::IsUnavailable(status) && !AwaitEnd() && ends_the_job) {
       // No process has ended the job yet, so the failure of the job begins here.
-      log_ << status.message() << std::endl;
-      proto::WorkerTrouble trouble;
-      *trouble.mutable_outcome() = control::ToOutcome(status);
-      link_->Send(trouble.SerializeAsString());
+      TellTrouble(status);
     }
     if (!status.ok()) return status;
     return answer.SerializeAsString();

@@ -8,7 +8,7 @@
 // that the host is lost (WorkerExit::lost). If this process ends for any reason, the commands are
 // killed, so the channels close and the agents end.
 //
-// What a command prints to standard error goes to the console with the host's name in front.
+// Lines that a command prints to standard error go to the console with the host's name in front.
 // Thread rule: as supervisor.h; Reach, Probe and StartWorkers by the thread that calls Wait.
 #pragma once
 
@@ -23,14 +23,14 @@
 
 namespace weir::hosts {
 
-// How the agent of a host is started.
+// A HostCommand starts the agent of a host.
 struct HostCommand {
   std::string host;                    // as the user wrote it
   std::vector<std::string> arguments;  // [0]: the path of a program
   std::string advice;                  // if the agent does not come
 };
 
-// What the agent of a host has told.
+// HostFacts are what the agent of a host has told of the host.
 struct HostFacts {
   std::string name;  // that the host gives itself
   int64_t agent_pid = 0;

@@ -76,7 +76,7 @@ absl::StatusOr<HostCommand> AgentCommand(const std::string& host, const SshOptio
       command.arguments.end(),
       {"-T", "--", host, absl::StrCat("exec ", Quoted(options.program), " agent")});
   command.advice = absl::StrCat("`", options.ssh, " ", host, " ", Quoted(options.program),
-                                " version` must work without a question");
+                                " --version` must work without a question");
   return command;
 }
 

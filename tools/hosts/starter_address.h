@@ -12,9 +12,8 @@
 namespace weir::hosts {
 
 struct StarterAddress {
-  std::string address;                       // without a port
-  std::vector<std::string> interfaces;       // by host: the interface on the way to the address
-  std::vector<std::string> local_addresses;  // by host: the host's address on that way
+  std::string address;                  // without a port
+  std::vector<std::string> interfaces;  // by host: the interface on the way to the address
 };
 
 // Returns the addresses to try, best first: as ssh tells the host, by the route to the host, and

@@ -128,6 +128,14 @@ absl::StatusOr<std::unique_ptr<store::SafetensorsWriter>> BeginSave(
   return store::SafetensorsWriter::Create(path, std::move(entries), metadata);
 }
 
+void AddValues(int rank, const TensorSlice& slice, const void* data, SavedPart* part) {
+  const int64_t count = slice.num_elements();
+  part->elements += count;
+  if (!part->nonfinite.empty() || AllFinite(slice.dtype, data, count)) return;
+  part->nonfinite =
+      absl::StrCat(actors::NonfiniteText(slice.dtype, data, count), " on rank ", rank);
+}
+
 absl::StatusOr<std::map<std::string, SavedPart>> SaveShards(const actors::Session& session,
                                                             StateSet set,
                                                             const std::string& temporary_path,
@@ -139,14 +147,7 @@ absl::StatusOr<std::map<std::string, SavedPart>> SaveShards(const actors::Sessio
       ForEachShard(session, set, [&](int rank, const actors::PlanState& state) -> absl::Status {
         if (!state.owner) return absl::OkStatus();
         WEIR_ASSIGN_OR_RETURN(const device::HostView memory, session.ReadState(rank, state.name));
-        SavedPart& saved = parts[state.name];
-        saved.elements += state.slice.num_elements();
-        if (saved.nonfinite.empty() &&
-            !AllFinite(state.slice.dtype, memory.data(), state.slice.num_elements())) {
-          saved.nonfinite = absl::StrCat(
-              actors::NonfiniteText(state.slice.dtype, memory.data(), state.slice.num_elements()),
-              " on rank ", rank);
-        }
+        AddValues(rank, state.slice, memory.data(), &parts[state.name]);
         return part->Write(state.name, state.slice, memory.data());
       }));
   WEIR_RETURN_IF_ERROR(part->Flush());

@@ -57,6 +57,9 @@ struct SavedPart {
   int64_t elements = 0;   // for SafetensorsWriter::NotePart
   std::string nonfinite;  // its elements that are NaN or infinite, for people; empty: none
 };
+// Counts the values of `slice`, which `rank` holds at `data`, and notes the first that are not
+// finite.
+void AddValues(int rank, const TensorSlice& slice, const void* data, SavedPart* part);
 // Writes the shards that local ranks own into the file whose final name is `path`. Returns the
 // parts by name.
 absl::StatusOr<std::map<std::string, SavedPart>> SaveShards(const actors::Session& session,

@@ -3,8 +3,6 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "actors/engine/finite_watch.h"
-#include "runtime/base/finite.h"
 #include "runtime/base/status.h"
 
 namespace weir::train {
@@ -63,12 +61,7 @@ absl::StatusOr<ShardBatch> ReadShards(const actors::Session& session, StateSet s
           return batch;
         }
         if (position >= begin) {
-          SavedPart& part = batch.parts[state.name];
-          part.elements += slice.num_elements();
-          if (part.nonfinite.empty() && !AllFinite(slice.dtype, bytes, slice.num_elements())) {
-            part.nonfinite = absl::StrCat(
-                actors::NonfiniteText(slice.dtype, bytes, slice.num_elements()), " on rank ", rank);
-          }
+          AddValues(rank, slice, bytes, &batch.parts[state.name]);
           batch.pieces.push_back(
               {state.name, std::move(slice), std::string(bytes, static_cast<size_t>(size))});
           taken += size;
