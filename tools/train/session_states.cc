@@ -26,15 +26,26 @@ absl::Status ForEachShard(const actors::Session& session, StateSet set, F&& visi
   return absl::OkStatus();
 }
 
-// Returns "a, b, c and 4 more".
-std::string NameSome(const std::vector<std::string>& names) {
-  std::vector<std::string> shown(
-      names.begin(), names.begin() + static_cast<int64_t>(std::min(names.size(), kNamesShown)));
-  std::string text = absl::StrJoin(shown, ", ");
-  if (names.size() > shown.size())
-    absl::StrAppend(&text, " and ", names.size() - shown.size(), " more");
-  return text;
-}
+// Names for a message, which shows the first few. A file may have very many unknown names.
+class SomeNames {
+ public:
+  void Add(const std::string& name) {
+    if (shown_.size() < kNamesShown) shown_.push_back(name);
+    ++count_;
+  }
+  bool empty() const { return count_ == 0; }
+  const std::string& front() const { return shown_.front(); }
+  // Returns "a, b, c and 4 more".
+  std::string Text() const {
+    std::string text = absl::StrJoin(shown_, ", ");
+    if (count_ > shown_.size()) absl::StrAppend(&text, " and ", count_ - shown_.size(), " more");
+    return text;
+  }
+
+ private:
+  std::vector<std::string> shown_;
+  size_t count_ = 0;
+};
 
 // Returns whether a tensor of a file is of the kind that `set` has, by the rule for names in files.
 // The job knows nothing more of a tensor that is none of its states.
@@ -44,23 +55,23 @@ bool FileMayHave(const std::string& name, StateSet set) {
 
 absl::Status CheckNames(const store::SafetensorsReader& file, StateSet set,
                         const std::map<std::string, StateType>& states) {
-  std::vector<std::string> missing, extra;
+  SomeNames missing, extra;
   size_t needed = 0;
   for (const auto& [name, type] : states) {
     if (!BelongsTo(type.state_class, set)) continue;
     ++needed;
-    if (file.tensors().count(name) == 0) missing.push_back(name);
+    if (file.tensors().count(name) == 0) missing.Add(name);
   }
   for (const auto& [name, tensor] : file.tensors()) {
-    if (FileMayHave(name, set) && states.count(name) == 0) extra.push_back(name);
+    if (FileMayHave(name, set) && states.count(name) == 0) extra.Add(name);
   }
   if (missing.empty() && extra.empty()) return absl::OkStatus();
   std::string found;
-  if (!missing.empty()) found = absl::StrCat("no ", NameSome(missing));
+  if (!missing.empty()) found = absl::StrCat("no ", missing.Text());
   if (!extra.empty())
-    absl::StrAppend(&found, found.empty() ? "" : "; ", "unknown to the model: ", NameSome(extra));
+    absl::StrAppend(&found, found.empty() ? "" : "; ", "unknown to the model: ", extra.Text());
   std::string hint = "use weights saved from the same model";
-  if (!missing.empty() && states.at(missing[0]).state_class != actors::StateClass::kWeight) {
+  if (!missing.empty() && states.at(missing.front()).state_class != actors::StateClass::kWeight) {
     hint =
         "weights alone (written by --save) start a run with --init; --resume needs a --checkpoint";
   }
