@@ -1,6 +1,6 @@
 // Joins boxings of the program that can travel together into one boxing, which makes messages fewer
-// and larger. Joined boxings share the producer, the stage of the readers, the rate, the element
-// type and the number of steps.
+// and larger. Joined boxings share the producer, the readers and their stage, the rate, the rate
+// of the values that they move, the element type, and the places of their steps.
 // Thread rule: pure function.
 #pragma once
 

@@ -46,12 +46,13 @@ class BundleBoxingsTest : public ::testing::Test {
     std::string type = "f32[batch, wide]";
     sbp::Layout to = {sbp::Sbp::B()};
     int64_t to_stage = 0;
-    Frequency frequency = Frequency::kStep;
+    Frequency frequency = Frequency::kStep;        // of the boxing
+    Frequency value_frequency = Frequency::kStep;  // of the value before and after it
   };
   // Returns the value after the boxing "move <input>".
   int AddMove(const Move& move) {
-    const int from = AddValue({sbp::Sbp::P()}, move.type, 0, move.frequency);
-    const int to = AddValue(move.to, move.type, move.to_stage, move.frequency);
+    const int from = AddValue({sbp::Sbp::P()}, move.type, 0, move.value_frequency);
+    const int to = AddValue(move.to, move.type, move.to_stage, move.value_frequency);
     module_.items[move.maker].outputs.push_back(from);
     AddItem(ItemKind::kBoxing, "move " + module_.values[from].name, {from}, {to}, move.frequency);
     return to;
@@ -86,7 +87,8 @@ TEST_F(BundleBoxingsTest, WhatDiffersInMakerReadersRateTypeStageOrStepsTravelsAl
   const int base = AddMove({});
   const int maker = AddMove({.maker = 1});
   const int reader = AddMove({});
-  const int frequency = AddMove({.frequency = Frequency::kMicroBatch});
+  const int frequency =
+      AddMove({.frequency = Frequency::kMicroBatch, .value_frequency = Frequency::kMicroBatch});
   const int type = AddMove({.type = "bf16[batch, wide]"});
   const int stage = AddMove({.to_stage = 1});
   const int steps = AddMove({.to = {sbp::Sbp::S(0)}});
@@ -94,6 +96,26 @@ TEST_F(BundleBoxingsTest, WhatDiffersInMakerReadersRateTypeStageOrStepsTravelsAl
   AddItem(ItemKind::kCall, "other", {reader}, {});
   EXPECT_THAT(Names(), ElementsAre("make", "also makes", "move v0", "move v2", "move v4", "move v6",
                                    "move v8", "move v10", "move v12", "use", "other"));
+}
+
+TEST_F(BundleBoxingsTest, TheRateOfABoxingAloneKeepsItApart) {
+  module_.functions.emplace_back();
+  const int a = AddMove({}), b = AddMove({.frequency = Frequency::kMicroBatch}),
+            c = AddMove({.frequency = Frequency::kAfterUpdate}),
+            d = AddMove({.frequency = Frequency::kMicroBatch});
+  AddItem(ItemKind::kCall, "use", {a, b, c, d}, {});
+  EXPECT_THAT(Names(),
+              ElementsAre("make", "also makes", "move v0", "move v2 +1", "move v4", "use"));
+}
+
+TEST_F(BundleBoxingsTest, TheRateOfTheMovedValueAloneKeepsABoxingApart) {
+  module_.functions.emplace_back();
+  const int a = AddMove({}), b = AddMove({.value_frequency = Frequency::kMicroBatch}),
+            c = AddMove({.value_frequency = Frequency::kUpdate}),
+            d = AddMove({.value_frequency = Frequency::kMicroBatch});
+  AddItem(ItemKind::kCall, "use", {a, b, c, d}, {});
+  EXPECT_THAT(Names(),
+              ElementsAre("make", "also makes", "move v0", "move v2 +1", "move v4", "use"));
 }
 
 TEST_F(BundleBoxingsTest, ShapesMayDiffer) {
