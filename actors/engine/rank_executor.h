@@ -34,7 +34,7 @@
 #include "actors/engine/program_binding.h"
 #include "actors/engine/ready_set.h"
 #include "actors/plan/plan.h"
-#include "actors/plan/plan_rates.h"
+#include "actors/plan/register_count.h"
 #include "actors/protocol/actor_machine.h"
 #include "actors/protocol/slot_ledger.h"
 #include "runtime/base/clock.h"

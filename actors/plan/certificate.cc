@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "actors/plan/plan_rates.h"
+#include "actors/plan/register_count.h"
 #include "runtime/base/floor_div.h"
 #include "runtime/base/plan_limits.h"
 #include "runtime/base/random.h"

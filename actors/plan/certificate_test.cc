@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/plan/derive_certificate.h"
-#include "actors/plan/plan_rates.h"
+#include "actors/plan/register_count.h"
 #include "actors/plan/verify_plans.h"
 #include "actors/testing/pair_plan.h"
 #include "actors/testing/pipeline_job.h"

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/plan/plan.h"
-#include "actors/plan/plan_rates.h"
+#include "actors/plan/register_count.h"
 #include "actors/plan/verify_plans.h"
 #include "actors/protocol/actor_machine.h"
 #include "runtime/base/rate_codec.h"

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "actors/plan/plan_rates.h"
 #include "actors/plan/plan_reader.h"
+#include "actors/plan/register_count.h"
 #include "runtime/base/plan_limits.h"
 #include "runtime/base/rate_codec.h"
 #include "runtime/base/status.h"

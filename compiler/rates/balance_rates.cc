@@ -56,12 +56,12 @@ struct Equation {
 class Balance {
  public:
   explicit Balance(TimedGraph* graph)
-      : graph_(*graph), equations_(graph->actors.size()), rates_(graph->actors.size()) {}
+      : graph_(*graph), equations_(graph->actors.size()), visits_(graph->actors.size()) {}
 
   absl::Status Run() {
     WEIR_RETURN_IF_ERROR(Collect());
     for (size_t a = 0; a < graph_.actors.size(); ++a) {
-      if (rates_[a].visited) continue;
+      if (visits_[a].made) continue;
       WEIR_RETURN_IF_ERROR(Spread(static_cast<int>(a)));
       WEIR_RETURN_IF_ERROR(Scale());
     }
@@ -69,11 +69,12 @@ class Balance {
   }
 
  private:
-  struct Rate {
-    Ratio ratio;  // to the first actor of the connected part
-    int from = -1;
-    const std::string* by = nullptr;
-    bool visited = false;
+  // The search's visit to an actor.
+  struct Visit {
+    Ratio ratio;    // of the actor's acts to those of the first actor of its connected part
+    int from = -1;  // the actor that the search came from
+    const std::string* by = nullptr;  // the register or order that joins the two
+    bool made = false;
   };
 
   std::string Name(int actor) const { return absl::StrCat("`", graph_.actors[actor].name, "`"); }
@@ -135,17 +136,17 @@ class Balance {
   // the paths in an error are the shortest.
   absl::Status Spread(int first) {
     part_ = {first};
-    rates_[first].visited = true;
+    visits_[first].made = true;
     for (size_t i = 0; i < part_.size(); ++i) {
       const int from = part_[i];
       for (const Equation& equation : equations_[from]) {
-        const std::optional<Ratio> ratio = Product(rates_[from].ratio, equation.ratio);
+        const std::optional<Ratio> ratio = Product(visits_[from].ratio, equation.ratio);
         if (!ratio) return TooLarge(equation.to);
-        Rate& rate = rates_[equation.to];
-        if (!rate.visited) {
-          rate = {*ratio, from, equation.name, true};
+        Visit& visit = visits_[equation.to];
+        if (!visit.made) {
+          visit = {*ratio, from, equation.name, true};
           part_.push_back(equation.to);
-        } else if (rate.ratio != *ratio) {
+        } else if (visit.ratio != *ratio) {
           return Contradiction(from, equation, *ratio);
         }
       }
@@ -155,7 +156,7 @@ class Balance {
 
   std::vector<int> PathFromFirst(int actor) const {
     std::vector<int> path;
-    for (; actor >= 0; actor = rates_[actor].from) path.push_back(actor);
+    for (; actor >= 0; actor = visits_[actor].from) path.push_back(actor);
     std::reverse(path.begin(), path.end());
     return path;
   }
@@ -170,7 +171,7 @@ class Balance {
         continue;
       }
       parts.push_back(i == begin ? Name(path[i])
-                                 : absl::StrCat("(", *rates_[path[i]].by, ") ", Name(path[i])));
+                                 : absl::StrCat("(", *visits_[path[i]].by, ") ", Name(path[i])));
     }
     if (last != nullptr) parts.push_back(absl::StrCat("(", *last->name, ") ", Name(last->to)));
     return absl::StrJoin(parts, " ");
@@ -181,9 +182,9 @@ class Balance {
     size_t fork = 0;
     while (fork + 1 < std::min(one.size(), other.size()) && one[fork + 1] == other[fork + 1])
       ++fork;
-    const Ratio& start = rates_[one[fork]].ratio;
+    const Ratio& start = visits_[one[fork]].ratio;
     const auto asked_one =
-        weir::compiler::Product(rates_[equation.to].ratio, {start.den, start.num});
+        weir::compiler::Product(visits_[equation.to].ratio, {start.den, start.num});
     const auto asked_other = weir::compiler::Product(ratio, {start.den, start.num});
     const auto text = [](const std::optional<Ratio>& asked) {
       return asked ? weir::compiler::Text(*asked) : std::string("very many");
@@ -205,7 +206,7 @@ class Balance {
     int64_t num = 1, den = 0;
     for (int actor : part_) {
       const std::optional<Ratio> units =
-          weir::compiler::Product(rates_[actor].ratio, {1, Divisor(actor)});
+          weir::compiler::Product(visits_[actor].ratio, {1, Divisor(actor)});
       const auto multiple =
           units && Divisor(actor) > 0 ? LeastCommonMultiple(num, units->den) : std::nullopt;
       if (!multiple) return TooLarge(actor);
@@ -216,14 +217,14 @@ class Balance {
     const auto given = std::find_if(part_.begin(), part_.end(),
                                     [&](int actor) { return graph_.actors[actor].acts > 0; });
     if (given != part_.end()) {
-      const Ratio& ratio = rates_[*given].ratio;
+      const Ratio& ratio = visits_[*given].ratio;
       const auto asked =
           weir::compiler::Product({graph_.actors[*given].acts, 1}, {ratio.den, ratio.num});
       if (!asked) return TooLarge(*given);
       scale = *asked;
     }
     for (int actor : part_) {
-      const auto acts = weir::compiler::Product(rates_[actor].ratio, scale);
+      const auto acts = weir::compiler::Product(visits_[actor].ratio, scale);
       if (!acts || acts->num >= kCountMax) return TooLarge(actor);
       TimedGraph::Actor& a = graph_.actors[actor];
       if (acts->den != 1 || acts->num % Divisor(actor) != 0) {
@@ -266,7 +267,7 @@ class Balance {
   }
 
   int64_t SmallestActs(int actor, int64_t num, int64_t den) const {
-    const auto acts = weir::compiler::Product(rates_[actor].ratio, Reduced(num, den));
+    const auto acts = weir::compiler::Product(visits_[actor].ratio, Reduced(num, den));
     return acts ? acts->num : 0;
   }
 
@@ -277,14 +278,14 @@ class Balance {
       ++fork;
     std::vector<std::string> parts;
     for (size_t i = one.size() - 1; i > fork; --i)
-      parts.push_back(absl::StrCat(Name(one[i]), " (", *rates_[one[i]].by, ")"));
+      parts.push_back(absl::StrCat(Name(one[i]), " (", *visits_[one[i]].by, ")"));
     parts.push_back(Text(other, fork, nullptr));
     return absl::StrJoin(parts, " ");
   }
 
   TimedGraph& graph_;
   std::vector<std::vector<Equation>> equations_;
-  std::vector<Rate> rates_;
+  std::vector<Visit> visits_;
   std::vector<int> part_;  // the connected part in progress
   std::vector<int64_t> divisors_;
 };

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "actors/plan/plan_rates.h"
+#include "actors/plan/register_count.h"
 #include "runtime/base/status.h"
 
 namespace weir::training {

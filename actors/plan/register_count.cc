@@ -1,4 +1,4 @@
-#include "actors/plan/plan_rates.h"
+#include "actors/plan/register_count.h"
 
 namespace weir::actors {
 namespace {
