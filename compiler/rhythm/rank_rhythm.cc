@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/floor_div.h"
+#include "runtime/base/plan_limits.h"
 #include "runtime/base/rate_codec.h"
 #include "runtime/base/status.h"
 
@@ -72,8 +73,6 @@ namespace {
 
 constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr int64_t kHourNs = 3600 * kSecondNs;
-// The limit of a plan (actors/plan/plan.h).
-constexpr int64_t kIterationNsMax = int64_t{1} << 46;
 
 class RankRhythm {
  public:
@@ -91,10 +90,11 @@ class RankRhythm {
   absl::Status Apply() {
     // For an iteration of one step the reader of the plan reports this error, if it reads the plan
     // at all.
-    if (steps_per_iteration_ > 1 && rhythm_.iteration_ns > kIterationNsMax / steps_per_iteration_) {
+    if (steps_per_iteration_ > 1 &&
+        rhythm_.iteration_ns > plan_limits::kTimeMax / steps_per_iteration_) {
       return Rejected({"W0549", "training.update_every",
                        absl::StrCat("steps from one update to the next that take less than ",
-                                    kIterationNsMax / kHourNs, " hours"),
+                                    plan_limits::kTimeMax / kHourNs, " hours"),
                        absl::StrCat(steps_per_iteration_, " steps of ",
                                     rhythm_.iteration_ns / kSecondNs, " s each, by the cost model"),
                        "a smaller update_every, smaller batches or more devices"});

@@ -30,4 +30,11 @@ inline constexpr int64_t kTimeMax = int64_t{1} << 46;  // ns, 19 hours
 inline constexpr int64_t kActTimesMax = 1 << 24;       // of all actors, one by one
 inline constexpr int64_t kStreamActsMax = 1 << 24;
 
+// The limits of a plan that a trace records. A replay multiplies a step, acts per step and tokens,
+// and the product stays within 63 bits. So some of these limits are below those of a plan that
+// runs; a larger number in a trace is damage.
+inline constexpr int64_t kRecordedNumberMax = int64_t{1} << 31;  // exclusive; of any count or step
+inline constexpr int64_t kRecordedActsPerStepMax = 1 << 20;
+inline constexpr int64_t kRecordedTokensMax = 1 << 10;  // of a span
+
 }  // namespace weir::plan_limits

@@ -16,17 +16,13 @@
 namespace weir::trace {
 namespace {
 
-// A larger number is damage; products of a step, acts per step and tokens stay within 63 bits.
-constexpr int64_t kNumberMax = int64_t{1} << 31;
-constexpr int64_t kActsPerStepMax = 1 << 20;
-constexpr int64_t kTokensMax = 1 << 10;
-constexpr int64_t kPrecedenceMax = int64_t{1} << 40;
+using namespace plan_limits;
 
 absl::Status Unusable(const std::string& found) {
   return absl::FailedPreconditionError(absl::StrCat("the run cannot be replayed: ", found));
 }
 
-bool IsCount(int64_t n, int64_t least) { return n >= least && n < kNumberMax; }
+bool IsCount(int64_t n, int64_t least) { return n >= least && n < kRecordedNumberMax; }
 
 // A RunBuilder joins the ranks' facts of their plans.
 class RunBuilder {
@@ -89,8 +85,8 @@ absl::Status RunBuilder::AddRank(const TraceProcess& process, const proto::PlanF
   RecordedRank& rank = run_.ranks.emplace_back();
   rank.rank = process.rank;
   rank.name = process.name;
-  if (facts.depth() < 1 || facts.depth() > plan_limits::kDepthMax || facts.num_queues() < 1 ||
-      facts.num_queues() > plan_limits::kQueuesMax) {
+  if (facts.depth() < 1 || facts.depth() > kDepthMax || facts.num_queues() < 1 ||
+      facts.num_queues() > kQueuesMax) {
     return Unusable(absl::StrCat("the device of rank ", rank.rank, " has impossible numbers"));
   }
   rank.depth = facts.depth();
@@ -139,7 +135,7 @@ absl::Status RunBuilder::AddPorts(const google::protobuf::RepeatedPtrField<proto
   for (const proto::PortFacts& port : from) {
     const Span span = FromProto(port.span());
     if (port.register_id() < 0 || port.register_id() >= static_cast<int32_t>(register_of.size()) ||
-        !IsCount(span.period, 1) || !IsCount(span.tokens, 1) || span.tokens > kTokensMax ||
+        !IsCount(span.period, 1) || !IsCount(span.tokens, 1) || span.tokens > kRecordedTokensMax ||
         !IsCount(span.phase, 0) || span.phase >= span.period ||
         span.tokens > run_.registers[register_of[port.register_id()]].slots) {
       return Unusable("a port has impossible numbers");
@@ -165,9 +161,9 @@ absl::Status RunBuilder::AddActor(const proto::PlanFacts& facts, const proto::Ac
   to.planned_ns = std::max<int64_t>(0, from.planned_ns());
   static_cast<Rate&>(to) = FromProto(from.rate());
   if (from.queue() < 0 || from.queue() >= rank.num_queues || !IsCount(to.acts_per_step, 1) ||
-      to.acts_per_step > kActsPerStepMax || !IsCount(to.chunks, 1) || !IsCount(to.every, 1) ||
-      !IsCount(to.every_phase, 0) || to.every_phase >= to.every ||
-      precedence.first <= -kPrecedenceMax || precedence.first >= kPrecedenceMax ||
+      to.acts_per_step > kRecordedActsPerStepMax || !IsCount(to.chunks, 1) ||
+      !IsCount(to.every, 1) || !IsCount(to.every_phase, 0) || to.every_phase >= to.every ||
+      precedence.first < -kPrecedenceMax || precedence.first > kPrecedenceMax ||
       !IsCount(precedence.group, 1) || !IsCount(precedence.group_stride, 0) ||
       !IsCount(precedence.stride, 0)) {
     return Unusable(absl::StrCat("actor '", to.name, "' has impossible numbers"));
@@ -225,7 +221,7 @@ absl::StatusOr<RecordedAct> RunBuilder::ActOf(
   int32_t actor = -1;
   if (auto at = actor_of.find(slice.name); at != actor_of.end()) actor = at->second;
   if (auto at = slice.numbers.find(kTraceActor);
-      at != slice.numbers.end() && at->second >= 0 && at->second < kNumberMax) {
+      at != slice.numbers.end() && at->second >= 0 && at->second < kRecordedNumberMax) {
     actor = first_actor_ + static_cast<int32_t>(std::min<int64_t>(at->second, 1 << 28));
   }
   if (actor < 0 || actor >= static_cast<int32_t>(run_.actors.size())) {

@@ -7,16 +7,13 @@
 #include <unordered_map>
 #include <utility>
 
+#include "runtime/base/plan_limits.h"
 #include "runtime/base/rate_codec.h"
 #include "runtime/trace/trace_names.h"
 #include "tools/trace/step_rule.h"
 
 namespace weir::trace {
 namespace {
-
-// More is damage.
-constexpr int64_t kStepMax = int64_t{1} << 31;
-constexpr int64_t kActsPerStepMax = 1 << 20;
 
 std::string TextOf(const proto::PlanFacts& facts, uint32_t index) {
   return index < static_cast<uint32_t>(facts.text_size()) ? facts.text(static_cast<int>(index))
@@ -85,7 +82,7 @@ void StepFinder::Look(const TraceProcess& process) {
     auto number = slice.numbers.find("step");
     if (slice.category != kTraceAct || number == slice.numbers.end()) continue;
     const int64_t step = number->second;
-    if (step < 0 || step >= kStepMax) continue;
+    if (step < 0 || step >= plan_limits::kRecordedNumberMax) continue;
     run_step =
         std::min(run_step.value_or(step), step);  // an update may be a step ahead of the first
     acted = true;
@@ -110,7 +107,7 @@ int64_t StepFinder::ActsExpected(int64_t step) const {
     for (const proto::ActorFacts& actor : facts->second.actor()) {
       const Rate rate = FromProto(actor.rate());
       if (rate.every <= 0 || !rate.ActsInStep(step)) continue;
-      acts += std::clamp<int64_t>(rate.acts_per_step, 0, kActsPerStepMax);
+      acts += std::clamp<int64_t>(rate.acts_per_step, 0, plan_limits::kRecordedActsPerStepMax);
     }
   }
   return acts;

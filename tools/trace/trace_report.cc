@@ -28,7 +28,6 @@ constexpr size_t kWaitIndent = 25;
 // CPU time is known are mainly acts that others interrupted.
 constexpr double kMeasuredMin = 0.3;
 constexpr double kCoreShareMin = 0.75;  // with less a device is kept from its work
-constexpr int64_t kRanksMax = 1 << 20;  // more is damage
 
 using Intervals = std::vector<std::pair<int64_t, int64_t>>;
 
@@ -375,8 +374,8 @@ absl::StatusOr<TraceReport> ReadTraceReport(absl::string_view file) {
 TraceReport MakeTraceReport(const TraceReader& reader) {
   TraceReport report;
   report.plan_id = reader.JobText("plan");
-  report.num_ranks =
-      static_cast<int>(std::clamp<int64_t>(reader.JobNumber(kTraceRanks), 0, kRanksMax));
+  report.num_ranks = static_cast<int>(
+      std::clamp<int64_t>(reader.JobNumber(kTraceRanks), 0, plan_limits::kRanksMax));
   report.num_stages = std::max<int64_t>(1, reader.JobNumber("stages"));
   report.micro_batches = std::max<int64_t>(1, reader.JobNumber("micro-batches"));
   const Window window = SteadyWindow(reader, &report);
