@@ -110,7 +110,6 @@ struct RankState {
   TensorSlice slice;
   sbp::Layout layout;
   proto::Initializer init;
-  int variable = -1;  // >= 0: the memory of that variable's register
 };
 
 // The pass of a micro-batch through the pipeline that an actor works for.
