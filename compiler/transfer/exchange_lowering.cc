@@ -91,6 +91,15 @@ int64_t ExchangeLowering::TotalBytes() const {
   return bytes;
 }
 
+std::map<int64_t, int64_t> ExchangeLowering::BytesSent(int64_t rank) const {
+  std::map<int64_t, int64_t> bytes;
+  for (const auto& [peer, pieces] : sbp::BuildExchange(types_, steps_, places_, rank).sends) {
+    for (const sbp::Piece& piece : pieces)
+      bytes[peer] += piece.src.volume() * SizeOf(types_[piece.tensor].dtype);
+  }
+  return bytes;
+}
+
 std::string ExchangeLowering::SendName(int64_t receiver) const {
   return absl::StrCat(options_.name, " to rank ", receiver);
 }

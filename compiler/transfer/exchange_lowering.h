@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ class ExchangeLowering final : public TransferLowering {
   std::vector<int> LowerForStage(const TransferSite& site, const std::vector<int>& inputs,
                                  RankBuilder* builder) const override;
   int64_t TotalBytes() const override;
+  std::map<int64_t, int64_t> BytesSent(int64_t rank) const override;
 
  private:
   std::string SendName(int64_t receiver) const;

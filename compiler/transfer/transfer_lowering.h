@@ -1,8 +1,8 @@
 // Lowers transfers. A transfer is one step in which tensors change their layout or their devices,
 // so that bytes cross from rank to rank. Transfers are a family: a member says which stations it
 // takes, which stations are the ends of its messages, what actors a rank has there, and how many
-// bytes it sends. The lowering of calls, the rhythm, the orders of memory and the simulator use
-// this interface and what it writes into the graph, and know no member by name. Today every
+// bytes it sends to whom. The lowering of calls, the rhythm, the orders of memory and the simulator
+// use this interface and what it writes into the graph, and know no member by name. Today every
 // transfer is an exchange (exchange_lowering.h).
 //
 // A new member implements TransferLowering, is chosen in TransferFactory::Make, and describes what
@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -65,6 +66,9 @@ class TransferLowering {
 
   // Returns the bytes that all ranks together send in one transfer.
   virtual int64_t TotalBytes() const = 0;
+  // Returns the bytes that `rank` sends to each rank that it sends to, in one transfer. The bytes
+  // of all ranks together are TotalBytes().
+  virtual std::map<int64_t, int64_t> BytesSent(int64_t rank) const = 0;
 };
 
 class TransferFactory {

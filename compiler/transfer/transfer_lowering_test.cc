@@ -58,15 +58,20 @@ std::vector<RankGraph> AllLowered(const LogicalPlan& plan) {
   return graphs;
 }
 
-// Returns the elements that all ranks send in one transfer, from what their kernels move.
+// Returns the elements that an actor sends in one transfer, from what its kernels move.
+int64_t ElementsSent(const RankActor& actor) {
+  int64_t sum = 0;
+  for (const RankKernel& kernel : actor.kernels) {
+    for (int64_t elements : MessageElements(kernel.transfer, actor.chunks)) sum += elements;
+  }
+  return sum;
+}
+
+// Returns the elements that all ranks send in one transfer.
 int64_t ElementsSent(const std::vector<RankGraph>& graphs) {
   int64_t sum = 0;
   for (const RankGraph& graph : graphs) {
-    for (const RankActor& actor : graph.actors) {
-      for (const RankKernel& kernel : actor.kernels) {
-        for (int64_t elements : MessageElements(kernel.transfer, actor.chunks)) sum += elements;
-      }
-    }
+    for (const RankActor& actor : graph.actors) sum += ElementsSent(actor);
   }
   return sum;
 }
@@ -150,6 +155,26 @@ TEST(TransferLoweringTest, TheBytesOfATransferAreWhatItsKernelsSend) {
   }
 }
 
+TEST(TransferLoweringTest, TheBytesOfALinkAreWhatItsSenderSends) {
+  for (const LogicalPlan& plan :
+       {GatherPlan(), MovePlan("dp=3", {sbp::Sbp::P()}, {sbp::Sbp::S(0)}),
+        MovePlan("pp=2,dp=2", {sbp::Sbp::S(0)}, {sbp::Sbp::B()}, /*to_stage=*/1)}) {
+    const MovedTensors moved = *PlanMove(plan.module, plan.module.items[0], plan.places);
+    TransferFactory transfers(plan.places);
+    const std::unique_ptr<TransferLowering> transfer = transfers.Make(moved, 0, {});
+    int64_t bytes = 0;
+    for (const RankGraph& graph : AllLowered(plan)) {
+      std::map<int64_t, int64_t> sent;
+      for (const RankActor& actor : graph.actors) {
+        if (actor.role == TransferRole::kSends) sent[actor.peer] += 4 * ElementsSent(actor);
+      }
+      EXPECT_EQ(transfer->BytesSent(graph.rank), sent);
+      for (const auto& [peer, link_bytes] : sent) bytes += link_bytes;
+    }
+    EXPECT_EQ(bytes, transfer->TotalBytes());
+  }
+}
+
 TEST(TransferLoweringTest, WhatARankDoesIsAmongWhatItsStageDoes) {
   for (const LogicalPlan& plan :
        {GatherPlan(), MovePlan("pp=2,dp=2", {sbp::Sbp::S(0)}, {sbp::Sbp::B()}, /*to_stage=*/1)}) {
@@ -229,6 +254,7 @@ class OneStation final : public TransferLowering {
     return LowerForRank(site, inputs, builder);
   }
   int64_t TotalBytes() const override { return 0; }
+  std::map<int64_t, int64_t> BytesSent(int64_t rank) const override { return {}; }
 };
 
 TEST(TransferLoweringTest, AMemberMayHaveOneStationThatIsItsOwnPeer) {

@@ -124,20 +124,13 @@ class CostsOfPlan {
     if (plan_.mesh.num_ranks() <= kRanksWithLinks) AddLinks(bundle, per_step, &group);
   }
 
-  void AddLinks(const Bundle& bundle, double per_step, Group* group) const {
-    const compiler::MovedTensors& moved = bundle.moved;
-    for (size_t k = 0; k < moved.num_transfers(); ++k) {
-      std::vector<sbp::BoxingStep> now;
-      for (const auto& list : moved.steps) now.push_back(list[k]);
+  void AddLinks(const Bundle& bundle, double per_step, Group* group) {
+    for (size_t k = 0; k < bundle.moved.num_transfers(); ++k) {
+      const std::unique_ptr<compiler::TransferLowering> transfer =
+          transfers_.Make(bundle.moved, k, {});
       for (int64_t rank = 0; rank < plan_.mesh.num_ranks(); ++rank) {
-        for (const auto& [peer, pieces] :
-             sbp::BuildExchange(moved.types, now, plan_.places, rank).sends) {
-          for (const sbp::Piece& piece : pieces) {
-            group->links[{rank, peer}] +=
-                per_step *
-                static_cast<double>(piece.src.volume() * SizeOf(moved.types[piece.tensor].dtype));
-          }
-        }
+        for (const auto& [peer, bytes] : transfer->BytesSent(rank))
+          group->links[{rank, peer}] += per_step * static_cast<double>(bytes);
       }
     }
   }
