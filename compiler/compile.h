@@ -5,6 +5,7 @@
 // Thread rule: pure functions; LogicalPlan is immutable once made.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <ostream>
 #include <set>
@@ -23,6 +24,8 @@ struct CompileOptions {
   std::string dump_after;           // regular expression over pass names; "" = none
   std::set<std::string> disabled;   // passes not to run
   std::ostream* dump_to = nullptr;  // where dumps go; nullptr: stderr
+  // For tests: as PassPipelineOptions says (compiler/passes/pass.h).
+  std::function<std::string(const Module&)> text_for_second_run = nullptr;
   // The costs of the machines that will run the plan. Times and register counts follow from these
   // costs. Null: PeakCosts. All ranks of a job must be compiled with equal costs, because the
   // plan's id does not depend on the costs.

@@ -1,6 +1,6 @@
 // A pass is one named transformation of the module. The PassPipeline runs passes in order, verifies
 // the module after each pass, measures the time, dumps the module on request and leaves out passes
-// that are disabled by name.
+// that are disabled by name. A second run of a pass changes nothing.
 // Thread rule: one thread.
 #pragma once
 
@@ -41,6 +41,9 @@ struct PassPipelineOptions {
   std::string dump_after;
   std::set<std::string> disabled;
   std::ostream* dump_to = nullptr;
+  // For tests. If set, every pass runs twice, and Run returns kInternal with the name of the pass
+  // if the second run changes this text of the module, or the pass's own result.
+  std::function<std::string(const Module&)> text_for_second_run = nullptr;
 };
 
 class PassPipeline {

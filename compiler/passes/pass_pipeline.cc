@@ -19,6 +19,18 @@ absl::Status Verify(const PassContext& context, const Module& module, const std:
   return absl::OkStatus();
 }
 
+// Runs a pass that has run, and expects that nothing changes.
+absl::Status RunAgain(const Pass& pass, const PassPipelineOptions& options,
+                      const PassContext& context, Module* module) {
+  const auto result = [&] {
+    return absl::StrCat(options.text_for_second_run(*module), pass.dump ? pass.dump() : "");
+  };
+  const std::string once = result();
+  WEIR_RETURN_IF_ERROR(pass.run(context, module));
+  if (result() == once) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("a second run of pass ", pass.name, " changes a result"));
+}
+
 }  // namespace
 
 std::string ToText(const Module& module, const sbp::Mesh& stage_mesh) {
@@ -60,6 +72,8 @@ absl::Status PassPipeline::Run(const PassContext& context, Module* module) {
     WEIR_RETURN_IF_ERROR(pass.run(context, module));
     auto end = std::chrono::steady_clock::now();
     WEIR_RETURN_IF_ERROR(Verify(context, *module, pass.name));
+    if (options_.text_for_second_run != nullptr)
+      WEIR_RETURN_IF_ERROR(RunAgain(pass, options_, context, module));
     PassTiming timing{pass.name, std::chrono::duration<double, std::micro>(end - begin).count(), 0};
     for (const Function& function : module->functions)
       timing.nodes += static_cast<int>(function.nodes.size());

@@ -108,5 +108,32 @@ TEST_F(PassPipelineTest, APassThatSpoilsTheModuleIsNamed) {
   EXPECT_THAT(ran_, ElementsAre("slice-bread", "layer-cake"));
 }
 
+PassPipelineOptions RunTwice() {
+  return {.text_for_second_run = [](const Module& module) { return ToText(module, MeshOf("")); }};
+}
+
+TEST_F(PassPipelineTest, OnRequestEveryPassRunsTwiceAndIsTimedOnce) {
+  ASSERT_TRUE(Run(RunTwice()).ok());
+  EXPECT_THAT(ran_, ElementsAre("slice-bread", "slice-bread", "layer-cake", "layer-cake",
+                                "serve-tea", "serve-tea"));
+  EXPECT_EQ(timings_.size(), 3u);
+}
+
+TEST_F(PassPipelineTest, APassWhoseSecondRunChangesTheModuleIsNamed) {
+  more_ = {"rename", "", true, [](const PassContext&, Module* module) {
+             module->functions[0].name += "'";
+             return absl::OkStatus();
+           }};
+  const absl::Status status = Run(RunTwice());
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(status.message(), "a second run of pass rename changes a result");
+}
+
+TEST_F(PassPipelineTest, APassWhoseSecondRunChangesItsOwnResultIsNamed) {
+  more_ = Noting("count", true);
+  more_->dump = [this] { return std::to_string(ran_.size()); };
+  EXPECT_EQ(Run(RunTwice()).message(), "a second run of pass count changes a result");
+}
+
 }  // namespace
 }  // namespace weir::compiler

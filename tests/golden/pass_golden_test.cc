@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "compiler/compile.h"
+#include "compiler/testing/small_model.h"
 #include "gtest/gtest.h"
 #include "tests/golden/golden_file.h"
 #include "tools/job/job_file.h"
@@ -83,6 +84,23 @@ TEST_P(PassGoldenTest, TheSameJobGivesTheSameBytes) {
   ASSERT_TRUE(first.ok()) << first.status();
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_EQ(FirstDifference(*first, *second), "");
+}
+
+TEST_P(PassGoldenTest, ASecondRunOfAnyPassChangesNothing) {
+  const proto::Job job = ReadJob(GetParam() + ".textproto");
+  for (compiler::PlanMode mode : {compiler::PlanMode::kTrain, compiler::PlanMode::kEvaluate}) {
+    compiler::CompileOptions options;
+    options.mode = mode;
+    absl::StatusOr<std::unique_ptr<compiler::LogicalPlan>> once =
+        compiler::CompileJob(job, options);
+    ASSERT_TRUE(once.ok()) << once.status();
+    options.text_for_second_run = [&](const compiler::Module& module) {
+      return compiler::EverythingOf(module, (*once)->stage_mesh);
+    };
+    absl::StatusOr<std::unique_ptr<compiler::LogicalPlan>> twice =
+        compiler::CompileJob(job, options);
+    EXPECT_TRUE(twice.ok()) << twice.status();
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Passes, PassGoldenTest, ::testing::ValuesIn(Cases()),
