@@ -3,9 +3,9 @@
 #include <fstream>
 #include <set>
 
-#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/temporary_folder_testing.h"
 #include "runtime/store/idx_dataset.h"
 #include "runtime/store/idx_file.h"
 #include "runtime/store/index_permutation.h"
@@ -19,14 +19,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::string WriteFile(const std::string& name, const std::string& bytes) {
-  std::string path = std::string(::testing::TempDir()) + "/" + name;
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
-  return path;
-}
-
 std::string WriteGzip(const std::string& name, const std::string& bytes) {
-  std::string path = std::string(::testing::TempDir()) + "/" + name;
+  std::string path = TemporaryPath(name);
   gzFile file = gzopen(path.c_str(), "wb");
   gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size()));
   gzclose(file);
@@ -48,7 +42,8 @@ IdxDataOptions WriteImages(const std::string& name, int n) {
     labels.push_back(static_cast<char>(i % 5));
   }
   IdxDataOptions options;
-  options.images = WriteFile(name + "-images", IdxBytes({static_cast<uint32_t>(n), 2, 3}, images));
+  options.images =
+      WriteTemporary(name + "-images", IdxBytes({static_cast<uint32_t>(n), 2, 3}, images));
   options.labels = WriteGzip(name + "-labels.gz", IdxBytes({static_cast<uint32_t>(n)}, labels));
   options.test_images = options.images;
   options.test_labels = options.labels;
@@ -104,14 +99,14 @@ TextDataOptions TextOptions(const std::string& path) {
 }
 
 TEST(TextDatasetTest, SlicesOfABatchEqualTheWholeBatch) {
-  auto data = OpenTextDataset(TextOptions(WriteFile("slices.txt", Alphabet(1000))));
+  auto data = OpenTextDataset(TextOptions(WriteTemporary("slices.txt", Alphabet(1000))));
   ASSERT_TRUE(data.ok()) << data.status();
   ExpectSlicesEqualWhole<int32_t>(**data, "tokens", {4, 6}, DType::kI32);
   ExpectSlicesEqualWhole<int32_t>(**data, "targets", {4, 6}, DType::kI32);
 }
 
 TEST(TextDatasetTest, TargetsAreTheTokensThatFollow) {
-  auto data = OpenTextDataset(TextOptions(WriteFile("shift.txt", Alphabet(1000))));
+  auto data = OpenTextDataset(TextOptions(WriteTemporary("shift.txt", Alphabet(1000))));
   ASSERT_TRUE(data.ok());
   TensorSlice slice = TensorSlice::Whole(DType::kI32, {4, 6});
   auto tokens = Filled<int32_t>(**data, "tokens", {}, slice);
@@ -121,7 +116,7 @@ TEST(TextDatasetTest, TargetsAreTheTokensThatFollow) {
 }
 
 TEST(TextDatasetTest, AStepHasTheSameSamplesHoweverItIsCutIntoMicroBatches) {
-  auto data = OpenTextDataset(TextOptions(WriteFile("micro.txt", Alphabet(1000))));
+  auto data = OpenTextDataset(TextOptions(WriteTemporary("micro.txt", Alphabet(1000))));
   ASSERT_TRUE(data.ok());
   BatchPosition one{DataPart::kTrain, 5, 0, 1};
   auto whole = Filled<int32_t>(**data, "tokens", one, TensorSlice::Whole(DType::kI32, {4, 6}));
@@ -139,7 +134,7 @@ TEST(TextDatasetTest, TrainingNeverSeesHeldOutBytesAndReachesBothEndsOfItsPart) 
   for (size_t i = 180; i < 200; ++i) text[i] = 'z';
   text[0] = 'b';
   text[179] = 'y';
-  TextDataOptions options = TextOptions(WriteFile("parts.txt", text));
+  TextDataOptions options = TextOptions(WriteTemporary("parts.txt", text));
   options.batch = 2;
   auto data = OpenTextDataset(options);
   ASSERT_TRUE(data.ok()) << data.status();
@@ -157,7 +152,7 @@ TEST(TextDatasetTest, TrainingNeverSeesHeldOutBytesAndReachesBothEndsOfItsPart) 
 
 TEST(TextDatasetTest, HeldOutWindowsFollowOneAnotherAndEnd) {
   std::string text = Alphabet(1000);
-  auto data = OpenTextDataset(TextOptions(WriteFile("held.txt", text)));
+  auto data = OpenTextDataset(TextOptions(WriteTemporary("held.txt", text)));
   ASSERT_TRUE(data.ok());
   // 100 bytes are held out: 16 windows of 6 (and the byte after), 4 batches of 4.
   EXPECT_EQ((*data)->num_held_out_batches(), 4);
@@ -174,7 +169,7 @@ TEST(TextDatasetTest, HeldOutWindowsFollowOneAnotherAndEnd) {
 }
 
 TEST(TextDatasetTest, DifferentSeedsAndStepsDiffer) {
-  TextDataOptions options = TextOptions(WriteFile("seeds.txt", Alphabet(1000)));
+  TextDataOptions options = TextOptions(WriteTemporary("seeds.txt", Alphabet(1000)));
   auto a = OpenTextDataset(options);
   options.seed = 12;
   auto b = OpenTextDataset(options);
@@ -185,13 +180,13 @@ TEST(TextDatasetTest, DifferentSeedsAndStepsDiffer) {
 }
 
 TEST(TextDatasetTest, RefusesFilesThatAreTooShortWithTheByteCounts) {
-  TextDataOptions options = TextOptions(WriteFile("short.txt", "abcdef"));
+  TextDataOptions options = TextOptions(WriteTemporary("short.txt", "abcdef"));
   options.held_out = 0;
   auto train = OpenTextDataset(options);
   EXPECT_EQ(train.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(train.status().message()), HasSubstr("at least 7 bytes"));
   EXPECT_THAT(std::string(train.status().message()), HasSubstr("6 of the file's 6 bytes"));
-  auto held = OpenTextDataset(TextOptions(WriteFile("short_held.txt", Alphabet(100))));
+  auto held = OpenTextDataset(TextOptions(WriteTemporary("short_held.txt", Alphabet(100))));
   EXPECT_EQ(held.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(held.status().message()), HasSubstr("10 bytes held out, 1 windows"));
   options.path = "/no/such/text";
@@ -199,8 +194,8 @@ TEST(TextDatasetTest, RefusesFilesThatAreTooShortWithTheByteCounts) {
 }
 
 TEST(TextDatasetTest, RefusesBytesOutsideTheVocabulary) {
-  TextDataOptions options =
-      TextOptions(WriteFile("vocabulary.txt", std::string(500, 'a') + "z" + std::string(500, 'a')));
+  TextDataOptions options = TextOptions(
+      WriteTemporary("vocabulary.txt", std::string(500, 'a') + "z" + std::string(500, 'a')));
   auto data = OpenTextDataset(options);
   ASSERT_TRUE(data.ok()) << data.status();
   FeedRequest request{"x",    "targets", DType::kI32,
@@ -215,7 +210,7 @@ TEST(TextDatasetTest, RefusesBytesOutsideTheVocabulary) {
 }
 
 TEST(TextDatasetTest, RefusesFeedsAndShapesItCannotFill) {
-  auto data = OpenTextDataset(TextOptions(WriteFile("feeds.txt", Alphabet(1000))));
+  auto data = OpenTextDataset(TextOptions(WriteTemporary("feeds.txt", Alphabet(1000))));
   ASSERT_TRUE(data.ok());
   std::vector<int32_t> out(100);
   absl::Status status =
@@ -291,7 +286,7 @@ TEST(IdxDatasetTest, RefusesLabelsCountsAndBatchesThatDoNotFit) {
   EXPECT_THAT(std::string(OpenIdxDataset(options).status().message()),
               HasSubstr("at least one batch of 21"));
   options.batch = 4;
-  options.labels = WriteFile("refuse-labels", IdxBytes({3}, std::string(3, '\0')));
+  options.labels = WriteTemporary("refuse-labels", IdxBytes({3}, std::string(3, '\0')));
   EXPECT_THAT(std::string(OpenIdxDataset(options).status().message()), HasSubstr("20 labels"));
   options.labels = "/no/such/labels";
   EXPECT_EQ(OpenIdxDataset(options).status().code(), absl::StatusCode::kNotFound);
@@ -308,7 +303,7 @@ TEST(IdxDatasetTest, LabelsBeyondTheRangeAreNamedInTrainingAndTestFiles) {
                         "along dimension k of \"logits\"; found 4"));
   request.below = 5;
   options.test_labels =
-      WriteFile("range-test-labels", IdxBytes({20}, std::string(19, '\0') + "\5"));
+      WriteTemporary("range-test-labels", IdxBytes({20}, std::string(19, '\0') + "\5"));
   EXPECT_THAT(std::string(CheckRequest(**OpenIdxDataset(options), request).message()),
               HasSubstr("range-test-labels, label 19"));
 }
@@ -350,13 +345,14 @@ TEST(IdxDatasetTest, ImagesComeAsShareOfWhiteOrAsBytes) {
 TEST(IdxFileTest, FilesOfAnotherKindAreNotCalledDamaged) {
   std::string floats = IdxBytes({1, 1, 1}, "abcd");
   floats[2] = 13;
-  absl::Status status = ReadIdxFile(WriteFile("floats.idx", floats), 3, "training images").status();
+  absl::Status status =
+      ReadIdxFile(WriteTemporary("floats.idx", floats), 3, "training images").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("expected IDX of unsigned bytes with 3 dimensions (training images); found "
                         "IDX of 32-bit floats with 3 dimensions"));
-  status =
-      ReadIdxFile(WriteFile("flat.idx", IdxBytes({2, 2}, "abcd")), 3, "training images").status();
+  status = ReadIdxFile(WriteTemporary("flat.idx", IdxBytes({2, 2}, "abcd")), 3, "training images")
+               .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("found IDX of unsigned bytes with 2 dimensions"));
@@ -366,7 +362,7 @@ TEST(IdxFileTest, FilesOfAnotherKindAreNotCalledDamaged) {
 TEST(IdxFileTest, EveryTruncationIsDamagePlainAndCompressed) {
   std::string bytes = IdxBytes({2, 2, 3}, "abcdefghijkl");
   for (size_t length = 0; length < bytes.size(); ++length) {
-    auto array = ReadIdxFile(WriteFile("cut.idx", bytes.substr(0, length)), 3, "test");
+    auto array = ReadIdxFile(WriteTemporary("cut.idx", bytes.substr(0, length)), 3, "test");
     EXPECT_EQ(array.status().code(), absl::StatusCode::kDataLoss) << length;
   }
   std::string path = WriteGzip("whole.idx.gz", bytes);
@@ -374,19 +370,20 @@ TEST(IdxFileTest, EveryTruncationIsDamagePlainAndCompressed) {
   std::ifstream in(path, std::ios::binary);
   std::string packed(std::istreambuf_iterator<char>(in), {});
   for (size_t length = 2; length < packed.size(); ++length) {
-    auto array = ReadIdxFile(WriteFile("cut.idx.gz", packed.substr(0, length)), 3, "test");
+    auto array = ReadIdxFile(WriteTemporary("cut.idx.gz", packed.substr(0, length)), 3, "test");
     EXPECT_EQ(array.status().code(), absl::StatusCode::kDataLoss) << length;
   }
 }
 
 TEST(IdxFileTest, RefusesOtherMagicExtraBytesAndImpossibleSizes) {
-  EXPECT_FALSE(ReadIdxFile(WriteFile("m.idx", IdxBytes({2}, "ab")), 3, "test").ok());
-  EXPECT_FALSE(ReadIdxFile(WriteFile("l.idx", IdxBytes({2}, "abc")), 1, "test").ok());
+  EXPECT_FALSE(ReadIdxFile(WriteTemporary("m.idx", IdxBytes({2}, "ab")), 3, "test").ok());
+  EXPECT_FALSE(ReadIdxFile(WriteTemporary("l.idx", IdxBytes({2}, "abc")), 1, "test").ok());
   EXPECT_FALSE(
-      ReadIdxFile(WriteFile("h.idx", IdxBytes({0xffffffffu, 0xffffffffu, 0xffffffffu}, "abc")), 3,
-                  "test")
+      ReadIdxFile(WriteTemporary("h.idx", IdxBytes({0xffffffffu, 0xffffffffu, 0xffffffffu}, "abc")),
+                  3, "test")
           .ok());
-  EXPECT_FALSE(ReadIdxFile(WriteFile("g.idx", IdxBytes({0x3fffffffu}, "abc")), 1, "test").ok());
+  EXPECT_FALSE(
+      ReadIdxFile(WriteTemporary("g.idx", IdxBytes({0x3fffffffu}, "abc")), 1, "test").ok());
 }
 
 FeedRequest Integers(const std::string& feed, Shape shape, int64_t below) {

@@ -7,16 +7,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/temporary_folder_testing.h"
 #include "runtime/store/pending_file.h"
 #include "runtime/store/safetensors.h"
 #include "runtime/store/whole_file.h"
@@ -58,20 +57,10 @@ using ::testing::HasSubstr;
 
 class FailingDiskTest : public ::testing::Test {
  protected:
-  FailingDiskTest() {
-    folder_ = absl::StrCat(::testing::TempDir(), "/",
-                           ::testing::UnitTest::GetInstance()->current_test_info()->name(), ".",
-                           ::getpid());
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-    std::ofstream(Path("c")) << "old";
-  }
-  ~FailingDiskTest() override {
-    flush_mode = Flush::kSucceeds;
-    std::filesystem::remove_all(folder_);
-  }
+  FailingDiskTest() { folder_.Write("c", "old"); }
+  ~FailingDiskTest() override { flush_mode = Flush::kSucceeds; }
 
-  std::string Path(const std::string& name) const { return folder_ + "/" + name; }
+  std::string Path(const std::string& name) const { return folder_.PathFor(name); }
   static std::string Text(const std::string& path) {
     std::ifstream in(path);
     return std::string(std::istreambuf_iterator<char>(in), {});
@@ -89,7 +78,7 @@ class FailingDiskTest : public ::testing::Test {
     EXPECT_TRUE(writer->Write(0, values.data()).ok());
     return writer;
   }
-  std::string folder_;
+  const TemporaryFolder folder_;
 };
 
 TEST_F(FailingDiskTest, AFileThatCannotBeFlushedReplacesNothing) {

@@ -11,6 +11,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/temporary_folder_testing.h"
 #include "runtime/store/idx_file.h"
 #include "runtime/store/mapped_file.h"
 #include "runtime/store/safetensors.h"
@@ -21,12 +22,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::string PathFor(const std::string& name) {
-  return std::string(::testing::TempDir()) + "/" + name;
-}
-
 std::string PipeAt(const std::string& name) {
-  const std::string path = PathFor(name);
+  const std::string path = TemporaryPath(name);
   ::unlink(path.c_str());
   EXPECT_EQ(::mkfifo(path.c_str(), 0600), 0);
   return path;
@@ -40,7 +37,7 @@ std::vector<absl::Status> Readers(const std::string& path) {
 }
 
 TEST(InputFileTest, OpensARegularFileAndKnowsItsSize) {
-  const std::string path = PathFor("regular");
+  const std::string path = TemporaryPath("regular");
   std::ofstream(path) << "12345";
   absl::StatusOr<InputFile> file = InputFile::Open(path, {});
   ASSERT_TRUE(file.ok()) << file.status();
@@ -58,7 +55,7 @@ TEST(InputFileTest, APipeWithoutAWriterIsRefusedAtOnce) {
 }
 
 TEST(InputFileTest, APipeBehindALinkIsRefusedToo) {
-  const std::string link = PathFor("link");
+  const std::string link = TemporaryPath("link");
   ::unlink(link.c_str());
   ASSERT_EQ(::symlink(PipeAt("behind").c_str(), link.c_str()), 0);
   for (const absl::Status& status : Readers(link))
@@ -73,7 +70,7 @@ TEST(InputFileTest, DevicesSocketsAndFoldersAreRefusedByName) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   // The path is relative, since a socket's path is short.
-  ASSERT_EQ(::chdir(::testing::TempDir().c_str()), 0);
+  ASSERT_EQ(::chdir(SharedTemporaryFolder().path().c_str()), 0);
   std::strcpy(address.sun_path, "socket");
   ::unlink(address.sun_path);
   const int socket = ::socket(AF_UNIX, SOCK_STREAM, 0);

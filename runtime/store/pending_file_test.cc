@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/temporary_folder_testing.h"
 #include "runtime/store/whole_file.h"
 
 namespace weir::store {
@@ -25,16 +26,7 @@ using ::testing::HasSubstr;
 
 class PendingFileTest : public ::testing::Test {
  protected:
-  PendingFileTest() {
-    folder_ = absl::StrCat(::testing::TempDir(), "/",
-                           ::testing::UnitTest::GetInstance()->current_test_info()->name(), ".",
-                           ::getpid());
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-  }
-  ~PendingFileTest() override { std::filesystem::remove_all(folder_); }
-
-  std::string Path(const std::string& name) const { return folder_ + "/" + name; }
+  std::string Path(const std::string& name) const { return folder_.PathFor(name); }
   static void Put(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
   static std::string Text(const std::string& path) {
     std::ifstream in(path);
@@ -53,11 +45,11 @@ class PendingFileTest : public ::testing::Test {
   }
   std::set<std::string> Names() const {
     std::set<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(folder_))
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path()))
       names.insert(entry.path().filename());
     return names;
   }
-  std::string folder_;
+  const TemporaryFolder folder_;
 };
 
 TEST_F(PendingFileTest, ANewFileHasWhatTheUmaskLeavesAndAReplacedOneItsMode) {
@@ -155,7 +147,7 @@ TEST_F(PendingFileTest, AnErrorOfWhoFillsItLeavesWhatWasThere) {
 }
 
 TEST_F(PendingFileTest, AFullDiskLeavesWhatWasThereAndIsNamed) {
-  if (::mount("weir", folder_.c_str(), "tmpfs", 0, "size=64k") != 0) {
+  if (::mount("weir", folder_.path().c_str(), "tmpfs", 0, "size=64k") != 0) {
     std::cerr << "NOT TESTED: a full disk needs a file system of its own, and this user may not "
                  "mount one: "
               << strerror(errno) << "\n";
@@ -168,7 +160,7 @@ TEST_F(PendingFileTest, AFullDiskLeavesWhatWasThereAndIsNamed) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("make room"));
   EXPECT_EQ(Text(Path("c")), "old");
   EXPECT_EQ(Names(), std::set<std::string>{"c"});
-  EXPECT_EQ(::umount(folder_.c_str()), 0);
+  EXPECT_EQ(::umount(folder_.path().c_str()), 0);
 }
 
 }  // namespace

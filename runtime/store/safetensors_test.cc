@@ -13,25 +13,16 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/temporary_folder_testing.h"
 
 namespace weir::store {
 namespace {
 
 using ::testing::HasSubstr;
 
-std::string PathFor(const std::string& name) {
-  return std::string(::testing::TempDir()) + "/" + name;
-}
-
 std::string FileBytes(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return std::string(std::istreambuf_iterator<char>(in), {});
-}
-
-std::string WriteFile(const std::string& name, const std::string& bytes) {
-  std::string path = PathFor(name);
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
-  return path;
 }
 
 // Writes a file with `header` and `data_bytes` data bytes 0, 1, 2, …
@@ -45,7 +36,7 @@ std::string FileWith(const std::string& header, int64_t data_bytes) {
 
 // Writes x f32[3, 4] = 0 .. 11 and ids i32[2] = 7, 8.
 std::string WriteSample(const std::string& name) {
-  std::string path = PathFor(name);
+  std::string path = TemporaryPath(name);
   auto writer = SafetensorsWriter::Create(
       path, {{"x", DType::kF32, {3, 4}}, {"ids", DType::kI32, {2}}}, {{"made_by", "test"}});
   EXPECT_TRUE(writer.ok()) << writer.status();
@@ -98,7 +89,7 @@ TEST(SafetensorsTest, ConvertsBetweenRealsOnReading) {
                        R"("b":{"dtype":"BF16","shape":[1],"data_offsets":[8,10]}})";
   std::string bytes =
       FileWith(header, 0) + std::string("\x00\x3c\x00\xc0\x01\x00\x00\x7c\xc0\x3f", 10);
-  auto reader = SafetensorsReader::Open(WriteFile("reals.safetensors", bytes));
+  auto reader = SafetensorsReader::Open(WriteTemporary("reals.safetensors", bytes));
   ASSERT_TRUE(reader.ok()) << reader.status();
   float h[4], b[1];
   ASSERT_TRUE((*reader)->Read("h", TensorSlice::Whole(DType::kF32, {4}), h).ok());
@@ -129,7 +120,8 @@ TEST(SafetensorsTest, NamesTheNearestTensorAndTheShapesThatDiffer) {
 TEST(SafetensorsTest, EveryTruncationIsDamage) {
   std::string whole = FileBytes(WriteSample("whole.safetensors"));
   for (size_t length = 0; length < whole.size(); ++length) {
-    auto reader = SafetensorsReader::Open(WriteFile("cut.safetensors", whole.substr(0, length)));
+    auto reader =
+        SafetensorsReader::Open(WriteTemporary("cut.safetensors", whole.substr(0, length)));
     ASSERT_FALSE(reader.ok()) << "cut to " << length;
     EXPECT_EQ(reader.status().code(), absl::StatusCode::kDataLoss) << reader.status();
     EXPECT_THAT(std::string(reader.status().message()), HasSubstr("cut.safetensors"));
@@ -138,13 +130,13 @@ TEST(SafetensorsTest, EveryTruncationIsDamage) {
 
 TEST(SafetensorsTest, EveryFlippedBitIsFoundAndTheTensorNamed) {
   const std::string whole = FileBytes(WriteSample("sums.safetensors"));
-  auto sound = SafetensorsReader::Open(WriteFile("sums.copy.safetensors", whole)).value();
+  auto sound = SafetensorsReader::Open(WriteTemporary("sums.copy.safetensors", whole)).value();
   EXPECT_EQ(sound->CheckSums().value(), SafetensorsReader::Checked::kSound);
   const std::map<std::string, StoredTensor> tensors = sound->tensors();
   for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
     std::string bytes = whole;
     bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
-    const std::string path = WriteFile("sums.flip.safetensors", bytes);
+    const std::string path = WriteTemporary("sums.flip.safetensors", bytes);
     auto reader = SafetensorsReader::Open(path);
     const absl::Status status = reader.ok() ? (*reader)->CheckSums().status() : reader.status();
     ASSERT_EQ(status.code(), absl::StatusCode::kDataLoss) << "bit " << bit;
@@ -161,7 +153,7 @@ TEST(SafetensorsTest, EveryFlippedBitIsFoundAndTheTensorNamed) {
 TEST(SafetensorsTest, AFileOfAnotherProgramHasNoChecksumsAndIsRead) {
   const std::string header =
       R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"__metadata__":{"format":"pt"}})";
-  auto reader = SafetensorsReader::Open(WriteFile("foreign.safetensors", FileWith(header, 4)));
+  auto reader = SafetensorsReader::Open(WriteTemporary("foreign.safetensors", FileWith(header, 4)));
   ASSERT_TRUE(reader.ok()) << reader.status();
   EXPECT_EQ((*reader)->CheckSums().value(), SafetensorsReader::Checked::kHasNoChecksums);
 }
@@ -172,7 +164,7 @@ TEST(SafetensorsTest, EveryFlippedByteOfTheHeaderIsDamageOrALegalFile) {
   for (size_t i = 0; i < header_end; ++i) {
     std::string bytes = whole;
     bytes[i] = static_cast<char>(bytes[i] ^ 0x15);
-    auto reader = SafetensorsReader::Open(WriteFile("flip.safetensors", bytes));
+    auto reader = SafetensorsReader::Open(WriteTemporary("flip.safetensors", bytes));
     if (reader.ok()) {
       for (const auto& [name, tensor] : (*reader)->tensors()) {
         EXPECT_LE(tensor.begin, tensor.end);
@@ -195,8 +187,8 @@ class SafetensorsDamageTest : public ::testing::TestWithParam<DamageCase> {};
 
 TEST_P(SafetensorsDamageTest, IsRefusedAndNamed) {
   const DamageCase& damage = GetParam();
-  std::string path = WriteFile(absl::StrCat(damage.name, ".safetensors"),
-                               FileWith(damage.header, damage.data_bytes));
+  std::string path = WriteTemporary(absl::StrCat(damage.name, ".safetensors"),
+                                    FileWith(damage.header, damage.data_bytes));
   auto reader = SafetensorsReader::Open(path);
   ASSERT_FALSE(reader.ok());
   EXPECT_EQ(reader.status().code(), absl::StatusCode::kDataLoss) << reader.status();
@@ -257,28 +249,29 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(SafetensorsTest, RefusesAHeaderLongerThanTheLimitOrTheFile) {
   for (uint64_t length : {uint64_t{100'000'001}, ~uint64_t{0}, uint64_t{50}}) {
     std::string bytes(reinterpret_cast<const char*>(&length), 8);
-    auto reader = SafetensorsReader::Open(WriteFile("long.safetensors", bytes + "{}"));
+    auto reader = SafetensorsReader::Open(WriteTemporary("long.safetensors", bytes + "{}"));
     ASSERT_FALSE(reader.ok());
     EXPECT_EQ(reader.status().code(), absl::StatusCode::kDataLoss);
   }
 }
 
 TEST(SafetensorsTest, EmptyTensorsAndAnEmptyFileOfTensorsAreLegal) {
-  EXPECT_TRUE(SafetensorsReader::Open(WriteFile("none.safetensors", FileWith("{}   ", 0))).ok());
+  EXPECT_TRUE(
+      SafetensorsReader::Open(WriteTemporary("none.safetensors", FileWith("{}   ", 0))).ok());
   std::string header = "{" + Entry("e", "[0,3]", 0, 0) + "," + Entry("s", "[]", 0, 4) + "}";
-  auto reader = SafetensorsReader::Open(WriteFile("empty.safetensors", FileWith(header, 4)));
+  auto reader = SafetensorsReader::Open(WriteTemporary("empty.safetensors", FileWith(header, 4)));
   ASSERT_TRUE(reader.ok()) << reader.status();
 }
 
 TEST(SafetensorsTest, MissingFileIsNotFound) {
-  auto reader = SafetensorsReader::Open(PathFor("nowhere.safetensors"));
+  auto reader = SafetensorsReader::Open(TemporaryPath("nowhere.safetensors"));
   EXPECT_EQ(reader.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(SafetensorsReader::Open(::testing::TempDir()).status().code(),
+  EXPECT_EQ(SafetensorsReader::Open(TemporaryPath("")).status().code(),
             absl::StatusCode::kNotFound);
 }
 
 TEST(SafetensorsTest, ShardsWrittenApartMakeOneFile) {
-  std::string path = PathFor("parts.safetensors");
+  std::string path = TemporaryPath("parts.safetensors");
   auto writer =
       SafetensorsWriter::Create(path, {{"x", DType::kF32, {3, 4}}, {"ids", DType::kI32, {2}}}, {})
           .value();
@@ -308,7 +301,7 @@ TEST(SafetensorsTest, ShardsWrittenApartMakeOneFile) {
 }
 
 TEST(SafetensorsTest, WhoeverIsKilledWhileItWritesLeavesNoFile) {
-  const std::string folder = PathFor("killed");
+  const std::string folder = TemporaryPath("killed");
   std::filesystem::create_directory(folder);
   const pid_t child = ::fork();
   if (child == 0) {
@@ -323,7 +316,7 @@ TEST(SafetensorsTest, WhoeverIsKilledWhileItWritesLeavesNoFile) {
 }
 
 TEST(SafetensorsTest, AFileIsReplacedOnlyOnceTheNewOneIsCommitted) {
-  const std::string path = PathFor("again.safetensors");
+  const std::string path = TemporaryPath("again.safetensors");
   for (float value : {1.0f, 2.0f, 3.0f}) {
     auto writer = SafetensorsWriter::Create(path, {{"x", DType::kF32, {1}}}, {}).value();
     ASSERT_EQ(writer->Write(0, &value), absl::OkStatus());
@@ -340,7 +333,7 @@ TEST(SafetensorsTest, AFileIsReplacedOnlyOnceTheNewOneIsCommitted) {
 TEST(SafetensorsTest, AnElementWrittenTwiceOrNeverIsNotCommitted) {
   for (int64_t elements : {5, 7}) {
     auto writer =
-        SafetensorsWriter::Create(PathFor("torn.safetensors"), {{"x", DType::kF32, {6}}}, {})
+        SafetensorsWriter::Create(TemporaryPath("torn.safetensors"), {{"x", DType::kF32, {6}}}, {})
             .value();
     ASSERT_EQ(writer->NotePart("x", elements), absl::OkStatus());
     EXPECT_THAT(std::string(writer->Commit().message()), HasSubstr("W0072"));
@@ -348,7 +341,7 @@ TEST(SafetensorsTest, AnElementWrittenTwiceOrNeverIsNotCommitted) {
 }
 
 TEST(SafetensorsTest, AFileThatIsNotCommittedLeavesTheOldOneAndNoRest) {
-  std::filesystem::path folder = PathFor("atomic");
+  std::filesystem::path folder = TemporaryPath("atomic");
   std::filesystem::create_directories(folder);
   std::string path = (folder / "w.safetensors").string();
   std::ofstream(path) << "old";
@@ -362,7 +355,7 @@ TEST(SafetensorsTest, AFileThatIsNotCommittedLeavesTheOldOneAndNoRest) {
 }
 
 TEST(SafetensorsTest, AFullDiskIsAnErrorThatKeepsTheOldFile) {
-  std::string path = WriteFile("full.safetensors", "old");
+  std::string path = WriteTemporary("full.safetensors", "old");
   signal(SIGXFSZ, SIG_IGN);
   rlimit before;
   getrlimit(RLIMIT_FSIZE, &before);

@@ -1,7 +1,6 @@
 #include "runtime/store/watched_file.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/temporary_folder_testing.h"
 #include "runtime/store/mapped_file.h"
 
 namespace weir::store {
@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 
 class WatchedFileTest : public ::testing::Test {
  protected:
-  WatchedFileTest() : path_(std::string(::getenv("TEST_TMPDIR")) + "/text") {
+  WatchedFileTest() : path_(TemporaryPath("text")) {
     Write(path_, Text('a'));
     file_ = WatchedFile::Open(path_, "text to train on").value();
   }
@@ -83,7 +83,7 @@ TEST_F(WatchedFileTest, AFileThatGrowsOrGetsANewTimeOrTheSameContentsIsReadAsItW
 
 // A mapping has no such error; the process ends, but with the name of the file.
 TEST(MappedFileTest, AFileThatBecomesShorterWhileItIsMappedEndsTheProcessWithItsName) {
-  const std::string path = std::string(::getenv("TEST_TMPDIR")) + "/mapped";
+  const std::string path = TemporaryPath("mapped");
   std::ofstream(path) << std::string(300'000, 'm');
   const auto file = MappedFile::Open(path, "weights").value();
   EXPECT_EXIT(

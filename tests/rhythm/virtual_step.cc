@@ -3,9 +3,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "absl/strings/str_cat.h"
 #include "compiler/compile.h"
 #include "gtest/gtest.h"
+#include "runtime/base/temporary_folder_testing.h"
 #include "tests/training/train_run.h"
 #include "tools/trace/trace_report.h"
 
@@ -15,7 +15,7 @@ namespace {
 using compiler::PeakCosts;
 
 double BubbleOf(const actors::Session& session) {
-  const std::string path = absl::StrCat(::testing::TempDir(), "/virtual_step.pftrace");
+  const std::string path = TemporaryPath("virtual_step.pftrace");
   const absl::Status written = session.WriteTrace(path);
   EXPECT_TRUE(written.ok()) << written;
   std::stringstream bytes;

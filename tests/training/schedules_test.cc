@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/rhythm/play_schedule.h"
 #include "gtest/gtest.h"
+#include "runtime/base/temporary_folder_testing.h"
 #include "tests/training/trace_check.h"
 #include "tests/training/train_run.h"
 #include "tools/trace/trace_report.h"
@@ -115,7 +116,7 @@ void ExpectSameBits(const TrainRun& many, const TrainRun& one) {
 }
 
 absl::StatusOr<trace::TraceReport> ReportOf(const actors::Session& session) {
-  const std::string path = absl::StrCat(::testing::TempDir(), "/schedules.pftrace");
+  const std::string path = TemporaryPath("schedules.pftrace");
   if (absl::Status written = session.WriteTrace(path); !written.ok()) return written;
   std::ifstream file(path, std::ios::binary);
   std::stringstream bytes;

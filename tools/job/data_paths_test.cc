@@ -1,10 +1,10 @@
 #include "tools/job/data_paths.h"
 
 #include <filesystem>
-#include <fstream>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/temporary_folder_testing.h"
 
 namespace weir::job {
 namespace {
@@ -16,14 +16,9 @@ using ::testing::HasSubstr;
 class DataPathsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    root_ = std::filesystem::path(::testing::TempDir()) /
-            ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::filesystem::remove_all(root_);
-    for (const char* folder : {"job/data", "other", "here/below"})
-      std::filesystem::create_directories(root_ / folder);
     for (const char* file :
          {"job/job.textproto", "job/data/text", "other/secret", "here/text", "here/below/text"})
-      std::ofstream(root_ / file) << "x";
+      folder_.Write(file, "x");
     std::filesystem::current_path(root_ / "here");
   }
 
@@ -31,7 +26,8 @@ class DataPathsTest : public ::testing::Test {
     return CheckDataPaths({{"data.text.path", path}}, {root_ / "job/job.textproto", allowed});
   }
 
-  std::filesystem::path root_;
+  const TemporaryFolder folder_;
+  const std::filesystem::path root_ = folder_.path();
 };
 
 TEST_F(DataPathsTest, FilesOfTheJobOfTheCurrentFolderAndOfTheSystemAreFree) {

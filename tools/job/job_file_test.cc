@@ -1,10 +1,8 @@
 #include "tools/job/job_file.h"
 
-#include <fstream>
-
-#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/temporary_folder_testing.h"
 #include "tools/job/job_text.h"
 
 namespace weir::job {
@@ -52,7 +50,7 @@ TEST(JobFileTest, AJobBeyondTheLimitIsRefusedAndAMissingOneNotFound) {
       Message(ParseJob(std::string(static_cast<size_t>(kJobBytesMax) + 1, ' '), "big").status()),
       HasSubstr("W0001"));
   EXPECT_EQ(ReadJobFile("/no/such/job").status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(ReadJobFile(::testing::TempDir()).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ReadJobFile(TemporaryPath("")).status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST(JobFileTest, AByteOrderMarkBeforeTheTextIsNoPartOfIt) {

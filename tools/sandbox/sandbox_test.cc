@@ -14,7 +14,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <fstream>
 #include <functional>
 #include <iostream>
 #include <thread>
@@ -22,20 +21,12 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/temporary_folder_testing.h"
 #include "tools/sandbox/process_limits.h"
 #include "tools/sandbox/run_confined.h"
 
 namespace weir::sandbox {
 namespace {
-
-std::string PathFor(const std::string& name) {
-  return std::string(::testing::TempDir()) + "/" + name;
-}
-
-std::string WriteFile(const std::string& name, const std::string& text) {
-  std::ofstream(PathFor(name)) << text;
-  return PathFor(name);
-}
 
 // Returns the errno with which `attempt` (as a system call: -1 and errno) fails in the sandbox.
 // Returns 0 if the attempt succeeds, and 1000 + the signal if the process is killed.
@@ -126,7 +117,7 @@ TEST_F(SandboxTest, NoFileOrNewMemoryIsMappedAsCode) {
 
 TEST_F(SandboxTest, NoFileIsMadeChangedOrRemoved) {
   if (!NeedsSystemCalls()) GTEST_SKIP();
-  const std::string present = WriteFile("present", "x"), absent = PathFor("absent");
+  const std::string present = WriteTemporary("present", "x"), absent = TemporaryPath("absent");
   EXPECT_EQ(FailureOf({}, [&] { return ::open(absent.c_str(), O_CREAT | O_WRONLY, 0600); }), EPERM);
   EXPECT_EQ(FailureOf({}, [&] { return ::open(present.c_str(), O_RDWR); }), EPERM);
   EXPECT_EQ(FailureOf({}, [&] { return ::open(present.c_str(), O_RDONLY | O_TRUNC); }), EPERM);
@@ -140,21 +131,22 @@ TEST_F(SandboxTest, NoFileIsMadeChangedOrRemoved) {
 
 TEST_F(SandboxTest, OnlyTheFilesThatAreNamedAreRead) {
   if (!NeedsLandlock()) GTEST_SKIP();
-  const std::string named = WriteFile("named", "x"), other = WriteFile("other", "x");
+  const std::string named = WriteTemporary("named", "x"), other = WriteTemporary("other", "x");
   EXPECT_EQ(FailureOf({{named}, {}}, [&] { return ::open(named.c_str(), O_RDONLY); }), 0);
   EXPECT_EQ(FailureOf({{named}, {}}, [&] { return ::open(other.c_str(), O_RDONLY); }), EACCES);
-  EXPECT_EQ(FailureOf({{PathFor("")}, {}}, [&] { return ::open(other.c_str(), O_RDONLY); }), 0);
+  EXPECT_EQ(FailureOf({{TemporaryPath("")}, {}}, [&] { return ::open(other.c_str(), O_RDONLY); }),
+            0);
   EXPECT_EQ(FailureOf({}, [] { return ::open("/etc/passwd", O_RDONLY); }), EACCES);
   EXPECT_EQ(FailureOf({}, [] { return ::open("/proc/meminfo", O_RDONLY); }), 0);
 }
 
 TEST_F(SandboxTest, FilesAreWrittenInTheFoldersThatAreNamedAlone) {
   if (!NeedsLandlock()) GTEST_SKIP();
-  const std::string folder = PathFor("folder"), elsewhere = PathFor("elsewhere"),
+  const std::string folder = TemporaryPath("folder"), elsewhere = TemporaryPath("elsewhere"),
                     file = folder + "/file";
   ::mkdir(folder.c_str(), 0700);
   ::mkdir(elsewhere.c_str(), 0700);
-  const std::string beside = WriteFile("beside", "x");
+  const std::string beside = WriteTemporary("beside", "x");
   const SandboxRules rules = {{}, {folder}};
   EXPECT_EQ(
       FailureOf(rules, [&] { return ::open(file.c_str(), O_CREAT | O_TRUNC | O_RDWR, 0600); }), 0);

@@ -2,12 +2,9 @@
 
 #include <stdlib.h>
 
-#include <filesystem>
-#include <fstream>
-
-#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/temporary_folder_testing.h"
 
 namespace weir::sim {
 namespace {
@@ -23,18 +20,11 @@ constexpr char kCluster[] = R"(
 class JobCostsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = absl::StrCat(::getenv("TEST_TMPDIR"), "/home-XXXXXX");
-    home_ = ::mkdtemp(pattern.data());
-    ::setenv("HOME", home_.c_str(), 1);
+    ::setenv("HOME", home_.path().c_str(), 1);
     ::unsetenv("XDG_CONFIG_HOME");
     ::unsetenv("WEIR_CLUSTER");
   }
-  std::string Write(const std::string& path, const std::string& text) {
-    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-    std::ofstream(path) << text;
-    return path;
-  }
-  std::string home_;
+  const TemporaryFolder home_;
 };
 
 TEST_F(JobCostsTest, WithoutAFileThereAreTheDefaultsWhichSayThatTheyAreNotOfThisMachine) {
@@ -51,7 +41,7 @@ TEST_F(JobCostsTest, WithoutAFileThereAreTheDefaultsWhichSayThatTheyAreNotOfThis
 }
 
 TEST_F(JobCostsTest, WhatIsKeptIsFoundAndNamed) {
-  const std::string path = Write(home_ + "/.config/weir/here.textproto", kCluster);
+  const std::string path = home_.Write(".config/weir/here.textproto", kCluster);
   EXPECT_EQ(KeptClusterPath(), path);
   const absl::StatusOr<JobCosts> costs = JobCosts::Choose("");
   ASSERT_TRUE(costs.ok()) << costs.status();
@@ -63,25 +53,24 @@ TEST_F(JobCostsTest, WhatIsKeptIsFoundAndNamed) {
 }
 
 TEST_F(JobCostsTest, AVariableNamesAnotherPlaceAndAFlagWins) {
-  ::setenv("WEIR_CLUSTER", Write(home_ + "/kept.textproto", kCluster).c_str(), 1);
+  ::setenv("WEIR_CLUSTER", home_.Write("kept.textproto", kCluster).c_str(), 1);
   EXPECT_EQ(JobCosts::Choose("")->source(), JobCosts::Source::kKept);
-  const absl::StatusOr<JobCosts> given =
-      JobCosts::Choose(Write(home_ + "/given.textproto", kCluster));
+  const absl::StatusOr<JobCosts> given = JobCosts::Choose(home_.Write("given.textproto", kCluster));
   ASSERT_TRUE(given.ok()) << given.status();
   EXPECT_EQ(given->source(), JobCosts::Source::kFile);
   EXPECT_THAT(given->Text(), HasSubstr("given.textproto"));
 }
 
 TEST_F(JobCostsTest, ABrokenFileIsAnErrorWithItsPlace) {
-  const std::string path = Write(home_ + "/.config/weir/here.textproto", "devise {}");
+  const std::string path = home_.Write(".config/weir/here.textproto", "devise {}");
   const absl::Status status = JobCosts::Choose("").status();
   EXPECT_THAT(std::string(status.message()), HasSubstr(path + ":1:"));
-  EXPECT_FALSE(JobCosts::Choose(home_ + "/none.textproto").ok());
+  EXPECT_FALSE(JobCosts::Choose(home_.PathFor("none.textproto")).ok());
 }
 
 TEST_F(JobCostsTest, AClusterThatWasReadGivesTheSameCosts) {
   const absl::StatusOr<JobCosts> chosen =
-      JobCosts::Choose(Write(home_ + "/given.textproto", kCluster));
+      JobCosts::Choose(home_.Write("given.textproto", kCluster));
   ASSERT_TRUE(chosen.ok()) << chosen.status();
   EXPECT_EQ(JobCosts::Of(chosen->cluster()).model().ActNs(), 777);
   EXPECT_EQ(JobCosts::Of(JobCosts::Defaults().cluster()).source(), JobCosts::Source::kDefaults);

@@ -12,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "runtime/base/temporary_folder_testing.h"
 #include "tools/job/job_file.h"
 #include "tools/sim/cluster_costs.h"
 #include "tools/sim/cluster_file.h"
@@ -150,7 +151,7 @@ TEST(SimulateTest, TheSameSeedGivesTheSameTraceAndAnotherSeedAnotherTime) {
   for (uint64_t seed : {3, 3, 4}) {
     SimulateOptions options;
     options.seed = seed;
-    options.trace = std::string(::testing::TempDir()) + "/sim.pftrace";
+    options.trace = TemporaryPath("sim.pftrace");
     steps.push_back(Simulated(job, cluster, options).step_ns);
     std::ostringstream bytes;
     bytes << std::ifstream(options.trace, std::ios::binary).rdbuf();
@@ -166,7 +167,7 @@ TEST(SimulateTest, TheSameSeedGivesTheSameTraceAndAnotherSeedAnotherTime) {
 void ExpectTheSameStepInItsTrace(const proto::Job& job, int64_t steps) {
   SimulateOptions options;
   options.steps = steps;
-  options.trace = std::string(::testing::TempDir()) + "/step.pftrace";
+  options.trace = TemporaryPath("step.pftrace");
   const SimulateReport simulated = Simulated(job, GivenCluster(), options);
   std::stringstream bytes;
   bytes << std::ifstream(options.trace, std::ios::binary).rdbuf();

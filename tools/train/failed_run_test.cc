@@ -9,6 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/temporary_folder_testing.h"
 #include "tools/trace/trace_report.h"
 #include "tools/train/trainer.h"
 #include "tools/zoo/gpt.h"
@@ -62,7 +63,7 @@ TEST(FailedRunTest, ARunThatFailsLeavesItsTrace) {
   TrainOptions options;
   options.console = &console;
   options.threads_per_device = 1;
-  options.trace = std::string(::testing::TempDir()) + "/failed.pftrace";
+  options.trace = TemporaryPath("failed.pftrace");
   std::remove(options.trace.c_str());
   options.runner =
       [](const proto::Job& trained,

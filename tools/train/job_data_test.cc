@@ -2,7 +2,6 @@
 // model before anything runs.
 #include "tools/train/job_data.h"
 
-#include <fstream>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
+#include "runtime/base/temporary_folder_testing.h"
 #include "tools/train/trainer.h"
 #include "tools/zoo/gpt.h"
 
@@ -17,15 +17,6 @@ namespace weir::train {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::string PathFor(const std::string& name) {
-  return std::string(::testing::TempDir()) + "/job_data_" + name;
-}
-
-std::string WriteFile(const std::string& name, const std::string& bytes) {
-  std::ofstream(PathFor(name), std::ios::binary | std::ios::trunc) << bytes;
-  return PathFor(name);
-}
 
 // Writes images of 4 x 4 and their labels. The label of image i is i % classes.
 void WriteImages(int count, int classes) {
@@ -35,8 +26,8 @@ void WriteImages(int count, int classes) {
     images += std::string(16, static_cast<char>(i * 2));
     labels.push_back(static_cast<char>(i % classes));
   }
-  WriteFile("images", images);
-  WriteFile("labels", labels);
+  WriteTemporary("images", images);
+  WriteTemporary("labels", labels);
 }
 
 // A model of `rows` samples and `kinds` kinds. MAIN stands for inputs and nodes up to "features",
@@ -140,8 +131,8 @@ std::string Idx(const std::string& labels = "labels") {
   return absl::StrCat(
       "data { feed { input: \"picture\" from: \"images\" } feed { input: \"kind\" from: \"labels\" "
       "} idx { images: \"",
-      PathFor("images"), "\" labels: \"", PathFor(labels), "\" test_images: \"", PathFor("images"),
-      "\" test_labels: \"", PathFor(labels), "\" } }");
+      TemporaryPath("images"), "\" labels: \"", TemporaryPath(labels), "\" test_images: \"",
+      TemporaryPath("images"), "\" test_labels: \"", TemporaryPath(labels), "\" } }");
 }
 
 std::string ErrorOf(const proto::Job& job) {
@@ -177,7 +168,7 @@ TEST(JobDataTest, ImagesAreTokensToAModelThatLooksThemUp) {
   EXPECT_EQ(ItemsOf(job).count, 6 * 16);
   EXPECT_EQ(ItemsOf(job).name, "tokens");
   job.mutable_graph()->mutable_dim(2)->set_size(20);
-  EXPECT_THAT(ErrorOf(job), HasSubstr("W0059 at " + PathFor("images") +
+  EXPECT_THAT(ErrorOf(job), HasSubstr("W0059 at " + TemporaryPath("images") +
                                       ", pixel 160: expected values below 20 for input picture, an "
                                       "index along dimension bytes of \"table\""));
 }
@@ -185,14 +176,14 @@ TEST(JobDataTest, ImagesAreTokensToAModelThatLooksThemUp) {
 TEST(JobDataTest, ALabelBeyondTheClassesIsRefusedBeforeTheFirstStep) {
   WriteImages(20, 5);
   EXPECT_THAT(ErrorOf(Classifier(kOfImages, Idx())),
-              HasSubstr("W0059 at " + PathFor("labels") +
+              HasSubstr("W0059 at " + TemporaryPath("labels") +
                         ", label 4: expected values below 4 for input kind, an index along "
                         "dimension kinds of \"logits\""));
   std::string labels = {0, 0, 8, 1, 0, 0, 0, 20};
-  WriteFile("bad_test_labels", labels + std::string(19, '\1') + "\x04");
+  WriteTemporary("bad_test_labels", labels + std::string(19, '\1') + "\x04");
   WriteImages(20, 4);
   proto::Job job = Classifier(kOfImages, Idx());
-  job.mutable_data()->mutable_idx()->set_test_labels(PathFor("bad_test_labels"));
+  job.mutable_data()->mutable_idx()->set_test_labels(TemporaryPath("bad_test_labels"));
   EXPECT_THAT(ErrorOf(job), HasSubstr("bad_test_labels, label 19")) << "held-out data too";
 }
 
@@ -303,15 +294,15 @@ TEST(JobDataTest, TextNeedsAWindowAndOneSizeOfIt) {
   zoo::TransformerOptions options;
   options.training.batch = 2;
   options.sequence = 4;
-  options.training.data = WriteFile("text", std::string(4000, 'a'));
+  options.training.data = WriteTemporary("text", std::string(4000, 'a'));
   proto::Job job = *zoo::GptJob(options);
   EXPECT_TRUE(OpenJobData(job).ok());
-  job.mutable_data()->mutable_text()->set_path(WriteFile("latin", std::string(4000, '\xe9')));
+  job.mutable_data()->mutable_text()->set_path(WriteTemporary("latin", std::string(4000, '\xe9')));
   EXPECT_TRUE(OpenJobData(job).ok());
   job.mutable_graph()->mutable_function(1)->mutable_input(1)->set_type("i32<128>[batch, sequence]");
-  EXPECT_THAT(ErrorOf(job), HasSubstr("W0051 at " + PathFor("latin") +
+  EXPECT_THAT(ErrorOf(job), HasSubstr("W0051 at " + TemporaryPath("latin") +
                                       ", byte 0: expected bytes below 128 for input targets"));
-  job = Classifier(kOfImages, absl::StrCat("data { text { path: \"", PathFor("text"),
+  job = Classifier(kOfImages, absl::StrCat("data { text { path: \"", TemporaryPath("text"),
                                            "\" } feed { input: \"picture\" from: \"tokens\" } }"));
   EXPECT_THAT(ErrorOf(job), HasSubstr("W0056 at input picture of main: expected i32[samples, 16], "
                                       "as feed tokens delivers; found f32[6, 16]"));

@@ -15,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "runtime/base/temporary_folder_testing.h"
 #include "runtime/store/pending_file.h"
 #include "runtime/store/safetensors.h"
 #include "tools/train/metrics_file.h"
@@ -80,11 +81,6 @@ class TroubledRunner final : public JobRunner {
 class NothingIsLostTest : public ::testing::Test {
  protected:
   NothingIsLostTest() {
-    folder_ = absl::StrCat(::testing::TempDir(), "/",
-                           ::testing::UnitTest::GetInstance()->current_test_info()->name(), ".",
-                           ::getpid());
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
     options_.console = &console_;
     options_.threads_per_device = 1;
     options_.interrupted = &trouble_.interrupted;
@@ -96,9 +92,8 @@ class NothingIsLostTest : public ::testing::Test {
       return std::make_unique<TroubledRunner>(*std::move(runner), &trouble_);
     };
   }
-  ~NothingIsLostTest() override { std::filesystem::remove_all(folder_); }
 
-  std::string Path(const std::string& name) const { return folder_ + "/" + name; }
+  std::string Path(const std::string& name) const { return folder_.PathFor(name); }
   static std::string Text(const std::string& path) {
     std::ifstream in(path, std::ios::binary);
     return std::string(std::istreambuf_iterator<char>(in), {});
@@ -158,7 +153,7 @@ class NothingIsLostTest : public ::testing::Test {
     ASSERT_TRUE(writer->Commit().ok());
   }
 
-  std::string folder_;
+  const TemporaryFolder folder_;
   std::ostringstream log_;
   console::Console console_{console::Console::Style::kPlain, &log_};
   TrainOptions options_;

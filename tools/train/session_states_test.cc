@@ -7,6 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/temporary_folder_testing.h"
 
 namespace weir::train {
 namespace {
@@ -25,7 +26,7 @@ const std::map<std::string, StateType> kStates = {
 std::unique_ptr<store::SafetensorsReader> Written(StateSet set, const std::string& left_out) {
   std::map<std::string, StateType> states = kStates;
   states.erase(left_out);
-  const std::string path = ::testing::TempDir() + "/states.safetensors";
+  const std::string path = TemporaryPath("states.safetensors");
   absl::StatusOr<std::unique_ptr<store::SafetensorsWriter>> writer =
       BeginSave(states, set, {}, path);
   EXPECT_TRUE(writer.ok()) << writer.status();

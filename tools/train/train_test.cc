@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "runtime/base/random.h"
+#include "runtime/base/temporary_folder_testing.h"
 #include "runtime/store/safetensors.h"
 #include "tools/job/job_file.h"
 #include "tools/train/generator.h"
@@ -23,15 +24,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string PathFor(const std::string& name) {
-  return std::string(::testing::TempDir()) + "/" + name;
-}
-
 // Writes images of 4 x 4 whose class is the brightest quarter, which is easy to learn.
 std::string WriteImages() {
-  std::string folder = PathFor("images");
-  std::string make = "mkdir -p " + folder;
-  EXPECT_EQ(system(make.c_str()), 0);
   for (const char* part : {"train", "t10k"}) {
     int n = part[1] == 'r' ? 256 : 70;
     std::string images = {0, 0, 8, 3, 0, 0, static_cast<char>(n >> 8), static_cast<char>(n), 0, 0,
@@ -46,12 +40,11 @@ std::string WriteImages() {
       }
       labels.push_back(static_cast<char>(label));
     }
-    std::ofstream(absl::StrCat(folder, "/", part, "-images-idx3-ubyte"), std::ios::binary)
-        << images;
-    std::ofstream(absl::StrCat(folder, "/", part, "-labels-idx1-ubyte"), std::ios::binary)
-        << labels;
+    const TemporaryFolder& folder = SharedTemporaryFolder();
+    folder.Write(absl::StrCat("images/", part, "-images-idx3-ubyte"), images);
+    folder.Write(absl::StrCat("images/", part, "-labels-idx1-ubyte"), labels);
   }
-  return folder;
+  return TemporaryPath("images");
 }
 
 proto::Job ImageJob(const std::string& mesh = "") {
@@ -110,7 +103,7 @@ TEST_F(TrainTest, LearnsEvaluatesAndWritesMetricsOfEveryStep) {
   job.mutable_training()->set_eval_every(5);
   job.mutable_training()->set_steps(60);
   job.mutable_training()->mutable_schedule()->set_decay_steps(60);
-  options_.metrics = PathFor("metrics.jsonl");
+  options_.metrics = TemporaryPath("metrics.jsonl");
   TrainResult result = Run(job);
   EXPECT_EQ(result.steps_done, 60);
   EXPECT_LT(result.last_loss, 0.3 * result.first_loss);
@@ -134,14 +127,14 @@ TEST_F(TrainTest, LearnsEvaluatesAndWritesMetricsOfEveryStep) {
 }
 
 TEST_F(TrainTest, EveryLayoutStartsFromTheSameWeightsAndEndsNearTheSame) {
-  options_.save = PathFor("one.safetensors");
+  options_.save = TemporaryPath("one.safetensors");
   TrainResult one = Run(ImageJob());
   auto expected = Weights(options_.save);
   for (const char* mesh : {"dp=2", "tp=2", "dp=2,tp=2"}) {
     for (int zero : {0, 1, 2, 3}) {
       proto::Job job = ImageJob(mesh);
       job.mutable_training()->set_zero_stage(zero);
-      options_.save = PathFor("many.safetensors");
+      options_.save = TemporaryPath("many.safetensors");
       TrainResult many = Run(job);
       EXPECT_NEAR(many.first_loss, one.first_loss, 1e-5) << mesh;
       EXPECT_NEAR(many.evaluation->means.at("loss"), one.evaluation->means.at("loss"), 1e-3)
@@ -159,39 +152,40 @@ TEST_F(TrainTest, EveryLayoutStartsFromTheSameWeightsAndEndsNearTheSame) {
 
 TEST_F(TrainTest, ARunResumedFromACheckpointEndsWithTheSameBits) {
   proto::Job job = ImageJob();
-  options_.save = PathFor("straight.safetensors");
+  options_.save = TemporaryPath("straight.safetensors");
   Run(job);
   proto::Job half = job;
   half.mutable_training()->mutable_schedule()->set_decay_steps(job.training().steps());
   half.mutable_training()->set_steps(5);
   options_.save.clear();
-  options_.checkpoint = PathFor("checkpoint.safetensors");
+  options_.checkpoint = TemporaryPath("checkpoint.safetensors");
   Run(half);
   options_.resume = options_.checkpoint;
   options_.checkpoint.clear();
-  options_.save = PathFor("resumed.safetensors");
+  options_.save = TemporaryPath("resumed.safetensors");
   TrainResult result = Run(job);
   EXPECT_EQ(result.steps_done, 12);
-  EXPECT_EQ(Weights(PathFor("resumed.safetensors")), Weights(PathFor("straight.safetensors")));
+  EXPECT_EQ(Weights(TemporaryPath("resumed.safetensors")),
+            Weights(TemporaryPath("straight.safetensors")));
 }
 
 TEST_F(TrainTest, ACheckpointGoesOnUnderAnotherMesh) {
   proto::Job job = ImageJob("dp=2");
   job.mutable_training()->set_zero_stage(1);
   job.mutable_training()->mutable_schedule()->set_decay_steps(12);
-  options_.save = PathFor("dp_straight.safetensors");
+  options_.save = TemporaryPath("dp_straight.safetensors");
   Run(job);
   job.mutable_training()->set_steps(5);
   options_.save.clear();
-  options_.checkpoint = PathFor("dp_checkpoint.safetensors");
+  options_.checkpoint = TemporaryPath("dp_checkpoint.safetensors");
   Run(job);
   options_.resume = options_.checkpoint;
   options_.checkpoint.clear();
-  options_.save = PathFor("tp_resumed.safetensors");
+  options_.save = TemporaryPath("tp_resumed.safetensors");
   proto::Job other = ImageJob("tp=2");
   Run(other);
-  auto expected = Weights(PathFor("dp_straight.safetensors")),
-       weights = Weights(PathFor("tp_resumed.safetensors"));
+  auto expected = Weights(TemporaryPath("dp_straight.safetensors")),
+       weights = Weights(TemporaryPath("tp_resumed.safetensors"));
   for (const auto& [name, values] : expected) {
     for (size_t i = 0; i < values.size(); ++i)
       ASSERT_NEAR(weights[name][i], values[i], 2e-3) << name;
@@ -199,21 +193,22 @@ TEST_F(TrainTest, ACheckpointGoesOnUnderAnotherMesh) {
 }
 
 TEST_F(TrainTest, WeightsSavedAndLoadedAreTheSameBitsUnderAnyMesh) {
-  options_.save = PathFor("first.safetensors");
+  options_.save = TemporaryPath("first.safetensors");
   Run(ImageJob());
   for (const char* mesh : {"", "dp=2,tp=2", "tp=3", "pp=2"}) {
     proto::Job job = ImageJob(mesh);
     job.mutable_training()->set_steps(0);
-    options_.init = PathFor("first.safetensors");
-    options_.save = PathFor("second.safetensors");
+    options_.init = TemporaryPath("first.safetensors");
+    options_.save = TemporaryPath("second.safetensors");
     Run(job);
-    EXPECT_EQ(Weights(PathFor("second.safetensors")), Weights(PathFor("first.safetensors")))
+    EXPECT_EQ(Weights(TemporaryPath("second.safetensors")),
+              Weights(TemporaryPath("first.safetensors")))
         << mesh;
   }
 }
 
 TEST_F(TrainTest, EvaluatingSavedWeightsGivesWhatTheRunSaid) {
-  options_.save = PathFor("evaluated.safetensors");
+  options_.save = TemporaryPath("evaluated.safetensors");
   TrainResult result = Run(ImageJob("dp=2"));
   auto evaluation = EvaluateWeights(ImageJob(), options_.save, 1);
   ASSERT_TRUE(evaluation.ok()) << evaluation.status();
@@ -221,7 +216,7 @@ TEST_F(TrainTest, EvaluatingSavedWeightsGivesWhatTheRunSaid) {
 }
 
 TEST_F(TrainTest, WeightsOfAnotherModelAreRefusedWithTheNames) {
-  options_.save = PathFor("other.safetensors");
+  options_.save = TemporaryPath("other.safetensors");
   proto::Job job = ImageJob();
   job.mutable_training()->set_steps(0);
   Run(job);
@@ -243,7 +238,7 @@ TEST_F(TrainTest, WeightsOfAnotherModelAreRefusedWithTheNames) {
   options_.resume = options_.init;
   options_.init.clear();
   EXPECT_THAT(std::string(Error(job).message()), HasSubstr("metadata has the step"));
-  options_.resume = PathFor("nowhere.safetensors");
+  options_.resume = TemporaryPath("nowhere.safetensors");
   EXPECT_EQ(Error(job).code(), absl::StatusCode::kNotFound);
 }
 
@@ -252,7 +247,7 @@ TEST_F(TrainTest, WeightsOfAnotherModelAreRefusedWithTheNames) {
 proto::Job TextJob(const std::string& mesh = "") {
   std::string text;
   for (int i = 0; i < 400; ++i) text += "the quick fox. ";
-  std::ofstream(PathFor("fox.txt")) << text;
+  std::ofstream(TemporaryPath("fox.txt")) << text;
   zoo::TransformerOptions options;
   options.layers = 1;
   options.hidden = 32;
@@ -261,7 +256,7 @@ proto::Job TextJob(const std::string& mesh = "") {
   options.training.batch = 8;
   options.training.steps = 80;
   options.training.learning_rate = 0.01;
-  options.training.data = PathFor("fox.txt");
+  options.training.data = TemporaryPath("fox.txt");
   options.training.mesh = mesh;
   absl::StatusOr<proto::Job> job = zoo::GptJob(options);
   EXPECT_TRUE(job.ok()) << job.status();
@@ -270,7 +265,7 @@ proto::Job TextJob(const std::string& mesh = "") {
 
 TEST_F(TrainTest, ALanguageModelTrainedOnManyDevicesSpeaksOnOne) {
   proto::Job job = TextJob("dp=2,tp=2");
-  options_.save = PathFor("fox.safetensors");
+  options_.save = TemporaryPath("fox.safetensors");
   TrainResult result = Run(job);
   ASSERT_TRUE(result.evaluation.has_value());
   EXPECT_LT(*BitsPerByte(job, *result.evaluation), 0.5);
@@ -310,7 +305,7 @@ TEST(GenerateTest, ImpossibleOptionsAreRefused) {
   options.temperature = -1;
   EXPECT_EQ(refused(), absl::StatusCode::kInvalidArgument);
   options = {};
-  options.init = PathFor("no_weights.safetensors");
+  options.init = TemporaryPath("no_weights.safetensors");
   EXPECT_EQ(refused(), absl::StatusCode::kNotFound);
 }
 

@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "runtime/base/temporary_folder_testing.h"
 #include "runtime/store/safetensors.h"
 #include "tools/train/trainer.h"
 #include "tools/zoo/gpt.h"
@@ -22,12 +23,8 @@ using Tensors = std::map<std::string, std::vector<float>>;
 
 constexpr int kSteps = 12;
 
-std::string PathFor(const std::string& name) {
-  return std::string(::testing::TempDir()) + "/" + name;
-}
-
 std::string WriteText() {
-  const std::string path = PathFor("text.txt");
+  const std::string path = TemporaryPath("text.txt");
   std::ofstream out(path, std::ios::binary);
   for (int i = 0; i < 600; ++i) out << "line " << i * i % 97 << "\n";
   return path;
@@ -158,40 +155,41 @@ TEST_F(UpdateRateTest, ARunThatGoesOnFromACheckpointEndsWithTheBitsOfOneThatWasN
                               c.rates.delay, ", mesh ", c.mesh));
     proto::Job job = TextJob(c.rates, c.mesh, c.zero);
     options_.resume.clear();
-    options_.save = PathFor("through.st");
-    options_.checkpoint = PathFor("through_all.st");
+    options_.save = TemporaryPath("through.st");
+    options_.checkpoint = TemporaryPath("through_all.st");
     Run(job);
     job.mutable_training()->set_steps(c.steps);
     options_.save.clear();
-    options_.checkpoint = PathFor("half.st");
+    options_.checkpoint = TemporaryPath("half.st");
     notes_.saved.clear();
     Run(job);
     EXPECT_THAT(notes_.saved, ElementsAre(absl::StrCat(c.resumed_at)));
     job.mutable_training()->set_steps(kSteps);
-    options_.resume = PathFor("half.st");
-    options_.save = PathFor("rest.st");
-    options_.checkpoint = PathFor("rest_all.st");
+    options_.resume = TemporaryPath("half.st");
+    options_.save = TemporaryPath("rest.st");
+    options_.checkpoint = TemporaryPath("rest_all.st");
     Run(job);
-    EXPECT_EQ(Read(PathFor("rest.st")), Read(PathFor("through.st")));
-    const Tensors rest = Read(PathFor("rest_all.st"));
-    EXPECT_EQ(rest, Read(PathFor("through_all.st")));
+    EXPECT_EQ(Read(TemporaryPath("rest.st")), Read(TemporaryPath("through.st")));
+    const Tensors rest = Read(TemporaryPath("rest_all.st"));
+    EXPECT_EQ(rest, Read(TemporaryPath("through_all.st")));
     EXPECT_EQ(rest.count("layers.1.wq/delayed_gradient_0"), c.rates.delay > 0 ? 1 : 0);
   }
 }
 
 TEST_F(UpdateRateTest, ACheckpointWithGradientsUnderWayGoesOnUnderAnotherMesh) {
   proto::Job job = TextJob({1, 0, 2}, "dp=2", 1);
-  options_.save = PathFor("dp_through.st");
+  options_.save = TemporaryPath("dp_through.st");
   Run(job);
   job.mutable_training()->set_steps(5);
   options_.save.clear();
-  options_.checkpoint = PathFor("dp_half.st");
+  options_.checkpoint = TemporaryPath("dp_half.st");
   Run(job);
   options_.resume = options_.checkpoint;
   options_.checkpoint.clear();
-  options_.save = PathFor("other_rest.st");
+  options_.save = TemporaryPath("other_rest.st");
   Run(TextJob({1, 0, 2}, "tp=2,pp=2"));
-  const Tensors expected = Read(PathFor("dp_through.st")), found = Read(PathFor("other_rest.st"));
+  const Tensors expected = Read(TemporaryPath("dp_through.st")),
+                found = Read(TemporaryPath("other_rest.st"));
   for (const auto& [name, values] : expected) {
     ASSERT_EQ(found.count(name), 1) << name;
     for (size_t i = 0; i < values.size(); ++i)
@@ -200,7 +198,7 @@ TEST_F(UpdateRateTest, ACheckpointWithGradientsUnderWayGoesOnUnderAnotherMesh) {
 }
 
 TEST_F(UpdateRateTest, CheckpointsComeRightAfterTheNextUpdate) {
-  options_.checkpoint = PathFor("every.st");
+  options_.checkpoint = TemporaryPath("every.st");
   options_.checkpoint_every = 3;
   Run(TextJob({4, 3, 0}));
   EXPECT_THAT(notes_.saved, ElementsAre("4", "8", "12"));
@@ -220,7 +218,7 @@ TEST_F(UpdateRateTest, AnInterruptWithACheckpointWaitsForTheUpdate) {
   notes_.interrupt_after = 1;
   proto::Job job = TextJob({4, 3, 0});
   EXPECT_LT(Run(job).steps_done, 4);
-  options_.checkpoint = PathFor("interrupted.st");
+  options_.checkpoint = TemporaryPath("interrupted.st");
   notes_.interrupted = false;
   notes_.steps = 0;
   const TrainResult result = Run(job);
@@ -230,7 +228,7 @@ TEST_F(UpdateRateTest, AnInterruptWithACheckpointWaitsForTheUpdate) {
 }
 
 TEST_F(UpdateRateTest, MetricsTellTheNormWhenWeightsAreUpdatedAndTheRateOfTheUpdate) {
-  options_.metrics = PathFor("metrics.jsonl");
+  options_.metrics = TemporaryPath("metrics.jsonl");
   Run(TextJob({3, 2, 1}));
   std::ifstream in(options_.metrics);
   std::vector<double> rates;
@@ -261,7 +259,7 @@ TEST_F(UpdateRateTest, MetricsTellTheNormWhenWeightsAreUpdatedAndTheRateOfTheUpd
 TEST_F(UpdateRateTest, ACheckpointOfOtherUpdatesIsRefused) {
   proto::Job job = TextJob({2, 1, 0});
   job.mutable_training()->set_steps(6);
-  options_.checkpoint = PathFor("two.st");
+  options_.checkpoint = TemporaryPath("two.st");
   Run(job);
   options_.resume = options_.checkpoint;
   options_.checkpoint.clear();

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/temporary_folder_testing.h"
 #include "tools/job/job_file.h"
 #include "tools/job/job_text.h"
 #include "tools/zoo/gpt.h"
@@ -84,11 +85,12 @@ TEST(ZooTest, MlpFindsItsFilesInAFolderPlainOrCompressed) {
   ASSERT_TRUE(synthetic.ok());
   ExpectRoundTrip(*synthetic);
   ExpectNamesAreDeclared(*synthetic);
-  options.training.data = ::testing::TempDir();
+  const TemporaryFolder folder;
+  options.training.data = folder.path();
   EXPECT_EQ(MlpJob(options).status().code(), absl::StatusCode::kNotFound);
   for (const char* name : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte.gz",
                            "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte"}) {
-    std::ofstream(absl::StrCat(::testing::TempDir(), "/", name)) << "x";
+    folder.Write(name, "x");
   }
   auto job = MlpJob(options);
   ASSERT_TRUE(job.ok()) << job.status();
