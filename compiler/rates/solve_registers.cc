@@ -315,9 +315,7 @@ absl::Status CheckGivenSlots(TimedGraph graph, const std::string& remedy) {
   return liveness.live ? absl::OkStatus() : DeadlockError(graph, liveness.deadlock, remedy);
 }
 
-absl::StatusOr<Solver> MakeSolver(const TimedGraph& graph, const std::string& remedy) {
-  WEIR_RETURN_IF_ERROR(CheckGraph(graph));
-  WEIR_RETURN_IF_ERROR(CheckGivenSlots(graph, remedy));
+absl::StatusOr<Solver> MakeSolver(const TimedGraph& graph) {
   WEIR_ASSIGN_OR_RETURN(Rhythm rhythm, FindRhythm(graph));
   return Solver(graph, std::move(rhythm));
 }
@@ -330,11 +328,8 @@ absl::Status DoesNotFit(int64_t bytes_max, int64_t bytes) {
                   "raise the limit to that, or keep less between forward and backward"});
 }
 
-}  // namespace
-
-absl::StatusOr<RegisterSolution> SolveRegisters(const TimedGraph& graph,
-                                                const SolveOptions& options) {
-  WEIR_ASSIGN_OR_RETURN(const Solver solver, MakeSolver(graph, options.remedy));
+absl::StatusOr<RegisterSolution> Solve(const TimedGraph& graph, const SolveOptions& options) {
+  WEIR_ASSIGN_OR_RETURN(const Solver solver, MakeSolver(graph));
   WEIR_ASSIGN_OR_RETURN(int64_t fast, solver.Shortest());
   fast = solver.rhythm().Round(std::max(fast, options.micro_batch_ns.value_or(0)));
   WEIR_ASSIGN_OR_RETURN(Counts best, solver.CountsAt(fast));
@@ -358,8 +353,8 @@ absl::StatusOr<RegisterSolution> SolveRegisters(const TimedGraph& graph,
   return solver.Finish(std::move(best), slow);
 }
 
-absl::StatusOr<std::vector<CurvePoint>> MemoryCurve(const TimedGraph& graph, int points_max) {
-  WEIR_ASSIGN_OR_RETURN(const Solver solver, MakeSolver(graph, ""));
+absl::StatusOr<std::vector<CurvePoint>> Curve(const TimedGraph& graph, int points_max) {
+  WEIR_ASSIGN_OR_RETURN(const Solver solver, MakeSolver(graph));
   WEIR_ASSIGN_OR_RETURN(const int64_t fast, solver.Shortest());
   std::map<int64_t, Counts> counts;  // by period
   const auto at = [&](int64_t period) -> absl::Status {
@@ -400,6 +395,28 @@ absl::StatusOr<std::vector<CurvePoint>> MemoryCurve(const TimedGraph& graph, int
     curve.erase(curve.begin() + static_cast<std::ptrdiff_t>(least));
   }
   return curve;
+}
+
+// Start times prove that a graph does not deadlock, so a graph is played, which takes long, only if
+// it has none. Then a deadlock is the better explanation.
+template <typename Result>
+absl::StatusOr<Result> Explained(absl::StatusOr<Result> solved, const TimedGraph& graph,
+                                 const std::string& remedy) {
+  if (!solved.ok()) WEIR_RETURN_IF_ERROR(CheckGivenSlots(graph, remedy));
+  return solved;
+}
+
+}  // namespace
+
+absl::StatusOr<RegisterSolution> SolveRegisters(const TimedGraph& graph,
+                                                const SolveOptions& options) {
+  WEIR_RETURN_IF_ERROR(CheckGraph(graph));
+  return Explained(Solve(graph, options), graph, options.remedy);
+}
+
+absl::StatusOr<std::vector<CurvePoint>> MemoryCurve(const TimedGraph& graph, int points_max) {
+  WEIR_RETURN_IF_ERROR(CheckGraph(graph));
+  return Explained(Curve(graph, points_max), graph, "");
 }
 
 }  // namespace weir::compiler

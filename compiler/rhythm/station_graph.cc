@@ -25,12 +25,14 @@ int64_t ActNs(const RankActor& actor, const CostModel& costs) {
   int64_t ns = costs.ActNs();
   for (const RankKernel& kernel : actor.kernels) {
     KernelUse use{kernel.op, kernel.attrs, {}, {}};
+    use.outputs.reserve(kernel.outputs.size());
     for (const RankOperand& output : kernel.outputs) use.outputs.push_back(output.slice);
     const TransferTraffic traffic = TransferTrafficOf(kernel.op);
     // A transfer reads as many bytes as it writes, whatever the size of the shard around them.
     if (traffic != TransferTraffic::kNone) {
       use.inputs = use.outputs;
     } else {
+      use.inputs.reserve(kernel.inputs.size());
       for (const RankOperand& input : kernel.inputs) use.inputs.push_back(input.slice);
     }
     const int64_t whole = costs.KernelNs(use);

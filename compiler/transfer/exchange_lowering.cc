@@ -71,11 +71,13 @@ void AddPace(int send, RankActor* fill, RankBuilder* builder) {
 }  // namespace
 
 ExchangeLowering::ExchangeLowering(const MovedTensors& moved, size_t k, TransferOptions options,
-                                   const sbp::Places& places, LargestShard* largest_shard)
+                                   const sbp::Places& places, LargestShard* largest_shard,
+                                   KnownExchanges* known_exchanges)
     : types_(moved.types),
       options_(std::move(options)),
       places_(places),
-      largest_shard_(largest_shard) {
+      largest_shard_(largest_shard),
+      known_exchanges_(known_exchanges) {
   for (const std::vector<sbp::BoxingStep>& steps : moved.steps) steps_.push_back(steps[k]);
 }
 
@@ -143,7 +145,7 @@ std::vector<int> ExchangeLowering::LowerForRank(const TransferSite& site,
                                                 const std::vector<int>& inputs,
                                                 RankBuilder* builder) const {
   const int64_t rank = builder->rank();
-  const sbp::RankExchange exchange = sbp::BuildExchange(types_, steps_, places_, rank);
+  const sbp::RankExchange& exchange = known_exchanges_->Of(types_, steps_, rank);
   std::vector<RankOperand> sources;
   for (size_t i = 0; i < types_.size() && !exchange.sends.empty(); ++i) {
     sources.push_back(

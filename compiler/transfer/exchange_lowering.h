@@ -18,9 +18,10 @@ namespace weir::compiler {
 
 class ExchangeLowering final : public TransferLowering {
  public:
-  // `moved`, `places` and `largest_shard` outlive the lowering.
+  // `moved`, `places`, `largest_shard` and `known_exchanges` outlive the lowering.
   ExchangeLowering(const MovedTensors& moved, size_t k, TransferOptions options,
-                   const sbp::Places& places, LargestShard* largest_shard);
+                   const sbp::Places& places, LargestShard* largest_shard,
+                   KnownExchanges* known_exchanges);
 
   TransferSite Site(const Station& first) const override;
   std::vector<int> LowerForRank(const TransferSite& site, const std::vector<int>& inputs,
@@ -52,6 +53,7 @@ class ExchangeLowering final : public TransferLowering {
   const TransferOptions options_;
   const sbp::Places& places_;
   LargestShard* const largest_shard_;
+  KnownExchanges* const known_exchanges_;
 };
 
 // Returns the kernel of a step that needs no message.

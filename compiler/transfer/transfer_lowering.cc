@@ -32,7 +32,8 @@ absl::StatusOr<MovedTensors> PlanMove(const Module& module, const ProgramItem& i
 
 std::unique_ptr<TransferLowering> TransferFactory::Make(const MovedTensors& moved, size_t k,
                                                         TransferOptions options) {
-  return std::make_unique<ExchangeLowering>(moved, k, std::move(options), places_, &largest_shard_);
+  return std::make_unique<ExchangeLowering>(moved, k, std::move(options), places_, &largest_shard_,
+                                            &known_exchanges_);
 }
 
 int64_t TransferFactory::TotalBytes(const MovedTensors& moved) {

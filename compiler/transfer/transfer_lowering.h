@@ -18,6 +18,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/ir/rank_builder.h"
+#include "compiler/transfer/known_exchanges.h"
 #include "compiler/transfer/largest_shard.h"
 #include "sbp/boxing.h"
 
@@ -74,7 +75,8 @@ class TransferLowering {
 class TransferFactory {
  public:
   // The places outlive the factory.
-  explicit TransferFactory(const sbp::Places& places) : places_(places), largest_shard_(places) {}
+  explicit TransferFactory(const sbp::Places& places)
+      : places_(places), largest_shard_(places), known_exchanges_(places) {}
 
   // Returns the lowering of transfer `k` of `moved`, which outlives the lowering, as the factory
   // does.
@@ -87,6 +89,7 @@ class TransferFactory {
  private:
   const sbp::Places& places_;
   LargestShard largest_shard_;
+  KnownExchanges known_exchanges_;
 };
 
 // LoweredFor says for whom a transfer is lowered.

@@ -1,0 +1,23 @@
+#include "compiler/transfer/known_exchanges.h"
+
+#include "runtime/base/random.h"
+
+namespace weir::compiler {
+
+const sbp::RankExchange& KnownExchanges::Of(const std::vector<sbp::TensorType>& types,
+                                            const std::vector<sbp::BoxingStep>& steps,
+                                            int64_t rank) {
+  uint64_t key = static_cast<uint64_t>(rank);
+  for (const sbp::BoxingStep& step : steps) key = MixKey(key, static_cast<uint64_t>(step.method));
+  for (const sbp::TensorType& type : types) {
+    for (const sbp::TensorDim& dim : type.dims) key = MixKey(key, static_cast<uint64_t>(dim.size));
+  }
+  std::list<Known>& alike = known_[key];
+  for (const Known& known : alike) {
+    if (known.rank == rank && known.steps == steps && known.types == types) return known.exchange;
+  }
+  return alike.emplace_back(types, steps, rank, sbp::BuildExchange(types, steps, places_, rank))
+      .exchange;
+}
+
+}  // namespace weir::compiler
