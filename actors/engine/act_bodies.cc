@@ -69,8 +69,8 @@ void RankExecutor::Watch(FiniteWatch* watch, int64_t step_shift) {
   watch_ = watch;
   step_shift_ = step_shift;
   for (ActorRuntime& actor : actors_) actor.act.step += step_shift;
-  for (size_t i = 0; i < plan_->states.size(); ++i)
-    watch->LookAtState(plan_->states[i], ReadState(static_cast<int>(i)).data());
+  for (const StateId state : plan_->states.ids())
+    watch->LookAtState(plan_->states[state], ReadState(state).data());
 }
 
 void RankExecutor::Unwatch() {

@@ -121,7 +121,8 @@ TEST(EngineTest, MetricsComeOncePerMicroBatch) {
 TEST(EngineTest, CountsPayloadBytesOfShortLastChunks) {
   absl::StatusOr<Outcome> outcome = RunTestJob(LoadTestJob("chunked"), Caf(), 3, 3);
   ASSERT_TRUE(outcome.ok()) << outcome.status();
-  EXPECT_EQ(outcome->bytes_by_edge.at(77), 3 /*steps*/ * 2 /*micro-batches*/ * 40 /*elements*/ * 4);
+  EXPECT_EQ(outcome->bytes_by_edge.at(EdgeId(77)),
+            3 /*steps*/ * 2 /*micro-batches*/ * 40 /*elements*/ * 4);
 }
 
 // Makes the receiver of the job "chunked" write the size of each message into its state.
@@ -143,7 +144,7 @@ TEST(EngineTest, AReaderIsToldTheSizeOfAShortMessage) {
     absl::StatusOr<Outcome> outcome = RunTestJob(plans, options, 3, 3);
     ASSERT_TRUE(outcome.ok()) << outcome.status();
     int32_t sizes[3];
-    std::memcpy(sizes, outcome->states.at({1, "sum"}).data(), sizeof(sizes));
+    std::memcpy(sizes, outcome->states.at({RankId(1), "sum"}).data(), sizeof(sizes));
     // Slots have 64 bytes; the last chunk has 8 of 40 elements.
     EXPECT_EQ(sizes[0], 64);
     EXPECT_EQ(sizes[1], 64);
@@ -175,7 +176,7 @@ TEST(EngineTest, AReaderOnTheSameRankIsToldTheSizeOfAShortToken) {
   absl::StatusOr<Outcome> outcome = RunTestJob({plan}, Caf(), 3, 3);
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   int32_t sizes[3];
-  std::memcpy(sizes, outcome->states.at({0, "sum"}).data(), sizeof(sizes));
+  std::memcpy(sizes, outcome->states.at({RankId(0), "sum"}).data(), sizeof(sizes));
   EXPECT_EQ(sizes[0], 64);
   EXPECT_EQ(sizes[1], 64);
   EXPECT_EQ(sizes[2], 32);
@@ -191,16 +192,17 @@ TEST(EngineTest, ResumesAtTheGivenStep) {
   absl::StatusOr<std::unique_ptr<Session>> first = Session::Create(Certified(plans), options);
   ASSERT_TRUE(first.ok());
   ASSERT_TRUE((*first)->RunSteps(3).ok());
-  const device::HostView view = *(*first)->ReadState(0, "sum");
+  const device::HostView view = *(*first)->ReadState(RankId(0), "sum");
   const std::string state(view.data(), view.size());
   ASSERT_TRUE((*first)->RunSteps(2).ok());
 
   options.first_step = 3;
   absl::StatusOr<std::unique_ptr<Session>> second = Session::Create(Certified(plans), options);
   ASSERT_TRUE(second.ok());
-  ASSERT_TRUE((*second)->WriteState(0, "sum", state).ok());
+  ASSERT_TRUE((*second)->WriteState(RankId(0), "sum", state).ok());
   ASSERT_TRUE((*second)->RunSteps(2).ok());
-  EXPECT_EQ((*first)->ReadState(0, "sum")->bytes(), (*second)->ReadState(0, "sum")->bytes());
+  EXPECT_EQ((*first)->ReadState(RankId(0), "sum")->bytes(),
+            (*second)->ReadState(RankId(0), "sum")->bytes());
   EXPECT_EQ((*second)->steps_done(), 5);
 }
 
@@ -211,9 +213,11 @@ TEST(EngineTest, UnknownStatesAndWrongSizesAreErrors) {
   absl::StatusOr<std::unique_ptr<Session>> session =
       Session::Create(Certified(LoadTestJob("chain")), options);
   ASSERT_TRUE(session.ok());
-  EXPECT_EQ((*session)->ReadState(0, "product").status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ((*session)->ReadState(3, "sum").status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ((*session)->WriteState(0, "sum", "abc").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ((*session)->ReadState(RankId(0), "product").status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ((*session)->ReadState(RankId(3), "sum").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ((*session)->WriteState(RankId(0), "sum", "abc").code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 class EveryEngine : public ::testing::TestWithParam<SessionOptions::EngineKind> {
@@ -320,7 +324,7 @@ TEST(SimEngineTest, TheProtocolRunsWithoutKernelsOrMemory) {
       Session::Create(Certified(MakePipelineJob(job)), options);
   ASSERT_TRUE(session.ok()) << session.status();
   EXPECT_EQ((*session)->RunSteps(2), absl::OkStatus());
-  EXPECT_EQ((*session)->Memory(0).arena_bytes, 0);
+  EXPECT_EQ((*session)->Memory(RankId(0)).arena_bytes, 0);
 }
 
 TEST(SimEngineTest, OneForwardOneBackwardTakesTheTimeOfTheBubbleFormula) {

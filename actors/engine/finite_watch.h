@@ -25,7 +25,7 @@ struct NonfiniteFinding {
     kKernel,   // a kernel made it from finite values
     kArrived,  // a kernel read it; its origin was not seen
   };
-  int rank = 0;
+  RankId rank;
   Origin origin = Origin::kArrived;
   int64_t start_ns = 0;  // planned start of that act; all ranks share the plan's times
   // "rank 1, forward layers.2, micro-batch 0: call up (matmul), output 0: 3 NaN of 4096 values,

@@ -5,12 +5,14 @@
 #include <vector>
 
 #include "actors/protocol/actor_machine.h"
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
 
 namespace weir::actors {
 
 // An act of an actor, and when it began.
 struct Act {
-  int32_t actor = -1;
+  ActorId actor;
   int32_t micro_batch = 0;
   int32_t chunk = 0;
   int64_t number = 0;  // of the actor's acts, from 0
@@ -30,12 +32,12 @@ struct AwaitedAct {
 // An act that the device has been given and has not done.
 struct Flight {
   Act act;
-  int64_t number = 0;               // among all acts that the rank has issued
-  int64_t position = 0;             // in its queue
-  std::vector<AwaitedAct> awaited;  // by queue
-  bool is_last = false;             // that its actor may do
-  float metric = 0;                 // of a SINK
-  std::vector<Effect> leaving;      // what becomes known outside when it is done
+  int64_t number = 0;    // among all acts that the rank has issued
+  int64_t position = 0;  // in its queue
+  IdVector<QueueId, AwaitedAct> awaited;
+  bool is_last = false;         // that its actor may do
+  float metric = 0;             // of a SINK
+  std::vector<Effect> leaving;  // what becomes known outside when it is done
 };
 
 // The acts of one queue, in their order: a ring, so that nothing is allocated.

@@ -5,7 +5,7 @@
 namespace weir::actors {
 namespace {
 
-std::string ActorOnRank(const Plan& plan, int actor) {
+std::string ActorOnRank(const Plan& plan, ActorId actor) {
   return absl::StrCat("actor '", plan.actors[actor].name, "' on rank ", plan.rank);
 }
 
@@ -20,18 +20,18 @@ Holders::Holders(const std::vector<const Plan*>& plans) {
   }
 }
 
-std::vector<Holders::Actor> Holders::ActorsOfToken(const Plan& plan, int register_id) const {
+std::vector<Holders::Actor> Holders::ActorsOfToken(const Plan& plan, RegisterId register_id) const {
   End end{&plan, &plan.registers[register_id]};
   if (end.second->side == RegisterSide::kInbound) {
     auto sender = senders_.find(end.second->edge);
     if (sender == senders_.end()) return Far(*end.second);
     end = sender->second;
   }
-  const int actor = end.second->producer.actor;
+  const ActorId actor = end.second->producer.actor;
   return {{end.first->rank, actor, -1, end.first->actors[actor].name}};
 }
 
-std::vector<Holders::Actor> Holders::ActorsOfSlot(const Plan& plan, int register_id) const {
+std::vector<Holders::Actor> Holders::ActorsOfSlot(const Plan& plan, RegisterId register_id) const {
   End end{&plan, &plan.registers[register_id]};
   if (end.second->side == RegisterSide::kOutbound) {
     auto receiver = receivers_.find(end.second->edge);
@@ -48,12 +48,12 @@ std::vector<Holders::Actor> Holders::ActorsOfSlot(const Plan& plan, int register
 
 std::vector<Holders::Actor> Holders::Far(const PlanRegister& r) {
   std::vector<Actor> actors;
-  for (const PlanFarActor& far : r.far) actors.push_back({r.peer, -1, -1, far.name});
-  if (actors.empty()) actors.push_back({r.peer, -1, -1, ""});
+  for (const PlanFarActor& far : r.far) actors.push_back({r.peer, ActorId(), -1, far.name});
+  if (actors.empty()) actors.push_back({r.peer, ActorId(), -1, ""});
   return actors;
 }
 
-std::string Holders::OfToken(const Plan& plan, int register_id) const {
+std::string Holders::OfToken(const Plan& plan, RegisterId register_id) const {
   End end{&plan, &plan.registers[register_id]};
   if (end.second->side == RegisterSide::kInbound) {
     auto sender = senders_.find(end.second->edge);
@@ -63,7 +63,7 @@ std::string Holders::OfToken(const Plan& plan, int register_id) const {
   return ActorOnRank(*end.first, end.second->producer.actor);
 }
 
-std::string Holders::OfSlot(const Plan& plan, int register_id) const {
+std::string Holders::OfSlot(const Plan& plan, RegisterId register_id) const {
   End end{&plan, &plan.registers[register_id]};
   if (end.second->side == RegisterSide::kOutbound) {
     auto receiver = receivers_.find(end.second->edge);

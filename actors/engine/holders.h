@@ -19,23 +19,23 @@ class Holders {
   explicit Holders(const std::vector<const Plan*>& plans);
 
   struct Actor {
-    int rank = -1;
-    int id = -1;       // -1: its plan is not here
+    RankId rank;
+    ActorId id;        // none: its plan is not here
     int port = -1;     // of a reader: the input
     std::string name;  // empty: not even its name is known here
   };
-  std::vector<Actor> ActorsOfToken(const Plan& plan, int register_id) const;
-  std::vector<Actor> ActorsOfSlot(const Plan& plan, int register_id) const;
+  std::vector<Actor> ActorsOfToken(const Plan& plan, RegisterId register_id) const;
+  std::vector<Actor> ActorsOfSlot(const Plan& plan, RegisterId register_id) const;
 
   // "actor 'x' on rank 0"; several are joined by " and "; "rank 3" if its plan is not here.
-  std::string OfToken(const Plan& plan, int register_id) const;
-  std::string OfSlot(const Plan& plan, int register_id) const;
+  std::string OfToken(const Plan& plan, RegisterId register_id) const;
+  std::string OfSlot(const Plan& plan, RegisterId register_id) const;
 
  private:
   static std::vector<Actor> Far(const PlanRegister& r);
   using End = std::pair<const Plan*, const PlanRegister*>;
-  std::map<uint64_t, End> senders_;    // by edge
-  std::map<uint64_t, End> receivers_;  // by edge
+  std::map<EdgeId, End> senders_;
+  std::map<EdgeId, End> receivers_;
 };
 
 }  // namespace weir::actors

@@ -77,7 +77,7 @@ BoundProgram::BoundProgram(const Plan& plan, const PlanActor& actor, const Kerne
   input_patches_.resize(num_tokens);
   output_first_ = FirstTokens(actor.outputs, &num_tokens);
   output_patches_.resize(num_tokens);
-  if (actor.program < 0) return;
+  if (!actor.program.has_value()) return;
   const PlanProgram& program = plan.programs[actor.program];
   program_ = &program;
   size_t num_inputs = 0, num_outputs = 0;
@@ -123,7 +123,7 @@ void BoundProgram::Place(const PlanOperand& operand, const Plan& plan, const Pla
   switch (operand.place) {
     case PlanOperand::Place::kNone: break;
     case PlanOperand::Place::kScratch:
-      address = arena + actor.queue * plan.scratch_bytes_of_queue() + operand.byte_offset;
+      address = arena + actor.queue.value() * plan.scratch_bytes_of_queue() + operand.byte_offset;
       break;
     case PlanOperand::Place::kState:
       address = arena + plan.states[actor.states[operand.index]].arena_offset + operand.byte_offset;

@@ -16,6 +16,8 @@
 #include "actors/engine/finite_watch.h"
 #include "actors/plan/plan.h"
 #include "ops/kernels/kernel.h"
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
 
 namespace weir::actors {
 
@@ -26,11 +28,13 @@ class KernelSet {
   static absl::StatusOr<KernelSet> Create(const Plan& plan, const std::string& device,
                                           int num_threads);
 
-  kernels::Kernel* kernel(int program, size_t call) const { return kernels_[program][call].get(); }
+  kernels::Kernel* kernel(ProgramId program, size_t call) const {
+    return kernels_[program][call].get();
+  }
   int64_t workspace_bytes() const { return workspace_bytes_; }  // the largest of any kernel
 
  private:
-  std::vector<std::vector<std::unique_ptr<kernels::Kernel>>> kernels_;
+  IdVector<ProgramId, std::vector<std::unique_ptr<kernels::Kernel>>> kernels_;  // by call
   int64_t workspace_bytes_ = 0;
 };
 

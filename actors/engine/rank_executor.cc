@@ -31,9 +31,10 @@ void RankExecutor::Stream::Seek() {
   }
 }
 
-int32_t RankExecutor::TurnBefore(int actor) const {
+ActorId RankExecutor::TurnBefore(ActorId actor) const {
   const ActorRuntime& a = actors_[actor];
-  if (a.stream < 0 || !a.machine.ready() || streams_[a.stream].actor() == actor) return -1;
+  if (!a.stream.has_value() || !a.machine.ready() || streams_[a.stream].actor() == actor)
+    return ActorId();
   return streams_[a.stream].actor();
 }
 
@@ -92,7 +93,7 @@ absl::Status RankExecutor::Poll() {
 // Finds the place of the next act of an actor whose micro-batches have places of their own. Returns
 // false if it is not the actor's turn in its stream.
 bool RankExecutor::TakesPlace(ActorRuntime& actor) const {
-  if (actor.stream >= 0 && streams_[actor.stream].actor() != actor.machine.id().value())
+  if (actor.stream.has_value() && streams_[actor.stream].actor() != actor.machine.id())
     return false;
   if (actor.places != nullptr) actor.place = actor.places[actor.act.micro_batch];
   return true;
@@ -101,31 +102,32 @@ bool RankExecutor::TakesPlace(ActorRuntime& actor) const {
 // Finishes acts in the order in which they were issued. A queue that is asked later may have done
 // more, and never less, than a queue that waited for it.
 void RankExecutor::CollectCompletions() {
-  for (int queue = 0; queue < num_queues_; ++queue) {
+  for (const QueueId queue : IdRange<QueueId>(num_queues_)) {
     if (!flights_[queue].empty()) num_done_[queue] = device_->NumDone(queue);
   }
   for (;;) {
-    int next = -1;
-    for (int queue = 0; queue < num_queues_; ++queue) {
+    QueueId next;
+    for (const QueueId queue : IdRange<QueueId>(num_queues_)) {
       const FlightRing& flights = flights_[queue];
       if (flights.empty() || flights.oldest().position > num_done_[queue]) continue;
-      if (next < 0 || flights.oldest().number < flights_[next].oldest().number) next = queue;
+      if (!next.has_value() || flights.oldest().number < flights_[next].oldest().number)
+        next = queue;
     }
-    if (next < 0) break;
+    if (!next.has_value()) break;
     FinishFlight(next);
   }
   if (absl::Status fault = device_->fault(); !fault.ok())
     Fault(At(absl::StrCat("rank ", plan_->rank), fault));
 }
 
-int32_t RankExecutor::running_actor() const {
+ActorId RankExecutor::running_actor() const {
   for (const FlightRing& flights : flights_) {
     if (!flights.empty()) return flights.oldest().act.actor;
   }
-  return -1;
+  return ActorId();
 }
 
-int64_t RankExecutor::NumLeaving(int register_id) const {
+int64_t RankExecutor::NumLeaving(RegisterId register_id) const {
   int64_t leaving = 0;
   for (const FlightRing& flights : flights_) {
     for (int k = 0; k < flights.size(); ++k) {
@@ -141,7 +143,7 @@ void RankExecutor::Start(ActorRuntime& actor) {
   ready_.Remove(actor.place);
   effects_.clear();
   actor.machine.Start(&effects_);
-  if (actor.stream >= 0) PassTurn(streams_[actor.stream]);
+  if (actor.stream.has_value()) PassTurn(streams_[actor.stream]);
   if (actor.rebinds) BindSlots(actor);
   if (options_.clock != nullptr) now_ = Now();
   actor.act.number = actor.machine.acts_done();
@@ -187,7 +189,7 @@ void RankExecutor::AwaitOthers(const ActorRuntime& actor) {
 
 // Lets the queue wait for the act that wrote the slot last. A token from another rank is written by
 // the time that this rank knows of the token.
-void RankExecutor::AwaitWriter(int queue, int32_t register_id, int32_t slot) {
+void RankExecutor::AwaitWriter(QueueId queue, RegisterId register_id, int32_t slot) {
   const RegisterRuntime& r = registers_[register_id];
   if (r.side != RegisterSide::kLocal) return;
   Await(queue, {actors_[r.producer_actor].queue, r.written[slot]},
@@ -196,16 +198,16 @@ void RankExecutor::AwaitWriter(int queue, int32_t register_id, int32_t slot) {
 
 // Lets the queue wait for the last readers of the slot. Readers on another rank have read by the
 // time that this rank knows of their credit.
-void RankExecutor::AwaitReaders(int queue, int32_t register_id, int32_t slot) {
+void RankExecutor::AwaitReaders(QueueId queue, RegisterId register_id, int32_t slot) {
   const RegisterRuntime& r = registers_[register_id];
   if (r.side != RegisterSide::kLocal) return;
-  for (int32_t other = 0; other < num_queues_; ++other) {
-    Await(queue, {other, r.read[slot * num_queues_ + other]},
+  for (const QueueId other : IdRange<QueueId>(num_queues_)) {
+    Await(queue, {other, r.read[slot * num_queues_ + other.value()]},
           {WaitCause::Kind::kCredit, register_id});
   }
 }
 
-void RankExecutor::Await(int queue, device::QueuePosition position, WaitCause cause) {
+void RankExecutor::Await(QueueId queue, device::QueuePosition position, WaitCause cause) {
   if (!queue_clock_.Advance(queue, position)) return;
   device_->Await(queue, position);
   awaited_[position.queue] = {position.number, cause};
@@ -252,7 +254,7 @@ void RankExecutor::FinishIssue(ActorRuntime& actor, Flight& flight) {
       if (effect.kind == Effect::Kind::kPublishToken) {
         r.written[effect.slot] = flight.position;
       } else {
-        r.read[effect.slot * num_queues_ + actor.queue] = flight.position;
+        r.read[effect.slot * num_queues_ + actor.queue.value()] = flight.position;
       }
     }
     Perform(actor, flight.act, effect);
@@ -262,7 +264,7 @@ void RankExecutor::FinishIssue(ActorRuntime& actor, Flight& flight) {
 
 // The oldest act of a queue is done. The device knows when it began and ended; the host hears of it
 // now.
-void RankExecutor::FinishFlight(int queue) {
+void RankExecutor::FinishFlight(QueueId queue) {
   FlightRing& flights = flights_[queue];
   Flight& flight = flights.oldest();
   ActorRuntime& actor = actors_[flight.act.actor];
@@ -285,7 +287,7 @@ void RankExecutor::FinishFlight(int queue) {
 // Ends the waits for the act at `done`, which `flight` is, and the waits of that act itself for
 // acts of which the host will hear later than of this one.
 void RankExecutor::EndWaits(Flight& flight, device::QueuePosition done, int64_t end) {
-  for (int32_t queue = 0; queue < num_queues_; ++queue) {
+  for (const QueueId queue : IdRange<QueueId>(num_queues_)) {
     FlightRing& others = flights_[queue];
     const AwaitedAct& awaited = flight.awaited[queue];
     if (!others.empty() && others.oldest().position <= awaited.position)
@@ -333,7 +335,7 @@ void RankExecutor::Record(ActorRuntime& actor, const Act& act, int64_t end, int6
 
   shown_.acts.store(shown_.acts.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   if (num_running_ == 0) {
-    shown_.actor.store(-1, std::memory_order_relaxed);
+    shown_.actor.store(ActorId(), std::memory_order_relaxed);
     return;
   }
   for (const FlightRing& flights : flights_) {
@@ -417,8 +419,7 @@ void RankExecutor::Release(RegisterRuntime& r, int32_t slot) {
   if (!sent.ok()) Fault(sent);
 }
 
-absl::Status RankExecutor::OnToken(transport::EdgeHandle edge,
-                                   const transport::MessageHeader& header) {
+absl::Status RankExecutor::OnToken(EdgeHandle edge, const transport::MessageHeader& header) {
   now_ = Now();
   RegisterRuntime& r = registers_[register_of_edge_[edge]];
   if (r.side != RegisterSide::kInbound || header.edge != r.edge_id ||
@@ -445,7 +446,7 @@ absl::Status RankExecutor::OnToken(transport::EdgeHandle edge,
   return absl::OkStatus();
 }
 
-absl::Status RankExecutor::OnCredit(transport::EdgeHandle edge, int32_t slot) {
+absl::Status RankExecutor::OnCredit(EdgeHandle edge, int32_t slot) {
   now_ = Now();
   RegisterRuntime& r = registers_[register_of_edge_[edge]];
   if (r.side != RegisterSide::kOutbound || slot != r.expected_slot || r.num_outstanding == 0) {

@@ -38,6 +38,8 @@
 #include "actors/protocol/actor_machine.h"
 #include "actors/protocol/slot_ledger.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
 #include "runtime/base/tick_clock.h"
 #include "runtime/device/device.h"
 #include "runtime/device/queue_clock.h"
@@ -93,10 +95,10 @@ class RankExecutor final : private transport::MessageReceiver {
   // The work of a rank, as another thread sees it. Each number is right, but two numbers may belong
   // to neighbouring moments.
   struct Progress {
-    int64_t acts = 0;    // done since the executor was made
-    int32_t actor = -1;  // that the device runs; -1: none
-    int64_t act = 0;     // its number, from 0
-    int64_t since = 0;   // ticks
+    int64_t acts = 0;   // done since the executor was made
+    ActorId actor;      // that the device runs, if it runs one
+    int64_t act = 0;    // its number, from 0
+    int64_t since = 0;  // ticks
     Sleep sleep = Sleep::kDone;
   };
 
@@ -122,13 +124,13 @@ class RankExecutor final : private transport::MessageReceiver {
   void StartReady(int k);     // the k-th best ready actor; precondition: the device has room
   void CollectCompletions();  // of the device
   absl::Status Poll();        // of the transport
-  int32_t ready_actor(int k) const { return actor_at_place_[ready_.Nth(k)]; }
+  ActorId ready_actor(int k) const { return actor_at_place_[ready_.Nth(k)]; }
   // The act that was issued first of those that a queue of the device has not done. Precondition:
   // it has one.
-  int32_t oldest_running(int queue) const { return flights_[queue].oldest().act.actor; }
+  ActorId oldest_running(QueueId queue) const { return flights_[queue].oldest().act.actor; }
   // The act that was issued last of those that a queue of the device has not done. Precondition: it
   // has one.
-  const Act& newest_running(int queue) const { return flights_[queue].newest().act; }
+  const Act& newest_running(QueueId queue) const { return flights_[queue].newest().act; }
   const absl::Status& fault() const { return fault_; }
 
   // A simulation runs one plan many times. Rewind restores everything, including the memory, as it
@@ -155,24 +157,24 @@ class RankExecutor final : private transport::MessageReceiver {
   // Ok if every slot is free but those of initial tokens, as before the first step.
   absl::Status CheckAtRest() const;
 
-  // The actor that must act before this one may, though it has all it needs; -1: none.
-  int32_t TurnBefore(int actor) const;
+  // The actor that must act before this one may, though it has all it needs, if there is one.
+  ActorId TurnBefore(ActorId actor) const;
 
   const Plan& plan() const { return *plan_; }
-  // The actor of an act that runs, on the first queue that has one; -1: none runs.
-  int32_t running_actor() const;
-  const ActorMachine& machine(int actor) const { return actors_[actor].machine; }
-  const SlotLedger& ledger(int register_id) const { return registers_[register_id].ledger; }
+  // The actor of an act that runs, on the first queue that has one, if one runs.
+  ActorId running_actor() const;
+  const ActorMachine& machine(ActorId actor) const { return actors_[actor].machine; }
+  const SlotLedger& ledger(RegisterId register_id) const { return registers_[register_id].ledger; }
   // Tokens of an outbound register that acts have written which the device has not done.
-  int64_t NumLeaving(int register_id) const;
-  char* SlotAddress(int register_id, int slot) const {
+  int64_t NumLeaving(RegisterId register_id) const;
+  char* SlotAddress(RegisterId register_id, int slot) const {
     return registers_[register_id].addresses[slot];
   }
   // Shows the bytes of a state, at rest. The view is valid until the next run or FillState.
-  device::HostView ReadState(int state) const;
+  device::HostView ReadState(StateId state) const;
   // Lets `fill` write the state's bytes, at rest (DeviceMemory::Fill).
-  absl::Status FillState(int state, absl::FunctionRef<absl::Status(char* host)> fill);
-  transport::EdgeTraffic Traffic(int register_id) const {
+  absl::Status FillState(StateId state, absl::FunctionRef<absl::Status(char* host)> fill);
+  transport::EdgeTraffic Traffic(RegisterId register_id) const {
     return endpoint_->Traffic(registers_[register_id].edge);
   }
   RankMemory memory() const { return memory_; }
@@ -201,9 +203,9 @@ class RankExecutor final : private transport::MessageReceiver {
     int32_t chunks = 1;
     int32_t every = 1;
     ActorKind kind = ActorKind::kCompute;
-    int32_t stream = -1;  // of streams_; -1: acts whenever it is ready
-    int32_t queue = 0;    // of the device
-    Act act;              // the next to be issued, or the one that is being issued
+    StreamId stream;  // none: acts whenever it is ready
+    QueueId queue{0};
+    Act act;  // the next to be issued, or the one that is being issued
     int32_t act_in_step = 0;
     int64_t cost_ns = 0;
     bool measured = false;                          // its last act was long: its CPU time is read
@@ -214,15 +216,15 @@ class RankExecutor final : private transport::MessageReceiver {
     SlotLedger ledger;  // unused if outbound
     RegisterSide side = RegisterSide::kLocal;
     bool is_sized = false;  // has token_bytes
-    int32_t producer_actor = -1;
+    ActorId producer_actor;
     int32_t producer_port = -1;
     PortRef first_consumer;  // beside the others, since most registers have one
     std::vector<PortRef> other_consumers;
     std::vector<char*> addresses;  // by slot
     int64_t bytes = 0;
     int32_t slots = 1;
-    transport::EdgeHandle edge = -1;
-    uint64_t edge_id = 0;
+    EdgeHandle edge;
+    EdgeId edge_id;
     // The slot and the number of the message that must come next: a token for an inbound register,
     // a credit for an outbound register.
     int32_t expected_slot = 0;
@@ -246,7 +248,7 @@ class RankExecutor final : private transport::MessageReceiver {
     int32_t round = 0;
     int32_t entry = 0;
 
-    int32_t actor() const { return plan->entries[entry].actor; }
+    ActorId actor() const { return plan->entries[entry].actor; }
     void Seek();  // to the first act at or after (round, entry)
     void Advance() {
       ++entry;
@@ -258,7 +260,7 @@ class RankExecutor final : private transport::MessageReceiver {
   // from one number anything about another, or about memory.
   struct alignas(64) Shown {
     std::atomic<int64_t> acts{0};
-    std::atomic<int32_t> actor{-1};
+    std::atomic<ActorId> actor{ActorId()};
     std::atomic<Sleep> sleep{Sleep::kDone};  // until the first run
     std::atomic<int64_t> act{0};
     std::atomic<int64_t> since{0};
@@ -307,18 +309,18 @@ class RankExecutor final : private transport::MessageReceiver {
   absl::Status FillFromFeed(ActorRuntime& actor);
   void CopyToOutput(ActorRuntime& actor);
   void TakeMetric(ActorRuntime& actor);
-  char* StateAddress(int state) const;
+  char* StateAddress(StateId state) const;
   std::string Contents(const device::DeviceBlock& block) const;
   char* HeldSlot(const ActorMachine::Port& port) const {
     return registers_[port.register_id].addresses[port.held_slot];
   }
   void AwaitOthers(const ActorRuntime& actor);
-  void AwaitWriter(int queue, int32_t register_id, int32_t slot);
-  void AwaitReaders(int queue, int32_t register_id, int32_t slot);
-  void Await(int queue, device::QueuePosition position, WaitCause cause);
+  void AwaitWriter(QueueId queue, RegisterId register_id, int32_t slot);
+  void AwaitReaders(QueueId queue, RegisterId register_id, int32_t slot);
+  void Await(QueueId queue, device::QueuePosition position, WaitCause cause);
   void Finish(ActorRuntime& actor);
   void FinishIssue(ActorRuntime& actor, Flight& flight);
-  void FinishFlight(int queue);
+  void FinishFlight(QueueId queue);
   void EndWaits(Flight& flight, device::QueuePosition done, int64_t end);
   static void EndWait(const AwaitedAct& awaited, int64_t end, Act* act);
   void BeginNextAct(ActorRuntime& actor, bool is_ready);
@@ -329,39 +331,39 @@ class RankExecutor final : private transport::MessageReceiver {
   void Deliver(RegisterRuntime& r, int32_t slot);
   int64_t Send(const ActorRuntime& actor, const Act& act, RegisterRuntime& r, const Effect& effect);
   void Release(RegisterRuntime& r, int32_t slot);
-  void* WorkspaceOf(int queue) const {
+  void* WorkspaceOf(QueueId queue) const {
     if (workspace_.base() == nullptr) return nullptr;
-    return workspace_.base() + queue * workspace_stride_;
+    return workspace_.base() + queue.value() * workspace_stride_;
   }
   void Fault(const absl::Status& status) {
     if (fault_.ok()) fault_ = status;
   }
 
-  absl::Status OnToken(transport::EdgeHandle edge, const transport::MessageHeader& header) override;
-  absl::Status OnCredit(transport::EdgeHandle edge, int32_t slot) override;
+  absl::Status OnToken(EdgeHandle edge, const transport::MessageHeader& header) override;
+  absl::Status OnCredit(EdgeHandle edge, int32_t slot) override;
 
   const Plan* const plan_;
   device::Device* const device_;
   transport::TransportEndpoint* const endpoint_;
   const RankExecutorOptions options_;
 
-  std::vector<ActorRuntime> actors_;
-  std::vector<RegisterRuntime> registers_;
+  IdVector<ActorId, ActorRuntime> actors_;
+  IdVector<RegisterId, RegisterRuntime> registers_;
   // An actor whose precedence differs from micro-batch to micro-batch has a place for each.
-  std::vector<int32_t> actor_at_place_;
+  std::vector<ActorId> actor_at_place_;
   std::vector<int32_t> micro_batch_places_;
-  std::vector<Stream> streams_;
-  std::vector<RegisterCount> counts_;  // of each register before the first step
-  int64_t next_step_ = 0;              // the first that no actor has been allowed to act in
-  std::vector<int32_t> register_of_edge_;
+  IdVector<StreamId, Stream> streams_;
+  IdVector<RegisterId, RegisterCount> counts_;  // before the first step
+  int64_t next_step_ = 0;  // the first that no actor has been allowed to act in
+  IdVector<EdgeHandle, RegisterId> register_of_edge_;
   ReadySet ready_;
   Effects effects_;
-  const int depth_;                  // of the device
-  const int num_queues_;             // likewise
-  std::vector<FlightRing> flights_;  // by queue
-  std::vector<int64_t> positions_;   // by queue: of the act that was issued last
-  std::vector<AwaitedAct> awaited_;  // by queue: what the act that is being issued waits for
-  std::vector<int64_t> num_done_;    // by queue: as the device said last
+  const int depth_;       // of the device
+  const int num_queues_;  // likewise
+  IdVector<QueueId, FlightRing> flights_;
+  IdVector<QueueId, int64_t> positions_;   // of the act that was issued last
+  IdVector<QueueId, AwaitedAct> awaited_;  // what the act that is being issued waits for
+  IdVector<QueueId, int64_t> num_done_;    // as the device said last
   int64_t num_issued_ = 0;
   device::QueueClock queue_clock_;
   int num_running_ = 0;

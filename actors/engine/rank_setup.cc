@@ -180,7 +180,7 @@ absl::Status RankExecutor::AddEdge(const PlanRegister& spec, RegisterRuntime& r)
   r.expected_slot = out ? 0 : in_use % spec.slots;
   r.expected_sequence = in_use;
   r.num_outstanding = out ? in_use : 0;
-  register_of_edge_.resize(std::max<size_t>(register_of_edge_.size(), r.edge + 1), -1);
+  register_of_edge_.resize(std::max<size_t>(register_of_edge_.size(), r.edge.value() + 1));
   register_of_edge_[r.edge] = spec.id;
   return absl::OkStatus();
 }
@@ -190,7 +190,7 @@ void RankExecutor::MakePlaces() {
   struct Entry {
     int32_t priority = 0;
     int64_t precedence = 0;
-    int32_t actor = 0;
+    ActorId actor;
     int32_t micro_batch = -1;  // -1: any
   };
   std::vector<Entry> order;
@@ -206,7 +206,7 @@ void RankExecutor::MakePlaces() {
     return std::tie(b.priority, a.precedence, a.actor, a.micro_batch) <
            std::tie(a.priority, b.precedence, b.actor, b.micro_batch);
   });
-  std::vector<size_t> first_place(plan_->actors.size(), 0);
+  IdVector<ActorId, size_t> first_place(plan_->actors.size(), 0);
   size_t num_places = 0;
   for (const PlanActor& spec : plan_->actors) {
     first_place[spec.id] = num_places;
@@ -235,14 +235,14 @@ absl::Status RankExecutor::MakeActors() {
   const bool compute = options_.compute == RankExecutorOptions::Compute::kRun;
   for (const PlanActor& spec : plan_->actors) {
     ActorRuntime& actor =
-        actors_.emplace_back(ActorMachine(ActorId(spec.id), InputSpecs(spec), OutputSpecs(spec)));
+        actors_.emplace_back(ActorMachine(spec.id, InputSpecs(spec), OutputSpecs(spec)));
     actor.owner = this;
     actor.plan = &spec;
     actor.acts_per_step = spec.acts_per_step;
     actor.chunks = spec.chunks;
     actor.kind = spec.kind;
     actor.every = spec.every;
-    actor.queue = spec.queue % num_queues_;
+    actor.queue = QueueId(spec.queue.value() % num_queues_);
     actor.act.actor = spec.id;
     actor.act.step = spec.StepOf(spec.ActsBefore(options_.first_step));
     if (options_.cost_ns) actor.cost_ns = options_.cost_ns(*plan_, spec);
@@ -250,8 +250,8 @@ absl::Status RankExecutor::MakeActors() {
       return Rejected({"W0513", absl::StrCat("rank ", plan_->rank, ", actor '", spec.name, "'"),
                        "a data feed", "none", "give the session one"});
     }
-    const bool has_program =
-        spec.program >= 0 && (spec.kind == ActorKind::kCompute || spec.kind == ActorKind::kSend);
+    const bool has_program = spec.program.has_value() &&
+                             (spec.kind == ActorKind::kCompute || spec.kind == ActorKind::kSend);
     if (has_program && compute) {
       programs_.push_back(std::make_unique<BoundProgram>(*plan_, spec, kernels_, arena_.base()));
       actor.program = programs_.back().get();
@@ -304,12 +304,13 @@ PortSpec RankExecutor::SpanSpec(const PlanPort& port, int64_t acts) const {
 void RankExecutor::MakeStreams() {
   streams_.reserve(plan_->streams.size());
   for (const PlanStream& plan : plan_->streams) {
+    const StreamId id = streams_.next_id();
     Stream& stream = streams_.emplace_back();
     stream.plan = &plan;
     stream.acts_per_step = plan_->actors[plan.entries[0].actor].acts_per_step;
     for (const PlanStream::Entry& entry : plan.entries) {
       stream.lead = std::max(stream.lead, entry.ahead);
-      actors_[entry.actor].stream = static_cast<int32_t>(streams_.size()) - 1;
+      actors_[entry.actor].stream = id;
       actors_[entry.actor].in_order = true;
     }
     stream.round = -stream.lead;
@@ -322,7 +323,7 @@ void RankExecutor::MakeStreams() {
 absl::Status RankExecutor::CheckBegin() const {
   if (options_.first_step == 0) return absl::OkStatus();
   for (const PlanRegister& r : plan_->registers) {
-    if (r.producer.actor < 0 || r.side != RegisterSide::kLocal) continue;
+    if (!r.producer.actor.has_value() || r.side != RegisterSide::kLocal) continue;
     const PlanActor& actor = plan_->actors[r.producer.actor];
     const PlanPort& port = actor.outputs[r.producer.port];
     const int64_t acts = actor.ActsBefore(options_.first_step);
@@ -363,10 +364,10 @@ absl::Status RankExecutor::Connect() {
   }
   BindConstantSlots();
   if (!options_.state_init) return absl::OkStatus();
-  for (size_t i = 0; i < plan_->states.size(); ++i) {
-    const PlanState& state = plan_->states[i];
-    WEIR_RETURN_IF_ERROR(FillState(static_cast<int>(i),
-                                   [&](char* host) { return options_.state_init(state, host); }));
+  for (const StateId id : plan_->states.ids()) {
+    const PlanState& state = plan_->states[id];
+    WEIR_RETURN_IF_ERROR(
+        FillState(id, [&](char* host) { return options_.state_init(state, host); }));
   }
   return absl::OkStatus();
 }
@@ -375,7 +376,8 @@ absl::Status RankExecutor::Connect() {
 // and those of kernels that pack. Tokens that exist before the first step are whole.
 void RankExecutor::FindSizedTokens() {
   for (RegisterRuntime& r : registers_) {
-    const BoundProgram* maker = r.producer_actor < 0 ? nullptr : actors_[r.producer_actor].program;
+    const BoundProgram* maker =
+        r.producer_actor.has_value() ? actors_[r.producer_actor].program : nullptr;
     r.is_sized =
         r.side == RegisterSide::kInbound || (r.side == RegisterSide::kLocal && maker != nullptr &&
                                              maker->MakesShortTokens(r.producer_port));

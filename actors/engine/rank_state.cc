@@ -9,9 +9,9 @@
 namespace weir::actors {
 
 struct RankExecutor::Beginning {
-  std::vector<ActorRuntime> actors;
-  std::vector<RegisterRuntime> registers;
-  std::vector<Stream> streams;
+  IdVector<ActorId, ActorRuntime> actors;
+  IdVector<RegisterId, RegisterRuntime> registers;
+  IdVector<StreamId, Stream> streams;
   int64_t next_step = 0;
   ReadySet ready;
   int64_t num_unfinished = 0;
@@ -49,7 +49,7 @@ void RankExecutor::Rewind() {
   now_ = 0;
   if (!fault_.ok()) fault_ = absl::OkStatus();
   shown_.acts.store(0, std::memory_order_relaxed);
-  shown_.actor.store(-1, std::memory_order_relaxed);
+  shown_.actor.store(ActorId(), std::memory_order_relaxed);
 }
 
 uint64_t RankExecutor::HashState() const {
@@ -78,7 +78,7 @@ uint64_t RankExecutor::HashState() const {
     add(static_cast<uint64_t>(stream.entry));
   }
   for (const FlightRing& flights : flights_) {
-    for (int k = 0; k < flights.size(); ++k) add(flights[k].act.actor);
+    for (int k = 0; k < flights.size(); ++k) add(flights[k].act.actor.value());
   }
   for (int k = 0; k < ready_.size(); ++k) add(ready_.Nth(k));
   for (const device::DeviceBlock* block : {&arena_, &staging_}) {
@@ -88,22 +88,23 @@ uint64_t RankExecutor::HashState() const {
   return hash;
 }
 
-char* RankExecutor::StateAddress(int state) const {
+char* RankExecutor::StateAddress(StateId state) const {
   const PlanState& spec = plan_->states[state];
   int64_t offset = spec.arena_offset;
-  if (spec.register_id >= 0) {
+  if (spec.register_id.has_value()) {
     const PlanRegister& r = plan_->registers[spec.register_id];
     offset += (CountAt(*plan_, r, next_step_).released + spec.token) % r.slots * r.stride;
   }
   return arena_.base() + offset;
 }
 
-device::HostView RankExecutor::ReadState(int state) const {
+device::HostView RankExecutor::ReadState(StateId state) const {
   if (arena_.base() == nullptr) return device::HostView(nullptr, 0);
   return device_->memory().View(StateAddress(state), plan_->states[state].slice.bytes());
 }
 
-absl::Status RankExecutor::FillState(int state, absl::FunctionRef<absl::Status(char* host)> fill) {
+absl::Status RankExecutor::FillState(StateId state,
+                                     absl::FunctionRef<absl::Status(char* host)> fill) {
   const int64_t bytes = plan_->states[state].slice.bytes();
   return device_->memory().Fill(StateAddress(state), bytes, fill);
 }

@@ -17,6 +17,9 @@ using Chooser = SimEngineOptions::Chooser;
 using Kind = SimEvent::Kind;
 using Delivery = transport::SimNetwork::Delivery;
 
+// Returns the place of a rank in the lists of an engine, which has all ranks of the job in order.
+int PlaceOf(RankId rank) { return rank.value(); }
+
 }  // namespace
 
 device::WalledDeviceOptions SimDeviceOptions(const Plan& plan) {
@@ -180,10 +183,12 @@ void SimEngine::ListEnabled() {
 void SimEngine::ListWork(int rank) {
   const device::WalledDevice& device = *devices_[rank];
   const int num_queues = device.num_queues();
-  for (int queue = 0; queue < num_queues; ++queue) {
+  for (const QueueId queue : IdRange<QueueId>(num_queues)) {
     if (device.num_pending(queue) > 0 && device.CanComplete(queue))
-      enabled_.push_back({Kind::kComplete, rank, queue, ranks_[rank]->oldest_running(queue)});
-    if (num_queues > 1 && device.CanStep(queue)) enabled_.push_back({Kind::kWork, rank, queue});
+      enabled_.push_back(
+          {Kind::kComplete, rank, queue.value(), ranks_[rank]->oldest_running(queue)});
+    if (num_queues > 1 && device.CanStep(queue))
+      enabled_.push_back({Kind::kWork, rank, queue.value()});
   }
 }
 
@@ -238,8 +243,8 @@ bool SimEngine::IsVictim(const SimEvent& event) const {
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {
     const uint64_t num_actors = ranks_[rank]->plan().actors.size();
     if (victim < num_actors) {
-      return static_cast<size_t>(event.index) == rank && event.actor >= 0 &&
-             static_cast<uint64_t>(event.actor) == victim;
+      return static_cast<size_t>(event.index) == rank && event.actor.has_value() &&
+             static_cast<uint64_t>(event.actor.value()) == victim;
     }
     victim -= num_actors;
   }
@@ -250,7 +255,7 @@ bool SimEngine::IsVictim(const SimEvent& event) const {
 // actor.
 uint64_t SimEngine::SourceOf(const SimEvent& event) const {
   uint64_t part = 0;
-  if (event.kind == Kind::kStart) part = static_cast<uint64_t>(event.actor) + 1;
+  if (event.kind == Kind::kStart) part = static_cast<uint64_t>(event.actor.value()) + 1;
   if (event.kind == Kind::kComplete || event.kind == Kind::kWork)
     part = static_cast<uint64_t>(event.choice);  // the queue
   return (static_cast<uint64_t>(event.kind) << 56) | (static_cast<uint64_t>(event.index) << 24) |
@@ -286,7 +291,8 @@ SimEvent SimEngine::NextByTime() {
   for (const SimEvent& event : enabled_) {
     int64_t ns = clock_->NowNs();
     if (event.kind == Kind::kDeliver) ns = network_->lane(event.index).oldest_due_ns;
-    if (event.kind == Kind::kComplete) ns = devices_[event.index]->oldest_done_ns(event.choice);
+    if (event.kind == Kind::kComplete)
+      ns = devices_[event.index]->oldest_done_ns(QueueId(event.choice));
     // An event that is due already comes before an act that starts now, so that the best is chosen
     // among all acts that are ready at this time.
     const bool earlier =
@@ -315,14 +321,14 @@ absl::Status SimEngine::Happen(const SimEvent& event) {
       return ranks_[event.index]->fault();
     }
     case Kind::kComplete:
-      clock_->AdvanceTo(devices_[event.index]->oldest_done_ns(event.choice));
+      clock_->AdvanceTo(devices_[event.index]->oldest_done_ns(QueueId(event.choice)));
       network_->set_now_ns(clock_->NowNs());
-      devices_[event.index]->CompleteOldest(event.choice);
+      devices_[event.index]->CompleteOldest(QueueId(event.choice));
       ranks_[event.index]->CollectCompletions();
       return ranks_[event.index]->fault();
-    case Kind::kWork: devices_[event.index]->Step(event.choice); return absl::OkStatus();
+    case Kind::kWork: devices_[event.index]->Step(QueueId(event.choice)); return absl::OkStatus();
     case Kind::kSettle: {
-      const int rank = network_->open_rank(event.index);
+      const int rank = PlaceOf(network_->open_rank(event.index));
       network_->Settle(event.index);
       return dead_[rank] ? absl::OkStatus() : ranks_[rank]->Poll();
     }
@@ -356,8 +362,9 @@ absl::Status SimEngine::DeliverNext(int lane_index) {
                                             (how.pieces == Delivery::Pieces::kInPieces));
   network_->Deliver(lane_index, how);
   // The sender may have been waiting for the word that its message has left.
-  if (!dead_[lane.from]) WEIR_RETURN_IF_ERROR(ranks_[lane.from]->Poll());
-  return dead_[lane.to] ? absl::OkStatus() : ranks_[lane.to]->Poll();
+  const int from = PlaceOf(lane.from), to = PlaceOf(lane.to);
+  if (!dead_[from]) WEIR_RETURN_IF_ERROR(ranks_[from]->Poll());
+  return dead_[to] ? absl::OkStatus() : ranks_[to]->Poll();
 }
 
 absl::Status SimEngine::Check(const SimEvent& event) {
@@ -390,11 +397,11 @@ void SimEngine::CoverEvent(const SimEvent& event) {
       break;
     case Kind::kComplete: {
       const ActorMachine& machine = ranks_[event.index]->machine(event.actor);
-      Cover(MixKey(MixKey(event.index, event.actor),
-                   2000 + static_cast<uint64_t>(machine.last_cause().register_id)));
+      Cover(MixKey(MixKey(event.index, event.actor.value()),
+                   2000 + static_cast<uint64_t>(machine.last_cause().register_id.value())));
       for (int i = 0; i < machine.num_outputs(); ++i) {  // credit 0 while the act ends
         if (machine.output(i).available == 0)
-          Cover(MixKey(MixKey(event.index, event.actor), 3000 + i));
+          Cover(MixKey(MixKey(event.index, event.actor.value()), 3000 + i));
       }
       break;
     }

@@ -49,7 +49,7 @@ struct SimEvent {
   } kind = Kind::kDeliver;
   int index = 0;
   int choice = 0;
-  int actor = -1;  // kStart; kComplete: of the act
+  ActorId actor;  // kStart; kComplete: of the act
 };
 
 // A set of facts that runs have met: one event followed another, an actor waited for a register, a

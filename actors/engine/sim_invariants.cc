@@ -25,7 +25,7 @@ absl::Status Broken(const char* invariant, const Plan& plan, const PlanRegister&
 
 void SimInvariants::MakeTables() {
   made_ = true;
-  std::map<int, int> position;  // of a rank
+  std::map<RankId, int> position;  // of a rank
   for (size_t i = 0; i < ranks_.size(); ++i) position[ranks_[i]->plan().rank] = static_cast<int>(i);
   row_of_register_.resize(ranks_.size());
   rows_of_actor_.resize(ranks_.size());
@@ -104,7 +104,7 @@ absl::Status SimInvariants::CheckAll() {
   return CheckStrangers();
 }
 
-absl::Status SimInvariants::CheckActor(int rank, int actor) {
+absl::Status SimInvariants::CheckActor(int rank, ActorId actor) {
   if (!made_ || DueForAll()) return CheckAll();
   for (int index : rows_of_actor_[rank][actor]) {
     const Row& row = rows_[index];
@@ -157,10 +157,10 @@ bool SimInvariants::InUse(int rank, const PlanRegister& r, int32_t slot) const {
 }
 
 // The actor that writes `out` holds `in` for reading and is its last reader.
-bool SimInvariants::WrittenInPlace(const RankExecutor& rank, int32_t in, int32_t in_slot,
-                                   int32_t out, int32_t out_slot) const {
+bool SimInvariants::WrittenInPlace(const RankExecutor& rank, RegisterId in, int32_t in_slot,
+                                   RegisterId out, int32_t out_slot) const {
   const PortRef& producer = rank.plan().registers[out].producer;
-  if (producer.actor < 0) return false;
+  if (!producer.actor.has_value()) return false;
   const ActorMachine& writer = rank.machine(producer.actor);
   if (!writer.output(producer.port).Holds(out_slot) || rank.ledger(in).readers(in_slot) != 1)
     return false;

@@ -37,7 +37,7 @@ class SimInvariants {
 
   // kInternal (W0518) naming rank, register and counts.
   absl::Status CheckAll();
-  absl::Status CheckActor(int rank, int actor);  // `rank`: position among the ranks
+  absl::Status CheckActor(int rank, ActorId actor);  // `rank`: position among the ranks
   absl::Status CheckLane(int lane);
 
  private:
@@ -47,8 +47,8 @@ class SimInvariants {
   struct Row {
     int producer = 0;  // position in ranks_, as holder
     int holder = 0;
-    int32_t producer_register = 0;
-    int32_t holder_register = 0;
+    RegisterId producer_register;
+    RegisterId holder_register;
     int token_lane = -1;
     int credit_lane = -1;
     std::vector<int> overlaps;  // positions in overlaps_
@@ -56,7 +56,10 @@ class SimInvariants {
   // Slots of two registers of a rank that share bytes.
   struct Overlap {
     int rank = 0;
-    int32_t a = 0, a_slot = 0, b = 0, b_slot = 0;
+    RegisterId a;
+    int32_t a_slot = 0;
+    RegisterId b;
+    int32_t b_slot = 0;
   };
 
   void MakeTables();
@@ -66,7 +69,7 @@ class SimInvariants {
   absl::Status CheckOverlap(const Overlap& overlap) const;
   absl::Status CheckStrangers() const;
   bool InUse(int rank, const PlanRegister& r, int32_t slot) const;
-  bool WrittenInPlace(const RankExecutor& rank, int32_t in, int32_t in_slot, int32_t out,
+  bool WrittenInPlace(const RankExecutor& rank, RegisterId in, int32_t in_slot, RegisterId out,
                       int32_t out_slot) const;
 
   const std::vector<RankExecutor*> ranks_;
@@ -75,8 +78,8 @@ class SimInvariants {
   int64_t num_checks_ = 0;
   absl::Status outside_arena_;  // found while the tables were made
   std::vector<Row> rows_;
-  std::vector<std::vector<int>> row_of_register_;             // by rank, register
-  std::vector<std::vector<std::vector<int>>> rows_of_actor_;  // by rank, actor
+  std::vector<IdVector<RegisterId, int>> row_of_register_;          // by rank
+  std::vector<IdVector<ActorId, std::vector<int>>> rows_of_actor_;  // by rank
   std::vector<int> row_of_lane_;
   std::vector<Overlap> overlaps_;
 };

@@ -107,19 +107,20 @@ TEST(SplitJobTest, RanksAreNamedByTheirNumberInTheJob) {
   ASSERT_EQ((*job)->RunSteps(3), absl::OkStatus());
   Session& session = (*job)->session(0);
   EXPECT_EQ(session.num_ranks(), 4);
-  EXPECT_THAT(session.local_ranks(), ElementsAre(1, 3));
-  EXPECT_EQ(session.plan(3).rank, 3);
-  EXPECT_EQ(session.executor(1).plan().rank, 1);
-  const std::string state = session.plan(3).states.at(0).name;
-  EXPECT_TRUE(session.ReadState(3, state).ok());
-  for (int elsewhere : {-1, 0, 2, 4}) {
+  EXPECT_THAT(session.local_ranks(), ElementsAre(RankId(1), RankId(3)));
+  EXPECT_EQ(session.plan(RankId(3)).rank, RankId(3));
+  EXPECT_EQ(session.executor(RankId(1)).plan().rank, RankId(1));
+  const std::string state = session.plan(RankId(3)).states[StateId(0)].name;
+  EXPECT_TRUE(session.ReadState(RankId(3), state).ok());
+  for (const RankId elsewhere : {RankId(-1), RankId(0), RankId(2), RankId(4)}) {
     EXPECT_EQ(session.ReadState(elsewhere, state).status().code(), absl::StatusCode::kNotFound);
     EXPECT_EQ(session.WriteState(elsewhere, state, "x").code(), absl::StatusCode::kNotFound);
   }
-  for (const EdgeReport& edge : session.Edges()) EXPECT_TRUE(edge.from == 1 || edge.from == 3);
+  for (const EdgeReport& edge : session.Edges())
+    EXPECT_TRUE(edge.from == RankId(1) || edge.from == RankId(3));
   // Rank 1 has an inbound register for activations and one for gradients.
-  EXPECT_GE(session.Memory(1).landing_bytes, 2 * 64);
-  EXPECT_EQ(session.Memory(1).staging_bytes, 0);
+  EXPECT_GE(session.Memory(RankId(1)).landing_bytes, 2 * 64);
+  EXPECT_EQ(session.Memory(RankId(1)).staging_bytes, 0);
   EXPECT_EQ(session.steps_done(), 3);
   EXPECT_EQ(session.CheckAtRest(), absl::OkStatus());
 }

@@ -72,7 +72,7 @@ TEST(StopTest, RanksThatWaitForAPeerThatNeverSendsAreStopped) {
     EXPECT_NE(wait.state, ActorState::kDone);
   }
   EXPECT_FALSE(session.ListWaits().empty());
-  EXPECT_TRUE(session.ReadState(0, session.plan(0).states.at(0).name).ok());
+  EXPECT_TRUE(session.ReadState(RankId(0), session.plan(RankId(0)).states[StateId(0)].name).ok());
 }
 
 TEST(StopTest, ARunThatGoesOnEndsBetweenActs) {
@@ -132,7 +132,7 @@ TEST(StopTest, AnActThatTakesLongIsNamed) {
   EXPECT_TRUE(after.asleep);
   EXPECT_TRUE(after.done);
   int64_t acts = 0;
-  for (int rank : (*session)->local_ranks()) {
+  for (const RankId rank : (*session)->local_ranks()) {
     for (const PlanActor& actor : (*session)->plan(rank).actors) acts += 2 * actor.acts_per_step;
   }
   EXPECT_EQ(after.acts, acts);

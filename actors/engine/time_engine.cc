@@ -68,30 +68,31 @@ device::Device::Launched TimeDevice::Launch(const device::DeviceWork& work) {
   return Launched::kIssued;
 }
 
-void TimeDevice::Await(int queue, device::QueuePosition position) {
+void TimeDevice::Await(QueueId queue, device::QueuePosition position) {
   Queue& waiting = queues_[queue];
-  int64_t& awaited = AwaitedBy(waiting, waiting.num_launched + 1)[position.queue];
+  int64_t& awaited = AwaitedBy(waiting, waiting.num_launched + 1)[position.queue.value()];
   awaited = std::max(awaited, position.number);
 }
 
-bool TimeDevice::CanBegin(int queue) {
+bool TimeDevice::CanBegin(QueueId queue) {
   Queue& q = queues_[queue];
   if (q.num_begun == q.num_launched || q.num_begun > q.num_done) return false;
   const int64_t* const awaited = AwaitedBy(q, q.num_begun + 1);
-  for (size_t other = 0; queues_.size() > 1 && other < queues_.size(); ++other) {
-    if (queues_[other].num_done < awaited[other]) return false;
+  if (queues_.size() == 1) return true;
+  for (const QueueId other : queues_.ids()) {
+    if (queues_[other].num_done < awaited[other.value()]) return false;
   }
   return true;
 }
 
-void TimeDevice::Begin(int queue, int64_t now_ns) {
+void TimeDevice::Begin(QueueId queue, int64_t now_ns) {
   Queue& q = queues_[queue];
   ++q.num_begun;
   std::fill_n(AwaitedBy(q, q.num_begun), queues_.size(), 0);
   q.times[IndexOf(q.num_begun)].begin = now_ns;
 }
 
-void TimeDevice::Complete(int queue, int64_t now_ns) {
+void TimeDevice::Complete(QueueId queue, int64_t now_ns) {
   Queue& q = queues_[queue];
   ++q.num_done;
   q.times[IndexOf(q.num_done)].end = now_ns;
@@ -126,15 +127,16 @@ TimeEngine::TimeEngine(std::vector<RankExecutor*> ranks, std::vector<TimeDevice*
     const Plan& plan = rank.executor->plan();
     rank.endpoint = network->time_endpoint(plan.rank);
     if (i < options.devices.size()) rank.options = options.devices[i];
-    transport::EdgeHandle next = 0;  // the executor adds its edges in the order of its registers
+    int32_t num_edges = 0;  // the executor adds its edges in the order of its registers
     for (const PlanRegister& r : plan.registers) {
-      rank.edge_of_register.push_back(r.side == RegisterSide::kLocal ? -1 : next++);
+      rank.edge_of_register.push_back(r.side == RegisterSide::kLocal ? EdgeHandle()
+                                                                     : EdgeHandle(num_edges++));
     }
     for (const PlanActor& actor : plan.actors) {
       rank.ends_step.push_back(!any_updates || updates(actor));
       if (options.busy_speed) rank.busy_speed.push_back(options.busy_speed(plan, actor));
     }
-    place_of_rank_.resize(std::max<size_t>(place_of_rank_.size(), plan.rank + 1), -1);
+    place_of_rank_.resize(std::max<size_t>(place_of_rank_.size(), plan.rank.value() + 1), -1);
     place_of_rank_[plan.rank] = static_cast<int32_t>(i);
   }
 }
@@ -235,13 +237,15 @@ absl::Status TimeEngine::Happen(const Event& event) {
       ranks_[event.index].waking = false;
       Touch(event.index);
       break;
-    case Event::Kind::kActDone: return FinishAct(event.index, static_cast<int32_t>(event.detail));
+    case Event::Kind::kActDone:
+      return FinishAct(event.index, QueueId(static_cast<int32_t>(event.detail)));
     case Event::Kind::kHost: {
       Host& host = hosts_[event.index];
       if (event.detail != host.version) break;  // its speed has changed since
       AdvanceHost(host);
       const auto ended = host.Next();
-      const int32_t rank = ended->rank, queue = ended->queue;
+      const int32_t rank = ended->rank;
+      const QueueId queue = ended->queue;
       host.running.erase(ended);
       host.busy_cores -= ranks_[rank].options.cores;
       RescheduleHost(event.index);
@@ -251,7 +255,7 @@ absl::Status TimeEngine::Happen(const Event& event) {
   return absl::OkStatus();
 }
 
-absl::Status TimeEngine::FinishAct(int32_t index, int32_t queue) {
+absl::Status TimeEngine::FinishAct(int32_t index, QueueId queue) {
   Rank& rank = ranks_[index];
   AccountWork(index);
   Queue& q = rank.queues[queue];
@@ -298,13 +302,12 @@ void TimeEngine::LaunchBest(int32_t index) {
 // Begins the next act of each queue that need not wait.
 void TimeEngine::BeginActs(int32_t index) {
   Rank& rank = ranks_[index];
-  for (size_t queue = 0; queue < rank.queues.size(); ++queue) {
-    if (rank.device->CanBegin(static_cast<int>(queue)))
-      BeginAct(index, static_cast<int32_t>(queue));
+  for (const QueueId queue : rank.queues.ids()) {
+    if (rank.device->CanBegin(queue)) BeginAct(index, queue);
   }
 }
 
-void TimeEngine::BeginAct(int32_t index, int32_t queue) {
+void TimeEngine::BeginAct(int32_t index, QueueId queue) {
   Rank& rank = ranks_[index];
   Queue& q = rank.queues[queue];
   if (rank.num_working == 0) {
@@ -318,20 +321,20 @@ void TimeEngine::BeginAct(int32_t index, int32_t queue) {
   if (hosts_[rank.options.host].shared) {
     AddToHost(index, queue);
   } else {
-    Push(clock_->NowNs() + q.oldest().work_ns, Event::Kind::kActDone, index, queue);
+    Push(clock_->NowNs() + q.oldest().work_ns, Event::Kind::kActDone, index, queue.value());
   }
 }
 
 int64_t TimeEngine::Duration(Rank& rank) {
   double ns = static_cast<double>(rank.device->launched_ns() + std::exchange(rank.owed_ns, 0));
   if (rank.options.jitter > 0) {
-    const uint64_t key = MixKey(seed_, static_cast<uint64_t>(rank.executor->plan().rank));
+    const uint64_t key = MixKey(seed_, static_cast<uint64_t>(rank.executor->plan().rank.value()));
     ns *= std::max(kLeastShare, 1 + rank.options.jitter * NormalAt(key, rank.num_draws++));
   }
   return std::llround(ns);
 }
 
-void TimeEngine::AddToHost(int32_t index, int32_t queue) {
+void TimeEngine::AddToHost(int32_t index, QueueId queue) {
   Rank& rank = ranks_[index];
   Host& host = hosts_[rank.options.host];
   AdvanceHost(host);
@@ -368,7 +371,7 @@ void TimeEngine::RescheduleHost(int32_t index) {
 void TimeEngine::AccountWork(int32_t index) {
   Rank& rank = ranks_[index];
   const int64_t ns = clock_->NowNs() - std::exchange(rank.accounted_ns, clock_->NowNs());
-  const std::vector<PlanActor>& actors = rank.executor->plan().actors;
+  const IdVector<ActorId, PlanActor>& actors = rank.executor->plan().actors;
   const LaunchedAct* shown = nullptr;
   for (Queue& queue : rank.queues) {
     if (!queue.works) continue;
@@ -387,7 +390,7 @@ void TimeEngine::AccountIdle(int32_t index, const LaunchedAct& next) {
   if (idle <= 0 || !IsSettled(next.step)) return;
   int64_t exposed = 0;
   if (next.cause.kind == WaitCause::Kind::kInput &&
-      rank.edge_of_register[next.cause.register_id] >= 0) {
+      rank.edge_of_register[next.cause.register_id].has_value()) {
     const int64_t sent = rank.endpoint->last_sent_ns(rank.edge_of_register[next.cause.register_id]);
     exposed = std::clamp<int64_t>(now - sent, 0, idle);
   }

@@ -32,6 +32,8 @@
 #include "actors/engine/rank_executor.h"
 #include "actors/engine/time_network.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
 #include "runtime/base/mutex.h"
 #include "runtime/device/host_memory.h"
 #include "runtime/device/thread_team.h"
@@ -52,26 +54,26 @@ class TimeDevice final : public device::Device {
   const char* kind() const override { return "cpu"; }
   device::DeviceMemory& memory() override { return memory_; }
   int num_queues() const override { return static_cast<int>(queues_.size()); }
-  device::DeviceQueue& queue(int) override { return queue_; }
+  device::DeviceQueue& queue(QueueId) override { return queue_; }
   int depth() const override { return depth_; }
   Launched Launch(const device::DeviceWork& work) override;
-  int64_t NumDone(int queue) override { return queues_[queue].num_done; }
+  int64_t NumDone(QueueId queue) override { return queues_[queue].num_done; }
   device::WorkTimes TimesOf(device::QueuePosition position) const override {
     return queues_[position.queue].times[IndexOf(position.number)];
   }
-  void Await(int queue, device::QueuePosition position) override;
+  void Await(QueueId queue, device::QueuePosition position) override;
   absl::Status fault() const override { return absl::OkStatus(); }
   device::ThreadTeam* team() override { return &team_; }
 
   // The following functions are for the engine.
 
-  int launched_queue() const { return launched_queue_; }  // of the act launched last
-  int64_t launched_ns() const { return launched_ns_; }    // what that act takes
+  QueueId launched_queue() const { return launched_queue_; }  // of the act launched last
+  int64_t launched_ns() const { return launched_ns_; }        // what that act takes
   // Returns whether a queue has a work to begin: one that was launched, after the queue's last work
   // and all works of other queues that the queue awaits for it.
-  bool CanBegin(int queue);
-  void Begin(int queue, int64_t now_ns);     // precondition: CanBegin
-  void Complete(int queue, int64_t now_ns);  // precondition: the queue's work has begun
+  bool CanBegin(QueueId queue);
+  void Begin(QueueId queue, int64_t now_ns);     // precondition: CanBegin
+  void Complete(QueueId queue, int64_t now_ns);  // precondition: the queue's work has begun
 
  private:
   struct Queue {
@@ -95,8 +97,8 @@ class TimeDevice final : public device::Device {
   device::HostMemory memory_;
   device::ImmediateQueue queue_{&memory_};
   device::ThreadTeam team_;
-  std::vector<Queue> queues_;
-  int launched_queue_ = 0;
+  IdVector<QueueId, Queue> queues_;
+  QueueId launched_queue_{0};
   int64_t launched_ns_ = 0;
 };
 
@@ -170,7 +172,7 @@ class TimeEngine final : public Engine {
   // An act that was launched and has not ended.
   struct LaunchedAct {
     int64_t work_ns = 0;
-    int32_t actor = -1;
+    ActorId actor;
     int64_t step = 0;
     WaitCause cause;  // of its launch
   };
@@ -188,10 +190,10 @@ class TimeEngine final : public Engine {
     TimeDevice* device;
     TimeEndpoint* endpoint;
     TimeEngineOptions::Device options;
-    std::vector<transport::EdgeHandle> edge_of_register;  // -1: local
-    std::vector<char> ends_step;     // by actor: a step is over when these have acted
-    std::vector<double> busy_speed;  // by actor; empty: none is given
-    std::vector<Queue> queues;
+    IdVector<RegisterId, EdgeHandle> edge_of_register;  // none: local
+    IdVector<ActorId, char> ends_step;                  // a step is over when these have acted
+    IdVector<ActorId, double> busy_speed;               // empty: none is given
+    IdVector<QueueId, Queue> queues;
     int num_working = 0;  // of them
     bool waking = false;
     bool touched = false;
@@ -207,7 +209,7 @@ class TimeEngine final : public Engine {
       double busy_speed;  // 0: the host's
       double speed;
       int32_t rank;
-      int32_t queue;
+      QueueId queue;
 
       double LeftNow() const { return std::max(0.0, left_ns) / speed; }
     };
@@ -225,14 +227,14 @@ class TimeEngine final : public Engine {
   void Push(int64_t at_ns, Event::Kind kind, int32_t index, int64_t detail = 0);
   void PushPosted();
   absl::Status Happen(const Event& event);
-  absl::Status FinishAct(int32_t rank, int32_t queue);
+  absl::Status FinishAct(int32_t rank, QueueId queue);
   absl::Status Look(int32_t rank);
   void LaunchBest(int32_t rank);
   void BeginActs(int32_t rank);
-  void BeginAct(int32_t rank, int32_t queue);
+  void BeginAct(int32_t rank, QueueId queue);
   void Touch(int32_t rank);
   int64_t Duration(Rank& rank);
-  void AddToHost(int32_t rank, int32_t queue);
+  void AddToHost(int32_t rank, QueueId queue);
   void AdvanceHost(Host& host);
   void RescheduleHost(int32_t host);
   bool IsSettled(int64_t step) const {
@@ -245,7 +247,7 @@ class TimeEngine final : public Engine {
 
   std::vector<Rank> ranks_;
   std::vector<Host> hosts_;
-  std::vector<int32_t> place_of_rank_;
+  IdVector<RankId, int32_t> place_of_rank_;
   TimeNetwork* const network_;
   ManualClock* const clock_;
   const uint64_t seed_;

@@ -9,13 +9,13 @@
 
 namespace weir::actors {
 
-TimeNetwork::TimeNetwork(const ManualClock* clock, std::function<Way(int from, int to)> ways)
+TimeNetwork::TimeNetwork(const ManualClock* clock, std::function<Way(RankId from, RankId to)> ways)
     : clock_(clock), ways_(std::move(ways)) {}
 TimeNetwork::~TimeNetwork() = default;
 
-transport::TransportEndpoint* TimeNetwork::endpoint(int rank) { return time_endpoint(rank); }
+transport::TransportEndpoint* TimeNetwork::endpoint(RankId rank) { return time_endpoint(rank); }
 
-TimeEndpoint* TimeNetwork::time_endpoint(int rank) {
+TimeEndpoint* TimeNetwork::time_endpoint(RankId rank) {
   std::unique_ptr<TimeEndpoint>& endpoint = endpoints_[rank];
   if (endpoint == nullptr) endpoint = std::make_unique<TimeEndpoint>(this, rank);
   return endpoint.get();
@@ -24,22 +24,23 @@ TimeEndpoint* TimeNetwork::time_endpoint(int rank) {
 absl::Status TimeNetwork::ConnectAll() {
   if (connected_) return connect_status_;
   connected_ = true;
-  std::map<uint64_t, std::pair<TimeEndpoint*, transport::EdgeHandle>> receivers;
+  std::map<EdgeId, std::pair<TimeEndpoint*, EdgeHandle>> receivers;
   size_t num_loose = 0;
   for (auto& [rank, endpoint] : endpoints_) {
-    for (size_t i = 0; i < endpoint->edges_.size(); ++i) {
-      const transport::TransportEdge& spec = endpoint->edges_[i].spec;
+    for (const EdgeHandle handle : endpoint->edges_.ids()) {
+      const transport::TransportEdge& spec = endpoint->edges_[handle].spec;
       if (loose_.contains(spec.edge)) {
-        AddLoose(endpoint.get(), static_cast<transport::EdgeHandle>(i));
+        AddLoose(endpoint.get(), handle);
         ++num_loose;
       } else if (spec.direction == transport::TransportEdge::Direction::kIncoming) {
-        receivers[spec.edge] = {endpoint.get(), static_cast<transport::EdgeHandle>(i)};
+        receivers[spec.edge] = {endpoint.get(), handle};
       }
     }
   }
   for (auto& [rank, endpoint] : endpoints_) {
-    for (size_t i = 0; i < endpoint->edges_.size() && connect_status_.ok(); ++i) {
-      const transport::TransportEdge& spec = endpoint->edges_[i].spec;
+    for (const EdgeHandle handle : endpoint->edges_.ids()) {
+      if (!connect_status_.ok()) break;
+      const transport::TransportEdge& spec = endpoint->edges_[handle].spec;
       if (spec.direction == transport::TransportEdge::Direction::kIncoming ||
           loose_.contains(spec.edge))
         continue;
@@ -51,8 +52,7 @@ absl::Status TimeNetwork::ConnectAll() {
                               absl::StrCat("edge ", spec.edge, ": expected a receiver on rank ",
                                            spec.peer, "; found none"));
       }
-      connect_status_ = Join(endpoint.get(), static_cast<transport::EdgeHandle>(i),
-                             to->second.first, to->second.second);
+      connect_status_ = Join(endpoint.get(), handle, to->second.first, to->second.second);
     }
   }
   if (connect_status_.ok() && edges_.size() != receivers.size() + num_loose) {
@@ -62,8 +62,8 @@ absl::Status TimeNetwork::ConnectAll() {
   return connect_status_;
 }
 
-absl::Status TimeNetwork::Join(TimeEndpoint* from, transport::EdgeHandle handle, TimeEndpoint* to,
-                               transport::EdgeHandle to_handle) {
+absl::Status TimeNetwork::Join(TimeEndpoint* from, EdgeHandle handle, TimeEndpoint* to,
+                               EdgeHandle to_handle) {
   TimeEndpoint::EdgeEnd& out = from->edges_[handle];
   TimeEndpoint::EdgeEnd& in = to->edges_[to_handle];
   if (in.edge >= 0 || in.spec.slots != out.spec.slots || in.spec.bytes != out.spec.bytes ||
@@ -90,7 +90,7 @@ absl::Status TimeNetwork::Join(TimeEndpoint* from, transport::EdgeHandle handle,
   return absl::OkStatus();
 }
 
-void TimeNetwork::AddLoose(TimeEndpoint* endpoint, transport::EdgeHandle handle) {
+void TimeNetwork::AddLoose(TimeEndpoint* endpoint, EdgeHandle handle) {
   TimeEndpoint::EdgeEnd& end = endpoint->edges_[handle];
   const bool out = end.spec.direction == transport::TransportEdge::Direction::kOutgoing;
   Edge& edge = edges_.emplace_back();
@@ -181,24 +181,25 @@ void TimeNetwork::ReturnCredit(int32_t index, int32_t slot) {
   posted_.push_back({clock_->NowNs() + edge.back.latency_ns, 2 * index + 1});
 }
 
-int TimeNetwork::Arrive(int32_t lane) {
+RankId TimeNetwork::Arrive(int32_t lane) {
   TimeEndpoint* to = lane % 2 == 0 ? edges_[lane / 2].to : edges_[lane / 2].from;
   to->inbox_.push_back(lane);
   return to->rank_;
 }
 
-absl::StatusOr<transport::EdgeHandle> TimeEndpoint::AddEdge(const transport::TransportEdge& edge) {
+absl::StatusOr<EdgeHandle> TimeEndpoint::AddEdge(const transport::TransportEdge& edge) {
+  const EdgeHandle handle = edges_.next_id();
   edges_.push_back({edge, -1, {}});
-  return static_cast<transport::EdgeHandle>(edges_.size()) - 1;
+  return handle;
 }
 
-void* TimeEndpoint::TryMap(transport::EdgeHandle edge, int32_t slot) {
+void* TimeEndpoint::TryMap(EdgeHandle edge, int32_t slot) {
   const TimeNetwork::Edge& joined = network_->edges_[edges_[edge].edge];
   const transport::TransportEdge& spec = joined.to->edges_[joined.to_handle].spec;
   return spec.landing == nullptr ? nullptr : spec.landing + slot * spec.stride;
 }
 
-absl::Status TimeEndpoint::Put(transport::EdgeHandle edge, const transport::MessageHeader& header,
+absl::Status TimeEndpoint::Put(EdgeHandle edge, const transport::MessageHeader& header,
                                const void* /*bytes*/) {
   EdgeEnd& end = edges_[edge];
   ++end.traffic.tokens;
@@ -206,7 +207,7 @@ absl::Status TimeEndpoint::Put(transport::EdgeHandle edge, const transport::Mess
   return network_->Put(end.edge, header);
 }
 
-absl::Status TimeEndpoint::ReturnCredit(transport::EdgeHandle edge, int32_t slot) {
+absl::Status TimeEndpoint::ReturnCredit(EdgeHandle edge, int32_t slot) {
   EdgeEnd& end = edges_[edge];
   ++end.traffic.credits;
   network_->ReturnCredit(end.edge, slot);
@@ -240,7 +241,7 @@ absl::StatusOr<int64_t> TimeEndpoint::Poll(transport::MessageReceiver* receiver)
   return num_polled;
 }
 
-int64_t TimeEndpoint::last_sent_ns(transport::EdgeHandle edge) const {
+int64_t TimeEndpoint::last_sent_ns(EdgeHandle edge) const {
   return network_->edges_[edges_[edge].edge].last_taken_sent_ns;
 }
 

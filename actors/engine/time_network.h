@@ -22,6 +22,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
 #include "runtime/transport/transport.h"
 
 namespace weir::actors {
@@ -53,24 +55,22 @@ class TimeNetwork final : public transport::TransportNetwork {
   };
 
   // `clock` must outlive the network.
-  TimeNetwork(const ManualClock* clock, std::function<Way(int from, int to)> ways);
+  TimeNetwork(const ManualClock* clock, std::function<Way(RankId from, RankId to)> ways);
   ~TimeNetwork() override;
 
-  transport::TransportEndpoint* endpoint(int rank) override;
-  TimeEndpoint* time_endpoint(int rank);
+  transport::TransportEndpoint* endpoint(RankId rank) override;
+  TimeEndpoint* time_endpoint(RankId rank);
 
   // Call before Connect. Maps each outgoing edge to the incoming edge that its tokens arrive on; an
   // edge not named is its own image.
-  void SetImages(std::map<uint64_t, uint64_t> images) { images_ = std::move(images); }
+  void SetImages(std::map<EdgeId, EdgeId> images) { images_ = std::move(images); }
   // Call before Connect. The other end of a loose edge has no representative here. A message on an
   // outgoing loose edge is dropped, and its credit comes back in due time. An incoming loose edge
   // has a token for every free slot, one latency after the slot was given back.
-  void SetLoose(std::vector<uint64_t> edges) { loose_.insert(edges.begin(), edges.end()); }
+  void SetLoose(std::vector<EdgeId> edges) { loose_.insert(edges.begin(), edges.end()); }
   // Call before Connect. `bytes` holds the payloads of the tokens of a step of an outgoing edge,
   // repeated for every step; by default the header gives the payload.
-  void SetPayloads(uint64_t edge, std::vector<int64_t> bytes) {
-    payloads_[edge] = std::move(bytes);
-  }
+  void SetPayloads(EdgeId edge, std::vector<int64_t> bytes) { payloads_[edge] = std::move(bytes); }
 
   // Messages put since the last call, with the times of their arrivals; the caller clears the
   // vector.
@@ -78,7 +78,7 @@ class TimeNetwork final : public transport::TransportNetwork {
   // Takes the way in, and posts the time at which the message will arrive.
   void Enter(int32_t lane, int64_t takes_ns);
   // Puts the oldest message of the lane into the receiver's inbox. Returns the receiver's rank.
-  int Arrive(int32_t lane);
+  RankId Arrive(int32_t lane);
 
   int64_t num_messages() const { return num_messages_; }
   double payload_bytes() const { return payload_bytes_; }
@@ -94,11 +94,11 @@ class TimeNetwork final : public transport::TransportNetwork {
   struct Edge {
     TimeEndpoint* from = nullptr;  // null: loose
     TimeEndpoint* to = nullptr;    // null: loose
-    transport::EdgeHandle from_handle = -1;
-    transport::EdgeHandle to_handle = -1;
+    EdgeHandle from_handle;
+    EdgeHandle to_handle;
     Way there;
     Way back;
-    uint64_t in_edge = 0;
+    EdgeId in_edge;
     std::vector<int64_t> payloads;
     std::vector<Flight> tokens;
     int32_t first_token = 0, num_tokens = 0;
@@ -109,20 +109,19 @@ class TimeNetwork final : public transport::TransportNetwork {
   };
 
   absl::Status ConnectAll();
-  absl::Status Join(TimeEndpoint* from, transport::EdgeHandle handle, TimeEndpoint* to,
-                    transport::EdgeHandle to_handle);
-  void AddLoose(TimeEndpoint* endpoint, transport::EdgeHandle handle);
+  absl::Status Join(TimeEndpoint* from, EdgeHandle handle, TimeEndpoint* to, EdgeHandle to_handle);
+  void AddLoose(TimeEndpoint* endpoint, EdgeHandle handle);
   void SendLoose(int32_t edge, int32_t slot);
   int64_t& FreeAt(int32_t way);
   absl::Status Put(int32_t edge, const transport::MessageHeader& header);
   void ReturnCredit(int32_t edge, int32_t slot);
 
   const ManualClock* const clock_;
-  const std::function<Way(int, int)> ways_;
-  std::map<int, std::unique_ptr<TimeEndpoint>> endpoints_;
-  std::map<uint64_t, uint64_t> images_;
-  std::set<uint64_t> loose_;
-  std::map<uint64_t, std::vector<int64_t>> payloads_;
+  const std::function<Way(RankId, RankId)> ways_;
+  std::map<RankId, std::unique_ptr<TimeEndpoint>> endpoints_;
+  std::map<EdgeId, EdgeId> images_;
+  std::set<EdgeId> loose_;
+  std::map<EdgeId, std::vector<int64_t>> payloads_;
   std::vector<Edge> edges_;
   std::vector<int64_t> free_at_;  // by way
   std::vector<Arrival> posted_;
@@ -134,26 +133,24 @@ class TimeNetwork final : public transport::TransportNetwork {
 
 class TimeEndpoint final : public transport::TransportEndpoint {
  public:
-  TimeEndpoint(TimeNetwork* network, int rank) : network_(network), rank_(rank) {}
+  TimeEndpoint(TimeNetwork* network, RankId rank) : network_(network), rank_(rank) {}
 
-  absl::StatusOr<transport::EdgeHandle> AddEdge(const transport::TransportEdge& edge) override;
+  absl::StatusOr<EdgeHandle> AddEdge(const transport::TransportEdge& edge) override;
   absl::Status Connect() override { return network_->ConnectAll(); }
-  void* TryMap(transport::EdgeHandle edge, int32_t slot) override;
-  absl::Status Put(transport::EdgeHandle edge, const transport::MessageHeader& header,
+  void* TryMap(EdgeHandle edge, int32_t slot) override;
+  absl::Status Put(EdgeHandle edge, const transport::MessageHeader& header,
                    const void* bytes) override;
-  absl::Status ReturnCredit(transport::EdgeHandle edge, int32_t slot) override;
+  absl::Status ReturnCredit(EdgeHandle edge, int32_t slot) override;
   absl::StatusOr<int64_t> Poll(transport::MessageReceiver* receiver) override;
   void SetWakeHook(std::function<void()>) override {}  // nobody sleeps in virtual time
   ParkResult Park() override { return ParkResult::kParked; }
   void Unpark() override {}
   void Close() override {}
-  transport::EdgeTraffic Traffic(transport::EdgeHandle edge) const override {
-    return edges_[edge].traffic;
-  }
+  transport::EdgeTraffic Traffic(EdgeHandle edge) const override { return edges_[edge].traffic; }
 
   bool has_messages() const { return !inbox_.empty(); }
   // Returns the time at which the token that Poll handed over last on an incoming edge was put.
-  int64_t last_sent_ns(transport::EdgeHandle edge) const;
+  int64_t last_sent_ns(EdgeHandle edge) const;
   // Returns the device time that the messages handed over by Poll have cost since the last call.
   int64_t TakeReceiveNs();
 
@@ -165,8 +162,8 @@ class TimeEndpoint final : public transport::TransportEndpoint {
     transport::EdgeTraffic traffic;
   };
   TimeNetwork* const network_;
-  const int rank_;
-  std::vector<EdgeEnd> edges_;
+  const RankId rank_;
+  IdVector<EdgeHandle, EdgeEnd> edges_;
   std::vector<int32_t> inbox_;  // lanes, in order of arrival
   std::vector<int32_t> polled_;
   int64_t receive_ns_ = 0;

@@ -109,7 +109,7 @@ class WaitGraph {
 // elsewhere.
 int64_t ReadBy(const Holders::Actor& actor, absl::Span<RankExecutor* const> ranks) {
   for (const RankExecutor* rank : ranks) {
-    if (rank->plan().rank != actor.rank || actor.id < 0) continue;
+    if (rank->plan().rank != actor.rank || !actor.id.has_value()) continue;
     const ActorMachine::Port& port = rank->machine(actor.id).input(actor.port);
     return port.next_token - (port.held_slot >= 0 ? port.tokens : 0);
   }
@@ -149,12 +149,12 @@ std::vector<Wait> ListWaits(absl::Span<RankExecutor* const> ranks) {
       wait.acts_wanted = machine.limit();
       wait.state = state;
       if (WaitsForRegister(wait)) {
-        const int reg = machine.waits_for().value();
+        const RegisterId reg = machine.waits_for();
         wait.register_name = plan.registers[reg].name;
         const bool token = state == ActorState::kWaitsForInput;
         wait.holders = NodesOf(
             token ? holders.ActorsOfToken(plan, reg) : holders.ActorsOfSlot(plan, reg), ranks);
-      } else if (const int32_t before = rank->TurnBefore(actor.id); before >= 0) {
+      } else if (const ActorId before = rank->TurnBefore(actor.id); before.has_value()) {
         wait.holders = {{plan.rank, plan.actors[before].name}};
       }
     }

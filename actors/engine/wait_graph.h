@@ -16,7 +16,7 @@
 namespace weir::actors {
 
 struct WaitNode {
-  int rank = -1;
+  RankId rank;
   std::string actor;  // empty: some actor of the rank
   bool operator<(const WaitNode& o) const {
     return rank != o.rank ? rank < o.rank : actor < o.actor;

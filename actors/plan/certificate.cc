@@ -338,7 +338,7 @@ uint64_t EdgeStatement(const Plan& plan, const PlanRegister& r) {
        {plan.rhythm.iteration_ns, plan.rhythm.step_ns, int64_t{plan.rhythm.steps_per_iteration}}) {
     Mix(static_cast<uint64_t>(ns), &key);
   }
-  if (r.producer.actor >= 0) {
+  if (r.producer.actor.has_value()) {
     const PlanActor& actor = plan.actors[r.producer.actor];
     MixEnd(actor, actor.outputs[r.producer.port], actor.timing, &key);
   } else {

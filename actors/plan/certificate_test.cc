@@ -118,7 +118,7 @@ void SetTiming(const std::vector<int64_t>& numbers, proto::Timing* timing) {
 // Applies the formula of proto/plan.proto directly: for each token of the first iterations, from
 // step 0 on.
 bool HoldsByEnumeration(const Plan& plan, int iterations) {
-  const PlanRegister& r = plan.registers[0];
+  const PlanRegister& r = plan.registers[RegisterId(0)];
   const PlanRhythm& rhythm = plan.rhythm;
   const auto starts = [&](const PlanActor& actor) {
     std::vector<int64_t> all;
@@ -133,7 +133,7 @@ bool HoldsByEnumeration(const Plan& plan, int iterations) {
     }
     return all;
   };
-  const PlanActor &producer = plan.actors[0], &consumer = plan.actors[1];
+  const PlanActor &producer = plan.actors[ActorId(0)], &consumer = plan.actors[ActorId(1)];
   for (const PlanActor& actor : plan.actors) {
     const std::vector<int64_t> all = starts(actor);
     for (size_t k = 1; k < all.size(); ++k) {

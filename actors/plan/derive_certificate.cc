@@ -18,10 +18,13 @@ namespace weir::actors {
 namespace {
 
 struct ActorKey {
-  int rank = 0;
-  int actor = 0;
+  RankId rank;
+  ActorId actor;
   bool operator==(const ActorKey& o) const { return rank == o.rank && actor == o.actor; }
 };
+
+// A RegisterKey names a register of the job.
+using RegisterKey = std::pair<RankId, RegisterId>;
 
 // A Play plays one iteration of a job on machines without devices or messages.
 class Play {
@@ -53,13 +56,13 @@ class Play {
     return absl::OkStatus();
   }
 
-  const std::vector<int64_t>& starts(int rank, int actor) const {
+  const std::vector<int64_t>& starts(RankId rank, ActorId actor) const {
     return ranks_[rank].actors[actor].starts;
   }
   int64_t end_ns() const { return end_ns_; }
-  const Plan& plan(int rank) const { return plans_[rank]; }
+  const Plan& plan(RankId rank) const { return plans_[rank.value()]; }
   // Returns the inbound half of an outbound register, or the outbound half of an inbound register.
-  std::pair<int, int> OtherEnd(const PlanRegister& r) const {
+  RegisterKey OtherEnd(const PlanRegister& r) const {
     return (r.side == RegisterSide::kOutbound ? in_ : out_).at(r.edge);
   }
 
@@ -68,7 +71,7 @@ class Play {
     ActorMachine machine;
     std::vector<int64_t> starts;
     int64_t free_at = 0;
-    int stream = -1;
+    StreamId stream;
     bool queued = false;
   };
   struct RegisterPlay {              // on the rank that has the slots
@@ -77,15 +80,15 @@ class Play {
     std::vector<int> readers_left;
   };
   struct StreamPlay {
-    std::vector<int> order;  // actors by act, of one step
+    std::vector<ActorId> order;  // actors by act, of one step
     int64_t next = 0;
     int64_t free_at = 0;
-    int actor() const { return order[next % static_cast<int64_t>(order.size())]; }
+    ActorId actor() const { return order[next % static_cast<int64_t>(order.size())]; }
   };
   struct RankPlay {
-    std::vector<ActorPlay> actors;
-    std::vector<RegisterPlay> registers;
-    std::vector<StreamPlay> streams;
+    IdVector<ActorId, ActorPlay> actors;
+    IdVector<RegisterId, RegisterPlay> registers;
+    IdVector<StreamId, StreamPlay> streams;
   };
 
   static PortSpec Spec(const PlanPort& port, const PlanRegister& r, int64_t available,
@@ -101,32 +104,32 @@ class Play {
     return spec;
   }
 
-  ActorPlay& at(int rank, int actor) { return ranks_[rank].actors[actor]; }
+  ActorPlay& at(RankId rank, ActorId actor) { return ranks_[rank].actors[actor]; }
   // Returns the rank and register that hold the slots: those of the consumers.
-  std::pair<int, int> Home(int rank, int register_id) const {
-    const PlanRegister& r = plans_[rank].registers[register_id];
-    return r.side == RegisterSide::kOutbound ? OtherEnd(r) : std::make_pair(rank, register_id);
+  RegisterKey Home(RankId rank, RegisterId register_id) const {
+    const PlanRegister& r = plan(rank).registers[register_id];
+    return r.side == RegisterSide::kOutbound ? OtherEnd(r) : RegisterKey(rank, register_id);
   }
   // Returns the actor and port that produce into the register whose home is `home`.
-  std::pair<int, PortRef> Producer(std::pair<int, int> home) const {
-    const PlanRegister& r = plans_[home.first].registers[home.second];
+  std::pair<RankId, PortRef> Producer(RegisterKey home) const {
+    const PlanRegister& r = plan(home.first).registers[home.second];
     if (r.side != RegisterSide::kInbound) return {home.first, r.producer};
     const auto [rank, id] = OtherEnd(r);
-    return {rank, plans_[rank].registers[id].producer};
+    return {rank, plan(rank).registers[id].producer};
   }
 
   void MakeRank(const Plan& plan);
   void TryAct(ActorKey key);
   void Act(ActorKey key);
   int64_t EarliestStart(ActorKey key);
-  void Publish(std::pair<int, int> home, int64_t token, int64_t at);
-  void Release(std::pair<int, int> home, int64_t token, int64_t at);
+  void Publish(RegisterKey home, int64_t token, int64_t at);
+  void Release(RegisterKey home, int64_t token, int64_t at);
   absl::Status Standstill(ActorKey key);
   std::pair<ActorKey, std::string> WaitsFor(ActorKey key);
 
   const std::vector<Plan>& plans_;
-  std::map<uint64_t, std::pair<int, int>> out_, in_;  // by edge: rank and register
-  std::vector<RankPlay> ranks_;
+  std::map<EdgeId, RegisterKey> out_, in_;
+  IdVector<RankId, RankPlay> ranks_;
   std::vector<ActorKey> ready_;
   int64_t end_ns_ = 0;
 };
@@ -149,15 +152,16 @@ void Play::MakeRank(const Plan& plan) {
       const PlanRegister& r = plan.registers[port.register_id];
       outputs.push_back(Spec(port, r, r.slots - r.initial_tokens, r.initial_tokens));
     }
-    rank.actors.push_back({ActorMachine(ActorId(actor.id), inputs, outputs), {}});
+    rank.actors.push_back({ActorMachine(actor.id, inputs, outputs), {}});
     rank.actors.back().machine.RaiseLimit(actor.ActsIn(plan.rhythm.steps_per_iteration));
   }
   for (const PlanStream& stream : plan.streams) {
+    const StreamId id = rank.streams.next_id();
     StreamPlay& play = rank.streams.emplace_back();
     int32_t lead = 0;
     for (const PlanStream::Entry& entry : stream.entries) {
       lead = std::max(lead, entry.ahead);
-      rank.actors[entry.actor].stream = static_cast<int>(rank.streams.size()) - 1;
+      rank.actors[entry.actor].stream = id;
     }
     const int32_t acts = plan.actors[stream.entries[0].actor].acts_per_step;
     for (int32_t round = -lead; round < acts; ++round) {
@@ -172,7 +176,8 @@ void Play::MakeRank(const Plan& plan) {
 void Play::TryAct(ActorKey key) {
   ActorPlay& actor = at(key.rank, key.actor);
   if (actor.queued || !actor.machine.ready()) return;
-  if (actor.stream >= 0 && ranks_[key.rank].streams[actor.stream].actor() != key.actor) return;
+  if (actor.stream.has_value() && ranks_[key.rank].streams[actor.stream].actor() != key.actor)
+    return;
   actor.queued = true;
   ready_.push_back(key);
 }
@@ -182,21 +187,21 @@ void Play::TryAct(ActorKey key) {
 int64_t Play::EarliestStart(ActorKey key) {
   const ActorPlay& actor = at(key.rank, key.actor);
   int64_t start = actor.free_at;
-  if (actor.stream >= 0) start = std::max(start, ranks_[key.rank].streams[actor.stream].free_at);
+  if (actor.stream.has_value())
+    start = std::max(start, ranks_[key.rank].streams[actor.stream].free_at);
   for (int i = 0; i < actor.machine.num_inputs() + actor.machine.num_outputs(); ++i) {
     const bool input = i < actor.machine.num_inputs();
     const ActorMachine::Port& port =
         input ? actor.machine.input(i) : actor.machine.output(i - actor.machine.num_inputs());
-    const int64_t latency = plans_[key.rank].registers[port.register_id].latency_ns;
+    const int64_t latency = plan(key.rank).registers[port.register_id].latency_ns;
     const auto home = Home(key.rank, port.register_id);
     const RegisterPlay& r = ranks_[home.first].registers[home.second];
     for (int64_t token = port.next_token - port.tokens; token < port.next_token; ++token) {
       if (input) {
-        start =
-            std::max(start, r.published[token] +
-                                (token < plans_[key.rank].registers[port.register_id].initial_tokens
-                                     ? 0
-                                     : latency));
+        start = std::max(
+            start,
+            r.published[token] +
+                (token < plan(key.rank).registers[port.register_id].initial_tokens ? 0 : latency));
       } else if (token >= port.slots) {
         start = std::max(start, r.released[token - port.slots] + latency);
       }
@@ -211,11 +216,11 @@ void Play::Act(ActorKey key) {
   Effects effects(1);
   actor.machine.Start(&effects);
   const int64_t start = EarliestStart(key);
-  const int64_t end = start + plans_[key.rank].actors[key.actor].timing.time_ns;
+  const int64_t end = start + plan(key.rank).actors[key.actor].timing.time_ns;
   actor.starts.push_back(start);
   actor.free_at = end;
   end_ns_ = std::max(end_ns_, end);
-  if (actor.stream >= 0) {
+  if (actor.stream.has_value()) {
     StreamPlay& stream = ranks_[key.rank].streams[actor.stream];
     stream.free_at = end;
     ++stream.next;
@@ -228,7 +233,7 @@ void Play::Act(ActorKey key) {
   actor.machine.OnActDone(&done);
   for (const Effect& effect : done) {
     const auto home = Home(key.rank, effect.register_id);
-    const int64_t latency = plans_[key.rank].registers[effect.register_id].latency_ns;
+    const int64_t latency = plan(key.rank).registers[effect.register_id].latency_ns;
     end_ns_ = std::max(end_ns_, end + latency);
     if (effect.kind == Effect::Kind::kPublishToken) {
       Publish(home, effect.number, end);
@@ -239,23 +244,23 @@ void Play::Act(ActorKey key) {
   TryAct(key);
 }
 
-void Play::Publish(std::pair<int, int> home, int64_t token, int64_t at_ns) {
+void Play::Publish(RegisterKey home, int64_t token, int64_t at_ns) {
   RegisterPlay& r = ranks_[home.first].registers[home.second];
-  const PlanRegister& plan = plans_[home.first].registers[home.second];
+  const PlanRegister& spec = plan(home.first).registers[home.second];
   r.published.push_back(at_ns);
   r.released.push_back(at_ns);
-  r.readers_left.push_back(static_cast<int>(plan.consumers.size()));
-  for (const PortRef& consumer : plan.consumers) {
+  r.readers_left.push_back(static_cast<int>(spec.consumers.size()));
+  for (const PortRef& consumer : spec.consumers) {
     at(home.first, consumer.actor).machine.OnToken(consumer.port);
     TryAct({home.first, consumer.actor});
   }
-  if (plan.consumers.empty()) {
+  if (spec.consumers.empty()) {
     r.readers_left[token] = 1;
     Release(home, token, at_ns);
   }
 }
 
-void Play::Release(std::pair<int, int> home, int64_t token, int64_t at_ns) {
+void Play::Release(RegisterKey home, int64_t token, int64_t at_ns) {
   RegisterPlay& r = ranks_[home.first].registers[home.second];
   r.released[token] = std::max(r.released[token], at_ns);
   if (--r.readers_left[token] > 0) return;
@@ -267,15 +272,14 @@ void Play::Release(std::pair<int, int> home, int64_t token, int64_t at_ns) {
 // Returns the actor for which an unfinished actor waits, and the reason.
 std::pair<ActorKey, std::string> Play::WaitsFor(ActorKey key) {
   ActorPlay& actor = at(key.rank, key.actor);
-  const Plan& plan = plans_[key.rank];
+  const Plan& own = plan(key.rank);
   if (actor.machine.ready()) {  // and it is not its turn
     const StreamPlay& stream = ranks_[key.rank].streams[actor.stream];
-    return {
-        {key.rank, stream.actor()},
-        absl::StrCat("its turn in stream order '", plan.streams[actor.stream].name, "', after")};
+    return {{key.rank, stream.actor()},
+            absl::StrCat("its turn in stream order '", own.streams[actor.stream].name, "', after")};
   }
-  const int reg = actor.machine.waits_for().value();
-  const PlanRegister& spec = plan.registers[reg];
+  const RegisterId reg = actor.machine.waits_for();
+  const PlanRegister& spec = own.registers[reg];
   const auto home = Home(key.rank, reg);
   if (actor.machine.state() == ActorState::kWaitsForInput) {
     const auto [rank, producer] = Producer(home);
@@ -285,7 +289,7 @@ std::pair<ActorKey, std::string> Play::WaitsFor(ActorKey key) {
       absl::StrCat("one of the ", spec.slots, spec.slots == 1 ? " slot" : " slots", " of '",
                    spec.name, "', held by");
   const std::vector<int>& left = ranks_[home.first].registers[home.second].readers_left;
-  const std::vector<PortRef>& consumers = plans_[home.first].registers[home.second].consumers;
+  const std::vector<PortRef>& consumers = plan(home.first).registers[home.second].consumers;
   for (size_t token = 0; token < left.size(); ++token) {
     if (left[token] == 0) continue;
     for (const PortRef& consumer : consumers) {
@@ -310,9 +314,9 @@ absl::Status Play::Standstill(ActorKey key) {
   do {
     const auto [next, what] = WaitsFor(at_actor);
     const ActorPlay& actor = at(at_actor.rank, at_actor.actor);
-    absl::StrAppend(&text, "\n  '", plans_[at_actor.rank].actors[at_actor.actor].name, "' on rank ",
+    absl::StrAppend(&text, "\n  '", plan(at_actor.rank).actors[at_actor.actor].name, "' on rank ",
                     at_actor.rank, " (act ", actor.machine.acts_done(), ") waits for ", what, " '",
-                    plans_[next.rank].actors[next.actor].name, "' on rank ", next.rank);
+                    plan(next.rank).actors[next.actor].name, "' on rank ", next.rank);
     at_actor = next;
   } while (!(at_actor == key));
   return Rejected({"W0542", "the plans of the job",
@@ -327,7 +331,7 @@ void WriteTiming(const std::vector<int64_t>& starts, int64_t time_ns, Spec* out)
   out->mutable_act_start_ns()->Assign(starts.begin(), starts.end());
 }
 
-void WriteFar(const Play& play, int rank, const PlanActor& actor, const PlanPort& port,
+void WriteFar(const Play& play, RankId rank, const PlanActor& actor, const PlanPort& port,
               proto::FarActor* out) {
   out->set_name(actor.name);
   *out->mutable_rate() = ToProto(static_cast<const Rate&>(actor));
@@ -353,9 +357,8 @@ absl::Status DeriveCertificate(std::vector<proto::RankPlan>* plans) {
   WEIR_RETURN_IF_ERROR(VerifyPlans(checked));
   Play play(checked);
   WEIR_RETURN_IF_ERROR(play.Run());
-  for (size_t rank = 0; rank < plans->size(); ++rank) {
-    proto::RankPlan& proto = (*plans)[rank];
-    const Plan& plan = checked[rank];
+  for (const Plan& plan : checked) {
+    proto::RankPlan& proto = (*plans)[plan.rank.value()];
     proto::PlanCertificate* certificate = proto.mutable_certificate();
     const int64_t steps = plan.rhythm.steps_per_iteration;
     certificate->Clear();
@@ -364,22 +367,22 @@ absl::Status DeriveCertificate(std::vector<proto::RankPlan>* plans) {
     certificate->set_step_ns(play.end_ns() / steps);
     certificate->set_micro_batch_ns(play.end_ns() / (steps * plan.micro_batches));
     for (const PlanActor& actor : plan.actors) {
-      WriteTiming(play.starts(static_cast<int>(rank), actor.id), actor.timing.time_ns,
-                  proto.mutable_actor(actor.id));
+      WriteTiming(play.starts(plan.rank, actor.id), actor.timing.time_ns,
+                  proto.mutable_actor(actor.id.value()));
     }
     for (const PlanRegister& r : plan.registers) {
       if (r.side == RegisterSide::kLocal) continue;
       const auto [other_rank, other_id] = play.OtherEnd(r);
-      const PlanRegister& other = checked[other_rank].registers[other_id];
+      const PlanRegister& other = play.plan(other_rank).registers[other_id];
       if (r.side == RegisterSide::kInbound) {
-        const PlanActor& actor = checked[other_rank].actors[other.producer.actor];
+        const PlanActor& actor = play.plan(other_rank).actors[other.producer.actor];
         WriteFar(play, other_rank, actor, actor.outputs[other.producer.port],
-                 proto.mutable_registers(r.id)->add_far());
+                 proto.mutable_registers(r.id.value())->add_far());
       }
       for (const PortRef& consumer : other.consumers) {
-        const PlanActor& actor = checked[other_rank].actors[consumer.actor];
+        const PlanActor& actor = play.plan(other_rank).actors[consumer.actor];
         WriteFar(play, other_rank, actor, actor.inputs[consumer.port],
-                 proto.mutable_registers(r.id)->add_far());
+                 proto.mutable_registers(r.id.value())->add_far());
       }
     }
   }

@@ -87,7 +87,7 @@ absl::Status PlanReader::ReadHeader() {
   WEIR_RETURN_IF_ERROR(Count("registers", proto_.registers_size(), kRegistersMax));
   WEIR_RETURN_IF_ERROR(Count("states", proto_.state_size(), kStatesMax));
   WEIR_RETURN_IF_ERROR(Count("programs", proto_.program_size(), kProgramsMax));
-  plan_.rank = proto_.rank();
+  plan_.rank = RankId(proto_.rank());
   plan_.num_ranks = proto_.num_ranks();
   plan_.plan_id = proto_.plan_id();
   plan_.seed = proto_.seed();
@@ -289,7 +289,7 @@ absl::Status PlanReader::ReadState(int index) {
     case proto::Initializer::KIND_NOT_SET: break;
   }
   if (in.has_token()) {
-    state.register_id = in.token().register_id();
+    state.register_id = RegisterId(in.token().register_id());
     state.token = in.token().token();
   }
   plan_.states.push_back(std::move(state));
@@ -298,10 +298,10 @@ absl::Status PlanReader::ReadState(int index) {
 
 // States that go round with the tokens of a register lie in its slots.
 absl::Status PlanReader::CheckTokenStates() const {
-  for (int i = 0; i < proto_.state_size(); ++i) {
-    if (!proto_.state(i).has_token()) continue;
-    const PlanState& state = plan_.states[i];
-    const std::string where = absl::StrCat("state ", i, " '", state.name, "'");
+  for (const StateId id : plan_.states.ids()) {
+    if (!proto_.state(id.value()).has_token()) continue;
+    const PlanState& state = plan_.states[id];
+    const std::string where = absl::StrCat("state ", id, " '", state.name, "'");
     WEIR_RETURN_IF_ERROR(CheckRegisterId(state.register_id, [&] { return where; }));
     const PlanRegister& r = plan_.registers[state.register_id];
     if (r.side != RegisterSide::kLocal || state.token < 0 || state.token >= r.initial_tokens) {
@@ -323,7 +323,7 @@ absl::Status PlanReader::CheckTokenStates() const {
 absl::Status PlanReader::ReadRegister(int index) {
   const proto::RegisterSpec& in = proto_.registers(index);
   PlanRegister r;
-  r.id = index;
+  r.id = RegisterId(index);
   r.name = in.name();
   const std::string where = RegisterText(r);
   if (in.id() != index)
@@ -356,12 +356,12 @@ absl::Status PlanReader::ReadRegister(int index) {
     default: return Bad("W0504", where, "a known side", absl::StrCat(static_cast<int>(in.side())));
   }
   if (r.side != RegisterSide::kLocal) {
-    if (in.peer() < 0 || in.peer() >= plan_.num_ranks || in.peer() == plan_.rank) {
+    if (in.peer() < 0 || in.peer() >= plan_.num_ranks || in.peer() == plan_.rank.value()) {
       return Bad("W0504", where, absl::StrCat("a peer among the other ranks of ", plan_.num_ranks),
                  absl::StrCat(in.peer()));
     }
-    r.peer = in.peer();
-    r.edge = in.edge();
+    r.peer = RankId(in.peer());
+    r.edge = EdgeId(in.edge());
   }
   r.bytes = in.bytes();
   r.slots = in.slots();

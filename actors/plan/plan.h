@@ -19,6 +19,7 @@
 #include "proto/plan.pb.h"
 #include "runtime/base/alignment.h"
 #include "runtime/base/attributes.h"
+#include "runtime/base/id_vector.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/rate.h"
 #include "runtime/base/tensor_slice.h"
@@ -52,7 +53,7 @@ struct PlanProgram {
 };
 
 struct PlanPort : Span {
-  int32_t register_id = 0;
+  RegisterId register_id;
 };
 
 // The start times of an actor's acts. `time_ns` is at least 1.
@@ -83,13 +84,13 @@ const char* Name(ActorKind kind);
 const char* Name(ActorPhase phase);
 
 struct PlanActor : Rate {
-  int32_t id = 0;
+  ActorId id;
   std::string name;
   ActorKind kind = ActorKind::kCompute;
-  int32_t program = -1;
+  ProgramId program;  // none: it runs no program
   std::vector<PlanPort> inputs;
   std::vector<PlanPort> outputs;
-  std::vector<int32_t> states;
+  std::vector<StateId> states;
   int32_t priority = 0;
   Precedence precedence;
   PlanTiming timing;
@@ -100,11 +101,11 @@ struct PlanActor : Rate {
   std::string feed_reader;  // why, for people: "an index along dimension vocab of …"
   std::string function;
   ActorPhase phase = ActorPhase::kNone;
-  int32_t queue = 0;  // of the device, below num_queues
+  QueueId queue{0};  // of the device
 };
 
 struct PortRef {
-  int32_t actor = -1;
+  ActorId actor;
   int32_t port = -1;
 };
 
@@ -119,14 +120,14 @@ enum class RegisterSide : uint8_t { kLocal, kInbound, kOutbound };
 const char* Name(RegisterSide side);
 
 struct PlanRegister {
-  int32_t id = 0;
+  RegisterId id;
   std::string name;
   int64_t bytes = 0;
   int32_t slots = 1;
   int32_t initial_tokens = 0;
   RegisterSide side = RegisterSide::kLocal;
-  int32_t peer = -1;
-  uint64_t edge = 0;
+  RankId peer;
+  EdgeId edge;
   int64_t arena_offset = 0;
   int64_t stride = 0;
   int64_t tokens_per_step = 1;  // in `every` steps together
@@ -160,15 +161,15 @@ struct PlanState {
   int64_t arena_offset = 0;
   PlanInitializer init;
   bool owner = false;
-  int32_t register_id =
-      -1;  // >= 0: in the slot that token `token` of those in this register has between steps
+  // Given: the state lies in the slot that token `token` of this register has between steps.
+  RegisterId register_id;
   int32_t token = 0;
 };
 
 // Round r of a step is act r + ahead of each entry that has it, in this order.
 struct PlanStream {
   struct Entry {
-    int32_t actor = -1;
+    ActorId actor;
     int32_t ahead = 0;
   };
   std::string name;
@@ -176,15 +177,15 @@ struct PlanStream {
 };
 
 struct Plan {
-  int32_t rank = 0;
+  RankId rank{0};
   int32_t num_ranks = 1;
   std::string plan_id;
   uint64_t seed = 0;
   int64_t micro_batches = 1;
-  std::vector<PlanProgram> programs;
-  std::vector<PlanActor> actors;
-  std::vector<PlanRegister> registers;
-  std::vector<PlanState> states;
+  IdVector<ProgramId, PlanProgram> programs;
+  IdVector<ActorId, PlanActor> actors;
+  IdVector<RegisterId, PlanRegister> registers;
+  IdVector<StateId, PlanState> states;
   int64_t arena_bytes = 0;
   int64_t scratch_bytes = 0;  // at the arena's start; each queue has an equal part
   int32_t num_queues = 1;     // of the device
@@ -196,7 +197,7 @@ struct Plan {
   std::string schedule;         // of the pipeline, for people
   double predicted_bubble = 0;  // 0: unknown
   PlanRhythm rhythm;
-  std::vector<PlanStream> streams;
+  IdVector<StreamId, PlanStream> streams;
 
   int64_t scratch_bytes_of_queue() const { return scratch_bytes / num_queues; }
 };

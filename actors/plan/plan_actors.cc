@@ -18,7 +18,7 @@ using namespace plan_limits;
 absl::Status PlanReader::ReadActor(int index) {
   const proto::ActorSpec& in = proto_.actor(index);
   PlanActor actor;
-  actor.id = index;
+  actor.id = ActorId(index);
   actor.name = in.name();
   const std::string where = ActorText(actor);
   if (in.id() != index)
@@ -29,13 +29,13 @@ absl::Status PlanReader::ReadActor(int index) {
         absl::StrCat("a program from -1 to ", static_cast<int64_t>(plan_.programs.size()) - 1),
         absl::StrCat(in.program()));
   }
-  actor.program = in.program();
+  actor.program = ProgramId(in.program());
   actor.priority = in.priority();
   if (in.queue() < 0 || in.queue() >= plan_.num_queues) {
     return Bad("W0503", where, absl::StrCat("a queue from 0 to ", plan_.num_queues - 1),
                absl::StrCat(in.queue()));
   }
-  actor.queue = in.queue();
+  actor.queue = QueueId(in.queue());
   actor.instance = in.instance();
   actor.feed = in.feed();
   actor.function = in.function();
@@ -48,12 +48,13 @@ absl::Status PlanReader::ReadActor(int index) {
   WEIR_RETURN_IF_ERROR(ReadTiming(
       in, actor, [&] { return where; }, &actor.timing));
   WEIR_RETURN_IF_ERROR(ReadPorts(in, where, &actor));
-  for (int32_t state : in.state()) {
-    if (state < 0 || state >= static_cast<int>(plan_.states.size())) {
+  for (int32_t number : in.state()) {
+    const StateId state(number);
+    if (!plan_.states.Has(state)) {
       return Bad("W0503", where, absl::StrCat("states of this rank (", plan_.states.size(), ")"),
                  absl::StrCat(state));
     }
-    const int32_t queue = queue_of_state_.emplace(state, actor.queue).first->second;
+    const QueueId queue = queue_of_state_.emplace(state, actor.queue).first->second;
     if (queue != actor.queue) {
       return Bad("W0503", where,
                  absl::StrCat("queue ", queue, ", which another actor of state '",
@@ -226,14 +227,15 @@ absl::Status PlanReader::ReadStream(const proto::StreamOrder& in) {
   const std::string where = absl::StrCat("stream order '", in.name(), "'");
   const PlanActor* first = nullptr;
   for (const proto::StreamOrder::Entry& entry : in.entry()) {
-    if (entry.actor() < 0 || entry.actor() >= static_cast<int>(plan_.actors.size())) {
+    const ActorId id(entry.actor());
+    if (!plan_.actors.Has(id)) {
       return Bad("W0503", where, absl::StrCat("actors of this rank (", plan_.actors.size(), ")"),
-                 absl::StrCat(entry.actor()));
+                 absl::StrCat(id));
     }
-    const PlanActor& actor = plan_.actors[entry.actor()];
-    if (streamed_[actor.id])
+    const PlanActor& actor = plan_.actors[id];
+    if (streamed_[id])
       return Bad("W0503", where, "each actor once, in one stream", ActorText(actor));
-    streamed_[actor.id] = true;
+    streamed_[id] = true;
     if (first == nullptr) first = &actor;
     if (actor.acts_per_step != first->acts_per_step || actor.every != first->every ||
         actor.every_phase != first->every_phase) {
@@ -248,7 +250,7 @@ absl::Status PlanReader::ReadStream(const proto::StreamOrder& in) {
       return Bad("W0503", where, absl::StrCat("an `ahead` from 0 to ", actor.acts_per_step - 1),
                  absl::StrCat(entry.ahead()));
     }
-    stream.entries.push_back({entry.actor(), entry.ahead()});
+    stream.entries.push_back({id, entry.ahead()});
   }
   if (first == nullptr) return Bad("W0503", where, "an actor at least", "none");
   WEIR_RETURN_IF_ERROR(
@@ -276,11 +278,10 @@ absl::Status PlanReader::CheckStepsEnd(const PlanRegister& r) const {
   return absl::OkStatus();
 }
 
-absl::Status PlanReader::CheckRegisterId(int64_t register_id, Where where) const {
-  if (register_id >= 0 && register_id < static_cast<int64_t>(plan_.registers.size()))
-    return absl::OkStatus();
+absl::Status PlanReader::CheckRegisterId(RegisterId id, Where where) const {
+  if (plan_.registers.Has(id)) return absl::OkStatus();
   return Bad("W0503", where, absl::StrCat("a register of this rank (", plan_.registers.size(), ")"),
-             absl::StrCat(register_id));
+             absl::StrCat(id));
 }
 
 absl::Status PlanReader::ReadPorts(const proto::ActorSpec& in, const std::string& where,
@@ -292,10 +293,11 @@ absl::Status PlanReader::ReadPorts(const proto::ActorSpec& in, const std::string
   for (int i = 0; i < in.input_size(); ++i) {
     const proto::InputPort& port = in.input(i);
     const auto at = [&] { return absl::StrCat(where, ", input port ", i); };
-    WEIR_RETURN_IF_ERROR(CheckRegisterId(port.register_id(), at));
-    PlanRegister& r = plan_.registers[port.register_id()];
+    const RegisterId id(port.register_id());
+    WEIR_RETURN_IF_ERROR(CheckRegisterId(id, at));
+    PlanRegister& r = plan_.registers[id];
     PlanPort& span = out->inputs.emplace_back();
-    span.register_id = port.register_id();
+    span.register_id = id;
     WEIR_RETURN_IF_ERROR(ReadSpan(port.span(), *out, r, at, &span));
     if (r.side == RegisterSide::kOutbound)
       return Bad("W0503", at, "a local or inbound register", RegisterText(r));
@@ -304,14 +306,15 @@ absl::Status PlanReader::ReadPorts(const proto::ActorSpec& in, const std::string
   for (int i = 0; i < in.output_size(); ++i) {
     const proto::OutputPort& port = in.output(i);
     const auto at = [&] { return absl::StrCat(where, ", output port ", i); };
-    WEIR_RETURN_IF_ERROR(CheckRegisterId(port.register_id(), at));
-    PlanRegister& r = plan_.registers[port.register_id()];
+    const RegisterId id(port.register_id());
+    WEIR_RETURN_IF_ERROR(CheckRegisterId(id, at));
+    PlanRegister& r = plan_.registers[id];
     PlanPort& span = out->outputs.emplace_back();
-    span.register_id = port.register_id();
+    span.register_id = id;
     WEIR_RETURN_IF_ERROR(ReadSpan(port.span(), *out, r, at, &span));
     if (r.side == RegisterSide::kInbound)
       return Bad("W0503", at, "a local or outbound register", RegisterText(r));
-    if (r.producer.actor >= 0) {
+    if (r.producer.actor.has_value()) {
       return Bad("W0504", RegisterText(r), "one producer",
                  absl::StrCat("actors ", r.producer.actor, " and ", out->id));
     }
@@ -339,7 +342,7 @@ absl::Status PlanReader::CheckKind(const proto::ActorSpec& in, const std::string
   if (out->kind == ActorKind::kSend ? (local || !outbound) : outbound) {
     return Bad("W0503", where, "outbound outputs on SEND actors and only there", Name(out->kind));
   }
-  if (out->kind == ActorKind::kSend && out->program < 0) {  // forwards its input as it is
+  if (out->kind == ActorKind::kSend && !out->program.has_value()) {  // forwards its input as it is
     const int64_t bytes = plan_.registers[out->outputs[0].register_id].bytes;
     if (bytes > 0 &&
         (out->outputs.size() != 1 || out->inputs.empty() || out->outputs[0].tokens != 1 ||
@@ -385,7 +388,7 @@ absl::Status PlanReader::CheckKind(const proto::ActorSpec& in, const std::string
 
 absl::Status PlanReader::CheckEnds(const PlanRegister& r) const {
   const std::string where = RegisterText(r);
-  if (r.side != RegisterSide::kInbound && r.producer.actor < 0)
+  if (r.side != RegisterSide::kInbound && !r.producer.actor.has_value())
     return Bad("W0504", where, "a producer", "none");
   if ((r.side == RegisterSide::kInbound ||
        (r.side == RegisterSide::kLocal && r.initial_tokens > 0)) &&
@@ -396,7 +399,8 @@ absl::Status PlanReader::CheckEnds(const PlanRegister& r) const {
 }
 
 absl::Status PlanReader::CheckOperands(const PlanActor& actor) const {
-  if (actor.program < 0 || actor.kind == ActorKind::kSource || actor.kind == ActorKind::kSink)
+  if (!actor.program.has_value() || actor.kind == ActorKind::kSource ||
+      actor.kind == ActorKind::kSink)
     return absl::OkStatus();
   const PlanProgram& program = plan_.programs[actor.program];
   for (const PlanCall& call : program.calls) {

@@ -81,7 +81,7 @@ class PlanReader {
   absl::Status CheckStepsEnd(const PlanRegister& r) const;
   absl::Status CheckTokenStates() const;
   absl::Status ReadPorts(const proto::ActorSpec& in, const std::string& where, PlanActor* out);
-  absl::Status CheckRegisterId(int64_t register_id, Where where) const;
+  absl::Status CheckRegisterId(RegisterId id, Where where) const;
   absl::Status CheckKind(const proto::ActorSpec& in, const std::string& where, PlanActor* out);
   absl::Status CheckEnds(const PlanRegister& r) const;
   absl::Status CheckOperands(const PlanActor& actor) const;
@@ -93,8 +93,8 @@ class PlanReader {
   int64_t num_precedences_ = 0;  // of actors so far
   int64_t slots_total_ = 0;
   int64_t act_times_total_ = 0;
-  std::map<int32_t, int32_t> queue_of_state_;
-  std::vector<bool> streamed_;  // actors that have a stream
+  std::map<StateId, QueueId> queue_of_state_;
+  IdVector<ActorId, bool> streamed_;  // actors that have a stream
 };
 
 inline std::string RegisterText(const PlanRegister& r) {

@@ -182,8 +182,8 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(PlanTest, KnowsProducersAndConsumersOfEveryRegister) {
   absl::StatusOr<Plan> plan = PlanFromProto(LoadTestJob("diamond")[0]);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(plan->registers[0].producer.actor, 0);
-  EXPECT_EQ(plan->registers[0].consumers.size(), 3u);
+  EXPECT_EQ(plan->registers[RegisterId(0)].producer.actor, ActorId(0));
+  EXPECT_EQ(plan->registers[RegisterId(0)].consumers.size(), 3u);
 }
 
 TEST(PlanTest, FlippedBitsAreRefusedOrHarmless) {

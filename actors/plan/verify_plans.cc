@@ -19,7 +19,7 @@ absl::Status Disagree(const std::string& where, const std::string& expected,
 
 // Checks that the plans are of the same job, and that no rank comes twice.
 absl::Status VerifyHeaders(absl::Span<const Plan> plans) {
-  std::set<int> ranks;
+  std::set<RankId> ranks;
   const Plan& first = plans[0];
   for (const Plan& plan : plans) {
     const std::string where = absl::StrCat("the plan of rank ", plan.rank);
@@ -79,12 +79,12 @@ struct Sides {
   const Plan* in_plan = nullptr;
   const PlanRegister* out = nullptr;
   const PlanRegister* in = nullptr;
-  int out_rank = -1;
-  int in_rank = -1;
+  RankId out_rank;
+  RankId in_rank;
 };
 
-absl::StatusOr<std::map<uint64_t, Sides>> PairEdges(absl::Span<const Plan> plans) {
-  std::map<uint64_t, Sides> edges;
+absl::StatusOr<std::map<EdgeId, Sides>> PairEdges(absl::Span<const Plan> plans) {
+  std::map<EdgeId, Sides> edges;
   for (const Plan& plan : plans) {
     for (const PlanRegister& r : plan.registers) {
       if (r.side == RegisterSide::kLocal) continue;
@@ -107,7 +107,7 @@ absl::StatusOr<std::map<uint64_t, Sides>> PairEdges(absl::Span<const Plan> plans
 absl::Status VerifyPlans(absl::Span<const Plan> plans) {
   for (size_t r = 0; r < plans.size(); ++r) {
     const std::string where = absl::StrCat("plan ", r);
-    if (plans[r].rank != static_cast<int>(r)) {
+    if (plans[r].rank != RankId(static_cast<int>(r))) {
       return Disagree(where, absl::StrCat("rank ", r), absl::StrCat(plans[r].rank));
     }
     if (plans[r].num_ranks != static_cast<int>(plans.size())) {
@@ -121,7 +121,7 @@ absl::Status VerifyPlans(absl::Span<const Plan> plans) {
 absl::Status VerifyLocalPlans(absl::Span<const Plan> plans) {
   if (plans.empty()) return Disagree("this process", "the plan of a rank at least", "none");
   WEIR_RETURN_IF_ERROR(VerifyHeaders(plans));
-  std::set<int> local;
+  std::set<RankId> local;
   for (const Plan& plan : plans) local.insert(plan.rank);
   WEIR_ASSIGN_OR_RETURN(const auto edges, PairEdges(plans));
   for (const auto& [edge, sides] : edges) {

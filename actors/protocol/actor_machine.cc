@@ -58,7 +58,7 @@ ActorState ActorMachine::state() const {
 RegisterId ActorMachine::waits_for() const {
   if (running_ || acts_done_ == limit_) return RegisterId();
   for (const Port& port : ports_) {
-    if (port.wanted) return RegisterId(port.register_id);
+    if (port.wanted) return port.register_id;
   }
   return RegisterId();
 }

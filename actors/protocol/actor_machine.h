@@ -45,7 +45,7 @@ struct Effect {
   };
   Kind kind = Kind::kLaunch;
   int32_t port = -1;
-  int32_t register_id = -1;
+  RegisterId register_id;
   int32_t slot = -1;
   int64_t number = 0;
 };
@@ -70,7 +70,7 @@ class Effects {
 // A PortSpec is a port with its position when its machine is made. Tokens are numbered from 0,
 // initial tokens included; token k lies in slot k % slots.
 struct PortSpec {
-  int32_t register_id = -1;
+  RegisterId register_id;
   int32_t period = 1;
   int32_t slots = 1;
   int32_t tokens = 1;     // of a span; at most `slots`
@@ -88,13 +88,13 @@ struct PortSpec {
 struct WaitCause {
   enum class Kind : uint8_t { kNone, kInput, kCredit };
   Kind kind = Kind::kNone;
-  int32_t register_id = -1;
+  RegisterId register_id;
 };
 
 class ActorMachine {
  public:
   struct Port {
-    int32_t register_id = -1;
+    RegisterId register_id;
     int32_t period = 1;
     int32_t slots = 1;
     int32_t tokens = 1;
@@ -138,7 +138,7 @@ class ActorMachine {
   ActorId id() const { return id_; }
 
   ActorState state() const;
-  // Returns the register of kWaitsForInput or kWaitsForCredit (the first of several); else -1.
+  // Returns the register of kWaitsForInput or kWaitsForCredit (the first of several), if any.
   RegisterId waits_for() const;
   // Returns the last thing that the ready or running act waited for.
   WaitCause last_cause() const { return cause_; }
@@ -178,7 +178,7 @@ inline void ActorMachine::Start(Effects* effects) {
         port.next_slot + port.tokens < port.slots ? port.tokens : port.tokens - port.slots;
   }
   running_ = true;
-  effects->Add({Effect::Kind::kLaunch, -1, -1, -1, acts_done_});
+  effects->Add({Effect::Kind::kLaunch, -1, RegisterId(), -1, acts_done_});
 }
 
 inline bool ActorMachine::OnActDone(Effects* effects) {

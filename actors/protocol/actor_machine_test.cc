@@ -41,13 +41,12 @@ class MachineTest : public ::testing::Test {
 
 PortSpec In(int register_id, int period = 1, int slots = 1, int tokens = 1,
             int initial_tokens = 0) {
-  return {register_id, period, slots, tokens, initial_tokens};
+  return {RegisterId(register_id), period, slots, tokens, initial_tokens};
 }
 PortSpec Out(int register_id, int period = 1, int slots = 1, int tokens = 1,
              int initial_tokens = 0) {
-  return {
-      register_id,   period, slots, tokens, slots - initial_tokens, 0, PortSpec::Span::kNotBegun,
-      initial_tokens};
+  return {RegisterId(register_id),   period,        slots, tokens, slots - initial_tokens, 0,
+          PortSpec::Span::kNotBegun, initial_tokens};
 }
 
 TEST_F(MachineTest, IsDoneUntilALimitIsRaised) {
@@ -68,7 +67,7 @@ TEST_F(MachineTest, ActsWhenInputAndCreditAreThereAndGivesBothAway) {
   EXPECT_EQ(machine.waits_for(), RegisterId(0));
   EXPECT_TRUE(machine.OnToken(0));
   EXPECT_EQ(machine.last_cause().kind, WaitCause::Kind::kInput);
-  EXPECT_EQ(machine.last_cause().register_id, 0);
+  EXPECT_EQ(machine.last_cause().register_id, RegisterId(0));
   EXPECT_EQ(Start(machine), "launch 0");
   EXPECT_EQ(Done(machine), "token r1 slot 0 #0 | credit r0 slot 0 #0");
   EXPECT_FALSE(machine.OnToken(0));

@@ -38,7 +38,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(const std::vector<proto
 Session::~Session() {
   engine_.reset();  // no rank's thread runs from here
   if (given_network_ == nullptr) return;
-  for (int rank : local_ranks_) given_network_->endpoint(rank)->Close();
+  for (const RankId rank : local_ranks_) given_network_->endpoint(rank)->Close();
 }
 
 absl::Status Session::Verify(const SessionOptions& options) {
@@ -109,7 +109,7 @@ absl::Status Session::MakeExecutors(const SessionOptions& options) {
       device.num_threads = options.threads_per_device;
       device.num_queues = plan.num_queues;
       device.depth = plan.depth;
-      device.seed = MixKey(plan.seed, static_cast<uint64_t>(plan.rank));
+      device.seed = MixKey(plan.seed, static_cast<uint64_t>(plan.rank.value()));
       WEIR_ASSIGN_OR_RETURN(devices_.emplace_back(), device::MakeDevice(device));
     }
     WEIR_ASSIGN_OR_RETURN(std::unique_ptr<RankExecutor> executor,
@@ -197,30 +197,31 @@ absl::Status Session::CheckAtRest() const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<int> Session::FindState(int rank, const std::string& name) const {
-  if (rank >= 0 && rank < num_ranks() && place_of_rank_[rank] >= 0) {
-    const std::vector<PlanState>& states = plan(rank).states;
-    for (size_t i = 0; i < states.size(); ++i) {
-      if (states[i].name == name) return static_cast<int>(i);
+absl::StatusOr<StateId> Session::FindState(RankId rank, const std::string& name) const {
+  if (place_of_rank_.Has(rank) && place_of_rank_[rank] >= 0) {
+    const IdVector<StateId, PlanState>& states = plan(rank).states;
+    for (const StateId id : states.ids()) {
+      if (states[id].name == name) return id;
     }
   }
   return Missing(
       {"W0507", absl::StrCat("rank ", rank), absl::StrCat("a state '", name, "'"), "none", ""});
 }
 
-absl::StatusOr<device::HostView> Session::ReadState(int rank, const std::string& name) const {
-  WEIR_ASSIGN_OR_RETURN(const int state, FindState(rank, name));
+absl::StatusOr<device::HostView> Session::ReadState(RankId rank, const std::string& name) const {
+  WEIR_ASSIGN_OR_RETURN(const StateId state, FindState(rank, name));
   return executor(rank).ReadState(state);
 }
 
-absl::Status Session::FillState(int rank, const std::string& name,
+absl::Status Session::FillState(RankId rank, const std::string& name,
                                 absl::FunctionRef<absl::Status(char* host)> fill) {
-  WEIR_ASSIGN_OR_RETURN(const int state, FindState(rank, name));
+  WEIR_ASSIGN_OR_RETURN(const StateId state, FindState(rank, name));
   return executors_[place_of_rank_[rank]]->FillState(state, fill);
 }
 
-absl::Status Session::WriteState(int rank, const std::string& name, absl::Span<const char> bytes) {
-  WEIR_ASSIGN_OR_RETURN(const int state, FindState(rank, name));
+absl::Status Session::WriteState(RankId rank, const std::string& name,
+                                 absl::Span<const char> bytes) {
+  WEIR_ASSIGN_OR_RETURN(const StateId state, FindState(rank, name));
   const int64_t size = plan(rank).states[state].slice.bytes();
   if (size != static_cast<int64_t>(bytes.size())) {
     return Rejected({"W0507", absl::StrCat("rank ", rank, ", state '", name, "'"),

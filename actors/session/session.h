@@ -35,6 +35,8 @@
 #include "actors/plan/plan.h"
 #include "actors/session/progress.h"
 #include "proto/plan.pb.h"
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
 #include "runtime/base/tick_clock.h"
 #include "runtime/transport/transport.h"
 
@@ -64,22 +66,22 @@ struct SessionOptions {
   RankExecutorOptions::Compute compute = RankExecutorOptions::Compute::kRun;
   transport::SimNetwork::Mapping sim_mapping = transport::SimNetwork::Mapping::kCopied;
   std::function<int64_t(const Plan& plan, const PlanActor& actor)> sim_cost_ns;
-  std::function<int64_t(int64_t bytes, int from, int to)> sim_latency_ns;
+  std::function<int64_t(int64_t bytes, RankId from, RankId to)> sim_latency_ns;
 };
 
 // An EdgeReport counts the traffic of one remote edge.
 struct EdgeReport {
-  uint64_t edge = 0;
+  EdgeId edge;
   std::string register_name;
-  int from = 0;
-  int to = 0;
+  RankId from;
+  RankId to;
   int64_t payload_bytes = 0;
   int64_t tokens = 0;
 };
 
 // RankWorkReport gives the work of a rank since the session began (RankWork), in ns.
 struct RankWorkReport {
-  int rank = 0;
+  RankId rank;
   int stage = 0;
   int64_t busy_ns = 0;
   int64_t planned_ns = 0;
@@ -129,23 +131,22 @@ class Session {
   std::vector<Wait> ListWaits() const;
 
   int num_ranks() const { return static_cast<int>(place_of_rank_.size()); }  // of the job
-  const std::vector<int>& local_ranks() const {
-    return local_ranks_;
-  }  // of this process, ascending
+  // Returns the ranks of this process, ascending.
+  const std::vector<RankId>& local_ranks() const { return local_ranks_; }
   // Precondition, here and below unless a status is returned: the rank is local.
-  const Plan& plan(int rank) const { return plans_[place_of_rank_[rank]]; }
+  const Plan& plan(RankId rank) const { return plans_[place_of_rank_[rank]]; }
 
   // Returns the bytes of a state of a rank, row-major of plan(rank).states[i].slice; valid until
   // the next run or change of the state. Here and below: kNotFound (W0507) if the rank is not local
   // or has no such state.
-  absl::StatusOr<device::HostView> ReadState(int rank, const std::string& name) const;
+  absl::StatusOr<device::HostView> ReadState(RankId rank, const std::string& name) const;
   // kInvalidArgument (W0507) for another size.
-  absl::Status WriteState(int rank, const std::string& name, absl::Span<const char> bytes);
+  absl::Status WriteState(RankId rank, const std::string& name, absl::Span<const char> bytes);
   // Lets `fill` write the bytes of a state. If `fill` fails, the state is undefined.
-  absl::Status FillState(int rank, const std::string& name,
+  absl::Status FillState(RankId rank, const std::string& name,
                          absl::FunctionRef<absl::Status(char* host)> fill);
 
-  RankMemory Memory(int rank) const { return executor(rank).memory(); }
+  RankMemory Memory(RankId rank) const { return executor(rank).memory(); }
   std::vector<RankWorkReport> Work() const;  // of the local ranks, at rest
   std::vector<EdgeReport> Edges() const;     // on which local ranks send: by sender, then register
   // Returns ok if every register of the local ranks is as before the first step. The end of every
@@ -163,18 +164,18 @@ class Session {
     // The begin of the trace in the job's clock; acts that began before are left out. Absent: the
     // begin of the local ranks' acts.
     std::optional<int64_t> begin_ns;
-    int describing_rank = 0;  // the rank whose part describes the job
+    RankId describing_rank{0};  // the rank whose part describes the job
   };
   absl::Status WriteTrace(std::ostream& out, const TraceClock& clock) const;
   int64_t TraceBeginNs() const;  // by CLOCK_MONOTONIC of this process; 0 before the first run
 
-  const RankExecutor& executor(int rank) const { return *executors_[place_of_rank_[rank]]; }
+  const RankExecutor& executor(RankId rank) const { return *executors_[place_of_rank_[rank]]; }
   // Null unless the engine is kSim.
   const SimEngine* simulator() const { return simulator_; }
 
  private:
   Session() = default;
-  absl::StatusOr<int> FindState(int rank, const std::string& name) const;
+  absl::StatusOr<StateId> FindState(RankId rank, const std::string& name) const;
   absl::Status Verify(const SessionOptions& options);
   absl::Status Load(SessionOptions options);
   absl::Status MakeExecutors(const SessionOptions& options);
@@ -185,8 +186,8 @@ class Session {
 
   transport::TransportNetwork* given_network_ = nullptr;
   std::vector<Plan> plans_;  // of the local ranks, ascending, as devices_ and executors_
-  std::vector<int> local_ranks_;
-  std::vector<int> place_of_rank_;  // in plans_; -1: not local
+  std::vector<RankId> local_ranks_;
+  IdVector<RankId, int> place_of_rank_;  // in plans_; -1: not local
   ManualClock virtual_clock_;
   std::unique_ptr<transport::SimNetwork> sim_network_;
   std::unique_ptr<transport::LoopbackNetwork> loopback_network_;

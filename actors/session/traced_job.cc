@@ -41,7 +41,7 @@ trace::TracedRank MakeTracedRank(const RankExecutor& executor, const Holders& ho
     rank.actors.push_back({actor, actor.name, actor.function, Name(actor.phase),
                            Ports(actor.inputs), Ports(actor.outputs), actor.priority,
                            actor.precedence, actor.timing.time_ns});
-    rank.actors.back().queue = actor.queue % rank.num_queues;
+    rank.actors.back().queue = QueueId(actor.queue.value() % rank.num_queues);
   }
   for (const PlanRegister& r : plan.registers) {
     const bool crosses = r.side != RegisterSide::kLocal;

@@ -19,9 +19,9 @@ namespace {
 
 // Returns the kernel that packs a message, if the producer of `r` ends with such a kernel.
 const PlanCall* PackerOf(const Plan& plan, const PlanRegister& r) {
-  if (r.side != RegisterSide::kOutbound || r.producer.actor < 0) return nullptr;
+  if (r.side != RegisterSide::kOutbound || !r.producer.actor.has_value()) return nullptr;
   const PlanActor& actor = plan.actors[r.producer.actor];
-  if (actor.program < 0) return nullptr;
+  if (!actor.program.has_value()) return nullptr;
   for (const PlanCall& call : plan.programs[actor.program].calls) {
     if (TransferTrafficOf(call.op) == TransferTraffic::kMessage && !call.outputs.empty() &&
         call.outputs[0].place == PlanOperand::Place::kOutput &&
@@ -51,7 +51,7 @@ absl::StatusOr<std::unique_ptr<VirtualRun>> VirtualRun::Create(std::vector<Plan>
   run->plans_ = std::move(plans);
   WEIR_RETURN_IF_ERROR(VerifyLocalPlans(run->plans_));
   for (const Plan& plan : run->plans_) WEIR_RETURN_IF_ERROR(CheckCertificate(plan));
-  if (!options.ways) options.ways = [](int, int) { return TimeNetwork::Way(); };
+  if (!options.ways) options.ways = [](RankId, RankId) { return TimeNetwork::Way(); };
   run->network_ = std::make_unique<TimeNetwork>(&run->clock_, options.ways);
   run->network_->SetImages(std::move(options.images));
   run->network_->SetLoose(std::move(options.loose));

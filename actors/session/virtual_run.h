@@ -21,6 +21,7 @@
 #include "actors/engine/feed.h"
 #include "actors/engine/time_engine.h"
 #include "actors/plan/plan.h"
+#include "runtime/base/ids.h"
 
 namespace weir::actors {
 
@@ -29,12 +30,12 @@ struct VirtualRunOptions {
   // this function.
   std::function<int64_t(const Plan& plan, const PlanActor& actor)> cost_ns;
   // Returns the way between two ranks. Null: messages take no time.
-  std::function<TimeNetwork::Way(int from, int to)> ways;
+  std::function<TimeNetwork::Way(RankId from, RankId to)> ways;
   TimeEngineOptions engine;
   // Maps each outgoing edge to an absent rank to the incoming edge that stands for it.
-  std::map<uint64_t, uint64_t> images;
+  std::map<EdgeId, EdgeId> images;
   // Edges whose other end has no representative here (TimeNetwork::SetLoose).
-  std::vector<uint64_t> loose;
+  std::vector<EdgeId> loose;
   int64_t trace_capacity = 1;  // acts kept per rank, at least 1
 
   // Runs kernels on this machine, one act at a time, and takes their time for virtual time.

@@ -89,23 +89,24 @@ std::vector<trace::ActRecord> ActsOf(const VirtualRun& run, int rank, const std:
   std::vector<trace::ActRecord> acts;
   for (int64_t i = 0; i < run.acts(rank).size(); ++i) {
     const trace::ActRecord& act = run.acts(rank).at(i);
-    if (act.actor >= 0 && run.plans()[rank].actors[act.actor].name == name) acts.push_back(act);
+    if (act.actor.has_value() && run.plans()[rank].actors[act.actor].name == name)
+      acts.push_back(act);
   }
   return acts;
 }
 
 // Returns how many acts of a rank run at once, at most; -1 if two of one queue do.
 int MostAtOnce(const VirtualRun& run, int rank) {
-  std::vector<std::tuple<int64_t, int, int>> changes;  // at, by, queue: ends before begins
+  std::vector<std::tuple<int64_t, int, QueueId>> changes;  // at, by, queue: ends before begins
   for (int64_t i = 0; i < run.acts(rank).size(); ++i) {
     const trace::ActRecord& act = run.acts(rank).at(i);
-    if (act.actor < 0 || act.start == act.end) continue;
-    const int queue = run.plans()[rank].actors[act.actor].queue;
+    if (!act.actor.has_value() || act.start == act.end) continue;
+    const QueueId queue = run.plans()[rank].actors[act.actor].queue;
     changes.emplace_back(act.start, 1, queue);
     changes.emplace_back(act.end, -1, queue);
   }
   std::sort(changes.begin(), changes.end());
-  std::map<int, int> of_queue;
+  std::map<QueueId, int> of_queue;
   int now = 0, most = 0;
   for (const auto& [at, by, queue] : changes) {
     if ((of_queue[queue] += by) > 1) return -1;
@@ -124,8 +125,12 @@ TEST(VirtualRunTest, ADeviceWithQueuesKeepsTheirOrderTheirWaitsAndItsDepth) {
       VirtualRunOptions options;
       options.trace_capacity = 1000;
       options.engine.devices.assign(2, {.wake_ns = 40, .jitter = 0.2});
-      options.cost_ns = [](const Plan&, const PlanActor& actor) { return 500 + 100 * actor.id; };
-      options.ways = [](int, int) { return TimeNetwork::Way{.latency_ns = 70, .receive_ns = 30}; };
+      options.cost_ns = [](const Plan&, const PlanActor& actor) {
+        return 500 + 100 * actor.id.value();
+      };
+      options.ways = [](RankId, RankId) {
+        return TimeNetwork::Way{.latency_ns = 70, .receive_ns = 30};
+      };
       const auto run = RunIt(Plans(Certified(MakePipelineJob(job))), std::move(options), 3);
       for (int rank : {0, 1}) {
         const int at_once = MostAtOnce(*run, rank);
@@ -166,14 +171,14 @@ TEST(VirtualRunTest, TheShareOfIdleTimeIsTheFormulaOfTheBubble) {
 
 TEST(VirtualRunTest, LatencyIsPaidOnceOnTheWayUpAndOnceOnTheWayDown) {
   VirtualRunOptions options = Costs();
-  options.ways = [](int, int) { return TimeNetwork::Way{.latency_ns = 70}; };
+  options.ways = [](RankId, RankId) { return TimeNetwork::Way{.latency_ns = 70}; };
   auto run = RunIt(Pipeline(3, 1), std::move(options), 1);
   EXPECT_EQ(StepNs(*run), 3 * 3 * kForwardNs + 4 * 70);
 }
 
 TEST(VirtualRunTest, AMessageTakesItsBytesOverTheBandwidth) {
   VirtualRunOptions options = Costs();
-  options.ways = [](int, int) {
+  options.ways = [](RankId, RankId) {
     return TimeNetwork::Way{.latency_ns = 70, .message_ns = 5, .ns_per_byte = 2.5};
   };
   auto run = RunIt(Pipeline(2, 1), std::move(options), 1);
@@ -186,12 +191,12 @@ std::vector<Plan> TwoPipelines() {
   std::vector<Plan> plans;
   for (int copy = 0; copy < 2; ++copy) {
     for (Plan& plan : Pipeline(2, 1)) {
-      plan.rank += 2 * copy;
+      plan.rank = RankId(plan.rank.value() + 2 * copy);
       plan.num_ranks = 4;
       for (PlanRegister& r : plan.registers) {
         if (r.side == RegisterSide::kLocal) continue;
-        r.peer += 2 * copy;
-        r.edge += 100 * copy;
+        r.peer = RankId(r.peer.value() + 2 * copy);
+        r.edge = EdgeId(r.edge.value() + 100 * copy);
       }
       plans.push_back(std::move(plan));
     }
@@ -203,8 +208,9 @@ TEST(VirtualRunTest, MessagesOnOneLinkFollowOneAnother) {
   for (int32_t shared : {0, 1}) {
     VirtualRunOptions options = Costs();
     // Both senders send at once, over one shared way out or over one each.
-    options.ways = [shared](int from, int) {
-      return TimeNetwork::Way{.ns_per_byte = 10, .out = shared == 1 ? from % 2 : from, .in = -1};
+    options.ways = [shared](RankId from, RankId) {
+      return TimeNetwork::Way{
+          .ns_per_byte = 10, .out = shared == 1 ? from.value() % 2 : from.value(), .in = -1};
     };
     auto run = RunIt(TwoPipelines(), std::move(options), 1);
     // Each message takes 320 ns. On a shared way the second message up is late by one, and no way
@@ -217,22 +223,22 @@ TEST(VirtualRunTest, MessagesOnOneLinkFollowOneAnother) {
 // order), with 100 ns for each message on every way.
 std::vector<int64_t> ArrivalsOf(const std::vector<std::pair<int, int>>& puts) {
   ManualClock clock;
-  TimeNetwork network(&clock, [](int from, int to) {
-    return TimeNetwork::Way{.message_ns = 100, .out = from, .in = 10 + to};
+  TimeNetwork network(&clock, [](RankId from, RankId to) {
+    return TimeNetwork::Way{.message_ns = 100, .out = from.value(), .in = 10 + to.value()};
   });
-  std::vector<transport::EdgeHandle> handles;
+  std::vector<EdgeHandle> handles;
   for (size_t i = 0; i < puts.size(); ++i) {
-    const auto [from, to] = puts[i];
+    const RankId from(puts[i].first), to(puts[i].second);
     transport::TransportEdge edge{
-        .direction = transport::TransportEdge::Direction::kOutgoing, .edge = i, .peer = to};
+        .direction = transport::TransportEdge::Direction::kOutgoing, .edge = EdgeId(i), .peer = to};
     handles.push_back(*network.endpoint(from)->AddEdge(edge));
     edge.direction = transport::TransportEdge::Direction::kIncoming;
     edge.peer = from;
     EXPECT_TRUE(network.endpoint(to)->AddEdge(edge).ok());
   }
-  EXPECT_TRUE(network.endpoint(0)->Connect().ok());
+  EXPECT_TRUE(network.endpoint(RankId(0))->Connect().ok());
   for (size_t i = 0; i < puts.size(); ++i)
-    EXPECT_TRUE(network.endpoint(puts[i].first)->Put(handles[i], {}, nullptr).ok());
+    EXPECT_TRUE(network.endpoint(RankId(puts[i].first))->Put(handles[i], {}, nullptr).ok());
   // Lanes are numbered by the order in which senders were joined; the messages of one lane are told
   // apart by their time.
   std::map<int32_t, int64_t> arrivals;
@@ -306,7 +312,7 @@ TEST(VirtualRunTest, AnActThatSaysWhatBusyCoresMakeOfItGoesByThat) {
   options.engine.hosts = {{.cores = 2}};
   options.engine.devices.resize(4);
   options.engine.busy_speed = [](const Plan& plan, const PlanActor&) {
-    return plan.rank < 2 ? 0.5 : 1;
+    return plan.rank.value() < 2 ? 0.5 : 1;
   };
   EXPECT_EQ(RunIt(TwoPipelines(), std::move(options), 1)->now_ns(), 6 * kForwardNs * 3 / 2);
 }
@@ -319,13 +325,13 @@ TEST(VirtualRunTest, AnIdleDeviceWakesLateAndABusyOneDoesNotSleep) {
 
 TEST(VirtualRunTest, WhatAMessageCostsTheReceiverDelaysItsNextAct) {
   VirtualRunOptions options = Costs();
-  options.ways = [](int, int) { return TimeNetwork::Way{.receive_ns = 30}; };
+  options.ways = [](RankId, RankId) { return TimeNetwork::Way{.receive_ns = 30}; };
   EXPECT_EQ(RunIt(Pipeline(2, 1), std::move(options), 1)->now_ns(), 6 * kForwardNs + 2 * 30);
 }
 
 TEST(VirtualRunTest, WhatTheBytesOfAMessageCostTheReceiverDelaysItsNextAct) {
   VirtualRunOptions options = Costs();
-  options.ways = [](int, int) {
+  options.ways = [](RankId, RankId) {
     return TimeNetwork::Way{.receive_ns = 30, .receive_ns_per_byte = 0.5};
   };
   EXPECT_EQ(StepNs(*RunIt(Pipeline(2, 1), std::move(options), 1)),
@@ -334,7 +340,7 @@ TEST(VirtualRunTest, WhatTheBytesOfAMessageCostTheReceiverDelaysItsNextAct) {
 
 TEST(VirtualRunTest, IdleTimeAfterTheSendIsExposedAndBeforeItIsWaiting) {
   VirtualRunOptions options = Costs();
-  options.ways = [](int, int) { return TimeNetwork::Way{.latency_ns = 70}; };
+  options.ways = [](RankId, RankId) { return TimeNetwork::Way{.latency_ns = 70}; };
   auto run = RunIt(Pipeline(2, 1), std::move(options), 1);
   // Rank 0 waits for the way up, for three units of work on rank 1, and for the way down.
   EXPECT_EQ(run->engine().times(1).exposed_ns, 70);
@@ -372,7 +378,9 @@ TEST(VirtualRunTest, TheTraceIsTheSameByteForByte) {
   for (const char* name : {"first.pftrace", "second.pftrace"}) {
     VirtualRunOptions options = Costs();
     options.trace_capacity = 1000;
-    options.ways = [](int, int) { return TimeNetwork::Way{.latency_ns = 70, .ns_per_byte = 1}; };
+    options.ways = [](RankId, RankId) {
+      return TimeNetwork::Way{.latency_ns = 70, .ns_per_byte = 1};
+    };
     traces.push_back(TraceOf(*RunIt(Pipeline(4, 8), std::move(options), 3), name));
   }
   EXPECT_EQ(traces[0], traces[1]);

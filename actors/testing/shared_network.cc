@@ -17,18 +17,18 @@ class SharedNetwork::Endpoint final : public transport::TransportEndpoint {
     landing_.assign(static_cast<size_t>(bytes) + 1, '\x5a');
     return landing_.data() + 1;
   }
-  absl::StatusOr<transport::EdgeHandle> AddEdge(const transport::TransportEdge& edge) override {
+  absl::StatusOr<EdgeHandle> AddEdge(const transport::TransportEdge& edge) override {
     return inner_->AddEdge(edge);
   }
   absl::Status Connect() override { return network_->ConnectOne(inner_); }
-  void* TryMap(transport::EdgeHandle edge, int32_t slot) override {
+  void* TryMap(EdgeHandle edge, int32_t slot) override {
     return network_->mapping_ == Mapping::kDirect ? inner_->TryMap(edge, slot) : nullptr;
   }
-  absl::Status Put(transport::EdgeHandle edge, const transport::MessageHeader& header,
+  absl::Status Put(EdgeHandle edge, const transport::MessageHeader& header,
                    const void* bytes) override {
     return inner_->Put(edge, header, bytes);
   }
-  absl::Status ReturnCredit(transport::EdgeHandle edge, int32_t slot) override {
+  absl::Status ReturnCredit(EdgeHandle edge, int32_t slot) override {
     return inner_->ReturnCredit(edge, slot);
   }
   absl::StatusOr<int64_t> Poll(transport::MessageReceiver* receiver) override {
@@ -38,9 +38,7 @@ class SharedNetwork::Endpoint final : public transport::TransportEndpoint {
   ParkResult Park() override { return inner_->Park(); }
   void Unpark() override { inner_->Unpark(); }
   void Close() override { inner_->Close(); }
-  transport::EdgeTraffic Traffic(transport::EdgeHandle edge) const override {
-    return inner_->Traffic(edge);
-  }
+  transport::EdgeTraffic Traffic(EdgeHandle edge) const override { return inner_->Traffic(edge); }
 
  private:
   SharedNetwork* const network_;
@@ -50,14 +48,16 @@ class SharedNetwork::Endpoint final : public transport::TransportEndpoint {
 
 SharedNetwork::SharedNetwork(int num_ranks, Landing landing, Mapping mapping)
     : landing_(landing), mapping_(mapping), loopback_(num_ranks) {
-  for (int rank = 0; rank < num_ranks; ++rank) {
+  for (const RankId rank : IdRange<RankId>(num_ranks)) {
     endpoints_.push_back(std::make_unique<Endpoint>(this, loopback_.endpoint(rank)));
   }
 }
 
 SharedNetwork::~SharedNetwork() = default;
 
-transport::TransportEndpoint* SharedNetwork::endpoint(int rank) { return endpoints_[rank].get(); }
+transport::TransportEndpoint* SharedNetwork::endpoint(RankId rank) {
+  return endpoints_[rank].get();
+}
 
 absl::Status SharedNetwork::ConnectOne(transport::TransportEndpoint* endpoint) {
   MutexLock lock(&mutex_);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "runtime/base/id_vector.h"
 #include "runtime/base/mutex.h"
 #include "runtime/transport/loopback_transport.h"
 #include "runtime/transport/transport.h"
@@ -26,7 +27,7 @@ class SharedNetwork final : public transport::TransportNetwork {
   SharedNetwork(int num_ranks, Landing landing, Mapping mapping);
   ~SharedNetwork() override;
 
-  transport::TransportEndpoint* endpoint(int rank) override;
+  transport::TransportEndpoint* endpoint(RankId rank) override;
 
   // Declares that a rank will not come: Connect gives all other ranks this error.
   void Abandon(absl::Status reason);
@@ -38,7 +39,7 @@ class SharedNetwork final : public transport::TransportNetwork {
   const Landing landing_;
   const Mapping mapping_;
   transport::LoopbackNetwork loopback_;
-  std::vector<std::unique_ptr<Endpoint>> endpoints_;
+  IdVector<RankId, std::unique_ptr<Endpoint>> endpoints_;
   Mutex mutex_;
   CondVar changed_;
   size_t num_waiting_ ABSL_GUARDED_BY(mutex_) = 0;

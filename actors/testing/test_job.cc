@@ -15,7 +15,7 @@ namespace {
 
 // Adds the states and bytes of the session's ranks to `outcome`.
 absl::Status Gather(const Session& session, Outcome* outcome) {
-  for (int rank : session.local_ranks()) {
+  for (const RankId rank : session.local_ranks()) {
     for (const PlanState& state : session.plan(rank).states) {
       WEIR_ASSIGN_OR_RETURN(const device::HostView view, session.ReadState(rank, state.name));
       outcome->states[std::make_pair(rank, state.name)] = std::string(view.data(), view.size());

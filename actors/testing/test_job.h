@@ -14,14 +14,15 @@
 #include "actors/testing/shared_network.h"
 #include "actors/testing/test_plans.h"
 #include "proto/plan.pb.h"
+#include "runtime/base/ids.h"
 
 namespace weir::actors {
 
 // An Outcome is the result of a run: states by (rank, name), metrics, bytes by edge.
 struct Outcome {
-  std::map<std::pair<int, std::string>, std::string> states;
+  std::map<std::pair<RankId, std::string>, std::string> states;
   TestSink::Values metrics;
-  std::map<uint64_t, int64_t> bytes_by_edge;
+  std::map<EdgeId, int64_t> bytes_by_edge;
   friend bool operator==(const Outcome&, const Outcome&) = default;
 };
 

@@ -14,15 +14,15 @@ class CpuDevice final : public Device {
   const char* kind() const override { return "cpu"; }
   DeviceMemory& memory() override { return memory_; }
   int num_queues() const override { return 1; }
-  DeviceQueue& queue(int) override { return queue_; }
+  DeviceQueue& queue(QueueId) override { return queue_; }
   int depth() const override { return 1; }
   Launched Launch(const DeviceWork& work) override {
     work.run(work.context);
     return Launched::kDone;
   }
-  int64_t NumDone(int) override { return 0; }
+  int64_t NumDone(QueueId) override { return 0; }
   WorkTimes TimesOf(QueuePosition) const override { return {}; }  // no work has a number
-  void Await(int, QueuePosition) override {}
+  void Await(QueueId, QueuePosition) override {}
   absl::Status fault() const override { return absl::OkStatus(); }
   ThreadTeam* team() override { return &team_; }
 

@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "runtime/base/ids.h"
 #include "runtime/device/device_memory.h"
 #include "runtime/device/device_queue.h"
 #include "runtime/device/thread_team.h"
@@ -23,7 +24,7 @@ namespace weir::device {
 
 // A place in the order of a queue: after its `number`th work, counted from 1. 0: before all.
 struct QueuePosition {
-  int32_t queue = 0;
+  QueueId queue{0};
   int64_t number = 0;
 };
 
@@ -39,7 +40,7 @@ struct DeviceWork {
   void (*run)(void* context) = nullptr;
   void* context = nullptr;
   int64_t cost_ns = 0;  // what it takes on a device with virtual time
-  int32_t queue = 0;
+  QueueId queue{0};
 };
 
 class Device {
@@ -54,21 +55,21 @@ class Device {
   virtual const char* kind() const = 0;
   virtual DeviceMemory& memory() = 0;
   virtual int num_queues() const = 0;  // at least 1
-  virtual DeviceQueue& queue(int index) = 0;
+  virtual DeviceQueue& queue(QueueId id) = 0;
   // Returns how many works of all queues together may be issued and not done; at least 1.
   virtual int depth() const = 0;
 
   // Precondition: fewer than depth() works are issued and not done.
   virtual Launched Launch(const DeviceWork& work) = 0;
   // Returns how many of the works that were issued to this queue are done. Never blocks.
-  virtual int64_t NumDone(int queue) = 0;
+  virtual int64_t NumDone(QueueId queue) = 0;
   // Returns when the work that ends at `position` began and ended. Precondition: NumDone has told
   // of that work, or of one that awaited it, and fewer than depth() works have been launched on its
   // queue after it.
   virtual WorkTimes TimesOf(QueuePosition position) const = 0;
   // Lets all works that are launched on `queue` from now on begin after `position`. Precondition:
   // the position is one of another queue.
-  virtual void Await(int queue, QueuePosition position) = 0;
+  virtual void Await(QueueId queue, QueuePosition position) = 0;
   // Returns the error of the first operation that failed later than its launch. The error stays.
   virtual absl::Status fault() const = 0;
 

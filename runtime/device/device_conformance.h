@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "runtime/base/id_vector.h"
 #include "runtime/device/device.h"
 
 namespace weir::device {
@@ -33,7 +34,8 @@ class DeviceConformance : public ::testing::TestWithParam<DeviceFixtureFactory> 
   // Puts a copy of number `from` to number `to` into a queue.
   struct CopyWork {
     DeviceConformance* test;
-    int from, to, queue;
+    int from, to;
+    QueueId queue;
     static void Run(void* context) {
       CopyWork& work = *static_cast<CopyWork*>(context);
       work.test->device()
@@ -63,32 +65,32 @@ class DeviceConformance : public ::testing::TestWithParam<DeviceFixtureFactory> 
   }
   int num_under_way() {
     int64_t under_way = 0;
-    for (size_t queue = 0; queue < issued_.size(); ++queue)
-      under_way += issued_[queue] - device().NumDone(static_cast<int>(queue));
+    for (const QueueId queue : issued_.ids()) under_way += issued_[queue] - device().NumDone(queue);
     return static_cast<int>(under_way);
   }
 
   std::unique_ptr<DeviceFixture> fixture_;
   DeviceBlock block_;
-  std::vector<int64_t> issued_;  // by queue
+  IdVector<QueueId, int64_t> issued_;
 };
 
 TEST_P(DeviceConformance, DoesTheWorkOfAQueueInOrder) {
-  for (int queue = 0; queue < device().num_queues(); ++queue) {
-    Set(0, 1000 + queue);
+  for (const QueueId queue : IdRange<QueueId>(device().num_queues())) {
+    Set(0, 1000 + queue.value());
     for (int i = 1; i < kNumbers; ++i) Set(i, i);
     std::vector<CopyWork> works;
     for (int i = 1; i < kNumbers; ++i) works.push_back({this, i - 1, i, queue});
     for (CopyWork& work : works) Launch(&work);
     fixture_->WorkUntilIdle();
     EXPECT_EQ(num_under_way(), 0) << "all works are done, each once";
-    EXPECT_EQ(Get(kNumbers - 1), 1000 + queue) << "each copy reads what the one before wrote";
+    EXPECT_EQ(Get(kNumbers - 1), 1000 + queue.value())
+        << "each copy reads what the one before wrote";
   }
   EXPECT_TRUE(device().fault().ok());
 }
 
 TEST_P(DeviceConformance, TellsWhenWorksBeganAndEnded) {
-  const int queue = device().num_queues() - 1;
+  const QueueId queue(device().num_queues() - 1);
   int64_t last_end = 0;
   for (int round = 0; round < 20; ++round) {
     CopyWork work{this, 0, 1, queue};
@@ -104,8 +106,8 @@ TEST_P(DeviceConformance, TellsWhenWorksBeganAndEnded) {
 
 TEST_P(DeviceConformance, AQueueThatAwaitsAPositionBeginsAfterIt) {
   for (int round = 0; round < 20; ++round) {
-    const int writer = round % device().num_queues();
-    const int reader = (round + 1) % device().num_queues();
+    const QueueId writer(round % device().num_queues());
+    const QueueId reader((round + 1) % device().num_queues());
     if (writer == reader || device().depth() < 2) return;
     Set(0, round);
     Set(1, -1);
@@ -127,7 +129,7 @@ TEST_P(DeviceConformance, AQueueCopiesOutAndFillsInItsOrder) {
     int64_t before = 0, after = 0;
     static void Run(void* context) {
       Work& work = *static_cast<Work*>(context);
-      DeviceQueue& queue = work.test->device().queue(0);
+      DeviceQueue& queue = work.test->device().queue(QueueId(0));
       queue.CopyOut(&work.before, work.test->at(0), kBytes);
       EXPECT_TRUE(queue
                       .Fill(work.test->at(0), kBytes,
@@ -145,8 +147,8 @@ TEST_P(DeviceConformance, AQueueCopiesOutAndFillsInItsOrder) {
   };
   Set(0, 7);
   Work work{this};
-  device().Launch({&Work::Run, &work, 10, 0});
-  ASSERT_TRUE(device().queue(0).Finish().ok());
+  device().Launch({&Work::Run, &work, 10, QueueId(0)});
+  ASSERT_TRUE(device().queue(QueueId(0)).Finish().ok());
   EXPECT_EQ(work.before, 7);
   EXPECT_EQ(work.after, 8);
 }
@@ -155,7 +157,8 @@ TEST_P(DeviceConformance, AnIdleDeviceHasDoneNothing) {
   EXPECT_GE(device().depth(), 1);
   EXPECT_GE(device().num_queues(), 1);
   fixture_->WorkUntilIdle();
-  for (int queue = 0; queue < device().num_queues(); ++queue) EXPECT_EQ(device().NumDone(queue), 0);
+  for (const QueueId queue : IdRange<QueueId>(device().num_queues()))
+    EXPECT_EQ(device().NumDone(queue), 0);
 }
 
 TEST_P(DeviceConformance, ItsTeamHasAtLeastTheLeader) {

@@ -25,7 +25,7 @@ class WalledFixture final : public DeviceFixture {
       : device_({2, num_queues, depth, 7, WalledDeviceOptions::Memory::kWalled, drive}) {}
   Device* device() override { return &device_; }
   void WorkUntilIdle() override {
-    for (int queue = 0; queue < num_queues; ++queue) {
+    for (const QueueId queue : IdRange<QueueId>(num_queues)) {
       while (device_.num_pending(queue) > 0) {
         if (drive == WalledDeviceOptions::Drive::kOwner) {
           device_.StepAll();
@@ -110,43 +110,43 @@ TEST(WalledDeviceTest, WorkTakesItsCostInVirtualTimeWithoutGaps) {
   device.NotBefore(100);
   device.Launch({&Nothing, nullptr, 10});
   device.Launch({&Nothing, nullptr, 5});
-  EXPECT_EQ(device.oldest_done_ns(0), 110);
-  EXPECT_EQ(device.NumDone(0), 0);
-  device.CompleteOldest(0);
-  EXPECT_EQ(device.NumDone(0), 1);
-  EXPECT_EQ(device.oldest_done_ns(0), 115);
-  device.CompleteOldest(0);
-  EXPECT_EQ(device.NumDone(0), 2);
+  EXPECT_EQ(device.oldest_done_ns(QueueId(0)), 110);
+  EXPECT_EQ(device.NumDone(QueueId(0)), 0);
+  device.CompleteOldest(QueueId(0));
+  EXPECT_EQ(device.NumDone(QueueId(0)), 1);
+  EXPECT_EQ(device.oldest_done_ns(QueueId(0)), 115);
+  device.CompleteOldest(QueueId(0));
+  EXPECT_EQ(device.NumDone(QueueId(0)), 2);
   device.NotBefore(200);
   device.Launch({&Nothing, nullptr, 1});
-  EXPECT_EQ(device.oldest_done_ns(0), 201);
+  EXPECT_EQ(device.oldest_done_ns(QueueId(0)), 201);
 }
 
 TEST(WalledDeviceTest, QueuesWorkBesideEachOtherAndAwaitEachOtherInVirtualTime) {
   WalledDevice device = OwnedDevice(3, 8);
-  device.Launch({&Nothing, nullptr, 10, 0});
-  device.Launch({&Nothing, nullptr, 4, 1});
-  EXPECT_EQ(device.oldest_done_ns(1), 4);
-  device.Await(2, {0, 1});
-  device.Launch({&Nothing, nullptr, 3, 2});
-  EXPECT_EQ(device.oldest_done_ns(2), 13);
-  EXPECT_FALSE(device.CanComplete(2));
-  EXPECT_TRUE(device.CanComplete(1));
-  device.CompleteOldest(0);
-  EXPECT_TRUE(device.CanComplete(2));
-  device.CompleteOldest(2);
-  EXPECT_EQ(device.TimesOf({2, 1}).begin, 10);
-  EXPECT_EQ(device.TimesOf({2, 1}).end, 13);
+  device.Launch({&Nothing, nullptr, 10, QueueId(0)});
+  device.Launch({&Nothing, nullptr, 4, QueueId(1)});
+  EXPECT_EQ(device.oldest_done_ns(QueueId(1)), 4);
+  device.Await(QueueId(2), {QueueId(0), 1});
+  device.Launch({&Nothing, nullptr, 3, QueueId(2)});
+  EXPECT_EQ(device.oldest_done_ns(QueueId(2)), 13);
+  EXPECT_FALSE(device.CanComplete(QueueId(2)));
+  EXPECT_TRUE(device.CanComplete(QueueId(1)));
+  device.CompleteOldest(QueueId(0));
+  EXPECT_TRUE(device.CanComplete(QueueId(2)));
+  device.CompleteOldest(QueueId(2));
+  EXPECT_EQ(device.TimesOf({QueueId(2), 1}).begin, 10);
+  EXPECT_EQ(device.TimesOf({QueueId(2), 1}).end, 13);
 }
 
 TEST(WalledDeviceTest, WorkThatIsDoneEarlyStillEndsInItsVirtualTime) {
   WalledDevice device = OwnedDevice(2, 8);
-  device.Launch({&Nothing, nullptr, 10, 0});
+  device.Launch({&Nothing, nullptr, 10, QueueId(0)});
   device.StepAll();
-  device.Await(1, {0, 1});
-  device.Launch({&Nothing, nullptr, 3, 1});
-  EXPECT_TRUE(device.CanComplete(1));
-  EXPECT_EQ(device.oldest_done_ns(1), 13);
+  device.Await(QueueId(1), {QueueId(0), 1});
+  device.Launch({&Nothing, nullptr, 3, QueueId(1)});
+  EXPECT_TRUE(device.CanComplete(QueueId(1)));
+  EXPECT_EQ(device.oldest_done_ns(QueueId(1)), 13);
 }
 
 TEST(WalledDeviceTest, AFailureStaysAndWhatFollowsIsNotDone) {
@@ -156,7 +156,7 @@ TEST(WalledDeviceTest, AFailureStaysAndWhatFollowsIsNotDone) {
     bool done = false;
     static void Fail(void* context) {
       Work& work = *static_cast<Work*>(context);
-      auto& queue = static_cast<WalledQueue&>(work.device->queue(0));
+      auto& queue = static_cast<WalledQueue&>(work.device->queue(QueueId(0)));
       queue.Put(nullptr, [] { return absl::InternalError("broken"); });
       queue.Put(nullptr, [&work] {
         work.done = true;
@@ -165,24 +165,24 @@ TEST(WalledDeviceTest, AFailureStaysAndWhatFollowsIsNotDone) {
     }
   };
   Work work{&device};
-  device.Launch({&Work::Fail, &work, 1, 0});
-  device.CompleteOldest(0);
+  device.Launch({&Work::Fail, &work, 1, QueueId(0)});
+  device.CompleteOldest(QueueId(0));
   EXPECT_EQ(device.fault().message(), "broken");
   EXPECT_FALSE(work.done);
 }
 
 TEST(QueueClockTest, AQueueWaitsForEachPositionAtMostOnce) {
   QueueClock clock(3);
-  EXPECT_FALSE(clock.Advance(0, {1, 0})) << "before all work";
-  EXPECT_FALSE(clock.Advance(0, {0, 5})) << "its own order";
-  EXPECT_TRUE(clock.Advance(0, {1, 5}));
-  EXPECT_FALSE(clock.Advance(0, {1, 5}));
-  EXPECT_FALSE(clock.Advance(0, {1, 4}));
-  EXPECT_TRUE(clock.Advance(0, {1, 6}));
-  EXPECT_TRUE(clock.Advance(2, {1, 6})) << "each queue for itself";
-  EXPECT_TRUE(clock.Advance(0, {2, 1}));
+  EXPECT_FALSE(clock.Advance(QueueId(0), {QueueId(1), 0})) << "before all work";
+  EXPECT_FALSE(clock.Advance(QueueId(0), {QueueId(0), 5})) << "its own order";
+  EXPECT_TRUE(clock.Advance(QueueId(0), {QueueId(1), 5}));
+  EXPECT_FALSE(clock.Advance(QueueId(0), {QueueId(1), 5}));
+  EXPECT_FALSE(clock.Advance(QueueId(0), {QueueId(1), 4}));
+  EXPECT_TRUE(clock.Advance(QueueId(0), {QueueId(1), 6}));
+  EXPECT_TRUE(clock.Advance(QueueId(2), {QueueId(1), 6})) << "each queue for itself";
+  EXPECT_TRUE(clock.Advance(QueueId(0), {QueueId(2), 1}));
   clock.Reset();
-  EXPECT_TRUE(clock.Advance(0, {2, 1}));
+  EXPECT_TRUE(clock.Advance(QueueId(0), {QueueId(2), 1}));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/base/ids.h"
 #include "runtime/device/device.h"
 
 namespace weir::device {
@@ -17,8 +18,8 @@ class QueueClock {
 
   // Returns whether `queue` must still wait for `position`. From then on `queue` counts as having
   // waited.
-  bool Advance(int queue, QueuePosition position) {
-    int64_t& awaited = awaited_[queue * num_queues_ + position.queue];
+  bool Advance(QueueId queue, QueuePosition position) {
+    int64_t& awaited = awaited_[queue.value() * num_queues_ + position.queue.value()];
     if (position.queue == queue || position.number <= awaited) return false;
     awaited = position.number;
     return true;

@@ -54,10 +54,10 @@ WalledDevice::WalledDevice(const WalledDeviceOptions& options)
       memory_(MakeMemory(options.memory)),
       queues_(std::max(1, options.num_queues)),
       team_(std::max(1, options.num_threads)) {
-  for (size_t i = 0; i < queues_.size(); ++i) {
-    queues_[i].device_ = this;
-    queues_[i].index_ = static_cast<int32_t>(i);
-    queues_[i].times_.resize(static_cast<size_t>(std::max(1, options.depth)));
+  for (const QueueId id : queues_.ids()) {
+    queues_[id].device_ = this;
+    queues_[id].id_ = id;
+    queues_[id].times_.resize(static_cast<size_t>(std::max(1, options.depth)));
   }
 }
 
@@ -74,7 +74,7 @@ Device::Launched WalledDevice::Launch(const DeviceWork& work) {
   return Launched::kIssued;
 }
 
-void WalledDevice::Await(int queue, QueuePosition position) {
+void WalledDevice::Await(QueueId queue, QueuePosition position) {
   WalledQueue& waiting = queues_[queue];
   const WalledQueue& awaited = queues_[position.queue];
   // In virtual time a work may have been done before it ends.
@@ -84,23 +84,23 @@ void WalledDevice::Await(int queue, QueuePosition position) {
     waiting.operations_.push_back({nullptr, nullptr, position, false});
 }
 
-int64_t WalledDevice::NumDone(int queue) {
+int64_t WalledDevice::NumDone(QueueId queue) {
   WalledQueue& asked = queues_[queue];
   if (options_.drive == WalledDeviceOptions::Drive::kOwner) return asked.num_told_;
   const uint64_t draw = MixKey(options_.seed, num_draws_++);
-  const int drawn = static_cast<int>((draw >> 1) % queues_.size());
+  const QueueId drawn(static_cast<int>((draw >> 1) % queues_.size()));
   if (draw % 2 == 0 && CanStep(drawn)) Step(drawn);
   return asked.num_told_ = asked.num_done_;
 }
 
-bool WalledDevice::CanStep(int queue) const {
+bool WalledDevice::CanStep(QueueId queue) const {
   const WalledQueue& q = queues_[queue];
   if (q.operations_.empty()) return false;
   const QueuePosition& awaited = q.operations_.front().awaited;
   return queues_[awaited.queue].num_done_ >= awaited.number;
 }
 
-void WalledDevice::Step(int queue) {
+void WalledDevice::Step(QueueId queue) {
   WalledQueue& q = queues_[queue];
   WalledQueue::Operation& next = q.operations_.front();
   const bool begins = next.begin != nullptr;
@@ -126,13 +126,13 @@ void WalledDevice::Stamp(WalledQueue& queue, bool ends_work) {
 void WalledDevice::StepAll() {
   for (bool stepped = true; stepped;) {
     stepped = false;
-    for (int queue = 0; queue < num_queues(); ++queue) {
+    for (const QueueId queue : queues_.ids()) {
       for (; CanStep(queue); stepped = true) Step(queue);
     }
   }
 }
 
-bool WalledDevice::CanComplete(int queue) const {
+bool WalledDevice::CanComplete(QueueId queue) const {
   const WalledQueue& q = queues_[queue];
   if (q.num_done_ > q.num_told_) return true;
   for (const WalledQueue::Operation& operation : q.operations_) {
@@ -142,19 +142,19 @@ bool WalledDevice::CanComplete(int queue) const {
   return false;
 }
 
-void WalledDevice::CompleteOldest(int queue) {
+void WalledDevice::CompleteOldest(QueueId queue) {
   WalledQueue& q = queues_[queue];
   while (q.num_done_ == q.num_told_) Step(queue);
   now_ns_ = std::max(now_ns_, q.TimesOf(++q.num_told_).end);
 }
 
 absl::Status WalledDevice::Finish(WalledQueue& queue) {
-  while (!queue.operations_.empty() && fault_.ok()) StepTowards(queue.index_);
+  while (!queue.operations_.empty() && fault_.ok()) StepTowards(queue.id_);
   return fault_;
 }
 
 // The queue's next step, or that of the queue that it waits for.
-void WalledDevice::StepTowards(int queue) {
+void WalledDevice::StepTowards(QueueId queue) {
   while (!CanStep(queue)) queue = queues_[queue].operations_.front().awaited.queue;
   Step(queue);
 }

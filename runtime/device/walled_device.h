@@ -14,6 +14,7 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/base/id_vector.h"
 #include "runtime/device/device.h"
 
 namespace weir::device {
@@ -64,7 +65,7 @@ class WalledQueue final : public DeviceQueue {
   };
 
   WalledDevice* device_ = nullptr;
-  int32_t index_ = 0;
+  QueueId id_;
   std::deque<Operation> operations_;
   int64_t num_launched_ = 0;  // works
   int64_t num_done_ = 0;      // works that are done
@@ -82,35 +83,35 @@ class WalledDevice final : public Device {
   const char* kind() const override { return "walled"; }
   DeviceMemory& memory() override { return *memory_; }
   int num_queues() const override { return static_cast<int>(queues_.size()); }
-  DeviceQueue& queue(int index) override { return queues_[index]; }
+  DeviceQueue& queue(QueueId id) override { return queues_[id]; }
   int depth() const override { return options_.depth; }
   Launched Launch(const DeviceWork& work) override;
-  int64_t NumDone(int queue) override;
+  int64_t NumDone(QueueId queue) override;
   WorkTimes TimesOf(QueuePosition position) const override {
     return queues_[position.queue].TimesOf(position.number);
   }
-  void Await(int queue, QueuePosition position) override;
+  void Await(QueueId queue, QueuePosition position) override;
   absl::Status fault() const override { return fault_; }
   ThreadTeam* team() override { return &team_; }
 
   // The following functions are for the owner of a device with Drive::kOwner.
 
   // Step does the next part of the queue's next operation, if no wait holds the queue up.
-  bool CanStep(int queue) const;
-  void Step(int queue);  // precondition: CanStep
+  bool CanStep(QueueId queue) const;
+  void Step(QueueId queue);  // precondition: CanStep
   // Does every operation that no wait holds up. NumDone does not tell of the works.
   void StepAll();
   // Returns how many works are issued that NumDone has not told of.
-  int num_pending(int queue) const {
+  int num_pending(QueueId queue) const {
     return static_cast<int>(queues_[queue].num_launched_ - queues_[queue].num_told_);
   }
   // Finishes the oldest of these works, so that NumDone tells of it. Precondition: CanComplete,
   // which means that the work waits for no work of another queue.
-  bool CanComplete(int queue) const;
-  void CompleteOldest(int queue);
+  bool CanComplete(QueueId queue) const;
+  void CompleteOldest(QueueId queue);
   // Returns the virtual time at which the oldest of these works is done. A queue works without
   // gaps, except for its waits.
-  int64_t oldest_done_ns(int queue) const {
+  int64_t oldest_done_ns(QueueId queue) const {
     return queues_[queue].TimesOf(queues_[queue].num_told_ + 1).end;
   }
   // Lets works that are launched from now on begin no earlier than `now_ns`.
@@ -123,12 +124,12 @@ class WalledDevice final : public Device {
  private:
   friend class WalledQueue;
   absl::Status Finish(WalledQueue& queue);
-  void StepTowards(int queue);
+  void StepTowards(QueueId queue);
   static void Stamp(WalledQueue& queue, bool ends_work);
 
   const WalledDeviceOptions options_;
   const std::unique_ptr<DeviceMemory> memory_;
-  std::vector<WalledQueue> queues_;
+  IdVector<QueueId, WalledQueue> queues_;
   ThreadTeam team_;
   uint64_t num_draws_ = 0;
   int64_t now_ns_ = 0;

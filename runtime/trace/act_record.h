@@ -9,13 +9,15 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/base/ids.h"
+
 namespace weir::trace {
 
 struct ActRecord {
   enum class Wait : uint8_t { kNone, kInput, kCredit };
 
-  int32_t actor = -1;            // -1: no act, but the moment a run began
-  int32_t waited_register = -1;  // what came last before the act was ready
+  ActorId actor;               // none: no act, but the moment a run began
+  RegisterId waited_register;  // what came last before the act was ready
   int64_t step = 0;
   int64_t ready = 0;  // times are ticks of the rank's clock
   int64_t start = 0;

@@ -29,11 +29,13 @@ constexpr int64_t kOccupancyBytesMin = 4096;  // of all slots together
 constexpr int64_t kJobPid = 1;                // a rank has pid rank + 2
 
 // Track ids are spread so that ranks, phases and counters do not collide.
-uint64_t RankTrack(int rank) { return MixKey(0x7261, static_cast<uint64_t>(rank)) | 1; }
-uint64_t LaneTrack(int rank, const std::string& lane) {
+uint64_t RankTrack(RankId rank) { return MixKey(0x7261, static_cast<uint64_t>(rank.value())) | 1; }
+uint64_t LaneTrack(RankId rank, const std::string& lane) {
   return MixKey(RankTrack(rank), KeyOf(lane.data(), lane.size())) | 1;
 }
-uint64_t FlowId(uint64_t edge, int64_t token) { return MixKey(edge, static_cast<uint64_t>(token)); }
+uint64_t FlowId(EdgeId edge, int64_t token) {
+  return MixKey(edge.value(), static_cast<uint64_t>(token));
+}
 
 // Writes packets of one sequence; a text that comes again is sent once.
 class PacketWriter {
@@ -113,7 +115,7 @@ class RankWriter {
       : job_(job),
         rank_(rank),
         begin_ns_(begin_ns),
-        writer_(out, static_cast<uint32_t>(rank.rank) + 2) {
+        writer_(out, static_cast<uint32_t>(rank.rank.value()) + 2) {
     for (const TracedActor& actor : rank.actors) ++names_[actor.name];
   }
 
@@ -122,23 +124,23 @@ class RankWriter {
     Description();
     Facts();
     // The time at which each queue last became idle.
-    std::vector<int64_t> free_since(static_cast<size_t>(rank_.num_queues), begin_ns_);
+    IdVector<QueueId, int64_t> free_since(static_cast<size_t>(rank_.num_queues), begin_ns_);
     for (int64_t i = 0; i < rank_.acts->size(); ++i) {
       const ActRecord& act = rank_.acts->at(i);
       const int64_t start = rank_.scale.ToNs(act.start), end = rank_.scale.ToNs(act.end);
       if (start < begin_ns_) continue;
-      if (act.actor < 0) {  // a run begins
+      if (!act.actor.has_value()) {  // a run begins
         Slice(kTraceWaits, kTraceRest, "between runs",
               *std::max_element(free_since.begin(), free_since.end()), start, nullptr);
         free_since.assign(free_since.size(), end);
         continue;
       }
-      int64_t& since = free_since[static_cast<size_t>(rank_.actors[act.actor].queue)];
+      int64_t& since = free_since[rank_.actors[act.actor].queue];
       Wait(act, since, std::clamp(rank_.scale.ToNs(act.ready), since, start));
       Act(act, start, end);
       since = end;
     }
-    for (int id : LargeRegisters()) Occupancy(id);
+    for (const RegisterId id : LargeRegisters()) Occupancy(id);
     return !writer_.failed();
   }
 
@@ -160,8 +162,8 @@ class RankWriter {
   void Slice(const std::string& lane, const std::string& category, const std::string& name,
              int64_t start, int64_t end, const ActRecord* waiting);
   void End(const std::string& lane, int64_t ns);
-  std::vector<int> LargeRegisters() const;
-  void Occupancy(int register_id);
+  std::vector<RegisterId> LargeRegisters() const;
+  void Occupancy(RegisterId register_id);
 
   // Returns the number of the act since the session began.
   int64_t ActNumber(const ActRecord& act) const {
@@ -208,7 +210,7 @@ void RankWriter::Tracks() {
   proto::TrackDescriptor* process = writer_.Begin(begin_ns_).mutable_track_descriptor();
   process->set_uuid(RankTrack(rank_.rank));
   process->set_child_ordering(3);
-  process->mutable_process()->set_pid(rank_.rank + 2);
+  process->mutable_process()->set_pid(rank_.rank.value() + 2);
   process->mutable_process()->set_process_name(
       absl::StrCat("rank ", rank_.rank, rank_.device.empty() ? "" : " · ", rank_.device));
   writer_.Finish();
@@ -229,7 +231,7 @@ void RankWriter::Description() {
   event->set_type(proto::TrackEvent::TYPE_INSTANT);
   event->set_track_uuid(RankTrack(rank_.rank));
   event->set_name_iid(writer_.Name(kTraceRankEvent));
-  writer_.Annotate(event, "rank", rank_.rank);
+  writer_.Annotate(event, "rank", rank_.rank.value());
   writer_.Annotate(event, "acts dropped", rank_.acts->num_dropped());
   writer_.Finish();
 }
@@ -243,10 +245,10 @@ void RankWriter::Facts() {
     return static_cast<uint32_t>(at->second);
   };
   const auto port = [](const TracedPort& from, proto::PortFacts* to) {
-    to->set_register_id(from.register_id);
+    to->set_register_id(from.register_id.value());
     if (from.span != Span()) *to->mutable_span() = ToProto(from.span);
   };
-  facts->set_rank(rank_.rank);
+  facts->set_rank(rank_.rank.value());
   if (rank_.num_queues != 1) facts->set_num_queues(rank_.num_queues);
   if (rank_.depth != 1) facts->set_depth(rank_.depth);
   for (const TracedActor& from : rank_.actors) {
@@ -258,7 +260,7 @@ void RankWriter::Facts() {
     *to->mutable_rate() = ToProto(Rate(from));
     if (from.planned_ns > 0) to->set_planned_ns(from.planned_ns);
     if (!from.precedence.always_zero()) *to->mutable_precedence() = ToProto(from.precedence);
-    if (from.queue != 0) to->set_queue(from.queue);
+    if (from.queue != QueueId(0)) to->set_queue(from.queue.value());
     for (const TracedPort& p : from.inputs) port(p, to->add_input());
     for (const TracedPort& p : from.outputs) port(p, to->add_output());
   }
@@ -270,7 +272,7 @@ void RankWriter::Facts() {
     if (from.initial_tokens != 0) to->set_initial_tokens(from.initial_tokens);
     if (!from.crosses_ranks) continue;
     to->set_crosses_ranks(true);
-    to->set_edge(from.edge);
+    to->set_edge(from.edge.value());
     to->set_boxing_text(text(from.boxing));
   }
   writer_.Finish();
@@ -291,7 +293,8 @@ void RankWriter::Slice(const std::string& lane, const std::string& category,
     writer_.Annotate(event, "register", r.name);
     writer_.Annotate(event, "holder", input ? r.token_holder : r.slot_holder);
     writer_.Annotate(event, "waiting actor", rank_.actors[waiting->actor].name);
-    if (HasQueues()) writer_.Annotate(event, kTraceQueue, rank_.actors[waiting->actor].queue);
+    if (HasQueues())
+      writer_.Annotate(event, kTraceQueue, rank_.actors[waiting->actor].queue.value());
     if (r.crosses_ranks && input) writer_.Annotate(event, kTraceBoxing, r.boxing);
     if (r.crosses_ranks)
       writer_.Annotate(event, kTraceFlow, static_cast<int64_t>(FlowWaitedFor(*waiting)));
@@ -310,7 +313,7 @@ void RankWriter::End(const std::string& lane, int64_t ns) {
 // Writes a wait: the queue of the act was idle from `since` until `until`, when `act` had what it
 // needed.
 void RankWriter::Wait(const ActRecord& act, int64_t since, int64_t until) {
-  if (act.wait == ActRecord::Wait::kNone || act.waited_register < 0) return;
+  if (act.wait == ActRecord::Wait::kNone || !act.waited_register.has_value()) return;
   const TracedRegister& r = rank_.registers[act.waited_register];
   const bool input = act.wait == ActRecord::Wait::kInput;
   const std::string name =
@@ -327,9 +330,9 @@ void RankWriter::Act(const ActRecord& act, int64_t start, int64_t end) {
   event->set_track_uuid(LaneTrack(rank_.rank, ActLane(actor)));
   event->add_category_iids(writer_.Category(kTraceAct));
   event->set_name_iid(writer_.Name(actor.name));
-  if (names_[actor.name] > 1) writer_.Annotate(event, kTraceActor, act.actor);
+  if (names_[actor.name] > 1) writer_.Annotate(event, kTraceActor, act.actor.value());
   if (HasQueues()) {
-    writer_.Annotate(event, kTraceQueue, actor.queue);
+    writer_.Annotate(event, kTraceQueue, actor.queue.value());
     writer_.Annotate(event, "phase", actor.phase);
   }
   writer_.Annotate(event, "step", act.step);
@@ -360,23 +363,23 @@ void RankWriter::Act(const ActRecord& act, int64_t start, int64_t end) {
   End(ActLane(actor), end);
 }
 
-std::vector<int> RankWriter::LargeRegisters() const {
-  std::vector<std::pair<int64_t, int>> by_size;
-  for (size_t i = 0; i < rank_.registers.size(); ++i) {
-    const TracedRegister& r = rank_.registers[i];
+std::vector<RegisterId> RankWriter::LargeRegisters() const {
+  std::vector<std::pair<int64_t, RegisterId>> by_size;
+  for (const RegisterId id : rank_.registers.ids()) {
+    const TracedRegister& r = rank_.registers[id];
     const int64_t bytes = r.bytes * r.slots;
     if (!r.crosses_ranks && r.slots > 1 && bytes >= kOccupancyBytesMin)
-      by_size.emplace_back(-bytes, static_cast<int>(i));
+      by_size.emplace_back(-bytes, id);
   }
   std::sort(by_size.begin(), by_size.end());
-  std::vector<int> ids;
+  std::vector<RegisterId> ids;
   for (size_t i = 0; i < by_size.size() && i < kOccupancyRegistersMax; ++i)
     ids.push_back(by_size[i].second);
   return ids;
 }
 
 // A token fills its slot from the end of the producer's span to that of the last reader's.
-void RankWriter::Occupancy(int register_id) {
+void RankWriter::Occupancy(RegisterId register_id) {
   struct Token {
     std::optional<int64_t> published;
     int64_t released = 0;
@@ -390,7 +393,7 @@ void RankWriter::Occupancy(int register_id) {
   }
   for (int64_t i = 0; i < rank_.acts->size(); ++i) {
     const ActRecord& act = rank_.acts->at(i);
-    if (act.actor < 0) continue;
+    if (!act.actor.has_value()) continue;
     const int64_t number = ActNumber(act), end = rank_.scale.ToNs(act.end);
     for (const TracedPort& port : rank_.actors[act.actor].outputs) {
       if (port.register_id != register_id || (number + 1) % port.span.period != 0) continue;
@@ -413,7 +416,7 @@ void RankWriter::Occupancy(int register_id) {
   if (changes.empty()) return;
   std::sort(changes.begin(), changes.end());
   const std::string lane = absl::StrCat("slots of ", r.name, " (", r.slots, ")");
-  Track(LaneTrack(rank_.rank, lane), lane, 100 + register_id, /*counter=*/true);
+  Track(LaneTrack(rank_.rank, lane), lane, 100 + register_id.value(), /*counter=*/true);
   int64_t value = 0;
   for (size_t i = 0; i < changes.size(); ++i) {
     value += changes[i].second;
@@ -429,7 +432,7 @@ void RankWriter::Occupancy(int register_id) {
 bool WriteJobEvent(const TracedJob& job, int64_t begin_ns,
                    google::protobuf::io::ZeroCopyOutputStream* out) {
   PacketWriter writer(out, kTraceJobSequence);
-  const uint64_t uuid = LaneTrack(-1, "job");
+  const uint64_t uuid = LaneTrack(RankId(), "job");
   proto::TrackDescriptor* process = writer.Begin(begin_ns).mutable_track_descriptor();
   process->set_uuid(uuid);
   process->mutable_process()->set_pid(kJobPid);

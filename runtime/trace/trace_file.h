@@ -19,6 +19,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
 #include "runtime/base/rate.h"
 #include "runtime/base/tick_clock.h"
 #include "runtime/trace/act_record.h"
@@ -27,7 +29,7 @@ namespace weir::trace {
 
 // A TracedPort is a port of an actor as the trace needs it.
 struct TracedPort {
-  int32_t register_id = -1;
+  RegisterId register_id;
   Span span;
 };
 
@@ -40,7 +42,7 @@ struct TracedActor : Rate {
   int32_t priority = 0;
   Precedence precedence;
   int64_t planned_ns = 0;  // of an act, by the costs that the plan was made with; 0: unknown
-  int32_t queue = 0;       // of the device, below num_queues
+  QueueId queue{0};        // of the device
 };
 
 struct TracedRegister {
@@ -48,8 +50,7 @@ struct TracedRegister {
   int64_t bytes = 0;  // of a slot
   int32_t slots = 1;
   int32_t initial_tokens = 0;
-  // Not 0: tokens cross from rank to rank; both sides have the same number.
-  uint64_t edge = 0;
+  EdgeId edge;  // of a register that crosses ranks
   bool crosses_ranks = false;
   std::string boxing;  // of crossing registers: the exchange to which the register belongs
   // The actors that must act before a token comes, and before a slot is free: "actor 'x' on rank
@@ -59,10 +60,10 @@ struct TracedRegister {
 };
 
 struct TracedRank {
-  int32_t rank = 0;
+  RankId rank{0};
   std::string device;  // "stage 0, dp=0"
-  std::vector<TracedActor> actors;
-  std::vector<TracedRegister> registers;
+  IdVector<ActorId, TracedActor> actors;
+  IdVector<RegisterId, TracedRegister> registers;
   const ActRing* acts = nullptr;
   TickScale scale;
   // Queues that work beside each other: 1 on a device that does one act at a time.
@@ -78,7 +79,7 @@ struct TracedJob {
   std::string schedule;         // of the pipeline; empty with one stage
   double predicted_bubble = 0;  // what the compiler expects of it; 0: unknown
   int64_t first_step = 0;
-  int32_t describing_rank = 0;  // the process that writes this rank describes the job
+  RankId describing_rank{0};  // the process that writes this rank describes the job
   std::vector<TracedRank> ranks;
 };
 

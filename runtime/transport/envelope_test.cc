@@ -55,7 +55,7 @@ TEST(EnvelopeTest, EveryPrefixAndEveryFlippedBitIsRefused) {
 
 RankCard GoodCard() {
   RankCard card;
-  card.rank = 1;
+  card.rank = RankId(1);
   card.num_ranks = 4;
   card.host = "a host";
   card.address = std::string(100, 'a');
@@ -63,13 +63,13 @@ RankCard GoodCard() {
   card.landing_address = 1 << 20;
   card.landing_bytes = 1000;
   CardEdge edge;
-  edge.edge = 7;
+  edge.edge = EdgeId(7);
   edge.direction = TransportEdge::Direction::kIncoming;
-  edge.peer = 0;
+  edge.peer = RankId(0);
   edge.slots = 3;
   edge.initial_tokens = 1;
   edge.bytes = 200;
-  edge.handle = 0;
+  edge.handle = EdgeHandle(0);
   edge.landing_offset = 100;
   edge.stride = 256;
   edge.has_landing = true;
@@ -111,12 +111,12 @@ TEST(RankCardTest, ImpossibleEdgesAreRefused) {
     return !DecodeRankCard(EncodeRankCard(card)).ok();
   };
   EXPECT_FALSE(refused([](RankCard&, CardEdge&) {}));
-  EXPECT_TRUE(refused([](RankCard& card, CardEdge&) { card.rank = 4; }));
+  EXPECT_TRUE(refused([](RankCard& card, CardEdge&) { card.rank = RankId(4); }));
   EXPECT_TRUE(refused([](RankCard& card, CardEdge&) { card.landing_bytes = 811; }))
       << "the last slot ends at 812";
   EXPECT_FALSE(refused([](RankCard& card, CardEdge&) { card.landing_bytes = 812; }));
-  EXPECT_TRUE(refused([](RankCard&, CardEdge& edge) { edge.peer = 1; }));
-  EXPECT_TRUE(refused([](RankCard&, CardEdge& edge) { edge.peer = -1; }));
+  EXPECT_TRUE(refused([](RankCard&, CardEdge& edge) { edge.peer = RankId(1); }));
+  EXPECT_TRUE(refused([](RankCard&, CardEdge& edge) { edge.peer = RankId(-1); }));
   EXPECT_TRUE(refused([](RankCard&, CardEdge& edge) { edge.slots = 0; }));
   EXPECT_TRUE(refused([](RankCard&, CardEdge& edge) { edge.slots = 1 << 30; }));
   EXPECT_TRUE(refused([](RankCard&, CardEdge& edge) { edge.bytes = INT64_MAX; }));
@@ -131,8 +131,8 @@ TEST(RankCardTest, ImpossibleEdgesAreRefused) {
 TEST(RankCardTest, AnEdgeThatOneSideLacksOrHasTwiceIsNamed) {
   const RankCard theirs = GoodCard();
   RankCard mine = GoodCard();
-  mine.rank = 0;
-  mine.edges[0].peer = 1;
+  mine.rank = RankId(0);
+  mine.edges[0].peer = RankId(1);
   mine.edges[0].direction = TransportEdge::Direction::kOutgoing;
   EXPECT_EQ(PairEdges(mine, theirs).value(), std::vector<int>{0});
   const auto text = [&](const RankCard& a, const RankCard& b) {
@@ -147,7 +147,7 @@ TEST(RankCardTest, AnEdgeThatOneSideLacksOrHasTwiceIsNamed) {
   EXPECT_NE(text(changed, theirs).find("edge 7: rank 1 expects a sender on rank 0"),
             std::string::npos);
   changed = mine;
-  changed.edges[0].edge = 8;
+  changed.edges[0].edge = EdgeId(8);
   EXPECT_NE(text(changed, theirs).find("edge 8: expected a receiver on rank 1"), std::string::npos);
   changed = mine;
   changed.edges.push_back(changed.edges[0]);
@@ -155,13 +155,14 @@ TEST(RankCardTest, AnEdgeThatOneSideLacksOrHasTwiceIsNamed) {
 }
 
 TEST(RankCardTest, TheNameOfACardSaysWhoseItIs) {
-  EXPECT_EQ(RankOfCardSubject(CardSubject(1, 0, 3)), 3);
-  EXPECT_EQ(RankOfCardSubject(CardSubject(UINT32_MAX, UINT16_MAX, INT32_MAX)), INT32_MAX);
+  EXPECT_EQ(RankOfCardSubject(CardSubject(1, 0, RankId(3))), RankId(3));
+  EXPECT_EQ(RankOfCardSubject(CardSubject(UINT32_MAX, UINT16_MAX, RankId(INT32_MAX))),
+            RankId(INT32_MAX));
   for (const char* other :
        {"", "card 3", "transport/1/0", "transport/1/0/3/4", "transport/1/0/-3", "transport/1/0/+3",
         "transport/1/0/ 3", "transport/1/0/03", "transport/1/65536/3", "transport/4294967296/0/3",
         "transport/1/0/2147483648"}) {
-    EXPECT_EQ(RankOfCardSubject(other), -1) << other;
+    EXPECT_EQ(RankOfCardSubject(other), RankId()) << other;
   }
 }
 

@@ -18,7 +18,7 @@ namespace weir::transport {
 struct LoopbackNetwork::Ring {
   struct alignas(64) Entry {
     MessageHeader header;  // of a credit: only the slot
-    EdgeHandle edge = -1;  // at the receiver; ~edge for a credit
+    int32_t edge = -1;     // the receiver's EdgeHandle; ~edge for a credit
     // The low bits of the entry's number plus one, once the entry is written. The store is a
     // release, so that the rest is seen with the number, and sequentially consistent for the
     // parking handshake.
@@ -34,7 +34,7 @@ struct LoopbackNetwork::Ring {
   alignas(64) uint64_t tail = 0;    // the sender's own
   alignas(64) uint64_t head = 0;    // the receiver's own
 
-  void Push(EdgeHandle edge, const MessageHeader& header) {
+  void Push(int32_t edge, const MessageHeader& header) {
     Entry& entry = entries[tail & mask];
     entry.header = header;
     entry.edge = edge;
@@ -49,7 +49,7 @@ struct LoopbackNetwork::Ring {
 
 class LoopbackEndpoint final : public TransportEndpoint {
  public:
-  LoopbackEndpoint(LoopbackNetwork* network, int rank) : network_(network), rank_(rank) {}
+  LoopbackEndpoint(LoopbackNetwork* network, RankId rank) : network_(network), rank_(rank) {}
 
   absl::StatusOr<EdgeHandle> AddEdge(const TransportEdge& edge) override;
   absl::Status Connect() override { return network_->ConnectAll(); }
@@ -68,7 +68,7 @@ class LoopbackEndpoint final : public TransportEndpoint {
   using Ring = LoopbackNetwork::Ring;
   struct Edge {
     TransportEdge spec;
-    EdgeHandle peer_edge = -1;
+    EdgeHandle peer_edge;
     char* peer_landing = nullptr;
     int64_t peer_stride = 0;
     LoopbackEndpoint* peer = nullptr;
@@ -79,11 +79,11 @@ class LoopbackEndpoint final : public TransportEndpoint {
   };
   struct Incoming {
     Ring* ring;
-    int peer;
+    RankId peer;
   };
 
   absl::Status CheckHandle(EdgeHandle edge, TransportEdge::Direction direction, int32_t slot) const;
-  absl::Status PeerGone(int peer) const {
+  absl::Status PeerGone(RankId peer) const {
     return CodedError(absl::StatusCode::kUnavailable, "W0521",
                       absl::StrCat("rank ", rank_, ": rank ", peer, " has left"));
   }
@@ -96,8 +96,8 @@ class LoopbackEndpoint final : public TransportEndpoint {
   }
 
   LoopbackNetwork* const network_;
-  const int rank_;
-  std::vector<Edge> edges_;
+  const RankId rank_;
+  IdVector<EdgeHandle, Edge> edges_;
   std::vector<Incoming> incoming_;
   std::vector<Ring*> outgoing_;
   std::vector<LoopbackEndpoint*> peers_;  // of outgoing_
@@ -107,12 +107,12 @@ class LoopbackEndpoint final : public TransportEndpoint {
 };
 
 LoopbackNetwork::LoopbackNetwork(int num_ranks) {
-  for (int rank = 0; rank < num_ranks; ++rank)
+  for (const RankId rank : IdRange<RankId>(num_ranks))
     endpoints_.push_back(std::make_unique<LoopbackEndpoint>(this, rank));
 }
 LoopbackNetwork::~LoopbackNetwork() = default;
 
-TransportEndpoint* LoopbackNetwork::endpoint(int rank) { return endpoints_[rank].get(); }
+TransportEndpoint* LoopbackNetwork::endpoint(RankId rank) { return endpoints_[rank].get(); }
 
 absl::Status LoopbackNetwork::ConnectAll() {
   MutexLock lock(&connect_mutex_);
@@ -129,12 +129,12 @@ bool LoopbackNetwork::IsConnected() {
 }
 
 absl::Status LoopbackNetwork::PairEdges() {
-  std::map<uint64_t, std::pair<int, EdgeHandle>> receivers;
+  std::map<EdgeId, std::pair<RankId, EdgeHandle>> receivers;
   for (auto& endpoint : endpoints_) {
-    for (size_t i = 0; i < endpoint->edges_.size(); ++i) {
-      const TransportEdge& spec = endpoint->edges_[i].spec;
+    for (const EdgeHandle handle : endpoint->edges_.ids()) {
+      const TransportEdge& spec = endpoint->edges_[handle].spec;
       if (spec.direction == TransportEdge::Direction::kOutgoing) continue;
-      if (!receivers.try_emplace(spec.edge, endpoint->rank_, static_cast<EdgeHandle>(i)).second) {
+      if (!receivers.try_emplace(spec.edge, endpoint->rank_, handle).second) {
         return CodedError(absl::StatusCode::kInvalidArgument, "W0522",
                           absl::StrCat("edge ", spec.edge, ": two receivers"));
       }
@@ -142,8 +142,8 @@ absl::Status LoopbackNetwork::PairEdges() {
   }
   size_t num_paired = 0;
   for (auto& endpoint : endpoints_) {
-    for (size_t i = 0; i < endpoint->edges_.size(); ++i) {
-      LoopbackEndpoint::Edge& out = endpoint->edges_[i];
+    for (const EdgeHandle handle : endpoint->edges_.ids()) {
+      LoopbackEndpoint::Edge& out = endpoint->edges_[handle];
       if (out.spec.direction == TransportEdge::Direction::kIncoming) continue;
       auto found = receivers.find(out.spec.edge);
       if (found == receivers.end() || found->second.first != out.spec.peer) {
@@ -166,7 +166,7 @@ absl::Status LoopbackNetwork::PairEdges() {
       out.peer = peer;
       in.peer = endpoint.get();
       out.peer_edge = found->second.second;
-      in.peer_edge = static_cast<EdgeHandle>(i);
+      in.peer_edge = handle;
       out.peer_landing = in.spec.landing;
       out.peer_stride = in.spec.stride;
       ++num_paired;
@@ -180,7 +180,7 @@ absl::Status LoopbackNetwork::PairEdges() {
 
 void LoopbackNetwork::MakeRings() {
   // room[{from, to}] counts the entries of a ring: tokens of one way and credits of the other.
-  std::map<std::pair<int, int>, uint64_t> room;
+  std::map<std::pair<RankId, RankId>, uint64_t> room;
   for (auto& endpoint : endpoints_) {
     for (const LoopbackEndpoint::Edge& edge : endpoint->edges_) {
       room[{endpoint->rank_, edge.spec.peer}] += static_cast<uint64_t>(edge.spec.slots);
@@ -203,27 +203,26 @@ void LoopbackNetwork::MakeRings() {
 }
 
 absl::StatusOr<EdgeHandle> LoopbackEndpoint::AddEdge(const TransportEdge& edge) {
-  const int num_ranks = static_cast<int>(network_->endpoints_.size());
-  if (network_->IsConnected() || edge.peer < 0 || edge.peer >= num_ranks || edge.peer == rank_ ||
+  if (network_->IsConnected() || !network_->endpoints_.Has(edge.peer) || edge.peer == rank_ ||
       edge.slots < 1 || edge.bytes < 0 || edge.initial_tokens < 0 ||
       edge.initial_tokens > edge.slots) {
     return CodedError(absl::StatusCode::kInvalidArgument, "W0522",
                       absl::StrCat("edge ", edge.edge, ": cannot be added"));
   }
+  const EdgeHandle handle = edges_.next_id();
   Edge& added = edges_.emplace_back();
   added.spec = edge;
   if (edge.direction == TransportEdge::Direction::kOutgoing) {
     added.taken.assign(edge.slots, 0);
     std::fill_n(added.taken.begin(), edge.initial_tokens, 1);
   }
-  return static_cast<EdgeHandle>(edges_.size() - 1);
+  return handle;
 }
 
 absl::Status LoopbackEndpoint::CheckHandle(EdgeHandle edge, TransportEdge::Direction direction,
                                            int32_t slot) const {
-  if (edge < 0 || edge >= static_cast<EdgeHandle>(edges_.size()) ||
-      edges_[edge].spec.direction != direction || slot < 0 || slot >= edges_[edge].spec.slots ||
-      edges_[edge].ring == nullptr) {
+  if (!edges_.Has(edge) || edges_[edge].spec.direction != direction || slot < 0 ||
+      slot >= edges_[edge].spec.slots || edges_[edge].ring == nullptr) {
     return CodedError(absl::StatusCode::kInvalidArgument, "W0522",
                       absl::StrCat("rank ", rank_, ": no such edge or slot: ", edge, ", ", slot));
   }
@@ -259,7 +258,7 @@ absl::Status LoopbackEndpoint::Put(EdgeHandle edge, const MessageHeader& header,
   e.traffic.payload_bytes += header.payload_bytes;
   ++e.traffic.tokens;
   e.taken[header.slot] = 1;
-  e.ring->Push(e.peer_edge, header);
+  e.ring->Push(e.peer_edge.value(), header);
   e.peer->WakeIfParked();
   return absl::OkStatus();
 }
@@ -270,7 +269,7 @@ absl::Status LoopbackEndpoint::ReturnCredit(EdgeHandle edge, int32_t slot) {
   ++e.traffic.credits;
   MessageHeader header;
   header.slot = slot;
-  e.ring->Push(~e.peer_edge, header);
+  e.ring->Push(~e.peer_edge.value(), header);
   e.peer->WakeIfParked();
   return absl::OkStatus();
 }
@@ -285,12 +284,13 @@ absl::StatusOr<int64_t> LoopbackEndpoint::Poll(MessageReceiver* receiver) {
       const Ring::Entry* next = ring.Next(std::memory_order_acquire);
       if (next == nullptr) break;
       const MessageHeader header = next->header;
-      const EdgeHandle edge = next->edge;
+      const bool is_credit = next->edge < 0;
+      const EdgeHandle edge(is_credit ? ~next->edge : next->edge);
       ++ring.head;
       ++num_messages;
-      if (edge < 0) edges_[~edge].taken[header.slot] = 0;
-      WEIR_RETURN_IF_ERROR(edge >= 0 ? receiver->OnToken(edge, header)
-                                     : receiver->OnCredit(~edge, header.slot));
+      if (is_credit) edges_[edge].taken[header.slot] = 0;
+      WEIR_RETURN_IF_ERROR(is_credit ? receiver->OnCredit(edge, header.slot)
+                                     : receiver->OnToken(edge, header));
     }
     if (closed && num_messages == 0) return PeerGone(incoming.peer);
   }

@@ -14,6 +14,7 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/base/id_vector.h"
 #include "runtime/base/mutex.h"
 #include "runtime/transport/transport.h"
 
@@ -27,12 +28,12 @@ class LoopbackNetwork final : public TransportNetwork {
   explicit LoopbackNetwork(int num_ranks);
   ~LoopbackNetwork() override;
 
-  TransportEndpoint* endpoint(int rank) override;
+  TransportEndpoint* endpoint(RankId rank) override;
 
  private:
   friend class LoopbackEndpoint;
   struct Ring;
-  std::vector<std::unique_ptr<LoopbackEndpoint>> endpoints_;
+  IdVector<RankId, std::unique_ptr<LoopbackEndpoint>> endpoints_;
   std::vector<std::unique_ptr<Ring>> rings_;
   Mutex connect_mutex_;
   absl::Status connect_status_ ABSL_GUARDED_BY(connect_mutex_);

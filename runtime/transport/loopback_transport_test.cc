@@ -12,7 +12,7 @@ namespace {
 class LoopbackFixture final : public TransportFixture {
  public:
   explicit LoopbackFixture(int num_ranks) : num_ranks_(num_ranks), network_(num_ranks) {}
-  TransportEndpoint* endpoint(int rank) override { return network_.endpoint(rank); }
+  TransportEndpoint* endpoint(RankId rank) override { return network_.endpoint(RankId(rank)); }
   std::vector<absl::Status> ConnectAll() override { return ConnectInTurn(*this, num_ranks_); }
   void MoveAll() override {}
 
@@ -75,8 +75,8 @@ class PingPong final : public MessageReceiver {
     return absl::OkStatus();
   }
 
-  EdgeHandle in = -1;
-  EdgeHandle out = -1;
+  EdgeHandle in;
+  EdgeHandle out;
   Sleeper sleeper;
   char landing[2] = {};
 
@@ -84,7 +84,7 @@ class PingPong final : public MessageReceiver {
   void Send(char byte) {
     if (sent_ == rounds_) return;
     MessageHeader header;
-    header.edge = static_cast<uint64_t>(out_edge);
+    header.edge = EdgeId(out_edge);
     header.slot = static_cast<int32_t>(sent_ % 2);
     header.sequence = sent_++;
     header.payload_bytes = 1;
@@ -105,22 +105,23 @@ class PingPong final : public MessageReceiver {
 TEST(LoopbackThreadsTest, NoMessageAndNoWakeUpIsLostBetweenThreadsThatPark) {
   constexpr int64_t kRounds = 20000;
   LoopbackNetwork network(2);
-  PingPong ranks[2] = {{network.endpoint(0), kRounds}, {network.endpoint(1), kRounds}};
+  PingPong ranks[2] = {{network.endpoint(RankId(0)), kRounds},
+                       {network.endpoint(RankId(1)), kRounds}};
   for (int rank : {0, 1}) {
     TransportEdge edge;
     edge.slots = 2;
     edge.bytes = 1;
-    edge.peer = 1 - rank;
-    edge.edge = static_cast<uint64_t>(ranks[rank].out_edge = 10 + rank);
-    ranks[rank].out = network.endpoint(rank)->AddEdge(edge).value();
-    edge.edge = static_cast<uint64_t>(10 + 1 - rank);
+    edge.peer = RankId(1 - rank);
+    edge.edge = EdgeId(ranks[rank].out_edge = 10 + rank);
+    ranks[rank].out = network.endpoint(RankId(rank))->AddEdge(edge).value();
+    edge.edge = EdgeId(10 + 1 - rank);
     edge.direction = TransportEdge::Direction::kIncoming;
     edge.landing = ranks[rank].landing;
     edge.stride = 1;
-    ranks[rank].in = network.endpoint(rank)->AddEdge(edge).value();
-    network.endpoint(rank)->SetWakeHook([&ranks, rank] { ranks[rank].sleeper.Wake(); });
+    ranks[rank].in = network.endpoint(RankId(rank))->AddEdge(edge).value();
+    network.endpoint(RankId(rank))->SetWakeHook([&ranks, rank] { ranks[rank].sleeper.Wake(); });
   }
-  ASSERT_TRUE(network.endpoint(0)->Connect().ok());
+  ASSERT_TRUE(network.endpoint(RankId(0))->Connect().ok());
   std::thread other([&ranks] { ranks[1].Serve(); });
   ranks[0].Serve();
   other.join();

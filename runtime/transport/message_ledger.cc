@@ -27,7 +27,7 @@ const char* NameOf(Kind kind) {
 
 }  // namespace
 
-MessageLedger::MessageLedger(Identity identity, std::vector<LedgerEdge> edges)
+MessageLedger::MessageLedger(Identity identity, IdVector<EdgeHandle, LedgerEdge> edges)
     : identity_(std::move(identity)),
       job_tag_(JobTag(identity_.job_key, identity_.epoch, identity_.role)),
       peers_(identity_.num_ranks) {
@@ -46,7 +46,7 @@ MessageLedger::MessageLedger(Identity identity, std::vector<LedgerEdge> edges)
 
 absl::Status MessageLedger::Wrong(const WireMessage& message, const std::string& expected,
                                   const std::string& found) const {
-  const bool of_edge = message.receiver_edge >= 0 && message.receiver_edge < num_edges();
+  const bool of_edge = edges_.Has(message.receiver_edge);
   return Damaged(
       {"W0524",
        absl::StrCat(
@@ -77,8 +77,7 @@ absl::StatusOr<MessageLedger::Verdict> MessageLedger::Enter(const char* header, 
     return Wrong(*message, absl::StrCat("epoch ", identity_.epoch, ", role ", identity_.role),
                  absl::StrCat("epoch ", message->epoch, ", role ", message->role));
   }
-  if (message->sender < 0 || message->sender >= identity_.num_ranks ||
-      !peers_[message->sender].shares_edge) {
+  if (!peers_.Has(message->sender) || !peers_[message->sender].shares_edge) {
     return Wrong(*message, "a rank that shares an edge", absl::StrCat("rank ", message->sender));
   }
   if (message->kind == Kind::kHello || message->kind == Kind::kBye)
@@ -112,7 +111,7 @@ absl::StatusOr<MessageLedger::Verdict> MessageLedger::EnterGreeting(const WireMe
 
 // Checks by edge, slot and number whether it is this message's turn.
 absl::Status MessageLedger::CheckEdge(const WireMessage& message) const {
-  if (message.receiver_edge < 0 || message.receiver_edge >= num_edges()) {
+  if (!edges_.Has(message.receiver_edge)) {
     return Wrong(message, absl::StrCat("one of ", num_edges(), " edges"),
                  absl::StrCat("number ", message.receiver_edge));
   }
@@ -183,7 +182,7 @@ void MessageLedger::Complete(EdgeHandle edge, int32_t slot) {
 }
 
 absl::Status MessageLedger::CheckSend(EdgeHandle edge, Direction direction, int32_t slot) const {
-  if (edge < 0 || edge >= num_edges() || edges_[edge].spec.direction != direction || slot < 0 ||
+  if (!edges_.Has(edge) || edges_[edge].spec.direction != direction || slot < 0 ||
       slot >= edges_[edge].spec.slots) {
     return CodedError(
         absl::StatusCode::kInvalidArgument, "W0522",

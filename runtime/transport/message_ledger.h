@@ -18,6 +18,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
 #include "runtime/transport/transport.h"
 #include "runtime/transport/wire_message.h"
 
@@ -35,7 +37,7 @@ class MessageLedger {
     std::string job_key;
     uint32_t epoch = 0;
     uint16_t role = 0;
-    int32_t rank = 0;
+    RankId rank{0};
     int32_t num_ranks = 0;
   };
   enum class Verdict : uint8_t {
@@ -49,7 +51,7 @@ class MessageLedger {
     enum class State : uint8_t { kNone, kReceiving, kComplete } state = State::kNone;
   };
 
-  MessageLedger(Identity identity, std::vector<LedgerEdge> edges);
+  MessageLedger(Identity identity, IdVector<EdgeHandle, LedgerEdge> edges);
 
   uint64_t job_tag() const { return job_tag_; }
   int num_edges() const { return static_cast<int>(edges_.size()); }
@@ -106,8 +108,8 @@ class MessageLedger {
 
   Identity identity_;
   uint64_t job_tag_;
-  std::vector<Edge> edges_;
-  std::vector<Peer> peers_;  // by rank
+  IdVector<EdgeHandle, Edge> edges_;
+  IdVector<RankId, Peer> peers_;
 };
 
 }  // namespace weir::transport

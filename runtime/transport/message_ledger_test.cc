@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "gtest/gtest.h"
+#include "runtime/base/id_vector.h"
 
 namespace weir::transport {
 namespace {
@@ -22,29 +23,30 @@ const std::string kKey(32, 'k');
 class MessageLedgerTest : public ::testing::Test {
  protected:
   static MessageLedger NewLedger(int32_t initial_tokens) {
-    std::vector<LedgerEdge> edges(3);
-    for (int i = 0; i < 3; ++i) {
-      TransportEdge& spec = edges[i].spec;
-      spec.direction = i == 0 ? Direction::kOutgoing : Direction::kIncoming;
-      spec.edge = 40 + i;
-      spec.peer = 0;
+    IdVector<EdgeHandle, LedgerEdge> edges(3);
+    for (const EdgeHandle edge : edges.ids()) {
+      const bool is_first = edge == EdgeHandle(0);
+      TransportEdge& spec = edges[edge].spec;
+      spec.direction = is_first ? Direction::kOutgoing : Direction::kIncoming;
+      spec.edge = EdgeId(40 + edge.value());
+      spec.peer = RankId(0);
       spec.slots = kSlots;
       spec.bytes = kBytes;
       spec.initial_tokens = initial_tokens;
-      spec.landing = i == 0 ? nullptr : landing_memory;
+      spec.landing = is_first ? nullptr : landing_memory;
     }
-    edges[2].landing = LedgerEdge::Landing::kReachable;
-    return MessageLedger({kKey, 5, 2, 1, 3}, std::move(edges));
+    edges[EdgeHandle(2)].landing = LedgerEdge::Landing::kReachable;
+    return MessageLedger({kKey, 5, 2, RankId(1), 3}, std::move(edges));
   }
-  WireMessage Message(Kind kind, EdgeHandle edge, int32_t slot, uint32_t number) const {
+  WireMessage Message(Kind kind, int edge, int32_t slot, uint32_t number) const {
     WireMessage message;
     message.job_tag = ledger_.job_tag();
     message.epoch = 5;
     message.role = 2;
     message.kind = kind;
-    message.receiver_edge = edge;
+    message.receiver_edge = EdgeHandle(edge);
     message.number = number;
-    message.header.edge = 40 + edge;
+    message.header.edge = EdgeId(40 + edge);
     message.header.slot = slot;
     if (kind == Kind::kToken) {
       message.payload = edge == 1 ? Payload::kSent : Payload::kMapped;
@@ -64,7 +66,8 @@ class MessageLedgerTest : public ::testing::Test {
     EXPECT_EQ(*verdict, Verdict::kAccepted);
   }
   // Returns the numbers that can be handed over now.
-  std::vector<uint32_t> TakeAll(EdgeHandle edge) {
+  std::vector<uint32_t> TakeAll(int edge_number) {
+    const EdgeHandle edge(edge_number);
     std::vector<uint32_t> numbers;
     while (const MessageLedger::Arrival* arrival = ledger_.Front(edge)) {
       numbers.push_back(arrival->message.number);
@@ -89,7 +92,7 @@ TEST_F(MessageLedgerTest, MessagesThatOvertookAreHandedOverInOrder) {
 TEST_F(MessageLedgerTest, ATokenWaitsForItsPayload) {
   ExpectAccepted(Message(Kind::kToken, 1, 0, 0), 10);
   EXPECT_EQ(TakeAll(1), Numbers{});
-  ledger_.Complete(1, 0);
+  ledger_.Complete(EdgeHandle(1), 0);
   EXPECT_EQ(TakeAll(1), Numbers{0});
 }
 
@@ -98,38 +101,38 @@ TEST_F(MessageLedgerTest, ASlotGoesRoundAndRound) {
     const int32_t slot = static_cast<int32_t>(number % kSlots);
     ExpectAccepted(Message(Kind::kToken, 2, slot, number), 0);
     EXPECT_EQ(TakeAll(2), Numbers{number});
-    ASSERT_TRUE(ledger_.CheckSend(2, Direction::kIncoming, slot).ok());
-    EXPECT_EQ(ledger_.BeginSend(2, slot), number);
-    ledger_.EndSend(2, slot);
+    ASSERT_TRUE(ledger_.CheckSend(EdgeHandle(2), Direction::kIncoming, slot).ok());
+    EXPECT_EQ(ledger_.BeginSend(EdgeHandle(2), slot), number);
+    ledger_.EndSend(EdgeHandle(2), slot);
   }
 }
 
 TEST_F(MessageLedgerTest, ATokenIsSentOnceUntilItsCreditIsBack) {
-  ASSERT_TRUE(ledger_.CheckSend(0, Direction::kOutgoing, 1).ok());
-  EXPECT_EQ(ledger_.BeginSend(0, 1), 0u);
-  ledger_.EndSend(0, 1);
-  EXPECT_EQ(ledger_.CheckSend(0, Direction::kOutgoing, 1).code(),
+  ASSERT_TRUE(ledger_.CheckSend(EdgeHandle(0), Direction::kOutgoing, 1).ok());
+  EXPECT_EQ(ledger_.BeginSend(EdgeHandle(0), 1), 0u);
+  ledger_.EndSend(EdgeHandle(0), 1);
+  EXPECT_EQ(ledger_.CheckSend(EdgeHandle(0), Direction::kOutgoing, 1).code(),
             absl::StatusCode::kInvalidArgument);
   ExpectAccepted(Message(Kind::kCredit, 0, 1, 0), 0);
-  EXPECT_FALSE(ledger_.CheckSend(0, Direction::kOutgoing, 1).ok())
+  EXPECT_FALSE(ledger_.CheckSend(EdgeHandle(0), Direction::kOutgoing, 1).ok())
       << "has come but was not handed over";
   EXPECT_EQ(TakeAll(0), Numbers{0});
-  EXPECT_TRUE(ledger_.CheckSend(0, Direction::kOutgoing, 1).ok());
+  EXPECT_TRUE(ledger_.CheckSend(EdgeHandle(0), Direction::kOutgoing, 1).ok());
 }
 
 TEST_F(MessageLedgerTest, ACreditWaitsUntilItsTokenHasLeft) {
-  ledger_.BeginSend(0, 1);
+  ledger_.BeginSend(EdgeHandle(0), 1);
   ExpectAccepted(Message(Kind::kCredit, 0, 1, 0), 0);
   EXPECT_EQ(TakeAll(0), Numbers{}) << "the network still reads the slot";
-  ledger_.EndSend(0, 1);
+  ledger_.EndSend(EdgeHandle(0), 1);
   EXPECT_EQ(TakeAll(0), Numbers{0});
 }
 
 TEST_F(MessageLedgerTest, InitialTokensTakeTheirSlots) {
   ledger_ = NewLedger(2);
-  EXPECT_FALSE(ledger_.CheckSend(0, Direction::kOutgoing, 1).ok());
-  EXPECT_TRUE(ledger_.CheckSend(0, Direction::kOutgoing, 2).ok());
-  EXPECT_TRUE(ledger_.CheckSend(1, Direction::kIncoming, 1).ok());
+  EXPECT_FALSE(ledger_.CheckSend(EdgeHandle(0), Direction::kOutgoing, 1).ok());
+  EXPECT_TRUE(ledger_.CheckSend(EdgeHandle(0), Direction::kOutgoing, 2).ok());
+  EXPECT_TRUE(ledger_.CheckSend(EdgeHandle(1), Direction::kIncoming, 1).ok());
   EXPECT_FALSE(Enter(Message(Kind::kToken, 2, 0, 0), 0).ok());
   ExpectAccepted(Message(Kind::kToken, 2, 2, 0), 0);
 }
@@ -143,13 +146,14 @@ TEST_F(MessageLedgerTest, WhatDoesNotFitIsRefusedAndNamed) {
   const std::vector<Case> cases = {
       {"epoch", [](WireMessage& m) { m.epoch = 4; }, "expected epoch 5, role 2; found epoch 4"},
       {"role", [](WireMessage& m) { m.role = 9; }, "role 9"},
-      {"sender", [](WireMessage& m) { m.sender = 2; }, "rank 2"},
-      {"far sender", [](WireMessage& m) { m.sender = 1 << 30; }, "rank 1073741824"},
-      {"negative sender", [](WireMessage& m) { m.sender = -1; }, "rank -1"},
-      {"edge number", [](WireMessage& m) { m.receiver_edge = 3; }, "number 3"},
-      {"negative edge number", [](WireMessage& m) { m.receiver_edge = -1; }, "number -1"},
-      {"other edge", [](WireMessage& m) { m.header.edge = 41; }, "on edge 42"},
-      {"direction", [](WireMessage& m) { m.receiver_edge = 0; }, "direction"},
+      {"sender", [](WireMessage& m) { m.sender = RankId(2); }, "rank 2"},
+      {"far sender", [](WireMessage& m) { m.sender = RankId(1 << 30); }, "rank 1073741824"},
+      {"negative sender", [](WireMessage& m) { m.sender = RankId(-1); }, "rank -1"},
+      {"edge number", [](WireMessage& m) { m.receiver_edge = EdgeHandle(3); }, "number 3"},
+      {"negative edge number", [](WireMessage& m) { m.receiver_edge = EdgeHandle(-1); },
+       "number -1"},
+      {"other edge", [](WireMessage& m) { m.header.edge = EdgeId(41); }, "on edge 42"},
+      {"direction", [](WireMessage& m) { m.receiver_edge = EdgeHandle(0); }, "direction"},
       {"slot", [](WireMessage& m) { m.header.slot = kSlots; }, "slot 3"},
       {"negative slot", [](WireMessage& m) { m.header.slot = -1; }, "slot -1"},
       {"early number", [](WireMessage& m) { m.number = kSlots; }, "number 0 or a little more"},

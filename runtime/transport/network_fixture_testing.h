@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "runtime/base/id_vector.h"
 #include "runtime/transport/exchange.h"
 #include "runtime/transport/transport_conformance.h"
 
@@ -17,27 +18,26 @@ class SeveralNetworksFixture : public TransportFixture {
  public:
   static constexpr int64_t kLimitMs = 20'000;
 
-  TransportEndpoint* endpoint(int rank) override {
+  TransportEndpoint* endpoint(RankId rank) override {
     return networks_[network_of_rank_[rank]]->endpoint(rank);
   }
 
   std::vector<absl::Status> ConnectAll() override {
-    const int num_ranks = static_cast<int>(network_of_rank_.size());
-    std::vector<absl::Status> statuses(num_ranks);
+    IdVector<RankId, absl::Status> statuses(network_of_rank_.size());
     std::vector<std::thread> threads;
-    for (int rank = 0; rank < num_ranks; ++rank) {
+    for (const RankId rank : network_of_rank_.ids()) {
       threads.emplace_back([this, rank, &statuses] { statuses[rank] = endpoint(rank)->Connect(); });
     }
     for (std::thread& thread : threads) thread.join();
-    return statuses;
+    return std::vector<absl::Status>(statuses.begin(), statuses.end());
   }
   // Parking lets an endpoint work without handing anything over.
   void MoveAll() override {
     constexpr int kRounds = 20;
     for (int round = 0; round < kRounds; ++round) {
-      for (size_t rank = 0; rank < network_of_rank_.size(); ++rank) {
-        endpoint(static_cast<int>(rank))->Park();
-        endpoint(static_cast<int>(rank))->Unpark();
+      for (const RankId rank : network_of_rank_.ids()) {
+        endpoint(rank)->Park();
+        endpoint(rank)->Unpark();
       }
     }
   }
@@ -53,14 +53,14 @@ class SeveralNetworksFixture : public TransportFixture {
  protected:
   // Networks must be added in the order of their first rank.
   void Add(std::unique_ptr<TransportNetwork> network, int num_ranks) {
-    network_of_rank_.insert(network_of_rank_.end(), num_ranks, networks_.size());
+    network_of_rank_.resize(network_of_rank_.size() + num_ranks, networks_.size());
     networks_.push_back(std::move(network));
   }
   LocalExchange exchange_{kLimitMs};
 
  private:
   std::vector<std::unique_ptr<TransportNetwork>> networks_;
-  std::vector<size_t> network_of_rank_;
+  IdVector<RankId, size_t> network_of_rank_;
 };
 
 }  // namespace weir::transport

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/id_vector.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
@@ -38,15 +39,15 @@ class Half final : public MessageReceiver {
 
  private:
   TransportEndpoint* const endpoint_;
-  std::vector<EdgeHandle> outer_;  // by inner number
+  IdVector<EdgeHandle, EdgeHandle> outer_;  // by inner handle
   MessageReceiver* receiver_ = nullptr;
 };
 
 class ProcessEndpoint final : public TransportEndpoint {
  public:
   // `remote` is null if all ranks are here.
-  ProcessEndpoint(int rank, TransportEndpoint* local, TransportEndpoint* remote,
-                  std::vector<bool> is_local)
+  ProcessEndpoint(RankId rank, TransportEndpoint* local, TransportEndpoint* remote,
+                  IdVector<RankId, bool> is_local)
       : rank_(rank), local_(local), remote_(remote), is_local_(std::move(is_local)) {
     local_.endpoint()->SetWakeHook([this] { OnNews(); });
     if (remote != nullptr) remote->SetWakeHook([this] { OnNews(); });
@@ -58,11 +59,11 @@ class ProcessEndpoint final : public TransportEndpoint {
   }
 
   absl::StatusOr<EdgeHandle> AddEdge(const TransportEdge& edge) override {
-    if (edge.peer < 0 || edge.peer >= static_cast<int>(is_local_.size())) {
+    if (!is_local_.Has(edge.peer)) {
       return CodedError(absl::StatusCode::kInvalidArgument, "W0522",
                         absl::StrCat("edge ", edge.edge, ": no rank ", edge.peer));
     }
-    const EdgeHandle outer = static_cast<EdgeHandle>(edges_.size());
+    const EdgeHandle outer = edges_.next_id();
     Half& half = is_local_[edge.peer] ? local_ : remote_;
     WEIR_ASSIGN_OR_RETURN(const EdgeHandle inner, half.AddEdge(edge, outer));
     edges_.push_back({&half, inner});
@@ -78,14 +79,15 @@ class ProcessEndpoint final : public TransportEndpoint {
   }
 
   void* TryMap(EdgeHandle edge, int32_t slot) override {
-    return IsEdge(edge) ? edges_[edge].half->endpoint()->TryMap(edges_[edge].inner, slot) : nullptr;
+    return edges_.Has(edge) ? edges_[edge].half->endpoint()->TryMap(edges_[edge].inner, slot)
+                            : nullptr;
   }
   absl::Status Put(EdgeHandle edge, const MessageHeader& header, const void* bytes) override {
-    if (!IsEdge(edge)) return NoSuchEdge(edge);
+    if (!edges_.Has(edge)) return NoSuchEdge(edge);
     return edges_[edge].half->endpoint()->Put(edges_[edge].inner, header, bytes);
   }
   absl::Status ReturnCredit(EdgeHandle edge, int32_t slot) override {
-    if (!IsEdge(edge)) return NoSuchEdge(edge);
+    if (!edges_.Has(edge)) return NoSuchEdge(edge);
     return edges_[edge].half->endpoint()->ReturnCredit(edges_[edge].inner, slot);
   }
 
@@ -146,13 +148,10 @@ class ProcessEndpoint final : public TransportEndpoint {
  private:
   struct Edge {
     Half* half = nullptr;
-    EdgeHandle inner = -1;
+    EdgeHandle inner;
   };
   enum class State : uint8_t { kAwake, kParking, kParked };
 
-  bool IsEdge(EdgeHandle edge) const {
-    return edge >= 0 && edge < static_cast<EdgeHandle>(edges_.size());
-  }
   absl::Status NoSuchEdge(EdgeHandle edge) const {
     return CodedError(absl::StatusCode::kInvalidArgument, "W0522",
                       absl::StrCat("rank ", rank_, ": no such edge: ", edge));
@@ -165,11 +164,11 @@ class ProcessEndpoint final : public TransportEndpoint {
     if (hook_) hook_();
   }
 
-  const int rank_;
+  const RankId rank_;
   Half local_;
   Half remote_;
-  const std::vector<bool> is_local_;  // by rank
-  std::vector<Edge> edges_;
+  const IdVector<RankId, bool> is_local_;
+  IdVector<EdgeHandle, Edge> edges_;
   Mutex hook_mutex_;
   std::function<void()> hook_ ABSL_GUARDED_BY(hook_mutex_);
   // kParking while the owner parks the halves: in this state news only ends the parking.
@@ -179,12 +178,12 @@ class ProcessEndpoint final : public TransportEndpoint {
 
 class ProcessNetwork final : public TransportNetwork {
  public:
-  ProcessNetwork(int num_ranks, const std::vector<int>& local_ranks,
+  ProcessNetwork(int num_ranks, const std::vector<RankId>& local_ranks,
                  std::unique_ptr<UcxNetwork> remote)
       : local_(num_ranks), remote_(std::move(remote)), endpoints_(num_ranks) {
-    std::vector<bool> is_local(num_ranks, false);
-    for (int rank : local_ranks) is_local[rank] = true;
-    for (int rank : local_ranks) {
+    IdVector<RankId, bool> is_local(num_ranks, false);
+    for (const RankId rank : local_ranks) is_local[rank] = true;
+    for (const RankId rank : local_ranks) {
       TransportEndpoint* remote_endpoint = remote_ == nullptr ? nullptr : remote_->endpoint(rank);
       endpoints_[rank] =
           std::make_unique<ProcessEndpoint>(rank, local_.endpoint(rank), remote_endpoint, is_local);
@@ -192,22 +191,22 @@ class ProcessNetwork final : public TransportNetwork {
   }
   ~ProcessNetwork() override { remote_.reset(); }  // its thread calls the endpoints
 
-  TransportEndpoint* endpoint(int rank) override { return endpoints_[rank].get(); }
+  TransportEndpoint* endpoint(RankId rank) override { return endpoints_[rank].get(); }
 
  private:
   LoopbackNetwork local_;
   std::unique_ptr<UcxNetwork> remote_;  // null if all ranks are here
-  std::vector<std::unique_ptr<ProcessEndpoint>> endpoints_;
+  IdVector<RankId, std::unique_ptr<ProcessEndpoint>> endpoints_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TransportNetwork>> MakeProcessNetwork(
-    int num_ranks, const std::vector<int>& local_ranks, Exchange* exchange,
+    int num_ranks, const std::vector<RankId>& local_ranks, Exchange* exchange,
     const UcxTransportOptions& options) {
-  std::vector<int> sorted = local_ranks;
+  std::vector<RankId> sorted = local_ranks;
   std::sort(sorted.begin(), sorted.end());
-  if (sorted.empty() || sorted.front() < 0 || sorted.back() >= num_ranks ||
+  if (sorted.empty() || sorted.front().value() < 0 || sorted.back().value() >= num_ranks ||
       std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
     return CodedError(
         absl::StatusCode::kInvalidArgument, "W0522",

@@ -14,7 +14,7 @@ namespace weir::transport {
 
 // Parameters and errors are those of UcxNetwork::Create.
 absl::StatusOr<std::unique_ptr<TransportNetwork>> MakeProcessNetwork(
-    int num_ranks, const std::vector<int>& local_ranks, Exchange* exchange,
+    int num_ranks, const std::vector<RankId>& local_ranks, Exchange* exchange,
     const UcxTransportOptions& options);
 
 }  // namespace weir::transport

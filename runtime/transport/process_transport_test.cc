@@ -19,9 +19,9 @@ class ProcessFixture final : public SeveralNetworksFixture {
  public:
   ProcessFixture(int num_ranks, int ranks_per_process, Lanes lanes) {
     for (int first = 0; first < num_ranks; first += ranks_per_process) {
-      std::vector<int> ranks;
+      std::vector<RankId> ranks;
       for (int rank = first; rank < std::min(num_ranks, first + ranks_per_process); ++rank)
-        ranks.push_back(rank);
+        ranks.push_back(RankId(rank));
       auto network = MakeProcessNetwork(num_ranks, ranks, &exchange_, OptionsFor(lanes));
       EXPECT_TRUE(network.ok()) << network.status();
       Add(std::move(*network), static_cast<int>(ranks.size()));

@@ -118,14 +118,14 @@ bool FitsLanding(const CardEdge& edge, int64_t landing_bytes) {
 
 bool IsSound(const RankCard& card, size_t position) {
   const CardEdge& edge = card.edges[position];
-  return edge.direction <= TransportEdge::Direction::kIncoming && edge.peer >= 0 &&
-         edge.peer < card.num_ranks && edge.peer != card.rank && edge.slots >= 1 &&
+  return edge.direction <= TransportEdge::Direction::kIncoming && edge.peer.value() >= 0 &&
+         edge.peer.value() < card.num_ranks && edge.peer != card.rank && edge.slots >= 1 &&
          edge.bytes >= 0 && edge.initial_tokens >= 0 && edge.initial_tokens <= edge.slots &&
-         edge.handle >= 0 && FitsLanding(edge, card.landing_bytes) &&
+         edge.handle.value() >= 0 && FitsLanding(edge, card.landing_bytes) &&
          (edge.landing_offset < 0 || edge.has_landing);
 }
 
-absl::Status Disagreement(uint64_t edge, const std::string& what) {
+absl::Status Disagreement(EdgeId edge, const std::string& what) {
   return CodedError(absl::StatusCode::kInvalidArgument, "W0522",
                     absl::StrCat("edge ", edge, ": ", what));
 }
@@ -137,11 +137,11 @@ std::string TextOf(const CardEdge& edge) {
 
 }  // namespace
 
-std::string CardSubject(uint32_t epoch, uint16_t role, int rank) {
+std::string CardSubject(uint32_t epoch, uint16_t role, RankId rank) {
   return absl::StrCat(kCardPrefix, "/", epoch, "/", role, "/", rank);
 }
 
-int RankOfCardSubject(const std::string& subject) {
+RankId RankOfCardSubject(const std::string& subject) {
   const std::vector<std::string> parts = absl::StrSplit(subject, '/');
   uint32_t epoch = 0, role = 0;
   int rank = -1;
@@ -149,7 +149,9 @@ int RankOfCardSubject(const std::string& subject) {
                      absl::SimpleAtoi(parts[2], &role) && absl::SimpleAtoi(parts[3], &rank) &&
                      rank >= 0 && role <= UINT16_MAX;
   // Other spellings of the same numbers (" 7", "+7", "007") are other names.
-  return reads && subject == CardSubject(epoch, static_cast<uint16_t>(role), rank) ? rank : -1;
+  const bool is_name =
+      reads && subject == CardSubject(epoch, static_cast<uint16_t>(role), RankId(rank));
+  return is_name ? RankId(rank) : RankId();
 }
 
 std::string EncodeRankCard(const RankCard& card) {
@@ -176,7 +178,7 @@ absl::StatusOr<RankCard> DecodeRankCard(const std::string& bytes) {
   for (CardEdge& edge : card.edges) ForEachEdgeField(edge, read);
   if (!read.ok() || !read.at_end())
     return BadCard(absl::StrCat(bytes.size(), " bytes that end elsewhere"));
-  if (card.num_ranks < 1 || card.rank < 0 || card.rank >= card.num_ranks ||
+  if (card.num_ranks < 1 || card.rank.value() < 0 || card.rank.value() >= card.num_ranks ||
       card.landing_bytes < 0) {
     return BadCard(absl::StrCat("rank ", card.rank, " of ", card.num_ranks));
   }
@@ -187,7 +189,7 @@ absl::StatusOr<RankCard> DecodeRankCard(const std::string& bytes) {
 }
 
 absl::StatusOr<std::vector<int>> PairEdges(const RankCard& mine, const RankCard& theirs) {
-  using Side = std::pair<uint64_t, TransportEdge::Direction>;
+  using Side = std::pair<EdgeId, TransportEdge::Direction>;
   std::map<Side, int> sides;
   for (size_t i = 0; i < theirs.edges.size(); ++i) {
     const CardEdge& edge = theirs.edges[i];

@@ -9,19 +9,20 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "runtime/base/ids.h"
 #include "runtime/transport/transport.h"
 
 namespace weir::transport {
 
 struct CardEdge {
-  uint64_t edge = 0;
+  EdgeId edge;
   TransportEdge::Direction direction = TransportEdge::Direction::kOutgoing;
-  int32_t peer = 0;
+  RankId peer{0};
   int32_t slots = 0;
   int32_t initial_tokens = 0;
   int64_t bytes = 0;
   uint64_t statement = 0;  // as TransportEdge
-  EdgeHandle handle = -1;  // at the rank of the card
+  EdgeHandle handle;       // at the rank of the card
   // The start of slot 0 in the landing memory that others can reach; -1: the landing is elsewhere,
   // and peers send.
   int64_t landing_offset = -1;
@@ -31,7 +32,7 @@ struct CardEdge {
 };
 
 struct RankCard {
-  int32_t rank = 0;
+  RankId rank{0};
   int32_t num_ranks = 0;
   uint8_t lanes = 0;  // options that both sides must share
   uint8_t checksum = 0;
@@ -45,9 +46,9 @@ struct RankCard {
 
 // Returns the name under which the card of a rank travels, for the session of a role in an epoch of
 // the plan.
-std::string CardSubject(uint32_t epoch, uint16_t role, int rank);
-// Returns the rank of the card with this name; -1 if CardSubject makes no such name.
-int RankOfCardSubject(const std::string& subject);
+std::string CardSubject(uint32_t epoch, uint16_t role, RankId rank);
+// Returns the rank of the card with this name; RankId() if CardSubject makes no such name.
+RankId RankOfCardSubject(const std::string& subject);
 
 std::string EncodeRankCard(const RankCard& card);
 // kDataLoss unless the bytes are exactly a card whose numbers make sense by themselves.

@@ -39,7 +39,7 @@ uint64_t HashBytes(uint64_t hash, const void* bytes, size_t size) {
 
 class SimEndpoint final : public TransportEndpoint {
  public:
-  SimEndpoint(SimNetwork* network, int rank) : network_(network), rank_(rank) {}
+  SimEndpoint(SimNetwork* network, RankId rank) : network_(network), rank_(rank) {}
 
   absl::StatusOr<EdgeHandle> AddEdge(const TransportEdge& edge) override;
   absl::Status Connect() override { return network_->ConnectAll(); }
@@ -61,7 +61,7 @@ class SimEndpoint final : public TransportEndpoint {
   struct Edge {
     TransportEdge spec;
     TransportEdge peer_spec;
-    EdgeHandle peer_edge = -1;
+    EdgeHandle peer_edge;
     int lane = -1;         // from here to the peer
     int inward_lane = -1;  // from the peer to here
     bool in_ready = false;
@@ -72,17 +72,18 @@ class SimEndpoint final : public TransportEndpoint {
   WireMessage NewMessage(Kind kind, EdgeHandle receiver_edge) const;
   absl::Status HandOver(EdgeHandle edge, MessageReceiver* receiver, int64_t* num_messages);
   absl::Status CheckPayload(EdgeHandle edge, const WireMessage& message) const;
-  absl::Status PeerGone(int rank) const {
+  absl::Status PeerGone(RankId rank) const {
     return CodedError(absl::StatusCode::kUnavailable, "W0521",
                       absl::StrCat("rank ", rank_, ": rank ", rank, " has left"));
   }
   bool HasNews() const {
     const auto deliverable = [this](EdgeHandle edge) { return ledger_->Front(edge) != nullptr; };
-    return !damage_.ok() || GonePeer() >= 0 ||
+    return !damage_.ok() || GonePeer().has_value() ||
            std::any_of(ready_.begin(), ready_.end(), deliverable);
   }
-  // Returns a peer that has left and has nothing under way any more, or that is lost; -1 if none.
-  int GonePeer() const;
+  // Returns a peer that has left and has nothing under way any more, or that is lost, if there is
+  // one.
+  RankId GonePeer() const;
   void MarkReady(EdgeHandle edge) {
     if (!edges_[edge].in_ready) ready_.push_back(edge);
     edges_[edge].in_ready = true;
@@ -94,12 +95,12 @@ class SimEndpoint final : public TransportEndpoint {
   }
 
   SimNetwork* const network_;
-  const int rank_;
-  std::deque<Edge> edges_;                       // addresses stay
+  const RankId rank_;
+  IdVector<EdgeHandle, Edge> edges_;
   std::unique_ptr<MessageLedger> ledger_;        // from Connect
   std::unique_ptr<MessageLedger> fresh_ledger_;  // as it was then
   std::vector<EdgeHandle> ready_;  // edges that may have something to hand over, the oldest first
-  std::vector<int> lost_;          // ranks whose connection is broken
+  std::vector<RankId> lost_;       // ranks whose connection is broken
   absl::Status damage_;            // a wrong message; ends everything
   std::function<void()> wake_hook_;
   bool parked_ = false;
@@ -107,12 +108,12 @@ class SimEndpoint final : public TransportEndpoint {
 };
 
 SimNetwork::SimNetwork(int num_ranks, Mapping mapping) : mapping_(mapping) {
-  for (int rank = 0; rank < num_ranks; ++rank)
+  for (const RankId rank : IdRange<RankId>(num_ranks))
     endpoints_.push_back(std::make_unique<SimEndpoint>(this, rank));
 }
 SimNetwork::~SimNetwork() = default;
 
-TransportEndpoint* SimNetwork::endpoint(int rank) { return endpoints_[rank].get(); }
+TransportEndpoint* SimNetwork::endpoint(RankId rank) { return endpoints_[rank].get(); }
 
 SimNetwork::Lane SimNetwork::lane(int index) const {
   Lane lane = lanes_[index].lane;
@@ -127,14 +128,13 @@ absl::Status SimNetwork::ConnectAll() {
   connect_status_ =
       CodedError(absl::StatusCode::kInvalidArgument, "W0522", "the two sides of an edge disagree");
   // (edge, direction) -> (rank, handle)
-  std::map<std::pair<uint64_t, int>, std::pair<int, EdgeHandle>> sides;
+  std::map<std::pair<EdgeId, int>, std::pair<RankId, EdgeHandle>> sides;
   for (auto& endpoint : endpoints_) {
-    for (size_t i = 0; i < endpoint->edges_.size(); ++i) {
-      const TransportEdge& spec = endpoint->edges_[i].spec;
-      const bool added = sides
-                             .try_emplace({spec.edge, static_cast<int>(spec.direction)},
-                                          endpoint->rank_, static_cast<EdgeHandle>(i))
-                             .second;
+    for (const EdgeHandle handle : endpoint->edges_.ids()) {
+      const TransportEdge& spec = endpoint->edges_[handle].spec;
+      const bool added =
+          sides.try_emplace({spec.edge, static_cast<int>(spec.direction)}, endpoint->rank_, handle)
+              .second;
       if (!added) return connect_status_;
     }
   }
@@ -170,7 +170,7 @@ absl::Status SimNetwork::ConnectAll() {
 
 void SimNetwork::MakeLedgers() {
   for (auto& endpoint : endpoints_) {
-    std::vector<LedgerEdge> edges;
+    IdVector<EdgeHandle, LedgerEdge> edges;
     for (const SimEndpoint::Edge& edge : endpoint->edges_) {
       LedgerEdge& added = edges.emplace_back();
       added.spec = edge.spec;
@@ -393,7 +393,7 @@ void SimNetwork::Settle(int k) {
   }
 }
 
-void SimNetwork::Break(int rank, int other) {
+void SimNetwork::Break(RankId rank, RankId other) {
   for (int lane = 0; lane < num_lanes(); ++lane) {
     LaneQueue& queue = lanes_[lane];
     const bool between = (queue.lane.from == rank && queue.lane.to == other) ||
@@ -410,28 +410,28 @@ void SimNetwork::Break(int rank, int other) {
   endpoints_[other]->WakeIfParked();
 }
 
-void SimNetwork::Kill(int rank) {
+void SimNetwork::Kill(RankId rank) {
   endpoints_[rank]->closed_ = true;
-  std::vector<int> peers;
+  std::vector<RankId> peers;
   for (const SimEndpoint::Edge& edge : endpoints_[rank]->edges_) peers.push_back(edge.spec.peer);
   std::sort(peers.begin(), peers.end());
   peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
-  for (int peer : peers) Break(rank, peer);
+  for (const RankId peer : peers) Break(rank, peer);
 }
 
-bool SimNetwork::HasNotice(int rank) const {
-  return num_gone_ > 0 && !endpoints_[rank]->closed_ && endpoints_[rank]->GonePeer() >= 0;
+bool SimNetwork::HasNotice(RankId rank) const {
+  return num_gone_ > 0 && !endpoints_[rank]->closed_ && endpoints_[rank]->GonePeer().has_value();
 }
 
-int SimNetwork::LaneOf(uint64_t edge, Lane::Carries carries) const {
+int SimNetwork::LaneOf(EdgeId edge, Lane::Carries carries) const {
   auto found = lane_of_edge_.find({edge, carries});
   return found == lane_of_edge_.end() ? -1 : found->second;
 }
-int64_t SimNetwork::TokensUnderWay(uint64_t edge) const {
+int64_t SimNetwork::TokensUnderWay(EdgeId edge) const {
   const int lane = LaneOf(edge, Lane::Carries::kTokens);
   return lane < 0 ? 0 : UnderWay(lane);
 }
-int64_t SimNetwork::CreditsUnderWay(uint64_t edge) const {
+int64_t SimNetwork::CreditsUnderWay(EdgeId edge) const {
   const int lane = LaneOf(edge, Lane::Carries::kCredits);
   return lane < 0 ? 0 : UnderWay(lane);
 }
@@ -449,30 +449,30 @@ uint64_t SimNetwork::HashState() const {
   }
   uint64_t open = 0;  // in any order
   for (const Open& each : open_) {
-    open +=
-        MixKey(MixKey(static_cast<uint64_t>(each.kind), each.rank), MixKey(each.edge, each.slot));
+    open += MixKey(MixKey(static_cast<uint64_t>(each.kind), each.rank.value()),
+                   MixKey(each.edge.value(), each.slot));
   }
   hash = MixKey(hash, open);
   for (const auto& endpoint : endpoints_) {
     hash = MixKey(hash, endpoint->ledger_->HashState());
-    for (EdgeHandle edge : endpoint->ready_) hash = MixKey(hash, edge);
+    for (EdgeHandle edge : endpoint->ready_) hash = MixKey(hash, edge.value());
     hash = MixKey(hash, endpoint->lost_.size());
   }
   return hash;
 }
 
 absl::StatusOr<EdgeHandle> SimEndpoint::AddEdge(const TransportEdge& edge) {
-  const int num_ranks = static_cast<int>(network_->endpoints_.size());
-  if (network_->connected_ || edge.peer < 0 || edge.peer >= num_ranks || edge.peer == rank_ ||
+  if (network_->connected_ || !network_->endpoints_.Has(edge.peer) || edge.peer == rank_ ||
       edge.slots < 1 || edge.bytes < 0 || edge.initial_tokens < 0 ||
       edge.initial_tokens > edge.slots) {
     return CodedError(absl::StatusCode::kInvalidArgument, "W0522",
                       absl::StrCat("edge ", edge.edge, ": cannot be added"));
   }
+  const EdgeHandle handle = edges_.next_id();
   Edge& added = edges_.emplace_back();
   added.spec = edge;
   if (edge.direction == Direction::kOutgoing) added.spec.landing = nullptr;
-  return static_cast<EdgeHandle>(edges_.size() - 1);
+  return handle;
 }
 
 absl::Status SimEndpoint::CheckSend(EdgeHandle edge, Direction direction, int32_t slot) const {
@@ -482,7 +482,7 @@ absl::Status SimEndpoint::CheckSend(EdgeHandle edge, Direction direction, int32_
 }
 
 void* SimEndpoint::TryMap(EdgeHandle edge, int32_t slot) {
-  if (edge < 0 || edge >= static_cast<EdgeHandle>(edges_.size())) return nullptr;
+  if (!edges_.Has(edge)) return nullptr;
   const Edge& e = edges_[edge];
   if (e.lane < 0 || e.spec.direction != Direction::kOutgoing || slot < 0 || slot >= e.spec.slots ||
       network_->mapping_ != SimNetwork::Mapping::kDirect || e.peer_spec.landing == nullptr) {
@@ -562,8 +562,8 @@ absl::Status SimEndpoint::ReturnCredit(EdgeHandle edge, int32_t slot) {
   return absl::OkStatus();
 }
 
-int SimEndpoint::GonePeer() const {
-  if (network_->num_gone_ == 0) return -1;
+RankId SimEndpoint::GonePeer() const {
+  if (network_->num_gone_ == 0) return RankId();
   if (!lost_.empty()) return lost_.front();
   for (const Edge& edge : edges_) {
     if (edge.lane < 0 || !network_->endpoints_[edge.spec.peer]->closed_) continue;
@@ -573,7 +573,7 @@ int SimEndpoint::GonePeer() const {
     }
     if (!under_way) return edge.spec.peer;
   }
-  return -1;
+  return RankId();
 }
 
 absl::StatusOr<int64_t> SimEndpoint::Poll(MessageReceiver* receiver) {
@@ -591,8 +591,8 @@ absl::StatusOr<int64_t> SimEndpoint::Poll(MessageReceiver* receiver) {
   }
   ready_.clear();
   if (num_messages > 0) return num_messages;
-  const int gone = GonePeer();
-  if (gone >= 0) return PeerGone(gone);
+  const RankId gone = GonePeer();
+  if (gone.has_value()) return PeerGone(gone);
   return 0;
 }
 
@@ -634,7 +634,7 @@ void SimEndpoint::Close() {
   if (std::exchange(closed_, true)) return;
   ++network_->num_gone_;
   for (auto& endpoint : network_->endpoints_) {
-    if (endpoint->GonePeer() >= 0) endpoint->WakeIfParked();
+    if (endpoint->GonePeer().has_value()) endpoint->WakeIfParked();
   }
 }
 

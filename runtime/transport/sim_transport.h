@@ -19,6 +19,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
 #include "runtime/transport/message_ledger.h"
 #include "runtime/transport/transport.h"
 #include "runtime/transport/wire_message.h"
@@ -38,9 +40,9 @@ class SimNetwork final : public TransportNetwork {
   };
 
   struct Lane {
-    uint64_t edge = 0;
-    int from = 0;
-    int to = 0;
+    EdgeId edge;
+    RankId from;
+    RankId to;
     enum class Carries : uint8_t { kTokens, kCredits } carries = Carries::kTokens;
     int64_t num_messages = 0;
     int64_t oldest_due_ns = 0;  // when the oldest message may arrive in virtual time
@@ -79,11 +81,11 @@ class SimNetwork final : public TransportNetwork {
   explicit SimNetwork(int num_ranks, Mapping mapping = Mapping::kCopied);
   ~SimNetwork() override;
 
-  TransportEndpoint* endpoint(int rank) override;
+  TransportEndpoint* endpoint(RankId rank) override;
 
   // Virtual time: messages put from now on are due `latency(bytes, from, to)` later.
   void set_now_ns(int64_t now_ns) { now_ns_ = now_ns; }
-  void set_latency(std::function<int64_t(int64_t bytes, int from, int to)> latency) {
+  void set_latency(std::function<int64_t(int64_t bytes, RankId from, RankId to)> latency) {
     latency_ = std::move(latency);
   }
 
@@ -98,22 +100,22 @@ class SimNetwork final : public TransportNetwork {
   // Returns the number of payloads and send completions that kInPieces left open, and of messages
   // that kTwiceLater left behind; settling an item may let its rank hand over messages.
   int num_open() const { return static_cast<int>(open_.size()); }
-  int open_rank(int k) const { return open_[k].rank; }
+  RankId open_rank(int k) const { return open_[k].rank; }
   void Settle(int k);
 
   // Breaks the connection of two ranks, with everything that was under way between them.
-  void Break(int rank, int other);
+  void Break(RankId rank, RankId other);
   // Ends the process of a rank, with all its connections.
-  void Kill(int rank);
+  void Kill(RankId rank);
   // Returns whether polling would tell the rank that a peer is gone.
-  bool HasNotice(int rank) const;
+  bool HasNotice(RankId rank) const;
 
   // Return the messages of one edge, for conservation checks: in lanes and entered, but not yet
   // handed over.
-  int64_t TokensUnderWay(uint64_t edge) const;
-  int64_t CreditsUnderWay(uint64_t edge) const;
+  int64_t TokensUnderWay(EdgeId edge) const;
+  int64_t CreditsUnderWay(EdgeId edge) const;
   // Returns the lane of an edge; -1 if the edge has none.
-  int LaneOf(uint64_t edge, Lane::Carries carries) const;
+  int LaneOf(EdgeId edge, Lane::Carries carries) const;
   int64_t UnderWay(int lane) const { return lanes_[lane].count + lanes_[lane].num_entered; }
   const Counts& counts() const { return counts_; }
 
@@ -134,8 +136,8 @@ class SimNetwork final : public TransportNetwork {
   };
   struct LaneQueue {
     Lane lane;
-    EdgeHandle sender_edge = -1;
-    EdgeHandle receiver_edge = -1;
+    EdgeHandle sender_edge;
+    EdgeHandle receiver_edge;
     std::vector<Message> ring;  // `count` from `head`
     uint32_t head = 0;
     uint32_t count = 0;
@@ -147,9 +149,9 @@ class SimNetwork final : public TransportNetwork {
   };
   struct Open {
     enum class Kind : uint8_t { kLands, kLeft, kStray } kind = Kind::kLands;
-    int rank = 0;  // whose ledger it concerns
+    RankId rank;  // whose ledger it concerns
     int lane = 0;
-    EdgeHandle edge = -1;
+    EdgeHandle edge;
     int32_t slot = 0;
     Message message;
     Delivery::Tamper tamper = Delivery::Tamper::kNone;
@@ -170,10 +172,10 @@ class SimNetwork final : public TransportNetwork {
 
   const Mapping mapping_;
   int64_t now_ns_ = 0;
-  std::function<int64_t(int64_t, int, int)> latency_;
-  std::vector<std::unique_ptr<SimEndpoint>> endpoints_;
+  std::function<int64_t(int64_t, RankId, RankId)> latency_;
+  IdVector<RankId, std::unique_ptr<SimEndpoint>> endpoints_;
   std::vector<LaneQueue> lanes_;
-  std::map<std::pair<uint64_t, Lane::Carries>, int> lane_of_edge_;
+  std::map<std::pair<EdgeId, Lane::Carries>, int> lane_of_edge_;
   int num_gone_ = 0;  // endpoints closed, connections broken
   std::vector<int> busy_;
   std::vector<Open> open_;

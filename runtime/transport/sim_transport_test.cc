@@ -9,7 +9,7 @@ class SimFixture final : public TransportFixture {
  public:
   SimFixture(int num_ranks, SimNetwork::Mapping mapping)
       : num_ranks_(num_ranks), network_(num_ranks, mapping) {}
-  TransportEndpoint* endpoint(int rank) override { return network_.endpoint(rank); }
+  TransportEndpoint* endpoint(RankId rank) override { return network_.endpoint(rank); }
   std::vector<absl::Status> ConnectAll() override { return ConnectInTurn(*this, num_ranks_); }
   void MoveAll() override {
     while (!network_.busy_lanes().empty()) network_.Deliver(network_.busy_lanes().front());
@@ -34,30 +34,30 @@ class SimNetworkTest : public ::testing::Test {
   SimNetworkTest() {
     for (uint64_t id : {7, 8}) {
       TransportEdge edge;
-      edge.edge = id;
+      edge.edge = EdgeId(id);
       edge.slots = 4;
       edge.bytes = 8;
-      edge.peer = 1;
-      out_[id - 7] = network_.endpoint(0)->AddEdge(edge).value();
-      edge.peer = 0;
+      edge.peer = RankId(1);
+      out_[id - 7] = network_.endpoint(RankId(0))->AddEdge(edge).value();
+      edge.peer = RankId(0);
       edge.direction = TransportEdge::Direction::kIncoming;
       edge.landing = landing_[id - 7];
       edge.stride = 8;
-      EXPECT_TRUE(network_.endpoint(1)->AddEdge(edge).ok());
+      EXPECT_TRUE(network_.endpoint(RankId(1))->AddEdge(edge).ok());
     }
-    EXPECT_TRUE(network_.endpoint(0)->Connect().ok());
+    EXPECT_TRUE(network_.endpoint(RankId(0))->Connect().ok());
   }
   void Put(int edge, int slot, const char* text) {
     MessageHeader header;
-    header.edge = static_cast<uint64_t>(7 + edge);
+    header.edge = EdgeId(7 + edge);
     header.slot = slot;
     header.sequence = slot;
     header.payload_bytes = 1;
-    EXPECT_TRUE(network_.endpoint(0)->Put(out_[edge], header, text).ok());
+    EXPECT_TRUE(network_.endpoint(RankId(0))->Put(out_[edge], header, text).ok());
   }
   int LaneOf(uint64_t edge) const {
     for (int lane : network_.busy_lanes()) {
-      if (network_.lane(lane).edge == edge) return lane;
+      if (network_.lane(lane).edge == EdgeId(edge)) return lane;
     }
     return -1;
   }
@@ -72,27 +72,27 @@ TEST_F(SimNetworkTest, EdgesOvertakeEachOtherAsTheOwnerLikes) {
   network_.Deliver(LaneOf(8));
   network_.Deliver(LaneOf(7));
   RecordingReceiver receiver;
-  ASSERT_TRUE(network_.endpoint(1)->Poll(&receiver).ok());
+  ASSERT_TRUE(network_.endpoint(RankId(1))->Poll(&receiver).ok());
   EXPECT_EQ(receiver.log, (std::vector<std::string>{"token 1 0 0", "token 0 0 0"}));
 }
 
 TEST_F(SimNetworkTest, PayloadLandsWhenItIsDelivered) {
   Put(0, 0, "a");
   EXPECT_EQ(landing_[0][0], 0);
-  EXPECT_EQ(network_.TokensUnderWay(7), 1);
+  EXPECT_EQ(network_.TokensUnderWay(EdgeId(7)), 1);
   network_.Deliver(LaneOf(7));
   EXPECT_EQ(landing_[0][0], 'a');
-  EXPECT_EQ(network_.TokensUnderWay(7), 1) << "in the inbox";
+  EXPECT_EQ(network_.TokensUnderWay(EdgeId(7)), 1) << "in the inbox";
   RecordingReceiver receiver;
-  ASSERT_TRUE(network_.endpoint(1)->Poll(&receiver).ok());
-  EXPECT_EQ(network_.TokensUnderWay(7), 0);
-  ASSERT_TRUE(network_.endpoint(1)->ReturnCredit(0, 0).ok());
-  EXPECT_EQ(network_.CreditsUnderWay(7), 1);
+  ASSERT_TRUE(network_.endpoint(RankId(1))->Poll(&receiver).ok());
+  EXPECT_EQ(network_.TokensUnderWay(EdgeId(7)), 0);
+  ASSERT_TRUE(network_.endpoint(RankId(1))->ReturnCredit(EdgeHandle(0), 0).ok());
+  EXPECT_EQ(network_.CreditsUnderWay(EdgeId(7)), 1);
 }
 
 TEST_F(SimNetworkTest, LatencyMakesMessagesDueLaterButNeverReordersALane) {
   int64_t latency = 100;
-  network_.set_latency([&latency](int64_t, int, int) { return latency; });
+  network_.set_latency([&latency](int64_t, RankId, RankId) { return latency; });
   network_.set_now_ns(5);
   Put(0, 0, "a");
   EXPECT_EQ(network_.lane(LaneOf(7)).oldest_due_ns, 105);

@@ -22,6 +22,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/base/ids.h"
 
 namespace weir::transport {
 
@@ -32,7 +33,7 @@ struct MessageHeader {
   uint32_t epoch = 0;  // of the plan; other epochs are refused
   uint16_t role = 0;
   uint16_t codec_version = 0;  // 0: plain
-  uint64_t edge = 0;
+  EdgeId edge;
   int32_t slot = 0;
   int32_t micro_batch = 0;
   int64_t sequence = 0;  // +1 per token of the edge, from its number of initial tokens
@@ -44,8 +45,8 @@ struct MessageHeader {
 struct TransportEdge {
   enum class Direction : uint8_t { kOutgoing, kIncoming };
   Direction direction = Direction::kOutgoing;
-  uint64_t edge = 0;  // unique in the job; the same on both ranks
-  int32_t peer = 0;
+  EdgeId edge;  // unique in the job; the same on both ranks
+  RankId peer{0};
   int32_t slots = 1;
   int32_t initial_tokens = 0;
   int64_t bytes = 0;  // of one slot
@@ -56,9 +57,6 @@ struct TransportEdge {
   char* landing = nullptr;
   int64_t stride = 0;
 };
-
-// An EdgeHandle names an edge at its endpoint: the number that AddEdge returned, from 0.
-using EdgeHandle = int32_t;
 
 // A MessageReceiver takes the messages that an endpoint hands over in Poll.
 class MessageReceiver {
@@ -87,7 +85,8 @@ class TransportEndpoint {
   // before AddEdge.
   virtual absl::StatusOr<char*> AllocateLanding(int64_t /*bytes*/) { return nullptr; }
 
-  // Registers one side of an edge. Call before Connect.
+  // Registers one side of an edge, and returns its name at this endpoint: the handles count from 0
+  // in the order of these calls. Call before Connect.
   virtual absl::StatusOr<EdgeHandle> AddEdge(const TransportEdge& edge) = 0;
   // Connects this endpoint, whose edges are all registered, to the other sides. May wait for ranks
   // of other processes, so ranks of one process connect on a thread each. kInvalidArgument if the
@@ -131,7 +130,7 @@ class TransportNetwork {
  public:
   virtual ~TransportNetwork() = default;
   // Returns the endpoint of a rank of this process; it lives as long as the network.
-  virtual TransportEndpoint* endpoint(int rank) = 0;
+  virtual TransportEndpoint* endpoint(RankId rank) = 0;
 };
 
 }  // namespace weir::transport

@@ -15,7 +15,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "runtime/base/id_vector.h"
 #include "runtime/transport/transport.h"
 
 namespace weir::transport {
@@ -24,7 +26,7 @@ namespace weir::transport {
 class TransportFixture {
  public:
   virtual ~TransportFixture() = default;
-  virtual TransportEndpoint* endpoint(int rank) = 0;
+  virtual TransportEndpoint* endpoint(RankId rank) = 0;
   // Connects all ranks and returns the status of each.
   virtual std::vector<absl::Status> ConnectAll() = 0;
   virtual void MoveAll() = 0;
@@ -38,7 +40,7 @@ class TransportFixture {
 // Connects one rank after the other, for networks of one process.
 inline std::vector<absl::Status> ConnectInTurn(TransportFixture& fixture, int num_ranks) {
   std::vector<absl::Status> statuses;
-  for (int rank = 0; rank < num_ranks; ++rank)
+  for (const RankId rank : IdRange<RankId>(num_ranks))
     statuses.push_back(fixture.endpoint(rank)->Connect());
   return statuses;
 }
@@ -49,13 +51,13 @@ class RecordingReceiver final : public MessageReceiver {
  public:
   absl::Status OnToken(EdgeHandle edge, const MessageHeader& header) override {
     tokens.push_back(header);
-    log.push_back("token " + std::to_string(edge) + " " + std::to_string(header.slot) + " " +
+    log.push_back("token " + absl::StrCat(edge) + " " + std::to_string(header.slot) + " " +
                   std::to_string(header.sequence));
     return error_at == static_cast<int>(log.size()) ? absl::DataLossError("refused")
                                                     : absl::OkStatus();
   }
   absl::Status OnCredit(EdgeHandle edge, int32_t slot) override {
-    log.push_back("credit " + std::to_string(edge) + " " + std::to_string(slot));
+    log.push_back("credit " + absl::StrCat(edge) + " " + std::to_string(slot));
     return absl::OkStatus();
   }
   std::vector<std::string> log;
@@ -65,14 +67,15 @@ class RecordingReceiver final : public MessageReceiver {
 
 class TransportConformance : public ::testing::TestWithParam<TransportFixtureFactory> {
  protected:
-  static constexpr uint64_t kEdge = 42;
+  static constexpr EdgeId kEdge{42};
+  static constexpr EdgeId kOtherEdge{43};
 
   // Connects one edge from rank 0 to rank 1.
   void Connect(int32_t slots, int64_t bytes, int32_t initial_tokens = 0) {
     fixture_ = GetParam()(2);
     bytes_ = bytes;
     stride_ = bytes + 64;
-    absl::StatusOr<char*> given = fixture_->endpoint(1)->AllocateLanding(stride_ * slots);
+    absl::StatusOr<char*> given = fixture_->endpoint(RankId(1))->AllocateLanding(stride_ * slots);
     ASSERT_TRUE(given.ok()) << given.status();
     own_landing_.resize(*given == nullptr ? stride_ * slots : 0);
     landing_ = *given == nullptr ? own_landing_.data() : *given;
@@ -82,13 +85,13 @@ class TransportConformance : public ::testing::TestWithParam<TransportFixtureFac
     edge.slots = slots;
     edge.bytes = bytes;
     edge.initial_tokens = initial_tokens;
-    edge.peer = 1;
-    out_ = fixture_->endpoint(0)->AddEdge(edge).value();
-    edge.peer = 0;
+    edge.peer = RankId(1);
+    out_ = fixture_->endpoint(RankId(0))->AddEdge(edge).value();
+    edge.peer = RankId(0);
     edge.direction = TransportEdge::Direction::kIncoming;
     edge.landing = landing_;
     edge.stride = stride_;
-    in_ = fixture_->endpoint(1)->AddEdge(edge).value();
+    in_ = fixture_->endpoint(RankId(1))->AddEdge(edge).value();
     for (const absl::Status& status : fixture_->ConnectAll()) ASSERT_EQ(status, absl::OkStatus());
     fixture_->MoveAll();  // the network's own messages, which may wake too
   }
@@ -99,13 +102,14 @@ class TransportConformance : public ::testing::TestWithParam<TransportFixtureFac
     header.slot = slot;
     header.sequence = sequence;
     header.payload_bytes = static_cast<int64_t>(text.size());
-    void* mapped = fixture_->endpoint(0)->TryMap(out_, slot);
+    void* mapped = fixture_->endpoint(RankId(0))->TryMap(out_, slot);
     if (mapped != nullptr && !text.empty()) std::memcpy(mapped, text.data(), text.size());
-    return fixture_->endpoint(0)->Put(out_, header, mapped != nullptr ? mapped : text.data());
+    return fixture_->endpoint(RankId(0))->Put(out_, header,
+                                              mapped != nullptr ? mapped : text.data());
   }
   // Polls until `expected` messages have come, and once more; returns the number of messages that
   // came.
-  int64_t Poll(int rank, RecordingReceiver* receiver, int64_t expected) {
+  int64_t Poll(RankId rank, RecordingReceiver* receiver, int64_t expected) {
     int64_t sum = 0;
     const auto poll = [&] {
       fixture_->MoveAll();
@@ -123,8 +127,8 @@ class TransportConformance : public ::testing::TestWithParam<TransportFixtureFac
   }
 
   std::unique_ptr<TransportFixture> fixture_;
-  EdgeHandle out_ = -1;
-  EdgeHandle in_ = -1;
+  EdgeHandle out_;
+  EdgeHandle in_;
   int64_t bytes_ = 0;
   int64_t stride_ = 0;
   char* landing_ = nullptr;
@@ -136,8 +140,8 @@ TEST_P(TransportConformance, TokensOfAnEdgeArriveInOrderWithTheirPayload) {
   const std::vector<std::string> texts = {"first", "second", "third"};
   for (int i = 0; i < 3; ++i) ASSERT_EQ(Put(i, i, texts[i]), absl::OkStatus());
   RecordingReceiver receiver;
-  EXPECT_EQ(Poll(1, &receiver, 3), 3);
-  const std::string e = std::to_string(in_);
+  EXPECT_EQ(Poll(RankId(1), &receiver, 3), 3);
+  const std::string e = absl::StrCat(in_);
   EXPECT_EQ(receiver.log, (std::vector<std::string>{"token " + e + " 0 0", "token " + e + " 1 1",
                                                     "token " + e + " 2 2"}));
   for (int i = 0; i < 3; ++i) {
@@ -146,7 +150,7 @@ TEST_P(TransportConformance, TokensOfAnEdgeArriveInOrderWithTheirPayload) {
     EXPECT_EQ(receiver.tokens[i].edge, kEdge);
   }
   EXPECT_EQ(Landed(0, 6), "firstx") << "a short payload touches no more of the slot than its bytes";
-  EXPECT_EQ(Poll(1, &receiver, 0), 0);
+  EXPECT_EQ(Poll(RankId(1), &receiver, 0), 0);
 }
 
 TEST_P(TransportConformance, HeadersArriveAsTheyWereSent) {
@@ -160,9 +164,9 @@ TEST_P(TransportConformance, HeadersArriveAsTheyWereSent) {
   header.sequence = int64_t{1} << 40;
   header.step = 7;
   header.version = 8;
-  ASSERT_EQ(fixture_->endpoint(0)->Put(out_, header, nullptr), absl::OkStatus());
+  ASSERT_EQ(fixture_->endpoint(RankId(0))->Put(out_, header, nullptr), absl::OkStatus());
   RecordingReceiver receiver;
-  ASSERT_EQ(Poll(1, &receiver, 1), 1);
+  ASSERT_EQ(Poll(RankId(1), &receiver, 1), 1);
   EXPECT_EQ(std::memcmp(&receiver.tokens[0], &header, sizeof(header)), 0);
 }
 
@@ -172,14 +176,14 @@ TEST_P(TransportConformance, CreditsComeBackInOrderAndLetSlotsBeWrittenAgain) {
   for (int round = 0; round < 5; ++round) {
     ASSERT_EQ(Put(0, 2 * round, "aaa" + std::to_string(round)), absl::OkStatus());
     ASSERT_EQ(Put(1, 2 * round + 1, "bbb" + std::to_string(round)), absl::OkStatus());
-    EXPECT_EQ(Poll(1, &at_consumer, 2), 2);
+    EXPECT_EQ(Poll(RankId(1), &at_consumer, 2), 2);
     EXPECT_EQ(Landed(0, 4), "aaa" + std::to_string(round));
     EXPECT_EQ(Landed(1, 4), "bbb" + std::to_string(round));
     for (int slot : {0, 1})
-      ASSERT_EQ(fixture_->endpoint(1)->ReturnCredit(in_, slot), absl::OkStatus());
+      ASSERT_EQ(fixture_->endpoint(RankId(1))->ReturnCredit(in_, slot), absl::OkStatus());
     at_producer.log.clear();
-    EXPECT_EQ(Poll(0, &at_producer, 2), 2);
-    const std::string e = std::to_string(out_);
+    EXPECT_EQ(Poll(RankId(0), &at_producer, 2), 2);
+    const std::string e = absl::StrCat(out_);
     EXPECT_EQ(at_producer.log,
               (std::vector<std::string>{"credit " + e + " 0", "credit " + e + " 1"}));
   }
@@ -192,10 +196,10 @@ TEST_P(TransportConformance, AllSlotsAndCreditsMayBeUnderWayAtOnce) {
   for (int round = 0; round < 3; ++round) {
     for (int slot = 0; slot < kSlots; ++slot)
       ASSERT_EQ(Put(slot, round * kSlots + slot, "data"), absl::OkStatus());
-    EXPECT_EQ(Poll(1, &receiver, kSlots), kSlots);
+    EXPECT_EQ(Poll(RankId(1), &receiver, kSlots), kSlots);
     for (int slot = 0; slot < kSlots; ++slot)
-      ASSERT_EQ(fixture_->endpoint(1)->ReturnCredit(in_, slot), absl::OkStatus());
-    EXPECT_EQ(Poll(0, &at_producer, kSlots), kSlots);
+      ASSERT_EQ(fixture_->endpoint(RankId(1))->ReturnCredit(in_, slot), absl::OkStatus());
+    EXPECT_EQ(Poll(RankId(0), &at_producer, kSlots), kSlots);
   }
 }
 
@@ -205,15 +209,15 @@ TEST_P(TransportConformance, AProducerWithoutCreditsStopsAtItsSlots) {
   for (int slot = 0; slot < 3; ++slot) ASSERT_EQ(Put(slot, slot, "full"), absl::OkStatus());
   for (int slot = 0; slot < 3; ++slot)
     EXPECT_EQ(Put(slot, 3, "full").code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(Poll(1, &at_consumer, 3), 3);
+  EXPECT_EQ(Poll(RankId(1), &at_consumer, 3), 3);
   EXPECT_EQ(Put(0, 3, "full").code(), absl::StatusCode::kInvalidArgument)
       << "arrived, but not given back";
-  EXPECT_EQ(fixture_->endpoint(0)->Traffic(out_).tokens, 3);
-  ASSERT_EQ(fixture_->endpoint(1)->ReturnCredit(in_, 1), absl::OkStatus());
-  EXPECT_EQ(Poll(0, &at_producer, 1), 1);
+  EXPECT_EQ(fixture_->endpoint(RankId(0))->Traffic(out_).tokens, 3);
+  ASSERT_EQ(fixture_->endpoint(RankId(1))->ReturnCredit(in_, 1), absl::OkStatus());
+  EXPECT_EQ(Poll(RankId(0), &at_producer, 1), 1);
   EXPECT_EQ(Put(0, 3, "full").code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Put(1, 3, "more"), absl::OkStatus());
-  EXPECT_EQ(Poll(1, &at_consumer, 1), 1);
+  EXPECT_EQ(Poll(RankId(1), &at_consumer, 1), 1);
   EXPECT_EQ(Landed(1, 4), "more");
 }
 
@@ -222,9 +226,9 @@ TEST_P(TransportConformance, InitialTokensTakeTheirSlotsUntilTheyAreGivenBack) {
   RecordingReceiver at_consumer, at_producer;
   EXPECT_EQ(Put(0, 1, "aaaa").code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Put(1, 1, "aaaa"), absl::OkStatus());
-  EXPECT_EQ(Poll(1, &at_consumer, 1), 1);
-  ASSERT_EQ(fixture_->endpoint(1)->ReturnCredit(in_, 0), absl::OkStatus());
-  EXPECT_EQ(Poll(0, &at_producer, 1), 1);
+  EXPECT_EQ(Poll(RankId(1), &at_consumer, 1), 1);
+  ASSERT_EQ(fixture_->endpoint(RankId(1))->ReturnCredit(in_, 0), absl::OkStatus());
+  EXPECT_EQ(Poll(RankId(0), &at_producer, 1), 1);
   EXPECT_EQ(Put(0, 2, "bbbb"), absl::OkStatus());
 }
 
@@ -236,7 +240,7 @@ TEST_P(TransportConformance, CarriesEmptyAndHugeMessages) {
   ASSERT_EQ(Put(0, 0, ""), absl::OkStatus());
   ASSERT_EQ(Put(1, 1, huge), absl::OkStatus());
   RecordingReceiver receiver;
-  EXPECT_EQ(Poll(1, &receiver, 2), 2);
+  EXPECT_EQ(Poll(RankId(1), &receiver, 2), 2);
   EXPECT_EQ(receiver.tokens[0].payload_bytes, 0);
   EXPECT_EQ(Landed(0, 1), "x");
   EXPECT_TRUE(Landed(1, huge.size()) == huge);
@@ -246,7 +250,7 @@ TEST_P(TransportConformance, AnEdgeOfNoBytesIsOnlyOrder) {
   Connect(1, 0);
   ASSERT_EQ(Put(0, 0, ""), absl::OkStatus());
   RecordingReceiver receiver;
-  EXPECT_EQ(Poll(1, &receiver, 1), 1);
+  EXPECT_EQ(Poll(RankId(1), &receiver, 1), 1);
 }
 
 TEST_P(TransportConformance, CountsPayloadTokensAndCredits) {
@@ -254,11 +258,11 @@ TEST_P(TransportConformance, CountsPayloadTokensAndCredits) {
   ASSERT_EQ(Put(0, 0, "12345678"), absl::OkStatus());
   ASSERT_EQ(Put(1, 1, "123"), absl::OkStatus());
   RecordingReceiver receiver;
-  Poll(1, &receiver, 2);
-  ASSERT_EQ(fixture_->endpoint(1)->ReturnCredit(in_, 0), absl::OkStatus());
-  EXPECT_EQ(fixture_->endpoint(0)->Traffic(out_).payload_bytes, 11);
-  EXPECT_EQ(fixture_->endpoint(0)->Traffic(out_).tokens, 2);
-  EXPECT_EQ(fixture_->endpoint(1)->Traffic(in_).credits, 1);
+  Poll(RankId(1), &receiver, 2);
+  ASSERT_EQ(fixture_->endpoint(RankId(1))->ReturnCredit(in_, 0), absl::OkStatus());
+  EXPECT_EQ(fixture_->endpoint(RankId(0))->Traffic(out_).payload_bytes, 11);
+  EXPECT_EQ(fixture_->endpoint(RankId(0))->Traffic(out_).tokens, 2);
+  EXPECT_EQ(fixture_->endpoint(RankId(1))->Traffic(in_).credits, 1);
 }
 
 TEST_P(TransportConformance, RefusesWhatIsNotOfTheEdge) {
@@ -266,10 +270,10 @@ TEST_P(TransportConformance, RefusesWhatIsNotOfTheEdge) {
   MessageHeader header;
   header.edge = kEdge;
   const auto put = [&](EdgeHandle edge) {
-    return fixture_->endpoint(0)->Put(edge, header, "12345678").code();
+    return fixture_->endpoint(RankId(0))->Put(edge, header, "12345678").code();
   };
-  EXPECT_EQ(put(-1), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(put(99), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(put(EdgeHandle()), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(put(EdgeHandle(99)), absl::StatusCode::kInvalidArgument);
   header.slot = 2;
   EXPECT_EQ(put(out_), absl::StatusCode::kInvalidArgument);
   header.slot = -1;
@@ -280,12 +284,14 @@ TEST_P(TransportConformance, RefusesWhatIsNotOfTheEdge) {
   header.payload_bytes = -1;
   EXPECT_EQ(put(out_), absl::StatusCode::kInvalidArgument);
   header.payload_bytes = 0;
-  header.edge = kEdge + 1;
+  header.edge = kOtherEdge;
   EXPECT_EQ(put(out_), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(fixture_->endpoint(1)->ReturnCredit(in_, 2).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(fixture_->endpoint(0)->ReturnCredit(out_, 0).code(), absl::StatusCode::kInvalidArgument)
+  EXPECT_EQ(fixture_->endpoint(RankId(1))->ReturnCredit(in_, 2).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(fixture_->endpoint(RankId(0))->ReturnCredit(out_, 0).code(),
+            absl::StatusCode::kInvalidArgument)
       << "credits go from consumer to producer";
-  EXPECT_EQ(fixture_->endpoint(0)->TryMap(out_, 7), nullptr);
+  EXPECT_EQ(fixture_->endpoint(RankId(0))->TryMap(out_, 7), nullptr);
 }
 
 TEST_P(TransportConformance, SidesThatDisagreeDoNotConnect) {
@@ -295,15 +301,15 @@ TEST_P(TransportConformance, SidesThatDisagreeDoNotConnect) {
     edge.edge = kEdge;
     edge.slots = 2;
     edge.bytes = 8;
-    edge.peer = 1;
-    ASSERT_TRUE(fixture_->endpoint(0)->AddEdge(edge).ok());
+    edge.peer = RankId(1);
+    ASSERT_TRUE(fixture_->endpoint(RankId(0))->AddEdge(edge).ok());
     edge.direction = TransportEdge::Direction::kIncoming;
-    edge.peer = what == 0 ? 2 : 0;
+    edge.peer = RankId(what == 0 ? 2 : 0);
     edge.slots = what == 1 ? 3 : 2;
     edge.bytes = what == 2 ? 16 : 8;
-    edge.edge = what == 3 ? kEdge + 1 : kEdge;
+    edge.edge = what == 3 ? kOtherEdge : kEdge;
     edge.statement = what == 4 ? 7 : 0;
-    ASSERT_TRUE(fixture_->endpoint(1)->AddEdge(edge).ok());
+    ASSERT_TRUE(fixture_->endpoint(RankId(1))->AddEdge(edge).ok());
     EXPECT_EQ(fixture_->ConnectAll()[0].code(), absl::StatusCode::kInvalidArgument) << what;
   }
 }
@@ -311,16 +317,16 @@ TEST_P(TransportConformance, SidesThatDisagreeDoNotConnect) {
 TEST_P(TransportConformance, EdgesThatCannotBeAreRefused) {
   fixture_ = GetParam()(2);
   TransportEdge good;
-  good.peer = 1;
+  good.peer = RankId(1);
   const auto add = [&](auto change) {
     TransportEdge edge = good;
     change(edge);
-    return fixture_->endpoint(0)->AddEdge(edge).ok();
+    return fixture_->endpoint(RankId(0))->AddEdge(edge).ok();
   };
   EXPECT_TRUE(add([](TransportEdge&) {}));
-  EXPECT_FALSE(add([](TransportEdge& e) { e.peer = 0; }));
-  EXPECT_FALSE(add([](TransportEdge& e) { e.peer = 2; }));
-  EXPECT_FALSE(add([](TransportEdge& e) { e.peer = -1; }));
+  EXPECT_FALSE(add([](TransportEdge& e) { e.peer = RankId(0); }));
+  EXPECT_FALSE(add([](TransportEdge& e) { e.peer = RankId(2); }));
+  EXPECT_FALSE(add([](TransportEdge& e) { e.peer = RankId(-1); }));
   EXPECT_FALSE(add([](TransportEdge& e) { e.slots = 0; }));
   EXPECT_FALSE(add([](TransportEdge& e) { e.bytes = -1; }));
   EXPECT_FALSE(add([](TransportEdge& e) { e.initial_tokens = 2; }));
@@ -329,21 +335,21 @@ TEST_P(TransportConformance, EdgesThatCannotBeAreRefused) {
 TEST_P(TransportConformance, AParkedRankIsWokenOnceByAMessage) {
   Connect(3, 4);
   std::atomic<int> wakes{0};
-  fixture_->endpoint(1)->SetWakeHook([&wakes] { ++wakes; });
-  ASSERT_EQ(fixture_->endpoint(1)->Park(), TransportEndpoint::ParkResult::kParked);
+  fixture_->endpoint(RankId(1))->SetWakeHook([&wakes] { ++wakes; });
+  ASSERT_EQ(fixture_->endpoint(RankId(1))->Park(), TransportEndpoint::ParkResult::kParked);
   EXPECT_EQ(wakes, 0);
   ASSERT_EQ(Put(0, 0, "a"), absl::OkStatus());
   ASSERT_EQ(Put(1, 1, "b"), absl::OkStatus());
   EXPECT_TRUE(fixture_->Await([&wakes] { return wakes == 1; }));
-  EXPECT_EQ(fixture_->endpoint(1)->Park(), TransportEndpoint::ParkResult::kMessagesWait);
+  EXPECT_EQ(fixture_->endpoint(RankId(1))->Park(), TransportEndpoint::ParkResult::kMessagesWait);
   RecordingReceiver receiver;
-  EXPECT_EQ(Poll(1, &receiver, 2), 2);
-  ASSERT_EQ(fixture_->endpoint(1)->Park(), TransportEndpoint::ParkResult::kParked);
-  fixture_->endpoint(1)->Unpark();
+  EXPECT_EQ(Poll(RankId(1), &receiver, 2), 2);
+  ASSERT_EQ(fixture_->endpoint(RankId(1))->Park(), TransportEndpoint::ParkResult::kParked);
+  fixture_->endpoint(RankId(1))->Unpark();
   ASSERT_EQ(Put(2, 2, "c"), absl::OkStatus());
   fixture_->MoveAll();
   EXPECT_EQ(wakes, 1) << "awake already";
-  fixture_->endpoint(1)->SetWakeHook(nullptr);
+  fixture_->endpoint(RankId(1))->SetWakeHook(nullptr);
 }
 
 TEST_P(TransportConformance, AReceiversErrorEndsThePollAndIsReturned) {
@@ -353,7 +359,8 @@ TEST_P(TransportConformance, AReceiversErrorEndsThePollAndIsReturned) {
   fixture_->MoveAll();
   RecordingReceiver receiver;
   receiver.error_at = 1;
-  EXPECT_EQ(fixture_->endpoint(1)->Poll(&receiver).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(fixture_->endpoint(RankId(1))->Poll(&receiver).status().code(),
+            absl::StatusCode::kDataLoss);
   EXPECT_EQ(receiver.log.size(), 1u);
 }
 
@@ -363,24 +370,25 @@ TEST_P(TransportConformance, APeerThatLeavesIsGoneAfterItsLastMessage) {
   fixture_->MoveAll();
   RecordingReceiver receiver;
   ASSERT_EQ(Put(1, 1, "more"), absl::OkStatus());
-  fixture_->endpoint(0)->Close();
-  fixture_->endpoint(0)->Close();
-  EXPECT_EQ(Poll(1, &receiver, 2), 2) << "what was sent before still arrives";
+  fixture_->endpoint(RankId(0))->Close();
+  fixture_->endpoint(RankId(0))->Close();
+  EXPECT_EQ(Poll(RankId(1), &receiver, 2), 2) << "what was sent before still arrives";
   EXPECT_EQ(Landed(1, 4), "more");
   fixture_->MoveAll();
-  EXPECT_EQ(fixture_->endpoint(1)->Poll(&receiver).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(fixture_->endpoint(RankId(1))->Poll(&receiver).status().code(),
+            absl::StatusCode::kUnavailable);
 }
 
 TEST_P(TransportConformance, APeerThatLeavesWakesAParkedRankAndRefusesPuts) {
   Connect(2, 4);
   std::atomic<int> wakes{0};
-  fixture_->endpoint(0)->SetWakeHook([&wakes] { ++wakes; });
-  ASSERT_EQ(fixture_->endpoint(0)->Park(), TransportEndpoint::ParkResult::kParked);
-  fixture_->endpoint(1)->Close();
+  fixture_->endpoint(RankId(0))->SetWakeHook([&wakes] { ++wakes; });
+  ASSERT_EQ(fixture_->endpoint(RankId(0))->Park(), TransportEndpoint::ParkResult::kParked);
+  fixture_->endpoint(RankId(1))->Close();
   EXPECT_TRUE(fixture_->Await([&wakes] { return wakes == 1; }));
-  EXPECT_EQ(fixture_->endpoint(0)->Park(), TransportEndpoint::ParkResult::kMessagesWait);
+  EXPECT_EQ(fixture_->endpoint(RankId(0))->Park(), TransportEndpoint::ParkResult::kMessagesWait);
   EXPECT_EQ(Put(0, 0, "x").code(), absl::StatusCode::kUnavailable);
-  fixture_->endpoint(0)->SetWakeHook(nullptr);
+  fixture_->endpoint(RankId(0))->SetWakeHook(nullptr);
 }
 
 }  // namespace weir::transport

@@ -56,7 +56,8 @@ class BusyPeer : public ::testing::TestWithParam<Lanes> {
       UcxTransportOptions options;
       options.lanes = lanes;
       options.job_key = std::string(32, 'k');
-      for (int rank : {0, 1}) Add(UcxNetwork::Create(2, {rank}, &exchange_, options).value(), 1);
+      for (int rank : {0, 1})
+        Add(UcxNetwork::Create(2, {RankId(rank)}, &exchange_, options).value(), 1);
     }
   };
 
@@ -64,15 +65,15 @@ class BusyPeer : public ::testing::TestWithParam<Lanes> {
     fixture_ = std::make_unique<Fixture>(GetParam());
     for (int rank : {0, 1}) {
       TransportEdge edge;
-      edge.edge = 7;
-      edge.peer = 1 - rank;
+      edge.edge = EdgeId(7);
+      edge.peer = RankId(1 - rank);
       edge.bytes = kBytes;
       if (rank == 1) {
         edge.direction = TransportEdge::Direction::kIncoming;
         edge.landing = landing_.data();
         edge.stride = kBytes;
       }
-      ASSERT_TRUE(fixture_->endpoint(rank)->AddEdge(edge).ok());
+      ASSERT_TRUE(fixture_->endpoint(RankId(rank))->AddEdge(edge).ok());
     }
     waiting()->SetWakeHook([this] {
       num_wakes_.fetch_add(1);
@@ -83,7 +84,7 @@ class BusyPeer : public ::testing::TestWithParam<Lanes> {
   }
   void TearDown() override { a_peer_is_sending.store(false); }
 
-  TransportEndpoint* waiting() { return fixture_->endpoint(1); }
+  TransportEndpoint* waiting() { return fixture_->endpoint(RankId(1)); }
   // Works as an engine does until a token is there or `limit` has passed.
   bool WaitForToken(std::chrono::milliseconds limit) {
     RecordingReceiver receiver;
@@ -101,12 +102,12 @@ class BusyPeer : public ::testing::TestWithParam<Lanes> {
     std::this_thread::sleep_for(delay);
     MessageHeader header;
     header.epoch = 1;
-    header.edge = 7;
+    header.edge = EdgeId(7);
     header.payload_bytes = sizeof(kPayload);
-    EXPECT_TRUE(fixture_->endpoint(0)->Put(0, header, kPayload).ok());
+    EXPECT_TRUE(fixture_->endpoint(RankId(0))->Put(EdgeHandle(0), header, kPayload).ok());
     RecordingReceiver receiver;
     while (!done.load()) {
-      EXPECT_TRUE(fixture_->endpoint(0)->Poll(&receiver).ok());
+      EXPECT_TRUE(fixture_->endpoint(RankId(0))->Poll(&receiver).ok());
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }

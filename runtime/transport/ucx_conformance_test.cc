@@ -16,7 +16,7 @@ class UcxFixture final : public SeveralNetworksFixture {
     options.lanes = lanes;
     options.checksum = checksum;
     options.job_key = std::string(32, 'k');
-    for (int rank = 0; rank < num_ranks; ++rank) {
+    for (const RankId rank : IdRange<RankId>(num_ranks)) {
       auto network = UcxNetwork::Create(num_ranks, {rank}, &exchange_, options);
       EXPECT_TRUE(network.ok()) << network.status();
       Add(std::move(*network), 1);

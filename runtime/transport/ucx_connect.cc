@@ -53,11 +53,11 @@ absl::Status UcxEndpoint::Connect() {
 
 // Finds the ranks that share an edge, and makes the records per edge and slot.
 void UcxEndpoint::FindPeers() {
-  std::set<int> ranks;
+  std::set<RankId> ranks;
   for (const Edge& edge : edges_) ranks.insert(edge.spec.peer);
   peers_.resize(ranks.size());
   int position = 0;
-  for (int rank : ranks) {
+  for (const RankId rank : ranks) {
     Peer& peer = peers_[position];
     peer.rank = rank;
     peer.owner = this;
@@ -67,14 +67,14 @@ void UcxEndpoint::FindPeers() {
     }
     ++position;
   }
-  std::vector<LedgerEdge> ledger_edges;
-  for (size_t i = 0; i < edges_.size(); ++i) {
-    Edge& edge = edges_[i];
+  IdVector<EdgeHandle, LedgerEdge> ledger_edges;
+  for (const EdgeHandle handle : edges_.ids()) {
+    Edge& edge = edges_[handle];
     edge.peer = static_cast<int>(std::distance(ranks.begin(), ranks.find(edge.spec.peer)));
     edge.records.resize(edge.spec.slots);
     for (int32_t slot = 0; slot < edge.spec.slots; ++slot) {
       edge.records[slot].owner = this;
-      edge.records[slot].edge = static_cast<EdgeHandle>(i);
+      edge.records[slot].edge = handle;
       edge.records[slot].slot = slot;
     }
     ledger_edges.push_back({edge.spec, edge.landing_offset >= 0 ? LedgerEdge::Landing::kReachable
@@ -106,8 +106,8 @@ absl::StatusOr<RankCard> UcxEndpoint::MakeCard() const {
     card.landing_address = reinterpret_cast<uint64_t>(landing_);
     card.landing_bytes = landing_bytes_;
   }
-  for (size_t i = 0; i < edges_.size(); ++i) {
-    const TransportEdge& spec = edges_[i].spec;
+  for (const EdgeHandle handle : edges_.ids()) {
+    const TransportEdge& spec = edges_[handle].spec;
     CardEdge edge;
     edge.edge = spec.edge;
     edge.direction = spec.direction;
@@ -116,8 +116,8 @@ absl::StatusOr<RankCard> UcxEndpoint::MakeCard() const {
     edge.initial_tokens = spec.initial_tokens;
     edge.bytes = spec.bytes;
     edge.statement = spec.statement;
-    edge.handle = static_cast<EdgeHandle>(i);
-    edge.landing_offset = edges_[i].landing_offset;
+    edge.handle = handle;
+    edge.landing_offset = edges_[handle].landing_offset;
     edge.stride = spec.stride;
     edge.has_landing = spec.landing != nullptr;
     card.edges.push_back(edge);
@@ -194,10 +194,10 @@ absl::Status UcxEndpoint::MapLanding(Peer& peer) {
 }
 
 void UcxEndpoint::JoinEdges() {
-  for (size_t i = 0; i < edges_.size(); ++i) {
-    Edge& edge = edges_[i];
+  for (const EdgeHandle handle : edges_.ids()) {
+    Edge& edge = edges_[handle];
     const Peer& peer = peers_[edge.peer];
-    const CardEdge& other = peer.card.edges[peer.pairs[i]];
+    const CardEdge& other = peer.card.edges[peer.pairs[handle.value()]];
     edge.peer_edge = other.handle;
     if (edge.spec.direction == Direction::kIncoming || !other.has_landing) continue;
     edge.payload = WireMessage::Payload::kSent;
@@ -217,7 +217,7 @@ void UcxEndpoint::JoinEdges() {
 absl::Status UcxEndpoint::Greet() {
   for (Peer& peer : peers_) {
     WEIR_RETURN_IF_ERROR(
-        Send(peer, peer.hello, NewMessage(WireMessage::Kind::kHello, 0), nullptr, 0));
+        Send(peer, peer.hello, NewMessage(WireMessage::Kind::kHello, EdgeHandle(0)), nullptr, 0));
   }
   const auto heard = [](const Peer& peer) { return peer.greeted; };
   const auto gone = [](const Peer& peer) { return peer.lost || (peer.left && !peer.greeted); };

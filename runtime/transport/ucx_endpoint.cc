@@ -43,14 +43,14 @@ using Direction = TransportEdge::Direction;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<UcxEndpoint>> UcxEndpoint::Create(Network* network, int rank,
+absl::StatusOr<std::unique_ptr<UcxEndpoint>> UcxEndpoint::Create(Network* network, RankId rank,
                                                                  int index) {
   std::unique_ptr<UcxEndpoint> endpoint(new UcxEndpoint(network, rank, index));
   WEIR_RETURN_IF_ERROR(endpoint->MakeWorker());
   return endpoint;
 }
 
-UcxEndpoint::UcxEndpoint(Network* network, int rank, int index)
+UcxEndpoint::UcxEndpoint(Network* network, RankId rank, int index)
     : network_(network),
       rank_(rank),
       index_(index),
@@ -124,12 +124,13 @@ absl::StatusOr<char*> UcxEndpoint::AllocateLanding(int64_t bytes) {
 
 absl::StatusOr<EdgeHandle> UcxEndpoint::AddEdge(const TransportEdge& edge) {
   const bool has_landing = edge.direction == Direction::kIncoming && edge.landing != nullptr;
-  if (ledger_ != nullptr || edge.peer < 0 || edge.peer >= network_->num_ranks ||
+  if (ledger_ != nullptr || edge.peer.value() < 0 || edge.peer.value() >= network_->num_ranks ||
       edge.peer == rank_ || edge.slots < 1 || edge.bytes < 0 || edge.initial_tokens < 0 ||
       edge.initial_tokens > edge.slots || (has_landing && edge.stride < edge.bytes)) {
     return CodedError(absl::StatusCode::kInvalidArgument, "W0522",
                       absl::StrCat("edge ", edge.edge, ": cannot be added"));
   }
+  const EdgeHandle handle = edges_.next_id();
   Edge& added = edges_.emplace_back();
   added.spec = edge;
   if (!has_landing) added.spec.landing = nullptr;
@@ -140,11 +141,11 @@ absl::StatusOr<EdgeHandle> UcxEndpoint::AddEdge(const TransportEdge& edge) {
       added.landing_offset = edge.landing - landing_;
     }
   }
-  return static_cast<EdgeHandle>(edges_.size() - 1);
+  return handle;
 }
 
 void* UcxEndpoint::TryMap(EdgeHandle edge, int32_t slot) {
-  if (!connected_ || edge < 0 || edge >= static_cast<EdgeHandle>(edges_.size())) return nullptr;
+  if (!connected_ || !edges_.Has(edge)) return nullptr;
   const Edge& e = edges_[edge];
   if (e.mapped == nullptr || slot < 0 || slot >= e.spec.slots) return nullptr;
   return e.mapped + slot * e.mapped_stride;
@@ -170,7 +171,7 @@ absl::Status UcxEndpoint::PeerGone(const Peer& peer) const {
        "--transport shm needs no network"});
 }
 
-UcxEndpoint::Peer* UcxEndpoint::PeerOf(int rank) {
+UcxEndpoint::Peer* UcxEndpoint::PeerOf(RankId rank) {
   for (Peer& peer : peers_) {
     if (peer.rank == rank) return &peer;
   }
@@ -260,13 +261,14 @@ absl::Status UcxEndpoint::Send(Peer& peer, Record& record, const WireMessage& me
   param.cb.send = [](void* request, ucs_status_t status, void* user_data) {
     Record* sent = static_cast<Record*>(user_data);
     sent->owner->OnLeft(*sent, status);
-    if (sent->edge >= 0) sent->owner->MarkReady(sent->edge);  // an answer may have overtaken this
+    if (sent->edge.has_value())
+      sent->owner->MarkReady(sent->edge);  // an answer may have overtaken this
     ucp_request_free(request);
   };
-  int64_t& pending = record.edge >= 0 ? num_pending_ : num_pending_greetings_;
+  int64_t& pending = record.edge.has_value() ? num_pending_ : num_pending_greetings_;
   ++pending;
   traffic_.pending_sends_max = std::max(traffic_.pending_sends_max, num_pending_);
-  if (record.edge >= 0) ++peer.num_sent;
+  if (record.edge.has_value()) ++peer.num_sent;
   ucs_status_ptr_t request =
       ucp_am_send_nbx(peer.ep, kMessageId, record.wire, kWireMessageBytes, bytes, size, &param);
   if (UCS_PTR_IS_PTR(request)) return absl::OkStatus();
@@ -277,7 +279,7 @@ absl::Status UcxEndpoint::Send(Peer& peer, Record& record, const WireMessage& me
 
 // Handles UCX's release of a record, and of the payload that belonged to it.
 void UcxEndpoint::OnLeft(Record& record, ucs_status_t status) {
-  if (record.edge < 0) {
+  if (!record.edge.has_value()) {
     --num_pending_greetings_;
     if (status != UCS_OK) Lose(peers_[record.slot], status);
     return;
@@ -514,7 +516,7 @@ void UcxEndpoint::Close() {
   parked_.store(kAwake);
   for (Peer& peer : peers_) {
     if (peer.ep == nullptr || peer.lost) continue;
-    WireMessage bye = NewMessage(WireMessage::Kind::kBye, 0);
+    WireMessage bye = NewMessage(WireMessage::Kind::kBye, EdgeHandle(0));
     bye.header.sequence = peer.num_sent;
     (void)Send(peer, peer.bye, bye, nullptr, 0);
   }

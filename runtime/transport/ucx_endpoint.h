@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
 #include "runtime/base/mutex.h"
 #include "runtime/transport/growing_nap.h"
 #include "runtime/transport/message_ledger.h"
@@ -37,7 +39,8 @@ class UcxEndpoint final : public TransportEndpoint {
   };
 
   // `index` is the endpoint's number at the wake thread; the number of its timer follows.
-  static absl::StatusOr<std::unique_ptr<UcxEndpoint>> Create(Network* network, int rank, int index);
+  static absl::StatusOr<std::unique_ptr<UcxEndpoint>> Create(Network* network, RankId rank,
+                                                             int index);
   ~UcxEndpoint();
 
   absl::StatusOr<char*> AllocateLanding(int64_t bytes) override;
@@ -61,15 +64,15 @@ class UcxEndpoint final : public TransportEndpoint {
  private:
   struct Record {
     UcxEndpoint* owner = nullptr;
-    EdgeHandle edge = -1;  // -1: a greeting
-    int32_t slot = 0;      // of a greeting: position of the peer
+    EdgeHandle edge;   // none: a greeting
+    int32_t slot = 0;  // of a greeting: position of the peer
     char wire[kWireMessageBytes] = {};
   };
   struct Peer {
-    int32_t rank = -1;
+    RankId rank;
     bool same_host = false;
-    RankCard card;  // until connected
-    std::vector<int> pairs;
+    RankCard card;           // until connected
+    std::vector<int> pairs;  // PairEdges, with the edges of this endpoint in their order
     ucp_ep_h ep = nullptr;
     ucp_rkey_h rkey = nullptr;
     char* landing = nullptr;  // the peer's landing memory as it is mapped here
@@ -86,7 +89,7 @@ class UcxEndpoint final : public TransportEndpoint {
   struct Edge {
     TransportEdge spec;
     int peer = -1;  // position in peers_
-    EdgeHandle peer_edge = -1;
+    EdgeHandle peer_edge;
     // kIncoming: the offset in the landing memory of this endpoint; -1: elsewhere.
     int64_t landing_offset = -1;
     // kOutgoing: how payloads travel, and the address of slot 0 if payloads lie in the peer's slot
@@ -99,7 +102,7 @@ class UcxEndpoint final : public TransportEndpoint {
     bool in_ready = false;
   };
 
-  UcxEndpoint(Network* network, int rank, int index);
+  UcxEndpoint(Network* network, RankId rank, int index);
   absl::Status MakeWorker();
 
   // The next functions connect (ucx_connect.cc).
@@ -132,13 +135,13 @@ class UcxEndpoint final : public TransportEndpoint {
   ParkResult StartParking(int watched);
   static void Lose(Peer& peer, ucs_status_t why);
   absl::Status PeerGone(const Peer& peer) const;
-  Peer* PeerOf(int rank);
+  Peer* PeerOf(RankId rank);
   // Lets UCX work until `done` or `deadline`; sleeps in between.
   void WorkUntil(absl::Time deadline, const std::function<bool()>& done);
   void CloseUcx();
 
   Network* const network_;
-  const int rank_;
+  const RankId rank_;
   const int index_;
   ucp_worker_h worker_ = nullptr;
   int event_fd_ = -1;
@@ -150,7 +153,7 @@ class UcxEndpoint final : public TransportEndpoint {
   char* landing_ = nullptr;
   int64_t landing_bytes_ = 0;
 
-  std::vector<Edge> edges_;
+  IdVector<EdgeHandle, Edge> edges_;
   std::vector<Peer> peers_;
   std::unique_ptr<MessageLedger> ledger_;  // from Connect
   std::vector<EdgeHandle> ready_;          // edges that may have something to hand over

@@ -45,7 +45,7 @@ class PairRank : public MessageReceiver {
       : rank_(rank),
         slots_(slots),
         bytes_(bytes),
-        network_(UcxNetwork::Create(2, {rank}, exchange, OptionsFor(lanes)).value()) {
+        network_(UcxNetwork::Create(2, {RankId(rank)}, exchange, OptionsFor(lanes)).value()) {
     endpoint()->SetWakeHook([this] { bell.Ring(); });
     char* landing =
         where == Landing::kOffered ? endpoint()->AllocateLanding(slots * bytes).value() : nullptr;
@@ -57,18 +57,18 @@ class PairRank : public MessageReceiver {
     TransportEdge edge;
     edge.slots = slots;
     edge.bytes = bytes;
-    edge.peer = 1 - rank;
-    edge.edge = 10 + rank;
+    edge.peer = RankId(1 - rank);
+    edge.edge = EdgeId(10 + rank);
     out = endpoint()->AddEdge(edge).value();
-    edge.edge = 10 + 1 - rank;
+    edge.edge = EdgeId(10 + 1 - rank);
     edge.direction = TransportEdge::Direction::kIncoming;
     edge.landing = landing;
     edge.stride = bytes;
     landing_ = landing;
     in = endpoint()->AddEdge(edge).value();
   }
-  TransportEndpoint* endpoint() { return network_->endpoint(rank_); }
-  UcxTraffic traffic() const { return network_->Traffic(rank_); }
+  TransportEndpoint* endpoint() { return network_->endpoint(RankId(rank_)); }
+  UcxTraffic traffic() const { return network_->Traffic(RankId(rank_)); }
   // Returns the address at which slot `slot` of the outgoing edge is computed.
   char* OutSlot(int32_t slot) {
     void* mapped = endpoint()->TryMap(out, slot);
@@ -77,7 +77,7 @@ class PairRank : public MessageReceiver {
   const char* InSlot(int32_t slot) const { return landing_ + slot * bytes_; }
   absl::Status Put(int64_t sequence, int64_t size) {
     MessageHeader header;
-    header.edge = 10 + rank_;
+    header.edge = EdgeId(10 + rank_);
     header.slot = static_cast<int32_t>(sequence % slots_);
     header.sequence = sequence;
     header.payload_bytes = size;
@@ -97,8 +97,8 @@ class PairRank : public MessageReceiver {
     return absl::OkStatus();
   }
 
-  EdgeHandle out = -1;
-  EdgeHandle in = -1;
+  EdgeHandle out;
+  EdgeHandle in;
   Bell bell;
   int64_t num_tokens = 0;
   int64_t num_credits = 0;
@@ -270,17 +270,17 @@ void PublishACardAndDie(Exchange* exchange, UcxTransportOptions::Lanes lanes) {
 }
 
 absl::Status ConnectToTheDead(Exchange* exchange, UcxTransportOptions options) {
-  auto network = UcxNetwork::Create(2, {0}, exchange, options).value();
+  auto network = UcxNetwork::Create(2, {RankId(0)}, exchange, options).value();
   TransportEdge edge;
-  edge.edge = 11;
+  edge.edge = EdgeId(11);
   edge.bytes = 8;
-  edge.peer = 1;
+  edge.peer = RankId(1);
   edge.direction = TransportEdge::Direction::kIncoming;
-  if (auto added = network->endpoint(0)->AddEdge(edge); !added.ok()) return added.status();
-  edge.edge = 10;
+  if (auto added = network->endpoint(RankId(0))->AddEdge(edge); !added.ok()) return added.status();
+  edge.edge = EdgeId(10);
   edge.direction = TransportEdge::Direction::kOutgoing;
-  if (auto added = network->endpoint(0)->AddEdge(edge); !added.ok()) return added.status();
-  return network->endpoint(0)->Connect();
+  if (auto added = network->endpoint(RankId(0))->AddEdge(edge); !added.ok()) return added.status();
+  return network->endpoint(RankId(0))->Connect();
 }
 
 TEST_P(UcxProcessTest, APeerThatIsKilledBeforeItGreetsEndsConnectByTheLimit) {
@@ -439,9 +439,10 @@ TEST(UcxLeftoversTest, AProcessThatIsKilledAtAnyTimeLeavesNoSharedMemory) {
     ForkedProcess victim([&] {
       LocalExchange exchange(1000);
       for (char stage = 0;; ++stage) {
-        auto network = UcxNetwork::Create(2, {0}, &exchange, OptionsFor(Lanes::kAutomatic)).value();
+        auto network =
+            UcxNetwork::Create(2, {RankId(0)}, &exchange, OptionsFor(Lanes::kAutomatic)).value();
         EXPECT_EQ(::write(stages[1], &stage, 1), 1);
-        char* landing = network->endpoint(0)->AllocateLanding(3 << 20).value();
+        char* landing = network->endpoint(RankId(0))->AllocateLanding(3 << 20).value();
         std::memset(landing, 1, 3 << 20);
         EXPECT_EQ(::write(stages[1], &stage, 1), 1);
       }
@@ -466,8 +467,9 @@ constexpr char kLonelyVariable[] = "WEIR_TEST_ALONE_WITH_SYSTEM_V";
 TEST(UcxLeftoversTest, ANetworkMakesNoSystemVSegment) {
   if (std::getenv(kLonelyVariable) != nullptr) {
     LocalExchange exchange(1000);
-    auto network = UcxNetwork::Create(2, {0}, &exchange, OptionsFor(Lanes::kAutomatic)).value();
-    std::memset(network->endpoint(0)->AllocateLanding(3 << 20).value(), 1, 3 << 20);
+    auto network =
+        UcxNetwork::Create(2, {RankId(0)}, &exchange, OptionsFor(Lanes::kAutomatic)).value();
+    std::memset(network->endpoint(RankId(0))->AllocateLanding(3 << 20).value(), 1, 3 << 20);
     // The library answers calls of shmget for the whole process, so this call goes round the
     // library.
     EXPECT_EQ(::syscall(SYS_shmget, IPC_PRIVATE, 4096, IPC_CREAT | 0600), 0)

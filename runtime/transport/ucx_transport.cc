@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/id_vector.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/transport/ucx_endpoint.h"
@@ -12,7 +13,7 @@ namespace {
 
 class UcxNetworkOfProcess final : public UcxNetwork {
  public:
-  absl::Status Start(int num_ranks, const std::vector<int>& local_ranks, Exchange* exchange,
+  absl::Status Start(int num_ranks, const std::vector<RankId>& local_ranks, Exchange* exchange,
                      const UcxTransportOptions& options) {
     network_.num_ranks = num_ranks;
     network_.exchange = exchange;
@@ -23,9 +24,8 @@ class UcxNetworkOfProcess final : public UcxNetwork {
     endpoint_of_rank_.resize(num_ranks);
     std::vector<int> fds;
     std::vector<WakeThread::OnNews> on_news;
-    for (size_t i = 0; i < local_ranks.size(); ++i) {
-      const int rank = local_ranks[i];
-      if (rank < 0 || rank >= num_ranks || endpoint_of_rank_[rank] != nullptr) {
+    for (const RankId rank : local_ranks) {
+      if (!endpoint_of_rank_.Has(rank) || endpoint_of_rank_[rank] != nullptr) {
         return CodedError(
             absl::StatusCode::kInvalidArgument, "W0522",
             absl::StrCat("rank ", rank, " of ", num_ranks, " cannot be here, or is twice"));
@@ -50,18 +50,18 @@ class UcxNetworkOfProcess final : public UcxNetwork {
     endpoint_of_rank_.clear();
   }
 
-  TransportEndpoint* endpoint(int rank) override { return endpoint_of_rank_[rank].get(); }
-  UcxTraffic Traffic(int rank) const override { return endpoint_of_rank_[rank]->traffic(); }
+  TransportEndpoint* endpoint(RankId rank) override { return endpoint_of_rank_[rank].get(); }
+  UcxTraffic Traffic(RankId rank) const override { return endpoint_of_rank_[rank]->traffic(); }
 
  private:
   UcxEndpoint::Network network_;
-  std::vector<std::unique_ptr<UcxEndpoint>> endpoint_of_rank_;  // null: in another process
+  IdVector<RankId, std::unique_ptr<UcxEndpoint>> endpoint_of_rank_;  // null: in another process
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<UcxNetwork>> UcxNetwork::Create(int num_ranks,
-                                                               std::vector<int> local_ranks,
+                                                               std::vector<RankId> local_ranks,
                                                                Exchange* exchange,
                                                                const UcxTransportOptions& options) {
   auto network = std::make_unique<UcxNetworkOfProcess>();

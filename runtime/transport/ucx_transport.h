@@ -63,10 +63,10 @@ class UcxNetwork : public TransportNetwork {
   // `local_ranks` of `num_ranks` are in this process. `exchange` must outlive the network.
   // kUnavailable if UCX has no such lanes here, with the lanes that it has.
   static absl::StatusOr<std::unique_ptr<UcxNetwork>> Create(int num_ranks,
-                                                            std::vector<int> local_ranks,
+                                                            std::vector<RankId> local_ranks,
                                                             Exchange* exchange,
                                                             const UcxTransportOptions& options);
-  virtual UcxTraffic Traffic(int rank) const = 0;
+  virtual UcxTraffic Traffic(RankId rank) const = 0;
 };
 
 }  // namespace weir::transport

@@ -51,16 +51,16 @@ UcxTransportOptions OptionsFor(Lanes lanes) {
 // A UcxPair has an edge 42 from rank 0 to rank 1, each rank a network of its own.
 class UcxPair {
  public:
-  static constexpr uint64_t kEdge = 42;
+  static constexpr EdgeId kEdge{42};
 
   void Make(int rank, Exchange* exchange, const UcxTransportOptions& options, int64_t bytes) {
     bytes_ = bytes;
-    networks_[rank] = UcxNetwork::Create(2, {rank}, exchange, options).value();
+    networks_[rank] = UcxNetwork::Create(2, {RankId(rank)}, exchange, options).value();
     TransportEdge edge;
     edge.edge = kEdge;
     edge.slots = kSlots;
     edge.bytes = bytes;
-    edge.peer = 1 - rank;
+    edge.peer = RankId(1 - rank);
     if (rank == 1) {
       edge.direction = TransportEdge::Direction::kIncoming;
       landing_ = endpoint(1)->AllocateLanding(kSlots * bytes).value();
@@ -94,9 +94,9 @@ class UcxPair {
     header.slot = static_cast<int32_t>(sequence % kSlots);
     header.sequence = sequence;
     header.payload_bytes = size;
-    void* mapped = endpoint(0)->TryMap(0, header.slot);
+    void* mapped = endpoint(0)->TryMap(EdgeHandle(0), header.slot);
     if (mapped != nullptr) std::memcpy(mapped, bytes, size);
-    return endpoint(0)->Put(0, header, mapped != nullptr ? mapped : bytes);
+    return endpoint(0)->Put(EdgeHandle(0), header, mapped != nullptr ? mapped : bytes);
   }
   // Both ranks work until rank 1 has news: a count or an error.
   absl::StatusOr<int64_t> PollAtConsumer(MessageReceiver* receiver) {
@@ -107,8 +107,8 @@ class UcxPair {
       if (!endpoint(0)->Poll(&producer).ok()) return endpoint(1)->Poll(receiver);
     }
   }
-  TransportEndpoint* endpoint(int rank) { return networks_[rank]->endpoint(rank); }
-  UcxTraffic traffic(int rank) const { return networks_[rank]->Traffic(rank); }
+  TransportEndpoint* endpoint(int rank) { return networks_[rank]->endpoint(RankId(rank)); }
+  UcxTraffic traffic(int rank) const { return networks_[rank]->Traffic(RankId(rank)); }
   char* landing(int32_t slot) { return landing_ + slot * bytes_; }
   LocalExchange& exchange() { return exchange_; }
 
@@ -146,7 +146,7 @@ TEST(UcxTransport, ANetworkThatNeverConnectedLeavesNoDescriptors) {
     if (round == 1) before = NumDescriptors();  // the first round starts UCX itself
     for (const Lanes lanes : {Lanes::kTcp, Lanes::kSharedMemory}) {
       LocalExchange exchange(10'000);
-      EXPECT_TRUE(UcxNetwork::Create(2, {0}, &exchange, OptionsFor(lanes)).ok());
+      EXPECT_TRUE(UcxNetwork::Create(2, {RankId(0)}, &exchange, OptionsFor(lanes)).ok());
     }
   }
   EXPECT_EQ(NumDescriptors(), before);
@@ -157,7 +157,7 @@ TEST_P(UcxLanesTest, APayloadThatChangesOnItsWayIsCaught) {
   pair_.ConnectWell();
   std::vector<char> bytes(kLarge, 'a');
   ASSERT_EQ(pair_.Put(0, bytes.data(), kLarge), absl::OkStatus());
-  char* sent = static_cast<char*>(pair_.endpoint(0)->TryMap(0, 0));
+  char* sent = static_cast<char*>(pair_.endpoint(0)->TryMap(EdgeHandle(0), 0));
   (sent != nullptr ? sent : bytes.data())[kLarge / 2] ^= 4;
   RecordingReceiver receiver;
   const absl::Status status = pair_.PollAtConsumer(&receiver).status();
@@ -177,7 +177,7 @@ TEST_P(UcxLanesTest, WithoutChecksumsNobodyLooks) {
   pair_.ConnectWell();
   std::vector<char> bytes(kLarge, 'a');
   ASSERT_EQ(pair_.Put(0, bytes.data(), kLarge), absl::OkStatus());
-  char* sent = static_cast<char*>(pair_.endpoint(0)->TryMap(0, 0));
+  char* sent = static_cast<char*>(pair_.endpoint(0)->TryMap(EdgeHandle(0), 0));
   (sent != nullptr ? sent : bytes.data())[kLarge / 2] ^= 4;
   RecordingReceiver receiver;
   EXPECT_EQ(pair_.PollAtConsumer(&receiver).value(), 1);
@@ -351,7 +351,7 @@ class UcxIntruderTest : public ::testing::Test {
     message.job_tag = JobTag(std::string(32, 'k'), 1, 0);
     message.epoch = 1;
     message.kind = WireMessage::Kind::kToken;
-    message.receiver_edge = 0;
+    message.receiver_edge = EdgeHandle(0);
     message.header.edge = UcxPair::kEdge;
     return message;
   }

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "runtime/base/ids.h"
 #include "runtime/transport/transport.h"
 
 namespace weir::transport {
@@ -24,10 +25,10 @@ struct WireMessage {
   uint16_t role = 0;
   Kind kind = Kind::kHello;
   Payload payload = Payload::kNone;
-  int32_t sender = 0;             // rank
-  EdgeHandle receiver_edge = -1;  // the receiver's number of the edge
-  uint32_t number = 0;            // of this token or credit on its edge, from 0, modulo 2^32
-  uint32_t checksum = 0;          // CRC32C of the payload; 0 where none is computed
+  RankId sender{0};
+  EdgeHandle receiver_edge;  // the receiver's number of the edge
+  uint32_t number = 0;       // of this token or credit on its edge, from 0, modulo 2^32
+  uint32_t checksum = 0;     // CRC32C of the payload; 0 where none is computed
   // A token has a whole header. A credit has edge and slot. A bye has as its sequence the number of
   // tokens and credits that the sender has sent to this receiver. All other fields are zero.
   MessageHeader header;

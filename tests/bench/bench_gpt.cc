@@ -59,7 +59,7 @@ int64_t ActsPerStep(const actors::Plan& plan) {
 int64_t KernelCallsPerStep(const actors::Plan& plan) {
   int64_t calls = 0;
   for (const actors::PlanActor& actor : plan.actors) {
-    if (actor.program >= 0)
+    if (actor.program.has_value())
       calls +=
           static_cast<int64_t>(plan.programs[actor.program].calls.size()) * actor.acts_per_step;
   }
@@ -67,7 +67,7 @@ int64_t KernelCallsPerStep(const actors::Plan& plan) {
 }
 
 KernelLoop::KernelLoop(const actors::Session& session, actors::DataFeed* feed)
-    : plan_(session.plan(0)),
+    : plan_(session.plan(RankId(0))),
       team_(1),
       kernels_(Must(actors::KernelSet::Create(plan_, "cpu", 1))),
       arena_(Must(memory_.Allocate(plan_.arena_bytes, device::DeviceMemory::Reach::kDevice))),
@@ -77,10 +77,10 @@ KernelLoop::KernelLoop(const actors::Session& session, actors::DataFeed* feed)
     Must(actors::InitializeState(plan_.seed, state.name, state.slice, state.init,
                                  arena_.base() + state.arena_offset));
   }
-  const trace::ActRing& trace = session.executor(0).trace();
+  const trace::ActRing& trace = session.executor(RankId(0)).trace();
   for (int64_t i = 0; i < trace.size(); ++i) {
     const trace::ActRecord& record = trace.at(i);
-    if (record.actor < 0 || record.step + 1 != session.steps_done()) continue;
+    if (!record.actor.has_value() || record.step + 1 != session.steps_done()) continue;
     const actors::PlanActor& actor = plan_.actors[record.actor];
     if (actor.kind == actors::ActorKind::kSource) {
       const actors::PlanRegister& r = plan_.registers[actor.outputs[0].register_id];
@@ -114,7 +114,7 @@ char* KernelLoop::Address(const actors::PlanActor& actor, const actors::PlanOper
 }
 
 void KernelLoop::AddAct(const actors::PlanActor& actor, int64_t micro_batch, int64_t chunk) {
-  if (actor.program < 0) return;
+  if (!actor.program.has_value()) return;
   const actors::PlanProgram& program = plan_.programs[actor.program];
   for (size_t i = 0; i < program.calls.size(); ++i) {
     Call& call = calls_.emplace_back();

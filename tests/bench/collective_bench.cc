@@ -173,7 +173,7 @@ class BoxingJob {
             const transport::UcxTransportOptions& transport)
       : exchange_(exchange) {
     exchange->Forget();
-    network_ = Must(transport::MakeProcessNetwork(2, {rank}, exchange, transport));
+    network_ = Must(transport::MakeProcessNetwork(2, {RankId(rank)}, exchange, transport));
     actors::SessionOptions options;
     options.feed = &feed_;
     options.network = network_.get();

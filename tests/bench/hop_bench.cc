@@ -40,7 +40,8 @@ class Chain {
     Must(actors::CheckCertificate(plan_));
     actors::RankExecutorOptions options;
     options.trace_capacity = 1 << 16;
-    executor_ = Must(actors::RankExecutor::Create(&plan_, &device_, network_.endpoint(0), options));
+    executor_ =
+        Must(actors::RankExecutor::Create(&plan_, &device_, network_.endpoint(RankId(0)), options));
     Must(executor_->Connect());
   }
   double NsPerHop() {
@@ -174,7 +175,7 @@ class RankPingPong {
     for (int rank = 0; rank < 2; ++rank) {
       devices_.push_back(std::make_unique<device::CpuDevice>(1));
       executors_.push_back(Must(actors::RankExecutor::Create(
-          plans_[rank].get(), devices_[rank].get(), network_.endpoint(rank), {})));
+          plans_[rank].get(), devices_[rank].get(), network_.endpoint(RankId(rank)), {})));
       ranks.push_back(executors_.back().get());
     }
     for (actors::RankExecutor* rank : ranks) Must(rank->Connect());

@@ -41,7 +41,7 @@ ObservedMemory ObserveHere(zoo::TransformerOptions gpt, const MemoryCase& of) {
   Must(session->RunSteps(3));
   observed.resident = StatusBytes("VmHWM") - resident_before;
   observed.anonymous = StatusBytes("RssAnon") - anonymous_before;
-  for (int rank : session->local_ranks()) {
+  for (const RankId rank : session->local_ranks()) {
     const actors::RankMemory memory = session->Memory(rank);
     observed.outside_arena += static_cast<double>(memory.workspace_bytes + memory.staging_bytes);
     observed.planned += static_cast<double>(memory.arena_bytes);

@@ -103,14 +103,11 @@ double VirtualNs(const Compiled& compiled, int64_t vocab) {
   options.sim.chooser = actors::SimEngineOptions::Chooser::kByTime;
   options.compute = actors::RankExecutorOptions::Compute::kSkip;
   options.sim_cost_ns = [&](const actors::Plan& plan, const actors::PlanActor& actor) {
-    return compiled.plans[plan.rank]
-        .actor(static_cast<int>(&actor - plan.actors.data()))
-        .timing()
-        .time_ns();
+    return compiled.plans[plan.rank.value()].actor(actor.id.value()).timing().time_ns();
   };
-  options.sim_latency_ns = [](int64_t bytes, int from, int to) {
+  options.sim_latency_ns = [](int64_t bytes, RankId from, RankId to) {
     const compiler::PeakCosts costs;
-    return costs.LatencyNs(costs.LevelBetween(from, to), bytes);
+    return costs.LatencyNs(costs.LevelBetween(from.value(), to.value()), bytes);
   };
   std::unique_ptr<actors::Session> session = Must(actors::Session::Create(compiled.plans, options));
   Must(session->RunSteps(1));

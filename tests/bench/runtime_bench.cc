@@ -41,8 +41,8 @@ void CostPerOp(const BenchArgs& args) {
   CountingFeed feed(gpt.vocab);
   std::vector<proto::RankPlan> plans = PlansOf(gpt, "");
   std::unique_ptr<actors::Session> session = Open(plans, &feed);
-  const auto calls = static_cast<double>(KernelCallsPerStep(session->plan(0)));
-  const auto acts = static_cast<double>(ActsPerStep(session->plan(0)));
+  const auto calls = static_cast<double>(KernelCallsPerStep(session->plan(RankId(0))));
+  const auto acts = static_cast<double>(ActsPerStep(session->plan(RankId(0))));
   KernelLoop loop(*session, &feed);
   const int steps = args.Repeats(300), repeats = args.Repeats(21);
   Pairs pairs = Alternate(
@@ -191,10 +191,11 @@ double NsPerRecord() {
   for (int i = 0; i < kRecords; ++i) {
     const int64_t now = TickClock::Now();
     trace::ActRecord& record = ring.Add();
-    record.actor = i;
+    record.actor = ActorId(i);
     record.step = record.micro_batch = record.chunk = i;
     record.ready = record.start = record.end = now;
-    record.bytes_sent = record.waited_register = 0;
+    record.bytes_sent = 0;
+    record.waited_register = RegisterId(0);
     record.wait = trace::ActRecord::Wait::kInput;
   }
   return (ThreadCpuNs() - begin) / kRecords;
@@ -213,7 +214,7 @@ void Trace(const BenchArgs& args) {
             BenchRow::Better::kLower, 1.01, "CPU time"});
   std::vector<double> share;
   for (int i = 0; i < repeats; ++i) {
-    share.push_back(NsPerRecord() * static_cast<double>(ActsPerStep(traced->plan(0))) /
+    share.push_back(NsPerRecord() * static_cast<double>(ActsPerStep(traced->plan(RankId(0)))) /
                     (pairs.ours[i] * 1e6) * 100);
   }
   PrintRow({"records and readings of the time, share of that step",

@@ -54,17 +54,17 @@ class Side final : public transport::MessageReceiver {
     options.lanes = lanes;
     options.checksum = checksum;
     options.job_key = std::string(32, 'k');
-    network_ = Must(transport::UcxNetwork::Create(2, {rank}, exchange, options));
-    endpoint_ = network_->endpoint(rank);
+    network_ = Must(transport::UcxNetwork::Create(2, {RankId(rank)}, exchange, options));
+    endpoint_ = network_->endpoint(RankId(rank));
     landing_ = Must(endpoint_->AllocateLanding(kSlots * kLarge));
     own_landing_.resize(landing_ == nullptr ? kSlots * kLarge : 0);
     transport::TransportEdge edge;
     edge.slots = kSlots;
     edge.bytes = kLarge;
-    edge.peer = 1 - rank;
-    edge.edge = 10 + rank;
+    edge.peer = RankId(1 - rank);
+    edge.edge = EdgeId(10 + rank);
     out_ = Must(endpoint_->AddEdge(edge));
-    edge.edge = 10 + 1 - rank;
+    edge.edge = EdgeId(10 + 1 - rank);
     edge.direction = transport::TransportEdge::Direction::kIncoming;
     edge.landing = landing_ != nullptr ? landing_ : own_landing_.data();
     edge.stride = kLarge;
@@ -96,13 +96,12 @@ class Side final : public transport::MessageReceiver {
     for (;;) Poll();
   }
 
-  absl::Status OnToken(transport::EdgeHandle edge,
-                       const transport::MessageHeader& header) override {
+  absl::Status OnToken(EdgeHandle edge, const transport::MessageHeader& header) override {
     ++num_tokens_;
     if (rank_ == 1 && header.payload_bytes == kSmall) Put(kSmall);
     return endpoint_->ReturnCredit(edge, header.slot);
   }
-  absl::Status OnCredit(transport::EdgeHandle, int32_t) override {
+  absl::Status OnCredit(EdgeHandle, int32_t) override {
     ++num_credits_;
     return absl::OkStatus();
   }
@@ -111,7 +110,7 @@ class Side final : public transport::MessageReceiver {
   void Poll() { Must(endpoint_->Poll(this)); }
   void Put(int64_t bytes) {
     transport::MessageHeader header;
-    header.edge = 10 + rank_;
+    header.edge = EdgeId(10 + rank_);
     header.slot = static_cast<int32_t>(num_sent_ % kSlots);
     header.sequence = num_sent_++;
     header.payload_bytes = bytes;
@@ -123,7 +122,7 @@ class Side final : public transport::MessageReceiver {
   const int rank_;
   std::unique_ptr<transport::UcxNetwork> network_;
   transport::TransportEndpoint* endpoint_ = nullptr;
-  transport::EdgeHandle out_ = -1;
+  EdgeHandle out_;
   char* landing_ = nullptr;
   std::vector<char> own_landing_;
   std::vector<char> source_;

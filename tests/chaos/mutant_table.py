@@ -88,7 +88,7 @@ _EXECUTOR_MUTANTS = [
     Mutant("credit-to-the-wrong-edge", "Credits go to the next edge of the rank.", (
         Expression(EXECUTOR, "endpoint_->ReturnCredit(r.edge, slot)", """
             endpoint_->ReturnCredit(
-                static_cast<transport::EdgeHandle>((r.edge + 1) % register_of_edge_.size()), slot)"""),)),
+                EdgeHandle(static_cast<int32_t>((r.edge.value() + 1) % register_of_edge_.size())), slot)"""),)),
     Mutant("arrival-order-operands", "An act takes its operands in the order in which they came.", (
         Before(EXECUTOR, "if (options_.clock != nullptr) now_ = Now();", """
             if (actor.program != nullptr && actor.machine.num_inputs() > 1) {
@@ -120,7 +120,7 @@ _QUEUE_MUTANTS = [
               continue;
             }""", ""),)),
     Mutant("workspace-shared", "The kernels of all queues have one workspace.", (
-        Expression(EXECUTOR_HEADER, "workspace_.base() + queue * workspace_stride_", "workspace_.base()"),)),
+        Expression(EXECUTOR_HEADER, "workspace_.base() + queue.value() * workspace_stride_", "workspace_.base()"),)),
     Mutant("wait-remembered-too-far", "A queue that waited for one act counts as having waited for the next.", (
         Statement(QUEUE_CLOCK, "awaited = position.number;", "awaited = position.number + 1;"),)),
 ]

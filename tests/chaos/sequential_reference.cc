@@ -71,10 +71,10 @@ class SequentialRun {
  private:
   struct Rank {
     const actors::Plan* plan = nullptr;
-    std::vector<int64_t> acts;     // done, by actor
-    std::vector<Stream*> streams;  // by register
-    std::vector<Token> states;     // by state
-    std::vector<std::vector<Call>> programs;
+    IdVector<ActorId, int64_t> acts;  // done
+    IdVector<RegisterId, Stream*> streams;
+    IdVector<StateId, Token> states;
+    IdVector<ProgramId, std::vector<Call>> programs;
   };
 
   absl::Status Load() {
@@ -82,16 +82,17 @@ class SequentialRun {
       Rank& rank = ranks_.emplace_back();
       rank.plan = &plan;
       rank.acts.assign(plan.actors.size(), 0);
-      for (const actors::PlanState& state : plan.states) {
-        rank.states.push_back(NewToken(state.slice.bytes()));
-        KeepState(plan.rank, static_cast<int>(rank.states.size()) - 1, rank.states.back(),
-                  state.slice.bytes());
+      for (const StateId id : plan.states.ids()) {
+        const int64_t bytes = plan.states[id].slice.bytes();
+        rank.states.push_back(NewToken(bytes));
+        KeepState(plan.rank, id, rank.states.back(), bytes);
       }
       for (const actors::PlanRegister& r : plan.registers) {
         std::unique_ptr<Stream>& stream =
             streams_[r.side == actors::RegisterSide::kLocal
-                         ? std::make_pair(plan.rank + (int64_t{1} << 40), uint64_t(r.id))
-                         : std::make_pair(int64_t{0}, r.edge)];
+                         ? std::make_pair(plan.rank.value() + (int64_t{1} << 40),
+                                          uint64_t(r.id.value()))
+                         : std::make_pair(int64_t{0}, r.edge.value())];
         if (stream == nullptr) {
           stream = std::make_unique<Stream>();
           for (int32_t k = 0; k < r.initial_tokens; ++k) stream->push_back(NewToken(r.bytes));
@@ -117,7 +118,7 @@ class SequentialRun {
     return absl::OkStatus();
   }
 
-  void KeepState(int rank, int state, const Token& token, int64_t bytes) {
+  void KeepState(RankId rank, StateId state, const Token& token, int64_t bytes) {
     reference_.states[{rank, state}].emplace_back(reinterpret_cast<const char*>(token->data()),
                                                   bytes);
   }
@@ -165,7 +166,7 @@ class SequentialRun {
       Stream& stream = *rank.streams[port.register_id];
       stream.insert(stream.end(), outputs[i].begin(), outputs[i].end());
     }
-    for (int32_t state : actor.states) {
+    for (const StateId state : actor.states) {
       KeepState(rank.plan->rank, state, rank.states[state], rank.plan->states[state].slice.bytes());
     }
     return absl::OkStatus();
@@ -192,7 +193,7 @@ class SequentialRun {
       reference_.metrics[{actor.feed, step, micro_batch}].push_back(value);
       return absl::OkStatus();
     }
-    if (actor.program < 0) {
+    if (!actor.program.has_value()) {
       if (actor.kind == actors::ActorKind::kSend) *outputs[0][0] = *inputs[0][0];
       return absl::OkStatus();
     }
@@ -234,7 +235,7 @@ class SequentialRun {
   std::vector<Rank> ranks_;
   std::map<std::pair<int64_t, uint64_t>, std::unique_ptr<Stream>> streams_;
   // The tokens of the span of an output port.
-  std::map<std::tuple<int, int, int>, std::vector<Token>> held_;
+  std::map<std::tuple<RankId, ActorId, int>, std::vector<Token>> held_;
   Reference reference_;
 };
 

@@ -16,13 +16,14 @@
 #include "absl/types/span.h"
 #include "actors/engine/feed.h"
 #include "actors/plan/plan.h"
+#include "runtime/base/ids.h"
 
 namespace weir::chaos {
 
 struct Reference {
   // states[{rank, state}] lists the content at first and after each act that touches the state. The
   // last content is the result.
-  std::map<std::pair<int, int>, std::vector<std::string>> states;
+  std::map<std::pair<RankId, StateId>, std::vector<std::string>> states;
   // metrics[{metric, step, micro-batch}] lists the values, sorted.
   std::map<std::tuple<std::string, int64_t, int64_t>, std::vector<float>> metrics;
 };

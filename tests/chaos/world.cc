@@ -145,7 +145,7 @@ std::string World::Judge(const absl::Status& status) const {
 // A run that ends well leaves the last value of each state, one that does not any of them.
 std::string World::CompareStates(const absl::Status& status) const {
   for (const auto& [key, values] : reference_.states) {
-    const device::HostView memory = executors_[key.first]->ReadState(key.second);
+    const device::HostView memory = executors_[key.first.value()]->ReadState(key.second);
     const auto is_memory = [&memory](const std::string& value) {
       return std::memcmp(value.data(), memory.data(), value.size()) == 0;
     };
@@ -153,7 +153,7 @@ std::string World::CompareStates(const absl::Status& status) const {
                                    : std::any_of(values.begin(), values.end(), is_memory);
     if (right) continue;
     return absl::StrCat("I9 rank ", key.first, ", state '",
-                        plans_[key.first].states[key.second].name,
+                        plans_[key.first.value()].states[key.second].name,
                         status.ok() ? "': not the bits of the sequential run"
                                     : "': bits that it never holds in the sequential run");
   }

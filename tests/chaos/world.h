@@ -69,7 +69,7 @@ class World {
   void Tell(int64_t number, const actors::SimEvent& event, std::ostream& out) const;
 
   const StandardPlan& plan_;
-  std::vector<actors::Plan> plans_;
+  std::vector<actors::Plan> plans_;  // by rank, as the devices and executors
   Reference reference_;
   int64_t num_metrics_ = 0;
   actors::TestFeed feed_;

@@ -14,7 +14,7 @@
 
 namespace {
 
-using weir::transport::EdgeHandle;
+using weir::EdgeHandle;
 using weir::transport::MessageLedger;
 using weir::transport::TransportEdge;
 using weir::transport::WireMessage;
@@ -54,7 +54,7 @@ class LedgerRun {
  public:
   LedgerRun()
       : landing_(kEdges),
-        ledger_({kKey, 7, 1, 1, kRanks}, Edges()),
+        ledger_({kKey, 7, 1, weir::RankId(1), kRanks}, Edges()),
         under_way_(kEdges),
         next_(kEdges) {}
 
@@ -65,30 +65,31 @@ class LedgerRun {
                      input.Byte());
       case 1: return EnterOfThisJob(input.Bytes(weir::transport::kWireMessageBytes), input.Byte());
       case 2: return EnterPlausible(input);
-      case 3: return Send(input.Byte() % kEdges, input.Byte() % 5);
-      case 4: return Leave(input.Byte() % kEdges, input.Byte() % 4);
-      case 5: return Receive(input.Byte() % kEdges, input.Byte() % 4);
-      default: return Take(input.Byte() % kEdges);
+      case 3: return Send(EdgeHandle(input.Byte() % kEdges), input.Byte() % 5);
+      case 4: return Leave(EdgeHandle(input.Byte() % kEdges), input.Byte() % 4);
+      case 5: return Receive(EdgeHandle(input.Byte() % kEdges), input.Byte() % 4);
+      default: return Take(EdgeHandle(input.Byte() % kEdges));
     }
   }
 
  private:
-  std::vector<weir::transport::LedgerEdge> Edges() {
-    std::vector<weir::transport::LedgerEdge> edges(kEdges);
-    for (int i = 0; i < kEdges; ++i) {
-      weir::transport::TransportEdge& spec = edges[i].spec;
+  weir::IdVector<EdgeHandle, weir::transport::LedgerEdge> Edges() {
+    weir::IdVector<EdgeHandle, weir::transport::LedgerEdge> edges(kEdges);
+    for (const EdgeHandle handle : edges.ids()) {
+      const int i = handle.value();
+      weir::transport::TransportEdge& spec = edges[handle].spec;
       spec.direction = i % 2 == 0 ? weir::transport::TransportEdge::Direction::kIncoming
                                   : weir::transport::TransportEdge::Direction::kOutgoing;
-      spec.edge = 100 + i;
-      spec.peer = i < 2 ? 0 : 2;
+      spec.edge = weir::EdgeId(100 + i);
+      spec.peer = weir::RankId(i < 2 ? 0 : 2);
       spec.slots = i + 1;
       spec.initial_tokens = i / 2;
       spec.bytes = kBytes;
       spec.stride = kBytes;
       landing_[i].resize(spec.slots * kBytes);
       spec.landing = i % 2 == 0 ? landing_[i].data() : nullptr;
-      edges[i].landing = i == 2 ? weir::transport::LedgerEdge::Landing::kReachable
-                                : weir::transport::LedgerEdge::Landing::kPrivate;
+      edges[handle].landing = i == 2 ? weir::transport::LedgerEdge::Landing::kReachable
+                                     : weir::transport::LedgerEdge::Landing::kPrivate;
       leaving_.emplace_back(spec.slots, false);
       receiving_.emplace_back(spec.slots, false);
     }
@@ -108,12 +109,12 @@ class LedgerRun {
     message.job_tag = ledger_.job_tag();
     message.epoch = 7;
     message.role = 1;
-    message.receiver_edge = input.Byte() % kEdges;
-    message.sender = message.receiver_edge < 2 ? 0 : 2;
+    message.receiver_edge = EdgeHandle(input.Byte() % kEdges);
+    message.sender = weir::RankId(message.receiver_edge.value() < 2 ? 0 : 2);
     message.kind = static_cast<weir::transport::WireMessage::Kind>(1 + input.Byte() % 4);
     message.payload = static_cast<weir::transport::WireMessage::Payload>(input.Byte() % 3);
     message.number = next_[message.receiver_edge] + input.Byte() % 4;
-    message.header.edge = 100 + message.receiver_edge;
+    message.header.edge = weir::EdgeId(100 + message.receiver_edge.value());
     message.header.slot = input.Byte() % 4;
     message.header.payload_bytes = input.Byte() % (kBytes + 2);
     std::string bytes(weir::transport::kWireMessageBytes, '\0');
@@ -129,11 +130,11 @@ class LedgerRun {
     Require(verdict.ok() || verdict.status().code() == absl::StatusCode::kDataLoss,
             "refused as damage");
     if (!verdict.ok() || *verdict != weir::transport::MessageLedger::Verdict::kAccepted) return;
-    Require(message.sender == 0 || message.sender == 2, "a peer");
+    Require(message.sender == weir::RankId(0) || message.sender == weir::RankId(2), "a peer");
     if (message.kind == weir::transport::WireMessage::Kind::kHello ||
         message.kind == weir::transport::WireMessage::Kind::kBye)
       return;
-    Require(message.receiver_edge >= 0 && message.receiver_edge < kEdges, "an edge");
+    Require(under_way_.Has(message.receiver_edge), "an edge");
     const weir::transport::TransportEdge& spec = ledger_.spec(message.receiver_edge);
     Require(message.header.slot >= 0 && message.header.slot < spec.slots, "a slot");
     Require(++under_way_[message.receiver_edge] <= spec.slots, "no more under way than slots");
@@ -143,23 +144,23 @@ class LedgerRun {
     std::memset(spec.landing + message.header.slot * spec.stride, 1, behind);
     receiving_[message.receiver_edge][message.header.slot] = true;
   }
-  void Send(weir::transport::EdgeHandle edge, int32_t slot) {
+  void Send(EdgeHandle edge, int32_t slot) {
     if (!ledger_.CheckSend(edge, ledger_.spec(edge).direction, slot).ok()) return;
     Require(!leaving_[edge][slot], "one message per slot leaves at a time");
     ledger_.BeginSend(edge, slot);
     leaving_[edge][slot] = true;
   }
-  void Leave(weir::transport::EdgeHandle edge, int32_t slot) {
+  void Leave(EdgeHandle edge, int32_t slot) {
     if (slot >= ledger_.spec(edge).slots || !leaving_[edge][slot]) return;
     ledger_.EndSend(edge, slot);
     leaving_[edge][slot] = false;
   }
-  void Receive(weir::transport::EdgeHandle edge, int32_t slot) {
+  void Receive(EdgeHandle edge, int32_t slot) {
     if (slot >= ledger_.spec(edge).slots || !receiving_[edge][slot]) return;
     ledger_.Complete(edge, slot);
     receiving_[edge][slot] = false;
   }
-  void Take(weir::transport::EdgeHandle edge) {
+  void Take(EdgeHandle edge) {
     const weir::transport::MessageLedger::Arrival* arrival = ledger_.Front(edge);
     if (arrival == nullptr) return;
     const int32_t slot = arrival->message.header.slot;
@@ -170,11 +171,11 @@ class LedgerRun {
   }
 
   std::vector<std::vector<char>> landing_;
-  std::vector<std::vector<bool>> leaving_;
-  std::vector<std::vector<bool>> receiving_;
+  weir::IdVector<EdgeHandle, std::vector<bool>> leaving_;
+  weir::IdVector<EdgeHandle, std::vector<bool>> receiving_;
   weir::transport::MessageLedger ledger_;
-  std::vector<int> under_way_;
-  std::vector<uint32_t> next_;
+  weir::IdVector<EdgeHandle, int> under_way_;
+  weir::IdVector<EdgeHandle, uint32_t> next_;
 };
 
 void ReadCard(const std::string& bytes) {
@@ -185,7 +186,7 @@ void ReadCard(const std::string& bytes) {
   }
   Require(weir::transport::EncodeRankCard(*card) == bytes, "a card has one form");
   weir::transport::RankCard mine;
-  mine.rank = card->rank == 0 ? 1 : 0;
+  mine.rank = weir::RankId(card->rank == weir::RankId(0) ? 1 : 0);
   mine.num_ranks = card->num_ranks;
   (void)weir::transport::PairEdges(mine, *card);
 }

@@ -38,8 +38,8 @@ VirtualStep PlayJob(const proto::Job& job, int steps, const ActCost& cost) {
   if (cost) {
     options.sim_cost_ns = cost;
   } else {
-    options.sim_latency_ns = [](int64_t bytes, int from, int to) {
-      return PeakCosts().LatencyNs(PeakCosts().LevelBetween(from, to), bytes);
+    options.sim_latency_ns = [](int64_t bytes, RankId from, RankId to) {
+      return PeakCosts().LatencyNs(PeakCosts().LevelBetween(from.value(), to.value()), bytes);
     };
   }
   const absl::StatusOr<std::unique_ptr<actors::Session>> session =

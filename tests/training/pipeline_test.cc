@@ -48,7 +48,7 @@ TEST(Pipeline, StageSHoldsStagesMinusSMicroBatchesInFlight) {
     int64_t span = 0;
     options.inspect = [&](const actors::Session& session) {
       for (int stage = 0; stage < stages; ++stage) {
-        EXPECT_EQ(MostInFlight(session, stage), stages - stage)
+        EXPECT_EQ(MostInFlight(session, RankId(stage)), stages - stage)
             << stages << " stages, stage " << stage;
       }
       span = session.simulator()->now_ns();
@@ -69,7 +69,7 @@ TEST(Pipeline, NoInterleavingHoldsMore) {
     options.session.sim_cost_ns = Cost;
     options.inspect = [&](const actors::Session& session) {
       for (int stage = 0; stage < 4; ++stage)
-        EXPECT_LE(MostInFlight(session, stage), 4 - stage) << "seed " << seed;
+        EXPECT_LE(MostInFlight(session, RankId(stage)), 4 - stage) << "seed " << seed;
     };
     absl::StatusOr<TrainRun> run = Train(PipelineJob(4, 6), options);
     ASSERT_TRUE(run.ok()) << run.status();

@@ -93,10 +93,10 @@ Outcome Play(const Setting& setting) {
   options.inspect = [&](const actors::Session& session) {
     outcome.bubble = MeasuredBubble(session);
     for (int stage = 0; stage < setting.stages; ++stage) {
-      outcome.in_flight.push_back(MostInFlight(session, stage));
+      outcome.in_flight.push_back(MostInFlight(session, RankId(stage)));
       outcome.until_weights.push_back(
-          MostInFlight(session, stage, actors::ActorPhase::kWeightGradient));
-      outcome.arena.push_back(session.plan(stage).arena_bytes);
+          MostInFlight(session, RankId(stage), actors::ActorPhase::kWeightGradient));
+      outcome.arena.push_back(session.plan(RankId(stage)).arena_bytes);
     }
   };
   absl::StatusOr<TrainRun> run = Train(PipelineJob(setting), options);

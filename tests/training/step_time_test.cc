@@ -39,7 +39,9 @@ PlayedRun Play(const proto::Job& job, int64_t steps) {
   if (!plans.ok()) return played;
   const std::unique_ptr<actors::DataFeed> feed = RepeatingFeed(job);
   actors::SessionOptions options = VirtualTimeOptions(feed.get());
-  options.sim_latency_ns = [](int64_t bytes, int, int) -> int64_t { return 5000 + bytes / 4; };
+  options.sim_latency_ns = [](int64_t bytes, RankId, RankId) -> int64_t {
+    return 5000 + bytes / 4;
+  };
   const absl::StatusOr<std::unique_ptr<actors::Session>> session =
       actors::Session::Create(*plans, options);
   EXPECT_TRUE(session.ok()) << session.status();

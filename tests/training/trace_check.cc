@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/plan/register_count.h"
+#include "runtime/base/id_vector.h"
 #include "runtime/base/status.h"
 
 namespace weir::training {
@@ -17,22 +18,22 @@ struct Act {
 };
 
 // Returns the acts of each actor of a rank, in order.
-std::vector<std::vector<Act>> ActsOf(const actors::Session& session, int rank) {
-  std::vector<std::vector<Act>> acts(session.plan(rank).actors.size());
+IdVector<ActorId, std::vector<Act>> ActsOf(const actors::Session& session, RankId rank) {
+  IdVector<ActorId, std::vector<Act>> acts(session.plan(rank).actors.size());
   const trace::ActRing& ring = session.executor(rank).trace();
   for (int64_t i = 0; i < ring.size(); ++i) {
     const trace::ActRecord& record = ring.at(i);
-    if (record.actor >= 0) acts[record.actor].push_back({record.start, record.end});
+    if (record.actor.has_value()) acts[record.actor].push_back({record.start, record.end});
   }
   return acts;
 }
 
 absl::Status CheckRegister(const actors::Plan& plan, const actors::PlanRegister& reg, int64_t steps,
-                           const std::vector<std::vector<Act>>& acts, int rank) {
+                           const IdVector<ActorId, std::vector<Act>>& acts, RankId rank) {
   std::string where = absl::StrCat("rank ", rank, ", register '", reg.name, "'");
   std::vector<std::pair<int64_t, int>> events;  // (time, change); releases before acquisitions
   int64_t tokens = reg.initial_tokens, released = 0;
-  if (reg.producer.actor >= 0) {
+  if (reg.producer.actor.has_value()) {
     const actors::PlanPort& port = plan.actors[reg.producer.actor].outputs[reg.producer.port];
     const std::vector<Act>& producer = acts[reg.producer.actor];
     for (size_t n = 0; n < producer.size(); n += port.period - (n == 0 ? port.phase : 0))
@@ -76,10 +77,10 @@ absl::Status CheckRegister(const actors::Plan& plan, const actors::PlanRegister&
 }  // namespace
 
 absl::Status CheckRegistersByTrace(const actors::Session& session) {
-  for (int rank : session.local_ranks()) {
+  for (const RankId rank : session.local_ranks()) {
     if (session.executor(rank).trace().num_dropped() > 0)
       return absl::InternalError("the ring of records was too small for the run");
-    std::vector<std::vector<Act>> acts = ActsOf(session, rank);
+    IdVector<ActorId, std::vector<Act>> acts = ActsOf(session, rank);
     for (const actors::PlanRegister& reg : session.plan(rank).registers) {
       if (reg.side != actors::RegisterSide::kLocal) continue;
       WEIR_RETURN_IF_ERROR(
@@ -89,14 +90,14 @@ absl::Status CheckRegistersByTrace(const actors::Session& session) {
   return absl::OkStatus();
 }
 
-int MostInFlight(const actors::Session& session, int rank, actors::ActorPhase until) {
+int MostInFlight(const actors::Session& session, RankId rank, actors::ActorPhase until) {
   const actors::Plan& plan = session.plan(rank);
   const trace::ActRing& ring = session.executor(rank).trace();
   std::map<std::pair<int64_t, int>, Act>
       span;  // by (step, micro-batch): first forward start, last backward end
   for (int64_t i = 0; i < ring.size(); ++i) {
     const trace::ActRecord& record = ring.at(i);
-    if (record.actor < 0) continue;
+    if (!record.actor.has_value()) continue;
     actors::ActorPhase phase = plan.actors[record.actor].phase;
     auto key = std::make_pair(record.step, static_cast<int>(record.micro_batch));
     if (phase == actors::ActorPhase::kForward) {
@@ -119,11 +120,11 @@ int MostInFlight(const actors::Session& session, int rank, actors::ActorPhase un
 
 double MeasuredBubble(const actors::Session& session) {
   int64_t begin = std::numeric_limits<int64_t>::max(), end = 0, busy = 0;
-  for (int rank : session.local_ranks()) {
+  for (const RankId rank : session.local_ranks()) {
     const trace::ActRing& ring = session.executor(rank).trace();
     for (int64_t i = 0; i < ring.size(); ++i) {
       const trace::ActRecord& record = ring.at(i);
-      if (record.actor < 0) continue;
+      if (!record.actor.has_value()) continue;
       const actors::ActorPhase phase = session.plan(rank).actors[record.actor].phase;
       if (phase != actors::ActorPhase::kForward && phase != actors::ActorPhase::kBackward &&
           phase != actors::ActorPhase::kWeightGradient)

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "actors/session/session.h"
+#include "runtime/base/ids.h"
 
 namespace weir::training {
 
@@ -13,7 +14,7 @@ absl::Status CheckRegistersByTrace(const actors::Session& session);
 
 // Returns the most micro-batches on this rank whose forward had begun and whose backward (or last
 // act of phase `until`) had not ended.
-int MostInFlight(const actors::Session& session, int rank,
+int MostInFlight(const actors::Session& session, RankId rank,
                  actors::ActorPhase until = actors::ActorPhase::kBackward);
 
 // Returns the bubble of the only step that ran: the share of time in which ranks did no act of a

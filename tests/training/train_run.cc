@@ -53,7 +53,7 @@ class MetricRecorder final : public actors::MetricSink {
 absl::StatusOr<std::map<std::string, std::vector<float>>> WholeStates(
     const actors::Session& session) {
   std::map<std::string, std::vector<std::pair<TensorSlice, std::string>>> shards;
-  for (int rank : session.local_ranks()) {
+  for (const RankId rank : session.local_ranks()) {
     for (const auto& state : session.plan(rank).states) {
       WEIR_ASSIGN_OR_RETURN(const device::HostView view, session.ReadState(rank, state.name));
       shards[state.name].push_back({state.slice, std::string(view.data(), view.size())});
@@ -164,7 +164,7 @@ absl::StatusOr<TrainRun> Train(const proto::Job& job, const TrainRunOptions& opt
   run.grad_norms = sink.Take("grad_norm");
   run.edges = session->Edges();
   if (!computes) return run;
-  for (int rank : session->local_ranks()) {
+  for (const RankId rank : session->local_ranks()) {
     for (const auto& state : session->plan(rank).states)
       run.shapes[state.name] = state.slice.global_shape;
   }

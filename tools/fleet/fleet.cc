@@ -163,7 +163,8 @@ absl::Status Fleet::StartCoordinator(control::JobAuthority* authority) {
   options.excuse_ms = [this](int worker) { return ExcuseMs(worker); };
   options.may_publish = [this](int worker, const std::string& key) {
     const std::vector<int>& ranks = ranks_of_[static_cast<size_t>(worker)];
-    return std::find(ranks.begin(), ranks.end(), transport::RankOfCardSubject(key)) != ranks.end();
+    return std::find(ranks.begin(), ranks.end(), transport::RankOfCardSubject(key).value()) !=
+           ranks.end();
   };
   options.on_event = [this](int worker, const std::string& event) { TakeTrouble(worker, event); };
   WEIR_ASSIGN_OR_RETURN(options.credentials,

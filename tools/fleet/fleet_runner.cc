@@ -156,7 +156,7 @@ void FleetRunner::TakeWork(const std::vector<proto::WorkerAnswer>& answers) {
   work_.clear();
   for (const proto::WorkerAnswer& answer : answers) {
     for (const proto::RankWorkFact& fact : answer.work()) {
-      work_.push_back({fact.rank(), fact.stage(), fact.busy_ns(), fact.planned_ns(),
+      work_.push_back({RankId(fact.rank()), fact.stage(), fact.busy_ns(), fact.planned_ns(),
                        fact.measured_ns(), fact.cpu_ns()});
     }
   }
@@ -243,7 +243,8 @@ absl::StatusOr<std::vector<actors::NonfiniteFinding>> FleetRunner::InspectStep(i
   std::vector<actors::NonfiniteFinding> findings;
   for (const proto::WorkerAnswer& answer : answers) {
     for (const proto::NonfiniteFact& fact : answer.nonfinite()) {
-      findings.push_back({fact.rank(), static_cast<actors::NonfiniteFinding::Origin>(fact.origin()),
+      findings.push_back({RankId(fact.rank()),
+                          static_cast<actors::NonfiniteFinding::Origin>(fact.origin()),
                           fact.start_ns(), fact.text()});
     }
   }

@@ -75,7 +75,7 @@ class AccountWriter {
     return at->second;
   }
   void SetNode(const actors::WaitNode& node, proto::WaitNodeFact* fact) {
-    fact->set_rank(node.rank);
+    fact->set_rank(node.rank.value());
     fact->set_actor(IndexOf(node.actor));
   }
 
@@ -99,7 +99,7 @@ class AccountReader {
     return account_.name(index - 1);
   }
   actors::WaitNode NodeOf(const proto::WaitNodeFact& fact) {
-    return {fact.rank(), NameAt(fact.actor())};
+    return {RankId(fact.rank()), NameAt(fact.actor())};
   }
   bool is_sound() const { return is_sound_; }
 
@@ -137,7 +137,7 @@ std::optional<std::vector<actors::Wait>> WaitsOf(const proto::WaitAccount& accou
 std::vector<std::string> WaitsForOthers(const std::vector<actors::Wait>& waits,
                                         const std::vector<int>& ranks) {
   const auto is_elsewhere = [&](const actors::WaitNode& holder) {
-    return std::find(ranks.begin(), ranks.end(), holder.rank) == ranks.end();
+    return std::find(ranks.begin(), ranks.end(), holder.rank.value()) == ranks.end();
   };
   std::vector<std::string> lines;
   int count = 0;

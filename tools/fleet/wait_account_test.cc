@@ -10,17 +10,24 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-const actors::Wait kHere = {{0, "backward"}, 3, 6, actors::ActorState::kWaitsForInput, "x",
-                            {{0, "move x"}}};
+const actors::Wait kHere = {{RankId(0), "backward"}, 3, 6, actors::ActorState::kWaitsForInput, "x",
+                            {{RankId(0), "move x"}}};
 const actors::Wait kElsewhere = {
-    {0, "move x"}, 3, 6, actors::ActorState::kWaitsForInput, "move x rank 1 to 0", {{1, ""}}};
-const actors::Wait kNamed = {{0, "move x"},  3, 6, actors::ActorState::kWaitsForInput, "x 1 to 0",
-                             {{1, "send x"}}};
-const actors::Wait kBack = {{1, "send x"},    3, 6, actors::ActorState::kWaitsForCredit, "x 1 to 0",
-                            {{0, "backward"}}};
-const actors::Wait kRunning = {{1, "send x"}, 3, 6, actors::ActorState::kRunning, "", {}};
-const actors::Wait kTurn = {
-    {1, "it's"}, 0, 9, actors::ActorState::kWaitsForStream, "", {{1, "send x"}, {2, ""}}};
+    {RankId(0), "move x"}, 3, 6, actors::ActorState::kWaitsForInput, "move x rank 1 to 0",
+    {{RankId(1), ""}}};
+const actors::Wait kNamed = {
+    {RankId(0), "move x"},  3, 6, actors::ActorState::kWaitsForInput, "x 1 to 0",
+    {{RankId(1), "send x"}}};
+const actors::Wait kBack = {
+    {RankId(1), "send x"},    3, 6, actors::ActorState::kWaitsForCredit, "x 1 to 0",
+    {{RankId(0), "backward"}}};
+const actors::Wait kRunning = {{RankId(1), "send x"}, 3, 6, actors::ActorState::kRunning, "", {}};
+const actors::Wait kTurn = {{RankId(1), "it's"},
+                            0,
+                            9,
+                            actors::ActorState::kWaitsForStream,
+                            "",
+                            {{RankId(1), "send x"}, {RankId(2), ""}}};
 
 std::vector<std::string> LinesOf(const std::vector<actors::Wait>& waits) {
   std::vector<std::string> lines;
@@ -80,12 +87,12 @@ TEST(WaitAccountTest, WithoutARingTheActorThatAllWaitForIsNamed) {
 TEST(WaitAccountTest, AnAccountHasABoundAndCountsWhatHasNoRoom) {
   std::vector<actors::Wait> waits;
   for (int i = 0; i < 1000; ++i) {
-    waits.push_back({{i, absl::StrCat("actor ", i)},
+    waits.push_back({{RankId(i), absl::StrCat("actor ", i)},
                      i,
                      1000,
                      actors::ActorState::kWaitsForInput,
                      absl::StrCat("register ", i),
-                     {{i + 1, absl::StrCat("actor ", i + 1)}}});
+                     {{RankId(i + 1), absl::StrCat("actor ", i + 1)}}});
   }
   for (size_t bytes_max : {0, 10, 100, 1000, 10'000, 30'000}) {
     const proto::WaitAccount account = AccountOf(waits, bytes_max);

@@ -90,7 +90,7 @@ void AddMetrics(const std::map<int64_t, train::StepMetrics>& reported,
 void AddWork(const std::vector<actors::RankWorkReport>& work, proto::WorkerAnswer* answer) {
   for (const actors::RankWorkReport& rank : work) {
     proto::RankWorkFact* fact = answer->add_work();
-    fact->set_rank(rank.rank);
+    fact->set_rank(rank.rank.value());
     fact->set_stage(rank.stage);
     fact->set_busy_ns(rank.busy_ns);
     fact->set_planned_ns(rank.planned_ns);
@@ -300,7 +300,7 @@ class Worker {
         WEIR_ASSIGN_OR_RETURN(auto findings, group->InspectStep(command.inspect().as_step()));
         for (const actors::NonfiniteFinding& finding : findings) {
           proto::NonfiniteFact* fact = answer->add_nonfinite();
-          fact->set_rank(finding.rank);
+          fact->set_rank(finding.rank.value());
           fact->set_origin(static_cast<int>(finding.origin));
           fact->set_start_ns(finding.start_ns);
           fact->set_text(finding.text);
@@ -363,7 +363,8 @@ class Worker {
       ucx.checksum = command.checksums() ? transport::UcxTransportOptions::Checksum::kCrc32c
                                          : transport::UcxTransportOptions::Checksum::kNone;
       return [this, ucx](int num_ranks, const std::vector<int>& local_ranks) {
-        return transport::MakeProcessNetwork(num_ranks, local_ranks, link_.get(), ucx);
+        const std::vector<RankId> ranks(local_ranks.begin(), local_ranks.end());
+        return transport::MakeProcessNetwork(num_ranks, ranks, link_.get(), ucx);
       };
     };
     {

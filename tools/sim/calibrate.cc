@@ -84,7 +84,7 @@ class KernelTimes {
     size_t kernels = 0;
     std::vector<int64_t> ns;  // of all acts, in order
   };
-  std::map<std::pair<int32_t, int32_t>, ActorTimes> actors_;
+  std::map<std::pair<RankId, ActorId>, ActorTimes> actors_;
 };
 
 // A job with all its ranks here and with real kernels under virtual time.
@@ -260,10 +260,11 @@ class Calibration {
 
   // Adds acts without a program: feeds, reports, copies.
   void AddOthers(const actors::Plan& plan, const trace::ActRing& acts) {
-    std::map<int32_t, std::vector<int64_t>> by_actor;
+    std::map<ActorId, std::vector<int64_t>> by_actor;
     for (int64_t i = 0; i < acts.size(); ++i) {
       const trace::ActRecord& record = acts.at(i);
-      if (record.actor >= 0 && record.step > 0 && plan.actors[record.actor].program < 0) {
+      if (record.actor.has_value() && record.step > 0 &&
+          !plan.actors[record.actor].program.has_value()) {
         by_actor[record.actor].push_back(record.end - record.start);
       }
     }

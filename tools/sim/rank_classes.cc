@@ -39,7 +39,8 @@ absl::Status NotSymmetrical(const actors::Plan& plan, const actors::PlanRegister
 absl::StatusOr<RankPairs> PairRepresentatives(const std::vector<actors::Plan>& plans,
                                               const sbp::Places& places) {
   const auto key_of = [&places](const actors::Plan& plan, const actors::PlanRegister& r) {
-    const int64_t peer_stage = places.PlaceOf(r.peer), peer = places.DeviceOf(r.peer);
+    const int64_t peer_stage = places.PlaceOf(r.peer.value()),
+                  peer = places.DeviceOf(r.peer.value());
     if (r.side == actors::RegisterSide::kInbound)
       return Key{peer_stage, plan.stage, peer, ReaderOf(plan, r)};
     return Key{plan.stage, peer_stage, peer, ReaderOf(plan, r)};
@@ -70,7 +71,7 @@ absl::StatusOr<RankPairs> PairRepresentatives(const std::vector<actors::Plan>& p
       }
     }
   }
-  std::set<uint64_t> reached;
+  std::set<EdgeId> reached;
   for (const auto& [out, in] : pairs.images) reached.insert(in);
   for (const actors::Plan& plan : plans) {
     for (const actors::PlanRegister& r : plan.registers) {

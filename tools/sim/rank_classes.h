@@ -16,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "actors/plan/plan.h"
+#include "runtime/base/ids.h"
 #include "sbp/places.h"
 
 namespace weir::sim {
@@ -23,9 +24,9 @@ namespace weir::sim {
 struct RankPairs {
   // images[e], for an outgoing edge e of a representative, is the incoming edge of a representative
   // on which the tokens of e arrive.
-  std::map<uint64_t, uint64_t> images;
+  std::map<EdgeId, EdgeId> images;
   // Edges of scalars whose other end has no representative.
-  std::vector<uint64_t> loose;
+  std::vector<EdgeId> loose;
 };
 
 // `plans` are the plans of the first ranks of all stages, with the far ends of their registers.

@@ -54,7 +54,7 @@ double ForwardFlops(const compiler::Module& module) {
 double FlopsOf(const actors::Plan& plan) {
   double total = 0;
   for (const actors::PlanActor& actor : plan.actors) {
-    if (actor.program < 0 || actor.phase == actors::ActorPhase::kBoxing) continue;
+    if (!actor.program.has_value() || actor.phase == actors::ActorPhase::kBoxing) continue;
     for (const actors::PlanCall& call : plan.programs[actor.program].calls) {
       total += WorkOf(call, actor.chunks).flops * static_cast<double>(actor.acts_per_step);
     }
@@ -140,7 +140,7 @@ class Simulation {
       for (const actors::PlanActor& actor : plan.actors) of_this += actor.acts_per_step;
       acts_of_rank = std::max(acts_of_rank, of_this);
       acts += static_cast<double>(of_this);
-      options.engine.devices.push_back(map_->EngineDevice(plan.rank));
+      options.engine.devices.push_back(map_->EngineDevice(plan.rank.value()));
     }
     // Figures are of the steps from one update to another. The first of these updates uses
     // gradients.
@@ -155,10 +155,12 @@ class Simulation {
       options.trace_capacity = std::min(kTracedActsMax, acts_of_rank * report_.steps + 1);
     options.engine.hosts = map_->EngineHosts();
     options.engine.seed = options_.seed;
-    options.ways = [this](int from, int to) { return map_->WayBetween(from, to); };
+    options.ways = [this](RankId from, RankId to) {
+      return map_->WayBetween(from.value(), to.value());
+    };
     // Computes costs first, because that may fail.
     ActCosts acts_cost(map_.get());
-    std::vector<std::vector<ActCosts::Cost>> costs(report_.ranks);
+    IdVector<RankId, IdVector<ActorId, ActCosts::Cost>> costs(report_.ranks);
     for (const actors::Plan& plan : plans_) {
       for (const actors::PlanActor& actor : plan.actors) {
         WEIR_ASSIGN_OR_RETURN(const ActCosts::Cost cost, acts_cost.CostOf(plan, actor));
@@ -217,7 +219,7 @@ class Simulation {
 
   void TellDevice(const actors::Plan& plan, const actors::RankTimes& times, double window_ns) {
     SimulateReport::Device device;
-    device.rank = plan.rank;
+    device.rank = plan.rank.value();
     device.device = plan.device;
     for (size_t phase = 0; phase < times.busy_ns.size(); ++phase) {
       const double share = static_cast<double>(times.busy_ns[phase]) / window_ns;
@@ -229,7 +231,7 @@ class Simulation {
     // Waiting is the rest: the time between acts and after the last act.
     device.waiting = std::max(0.0, 1 - device.compute - device.transfer - device.exposed);
     device.arena_bytes = static_cast<double>(plan.arena_bytes);
-    device.memory_bytes = map_->costs(plan.rank).model().memory_bytes();
+    device.memory_bytes = map_->costs(plan.rank.value()).model().memory_bytes();
     const double share = 1.0 / static_cast<double>(report_.ranks_simulated);
     report_.compute += device.compute * share;
     report_.transfer += device.transfer * share;

@@ -111,8 +111,8 @@ class PathWalk {
       between_ += ns;
       return;
     }
-    const int from = run_.ranks[run_.actors[cause.actor].rank_index].rank;
-    const int to = run_.ranks[run_.actors[act.actor].rank_index].rank;
+    const RankId from = run_.ranks[run_.actors[cause.actor].rank_index].rank;
+    const RankId to = run_.ranks[run_.actors[act.actor].rank_index].rank;
     const auto kind =
         act.wait == RecordedAct::Wait::kInput ? PathEdge::Kind::kToken : PathEdge::Kind::kSlot;
     EdgeSum& sum = edges_[{r.name, from, to, kind}];
@@ -185,8 +185,8 @@ class PathWalk {
   int64_t begin_ = 0;
   int64_t at_ = 0;  // what is later has been added
   double between_ = 0, rest_ = 0;
-  std::map<std::tuple<int, std::string, std::string>, ActSum> acts_;  // by rank, function, phase
-  std::map<std::tuple<std::string, int, int, PathEdge::Kind>, EdgeSum> edges_;
+  std::map<std::tuple<RankId, std::string, std::string>, ActSum> acts_;  // by rank, function, phase
+  std::map<std::tuple<std::string, RankId, RankId, PathEdge::Kind>, EdgeSum> edges_;
 };
 
 }  // namespace

@@ -27,7 +27,7 @@ namespace weir::trace {
 
 // PathActs are the acts that a user calls by one name, on one rank.
 struct PathActs {
-  int rank = 0;
+  RankId rank;
   std::string function;
   std::string phase;
   double share = 0;
@@ -38,8 +38,8 @@ struct PathActs {
 // A PathEdge is a way between two ranks: a token or credit has been sent, but has not arrived.
 struct PathEdge {
   std::string name;  // of the register
-  int from = 0;      // ranks; of a slot, from the reader to the writer
-  int to = 0;
+  RankId from;       // of a slot, from the reader to the writer
+  RankId to;
   enum class Kind : uint8_t { kToken, kSlot } kind = Kind::kToken;
   double share = 0;
   double ns_per_step = 0;
@@ -55,7 +55,7 @@ struct CriticalPath {
   // crosses them.
   std::vector<PathEdge> edges;
   std::map<std::string, double> phases;  // shares of acts
-  std::map<int, double> ranks;           // shares of acts
+  std::map<RankId, double> ranks;        // shares of acts
   double in_transfer = 0;                // share of all edges
   // The share in which the queue had an act to do, or no known event to wait for.
   double between_acts = 0;

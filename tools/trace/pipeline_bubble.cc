@@ -44,7 +44,7 @@ double MeasurePipelineBubble(const TraceReader& reader, int64_t first_step, int6
   double devices = 0;
   for (const auto& [track, process] : reader.processes) {
     auto facts = reader.plans.find(process.rank);
-    if (process.rank < 0 || facts == reader.plans.end()) continue;
+    if (!process.rank.has_value() || facts == reader.plans.end()) continue;
     const PassActors actors = PassActorsOf(facts->second);
     devices += static_cast<double>(std::max<size_t>(1, actors.queues.size()));
     for (const TraceSlice& slice : process.slices) {

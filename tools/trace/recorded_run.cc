@@ -31,7 +31,7 @@ class RunBuilder {
 
   absl::StatusOr<RecordedRun> Build() {
     for (const auto& [track, process] : trace_.processes) {
-      if (process.rank >= 0) processes_[process.rank] = &process;
+      if (process.rank.has_value()) processes_[process.rank] = &process;
     }
     if (processes_.empty()) return Unusable("the trace names no rank");
     for (const auto& [rank, process] : processes_) {
@@ -43,7 +43,7 @@ class RunBuilder {
       WEIR_RETURN_IF_ERROR(AddRank(*process, facts->second));
     }
     for (const RecordedRegister& r : run_.registers) {
-      if (r.crosses_ranks && (r.producer.actor < 0 || r.consumers.empty())) {
+      if (r.crosses_ranks && (!r.producer.actor.has_value() || r.consumers.empty())) {
         return Unusable(absl::StrCat("the other end of register '", r.name,
                                      "' is on a rank that the trace lacks"));
       }
@@ -54,30 +54,37 @@ class RunBuilder {
 
  private:
   absl::Status AddRank(const TraceProcess& process, const proto::PlanFacts& facts);
-  absl::Status AddRegisters(const proto::PlanFacts& facts, std::vector<int32_t>* register_of);
+  absl::Status AddRegisters(const proto::PlanFacts& facts,
+                            IdVector<RegisterId, RecordedRegisterId>* register_of);
   absl::Status AddActor(const proto::PlanFacts& facts, const proto::ActorFacts& from,
-                        const std::vector<int32_t>& register_of);
+                        const IdVector<RegisterId, RecordedRegisterId>& register_of);
   absl::Status AddPorts(const google::protobuf::RepeatedPtrField<proto::PortFacts>& from,
-                        const std::vector<int32_t>& register_of, std::vector<RecordedPort>* to);
+                        const IdVector<RegisterId, RecordedRegisterId>& register_of,
+                        std::vector<RecordedPort>* to);
   absl::Status AddActs(const TraceProcess& process);
-  absl::StatusOr<RecordedAct> ActOf(const TraceSlice& slice,
-                                    const std::unordered_map<std::string, int32_t>& actor_of) const;
+  absl::StatusOr<RecordedAct> ActOf(
+      const TraceSlice& slice,
+      const std::unordered_map<std::string, RecordedActorId>& actor_of) const;
   void JoinQueues(RecordedRank* rank) const;
   void SetWait(const TraceSlice& wait, RecordedAct* act) const;
   absl::Status ChooseSteps();
+  // Returns the recorded actor of an actor of the rank that is being added.
+  RecordedActorId RecordedOf(ActorId actor) const {
+    return RecordedActorId(first_actor_.value() + actor.value());
+  }
   static std::string Text(const proto::PlanFacts& facts, uint32_t index) {
     return index < static_cast<uint32_t>(facts.text_size()) ? facts.text(static_cast<int>(index))
                                                             : std::string();
   }
 
   const TraceReader& trace_;
-  const std::map<int, std::vector<char>> enders_;
-  std::map<int, const TraceProcess*> processes_;  // by rank
-  std::unordered_map<uint64_t, int32_t> register_of_edge_;
+  const std::map<RankId, IdVector<ActorId, char>> enders_;
+  std::map<RankId, const TraceProcess*> processes_;
+  std::map<EdgeId, RecordedRegisterId> register_of_edge_;
   int32_t num_queues_ = 0;  // of the ranks so far
   // The next fields belong to the rank that is being added.
-  int32_t first_actor_ = 0;
-  std::set<std::pair<std::string, int32_t>> registers_named_;
+  RecordedActorId first_actor_;
+  std::set<std::pair<std::string, RecordedRegisterId>> registers_named_;
   RecordedRun run_;
 };
 
@@ -93,27 +100,26 @@ absl::Status RunBuilder::AddRank(const TraceProcess& process, const proto::PlanF
   rank.num_queues = rank.takes_ahead() ? facts.num_queues() : 1;
   rank.first_queue = num_queues_;
   num_queues_ += rank.num_queues;
-  first_actor_ = static_cast<int32_t>(run_.actors.size());
+  first_actor_ = run_.actors.next_id();
   registers_named_.clear();
-  std::vector<int32_t> register_of;
+  IdVector<RegisterId, RecordedRegisterId> register_of;
   WEIR_RETURN_IF_ERROR(AddRegisters(facts, &register_of));
-  const std::vector<char>& ends_step = enders_.at(process.rank);
+  const IdVector<ActorId, char>& ends_step = enders_.at(process.rank);
   for (const proto::ActorFacts& actor : facts.actor())
     WEIR_RETURN_IF_ERROR(AddActor(facts, actor, register_of));
-  for (size_t a = first_actor_; a < run_.actors.size(); ++a)
-    run_.actors[a].ends_step = ends_step[a - first_actor_] != 0;
+  for (const ActorId a : ends_step.ids()) run_.actors[RecordedOf(a)].ends_step = ends_step[a] != 0;
   return AddActs(process);
 }
 
 absl::Status RunBuilder::AddRegisters(const proto::PlanFacts& facts,
-                                      std::vector<int32_t>* register_of) {
+                                      IdVector<RegisterId, RecordedRegisterId>* register_of) {
   for (const proto::RegisterFacts& from : facts.registers()) {
-    int32_t index = static_cast<int32_t>(run_.registers.size());
+    RecordedRegisterId index = run_.registers.next_id();
     if (from.crosses_ranks())
-      index = register_of_edge_.try_emplace(from.edge(), index).first->second;
+      index = register_of_edge_.try_emplace(EdgeId(from.edge()), index).first->second;
     register_of->push_back(index);
     registers_named_.emplace(Text(facts, from.name_text()), index);
-    if (index < static_cast<int32_t>(run_.registers.size())) continue;  // its other end told of it
+    if (run_.registers.Has(index)) continue;  // its other end told of it
     RecordedRegister& to = run_.registers.emplace_back();
     to.name = Text(facts, from.name_text());
     to.family = from.crosses_ranks() ? Text(facts, from.boxing_text()) : to.name;
@@ -130,28 +136,28 @@ absl::Status RunBuilder::AddRegisters(const proto::PlanFacts& facts,
 }
 
 absl::Status RunBuilder::AddPorts(const google::protobuf::RepeatedPtrField<proto::PortFacts>& from,
-                                  const std::vector<int32_t>& register_of,
+                                  const IdVector<RegisterId, RecordedRegisterId>& register_of,
                                   std::vector<RecordedPort>* to) {
   for (const proto::PortFacts& port : from) {
     const Span span = FromProto(port.span());
-    if (port.register_id() < 0 || port.register_id() >= static_cast<int32_t>(register_of.size()) ||
-        !IsCount(span.period, 1) || !IsCount(span.tokens, 1) || span.tokens > kRecordedTokensMax ||
-        !IsCount(span.phase, 0) || span.phase >= span.period ||
-        span.tokens > run_.registers[register_of[port.register_id()]].slots) {
+    const RegisterId id(port.register_id());
+    if (!register_of.Has(id) || !IsCount(span.period, 1) || !IsCount(span.tokens, 1) ||
+        span.tokens > kRecordedTokensMax || !IsCount(span.phase, 0) || span.phase >= span.period ||
+        span.tokens > run_.registers[register_of[id]].slots) {
       return Unusable("a port has impossible numbers");
     }
-    to->push_back({span, register_of[port.register_id()]});
+    to->push_back({span, register_of[id]});
   }
   return absl::OkStatus();
 }
 
 absl::Status RunBuilder::AddActor(const proto::PlanFacts& facts, const proto::ActorFacts& from,
-                                  const std::vector<int32_t>& register_of) {
-  const int32_t index = static_cast<int32_t>(run_.actors.size());
+                                  const IdVector<RegisterId, RecordedRegisterId>& register_of) {
+  const RecordedActorId index = run_.actors.next_id();
   RecordedActor& to = run_.actors.emplace_back();
-  to.rank_index = static_cast<int32_t>(run_.ranks.size()) - 1;
+  to.rank_index = RecordedRankId(static_cast<int32_t>(run_.ranks.size()) - 1);
   const RecordedRank& rank = run_.ranks.back();
-  to.queue = rank.first_queue + from.queue();
+  to.queue = RecordedQueueId(rank.first_queue + from.queue());
   to.name = Text(facts, from.name_text());
   to.function = Text(facts, from.function_text());
   if (to.function.empty()) to.function = to.name;
@@ -181,7 +187,7 @@ absl::Status RunBuilder::AddActor(const proto::PlanFacts& facts, const proto::Ac
   }
   for (size_t i = 0; i < to.outputs.size(); ++i) {
     RecordedPortRef& producer = run_.registers[to.outputs[i].register_index].producer;
-    if (producer.actor >= 0)
+    if (producer.actor.has_value())
       return Unusable(absl::StrCat("two actors produce what '", to.name, "' does"));
     producer = {index, static_cast<int32_t>(i)};
   }
@@ -189,9 +195,9 @@ absl::Status RunBuilder::AddActor(const proto::PlanFacts& facts, const proto::Ac
 }
 
 absl::Status RunBuilder::AddActs(const TraceProcess& process) {
-  std::unordered_map<std::string, int32_t> actor_of;
-  for (size_t i = first_actor_; i < run_.actors.size(); ++i)
-    actor_of[run_.actors[i].name] = static_cast<int32_t>(i);
+  std::unordered_map<std::string, RecordedActorId> actor_of;
+  for (RecordedActorId id = first_actor_; run_.actors.Has(id); id = RecordedActorId(id.value() + 1))
+    actor_of[run_.actors[id].name] = id;
   RecordedRank& rank = run_.ranks.back();
   const TraceSlice* wait = nullptr;
   for (const TraceSlice& slice : process.slices) {
@@ -213,18 +219,19 @@ absl::Status RunBuilder::AddActs(const TraceProcess& process) {
 }
 
 absl::StatusOr<RecordedAct> RunBuilder::ActOf(
-    const TraceSlice& slice, const std::unordered_map<std::string, int32_t>& actor_of) const {
+    const TraceSlice& slice,
+    const std::unordered_map<std::string, RecordedActorId>& actor_of) const {
   const auto number = [&slice](const char* name) {
     auto at = slice.numbers.find(name);
     return at == slice.numbers.end() ? int64_t{0} : at->second;
   };
-  int32_t actor = -1;
+  RecordedActorId actor;
   if (auto at = actor_of.find(slice.name); at != actor_of.end()) actor = at->second;
   if (auto at = slice.numbers.find(kTraceActor);
       at != slice.numbers.end() && at->second >= 0 && at->second < kRecordedNumberMax) {
-    actor = first_actor_ + static_cast<int32_t>(std::min<int64_t>(at->second, 1 << 28));
+    actor = RecordedOf(ActorId(static_cast<int32_t>(std::min<int64_t>(at->second, 1 << 28))));
   }
-  if (actor < 0 || actor >= static_cast<int32_t>(run_.actors.size())) {
+  if (!run_.actors.Has(actor)) {
     return Unusable(absl::StrCat("the plan of rank ", run_.ranks.back().rank, " has no actor '",
                                  slice.name.text(), "'"));
   }
@@ -257,7 +264,7 @@ void RunBuilder::JoinQueues(RecordedRank* rank) const {
   std::vector<int32_t> last(static_cast<size_t>(rank->num_queues), -1);
   for (size_t i = 0; i < rank->acts.size(); ++i) {
     RecordedAct& act = rank->acts[i];
-    int32_t& previous = last[run_.actors[act.actor].queue - rank->first_queue];
+    int32_t& previous = last[run_.actors[act.actor].queue.value() - rank->first_queue];
     act.previous = std::exchange(previous, static_cast<int32_t>(i));
   }
 }
@@ -299,14 +306,14 @@ absl::Status RunBuilder::ChooseSteps() {
 
 }  // namespace
 
-const RecordedAct* RecordedRun::Publisher(int32_t register_index, int64_t token) const {
+const RecordedAct* RecordedRun::Publisher(RecordedRegisterId register_index, int64_t token) const {
   const RecordedRegister& r = registers[register_index];
-  if (token < r.initial_tokens || r.producer.actor < 0) return nullptr;
+  if (token < r.initial_tokens || !r.producer.actor.has_value()) return nullptr;
   const RecordedPort& port = actors[r.producer.actor].outputs[r.producer.port];
   return Act(r.producer.actor, port.LastAct((token - r.initial_tokens) / port.tokens));
 }
 
-const RecordedAct* RecordedRun::LastReader(int32_t register_index, int64_t token) const {
+const RecordedAct* RecordedRun::LastReader(RecordedRegisterId register_index, int64_t token) const {
   const RecordedAct* last = nullptr;
   for (const RecordedPortRef& consumer : registers[register_index].consumers) {
     const RecordedPort& port = actors[consumer.actor].inputs[consumer.port];

@@ -16,19 +16,22 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
 #include "runtime/base/rate.h"
+#include "tools/trace/recorded_ids.h"
 #include "tools/trace/step_times.h"
 #include "tools/trace/trace_reader.h"
 
 namespace weir::trace {
 
 struct RecordedPort : Span {
-  int32_t register_index = -1;
+  RecordedRegisterId register_index;
 };
 
 struct RecordedActor : Rate {
-  int32_t rank_index = 0;
-  int32_t queue = 0;  // among the queues of all ranks
+  RecordedRankId rank_index;
+  RecordedQueueId queue;
   std::string name;
   std::string function;  // the user's name of the actor's function; else the actor's own
   std::string phase;
@@ -44,7 +47,7 @@ struct RecordedActor : Rate {
 };
 
 struct RecordedPortRef {
-  int32_t actor = -1;
+  RecordedActorId actor;
   int32_t port = -1;
 };
 
@@ -62,9 +65,9 @@ struct RecordedRegister {
 
 struct RecordedAct {
   enum class Wait : uint8_t { kNone, kInput, kCredit };
-  int32_t actor = -1;
+  RecordedActorId actor;
   Wait wait = Wait::kNone;  // of the queue, before this act
-  int32_t waited_register = -1;
+  RecordedRegisterId waited_register;
   int32_t previous = -1;  // on the same queue: a place in the acts of the rank; -1: none is kept
   int64_t number = 0;
   int64_t step = 0;
@@ -77,10 +80,10 @@ struct RecordedAct {
 };
 
 struct RecordedRank {
-  int rank = 0;
+  RankId rank;
   std::string name;  // "rank 0 · stage 0"
   int32_t num_queues = 1;
-  int32_t first_queue = 0;        // among the queues of all ranks
+  int32_t first_queue = 0;        // its queues have RecordedQueueIds from this one on
   int64_t depth = 1;              // acts that the device may have been given and not have done
   std::vector<RecordedAct> acts;  // in the order of their ends
   // A RunBegin is an act before which the session rested and waited for its next call.
@@ -95,9 +98,9 @@ struct RecordedRank {
 };
 
 struct RecordedRun {
-  std::vector<RecordedRank> ranks;  // ascending
-  std::vector<RecordedActor> actors;
-  std::vector<RecordedRegister> registers;
+  IdVector<RecordedRankId, RecordedRank> ranks;  // ascending
+  IdVector<RecordedActorId, RecordedActor> actors;
+  IdVector<RecordedRegisterId, RecordedRegister> registers;
   // The steps of which every act of every rank is kept, with no step missing between them:
   // times.steps from first to last.
   int64_t first_step = 0;
@@ -107,7 +110,7 @@ struct RecordedRun {
   const StepTime& TimeOf(int64_t step) const { return times.steps[step - first_step]; }
 
   // Returns the act of that number; null if the act is not kept.
-  const RecordedAct* Act(int32_t actor, int64_t number) const {
+  const RecordedAct* Act(RecordedActorId actor, int64_t number) const {
     const RecordedActor& a = actors[actor];
     const int64_t at = number - a.first_act;
     if (at < 0 || at >= static_cast<int64_t>(a.acts.size()) || a.acts[at] < 0) return nullptr;
@@ -115,10 +118,10 @@ struct RecordedRun {
   }
   // Returns the act that published token `token` of a register; null if the token is initial or the
   // act is not kept.
-  const RecordedAct* Publisher(int32_t register_index, int64_t token) const;
+  const RecordedAct* Publisher(RecordedRegisterId register_index, int64_t token) const;
   // Returns the act, among those of all consumers, that gave up the token last; null if one of them
   // is not kept.
-  const RecordedAct* LastReader(int32_t register_index, int64_t token) const;
+  const RecordedAct* LastReader(RecordedRegisterId register_index, int64_t token) const;
   // TokenTaken returns the last token that an act takes from the register of `port`. The next
   // function returns the token that must have been given up before an act has its slots. Negative
   // if none.

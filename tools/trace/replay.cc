@@ -31,7 +31,7 @@ class MessageTimes {
 
   // Returns the tokens that were published, or given up, in the steps that are replayed: [first,
   // end).
-  std::pair<int64_t, int64_t> Range(int32_t index) const {
+  std::pair<int64_t, int64_t> Range(RecordedRegisterId index) const {
     const RecordedRegister& r = run_.registers[index];
     const bool token = way_ == RecordedAct::Wait::kInput;
     const RecordedPortRef& ref = token ? r.producer : r.consumers[0];
@@ -48,29 +48,29 @@ class MessageTimes {
     int64_t ns = 0;  // the time, or no less than it
   };
   // Returns nothing if the acts around the message are not kept.
-  std::optional<Observation> Observe(int32_t index, int64_t token) const {
+  std::optional<Observation> Observe(RecordedRegisterId index, int64_t token) const {
     return way_ == RecordedAct::Wait::kInput ? ObserveToken(index, token)
                                              : ObserveCredit(index, token);
   }
 
   // Returns the medians, after all exact times have been added.
-  void Add(int32_t index, int64_t ns) {
+  void Add(RecordedRegisterId index, int64_t ns) {
     known_[index].push_back(ns);
     of_pair_[Pair(index)].push_back(ns);
     all_.push_back(ns);
   }
-  int64_t Median(int32_t index) {
+  int64_t Median(RecordedRegisterId index) {
     if (!known_[index].empty()) return MedianOf(known_[index]);
     auto pair = of_pair_.find(Pair(index));
     return MedianOf(pair != of_pair_.end() ? pair->second : all_);
   }
 
  private:
-  std::pair<int, int> Pair(int32_t index) const {
+  std::pair<RecordedRankId, RecordedRankId> Pair(RecordedRegisterId index) const {
     const RecordedRegister& r = run_.registers[index];
     return {run_.actors[r.producer.actor].rank_index, run_.actors[r.consumers[0].actor].rank_index};
   }
-  std::optional<Observation> ObserveToken(int32_t index, int64_t token) const {
+  std::optional<Observation> ObserveToken(RecordedRegisterId index, int64_t token) const {
     const RecordedAct* from = run_.Publisher(index, token);
     if (from == nullptr) return std::nullopt;
     std::optional<Observation> seen;
@@ -85,7 +85,7 @@ class MessageTimes {
     }
     return seen;
   }
-  std::optional<Observation> ObserveCredit(int32_t index, int64_t token) const {
+  std::optional<Observation> ObserveCredit(RecordedRegisterId index, int64_t token) const {
     const RecordedRegister& r = run_.registers[index];
     const RecordedAct* from = run_.LastReader(index, token);
     const RecordedPort& port = run_.actors[r.producer.actor].outputs[r.producer.port];
@@ -99,8 +99,8 @@ class MessageTimes {
 
   const RecordedRun& run_;
   const RecordedAct::Wait way_;
-  std::vector<std::vector<int64_t>> known_;  // exact, by register
-  std::map<std::pair<int, int>, std::vector<int64_t>> of_pair_;
+  IdVector<RecordedRegisterId, std::vector<int64_t>> known_;  // exact
+  std::map<std::pair<RecordedRankId, RecordedRankId>, std::vector<int64_t>> of_pair_;
   std::vector<int64_t> all_;
 };
 
@@ -172,21 +172,21 @@ void Replayer::FindMessages() {
        {std::pair(RecordedAct::Wait::kInput, &tokens_), {RecordedAct::Wait::kCredit, &credits_}}) {
     messages->resize(run_->registers.size());
     MessageTimes times(*run_, way);
-    std::vector<std::vector<std::optional<MessageTimes::Observation>>> seen(run_->registers.size());
-    for (size_t i = 0; i < run_->registers.size(); ++i) {
+    IdVector<RecordedRegisterId, std::vector<std::optional<MessageTimes::Observation>>> seen(
+        run_->registers.size());
+    for (const RecordedRegisterId i : run_->registers.ids()) {
       if (!run_->registers[i].crosses_ranks) continue;
-      const auto [first, end] = times.Range(static_cast<int32_t>(i));
+      const auto [first, end] = times.Range(i);
       (*messages)[i].first_token = first;
       for (int64_t token = first; token < end; ++token) {
-        seen[i].push_back(times.Observe(static_cast<int32_t>(i), token));
-        if (seen[i].back().has_value() && seen[i].back()->exact)
-          times.Add(static_cast<int32_t>(i), seen[i].back()->ns);
+        seen[i].push_back(times.Observe(i, token));
+        if (seen[i].back().has_value() && seen[i].back()->exact) times.Add(i, seen[i].back()->ns);
       }
     }
-    for (size_t i = 0; i < run_->registers.size(); ++i) {
+    for (const RecordedRegisterId i : run_->registers.ids()) {
       if (!run_->registers[i].crosses_ranks) continue;
       Messages& m = (*messages)[i];
-      m.median_ns = times.Median(static_cast<int32_t>(i));
+      m.median_ns = times.Median(i);
       for (const auto& o : seen[i]) {
         m.ns.push_back(!o.has_value() ? m.median_ns
                        : o->exact     ? o->ns
@@ -235,9 +235,9 @@ class ReplayState {
   };
   struct Register {
     int32_t producer_port = -1;
-    std::vector<std::pair<int32_t, int32_t>> consumers;  // actor, port
-    std::vector<int64_t> released;                       // by consumer: tokens given up
-    int64_t freed = 0;                                   // by all of them
+    std::vector<std::pair<RecordedActorId, int32_t>> consumers;  // actor, port
+    std::vector<int64_t> released;                               // by consumer: tokens given up
+    int64_t freed = 0;                                           // by all of them
     int64_t published = 0;
     int64_t slots = 0;
     double transfer_factor = 1;
@@ -247,14 +247,14 @@ class ReplayState {
     std::vector<int64_t> written_at, read_at;
   };
   struct Rank {
-    using Ready = std::tuple<int64_t, int64_t,
-                             int32_t>;  // less priority, precedence, actor: the least goes first
+    // Less priority, precedence, actor: the least goes first.
+    using Ready = std::tuple<int64_t, int64_t, RecordedActorId>;
     std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
     int64_t num_running = 0;  // acts that the device has been given and has not done
     int64_t last_end = 0;
   };
   struct Flight {
-    int32_t actor = -1;
+    RecordedActorId actor;
     int64_t number = 0;  // of the actor's acts
   };
   struct Queue {
@@ -274,26 +274,26 @@ class ReplayState {
   };
 
   void MakePorts();
-  void RaiseLimits(int32_t rank, int64_t before_step);
+  void RaiseLimits(RecordedRankId rank, int64_t before_step);
   void Push(int64_t at, Event::Kind kind, int32_t index) {
     events_.push({at, num_events_++, kind, index});
   }
   void Happen(const Event& event);
-  void Start(int32_t rank);
-  int64_t HeldUntil(int32_t actor, int64_t begin);
-  void Finish(int32_t queue);
-  void EndAct(int32_t actor, int64_t end, Effects effects);
-  void Perform(int32_t actor, int64_t number, int64_t end, Effects effects);
-  void Publish(int32_t index, int64_t tokens);
-  void Release(int32_t index, int32_t port, int64_t tokens);
-  void Arrive(int32_t actor, int32_t port, int64_t count);
-  void OnReady(int32_t actor) {
+  void Start(RecordedRankId rank);
+  int64_t HeldUntil(RecordedActorId actor, int64_t begin);
+  void Finish(RecordedQueueId queue);
+  void EndAct(RecordedActorId actor, int64_t end, Effects effects);
+  void Perform(RecordedActorId actor, int64_t number, int64_t end, Effects effects);
+  void Publish(RecordedRegisterId index, int64_t tokens);
+  void Release(RecordedRegisterId index, int32_t port, int64_t tokens);
+  void Arrive(RecordedActorId actor, int32_t port, int64_t count);
+  void OnReady(RecordedActorId actor) {
     const RecordedActor& a = run_.actors[actor];
     ranks_[a.rank_index].ready.emplace(
         -int64_t{a.priority}, a.precedence.At(a.MicroBatchOf(actors_[actor].acts_done)), actor);
     Touch(a.rank_index);
   }
-  void Touch(int32_t rank) { touched_.insert(rank); }
+  void Touch(RecordedRankId rank) { touched_.insert(rank); }
   int64_t LastEnd() const {
     int64_t end = 0;
     for (const Rank& rank : ranks_) end = std::max(end, rank.last_end);
@@ -304,11 +304,11 @@ class ReplayState {
   const RecordedRun& run_;
   const ReplayChanges& changes_;
   std::vector<Port> ports_;
-  std::vector<Actor> actors_;
-  std::vector<Register> registers_;
-  std::vector<Rank> ranks_;
-  std::vector<Queue> queues_;
-  std::set<int32_t> touched_;  // ranks that may have an act to start
+  IdVector<RecordedActorId, Actor> actors_;
+  IdVector<RecordedRegisterId, Register> registers_;
+  IdVector<RecordedRankId, Rank> ranks_;
+  IdVector<RecordedQueueId, Queue> queues_;
+  std::set<RecordedRankId> touched_;  // ranks that may have an act to start
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   int64_t num_events_ = 0;
   int64_t now_ = 0;
@@ -326,19 +326,19 @@ void ReplayState::MakePorts() {
   ranks_.resize(run_.ranks.size());
   queues_.resize(run_.ranks.empty() ? 0
                                     : run_.ranks.back().first_queue + run_.ranks.back().num_queues);
-  for (size_t i = 0; i < registers_.size(); ++i) {
+  for (const RecordedRegisterId i : registers_.ids()) {
     Register& r = registers_[i];
     r.slots = changes_.slots.empty() ? run_.registers[i].slots : changes_.slots[i];
     if (!changes_.transfer_factor.empty()) r.transfer_factor = changes_.transfer_factor[i];
     r.published = run_.registers[i].initial_tokens;
-    const int32_t producer = run_.registers[i].producer.actor;
-    if (run_.registers[i].crosses_ranks || producer < 0 ||
+    const RecordedActorId producer = run_.registers[i].producer.actor;
+    if (run_.registers[i].crosses_ranks || !producer.has_value() ||
         run_.ranks[run_.actors[producer].rank_index].num_queues == 1)
       continue;
     r.written_at.assign(static_cast<size_t>(r.slots), 0);
     r.read_at.assign(static_cast<size_t>(r.slots), 0);
   }
-  for (size_t a = 0; a < run_.actors.size(); ++a) {
+  for (const RecordedActorId a : run_.actors.ids()) {
     const RecordedActor& from = run_.actors[a];
     Actor& actor = actors_.emplace_back();
     actor.first_port = static_cast<int32_t>(ports_.size());
@@ -346,7 +346,7 @@ void ReplayState::MakePorts() {
     actor.acts_done = actor.limit = from.ActsBefore(run_.first_step);
     for (const RecordedPort& port : from.inputs) {
       Register& r = registers_[port.register_index];
-      r.consumers.emplace_back(static_cast<int32_t>(a), static_cast<int32_t>(ports_.size()));
+      r.consumers.emplace_back(a, static_cast<int32_t>(ports_.size()));
       r.released.push_back(port.TokensGivenUp(actor.acts_done));
       ports_.push_back({port, -port.TokensTaken(actor.acts_done), true});
     }
@@ -357,7 +357,7 @@ void ReplayState::MakePorts() {
       ports_.push_back({port, -port.TokensTaken(actor.acts_done), false});
     }
   }
-  for (size_t i = 0; i < registers_.size(); ++i) {
+  for (const RecordedRegisterId i : registers_.ids()) {
     Register& r = registers_[i];
     r.freed =
         r.released.empty() ? r.published : *std::min_element(r.released.begin(), r.released.end());
@@ -375,14 +375,14 @@ void ReplayState::MakePorts() {
 }
 
 // Allows the acts of the steps before `before_step`.
-void ReplayState::RaiseLimits(int32_t rank, int64_t before_step) {
-  for (size_t a = 0; a < actors_.size(); ++a) {
+void ReplayState::RaiseLimits(RecordedRankId rank, int64_t before_step) {
+  for (const RecordedActorId a : actors_.ids()) {
     if (run_.actors[a].rank_index != rank) continue;
     Actor& actor = actors_[a];
     const bool was_ready = actor.ready();
     actor.limit = run_.actors[a].ActsBefore(before_step);
     actor.since = now_;
-    if (!was_ready && actor.ready()) OnReady(static_cast<int32_t>(a));
+    if (!was_ready && actor.ready()) OnReady(a);
   }
   Touch(rank);
 }
@@ -396,7 +396,7 @@ ReplayResult ReplayState::Play() {
   for (size_t run = 0; run <= rests.size(); ++run) {
     const int64_t end = run == rests.size() ? run_.last_step + 1 : rests[run].step;
     acts_left_ = 0;
-    for (size_t a = 0; a < actors_.size(); ++a)
+    for (const RecordedActorId a : actors_.ids())
       acts_left_ += run_.actors[a].ActsBefore(end) - actors_[a].acts_done;
     run_number_ = run;
     const int64_t last_end = LastEnd();
@@ -406,9 +406,9 @@ ReplayResult ReplayState::Play() {
       rest_before_[rest.step - run_.first_step] =
           *std::min_element(rest.begin_after.begin(), rest.begin_after.end());
     }
-    for (size_t r = 0; r < ranks_.size(); ++r) {
+    for (const RecordedRankId r : ranks_.ids()) {
       const int64_t after = run == 0 ? 0 : rests[run - 1].begin_after[r];
-      Push(std::max(now_, last_end + after), Event::kRunBegins, static_cast<int32_t>(r));
+      Push(std::max(now_, last_end + after), Event::kRunBegins, r.value());
     }
     while (!events_.empty()) {
       now_ = events_.top().at;
@@ -419,7 +419,7 @@ ReplayResult ReplayState::Play() {
           events_.pop();
           Happen(event);
         } else if (!touched_.empty()) {
-          const int32_t rank = *touched_.begin();
+          const RecordedRankId rank = *touched_.begin();
           touched_.erase(touched_.begin());
           Start(rank);
         } else {
@@ -443,27 +443,31 @@ ReplayResult ReplayState::Play() {
 
 void ReplayState::Happen(const Event& event) {
   switch (event.kind) {
-    case Event::kActDone: Finish(event.index); break;
-    case Event::kToken:
-      for (const auto& [actor, port] : registers_[event.index].consumers) Arrive(actor, port, 1);
+    case Event::kActDone: Finish(RecordedQueueId(event.index)); break;
+    case Event::kToken: {
+      const RecordedRegisterId id(event.index);
+      for (const auto& [actor, port] : registers_[id].consumers) Arrive(actor, port, 1);
       break;
-    case Event::kCredit:
-      Arrive(run_.registers[event.index].producer.actor, registers_[event.index].producer_port, 1);
+    }
+    case Event::kCredit: {
+      const RecordedRegisterId id(event.index);
+      Arrive(run_.registers[id].producer.actor, registers_[id].producer_port, 1);
       break;
+    }
     case Event::kRunBegins: {
       const std::vector<Replayer::Rest>& rests = replayer_.rests_;
-      RaiseLimits(event.index,
+      RaiseLimits(RecordedRankId(event.index),
                   run_number_ == rests.size() ? run_.last_step + 1 : rests[run_number_].step);
       break;
     }
   }
 }
 
-void ReplayState::Start(int32_t index) {
+void ReplayState::Start(RecordedRankId index) {
   Rank& rank = ranks_[index];
   const RecordedRank& device = run_.ranks[index];
   if (rank.num_running >= device.depth || rank.ready.empty()) return;
-  const int32_t a = std::get<2>(rank.ready.top());
+  const RecordedActorId a = std::get<2>(rank.ready.top());
   rank.ready.pop();
   Actor& actor = actors_[a];
   actor.running = true;
@@ -480,7 +484,7 @@ void ReplayState::Start(int32_t index) {
   if (device.num_queues > 1) begin = HeldUntil(a, begin);
   queue.free_at = begin + ns;
   queue.flights.push_back({a, actor.acts_done});
-  Push(queue.free_at, Event::kActDone, run_.actors[a].queue);
+  Push(queue.free_at, Event::kActDone, run_.actors[a].queue.value());
   if (!device.takes_ahead()) return;
   EndAct(a, queue.free_at, Effects::kWithinRank);
   Touch(index);
@@ -488,7 +492,7 @@ void ReplayState::Start(int32_t index) {
 
 // Returns when the next act of the actor can begin on its queue, which is free at `begin`: after
 // the acts that wrote what it reads and the acts that read what it overwrites.
-int64_t ReplayState::HeldUntil(int32_t a, int64_t begin) {
+int64_t ReplayState::HeldUntil(RecordedActorId a, int64_t begin) {
   const Actor& actor = actors_[a];
   const auto latest = [](const std::vector<int64_t>& ends, int64_t first, int64_t tokens) {
     int64_t end = 0;
@@ -497,7 +501,7 @@ int64_t ReplayState::HeldUntil(int32_t a, int64_t begin) {
     return end;
   };
   int64_t slots_at = begin;
-  int32_t slow_register = -1;
+  RecordedRegisterId slow_register;
   for (int32_t p = actor.first_port; p < actor.first_port + actor.num_ports; ++p) {
     const RecordedPort& port = ports_[p].port;
     const Register& r = registers_[port.register_index];
@@ -519,11 +523,12 @@ int64_t ReplayState::HeldUntil(int32_t a, int64_t begin) {
   return begin;
 }
 
-void ReplayState::Finish(int32_t index) {
+void ReplayState::Finish(RecordedQueueId index) {
   Queue& queue = queues_[index];
   const Flight flight = queue.flights.front();
   queue.flights.pop_front();
-  const int32_t a = flight.actor, rank_index = run_.actors[a].rank_index;
+  const RecordedActorId a = flight.actor;
+  const RecordedRankId rank_index = run_.actors[a].rank_index;
   Rank& rank = ranks_[rank_index];
   --rank.num_running;
   rank.last_end = now_;
@@ -541,7 +546,7 @@ void ReplayState::Finish(int32_t index) {
 }
 
 // Lets the actor go on to its next act. The present act ends at `end`, now or later.
-void ReplayState::EndAct(int32_t a, int64_t end, Effects effects) {
+void ReplayState::EndAct(RecordedActorId a, int64_t end, Effects effects) {
   Actor& actor = actors_[a];
   actor.since = now_;
   const int64_t number = actor.acts_done++;
@@ -559,12 +564,12 @@ void ReplayState::EndAct(int32_t a, int64_t end, Effects effects) {
 }
 
 // Publishes and releases what the act that ends at `end` publishes and releases.
-void ReplayState::Perform(int32_t a, int64_t number, int64_t end, Effects effects) {
+void ReplayState::Perform(RecordedActorId a, int64_t number, int64_t end, Effects effects) {
   const Actor& actor = actors_[a];
   for (int32_t p = actor.first_port + actor.num_ports - 1; p >= actor.first_port; --p) {
     const Port& port = ports_[p];
     if (!port.port.Ends(number)) continue;
-    const int32_t index = port.port.register_index;
+    const RecordedRegisterId index = port.port.register_index;
     const bool leaves = run_.registers[index].crosses_ranks;
     if (effects != Effects::kAll && leaves != (effects == Effects::kBetweenRanks)) continue;
     Register& r = registers_[index];
@@ -583,7 +588,7 @@ void ReplayState::Perform(int32_t a, int64_t number, int64_t end, Effects effect
   }
 }
 
-void ReplayState::Arrive(int32_t index, int32_t p, int64_t count) {
+void ReplayState::Arrive(RecordedActorId index, int32_t p, int64_t count) {
   Port& port = ports_[p];
   port.available += count;
   if (!port.wanted || port.available < port.port.tokens) return;
@@ -595,7 +600,7 @@ void ReplayState::Arrive(int32_t index, int32_t p, int64_t count) {
   if (actor.ready()) OnReady(index);
 }
 
-void ReplayState::Publish(int32_t index, int64_t tokens) {
+void ReplayState::Publish(RecordedRegisterId index, int64_t tokens) {
   Register& r = registers_[index];
   const int64_t first = r.published;
   r.published += tokens;
@@ -611,11 +616,11 @@ void ReplayState::Publish(int32_t index, int64_t tokens) {
   for (int64_t token = first; token < r.published; ++token) {
     const double ns = static_cast<double>(replayer_.TokenNs(index, token)) * r.transfer_factor;
     r.last_token_at = std::max(r.last_token_at, now_ + std::lround(ns));
-    Push(r.last_token_at, Event::kToken, index);
+    Push(r.last_token_at, Event::kToken, index.value());
   }
 }
 
-void ReplayState::Release(int32_t index, int32_t port, int64_t tokens) {
+void ReplayState::Release(RecordedRegisterId index, int32_t port, int64_t tokens) {
   Register& r = registers_[index];
   for (size_t i = 0; i < r.consumers.size(); ++i) {
     if (r.consumers[i].second == port) r.released[i] += tokens;
@@ -631,7 +636,7 @@ void ReplayState::Release(int32_t index, int32_t port, int64_t tokens) {
   for (int64_t token = first; token < r.freed; ++token) {
     const double ns = static_cast<double>(replayer_.CreditNs(index, token)) * r.transfer_factor;
     r.last_credit_at = std::max(r.last_credit_at, now_ + std::lround(ns));
-    Push(r.last_credit_at, Event::kCredit, index);
+    Push(r.last_credit_at, Event::kCredit, index.value());
   }
 }
 

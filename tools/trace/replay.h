@@ -24,10 +24,10 @@
 namespace weir::trace {
 
 struct ReplayChanges {
-  std::vector<int64_t> slots;  // by register; empty: as recorded
-  // By register: the factor of the time of its tokens and credits; empty: 1.
-  std::vector<double> transfer_factor;
-  std::vector<double> act_factor;  // by actor, of the time of its acts; empty: 1
+  IdVector<RecordedRegisterId, int64_t> slots;  // empty: as recorded
+  // The factor of the time of a register's tokens and credits; empty: 1.
+  IdVector<RecordedRegisterId, double> transfer_factor;
+  IdVector<RecordedActorId, double> act_factor;  // of the time of its acts; empty: 1
 };
 
 struct ReplayResult {
@@ -37,8 +37,8 @@ struct ReplayResult {
   // Step times from the first step on, by the rule of step_rule.h; rests between runs belong to no
   // step.
   std::vector<int64_t> step_ns_of;
-  // By register: the time for which producers lacked only a free slot of the register.
-  std::vector<int64_t> waited_for_slot_ns;
+  // The time for which producers lacked only a free slot of the register.
+  IdVector<RecordedRegisterId, int64_t> waited_for_slot_ns;
 };
 
 class Replayer {
@@ -54,10 +54,10 @@ class Replayer {
 
   // Return the time from the publisher's end until the reader had the token, and the same time for
   // a credit back.
-  int64_t TokenNs(int32_t register_index, int64_t token) const {
+  int64_t TokenNs(RecordedRegisterId register_index, int64_t token) const {
     return tokens_[register_index].At(token);
   }
-  int64_t CreditNs(int32_t register_index, int64_t token) const {
+  int64_t CreditNs(RecordedRegisterId register_index, int64_t token) const {
     return credits_[register_index].At(token);
   }
 
@@ -77,8 +77,8 @@ class Replayer {
   // A Rest is a point where a run of the session ended and all ranks rested until the next run.
   struct Rest {
     int64_t step = 0;  // the first of the next run
-    // By rank: the time from the end of the last act of all ranks to the run's begin.
-    std::vector<int64_t> begin_after;
+    // The time from the end of the last act of all ranks to the run's begin on a rank.
+    IdVector<RecordedRankId, int64_t> begin_after;
   };
 
   void FindDurations();
@@ -89,9 +89,9 @@ class Replayer {
   static double MeanStepNs(const std::vector<int64_t>& step_ns_of);
 
   const RecordedRun* run_;
-  std::vector<std::vector<int64_t>> durations_;  // by actor and act, from first_act
-  std::vector<Messages> tokens_, credits_;       // by register; empty for those within a rank
-  std::vector<Rest> rests_;                      // by step, ascending
+  IdVector<RecordedActorId, std::vector<int64_t>> durations_;  // by act, from first_act
+  IdVector<RecordedRegisterId, Messages> tokens_, credits_;    // empty for those within a rank
+  std::vector<Rest> rests_;                                    // by step, ascending
   ReplayResult recorded_;
   ReplayResult as_it_was_;
 };

@@ -33,14 +33,14 @@ std::string TraceOf(const World& world) {
   options.compute = actors::RankExecutorOptions::Compute::kSkip;
   options.sim_cost_ns = [world](const actors::Plan& plan,
                                 const actors::PlanActor& actor) -> int64_t {
-    const int64_t uneven = 700 * plan.rank;  // so that no two stages take the same time
+    const int64_t uneven = 700 * plan.rank.value();  // so that no two stages take the same time
     if (actor.name == "forward") return world.forward_ns == 0 ? 0 : world.forward_ns + uneven;
     if (actor.name == "backward")
       return world.backward_ns == 0 ? 0 : world.backward_ns + 2 * uneven;
     if (actor.name == "update") return 4000;
     return actor.name == "accumulate" ? 500 : 0;
   };
-  options.sim_latency_ns = [world](int64_t bytes, int, int) {
+  options.sim_latency_ns = [world](int64_t bytes, RankId, RankId) {
     return bytes > 0 ? world.latency_ns : 0;
   };
   absl::StatusOr<std::unique_ptr<actors::Session>> session =

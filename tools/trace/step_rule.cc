@@ -9,32 +9,34 @@ StepActor::Kind StepKindOf(absl::string_view phase) {
   return phase == "boxing" ? StepActor::Kind::kTransfer : StepActor::Kind::kWork;
 }
 
-std::vector<char> ActorsThatEndSteps(const std::vector<StepActor>& actors, int32_t num_registers) {
-  std::vector<int32_t> writer(num_registers, -1), readers_left(num_registers, 0),
-      writes_left(actors.size(), 0);
-  for (size_t a = 0; a < actors.size(); ++a) {
-    for (int32_t r : actors[a].reads) ++readers_left[r];
-    for (int32_t r : actors[a].writes) writer[r] = static_cast<int32_t>(a);
+IdVector<RecordedActorId, char> ActorsThatEndSteps(
+    const IdVector<RecordedActorId, StepActor>& actors, int32_t num_registers) {
+  IdVector<RecordedRegisterId, RecordedActorId> writer(num_registers);
+  IdVector<RecordedRegisterId, int32_t> readers_left(num_registers, 0);
+  IdVector<RecordedActorId, int32_t> writes_left(actors.size(), 0);
+  for (const RecordedActorId a : actors.ids()) {
+    for (const RecordedRegisterId r : actors[a].reads) ++readers_left[r];
+    for (const RecordedRegisterId r : actors[a].writes) writer[r] = a;
     writes_left[a] = static_cast<int32_t>(actors[a].writes.size());
   }
-  std::vector<char> ends_step(actors.size(), 1);
-  std::vector<int32_t> reports;  // whose inputs are still to be looked at
-  const auto is_report = [&](int32_t a) {
+  IdVector<RecordedActorId, char> ends_step(actors.size(), 1);
+  std::vector<RecordedActorId> reports;  // whose inputs are still to be looked at
+  const auto is_report = [&](RecordedActorId a) {
     ends_step[a] = 0;
     reports.push_back(a);
   };
-  for (size_t a = 0; a < actors.size(); ++a) {
-    if (actors[a].kind == StepActor::Kind::kReport) is_report(static_cast<int32_t>(a));
+  for (const RecordedActorId a : actors.ids()) {
+    if (actors[a].kind == StepActor::Kind::kReport) is_report(a);
     if (actors[a].kind != StepActor::Kind::kTransfer || actors[a].writes.empty()) continue;
-    for (int32_t r : actors[a].writes) writes_left[a] -= readers_left[r] == 0;
-    if (writes_left[a] == 0) is_report(static_cast<int32_t>(a));
+    for (const RecordedRegisterId r : actors[a].writes) writes_left[a] -= readers_left[r] == 0;
+    if (writes_left[a] == 0) is_report(a);
   }
   while (!reports.empty()) {
-    const int32_t report = reports.back();
+    const RecordedActorId report = reports.back();
     reports.pop_back();
-    for (int32_t r : actors[report].reads) {
-      if (--readers_left[r] > 0 || writer[r] < 0) continue;
-      const int32_t a = writer[r];
+    for (const RecordedRegisterId r : actors[report].reads) {
+      if (--readers_left[r] > 0 || !writer[r].has_value()) continue;
+      const RecordedActorId a = writer[r];
       if (--writes_left[a] == 0 && ends_step[a]) is_report(a);
     }
   }

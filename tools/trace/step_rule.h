@@ -18,6 +18,8 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "runtime/base/id_vector.h"
+#include "tools/trace/recorded_ids.h"
 
 namespace weir::trace {
 
@@ -30,8 +32,8 @@ struct StepActor {
     kReport,    // computes or prints a metric
   };
   Kind kind = Kind::kWork;
-  std::vector<int32_t> reads;
-  std::vector<int32_t> writes;
+  std::vector<RecordedRegisterId> reads;
+  std::vector<RecordedRegisterId> writes;
 };
 
 // Returns the kind of an actor whose phase has this name (the names of phases in plans and traces).
@@ -40,6 +42,7 @@ StepActor::Kind StepKindOf(absl::string_view phase);
 // Returns, by actor, whether the end of its act may be the end of the step. `num_registers` is more
 // than every number in `actors`. A transfer whose token nobody reads here counts as a report,
 // because it serves the reports of other ranks.
-std::vector<char> ActorsThatEndSteps(const std::vector<StepActor>& actors, int32_t num_registers);
+IdVector<RecordedActorId, char> ActorsThatEndSteps(
+    const IdVector<RecordedActorId, StepActor>& actors, int32_t num_registers);
 
 }  // namespace weir::trace

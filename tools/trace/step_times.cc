@@ -10,6 +10,7 @@
 #include "runtime/base/plan_limits.h"
 #include "runtime/base/rate_codec.h"
 #include "runtime/trace/trace_names.h"
+#include "tools/trace/recorded_ids.h"
 #include "tools/trace/step_rule.h"
 
 namespace weir::trace {
@@ -34,7 +35,7 @@ class StepFinder {
 
   StepTimes Find() {
     for (const auto& [track, process] : trace_.processes) {
-      if (process.rank >= 0) Look(process);
+      if (process.rank.has_value()) Look(process);
     }
     Choose();
     return std::move(times_);
@@ -46,7 +47,7 @@ class StepFinder {
   void Choose();
 
   const TraceReader& trace_;
-  const std::map<int, std::vector<char>> enders_;
+  const std::map<RankId, IdVector<ActorId, char>> enders_;
   std::map<int64_t, SeenStep> steps_;
   // The begins of the session's runs, by first step, without the first run that is kept.
   std::map<int64_t, int64_t> runs_;
@@ -59,8 +60,8 @@ void StepFinder::Look(const TraceProcess& process) {
   const auto enders = enders_.find(process.rank);
   if (enders != enders_.end()) {
     const proto::PlanFacts& facts = trace_.plans.at(process.rank);
-    for (int a = 0; a < facts.actor_size(); ++a) {
-      bool& ends = ends_step[TextOf(facts, facts.actor(a).name_text())];
+    for (const ActorId a : IdRange<ActorId>(facts.actor_size())) {
+      bool& ends = ends_step[TextOf(facts, facts.actor(a.value()).name_text())];
       ends = ends || enders->second[a] != 0;
     }
   }
@@ -101,7 +102,7 @@ void StepFinder::Look(const TraceProcess& process) {
 int64_t StepFinder::ActsExpected(int64_t step) const {
   int64_t acts = 0;
   for (const auto& [track, process] : trace_.processes) {
-    if (process.rank < 0) continue;
+    if (!process.rank.has_value()) continue;
     auto facts = trace_.plans.find(process.rank);
     if (facts == trace_.plans.end()) return -1;
     for (const proto::ActorFacts& actor : facts->second.actor()) {
@@ -161,28 +162,28 @@ int64_t StepTimes::Inside(int64_t from, int64_t to, size_t first) const {
 
 StepTimes FindStepTimes(const TraceReader& trace) { return StepFinder(trace).Find(); }
 
-std::map<int, std::vector<char>> FindStepEnders(const TraceReader& trace) {
-  std::vector<StepActor> actors;
-  std::unordered_map<uint64_t, int32_t> register_of_edge;
-  std::unordered_map<uint64_t, int> ends_of_edge;
+std::map<RankId, IdVector<ActorId, char>> FindStepEnders(const TraceReader& trace) {
+  IdVector<RecordedActorId, StepActor> actors;
+  std::map<EdgeId, RecordedRegisterId> register_of_edge;
+  std::map<EdgeId, int> ends_of_edge;
   int32_t num_registers = 0;
   for (const auto& [rank, facts] : trace.plans) {
-    std::vector<int32_t> register_of;
+    IdVector<RegisterId, RecordedRegisterId> register_of;
     for (const proto::RegisterFacts& r : facts.registers()) {
-      const int32_t id = r.crosses_ranks()
-                             ? register_of_edge.try_emplace(r.edge(), num_registers).first->second
-                             : num_registers;
-      if (r.crosses_ranks()) ++ends_of_edge[r.edge()];
-      if (id == num_registers) ++num_registers;
+      RecordedRegisterId id(num_registers);
+      if (r.crosses_ranks()) {
+        id = register_of_edge.try_emplace(EdgeId(r.edge()), id).first->second;
+        ++ends_of_edge[EdgeId(r.edge())];
+      }
+      if (id == RecordedRegisterId(num_registers)) ++num_registers;
       register_of.push_back(id);
     }
     const auto add = [&register_of](
                          const google::protobuf::RepeatedPtrField<proto::PortFacts>& ports,
-                         std::vector<int32_t>* to) {
+                         std::vector<RecordedRegisterId>* to) {
       for (const proto::PortFacts& port : ports) {
-        const int64_t id = port.register_id();
-        if (id >= 0 && id < static_cast<int64_t>(register_of.size()))
-          to->push_back(register_of[id]);
+        const RegisterId id(port.register_id());
+        if (register_of.Has(id)) to->push_back(register_of[id]);
       }
     };
     for (const proto::ActorFacts& from : facts.actor()) {
@@ -198,8 +199,8 @@ std::map<int, std::vector<char>> FindStepEnders(const TraceReader& trace) {
   for (const auto& [edge, ends] : ends_of_edge) {
     if (ends == 1) elsewhere.reads.push_back(register_of_edge.at(edge));
   }
-  const std::vector<char> ends = ActorsThatEndSteps(actors, num_registers);
-  std::map<int, std::vector<char>> by_rank;
+  const IdVector<RecordedActorId, char> ends = ActorsThatEndSteps(actors, num_registers);
+  std::map<RankId, IdVector<ActorId, char>> by_rank;
   auto at = ends.begin();
   for (const auto& [rank, facts] : trace.plans) {
     by_rank[rank].assign(at, at + facts.actor_size());

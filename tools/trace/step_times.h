@@ -11,6 +11,8 @@
 #include <map>
 #include <vector>
 
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
 #include "tools/trace/trace_reader.h"
 
 namespace weir::trace {
@@ -46,6 +48,6 @@ StepTimes FindStepTimes(const TraceReader& trace);
 
 // Returns, by rank and then by actor of its plan, whether the actor's acts may end a step. Empty
 // for a rank whose plan the trace lacks.
-std::map<int, std::vector<char>> FindStepEnders(const TraceReader& trace);
+std::map<RankId, IdVector<ActorId, char>> FindStepEnders(const TraceReader& trace);
 
 }  // namespace weir::trace

@@ -27,6 +27,8 @@ TracedActor Actor(const std::string& name, const std::string& phase, std::vector
   return actor;
 }
 
+TracedPort Port(int32_t register_id) { return {RegisterId(register_id), Span()}; }
+
 // LateReports is one rank that works and updates in 10 ms a step, and sends the norm of each step
 // through a transfer to a report. Transfer and report both come one whole step late. RunBegins
 // makes the begin of a run; Step makes the acts of a step.
@@ -34,26 +36,26 @@ class LateReports {
  public:
   explicit LateReports(int64_t capacity = 64) : acts_(capacity) {}
 
-  void RunBegins(int64_t at_ms) { Add(-1, 0, at_ms * kMs, at_ms * kMs); }
+  void RunBegins(int64_t at_ms) { Add(ActorId(), 0, at_ms * kMs, at_ms * kMs); }
   void Work(int64_t step, int64_t at_ms) {
-    Add(0, step, at_ms * kMs, (at_ms + 6) * kMs);
-    Add(1, step, (at_ms + 6) * kMs, (at_ms + 10) * kMs);
+    Add(ActorId(0), step, at_ms * kMs, (at_ms + 6) * kMs);
+    Add(ActorId(1), step, (at_ms + 6) * kMs, (at_ms + 10) * kMs);
   }
   void Report(int64_t step, int64_t at_ms) {
-    Add(2, step, at_ms * kMs, at_ms * kMs + 1000);
-    Add(3, step, at_ms * kMs + 1000, at_ms * kMs + 2000);
+    Add(ActorId(2), step, at_ms * kMs, at_ms * kMs + 1000);
+    Add(ActorId(3), step, at_ms * kMs + 1000, at_ms * kMs + 2000);
   }
 
   TraceReader Read() const {
     TracedJob job;
     job.plan_id = "late reports";
     TracedRank& rank = job.ranks.emplace_back();
-    rank.actors = {Actor("forward", "forward", {{3}}, {{0}}),
-                   Actor("update", "update", {{0}}, {{1}, {3}}),
-                   Actor("all-reduce norm", "boxing", {{1}}, {{2}}),
-                   Actor("report norm", "metric", {{2}}, {})};
+    rank.actors = {Actor("forward", "forward", {Port(3)}, {Port(0)}),
+                   Actor("update", "update", {Port(0)}, {Port(1), Port(3)}),
+                   Actor("all-reduce norm", "boxing", {Port(1)}, {Port(2)}),
+                   Actor("report norm", "metric", {Port(2)}, {})};
     rank.registers.resize(4);
-    rank.registers[3].initial_tokens = 1;  // the weights
+    rank.registers[RegisterId(3)].initial_tokens = 1;  // the weights
     rank.acts = &acts_;
     std::stringstream file;
     EXPECT_EQ(WriteTrace(job, TraceBeginNs(job), file), absl::OkStatus());
@@ -63,7 +65,7 @@ class LateReports {
   }
 
  private:
-  void Add(int32_t actor, int64_t step, int64_t start, int64_t end) {
+  void Add(ActorId actor, int64_t step, int64_t start, int64_t end) {
     ActRecord& act = acts_.Add();
     act = {};
     act.actor = actor;
@@ -138,18 +140,19 @@ TEST(StepTimesTest, TheFirstStepKeptBeginsWhereTheOneBeforeEnded) {
 
 TEST(StepRuleTest, WhatOnlyReportsReadIsAReport) {
   using Kind = StepActor::Kind;
+  using Ends = IdVector<RecordedActorId, char>;
+  const RecordedRegisterId r0(0), r1(1), r2(2);
   // The work makes 0 for the next step and 1; the transfer makes 2 from 1, and the report reads 2.
-  const StepActor work{Kind::kWork, {0}, {0, 1}}, transfer{Kind::kTransfer, {1}, {2}},
-      report{Kind::kReport, {2}, {}};
-  EXPECT_EQ(ActorsThatEndSteps({work, transfer, report}, 3), (std::vector<char>{1, 0, 0}));
-  const StepActor reader{Kind::kWork, {2}, {}};
-  EXPECT_EQ(ActorsThatEndSteps({work, transfer, report, reader}, 3),
-            (std::vector<char>{1, 1, 0, 1}));
+  const StepActor work{Kind::kWork, {r0}, {r0, r1}}, transfer{Kind::kTransfer, {r1}, {r2}},
+      report{Kind::kReport, {r2}, {}};
+  EXPECT_EQ(ActorsThatEndSteps({work, transfer, report}, 3), (Ends{1, 0, 0}));
+  const StepActor reader{Kind::kWork, {r2}, {}};
+  EXPECT_EQ(ActorsThatEndSteps({work, transfer, report, reader}, 3), (Ends{1, 1, 0, 1}));
   // Another rank makes the report: on this rank nobody reads the transfer's token.
-  EXPECT_EQ(ActorsThatEndSteps({work, transfer}, 3), (std::vector<char>{1, 0}));
+  EXPECT_EQ(ActorsThatEndSteps({work, transfer}, 3), (Ends{1, 0}));
   // Work whose result nobody reads is work, since it may change a state in place.
-  EXPECT_EQ(ActorsThatEndSteps({StepActor{Kind::kWork, {}, {0}}}, 1), (std::vector<char>{1}));
-  EXPECT_EQ(ActorsThatEndSteps({report}, 3), (std::vector<char>{1}))
+  EXPECT_EQ(ActorsThatEndSteps({StepActor{Kind::kWork, {}, {r0}}}, 1), (Ends{1}));
+  EXPECT_EQ(ActorsThatEndSteps({report}, 3), (Ends{1}))
       << "steps of reports alone end with their last act";
 }
 

@@ -79,10 +79,10 @@ class Comparison {
     }
   }
 
-  Straggler CompareRank(int rank) const {
+  Straggler CompareRank(RankId rank) const {
     Straggler straggler;
     straggler.rank = rank;
-    std::set<int> peers;
+    std::set<RankId> peers;
     std::map<std::string, SlowFunction> functions;
     double own = 0, others = 0;
     for (const auto& [work, by_rank] : done_) {
@@ -118,10 +118,10 @@ class Comparison {
 
   const RecordedRun& run_;
   const int64_t first_step_;
-  std::map<Work, std::map<int, Done>> done_;
-  std::map<int, double> busy_;  // by rank: time in acts
+  std::map<Work, std::map<RankId, Done>> done_;
+  std::map<RankId, double> busy_;  // time in acts
   // cpu_[rank] is the time in measured acts of the rank, and the CPU time of these acts.
-  std::map<int, std::pair<double, double>> cpu_;
+  std::map<RankId, std::pair<double, double>> cpu_;
 };
 
 }  // namespace

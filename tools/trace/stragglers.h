@@ -23,15 +23,15 @@ struct SlowFunction {
 };
 
 struct Straggler {
-  int rank = 0;
+  RankId rank;
   double factor = 1;            // time of the acts over the time of the same acts on peers
   double more_ns_per_step = 0;  // more than at the speed of the peers
-  std::vector<int> peers;
+  std::vector<RankId> peers;
   std::vector<SlowFunction> functions;  // most first
 };
 
 struct DeviceSpeed {
-  int rank = 0;
+  RankId rank;
   // The time of the rank's acts over that of the same acts on its peers; 1 without peers.
   double factor = 1;
   double busy_ns_per_step = 0;

@@ -26,14 +26,14 @@ Json ReportJson(const TraceReport& report) {
   json["predicted_bubble"] = report.predicted_bubble;
   json["devices"] = Json::array();
   for (const DeviceReport& d : report.devices) {
-    json["devices"].push_back({{"rank", d.rank},
+    json["devices"].push_back({{"rank", d.rank.value()},
                                {"name", d.name},
                                {"busy", d.busy},
                                {"waits_for_input", d.waits_for_input},
                                {"waits_for_credit", d.waits_for_credit},
                                {"between_acts", d.between_acts},
                                {"acts_dropped", d.acts_dropped}});
-    if (d.queue >= 0) json["devices"].back()["queue"] = d.queue;
+    if (d.queue.has_value()) json["devices"].back()["queue"] = d.queue.value();
     if (d.core_share >= 0) json["devices"].back()["core_share"] = d.core_share;
   }
   json["exposed"] = Json::array();
@@ -46,7 +46,7 @@ Json ReportJson(const TraceReport& report) {
   }
   json["waits"] = Json::array();
   for (const WaitReport& w : report.waits) {
-    json["waits"].push_back({{"rank", w.rank},
+    json["waits"].push_back({{"rank", w.rank.value()},
                              {"for", w.kind == WaitReport::Kind::kInput ? "input" : "credit"},
                              {"register", w.register_name},
                              {"holder", w.holder},
@@ -64,12 +64,12 @@ Json PathJson(const CriticalPath& path) {
   json["step_ns"] = path.step_ns;
   json["phases"] = path.phases;
   json["ranks"] = Json::object();
-  for (const auto& [rank, share] : path.ranks) json["ranks"][std::to_string(rank)] = share;
+  for (const auto& [rank, share] : path.ranks) json["ranks"][absl::StrCat(rank)] = share;
   json["in_transfer"] = path.in_transfer;
   json["between_acts"] = path.between_acts;
   json["acts"] = Json::array();
   for (const PathActs& a : path.acts) {
-    json["acts"].push_back({{"rank", a.rank},
+    json["acts"].push_back({{"rank", a.rank.value()},
                             {"function", a.function},
                             {"phase", a.phase},
                             {"share", a.share},
@@ -79,14 +79,20 @@ Json PathJson(const CriticalPath& path) {
   json["edges"] = Json::array();
   for (const PathEdge& e : path.edges) {
     json["edges"].push_back({{"register", e.name},
-                             {"from", e.from},
-                             {"to", e.to},
+                             {"from", e.from.value()},
+                             {"to", e.to.value()},
                              {"what", e.kind == PathEdge::Kind::kToken ? "token" : "slot"},
                              {"share", e.share},
                              {"ns_per_step", e.ns_per_step},
                              {"times_per_step", e.times_per_step}});
   }
   return json;
+}
+
+std::vector<int32_t> Numbers(const std::vector<RankId>& ranks) {
+  std::vector<int32_t> numbers;
+  for (const RankId rank : ranks) numbers.push_back(rank.value());
+  return numbers;
 }
 
 Json WhyJson(const WhySlow& why) {
@@ -96,10 +102,10 @@ Json WhyJson(const WhySlow& why) {
   json["replayed_step_ns"] = why.replayed_step_ns;
   json["slow_ranks"] = Json::array();
   for (const Straggler& slow : why.speeds.stragglers) {
-    Json& to = json["slow_ranks"].emplace_back(Json{{"rank", slow.rank},
+    Json& to = json["slow_ranks"].emplace_back(Json{{"rank", slow.rank.value()},
                                                     {"factor", slow.factor},
                                                     {"more_ns_per_step", slow.more_ns_per_step},
-                                                    {"peers", slow.peers}});
+                                                    {"peers", Numbers(slow.peers)}});
     to["functions"] = Json::array();
     for (const SlowFunction& f : slow.functions) {
       to["functions"].push_back({{"name", f.name},

@@ -46,7 +46,7 @@ void TraceReader::OnPacket(const proto::TracePacket& packet) {
   if (packet.has_interned_data()) Learn(packet.interned_data(), &sequence);
   if (packet.has_weir_plan()) {
     Keep(static_cast<int64_t>(packet.weir_plan().SpaceUsedLong()));
-    plans[packet.weir_plan().rank()] = packet.weir_plan();
+    plans[RankId(packet.weir_plan().rank())] = packet.weir_plan();
   }
   if (packet.has_track_descriptor()) OnTrack(packet.track_descriptor());
   if (packet.has_track_event()) OnEvent(packet.track_event(), ns, sequence);
@@ -157,7 +157,8 @@ void TraceReader::OnInstant(const proto::TrackEvent& event, uint64_t process,
       const auto found = instant.numbers.find(key);
       return found == instant.numbers.end() ? int64_t{0} : found->second;
     };
-    processes[process].rank = static_cast<int>(number("rank"));
+    const int rank = static_cast<int>(number("rank"));
+    processes[process].rank = rank >= 0 ? RankId(rank) : RankId();
     processes[process].acts_dropped = number("acts dropped");
   }
 }

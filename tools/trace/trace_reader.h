@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "proto/trace.pb.h"
+#include "runtime/base/ids.h"
 
 namespace weir::trace {
 
@@ -81,7 +82,7 @@ struct TraceSlice {
 // A TraceProcess is a rank. Slices are in the order in which they ended.
 struct TraceProcess {
   std::string name;
-  int rank = -1;
+  RankId rank;  // none: the trace does not say which
   int64_t acts_dropped = 0;
   std::vector<TraceSlice> slices;
 };
@@ -109,7 +110,7 @@ class TraceReader {
   absl::Status Read(absl::string_view file, absl::string_view name = "trace file");
 
   std::map<uint64_t, TraceProcess> processes;  // by track
-  std::map<int, proto::PlanFacts> plans;       // by rank
+  std::map<RankId, proto::PlanFacts> plans;
   TraceFlowEnds senders, takers;
   std::map<std::string, std::string> job_texts;
   std::map<std::string, int64_t> job_numbers;

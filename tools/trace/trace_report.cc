@@ -70,7 +70,7 @@ class WaitSums {
 
   // Adds a wait of `rank`, `ns` of it in the window. `busy` is when queues of the rank worked
   // meanwhile, merged and in order.
-  void Add(int rank, const TraceSlice& slice, double ns, const Intervals& busy) {
+  void Add(RankId rank, const TraceSlice& slice, double ns, const Intervals& busy) {
     const bool input = slice.category == kTraceWaitsForInput;
     const WaitReport::Kind kind = input ? WaitReport::Kind::kInput : WaitReport::Kind::kCredit;
     const TraceFlowEnd* far = FarEnd(slice, input ? reader_.senders : reader_.takers);
@@ -138,7 +138,7 @@ class WaitSums {
   std::string Holder(const TraceSlice& slice, const TraceFlowEnd* far) const {
     if (far != nullptr) {
       auto process = reader_.processes.find(far->process);
-      if (process != reader_.processes.end() && process->second.rank >= 0) {
+      if (process != reader_.processes.end() && process->second.rank.has_value()) {
         return absl::StrCat("actor '", far->actor.text(), "' on rank ", process->second.rank);
       }
     }
@@ -147,7 +147,7 @@ class WaitSums {
 
   const TraceReader& reader_;
   const Window window_;
-  std::map<std::tuple<int, WaitReport::Kind, std::string, std::string>, WaitReport> waits_;
+  std::map<std::tuple<RankId, WaitReport::Kind, std::string, std::string>, WaitReport> waits_;
   std::map<std::string, Exposed> exposed_;  // by boxing
 };
 
@@ -168,14 +168,14 @@ Intervals BusyIntervals(const TraceProcess& process) {
   return busy;
 }
 
-// Adds the device of a process, or one of its queues (-1: all acts), and the waits there. Returns
+// Adds the device of a process, or one of its queues (none: all acts), and the waits there. Returns
 // the busy share.
-double ReportDevice(const TraceProcess& process, int queue, const Window& window,
+double ReportDevice(const TraceProcess& process, QueueId queue, const Window& window,
                     const Intervals& others, WaitSums* waits, TraceReport* report) {
   double busy = 0, input = 0, credit = 0, measured = 0, cpu = 0;
   for (const TraceSlice& slice : process.slices) {
     if (const auto on = slice.numbers.find(kTraceQueue);
-        queue >= 0 && (on == slice.numbers.end() || on->second != queue))
+        queue.has_value() && (on == slice.numbers.end() || on->second != queue.value()))
       continue;
     const double ns = static_cast<double>(window.Inside(slice));
     if (ns == 0) continue;
@@ -193,8 +193,8 @@ double ReportDevice(const TraceProcess& process, int queue, const Window& window
   DeviceReport& device = report->devices.emplace_back();
   device.rank = process.rank;
   device.queue = queue;
-  device.name = queue < 0 ? process.name : absl::StrCat(process.name, ", queue ", queue);
-  if (queue <= 0) device.acts_dropped = process.acts_dropped;
+  device.name = queue.has_value() ? absl::StrCat(process.name, ", queue ", queue) : process.name;
+  if (queue.value() <= 0) device.acts_dropped = process.acts_dropped;
   if (measured > kMeasuredMin * busy) device.core_share = std::min(1.0, cpu / measured);
   device.busy = busy / length;
   device.waits_for_input = input / length;
@@ -209,9 +209,9 @@ double ReportDevice(const TraceProcess& process, int queue, const Window& window
 double ReportRank(const TraceProcess& process, int num_queues, const Window& window,
                   WaitSums* waits, TraceReport* report) {
   if (num_queues <= 1 || num_queues > plan_limits::kQueuesMax)
-    return ReportDevice(process, -1, window, {}, waits, report);
+    return ReportDevice(process, QueueId(), window, {}, waits, report);
   const Intervals busy = BusyIntervals(process);
-  for (int queue = 0; queue < num_queues; ++queue)
+  for (const QueueId queue : IdRange<QueueId>(num_queues))
     ReportDevice(process, queue, window, busy, waits, report);
   int64_t ns = 0;
   for (const auto& [begin, end] : busy) ns += window.Inside(begin, end);
@@ -266,13 +266,14 @@ void AppendExposed(const TraceReport& report, size_t rows_max, std::string* text
 }
 
 // Splits "actor 'x' on rank 1" in two.
-std::pair<std::string, int> HolderParts(const std::string& holder) {
+std::pair<std::string, RankId> HolderParts(const std::string& holder) {
   int rank = -1;
   const size_t at = holder.rfind("rank ");
   if (at == std::string::npos || !absl::SimpleAtoi(holder.substr(at + 5), &rank))
-    return {holder, -1};
+    return {holder, RankId()};
   const size_t begin = holder.find('\''), end = holder.rfind('\'');
-  return {end > begin ? holder.substr(begin + 1, end - begin - 1) : std::string(), rank};
+  return {end > begin ? holder.substr(begin + 1, end - begin - 1) : std::string(),
+          rank >= 0 ? RankId(rank) : RankId()};
 }
 
 void AppendWaits(const TraceReport& report, size_t rows_max, std::string* text) {
@@ -292,8 +293,8 @@ void AppendWaits(const TraceReport& report, size_t rows_max, std::string* text) 
     row.before = absl::StrCat("rank ", wait.rank, " for ", input ? "" : "a free slot of ");
     row.family = LayerFamily(name);
     row.after = absl::StrCat(input ? " from " : ", held by ",
-                             rank >= 0 && rank != wait.rank ? absl::StrCat("rank ", rank)
-                             : actor.empty()                ? wait.holder
+                             rank.has_value() && rank != wait.rank ? absl::StrCat("rank ", rank)
+                             : actor.empty()                       ? wait.holder
                                              : absl::StrCat("`", LayerFamily(actor), "`"));
     Row& sum = by_name.try_emplace({row.before, row.family, row.after}, row).first->second;
     sum.share += wait.share;
@@ -348,10 +349,10 @@ void AppendDevices(const TraceReport& report, std::string* text) {
 
 // Returns the ranks of the job that the trace lacks.
 std::vector<std::string> MissingRanks(const TraceReport& report) {
-  std::set<int> present;
+  std::set<RankId> present;
   for (const DeviceReport& device : report.devices) present.insert(device.rank);
   std::vector<std::string> missing;
-  for (int rank = 0; rank < report.num_ranks; ++rank) {
+  for (const RankId rank : IdRange<RankId>(report.num_ranks)) {
     if (present.count(rank) == 0) missing.push_back(absl::StrCat(rank));
   }
   return missing;
@@ -360,7 +361,7 @@ std::vector<std::string> MissingRanks(const TraceReport& report) {
 }  // namespace
 
 int64_t TraceReport::NumRanksHere() const {
-  std::set<int> ranks;
+  std::set<RankId> ranks;
   for (const DeviceReport& device : devices) ranks.insert(device.rank);
   return static_cast<int64_t>(ranks.size());
 }
@@ -383,7 +384,7 @@ TraceReport MakeTraceReport(const TraceReader& reader) {
   WaitSums waits(reader, window);
   double idle = 0;
   for (const auto& [track, process] : reader.processes) {
-    if (process.rank < 0) continue;
+    if (!process.rank.has_value()) continue;
     const auto facts = reader.plans.find(process.rank);
     const int queues = facts == reader.plans.end() ? 1 : facts->second.num_queues();
     idle += std::max(0.0, 1 - ReportRank(process, queues, window, &waits, &report));

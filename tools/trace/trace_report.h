@@ -14,12 +14,13 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "runtime/base/ids.h"
 
 namespace weir::trace {
 
 struct DeviceReport {
-  int rank = 0;
-  int queue = -1;    // of the device; -1: it does one act at a time
+  RankId rank;
+  QueueId queue;     // of the device; none: it does one act at a time
   std::string name;  // "rank 0 · stage 0", "rank 0 · stage 0, queue 1"
   // Shares of the window; they sum to 1.
   double busy = 0;
@@ -34,7 +35,7 @@ struct DeviceReport {
 
 // A WaitReport sums all waits of one rank for one register.
 struct WaitReport {
-  int rank = 0;
+  RankId rank;
   enum class Kind : uint8_t { kInput, kCredit } kind = Kind::kInput;
   std::string register_name;
   std::string holder;  // "actor 'x' on rank 1"

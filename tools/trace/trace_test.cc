@@ -48,7 +48,7 @@ std::unique_ptr<actors::Session> SimulatedPipeline(const actors::PipelineJob& jo
     if (actor.name == "forward") return 10000;
     return actor.name == "backward" ? 20000 : 0;
   };
-  options.sim_latency_ns = [latency_ns](int64_t bytes, int, int) {
+  options.sim_latency_ns = [latency_ns](int64_t bytes, RankId, RankId) {
     return bytes > 0 ? latency_ns : 0;
   };
   absl::StatusOr<std::unique_ptr<actors::Session>> session =
@@ -70,7 +70,7 @@ TEST(TraceTest, ATraceInVirtualTimeReadsAsThatOfARun) {
     if (actor.phase == actors::ActorPhase::kForward) return 1000;
     return actor.phase == actors::ActorPhase::kBackward ? 2000 : 0;
   };
-  options.ways = [](int, int) {
+  options.ways = [](RankId, RankId) {
     return actors::TimeNetwork::Way{.latency_ns = 70, .ns_per_byte = 1};
   };
   absl::StatusOr<std::unique_ptr<actors::VirtualRun>> run =
@@ -224,7 +224,7 @@ TEST(TraceTest, PartsOfSeveralSessionsAreTogetherTheTraceOfTheJob) {
   absl::StatusOr<TraceReport> report = ReadTraceReport(parts.str());
   ASSERT_TRUE(report.ok()) << report.status();
   ASSERT_EQ(report->devices.size(), 4u);
-  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(report->devices[rank].rank, rank);
+  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(report->devices[rank].rank, RankId(rank));
   EXPECT_EQ(report->num_stages, 4);
   EXPECT_EQ(report->last_step, 2);
   for (const WaitReport& wait :

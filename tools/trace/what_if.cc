@@ -116,7 +116,7 @@ class ChangeParser {
   std::string about() const { return absl::StrJoin(about_, "; "); }
   int64_t more_bytes() const {
     int64_t bytes = 0;
-    for (size_t i = 0; i < run_.registers.size(); ++i) {
+    for (const RecordedRegisterId i : run_.registers.ids()) {
       bytes += (changes_.slots[i] - run_.registers[i].slots) * run_.registers[i].bytes;
     }
     return bytes;
@@ -126,7 +126,7 @@ class ChangeParser {
   absl::Status AddFree(absl::string_view spec, absl::string_view name) {
     std::set<std::string> names;
     bool found = false;
-    for (size_t a = 0; a < run_.actors.size(); ++a) {
+    for (const RecordedActorId a : run_.actors.ids()) {
       const RecordedActor& actor = run_.actors[a];
       names.insert(actor.function);
       if (!Matches(name, actor.function) && !Matches(name, actor.name) && name != actor.phase)
@@ -150,7 +150,7 @@ class ChangeParser {
     }
     std::set<std::string> names;
     std::set<int64_t> before;
-    for (size_t i = 0; i < run_.registers.size(); ++i) {
+    for (const RecordedRegisterId i : run_.registers.ids()) {
       const RecordedRegister& r = run_.registers[i];
       if (IsVariable(r)) continue;
       names.insert(r.family);
@@ -187,7 +187,7 @@ class ChangeParser {
     WEIR_ASSIGN_OR_RETURN(const double factor, Speed(spec, value));
     std::set<std::string> names;
     bool found = false;
-    for (size_t a = 0; a < run_.actors.size(); ++a) {
+    for (const RecordedActorId a : run_.actors.ids()) {
       const std::string rank = absl::StrCat(run_.ranks[run_.actors[a].rank_index].rank);
       names.insert(rank);
       if (name != "all" && name != rank) continue;
@@ -205,7 +205,7 @@ class ChangeParser {
     WEIR_ASSIGN_OR_RETURN(const double factor, Speed(spec, value));
     std::set<std::string> names;
     bool found = false;
-    for (size_t i = 0; i < run_.registers.size(); ++i) {
+    for (const RecordedRegisterId i : run_.registers.ids()) {
       const RecordedRegister& r = run_.registers[i];
       if (!r.crosses_ranks) continue;
       const std::string link = LinkOf(run_, r);
@@ -281,7 +281,7 @@ class WhatIfSearch {
   // one.
   std::vector<std::string> WaitedFor(const ReplayResult& result) const {
     std::map<std::string, int64_t> waited;
-    for (size_t i = 0; i < run_.registers.size(); ++i) {
+    for (const RecordedRegisterId i : run_.registers.ids()) {
       const RecordedRegister& r = run_.registers[i];
       if (result.waited_for_slot_ns[i] == 0 || IsVariable(r) || !CanBeNamed(r.family)) continue;
       waited[LayerFamily(r.family)] += result.waited_for_slot_ns[i];
@@ -360,7 +360,7 @@ class WhatIfSearch {
   // Tries each slow rank at the speed of its peers.
   void TryRanks() {
     for (const Straggler& straggler : stragglers_)
-      Try(absl::StrFormat("rank:%d=%.3g", straggler.rank, straggler.factor));
+      Try(absl::StrFormat("rank:%d=%.3g", straggler.rank.value(), straggler.factor));
   }
 
   const Replayer& replayer_;

@@ -135,7 +135,7 @@ void AppendPath(const CriticalPath& path, size_t rows_max, std::string* text) {
   if (path.ranks.size() > 1) AppendLine("  by rank: " + Shares(path.ranks, "rank "), 4, text);
 }
 
-const DeviceSpeed* SpeedOf(const SpeedReport& speeds, int rank) {
+const DeviceSpeed* SpeedOf(const SpeedReport& speeds, RankId rank) {
   for (const DeviceSpeed& device : speeds.devices) {
     if (device.rank == rank) return &device;
   }
@@ -143,7 +143,7 @@ const DeviceSpeed* SpeedOf(const SpeedReport& speeds, int rank) {
 }
 
 // Returns the reason why a rank is slow: whether its thread is kept from a core while it acts.
-std::string SlowBecause(const SpeedReport& speeds, int rank) {
+std::string SlowBecause(const SpeedReport& speeds, RankId rank) {
   const DeviceSpeed* device = SpeedOf(speeds, rank);
   if (device == nullptr || device->core_share < 0)
     return "its device or its core is slower, or shared";
@@ -155,9 +155,9 @@ std::string SlowBecause(const SpeedReport& speeds, int rank) {
       device->core_share * 100);
 }
 
-std::string RanksText(const std::vector<int>& ranks) {
+std::string RanksText(const std::vector<RankId>& ranks) {
   std::vector<std::string> names;
-  for (int rank : ranks) names.push_back(absl::StrCat(rank));
+  for (const RankId rank : ranks) names.push_back(absl::StrCat(rank));
   return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ", Listed(names, 4));
 }
 
@@ -167,7 +167,7 @@ void AppendStragglers(const SpeedReport& speeds, size_t rows_max, std::string* t
   for (const Straggler& straggler : speeds.stragglers) {
     AppendLine(absl::StrFormat("  rank %d: its acts take %.2f times as long as the same acts of "
                                "%s, %s a step more; %s",
-                               straggler.rank, straggler.factor, RanksText(straggler.peers),
+                               straggler.rank.value(), straggler.factor, RanksText(straggler.peers),
                                MillisecondsText(straggler.more_ns_per_step),
                                SlowBecause(speeds, straggler.rank)),
                4, text);
@@ -185,7 +185,7 @@ void AppendStragglers(const SpeedReport& speeds, size_t rows_max, std::string* t
 
 // Returns the name of the mesh axis along which two devices are neighbours, from "stage 0, dp=0,
 // tp=0"; empty if they differ in more than one place or the trace does not say.
-std::string AxisBetween(const WhySlow& why, int from, int to) {
+std::string AxisBetween(const WhySlow& why, RankId from, RankId to) {
   const auto a = why.devices.find(from), b = why.devices.find(to);
   if (a == why.devices.end() || b == why.devices.end()) return "";
   const std::vector<std::string> here = absl::StrSplit(a->second, ", "),
@@ -249,7 +249,8 @@ std::string AdviceOnCores(const SpeedReport& speeds) {
           : absl::StrFormat(
                 "rank %d has one for only %.0f %%, and rank %d, the best off, for %.0f "
                 "%%,",
-                least->rank, least->core_share * 100, most->rank, most->core_share * 100);
+                least->rank.value(), least->core_share * 100, most->rank.value(),
+                most->core_share * 100);
   return absl::StrCat("cores are missing: ", shares,
                       " of the time that it works. Take fewer devices or --threads, or end the "
                       "programs beside it; what the job itself could do better shows once each "
@@ -289,7 +290,8 @@ std::string AdviceOnWork(const WhySlow& why) {
       return absl::StrFormat(
           "%s; rank %d works %s a step, the others %s: give it less (another cut or layout), or "
           "more threads",
-          text, device.rank, MillisecondsText(device.busy_ns_per_step), MillisecondsText(others));
+          text, device.rank.value(), MillisecondsText(device.busy_ns_per_step),
+          MillisecondsText(others));
     }
   }
   return absl::StrCat(
@@ -387,7 +389,7 @@ std::string Advice(const WhySlow& why) {
     return absl::StrFormat(
         "rank %d is slow: its acts take %.1f times as long as the same acts of %s; %s. Look at its "
         "machine first",
-        slow.rank, slow.factor, RanksText(slow.peers), SlowBecause(why.speeds, slow.rank));
+        slow.rank.value(), slow.factor, RanksText(slow.peers), SlowBecause(why.speeds, slow.rank));
   }
   // No change makes an op take no time, but slots and layouts can be changed, so changes of these
   // come first if they gain enough.

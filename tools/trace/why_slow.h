@@ -30,7 +30,7 @@ struct WhySlow {
   SpeedReport speeds;
   // devices[rank] is the place of a rank, as "stage 0, dp=0, tp=1"; empty if the trace does not
   // say.
-  std::map<int, std::string> devices;
+  std::map<RankId, std::string> devices;
   double recorded_step_ns = 0;      // mean over all steps but the first
   double replayed_step_ns = 0;      // the same of a replay without changes; 0: a standstill
   std::vector<WhatIfRow> what_ifs;  // best first

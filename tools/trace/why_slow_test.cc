@@ -51,17 +51,17 @@ class Relay {
 
   TracedRank Rank(int number) const {
     TracedRank rank;
-    rank.rank = number;
+    rank.rank = RankId(number);
     TracedActor& actor = rank.actors.emplace_back();
     actor.name = number == 0 ? "actor of x" : "actor of y";
     actor.function = number == 0 ? "make x" : "read x";
     actor.phase = number == 0 ? "forward" : "backward";
-    (number == 0 ? actor.outputs : actor.inputs) = {{0, 1}};
+    (number == 0 ? actor.outputs : actor.inputs) = {TracedPort{RegisterId(0), Span()}};
     TracedRegister& x = rank.registers.emplace_back();
     x.name = "move x rank 0 to 1";
     x.boxing = "move x";
     x.bytes = 4096;
-    x.edge = 7;
+    x.edge = EdgeId(7);
     x.crosses_ranks = true;
     rank.acts = number == 0 ? &made_ : &read_;
     return rank;
@@ -71,13 +71,13 @@ class Relay {
   static void Add(ActRing* ring, int64_t step, int64_t start, int64_t microseconds,
                   ActRecord::Wait wait, int64_t ready) {
     ActRecord& act = ring->Add();
-    act.actor = 0;
+    act.actor = ActorId(0);
     act.step = step;
     act.start = start;
     act.ready = ready;
     act.end = start + microseconds * kMicrosecond;
     act.wait = wait;
-    act.waited_register = 0;
+    act.waited_register = RegisterId(0);
   }
 
   ActRing made_, read_;
@@ -103,7 +103,7 @@ TEST(WhySlowTest, ThePathOfARelayIsItsActsAndTheWayBetweenThem) {
   EXPECT_DOUBLE_EQ(why.path.step_ns, 35 * kMicrosecond);
   ASSERT_EQ(why.path.acts.size(), 2u);
   EXPECT_EQ(why.path.acts[0].function, "read x");
-  EXPECT_EQ(why.path.acts[0].rank, 1);
+  EXPECT_EQ(why.path.acts[0].rank, RankId(1));
   EXPECT_DOUBLE_EQ(why.path.acts[0].share, 20.0 / 35);
   EXPECT_DOUBLE_EQ(why.path.acts[0].acts_per_step, 1);
   EXPECT_EQ(why.path.acts[1].function, "make x");
@@ -114,10 +114,10 @@ TEST(WhySlowTest, ThePathOfARelayIsItsActsAndTheWayBetweenThem) {
   EXPECT_EQ(why.path.edges[0].name, "move x rank 0 to 1");
   EXPECT_DOUBLE_EQ(why.path.edges[0].share, 5.0 / 35);
   EXPECT_EQ(why.path.edges[1].kind, PathEdge::Kind::kSlot);
-  EXPECT_EQ(why.path.edges[1].from, 1);
-  EXPECT_EQ(why.path.edges[1].to, 0);
+  EXPECT_EQ(why.path.edges[1].from, RankId(1));
+  EXPECT_EQ(why.path.edges[1].to, RankId(0));
   EXPECT_DOUBLE_EQ(why.path.phases.at("backward"), 20.0 / 35);
-  EXPECT_DOUBLE_EQ(why.path.ranks.at(0), 10.0 / 35);
+  EXPECT_DOUBLE_EQ(why.path.ranks.at(RankId(0)), 10.0 / 35);
   EXPECT_DOUBLE_EQ(why.path.in_transfer, 5.0 / 35);
   EXPECT_DOUBLE_EQ(why.path.between_acts, 0);
 }
@@ -216,7 +216,7 @@ std::string EqualWork(double factor, double core, int64_t planned_of_rank_1 = 10
   std::vector<ActRing> rings(2, ActRing(256));
   for (int number : {0, 1}) {
     TracedRank& rank = job.ranks.emplace_back();
-    rank.rank = number;
+    rank.rank = RankId(number);
     rank.device = absl::StrCat("stage 0, dp=", number);
     rank.acts = &rings[number];
     const int64_t act_ns = number == 0 ? kAct : slow;
@@ -225,8 +225,8 @@ std::string EqualWork(double factor, double core, int64_t planned_of_rank_1 = 10
       actor.name = actor.function = absl::StrCat("forward layers.", layer);
       actor.phase = "forward";
       actor.planned_ns = number == 0 ? 1000 : planned_of_rank_1;
-      actor.inputs = {{layer == 0 ? 0 : 1 + layer}};
-      actor.outputs = {{layer == 2 ? 1 : 2 + layer}};
+      actor.inputs = {TracedPort{RegisterId(layer == 0 ? 0 : 1 + layer), Span()}};
+      actor.outputs = {TracedPort{RegisterId(layer == 2 ? 1 : 2 + layer), Span()}};
     }
     for (int r = 0; r < 4; ++r) {
       TracedRegister& reg = rank.registers.emplace_back();
@@ -240,7 +240,7 @@ std::string EqualWork(double factor, double core, int64_t planned_of_rank_1 = 10
       reg.name = in ? absl::StrCat("all-reduce y rank ", 1 - number, " to ", number)
                     : absl::StrCat("all-reduce y rank ", number, " to ", 1 - number);
       reg.boxing = "all-reduce y";
-      reg.edge = in ? 10 + number : 11 - number;
+      reg.edge = EdgeId(in ? 10 + number : 11 - number);
       reg.crosses_ranks = true;
       reg.initial_tokens = 1;
     }
@@ -248,7 +248,7 @@ std::string EqualWork(double factor, double core, int64_t planned_of_rank_1 = 10
       for (int layer = 0; layer < 3; ++layer) {
         ActRecord& act = rings[number].Add();
         act = {};
-        act.actor = layer;
+        act.actor = ActorId(layer);
         act.step = step;
         act.start = act.ready = kBegin + step * step_ns + layer * act_ns;
         act.end = act.start + act_ns;
@@ -256,7 +256,7 @@ std::string EqualWork(double factor, double core, int64_t planned_of_rank_1 = 10
                                            static_cast<double>(act_ns) * 1e-3);
         if (layer == 0 && step > 0) {
           act.wait = ActRecord::Wait::kInput;
-          act.waited_register = 0;
+          act.waited_register = RegisterId(0);
         }
       }
     }
@@ -270,9 +270,9 @@ TEST(WhySlowTest, ARankThatIsSlowerAtEqualWorkIsNamed) {
   const WhySlow why = WhyOf(EqualWork(2.5, 0.4));
   ASSERT_EQ(why.speeds.stragglers.size(), 1u);
   const Straggler& slow = why.speeds.stragglers[0];
-  EXPECT_EQ(slow.rank, 1);
+  EXPECT_EQ(slow.rank, RankId(1));
   EXPECT_DOUBLE_EQ(slow.factor, 2.5);
-  EXPECT_EQ(slow.peers, std::vector<int>{0});
+  EXPECT_EQ(slow.peers, std::vector<RankId>{RankId(0)});
   ASSERT_EQ(slow.functions.size(), 1u);  // the layers are one
   EXPECT_EQ(slow.functions[0].name, "forward layers.*");
   EXPECT_DOUBLE_EQ(slow.functions[0].own_ns, 2.5e6);

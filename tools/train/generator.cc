@@ -51,11 +51,11 @@ class WindowFeed final : public actors::DataFeed {
 // Returns the logits of one place of the window, as floats. The logits are all that a plan which
 // generates fetches.
 absl::StatusOr<std::vector<float>> LogitsAt(const actors::Session& session, int64_t place) {
-  for (const actors::PlanState& state : session.plan(0).states) {
+  for (const actors::PlanState& state : session.plan(RankId(0)).states) {
     if (state.state_class != actors::StateClass::kFetched) continue;
     const Shape& shape = state.slice.shape;
     if (shape.size() < 2 || place >= shape[shape.size() - 2]) break;
-    WEIR_ASSIGN_OR_RETURN(const device::HostView memory, session.ReadState(0, state.name));
+    WEIR_ASSIGN_OR_RETURN(const device::HostView memory, session.ReadState(RankId(0), state.name));
     std::vector<float> logits(static_cast<size_t>(shape.back()));
     int64_t width = SizeOf(state.slice.dtype);
     const char* from = memory.data() + place * shape.back() * width;

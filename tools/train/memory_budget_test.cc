@@ -70,7 +70,7 @@ TEST(MemoryBudget, EachRankIsCountedAsASessionTakesIt) {
   const std::unique_ptr<actors::Session> session = *actors::Session::Create(plans, options);
   int64_t most = 0, all = 0;
   for (int rank = 0; rank < 2; ++rank) {
-    const actors::RankMemory memory = session->Memory(rank);
+    const actors::RankMemory memory = session->Memory(RankId(rank));
     EXPECT_EQ(memory.arena_bytes, plans[rank].arena_bytes());
     EXPECT_GT(memory.workspace_bytes, 0);
     most = std::max(most, memory.arena_bytes + memory.workspace_bytes);

@@ -57,7 +57,7 @@ Evaluator* RankGroup::evaluator() const {
 int64_t RankGroup::bytes_per_device() const {
   int64_t bytes = 0;
   const Evaluator* const evaluator = this->evaluator();
-  for (int rank : training_.session->local_ranks()) {
+  for (const RankId rank : training_.session->local_ranks()) {
     const actors::RankMemory memory = training_.session->Memory(rank);
     int64_t own = memory.arena_bytes + memory.workspace_bytes;
     if (evaluator != nullptr) {

@@ -18,7 +18,7 @@ constexpr size_t kNamesShown = 5;
 // Calls visit(rank, state) for each shard of each state of `set` on the local ranks.
 template <typename F>
 absl::Status ForEachShard(const actors::Session& session, StateSet set, F&& visit) {
-  for (int rank : session.local_ranks()) {
+  for (const RankId rank : session.local_ranks()) {
     for (const actors::PlanState& state : session.plan(rank).states) {
       if (BelongsTo(state.state_class, set)) WEIR_RETURN_IF_ERROR(visit(rank, state));
     }
@@ -88,7 +88,7 @@ bool BelongsTo(actors::StateClass state_class, StateSet set) {
 
 std::map<std::string, StateType> StatesOf(const actors::Session& session, StateSet set) {
   std::map<std::string, StateType> states;
-  for (int rank : session.local_ranks()) {
+  for (const RankId rank : session.local_ranks()) {
     for (const actors::PlanState& state : session.plan(rank).states) {
       if (BelongsTo(state.state_class, set))
         states[state.name] = {state.slice.dtype, state.slice.global_shape, state.state_class};
@@ -117,10 +117,11 @@ absl::Status CheckStates(const store::SafetensorsReader& file, StateSet set,
 
 absl::Status LoadShards(const store::SafetensorsReader& file, StateSet set,
                         actors::Session* session) {
-  return ForEachShard(*session, set, [&](int rank, const actors::PlanState& state) -> absl::Status {
-    return session->FillState(rank, state.name,
-                              [&](char* host) { return file.Read(state.name, state.slice, host); });
-  });
+  return ForEachShard(
+      *session, set, [&](RankId rank, const actors::PlanState& state) -> absl::Status {
+        return session->FillState(
+            rank, state.name, [&](char* host) { return file.Read(state.name, state.slice, host); });
+      });
 }
 
 absl::Status LoadStates(const store::SafetensorsReader& file, StateSet set,
@@ -155,10 +156,10 @@ absl::StatusOr<std::map<std::string, SavedPart>> SaveShards(const actors::Sessio
                         store::SafetensorsPart::Open(temporary_path, path));
   std::map<std::string, SavedPart> parts;
   WEIR_RETURN_IF_ERROR(
-      ForEachShard(session, set, [&](int rank, const actors::PlanState& state) -> absl::Status {
+      ForEachShard(session, set, [&](RankId rank, const actors::PlanState& state) -> absl::Status {
         if (!state.owner) return absl::OkStatus();
         WEIR_ASSIGN_OR_RETURN(const device::HostView memory, session.ReadState(rank, state.name));
-        AddValues(rank, state.slice, memory.data(), &parts[state.name]);
+        AddValues(rank.value(), state.slice, memory.data(), &parts[state.name]);
         return part->Write(state.name, state.slice, memory.data());
       }));
   WEIR_RETURN_IF_ERROR(part->Flush());
@@ -181,8 +182,8 @@ absl::Status NoteParts(const std::map<std::string, SavedPart>& parts, const Save
 
 absl::Status CopyWeights(const actors::Session& from, actors::Session* to) {
   return ForEachShard(
-      *to, StateSet::kWeights, [&](int rank, const actors::PlanState& state) -> absl::Status {
-        const std::vector<actors::PlanState>& sources = from.plan(rank).states;
+      *to, StateSet::kWeights, [&](RankId rank, const actors::PlanState& state) -> absl::Status {
+        const IdVector<StateId, actors::PlanState>& sources = from.plan(rank).states;
         auto source = std::find_if(sources.begin(), sources.end(), [&](const actors::PlanState& s) {
           return s.name == state.name;
         });

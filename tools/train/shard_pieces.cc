@@ -44,7 +44,7 @@ absl::StatusOr<ShardBatch> ReadShards(const actors::Session& session, StateSet s
   ShardBatch batch;
   batch.is_last = true;
   int64_t position = 0, taken = 0;
-  for (int rank : session.local_ranks()) {
+  for (const RankId rank : session.local_ranks()) {
     for (const actors::PlanState& state : session.plan(rank).states) {
       if (!BelongsTo(state.state_class, set) || !state.owner) continue;
       if (position + state.slice.bytes() <= begin && state.slice.bytes() > 0) {
@@ -61,7 +61,7 @@ absl::StatusOr<ShardBatch> ReadShards(const actors::Session& session, StateSet s
           return batch;
         }
         if (position >= begin) {
-          AddValues(rank, slice, bytes, &batch.parts[state.name]);
+          AddValues(rank.value(), slice, bytes, &batch.parts[state.name]);
           batch.pieces.push_back(
               {state.name, std::move(slice), std::string(bytes, static_cast<size_t>(size))});
           taken += size;

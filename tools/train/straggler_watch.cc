@@ -22,7 +22,7 @@ constexpr size_t kPeersShown = 3;
 
 // The work of a rank in a window.
 struct Window {
-  int rank = 0;
+  RankId rank;
   double planned_ns = 0;
   double slowness = 0;  // time in acts over what the plan promises
   // The share of the time in long acts for which its thread had a core. 1 if these acts are few.
@@ -35,7 +35,7 @@ double Median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-std::string PeersText(std::vector<int> ranks) {
+std::string PeersText(std::vector<RankId> ranks) {
   std::sort(ranks.begin(), ranks.end());
   const size_t more = ranks.size() > kPeersShown ? ranks.size() - kPeersShown : 0;
   ranks.resize(ranks.size() - more);
@@ -77,7 +77,7 @@ std::vector<std::string> StragglerWatch::EndWindow(
     for (const Window& window : windows) {
       Rank& rank = ranks_[window.rank];
       std::vector<double> others;
-      std::vector<int> peers;
+      std::vector<RankId> peers;
       for (const Window& other : windows) {
         if (other.rank == window.rank ||
             std::abs(other.planned_ns / window.planned_ns - 1) > kSameWork)
@@ -91,7 +91,7 @@ std::vector<std::string> StragglerWatch::EndWindow(
       lines.push_back(absl::StrFormat(
           "rank %d is slow: for %.0f s its acts have taken %.1f times as long as the same acts of "
           "%s; %s",
-          window.rank, slow_seconds_, factor, PeersText(peers),
+          window.rank.value(), slow_seconds_, factor, PeersText(peers),
           window.core_share < kHasNoCore
               ? absl::StrFormat("it had a core for only %.0f %% of that time: other programs use "
                                 "it, or the process is stopped now and then",

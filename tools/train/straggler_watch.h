@@ -44,7 +44,7 @@ class StragglerWatch {
   const StragglerWatchOptions options_;
   double seconds_ = 0;  // of this window
   double slow_seconds_ = 0;
-  std::map<int, Rank> ranks_;
+  std::map<RankId, Rank> ranks_;
 };
 
 }  // namespace weir::train

@@ -21,7 +21,7 @@ class Job {
  public:
   explicit Job(std::vector<int> stages) {
     for (size_t rank = 0; rank < stages.size(); ++rank)
-      work_.push_back({static_cast<int>(rank), stages[rank]});
+      work_.push_back({RankId(static_cast<int>(rank)), stages[rank]});
   }
   // `slowness` of each rank; `core` is the share of a core that slow ranks have.
   std::vector<std::string> Bursts(int bursts, const std::vector<double>& slowness,
