@@ -223,12 +223,15 @@ absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(
       SafetensorsHeader header,
       ParseSafetensorsHeader(path, reinterpret_cast<const char*>(file.data()) + 8, header_bytes));
   int64_t data_begin = 8 + header_bytes, data_bytes = file.size() - data_begin;
-  for (const auto& tensor : header.tensors) {
+  for (const auto& tensor : header.tensors)
     WEIR_RETURN_IF_ERROR(CheckTensor(path, tensor, data_bytes));
-    reader->tensors_[tensor.name] = {tensor.dtype, tensor.shape, data_begin + tensor.offsets[0],
-                                     data_begin + tensor.offsets[1]};
-  }
   WEIR_RETURN_IF_ERROR(CheckCoverage(path, header.tensors, data_bytes));
+  // Moved, because a file may have very many tensors.
+  for (auto& tensor : header.tensors) {
+    reader->tensors_[std::move(tensor.name)] = {std::move(tensor.dtype), std::move(tensor.shape),
+                                                data_begin + tensor.offsets[0],
+                                                data_begin + tensor.offsets[1]};
+  }
   reader->metadata_ = std::move(header.metadata);
   reader->header_end_ = data_begin;
   return reader;
