@@ -1,6 +1,5 @@
 #include "runtime/control/connection_gate.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -21,6 +20,7 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/control/peer_user.h"
+#include "runtime/control/socket_address.h"
 
 namespace weir::control {
 namespace {
@@ -34,33 +34,6 @@ constexpr int kFullPollMs = 5;
 constexpr size_t kPorchMax = 256;
 constexpr int64_t kSilentMs = 5'000;
 constexpr int64_t kNsPerMs = 1'000'000;
-
-struct Endpoint {
-  sockaddr_storage address = {};
-  socklen_t size = 0;
-};
-
-std::optional<Endpoint> Parse(const std::string& text) {
-  Endpoint endpoint;
-  auto* v4 = reinterpret_cast<sockaddr_in*>(&endpoint.address);
-  auto* v6 = reinterpret_cast<sockaddr_in6*>(&endpoint.address);
-  if (inet_pton(AF_INET, text.c_str(), &v4->sin_addr) == 1) {
-    v4->sin_family = AF_INET;
-    endpoint.size = sizeof(*v4);
-  } else if (inet_pton(AF_INET6, text.c_str(), &v6->sin6_addr) == 1) {
-    v6->sin6_family = AF_INET6;
-    endpoint.size = sizeof(*v6);
-  } else {
-    return std::nullopt;
-  }
-  return endpoint;
-}
-
-int PortOf(const Endpoint& endpoint) {
-  if (endpoint.address.ss_family == AF_INET)
-    return ntohs(reinterpret_cast<const sockaddr_in*>(&endpoint.address)->sin_port);
-  return ntohs(reinterpret_cast<const sockaddr_in6*>(&endpoint.address)->sin6_port);
-}
 
 absl::Status CannotListen(const std::string& bind_address, const char* call) {
   const int error = errno;
@@ -104,23 +77,21 @@ std::optional<uint64_t> InodeOf(int descriptor) {
 
 absl::StatusOr<std::unique_ptr<ConnectionGate>> ConnectionGate::Open(
     const std::string& bind_address, int connections_max) {
-  auto endpoint = Parse(bind_address);
-  if (!endpoint.has_value()) {
+  const std::optional<SocketAddress> wanted = SocketAddress::Parse(bind_address, 0);
+  if (!wanted.has_value()) {
     return Rejected({.code = "W0614",
                      .where = absl::StrCat("'", bind_address, "'"),
                      .expected = "an IP address to listen at",
                      .found = "something else",
                      .hint = "127.0.0.1"});
   }
-  const int listener =
-      socket(endpoint->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const int listener = socket(wanted->family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (listener < 0) return CannotListen(bind_address, "socket");
-  auto* address = reinterpret_cast<sockaddr*>(&endpoint->address);
   const char* failed = nullptr;
-  if (bind(listener, address, endpoint->size) != 0) failed = "bind";
+  if (bind(listener, wanted->any(), wanted->size()) != 0) failed = "bind";
   if (failed == nullptr && listen(listener, kBacklog) != 0) failed = "listen";
-  if (failed == nullptr && getsockname(listener, address, &endpoint->size) != 0)
-    failed = "getsockname";
+  const std::optional<SocketAddress> bound = SocketAddress::LocalOf(listener);
+  if (failed == nullptr && !bound.has_value()) failed = "getsockname";
   const int wake = failed == nullptr ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
   if (failed == nullptr && wake < 0) failed = "eventfd";
   if (failed != nullptr) {
@@ -128,11 +99,8 @@ absl::StatusOr<std::unique_ptr<ConnectionGate>> ConnectionGate::Open(
     close(listener);
     return status;
   }
-  const bool is_v6 = endpoint->address.ss_family == AF_INET6;
-  std::string shown =
-      absl::StrCat(is_v6 ? "[" : "", bind_address, is_v6 ? "]" : "", ":", PortOf(*endpoint));
   return std::unique_ptr<ConnectionGate>(
-      new ConnectionGate(listener, wake, std::move(shown), connections_max));
+      new ConnectionGate(listener, wake, bound->text(), connections_max));
 }
 
 ConnectionGate::ConnectionGate(int listener, int wake, std::string address, int connections_max)

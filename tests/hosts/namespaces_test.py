@@ -2,49 +2,28 @@
 goes wrong with a host, a process or the network is named."""
 
 import os
-import re
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
 import unittest
 
+from tests.hosts.host_jobs import HostJobs, LIMIT_S, MANY_STEPS, QUICK, unwrapped
 from tests.hosts.network_lab import ENTER, NetworkLab
 
-PROGRAM = os.path.abspath(os.environ.get("WEIR", "tools/weir"))
-LIMIT_S = 120
-MANY_STEPS = "1000000"
-QUICK = ("--heartbeat", "0.3", "--dead-after", "1.5")
-GPT = ("--layers", "2", "--hidden", "32", "--heads", "4", "--vocab", "256", "--sequence", "16", "--batch", "8")
 
-
-class OnHosts(unittest.TestCase):
+class OnHosts(HostJobs):
     NUM_HOSTS = 4
 
     @classmethod
     def setUpClass(cls):
         cls.lab = cls.enterClassContext(NetworkLab(cls.NUM_HOSTS))
-        cls.folder = cls.enterClassContext(tempfile.TemporaryDirectory())
-        cls.program = shutil.copy(PROGRAM, os.path.join(cls.folder, "weir"))
-        zoo = subprocess.run([cls.program, "zoo", "gpt", *GPT], capture_output=True, text=True, check=True)
-        cls.path("job.textproto", zoo.stdout)
-
-    @classmethod
-    def path(cls, name, text=None):
-        path = os.path.join(cls.folder, name)
-        if text is not None:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text)
-        return path
+        super().setUpClass()
 
     def start(self, *arguments, hosts=None):
         """Starts a job in the hub; `hosts` is the value of --hosts, and None means one process without hosts."""
         spread = [] if hosts is None else ["--hosts", hosts, "--ssh", ENTER]
-        return subprocess.Popen(
-            ["ip", "netns", "exec", self.lab.hub, self.program, "train", "job.textproto", *spread, *arguments],
-            cwd=self.folder, env={**os.environ, "WEIR_TEST_STARTER_ADDRESS": self.lab.address},
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return super().start(*spread, *arguments, before=("ip", "netns", "exec", self.lab.hub),
+                             environment={"WEIR_TEST_STARTER_ADDRESS": self.lab.address})
 
     def train(self, *arguments, hosts=None):
         job = self.start(*arguments, hosts=hosts)
@@ -57,39 +36,8 @@ class OnHosts(unittest.TestCase):
     def start_two(self, *arguments):
         """Starts a job that trains until it is disturbed, and returns it after its first step."""
         job = self.start("--mesh", "dp=2", "--steps", MANY_STEPS, *QUICK, *arguments, hosts=self.two())
-        self.addCleanup(self.end, job)
-        said = ""
-        while "step 1/" not in said:
-            line = job.stdout.readline()
-            self.assertTrue(line, said)
-            said += line
+        self.await_step(job)
         return job
-
-    @staticmethod
-    def end(job):
-        if job.poll() is None:
-            job.kill()
-        job.wait()
-        job.stdout.close()
-
-    def expect_failure(self, job, code, *texts):
-        text, _ = job.communicate(timeout=LIMIT_S)
-        print(text[-1500:], flush=True)
-        unwrapped = re.sub(r"\s+", " ", text)
-        for wanted in texts:
-            self.assertRegex(unwrapped, wanted)
-        self.assertEqual(job.returncode, code, text)
-        self.expect_nothing_left()
-
-    def expect_nothing_left(self):
-        end = time.monotonic() + 20
-        while left := [pid for number in range(self.NUM_HOSTS) for pid in self.lab.processes_on(number)]:
-            self.assertLess(time.monotonic(), end, f"processes are left: {left}")
-            time.sleep(0.05)
-
-    def read(self, name):
-        with open(self.path(name), "rb") as file:
-            return file.read()
 
 
 class Bits(OnHosts):
@@ -128,16 +76,13 @@ class Drills(OnHosts):
     NUM_HOSTS = 2
 
     def worker_on(self, number):
-        for pid in self.lab.processes_on(number):
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                if b"worker" in file.read().split(b"\0")[1:2]:
-                    return pid
-        raise AssertionError("no worker there")
+        here = set(self.lab.processes_on(number))
+        return next(pid for pid in self.processes("worker") if pid in here)
 
     def test_a_worker_that_is_killed_is_named_with_its_host(self):
         job = self.start_two()
         os.kill(self.worker_on(1), signal.SIGKILL)
-        self.expect_failure(job, 137, rf"first failure: rank 1 \(pid \d+ on {self.lab.hosts[1]}\): killed by SIGKILL")
+        self.expect_end(job, 137, rf"first failure: rank 1 \(pid \d+ on {self.lab.hosts[1]}\): killed by SIGKILL")
 
     def test_a_host_whose_processes_all_die_is_named(self):
         job = self.start_two()
@@ -146,7 +91,7 @@ class Drills(OnHosts):
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass  # it ended with its parent
-        self.expect_failure(job, 69, rf"first failure: rank 1 \(pid \d+ on {self.lab.hosts[1]}\): lost",
+        self.expect_end(job, 69, rf"first failure: rank 1 \(pid \d+ on {self.lab.hosts[1]}\): lost",
                             rf"the connection to host '{self.lab.hosts[1]}' has ended",
                             rf"try: look at host '{self.lab.hosts[1]}'")
 
@@ -154,7 +99,7 @@ class Drills(OnHosts):
         job = self.start_two()
         self.lab.cut(1)
         self.addCleanup(self.lab.mend, 1)
-        self.expect_failure(job, 69, r"first failure: rank [01] \(pid \d+ on wh",
+        self.expect_end(job, 69, r"first failure: rank [01] \(pid \d+ on wh",
                             "frozen: no heartbeat|it broke|its connection")
 
     def test_the_end_of_the_starter_is_the_end_of_everything(self):
@@ -173,9 +118,7 @@ class Drills(OnHosts):
 
     def test_a_starter_that_is_stopped_and_goes_on_loses_nothing(self):
         job = self.start("--mesh", "dp=2", "--steps", "400", *QUICK, "--save", "paused.st", hosts=self.two())
-        self.addCleanup(self.end, job)
-        while "step 1/" not in job.stdout.readline():
-            pass
+        self.await_step(job)
         job.send_signal(signal.SIGSTOP)
         time.sleep(6)  # twice what a worker would wait for a starter that is gone
         job.send_signal(signal.SIGCONT)
@@ -186,13 +129,40 @@ class Drills(OnHosts):
         self.assertEqual(self.read("paused.st"), self.read("straight.st"))
 
 
+class Doctor(OnHosts):
+    NUM_HOSTS = 2
+
+    def doctor(self, *arguments):
+        done = subprocess.run(["ip", "netns", "exec", self.lab.hub, self.program, "doctor", "--hosts", self.two(), "--ssh",
+                               ENTER, *arguments], env={**os.environ, "WEIR_TEST_STARTER_ADDRESS": self.lab.address},
+                              capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        print(done.stdout, done.stderr, flush=True)
+        return done.returncode, done.stdout
+
+    def test_hosts_are_examined_and_what_is_wrong_is_named(self):
+        code, text = self.doctor()
+        self.assertEqual(code, 0, text)
+        for address in ("10.77.0.1", "10.77.0.2", self.lab.address):
+            self.assertRegex(text, rf"{address} \d+\.\d ms")
+        self.assertIn("Nothing to mend.", text)
+        self.lab.cut(1)
+        self.addCleanup(self.lab.mend, 1)
+        code, text = self.doctor()
+        self.assertEqual(code, 69, text)
+        first, second = self.lab.hosts
+        for wanted in (f"{first} does not reach {second} (10.77.0.2:", f"{second} does not reach {first} (10.77.0.1:",
+                       f"{second} does not reach the starter ({self.lab.address}:", "NOT REACHED"):
+            self.assertIn(wanted, text)
+        self.expect_nothing_left()
+
+
 class WrongUse(OnHosts):
     NUM_HOSTS = 2
 
     def refused(self, *arguments, hosts):
         code, text = self.train("--mesh", "dp=2", "--steps", "2", *arguments, hosts=hosts)
         print(text, flush=True)
-        return code, re.sub(r"\s+", " ", text)
+        return code, unwrapped(text)
 
     def test_what_is_wrong_with_hosts_is_said(self):
         first = self.lab.hosts[0]

@@ -2,18 +2,16 @@
 to the bits of one process, and that a host without a key is named."""
 
 import os
-import re
 import shutil
 import subprocess
-import tempfile
 import time
 import unittest
 
-PROGRAM = os.path.abspath(os.environ.get("WEIR", "tools/weir"))
+from tests.hosts.host_jobs import HostJobs, unwrapped
+
 SSHD = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin")
 HOSTS = ("127.0.0.2", "127.0.0.3")
-LIMIT_S = 120
-GPT = ("--layers", "2", "--hidden", "32", "--heads", "4", "--vocab", "256", "--sequence", "16", "--batch", "8")
+JOB = ("--mesh", "dp=2,tp=2", "--steps", "8")
 LOOK_S = 0.02
 
 
@@ -75,44 +73,29 @@ class SshServers:
         return f"ssh -F {self.config} -i {self._path(key)}"
 
 
-class SshTest(unittest.TestCase):
+class SshTest(HostJobs):
     @classmethod
     def setUpClass(cls):
-        cls.folder = cls.enterClassContext(tempfile.TemporaryDirectory())
+        super().setUpClass()
         cls.servers = cls.enterClassContext(SshServers(cls.folder))
-        cls.program = shutil.copy(PROGRAM, os.path.join(cls.folder, "weir"))
-        zoo = subprocess.run([cls.program, "zoo", "gpt", *GPT], capture_output=True, text=True, check=True)
-        with open(os.path.join(cls.folder, "job.textproto"), "w", encoding="utf-8") as file:
-            file.write(zoo.stdout)
-
-    def train(self, *arguments):
-        done = subprocess.run([self.program, "train", "job.textproto", "--mesh", "dp=2,tp=2", "--steps", "8", *arguments],
-                              cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S, check=False)
-        return done.returncode, done.stdout
-
-    def read(self, name):
-        with open(os.path.join(self.folder, name), "rb") as file:
-            return file.read()
 
     def test_hosts_over_ssh_train_to_the_bits_of_one_process(self):
-        code, text = self.train("--save", "one.st")
+        code, text = self.train(*JOB, "--save", "one.st")
         self.assertEqual(code, 0, text)
-        code, text = self.train("--save", "two.st", "--hosts", ",".join(HOSTS), "--ssh", self.servers.command())
+        code, text = self.train(*JOB, "--save", "two.st", "--hosts", ",".join(HOSTS), "--ssh", self.servers.command())
         self.assertEqual(code, 0, text)
         self.assertIn("in 2 processes", text)
         self.assertEqual(self.read("two.st"), self.read("one.st"))
 
     def test_a_host_that_knows_no_key_is_named_with_the_words_of_ssh(self):
-        os.rename(os.path.join(self.folder, "authorized_keys"), os.path.join(self.folder, "authorized_keys.away"))
-        self.addCleanup(os.rename, os.path.join(self.folder, "authorized_keys.away"),
-                        os.path.join(self.folder, "authorized_keys"))
-        code, text = self.train("--hosts", ",".join(HOSTS), "--ssh", self.servers.command())
+        os.rename(self.path("authorized_keys"), self.path("authorized_keys.away"))
+        self.addCleanup(os.rename, self.path("authorized_keys.away"),
+                        self.path("authorized_keys"))
+        code, text = self.train(*JOB, "--hosts", ",".join(HOSTS), "--ssh", self.servers.command())
         print(text, flush=True)
         self.assertEqual(code, 69, text)
-        unwrapped = re.sub(r"\s+", " ", text)
         for host in HOSTS:
-            self.assertRegex(unwrapped, rf"W0872 at host '{host}'.*Permission denied \(publickey")
+            self.assertRegex(unwrapped(text), rf"W0872 at host '{host}'.*Permission denied \(publickey")
 
 
 if __name__ == "__main__":

@@ -241,6 +241,7 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
   AddOpsVerb(&app, &context);
   AddSimVerbs(&app, &context);
   AddTraceVerbs(&app, &context);
+  AddDoctorVerb(&app, &context);
   AddExplainVerb(&app, &context);
   if (args.empty()) {
     printable_out << app.help();

@@ -41,9 +41,11 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
   arguments.train.options.processes = arguments.train.fleet.processes;
   const std::string& job_path = arguments.train.job.path;
   arguments.train.options.job_file = job_path == "-" ? "" : job_path;
-  if (arguments.train.fleet.IsSpread()) {
+  WEIR_ASSIGN_OR_RETURN(const hosts::FoundHosts listed,
+                        hosts::ListHosts(arguments.train.fleet.hosts));
+  if (arguments.train.fleet.processes > 0 || !listed.agents.empty()) {
     WEIR_ASSIGN_OR_RETURN(const fleet::FleetOptions fleet,
-                          arguments.train.fleet.Options(read.job, nullptr));
+                          arguments.train.fleet.Options(read.job, listed, nullptr));
     arguments.train.options.hosts = static_cast<int>(fleet.hosts.size());
   }
   WEIR_ASSIGN_OR_RETURN(const train::PreparedTraining prepared,

@@ -18,6 +18,7 @@
 #include "tools/fleet/worker.h"
 #include "tools/hosts/agent.h"
 #include "tools/launch/failure_report.h"
+#include "tools/launch/parent_signals.h"
 #include "tools/launch/signal_watch.h"
 #include "tools/train/generator.h"
 #include "tools/train/job_session.h"
@@ -27,6 +28,20 @@ namespace weir::cli {
 namespace {
 
 absl::Status RunTrain(TrainArguments arguments, CliContext* context) {
+  console::Console console(::isatty(STDERR_FILENO) ? console::Console::Style::kTerminal
+                                                   : console::Console::Style::kPlain,
+                           context->raw_err,
+                           [] { return console::TerminalColumns(STDERR_FILENO); });
+  console::ConsoleLines agent_lines(&console);
+  // The agents come before the job is read: tasks of a scheduler must not wait for a starter that
+  // refuses its job.
+  WEIR_ASSIGN_OR_RETURN(hosts::FoundHosts found,
+                        hosts::FindHosts(arguments.fleet.hosts, &agent_lines));
+  if (found.served.has_value()) {
+    context->exit_code = *found.served;
+    return absl::OkStatus();
+  }
+  if (!found.line.empty()) console.Say(found.line);
   WEIR_ASSIGN_OR_RETURN(const JobToTrain read, arguments.Read());
   const proto::Job& job = read.job;
   arguments.options.on_nonfinite = arguments.on_nonfinite == "stop" ? train::OnNonfinite::kStop
@@ -37,18 +52,15 @@ absl::Status RunTrain(TrainArguments arguments, CliContext* context) {
   signals.EndAtOnce("weir: interrupted before the first step: no file is written or changed\n",
                     kExitInterrupted);
   arguments.options.before_steps = [&signals] { signals.KeepGoing(); };
-  console::Console console(::isatty(STDERR_FILENO) ? console::Console::Style::kTerminal
-                                                   : console::Console::Style::kPlain,
-                           context->raw_err,
-                           [] { return console::TerminalColumns(STDERR_FILENO); });
   arguments.options.console = &console;
   arguments.options.interrupted = &signals.interrupted();
   if (!read.note.empty()) console.Say(read.note);
   std::unique_ptr<fleet::Fleet> fleet;
-  if (arguments.fleet.IsSpread()) {
+  if (arguments.fleet.processes > 0 || !found.agents.empty()) {
     arguments.options.processes = arguments.fleet.processes;
     arguments.options.job_file = arguments.job.path == "-" ? "" : arguments.job.path;
-    WEIR_ASSIGN_OR_RETURN(fleet::FleetOptions options, arguments.fleet.Options(job, &console));
+    WEIR_ASSIGN_OR_RETURN(fleet::FleetOptions options,
+                          arguments.fleet.Options(job, found, &console));
     options.trace = arguments.options.trace;
     arguments.options.hosts = static_cast<int>(options.hosts.size());
     arguments.options.runner = [&fleet, options](const proto::Job& trained,
@@ -129,6 +141,7 @@ void AddTrain(CLI::App* app, CliContext* context) {
       "  weir train gpt.textproto --resume c.safetensors --mesh tp=4    any mesh may resume it\n"
       "  weir train gpt.textproto --mesh dp=2,tp=2 --processes 2      two devices in each process\n"
       "  weir train gpt.textproto --mesh dp=2,tp=2 --hosts a,b        on two hosts, over ssh\n"
+      "  srun -N2 weir train gpt.textproto --mesh dp=2,tp=2           on two nodes of Slurm\n"
       "Ctrl-C, SIGTERM or a closed terminal (SIGHUP) ends after the step and still writes --save, "
       "--checkpoint and\n"
       "--trace; before the first step it ends at once and writes nothing. A second one ends at "
@@ -139,33 +152,50 @@ void AddTrain(CLI::App* app, CliContext* context) {
   train->AddTo(verb, context);
 }
 
+void AddScheduledFlag(CLI::App* verb, bool* is_scheduled) {
+  verb->add_flag("--scheduled", *is_scheduled,
+                 "Take signals from the parent process alone; a scheduler sends them to all");
+}
+
 // The starter of a job calls this verb, so --help hides it. The label only shows in the list of
 // processes.
 void AddWorker(CLI::App* app, CliContext* context) {
-  CLI::App* verb =
-      AddVerb(app, context, "worker",
-              "Hold some ranks of a job that weir train --processes started", "", [context] {
-                context->reader = Reader::kProgram;
-                absl::Status status = fleet::RunWorker(std::cin, *context->err);
-                if (!absl::IsAborted(status)) return status;
-                context->exit_code = launch::kExitFollowing;  // the starter reports what happened
-                return absl::OkStatus();
-              });
+  auto is_scheduled = std::make_shared<bool>(false);
+  CLI::App* verb = AddVerb(
+      app, context, "worker", "Hold some ranks of a job that weir train --processes started", "",
+      [context, is_scheduled] {
+        context->reader = Reader::kProgram;
+        if (*is_scheduled) launch::TakeSignalsFromParentAlone();
+        absl::Status status = fleet::RunWorker(std::cin, *context->err);
+        if (!absl::IsAborted(status)) return status;
+        context->exit_code = launch::kExitFollowing;  // the starter reports what happened
+        return absl::OkStatus();
+      });
   verb->group("");
   verb->add_option_function<std::string>(
       "LABEL", [](const std::string&) {}, "Ranks, for people");
+  AddScheduledFlag(verb, is_scheduled.get());
 }
 
 // A launcher starts this verb on each host of a job, so --help hides it.
 void AddAgent(CLI::App* app, CliContext* context) {
-  CLI::App* verb = AddVerb(app, context, "agent",
-                           "Start, watch and end a job's processes on this host, as weir train "
-                           "--hosts orders",
-                           "", [context] {
-                             context->reader = Reader::kProgram;
-                             context->exit_code = hosts::RunAgentOnStandardStreams();
-                             return absl::OkStatus();
-                           });
+  auto task_from = std::make_shared<std::string>();
+  auto is_scheduled = std::make_shared<bool>(false);
+  CLI::App* verb =
+      AddVerb(app, context, "agent",
+              "Start, watch and end a job's processes on this host, as weir train orders", "",
+              [context, task_from, is_scheduled] {
+                context->reader = Reader::kProgram;
+                if (*is_scheduled) launch::TakeSignalsFromParentAlone();
+                context->exit_code = task_from->empty() ? hosts::RunAgentOnStandardStreams()
+                                                        : hosts::RunInvitedAgent(*task_from);
+                return absl::OkStatus();
+              });
+  verb->add_option("--task-from", *task_from,
+                   "The variable with the number of this task; the starter's invitation is on "
+                   "standard input")
+      ->type_name("NAME");
+  AddScheduledFlag(verb, is_scheduled.get());
   verb->group("");
 }
 

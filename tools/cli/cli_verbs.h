@@ -74,6 +74,7 @@ void AddZooVerbs(CLI::App* app, CliContext* context);     // zoo gpt | llama | m
 void AddOpsVerb(CLI::App* app, CliContext* context);      // ops
 void AddSimVerbs(CLI::App* app, CliContext* context);     // sim, calibrate
 void AddTraceVerbs(CLI::App* app, CliContext* context);   // trace report
+void AddDoctorVerb(CLI::App* app, CliContext* context);   // doctor
 void AddExplainVerb(CLI::App* app, CliContext* context);  // explain
 
 }  // namespace weir::cli

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
@@ -10,11 +9,45 @@
 #include "compiler/job/check_training.h"
 #include "runtime/base/status.h"
 #include "tools/cli/cli_checks.h"
-#include "tools/hosts/host_list.h"
-#include "tools/hosts/ssh_command.h"
 #include "tools/launch/placement.h"
 
 namespace weir::cli {
+
+void AddHostOptions(CLI::App* verb, hosts::HostsRequest* hosts) {
+  const auto host_option = [&](const char* name, std::string* value, const char* type,
+                               const char* about) {
+    return verb->add_option(name, *value, about)->type_name(type)->group("Hosts");
+  };
+  verb->add_option("--backend", hosts->backend,
+                   "How to reach the hosts: auto, local, ssh, index, pmix, pmi or slurm")
+      ->type_name("HOW")
+      ->check(CLI::IsMember({"auto", "local", "ssh", "index", "pmix", "pmi", "slurm"}))
+      ->capture_default_str()
+      ->group("Hosts");
+  CLI::Option* const list = host_option("--hosts", &hosts->list, "LIST",
+                                        "Use these hosts: a,b:2,n[1-4], where :2 gives two slots");
+  list->envname("WEIR_HOSTS");
+  host_option("--hostfile", &hosts->file, "PATH",
+              "The same from a file: a host on each line, perhaps with slots=N")
+      ->excludes(list);
+  host_option("--ssh", &hosts->ssh, "COMMAND", "The program that reaches a host, with options")
+      ->capture_default_str();
+  host_option("--weir", &hosts->program, "PATH",
+              "The program of Weir on the hosts [the path of this one]");
+  host_option("--addr", &hosts->address, "ADDRESS",
+              "The address of this machine at which hosts reach it [found by trying]");
+  host_option("--secret-file", &hosts->secret_file, "PATH",
+              "A file with the same secret for all tasks (backend index)")
+      ->envname("WEIR_SECRET_FILE");
+  verb->add_option("--port", hosts->port,
+                   "The port at which the first task listens (backend index)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 65535))
+      ->capture_default_str()
+      ->envname("WEIR_PORT")
+      ->group("Hosts");
+}
+
 void FleetArguments::AddTo(CLI::App* verb) {
   const auto seconds = [&](const char* name, double* value, const char* about,
                            double least = 0.01) {
@@ -31,22 +64,11 @@ void FleetArguments::AddTo(CLI::App* verb) {
       ->type_name("N")
       ->check(CLI::Range(1, 4096))
       ->group("Processes");
-  const auto host_option = [&](const char* name, std::string* value, const char* type,
-                               const char* about) {
-    return verb->add_option(name, *value, about)->type_name(type)->group("Hosts");
-  };
-  CLI::Option* const list = host_option(
-      "--hosts", &hosts, "LIST", "Train on these hosts: a,b:2,n[1-4], where :2 gives two slots");
-  host_option("--hostfile", &host_file, "PATH",
-              "The same from a file: a host on each line, perhaps with slots=N")
-      ->excludes(list);
-  host_option("--ssh", &ssh, "COMMAND", "The program that reaches a host, with options")
-      ->capture_default_str();
-  host_option("--weir", &weir, "PATH", "The program of Weir on the hosts [the path of this one]");
-  host_option("--addr", &address, "ADDRESS",
-              "The address of this machine at which hosts reach it [found by trying]");
-  host_option("--iface", &interface, "NAME",
-              "The interface of every host for tensors [the one on the way to this machine]");
+  AddHostOptions(verb, &hosts);
+  verb->add_option("--iface", interface,
+                   "The interface of every host for tensors [the one on the way to this machine]")
+      ->type_name("NAME")
+      ->group("Hosts");
   verb->add_option("--transport", transport,
                    "How tensors travel between processes: auto, shm or tcp")
       ->type_name("HOW")
@@ -75,6 +97,7 @@ void FleetArguments::AddTo(CLI::App* verb) {
 }
 
 absl::StatusOr<fleet::FleetOptions> FleetArguments::Options(const proto::Job& job,
+                                                            const hosts::FoundHosts& found,
                                                             console::Console* console) const {
   fleet::FleetOptions options;
   options.processes = processes;
@@ -84,20 +107,11 @@ absl::StatusOr<fleet::FleetOptions> FleetArguments::Options(const proto::Job& jo
   options.checksums = checksums == "on" ? fleet::FleetOptions::Checksums::kOn
                                         : fleet::FleetOptions::Checksums::kOff;
   options.log_base = logs;
-  if (UsesHosts()) {
-    WEIR_ASSIGN_OR_RETURN(options.listed_hosts, hosts.empty() ? hosts::ReadHostFile(host_file)
-                                                              : hosts::ParseHosts(hosts));
-    std::error_code error;
-    const std::string program =
-        weir.empty() ? std::filesystem::read_symlink("/proc/self/exe", error).string() : weir;
-    for (const hosts::ListedHost& host : options.listed_hosts) {
-      WEIR_ASSIGN_OR_RETURN(hosts::HostCommand command,
-                            hosts::AgentCommand(host.name, {ssh, program}));
-      options.hosts.push_back(std::move(command));
-    }
-    options.address = address;
-    options.interface = interface;
-  }
+  options.listed_hosts = found.listed;
+  options.hosts = found.agents;
+  options.is_scheduled = hosts::IsScheduler(found.backend);
+  options.address = hosts.address;
+  options.interface = interface;
   if (!ranks.empty()) {
     WEIR_ASSIGN_OR_RETURN(std::unique_ptr<compiler::LogicalPlan> plan,
                           train::CompileConfined(job, {}));

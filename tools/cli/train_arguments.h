@@ -11,19 +11,19 @@
 #include "tools/cli/cli_verbs.h"
 #include "tools/console/console.h"
 #include "tools/fleet/fleet.h"
+#include "tools/hosts/find_hosts.h"
 #include "tools/launch/log_directory.h"
 #include "tools/train/trainer.h"
 
 namespace weir::cli {
 
+// Adds the options that say which hosts a verb uses and how it reaches them.
+void AddHostOptions(CLI::App* verb, hosts::HostsRequest* hosts);
+
 // The spread of a job over processes.
 struct FleetArguments {
   int processes = 0;  // 0: all ranks in this one, or as many as the hosts have slots
-  std::string hosts;
-  std::string host_file;
-  std::string ssh = "ssh";
-  std::string weir;  // on the hosts; empty: the path of this program
-  std::string address;
+  hosts::HostsRequest hosts;
   std::string interface;
   std::string transport = "auto";
   std::string checksums = "on";
@@ -35,10 +35,8 @@ struct FleetArguments {
   double grace_seconds = 5;
 
   void AddTo(CLI::App* verb);
-  // Returns whether other processes hold the ranks.
-  bool IsSpread() const { return processes > 0 || UsesHosts(); }
-  bool UsesHosts() const { return !hosts.empty() || !host_file.empty(); }
-  absl::StatusOr<fleet::FleetOptions> Options(const proto::Job& job,
+  // `found`: the hosts of the job (hosts::FindHosts), which must be agents' own for a run.
+  absl::StatusOr<fleet::FleetOptions> Options(const proto::Job& job, const hosts::FoundHosts& found,
                                               console::Console* console) const;
 };
 

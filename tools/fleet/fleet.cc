@@ -1,14 +1,15 @@
 #include "tools/fleet/fleet.h"
 
-#include <limits.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <map>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,6 +25,7 @@
 #include "tools/fleet/wait_account.h"
 #include "tools/launch/core_dumps.h"
 #include "tools/launch/log_directory.h"
+#include "tools/launch/own_program.h"
 #include "tools/launch/placement.h"
 #include "tools/launch/process_state.h"
 #include "tools/train/job_runner.h"
@@ -52,17 +54,6 @@ constexpr int64_t kShutdownMs = 5'000;
 // The number of looks at a starved worker within the time after which silence counts as death.
 constexpr int64_t kLooksPerDeath = 4;
 constexpr uint32_t kEpoch = 1;  // of the plan: a failed job is not resumed with a new plan yet
-
-// Returns the path of this program, for people who look at the list of processes. If the program's
-// file was replaced or removed since its start, the program has no path any more. Then the result
-// is the link, which still leads to the same program.
-std::string ProgramPath(const std::string& program) {
-  char path[PATH_MAX];
-  const ssize_t length = ::readlink(program.c_str(), path, sizeof(path));
-  if (length <= 0 || length == static_cast<ssize_t>(sizeof(path))) return program;
-  std::string resolved(path, static_cast<size_t>(length));
-  return ::access(resolved.c_str(), X_OK) == 0 ? resolved : program;
-}
 
 }  // namespace
 
@@ -98,10 +89,11 @@ absl::Status Fleet::StartWorkers() {
   std::promise<absl::Status> launched;
   watcher_ = std::thread([this, &launched] {
     std::vector<launch::WorkerLaunch> launches;
-    const std::string program = ProgramPath(options_.program);
+    const std::string program = launch::ResolvedProgram(options_.program);
     for (const std::vector<int>& ranks : ranks_of_) {
       const std::string label = launch::RankLabel(ranks);
       launches.push_back({{program, "worker", label}, label, ranks});
+      if (options_.is_scheduled) launches.back().arguments.push_back("--scheduled");
       if (!options_.hosts.empty()) launches.back().host = options_.host_of[launches.size() - 1];
     }
     launch::SupervisorOptions options;
@@ -130,8 +122,14 @@ absl::StatusOr<std::unique_ptr<launch::Supervisor>> Fleet::StartOnHosts(
   of_hosts.workers.log_directory = std::filesystem::absolute(options.log_directory, error).string();
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<hosts::HostsSupervisor> supervisor,
                         hosts::HostsSupervisor::Reach(options_.hosts, of_hosts));
+  // Hosts that are parts of one machine and may use the same cores share the cores.
+  std::map<std::pair<std::string, std::vector<int>>, int> machines;
+  for (const hosts::HostFacts& facts : supervisor->facts())
+    machine_of_.push_back(
+        machines.emplace(std::pair(facts.machine, facts.cores), static_cast<int>(machines.size()))
+            .first->second);
   std::vector<std::string> names;
-  for (const hosts::HostCommand& host : options_.hosts) names.push_back(host.host);
+  for (const hosts::HostAgent& host : options_.hosts) names.push_back(host.host);
   WEIR_ASSIGN_OR_RETURN(starter_address_,
                         hosts::ChooseStarterAddress(supervisor.get(), names, options_.address));
   WEIR_RETURN_IF_ERROR(supervisor->StartWorkers(launches));
@@ -233,7 +231,8 @@ void Fleet::WatchProcesses() {
 int Fleet::num_ranks_on_host_of(int worker) const {
   size_t count = 0;
   for (int other = 0; other < num_workers(); ++other) {
-    if (options_.hosts.empty() || options_.host_of[other] == options_.host_of[worker])
+    if (options_.hosts.empty() ||
+        machine_of_[options_.host_of[other]] == machine_of_[options_.host_of[worker]])
       count += ranks_of_[other].size();
   }
   return static_cast<int>(count);
@@ -478,13 +477,13 @@ void Fleet::GatherTrace(const std::vector<int64_t>& clock_offset_ns) {
   std::vector<trace::TracePart> parts;
   std::vector<std::string> missing;
   for (int worker = 0; worker < num_workers(); ++worker) {
-    std::ifstream file(TracePartOf(worker), std::ios::binary);
-    if (!file) {
+    std::ostringstream bytes;
+    bytes << std::ifstream(TracePartOf(worker), std::ios::binary).rdbuf();
+    if (!bytes) {  // absent, empty or not to be read
       missing.push_back(launch::RankLabel(ranks_of_[worker]));
       continue;
     }
-    parts.push_back(
-        {std::string(std::istreambuf_iterator<char>(file), {}), clock_offset_ns[worker]});
+    parts.push_back({bytes.str(), clock_offset_ns[worker]});
   }
   if (parts.empty()) {
     options_.console->Say("no trace: no worker could write what its ranks did");

@@ -32,6 +32,7 @@
 #include "tools/hosts/starter_address.h"
 #include "tools/launch/cpu_starvation.h"
 #include "tools/launch/failure_report.h"
+#include "tools/launch/own_program.h"
 #include "tools/launch/supervisor.h"
 
 namespace weir::fleet {
@@ -49,13 +50,15 @@ struct FleetOptions {
   // The path for the trace of the job, which is written even if the job fails. Empty: no trace.
   std::string trace;
   int64_t remaining_limit_ms = 10'000;
-  std::string program = "/proc/self/exe";  // of the workers; tests name another
+  std::string program = launch::kOwnProgramLink;  // of the workers; tests name another
   // The hosts of the job, and the way to the agent of each; empty: this machine alone.
   std::vector<hosts::ListedHost> listed_hosts;
-  std::vector<hosts::HostCommand> hosts;
+  std::vector<hosts::HostAgent> hosts;
   std::vector<int> host_of;  // by worker
-  std::string address;       // at which the starter listens; empty: one that all hosts reach
-  std::string interface;     // for tensors, on every host; empty: the one on the way to the starter
+  // A scheduler has started this process and sends signals to every process of the job.
+  bool is_scheduled = false;
+  std::string address;    // at which the starter listens; empty: one that all hosts reach
+  std::string interface;  // for tensors, on every host; empty: the one on the way to the starter
   console::Console* console = nullptr;  // must outlive the fleet; required
 };
 
@@ -74,7 +77,7 @@ class Fleet {
   bool is_spread_over_hosts() const { return !options_.hosts.empty(); }
   int num_workers() const { return static_cast<int>(ranks_of_.size()); }
   const std::vector<int>& ranks_of(int worker) const { return ranks_of_[worker]; }
-  // Returns how many ranks all workers of that worker's host have together.
+  // Returns how many ranks all workers have together that share the cores of that worker's host.
   int num_ranks_on_host_of(int worker) const;
   int64_t clock_offset_ns(int worker) const {
     return coordinator()->Health()[worker].clock_offset_ns;
@@ -145,6 +148,7 @@ class Fleet {
   launch::CpuStarvation starvation_;  // the coordinator's thread's
   std::string log_directory_;
   hosts::StarterAddress starter_address_{"127.0.0.1", {}};
+  std::vector<int> machine_of_;  // by host: equal numbers share their cores
   bool trace_written_ = false;
   console::ConsoleLines worker_lines_;  // written to by supervisor_
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "runtime/control/socket_address.h"
 #include "tools/launch/owned_descriptor.h"
 
 namespace weir::hosts {
@@ -20,6 +21,14 @@ struct AddressProbe {
   int64_t round_trip_us = 0;  // of the handshake
 };
 
+// Connects a socket that does not block, within the limit. Returns 0 or errno; ETIMEDOUT after the
+// limit.
+int Connect(int descriptor, const control::SocketAddress& address, int64_t limit_ms);
+
+// Listens at an address of this machine, at a free port if `port` is 0. kUnavailable if this
+// machine has no such address or the port is taken.
+absl::StatusOr<launch::OwnedDescriptor> ListenAt(const std::string& host, uint16_t port);
+
 // Connects to the address and closes the connection. Takes at most `limit_ms`.
 AddressProbe ProbeAddress(const std::string& address, int64_t limit_ms);
 
@@ -29,6 +38,9 @@ std::string InterfaceOf(const std::string& address);
 // Returns the addresses of this machine that other machines may reach: those of the interfaces that
 // are up, without loopback and link-local ones.
 std::vector<std::string> OwnAddresses();
+
+// Returns the addresses of a host, a name or an address; empty if the name is unknown.
+std::vector<std::string> AddressesOf(const std::string& host);
 
 // Returns the address from which this machine would reach `host`, a name or an address; empty if
 // the name is unknown or there is no route.

@@ -1,14 +1,18 @@
 #include "tools/hosts/agent.h"
 
+#include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/statvfs.h>
 #include <sys/sysinfo.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -18,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "proto/agent.pb.h"
@@ -27,56 +32,70 @@
 #include "runtime/control/outcome.h"
 #include "tools/hosts/address_probe.h"
 #include "tools/hosts/frame_channel.h"
+#include "tools/hosts/host_name.h"
+#include "tools/launch/own_program.h"
 #include "tools/launch/supervisor.h"
+#include "tools/launch/worker_environment.h"
 
 namespace weir::hosts {
 namespace {
 
 constexpr int kExitBadOrders = 70;
+constexpr int kExitUnreached = 69;
+// Tasks of a scheduler may begin minutes apart.
+constexpr int64_t kJoinMs = 60'000;
 // Looking at a process takes time, so many processes are looked at less often.
 constexpr int64_t kUseEveryMsMin = 250;
 constexpr int64_t kUseMsPerProcess = 10;
-constexpr int kFlushEveryMs = 10;  // while the channel does not take what the agent says
+constexpr int kLookEveryMs = 1000;  // whether the starter's machine is still there
+constexpr int kFlushEveryMs = 10;   // while the channel does not take what the agent says
 // Lines beyond this are not sent while the channel is slow, so that no process waits for it.
 constexpr size_t kWaitingBytesMax = 4 << 20;
 constexpr size_t kOutputBytesMax = 1 << 20;  // of one report
 
-std::string ProgramPath() {
-  char path[PATH_MAX];
-  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof(path));
-  return length > 0 ? std::string(path, static_cast<size_t>(length)) : "/proc/self/exe";
-}
-
-std::string HostName() {
-  char name[256] = "";
-  ::gethostname(name, sizeof(name) - 1);
-  return name;
-}
-
-int NumCores() {
+// Returns the numbers of the cores that this process may use.
+std::vector<int> OwnCores() {
+  std::vector<int> numbers;
   cpu_set_t cores;
-  if (::sched_getaffinity(0, sizeof(cores), &cores) == 0) return CPU_COUNT(&cores);
-  return static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  if (::sched_getaffinity(0, sizeof(cores), &cores) != 0) return numbers;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &cores)) numbers.push_back(core);
+  }
+  return numbers;
+}
+
+// Returns a text that no two machines share, and no machine keeps when it starts anew.
+std::string MachineId() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(file, id);
+  return id;
 }
 
 // sshd tells the ends of its connection: "<client> <port> <server> <port>".
-std::string StarterAddress() {
+std::string AddressFromSsh() {
   const char* const connection = ::getenv("SSH_CONNECTION");
   if (connection == nullptr) return "";
   const std::vector<std::string> words = absl::StrSplit(connection, ' ');
   return words.front();
 }
 
-proto::AgentHello Hello() {
+proto::AgentHello Hello(const std::string& starter_address) {
   proto::AgentHello hello;
   hello.set_build_id(BuildId());
   hello.set_host_name(HostName());
+  hello.set_machine(MachineId());
   hello.set_pid(::getpid());
-  hello.set_cores(NumCores());
+  const std::vector<int> cores = OwnCores();
+  hello.mutable_core()->Assign(cores.begin(), cores.end());
   struct sysinfo info = {};
   if (::sysinfo(&info) == 0)
     hello.set_memory_bytes(static_cast<int64_t>(info.totalram) * info.mem_unit);
-  hello.set_starter_address(StarterAddress());
+  hello.set_starter_address(starter_address);
+  struct statvfs shared = {};
+  hello.set_shared_memory_bytes(::statvfs("/dev/shm", &shared) == 0
+                                    ? static_cast<int64_t>(shared.f_bavail * shared.f_frsize)
+                                    : -1);
   return hello;
 }
 
@@ -94,9 +113,9 @@ class Agent {
  public:
   explicit Agent(FrameChannel channel) : channel_(std::move(channel)) {}
 
-  int Run() {
+  int Run(const std::string& starter_address) {
     proto::AgentReport report;
-    *report.mutable_hello() = Hello();
+    *report.mutable_hello() = Hello(starter_address);
     Send(report);
     while (true) {
       std::vector<std::string> frames;
@@ -112,6 +131,11 @@ class Agent {
       if (!status.ok()) {
         std::cerr << "weir agent: " << status.message() << std::endl;
         return kExitBadOrders;
+      }
+      if (channel_.is_silent()) {
+        std::cerr << "weir agent on " << HostName()
+                  << ": the starter's machine is silent, so the job ends here" << std::endl;
+        return 0;
       }
       Serve();
     }
@@ -133,6 +157,8 @@ class Agent {
         if (supervisor_ != nullptr) supervisor_->HideOutput();
         return true;
       case proto::AgentOrder::kProbe: return Probe(order.probe());
+      case proto::AgentOrder::kListen: return ListenForProbes();
+      case proto::AgentOrder::kClock: return TellTime(order.clock());
       case proto::AgentOrder::KIND_NOT_SET: return false;
     }
     return false;
@@ -144,7 +170,14 @@ class Agent {
       std::cerr << "this host has no folder " << order.folder()
                 << ", so relative paths of the job count from the home folder" << std::endl;
     }
-    const std::string program = order.program().empty() ? ProgramPath() : order.program();
+    for (const std::string& entry : order.environment()) {
+      const size_t equals = entry.find('=');
+      if (equals == std::string::npos || !launch::IsInherited(entry.substr(0, equals))) continue;
+      ::setenv(entry.substr(0, equals).c_str(), entry.c_str() + equals + 1, /*replace=*/0);
+    }
+    const std::string program = order.program().empty()
+                                    ? launch::ResolvedProgram(launch::kOwnProgramLink)
+                                    : order.program();
     std::vector<launch::WorkerLaunch> launches;
     for (const proto::StartOrder::Process& process : order.process()) {
       launch::WorkerLaunch launch;
@@ -221,12 +254,35 @@ class Agent {
     return true;
   }
 
+  bool ListenForProbes() {
+    proto::AgentReport report;
+    report.mutable_listen();
+    for (const std::string& address : OwnAddresses()) {
+      absl::StatusOr<std::unique_ptr<ProbeTarget>> target = ProbeTarget::Open(address);
+      if (!target.ok()) continue;
+      report.mutable_listen()->add_address((*target)->address());
+      targets_.push_back(*std::move(target));
+    }
+    Send(report);
+    return true;
+  }
+
+  bool TellTime(const proto::ClockOrder& order) {
+    timespec now = {};
+    ::clock_gettime(CLOCK_REALTIME, &now);
+    proto::AgentReport report;
+    report.mutable_clock()->set_request(order.request());
+    report.mutable_clock()->set_real_ns(int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec);
+    Send(report);
+    return true;
+  }
+
   // Waits for news of the processes or the channel, and reports them.
   void Serve() {
     const int64_t now_ms = clock_.NowNs() / 1'000'000;
     if (supervisor_ == nullptr || supervisor_->num_running() == 0) {
       pollfd channel = {channel_.input(), POLLIN, 0};
-      ::poll(&channel, 1, channel_.num_waiting() > 0 ? kFlushEveryMs : -1);
+      ::poll(&channel, 1, channel_.num_waiting() > 0 ? kFlushEveryMs : kLookEveryMs);
     } else {
       const int64_t left_ms = std::max<int64_t>(0, next_use_ms_ - now_ms);
       absl::StatusOr<std::optional<launch::WorkerExit>> exit =
@@ -296,13 +352,14 @@ class Agent {
   size_t num_bytes_not_shown_ = 0;
   int num_processes_ = 0;
   int64_t next_use_ms_ = 0;
+  std::vector<std::unique_ptr<ProbeTarget>> targets_;
   std::unique_ptr<launch::Supervisor> supervisor_;  // destroyed first: it kills the processes
 };
 
 }  // namespace
 
-int RunAgent(launch::OwnedDescriptor input, launch::OwnedDescriptor output) {
-  return Agent(FrameChannel(std::move(input), std::move(output), FrameChannel::Side::kAgent)).Run();
+int RunAgent(std::shared_ptr<ByteStream> stream, const std::string& starter_address) {
+  return Agent(FrameChannel(std::move(stream), FrameChannel::Side::kAgent)).Run(starter_address);
 }
 
 int RunAgentOnStandardStreams() {
@@ -314,7 +371,44 @@ int RunAgentOnStandardStreams() {
     std::cerr << "weir agent: standard input, output and error must be open" << std::endl;
     return 2;
   }
-  return RunAgent(std::move(input), std::move(output));
+  return RunAgent(std::make_shared<PipeStream>(std::move(input), std::move(output)),
+                  AddressFromSsh());
+}
+
+int RunAgentOfTask(const Invitation& invitation, int task, const std::string& name) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_IGN);
+  absl::StatusOr<Joined> joined = Join(invitation, task, name, kJoinMs);
+  if (!joined.ok()) {
+    std::cerr << "weir agent: task " << task << " on " << name
+              << " does not reach the starter: " << joined.status().message() << std::endl;
+    return kExitUnreached;
+  }
+  return RunAgent(joined->stream, joined->starter_address);
+}
+
+int RunInvitedAgent(const std::string& task_variable) {
+  int task = -1;
+  const char* const number = ::getenv(task_variable.c_str());
+  if (number == nullptr || !absl::SimpleAtoi(number, &task)) {
+    std::cerr << "weir agent: " << task_variable << " holds no number of a task" << std::endl;
+    return 2;
+  }
+  const char* const node = ::getenv("SLURMD_NODENAME");
+  std::string text;
+  char bytes[1024];
+  ssize_t count;
+  while (text.size() <= kInvitationBytesMax && text.find('\n') == std::string::npos &&
+         (count = ::read(STDIN_FILENO, bytes, sizeof(bytes))) != 0) {
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) break;
+    text.append(bytes, static_cast<size_t>(count));
+  }
+  const absl::StatusOr<Invitation> invitation = ParseInvitation(text);
+  if (!invitation.ok()) {
+    std::cerr << "weir agent: standard input: " << invitation.status().message() << std::endl;
+    return kExitBadOrders;
+  }
+  return RunAgentOfTask(*invitation, task, node == nullptr ? HostName() : node);
 }
 
 }  // namespace weir::hosts

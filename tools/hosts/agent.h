@@ -8,15 +8,30 @@
 // Thread rule: one thread, which lives as long as the processes.
 #pragma once
 
-#include "tools/launch/owned_descriptor.h"
+#include <memory>
+#include <string>
+
+#include "tools/hosts/byte_stream.h"
+#include "tools/hosts/meeting.h"
 
 namespace weir::hosts {
 
-// Serves until the channel closes. Returns the exit code: 0 after a close, 70 if the bytes on the
-// channel are no orders.
-int RunAgent(launch::OwnedDescriptor input, launch::OwnedDescriptor output);
+// Serves until the stream ends. `starter_address` is the starter's address as this host sees it;
+// empty: not known. Returns the exit code: 0 after the end, 70 if the bytes are no orders.
+int RunAgent(std::shared_ptr<ByteStream> stream, const std::string& starter_address);
 
 // Runs an agent on descriptors 0 and 1. Whatever else the process prints goes to descriptor 2.
 int RunAgentOnStandardStreams();
+
+// Comes to the starter's meeting as task `task`, and runs an agent there. From then on the process
+// ignores SIGINT, SIGTERM and SIGHUP: the scheduler sends them to all of its tasks, and the starter
+// decides how the job ends. Returns the exit code: RunAgent's, or 69 if the starter is not reached,
+// which the agent says on standard error.
+// `name`: of this host, as the job calls it.
+int RunAgentOfTask(const Invitation& invitation, int task, const std::string& name);
+
+// The same with the invitation on standard input and the number of the task in a variable of the
+// environment. Slurm's name of the node is the name. Returns 2 if the variable holds no number.
+int RunInvitedAgent(const std::string& task_variable);
 
 }  // namespace weir::hosts

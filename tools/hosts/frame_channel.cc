@@ -1,15 +1,12 @@
 #include "tools/hosts/frame_channel.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tools/launch/worker_process.h"
 
 namespace weir::hosts {
 namespace {
@@ -21,16 +18,10 @@ constexpr size_t kReadBytes = 64 << 10;
 // One call of Receive reads at most this, so that one channel does not keep the others waiting.
 constexpr size_t kReceiveBytesMax = 1 << 20;
 
-void SetNonBlocking(int descriptor) {
-  ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) | O_NONBLOCK);
-}
-
 }  // namespace
 
-FrameChannel::FrameChannel(launch::OwnedDescriptor input, launch::OwnedDescriptor output, Side side)
-    : input_(std::move(input)), output_(std::move(output)) {
-  SetNonBlocking(input_.get());
-  SetNonBlocking(output_.get());
+FrameChannel::FrameChannel(std::shared_ptr<ByteStream> stream, Side side)
+    : stream_(std::move(stream)) {
   if (side == Side::kStarter) {
     expects_marker_ = true;
   } else {
@@ -41,21 +32,16 @@ FrameChannel::FrameChannel(launch::OwnedDescriptor input, launch::OwnedDescripto
 
 FrameChannel::~FrameChannel() { ::explicit_bzero(to_write_.data(), to_write_.size()); }
 
-void FrameChannel::Close() {
-  input_.Close();
-  output_.Close();
-}
-
 absl::Status FrameChannel::Receive(std::vector<std::string>* frames) {
   size_t received = 0;
-  while (input_.open() && received < kReceiveBytesMax) {
+  while (open() && (received < kReceiveBytesMax || stream_->has_pending())) {
     char bytes[kReadBytes];
-    const ssize_t count = ::read(input_.get(), bytes, sizeof(bytes));
+    const ssize_t count = stream_->Read(bytes, sizeof(bytes));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return absl::OkStatus();
     if (count <= 0) {
       const std::string reason = count == 0 ? "the other side closed it" : ::strerror(errno);
-      Close();
+      has_ended_ = true;
       return absl::UnavailableError(reason);
     }
     received += static_cast<size_t>(count);
@@ -63,11 +49,11 @@ absl::Status FrameChannel::Receive(std::vector<std::string>* frames) {
     absl::Status status = SkipNoise();
     if (status.ok() && !expects_marker_) status = TakeFrames(frames);
     if (!status.ok()) {
-      Close();
+      has_ended_ = true;
       return status;
     }
   }
-  return input_.open() ? absl::OkStatus() : absl::UnavailableError("it is closed");
+  return open() ? absl::OkStatus() : absl::UnavailableError("it is closed");
 }
 
 absl::Status FrameChannel::SkipNoise() {
@@ -104,7 +90,7 @@ absl::Status FrameChannel::TakeFrames(std::vector<std::string>* frames) {
 }
 
 void FrameChannel::Send(const std::string& frame) {
-  if (!output_.open()) return;
+  if (output() < 0) return;
   for (size_t i = 0; i < kLengthBytes; ++i)
     to_write_ += static_cast<char>((frame.size() >> (8 * i)) & 0xff);
   to_write_ += frame;
@@ -112,20 +98,19 @@ void FrameChannel::Send(const std::string& frame) {
 }
 
 void FrameChannel::Flush() {
-  while (output_.open() && num_waiting() > 0) {
-    const ssize_t count =
-        launch::WriteToPipe(output_.get(), to_write_.data() + written_, num_waiting());
+  while (output() >= 0 && num_waiting() > 0) {
+    const ssize_t count = stream_->Write(to_write_.data() + written_, num_waiting());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
     if (count < 0) {
-      output_.Close();  // the end shows at the input, too
+      stream_->CloseOutput();  // the end shows at the input, too
       break;
     }
     written_ += static_cast<size_t>(count);
   }
-  if (num_waiting() > 0 && output_.open() && written_ < to_write_.size() / 2) return;
+  if (num_waiting() > 0 && output() >= 0 && written_ < to_write_.size() / 2) return;
   ::explicit_bzero(to_write_.data(), std::min(written_, to_write_.size()));
-  to_write_.erase(0, output_.open() ? written_ : to_write_.size());
+  to_write_.erase(0, output() >= 0 ? written_ : to_write_.size());
   written_ = 0;
 }
 

@@ -4,7 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,8 +23,9 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/control/outcome.h"
-#include "runtime/limits/process_limits.h"
 #include "tools/hosts/frame_channel.h"
+#include "tools/launch/wake_event.h"
+#include "tools/launch/worker_environment.h"
 #include "tools/launch/worker_output.h"
 #include "tools/launch/worker_process.h"
 
@@ -44,12 +45,6 @@ constexpr int64_t kUseAgeMaxNs = 3'000 * kNsPerMs;
 constexpr int64_t kCloseMs = 2000;  // for an agent whose workers have ended
 constexpr size_t kReadBytes = 16 << 10;
 
-int PollMs(int64_t ns) {
-  if (ns < 0) return -1;
-  return static_cast<int>(
-      std::min<int64_t>((ns + kNsPerMs - 1) / kNsPerMs, std::numeric_limits<int>::max()));
-}
-
 // A worker as this process knows it.
 struct Worker {
   int host = 0;
@@ -63,8 +58,9 @@ struct Worker {
   int64_t use_ns = 0;
 };
 
-// An agent and the command that leads to it. The serving thread alone uses `command` and `errors`;
-// the mutex of the supervisor guards the channel.
+// An agent and the command that leads to it, if one does: otherwise the descriptors of `command`
+// are not open. The serving thread alone uses `command` and `errors`; the mutex of the supervisor
+// guards the channel.
 struct Agent {
   Agent(launch::WorkerProcess started, FrameChannel to_agent, launch::WorkerOutput read)
       : command(std::move(started)), channel(std::move(to_agent)), errors(std::move(read)) {}
@@ -75,31 +71,57 @@ struct Agent {
   bool has_hello = false;
   bool has_started = false;  // has answered the order to start workers
   absl::Status start_status;
-  std::string build_id;
   std::string lost;  // why the channel has ended; empty: it has not
   std::optional<launch::EndOfProcess> end;
   std::vector<int> workers;  // by number on the host
   std::optional<proto::LookReport> look;
   std::optional<proto::ProbeReport> probe;
+  std::optional<proto::ListenReport> listen;
+  std::optional<proto::ClockReport> clock;
 };
+
+int64_t RealNs() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+// Waits until the other side has closed the channel, too.
+void AwaitClose(FrameChannel* channel, int64_t end_ns) {
+  const MonotonicClock clock;
+  while (channel->open() && clock.NowNs() < end_ns) {
+    pollfd closed = {channel->input(), POLLIN, 0};
+    ::poll(&closed, 1, launch::PollMs(end_ns - clock.NowNs()));
+    std::vector<std::string> frames;
+    channel->Receive(&frames).IgnoreError();
+  }
+  channel->Close();
+}
 
 class AgentsSupervisor final : public HostsSupervisor {
  public:
-  AgentsSupervisor(std::vector<HostCommand> hosts, HostsSupervisorOptions options,
+  AgentsSupervisor(std::vector<HostAgent> hosts, HostsSupervisorOptions options,
                    OwnedDescriptor wake)
       : hosts_(std::move(hosts)),
         options_(std::move(options)),
         facts_(hosts_.size()),
         wake_(std::move(wake)) {}
-  // Closes the channels, so that the agents end their workers and then themselves, and kills the
-  // commands whose agents do not.
+  // Closes the channels, so that the agents end their workers and then themselves, waits for that,
+  // and kills the commands whose agents do not.
   ~AgentsSupervisor() override {
-    for (Agent& agent : agents_) agent.channel.Close();
     const int64_t end_ns = clock_.NowNs() + (options_.workers.reap_ms + kCloseMs) * kNsPerMs;
+    for (size_t host = 0; host < agents_.size(); ++host) {
+      if (hosts_[host].stream == nullptr) {
+        agents_[host].channel.Close();
+      } else {
+        agents_[host].channel.CloseOutput();
+      }
+    }
+    for (Agent& agent : agents_) AwaitClose(&agent.channel, end_ns);
     for (Agent& agent : agents_) {
-      if (agent.end.has_value()) continue;
+      if (agent.end.has_value() || !agent.command.process.open()) continue;
       pollfd ended = {agent.command.process.get(), POLLIN, 0};
-      if (::poll(&ended, 1, PollMs(std::max<int64_t>(end_ns - clock_.NowNs(), 0))) == 0)
+      if (::poll(&ended, 1, launch::PollMs(std::max<int64_t>(end_ns - clock_.NowNs(), 0))) == 0)
         launch::KillGroup(agent.command);
       launch::Collect(agent.command);
     }
@@ -111,11 +133,13 @@ class AgentsSupervisor final : public HostsSupervisor {
   const std::vector<HostFacts>& facts() const override { return facts_; }
   std::vector<std::vector<AddressProbe>> Probe(const std::vector<std::string>& addresses,
                                                int64_t limit_ms) override;
+  std::vector<std::vector<std::string>> ListenForProbes() override;
+  std::vector<std::optional<int64_t>> ClockOffsetsNs() override;
   absl::Status StartWorkers(const std::vector<WorkerLaunch>& workers) override;
 
   absl::Status Tell(int worker, const std::string& bytes) override;
   absl::StatusOr<std::optional<WorkerExit>> Wait(int64_t limit_ms) override;
-  void Wake() override;
+  void Wake() override { wake_.Wake(); }
   int num_running() const override { return static_cast<int>(running().size()); }
   int64_t pid(int worker) const override {
     MutexLock lock(&mutex_);
@@ -146,8 +170,7 @@ class AgentsSupervisor final : public HostsSupervisor {
   absl::StatusOr<bool> Serve(int64_t limit_ns, Listen listen);
   void ServeUntil(int64_t limit_ms, Listen listen, const std::function<bool()>& is_done);
   std::vector<pollfd> DescriptorsToPoll(Listen listen) const;
-  bool TakeWake();
-  void Poke() const;
+  void ShowOutput();
   void ReadErrors(Agent* agent);
   void ReadFrames(int host);
   void Take(int host, const proto::AgentReport& report);
@@ -163,12 +186,13 @@ class AgentsSupervisor final : public HostsSupervisor {
   std::string LastText(const Agent& agent) const;
   Worker* WorkerOf(const Agent& agent, int process) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const std::vector<HostCommand> hosts_;
+  const std::vector<HostAgent> hosts_;
   const HostsSupervisorOptions options_;
   std::vector<HostFacts> facts_;  // by host
-  const OwnedDescriptor wake_;    // an eventfd
+  launch::WakeEvent wake_;
   const MonotonicClock clock_;
   bool shows_output_ = true;
+  std::string output_;  // of workers, received and not yet shown
   int64_t num_requests_ = 0;
   std::deque<WorkerExit> exits_;  // for the serving thread: seen and not yet returned
 
@@ -176,20 +200,21 @@ class AgentsSupervisor final : public HostsSupervisor {
   // By host. The number of agents is fixed by StartAgents; a deque, as an agent does not move.
   std::deque<Agent> agents_;
   std::vector<Worker> workers_ ABSL_GUARDED_BY(mutex_);
-  bool wake_asked_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 absl::Status AgentsSupervisor::StartAgents() {
   launch::StartOptions start;
   start.streams = launch::StartOptions::Streams::kApart;
   start.environment = launch::StartOptions::Environment::kWhole;
-  for (const HostCommand& host : hosts_) {
-    WEIR_ASSIGN_OR_RETURN(launch::WorkerProcess command,
-                          launch::StartProcess(host.arguments, start));
-    FrameChannel channel(std::move(command.output), std::move(command.input),
-                         FrameChannel::Side::kStarter);
+  for (const HostAgent& host : hosts_) {
+    launch::WorkerProcess command;
+    std::shared_ptr<ByteStream> stream = host.stream;
+    if (stream == nullptr) {
+      WEIR_ASSIGN_OR_RETURN(command, launch::StartProcess(host.arguments, start));
+      stream = std::make_shared<PipeStream>(std::move(command.output), std::move(command.input));
+    }
     agents_.emplace_back(
-        std::move(command), std::move(channel),
+        std::move(command), FrameChannel(std::move(stream), FrameChannel::Side::kStarter),
         launch::WorkerOutput(OwnedDescriptor(), host.host, options_.workers.console));
   }
   return absl::OkStatus();
@@ -211,11 +236,13 @@ absl::Status AgentsSupervisor::AwaitHellos() {
                              : agent.lost;
       missing.push_back(
           {"W0872", where,
-           absl::StrCat("an agent from `", absl::StrJoin(hosts_[host].arguments, " "), "`"), found,
-           hosts_[host].advice});
-    } else if (agent.build_id != options_.build_id) {
+           hosts_[host].arguments.empty()
+               ? "an agent"
+               : absl::StrCat("an agent from `", absl::StrJoin(hosts_[host].arguments, " "), "`"),
+           found, hosts_[host].advice});
+    } else if (!options_.build_id.empty() && facts_[host].build_id != options_.build_id) {
       strangers.push_back({"W0873", where, absl::StrCat("build ", options_.build_id),
-                           absl::StrCat("build ", agent.build_id),
+                           absl::StrCat("build ", facts_[host].build_id),
                            "the same build of Weir on every host; --weir PATH names it there"});
     }
   }
@@ -257,6 +284,55 @@ std::vector<std::vector<AddressProbe>> AgentsSupervisor::Probe(
   return results;
 }
 
+std::vector<std::vector<std::string>> AgentsSupervisor::ListenForProbes() {
+  proto::AgentOrder order;
+  order.mutable_listen();
+  {
+    MutexLock lock(&mutex_);
+    for (Agent& agent : agents_) agent.channel.Send(order.SerializeAsString());
+  }
+  ServeUntil(kAnswerMs, Listen::kToAgentsOnly, [this] {
+    return std::all_of(agents_.begin(), agents_.end(), [](const Agent& agent) {
+      return agent.listen.has_value() || !agent.lost.empty();
+    });
+  });
+  std::vector<std::vector<std::string>> addresses;
+  for (const Agent& agent : agents_) {
+    addresses.emplace_back();
+    if (!agent.listen.has_value()) continue;
+    addresses.back().assign(agent.listen->address().begin(), agent.listen->address().end());
+  }
+  return addresses;
+}
+
+std::vector<std::optional<int64_t>> AgentsSupervisor::ClockOffsetsNs() {
+  constexpr int kQuestions = 5;
+  std::vector<std::optional<int64_t>> offsets;
+  for (Agent& agent : agents_) {
+    offsets.emplace_back();
+    int64_t quickest_ns = std::numeric_limits<int64_t>::max();
+    for (int question = 0; question < kQuestions && agent.lost.empty(); ++question) {
+      proto::AgentOrder order;
+      order.mutable_clock()->set_request(++num_requests_);
+      const int64_t asked_ns = RealNs();
+      {
+        MutexLock lock(&mutex_);
+        agent.channel.Send(order.SerializeAsString());
+      }
+      ServeUntil(kAnswerMs, Listen::kToAgentsOnly, [&] {
+        return !agent.lost.empty() ||
+               (agent.clock.has_value() && agent.clock->request() == num_requests_);
+      });
+      if (!agent.clock.has_value() || agent.clock->request() != num_requests_) break;
+      const int64_t round_ns = RealNs() - asked_ns;
+      if (round_ns >= quickest_ns) continue;
+      quickest_ns = round_ns;
+      offsets.back() = agent.clock->real_ns() - (asked_ns + round_ns / 2);
+    }
+  }
+  return offsets;
+}
+
 absl::Status AgentsSupervisor::StartWorkers(const std::vector<WorkerLaunch>& workers) {
   std::vector<proto::AgentOrder> orders(hosts_.size());
   for (proto::AgentOrder& order : orders) {
@@ -266,6 +342,8 @@ absl::Status AgentsSupervisor::StartWorkers(const std::vector<WorkerLaunch>& wor
     start->set_reap_ms(options_.workers.reap_ms);
     start->set_program(options_.program);
     start->set_folder(options_.folder);
+    for (const std::string& entry : launch::SharedEnvironment(::environ))
+      start->add_environment(entry);
   }
   {
     MutexLock lock(&mutex_);
@@ -316,14 +394,24 @@ absl::Status AgentsSupervisor::Tell(int index, const std::string& bytes) {
   order.mutable_tell()->set_process(worker.process);
   order.mutable_tell()->set_bytes(bytes);
   agents_[static_cast<size_t>(worker.host)].channel.Send(order.SerializeAsString());
-  Poke();
+  wake_.Poke();
   return absl::OkStatus();
+}
+
+// Output is shown by Wait and Stop alone, although all that serve the agents receive it.
+void AgentsSupervisor::ShowOutput() {
+  if (shows_output_ && options_.workers.console != nullptr && !output_.empty()) {
+    *options_.workers.console << output_;
+    options_.workers.console->flush();
+  }
+  output_.clear();
 }
 
 absl::StatusOr<std::optional<WorkerExit>> AgentsSupervisor::Wait(int64_t limit_ms) {
   const int64_t end_ns = limit_ms < 0 ? -1 : clock_.NowNs() + limit_ms * kNsPerMs;
   bool woken = false;
   while (true) {
+    ShowOutput();
     if (!exits_.empty()) {
       WorkerExit exit = std::move(exits_.front());
       exits_.pop_front();
@@ -334,20 +422,6 @@ absl::StatusOr<std::optional<WorkerExit>> AgentsSupervisor::Wait(int64_t limit_m
     WEIR_ASSIGN_OR_RETURN(woken, Serve(left_ns, Listen::kToCaller));
     woken = woken || left_ns == 0;
   }
-}
-
-void AgentsSupervisor::Wake() {
-  MutexLock lock(&mutex_);
-  wake_asked_ = true;
-  Poke();
-}
-
-// Makes the poll under way return.
-void AgentsSupervisor::Poke() const {
-  const uint64_t one = 1;
-  // The write fails only if the count is at its maximum, and then the descriptor is already
-  // readable.
-  if (::write(wake_.get(), &one, sizeof(one)) < 0) return;
 }
 
 std::vector<int> AgentsSupervisor::running() const {
@@ -372,7 +446,7 @@ void AgentsSupervisor::Signal(int signal) {
     if (signal == SIGTERM || signal == SIGINT)
       worker.sent = std::max(worker.sent, WorkerExit::Sent::kAsked);
   }
-  Poke();
+  wake_.Poke();
 }
 
 std::vector<WorkerExit> AgentsSupervisor::Stop() {
@@ -386,6 +460,7 @@ std::vector<WorkerExit> AgentsSupervisor::Stop() {
 
 std::vector<WorkerExit> AgentsSupervisor::Reap(int64_t limit_ms) {
   ServeUntil(limit_ms, Listen::kToAgentsOnly, [this] { return num_running() == 0; });
+  ShowOutput();
   std::vector<WorkerExit> exits(std::make_move_iterator(exits_.begin()),
                                 std::make_move_iterator(exits_.end()));
   exits_.clear();
@@ -443,7 +518,7 @@ void AgentsSupervisor::ServeUntil(int64_t limit_ms, Listen listen,
 // -1.
 std::vector<pollfd> AgentsSupervisor::DescriptorsToPoll(Listen listen) const {
   std::vector<pollfd> polled;
-  polled.push_back({wake_.get(), POLLIN, 0});
+  polled.push_back({wake_.descriptor(), POLLIN, 0});
   polled.push_back(
       {listen == Listen::kToCaller ? options_.workers.wake_descriptor : -1, POLLIN, 0});
   MutexLock lock(&mutex_);
@@ -459,11 +534,11 @@ std::vector<pollfd> AgentsSupervisor::DescriptorsToPoll(Listen listen) const {
 // Polls once and serves what the poll shows. Returns whether the caller was woken.
 absl::StatusOr<bool> AgentsSupervisor::Serve(int64_t limit_ns, Listen listen) {
   std::vector<pollfd> polled = DescriptorsToPoll(listen);
-  const int num_ready = ::poll(polled.data(), polled.size(), PollMs(limit_ns));
+  const int num_ready = ::poll(polled.data(), polled.size(), launch::PollMs(limit_ns));
   if (num_ready < 0 && errno != EINTR)
     return absl::InternalError(absl::StrCat("poll failed: ", ::strerror(errno)));
   if (num_ready <= 0) return false;
-  bool woken = polled[0].revents != 0 && TakeWake();
+  bool woken = polled[0].revents != 0 && wake_.TakeWake();
   woken = woken || polled[1].revents != 0;
   for (size_t host = 0; host < agents_.size(); ++host) {
     const pollfd* of_agent = &polled[2 + 4 * host];
@@ -477,15 +552,6 @@ absl::StatusOr<bool> AgentsSupervisor::Serve(int64_t limit_ns, Listen listen) {
     if (of_agent[3].revents != 0 && !agent.end.has_value()) EndCommand(&agent);
   }
   return woken;
-}
-
-// Returns whether the caller asked for a wake-up. The descriptor is also written when there is more
-// to write.
-bool AgentsSupervisor::TakeWake() {
-  MutexLock lock(&mutex_);
-  uint64_t count = 0;
-  if (::read(wake_.get(), &count, sizeof(count)) < 0) return false;
-  return std::exchange(wake_asked_, false);
 }
 
 void AgentsSupervisor::ReadErrors(Agent* agent) {
@@ -523,10 +589,9 @@ void AgentsSupervisor::Take(int host, const proto::AgentReport& report) {
   if (report.has_hello()) TakeHello(host, report.hello());
   if (report.has_look()) agent.look = report.look();
   if (report.has_probe()) agent.probe = report.probe();
-  if (report.has_output() && shows_output_ && options_.workers.console != nullptr) {
-    *options_.workers.console << report.output().lines();
-    options_.workers.console->flush();
-  }
+  if (report.has_listen()) agent.listen = report.listen();
+  if (report.has_clock()) agent.clock = report.clock();
+  if (report.has_output()) output_ += report.output().lines();
   MutexLock lock(&mutex_);
   if (report.has_start()) TakeStart(&agent, report.start());
   if (report.has_exit()) TakeExit(agent, report.exit());
@@ -536,9 +601,15 @@ void AgentsSupervisor::Take(int host, const proto::AgentReport& report) {
 void AgentsSupervisor::TakeHello(int host, const proto::AgentHello& hello) {
   Agent& agent = agents_[static_cast<size_t>(host)];
   agent.has_hello = true;
-  agent.build_id = hello.build_id();
-  facts_[static_cast<size_t>(host)] = {hello.host_name(), hello.pid(), hello.cores(),
-                                       hello.memory_bytes(), hello.starter_address()};
+  HostFacts& facts = facts_[static_cast<size_t>(host)];
+  facts.name = hello.host_name();
+  facts.machine = hello.machine();
+  facts.build_id = hello.build_id();
+  facts.agent_pid = hello.pid();
+  facts.cores.assign(hello.core().begin(), hello.core().end());
+  facts.memory_bytes = hello.memory_bytes();
+  facts.shared_memory_bytes = hello.shared_memory_bytes();
+  facts.starter_address = hello.starter_address();
 }
 
 Worker* AgentsSupervisor::WorkerOf(const Agent& agent, int process) {
@@ -617,17 +688,17 @@ void AgentsSupervisor::Lose(int host, const std::string& reason) {
     agent.channel.Close();
   }
   const int64_t end_ns = clock_.NowNs() + kLastTextMs * kNsPerMs;
-  while (!agent.end.has_value() && clock_.NowNs() < end_ns) {
+  while (agent.command.process.open() && !agent.end.has_value() && clock_.NowNs() < end_ns) {
     pollfd polled[] = {{agent.command.process.get(), POLLIN, 0},
                        {agent.command.errors.get(), POLLIN, 0}};
-    if (::poll(polled, 2, PollMs(end_ns - clock_.NowNs())) <= 0) break;
+    if (::poll(polled, 2, launch::PollMs(end_ns - clock_.NowNs())) <= 0) break;
     if (polled[1].revents != 0) ReadErrors(&agent);
     if (polled[0].revents != 0) EndCommand(&agent);
   }
-  const std::string command = hosts_[static_cast<size_t>(host)].arguments[0];
-  const std::string program = command.substr(command.rfind('/') + 1);
   std::string how = absl::StrCat("the connection to its agent ended: ", reason);
   if (agent.end.has_value() && agent.end->signal != SIGPIPE) {  // which the close has caused
+    const std::string command = hosts_[static_cast<size_t>(host)].arguments[0];
+    const std::string program = command.substr(command.rfind('/') + 1);
     WorkerExit exit;
     exit.code = agent.end->code;
     exit.signal = agent.end->signal;
@@ -653,14 +724,9 @@ void AgentsSupervisor::Lose(int host, const std::string& reason) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HostsSupervisor>> HostsSupervisor::Reach(
-    const std::vector<HostCommand>& hosts, HostsSupervisorOptions options) {
+    const std::vector<HostAgent>& hosts, HostsSupervisorOptions options) {
   launch::KeepExits();
-  OwnedDescriptor wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake.open()) {
-    return ErrorOf(absl::StatusCode::kUnavailable,
-                   {"W0093", "the starter", "a descriptor to be woken by", ::strerror(errno),
-                    limits::ShortageAdvice(errno)});
-  }
+  WEIR_ASSIGN_OR_RETURN(OwnedDescriptor wake, launch::WakeEvent::Open());
   auto supervisor = std::make_unique<AgentsSupervisor>(hosts, std::move(options), std::move(wake));
   WEIR_RETURN_IF_ERROR(supervisor->StartAgents());
   WEIR_RETURN_IF_ERROR(supervisor->AwaitHellos());

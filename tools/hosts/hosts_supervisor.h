@@ -1,6 +1,7 @@
-// The worker processes of a job on several hosts. A HostsSupervisor starts an agent on each host by
-// a command whose standard input and output lead to the agent (ssh, srun, mpirun, or the agent
-// itself), and lets the agents start, watch and end the workers. To its user it is a Supervisor.
+// The worker processes of a job on several hosts. A HostsSupervisor reaches an agent on each host,
+// by a command whose standard input and output lead to the agent (ssh, or the agent itself) or over
+// a connection that the agent has made, and lets the agents start, watch and end the workers. To
+// its user it is a Supervisor.
 //
 //   Reach -> { Probe } -> StartWorkers -> { Tell, Wait } -> Stop
 //
@@ -14,34 +15,41 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "tools/hosts/address_probe.h"
+#include "tools/hosts/byte_stream.h"
 #include "tools/launch/supervisor.h"
 
 namespace weir::hosts {
 
-// A HostCommand starts the agent of a host.
-struct HostCommand {
-  std::string host;                    // as the user wrote it
-  std::vector<std::string> arguments;  // [0]: the path of a program
+// The way to the agent of a host: a command that starts the agent, whose standard streams are the
+// channel, or the stream that an agent has opened (meeting.h).
+struct HostAgent {
+  std::string host;                    // as the user wrote it, or as the host names itself
+  std::vector<std::string> arguments;  // [0]: the path of a program; empty: there is a stream
   std::string advice;                  // if the agent does not come
+  std::shared_ptr<ByteStream> stream;  // null: there is a command
 };
 
 // HostFacts are what the agent of a host has told of the host.
 struct HostFacts {
-  std::string name;  // that the host gives itself
+  std::string name;     // that the host gives itself
+  std::string machine;  // the same for all hosts that are parts of one machine
+  std::string build_id;
   int64_t agent_pid = 0;
-  int cores = 0;  // that its workers may use
+  std::vector<int> cores;  // the numbers of those that its workers may use
   int64_t memory_bytes = 0;
-  std::string starter_address;  // this machine's address as the host sees it; empty: not known
+  int64_t shared_memory_bytes = 0;  // free in /dev/shm; below 0: there is none
+  std::string starter_address;      // this machine's address as the host sees it; empty: not known
 };
 
 struct HostsSupervisorOptions {
   launch::SupervisorOptions workers;
-  std::string build_id;             // agents with another are refused
+  std::string build_id;             // agents with another are refused; empty: none is
   std::string program;              // of the workers, on their host; empty: that of the agent
   std::string folder;               // in which workers work, where the host has it
   int64_t hello_limit_ms = 30'000;  // for all agents together
@@ -49,10 +57,11 @@ struct HostsSupervisorOptions {
 
 class HostsSupervisor : public launch::Supervisor {
  public:
-  // Starts the agents and waits for all of them. kUnavailable with a problem for each host whose
-  // agent has not come: W0872; kFailedPrecondition: W0873, an agent is of another build.
-  static absl::StatusOr<std::unique_ptr<HostsSupervisor>> Reach(
-      const std::vector<HostCommand>& hosts, HostsSupervisorOptions options);
+  // Starts the agents that have commands and waits for all agents. kUnavailable with a problem for
+  // each host whose agent has not come: W0872; kFailedPrecondition: W0873, an agent is of another
+  // build.
+  static absl::StatusOr<std::unique_ptr<HostsSupervisor>> Reach(const std::vector<HostAgent>& hosts,
+                                                                HostsSupervisorOptions options);
 
   virtual const std::vector<HostFacts>& facts() const = 0;  // by host
 
@@ -60,6 +69,14 @@ class HostsSupervisor : public launch::Supervisor {
   // host that does not answer within the limit and 2 s has results that say so.
   virtual std::vector<std::vector<AddressProbe>> Probe(const std::vector<std::string>& addresses,
                                                        int64_t limit_ms) = 0;
+
+  // Lets each host listen at each of its addresses, for probes, until its agent ends. Returns the
+  // addresses with ports, by host; none for a host that gives no answer within 2 s.
+  virtual std::vector<std::vector<std::string>> ListenForProbes() = 0;
+
+  // Returns by host how far the host's clock is ahead of this machine's, from the quickest of
+  // several questions; nullopt for a host that gives no answer within 2 s.
+  virtual std::vector<std::optional<int64_t>> ClockOffsetsNs() = 0;
 
   // Starts the workers, each on its host. arguments[0] of a worker is not used: see
   // HostsSupervisorOptions::program. kUnavailable (W0874) if a host cannot; then no worker is left

@@ -3,6 +3,9 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "runtime/base/build_id.h"
+#include "tools/hosts/agent.h"
+#include "tools/hosts/meeting.h"
 #include "tools/launch/supervisor_conformance.h"
 
 namespace weir::hosts {
@@ -34,8 +37,8 @@ HostsSupervisorOptions OptionsOf(const SupervisorOptions& workers) {
   return options;
 }
 
-HostCommand CommandOf(const std::string& host, const std::string& verb = "") {
-  HostCommand command{host, {kTestAgent}, "another host"};
+HostAgent CommandOf(const std::string& host, const std::string& verb = "") {
+  HostAgent command{host, {kTestAgent}, "another host"};
   if (!verb.empty()) command.arguments.push_back(verb);
   return command;
 }
@@ -52,7 +55,38 @@ absl::StatusOr<std::unique_ptr<Supervisor>> StartOnThreeHosts(
   return std::unique_ptr<Supervisor>(*std::move(supervisor));
 }
 
+// Starts the workers on three agents that have come to a meeting, and that threads of this process
+// are.
+absl::StatusOr<std::unique_ptr<Supervisor>> StartAtAMeeting(
+    const std::vector<WorkerLaunch>& workers, const SupervisorOptions& options) {
+  std::unique_ptr<Meeting> meeting = *Meeting::Open({"127.0.0.1"}, 0, *MakeSecret());
+  for (int task = 0; task < 3; ++task) {
+    std::thread([invitation = meeting->invitation(), task] {
+      absl::StatusOr<Joined> joined = Join(invitation, task, absl::StrCat("h", task), 10'000);
+      ASSERT_TRUE(joined.ok()) << joined.status();
+      const std::string address = joined->starter_address;
+      EXPECT_EQ(address, "127.0.0.1");
+      EXPECT_EQ(RunAgent(std::move(joined->stream), address), 0);
+    }).detach();
+  }
+  absl::StatusOr<std::vector<Visitor>> visitors =
+      meeting->Await({0, 1, 2}, 10'000, [] { return absl::OkStatus(); });
+  if (!visitors.ok()) return visitors.status();
+  std::vector<HostAgent> agents;
+  for (Visitor& visitor : *visitors) agents.push_back({visitor.name, {}, "", visitor.stream});
+  HostsSupervisorOptions of_hosts = OptionsOf(options);
+  of_hosts.build_id = BuildId();
+  absl::StatusOr<std::unique_ptr<HostsSupervisor>> supervisor =
+      HostsSupervisor::Reach(agents, of_hosts);
+  if (!supervisor.ok()) return supervisor.status();
+  std::vector<WorkerLaunch> spread = workers;
+  for (size_t i = 0; i < spread.size(); ++i) spread[i].host = static_cast<int>(i % 3);
+  if (absl::Status status = (*supervisor)->StartWorkers(spread); !status.ok()) return status;
+  return std::unique_ptr<Supervisor>(*std::move(supervisor));
+}
+
 using launch::SupervisorConformance;
+INSTANTIATE_TEST_SUITE_P(Meeting, SupervisorConformance, ::testing::Values(&StartAtAMeeting));
 INSTANTIATE_TEST_SUITE_P(ThreeHosts, SupervisorConformance, ::testing::Values(&StartOnThreeHosts));
 
 class HostsSupervisorTest : public ::testing::Test {
@@ -66,7 +100,7 @@ class HostsSupervisorTest : public ::testing::Test {
     supervisor_.reset();
     EXPECT_EQ(census_.Leftovers(), "");
   }
-  absl::Status Reach(const std::vector<HostCommand>& hosts) {
+  absl::Status Reach(const std::vector<HostAgent>& hosts) {
     absl::StatusOr<std::unique_ptr<HostsSupervisor>> supervisor =
         HostsSupervisor::Reach(hosts, OptionsOf(options_));
     if (supervisor.ok()) supervisor_ = *std::move(supervisor);
@@ -103,7 +137,7 @@ TEST_F(HostsSupervisorTest, AgentsTellOfTheirHosts) {
   for (const HostFacts& facts : supervisor_->facts()) {
     EXPECT_FALSE(facts.name.empty());
     EXPECT_GT(facts.agent_pid, 0);
-    EXPECT_GE(facts.cores, 1);
+    EXPECT_FALSE(facts.cores.empty());
     EXPECT_GT(facts.memory_bytes, 0);
   }
 }
@@ -182,6 +216,32 @@ TEST_F(HostsSupervisorTest, EveryHostTriesTheAddresses) {
     EXPECT_EQ(of_host[0].interface, "lo");
     EXPECT_EQ(of_host[1].error, "Connection refused");
     EXPECT_EQ(of_host[2].error, "it is no address");
+  }
+}
+
+TEST_F(HostsSupervisorTest, VariablesThatTuneLibrariesReachTheHostsThatDoNotSetThem) {
+  ::setenv("UCX_OF_TEST", "of the starter", 1);
+  ::setenv("OMP_OF_TEST", "of the starter", 1);
+  ASSERT_TRUE(Reach({CommandOf("a", "bare")}).ok());
+  Start({"variables"});
+  EXPECT_EQ(NextExit().code, 0);
+  EXPECT_THAT(console_.str(), HasSubstr("UCX_OF_TEST=of the starter\n"));
+  EXPECT_THAT(console_.str(), HasSubstr("OMP_OF_TEST=of this host\n"));
+}
+
+TEST_F(HostsSupervisorTest, HostsListenForEachOtherAndTellTheTime) {
+  ASSERT_TRUE(Reach({CommandOf("a"), CommandOf("b")}).ok());
+  const std::vector<std::vector<std::string>> addresses = supervisor_->ListenForProbes();
+  ASSERT_EQ(addresses.size(), 2u);
+  EXPECT_EQ(addresses[0].size(), OwnAddresses().size());
+  for (size_t host = 0; host < 2; ++host) {
+    const std::vector<std::vector<AddressProbe>> probes =
+        supervisor_->Probe(addresses[1 - host], 1000);
+    for (const AddressProbe& probe : probes[host]) EXPECT_EQ(probe.error, "");
+  }
+  for (const std::optional<int64_t>& offset_ns : supervisor_->ClockOffsetsNs()) {
+    ASSERT_TRUE(offset_ns.has_value());
+    EXPECT_LT(std::abs(*offset_ns), 1'000'000'000);  // it is one clock
   }
 }
 

@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
+#include "tools/hosts/host_name.h"
 
 namespace weir::hosts {
 namespace {
@@ -18,12 +19,6 @@ namespace {
 constexpr char kSafe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=@%+,";
 
 }  // namespace
-
-bool IsHere(const std::string& host) {
-  char name[256] = "";
-  ::gethostname(name, sizeof(name) - 1);
-  return host == "localhost" || host == name;
-}
 
 std::string Quoted(const std::string& text) {
   if (!text.empty() && text.find_first_not_of(kSafe) == std::string::npos) return text;
@@ -46,8 +41,8 @@ std::string FindInPath(const std::string& program, const std::string& path) {
   return "";
 }
 
-absl::StatusOr<HostCommand> AgentCommand(const std::string& host, const SshOptions& options) {
-  HostCommand command;
+absl::StatusOr<HostAgent> AgentCommand(const std::string& host, const SshOptions& options) {
+  HostAgent command;
   command.host = host;
   if (IsHere(host)) {
     command.arguments = {options.program, "agent"};

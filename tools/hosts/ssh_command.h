@@ -15,12 +15,8 @@ struct SshOptions {
   std::string program;      // the path of Weir on the hosts
 };
 
-// Returns whether `host` names this machine in a way that needs no launcher: "localhost", or the
-// name that this machine gives itself.
-bool IsHere(const std::string& host);
-
 // kNotFound (W0877) if there is no program such as ssh.
-absl::StatusOr<HostCommand> AgentCommand(const std::string& host, const SshOptions& options);
+absl::StatusOr<HostAgent> AgentCommand(const std::string& host, const SshOptions& options);
 
 // Returns `text` as one word of a shell of the POSIX kind.
 std::string Quoted(const std::string& text);

@@ -25,7 +25,7 @@ std::string MakeProgram(const std::string& name) {
 
 TEST(SshCommandTest, AHostIsReachedByOneCommandWithoutQuestions) {
   const std::string ssh = MakeProgram("ssh");
-  const HostCommand command = *AgentCommand("n1", {ssh + " -p 2222", "/opt/it's weir"});
+  const HostAgent command = *AgentCommand("n1", {ssh + " -p 2222", "/opt/it's weir"});
   EXPECT_EQ(absl::StrJoin(command.arguments, " "),
             ssh +
                 " -p 2222 -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=2 -o "
@@ -34,7 +34,7 @@ TEST(SshCommandTest, AHostIsReachedByOneCommandWithoutQuestions) {
 }
 
 TEST(SshCommandTest, ThisMachineNeedsNoSsh) {
-  const HostCommand command = *AgentCommand("localhost", {"no-such-ssh", "/opt/weir"});
+  const HostAgent command = *AgentCommand("localhost", {"no-such-ssh", "/opt/weir"});
   EXPECT_THAT(command.arguments, ElementsAre("/opt/weir", "agent"));
 }
 

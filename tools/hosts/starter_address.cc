@@ -8,7 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
-#include "tools/hosts/ssh_command.h"
+#include "tools/hosts/host_name.h"
 
 namespace weir::hosts {
 namespace {

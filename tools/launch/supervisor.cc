@@ -4,23 +4,20 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <deque>
-#include <limits>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mutex.h"
-#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
-#include "runtime/limits/process_limits.h"
 #include "tools/launch/log_directory.h"
 #include "tools/launch/owned_descriptor.h"
+#include "tools/launch/wake_event.h"
 #include "tools/launch/worker_output.h"
 #include "tools/launch/worker_process.h"
 
@@ -58,14 +55,6 @@ bool IsShown(const std::vector<int>& ranks, const std::vector<int>& shown) {
          });
 }
 
-// Converts to the unit of poll, rounded up, so that a wait never turns into busy looks at the
-// clock.
-int PollMs(int64_t ns) {
-  if (ns < 0) return -1;
-  return static_cast<int>(
-      std::min<int64_t>((ns + kNsPerMs - 1) / kNsPerMs, std::numeric_limits<int>::max()));
-}
-
 enum class Listen { kToCaller, kToWorkersOnly };
 enum class Served { kSomething, kWoken };
 
@@ -90,7 +79,7 @@ class LocalSupervisor final : public Supervisor {
 
   absl::Status Tell(int worker, const std::string& bytes) override;
   absl::StatusOr<std::optional<WorkerExit>> Wait(int64_t limit_ms) override;
-  void Wake() override;
+  void Wake() override { wake_.Wake(); }
   int num_running() const override;
   int64_t pid(int worker) const override {
     return workers_.at(static_cast<size_t>(worker)).process.pid;
@@ -116,17 +105,15 @@ class LocalSupervisor final : public Supervisor {
  private:
   absl::StatusOr<Served> Serve(int64_t limit_ns, Listen listen);
   std::vector<pollfd> DescriptorsToPoll(Listen listen) const;
-  bool TakeWake();
   void Send(size_t index, int signal) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellMore(size_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   size_t ReadOutput(Worker* worker);
   void End(int index, int64_t time_ns);
   std::optional<WorkerExit> NextExit();
   void StopWithin(int64_t limit_ns, Listen listen);
-  void Poke() const;
 
   const SupervisorOptions options_;
-  const OwnedDescriptor wake_;  // an eventfd
+  WakeEvent wake_;
   const MonotonicClock clock_;
   std::vector<std::string> log_paths_;
   std::deque<Worker> workers_;    // fixed after the start; a deque, as a worker does not move
@@ -134,7 +121,6 @@ class LocalSupervisor final : public Supervisor {
 
   mutable Mutex mutex_;
   std::vector<WorkerState> states_ ABSL_GUARDED_BY(mutex_);  // by worker
-  bool wake_asked_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 absl::Status LocalSupervisor::StartWorkers(const std::vector<WorkerLaunch>& commands) {
@@ -169,7 +155,7 @@ absl::Status LocalSupervisor::Tell(int index, const std::string& bytes) {
   const bool taken = state.told_bytes == bytes.size();
   if (!taken && !worker.process.input.open())
     return absl::UnavailableError(absl::StrCat("worker ", index, " is gone"));
-  if (!taken) Poke();
+  if (!taken) wake_.Poke();
   return absl::OkStatus();
 }
 
@@ -212,20 +198,6 @@ std::optional<WorkerExit> LocalSupervisor::NextExit() {
   return exit;
 }
 
-void LocalSupervisor::Wake() {
-  MutexLock lock(&mutex_);
-  wake_asked_ = true;
-  Poke();
-}
-
-// Makes the poll under way return.
-void LocalSupervisor::Poke() const {
-  const uint64_t one = 1;
-  // The write fails only if the count is at its maximum, and then the descriptor is already
-  // readable.
-  if (::write(wake_.get(), &one, sizeof(one)) < 0) return;
-}
-
 int LocalSupervisor::num_running() const {
   MutexLock lock(&mutex_);
   return static_cast<int>(std::count_if(states_.begin(), states_.end(),
@@ -250,7 +222,7 @@ void LocalSupervisor::Send(size_t index, int signal) {
 // -1.
 std::vector<pollfd> LocalSupervisor::DescriptorsToPoll(Listen listen) const {
   std::vector<pollfd> polled;
-  polled.push_back({wake_.get(), POLLIN, 0});
+  polled.push_back({wake_.descriptor(), POLLIN, 0});
   polled.push_back({listen == Listen::kToCaller ? options_.wake_descriptor : -1, POLLIN, 0});
   MutexLock lock(&mutex_);
   for (size_t i = 0; i < workers_.size(); ++i) {
@@ -270,7 +242,7 @@ absl::StatusOr<Served> LocalSupervisor::Serve(int64_t limit_ns, Listen listen) {
     return absl::InternalError(absl::StrCat("poll failed: ", ::strerror(errno)));
   if (num_ready <= 0) return Served::kSomething;
   const int64_t now_ns = clock_.NowNs();
-  bool woken = polled[0].revents != 0 && TakeWake();
+  bool woken = polled[0].revents != 0 && wake_.TakeWake();
   woken = woken || polled[1].revents != 0;
   for (size_t i = 0; i < workers_.size(); ++i) {
     const pollfd* of_worker = &polled[2 + 3 * i];
@@ -284,15 +256,6 @@ absl::StatusOr<Served> LocalSupervisor::Serve(int64_t limit_ns, Listen listen) {
     if (polled[2 + 3 * i].revents != 0) End(static_cast<int>(i), now_ns);
   }
   return woken ? Served::kWoken : Served::kSomething;
-}
-
-// Returns whether the caller asked for a wake-up. The descriptor is also written when there is more
-// to poll.
-bool LocalSupervisor::TakeWake() {
-  MutexLock lock(&mutex_);
-  uint64_t count = 0;
-  if (::read(wake_.get(), &count, sizeof(count)) < 0) return false;
-  return std::exchange(wake_asked_, false);
 }
 
 // Reads at most one piece, so that a worker that prints without end blocks nothing else. Returns
@@ -410,12 +373,7 @@ std::string ExitText(const WorkerExit& exit) {
 absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Start(
     const std::vector<WorkerLaunch>& workers, SupervisorOptions options) {
   KeepExits();
-  OwnedDescriptor wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake.open()) {
-    return ErrorOf(absl::StatusCode::kUnavailable,
-                   {"W0093", "the starter", "a descriptor to be woken by", ::strerror(errno),
-                    limits::ShortageAdvice(errno)});
-  }
+  WEIR_ASSIGN_OR_RETURN(OwnedDescriptor wake, WakeEvent::Open());
   auto supervisor = std::make_unique<LocalSupervisor>(std::move(options), std::move(wake));
   WEIR_RETURN_IF_ERROR(supervisor->StartWorkers(workers));
   return supervisor;

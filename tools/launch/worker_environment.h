@@ -28,4 +28,9 @@ bool IsInherited(absl::string_view name);
 // "NAME=value" entries and a null at the end, as environ has.
 std::vector<std::string> WorkerEnvironment(const char* const* environment);
 
+// Returns the entries of `environment` that tune libraries in the same way on every host, for hosts
+// whose own environment does not have them. CUDA_VISIBLE_DEVICES and NVIDIA_VISIBLE_DEVICES belong
+// to one host, so they are not among them.
+std::vector<std::string> SharedEnvironment(const char* const* environment);
+
 }  // namespace weir::launch

@@ -18,6 +18,12 @@ TEST(WorkerEnvironmentTest, AWorkerInheritsWhatIsListedInItsOrder) {
               ElementsAre("UCX_TLS=tcp", "PATH=/bin", "LC_ALL=", "WEIR_X=a=b"));
 }
 
+TEST(WorkerEnvironmentTest, HostsShareWhatTunesLibrariesAndNothingOfOneHost) {
+  const char* const given[] = {"UCX_TLS=tcp", "PATH=/bin",     "LC_ALL=C", "CUDA_VISIBLE_DEVICES=1",
+                               "OMP_X=",      "HOME=/home/me", nullptr};
+  EXPECT_THAT(SharedEnvironment(given), ElementsAre("UCX_TLS=tcp", "OMP_X="));
+}
+
 TEST(WorkerEnvironmentTest, NamesThatOnlyLookAlikeAreNotInherited) {
   const char* const given[] = {"PATHS=1",   "PAT=1", "MYUCX_TLS=1",
                                "path=/bin", "UCX",   "http_proxy=http://p",

@@ -191,21 +191,31 @@ absl::StatusOr<WorkerProcess> StartProcess(const std::vector<std::string>& argum
   return process;
 }
 
-ssize_t WriteToPipe(int descriptor, const char* bytes, size_t count) {
-  sigset_t pipe_signal, before, pending;
+SigpipeHeld::SigpipeHeld() {
+  sigset_t pipe_signal;
   sigemptyset(&pipe_signal);
   sigaddset(&pipe_signal, SIGPIPE);
-  ::sigpending(&pending);
-  ::pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
-  const ssize_t written = ::write(descriptor, bytes, count);
+  ::sigpending(&pending_);
+  ::pthread_sigmask(SIG_BLOCK, &pipe_signal, &before_);
+}
+
+SigpipeHeld::~SigpipeHeld() {
   const int error = errno;
-  if (written < 0 && error == EPIPE && !sigismember(&pending, SIGPIPE)) {
+  sigset_t pipe_signal, now;
+  sigemptyset(&pipe_signal);
+  sigaddset(&pipe_signal, SIGPIPE);
+  ::sigpending(&now);
+  if (sigismember(&now, SIGPIPE) && !sigismember(&pending_, SIGPIPE)) {
     const timespec at_once = {};
     ::sigtimedwait(&pipe_signal, nullptr, &at_once);
   }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   errno = error;
-  return written;
+}
+
+ssize_t WriteToPipe(int descriptor, const char* bytes, size_t count) {
+  const SigpipeHeld held;
+  return ::write(descriptor, bytes, count);
 }
 
 void SendSignal(const WorkerProcess& process, int signal) {

@@ -16,6 +16,7 @@
 // is not collected.
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <cstddef>
@@ -49,8 +50,20 @@ struct StartOptions {
 absl::StatusOr<WorkerProcess> StartProcess(const std::vector<std::string>& arguments,
                                            const StartOptions& options = {});
 
-// Writes to a pipe or socket, as write(2) does. A reader that is gone gives EPIPE and never
-// SIGPIPE. Any thread.
+// While a SigpipeHeld lives, writes by its thread to a pipe or socket without a reader give EPIPE
+// and never SIGPIPE. A signal that was pending before stays pending. Keeps errno.
+class SigpipeHeld {
+ public:
+  SigpipeHeld();
+  ~SigpipeHeld();
+  SigpipeHeld(const SigpipeHeld&) = delete;
+  SigpipeHeld& operator=(const SigpipeHeld&) = delete;
+
+ private:
+  sigset_t before_, pending_;
+};
+
+// Writes to a pipe or socket, as write(2) does, but never raises SIGPIPE. Any thread.
 ssize_t WriteToPipe(int descriptor, const char* bytes, size_t count);
 
 // Does nothing if the process has ended.

@@ -25,6 +25,10 @@ int main(int argc, char** argv) {
     }
     return 1;
   }
+  if (verb == "bare") {  // on a host with an environment of its own
+    ::clearenv();
+    ::setenv("OMP_OF_TEST", "of this host", 1);
+  }
   if (verb == "silent") {
     ::alarm(60);
     while (true) ::pause();

@@ -166,6 +166,15 @@ int LeaveBehind(int session) {
   return 5;
 }
 
+// Prints two variables that a test has set.
+int PrintVariables(int) {
+  for (const char* name : {"UCX_OF_TEST", "OMP_OF_TEST"}) {
+    const char* const value = ::getenv(name);
+    Print(std::string(name) + "=" + (value == nullptr ? "(none)" : value) + "\n");
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -184,7 +193,8 @@ int main(int argc, char** argv) {
                                                      {"stop-itself", StopItself},
                                                      {"chatter", Chatter},
                                                      {"close-output", CloseOutput},
-                                                     {"leave-behind", LeaveBehind}};
+                                                     {"leave-behind", LeaveBehind},
+                                                     {"variables", PrintVariables}};
   if (argc < 2) return 64;
   const auto verb = verbs.find(argv[1]);
   if (verb == verbs.end()) return 64;

@@ -1,0 +1,256 @@
+"""Tests that schedulers start a job without a further flag: the bits are those of one process, and the ends are those of
+a job that weir starts itself."""
+
+import os
+import shutil
+import signal
+import subprocess
+import unittest
+
+from tests.hosts.host_jobs import HostJobs, LIMIT_S, MANY_STEPS, QUICK, unwrapped
+from tests.hosts.slurm_lab import SlurmLab
+from tests.processes import census
+
+PLAIN = ("--mesh", "dp=2,tp=2", "--steps", "8")
+DISTURBED = ("--mesh", "dp=2", "--steps", MANY_STEPS, *QUICK)
+
+
+class Lane(HostJobs):
+    """A way to start a job. Each lane says how it starts `weir train` with a number of tasks, and what the line says."""
+
+    line = ""
+    environment = None
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        one = subprocess.run([cls.program, "train", "job.textproto", *PLAIN, "--save", "one.st"], cwd=cls.folder,
+                             capture_output=True, text=True, check=False)
+        assert one.returncode == 0, one.stderr
+
+    def before(self, num_tasks):
+        raise NotImplementedError
+
+    def expect_bits(self, num_tasks, name="lane.st"):
+        code, text = self.train(*PLAIN, "--save", name, before=self.before(num_tasks), environment=self.environment)
+        self.assertEqual(code, 0, text)
+        self.assertIn(f"in {num_tasks} processes", text)
+        self.assertRegex(unwrapped(text), self.line)
+        self.assertEqual(text.count("8 steps, loss"), 1, text)
+        self.assertEqual(self.read(name), self.read("one.st"))
+        self.expect_nothing_left()
+
+    def start_two(self):
+        job = self.start(*DISTURBED, before=self.before(2), environment=self.environment)
+        print(self.await_step(job), flush=True)
+        return job
+
+    def expect_a_killed_worker_is_named(self, code=137):
+        job = self.start_two()
+        self.kill("worker")
+        self.expect_end(job, code, r"first failure: rank \d \(pid \d+ on \S+\): killed by SIGKILL")
+
+    def expect_a_refused_job_ends_all(self):
+        code, text = self.train("--mesh", "dp=2,xp=0", before=self.before(2), environment=self.environment)
+        self.assertEqual(code, 65, text)
+        self.assertIn("W0", text)
+        self.expect_nothing_left()
+
+
+class OpenMpi(Lane):
+    line = r"hosts: \S+:\d \(backend pmix: PMIX_RANK is set\)"
+
+    @classmethod
+    def setUpClass(cls):
+        if shutil.which("mpirun.openmpi") is None:
+            raise unittest.SkipTest("NOT TESTED: no mpirun of Open MPI; tools/deps/install --with-hosts installs it")
+        super().setUpClass()
+
+    def before(self, num_tasks):
+        return ("mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", str(num_tasks))
+
+    def test_bits(self):
+        self.expect_bits(2)
+        self.expect_bits(4)
+
+    def test_a_killed_worker_is_named(self):
+        self.expect_a_killed_worker_is_named()
+
+    def test_a_refused_job_ends_all_tasks(self):
+        self.expect_a_refused_job_ends_all()
+
+    def test_the_end_of_mpirun_is_the_end_of_everything(self):
+        job = self.start_two()
+        job.kill()
+        job.communicate(timeout=LIMIT_S)
+        self.expect_nothing_left()
+
+    def test_a_killed_agent_is_named(self):
+        job = self.start_two()
+        os.kill(next(pid for pid in self.processes("train") if self.task(pid) == "1"), signal.SIGKILL)
+        text, _ = job.communicate(timeout=LIMIT_S)
+        self.assertNotEqual(job.returncode, 0, text)
+        self.expect_nothing_left()
+
+    @staticmethod
+    def task(pid):
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            for word in file.read().split(b"\0"):
+                if word.startswith(b"PMIX_RANK="):
+                    return word[10:].decode()
+        return ""
+
+
+class Mpich(Lane):
+    line = r"hosts: \S+:\d \(backend pmi: PMI_RANK is set\)"
+
+    @classmethod
+    def setUpClass(cls):
+        if shutil.which("mpiexec.hydra") is None:
+            raise unittest.SkipTest("NOT TESTED: no mpiexec of MPICH; tools/deps/install --with-hosts installs it")
+        super().setUpClass()
+
+    def before(self, num_tasks):
+        return ("mpiexec.hydra", "-n", str(num_tasks))
+
+    def test_bits(self):
+        self.expect_bits(3)
+
+    def test_a_killed_worker_is_named(self):
+        self.expect_a_killed_worker_is_named()
+
+    def test_a_refused_job_ends_all_tasks(self):
+        self.expect_a_refused_job_ends_all()
+
+
+class Slurm(Lane):
+    line = r"hosts: n\d, n\d.* \(backend slurm: SLURM_JOB_ID is set\)"
+
+    @classmethod
+    def setUpClass(cls):
+        lab = cls.enterClassContext(SlurmLab())
+        cls.environment = lab.environment()
+        super().setUpClass()
+
+    def before(self, num_tasks):
+        return ("srun", f"-N{num_tasks}")
+
+    def test_bits(self):
+        self.expect_bits(2)
+        self.expect_bits(4)
+
+    def test_several_tasks_on_a_node_are_slots(self):
+        code, text = self.train(*PLAIN, "--save", "slots.st", before=("srun", "-N2", "-n4", "--overcommit"),
+                                environment=self.environment)
+        self.assertEqual(code, 0, text)
+        self.assertIn("in 4 processes", text)
+        self.assertRegex(text, r"hosts: n\d:2, n\d:2 ")
+        self.assertEqual(self.read("slots.st"), self.read("one.st"))
+
+    def test_a_batch_script_needs_no_srun(self):
+        script = self.path("batch.sh", f"#!/bin/sh\n{self.program} train job.textproto {' '.join(PLAIN)} --save batch.st\n")
+        done = subprocess.run(["sbatch", "-N3", "--wait", "--output", self.path("batch.out"), script], cwd=self.folder,
+                              env=self.environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        text = self.read("batch.out").decode()
+        self.assertEqual(done.returncode, 0, text)
+        self.assertRegex(text, r"hosts: n\d:2, n\d:2, n\d:2 ")  # a node has two cores, and so two slots
+        self.assertEqual(self.read("batch.st"), self.read("one.st"))
+
+    def test_srun_with_pmix(self):
+        plugins = subprocess.run(["srun", "--mpi=list"], env=self.environment, capture_output=True, text=True,
+                                 check=False)
+        if "pmix" not in plugins.stdout + plugins.stderr:
+            raise unittest.SkipTest("NOT TESTED: this Slurm has no PMIx")
+        code, text = self.train(*PLAIN, "--save", "pmix.st", before=("srun", "--mpi=pmix", "-N2"),
+                                environment=self.environment)
+        self.assertEqual(code, 0, text)
+        self.assertIn("(backend pmix: PMIX_RANK is set)", text)
+        self.assertEqual(self.read("pmix.st"), self.read("one.st"))
+
+    def test_a_killed_worker_is_named(self):
+        self.expect_a_killed_worker_is_named()
+
+    def test_a_refused_job_ends_all_tasks(self):
+        self.expect_a_refused_job_ends_all()
+
+    def test_the_end_of_the_starter_is_the_end_of_everything(self):
+        job = self.start_two()
+        os.kill(self.starter(), signal.SIGKILL)
+        job.communicate(timeout=LIMIT_S)
+        self.assertNotEqual(job.returncode, 0)
+        self.expect_nothing_left()
+
+    def test_a_killed_agent_is_named_with_its_node(self):
+        job = self.start_two()
+        os.kill(next(pid for pid in self.processes("train") if pid != self.starter()), signal.SIGKILL)
+        # srun returns the highest code of its tasks: that of the killed one.
+        self.expect_end(job, 137, r"the connection to host 'n\d' has ended", "Exited with exit code 69")
+
+    def starter(self):
+        """Returns the pid of the task that has an agent of its own as a child."""
+        agents = self.processes("agent")
+        return next(pid for pid in self.processes("train") if set(census.children_of(pid)) & set(agents))
+
+    def test_cancelling_ends_after_the_step_and_saves(self):
+        job = self.start(*DISTURBED, "--save", "cancelled.st", before=(*self.before(2), "--job-name", "weir-cancel"),
+                         environment=self.environment)
+        self.await_step(job)
+        subprocess.run(["scancel", "--name", "weir-cancel"], env=self.environment, check=True)
+        text, _ = job.communicate(timeout=LIMIT_S)
+        print(text, flush=True)
+        self.expect_nothing_left()
+        self.assertGreater(len(self.read("cancelled.st")), 1000)
+
+
+class Indexed(HostJobs):
+    """Tasks that know their place in a list, as those of an indexed job of Kubernetes do."""
+
+    HOSTS = "localhost,127.0.0.1,127.0.0.2"
+
+    def task(self, index, *arguments, secret="a secret of sixteen bytes", port="29418"):
+        environment = {"JOB_COMPLETION_INDEX": str(index), "WEIR_HOSTS": self.HOSTS, "WEIR_PORT": port,
+                       "WEIR_SECRET_FILE": self.path(f"secret{index}", secret)}
+        return self.start(*arguments, environment=environment)
+
+    def test_bits(self):
+        code, text = self.train(*PLAIN, "--save", "one.st")
+        self.assertEqual(code, 0, text)
+        tasks = [self.task(index, *PLAIN, "--save", "indexed.st") for index in (2, 1, 0)]
+        for task in tasks:
+            text, _ = task.communicate(timeout=LIMIT_S)
+            self.assertEqual(task.returncode, 0, text)
+        self.assertIn("in 3 processes", text)
+        self.assertIn("hosts: localhost, 127.0.0.1, 127.0.0.2 (backend index: JOB_COMPLETION_INDEX is set", text)
+        self.assertEqual(self.read("indexed.st"), self.read("one.st"))
+        self.expect_nothing_left()
+
+    def test_what_is_wrong_with_a_task_is_said(self):
+        for index, secret, wanted in ((3, "a secret of sixteen bytes", "W0880 at JOB_COMPLETION_INDEX"),
+                                      ("x", "a secret of sixteen bytes", "W0880 at JOB_COMPLETION_INDEX"),
+                                      (0, "short", "a secret of at least 16 bytes; found 5 bytes")):
+            with self.subTest(index=index, secret=secret):
+                task = self.task(index, *PLAIN, secret=secret)
+                text, _ = task.communicate(timeout=LIMIT_S)
+                self.assertEqual(task.returncode, 65, text)
+                self.assertIn(wanted, unwrapped(text))
+
+
+class WrongUse(HostJobs):
+    def test_what_does_not_fit_together_is_said(self):
+        for arguments, environment, code, wanted in (
+                (("--backend", "ssh"), {}, 65, "W0880 at --backend ssh: expected the hosts of the job; found none"),
+                (("--backend", "slurm", "--hosts", "a"), {}, 65, "W0880 at --backend slurm"),
+                (("--backend", "slurm"), {}, 65, "W0870 at SLURM_JOB_NODELIST"),
+                (("--backend", "pmi"), {}, 69, "W0879 at the backend pmi"),
+                (("--backend", "pmix"), {}, 69, "W0879 at the backend pmix"),
+                (("--backend", "slurm"), {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n1", "SLURM_TASKS_PER_NODE": "1",
+                                          "PATH": "/nowhere"}, 69, "W0879 at the backend slurm: expected srun"),
+        ):
+            with self.subTest(arguments=arguments):
+                found, text = self.train(*PLAIN, *arguments, environment=environment)
+                self.assertIn(wanted, unwrapped(text))
+                self.assertEqual(found, code, text)
+
+
+if __name__ == "__main__":
+    unittest.main()

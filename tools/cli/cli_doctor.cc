@@ -1,0 +1,80 @@
+// weir doctor: examines the hosts of a job before the job.
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/build_id.h"
+#include "runtime/base/status.h"
+#include "tools/cli/cli_verbs.h"
+#include "tools/cli/train_arguments.h"
+#include "tools/console/console.h"
+#include "tools/hosts/address_probe.h"
+#include "tools/hosts/doctor.h"
+#include "tools/hosts/find_hosts.h"
+#include "tools/hosts/hosts_supervisor.h"
+#include "tools/launch/own_program.h"
+
+namespace weir::cli {
+namespace {
+
+constexpr int64_t kProbeMs = 1'000;
+constexpr int kExitMend = 69;
+
+absl::Status RunDoctor(const hosts::HostsRequest& request, CliContext* context) {
+  console::Console console(console::Console::Style::kPlain, context->raw_err,
+                           [] { return console::TerminalColumns(STDERR_FILENO); });
+  console::ConsoleLines lines(&console);
+  WEIR_ASSIGN_OR_RETURN(hosts::FoundHosts found, hosts::FindHosts(request, &lines));
+  if (found.served.has_value()) {
+    context->exit_code = *found.served;
+    return absl::OkStatus();
+  }
+  if (found.agents.empty()) {
+    found.line = "hosts: this machine alone; --hosts a,b names others";
+    found.agents.push_back(
+        {"localhost", {launch::ResolvedProgram(launch::kOwnProgramLink), "agent"}, "", nullptr});
+  }
+  *context->out << found.line << "\n";
+  std::vector<std::string> names;
+  for (const hosts::HostAgent& agent : found.agents) names.push_back(agent.host);
+  hosts::HostsSupervisorOptions options;
+  options.workers.console = &lines;
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<hosts::HostsSupervisor> supervisor,
+                        hosts::HostsSupervisor::Reach(found.agents, options));
+  std::vector<std::string> own =
+      request.address.empty() ? hosts::OwnAddresses() : std::vector<std::string>{request.address};
+  if (own.empty()) own.emplace_back("127.0.0.1");
+  std::vector<std::unique_ptr<hosts::ProbeTarget>> targets;
+  std::vector<std::string> addresses;
+  for (const std::string& address : own) {
+    absl::StatusOr<std::unique_ptr<hosts::ProbeTarget>> target = hosts::ProbeTarget::Open(address);
+    if (!target.ok()) continue;
+    addresses.push_back((*target)->address());
+    targets.push_back(*std::move(target));
+  }
+  const hosts::Examination examination =
+      hosts::Examine(supervisor.get(), names, addresses, kProbeMs);
+  *context->out << hosts::ExaminationText(examination);
+  const std::vector<std::string> complaints = hosts::Complaints(examination, BuildId());
+  if (complaints.empty()) {
+    *context->out << "Nothing to mend.\n";
+    return absl::OkStatus();
+  }
+  *context->out << "To mend:\n";
+  for (const std::string& complaint : complaints) *context->out << "  - " << complaint << "\n";
+  context->exit_code = kExitMend;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddDoctorVerb(CLI::App* app, CliContext* context) {
+  auto request = std::make_shared<hosts::HostsRequest>();
+  CLI::App* verb =
+      AddVerb(app, context, "doctor",
+              "Examine hosts before a job: builds, clocks, memory, and who reaches whom",
+              "  weir doctor --hosts a,b\n  srun -N2 weir doctor",
+              [request, context] { return RunDoctor(*request, context); });
+  AddHostOptions(verb, request.get());
+}
+
+}  // namespace weir::cli

@@ -1,0 +1,157 @@
+#include "tools/hosts/doctor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "runtime/base/unit_text.h"
+
+namespace weir::hosts {
+namespace {
+
+constexpr char kStarter[] = "the starter";
+
+// Returns the best of the probes from one host to the addresses of another.
+HostWay WayOf(const std::vector<AddressProbe>& probes, const std::vector<std::string>& addresses,
+              size_t begin, size_t end) {
+  HostWay way;
+  for (size_t i = begin; i < end; ++i) {
+    if (!probes[i].error.empty()) {
+      way.errors.push_back(absl::StrCat(addresses[i], " ", probes[i].error));
+    } else if (way.address.empty() || probes[i].round_trip_us < way.round_trip_us) {
+      way.address = addresses[i];
+      way.round_trip_us = probes[i].round_trip_us;
+    }
+  }
+  return way;
+}
+
+std::string ClockText(const std::optional<int64_t>& offset_ns) {
+  if (!offset_ns.has_value()) return "no answer";
+  const double ms = static_cast<double>(*offset_ns) * 1e-6;
+  return std::fabs(ms) < 1000 ? absl::StrFormat("%+.1f ms", ms)
+                              : absl::StrFormat("%+.1f s", ms * 1e-3);
+}
+
+// Returns rows as columns that stand below each other.
+std::string Table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths;
+  for (const std::vector<std::string>& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()), 0);
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const std::vector<std::string>& row : rows) {
+    std::string line = " ";
+    for (size_t i = 0; i < row.size(); ++i)
+      absl::StrAppend(&line, " ", row[i], std::string(widths[i] - row[i].size() + 1, ' '));
+    line.erase(line.find_last_not_of(' ') + 1);
+    absl::StrAppend(&text, line, "\n");
+  }
+  return text;
+}
+
+}  // namespace
+
+Examination Examine(HostsSupervisor* supervisor, const std::vector<std::string>& hosts,
+                    const std::vector<std::string>& starter_addresses, int64_t limit_ms) {
+  Examination found;
+  found.hosts = hosts;
+  found.facts = supervisor->facts();
+  found.clock_offset_ns = supervisor->ClockOffsetsNs();
+  std::vector<std::vector<std::string>> by_host = supervisor->ListenForProbes();
+  by_host.push_back(starter_addresses);
+  std::vector<std::string> addresses;
+  for (const std::vector<std::string>& of_host : by_host)
+    addresses.insert(addresses.end(), of_host.begin(), of_host.end());
+  const std::vector<std::vector<AddressProbe>> probes = supervisor->Probe(addresses, limit_ms);
+  for (size_t from = 0; from < hosts.size(); ++from) {
+    found.ways.emplace_back();
+    size_t begin = 0;
+    for (size_t to = 0; to < by_host.size(); ++to) {
+      const size_t end = begin + by_host[to].size();
+      found.ways.back().push_back(from == to ? HostWay()
+                                             : WayOf(probes[from], addresses, begin, end));
+      begin = end;
+    }
+  }
+  return found;
+}
+
+std::vector<std::string> Complaints(const Examination& examination, const std::string& build_id) {
+  std::vector<std::string> complaints;
+  for (size_t host = 0; host < examination.hosts.size(); ++host) {
+    const HostFacts& facts = examination.facts[host];
+    const std::string& name = examination.hosts[host];
+    if (facts.build_id != build_id)
+      complaints.push_back(absl::StrCat(name, " runs another build of Weir (", facts.build_id,
+                                        ", here ", build_id,
+                                        "): install the same one, or name it with --weir PATH"));
+    const std::optional<int64_t>& offset_ns = examination.clock_offset_ns[host];
+    if (!offset_ns.has_value() || std::llabs(*offset_ns) > kClockOffsetNsMax)
+      complaints.push_back(absl::StrCat(name, "'s clock is off (", ClockText(offset_ns),
+                                        "): let NTP set it, such as with systemd-timesyncd"));
+    if (facts.shared_memory_bytes < kSharedMemoryBytesMin)
+      complaints.push_back(absl::StrCat(
+          name, " has ",
+          facts.shared_memory_bytes < 0
+              ? std::string("no /dev/shm")
+              : absl::StrCat("only ", BytesText(static_cast<double>(facts.shared_memory_bytes)),
+                             " free in /dev/shm"),
+          ": mount it, or make it larger (docker run --shm-size)"));
+    for (size_t to = 0; to < examination.ways[host].size(); ++to) {
+      const HostWay& way = examination.ways[host][to];
+      if (to == host || !way.address.empty()) continue;
+      const bool is_starter = to == examination.hosts.size();
+      complaints.push_back(absl::StrCat(
+          name, " does not reach ", is_starter ? kStarter : examination.hosts[to].c_str(), " (",
+          way.errors.empty() ? "it has no address" : absl::StrJoin(way.errors, "; "),
+          "): open the ports between them (a firewall drops or refuses)",
+          is_starter ? ", or name another address with --addr" : ""));
+    }
+  }
+  return complaints;
+}
+
+std::string ExaminationText(const Examination& examination) {
+  std::vector<std::vector<std::string>> rows = {
+      {"host", "its own name", "cores", "memory", "free /dev/shm", "clock", "build"}};
+  for (size_t host = 0; host < examination.hosts.size(); ++host) {
+    const HostFacts& facts = examination.facts[host];
+    rows.push_back({examination.hosts[host], facts.name, absl::StrCat(facts.cores.size()),
+                    BytesText(static_cast<double>(facts.memory_bytes)),
+                    facts.shared_memory_bytes < 0
+                        ? "none"
+                        : BytesText(static_cast<double>(facts.shared_memory_bytes)),
+                    ClockText(examination.clock_offset_ns[host]), facts.build_id.substr(0, 12)});
+  }
+  std::string text = absl::StrCat("Hosts; clocks beside this machine's:\n", Table(rows));
+  std::set<std::string> machines;
+  for (const HostFacts& facts : examination.facts) machines.insert(facts.machine);
+  if (machines.size() < examination.hosts.size())
+    absl::StrAppend(&text, "  These hosts are parts of ", machines.size(),
+                    machines.size() == 1 ? " machine" : " machines", ".\n");
+  rows = {{"from \\ to"}};
+  rows[0].insert(rows[0].end(), examination.hosts.begin(), examination.hosts.end());
+  rows[0].emplace_back(kStarter);
+  for (size_t from = 0; from < examination.hosts.size(); ++from) {
+    rows.push_back({examination.hosts[from]});
+    for (size_t to = 0; to < examination.ways[from].size(); ++to) {
+      const HostWay& way = examination.ways[from][to];
+      rows.back().push_back(
+          from == to ? "-"
+          : way.address.empty()
+              ? "NOT REACHED"
+              : absl::StrCat(
+                    way.address.substr(0, way.address.rfind(':')), " ",
+                    absl::StrFormat("%.1f ms", static_cast<double>(way.round_trip_us) * 1e-3)));
+    }
+  }
+  absl::StrAppend(&text, "Ways over TCP, and the time to connect:\n", Table(rows));
+  return text;
+}
+
+}  // namespace weir::hosts

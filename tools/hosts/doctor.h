@@ -1,0 +1,47 @@
+// The examination of a job's hosts before the job: what each host has, how its clock goes, and
+// which host reaches which. Thread rule: as hosts_supervisor.h; the rest are pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/hosts/hosts_supervisor.h"
+
+namespace weir::hosts {
+
+// Traces of several hosts are laid over each other by clocks that the job measures itself, but
+// certificates and files carry the time of day.
+inline constexpr int64_t kClockOffsetNsMax = 10'000'000'000;
+// Ranks of one host exchange tensors in /dev/shm.
+inline constexpr int64_t kSharedMemoryBytesMin = int64_t{64} << 20;
+
+// The way from one host to another, or to the starter.
+struct HostWay {
+  std::string address;              // the quickest that was reached; empty: none
+  int64_t round_trip_us = 0;        // to that address
+  std::vector<std::string> errors;  // otherwise: "10.0.0.7:4000 Connection refused", by address
+};
+
+struct Examination {
+  std::vector<std::string> hosts;  // their names in the job
+  std::vector<HostFacts> facts;    // by host
+  std::vector<std::optional<int64_t>> clock_offset_ns;
+  // By host, then by host; the last one is the starter. The way from a host to itself is empty.
+  std::vector<std::vector<HostWay>> ways;
+};
+
+// Takes at most `limit_ms` for each address that a host does not reach. `starter_addresses`: with
+// ports that are open, of this machine.
+Examination Examine(HostsSupervisor* supervisor, const std::vector<std::string>& hosts,
+                    const std::vector<std::string>& starter_addresses, int64_t limit_ms);
+
+// Returns what must be mended before a job may run on the hosts, a sentence each; empty: nothing.
+// `build_id`: of this program.
+std::vector<std::string> Complaints(const Examination& examination, const std::string& build_id);
+
+// Returns tables of what was found, for people.
+std::string ExaminationText(const Examination& examination);
+
+}  // namespace weir::hosts

@@ -1,0 +1,75 @@
+#include "tools/hosts/doctor.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weir::hosts {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+HostFacts FactsOf(const std::string& name) {
+  HostFacts facts;
+  facts.name = name;
+  facts.machine = name;
+  facts.build_id = "b1";
+  facts.cores = {0, 1};
+  facts.memory_bytes = int64_t{8} << 30;
+  facts.shared_memory_bytes = int64_t{4} << 30;
+  return facts;
+}
+
+Examination Healthy() {
+  Examination examination;
+  examination.hosts = {"a", "b"};
+  examination.facts = {FactsOf("alpha"), FactsOf("beta")};
+  examination.clock_offset_ns = {100'000, -2'000'000};
+  const HostWay way = {"10.0.0.2:4000", 300, {}};
+  examination.ways = {{HostWay(), way, way}, {way, HostWay(), way}};
+  return examination;
+}
+
+TEST(DoctorTest, HealthyHostsHaveNoComplaints) {
+  EXPECT_THAT(Complaints(Healthy(), "b1"), IsEmpty());
+  const std::string text = ExaminationText(Healthy());
+  EXPECT_THAT(text,
+              HasSubstr("  a     alpha         2      8.0 GiB  4.0 GiB        +0.1 ms  b1\n"));
+  EXPECT_THAT(text, HasSubstr("  b          10.0.0.2 0.3 ms  -                10.0.0.2 0.3 ms\n"));
+}
+
+TEST(DoctorTest, EachFaultIsAComplaintThatSaysWhatToDo) {
+  Examination sick = Healthy();
+  sick.facts[1].build_id = "b2";
+  sick.clock_offset_ns[0] = 61'000'000'000;
+  sick.facts[0].shared_memory_bytes = 1 << 20;
+  sick.ways[1][0] = {"", 0, {"10.0.0.1:40001 Connection refused"}};
+  sick.ways[0][2] = {};
+  EXPECT_THAT(
+      Complaints(sick, "b1"),
+      ElementsAre(HasSubstr("a's clock is off (+61.0 s): let NTP set it"),
+                  HasSubstr("a has only 1.0 MiB free in /dev/shm"),
+                  HasSubstr("a does not reach the starter (it has no address)"),
+                  HasSubstr("b runs another build of Weir (b2, here b1): install the same one"),
+                  HasSubstr("b does not reach a (10.0.0.1:40001 Connection refused): open")));
+  EXPECT_THAT(ExaminationText(sick), HasSubstr("NOT REACHED"));
+}
+
+TEST(DoctorTest, AHostWithoutAnswersIsSick) {
+  Examination sick = Healthy();
+  sick.clock_offset_ns[1] = std::nullopt;
+  sick.facts[1].shared_memory_bytes = -1;
+  EXPECT_THAT(Complaints(sick, "b1"), ElementsAre(HasSubstr("b's clock is off (no answer)"),
+                                                  HasSubstr("b has no /dev/shm")));
+}
+
+TEST(DoctorTest, PartsOfOneMachineAreTold) {
+  Examination examination = Healthy();
+  EXPECT_THAT(ExaminationText(examination), ::testing::Not(HasSubstr("parts of")));
+  examination.facts[1].machine = examination.facts[0].machine;
+  EXPECT_THAT(ExaminationText(examination), HasSubstr("These hosts are parts of 1 machine."));
+}
+
+}  // namespace
+}  // namespace weir::hosts

@@ -1,0 +1,373 @@
+#include "tools/hosts/find_hosts.h"
+
+#include <openssl/sha.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "runtime/base/problem.h"
+#include "runtime/base/status.h"
+#include "runtime/store/mapped_file.h"
+#include "tools/hosts/address_probe.h"
+#include "tools/hosts/agent.h"
+#include "tools/hosts/host_name.h"
+#include "tools/hosts/meeting.h"
+#include "tools/hosts/ssh_command.h"
+#include "tools/hosts/task_group.h"
+#include "tools/launch/own_program.h"
+
+namespace weir::hosts {
+namespace {
+
+constexpr char kLoopback[] = "127.0.0.1";
+constexpr char kNobodyMeets[] = "weir-meeting none";  // the first task cannot listen
+constexpr size_t kAddressesMax = 12;                  // in an invitation that a starter shares
+constexpr int64_t kSecretFileBytesMax = 4096;
+constexpr size_t kSecretFileBytesMin = 16;
+
+std::string ProgramOf(const HostsRequest& request) {
+  return request.program.empty() ? launch::ResolvedProgram(launch::kOwnProgramLink)
+                                 : request.program;
+}
+
+const char* NameOf(Backend backend) { return kBackendNames[static_cast<int>(backend)]; }
+
+absl::Status NoProgram(Backend backend, const std::string& what, const std::string& found,
+                       const std::string& hint) {
+  return ErrorOf(absl::StatusCode::kUnavailable,
+                 {"W0879", absl::StrCat("the backend ", NameOf(backend)), what, found, hint});
+}
+
+// Returns the addresses at which the agents may reach this machine.
+std::vector<std::string> AddressesFor(const std::string& wanted, bool is_on_one_host) {
+  if (!wanted.empty()) return {wanted};
+  if (is_on_one_host) return {kLoopback};
+  std::vector<std::string> addresses = OwnAddresses();
+  if (addresses.empty()) addresses.emplace_back(kLoopback);
+  if (addresses.size() > kAddressesMax) addresses.resize(kAddressesMax);
+  return addresses;
+}
+
+absl::StatusOr<std::unique_ptr<Meeting>> OpenMeeting(const std::vector<std::string>& addresses,
+                                                     uint16_t port, const std::string& secret) {
+  absl::StatusOr<std::unique_ptr<Meeting>> meeting = Meeting::Open(addresses, port, secret);
+  if (meeting.ok()) return meeting;
+  return ErrorOf(absl::StatusCode::kUnavailable,
+                 {"W0878", "the starter", "an address to meet the agents at",
+                  std::string(meeting.status().message()), "--addr ADDRESS names another one"});
+}
+
+absl::StatusOr<std::vector<Visitor>> AwaitVisitors(Meeting* meeting, const std::string& where,
+                                                   int first, int end, int64_t limit_ms,
+                                                   const std::function<absl::Status()>& serve) {
+  std::vector<int> tasks(static_cast<size_t>(end - first));
+  std::iota(tasks.begin(), tasks.end(), first);
+  absl::StatusOr<std::vector<Visitor>> visitors = meeting->Await(tasks, limit_ms, serve);
+  if (visitors.ok()) return visitors;
+  return ErrorOf(
+      absl::StatusCode::kUnavailable,
+      {"W0878", where, absl::StrCat(tasks.size(), tasks.size() == 1 ? " agent" : " agents"),
+       std::string(visitors.status().message()),
+       "look at what the tasks printed; --addr ADDRESS names an address of this "
+       "machine that they reach"});
+}
+
+// The name of this host in the job: Slurm's, or the host's own.
+std::string OwnName() {
+  const std::string node = OwnVariable("SLURMD_NODENAME");
+  return node.empty() ? HostName() : node;
+}
+
+// The agent of the host on which this process runs.
+HostAgent AgentHere(const HostsRequest& request) {
+  return {OwnName(),
+          {ProgramOf(request), "agent", "--scheduled"},
+          "--weir PATH names the program of Weir",
+          {}};
+}
+
+HostAgent AgentOf(Visitor visitor) {
+  return {std::move(visitor.name), {}, "look at what the task printed", std::move(visitor.stream)};
+}
+
+absl::StatusOr<std::unique_ptr<TaskGroup>> JoinTasks(Backend backend) {
+  absl::StatusOr<std::unique_ptr<TaskGroup>> group =
+      backend == Backend::kPmix  ? TaskGroup::JoinPmix()
+      : backend == Backend::kPmi ? TaskGroup::JoinPmi(OwnVariable)
+                                 : TaskGroup::JoinSlurmStep(OwnVariable);
+  if (group.ok()) return group;
+  const char* const needed = backend == Backend::kPmix  ? "PMIx's library and server"
+                             : backend == Backend::kPmi ? "a starter that speaks PMI 1.1"
+                                                        : "a task of a step";
+  return NoProgram(backend, needed, std::string(group.status().message()),
+                   backend == Backend::kPmix ? "apt-get install libpmix2, or --backend local"
+                                             : "--backend local");
+}
+
+// Asks the system for SIGTERM when the process that has started this one ends. A starter of tasks
+// that is killed leaves them otherwise.
+void EndWithParent() {
+  const pid_t parent = ::getppid();
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != parent) ::raise(SIGTERM);
+}
+
+// The starter is the first of the tasks that a scheduler has begun; the others are agents.
+absl::StatusOr<FoundHosts> MeetTasks(const HostsRequest& request, Backend backend) {
+  EndWithParent();
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<TaskGroup> group, JoinTasks(backend));
+  const auto failed = [&](const absl::Status& status) {
+    return NoProgram(backend, "a way to tell all tasks of the first", std::string(status.message()),
+                     "--hosts with ssh, or --backend local");
+  };
+  FoundHosts found;
+  found.backend = backend;
+  if (group->task() > 0) {
+    absl::StatusOr<std::string> text = group->Share("");
+    if (!text.ok()) return failed(text.status());
+    if (*text == kNobodyMeets) {
+      found.served = 0;  // the first task says why
+      return found;
+    }
+    WEIR_ASSIGN_OR_RETURN(const Invitation invitation, ParseInvitation(*text));
+    found.served = RunAgentOfTask(invitation, group->task(), OwnName());
+    return found;
+  }
+  if (group->num_tasks() == 1) return found;
+  WEIR_ASSIGN_OR_RETURN(const std::string secret, MakeSecret());
+  absl::StatusOr<std::unique_ptr<Meeting>> meeting =
+      OpenMeeting(AddressesFor(request.address, group->is_on_one_host()), 0, secret);
+  const std::string invitation =
+      meeting.ok() ? std::string(absl::StripSuffix(InvitationText((*meeting)->invitation()), "\n"))
+                   : kNobodyMeets;
+  absl::StatusOr<std::string> shared = group->Share(invitation);
+  if (!meeting.ok()) return meeting.status();
+  if (!shared.ok()) return failed(shared.status());
+  WEIR_ASSIGN_OR_RETURN(
+      std::vector<Visitor> visitors,
+      AwaitVisitors(meeting->get(), absl::StrCat("the ", group->num_tasks(), " tasks"), 1,
+                    group->num_tasks(), request.meeting_limit_ms, [] { return absl::OkStatus(); }));
+  found.agents.push_back(AgentHere(request));
+  for (Visitor& visitor : visitors) found.agents.push_back(AgentOf(std::move(visitor)));
+  for (size_t task = 0; task < found.agents.size(); ++task)
+    found.listed.push_back({found.agents[task].host, 1, absl::StrCat("task ", task)});
+  return found;
+}
+
+// In a batch script, and in the shell of salloc, srun starts an agent on each node.
+absl::StatusOr<FoundHosts> StartBySlurm(const HostsRequest& request, std::ostream* console) {
+  WEIR_ASSIGN_OR_RETURN(const std::vector<ListedHost> nodes, ReadSlurmNodes(OwnVariable));
+  FoundHosts found;
+  found.backend = Backend::kSlurm;
+  const std::string path = OwnVariable("PATH");
+  const std::string srun = FindInPath("srun", path.empty() ? "/usr/bin:/bin" : path);
+  if (srun.empty())
+    return NoProgram(Backend::kSlurm, "srun, which starts an agent on each node",
+                     "no program 'srun'",
+                     "the package slurm-client on this node, or --hosts with ssh");
+  WEIR_ASSIGN_OR_RETURN(const std::string secret, MakeSecret());
+  WEIR_ASSIGN_OR_RETURN(
+      std::unique_ptr<Meeting> meeting,
+      OpenMeeting(AddressesFor(request.address, /*is_on_one_host=*/false), 0, secret));
+  std::vector<std::string> names;
+  for (const ListedHost& node : nodes) names.push_back(node.name);
+  const std::string count = absl::StrCat(names.size());
+  // The agents share the cores and the memory of the job with the task that starts them.
+  const std::vector<std::string> arguments = {
+      srun,
+      "--quiet",
+      "--mpi=none",
+      "--mem=0",
+      "--cpu-bind=none",
+      "--kill-on-bad-exit=0",
+      absl::StrCat("--nodes=", count),
+      absl::StrCat("--ntasks=", count),
+      "--ntasks-per-node=1",
+      absl::StrCat("--nodelist=", absl::StrJoin(names, ",")),
+      ProgramOf(request),
+      "agent",
+      "--task-from",
+      "SLURM_PROCID"};
+  absl::StatusOr<std::unique_ptr<FanOut>> fan_out =
+      FanOut::Start(arguments, InvitationText(meeting->invitation()), "srun", console);
+  if (!fan_out.ok()) return fan_out.status();
+  found.fan_out = *std::move(fan_out);
+  WEIR_ASSIGN_OR_RETURN(
+      std::vector<Visitor> visitors,
+      AwaitVisitors(meeting.get(), absl::StrCat("the nodes ", absl::StrJoin(names, ",")), 0,
+                    static_cast<int>(names.size()), request.meeting_limit_ms,
+                    [&found] { return found.fan_out->Check(); }));
+  // Slurm numbers the tasks in its order of the nodes, which need not be that of the list.
+  for (Visitor& visitor : visitors) {
+    const auto node = std::find_if(nodes.begin(), nodes.end(), [&](const ListedHost& listed) {
+      return listed.name == visitor.name;
+    });
+    found.listed.push_back({visitor.name, node == nodes.end() ? 1 : node->slots, "Slurm"});
+    found.agents.push_back(AgentOf(std::move(visitor)));
+  }
+  return found;
+}
+
+absl::Status BadIndex(const std::string& where, const std::string& expected,
+                      const std::string& found, const std::string& hint) {
+  return Rejected({"W0880", where, expected, found, hint});
+}
+
+// The secret that all tasks find in a file is any text; its digest is the key.
+absl::StatusOr<std::string> SecretFrom(const std::string& path) {
+  if (path.empty())
+    return BadIndex("the backend index", "a file with a secret that all tasks share", "none",
+                    "--secret-file PATH, or WEIR_SECRET_FILE");
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<store::MappedFile> file,
+                        store::MappedFile::Open(path, "secret file"));
+  if (file->size() > kSecretFileBytesMax)
+    return BadIndex(path, absl::StrCat("a secret of at most ", kSecretFileBytesMax, " bytes"),
+                    absl::StrCat(file->size(), " bytes"), "another file");
+  const absl::string_view secret = absl::StripAsciiWhitespace(absl::string_view(
+      reinterpret_cast<const char*>(file->data()), static_cast<size_t>(file->size())));
+  if (secret.size() < kSecretFileBytesMin)
+    return BadIndex(path, absl::StrCat("a secret of at least ", kSecretFileBytesMin, " bytes"),
+                    absl::StrCat(secret.size(), " bytes"),
+                    "`openssl rand -hex 32` writes a good one");
+  std::string key(SHA256_DIGEST_LENGTH, '\0');
+  ::SHA256(reinterpret_cast<const unsigned char*>(secret.data()), secret.size(),
+           reinterpret_cast<unsigned char*>(key.data()));
+  return key;
+}
+
+// Every task runs the same command with the same list of hosts, and knows its own place in it. The
+// first is the starter.
+absl::StatusOr<FoundHosts> MeetByIndex(const HostsRequest& request) {
+  FoundHosts found;
+  found.backend = Backend::kIndex;
+  WEIR_ASSIGN_OR_RETURN(
+      found.listed, request.list.empty() ? ReadHostFile(request.file) : ParseHosts(request.list));
+  int task = -1;
+  const std::string index = OwnVariable("JOB_COMPLETION_INDEX");
+  const int num_tasks = static_cast<int>(found.listed.size());
+  if (!absl::SimpleAtoi(index, &task) || task < 0 || task >= num_tasks)
+    return BadIndex("JOB_COMPLETION_INDEX", absl::StrCat("a number from 0 to ", num_tasks - 1),
+                    absl::StrCat("'", index, "'"), "a host in the list for each task");
+  WEIR_ASSIGN_OR_RETURN(const std::string secret, SecretFrom(request.secret_file));
+  const std::string& first = found.listed.front().name;
+  if (task > 0) {
+    found.served = RunAgentOfTask(
+        {secret,
+         {absl::StrCat(first.find(':') == std::string::npos ? first : absl::StrCat("[", first, "]"),
+                       ":", request.port)}},
+        task, found.listed[static_cast<size_t>(task)].name);
+    return found;
+  }
+  std::vector<std::string> addresses =
+      request.address.empty() ? AddressesOf(first) : std::vector<std::string>{request.address};
+  // Some systems know their own name as an address of the loopback interface alone.
+  if (request.address.empty() &&
+      std::all_of(addresses.begin(), addresses.end(),
+                  [](const std::string& address) { return InterfaceOf(address) == "lo"; })) {
+    for (std::string& address : OwnAddresses()) addresses.push_back(std::move(address));
+  }
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Meeting> meeting,
+                        OpenMeeting(addresses, request.port, secret));
+  std::vector<Visitor> visitors;
+  if (num_tasks > 1) {
+    WEIR_ASSIGN_OR_RETURN(
+        visitors,
+        AwaitVisitors(meeting.get(), absl::StrCat("the ", num_tasks, " tasks"), 1, num_tasks,
+                      request.meeting_limit_ms, [] { return absl::OkStatus(); }));
+  }
+  found.agents.push_back(AgentHere(request));
+  for (Visitor& visitor : visitors) found.agents.push_back(AgentOf(std::move(visitor)));
+  return found;
+}
+
+}  // namespace
+
+FoundHosts::~FoundHosts() {
+  for (const HostAgent& agent : agents) {
+    if (agent.stream != nullptr) agent.stream->Close();
+  }
+}
+
+std::string HostsText(const std::vector<ListedHost>& hosts) {
+  constexpr size_t kShownMax = 4;
+  std::vector<ListedHost> shown;  // neighbours of one name as one
+  for (const ListedHost& host : hosts) {
+    if (shown.empty() || shown.back().name != host.name) {
+      shown.push_back(host);
+    } else {
+      shown.back().slots += host.slots;
+    }
+  }
+  std::vector<std::string> names;
+  for (const ListedHost& host : shown) {
+    if (names.size() == kShownMax && shown.size() > kShownMax + 1) break;
+    names.push_back(host.slots > 1 ? absl::StrCat(host.name, ":", host.slots) : host.name);
+  }
+  std::string text = absl::StrJoin(names, ", ");
+  if (names.size() < shown.size())
+    absl::StrAppend(&text, " and ", shown.size() - names.size(), " more");
+  return text;
+}
+
+absl::StatusOr<FoundHosts> ListHosts(const HostsRequest& request) {
+  FoundHosts found;
+  if (request.list.empty() && request.file.empty()) return found;
+  found.backend = Backend::kSsh;
+  WEIR_ASSIGN_OR_RETURN(
+      found.listed, request.list.empty() ? ReadHostFile(request.file) : ParseHosts(request.list));
+  for (const ListedHost& host : found.listed) {
+    WEIR_ASSIGN_OR_RETURN(HostAgent agent,
+                          AgentCommand(host.name, {request.ssh, ProgramOf(request)}));
+    found.agents.push_back(std::move(agent));
+  }
+  return found;
+}
+
+absl::StatusOr<FoundHosts> FindHosts(const HostsRequest& request, std::ostream* console) {
+  const bool lists_hosts = !request.list.empty() || !request.file.empty();
+  const Detected detected = DetectBackend(request.backend, lists_hosts, OwnVariable);
+  const std::string name = NameOf(detected.backend);
+  const bool needs_list = detected.backend == Backend::kSsh || detected.backend == Backend::kIndex;
+  if (needs_list && !lists_hosts)
+    return BadIndex(absl::StrCat("--backend ", name), "the hosts of the job", "none",
+                    "--hosts LIST, --hostfile PATH or WEIR_HOSTS");
+  if (!needs_list && lists_hosts)
+    return BadIndex(absl::StrCat("--backend ", name), "hosts that the scheduler names",
+                    "a list of hosts", "no --hosts, --hostfile and WEIR_HOSTS");
+  FoundHosts found;
+  switch (detected.backend) {
+    case Backend::kLocal: return found;
+    case Backend::kSsh: {
+      WEIR_ASSIGN_OR_RETURN(found, ListHosts(request));
+      break;
+    }
+    case Backend::kIndex: {
+      WEIR_ASSIGN_OR_RETURN(found, MeetByIndex(request));
+      break;
+    }
+    case Backend::kPmix:
+    case Backend::kPmi: {
+      WEIR_ASSIGN_OR_RETURN(found, MeetTasks(request, detected.backend));
+      break;
+    }
+    case Backend::kSlurm: {
+      WEIR_ASSIGN_OR_RETURN(found, IsSlurmStep(OwnVariable) ? MeetTasks(request, detected.backend)
+                                                            : StartBySlurm(request, console));
+      break;
+    }
+  }
+  if (!found.listed.empty())
+    found.line = absl::StrCat("hosts: ", HostsText(found.listed), " (backend ", name, ": ",
+                              detected.why, ")");
+  return found;
+}
+
+}  // namespace weir::hosts

@@ -1,0 +1,66 @@
+// Finds the hosts of a job and brings the agents of those hosts to this process, in the way of the
+// backend (backend.h). Thread rule: one thread; FindHosts by one that lives as long as the job.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tools/hosts/backend.h"
+#include "tools/hosts/fan_out.h"
+#include "tools/hosts/host_list.h"
+#include "tools/hosts/hosts_supervisor.h"
+
+namespace weir::hosts {
+
+inline constexpr uint16_t kMeetingPort = 29'417;  // of the backend `index`
+
+struct HostsRequest {
+  std::string backend = "auto";
+  std::string list;         // as --hosts takes it; empty: none
+  std::string file;         // a host file; empty: none
+  std::string ssh = "ssh";  // a program and perhaps its options
+  std::string program;      // of Weir on the hosts; empty: the path of this one
+  std::string address;      // of this machine, for the hosts; empty: found
+  std::string secret_file;  // of the backend `index`
+  uint16_t port = kMeetingPort;
+  int64_t meeting_limit_ms = 60'000;  // for all agents to come
+};
+
+struct FoundHosts {
+  FoundHosts() = default;
+  FoundHosts(FoundHosts&&) = default;
+  FoundHosts& operator=(FoundHosts&&) = default;
+  // Closes the streams to the agents, which end then.
+  ~FoundHosts();
+
+  Backend backend = Backend::kLocal;
+  std::string line;  // for people: the backend, why, and the hosts; empty: there is nothing to say
+  // The command that has started the agents. It lives as long as they do.
+  std::unique_ptr<FanOut> fan_out;
+  std::vector<ListedHost> listed;  // empty: this machine alone, without agents
+  std::vector<HostAgent> agents;   // by host
+  // The exit code of this process, if the process was a task that served as an agent: the job is
+  // over. Otherwise this process is the starter.
+  std::optional<int> served;
+};
+
+// Returns the hosts that the request lists, with the commands that lead to their agents over ssh.
+// Reaches none.
+absl::StatusOr<FoundHosts> ListHosts(const HostsRequest& request);
+
+// Decides the backend and brings the agents. In all tasks but the first of an MPI starter or of
+// indexed tasks, serves as an agent until the job is over. Output of the agents themselves goes to
+// `console`, which must outlive the result. kUnavailable (W0878) if tasks do not come, (W0879) if
+// the starter of the tasks, or a program of it, is missing; Rejected (W0880) for indexed tasks
+// without secret or place.
+absl::StatusOr<FoundHosts> FindHosts(const HostsRequest& request, std::ostream* console);
+
+// Returns "n1 (2 slots), n2" for people; of many hosts the first ones.
+std::string HostsText(const std::vector<ListedHost>& hosts);
+
+}  // namespace weir::hosts
