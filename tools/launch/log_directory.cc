@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,6 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kLatest[] = "latest";
+constexpr int kAgainMax = 3;
 
 absl::Status CannotLog(const std::string& path, const std::string& expected, int error) {
   return ErrorOf(absl::StatusCode::kUnavailable,
@@ -33,6 +35,25 @@ absl::Status CannotLog(const std::string& path, const std::string& expected, int
 bool IsDirectory(const std::string& path) {
   struct stat status = {};
   return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+// Holds the lock of the folder of all logs, so that jobs that end at the same moment see each
+// other's folders and links whole. A file system without locks gives none, and then nothing waits.
+OwnedDescriptor LockBase(const fs::path& base) {
+  OwnedDescriptor folder(::open(base.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  while (folder.open() && ::flock(folder.get(), LOCK_EX) != 0 && errno == EINTR) {
+  }
+  return folder;
+}
+
+// Replaces the link by a new one: the new link is made under its own name and then renamed.
+void Point(const fs::path& base, const fs::path& name) {
+  const fs::path link = base / kLatest, made = base / absl::StrCat(".latest-", ::getpid());
+  std::error_code error;
+  fs::create_symlink(name, made, error);
+  if (error) return;
+  fs::rename(made, link, error);
+  if (error) fs::remove(made, error);
 }
 
 }  // namespace
@@ -48,24 +69,22 @@ absl::StatusOr<std::string> MakeLogDirectory(const std::string& base) {
   std::tm local_time = {};
   ::localtime_r(&now, &local_time);
   const std::string path = LogDirectoryName(base.empty() ? "." : base, local_time, ::getpid());
-  WEIR_RETURN_IF_ERROR(MakeDirectories(path));
+  // A job that ends removes the folder of all logs if it is empty, perhaps just now.
+  absl::Status made = MakeDirectories(path);
+  for (int again = 0; !made.ok() && again < kAgainMax; ++again) made = MakeDirectories(path);
+  WEIR_RETURN_IF_ERROR(made);
   return path;
 }
 
 void PointLatestAt(const std::string& path) {
-  // Replaces a link by a new one: the new link is made under its own name and then renamed.
-  const fs::path directory(path),
-      link = directory.parent_path() / kLatest,
-      made = directory.parent_path() / absl::StrCat(".latest-", ::getpid());
-  std::error_code error;
-  fs::create_symlink(directory.filename(), made, error);
-  if (error) return;
-  fs::rename(made, link, error);
-  if (error) fs::remove(made, error);
+  const fs::path directory(path);
+  const OwnedDescriptor lock = LockBase(directory.parent_path());
+  Point(directory.parent_path(), directory.filename());
 }
 
 void RemoveEmptyLogs(const std::string& path) {
   const fs::path directory(path), base = directory.parent_path(), link = base / kLatest;
+  const OwnedDescriptor lock = LockBase(base);
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
     if (!entry.is_regular_file(error) || entry.file_size(error) > 0 || error) return;
@@ -78,7 +97,7 @@ void RemoveEmptyLogs(const std::string& path) {
     if (entry.is_directory(error) && !entry.is_symlink(error))
       last = std::max(last, entry.path().filename().string());
   }
-  if (!last.empty()) return PointLatestAt((base / last).string());
+  if (!last.empty()) return Point(base, last);
   fs::remove(link, error);
   fs::remove(base, error);  // only if the directory is empty
 }

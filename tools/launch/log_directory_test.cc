@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
@@ -69,6 +70,16 @@ TEST_F(LogDirectoryTest, AJobThatEndsLeavesLatestOfALaterOneAlone) {
   RemoveEmptyLogs(first);
   EXPECT_EQ(Latest(), "20310109-070501-2");
   EXPECT_TRUE(fs::exists(last));
+}
+
+TEST_F(LogDirectoryTest, JobsThatEndAtTheSameMomentLeaveNothingBehind) {
+  for (int round = 0; round < 500; ++round) {
+    const std::string first = Job("20310109-070500-1", ""), last = Job("20310109-070501-2", "");
+    std::thread other([&first] { RemoveEmptyLogs(first); });
+    RemoveEmptyLogs(last);
+    other.join();
+    ASSERT_FALSE(fs::exists(base_)) << "round " << round;
+  }
 }
 
 TEST_F(LogDirectoryTest, FilesThatAreNoLogsAreKept) {
