@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 import unittest
 
 from tests.hosts.host_jobs import HostJobs, LIMIT_S, MANY_STEPS, QUICK, unwrapped
@@ -156,6 +157,23 @@ class Slurm(Lane):
         self.assertRegex(text, r"hosts: n\d:2, n\d:2, n\d:2 ")  # a node has two cores, and so two slots
         self.assertEqual(self.read("batch.st"), self.read("one.st"))
 
+    def test_a_cancelled_batch_job_saves(self):
+        words = " ".join((*DISTURBED, "--save", "batch_cancelled.st"))
+        script = self.path("long.sh", f"#!/bin/sh\n{self.program} train job.textproto {words}\n")
+        job = subprocess.Popen(["sbatch", "-N2", "--wait", "--job-name", "weir-batch", "--output",
+                                self.path("long.out"), script], cwd=self.folder, env=self.environment,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(self.end, job)
+        end = time.monotonic() + LIMIT_S
+        while not os.path.exists(self.path("long.out")) or b"step 1/" not in self.read("long.out"):
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.05)
+        subprocess.run(["scancel", "--name", "weir-batch"], env=self.environment, check=True)
+        job.communicate(timeout=LIMIT_S)
+        self.expect_nothing_left()
+        print(self.read("long.out").decode()[-1500:], flush=True)
+        self.assertGreater(len(self.read("batch_cancelled.st")), 1000)
+
     def test_srun_with_pmix(self):
         plugins = subprocess.run(["srun", "--mpi=list"], env=self.environment, capture_output=True, text=True,
                                  check=False)
@@ -224,6 +242,22 @@ class Indexed(HostJobs):
         self.assertEqual(self.read("indexed.st"), self.read("one.st"))
         self.expect_nothing_left()
 
+    def test_a_task_that_is_asked_to_end_lets_the_job_save(self):
+        tasks = [self.task(index, *DISTURBED, "--save", "asked.st", port="29419") for index in (2, 1, 0)]
+        self.await_step(tasks[2])
+        tasks[0].send_signal(signal.SIGTERM)  # as when a pod is evicted
+        for task in tasks:
+            task.communicate(timeout=LIMIT_S)
+        self.assertEqual(tasks[2].returncode, 130)
+        self.assertGreater(len(self.read("asked.st")), 1000)
+        self.expect_nothing_left()
+
+    def test_a_task_without_a_list_does_not_train_alone(self):
+        secret = self.path("secret", "a secret of sixteen bytes")
+        code, text = self.train(*PLAIN, environment={"JOB_COMPLETION_INDEX": "0", "WEIR_SECRET_FILE": secret})
+        self.assertEqual(code, 65, text)
+        self.assertIn("W0880 at JOB_COMPLETION_INDEX: expected the list of all tasks' hosts", unwrapped(text))
+
     def test_what_is_wrong_with_a_task_is_said(self):
         for index, secret, wanted in ((3, "a secret of sixteen bytes", "W0880 at JOB_COMPLETION_INDEX"),
                                       ("x", "a secret of sixteen bytes", "W0880 at JOB_COMPLETION_INDEX"),
@@ -240,7 +274,8 @@ class WrongUse(HostJobs):
         for arguments, environment, code, wanted in (
                 (("--backend", "ssh"), {}, 65, "W0880 at --backend ssh: expected the hosts of the job; found none"),
                 (("--backend", "slurm", "--hosts", "a"), {}, 65, "W0880 at --backend slurm"),
-                (("--backend", "slurm"), {}, 65, "W0870 at SLURM_JOB_NODELIST"),
+                (("--backend", "slurm"), {}, 65, "W0870 at SLURM_JOB_NODELIST: expected the nodes of a Slurm job"),
+                (("--hosts", "a"), {"PMIX_NAMESPACE": "n", "PMIX_RANK": "1"}, 65, "W0880 at the list of hosts"),
                 (("--backend", "pmi"), {}, 69, "W0879 at the backend pmi"),
                 (("--backend", "pmix"), {}, 69, "W0879 at the backend pmix"),
                 (("--backend", "slurm"), {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n1", "SLURM_TASKS_PER_NODE": "1",

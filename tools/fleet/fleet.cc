@@ -508,7 +508,7 @@ std::vector<launch::RemainingWorker> Fleet::Remaining() const {
   for (int worker : supervisor_->running()) {
     const launch::WorkerLook look = supervisor_->Look(worker);
     // Dead threads that a debugger has not collected still exist.
-    const std::string state = !look.is_seen ? "its host does not answer"
+    const std::string state = !look.is_seen ? "is on a host that does not answer"
                               : look.kind == launch::ProcessState::Kind::kGone
                                   ? "is held by a debugger"
                                   : launch::StateText(look.kind);

@@ -75,6 +75,13 @@ absl::StatusOr<std::unique_ptr<train::JobRunner>> FleetRunner::Open(
       spread.processes = hosts::NumProcesses(options.listed_hosts, num_ranks);
     WEIR_ASSIGN_OR_RETURN(spread.host_of,
                           hosts::PlaceOnHosts(options.listed_hosts, spread.processes));
+    const std::set<int> used(spread.host_of.begin(), spread.host_of.end());
+    if (const size_t idle = options.listed_hosts.size() - used.size(); idle > 0) {
+      spread.console->Say(absl::StrCat(
+          idle, " of ", options.listed_hosts.size(), spread.is_scheduled ? " tasks" : " hosts",
+          " have nothing to do: the mesh has ", num_ranks, num_ranks == 1 ? " device" : " devices",
+          " (--mesh gives more)"));
+    }
   }
   WEIR_ASSIGN_OR_RETURN(std::vector<launch::WorkerPlacement> placement,
                         launch::PlaceRanks(num_ranks, spread.processes));

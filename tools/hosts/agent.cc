@@ -109,6 +109,11 @@ class OutputLines final : public std::stringbuf {
   launch::Supervisor* supervisor = nullptr;
 };
 
+// The signal that the scheduler has sent, or 0, and whether the agent tells the starter of it.
+volatile sig_atomic_t signal_received = 0;
+bool tells_signals = false;
+void NoteSignal(int signal) { signal_received = signal; }
+
 class Agent {
  public:
   explicit Agent(FrameChannel channel) : channel_(std::move(channel)) {}
@@ -132,6 +137,7 @@ class Agent {
         std::cerr << "weir agent: " << status.message() << std::endl;
         return kExitBadOrders;
       }
+      if (signal_received != 0) TellSignal();
       if (channel_.is_silent()) {
         std::cerr << "weir agent on " << HostName()
                   << ": the starter's machine is silent, so the job ends here" << std::endl;
@@ -209,6 +215,13 @@ class Agent {
     }
     Send(report);
     return true;
+  }
+
+  void TellSignal() {
+    proto::AgentReport report;
+    report.mutable_signal()->set_signal(signal_received);
+    signal_received = 0;
+    if (tells_signals) Send(report);
   }
 
   bool IsProcess(int process) const { return process >= 0 && process < num_processes_; }
@@ -375,14 +388,18 @@ int RunAgentOnStandardStreams() {
                   AddressFromSsh());
 }
 
-int RunAgentOfTask(const Invitation& invitation, int task, const std::string& name) {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_IGN);
+int RunAgentOfTask(const Invitation& invitation, int task, const std::string& name,
+                   AgentSignals signals) {
   absl::StatusOr<Joined> joined = Join(invitation, task, name, kJoinMs);
   if (!joined.ok()) {
     std::cerr << "weir agent: task " << task << " on " << name
               << " does not reach the starter: " << joined.status().message() << std::endl;
     return kExitUnreached;
   }
+  tells_signals = signals == AgentSignals::kTold;
+  struct sigaction action = {};
+  action.sa_handler = &NoteSignal;  // without SA_RESTART, so that a poll returns
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(signal, &action, nullptr);
   return RunAgent(joined->stream, joined->starter_address);
 }
 
@@ -408,7 +425,8 @@ int RunInvitedAgent(const std::string& task_variable) {
     std::cerr << "weir agent: standard input: " << invitation.status().message() << std::endl;
     return kExitBadOrders;
   }
-  return RunAgentOfTask(*invitation, task, node == nullptr ? HostName() : node);
+  return RunAgentOfTask(*invitation, task, node == nullptr ? HostName() : node,
+                        AgentSignals::kTold);
 }
 
 }  // namespace weir::hosts

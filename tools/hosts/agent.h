@@ -8,6 +8,7 @@
 // Thread rule: one thread, which lives as long as the processes.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -23,15 +24,19 @@ int RunAgent(std::shared_ptr<ByteStream> stream, const std::string& starter_addr
 // Runs an agent on descriptors 0 and 1. Whatever else the process prints goes to descriptor 2.
 int RunAgentOnStandardStreams();
 
-// Comes to the starter's meeting as task `task`, and runs an agent there. From then on the process
-// ignores SIGINT, SIGTERM and SIGHUP: the scheduler sends them to all of its tasks, and the starter
-// decides how the job ends. Returns the exit code: RunAgent's, or 69 if the starter is not reached,
-// which the agent says on standard error.
-// `name`: of this host, as the job calls it.
-int RunAgentOfTask(const Invitation& invitation, int task, const std::string& name);
+// Comes to the starter's meeting as task `task`, and runs an agent there. From then on SIGINT,
+// SIGTERM and SIGHUP do not end the process: the scheduler sends them to all of its tasks, and the
+// starter decides how the job ends. Returns the exit code: RunAgent's, or 69 if the starter is not
+// reached, which the agent says on standard error. `name`: of this host, as the job calls it.
+// kTold: the agent tells the starter of such a signal, because the scheduler need not have sent it
+// to the starter, too.
+enum class AgentSignals : uint8_t { kIgnored, kTold };
+int RunAgentOfTask(const Invitation& invitation, int task, const std::string& name,
+                   AgentSignals signals);
 
 // The same with the invitation on standard input and the number of the task in a variable of the
-// environment. Slurm's name of the node is the name. Returns 2 if the variable holds no number.
+// environment. Slurm's name of the node is the name. Such an agent tells the starter of signals,
+// because the starter is no task of the same step. Returns 2 if the variable holds no number.
 int RunInvitedAgent(const std::string& task_variable);
 
 }  // namespace weir::hosts

@@ -30,7 +30,8 @@ bool IsSpreadBySlurm(const GetVariable& get) {
 absl::Status BadVariable(const std::string& name, const std::string& expected,
                          const std::string& found) {
   return Rejected(
-      {"W0870", name, expected, absl::StrCat("'", found, "'"), "--backend local, or --hosts"});
+      {"W0870", name, expected, absl::StrCat("'", found, "'"),
+       "srun, sbatch or salloc start a job of Slurm; else --hosts, or --backend local"});
 }
 
 }  // namespace
@@ -81,6 +82,7 @@ bool IsSlurmStep(const GetVariable& get) { return !get("SLURM_STEP_ID").empty();
 absl::StatusOr<std::vector<ListedHost>> ReadSlurmNodes(const GetVariable& get) {
   constexpr char kNodes[] = "SLURM_JOB_NODELIST", kTasks[] = "SLURM_TASKS_PER_NODE";
   std::vector<ListedHost> nodes;
+  if (get(kNodes).empty()) return BadVariable(kNodes, "the nodes of a Slurm job", "");
   for (const std::string& pattern : SplitPatterns(get(kNodes))) {
     WEIR_ASSIGN_OR_RETURN(std::vector<std::string> names, ExpandPattern(pattern, kNodes));
     for (std::string& name : names) nodes.push_back({std::move(name), 0, kNodes});

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/store/mapped_file.h"
@@ -30,6 +32,7 @@ namespace {
 constexpr char kLoopback[] = "127.0.0.1";
 constexpr char kNobodyMeets[] = "weir-meeting none";  // the first task cannot listen
 constexpr size_t kAddressesMax = 12;                  // in an invitation that a starter shares
+constexpr int64_t kSayMs = 5'000;                     // of waiting before a line says so
 constexpr int64_t kSecretFileBytesMax = 4096;
 constexpr size_t kSecretFileBytesMin = 16;
 
@@ -67,17 +70,34 @@ absl::StatusOr<std::unique_ptr<Meeting>> OpenMeeting(const std::vector<std::stri
 
 absl::StatusOr<std::vector<Visitor>> AwaitVisitors(Meeting* meeting, const std::string& where,
                                                    int first, int end, int64_t limit_ms,
-                                                   const std::function<absl::Status()>& serve) {
+                                                   std::ostream* console,
+                                                   const std::function<absl::Status()>& check) {
   std::vector<int> tasks(static_cast<size_t>(end - first));
   std::iota(tasks.begin(), tasks.end(), first);
+  const MonotonicClock clock;
+  int64_t say_ns = clock.NowNs() + kSayMs * 1'000'000;
+  const auto serve = [&]() -> absl::Status {
+    if (clock.NowNs() >= say_ns) {
+      say_ns = std::numeric_limits<int64_t>::max();
+      *console << "waiting for " << tasks.size() - static_cast<size_t>(meeting->num_visitors())
+               << " of " << tasks.size() << " agents at "
+               << absl::StrJoin(meeting->invitation().addresses, " or ") << ", up to "
+               << limit_ms / 1000 << " s"
+               << (meeting->turned_away().empty() ? "" : "; turned away: ")
+               << meeting->turned_away() << std::endl;
+    }
+    return check();
+  };
   absl::StatusOr<std::vector<Visitor>> visitors = meeting->Await(tasks, limit_ms, serve);
   if (visitors.ok()) return visitors;
   return ErrorOf(
       absl::StatusCode::kUnavailable,
       {"W0878", where, absl::StrCat(tasks.size(), tasks.size() == 1 ? " agent" : " agents"),
        std::string(visitors.status().message()),
-       "look at what the tasks printed; --addr ADDRESS names an address of this "
-       "machine that they reach"});
+       meeting->turned_away().empty()
+           ? "look at what the tasks printed; --addr ADDRESS names an address of this machine that "
+             "they reach"
+           : "the same --secret-file in all tasks, and another --port for each job"});
 }
 
 // The name of this host in the job: Slurm's, or the host's own.
@@ -108,8 +128,10 @@ absl::StatusOr<std::unique_ptr<TaskGroup>> JoinTasks(Backend backend) {
                              : backend == Backend::kPmi ? "a starter that speaks PMI 1.1"
                                                         : "a task of a step";
   return NoProgram(backend, needed, std::string(group.status().message()),
-                   backend == Backend::kPmix ? "apt-get install libpmix2, or --backend local"
-                                             : "--backend local");
+                   backend == Backend::kPmix
+                       ? "start it by mpirun or srun --mpi=pmix, with libpmix2 installed; or "
+                         "--backend local"
+                       : "--backend local");
 }
 
 // Asks the system for SIGTERM when the process that has started this one ends. A starter of tasks
@@ -121,12 +143,16 @@ void EndWithParent() {
 }
 
 // The starter is the first of the tasks that a scheduler has begun; the others are agents.
-absl::StatusOr<FoundHosts> MeetTasks(const HostsRequest& request, Backend backend) {
+absl::StatusOr<FoundHosts> MeetTasks(const HostsRequest& request, Backend backend,
+                                     std::ostream* console) {
   EndWithParent();
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<TaskGroup> group, JoinTasks(backend));
   const auto failed = [&](const absl::Status& status) {
-    return NoProgram(backend, "a way to tell all tasks of the first", std::string(status.message()),
-                     "--hosts with ssh, or --backend local");
+    return NoProgram(
+        backend, "a way to tell all tasks of the first", std::string(status.message()),
+        backend == Backend::kSlurm
+            ? "srun --mpi=pmix, or a working folder that all tasks share and may write to"
+            : "--hosts with ssh, outside of it");
   };
   FoundHosts found;
   found.backend = backend;
@@ -138,7 +164,7 @@ absl::StatusOr<FoundHosts> MeetTasks(const HostsRequest& request, Backend backen
       return found;
     }
     WEIR_ASSIGN_OR_RETURN(const Invitation invitation, ParseInvitation(*text));
-    found.served = RunAgentOfTask(invitation, group->task(), OwnName());
+    found.served = RunAgentOfTask(invitation, group->task(), OwnName(), AgentSignals::kIgnored);
     return found;
   }
   if (group->num_tasks() == 1) return found;
@@ -154,7 +180,8 @@ absl::StatusOr<FoundHosts> MeetTasks(const HostsRequest& request, Backend backen
   WEIR_ASSIGN_OR_RETURN(
       std::vector<Visitor> visitors,
       AwaitVisitors(meeting->get(), absl::StrCat("the ", group->num_tasks(), " tasks"), 1,
-                    group->num_tasks(), request.meeting_limit_ms, [] { return absl::OkStatus(); }));
+                    group->num_tasks(), request.meeting_limit_ms, console,
+                    [] { return absl::OkStatus(); }));
   found.agents.push_back(AgentHere(request));
   for (Visitor& visitor : visitors) found.agents.push_back(AgentOf(std::move(visitor)));
   for (size_t task = 0; task < found.agents.size(); ++task)
@@ -203,7 +230,7 @@ absl::StatusOr<FoundHosts> StartBySlurm(const HostsRequest& request, std::ostrea
   WEIR_ASSIGN_OR_RETURN(
       std::vector<Visitor> visitors,
       AwaitVisitors(meeting.get(), absl::StrCat("the nodes ", absl::StrJoin(names, ",")), 0,
-                    static_cast<int>(names.size()), request.meeting_limit_ms,
+                    static_cast<int>(names.size()), request.meeting_limit_ms, console,
                     [&found] { return found.fan_out->Check(); }));
   // Slurm numbers the tasks in its order of the nodes, which need not be that of the list.
   for (Visitor& visitor : visitors) {
@@ -245,7 +272,7 @@ absl::StatusOr<std::string> SecretFrom(const std::string& path) {
 
 // Every task runs the same command with the same list of hosts, and knows its own place in it. The
 // first is the starter.
-absl::StatusOr<FoundHosts> MeetByIndex(const HostsRequest& request) {
+absl::StatusOr<FoundHosts> MeetByIndex(const HostsRequest& request, std::ostream* console) {
   FoundHosts found;
   found.backend = Backend::kIndex;
   WEIR_ASSIGN_OR_RETURN(
@@ -263,7 +290,7 @@ absl::StatusOr<FoundHosts> MeetByIndex(const HostsRequest& request) {
         {secret,
          {absl::StrCat(first.find(':') == std::string::npos ? first : absl::StrCat("[", first, "]"),
                        ":", request.port)}},
-        task, found.listed[static_cast<size_t>(task)].name);
+        task, found.listed[static_cast<size_t>(task)].name, AgentSignals::kTold);
     return found;
   }
   std::vector<std::string> addresses =
@@ -281,11 +308,28 @@ absl::StatusOr<FoundHosts> MeetByIndex(const HostsRequest& request) {
     WEIR_ASSIGN_OR_RETURN(
         visitors,
         AwaitVisitors(meeting.get(), absl::StrCat("the ", num_tasks, " tasks"), 1, num_tasks,
-                      request.meeting_limit_ms, [] { return absl::OkStatus(); }));
+                      request.meeting_limit_ms, console, [] { return absl::OkStatus(); }));
   }
   found.agents.push_back(AgentHere(request));
   for (Visitor& visitor : visitors) found.agents.push_back(AgentOf(std::move(visitor)));
   return found;
+}
+
+// Refuses an environment in which every task would train the whole job by itself.
+absl::Status CheckSurroundings(const HostsRequest& request, const Detected& detected,
+                               bool lists_hosts) {
+  if (request.backend != "auto") return absl::OkStatus();
+  if (!lists_hosts && !OwnVariable("JOB_COMPLETION_INDEX").empty() && !request.secret_file.empty())
+    return BadIndex("JOB_COMPLETION_INDEX", "the list of all tasks' hosts", "none",
+                    "WEIR_HOSTS or --hosts in every task, or --backend local to train alone");
+  if (detected.backend != Backend::kSsh) return absl::OkStatus();
+  const Backend around = DetectBackend("auto", /*lists_hosts=*/false, OwnVariable).backend;
+  const bool is_task = around == Backend::kPmix || around == Backend::kPmi ||
+                       (around == Backend::kSlurm && IsSlurmStep(OwnVariable));
+  if (!is_task) return absl::OkStatus();
+  return BadIndex("the list of hosts", absl::StrCat("the tasks of the backend ", NameOf(around)),
+                  "hosts for ssh in every task",
+                  "no --hosts, --hostfile and WEIR_HOSTS; or --backend ssh, in one task");
 }
 
 }  // namespace
@@ -336,9 +380,11 @@ absl::StatusOr<FoundHosts> FindHosts(const HostsRequest& request, std::ostream* 
   const Detected detected = DetectBackend(request.backend, lists_hosts, OwnVariable);
   const std::string name = NameOf(detected.backend);
   const bool needs_list = detected.backend == Backend::kSsh || detected.backend == Backend::kIndex;
+  if (detected.backend == Backend::kLocal && request.backend != "auto") return FoundHosts();
   if (needs_list && !lists_hosts)
     return BadIndex(absl::StrCat("--backend ", name), "the hosts of the job", "none",
                     "--hosts LIST, --hostfile PATH or WEIR_HOSTS");
+  WEIR_RETURN_IF_ERROR(CheckSurroundings(request, detected, lists_hosts));
   if (!needs_list && lists_hosts)
     return BadIndex(absl::StrCat("--backend ", name), "hosts that the scheduler names",
                     "a list of hosts", "no --hosts, --hostfile and WEIR_HOSTS");
@@ -350,17 +396,18 @@ absl::StatusOr<FoundHosts> FindHosts(const HostsRequest& request, std::ostream* 
       break;
     }
     case Backend::kIndex: {
-      WEIR_ASSIGN_OR_RETURN(found, MeetByIndex(request));
+      WEIR_ASSIGN_OR_RETURN(found, MeetByIndex(request, console));
       break;
     }
     case Backend::kPmix:
     case Backend::kPmi: {
-      WEIR_ASSIGN_OR_RETURN(found, MeetTasks(request, detected.backend));
+      WEIR_ASSIGN_OR_RETURN(found, MeetTasks(request, detected.backend, console));
       break;
     }
     case Backend::kSlurm: {
-      WEIR_ASSIGN_OR_RETURN(found, IsSlurmStep(OwnVariable) ? MeetTasks(request, detected.backend)
-                                                            : StartBySlurm(request, console));
+      WEIR_ASSIGN_OR_RETURN(found, IsSlurmStep(OwnVariable)
+                                       ? MeetTasks(request, detected.backend, console)
+                                       : StartBySlurm(request, console));
       break;
     }
   }

@@ -233,6 +233,7 @@ absl::StatusOr<Joined> Join(const Invitation& invitation, int task, const std::s
                             int64_t limit_ms) {
   const MonotonicClock clock;
   const int64_t end_ns = clock.NowNs() + limit_ms * 1'000'000;
+  std::string denied;  // by a starter that was reached, which says more than a later silence
   while (true) {
     std::vector<std::string> met;
     for (const std::string& entry : invitation.addresses) {
@@ -243,9 +244,11 @@ absl::StatusOr<Joined> Join(const Invitation& invitation, int task, const std::s
             Dial(address, invitation.secret, absl::StrCat(task, " ", name));
         if (stream.ok()) return Joined{*std::move(stream), address.host()};
         met.push_back(absl::StrCat(address.text(), " ", stream.status().message()));
+        if (absl::IsPermissionDenied(stream.status())) denied = met.back();
       }
     }
-    if (clock.NowNs() >= end_ns) return absl::UnavailableError(absl::StrJoin(met, "; "));
+    if (clock.NowNs() >= end_ns)
+      return absl::UnavailableError(denied.empty() ? absl::StrJoin(met, "; ") : denied);
     std::this_thread::sleep_for(std::chrono::milliseconds(kAgainMs));
   }
 }

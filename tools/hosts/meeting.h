@@ -49,6 +49,9 @@ class Meeting {
   ~Meeting();
 
   const Invitation& invitation() const { return invitation_; }
+  int num_visitors() const { return static_cast<int>(visitors_.size()); }
+  // Why the latest guest was turned away; empty: none was.
+  const std::string& turned_away() const { return turned_away_; }
 
   // Waits until a visitor of each of `tasks` has come, and returns the visitors in the order of
   // `tasks`. Then nobody listens any more. Calls `serve` at least every 100 ms; an error of `serve`

@@ -72,19 +72,21 @@ class SlurmGroup final : public TaskGroup {
     const MonotonicClock clock;
     const int64_t end_ns = clock.NowNs() + kFileMs * 1'000'000;
     while (true) {
-      const launch::OwnedDescriptor file(::open(file_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+      const launch::OwnedDescriptor file(
+          ::open(file_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
       struct stat facts = {};
       if (file.open() && ::fstat(file.get(), &facts) == 0) {
-        if (facts.st_uid != ::geteuid())
-          return absl::UnavailableError(absl::StrCat(file_, " belongs to another user"));
+        if (facts.st_uid != ::geteuid() || !S_ISREG(facts.st_mode))
+          return absl::UnavailableError(
+              absl::StrCat(file_, " is no file of this user, so somebody else has made it"));
         std::string text(kSharedBytesMax, '\0');
         const ssize_t size = ::read(file.get(), text.data(), text.size());
         if (size > 0) return text.substr(0, static_cast<size_t>(size));
       }
       if (clock.NowNs() >= end_ns)
-        return absl::UnavailableError(
-            absl::StrCat("no file ", file_, " within ", kFileMs / 1000,
-                         " s, which the first task writes into the working folder"));
+        return absl::UnavailableError(absl::StrCat(
+            "no file ", file_, " in the working folder within ", kFileMs / 1000,
+            " s; the first task writes it there, so the tasks may not share the folder"));
       std::this_thread::sleep_for(std::chrono::milliseconds(kLookMs));
     }
   }
