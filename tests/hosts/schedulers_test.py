@@ -9,7 +9,7 @@ import time
 import unittest
 
 from tests.hosts.host_jobs import HostJobs, LIMIT_S, MANY_STEPS, QUICK, unwrapped
-from tests.hosts.slurm_lab import SlurmLab
+from tests.hosts.slurm_lab import free_ports, SlurmLab
 from tests.processes import census
 
 PLAIN = ("--mesh", "dp=2,tp=2", "--steps", "8")
@@ -159,7 +159,7 @@ class Slurm(Lane):
 
     def test_a_cancelled_batch_job_saves(self):
         words = " ".join((*DISTURBED, "--save", "batch_cancelled.st"))
-        script = self.path("long.sh", f"#!/bin/sh\n{self.program} train job.textproto {words}\n")
+        script = self.path("long.sh", f"#!/bin/sh\nexec {self.program} train job.textproto {words}\n")
         job = subprocess.Popen(["sbatch", "-N2", "--wait", "--job-name", "weir-batch", "--output",
                                 self.path("long.out"), script], cwd=self.folder, env=self.environment,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -225,8 +225,12 @@ class Indexed(HostJobs):
 
     HOSTS = "localhost,127.0.0.1,127.0.0.2"
 
-    def task(self, index, *arguments, secret="a secret of sixteen bytes", port="29418"):
-        environment = {"JOB_COMPLETION_INDEX": str(index), "WEIR_HOSTS": self.HOSTS, "WEIR_PORT": port,
+    def setUp(self):
+        super().setUp()
+        self.port = str(free_ports(1)[0])
+
+    def task(self, index, *arguments, secret="a secret of sixteen bytes"):
+        environment = {"JOB_COMPLETION_INDEX": str(index), "WEIR_HOSTS": self.HOSTS, "WEIR_PORT": self.port,
                        "WEIR_SECRET_FILE": self.path(f"secret{index}", secret)}
         return self.start(*arguments, environment=environment)
 
@@ -243,7 +247,7 @@ class Indexed(HostJobs):
         self.expect_nothing_left()
 
     def test_a_task_that_is_asked_to_end_lets_the_job_save(self):
-        tasks = [self.task(index, *DISTURBED, "--save", "asked.st", port="29419") for index in (2, 1, 0)]
+        tasks = [self.task(index, *DISTURBED, "--save", "asked.st") for index in (2, 1, 0)]
         self.await_step(tasks[2])
         tasks[0].send_signal(signal.SIGTERM)  # as when a pod is evicted
         for task in tasks:

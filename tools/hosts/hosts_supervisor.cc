@@ -24,6 +24,7 @@
 #include "runtime/base/status.h"
 #include "runtime/control/outcome.h"
 #include "tools/hosts/frame_channel.h"
+#include "tools/launch/signal_watch.h"
 #include "tools/launch/wake_event.h"
 #include "tools/launch/worker_environment.h"
 #include "tools/launch/worker_output.h"
@@ -192,8 +193,7 @@ class AgentsSupervisor final : public HostsSupervisor {
   launch::WakeEvent wake_;
   const MonotonicClock clock_;
   bool shows_output_ = true;
-  bool has_been_asked_ = false;  // to end, by a signal to agents
-  std::string output_;           // of workers, received and not yet shown
+  std::string output_;  // of workers, received and not yet shown
   int64_t num_requests_ = 0;
   std::deque<WorkerExit> exits_;  // for the serving thread: seen and not yet returned
 
@@ -589,8 +589,7 @@ void AgentsSupervisor::Take(int host, const proto::AgentReport& report) {
   Agent& agent = agents_[static_cast<size_t>(host)];
   if (report.has_hello()) TakeHello(host, report.hello());
   if (report.has_look()) agent.look = report.look();
-  // As if the scheduler had asked this process, and once, because every agent of the job tells it.
-  if (report.has_signal() && !std::exchange(has_been_asked_, true)) ::raise(SIGTERM);
+  if (report.has_signal()) launch::AskToEnd();
   if (report.has_probe()) agent.probe = report.probe();
   if (report.has_listen()) agent.listen = report.listen();
   if (report.has_clock()) agent.clock = report.clock();

@@ -14,6 +14,7 @@ namespace {
 // order does not matter; the signals themselves go through a pipe.
 std::atomic<bool> signal_came{false};
 std::atomic<bool> second_ends{false};
+std::atomic<bool> was_asked_elsewhere{false};  // and no signal has come since
 // The pipe is opened once and never closed, because a handler on another thread may still write
 // when a watch ends.
 std::atomic<int> read_end{-1};
@@ -39,7 +40,8 @@ void EndIfAsked() {
 void OnSignal(int signal) {
   EndIfAsked();
   const int error = errno;
-  const bool second = signal_came.exchange(true);
+  const bool is_same_request = was_asked_elsewhere.exchange(false);
+  const bool second = signal_came.exchange(true) && !is_same_request;
   const char byte = static_cast<char>(signal);
   // A full pipe already holds thousands of signals, so one more adds nothing.
   if (::write(write_end.load(), &byte, 1) < 0) errno = error;
@@ -59,11 +61,21 @@ void OpenPipeOnce() {
 
 }  // namespace
 
+void AskToEnd() {
+  EndIfAsked();
+  if (signal_came.exchange(true)) return;
+  was_asked_elsewhere.store(true);
+  const char byte = SIGTERM;
+  // As in a handler: a full pipe holds signals enough.
+  if (::write(write_end.load(), &byte, 1) < 0) return;
+}
+
 SignalWatch::SignalWatch(SecondSignal second) {
   OpenPipeOnce();
   while (Take().has_value()) {
   }
   signal_came.store(false);
+  was_asked_elsewhere.store(false);
   second_ends.store(second == SecondSignal::kEndsTheProcess);
   ::sigaction(SIGINT, nullptr, &old_interrupt_);
   ::sigaction(SIGTERM, nullptr, &old_terminate_);

@@ -25,6 +25,11 @@ enum class SecondSignal {
   kIsAnEvent,       // like the first
 };
 
+// Acts as a first signal that reached another process of the job, such as an agent on another host.
+// The next signal to this process counts as the same request, because a scheduler sends a signal to
+// many processes. Does nothing if a signal has come before. Any thread.
+void AskToEnd();
+
 class SignalWatch {
  public:
   // If the system has no descriptor left, the watch does nothing and signals act as usual.

@@ -130,5 +130,22 @@ TEST(SignalWatchTest, MoreSignalsThanAnybodyTakesDoNotBlock) {
   EXPECT_EQ(watch.Take(), SIGINT);
 }
 
+TEST(SignalWatchTest, ARequestElsewhereAndTheSignalThatFollowsAreOne) {
+  SignalWatch watch(SecondSignal::kEndsTheProcess);
+  AskToEnd();
+  EXPECT_TRUE(watch.interrupted().load());
+  AskToEnd();        // of another agent
+  ::raise(SIGTERM);  // of the same scheduler, and the process lives
+  EXPECT_EQ(watch.Take(), SIGTERM);
+}
+
+TEST(SignalWatchTest, ARequestElsewhereAfterASignalChangesNothing) {
+  SignalWatch watch(SecondSignal::kIsAnEvent);
+  ::raise(SIGINT);
+  AskToEnd();
+  EXPECT_EQ(watch.Take(), SIGINT);
+  EXPECT_EQ(watch.Take(), std::nullopt);
+}
+
 }  // namespace
 }  // namespace weir::launch
