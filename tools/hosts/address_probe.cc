@@ -10,7 +10,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -25,6 +28,7 @@ namespace {
 
 using control::SocketAddress;
 
+constexpr int64_t kAgainMs = 100;
 constexpr int kBacklog = 1024;  // a connection from every host at once
 
 std::string LocalHostOf(int descriptor) {
@@ -52,13 +56,22 @@ AddressProbe ProbeAddress(const std::string& text, int64_t limit_ms) {
     probe.error = "it is no address";
     return probe;
   }
-  const launch::OwnedDescriptor descriptor(
-      ::socket(address->family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const MonotonicClock clock;
-  const int64_t begin_ns = clock.NowNs();
-  const int error =
-      descriptor.open() ? Connect(descriptor.get(), *address, limit_ms) : static_cast<int>(errno);
-  probe.round_trip_us = (clock.NowNs() - begin_ns) / 1000;
+  const int64_t end_ns = clock.NowNs() + limit_ms * 1'000'000;
+  launch::OwnedDescriptor descriptor;
+  int error = 0;
+  do {
+    const int64_t begin_ns = clock.NowNs();
+    descriptor = launch::OwnedDescriptor(
+        ::socket(address->family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    error = descriptor.open() ? Connect(descriptor.get(), *address,
+                                        std::max<int64_t>((end_ns - begin_ns) / 1'000'000, 1))
+                              : static_cast<int>(errno);
+    probe.round_trip_us = (clock.NowNs() - begin_ns) / 1000;
+    // The system remembers for a while that a neighbour did not answer, also after the network has
+    // come back.
+    if (error == EHOSTUNREACH) std::this_thread::sleep_for(std::chrono::milliseconds(kAgainMs));
+  } while (error == EHOSTUNREACH && clock.NowNs() < end_ns);
   if (error == ETIMEDOUT) {
     probe.error =
         absl::StrFormat("no answer within %.1f s", static_cast<double>(probe.round_trip_us) * 1e-6);
