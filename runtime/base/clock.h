@@ -19,6 +19,10 @@ class MonotonicClock final : public Clock {
   int64_t NowNs() const override;
 };
 
+// Returns nanoseconds since 1970, as the machine's own time tells them: to compare machines. The
+// time may jump, so durations come from a Clock. Any thread.
+int64_t RealTimeNs();
+
 // A test or the simulator moves a ManualClock. Thread rule: one thread.
 class ManualClock final : public Clock {
  public:

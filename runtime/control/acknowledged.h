@@ -9,9 +9,12 @@
 
 namespace weir::control {
 
-// Looks at the connections of this process to `address` ("10.0.0.7:4000"), and makes the system ask
-// for acknowledgements while they are idle. Returns the age of the latest acknowledgement; nullopt
-// if there is no such connection.
+// Makes the system ask for acknowledgements while the connection is idle, at least every second.
+// Returns the age of the latest acknowledgement; nullopt if the descriptor is no TCP connection.
+std::optional<int64_t> SinceAcknowledgedMs(int descriptor);
+
+// Looks at the connections of this process to `address` ("10.0.0.7:4000") in the same way. Returns
+// the age of the latest acknowledgement; nullopt if there is no such connection.
 std::optional<int64_t> SinceAcknowledgedMs(const std::string& address);
 
 }  // namespace weir::control

@@ -21,9 +21,13 @@ class Lane(HostJobs):
 
     line = ""
     environment = None
+    program_needed = None  # beyond those of the lab
 
     @classmethod
     def setUpClass(cls):
+        if cls.program_needed is not None and shutil.which(cls.program_needed) is None:
+            raise unittest.SkipTest(f"NOT TESTED: there is no {cls.program_needed}; tools/deps/install --with-hosts "
+                                    "installs it")
         super().setUpClass()
         one = subprocess.run([cls.program, "train", "job.textproto", *PLAIN, "--save", "one.st"], cwd=cls.folder,
                              capture_output=True, text=True, check=False)
@@ -60,15 +64,10 @@ class Lane(HostJobs):
 
 class OpenMpi(Lane):
     line = r"hosts: \S+:\d \(backend pmix: PMIX_RANK is set\)"
-
-    @classmethod
-    def setUpClass(cls):
-        if shutil.which("mpirun.openmpi") is None:
-            raise unittest.SkipTest("NOT TESTED: no mpirun of Open MPI; tools/deps/install --with-hosts installs it")
-        super().setUpClass()
+    program_needed = "mpirun.openmpi"
 
     def before(self, num_tasks):
-        return ("mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", str(num_tasks))
+        return (self.program_needed, "--allow-run-as-root", "--oversubscribe", "-n", str(num_tasks))
 
     def test_bits(self):
         self.expect_bits(2)
@@ -104,15 +103,10 @@ class OpenMpi(Lane):
 
 class Mpich(Lane):
     line = r"hosts: \S+:\d \(backend pmi: PMI_RANK is set\)"
-
-    @classmethod
-    def setUpClass(cls):
-        if shutil.which("mpiexec.hydra") is None:
-            raise unittest.SkipTest("NOT TESTED: no mpiexec of MPICH; tools/deps/install --with-hosts installs it")
-        super().setUpClass()
+    program_needed = "mpiexec.hydra"
 
     def before(self, num_tasks):
-        return ("mpiexec.hydra", "-n", str(num_tasks))
+        return (self.program_needed, "-n", str(num_tasks))
 
     def test_bits(self):
         self.expect_bits(3)

@@ -43,16 +43,9 @@ absl::Status RunDoctor(const hosts::HostsRequest& request, CliContext* context) 
   std::vector<std::string> own =
       request.address.empty() ? hosts::OwnAddresses() : std::vector<std::string>{request.address};
   if (own.empty()) own.emplace_back("127.0.0.1");
-  std::vector<std::unique_ptr<hosts::ProbeTarget>> targets;
-  std::vector<std::string> addresses;
-  for (const std::string& address : own) {
-    absl::StatusOr<std::unique_ptr<hosts::ProbeTarget>> target = hosts::ProbeTarget::Open(address);
-    if (!target.ok()) continue;
-    addresses.push_back((*target)->address());
-    targets.push_back(*std::move(target));
-  }
+  const hosts::ProbeTargets targets = hosts::OpenProbeTargets(own);
   const hosts::Examination examination =
-      hosts::Examine(supervisor.get(), names, addresses, kProbeMs);
+      hosts::Examine(supervisor.get(), names, targets.addresses(), kProbeMs);
   *context->out << hosts::ExaminationText(examination);
   const std::vector<std::string> complaints = hosts::Complaints(examination, BuildId());
   if (complaints.empty()) {

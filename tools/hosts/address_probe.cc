@@ -38,14 +38,17 @@ std::string LocalHostOf(int descriptor) {
 
 }  // namespace
 
-int Connect(int descriptor, const SocketAddress& address, int64_t limit_ms) {
-  if (::connect(descriptor, address.any(), address.size()) == 0) return 0;
+int Connect(const SocketAddress& address, int64_t limit_ms, launch::OwnedDescriptor* socket) {
+  *socket = launch::OwnedDescriptor(
+      ::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket->open()) return errno;
+  if (::connect(socket->get(), address.any(), address.size()) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
-  pollfd connected = {descriptor, POLLOUT, 0};
+  pollfd connected = {socket->get(), POLLOUT, 0};
   if (::poll(&connected, 1, static_cast<int>(limit_ms)) <= 0) return ETIMEDOUT;
   int error = 0;
   socklen_t size = sizeof(error);
-  ::getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &error, &size);
+  ::getsockopt(socket->get(), SOL_SOCKET, SO_ERROR, &error, &size);
   return error;
 }
 
@@ -62,11 +65,7 @@ AddressProbe ProbeAddress(const std::string& text, int64_t limit_ms) {
   int error = 0;
   do {
     const int64_t begin_ns = clock.NowNs();
-    descriptor = launch::OwnedDescriptor(
-        ::socket(address->family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    error = descriptor.open() ? Connect(descriptor.get(), *address,
-                                        std::max<int64_t>((end_ns - begin_ns) / 1'000'000, 1))
-                              : static_cast<int>(errno);
+    error = Connect(*address, std::max<int64_t>((end_ns - begin_ns) / 1'000'000, 1), &descriptor);
     probe.round_trip_us = (clock.NowNs() - begin_ns) / 1000;
     // The system remembers for a while that a neighbour did not answer, also after the network has
     // come back.
@@ -153,7 +152,27 @@ std::string AddressTowards(const std::string& host) {
 absl::StatusOr<std::unique_ptr<ProbeTarget>> ProbeTarget::Open(const std::string& text) {
   WEIR_ASSIGN_OR_RETURN(launch::OwnedDescriptor listener, ListenAt(text, /*port=*/0));
   std::string address = SocketAddress::LocalOf(listener.get())->text();
-  return std::unique_ptr<ProbeTarget>(new ProbeTarget(std::move(listener), std::move(address)));
+  return std::unique_ptr<ProbeTarget>(
+      new ProbeTarget(std::move(listener), text, std::move(address)));
+}
+
+std::vector<std::string> ProbeTargets::addresses() const {
+  std::vector<std::string> addresses;
+  for (const std::unique_ptr<ProbeTarget>& target : open) addresses.push_back(target->address());
+  return addresses;
+}
+
+ProbeTargets OpenProbeTargets(const std::vector<std::string>& addresses) {
+  ProbeTargets targets;
+  for (const std::string& address : addresses) {
+    absl::StatusOr<std::unique_ptr<ProbeTarget>> target = ProbeTarget::Open(address);
+    if (target.ok()) {
+      targets.open.push_back(*std::move(target));
+    } else {
+      targets.refused.push_back(std::string(target.status().message()));
+    }
+  }
+  return targets;
 }
 
 absl::StatusOr<launch::OwnedDescriptor> ListenAt(const std::string& host, uint16_t port) {

@@ -21,9 +21,10 @@ struct AddressProbe {
   int64_t round_trip_us = 0;  // of the handshake
 };
 
-// Connects a socket that does not block, within the limit. Returns 0 or errno; ETIMEDOUT after the
-// limit.
-int Connect(int descriptor, const control::SocketAddress& address, int64_t limit_ms);
+// Connects a new socket, which does not block, within the limit. Returns 0 or errno; ETIMEDOUT
+// after the limit.
+int Connect(const control::SocketAddress& address, int64_t limit_ms,
+            launch::OwnedDescriptor* socket);
 
 // Listens at an address of this machine, at a free port if `port` is 0. kUnavailable if this
 // machine has no such address or the port is taken.
@@ -51,13 +52,23 @@ class ProbeTarget {
  public:
   // kUnavailable if this machine has no such address.
   static absl::StatusOr<std::unique_ptr<ProbeTarget>> Open(const std::string& address);
+  const std::string& host() const { return host_; }        // as Open was told
   const std::string& address() const { return address_; }  // with the port
 
  private:
-  ProbeTarget(launch::OwnedDescriptor listener, std::string address)
-      : listener_(std::move(listener)), address_(std::move(address)) {}
+  ProbeTarget(launch::OwnedDescriptor listener, std::string host, std::string address)
+      : listener_(std::move(listener)), host_(std::move(host)), address_(std::move(address)) {}
   const launch::OwnedDescriptor listener_;
-  const std::string address_;
+  const std::string host_, address_;
 };
+
+struct ProbeTargets {
+  std::vector<std::unique_ptr<ProbeTarget>> open;
+  std::vector<std::string> refused;  // why, for each of the other addresses
+
+  std::vector<std::string> addresses() const;  // with the ports, by open target
+};
+// Opens a target at each of the addresses that this machine has.
+ProbeTargets OpenProbeTargets(const std::vector<std::string>& addresses);
 
 }  // namespace weir::hosts

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <sys/statvfs.h>
 #include <sys/sysinfo.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -109,14 +108,14 @@ class OutputLines final : public std::stringbuf {
   launch::Supervisor* supervisor = nullptr;
 };
 
-// The signal that the scheduler has sent, or 0, and whether the agent tells the starter of it.
+// The signal that the scheduler has sent, or 0.
 volatile sig_atomic_t signal_received = 0;
-bool tells_signals = false;
 void NoteSignal(int signal) { signal_received = signal; }
 
 class Agent {
  public:
-  explicit Agent(FrameChannel channel) : channel_(std::move(channel)) {}
+  Agent(FrameChannel channel, AgentSignals signals)
+      : channel_(std::move(channel)), signals_(signals) {}
 
   int Run(const std::string& starter_address) {
     proto::AgentReport report;
@@ -221,7 +220,7 @@ class Agent {
     proto::AgentReport report;
     report.mutable_signal()->set_signal(signal_received);
     signal_received = 0;
-    if (tells_signals) Send(report);
+    if (signals_ == AgentSignals::kTold) Send(report);
   }
 
   bool IsProcess(int process) const { return process >= 0 && process < num_processes_; }
@@ -268,24 +267,19 @@ class Agent {
   }
 
   bool ListenForProbes() {
+    targets_ = OpenProbeTargets(OwnAddresses());
     proto::AgentReport report;
     report.mutable_listen();
-    for (const std::string& address : OwnAddresses()) {
-      absl::StatusOr<std::unique_ptr<ProbeTarget>> target = ProbeTarget::Open(address);
-      if (!target.ok()) continue;
-      report.mutable_listen()->add_address((*target)->address());
-      targets_.push_back(*std::move(target));
-    }
+    for (const std::string& address : targets_.addresses())
+      report.mutable_listen()->add_address(address);
     Send(report);
     return true;
   }
 
   bool TellTime(const proto::ClockOrder& order) {
-    timespec now = {};
-    ::clock_gettime(CLOCK_REALTIME, &now);
     proto::AgentReport report;
     report.mutable_clock()->set_request(order.request());
-    report.mutable_clock()->set_real_ns(int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec);
+    report.mutable_clock()->set_real_ns(RealTimeNs());
     Send(report);
     return true;
   }
@@ -360,19 +354,22 @@ class Agent {
 
   const MonotonicClock clock_;
   FrameChannel channel_;
+  const AgentSignals signals_;
   OutputLines lines_;  // printed and not yet sent
   std::ostream console_{&lines_};
   size_t num_bytes_not_shown_ = 0;
   int num_processes_ = 0;
   int64_t next_use_ms_ = 0;
-  std::vector<std::unique_ptr<ProbeTarget>> targets_;
+  ProbeTargets targets_;
   std::unique_ptr<launch::Supervisor> supervisor_;  // destroyed first: it kills the processes
 };
 
 }  // namespace
 
-int RunAgent(std::shared_ptr<ByteStream> stream, const std::string& starter_address) {
-  return Agent(FrameChannel(std::move(stream), FrameChannel::Side::kAgent)).Run(starter_address);
+int RunAgent(std::shared_ptr<ByteStream> stream, const std::string& starter_address,
+             AgentSignals signals) {
+  return Agent(FrameChannel(std::move(stream), FrameChannel::Side::kAgent), signals)
+      .Run(starter_address);
 }
 
 int RunAgentOnStandardStreams() {
@@ -385,7 +382,7 @@ int RunAgentOnStandardStreams() {
     return 2;
   }
   return RunAgent(std::make_shared<PipeStream>(std::move(input), std::move(output)),
-                  AddressFromSsh());
+                  AddressFromSsh(), AgentSignals::kIgnored);
 }
 
 int RunAgentOfTask(const Invitation& invitation, int task, const std::string& name,
@@ -396,11 +393,10 @@ int RunAgentOfTask(const Invitation& invitation, int task, const std::string& na
               << " does not reach the starter: " << joined.status().message() << std::endl;
     return kExitUnreached;
   }
-  tells_signals = signals == AgentSignals::kTold;
   struct sigaction action = {};
   action.sa_handler = &NoteSignal;  // without SA_RESTART, so that a poll returns
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(signal, &action, nullptr);
-  return RunAgent(joined->stream, joined->starter_address);
+  return RunAgent(joined->stream, joined->starter_address, signals);
 }
 
 int RunInvitedAgent(const std::string& task_variable) {

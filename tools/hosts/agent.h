@@ -17,9 +17,14 @@
 
 namespace weir::hosts {
 
+// kTold: the agent tells the starter of a signal that asks to end, because the scheduler need not
+// have sent the signal to the starter, too.
+enum class AgentSignals : uint8_t { kIgnored, kTold };
+
 // Serves until the stream ends. `starter_address` is the starter's address as this host sees it;
 // empty: not known. Returns the exit code: 0 after the end, 70 if the bytes are no orders.
-int RunAgent(std::shared_ptr<ByteStream> stream, const std::string& starter_address);
+int RunAgent(std::shared_ptr<ByteStream> stream, const std::string& starter_address,
+             AgentSignals signals);
 
 // Runs an agent on descriptors 0 and 1. Whatever else the process prints goes to descriptor 2.
 int RunAgentOnStandardStreams();
@@ -28,9 +33,6 @@ int RunAgentOnStandardStreams();
 // SIGTERM and SIGHUP do not end the process: the scheduler sends them to all of its tasks, and the
 // starter decides how the job ends. Returns the exit code: RunAgent's, or 69 if the starter is not
 // reached, which the agent says on standard error. `name`: of this host, as the job calls it.
-// kTold: the agent tells the starter of such a signal, because the scheduler need not have sent it
-// to the starter, too.
-enum class AgentSignals : uint8_t { kIgnored, kTold };
 int RunAgentOfTask(const Invitation& invitation, int task, const std::string& name,
                    AgentSignals signals);
 

@@ -1,6 +1,5 @@
 #include "tools/hosts/byte_stream.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <utility>
@@ -8,18 +7,11 @@
 #include "tools/launch/worker_process.h"
 
 namespace weir::hosts {
-namespace {
-
-void SetNonBlocking(int descriptor) {
-  ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) | O_NONBLOCK);
-}
-
-}  // namespace
 
 PipeStream::PipeStream(launch::OwnedDescriptor input, launch::OwnedDescriptor output)
     : input_(std::move(input)), output_(std::move(output)) {
-  SetNonBlocking(input_.get());
-  SetNonBlocking(output_.get());
+  launch::SetNonBlocking(input_);
+  launch::SetNonBlocking(output_);
 }
 
 ssize_t PipeStream::Read(char* bytes, size_t count) { return ::read(input_.get(), bytes, count); }

@@ -155,7 +155,6 @@ absl::StatusOr<FoundHosts> MeetTasks(const HostsRequest& request, Backend backen
             : "--hosts with ssh, outside of it");
   };
   FoundHosts found;
-  found.backend = backend;
   if (group->task() > 0) {
     absl::StatusOr<std::string> text = group->Share("");
     if (!text.ok()) return failed(text.status());
@@ -193,7 +192,6 @@ absl::StatusOr<FoundHosts> MeetTasks(const HostsRequest& request, Backend backen
 absl::StatusOr<FoundHosts> StartBySlurm(const HostsRequest& request, std::ostream* console) {
   WEIR_ASSIGN_OR_RETURN(const std::vector<ListedHost> nodes, ReadSlurmNodes(OwnVariable));
   FoundHosts found;
-  found.backend = Backend::kSlurm;
   const std::string path = OwnVariable("PATH");
   const std::string srun = FindInPath("srun", path.empty() ? "/usr/bin:/bin" : path);
   if (srun.empty())
@@ -270,13 +268,15 @@ absl::StatusOr<std::string> SecretFrom(const std::string& path) {
   return key;
 }
 
+absl::StatusOr<std::vector<ListedHost>> ReadList(const HostsRequest& request) {
+  return request.list.empty() ? ReadHostFile(request.file) : ParseHosts(request.list);
+}
+
 // Every task runs the same command with the same list of hosts, and knows its own place in it. The
 // first is the starter.
 absl::StatusOr<FoundHosts> MeetByIndex(const HostsRequest& request, std::ostream* console) {
   FoundHosts found;
-  found.backend = Backend::kIndex;
-  WEIR_ASSIGN_OR_RETURN(
-      found.listed, request.list.empty() ? ReadHostFile(request.file) : ParseHosts(request.list));
+  WEIR_ASSIGN_OR_RETURN(found.listed, ReadList(request));
   int task = -1;
   const std::string index = OwnVariable("JOB_COMPLETION_INDEX");
   const int num_tasks = static_cast<int>(found.listed.size());
@@ -364,9 +364,7 @@ std::string HostsText(const std::vector<ListedHost>& hosts) {
 absl::StatusOr<FoundHosts> ListHosts(const HostsRequest& request) {
   FoundHosts found;
   if (request.list.empty() && request.file.empty()) return found;
-  found.backend = Backend::kSsh;
-  WEIR_ASSIGN_OR_RETURN(
-      found.listed, request.list.empty() ? ReadHostFile(request.file) : ParseHosts(request.list));
+  WEIR_ASSIGN_OR_RETURN(found.listed, ReadList(request));
   for (const ListedHost& host : found.listed) {
     WEIR_ASSIGN_OR_RETURN(HostAgent agent,
                           AgentCommand(host.name, {request.ssh, ProgramOf(request)}));
@@ -411,6 +409,7 @@ absl::StatusOr<FoundHosts> FindHosts(const HostsRequest& request, std::ostream* 
       break;
     }
   }
+  found.backend = detected.backend;
   if (!found.listed.empty())
     found.line = absl::StrCat("hosts: ", HostsText(found.listed), " (backend ", name, ": ",
                               detected.why, ")");

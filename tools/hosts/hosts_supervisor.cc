@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -81,12 +80,6 @@ struct Agent {
   std::optional<proto::ClockReport> clock;
 };
 
-int64_t RealNs() {
-  timespec now = {};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-
 // Waits until the other side has closed the channel, too.
 void AwaitClose(FrameChannel* channel, int64_t end_ns) {
   const MonotonicClock clock;
@@ -161,8 +154,7 @@ class AgentsSupervisor final : public HostsSupervisor {
     shows_output_ = false;
     proto::AgentOrder order;
     order.mutable_hide();
-    MutexLock lock(&mutex_);
-    for (Agent& agent : agents_) agent.channel.Send(order.SerializeAsString());
+    SendToAll(order);
   }
 
  private:
@@ -170,6 +162,8 @@ class AgentsSupervisor final : public HostsSupervisor {
 
   absl::StatusOr<bool> Serve(int64_t limit_ns, Listen listen);
   void ServeUntil(int64_t limit_ms, Listen listen, const std::function<bool()>& is_done);
+  void SendToAll(const proto::AgentOrder& order);
+  void AwaitAll(int64_t limit_ms, bool (*is_done)(const Agent& agent));
   std::vector<pollfd> DescriptorsToPoll(Listen listen) const;
   void ShowOutput();
   void ReadErrors(Agent* agent);
@@ -222,10 +216,7 @@ absl::Status AgentsSupervisor::StartAgents() {
 }
 
 absl::Status AgentsSupervisor::AwaitHellos() {
-  ServeUntil(options_.hello_limit_ms, Listen::kToAgentsOnly, [this] {
-    return std::all_of(agents_.begin(), agents_.end(),
-                       [](const Agent& agent) { return agent.has_hello || !agent.lost.empty(); });
-  });
+  AwaitAll(options_.hello_limit_ms, [](const Agent& agent) { return agent.has_hello; });
   std::vector<Problem> missing, strangers;
   for (size_t host = 0; host < agents_.size(); ++host) {
     const Agent& agent = agents_[host];
@@ -257,19 +248,10 @@ std::vector<std::vector<AddressProbe>> AgentsSupervisor::Probe(
   proto::AgentOrder order;
   for (const std::string& address : addresses) order.mutable_probe()->add_address(address);
   order.mutable_probe()->set_limit_ms(limit_ms);
-  {
-    MutexLock lock(&mutex_);
-    for (Agent& agent : agents_) {
-      agent.probe.reset();
-      agent.channel.Send(order.SerializeAsString());
-    }
-  }
-  ServeUntil(limit_ms * static_cast<int64_t>(addresses.size()) + kAnswerMs, Listen::kToAgentsOnly,
-             [this] {
-               return std::all_of(agents_.begin(), agents_.end(), [](const Agent& agent) {
-                 return agent.probe.has_value() || !agent.lost.empty();
-               });
-             });
+  for (Agent& agent : agents_) agent.probe.reset();
+  SendToAll(order);
+  AwaitAll(limit_ms * static_cast<int64_t>(addresses.size()) + kAnswerMs,
+           [](const Agent& agent) { return agent.probe.has_value(); });
   std::vector<std::vector<AddressProbe>> results;
   for (const Agent& agent : agents_) {
     std::vector<AddressProbe> of_host(addresses.size());
@@ -288,15 +270,8 @@ std::vector<std::vector<AddressProbe>> AgentsSupervisor::Probe(
 std::vector<std::vector<std::string>> AgentsSupervisor::ListenForProbes() {
   proto::AgentOrder order;
   order.mutable_listen();
-  {
-    MutexLock lock(&mutex_);
-    for (Agent& agent : agents_) agent.channel.Send(order.SerializeAsString());
-  }
-  ServeUntil(kAnswerMs, Listen::kToAgentsOnly, [this] {
-    return std::all_of(agents_.begin(), agents_.end(), [](const Agent& agent) {
-      return agent.listen.has_value() || !agent.lost.empty();
-    });
-  });
+  SendToAll(order);
+  AwaitAll(kAnswerMs, [](const Agent& agent) { return agent.listen.has_value(); });
   std::vector<std::vector<std::string>> addresses;
   for (const Agent& agent : agents_) {
     addresses.emplace_back();
@@ -315,7 +290,7 @@ std::vector<std::optional<int64_t>> AgentsSupervisor::ClockOffsetsNs() {
     for (int question = 0; question < kQuestions && agent.lost.empty(); ++question) {
       proto::AgentOrder order;
       order.mutable_clock()->set_request(++num_requests_);
-      const int64_t asked_ns = RealNs();
+      const int64_t asked_ns = RealTimeNs();
       {
         MutexLock lock(&mutex_);
         agent.channel.Send(order.SerializeAsString());
@@ -325,7 +300,7 @@ std::vector<std::optional<int64_t>> AgentsSupervisor::ClockOffsetsNs() {
                (agent.clock.has_value() && agent.clock->request() == num_requests_);
       });
       if (!agent.clock.has_value() || agent.clock->request() != num_requests_) break;
-      const int64_t round_ns = RealNs() - asked_ns;
+      const int64_t round_ns = RealTimeNs() - asked_ns;
       if (round_ns >= quickest_ns) continue;
       quickest_ns = round_ns;
       offsets.back() = agent.clock->real_ns() - (asked_ns + round_ns / 2);
@@ -367,11 +342,8 @@ absl::Status AgentsSupervisor::StartWorkers(const std::vector<WorkerLaunch>& wor
         agents_[host].channel.Send(orders[host].SerializeAsString());
     }
   }
-  ServeUntil(options_.hello_limit_ms, Listen::kToAgentsOnly, [this] {
-    return std::all_of(agents_.begin(), agents_.end(), [](const Agent& agent) {
-      return agent.workers.empty() || agent.has_started || !agent.lost.empty();
-    });
-  });
+  AwaitAll(options_.hello_limit_ms,
+           [](const Agent& agent) { return agent.workers.empty() || agent.has_started; });
   for (size_t host = 0; host < agents_.size(); ++host) {
     const Agent& agent = agents_[host];
     if (agent.workers.empty() || (agent.has_started && agent.start_status.ok())) continue;
@@ -513,6 +485,21 @@ void AgentsSupervisor::ServeUntil(int64_t limit_ms, Listen listen,
     pollfd caller = {options_.workers.wake_descriptor, POLLIN, 0};
     if (listen == Listen::kToCaller && ::poll(&caller, 1, 0) > 0) return;
   }
+}
+
+void AgentsSupervisor::SendToAll(const proto::AgentOrder& order) {
+  const std::string frame = order.SerializeAsString();
+  MutexLock lock(&mutex_);
+  for (Agent& agent : agents_) agent.channel.Send(frame);
+}
+
+// Serves until `is_done` holds for each agent that is not lost, or the limit has passed.
+void AgentsSupervisor::AwaitAll(int64_t limit_ms, bool (*is_done)(const Agent& agent)) {
+  ServeUntil(limit_ms, Listen::kToAgentsOnly, [this, is_done] {
+    return std::all_of(agents_.begin(), agents_.end(), [is_done](const Agent& agent) {
+      return !agent.lost.empty() || is_done(agent);
+    });
+  });
 }
 
 // Returns the descriptors for poll: first the two wake-ups, then four for each agent. poll skips

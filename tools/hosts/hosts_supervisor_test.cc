@@ -66,7 +66,7 @@ absl::StatusOr<std::unique_ptr<Supervisor>> StartAtAMeeting(
       ASSERT_TRUE(joined.ok()) << joined.status();
       const std::string address = joined->starter_address;
       EXPECT_EQ(address, "127.0.0.1");
-      EXPECT_EQ(RunAgent(std::move(joined->stream), address), 0);
+      EXPECT_EQ(RunAgent(std::move(joined->stream), address, AgentSignals::kIgnored), 0);
     }).detach();
   }
   absl::StatusOr<std::vector<Visitor>> visitors =
@@ -92,8 +92,7 @@ INSTANTIATE_TEST_SUITE_P(ThreeHosts, SupervisorConformance, ::testing::Values(&S
 class HostsSupervisorTest : public ::testing::Test {
  protected:
   HostsSupervisorTest() {
-    std::string pattern = absl::StrCat(::getenv("TEST_TMPDIR"), "/logs-XXXXXX");
-    options_.log_directory = ::mkdtemp(pattern.data());
+    options_.log_directory = folder_.path();
     options_.console = &console_;
   }
   ~HostsSupervisorTest() override {
@@ -114,17 +113,12 @@ class HostsSupervisorTest : public ::testing::Test {
     }
     ASSERT_TRUE(supervisor_->StartWorkers(workers).ok());
   }
-  WorkerExit NextExit() {
-    while (true) {
-      absl::StatusOr<std::optional<WorkerExit>> exit = supervisor_->Wait(-1);
-      EXPECT_TRUE(exit.ok()) << exit.status();
-      if (exit->has_value()) return **exit;
-    }
-  }
+  WorkerExit NextExit() { return launch::NextExitOf(supervisor_.get()); }
   void WaitForText(const std::string& text) {
     while (console_.str().find(text) == std::string::npos) ASSERT_TRUE(supervisor_->Wait(10).ok());
   }
 
+  const TemporaryFolder folder_;
   launch::ProcessCensus census_;
   std::ostringstream console_;
   SupervisorOptions options_;

@@ -79,9 +79,8 @@ std::vector<SocketAddress> Lookup(const std::string& text) {
 absl::StatusOr<std::shared_ptr<ByteStream>> Dial(const SocketAddress& address,
                                                  const std::string& secret,
                                                  const std::string& name) {
-  OwnedDescriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket.open()) return absl::UnavailableError(::strerror(errno));
-  if (const int error = Connect(socket.get(), address, kDialMs); error != 0)
+  OwnedDescriptor socket;
+  if (const int error = Connect(address, kDialMs, &socket); error != 0)
     return absl::UnavailableError(::strerror(error));
   WEIR_ASSIGN_OR_RETURN(
       std::unique_ptr<SealedStream> stream,

@@ -1,7 +1,6 @@
 #include "tools/hosts/sealed_stream.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <openssl/crypto.h>
@@ -16,6 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/control/acknowledged.h"
 #include "tools/launch/worker_process.h"
 
 namespace weir::hosts {
@@ -23,10 +23,8 @@ namespace {
 
 // With a pre-shared key from a callback, OpenSSL uses SHA-256 alone.
 constexpr char kCipherSuites[] = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
-// The other machine's system answers at least every second while a connection is idle, also for a
-// program that is stopped.
-constexpr int kAskAfterS = 1;
-constexpr uint32_t kSilentMs = 10'000;
+// The other machine's system answers at least every second, also for a program that is stopped.
+constexpr int64_t kSilentMs = 10'000;
 
 struct ContextDeleter {
   void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
@@ -34,15 +32,6 @@ struct ContextDeleter {
 struct SslDeleter {
   void operator()(SSL* ssl) const { SSL_free(ssl); }
 };
-
-void PrepareSocket(int socket) {
-  ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) | O_NONBLOCK);
-  const int on = 1;
-  ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &kAskAfterS, sizeof(kAskAfterS));
-  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &kAskAfterS, sizeof(kAskAfterS));
-}
 
 std::string LibraryText() {
   char text[256] = "";
@@ -116,7 +105,9 @@ absl::StatusOr<std::unique_ptr<SealedStream>> SealedStream::Make(launch::OwnedDe
                                                                  const std::string& secret,
                                                                  const std::string& name) {
   auto state = std::make_unique<State>();
-  PrepareSocket(socket.get());
+  const int on = 1;
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  control::SinceAcknowledgedMs(socket.get());  // from now on the system asks
   state->socket = std::move(socket);
   state->side = side;
   state->secret = secret;
@@ -194,11 +185,8 @@ ssize_t SealedStream::Write(const char* bytes, size_t count) {
 bool SealedStream::has_pending() const { return SSL_has_pending(state_->ssl.get()) == 1; }
 
 bool SealedStream::is_silent() const {
-  tcp_info info = {};
-  socklen_t size = sizeof(info);
   return state_->socket.open() &&
-         ::getsockopt(state_->socket.get(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
-         info.tcpi_last_ack_recv > kSilentMs;
+         control::SinceAcknowledgedMs(state_->socket.get()).value_or(0) > kSilentMs;
 }
 
 int SealedStream::input() const { return state_->socket.get(); }

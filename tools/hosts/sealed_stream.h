@@ -25,9 +25,9 @@ absl::StatusOr<std::string> MakeSecret();
 class SealedStream final : public ByteStream {
  public:
   enum class Side : uint8_t { kListens, kDials };
-  // Takes a connected socket. `name`: of the side that dials, at most kSealedNameBytesMax bytes
-  // without NUL. Preconditions: the secret has kSecretBytes bytes. kUnavailable if the library has
-  // no memory.
+  // Takes a connected socket that does not block. `name`: of the side that dials, at most
+  // kSealedNameBytesMax bytes without NUL. Preconditions: the secret has kSecretBytes bytes.
+  // kUnavailable if the library has no memory.
   static absl::StatusOr<std::unique_ptr<SealedStream>> Make(launch::OwnedDescriptor socket,
                                                             Side side, const std::string& secret,
                                                             const std::string& name);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -43,29 +42,19 @@ absl::StatusOr<StarterAddress> ChooseStarterAddress(HostsSupervisor* supervisor,
   const std::vector<std::string> addresses = wanted.empty()
                                                  ? AddressesToTry(hosts, supervisor->facts())
                                                  : std::vector<std::string>{wanted};
-  std::vector<std::string> own, tried, refused;
-  std::vector<std::unique_ptr<ProbeTarget>> targets;
-  for (const std::string& address : addresses) {
-    absl::StatusOr<std::unique_ptr<ProbeTarget>> target = ProbeTarget::Open(address);
-    if (!target.ok()) {
-      refused.push_back(std::string(target.status().message()));
-      continue;
-    }
-    own.push_back(address);
-    tried.push_back((*target)->address());
-    targets.push_back(*std::move(target));
-  }
-  if (targets.empty()) {
+  const ProbeTargets targets = OpenProbeTargets(addresses);
+  if (targets.open.empty()) {
     return ErrorOf(absl::StatusCode::kUnavailable,
                    {"W0875", wanted.empty() ? "the starter" : "--addr",
                     "an address of this machine that the hosts reach",
-                    refused.empty() ? "none" : absl::StrJoin(refused, "; "),
+                    targets.refused.empty() ? "none" : absl::StrJoin(targets.refused, "; "),
                     "--addr ADDRESS names one of this machine's (`ip address` lists them)"});
   }
+  const std::vector<std::string> tried = targets.addresses();
   const std::vector<std::vector<AddressProbe>> probes = supervisor->Probe(tried, kProbeMs);
-  for (size_t i = 0; i < own.size(); ++i) {
+  for (size_t i = 0; i < tried.size(); ++i) {
     StarterAddress chosen;
-    chosen.address = own[i];
+    chosen.address = targets.open[i]->host();
     for (const std::vector<AddressProbe>& of_host : probes) {
       if (!of_host[i].error.empty()) break;
       chosen.interfaces.push_back(of_host[i].interface);

@@ -1,13 +1,12 @@
 #include "tools/launch/log_directory.h"
 
-#include <stdlib.h>
-
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "runtime/base/temporary_folder_testing.h"
 
 namespace weir::launch {
 namespace {
@@ -16,10 +15,6 @@ namespace fs = std::filesystem;
 
 class LogDirectoryTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = absl::StrCat(::getenv("TEST_TMPDIR"), "/logs-XXXXXX");
-    base_ = absl::StrCat(::mkdtemp(pattern.data()), "/weir-logs");
-  }
   // Makes the directory of a job with one log file.
   std::string Job(const std::string& name, const std::string& text) {
     const std::string path = absl::StrCat(base_, "/", name);
@@ -32,7 +27,8 @@ class LogDirectoryTest : public ::testing::Test {
     return fs::is_symlink(base_ + "/latest") ? fs::read_symlink(base_ + "/latest").string() : "";
   }
 
-  std::string base_;
+  const TemporaryFolder folder_;
+  const std::string base_ = folder_.PathFor("weir-logs");
 };
 
 TEST_F(LogDirectoryTest, LatestLeadsToTheJobThatBeganLast) {

@@ -9,7 +9,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -25,6 +24,7 @@
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/temporary_folder_testing.h"
 #include "tools/launch/supervisor.h"
 #include "tools/launch/testing/process_census.h"
 #include "tools/launch/worker_output.h"
@@ -54,11 +54,18 @@ inline std::string FileText(const std::string& path) {
   return text.str();
 }
 
+inline WorkerExit NextExitOf(Supervisor* supervisor) {
+  while (true) {
+    absl::StatusOr<std::optional<WorkerExit>> exit = supervisor->Wait(-1);
+    EXPECT_TRUE(exit.ok()) << exit.status();
+    if (exit->has_value()) return **exit;
+  }
+}
+
 class SupervisorConformance : public ::testing::TestWithParam<SupervisorFactory> {
  protected:
   SupervisorConformance() {
-    std::string pattern = absl::StrCat(::getenv("TEST_TMPDIR"), "/logs-XXXXXX");
-    options_.log_directory = absl::StrCat(::mkdtemp(pattern.data()), "/a/b");
+    options_.log_directory = folder_.PathFor("a/b");
     options_.console = &console_;
     options_.grace_ms = kAnHourMs;
   }
@@ -85,13 +92,7 @@ class SupervisorConformance : public ::testing::TestWithParam<SupervisorFactory>
   }
   void Start(const std::vector<std::string>& lines) { ASSERT_TRUE(TryStart(lines).ok()); }
 
-  WorkerExit NextExit() {
-    while (true) {
-      absl::StatusOr<std::optional<WorkerExit>> exit = supervisor_->Wait(-1);
-      EXPECT_TRUE(exit.ok()) << exit.status();
-      if (exit->has_value()) return **exit;
-    }
-  }
+  WorkerExit NextExit() { return NextExitOf(supervisor_.get()); }
   void WaitForText(const std::string& text) {
     while (buffer_.str().find(text) == std::string::npos) ASSERT_TRUE(supervisor_->Wait(-1).ok());
   }
@@ -107,6 +108,7 @@ class SupervisorConformance : public ::testing::TestWithParam<SupervisorFactory>
   }
   std::string Console() const { return buffer_.str(); }
 
+  const TemporaryFolder folder_;
   ProcessCensus census_;
   WakingConsole buffer_;
   std::ostream console_{&buffer_};

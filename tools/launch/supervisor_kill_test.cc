@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "runtime/base/random.h"
+#include "runtime/base/temporary_folder_testing.h"
 #include "tools/launch/supervisor.h"
 #include "tools/launch/testing/process_census.h"
 #include "tools/launch/worker_process.h"
@@ -29,11 +30,7 @@ uint64_t Seed() {
 
 class KillTest : public ::testing::Test {
  protected:
-  KillTest() : seed_(Seed()) {
-    ::testing::Test::RecordProperty("seed", absl::StrCat(seed_));
-    std::string pattern = absl::StrCat(::getenv("TEST_TMPDIR"), "/kill-XXXXXX");
-    logs_ = ::mkdtemp(pattern.data());
-  }
+  KillTest() : seed_(Seed()) { ::testing::Test::RecordProperty("seed", absl::StrCat(seed_)); }
   int Random(int trial, int what, int below) const {
     return static_cast<int>(
         RandomBits(seed_, static_cast<uint64_t>(trial))[static_cast<size_t>(what)] %
@@ -41,14 +38,14 @@ class KillTest : public ::testing::Test {
   }
 
   absl::StatusOr<WorkerProcess> StartStarter(const std::vector<std::string>& verbs) const {
-    std::vector<std::string> arguments = {kTestStarter, kTestWorker, logs_};
+    std::vector<std::string> arguments = {kTestStarter, kTestWorker, logs_.path()};
     arguments.insert(arguments.end(), verbs.begin(), verbs.end());
     return StartProcess(arguments);
   }
 
   ProcessCensus census_;
   const uint64_t seed_;
-  std::string logs_;
+  const TemporaryFolder logs_;
 };
 
 TEST_F(KillTest, AWorkerKilledAtARandomMomentIsNamedAndNothingIsLeft) {
@@ -59,7 +56,7 @@ TEST_F(KillTest, AWorkerKilledAtARandomMomentIsNamedAndNothingIsLeft) {
     for (int i = 0; i < kNumWorkers; ++i)
       workers.push_back({{kTestWorker, verbs[i]}, absl::StrCat("rank ", i), {i}});
     SupervisorOptions options;
-    options.log_directory = logs_;
+    options.log_directory = logs_.path();
     options.grace_ms = Random(trial, 2, 20);
     auto supervisor = Supervisor::Start(workers, options);
     ASSERT_TRUE(supervisor.ok()) << supervisor.status();

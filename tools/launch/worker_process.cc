@@ -55,10 +55,6 @@ int OpenPipe(Pipe* pipe) {
   return MoveAboveStandard(&pipe->write);
 }
 
-void SetNonBlocking(const OwnedDescriptor& descriptor) {
-  ::fcntl(descriptor.get(), F_SETFL, ::fcntl(descriptor.get(), F_GETFL) | O_NONBLOCK);
-}
-
 // The data that the child needs between fork and exec. It is made before the fork, because the
 // child may not allocate.
 struct ChildSetup {
@@ -211,6 +207,10 @@ SigpipeHeld::~SigpipeHeld() {
   }
   ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   errno = error;
+}
+
+void SetNonBlocking(const OwnedDescriptor& descriptor) {
+  ::fcntl(descriptor.get(), F_SETFL, ::fcntl(descriptor.get(), F_GETFL) | O_NONBLOCK);
 }
 
 ssize_t WriteToPipe(int descriptor, const char* bytes, size_t count) {

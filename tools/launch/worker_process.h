@@ -63,6 +63,9 @@ class SigpipeHeld {
   sigset_t before_, pending_;
 };
 
+// From then on, reads and writes that would wait give EAGAIN.
+void SetNonBlocking(const OwnedDescriptor& descriptor);
+
 // Writes to a pipe or socket, as write(2) does, but never raises SIGPIPE. Any thread.
 ssize_t WriteToPipe(int descriptor, const char* bytes, size_t count);
 
