@@ -168,7 +168,7 @@ class Suspension(Drill):
         worker = job.wait_for_workers(2)["1"]
         os.kill(worker, signal.SIGSTOP)
         ended = job.wait(60)
-        self.expect(ended, SURROUNDINGS, rf"the job: stuck: .*; rank 1 \(pid {worker}\) is stopped \(state T\)")
+        self.expect(ended, SURROUNDINGS, rf"the job: stuck: .*; the process of rank 1 \(pid {worker}\) is stopped \(state T\)")
 
 
 class Unkillable(Drill):

@@ -98,17 +98,17 @@ class Signals(weir_jobs.JobCase):
         for shown, hidden, options in (("0-1", "2-3", ("--ranks", "1")), ("2-3", "0-1", ("--ranks", "2-3"))):
             with self.subTest(shown=shown):
                 ended = self.place.train(*TWO, "--logs", f"logs of {shown}", *options)
-                self.assertIn(f"[rank {shown}] ", ended.err)
-                self.assertNotIn(f"[rank {hidden}] ", ended.err)
+                self.assertIn(f"[ranks {shown}] ", ended.err)
+                self.assertNotIn(f"[ranks {hidden}] ", ended.err)
                 (folder,) = set(os.listdir(self.place.path(f"logs of {shown}"))) - {"latest"}
                 self.assertEqual(os.readlink(self.place.path(f"logs of {shown}/latest")), folder)
-                printed = [line.removeprefix(f"[rank {shown}] ") for line in ended.err.splitlines()
-                           if line.startswith("[rank ")]
+                printed = [line.removeprefix(f"[ranks {shown}] ") for line in ended.err.splitlines()
+                           if line.startswith("[ranks ")]
                 for ranks in (shown, hidden):
-                    with open(self.place.path(f"logs of {shown}/{folder}/rank-{ranks}.log"), encoding="utf-8") as file:
+                    with open(self.place.path(f"logs of {shown}/{folder}/ranks-{ranks}.log"), encoding="utf-8") as file:
                         lines = file.read().splitlines()
                     self.assertTrue(lines)
-                    self.assertFalse(any("[rank " in line for line in lines))
+                    self.assertFalse(any("[ranks " in line for line in lines))
                     if ranks == shown:
                         self.assertEqual(lines, printed)
 
@@ -193,7 +193,7 @@ class Secrets(weir_jobs.JobCase):
         job.wait_for_step()
         given = {f"{name}={value}" for name, value in self.place.environment.items() if name not in secret}
         for ranks, pid in job.wait_for_workers(2).items():
-            self.assertEqual(census.arguments_of(pid), [self.place.program, "worker", f"rank {ranks}"])
+            self.assertEqual(census.arguments_of(pid), [self.place.program, "worker", f"ranks {ranks}"])
             with open(f"/proc/{pid}/environ", encoding="utf-8") as file:
                 self.assertEqual(set(file.read().split("\0")) - {""}, given)
         job.end()

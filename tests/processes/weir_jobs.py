@@ -68,7 +68,7 @@ class Ended:
 
     def first_failure(self):
         """Returns (ranks, pid, what happened) of the first failure in the report, or None."""
-        match = re.search(r"^  first failure: (?:rank (\S+) \(pid (\d+)\)|the job): (.*)$", self.err, re.MULTILINE)
+        match = re.search(r"^  first failure: (?:ranks? (\S+) \(pid (\d+)\)|the job): (.*)$", self.err, re.MULTILINE)
         return (match.group(1), int(match.group(2) or 0), match.group(3)) if match else None
 
 
@@ -90,7 +90,7 @@ class Job:
         for pid in census.children_of(self.starter.pid):
             words = census.arguments_of(pid)
             if words[1:2] == ["worker"]:
-                found[pid] = words[2].removeprefix("rank ")
+                found[pid] = words[2].split()[1]  # "rank 1", "ranks 2-3"
         return found
 
     def pids(self):

@@ -315,7 +315,7 @@ void Fleet::TakeLost() {
     // once why the job ends.
     if (event.kind == launch::FailureEvent::Kind::kFrozen) {
       options_.console->Say(
-          absl::StrCat(launch::RankLabel(event.ranks), " (",
+          absl::StrCat("the process of ", launch::RankLabel(event.ranks), " (",
                        launch::ProcessText(event.pid, event.host), ") is frozen: ", event.reason,
                        event.cause.empty() ? "" : "; ", event.cause, "; the job ends"));
     }
@@ -348,12 +348,13 @@ void Fleet::TakeTrouble(int worker, const std::string& bytes) {
 int64_t Fleet::ExcuseMs(int worker) {
   if (!starvation_.IsStarved(worker, supervisor_->Use(worker), clock_.NowNs())) return 0;
   if (starvation_.NumLooks(worker) == 2) {  // the first look may be mistaken
-    options_.console->Say(absl::StrFormat(
-        "%s (%s) gets no core: no heartbeat for %.1f s, though it is ready to run; other "
-        "programs use the machine",
-        launch::RankLabel(ranks_of_[worker]),
-        launch::ProcessText(supervisor_->pid(worker), HostOf(worker)),
-        static_cast<double>(options_.dead_after_ms) * 1e-3));
+    options_.console->Say(
+        absl::StrFormat("the process of %s (%s) gets no core: no heartbeat for %.1f s, though it "
+                        "is ready to run; other "
+                        "programs use the machine",
+                        launch::RankLabel(ranks_of_[worker]),
+                        launch::ProcessText(supervisor_->pid(worker), HostOf(worker)),
+                        static_cast<double>(options_.dead_after_ms) * 1e-3));
   }
   return std::max<int64_t>(1, options_.dead_after_ms / kLooksPerDeath);
 }
@@ -460,8 +461,8 @@ absl::StatusOr<std::vector<proto::WorkerAnswer>> Fleet::CallEach(
   std::vector<proto::WorkerAnswer> answers(num_workers());
   for (int worker = 0; worker < num_workers(); ++worker) {
     if (!answers[worker].ParseFromString((*replies)[worker])) {
-      return absl::InternalError(
-          absl::StrCat(launch::RankLabel(ranks_of_[worker]), " gave an answer that is none"));
+      return absl::InternalError(absl::StrCat(
+          "the process of ", launch::RankLabel(ranks_of_[worker]), " gave an answer that is none"));
     }
   }
   return answers;
@@ -526,9 +527,10 @@ void Fleet::AwaitRemaining() {
                                         before.size() == 1 ? "process" : "processes"));
   supervisor_->Reap(options_.remaining_limit_ms);
   for (const launch::RemainingWorker& worker : Remaining()) {
-    options_.console->Say(absl::StrCat(
-        launch::RankLabel(worker.ranks), " (", launch::ProcessText(worker.pid, worker.host),
-        ") is left behind: it ", worker.state, ", and ends as soon as that lets go of it"));
+    options_.console->Say(absl::StrCat("the process of ", launch::RankLabel(worker.ranks), " (",
+                                       launch::ProcessText(worker.pid, worker.host),
+                                       ") is left behind: it ", worker.state,
+                                       ", and ends as soon as that lets go of it"));
   }
 }
 

@@ -96,8 +96,8 @@ TEST_F(FleetTest, AProcessThatEndsIsTheFirstFailureAndTheOthersFollow) {
   EXPECT_FALSE(status.ok());
   const launch::FailureReport report = fleet_->Finish(status);
   EXPECT_EQ(report.exit_code, 3);
-  EXPECT_THAT(report.text, AllOf(HasSubstr("rank 2-3"), HasSubstr("code 3")));
-  EXPECT_THAT(report.text, Not(HasSubstr("rank 0-1 (")));
+  EXPECT_THAT(report.text, AllOf(HasSubstr("ranks 2-3"), HasSubstr("code 3")));
+  EXPECT_THAT(report.text, Not(HasSubstr("ranks 0-1 (")));
 }
 
 TEST_F(FleetTest, AProcessThatIsKilledGivesTheJobTheCodeOfTheSignal) {
@@ -106,7 +106,7 @@ TEST_F(FleetTest, AProcessThatIsKilledGivesTheJobTheCodeOfTheSignal) {
   const absl::Status status = CallWith(Script::kIsKilled);
   const launch::FailureReport report = fleet_->Finish(status);
   EXPECT_EQ(report.exit_code, 128 + 9);
-  EXPECT_THAT(report.text, AllOf(HasSubstr("rank 2-3"), HasSubstr("SIGKILL")));
+  EXPECT_THAT(report.text, AllOf(HasSubstr("ranks 2-3"), HasSubstr("SIGKILL")));
 }
 
 TEST_F(FleetTest, AProcessThatIsStoppedIsNamedAsFrozenWithItsState) {
@@ -117,7 +117,7 @@ TEST_F(FleetTest, AProcessThatIsStoppedIsNamedAsFrozenWithItsState) {
   EXPECT_FALSE(status.ok());
   const launch::FailureReport report = fleet_->Finish(status);
   EXPECT_EQ(report.exit_code, launch::kExitSurroundings);
-  EXPECT_THAT(report.text, AllOf(HasSubstr("rank 2-3"), HasSubstr("no heartbeat for 1.5 s"),
+  EXPECT_THAT(report.text, AllOf(HasSubstr("ranks 2-3"), HasSubstr("no heartbeat for 1.5 s"),
                                  HasSubstr("stopped")));
   EXPECT_THAT(said_.str(), HasSubstr("is frozen"));
 }
@@ -131,7 +131,7 @@ TEST_F(FleetTest, StepsWithoutProgressEndTheJob) {
   const launch::FailureReport report = fleet_->Finish(status);
   EXPECT_EQ(report.exit_code, launch::kExitNoProgress);
   EXPECT_THAT(report.text, AllOf(HasSubstr("no actor of any rank has acted for 1.0 s"),
-                                 HasSubstr("no account came from rank 2-3")));
+                                 HasSubstr("no account came from ranks 2-3")));
 }
 
 TEST_F(FleetTest, AReasonThatAWorkerTellsReachesTheReportWithItsAdvice) {

@@ -55,7 +55,7 @@ TEST(FailureReportTest, AKilledWorkerIsToldWithItsLastActLinesFollowersLogsAndAd
       Report({Exit(12360, 0, kExitFollowing), first, Exit(12350, 2, kExitFollowing),
               Death(17400, 3, SIGKILL, Sent::kKilled)});
   EXPECT_EQ(report.text, R"(The job failed after 12.345 s
-  first failure: rank 2-3 (pid 4001): killed by SIGKILL (9)
+  first failure: ranks 2-3 (pid 4001): killed by SIGKILL (9)
   last activity: rank 3: actor 'forward layers.1' since 2.1 s
   its last lines:
     | step 11 loss 3.25
@@ -63,7 +63,7 @@ TEST(FailureReportTest, AKilledWorkerIsToldWithItsLastActLinesFollowersLogsAndAd
     | red and \x07 bell
     | tab	here
   3 other workers ended because of it
-  logs: weir-logs/20310109-070500-4711; its own: rank-2-3.log
+  logs: weir-logs/20310109-070500-4711; its own: ranks-2-3.log
   try: somebody killed it, or memory ran out: `dmesg | grep -i 'out of memory'` tells; `weir plan` tells what the job needs
 )");
   EXPECT_EQ(report.exit_code, 137);
@@ -74,11 +74,11 @@ TEST(FailureReportTest, AnExitCodeIsTheJobs) {
   first.last_lines = {"W0071: expected weights of this model; found others."};
   const FailureReport report = Report({first, Exit(30, 1, kExitFollowing, Sent::kAsked)});
   EXPECT_EQ(report.text, R"(The job failed after 0.010 s
-  first failure: rank 0-1 (pid 4000): exit code 66
+  first failure: ranks 0-1 (pid 4000): exit code 66
   its last lines:
     | W0071: expected weights of this model; found others.
   1 other worker ended because of it
-  logs: weir-logs/20310109-070500-4711; its own: rank-0-1.log
+  logs: weir-logs/20310109-070500-4711; its own: ranks-0-1.log
   try: an input is missing or damaged; its last lines say which
 )");
   EXPECT_EQ(report.exit_code, 66);
@@ -91,11 +91,11 @@ TEST(FailureReportTest, AFrozenWorkerIsToldThoughTheStarterKilledIt) {
   killed.last_lines = {"step 3"};
   const FailureReport report = Report({frozen, Exit(4100, 0, kExitFollowing), killed});
   EXPECT_EQ(report.text, R"(The job failed after 4.000 s
-  first failure: rank 2-3 (pid 4001): frozen: no heartbeat for 4.0 s
+  first failure: ranks 2-3 (pid 4001): frozen: no heartbeat for 4.0 s
   its last lines:
     | step 3
   1 other worker ended because of it
-  logs: weir-logs/20310109-070500-4711; its own: rank-2-3.log
+  logs: weir-logs/20310109-070500-4711; its own: ranks-2-3.log
   try: was it stopped (SIGSTOP, a debugger, a suspended machine) or the machine out of memory and swapping? `vmstat 1` shows the latter
 )");
   EXPECT_EQ(report.exit_code, 69);
@@ -127,7 +127,7 @@ TEST(FailureReportTest, ALostConnectionIsExplainedByTheEndThatFollows) {
   const FailureReport report =
       Report({lost, Exit(101, 0, kExitFollowing), Death(102, 1, SIGSEGV, Sent::kAsked)});
   EXPECT_THAT(report.text,
-              HasSubstr("first failure: rank 2-3 (pid 4001): killed by SIGSEGV (11)\n"));
+              HasSubstr("first failure: ranks 2-3 (pid 4001): killed by SIGSEGV (11)\n"));
   EXPECT_THAT(report.text, HasSubstr("try: this is a fault of Weir"));
   EXPECT_EQ(report.exit_code, 139);
   EXPECT_EQ(Report({lost, Death(102, 1, SIGKILL, Sent::kAsked)}).exit_code, 137);
@@ -136,7 +136,7 @@ TEST(FailureReportTest, ALostConnectionIsExplainedByTheEndThatFollows) {
 TEST(FailureReportTest, ALostConnectionOfAWorkerThatRanOnIsNoFaultOfWeir) {
   const FailureReport report =
       Report({EventAt(Kind::kLost, 100, 1), Death(300, 1, SIGTERM, Sent::kAsked)});
-  EXPECT_THAT(report.text, HasSubstr("rank 2-3 (pid 4001): lost\n"));
+  EXPECT_THAT(report.text, HasSubstr("ranks 2-3 (pid 4001): lost\n"));
   EXPECT_THAT(report.text, HasSubstr("both processes still ran"));
   EXPECT_EQ(report.exit_code, 69);
 }
@@ -147,14 +147,14 @@ TEST(FailureReportTest, AWorkerThatFollowsIsNeverFirstThoughItWasSeenFirst) {
               Exit(1, 3, 0), Death(20, 1, SIGABRT)});
   EXPECT_THAT(
       report.text,
-      HasSubstr("after 0.020 s\n  first failure: rank 2-3 (pid 4001): killed by SIGABRT (6)\n"));
+      HasSubstr("after 0.020 s\n  first failure: ranks 2-3 (pid 4001): killed by SIGABRT (6)\n"));
   EXPECT_THAT(report.text, Not(HasSubstr("other worker")));
   EXPECT_EQ(report.exit_code, 134);
 }
 
 TEST(FailureReportTest, WithNothingElseAFollowerIsToldAsSuch) {
   const FailureReport report = Report({Exit(10, 0, kExitFollowing), Exit(9, 1, kExitFollowing)});
-  EXPECT_THAT(report.text, HasSubstr("first failure: rank 2-3 (pid 4001): exit code 75\n  1 other "
+  EXPECT_THAT(report.text, HasSubstr("first failure: ranks 2-3 (pid 4001): exit code 75\n  1 other "
                                      "worker ended because of it\n"));
   EXPECT_THAT(report.text, HasSubstr("try: every worker says that another ended"));
   EXPECT_EQ(report.exit_code, 75);
@@ -165,7 +165,7 @@ TEST(FailureReportTest, AWorkerThatLeftEarlyIsFirstIfTheOthersOnlyFollow) {
                                        Exit(6, 1, 0), Exit(12, 2, 0, Sent::kAsked)});
   EXPECT_THAT(
       report.text,
-      HasSubstr("first failure: rank 2-3 (pid 4001): exit code 0, before the job was done\n"));
+      HasSubstr("first failure: ranks 2-3 (pid 4001): exit code 0, before the job was done\n"));
   EXPECT_THAT(report.text, HasSubstr("2 other workers ended because of it"));
   EXPECT_EQ(report.exit_code, 70);
 }
@@ -202,7 +202,7 @@ TEST(FailureReportTest, AConnectionThatWasCutIsToldThoughItsWorkerLeftBecauseOfI
       "closed."};
   const FailureReport report = Report({lost, left, Exit(150, 0, kExitFollowing)});
   EXPECT_THAT(report.text,
-              HasSubstr("first failure: rank 2-3 (pid 4001): lost: its connection closed\n"));
+              HasSubstr("first failure: ranks 2-3 (pid 4001): lost: its connection closed\n"));
   EXPECT_THAT(report.text, HasSubstr("    | W0609 at worker 1"));
   EXPECT_EQ(report.exit_code, 69);
 }
@@ -218,12 +218,12 @@ TEST(FailureReportTest, WhatAWorkerSaysItMetIsToldUnlessAnotherWorkersFailureExp
   EXPECT_THAT(
       report.text,
       HasSubstr(
-          "first failure: rank 0-1 (pid 4000): W0980 at rank 0: expected a connection to rank 2"));
+          "first failure: ranks 0-1 (pid 4000): W0980 at rank 0: expected a connection to rank 2"));
   EXPECT_THAT(report.text, HasSubstr("try: look for what cuts connections\n"));
   EXPECT_EQ(report.exit_code, 69);
   EXPECT_EQ(Report({broken, Death(300, 1, SIGKILL)}).exit_code, 137);
   EXPECT_THAT(Report({broken, EventAt(Kind::kFrozen, 300, 1)}).text,
-              HasSubstr("rank 2-3 (pid 4001): frozen"));
+              HasSubstr("ranks 2-3 (pid 4001): frozen"));
 }
 
 TEST(FailureReportTest, WhatIsFoundToBeBehindAFailureIsToldWithItsAdviceAndIsNotWeirsFault) {
@@ -244,7 +244,7 @@ TEST(FailureReportTest, ProcessesThatSigkillDoesNotEndAreNamed) {
                          "",
                          {EventAt(Kind::kFrozen, 4000, 1)},
                          {{{2, 3}, 4001, "is held in the kernel (state D)"}}};
-  EXPECT_THAT(ReportFailure(job).text, HasSubstr("  still there: rank 2-3 (pid 4001), killed by "
+  EXPECT_THAT(ReportFailure(job).text, HasSubstr("  still there: ranks 2-3 (pid 4001), killed by "
                                                  "SIGKILL, but is held in the kernel (state D)\n"));
 }
 

@@ -35,8 +35,8 @@ void RemoveEmptyLogs(const std::string& path);
 // (W0092) otherwise.
 absl::Status MakeDirectories(const std::string& path);
 
-// Returns the file name of a label: "rank 2-3" -> "rank-2-3.log". Letters, digits, '.', '_' and '-'
-// stay.
+// Returns the file name of a label: "ranks 2-3" -> "ranks-2-3.log". Letters, digits, '.', '_' and
+// '-' stay.
 std::string LogFileName(const std::string& label);
 
 // Opens a log for appending and makes the file if it is absent. kUnavailable (W0092) if that fails.

@@ -62,7 +62,7 @@ absl::StatusOr<std::vector<WorkerPlacement>> PlaceRanks(int num_ranks, int num_p
 }
 
 std::string RankLabel(const std::vector<int>& ranks) {
-  std::string text = "rank ";
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
   for (size_t begin = 0; begin < ranks.size();) {
     size_t end = begin + 1;
     while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;

@@ -19,7 +19,7 @@ struct WorkerPlacement {
 // num_ranks.
 absl::StatusOr<std::vector<WorkerPlacement>> PlaceRanks(int num_ranks, int num_processes);
 
-// Returns "rank 5", "rank 2-3" or "rank 0,3-5". `ranks` ascend.
+// Returns "rank 5", "ranks 2-3" or "ranks 0,3-5". `ranks` ascend.
 std::string RankLabel(const std::vector<int>& ranks);
 
 // Parses "0,3-5" into {0, 3, 4, 5}: ascending, each rank once. Spaces around numbers are allowed.

@@ -16,8 +16,8 @@ TEST(PlacementTest, TheFirstProcessesHoldOneRankMore) {
   EXPECT_THAT((*placements)[0].ranks, ElementsAre(0, 1, 2));
   EXPECT_THAT((*placements)[1].ranks, ElementsAre(3, 4, 5));
   EXPECT_THAT((*placements)[2].ranks, ElementsAre(6, 7));
-  EXPECT_EQ((*placements)[0].label, "rank 0-2");
-  EXPECT_EQ((*placements)[2].label, "rank 6-7");
+  EXPECT_EQ((*placements)[0].label, "ranks 0-2");
+  EXPECT_EQ((*placements)[2].label, "ranks 6-7");
 }
 
 TEST(PlacementTest, EveryRankIsHeldOnceAndBlocksDifferByAtMostOne) {
@@ -55,8 +55,8 @@ TEST(PlacementTest, AsManyProcessesAsFitTheMeshAreAccepted) {
 
 TEST(PlacementTest, ALabelJoinsRunsOfRanks) {
   EXPECT_EQ(RankLabel({5}), "rank 5");
-  EXPECT_EQ(RankLabel({2, 3}), "rank 2-3");
-  EXPECT_EQ(RankLabel({0, 3, 4, 5, 7}), "rank 0,3-5,7");
+  EXPECT_EQ(RankLabel({2, 3}), "ranks 2-3");
+  EXPECT_EQ(RankLabel({0, 3, 4, 5, 7}), "ranks 0,3-5,7");
 }
 
 TEST(ParseRanksTest, NumbersAndRangesInAnyOrder) {

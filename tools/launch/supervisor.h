@@ -9,7 +9,7 @@
 // When a worker has ended, the processes that it started in its process group are killed. A worker
 // has its own process group, so a Ctrl-C reaches only the starter, which passes it on
 // (signal_watch.h). Worker output is standard output and error, in the order printed. The bytes go
-// to the worker's own file unchanged. Lines also go to the console with "[rank 2-3] " in front, if
+// to the worker's own file unchanged. Lines also go to the console with "[ranks 2-3] " in front, if
 // the worker's ranks are among those shown. Output is read only while Wait or Stop run, so a worker
 // that prints more than a pipe holds waits. Thread rule: Start, Wait and Stop by the thread that
 // lives longest (the death signal follows the thread that started the workers), all else from any
@@ -33,7 +33,7 @@ namespace weir::launch {
 
 struct WorkerLaunch {
   std::vector<std::string> arguments;  // [0]: the program; never a secret
-  std::string label;                   // "rank 2-3"
+  std::string label;                   // "ranks 2-3"
   std::vector<int> ranks;
   int host = 0;  // of those of the job, from 0; a supervisor of one host takes 0 alone
 };

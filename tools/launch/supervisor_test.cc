@@ -144,7 +144,7 @@ TEST(LogDirectoryTest, NamesHoldTimeProcessAndRanks) {
   time.tm_hour = 7;
   time.tm_min = 5;
   EXPECT_EQ(LogDirectoryName(kLogBaseDefault, time, 4711), "weir-logs/20310109-070500-4711");
-  EXPECT_EQ(LogFileName("rank 2-3"), "rank-2-3.log");
+  EXPECT_EQ(LogFileName("ranks 2-3"), "ranks-2-3.log");
   EXPECT_EQ(LogFileName("a/../b\n"), "a-..-b-.log");
 }
 

@@ -45,7 +45,7 @@ class WorkerOutput {
   void EndLine();
 
   OwnedDescriptor file_;
-  std::string prefix_;  // "[rank 2-3] "
+  std::string prefix_;  // "[ranks 2-3] "
   std::ostream* console_;
   std::string line_;       // the start of the line under way, at most kConsoleLineBytesMax
   size_t line_bytes_ = 0;  // length of that line so far
