@@ -24,9 +24,9 @@ void AddHostOptions(CLI::App* verb, hosts::HostsRequest* hosts) {
       ->check(CLI::IsMember({"auto", "local", "ssh", "index", "pmix", "pmi", "slurm"}))
       ->capture_default_str()
       ->group("Hosts");
-  CLI::Option* const list = host_option("--hosts", &hosts->list, "LIST",
-                                        "Use these hosts: a,b:2,n[1-4], where :2 gives two slots");
-  list->envname("WEIR_HOSTS");
+  CLI::Option* const list =
+      host_option("--hosts", &hosts->list, "LIST",
+                  "Use these hosts: a,b:2,n[1-4], where :2 gives two slots [those of WEIR_HOSTS]");
   host_option("--hostfile", &hosts->file, "PATH",
               "The same from a file: a host on each line, perhaps with slots=N")
       ->excludes(list);

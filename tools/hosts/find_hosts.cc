@@ -31,8 +31,9 @@ namespace {
 
 constexpr char kLoopback[] = "127.0.0.1";
 constexpr char kNobodyMeets[] = "weir-meeting none";  // the first task cannot listen
-constexpr size_t kAddressesMax = 12;                  // in an invitation that a starter shares
-constexpr int64_t kSayMs = 5'000;                     // of waiting before a line says so
+constexpr char kHostsVariable[] = "WEIR_HOSTS";
+constexpr size_t kAddressesMax = 12;  // in an invitation that a starter shares
+constexpr int64_t kSayMs = 5'000;     // of waiting before a line says so
 constexpr int64_t kSecretFileBytesMax = 4096;
 constexpr size_t kSecretFileBytesMin = 16;
 
@@ -268,8 +269,14 @@ absl::StatusOr<std::string> SecretFrom(const std::string& path) {
   return key;
 }
 
+bool ListsHosts(const HostsRequest& request) {
+  return !request.list.empty() || !request.file.empty() || !OwnVariable(kHostsVariable).empty();
+}
+
 absl::StatusOr<std::vector<ListedHost>> ReadList(const HostsRequest& request) {
-  return request.list.empty() ? ReadHostFile(request.file) : ParseHosts(request.list);
+  if (!request.list.empty()) return ParseHosts(request.list);
+  if (!request.file.empty()) return ReadHostFile(request.file);
+  return ParseHosts(OwnVariable(kHostsVariable), kHostsVariable);
 }
 
 // Every task runs the same command with the same list of hosts, and knows its own place in it. The
@@ -286,11 +293,9 @@ absl::StatusOr<FoundHosts> MeetByIndex(const HostsRequest& request, std::ostream
   WEIR_ASSIGN_OR_RETURN(const std::string secret, SecretFrom(request.secret_file));
   const std::string& first = found.listed.front().name;
   if (task > 0) {
-    found.served = RunAgentOfTask(
-        {secret,
-         {absl::StrCat(first.find(':') == std::string::npos ? first : absl::StrCat("[", first, "]"),
-                       ":", request.port)}},
-        task, found.listed[static_cast<size_t>(task)].name, AgentSignals::kTold);
+    found.served =
+        RunAgentOfTask({secret, {EntryText(first, request.port)}}, task,
+                       found.listed[static_cast<size_t>(task)].name, AgentSignals::kTold);
     return found;
   }
   std::vector<std::string> addresses =
@@ -353,7 +358,7 @@ std::string HostsText(const std::vector<ListedHost>& hosts) {
   std::vector<std::string> names;
   for (const ListedHost& host : shown) {
     if (names.size() == kShownMax && shown.size() > kShownMax + 1) break;
-    names.push_back(host.slots > 1 ? absl::StrCat(host.name, ":", host.slots) : host.name);
+    names.push_back(EntryText(host.name, host.slots > 1 ? host.slots : 0));
   }
   std::string text = absl::StrJoin(names, ", ");
   if (names.size() < shown.size())
@@ -363,7 +368,7 @@ std::string HostsText(const std::vector<ListedHost>& hosts) {
 
 absl::StatusOr<FoundHosts> ListHosts(const HostsRequest& request) {
   FoundHosts found;
-  if (request.list.empty() && request.file.empty()) return found;
+  if (!ListsHosts(request)) return found;
   WEIR_ASSIGN_OR_RETURN(found.listed, ReadList(request));
   for (const ListedHost& host : found.listed) {
     WEIR_ASSIGN_OR_RETURN(HostAgent agent,
@@ -374,7 +379,7 @@ absl::StatusOr<FoundHosts> ListHosts(const HostsRequest& request) {
 }
 
 absl::StatusOr<FoundHosts> FindHosts(const HostsRequest& request, std::ostream* console) {
-  const bool lists_hosts = !request.list.empty() || !request.file.empty();
+  const bool lists_hosts = ListsHosts(request);
   const Detected detected = DetectBackend(request.backend, lists_hosts, OwnVariable);
   const std::string name = NameOf(detected.backend);
   const bool needs_list = detected.backend == Backend::kSsh || detected.backend == Backend::kIndex;

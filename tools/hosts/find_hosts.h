@@ -21,7 +21,7 @@ inline constexpr uint16_t kMeetingPort = 29'417;  // of the backend `index`
 
 struct HostsRequest {
   std::string backend = "auto";
-  std::string list;         // as --hosts takes it; empty: none
+  std::string list;         // as --hosts takes it; empty: that of WEIR_HOSTS, if `file` is empty
   std::string file;         // a host file; empty: none
   std::string ssh = "ssh";  // a program and perhaps its options
   std::string program;      // of Weir on the hosts; empty: the path of this one

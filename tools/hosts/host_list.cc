@@ -115,9 +115,10 @@ absl::StatusOr<std::vector<ListedHost>> HostsOf(const std::vector<Entry>& entrie
     for (std::string& name : names) {
       const auto [other, is_new] = seen.emplace(name, entry.where);
       if (!is_new) {
-        return Rejected({"W0871", entry.where, "each host once",
-                         absl::StrCat("'", name, "' again, which is also ", other->second),
-                         absl::StrCat("one entry with slots for several processes: ", name, ":2")});
+        return Rejected(
+            {"W0871", entry.where, "each host once",
+             absl::StrCat("'", name, "' again, which is also ", other->second),
+             absl::StrCat("one entry with slots for several processes: ", EntryText(name, 2))});
       }
       if (hosts.size() == kHostsMax) {
         return Rejected(
@@ -130,6 +131,12 @@ absl::StatusOr<std::vector<ListedHost>> HostsOf(const std::vector<Entry>& entrie
 }
 
 }  // namespace
+
+std::string EntryText(const std::string& name, int slots) {
+  if (slots == 0) return name;
+  const bool is_bare = name.find(':') == std::string::npos;
+  return absl::StrCat(is_bare ? "" : "[", name, is_bare ? ":" : "]:", slots);
+}
 
 std::vector<std::string> SplitPatterns(const std::string& text) {
   std::vector<std::string> patterns(1);
@@ -190,12 +197,13 @@ absl::StatusOr<std::vector<std::string>> ExpandPattern(const std::string& patter
   return names;
 }
 
-absl::StatusOr<std::vector<ListedHost>> ParseHosts(const std::string& text) {
+absl::StatusOr<std::vector<ListedHost>> ParseHosts(const std::string& text,
+                                                   const std::string& source) {
   std::vector<Entry> entries;
   for (const std::string& pattern : SplitPatterns(text)) {
     const std::string trimmed(absl::StripAsciiWhitespace(pattern));
     WEIR_ASSIGN_OR_RETURN(Entry entry,
-                          EntryOf(trimmed, absl::StrCat("--hosts, entry ", entries.size() + 1)));
+                          EntryOf(trimmed, absl::StrCat(source, ", entry ", entries.size() + 1)));
     entries.push_back(std::move(entry));
   }
   return HostsOf(entries);

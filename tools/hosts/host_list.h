@@ -32,9 +32,10 @@ struct ListedHost {
   std::string where;  // for messages: "--hosts, entry 2", "hosts.txt, line 3"
 };
 
-// Parses the value of `--hosts`. Rejected (W0870) with the entry if an entry is no host, (W0871) if
-// a host is listed twice.
-absl::StatusOr<std::vector<ListedHost>> ParseHosts(const std::string& text);
+// Parses the value of `--hosts`, or of `source`, which messages name. Rejected (W0870) with the
+// entry if an entry is no host, (W0871) if a host is listed twice.
+absl::StatusOr<std::vector<ListedHost>> ParseHosts(const std::string& text,
+                                                   const std::string& source = "--hosts");
 
 // Parses the text of a host file. `file` names the file in messages. Rejected as ParseHosts
 // rejects, with the line.
@@ -49,6 +50,10 @@ absl::StatusOr<std::vector<ListedHost>> ReadHostFile(const std::string& path);
 // messages. Slurm writes lists of hosts as such patterns with commas between them.
 absl::StatusOr<std::vector<std::string>> ExpandPattern(const std::string& pattern,
                                                        const std::string& where);
+
+// Returns a host with its slots as an entry of a list: "a:2", "[fe80::1]:2". Without the slots if
+// `slots` is 0. A host with a port has the same form.
+std::string EntryText(const std::string& name, int slots);
 
 // Splits at the commas that are outside of brackets.
 std::vector<std::string> SplitPatterns(const std::string& text);

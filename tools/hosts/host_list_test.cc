@@ -51,12 +51,16 @@ TEST(HostListTest, AHostThatIsListedTwiceIsNamedWithBothPlaces) {
   EXPECT_EQ(TextOf(ParseHostFile("a\nn[1-3]\nn2\n", "f")),
             "W0871 at f, line 3: expected each host once; found 'n2' again, which is also f, line "
             "2. Try: one entry with slots for several processes: n2:2.");
+  EXPECT_THAT(TextOf(ParseHosts("::1,[::1]")), HasSubstr("Try: one entry with slots for several "
+                                                         "processes: [::1]:2."));
+  EXPECT_EQ(TextOf(ParseHosts("[::1]:2")), "::1:2 ");
 }
 
 TEST(HostListTest, WhatIsNoHostIsNamedWithItsPlace) {
   EXPECT_THAT(TextOf(ParseHosts("")),
               HasSubstr("W0870 at --hosts, entry 1: expected a host; found nothing"));
   EXPECT_THAT(TextOf(ParseHosts("a,,b")), HasSubstr("--hosts, entry 2"));
+  EXPECT_THAT(TextOf(ParseHosts("a,,b", "WEIR_HOSTS")), HasSubstr("W0870 at WEIR_HOSTS, entry 2"));
   EXPECT_THAT(TextOf(ParseHosts("a,b c")), HasSubstr("found 'b c'"));
   EXPECT_THAT(TextOf(ParseHosts("-oProxyCommand=x")), HasSubstr("W0870"));
   EXPECT_THAT(TextOf(ParseHosts("a;reboot")), HasSubstr("W0870"));
@@ -77,6 +81,12 @@ TEST(HostListTest, AFileIsReadWhole) {
   std::ofstream(path) << "a\nb slots=3\n";
   EXPECT_EQ(TextOf(ReadHostFile(path)), "a:0 b:3 ");
   EXPECT_THAT(TextOf(ReadHostFile(path + ".absent")), HasSubstr("host file"));
+}
+
+TEST(HostListTest, AnEntryIsWrittenAsItIsRead) {
+  EXPECT_EQ(EntryText("a", 0), "a");
+  EXPECT_EQ(EntryText("a", 2), "a:2");
+  EXPECT_EQ(EntryText("fe80::1", 2), "[fe80::1]:2");
 }
 
 TEST(HostListTest, PatternsAreSplitOutsideOfBracketsOnly) {
