@@ -140,8 +140,10 @@ class Doctor(OnHosts):
         return done.returncode, done.stdout
 
     def test_hosts_are_examined_and_what_is_wrong_is_named(self):
-        code, text = self.doctor()
+        code, text = self.doctor("--commands")
         self.assertEqual(code, 0, text)
+        for host in self.lab.hosts:
+            self.assertRegex(text, rf"(?m)^  {host} +\S+ .*-- {host} 'exec {self.program} agent'$")
         for address in ("10.77.0.1", "10.77.0.2", self.lab.address):
             self.assertRegex(text, rf"{address} \d+\.\d ms")
         self.assertIn("Nothing to mend.", text)

@@ -19,7 +19,13 @@ namespace {
 constexpr int64_t kProbeMs = 1'000;
 constexpr int kExitMend = 69;
 
-absl::Status RunDoctor(const hosts::HostsRequest& request, CliContext* context) {
+struct DoctorArguments {
+  hosts::HostsRequest hosts;
+  bool shows_commands = false;
+};
+
+absl::Status RunDoctor(const DoctorArguments& arguments, CliContext* context) {
+  const hosts::HostsRequest& request = arguments.hosts;
   console::Console console(console::Console::Style::kPlain, context->raw_err,
                            [] { return console::TerminalColumns(STDERR_FILENO); });
   console::ConsoleLines lines(&console);
@@ -34,6 +40,7 @@ absl::Status RunDoctor(const hosts::HostsRequest& request, CliContext* context) 
         {"localhost", {launch::ResolvedProgram(launch::kOwnProgramLink), "agent"}, "", nullptr});
   }
   *context->out << found.line << "\n";
+  if (arguments.shows_commands) *context->out << hosts::CommandsText(found.agents) << std::flush;
   std::vector<std::string> names;
   for (const hosts::HostAgent& agent : found.agents) names.push_back(agent.host);
   hosts::HostsSupervisorOptions options;
@@ -61,13 +68,15 @@ absl::Status RunDoctor(const hosts::HostsRequest& request, CliContext* context) 
 }  // namespace
 
 void AddDoctorVerb(CLI::App* app, CliContext* context) {
-  auto request = std::make_shared<hosts::HostsRequest>();
+  auto arguments = std::make_shared<DoctorArguments>();
   CLI::App* verb =
       AddVerb(app, context, "doctor",
               "Examine hosts before a job: builds, clocks, memory, and who reaches whom",
               "  weir doctor --hosts a,b\n  srun -N2 weir doctor",
-              [request, context] { return RunDoctor(*request, context); });
-  AddHostOptions(verb, request.get());
+              [arguments, context] { return RunDoctor(*arguments, context); });
+  verb->add_flag("--commands", arguments->shows_commands,
+                 "Show the whole command that leads to each host");
+  AddHostOptions(verb, &arguments->hosts);
 }
 
 }  // namespace weir::cli

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/unit_text.h"
+#include "tools/hosts/ssh_command.h"
 
 namespace weir::hosts {
 namespace {
@@ -114,6 +115,16 @@ std::vector<std::string> Complaints(const Examination& examination, const std::s
     }
   }
   return complaints;
+}
+
+std::string CommandsText(const std::vector<HostAgent>& agents) {
+  std::vector<std::vector<std::string>> rows;
+  for (const HostAgent& agent : agents) {
+    std::vector<std::string> words;
+    for (const std::string& argument : agent.arguments) words.push_back(Quoted(argument));
+    if (!words.empty()) rows.push_back({agent.host, absl::StrJoin(words, " ")});
+  }
+  return rows.empty() ? "" : absl::StrCat("Commands to the agents:\n", Table(rows));
 }
 
 std::string ExaminationText(const Examination& examination) {

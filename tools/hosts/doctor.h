@@ -41,6 +41,10 @@ Examination Examine(HostsSupervisor* supervisor, const std::vector<std::string>&
 // `build_id`: of this program.
 std::vector<std::string> Complaints(const Examination& examination, const std::string& build_id);
 
+// Returns the command that leads to the agent of each host, as a shell takes it; empty if no host
+// is reached by a command.
+std::string CommandsText(const std::vector<HostAgent>& agents);
+
 // Returns tables of what was found, for people.
 std::string ExaminationText(const Examination& examination);
 

@@ -31,6 +31,15 @@ Examination Healthy() {
   return examination;
 }
 
+TEST(DoctorTest, CommandsAreShownAsAShellTakesThem) {
+  const HostAgent by_ssh{"n1", {"/usr/bin/ssh", "-T", "--", "n1", "exec /opt/weir agent"}, "", {}};
+  EXPECT_EQ(CommandsText({by_ssh, {"localhost", {"/opt/weir", "agent"}, "", {}}}),
+            "Commands to the agents:\n"
+            "  n1         /usr/bin/ssh -T -- n1 'exec /opt/weir agent'\n"
+            "  localhost  /opt/weir agent\n");
+  EXPECT_EQ(CommandsText({{"n1", {}, "", {}}}), "") << "a scheduler has started the agent";
+}
+
 TEST(DoctorTest, HealthyHostsHaveNoComplaints) {
   EXPECT_THAT(Complaints(Healthy(), "b1"), IsEmpty());
   const std::string text = ExaminationText(Healthy());

@@ -80,6 +80,11 @@ struct Agent {
   std::optional<proto::ClockReport> clock;
 };
 
+// Returns the name of a command's program, without its folder.
+std::string ProgramName(const std::vector<std::string>& arguments) {
+  return arguments[0].substr(arguments[0].rfind('/') + 1);
+}
+
 // Waits until the other side has closed the channel, too.
 void AwaitClose(FrameChannel* channel, int64_t end_ns) {
   const MonotonicClock clock;
@@ -226,12 +231,15 @@ absl::Status AgentsSupervisor::AwaitHellos() {
           agent.lost.empty() ? absl::StrCat("nothing within ", options_.hello_limit_ms / 1000, " s",
                                             LastText(agent))
                              : agent.lost;
-      missing.push_back(
-          {"W0872", where,
-           hosts_[host].arguments.empty()
-               ? "an agent"
-               : absl::StrCat("an agent from `", absl::StrJoin(hosts_[host].arguments, " "), "`"),
-           found, hosts_[host].advice});
+      if (hosts_[host].arguments.empty()) {
+        missing.push_back({"W0872", where, "an agent", found, hosts_[host].advice});
+      } else {
+        missing.push_back(
+            {"W0872", where,
+             absl::StrCat("an agent through `", ProgramName(hosts_[host].arguments), "`"), found,
+             absl::StrCat(hosts_[host].advice,
+                          "; `weir doctor --commands` shows the whole command")});
+      }
     } else if (!options_.build_id.empty() && facts_[host].build_id != options_.build_id) {
       strangers.push_back({"W0873", where, absl::StrCat("build ", options_.build_id),
                            absl::StrCat("build ", facts_[host].build_id),
@@ -686,8 +694,7 @@ void AgentsSupervisor::Lose(int host, const std::string& reason) {
   }
   std::string how = absl::StrCat("the connection to its agent ended: ", reason);
   if (agent.end.has_value() && agent.end->signal != SIGPIPE) {  // which the close has caused
-    const std::string command = hosts_[static_cast<size_t>(host)].arguments[0];
-    const std::string program = command.substr(command.rfind('/') + 1);
+    const std::string program = ProgramName(hosts_[static_cast<size_t>(host)].arguments);
     WorkerExit exit;
     exit.code = agent.end->code;
     exit.signal = agent.end->signal;

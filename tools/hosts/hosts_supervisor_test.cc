@@ -141,10 +141,10 @@ TEST_F(HostsSupervisorTest, EveryHostThatDoesNotComeIsNamedWithWhatItsCommandPri
       Reach({CommandOf("good"), CommandOf("shut", "refuse"), CommandOf("loud", "chatter")});
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   const std::string text(status.message());
-  EXPECT_THAT(text, HasSubstr("W0872 at host 'shut': expected an agent from "
-                              "`tools/hosts/testing/test_agent refuse`; found `test_agent` ended: "
-                              "exit code 255; it printed: user@host: Permission denied "
-                              "(publickey). Try: another host"));
+  EXPECT_THAT(text, HasSubstr("W0872 at host 'shut': expected an agent through "
+                              "`test_agent`; found `test_agent` ended: exit code 255; it printed: "
+                              "user@host: Permission denied (publickey). Try: another host; `weir "
+                              "doctor --commands` shows the whole command."));
   EXPECT_THAT(text, HasSubstr("W0872 at host 'loud'"));
   EXPECT_THAT(text, HasSubstr("something other than an agent speaks"));
   EXPECT_THAT(text, ::testing::Not(HasSubstr("'good'")));
