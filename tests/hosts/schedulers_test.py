@@ -4,6 +4,7 @@ a job that weir starts itself."""
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 import unittest
@@ -55,6 +56,14 @@ class Lane(HostJobs):
         self.kill("worker")
         self.expect_end(job, code, r"first failure: rank \d \(pid \d+ on \S+\): killed by SIGKILL")
 
+    def expect_a_missing_task_is_said(self, how):
+        """One of two tasks is another program, which never joins."""
+        code, text = self.train(*PLAIN, "--meet-within", "2", ":", "-n", "1", "sleep", "60", before=self.before(1))
+        self.assertIn("W0878 at the 2 tasks: expected all of them at the start; found not all have come within 2 s "
+                      f"({how} does not say which). Try: the same command of weir in every task", unwrapped(text))
+        self.assertEqual(code, 69, text)
+        self.expect_nothing_left()
+
     def expect_a_refused_job_ends_all(self):
         code, text = self.train("--mesh", "dp=2,xp=0", before=self.before(2), environment=self.environment)
         self.assertEqual(code, 65, text)
@@ -78,6 +87,9 @@ class OpenMpi(Lane):
 
     def test_a_refused_job_ends_all_tasks(self):
         self.expect_a_refused_job_ends_all()
+
+    def test_a_task_that_never_joins_is_said(self):
+        self.expect_a_missing_task_is_said("PMIx")
 
     def test_the_end_of_mpirun_is_the_end_of_everything(self):
         job = self.start_two()
@@ -116,6 +128,9 @@ class Mpich(Lane):
 
     def test_a_refused_job_ends_all_tasks(self):
         self.expect_a_refused_job_ends_all()
+
+    def test_a_task_that_never_joins_is_said(self):
+        self.expect_a_missing_task_is_said("PMI")
 
 
 class Slurm(Lane):
@@ -212,6 +227,45 @@ class Slurm(Lane):
         print(text, flush=True)
         self.expect_nothing_left()
         self.assertGreater(len(self.read("cancelled.st")), 1000)
+
+
+class FileOfTheStep(HostJobs):
+    """The file by which the tasks of a plain srun find each other. The variables alone make the tasks, without Slurm."""
+
+    NUMBER = "4711"
+
+    def task(self, index, *arguments):
+        environment = {"SLURM_JOB_ID": self.NUMBER, "SLURM_STEP_ID": "0", "SLURM_PROCID": str(index),
+                       "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "1", "SLURM_RESTART_COUNT": "",
+                       "SLURMD_NODENAME": f"n{index}"}
+        return self.start(*PLAIN, *arguments, environment=environment)
+
+    def file(self):
+        return self.path(f".weir-meeting-{self.NUMBER}.0.")
+
+    def test_a_file_of_an_earlier_job_is_dropped_when_the_first_task_comes(self):
+        (port,) = free_ports(1)
+        with open(os.open(self.file(), os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as file:
+            file.write(f"weir-meeting 1 {'5a' * 32} 127.0.0.1:{port}")
+        late = socket.create_server(("127.0.0.1", port))
+        other = self.task(1)
+        late.accept()[0].close()  # the other task has read the file and dials
+        late.close()
+        first = self.task(0)
+        for task in (first, other):
+            text, _ = task.communicate(timeout=LIMIT_S)
+            self.assertEqual(task.returncode, 0, text)
+        self.expect_nothing_left()
+
+    def test_a_first_task_that_is_asked_to_end_takes_its_file_away(self):
+        first = self.task(0)
+        end = time.monotonic() + LIMIT_S
+        while not os.path.exists(self.file()):
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.01)
+        first.send_signal(signal.SIGTERM)
+        self.expect_end(first, 130, "interrupted before the first step: no file is written")
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith(".weir-meeting")], [])
 
 
 class Indexed(HostJobs):

@@ -16,7 +16,6 @@ namespace weir::cli {
 
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitNonfinite = 3;
-inline constexpr int kExitInterrupted = 130;
 
 // kOn: the verbs that only read (check, plan, sim, trace report) enter the sandbox of tools/sandbox
 // and limit themselves. Use kOn only in a process that ends with the verb, because nothing can

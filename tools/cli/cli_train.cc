@@ -50,7 +50,7 @@ absl::Status RunTrain(TrainArguments arguments, CliContext* context) {
                                        : train::OnNonfinite::kContinue;
   launch::SignalWatch signals(launch::SecondSignal::kEndsTheProcess);
   signals.EndAtOnce("weir: interrupted before the first step: no file is written or changed\n",
-                    kExitInterrupted);
+                    launch::kExitInterrupted);
   arguments.options.before_steps = [&signals] { signals.KeepGoing(); };
   arguments.options.console = &console;
   arguments.options.interrupted = &signals.interrupted();
@@ -85,7 +85,7 @@ absl::Status RunTrain(TrainArguments arguments, CliContext* context) {
   if (result.evaluation.has_value())
     *context->out << ", " << train::EvaluationText(job, *result.evaluation);
   *context->out << "\n";
-  if (result.interrupted) context->exit_code = kExitInterrupted;
+  if (result.interrupted) context->exit_code = launch::kExitInterrupted;
   return absl::OkStatus();
 }
 
@@ -126,7 +126,7 @@ absl::Status RunGenerate(GenerateArguments arguments, CliContext* context) {
   });
   if (status.ok()) begin();
   if (has_begun) out << "\n" << std::flush;
-  if (signals.interrupted().load()) context->exit_code = kExitInterrupted;
+  if (signals.interrupted().load()) context->exit_code = launch::kExitInterrupted;
   return status;
 }
 

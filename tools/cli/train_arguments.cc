@@ -39,6 +39,12 @@ void AddHostOptions(CLI::App* verb, hosts::HostsRequest* hosts) {
   host_option("--secret-file", &hosts->secret_file, "PATH",
               "A file with the same secret for all tasks (backend index)")
       ->envname("WEIR_SECRET_FILE");
+  verb->add_option("--meet-within", hosts->meeting_limit_s,
+                   "How long the tasks of a scheduler wait for each other at the start")
+      ->type_name("SECONDS")
+      ->check(IsSeconds(1))
+      ->capture_default_str()
+      ->group("Hosts");
   verb->add_option("--port", hosts->port,
                    "The port at which the first task listens (backend index)")
       ->type_name("N")

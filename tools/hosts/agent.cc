@@ -41,8 +41,7 @@ namespace {
 
 constexpr int kExitBadOrders = 70;
 constexpr int kExitUnreached = 69;
-// Tasks of a scheduler may begin minutes apart.
-constexpr int64_t kJoinMs = 60'000;
+constexpr int64_t kJoinMs = 60'000;  // for an agent that the starter itself has started
 // Looking at a process takes time, so many processes are looked at less often.
 constexpr int64_t kUseEveryMsMin = 250;
 constexpr int64_t kUseMsPerProcess = 10;
@@ -385,9 +384,9 @@ int RunAgentOnStandardStreams() {
                   AddressFromSsh(), AgentSignals::kIgnored);
 }
 
-int RunAgentOfTask(const Invitation& invitation, int task, const std::string& name,
-                   AgentSignals signals) {
-  absl::StatusOr<Joined> joined = Join(invitation, task, name, kJoinMs);
+int RunAgentOfTask(const InvitationSource& source, int task, const std::string& name,
+                   AgentSignals signals, int64_t limit_ms) {
+  absl::StatusOr<Joined> joined = Join(source, task, name, limit_ms);
   if (!joined.ok()) {
     std::cerr << "weir agent: task " << task << " on " << name
               << " does not reach the starter: " << joined.status().message() << std::endl;
@@ -421,8 +420,8 @@ int RunInvitedAgent(const std::string& task_variable) {
     std::cerr << "weir agent: standard input: " << invitation.status().message() << std::endl;
     return kExitBadOrders;
   }
-  return RunAgentOfTask(*invitation, task, node == nullptr ? HostName() : node,
-                        AgentSignals::kTold);
+  return RunAgentOfTask([&invitation] { return *invitation; }, task,
+                        node == nullptr ? HostName() : node, AgentSignals::kTold, kJoinMs);
 }
 
 }  // namespace weir::hosts

@@ -32,9 +32,10 @@ int RunAgentOnStandardStreams();
 // Comes to the starter's meeting as task `task`, and runs an agent there. From then on SIGINT,
 // SIGTERM and SIGHUP do not end the process: the scheduler sends them to all of its tasks, and the
 // starter decides how the job ends. Returns the exit code: RunAgent's, or 69 if the starter is not
-// reached, which the agent says on standard error. `name`: of this host, as the job calls it.
-int RunAgentOfTask(const Invitation& invitation, int task, const std::string& name,
-                   AgentSignals signals);
+// reached within the limit, which the agent says on standard error. `name`: of this host, as the
+// job calls it.
+int RunAgentOfTask(const InvitationSource& source, int task, const std::string& name,
+                   AgentSignals signals, int64_t limit_ms);
 
 // The same with the invitation on standard input and the number of the task in a variable of the
 // environment. Slurm's name of the node is the name. Such an agent tells the starter of signals,

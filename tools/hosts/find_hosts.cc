@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -25,6 +26,7 @@
 #include "tools/hosts/ssh_command.h"
 #include "tools/hosts/task_group.h"
 #include "tools/launch/own_program.h"
+#include "tools/launch/signal_watch.h"
 
 namespace weir::hosts {
 namespace {
@@ -41,6 +43,8 @@ std::string ProgramOf(const HostsRequest& request) {
   return request.program.empty() ? launch::ResolvedProgram(launch::kOwnProgramLink)
                                  : request.program;
 }
+
+int64_t LimitMs(const HostsRequest& request) { return std::llround(request.meeting_limit_s * 1e3); }
 
 const char* NameOf(Backend backend) { return kBackendNames[static_cast<int>(backend)]; }
 
@@ -69,6 +73,19 @@ absl::StatusOr<std::unique_ptr<Meeting>> OpenMeeting(const std::vector<std::stri
                   std::string(meeting.status().message()), "--addr ADDRESS names another one"});
 }
 
+// While an InterruptibleWait lives, the first signal that asks to end makes its check kCancelled.
+class InterruptibleWait {
+ public:
+  std::function<absl::Status()> check() const {
+    return [this] {
+      return signals_.interrupted() ? absl::CancelledError("interrupted") : absl::OkStatus();
+    };
+  }
+
+ private:
+  launch::SignalWatch signals_{launch::SecondSignal::kEndsTheProcess};
+};
+
 absl::StatusOr<std::vector<Visitor>> AwaitVisitors(Meeting* meeting, const std::string& where,
                                                    int first, int end, int64_t limit_ms,
                                                    std::ostream* console,
@@ -90,14 +107,14 @@ absl::StatusOr<std::vector<Visitor>> AwaitVisitors(Meeting* meeting, const std::
     return check();
   };
   absl::StatusOr<std::vector<Visitor>> visitors = meeting->Await(tasks, limit_ms, serve);
-  if (visitors.ok()) return visitors;
+  if (visitors.ok() || absl::IsCancelled(visitors.status())) return visitors;
   return ErrorOf(
       absl::StatusCode::kUnavailable,
       {"W0878", where, absl::StrCat(tasks.size(), tasks.size() == 1 ? " agent" : " agents"),
        std::string(visitors.status().message()),
        meeting->turned_away().empty()
            ? "look at what the tasks printed; --addr ADDRESS names an address of this machine that "
-             "they reach"
+             "they reach; --meet-within SECONDS waits longer"
            : "the same --secret-file in all tasks, and another --port for each job"});
 }
 
@@ -143,45 +160,67 @@ void EndWithParent() {
   if (::getppid() != parent) ::raise(SIGTERM);
 }
 
+absl::Status NotShared(Backend backend, const TaskGroup& group, const absl::Status& status) {
+  if (absl::IsCancelled(status)) return status;
+  if (absl::IsDeadlineExceeded(status))
+    return ErrorOf(absl::StatusCode::kUnavailable,
+                   {"W0878", absl::StrCat("the ", group.num_tasks(), " tasks"),
+                    "all of them at the start", std::string(status.message()),
+                    "the same command of weir in every task; --meet-within SECONDS waits longer"});
+  return NoProgram(
+      backend, "a way to tell all tasks of the first", std::string(status.message()),
+      backend == Backend::kSlurm
+          ? "srun --mpi=pmix, or a working folder that all tasks share and may write to"
+          : "--hosts with ssh, outside of it");
+}
+
+// Another task than the first is an agent.
+absl::StatusOr<FoundHosts> ServeTask(const HostsRequest& request, Backend backend,
+                                     TaskGroup* group) {
+  FoundHosts found;
+  absl::StatusOr<std::string> text =
+      group->Share("", LimitMs(request), [] { return absl::OkStatus(); });
+  if (!text.ok()) return NotShared(backend, *group, text.status());
+  if (*text == kNobodyMeets) {
+    found.served = 0;  // the first task says why
+    return found;
+  }
+  WEIR_ASSIGN_OR_RETURN(Invitation invitation, ParseInvitation(*text));
+  const auto latest = [group, &invitation] {
+    if (const std::optional<std::string> again = group->Again()) {
+      if (absl::StatusOr<Invitation> now = ParseInvitation(*again); now.ok())
+        invitation = *std::move(now);
+    }
+    return invitation;
+  };
+  found.served =
+      RunAgentOfTask(latest, group->task(), OwnName(), AgentSignals::kIgnored, LimitMs(request));
+  return found;
+}
+
 // The starter is the first of the tasks that a scheduler has begun; the others are agents.
 absl::StatusOr<FoundHosts> MeetTasks(const HostsRequest& request, Backend backend,
                                      std::ostream* console) {
   EndWithParent();
+  std::optional<InterruptibleWait> wait;  // until the group has removed its file
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<TaskGroup> group, JoinTasks(backend));
-  const auto failed = [&](const absl::Status& status) {
-    return NoProgram(
-        backend, "a way to tell all tasks of the first", std::string(status.message()),
-        backend == Backend::kSlurm
-            ? "srun --mpi=pmix, or a working folder that all tasks share and may write to"
-            : "--hosts with ssh, outside of it");
-  };
+  if (group->task() > 0) return ServeTask(request, backend, group.get());
   FoundHosts found;
-  if (group->task() > 0) {
-    absl::StatusOr<std::string> text = group->Share("");
-    if (!text.ok()) return failed(text.status());
-    if (*text == kNobodyMeets) {
-      found.served = 0;  // the first task says why
-      return found;
-    }
-    WEIR_ASSIGN_OR_RETURN(const Invitation invitation, ParseInvitation(*text));
-    found.served = RunAgentOfTask(invitation, group->task(), OwnName(), AgentSignals::kIgnored);
-    return found;
-  }
   if (group->num_tasks() == 1) return found;
+  wait.emplace();
   WEIR_ASSIGN_OR_RETURN(const std::string secret, MakeSecret());
   absl::StatusOr<std::unique_ptr<Meeting>> meeting =
       OpenMeeting(AddressesFor(request.address, group->is_on_one_host()), 0, secret);
   const std::string invitation =
       meeting.ok() ? std::string(absl::StripSuffix(InvitationText((*meeting)->invitation()), "\n"))
                    : kNobodyMeets;
-  absl::StatusOr<std::string> shared = group->Share(invitation);
+  absl::StatusOr<std::string> shared = group->Share(invitation, LimitMs(request), wait->check());
   if (!meeting.ok()) return meeting.status();
-  if (!shared.ok()) return failed(shared.status());
+  if (!shared.ok()) return NotShared(backend, *group, shared.status());
   WEIR_ASSIGN_OR_RETURN(
       std::vector<Visitor> visitors,
       AwaitVisitors(meeting->get(), absl::StrCat("the ", group->num_tasks(), " tasks"), 1,
-                    group->num_tasks(), request.meeting_limit_ms, console,
-                    [] { return absl::OkStatus(); }));
+                    group->num_tasks(), LimitMs(request), console, wait->check()));
   found.agents.push_back(AgentHere(request));
   for (Visitor& visitor : visitors) found.agents.push_back(AgentOf(std::move(visitor)));
   for (size_t task = 0; task < found.agents.size(); ++task)
@@ -226,11 +265,15 @@ absl::StatusOr<FoundHosts> StartBySlurm(const HostsRequest& request, std::ostrea
       FanOut::Start(arguments, InvitationText(meeting->invitation()), "srun", console);
   if (!fan_out.ok()) return fan_out.status();
   found.fan_out = *std::move(fan_out);
+  const InterruptibleWait wait;
   WEIR_ASSIGN_OR_RETURN(
       std::vector<Visitor> visitors,
       AwaitVisitors(meeting.get(), absl::StrCat("the nodes ", absl::StrJoin(names, ",")), 0,
-                    static_cast<int>(names.size()), request.meeting_limit_ms, console,
-                    [&found] { return found.fan_out->Check(); }));
+                    static_cast<int>(names.size()), LimitMs(request), console,
+                    [&]() -> absl::Status {
+                      WEIR_RETURN_IF_ERROR(wait.check()());
+                      return found.fan_out->Check();
+                    }));
   // Slurm numbers the tasks in its order of the nodes, which need not be that of the list.
   for (Visitor& visitor : visitors) {
     const auto node = std::find_if(nodes.begin(), nodes.end(), [&](const ListedHost& listed) {
@@ -293,9 +336,10 @@ absl::StatusOr<FoundHosts> MeetByIndex(const HostsRequest& request, std::ostream
   WEIR_ASSIGN_OR_RETURN(const std::string secret, SecretFrom(request.secret_file));
   const std::string& first = found.listed.front().name;
   if (task > 0) {
-    found.served =
-        RunAgentOfTask({secret, {EntryText(first, request.port)}}, task,
-                       found.listed[static_cast<size_t>(task)].name, AgentSignals::kTold);
+    const Invitation invitation = {secret, {EntryText(first, request.port)}};
+    found.served = RunAgentOfTask([&] { return invitation; }, task,
+                                  found.listed[static_cast<size_t>(task)].name, AgentSignals::kTold,
+                                  LimitMs(request));
     return found;
   }
   std::vector<std::string> addresses =
@@ -310,10 +354,10 @@ absl::StatusOr<FoundHosts> MeetByIndex(const HostsRequest& request, std::ostream
                         OpenMeeting(addresses, request.port, secret));
   std::vector<Visitor> visitors;
   if (num_tasks > 1) {
-    WEIR_ASSIGN_OR_RETURN(
-        visitors,
-        AwaitVisitors(meeting.get(), absl::StrCat("the ", num_tasks, " tasks"), 1, num_tasks,
-                      request.meeting_limit_ms, console, [] { return absl::OkStatus(); }));
+    const InterruptibleWait wait;
+    WEIR_ASSIGN_OR_RETURN(visitors,
+                          AwaitVisitors(meeting.get(), absl::StrCat("the ", num_tasks, " tasks"), 1,
+                                        num_tasks, LimitMs(request), console, wait.check()));
   }
   found.agents.push_back(AgentHere(request));
   for (Visitor& visitor : visitors) found.agents.push_back(AgentOf(std::move(visitor)));
@@ -378,6 +422,25 @@ absl::StatusOr<FoundHosts> ListHosts(const HostsRequest& request) {
   return found;
 }
 
+namespace {
+
+absl::StatusOr<FoundHosts> FindBy(Backend backend, const HostsRequest& request,
+                                  std::ostream* console) {
+  switch (backend) {
+    case Backend::kLocal: return FoundHosts();
+    case Backend::kSsh: return ListHosts(request);
+    case Backend::kIndex: return MeetByIndex(request, console);
+    case Backend::kPmix:
+    case Backend::kPmi: return MeetTasks(request, backend, console);
+    case Backend::kSlurm:
+      return IsSlurmStep(OwnVariable) ? MeetTasks(request, backend, console)
+                                      : StartBySlurm(request, console);
+  }
+  return FoundHosts();
+}
+
+}  // namespace
+
 absl::StatusOr<FoundHosts> FindHosts(const HostsRequest& request, std::ostream* console) {
   const bool lists_hosts = ListsHosts(request);
   const Detected detected = DetectBackend(request.backend, lists_hosts, OwnVariable);
@@ -391,33 +454,18 @@ absl::StatusOr<FoundHosts> FindHosts(const HostsRequest& request, std::ostream* 
   if (!needs_list && lists_hosts)
     return BadIndex(absl::StrCat("--backend ", name), "hosts that the scheduler names",
                     "a list of hosts", "no --hosts, --hostfile and WEIR_HOSTS");
-  FoundHosts found;
-  switch (detected.backend) {
-    case Backend::kLocal: return found;
-    case Backend::kSsh: {
-      WEIR_ASSIGN_OR_RETURN(found, ListHosts(request));
-      break;
-    }
-    case Backend::kIndex: {
-      WEIR_ASSIGN_OR_RETURN(found, MeetByIndex(request, console));
-      break;
-    }
-    case Backend::kPmix:
-    case Backend::kPmi: {
-      WEIR_ASSIGN_OR_RETURN(found, MeetTasks(request, detected.backend, console));
-      break;
-    }
-    case Backend::kSlurm: {
-      WEIR_ASSIGN_OR_RETURN(found, IsSlurmStep(OwnVariable)
-                                       ? MeetTasks(request, detected.backend, console)
-                                       : StartBySlurm(request, console));
-      break;
-    }
+  absl::StatusOr<FoundHosts> found = FindBy(detected.backend, request, console);
+  if (absl::IsCancelled(found.status())) {
+    *console << "weir: interrupted before the first step: no file is written or changed"
+             << std::endl;
+    found = FoundHosts();
+    found->served = launch::kExitInterrupted;
   }
-  found.backend = detected.backend;
-  if (!found.listed.empty())
-    found.line = absl::StrCat("hosts: ", HostsText(found.listed), " (backend ", name, ": ",
-                              detected.why, ")");
+  if (!found.ok()) return found;
+  found->backend = detected.backend;
+  if (!found->listed.empty())
+    found->line = absl::StrCat("hosts: ", HostsText(found->listed), " (backend ", name, ": ",
+                               detected.why, ")");
   return found;
 }
 

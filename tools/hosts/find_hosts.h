@@ -28,7 +28,8 @@ struct HostsRequest {
   std::string address;      // of this machine, for the hosts; empty: found
   std::string secret_file;  // of the backend `index`
   uint16_t port = kMeetingPort;
-  int64_t meeting_limit_ms = 60'000;  // for all agents to come
+  // For all agents to come, of tasks of a scheduler, which may begin minutes apart.
+  double meeting_limit_s = 60;
 };
 
 struct FoundHosts {
@@ -44,8 +45,8 @@ struct FoundHosts {
   std::unique_ptr<FanOut> fan_out;
   std::vector<ListedHost> listed;  // empty: this machine alone, without agents
   std::vector<HostAgent> agents;   // by host
-  // The exit code of this process, if the process was a task that served as an agent: the job is
-  // over. Otherwise this process is the starter.
+  // The exit code of this process, if the job is over: the process was a task that served as an
+  // agent, or was asked to end while it waited for agents. Otherwise this process is the starter.
   std::optional<int> served;
 };
 
@@ -55,7 +56,8 @@ absl::StatusOr<FoundHosts> ListHosts(const HostsRequest& request);
 
 // Decides the backend and brings the agents. In all tasks but the first of an MPI starter or of
 // indexed tasks, serves as an agent until the job is over. Output of the agents themselves goes to
-// `console`, which must outlive the result. kUnavailable (W0878) if tasks do not come, (W0879) if
+// `console`, which must outlive the result. SIGINT, SIGTERM and SIGHUP end the wait for agents in
+// good order. kUnavailable (W0878) if tasks do not come, (W0879) if
 // the starter of the tasks, or a program of it, is missing; Rejected (W0880) for indexed tasks
 // without secret or place.
 absl::StatusOr<FoundHosts> FindHosts(const HostsRequest& request, std::ostream* console);

@@ -208,10 +208,10 @@ absl::StatusOr<std::vector<Visitor>> Meeting::Await(const std::vector<int>& task
                          [task](const Visitor& visitor) { return visitor.task == task; }))
           missing.push_back(task);
       }
-      return absl::DeadlineExceededError(
-          absl::StrCat("no word of task ", absl::StrJoin(missing, ", "), " within ",
-                       limit_ms / 1000, " s at ", absl::StrJoin(invitation_.addresses, " or "),
-                       turned_away_.empty() ? "" : "; turned away: ", turned_away_));
+      return absl::DeadlineExceededError(absl::StrCat(
+          "no word of ", missing.size() == 1 ? "task " : "tasks ", absl::StrJoin(missing, ", "),
+          " within ", limit_ms / 1000, " s at ", absl::StrJoin(invitation_.addresses, " or "),
+          turned_away_.empty() ? "" : "; turned away: ", turned_away_));
     }
     Poll(std::min(left_ms, kServeMs), tasks);
     WEIR_RETURN_IF_ERROR(serve());
@@ -228,17 +228,23 @@ absl::StatusOr<std::vector<Visitor>> Meeting::Await(const std::vector<int>& task
   return in_order;
 }
 
-absl::StatusOr<Joined> Join(const Invitation& invitation, int task, const std::string& name,
+absl::StatusOr<Joined> Join(const InvitationSource& source, int task, const std::string& name,
                             int64_t limit_ms) {
   const MonotonicClock clock;
   const int64_t end_ns = clock.NowNs() + limit_ms * 1'000'000;
+  Invitation invitation;
   std::string denied;  // by a starter that was reached, which says more than a later silence
   while (true) {
+    if (Invitation now = source(); now.secret != invitation.secret) {
+      invitation = std::move(now);
+      denied.clear();
+    }
     std::vector<std::string> met;
     for (const std::string& entry : invitation.addresses) {
       const std::vector<SocketAddress> addresses = Lookup(entry);
       if (addresses.empty()) met.push_back(absl::StrCat(entry, " is not known"));
       for (const SocketAddress& address : addresses) {
+        if (source().secret != invitation.secret) break;  // the rest is of an earlier job
         absl::StatusOr<std::shared_ptr<ByteStream>> stream =
             Dial(address, invitation.secret, absl::StrCat(task, " ", name));
         if (stream.ok()) return Joined{*std::move(stream), address.host()};

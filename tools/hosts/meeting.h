@@ -79,9 +79,12 @@ struct Joined {
   std::shared_ptr<ByteStream> stream;
   std::string starter_address;  // the one that was reached, without the port
 };
+// Returns the invitation as it is now: the starter may replace one that an earlier job has left.
+using InvitationSource = std::function<Invitation()>;
 // Comes to a meeting as task `task` under `name`, that of its host: dials the addresses in turn
-// until one is reached or the limit has passed. kUnavailable with what each address met.
-absl::StatusOr<Joined> Join(const Invitation& invitation, int task, const std::string& name,
+// until one is reached or the limit has passed. Asks for the invitation before each address.
+// kUnavailable with what each address met.
+absl::StatusOr<Joined> Join(const InvitationSource& source, int task, const std::string& name,
                             int64_t limit_ms);
 
 }  // namespace weir::hosts

@@ -27,7 +27,7 @@ class Agent {
  public:
   Agent(const Invitation& invitation, int task, int64_t limit_ms = 10'000)
       : thread_([this, invitation, task, limit_ms] {
-          joined_ = Join(invitation, task, absl::StrCat("host", task), limit_ms);
+          joined_ = Join([&] { return invitation; }, task, absl::StrCat("host", task), limit_ms);
         }) {}
   ~Agent() {
     if (thread_.joinable()) thread_.join();
@@ -151,7 +151,7 @@ TEST(MeetingTest, MissingTasksAreNamed) {
   Agent one(meeting->invitation(), 1), twice(meeting->invitation(), 1);
   const absl::Status status = meeting->Await({1, 2, 3}, 1'000, Nothing).status();
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("no word of task 2, 3 within 1 s at 127.0.0.1:"));
+              HasSubstr("no word of tasks 2, 3 within 1 s at 127.0.0.1:"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("task '1 host1', which is here already"));
 }
 
@@ -166,10 +166,23 @@ TEST(MeetingTest, TheWaitEndsWithAnErrorOfTheCaller) {
 TEST(MeetingTest, AnAddressThatIsNotReachedIsNamed) {
   Invitation invitation = OpenMeeting()->invitation();  // nobody listens there any more
   invitation.addresses.push_back("no-such-host.invalid:7");
-  const absl::Status status = Join(invitation, 0, "h", /*limit_ms=*/0).status();
+  const absl::Status status = Join([&] { return invitation; }, 0, "h", /*limit_ms=*/0).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("Connection refused"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("no-such-host.invalid:7 is not known"));
+}
+
+TEST(MeetingTest, AnInvitationOfAnEarlierJobIsDroppedWhenTheStarterReplacesIt) {
+  const Invitation stale = OpenMeeting()->invitation();  // nobody listens there any more
+  std::unique_ptr<Meeting> meeting = OpenMeeting();
+  int num_asked = 0;
+  std::thread agent([&] {
+    const auto latest = [&] { return ++num_asked < 5 ? stale : meeting->invitation(); };
+    EXPECT_TRUE(Join(latest, 1, "h", /*limit_ms=*/10'000).ok());
+  });
+  EXPECT_TRUE(meeting->Await({1}, 10'000, Nothing).ok());
+  agent.join();
+  EXPECT_GE(num_asked, 5);
 }
 
 TEST(MeetingTest, AnAddressOfAnotherMachineIsNoPlaceToMeet) {

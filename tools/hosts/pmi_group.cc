@@ -2,14 +2,18 @@
 // the task inherits. The task asks with "cmd=<name> <key>=<value>...", and the starter answers in
 // the same form.
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <map>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "tools/hosts/task_group.h"
 #include "tools/launch/owned_descriptor.h"
@@ -19,6 +23,7 @@ namespace weir::hosts {
 namespace {
 
 constexpr size_t kLineBytesMax = 4096;
+constexpr int64_t kAnswerMs = 10'000;  // of the starter, to what needs no other task
 constexpr char kKey[] = "weir-meeting";
 
 using Answer = std::map<std::string, std::string>;
@@ -54,9 +59,9 @@ class PmiGroup final : public TaskGroup {
 
   absl::Status Join() {
     WEIR_RETURN_IF_ERROR(
-        Ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init").status());
+        Ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init", kAnswerMs).status());
     is_joined_ = true;
-    WEIR_ASSIGN_OR_RETURN(Answer name, Ask("cmd=get_my_kvsname", "my_kvsname"));
+    WEIR_ASSIGN_OR_RETURN(Answer name, Ask("cmd=get_my_kvsname", "my_kvsname", kAnswerMs));
     space_ = name["kvsname"];
     return absl::OkStatus();
   }
@@ -65,18 +70,24 @@ class PmiGroup final : public TaskGroup {
   int num_tasks() const override { return num_tasks_; }
   bool is_on_one_host() const override { return is_on_one_host_; }
 
-  absl::StatusOr<std::string> Share(const std::string& text) override {
+  absl::StatusOr<std::string> Share(const std::string& text, int64_t limit_ms,
+                                    const std::function<absl::Status()>& check) override {
     if (task_ == 0) {
       WEIR_RETURN_IF_ERROR(Ask(absl::StrCat("cmd=put kvsname=", space_, " key=", kKey,
                                             " value=", WithoutSpaces(text)),
-                               "put_result")
+                               "put_result", kAnswerMs)
                                .status());
     }
-    WEIR_RETURN_IF_ERROR(Ask("cmd=barrier_in", "barrier_out").status());
+    absl::Status met = Ask("cmd=barrier_in", "barrier_out", limit_ms, check).status();
+    if (!met.ok()) Abandon();
+    if (absl::IsDeadlineExceeded(met))
+      met = absl::DeadlineExceededError(NotAllText("PMI", limit_ms));
+    WEIR_RETURN_IF_ERROR(met);
     std::string shared = text;
     if (task_ != 0) {
       WEIR_ASSIGN_OR_RETURN(
-          Answer value, Ask(absl::StrCat("cmd=get kvsname=", space_, " key=", kKey), "get_result"));
+          Answer value,
+          Ask(absl::StrCat("cmd=get kvsname=", space_, " key=", kKey), "get_result", kAnswerMs));
       shared = WithSpaces(value["value"]);
     }
     Leave();
@@ -84,14 +95,23 @@ class PmiGroup final : public TaskGroup {
   }
 
  private:
+  // Leaves a group whose starter waits for others and answers nothing. The starter kills all tasks
+  // once the descriptor is closed, so a copy stays open until this process has said why it ends.
+  void Abandon() {
+    is_joined_ = false;
+    static_cast<void>(::fcntl(socket_.get(), F_DUPFD_CLOEXEC, 0));
+  }
+
   void Leave() {
     if (!is_joined_) return;
     is_joined_ = false;
-    Ask("cmd=finalize", "finalize_ack").IgnoreError();
+    Ask("cmd=finalize", "finalize_ack", kAnswerMs).IgnoreError();
     socket_.Close();
   }
 
-  absl::StatusOr<Answer> Ask(const std::string& order, const std::string& expected) {
+  absl::StatusOr<Answer> Ask(
+      const std::string& order, const std::string& expected, int64_t limit_ms,
+      const std::function<absl::Status()>& check = [] { return absl::OkStatus(); }) {
     const std::string line = order + "\n";
     for (size_t done = 0; done < line.size();) {
       const ssize_t count =
@@ -100,7 +120,7 @@ class PmiGroup final : public TaskGroup {
       if (count <= 0) return absl::UnavailableError(absl::StrCat("PMI_FD: ", ::strerror(errno)));
       done += static_cast<size_t>(count);
     }
-    WEIR_ASSIGN_OR_RETURN(const std::string text, ReadLine());
+    WEIR_ASSIGN_OR_RETURN(const std::string text, ReadLine(limit_ms, check));
     Answer answer = ParseAnswer(text);
     const bool is_good = answer["cmd"] == expected && (answer["rc"].empty() || answer["rc"] == "0");
     if (is_good) return answer;
@@ -108,9 +128,21 @@ class PmiGroup final : public TaskGroup {
                                                "' to '", order.substr(0, order.find(' ')), "'"));
   }
 
-  absl::StatusOr<std::string> ReadLine() {
+  absl::StatusOr<std::string> ReadLine(int64_t limit_ms,
+                                       const std::function<absl::Status()>& check) {
+    const MonotonicClock clock;
+    const int64_t end_ns = clock.NowNs() + limit_ms * 1'000'000;
     std::string line;
     while (line.size() < kLineBytesMax) {
+      const int64_t left_ms = (end_ns - clock.NowNs()) / 1'000'000;
+      pollfd ready = {socket_.get(), POLLIN, 0};
+      const int64_t wait_ms = std::clamp<int64_t>(left_ms, 0, kCheckEveryMs);
+      if (::poll(&ready, 1, static_cast<int>(wait_ms)) <= 0) {
+        WEIR_RETURN_IF_ERROR(check());
+        if (left_ms > 0) continue;
+        return absl::DeadlineExceededError(
+            absl::StrCat("PMI_FD: no answer within ", limit_ms / 1000, " s"));
+      }
       char byte;
       const ssize_t count = ::read(socket_.get(), &byte, 1);
       if (count < 0 && errno == EINTR) continue;

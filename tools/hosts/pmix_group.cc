@@ -3,10 +3,14 @@
 #include <dlfcn.h>
 #include <pmix.h>
 
+#include <chrono>
+#include <future>
+#include <memory>
 #include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "tools/hosts/task_group.h"
 
@@ -21,7 +25,7 @@ struct Pmix {
   std::decay_t<decltype(::PMIx_Get)> get = nullptr;
   std::decay_t<decltype(::PMIx_Put)> put = nullptr;
   std::decay_t<decltype(::PMIx_Commit)> commit = nullptr;
-  std::decay_t<decltype(::PMIx_Fence)> fence = nullptr;
+  std::decay_t<decltype(::PMIx_Fence_nb)> fence_nb = nullptr;
   std::decay_t<decltype(::PMIx_Finalize)> finalize = nullptr;
   std::decay_t<decltype(::PMIx_Error_string)> error_string = nullptr;
 };
@@ -38,10 +42,19 @@ absl::StatusOr<Pmix> Load() {
   Pmix pmix;
   if (Find(library, "PMIx_Init", &pmix.init) && Find(library, "PMIx_Get", &pmix.get) &&
       Find(library, "PMIx_Put", &pmix.put) && Find(library, "PMIx_Commit", &pmix.commit) &&
-      Find(library, "PMIx_Fence", &pmix.fence) && Find(library, "PMIx_Finalize", &pmix.finalize) &&
+      Find(library, "PMIx_Fence_nb", &pmix.fence_nb) &&
+      Find(library, "PMIx_Finalize", &pmix.finalize) &&
       Find(library, "PMIx_Error_string", &pmix.error_string))
     return pmix;
   return absl::UnavailableError(absl::StrCat(kLibrary, " lacks functions of PMIx 2"));
+}
+
+using Fence = std::promise<pmix_status_t>;
+
+// The library calls this on a thread of its own, perhaps when nobody waits any more.
+void EndFence(pmix_status_t status, void* fence) {
+  const std::unique_ptr<Fence> ended(static_cast<Fence*>(fence));
+  ended->set_value(status);
 }
 
 class PmixGroup final : public TaskGroup {
@@ -63,7 +76,8 @@ class PmixGroup final : public TaskGroup {
   int num_tasks() const override { return num_tasks_; }
   bool is_on_one_host() const override { return is_on_one_host_; }
 
-  absl::StatusOr<std::string> Share(const std::string& text) override {
+  absl::StatusOr<std::string> Share(const std::string& text, int64_t limit_ms,
+                                    const std::function<absl::Status()>& check) override {
     if (task() == 0) {
       std::string copy = text;
       pmix_value_t value = {};
@@ -72,7 +86,7 @@ class PmixGroup final : public TaskGroup {
       WEIR_RETURN_IF_ERROR(Check("PMIx_Put", pmix_.put(PMIX_GLOBAL, kKey, &value)));
       WEIR_RETURN_IF_ERROR(Check("PMIx_Commit", pmix_.commit()));
     }
-    WEIR_RETURN_IF_ERROR(Check("PMIx_Fence", pmix_.fence(nullptr, 0, nullptr, 0)));
+    WEIR_RETURN_IF_ERROR(AwaitAll(limit_ms, check));
     std::string shared = text;
     if (task() != 0) {
       pmix_proc_t first = self_;
@@ -84,7 +98,7 @@ class PmixGroup final : public TaskGroup {
       // The value is small and the task asks once, so it stays: its end is not in every library.
     }
     // Nobody leaves before all have read: a server of some systems drops what a gone task told.
-    WEIR_RETURN_IF_ERROR(Check("PMIx_Fence", pmix_.fence(nullptr, 0, nullptr, 0)));
+    WEIR_RETURN_IF_ERROR(AwaitAll(limit_ms, check));
     Leave();
     return shared;
   }
@@ -92,6 +106,29 @@ class PmixGroup final : public TaskGroup {
  private:
   void Leave() {
     if (std::exchange(is_joined_, false)) pmix_.finalize(nullptr, 0);
+  }
+
+  // Waits until all tasks have come here.
+  absl::Status AwaitAll(int64_t limit_ms, const std::function<absl::Status()>& check) {
+    const MonotonicClock clock;
+    const int64_t end_ns = clock.NowNs() + limit_ms * 1'000'000;
+    auto* const fence = new Fence;  // EndFence deletes it
+    std::future<pmix_status_t> ended = fence->get_future();
+    const pmix_status_t begun = pmix_.fence_nb(nullptr, 0, nullptr, 0, &EndFence, fence);
+    if (begun != PMIX_SUCCESS) {
+      delete fence;
+      return begun == PMIX_OPERATION_SUCCEEDED ? absl::OkStatus() : Check("PMIx_Fence", begun);
+    }
+    while (ended.wait_for(std::chrono::milliseconds(kCheckEveryMs)) != std::future_status::ready) {
+      const bool is_late = clock.NowNs() >= end_ns;
+      absl::Status status = check();
+      if (status.ok() && is_late)
+        status = absl::DeadlineExceededError(NotAllText("PMIx", limit_ms));
+      if (status.ok()) continue;
+      is_joined_ = false;  // PMIx_Finalize would wait for the fence
+      return status;
+    }
+    return Check("PMIx_Fence", ended.get());
   }
 
   absl::Status Check(const char* function, pmix_status_t status) const {

@@ -20,8 +20,6 @@
 namespace weir::hosts {
 namespace {
 
-// Tasks of a step begin together, but a shared folder may show a new file late.
-constexpr int64_t kFileMs = 60'000;
 constexpr int64_t kLookMs = 50;
 
 class SlurmGroup final : public TaskGroup {
@@ -39,10 +37,19 @@ class SlurmGroup final : public TaskGroup {
   int num_tasks() const override { return num_tasks_; }
   bool is_on_one_host() const override { return is_on_one_host_; }
 
-  absl::StatusOr<std::string> Share(const std::string& text) override {
-    if (task_ > 0) return ReadFile();
+  // Tasks of a step begin together, but a shared folder may show a new file late.
+  absl::StatusOr<std::string> Share(const std::string& text, int64_t limit_ms,
+                                    const std::function<absl::Status()>& check) override {
+    if (task_ > 0) return AwaitFile(limit_ms, check);
     WEIR_RETURN_IF_ERROR(WriteFile(text));
     return text;
+  }
+
+  // A first task that was killed has left its file, and Slurm may give a number again. Then the
+  // first task of this job replaces the file, perhaps later than this task reads it.
+  std::optional<std::string> Again() override {
+    absl::StatusOr<std::optional<std::string>> text = ReadFile();
+    return text.ok() ? *std::move(text) : std::nullopt;
   }
 
  private:
@@ -68,24 +75,31 @@ class SlurmGroup final : public TaskGroup {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<std::string> ReadFile() const {
+  absl::StatusOr<std::optional<std::string>> ReadFile() const {
+    const launch::OwnedDescriptor file(
+        ::open(file_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    struct stat facts = {};
+    if (!file.open() || ::fstat(file.get(), &facts) != 0) return std::nullopt;
+    if (facts.st_uid != ::geteuid() || !S_ISREG(facts.st_mode))
+      return absl::UnavailableError(
+          absl::StrCat(file_, " is no file of this user, so somebody else has made it"));
+    std::string text(kSharedBytesMax, '\0');
+    const ssize_t size = ::read(file.get(), text.data(), text.size());
+    if (size <= 0) return std::nullopt;
+    return text.substr(0, static_cast<size_t>(size));
+  }
+
+  absl::StatusOr<std::string> AwaitFile(int64_t limit_ms,
+                                        const std::function<absl::Status()>& check) const {
     const MonotonicClock clock;
-    const int64_t end_ns = clock.NowNs() + kFileMs * 1'000'000;
+    const int64_t end_ns = clock.NowNs() + limit_ms * 1'000'000;
     while (true) {
-      const launch::OwnedDescriptor file(
-          ::open(file_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-      struct stat facts = {};
-      if (file.open() && ::fstat(file.get(), &facts) == 0) {
-        if (facts.st_uid != ::geteuid() || !S_ISREG(facts.st_mode))
-          return absl::UnavailableError(
-              absl::StrCat(file_, " is no file of this user, so somebody else has made it"));
-        std::string text(kSharedBytesMax, '\0');
-        const ssize_t size = ::read(file.get(), text.data(), text.size());
-        if (size > 0) return text.substr(0, static_cast<size_t>(size));
-      }
+      WEIR_ASSIGN_OR_RETURN(std::optional<std::string> text, ReadFile());
+      if (text.has_value()) return *std::move(text);
+      WEIR_RETURN_IF_ERROR(check());
       if (clock.NowNs() >= end_ns)
         return absl::UnavailableError(absl::StrCat(
-            "no file ", file_, " in the working folder within ", kFileMs / 1000,
+            "no file ", file_, " in the working folder within ", limit_ms / 1000,
             " s; the first task writes it there, so the tasks may not share the folder"));
       std::this_thread::sleep_for(std::chrono::milliseconds(kLookMs));
     }

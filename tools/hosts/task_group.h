@@ -3,10 +3,14 @@
 // something. Thread rule: one thread.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "tools/hosts/backend.h"
 
 namespace weir::hosts {
@@ -32,10 +36,23 @@ class TaskGroup {
 
   // Tells `text` of task 0 to all tasks; that of others is not used. Every task calls Share once,
   // and then leaves the group: the starter waits for nothing more. At most kSharedBytesMax bytes
-  // without a newline. kUnavailable if the starter does not serve.
-  virtual absl::StatusOr<std::string> Share(const std::string& text) = 0;
+  // without a newline. kUnavailable if the starter does not serve; kDeadlineExceeded if not all
+  // tasks have called it within the limit. An error of `check`, which is called at least every 100
+  // ms while Share waits, ends the wait and is returned.
+  virtual absl::StatusOr<std::string> Share(const std::string& text, int64_t limit_ms,
+                                            const std::function<absl::Status()>& check) = 0;
+
+  // Returns what task 0 tells now, where that may differ from what Share has returned, which then
+  // was left by an earlier job. nullopt: nothing new. In other tasks than task 0, after Share.
+  virtual std::optional<std::string> Again() { return std::nullopt; }
 };
 
+inline constexpr int64_t kCheckEveryMs = 100;
+// The starters do not tell which tasks are missing.
+inline std::string NotAllText(const char* starter, int64_t limit_ms) {
+  return absl::StrCat("not all have come within ", limit_ms / 1000, " s (", starter,
+                      " does not say which)");
+}
 inline constexpr size_t kSharedBytesMax = 900;  // what the least of the starters takes as one value
 
 }  // namespace weir::hosts

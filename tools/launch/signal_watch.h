@@ -20,6 +20,8 @@
 
 namespace weir::launch {
 
+inline constexpr int kExitInterrupted = 130;  // of a process that a signal has asked to end
+
 enum class SecondSignal {
   kEndsTheProcess,  // as if there were no watch
   kIsAnEvent,       // like the first
