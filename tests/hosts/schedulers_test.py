@@ -64,6 +64,15 @@ class Lane(HostJobs):
         self.assertEqual(code, 69, text)
         self.expect_nothing_left()
 
+    def expect_wrong_use_is_said_once(self):
+        for arguments, environment, code, wanted in ((("--no-such-flag",), {}, 2, "unknown flag --no-such-flag"),
+                                                     ((), {"WEIR_HOSTS": "a,b"}, 65, "W0880")):
+            with self.subTest(wanted=wanted):
+                found, text = self.train(*arguments, before=self.before(3),
+                                         environment={**(self.environment or {}), **environment})
+                self.assertEqual(found, code, text)
+                self.assertEqual(unwrapped(text).count(wanted), 1 if code == 2 else 2, text)  # W0880 is in "See:", too
+
     def expect_a_refused_job_ends_all(self):
         code, text = self.train("--mesh", "dp=2,xp=0", before=self.before(2), environment=self.environment)
         self.assertEqual(code, 65, text)
@@ -87,6 +96,9 @@ class OpenMpi(Lane):
 
     def test_a_refused_job_ends_all_tasks(self):
         self.expect_a_refused_job_ends_all()
+
+    def test_wrong_use_is_said_once(self):
+        self.expect_wrong_use_is_said_once()
 
     def test_a_task_that_never_joins_is_said(self):
         self.expect_a_missing_task_is_said("PMIx")
@@ -128,6 +140,9 @@ class Mpich(Lane):
 
     def test_a_refused_job_ends_all_tasks(self):
         self.expect_a_refused_job_ends_all()
+
+    def test_wrong_use_is_said_once(self):
+        self.expect_wrong_use_is_said_once()
 
     def test_a_task_that_never_joins_is_said(self):
         self.expect_a_missing_task_is_said("PMI")
@@ -199,6 +214,9 @@ class Slurm(Lane):
 
     def test_a_refused_job_ends_all_tasks(self):
         self.expect_a_refused_job_ends_all()
+
+    def test_wrong_use_is_said_once(self):
+        self.expect_wrong_use_is_said_once()
 
     def test_the_end_of_the_starter_is_the_end_of_everything(self):
         job = self.start_two()
@@ -300,8 +318,31 @@ class Indexed(HostJobs):
         tasks[0].send_signal(signal.SIGTERM)  # as when a pod is evicted
         for task in tasks:
             task.communicate(timeout=LIMIT_S)
-        self.assertEqual(tasks[2].returncode, 130)
+        self.assertEqual([task.returncode for task in tasks], [130, 130, 130])
         self.assertGreater(len(self.read("asked.st")), 1000)
+        self.expect_nothing_left()
+
+    def test_every_task_ends_with_the_code_of_the_job(self):
+        with self.subTest(job="refused"):
+            tasks = [self.task(index, "--mesh", "dp=2,xp=0") for index in (2, 1, 0)]
+            texts = [task.communicate(timeout=LIMIT_S)[0] for task in tasks]
+            self.assertEqual([task.returncode for task in tasks], [65, 65, 65], texts)
+        with self.subTest(job="a worker is killed"):
+            tasks = [self.task(index, *DISTURBED) for index in (2, 1, 0)]
+            self.await_step(tasks[2])
+            self.kill("worker")
+            texts = [task.communicate(timeout=LIMIT_S)[0] for task in tasks]
+            self.assertEqual([task.returncode for task in tasks], [137, 137, 137], texts)
+        self.expect_nothing_left()
+
+    def test_a_lost_starter_is_a_failure_of_every_task(self):
+        tasks = [self.task(index, *DISTURBED) for index in (2, 1, 0)]
+        self.await_step(tasks[2])
+        tasks[2].kill()
+        for task in tasks[:2]:
+            text, _ = task.communicate(timeout=LIMIT_S)
+            self.assertEqual(task.returncode, 69, text)
+            self.assertIn("the starter is gone without a word", unwrapped(text))
         self.expect_nothing_left()
 
     def test_a_task_without_a_list_does_not_train_alone(self):
@@ -330,7 +371,7 @@ class WrongUse(HostJobs):
                 ((), {"WEIR_HOSTS": "a,,b"}, 65, "W0870 at WEIR_HOSTS, entry 2: expected a host; found nothing"),
                 (("--hosts", "a,a"), {"WEIR_HOSTS": "b"}, 65, "W0871 at --hosts, entry 2"),
                 (("--hostfile", "/no/file"), {"WEIR_HOSTS": "b"}, 66, "/no/file"),
-                (("--hosts", "a"), {"PMIX_NAMESPACE": "n", "PMIX_RANK": "1"}, 65, "W0880 at the list of hosts"),
+                (("--hosts", "a"), {"PMIX_NAMESPACE": "n", "PMIX_RANK": "0"}, 65, "W0880 at the list of hosts"),
                 (("--backend", "pmi"), {}, 69, "W0879 at the backend pmi"),
                 (("--backend", "pmix"), {}, 69, "W0879 at the backend pmix"),
                 (("--backend", "slurm"), {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n1", "SLURM_TASKS_PER_NODE": "1",

@@ -19,6 +19,7 @@
 #include "tools/cli/cli_verbs.h"
 #include "tools/console/console.h"
 #include "tools/errors/error_pages.h"
+#include "tools/hosts/find_hosts.h"
 #include "tools/job/data_paths.h"
 #include "tools/job/job_file.h"
 
@@ -149,14 +150,18 @@ int Finish(const CliContext& context) {
   } else {
     *context.err << "weir: " << std::string(context.status.message()) << "\n";
   }
-  if (absl::IsOutOfRange(context.status)) return kExitNonfinite;
-  int code = ExitCode(context.status);
+  const int code = ExitCodeOf(context, context.status);
   if (code == 70)
     *context.err << "This is a fault of weir (" << context.status.code() << "), not of the job.\n";
   return code;
 }
 
 }  // namespace
+
+int ExitCodeOf(const CliContext& context, const absl::Status& status) {
+  if (status.ok()) return context.exit_code;
+  return absl::IsOutOfRange(status) ? kExitNonfinite : ExitCode(status);
+}
 
 sandbox::SandboxFacts CliContext::Confine(const sandbox::SandboxRules& rules,
                                           sandbox::CpuTime time) const {
@@ -249,7 +254,7 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
   }
   const std::vector<std::string> words = HelpAsFlag(args);
   if (std::string unknown = UnknownVerb(app, words); !unknown.empty()) {
-    printable_err << unknown;
+    if (!hosts::IsSaidByFirstTask()) printable_err << unknown;
     return kExitUsage;
   }
   try {
@@ -263,7 +268,7 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
     printable_out << kVersion << "\n";
     return 0;
   } catch (const CLI::ParseError& error) {
-    printable_err << UsageText(&app, error);
+    if (!hosts::IsSaidByFirstTask()) printable_err << UsageText(&app, error);
     return kExitUsage;
   } catch (const std::bad_alloc&) {
     context.status = limits::Refused("this process", "memory", ENOMEM);

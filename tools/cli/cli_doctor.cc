@@ -55,13 +55,10 @@ absl::Status RunDoctor(const DoctorArguments& arguments, CliContext* context) {
       hosts::Examine(supervisor.get(), names, targets.addresses(), kProbeMs);
   *context->out << hosts::ExaminationText(examination);
   const std::vector<std::string> complaints = hosts::Complaints(examination, BuildId());
-  if (complaints.empty()) {
-    *context->out << "Nothing to mend.\n";
-    return absl::OkStatus();
-  }
-  *context->out << "To mend:\n";
+  *context->out << (complaints.empty() ? "Nothing to mend.\n" : "To mend:\n");
   for (const std::string& complaint : complaints) *context->out << "  - " << complaint << "\n";
-  context->exit_code = kExitMend;
+  context->exit_code = complaints.empty() ? 0 : kExitMend;
+  supervisor->TellEnd(context->exit_code);
   return absl::OkStatus();
 }
 

@@ -27,7 +27,54 @@
 namespace weir::cli {
 namespace {
 
-absl::Status RunTrain(TrainArguments arguments, CliContext* context) {
+// Trains in this process, or on the hosts found; then `fleet` becomes the processes there.
+absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments,
+                     console::Console* console, launch::SignalWatch* signals,
+                     std::unique_ptr<fleet::Fleet>* fleet, CliContext* context) {
+  WEIR_ASSIGN_OR_RETURN(const JobToTrain read, arguments.Read());
+  const proto::Job& job = read.job;
+  arguments.options.on_nonfinite = arguments.on_nonfinite == "stop" ? train::OnNonfinite::kStop
+                                   : arguments.on_nonfinite == "skip"
+                                       ? train::OnNonfinite::kSkip
+                                       : train::OnNonfinite::kContinue;
+  arguments.options.before_steps = [signals] { signals->KeepGoing(); };
+  arguments.options.console = console;
+  arguments.options.interrupted = &signals->interrupted();
+  if (!read.note.empty()) console->Say(read.note);
+  if (arguments.fleet.processes > 0 || !found.agents.empty()) {
+    arguments.options.processes = arguments.fleet.processes;
+    arguments.options.job_file = arguments.job.path == "-" ? "" : arguments.job.path;
+    WEIR_ASSIGN_OR_RETURN(fleet::FleetOptions options,
+                          arguments.fleet.Options(job, found, console));
+    options.trace = arguments.options.trace;
+    arguments.options.hosts = static_cast<int>(options.hosts.size());
+    arguments.options.runner = [fleet, options](const proto::Job& trained,
+                                                const train::RunnerOptions& runner_options) {
+      return fleet::FleetRunner::Open(options, trained, runner_options, fleet);
+    };
+  }
+  absl::StatusOr<train::TrainResult> trained = train::Train(job, arguments.options);
+  if (*fleet != nullptr) {
+    if (launch::FailureReport report = (*fleet)->Finish(trained.status()); !report.text.empty()) {
+      *context->err << report.text << std::flush;
+      context->exit_code = report.exit_code;
+      (*fleet)->AwaitRemaining();
+      return absl::OkStatus();
+    }
+    (*fleet)->AwaitRemaining();
+  }
+  WEIR_ASSIGN_OR_RETURN(train::TrainResult result, std::move(trained));
+  *context->out << absl::StrFormat("%d steps", result.steps_done);
+  *context->out << (result.steps_here > 0 ? absl::StrFormat(", loss %.6f", result.last_loss)
+                                          : ", none of them in this run");
+  if (result.evaluation.has_value())
+    *context->out << ", " << train::EvaluationText(job, *result.evaluation);
+  *context->out << "\n";
+  if (result.interrupted) context->exit_code = launch::kExitInterrupted;
+  return absl::OkStatus();
+}
+
+absl::Status RunTrain(const TrainArguments& arguments, CliContext* context) {
   console::Console console(::isatty(STDERR_FILENO) ? console::Console::Style::kTerminal
                                                    : console::Console::Style::kPlain,
                            context->raw_err,
@@ -42,51 +89,16 @@ absl::Status RunTrain(TrainArguments arguments, CliContext* context) {
     return absl::OkStatus();
   }
   if (!found.line.empty()) console.Say(found.line);
-  WEIR_ASSIGN_OR_RETURN(const JobToTrain read, arguments.Read());
-  const proto::Job& job = read.job;
-  arguments.options.on_nonfinite = arguments.on_nonfinite == "stop" ? train::OnNonfinite::kStop
-                                   : arguments.on_nonfinite == "skip"
-                                       ? train::OnNonfinite::kSkip
-                                       : train::OnNonfinite::kContinue;
   launch::SignalWatch signals(launch::SecondSignal::kEndsTheProcess);
   signals.EndAtOnce("weir: interrupted before the first step: no file is written or changed\n",
                     launch::kExitInterrupted);
-  arguments.options.before_steps = [&signals] { signals.KeepGoing(); };
-  arguments.options.console = &console;
-  arguments.options.interrupted = &signals.interrupted();
-  if (!read.note.empty()) console.Say(read.note);
   std::unique_ptr<fleet::Fleet> fleet;
-  if (arguments.fleet.processes > 0 || !found.agents.empty()) {
-    arguments.options.processes = arguments.fleet.processes;
-    arguments.options.job_file = arguments.job.path == "-" ? "" : arguments.job.path;
-    WEIR_ASSIGN_OR_RETURN(fleet::FleetOptions options,
-                          arguments.fleet.Options(job, found, &console));
-    options.trace = arguments.options.trace;
-    arguments.options.hosts = static_cast<int>(options.hosts.size());
-    arguments.options.runner = [&fleet, options](const proto::Job& trained,
-                                                 const train::RunnerOptions& runner_options) {
-      return fleet::FleetRunner::Open(options, trained, runner_options, &fleet);
-    };
-  }
-  absl::StatusOr<train::TrainResult> trained = train::Train(job, arguments.options);
-  if (fleet != nullptr) {
-    if (launch::FailureReport report = fleet->Finish(trained.status()); !report.text.empty()) {
-      *context->err << report.text << std::flush;
-      context->exit_code = report.exit_code;
-      fleet->AwaitRemaining();
-      return absl::OkStatus();
-    }
-    fleet->AwaitRemaining();
-  }
-  WEIR_ASSIGN_OR_RETURN(train::TrainResult result, std::move(trained));
-  *context->out << absl::StrFormat("%d steps", result.steps_done);
-  *context->out << (result.steps_here > 0 ? absl::StrFormat(", loss %.6f", result.last_loss)
-                                          : ", none of them in this run");
-  if (result.evaluation.has_value())
-    *context->out << ", " << train::EvaluationText(job, *result.evaluation);
-  *context->out << "\n";
-  if (result.interrupted) context->exit_code = launch::kExitInterrupted;
-  return absl::OkStatus();
+  const absl::Status status = TrainOn(found, arguments, &console, &signals, &fleet, context);
+  const int exit_code = ExitCodeOf(*context, status);
+  if (fleet != nullptr) fleet->TellEnd(exit_code);
+  fleet.reset();
+  found.TellEnd(exit_code);
+  return status;
 }
 
 struct EvalArguments {

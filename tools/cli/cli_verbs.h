@@ -40,6 +40,9 @@ struct CliContext {
   sandbox::SandboxFacts Confine(const sandbox::SandboxRules& rules, sandbox::CpuTime time) const;
 };
 
+// Returns the exit code of a verb that has returned `status`.
+int ExitCodeOf(const CliContext& context, const absl::Status& status);
+
 // The place of a job and the changes that the command line makes to the job.
 struct JobArguments {
   std::string path;

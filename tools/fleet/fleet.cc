@@ -130,10 +130,20 @@ absl::StatusOr<std::unique_ptr<launch::Supervisor>> Fleet::StartOnHosts(
             .first->second);
   std::vector<std::string> names;
   for (const hosts::HostAgent& host : options_.hosts) names.push_back(host.host);
-  WEIR_ASSIGN_OR_RETURN(starter_address_,
-                        hosts::ChooseStarterAddress(supervisor.get(), names, options_.address));
-  WEIR_RETURN_IF_ERROR(supervisor->StartWorkers(launches));
+  absl::StatusOr<hosts::StarterAddress> address =
+      hosts::ChooseStarterAddress(supervisor.get(), names, options_.address);
+  const absl::Status started = address.ok() ? supervisor->StartWorkers(launches) : address.status();
+  if (!started.ok()) {
+    supervisor->TellEnd(ExitCode(started));
+    return started;
+  }
+  starter_address_ = *std::move(address);
+  on_hosts_ = supervisor.get();
   return supervisor;
+}
+
+void Fleet::TellEnd(int exit_code) {
+  if (on_hosts_ != nullptr) on_hosts_->TellEnd(exit_code);
 }
 
 absl::Status Fleet::StartCoordinator(control::JobAuthority* authority) {

@@ -105,6 +105,8 @@ class Fleet {
   // Call after Finish, when its report has been shown. Waits at most remaining_limit_ms for
   // processes that were killed and still exist, and names on the console those that remain.
   void AwaitRemaining();
+  // Call last. Tells the agents of the job's hosts with which exit code the job ends.
+  void TellEnd(int exit_code);
 
  private:
   // The three parts of Launch. StartWorkers starts the watching thread, which starts the processes.
@@ -153,6 +155,7 @@ class Fleet {
   console::ConsoleLines worker_lines_;  // written to by supervisor_
 
   std::unique_ptr<launch::Supervisor> supervisor_;  // made and used by watcher_, but for Wake
+  hosts::HostsSupervisor* on_hosts_ = nullptr;      // supervisor_, if the job has hosts
   std::thread watcher_;
   std::atomic<bool> ending_{false};
   std::atomic<bool> watch_progress_{false};

@@ -33,6 +33,7 @@
 #include "tools/hosts/frame_channel.h"
 #include "tools/hosts/host_name.h"
 #include "tools/launch/own_program.h"
+#include "tools/launch/signal_watch.h"
 #include "tools/launch/supervisor.h"
 #include "tools/launch/worker_environment.h"
 
@@ -40,7 +41,7 @@ namespace weir::hosts {
 namespace {
 
 constexpr int kExitBadOrders = 70;
-constexpr int kExitUnreached = 69;
+constexpr int kExitLost = 69;        // the starter is not reached, or is gone without a word
 constexpr int64_t kJoinMs = 60'000;  // for an agent that the starter itself has started
 // Looking at a process takes time, so many processes are looked at less often.
 constexpr int64_t kUseEveryMsMin = 250;
@@ -113,8 +114,8 @@ void NoteSignal(int signal) { signal_received = signal; }
 
 class Agent {
  public:
-  Agent(FrameChannel channel, AgentSignals signals)
-      : channel_(std::move(channel)), signals_(signals) {}
+  Agent(FrameChannel channel, const AgentOptions& options)
+      : channel_(std::move(channel)), options_(options) {}
 
   int Run(const std::string& starter_address) {
     proto::AgentReport report;
@@ -130,7 +131,7 @@ class Agent {
           return kExitBadOrders;
         }
       }
-      if (absl::IsUnavailable(status)) return 0;
+      if (absl::IsUnavailable(status)) return EndCode();
       if (!status.ok()) {
         std::cerr << "weir agent: " << status.message() << std::endl;
         return kExitBadOrders;
@@ -139,7 +140,7 @@ class Agent {
       if (channel_.is_silent()) {
         std::cerr << "weir agent on " << HostName()
                   << ": the starter's machine is silent, so the job ends here" << std::endl;
-        return 0;
+        return kExitLost;
       }
       Serve();
     }
@@ -163,9 +164,22 @@ class Agent {
       case proto::AgentOrder::kProbe: return Probe(order.probe());
       case proto::AgentOrder::kListen: return ListenForProbes();
       case proto::AgentOrder::kClock: return TellTime(order.clock());
+      case proto::AgentOrder::kEnd: job_code_ = order.end().exit_code(); return true;
       case proto::AgentOrder::KIND_NOT_SET: return false;
     }
     return false;
+  }
+
+  // After the end of the channel.
+  int EndCode() const {
+    if (job_code_.has_value()) return options_.code == AgentCode::kOfJob ? *job_code_ : 0;
+    // A starter that is asked to end before the first step ends at once, without a word.
+    const bool is_of_job = options_.code == AgentCode::kOfJob;
+    if (was_asked_ || signal_received != 0) return is_of_job ? launch::kExitInterrupted : 0;
+    if (is_of_job)
+      std::cerr << "weir agent on " << HostName()
+                << ": the starter is gone without a word, so the job ends here" << std::endl;
+    return kExitLost;
   }
 
   bool Start(const proto::StartOrder& order) {
@@ -219,7 +233,8 @@ class Agent {
     proto::AgentReport report;
     report.mutable_signal()->set_signal(signal_received);
     signal_received = 0;
-    if (signals_ == AgentSignals::kTold) Send(report);
+    was_asked_ = true;
+    if (options_.signals == AgentSignals::kTold) Send(report);
   }
 
   bool IsProcess(int process) const { return process >= 0 && process < num_processes_; }
@@ -353,8 +368,10 @@ class Agent {
 
   const MonotonicClock clock_;
   FrameChannel channel_;
-  const AgentSignals signals_;
-  OutputLines lines_;  // printed and not yet sent
+  const AgentOptions options_;
+  bool was_asked_ = false;       // to end, by a signal
+  std::optional<int> job_code_;  // once the starter has told it
+  OutputLines lines_;            // printed and not yet sent
   std::ostream console_{&lines_};
   size_t num_bytes_not_shown_ = 0;
   int num_processes_ = 0;
@@ -366,8 +383,8 @@ class Agent {
 }  // namespace
 
 int RunAgent(std::shared_ptr<ByteStream> stream, const std::string& starter_address,
-             AgentSignals signals) {
-  return Agent(FrameChannel(std::move(stream), FrameChannel::Side::kAgent), signals)
+             const AgentOptions& options) {
+  return Agent(FrameChannel(std::move(stream), FrameChannel::Side::kAgent), options)
       .Run(starter_address);
 }
 
@@ -381,21 +398,21 @@ int RunAgentOnStandardStreams() {
     return 2;
   }
   return RunAgent(std::make_shared<PipeStream>(std::move(input), std::move(output)),
-                  AddressFromSsh(), AgentSignals::kIgnored);
+                  AddressFromSsh(), AgentOptions());
 }
 
 int RunAgentOfTask(const InvitationSource& source, int task, const std::string& name,
-                   AgentSignals signals, int64_t limit_ms) {
+                   const AgentOptions& options, int64_t limit_ms) {
   absl::StatusOr<Joined> joined = Join(source, task, name, limit_ms);
   if (!joined.ok()) {
     std::cerr << "weir agent: task " << task << " on " << name
               << " does not reach the starter: " << joined.status().message() << std::endl;
-    return kExitUnreached;
+    return kExitLost;
   }
   struct sigaction action = {};
   action.sa_handler = &NoteSignal;  // without SA_RESTART, so that a poll returns
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(signal, &action, nullptr);
-  return RunAgent(joined->stream, joined->starter_address, signals);
+  return RunAgent(joined->stream, joined->starter_address, options);
 }
 
 int RunInvitedAgent(const std::string& task_variable) {
@@ -421,7 +438,8 @@ int RunInvitedAgent(const std::string& task_variable) {
     return kExitBadOrders;
   }
   return RunAgentOfTask([&invitation] { return *invitation; }, task,
-                        node == nullptr ? HostName() : node, AgentSignals::kTold, kJoinMs);
+                        node == nullptr ? HostName() : node,
+                        {AgentSignals::kTold, AgentCode::kDone}, kJoinMs);
 }
 
 }  // namespace weir::hosts

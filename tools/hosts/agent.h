@@ -21,10 +21,22 @@ namespace weir::hosts {
 // have sent the signal to the starter, too.
 enum class AgentSignals : uint8_t { kIgnored, kTold };
 
+// The exit code of an agent at the end of the job. kOfJob: the job's, for a task that its scheduler
+// judges by itself. kDone: 0, because the scheduler makes one code of those of all tasks, and the
+// starter's is the one that counts.
+enum class AgentCode : uint8_t { kDone, kOfJob };
+
+struct AgentOptions {
+  AgentSignals signals = AgentSignals::kIgnored;
+  AgentCode code = AgentCode::kDone;
+};
+
 // Serves until the stream ends. `starter_address` is the starter's address as this host sees it;
-// empty: not known. Returns the exit code: 0 after the end, 70 if the bytes are no orders.
+// empty: not known. Returns the exit code, as AgentCode says, if the starter has told that the job
+// is over. If the stream ends without that: 69, or that of an interrupted job (130, or 0 for kDone)
+// if a signal has asked this process to end, too. 70 if the bytes are no orders.
 int RunAgent(std::shared_ptr<ByteStream> stream, const std::string& starter_address,
-             AgentSignals signals);
+             const AgentOptions& options);
 
 // Runs an agent on descriptors 0 and 1. Whatever else the process prints goes to descriptor 2.
 int RunAgentOnStandardStreams();
@@ -35,7 +47,7 @@ int RunAgentOnStandardStreams();
 // reached within the limit, which the agent says on standard error. `name`: of this host, as the
 // job calls it.
 int RunAgentOfTask(const InvitationSource& source, int task, const std::string& name,
-                   AgentSignals signals, int64_t limit_ms);
+                   const AgentOptions& options, int64_t limit_ms);
 
 // The same with the invitation on standard input and the number of the task in a variable of the
 // environment. Slurm's name of the node is the name. Such an agent tells the starter of signals,

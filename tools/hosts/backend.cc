@@ -77,6 +77,12 @@ std::vector<int> ParseTasksPerNode(const std::string& text, size_t num_nodes) {
   return tasks.size() == num_nodes ? tasks : std::vector<int>();
 }
 
+bool IsLaterTask(const GetVariable& get) {
+  return (!get("PMIX_NAMESPACE").empty() && NumberIn(get("PMIX_RANK"), 0) > 0) ||
+         (!get("PMI_FD").empty() && NumberIn(get("PMI_RANK"), 0) > 0) ||
+         (IsSlurmStep(get) && NumberIn(get("SLURM_PROCID"), 0) > 0);
+}
+
 bool IsSlurmStep(const GetVariable& get) { return !get("SLURM_STEP_ID").empty(); }
 
 absl::StatusOr<std::vector<ListedHost>> ReadSlurmNodes(const GetVariable& get) {

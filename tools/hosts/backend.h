@@ -47,6 +47,10 @@ Detected DetectBackend(const std::string& wanted, bool lists_hosts, const GetVar
 // has the whole allocation for itself: in a batch script, or in the shell of salloc.
 bool IsSlurmStep(const GetVariable& get);
 
+// Returns whether this process is another than the first of the tasks of one command whose output
+// the scheduler shows together. Indexed tasks have outputs of their own.
+bool IsLaterTask(const GetVariable& get);
+
 // Returns the nodes of an allocation of Slurm, with the tasks of each as slots. Rejected (W0870) if
 // the variables do not have Slurm's form.
 absl::StatusOr<std::vector<ListedHost>> ReadSlurmNodes(const GetVariable& get);

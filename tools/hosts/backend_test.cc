@@ -98,5 +98,16 @@ TEST(BackendTest, VariablesInAnotherFormAreRefusedByName) {
               ::testing::HasSubstr("SLURM_JOB_NODELIST"));
 }
 
+TEST(BackendTest, LaterTasksLeaveTheWordsToTheFirst) {
+  const auto is_later = [](const Variables& variables) { return IsLaterTask(From(variables)); };
+  EXPECT_FALSE(is_later({}));
+  EXPECT_FALSE(is_later({{"PMIX_NAMESPACE", "n"}, {"PMIX_RANK", "0"}}));
+  EXPECT_TRUE(is_later({{"PMIX_NAMESPACE", "n"}, {"PMIX_RANK", "1"}}));
+  EXPECT_TRUE(is_later({{"PMI_FD", "5"}, {"PMI_RANK", "3"}}));
+  EXPECT_TRUE(is_later({{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "1"}}));
+  EXPECT_FALSE(is_later({{"SLURM_PROCID", "1"}})) << "it is no task of a step";
+  EXPECT_FALSE(is_later({{"JOB_COMPLETION_INDEX", "1"}})) << "its output is its own";
+}
+
 }  // namespace
 }  // namespace weir::hosts

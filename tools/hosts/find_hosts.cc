@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -35,7 +37,8 @@ constexpr char kLoopback[] = "127.0.0.1";
 constexpr char kNobodyMeets[] = "weir-meeting none";  // the first task cannot listen
 constexpr char kHostsVariable[] = "WEIR_HOSTS";
 constexpr size_t kAddressesMax = 12;  // in an invitation that a starter shares
-constexpr int64_t kSayMs = 5'000;     // of waiting before a line says so
+constexpr int64_t kFirstTaskSaysMs = 1'000;
+constexpr int64_t kSayMs = 5'000;  // of waiting before a line says so
 constexpr int64_t kSecretFileBytesMax = 4096;
 constexpr size_t kSecretFileBytesMin = 16;
 
@@ -193,8 +196,8 @@ absl::StatusOr<FoundHosts> ServeTask(const HostsRequest& request, Backend backen
     }
     return invitation;
   };
-  found.served =
-      RunAgentOfTask(latest, group->task(), OwnName(), AgentSignals::kIgnored, LimitMs(request));
+  found.served = RunAgentOfTask(latest, group->task(), OwnName(),
+                                {AgentSignals::kIgnored, AgentCode::kDone}, LimitMs(request));
   return found;
 }
 
@@ -338,8 +341,8 @@ absl::StatusOr<FoundHosts> MeetByIndex(const HostsRequest& request, std::ostream
   if (task > 0) {
     const Invitation invitation = {secret, {EntryText(first, request.port)}};
     found.served = RunAgentOfTask([&] { return invitation; }, task,
-                                  found.listed[static_cast<size_t>(task)].name, AgentSignals::kTold,
-                                  LimitMs(request));
+                                  found.listed[static_cast<size_t>(task)].name,
+                                  {AgentSignals::kTold, AgentCode::kOfJob}, LimitMs(request));
     return found;
   }
   std::vector<std::string> addresses =
@@ -381,7 +384,25 @@ absl::Status CheckSurroundings(const HostsRequest& request, const Detected& dete
                   "no --hosts, --hostfile and WEIR_HOSTS; or --backend ssh, in one task");
 }
 
+// Refuses a request that does not fit the backend, and an environment in which every task would
+// train the whole job by itself.
+absl::Status CheckRequest(const HostsRequest& request, const Detected& detected) {
+  const bool lists_hosts = ListsHosts(request);
+  const bool needs_list = detected.backend == Backend::kSsh || detected.backend == Backend::kIndex;
+  const std::string wanted = absl::StrCat("--backend ", NameOf(detected.backend));
+  if (needs_list && !lists_hosts)
+    return BadIndex(wanted, "the hosts of the job", "none",
+                    "--hosts LIST, --hostfile PATH or WEIR_HOSTS");
+  WEIR_RETURN_IF_ERROR(CheckSurroundings(request, detected, lists_hosts));
+  if (!needs_list && lists_hosts)
+    return BadIndex(wanted, "hosts that the scheduler names", "a list of hosts",
+                    "no --hosts, --hostfile and WEIR_HOSTS");
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+void FoundHosts::TellEnd(int exit_code) { EndAgents(agents, exit_code); }
 
 FoundHosts::~FoundHosts() {
   for (const HostAgent& agent : agents) {
@@ -441,31 +462,32 @@ absl::StatusOr<FoundHosts> FindBy(Backend backend, const HostsRequest& request,
 
 }  // namespace
 
+bool IsSaidByFirstTask() {
+  if (!IsLaterTask(OwnVariable)) return false;
+  std::this_thread::sleep_for(std::chrono::milliseconds(kFirstTaskSaysMs));
+  return true;
+}
+
 absl::StatusOr<FoundHosts> FindHosts(const HostsRequest& request, std::ostream* console) {
-  const bool lists_hosts = ListsHosts(request);
-  const Detected detected = DetectBackend(request.backend, lists_hosts, OwnVariable);
-  const std::string name = NameOf(detected.backend);
-  const bool needs_list = detected.backend == Backend::kSsh || detected.backend == Backend::kIndex;
+  const Detected detected = DetectBackend(request.backend, ListsHosts(request), OwnVariable);
   if (detected.backend == Backend::kLocal && request.backend != "auto") return FoundHosts();
-  if (needs_list && !lists_hosts)
-    return BadIndex(absl::StrCat("--backend ", name), "the hosts of the job", "none",
-                    "--hosts LIST, --hostfile PATH or WEIR_HOSTS");
-  WEIR_RETURN_IF_ERROR(CheckSurroundings(request, detected, lists_hosts));
-  if (!needs_list && lists_hosts)
-    return BadIndex(absl::StrCat("--backend ", name), "hosts that the scheduler names",
-                    "a list of hosts", "no --hosts, --hostfile and WEIR_HOSTS");
-  absl::StatusOr<FoundHosts> found = FindBy(detected.backend, request, console);
+  absl::Status refused = CheckRequest(request, detected);
+  absl::StatusOr<FoundHosts> found = refused.ok() ? FindBy(detected.backend, request, console)
+                                                  : absl::StatusOr<FoundHosts>(refused);
   if (absl::IsCancelled(found.status())) {
     *console << "weir: interrupted before the first step: no file is written or changed"
              << std::endl;
     found = FoundHosts();
     found->served = launch::kExitInterrupted;
+  } else if (!refused.ok() && IsSaidByFirstTask()) {
+    found = FoundHosts();
+    found->served = ExitCode(refused);
   }
   if (!found.ok()) return found;
   found->backend = detected.backend;
   if (!found->listed.empty())
-    found->line = absl::StrCat("hosts: ", HostsText(found->listed), " (backend ", name, ": ",
-                               detected.why, ")");
+    found->line = absl::StrCat("hosts: ", HostsText(found->listed), " (backend ",
+                               NameOf(detected.backend), ": ", detected.why, ")");
   return found;
 }
 

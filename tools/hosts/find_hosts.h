@@ -39,6 +39,9 @@ struct FoundHosts {
   // Closes the streams to the agents, which end then.
   ~FoundHosts();
 
+  // Tells the agents that no supervisor has taken (hosts_supervisor.h) how the job ends.
+  void TellEnd(int exit_code);
+
   Backend backend = Backend::kLocal;
   std::string line;  // for people: the backend, why, and the hosts; empty: there is nothing to say
   // The command that has started the agents. It lives as long as they do.
@@ -46,7 +49,8 @@ struct FoundHosts {
   std::vector<ListedHost> listed;  // empty: this machine alone, without agents
   std::vector<HostAgent> agents;   // by host
   // The exit code of this process, if the job is over: the process was a task that served as an
-  // agent, or was asked to end while it waited for agents. Otherwise this process is the starter.
+  // agent, was asked to end while it waited for agents, or leaves the words to the first task.
+  // Otherwise this process is the starter.
   std::optional<int> served;
 };
 
@@ -61,6 +65,11 @@ absl::StatusOr<FoundHosts> ListHosts(const HostsRequest& request);
 // the starter of the tasks, or a program of it, is missing; Rejected (W0880) for indexed tasks
 // without secret or place.
 absl::StatusOr<FoundHosts> FindHosts(const HostsRequest& request, std::ostream* console);
+
+// Returns whether the first task says what every task finds wrong by itself, such as a wrong
+// command line, so that this one need not. Then blocks for 1 s: some schedulers end all tasks when
+// the first of them fails, and this one must not come before the words.
+bool IsSaidByFirstTask();
 
 // Returns "n1 (2 slots), n2" for people; of many hosts the first ones.
 std::string HostsText(const std::vector<ListedHost>& hosts);

@@ -85,6 +85,12 @@ std::string ProgramName(const std::vector<std::string>& arguments) {
   return arguments[0].substr(arguments[0].rfind('/') + 1);
 }
 
+proto::AgentOrder EndOrderOf(int exit_code) {
+  proto::AgentOrder order;
+  order.mutable_end()->set_exit_code(exit_code);
+  return order;
+}
+
 // Waits until the other side has closed the channel, too.
 void AwaitClose(FrameChannel* channel, int64_t end_ns) {
   const MonotonicClock clock;
@@ -135,6 +141,7 @@ class AgentsSupervisor final : public HostsSupervisor {
   std::vector<std::vector<std::string>> ListenForProbes() override;
   std::vector<std::optional<int64_t>> ClockOffsetsNs() override;
   absl::Status StartWorkers(const std::vector<WorkerLaunch>& workers) override;
+  void TellEnd(int exit_code) override { SendToAll(EndOrderOf(exit_code)); }
 
   absl::Status Tell(int worker, const std::string& bytes) override;
   absl::StatusOr<std::optional<WorkerExit>> Wait(int64_t limit_ms) override;
@@ -725,8 +732,23 @@ absl::StatusOr<std::unique_ptr<HostsSupervisor>> HostsSupervisor::Reach(
   WEIR_ASSIGN_OR_RETURN(OwnedDescriptor wake, launch::WakeEvent::Open());
   auto supervisor = std::make_unique<AgentsSupervisor>(hosts, std::move(options), std::move(wake));
   WEIR_RETURN_IF_ERROR(supervisor->StartAgents());
-  WEIR_RETURN_IF_ERROR(supervisor->AwaitHellos());
+  if (absl::Status status = supervisor->AwaitHellos(); !status.ok()) {
+    supervisor->TellEnd(ExitCode(status));
+    return status;
+  }
   return supervisor;
+}
+
+void EndAgents(const std::vector<HostAgent>& agents, int exit_code) {
+  const int64_t end_ns = MonotonicClock().NowNs() + kCloseMs * kNsPerMs;
+  std::deque<FrameChannel> channels;
+  for (const HostAgent& agent : agents) {
+    if (agent.stream == nullptr || agent.stream->output() < 0) continue;
+    channels.emplace_back(agent.stream, FrameChannel::Side::kStarter);
+    channels.back().Send(EndOrderOf(exit_code).SerializeAsString());
+    channels.back().CloseOutput();
+  }
+  for (FrameChannel& channel : channels) AwaitClose(&channel, end_ns);
 }
 
 }  // namespace weir::hosts

@@ -3,7 +3,7 @@
 // a connection that the agent has made, and lets the agents start, watch and end the workers. To
 // its user it is a Supervisor.
 //
-//   Reach -> { Probe } -> StartWorkers -> { Tell, Wait } -> Stop
+//   Reach -> { Probe } -> StartWorkers -> { Tell, Wait } -> Stop -> TellEnd
 //
 // If the channel to an agent ends, the workers of that host end with the agent. Their exits say
 // that the host is lost (WorkerExit::lost). If this process ends for any reason, the commands are
@@ -59,7 +59,7 @@ class HostsSupervisor : public launch::Supervisor {
  public:
   // Starts the agents that have commands and waits for all agents. kUnavailable with a problem for
   // each host whose agent has not come: W0872; kFailedPrecondition: W0873, an agent is of another
-  // build.
+  // build. After an error the agents that came have been told its exit code.
   static absl::StatusOr<std::unique_ptr<HostsSupervisor>> Reach(const std::vector<HostAgent>& hosts,
                                                                 HostsSupervisorOptions options);
 
@@ -82,6 +82,15 @@ class HostsSupervisor : public launch::Supervisor {
   // HostsSupervisorOptions::program. kUnavailable (W0874) if a host cannot; then no worker is left
   // running.
   virtual absl::Status StartWorkers(const std::vector<launch::WorkerLaunch>& workers) = 0;
+
+  // Tells the agents that the job is over and with which exit code, so that those of tasks end with
+  // it. Otherwise they find the starter lost when the supervisor is gone. The last call counts.
+  // Call when no thread is in Wait.
+  virtual void TellEnd(int exit_code) = 0;
 };
+
+// Tells the agents on streams that no supervisor has taken how the job ends, and waits until they
+// have gone, for 2 s at most.
+void EndAgents(const std::vector<HostAgent>& agents, int exit_code);
 
 }  // namespace weir::hosts

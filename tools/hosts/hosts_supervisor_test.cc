@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "runtime/base/build_id.h"
+#include "runtime/base/status.h"
 #include "tools/hosts/agent.h"
 #include "tools/hosts/meeting.h"
 #include "tools/launch/supervisor_conformance.h"
@@ -67,7 +68,7 @@ absl::StatusOr<std::unique_ptr<Supervisor>> StartAtAMeeting(
       ASSERT_TRUE(joined.ok()) << joined.status();
       const std::string address = joined->starter_address;
       EXPECT_EQ(address, "127.0.0.1");
-      EXPECT_EQ(RunAgent(std::move(joined->stream), address, AgentSignals::kIgnored), 0);
+      EXPECT_EQ(RunAgent(std::move(joined->stream), address, AgentOptions()), 69);
     }).detach();
   }
   absl::StatusOr<std::vector<Visitor>> visitors =
@@ -84,6 +85,78 @@ absl::StatusOr<std::unique_ptr<Supervisor>> StartAtAMeeting(
   for (size_t i = 0; i < spread.size(); ++i) spread[i].host = static_cast<int>(i % 3);
   if (absl::Status status = (*supervisor)->StartWorkers(spread); !status.ok()) return status;
   return std::unique_ptr<Supervisor>(*std::move(supervisor));
+}
+
+// Agents that have come to a meeting, and that threads of this process are.
+class MetAgents {
+ public:
+  explicit MetAgents(const std::vector<AgentOptions>& options) : codes_(options.size(), -1) {
+    std::unique_ptr<Meeting> meeting = *Meeting::Open({"127.0.0.1"}, 0, *MakeSecret());
+    std::vector<int> tasks;
+    for (size_t task = 0; task < options.size(); ++task) {
+      tasks.push_back(static_cast<int>(task));
+      threads_.emplace_back([this, invitation = meeting->invitation(), of = options[task], task] {
+        absl::StatusOr<Joined> joined =
+            Join([&] { return invitation; }, static_cast<int>(task), "h", 10'000);
+        ASSERT_TRUE(joined.ok()) << joined.status();
+        codes_[task] = RunAgent(std::move(joined->stream), "", of);
+      });
+    }
+    absl::StatusOr<std::vector<Visitor>> visitors =
+        meeting->Await(tasks, 10'000, [] { return absl::OkStatus(); });
+    EXPECT_TRUE(visitors.ok()) << visitors.status();
+    for (Visitor& visitor : *visitors) agents_.push_back({visitor.name, {}, "", visitor.stream});
+  }
+  ~MetAgents() { codes(); }
+
+  const std::vector<HostAgent>& agents() const { return agents_; }
+  // Waits for the ends of the agents.
+  const std::vector<int>& codes() {
+    for (const HostAgent& agent : agents_) agent.stream->Close();
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+    agents_.clear();
+    return codes_;
+  }
+
+ private:
+  std::vector<int> codes_;  // by agent
+  std::vector<HostAgent> agents_;
+  std::vector<std::thread> threads_;
+};
+
+constexpr AgentOptions kOfJob = {AgentSignals::kIgnored, AgentCode::kOfJob};
+constexpr AgentOptions kDone = {AgentSignals::kIgnored, AgentCode::kDone};
+
+TEST(AgentCodeTest, TasksThatAreJudgedByThemselvesEndWithTheCodeOfTheJob) {
+  MetAgents agents({kOfJob, kDone});
+  HostsSupervisorOptions options;
+  options.build_id = BuildId();
+  absl::StatusOr<std::unique_ptr<HostsSupervisor>> supervisor =
+      HostsSupervisor::Reach(agents.agents(), options);
+  ASSERT_TRUE(supervisor.ok()) << supervisor.status();
+  (*supervisor)->TellEnd(137);
+  supervisor->reset();
+  EXPECT_THAT(agents.codes(), ::testing::ElementsAre(137, 0));
+}
+
+TEST(AgentCodeTest, AgentsOfARefusedJobEndWithItsCode) {
+  MetAgents agents({kOfJob, kDone});
+  EndAgents(agents.agents(), 65);
+  EXPECT_THAT(agents.codes(), ::testing::ElementsAre(65, 0));
+}
+
+TEST(AgentCodeTest, AgentsOfAnotherBuildEndWithTheCodeOfTheRefusal) {
+  MetAgents agents({kOfJob});
+  HostsSupervisorOptions options;
+  options.build_id = "of-yesterday";
+  const absl::Status refused = HostsSupervisor::Reach(agents.agents(), options).status();
+  EXPECT_THAT(agents.codes(), ::testing::ElementsAre(ExitCode(refused)));
+}
+
+TEST(AgentCodeTest, AStarterThatIsGoneWithoutAWordIsAFailure) {
+  MetAgents agents({kOfJob, kDone});
+  EXPECT_THAT(agents.codes(), ::testing::ElementsAre(69, 69));
 }
 
 using launch::SupervisorConformance;
