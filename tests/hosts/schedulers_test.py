@@ -46,8 +46,8 @@ class Lane(HostJobs):
         self.assertEqual(self.read(name), self.read("one.st"))
         self.expect_nothing_left()
 
-    def start_two(self):
-        job = self.start(*DISTURBED, before=self.before(2), environment=self.environment)
+    def start_two(self, *arguments):
+        job = self.start(*DISTURBED, *arguments, before=self.before(2), environment=self.environment)
         print(self.await_step(job), flush=True)
         return job
 
@@ -103,11 +103,12 @@ class OpenMpi(Lane):
     def test_a_task_that_never_joins_is_said(self):
         self.expect_a_missing_task_is_said("PMIx")
 
-    def test_the_end_of_mpirun_is_the_end_of_everything(self):
-        job = self.start_two()
+    def test_the_end_of_mpirun_is_the_end_of_everything_and_the_job_saves(self):
+        job = self.start_two("--save", "orphaned.st")
         job.kill()
         job.communicate(timeout=LIMIT_S)
         self.expect_nothing_left()
+        self.assertGreater(len(self.read("orphaned.st")), 1000)
 
     def test_a_killed_agent_is_named(self):
         job = self.start_two()
