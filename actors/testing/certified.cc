@@ -9,7 +9,7 @@ namespace weir::actors {
 
 std::vector<proto::RankPlan> Certified(std::vector<proto::RankPlan> plans) {
   if (const absl::Status status = DeriveCertificate(&plans); !status.ok()) {
-    std::fprintf(stderr, "no certificate: %s\n", status.ToString().c_str());
+    std::fprintf(stderr, "no certificate: %s\n", std::string(status.message()).c_str());
     std::abort();
   }
   return plans;

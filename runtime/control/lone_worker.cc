@@ -51,7 +51,7 @@ int Work() {
                           std::chrono::steady_clock::now() - begin)
                           .count();
   if (!link.ok()) {
-    std::cerr << link.status() << "\n";
+    std::cerr << link.status().message() << "\n";
     return 3;
   }
   const absl::Status end =
@@ -60,7 +60,7 @@ int Work() {
         return absl::StrCat("connected in ", micros, " us; resident ", before_kib, " KiB before, ",
                             FigureOf("VmRSS:"), " KiB now; threads ", FigureOf("Threads:"));
       });
-  if (!end.ok()) std::cerr << end << "\n";
+  if (!end.ok()) std::cerr << end.message() << "\n";
   return end.ok() ? 0 : 4;
 }
 

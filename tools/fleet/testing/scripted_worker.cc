@@ -67,7 +67,7 @@ int RunScriptedWorker() {
   absl::StatusOr<std::unique_ptr<control::WorkerLink>> link =
       control::WorkerLink::Connect(std::move(options));
   if (!link.ok()) {
-    std::cerr << link.status() << "\n";
+    std::cerr << link.status().message() << "\n";
     return 2;
   }
   const absl::Status end = (*link)->Serve([&](const std::string& text) {

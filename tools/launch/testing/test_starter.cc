@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
   options.wake_descriptor = signals.descriptor();
   auto supervisor = weir::launch::Supervisor::Start(workers, options);
   if (!supervisor.ok()) {
-    std::cerr << supervisor.status() << std::endl;
+    std::cerr << supervisor.status().message() << std::endl;
     return 70;
   }
   std::cout << "started" << std::endl;
