@@ -1,9 +1,6 @@
 #include "tools/hosts/find_hosts.h"
 
 #include <openssl/sha.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -28,6 +25,7 @@
 #include "tools/hosts/ssh_command.h"
 #include "tools/hosts/task_group.h"
 #include "tools/launch/own_program.h"
+#include "tools/launch/parent_signals.h"
 #include "tools/launch/signal_watch.h"
 
 namespace weir::hosts {
@@ -155,14 +153,6 @@ absl::StatusOr<std::unique_ptr<TaskGroup>> JoinTasks(Backend backend) {
                        : "--backend local");
 }
 
-// Asks the system for SIGTERM when the process that has started this one ends. A starter of tasks
-// that is killed leaves them otherwise.
-void EndWithParent() {
-  const pid_t parent = ::getppid();
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (::getppid() != parent) ::raise(SIGTERM);
-}
-
 absl::Status NotShared(Backend backend, const TaskGroup& group, const absl::Status& status) {
   if (absl::IsCancelled(status)) return status;
   if (absl::IsDeadlineExceeded(status))
@@ -204,7 +194,7 @@ absl::StatusOr<FoundHosts> ServeTask(const HostsRequest& request, Backend backen
 // The starter is the first of the tasks that a scheduler has begun; the others are agents.
 absl::StatusOr<FoundHosts> MeetTasks(const HostsRequest& request, Backend backend,
                                      std::ostream* console) {
-  EndWithParent();
+  launch::EndWithParent();                // a starter of tasks that is killed leaves them otherwise
   std::optional<InterruptibleWait> wait;  // until the group has removed its file
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<TaskGroup> group, JoinTasks(backend));
   if (group->task() > 0) return ServeTask(request, backend, group.get());

@@ -4,6 +4,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <string>
+#include <thread>
+
 #include "gtest/gtest.h"
 
 namespace weir::launch {
@@ -51,6 +54,66 @@ TEST(ParentSignalsTest, SignalsOfOthersAreIgnored) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFSIGNALED(status));
   EXPECT_EQ(WTERMSIG(status), SIGUSR1);
+}
+
+// A process that ends with its parent, which a thread of the parent has made.
+class Orphan {
+ public:
+  Orphan() {
+    EXPECT_EQ(::pipe(said_), 0);
+    EXPECT_EQ(::pipe(told_), 0);
+    parent_ = ::fork();
+    if (parent_ == 0) BeParent();
+    ::close(said_[1]);
+  }
+  ~Orphan() {
+    for (const int end : {said_[0], told_[0], told_[1]}) ::close(end);
+  }
+
+  // Returns the next byte that the process or its parent says; 0 after the end of the process.
+  char Said() const {
+    char byte = 0;
+    return ::read(said_[0], &byte, 1) == 1 ? byte : '\0';
+  }
+  void Tell() const { EXPECT_EQ(::write(told_[1], "x", 1), 1); }
+  void KillParent() const {
+    EXPECT_EQ(::kill(parent_, SIGKILL), 0);
+    EXPECT_EQ(::waitpid(parent_, nullptr, 0), parent_);
+  }
+
+ private:
+  void Say(const char* byte) const {
+    if (::write(said_[1], byte, 1) != 1) ::_exit(1);
+  }
+  [[noreturn]] void BeParent() const {
+    std::thread maker([this] {
+      if (::fork() == 0) BeChild();
+    });
+    maker.join();
+    Say("j");
+    ::close(said_[1]);
+    while (true) ::pause();
+  }
+  [[noreturn]] void BeChild() const {
+    EndWithParent();
+    Say("r");
+    char byte;
+    while (::read(told_[0], &byte, 1) == 1) Say("l");
+    while (true) ::pause();
+  }
+
+  int said_[2], told_[2];
+  pid_t parent_ = 0;
+};
+
+TEST(ParentSignalsTest, AProcessEndsWithItsParentAndNotWithAThreadOfIt) {
+  const Orphan orphan;
+  const std::string both = {orphan.Said(), orphan.Said()};  // in any order
+  EXPECT_TRUE(both == "rj" || both == "jr") << both;
+  orphan.Tell();
+  EXPECT_EQ(orphan.Said(), 'l') << "it has ended with the thread that made it";
+  orphan.KillParent();
+  EXPECT_EQ(orphan.Said(), '\0');
 }
 
 }  // namespace
