@@ -71,6 +71,18 @@ namespace {
 constexpr int64_t kTaskElements = 65536;
 // Sums are made in blocks that stay in the first-level cache.
 constexpr int64_t kSumBlock = 2048;
+// A tree of pairs over 2^k sources needs at most k blocks besides its result.
+constexpr int kTreeBlocks = 14;
+constexpr int64_t kSourcesMax = 1 << kTreeBlocks;
+
+// Several sources are combined in pairs, as the leaves of a tree: the left half of `count` leaves
+// is the largest power of two below `count`. So aligned runs of 2^k sources are combined among
+// themselves first, and it does not matter to the bits whether that happens here or elsewhere.
+int64_t LeftLeaves(int64_t count) {
+  int64_t left = 1;
+  while (left * 2 < count) left *= 2;
+  return left;
+}
 
 absl::StatusOr<DenseRect> Dense(const Rect& rect, const Shape& shape) {
   return DenseRect::Of(shape, rect.begin, rect.end);
@@ -243,6 +255,9 @@ class FillKernel final : public Kernel {
     DenseRect target;
     int64_t first_source, num_sources;
   };
+  struct alignas(64) SumBlock {
+    char bytes[kSumBlock * 4];
+  };
   struct Task {
     int64_t region, first, last;
     // An index into offsets_, for the offsets at which each source's message holds element `first`.
@@ -261,10 +276,23 @@ class FillKernel final : public Kernel {
   void Fill(const Task& task, const Region& region, char* target) const;
   // Returns source s of the task, as a rectangle of its tensor, from the task's first element.
   DenseRect SourceRect(const Task& task, const Region& region, int64_t s) const;
-  // Combines the block of kSumBlock or fewer elements of source s into `total` (f32 or i32); source
-  // 0 initialises `total`.
-  void Gather(int64_t s, RectCursor* from, const char* src, Combiner combiner, void* total,
-              int64_t n) const;
+  // Combines sources [first, first + count) of elements [at, at + n) of the task into `total` (f32
+  // or i32). n is at most kSumBlock; `blocks` are kTreeBlocks minus the depth of the call.
+  void GatherTree(const KernelArgs& args, const Task& task, const Region& region, int64_t first,
+                  int64_t count, int64_t at, int64_t n, char* total, SumBlock* blocks) const;
+  // Combines source s into `total`, or begins `total` with source s.
+  enum class Gathering : uint8_t { kBegins, kAdds };
+  void Gather(const KernelArgs& args, const Task& task, const Region& region, int64_t s, int64_t at,
+              int64_t n, Gathering gathering, char* total) const;
+  // Returns where elements [at, at + n) of source s lie, all of them one after another; nullptr if
+  // they do not.
+  const float* InOnePiece(const KernelArgs& args, const Task& task, const Region& region, int64_t s,
+                          int64_t at, int64_t n) const;
+  // As GatherTree, for f32 sources that lie in one piece. Returns the result: `out`, or the only
+  // source.
+  const float* SumTree(const KernelArgs& args, const Task& task, const Region& region,
+                       int64_t first, int64_t count, int64_t at, int64_t n, float* out,
+                       SumBlock* blocks) const;
 
   DType dtype_ = DType::kF32;
   int64_t size_ = 4;
@@ -310,6 +338,9 @@ absl::Status FillKernel::AddRegion(const ExchangeRegion& from, SpecCheck* check)
   Region region;
   region.tensor = from.tensor;
   check->Expect(check->HasOut(from.tensor), "regions of its outputs");
+  if (!check->ok()) return check->status();
+  check->Expect(static_cast<int64_t>(from.sources.size()) <= kSourcesMax,
+                absl::StrCat("at most ", kSourcesMax, " sources of a region"));
   if (!check->ok()) return check->status();
   region.combiner = from.combiner;
   WEIR_ASSIGN_OR_RETURN(region.target, Dense(from.target, check->out(from.tensor).shape));
@@ -430,25 +461,69 @@ void CombineInts(Combiner combiner, const int32_t* x, int32_t* total, int64_t n)
   }
 }
 
-void FillKernel::Gather(int64_t s, RectCursor* from, const char* src, Combiner combiner,
-                        void* total, int64_t n) const {
+void FillKernel::Gather(const KernelArgs& args, const Task& task, const Region& region, int64_t s,
+                        int64_t at, int64_t n, Gathering gathering, char* total) const {
+  const Source& source = sources_[region.first_source + s];
+  const DenseRect rect = SourceRect(task, region, s);
+  RectCursor from(rect, source.is_message ? at - task.first : at);
   for (int64_t done = 0; done < n;) {
-    int64_t run = std::min(n - done, from->contiguous());
-    const char* at = src + from->offset() * size_;
-    char* sum = static_cast<char*>(total) + done * 4;
-    if (s == 0 && dtype_ != DType::kBF16) {
-      std::memcpy(sum, at, run * size_);
-    } else if (s == 0) {
-      ConvertReal(dtype_, DType::kF32, at, sum, run);
+    const int64_t run = std::min(n - done, from.contiguous());
+    const char* x = static_cast<const char*>(args.inputs[source.input]) + from.offset() * size_;
+    char* sum = total + done * 4;
+    if (gathering == Gathering::kBegins && dtype_ != DType::kBF16) {
+      std::memcpy(sum, x, run * size_);
+    } else if (gathering == Gathering::kBegins) {
+      ConvertReal(dtype_, DType::kF32, x, sum, run);
     } else if (dtype_ == DType::kI32) {
-      CombineInts(combiner, reinterpret_cast<const int32_t*>(at), reinterpret_cast<int32_t*>(sum),
-                  run);
+      CombineInts(region.combiner, reinterpret_cast<const int32_t*>(x),
+                  reinterpret_cast<int32_t*>(sum), run);
     } else {
-      HWY_DYNAMIC_DISPATCH(CombineFloats)(combiner, dtype_, at, reinterpret_cast<float*>(sum), run);
+      HWY_DYNAMIC_DISPATCH(CombineFloats)
+      (region.combiner, dtype_, x, reinterpret_cast<float*>(sum), run);
     }
-    from->Advance(run);
+    from.Advance(run);
     done += run;
   }
+}
+
+void FillKernel::GatherTree(const KernelArgs& args, const Task& task, const Region& region,
+                            int64_t first, int64_t count, int64_t at, int64_t n, char* total,
+                            SumBlock* blocks) const {
+  if (count == 1) return Gather(args, task, region, first, at, n, Gathering::kBegins, total);
+  const int64_t left = LeftLeaves(count);
+  GatherTree(args, task, region, first, left, at, n, total, blocks);
+  if (count - left == 1)
+    return Gather(args, task, region, first + left, at, n, Gathering::kAdds, total);
+  char* const right = blocks->bytes;
+  GatherTree(args, task, region, first + left, count - left, at, n, right, blocks + 1);
+  if (dtype_ == DType::kI32) {
+    CombineInts(region.combiner, reinterpret_cast<const int32_t*>(right),
+                reinterpret_cast<int32_t*>(total), n);
+  } else {
+    HWY_DYNAMIC_DISPATCH(CombineFloats)
+    (region.combiner, DType::kF32, right, reinterpret_cast<float*>(total), n);
+  }
+}
+
+const float* FillKernel::InOnePiece(const KernelArgs& args, const Task& task, const Region& region,
+                                    int64_t s, int64_t at, int64_t n) const {
+  const Source& source = sources_[region.first_source + s];
+  const DenseRect rect = SourceRect(task, region, s);
+  const RectCursor from(rect, source.is_message ? at - task.first : at);
+  if (from.contiguous() < n) return nullptr;
+  return static_cast<const float*>(args.inputs[source.input]) + from.offset();
+}
+
+const float* FillKernel::SumTree(const KernelArgs& args, const Task& task, const Region& region,
+                                 int64_t first, int64_t count, int64_t at, int64_t n, float* out,
+                                 SumBlock* blocks) const {
+  if (count == 1) return InOnePiece(args, task, region, first, at, n);
+  const int64_t left = LeftLeaves(count);
+  const float* const a = SumTree(args, task, region, first, left, at, n, out, blocks);
+  const float* const b = SumTree(args, task, region, first + left, count - left, at, n,
+                                 reinterpret_cast<float*>(blocks->bytes), blocks + 1);
+  HWY_DYNAMIC_DISPATCH(CombineInto)(region.combiner, a, b, out, n);
+  return out;
 }
 
 // Combines f32 in place if the target and each source lie in one piece, so that no sum is made
@@ -458,28 +533,16 @@ bool FillKernel::CombineInPlace(const KernelArgs& args, const Task& task, const 
   const int64_t n = task.last - task.first;
   const RectCursor to(region.target, task.first);
   if (dtype_ != DType::kF32 || to.contiguous() < n) return false;
-  const auto source_at = [&](int64_t s, int64_t* contiguous) {
-    const Source& source = sources_[region.first_source + s];
-    const DenseRect rect = SourceRect(task, region, s);
-    const RectCursor from(rect, source.is_message ? 0 : task.first);
-    *contiguous = from.contiguous();
-    return static_cast<const float*>(args.inputs[source.input]) + from.offset();
-  };
-  int64_t contiguous = 0;
   for (int64_t s = 0; s < region.num_sources; ++s) {
-    source_at(s, &contiguous);
-    if (contiguous < n) return false;
+    if (InOnePiece(args, task, region, s, task.first, n) == nullptr) return false;
   }
-  float* out = reinterpret_cast<float*>(target) + to.offset();
-  const int64_t block =
-      region.num_sources == 2 ? n : kSumBlock;  // of more than two the sum is read again
-  for (int64_t at = 0; at < n; at += block) {
-    const float* sum = source_at(0, &contiguous) + at;
-    for (int64_t s = 1; s < region.num_sources; ++s) {
-      HWY_DYNAMIC_DISPATCH(CombineInto)
-      (region.combiner, sum, source_at(s, &contiguous) + at, out + at, std::min(block, n - at));
-      sum = out + at;
-    }
+  float* const out = reinterpret_cast<float*>(target) + to.offset();
+  SumBlock blocks[kTreeBlocks];
+  // Two sources are read once; of more than two, a sum is read again.
+  const int64_t block = region.num_sources == 2 ? n : kSumBlock;
+  for (int64_t done = 0; done < n; done += block) {
+    SumTree(args, task, region, 0, region.num_sources, task.first + done, std::min(block, n - done),
+            out + done, blocks);
   }
   return true;
 }
@@ -487,24 +550,18 @@ bool FillKernel::CombineInPlace(const KernelArgs& args, const Task& task, const 
 void FillKernel::Combine(const KernelArgs& args, const Task& task, const Region& region,
                          char* target) const {
   if (CombineInPlace(args, task, region, target)) return;
-  alignas(64) char total[kSumBlock * 4];
+  SumBlock total, blocks[kTreeBlocks];
   RectCursor to(region.target, task.first);
   for (int64_t at = task.first; at < task.last; at += kSumBlock) {
     const int64_t n = std::min(kSumBlock, task.last - at);
-    for (int64_t s = 0; s < region.num_sources; ++s) {
-      const Source& source = sources_[region.first_source + s];
-      const DenseRect rect = SourceRect(task, region, s);
-      RectCursor from(rect, source.is_message ? at - task.first : at);
-      Gather(s, &from, static_cast<const char*>(args.inputs[source.input]), region.combiner, total,
-             n);
-    }
+    GatherTree(args, task, region, 0, region.num_sources, at, n, total.bytes, blocks);
     for (int64_t done = 0; done < n;) {
       int64_t run = std::min(n - done, to.contiguous());
       char* out = target + to.offset() * size_;
       if (dtype_ == DType::kBF16) {
-        ConvertReal(DType::kF32, dtype_, total + done * 4, out, run);
+        ConvertReal(DType::kF32, dtype_, total.bytes + done * 4, out, run);
       } else {
-        std::memcpy(out, total + done * 4, run * size_);
+        std::memcpy(out, total.bytes + done * 4, run * size_);
       }
       to.Advance(run);
       done += run;

@@ -211,27 +211,40 @@ class FillCase {
   }
 
  private:
-  static constexpr int kMessages = 3;
+  static constexpr int kMessages = 9;
 
   void AddRegion(int64_t row, int64_t rows, int64_t* position) {
     const Rect target{{row, 0, 0}, {row + rows, out_.slice.shape[1], 3}};
-    const int64_t combiner = random_() % 2, num_sources = random_() % 4;
+    const int64_t combiner = random_() % 2, num_sources = random_() % (kMessages + 1);
     regions_.push_back({0, combiner == 0 ? Combiner::kSum : Combiner::kMax, target, {}});
-    std::vector<double> total(target.volume(), combiner == 0 ? 0.0 : Lowest());
+    std::vector<std::vector<double>> sources;
     for (int64_t s = 0; s < num_sources; ++s) {
-      std::vector<double> values = s == 0 && random_() % 2
-                                       ? OwnSource(target.volume())
-                                       : MessageSource(s, *position, target.volume());
-      for (size_t i = 0; i < total.size(); ++i) {
-        total[i] = s == 0 ? values[i]
-                   : combiner == 0
-                       ? Stored(dtype_ == DType::kI32 ? dtype_ : DType::kF32, total[i] + values[i])
-                       : std::max(total[i], values[i]);
-      }
+      sources.push_back(s == 0 && random_() % 2 ? OwnSource(target.volume())
+                                                : MessageSource(s, *position, target.volume()));
     }
-    for (double value : total)
-      expected_.push_back(num_sources == 0 ? value : Stored(dtype_, value));
+    for (int64_t i = 0; i < target.volume(); ++i) {
+      std::vector<double> values;
+      for (const std::vector<double>& source : sources) values.push_back(source[i]);
+      expected_.push_back(num_sources == 0 ? (combiner == 0 ? 0.0 : Lowest())
+                                           : Stored(dtype_, Combined(combiner == 0, values)));
+    }
     *position += target.volume();
+  }
+
+  // Combines neighbours in pairs, then the neighbours of what is left, until one value is left.
+  double Combined(bool is_sum, std::vector<double> values) const {
+    while (values.size() > 1) {
+      std::vector<double> halved;
+      for (size_t i = 0; i < values.size(); i += 2) {
+        halved.push_back(values[i]);
+        if (i + 1 == values.size()) break;
+        halved.back() =
+            is_sum ? Stored(dtype_ == DType::kI32 ? dtype_ : DType::kF32, values[i] + values[i + 1])
+                   : std::max(values[i], values[i + 1]);
+      }
+      values = std::move(halved);
+    }
+    return values[0];
   }
 
   double Lowest() const {
@@ -316,6 +329,31 @@ TEST(ExchangeFillTest, ALargeSumOfThreeRunsInTheOrderOfItsSources) {
     expected[before + i] = Stored(DType::kF32, Stored(DType::kF32, first[i] + own[i]) + second[i]);
   }
   ExpectEqualValues(sum[0], expected);
+}
+
+// The bits of a sum do not tell whether aligned runs of 2^k sources were summed before.
+TEST(ExchangeFillTest, ASumOfSumsOfFourHasTheBitsOfOneSum) {
+  const int64_t n = 5000;
+  for (const int64_t num_sources : {5, 8, 12, 15}) {
+    SCOPED_TRACE(num_sources);
+    const auto sum = [n](const TestInputs& inputs) {
+      ExchangeRegion region{0, Combiner::kSum, {{0}, {n}}, {}};
+      for (size_t i = 0; i < inputs.size(); ++i)
+        region.sources.push_back({static_cast<int>(i), {}});
+      RunOptions options;
+      options.transfer = ExchangeFill{n, 0, {region}};
+      return RunKernel("exchange_fill", {}, inputs, {TensorSlice::Whole(DType::kF32, {n})},
+                       options)[0];
+    };
+    TestInputs all, of_four;
+    for (int64_t s = 0; s < num_sources; ++s) {
+      all.push_back(RandomTensor(DType::kF32, {n}, s + 1));
+      if (s % 4 == 3 || s + 1 == num_sources)
+        of_four.push_back(sum(TestInputs(all.begin() + s / 4 * 4, all.end())));
+    }
+    const TestTensor expected = sum(all);
+    ExpectEqualValues(sum(of_four), expected.values);
+  }
 }
 
 TEST(ExchangeFillTest, SourcesMayHaveAnotherShapeOfTheSameVolume) {

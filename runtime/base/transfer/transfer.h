@@ -50,8 +50,10 @@ struct ExchangeSource {
   friend bool operator==(const ExchangeSource&, const ExchangeSource&) = default;
 };
 
-// A part of output `tensor`. One source: a copy. Several: combined in the order listed. None: the
-// combiner's neutral element.
+// A part of output `tensor`. One source: a copy. None: the combiner's neutral element. Several: the
+// sources are combined in pairs, as the leaves, in the order listed, of a tree whose left half is
+// the largest power of two below their number: ((a b) (c d)) e. So aligned runs of 2^k sources may
+// be combined elsewhere before, and the bits stay the same.
 struct ExchangeRegion {
   int tensor = 0;
   Combiner combiner = Combiner::kSum;
