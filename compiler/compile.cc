@@ -50,7 +50,7 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
   plan->job = job;
   plan->mode = options.mode;
   WEIR_ASSIGN_OR_RETURN(plan->mesh, MeshOf(job));
-  plan->places = sbp::PipelinePlaces(plan->mesh);
+  plan->places = sbp::PipelinePlaces(plan->mesh, job.mesh().devices_per_host());
   plan->stage_mesh = plan->places.mesh(0);
   WEIR_RETURN_IF_ERROR(CheckTraining(job, plan->stage_mesh, options.mode));
   plan->micro_batches = std::max<int64_t>(1, job.training().micro_batches());

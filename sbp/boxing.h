@@ -30,7 +30,8 @@
 // Sources: an element's source agrees with the receiver in every axis where it may. The source is
 // the receiver itself if the receiver holds the element, else the holder that differs in fewest
 // mesh coordinates. Copies are thus read from as many holders as there are. Sums run over the
-// coordinates of the merged axes in row-major order on every rank.
+// coordinates of the merged axes in row-major order on every rank, in pairs
+// (runtime/base/transfer/transfer.h). boxing_over_hosts.h prefers the links inside hosts.
 //
 // The part of one rank is a pure function of (step, rank), so no rank needs another rank's plan.
 // Thread rule: pure functions.
@@ -111,8 +112,8 @@ struct RegionSource {
   Rect src;
 };
 // A Region is a part of this rank's new shard. `dst` is local to that shard. With one source the
-// region is a copy. Several sources are combined in the order listed. Without a source the region
-// is filled with the combiner's neutral element (0, -inf).
+// region is a copy. Several sources are combined in pairs, in the order listed. Without a source
+// the region is filled with the combiner's neutral element (0, -inf).
 struct Region {
   int tensor = 0;
   Rect dst;

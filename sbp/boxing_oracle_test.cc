@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "runtime/base/random.h"
 #include "sbp/boxing.h"
+#include "sbp/boxing_over_hosts.h"
 
 namespace weir::sbp {
 namespace {
@@ -304,7 +305,27 @@ bool ChangesCombiner(const Layout& from, const Layout& to) {
   return false;
 }
 
-// Boxes one tensor and checks the result after the last step. Returns false if a check failed.
+// Runs a boxing of `tensor` and checks the result after the last step. Returns false if a check
+// failed.
+bool RunAndCheck(const Tensor& tensor, const Places& places, const Boxing& boxing) {
+  const Values values = RandomTensor(tensor.type, MixKey(Seed(), 1));
+  std::vector<Shards> shards = {
+      MakeShards(tensor.type, tensor.from, places, values, MixKey(Seed(), 2))};
+  Simulator simulator({boxing.type}, boxing.places);
+  int64_t bytes = 0;
+  for (const BoxingStep& step : boxing.steps) {
+    SCOPED_TRACE(ToText(step, boxing.places));
+    shards = simulator.Run({step}, shards);
+    for (int64_t rank = 0; rank < places.num_ranks(); ++rank)
+      bytes += BytesSent(boxing.type, step, boxing.places, rank);
+    if (::testing::Test::HasFailure()) return false;
+  }
+  EXPECT_EQ(TotalBytes(boxing.type, boxing.steps, boxing.places), bytes);
+  ExpectShards(tensor.type, tensor.to, places, values, shards[0]);
+  return !::testing::Test::HasFailure();
+}
+
+// Boxes one tensor and checks the result. Returns false if a check failed.
 bool BoxAndCheck(const Tensor& tensor, const Places& places) {
   SCOPED_TRACE(Describe(tensor, places));
   absl::StatusOr<std::vector<BoxingStep>> plan =
@@ -315,22 +336,8 @@ bool BoxAndCheck(const Tensor& tensor, const Places& places) {
   }
   EXPECT_TRUE(plan.ok()) << plan.status();
   if (!plan.ok()) return false;
-  const Values values = RandomTensor(tensor.type, MixKey(Seed(), 1));
-  std::vector<Shards> shards = {
-      MakeShards(tensor.type, tensor.from, places, values, MixKey(Seed(), 2))};
-  Simulator simulator({tensor.type}, places);
-  int64_t bytes = 0;
-  for (const BoxingStep& step : *plan) {
-    SCOPED_TRACE(ToText(step, places));
-    shards = simulator.Run({step}, shards);
-    for (int64_t rank = 0; rank < places.num_ranks(); ++rank)
-      bytes += BytesSent(tensor.type, step, places, rank);
-    if (::testing::Test::HasFailure()) return false;
-  }
-  EXPECT_EQ(TotalBytes(tensor.type, *plan, places), bytes);
   EXPECT_LE(plan->size(), 4u);
-  ExpectShards(tensor.type, tensor.to, places, values, shards[0]);
-  return !::testing::Test::HasFailure();
+  return RunAndCheck(tensor, places, {tensor.type, places, *plan});
 }
 
 TensorType TypeOf(std::vector<TensorDim> dims) { return TensorType{DType::kF32, std::move(dims)}; }
@@ -434,6 +441,71 @@ TEST_P(BoxingAcrossStages, AnyLayoutBecomesAnyOtherOnOtherDevices) {
 INSTANTIATE_TEST_SUITE_P(Meshes, BoxingAcrossStages,
                          ::testing::Values("pp=2", "pp=2,dp=3", "dp=4,pp=2", "pp=3,dp=2,tp=2",
                                            "dp=2,pp=2,tp=3", "dp=2,tp=2,pp=2"));
+
+// Returns the bytes that cross from host to host, counted message by message.
+int64_t BytesBetweenHosts(const Boxing& boxing, const Places& places) {
+  int64_t bytes = 0;
+  for (const BoxingStep& step : boxing.steps) {
+    for (int64_t rank = 0; rank < places.num_ranks(); ++rank) {
+      for (const auto& [peer, pieces] :
+           BuildExchange({boxing.type}, {step}, boxing.places, rank).sends) {
+        if (places.HostOf(peer) == places.HostOf(rank)) continue;
+        for (const Piece& piece : pieces) bytes += piece.src.volume() * SizeOf(boxing.type.dtype);
+      }
+    }
+  }
+  return bytes;
+}
+
+struct HostsCase {
+  const char* mesh;
+  int64_t devices_per_host;
+};
+class BoxingOverHosts : public ::testing::TestWithParam<HostsCase> {};
+
+TEST_P(BoxingOverHosts, AnyLayoutBecomesAnyOtherWithFewerBytesBetweenHosts) {
+  const Places places = PipelinePlaces(*Mesh::Parse(GetParam().mesh), GetParam().devices_per_host);
+  ASSERT_NE(places.host_cut(), nullptr);
+  const Mesh& mesh = places.mesh(0);
+  std::mt19937_64 random(Seed());
+  int num_better = 0;
+  std::vector<TensorType> types = Types();
+  types.push_back(TypeOf({{"x", 24, 2}, {"y", 24, 1}}));
+  types.push_back(TypeOf({{"x", 48, 1}}));
+  for (const TensorType& type : types) {
+    for (const Combiner combiner : {Combiner::kSum, Combiner::kMax}) {
+      const std::vector<Layout> layouts = AllLayouts(type, mesh, combiner);
+      for (int i = 0; i < 150; ++i) {
+        const Tensor tensor{
+            type,
+            {layouts[random() % layouts.size()], 0},
+            {layouts[random() % layouts.size()], i % 3 == 0 ? places.size() - 1 : 0}};
+        SCOPED_TRACE(Describe(tensor, places));
+        const absl::StatusOr<std::vector<BoxingStep>> one_level =
+            PlanBoxing(type, tensor.from, tensor.to, places);
+        const absl::StatusOr<Boxing> boxing =
+            PlanBoxingOverHosts(type, tensor.from, tensor.to, places, /*saved_bytes_min=*/0);
+        ASSERT_TRUE(boxing.ok()) << boxing.status();
+        if (boxing->steps == *one_level) continue;
+        ++num_better;
+        ASSERT_LT(BytesBetweenHosts(*boxing, places),
+                  BytesBetweenHosts({type, places, *one_level}, places));
+        ASSERT_TRUE(RunAndCheck(tensor, places, *boxing));
+      }
+    }
+  }
+  EXPECT_GT(num_better, 100);
+}
+
+INSTANTIATE_TEST_SUITE_P(Meshes, BoxingOverHosts,
+                         ::testing::Values(HostsCase{"dp=4", 2}, HostsCase{"dp=6", 2},
+                                           HostsCase{"dp=8", 4}, HostsCase{"dp=2,tp=2", 2},
+                                           HostsCase{"dp=4,tp=2", 4}, HostsCase{"dp=2,tp=4", 2},
+                                           HostsCase{"dp=2,sp=2,tp=2", 4},
+                                           HostsCase{"pp=2,dp=2,tp=2", 2},
+                                           HostsCase{"pp=2,dp=4", 2}, HostsCase{"pp=2,tp=2", 2},
+                                           HostsCase{"dp=2,pp=2,tp=2", 2},
+                                           HostsCase{"dp=2,tp=2,pp=2", 4}));
 
 // Checks a random bundle of tensors that differ in type and layouts but take the same number of
 // steps.

@@ -164,6 +164,12 @@ int64_t ExchangeView::TotalElementsSent(bool same_place) const {
   return same_place ? sent - SumOverRanks(Measure::kKept) : sent;
 }
 
+int64_t ExchangeView::TotalElementsSentAmong(const std::vector<bool>& agreed) const {
+  ExchangeView among = *this;
+  among.agreed_ = agreed;
+  return among.CopiesAskedFor() * among.SumOverRanks(Measure::kSent);
+}
+
 // The sum over ranks of a product over tensor axes is again a product of sums, one for each set of
 // tensor axes that share mesh axes, so no loop over the ranks is needed.
 int64_t ExchangeView::SumOverRanks(Measure measure) const {
@@ -205,13 +211,13 @@ bool ExchangeView::DependsOn(Measure measure, int tensor_axis, int mesh_axis) co
   const Sbp &before = from_[mesh_axis], &after = to_[mesh_axis];
   if (before.is_split() && before.axis == tensor_axis) return true;
   if (!after.is_split() || after.axis != tensor_axis) return false;
-  return measure == Measure::kKept || rules_[mesh_axis] == SourceRule::kSame;
+  return measure == Measure::kKept || Agrees(mesh_axis);
 }
 
 int64_t ExchangeView::CopiesAskedFor() const {
   int64_t copies = 1;
   for (int axis = 0; axis < mesh_->num_axes(); ++axis) {
-    if (rules_[axis] != SourceRule::kSame && to_[axis].is_broadcast()) copies *= mesh_->size(axis);
+    if (!Agrees(axis) && to_[axis].is_broadcast()) copies *= mesh_->size(axis);
   }
   return copies;
 }
@@ -244,7 +250,7 @@ int64_t ExchangeView::OverlapSum(const Coords& sender, int tensor_axis, int mesh
     return OverlapSum(sender, tensor_axis, mesh_axis + 1,
                       PartOf(part, to_[mesh_axis], unit, parts, i), old);
   };
-  if (rules_[mesh_axis] == SourceRule::kSame) return sum_of(sender[mesh_axis]);
+  if (Agrees(mesh_axis)) return sum_of(sender[mesh_axis]);
   int64_t sum = 0;
   for (int64_t i = 0; i < parts; ++i) sum += sum_of(i);
   return sum;

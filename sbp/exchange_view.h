@@ -72,6 +72,9 @@ class ExchangeView {
   // Returns the sum of ElementsSent over all senders of the mesh; for a flat view, over those of
   // one group.
   int64_t TotalElementsSent(bool same_place) const;
+  // Returns the elements that all senders give to receivers, themselves included, that agree with
+  // them on the axes `agreed` (by mesh axis).
+  int64_t TotalElementsSentAmong(const std::vector<bool>& agreed) const;
 
  private:
   // A Measure is a length along one tensor axis; the product over all tensor axes is a volume.
@@ -91,6 +94,10 @@ class ExchangeView {
                      Leaf* leaf, std::vector<Leaf>* leaves) const;
   int64_t OverlapSum(const Coords& sender, int tensor_axis, int mesh_axis, const Range& part,
                      const Range& old) const;
+  // Returns whether only receivers that agree with a sender on the axis count.
+  bool Agrees(int mesh_axis) const {
+    return rules_[mesh_axis] == SourceRule::kSame || (!agreed_.empty() && agreed_[mesh_axis]);
+  }
   // Returns the range of a tensor axis that `layout` leaves at `coords`.
   Range RangeIn(const Layout& layout, int tensor_axis, const Coords& coords) const;
   int64_t LengthOf(Measure measure, int tensor_axis, const Coords& coords) const;
@@ -107,6 +114,7 @@ class ExchangeView {
   std::vector<bool> in_view_;  // by mesh axis: false outside the group of a flat step
   const Mesh* mesh_;
   std::vector<SourceRule> rules_;  // by mesh axis
+  std::vector<bool> agreed_;       // of TotalElementsSentAmong; otherwise empty
   Combiner merge_combiner_ = Combiner::kSum;
   Combiner neutral_combiner_ = Combiner::kSum;
 };

@@ -4,7 +4,69 @@
 
 namespace weir::sbp {
 
-Places::Places(std::vector<Place> places) {
+namespace {
+
+// Returns the number of ranks from one device to the next along an axis, if the place is regular.
+int64_t StrideOf(const Place& place, int axis) {
+  Coords coords(place.mesh.num_axes(), 0);
+  coords[axis] = 1;
+  return place.mesh.size(axis) == 1 ? 0
+                                    : place.ranks[place.mesh.RankOf(coords)] - place.ranks.front();
+}
+
+// Returns whether devices share a host exactly if they agree on all axes that leave the host.
+bool AgreesWithHosts(const Place& place, const std::vector<bool>& within_host,
+                     int64_t devices_per_host) {
+  for (int64_t device = 0; device < place.mesh.num_ranks(); ++device) {
+    Coords first = place.mesh.CoordsOf(device);
+    for (int axis = 0; axis < place.mesh.num_axes(); ++axis) {
+      if (within_host[axis]) first[axis] = 0;
+    }
+    if (place.ranks[device] / devices_per_host !=
+        place.ranks[place.mesh.RankOf(first)] / devices_per_host)
+      return false;
+  }
+  return true;
+}
+
+std::shared_ptr<const HostCut> CutByHosts(std::vector<Place> places, int64_t devices_per_host) {
+  const Mesh mesh = places.front().mesh;
+  std::vector<MeshAxis> cut;
+  std::vector<bool> within_host;
+  std::vector<std::vector<int>> axes;
+  const auto add = [&](const std::string& name, int64_t size, bool within) {
+    axes.back().push_back(static_cast<int>(cut.size()));
+    cut.push_back({name, size});
+    within_host.push_back(within);
+  };
+  bool any_within = false;
+  for (int axis = 0; axis < mesh.num_axes(); ++axis) {
+    const MeshAxis& whole = mesh.axes()[axis];
+    const int64_t stride = StrideOf(places.front(), axis);
+    axes.emplace_back();
+    any_within = any_within || (whole.size > 1 && stride < devices_per_host);
+    if (stride >= devices_per_host || stride * whole.size <= devices_per_host) {
+      add(whole.name, whole.size, stride < devices_per_host);
+      continue;
+    }
+    const int64_t devices = devices_per_host / stride;
+    if (devices * stride != devices_per_host || whole.size % devices != 0) return nullptr;
+    add(whole.name + ".hosts", whole.size / devices, false);
+    add(whole.name + ".devices", devices, true);
+  }
+  if (!any_within) return nullptr;
+  for (Place& place : places) {
+    if (place.mesh != mesh) return nullptr;
+    place.mesh = Mesh(cut);
+    if (!AgreesWithHosts(place, within_host, devices_per_host)) return nullptr;
+  }
+  return std::make_shared<HostCut>(HostCut{Places(std::move(places)), devices_per_host,
+                                           std::move(within_host), std::move(axes)});
+}
+
+}  // namespace
+
+Places::Places(std::vector<Place> places, int64_t devices_per_host) {
   auto table = std::make_shared<Table>();
   size_t num_ranks = 0;
   for (const Place& place : places) num_ranks += place.ranks.size();
@@ -13,11 +75,14 @@ Places::Places(std::vector<Place> places) {
     for (size_t i = 0; i < places[p].ranks.size(); ++i)
       table->devices[places[p].ranks[i]] = {static_cast<int64_t>(p), static_cast<int64_t>(i)};
   }
+  table->devices_per_host = devices_per_host;
+  if (devices_per_host > 0 && static_cast<int64_t>(num_ranks) > devices_per_host)
+    table->host_cut = CutByHosts(places, devices_per_host);
   table->places = std::move(places);
   table_ = std::move(table);
 }
 
-Places PipelinePlaces(const Mesh& mesh) {
+Places PipelinePlaces(const Mesh& mesh, int64_t devices_per_host) {
   const int pipeline = mesh.AxisIndex(kPipelineAxis);
   std::vector<MeshAxis> axes = mesh.axes();
   if (pipeline >= 0) axes.erase(axes.begin() + pipeline);
@@ -29,7 +94,7 @@ Places PipelinePlaces(const Mesh& mesh) {
   for (int i = pipeline + 1; pipeline >= 0 && i < mesh.num_axes(); ++i) inner_size *= mesh.size(i);
   for (int64_t rank = 0; rank < mesh.num_ranks(); ++rank)
     places[pipeline < 0 ? 0 : rank / inner_size % num_places].ranks.push_back(rank);
-  return Places(std::move(places));
+  return Places(std::move(places), devices_per_host);
 }
 
 }  // namespace weir::sbp

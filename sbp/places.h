@@ -3,6 +3,9 @@
 //
 // The types assume neither equal sizes nor equal meshes. PlanBoxing (sbp/boxing.h) moves tensors
 // only between places whose meshes are equal.
+//
+// Places may know which devices share a host. A HostCut is then what boxing needs to prefer the
+// links inside hosts (sbp/boxing_over_hosts.h).
 // Thread rule: values; copies share one immutable table.
 #pragma once
 
@@ -19,13 +22,16 @@ struct Place {
   std::vector<int64_t> ranks;  // ranks[i] is the job's rank of device i of `mesh`
 };
 
+struct HostCut;
+
 class Places {
  public:
   // Makes one place, with one device.
   Places() : Places(std::vector<Place>{{Mesh(), {0}}}) {}
   // Each rank from 0 to the number of ranks, exclusive, belongs to exactly one place. A place has a
-  // rank for each device of its mesh.
-  explicit Places(std::vector<Place> places);
+  // rank for each device of its mesh. Ranks r with equal r / devices_per_host share a host; 0: all
+  // ranks do.
+  explicit Places(std::vector<Place> places, int64_t devices_per_host = 0);
 
   int64_t size() const { return static_cast<int64_t>(table_->places.size()); }
   int64_t num_ranks() const { return static_cast<int64_t>(table_->devices.size()); }
@@ -38,6 +44,14 @@ class Places {
   int64_t DeviceOf(int64_t rank) const { return table_->devices[rank].number; }
   Coords CoordsOf(int64_t rank) const { return mesh(PlaceOf(rank)).CoordsOf(DeviceOf(rank)); }
 
+  // Returns the number of the host of a rank.
+  int64_t HostOf(int64_t rank) const {
+    return table_->devices_per_host == 0 ? 0 : rank / table_->devices_per_host;
+  }
+  // Returns null if all ranks share a host, if each rank has a host of its own, or if the hosts do
+  // not cut the meshes evenly.
+  const HostCut* host_cut() const { return table_->host_cut.get(); }
+
  private:
   struct Device {
     int64_t place = 0;
@@ -46,12 +60,24 @@ class Places {
   struct Table {
     std::vector<Place> places;
     std::vector<Device> devices;  // by rank
+    int64_t devices_per_host = 0;
+    std::shared_ptr<const HostCut> host_cut;
   };
   std::shared_ptr<const Table> table_;
 };
 
+// A HostCut shows places with meshes whose axes lie inside hosts or between hosts. A mesh axis that
+// does both is cut in two where a host ends: over hosts of 2 devices, "dp" of 6 devices becomes
+// "dp.hosts" of 3 and "dp.devices" of 2. The devices and their order stay the same.
+struct HostCut {
+  Places places;  // with the cut meshes; they know of no hosts themselves
+  int64_t devices_per_host = 0;
+  std::vector<bool> within_host;       // by axis of the cut mesh: devices along it share a host
+  std::vector<std::vector<int>> axes;  // by axis of the mesh: its one or two axes of the cut mesh
+};
+
 // Returns one place for each coordinate of the pipeline axis, in order. The mesh of each place is
 // `mesh` without that axis. A mesh without a pipeline axis is one place.
-Places PipelinePlaces(const Mesh& mesh);
+Places PipelinePlaces(const Mesh& mesh, int64_t devices_per_host = 0);
 
 }  // namespace weir::sbp

@@ -11,7 +11,7 @@ namespace weir::compiler {
 
 absl::StatusOr<int64_t> BytesPerStep(const LogicalPlan& plan) {
   const Module& module = plan.module;
-  TransferFactory transfers(plan.places);
+  TransferFactory transfers;
   int64_t total = 0;
   std::map<int, int64_t> of_function;  // bytes of one call
   for (const ProgramItem& item : module.items) {
@@ -25,13 +25,9 @@ absl::StatusOr<int64_t> BytesPerStep(const LogicalPlan& plan) {
     if (known == of_function.end()) {
       int64_t bytes = 0;
       const Function& function = module.functions[item.function];
-      WEIR_ASSIGN_OR_RETURN(SegmentedFunction segmented, CutSegments(function, plan.places));
-      for (TransferBundle& bundle : segmented.transfers) {
-        MovedTensors moved{{}, std::move(bundle.steps)};
-        for (int node : bundle.nodes)
-          moved.types.push_back(function.values[function.nodes[node].inputs[0]].type);
-        bytes += transfers.TotalBytes(moved);
-      }
+      WEIR_ASSIGN_OR_RETURN(const SegmentedFunction segmented, CutSegments(function, plan.places));
+      for (const TransferBundle& bundle : segmented.transfers)
+        bytes += transfers.TotalBytes(bundle.moved);
       known = of_function.emplace(item.function, bytes).first;
     }
     total += times * known->second;

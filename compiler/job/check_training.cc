@@ -32,8 +32,10 @@ absl::Status CheckZero(const proto::Training& training, const sbp::Mesh& stage_m
   return absl::OkStatus();
 }
 
-absl::Status CheckCounts(const proto::Training& training) {
+absl::Status CheckCounts(const proto::Job& job) {
+  const proto::Training& training = job.training();
   const std::vector<std::pair<const char*, int64_t>> counts = {
+      {"mesh.devices_per_host", job.mesh().devices_per_host()},
       {"training.steps", training.steps()},
       {"training.eval_every", training.eval_every()},
       {"training.eval_batches", training.eval_batches()},
@@ -192,7 +194,7 @@ absl::Status CheckTraining(const proto::Job& job, const sbp::Mesh& stage_mesh, P
   WEIR_RETURN_IF_ERROR(CheckUpdates(job.training()));
   if (mode != PlanMode::kTrain) return absl::OkStatus();
   WEIR_RETURN_IF_ERROR(CheckZero(job.training(), stage_mesh));
-  WEIR_RETURN_IF_ERROR(CheckCounts(job.training()));
+  WEIR_RETURN_IF_ERROR(CheckCounts(job));
   WEIR_RETURN_IF_ERROR(CheckAnyUpdate(job.training()));
   return CheckNumbers(job.training());
 }

@@ -32,8 +32,7 @@ class RankLowering {
         rings_(plan, stage_),
         shape_(shape),
         builder_(plan, rank),
-        graph_(builder_.graph()),
-        transfers_(plan.places) {
+        graph_(builder_.graph()) {
     of_value_.assign(module_.values.size(), -1);
   }
 
@@ -158,19 +157,13 @@ class RankLowering {
       while (next_transfer < segmented->transfers.size() &&
              segmented->transfers[next_transfer].depth == static_cast<int>(s)) {
         const TransferBundle& bundle = segmented->transfers[next_transfer];
-        MovedTensors moved{{}, bundle.steps};
         std::vector<int> inputs;
-        for (int node : bundle.nodes) {
-          moved.types.push_back(function.values[function.nodes[node].inputs[0]].type);
-          inputs.push_back(tensor_of[function.nodes[node].inputs[0]]);
-        }
-        for (auto& list : moved.steps) {
-          for (sbp::BoxingStep& step : list) step.from.place = step.to.place = stage_;
-        }
+        for (int node : bundle.nodes) inputs.push_back(tensor_of[function.nodes[node].inputs[0]]);
         std::string name = absl::StrCat(
             item.name, ": ", function.values[function.nodes[bundle.nodes[0]].inputs[0]].name,
             bundle.nodes.size() > 1 ? absl::StrCat(" +", bundle.nodes.size() - 1) : "");
-        std::vector<int> outputs = LowerTransfers(name, next_transfer + 1, moved, inputs);
+        std::vector<int> outputs =
+            LowerTransfers(name, next_transfer + 1, bundle.moved.At(stage_), inputs);
         for (size_t k = 0; k < bundle.nodes.size(); ++k)
           tensor_of[function.nodes[bundle.nodes[k]].outputs[0]] = outputs[k];
         ++next_transfer;
@@ -334,9 +327,9 @@ class RankLowering {
 
   // ---- transfers ----
 
-  // Lowers all transfers of a bundle, one after another. inputs[i] is the tensor of moved.types[i]
-  // here, or -1 if this rank is not among the senders; so is the result for the tensors that
-  // arrive.
+  // Lowers all transfers of a bundle, one after another. inputs[i] is the tensor of
+  // moved.types()[i] here, or -1 if this rank is not among the senders; so is the result for the
+  // tensors that arrive.
   std::vector<int> LowerTransfers(const std::string& name, size_t bundle, const MovedTensors& moved,
                                   std::vector<int> inputs) {
     for (size_t k = 0; k < moved.num_transfers(); ++k) {
@@ -344,9 +337,14 @@ class RankLowering {
       const int64_t chunk_bytes =
           k == 0 && rings_.LandsWhole(item) ? kBytesMax : plan_.chunk_bytes_max;
       TransferOptions options;
-      options.name = absl::StrCat(Name(moved.steps[0][k].method), " ", name);
+      const sbp::BoxingStep& step = moved.steps()[0][k];
+      const std::optional<bool> stays =
+          sbp::StaysInHosts(step, moved.places(), plan_.places.host_cut());
+      options.name =
+          absl::StrCat(Name(step.method),
+                       stays.has_value() ? (*stays ? " in hosts " : " between hosts ") : " ", name);
       options.key = MixKey(static_cast<uint64_t>(item), bundle * 64 + k);
-      options.chunk_elements = std::max<int64_t>(1, chunk_bytes / SizeOf(moved.types[0].dtype));
+      options.chunk_elements = std::max<int64_t>(1, chunk_bytes / SizeOf(moved.types()[0].dtype));
       inputs = AddTransfer(*transfers_.Make(moved, k, std::move(options)),
                            shape_ == nullptr ? LoweredFor::kStage : LoweredFor::kRank, inputs,
                            &builder_);

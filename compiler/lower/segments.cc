@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "compiler/transfer/transfer_lowering.h"
+#include "runtime/base/status.h"
 
 namespace weir::compiler {
 
@@ -20,26 +20,24 @@ absl::StatusOr<SegmentedFunction> CutSegments(const Function& function, const sb
     if (node.op == kBoxingOp) {
       const Value& from = function.values[node.inputs[0]];
       const Value& to = function.values[node.outputs[0]];
-      absl::StatusOr<std::vector<sbp::BoxingStep>> steps =
-          sbp::PlanBoxing(from.type, {from.layout, 0}, {to.layout, 0}, places);
-      if (!steps.ok()) return steps.status();
-      if (IsLocal(*steps)) {
-        out.local_boxings[static_cast<int>(i)] = *steps;
+      WEIR_ASSIGN_OR_RETURN(
+          const sbp::Boxing boxing,
+          sbp::PlanBoxingOverHosts(from.type, {from.layout, 0}, {to.layout, 0}, places));
+      if (IsLocal(boxing.steps)) {
+        out.local_boxings[static_cast<int>(i)] = boxing.steps;
       } else {
         transfer = true;
         after = at + 1;
         auto same = [&](const TransferBundle& bundle) {
-          return bundle.depth == at && bundle.steps[0].size() == steps->size() &&
-                 function.values[function.nodes[bundle.nodes[0]].inputs[0]].type.dtype ==
-                     from.type.dtype;
+          return bundle.depth == at && bundle.moved.Fits(boxing);
         };
         auto known = std::find_if(out.transfers.begin(), out.transfers.end(), same);
         if (known == out.transfers.end()) {
-          out.transfers.push_back({at, {}, {}});
-          known = out.transfers.end() - 1;
+          out.transfers.push_back({at, {static_cast<int>(i)}, MovedTensors(boxing)});
+        } else {
+          known->nodes.push_back(static_cast<int>(i));
+          known->moved.Add(boxing);
         }
-        known->nodes.push_back(static_cast<int>(i));
-        known->steps.push_back(*steps);
       }
     }
     if (static_cast<int>(out.segments.size()) <= after) out.segments.resize(after + 1);

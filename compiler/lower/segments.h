@@ -9,15 +9,16 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/ir/ir.h"
+#include "compiler/transfer/transfer_lowering.h"
 #include "sbp/boxing.h"
 
 namespace weir::compiler {
 
-// Transfers after segment `depth` that run together: same number of steps, same element type.
+// Transfers after segment `depth` that run together.
 struct TransferBundle {
   int depth = 0;
-  std::vector<int> nodes;                           // boxing nodes of the function
-  std::vector<std::vector<sbp::BoxingStep>> steps;  // by node
+  std::vector<int> nodes;  // boxing nodes of the function
+  MovedTensors moved;      // by node; all at place 0
 };
 
 struct SegmentedFunction {

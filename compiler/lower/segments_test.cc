@@ -84,7 +84,7 @@ TEST_F(SegmentsTest, TransfersAtOneDepthTravelTogetherUnlessTheirElementsDiffer)
   for (const TransferBundle& bundle : cut.transfers) {
     bundles.push_back(bundle.nodes);
     depths.push_back(bundle.depth);
-    EXPECT_EQ(bundle.steps.size(), bundle.nodes.size());
+    EXPECT_EQ(bundle.moved.steps().size(), bundle.nodes.size());
   }
   EXPECT_THAT(bundles, ElementsAre(ElementsAre(1, 2), ElementsAre(3), ElementsAre(6)));
   EXPECT_THAT(depths, ElementsAre(0, 0, 1));

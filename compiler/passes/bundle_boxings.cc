@@ -4,7 +4,8 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "sbp/boxing.h"
+#include "runtime/base/status.h"
+#include "sbp/boxing_over_hosts.h"
 
 namespace weir::compiler {
 
@@ -27,13 +28,14 @@ absl::Status BundleBoxings(const sbp::Places& places, Module* module) {
     }
     const ProgramValue& from = module->values[item.inputs[0]];
     const ProgramValue& to = module->values[item.outputs[0]];
-    absl::StatusOr<std::vector<sbp::BoxingStep>> steps =
-        sbp::PlanBoxing(from.type, {from.layout, from.stage}, {to.layout, to.stage}, places);
-    if (!steps.ok()) return steps.status();
+    WEIR_ASSIGN_OR_RETURN(const sbp::Boxing boxing,
+                          sbp::PlanBoxingOverHosts(from.type, {from.layout, from.stage},
+                                                   {to.layout, to.stage}, places));
     std::string key = absl::StrCat(producer[item.inputs[0]], "|", from.stage, "|", to.stage, "|",
                                    static_cast<int>(item.frequency), "|", Name(from.type.dtype),
-                                   "|", steps->size(), "|", static_cast<int>(from.frequency), "|");
-    for (const sbp::BoxingStep& step : *steps)
+                                   "|", boxing.steps.size(), "|", static_cast<int>(from.frequency),
+                                   "|", boxing.places.mesh(0).ToText(), "|");
+    for (const sbp::BoxingStep& step : boxing.steps)
       absl::StrAppend(&key, step.from.place, ">", step.to.place, ",");
     for (int reader : readers[item.outputs[0]]) absl::StrAppend(&key, reader, ",");
     auto known = first.emplace(key, kept.size());

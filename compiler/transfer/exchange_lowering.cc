@@ -71,14 +71,13 @@ void AddPace(int send, RankActor* fill, RankBuilder* builder) {
 }  // namespace
 
 ExchangeLowering::ExchangeLowering(const MovedTensors& moved, size_t k, TransferOptions options,
-                                   const sbp::Places& places, LargestShard* largest_shard,
-                                   KnownExchanges* known_exchanges)
-    : types_(moved.types),
+                                   LargestShard* largest_shard, KnownExchanges* known_exchanges)
+    : types_(moved.types()),
       options_(std::move(options)),
-      places_(places),
+      places_(moved.places()),
       largest_shard_(largest_shard),
       known_exchanges_(known_exchanges) {
-  for (const std::vector<sbp::BoxingStep>& steps : moved.steps) steps_.push_back(steps[k]);
+  for (const std::vector<sbp::BoxingStep>& steps : moved.steps()) steps_.push_back(steps[k]);
 }
 
 TransferSite ExchangeLowering::Site(const Station& first) const {
@@ -145,7 +144,7 @@ std::vector<int> ExchangeLowering::LowerForRank(const TransferSite& site,
                                                 const std::vector<int>& inputs,
                                                 RankBuilder* builder) const {
   const int64_t rank = builder->rank();
-  const sbp::RankExchange& exchange = known_exchanges_->Of(types_, steps_, rank);
+  const sbp::RankExchange& exchange = known_exchanges_->Of(types_, steps_, places_, rank);
   std::vector<RankOperand> sources;
   for (size_t i = 0; i < types_.size() && !exchange.sends.empty(); ++i) {
     sources.push_back(
@@ -245,7 +244,8 @@ std::vector<int> ExchangeLowering::AddFill(const TransferSite::End& end,
 std::vector<int> ExchangeLowering::LowerForStage(const TransferSite& site,
                                                  const std::vector<int>& inputs,
                                                  RankBuilder* builder) const {
-  const int64_t elements = largest_shard_->Elements(types_, steps_, options_.chunk_elements);
+  const int64_t elements =
+      largest_shard_->Elements(types_, steps_, places_, options_.chunk_elements);
   const int64_t from = steps_[0].from.place, to = steps_[0].to.place, stage = builder->stage();
   const auto make = [&](const TransferSite::End& end) {
     return MakeActor(end, options_.name, NumChunks(elements), *builder);

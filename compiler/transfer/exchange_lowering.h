@@ -18,10 +18,9 @@ namespace weir::compiler {
 
 class ExchangeLowering final : public TransferLowering {
  public:
-  // `moved`, `places`, `largest_shard` and `known_exchanges` outlive the lowering.
+  // `moved`, `largest_shard` and `known_exchanges` outlive the lowering.
   ExchangeLowering(const MovedTensors& moved, size_t k, TransferOptions options,
-                   const sbp::Places& places, LargestShard* largest_shard,
-                   KnownExchanges* known_exchanges);
+                   LargestShard* largest_shard, KnownExchanges* known_exchanges);
 
   TransferSite Site(const Station& first) const override;
   std::vector<int> LowerForRank(const TransferSite& site, const std::vector<int>& inputs,

@@ -6,7 +6,7 @@ namespace weir::compiler {
 
 const sbp::RankExchange& KnownExchanges::Of(const std::vector<sbp::TensorType>& types,
                                             const std::vector<sbp::BoxingStep>& steps,
-                                            int64_t rank) {
+                                            const sbp::Places& places, int64_t rank) {
   uint64_t key = static_cast<uint64_t>(rank);
   for (const sbp::BoxingStep& step : steps) key = MixKey(key, static_cast<uint64_t>(step.method));
   for (const sbp::TensorType& type : types) {
@@ -16,7 +16,7 @@ const sbp::RankExchange& KnownExchanges::Of(const std::vector<sbp::TensorType>& 
   for (const Known& known : alike) {
     if (known.rank == rank && known.steps == steps && known.types == types) return known.exchange;
   }
-  return alike.emplace_back(types, steps, rank, sbp::BuildExchange(types, steps, places_, rank))
+  return alike.emplace_back(types, steps, rank, sbp::BuildExchange(types, steps, places, rank))
       .exchange;
 }
 

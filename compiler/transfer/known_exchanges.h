@@ -15,12 +15,11 @@ namespace weir::compiler {
 
 class KnownExchanges {
  public:
-  // The places outlive the object.
-  explicit KnownExchanges(const sbp::Places& places) : places_(places) {}
-
-  // Returns sbp::BuildExchange of the arguments. The result lives as long as the object.
+  // Returns sbp::BuildExchange of the arguments. The result lives as long as the object. The
+  // places of all calls are those of one job, with meshes cut or not.
   const sbp::RankExchange& Of(const std::vector<sbp::TensorType>& types,
-                              const std::vector<sbp::BoxingStep>& steps, int64_t rank);
+                              const std::vector<sbp::BoxingStep>& steps, const sbp::Places& places,
+                              int64_t rank);
 
  private:
   struct Known {
@@ -30,7 +29,6 @@ class KnownExchanges {
     sbp::RankExchange exchange;
   };
 
-  const sbp::Places& places_;
   // By rank, methods and sizes. Few entries share a key.
   std::unordered_map<uint64_t, std::list<Known>> known_;
 };

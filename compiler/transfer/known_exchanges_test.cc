@@ -18,29 +18,29 @@ class KnownExchangesTest : public ::testing::Test {
   const sbp::TensorType other_names_{DType::kF32, {{"height", 7, 1}, {"width", 5, 1}}};
   const std::vector<sbp::BoxingStep> gather_ = StepsOf(tall_, {sbp::Sbp::S(0)}, {sbp::Sbp::B()});
   const std::vector<sbp::BoxingStep> across_ = StepsOf(tall_, {sbp::Sbp::S(1)}, {sbp::Sbp::B()});
-  KnownExchanges known_{places_};
+  KnownExchanges known_;
 };
 
 TEST_F(KnownExchangesTest, EqualTensorsInEqualStepsAreBuiltOnce) {
-  const sbp::RankExchange& first = known_.Of({tall_}, gather_, 1);
+  const sbp::RankExchange& first = known_.Of({tall_}, gather_, places_, 1);
   const std::vector<sbp::TensorType> equal = {tall_};
-  EXPECT_EQ(&known_.Of(equal, gather_, 1), &first);
+  EXPECT_EQ(&known_.Of(equal, gather_, places_, 1), &first);
 }
 
 TEST_F(KnownExchangesTest, WhatDiffersInTensorsStepsOrRankIsBuiltApart) {
-  const sbp::RankExchange& first = known_.Of({tall_}, gather_, 1);
-  const sbp::RankExchange& type = known_.Of({other_names_}, gather_, 1);
-  const sbp::RankExchange& steps = known_.Of({tall_}, across_, 1);
-  const sbp::RankExchange& rank = known_.Of({tall_}, gather_, 2);
+  const sbp::RankExchange& first = known_.Of({tall_}, gather_, places_, 1);
+  const sbp::RankExchange& type = known_.Of({other_names_}, gather_, places_, 1);
+  const sbp::RankExchange& steps = known_.Of({tall_}, across_, places_, 1);
+  const sbp::RankExchange& rank = known_.Of({tall_}, gather_, places_, 2);
   for (const sbp::RankExchange* other : {&type, &steps, &rank}) EXPECT_NE(other, &first);
-  EXPECT_EQ(&known_.Of({tall_}, gather_, 1), &first) << "and stays where it is";
-  EXPECT_EQ(&known_.Of({tall_}, across_, 1), &steps);
+  EXPECT_EQ(&known_.Of({tall_}, gather_, places_, 1), &first) << "and stays where it is";
+  EXPECT_EQ(&known_.Of({tall_}, across_, places_, 1), &steps);
 }
 
 TEST_F(KnownExchangesTest, AnExchangeIsTheOneOfItsRank) {
   for (int64_t rank = 0; rank < 3; ++rank) {
     const sbp::RankExchange built = sbp::BuildExchange({tall_}, across_, places_, rank);
-    const sbp::RankExchange& known = known_.Of({tall_}, across_, rank);
+    const sbp::RankExchange& known = known_.Of({tall_}, across_, places_, rank);
     EXPECT_EQ(known.receives, built.receives);
     EXPECT_EQ(known.receiver_elements, built.receiver_elements);
     EXPECT_EQ(known.regions.size(), built.regions.size());

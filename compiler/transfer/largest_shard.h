@@ -13,20 +13,14 @@ namespace weir::compiler {
 
 class LargestShard {
  public:
-  // The places outlive the object.
-  explicit LargestShard(const sbp::Places& places) : places_(places) {}
-
   // Returns the number of elements that the fullest rank holds after `steps` (of a bundle: types[i]
   // with steps[i]). If no rank can hold more than `enough` elements, the result is any number up to
-  // `enough`.
+  // `enough`. The places of all calls are those of one job, with meshes cut or not.
   int64_t Elements(const std::vector<sbp::TensorType>& types,
-                   const std::vector<sbp::BoxingStep>& steps, int64_t enough);
+                   const std::vector<sbp::BoxingStep>& steps, const sbp::Places& places,
+                   int64_t enough);
 
  private:
-  int64_t LookAtRanks(const std::vector<sbp::TensorType>& types,
-                      const std::vector<sbp::BoxingStep>& steps) const;
-
-  const sbp::Places& places_;
   std::map<std::string, int64_t> known_;  // layers repeat, so their results do
 };
 

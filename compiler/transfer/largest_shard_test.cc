@@ -19,7 +19,7 @@ TEST(LargestShard, IsTheLargestOverAllRanks) {
   int uneven = 0;
   for (const char* text : {"a=2", "a=3,b=2", "pp=2,a=2,b=3"}) {
     const sbp::Places places = sbp::PipelinePlaces(*sbp::Mesh::Parse(text));
-    LargestShard largest(places);
+    LargestShard largest;
     for (uint64_t seed = 1; seed <= 150; ++seed) {
       uint64_t n = 0;
       const auto below = [&](size_t limit) {
@@ -56,7 +56,7 @@ TEST(LargestShard, IsTheLargestOverAllRanks) {
           most = std::max(most, here);
           least = std::min(least, here);
         }
-        EXPECT_EQ(largest.Elements(types, bundle, 0), most) << text << ", seed " << seed;
+        EXPECT_EQ(largest.Elements(types, bundle, places, 0), most) << text << ", seed " << seed;
         uneven += most > least;
       }
     }
@@ -69,9 +69,9 @@ TEST(LargestShard, WhereNoRankCanHoldMoreThanEnoughAnyNumberUpToEnoughWillDo) {
   const sbp::TensorType type{DType::kF32, {{"x", 10, 1}}};
   const std::vector<sbp::BoxingStep> step = {
       *sbp::PlanBoxing(type, {{sbp::Sbp::P()}, 0}, {{sbp::Sbp::S(0)}, 0}, places)->begin()};
-  LargestShard largest(places);
-  EXPECT_LE(largest.Elements({type}, step, 10), 10);
-  EXPECT_EQ(largest.Elements({type}, step, 9), 5);
+  LargestShard largest;
+  EXPECT_LE(largest.Elements({type}, step, places, 10), 10);
+  EXPECT_EQ(largest.Elements({type}, step, places, 9), 5);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "compiler/transfer/transfer_lowering.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "compiler/transfer/exchange_lowering.h"
@@ -15,24 +16,51 @@ bool IsLocal(const std::vector<sbp::BoxingStep>& steps) {
   });
 }
 
-absl::StatusOr<MovedTensors> PlanMove(const Module& module, const ProgramItem& item,
-                                      const sbp::Places& places) {
-  MovedTensors moved;
-  for (size_t i = 0; i < item.inputs.size(); ++i) {
-    const ProgramValue& from = module.values[item.inputs[i]];
-    const ProgramValue& to = module.values[item.outputs[i]];
-    moved.types.push_back(from.type);
-    WEIR_ASSIGN_OR_RETURN(
-        std::vector<sbp::BoxingStep> steps,
-        sbp::PlanBoxing(from.type, {from.layout, from.stage}, {to.layout, to.stage}, places));
-    moved.steps.push_back(std::move(steps));
+bool MovedTensors::Fits(const sbp::Boxing& boxing) const {
+  if (boxing.type.dtype != types_[0].dtype || boxing.steps.size() != num_transfers() ||
+      boxing.places.mesh(0) != places_.mesh(0))
+    return false;
+  for (size_t k = 0; k < num_transfers(); ++k) {
+    const sbp::BoxingStep &mine = steps_[0][k], &other = boxing.steps[k];
+    if (mine.from.place != other.from.place || mine.to.place != other.to.place) return false;
+  }
+  return true;
+}
+
+void MovedTensors::Add(const sbp::Boxing& boxing) {
+  types_.push_back(boxing.type);
+  steps_.push_back(boxing.steps);
+}
+
+MovedTensors MovedTensors::At(int64_t place) const {
+  MovedTensors moved = *this;
+  for (std::vector<sbp::BoxingStep>& steps : moved.steps_) {
+    for (sbp::BoxingStep& step : steps) step.from.place = step.to.place = place;
   }
   return moved;
 }
 
+absl::StatusOr<MovedTensors> PlanMove(const Module& module, const ProgramItem& item,
+                                      const sbp::Places& places) {
+  std::optional<MovedTensors> moved;
+  for (size_t i = 0; i < item.inputs.size(); ++i) {
+    const ProgramValue& from = module.values[item.inputs[i]];
+    const ProgramValue& to = module.values[item.outputs[i]];
+    WEIR_ASSIGN_OR_RETURN(const sbp::Boxing boxing,
+                          sbp::PlanBoxingOverHosts(from.type, {from.layout, from.stage},
+                                                   {to.layout, to.stage}, places));
+    if (!moved.has_value()) {
+      moved.emplace(boxing);
+    } else {
+      moved->Add(boxing);
+    }
+  }
+  return *std::move(moved);
+}
+
 std::unique_ptr<TransferLowering> TransferFactory::Make(const MovedTensors& moved, size_t k,
                                                         TransferOptions options) {
-  return std::make_unique<ExchangeLowering>(moved, k, std::move(options), places_, &largest_shard_,
+  return std::make_unique<ExchangeLowering>(moved, k, std::move(options), &largest_shard_,
                                             &known_exchanges_);
 }
 

@@ -20,7 +20,7 @@
 #include "compiler/ir/rank_builder.h"
 #include "compiler/transfer/known_exchanges.h"
 #include "compiler/transfer/largest_shard.h"
-#include "sbp/boxing.h"
+#include "sbp/boxing_over_hosts.h"
 
 namespace weir::compiler {
 
@@ -29,11 +29,28 @@ bool IsLocal(const std::vector<sbp::BoxingStep>& steps);
 
 // Tensors that move together: types[i] in steps[i]. All have one element type and the same number
 // of steps; step k of all of them is one transfer.
-struct MovedTensors {
-  std::vector<sbp::TensorType> types;
-  std::vector<std::vector<sbp::BoxingStep>> steps;
+class MovedTensors {
+ public:
+  explicit MovedTensors(const sbp::Boxing& boxing) : places_(boxing.places) { Add(boxing); }
 
-  size_t num_transfers() const { return steps[0].size(); }
+  // Returns whether a tensor can move with these.
+  bool Fits(const sbp::Boxing& boxing) const;
+  // Precondition: Fits.
+  void Add(const sbp::Boxing& boxing);
+  // Returns the same moves at another place. Precondition: the tensors stay at one place, whose
+  // mesh is that of `place`.
+  MovedTensors At(int64_t place) const;
+
+  const std::vector<sbp::TensorType>& types() const { return types_; }
+  const std::vector<std::vector<sbp::BoxingStep>>& steps() const { return steps_; }
+  // Over whose meshes the steps have their layouts.
+  const sbp::Places& places() const { return places_; }
+  size_t num_transfers() const { return steps_[0].size(); }
+
+ private:
+  std::vector<sbp::TensorType> types_;
+  std::vector<std::vector<sbp::BoxingStep>> steps_;
+  sbp::Places places_;
 };
 
 // Plans the steps of a boxing item.
@@ -74,10 +91,6 @@ class TransferLowering {
 
 class TransferFactory {
  public:
-  // The places outlive the factory.
-  explicit TransferFactory(const sbp::Places& places)
-      : places_(places), largest_shard_(places), known_exchanges_(places) {}
-
   // Returns the lowering of transfer `k` of `moved`, which outlives the lowering, as the factory
   // does.
   std::unique_ptr<TransferLowering> Make(const MovedTensors& moved, size_t k,
@@ -87,7 +100,6 @@ class TransferFactory {
   int64_t TotalBytes(const MovedTensors& moved);
 
  private:
-  const sbp::Places& places_;
   LargestShard largest_shard_;
   KnownExchanges known_exchanges_;
 };

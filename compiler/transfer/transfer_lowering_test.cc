@@ -44,7 +44,7 @@ RankGraph Lowered(const LogicalPlan& plan, LoweredFor lowered_for, int64_t rank)
   std::vector<int> inputs = {-1};
   if (from.stage == builder.stage())
     inputs[0] = builder.AddTensor("x", builder.Local(from.type, from.layout).bytes(), 2, 1);
-  TransferFactory transfers(plan.places);
+  TransferFactory transfers;
   AddTransfer(*transfers.Make(moved, 0, {"gather y", /*key=*/99, kChunkElements}), lowered_for,
               inputs, &builder);
   EXPECT_EQ(builder.station(), (Station{0, 3})) << "past a segment and two stations";
@@ -80,7 +80,7 @@ TEST(TransferLoweringTest, TheStationsOfAnExchangeAreEachOthersPeers) {
   const LogicalPlan plan = GatherPlan();
   const MovedTensors moved = *PlanMove(plan.module, plan.module.items[0], plan.places);
   ASSERT_EQ(moved.num_transfers(), 1u);
-  TransferFactory transfers(plan.places);
+  TransferFactory transfers;
   const TransferSite site = transfers.Make(moved, 0, {})->Site({4, 7});
   ASSERT_EQ(site.ends.size(), 2u);
   EXPECT_EQ(site.ends[0].role, TransferRole::kSends);
@@ -147,7 +147,7 @@ TEST(TransferLoweringTest, TheBytesOfATransferAreWhatItsKernelsSend) {
         MovePlan("dp=3", {sbp::Sbp::P()}, {sbp::Sbp::S(0)}),
         MovePlan("pp=2,dp=2", {sbp::Sbp::S(0)}, {sbp::Sbp::B()}, /*to_stage=*/1)}) {
     const MovedTensors moved = *PlanMove(plan.module, plan.module.items[0], plan.places);
-    TransferFactory transfers(plan.places);
+    TransferFactory transfers;
     const int64_t bytes = transfers.Make(moved, 0, {})->TotalBytes();
     EXPECT_GT(bytes, 0);
     EXPECT_EQ(bytes, 4 * ElementsSent(AllLowered(plan)));
@@ -160,7 +160,7 @@ TEST(TransferLoweringTest, TheBytesOfALinkAreWhatItsSenderSends) {
        {GatherPlan(), MovePlan("dp=3", {sbp::Sbp::P()}, {sbp::Sbp::S(0)}),
         MovePlan("pp=2,dp=2", {sbp::Sbp::S(0)}, {sbp::Sbp::B()}, /*to_stage=*/1)}) {
     const MovedTensors moved = *PlanMove(plan.module, plan.module.items[0], plan.places);
-    TransferFactory transfers(plan.places);
+    TransferFactory transfers;
     const std::unique_ptr<TransferLowering> transfer = transfers.Make(moved, 0, {});
     int64_t bytes = 0;
     for (const RankGraph& graph : AllLowered(plan)) {
@@ -214,13 +214,14 @@ TEST(TransferLoweringTest, AFillOfManyChunksWaitsForItsRanksSends) {
 TEST(TransferLoweringTest, ABoxingWithoutMessagesIsAKernelOfItsActor) {
   const LogicalPlan plan = MovePlan("dp=3", {sbp::Sbp::B()}, {sbp::Sbp::S(0)});
   const MovedTensors moved = *PlanMove(plan.module, plan.module.items[0], plan.places);
-  ASSERT_TRUE(IsLocal(moved.steps[0]));
-  EXPECT_FALSE(IsLocal(
-      PlanMove(GatherPlan().module, GatherPlan().module.items[0], GatherPlan().places)->steps[0]));
+  ASSERT_TRUE(IsLocal(moved.steps()[0]));
+  EXPECT_FALSE(
+      IsLocal(PlanMove(GatherPlan().module, GatherPlan().module.items[0], GatherPlan().places)
+                  ->steps()[0]));
   const RankBuilder builder(plan, 1);
   RankActor actor;
   const RankOperand in{RankOperand::kTensor, 5, {}}, out{RankOperand::kTensor, 6, {}};
-  AppendLocalTransfer("slice", moved.types[0], moved.steps[0], in, out, builder, &actor);
+  AppendLocalTransfer("slice", moved.types()[0], moved.steps()[0], in, out, builder, &actor);
   ASSERT_EQ(actor.kernels.size(), 1u);
   const RankKernel& kernel = actor.kernels[0];
   ASSERT_EQ(kernel.inputs.size(), 1u);

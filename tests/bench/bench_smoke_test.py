@@ -35,6 +35,9 @@ class BenchSmokeTest(unittest.TestCase):
                 ended = run(section)
                 self.assertEqual(ended.returncode, 0, ended.stderr)
                 self.assertIn(f"== {section} (load", ended.stdout)
+                if "NOT TESTED" in ended.stdout:
+                    print(ended.stdout)
+                    continue
                 self.assertGreater(len(ended.stdout.splitlines()), 4, ended.stdout)
 
     def test_an_interpreter_without_torch_is_named(self):

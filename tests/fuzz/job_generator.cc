@@ -34,6 +34,7 @@ class JobGenerator {
     DrawPipeline(&job);
     DrawTraining(job.mutable_training());
     DrawRuntime(&job);
+    if (OneIn(2)) job.mutable_mesh()->set_devices_per_host(OneOf({1, 2, 2, 3, 4, 4, 6, 8}));
     return job;
   }
 

@@ -72,6 +72,29 @@ class Bits(OnHosts):
         self.assertEqual(self.read("resumed.st"), self.read("straight.st"))
 
 
+class Levels(OnHosts):
+    """Transfers go within hosts first, so that fewer bytes cross between them."""
+    NUM_HOSTS = 2
+
+    def test_devices_that_share_a_host_send_fewer_bytes_and_train_to_the_same_bits(self):
+        # A sum over 2 hosts of 4 devices sends 2 T bytes between hosts on two levels, and 8 T on one. The rest of the
+        # traffic is the same.
+        for mesh, least in (("dp=8", 2.5), ("dp=4,tp=2", 1.5)):
+            with self.subTest(mesh=mesh):
+                sent = {}
+                code, text = self.train("--mesh", mesh, "--steps", "8", "--save", "one.st")
+                self.assertEqual(code, 0, text)
+                for levels, more in (("two", ()), ("one", ("--set", "mesh.devices_per_host=1"))):
+                    before = self.lab.bytes_from(0)
+                    code, text = self.train("--mesh", mesh, "--steps", "8", "--save", "some.st", *more,
+                                            hosts=self.two())
+                    self.assertEqual(code, 0, text)
+                    self.assertEqual(self.read("some.st"), self.read("one.st"), f"on {levels} levels")
+                    sent[levels] = self.lab.bytes_from(0) - before
+                print(f"{mesh} on 2 hosts of 4 devices: bytes sent by a host: {sent}", flush=True)
+                self.assertGreater(sent["one"], least * sent["two"])
+
+
 class Drills(OnHosts):
     NUM_HOSTS = 2
 

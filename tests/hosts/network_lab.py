@@ -4,6 +4,7 @@ Each host has interfaces, processes, mounts and shared memory of its own (tests/
 the id of this process, so that labs do not meet. A lab needs root.
 """
 
+import json
 import os
 import subprocess
 import unittest
@@ -55,12 +56,27 @@ class NetworkLab:
     def in_hub(self, *words):
         run("ip", "netns", "exec", self.hub, *words)
 
+    def limit(self, bytes_per_second):
+        """Limits what each host sends."""
+        bucket = ("tbf", "rate", f"{bytes_per_second * 8}bit", "burst", "64kb", "latency", "200ms")
+        try:
+            for host in self.hosts:
+                run("ip", "netns", "exec", host, "/sbin/tc", "qdisc", "replace", "dev", "eth0", "root", *bucket)
+        except subprocess.CalledProcessError as error:
+            raise unittest.SkipTest(f"NOT TESTED: this machine has no token buckets: {error.stderr.strip()}")
+
     def cut(self, number):
         """Takes the cable of a host away; mend() puts it back."""
         self.in_hub("ip", "link", "set", self._inner[number], "down")
 
     def mend(self, number):
         self.in_hub("ip", "link", "set", self._inner[number], "up")
+
+    def bytes_from(self, number):
+        """Returns the bytes that a host has sent so far."""
+        shown = subprocess.run(["ip", "netns", "exec", self.hub, "ip", "-json", "-stats", "link", "show", "dev",
+                                self._inner[number]], capture_output=True, text=True, check=True)
+        return json.loads(shown.stdout)[0]["stats64"]["rx"]["bytes"]
 
     def processes_on(self, number):
         """Returns the pids, as this process sees them, of what runs on a host."""

@@ -263,6 +263,7 @@ absl::Status ShowPlan(const PlanArguments& arguments, const CliContext& context)
   options.disabled.insert(arguments.disabled.begin(), arguments.disabled.end());
   WEIR_ASSIGN_OR_RETURN(const sim::JobCosts costs, sim::JobCosts::Choose(arguments.cluster));
   options.costs = &costs.model();
+  costs.TellHosts(&job);
   context.Confine({}, sandbox::CpuTime::kLimited);
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<compiler::LogicalPlan> plan,
                         compiler::CompileJob(job, options));

@@ -33,6 +33,7 @@ struct SimArguments {
 absl::Status Sim(SimArguments arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(const sim::JobCosts costs, sim::JobCosts::Choose(arguments.cluster));
   WEIR_ASSIGN_OR_RETURN(proto::Job job, arguments.job.Read());
+  costs.TellHosts(&job);
   using Symmetry = sim::SimulateOptions::Symmetry;
   arguments.options.symmetry = arguments.symmetry == "on"    ? Symmetry::kOn
                                : arguments.symmetry == "off" ? Symmetry::kOff

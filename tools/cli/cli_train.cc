@@ -15,6 +15,7 @@
 #include "tools/cli/train_arguments.h"
 #include "tools/console/console.h"
 #include "tools/fleet/fleet_runner.h"
+#include "tools/fleet/rank_spread.h"
 #include "tools/fleet/worker.h"
 #include "tools/hosts/agent.h"
 #include "tools/launch/failure_report.h"
@@ -31,8 +32,8 @@ namespace {
 absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments,
                      console::Console* console, launch::SignalWatch* signals,
                      std::unique_ptr<fleet::Fleet>* fleet, CliContext* context) {
-  WEIR_ASSIGN_OR_RETURN(const JobToTrain read, arguments.Read());
-  const proto::Job& job = read.job;
+  WEIR_ASSIGN_OR_RETURN(JobToTrain read, arguments.Read());
+  proto::Job& job = read.job;
   arguments.options.on_nonfinite = arguments.on_nonfinite == "stop" ? train::OnNonfinite::kStop
                                    : arguments.on_nonfinite == "skip"
                                        ? train::OnNonfinite::kSkip
@@ -47,6 +48,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments,
     WEIR_ASSIGN_OR_RETURN(fleet::FleetOptions options,
                           arguments.fleet.Options(job, found, console));
     options.trace = arguments.options.trace;
+    fleet::TellHosts(options, &job);
     arguments.options.hosts = static_cast<int>(options.hosts.size());
     arguments.options.runner = [fleet, options](const proto::Job& trained,
                                                 const train::RunnerOptions& runner_options) {

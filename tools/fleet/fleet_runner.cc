@@ -9,7 +9,7 @@
 #include "runtime/base/status.h"
 #include "runtime/control/outcome.h"
 #include "tools/fleet/piece_codec.h"
-#include "tools/hosts/host_placement.h"
+#include "tools/fleet/rank_spread.h"
 #include "tools/launch/placement.h"
 #include "tools/train/prepare_training.h"
 
@@ -69,25 +69,20 @@ absl::StatusOr<std::unique_ptr<train::JobRunner>> FleetRunner::Open(
   }
   const compiler::LogicalPlan* const plan = prepared->plans.training.get();
   const int num_ranks = static_cast<int>(plan->mesh.num_ranks());
-  FleetOptions spread = options;
+  WEIR_ASSIGN_OR_RETURN(RankSpread spread, SpreadRanks(options, num_ranks));
   if (!options.listed_hosts.empty()) {
-    if (spread.processes == 0)
-      spread.processes = hosts::NumProcesses(options.listed_hosts, num_ranks);
-    WEIR_ASSIGN_OR_RETURN(spread.host_of,
-                          hosts::PlaceOnHosts(options.listed_hosts, spread.processes));
     const std::set<int> used(spread.host_of.begin(), spread.host_of.end());
     if (const size_t idle = options.listed_hosts.size() - used.size(); idle > 0) {
-      spread.console->Say(absl::StrCat(
-          idle, " of ", options.listed_hosts.size(), spread.is_scheduled ? " tasks" : " hosts",
+      options.console->Say(absl::StrCat(
+          idle, " of ", options.listed_hosts.size(), options.is_scheduled ? " tasks" : " hosts",
           " have nothing to do: the mesh has ", num_ranks, num_ranks == 1 ? " device" : " devices",
           " (--mesh gives more)"));
     }
   }
-  WEIR_ASSIGN_OR_RETURN(std::vector<launch::WorkerPlacement> placement,
-                        launch::PlaceRanks(num_ranks, spread.processes));
-  std::vector<std::vector<int>> ranks_of;
-  for (launch::WorkerPlacement& worker : placement) ranks_of.push_back(std::move(worker.ranks));
-  *owner = std::make_unique<Fleet>(std::move(ranks_of), spread);
+  FleetOptions fleet_options = options;
+  fleet_options.processes = static_cast<int>(spread.ranks_of.size());
+  fleet_options.host_of = std::move(spread.host_of);
+  *owner = std::make_unique<Fleet>(std::move(spread.ranks_of), fleet_options);
   Fleet* const fleet = owner->get();
   WEIR_RETURN_IF_ERROR(fleet->Launch());
 

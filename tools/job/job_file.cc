@@ -466,8 +466,7 @@ absl::Status SetField(const std::string& assignment, proto::Job* job) {
 absl::Status SetMesh(const std::string& text, proto::Job* job) {
   WEIR_ASSIGN_OR_RETURN(sbp::Mesh mesh, sbp::Mesh::Parse(text));
   WEIR_RETURN_IF_ERROR(mesh.Validate());
-  job->clear_mesh();
-  job->mutable_mesh();
+  job->mutable_mesh()->clear_axis();
   for (const sbp::MeshAxis& axis : mesh.axes()) {
     proto::MeshAxisSpec* spec = job->mutable_mesh()->add_axis();
     spec->set_name(axis.name);

@@ -66,7 +66,7 @@ std::string Listed(std::vector<std::string> names) {
 
 class CostsOfPlan {
  public:
-  explicit CostsOfPlan(const compiler::LogicalPlan& plan) : plan_(plan), transfers_(plan.places) {}
+  explicit CostsOfPlan(const compiler::LogicalPlan& plan) : plan_(plan) {}
 
   absl::StatusOr<std::vector<BoxingCost>> Run() {
     WEIR_RETURN_IF_ERROR(OfFunctions());
@@ -77,6 +77,8 @@ class CostsOfPlan {
       if (group.members > 1 && group.of_program)
         absl::StrAppend(&group.cost.name, " and ", group.members - 1, " more");
       for (const auto& [link, bytes] : group.links) {
+        if (plan_.places.HostOf(link.first) != plan_.places.HostOf(link.second))
+          group.cost.bytes_between_hosts += bytes;
         if (bytes <= group.cost.link_bytes) continue;
         group.cost.link_bytes = bytes;
         std::tie(group.cost.from, group.cost.to) = link;
@@ -109,7 +111,7 @@ class CostsOfPlan {
     if (is_new) {
       order_.push_back(key);
       std::vector<std::string> methods;
-      for (const sbp::BoxingStep& step : bundle.moved.steps[0])
+      for (const sbp::BoxingStep& step : bundle.moved.steps()[0])
         methods.push_back(Name(step.method));
       cost.method = absl::StrJoin(methods, " + ");
       cost.times = 0;
@@ -184,18 +186,15 @@ class CostsOfPlan {
     }
     for (const auto& [key, times] : calls) {
       const compiler::Function& function = plan_.module.functions[key.first];
-      WEIR_ASSIGN_OR_RETURN(compiler::SegmentedFunction segmented,
+      WEIR_ASSIGN_OR_RETURN(const compiler::SegmentedFunction segmented,
                             compiler::CutSegments(function, plan_.places));
-      for (TransferBundle& transfers : segmented.transfers) {
+      for (const TransferBundle& transfers : segmented.transfers) {
         std::vector<std::string> names;
-        Bundle bundle{{{}, std::move(transfers.steps)}, times};
+        const Bundle bundle{transfers.moved.At(key.second), times};
         for (size_t k = 0; k < transfers.nodes.size(); ++k) {
           const compiler::Value& from =
               function.values[function.nodes[transfers.nodes[k]].inputs[0]];
-          bundle.moved.types.push_back(from.type);
           names.push_back(from.name);
-          for (sbp::BoxingStep& step : bundle.moved.steps[k])
-            step.from.place = step.to.place = key.second;
         }
         const compiler::Node& first = function.nodes[transfers.nodes[0]];
         BoxingCost cost;

@@ -26,6 +26,8 @@ struct BoxingCost {
   double bytes = 0;            // per step, over all links
   int64_t from = -1, to = -1;  // the ranks of the busiest link; -1: not known (large meshes)
   double link_bytes = 0;       // of that link, per step
+  // Per step, over all links from host to host. 0 if the mesh is large, or has one host.
+  double bytes_between_hosts = 0;
 };
 
 // Returns the boxings, the costliest first. If only some steps update weights, figures are means

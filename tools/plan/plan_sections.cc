@@ -357,6 +357,8 @@ absl::StatusOr<std::string> BoxingsSection(const compiler::LogicalPlan& plan) {
     if (cost.link_bytes > 0)
       absl::StrAppend(&line, ", busiest link ", cost.from, " -> ", cost.to, " ",
                       BytesText(cost.link_bytes));
+    if (cost.bytes_between_hosts > 0)
+      absl::StrAppend(&line, ", between hosts ", BytesText(cost.bytes_between_hosts));
     if (!cost.cause.empty()) absl::StrAppend(&line, "; why: ", cost.cause);
     absl::StrAppend(&text, WrapText(line, kSectionColumns, /*hanging=*/2), "\n");
   }

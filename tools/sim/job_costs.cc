@@ -92,6 +92,16 @@ proto::Cluster JobCosts::ClusterFor(int64_t ranks) const {
   return source_ == Source::kDefaults ? DefaultCluster(ranks) : cluster_;
 }
 
+void JobCosts::TellHosts(proto::Job* job) const {
+  if (source_ != Source::kFile || job->mesh().devices_per_host() != 0 || cluster_.host_size() == 0)
+    return;
+  const int32_t devices = cluster_.host(0).devices();
+  for (const proto::HostGroup& group : cluster_.host()) {
+    if (group.devices() != devices) return;
+  }
+  job->mutable_mesh()->set_devices_per_host(devices);
+}
+
 std::string JobCosts::Text() const {
   switch (source_) {
     case Source::kKept: return absl::StrCat("the costs measured on this machine (", path_, ")");

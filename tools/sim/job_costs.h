@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/cost/cost_model.h"
 #include "proto/cluster.pb.h"
+#include "proto/job.pb.h"
 
 namespace weir::sim {
 
@@ -41,6 +42,9 @@ class JobCosts {
   proto::Cluster ClusterFor(int64_t ranks) const;
   // Returns the cluster as in its file. The cluster of the defaults has no devices.
   const proto::Cluster& cluster() const { return cluster_; }
+  // Writes into the job where the hosts of a cluster that the user named end
+  // (MeshSpec.devices_per_host), unless the job says so itself, or the hosts differ.
+  void TellHosts(proto::Job* job) const;
   // The costs with which the compiler plans. The costs live as long as any copy of this object.
   const compiler::CostModel& model() const { return *model_; }
   // Returns "the costs of here.textproto", or "the default costs: those of a server's core, not of

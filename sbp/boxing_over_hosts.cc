@@ -1,0 +1,279 @@
+#include "sbp/boxing_over_hosts.h"
+
+#include <algorithm>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "runtime/base/status.h"
+#include "sbp/boxing_planner.h"
+
+namespace weir::sbp {
+namespace {
+
+// A View shows a tensor with other dimensions, and its layouts over the cut mesh.
+struct View {
+  TensorType type;
+  Placement from, to;
+};
+
+// Returns the layout with the entry of each axis on all parts of the axis. On an axis of one device
+// all kinds mean the same.
+Layout OverCut(const Layout& layout, const HostCut& cut, int64_t place) {
+  const Mesh& mesh = cut.places.mesh(place);
+  Layout over(mesh.num_axes());
+  for (size_t axis = 0; axis < layout.size(); ++axis) {
+    for (int part : cut.axes[axis]) over[part] = mesh.size(part) == 1 ? Sbp::B() : layout[axis];
+  }
+  return over;
+}
+
+// Returns the mesh axes that split tensor axis t, outermost first.
+std::vector<int> SplittersOf(const Layout& layout, int t) {
+  std::vector<int> axes;
+  for (int axis = 0; axis < static_cast<int>(layout.size()); ++axis) {
+    if (layout[axis].is_split() && layout[axis].axis == t) axes.push_back(axis);
+  }
+  return axes;
+}
+
+// Returns whether `axes` cut the dimension into equal parts, so that it does not matter whether an
+// axis cuts it at once or in two nested cuts.
+bool CutsEvenly(const TensorDim& dim, const Layout& layout, const std::vector<int>& axes,
+                const Mesh& mesh) {
+  int64_t parts = 1;
+  for (int axis : axes) {
+    if (!layout[axis].offsets.empty()) return false;
+    parts *= mesh.size(axis);
+  }
+  return dim.size / dim.unit % parts == 0;
+}
+
+// Gives each mesh axis that splits a tensor axis a dimension of its own. What a rank holds while
+// only some of the axes are split is no interval of the tensor axis, but one of the view.
+std::optional<View> ViewOfDims(const TensorType& type, const Placement& from, const Placement& to,
+                               const Mesh& mesh) {
+  View view{{type.dtype, {}}, from, to};
+  for (int t = 0; t < static_cast<int>(type.dims.size()); ++t) {
+    const TensorDim& dim = type.dims[t];
+    std::vector<int> before = SplittersOf(from.layout, t), after = SplittersOf(to.layout, t);
+    if ((before.size() > 1 && !CutsEvenly(dim, from.layout, before, mesh)) ||
+        (after.size() > 1 && !CutsEvenly(dim, to.layout, after, mesh)))
+      return std::nullopt;
+    const std::vector<int>&longer = before.size() > after.size() ? before : after,
+          &shorter = before.size() > after.size() ? after : before;
+    TensorDim rest = dim;
+    int next = static_cast<int>(view.type.dims.size());
+    const bool nested =
+        longer.size() > 1 && std::equal(shorter.begin(), shorter.end(), longer.begin()) &&
+        CutsEvenly(dim, from.layout, before, mesh) && CutsEvenly(dim, to.layout, after, mesh);
+    for (size_t i = 0; i < longer.size(); ++i) {
+      if (i < before.size()) view.from.layout[before[i]].axis = next;
+      if (i < after.size()) view.to.layout[after[i]].axis = next;
+      if (!nested) continue;
+      const MeshAxis& splitter = mesh.axes()[longer[i]];
+      view.type.dims.push_back({dim.name + "." + splitter.name, splitter.size, 1});
+      rest.size /= splitter.size;
+      ++next;
+    }
+    view.type.dims.push_back(rest);
+  }
+  return view;
+}
+
+// Shows equal shards as rows, if all that changes is that partials become broadcasts.
+std::optional<View> ViewOfRows(const TensorType& type, const Placement& from, const Placement& to,
+                               const Mesh& mesh) {
+  View view{{type.dtype, {}}, from, to};
+  int64_t elements = type.num_elements();
+  for (int t = 0; t < static_cast<int>(type.dims.size()); ++t) {
+    if (!CutsEvenly(type.dims[t], from.layout, SplittersOf(from.layout, t), mesh))
+      return std::nullopt;
+  }
+  for (int axis = 0; axis < mesh.num_axes(); ++axis) {
+    const Sbp &before = from.layout[axis], &after = to.layout[axis];
+    if (before != after && !(before.is_partial() && after.is_broadcast())) return std::nullopt;
+    if (!before.is_split()) continue;
+    view.from.layout[axis] = view.to.layout[axis] = Sbp::S(static_cast<int>(view.type.dims.size()));
+    view.type.dims.push_back({mesh.axes()[axis].name, mesh.size(axis), 1});
+    elements /= mesh.size(axis);
+  }
+  view.type.dims.push_back({"row", elements, 1});
+  return view;
+}
+
+// Returns the number of steps that merge partials.
+int NumMerges(const BoxingSteps& steps) {
+  return static_cast<int>(std::count_if(steps.begin(), steps.end(), [](const BoxingStep& step) {
+    for (size_t axis = 0; axis < step.from.layout.size(); ++axis) {
+      if (IsMerged(step.from.layout[axis], step.to.layout[axis])) return true;
+    }
+    return false;
+  }));
+}
+
+// Returns whether the two places of a step have different hosts.
+bool LeavesHosts(const BoxingStep& step, const HostCut& cut) {
+  return cut.places.ranks(step.from.place).front() / cut.devices_per_host !=
+         cut.places.ranks(step.to.place).front() / cut.devices_per_host;
+}
+
+// Plans the steps of one view. View and cut outlive the planner.
+class LevelsPlanner {
+ public:
+  LevelsPlanner(const View& view, const HostCut& cut)
+      : view_(view),
+        cut_(cut),
+        mesh_(cut.places.mesh(view.from.place)),
+        planner_(view.type, mesh_),
+        one_level_(planner_.Plan(view.from, view.to)) {}
+
+  // Returns the best steps, or none if two levels save less than `saved_bytes_min` between hosts.
+  // `merges`: the steps that merge partials in the plan of the tensor on one level.
+  BoxingSteps Plan(int64_t saved_bytes_min, int merges) const {
+    BoxingSteps best;
+    std::optional<Price> best_price;
+    for (int t : FreeDims()) {
+      for (Copies copies : {Copies::kStay, Copies::kShare}) {
+        BoxingSteps steps =
+            view_.from.place == view_.to.place ? InTurns(t, copies) : OnceForEachHost(t, copies);
+        if (!IsValid(steps) || !KeepsBits(steps, merges)) continue;
+        const Price price = PriceOf(steps);
+        if (best_price.has_value() && *best_price <= price) continue;
+        best_price = price;
+        best = std::move(steps);
+      }
+    }
+    if (!best_price.has_value()) return {};
+    const int64_t saved = std::get<0>(PriceOf(one_level_)) - std::get<0>(*best_price);
+    return saved > 0 && saved * SizeOf(view_.type.dtype) >= saved_bytes_min ? best : BoxingSteps();
+  }
+
+ private:
+  // Whether equal copies on one host each cross alone, or each takes a share across.
+  enum class Copies : uint8_t { kStay, kShare };
+  // Elements between hosts, elements in all, steps, elements that the busiest ranks send.
+  using Price = std::tuple<int64_t, int64_t, size_t, int64_t>;
+
+  Price PriceOf(const BoxingSteps& steps) const {
+    std::vector<bool> hosts = cut_.within_host;
+    hosts.flip();
+    int64_t between = 0;
+    for (const BoxingStep& step : steps) {
+      const bool leaves = LeavesHosts(step, cut_);
+      between += ElementsSentAmong(view_.type, {step}, mesh_, std::vector<bool>(hosts.size()));
+      if (!leaves) between -= ElementsSentAmong(view_.type, {step}, mesh_, hosts);
+    }
+    return {between, ElementsSent(view_.type, steps, mesh_), steps.size(),
+            BusiestElements(view_.type, steps, mesh_)};
+  }
+
+  // Returns whether sums have the bits of those on one level, which come out of `merges` steps.
+  bool KeepsBits(const BoxingSteps& steps, int merges) const {
+    int64_t within = 1, between = 1;
+    Combiner combiner = Combiner::kSum;
+    for (int axis = 0; axis < mesh_.num_axes(); ++axis) {
+      if (!IsMerged(view_.from.layout[axis], view_.to.layout[axis])) continue;
+      (cut_.within_host[axis] ? within : between) *= mesh_.size(axis);
+      combiner = view_.from.layout[axis].combiner;
+    }
+    if (merges == 0 || combiner == Combiner::kMax || view_.type.dtype == DType::kI32) return true;
+    if (merges > 1) return false;
+    if (within == 1 || between == 1) return NumMerges(steps) == 1;
+    return view_.type.dtype == DType::kF32 && (within & (within - 1)) == 0 && NumMerges(steps) == 2;
+  }
+
+  static bool IsValid(const BoxingSteps& steps) {
+    return std::none_of(steps.begin(), steps.end(), [](const BoxingStep& step) {
+      return MixesCombiners(step.from.layout) || MixesCombiners(step.to.layout);
+    });
+  }
+
+  // Returns the dimensions that no axis splits before or after; all, if there is none.
+  std::vector<int> FreeDims() const {
+    std::vector<int> free, all;
+    for (int t = 0; t < static_cast<int>(view_.type.dims.size()); ++t) {
+      all.push_back(t);
+      if (SplittersOf(view_.from.layout, t).empty() && SplittersOf(view_.to.layout, t).empty())
+        free.push_back(t);
+    }
+    return free.empty() ? all : free;
+  }
+
+  // Returns an axis inside hosts while others move between hosts: what is merged, is merged before,
+  // along tensor axis t if nothing else is asked for; what is gathered, is gathered after.
+  Sbp Meanwhile(const Sbp& before, const Sbp& after, int t, Copies copies) const {
+    if (after.is_partial()) return before;
+    if (before.is_split()) return before;
+    if (after.is_split()) return after;
+    return before.is_partial() || copies == Copies::kShare ? Sbp::S(t) : before;
+  }
+
+  // Within hosts, between hosts, within hosts.
+  BoxingSteps InTurns(int t, Copies copies) const {
+    Placement first = view_.from, second = view_.to;
+    for (int axis = 0; axis < mesh_.num_axes(); ++axis) {
+      if (!cut_.within_host[axis] || mesh_.size(axis) == 1) continue;
+      first.layout[axis] = second.layout[axis] =
+          Meanwhile(view_.from.layout[axis], view_.to.layout[axis], t, copies);
+    }
+    if (MixesCombiners(first.layout) || MixesCombiners(second.layout)) return one_level_;
+    return Chain(Chain(planner_.Direct(view_.from, first), planner_.Plan(first, second)),
+                 planner_.Direct(second, view_.to));
+  }
+
+  // To the other place, where each host gets every element once, and then within hosts.
+  BoxingSteps OnceForEachHost(int t, Copies copies) const {
+    Placement arrived = view_.to;
+    for (int axis = 0; axis < mesh_.num_axes(); ++axis) {
+      const Sbp& before = view_.from.layout[axis];
+      if (!cut_.within_host[axis] || mesh_.size(axis) == 1 || !arrived.layout[axis].is_broadcast())
+        continue;
+      if (before.is_split()) {
+        arrived.layout[axis] = before;
+      } else if (before.is_partial() || copies == Copies::kShare) {
+        arrived.layout[axis] = Sbp::S(t);
+      }
+    }
+    return Chain(planner_.Plan(view_.from, arrived), planner_.Direct(arrived, view_.to));
+  }
+
+  const View& view_;
+  const HostCut& cut_;
+  const Mesh& mesh_;
+  const BoxingPlanner planner_;
+  const BoxingSteps one_level_;
+};
+
+}  // namespace
+
+absl::StatusOr<Boxing> PlanBoxingOverHosts(const TensorType& type, const Placement& from,
+                                           const Placement& to, const Places& places,
+                                           int64_t saved_bytes_min) {
+  Boxing boxing{type, places, {}};
+  WEIR_ASSIGN_OR_RETURN(boxing.steps, PlanBoxing(type, from, to, places));
+  const HostCut* const cut = places.host_cut();
+  if (cut == nullptr || ElementsSent(type, boxing.steps, places.mesh(from.place)) == 0)
+    return boxing;
+  const Mesh& mesh = cut->places.mesh(from.place);
+  const Placement cut_from{OverCut(from.layout, *cut, from.place), from.place};
+  const Placement cut_to{OverCut(to.layout, *cut, to.place), to.place};
+  std::optional<View> view = ViewOfRows(type, cut_from, cut_to, mesh);
+  if (!view.has_value()) view = ViewOfDims(type, cut_from, cut_to, mesh);
+  if (!view.has_value()) return boxing;
+  BoxingSteps steps = LevelsPlanner(*view, *cut).Plan(saved_bytes_min, NumMerges(boxing.steps));
+  if (steps.empty()) return boxing;
+  return Boxing{std::move(view->type), cut->places, std::move(steps)};
+}
+
+std::optional<bool> StaysInHosts(const BoxingStep& step, const Places& places, const HostCut* cut) {
+  if (cut == nullptr || places.mesh(step.from.place) != cut->places.mesh(step.from.place))
+    return std::nullopt;
+  if (LeavesHosts(step, *cut)) return false;
+  for (size_t axis = 0; axis < step.from.layout.size(); ++axis) {
+    if (!cut->within_host[axis] && step.from.layout[axis] != step.to.layout[axis]) return false;
+  }
+  return true;
+}
+
+}  // namespace weir::sbp

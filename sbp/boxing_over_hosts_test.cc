@@ -1,0 +1,154 @@
+#include "sbp/boxing_over_hosts.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weir::sbp {
+namespace {
+
+using ::testing::ElementsAre;
+
+TensorType Matrix(int64_t rows, int64_t columns, DType dtype = DType::kF32) {
+  return TensorType{dtype, {{"rows", rows, 1}, {"columns", columns, 1}}};
+}
+
+std::vector<std::string> StepsOf(const TensorType& type, const std::string& from,
+                                 const std::string& to, const Places& places,
+                                 int64_t to_place = 0) {
+  const Mesh& mesh = places.mesh(0);
+  const absl::StatusOr<Boxing> boxing = PlanBoxingOverHosts(
+      type, {*ParseLayout(from, mesh), 0}, {*ParseLayout(to, mesh), to_place}, places);
+  EXPECT_TRUE(boxing.ok()) << boxing.status();
+  std::vector<std::string> steps;
+  for (const BoxingStep& step : boxing->steps) steps.push_back(ToText(step, boxing->places));
+  return steps;
+}
+
+int64_t BytesBetweenHosts(const TensorType& type, const std::string& from, const std::string& to,
+                          const Places& places) {
+  const Mesh& mesh = places.mesh(0);
+  const absl::StatusOr<Boxing> boxing =
+      PlanBoxingOverHosts(type, {*ParseLayout(from, mesh), 0}, {*ParseLayout(to, mesh), 0}, places);
+  int64_t bytes = 0;
+  for (const BoxingStep& step : boxing->steps) {
+    for (int64_t rank = 0; rank < places.num_ranks(); ++rank) {
+      for (const auto& [peer, pieces] :
+           BuildExchange({boxing->type}, {step}, boxing->places, rank).sends) {
+        for (const Piece& piece : pieces)
+          bytes += places.HostOf(peer) == places.HostOf(rank) ? 0 : piece.src.volume() * 4;
+      }
+    }
+  }
+  return bytes;
+}
+
+TEST(HostCutTest, CutsTheAxisThatLeavesTheHost) {
+  const Places places = PipelinePlaces(*Mesh::Parse("dp=6,tp=2"), 4);
+  const HostCut* cut = places.host_cut();
+  ASSERT_NE(cut, nullptr);
+  EXPECT_EQ(cut->places.mesh(0).ToText(), "dp.hosts=3,dp.devices=2,tp=2");
+  EXPECT_THAT(cut->within_host, ElementsAre(false, true, true));
+  EXPECT_THAT(cut->axes, ElementsAre(ElementsAre(0, 1), ElementsAre(2)));
+  EXPECT_EQ(cut->places.ranks(0), places.ranks(0));
+}
+
+TEST(HostCutTest, NeedsHostsThatCutTheMeshEvenly) {
+  EXPECT_EQ(PipelinePlaces(*Mesh::Parse("dp=4")).host_cut(), nullptr);
+  EXPECT_EQ(PipelinePlaces(*Mesh::Parse("dp=4"), 4).host_cut(), nullptr);  // one host
+  EXPECT_EQ(PipelinePlaces(*Mesh::Parse("dp=4"), 1).host_cut(), nullptr);  // nothing to share
+  EXPECT_EQ(PipelinePlaces(*Mesh::Parse("dp=6"), 4).host_cut(), nullptr);
+  EXPECT_EQ(PipelinePlaces(*Mesh::Parse("dp=3,tp=3"), 6).host_cut(), nullptr);
+  EXPECT_EQ(PipelinePlaces(*Mesh::Parse("dp=4,tp=3"), 2).host_cut(), nullptr);
+  EXPECT_NE(PipelinePlaces(*Mesh::Parse("dp=2,tp=3"), 3).host_cut(), nullptr);
+  EXPECT_NE(PipelinePlaces(*Mesh::Parse("pp=2,dp=4"), 4).host_cut(), nullptr);
+}
+
+TEST(BoxingOverHostsTest, AnAllReduceGoesWithinBetweenAndWithinHosts) {
+  const Places places = PipelinePlaces(*Mesh::Parse("dp=4"), 2);
+  EXPECT_THAT(StepsOf(Matrix(3, 512), "[dp: P(sum)]", "[dp: B]", places),
+              ElementsAre("reduce-scatter: stage 0 [dp.hosts: P(sum), dp.devices: P(sum)] -> stage "
+                          "0 [dp.hosts: P(sum), dp.devices: S(0)]",
+                          "all-reduce: stage 0 [dp.hosts: P(sum), dp.devices: S(0)] -> stage 0 "
+                          "[dp.hosts: B, dp.devices: S(0)]",
+                          "all-gather: stage 0 [dp.hosts: B, dp.devices: S(0)] -> stage 0 "
+                          "[dp.hosts: B, dp.devices: B]"));
+}
+
+TEST(BoxingOverHostsTest, AStepTellsWhetherItStaysInHosts) {
+  const Places places = PipelinePlaces(*Mesh::Parse("pp=2,dp=4"), 2);
+  const Boxing boxing =
+      *PlanBoxingOverHosts(Matrix(3, 512), {{Sbp::P()}, 0}, {{Sbp::B()}, 0}, places);
+  std::vector<std::optional<bool>> stay;
+  for (const BoxingStep& step : boxing.steps)
+    stay.push_back(StaysInHosts(step, boxing.places, places.host_cut()));
+  EXPECT_THAT(stay, ElementsAre(true, false, true));
+  EXPECT_EQ(StaysInHosts({BoxingMethod::kMove, {{Sbp::B()}, 0}, {{Sbp::B()}, 1}, false, {}}, places,
+                         places.host_cut()),
+            std::nullopt)
+      << "over the mesh of the job";
+  EXPECT_EQ(StaysInHosts(boxing.steps[0], boxing.places, nullptr), std::nullopt);
+}
+
+TEST(BoxingOverHostsTest, AnAllReduceOverTwoAxesDoesToo) {
+  const Places places = PipelinePlaces(*Mesh::Parse("dp=3,tp=2"), 2);
+  EXPECT_EQ(StepsOf(Matrix(3, 512), "[dp: P(sum), tp: P(sum)]", "[dp: B, tp: B]", places).size(),
+            4u);
+}
+
+// The closed forms of boxing_over_hosts.h: h hosts of g ranks, T bytes.
+TEST(BoxingOverHostsTest, BytesBetweenHostsAreTheClosedForms) {
+  for (const auto& [h, g] : {std::pair{2, 2}, {2, 4}, {3, 2}, {4, 8}}) {
+    const int64_t n = h * g;
+    const Mesh mesh({{"dp", n}});
+    const Places places = PipelinePlaces(mesh, g), one_level = PipelinePlaces(mesh);
+    const TensorType type = Matrix(n * 4, 96);
+    const int64_t bytes = type.bytes();
+    SCOPED_TRACE(mesh.ToText());
+    EXPECT_EQ(BytesBetweenHosts(type, "[dp: P(sum)]", "[dp: B]", places), 2 * (h - 1) * bytes);
+    EXPECT_EQ(BytesBetweenHosts(type, "[dp: S(0)]", "[dp: B]", places), (h - 1) * bytes);
+    EXPECT_EQ(BytesBetweenHosts(type, "[dp: P(sum)]", "[dp: S(0)]", places), (h - 1) * bytes);
+    EXPECT_EQ(BytesBetweenHosts(type, "[dp: P(sum)]", "[dp: S(1)]", places), (h - 1) * bytes);
+  }
+}
+
+TEST(BoxingOverHostsTest, EachHostOfTheNextStageGetsACopyOnce) {
+  const Places places = PipelinePlaces(*Mesh::Parse("pp=2,tp=4"), 4);
+  EXPECT_THAT(StepsOf(Matrix(8, 512), "[tp: B]", "[tp: B]", places, 1),
+              ElementsAre("move: stage 0 [tp: B] -> stage 1 [tp: S(0)]",
+                          "all-gather: stage 1 [tp: S(0)] -> stage 1 [tp: B]"));
+}
+
+TEST(BoxingOverHostsTest, SumsThatWouldHaveOtherBitsStayOnOneLevel) {
+  const auto num_steps = [](const char* mesh, int64_t devices_per_host, DType dtype,
+                            const std::string& combiner) {
+    return StepsOf(Matrix(12, 512, dtype), "[dp: P(" + combiner + ")]", "[dp: B]",
+                   PipelinePlaces(*Mesh::Parse(mesh), devices_per_host))
+        .size();
+  };
+  EXPECT_EQ(num_steps("dp=4", 2, DType::kF32, "sum"), 3u);
+  EXPECT_EQ(num_steps("dp=4", 2, DType::kBF16, "sum"), 2u);
+  EXPECT_EQ(num_steps("dp=4", 2, DType::kBF16, "max"), 3u);
+  EXPECT_EQ(num_steps("dp=6", 3, DType::kF32, "sum"), 2u);
+  EXPECT_EQ(num_steps("dp=6", 3, DType::kF32, "max"), 3u);
+}
+
+TEST(BoxingOverHostsTest, ASmallTensorStaysOnOneLevel) {
+  const Places places = PipelinePlaces(*Mesh::Parse("dp=4"), 2);
+  EXPECT_EQ(StepsOf(Matrix(1, 8), "[dp: P(sum)]", "[dp: B]", places).size(), 2u);
+}
+
+TEST(BoxingOverHostsTest, SplitsThatHostsDoNotCutEvenlyStayOnOneLevel) {
+  const Places places = PipelinePlaces(*Mesh::Parse("dp=4"), 2);
+  EXPECT_EQ(StepsOf(Matrix(1002, 9), "[dp: S(0)]", "[dp: B]", places).size(), 1u);
+  EXPECT_EQ(StepsOf(Matrix(1004, 9), "[dp: S(0)]", "[dp: B]", places).size(), 2u);
+}
+
+TEST(BoxingOverHostsTest, ErrorsAreThoseOfPlanBoxing) {
+  const Places places = PipelinePlaces(*Mesh::Parse("dp=4"), 2);
+  EXPECT_EQ(
+      PlanBoxingOverHosts(Matrix(4, 4), {{Sbp::S(7)}, 0}, {{Sbp::B()}, 0}, places).status().code(),
+      absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace weir::sbp

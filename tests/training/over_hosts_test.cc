@@ -1,0 +1,101 @@
+// Tests that it does not matter to a job where hosts end: a GPT has the same bits on hosts of any
+// size, and sends no more bytes between them than transfers that know no hosts.
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/training/layouts.h"
+#include "tests/training/train_run.h"
+#include "tools/zoo/gpt.h"
+
+namespace weir::training {
+namespace {
+
+constexpr int kSteps = 3;
+
+struct OverHosts {
+  Layout layout;
+  int64_t devices_per_host;
+};
+
+std::vector<OverHosts> Cases() {
+  using zoo::SequenceParallel;
+  std::vector<OverHosts> cases;
+  for (const auto& [mesh, devices] : {std::pair{"dp=4", 2},
+                                      {"dp=6", 2},
+                                      {"dp=6", 3},
+                                      {"dp=2,tp=2", 2},
+                                      {"dp=4,tp=2", 4},
+                                      {"dp=2,tp=4", 2},
+                                      {"pp=2,dp=2", 2},
+                                      {"pp=2,tp=4", 4},
+                                      {"pp=2,dp=2,tp=2", 4},
+                                      {"dp=2,tp=2,pp=2", 2}}) {
+    cases.push_back({{mesh, 0, SequenceParallel::kNone}, devices});
+  }
+  for (int zero : {1, 2, 3}) {
+    cases.push_back({{"dp=4", zero, SequenceParallel::kNone}, 2});
+    cases.push_back({{"dp=4,tp=2", zero, SequenceParallel::kNone}, 4});
+  }
+  cases.push_back({{"tp=4", 0, SequenceParallel::kMegatron}, 2});
+  cases.push_back({{"dp=2,tp=4", 1, SequenceParallel::kMegatron}, 4});
+  cases.push_back({{"sp=4", 0, SequenceParallel::kUlysses}, 2});
+  cases.push_back({{"sp=2,tp=2", 0, SequenceParallel::kUlysses}, 2});
+  return cases;
+}
+
+int64_t BytesBetweenHosts(const TrainRun& run, int64_t devices_per_host) {
+  int64_t bytes = 0;
+  for (const actors::EdgeReport& edge : run.edges) {
+    if (edge.from.value() / devices_per_host != edge.to.value() / devices_per_host)
+      bytes += edge.payload_bytes;
+  }
+  return bytes;
+}
+
+void ExpectEqualBits(const TrainRun& a, const TrainRun& b) {
+  EXPECT_EQ(a.losses, b.losses);
+  EXPECT_EQ(a.grad_norms, b.grad_norms);
+  ASSERT_EQ(a.weights.size(), b.weights.size());
+  for (const auto& [name, values] : a.weights) {
+    const std::vector<float>& other = b.weights.at(name);
+    ASSERT_EQ(values.size(), other.size()) << name;
+    EXPECT_EQ(std::memcmp(values.data(), other.data(), values.size() * sizeof(float)), 0) << name;
+  }
+}
+
+void Check(proto::Training::Precision precision, int num_better_min) {
+  zoo::TransformerOptions options = SmallTransformer();
+  options.training.steps = kSteps;
+  TrainRunOptions run_options;
+  run_options.steps = kSteps;
+  int num_better = 0;
+  for (const OverHosts& over : Cases()) {
+    SCOPED_TRACE(absl::StrCat(NameOf(over.layout), " on hosts of ", over.devices_per_host));
+    absl::StatusOr<proto::Job> job = JobOn(over.layout, zoo::GptJob, options);
+    ASSERT_TRUE(job.ok()) << job.status();
+    job->mutable_training()->set_precision(precision);
+    const absl::StatusOr<TrainRun> one_host = Train(*job, run_options);
+    ASSERT_TRUE(one_host.ok()) << one_host.status();
+    job->mutable_mesh()->set_devices_per_host(over.devices_per_host);
+    const absl::StatusOr<TrainRun> hosts = Train(*job, run_options);
+    ASSERT_TRUE(hosts.ok()) << hosts.status();
+    ExpectEqualBits(*one_host, *hosts);
+    const int64_t before = BytesBetweenHosts(*one_host, over.devices_per_host);
+    const int64_t after = BytesBetweenHosts(*hosts, over.devices_per_host);
+    EXPECT_LE(after, before);
+    num_better += after < before;
+    std::printf("%-28s hosts of %d: %8.1f KiB between hosts, %8.1f on one level\n",
+                NameOf(over.layout).c_str(), static_cast<int>(over.devices_per_host),
+                static_cast<double>(after) / 1024, static_cast<double>(before) / 1024);
+  }
+  EXPECT_GE(num_better, num_better_min);
+}
+
+TEST(OverHostsTest, TheBitsDoNotDependOnWhereHostsEnd) { Check(proto::Training::F32, 10); }
+
+TEST(OverHostsTest, NeitherDoThoseOfBf16) { Check(proto::Training::BF16, 5); }
+
+}  // namespace
+}  // namespace weir::training

@@ -1,0 +1,55 @@
+#include "tools/fleet/rank_spread.h"
+
+#include <map>
+#include <utility>
+
+#include "runtime/base/status.h"
+#include "tools/hosts/host_placement.h"
+#include "tools/launch/placement.h"
+
+namespace weir::fleet {
+namespace {
+
+// More devices than any mesh may have (compiler/compile.h).
+constexpr int64_t kDevicesEnough = 1 << 20;
+
+}  // namespace
+
+absl::StatusOr<RankSpread> SpreadRanks(const FleetOptions& options, int num_ranks) {
+  RankSpread spread;
+  int processes = options.processes;
+  if (!options.listed_hosts.empty()) {
+    if (processes == 0) processes = hosts::NumProcesses(options.listed_hosts, num_ranks);
+    WEIR_ASSIGN_OR_RETURN(spread.host_of, hosts::PlaceOnHosts(options.listed_hosts, processes));
+  }
+  WEIR_ASSIGN_OR_RETURN(std::vector<launch::WorkerPlacement> placement,
+                        launch::PlaceRanks(num_ranks, processes));
+  for (launch::WorkerPlacement& worker : placement)
+    spread.ranks_of.push_back(std::move(worker.ranks));
+  return spread;
+}
+
+int64_t DevicesPerHost(const RankSpread& spread) {
+  std::map<int, int64_t> devices;  // by host
+  for (size_t process = 0; process < spread.host_of.size(); ++process)
+    devices[spread.host_of[process]] += static_cast<int64_t>(spread.ranks_of[process].size());
+  if (devices.size() < 2) return 0;
+  const int64_t first = devices.begin()->second;
+  for (const auto& [host, count] : devices) {
+    if (count != first) return 0;
+  }
+  return first;
+}
+
+void TellHosts(const FleetOptions& options, proto::Job* job) {
+  if (job->mesh().devices_per_host() != 0) return;
+  int64_t num_ranks = 1;
+  for (const proto::MeshAxisSpec& axis : job->mesh().axis()) {
+    if (axis.size() < 1 || axis.size() > kDevicesEnough / num_ranks) return;
+    num_ranks *= axis.size();
+  }
+  const absl::StatusOr<RankSpread> spread = SpreadRanks(options, static_cast<int>(num_ranks));
+  if (spread.ok()) job->mutable_mesh()->set_devices_per_host(DevicesPerHost(*spread));
+}
+
+}  // namespace weir::fleet

@@ -1,0 +1,31 @@
+// Spreads the ranks of a job over processes and hosts. Starts nothing.
+// Thread rule: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/job.pb.h"
+#include "tools/fleet/fleet.h"
+
+namespace weir::fleet {
+
+struct RankSpread {
+  std::vector<std::vector<int>> ranks_of;  // by process
+  std::vector<int> host_of;                // by process; empty: this machine has all of them
+};
+
+// Spreads evenly: consecutive ranks share a process, consecutive processes a host. Errors: those of
+// launch::PlaceRanks and hosts::PlaceOnHosts.
+absl::StatusOr<RankSpread> SpreadRanks(const FleetOptions& options, int num_ranks);
+
+// Returns the number of ranks on each host that has ranks. 0 if all ranks share a host, or if the
+// hosts have different numbers of ranks.
+int64_t DevicesPerHost(const RankSpread& spread);
+
+// Writes into the job where hosts end (MeshSpec.devices_per_host), unless the job says so itself. A
+// job that cannot be spread stays as it is: FleetRunner::Open says why.
+void TellHosts(const FleetOptions& options, proto::Job* job);
+
+}  // namespace weir::fleet

@@ -1,0 +1,68 @@
+#include "tools/fleet/rank_spread.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weir::fleet {
+namespace {
+
+using ::testing::ElementsAre;
+
+FleetOptions OnHosts(std::vector<hosts::ListedHost> hosts, int processes = 0) {
+  FleetOptions options;
+  options.listed_hosts = std::move(hosts);
+  options.processes = processes;
+  return options;
+}
+
+proto::Job JobOf(std::vector<int64_t> sizes) {
+  proto::Job job;
+  for (int64_t size : sizes) job.mutable_mesh()->add_axis()->set_size(size);
+  return job;
+}
+
+TEST(RankSpreadTest, ConsecutiveRanksShareAProcessAndProcessesAHost) {
+  const RankSpread spread = *SpreadRanks(OnHosts({{"a", 2}, {"b", 2}}), 8);
+  EXPECT_THAT(spread.ranks_of, ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3), ElementsAre(4, 5),
+                                           ElementsAre(6, 7)));
+  EXPECT_THAT(spread.host_of, ElementsAre(0, 0, 1, 1));
+  EXPECT_EQ(DevicesPerHost(spread), 4);
+}
+
+TEST(RankSpreadTest, OneMachineHasNoHosts) {
+  FleetOptions options;
+  options.processes = 2;
+  const RankSpread spread = *SpreadRanks(options, 4);
+  EXPECT_TRUE(spread.host_of.empty());
+  EXPECT_EQ(DevicesPerHost(spread), 0);
+}
+
+TEST(RankSpreadTest, HostsWithDifferentNumbersOfRanksAreNotTold) {
+  EXPECT_EQ(DevicesPerHost(*SpreadRanks(OnHosts({{"a", 2}, {"b", 1}}), 3)), 0);
+  EXPECT_EQ(DevicesPerHost(*SpreadRanks(OnHosts({{"a", 4}, {"b", 4}}, 1), 3)), 0) << "one is idle";
+}
+
+TEST(RankSpreadTest, AJobLearnsWhereHostsEnd) {
+  proto::Job job = JobOf({2, 2});
+  TellHosts(OnHosts({{"a", 0}, {"b", 0}}), &job);
+  EXPECT_EQ(job.mesh().devices_per_host(), 2);
+}
+
+TEST(RankSpreadTest, WhatAJobSaysItselfStays) {
+  proto::Job job = JobOf({4});
+  job.mutable_mesh()->set_devices_per_host(1);
+  TellHosts(OnHosts({{"a", 0}, {"b", 0}}), &job);
+  EXPECT_EQ(job.mesh().devices_per_host(), 1);
+}
+
+TEST(RankSpreadTest, AMeshThatNobodyCanSpreadStays) {
+  for (const std::vector<int64_t>& sizes :
+       {std::vector<int64_t>{0}, {-1}, {int64_t{1} << 62, int64_t{1} << 62}}) {
+    proto::Job job = JobOf(sizes);
+    TellHosts(OnHosts({{"a", 0}, {"b", 0}}), &job);
+    EXPECT_EQ(job.mesh().devices_per_host(), 0);
+  }
+}
+
+}  // namespace
+}  // namespace weir::fleet
