@@ -15,6 +15,7 @@
 #include "runtime/base/unit_text.h"
 #include "runtime/base/wrap_text.h"
 #include "tools/plan/boxing_costs.h"
+#include "tools/plan/mesh_over_hosts.h"
 #include "tools/plan/plan_sections.h"
 
 namespace weir::plan {
@@ -41,6 +42,7 @@ class Screen {
     if (prediction_.report.has_value()) Line("time", TimeText());
     Line("memory", MemoryText());
     Line("bytes", BytesLine());
+    if (const std::string hosts = HostsText(plan_, boxings_); !hosts.empty()) Line("hosts", hosts);
     Stages();
     Devices();
     Boxings();
@@ -235,6 +237,12 @@ class Screen {
     std::vector<std::string> warnings = compiler::DevicesWithoutWork(plan_);
     if (warnings.empty()) AddUnevenWork(&warnings);
     AddCostlyRules(&warnings);
+    if (const auto better = FindBetterMesh(plan_, boxings_, costs_.model()); better.has_value()) {
+      warnings.push_back(absl::StrCat("`--mesh ", better->mesh, "` sends ",
+                                      BytesText(better->bytes), " a step between hosts instead of ",
+                                      BytesText(better->bytes_now),
+                                      ": the last axes of a mesh lie inside hosts"));
+    }
     if (plan_.predicted_bubble > kLargeBubble) {
       warnings.push_back(absl::StrFormat(
           "a bubble of %.0f %%: more micro-batches (training.micro_batches=%d) make it smaller",

@@ -133,6 +133,29 @@ INSTANTIATE_TEST_SUITE_P(Meshes, ScreenTest,
                            return name;
                          });
 
+proto::Job GptOverHosts(const std::string& mesh, int64_t devices_per_host) {
+  proto::Job job = GptOn(mesh);
+  job.mutable_mesh()->set_devices_per_host(devices_per_host);
+  return job;
+}
+
+TEST(PlanScreenTest, SaysHowTheMeshLiesOverHosts) {
+  EXPECT_THAT(PlanOf(GptOverHosts("dp=2,tp=2", 2)).screen,
+              HasSubstr("hosts     2 of 2 devices; tp inside them, dp between them; "));
+  EXPECT_THAT(PlanOf(GptOverHosts("dp=4,tp=2", 4)).screen,
+              HasSubstr("tp inside them, dp inside and between them; "));
+  EXPECT_THAT(PlanOf(GptOverHosts("pp=2,dp=2", 2)).screen,
+              HasSubstr("dp inside them, pp between them; "));
+  EXPECT_THAT(PlanOf(GptOverHosts("dp=3,tp=2", 4)).screen,
+              HasSubstr("which do not cut the mesh evenly, so transfers know no hosts"));
+  EXPECT_THAT(PlanOf(GptOn("dp=2,tp=2")).screen, Not(HasSubstr("hosts  ")));
+}
+
+TEST(PlanScreenTest, NamesTheOrderOfAxesThatSendsLessBetweenHosts) {
+  EXPECT_THAT(PlanOf(GptOverHosts("tp=2,dp=2", 2)).screen, HasSubstr("`--mesh dp=2,tp=2` sends "));
+  EXPECT_THAT(PlanOf(GptOverHosts("dp=2,tp=2", 2)).screen, Not(HasSubstr("`--mesh ")));
+}
+
 TEST(PlanScreenTest, PlanAndSimPredictTheSameStep) {
   for (const auto& [mesh, queues] : {std::pair("dp=2,tp=2", 1), {"pp=2,dp=2", 1}, {"dp=4", 3}}) {
     proto::Job job = GptOn(mesh);
