@@ -3,6 +3,7 @@
 #include "runtime/base/unit_text.h"
 #include "tools/cli/cli_verbs.h"
 #include "tools/cli/train_arguments.h"
+#include "tools/fleet/rank_spread.h"
 #include "tools/job/data_paths.h"
 #include "tools/train/prepare_training.h"
 
@@ -32,7 +33,8 @@ void EnterSandboxOf(const proto::Job& job, const CheckArguments& arguments,
 
 absl::Status Check(CheckArguments arguments, CliContext* context) {
   if (arguments.without_data) arguments.train.job.data = JobArguments::Data::kNotOpened;
-  WEIR_ASSIGN_OR_RETURN(const JobToTrain read, arguments.train.Read());
+  WEIR_ASSIGN_OR_RETURN(JobToTrain read, arguments.train.Read());
+  arguments.train.options.costs = &read.costs.model();
   if (!read.note.empty()) *context->err << read.note << "\n";
   EnterSandboxOf(read.job, arguments, *context);
   train::PrepareScope scope;
@@ -47,7 +49,9 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
     WEIR_ASSIGN_OR_RETURN(const fleet::FleetOptions fleet,
                           arguments.train.fleet.Options(read.job, listed, nullptr));
     arguments.train.options.hosts = static_cast<int>(fleet.hosts.size());
+    fleet::TellHosts(fleet, &read.job);
   }
+  read.costs.TellHosts(&read.job);
   WEIR_ASSIGN_OR_RETURN(const train::PreparedTraining prepared,
                         train::PrepareTraining(read.job, arguments.train.options, scope));
   const compiler::LogicalPlan& plan = *prepared.plans.training;

@@ -153,6 +153,26 @@ TEST(CliTest, SimPredictsAStepOnAClusterThatIsGiven) {
   EXPECT_THAT(bad.err, HasSubstr("bad_cluster.textproto:1:"));
 }
 
+TEST(CliTest, TrainPlansForTheMachinesThatAreGivenAndTrainsToTheSameBits) {
+  const std::string cluster = WriteFile("slow_hosts.textproto", R"(
+    device { name: "d" peak { dtype: "f32" flops_per_second: 1e9 } bytes_per_second: 1e9 }
+    host { device: "d" devices: 2 count: 2 }
+    within_host { latency_ns: 1000 bytes_per_second: 1e9 }
+    between_hosts { latency_ns: 100000 bytes_per_second: 1e7 })");
+  const auto train = [](const std::string& weights, const std::string& costs) {
+    const Outcome run = Weir({"train", SmallJob(), "--mesh", "dp=4", "--steps", "2", "--cluster",
+                              costs, "--save", weights});
+    EXPECT_EQ(run.code, 0) << run.err;
+    return run.err;
+  };
+  const std::string plain = PathFor("plain.st"), planned = PathFor("planned.st");
+  EXPECT_THAT(train(plain, "defaults"), Not(HasSubstr("planned with")));
+  EXPECT_THAT(train(planned, cluster), HasSubstr("planned with the costs of"));
+  EXPECT_EQ(ReadFile(planned), ReadFile(plain));
+  EXPECT_EQ(Weir({"check", SmallJob(), "--cluster", cluster}).code, 0);
+  EXPECT_EQ(Weir({"train", SmallJob(), "--cluster", "/no/such/cluster"}).code, 66);
+}
+
 TEST(CliTest, CalibrateWritesAClusterThatSimReads) {
   const std::string job = SmallJob(), cluster = PathFor("here.textproto");
   Outcome measured = Weir({"calibrate", job, "--also", "dp=2", "--also",

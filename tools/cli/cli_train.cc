@@ -42,6 +42,9 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments,
   arguments.options.console = console;
   arguments.options.interrupted = &signals->interrupted();
   if (!read.note.empty()) console->Say(read.note);
+  arguments.options.costs = &read.costs.model();
+  if (read.costs.source() != sim::JobCosts::Source::kDefaults)
+    console->Say(absl::StrCat("planned with ", read.costs.Text()));
   if (arguments.fleet.processes > 0 || !found.agents.empty()) {
     arguments.options.processes = arguments.fleet.processes;
     arguments.options.job_file = arguments.job.path == "-" ? "" : arguments.job.path;
@@ -55,6 +58,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments,
       return fleet::FleetRunner::Open(options, trained, runner_options, fleet);
     };
   }
+  read.costs.TellHosts(&job);
   absl::StatusOr<train::TrainResult> trained = train::Train(job, arguments.options);
   if (*fleet != nullptr) {
     if (launch::FailureReport report = (*fleet)->Finish(trained.status()); !report.text.empty()) {

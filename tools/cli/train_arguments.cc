@@ -176,6 +176,7 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
       ->type_name("HOW")
       ->check(CLI::IsMember({"stop", "skip", "continue"}))
       ->capture_default_str();
+  verb->add_option("--cluster", cluster, kClusterHelp)->type_name("PATH");
   verb->add_option("--threads", options.threads_per_device, "Threads per device [cores / devices]")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
@@ -185,6 +186,7 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
 absl::StatusOr<JobToTrain> TrainArguments::Read() const {
   JobToTrain read;
   WEIR_ASSIGN_OR_RETURN(read.job, job.Read());
+  WEIR_ASSIGN_OR_RETURN(read.costs, sim::JobCosts::Choose(cluster));
   proto::Training* training = read.job.mutable_training();
   if (seed >= 0) training->set_seed(static_cast<uint64_t>(seed));
   const int64_t planned = training->steps();

@@ -13,6 +13,7 @@
 #include "tools/fleet/fleet.h"
 #include "tools/hosts/find_hosts.h"
 #include "tools/launch/log_directory.h"
+#include "tools/sim/job_costs.h"
 #include "tools/train/trainer.h"
 
 namespace weir::cli {
@@ -46,6 +47,7 @@ struct JobToTrain {
   proto::Job job;
   // A sentence on learning rates, if --steps differs from the job; may be empty.
   std::string note;
+  sim::JobCosts costs;  // for which the plans are made
 };
 
 struct TrainArguments {
@@ -54,6 +56,7 @@ struct TrainArguments {
   int64_t steps = -1;  // below 0: the job's
   int64_t seed = -1;   // below 0: the job's
   std::string on_nonfinite = "stop";
+  std::string cluster;  // as sim::JobCosts::Choose takes it
   FleetArguments fleet;
 
   void AddTo(CLI::App* verb, CliContext* context);

@@ -72,11 +72,7 @@ absl::StatusOr<JobCosts> JobCosts::Choose(const std::string& cluster) {
   return costs;
 }
 
-JobCosts JobCosts::Defaults() {
-  JobCosts costs;
-  costs.model_ = std::make_shared<compiler::PeakCosts>();
-  return costs;
-}
+JobCosts JobCosts::Defaults() { return JobCosts(); }
 
 JobCosts JobCosts::Of(const proto::Cluster& cluster) {
   if (cluster.device_size() == 0) return Defaults();

@@ -1,5 +1,6 @@
-// Chooses the costs for the prediction of a job. `weir plan` and `weir sim` both use this choice,
-// so one command line gives the same costs and the same name of their source in both:
+// Chooses the costs for which a job is planned and predicted. `weir plan`, `weir sim`, `weir check`
+// and `weir train` all use this choice, so one command line gives the same costs and the same name
+// of their source in all of them:
 //
 //   --cluster PATH       the costs of that file
 //   --cluster defaults   the defaults, whatever is kept
@@ -7,9 +8,8 @@
 //                        are any; else the defaults
 //
 // The defaults are a core of a present-day server (compiler::DevicePeaks), with as many hosts of
-// eight as the job needs. Not here: `weir train`, which plans with the compiler's defaults, because
-// the bits of its result are the same with any costs. Thread rule: immutable once made, except for
-// reading files and the environment.
+// eight as the job needs. The costs change the time of a training's step, and not the bits of its
+// results. Thread rule: immutable once made, except for reading files and the environment.
 #pragma once
 
 #include <memory>
@@ -55,7 +55,7 @@ class JobCosts {
   Source source_ = Source::kDefaults;
   std::string path_;
   proto::Cluster cluster_;
-  std::shared_ptr<const compiler::CostModel> model_;
+  std::shared_ptr<const compiler::CostModel> model_ = std::make_shared<compiler::PeakCosts>();
 };
 
 // Returns the path where `weir calibrate --keep` writes the costs of this machine and where the

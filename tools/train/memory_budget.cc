@@ -310,12 +310,13 @@ absl::Status CheckNeed(const compiler::LogicalPlan& plan, Beside beside, const M
                    absl::StrCat(Text(need.all_bytes), " planned", of_rank), remedies});
 }
 
-absl::StatusOr<TrainingPlans> CompileTraining(const proto::Job& job,
-                                              const store::Dataset* dataset) {
+absl::StatusOr<TrainingPlans> CompileTraining(const proto::Job& job, const store::Dataset* dataset,
+                                              const compiler::CostModel* costs) {
   TrainingPlans plans;
-  WEIR_ASSIGN_OR_RETURN(plans.training, CompileConfined(job, {}));
-  if (dataset == nullptr || dataset->num_held_out_batches() == 0) return plans;
   compiler::CompileOptions options;
+  options.costs = costs;
+  WEIR_ASSIGN_OR_RETURN(plans.training, CompileConfined(job, options));
+  if (dataset == nullptr || dataset->num_held_out_batches() == 0) return plans;
   options.mode = compiler::PlanMode::kEvaluate;
   WEIR_ASSIGN_OR_RETURN(plans.evaluation, CompileConfined(EvaluationJob(job), options));
   return plans;

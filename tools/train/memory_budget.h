@@ -65,7 +65,8 @@ struct TrainingPlans {
   std::shared_ptr<const compiler::LogicalPlan> evaluation;  // null: nothing is held out
 };
 // Compiles the plans. Without a dataset (null) there is no evaluation plan.
-absl::StatusOr<TrainingPlans> CompileTraining(const proto::Job& job, const store::Dataset* dataset);
+absl::StatusOr<TrainingPlans> CompileTraining(const proto::Job& job, const store::Dataset* dataset,
+                                              const compiler::CostModel* costs);
 
 // `threads_per_device` is the `asked` of ThreadsPerDevice; the workspace of kernels depends on it.
 absl::StatusOr<NeedAndPlans> NeedOf(const TrainingPlans& plans, int threads_per_device);

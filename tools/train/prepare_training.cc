@@ -182,7 +182,8 @@ class Preparation {
     if (scope_.data == PrepareScope::Data::kOpen) {
       WEIR_ASSIGN_OR_RETURN(prepared_.dataset, OpenJobData(job_));
     }
-    WEIR_ASSIGN_OR_RETURN(prepared_.plans, CompileTraining(job_, prepared_.dataset.get()));
+    WEIR_ASSIGN_OR_RETURN(prepared_.plans,
+                          CompileTraining(job_, prepared_.dataset.get(), options_.costs));
     WEIR_RETURN_IF_ERROR(compiler::CheckLearningRates(job_.training()));
     WEIR_RETURN_IF_ERROR(compiler::CheckMeshUse(*prepared_.plans.training));
     for (std::string& sentence : compiler::DevicesWithoutWork(*prepared_.plans.training))

@@ -36,8 +36,8 @@ struct PreparedTraining {
   std::vector<std::string> notes, warnings;  // sentences
 };
 
-// Only files, threads and the checkpoint's rhythm in `options` count. kInvalidArgument: the job is
-// rejected. kNotFound or kDataLoss: an error of a file.
+// Only files, threads, costs and the checkpoint's rhythm in `options` count. kInvalidArgument: the
+// job is rejected. kNotFound or kDataLoss: an error of a file.
 absl::StatusOr<PreparedTraining> PrepareTraining(const proto::Job& job, const TrainOptions& options,
                                                  const PrepareScope& scope);
 

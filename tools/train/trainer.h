@@ -19,6 +19,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "compiler/cost/cost_model.h"
 #include "proto/job.pb.h"
 #include "tools/console/console.h"
 #include "tools/train/evaluator.h"
@@ -33,6 +34,9 @@ using RunnerFactory = std::function<absl::StatusOr<std::unique_ptr<JobRunner>>(
 
 struct TrainOptions {
   RunnerFactory runner = LocalRunner::Open;
+  // The costs for which the plans are made; null: the compiler's defaults. The costs change the
+  // time of a step, and not the bits of its results.
+  const compiler::CostModel* costs = nullptr;
   int threads_per_device = 0;    // 0: as the job says; if it says 0, the cores shared evenly
   int processes = 0;             // for the ranks of `runner`; 0: this process holds all
   int hosts = 0;                 // for those processes; 0: this machine, which is checked
