@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -527,7 +528,7 @@ void UcxEndpoint::Close() {
 }
 
 void UcxEndpoint::CloseUcx() {
-  int64_t num_closing = 0;
+  std::set<void*> closing;  // requests
   for (Peer& peer : peers_) {
     if (peer.rkey != nullptr) ucp_rkey_destroy(peer.rkey);
     if (peer.ep == nullptr) continue;
@@ -536,16 +537,18 @@ void UcxEndpoint::CloseUcx() {
         UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
     // Only endpoints that report errors may be cut off.
     param.flags = peer.same_host ? 0 : UCP_EP_CLOSE_FLAG_FORCE;
-    param.user_data = &num_closing;
-    param.cb.send = [](void* request, ucs_status_t, void* counter) {
-      --*static_cast<int64_t*>(counter);
+    param.user_data = &closing;
+    param.cb.send = [](void* request, ucs_status_t, void* requests) {
+      static_cast<std::set<void*>*>(requests)->erase(request);
       ucp_request_free(request);
     };
-    ++num_closing;
-    if (!UCS_PTR_IS_PTR(ucp_ep_close_nbx(peer.ep, &param))) --num_closing;
+    void* const request = ucp_ep_close_nbx(peer.ep, &param);
+    if (UCS_PTR_IS_PTR(request)) closing.insert(request);
   }
-  if (num_closing > 0)
-    WorkUntil(absl::Now() + kCloseMax, [&num_closing] { return num_closing == 0; });
+  if (!closing.empty()) WorkUntil(absl::Now() + kCloseMax, [&closing] { return closing.empty(); });
+  // A peer that takes nothing more, or too late, leaves requests behind. UCX aborts the process if
+  // a worker ends before the owner of such a request has given the request up.
+  for (void* request : closing) ucp_request_free(request);
   if (worker_ != nullptr) ucp_worker_destroy(worker_);
   if (landing_memory_ != nullptr) ucp_mem_unmap(network_->context->get(), landing_memory_);
 }

@@ -52,20 +52,23 @@ UcxTransportOptions OptionsFor(Lanes lanes) {
 class UcxPair {
  public:
   static constexpr EdgeId kEdge{42};
+  static constexpr int32_t kSlots = 4;
+
+  explicit UcxPair(int32_t slots = kSlots) : slots_(slots) {}
 
   void Make(int rank, Exchange* exchange, const UcxTransportOptions& options, int64_t bytes) {
     bytes_ = bytes;
     networks_[rank] = UcxNetwork::Create(2, {RankId(rank)}, exchange, options).value();
     TransportEdge edge;
     edge.edge = kEdge;
-    edge.slots = kSlots;
+    edge.slots = slots_;
     edge.bytes = bytes;
     edge.peer = RankId(1 - rank);
     if (rank == 1) {
       edge.direction = TransportEdge::Direction::kIncoming;
-      landing_ = endpoint(1)->AllocateLanding(kSlots * bytes).value();
+      landing_ = endpoint(1)->AllocateLanding(slots_ * bytes).value();
       if (landing_ == nullptr) {
-        own_landing_.resize(kSlots * bytes);
+        own_landing_.resize(slots_ * bytes);
         landing_ = own_landing_.data();
       }
       edge.landing = landing_;
@@ -91,7 +94,7 @@ class UcxPair {
   absl::Status Put(int64_t sequence, const char* bytes, int64_t size) {
     MessageHeader header;
     header.edge = kEdge;
-    header.slot = static_cast<int32_t>(sequence % kSlots);
+    header.slot = static_cast<int32_t>(sequence % slots_);
     header.sequence = sequence;
     header.payload_bytes = size;
     void* mapped = endpoint(0)->TryMap(EdgeHandle(0), header.slot);
@@ -112,9 +115,10 @@ class UcxPair {
   char* landing(int32_t slot) { return landing_ + slot * bytes_; }
   LocalExchange& exchange() { return exchange_; }
 
-  static constexpr int32_t kSlots = 4;
+  void Close(int rank) { networks_[rank].reset(); }
 
  private:
+  const int32_t slots_;
   LocalExchange exchange_{10'000};
   std::unique_ptr<UcxNetwork> networks_[2];
   int64_t bytes_ = 0;
@@ -217,6 +221,19 @@ TEST_P(UcxLanesTest, AMessageAllocatesNothing) {
   EXPECT_EQ(num_allocations - before, 0);
   EXPECT_EQ(consumer.num, 350);
   EXPECT_LE(pair_.traffic(0).pending_sends_max, UcxPair::kSlots);
+}
+
+// UCX's queue to the peer is full, so the connection cannot end in order.
+TEST(UcxTransport, AnEndpointEndsAlthoughItsPeerTakesNothingMore) {
+  constexpr int32_t kManySlots = 2'000;
+  UcxPair pair(kManySlots);
+  pair.Make(OptionsFor(Lanes::kSharedMemory), 64);
+  pair.ConnectWell();
+  const std::vector<char> bytes(64, 'a');
+  for (int64_t sequence = 0; sequence < kManySlots; ++sequence)
+    ASSERT_EQ(pair.Put(sequence, bytes.data(), 64), absl::OkStatus());
+  EXPECT_GT(pair.traffic(0).pending_sends_max, 100);
+  pair.Close(0);
 }
 
 TEST_P(UcxLanesTest, SidesWithOtherOptionsDoNotConnect) {
