@@ -93,7 +93,9 @@ std::vector<int> CircleOf(const DifferenceSystem& system, const Asked& asked) {
   return circle;
 }
 
-// Finds the busiest device: the device whose acts for one micro-batch take longest.
+}  // namespace
+
+// The busiest device is the device whose acts for one micro-batch take longest.
 PeriodBound DeviceBound(const TimedGraph& graph, const Rhythm& rhythm) {
   std::map<int, std::vector<int>> devices;
   PeriodBound bound;
@@ -121,8 +123,6 @@ PeriodBound DeviceBound(const TimedGraph& graph, const Rhythm& rhythm) {
   return bound;
 }
 
-}  // namespace
-
 std::vector<Wait> FixedWaits(const TimedGraph& graph) {
   std::vector<Wait> waits = AllWaits(graph);
   for (size_t r = 0; r < graph.registers.size(); ++r) {
@@ -147,9 +147,11 @@ std::optional<ShortestPeriod> FindShortestPeriod(const TimedGraph& graph, const 
     DifferenceSystem system(static_cast<int>(graph.actors.size()), asked.arcs);
     if (system.Solve()) return shortest;
     const std::vector<int> circle = CircleOf(system, asked);
+    std::vector<Wait> on_circle;
+    for (int wait : circle) on_circle.push_back(waits[wait]);
     const auto period =
         FindLeast(shortest.micro_batch_ns, most, rhythm.granule_ns, [&](int64_t ns) {
-          pace = PaceAt(graph, rhythm, ns);
+          MovePace(graph, rhythm, ns, on_circle, &pace);
           return Keeps(circle, weight_of);
         });
     if (!period) return std::nullopt;

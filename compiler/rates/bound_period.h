@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compiler/rates/rhythm.h"
+#include "compiler/rates/solve_registers.h"
 #include "compiler/rates/timed_graph.h"
 #include "compiler/rates/waits.h"
 
@@ -15,6 +16,9 @@ namespace weir::compiler {
 // Returns the waits that the solve cannot change: AllWaits, and the slot waits at slots_max of
 // registers without given slots.
 std::vector<Wait> FixedWaits(const TimedGraph& graph);
+
+// Returns the period of the busiest device, whatever waits for what.
+PeriodBound DeviceBound(const TimedGraph& graph, const Rhythm& rhythm);
 
 // Finds the least period >= `from_ns`, in granules of the rhythm, at which start times keep
 // `waits`. `circle` holds the actors of the last circle that forbade a shorter period; empty:

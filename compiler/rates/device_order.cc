@@ -201,24 +201,34 @@ class Spread {
     }
   }
 
+  // Returns the orders that still ask for something.
+  static std::vector<Difference> Given(std::vector<Difference> orders) {
+    std::erase_if(orders, [](const Difference& order) { return order.weight == -kTimeMaxNs; });
+    return orders;
+  }
+
   // Acts that overlapped when placed push the other acts on, unless that closes a circle. A circle
   // without such an act comes from orders and slots that the placement did not consider, and then
   // the circle loses one of the orders found here.
   std::vector<Difference> Feasible(std::vector<Difference> found) const {
+    const auto kept = [&](const Difference& d) {
+      return times_[d.to] >= times_[d.from] + d.weight;
+    };
+    if (std::all_of(differences_.begin(), differences_.end(), kept) &&
+        std::all_of(found.begin(), found.end(), kept))
+      return Given(found);
+    std::vector<Difference> all(differences_.begin(), differences_.end());
+    all.insert(all.end(), found.begin(), found.end());
+    DifferenceSystem system(static_cast<int>(graph_.actors.size()), std::move(all));
     for (int i = 0; i < kCirclesMax; ++i) {
-      std::vector<Difference> all(differences_.begin(), differences_.end());
-      all.insert(all.end(), found.begin(), found.end());
-      DifferenceSystem system(static_cast<int>(graph_.actors.size()), std::move(all));
-      if (system.SetTimes(times_) || system.Solve()) {
-        std::erase_if(found, [](const Difference& order) { return order.weight == -kTimeMaxNs; });
-        return found;
-      }
+      if (system.Solve()) return Given(found);
       bool pushed = false;
       for (int pass = 0; pass < 2 && !pushed; ++pass) {
         for (int arc : system.circle()) {
           const int t = arc - static_cast<int>(differences_.size());
           if (t < 0 || (pass == 0 && found[t].weight <= as_placed_[t])) continue;
           found[t].weight = pass == 0 ? as_placed_[t] : -kTimeMaxNs;
+          system.SetWeight(arc, found[t].weight);
           pushed = true;
         }
       }

@@ -23,6 +23,7 @@ void DifferenceSystem::Order() {
   for (const Difference& arc : arcs_) {
     if (arc.weight > 0) ++before[arc.to];
   }
+  node_at_.clear();
   node_at_.reserve(num_nodes_);
   for (int node = 0; node < num_nodes_; ++node) {
     if (before[node] == 0) node_at_.push_back(node);
@@ -41,6 +42,7 @@ void DifferenceSystem::Order() {
     place_[node] = static_cast<int>(node_at_.size());
     node_at_.push_back(node);
   }
+  is_ordered_ = true;
 }
 
 void DifferenceSystem::Mark(int node) {
@@ -68,6 +70,7 @@ bool DifferenceSystem::SetTimes(std::vector<int64_t> times) {
 }
 
 bool DifferenceSystem::Solve() {
+  if (!is_ordered_) Order();
   std::fill(times_.begin(), times_.end(), 0);
   std::fill(tight_.begin(), tight_.end(), -1);
   circle_.clear();

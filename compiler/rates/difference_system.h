@@ -22,7 +22,10 @@ class DifferenceSystem {
 
   const std::vector<Difference>& arcs() const { return arcs_; }
   // The new weight takes effect with the next Solve or Tighten.
-  void SetWeight(int arc, int64_t weight) { arcs_[arc].weight = weight; }
+  void SetWeight(int arc, int64_t weight) {
+    is_ordered_ &= (arcs_[arc].weight > 0) == (weight > 0);
+    arcs_[arc].weight = weight;
+  }
 
   // Finds the least times >= 0. Returns false if there is a circle.
   bool Solve();
@@ -58,6 +61,7 @@ class DifferenceSystem {
   // Nodes to visit, by place in an order in which arcs of positive weight go forward.
   std::vector<int> place_;
   std::vector<int> node_at_;
+  bool is_ordered_ = false;  // by the weights of now
   std::vector<uint64_t> marks_;
   size_t mark_front_ = 0;
   int64_t num_visits_ = 0;

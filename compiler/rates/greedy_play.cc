@@ -9,6 +9,7 @@ GreedyPlay::GreedyPlay(const TimedGraph& graph, PrecedenceOf precedence_of)
     : graph_(graph), precedence_of_(std::move(precedence_of)), waits_(AllWaits(graph)) {
   const size_t num_actors = graph.actors.size();
   waits_of_.resize(num_actors);
+  held_by_.assign(num_actors, -1);
   watched_by_.resize(num_actors);
   seen_.assign(waits_.size(), 0);
   started_.assign(num_actors, 0);
@@ -22,6 +23,9 @@ GreedyPlay::GreedyPlay(const TimedGraph& graph, PrecedenceOf precedence_of)
   for (size_t w = 0; w < waits_.size(); ++w) {
     waits_of_[waits_[w].waiter].push_back(static_cast<int>(w));
     watched_by_[waits_[w].other].push_back(static_cast<int>(w));
+    const TimedGraph::Port &waiter = waits_[w].waiter_port, &other = waits_[w].other_port;
+    plain_.push_back(waiter.period == 1 && waiter.tokens == 1 && other.period == 1 &&
+                     other.tokens == 1);
   }
 }
 
@@ -57,13 +61,24 @@ double GreedyPlay::Period(int actor, double share) const {
          static_cast<double>((ends.size() - chunks - first) / chunks);
 }
 
-bool GreedyPlay::MayAct(int actor) const {
-  return std::all_of(waits_of_[actor].begin(), waits_of_[actor].end(), [&](int w) {
-    const Wait& wait = waits_[w];
-    const int64_t token =
-        (started_[actor] / wait.waiter_port.period + 1) * wait.waiter_port.tokens - 1 - wait.lag;
-    return token < 0 || seen_[w] / wait.other_port.period * wait.other_port.tokens > token;
-  });
+// Returns whether the next act of the waiter has what it waits for.
+bool GreedyPlay::IsKept(int w) const {
+  const Wait& wait = waits_[w];
+  const int64_t act = started_[wait.waiter];
+  if (plain_[w]) return seen_[w] > act - wait.lag;
+  const int64_t token =
+      (act / wait.waiter_port.period + 1) * wait.waiter_port.tokens - 1 - wait.lag;
+  return token < 0 || seen_[w] / wait.other_port.period * wait.other_port.tokens > token;
+}
+
+bool GreedyPlay::MayAct(int actor) {
+  if (held_by_[actor] >= 0 && !IsKept(held_by_[actor])) return false;
+  for (int wait : waits_of_[actor]) {
+    if (IsKept(wait)) continue;
+    held_by_[actor] = wait;
+    return false;
+  }
+  return true;
 }
 
 void GreedyPlay::Offer(int actor, int64_t iterations) {

@@ -35,7 +35,8 @@ class GreedyPlay {
   double Period(int actor, double share) const;
 
  private:
-  bool MayAct(int actor) const;
+  bool IsKept(int wait) const;
+  bool MayAct(int actor);
   void Offer(int actor, int64_t iterations);
   void Start(int device, int64_t now);
   void End(int actor, int64_t now, int64_t iterations);
@@ -43,7 +44,11 @@ class GreedyPlay {
   const TimedGraph graph_;
   const PrecedenceOf precedence_of_;
   std::vector<Wait> waits_;
+  // By wait: whether both sides move one token an act, as most do.
+  std::vector<char> plain_;
   std::vector<std::vector<int>> waits_of_, watched_by_;  // by actor
+  std::vector<int>
+      held_by_;  // by actor: the wait that held the actor when it last might have acted
   std::vector<int64_t> seen_;  // by wait: ended acts of the other actor that the waiter has seen
   std::vector<int64_t> started_;
   std::vector<std::vector<int64_t>> ends_;

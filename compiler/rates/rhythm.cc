@@ -1,6 +1,7 @@
 #include "compiler/rates/rhythm.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
 
@@ -11,6 +12,7 @@ namespace weir::compiler {
 namespace {
 
 constexpr int64_t kSumMaxNs = int64_t{1} << 56;
+constexpr size_t kGroupSmall = 8;  // most groups are the two ends of an exchange
 
 // Actors that hand each other tokens chunk by chunk, with the waits among these actors.
 struct ChunkGroup {
@@ -44,21 +46,41 @@ std::vector<ChunkGroup> ChunkGroups(const TimedGraph& graph) {
   return result;
 }
 
+// Returns whether some times keep all of a few differences.
+bool CanBeKept(size_t num_nodes, const std::vector<Difference>& arcs) {
+  std::array<int64_t, kGroupSmall> times = {};
+  for (size_t round = 0; round <= num_nodes; ++round) {
+    bool kept = true;
+    for (const Difference& arc : arcs) {
+      if (times[arc.from] + arc.weight <= times[arc.to]) continue;
+      times[arc.to] = times[arc.from] + arc.weight;
+      kept = false;
+    }
+    if (kept) return true;
+  }
+  return false;
+}
+
 // Returns whether chunks can follow each other at `chunk_stride_ns` for ever.
 bool Follows(const TimedGraph& graph, const ChunkGroup& group, int64_t chunk_stride_ns,
              Pace* pace) {
-  std::map<int, int> node;
   for (int actor : group.actors) {
-    node.emplace(actor, static_cast<int>(node.size()));
     const TimedGraph::Actor& a = graph.actors[actor];
     pace->actors[actor] = {0, chunk_stride_ns * a.chunks, chunk_stride_ns, a.time_ns};
   }
+  const auto node = [&](int actor) {  // group.actors are in ascending order
+    const auto at = std::lower_bound(group.actors.begin(), group.actors.end(), actor);
+    return static_cast<int>(at - group.actors.begin());
+  };
   std::vector<Difference> arcs;
+  arcs.reserve(group.waits.size());
   for (const Wait& wait : group.waits) {
     const int64_t weight = WeightOf(graph, *pace, wait);
-    if (weight != kNoWeight) arcs.push_back({node[wait.other], node[wait.waiter], weight});
+    if (weight != kNoWeight) arcs.push_back({node(wait.other), node(wait.waiter), weight});
   }
-  return DifferenceSystem(static_cast<int>(node.size()), std::move(arcs)).Solve();
+  const size_t size = group.actors.size();
+  return size > kGroupSmall ? DifferenceSystem(static_cast<int>(size), std::move(arcs)).Solve()
+                            : CanBeKept(size, arcs);
 }
 
 int64_t ChunkTime(const TimedGraph& graph, const ChunkGroup& group, Pace* pace) {
@@ -84,6 +106,11 @@ int64_t BaseOf(const TimedGraph& graph, const Pace& pace, const Wait& wait, cons
   const int64_t delay =
       wait.latency_ns + (wait.kind == Wait::Kind::kJoint ? 0 : graph.actors[wait.other].time_ns);
   return offset(wait.other, need.other_act) + delay - offset(wait.waiter, need.act);
+}
+
+int64_t StrideAt(const Rhythm& rhythm, size_t actor, int64_t micro_batch_ns) {
+  const int64_t own = rhythm.micro_batches_of[actor];
+  return own > 1 ? micro_batch_ns * rhythm.micro_batches / own : 0;
 }
 
 }  // namespace
@@ -145,17 +172,24 @@ Pace PaceAt(const TimedGraph& graph, const Rhythm& rhythm, int64_t micro_batch_n
   pace.iteration_ns = iteration_ns;
   pace.actors.reserve(graph.actors.size());
   for (size_t a = 0; a < graph.actors.size(); ++a) {
-    const int64_t stride_ns =
-        rhythm.micro_batches_of[a] > 1
-            ? micro_batch_ns * rhythm.micro_batches / rhythm.micro_batches_of[a]
-            : 0;
-    pace.actors.push_back({0, stride_ns, rhythm.chunk_stride_ns[a], graph.actors[a].time_ns});
+    pace.actors.push_back({0, StrideAt(rhythm, a, micro_batch_ns), rhythm.chunk_stride_ns[a],
+                           graph.actors[a].time_ns});
   }
   return pace;
 }
 
 Pace PaceAt(const TimedGraph& graph, const Rhythm& rhythm, int64_t micro_batch_ns) {
   return PaceAt(graph, rhythm, micro_batch_ns, rhythm.IsFlat() ? micro_batch_ns : 0);
+}
+
+void MovePace(const TimedGraph& graph, const Rhythm& rhythm, int64_t micro_batch_ns,
+              const std::vector<Wait>& waits, Pace* pace) {
+  pace->micro_batch_ns = micro_batch_ns;
+  pace->iteration_ns = rhythm.IsFlat() ? micro_batch_ns : 0;
+  for (const Wait& wait : waits) {
+    for (int actor : {wait.waiter, wait.other})
+      pace->actors[actor].micro_batch_stride_ns = StrideAt(rhythm, actor, micro_batch_ns);
+  }
 }
 
 int64_t WeightOf(const TimedGraph& graph, const Pace& pace, const Wait& wait) {

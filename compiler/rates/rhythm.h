@@ -49,6 +49,9 @@ Pace PaceAt(const TimedGraph& graph, const Rhythm& rhythm, int64_t micro_batch_n
             int64_t iteration_ns);
 // The pace for the solve: iterations are far apart, or, in a flat rhythm, follow at the period.
 Pace PaceAt(const TimedGraph& graph, const Rhythm& rhythm, int64_t micro_batch_ns);
+// Moves a pace for the solve to another period, for the ends of `waits` alone.
+void MovePace(const TimedGraph& graph, const Rhythm& rhythm, int64_t micro_batch_ns,
+              const std::vector<Wait>& waits, Pace* pace);
 
 // Returns the weight with start(waiter) >= start(other) + weight. kNoWeight: no constraint.
 inline constexpr int64_t kNoWeight = std::numeric_limits<int64_t>::min();

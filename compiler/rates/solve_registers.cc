@@ -39,7 +39,7 @@ class Solver {
   // Returns the shortest period that any slot counts reach.
   absl::StatusOr<int64_t> Shortest() const {
     const auto shortest =
-        FindShortestPeriod(graph_, rhythm_, fixed_, BoundPeriod(graph_).micro_batch_ns);
+        FindShortestPeriod(graph_, rhythm_, fixed_, DeviceBound(graph_, rhythm_).micro_batch_ns);
     if (!shortest) return NoRhythm();
     return shortest->micro_batch_ns;
   }
