@@ -247,6 +247,31 @@ class ProgramBuilder {
     return index;
   }
 
+  // Returns whether the functions that only work on the weights of these calls are the same.
+  bool WeightsAlike(int a, int b) const {
+    const auto alike = [&](int of_a, int of_b) {
+      const Variable &x = module_.variables[of_a], &y = module_.variables[of_b];
+      return x.type == y.type && x.layout == y.layout && x.decay == y.decay;
+    };
+    const std::vector<int>&of_a = calls_[a].variables, &of_b = calls_[b].variables;
+    return model_.calls[a].model_function == model_.calls[b].model_function &&
+           std::equal(of_a.begin(), of_a.end(), of_b.begin(), of_b.end(), alike);
+  }
+
+  // Returns the function "purpose.<function of the call>". `build` adds the body, which depends on
+  // the weights alone, so calls with like weights share it.
+  template <typename Build>
+  int FunctionForWeights(const char* purpose, int c, const Build& build) {
+    std::vector<std::pair<int, int>>& known = for_weights_[purpose];
+    for (const auto& [like, function] : known) {
+      if (WeightsAlike(like, c)) return function;
+    }
+    FunctionBuilder builder(absl::StrCat(purpose, ".", ForwardOf(model_.calls[c]).name),
+                            plan_.stage_mesh);
+    build(&builder);
+    return known.emplace_back(c, InternFunction(builder)).second;
+  }
+
   int WeightFor(int c, size_t p, const sbp::Layout& layout, const char* purpose) {
     const ModelCall& call = model_.calls[c];
     bool each_use = zero() == 3;
@@ -530,6 +555,25 @@ class ProgramBuilder {
 
   sbp::Layout AllPartial() const { return sbp::Layout(plan_.stage_mesh.num_axes(), sbp::Sbp::P()); }
 
+  // The function adds |g|^2 over the gradients of a call.
+  void Norm(const CallState& state, FunctionBuilder* builder) const {
+    const sbp::TensorType scalar{DType::kF32, {}};
+    ops::ValueId total = -1;
+    for (size_t p = 0; p < state.gradients.size(); ++p) {
+      const Variable& variable = module_.variables[state.variables[p]];
+      sbp::Layout square_layout = everywhere_;
+      for (size_t axis = 0; axis < square_layout.size(); ++axis) {
+        if (variable.layout[axis].is_split()) square_layout[axis] = sbp::Sbp::P();
+      }
+      ops::ValueId arg = builder->AddArg(absl::StrCat("d", p), variable.type, variable.layout);
+      ops::ValueId square = builder->Emit("sum_squares", {arg}, {{scalar, square_layout}}, {})[0];
+      square = builder->Boxed(square, AllPartial());
+      total = total < 0 ? square
+                        : builder->Emit("add", {total, square}, {{scalar, AllPartial()}}, {})[0];
+    }
+    builder->AddResult(total, Frequency::kMicroBatch);
+  }
+
   // Adds |g|^2 over all gradients. The sum of a call is P over the mesh. The sums are added from
   // the last call to the first, whatever their stages, and merged on stage 0. So cuts do not change
   // the order of the sum, and the sum travels in the direction in which backward passes end.
@@ -541,28 +585,14 @@ class ProgramBuilder {
       CallState& state = calls_[c];
       if (state.gradients.empty()) continue;
       part_ = model_.calls[c].part;
-      FunctionBuilder builder(absl::StrCat("norm.", ForwardOf(model_.calls[c]).name),
-                              plan_.stage_mesh);
-      ops::ValueId total = -1;
-      for (size_t p = 0; p < state.gradients.size(); ++p) {
-        const Variable& variable = module_.variables[state.variables[p]];
-        sbp::Layout square_layout = everywhere_;
-        for (size_t axis = 0; axis < square_layout.size(); ++axis) {
-          if (variable.layout[axis].is_split()) square_layout[axis] = sbp::Sbp::P();
-        }
-        ops::ValueId arg = builder.AddArg(absl::StrCat("d", p), variable.type, variable.layout);
-        ops::ValueId square = builder.Emit("sum_squares", {arg}, {{scalar, square_layout}}, {})[0];
-        square = builder.Boxed(square, AllPartial());
-        total = total < 0 ? square
-                          : builder.Emit("add", {total, square}, {{scalar, AllPartial()}}, {})[0];
-      }
-      builder.AddResult(total, Frequency::kMicroBatch);
+      const int function = FunctionForWeights(
+          "norm", static_cast<int>(c), [&](FunctionBuilder* builder) { Norm(state, builder); });
       int64_t stage = model_.calls[c].stage;
       int out = NewValue(absl::StrCat(model_.calls[c].name, ".norm2"), scalar, AllPartial(), stage,
                          at_update());
       ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate,
                                   absl::StrCat("norm ", model_.calls[c].name), at_update());
-      item.function = InternFunction(builder);
+      item.function = function;
       item.instance = c;
       item.inputs = state.gradients;
       item.outputs = {out};
@@ -632,20 +662,38 @@ class ProgramBuilder {
     }
     const ModelCall& call = model_.calls[c];
     part_ = call.part;
+    std::vector<int> inputs = state.gradients, outputs;
+    for (int variable : state.variables) outputs.push_back(module_.variables[variable].value);
+    inputs.push_back(Boxed(clip_scale_, everywhere_, call.stage, at_update()));
+    const int function =
+        FunctionForWeights("update", c, [&](FunctionBuilder* builder) { Update(state, builder); });
+    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate,
+                                absl::StrCat("update ", call.name), at_update());
+    item.function = function;
+    item.instance = c;
+    item.inputs = inputs;
+    item.outputs = outputs;
+    // The optimiser keeps the same states for each weight, in the order of the weights.
+    const std::map<ops::ValueId, std::string>& states = module_.functions[function].states;
+    size_t k = 0;
+    for (const auto& [value, name] : states) {
+      const Variable& variable =
+          module_.variables[state.variables[k++ * state.variables.size() / states.size()]];
+      item.states.push_back(
+          {absl::StrCat(variable.name, "/", name), variable.name, variable.layout});
+    }
+    return absl::OkStatus();
+  }
+
+  // The function updates the weights of a call with their gradients.
+  void Update(const CallState& state, FunctionBuilder* builder) const {
     const proto::Training& training = plan_.job.training();
-    const sbp::TensorType scalar{DType::kF32, {}};
-    FunctionBuilder builder(absl::StrCat("update.", ForwardOf(call).name), plan_.stage_mesh);
-    std::vector<ItemState> states;
-    std::vector<int> inputs, outputs;
     std::vector<ops::ValueId> gradients;
     for (size_t p = 0; p < state.gradients.size(); ++p) {
       const Variable& variable = module_.variables[state.variables[p]];
-      gradients.push_back(builder.AddArg(absl::StrCat("d", p), variable.type, variable.layout));
-      inputs.push_back(state.gradients[p]);
-      outputs.push_back(variable.value);
+      gradients.push_back(builder->AddArg(absl::StrCat("d", p), variable.type, variable.layout));
     }
-    ops::ValueId scale = builder.AddArg("scale", scalar, everywhere_);
-    inputs.push_back(Boxed(clip_scale_, everywhere_, call.stage, at_update()));
+    const ops::ValueId scale = builder->AddArg("scale", {DType::kF32, {}}, everywhere_);
     for (size_t p = 0; p < state.gradients.size(); ++p) {
       const Variable& variable = module_.variables[state.variables[p]];
       Attributes attrs;
@@ -659,32 +707,20 @@ class ProgramBuilder {
         attrs.Set("weight_decay", variable.decay ? sgd.weight_decay() : 0.0);
         std::vector<std::pair<sbp::TensorType, sbp::Layout>> slots = {slot};
         if (sgd.momentum() != 0) slots.push_back(slot);
-        out = builder.Emit("sgd", {gradients[p], scale}, slots, attrs);
-        if (sgd.momentum() != 0) builder.MarkState(out[1], "momentum");
+        out = builder->Emit("sgd", {gradients[p], scale}, slots, attrs);
+        if (sgd.momentum() != 0) builder->MarkState(out[1], "momentum");
       } else {
         const proto::Optimizer::AdamW& adamw = training.optimizer().adamw();
         attrs.Set("beta1", adamw.beta1() > 0 ? adamw.beta1() : 0.9);
         attrs.Set("beta2", adamw.beta2() > 0 ? adamw.beta2() : 0.999);
         attrs.Set("epsilon", adamw.epsilon() > 0 ? adamw.epsilon() : 1e-8);
         attrs.Set("weight_decay", variable.decay ? adamw.weight_decay() : 0.0);
-        out = builder.Emit("adamw", {gradients[p], scale}, {slot, slot, slot}, attrs);
-        builder.MarkState(out[1], "adam_m");
-        builder.MarkState(out[2], "adam_v");
+        out = builder->Emit("adamw", {gradients[p], scale}, {slot, slot, slot}, attrs);
+        builder->MarkState(out[1], "adam_m");
+        builder->MarkState(out[2], "adam_v");
       }
-      builder.AddResult(out[0], Frequency::kMicroBatch);
-      for (size_t k = 1; k < out.size(); ++k) {
-        states.push_back({absl::StrCat(variable.name, "/", builder.StateName(out[k])),
-                          variable.name, variable.layout});
-      }
+      builder->AddResult(out[0], Frequency::kMicroBatch);
     }
-    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate,
-                                absl::StrCat("update ", call.name), at_update());
-    item.function = InternFunction(builder);
-    item.instance = c;
-    item.inputs = inputs;
-    item.outputs = outputs;
-    item.states = std::move(states);
-    return absl::OkStatus();
   }
 
   // Reports scalars of the model once a step, as the mean over the micro-batches of the step.
@@ -745,6 +781,8 @@ class ProgramBuilder {
   std::vector<std::vector<int>> grads_;  // by model value
   std::map<std::string, int> boxed_;
   std::map<std::string, int> interned_;
+  // By purpose: calls of the model, each with the function for its weights.
+  std::map<std::string, std::vector<std::pair<int, int>>> for_weights_;
   int64_t part_ = 0;  // of the call that items are added for
   int clip_scale_ = -1;
 };
