@@ -1,5 +1,7 @@
 #include "compiler/compile.h"
 
+#include <set>
+
 #include "compiler/ir/rhythm_codec.h"
 #include "compiler/job/import_graph.h"
 #include "compiler/lower/rank_lowering.h"
@@ -208,6 +210,25 @@ TEST(Compile, EveryRankOfEveryMeshLowers) {
       }
     }
   }
+}
+
+TEST(Compile, APlanHasEachProgramOnce) {
+  int64_t saved = 0;
+  for (const char* mesh : {"", "dp=2,tp=2", "pp=2,dp=2"}) {
+    auto plan = CompileJob(TinyJob(mesh), {});
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    auto lowered = LowerForRank(**plan, 0);
+    ASSERT_TRUE(lowered.ok()) << lowered.status();
+    std::set<std::string> programs;
+    for (const proto::Program& program : lowered->program())
+      EXPECT_TRUE(programs.insert(program.SerializeAsString()).second) << program.name();
+    std::set<int> used;
+    for (const proto::ActorSpec& actor : lowered->actor()) {
+      if (actor.program() >= 0 && !used.insert(actor.program()).second) ++saved;
+    }
+    EXPECT_EQ(used.size(), static_cast<size_t>(lowered->program_size())) << "all are in use";
+  }
+  EXPECT_GT(saved, 0) << "layers share programs";
 }
 
 TEST(Compile, PassesThatHaveDoneTheirWorkChangeNothingMore) {

@@ -128,6 +128,7 @@ struct Piece {
   int tensor = 0;
   Rect src;  // local to this rank's old shard
   int64_t position = 0;
+  friend bool operator==(const Piece&, const Piece&) = default;
 };
 
 struct RankExchange {

@@ -1,8 +1,21 @@
 #include "compiler/ir/rank_builder.h"
 
-#include <set>
+#include "absl/container/flat_hash_set.h"
 
 namespace weir::compiler {
+
+std::shared_ptr<const KernelChain> MakeChain(KernelChain chain) {
+  absl::flat_hash_set<int> seen;
+  for (const RankKernel& kernel : chain.kernels) {
+    for (const RankOperand& input : kernel.inputs) {
+      if (input.kind == RankOperand::kTensor && seen.insert(input.index).second)
+        chain.reads.push_back(input.index);
+    }
+    for (const RankOperand& output : kernel.outputs)
+      chain.writes_state |= output.kind == RankOperand::kState;
+  }
+  return std::make_shared<const KernelChain>(std::move(chain));
+}
 
 RankBuilder::RankBuilder(const LogicalPlan& plan, int64_t rank)
     : plan_(plan), coords_(plan.places.CoordsOf(rank)) {
@@ -52,12 +65,11 @@ int RankBuilder::AddActor(RankActor actor) {
 }
 
 void RankBuilder::CollectInputs(RankActor* actor) {
-  std::set<int> seen(actor->outputs.begin(), actor->outputs.end());
-  for (const RankKernel& kernel : actor->kernels) {
-    for (const RankOperand& input : kernel.inputs) {
-      if (input.kind == RankOperand::kTensor && seen.insert(input.index).second)
-        actor->inputs.push_back(input.index);
-    }
+  absl::flat_hash_set<int> seen(actor->outputs.begin(), actor->outputs.end());
+  actor->inputs.reserve(actor->chain->reads.size());
+  for (int operand : actor->chain->reads) {
+    const int tensor = actor->operands[operand];
+    if (seen.insert(tensor).second) actor->inputs.push_back(tensor);
   }
 }
 

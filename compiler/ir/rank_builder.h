@@ -56,7 +56,7 @@ class RankBuilder {
   RankActor MakeActor(const std::string& name) const;
   // Adds the actor, as the producer of its outputs. Returns its index.
   int AddActor(RankActor actor);
-  // Sets the inputs of an actor: every tensor that its kernels read and that it does not produce.
+  // Sets the inputs of an actor: every tensor that its chain reads and that it does not produce.
   static void CollectInputs(RankActor* actor);
 
  private:

@@ -6,6 +6,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -92,17 +93,30 @@ inline int64_t InitialTokens(const RankTensor& tensor) {
 
 struct RankOperand {
   enum Kind : uint8_t { kNone, kTensor, kScratch, kState } kind = kNone;
-  int index = -1;  // RankTensor, scratch block of the actor, or RankState
+  int index = -1;  // in RankActor::operands, KernelChain::scratch or RankActor::states
   TensorSlice slice;
 };
 
 struct RankKernel {
-  std::string op, name;
+  std::string op;
+  std::string name;  // empty: the actor's
   Attributes attrs;
   std::vector<RankOperand> inputs, outputs;
   uint64_t rng_key = 0;
   Transfer transfer = {};
 };
+
+// A KernelChain is what actors do in an act, apart from the tensors and states that they do it
+// with. Calls of one function, and transfers that move alike, share a chain.
+struct KernelChain {
+  std::vector<RankKernel> kernels;
+  std::vector<int64_t> scratch;  // bytes of each scratch block
+  std::vector<int> reads;        // operands kTensor that kernels read, in order, without repeats
+  bool writes_state = false;
+};
+
+// Returns the chain with `reads` and `writes_state` filled in.
+std::shared_ptr<const KernelChain> MakeChain(KernelChain chain);
 
 struct RankState {
   std::string name;
@@ -121,11 +135,12 @@ struct RankActor : Rate {
   proto::ActorSpec::Kind kind = proto::ActorSpec::COMPUTE;
   PhaseKind phase = PhaseKind::kForward;
   Wave wave = Wave::kNone;
-  int64_t part = 0;     // of the pipeline
-  std::string program;  // name of its kernel chain
-  std::vector<RankKernel> kernels;
-  std::vector<int64_t> scratch;  // bytes of each scratch block
-  std::vector<int> inputs;       // RankTensors
+  int64_t part = 0;                          // of the pipeline
+  std::string program;                       // name of its kernel chain
+  std::shared_ptr<const KernelChain> chain;  // null: no kernels
+  std::vector<int> operands;                 // of the chain: RankTensors
+  std::vector<int> states;                   // of the chain: RankStates
+  std::vector<int> inputs;                   // RankTensors
   std::vector<int> outputs;
   uint64_t instance = 0;
   std::string feed;

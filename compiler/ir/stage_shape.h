@@ -34,8 +34,8 @@ struct StageShape {
     std::vector<Station> readers;  // ascending
     int64_t slots = 0;             // given by the job's choice; 0: to be solved
   };
-  // The graph has one actor for each station, without kernels. The rank of the graph is
-  // the first rank of the stage.
+  // The graph has one actor for each station. The rank of the graph is the first rank of the stage.
+  // The actors of calls have the kernels of that rank, and the actors of transfers have none.
   RankGraph graph;
   // Local tensors, by the station that makes them and its output.
   std::map<std::pair<Station, int>, Tensor> tensors;

@@ -17,8 +17,9 @@ double BytesOfStates(const RankGraph& graph) {
   double total = 0, scratch = 0;
   for (const RankState& state : graph.states) total += static_cast<double>(state.slice.bytes());
   for (const RankActor& actor : graph.actors) {
+    if (actor.chain == nullptr) continue;
     double sum = 0;
-    for (int64_t bytes : actor.scratch) sum += static_cast<double>(bytes);
+    for (int64_t bytes : actor.chain->scratch) sum += static_cast<double>(bytes);
     scratch = std::max(scratch, sum);
   }
   return total + scratch;

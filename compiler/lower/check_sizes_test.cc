@@ -55,10 +55,10 @@ TEST(CheckSizes, ATensorThatNoActorHereMakesTakesNoMemory) {
 // Scratch blocks of different actors share memory; those of one actor do not.
 TEST(CheckSizes, OfScratchTheFullestActorCounts) {
   RankGraph graph = GraphOf(0);
-  graph.actors[0].scratch = {kBytesMax / 2, kBytesMax / 2};
+  graph.actors[0].chain = MakeChain({{}, {kBytesMax / 2, kBytesMax / 2}, {}, false});
   graph.actors.push_back(graph.actors[0]);
   EXPECT_EQ(FlawOf(CheckSizes(graph)), "");
-  graph.actors[1].scratch.push_back(1);
+  graph.actors[1].chain = MakeChain({{}, {kBytesMax / 2, kBytesMax / 2, 1}, {}, false});
   EXPECT_THAT(FlawOf(CheckSizes(graph)), HasSubstr("W0480"));
 }
 

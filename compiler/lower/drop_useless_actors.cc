@@ -23,11 +23,7 @@ bool HasEffect(const RankGraph& graph, const RankActor& actor, const std::vector
   for (int output : actor.outputs) {
     if (read[output] || (updates && graph.tensors[output].variable >= 0)) return true;
   }
-  for (const RankKernel& kernel : actor.kernels) {
-    for (const RankOperand& output : kernel.outputs) {
-      if (output.kind == RankOperand::kState) return true;
-    }
-  }
+  if (actor.chain != nullptr && actor.chain->writes_state) return true;
   // A landing buffer must be emptied even if nothing in it is kept.
   for (int input : actor.inputs) {
     if (graph.tensors[input].side == proto::RegisterSpec::INBOUND) return true;
@@ -50,14 +46,16 @@ void DropUselessActors(RankGraph* graph) {
       for (int input : actor.inputs) read[input] = 1;
     }
   }
-  std::vector<RankActor> kept;
+  size_t kept = 0;
   for (size_t a = 0; a < graph->actors.size(); ++a) {
-    int id = useful[a] ? static_cast<int>(kept.size()) : -1;
+    const int id = useful[a] ? static_cast<int>(kept) : -1;
     for (int output : graph->actors[a].outputs) graph->tensors[output].producer = id;
-    if (useful[a]) DropUnreadVariables(read, graph, &graph->actors[a]);
-    if (useful[a]) kept.push_back(std::move(graph->actors[a]));
+    if (!useful[a]) continue;
+    DropUnreadVariables(read, graph, &graph->actors[a]);
+    if (kept < a) graph->actors[kept] = std::move(graph->actors[a]);
+    ++kept;
   }
-  graph->actors = std::move(kept);
+  graph->actors.resize(kept);
 }
 
 }  // namespace weir::compiler

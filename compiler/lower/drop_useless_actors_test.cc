@@ -80,7 +80,7 @@ TEST_F(DropUselessActorsTest, AnActorThatWritesAStateStays) {
   AddActor("fetch", {});
   RankKernel kernel;
   kernel.outputs = {{RankOperand::kState, 0, {}}};
-  graph_.actors[0].kernels = {kernel};
+  graph_.actors[0].chain = MakeChain({{kernel}, {}, {}, false});
   AddActor("spare", {});
   EXPECT_THAT(NamesAfter(), ElementsAre("fetch"));
 }

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/rank_builder.h"
 #include "compiler/lower/drop_useless_actors.h"
+#include "compiler/lower/known_calls.h"
 #include "compiler/lower/order_memory.h"
-#include "compiler/lower/segments.h"
 #include "compiler/lower/slot_policy.h"
 #include "compiler/transfer/transfer_lowering.h"
 #include "runtime/base/plan_limits.h"
@@ -25,14 +24,17 @@ class RankLowering {
  public:
   // `shape`: of the rank's stage; null: this lowering makes it, and stands for all ranks of the
   // stage.
-  RankLowering(const LogicalPlan& plan, int64_t rank, const StageShape* shape)
+  RankLowering(const LogicalPlan& plan, int64_t rank, const StageShape* shape, KnownCalls* known,
+               TransferFactory* transfers)
       : plan_(plan),
         module_(plan.module),
         stage_(plan.places.PlaceOf(rank)),
         rings_(plan, stage_),
         shape_(shape),
+        known_(known),
         builder_(plan, rank),
-        graph_(builder_.graph()) {
+        graph_(builder_.graph()),
+        transfers_(*transfers) {
     of_value_.assign(module_.values.size(), -1);
   }
 
@@ -61,7 +63,6 @@ class RankLowering {
     }
     shape.orders = FindMemoryOrders(plan_, rings_, graph_);
     OrderMemory(plan_, rings_, shape.orders, &graph_);
-    for (RankActor& actor : graph_.actors) actor.kernels.clear();  // they are a rank's, and large
     shape.graph = builder_.TakeGraph();
     return shape;
   }
@@ -132,31 +133,25 @@ class RankLowering {
 
   // ---- calls ----
 
-  absl::StatusOr<const SegmentedFunction*> Segmented(int function) {
-    auto known = segmented_.find(function);
-    if (known != segmented_.end()) return &known->second;
-    WEIR_ASSIGN_OR_RETURN(SegmentedFunction segments,
-                          CutSegments(module_.functions[function], plan_.places));
-    return &(segmented_[function] = std::move(segments));
-  }
-
   absl::Status LowerCall(const ProgramItem& item) {
     if (StageOfItem(item) != stage_) return absl::OkStatus();
     const Function& function = module_.functions[item.function];
-    WEIR_ASSIGN_OR_RETURN(const SegmentedFunction* segmented, Segmented(item.function));
+    WEIR_ASSIGN_OR_RETURN(const KnownCalls::KnownFunction* known,
+                          known_->FunctionOf(item.function, builder_));
+    const SegmentedFunction& segmented = known->segmented;
     // Tensors of this call's values that cross segments or leave the call.
     std::vector<int> tensor_of(function.values.size(), -1);
     for (size_t a = 0; a < function.args.size(); ++a) {
       if (item.inputs[a] >= 0) tensor_of[function.args[a].value] = TensorOf(item.inputs[a]);
     }
-    std::map<ops::ValueId, Frequency> escapes = Escapes(function, *segmented, item);
+    const std::vector<std::optional<Frequency>> escapes = Escapes(function, *known, item);
     size_t next_transfer = 0;
-    for (size_t s = 0; s < segmented->segments.size(); ++s) {
-      WEIR_RETURN_IF_ERROR(LowerSegment(item, function, *segmented, s, escapes, &tensor_of));
+    for (size_t s = 0; s < segmented.segments.size(); ++s) {
+      LowerSegment(item, function, *known, s, escapes, &tensor_of);
       builder_.NextStation();
-      while (next_transfer < segmented->transfers.size() &&
-             segmented->transfers[next_transfer].depth == static_cast<int>(s)) {
-        const TransferBundle& bundle = segmented->transfers[next_transfer];
+      while (next_transfer < segmented.transfers.size() &&
+             segmented.transfers[next_transfer].depth == static_cast<int>(s)) {
+        const TransferBundle& bundle = segmented.transfers[next_transfer];
         std::vector<int> inputs;
         for (int node : bundle.nodes) inputs.push_back(tensor_of[function.nodes[node].inputs[0]]);
         std::string name = absl::StrCat(
@@ -169,7 +164,7 @@ class RankLowering {
         ++next_transfer;
       }
     }
-    if (next_transfer != segmented->transfers.size()) {
+    if (next_transfer != segmented.transfers.size()) {
       return absl::InternalError(
           absl::StrCat(item.name, ": transfers are not in the order of their segments"));
     }
@@ -184,34 +179,17 @@ class RankLowering {
     return of_value_[value] >= 0 ? of_value_[value] : tensor;
   }
 
-  // Values computed in one segment and read elsewhere, with the rate of their tokens.
-  std::map<ops::ValueId, Frequency> Escapes(const Function& function,
-                                            const SegmentedFunction& segmented,
-                                            const ProgramItem& item) const {
-    std::vector<int> home(function.values.size(), -1);
-    for (size_t s = 0; s < segmented.segments.size(); ++s) {
-      for (int node : segmented.segments[s]) {
-        for (ops::ValueId output : function.nodes[node].outputs) home[output] = static_cast<int>(s);
-      }
-    }
-    std::map<ops::ValueId, Frequency> escapes;
-    for (size_t s = 0; s < segmented.segments.size(); ++s) {
-      for (int node : segmented.segments[s]) {
-        for (ops::ValueId input : function.nodes[node].inputs) {
-          if (input >= 0 && home[input] >= 0 && home[input] != static_cast<int>(s))
-            escapes[input] = item.frequency;
-        }
-      }
-    }
-    for (const TransferBundle& bundle : segmented.transfers) {
-      for (int node : bundle.nodes) {
-        ops::ValueId input = function.nodes[node].inputs[0];
-        if (home[input] >= 0) escapes[input] = item.frequency;
-      }
+  // Returns, by value, the rate of the tokens of a value that is read outside its segment.
+  std::vector<std::optional<Frequency>> Escapes(const Function& function,
+                                                const KnownCalls::KnownFunction& known,
+                                                const ProgramItem& item) const {
+    std::vector<std::optional<Frequency>> escapes(function.values.size());
+    for (size_t value = 0; value < escapes.size(); ++value) {
+      if (known.crosses[value]) escapes[value] = item.frequency;
     }
     for (size_t r = 0; r < function.results.size(); ++r) {
       const Result& result = function.results[r];
-      if (home[result.value] >= 0)
+      if (known.home[result.value] >= 0)
         escapes[result.value] =
             result.per_step ? module_.values[item.outputs[r]].frequency : item.frequency;
     }
@@ -228,85 +206,32 @@ class RankLowering {
     return -1;
   }
 
-  absl::Status LowerSegment(const ProgramItem& item, const Function& function,
-                            const SegmentedFunction& segmented, size_t s,
-                            const std::map<ops::ValueId, Frequency>& escapes,
-                            std::vector<int>* tensor_of) {
-    const std::vector<int>& nodes = segmented.segments[s];
-    if (nodes.empty()) return absl::OkStatus();
-    RankActor actor = builder_.MakeActor(
-        segmented.segments.size() > 1 ? absl::StrCat(item.name, " #", s) : item.name);
-    actor.program =
-        absl::StrCat(function.name, segmented.segments.size() > 1 ? absl::StrCat(" #", s) : "");
-    std::set<ops::ValueId> inside;
-    for (int node : nodes)
-      inside.insert(function.nodes[node].outputs.begin(), function.nodes[node].outputs.end());
-    for (ops::ValueId value : inside) {
-      auto escape = escapes.find(value);
-      if (escape == escapes.end()) continue;
-      int known = KnownResult(function, item, value);
-      const Value& v = function.values[value];
+  void LowerSegment(const ProgramItem& item, const Function& function,
+                    const KnownCalls::KnownFunction& known, size_t s,
+                    const std::vector<std::optional<Frequency>>& escapes,
+                    std::vector<int>* tensor_of) {
+    const std::vector<std::vector<int>>& segments = known.segmented.segments;
+    if (segments[s].empty()) return;
+    RankActor actor =
+        builder_.MakeActor(segments.size() > 1 ? absl::StrCat(item.name, " #", s) : item.name);
+    actor.program = segments.size() > 1 ? absl::StrCat(function.name, " #", s) : function.name;
+    for (ops::ValueId value : known.outputs[s]) {
+      if (!escapes[value].has_value()) continue;
+      const int result = KnownResult(function, item, value);
       (*tensor_of)[value] =
-          known >= 0
-              ? TensorOf(known)
-              : builder_.AddTensor(absl::StrCat(item.name, ": ", v.name),
-                                   builder_.Local(v.type, v.layout).bytes(),
-                                   builder_.Tokens(escape->second), builder_.Every(escape->second));
+          result >= 0
+              ? TensorOf(result)
+              : builder_.AddTensor(absl::StrCat(item.name, ": ", function.values[value].name),
+                                   known.slices[value].bytes(), builder_.Tokens(*escapes[value]),
+                                   builder_.Every(*escapes[value]));
       actor.outputs.push_back((*tensor_of)[value]);
     }
-    std::map<ops::ValueId, ops::ValueId> place =
-        ShareReshapes(function, segmented, nodes, *tensor_of);
-    auto operand = [&](ops::ValueId value) {
-      RankOperand out;
-      if (value < 0) return out;
-      out.slice = builder_.Local(function.values[value].type, function.values[value].layout);
-      auto shared = place.find(value);
-      ops::ValueId at = shared == place.end() ? value : shared->second;
-      if (function.states.count(at) > 0) {
-        out.kind = RankOperand::kState;
-        out.index = StateOf(item, function, at);
-      } else if ((*tensor_of)[at] >= 0) {
-        out.kind = RankOperand::kTensor;
-        out.index = (*tensor_of)[at];
-      } else {
-        out.kind = RankOperand::kScratch;
-        auto known = scratch_.find(at);
-        if (known == scratch_.end()) {
-          known = scratch_.emplace(at, static_cast<int>(actor.scratch.size())).first;
-          actor.scratch.push_back(
-              builder_.Local(function.values[at].type, function.values[at].layout).bytes());
-        }
-        out.index = known->second;
-      }
-      return out;
-    };
-    scratch_.clear();
-    for (int index : nodes) {
-      const Node& node = function.nodes[index];
-      if (node.op == kBoxingOp && !segmented.local_boxings.at(index).empty()) {
-        AppendLocalTransfer(node.name, function.values[node.inputs[0]].type,
-                            segmented.local_boxings.at(index), operand(node.inputs[0]),
-                            operand(node.outputs[0]), builder_, &actor);
-        continue;
-      }
-      if (node.op == "reshape" || node.op == kBoxingOp) {
-        RankOperand from = operand(node.inputs[0]), to = operand(node.outputs[0]);
-        if (from.kind == to.kind && from.index == to.index) continue;
-      }
-      RankKernel kernel{
-          node.op == kBoxingOp ? "reshape" : node.op, node.name, node.attrs, {}, {}, node.rng_key};
-      for (ops::ValueId input : node.inputs) kernel.inputs.push_back(operand(input));
-      for (ops::ValueId output : node.outputs) kernel.outputs.push_back(operand(output));
-      const ops::OpDef* def = ops::OpRegistry::Find(kernel.op);
-      bool variadic = !def->schema.inputs.empty() && def->schema.inputs.back().variadic;
-      if (!variadic) kernel.inputs.resize(def->schema.inputs.size());
-      bool variadic_out = !def->schema.outputs.empty() && def->schema.outputs.back().variadic;
-      if (!variadic_out) kernel.outputs.resize(def->schema.outputs.size());
-      actor.kernels.push_back(std::move(kernel));
-    }
+    const KnownCalls::KnownChain& chain =
+        known_->ChainOf(item.function, s, *tensor_of, builder_, &actor.operands);
+    actor.chain = chain.kernels;
+    for (ops::ValueId value : chain.states) actor.states.push_back(StateOf(item, function, value));
     RankBuilder::CollectInputs(&actor);
     builder_.AddActor(std::move(actor));
-    return absl::OkStatus();
   }
 
   int StateOf(const ProgramItem& item, const Function& function, ops::ValueId value) {
@@ -356,7 +281,7 @@ class RankLowering {
     int64_t from_stage = module_.values[item.inputs[0]].stage,
             to_stage = module_.values[item.outputs[0]].stage;
     if (from_stage != stage_ && to_stage != stage_) return absl::OkStatus();
-    WEIR_ASSIGN_OR_RETURN(const MovedTensors moved, PlanMove(module_, item, plan_.places));
+    WEIR_ASSIGN_OR_RETURN(const MovedTensors moved, transfers_.Plan(module_, item, plan_.places));
     std::vector<int> inputs;
     for (int input : item.inputs)
       inputs.push_back(module_.values[input].stage == stage_ ? TensorOf(input) : -1);
@@ -431,32 +356,41 @@ class RankLowering {
   const int64_t stage_;
   const MemoryRings rings_;
   const StageShape* const shape_;
+  KnownCalls* const known_;
   RankBuilder builder_;
   RankGraph& graph_;  // the builder's
-  TransferFactory transfers_;
+  TransferFactory& transfers_;
   std::vector<int> of_value_;
-  std::map<int, SegmentedFunction> segmented_;
   std::map<std::string, int> state_of_;  // by name: index in graph_.states
-  std::map<ops::ValueId, int> scratch_;
 };
 
 }  // namespace
 
 absl::Status ShapeStages(LogicalPlan* plan) {
   plan->stages.clear();
+  KnownCalls known;
+  TransferFactory transfers;
   for (int64_t stage = 0; stage < plan->places.size(); ++stage) {
-    WEIR_ASSIGN_OR_RETURN(StageShape shape,
-                          RankLowering(*plan, plan->places.ranks(stage)[0], nullptr).RunForStage());
+    WEIR_ASSIGN_OR_RETURN(StageShape shape, RankLowering(*plan, plan->places.ranks(stage)[0],
+                                                         nullptr, &known, &transfers)
+                                                .RunForStage());
     plan->stages.push_back(std::move(shape));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<RankGraph> LowerToRankGraph(const LogicalPlan& plan, int64_t rank) {
+  KnownCalls known;
+  return LowerToRankGraph(plan, rank, &known);
+}
+
+absl::StatusOr<RankGraph> LowerToRankGraph(const LogicalPlan& plan, int64_t rank,
+                                           KnownCalls* known) {
   if (rank < 0 || rank >= plan.mesh.num_ranks()) {
     return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " of ", plan.mesh.num_ranks()));
   }
-  return RankLowering(plan, rank, &plan.stages[plan.places.PlaceOf(rank)]).Run();
+  TransferFactory transfers;
+  return RankLowering(plan, rank, &plan.stages[plan.places.PlaceOf(rank)], known, &transfers).Run();
 }
 
 }  // namespace weir::compiler

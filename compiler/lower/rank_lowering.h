@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/ir/logical_plan.h"
 #include "compiler/ir/rank_graph.h"
+#include "compiler/lower/known_calls.h"
 
 namespace weir::compiler {
 
@@ -16,5 +17,9 @@ absl::Status ShapeStages(LogicalPlan* plan);
 
 // Precondition: ShapeStages has run.
 absl::StatusOr<RankGraph> LowerToRankGraph(const LogicalPlan& plan, int64_t rank);
+// The same, for several ranks that have one number in their stages: what their calls share is made
+// once. `known` has seen no other ranks, and no other plan.
+absl::StatusOr<RankGraph> LowerToRankGraph(const LogicalPlan& plan, int64_t rank,
+                                           KnownCalls* known);
 
 }  // namespace weir::compiler

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/lower/check_sizes.h"
 #include "compiler/lower/rank_lowering.h"
@@ -209,27 +210,31 @@ class RegisterAllocator {
       port->set_register_id(id);
       SetSpan(SpanOf(actor, graph_.tensors[output]), port);
     }
-    spec->set_program(actor.kernels.empty() ? -1 : AddProgram(actor, in_ports, out_ports, spec));
+    spec->set_program(actor.chain == nullptr || actor.chain->kernels.empty()
+                          ? -1
+                          : AddProgram(actor, in_ports, out_ports, spec));
   }
 
   int AddProgram(const RankActor& actor, const std::map<int, int>& in_ports,
                  const std::map<int, int>& out_ports, proto::ActorSpec* spec) {
-    proto::Program program;
+    proto::Program& program = *out_.add_program();
     program.set_name(actor.program);
-    std::vector<ScratchBlock> blocks(actor.scratch.size());
-    for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = {actor.scratch[i], -1, -1, 0};
+    const KernelChain& chain = *actor.chain;
+    std::vector<ScratchBlock> blocks(chain.scratch.size());
+    for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = {chain.scratch[i], -1, -1, 0};
     std::map<int, int> unread;  // outputs nobody reads, as scratch blocks
     std::map<int, int> states;
     auto block_of = [&](const RankOperand& operand) {
       if (operand.kind == RankOperand::kScratch) return operand.index;
-      if (operand.kind != RankOperand::kTensor || places_[operand.index].register_id >= 0)
-        return -1;
-      auto known = unread.emplace(operand.index, static_cast<int>(blocks.size()));
-      if (known.second) blocks.push_back({graph_.tensors[operand.index].bytes, -1, -1, 0});
+      if (operand.kind != RankOperand::kTensor) return -1;
+      const int tensor = actor.operands[operand.index];
+      if (places_[tensor].register_id >= 0) return -1;
+      auto known = unread.emplace(tensor, static_cast<int>(blocks.size()));
+      if (known.second) blocks.push_back({graph_.tensors[tensor].bytes, -1, -1, 0});
       return known.first->second;
     };
-    for (size_t k = 0; k < actor.kernels.size(); ++k) {
-      for (const auto* list : {&actor.kernels[k].inputs, &actor.kernels[k].outputs}) {
+    for (size_t k = 0; k < chain.kernels.size(); ++k) {
+      for (const auto* list : {&chain.kernels[k].inputs, &chain.kernels[k].outputs}) {
         for (const RankOperand& operand : *list) {
           int block = block_of(operand);
           if (block < 0) continue;
@@ -250,12 +255,13 @@ class RegisterAllocator {
         out->set_place(proto::Operand::SCRATCH);
         out->set_byte_offset(blocks[block].offset);
       } else if (operand.kind == RankOperand::kState) {
-        auto known = states.emplace(operand.index, spec->state_size());
-        if (known.second) spec->add_state(operand.index);
+        const int state = actor.states[operand.index];
+        auto known = states.emplace(state, spec->state_size());
+        if (known.second) spec->add_state(state);
         out->set_place(proto::Operand::STATE);
         out->set_index(known.first->second);
       } else {
-        const Place& place = places_[operand.index];
+        const Place& place = places_[actor.operands[operand.index]];
         auto produced = out_ports.find(place.register_id);
         bool is_output = produced != out_ports.end();
         out->set_place(is_output ? proto::Operand::OUTPUT : proto::Operand::INPUT);
@@ -263,20 +269,37 @@ class RegisterAllocator {
         out->set_byte_offset(place.offset);
       }
     };
-    for (const RankKernel& kernel : actor.kernels) {
+    for (const RankKernel& kernel : chain.kernels) {
       proto::KernelCall* call = program.add_call();
       call->set_op(kernel.op);
-      call->set_name(kernel.name);
+      call->set_name(kernel.name.empty() ? actor.name : kernel.name);
       call->set_rng_key(kernel.rng_key);
       SetAttrs(kernel.attrs, call->mutable_attr());
       EncodeTransfer(kernel.transfer, call);
       for (const RankOperand& input : kernel.inputs) set_operand(input, call->add_input());
       for (const RankOperand& output : kernel.outputs) set_operand(output, call->add_output());
     }
-    std::string bytes = program.SerializeAsString();
-    auto known = programs_.emplace(bytes, out_.program_size());
-    if (known.second) *out_.add_program() = std::move(program);
-    return known.first->second;
+    return KnownProgram();
+  }
+
+  // Returns an earlier program that is equal to the last, which then goes, or else the last.
+  int KnownProgram() {
+    const int last = out_.program_size() - 1;
+    std::vector<NamedProgram>& alike = programs_[out_.program(last).name()];
+    alike.push_back({last, ""});
+    if (alike.size() == 1) return last;  // most transfers have a name of their own
+    for (NamedProgram& program : alike) {
+      if (program.bytes.empty()) program.bytes = out_.program(program.index).SerializeAsString();
+    }
+    for (const NamedProgram& program : alike) {
+      if (program.index == last) break;
+      if (program.bytes != alike.back().bytes) continue;
+      const int known = program.index;
+      out_.mutable_program()->RemoveLast();
+      alike.pop_back();
+      return known;
+    }
+    return last;
   }
 
   // Optimiser slots and fetched results first, each with memory of its own; then weights, which lie
@@ -357,7 +380,11 @@ class RegisterAllocator {
   proto::RankPlan out_;
   std::vector<Place> places_;
   std::vector<std::vector<Station>> readers_;  // by register, on all ranks of the stage
-  std::map<std::string, int> programs_;
+  struct NamedProgram {
+    int index = -1;
+    std::string bytes;  // empty until another program has the name
+  };
+  absl::flat_hash_map<std::string, std::vector<NamedProgram>> programs_;  // by name
 };
 
 }  // namespace

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
+#include "absl/container/flat_hash_map.h"
 #include "compiler/lower/schedule_slots.h"
 #include "compiler/lower/slot_policy.h"
 #include "runtime/base/alignment.h"
@@ -23,7 +23,8 @@ int64_t AlignedBytes(int64_t bytes) {
 
 int64_t ActNs(const RankActor& actor, const CostModel& costs) {
   int64_t ns = costs.ActNs();
-  for (const RankKernel& kernel : actor.kernels) {
+  if (actor.chain == nullptr) return std::clamp<int64_t>(ns, 1, kActNsMax);
+  for (const RankKernel& kernel : actor.chain->kernels) {
     KernelUse use{kernel.op, kernel.attrs, {}, {}};
     use.outputs.reserve(kernel.outputs.size());
     for (const RankOperand& output : kernel.outputs) use.outputs.push_back(output.slice);
@@ -44,7 +45,7 @@ int64_t ActNs(const RankActor& actor, const CostModel& costs) {
 StationGraphBuilder::StationGraphBuilder(const LogicalPlan& plan, const CostModel& costs)
     : plan_(plan), costs_(costs) {
   for (const StageShape& shape : plan.stages) AddStations(shape.graph);
-  for (const StageShape& shape : plan.stages) AddRegisters(shape.graph, Sizes::kUnknown);
+  for (const StageShape& shape : plan.stages) AddRegisters(shape.graph, nullptr);
 }
 
 void StationGraphBuilder::AddStations(const RankGraph& shape) {
@@ -61,39 +62,56 @@ void StationGraphBuilder::AddStations(const RankGraph& shape) {
   }
 }
 
-void StationGraphBuilder::Add(const RankGraph& graph) {
-  struct Load {
-    double ns = 0;
-    int64_t chunks = 1;
-  };
+void StationGraphBuilder::Add(const RankGraph& graph, const std::vector<StageTwin>& twins) {
   std::map<Station, Load> loads;
+  // Actors with one chain take as long, if they have as many chunks.
+  absl::flat_hash_map<std::pair<const KernelChain*, int64_t>, int64_t> act_ns;
   for (const RankActor& actor : graph.actors) {
     Load& load = loads[actor.station];
-    load.ns += static_cast<double>(ActNs(actor, costs_)) * static_cast<double>(actor.chunks);
+    const auto [known, is_new] = act_ns.emplace(std::pair(actor.chain.get(), actor.chunks), 0);
+    if (is_new) known->second = ActNs(actor, costs_);
+    load.ns += static_cast<double>(known->second) * static_cast<double>(actor.chunks);
     load.chunks = std::max(load.chunks, actor.chunks);
   }
+  for (const StageTwin& twin : twins) {
+    AddLoads(loads, twin);
+    AddRegisters(graph, &twin);
+  }
+}
+
+void StationGraphBuilder::AddLoads(const std::map<Station, Load>& loads, const StageTwin& twin) {
   for (const auto& [station, load] : loads) {
-    const auto known = stations_.find(station);
+    const auto known = stations_.find(twin.Of(station));
     if (known == stations_.end())
       continue;  // a fault of the shape, which the rank's own check finds
     StationData& data = known->second;
     data.act_ns = std::clamp<int64_t>(
         static_cast<int64_t>(load.ns / static_cast<double>(load.chunks)), data.act_ns, kActNsMax);
   }
-  AddRegisters(graph, Sizes::kKnown);
 }
 
-void StationGraphBuilder::AddRegisters(const RankGraph& graph, Sizes sizes) {
-  std::map<RegisterFamily, RegisterData> here;
+int64_t StationGraphBuilder::LatencyOf(const RankGraph& graph, const RankTensor& message,
+                                       const StageTwin& twin) const {
+  const int actor = message.producer >= 0 ? message.producer : message.consumers[0];
+  const int64_t rank = plan_.places.ranks(twin.stage)[plan_.places.DeviceOf(graph.rank)];
+  const int64_t peer = twin.PeerOf(plan_.places, graph.actors[actor].station.item, message.peer);
+  return std::min(kActNsMax, costs_.LatencyNs(costs_.LevelBetween(rank, peer), message.bytes));
+}
+
+void StationGraphBuilder::AddRegisters(const RankGraph& graph, const StageTwin* twin) {
+  struct HereData {
+    const RankTensor* first = nullptr;  // of the family
+    int64_t bytes = 0;
+    int64_t latency_ns = 0;
+  };
+  std::map<RegisterFamily, HereData> here;
   for (const RankTensor& tensor : graph.tensors) {
     RegisterFamily key;
     const bool local = tensor.side == proto::RegisterSpec::LOCAL;
     if (tensor.producer < 0 && local) continue;  // of another stage
     if (tensor.paces)
       continue;  // the messages of the transfer give the same waits, and a latency besides
-    RegisterData data;
-    data.name = tensor.name;
-    data.slots = GivenSlots(plan_, graph, tensor);
+    int64_t bytes = 0, latency_ns = 0;
     if (local) {
       if (tensor.consumers.empty()) continue;  // scratch, or a weight without readers
       key = {graph.actors[tensor.producer].station, tensor.readers, tensor.tokens_per_step,
@@ -105,21 +123,24 @@ void StationGraphBuilder::AddRegisters(const RankGraph& graph, Sizes sizes) {
       const RankActor& receiver = graph.actors[tensor.consumers[0]];
       key = {graph.PeerOf(receiver), {receiver.station}, 0, 0};
     }
-    if (!local && sizes == Sizes::kKnown) {
-      data.latency_ns = std::min(
-          kActNsMax, costs_.LatencyNs(costs_.LevelBetween(graph.rank, tensor.peer), tensor.bytes));
+    if (twin != nullptr) {
+      key.producer = twin->Of(key.producer);
+      for (Station& consumer : key.consumers) consumer = twin->Of(consumer);
+      if (!local) latency_ns = LatencyOf(graph, tensor, *twin);
+      // The memory of a message lies at the receiver.
+      if (tensor.side != proto::RegisterSpec::OUTBOUND) bytes = AlignedBytes(tensor.bytes);
     }
-    // The memory of a message lies at the receiver.
-    if (tensor.side != proto::RegisterSpec::OUTBOUND && sizes == Sizes::kKnown)
-      data.bytes = AlignedBytes(tensor.bytes);
-    auto [known, is_new] = here.emplace(key, data);
-    if (is_new) continue;
-    known->second.bytes = std::min(kBytesMax, known->second.bytes + data.bytes);
-    known->second.latency_ns = std::max(known->second.latency_ns, data.latency_ns);
+    HereData& data = here[std::move(key)];
+    if (data.first == nullptr) data.first = &tensor;
+    data.bytes = std::min(kBytesMax, data.bytes + bytes);
+    data.latency_ns = std::max(data.latency_ns, latency_ns);
   }
   for (const auto& [key, data] : here) {
-    auto [known, is_new] = registers_.emplace(key, data);
-    if (is_new) continue;
+    auto [known, is_new] = registers_.try_emplace(key);
+    if (is_new) {
+      known->second.name = data.first->name;
+      known->second.slots = GivenSlots(plan_, graph, *data.first);
+    }
     known->second.bytes = std::max(known->second.bytes, data.bytes);
     known->second.latency_ns = std::max(known->second.latency_ns, data.latency_ns);
   }

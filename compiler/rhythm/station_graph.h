@@ -22,6 +22,7 @@
 #include "compiler/ir/logical_plan.h"
 #include "compiler/ir/rank_graph.h"
 #include "compiler/rates/timed_graph.h"
+#include "compiler/rhythm/stage_twins.h"
 
 namespace weir::compiler {
 
@@ -47,8 +48,9 @@ class StationGraphBuilder {
   // Starts from the shapes of all stages.
   StationGraphBuilder(const LogicalPlan& plan, const CostModel& costs);
 
-  // Adds the times of a rank's acts and the sizes of its registers.
-  void Add(const RankGraph& graph);
+  // Adds the times of a rank's acts and the sizes of its registers, for the rank in the same
+  // position of each of the stage's `twins`.
+  void Add(const RankGraph& graph, const std::vector<StageTwin>& twins);
 
   StationGraph Finish();
 
@@ -69,10 +71,16 @@ class StationGraphBuilder {
     int64_t latency_ns = 0;
   };
 
+  struct Load {
+    double ns = 0;
+    int64_t chunks = 1;
+  };
+
   void AddStations(const RankGraph& shape);
-  // kUnknown for a shape, kKnown for a rank.
-  enum class Sizes : uint8_t { kUnknown, kKnown };
-  void AddRegisters(const RankGraph& graph, Sizes sizes);
+  void AddLoads(const std::map<Station, Load>& loads, const StageTwin& twin);
+  // `twin`: null for a shape, whose registers have no sizes.
+  void AddRegisters(const RankGraph& graph, const StageTwin* twin);
+  int64_t LatencyOf(const RankGraph& graph, const RankTensor& message, const StageTwin& twin) const;
 
   const LogicalPlan& plan_;
   const CostModel& costs_;

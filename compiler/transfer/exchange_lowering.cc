@@ -144,63 +144,115 @@ std::vector<int> ExchangeLowering::LowerForRank(const TransferSite& site,
                                                 const std::vector<int>& inputs,
                                                 RankBuilder* builder) const {
   const int64_t rank = builder->rank();
-  const sbp::RankExchange& exchange = known_exchanges_->Of(types_, steps_, places_, rank);
-  std::vector<RankOperand> sources;
-  for (size_t i = 0; i < types_.size() && !exchange.sends.empty(); ++i) {
-    sources.push_back(
-        {RankOperand::kTensor, inputs[i], sbp::StepInput(types_[i], steps_[i], places_, rank)});
-  }
+  KnownExchanges::Known& known = known_exchanges_->Of(types_, steps_, places_, rank);
+  const sbp::RankExchange& exchange = known.exchange;
+  KnownExchanges::Chains& chains = known.chains[options_.chunk_elements];
+  if (chains.packs.empty()) MakePacks(known, &chains);
   // Each rank begins with the rank after it, so that none of them is sent to by all at once.
-  auto next = exchange.sends.upper_bound(rank);
+  auto next = chains.packs.upper_bound(rank);
   std::vector<int> sends;
-  for (size_t i = 0; i < exchange.sends.size(); ++i, ++next) {
-    if (next == exchange.sends.end()) next = exchange.sends.begin();
-    const auto& [peer, pieces] = *next;
+  for (size_t i = 0; i < chains.packs.size(); ++i, ++next) {
+    if (next == chains.packs.end()) next = chains.packs.begin();
+    const auto& [peer, pack] = *next;
     sends.push_back(
-        AddSend(site.ends[0], sources, peer, pieces, exchange.receiver_elements.at(peer), builder));
+        AddSend(site.ends[0], inputs, peer, pack, exchange.receiver_elements.at(peer), builder));
   }
-  return AddFill(site.ends[1], inputs, exchange, sends, builder);
+  return AddFill(site.ends[1], inputs, exchange, sends, &chains, builder);
 }
 
-int ExchangeLowering::AddSend(const TransferSite::End& end, const std::vector<RankOperand>& sources,
-                              int64_t peer, const std::vector<sbp::Piece>& pieces,
+void ExchangeLowering::MakePacks(const KnownExchanges::Known& known,
+                                 KnownExchanges::Chains* chains) const {
+  const std::vector<sbp::Piece>* before = nullptr;
+  KnownExchanges::Pack pack;
+  for (const auto& [peer, pieces] : known.exchange.sends) {
+    // All receivers of a gather get the same.
+    if (before == nullptr || !(*before == pieces)) pack = MakePack(pieces, known.rank);
+    before = &pieces;
+    chains->packs.emplace(peer, pack);
+  }
+}
+
+KnownExchanges::Pack ExchangeLowering::MakePack(const std::vector<sbp::Piece>& pieces,
+                                                int64_t rank) const {
+  KnownExchanges::Pack made;
+  RankKernel kernel;
+  kernel.op = "exchange_pack";
+  ExchangePack pack;
+  pack.chunk_elements = options_.chunk_elements;
+  std::map<int, int> operand_of;
+  for (const sbp::Piece& piece : pieces) {
+    const auto [operand, is_new] =
+        operand_of.emplace(piece.tensor, static_cast<int>(made.tensors.size()));
+    if (is_new) {
+      made.tensors.push_back(piece.tensor);
+      kernel.inputs.push_back(
+          {RankOperand::kTensor, operand->second,
+           sbp::StepInput(types_[piece.tensor], steps_[piece.tensor], places_, rank)});
+    }
+    pack.pieces.push_back({operand->second, piece.position, piece.src});
+    made.elements += piece.src.volume();
+  }
+  kernel.transfer = std::move(pack);
+  const int64_t slot_elements = std::min(made.elements, options_.chunk_elements);
+  kernel.outputs.push_back({RankOperand::kTensor, static_cast<int>(made.tensors.size()),
+                            TensorSlice::Whole(types_[0].dtype, {slot_elements})});
+  KernelChain chain;
+  chain.kernels.push_back(std::move(kernel));
+  made.chain = MakeChain(std::move(chain));
+  return made;
+}
+
+int ExchangeLowering::AddSend(const TransferSite::End& end, const std::vector<int>& inputs,
+                              int64_t peer, const KnownExchanges::Pack& pack,
                               int64_t receiver_elements, RankBuilder* builder) const {
   RankActor actor = MakeActor(end, SendName(peer), NumChunks(receiver_elements), *builder);
   actor.program = actor.name;
   actor.peer = peer;
   actor.far_name = options_.name;
-  RankKernel kernel;
-  kernel.op = "exchange_pack";
-  kernel.name = actor.name;
-  ExchangePack pack;
-  pack.chunk_elements = options_.chunk_elements;
-  int64_t total = 0;
-  std::map<int, int> operand_of;
-  for (const sbp::Piece& piece : pieces) {
-    auto known = operand_of.emplace(piece.tensor, static_cast<int>(kernel.inputs.size()));
-    if (known.second) kernel.inputs.push_back(sources[piece.tensor]);
-    pack.pieces.push_back({known.first->second, piece.position, piece.src});
-    total += piece.src.volume();
-  }
-  kernel.transfer = std::move(pack);
   const int message =
       AddMessage(absl::StrCat(options_.name, " rank ", builder->rank(), " to ", peer),
-                 proto::RegisterSpec::OUTBOUND, peer, total, actor, builder);
+                 proto::RegisterSpec::OUTBOUND, peer, pack.elements, actor, builder);
   builder->graph().tensors[message].edge = EdgeOf(builder->rank(), peer);
-  const int64_t slot_elements = std::min(total, options_.chunk_elements);
-  kernel.outputs.push_back(
-      {RankOperand::kTensor, message, TensorSlice::Whole(sources[0].slice.dtype, {slot_elements})});
-  actor.kernels.push_back(std::move(kernel));
+  actor.chain = pack.chain;
+  actor.operands.reserve(pack.tensors.size() + 1);
+  for (int tensor : pack.tensors) actor.operands.push_back(inputs[tensor]);
+  actor.operands.push_back(message);
   actor.outputs = {message};
   RankBuilder::CollectInputs(&actor);
   return builder->AddActor(std::move(actor));
 }
 
-std::vector<int> ExchangeLowering::AddFill(const TransferSite::End& end,
-                                           const std::vector<int>& inputs,
-                                           const sbp::RankExchange& exchange,
-                                           const std::vector<int>& sends,
-                                           RankBuilder* builder) const {
+// The operands are the tensors that are here, the messages in the order of their senders, and the
+// new tensors.
+std::shared_ptr<const KernelChain> ExchangeLowering::MakeFill(const sbp::RankExchange& exchange,
+                                                              int64_t rank,
+                                                              const std::vector<bool>& here) const {
+  std::vector<RankOperand> read, targets;
+  int operand = 0;
+  for (size_t i = 0; i < types_.size(); ++i) {
+    read.push_back(here[i] ? RankOperand{RankOperand::kTensor, operand++,
+                                         sbp::StepInput(types_[i], steps_[i], places_, rank)}
+                           : RankOperand{});
+  }
+  for (const auto& [peer, elements] : exchange.receives) {
+    const int64_t slot_elements = std::min(elements, options_.chunk_elements);
+    read.push_back(
+        {RankOperand::kTensor, operand++, TensorSlice::Whole(types_[0].dtype, {slot_elements})});
+  }
+  for (size_t i = 0; i < types_.size(); ++i) {
+    targets.push_back(
+        {RankOperand::kTensor, operand++, sbp::StepOutput(types_[i], steps_[i], places_, rank)});
+  }
+  KernelChain chain;
+  chain.kernels.push_back(
+      FillKernel("", DescribeFill(exchange, rank, types_.size(), options_.chunk_elements),
+                 std::move(read), std::move(targets)));
+  return MakeChain(std::move(chain));
+}
+
+std::vector<int> ExchangeLowering::AddFill(
+    const TransferSite::End& end, const std::vector<int>& inputs, const sbp::RankExchange& exchange,
+    const std::vector<int>& sends, KnownExchanges::Chains* chains, RankBuilder* builder) const {
   std::vector<int> outputs(types_.size(), -1);
   const int64_t rank = builder->rank(), stage = builder->stage();
   if (stage != steps_[0].to.place) return outputs;
@@ -209,29 +261,26 @@ std::vector<int> ExchangeLowering::AddFill(const TransferSite::End& end,
   RankActor actor = MakeActor(end, options_.name, NumChunks(positions), *builder);
   actor.program = options_.name;
   actor.far_name = SendName(rank);
-  std::vector<RankOperand> read, targets;
+  std::vector<bool> here(types_.size());
   for (size_t i = 0; i < types_.size(); ++i) {
-    const bool here = stage == steps_[i].from.place && inputs[i] >= 0;
-    read.push_back(here ? RankOperand{RankOperand::kTensor, inputs[i],
-                                      sbp::StepInput(types_[i], steps_[i], places_, rank)}
-                        : RankOperand{});
-    TensorSlice slice = sbp::StepOutput(types_[i], steps_[i], places_, rank);
-    const Frequency frequency = builder->item().frequency;
-    outputs[i] = builder->AddTensor(options_.name, slice.bytes(), builder->Tokens(frequency),
-                                    builder->Every(frequency));
-    targets.push_back({RankOperand::kTensor, outputs[i], slice});
+    here[i] = stage == steps_[i].from.place && inputs[i] >= 0;
+    if (here[i]) actor.operands.push_back(inputs[i]);
+  }
+  std::shared_ptr<const KernelChain>& chain = chains->fills[here];
+  if (chain == nullptr) chain = MakeFill(exchange, rank, here);
+  actor.chain = chain;
+  const Frequency frequency = builder->item().frequency;
+  for (size_t i = 0; i < types_.size(); ++i) {
+    outputs[i] = builder->AddTensor(options_.name, chain->kernels[0].outputs[i].slice.bytes(),
+                                    builder->Tokens(frequency), builder->Every(frequency));
   }
   for (const auto& [peer, elements] : exchange.receives) {
     const int message = AddMessage(absl::StrCat(options_.name, " rank ", peer, " to ", rank),
                                    proto::RegisterSpec::INBOUND, peer, elements, actor, builder);
     builder->graph().tensors[message].edge = EdgeOf(peer, rank);
-    const int64_t slot_elements = std::min(elements, options_.chunk_elements);
-    read.push_back(
-        {RankOperand::kTensor, message, TensorSlice::Whole(types_[0].dtype, {slot_elements})});
+    actor.operands.push_back(message);
   }
-  actor.kernels.push_back(FillKernel(
-      options_.name, DescribeFill(exchange, rank, types_.size(), options_.chunk_elements),
-      std::move(read), std::move(targets)));
+  actor.operands.insert(actor.operands.end(), outputs.begin(), outputs.end());
   actor.outputs = outputs;
   RankBuilder::CollectInputs(&actor);
   if (!exchange.receives.empty()) {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -40,12 +41,18 @@ class ExchangeLowering final : public TransferLowering {
   // Adds a tensor for chunks of a message of `elements` elements, one in each act of `actor`.
   int AddMessage(const std::string& name, proto::RegisterSpec::Side side, int64_t peer,
                  int64_t elements, const RankActor& actor, RankBuilder* builder) const;
-  int AddSend(const TransferSite::End& end, const std::vector<RankOperand>& sources, int64_t peer,
-              const std::vector<sbp::Piece>& pieces, int64_t receiver_elements,
+  // Makes the chains of all sends.
+  void MakePacks(const KnownExchanges::Known& known, KnownExchanges::Chains* chains) const;
+  KnownExchanges::Pack MakePack(const std::vector<sbp::Piece>& pieces, int64_t rank) const;
+  // `here`: the tensors that this rank has before the exchange.
+  std::shared_ptr<const KernelChain> MakeFill(const sbp::RankExchange& exchange, int64_t rank,
+                                              const std::vector<bool>& here) const;
+  int AddSend(const TransferSite::End& end, const std::vector<int>& inputs, int64_t peer,
+              const KnownExchanges::Pack& pack, int64_t receiver_elements,
               RankBuilder* builder) const;
   std::vector<int> AddFill(const TransferSite::End& end, const std::vector<int>& inputs,
                            const sbp::RankExchange& exchange, const std::vector<int>& sends,
-                           RankBuilder* builder) const;
+                           KnownExchanges::Chains* chains, RankBuilder* builder) const;
 
   const std::vector<sbp::TensorType>& types_;
   std::vector<sbp::BoxingStep> steps_;  // of types_

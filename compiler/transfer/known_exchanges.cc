@@ -4,20 +4,20 @@
 
 namespace weir::compiler {
 
-const sbp::RankExchange& KnownExchanges::Of(const std::vector<sbp::TensorType>& types,
-                                            const std::vector<sbp::BoxingStep>& steps,
-                                            const sbp::Places& places, int64_t rank) {
+KnownExchanges::Known& KnownExchanges::Of(const std::vector<sbp::TensorType>& types,
+                                          const std::vector<sbp::BoxingStep>& steps,
+                                          const sbp::Places& places, int64_t rank) {
   uint64_t key = static_cast<uint64_t>(rank);
   for (const sbp::BoxingStep& step : steps) key = MixKey(key, static_cast<uint64_t>(step.method));
   for (const sbp::TensorType& type : types) {
     for (const sbp::TensorDim& dim : type.dims) key = MixKey(key, static_cast<uint64_t>(dim.size));
   }
   std::list<Known>& alike = known_[key];
-  for (const Known& known : alike) {
-    if (known.rank == rank && known.steps == steps && known.types == types) return known.exchange;
+  for (Known& known : alike) {
+    if (known.rank == rank && known.steps == steps && known.types == types) return known;
   }
-  return alike.emplace_back(types, steps, rank, sbp::BuildExchange(types, steps, places, rank))
-      .exchange;
+  alike.push_back({types, steps, rank, sbp::BuildExchange(types, steps, places, rank), {}});
+  return alike.back();
 }
 
 }  // namespace weir::compiler

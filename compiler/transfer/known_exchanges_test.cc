@@ -22,17 +22,17 @@ class KnownExchangesTest : public ::testing::Test {
 };
 
 TEST_F(KnownExchangesTest, EqualTensorsInEqualStepsAreBuiltOnce) {
-  const sbp::RankExchange& first = known_.Of({tall_}, gather_, places_, 1);
+  const KnownExchanges::Known& first = known_.Of({tall_}, gather_, places_, 1);
   const std::vector<sbp::TensorType> equal = {tall_};
   EXPECT_EQ(&known_.Of(equal, gather_, places_, 1), &first);
 }
 
 TEST_F(KnownExchangesTest, WhatDiffersInTensorsStepsOrRankIsBuiltApart) {
-  const sbp::RankExchange& first = known_.Of({tall_}, gather_, places_, 1);
-  const sbp::RankExchange& type = known_.Of({other_names_}, gather_, places_, 1);
-  const sbp::RankExchange& steps = known_.Of({tall_}, across_, places_, 1);
-  const sbp::RankExchange& rank = known_.Of({tall_}, gather_, places_, 2);
-  for (const sbp::RankExchange* other : {&type, &steps, &rank}) EXPECT_NE(other, &first);
+  const KnownExchanges::Known& first = known_.Of({tall_}, gather_, places_, 1);
+  const KnownExchanges::Known& type = known_.Of({other_names_}, gather_, places_, 1);
+  const KnownExchanges::Known& steps = known_.Of({tall_}, across_, places_, 1);
+  const KnownExchanges::Known& rank = known_.Of({tall_}, gather_, places_, 2);
+  for (const KnownExchanges::Known* other : {&type, &steps, &rank}) EXPECT_NE(other, &first);
   EXPECT_EQ(&known_.Of({tall_}, gather_, places_, 1), &first) << "and stays where it is";
   EXPECT_EQ(&known_.Of({tall_}, across_, places_, 1), &steps);
 }
@@ -40,7 +40,7 @@ TEST_F(KnownExchangesTest, WhatDiffersInTensorsStepsOrRankIsBuiltApart) {
 TEST_F(KnownExchangesTest, AnExchangeIsTheOneOfItsRank) {
   for (int64_t rank = 0; rank < 3; ++rank) {
     const sbp::RankExchange built = sbp::BuildExchange({tall_}, across_, places_, rank);
-    const sbp::RankExchange& known = known_.Of({tall_}, across_, places_, rank);
+    const sbp::RankExchange& known = known_.Of({tall_}, across_, places_, rank).exchange;
     EXPECT_EQ(known.receives, built.receives);
     EXPECT_EQ(known.receiver_elements, built.receiver_elements);
     EXPECT_EQ(known.regions.size(), built.regions.size());

@@ -43,8 +43,14 @@ int64_t LargestShard::Elements(const std::vector<sbp::TensorType>& types,
   for (const sbp::TensorType& type : types) whole += static_cast<double>(type.num_elements());
   if (whole <= static_cast<double>(enough)) return static_cast<int64_t>(whole);
   std::string key;
-  for (size_t i = 0; i < types.size(); ++i)
-    absl::StrAppend(&key, ToText(types[i]), ToText(steps[i], places), ";");
+  for (size_t i = 0; i < types.size(); ++i) {
+    // Shards are alike on all places of one mesh.
+    sbp::BoxingStep step = steps[i];
+    const sbp::Mesh& mesh = places.mesh(step.to.place);
+    if (places.mesh(step.from.place) == mesh && places.mesh(0) == mesh)
+      step.from.place = step.to.place = 0;
+    absl::StrAppend(&key, ToText(types[i]), ToText(step, places), ";");
+  }
   auto known = known_.find(key);
   if (known == known_.end()) known = known_.emplace(key, LookAtRanks(types, steps, places)).first;
   return known->second;

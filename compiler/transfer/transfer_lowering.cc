@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "compiler/transfer/exchange_lowering.h"
+#include "runtime/base/random.h"
 #include "runtime/base/status.h"
 
 namespace weir::compiler {
@@ -42,17 +43,34 @@ MovedTensors MovedTensors::At(int64_t place) const {
 
 absl::StatusOr<MovedTensors> PlanMove(const Module& module, const ProgramItem& item,
                                       const sbp::Places& places) {
+  return TransferFactory().Plan(module, item, places);
+}
+
+absl::StatusOr<MovedTensors> TransferFactory::Plan(const Module& module, const ProgramItem& item,
+                                                   const sbp::Places& places) {
   std::optional<MovedTensors> moved;
   for (size_t i = 0; i < item.inputs.size(); ++i) {
     const ProgramValue& from = module.values[item.inputs[i]];
     const ProgramValue& to = module.values[item.outputs[i]];
-    WEIR_ASSIGN_OR_RETURN(const sbp::Boxing boxing,
-                          sbp::PlanBoxingOverHosts(from.type, {from.layout, from.stage},
-                                                   {to.layout, to.stage}, places));
+    uint64_t key = MixKey(static_cast<uint64_t>(from.stage), static_cast<uint64_t>(to.stage));
+    for (const sbp::TensorDim& dim : from.type.dims)
+      key = MixKey(key, static_cast<uint64_t>(dim.size));
+    std::vector<KnownBoxing>& alike = known_boxings_[key];
+    auto known = std::find_if(alike.begin(), alike.end(), [&](const KnownBoxing& boxing) {
+      return boxing.from.place == from.stage && boxing.to.place == to.stage &&
+             boxing.from.layout == from.layout && boxing.to.layout == to.layout &&
+             boxing.type == from.type;
+    });
+    if (known == alike.end()) {
+      KnownBoxing boxing{from.type, {from.layout, from.stage}, {to.layout, to.stage}, {}};
+      WEIR_ASSIGN_OR_RETURN(boxing.boxing,
+                            sbp::PlanBoxingOverHosts(boxing.type, boxing.from, boxing.to, places));
+      known = alike.insert(alike.end(), std::move(boxing));
+    }
     if (!moved.has_value()) {
-      moved.emplace(boxing);
+      moved.emplace(known->boxing);
     } else {
-      moved->Add(boxing);
+      moved->Add(known->boxing);
     }
   }
   return *std::move(moved);
@@ -83,7 +101,7 @@ std::vector<int> AddTransfer(const TransferLowering& transfer, LoweredFor lowere
 
 void AppendLocalTransfer(const std::string& name, const sbp::TensorType& type,
                          const std::vector<sbp::BoxingStep>& steps, RankOperand in,
-                         const RankOperand& out, const RankBuilder& builder, RankActor* actor) {
+                         const RankOperand& out, const RankBuilder& builder, KernelChain* chain) {
   for (size_t k = 0; k < steps.size(); ++k) {
     sbp::BoxingStep step = steps[k];
     step.from.place = step.to.place = builder.stage();
@@ -92,10 +110,10 @@ void AppendLocalTransfer(const std::string& name, const sbp::TensorType& type,
     target.slice = sbp::StepOutput(type, step, builder.places(), builder.rank());
     if (k + 1 < steps.size()) {
       target.kind = RankOperand::kScratch;
-      target.index = static_cast<int>(actor->scratch.size());
-      actor->scratch.push_back(target.slice.bytes());
+      target.index = static_cast<int>(chain->scratch.size());
+      chain->scratch.push_back(target.slice.bytes());
     }
-    actor->kernels.push_back(LocalExchangeKernel(name, type, step, in, target, builder));
+    chain->kernels.push_back(LocalExchangeKernel(name, type, step, in, target, builder));
     in = target;
   }
 }

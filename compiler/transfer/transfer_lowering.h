@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "compiler/ir/rank_builder.h"
 #include "compiler/transfer/known_exchanges.h"
@@ -91,6 +92,11 @@ class TransferLowering {
 
 class TransferFactory {
  public:
+  // The same as PlanMove. Layers repeat, so most boxings have been planned before. The places of
+  // all calls are those of one job.
+  absl::StatusOr<MovedTensors> Plan(const Module& module, const ProgramItem& item,
+                                    const sbp::Places& places);
+
   // Returns the lowering of transfer `k` of `moved`, which outlives the lowering, as the factory
   // does.
   std::unique_ptr<TransferLowering> Make(const MovedTensors& moved, size_t k,
@@ -102,6 +108,12 @@ class TransferFactory {
  private:
   LargestShard largest_shard_;
   KnownExchanges known_exchanges_;
+  struct KnownBoxing {
+    sbp::TensorType type;
+    sbp::Placement from, to;
+    sbp::Boxing boxing;
+  };
+  absl::flat_hash_map<uint64_t, std::vector<KnownBoxing>> known_boxings_;  // by sizes and places
 };
 
 // LoweredFor says for whom a transfer is lowered.
@@ -112,10 +124,10 @@ enum class LoweredFor : uint8_t { kRank, kStage };
 std::vector<int> AddTransfer(const TransferLowering& transfer, LoweredFor lowered_for,
                              const std::vector<int>& inputs, RankBuilder* builder);
 
-// Appends the kernels of a boxing that needs no message to `actor`, from `in` to `out`. A boxing of
+// Appends the kernels of a boxing that needs no message to `chain`, from `in` to `out`. A boxing of
 // several steps uses scratch between the steps. Precondition: IsLocal(steps).
 void AppendLocalTransfer(const std::string& name, const sbp::TensorType& type,
                          const std::vector<sbp::BoxingStep>& steps, RankOperand in,
-                         const RankOperand& out, const RankBuilder& builder, RankActor* actor);
+                         const RankOperand& out, const RankBuilder& builder, KernelChain* chain);
 
 }  // namespace weir::compiler

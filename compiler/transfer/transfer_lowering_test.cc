@@ -61,7 +61,8 @@ std::vector<RankGraph> AllLowered(const LogicalPlan& plan) {
 // Returns the elements that an actor sends in one transfer, from what its kernels move.
 int64_t ElementsSent(const RankActor& actor) {
   int64_t sum = 0;
-  for (const RankKernel& kernel : actor.kernels) {
+  if (actor.chain == nullptr) return 0;
+  for (const RankKernel& kernel : actor.chain->kernels) {
     for (int64_t elements : MessageElements(kernel.transfer, actor.chunks)) sum += elements;
   }
   return sum;
@@ -211,6 +212,17 @@ TEST(TransferLoweringTest, AFillOfManyChunksWaitsForItsRanksSends) {
   EXPECT_EQ(paces, 2);
 }
 
+TEST(TransferLoweringTest, SendsOfTheSameElementsShareAChain) {
+  const RankGraph gather = Lowered(GatherPlan(), LoweredFor::kRank, 1);
+  ASSERT_EQ(gather.actors.size(), 3u) << "two sends and a fill";
+  EXPECT_EQ(gather.actors[0].chain, gather.actors[1].chain) << "both receivers get the whole shard";
+  EXPECT_NE(gather.actors[0].operands, gather.actors[1].operands) << "in messages of their own";
+  const RankGraph scatter =
+      Lowered(MovePlan("dp=3", {sbp::Sbp::P()}, {sbp::Sbp::S(0)}), LoweredFor::kRank, 1);
+  ASSERT_EQ(scatter.actors.size(), 3u);
+  EXPECT_NE(scatter.actors[0].chain, scatter.actors[1].chain) << "each gets a part of its own";
+}
+
 TEST(TransferLoweringTest, ABoxingWithoutMessagesIsAKernelOfItsActor) {
   const LogicalPlan plan = MovePlan("dp=3", {sbp::Sbp::B()}, {sbp::Sbp::S(0)});
   const MovedTensors moved = *PlanMove(plan.module, plan.module.items[0], plan.places);
@@ -219,11 +231,11 @@ TEST(TransferLoweringTest, ABoxingWithoutMessagesIsAKernelOfItsActor) {
       IsLocal(PlanMove(GatherPlan().module, GatherPlan().module.items[0], GatherPlan().places)
                   ->steps()[0]));
   const RankBuilder builder(plan, 1);
-  RankActor actor;
+  KernelChain chain;
   const RankOperand in{RankOperand::kTensor, 5, {}}, out{RankOperand::kTensor, 6, {}};
-  AppendLocalTransfer("slice", moved.types()[0], moved.steps()[0], in, out, builder, &actor);
-  ASSERT_EQ(actor.kernels.size(), 1u);
-  const RankKernel& kernel = actor.kernels[0];
+  AppendLocalTransfer("slice", moved.types()[0], moved.steps()[0], in, out, builder, &chain);
+  ASSERT_EQ(chain.kernels.size(), 1u);
+  const RankKernel& kernel = chain.kernels[0];
   ASSERT_EQ(kernel.inputs.size(), 1u);
   EXPECT_EQ(kernel.inputs[0].index, 5);
   EXPECT_EQ(kernel.inputs[0].slice.shape, (Shape{7, 5}));

@@ -1,0 +1,84 @@
+#include "compiler/lower/known_calls.h"
+
+#include <algorithm>
+
+#include "compiler/compile.h"
+#include "compiler/lower/rank_lowering.h"
+#include "compiler/testing/small_job.h"
+#include "gtest/gtest.h"
+
+namespace weir::compiler {
+namespace {
+
+class KnownCallsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    absl::StatusOr<std::unique_ptr<LogicalPlan>> plan = CompileJob(SmallJob("pp=2,dp=2", 4, 2), {});
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    plan_ = *std::move(plan);
+  }
+
+  RankGraph GraphOf(int64_t rank, KnownCalls* known) const {
+    absl::StatusOr<RankGraph> graph = LowerToRankGraph(*plan_, rank, known);
+    EXPECT_TRUE(graph.ok()) << graph.status();
+    return graph.value_or(RankGraph());
+  }
+
+  static const RankActor& ActorOf(const RankGraph& graph, const std::string& name) {
+    const auto found = std::find_if(graph.actors.begin(), graph.actors.end(),
+                                    [&](const RankActor& actor) { return actor.name == name; });
+    EXPECT_NE(found, graph.actors.end()) << name;
+    return found == graph.actors.end() ? graph.actors.front() : *found;
+  }
+
+  std::unique_ptr<LogicalPlan> plan_;
+};
+
+TEST_F(KnownCallsTest, CallsOfOneFunctionShareTheirKernels) {
+  KnownCalls known;
+  const RankGraph graph = GraphOf(0, &known);
+  const RankActor &first = ActorOf(graph, "backward layers.0"),
+                  &second = ActorOf(graph, "backward layers.1");
+  ASSERT_NE(first.chain, nullptr);
+  EXPECT_EQ(first.chain, second.chain);
+  EXPECT_NE(first.operands, second.operands);
+}
+
+TEST_F(KnownCallsTest, RanksOfOneNumberInTheirStagesShareTheirKernels) {
+  KnownCalls known;
+  const std::vector<int64_t>&first = plan_->places.ranks(0), &second = plan_->places.ranks(1);
+  const RankGraph here = GraphOf(first[1], &known), there = GraphOf(second[1], &known);
+  EXPECT_EQ(ActorOf(here, "backward layers.1").chain, ActorOf(there, "backward layers.2").chain);
+}
+
+TEST_F(KnownCallsTest, ValuesInOneTensorAreOneOperand) {
+  RankBuilder builder(*plan_, 0);
+  KnownCalls known;
+  const int function = plan_->module.model.functions[0].forward;
+  absl::StatusOr<const KnownCalls::KnownFunction*> body = known.FunctionOf(function, builder);
+  ASSERT_TRUE(body.ok()) << body.status();
+  const Function& layer = plan_->module.functions[function];
+  std::vector<int> tensor_of(layer.values.size(), -1);
+  for (size_t a = 0; a < layer.args.size(); ++a)
+    tensor_of[layer.args[a].value] = 10 + static_cast<int>(a);
+  const auto chain_of = [&](std::vector<int>* operands) {
+    return known.ChainOf(function, 0, tensor_of, builder, operands).kernels;
+  };
+  std::vector<int> apart, moved, joined;
+  const auto kernels = chain_of(&apart);
+  EXPECT_EQ(apart.size(), layer.args.size());
+  for (int& tensor : tensor_of) tensor += tensor < 0 ? 0 : 100;
+  EXPECT_EQ(chain_of(&moved), kernels) << "the same kernels on other tensors";
+  for (size_t i = 0; i < apart.size(); ++i) EXPECT_EQ(moved[i], apart[i] + 100);
+  tensor_of[layer.args[1].value] = tensor_of[layer.args[0].value];
+  EXPECT_NE(chain_of(&joined), kernels);
+  EXPECT_EQ(joined.size(), layer.args.size() - 1);
+  const ops::ValueId leaves = (*body)->outputs[0].back();
+  tensor_of[leaves] = 500;
+  std::vector<int> with_output;
+  EXPECT_NE(chain_of(&with_output), kernels);
+  EXPECT_EQ(std::count(with_output.begin(), with_output.end(), 500), 1);
+}
+
+}  // namespace
+}  // namespace weir::compiler
