@@ -17,7 +17,7 @@ absl::StatusOr<int64_t> BytesPerStep(const LogicalPlan& plan) {
   for (const ProgramItem& item : module.items) {
     const int64_t times = TimesPerUpdate(plan, item.frequency);
     if (item.kind == ItemKind::kBoxing) {
-      WEIR_ASSIGN_OR_RETURN(const MovedTensors moved, PlanMove(module, item, plan.places));
+      WEIR_ASSIGN_OR_RETURN(const MovedTensors moved, transfers.Plan(module, item, plan.places));
       total += times * transfers.TotalBytes(moved);
     }
     if (item.kind != ItemKind::kCall) continue;

@@ -41,11 +41,6 @@ MovedTensors MovedTensors::At(int64_t place) const {
   return moved;
 }
 
-absl::StatusOr<MovedTensors> PlanMove(const Module& module, const ProgramItem& item,
-                                      const sbp::Places& places) {
-  return TransferFactory().Plan(module, item, places);
-}
-
 absl::StatusOr<MovedTensors> TransferFactory::Plan(const Module& module, const ProgramItem& item,
                                                    const sbp::Places& places) {
   std::optional<MovedTensors> moved;

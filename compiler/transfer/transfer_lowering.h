@@ -54,10 +54,6 @@ class MovedTensors {
   sbp::Places places_;
 };
 
-// Plans the steps of a boxing item.
-absl::StatusOr<MovedTensors> PlanMove(const Module& module, const ProgramItem& item,
-                                      const sbp::Places& places);
-
 // TransferOptions is everything that a transfer needs besides the tensors.
 struct TransferOptions {
   std::string name;            // of its actors and tensors
@@ -92,8 +88,8 @@ class TransferLowering {
 
 class TransferFactory {
  public:
-  // The same as PlanMove. Layers repeat, so most boxings have been planned before. The places of
-  // all calls are those of one job.
+  // Plans the steps of a boxing item. Layers repeat, so most boxings have been planned before. The
+  // places of all calls are those of one job.
   absl::StatusOr<MovedTensors> Plan(const Module& module, const ProgramItem& item,
                                     const sbp::Places& places);
 

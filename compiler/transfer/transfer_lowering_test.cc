@@ -39,7 +39,7 @@ RankGraph Lowered(const LogicalPlan& plan, LoweredFor lowered_for, int64_t rank)
   RankBuilder builder(plan, rank);
   builder.BeginItem(0);
   builder.NextStation();  // a segment stands before the transfer
-  const MovedTensors moved = *PlanMove(plan.module, builder.item(), plan.places);
+  const MovedTensors moved = *TransferFactory().Plan(plan.module, builder.item(), plan.places);
   const ProgramValue& from = plan.module.values[0];
   std::vector<int> inputs = {-1};
   if (from.stage == builder.stage())
@@ -79,7 +79,8 @@ int64_t ElementsSent(const std::vector<RankGraph>& graphs) {
 
 TEST(TransferLoweringTest, TheStationsOfAnExchangeAreEachOthersPeers) {
   const LogicalPlan plan = GatherPlan();
-  const MovedTensors moved = *PlanMove(plan.module, plan.module.items[0], plan.places);
+  const MovedTensors moved =
+      *TransferFactory().Plan(plan.module, plan.module.items[0], plan.places);
   ASSERT_EQ(moved.num_transfers(), 1u);
   TransferFactory transfers;
   const TransferSite site = transfers.Make(moved, 0, {})->Site({4, 7});
@@ -147,7 +148,8 @@ TEST(TransferLoweringTest, TheBytesOfATransferAreWhatItsKernelsSend) {
        {GatherPlan(), MovePlan("dp=3", {sbp::Sbp::S(0)}, {sbp::Sbp::S(1)}),
         MovePlan("dp=3", {sbp::Sbp::P()}, {sbp::Sbp::S(0)}),
         MovePlan("pp=2,dp=2", {sbp::Sbp::S(0)}, {sbp::Sbp::B()}, /*to_stage=*/1)}) {
-    const MovedTensors moved = *PlanMove(plan.module, plan.module.items[0], plan.places);
+    const MovedTensors moved =
+        *TransferFactory().Plan(plan.module, plan.module.items[0], plan.places);
     TransferFactory transfers;
     const int64_t bytes = transfers.Make(moved, 0, {})->TotalBytes();
     EXPECT_GT(bytes, 0);
@@ -160,7 +162,8 @@ TEST(TransferLoweringTest, TheBytesOfALinkAreWhatItsSenderSends) {
   for (const LogicalPlan& plan :
        {GatherPlan(), MovePlan("dp=3", {sbp::Sbp::P()}, {sbp::Sbp::S(0)}),
         MovePlan("pp=2,dp=2", {sbp::Sbp::S(0)}, {sbp::Sbp::B()}, /*to_stage=*/1)}) {
-    const MovedTensors moved = *PlanMove(plan.module, plan.module.items[0], plan.places);
+    const MovedTensors moved =
+        *TransferFactory().Plan(plan.module, plan.module.items[0], plan.places);
     TransferFactory transfers;
     const std::unique_ptr<TransferLowering> transfer = transfers.Make(moved, 0, {});
     int64_t bytes = 0;
@@ -225,10 +228,12 @@ TEST(TransferLoweringTest, SendsOfTheSameElementsShareAChain) {
 
 TEST(TransferLoweringTest, ABoxingWithoutMessagesIsAKernelOfItsActor) {
   const LogicalPlan plan = MovePlan("dp=3", {sbp::Sbp::B()}, {sbp::Sbp::S(0)});
-  const MovedTensors moved = *PlanMove(plan.module, plan.module.items[0], plan.places);
+  const MovedTensors moved =
+      *TransferFactory().Plan(plan.module, plan.module.items[0], plan.places);
   ASSERT_TRUE(IsLocal(moved.steps()[0]));
   EXPECT_FALSE(
-      IsLocal(PlanMove(GatherPlan().module, GatherPlan().module.items[0], GatherPlan().places)
+      IsLocal(TransferFactory()
+                  .Plan(GatherPlan().module, GatherPlan().module.items[0], GatherPlan().places)
                   ->steps()[0]));
   const RankBuilder builder(plan, 1);
   KernelChain chain;

@@ -213,7 +213,7 @@ class CostsOfPlan {
     for (const ProgramItem& item : plan_.module.items) {
       if (item.kind != ItemKind::kBoxing) continue;
       WEIR_ASSIGN_OR_RETURN(compiler::MovedTensors moved,
-                            compiler::PlanMove(plan_.module, item, plan_.places));
+                            transfers_.Plan(plan_.module, item, plan_.places));
       const Bundle bundle{std::move(moved), compiler::TimesPerUpdate(plan_, item.frequency)};
       const ProgramValue& from = plan_.module.values[item.inputs[0]];
       const ProgramValue& to = plan_.module.values[item.outputs[0]];
