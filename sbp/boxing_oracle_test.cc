@@ -15,6 +15,7 @@
 #include "runtime/base/random.h"
 #include "sbp/boxing.h"
 #include "sbp/boxing_over_hosts.h"
+#include "sbp/boxing_testing.h"
 
 namespace weir::sbp {
 namespace {
@@ -442,21 +443,6 @@ INSTANTIATE_TEST_SUITE_P(Meshes, BoxingAcrossStages,
                          ::testing::Values("pp=2", "pp=2,dp=3", "dp=4,pp=2", "pp=3,dp=2,tp=2",
                                            "dp=2,pp=2,tp=3", "dp=2,tp=2,pp=2"));
 
-// Returns the bytes that cross from host to host, counted message by message.
-int64_t BytesBetweenHosts(const Boxing& boxing, const Places& places) {
-  int64_t bytes = 0;
-  for (const BoxingStep& step : boxing.steps) {
-    for (int64_t rank = 0; rank < places.num_ranks(); ++rank) {
-      for (const auto& [peer, pieces] :
-           BuildExchange({boxing.type}, {step}, boxing.places, rank).sends) {
-        if (places.HostOf(peer) == places.HostOf(rank)) continue;
-        for (const Piece& piece : pieces) bytes += piece.src.volume() * SizeOf(boxing.type.dtype);
-      }
-    }
-  }
-  return bytes;
-}
-
 struct HostsCase {
   const char* mesh;
   int64_t devices_per_host;
@@ -488,8 +474,8 @@ TEST_P(BoxingOverHosts, AnyLayoutBecomesAnyOtherWithFewerBytesBetweenHosts) {
         ASSERT_TRUE(boxing.ok()) << boxing.status();
         if (boxing->steps == *one_level) continue;
         ++num_better;
-        ASSERT_LT(BytesBetweenHosts(*boxing, places),
-                  BytesBetweenHosts({type, places, *one_level}, places));
+        ASSERT_LT(CountBytesBetweenHosts(*boxing, places),
+                  CountBytesBetweenHosts({type, places, *one_level}, places));
         ASSERT_TRUE(RunAndCheck(tensor, places, *boxing));
       }
     }

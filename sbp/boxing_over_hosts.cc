@@ -150,7 +150,8 @@ class LevelsPlanner {
   }
 
  private:
-  // Whether equal copies on one host each cross alone, or each takes a share across.
+  // kStay: each of the equal copies on a host crosses alone. kShare: each copy takes a share
+  // across.
   enum class Copies : uint8_t { kStay, kShare };
   // Elements between hosts, elements in all, steps, elements that the busiest ranks send.
   using Price = std::tuple<int64_t, int64_t, size_t, int64_t>;

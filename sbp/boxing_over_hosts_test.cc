@@ -2,6 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "sbp/boxing_testing.h"
 
 namespace weir::sbp {
 namespace {
@@ -29,17 +30,8 @@ int64_t BytesBetweenHosts(const TensorType& type, const std::string& from, const
   const Mesh& mesh = places.mesh(0);
   const absl::StatusOr<Boxing> boxing =
       PlanBoxingOverHosts(type, {*ParseLayout(from, mesh), 0}, {*ParseLayout(to, mesh), 0}, places);
-  int64_t bytes = 0;
-  for (const BoxingStep& step : boxing->steps) {
-    for (int64_t rank = 0; rank < places.num_ranks(); ++rank) {
-      for (const auto& [peer, pieces] :
-           BuildExchange({boxing->type}, {step}, boxing->places, rank).sends) {
-        for (const Piece& piece : pieces)
-          bytes += places.HostOf(peer) == places.HostOf(rank) ? 0 : piece.src.volume() * 4;
-      }
-    }
-  }
-  return bytes;
+  EXPECT_TRUE(boxing.ok()) << boxing.status();
+  return boxing.ok() ? CountBytesBetweenHosts(*boxing, places) : -1;
 }
 
 TEST(HostCutTest, CutsTheAxisThatLeavesTheHost) {

@@ -1,7 +1,6 @@
 // Tests calls that share the memory of a window: the memory of ZeRO-3 grows by shards and not by
 // whole layers; no bit changes; no two registers in one place hold data at the same time, whatever
 // the order of events.
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
@@ -135,18 +134,6 @@ TrainRun TrainThree(const proto::Job& job, TrainRunOptions options) {
   absl::StatusOr<TrainRun> run = Train(job, options);
   EXPECT_TRUE(run.ok()) << run.status();
   return run.ok() ? *std::move(run) : TrainRun();
-}
-
-std::string FirstDifference(const TrainRun& a, const TrainRun& b) {
-  if (a.weights.empty() || a.weights.size() != b.weights.size()) return "the set of states";
-  for (const auto& [name, values] : a.weights) {
-    auto other = b.weights.find(name);
-    if (other == b.weights.end() || other->second.size() != values.size() ||
-        std::memcmp(values.data(), other->second.data(), values.size() * 4) != 0) {
-      return name;
-    }
-  }
-  return a.losses == b.losses ? "" : "losses";
 }
 
 TEST(MemoryOrders, NoBitChangesAndNoPlaceIsUsedTwiceAtATime) {

@@ -1,7 +1,6 @@
 // Tests that recomputed values have the bits of kept values: the weights are the same on every
 // layout, with dropout too; the bytes on the wire are those of the closed form; and recomputation
 // takes less memory.
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/explain/bytes_per_step.h"
@@ -49,18 +48,6 @@ proto::Job JobOf(MakeJob make, const Case& c, zoo::TransformerOptions options) {
   EXPECT_TRUE(job.ok()) << job.status();
   job->mutable_training()->set_zero_stage(c.zero);
   return WithMesh(*job, c.mesh);
-}
-
-std::string FirstDifference(const TrainRun& a, const TrainRun& b) {
-  if (a.weights.size() != b.weights.size()) return "the set of states";
-  for (const auto& [name, values] : a.weights) {
-    auto other = b.weights.find(name);
-    if (other == b.weights.end() || other->second.size() != values.size() ||
-        std::memcmp(values.data(), other->second.data(), values.size() * 4) != 0) {
-      return name;
-    }
-  }
-  return a.losses == b.losses ? "" : "losses";
 }
 
 // Trains `job` and checks whether its edges carried the bytes of the plan.

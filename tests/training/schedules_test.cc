@@ -2,7 +2,6 @@
 // the formulas, the values that stages hold, and the weights, which equal those of one device to
 // the bit.
 #include <algorithm>
-#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -107,12 +106,7 @@ Outcome Play(const Setting& setting) {
 void ExpectSameBits(const TrainRun& many, const TrainRun& one) {
   EXPECT_EQ(many.losses, one.losses);
   EXPECT_EQ(many.grad_norms, one.grad_norms);
-  ASSERT_EQ(many.weights.size(), one.weights.size());
-  for (const auto& [name, values] : one.weights) {
-    EXPECT_EQ(
-        std::memcmp(many.weights.at(name).data(), values.data(), values.size() * sizeof(float)), 0)
-        << name;
-  }
+  EXPECT_EQ(FirstDifferentState(many.weights, one.weights), "");
 }
 
 absl::StatusOr<trace::TraceReport> ReportOf(const actors::Session& session) {

@@ -76,6 +76,24 @@ std::unique_ptr<actors::DataFeed> EndlessFeed(const proto::Job& job) {
   return std::make_unique<SyntheticFeed>(job, int64_t{1} << 40);
 }
 
+std::string FirstDifferentState(const std::map<std::string, std::vector<float>>& a,
+                                const std::map<std::string, std::vector<float>>& b) {
+  if (a.size() != b.size()) return "the set of states";
+  for (const auto& [name, values] : a) {
+    const auto other = b.find(name);
+    if (other == b.end() || other->second.size() != values.size() ||
+        std::memcmp(values.data(), other->second.data(), values.size() * sizeof(float)) != 0)
+      return name;
+  }
+  return "";
+}
+
+std::string FirstDifference(const TrainRun& a, const TrainRun& b) {
+  if (a.weights.empty()) return "the set of states";
+  const std::string state = FirstDifferentState(a.weights, b.weights);
+  return !state.empty() || a.losses == b.losses ? state : "losses";
+}
+
 proto::Job WithMesh(proto::Job job, const std::string& mesh) {
   job.clear_mesh();
   absl::StatusOr<sbp::Mesh> parsed = sbp::Mesh::Parse(mesh);

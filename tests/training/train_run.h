@@ -36,6 +36,12 @@ struct TrainRun {
   std::vector<actors::EdgeReport> edges;
 };
 
+// Returns the name of the first state whose bits differ (TrainRun::weights); "" if none does.
+std::string FirstDifferentState(const std::map<std::string, std::vector<float>>& a,
+                                const std::map<std::string, std::vector<float>>& b);
+// The same for two runs, which must have states; "losses" if those alone differ.
+std::string FirstDifference(const TrainRun& a, const TrainRun& b);
+
 // Returns `job` with its mesh replaced by `mesh`, for example "dp=2,tp=2".
 proto::Job WithMesh(proto::Job job, const std::string& mesh);
 
