@@ -16,7 +16,7 @@ namespace weir::compiler {
 // A StageTwin leads from the stage whose rank is lowered (the first of the twins) to one of its
 // twins. The first stage is a twin of itself.
 struct StageTwin {
-  // What an item of the first stage is on the twin.
+  // An Item says what stands on the twin in the place of an item of the first stage.
   struct Item {
     int item = -1;       // -1: the item is not of the first stage
     int64_t other = -1;  // the other stage of a boxing between stages

@@ -360,8 +360,7 @@ int64_t Fleet::ExcuseMs(int worker) {
   if (starvation_.NumLooks(worker) == 2) {  // the first look may be mistaken
     options_.console->Say(
         absl::StrFormat("the process of %s (%s) gets no core: no heartbeat for %.1f s, though it "
-                        "is ready to run; other "
-                        "programs use the machine",
+                        "is ready to run; other programs use the machine",
                         launch::RankLabel(ranks_of_[worker]),
                         launch::ProcessText(supervisor_->pid(worker), HostOf(worker)),
                         static_cast<double>(options_.dead_after_ms) * 1e-3));

@@ -1,6 +1,8 @@
 #include "tools/fleet/fleet_runner.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/compile.h"
@@ -10,7 +12,6 @@
 #include "runtime/control/outcome.h"
 #include "tools/fleet/piece_codec.h"
 #include "tools/fleet/rank_spread.h"
-#include "tools/launch/placement.h"
 #include "tools/train/prepare_training.h"
 
 namespace weir::fleet {

@@ -1,6 +1,6 @@
-// What a process owes to its parent: signals from the parent alone, and an end with the parent. A
-// scheduler sends a signal to every process of a job, but the starter decides how the job ends.
-// Thread rule: one thread, at the start.
+// A process takes signals from its parent alone, and ends with its parent. A scheduler sends a
+// signal to every process of a job, but the starter decides how the job ends. Thread rule: one
+// thread, at the start.
 #pragma once
 
 namespace weir::launch {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -13,7 +12,7 @@
 namespace weir::plan {
 namespace {
 
-// The share of the bytes between hosts that another order must save to be named.
+// Another order is named if it sends at most this share of the bytes between hosts.
 constexpr double kMuchLess = 0.7;
 constexpr size_t kItemsTried = 4000;  // items of the program, for each order
 constexpr int kAxesTried = 3;         // six orders
@@ -80,13 +79,9 @@ std::optional<BetterMesh> FindBetterMesh(const compiler::LogicalPlan& plan,
   std::vector<int> order(num_axes);
   std::iota(order.begin(), order.end(), 0);
   while (std::next_permutation(order.begin(), order.end())) {
-    std::vector<sbp::MeshAxis> axes;
     proto::Job job = plan.job;
     job.mutable_mesh()->clear_axis();
-    for (int axis : order) {
-      *job.mutable_mesh()->add_axis() = plan.job.mesh().axis(axis);
-      axes.push_back(plan.mesh.axes()[axis]);
-    }
+    for (int axis : order) *job.mutable_mesh()->add_axis() = plan.job.mesh().axis(axis);
     compiler::CompileOptions options;
     options.mode = plan.mode;
     options.costs = &costs;
@@ -97,7 +92,7 @@ std::optional<BetterMesh> FindBetterMesh(const compiler::LogicalPlan& plan,
     if (!other_boxings.ok()) continue;
     const double bytes = BytesBetweenHosts(*other_boxings);
     if (bytes > kMuchLess * now || (best.has_value() && bytes >= best->bytes)) continue;
-    best = BetterMesh{sbp::Mesh(std::move(axes)).ToText(), bytes, now};
+    best = BetterMesh{(*other)->mesh.ToText(), bytes, now};
   }
   return best;
 }
