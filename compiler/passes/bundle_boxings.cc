@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
-#include "sbp/boxing_over_hosts.h"
+#include "sbp/known_boxings.h"
 
 namespace weir::compiler {
 
@@ -18,6 +18,7 @@ absl::Status BundleBoxings(const sbp::Places& places, Module* module) {
       if (input >= 0) readers[input].insert(static_cast<int>(i));
     }
   }
+  sbp::KnownBoxings boxings;
   std::map<std::string, size_t> first;  // key -> index in `kept`
   std::vector<ProgramItem> kept;
   std::map<size_t, size_t> joined;  // index in `kept` -> values that joined the bundle
@@ -28,14 +29,14 @@ absl::Status BundleBoxings(const sbp::Places& places, Module* module) {
     }
     const ProgramValue& from = module->values[item.inputs[0]];
     const ProgramValue& to = module->values[item.outputs[0]];
-    WEIR_ASSIGN_OR_RETURN(const sbp::Boxing boxing,
-                          sbp::PlanBoxingOverHosts(from.type, {from.layout, from.stage},
-                                                   {to.layout, to.stage}, places));
+    WEIR_ASSIGN_OR_RETURN(
+        const sbp::Boxing* boxing,
+        boxings.Of(from.type, {from.layout, from.stage}, {to.layout, to.stage}, places));
     std::string key = absl::StrCat(producer[item.inputs[0]], "|", from.stage, "|", to.stage, "|",
                                    static_cast<int>(item.frequency), "|", Name(from.type.dtype),
-                                   "|", boxing.steps.size(), "|", static_cast<int>(from.frequency),
-                                   "|", boxing.places.mesh(0).ToText(), "|");
-    for (const sbp::BoxingStep& step : boxing.steps)
+                                   "|", boxing->steps.size(), "|", static_cast<int>(from.frequency),
+                                   "|", boxing->places.mesh(0).ToText(), "|");
+    for (const sbp::BoxingStep& step : boxing->steps)
       absl::StrAppend(&key, step.from.place, ">", step.to.place, ",");
     for (int reader : readers[item.outputs[0]]) absl::StrAppend(&key, reader, ",");
     auto known = first.emplace(key, kept.size());

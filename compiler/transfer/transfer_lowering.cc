@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "compiler/transfer/exchange_lowering.h"
-#include "runtime/base/random.h"
 #include "runtime/base/status.h"
 
 namespace weir::compiler {
@@ -47,25 +46,13 @@ absl::StatusOr<MovedTensors> TransferFactory::Plan(const Module& module, const P
   for (size_t i = 0; i < item.inputs.size(); ++i) {
     const ProgramValue& from = module.values[item.inputs[i]];
     const ProgramValue& to = module.values[item.outputs[i]];
-    uint64_t key = MixKey(static_cast<uint64_t>(from.stage), static_cast<uint64_t>(to.stage));
-    for (const sbp::TensorDim& dim : from.type.dims)
-      key = MixKey(key, static_cast<uint64_t>(dim.size));
-    std::vector<KnownBoxing>& alike = known_boxings_[key];
-    auto known = std::find_if(alike.begin(), alike.end(), [&](const KnownBoxing& boxing) {
-      return boxing.from.place == from.stage && boxing.to.place == to.stage &&
-             boxing.from.layout == from.layout && boxing.to.layout == to.layout &&
-             boxing.type == from.type;
-    });
-    if (known == alike.end()) {
-      KnownBoxing boxing{from.type, {from.layout, from.stage}, {to.layout, to.stage}, {}};
-      WEIR_ASSIGN_OR_RETURN(boxing.boxing,
-                            sbp::PlanBoxingOverHosts(boxing.type, boxing.from, boxing.to, places));
-      known = alike.insert(alike.end(), std::move(boxing));
-    }
+    WEIR_ASSIGN_OR_RETURN(
+        const sbp::Boxing* boxing,
+        known_boxings_.Of(from.type, {from.layout, from.stage}, {to.layout, to.stage}, places));
     if (!moved.has_value()) {
-      moved.emplace(known->boxing);
+      moved.emplace(*boxing);
     } else {
-      moved->Add(known->boxing);
+      moved->Add(*boxing);
     }
   }
   return *std::move(moved);

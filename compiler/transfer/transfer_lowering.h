@@ -16,12 +16,12 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "compiler/ir/rank_builder.h"
 #include "compiler/transfer/known_exchanges.h"
 #include "compiler/transfer/largest_shard.h"
 #include "sbp/boxing_over_hosts.h"
+#include "sbp/known_boxings.h"
 
 namespace weir::compiler {
 
@@ -88,8 +88,7 @@ class TransferLowering {
 
 class TransferFactory {
  public:
-  // Plans the steps of a boxing item. Layers repeat, so most boxings have been planned before. The
-  // places of all calls are those of one job.
+  // Plans the steps of a boxing item. The places of all calls are those of one job.
   absl::StatusOr<MovedTensors> Plan(const Module& module, const ProgramItem& item,
                                     const sbp::Places& places);
 
@@ -102,14 +101,9 @@ class TransferFactory {
   int64_t TotalBytes(const MovedTensors& moved);
 
  private:
+  sbp::KnownBoxings known_boxings_;
   LargestShard largest_shard_;
   KnownExchanges known_exchanges_;
-  struct KnownBoxing {
-    sbp::TensorType type;
-    sbp::Placement from, to;
-    sbp::Boxing boxing;
-  };
-  absl::flat_hash_map<uint64_t, std::vector<KnownBoxing>> known_boxings_;  // by sizes and places
 };
 
 // LoweredFor says for whom a transfer is lowered.
