@@ -64,11 +64,11 @@ PeriodBound BoundOfAllCounts(TimedGraph graph) {
 
 // Returns "the work of stage 0: forward layers.3 21 %, backward layers.3 43 %".
 std::string BusiestText(const TimedGraph& graph, const PeriodBound& bound) {
-  std::vector<std::pair<int64_t, int>> loads;
+  std::vector<std::pair<int64_t, ActorId>> loads;
   int64_t micro_batches = 1;
-  for (int a : bound.busiest)
+  for (ActorId a : bound.busiest)
     micro_batches = std::max(micro_batches, graph.actors[a].acts / graph.actors[a].chunks);
-  for (int a : bound.busiest) {
+  for (ActorId a : bound.busiest) {
     const TimedGraph::Actor& actor = graph.actors[a];
     // An actor that acts once a step has no part in a micro-batch.
     if (actor.acts / actor.chunks == micro_batches)
@@ -92,10 +92,10 @@ std::string BusiestText(const TimedGraph& graph, const PeriodBound& bound) {
 }
 
 // Returns the registers with more than one slot, the largest first.
-std::string SlotsText(const TimedGraph& graph, const std::vector<int64_t>& slots) {
-  std::vector<size_t> several;
+std::string SlotsText(const TimedGraph& graph, const IdVector<RegisterId, int64_t>& slots) {
+  std::vector<RegisterId> several;
   int64_t bytes = 0;
-  for (size_t r = 0; r < slots.size(); ++r) {
+  for (RegisterId r : slots.ids()) {
     if (slots[r] < 2 || graph.registers[r].bytes == 0) continue;
     several.push_back(r);
     bytes += slots[r] * graph.registers[r].bytes;
@@ -106,7 +106,7 @@ std::string SlotsText(const TimedGraph& graph, const std::vector<int64_t>& slots
           ? ""
           : absl::StrCat(", ", BytesText(static_cast<double>(bytes)), " over all stages"),
       "\n");
-  std::stable_sort(several.begin(), several.end(), [&](size_t a, size_t b) {
+  std::stable_sort(several.begin(), several.end(), [&](RegisterId a, RegisterId b) {
     return slots[a] * graph.registers[a].bytes > slots[b] * graph.registers[b].bytes;
   });
   for (size_t i = 0; i < std::min(several.size(), kRegistersShown); ++i) {

@@ -48,7 +48,7 @@ std::optional<int64_t> LeastCommonMultiple(int64_t a, int64_t b) {
 
 // The equation acts(to) = acts(from) * ratio, from a register or an order.
 struct Equation {
-  int to = -1;
+  ActorId to;
   Ratio ratio;
   const std::string* name = nullptr;
 };
@@ -60,9 +60,9 @@ class Balance {
 
   absl::Status Run() {
     WEIR_RETURN_IF_ERROR(Collect());
-    for (size_t a = 0; a < graph_.actors.size(); ++a) {
+    for (ActorId a : graph_.actors.ids()) {
       if (visits_[a].made) continue;
-      WEIR_RETURN_IF_ERROR(Spread(static_cast<int>(a)));
+      WEIR_RETURN_IF_ERROR(Spread(a));
       WEIR_RETURN_IF_ERROR(Scale());
     }
     return absl::OkStatus();
@@ -71,15 +71,17 @@ class Balance {
  private:
   // The search's visit to an actor.
   struct Visit {
-    Ratio ratio;    // of the actor's acts to those of the first actor of its connected part
-    int from = -1;  // the actor that the search came from
+    Ratio ratio;   // of the actor's acts to those of the first actor of its connected part
+    ActorId from;  // the actor that the search came from
     const std::string* by = nullptr;  // the register or order that joins the two
     bool made = false;
   };
 
-  std::string Name(int actor) const { return absl::StrCat("`", graph_.actors[actor].name, "`"); }
+  std::string Name(ActorId actor) const {
+    return absl::StrCat("`", graph_.actors[actor].name, "`");
+  }
 
-  absl::Status TooLarge(int actor) const {
+  absl::Status TooLarge(ActorId actor) const {
     return Rejected({"W0493", absl::StrCat("actor ", Name(actor)),
                      "a number of acts below 2^31 in one iteration",
                      "rates whose smallest whole multiple is larger",
@@ -87,7 +89,6 @@ class Balance {
   }
 
   absl::Status Collect() {
-    const int num_actors = static_cast<int>(graph_.actors.size());
     for (const TimedGraph::Actor& actor : graph_.actors) {
       if (actor.acts < 0 || actor.chunks < 1)
         return absl::InternalError(absl::StrCat("timed graph: ", actor.name, " acts ", actor.acts,
@@ -96,8 +97,7 @@ class Balance {
     for (const TimedGraph::Register& reg : graph_.registers) {
       for (const TimedGraph::Port& consumer : reg.consumers) {
         for (const TimedGraph::Port* port : {&reg.producer, &consumer}) {
-          if (port->actor < 0 || port->actor >= num_actors || port->period < 1 ||
-              port->tokens < 1) {
+          if (!graph_.actors.Has(port->actor) || port->period < 1 || port->tokens < 1) {
             return absl::InternalError(absl::StrCat("timed graph: a port of ", reg.name,
                                                     " of actor ", port->actor, ", ", port->tokens,
                                                     " tokens in ", port->period, " acts"));
@@ -112,8 +112,7 @@ class Balance {
       }
     }
     for (const TimedGraph::Order& order : graph_.orders) {
-      if (std::min(order.before, order.after) < 0 ||
-          std::max(order.before, order.after) >= num_actors) {
+      if (!graph_.actors.Has(order.before) || !graph_.actors.Has(order.after)) {
         return absl::InternalError(absl::StrCat("timed graph: order ", order.why, " of ",
                                                 order.before, " and ", order.after));
       }
@@ -127,18 +126,18 @@ class Balance {
     return {num / divisor, den / divisor};
   }
 
-  void Connect(int from, int to, const Ratio& ratio, const std::string* name) {
+  void Connect(ActorId from, ActorId to, const Ratio& ratio, const std::string* name) {
     equations_[from].push_back({to, ratio, name});
     equations_[to].push_back({from, {ratio.den, ratio.num}, name});
   }
 
   // Finds the rates of all actors that are connected with `first`. The search is breadth first, so
   // the paths in an error are the shortest.
-  absl::Status Spread(int first) {
+  absl::Status Spread(ActorId first) {
     part_ = {first};
     visits_[first].made = true;
     for (size_t i = 0; i < part_.size(); ++i) {
-      const int from = part_[i];
+      const ActorId from = part_[i];
       for (const Equation& equation : equations_[from]) {
         const std::optional<Ratio> ratio = Product(visits_[from].ratio, equation.ratio);
         if (!ratio) return TooLarge(equation.to);
@@ -154,15 +153,15 @@ class Balance {
     return absl::OkStatus();
   }
 
-  std::vector<int> PathFromFirst(int actor) const {
-    std::vector<int> path;
-    for (; actor >= 0; actor = visits_[actor].from) path.push_back(actor);
+  std::vector<ActorId> PathFromFirst(ActorId actor) const {
+    std::vector<ActorId> path;
+    for (; actor.has_value(); actor = visits_[actor].from) path.push_back(actor);
     std::reverse(path.begin(), path.end());
     return path;
   }
 
   // Returns "`a` -x-> `b` -y-> `c`".
-  std::string Text(const std::vector<int>& path, size_t begin, const Equation* last) const {
+  std::string Text(const std::vector<ActorId>& path, size_t begin, const Equation* last) const {
     std::vector<std::string> parts;
     for (size_t i = begin; i < path.size(); ++i) {
       if (path.size() - begin > kPathShown && i - begin >= kPathShown / 2 &&
@@ -177,8 +176,8 @@ class Balance {
     return absl::StrJoin(parts, " ");
   }
 
-  absl::Status Contradiction(int from, const Equation& equation, const Ratio& ratio) const {
-    const std::vector<int> one = PathFromFirst(equation.to), other = PathFromFirst(from);
+  absl::Status Contradiction(ActorId from, const Equation& equation, const Ratio& ratio) const {
+    const std::vector<ActorId> one = PathFromFirst(equation.to), other = PathFromFirst(from);
     size_t fork = 0;
     while (fork + 1 < std::min(one.size(), other.size()) && one[fork + 1] == other[fork + 1])
       ++fork;
@@ -204,7 +203,7 @@ class Balance {
   absl::Status Scale() {
     // The smallest ratio that gives every actor whole spans and whole micro-batches.
     int64_t num = 1, den = 0;
-    for (int actor : part_) {
+    for (ActorId actor : part_) {
       const std::optional<Ratio> units =
           weir::compiler::Product(visits_[actor].ratio, {1, Divisor(actor)});
       const auto multiple =
@@ -215,7 +214,7 @@ class Balance {
     }
     Ratio scale = Reduced(num, den);
     const auto given = std::find_if(part_.begin(), part_.end(),
-                                    [&](int actor) { return graph_.actors[actor].acts > 0; });
+                                    [&](ActorId actor) { return graph_.actors[actor].acts > 0; });
     if (given != part_.end()) {
       const Ratio& ratio = visits_[*given].ratio;
       const auto asked =
@@ -223,7 +222,7 @@ class Balance {
       if (!asked) return TooLarge(*given);
       scale = *asked;
     }
-    for (int actor : part_) {
+    for (ActorId actor : part_) {
       const auto acts = weir::compiler::Product(visits_[actor].ratio, scale);
       if (!acts || acts->num >= kCountMax) return TooLarge(actor);
       TimedGraph::Actor& a = graph_.actors[actor];
@@ -251,7 +250,7 @@ class Balance {
 
   // Returns the number that must divide the acts of an actor: a multiple of the periods of all its
   // ports and of its chunks. 0 if that number does not fit.
-  int64_t Divisor(int actor) {
+  int64_t Divisor(ActorId actor) {
     if (divisors_.empty()) {
       for (const TimedGraph::Actor& a : graph_.actors) divisors_.push_back(a.chunks);
       const auto include = [&](const TimedGraph::Port& port) {
@@ -266,13 +265,13 @@ class Balance {
     return divisors_[actor];
   }
 
-  int64_t SmallestActs(int actor, int64_t num, int64_t den) const {
+  int64_t SmallestActs(ActorId actor, int64_t num, int64_t den) const {
     const auto acts = weir::compiler::Product(visits_[actor].ratio, Reduced(num, den));
     return acts ? acts->num : 0;
   }
 
-  std::string PathBetween(int from, int to) const {
-    const std::vector<int> one = PathFromFirst(from), other = PathFromFirst(to);
+  std::string PathBetween(ActorId from, ActorId to) const {
+    const std::vector<ActorId> one = PathFromFirst(from), other = PathFromFirst(to);
     size_t fork = 0;
     while (fork + 1 < std::min(one.size(), other.size()) && one[fork + 1] == other[fork + 1])
       ++fork;
@@ -284,10 +283,10 @@ class Balance {
   }
 
   TimedGraph& graph_;
-  std::vector<std::vector<Equation>> equations_;
-  std::vector<Visit> visits_;
-  std::vector<int> part_;  // the connected part in progress
-  std::vector<int64_t> divisors_;
+  IdVector<ActorId, std::vector<Equation>> equations_;
+  IdVector<ActorId, Visit> visits_;
+  std::vector<ActorId> part_;  // the connected part in progress
+  IdVector<ActorId, int64_t> divisors_;
 };
 
 }  // namespace

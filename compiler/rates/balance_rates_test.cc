@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 TEST(BalanceRatesTest, PeriodsAndTokensMultiplyAlongAChain) {
   GraphMaker maker;
-  const int a = maker.Actor("a"), b = maker.Actor("b"), c = maker.Actor("c");
+  const ActorId a = maker.Actor("a"), b = maker.Actor("b"), c = maker.Actor("c");
   maker.Register("packed", {a, 1, 2}, {{b, 1, 3}});  // 3 acts of a for 2 of b
   maker.Register("summed", {b, 4, 1}, {{c, 1, 1}});  // 4 acts of b for 1 of c
   ASSERT_TRUE(BalanceRates(&maker.graph).ok());
@@ -26,7 +26,8 @@ TEST(BalanceRatesTest, PeriodsAndTokensMultiplyAlongAChain) {
 
 TEST(BalanceRatesTest, GivenActsScaleTheirPartAndOtherPartsStaySmallest) {
   GraphMaker maker;
-  const int a = maker.Actor("a"), b = maker.Actor("b", 8), alone = maker.Actor("alone", 0, 1, 3);
+  const ActorId a = maker.Actor("a"), b = maker.Actor("b", 8),
+                alone = maker.Actor("alone", 0, 1, 3);
   maker.Register("x", {a}, {{b, 4, 1}});
   ASSERT_TRUE(BalanceRates(&maker.graph).ok());
   EXPECT_EQ(maker.graph.actors[a].acts, 2);
@@ -36,7 +37,7 @@ TEST(BalanceRatesTest, GivenActsScaleTheirPartAndOtherPartsStaySmallest) {
 
 TEST(BalanceRatesTest, AnOrderAsksForEqualActs) {
   GraphMaker maker;
-  const int a = maker.Actor("a", 6), b = maker.Actor("b");
+  const ActorId a = maker.Actor("a", 6), b = maker.Actor("b");
   maker.Order(a, b, 0, "stream 0");
   ASSERT_TRUE(BalanceRates(&maker.graph).ok());
   EXPECT_EQ(maker.graph.actors[b].acts, 6);
@@ -44,8 +45,8 @@ TEST(BalanceRatesTest, AnOrderAsksForEqualActs) {
 
 TEST(BalanceRatesTest, TwoPathsThatDisagreeAreNamedWithWhatEachAsks) {
   GraphMaker maker;
-  const int data = maker.Actor("data"), forward = maker.Actor("forward"), sum = maker.Actor("sum"),
-            join = maker.Actor("join");
+  const ActorId data = maker.Actor("data"), forward = maker.Actor("forward"),
+                sum = maker.Actor("sum"), join = maker.Actor("join");
   maker.Register("x", {data}, {{forward}});
   maker.Register("loss", {forward, 4, 1}, {{sum}});
   maker.Register("total", {sum}, {{join}});
@@ -62,7 +63,7 @@ TEST(BalanceRatesTest, TwoPathsThatDisagreeAreNamedWithWhatEachAsks) {
 
 TEST(BalanceRatesTest, AnActorThatFeedsItselfFasterThanItTakesIsAnError) {
   GraphMaker maker;
-  const int a = maker.Actor("a");
+  const ActorId a = maker.Actor("a");
   maker.Register("loop", {a, 1, 2}, {{a, 1, 1}}, {.slots = 4, .initial_tokens = 1});
   const absl::Status status = BalanceRates(&maker.graph);
   EXPECT_THAT(std::string(status.message()),
@@ -71,7 +72,7 @@ TEST(BalanceRatesTest, AnActorThatFeedsItselfFasterThanItTakesIsAnError) {
 
 TEST(BalanceRatesTest, GivenActsThatContradictEachOtherNameThePath) {
   GraphMaker maker;
-  const int a = maker.Actor("a", 4), b = maker.Actor("b"), c = maker.Actor("c", 3);
+  const ActorId a = maker.Actor("a", 4), b = maker.Actor("b"), c = maker.Actor("c", 3);
   maker.Register("x", {a}, {{b}});
   maker.Register("y", {b}, {{c}});
   const absl::Status status = BalanceRates(&maker.graph);
@@ -83,7 +84,7 @@ TEST(BalanceRatesTest, GivenActsThatContradictEachOtherNameThePath) {
 
 TEST(BalanceRatesTest, GivenActsThatAreNoMultipleOfAPeriodSayWhatWouldDo) {
   GraphMaker maker;
-  const int a = maker.Actor("a", 5), b = maker.Actor("b");
+  const ActorId a = maker.Actor("a", 5), b = maker.Actor("b");
   maker.Register("x", {a}, {{b, 1, 4}});
   const absl::Status status = BalanceRates(&maker.graph);
   EXPECT_THAT(std::string(status.message()), HasSubstr("found 5/4, as `a` acts 5 times"));
@@ -92,9 +93,9 @@ TEST(BalanceRatesTest, GivenActsThatAreNoMultipleOfAPeriodSayWhatWouldDo) {
 
 TEST(BalanceRatesTest, RatesTooLargeFor64BitsAreAnErrorAndNotAWrap) {
   GraphMaker maker;
-  int last = maker.Actor("first");
+  ActorId last = maker.Actor("first");
   for (int i = 0; i < 10; ++i) {
-    const int next = maker.Actor("next");
+    const ActorId next = maker.Actor("next");
     maker.Register("x", {last, 1, (int64_t{1} << 30) + 2 * i + 1},
                    {{next, 1, (int64_t{1} << 29) + 2 * i + 1}});
     last = next;
@@ -109,18 +110,18 @@ TEST(BalanceRatesTest, RandomConsistentGraphsAreBalancedAndSmallest) {
     std::mt19937 random(seed);
     const auto draw = [&](int n) { return static_cast<int64_t>(random() % n) + 1; };
     GraphMaker maker;
-    std::vector<int64_t> acts;
+    IdVector<ActorId, int64_t> acts;
     const int num_actors = static_cast<int>(draw(8)) + 1;
     for (int i = 0; i < num_actors; ++i) {
-      maker.Actor("a");
+      const ActorId actor = maker.Actor("a");
       acts.push_back(draw(6));
       if (i == 0) continue;
       // The ports fit the acts just drawn: tokens per act are in the ratio of the other actor's
       // acts.
-      const int other = static_cast<int>(random() % i);
-      maker.Register("r", {other, 1, acts[i]}, {{i, 1, acts[other]}});
-      const int third = static_cast<int>(random() % i);
-      maker.Register("s", {third, acts[third], 1}, {{i, acts[i], 1}});
+      const ActorId other(static_cast<int>(random() % i));
+      maker.Register("r", {other, 1, acts[actor]}, {{actor, 1, acts[other]}});
+      const ActorId third(static_cast<int>(random() % i));
+      maker.Register("s", {third, acts[third], 1}, {{actor, acts[actor], 1}});
     }
     ASSERT_TRUE(BalanceRates(&maker.graph).ok()) << "seed " << seed;
     EXPECT_TRUE(CheckGraph(maker.graph).ok()) << "seed " << seed;

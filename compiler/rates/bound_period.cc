@@ -26,7 +26,7 @@ Asked Ask(const std::vector<Wait>& waits, const Weight& weight_of) {
   for (size_t w = 0; w < waits.size(); ++w) {
     const int64_t weight = weight_of(static_cast<int>(w));
     if (weight == kNoWeight) continue;
-    asked.arcs.push_back({waits[w].other, waits[w].waiter, weight});
+    asked.arcs.push_back({waits[w].other.value(), waits[w].waiter.value(), weight});
     asked.waits.push_back(static_cast<int>(w));
   }
   return asked;
@@ -97,22 +97,21 @@ std::vector<int> CircleOf(const DifferenceSystem& system, const Asked& asked) {
 
 // The busiest device is the device whose acts for one micro-batch take longest.
 PeriodBound DeviceBound(const TimedGraph& graph, const Rhythm& rhythm) {
-  std::map<int, std::vector<int>> devices;
+  std::map<int, std::vector<ActorId>> devices;
   PeriodBound bound;
   bound.micro_batch_ns = rhythm.least_ns;
-  for (size_t a = 0; a < graph.actors.size(); ++a) {
+  for (ActorId a : graph.actors.ids()) {
     if (rhythm.micro_batches_of[a] == 1 && !rhythm.IsFlat()) continue;
     const TimedGraph::Actor& actor = graph.actors[a];
     const int64_t all = (actor.chunks - 1) * rhythm.chunk_stride_ns[a] + actor.time_ns;
     const int64_t alone =
         (all * rhythm.micro_batches_of[a] + rhythm.micro_batches - 1) / rhythm.micro_batches;
-    if (bound.busiest.empty() && rhythm.Round(alone) == rhythm.least_ns)
-      bound.busiest = {static_cast<int>(a)};
-    if (actor.device >= 0) devices[actor.device].push_back(static_cast<int>(a));
+    if (bound.busiest.empty() && rhythm.Round(alone) == rhythm.least_ns) bound.busiest = {a};
+    if (actor.device >= 0) devices[actor.device].push_back(a);
   }
   for (const auto& [device, actors] : devices) {
     int64_t load = 0;
-    for (int a : actors) load += graph.actors[a].time_ns * graph.actors[a].acts;
+    for (ActorId a : actors) load += graph.actors[a].time_ns * graph.actors[a].acts;
     const int64_t period = rhythm.Round((load + rhythm.micro_batches - 1) / rhythm.micro_batches);
     if (period < bound.micro_batch_ns ||
         (period == bound.micro_batch_ns && bound.busiest.size() > 1))
@@ -125,11 +124,11 @@ PeriodBound DeviceBound(const TimedGraph& graph, const Rhythm& rhythm) {
 
 std::vector<Wait> FixedWaits(const TimedGraph& graph) {
   std::vector<Wait> waits = AllWaits(graph);
-  for (size_t r = 0; r < graph.registers.size(); ++r) {
+  for (RegisterId r : graph.registers.ids()) {
     const TimedGraph::Register& reg = graph.registers[r];
     if (reg.slots > 0 || reg.slots_max == 0) continue;
     for (size_t c = 0; c < reg.consumers.size(); ++c) {
-      waits.push_back(SlotWait(graph, static_cast<int>(r), static_cast<int>(c), reg.slots_max));
+      waits.push_back(SlotWait(graph, r, static_cast<int>(c), reg.slots_max));
     }
   }
   return waits;
@@ -163,7 +162,7 @@ std::optional<ShortestPeriod> FindShortestPeriod(const TimedGraph& graph, const 
 std::optional<StartTimes> FindStartTimes(const TimedGraph& graph, const Rhythm& rhythm,
                                          const std::vector<Wait>& waits, int64_t micro_batch_ns) {
   int64_t shortest = micro_batch_ns * rhythm.micro_batches;
-  for (size_t a = 0; a < graph.actors.size(); ++a) {
+  for (ActorId a : graph.actors.ids()) {
     const TimedGraph::Actor& actor = graph.actors[a];
     if (rhythm.micro_batches_of[a] == 1)
       shortest = std::max(shortest, (actor.chunks - 1) * rhythm.chunk_stride_ns[a] + actor.time_ns);
@@ -179,7 +178,7 @@ std::optional<StartTimes> FindStartTimes(const TimedGraph& graph, const Rhythm& 
       return std::nullopt;
     }
     StartTimes times = {iteration_ns, micro_batch_ns, pace.actors};
-    for (size_t a = 0; a < graph.actors.size(); ++a) times.actors[a].start_ns = system.times()[a];
+    for (ActorId a : graph.actors.ids()) times.actors[a].start_ns = system.times()[a.value()];
     return times;
   };
   // First try exactly the length that each forbidding circle needs. The search is exact and mostly

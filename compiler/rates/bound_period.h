@@ -25,7 +25,7 @@ PeriodBound DeviceBound(const TimedGraph& graph, const Rhythm& rhythm);
 // `from_ns` itself works. Returns nothing if no period works.
 struct ShortestPeriod {
   int64_t micro_batch_ns = 0;
-  std::vector<int> circle;
+  std::vector<ActorId> circle;
 };
 std::optional<ShortestPeriod> FindShortestPeriod(const TimedGraph& graph, const Rhythm& rhythm,
                                                  const std::vector<Wait>& waits, int64_t from_ns);

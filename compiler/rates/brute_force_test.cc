@@ -24,20 +24,20 @@ TimedGraph SmallGraph(uint32_t seed) {
   for (int a = 0; a < kActors; ++a) maker.Actor("a", 1 << 20, draw(1, 9));
   const auto edge = [&](int from, std::vector<TimedGraph::Port> to) {
     maker.Register(
-        "r", {from}, std::move(to),
+        "r", {ActorId(from)}, std::move(to),
         {.slots = 0, .bytes = draw(1, 9), .latency_ns = draw(0, 3) == 0 ? draw(1, 4) : 0});
   };
   for (int a = 0; a + 1 < kActors; ++a) {
     const int skip = a + draw(2, 4);
     if (draw(0, 2) == 0 && skip < kActors) {
-      edge(a, {{a + 1}, {skip}});
+      edge(a, {{ActorId(a + 1)}, {ActorId(skip)}});
     } else {
-      edge(a, {{a + 1}});
+      edge(a, {{ActorId(a + 1)}});
     }
   }
   for (int i = draw(1, 3); i > 0; --i) {
     const int from = draw(0, kActors - 3);
-    edge(from, {{draw(from + 2, kActors - 1)}});
+    edge(from, {{ActorId(draw(from + 2, kActors - 1))}});
   }
   return maker.graph;
 }
@@ -49,22 +49,23 @@ class SelfTimed {
   explicit SelfTimed(const TimedGraph& graph) : graph_(graph) {}
 
   // Returns whether an act takes at most `period_ns` in the long run.
-  bool Reaches(const std::vector<int64_t>& slots, int64_t period_ns) {
+  bool Reaches(const IdVector<RegisterId, int64_t>& slots, int64_t period_ns) {
     const int64_t depth = *std::max_element(slots.begin(), slots.end()) + 1;
     starts_.clear();
     for (int64_t k = 0; k < 4000; ++k) {
       std::array<int64_t, kActors>& start = starts_.emplace_back();
-      for (int a = 0; a < kActors; ++a) {  // actors are numbered along the edges
-        start[a] = k == 0 ? 0 : starts_[k - 1][a] + graph_.actors[a].time_ns;
-        for (size_t r = 0; r < graph_.registers.size(); ++r) {
+      for (ActorId actor : graph_.actors.ids()) {  // actors are numbered along the edges
+        const int a = actor.value();
+        start[a] = k == 0 ? 0 : starts_[k - 1][a] + graph_.actors[actor].time_ns;
+        for (RegisterId r : graph_.registers.ids()) {
           const TimedGraph::Register& reg = graph_.registers[r];
-          const int from = reg.producer.actor;
+          const ActorId from = reg.producer.actor;
           for (const TimedGraph::Port& port : reg.consumers) {
-            if (port.actor == a)
-              start[a] =
-                  std::max(start[a], start[from] + graph_.actors[from].time_ns + reg.latency_ns);
-            if (from != a || k < slots[r]) continue;
-            start[a] = std::max(start[a], starts_[k - slots[r]][port.actor] +
+            if (port.actor == actor)
+              start[a] = std::max(
+                  start[a], start[from.value()] + graph_.actors[from].time_ns + reg.latency_ns);
+            if (from != actor || k < slots[r]) continue;
+            start[a] = std::max(start[a], starts_[k - slots[r]][port.actor.value()] +
                                               graph_.actors[port.actor].time_ns + reg.latency_ns);
           }
         }
@@ -93,40 +94,40 @@ class SelfTimed {
   std::vector<std::array<int64_t, kActors>> starts_;
 };
 
-int64_t BytesOf(const TimedGraph& graph, const std::vector<int64_t>& slots) {
+int64_t BytesOf(const TimedGraph& graph, const IdVector<RegisterId, int64_t>& slots) {
   int64_t bytes = 0;
-  for (size_t r = 0; r < slots.size(); ++r) bytes += slots[r] * graph.registers[r].bytes;
+  for (RegisterId r : slots.ids()) bytes += slots[r] * graph.registers[r].bytes;
   return bytes;
 }
 
 // Returns the fewest bytes below `limit` that reach the period, or `limit` if there are none.
-int64_t FewestBytes(const TimedGraph& graph, int64_t period_ns, std::vector<int64_t> enough,
-                    int64_t limit) {
+int64_t FewestBytes(const TimedGraph& graph, int64_t period_ns,
+                    IdVector<RegisterId, int64_t> enough, int64_t limit) {
   SelfTimed play(graph);
   const size_t num_registers = graph.registers.size();
   for (int64_t& slots : enough) slots += 2;
   // With plenty of slots in all other registers, a register still needs this many.
-  std::vector<int64_t> least(num_registers, 1);
-  for (size_t r = 0; r < num_registers; ++r) {
-    std::vector<int64_t> slots(num_registers, 24);
+  IdVector<RegisterId, int64_t> least(num_registers, 1);
+  for (RegisterId r : least.ids()) {
+    IdVector<RegisterId, int64_t> slots(num_registers, 24);
     for (slots[r] = 1; !play.Reaches(slots, period_ns); ++slots[r]) {
     }
     least[r] = slots[r];
   }
-  std::vector<int64_t> slots = least;
+  IdVector<RegisterId, int64_t> slots = least;
   int64_t best = limit;
-  const std::function<void(size_t, int64_t)> search = [&](size_t r, int64_t bytes) {
+  const std::function<void(RegisterId, int64_t)> search = [&](RegisterId r, int64_t bytes) {
     if (bytes >= best) return;
-    if (r == num_registers) {
+    if (!graph.registers.Has(r)) {
       if (play.Reaches(slots, period_ns)) best = bytes;
       return;
     }
     for (slots[r] = least[r]; slots[r] <= enough[r] + 2; ++slots[r]) {
-      search(r + 1, bytes + (slots[r] - least[r]) * graph.registers[r].bytes);
+      search(RegisterId(r.value() + 1), bytes + (slots[r] - least[r]) * graph.registers[r].bytes);
     }
     slots[r] = least[r];
   };
-  search(0, BytesOf(graph, least));
+  search(RegisterId(0), BytesOf(graph, least));
   return best;
 }
 

@@ -69,7 +69,7 @@ class Ring {
 // A block of an actor's chunks in one micro-batch, taken as if they followed each other at once. A
 // block is one chunk, unless there are very many.
 struct Block {
-  int actor = -1;
+  ActorId actor;
   int64_t offset_ns = 0;  // from the actor's start
   int64_t length_ns = 0;
   int64_t start_ns = 0;
@@ -89,7 +89,7 @@ class Spread {
     if (!Collect()) return {};
     Place();
     std::vector<Difference> orders;
-    for (const std::vector<int>& actors : actors_on_) OrderOf(actors, &orders);
+    for (const std::vector<ActorId>& actors : actors_on_) OrderOf(actors, &orders);
     return Feasible(std::move(orders));
   }
 
@@ -101,13 +101,13 @@ class Spread {
     for (const TimedGraph::Actor& actor : graph_.actors)
       devices = std::max(devices, actor.device + 1);
     actors_on_.resize(devices);
-    for (size_t a = 0; a < graph_.actors.size(); ++a) {
+    for (ActorId a : graph_.actors.ids()) {
       if (graph_.actors[a].device < 0 || rhythm_.micro_batches_of[a] != rhythm_.micro_batches)
         continue;
-      actors_on_[graph_.actors[a].device].push_back(static_cast<int>(a));
+      actors_on_[graph_.actors[a].device].push_back(a);
     }
     bool any = false;
-    for (std::vector<int>& actors : actors_on_) {
+    for (std::vector<ActorId>& actors : actors_on_) {
       if (actors.size() < 2) actors.clear();
       any |= !actors.empty();
     }
@@ -123,19 +123,21 @@ class Spread {
     for (size_t d = 0; d < differences_.size(); ++d)
       in[next[differences_[d].to]++] = static_cast<int>(d);
     std::vector<Ring> rings(actors_on_.size(), Ring(pace_.micro_batch_ns));
-    std::vector<bool> shares(num_actors, false), placed(num_actors, false);
-    for (const std::vector<int>& actors : actors_on_) {
-      for (int actor : actors) shares[actor] = true;
+    IdVector<ActorId, bool> shares(num_actors, false), placed(num_actors, false);
+    for (const std::vector<ActorId>& actors : actors_on_) {
+      for (ActorId actor : actors) shares[actor] = true;
     }
-    std::vector<int> order(num_actors);
-    std::iota(order.begin(), order.end(), 0);
+    std::vector<ActorId> order;
+    order.reserve(num_actors);
+    for (ActorId actor : graph_.actors.ids()) order.push_back(actor);
     std::stable_sort(order.begin(), order.end(),
-                     [&](int a, int b) { return times_[a] < times_[b]; });
-    for (int actor : order) {
+                     [&](ActorId a, ActorId b) { return times_[a] < times_[b]; });
+    for (ActorId actor : order) {
       int64_t& start = times_[actor];
-      for (int i = first_in[actor]; i < first_in[actor + 1]; ++i) {
+      for (int i = first_in[actor.value()]; i < first_in[actor.value() + 1]; ++i) {
         const Difference& d = differences_[in[i]];
-        if (placed[d.from]) start = std::max(start, times_[d.from] + d.weight);
+        const ActorId from(d.from);
+        if (placed[from]) start = std::max(start, times_[from] + d.weight);
       }
       placed[actor] = true;
       if (!shares[actor]) continue;
@@ -146,7 +148,7 @@ class Spread {
     }
   }
 
-  std::vector<Block> BlocksOf(int actor) const {
+  std::vector<Block> BlocksOf(ActorId actor) const {
     const TimedGraph::Actor& a = graph_.actors[actor];
     const int64_t size = (a.chunks + kBlocksMax - 1) / kBlocksMax;
     std::vector<Block> blocks;
@@ -173,10 +175,10 @@ class Spread {
 
   // Finds the actor that follows each actor. With start = round * period + place, the follower has
   // the next place of the same round.
-  void OrderOf(const std::vector<int>& actors, std::vector<Difference>* orders) {
+  void OrderOf(const std::vector<ActorId>& actors, std::vector<Difference>* orders) {
     std::vector<Block> blocks;
     const int64_t period = pace_.micro_batch_ns;
-    for (int actor : actors) {
+    for (ActorId actor : actors) {
       for (Block block : BlocksOf(actor)) {
         block.start_ns = times_[actor] + block.offset_ns;
         blocks.push_back(block);
@@ -196,7 +198,7 @@ class Spread {
       if (i + 1 == blocks.size()) --round;
       const int64_t apart = after.start_ns - before.start_ns - round * period;  // >= 0
       const int64_t fixed = round * period + before.offset_ns - after.offset_ns;
-      orders->push_back({before.actor, after.actor, before.length_ns + fixed});
+      orders->push_back({before.actor.value(), after.actor.value(), before.length_ns + fixed});
       as_placed_.push_back(std::min(before.length_ns, apart) + fixed);
     }
   }
@@ -212,7 +214,7 @@ class Spread {
   // the circle loses one of the orders found here.
   std::vector<Difference> Feasible(std::vector<Difference> found) const {
     const auto kept = [&](const Difference& d) {
-      return times_[d.to] >= times_[d.from] + d.weight;
+      return times_[ActorId(d.to)] >= times_[ActorId(d.from)] + d.weight;
     };
     if (std::all_of(differences_.begin(), differences_.end(), kept) &&
         std::all_of(found.begin(), found.end(), kept))
@@ -241,9 +243,9 @@ class Spread {
   const Rhythm& rhythm_;
   const Pace& pace_;
   std::span<const Difference> differences_;
-  std::vector<int64_t> times_;
-  std::vector<std::vector<int>> actors_on_;  // by device
-  std::vector<int64_t> as_placed_;           // by order found: the weight that times_ keep
+  IdVector<ActorId, int64_t> times_;
+  std::vector<std::vector<ActorId>> actors_on_;  // by device
+  std::vector<int64_t> as_placed_;               // by order found: the weight that times_ keep
 };
 
 }  // namespace

@@ -16,7 +16,8 @@
 namespace weir::compiler {
 
 // Returns differences that some times keep together with `differences`; the orders that no times
-// keep are left out. Precondition: `times` keep `differences`.
+// keep are left out. The nodes of differences are the actors. `times` has the actors first and may
+// have more nodes after them. Precondition: `times` keep `differences`.
 std::vector<Difference> FindDeviceOrder(const TimedGraph& graph, const Rhythm& rhythm,
                                         const Pace& pace, std::span<const Difference> differences,
                                         std::span<const int64_t> times);

@@ -1,6 +1,7 @@
 // Times under constraints of the form  time(to) >= time(from) + weight. The system finds the
 // earliest times, or a circle of constraints that no times can keep (the weights of the circle sum
-// to more than 0). Not thread-safe; copies are independent.
+// to more than 0). Nodes and arcs are plain places in lists; in a timed graph the first nodes are
+// the actors. Not thread-safe; copies are independent.
 #pragma once
 
 #include <cstdint>

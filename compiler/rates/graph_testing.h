@@ -9,13 +9,14 @@
 
 namespace weir::compiler {
 
-// Each function adds an entry to the graph and returns its index.
+// Each function adds an entry to the graph and returns its id, or the index of an order.
 class GraphMaker {
  public:
-  int Actor(std::string name, int64_t acts = 0, int64_t time_ns = 1, int64_t chunks = 1,
-            int device = -1) {
+  ActorId Actor(std::string name, int64_t acts = 0, int64_t time_ns = 1, int64_t chunks = 1,
+                int device = -1) {
+    const ActorId id = graph.actors.next_id();
     graph.actors.push_back({std::move(name), acts, chunks, time_ns, device, 0});
-    return static_cast<int>(graph.actors.size()) - 1;
+    return id;
   }
 
   struct Settings {
@@ -25,19 +26,20 @@ class GraphMaker {
     int64_t latency_ns = 0;
     int64_t slots_max = 0;
   };
-  int Register(std::string name, TimedGraph::Port producer, std::vector<TimedGraph::Port> consumers,
-               Settings settings) {
+  RegisterId Register(std::string name, TimedGraph::Port producer,
+                      std::vector<TimedGraph::Port> consumers, Settings settings) {
+    const RegisterId id = graph.registers.next_id();
     graph.registers.push_back({std::move(name), producer, std::move(consumers),
                                settings.initial_tokens, settings.slots, settings.slots_max,
                                settings.bytes, settings.latency_ns});
-    return static_cast<int>(graph.registers.size()) - 1;
+    return id;
   }
-  int Register(std::string name, TimedGraph::Port producer,
-               std::vector<TimedGraph::Port> consumers) {
+  RegisterId Register(std::string name, TimedGraph::Port producer,
+                      std::vector<TimedGraph::Port> consumers) {
     return Register(std::move(name), producer, std::move(consumers), Settings());
   }
 
-  int Order(int before, int after, int64_t delay, std::string why,
+  int Order(ActorId before, ActorId after, int64_t delay, std::string why,
             TimedGraph::Order::Kind kind = TimedGraph::Order::Kind::kAfter) {
     graph.orders.push_back({before, after, delay, std::move(why), kind});
     return static_cast<int>(graph.orders.size()) - 1;
@@ -51,8 +53,9 @@ class GraphMaker {
 // direct edge needs k slots.
 inline TimedGraph AccumulateBesideDirect(int64_t k, int64_t direct_slots, int64_t micro_batches) {
   GraphMaker maker;
-  const int make = maker.Actor("make", micro_batches, 5),
-            add = maker.Actor("add", micro_batches, 3), use = maker.Actor("use", micro_batches, 7);
+  const ActorId make = maker.Actor("make", micro_batches, 5),
+                add = maker.Actor("add", micro_batches, 3),
+                use = maker.Actor("use", micro_batches, 7);
   maker.Register("sums", {add, k, 1}, {{use, k, 1}});
   maker.Register("direct", {make}, {{use}}, {.slots = direct_slots, .bytes = 1 << 20});
   maker.Register("parts", {make}, {{add}});
@@ -66,12 +69,12 @@ inline TimedGraph AccumulateBesideDirect(int64_t k, int64_t direct_slots, int64_
 // live.
 inline TimedGraph SharedStreamCollective(int64_t repeat_slots, int64_t micro_batches) {
   GraphMaker maker;
-  const int repeat = maker.Actor("repeat", micro_batches, 2);
-  const int early0 = maker.Actor("all-gather 1998 rank 0", micro_batches, 4),
-            early1 = maker.Actor("all-gather 1998 rank 1", micro_batches, 4);
-  const int buffer = maker.Actor("buffer rank 0", micro_batches, 1);
-  const int late0 = maker.Actor("all-reduce 2108 rank 0", micro_batches, 6),
-            late1 = maker.Actor("all-reduce 2108 rank 1", micro_batches, 6);
+  const ActorId repeat = maker.Actor("repeat", micro_batches, 2);
+  const ActorId early0 = maker.Actor("all-gather 1998 rank 0", micro_batches, 4),
+                early1 = maker.Actor("all-gather 1998 rank 1", micro_batches, 4);
+  const ActorId buffer = maker.Actor("buffer rank 0", micro_batches, 1);
+  const ActorId late0 = maker.Actor("all-reduce 2108 rank 0", micro_batches, 6),
+                late1 = maker.Actor("all-reduce 2108 rank 1", micro_batches, 6);
   maker.Register("repeated", {repeat}, {{early0}, {late0}}, {.slots = repeat_slots, .bytes = 4096});
   maker.Register("buffered", {buffer}, {{late0}});
   maker.Order(early0, buffer, -1, "stream 0 of rank 0");

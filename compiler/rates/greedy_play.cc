@@ -30,7 +30,7 @@ GreedyPlay::GreedyPlay(const TimedGraph& graph, PrecedenceOf precedence_of)
 }
 
 bool GreedyPlay::Run(int64_t iterations) {
-  for (size_t a = 0; a < graph_.actors.size(); ++a) Offer(static_cast<int>(a), iterations);
+  for (ActorId a : graph_.actors.ids()) Offer(a, iterations);
   for (int64_t now = 0;;) {
     for (size_t d = 0; d < ready_.size(); ++d) Start(static_cast<int>(d), now);
     if (events_.empty()) break;
@@ -46,13 +46,13 @@ bool GreedyPlay::Run(int64_t iterations) {
       }
     }
   }
-  for (size_t a = 0; a < graph_.actors.size(); ++a) {
+  for (ActorId a : graph_.actors.ids()) {
     if (static_cast<int64_t>(ends_[a].size()) < iterations * graph_.actors[a].acts) return false;
   }
   return true;
 }
 
-double GreedyPlay::Period(int actor, double share) const {
+double GreedyPlay::Period(ActorId actor, double share) const {
   const std::vector<int64_t>& ends = ends_[actor];
   const size_t chunks = static_cast<size_t>(graph_.actors[actor].chunks);
   const size_t first =
@@ -71,7 +71,7 @@ bool GreedyPlay::IsKept(int w) const {
   return token < 0 || seen_[w] / wait.other_port.period * wait.other_port.tokens > token;
 }
 
-bool GreedyPlay::MayAct(int actor) {
+bool GreedyPlay::MayAct(ActorId actor) {
   if (held_by_[actor] >= 0 && !IsKept(held_by_[actor])) return false;
   for (int wait : waits_of_[actor]) {
     if (IsKept(wait)) continue;
@@ -81,7 +81,7 @@ bool GreedyPlay::MayAct(int actor) {
   return true;
 }
 
-void GreedyPlay::Offer(int actor, int64_t iterations) {
+void GreedyPlay::Offer(ActorId actor, int64_t iterations) {
   const TimedGraph::Actor& a = graph_.actors[actor];
   if (static_cast<int64_t>(ends_[actor].size()) != started_[actor] ||
       started_[actor] >= iterations * a.acts || !MayAct(actor))
@@ -93,14 +93,14 @@ void GreedyPlay::Offer(int actor, int64_t iterations) {
 
 void GreedyPlay::Start(int device, int64_t now) {
   if (busy_[device] != 0 || ready_[device].empty()) return;
-  const int actor = std::get<2>(*ready_[device].begin());
+  const ActorId actor = std::get<2>(*ready_[device].begin());
   ready_[device].erase(ready_[device].begin());
   busy_[device] = 1;
   ++started_[actor];
   events_.push({now + graph_.actors[actor].time_ns, actor, -1});
 }
 
-void GreedyPlay::End(int actor, int64_t now, int64_t iterations) {
+void GreedyPlay::End(ActorId actor, int64_t now, int64_t iterations) {
   busy_[device_of_[actor]] = 0;
   ends_[actor].push_back(now);
   for (int w : watched_by_[actor]) {

@@ -22,25 +22,25 @@ int64_t TokensOfIteration(const TimedGraph& graph, const TimedGraph::Register& r
 }
 
 // More slots than this change nothing within an iteration or the next one.
-int64_t MostSlots(const TimedGraph& graph, int reg) {
+int64_t MostSlots(const TimedGraph& graph, RegisterId reg) {
   const TimedGraph::Register& r = graph.registers[reg];
   const int64_t enough = std::max(r.slots, 2 * TokensOfIteration(graph, r) + r.initial_tokens);
   return r.slots_max > 0 ? std::min(enough, r.slots_max) : enough;
 }
 
 // Returns the registers of the circle whose slots are waited for and may grow, the cheapest first.
-std::vector<int> Growable(const TimedGraph& graph, const std::vector<Wait>& circle,
-                          const std::map<int, int64_t>& grown) {
-  std::set<std::pair<int64_t, int>> found;
+std::vector<RegisterId> Growable(const TimedGraph& graph, const std::vector<Wait>& circle,
+                                 const std::map<RegisterId, int64_t>& grown) {
+  std::set<std::pair<int64_t, RegisterId>> found;
   for (const Wait& wait : circle) {
     if (wait.kind != Wait::Kind::kSlot) continue;
-    const auto now = grown.find(wait.index);
-    if ((now == grown.end() ? graph.registers[wait.index].slots : now->second) >=
-        MostSlots(graph, wait.index))
+    const auto now = grown.find(wait.reg);
+    if ((now == grown.end() ? graph.registers[wait.reg].slots : now->second) >=
+        MostSlots(graph, wait.reg))
       continue;
-    found.insert({graph.registers[wait.index].bytes, wait.index});
+    found.insert({graph.registers[wait.reg].bytes, wait.reg});
   }
-  std::vector<int> registers;
+  std::vector<RegisterId> registers;
   for (const auto& [bytes, reg] : found) registers.push_back(reg);
   return registers;
 }
@@ -50,12 +50,12 @@ class RepairSearch {
   RepairSearch(const TimedGraph& graph, const Play& stopped) : graph_(graph), stopped_(stopped) {}
 
   void Find(Deadlock* deadlock) {
-    std::map<int, int64_t> best;
+    std::map<RegisterId, int64_t> best;
     int64_t best_bytes = -1;
-    for (int reg : Growable(graph_, stopped_.BlockedCircle(), {})) {
+    for (RegisterId reg : Growable(graph_, stopped_.BlockedCircle(), {})) {
       const int64_t bytes = graph_.registers[reg].bytes;
       if (best_bytes >= 0 && bytes >= best_bytes) break;
-      std::map<int, int64_t> grown = {{reg, MostSlots(graph_, reg)}};
+      std::map<RegisterId, int64_t> grown = {{reg, MostSlots(graph_, reg)}};
       if (!Lives(grown)) continue;
       Shrink(reg, &grown);
       const int64_t added = bytes * (grown[reg] - graph_.registers[reg].slots);
@@ -71,7 +71,7 @@ class RepairSearch {
   }
 
  private:
-  bool Lives(const std::map<int, int64_t>& grown) {
+  bool Lives(const std::map<RegisterId, int64_t>& grown) {
     if (num_visits_ > kVisitsMax) return false;
     Play play = stopped_;
     for (const auto& [reg, slots] : grown) play.GrowSlots(reg, slots);
@@ -83,7 +83,7 @@ class RepairSearch {
 
   // Finds the fewest slots of `reg` with which the graph is live, with the other registers as they
   // are.
-  void Shrink(int reg, std::map<int, int64_t>* grown) {
+  void Shrink(RegisterId reg, std::map<RegisterId, int64_t>* grown) {
     int64_t dead = graph_.registers[reg].slots - 1, live = (*grown)[reg];
     while (dead + 1 < live) {
       (*grown)[reg] = dead + (live - dead) / 2;
@@ -94,13 +94,13 @@ class RepairSearch {
 
   // Opens circle after circle at its cheapest register, and then takes back the slots that were too
   // many.
-  std::map<int, int64_t> FindSeveral() {
+  std::map<RegisterId, int64_t> FindSeveral() {
     Play play = stopped_;
-    std::map<int, int64_t> grown;
+    std::map<RegisterId, int64_t> grown;
     while (!play.Run()) {
-      const std::vector<int> registers = Growable(graph_, play.BlockedCircle(), grown);
+      const std::vector<RegisterId> registers = Growable(graph_, play.BlockedCircle(), grown);
       if (registers.empty() || num_visits_ + play.num_visits() > kVisitsMax) return {};
-      const int reg = registers.front();
+      const RegisterId reg = registers.front();
       int64_t& slots = grown.emplace(reg, graph_.registers[reg].slots).first->second;
       // The number of added slots doubles each time, so that a large count is found soon. The way
       // back is exact.
@@ -109,11 +109,12 @@ class RepairSearch {
       play.GrowSlots(reg, slots);
     }
     num_visits_ += play.num_visits();
-    std::vector<int> registers;
+    std::vector<RegisterId> registers;
     for (const auto& [reg, slots] : grown) registers.push_back(reg);
-    std::sort(registers.begin(), registers.end(),
-              [&](int a, int b) { return graph_.registers[a].bytes > graph_.registers[b].bytes; });
-    for (int reg : registers) Shrink(reg, &grown);
+    std::sort(registers.begin(), registers.end(), [&](RegisterId a, RegisterId b) {
+      return graph_.registers[a].bytes > graph_.registers[b].bytes;
+    });
+    for (RegisterId reg : registers) Shrink(reg, &grown);
     std::erase_if(grown,
                   [&](const auto& one) { return one.second == graph_.registers[one.first].slots; });
     return grown;
@@ -136,10 +137,10 @@ std::string Bytes(int64_t bytes) {
 
 std::string Slots(int64_t slots) { return absl::StrCat(slots, slots == 1 ? " slot" : " slots"); }
 
-std::string WhatFor(const TimedGraph& graph, const Deadlock::Link& link, int next) {
+std::string WhatFor(const TimedGraph& graph, const Deadlock::Link& link, ActorId next) {
   const std::string name = absl::StrCat("`", graph.actors[next].name, "`");
   if (link.kind == Deadlock::Link::Kind::kOrder) {
-    const TimedGraph::Order& order = graph.orders[link.index];
+    const TimedGraph::Order& order = graph.orders[link.order];
     const bool joint = order.kind == TimedGraph::Order::Kind::kJoint;
     std::string how = joint ? "starts only together with " : "comes after ";
     if (order.delay == -1) how = "comes only after the next act of ";
@@ -148,7 +149,7 @@ std::string WhatFor(const TimedGraph& graph, const Deadlock::Link& link, int nex
     return absl::StrCat(how, name, order.why.empty() ? "" : " (", order.why,
                         order.why.empty() ? "" : ")");
   }
-  const TimedGraph::Register& reg = graph.registers[link.index];
+  const TimedGraph::Register& reg = graph.registers[link.reg];
   if (link.kind == Deadlock::Link::Kind::kToken)
     return absl::StrCat("needs `", reg.name, "` from ", name);
   return absl::StrCat("needs a free slot of `", reg.name, "` (it has ", reg.slots, "), held until ",
@@ -180,7 +181,8 @@ Liveness CheckLiveness(const TimedGraph& graph) {
   if (result.live) return result;
   for (const Wait& wait : play.BlockedCircle()) {
     Deadlock::Link link;
-    link.index = wait.index;
+    link.reg = wait.reg;
+    link.order = wait.order;
     if (wait.kind == Wait::Kind::kSlot) link.kind = Deadlock::Link::Kind::kSlot;
     if (wait.kind == Wait::Kind::kOrder || wait.kind == Wait::Kind::kJoint)
       link.kind = Deadlock::Link::Kind::kOrder;
@@ -199,7 +201,7 @@ absl::Status DeadlockError(const TimedGraph& graph, const Deadlock& deadlock,
   std::set<std::string> orders;
   for (size_t i = 0; i < size; ++i) {
     const Deadlock::Link& link = deadlock.links[i];
-    if (link.kind == Deadlock::Link::Kind::kOrder) orders.insert(graph.orders[link.index].why);
+    if (link.kind == Deadlock::Link::Kind::kOrder) orders.insert(graph.orders[link.order].why);
     if (size > kCircleShown && i >= kCircleShown / 2 && i < size - kCircleShown / 2) {
       if (i == kCircleShown / 2)
         parts.push_back(absl::StrCat("and so on through ", size - kCircleShown, " more"));

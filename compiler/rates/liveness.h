@@ -16,15 +16,16 @@ struct Deadlock {
   // A circle of waits: actors[i] waits through links[i] for actors[(i + 1) % n].
   struct Link {
     enum class Kind : uint8_t { kToken, kSlot, kOrder } kind = Kind::kToken;
-    int index = -1;  // register or order
+    RegisterId reg;  // kToken, kSlot
+    int order = -1;  // kOrder: in TimedGraph::orders
   };
-  std::vector<int> actors;
+  std::vector<ActorId> actors;
   std::vector<Link> links;
   // The cheapest repair that was found and tried by another play: more slots, with all else
   // unchanged. A repair usually grows one register, and more if several cycles are dead. Empty: no
   // number of slots helps, or no register may grow.
   struct Repair {
-    int reg = -1;
+    RegisterId reg;
     int64_t slots = 0;  // the new count
   };
   std::vector<Repair> repairs;

@@ -26,8 +26,8 @@ TimedGraph Repaired(TimedGraph graph, const Deadlock& deadlock) {
 // Plays one iteration after another, each act as soon as possible. The tests compare this plain way
 // with the product's way.
 bool PlaysThrough(const TimedGraph& graph, int iterations) {
-  std::vector<int64_t> done(graph.actors.size(), 0);
-  const auto may_act = [&](int actor) {
+  IdVector<ActorId, int64_t> done(graph.actors.size(), 0);
+  const auto may_act = [&](ActorId actor) {
     for (const TimedGraph::Register& reg : graph.registers) {
       const int64_t made = done[reg.producer.actor] / reg.producer.period * reg.producer.tokens;
       for (const TimedGraph::Port& port : reg.consumers) {
@@ -54,13 +54,13 @@ bool PlaysThrough(const TimedGraph& graph, int iterations) {
   bool moved = true;
   while (moved) {
     moved = false;
-    for (int a = 0; a < static_cast<int>(graph.actors.size()); ++a) {
+    for (ActorId a : graph.actors.ids()) {
       if (done[a] >= graph.actors[a].acts * (iterations + 4) || !may_act(a)) continue;
       ++done[a];
       moved = true;
     }
   }
-  for (size_t a = 0; a < graph.actors.size(); ++a) {
+  for (ActorId a : graph.actors.ids()) {
     if (done[a] < graph.actors[a].acts * iterations) return false;
   }
   return true;
@@ -68,7 +68,7 @@ bool PlaysThrough(const TimedGraph& graph, int iterations) {
 
 TEST(LivenessTest, AChainLivesWithOneSlotEach) {
   GraphMaker maker;
-  const int a = maker.Actor("a", 4), b = maker.Actor("b", 4), c = maker.Actor("c", 4);
+  const ActorId a = maker.Actor("a", 4), b = maker.Actor("b", 4), c = maker.Actor("c", 4);
   maker.Register("x", {a}, {{b}, {c}});
   maker.Register("y", {b}, {{c}});
   EXPECT_TRUE(CheckLiveness(maker.graph).live);
@@ -98,7 +98,7 @@ TEST(LivenessTest, TheErrorTellsTheCircleAndTheRepairInTheActorsNames) {
 
 TEST(LivenessTest, ARepairKeepsWithinTheAllowedSlots) {
   TimedGraph graph = AccumulateBesideDirect(4, 2, 16);
-  graph.registers[1].slots_max = 3;
+  graph.registers[RegisterId(1)].slots_max = 3;
   const Liveness liveness = CheckLiveness(graph);
   ASSERT_FALSE(liveness.live);
   EXPECT_TRUE(liveness.deadlock.repairs.empty());
@@ -108,11 +108,13 @@ TEST(LivenessTest, ARepairKeepsWithinTheAllowedSlots) {
 TEST(LivenessTest, TwoDeadCirclesAreRepairedTogether) {
   TimedGraph graph = AccumulateBesideDirect(4, 1, 8);
   const TimedGraph other = AccumulateBesideDirect(2, 1, 8);
-  const int shift = static_cast<int>(graph.actors.size());
+  const auto shifted = [shift = static_cast<int>(graph.actors.size())](ActorId actor) {
+    return ActorId(actor.value() + shift);
+  };
   for (const TimedGraph::Actor& actor : other.actors) graph.actors.push_back(actor);
   for (TimedGraph::Register reg : other.registers) {
-    reg.producer.actor += shift;
-    for (TimedGraph::Port& port : reg.consumers) port.actor += shift;
+    reg.producer.actor = shifted(reg.producer.actor);
+    for (TimedGraph::Port& port : reg.consumers) port.actor = shifted(port.actor);
     graph.registers.push_back(reg);
   }
   const Liveness liveness = CheckLiveness(graph);
@@ -124,7 +126,7 @@ TEST(LivenessTest, TwoDeadCirclesAreRepairedTogether) {
 
 TEST(LivenessTest, TheCheaperOfTwoRegistersOnTheCircleIsTaken) {
   GraphMaker maker;
-  const int a = maker.Actor("a", 4), b = maker.Actor("b", 4), c = maker.Actor("c", 4);
+  const ActorId a = maker.Actor("a", 4), b = maker.Actor("b", 4), c = maker.Actor("c", 4);
   maker.Register("large", {a}, {{b}}, {.slots = 1, .bytes = 1000});
   maker.Register("small", {b}, {{c}}, {.slots = 1, .bytes = 10});
   maker.Order(c, a, -2, "stream 0");  // act k of a comes after act k + 2 of c
@@ -154,8 +156,8 @@ TEST(LivenessTest, TheDeadlockThatOneFlowShippedIsFoundWithItsRepair) {
 
 TEST(LivenessTest, CollectivesInDifferentOrderOnTwoRanksAreADeadlock) {
   GraphMaker maker;
-  const int a0 = maker.Actor("reduce a rank 0", 2), b0 = maker.Actor("reduce b rank 0", 2);
-  const int a1 = maker.Actor("reduce a rank 1", 2), b1 = maker.Actor("reduce b rank 1", 2);
+  const ActorId a0 = maker.Actor("reduce a rank 0", 2), b0 = maker.Actor("reduce b rank 0", 2);
+  const ActorId a1 = maker.Actor("reduce a rank 1", 2), b1 = maker.Actor("reduce b rank 1", 2);
   maker.Order(a0, a1, 0, "collective a", TimedGraph::Order::Kind::kJoint);
   maker.Order(b0, b1, 0, "collective b", TimedGraph::Order::Kind::kJoint);
   maker.Order(a0, b0, 0, "stream of rank 0");
@@ -175,11 +177,11 @@ TEST(LivenessTest, CollectivesInDifferentOrderOnTwoRanksAreADeadlock) {
 
 TEST(LivenessTest, AStreamThatRunsAheadOfAMicroBatchIsPlayedIntoTheNextIteration) {
   GraphMaker maker;
-  const int a = maker.Actor("a", 4), b = maker.Actor("b", 4);
+  const ActorId a = maker.Actor("a", 4), b = maker.Actor("b", 4);
   maker.Register("x", {a}, {{b}}, {.slots = 2});
   maker.Order(a, b, -1, "stream 0");
   EXPECT_TRUE(CheckLiveness(maker.graph).live);
-  maker.graph.registers[0].slots = 1;
+  maker.graph.registers[RegisterId(0)].slots = 1;
   const Liveness liveness = CheckLiveness(maker.graph);
   ASSERT_FALSE(liveness.live);
   ASSERT_EQ(liveness.deadlock.repairs.size(), 1u);
@@ -195,15 +197,15 @@ TEST(LivenessTest, RandomGraphsAgreeWithPlayingActByAct) {
     };
     GraphMaker maker;
     const int num_actors = static_cast<int>(draw(2, 6));
-    std::vector<int64_t> acts;
+    IdVector<ActorId, int64_t> acts;
     for (int i = 0; i < num_actors; ++i) {
       acts.push_back(draw(1, 4) * draw(1, 2));
-      maker.Actor("a", acts[i] * 2);
+      maker.Actor("a", acts.back() * 2);
     }
     const int num_registers = static_cast<int>(draw(1, 8));
     for (int r = 0; r < num_registers; ++r) {
-      const int from = static_cast<int>(random() % num_actors),
-                to = static_cast<int>(random() % num_actors);
+      const ActorId from(static_cast<int>(random() % num_actors)),
+          to(static_cast<int>(random() % num_actors));
       TimedGraph::Port producer = {from, 1, acts[to]}, consumer = {to, 1, acts[from]};
       if (random() % 2 == 0) producer = {from, acts[from], 1}, consumer = {to, acts[to], 1};
       if (random() % 4 == 0) producer = {from, 2 * acts[from], 1}, consumer = {to, 2 * acts[to], 1};
@@ -214,8 +216,8 @@ TEST(LivenessTest, RandomGraphsAgreeWithPlayingActByAct) {
           "r", producer, {consumer},
           {.slots = std::max<int64_t>(slots, 1), .initial_tokens = initial, .bytes = draw(1, 9)});
     }
-    const int from = static_cast<int>(random() % num_actors),
-              to = static_cast<int>(random() % num_actors);
+    const ActorId from(static_cast<int>(random() % num_actors)),
+        to(static_cast<int>(random() % num_actors));
     if (acts[from] == acts[to]) maker.Order(from, to, draw(-2, 2), "order");
     const TimedGraph& graph = maker.graph;
     const Liveness liveness = CheckLiveness(graph);
@@ -224,11 +226,11 @@ TEST(LivenessTest, RandomGraphsAgreeWithPlayingActByAct) {
     ++dead;
     ASSERT_FALSE(liveness.deadlock.actors.empty());
     for (size_t i = 0; i < liveness.deadlock.links.size(); ++i) {
-      const int waiter = liveness.deadlock.actors[i],
-                next = liveness.deadlock.actors[(i + 1) % liveness.deadlock.actors.size()];
+      const ActorId waiter = liveness.deadlock.actors[i],
+                    next = liveness.deadlock.actors[(i + 1) % liveness.deadlock.actors.size()];
       const Deadlock::Link& link = liveness.deadlock.links[i];
       if (link.kind == Deadlock::Link::Kind::kOrder) continue;
-      const TimedGraph::Register& reg = graph.registers[link.index];
+      const TimedGraph::Register& reg = graph.registers[link.reg];
       const bool token = link.kind == Deadlock::Link::Kind::kToken;
       EXPECT_EQ(token ? reg.producer.actor : reg.consumers[0].actor, next) << "seed " << seed;
       EXPECT_EQ(token ? reg.consumers[0].actor : reg.producer.actor, waiter) << "seed " << seed;

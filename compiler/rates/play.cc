@@ -26,15 +26,15 @@ Play::Play(const TimedGraph& graph) : graph_(graph), waits_(AllWaits(graph)) {
     waits_by_unit_[place_[w]] = static_cast<int>(w);
     sources_[place_[w]] = {unit_of_[wait.other], plain, wait.lag};
   }
-  for (size_t a = 0; a < graph_.actors.size(); ++a)
-    units_[unit_of_[a]].limit = graph_.actors[a].acts;
+  for (ActorId a : graph_.actors.ids()) units_[unit_of_[a]].limit = graph_.actors[a].acts;
   for (size_t u = units_.size(); u > 0; --u) Enqueue(static_cast<int>(u - 1));
 }
 
 void Play::JoinUnits() {
-  std::vector<int> parent(graph_.actors.size());
-  std::iota(parent.begin(), parent.end(), 0);
-  const auto find = [&](int actor) {
+  IdVector<ActorId, ActorId> parent;
+  parent.reserve(graph_.actors.size());
+  for (ActorId a : graph_.actors.ids()) parent.push_back(a);
+  const auto find = [&](ActorId actor) {
     while (parent[actor] != actor) actor = parent[actor] = parent[parent[actor]];
     return actor;
   };
@@ -43,8 +43,8 @@ void Play::JoinUnits() {
       parent[find(order.before)] = find(order.after);
   }
   unit_of_.assign(graph_.actors.size(), -1);
-  for (size_t a = 0; a < graph_.actors.size(); ++a) {
-    int& unit = unit_of_[find(static_cast<int>(a))];
+  for (ActorId a : graph_.actors.ids()) {
+    int& unit = unit_of_[find(a)];
     if (unit < 0) {
       unit = static_cast<int>(units_.size());
       units_.emplace_back();
@@ -131,9 +131,9 @@ void Play::Wake(int id) {
   }
 }
 
-void Play::GrowSlots(int reg, int64_t slots) {
+void Play::GrowSlots(RegisterId reg, int64_t slots) {
   for (size_t w = 0; w < waits_.size(); ++w) {
-    if (waits_[w].kind != Wait::Kind::kSlot || waits_[w].index != reg) continue;
+    if (waits_[w].kind != Wait::Kind::kSlot || waits_[w].reg != reg) continue;
     waits_[w].lag = sources_[place_[w]].lag = slots - graph_.registers[reg].initial_tokens;
     const int id = unit_of_[waits_[w].waiter];
     Unit& unit = units_[id];
@@ -146,12 +146,12 @@ void Play::GrowSlots(int reg, int64_t slots) {
   }
 }
 
-void Play::JointPath(int from, int to, std::vector<Wait>* circle) const {
+void Play::JointPath(ActorId from, ActorId to, std::vector<Wait>* circle) const {
   if (from == to) return;
   // The search is breadth first and starts from the end, so that the way back is the path forward.
   // The search serves only messages for people, so it may take long.
-  std::vector<int> towards(graph_.actors.size(), -1);
-  std::vector<int> reached = {to};
+  IdVector<ActorId, int> towards(graph_.actors.size(), -1);
+  std::vector<ActorId> reached = {to};
   for (size_t i = 0; i < reached.size(); ++i) {
     for (size_t w = 0; w < waits_.size(); ++w) {
       const Wait& wait = waits_[w];
@@ -162,7 +162,7 @@ void Play::JointPath(int from, int to, std::vector<Wait>* circle) const {
       reached.push_back(wait.waiter);
     }
   }
-  for (int actor = from; actor != to; actor = circle->back().other)
+  for (ActorId actor = from; actor != to; actor = circle->back().other)
     circle->push_back(waits_[towards[actor]]);
 }
 

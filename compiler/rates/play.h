@@ -20,7 +20,7 @@ class Play {
   // Plays as far as possible. Returns true if every actor did the acts of an iteration.
   bool Run();
   // Gives more slots to a register of a play that stopped. Run() then continues from there.
-  void GrowSlots(int reg, int64_t slots);
+  void GrowSlots(RegisterId reg, int64_t slots);
 
   // Returns waits in a circle from a play that stopped: the waiter of each wait is the actor that
   // the wait before waits for. kJoint waits connect the members of joint acts.
@@ -53,7 +53,7 @@ class Play {
   void Visit(int unit);
   void Wake(int unit);
   void Enqueue(int unit);
-  void JointPath(int from, int to, std::vector<Wait>* circle) const;
+  void JointPath(ActorId from, ActorId to, std::vector<Wait>* circle) const;
   int64_t ActsAllowed(const Wait& wait, int64_t other_done) const;
   int64_t ActsNeeded(const Wait& wait, int64_t done) const;
 
@@ -61,8 +61,8 @@ class Play {
   std::vector<Wait> waits_;
   std::vector<int> waits_by_unit_;
   std::vector<Source> sources_;  // in the order of waits_by_unit_
-  std::vector<int> unit_of_;     // by actor
-  std::vector<int> place_;       // by wait: in waits_by_unit_; -1 for joint ones
+  IdVector<ActorId, int> unit_of_;
+  std::vector<int> place_;  // by wait: in waits_by_unit_; -1 for joint ones
   std::vector<Unit> units_;
   std::vector<int> stack_;
   int64_t num_visits_ = 0;

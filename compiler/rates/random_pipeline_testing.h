@@ -51,8 +51,8 @@ inline TimedGraph MakeRandomPipeline(const RandomPipeline& options) {
     maker.Actor(absl::StrCat("backward layers.", layer), options.micro_batches,
                 time_ns + draw(time_ns), 1, stage(layer));
   }
-  const auto forward = [](int layer) { return 2 * layer; };
-  const auto backward = [](int layer) { return 2 * layer + 1; };
+  const auto forward = [](int layer) { return ActorId(2 * layer); };
+  const auto backward = [](int layer) { return ActorId(2 * layer + 1); };
   for (int layer = 0; layer < layers; ++layer) {
     maker.Register(absl::StrCat("kept layers.", layer), {forward(layer)}, {{backward(layer)}},
                    {.slots = 0, .bytes = draw(options.bytes_max)});
@@ -71,8 +71,8 @@ inline TimedGraph MakeRandomPipeline(const RandomPipeline& options) {
   if (options.updates == RandomPipeline::Updates::kYes) {
     const int64_t all = options.micro_batches;
     for (int layer = 0; layer < layers; ++layer) {
-      const int update = maker.Actor(absl::StrCat("update layers.", layer), 1,
-                                     draw(options.time_max_ns), 1, stage(layer));
+      const ActorId update = maker.Actor(absl::StrCat("update layers.", layer), 1,
+                                         draw(options.time_max_ns), 1, stage(layer));
       const int64_t bytes = draw(options.bytes_max);
       maker.Register(absl::StrCat("gradients layers.", layer), {backward(layer), all, 1},
                      {{update}}, {.slots = 0, .bytes = bytes});
@@ -94,12 +94,15 @@ inline TimedGraph EqualStages(int stages, int micro_batches, int64_t forward_ns,
     maker.graph.actors.back().priority = 1;
     maker.Actor(absl::StrCat("backward stage ", s), micro_batches, backward_ns, 1, s);
   }
+  const auto forward = [](int s) { return ActorId(2 * s); };
+  const auto backward = [](int s) { return ActorId(2 * s + 1); };
   for (int s = 0; s < stages; ++s) {
-    maker.Register(absl::StrCat("kept stage ", s), {2 * s}, {{2 * s + 1}},
+    maker.Register(absl::StrCat("kept stage ", s), {forward(s)}, {{backward(s)}},
                    {.slots = 0, .bytes = 1000});
     if (s + 1 == stages) continue;
-    maker.Register(absl::StrCat("x stage ", s), {2 * s}, {{2 * s + 2}}, {.slots = 0, .bytes = 100});
-    maker.Register(absl::StrCat("d_x stage ", s), {2 * s + 3}, {{2 * s + 1}},
+    maker.Register(absl::StrCat("x stage ", s), {forward(s)}, {{forward(s + 1)}},
+                   {.slots = 0, .bytes = 100});
+    maker.Register(absl::StrCat("d_x stage ", s), {backward(s + 1)}, {{backward(s)}},
                    {.slots = 0, .bytes = 100});
   }
   return maker.graph;

@@ -16,14 +16,15 @@ constexpr size_t kGroupSmall = 8;  // most groups are the two ends of an exchang
 
 // Actors that hand each other tokens chunk by chunk, with the waits among these actors.
 struct ChunkGroup {
-  std::vector<int> actors;
+  std::vector<ActorId> actors;  // ascending
   std::vector<Wait> waits;
 };
 
 std::vector<ChunkGroup> ChunkGroups(const TimedGraph& graph) {
-  std::vector<int> parent(graph.actors.size());
-  std::iota(parent.begin(), parent.end(), 0);
-  const auto find = [&](int actor) {
+  IdVector<ActorId, ActorId> parent;
+  parent.reserve(graph.actors.size());
+  for (ActorId a : graph.actors.ids()) parent.push_back(a);
+  const auto find = [&](ActorId actor) {
     while (parent[actor] != actor) actor = parent[actor] = parent[parent[actor]];
     return actor;
   };
@@ -35,10 +36,9 @@ std::vector<ChunkGroup> ChunkGroups(const TimedGraph& graph) {
     parent[find(wait.waiter)] = find(wait.other);
     waits.push_back(wait);
   }
-  std::map<int, ChunkGroup> groups;
-  for (size_t a = 0; a < graph.actors.size(); ++a) {
-    if (graph.actors[a].chunks > 1)
-      groups[find(static_cast<int>(a))].actors.push_back(static_cast<int>(a));
+  std::map<ActorId, ChunkGroup> groups;
+  for (ActorId a : graph.actors.ids()) {
+    if (graph.actors[a].chunks > 1) groups[find(a)].actors.push_back(a);
   }
   for (const Wait& wait : waits) groups[find(wait.waiter)].waits.push_back(wait);
   std::vector<ChunkGroup> result;
@@ -64,11 +64,11 @@ bool CanBeKept(size_t num_nodes, const std::vector<Difference>& arcs) {
 // Returns whether chunks can follow each other at `chunk_stride_ns` for ever.
 bool Follows(const TimedGraph& graph, const ChunkGroup& group, int64_t chunk_stride_ns,
              Pace* pace) {
-  for (int actor : group.actors) {
+  for (ActorId actor : group.actors) {
     const TimedGraph::Actor& a = graph.actors[actor];
     pace->actors[actor] = {0, chunk_stride_ns * a.chunks, chunk_stride_ns, a.time_ns};
   }
-  const auto node = [&](int actor) {  // group.actors are in ascending order
+  const auto node = [&](ActorId actor) {
     const auto at = std::lower_bound(group.actors.begin(), group.actors.end(), actor);
     return static_cast<int>(at - group.actors.begin());
   };
@@ -85,7 +85,7 @@ bool Follows(const TimedGraph& graph, const ChunkGroup& group, int64_t chunk_str
 
 int64_t ChunkTime(const TimedGraph& graph, const ChunkGroup& group, Pace* pace) {
   int64_t least = 1, most = 0;
-  for (int actor : group.actors) {
+  for (ActorId actor : group.actors) {
     least = std::max(least, graph.actors[actor].time_ns);
     most += graph.actors[actor].time_ns;
   }
@@ -100,7 +100,7 @@ int64_t ChunkTime(const TimedGraph& graph, const ChunkGroup& group, Pace* pace) 
 
 // Returns the difference that a need within one iteration sets between the starts of two actors.
 int64_t BaseOf(const TimedGraph& graph, const Pace& pace, const Wait& wait, const Need& need) {
-  const auto offset = [&](int actor, int64_t act) {
+  const auto offset = [&](ActorId actor, int64_t act) {
     return pace.actors[actor].OffsetOf(act, graph.actors[actor].chunks);
   };
   const int64_t delay =
@@ -108,7 +108,7 @@ int64_t BaseOf(const TimedGraph& graph, const Pace& pace, const Wait& wait, cons
   return offset(wait.other, need.other_act) + delay - offset(wait.waiter, need.act);
 }
 
-int64_t StrideAt(const Rhythm& rhythm, size_t actor, int64_t micro_batch_ns) {
+int64_t StrideAt(const Rhythm& rhythm, ActorId actor, int64_t micro_batch_ns) {
   const int64_t own = rhythm.micro_batches_of[actor];
   return own > 1 ? micro_batch_ns * rhythm.micro_batches / own : 0;
 }
@@ -144,10 +144,10 @@ absl::StatusOr<Rhythm> FindRhythm(const TimedGraph& graph) {
   pace.actors.resize(graph.actors.size());
   for (const ChunkGroup& group : ChunkGroups(graph)) {
     const int64_t chunk_stride_ns = ChunkTime(graph, group, &pace);
-    for (int actor : group.actors) rhythm.chunk_stride_ns[actor] = chunk_stride_ns;
+    for (ActorId actor : group.actors) rhythm.chunk_stride_ns[actor] = chunk_stride_ns;
   }
   int64_t most = 0;
-  for (size_t a = 0; a < graph.actors.size(); ++a) {
+  for (ActorId a : graph.actors.ids()) {
     const TimedGraph::Actor& actor = graph.actors[a];
     const int64_t all = (actor.chunks - 1) * rhythm.chunk_stride_ns[a] + actor.time_ns;
     most += all;
@@ -171,7 +171,7 @@ Pace PaceAt(const TimedGraph& graph, const Rhythm& rhythm, int64_t micro_batch_n
   pace.micro_batch_ns = micro_batch_ns;
   pace.iteration_ns = iteration_ns;
   pace.actors.reserve(graph.actors.size());
-  for (size_t a = 0; a < graph.actors.size(); ++a) {
+  for (ActorId a : graph.actors.ids()) {
     pace.actors.push_back({0, StrideAt(rhythm, a, micro_batch_ns), rhythm.chunk_stride_ns[a],
                            graph.actors[a].time_ns});
   }
@@ -187,7 +187,7 @@ void MovePace(const TimedGraph& graph, const Rhythm& rhythm, int64_t micro_batch
   pace->micro_batch_ns = micro_batch_ns;
   pace->iteration_ns = rhythm.IsFlat() ? micro_batch_ns : 0;
   for (const Wait& wait : waits) {
-    for (int actor : {wait.waiter, wait.other})
+    for (ActorId actor : {wait.waiter, wait.other})
       pace->actors[actor].micro_batch_stride_ns = StrideAt(rhythm, actor, micro_batch_ns);
   }
 }

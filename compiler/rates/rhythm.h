@@ -25,8 +25,8 @@ struct Rhythm {
   int64_t granule_ns = 1;  // periods are multiples of this, so that every stride is whole
   int64_t least_ns = 1;    // below this period the acts of one actor overlap
   int64_t most_ns = 1;     // at this period one micro-batch goes through everything alone
-  std::vector<int64_t> chunk_stride_ns;
-  std::vector<int64_t> micro_batches_of;  // by actor: in an iteration
+  IdVector<ActorId, int64_t> chunk_stride_ns;
+  IdVector<ActorId, int64_t> micro_batches_of;  // in an iteration
 
   int64_t Round(int64_t period_ns) const {
     return (period_ns + granule_ns - 1) / granule_ns * granule_ns;
@@ -43,7 +43,7 @@ struct Pace {
   int64_t micro_batch_ns = 0;
   // 0: so long that no act waits for the iteration before.
   int64_t iteration_ns = 0;
-  std::vector<Timing> actors;  // start_ns is 0
+  IdVector<ActorId, Timing> actors;  // start_ns is 0
 };
 Pace PaceAt(const TimedGraph& graph, const Rhythm& rhythm, int64_t micro_batch_ns,
             int64_t iteration_ns);

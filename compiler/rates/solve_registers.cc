@@ -26,7 +26,7 @@ constexpr int64_t kSlotsMax = int64_t{1} << 30;
 
 // The slots for one period, with their cost.
 struct Counts {
-  std::vector<int64_t> slots;
+  IdVector<RegisterId, int64_t> slots;
   int64_t bytes = 0;
   double bytes_bound = 0;
 };
@@ -48,8 +48,7 @@ class Solver {
 
   absl::StatusOr<RegisterSolution> Finish(Counts counts, int64_t micro_batch_ns) const {
     TimedGraph solved = graph_;
-    for (size_t r = 0; r < solved.registers.size(); ++r)
-      solved.registers[r].slots = counts.slots[r];
+    for (RegisterId r : solved.registers.ids()) solved.registers[r].slots = counts.slots[r];
     std::optional<StartTimes> times =
         FindStartTimes(solved, rhythm_, AllWaits(solved), micro_batch_ns);
     if (!times) return NoRhythm();
@@ -63,7 +62,7 @@ class Solver {
   // A register to be solved, in the form of a lifetime: slots >= (time(consumer) - time(producer) +
   // extra_ns) / token_ns.
   struct Lifetime {
-    int reg = -1;
+    RegisterId reg;
     int64_t slots_min = 1;
     double token_ns = 0;            // 0: the lifetime costs nothing
     std::vector<int64_t> extra_ns;  // by consumer; kNoWeight: no constraint
@@ -103,7 +102,7 @@ class Solver {
     return rhythm_.IsFlat() ? static_cast<double>(pace.iteration_ns) / tokens : 0;
   }
 
-  Lifetime LifetimeOf(const Pace& pace, int reg) const {
+  Lifetime LifetimeOf(const Pace& pace, RegisterId reg) const {
     const TimedGraph::Register& r = graph_.registers[reg];
     Lifetime lifetime;
     lifetime.reg = reg;
@@ -124,7 +123,7 @@ class Solver {
   CheapestTimes Cheapest(const std::vector<Lifetime>& lifetimes,
                          std::vector<Difference> differences) const;
   std::optional<int64_t> SlotsFor(const Pace& pace, const std::vector<int64_t>& times,
-                                  int reg) const;
+                                  RegisterId reg) const;
   void Trim(const Pace& pace, std::vector<Difference> differences,
             const std::vector<int64_t>& times, Counts* counts) const;
   double Bound(const std::vector<Lifetime>& lifetimes, const std::vector<int64_t>& times) const;
@@ -164,25 +163,25 @@ CheapestTimes Solver::Cheapest(const std::vector<Lifetime>& lifetimes,
     const int last_release = consumers > 1 ? num_nodes++ : -1;
     for (size_t c = 0; c < reg.consumers.size(); ++c) {
       if (lifetime.extra_ns[c] == kNoWeight) continue;
-      const int consumer = reg.consumers[c].actor;
+      const int producer = reg.producer.actor.value(), consumer = reg.consumers[c].actor.value();
       if (consumers == 1) {
-        charges.push_back({reg.producer.actor, consumer, free - lifetime.extra_ns[c], cost});
+        charges.push_back({producer, consumer, free - lifetime.extra_ns[c], cost});
       } else {
         differences.push_back({consumer, last_release, lifetime.extra_ns[c]});
       }
     }
-    if (consumers > 1) charges.push_back({reg.producer.actor, last_release, free, cost});
+    if (consumers > 1) charges.push_back({reg.producer.actor.value(), last_release, free, cost});
   }
   return CheapestTimes(num_nodes, differences, charges);
 }
 
 // Returns the fewest slots with which acts can start at `times`.
 std::optional<int64_t> Solver::SlotsFor(const Pace& pace, const std::vector<int64_t>& times,
-                                        int reg) const {
+                                        RegisterId reg) const {
   const TimedGraph::Register& r = graph_.registers[reg];
   int64_t slots = SlotsMin(r);
   for (size_t c = 0; c < r.consumers.size(); ++c) {
-    const int64_t room = times[r.producer.actor] - times[r.consumers[c].actor];
+    const int64_t room = times[r.producer.actor.value()] - times[r.consumers[c].actor.value()];
     const auto fits = [&](int64_t n) {
       const int64_t weight = WeightOf(graph_, pace, SlotWait(graph_, reg, static_cast<int>(c), n));
       return weight == kNoWeight || weight <= room;
@@ -205,30 +204,29 @@ std::optional<int64_t> Solver::SlotsFor(const Pace& pace, const std::vector<int6
 // Removes one slot at a time, the largest registers first, as long as start times remain.
 void Solver::Trim(const Pace& pace, std::vector<Difference> differences,
                   const std::vector<int64_t>& times, Counts* counts) const {
-  std::vector<int> order;
-  std::vector<std::vector<std::pair<int, int64_t>>> arcs(
+  std::vector<RegisterId> order;
+  IdVector<RegisterId, std::vector<std::pair<int, int64_t>>> arcs(
       graph_.registers.size());  // index, consumer
-  for (size_t r = 0; r < graph_.registers.size(); ++r) {
+  for (RegisterId r : graph_.registers.ids()) {
     const TimedGraph::Register& reg = graph_.registers[r];
     if (reg.slots > 0) continue;
     for (size_t c = 0; c < reg.consumers.size(); ++c) {
       const int64_t weight =
-          WeightOf(graph_, pace,
-                   SlotWait(graph_, static_cast<int>(r), static_cast<int>(c), counts->slots[r]));
+          WeightOf(graph_, pace, SlotWait(graph_, r, static_cast<int>(c), counts->slots[r]));
       arcs[r].emplace_back(static_cast<int>(differences.size()), static_cast<int64_t>(c));
       // A weight without a constraint must still be an arc, because fewer slots may set a
       // constraint.
-      differences.push_back(
-          {reg.consumers[c].actor, reg.producer.actor, weight == kNoWeight ? -kTimeMaxNs : weight});
+      differences.push_back({reg.consumers[c].actor.value(), reg.producer.actor.value(),
+                             weight == kNoWeight ? -kTimeMaxNs : weight});
     }
-    if (counts->slots[r] > SlotsMin(reg) && reg.bytes > 0) order.push_back(static_cast<int>(r));
+    if (counts->slots[r] > SlotsMin(reg) && reg.bytes > 0) order.push_back(r);
   }
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+  std::stable_sort(order.begin(), order.end(), [&](RegisterId a, RegisterId b) {
     return graph_.registers[a].bytes > graph_.registers[b].bytes;
   });
   DifferenceSystem system(static_cast<int>(graph_.actors.size()), std::move(differences));
   if (order.empty() || !system.SetTimes(times)) return;
-  for (int r : order) {
+  for (RegisterId r : order) {
     while (counts->slots[r] > SlotsMin(graph_.registers[r]) &&
            system.num_visits() < kTrimVisitsMax) {
       std::vector<std::pair<int, int64_t>> changes;
@@ -253,8 +251,8 @@ double Solver::Bound(const std::vector<Lifetime>& lifetimes,
     double slots = static_cast<double>(lifetime.slots_min);
     for (size_t c = 0; c < reg.consumers.size() && lifetime.token_ns > 0; ++c) {
       if (lifetime.extra_ns[c] == kNoWeight) continue;
-      const int64_t lives =
-          times[reg.consumers[c].actor] - times[reg.producer.actor] + lifetime.extra_ns[c];
+      const int64_t lives = times[reg.consumers[c].actor.value()] -
+                            times[reg.producer.actor.value()] + lifetime.extra_ns[c];
       slots = std::max(slots, static_cast<double>(lives) / lifetime.token_ns);
     }
     if (!rhythm_.IsFlat())
@@ -270,11 +268,12 @@ absl::StatusOr<Counts> Solver::CountsAt(int64_t micro_batch_ns) const {
   differences.reserve(fixed_.size());
   for (const Wait& wait : fixed_) {
     const int64_t weight = WeightOf(graph_, pace, wait);
-    if (weight != kNoWeight) differences.push_back({wait.other, wait.waiter, weight});
+    if (weight != kNoWeight)
+      differences.push_back({wait.other.value(), wait.waiter.value(), weight});
   }
   std::vector<Lifetime> lifetimes;
-  for (size_t r = 0; r < graph_.registers.size(); ++r) {
-    if (graph_.registers[r].slots == 0) lifetimes.push_back(LifetimeOf(pace, static_cast<int>(r)));
+  for (RegisterId r : graph_.registers.ids()) {
+    if (graph_.registers[r].slots == 0) lifetimes.push_back(LifetimeOf(pace, r));
   }
   CheapestTimes cheapest = Cheapest(lifetimes, differences);
   if (!cheapest.Solve()) return NoRhythm();
@@ -288,15 +287,15 @@ absl::StatusOr<Counts> Solver::CountsAt(int64_t micro_batch_ns) const {
     if (!cheapest.Solve()) return absl::InternalError("orders of devices that no times keep");
     times = cheapest.times();
   }
-  for (size_t r = 0; r < graph_.registers.size(); ++r) {
+  for (RegisterId r : graph_.registers.ids()) {
     counts.slots.push_back(graph_.registers[r].slots);
     if (counts.slots[r] > 0) continue;
-    const auto slots = SlotsFor(pace, times, static_cast<int>(r));
+    const auto slots = SlotsFor(pace, times, r);
     if (!slots) return NoRhythm();
     counts.slots[r] = *slots;
   }
   Trim(pace, std::move(differences), times, &counts);
-  for (size_t r = 0; r < graph_.registers.size(); ++r)
+  for (RegisterId r : graph_.registers.ids())
     counts.bytes += counts.slots[r] * graph_.registers[r].bytes;
   return counts;
 }

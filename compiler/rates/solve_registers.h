@@ -24,7 +24,7 @@ namespace weir::compiler {
 
 struct PeriodBound {
   int64_t micro_batch_ns = 0;
-  std::vector<int> busiest;  // the actors of the device or cycle that sets the bound
+  std::vector<ActorId> busiest;  // the actors of the device or cycle that sets the bound
   bool is_device = true;
 };
 PeriodBound BoundPeriod(const TimedGraph& graph);
@@ -37,10 +37,10 @@ struct SolveOptions {
 };
 
 struct RegisterSolution {
-  std::vector<int64_t> slots;  // by register; given ones as given
-  StartTimes times;            // a certificate for these slots
-  int64_t micro_batch_ns = 0;  // the period reached
-  int64_t bytes = 0;           // sum of slots x bytes
+  IdVector<RegisterId, int64_t> slots;  // given ones as given
+  StartTimes times;                     // a certificate for these slots
+  int64_t micro_batch_ns = 0;           // the period reached
+  int64_t bytes = 0;                    // sum of slots x bytes
   // The lower bound of the linear program: no slot counts use less at this period.
   double bytes_bound = 0;
 };

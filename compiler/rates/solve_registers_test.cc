@@ -14,8 +14,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TimedGraph WithSlots(TimedGraph graph, const std::vector<int64_t>& slots) {
-  for (size_t r = 0; r < graph.registers.size(); ++r) graph.registers[r].slots = slots[r];
+TimedGraph WithSlots(TimedGraph graph, const IdVector<RegisterId, int64_t>& slots) {
+  for (RegisterId r : graph.registers.ids()) graph.registers[r].slots = slots[r];
   return graph;
 }
 
@@ -31,7 +31,7 @@ RegisterSolution Solve(const TimedGraph& graph, const SolveOptions& options = {}
   for (const TimedGraph::Register& reg : solved.registers) bytes += reg.slots * reg.bytes;
   EXPECT_EQ(solution->bytes, bytes);
   EXPECT_GE(static_cast<double>(solution->bytes), solution->bytes_bound * (1 - 1e-9));
-  for (size_t r = 0; r < graph.registers.size(); ++r) {
+  for (RegisterId r : graph.registers.ids()) {
     if (graph.registers[r].slots > 0) {
       EXPECT_EQ(solution->slots[r], graph.registers[r].slots);
     }
@@ -48,7 +48,7 @@ TEST(SolveRegistersTest, OneForwardOneBackwardFallsOutOfEqualStages) {
       const TimedGraph graph = EqualStages(stages, 4 * stages, 10, backward_ns);
       const RegisterSolution solution = Solve(graph);
       EXPECT_EQ(solution.micro_batch_ns, 10 + backward_ns);
-      for (size_t r = 0; r < graph.registers.size(); ++r) {
+      for (RegisterId r : graph.registers.ids()) {
         int stage = 0;
         if (sscanf(graph.registers[r].name.c_str(), "kept stage %d", &stage) != 1) continue;
         EXPECT_EQ(solution.slots[r], stages - stage)
@@ -61,10 +61,10 @@ TEST(SolveRegistersTest, OneForwardOneBackwardFallsOutOfEqualStages) {
 TEST(SolveRegistersTest, AccumulatingBesideADirectEdgeGetsAsManySlotsAsItSums) {
   for (const int64_t k : {1, 2, 4, 7}) {
     TimedGraph graph = AccumulateBesideDirect(k, 1, 4 * k);
-    graph.registers[0].slots = graph.registers[1].slots = 0;
-    EXPECT_GE(Solve(graph).slots[1], k);
+    graph.registers[RegisterId(0)].slots = graph.registers[RegisterId(1)].slots = 0;
+    EXPECT_GE(Solve(graph).slots[RegisterId(1)], k);
     if (k > 1) {
-      graph.registers[1].slots_max = k - 1;
+      graph.registers[RegisterId(1)].slots_max = k - 1;
       const absl::Status status = SolveRegisters(graph, {}).status();
       EXPECT_THAT(std::string(status.message()), HasSubstr("W0494"));
     }
@@ -74,14 +74,14 @@ TEST(SolveRegistersTest, AccumulatingBesideADirectEdgeGetsAsManySlotsAsItSums) {
 TEST(SolveRegistersTest, TheSharedStreamOfTwoCollectivesGetsTwoSlots) {
   TimedGraph graph = SharedStreamCollective(1, 8);
   EXPECT_THAT(std::string(SolveRegisters(graph, {}).status().message()), HasSubstr("W0494"));
-  graph.registers[0].slots = 0;
-  EXPECT_GE(Solve(graph).slots[0], 2);
+  graph.registers[RegisterId(0)].slots = 0;
+  EXPECT_GE(Solve(graph).slots[RegisterId(0)], 2);
 }
 
 TEST(SolveRegistersTest, IterationsAreFilledAndEmptied) {
   GraphMaker maker;
-  const int a = maker.Actor("a", 8, 10), b = maker.Actor("b", 8, 20),
-            update = maker.Actor("update", 1, 5);
+  const ActorId a = maker.Actor("a", 8, 10), b = maker.Actor("b", 8, 20),
+                update = maker.Actor("update", 1, 5);
   maker.Register("x", {a}, {{b}}, {.slots = 0});
   maker.Register("sum", {b, 8, 1}, {{update}}, {.slots = 0});
   maker.Register("weights", {update}, {{a, 8, 1}, {b, 8, 1}}, {.slots = 1, .initial_tokens = 1});
@@ -89,16 +89,16 @@ TEST(SolveRegistersTest, IterationsAreFilledAndEmptied) {
   EXPECT_EQ(solution.micro_batch_ns, 20);
   EXPECT_EQ(solution.times.iteration_ns, 7 * 20 + 10 + 20 + 5)
       << "(m - 1) periods and the way of one";
-  EXPECT_EQ(solution.slots[1], 1);
+  EXPECT_EQ(solution.slots[RegisterId(1)], 1);
 }
 
 TEST(SolveRegistersTest, ASingleMicroBatchOverlapsIterationsWhereItMay) {
   GraphMaker maker;
-  const int data = maker.Actor("data", 1, 30), step = maker.Actor("step", 1, 40);
-  const int tokens = maker.Register("tokens", {data}, {{step}}, {.slots = 0});
+  const ActorId data = maker.Actor("data", 1, 30), step = maker.Actor("step", 1, 40);
+  const RegisterId tokens = maker.Register("tokens", {data}, {{step}}, {.slots = 0});
   maker.Register("weights", {step}, {{step}}, {.slots = 1, .initial_tokens = 1});
   TimedGraph graph = maker.graph;
-  graph.registers.pop_back();
+  graph.registers.resize(1);  // without the weights
   const RegisterSolution solution = Solve(graph);
   EXPECT_EQ(solution.micro_batch_ns, 40);
   EXPECT_EQ(solution.times.iteration_ns, 40);
@@ -107,10 +107,10 @@ TEST(SolveRegistersTest, ASingleMicroBatchOverlapsIterationsWhereItMay) {
 
 TEST(SolveRegistersTest, PackedAndUnpackedTokensGetWhatTheyNeed) {
   GraphMaker maker;
-  const int a = maker.Actor("a", 12, 10), b = maker.Actor("b", 4, 10), c = maker.Actor("c", 24, 5),
-            chunks = maker.Actor("chunks", 48, 3, 4);
-  const int packed = maker.Register("packed", {a}, {{b, 1, 3}}, {.slots = 0});
-  const int unpacked = maker.Register("unpacked", {b, 1, 6}, {{c}}, {.slots = 0});
+  const ActorId a = maker.Actor("a", 12, 10), b = maker.Actor("b", 4, 10),
+                c = maker.Actor("c", 24, 5), chunks = maker.Actor("chunks", 48, 3, 4);
+  const RegisterId packed = maker.Register("packed", {a}, {{b, 1, 3}}, {.slots = 0});
+  const RegisterId unpacked = maker.Register("unpacked", {b, 1, 6}, {{c}}, {.slots = 0});
   maker.Register("cut", {a}, {{chunks, 4, 1}}, {.slots = 0});
   const RegisterSolution solution = Solve(maker.graph);
   EXPECT_GE(solution.slots[packed], 3);
@@ -122,14 +122,14 @@ TEST(SolveRegistersTest, PackedAndUnpackedTokensGetWhatTheyNeed) {
 
 TEST(SolveRegistersTest, GivenSlotsSetThePeriodAndTheirCircleIsNamed) {
   GraphMaker maker;
-  const int a = maker.Actor("a", 16, 10), b = maker.Actor("b", 16, 20);
+  const ActorId a = maker.Actor("a", 16, 10), b = maker.Actor("b", 16, 20);
   maker.Register("x", {a}, {{b}}, {.slots = 1, .latency_ns = 5});
   const PeriodBound bound = BoundPeriod(maker.graph);
   EXPECT_EQ(bound.micro_batch_ns, 40);
   EXPECT_FALSE(bound.is_device);
   EXPECT_THAT(bound.busiest, testing::UnorderedElementsAre(a, b));
   EXPECT_EQ(Solve(maker.graph).micro_batch_ns, 40);
-  maker.graph.registers[0].slots = 0;
+  maker.graph.registers[RegisterId(0)].slots = 0;
   EXPECT_EQ(BoundPeriod(maker.graph).micro_batch_ns, 20);
   EXPECT_TRUE(BoundPeriod(maker.graph).is_device);
 }
@@ -198,12 +198,12 @@ TEST(SolveRegistersTest, PlayedGreedilyWithTheSolvedSlotsTheBusiestDeviceHardlyE
       GreedyPlay play(WithSlots(graph, solution.slots));
       ASSERT_TRUE(play.Run(4));
       const double against_bound =
-          play.Period(0, 0.5) / static_cast<double>(solution.micro_batch_ns);
+          play.Period(ActorId(0), 0.5) / static_cast<double>(solution.micro_batch_ns);
       slower += against_bound > 1.01 ? 1 : 0;
       EXPECT_LE(against_bound, 1.12) << "seed " << seed << ", " << stages << " stages";
-      GreedyPlay single(WithSlots(graph, std::vector<int64_t>(graph.registers.size(), 1)));
+      GreedyPlay single(WithSlots(graph, IdVector<RegisterId, int64_t>(graph.registers.size(), 1)));
       ASSERT_TRUE(single.Run(4));
-      EXPECT_GT(single.Period(0, 0.5), 1.1 * static_cast<double>(solution.micro_batch_ns))
+      EXPECT_GT(single.Period(ActorId(0), 0.5), 1.1 * static_cast<double>(solution.micro_batch_ns))
           << "one slot everywhere should be slower";
     }
   }

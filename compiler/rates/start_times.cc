@@ -59,7 +59,7 @@ absl::Status CheckStartTimes(const TimedGraph& graph, const StartTimes& times) {
   }
   if (!InRange(times.iteration_ns, kTimeMaxNs))
     return Early(absl::StrCat("an iteration of ", times.iteration_ns, " ns"));
-  for (size_t a = 0; a < graph.actors.size(); ++a) {
+  for (ActorId a : graph.actors.ids()) {
     absl::Status status = CheckActor(graph.actors[a], times.actors[a], times.iteration_ns);
     if (!status.ok()) return status;
   }
@@ -82,13 +82,12 @@ absl::Status CheckStartTimes(const TimedGraph& graph, const StartTimes& times) {
     });
     return result.ok();
   };
-  for (size_t r = 0; r < graph.registers.size(); ++r) {
+  for (RegisterId r : graph.registers.ids()) {
     const TimedGraph::Register& reg = graph.registers[r];
     if (reg.slots < 1) return Early(absl::StrCat("`", reg.name, "` has no slots yet"));
     for (size_t c = 0; c < reg.consumers.size(); ++c) {
-      if (!check(TokenWait(graph, static_cast<int>(r), static_cast<int>(c)))) return result;
-      if (!check(SlotWait(graph, static_cast<int>(r), static_cast<int>(c), reg.slots)))
-        return result;
+      if (!check(TokenWait(graph, r, static_cast<int>(c)))) return result;
+      if (!check(SlotWait(graph, r, static_cast<int>(c), reg.slots))) return result;
     }
   }
   for (size_t o = 0; o < graph.orders.size(); ++o) {

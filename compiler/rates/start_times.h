@@ -29,7 +29,7 @@ struct StartTimes {
   // The shortest micro_batch_stride_ns. The solve works on this period, and the check does not look
   // at it.
   int64_t micro_batch_ns = 0;
-  std::vector<Timing> actors;  // the check takes the time of an act from the graph
+  IdVector<ActorId, Timing> actors;  // the check takes the time of an act from the graph
 };
 
 // kInternal, with the name of the edge: some act would start too early. Precondition: slots are

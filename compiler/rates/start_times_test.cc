@@ -15,8 +15,8 @@ using ::testing::HasSubstr;
 // Makes a -> b with 2 slots, 8 micro-batches, and an update that the next iteration's b waits for.
 TimedGraph Small() {
   GraphMaker maker;
-  const int a = maker.Actor("a", 8, 10), b = maker.Actor("b", 8, 10),
-            update = maker.Actor("update", 1, 5);
+  const ActorId a = maker.Actor("a", 8, 10), b = maker.Actor("b", 8, 10),
+                update = maker.Actor("update", 1, 5);
   maker.Register("x", {a}, {{b}}, {.slots = 2, .latency_ns = 3});
   maker.Register("sum", {b, 8, 1}, {{update}}, {.slots = 2});
   maker.Register("weights", {update}, {{b, 8, 1}}, {.slots = 1, .initial_tokens = 1});
@@ -37,11 +37,11 @@ TEST(StartTimesTest, TimesThatJustFitAreAccepted) {
 
 TEST(StartTimesTest, EveryKindOfEdgeIsFoundWhenItIsANanosecondShort) {
   StartTimes times = SmallTimes();
-  --times.actors[1].start_ns;
+  --times.actors[ActorId(1)].start_ns;
   EXPECT_THAT(std::string(CheckStartTimes(Small(), times).message()),
               HasSubstr("`b` takes a token of `x` that act 0 of `a` publishes"));
   times = SmallTimes();
-  --times.actors[2].start_ns;
+  --times.actors[ActorId(2)].start_ns;
   EXPECT_THAT(
       std::string(CheckStartTimes(Small(), times).message()),
       HasSubstr("takes a token of `sum` that act 7 of `b` publishes, but starts 1 ns too early"));
@@ -51,8 +51,8 @@ TEST(StartTimesTest, EveryKindOfEdgeIsFoundWhenItIsANanosecondShort) {
               HasSubstr("act 0 of `b` takes a token of `weights` that act 0 of the iteration "
                         "before of `update` publishes"));
   times = SmallTimes();
-  times.actors[1].start_ns += 100;
-  times.actors[2].start_ns += 100;
+  times.actors[ActorId(1)].start_ns += 100;
+  times.actors[ActorId(2)].start_ns += 100;
   times.iteration_ns += 100;
   EXPECT_THAT(std::string(CheckStartTimes(Small(), times).message()),
               HasSubstr("takes a slot of `x`"));
@@ -65,8 +65,8 @@ TEST(StartTimesTest, ActsOfOneActorMayNotOverlap) {
   times.iteration_ns = 60;
   times.actors = {{0, 30, 10}};
   EXPECT_EQ(CheckStartTimes(maker.graph, times), absl::OkStatus());
-  for (int64_t* field : {&times.iteration_ns, &times.actors[0].micro_batch_stride_ns,
-                         &times.actors[0].chunk_stride_ns}) {
+  for (int64_t* field : {&times.iteration_ns, &times.actors[ActorId(0)].micro_batch_stride_ns,
+                         &times.actors[ActorId(0)].chunk_stride_ns}) {
     --*field;
     EXPECT_THAT(std::string(CheckStartTimes(maker.graph, times).message()), HasSubstr("overlap"));
     ++*field;
@@ -75,14 +75,14 @@ TEST(StartTimesTest, ActsOfOneActorMayNotOverlap) {
 
 TEST(StartTimesTest, JointActsStartTogether) {
   GraphMaker maker;
-  const int a = maker.Actor("a", 4, 10), b = maker.Actor("b", 4, 20);
+  const ActorId a = maker.Actor("a", 4, 10), b = maker.Actor("b", 4, 20);
   maker.Order(a, b, 0, "collective", TimedGraph::Order::Kind::kJoint);
   StartTimes times;
   times.iteration_ns = 80;
   times.actors = {{5, 20, 0}, {5, 20, 0}};
   EXPECT_EQ(CheckStartTimes(maker.graph, times), absl::OkStatus());
   for (const int64_t by : {-1, 1}) {
-    times.actors[1].start_ns = 5 + by;
+    times.actors[ActorId(1)].start_ns = 5 + by;
     EXPECT_THAT(std::string(CheckStartTimes(maker.graph, times).message()),
                 HasSubstr("starts together with"));
   }
@@ -94,14 +94,14 @@ TEST(StartTimesTest, AbsurdNumbersAreRefusedAndDoNotWrap) {
     times.iteration_ns = value;
     EXPECT_FALSE(CheckStartTimes(Small(), times).ok());
     times = SmallTimes();
-    times.actors[0].micro_batch_stride_ns = value;
+    times.actors[ActorId(0)].micro_batch_stride_ns = value;
     EXPECT_FALSE(CheckStartTimes(Small(), times).ok());
     times = SmallTimes();
-    times.actors[1].start_ns = value;
+    times.actors[ActorId(1)].start_ns = value;
     EXPECT_FALSE(CheckStartTimes(Small(), times).ok());
   }
   StartTimes times = SmallTimes();
-  times.actors.pop_back();
+  times.actors.resize(times.actors.size() - 1);
   EXPECT_FALSE(CheckStartTimes(Small(), times).ok());
 }
 
@@ -123,21 +123,22 @@ TEST(StartTimesTest, TheShortcutForEvenEdgesFindsWhatLookingAtAllActsFinds) {
       maker.Actor(i == 0 ? "a" : "b", (random() % 4 == 0 ? 1 : micro_batches) * chunks, draw(1, 4),
                   chunks);
     }
-    const int64_t acts[2] = {maker.graph.actors[0].acts, maker.graph.actors[1].acts};
-    TimedGraph::Port producer = {0, 1, acts[1]}, consumer = {1, 1, acts[0]};
-    if (acts[0] == acts[1] && random() % 4 != 0) producer.tokens = consumer.tokens = draw(1, 2);
+    const ActorId a(0), b(1);
+    const TimedGraph::Actor &first = maker.graph.actors[a], &second = maker.graph.actors[b];
+    TimedGraph::Port producer = {a, 1, second.acts}, consumer = {b, 1, first.acts};
+    if (first.acts == second.acts && random() % 4 != 0)
+      producer.tokens = consumer.tokens = draw(1, 2);
     if (random() % 3 == 0)
-      producer = {0, maker.graph.actors[0].chunks, acts[1] / maker.graph.actors[1].chunks},
-      consumer = {1, maker.graph.actors[1].chunks, acts[0] / maker.graph.actors[0].chunks};
+      producer = {a, first.chunks, second.acts / second.chunks},
+      consumer = {b, second.chunks, first.acts / first.chunks};
     const int64_t initial = random() % 2 == 0 ? 0 : draw(1, 12);
     maker.Register("r", producer, {consumer},
                    {.slots = std::max(initial, draw(1, 20)),
                     .initial_tokens = initial,
                     .latency_ns = draw(0, 2)});
-    if (acts[0] == acts[1]) maker.Order(0, 1, draw(-3, 3), "order");
+    if (first.acts == second.acts) maker.Order(a, b, draw(-3, 3), "order");
     times.iteration_ns = 0;
-    for (int i = 0; i < 2; ++i) {
-      const TimedGraph::Actor& actor = maker.graph.actors[i];
+    for (const TimedGraph::Actor& actor : maker.graph.actors) {
       Timing t;
       t.chunk_stride_ns = actor.time_ns + draw(0, 3);
       t.micro_batch_stride_ns =
@@ -147,18 +148,18 @@ TEST(StartTimesTest, TheShortcutForEvenEdgesFindsWhatLookingAtAllActsFinds) {
           std::max(times.iteration_ns, actor.acts / actor.chunks * t.micro_batch_stride_ns);
     }
     times.iteration_ns += draw(0, 60);
-    times.actors[1].start_ns = draw(0, 80) - 20;
+    times.actors[b].start_ns = draw(0, 80) - 20;
     bool holds = true;
-    const auto start = [&](int actor, int64_t act) {
-      const TimedGraph::Actor& a = maker.graph.actors[actor];
-      const int64_t n = FloorDiv(act, a.acts), k = act - n * a.acts;
+    const auto start = [&](ActorId actor, int64_t act) {
+      const TimedGraph::Actor& one = maker.graph.actors[actor];
+      const int64_t n = FloorDiv(act, one.acts), k = act - n * one.acts;
       return n * times.iteration_ns + times.actors[actor].start_ns +
-             k / a.chunks * times.actors[actor].micro_batch_stride_ns +
-             k % a.chunks * times.actors[actor].chunk_stride_ns;
+             k / one.chunks * times.actors[actor].micro_batch_stride_ns +
+             k % one.chunks * times.actors[actor].chunk_stride_ns;
     };
     for (const Wait& wait : AllWaits(maker.graph)) {
-      for (int64_t act = 40 * acts[wait.waiter]; act < 45 * acts[wait.waiter];
-           act += wait.waiter_port.period) {
+      const int64_t acts = maker.graph.actors[wait.waiter].acts;
+      for (int64_t act = 40 * acts; act < 45 * acts; act += wait.waiter_port.period) {
         const int64_t token =
             (act / wait.waiter_port.period + 1) * wait.waiter_port.tokens - 1 - wait.lag;
         if (token < 0) continue;

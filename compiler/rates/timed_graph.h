@@ -14,12 +14,17 @@
 // (Karp and Miller 1966; Lee and Messerschmitt 1987). One schedule that completes therefore proves
 // that all schedules complete.
 //
+// Actors and registers are numbered within the graph.
+//
 // Thread rule: plain data.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
 
 namespace weir::compiler {
 
@@ -38,7 +43,7 @@ struct TimedGraph {
     int priority = 0;  // among the ready acts of a device, the larger goes first
   };
   struct Port {
-    int actor = -1;
+    ActorId actor;
     int64_t period = 1;  // acts of a span
     int64_t tokens = 1;  // of a span
   };
@@ -60,15 +65,15 @@ struct TimedGraph {
   // joint act (a library's collective), so both start together; the delay is 0.
   struct Order {
     enum class Kind : uint8_t { kAfter, kJoint };
-    int before = -1;
-    int after = -1;
+    ActorId before;
+    ActorId after;
     // A negative delay places an act before the act of a later micro-batch.
     int64_t delay = 0;
     std::string why;  // "stream 0 of rank 1", for messages
     Kind kind = Kind::kAfter;
   };
-  std::vector<Actor> actors;
-  std::vector<Register> registers;
+  IdVector<ActorId, Actor> actors;
+  IdVector<RegisterId, Register> registers;
   std::vector<Order> orders;
 };
 

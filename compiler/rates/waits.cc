@@ -15,8 +15,7 @@ bool InRange(int64_t value, int64_t least) { return value >= least && value < kC
 
 absl::Status CheckPort(const TimedGraph& graph, const TimedGraph::Register& reg,
                        const TimedGraph::Port& port) {
-  if (port.actor < 0 || port.actor >= static_cast<int>(graph.actors.size()))
-    return Bad(absl::StrCat(reg.name, ": no actor ", port.actor));
+  if (!graph.actors.Has(port.actor)) return Bad(absl::StrCat(reg.name, ": no actor ", port.actor));
   const TimedGraph::Actor& actor = graph.actors[port.actor];
   if (!InRange(port.period, 1) || !InRange(port.tokens, 1) || actor.acts % port.period != 0) {
     return Bad(absl::StrCat(reg.name, " at ", actor.name, ": ", port.tokens, " tokens in ",
@@ -60,38 +59,38 @@ absl::Status CheckRegister(const TimedGraph& graph, const TimedGraph::Register& 
 
 }  // namespace
 
-Wait TokenWait(const TimedGraph& graph, int reg, int consumer) {
+Wait TokenWait(const TimedGraph& graph, RegisterId reg, int consumer) {
   const TimedGraph::Register& r = graph.registers[reg];
   const TimedGraph::Port& port = r.consumers[consumer];
-  return {Wait::Kind::kToken, reg,         consumer, port.actor, r.producer.actor, port, r.producer,
-          r.initial_tokens,   r.latency_ns};
+  return {Wait::Kind::kToken, reg,  -1,         consumer,         port.actor,
+          r.producer.actor,   port, r.producer, r.initial_tokens, r.latency_ns};
 }
 
-Wait SlotWait(const TimedGraph& graph, int reg, int consumer, int64_t slots) {
+Wait SlotWait(const TimedGraph& graph, RegisterId reg, int consumer, int64_t slots) {
   const TimedGraph::Register& r = graph.registers[reg];
   const TimedGraph::Port& port = r.consumers[consumer];
-  return {Wait::Kind::kSlot, reg,        consumer, r.producer.actor,
-          port.actor,        r.producer, port,     slots - r.initial_tokens,
-          r.latency_ns};
+  return {Wait::Kind::kSlot,        reg,         -1,         consumer,
+          r.producer.actor,         port.actor,  r.producer, port,
+          slots - r.initial_tokens, r.latency_ns};
 }
 
 Wait OrderWait(const TimedGraph& graph, int order) {
   const TimedGraph::Order& o = graph.orders[order];
   const Wait::Kind kind =
       o.kind == TimedGraph::Order::Kind::kJoint ? Wait::Kind::kJoint : Wait::Kind::kOrder;
-  return {kind, order, -1, o.after, o.before, {o.after, 1, 1}, {o.before, 1, 1}, o.delay, 0};
+  return {
+      kind, RegisterId(), order, -1, o.after, o.before, {o.after, 1, 1}, {o.before, 1, 1}, o.delay,
+      0};
 }
 
 std::vector<Wait> AllWaits(const TimedGraph& graph) {
   std::vector<Wait> waits;
   waits.reserve(3 * graph.registers.size() + graph.orders.size());
-  for (size_t r = 0; r < graph.registers.size(); ++r) {
+  for (RegisterId r : graph.registers.ids()) {
     for (size_t c = 0; c < graph.registers[r].consumers.size(); ++c) {
-      waits.push_back(TokenWait(graph, static_cast<int>(r), static_cast<int>(c)));
-      if (graph.registers[r].slots > 0) {
-        waits.push_back(
-            SlotWait(graph, static_cast<int>(r), static_cast<int>(c), graph.registers[r].slots));
-      }
+      waits.push_back(TokenWait(graph, r, static_cast<int>(c)));
+      if (graph.registers[r].slots > 0)
+        waits.push_back(SlotWait(graph, r, static_cast<int>(c), graph.registers[r].slots));
     }
   }
   for (size_t o = 0; o < graph.orders.size(); ++o) {
@@ -117,22 +116,21 @@ std::string Describe(const TimedGraph& graph, const Wait& wait, const Need& need
       absl::StrCat("act ", need.other_act, when, " of `", graph.actors[wait.other].name, "`");
   switch (wait.kind) {
     case Wait::Kind::kToken:
-      return absl::StrCat(act, "takes a token of `", graph.registers[wait.index].name, "` that ",
+      return absl::StrCat(act, "takes a token of `", graph.registers[wait.reg].name, "` that ",
                           other, " publishes");
     case Wait::Kind::kSlot:
-      return absl::StrCat(act, "takes a slot of `", graph.registers[wait.index].name, "` that ",
+      return absl::StrCat(act, "takes a slot of `", graph.registers[wait.reg].name, "` that ",
                           other, " releases");
     case Wait::Kind::kOrder:
-      return absl::StrCat(act, "comes after ", other, " (", graph.orders[wait.index].why, ")");
+      return absl::StrCat(act, "comes after ", other, " (", graph.orders[wait.order].why, ")");
     case Wait::Kind::kJoint:
-      return absl::StrCat(act, "starts together with ", other, " (", graph.orders[wait.index].why,
+      return absl::StrCat(act, "starts together with ", other, " (", graph.orders[wait.order].why,
                           ")");
   }
   return act;
 }
 
 absl::Status CheckGraph(const TimedGraph& graph) {
-  const int64_t num_actors = static_cast<int64_t>(graph.actors.size());
   for (const TimedGraph::Actor& actor : graph.actors) {
     if (!InRange(actor.acts, 1) || !InRange(actor.chunks, 1) || actor.acts % actor.chunks != 0 ||
         actor.time_ns < 1 || actor.time_ns > kActNsMax) {
@@ -144,8 +142,7 @@ absl::Status CheckGraph(const TimedGraph& graph) {
     if (absl::Status status = CheckRegister(graph, reg); !status.ok()) return status;
   }
   for (const TimedGraph::Order& order : graph.orders) {
-    if (order.before < 0 || order.before >= num_actors || order.after < 0 ||
-        order.after >= num_actors) {
+    if (!graph.actors.Has(order.before) || !graph.actors.Has(order.after)) {
       return Bad(
           absl::StrCat("order ", order.why, ": no actor ", order.before, " or ", order.after));
     }

@@ -32,10 +32,11 @@ inline constexpr int64_t kTimeMaxNs = int64_t{1} << 60;
 struct Wait {
   enum class Kind : uint8_t { kToken, kSlot, kOrder, kJoint };
   Kind kind = Kind::kToken;
-  int index = -1;     // register or order
+  RegisterId reg;     // kToken, kSlot
+  int order = -1;     // kOrder, kJoint: in TimedGraph::orders
   int consumer = -1;  // of the register
-  int waiter = -1;    // actor
-  int other = -1;     // actor waited for
+  ActorId waiter;
+  ActorId other;  // the actor waited for
   TimedGraph::Port waiter_port;
   TimedGraph::Port other_port;
   int64_t lag = 0;
@@ -50,8 +51,8 @@ struct Need {
   int64_t iterations = 0;
 };
 
-Wait TokenWait(const TimedGraph& graph, int reg, int consumer);
-Wait SlotWait(const TimedGraph& graph, int reg, int consumer, int64_t slots);
+Wait TokenWait(const TimedGraph& graph, RegisterId reg, int consumer);
+Wait SlotWait(const TimedGraph& graph, RegisterId reg, int consumer, int64_t slots);
 Wait OrderWait(const TimedGraph& graph, int order);
 // Returns all waits of a graph. Registers without a slot count give no slot waits. A joint order
 // gives two waits.
@@ -70,7 +71,7 @@ struct ActShape {
   int64_t acts = 0;
   int64_t chunks = 1;
 };
-inline ActShape ShapeOf(const TimedGraph& graph, int actor) {
+inline ActShape ShapeOf(const TimedGraph& graph, ActorId actor) {
   return {graph.actors[actor].acts, graph.actors[actor].chunks};
 }
 

@@ -379,7 +379,7 @@ class RegisterAllocator {
   const RankGraph& graph_;
   proto::RankPlan out_;
   std::vector<Place> places_;
-  std::vector<std::vector<Station>> readers_;  // by register, on all ranks of the stage
+  IdVector<RegisterId, std::vector<Station>> readers_;  // on all ranks of the stage
   struct NamedProgram {
     int index = -1;
     std::string bytes;  // empty until another program has the name

@@ -17,7 +17,7 @@ constexpr int64_t kActsMax = int64_t{1} << 17;
 PartCosts CostsOfParts(const PipelineSchedule& schedule, const StationGraph& graph) {
   PartCosts costs;
   for (auto& list : costs) list.assign(schedule.num_parts(), 0);
-  for (size_t a = 0; a < graph.timed.actors.size(); ++a) {
+  for (ActorId a : graph.timed.actors.ids()) {
     const StationPass& pass = graph.passes[a];
     const TimedGraph::Actor& actor = graph.timed.actors[a];
     if (pass.pass.has_value())
@@ -34,12 +34,12 @@ SchedulePlay ActsOfStep(const PipelineSchedule& schedule, const StationGraph& gr
   SchedulePlay play;
   play.stages.resize(schedule.num_stages);
   int64_t begin = std::numeric_limits<int64_t>::max(), end = 0, busy = 0;
-  for (size_t a = 0; a < graph.timed.actors.size(); ++a) {
+  for (ActorId a : graph.timed.actors.ids()) {
     const StationPass& pass = graph.passes[a];
     if (!pass.pass.has_value()) continue;
     const TimedGraph::Actor& actor = graph.timed.actors[a];
     for (int64_t k = 0; k < actor.acts; ++k) {
-      const int64_t ended = played.ends(static_cast<int>(a))[kStepShown * actor.acts + k];
+      const int64_t ended = played.ends(a)[kStepShown * actor.acts + k];
       play.stages[actor.device].push_back({*pass.pass, pass.part,
                                            k / actor.chunks % schedule.micro_batches,
                                            ended - actor.time_ns, ended});
@@ -66,13 +66,13 @@ SchedulePlay ActsOfStep(const PipelineSchedule& schedule, const StationGraph& gr
 }  // namespace
 
 StationPlay PlayStations(const PipelineSchedule& schedule, const StationGraph& graph,
-                         const std::vector<int64_t>& slots) {
+                         const IdVector<RegisterId, int64_t>& slots) {
   int64_t acts = 0;
   for (const TimedGraph::Actor& actor : graph.timed.actors) acts += kSteps * actor.acts;
   if (acts <= kActsMax) {
     TimedGraph timed = graph.timed;
-    for (size_t r = 0; r < timed.registers.size(); ++r) timed.registers[r].slots = slots[r];
-    GreedyPlay played(timed, [&](int actor, int64_t micro_batch) {
+    for (RegisterId r : timed.registers.ids()) timed.registers[r].slots = slots[r];
+    GreedyPlay played(timed, [&](ActorId actor, int64_t micro_batch) {
       return graph.passes[actor].precedence.At(micro_batch % schedule.micro_batches);
     });
     if (played.Run(kSteps)) return {ActsOfStep(schedule, graph, played), Transfers::kCounted};

@@ -21,9 +21,9 @@ struct StationPlay {
 };
 
 // Plays three steps and returns the second, which includes the ends of its neighbours. A job with
-// very many acts plays one step, part by part and without transfers. `slots` has an entry for each
-// register of the graph. Returns an empty play if even that is too large to look at.
+// very many acts plays one step, part by part and without transfers. Returns an empty play if even
+// that is too large to look at.
 StationPlay PlayStations(const PipelineSchedule& schedule, const StationGraph& graph,
-                         const std::vector<int64_t>& slots);
+                         const IdVector<RegisterId, int64_t>& slots);
 
 }  // namespace weir::compiler

@@ -77,7 +77,7 @@ constexpr int64_t kHourNs = 3600 * kSecondNs;
 class RankRhythm {
  public:
   RankRhythm(const JobRhythm& rhythm, int64_t steps_per_iteration, const RankGraph& graph,
-             const std::vector<std::vector<Station>>& readers, proto::RankPlan* plan)
+             const IdVector<RegisterId, std::vector<Station>>& readers, proto::RankPlan* plan)
       : rhythm_(rhythm),
         steps_per_iteration_(steps_per_iteration),
         graph_(graph),
@@ -106,18 +106,21 @@ class RankRhythm {
     AddPorts();
     for (int r = 0; r < plan_.registers_size(); ++r) {
       proto::RegisterSpec* spec = plan_.mutable_registers(r);
-      TimedGraph::Register& entry = timed_.registers[r];
+      const RegisterId reg(r);
+      TimedGraph::Register& entry = timed_.registers[reg];
       entry.name = spec->name();
       entry.initial_tokens = spec->initial_tokens();
       entry.bytes = spec->bytes();
       if (spec->side() != proto::RegisterSpec::LOCAL) WEIR_RETURN_IF_ERROR(AddFarEnd(spec, &entry));
-      if (spec->slots() == 0) spec->set_slots(static_cast<int>(SolvedSlots(r, *spec, entry)));
+      if (spec->slots() == 0) spec->set_slots(static_cast<int>(SolvedSlots(reg, *spec, entry)));
       entry.slots = spec->slots();
     }
     // A weight that this rank only keeps or only reads has no second end to check.
-    std::erase_if(timed_.registers, [](const TimedGraph::Register& entry) {
-      return entry.producer.actor < 0 || entry.consumers.empty();
-    });
+    const auto end = std::remove_if(
+        timed_.registers.begin(), timed_.registers.end(), [](const TimedGraph::Register& entry) {
+          return !entry.producer.actor.has_value() || entry.consumers.empty();
+        });
+    timed_.registers.resize(end - timed_.registers.begin());
     absl::Status held = CheckStartTimes(timed_, times_);
     if (!held.ok()) {
       return absl::InternalError(absl::StrCat("the times solved for the job do not hold on rank ",
@@ -128,11 +131,11 @@ class RankRhythm {
   }
 
  private:
-  int64_t SolvedSlots(int r, const proto::RegisterSpec& spec,
+  int64_t SolvedSlots(RegisterId reg, const proto::RegisterSpec& spec,
                       const TimedGraph::Register& entry) const {
-    if (entry.producer.actor < 0) return 1;
+    if (!entry.producer.actor.has_value()) return 1;
     const bool local = spec.side() == proto::RegisterSpec::LOCAL;
-    RegisterFamily family{stations_[entry.producer.actor], readers_[r],
+    RegisterFamily family{stations_[entry.producer.actor], readers_[reg],
                           local ? spec.tokens_per_step() : 0, spec.initial_tokens()};
     if (!local) family.consumers = {stations_[entry.consumers.at(0).actor]};
     const auto solved = rhythm_.slots.find(family);
@@ -140,8 +143,8 @@ class RankRhythm {
     return solved == rhythm_.slots.end() ? needed : std::max(needed, solved->second);
   }
 
-  absl::StatusOr<int> AddActor(const RankActor& like, const Station& station,
-                               const std::string& name) {
+  absl::StatusOr<ActorId> AddActor(const RankActor& like, const Station& station,
+                                   const std::string& name) {
     const StationTime* time = rhythm_.Find(station);
     if (time == nullptr) {
       return absl::InternalError(absl::StrCat("rank ", graph_.rank, ": no time was solved for ",
@@ -153,10 +156,11 @@ class RankRhythm {
     actor.acts = like.acts_per_step;
     actor.chunks = like.chunks;
     actor.time_ns = time->time_ns;
+    const ActorId id = timed_.actors.next_id();
     timed_.actors.push_back(std::move(actor));
     times_.actors.push_back(*time);
     stations_.push_back(station);
-    return static_cast<int>(timed_.actors.size()) - 1;
+    return id;
   }
 
   // The times are those of a step with an update. In such a step every register has the tokens of
@@ -165,21 +169,23 @@ class RankRhythm {
     for (int a = 0; a < plan_.actor_size(); ++a) {
       const auto port_of = [&](int reg) {
         return TimedGraph::Port{
-            a, plan_.actor(a).rate().acts_per_step() / plan_.registers(reg).tokens_per_step(), 1};
+            ActorId(a),
+            plan_.actor(a).rate().acts_per_step() / plan_.registers(reg).tokens_per_step(), 1};
       };
       for (const proto::InputPort& port : plan_.actor(a).input())
-        timed_.registers[port.register_id()].consumers.push_back(port_of(port.register_id()));
+        timed_.registers[RegisterId(port.register_id())].consumers.push_back(
+            port_of(port.register_id()));
       for (const proto::OutputPort& port : plan_.actor(a).output())
-        timed_.registers[port.register_id()].producer = port_of(port.register_id());
+        timed_.registers[RegisterId(port.register_id())].producer = port_of(port.register_id());
     }
   }
 
   absl::Status AddFarEnd(proto::RegisterSpec* spec, TimedGraph::Register* entry) {
     const bool inbound = spec->side() == proto::RegisterSpec::INBOUND;
     const TimedGraph::Port near = inbound ? entry->consumers.at(0) : entry->producer;
-    const RankActor& actor = graph_.actors[near.actor];
+    const RankActor& actor = graph_.actors[near.actor.value()];
     const Station& station = graph_.PeerOf(actor);
-    WEIR_ASSIGN_OR_RETURN(int far, AddActor(actor, station, actor.far_name));
+    WEIR_ASSIGN_OR_RETURN(const ActorId far, AddActor(actor, station, actor.far_name));
     const StationTime* sends = rhythm_.Find(inbound ? station : actor.station);
     entry->latency_ns = sends->latency_ns;
     TimedGraph::Port port{far, 1, 1};
@@ -198,7 +204,7 @@ class RankRhythm {
 
   void Write() {
     for (int a = 0; a < plan_.actor_size(); ++a)
-      *plan_.mutable_actor(a)->mutable_timing() = ToProto(times_.actors[a]);
+      *plan_.mutable_actor(a)->mutable_timing() = ToProto(times_.actors[ActorId(a)]);
     proto::PlanCertificate* certificate = plan_.mutable_certificate();
     // Steps follow each other as if every step had an update. Then all waits are kept, including
     // waits over several steps.
@@ -211,17 +217,18 @@ class RankRhythm {
   const JobRhythm& rhythm_;
   const int64_t steps_per_iteration_;
   const RankGraph& graph_;
-  const std::vector<std::vector<Station>>& readers_;
+  const IdVector<RegisterId, std::vector<Station>>& readers_;
   proto::RankPlan& plan_;
   TimedGraph timed_;
   StartTimes times_;
-  std::vector<Station> stations_;  // of the actors of both
+  IdVector<ActorId, Station> stations_;  // of both
 };
 
 }  // namespace
 
 absl::Status ApplyRhythm(const JobRhythm& rhythm, int64_t steps_per_iteration,
-                         const RankGraph& graph, const std::vector<std::vector<Station>>& readers,
+                         const RankGraph& graph,
+                         const IdVector<RegisterId, std::vector<Station>>& readers,
                          proto::RankPlan* plan) {
   return RankRhythm(rhythm, steps_per_iteration, graph, readers, plan).Apply();
 }

@@ -24,7 +24,8 @@ int64_t SlotsNeeded(const TimedGraph& graph, const StartTimes& times,
 // something that the shape of its stage lacks. kInvalidArgument (W0549): an iteration of
 // `steps_per_iteration` steps takes longer than a plan can say.
 absl::Status ApplyRhythm(const JobRhythm& rhythm, int64_t steps_per_iteration,
-                         const RankGraph& graph, const std::vector<std::vector<Station>>& readers,
+                         const RankGraph& graph,
+                         const IdVector<RegisterId, std::vector<Station>>& readers,
                          proto::RankPlan* plan);
 
 }  // namespace weir::compiler

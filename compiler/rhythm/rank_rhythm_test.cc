@@ -12,7 +12,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // Returns the start of act `k` of iteration `n`, by the formula of compiler/rates/start_times.h.
-int64_t StartOf(const TimedGraph& graph, const StartTimes& times, int actor, int64_t n, int64_t k) {
+int64_t StartOf(const TimedGraph& graph, const StartTimes& times, ActorId actor, int64_t n,
+                int64_t k) {
   const Timing& start = times.actors[actor];
   const int64_t chunks = graph.actors[actor].chunks;
   return n * times.iteration_ns + start.start_ns + k / chunks * start.micro_batch_stride_ns +
@@ -69,9 +70,9 @@ TEST(SlotsNeeded, AreTheFewestThatAreEnoughTokenByToken) {
     };
     // Both in chunks, or the reader once for each micro-batch or step.
     const int64_t chunks = 1 + below(3);
-    const int make = actor("make", chunks);
+    const ActorId make = actor("make", chunks);
     const int64_t period = below(2) == 0 ? 1 : chunks * micro_batches;
-    const int use = actor("use", period == 1 ? chunks : 1);
+    const ActorId use = actor("use", period == 1 ? chunks : 1);
     TimedGraph::Register entry;
     if (period == 1) {
       entry = {"r", {make}, {{use}}};

@@ -16,7 +16,7 @@ namespace {
 // The search halves the interval between the bound and the period of one slot each this many times.
 constexpr int kBisections = 12;
 
-int64_t BytesOfFullestDevice(const TimedGraph& graph, const std::vector<int64_t>& slots) {
+int64_t BytesOfFullestDevice(const TimedGraph& graph, const IdVector<RegisterId, int64_t>& slots) {
   int64_t most = 0;
   for (const auto& [device, bytes] : RegisterBytes(graph, slots)) most = std::max(most, bytes);
   return most;
@@ -67,9 +67,10 @@ std::string LeaveSlotsToBeSolved(const proto::Runtime& runtime) {
 
 }  // namespace
 
-std::map<int, int64_t> RegisterBytes(const TimedGraph& graph, const std::vector<int64_t>& slots) {
+std::map<int, int64_t> RegisterBytes(const TimedGraph& graph,
+                                     const IdVector<RegisterId, int64_t>& slots) {
   std::map<int, int64_t> bytes;
-  for (size_t r = 0; r < graph.registers.size(); ++r) {
+  for (RegisterId r : graph.registers.ids()) {
     const TimedGraph::Register& entry = graph.registers[r];
     bytes[graph.actors[entry.consumers[0].actor].device] += entry.bytes * slots[r];
   }
@@ -118,14 +119,14 @@ absl::StatusOr<JobRhythm> SolveRhythm(const LogicalPlan& plan, const CostModel& 
   if (plan.mode == PlanMode::kTrain && plan.schedule.num_stages > 1)
     rhythm.bubble = PlayStations(plan.schedule, graph, solution.slots).play.bubble;
   rhythm.stations.resize(plan.module.items.size());
-  for (size_t a = 0; a < graph.stations.size(); ++a) {
+  for (ActorId a : graph.stations.ids()) {
     const Station& station = graph.stations[a];
     std::vector<StationTime>& in_item = rhythm.stations[station.item];
     if (static_cast<int>(in_item.size()) <= station.index) in_item.resize(station.index + 1);
     in_item[station.index] = {solution.times.actors[a], 0};
     in_item[station.index].time_ns = graph.timed.actors[a].time_ns;
   }
-  for (size_t r = 0; r < graph.timed.registers.size(); ++r) {
+  for (RegisterId r : graph.timed.registers.ids()) {
     const TimedGraph::Register& entry = graph.timed.registers[r];
     if (entry.slots == 0) rhythm.slots[graph.families[r]] = solution.slots[r];
     const Station& station = graph.stations[entry.producer.actor];

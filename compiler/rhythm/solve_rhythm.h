@@ -30,7 +30,8 @@ absl::StatusOr<StationGraph> BuildStationGraph(const LogicalPlan& plan, const Co
 
 // Returns the bytes of all registers of a device, by device of the graph. A message lies on the
 // device that reads the message.
-std::map<int, int64_t> RegisterBytes(const TimedGraph& graph, const std::vector<int64_t>& slots);
+std::map<int, int64_t> RegisterBytes(const TimedGraph& graph,
+                                     const IdVector<RegisterId, int64_t>& slots);
 
 // kInvalidArgument: a deadlock (W0494), or no slots fit under runtime.register_bytes_max (W0495).
 absl::StatusOr<RegisterSolution> SolveStations(const LogicalPlan& plan, const StationGraph& graph);

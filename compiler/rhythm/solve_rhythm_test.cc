@@ -72,7 +72,8 @@ TEST(SolveRhythm, AMicroBatchTakesTheLoadOfAStage) {
 }
 
 // Returns the start of act `k` of iteration `n`, by the formula of compiler/rates/start_times.h.
-int64_t StartOf(const TimedGraph& graph, const StartTimes& times, int actor, int64_t n, int64_t k) {
+int64_t StartOf(const TimedGraph& graph, const StartTimes& times, ActorId actor, int64_t n,
+                int64_t k) {
   const Timing& start = times.actors[actor];
   const int64_t chunks = graph.actors[actor].chunks;
   return n * times.iteration_ns + start.start_ns + k / chunks * start.micro_batch_stride_ns +
@@ -132,7 +133,7 @@ TEST(SolveStations, NoActStartsBeforeWhatItNeedsHasEnded) {
         ASSERT_TRUE(graph.ok()) << graph.status();
         absl::StatusOr<RegisterSolution> solution = SolveStations(*plan, *graph);
         ASSERT_TRUE(solution.ok()) << solution.status();
-        for (size_t r = 0; r < graph->timed.registers.size(); ++r) {
+        for (RegisterId r : graph->timed.registers.ids()) {
           const TimedGraph::Register& entry = graph->timed.registers[r];
           if (entry.slots > 0) {
             EXPECT_EQ(solution->slots[r], entry.slots) << "given slots stand";
@@ -159,7 +160,8 @@ TEST(BuildStationGraph, HasAStationForEveryActorOfEveryRank) {
       const auto at =
           std::lower_bound(graph->stations.begin(), graph->stations.end(), actor.station);
       ASSERT_TRUE(at != graph->stations.end() && *at == actor.station) << actor.name;
-      const TimedGraph::Actor& timed = graph->timed.actors[at - graph->stations.begin()];
+      const ActorId id(static_cast<int>(at - graph->stations.begin()));
+      const TimedGraph::Actor& timed = graph->timed.actors[id];
       EXPECT_EQ(timed.device, shape.graph.stage);
       EXPECT_EQ(timed.acts, actor.acts_per_step);
     }
@@ -168,7 +170,7 @@ TEST(BuildStationGraph, HasAStationForEveryActorOfEveryRank) {
 
 TEST(RegisterBytes, LieWithTheReader) {
   GraphMaker maker;
-  const int a = maker.Actor("a", 1, 1, 1, 0), b = maker.Actor("b", 1, 1, 1, 1);
+  const ActorId a = maker.Actor("a", 1, 1, 1, 0), b = maker.Actor("b", 1, 1, 1, 1);
   maker.Register("within", {a}, {{a}}, {.bytes = 10});
   maker.Register("across", {a}, {{b}}, {.bytes = 100});
   EXPECT_EQ(RegisterBytes(maker.graph, {2, 3}), (std::map<int, int64_t>{{0, 20}, {1, 300}}));
@@ -202,11 +204,12 @@ TEST(SolveStations, UnderALimitTheRegistersOfEveryDeviceFit) {
 
 // Stage s has a forward and a backward actor. `update` reads the last backward pass of a step, and
 // the first forward pass of the next step reads its result.
-StationGraph PipelineByHand(const PipelineSchedule& schedule, std::vector<int64_t>* slots) {
+StationGraph PipelineByHand(const PipelineSchedule& schedule,
+                            IdVector<RegisterId, int64_t>* slots) {
   const int64_t p = schedule.num_stages, m = schedule.micro_batches;
   GraphMaker maker;
   StationGraph graph;
-  std::vector<int> forward, backward;
+  std::vector<ActorId> forward, backward;  // by stage
   for (int64_t s = 0; s < p; ++s) {
     forward.push_back(maker.Actor("forward", m, kUnitNs, 1, static_cast<int>(s)));
     backward.push_back(maker.Actor("backward", m, 2 * kUnitNs, 1, static_cast<int>(s)));
@@ -220,7 +223,7 @@ StationGraph PipelineByHand(const PipelineSchedule& schedule, std::vector<int64_
     maker.Register("down", {forward[s]}, {{forward[s + 1]}}, {.slots = 2});
     maker.Register("up", {backward[s + 1]}, {{backward[s]}}, {.slots = 2});
   }
-  const int update = maker.Actor("update", 1, 1);
+  const ActorId update = maker.Actor("update", 1, 1);
   graph.passes.push_back({});
   maker.Register("gradient", {backward[0], m, 1}, {{update}});
   maker.Register("weight", {update}, {{forward[0], m, 1}}, {.initial_tokens = 1});
@@ -233,7 +236,7 @@ TEST(PlayStations, AStepByHandHasTheBubbleOfTheClosedForm) {
   for (int64_t p : {2, 3, 5}) {
     for (int64_t m : {2, 4, 10}) {
       const PipelineSchedule schedule = *ScheduleOf(proto::Job(), p, m);
-      std::vector<int64_t> slots;
+      IdVector<RegisterId, int64_t> slots;
       const StationGraph graph = PipelineByHand(schedule, &slots);
       const StationPlay play = PlayStations(schedule, graph, slots);
       EXPECT_EQ(play.transfers, Transfers::kCounted);
@@ -248,7 +251,7 @@ TEST(PlayStations, AStepByHandHasTheBubbleOfTheClosedForm) {
 
 TEST(PlayStations, AMillionActsArePlayedPartByPart) {
   const PipelineSchedule schedule = *ScheduleOf(proto::Job(), 4, 20'000);
-  std::vector<int64_t> slots;
+  IdVector<RegisterId, int64_t> slots;
   const StationGraph graph = PipelineByHand(schedule, &slots);
   const StationPlay play = PlayStations(schedule, graph, slots);
   EXPECT_EQ(play.transfers, Transfers::kNotCounted);

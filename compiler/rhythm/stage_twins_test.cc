@@ -119,12 +119,12 @@ TEST(FindStageTwins, TimesAndSizesAreThoseOfEveryStage) {
       }
       const StationGraph expected = all.Finish();
       ASSERT_EQ(graph->stations, expected.stations);
-      for (size_t a = 0; a < expected.stations.size(); ++a) {
+      for (ActorId a : expected.stations.ids()) {
         EXPECT_EQ(graph->timed.actors[a].time_ns, expected.timed.actors[a].time_ns)
             << mesh << ": " << expected.timed.actors[a].name;
       }
       ASSERT_EQ(graph->families, expected.families);
-      for (size_t r = 0; r < expected.families.size(); ++r) {
+      for (RegisterId r : expected.families.ids()) {
         const TimedGraph::Register &here = graph->timed.registers[r],
                                    &there = expected.timed.registers[r];
         EXPECT_EQ(here.bytes, there.bytes) << mesh << ": " << there.name;

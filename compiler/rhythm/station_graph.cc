@@ -148,9 +148,9 @@ void StationGraphBuilder::AddRegisters(const RankGraph& graph, const StageTwin* 
 
 StationGraph StationGraphBuilder::Finish() {
   StationGraph out;
-  std::map<Station, int> index;
+  std::map<Station, ActorId> actor_at;
   for (const auto& [station, data] : stations_) {
-    index[station] = static_cast<int>(out.stations.size());
+    actor_at[station] = out.stations.next_id();
     out.stations.push_back(station);
     out.passes.push_back(data.pass);
     TimedGraph::Actor actor;
@@ -165,7 +165,7 @@ StationGraph StationGraphBuilder::Finish() {
   for (const auto& [key, data] : registers_) {
     TimedGraph::Register entry;
     auto port = [&](const Station& station) {
-      const int actor = index.at(station);
+      const ActorId actor = actor_at.at(station);
       return TimedGraph::Port{actor, key.tokens > 0 ? out.timed.actors[actor].acts / key.tokens : 1,
                               1};
     };

@@ -34,10 +34,11 @@ struct StationPass {
 };
 
 struct StationGraph {
-  TimedGraph timed;                      // device = stage
-  std::vector<Station> stations;         // of the actors of `timed`
-  std::vector<StationPass> passes;       // likewise
-  std::vector<RegisterFamily> families;  // of its registers
+  TimedGraph timed;  // device = stage
+  // Of the actors and registers of `timed`:
+  IdVector<ActorId, Station> stations;
+  IdVector<ActorId, StationPass> passes;
+  IdVector<RegisterId, RegisterFamily> families;
 };
 
 // Returns the time of one act of `actor`.

@@ -26,8 +26,8 @@ using compiler::RegisterSolution;
 using compiler::SolveRegisters;
 using compiler::TimedGraph;
 
-TimedGraph WithSlots(TimedGraph graph, const std::vector<int64_t>& slots) {
-  for (size_t r = 0; r < graph.registers.size(); ++r) graph.registers[r].slots = slots[r];
+TimedGraph WithSlots(TimedGraph graph, const IdVector<RegisterId, int64_t>& slots) {
+  for (RegisterId r : graph.registers.ids()) graph.registers[r].slots = slots[r];
   return graph;
 }
 
@@ -89,7 +89,7 @@ void MeasureQuality(const BenchArgs& args, int layers, int stages) {
     const RegisterSolution solution = Must(SolveRegisters(graph, {}));
     GreedyPlay greedy(WithSlots(graph, solution.slots));
     if (!greedy.Run(4)) Must(absl::InternalError("a solved pipeline comes to rest"));
-    period.push_back(greedy.Period(0, 0.5) / static_cast<double>(solution.micro_batch_ns));
+    period.push_back(greedy.Period(ActorId(0), 0.5) / static_cast<double>(solution.micro_batch_ns));
     memory.push_back(static_cast<double>(solution.bytes) / solution.bytes_bound);
     options.stages = 0;
     const RegisterSolution alone = Must(

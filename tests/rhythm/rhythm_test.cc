@@ -290,7 +290,7 @@ TEST(Rhythm, AMemoryCapIsKeptAndCostsTime) {
   ASSERT_TRUE(graph.ok()) << graph.status();
   absl::StatusOr<compiler::RegisterSolution> best = SolveStations(*free, *graph);
   ASSERT_TRUE(best.ok()) << best.status();
-  auto fullest = [&](const std::vector<int64_t>& slots) {
+  auto fullest = [&](const IdVector<RegisterId, int64_t>& slots) {
     int64_t most = 0;
     for (const auto& [device, bytes] : RegisterBytes(graph->timed, slots))
       most = std::max(most, bytes);
