@@ -142,7 +142,7 @@ TEST(RankTensor, OnlyAWeightThatIsReadHereAndADelayHaveTokensFromTheStart) {
   tensor.delay = 0;
   tensor.variable = 0;
   EXPECT_EQ(InitialTokens(tensor), 0) << "nobody would ever take the token";
-  tensor.consumers = {4};
+  tensor.consumers = {ActorId(4)};
   EXPECT_EQ(InitialTokens(tensor), 1);
 }
 

@@ -29,14 +29,16 @@ void RankBuilder::BeginItem(int index) {
   index_ = 0;
 }
 
-int RankBuilder::AddTensor(const std::string& name, int64_t bytes, int64_t tokens, int64_t every) {
+TensorId RankBuilder::AddTensor(const std::string& name, int64_t bytes, int64_t tokens,
+                                int64_t every) {
   RankTensor tensor;
   tensor.every = every;
   tensor.name = name;
   tensor.bytes = bytes;
   tensor.tokens_per_step = tokens;
+  const TensorId id = graph_.tensors.next_id();
   graph_.tensors.push_back(std::move(tensor));
-  return static_cast<int>(graph_.tensors.size()) - 1;
+  return id;
 }
 
 RankActor RankBuilder::MakeActor(const std::string& name) const {
@@ -54,8 +56,8 @@ RankActor RankBuilder::MakeActor(const std::string& name) const {
   return actor;
 }
 
-int RankBuilder::AddActor(RankActor actor) {
-  int id = static_cast<int>(graph_.actors.size());
+ActorId RankBuilder::AddActor(RankActor actor) {
+  const ActorId id = graph_.actors.next_id();
   for (size_t i = 0; i < actor.outputs.size(); ++i) {
     graph_.tensors[actor.outputs[i]].producer = id;
     graph_.tensors[actor.outputs[i]].output = static_cast<int>(i);
@@ -65,10 +67,10 @@ int RankBuilder::AddActor(RankActor actor) {
 }
 
 void RankBuilder::CollectInputs(RankActor* actor) {
-  absl::flat_hash_set<int> seen(actor->outputs.begin(), actor->outputs.end());
+  absl::flat_hash_set<TensorId> seen(actor->outputs.begin(), actor->outputs.end());
   actor->inputs.reserve(actor->chain->reads.size());
   for (int operand : actor->chain->reads) {
-    const int tensor = actor->operands[operand];
+    const TensorId tensor = actor->operands[operand];
     if (seen.insert(tensor).second) actor->inputs.push_back(tensor);
   }
 }

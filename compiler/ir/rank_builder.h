@@ -50,12 +50,12 @@ class RankBuilder {
     return sbp::LocalSlice(type, layout, plan_.places.mesh(stage()), coords_);
   }
 
-  // Adds a tensor without a producer. Returns its index.
-  int AddTensor(const std::string& name, int64_t bytes, int64_t tokens, int64_t every);
+  // Adds a tensor without a producer.
+  TensorId AddTensor(const std::string& name, int64_t bytes, int64_t tokens, int64_t every);
   // Returns an actor of the item, at the station of now, with the rates of the item.
   RankActor MakeActor(const std::string& name) const;
-  // Adds the actor, as the producer of its outputs. Returns its index.
-  int AddActor(RankActor actor);
+  // Adds the actor, as the producer of its outputs.
+  ActorId AddActor(RankActor actor);
   // Sets the inputs of an actor: every tensor that its chain reads and that it does not produce.
   static void CollectInputs(RankActor* actor);
 

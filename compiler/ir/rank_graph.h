@@ -12,6 +12,8 @@
 
 #include "compiler/ir/ir.h"
 #include "proto/plan.pb.h"
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
 #include "runtime/base/rate.h"
 #include "runtime/base/transfer/transfer.h"
 
@@ -53,15 +55,17 @@ struct TransferSite {
   }
 };
 
+using TensorId = Id<struct TensorTag>;  // in RankGraph::tensors
+
 // A tensor (or message) that leaves an actor. The tensor becomes part of a register.
 struct RankTensor {
   std::string name;
   int64_t bytes = 0;
   int64_t tokens_per_step = 1;
-  int64_t every = 1;           // tokens_per_step tokens come in this number of steps
-  int producer = -1;           // actor; -1: inbound from `peer`
-  std::vector<int> consumers;  // actors, ascending; empty for outbound
-  int output = -1;             // index among the outputs of its station, known to all ranks
+  int64_t every = 1;               // tokens_per_step tokens come in this number of steps
+  ActorId producer;                // none: inbound from `peer`
+  std::vector<ActorId> consumers;  // ascending; empty for outbound
+  int output = -1;                 // index among the outputs of its station, known to all ranks
   // Only for a local tensor: the stations that read the tensor on some rank of the stage,
   // ascending. Slots and times follow from `readers`, and so are the same on all ranks, whatever
   // stations read the tensor on this rank.
@@ -79,7 +83,7 @@ struct RankTensor {
   // Inbound: the peer writes for micro-batch n only after this actor has done all its acts for
   // micro-batch n - lag.
   struct After {
-    int actor = -1;  // -1: the peer writes whenever it has credit
+    ActorId actor;  // none: the peer writes whenever it has credit
     int64_t lag = 0;
   } written_after = {};
 };
@@ -138,10 +142,10 @@ struct RankActor : Rate {
   int64_t part = 0;                          // of the pipeline
   std::string program;                       // name of its kernel chain
   std::shared_ptr<const KernelChain> chain;  // null: no kernels
-  std::vector<int> operands;                 // of the chain: RankTensors
-  std::vector<int> states;                   // of the chain: RankStates
-  std::vector<int> inputs;                   // RankTensors
-  std::vector<int> outputs;
+  std::vector<TensorId> operands;            // of the chain
+  std::vector<StateId> states;               // of the chain
+  std::vector<TensorId> inputs;
+  std::vector<TensorId> outputs;
   uint64_t instance = 0;
   std::string feed;
   TensorSlice feed_slice;
@@ -157,9 +161,11 @@ struct RankActor : Rate {
 struct RankGraph {
   int64_t rank = 0;
   int64_t stage = 0;
-  std::vector<RankActor> actors;
-  std::vector<RankTensor> tensors;
-  std::vector<RankState> states;
+  // The actors of the rank's plan, with its ids.
+  IdVector<ActorId, RankActor> actors;
+  IdVector<TensorId, RankTensor> tensors;
+  // The first states of the plan, with its ids.
+  IdVector<StateId, RankState> states;
   // The transfers of the stage, in the order of the program. Includes the transfers that this rank
   // has no part in.
   std::vector<TransferSite> sites;

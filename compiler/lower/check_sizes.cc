@@ -39,7 +39,7 @@ absl::Status CheckBytes(const RankGraph& graph, double register_bytes) {
 absl::Status CheckSizes(const RankGraph& graph) {
   double registers = 0;
   for (const RankTensor& tensor : graph.tensors) {
-    if (tensor.producer >= 0 || tensor.side != proto::RegisterSpec::LOCAL)
+    if (tensor.producer.has_value() || tensor.side != proto::RegisterSpec::LOCAL)
       registers += static_cast<double>(tensor.bytes);
   }
   WEIR_RETURN_IF_ERROR(CheckBytes(graph, registers));

@@ -21,7 +21,7 @@ RankGraph GraphOf(int64_t bytes) {
   graph.actors = {actor};
   RankTensor tensor;
   tensor.bytes = bytes;
-  tensor.producer = 0;
+  tensor.producer = ActorId(0);
   graph.tensors = {tensor};
   return graph;
 }
@@ -40,25 +40,25 @@ TEST(CheckSizes, RegistersFitUpToTheLimitOfAPlan) {
 
 TEST(CheckSizes, RegistersThatOverflowTogetherAreRefused) {
   RankGraph graph = GraphOf(std::numeric_limits<int64_t>::max());
-  graph.tensors.resize(4, graph.tensors[0]);
+  graph.tensors.resize(4, graph.tensors.back());
   EXPECT_THAT(FlawOf(CheckSizes(graph)), HasSubstr("W0480"));
 }
 
 TEST(CheckSizes, ATensorThatNoActorHereMakesTakesNoMemory) {
   RankGraph graph = GraphOf(kBytesMax + 1);
-  graph.tensors[0].producer = -1;
+  graph.tensors[TensorId(0)].producer = ActorId();
   EXPECT_EQ(FlawOf(CheckSizes(graph)), "");
-  graph.tensors[0].side = proto::RegisterSpec::INBOUND;
+  graph.tensors[TensorId(0)].side = proto::RegisterSpec::INBOUND;
   EXPECT_THAT(FlawOf(CheckSizes(graph)), HasSubstr("W0480")) << "its landing buffer does";
 }
 
 // Scratch blocks of different actors share memory; those of one actor do not.
 TEST(CheckSizes, OfScratchTheFullestActorCounts) {
   RankGraph graph = GraphOf(0);
-  graph.actors[0].chain = MakeChain({{}, {kBytesMax / 2, kBytesMax / 2}, {}, false});
-  graph.actors.push_back(graph.actors[0]);
+  graph.actors[ActorId(0)].chain = MakeChain({{}, {kBytesMax / 2, kBytesMax / 2}, {}, false});
+  graph.actors.push_back(graph.actors.back());
   EXPECT_EQ(FlawOf(CheckSizes(graph)), "");
-  graph.actors[1].chain = MakeChain({{}, {kBytesMax / 2, kBytesMax / 2, 1}, {}, false});
+  graph.actors[ActorId(1)].chain = MakeChain({{}, {kBytesMax / 2, kBytesMax / 2, 1}, {}, false});
   EXPECT_THAT(FlawOf(CheckSizes(graph)), HasSubstr("W0480"));
 }
 
@@ -75,9 +75,9 @@ TEST(CheckSizes, StatesCount) {
 
 TEST(CheckSizes, TooManyActsOfAStepAreRefusedWithTheActor) {
   RankGraph graph = GraphOf(0);
-  graph.actors[0].acts_per_step = kActsPerStepMax;
+  graph.actors[ActorId(0)].acts_per_step = kActsPerStepMax;
   EXPECT_EQ(FlawOf(CheckSizes(graph)), "");
-  ++graph.actors[0].acts_per_step;
+  ++graph.actors[ActorId(0)].acts_per_step;
   EXPECT_THAT(FlawOf(CheckSizes(graph)), AllOf(HasSubstr("W0486 at rank 7, forward"),
                                                HasSubstr("Try: a larger runtime.chunk_bytes_max")));
 }

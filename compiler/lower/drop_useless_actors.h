@@ -6,7 +6,7 @@
 
 namespace weir::compiler {
 
-// Removes actors without an effect. Tensors without a producer get `producer` -1. Reports, sends,
+// Removes actors without an effect. Tensors whose producer goes have none. Reports, sends,
 // updates and all actors that empty a landing buffer stay.
 void DropUselessActors(RankGraph* graph);
 

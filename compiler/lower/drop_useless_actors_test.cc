@@ -16,17 +16,18 @@ using ::testing::IsEmpty;
 class DropUselessActorsTest : public ::testing::Test {
  protected:
   // Adds an actor that reads `inputs` and writes one new tensor. Returns the tensor.
-  int AddActor(const std::string& name, const std::vector<int>& inputs) {
+  TensorId AddActor(const std::string& name, const std::vector<TensorId>& inputs) {
     RankTensor tensor;
     tensor.name = name;
-    tensor.producer = static_cast<int>(graph_.actors.size());
+    tensor.producer = graph_.actors.next_id();
+    const TensorId made = graph_.tensors.next_id();
     graph_.tensors.push_back(tensor);
     RankActor actor;
     actor.name = name;
     actor.inputs = inputs;
-    actor.outputs = {static_cast<int>(graph_.tensors.size()) - 1};
+    actor.outputs = {made};
     graph_.actors.push_back(actor);
-    return actor.outputs[0];
+    return made;
   }
 
   std::vector<std::string> NamesAfter() {
@@ -35,7 +36,7 @@ class DropUselessActorsTest : public ::testing::Test {
     DropUselessActors(&graph_);
     EXPECT_EQ(Names(), names) << "changed by a second run";
     for (const RankTensor& tensor : graph_.tensors) {
-      if (tensor.producer < 0) continue;
+      if (!tensor.producer.has_value()) continue;
       EXPECT_EQ(graph_.actors[tensor.producer].name, tensor.name) << "ids follow the actors";
     }
     return names;
@@ -51,16 +52,16 @@ class DropUselessActorsTest : public ::testing::Test {
 };
 
 TEST_F(DropUselessActorsTest, AnActorWhoseResultNobodyReadsGoesWithAllThatOnlyItReads) {
-  const int a = AddActor("a", {});
+  const TensorId a = AddActor("a", {});
   AddActor("c", {AddActor("b", {a})});
   EXPECT_THAT(NamesAfter(), IsEmpty());
-  EXPECT_EQ(graph_.tensors[a].producer, -1);
+  EXPECT_EQ(graph_.tensors[a].producer, ActorId());
 }
 
 TEST_F(DropUselessActorsTest, ReportsAndSendsStayWithAllThatTheyRead) {
   for (proto::ActorSpec::Kind kind : {proto::ActorSpec::SINK, proto::ActorSpec::SEND}) {
     graph_ = {};
-    const int a = AddActor("a", {});
+    const TensorId a = AddActor("a", {});
     AddActor("b", {});
     AddActor("end", {a});
     graph_.actors.back().kind = kind;
@@ -69,8 +70,8 @@ TEST_F(DropUselessActorsTest, ReportsAndSendsStayWithAllThatTheyRead) {
 }
 
 TEST_F(DropUselessActorsTest, AnUpdateStaysAndAWeightThatIsOnlyKeptGoes) {
-  const int gradient = AddActor("gradient", {});
-  const int updated = AddActor("update", {gradient}), kept = AddActor("keep", {});
+  const TensorId gradient = AddActor("gradient", {});
+  const TensorId updated = AddActor("update", {gradient}), kept = AddActor("keep", {});
   graph_.tensors[updated].variable = 0;
   graph_.tensors[kept].variable = 1;
   EXPECT_THAT(NamesAfter(), ElementsAre("gradient", "update"));
@@ -80,7 +81,7 @@ TEST_F(DropUselessActorsTest, AnActorThatWritesAStateStays) {
   AddActor("fetch", {});
   RankKernel kernel;
   kernel.outputs = {{RankOperand::kState, 0, {}}};
-  graph_.actors[0].chain = MakeChain({{kernel}, {}, {}, false});
+  graph_.actors[ActorId(0)].chain = MakeChain({{kernel}, {}, {}, false});
   AddActor("spare", {});
   EXPECT_THAT(NamesAfter(), ElementsAre("fetch"));
 }
@@ -89,24 +90,25 @@ TEST_F(DropUselessActorsTest, ALandingBufferMustBeEmptied) {
   RankTensor message;
   message.side = proto::RegisterSpec::INBOUND;
   graph_.tensors = {message};
-  AddActor("fill", {0});
+  AddActor("fill", {TensorId(0)});
   EXPECT_THAT(NamesAfter(), ElementsAre("fill"));
 }
 
 TEST_F(DropUselessActorsTest, OfSeveralKeptWeightsOnlyThoseThatAreReadStay) {
-  const int read = AddActor("keep", {});
+  const TensorId read = AddActor("keep", {});
   RankTensor other;
   other.name = "keep";
-  other.producer = 0;
+  other.producer = ActorId(0);
   other.variable = 1;
+  const TensorId unread = graph_.tensors.next_id();
   graph_.tensors.push_back(other);
-  graph_.actors[0].outputs.push_back(1);
+  graph_.actors[ActorId(0)].outputs.push_back(unread);
   graph_.tensors[read].variable = 0;
   AddActor("report", {read});
   graph_.actors.back().kind = proto::ActorSpec::SINK;
   EXPECT_THAT(NamesAfter(), ElementsAre("keep", "report"));
-  EXPECT_THAT(graph_.actors[0].outputs, ElementsAre(read));
-  EXPECT_EQ(graph_.tensors[1].producer, -1);
+  EXPECT_THAT(graph_.actors[ActorId(0)].outputs, ElementsAre(read));
+  EXPECT_EQ(graph_.tensors[unread].producer, ActorId());
 }
 
 // An actor stays if and only if a report can be reached from it.
@@ -122,7 +124,9 @@ TEST_F(DropUselessActorsTest, InRandomGraphsExactlyTheActorsOnAWayToAReportStay)
     for (int a = 0; a < 14; ++a) {
       std::set<int> inputs;
       for (int i = below(3); i > 0 && a > 0; --i) inputs.insert(below(a));
-      AddActor(absl::StrCat("n", a), {inputs.begin(), inputs.end()});
+      std::vector<TensorId> tensors;  // of the actors with these numbers
+      for (int input : inputs) tensors.emplace_back(input);
+      AddActor(absl::StrCat("n", a), tensors);
       reads.push_back(inputs);
       if (below(5) != 0) continue;
       graph_.actors.back().kind = proto::ActorSpec::SINK;

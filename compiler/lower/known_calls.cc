@@ -155,13 +155,13 @@ absl::StatusOr<const KnownFunction*> KnownCalls::FunctionOf(int function,
 }
 
 const KnownChain& KnownCalls::ChainOf(int function, size_t segment,
-                                      const std::vector<int>& tensor_of, const RankBuilder& builder,
-                                      std::vector<int>* operands) {
+                                      const std::vector<TensorId>& tensor_of,
+                                      const RankBuilder& builder, std::vector<TensorId>* operands) {
   const KnownFunction& known = functions_.at(function);
   std::vector<int> operand_of;
   operand_of.reserve(known.touched[segment].size());
   for (ops::ValueId value : known.touched[segment]) {
-    if (tensor_of[value] < 0) {
+    if (!tensor_of[value].has_value()) {
       operand_of.push_back(-1);
       continue;
     }

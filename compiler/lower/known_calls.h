@@ -38,9 +38,9 @@ class KnownCalls {
   absl::StatusOr<const KnownFunction*> FunctionOf(int function, const RankBuilder& builder);
 
   // Returns the kernels of a segment for a call. `tensor_of` has, by value, the tensor that the
-  // value is outside the segment, or -1. Sets the tensors that the operands name.
-  const KnownChain& ChainOf(int function, size_t segment, const std::vector<int>& tensor_of,
-                            const RankBuilder& builder, std::vector<int>* operands);
+  // value is outside the segment, or none. Sets the tensors that the operands name.
+  const KnownChain& ChainOf(int function, size_t segment, const std::vector<TensorId>& tensor_of,
+                            const RankBuilder& builder, std::vector<TensorId>* operands);
 
  private:
   std::map<int, KnownFunction> functions_;

@@ -28,7 +28,7 @@ class KnownCallsTest : public ::testing::Test {
     const auto found = std::find_if(graph.actors.begin(), graph.actors.end(),
                                     [&](const RankActor& actor) { return actor.name == name; });
     EXPECT_NE(found, graph.actors.end()) << name;
-    return found == graph.actors.end() ? graph.actors.front() : *found;
+    return found == graph.actors.end() ? *graph.actors.begin() : *found;
   }
 
   std::unique_ptr<LogicalPlan> plan_;
@@ -58,26 +58,29 @@ TEST_F(KnownCallsTest, ValuesInOneTensorAreOneOperand) {
   absl::StatusOr<const KnownCalls::KnownFunction*> body = known.FunctionOf(function, builder);
   ASSERT_TRUE(body.ok()) << body.status();
   const Function& layer = plan_->module.functions[function];
-  std::vector<int> tensor_of(layer.values.size(), -1);
+  std::vector<TensorId> tensor_of(layer.values.size());
   for (size_t a = 0; a < layer.args.size(); ++a)
-    tensor_of[layer.args[a].value] = 10 + static_cast<int>(a);
-  const auto chain_of = [&](std::vector<int>* operands) {
+    tensor_of[layer.args[a].value] = TensorId(10 + static_cast<int>(a));
+  const auto chain_of = [&](std::vector<TensorId>* operands) {
     return known.ChainOf(function, 0, tensor_of, builder, operands).kernels;
   };
-  std::vector<int> apart, moved, joined;
+  std::vector<TensorId> apart, moved, joined;
+  const auto other = [](TensorId tensor) { return TensorId(tensor.value() + 100); };
   const auto kernels = chain_of(&apart);
   EXPECT_EQ(apart.size(), layer.args.size());
-  for (int& tensor : tensor_of) tensor += tensor < 0 ? 0 : 100;
+  for (TensorId& tensor : tensor_of) {
+    if (tensor.has_value()) tensor = other(tensor);
+  }
   EXPECT_EQ(chain_of(&moved), kernels) << "the same kernels on other tensors";
-  for (size_t i = 0; i < apart.size(); ++i) EXPECT_EQ(moved[i], apart[i] + 100);
+  for (size_t i = 0; i < apart.size(); ++i) EXPECT_EQ(moved[i], other(apart[i]));
   tensor_of[layer.args[1].value] = tensor_of[layer.args[0].value];
   EXPECT_NE(chain_of(&joined), kernels);
   EXPECT_EQ(joined.size(), layer.args.size() - 1);
   const ops::ValueId leaves = (*body)->outputs[0].back();
-  tensor_of[leaves] = 500;
-  std::vector<int> with_output;
+  tensor_of[leaves] = TensorId(500);
+  std::vector<TensorId> with_output;
   EXPECT_NE(chain_of(&with_output), kernels);
-  EXPECT_EQ(std::count(with_output.begin(), with_output.end(), 500), 1);
+  EXPECT_EQ(std::count(with_output.begin(), with_output.end(), TensorId(500)), 1);
 }
 
 }  // namespace

@@ -116,8 +116,8 @@ using Role = MemoryRings::Role;
 // An Exchange is one step of a transfer. On some ranks of the stage an
 // Exchange has no sends, or no fill.
 struct Exchange {
-  std::vector<int> sends;
-  std::vector<int> fills;
+  std::vector<ActorId> sends;
+  std::vector<ActorId> fills;
 };
 
 // The actors of a ring act once for every micro-batch, or in chunks of a micro-batch.
@@ -130,12 +130,11 @@ class ItemView {
  public:
   ItemView(const LogicalPlan& plan, const RankGraph& graph)
       : actors_(plan.module.items.size()), exchanges_(plan.module.items.size()) {
-    for (size_t a = 0; a < graph.actors.size(); ++a)
-      actors_[graph.actors[a].station.item].push_back(static_cast<int>(a));
+    for (ActorId a : graph.actors.ids()) actors_[graph.actors[a].station.item].push_back(a);
     for (size_t site = 0; site < graph.sites.size(); ++site) {
       const int item = graph.sites[site].ends[0].station.item;
       Exchange exchange;
-      for (int a : actors_[item]) {
+      for (ActorId a : actors_[item]) {
         const RankActor& actor = graph.actors[a];
         if (actor.site != static_cast<int>(site)) continue;
         (IsSend(actor) ? exchange.sends : exchange.fills).push_back(a);
@@ -144,7 +143,7 @@ class ItemView {
     }
   }
 
-  const std::vector<int>& actors(int item) const { return actors_[item]; }
+  const std::vector<ActorId>& actors(int item) const { return actors_[item]; }
   const std::vector<Exchange>& exchanges(int item) const { return exchanges_[item]; }
 
   // Returns the exchanges that go one after the other, in lists. A transfer in several steps counts
@@ -166,16 +165,18 @@ class ItemView {
   }
 
  private:
-  std::vector<std::vector<int>> actors_;
+  // By item:
+  std::vector<std::vector<ActorId>> actors_;
   std::vector<std::vector<Exchange>> exchanges_;
 };
 
 // A call with its transfers: actors of the shape, grouped by their use of the rank's memory.
 struct MemoryUse {
-  std::vector<int> begins;   // write first
-  std::vector<int> ends;     // read last
-  std::vector<int> gathers;  // write data of other ranks that the call reads
-  std::vector<int> sends;    // read data that leaves the call, or sum up such data that comes back
+  std::vector<ActorId> begins;   // write first
+  std::vector<ActorId> ends;     // read last
+  std::vector<ActorId> gathers;  // write data of other ranks that the call reads
+  std::vector<ActorId>
+      sends;  // read data that leaves the call, or sum up such data that comes back
 };
 
 class OrderFinder {
@@ -218,27 +219,27 @@ class OrderFinder {
     }
   }
 
-  static void Append(const std::vector<int>& from, std::vector<int>* to) {
+  static void Append(const std::vector<ActorId>& from, std::vector<ActorId>* to) {
     to->insert(to->end(), from.begin(), from.end());
   }
 
   // Adds a call with the transfers inside it.
-  void AddCall(const std::vector<int>& actors, MemoryUse* use) const {
-    const std::set<int> here(actors.begin(), actors.end());
-    const auto is_here = [&](int actor) {
+  void AddCall(const std::vector<ActorId>& actors, MemoryUse* use) const {
+    const std::set<ActorId> here(actors.begin(), actors.end());
+    const auto is_here = [&](ActorId actor) {
       return here.count(actor) > 0 && !IsSend(shape_.actors[actor]);
     };
-    for (int a : actors) {
+    for (ActorId a : actors) {
       const RankActor& actor = shape_.actors[a];
       if (IsSend(actor)) {
         use->sends.push_back(a);
         continue;
       }
-      const auto read_here = [&](int t) {
+      const auto read_here = [&](TensorId t) {
         return std::any_of(shape_.tensors[t].consumers.begin(), shape_.tensors[t].consumers.end(),
                            is_here);
       };
-      const auto made_here = [&](int t) { return is_here(shape_.tensors[t].producer); };
+      const auto made_here = [&](TensorId t) { return is_here(shape_.tensors[t].producer); };
       if (std::none_of(actor.outputs.begin(), actor.outputs.end(), read_here))
         use->ends.push_back(a);
       if (std::none_of(actor.inputs.begin(), actor.inputs.end(), made_here))
@@ -265,15 +266,15 @@ class OrderFinder {
     }
   }
 
-  void Order(const std::vector<int>& before, const std::vector<int>& after, int64_t lag) {
+  void Order(const std::vector<ActorId>& before, const std::vector<ActorId>& after, int64_t lag) {
     MemoryOrder order;
     order.lag = lag;
-    for (int a : after) {
+    for (ActorId a : after) {
       if (ActsEvenly(plan_, shape_.actors[a])) order.after.push_back(shape_.actors[a].station);
     }
     if (order.after.empty()) return;
     std::sort(order.after.begin(), order.after.end());
-    for (int a : before) {
+    for (ActorId a : before) {
       if (!ActsEvenly(plan_, shape_.actors[a])) continue;
       order.before = shape_.actors[a].station;
       orders_.push_back(order);
@@ -294,8 +295,7 @@ class MemoryOrderer {
       : plan_(plan), rings_(rings), graph_(*graph), view_(plan, *graph) {}
 
   void Run(const std::vector<MemoryOrder>& orders) {
-    for (size_t a = 0; a < graph_.actors.size(); ++a)
-      actors_at_[graph_.actors[a].station].push_back(static_cast<int>(a));
+    for (ActorId a : graph_.actors.ids()) actors_at_[graph_.actors[a].station].push_back(a);
     for (const MemoryOrder& order : orders) Add(order);
     for (const MemoryRings::Ring& ring : rings_.rings()) {
       for (const std::vector<Exchange>& exchanges : view_.ExchangesInOrder(ring))
@@ -321,12 +321,12 @@ class MemoryOrderer {
     token.tokens_per_step = plan_.micro_batches;
     token.delay = order.lag;
     token.slots = order.lag + 1;
-    for (int a : before->second) {
+    for (ActorId a : before->second) {
       token.producer = a;
-      const int tensor = static_cast<int>(graph_.tensors.size());
+      const TensorId tensor = graph_.tensors.next_id();
       graph_.tensors.push_back(token);
       graph_.actors[a].outputs.push_back(tensor);
-      for (int consumer : token.consumers) graph_.actors[consumer].inputs.push_back(tensor);
+      for (ActorId consumer : token.consumers) graph_.actors[consumer].inputs.push_back(tensor);
     }
   }
 
@@ -335,19 +335,20 @@ class MemoryOrderer {
   void TieExchanges(const std::vector<Exchange>& exchanges) {
     for (size_t i = 0; i < exchanges.size(); ++i) {
       const size_t next = (i + 1) % exchanges.size();
-      for (int fill : exchanges[next].fills) TieLanding(exchanges[i].sends, fill, next < i ? 1 : 0);
-      for (int send : exchanges[next].sends)
+      for (ActorId fill : exchanges[next].fills)
+        TieLanding(exchanges[i].sends, fill, next < i ? 1 : 0);
+      for (ActorId send : exchanges[next].sends)
         HoldWhole(graph_.actors[send], graph_.actors[send].outputs[0]);
     }
   }
 
-  void TieLanding(const std::vector<int>& sends, int fill, int64_t lag) {
+  void TieLanding(const std::vector<ActorId>& sends, ActorId fill, int64_t lag) {
     if (!ActsEvenly(plan_, graph_.actors[fill])) return;
-    for (int input : graph_.actors[fill].inputs) {
+    for (TensorId input : graph_.actors[fill].inputs) {
       RankTensor& landing = graph_.tensors[input];
       if (landing.side != proto::RegisterSpec::INBOUND) continue;
       HoldWhole(graph_.actors[fill], input);
-      for (int send : sends) {
+      for (ActorId send : sends) {
         const RankActor& sender = graph_.actors[send];
         if (sender.peer == landing.peer && ActsEvenly(plan_, sender))
           landing.written_after = {send, lag};
@@ -357,7 +358,7 @@ class MemoryOrderer {
 
   // Gives a message one slot: the next message arrives only after this message has been read
   // anyway.
-  void HoldWhole(const RankActor& actor, int message) {
+  void HoldWhole(const RankActor& actor, TensorId message) {
     if (actor.chunks == 1 && rings_.LandsWhole(actor.station.item))
       graph_.tensors[message].slots = 1;
   }
@@ -366,7 +367,7 @@ class MemoryOrderer {
   const MemoryRings& rings_;
   RankGraph& graph_;
   const ItemView view_;
-  std::map<Station, std::vector<int>> actors_at_;
+  std::map<Station, std::vector<ActorId>> actors_at_;
 };
 
 }  // namespace

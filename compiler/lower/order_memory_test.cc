@@ -65,26 +65,25 @@ int MostGathered(const LogicalPlan& plan, bool with_orders, uint64_t seed) {
   const RankGraph& graph = plan.stages[0].graph;
   const MemoryRings rings(plan, 0);
   const size_t num_actors = graph.actors.size();
-  std::vector<std::set<int>> needs(num_actors);
-  std::map<Station, std::vector<int>> actors_at;
-  for (size_t a = 0; a < num_actors; ++a)
-    actors_at[graph.actors[a].station].push_back(static_cast<int>(a));
-  const auto per_micro_batch = [&](int actor) {
+  IdVector<ActorId, std::set<ActorId>> needs(num_actors);
+  std::map<Station, std::vector<ActorId>> actors_at;
+  for (ActorId a : graph.actors.ids()) actors_at[graph.actors[a].station].push_back(a);
+  const auto per_micro_batch = [&](ActorId actor) {
     return graph.actors[actor].acts_per_step == plan.micro_batches * graph.actors[actor].chunks;
   };
   for (const RankTensor& tensor : graph.tensors) {
     // Tokens of orders have no bytes, and here the orders are given apart.
-    if (tensor.producer < 0 || tensor.delay > 0 || tensor.variable >= 0 ||
+    if (!tensor.producer.has_value() || tensor.delay > 0 || tensor.variable >= 0 ||
         tensor.name.rfind("room for ", 0) == 0)
       continue;
-    for (int consumer : tensor.consumers) needs[consumer].insert(tensor.producer);
+    for (ActorId consumer : tensor.consumers) needs[consumer].insert(tensor.producer);
   }
   // A fill needs the messages of its sends, which arrive from like ranks.
   for (const TransferSite& site : graph.sites) {
     for (const TransferSite::End& end : site.ends) {
       if (end.role != TransferRole::kSends) continue;
-      for (int fill : actors_at[end.peer]) {
-        for (int send : actors_at[end.station]) needs[fill].insert(send);
+      for (ActorId fill : actors_at[end.peer]) {
+        for (ActorId send : actors_at[end.station]) needs[fill].insert(send);
       }
     }
   }
@@ -92,36 +91,35 @@ int MostGathered(const LogicalPlan& plan, bool with_orders, uint64_t seed) {
     for (const MemoryOrder& order : plan.stages[0].orders) {
       if (order.lag > 0) continue;
       for (const Station& after : order.after) {
-        for (int a : actors_at[after]) {
-          for (int b : actors_at[order.before]) needs[a].insert(b);
+        for (ActorId a : actors_at[after]) {
+          for (ActorId b : actors_at[order.before]) needs[a].insert(b);
         }
       }
     }
   }
-  std::vector<char> done(num_actors, 0);
+  IdVector<ActorId, char> done(num_actors, 0);
   std::map<int, int> open;  // by call: actors that still act
-  for (size_t a = 0; a < num_actors; ++a) {
+  for (ActorId a : graph.actors.ids()) {
     const int item = graph.actors[a].station.item;
     if (rings.RoleOf(item) == Role::kCall) ++open[item];
   }
   std::set<int> gathered;
   size_t most = 0;
   for (uint64_t n = 0;; ++n) {
-    std::vector<int> ready;
+    std::vector<ActorId> ready;
     bool gather = false;
-    for (size_t a = 0; a < num_actors; ++a) {
-      const int id = static_cast<int>(a);
-      if (done[a] || !per_micro_batch(id)) continue;
+    for (ActorId a : graph.actors.ids()) {
+      if (done[a] || !per_micro_batch(a)) continue;
       if (!std::all_of(needs[a].begin(), needs[a].end(),
-                       [&](int need) { return done[need] || !per_micro_batch(need); }))
+                       [&](ActorId need) { return done[need] || !per_micro_batch(need); }))
         continue;
       const bool is_gather = rings.RoleOf(graph.actors[a].station.item) == Role::kGather;
       if (is_gather && !gather) ready.clear();
       gather = gather || is_gather;
-      if (is_gather == gather) ready.push_back(id);
+      if (is_gather == gather) ready.push_back(a);
     }
     if (ready.empty()) break;
-    const int next =
+    const ActorId next =
         ready[static_cast<size_t>(UniformAt(seed, n) * static_cast<float>(ready.size()))];
     done[next] = 1;
     const int item = graph.actors[next].station.item;
@@ -131,8 +129,8 @@ int MostGathered(const LogicalPlan& plan, bool with_orders, uint64_t seed) {
     if (rings.RoleOf(item) == Role::kCall && --open[item] == 0) gathered.erase(item);
     most = std::max(most, gathered.size());
   }
-  for (size_t a = 0; a < num_actors; ++a)
-    EXPECT_TRUE(done[a] || !per_micro_batch(static_cast<int>(a))) << graph.actors[a].name;
+  for (ActorId a : graph.actors.ids())
+    EXPECT_TRUE(done[a] || !per_micro_batch(a)) << graph.actors[a].name;
   return static_cast<int>(most);
 }
 

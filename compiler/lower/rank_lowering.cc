@@ -35,7 +35,7 @@ class RankLowering {
         builder_(plan, rank),
         graph_(builder_.graph()),
         transfers_(*transfers) {
-    of_value_.assign(module_.values.size(), -1);
+    of_value_.resize(module_.values.size());
   }
 
   absl::StatusOr<RankGraph> Run() {
@@ -54,9 +54,9 @@ class RankLowering {
     if (shape.gate.has_value()) AddGate(*shape.gate);
     ConnectConsumers();
     for (RankTensor& tensor : graph_.tensors) {
-      if (tensor.side != proto::RegisterSpec::LOCAL || tensor.producer < 0) continue;
+      if (tensor.side != proto::RegisterSpec::LOCAL || !tensor.producer.has_value()) continue;
       tensor.readers.clear();
-      for (int consumer : tensor.consumers)
+      for (ActorId consumer : tensor.consumers)
         tensor.readers.push_back(graph_.actors[consumer].station);
       shape.tensors[{graph_.actors[tensor.producer].station, tensor.output}] = {
           tensor.readers, GivenSlots(plan_, graph_, tensor)};
@@ -87,8 +87,8 @@ class RankLowering {
 
   // The tensor of a program value on this rank; variables come to be when first asked for,
   // since their producer (the update) stands after their readers.
-  int TensorOf(int value) {
-    if (of_value_[value] < 0) {
+  TensorId TensorOf(int value) {
+    if (!of_value_[value].has_value()) {
       const ProgramValue& v = module_.values[value];
       of_value_[value] =
           builder_.AddTensor(v.name, builder_.Local(v.type, v.layout).bytes(),
@@ -140,7 +140,7 @@ class RankLowering {
                           known_->FunctionOf(item.function, builder_));
     const SegmentedFunction& segmented = known->segmented;
     // Tensors of this call's values that cross segments or leave the call.
-    std::vector<int> tensor_of(function.values.size(), -1);
+    std::vector<TensorId> tensor_of(function.values.size());
     for (size_t a = 0; a < function.args.size(); ++a) {
       if (item.inputs[a] >= 0) tensor_of[function.args[a].value] = TensorOf(item.inputs[a]);
     }
@@ -152,12 +152,12 @@ class RankLowering {
       while (next_transfer < segmented.transfers.size() &&
              segmented.transfers[next_transfer].depth == static_cast<int>(s)) {
         const TransferBundle& bundle = segmented.transfers[next_transfer];
-        std::vector<int> inputs;
+        std::vector<TensorId> inputs;
         for (int node : bundle.nodes) inputs.push_back(tensor_of[function.nodes[node].inputs[0]]);
         std::string name = absl::StrCat(
             item.name, ": ", function.values[function.nodes[bundle.nodes[0]].inputs[0]].name,
             bundle.nodes.size() > 1 ? absl::StrCat(" +", bundle.nodes.size() - 1) : "");
-        std::vector<int> outputs =
+        std::vector<TensorId> outputs =
             LowerTransfers(name, next_transfer + 1, bundle.moved.At(stage_), inputs);
         for (size_t k = 0; k < bundle.nodes.size(); ++k)
           tensor_of[function.nodes[bundle.nodes[k]].outputs[0]] = outputs[k];
@@ -175,8 +175,8 @@ class RankLowering {
   }
 
   // A program value already asked for (a variable) keeps its tensor; else it takes the call's.
-  int MergeResult(int value, int tensor) {
-    return of_value_[value] >= 0 ? of_value_[value] : tensor;
+  TensorId MergeResult(int value, TensorId tensor) {
+    return of_value_[value].has_value() ? of_value_[value] : tensor;
   }
 
   // Returns, by value, the rate of the tokens of a value that is read outside its segment.
@@ -209,7 +209,7 @@ class RankLowering {
   void LowerSegment(const ProgramItem& item, const Function& function,
                     const KnownCalls::KnownFunction& known, size_t s,
                     const std::vector<std::optional<Frequency>>& escapes,
-                    std::vector<int>* tensor_of) {
+                    std::vector<TensorId>* tensor_of) {
     const std::vector<std::vector<int>>& segments = known.segmented.segments;
     if (segments[s].empty()) return;
     RankActor actor =
@@ -234,11 +234,10 @@ class RankLowering {
     builder_.AddActor(std::move(actor));
   }
 
-  int StateOf(const ProgramItem& item, const Function& function, ops::ValueId value) {
+  StateId StateOf(const ProgramItem& item, const Function& function, ops::ValueId value) {
     size_t k = std::distance(function.states.begin(), function.states.find(value));
     const ItemState& spec = item.states[k];
-    const auto [known, is_new] =
-        state_of_.emplace(spec.name, static_cast<int>(graph_.states.size()));
+    const auto [known, is_new] = state_of_.emplace(spec.name, graph_.states.next_id());
     if (!is_new) return known->second;
     RankState state;
     state.name = spec.name;
@@ -253,10 +252,10 @@ class RankLowering {
   // ---- transfers ----
 
   // Lowers all transfers of a bundle, one after another. inputs[i] is the tensor of
-  // moved.types()[i] here, or -1 if this rank is not among the senders; so is the result for the
+  // moved.types()[i] here, or none if this rank is not among the senders; so is the result for the
   // tensors that arrive.
-  std::vector<int> LowerTransfers(const std::string& name, size_t bundle, const MovedTensors& moved,
-                                  std::vector<int> inputs) {
+  std::vector<TensorId> LowerTransfers(const std::string& name, size_t bundle,
+                                       const MovedTensors& moved, std::vector<TensorId> inputs) {
     for (size_t k = 0; k < moved.num_transfers(); ++k) {
       const int item = builder_.item_index();
       const int64_t chunk_bytes =
@@ -282,10 +281,10 @@ class RankLowering {
             to_stage = module_.values[item.outputs[0]].stage;
     if (from_stage != stage_ && to_stage != stage_) return absl::OkStatus();
     WEIR_ASSIGN_OR_RETURN(const MovedTensors moved, transfers_.Plan(module_, item, plan_.places));
-    std::vector<int> inputs;
+    std::vector<TensorId> inputs;
     for (int input : item.inputs)
-      inputs.push_back(module_.values[input].stage == stage_ ? TensorOf(input) : -1);
-    std::vector<int> outputs = LowerTransfers(item.name, 0, moved, inputs);
+      inputs.push_back(module_.values[input].stage == stage_ ? TensorOf(input) : TensorId());
+    std::vector<TensorId> outputs = LowerTransfers(item.name, 0, moved, inputs);
     for (size_t i = 0; i < item.outputs.size(); ++i) {
       if (module_.values[item.outputs[i]].stage == stage_) of_value_[item.outputs[i]] = outputs[i];
     }
@@ -294,7 +293,7 @@ class RankLowering {
 
   void DelayGradients() {
     for (size_t v = 0; v < module_.values.size(); ++v) {
-      if (module_.values[v].delay == 0 || of_value_[v] < 0) continue;
+      if (module_.values[v].delay == 0 || !of_value_[v].has_value()) continue;
       graph_.tensors[of_value_[v]].delay = module_.values[v].delay;
       graph_.tensors[of_value_[v]].gradient_of = module_.values[v].gradient_of;
     }
@@ -325,8 +324,8 @@ class RankLowering {
     };
     const auto before = at(stations.before), after = at(stations.after);
     if (before == graph_.actors.end() || after == graph_.actors.end()) return;
-    int gate = builder_.AddTensor("all forward passes are done", 0, 1, 1);
-    graph_.tensors[gate].producer = static_cast<int>(before - graph_.actors.begin());
+    const TensorId gate = builder_.AddTensor("all forward passes are done", 0, 1, 1);
+    graph_.tensors[gate].producer = ActorId(static_cast<int>(before - graph_.actors.begin()));
     graph_.tensors[gate].readers = {stations.after};
     before->outputs.push_back(gate);
     after->inputs.push_back(gate);
@@ -334,7 +333,8 @@ class RankLowering {
 
   void TakeReaders() {
     for (RankTensor& tensor : graph_.tensors) {
-      if (tensor.side != proto::RegisterSpec::LOCAL || tensor.producer < 0 || tensor.output < 0)
+      if (tensor.side != proto::RegisterSpec::LOCAL || !tensor.producer.has_value() ||
+          tensor.output < 0)
         continue;
       const auto known =
           shape_->tensors.find({graph_.actors[tensor.producer].station, tensor.output});
@@ -345,9 +345,8 @@ class RankLowering {
   }
 
   void ConnectConsumers() {
-    for (size_t a = 0; a < graph_.actors.size(); ++a) {
-      for (int input : graph_.actors[a].inputs)
-        graph_.tensors[input].consumers.push_back(static_cast<int>(a));
+    for (ActorId a : graph_.actors.ids()) {
+      for (TensorId input : graph_.actors[a].inputs) graph_.tensors[input].consumers.push_back(a);
     }
   }
 
@@ -360,8 +359,8 @@ class RankLowering {
   RankBuilder builder_;
   RankGraph& graph_;  // the builder's
   TransferFactory& transfers_;
-  std::vector<int> of_value_;
-  std::map<std::string, int> state_of_;  // by name: index in graph_.states
+  std::vector<TensorId> of_value_;           // by program value
+  std::map<std::string, StateId> state_of_;  // by name
 };
 
 }  // namespace

@@ -102,21 +102,21 @@ TEST(RankLowering, ActorsAndTensorsKnowEachOther) {
     ASSERT_NE(plan, nullptr);
     for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
       const RankGraph graph = GraphOf(*plan, rank);
-      std::set<std::pair<int, int>> made, reads;  // actor, tensor
-      for (size_t a = 0; a < graph.actors.size(); ++a) {
-        for (int output : graph.actors[a].outputs) made.insert({static_cast<int>(a), output});
-        for (int input : graph.actors[a].inputs) reads.insert({static_cast<int>(a), input});
+      std::set<std::pair<ActorId, TensorId>> made, reads;
+      for (ActorId a : graph.actors.ids()) {
+        for (TensorId output : graph.actors[a].outputs) made.insert({a, output});
+        for (TensorId input : graph.actors[a].inputs) reads.insert({a, input});
       }
-      for (size_t t = 0; t < graph.tensors.size(); ++t) {
+      for (TensorId t : graph.tensors.ids()) {
         const RankTensor& tensor = graph.tensors[t];
-        const int id = static_cast<int>(t);
-        if (tensor.producer >= 0) {
-          EXPECT_EQ(made.erase({tensor.producer, id}), 1u) << tensor.name;
+        const bool is_made = tensor.producer.has_value();
+        if (is_made) {
+          EXPECT_EQ(made.erase({tensor.producer, t}), 1u) << tensor.name;
         }
         EXPECT_TRUE(std::is_sorted(tensor.consumers.begin(), tensor.consumers.end()));
-        for (int consumer : tensor.consumers)
-          EXPECT_EQ(reads.erase({consumer, id}), 1u) << tensor.name;
-        EXPECT_EQ(tensor.side == proto::RegisterSpec::INBOUND && tensor.producer >= 0, false);
+        for (ActorId consumer : tensor.consumers)
+          EXPECT_EQ(reads.erase({consumer, t}), 1u) << tensor.name;
+        EXPECT_EQ(tensor.side == proto::RegisterSpec::INBOUND && is_made, false);
         EXPECT_EQ(tensor.side == proto::RegisterSpec::OUTBOUND && !tensor.consumers.empty(), false);
       }
       EXPECT_TRUE(made.empty()) << entry.mesh << " rank " << rank;

@@ -26,17 +26,17 @@ bool Computes(const RankActor& actor) {
 
 // Returns whether the actor reads a value that the same pass of the same part made on this rank.
 bool GoesOn(const RankGraph& graph, const RankActor& actor) {
-  for (int input : actor.inputs) {
-    if (graph.tensors[input].producer < 0) continue;
+  for (TensorId input : actor.inputs) {
+    if (!graph.tensors[input].producer.has_value()) continue;
     const RankActor& producer = graph.actors[graph.tensors[input].producer];
     if (producer.wave != actor.wave || producer.part != actor.part ||
         producer.phase == PhaseKind::kData)
       continue;
     if (Computes(producer)) return true;
     // The producer is a transfer. A local input shows a transfer within the stage.
-    for (int carried : producer.inputs) {
+    for (TensorId carried : producer.inputs) {
       if (graph.tensors[carried].side == proto::RegisterSpec::LOCAL &&
-          graph.tensors[carried].producer >= 0)
+          graph.tensors[carried].producer.has_value())
         return true;
     }
   }
@@ -47,7 +47,7 @@ bool GoesOn(const RankGraph& graph, const RankActor& actor) {
 // neighbour. The fill waits for the micro-batches that went through the skipped stages.
 int64_t StagesSkipped(const LogicalPlan& plan, const RankGraph& graph, const RankActor& actor) {
   int64_t most = 0;
-  for (int input : actor.inputs) {
+  for (TensorId input : actor.inputs) {
     if (graph.tensors[input].side != proto::RegisterSpec::INBOUND) continue;
     most =
         std::max(most, std::abs(plan.places.PlaceOf(graph.tensors[input].peer) - graph.stage) - 1);
@@ -65,7 +65,7 @@ int64_t ScheduleSlots(const LogicalPlan& plan, const RankGraph& graph, const Ran
   const RankActor& producer = graph.actors[tensor.producer];
   const std::optional<PipelinePass> made = PassOf(producer.wave);
   int64_t slots = std::min(1 + StagesSkipped(plan, graph, producer), tensor.tokens_per_step);
-  for (int c : tensor.consumers) {
+  for (ActorId c : tensor.consumers) {
     const RankActor& consumer = graph.actors[c];
     const std::optional<PipelinePass> read = PassOf(consumer.wave);
     if (!made.has_value() || !read.has_value() || *read < *made) continue;

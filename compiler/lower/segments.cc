@@ -54,7 +54,7 @@ absl::StatusOr<SegmentedFunction> CutSegments(const Function& function, const sb
 std::map<ops::ValueId, ops::ValueId> ShareReshapes(const Function& function,
                                                    const SegmentedFunction& segmented,
                                                    const std::vector<int>& nodes,
-                                                   const std::vector<int>& tensor_of) {
+                                                   const std::vector<int>& operand_of) {
   std::map<ops::ValueId, ops::ValueId> root;
   auto find = [&](ops::ValueId value) {
     while (root.count(value) > 0 && root[value] != value) value = root[value];
@@ -66,8 +66,8 @@ std::map<ops::ValueId, ops::ValueId> ShareReshapes(const Function& function,
     bool nothing = boxing != segmented.local_boxings.end() && boxing->second.empty();
     if (node.op != "reshape" && !nothing) continue;
     ops::ValueId a = find(node.inputs[0]), b = find(node.outputs[0]);
-    bool a_outside = tensor_of[a] >= 0 || function.states.count(a) > 0;
-    bool b_outside = tensor_of[b] >= 0;
+    bool a_outside = operand_of[a] >= 0 || function.states.count(a) > 0;
+    bool b_outside = operand_of[b] >= 0;
     if (a == b || (a_outside && b_outside)) continue;
     root[b_outside ? a : b] = b_outside ? b : a;
   }

@@ -32,11 +32,11 @@ absl::StatusOr<SegmentedFunction> CutSegments(const Function& function, const sb
 // Finds values that share memory because of reshapes among `nodes`. Returns {value: the value in
 // whose memory it lies} for values that share one. A reshape needs no copy if both of its sides may
 // lie in the same place, so a chain of reshapes is one place: the place of the first member that
-// enters or leaves the segment. `tensor_of`, by value: the tensor that the value is outside the
+// enters or leaves the segment. `operand_of`, by value: the operand that the value is outside the
 // segment; -1: none.
 std::map<ops::ValueId, ops::ValueId> ShareReshapes(const Function& function,
                                                    const SegmentedFunction& segmented,
                                                    const std::vector<int>& nodes,
-                                                   const std::vector<int>& tensor_of);
+                                                   const std::vector<int>& operand_of);
 
 }  // namespace weir::compiler

@@ -21,18 +21,19 @@ class SlotsTest : public ::testing::Test {
     plan_.schedule = *ScheduleOf(plan_.job, stages, micro_batches);
   }
 
-  int AddActor(PhaseKind phase, Wave wave, int64_t part = 0) {
+  ActorId AddActor(PhaseKind phase, Wave wave, int64_t part = 0) {
     RankActor actor;
     actor.phase = phase;
     actor.wave = wave;
     actor.part = part;
     actor.acts_per_step = plan_.micro_batches;
+    const ActorId id = graph_.actors.next_id();
     graph_.actors.push_back(actor);
-    return static_cast<int>(graph_.actors.size()) - 1;
+    return id;
   }
 
   // Returns the slots of a tensor from one actor to another.
-  int64_t SlotsBetween(int from, int to, int64_t tokens = 8) {
+  int64_t SlotsBetween(ActorId from, ActorId to, int64_t tokens = 8) {
     RankTensor tensor;
     tensor.producer = from;
     tensor.consumers = {to};
@@ -42,9 +43,9 @@ class SlotsTest : public ::testing::Test {
 
   LogicalPlan plan_;
   RankGraph graph_;
-  const int forward_ = AddActor(PhaseKind::kForward, Wave::kForward);
-  const int backward_ = AddActor(PhaseKind::kBackward, Wave::kBackward);
-  const int moves_ = AddActor(PhaseKind::kBoxing, Wave::kForward);
+  const ActorId forward_ = AddActor(PhaseKind::kForward, Wave::kForward);
+  const ActorId backward_ = AddActor(PhaseKind::kBackward, Wave::kBackward);
+  const ActorId moves_ = AddActor(PhaseKind::kBoxing, Wave::kForward);
 };
 
 TEST_F(SlotsTest, ByDefaultAStashHasASlotForEachMicroBatchUnderWay) {
@@ -81,7 +82,7 @@ TEST_F(SlotsTest, AStageThatIsSkippedAddsASlot) {
   graph_.stage = 2;
   RankTensor message;
   message.side = proto::RegisterSpec::INBOUND;
-  graph_.actors[moves_].inputs = {0};
+  graph_.actors[moves_].inputs = {TensorId(0)};
   for (int64_t peer : {0, 1}) {
     message.peer = peer;
     graph_.tensors = {message};
@@ -135,10 +136,10 @@ TEST_F(SlotsTest, GathersRunOneCallAheadUnlessTheJobSaysOtherwise) {
 }
 
 TEST_F(SlotsTest, TransfersGoFirstAndReportsLastUnlessTurnsDecide) {
-  const int data = AddActor(PhaseKind::kData, Wave::kForward),
-            report = AddActor(PhaseKind::kMetric, Wave::kNone),
-            update = AddActor(PhaseKind::kUpdate, Wave::kNone);
-  const auto priority = [&](int actor) {
+  const ActorId data = AddActor(PhaseKind::kData, Wave::kForward),
+                report = AddActor(PhaseKind::kMetric, Wave::kNone),
+                update = AddActor(PhaseKind::kUpdate, Wave::kNone);
+  const auto priority = [&](ActorId actor) {
     return SchedulePriority(plan_, graph_, graph_.actors[actor]);
   };
   EXPECT_GT(priority(moves_), priority(update));
@@ -154,11 +155,11 @@ TEST_F(SlotsTest, TransfersGoFirstAndReportsLastUnlessTurnsDecide) {
 
 TEST_F(SlotsTest, AnActorThatReadsItsOwnPassGoesOn) {
   const int before = SchedulePriority(plan_, graph_, graph_.actors[forward_]);
-  const int first = AddActor(PhaseKind::kForward, Wave::kForward);
+  const ActorId first = AddActor(PhaseKind::kForward, Wave::kForward);
   RankTensor tensor;
   tensor.producer = first;
   graph_.tensors = {tensor};
-  graph_.actors[forward_].inputs = {0};
+  graph_.actors[forward_].inputs = {TensorId(0)};
   EXPECT_EQ(SchedulePriority(plan_, graph_, graph_.actors[forward_]), before + 1);
   graph_.actors[first].part = 4;
   EXPECT_EQ(SchedulePriority(plan_, graph_, graph_.actors[forward_]), before) << "another part";

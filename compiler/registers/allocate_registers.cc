@@ -75,7 +75,7 @@ class RegisterAllocator {
     if (plan_.schedule.num_stages > 1) out_.set_schedule(Name(plan_.schedule.kind));
     out_.set_predicted_bubble(plan_.predicted_bubble);
     GroupTensors();
-    for (size_t a = 0; a < graph_.actors.size(); ++a) AddActor(static_cast<int>(a));
+    for (ActorId a : graph_.actors.ids()) AddActor(a);
     WEIR_RETURN_IF_ERROR(ApplyRhythm(plan_.rhythm, plan_.updates.every, graph_, readers_, &out_));
     WEIR_RETURN_IF_ERROR(CheckMemory());
     PlaceMemory(AddStates(), LandingOrders(), &out_);
@@ -84,7 +84,7 @@ class RegisterAllocator {
 
  private:
   struct Place {
-    int register_id = -1;  // -1: nobody reads it: scratch
+    RegisterId register_id;  // none: nobody reads it: scratch
     int64_t offset = 0;
   };
 
@@ -108,27 +108,28 @@ class RegisterAllocator {
   // Outputs of one actor with the same readers share a register: fewer messages.
   void GroupTensors() {
     places_.resize(graph_.tensors.size());
-    std::map<std::string, int> groups;
-    for (size_t t = 0; t < graph_.tensors.size(); ++t) {
+    std::map<std::string, RegisterId> groups;
+    for (TensorId t : graph_.tensors.ids()) {
       const RankTensor& tensor = graph_.tensors[t];
       bool outbound = tensor.side == proto::RegisterSpec::OUTBOUND;
-      if (tensor.producer < 0 && tensor.side == proto::RegisterSpec::LOCAL)
+      if (!tensor.producer.has_value() && tensor.side == proto::RegisterSpec::LOCAL)
         continue;  // of another stage
       if (tensor.consumers.empty() && !outbound && tensor.variable < 0) continue;
       std::string key =
           absl::StrCat(tensor.producer, "|", tensor.tokens_per_step, "|", tensor.every, "|",
                        tensor.variable >= 0, "|", tensor.delay, "|");
-      for (int consumer : tensor.consumers) absl::StrAppend(&key, consumer, ",");
+      for (ActorId consumer : tensor.consumers) absl::StrAppend(&key, consumer, ",");
       for (const Station& reader : tensor.readers)
         absl::StrAppend(&key, "|", reader.item, ".", reader.index);
       if (tensor.side != proto::RegisterSpec::LOCAL) absl::StrAppend(&key, "edge ", tensor.edge);
-      auto known = groups.emplace(key, out_.registers_size());
+      auto known = groups.emplace(key, readers_.next_id());
       if (known.second) AddRegister(tensor);
-      proto::RegisterSpec* spec = out_.mutable_registers(known.first->second);
+      const RegisterId id = known.first->second;
+      proto::RegisterSpec* spec = out_.mutable_registers(id.value());
       if (!known.second)
         spec->set_name(absl::StrCat(
             spec->name(), spec->name().size() < 60 ? absl::StrCat(", ", tensor.name) : ""));
-      places_[t] = {known.first->second, spec->bytes()};
+      places_[t] = {id, spec->bytes()};
       // Wire messages have their exact size; local tensors start on a cache line.
       spec->set_bytes(tensor.side == proto::RegisterSpec::LOCAL
                           ? spec->bytes() + AlignUp(tensor.bytes)
@@ -174,10 +175,10 @@ class RegisterAllocator {
     return role % std::max(1, out_.num_queues());
   }
 
-  void AddActor(int a) {
+  void AddActor(ActorId a) {
     const RankActor& actor = graph_.actors[a];
     proto::ActorSpec* spec = out_.add_actor();
-    spec->set_id(a);
+    spec->set_id(a.value());
     spec->set_name(actor.name);
     spec->set_kind(actor.kind);
     spec->set_priority(SchedulePriority(plan_, graph_, actor));
@@ -195,40 +196,41 @@ class RegisterAllocator {
       spec->mutable_feed_range()->set_below(actor.feed_range->below);
       spec->mutable_feed_range()->set_reader(actor.feed_range->reader);
     }
-    std::map<int, int> in_ports, out_ports;
-    for (int input : actor.inputs) {
-      int id = places_[input].register_id;
-      if (id < 0 || !in_ports.emplace(id, spec->input_size()).second) continue;
+    std::map<RegisterId, int> in_ports, out_ports;
+    for (TensorId input : actor.inputs) {
+      const RegisterId id = places_[input].register_id;
+      if (!id.has_value() || !in_ports.emplace(id, spec->input_size()).second) continue;
       proto::InputPort* port = spec->add_input();
-      port->set_register_id(id);
+      port->set_register_id(id.value());
       SetSpan(SpanOf(actor, graph_.tensors[input]), port);
     }
-    for (int output : actor.outputs) {
-      int id = places_[output].register_id;
-      if (id < 0 || !out_ports.emplace(id, spec->output_size()).second) continue;
+    for (TensorId output : actor.outputs) {
+      const RegisterId id = places_[output].register_id;
+      if (!id.has_value() || !out_ports.emplace(id, spec->output_size()).second) continue;
       proto::OutputPort* port = spec->add_output();
-      port->set_register_id(id);
+      port->set_register_id(id.value());
       SetSpan(SpanOf(actor, graph_.tensors[output]), port);
     }
     spec->set_program(actor.chain == nullptr || actor.chain->kernels.empty()
-                          ? -1
-                          : AddProgram(actor, in_ports, out_ports, spec));
+                          ? ProgramId().value()
+                          : AddProgram(actor, in_ports, out_ports, spec).value());
   }
 
-  int AddProgram(const RankActor& actor, const std::map<int, int>& in_ports,
-                 const std::map<int, int>& out_ports, proto::ActorSpec* spec) {
+  // The ports of the actor by the registers at them.
+  ProgramId AddProgram(const RankActor& actor, const std::map<RegisterId, int>& in_ports,
+                       const std::map<RegisterId, int>& out_ports, proto::ActorSpec* spec) {
     proto::Program& program = *out_.add_program();
     program.set_name(actor.program);
     const KernelChain& chain = *actor.chain;
     std::vector<ScratchBlock> blocks(chain.scratch.size());
     for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = {chain.scratch[i], -1, -1, 0};
-    std::map<int, int> unread;  // outputs nobody reads, as scratch blocks
-    std::map<int, int> states;
+    std::map<TensorId, int> unread;  // outputs nobody reads, as scratch blocks
+    std::map<StateId, int> states;
     auto block_of = [&](const RankOperand& operand) {
       if (operand.kind == RankOperand::kScratch) return operand.index;
       if (operand.kind != RankOperand::kTensor) return -1;
-      const int tensor = actor.operands[operand.index];
-      if (places_[tensor].register_id >= 0) return -1;
+      const TensorId tensor = actor.operands[operand.index];
+      if (places_[tensor].register_id.has_value()) return -1;
       auto known = unread.emplace(tensor, static_cast<int>(blocks.size()));
       if (known.second) blocks.push_back({graph_.tensors[tensor].bytes, -1, -1, 0});
       return known.first->second;
@@ -255,9 +257,9 @@ class RegisterAllocator {
         out->set_place(proto::Operand::SCRATCH);
         out->set_byte_offset(blocks[block].offset);
       } else if (operand.kind == RankOperand::kState) {
-        const int state = actor.states[operand.index];
+        const StateId state = actor.states[operand.index];
         auto known = states.emplace(state, spec->state_size());
-        if (known.second) spec->add_state(state);
+        if (known.second) spec->add_state(state.value());
         out->set_place(proto::Operand::STATE);
         out->set_index(known.first->second);
       } else {
@@ -283,18 +285,19 @@ class RegisterAllocator {
   }
 
   // Returns an earlier program that is equal to the last, which then goes, or else the last.
-  int KnownProgram() {
-    const int last = out_.program_size() - 1;
-    std::vector<NamedProgram>& alike = programs_[out_.program(last).name()];
+  ProgramId KnownProgram() {
+    const ProgramId last(out_.program_size() - 1);
+    std::vector<NamedProgram>& alike = programs_[out_.program(last.value()).name()];
     alike.push_back({last, ""});
     if (alike.size() == 1) return last;  // most transfers have a name of their own
     for (NamedProgram& program : alike) {
-      if (program.bytes.empty()) program.bytes = out_.program(program.index).SerializeAsString();
+      if (program.bytes.empty())
+        program.bytes = out_.program(program.id.value()).SerializeAsString();
     }
     for (const NamedProgram& program : alike) {
-      if (program.index == last) break;
+      if (program.id == last) break;
       if (program.bytes != alike.back().bytes) continue;
-      const int known = program.index;
+      const ProgramId known = program.id;
       out_.mutable_program()->RemoveLast();
       alike.pop_back();
       return known;
@@ -313,9 +316,9 @@ class RegisterAllocator {
       spec->set_weight(state.weight);
       homes.push_back({});
     }
-    for (size_t t = 0; t < graph_.tensors.size(); ++t) {
+    for (TensorId t : graph_.tensors.ids()) {
       const RankTensor& tensor = graph_.tensors[t];
-      if (tensor.variable < 0 || places_[t].register_id < 0) continue;
+      if (tensor.variable < 0 || !places_[t].register_id.has_value()) continue;
       const Variable& variable = plan_.module.variables[tensor.variable];
       sbp::Coords coords = plan_.places.CoordsOf(graph_.rank);
       TensorSlice slice = sbp::LocalSlice(variable.type, variable.layout, plan_.stage_mesh, coords);
@@ -323,24 +326,24 @@ class RegisterAllocator {
           ->set_state_class(proto::StateSpec::WEIGHT);
       homes.push_back({places_[t].register_id, places_[t].offset});
     }
-    for (size_t t = 0; t < graph_.tensors.size(); ++t)
-      AddDelayedGradients(static_cast<int>(t), &homes);
+    for (TensorId t : graph_.tensors.ids()) AddDelayedGradients(t, &homes);
     return homes;
   }
 
   std::vector<LandingOrder> LandingOrders() const {
     std::vector<LandingOrder> landings;
-    for (size_t t = 0; t < graph_.tensors.size(); ++t) {
+    for (TensorId t : graph_.tensors.ids()) {
       const RankTensor::After& after = graph_.tensors[t].written_after;
-      if (after.actor >= 0) landings.push_back({places_[t].register_id, after.actor, after.lag});
+      if (after.actor.has_value())
+        landings.push_back({places_[t].register_id, after.actor, after.lag});
     }
     return landings;
   }
 
   // Gradients that are under way from step to step have names, so that a checkpoint has them.
-  void AddDelayedGradients(int t, std::vector<StateHome>* homes) {
+  void AddDelayedGradients(TensorId t, std::vector<StateHome>* homes) {
     const RankTensor& tensor = graph_.tensors[t];
-    if (tensor.gradient_of < 0 || places_[t].register_id < 0) return;
+    if (tensor.gradient_of < 0 || !places_[t].register_id.has_value()) return;
     const Variable& variable = plan_.module.variables[tensor.gradient_of];
     sbp::Coords coords = plan_.places.CoordsOf(graph_.rank);
     proto::Initializer zeros;
@@ -353,7 +356,7 @@ class RegisterAllocator {
       spec->set_state_class(proto::StateSpec::DELAYED_GRADIENT);
       spec->set_weight(variable.name);
       proto::StateSpec::Token* where = spec->mutable_token();
-      where->set_register_id(places_[t].register_id);
+      where->set_register_id(places_[t].register_id.value());
       where->set_token(static_cast<int>(token));
       homes->push_back({places_[t].register_id, places_[t].offset});
     }
@@ -378,10 +381,10 @@ class RegisterAllocator {
   const LogicalPlan& plan_;
   const RankGraph& graph_;
   proto::RankPlan out_;
-  std::vector<Place> places_;
+  IdVector<TensorId, Place> places_;
   IdVector<RegisterId, std::vector<Station>> readers_;  // on all ranks of the stage
   struct NamedProgram {
-    int index = -1;
+    ProgramId id;
     std::string bytes;  // empty until another program has the name
   };
   absl::flat_hash_map<std::string, std::vector<NamedProgram>> programs_;  // by name

@@ -134,7 +134,7 @@ void BeatOrder::AddTies(const proto::RankPlan& plan, const std::vector<LandingOr
     ties_[EndOf(a)].push_back({StartOf(a), true});
   }
   for (size_t i = 0; i < landings.size(); ++i) {
-    if (known_[landings[i].register_id] && in_beat_[landings[i].actor])
+    if (known_[landings[i].register_id.value()] && in_beat_[landings[i].actor.value()])
       TieLanding(landings[i], plan.actor_size() + static_cast<int>(i));
   }
   for (const proto::RegisterSpec& r : plan.registers()) {
@@ -146,14 +146,15 @@ void BeatOrder::AddTies(const proto::RankPlan& plan, const std::vector<LandingOr
 
 // A beat that is a step can begin a lag later only if the step has one micro-batch.
 void BeatOrder::TieLanding(const LandingOrder& landing, int peer) {
-  producer_[landing.register_id] = peer;
+  const int actor = landing.actor.value();
+  producer_[landing.register_id.value()] = peer;
   ties_[StartOf(peer)].push_back({EndOf(peer), false});
   ties_[EndOf(peer)].push_back({StartOf(peer), true});
   if (beat_ == Beat::kMicroBatch || micro_batches_ == 1) {
-    ties_[EndOf(landing.actor)].push_back({StartOf(peer), landing.lag > 0});
+    ties_[EndOf(actor)].push_back({StartOf(peer), landing.lag > 0});
   } else if (landing.lag == 0) {
-    ties_[StartOf(landing.actor)].push_back({StartOf(peer), false});
-    ties_[EndOf(landing.actor)].push_back({EndOf(peer), false});
+    ties_[StartOf(actor)].push_back({StartOf(peer), false});
+    ties_[EndOf(actor)].push_back({EndOf(peer), false});
   }
 }
 
@@ -251,15 +252,15 @@ bool BeatOrder::Apart(size_t a, size_t b) const {
 // keeps its bytes from step to step, and is left out.
 std::vector<int> Sharers(const proto::RankPlan& plan, const std::vector<StateHome>& homes,
                          const std::vector<LandingOrder>& landings) {
-  std::set<int> kept;
+  std::set<RegisterId> kept;
   for (const StateHome& home : homes) kept.insert(home.register_id);
   std::vector<int> sharers;
   for (const proto::RegisterSpec& r : plan.registers()) {
-    if (r.side() == proto::RegisterSpec::LOCAL && kept.count(r.id()) == 0 &&
+    if (r.side() == proto::RegisterSpec::LOCAL && kept.count(RegisterId(r.id())) == 0 &&
         r.initial_tokens() == 0 && r.bytes() > 0)
       sharers.push_back(r.id());
   }
-  for (const LandingOrder& landing : landings) sharers.push_back(landing.register_id);
+  for (const LandingOrder& landing : landings) sharers.push_back(landing.register_id.value());
   std::stable_sort(sharers.begin(), sharers.end(), [&](int a, int b) {
     return SpaceOf(plan.registers(a)) > SpaceOf(plan.registers(b));
   });
@@ -320,8 +321,8 @@ void PlaceMemory(const std::vector<StateHome>& homes, const std::vector<LandingO
   }
   for (size_t i = 0; i < homes.size(); ++i) {
     proto::StateSpec* state = plan->mutable_state(static_cast<int>(i));
-    if (homes[i].register_id >= 0) {
-      state->set_arena_offset(plan->registers(homes[i].register_id).arena_offset() +
+    if (homes[i].register_id.has_value()) {
+      state->set_arena_offset(plan->registers(homes[i].register_id.value()).arena_offset() +
                               homes[i].offset);
       continue;
     }

@@ -6,21 +6,22 @@
 #include <vector>
 
 #include "proto/plan.pb.h"
+#include "runtime/base/ids.h"
 
 namespace weir::compiler {
 
 // The memory of a state: its own, or the memory of a register (the weight that an update writes in
 // place).
 struct StateHome {
-  int register_id = -1;  // -1: its own
-  int64_t offset = 0;    // in the register
+  RegisterId register_id;  // none: its own
+  int64_t offset = 0;      // in the register
 };
 
 // An order that the plan of one rank does not show: the peer writes into an inbound register for
 // micro-batch n only after `actor` on this rank has done its acts for micro-batch n - lag.
 struct LandingOrder {
-  int register_id = -1;
-  int actor = -1;
+  RegisterId register_id;
+  ActorId actor;
   int64_t lag = 0;
 };
 

@@ -99,9 +99,8 @@ class RankRhythm {
                                     rhythm_.iteration_ns / kSecondNs, " s each, by the cost model"),
                        "a smaller update_every, smaller batches or more devices"});
     }
-    for (size_t a = 0; a < graph_.actors.size(); ++a)
-      WEIR_RETURN_IF_ERROR(
-          AddActor(graph_.actors[a], graph_.actors[a].station, graph_.actors[a].name).status());
+    for (const RankActor& actor : graph_.actors)
+      WEIR_RETURN_IF_ERROR(AddActor(actor, actor.station, actor.name).status());
     timed_.registers.resize(plan_.registers_size());
     AddPorts();
     for (int r = 0; r < plan_.registers_size(); ++r) {
@@ -183,7 +182,7 @@ class RankRhythm {
   absl::Status AddFarEnd(proto::RegisterSpec* spec, TimedGraph::Register* entry) {
     const bool inbound = spec->side() == proto::RegisterSpec::INBOUND;
     const TimedGraph::Port near = inbound ? entry->consumers.at(0) : entry->producer;
-    const RankActor& actor = graph_.actors[near.actor.value()];
+    const RankActor& actor = graph_.actors[near.actor];
     const Station& station = graph_.PeerOf(actor);
     WEIR_ASSIGN_OR_RETURN(const ActorId far, AddActor(actor, station, actor.far_name));
     const StationTime* sends = rhythm_.Find(inbound ? station : actor.station);

@@ -154,7 +154,7 @@ TEST_F(ApplyRhythmTest, TimesThatDoNotHoldAreRefused) {
 }
 
 TEST_F(ApplyRhythmTest, AnActorWithoutATimeIsNamed) {
-  graph_.actors[1].station = {1, 4};
+  graph_.actors[ActorId(1)].station = {1, 4};
   const absl::Status status = Apply();
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(status.message()),

@@ -46,7 +46,7 @@ TEST(FindStageTwins, StagesOfEqualWorkAreTwins) {
     EXPECT_EQ(twin.first, 1);
     EXPECT_EQ(twin.stage, stage);
     for (const RankActor& actor : plan->stages[1].graph.actors) {
-      const std::vector<RankActor>& actors = plan->stages[stage].graph.actors;
+      const IdVector<ActorId, RankActor>& actors = plan->stages[stage].graph.actors;
       EXPECT_TRUE(std::any_of(actors.begin(), actors.end(), [&](const RankActor& other) {
         return other.station == twin.Of(actor.station);
       })) << actor.name;

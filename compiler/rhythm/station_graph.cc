@@ -92,7 +92,7 @@ void StationGraphBuilder::AddLoads(const std::map<Station, Load>& loads, const S
 
 int64_t StationGraphBuilder::LatencyOf(const RankGraph& graph, const RankTensor& message,
                                        const StageTwin& twin) const {
-  const int actor = message.producer >= 0 ? message.producer : message.consumers[0];
+  const ActorId actor = message.producer.has_value() ? message.producer : message.consumers[0];
   const int64_t rank = plan_.places.ranks(twin.stage)[plan_.places.DeviceOf(graph.rank)];
   const int64_t peer = twin.PeerOf(plan_.places, graph.actors[actor].station.item, message.peer);
   return std::min(kActNsMax, costs_.LatencyNs(costs_.LevelBetween(rank, peer), message.bytes));
@@ -108,7 +108,7 @@ void StationGraphBuilder::AddRegisters(const RankGraph& graph, const StageTwin* 
   for (const RankTensor& tensor : graph.tensors) {
     RegisterFamily key;
     const bool local = tensor.side == proto::RegisterSpec::LOCAL;
-    if (tensor.producer < 0 && local) continue;  // of another stage
+    if (!tensor.producer.has_value() && local) continue;  // of another stage
     if (tensor.paces)
       continue;  // the messages of the transfer give the same waits, and a latency besides
     int64_t bytes = 0, latency_ns = 0;

@@ -55,10 +55,10 @@ RankKernel FillKernel(const std::string& name, ExchangeFill fill, std::vector<Ra
 // long, is over. So the fill of a chunk waits until this rank has sent that chunk to everybody.
 // Where senders and receivers have different numbers of chunks, nothing is said; a single chunk has
 // its slot.
-void AddPace(int send, RankActor* fill, RankBuilder* builder) {
+void AddPace(ActorId send, RankActor* fill, RankBuilder* builder) {
   const RankActor& sender = builder->graph().actors[send];
   if (fill->chunks == 1 || sender.chunks != fill->chunks) return;
-  const int pace =
+  const TensorId pace =
       builder->AddTensor(absl::StrCat(sender.name, ": sent"), 0, fill->acts_per_step, fill->every);
   RankTensor& tensor = builder->graph().tensors[pace];
   tensor.paces = true;
@@ -129,20 +129,20 @@ RankActor ExchangeLowering::MakeActor(const TransferSite::End& end, const std::s
   return actor;
 }
 
-int ExchangeLowering::AddMessage(const std::string& name, proto::RegisterSpec::Side side,
-                                 int64_t peer, int64_t elements, const RankActor& actor,
-                                 RankBuilder* builder) const {
+TensorId ExchangeLowering::AddMessage(const std::string& name, proto::RegisterSpec::Side side,
+                                      int64_t peer, int64_t elements, const RankActor& actor,
+                                      RankBuilder* builder) const {
   const int64_t slot_elements = std::min(elements, options_.chunk_elements);
-  const int message =
+  const TensorId message =
       builder->AddTensor(name, slot_elements * element_bytes(), actor.acts_per_step, actor.every);
   builder->graph().tensors[message].side = side;
   builder->graph().tensors[message].peer = peer;
   return message;
 }
 
-std::vector<int> ExchangeLowering::LowerForRank(const TransferSite& site,
-                                                const std::vector<int>& inputs,
-                                                RankBuilder* builder) const {
+std::vector<TensorId> ExchangeLowering::LowerForRank(const TransferSite& site,
+                                                     const std::vector<TensorId>& inputs,
+                                                     RankBuilder* builder) const {
   const int64_t rank = builder->rank();
   KnownExchanges::Known& known = known_exchanges_->Of(types_, steps_, places_, rank);
   const sbp::RankExchange& exchange = known.exchange;
@@ -150,7 +150,7 @@ std::vector<int> ExchangeLowering::LowerForRank(const TransferSite& site,
   if (chains.packs.empty()) MakePacks(known, &chains);
   // Each rank begins with the rank after it, so that none of them is sent to by all at once.
   auto next = chains.packs.upper_bound(rank);
-  std::vector<int> sends;
+  std::vector<ActorId> sends;
   for (size_t i = 0; i < chains.packs.size(); ++i, ++next) {
     if (next == chains.packs.end()) next = chains.packs.begin();
     const auto& [peer, pack] = *next;
@@ -202,14 +202,14 @@ KnownExchanges::Pack ExchangeLowering::MakePack(const std::vector<sbp::Piece>& p
   return made;
 }
 
-int ExchangeLowering::AddSend(const TransferSite::End& end, const std::vector<int>& inputs,
-                              int64_t peer, const KnownExchanges::Pack& pack,
-                              int64_t receiver_elements, RankBuilder* builder) const {
+ActorId ExchangeLowering::AddSend(const TransferSite::End& end, const std::vector<TensorId>& inputs,
+                                  int64_t peer, const KnownExchanges::Pack& pack,
+                                  int64_t receiver_elements, RankBuilder* builder) const {
   RankActor actor = MakeActor(end, SendName(peer), NumChunks(receiver_elements), *builder);
   actor.program = actor.name;
   actor.peer = peer;
   actor.far_name = options_.name;
-  const int message =
+  const TensorId message =
       AddMessage(absl::StrCat(options_.name, " rank ", builder->rank(), " to ", peer),
                  proto::RegisterSpec::OUTBOUND, peer, pack.elements, actor, builder);
   builder->graph().tensors[message].edge = EdgeOf(builder->rank(), peer);
@@ -250,10 +250,13 @@ std::shared_ptr<const KernelChain> ExchangeLowering::MakeFill(const sbp::RankExc
   return MakeChain(std::move(chain));
 }
 
-std::vector<int> ExchangeLowering::AddFill(
-    const TransferSite::End& end, const std::vector<int>& inputs, const sbp::RankExchange& exchange,
-    const std::vector<int>& sends, KnownExchanges::Chains* chains, RankBuilder* builder) const {
-  std::vector<int> outputs(types_.size(), -1);
+std::vector<TensorId> ExchangeLowering::AddFill(const TransferSite::End& end,
+                                                const std::vector<TensorId>& inputs,
+                                                const sbp::RankExchange& exchange,
+                                                const std::vector<ActorId>& sends,
+                                                KnownExchanges::Chains* chains,
+                                                RankBuilder* builder) const {
+  std::vector<TensorId> outputs(types_.size());
   const int64_t rank = builder->rank(), stage = builder->stage();
   if (stage != steps_[0].to.place) return outputs;
   int64_t positions = 0;
@@ -263,7 +266,7 @@ std::vector<int> ExchangeLowering::AddFill(
   actor.far_name = SendName(rank);
   std::vector<bool> here(types_.size());
   for (size_t i = 0; i < types_.size(); ++i) {
-    here[i] = stage == steps_[i].from.place && inputs[i] >= 0;
+    here[i] = stage == steps_[i].from.place && inputs[i].has_value();
     if (here[i]) actor.operands.push_back(inputs[i]);
   }
   std::shared_ptr<const KernelChain>& chain = chains->fills[here];
@@ -275,8 +278,9 @@ std::vector<int> ExchangeLowering::AddFill(
                                     builder->Tokens(frequency), builder->Every(frequency));
   }
   for (const auto& [peer, elements] : exchange.receives) {
-    const int message = AddMessage(absl::StrCat(options_.name, " rank ", peer, " to ", rank),
-                                   proto::RegisterSpec::INBOUND, peer, elements, actor, builder);
+    const TensorId message =
+        AddMessage(absl::StrCat(options_.name, " rank ", peer, " to ", rank),
+                   proto::RegisterSpec::INBOUND, peer, elements, actor, builder);
     builder->graph().tensors[message].edge = EdgeOf(peer, rank);
     actor.operands.push_back(message);
   }
@@ -284,29 +288,29 @@ std::vector<int> ExchangeLowering::AddFill(
   actor.outputs = outputs;
   RankBuilder::CollectInputs(&actor);
   if (!exchange.receives.empty()) {
-    for (int send : sends) AddPace(send, &actor, builder);
+    for (ActorId send : sends) AddPace(send, &actor, builder);
   }
   builder->AddActor(std::move(actor));
   return outputs;
 }
 
-std::vector<int> ExchangeLowering::LowerForStage(const TransferSite& site,
-                                                 const std::vector<int>& inputs,
-                                                 RankBuilder* builder) const {
+std::vector<TensorId> ExchangeLowering::LowerForStage(const TransferSite& site,
+                                                      const std::vector<TensorId>& inputs,
+                                                      RankBuilder* builder) const {
   const int64_t elements =
       largest_shard_->Elements(types_, steps_, places_, options_.chunk_elements);
   const int64_t from = steps_[0].from.place, to = steps_[0].to.place, stage = builder->stage();
   const auto make = [&](const TransferSite::End& end) {
     return MakeActor(end, options_.name, NumChunks(elements), *builder);
   };
-  const auto read = [](const std::vector<int>& tensors, RankActor* actor) {
-    for (int tensor : tensors) {
-      if (tensor >= 0 &&
+  const auto read = [](const std::vector<TensorId>& tensors, RankActor* actor) {
+    for (TensorId tensor : tensors) {
+      if (tensor.has_value() &&
           std::find(actor->inputs.begin(), actor->inputs.end(), tensor) == actor->inputs.end())
         actor->inputs.push_back(tensor);
     }
   };
-  std::vector<int> moved;
+  std::vector<TensorId> moved;
   for (size_t i = 0; i < types_.size(); ++i) {
     if (!IsLocal({steps_[i]})) moved.push_back(inputs[i]);
   }
@@ -318,7 +322,7 @@ std::vector<int> ExchangeLowering::LowerForStage(const TransferSite& site,
                                send, builder)};
     builder->AddActor(std::move(send));
   }
-  std::vector<int> outputs(types_.size(), -1);
+  std::vector<TensorId> outputs(types_.size());
   if (stage != to) return outputs;
   RankActor fill = make(site.ends[1]);
   if (stage == from) read(inputs, &fill);

@@ -24,10 +24,10 @@ class ExchangeLowering final : public TransferLowering {
                    LargestShard* largest_shard, KnownExchanges* known_exchanges);
 
   TransferSite Site(const Station& first) const override;
-  std::vector<int> LowerForRank(const TransferSite& site, const std::vector<int>& inputs,
-                                RankBuilder* builder) const override;
-  std::vector<int> LowerForStage(const TransferSite& site, const std::vector<int>& inputs,
-                                 RankBuilder* builder) const override;
+  std::vector<TensorId> LowerForRank(const TransferSite& site, const std::vector<TensorId>& inputs,
+                                     RankBuilder* builder) const override;
+  std::vector<TensorId> LowerForStage(const TransferSite& site, const std::vector<TensorId>& inputs,
+                                      RankBuilder* builder) const override;
   int64_t TotalBytes() const override;
   std::map<int64_t, int64_t> BytesSent(int64_t rank) const override;
 
@@ -39,20 +39,21 @@ class ExchangeLowering final : public TransferLowering {
   RankActor MakeActor(const TransferSite::End& end, const std::string& name, int64_t chunks,
                       const RankBuilder& builder) const;
   // Adds a tensor for chunks of a message of `elements` elements, one in each act of `actor`.
-  int AddMessage(const std::string& name, proto::RegisterSpec::Side side, int64_t peer,
-                 int64_t elements, const RankActor& actor, RankBuilder* builder) const;
+  TensorId AddMessage(const std::string& name, proto::RegisterSpec::Side side, int64_t peer,
+                      int64_t elements, const RankActor& actor, RankBuilder* builder) const;
   // Makes the chains of all sends.
   void MakePacks(const KnownExchanges::Known& known, KnownExchanges::Chains* chains) const;
   KnownExchanges::Pack MakePack(const std::vector<sbp::Piece>& pieces, int64_t rank) const;
   // `here`: the tensors that this rank has before the exchange.
   std::shared_ptr<const KernelChain> MakeFill(const sbp::RankExchange& exchange, int64_t rank,
                                               const std::vector<bool>& here) const;
-  int AddSend(const TransferSite::End& end, const std::vector<int>& inputs, int64_t peer,
-              const KnownExchanges::Pack& pack, int64_t receiver_elements,
-              RankBuilder* builder) const;
-  std::vector<int> AddFill(const TransferSite::End& end, const std::vector<int>& inputs,
-                           const sbp::RankExchange& exchange, const std::vector<int>& sends,
-                           KnownExchanges::Chains* chains, RankBuilder* builder) const;
+  ActorId AddSend(const TransferSite::End& end, const std::vector<TensorId>& inputs, int64_t peer,
+                  const KnownExchanges::Pack& pack, int64_t receiver_elements,
+                  RankBuilder* builder) const;
+  std::vector<TensorId> AddFill(const TransferSite::End& end, const std::vector<TensorId>& inputs,
+                                const sbp::RankExchange& exchange,
+                                const std::vector<ActorId>& sends, KnownExchanges::Chains* chains,
+                                RankBuilder* builder) const;
 
   const std::vector<sbp::TensorType>& types_;
   std::vector<sbp::BoxingStep> steps_;  // of types_

@@ -70,13 +70,13 @@ int64_t TransferFactory::TotalBytes(const MovedTensors& moved) {
   return bytes;
 }
 
-std::vector<int> AddTransfer(const TransferLowering& transfer, LoweredFor lowered_for,
-                             const std::vector<int>& inputs, RankBuilder* builder) {
+std::vector<TensorId> AddTransfer(const TransferLowering& transfer, LoweredFor lowered_for,
+                                  const std::vector<TensorId>& inputs, RankBuilder* builder) {
   const TransferSite site = transfer.Site(builder->station());
   builder->graph().sites.push_back(site);
-  std::vector<int> outputs = lowered_for == LoweredFor::kStage
-                                 ? transfer.LowerForStage(site, inputs, builder)
-                                 : transfer.LowerForRank(site, inputs, builder);
+  std::vector<TensorId> outputs = lowered_for == LoweredFor::kStage
+                                      ? transfer.LowerForStage(site, inputs, builder)
+                                      : transfer.LowerForRank(site, inputs, builder);
   builder->NextStation(site.ends.size());
   return outputs;
 }

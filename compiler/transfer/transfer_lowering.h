@@ -70,14 +70,16 @@ class TransferLowering {
   virtual TransferSite Site(const Station& first) const = 0;
 
   // Adds the actors of the builder's rank at the stations of `site`, the last one of the builder's
-  // graph. inputs[i] is the tensor here that moves, or -1 if this rank is not among the senders; so
-  // is the result for the tensors that arrive.
-  virtual std::vector<int> LowerForRank(const TransferSite& site, const std::vector<int>& inputs,
-                                        RankBuilder* builder) const = 0;
+  // graph. inputs[i] is the tensor here that moves, or none if this rank is not among the senders;
+  // so is the result for the tensors that arrive.
+  virtual std::vector<TensorId> LowerForRank(const TransferSite& site,
+                                             const std::vector<TensorId>& inputs,
+                                             RankBuilder* builder) const = 0;
   // The same for all ranks of the builder's stage together (ir/stage_shape.h): every station of the
   // stage has one actor, without kernels.
-  virtual std::vector<int> LowerForStage(const TransferSite& site, const std::vector<int>& inputs,
-                                         RankBuilder* builder) const = 0;
+  virtual std::vector<TensorId> LowerForStage(const TransferSite& site,
+                                              const std::vector<TensorId>& inputs,
+                                              RankBuilder* builder) const = 0;
 
   // Returns the bytes that all ranks together send in one transfer.
   virtual int64_t TotalBytes() const = 0;
@@ -111,8 +113,8 @@ enum class LoweredFor : uint8_t { kRank, kStage };
 
 // Adds the site of a transfer to the builder's graph, lowers the transfer there, and moves the
 // builder past the transfer's stations. Inputs and result are those of LowerForRank.
-std::vector<int> AddTransfer(const TransferLowering& transfer, LoweredFor lowered_for,
-                             const std::vector<int>& inputs, RankBuilder* builder);
+std::vector<TensorId> AddTransfer(const TransferLowering& transfer, LoweredFor lowered_for,
+                                  const std::vector<TensorId>& inputs, RankBuilder* builder);
 
 // Appends the kernels of a boxing that needs no message to `chain`, from `in` to `out`. A boxing of
 // several steps uses scratch between the steps. Precondition: IsLocal(steps).

@@ -41,7 +41,7 @@ RankGraph Lowered(const LogicalPlan& plan, LoweredFor lowered_for, int64_t rank)
   builder.NextStation();  // a segment stands before the transfer
   const MovedTensors moved = *TransferFactory().Plan(plan.module, builder.item(), plan.places);
   const ProgramValue& from = plan.module.values[0];
-  std::vector<int> inputs = {-1};
+  std::vector<TensorId> inputs(1);
   if (from.stage == builder.stage())
     inputs[0] = builder.AddTensor("x", builder.Local(from.type, from.layout).bytes(), 2, 1);
   TransferFactory transfers;
@@ -117,7 +117,7 @@ TEST(TransferLoweringTest, BothEndsOfEveryMessageSayTheSame) {
         EXPECT_EQ(receiver.far_name, sender.name);
         EXPECT_EQ(receiver.chunks, sender.chunks);
         int64_t landings = 0;
-        for (int input : receiver.inputs) {
+        for (TensorId input : receiver.inputs) {
           const RankTensor& landing = there.tensors[input];
           if (landing.side != proto::RegisterSpec::INBOUND || landing.edge != sent.edge) continue;
           ++landings;
@@ -205,7 +205,7 @@ TEST(TransferLoweringTest, AFillOfManyChunksWaitsForItsRanksSends) {
   const RankActor& fill = graph.actors.back();
   ASSERT_EQ(fill.chunks, 3);  // 35 elements in chunks of 16
   int64_t paces = 0;
-  for (int input : fill.inputs) {
+  for (TensorId input : fill.inputs) {
     const RankTensor& tensor = graph.tensors[input];
     if (!tensor.paces) continue;
     ++paces;
@@ -217,13 +217,17 @@ TEST(TransferLoweringTest, AFillOfManyChunksWaitsForItsRanksSends) {
 
 TEST(TransferLoweringTest, SendsOfTheSameElementsShareAChain) {
   const RankGraph gather = Lowered(GatherPlan(), LoweredFor::kRank, 1);
+  const ActorId first(0), second(1);
   ASSERT_EQ(gather.actors.size(), 3u) << "two sends and a fill";
-  EXPECT_EQ(gather.actors[0].chain, gather.actors[1].chain) << "both receivers get the whole shard";
-  EXPECT_NE(gather.actors[0].operands, gather.actors[1].operands) << "in messages of their own";
+  EXPECT_EQ(gather.actors[first].chain, gather.actors[second].chain)
+      << "both receivers get the whole shard";
+  EXPECT_NE(gather.actors[first].operands, gather.actors[second].operands)
+      << "in messages of their own";
   const RankGraph scatter =
       Lowered(MovePlan("dp=3", {sbp::Sbp::P()}, {sbp::Sbp::S(0)}), LoweredFor::kRank, 1);
   ASSERT_EQ(scatter.actors.size(), 3u);
-  EXPECT_NE(scatter.actors[0].chain, scatter.actors[1].chain) << "each gets a part of its own";
+  EXPECT_NE(scatter.actors[first].chain, scatter.actors[second].chain)
+      << "each gets a part of its own";
 }
 
 TEST(TransferLoweringTest, ABoxingWithoutMessagesIsAKernelOfItsActor) {
@@ -259,16 +263,16 @@ class OneStation final : public TransferLowering {
   TransferSite Site(const Station& first) const override {
     return {{{first, TransferRole::kSends, first}}};
   }
-  std::vector<int> LowerForRank(const TransferSite& site, const std::vector<int>& inputs,
-                                RankBuilder* builder) const override {
+  std::vector<TensorId> LowerForRank(const TransferSite& site, const std::vector<TensorId>& inputs,
+                                     RankBuilder* builder) const override {
     RankActor actor = builder->MakeActor("pass on");
     actor.role = site.ends[0].role;
     actor.site = static_cast<int>(builder->graph().sites.size()) - 1;
     builder->AddActor(std::move(actor));
     return inputs;
   }
-  std::vector<int> LowerForStage(const TransferSite& site, const std::vector<int>& inputs,
-                                 RankBuilder* builder) const override {
+  std::vector<TensorId> LowerForStage(const TransferSite& site, const std::vector<TensorId>& inputs,
+                                      RankBuilder* builder) const override {
     return LowerForRank(site, inputs, builder);
   }
   int64_t TotalBytes() const override { return 0; }
@@ -279,9 +283,10 @@ TEST(TransferLoweringTest, AMemberMayHaveOneStationThatIsItsOwnPeer) {
   const LogicalPlan plan = GatherPlan();
   RankBuilder builder(plan, 0);
   builder.BeginItem(0);
-  EXPECT_EQ(AddTransfer(OneStation(), LoweredFor::kRank, {3}, &builder), std::vector<int>{3});
+  const std::vector<TensorId> moved = {TensorId(3)};
+  EXPECT_EQ(AddTransfer(OneStation(), LoweredFor::kRank, moved, &builder), moved);
   EXPECT_EQ(builder.station(), (Station{0, 1}));
-  AddTransfer(OneStation(), LoweredFor::kRank, {3}, &builder);
+  AddTransfer(OneStation(), LoweredFor::kRank, moved, &builder);
   EXPECT_EQ(builder.station(), (Station{0, 2}));
   const RankGraph graph = builder.TakeGraph();
   ASSERT_EQ(graph.actors.size(), 2u);

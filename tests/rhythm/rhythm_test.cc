@@ -157,8 +157,8 @@ TEST(StageShape, HasWhateverARankDoes) {
       }
       less += static_cast<int64_t>(at.size() - here.size());
       for (const compiler::RankTensor& tensor : graph->tensors) {
-        if (tensor.side != proto::RegisterSpec::LOCAL || tensor.producer < 0) continue;
-        for (int consumer : tensor.consumers) {
+        if (tensor.side != proto::RegisterSpec::LOCAL || !tensor.producer.has_value()) continue;
+        for (ActorId consumer : tensor.consumers) {
           const compiler::Station& reader = graph->actors[consumer].station;
           EXPECT_TRUE(std::binary_search(tensor.readers.begin(), tensor.readers.end(), reader))
               << tensor.name << ", read by " << graph->actors[consumer].name;
