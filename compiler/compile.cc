@@ -126,7 +126,11 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
 }
 
 absl::StatusOr<proto::RankPlan> LowerForRank(const LogicalPlan& plan, int64_t rank) {
-  WEIR_ASSIGN_OR_RETURN(RankGraph graph, LowerToRankGraph(plan, rank));
+  if (rank < 0 || rank >= plan.mesh.num_ranks()) {
+    return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " of ", plan.mesh.num_ranks()));
+  }
+  WEIR_ASSIGN_OR_RETURN(RankGraph graph,
+                        LowerToRankGraph(plan, RankId(static_cast<int32_t>(rank))));
   return AllocateRegisters(plan, graph);
 }
 

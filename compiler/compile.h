@@ -39,6 +39,8 @@ struct CompileOptions {
 absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
                                                         const CompileOptions& options);
 
+// Returns the plan of a rank. `rank` is a number as people and messages have it. kInvalidArgument:
+// the job has no such rank.
 absl::StatusOr<proto::RankPlan> LowerForRank(const LogicalPlan& plan, int64_t rank);
 
 }  // namespace weir::compiler

@@ -90,7 +90,7 @@ absl::StatusOr<std::vector<BoxingStep>> PlanBoxing(const TensorType& type, const
 }
 
 int64_t BytesSent(const TensorType& type, const BoxingStep& step, const Places& places,
-                  int64_t rank) {
+                  RankId rank) {
   if (places.PlaceOf(rank) != step.from.place) return 0;
   const Mesh& mesh = places.mesh(step.from.place);
   const Coords coords = places.CoordsOf(rank);

@@ -94,21 +94,21 @@ absl::StatusOr<std::vector<BoxingStep>> PlanBoxing(const TensorType& type, const
 // Returns the bytes that leave `rank` for other ranks in this step, and their sum over all ranks
 // and steps. Both are closed forms of the layouts alone.
 int64_t BytesSent(const TensorType& type, const BoxingStep& step, const Places& places,
-                  int64_t rank);
+                  RankId rank);
 int64_t TotalBytes(const TensorType& type, const std::vector<BoxingStep>& steps,
                    const Places& places);
 
 // Returns the local shard of `rank` before and after the step, as the kernels see it (flat steps:
 // rank-1 shards). The shape is [0] if `rank` is not in that device set.
 TensorSlice StepInput(const TensorType& type, const BoxingStep& step, const Places& places,
-                      int64_t rank);
+                      RankId rank);
 TensorSlice StepOutput(const TensorType& type, const BoxingStep& step, const Places& places,
-                       int64_t rank);
+                       RankId rank);
 
 // A RegionSource is one source of a region: rank `from` sends `src`, in coordinates of its own
 // local shard.
 struct RegionSource {
-  int64_t from = 0;
+  RankId from;
   Rect src;
 };
 // A Region is a part of this rank's new shard. `dst` is local to that shard. With one source the
@@ -132,12 +132,12 @@ struct Piece {
 };
 
 struct RankExchange {
-  std::vector<Region> regions;                  // to fill here; empty if not a receiver
-  std::map<int64_t, std::vector<Piece>> sends;  // by receiving rank, this rank excluded
+  std::vector<Region> regions;                 // to fill here; empty if not a receiver
+  std::map<RankId, std::vector<Piece>> sends;  // by receiving rank, this rank excluded
   // Elements received from each peer (this rank excluded), in the order of regions.
-  std::map<int64_t, int64_t> receives;
+  std::map<RankId, int64_t> receives;
   // Elements of all regions of each receiving rank that this rank sends to (keys as in `sends`).
-  std::map<int64_t, int64_t> receiver_elements;
+  std::map<RankId, int64_t> receiver_elements;
 };
 
 // Returns the part of `rank` in step number k of several tensors boxed together (a bundle):
@@ -145,7 +145,6 @@ struct RankExchange {
 // passed; the result is empty for most. Pairs of ranks agree: a sends to b exactly the elements
 // that b expects from a.
 RankExchange BuildExchange(const std::vector<TensorType>& types,
-                           const std::vector<BoxingStep>& steps, const Places& places,
-                           int64_t rank);
+                           const std::vector<BoxingStep>& steps, const Places& places, RankId rank);
 
 }  // namespace weir::sbp

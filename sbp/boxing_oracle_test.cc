@@ -26,7 +26,7 @@ uint64_t Seed() {
 }
 
 using Values = std::vector<double>;
-using Shards = std::map<int64_t, Values>;  // by rank
+using Shards = std::map<RankId, Values>;
 
 // Small integers, so that sums are exact in any order.
 int64_t SmallInt(uint64_t key, uint64_t counter) {
@@ -101,7 +101,7 @@ Shards MakeShards(const TensorType& type, const Placement& place, const Places& 
   for (int64_t i = 0; i < mesh.num_ranks(); ++i) {
     const Coords coords = mesh.CoordsOf(i);
     const PartialGroup group = GroupOf(place.layout, mesh, coords);
-    Values& shard = shards[places.ranks(place.place)[i]];
+    Values& shard = shards[places.RankAt(place.place, i)];
     for (int64_t offset : OffsetsOf(ShardRect(type, place.layout, mesh, coords), type.shape())) {
       shard.push_back(Contribution(group, key, offset, tensor[offset]));
     }
@@ -124,14 +124,14 @@ void ExpectShards(const TensorType& type, const Placement& place, const Places& 
   std::map<Coords, Values> merged;
   for (int64_t i = 0; i < mesh.num_ranks(); ++i) {
     const Coords coords = mesh.CoordsOf(i);
-    auto it = shards.find(places.ranks(place.place)[i]);
+    auto it = shards.find(places.RankAt(place.place, i));
     ASSERT_NE(it, shards.end());
     Coords owner = coords, first_copy = coords;
     for (int axis = 0; axis < mesh.num_axes(); ++axis) {
       if (place.layout[axis].is_partial()) owner[axis] = 0;
       if (place.layout[axis].is_broadcast()) first_copy[axis] = 0;
     }
-    EXPECT_EQ(it->second, shards.at(places.ranks(place.place)[mesh.RankOf(first_copy)]))
+    EXPECT_EQ(it->second, shards.at(places.RankAt(place.place, mesh.RankOf(first_copy))))
         << "copies differ";
     auto [entry, is_new] = merged.emplace(owner, it->second);
     if (is_new) continue;
@@ -165,21 +165,20 @@ class Simulator {
   std::vector<Shards> Run(const std::vector<BoxingStep>& steps, const std::vector<Shards>& before) {
     steps_ = &steps;
     exchanges_.clear();
-    for (int64_t rank = 0; rank < places_.num_ranks(); ++rank) {
+    for (RankId rank : places_.all_ranks()) {
       exchanges_.push_back(BuildExchange(types_, steps, places_, rank));
     }
-    std::map<std::pair<int64_t, int64_t>, Message> messages;
-    for (int64_t rank = 0; rank < places_.num_ranks(); ++rank) Pack(rank, before, &messages);
+    std::map<std::pair<RankId, RankId>, Message> messages;
+    for (RankId rank : places_.all_ranks()) Pack(rank, before, &messages);
     std::vector<Shards> after(types_.size());
-    for (int64_t rank = 0; rank < places_.num_ranks(); ++rank)
-      Fill(rank, before, &messages, &after);
+    for (RankId rank : places_.all_ranks()) Fill(rank, before, &messages, &after);
     EXPECT_TRUE(messages.empty()) << "a message nobody expects";
     return after;
   }
 
  private:
-  void Pack(int64_t rank, const std::vector<Shards>& before,
-            std::map<std::pair<int64_t, int64_t>, Message>* messages) {
+  void Pack(RankId rank, const std::vector<Shards>& before,
+            std::map<std::pair<RankId, RankId>, Message>* messages) {
     int64_t elements = 0;
     for (const auto& [receiver, pieces] : exchanges_[rank].sends) {
       EXPECT_NE(receiver, rank);
@@ -213,8 +212,8 @@ class Simulator {
                            << " elements";
   }
 
-  void Fill(int64_t rank, const std::vector<Shards>& before,
-            std::map<std::pair<int64_t, int64_t>, Message>* messages, std::vector<Shards>* after) {
+  void Fill(RankId rank, const std::vector<Shards>& before,
+            std::map<std::pair<RankId, RankId>, Message>* messages, std::vector<Shards>* after) {
     const RankExchange& exchange = exchanges_[rank];
     for (const auto& [peer, count] : exchange.receives) {
       auto it = messages->find({peer, rank});
@@ -228,7 +227,7 @@ class Simulator {
       (*after)[i][rank].assign(elements, std::numeric_limits<double>::quiet_NaN());
       written[i].assign(elements, 0);
     }
-    std::map<int64_t, int64_t> read;  // elements read so far, by peer
+    std::map<RankId, int64_t> read;  // elements read so far, by peer
     int64_t position = 0;
     for (const Region& region : exchange.regions) {
       const Shape shape =
@@ -258,10 +257,10 @@ class Simulator {
     }
   }
 
-  Values ReadSource(int64_t rank, const Region& region, const RegionSource& source,
-                    int64_t position, const std::vector<Shards>& before,
-                    const std::map<std::pair<int64_t, int64_t>, Message>& messages,
-                    std::map<int64_t, int64_t>* read) {
+  Values ReadSource(RankId rank, const Region& region, const RegionSource& source, int64_t position,
+                    const std::vector<Shards>& before,
+                    const std::map<std::pair<RankId, RankId>, Message>& messages,
+                    std::map<RankId, int64_t>* read) {
     Values values;
     EXPECT_EQ(source.src.volume(), region.dst.volume());
     if (source.from == rank) {
@@ -283,7 +282,7 @@ class Simulator {
   const std::vector<TensorType> types_;
   const Places& places_;
   const std::vector<BoxingStep>* steps_ = nullptr;
-  std::vector<RankExchange> exchanges_;
+  IdVector<RankId, RankExchange> exchanges_;
 };
 
 struct Tensor {
@@ -317,7 +316,7 @@ bool RunAndCheck(const Tensor& tensor, const Places& places, const Boxing& boxin
   for (const BoxingStep& step : boxing.steps) {
     SCOPED_TRACE(ToText(step, boxing.places));
     shards = simulator.Run({step}, shards);
-    for (int64_t rank = 0; rank < places.num_ranks(); ++rank)
+    for (RankId rank : places.all_ranks())
       bytes += BytesSent(boxing.type, step, boxing.places, rank);
     if (::testing::Test::HasFailure()) return false;
   }

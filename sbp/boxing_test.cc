@@ -55,7 +55,7 @@ Price PriceOf(const TensorType& type, const Places& places, const Placement& fro
   std::vector<BoxingStep> steps = Plan(type, places, from, to);
   Price price{TotalBytes(type, steps, places), 0};
   for (const BoxingStep& step : steps) {
-    for (int64_t rank = 0; rank < places.num_ranks(); ++rank) {
+    for (RankId rank : places.all_ranks()) {
       for (const auto& [receiver, pieces] : BuildExchange({type}, {step}, places, rank).sends) {
         for (const Piece& piece : pieces) price.pieces += piece.src.volume() * SizeOf(type.dtype);
       }
@@ -197,7 +197,7 @@ TEST(BoxingPrice, SplitsAndBroadcastsCostExactlyWhatEachRankLacks) {
     for (const Layout& before : layouts) {
       for (const Layout& after : layouts) {
         int64_t lacking = 0;
-        for (int64_t rank = 0; rank < 6; ++rank) {
+        for (RankId rank : places.all_ranks()) {
           Rect have = ShardRect(type, before, places.mesh(0), places.CoordsOf(rank));
           Rect want = ShardRect(type, after, places.mesh(0), places.CoordsOf(rank));
           for (int64_t x = want.begin[0]; x < want.end[0]; ++x) {
@@ -237,7 +237,7 @@ TEST(BoxingPrice, NobodySendsOutsideTheSourceStage) {
   TensorType type = TypeOf({{"x", 4, 1}});
   std::vector<BoxingStep> steps = Plan(type, places, {{Sbp::B()}, 0}, {{Sbp::B()}, 2});
   ASSERT_EQ(steps.size(), 1u);
-  for (int64_t rank = 0; rank < 6; ++rank) {
+  for (RankId rank : places.all_ranks()) {
     EXPECT_EQ(BytesSent(type, steps[0], places, rank), places.PlaceOf(rank) == 0 ? 16 : 0);
     EXPECT_EQ(StepInput(type, steps[0], places, rank).num_elements(),
               places.PlaceOf(rank) == 0 ? 4 : 0);
@@ -388,9 +388,10 @@ TEST(BoxingPlan, NamesWhatItCannotDo) {
 
 // ---- What ranks do ----
 
+// Returns the numbers of the ranks.
 std::vector<int64_t> SourcesOf(const Region& region) {
   std::vector<int64_t> ranks;
-  for (const RegionSource& source : region.sources) ranks.push_back(source.from);
+  for (const RegionSource& source : region.sources) ranks.push_back(source.from.value());
   return ranks;
 }
 
@@ -400,7 +401,7 @@ TEST(BoxingExchange, SumsRunOverTheGroupInCoordinateOrderWhoeverMakesThem) {
   // Merged over a and c; b stays partial, so each sum stays within one b.
   BoxingStep step = Plan(type, places, {{Sbp::P(), Sbp::P(), Sbp::P()}, 0},
                          {{Sbp::S(0), Sbp::P(), Sbp::S(0)}, 0})[0];
-  for (int64_t rank = 0; rank < 8; ++rank) {
+  for (RankId rank : places.all_ranks()) {
     RankExchange exchange = BuildExchange({type}, {step}, places, rank);
     ASSERT_EQ(exchange.regions.size(), 1u);
     const int64_t b = places.CoordsOf(rank)[1];
@@ -416,7 +417,7 @@ TEST(BoxingExchange, ReadersOfCopiesAreSpreadOverTheHolders) {
   BoxingStep step = Plan(type, places, PlacementOf("[tp: S(0)]", places, 0),
                          PlacementOf("[tp: B]", places, 1))[0];
   for (int64_t i = 0; i < 8; ++i)
-    EXPECT_EQ(BytesSent(type, step, places, places.ranks(0)[i]), 2 * 16);
+    EXPECT_EQ(BytesSent(type, step, places, places.RankAt(0, i)), 2 * 16);
 }
 
 TEST(BoxingExchange, ElementsAHolderHasComeFromItself) {
@@ -424,7 +425,7 @@ TEST(BoxingExchange, ElementsAHolderHasComeFromItself) {
   TensorType type = TypeOf({{"x", 8, 1}, {"y", 8, 1}});
   BoxingStep step = Plan(type, places, PlacementOf("[dp: S(0), tp: S(1)]", places),
                          PlacementOf("[dp: S(1), tp: B]", places))[0];
-  for (int64_t rank = 0; rank < 4; ++rank) {
+  for (RankId rank : places.all_ranks()) {
     Rect old = ShardRect(type, step.from.layout, places.mesh(0), places.CoordsOf(rank));
     Rect now = ShardRect(type, step.to.layout, places.mesh(0), places.CoordsOf(rank));
     int64_t own = 0;
@@ -439,18 +440,18 @@ TEST(BoxingExchange, ANewPartialIsHeldOnceAndNeutralElsewhere) {
   const Places places = PipelinePlaces(Mesh({{"a", 3}}));
   TensorType type = TypeOf({{"x", 6, 1}});
   BoxingStep from_copies = Plan(type, places, {{Sbp::B()}, 0}, {{Sbp::P(Combiner::kMax)}, 0})[0];
-  for (int64_t rank = 0; rank < 3; ++rank) {
+  for (RankId rank : places.all_ranks()) {
     std::vector<Region> regions = BuildExchange({type}, {from_copies}, places, rank).regions;
     ASSERT_EQ(regions.size(), 1u);
-    EXPECT_EQ(regions[0].sources.size(), rank == 0 ? 1u : 0u);
-    if (rank > 0) {
+    EXPECT_EQ(regions[0].sources.size(), rank.value() == 0 ? 1u : 0u);
+    if (rank.value() > 0) {
       EXPECT_EQ(regions[0].combiner, Combiner::kMax);
     }
   }
   // Parts stay where they are; the rest is filled in as few regions as there are gaps.
   BoxingStep from_parts = Plan(type, places, {{Sbp::S(0)}, 0}, {{Sbp::P()}, 0})[0];
   std::vector<size_t> counts;
-  for (int64_t rank = 0; rank < 3; ++rank) {
+  for (RankId rank : places.all_ranks()) {
     counts.push_back(BuildExchange({type}, {from_parts}, places, rank).regions.size());
   }
   EXPECT_THAT(counts, ElementsAre(2, 3, 2));
@@ -462,10 +463,10 @@ TEST(BoxingExchange, FlatStepsSeeShardsAsRows) {
   std::vector<BoxingStep> steps = Plan(type, places, PlacementOf("[dp: P(sum), tp: S(1)]", places),
                                        PlacementOf("[dp: B, tp: S(1)]", places));
   ASSERT_EQ(steps.size(), 2u);
-  EXPECT_EQ(ToText(StepInput(type, steps[0], places, 0)), "f32[15]");
-  EXPECT_EQ(ToText(StepOutput(type, steps[0], places, 2)), "f32[5] at [5] of [15]");
-  EXPECT_EQ(ToText(StepInput(type, steps[1], places, 3)), "f32[3] at [4] of [10]");
-  EXPECT_EQ(ToText(StepOutput(type, steps[1], places, 5)), "f32[10]");
+  EXPECT_EQ(ToText(StepInput(type, steps[0], places, RankId(0))), "f32[15]");
+  EXPECT_EQ(ToText(StepOutput(type, steps[0], places, RankId(2))), "f32[5] at [5] of [15]");
+  EXPECT_EQ(ToText(StepInput(type, steps[1], places, RankId(3))), "f32[3] at [4] of [10]");
+  EXPECT_EQ(ToText(StepOutput(type, steps[1], places, RankId(5))), "f32[10]");
 }
 
 TEST(BoxingExchange, ABundleNumbersElementsTensorAfterTensor) {
@@ -474,17 +475,18 @@ TEST(BoxingExchange, ABundleNumbersElementsTensorAfterTensor) {
   std::vector<BoxingStep> steps;
   for (const TensorType& type : types)
     steps.push_back(Plan(type, places, {{Sbp::S(0)}, 0}, {{Sbp::B()}, 0})[0]);
-  RankExchange exchange = BuildExchange(types, steps, places, 0);
-  // Rank 1 numbers 4 elements of the first tensor, then 6: rank 0 has 0..2 and 4..7.
-  ASSERT_EQ(exchange.sends.at(1).size(), 2u);
-  EXPECT_EQ(exchange.sends.at(1)[0].position, 0);
-  EXPECT_EQ(exchange.sends.at(1)[1].position, 4);
-  EXPECT_EQ(exchange.receiver_elements.at(1), 10);
-  EXPECT_EQ(exchange.receives.at(1), 5);
+  RankExchange exchange = BuildExchange(types, steps, places, RankId(0));
+  const RankId other(1);
+  // The other rank numbers 4 elements of the first tensor, then 6: rank 0 has 0..2 and 4..7.
+  ASSERT_EQ(exchange.sends.at(other).size(), 2u);
+  EXPECT_EQ(exchange.sends.at(other)[0].position, 0);
+  EXPECT_EQ(exchange.sends.at(other)[1].position, 4);
+  EXPECT_EQ(exchange.receiver_elements.at(other), 10);
+  EXPECT_EQ(exchange.receives.at(other), 5);
 }
 
 TEST(BoxingExchange, AnEmptyBundleIsNothing) {
-  RankExchange exchange = BuildExchange({}, {}, Places(), 0);
+  RankExchange exchange = BuildExchange({}, {}, Places(), RankId(0));
   EXPECT_TRUE(exchange.regions.empty() && exchange.sends.empty() && exchange.receives.empty());
 }
 

@@ -12,7 +12,7 @@ namespace weir::sbp {
 inline int64_t CountBytesBetweenHosts(const Boxing& boxing, const Places& places) {
   int64_t bytes = 0;
   for (const BoxingStep& step : boxing.steps) {
-    for (int64_t rank = 0; rank < places.num_ranks(); ++rank) {
+    for (RankId rank : places.all_ranks()) {
       for (const auto& [peer, pieces] :
            BuildExchange({boxing.type}, {step}, boxing.places, rank).sends) {
         if (places.HostOf(peer) == places.HostOf(rank)) continue;

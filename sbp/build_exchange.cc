@@ -39,7 +39,7 @@ TensorSlice NoSlice(const TensorType& type) { return TensorSlice{type.dtype, {0}
 class ExchangeBuilder {
  public:
   ExchangeBuilder(const std::vector<TensorType>& types, const std::vector<BoxingStep>& steps,
-                  const Places& places, int64_t rank)
+                  const Places& places, RankId rank)
       : types_(types), steps_(steps), places_(places), rank_(rank), coords_(places.CoordsOf(rank)) {
     for (size_t i = 0; i < types_.size(); ++i)
       views_.emplace_back(types_[i], steps_[i], places_.mesh(places_.PlaceOf(rank)), coords_);
@@ -50,7 +50,9 @@ class ExchangeBuilder {
     const int64_t place = places_.PlaceOf(rank_);
     if (place == steps_[0].to.place) FillOwnRegions();
     if (place == steps_[0].from.place) {
-      for (int64_t receiver : places_.ranks(steps_[0].to.place)) SendTo(receiver);
+      const int64_t to_place = steps_[0].to.place, num_devices = places_.mesh(to_place).num_ranks();
+      for (int64_t device = 0; device < num_devices; ++device)
+        SendTo(places_.RankAt(to_place, device));
     }
     return std::move(exchange_);
   }
@@ -70,7 +72,7 @@ class ExchangeBuilder {
         last_is_neutral = !cell.held;
         for (const Coords& source : view.SourcesOf(cell)) {
           const int64_t from_place = steps_[i].from.place;
-          const int64_t from = places_.ranks(from_place)[places_.mesh(from_place).RankOf(source)];
+          const RankId from = places_.RankAt(from_place, places_.mesh(from_place).RankOf(source));
           if (from != rank_) exchange_.receives[from] += cell.rect.volume();
           region.sources.push_back(RegionSource{from, LocalTo(view.OldRect(source), cell.rect)});
         }
@@ -79,7 +81,7 @@ class ExchangeBuilder {
     }
   }
 
-  void SendTo(int64_t receiver) {
+  void SendTo(RankId receiver) {
     if (receiver == rank_) return;
     const Coords coords = places_.CoordsOf(receiver);
     bool may_serve = false;
@@ -134,7 +136,7 @@ class ExchangeBuilder {
   const std::vector<TensorType>& types_;
   const std::vector<BoxingStep>& steps_;
   const Places& places_;
-  const int64_t rank_;
+  const RankId rank_;
   const Coords coords_;
   std::vector<ExchangeView> views_;
   RankExchange exchange_;
@@ -146,7 +148,7 @@ class ExchangeBuilder {
 }  // namespace
 
 TensorSlice StepInput(const TensorType& type, const BoxingStep& step, const Places& places,
-                      int64_t rank) {
+                      RankId rank) {
   if (places.PlaceOf(rank) != step.from.place) return NoSlice(type);
   const Coords coords = places.CoordsOf(rank);
   ExchangeView view(type, step, places.mesh(step.from.place), coords);
@@ -154,7 +156,7 @@ TensorSlice StepInput(const TensorType& type, const BoxingStep& step, const Plac
 }
 
 TensorSlice StepOutput(const TensorType& type, const BoxingStep& step, const Places& places,
-                       int64_t rank) {
+                       RankId rank) {
   if (places.PlaceOf(rank) != step.to.place) return NoSlice(type);
   const Coords coords = places.CoordsOf(rank);
   ExchangeView view(type, step, places.mesh(step.to.place), coords);
@@ -163,7 +165,7 @@ TensorSlice StepOutput(const TensorType& type, const BoxingStep& step, const Pla
 
 RankExchange BuildExchange(const std::vector<TensorType>& types,
                            const std::vector<BoxingStep>& steps, const Places& places,
-                           int64_t rank) {
+                           RankId rank) {
   return ExchangeBuilder(types, steps, places, rank).Build();
 }
 

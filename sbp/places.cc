@@ -72,8 +72,10 @@ Places::Places(std::vector<Place> places, int64_t devices_per_host) {
   for (const Place& place : places) num_ranks += place.ranks.size();
   table->devices.resize(num_ranks);
   for (size_t p = 0; p < places.size(); ++p) {
-    for (size_t i = 0; i < places[p].ranks.size(); ++i)
-      table->devices[places[p].ranks[i]] = {static_cast<int64_t>(p), static_cast<int64_t>(i)};
+    for (size_t i = 0; i < places[p].ranks.size(); ++i) {
+      const RankId rank(static_cast<int32_t>(places[p].ranks[i]));
+      table->devices[rank] = {static_cast<int64_t>(p), static_cast<int64_t>(i)};
+    }
   }
   table->devices_per_host = devices_per_host;
   if (devices_per_host > 0 && static_cast<int64_t>(num_ranks) > devices_per_host)

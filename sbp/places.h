@@ -13,13 +13,15 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
 #include "sbp/mesh.h"
 
 namespace weir::sbp {
 
 struct Place {
   Mesh mesh;                   // has no pipeline axis
-  std::vector<int64_t> ranks;  // ranks[i] is the job's rank of device i of `mesh`
+  std::vector<int64_t> ranks;  // ranks[i] numbers the job's rank of device i of `mesh`
 };
 
 struct HostCut;
@@ -36,17 +38,22 @@ class Places {
   int64_t size() const { return static_cast<int64_t>(table_->places.size()); }
   int64_t num_ranks() const { return static_cast<int64_t>(table_->devices.size()); }
   const Mesh& mesh(int64_t place) const { return table_->places[place].mesh; }
+  // Returns the numbers of the ranks of a place, by device.
   const std::vector<int64_t>& ranks(int64_t place) const { return table_->places[place].ranks; }
+  RankId RankAt(int64_t place, int64_t device) const {
+    return RankId(static_cast<int32_t>(table_->places[place].ranks[device]));
+  }
+  IdRange<RankId> all_ranks() const { return table_->devices.ids(); }
 
   // Return the place of a rank, and the number and the coordinates of the rank's device in the mesh
   // of that place.
-  int64_t PlaceOf(int64_t rank) const { return table_->devices[rank].place; }
-  int64_t DeviceOf(int64_t rank) const { return table_->devices[rank].number; }
-  Coords CoordsOf(int64_t rank) const { return mesh(PlaceOf(rank)).CoordsOf(DeviceOf(rank)); }
+  int64_t PlaceOf(RankId rank) const { return table_->devices[rank].place; }
+  int64_t DeviceOf(RankId rank) const { return table_->devices[rank].number; }
+  Coords CoordsOf(RankId rank) const { return mesh(PlaceOf(rank)).CoordsOf(DeviceOf(rank)); }
 
   // Returns the number of the host of a rank.
-  int64_t HostOf(int64_t rank) const {
-    return table_->devices_per_host == 0 ? 0 : rank / table_->devices_per_host;
+  int64_t HostOf(RankId rank) const {
+    return table_->devices_per_host == 0 ? 0 : rank.value() / table_->devices_per_host;
   }
   // Returns null if all ranks share a host, if each rank has a host of its own, or if the hosts do
   // not cut the meshes evenly.
@@ -59,7 +66,7 @@ class Places {
   };
   struct Table {
     std::vector<Place> places;
-    std::vector<Device> devices;  // by rank
+    IdVector<RankId, Device> devices;
     int64_t devices_per_host = 0;
     std::shared_ptr<const HostCut> host_cut;
   };

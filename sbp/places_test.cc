@@ -15,7 +15,7 @@ TEST(Places, ByDefaultThereIsOnePlaceOfOneDevice) {
   EXPECT_EQ(places.size(), 1);
   EXPECT_EQ(places.num_ranks(), 1);
   EXPECT_EQ(places.mesh(0), Mesh());
-  EXPECT_EQ(places.CoordsOf(0), Coords());
+  EXPECT_EQ(places.CoordsOf(RankId(0)), Coords());
 }
 
 TEST(Places, StagesPartTheRanksWhereverThePipelineAxisStands) {
@@ -23,19 +23,20 @@ TEST(Places, StagesPartTheRanksWhereverThePipelineAxisStands) {
     const Mesh mesh = *Mesh::Parse(text);
     const Places places = PipelinePlaces(mesh);
     EXPECT_EQ(places.num_ranks(), mesh.num_ranks());
-    std::set<int64_t> seen;
+    std::set<RankId> seen;
     for (int64_t stage = 0; stage < places.size(); ++stage) {
       EXPECT_EQ(places.mesh(stage).AxisIndex(kPipelineAxis), -1);
       ASSERT_EQ(places.ranks(stage).size(), static_cast<size_t>(places.mesh(stage).num_ranks()));
       EXPECT_EQ(places.mesh(stage).num_ranks() * places.size(), mesh.num_ranks());
-      for (size_t i = 0; i < places.ranks(stage).size(); ++i) {
-        const int64_t rank = places.ranks(stage)[i];
+      for (int64_t device = 0; device < places.mesh(stage).num_ranks(); ++device) {
+        const RankId rank = places.RankAt(stage, device);
+        EXPECT_EQ(rank.value(), places.ranks(stage)[device]);
         EXPECT_TRUE(seen.insert(rank).second) << text;
-        EXPECT_LT(rank, mesh.num_ranks());
+        EXPECT_LT(rank.value(), mesh.num_ranks());
         EXPECT_EQ(places.PlaceOf(rank), stage);
-        EXPECT_EQ(places.DeviceOf(rank), static_cast<int64_t>(i));
+        EXPECT_EQ(places.DeviceOf(rank), device);
         // The rank's coordinates are the coordinates in the place, with the stage put in.
-        Coords coords = mesh.CoordsOf(rank);
+        Coords coords = mesh.CoordsOf(rank.value());
         const int pipeline = mesh.AxisIndex(kPipelineAxis);
         if (pipeline >= 0) {
           EXPECT_EQ(coords[pipeline], stage);
@@ -51,11 +52,11 @@ TEST(Places, PlacesMayDifferInSizeAndMesh) {
   const Places places({{*Mesh::Parse("dp=2,tp=2"), {5, 4, 1, 0}}, {*Mesh::Parse("tp=2"), {2, 3}}});
   EXPECT_EQ(places.size(), 2);
   EXPECT_EQ(places.num_ranks(), 6);
-  EXPECT_EQ(places.PlaceOf(4), 0);
-  EXPECT_EQ(places.DeviceOf(4), 1);
-  EXPECT_THAT(places.CoordsOf(1), ElementsAre(1, 0));
-  EXPECT_EQ(places.PlaceOf(3), 1);
-  EXPECT_THAT(places.CoordsOf(3), ElementsAre(1));
+  EXPECT_EQ(places.PlaceOf(RankId(4)), 0);
+  EXPECT_EQ(places.DeviceOf(RankId(4)), 1);
+  EXPECT_THAT(places.CoordsOf(RankId(1)), ElementsAre(1, 0));
+  EXPECT_EQ(places.PlaceOf(RankId(3)), 1);
+  EXPECT_THAT(places.CoordsOf(RankId(3)), ElementsAre(1));
   EXPECT_EQ(places.mesh(1).ToText(), "tp=2");
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ops/defs/op_def.h"
+#include "runtime/base/ids.h"
 #include "runtime/base/tensor_slice.h"
 
 namespace weir::compiler {
@@ -36,7 +37,7 @@ class CostModel {
   // Returns the time from the end of the act that writes a message of `bytes` bytes until the
   // reader of the message may begin. A credit takes as long on its way back.
   virtual int64_t LatencyNs(LinkLevel level, int64_t bytes) const = 0;
-  virtual LinkLevel LevelBetween(int64_t rank, int64_t other) const = 0;
+  virtual LinkLevel LevelBetween(RankId rank, RankId other) const = 0;
 };
 
 // A device described by its peaks: a kernel takes the longer of its arithmetic and its memory
@@ -63,8 +64,8 @@ class PeakCosts : public CostModel {
   int64_t KernelNs(const KernelUse& kernel) const override;
   int64_t ActNs() const override { return model_.act_ns; }
   int64_t LatencyNs(LinkLevel level, int64_t bytes) const override;
-  LinkLevel LevelBetween(int64_t rank, int64_t other) const override {
-    return rank / model_.devices_per_host == other / model_.devices_per_host
+  LinkLevel LevelBetween(RankId rank, RankId other) const override {
+    return rank.value() / model_.devices_per_host == other.value() / model_.devices_per_host
                ? LinkLevel::kWithinHost
                : LinkLevel::kBetweenHosts;
   }

@@ -44,8 +44,8 @@ TEST(PeakCosts, MessagesBetweenHostsTakeLonger) {
   peaks.between_hosts = {100, 1e8};
   peaks.devices_per_host = 4;
   PeakCosts costs(peaks);
-  EXPECT_EQ(costs.LevelBetween(0, 3), LinkLevel::kWithinHost);
-  EXPECT_EQ(costs.LevelBetween(3, 4), LinkLevel::kBetweenHosts);
+  EXPECT_EQ(costs.LevelBetween(RankId(0), RankId(3)), LinkLevel::kWithinHost);
+  EXPECT_EQ(costs.LevelBetween(RankId(3), RankId(4)), LinkLevel::kBetweenHosts);
   EXPECT_EQ(costs.LatencyNs(LinkLevel::kWithinHost, 50), 60);
   EXPECT_EQ(costs.LatencyNs(LinkLevel::kBetweenHosts, 50), 600);
 }

@@ -17,7 +17,7 @@ std::shared_ptr<const KernelChain> MakeChain(KernelChain chain) {
   return std::make_shared<const KernelChain>(std::move(chain));
 }
 
-RankBuilder::RankBuilder(const LogicalPlan& plan, int64_t rank)
+RankBuilder::RankBuilder(const LogicalPlan& plan, RankId rank)
     : plan_(plan), coords_(plan.places.CoordsOf(rank)) {
   graph_.rank = rank;
   graph_.stage = plan.places.PlaceOf(rank);

@@ -19,11 +19,11 @@ namespace weir::compiler {
 class RankBuilder {
  public:
   // The plan outlives the builder.
-  RankBuilder(const LogicalPlan& plan, int64_t rank);
+  RankBuilder(const LogicalPlan& plan, RankId rank);
 
   const LogicalPlan& plan() const { return plan_; }
   const sbp::Places& places() const { return plan_.places; }
-  int64_t rank() const { return graph_.rank; }
+  RankId rank() const { return graph_.rank; }
   int64_t stage() const { return graph_.stage; }
   RankGraph& graph() { return graph_; }
   const RankGraph& graph() const { return graph_; }

@@ -71,8 +71,8 @@ struct RankTensor {
   // stations read the tensor on this rank.
   std::vector<Station> readers;
   proto::RegisterSpec::Side side = proto::RegisterSpec::LOCAL;
-  int64_t peer = -1;
-  uint64_t edge = 0;
+  RankId peer;
+  EdgeId edge;
   int variable = -1;  // Module::variables: lives in a state
   // A tensor without bytes, from a sender to the receiver of the same transfer on the same rank: it
   // orders the two.
@@ -154,12 +154,12 @@ struct RankActor : Rate {
   // Only for an actor of a transfer:
   TransferRole role = TransferRole::kNone;
   int site = -1;         // in RankGraph::sites
-  int64_t peer = -1;     // kSends: the rank that gets the messages
+  RankId peer;           // kSends: the rank that gets the messages
   std::string far_name;  // of the actors at the far ends of the messages, on their own ranks
 };
 
 struct RankGraph {
-  int64_t rank = 0;
+  RankId rank;
   int64_t stage = 0;
   // The actors of the rank's plan, with its ids.
   IdVector<ActorId, RankActor> actors;

@@ -100,7 +100,8 @@ std::string RanksText(const LogicalPlan& plan, int axis, const std::set<int64_t>
   int64_t begin = -1;
   for (int64_t rank = 0; rank <= plan.mesh.num_ranks(); ++rank) {
     const bool inside =
-        rank < plan.mesh.num_ranks() && at.count(plan.places.CoordsOf(rank)[axis]) > 0;
+        rank < plan.mesh.num_ranks() &&
+        at.count(plan.places.CoordsOf(RankId(static_cast<int32_t>(rank)))[axis]) > 0;
     if (inside && begin < 0) begin = rank;
     if (inside || begin < 0) continue;
     ranges.push_back(rank - begin > 1 ? absl::StrCat(begin, " to ", rank - 1)

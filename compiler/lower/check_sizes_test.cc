@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 // A rank 7 with one actor and a register of `bytes`.
 RankGraph GraphOf(int64_t bytes) {
   RankGraph graph;
-  graph.rank = 7;
+  graph.rank = RankId(7);
   RankActor actor;
   actor.name = "forward";
   graph.actors = {actor};

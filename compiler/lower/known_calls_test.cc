@@ -18,7 +18,7 @@ class KnownCallsTest : public ::testing::Test {
     plan_ = *std::move(plan);
   }
 
-  RankGraph GraphOf(int64_t rank, KnownCalls* known) const {
+  RankGraph GraphOf(RankId rank, KnownCalls* known) const {
     absl::StatusOr<RankGraph> graph = LowerToRankGraph(*plan_, rank, known);
     EXPECT_TRUE(graph.ok()) << graph.status();
     return graph.value_or(RankGraph());
@@ -36,7 +36,7 @@ class KnownCallsTest : public ::testing::Test {
 
 TEST_F(KnownCallsTest, CallsOfOneFunctionShareTheirKernels) {
   KnownCalls known;
-  const RankGraph graph = GraphOf(0, &known);
+  const RankGraph graph = GraphOf(RankId(0), &known);
   const RankActor &first = ActorOf(graph, "backward layers.0"),
                   &second = ActorOf(graph, "backward layers.1");
   ASSERT_NE(first.chain, nullptr);
@@ -46,13 +46,14 @@ TEST_F(KnownCallsTest, CallsOfOneFunctionShareTheirKernels) {
 
 TEST_F(KnownCallsTest, RanksOfOneNumberInTheirStagesShareTheirKernels) {
   KnownCalls known;
-  const std::vector<int64_t>&first = plan_->places.ranks(0), &second = plan_->places.ranks(1);
-  const RankGraph here = GraphOf(first[1], &known), there = GraphOf(second[1], &known);
+  const sbp::Places& places = plan_->places;
+  const RankGraph here = GraphOf(places.RankAt(0, 1), &known),
+                  there = GraphOf(places.RankAt(1, 1), &known);
   EXPECT_EQ(ActorOf(here, "backward layers.1").chain, ActorOf(there, "backward layers.2").chain);
 }
 
 TEST_F(KnownCallsTest, ValuesInOneTensorAreOneOperand) {
-  RankBuilder builder(*plan_, 0);
+  RankBuilder builder(*plan_, RankId(0));
   KnownCalls known;
   const int function = plan_->module.model.functions[0].forward;
   absl::StatusOr<const KnownCalls::KnownFunction*> body = known.FunctionOf(function, builder);

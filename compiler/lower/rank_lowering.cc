@@ -24,7 +24,7 @@ class RankLowering {
  public:
   // `shape`: of the rank's stage; null: this lowering makes it, and stands for all ranks of the
   // stage.
-  RankLowering(const LogicalPlan& plan, int64_t rank, const StageShape* shape, KnownCalls* known,
+  RankLowering(const LogicalPlan& plan, RankId rank, const StageShape* shape, KnownCalls* known,
                TransferFactory* transfers)
       : plan_(plan),
         module_(plan.module),
@@ -370,7 +370,7 @@ absl::Status ShapeStages(LogicalPlan* plan) {
   KnownCalls known;
   TransferFactory transfers;
   for (int64_t stage = 0; stage < plan->places.size(); ++stage) {
-    WEIR_ASSIGN_OR_RETURN(StageShape shape, RankLowering(*plan, plan->places.ranks(stage)[0],
+    WEIR_ASSIGN_OR_RETURN(StageShape shape, RankLowering(*plan, plan->places.RankAt(stage, 0),
                                                          nullptr, &known, &transfers)
                                                 .RunForStage());
     plan->stages.push_back(std::move(shape));
@@ -378,16 +378,13 @@ absl::Status ShapeStages(LogicalPlan* plan) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<RankGraph> LowerToRankGraph(const LogicalPlan& plan, int64_t rank) {
+absl::StatusOr<RankGraph> LowerToRankGraph(const LogicalPlan& plan, RankId rank) {
   KnownCalls known;
   return LowerToRankGraph(plan, rank, &known);
 }
 
-absl::StatusOr<RankGraph> LowerToRankGraph(const LogicalPlan& plan, int64_t rank,
+absl::StatusOr<RankGraph> LowerToRankGraph(const LogicalPlan& plan, RankId rank,
                                            KnownCalls* known) {
-  if (rank < 0 || rank >= plan.mesh.num_ranks()) {
-    return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " of ", plan.mesh.num_ranks()));
-  }
   TransferFactory transfers;
   return RankLowering(plan, rank, &plan.stages[plan.places.PlaceOf(rank)], known, &transfers).Run();
 }

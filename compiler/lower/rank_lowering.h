@@ -15,11 +15,10 @@ namespace weir::compiler {
 // of plan->job.runtime().
 absl::Status ShapeStages(LogicalPlan* plan);
 
-// Precondition: ShapeStages has run.
-absl::StatusOr<RankGraph> LowerToRankGraph(const LogicalPlan& plan, int64_t rank);
+// Preconditions: ShapeStages has run, and the plan has the rank.
+absl::StatusOr<RankGraph> LowerToRankGraph(const LogicalPlan& plan, RankId rank);
 // The same, for several ranks that have one number in their stages: what their calls share is made
 // once. `known` has seen no other ranks, and no other plan.
-absl::StatusOr<RankGraph> LowerToRankGraph(const LogicalPlan& plan, int64_t rank,
-                                           KnownCalls* known);
+absl::StatusOr<RankGraph> LowerToRankGraph(const LogicalPlan& plan, RankId rank, KnownCalls* known);
 
 }  // namespace weir::compiler

@@ -42,7 +42,7 @@ std::unique_ptr<LogicalPlan> PlanOf(const Case& entry) {
   return plan.ok() ? *std::move(plan) : nullptr;
 }
 
-RankGraph GraphOf(const LogicalPlan& plan, int64_t rank) {
+RankGraph GraphOf(const LogicalPlan& plan, RankId rank) {
   absl::StatusOr<RankGraph> graph = LowerToRankGraph(plan, rank);
   EXPECT_TRUE(graph.ok()) << graph.status();
   return graph.value_or(RankGraph());
@@ -69,15 +69,15 @@ TEST(RankLowering, ARankGetsTheSamePlanWhoeverAsksAndWhateverWasLoweredBefore) {
 }
 
 // {from, to, edge, bytes, tokens of a step, steps}
-using Message = std::tuple<int64_t, int64_t, uint64_t, int64_t, int64_t, int64_t>;
+using Message = std::tuple<RankId, RankId, EdgeId, int64_t, int64_t, int64_t>;
 
 TEST(RankLowering, BothEndsOfEveryMessageAgreeThoughNeitherLooksAtTheOther) {
   for (const Case& entry : Cases()) {
     const std::unique_ptr<LogicalPlan> plan = PlanOf(entry);
     ASSERT_NE(plan, nullptr);
     std::multiset<Message> sent, received;
-    std::set<uint64_t> edges;
-    for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
+    std::set<EdgeId> edges;
+    for (RankId rank : plan->places.all_ranks()) {
       for (const RankTensor& tensor : GraphOf(*plan, rank).tensors) {
         if (tensor.side == proto::RegisterSpec::LOCAL) continue;
         const bool out = tensor.side == proto::RegisterSpec::OUTBOUND;
@@ -100,7 +100,7 @@ TEST(RankLowering, ActorsAndTensorsKnowEachOther) {
   for (const Case& entry : Cases()) {
     const std::unique_ptr<LogicalPlan> plan = PlanOf(entry);
     ASSERT_NE(plan, nullptr);
-    for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
+    for (RankId rank : plan->places.all_ranks()) {
       const RankGraph graph = GraphOf(*plan, rank);
       std::set<std::pair<ActorId, TensorId>> made, reads;
       for (ActorId a : graph.actors.ids()) {
@@ -128,8 +128,9 @@ TEST(RankLowering, ActorsAndTensorsKnowEachOther) {
 TEST(RankLowering, OneRankReportsAndOnlyStagesThatReadDataAreFed) {
   const std::unique_ptr<LogicalPlan> plan = PlanOf({"pp=2,dp=2"});
   ASSERT_NE(plan, nullptr);
-  std::map<std::string, std::set<int64_t>> fed, reported;  // stages, and ranks
-  for (int64_t rank = 0; rank < 4; ++rank) {
+  std::map<std::string, std::set<int64_t>> fed;  // stages
+  std::map<std::string, std::set<RankId>> reported;
+  for (RankId rank : plan->places.all_ranks()) {
     for (const RankActor& actor : GraphOf(*plan, rank).actors) {
       if (actor.kind == proto::ActorSpec::SOURCE)
         fed[actor.feed].insert(plan->places.PlaceOf(rank));
@@ -138,8 +139,8 @@ TEST(RankLowering, OneRankReportsAndOnlyStagesThatReadDataAreFed) {
   }
   EXPECT_EQ(fed["x"], std::set<int64_t>{0});
   EXPECT_EQ(fed["labels"], std::set<int64_t>{1});
-  EXPECT_EQ(reported["loss"], std::set<int64_t>{2}) << "the first of the last stage";
-  EXPECT_EQ(reported["grad_norm"], std::set<int64_t>{0});
+  EXPECT_EQ(reported["loss"], std::set<RankId>{RankId(2)}) << "the first of the last stage";
+  EXPECT_EQ(reported["grad_norm"], std::set<RankId>{RankId(0)});
 }
 
 TEST(RankLowering, ShapesAreTheSameAfterASecondTime) {

@@ -69,7 +69,7 @@ TEST_F(SlotsTest, WithinAPassAndOncePerStepOneSlotIsEnough) {
 TEST_F(SlotsTest, AMessageHasTwoSlotsIfOneFollowsAnother) {
   RankTensor message;
   message.side = proto::RegisterSpec::INBOUND;
-  message.peer = 1;
+  message.peer = RankId(1);
   message.consumers = {moves_};
   message.tokens_per_step = 8;
   EXPECT_EQ(GivenSlots(plan_, graph_, message), 2);
@@ -83,8 +83,8 @@ TEST_F(SlotsTest, AStageThatIsSkippedAddsASlot) {
   RankTensor message;
   message.side = proto::RegisterSpec::INBOUND;
   graph_.actors[moves_].inputs = {TensorId(0)};
-  for (int64_t peer : {0, 1}) {
-    message.peer = peer;
+  for (int peer : {0, 1}) {
+    message.peer = RankId(peer);
     graph_.tensors = {message};
     EXPECT_EQ(SlotsBetween(moves_, forward_), peer == 0 ? 2 : 1);
   }

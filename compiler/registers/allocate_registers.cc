@@ -60,7 +60,7 @@ class RegisterAllocator {
   RegisterAllocator(const LogicalPlan& plan, const RankGraph& graph) : plan_(plan), graph_(graph) {}
 
   absl::StatusOr<proto::RankPlan> Run() {
-    out_.set_rank(static_cast<int>(graph_.rank));
+    out_.set_rank(graph_.rank.value());
     out_.set_num_ranks(static_cast<int>(plan_.mesh.num_ranks()));
     out_.set_plan_id(plan_.plan_id);
     out_.set_seed(plan_.job.training().seed());
@@ -146,8 +146,8 @@ class RegisterAllocator {
     if (tensor.every > 1) spec->set_every(tensor.every);
     spec->set_side(tensor.side);
     if (tensor.side != proto::RegisterSpec::LOCAL) {
-      spec->set_peer(static_cast<int>(tensor.peer));
-      spec->set_edge(tensor.edge);
+      spec->set_peer(tensor.peer.value());
+      spec->set_edge(tensor.edge.value());
     }
     spec->set_initial_tokens(static_cast<int>(InitialTokens(tensor)));
     readers_.push_back(tensor.readers);

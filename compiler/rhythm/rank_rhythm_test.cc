@@ -98,6 +98,7 @@ TEST(SlotsNeeded, AreTheFewestThatAreEnoughTokenByToken) {
 class ApplyRhythmTest : public ::testing::Test {
  protected:
   ApplyRhythmTest() {
+    graph_.rank = RankId(0);
     rhythm_.iteration_ns = 100;
     rhythm_.micro_batch_ns = 10;
     rhythm_.stations = {{{1, 10, 0, 5, 0}}, {{26, 10, 0, 5, 0}}};

@@ -85,13 +85,12 @@ absl::StatusOr<StationGraph> BuildStationGraph(const LogicalPlan& plan, const Co
   std::map<int64_t, KnownCalls> known;  // by the ranks' numbers in their stages
   for (int64_t stage = 0; stage < plan.places.size(); ++stage) {
     if (twins[stage].empty()) continue;  // the twin of an earlier stage
-    const std::vector<int64_t>& ranks = plan.places.ranks(stage);
-    const auto of_stage = static_cast<int64_t>(ranks.size());
+    const int64_t of_stage = plan.places.mesh(stage).num_ranks();
     const int64_t shown =
         of_stage > RhythmOptions::kRanksMany ? 1 : std::min(of_stage, options.ranks_of_stage_max);
     for (int64_t i = 0; i < shown; ++i) {
       const int64_t device = i > 0 && i + 1 == shown ? of_stage - 1 : i;
-      const int64_t rank = ranks[device];
+      const RankId rank = plan.places.RankAt(stage, device);
       WEIR_ASSIGN_OR_RETURN(RankGraph graph, LowerToRankGraph(plan, rank, &known[device]));
       WEIR_RETURN_IF_ERROR(CheckSizes(graph));
       builder.Add(graph, twins[stage]);

@@ -27,7 +27,7 @@ class LayerCosts : public CostModel {
   }
   int64_t ActNs() const override { return 1; }
   int64_t LatencyNs(LinkLevel, int64_t) const override { return 1; }
-  LinkLevel LevelBetween(int64_t, int64_t) const override { return LinkLevel::kWithinHost; }
+  LinkLevel LevelBetween(RankId, RankId) const override { return LinkLevel::kWithinHost; }
 };
 
 std::unique_ptr<LogicalPlan> Compile(const proto::Job& job, const CostModel& costs) {

@@ -28,9 +28,9 @@ struct StageTwin {
   Station Of(const Station& station) const { return {items[station.item].item, station.index}; }
   // Returns the rank of the twin's messages that has the position of `peer`. `peer` is a rank at
   // the far end of a message of the first stage, and `item` is the message's item there.
-  int64_t PeerOf(const sbp::Places& places, int item, int64_t peer) const {
+  RankId PeerOf(const sbp::Places& places, int item, RankId peer) const {
     const int64_t place = places.PlaceOf(peer) == first ? stage : items[item].other;
-    return places.ranks(place)[places.DeviceOf(peer)];
+    return places.RankAt(place, places.DeviceOf(peer));
   }
 };
 

@@ -113,8 +113,8 @@ TEST(FindStageTwins, TimesAndSizesAreThoseOfEveryStage) {
       StationGraphBuilder all(*plan, costs);
       for (int64_t stage = 0; stage < plan->places.size(); ++stage) {
         saved += FindStageTwins(*plan)[stage].empty();
-        const std::vector<int64_t>& ranks = plan->places.ranks(stage);
-        for (int64_t rank : {ranks.front(), ranks.back()})
+        const int64_t last = plan->places.mesh(stage).num_ranks() - 1;
+        for (RankId rank : {plan->places.RankAt(stage, 0), plan->places.RankAt(stage, last)})
           all.Add(*LowerToRankGraph(*plan, rank), Alone(*plan, stage));
       }
       const StationGraph expected = all.Finish();

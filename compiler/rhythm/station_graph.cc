@@ -93,8 +93,8 @@ void StationGraphBuilder::AddLoads(const std::map<Station, Load>& loads, const S
 int64_t StationGraphBuilder::LatencyOf(const RankGraph& graph, const RankTensor& message,
                                        const StageTwin& twin) const {
   const ActorId actor = message.producer.has_value() ? message.producer : message.consumers[0];
-  const int64_t rank = plan_.places.ranks(twin.stage)[plan_.places.DeviceOf(graph.rank)];
-  const int64_t peer = twin.PeerOf(plan_.places, graph.actors[actor].station.item, message.peer);
+  const RankId rank = plan_.places.RankAt(twin.stage, plan_.places.DeviceOf(graph.rank));
+  const RankId peer = twin.PeerOf(plan_.places, graph.actors[actor].station.item, message.peer);
   return std::min(kActNsMax, costs_.LatencyNs(costs_.LevelBetween(rank, peer), message.bytes));
 }
 

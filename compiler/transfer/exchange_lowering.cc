@@ -15,9 +15,9 @@ constexpr int64_t kOneChunk = int64_t{1} << 62;
 
 // Describes the fill of `rank`. Own shards come first among the kernel's inputs; messages follow in
 // the order of the ranks that send.
-ExchangeFill DescribeFill(const sbp::RankExchange& exchange, int64_t rank, size_t num_own,
+ExchangeFill DescribeFill(const sbp::RankExchange& exchange, RankId rank, size_t num_own,
                           int64_t chunk_elements) {
-  std::map<int64_t, int> message_of;
+  std::map<RankId, int> message_of;
   for (const auto& [peer, elements] : exchange.receives)
     message_of.emplace(peer, static_cast<int>(message_of.size()));
   ExchangeFill fill;
@@ -92,8 +92,8 @@ int64_t ExchangeLowering::TotalBytes() const {
   return bytes;
 }
 
-std::map<int64_t, int64_t> ExchangeLowering::BytesSent(int64_t rank) const {
-  std::map<int64_t, int64_t> bytes;
+std::map<RankId, int64_t> ExchangeLowering::BytesSent(RankId rank) const {
+  std::map<RankId, int64_t> bytes;
   for (const auto& [peer, pieces] : sbp::BuildExchange(types_, steps_, places_, rank).sends) {
     for (const sbp::Piece& piece : pieces)
       bytes[peer] += piece.src.volume() * SizeOf(types_[piece.tensor].dtype);
@@ -101,12 +101,13 @@ std::map<int64_t, int64_t> ExchangeLowering::BytesSent(int64_t rank) const {
   return bytes;
 }
 
-std::string ExchangeLowering::SendName(int64_t receiver) const {
+std::string ExchangeLowering::SendName(RankId receiver) const {
   return absl::StrCat(options_.name, " to rank ", receiver);
 }
 
-uint64_t ExchangeLowering::EdgeOf(int64_t from, int64_t to) const {
-  return MixKey(options_.key, static_cast<uint64_t>(from * places_.num_ranks() + to));
+EdgeId ExchangeLowering::EdgeOf(RankId from, RankId to) const {
+  const int64_t pair = from.value() * places_.num_ranks() + to.value();
+  return EdgeId(MixKey(options_.key, static_cast<uint64_t>(pair)));
 }
 
 int64_t ExchangeLowering::element_bytes() const { return SizeOf(types_[0].dtype); }
@@ -130,7 +131,7 @@ RankActor ExchangeLowering::MakeActor(const TransferSite::End& end, const std::s
 }
 
 TensorId ExchangeLowering::AddMessage(const std::string& name, proto::RegisterSpec::Side side,
-                                      int64_t peer, int64_t elements, const RankActor& actor,
+                                      RankId peer, int64_t elements, const RankActor& actor,
                                       RankBuilder* builder) const {
   const int64_t slot_elements = std::min(elements, options_.chunk_elements);
   const TensorId message =
@@ -143,7 +144,7 @@ TensorId ExchangeLowering::AddMessage(const std::string& name, proto::RegisterSp
 std::vector<TensorId> ExchangeLowering::LowerForRank(const TransferSite& site,
                                                      const std::vector<TensorId>& inputs,
                                                      RankBuilder* builder) const {
-  const int64_t rank = builder->rank();
+  const RankId rank = builder->rank();
   KnownExchanges::Known& known = known_exchanges_->Of(types_, steps_, places_, rank);
   const sbp::RankExchange& exchange = known.exchange;
   KnownExchanges::Chains& chains = known.chains[options_.chunk_elements];
@@ -173,7 +174,7 @@ void ExchangeLowering::MakePacks(const KnownExchanges::Known& known,
 }
 
 KnownExchanges::Pack ExchangeLowering::MakePack(const std::vector<sbp::Piece>& pieces,
-                                                int64_t rank) const {
+                                                RankId rank) const {
   KnownExchanges::Pack made;
   RankKernel kernel;
   kernel.op = "exchange_pack";
@@ -203,7 +204,7 @@ KnownExchanges::Pack ExchangeLowering::MakePack(const std::vector<sbp::Piece>& p
 }
 
 ActorId ExchangeLowering::AddSend(const TransferSite::End& end, const std::vector<TensorId>& inputs,
-                                  int64_t peer, const KnownExchanges::Pack& pack,
+                                  RankId peer, const KnownExchanges::Pack& pack,
                                   int64_t receiver_elements, RankBuilder* builder) const {
   RankActor actor = MakeActor(end, SendName(peer), NumChunks(receiver_elements), *builder);
   actor.program = actor.name;
@@ -225,7 +226,7 @@ ActorId ExchangeLowering::AddSend(const TransferSite::End& end, const std::vecto
 // The operands are the tensors that are here, the messages in the order of their senders, and the
 // new tensors.
 std::shared_ptr<const KernelChain> ExchangeLowering::MakeFill(const sbp::RankExchange& exchange,
-                                                              int64_t rank,
+                                                              RankId rank,
                                                               const std::vector<bool>& here) const {
   std::vector<RankOperand> read, targets;
   int operand = 0;
@@ -257,7 +258,8 @@ std::vector<TensorId> ExchangeLowering::AddFill(const TransferSite::End& end,
                                                 KnownExchanges::Chains* chains,
                                                 RankBuilder* builder) const {
   std::vector<TensorId> outputs(types_.size());
-  const int64_t rank = builder->rank(), stage = builder->stage();
+  const RankId rank = builder->rank();
+  const int64_t stage = builder->stage();
   if (stage != steps_[0].to.place) return outputs;
   int64_t positions = 0;
   for (const sbp::Region& region : exchange.regions) positions += region.dst.volume();
@@ -317,7 +319,7 @@ std::vector<TensorId> ExchangeLowering::LowerForStage(const TransferSite& site,
   if (stage == from && !moved.empty()) {
     RankActor send = make(site.ends[0]);
     read(moved, &send);
-    send.peer = places_.ranks(to)[0];
+    send.peer = places_.RankAt(to, 0);
     send.outputs = {AddMessage(options_.name, proto::RegisterSpec::OUTBOUND, send.peer, elements,
                                send, builder)};
     builder->AddActor(std::move(send));
@@ -327,7 +329,7 @@ std::vector<TensorId> ExchangeLowering::LowerForStage(const TransferSite& site,
   RankActor fill = make(site.ends[1]);
   if (stage == from) read(inputs, &fill);
   if (!moved.empty()) {
-    read({AddMessage(options_.name, proto::RegisterSpec::INBOUND, places_.ranks(from)[0], elements,
+    read({AddMessage(options_.name, proto::RegisterSpec::INBOUND, places_.RankAt(from, 0), elements,
                      fill, builder)},
          &fill);
   }

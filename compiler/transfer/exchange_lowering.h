@@ -29,25 +29,25 @@ class ExchangeLowering final : public TransferLowering {
   std::vector<TensorId> LowerForStage(const TransferSite& site, const std::vector<TensorId>& inputs,
                                       RankBuilder* builder) const override;
   int64_t TotalBytes() const override;
-  std::map<int64_t, int64_t> BytesSent(int64_t rank) const override;
+  std::map<RankId, int64_t> BytesSent(RankId rank) const override;
 
  private:
-  std::string SendName(int64_t receiver) const;
-  uint64_t EdgeOf(int64_t from, int64_t to) const;
+  std::string SendName(RankId receiver) const;
+  EdgeId EdgeOf(RankId from, RankId to) const;
   int64_t element_bytes() const;
   int64_t NumChunks(int64_t elements) const;
   RankActor MakeActor(const TransferSite::End& end, const std::string& name, int64_t chunks,
                       const RankBuilder& builder) const;
   // Adds a tensor for chunks of a message of `elements` elements, one in each act of `actor`.
-  TensorId AddMessage(const std::string& name, proto::RegisterSpec::Side side, int64_t peer,
+  TensorId AddMessage(const std::string& name, proto::RegisterSpec::Side side, RankId peer,
                       int64_t elements, const RankActor& actor, RankBuilder* builder) const;
   // Makes the chains of all sends.
   void MakePacks(const KnownExchanges::Known& known, KnownExchanges::Chains* chains) const;
-  KnownExchanges::Pack MakePack(const std::vector<sbp::Piece>& pieces, int64_t rank) const;
+  KnownExchanges::Pack MakePack(const std::vector<sbp::Piece>& pieces, RankId rank) const;
   // `here`: the tensors that this rank has before the exchange.
-  std::shared_ptr<const KernelChain> MakeFill(const sbp::RankExchange& exchange, int64_t rank,
+  std::shared_ptr<const KernelChain> MakeFill(const sbp::RankExchange& exchange, RankId rank,
                                               const std::vector<bool>& here) const;
-  ActorId AddSend(const TransferSite::End& end, const std::vector<TensorId>& inputs, int64_t peer,
+  ActorId AddSend(const TransferSite::End& end, const std::vector<TensorId>& inputs, RankId peer,
                   const KnownExchanges::Pack& pack, int64_t receiver_elements,
                   RankBuilder* builder) const;
   std::vector<TensorId> AddFill(const TransferSite::End& end, const std::vector<TensorId>& inputs,

@@ -6,8 +6,8 @@ namespace weir::compiler {
 
 KnownExchanges::Known& KnownExchanges::Of(const std::vector<sbp::TensorType>& types,
                                           const std::vector<sbp::BoxingStep>& steps,
-                                          const sbp::Places& places, int64_t rank) {
-  uint64_t key = static_cast<uint64_t>(rank);
+                                          const sbp::Places& places, RankId rank) {
+  uint64_t key = static_cast<uint64_t>(rank.value());
   for (const sbp::BoxingStep& step : steps) key = MixKey(key, static_cast<uint64_t>(step.method));
   for (const sbp::TensorType& type : types) {
     for (const sbp::TensorDim& dim : type.dims) key = MixKey(key, static_cast<uint64_t>(dim.size));

@@ -27,14 +27,14 @@ class KnownExchanges {
   };
   // The chains of one size of chunks, as far as they were made.
   struct Chains {
-    std::map<int64_t, Pack> packs;  // by the rank that receives
+    std::map<RankId, Pack> packs;  // by the rank that receives
     // By the tensors that are here before the exchange.
     std::map<std::vector<bool>, std::shared_ptr<const KernelChain>> fills;
   };
   struct Known {
     std::vector<sbp::TensorType> types;
     std::vector<sbp::BoxingStep> steps;
-    int64_t rank = 0;
+    RankId rank;
     sbp::RankExchange exchange;        // sbp::BuildExchange of the arguments
     std::map<int64_t, Chains> chains;  // by the elements of a chunk
   };
@@ -42,7 +42,7 @@ class KnownExchanges {
   // Returns what is known of the part of `rank`, to which the caller adds chains. The result lives
   // as long as the object. The places of all calls are those of one job, with meshes cut or not.
   Known& Of(const std::vector<sbp::TensorType>& types, const std::vector<sbp::BoxingStep>& steps,
-            const sbp::Places& places, int64_t rank);
+            const sbp::Places& places, RankId rank);
 
  private:
   // By rank, methods and sizes. Few entries share a key.

@@ -22,23 +22,23 @@ class KnownExchangesTest : public ::testing::Test {
 };
 
 TEST_F(KnownExchangesTest, EqualTensorsInEqualStepsAreBuiltOnce) {
-  const KnownExchanges::Known& first = known_.Of({tall_}, gather_, places_, 1);
+  const KnownExchanges::Known& first = known_.Of({tall_}, gather_, places_, RankId(1));
   const std::vector<sbp::TensorType> equal = {tall_};
-  EXPECT_EQ(&known_.Of(equal, gather_, places_, 1), &first);
+  EXPECT_EQ(&known_.Of(equal, gather_, places_, RankId(1)), &first);
 }
 
 TEST_F(KnownExchangesTest, WhatDiffersInTensorsStepsOrRankIsBuiltApart) {
-  const KnownExchanges::Known& first = known_.Of({tall_}, gather_, places_, 1);
-  const KnownExchanges::Known& type = known_.Of({other_names_}, gather_, places_, 1);
-  const KnownExchanges::Known& steps = known_.Of({tall_}, across_, places_, 1);
-  const KnownExchanges::Known& rank = known_.Of({tall_}, gather_, places_, 2);
+  const KnownExchanges::Known& first = known_.Of({tall_}, gather_, places_, RankId(1));
+  const KnownExchanges::Known& type = known_.Of({other_names_}, gather_, places_, RankId(1));
+  const KnownExchanges::Known& steps = known_.Of({tall_}, across_, places_, RankId(1));
+  const KnownExchanges::Known& rank = known_.Of({tall_}, gather_, places_, RankId(2));
   for (const KnownExchanges::Known* other : {&type, &steps, &rank}) EXPECT_NE(other, &first);
-  EXPECT_EQ(&known_.Of({tall_}, gather_, places_, 1), &first) << "and stays where it is";
-  EXPECT_EQ(&known_.Of({tall_}, across_, places_, 1), &steps);
+  EXPECT_EQ(&known_.Of({tall_}, gather_, places_, RankId(1)), &first) << "and stays where it is";
+  EXPECT_EQ(&known_.Of({tall_}, across_, places_, RankId(1)), &steps);
 }
 
 TEST_F(KnownExchangesTest, AnExchangeIsTheOneOfItsRank) {
-  for (int64_t rank = 0; rank < 3; ++rank) {
+  for (RankId rank : places_.all_ranks()) {
     const sbp::RankExchange built = sbp::BuildExchange({tall_}, across_, places_, rank);
     const sbp::RankExchange& known = known_.Of({tall_}, across_, places_, rank).exchange;
     EXPECT_EQ(known.receives, built.receives);

@@ -18,7 +18,9 @@ int64_t LookAtRanks(const std::vector<sbp::TensorType>& types,
     for (int axis : step.flat_axes) splits[axis] = 1;
   }
   int64_t most = 0;
-  for (int64_t rank : places.ranks(to)) {
+  const int64_t num_devices = places.mesh(to).num_ranks();
+  for (int64_t device = 0; device < num_devices; ++device) {
+    const RankId rank = places.RankAt(to, device);
     // Ranks that differ only along axes that split nothing hold the same amount.
     const sbp::Coords coords = places.CoordsOf(rank);
     bool like_another = false;

@@ -48,7 +48,7 @@ TEST(LargestShard, IsTheLargestOverAllRanks) {
         std::vector<sbp::BoxingStep> bundle;
         for (const auto& list : steps) bundle.push_back(list[k]);
         int64_t most = 0, least = int64_t{1} << 40;
-        for (int64_t rank = 0; rank < places.num_ranks(); ++rank) {
+        for (RankId rank : places.all_ranks()) {
           if (places.PlaceOf(rank) != bundle[0].to.place) continue;
           int64_t here = 0;
           for (size_t i = 0; i < types.size(); ++i)

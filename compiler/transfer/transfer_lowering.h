@@ -85,7 +85,7 @@ class TransferLowering {
   virtual int64_t TotalBytes() const = 0;
   // Returns the bytes that `rank` sends to each rank that it sends to, in one transfer. The bytes
   // of all ranks together are TotalBytes().
-  virtual std::map<int64_t, int64_t> BytesSent(int64_t rank) const = 0;
+  virtual std::map<RankId, int64_t> BytesSent(RankId rank) const = 0;
 };
 
 class TransferFactory {

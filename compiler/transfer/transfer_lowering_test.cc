@@ -35,7 +35,7 @@ LogicalPlan MovePlan(const std::string& mesh, const sbp::Layout& from, const sbp
 LogicalPlan GatherPlan() { return MovePlan("dp=3", {sbp::Sbp::S(0)}, {sbp::Sbp::B()}); }
 
 // Lowers the first transfer of the plan's item.
-RankGraph Lowered(const LogicalPlan& plan, LoweredFor lowered_for, int64_t rank) {
+RankGraph Lowered(const LogicalPlan& plan, LoweredFor lowered_for, RankId rank) {
   RankBuilder builder(plan, rank);
   builder.BeginItem(0);
   builder.NextStation();  // a segment stands before the transfer
@@ -51,9 +51,9 @@ RankGraph Lowered(const LogicalPlan& plan, LoweredFor lowered_for, int64_t rank)
   return builder.TakeGraph();
 }
 
-std::vector<RankGraph> AllLowered(const LogicalPlan& plan) {
-  std::vector<RankGraph> graphs;
-  for (int64_t rank = 0; rank < plan.mesh.num_ranks(); ++rank)
+IdVector<RankId, RankGraph> AllLowered(const LogicalPlan& plan) {
+  IdVector<RankId, RankGraph> graphs;
+  for (RankId rank : plan.places.all_ranks())
     graphs.push_back(Lowered(plan, LoweredFor::kRank, rank));
   return graphs;
 }
@@ -69,7 +69,7 @@ int64_t ElementsSent(const RankActor& actor) {
 }
 
 // Returns the elements that all ranks send in one transfer.
-int64_t ElementsSent(const std::vector<RankGraph>& graphs) {
+int64_t ElementsSent(const IdVector<RankId, RankGraph>& graphs) {
   int64_t sum = 0;
   for (const RankGraph& graph : graphs) {
     for (const RankActor& actor : graph.actors) sum += ElementsSent(actor);
@@ -96,8 +96,8 @@ TEST(TransferLoweringTest, BothEndsOfEveryMessageSayTheSame) {
   for (const LogicalPlan& plan :
        {GatherPlan(), MovePlan("dp=3", {sbp::Sbp::P()}, {sbp::Sbp::S(1)}),
         MovePlan("pp=2,dp=2", {sbp::Sbp::S(0)}, {sbp::Sbp::B()}, /*to_stage=*/1)}) {
-    const std::vector<RankGraph> graphs = AllLowered(plan);
-    std::set<uint64_t> edges;
+    const IdVector<RankId, RankGraph> graphs = AllLowered(plan);
+    std::set<EdgeId> edges;
     int64_t messages = 0;
     for (const RankGraph& graph : graphs) {
       for (const RankActor& sender : graph.actors) {
@@ -133,13 +133,14 @@ TEST(TransferLoweringTest, BothEndsOfEveryMessageSayTheSame) {
 }
 
 TEST(TransferLoweringTest, EachRankSendsFirstToTheRankAfterIt) {
-  const std::vector<RankGraph> graphs = AllLowered(GatherPlan());
-  for (int64_t rank = 0; rank < 3; ++rank) {
-    std::vector<int64_t> peers;
+  const IdVector<RankId, RankGraph> graphs = AllLowered(GatherPlan());
+  for (RankId rank : graphs.ids()) {
+    std::vector<RankId> peers;
     for (const RankActor& actor : graphs[rank].actors) {
       if (actor.role == TransferRole::kSends) peers.push_back(actor.peer);
     }
-    EXPECT_EQ(peers, (std::vector<int64_t>{(rank + 1) % 3, (rank + 2) % 3}));
+    const auto after = [&](int places) { return RankId((rank.value() + places) % 3); };
+    EXPECT_EQ(peers, (std::vector<RankId>{after(1), after(2)}));
   }
 }
 
@@ -168,7 +169,7 @@ TEST(TransferLoweringTest, TheBytesOfALinkAreWhatItsSenderSends) {
     const std::unique_ptr<TransferLowering> transfer = transfers.Make(moved, 0, {});
     int64_t bytes = 0;
     for (const RankGraph& graph : AllLowered(plan)) {
-      std::map<int64_t, int64_t> sent;
+      std::map<RankId, int64_t> sent;
       for (const RankActor& actor : graph.actors) {
         if (actor.role == TransferRole::kSends) sent[actor.peer] += 4 * ElementsSent(actor);
       }
@@ -183,7 +184,7 @@ TEST(TransferLoweringTest, WhatARankDoesIsAmongWhatItsStageDoes) {
   for (const LogicalPlan& plan :
        {GatherPlan(), MovePlan("pp=2,dp=2", {sbp::Sbp::S(0)}, {sbp::Sbp::B()}, /*to_stage=*/1)}) {
     for (const RankGraph& graph : AllLowered(plan)) {
-      const RankGraph stage = Lowered(plan, LoweredFor::kStage, plan.places.ranks(graph.stage)[0]);
+      const RankGraph stage = Lowered(plan, LoweredFor::kStage, plan.places.RankAt(graph.stage, 0));
       ASSERT_EQ(stage.sites.size(), 1u);
       std::map<Station, const RankActor*> known;
       for (const RankActor& actor : stage.actors) known[actor.station] = &actor;
@@ -201,7 +202,7 @@ TEST(TransferLoweringTest, WhatARankDoesIsAmongWhatItsStageDoes) {
 }
 
 TEST(TransferLoweringTest, AFillOfManyChunksWaitsForItsRanksSends) {
-  const RankGraph graph = Lowered(GatherPlan(), LoweredFor::kRank, 1);
+  const RankGraph graph = Lowered(GatherPlan(), LoweredFor::kRank, RankId(1));
   const RankActor& fill = graph.actors.back();
   ASSERT_EQ(fill.chunks, 3);  // 35 elements in chunks of 16
   int64_t paces = 0;
@@ -216,7 +217,7 @@ TEST(TransferLoweringTest, AFillOfManyChunksWaitsForItsRanksSends) {
 }
 
 TEST(TransferLoweringTest, SendsOfTheSameElementsShareAChain) {
-  const RankGraph gather = Lowered(GatherPlan(), LoweredFor::kRank, 1);
+  const RankGraph gather = Lowered(GatherPlan(), LoweredFor::kRank, RankId(1));
   const ActorId first(0), second(1);
   ASSERT_EQ(gather.actors.size(), 3u) << "two sends and a fill";
   EXPECT_EQ(gather.actors[first].chain, gather.actors[second].chain)
@@ -224,7 +225,7 @@ TEST(TransferLoweringTest, SendsOfTheSameElementsShareAChain) {
   EXPECT_NE(gather.actors[first].operands, gather.actors[second].operands)
       << "in messages of their own";
   const RankGraph scatter =
-      Lowered(MovePlan("dp=3", {sbp::Sbp::P()}, {sbp::Sbp::S(0)}), LoweredFor::kRank, 1);
+      Lowered(MovePlan("dp=3", {sbp::Sbp::P()}, {sbp::Sbp::S(0)}), LoweredFor::kRank, RankId(1));
   ASSERT_EQ(scatter.actors.size(), 3u);
   EXPECT_NE(scatter.actors[first].chain, scatter.actors[second].chain)
       << "each gets a part of its own";
@@ -239,7 +240,7 @@ TEST(TransferLoweringTest, ABoxingWithoutMessagesIsAKernelOfItsActor) {
       IsLocal(TransferFactory()
                   .Plan(GatherPlan().module, GatherPlan().module.items[0], GatherPlan().places)
                   ->steps()[0]));
-  const RankBuilder builder(plan, 1);
+  const RankBuilder builder(plan, RankId(1));
   KernelChain chain;
   const RankOperand in{RankOperand::kTensor, 5, {}}, out{RankOperand::kTensor, 6, {}};
   AppendLocalTransfer("slice", moved.types()[0], moved.steps()[0], in, out, builder, &chain);
@@ -276,12 +277,12 @@ class OneStation final : public TransferLowering {
     return LowerForRank(site, inputs, builder);
   }
   int64_t TotalBytes() const override { return 0; }
-  std::map<int64_t, int64_t> BytesSent(int64_t rank) const override { return {}; }
+  std::map<RankId, int64_t> BytesSent(RankId rank) const override { return {}; }
 };
 
 TEST(TransferLoweringTest, AMemberMayHaveOneStationThatIsItsOwnPeer) {
   const LogicalPlan plan = GatherPlan();
-  RankBuilder builder(plan, 0);
+  RankBuilder builder(plan, RankId(0));
   builder.BeginItem(0);
   const std::vector<TensorId> moved = {TensorId(3)};
   EXPECT_EQ(AddTransfer(OneStation(), LoweredFor::kRank, moved, &builder), moved);

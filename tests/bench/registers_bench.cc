@@ -107,7 +107,7 @@ double VirtualNs(const Compiled& compiled, int64_t vocab) {
   };
   options.sim_latency_ns = [](int64_t bytes, RankId from, RankId to) {
     const compiler::PeakCosts costs;
-    return costs.LatencyNs(costs.LevelBetween(from.value(), to.value()), bytes);
+    return costs.LatencyNs(costs.LevelBetween(from, to), bytes);
   };
   std::unique_ptr<actors::Session> session = Must(actors::Session::Create(compiled.plans, options));
   Must(session->RunSteps(1));

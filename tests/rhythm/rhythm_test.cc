@@ -138,7 +138,7 @@ TEST(StageShape, HasWhateverARankDoes) {
   for (const proto::Job& job : jobs) {
     std::unique_ptr<compiler::LogicalPlan> plan = Compile(job);
     ASSERT_NE(plan, nullptr);
-    for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
+    for (RankId rank : plan->places.all_ranks()) {
       SCOPED_TRACE(absl::StrCat(job.name(), " on ", plan->mesh.ToText(), ", rank ", rank));
       const compiler::StageShape& shape = plan->stages[plan->places.PlaceOf(rank)];
       std::map<compiler::Station, const compiler::RankActor*> at;

@@ -39,7 +39,7 @@ VirtualStep PlayJob(const proto::Job& job, int steps, const ActCost& cost) {
     options.sim_cost_ns = cost;
   } else {
     options.sim_latency_ns = [](int64_t bytes, RankId from, RankId to) {
-      return PeakCosts().LatencyNs(PeakCosts().LevelBetween(from.value(), to.value()), bytes);
+      return PeakCosts().LatencyNs(PeakCosts().LevelBetween(from, to), bytes);
     };
   }
   const absl::StatusOr<std::unique_ptr<actors::Session>> session =

@@ -95,7 +95,7 @@ class CostsOfPlan {
     BoxingCost cost;
     bool of_program = false;  // not inside a function; the members have their own names
     int64_t members = 0;
-    std::map<std::pair<int64_t, int64_t>, double> links;
+    std::map<std::pair<RankId, RankId>, double> links;
   };
   // Tensors that one boxing moves together.
   struct Bundle {
@@ -130,7 +130,7 @@ class CostsOfPlan {
     for (size_t k = 0; k < bundle.moved.num_transfers(); ++k) {
       const std::unique_ptr<compiler::TransferLowering> transfer =
           transfers_.Make(bundle.moved, k, {});
-      for (int64_t rank = 0; rank < plan_.mesh.num_ranks(); ++rank) {
+      for (RankId rank : plan_.places.all_ranks()) {
         for (const auto& [peer, bytes] : transfer->BytesSent(rank))
           group->links[{rank, peer}] += per_step * static_cast<double>(bytes);
       }

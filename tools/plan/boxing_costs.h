@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/compile.h"
+#include "runtime/base/ids.h"
 
 namespace weir::plan {
 
@@ -22,10 +23,10 @@ struct BoxingCost {
   // The reason for the layout in which the tensor arrives, on the axes that change, as
   // "rule heads -> tp". May be empty.
   std::string cause;
-  int64_t times = 1;           // per step; of all boxings that count as one
-  double bytes = 0;            // per step, over all links
-  int64_t from = -1, to = -1;  // the ranks of the busiest link; -1: not known (large meshes)
-  double link_bytes = 0;       // of that link, per step
+  int64_t times = 1;      // per step; of all boxings that count as one
+  double bytes = 0;       // per step, over all links
+  RankId from, to;        // of the busiest link; none: not known (large meshes)
+  double link_bytes = 0;  // of that link, per step
   // Per step, over all links from host to host. 0 if the mesh is large, or has one host.
   double bytes_between_hosts = 0;
 };

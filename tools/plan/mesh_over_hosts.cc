@@ -18,7 +18,7 @@ constexpr size_t kItemsTried = 4000;  // items of the program, for each order
 constexpr int kAxesTried = 3;         // six orders
 
 int64_t NumHosts(const compiler::LogicalPlan& plan) {
-  return plan.places.HostOf(plan.places.num_ranks() - 1) + 1;
+  return plan.places.HostOf(RankId(static_cast<int32_t>(plan.places.num_ranks()) - 1)) + 1;
 }
 
 double BytesBetweenHosts(const std::vector<BoxingCost>& boxings) {
@@ -30,8 +30,8 @@ double BytesBetweenHosts(const std::vector<BoxingCost>& boxings) {
 // Returns "tp inside them, dp between them".
 std::string AxesText(const compiler::LogicalPlan& plan, const sbp::HostCut& cut) {
   std::vector<std::string> inside, between, both, parts;
-  const bool stages_share = plan.places.HostOf(plan.places.ranks(0).front()) ==
-                            plan.places.HostOf(plan.places.ranks(plan.places.size() - 1).front());
+  const bool stages_share = plan.places.HostOf(plan.places.RankAt(0, 0)) ==
+                            plan.places.HostOf(plan.places.RankAt(plan.places.size() - 1, 0));
   if (plan.places.size() > 1) (stages_share ? inside : between).push_back(sbp::kPipelineAxis);
   for (int axis = 0; axis < plan.stage_mesh.num_axes(); ++axis) {
     if (plan.stage_mesh.size(axis) == 1) continue;

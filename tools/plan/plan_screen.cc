@@ -197,7 +197,7 @@ class Screen {
           "%9.0f %% %7.0f %% %7.0f %%   %9s", 100 * device.compute, 100 * device.transfer,
           100 * (device.exposed + device.waiting), BytesText(device.arena_bytes));
       if (ranks[figures].empty()) order.push_back(figures);
-      ranks[figures].push_back(device.rank);
+      ranks[figures].push_back(device.rank.value());
     }
     Line("devices", "computing packing  waiting      memory  ranks");
     const size_t shown =
@@ -271,7 +271,7 @@ class Screen {
       most = std::max(most, device.compute);
     std::vector<int64_t> idle;
     for (const sim::SimulateReport::Device& device : prediction_.report->devices) {
-      if (device.compute < kMuchLessBusy * most) idle.push_back(device.rank);
+      if (device.compute < kMuchLessBusy * most) idle.push_back(device.rank.value());
     }
     if (idle.empty()) return;
     warnings->push_back(absl::StrCat(idle.size() == 1 ? "rank " : "ranks ", RangesText(idle),

@@ -53,7 +53,7 @@ double SendNs(const ClusterMap& map, const actors::Plan& plan, const actors::Pla
   for (const actors::PlanPort& port : actor.outputs) {
     const actors::PlanRegister& r = plan.registers[port.register_id];
     if (r.side != actors::RegisterSide::kOutbound) continue;
-    const proto::Link& link = map.LinkBetween(plan.rank.value(), r.peer.value());
+    const proto::Link& link = map.LinkBetween(plan.rank, r.peer);
     ns += link.send_ns();
     if (link.send_bytes_per_second() > 0)
       ns += 1e9 * static_cast<double>(r.bytes) / link.send_bytes_per_second();
@@ -75,7 +75,7 @@ absl::StatusOr<ActCosts::Kernel> ActCosts::Find(const DeviceCosts& costs, uint64
 
 absl::StatusOr<ActCosts::Cost> ActCosts::CostOf(const actors::Plan& plan,
                                                 const actors::PlanActor& actor) {
-  const DeviceCosts& costs = map_->costs(plan.rank.value());
+  const DeviceCosts& costs = map_->costs(plan.rank);
   const double alone_ns = costs.model().act_ns() + SendNs(*map_, plan, actor);
   double ns = alone_ns, busy_ns = alone_ns;
   bool any_busy = false;

@@ -57,20 +57,20 @@ int64_t ClusterCosts::LatencyNs(compiler::LinkLevel level, int64_t bytes) const 
   return ToNs(link.message_ns() + bytes_ns + link.latency_ns());
 }
 
-compiler::LinkLevel ClusterCosts::LevelBetween(int64_t rank, int64_t other) const {
+compiler::LinkLevel ClusterCosts::LevelBetween(RankId rank, RankId other) const {
   return HostOf(rank) == HostOf(other) ? compiler::LinkLevel::kWithinHost
                                        : compiler::LinkLevel::kBetweenHosts;
 }
 
 // Returns the host of a rank. Beyond the last device, the file's last hosts are repeated.
-int64_t ClusterCosts::HostOf(int64_t rank) const {
-  int64_t first_host = 0;
+int64_t ClusterCosts::HostOf(RankId rank) const {
+  int64_t first_host = 0, place = rank.value();  // the place counts from the first host on
   for (int group = 0; group < cluster_.host_size(); ++group) {
     const proto::HostGroup& spec = cluster_.host(group);
     const int64_t count = std::max(1, spec.count()), devices = std::max(1, spec.devices());
-    if (rank < count * devices || group + 1 == cluster_.host_size())
-      return first_host + rank / devices;
-    rank -= count * devices;
+    if (place < count * devices || group + 1 == cluster_.host_size())
+      return first_host + place / devices;
+    place -= count * devices;
     first_host += count;
   }
   return first_host;

@@ -25,10 +25,10 @@ class ClusterCosts final : public compiler::CostModel {
   int64_t KernelNs(const compiler::KernelUse& kernel) const override;
   int64_t ActNs() const override;
   int64_t LatencyNs(compiler::LinkLevel level, int64_t bytes) const override;
-  compiler::LinkLevel LevelBetween(int64_t rank, int64_t other) const override;
+  compiler::LinkLevel LevelBetween(RankId rank, RankId other) const override;
 
  private:
-  int64_t HostOf(int64_t rank) const;
+  int64_t HostOf(RankId rank) const;
 
   const proto::Cluster cluster_;
   const DeviceCosts costs_;

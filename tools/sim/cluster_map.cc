@@ -46,7 +46,7 @@ absl::StatusOr<ClusterMap> ClusterMap::Create(const proto::Cluster& cluster, int
        "raise it only if there are more)"});
 }
 
-const proto::Link& ClusterMap::LinkBetween(int64_t from, int64_t to) const {
+const proto::Link& ClusterMap::LinkBetween(RankId from, RankId to) const {
   return SameHost(from, to) ? cluster_.within_host() : cluster_.between_hosts();
 }
 
@@ -54,7 +54,7 @@ int32_t ClusterMap::NameOf(int64_t kind, int64_t from, int64_t to) {
   return names_.try_emplace({kind, from, to}, static_cast<int32_t>(names_.size())).first->second;
 }
 
-actors::TimeNetwork::Way ClusterMap::WayBetween(int64_t from, int64_t to) {
+actors::TimeNetwork::Way ClusterMap::WayBetween(RankId from, RankId to) {
   const proto::Link& link = LinkBetween(from, to);
   actors::TimeNetwork::Way way;
   way.latency_ns = std::llround(link.latency_ns());
@@ -66,10 +66,10 @@ actors::TimeNetwork::Way ClusterMap::WayBetween(int64_t from, int64_t to) {
   if (link.bytes_per_second() == 0 && link.message_ns() == 0) return way;  // no cost to wait for
   const int64_t level = SameHost(from, to) ? 0 : 1;  // the two levels are separate networks
   if (link.shared() == proto::Link::PAIR) {
-    way.out = NameOf(kPairLink, from, to);
+    way.out = NameOf(kPairLink, from.value(), to.value());
   } else if (link.shared() == proto::Link::DEVICE || host_links_ == HostLinks::kDivided) {
-    way.out = NameOf(kDeviceOut, from, level);
-    way.in = NameOf(kDeviceIn, to, level);
+    way.out = NameOf(kDeviceOut, from.value(), level);
+    way.in = NameOf(kDeviceIn, to.value(), level);
     if (link.shared() == proto::Link::HOST) {
       way.ns_per_byte *= cluster_.host(host(from).group).devices();
       way.message_ns *= cluster_.host(host(from).group).devices();
@@ -81,7 +81,7 @@ actors::TimeNetwork::Way ClusterMap::WayBetween(int64_t from, int64_t to) {
   return way;
 }
 
-actors::TimeEngineOptions::Device ClusterMap::EngineDevice(int64_t rank) const {
+actors::TimeEngineOptions::Device ClusterMap::EngineDevice(RankId rank) const {
   const proto::DeviceModel& model = costs(rank).model();
   actors::TimeEngineOptions::Device device;
   device.host = host_of_rank_[rank];

@@ -12,6 +12,8 @@
 #include "absl/status/statusor.h"
 #include "actors/engine/time_engine.h"
 #include "proto/cluster.pb.h"
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
 #include "tools/sim/device_costs.h"
 
 namespace weir::sim {
@@ -28,15 +30,15 @@ class ClusterMap {
   static absl::StatusOr<ClusterMap> Create(const proto::Cluster& cluster, int64_t num_ranks,
                                            HostLinks host_links);
 
-  const DeviceCosts& costs(int64_t rank) const { return costs_[host(rank).model]; }
-  int64_t HostOf(int64_t rank) const { return host_of_rank_[rank]; }
-  bool SameHost(int64_t a, int64_t b) const { return host_of_rank_[a] == host_of_rank_[b]; }
+  const DeviceCosts& costs(RankId rank) const { return costs_[host(rank).model]; }
+  int64_t HostOf(RankId rank) const { return host_of_rank_[rank]; }
+  bool SameHost(RankId a, RankId b) const { return host_of_rank_[a] == host_of_rank_[b]; }
   int64_t num_hosts_used() const { return host_of_rank_.empty() ? 0 : host_of_rank_.back() + 1; }
-  const proto::Link& LinkBetween(int64_t from, int64_t to) const;
+  const proto::Link& LinkBetween(RankId from, RankId to) const;
   // Returns the way of a message between ranks. Its send_ns belongs to the sending act.
-  actors::TimeNetwork::Way WayBetween(int64_t from, int64_t to);
+  actors::TimeNetwork::Way WayBetween(RankId from, RankId to);
 
-  actors::TimeEngineOptions::Device EngineDevice(int64_t rank) const;
+  actors::TimeEngineOptions::Device EngineDevice(RankId rank) const;
   std::vector<actors::TimeEngineOptions::Host> EngineHosts() const;
 
  private:
@@ -45,14 +47,14 @@ class ClusterMap {
     int model = 0;  // in costs_
     int64_t first_rank = 0;
   };
-  const Host& host(int64_t rank) const { return hosts_[host_of_rank_[rank]]; }
+  const Host& host(RankId rank) const { return hosts_[host_of_rank_[rank]]; }
   int32_t NameOf(int64_t kind, int64_t from, int64_t to);
 
   proto::Cluster cluster_;
   HostLinks host_links_ = HostLinks::kShared;
   std::vector<DeviceCosts> costs_;
   std::vector<Host> hosts_;
-  std::vector<int32_t> host_of_rank_;
+  IdVector<RankId, int32_t> host_of_rank_;
   std::map<std::tuple<int64_t, int64_t, int64_t>, int32_t> names_;
 };
 

@@ -39,8 +39,7 @@ absl::Status NotSymmetrical(const actors::Plan& plan, const actors::PlanRegister
 absl::StatusOr<RankPairs> PairRepresentatives(const std::vector<actors::Plan>& plans,
                                               const sbp::Places& places) {
   const auto key_of = [&places](const actors::Plan& plan, const actors::PlanRegister& r) {
-    const int64_t peer_stage = places.PlaceOf(r.peer.value()),
-                  peer = places.DeviceOf(r.peer.value());
+    const int64_t peer_stage = places.PlaceOf(r.peer), peer = places.DeviceOf(r.peer);
     if (r.side == actors::RegisterSide::kInbound)
       return Key{peer_stage, plan.stage, peer, ReaderOf(plan, r)};
     return Key{plan.stage, peer_stage, peer, ReaderOf(plan, r)};

@@ -140,7 +140,7 @@ class Simulation {
       for (const actors::PlanActor& actor : plan.actors) of_this += actor.acts_per_step;
       acts_of_rank = std::max(acts_of_rank, of_this);
       acts += static_cast<double>(of_this);
-      options.engine.devices.push_back(map_->EngineDevice(plan.rank.value()));
+      options.engine.devices.push_back(map_->EngineDevice(plan.rank));
     }
     // Figures are of the steps from one update to another. The first of these updates uses
     // gradients.
@@ -155,9 +155,7 @@ class Simulation {
       options.trace_capacity = std::min(kTracedActsMax, acts_of_rank * report_.steps + 1);
     options.engine.hosts = map_->EngineHosts();
     options.engine.seed = options_.seed;
-    options.ways = [this](RankId from, RankId to) {
-      return map_->WayBetween(from.value(), to.value());
-    };
+    options.ways = [this](RankId from, RankId to) { return map_->WayBetween(from, to); };
     // Computes costs first, because that may fail.
     ActCosts acts_cost(map_.get());
     IdVector<RankId, IdVector<ActorId, ActCosts::Cost>> costs(report_.ranks);
@@ -210,7 +208,7 @@ class Simulation {
         3 * ForwardFlops(logical_->module) * static_cast<double>(report_.micro_batches);
     const char* dtype = job.training().precision() == proto::Training::BF16 ? "bf16" : "f32";
     double peak = 0;
-    for (int64_t rank = 0; rank < report_.ranks; ++rank) peak += map_->costs(rank).PeakFlops(dtype);
+    for (RankId rank : logical_->places.all_ranks()) peak += map_->costs(rank).PeakFlops(dtype);
     report_.mfu = peak > 0 ? report_.model_flops / (peak * report_.step_ns * 1e-9) : 0;
     report_.acts = engine.num_acts();
     report_.events = engine.num_events();
@@ -219,7 +217,7 @@ class Simulation {
 
   void TellDevice(const actors::Plan& plan, const actors::RankTimes& times, double window_ns) {
     SimulateReport::Device device;
-    device.rank = plan.rank.value();
+    device.rank = plan.rank;
     device.device = plan.device;
     for (size_t phase = 0; phase < times.busy_ns.size(); ++phase) {
       const double share = static_cast<double>(times.busy_ns[phase]) / window_ns;
@@ -231,7 +229,7 @@ class Simulation {
     // Waiting is the rest: the time between acts and after the last act.
     device.waiting = std::max(0.0, 1 - device.compute - device.transfer - device.exposed);
     device.arena_bytes = static_cast<double>(plan.arena_bytes);
-    device.memory_bytes = map_->costs(plan.rank.value()).model().memory_bytes();
+    device.memory_bytes = map_->costs(plan.rank).model().memory_bytes();
     const double share = 1.0 / static_cast<double>(report_.ranks_simulated);
     report_.compute += device.compute * share;
     report_.transfer += device.transfer * share;

@@ -12,6 +12,7 @@
 #include "compiler/compile.h"
 #include "proto/cluster.pb.h"
 #include "proto/job.pb.h"
+#include "runtime/base/ids.h"
 #include "tools/sim/act_costs.h"
 
 namespace weir::sim {
@@ -59,7 +60,7 @@ struct SimulateReport {
   double sent_bytes = 0;      // of a step, over all links
   ActCosts::Sources kernels;  // the numbers of kernels looked up and estimated
   struct Device {
-    int64_t rank = 0;
+    RankId rank;
     std::string device;
     double compute = 0, transfer = 0, exposed = 0, waiting = 0;
     double arena_bytes = 0, memory_bytes = 0;  // planned; memory of the device, 0: not known

@@ -88,7 +88,7 @@ std::string SimulationAdvice(const SimulateReport& report) {
     return absl::StrFormat(
         "rank %d has too little memory: split over more devices, or recompute "
         "(docs/how_to/save_memory.md)",
-        fullest.rank);
+        fullest.rank.value());
   }
   const auto [least, most] =
       std::minmax_element(report.devices.begin(), report.devices.end(),
@@ -110,7 +110,7 @@ std::string SimulationAdvice(const SimulateReport& report) {
     }
     return absl::StrFormat(
         "uneven work is in the way: rank %d computes %.1f %% of the step, rank %d only %.1f %%",
-        most->rank, most->compute * 100, least->rank, least->compute * 100);
+        most->rank.value(), most->compute * 100, least->rank.value(), least->compute * 100);
   }
   return absl::StrFormat(
       "work is in the way: devices compute %.1f %% of the step; only more or faster devices, or "
@@ -170,7 +170,7 @@ std::string ToJson(const SimulateReport& report) {
   nlohmann::ordered_json devices = nlohmann::ordered_json::array();
   for (const auto& device : report.devices) {
     devices.push_back(
-        {{"rank", device.rank},
+        {{"rank", device.rank.value()},
          {"device", device.device},
          {"compute", device.compute},
          {"transfers", device.transfer},

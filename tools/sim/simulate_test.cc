@@ -322,9 +322,9 @@ TEST(ClusterCostsTest, TheCompilerPlansWithTheCostsOfTheCluster) {
 TEST(ClusterCostsTest, LinksAreOfTheLevelBetweenTwoRanksInTheOrderOfTheFile) {
   const ClusterCosts costs(GivenCluster());
   using compiler::LinkLevel;
-  EXPECT_EQ(costs.LevelBetween(0, 7), LinkLevel::kWithinHost);
-  EXPECT_EQ(costs.LevelBetween(7, 8), LinkLevel::kBetweenHosts);
-  EXPECT_EQ(costs.LevelBetween(8, 15), LinkLevel::kWithinHost);
+  EXPECT_EQ(costs.LevelBetween(RankId(0), RankId(7)), LinkLevel::kWithinHost);
+  EXPECT_EQ(costs.LevelBetween(RankId(7), RankId(8)), LinkLevel::kBetweenHosts);
+  EXPECT_EQ(costs.LevelBetween(RankId(8), RankId(15)), LinkLevel::kWithinHost);
   EXPECT_EQ(costs.LatencyNs(LinkLevel::kWithinHost, 1000), 2000 + 300 + 100);
   EXPECT_EQ(costs.LatencyNs(LinkLevel::kBetweenHosts, 1000), 9000 + 300 + 500);
   EXPECT_EQ(costs.ActNs(), 500);
