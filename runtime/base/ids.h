@@ -44,7 +44,8 @@ using RankId = Id<struct RankTag>;               // a logical rank of the job: o
 using EdgeId = Id<struct EdgeTag, uint64_t, 0>;  // a remote edge, the same on both ranks
 using EdgeHandle = Id<struct EdgeHandleTag>;     // the same edge at one endpoint of a transport
 
-// These number the parts of the plan of one rank, each kind from 0.
+// These number the parts of the plan of one rank, each kind from 0. The compiler numbers the parts
+// of its graphs with them, too.
 using ActorId = Id<struct ActorTag>;
 using RegisterId = Id<struct RegisterTag>;
 using StateId = Id<struct StateTag>;
