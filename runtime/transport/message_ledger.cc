@@ -80,6 +80,9 @@ absl::StatusOr<MessageLedger::Verdict> MessageLedger::Enter(const char* header, 
   if (!peers_.Has(message->sender) || !peers_[message->sender].shares_edge) {
     return Wrong(*message, "a rank that shares an edge", absl::StrCat("rank ", message->sender));
   }
+  if (message->pair_tag != peers_[message->sender].pair_tag)
+    return Wrong(*message, absl::StrCat("a message that rank ", message->sender, " has written"),
+                 "the tag of another");
   if (message->kind == Kind::kHello || message->kind == Kind::kBye)
     return EnterGreeting(*message, payload_bytes);
   WEIR_RETURN_IF_ERROR(CheckEdge(*message));

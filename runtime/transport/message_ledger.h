@@ -53,6 +53,10 @@ class MessageLedger {
 
   MessageLedger(Identity identity, IdVector<EdgeHandle, LedgerEdge> edges);
 
+  // Tells the tag of the messages from `peer` (pair_key.h). Messages with another are damaged. Call
+  // once for each rank that shares an edge, before any message comes.
+  void ExpectTag(RankId peer, uint64_t pair_tag) { peers_[peer].pair_tag = pair_tag; }
+
   uint64_t job_tag() const { return job_tag_; }
   int num_edges() const { return static_cast<int>(edges_.size()); }
   const TransportEdge& spec(EdgeHandle edge) const { return edges_[edge].spec; }
@@ -98,6 +102,7 @@ class MessageLedger {
     bool shares_edge = false;
     bool greeted = false;
     bool left = false;
+    uint64_t pair_tag = 0;  // of its messages
   };
 
   absl::StatusOr<Verdict> EnterGreeting(const WireMessage& message, uint64_t payload_bytes);

@@ -17,6 +17,7 @@ using Direction = TransportEdge::Direction;
 constexpr int32_t kSlots = 3;
 constexpr int64_t kBytes = 100;
 const std::string kKey(32, 'k');
+constexpr uint64_t kPairTag = 77;  // of messages from rank 0
 
 // Rank 1 of 3 has edge 40 to rank 0, edge 41 from rank 0 (own landing), edge 42 from rank 0
 // (reachable).
@@ -36,11 +37,14 @@ class MessageLedgerTest : public ::testing::Test {
       spec.landing = is_first ? nullptr : landing_memory;
     }
     edges[EdgeHandle(2)].landing = LedgerEdge::Landing::kReachable;
-    return MessageLedger({kKey, 5, 2, RankId(1), 3}, std::move(edges));
+    MessageLedger ledger({kKey, 5, 2, RankId(1), 3}, std::move(edges));
+    ledger.ExpectTag(RankId(0), kPairTag);
+    return ledger;
   }
   WireMessage Message(Kind kind, int edge, int32_t slot, uint32_t number) const {
     WireMessage message;
     message.job_tag = ledger_.job_tag();
+    message.pair_tag = kPairTag;
     message.epoch = 5;
     message.role = 2;
     message.kind = kind;
@@ -146,6 +150,7 @@ TEST_F(MessageLedgerTest, WhatDoesNotFitIsRefusedAndNamed) {
   const std::vector<Case> cases = {
       {"epoch", [](WireMessage& m) { m.epoch = 4; }, "expected epoch 5, role 2; found epoch 4"},
       {"role", [](WireMessage& m) { m.role = 9; }, "role 9"},
+      {"another's tag", [](WireMessage& m) { ++m.pair_tag; }, "that rank 0 has written"},
       {"sender", [](WireMessage& m) { m.sender = RankId(2); }, "rank 2"},
       {"far sender", [](WireMessage& m) { m.sender = RankId(1 << 30); }, "rank 1073741824"},
       {"negative sender", [](WireMessage& m) { m.sender = RankId(-1); }, "rank -1"},

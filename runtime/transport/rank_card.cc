@@ -12,7 +12,7 @@
 namespace weir::transport {
 namespace {
 
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 constexpr char kCardPrefix[] = "transport";
 constexpr uint64_t kStringBytesMax = 1 << 16;
 constexpr uint64_t kEdgesMax = 1 << 20;
@@ -80,6 +80,7 @@ void ForEachField(Card& card, Field& field) {
   field(card.checksum);
   field(card.host);
   field(card.address);
+  field(card.public_key);
   field(card.landing_key);
   field(card.landing_address);
   field(card.landing_bytes);

@@ -38,6 +38,7 @@ struct RankCard {
   uint8_t checksum = 0;
   std::string host;  // equal for ranks that can share memory
   std::string address;
+  std::string public_key;        // of the rank (pair_key.h)
   std::string landing_key;       // empty: no landing memory that others can reach
   uint64_t landing_address = 0;  // at the rank of the card; a peer's library translates it
   int64_t landing_bytes = 0;

@@ -10,6 +10,7 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
+#include "runtime/transport/pair_key.h"
 
 namespace weir::transport {
 namespace {
@@ -69,7 +70,7 @@ class SimEndpoint final : public TransportEndpoint {
   };
 
   absl::Status CheckSend(EdgeHandle edge, Direction direction, int32_t slot) const;
-  WireMessage NewMessage(Kind kind, EdgeHandle receiver_edge) const;
+  WireMessage NewMessage(Kind kind, const Edge& edge) const;
   absl::Status HandOver(EdgeHandle edge, MessageReceiver* receiver, int64_t* num_messages);
   absl::Status CheckPayload(EdgeHandle edge, const WireMessage& message) const;
   absl::Status PeerGone(RankId rank) const {
@@ -180,6 +181,9 @@ void SimNetwork::MakeLedgers() {
     const MessageLedger::Identity identity{kJobKey, kEpoch, kRole, endpoint->rank_,
                                            static_cast<int>(endpoints_.size())};
     endpoint->ledger_ = std::make_unique<MessageLedger>(identity, std::move(edges));
+    for (const SimEndpoint::Edge& edge : endpoint->edges_)
+      endpoint->ledger_->ExpectTag(edge.spec.peer,
+                                   PairTag(kJobKey, edge.spec.peer, endpoint->rank_));
     endpoint->fresh_ledger_ = std::make_unique<MessageLedger>(*endpoint->ledger_);
   }
 }
@@ -491,14 +495,15 @@ void* SimEndpoint::TryMap(EdgeHandle edge, int32_t slot) {
   return e.peer_spec.landing + slot * e.peer_spec.stride;
 }
 
-WireMessage SimEndpoint::NewMessage(Kind kind, EdgeHandle receiver_edge) const {
+WireMessage SimEndpoint::NewMessage(Kind kind, const Edge& edge) const {
   WireMessage message;
   message.job_tag = ledger_->job_tag();
+  message.pair_tag = PairTag(kJobKey, rank_, edge.spec.peer);
   message.epoch = kEpoch;
   message.role = kRole;
   message.kind = kind;
   message.sender = rank_;
-  message.receiver_edge = receiver_edge;
+  message.receiver_edge = edge.peer_edge;
   return message;
 }
 
@@ -517,7 +522,7 @@ absl::Status SimEndpoint::Put(EdgeHandle edge, const MessageHeader& header, cons
   if (std::find(lost_.begin(), lost_.end(), e.spec.peer) != lost_.end())
     return PeerGone(e.spec.peer);
 
-  WireMessage message = NewMessage(Kind::kToken, e.peer_edge);
+  WireMessage message = NewMessage(Kind::kToken, e);
   message.header = header;
   SimNetwork::Message& sent = network_->NewestOf(network_->lanes_[e.lane], header.slot);
   if (lands && mapped != nullptr) {
@@ -545,7 +550,7 @@ absl::Status SimEndpoint::Put(EdgeHandle edge, const MessageHeader& header, cons
 absl::Status SimEndpoint::ReturnCredit(EdgeHandle edge, int32_t slot) {
   WEIR_RETURN_IF_ERROR(CheckSend(edge, Direction::kIncoming, slot));
   Edge& e = edges_[edge];
-  WireMessage message = NewMessage(Kind::kCredit, e.peer_edge);
+  WireMessage message = NewMessage(Kind::kCredit, e);
   message.header.edge = e.spec.edge;
   message.header.slot = slot;
   message.number = ledger_->BeginSend(edge, slot);

@@ -12,6 +12,7 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/transport/envelope.h"
+#include "runtime/transport/pair_key.h"
 #include "runtime/transport/ucx_endpoint.h"
 
 namespace weir::transport {
@@ -95,6 +96,7 @@ absl::StatusOr<RankCard> UcxEndpoint::MakeCard() const {
   card.checksum = static_cast<uint8_t>(network_->options.checksum);
   card.host = network_->host;
   card.address = address_;
+  card.public_key = key_.public_key();
   if (landing_memory_ != nullptr) {
     void* packed = nullptr;
     size_t size = 0;
@@ -142,6 +144,9 @@ absl::Status UcxEndpoint::ReadCard(Peer& peer, const RankCard& mine) {
                      mine.checksum, ": the card of rank ", peer.rank, " says rank ", card.rank,
                      " of ", card.num_ranks, ", lanes ", card.lanes, ", checksum ", card.checksum));
   }
+  WEIR_ASSIGN_OR_RETURN(const std::string secret, key_.SecretWith(card.public_key));
+  peer.pair_tag = PairTag(secret, rank_, peer.rank);
+  ledger_->ExpectTag(peer.rank, PairTag(secret, peer.rank, rank_));
   WEIR_ASSIGN_OR_RETURN(peer.pairs, PairEdges(mine, card));
   return absl::OkStatus();
 }
@@ -216,8 +221,8 @@ void UcxEndpoint::JoinEdges() {
 // Every peer is heard once before tensors move, so that every connection is known to work.
 absl::Status UcxEndpoint::Greet() {
   for (Peer& peer : peers_) {
-    WEIR_RETURN_IF_ERROR(
-        Send(peer, peer.hello, NewMessage(WireMessage::Kind::kHello, EdgeHandle(0)), nullptr, 0));
+    WEIR_RETURN_IF_ERROR(Send(
+        peer, peer.hello, NewMessage(WireMessage::Kind::kHello, peer, EdgeHandle(0)), nullptr, 0));
   }
   const auto heard = [](const Peer& peer) { return peer.greeted; };
   const auto gone = [](const Peer& peer) { return peer.lost || (peer.left && !peer.greeted); };

@@ -46,15 +46,17 @@ using Direction = TransportEdge::Direction;
 
 absl::StatusOr<std::unique_ptr<UcxEndpoint>> UcxEndpoint::Create(Network* network, RankId rank,
                                                                  int index) {
-  std::unique_ptr<UcxEndpoint> endpoint(new UcxEndpoint(network, rank, index));
+  WEIR_ASSIGN_OR_RETURN(PairKey key, PairKey::Make());
+  std::unique_ptr<UcxEndpoint> endpoint(new UcxEndpoint(network, rank, index, std::move(key)));
   WEIR_RETURN_IF_ERROR(endpoint->MakeWorker());
   return endpoint;
 }
 
-UcxEndpoint::UcxEndpoint(Network* network, RankId rank, int index)
+UcxEndpoint::UcxEndpoint(Network* network, RankId rank, int index, PairKey key)
     : network_(network),
       rank_(rank),
       index_(index),
+      key_(std::move(key)),
       door_(Hmac(network->options.job_key, absl::StrCat("weir door, epoch ", network->options.epoch,
                                                         ", role ", network->options.role))) {}
 
@@ -179,9 +181,11 @@ UcxEndpoint::Peer* UcxEndpoint::PeerOf(RankId rank) {
   return nullptr;
 }
 
-WireMessage UcxEndpoint::NewMessage(WireMessage::Kind kind, EdgeHandle receiver_edge) const {
+WireMessage UcxEndpoint::NewMessage(WireMessage::Kind kind, const Peer& peer,
+                                    EdgeHandle receiver_edge) const {
   WireMessage message;
   message.job_tag = ledger_->job_tag();
+  message.pair_tag = peer.pair_tag;
   message.epoch = network_->options.epoch;
   message.role = network_->options.role;
   message.kind = kind;
@@ -209,7 +213,7 @@ absl::Status UcxEndpoint::Put(EdgeHandle edge, const MessageHeader& header, cons
                       absl::StrCat("rank ", rank_, " has left"));
   if (peer.left || peer.lost) return PeerGone(peer);
 
-  WireMessage message = NewMessage(WireMessage::Kind::kToken, e.peer_edge);
+  WireMessage message = NewMessage(WireMessage::Kind::kToken, peer, e.peer_edge);
   message.header = header;
   if (size > 0) {
     message.payload = e.payload;
@@ -236,12 +240,12 @@ absl::Status UcxEndpoint::ReturnCredit(EdgeHandle edge, int32_t slot) {
                       absl::StrCat("rank ", rank_, ": not connected"));
   WEIR_RETURN_IF_ERROR(ledger_->CheckSend(edge, Direction::kIncoming, slot));
   Edge& e = edges_[edge];
-  WireMessage message = NewMessage(WireMessage::Kind::kCredit, e.peer_edge);
+  Peer& peer = peers_[e.peer];
+  WireMessage message = NewMessage(WireMessage::Kind::kCredit, peer, e.peer_edge);
   message.header.edge = e.spec.edge;
   message.header.slot = slot;
   message.number = ledger_->BeginSend(edge, slot);
   ++e.traffic.credits;
-  Peer& peer = peers_[e.peer];
   if (closed_ || peer.left || peer.lost) {  // nobody waits for it
     ledger_->EndSend(edge, slot);
     return absl::OkStatus();
@@ -517,7 +521,7 @@ void UcxEndpoint::Close() {
   parked_.store(kAwake);
   for (Peer& peer : peers_) {
     if (peer.ep == nullptr || peer.lost) continue;
-    WireMessage bye = NewMessage(WireMessage::Kind::kBye, EdgeHandle(0));
+    WireMessage bye = NewMessage(WireMessage::Kind::kBye, peer, EdgeHandle(0));
     bye.header.sequence = peer.num_sent;
     (void)Send(peer, peer.bye, bye, nullptr, 0);
   }

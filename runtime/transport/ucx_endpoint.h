@@ -17,6 +17,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/transport/growing_nap.h"
 #include "runtime/transport/message_ledger.h"
+#include "runtime/transport/pair_key.h"
 #include "runtime/transport/rank_card.h"
 #include "runtime/transport/transport.h"
 #include "runtime/transport/ucx_context.h"
@@ -70,6 +71,7 @@ class UcxEndpoint final : public TransportEndpoint {
   };
   struct Peer {
     RankId rank;
+    uint64_t pair_tag = 0;  // of messages to the peer
     bool same_host = false;
     RankCard card;           // until connected
     std::vector<int> pairs;  // PairEdges, with the edges of this endpoint in their order
@@ -102,7 +104,7 @@ class UcxEndpoint final : public TransportEndpoint {
     bool in_ready = false;
   };
 
-  UcxEndpoint(Network* network, RankId rank, int index);
+  UcxEndpoint(Network* network, RankId rank, int index, PairKey key);
   absl::Status MakeWorker();
 
   // The next functions connect (ucx_connect.cc).
@@ -114,7 +116,7 @@ class UcxEndpoint final : public TransportEndpoint {
   void JoinEdges();
   absl::Status Greet();
 
-  WireMessage NewMessage(WireMessage::Kind kind, EdgeHandle receiver_edge) const;
+  WireMessage NewMessage(WireMessage::Kind kind, const Peer& peer, EdgeHandle receiver_edge) const;
   absl::Status Send(Peer& peer, Record& record, const WireMessage& message, const void* bytes,
                     size_t size);
   void OnLeft(Record& record, ucs_status_t status);
@@ -143,6 +145,7 @@ class UcxEndpoint final : public TransportEndpoint {
   Network* const network_;
   const RankId rank_;
   const int index_;
+  const PairKey key_;
   ucp_worker_h worker_ = nullptr;
   int event_fd_ = -1;
   int timer_fd_ = -1;  // ends a parking that no event would end

@@ -397,11 +397,11 @@ TEST_F(UcxIntruderTest, StrangersAndTheFencedAreCountedAndChangeNothing) {
   EXPECT_EQ(std::memcmp(pair_.landing(0), "hello", 5), 0);
 }
 
-TEST_F(UcxIntruderTest, AWrongMessageOfThisJobEndsThePollAndTouchesNothing) {
+// The intruder has the key of the job, as every rank has, but no rank's private key.
+TEST_F(UcxIntruderTest, ARankThatSpeaksForAnotherEndsThePollAndTouchesNothing) {
   std::memset(pair_.landing(0), 'x', UcxPair::kSlots * 64);
   Intruder intruder(pair_, Lanes::kSharedMemory);
   WireMessage token = Token();
-  token.header.slot = UcxPair::kSlots;
   token.header.payload_bytes = 64;
   token.payload = WireMessage::Payload::kSent;
   intruder.Send(token, std::string(64, 'y'));
@@ -414,7 +414,8 @@ TEST_F(UcxIntruderTest, AWrongMessageOfThisJobEndsThePollAndTouchesNothing) {
   EXPECT_EQ(n.status().code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(
       std::string(n.status().message()),
-      "W0524 at rank 1, token from rank 0 on edge 42: expected one of 4 slots; found slot 4.");
+      "W0524 at rank 1, token from rank 0 on edge 42: expected a message that rank 0 has written; "
+      "found the tag of another.");
   EXPECT_EQ(std::string(pair_.landing(0), UcxPair::kSlots * 64),
             std::string(UcxPair::kSlots * 64, 'x'));
 }

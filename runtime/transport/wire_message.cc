@@ -15,6 +15,7 @@ static_assert(std::endian::native == std::endian::little, "the wire is little-en
 template <typename Message, typename Field>
 void ForEachField(Message& m, Field&& field) {
   field(m.job_tag);
+  field(m.pair_tag);
   field(m.epoch);
   field(m.role);
   field(m.kind);

@@ -20,8 +20,9 @@ struct WireMessage {
   // The place of a token's payload: nowhere, in the slot already, behind the header.
   enum class Payload : uint8_t { kNone = 0, kMapped = 1, kSent = 2 };
 
-  uint64_t job_tag = 0;  // JobTag of the sender's job, epoch and role
-  uint32_t epoch = 0;    // of the network
+  uint64_t job_tag = 0;   // JobTag of the sender's job, epoch and role
+  uint64_t pair_tag = 0;  // PairTag of sender and receiver (pair_key.h)
+  uint32_t epoch = 0;     // of the network
   uint16_t role = 0;
   Kind kind = Kind::kHello;
   Payload payload = Payload::kNone;
@@ -34,7 +35,7 @@ struct WireMessage {
   MessageHeader header;
 };
 
-inline constexpr size_t kWireMessageBytes = 88;
+inline constexpr size_t kWireMessageBytes = 96;
 
 // Writes kWireMessageBytes to `out`.
 void EncodeWireMessage(const WireMessage& message, char* out);

@@ -47,6 +47,7 @@ constexpr int kEdges = 4;
 constexpr int32_t kRanks = 3;
 constexpr int64_t kBytes = 40;
 const std::string kKey(32, 'k');
+constexpr uint64_t kPairTag = 77;  // of messages from rank 0; rank 2 has the next
 
 // Rank 1, with edges of 1 to 4 slots to ranks 0 and 2 in both directions, and its own memory beside
 // the ledger.
@@ -56,7 +57,10 @@ class LedgerRun {
       : landing_(kEdges),
         ledger_({kKey, 7, 1, weir::RankId(1), kRanks}, Edges()),
         under_way_(kEdges),
-        next_(kEdges) {}
+        next_(kEdges) {
+    ledger_.ExpectTag(weir::RankId(0), kPairTag);
+    ledger_.ExpectTag(weir::RankId(2), kPairTag + 1);
+  }
 
   void Do(Input& input) {
     switch (input.Byte() % 7) {
@@ -97,11 +101,13 @@ class LedgerRun {
   }
   void EnterOfThisJob(std::string bytes, uint64_t behind) {
     const uint64_t tag = ledger_.job_tag();
+    const uint64_t pair_tag = kPairTag + (bytes[8] & 1);
     const uint32_t epoch = 7;
     const uint16_t role = 1;
     std::memcpy(bytes.data(), &tag, sizeof(tag));
-    std::memcpy(bytes.data() + 8, &epoch, sizeof(epoch));
-    std::memcpy(bytes.data() + 12, &role, sizeof(role));
+    std::memcpy(bytes.data() + 8, &pair_tag, sizeof(pair_tag));
+    std::memcpy(bytes.data() + 16, &epoch, sizeof(epoch));
+    std::memcpy(bytes.data() + 20, &role, sizeof(role));
     Enter(bytes, behind);
   }
   void EnterPlausible(Input& input) {
@@ -111,6 +117,7 @@ class LedgerRun {
     message.role = 1;
     message.receiver_edge = EdgeHandle(input.Byte() % kEdges);
     message.sender = weir::RankId(message.receiver_edge.value() < 2 ? 0 : 2);
+    message.pair_tag = kPairTag + (message.sender == weir::RankId(2) ? 1 : 0);
     message.kind = static_cast<weir::transport::WireMessage::Kind>(1 + input.Byte() % 4);
     message.payload = static_cast<weir::transport::WireMessage::Payload>(input.Byte() % 3);
     message.number = next_[message.receiver_edge] + input.Byte() % 4;
