@@ -7,7 +7,7 @@ import subprocess
 import time
 import unittest
 
-from tests.hosts.host_jobs import HostJobs, LIMIT_S, MANY_STEPS, QUICK, unwrapped
+from tests.hosts.host_jobs import GPT, HostJobs, LIMIT_S, MANY_STEPS, QUICK, unwrapped
 from tests.hosts.network_lab import ENTER, NetworkLab
 
 
@@ -72,6 +72,57 @@ class Bits(OnHosts):
         self.assertEqual(self.read("resumed.st"), self.read("straight.st"))
 
 
+class Files(OnHosts):
+    """Files that the hosts have for themselves: each sees an empty folder where the starter has the inputs."""
+    NUM_HOSTS = 2
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        os.mkdir(cls.path("inputs"))
+        with open(cls.path("inputs/book.txt"), "w", encoding="utf-8") as file:
+            file.write("It was the best of times, it was the worst of times. " * 400)
+        zoo = subprocess.run([cls.program, "zoo", "gpt", *GPT, "--data", cls.path("inputs/book.txt")], capture_output=True,
+                             text=True, check=True)
+        cls.path("job.textproto", zoo.stdout)
+        # In place of ssh: a host whose own folder hides that of the starter.
+        cls.hidden = cls.path("enter_hidden", f"""#!/bin/sh
+for last; do :; done
+while [ "$1" != -- ]; do shift; done
+exec {ENTER} -- "$2" "mount -t tmpfs none {cls.path('inputs')}; $HIDDEN_FILES $last"
+""")
+        os.chmod(cls.hidden, 0o755)
+
+    def train_hidden(self, *arguments, files=""):
+        os.environ["HIDDEN_FILES"] = files
+        self.addCleanup(os.environ.pop, "HIDDEN_FILES", None)
+        code, text = self.train("--mesh", "dp=2", "--steps", "6", "--hosts", self.two(), "--ssh", self.hidden, *arguments)
+        print(text, flush=True)
+        self.expect_nothing_left()
+        return code, unwrapped(text)
+
+    def test_inputs_are_sent_to_hosts_that_do_not_have_them(self):
+        code, text = self.train("--mesh", "dp=2", "--steps", "3", "--checkpoint", "inputs/half.ck")
+        self.assertEqual(code, 0, text)
+        code, text = self.train("--mesh", "dp=2", "--steps", "6", "--save", "straight.st")
+        self.assertEqual(code, 0, text)
+        code, text = self.train_hidden()
+        self.assertEqual(code, 66)
+        self.assertRegex(text, r"W0040 at .*book.txt")
+        code, text = self.train_hidden("--ship", "--resume", "inputs/half.ck", "--save", "shipped.st", "--logs", "shiplogs")
+        self.assertEqual(code, 0)
+        self.assertRegex(text, r"book.txt sent to 2 hosts .*half.ck sent to 2 hosts")
+        self.assertEqual(self.read("shipped.st"), self.read("straight.st"))
+        left = [name for _, _, names in os.walk(self.path("shiplogs")) for name in names]
+        self.assertEqual([name for name in left if "book" in name or "half" in name], [])
+
+    def test_a_host_with_another_file_is_named(self):
+        book = self.path("inputs/book.txt")
+        code, text = self.train_hidden(files=f"head -c 20000 /dev/zero | tr '\\0' x > {book};")
+        self.assertEqual(code, 65)
+        self.assertRegex(text, rf"W0883 at {book} on host '{self.lab.hosts[0]}'")
+
+
 class Levels(OnHosts):
     """Transfers go within hosts first, so that fewer bytes cross between them."""
     NUM_HOSTS = 2
@@ -106,6 +157,14 @@ class Drills(OnHosts):
         job = self.start_two()
         os.kill(self.worker_on(1), signal.SIGKILL)
         self.expect_end(job, 137, rf"first failure: rank 1 \(pid \d+ on {self.lab.hosts[1]}\): killed by SIGKILL")
+
+    def test_the_trace_of_a_failed_job_comes_from_the_hosts(self):
+        job = self.start_two("--trace", "failed.pftrace")
+        os.kill(self.worker_on(1), signal.SIGKILL)
+        self.expect_end(job, 137, r"trace of the failed job written to failed.pftrace; missing: rank 1")
+        report = subprocess.run([self.program, "trace", "report", self.path("failed.pftrace")], capture_output=True,
+                                text=True, check=True)
+        self.assertIn("rank 0", report.stdout)
 
     def test_a_host_whose_processes_all_die_is_named(self):
         job = self.start_two()

@@ -211,6 +211,18 @@ class Slurm(Lane):
         self.assertIn("(backend pmix: PMIX_RANK is set)", text)
         self.assertEqual(self.read("pmix.st"), self.read("one.st"))
 
+    def test_any_program_is_launched_with_the_tasks_as_its_ranks(self):
+        done = subprocess.run(["srun", "-N2", "-n4", "--overcommit", self.program, "launch", "--", "sh", "-c",
+                               "echo $RANK of $WORLD_SIZE, $LOCAL_RANK on $SLURMD_NODENAME"], cwd=self.folder,
+                              env=self.environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        print(done.stdout, done.stderr, flush=True)
+        self.assertEqual(done.returncode, 0)
+        lines = sorted(line for line in done.stdout.splitlines() if line.startswith("[rank"))
+        self.assertEqual(len(lines), 4)
+        for rank, line in enumerate(lines):
+            self.assertRegex(line, rf"^\[rank {rank}\] {rank} of 4, {rank % 2} on n\d$")
+        self.expect_nothing_left()
+
     def test_a_killed_worker_is_named(self):
         self.expect_a_killed_worker_is_named()
 

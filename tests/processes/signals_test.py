@@ -41,6 +41,38 @@ class Signals(weir_jobs.JobCase):
                 self.place.train("--mesh", "dp=2,tp=2", "--steps", str(steps), "--save", "one.st")
                 self.assertTrue(self.place.bytes_of("many.st") == self.place.bytes_of("one.st"))
 
+    def test_sigusr1_writes_a_checkpoint_of_the_last_update_and_the_run_goes_on(self):
+        for spread, every in ((FOUR, 1), (TWO, 3), (("--mesh", "dp=2"), 2)):
+            with self.subTest(spread=spread, every=every):
+                self.write_job("--steps", MANY_STEPS, "--min-lr", "0.003")
+                self.place.remove("asked.ck")
+                words = (*spread, "--set", f"training.update_every={every}")
+                job = self.place.start(*words, "--checkpoint", "asked.ck")
+                job.wait_for_step()
+                job.starter.send_signal(signal.SIGUSR1)
+                weir_jobs.until("the checkpoint", lambda: os.path.exists(self.place.path("asked.ck")), 20)
+                os.rename(self.place.path("asked.ck"), self.place.path("first.ck"))
+                job.starter.send_signal(signal.SIGINT)
+                ended = job.wait(30)
+                self.assertEqual(ended.code, INTERRUPTED, ended.err)
+                step = int(re.search(r"checkpoint of step (\d+) written to asked.ck", ended.err)[1])
+                self.assertEqual(step % every, 0)
+                last = int(re.search(r"interrupted after step (\d+)", ended.err)[1])
+                self.assertGreater(last, step)
+                self.place.train(*words, "--resume", "first.ck", "--steps", str(last), "--save", "resumed.st")
+                self.place.train(*words, "--steps", str(last), "--save", "straight.st")
+                self.assertTrue(self.place.bytes_of("resumed.st") == self.place.bytes_of("straight.st"))
+                self.expect_nothing_left()
+
+    def test_sigusr1_without_a_checkpoint_is_answered_and_ends_nothing(self):
+        self.write_job("--steps", MANY_STEPS)
+        job = self.place.start(*FOUR)
+        job.wait_for_step()
+        job.starter.send_signal(signal.SIGUSR1)
+        job.starter.send_signal(signal.SIGINT)
+        ended = job.wait(30)
+        self.assertEqual(ended.code, INTERRUPTED, ended.err)
+
     def test_a_second_signal_ends_the_job_at_once(self):
         self.write_job("--steps", MANY_STEPS)
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -247,6 +247,7 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
   AddSimVerbs(&app, &context);
   AddTraceVerbs(&app, &context);
   AddDoctorVerb(&app, &context);
+  AddLaunchVerb(&app, &context);
   AddExplainVerb(&app, &context);
   if (args.empty()) {
     printable_out << app.help();

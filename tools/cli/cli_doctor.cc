@@ -11,7 +11,7 @@
 #include "tools/hosts/doctor.h"
 #include "tools/hosts/find_hosts.h"
 #include "tools/hosts/hosts_supervisor.h"
-#include "tools/launch/own_program.h"
+#include "tools/launch/program_path.h"
 
 namespace weir::cli {
 namespace {

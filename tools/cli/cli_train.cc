@@ -12,6 +12,7 @@
 #include "tools/cli/cli.h"
 #include "tools/cli/cli_checks.h"
 #include "tools/cli/cli_verbs.h"
+#include "tools/cli/dry_run.h"
 #include "tools/cli/train_arguments.h"
 #include "tools/console/console.h"
 #include "tools/fleet/fleet_runner.h"
@@ -20,9 +21,12 @@
 #include "tools/hosts/agent.h"
 #include "tools/launch/failure_report.h"
 #include "tools/launch/parent_signals.h"
+#include "tools/launch/placement.h"
+#include "tools/launch/program_path.h"
 #include "tools/launch/signal_watch.h"
 #include "tools/train/generator.h"
 #include "tools/train/job_session.h"
+#include "tools/train/prepare_training.h"
 #include "tools/train/trainer.h"
 
 namespace weir::cli {
@@ -41,6 +45,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments,
   arguments.options.before_steps = [signals] { signals->KeepGoing(); };
   arguments.options.console = console;
   arguments.options.interrupted = &signals->interrupted();
+  arguments.options.checkpoints_asked = &signals->checkpoints_asked();
   if (!read.note.empty()) console->Say(read.note);
   arguments.options.costs = &read.costs.model();
   if (read.costs.source() != sim::JobCosts::Source::kDefaults)
@@ -51,6 +56,9 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments,
     WEIR_ASSIGN_OR_RETURN(fleet::FleetOptions options,
                           arguments.fleet.Options(job, found, console));
     options.trace = arguments.options.trace;
+    for (const std::string& path : {arguments.options.init, arguments.options.resume}) {
+      if (!path.empty()) options.input_files.push_back(path);
+    }
     fleet::TellHosts(options, &job);
     arguments.options.hosts = static_cast<int>(options.hosts.size());
     arguments.options.runner = [fleet, options](const proto::Job& trained,
@@ -80,12 +88,49 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments,
   return absl::OkStatus();
 }
 
-absl::Status RunTrain(const TrainArguments& arguments, CliContext* context) {
+// Says what a run of this job would start, once the job is known to be sound.
+absl::Status SayWhatWouldRun(const hosts::FoundHosts& found, TrainArguments arguments,
+                             console::Console* console, CliContext* context) {
+  WEIR_ASSIGN_OR_RETURN(JobToTrain read, arguments.Read());
+  arguments.options.costs = &read.costs.model();
+  arguments.options.processes = arguments.fleet.processes;
+  arguments.options.job_file = arguments.job.path == "-" ? "" : arguments.job.path;
+  const bool has_processes = arguments.fleet.processes > 0 || !found.agents.empty();
+  WEIR_ASSIGN_OR_RETURN(const fleet::FleetOptions options,
+                        arguments.fleet.Options(read.job, found, console));
+  arguments.options.hosts = static_cast<int>(options.hosts.size());
+  if (has_processes) fleet::TellHosts(options, &read.job);
+  read.costs.TellHosts(&read.job);
+  WEIR_ASSIGN_OR_RETURN(const train::PreparedTraining prepared,
+                        train::PrepareTraining(read.job, arguments.options, {}));
+  const auto& mesh = prepared.plans.training->mesh;
+  DryRun run;
+  run.work =
+      absl::StrCat("train ", read.job.name().empty() ? arguments.job.path : read.job.name(), " on ",
+                   mesh.num_ranks() == 1 ? "one device" : mesh.ToText(), " up to step ",
+                   read.job.training().steps(), has_processes ? "" : ", in this process");
+  run.log_base = arguments.fleet.logs;
+  if (has_processes) {
+    WEIR_ASSIGN_OR_RETURN(const fleet::RankSpread spread,
+                          fleet::SpreadRanks(options, static_cast<int>(mesh.num_ranks())));
+    const std::string program = launch::ResolvedProgram(options.program);
+    for (size_t i = 0; i < spread.ranks_of.size(); ++i) {
+      const std::string label = launch::RankLabel(spread.ranks_of[i]);
+      run.processes.push_back(
+          {label, spread.host_of.empty() ? 0 : spread.host_of[i], {program, "worker", label}, {}});
+    }
+  }
+  *context->out << DryRunText(run, found);
+  return absl::OkStatus();
+}
+
+absl::Status RunTrain(TrainArguments arguments, bool dry_run, CliContext* context) {
   console::Console console(::isatty(STDERR_FILENO) ? console::Console::Style::kTerminal
                                                    : console::Console::Style::kPlain,
                            context->raw_err,
                            [] { return console::TerminalColumns(STDERR_FILENO); });
   console::ConsoleLines agent_lines(&console);
+  arguments.fleet.hosts.starts_nothing = dry_run;
   // The agents come before the job is read: tasks of a scheduler must not wait for a starter that
   // refuses its job.
   WEIR_ASSIGN_OR_RETURN(hosts::FoundHosts found,
@@ -95,9 +140,11 @@ absl::Status RunTrain(const TrainArguments& arguments, CliContext* context) {
     return absl::OkStatus();
   }
   if (!found.line.empty()) console.Say(found.line);
+  if (dry_run) return SayWhatWouldRun(found, arguments, &console, context);
   launch::SignalWatch signals(launch::SecondSignal::kEndsTheProcess);
   signals.EndAtOnce("weir: interrupted before the first step: no file is written or changed\n",
                     launch::kExitInterrupted);
+  signals.NoteUserSignals();
   std::unique_ptr<fleet::Fleet> fleet;
   const absl::Status status = TrainOn(found, arguments, &console, &signals, &fleet, context);
   const int exit_code = ExitCodeOf(*context, status);
@@ -150,6 +197,7 @@ absl::Status RunGenerate(GenerateArguments arguments, CliContext* context) {
 
 void AddTrain(CLI::App* app, CliContext* context) {
   auto train = std::make_shared<TrainArguments>();
+  auto dry_run = std::make_shared<bool>(false);
   CLI::App* verb = AddVerb(
       app, context, "train", "Train a job on the devices of this machine",
       "  weir train gpt.textproto --save gpt.safetensors\n"
@@ -163,11 +211,12 @@ void AddTrain(CLI::App* app, CliContext* context) {
       "Ctrl-C, SIGTERM or a closed terminal (SIGHUP) ends after the step and still writes --save, "
       "--checkpoint and\n"
       "--trace; before the first step it ends at once and writes nothing. A second one ends at "
-      "once, too.\n"
+      "once, too. SIGUSR1 writes --checkpoint after the next update, and the run goes on.\n"
       "A disk that is full costs no step: metrics and checkpoints on the way are warned of and "
       "tried again.",
-      [train, context] { return RunTrain(*train, context); });
+      [train, dry_run, context] { return RunTrain(*train, *dry_run, context); });
   train->AddTo(verb, context);
+  AddDryRunFlag(verb, dry_run.get());
 }
 
 void AddScheduledFlag(CLI::App* verb, bool* is_scheduled) {

@@ -78,6 +78,7 @@ void AddOpsVerb(CLI::App* app, CliContext* context);      // ops
 void AddSimVerbs(CLI::App* app, CliContext* context);     // sim, calibrate
 void AddTraceVerbs(CLI::App* app, CliContext* context);   // trace report
 void AddDoctorVerb(CLI::App* app, CliContext* context);   // doctor
+void AddLaunchVerb(CLI::App* app, CliContext* context);   // launch
 void AddExplainVerb(CLI::App* app, CliContext* context);  // explain
 
 }  // namespace weir::cli

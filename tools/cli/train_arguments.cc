@@ -9,6 +9,7 @@
 #include "compiler/job/check_training.h"
 #include "runtime/base/status.h"
 #include "tools/cli/cli_checks.h"
+#include "tools/job/data_paths.h"
 #include "tools/launch/placement.h"
 
 namespace weir::cli {
@@ -71,6 +72,9 @@ void FleetArguments::AddTo(CLI::App* verb) {
       ->check(CLI::Range(1, 4096))
       ->group("Processes");
   AddHostOptions(verb, &hosts);
+  verb->add_flag("--ship", ship,
+                 "Send the data of the job, --init and --resume to the hosts, which need no copy")
+      ->group("Hosts");
   verb->add_option("--iface", interface,
                    "The interface of every host for tensors [the one on the way to this machine]")
       ->type_name("NAME")
@@ -118,6 +122,8 @@ absl::StatusOr<fleet::FleetOptions> FleetArguments::Options(const proto::Job& jo
   options.is_scheduled = hosts::IsScheduler(found.backend);
   options.address = hosts.address;
   options.interface = interface;
+  options.ships_inputs = ship;
+  for (const job::DataPath& data : job::DataPathsOf(job)) options.input_files.push_back(data.path);
   if (!ranks.empty()) {
     WEIR_ASSIGN_OR_RETURN(std::unique_ptr<compiler::LogicalPlan> plan,
                           train::CompileConfined(job, {}));

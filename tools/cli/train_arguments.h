@@ -34,6 +34,7 @@ struct FleetArguments {
   double dead_after_seconds = 4;
   double stuck_after_seconds = 60;
   double grace_seconds = 5;
+  bool ship = false;  // the inputs of the job to the hosts
 
   void AddTo(CLI::App* verb);
   // `found`: the hosts of the job (hosts::FindHosts), which must be agents' own for a run.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -42,10 +43,8 @@ std::vector<launch::StalledConnection> Fleet::AwaitStalledConnections(
     const std::vector<int>& workers) {
   for (int look = 1;; ++look) {
     std::vector<launch::StalledConnection> stalled = launch::FindStalledConnections({::getpid()});
-    for (int worker : workers) {
-      const launch::WorkerLook seen = supervisor_->Look(worker);
+    for (const launch::WorkerLook& seen : supervisor_->Look(workers))
       stalled.insert(stalled.end(), seen.stalled.begin(), seen.stalled.end());
-    }
     if (!stalled.empty() || look == kLooksForStalls) return stalled;
     std::this_thread::sleep_for(kBetweenLooks);
   }
@@ -54,7 +53,7 @@ std::vector<launch::StalledConnection> Fleet::AwaitStalledConnections(
 // Explains a worker that no longer beats.
 void Fleet::ExplainSilence(launch::FailureEvent* event) {
   const pid_t pid = static_cast<pid_t>(event->pid);
-  const launch::WorkerLook look = supervisor_->Look(event->worker);
+  const launch::WorkerLook look = supervisor_->Look({event->worker}).front();
   if (!look.is_seen) {
     event->cause = absl::StrCat("its host '", event->host, "' does not answer either");
     event->advice = absl::StrCat("the host is down, or the network to it: `ping ", event->host,
@@ -78,11 +77,12 @@ void Fleet::ExplainSilence(launch::FailureEvent* event) {
 
 // Explains a job without acts: something may keep a worker from acting.
 void Fleet::ExplainStandstill(launch::FailureEvent* event) {
-  std::vector<int> workers;
-  for (int worker = 0; worker < num_workers(); ++worker) {
+  std::vector<int> workers(static_cast<size_t>(num_workers()));
+  std::iota(workers.begin(), workers.end(), 0);
+  const std::vector<launch::WorkerLook> looks = supervisor_->Look(workers);
+  for (int worker : workers) {
     const pid_t pid = static_cast<pid_t>(supervisor_->pid(worker));
-    workers.push_back(worker);
-    const launch::WorkerLook look = supervisor_->Look(worker);
+    const launch::WorkerLook& look = looks[static_cast<size_t>(worker)];
     if (!look.is_seen) continue;
     const launch::ProcessState::Kind kind = look.kind;
     std::string advice = launch::StateAdvice(kind, pid);

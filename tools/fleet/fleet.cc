@@ -18,16 +18,18 @@
 #include "runtime/base/build_id.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
+#include "runtime/base/unit_text.h"
 #include "runtime/control/outcome.h"
 #include "runtime/limits/process_limits.h"
 #include "runtime/trace/trace_parts.h"
 #include "runtime/transport/rank_card.h"
+#include "tools/fleet/input_files.h"
 #include "tools/fleet/wait_account.h"
 #include "tools/launch/core_dumps.h"
 #include "tools/launch/log_directory.h"
-#include "tools/launch/own_program.h"
 #include "tools/launch/placement.h"
 #include "tools/launch/process_state.h"
+#include "tools/launch/program_path.h"
 #include "tools/train/job_runner.h"
 
 namespace weir::fleet {
@@ -53,6 +55,7 @@ constexpr int64_t kTellMs = 5'000;
 constexpr int64_t kShutdownMs = 5'000;
 // The number of looks at a starved worker within the time after which silence counts as death.
 constexpr int64_t kLooksPerDeath = 4;
+constexpr int64_t kTracePartBytesMax = int64_t{256} << 20;  // of a part that a host sends
 constexpr uint32_t kEpoch = 1;  // of the plan: a failed job is not resumed with a new plan yet
 
 }  // namespace
@@ -132,7 +135,9 @@ absl::StatusOr<std::unique_ptr<launch::Supervisor>> Fleet::StartOnHosts(
   for (const hosts::HostAgent& host : options_.hosts) names.push_back(host.host);
   absl::StatusOr<hosts::StarterAddress> address =
       hosts::ChooseStarterAddress(supervisor.get(), names, options_.address);
-  const absl::Status started = address.ok() ? supervisor->StartWorkers(launches) : address.status();
+  absl::Status started = address.status();
+  if (started.ok() && options_.ships_inputs) started = ShipInputs(supervisor.get());
+  if (started.ok()) started = supervisor->StartWorkers(launches);
   if (!started.ok()) {
     supervisor->TellEnd(ExitCode(started));
     return started;
@@ -140,6 +145,44 @@ absl::StatusOr<std::unique_ptr<launch::Supervisor>> Fleet::StartOnHosts(
   starter_address_ = *std::move(address);
   on_hosts_ = supervisor.get();
   return supervisor;
+}
+
+absl::Status Fleet::ShipInputs(hosts::HostsSupervisor* supervisor) {
+  for (size_t i = 0; i < options_.input_files.size(); ++i) {
+    const std::string& path = options_.input_files[i];
+    std::vector<std::string> to;
+    for (const hosts::HostAgent& host : options_.hosts)
+      to.push_back(ShippedPath(AbsoluteLogDirectory(), host.host, i, path));
+    WEIR_RETURN_IF_ERROR(supervisor->ShipFile(path, to));
+    std::error_code error;
+    options_.console->Say(absl::StrCat(
+        path, " sent to ", options_.hosts.size(), options_.hosts.size() == 1 ? " host" : " hosts",
+        " (", BytesText(static_cast<double>(std::filesystem::file_size(path, error))), " each)"));
+  }
+  return absl::OkStatus();
+}
+
+void Fleet::RemoveShipped() {
+  if (on_hosts_ == nullptr || !options_.ships_inputs) return;
+  for (size_t host = 0; host < options_.hosts.size(); ++host) {
+    for (size_t i = 0; i < options_.input_files.size(); ++i) {
+      on_hosts_->RemoveFile(static_cast<int>(host),
+                            ShippedPath(AbsoluteLogDirectory(), options_.hosts[host].host, i,
+                                        options_.input_files[i]));
+    }
+  }
+}
+
+std::string Fleet::PathOn(int worker, const std::string& path) const {
+  const auto input = std::find(options_.input_files.begin(), options_.input_files.end(), path);
+  if (!options_.ships_inputs || input == options_.input_files.end()) return path;
+  return ShippedPath(AbsoluteLogDirectory(), HostOf(worker),
+                     static_cast<size_t>(input - options_.input_files.begin()), path);
+}
+
+std::string Fleet::AbsoluteLogDirectory() const {
+  std::error_code error;
+  return std::filesystem::absolute(log_directory_, error).string();
 }
 
 void Fleet::TellEnd(int exit_code) {
@@ -236,6 +279,8 @@ void Fleet::WatchProcesses() {
     if (exit.ok() && exit->has_value()) TakeExit(**exit);
   }
   for (const launch::WorkerExit& exit : supervisor_->Stop()) TakeExit(exit);
+  // The commands that lead to the agents of hosts end with this thread.
+  if (at_end_) at_end_();
 }
 
 int Fleet::num_ranks_on_host_of(int worker) const {
@@ -478,8 +523,20 @@ absl::StatusOr<std::vector<proto::WorkerAnswer>> Fleet::CallEach(
 }
 
 std::string Fleet::TracePartOf(int worker) const {
-  return options_.trace.empty() ? ""
-                                : absl::StrCat(log_directory_, "/worker-", worker, ".pftrace-part");
+  if (options_.trace.empty()) return "";
+  // A host need not have this process's folder as its own.
+  return absl::StrCat(options_.hosts.empty() ? log_directory_ : AbsoluteLogDirectory(), "/worker-",
+                      worker, ".pftrace-part");
+}
+
+// Reads the part that a worker has left, on its host. kNotFound if the part is absent or empty.
+absl::StatusOr<std::string> Fleet::ReadTracePart(int worker) {
+  if (on_hosts_ != nullptr)
+    return on_hosts_->FetchFile(options_.host_of[worker], TracePartOf(worker), kTracePartBytesMax);
+  std::ostringstream bytes;
+  bytes << std::ifstream(TracePartOf(worker), std::ios::binary).rdbuf();
+  if (!bytes) return absl::NotFoundError(TracePartOf(worker));
+  return bytes.str();
 }
 
 // Gathers the trace. Workers that could still write their parts have done so by now.
@@ -487,13 +544,12 @@ void Fleet::GatherTrace(const std::vector<int64_t>& clock_offset_ns) {
   std::vector<trace::TracePart> parts;
   std::vector<std::string> missing;
   for (int worker = 0; worker < num_workers(); ++worker) {
-    std::ostringstream bytes;
-    bytes << std::ifstream(TracePartOf(worker), std::ios::binary).rdbuf();
-    if (!bytes) {  // absent, empty or not to be read
+    absl::StatusOr<std::string> bytes = ReadTracePart(worker);
+    if (!bytes.ok()) {
       missing.push_back(launch::RankLabel(ranks_of_[worker]));
       continue;
     }
-    parts.push_back({bytes.str(), clock_offset_ns[worker]});
+    parts.push_back({*std::move(bytes), clock_offset_ns[worker]});
   }
   if (parts.empty()) {
     options_.console->Say("no trace: no worker could write what its ranks did");
@@ -506,7 +562,13 @@ void Fleet::GatherTrace(const std::vector<int64_t>& clock_offset_ns) {
     options_.console->Say(absl::StrCat("no trace: ", written.message()));
     return;
   }
-  for (int worker = 0; worker < num_workers(); ++worker) ::unlink(TracePartOf(worker).c_str());
+  for (int worker = 0; worker < num_workers(); ++worker) {
+    if (on_hosts_ != nullptr) {
+      on_hosts_->RemoveFile(options_.host_of[worker], TracePartOf(worker));
+    } else {
+      ::unlink(TracePartOf(worker).c_str());
+    }
+  }
   options_.console->Say(absl::StrCat(
       "trace of the failed job written to ", options_.trace,
       missing.empty() ? "" : absl::StrCat("; missing: ", absl::StrJoin(missing, ", "))));
@@ -515,8 +577,11 @@ void Fleet::GatherTrace(const std::vector<int64_t>& clock_offset_ns) {
 std::vector<launch::RemainingWorker> Fleet::Remaining() const {
   std::vector<launch::RemainingWorker> remaining;
   if (supervisor_ == nullptr) return remaining;
-  for (int worker : supervisor_->running()) {
-    const launch::WorkerLook look = supervisor_->Look(worker);
+  const std::vector<int> running = supervisor_->running();
+  const std::vector<launch::WorkerLook> looks = supervisor_->Look(running);
+  for (size_t i = 0; i < running.size(); ++i) {
+    const int worker = running[i];
+    const launch::WorkerLook& look = looks[i];
     // Dead threads that a debugger has not collected still exist.
     const std::string state = !look.is_seen ? "is on a host that does not answer"
                               : look.kind == launch::ProcessState::Kind::kGone
@@ -575,10 +640,13 @@ launch::FailureReport Fleet::Finish(const absl::Status& status) {
     for (int worker = 0; worker < num_workers(); ++worker)
       clock_offset_ns[worker] = health[worker].clock_offset_ns;
   }
+  at_end_ = [&] {
+    if (failed && !trace_written_ && !options_.trace.empty()) GatherTrace(clock_offset_ns);
+    RemoveShipped();
+  };
   ending_.store(true);
   if (supervisor_ != nullptr) supervisor_->Wake();
   watcher_.join();
-  if (failed && !trace_written_ && !options_.trace.empty()) GatherTrace(clock_offset_ns);
   if (job.events.empty()) {  // nothing failed by itself; consequences of the end do not count
     if (status.ok()) launch::RemoveEmptyLogs(log_directory_);
     return {};

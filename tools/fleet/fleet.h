@@ -15,6 +15,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -32,7 +33,7 @@
 #include "tools/hosts/starter_address.h"
 #include "tools/launch/cpu_starvation.h"
 #include "tools/launch/failure_report.h"
-#include "tools/launch/own_program.h"
+#include "tools/launch/program_path.h"
 #include "tools/launch/supervisor.h"
 
 namespace weir::fleet {
@@ -57,7 +58,10 @@ struct FleetOptions {
   std::vector<int> host_of;  // by worker
   // A scheduler has started this process and sends signals to every process of the job.
   bool is_scheduled = false;
-  std::string address;    // at which the starter listens; empty: one that all hosts reach
+  // The files that workers read: data of the job, weights, a checkpoint.
+  std::vector<std::string> input_files;
+  bool ships_inputs = false;  // hosts get copies of these files
+  std::string address;        // at which the starter listens; empty: one that all hosts reach
   std::string interface;  // for tensors, on every host; empty: the one on the way to the starter
   console::Console* console = nullptr;  // must outlive the fleet; required
 };
@@ -77,6 +81,11 @@ class Fleet {
   bool is_spread_over_hosts() const { return !options_.hosts.empty(); }
   int num_workers() const { return static_cast<int>(ranks_of_.size()); }
   const std::vector<int>& ranks_of(int worker) const { return ranks_of_[worker]; }
+  // Returns the name of the worker's host; empty if the job has one host.
+  std::string HostOf(int worker) const;
+  // Returns the path at which a worker finds the input file `path`.
+  std::string PathOn(int worker, const std::string& path) const;
+  const std::vector<std::string>& input_files() const { return options_.input_files; }
   // Returns how many ranks all workers have together that share the cores of that worker's host.
   int num_ranks_on_host_of(int worker) const;
   int64_t clock_offset_ns(int worker) const {
@@ -113,6 +122,10 @@ class Fleet {
   absl::Status StartWorkers();
   absl::StatusOr<std::unique_ptr<launch::Supervisor>> StartOnHosts(
       const std::vector<launch::WorkerLaunch>& launches, const launch::SupervisorOptions& options);
+  absl::Status ShipInputs(hosts::HostsSupervisor* supervisor);
+  void RemoveShipped();
+  // The log directory as the hosts know it.
+  std::string AbsoluteLogDirectory() const;
   absl::Status StartCoordinator(control::JobAuthority* authority);
   absl::Status TellWorkers(control::JobAuthority* authority);
 
@@ -122,8 +135,6 @@ class Fleet {
   void TakeLost();
   void ExplainLostHost(const launch::FailureEvent& lost) ABSL_LOCKS_EXCLUDED(mutex_);
   void TakeTrouble(int worker, const std::string& bytes);
-  // Returns the name of the worker's host; empty if the job has one host.
-  std::string HostOf(int worker) const;
   std::vector<launch::StalledConnection> AwaitStalledConnections(const std::vector<int>& workers);
   // Returns the coordinator, which lives as long as the fleet; null before it is made.
   control::Coordinator* coordinator() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -140,6 +151,7 @@ class Fleet {
   void Fail(launch::FailureEvent event, const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mutex_);
   // The file of the worker's part; empty: no trace is wanted.
   std::string TracePartOf(int worker) const;
+  absl::StatusOr<std::string> ReadTracePart(int worker);
   void GatherTrace(const std::vector<int64_t>& clock_offset_ns);
 
   const std::vector<std::vector<int>> ranks_of_;
@@ -158,6 +170,7 @@ class Fleet {
   hosts::HostsSupervisor* on_hosts_ = nullptr;      // supervisor_, if the job has hosts
   std::thread watcher_;
   std::atomic<bool> ending_{false};
+  std::function<void()> at_end_;  // what watcher_ does last; set before ending_
   std::atomic<bool> watch_progress_{false};
   std::atomic<int64_t> watch_since_ns_{0};
 

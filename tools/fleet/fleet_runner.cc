@@ -10,8 +10,10 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/control/outcome.h"
+#include "tools/fleet/input_files.h"
 #include "tools/fleet/piece_codec.h"
 #include "tools/fleet/rank_spread.h"
+#include "tools/job/data_paths.h"
 #include "tools/train/prepare_training.h"
 
 namespace weir::fleet {
@@ -98,6 +100,15 @@ absl::StatusOr<std::unique_ptr<train::JobRunner>> FleetRunner::Open(
   for (int worker = 0; worker < fleet->num_workers(); ++worker) {
     proto::OpenCommand* open = commands[worker].mutable_open();
     *open->mutable_job() = job;
+    if (options.ships_inputs) {
+      *open->mutable_data() = job.data();
+      job::ReplaceDataPaths([&](const std::string& path) { return fleet->PathOn(worker, path); },
+                            open->mutable_data());
+    }
+    if (fleet->is_spread_over_hosts()) {
+      for (const std::string& path : fleet->input_files())
+        open->add_input_file(fleet->PathOn(worker, path));
+    }
     for (int rank : fleet->ranks_of(worker)) open->add_rank(rank);
     open->set_threads_per_device(runner_options.threads_per_device);
     open->set_devices_on_host(fleet->num_ranks_on_host_of(worker));
@@ -111,8 +122,28 @@ absl::StatusOr<std::unique_ptr<train::JobRunner>> FleetRunner::Open(
   }
   WEIR_ASSIGN_OR_RETURN(std::vector<proto::WorkerAnswer> answers,
                         fleet->CallEach(commands, Fleet::Watch::kNone));
+  WEIR_RETURN_IF_ERROR(runner->CheckInputs(answers));
   WEIR_RETURN_IF_ERROR(runner->TakeFacts(answers));
   return runner;
+}
+
+absl::Status FleetRunner::CheckInputs(const std::vector<proto::WorkerAnswer>& answers) const {
+  if (!fleet_->is_spread_over_hosts()) return absl::OkStatus();
+  for (size_t i = 0; i < fleet_->input_files().size(); ++i) {
+    const std::string& path = fleet_->input_files()[i];
+    std::vector<FileOnHost> files;
+    for (size_t worker = 0; worker < answers.size(); ++worker) {
+      const int number = static_cast<int>(worker);
+      FileFingerprint found;
+      if (static_cast<int>(i) < answers[worker].input_file_size()) {
+        const proto::FileFact& fact = answers[worker].input_file(static_cast<int>(i));
+        found = {fact.size(), fact.crc()};
+      }
+      files.push_back({fleet_->PathOn(number, path), fleet_->HostOf(number), found});
+    }
+    WEIR_RETURN_IF_ERROR(CheckSameFile(FingerprintOf(path), files));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status FleetRunner::TakeFacts(const std::vector<proto::WorkerAnswer>& answers) {
@@ -138,10 +169,12 @@ absl::Status FleetRunner::TakeFacts(const std::vector<proto::WorkerAnswer>& answ
 }
 
 absl::Status FleetRunner::Load(const std::string& path, train::StateSet set) {
-  proto::WorkerCommand command;
-  command.mutable_load()->set_path(path);
-  command.mutable_load()->set_everything(Everything(set));
-  return fleet_->Call(command, Fleet::Watch::kNone).status();
+  std::vector<proto::WorkerCommand> commands(fleet_->num_workers());
+  for (int worker = 0; worker < fleet_->num_workers(); ++worker) {
+    commands[worker].mutable_load()->set_path(fleet_->PathOn(worker, path));
+    commands[worker].mutable_load()->set_everything(Everything(set));
+  }
+  return fleet_->CallEach(commands, Fleet::Watch::kNone).status();
 }
 
 absl::StatusOr<std::map<int64_t, train::StepMetrics>> FleetRunner::RunSteps(int64_t steps) {

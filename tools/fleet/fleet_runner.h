@@ -30,6 +30,7 @@ class FleetRunner final : public train::JobRunner {
 
  private:
   explicit FleetRunner(Fleet* fleet) : fleet_(fleet) {}
+  absl::Status CheckInputs(const std::vector<proto::WorkerAnswer>& answers) const;
   absl::Status TakeFacts(const std::vector<proto::WorkerAnswer>& answers);
   absl::Status LetWorkersWrite(const train::SaveOrder& order, store::SafetensorsWriter* writer);
   absl::Status CollectShards(const train::SaveOrder& order, store::SafetensorsWriter* writer);

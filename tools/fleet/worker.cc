@@ -27,6 +27,7 @@
 #include "runtime/control/worker_link.h"
 #include "runtime/limits/process_limits.h"
 #include "runtime/transport/process_transport.h"
+#include "tools/fleet/input_files.h"
 #include "tools/fleet/piece_codec.h"
 #include "tools/fleet/wait_account.h"
 #include "tools/launch/core_dumps.h"
@@ -347,6 +348,7 @@ class Worker {
     options.plan_id = command.plan_id();
     options.epoch = bundle_.epoch();
     options.on_nonfinite = OnNonfiniteOf(command.on_nonfinite());
+    if (command.has_data()) options.data = command.data();
     if (command.has_rhythm()) {
       WEIR_ASSIGN_OR_RETURN(options.rhythm, RhythmOf(command.rhythm()));
     }
@@ -385,6 +387,12 @@ class Worker {
     answer->set_bytes_per_device(group_->bytes_per_device());
     answer->set_evaluation_batches(group_->evaluation_batches());
     answer->set_data(group_->dataset().Describe());
+    for (const std::string& path : command.input_file()) {
+      const FileFingerprint print = FingerprintOf(path);
+      proto::FileFact* fact = answer->add_input_file();
+      fact->set_size(print.size);
+      fact->set_crc(print.crc);
+    }
     for (const auto& [name, type] : group_->States(train::StateSet::kAll)) {
       proto::StateFact* fact = answer->add_state();
       fact->set_name(name);

@@ -29,10 +29,12 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "runtime/control/outcome.h"
+#include "runtime/control/socket_address.h"
 #include "tools/hosts/address_probe.h"
 #include "tools/hosts/frame_channel.h"
+#include "tools/hosts/host_files.h"
 #include "tools/hosts/host_name.h"
-#include "tools/launch/own_program.h"
+#include "tools/launch/program_path.h"
 #include "tools/launch/signal_watch.h"
 #include "tools/launch/supervisor.h"
 #include "tools/launch/worker_environment.h"
@@ -48,7 +50,8 @@ constexpr int64_t kUseEveryMsMin = 250;
 constexpr int64_t kUseMsPerProcess = 10;
 constexpr int kLookEveryMs = 1000;  // whether the starter's machine is still there
 constexpr int kFlushEveryMs = 10;   // while the channel does not take what the agent says
-// Lines beyond this are not sent while the channel is slow, so that no process waits for it.
+// Lines beyond this are not sent while the channel is slow, so that no process waits for it. Pieces
+// of a file beyond this wait.
 constexpr size_t kWaitingBytesMax = 4 << 20;
 constexpr size_t kOutputBytesMax = 1 << 20;  // of one report
 
@@ -69,6 +72,23 @@ std::string MachineId() {
   std::string id;
   std::getline(file, id);
   return id;
+}
+
+// Returns a TCP port that no process of this host has at this moment, or 0.
+int FreePort() {
+  const absl::StatusOr<launch::OwnedDescriptor> listener = ListenAt("0.0.0.0", 0);
+  return listener.ok() ? control::SocketAddress::LocalOf(listener->get())->port() : 0;
+}
+
+// Returns the path of the program that processes run. kUnavailable with the name that no folder of
+// PATH has.
+absl::StatusOr<std::string> ProgramOf(const proto::StartOrder& order) {
+  if (order.program().empty()) return launch::ResolvedProgram(launch::kOwnProgramLink);
+  const std::string program = launch::FindInOwnPath(order.program());
+  if (!program.empty()) return program;
+  return absl::UnavailableError(absl::StrCat(
+      "no program '", order.program(), "'",
+      order.program().find('/') == std::string::npos ? " in the folders of PATH" : ""));
 }
 
 // sshd tells the ends of its connection: "<client> <port> <server> <port>".
@@ -95,6 +115,7 @@ proto::AgentHello Hello(const std::string& starter_address) {
   hello.set_shared_memory_bytes(::statvfs("/dev/shm", &shared) == 0
                                     ? static_cast<int64_t>(shared.f_bavail * shared.f_frsize)
                                     : -1);
+  hello.set_free_port(FreePort());
   return hello;
 }
 
@@ -137,6 +158,7 @@ class Agent {
         return kExitBadOrders;
       }
       if (signal_received != 0) TellSignal();
+      SendFetched();
       if (channel_.is_silent()) {
         std::cerr << "weir agent on " << HostName()
                   << ": the starter's machine is silent, so the job ends here" << std::endl;
@@ -165,6 +187,9 @@ class Agent {
       case proto::AgentOrder::kListen: return ListenForProbes();
       case proto::AgentOrder::kClock: return TellTime(order.clock());
       case proto::AgentOrder::kEnd: job_code_ = order.end().exit_code(); return true;
+      case proto::AgentOrder::kFetch: fetched_.emplace(order.fetch()); return true;
+      case proto::AgentOrder::kShip: return Ship(order.ship());
+      case proto::AgentOrder::kRemove: ::unlink(order.remove().path().c_str()); return true;
       case proto::AgentOrder::KIND_NOT_SET: return false;
     }
     return false;
@@ -175,7 +200,8 @@ class Agent {
     if (job_code_.has_value()) return options_.code == AgentCode::kOfJob ? *job_code_ : 0;
     // A starter that is asked to end before the first step ends at once, without a word.
     const bool is_of_job = options_.code == AgentCode::kOfJob;
-    if (was_asked_ || signal_received != 0) return is_of_job ? launch::kExitInterrupted : 0;
+    if (was_asked_ || (signal_received != 0 && signal_received != SIGUSR1))
+      return is_of_job ? launch::kExitInterrupted : 0;
     if (is_of_job)
       std::cerr << "weir agent on " << HostName()
                 << ": the starter is gone without a word, so the job ends here" << std::endl;
@@ -193,17 +219,22 @@ class Agent {
       if (equals == std::string::npos || !launch::IsInherited(entry.substr(0, equals))) continue;
       ::setenv(entry.substr(0, equals).c_str(), entry.c_str() + equals + 1, /*replace=*/0);
     }
-    const std::string program = order.program().empty()
-                                    ? launch::ResolvedProgram(launch::kOwnProgramLink)
-                                    : order.program();
+    const absl::StatusOr<std::string> program = ProgramOf(order);
+    if (!program.ok()) {
+      proto::AgentReport report;
+      *report.mutable_start()->mutable_outcome() = control::ToOutcome(program.status());
+      Send(report);
+      return true;
+    }
     std::vector<launch::WorkerLaunch> launches;
     for (const proto::StartOrder::Process& process : order.process()) {
       launch::WorkerLaunch launch;
-      launch.arguments = {program};
+      launch.arguments = {*program};
       launch.arguments.insert(launch.arguments.end(), process.argument().begin(),
                               process.argument().end());
       launch.label = process.label();
       launch.ranks.assign(process.rank().begin(), process.rank().end());
+      launch.variables.assign(process.variable().begin(), process.variable().end());
       launches.push_back(std::move(launch));
     }
     launch::SupervisorOptions options;
@@ -211,6 +242,7 @@ class Agent {
     options.ranks_shown.assign(order.rank_shown().begin(), order.rank_shown().end());
     options.reap_ms = order.reap_ms();
     options.console = &console_;
+    if (order.is_program_of_user()) options.program = launch::WorkerProgram::kOfUser;
     options.wake_descriptor = channel_.input();
     absl::StatusOr<std::unique_ptr<launch::Supervisor>> started =
         launch::Supervisor::Start(launches, options);
@@ -232,8 +264,8 @@ class Agent {
   void TellSignal() {
     proto::AgentReport report;
     report.mutable_signal()->set_signal(signal_received);
+    was_asked_ = was_asked_ || signal_received != SIGUSR1;
     signal_received = 0;
-    was_asked_ = true;
     if (options_.signals == AgentSignals::kTold) Send(report);
   }
 
@@ -247,18 +279,22 @@ class Agent {
   }
 
   bool Look(const proto::LookOrder& order) {
-    if (!IsProcess(order.process())) return false;
-    const launch::WorkerLook look = supervisor_->Look(order.process());
+    const std::vector<int> processes(order.process().begin(), order.process().end());
+    for (int process : processes) {
+      if (!IsProcess(process)) return false;
+    }
     proto::AgentReport report;
-    proto::LookReport* const answer = report.mutable_look();
-    answer->set_request(order.request());
-    answer->set_kind(static_cast<int32_t>(look.kind));
-    for (const launch::StalledConnection& connection : look.stalled) {
-      proto::LookReport::Stalled* const stalled = answer->add_stalled();
-      stalled->set_local(connection.local);
-      stalled->set_remote(connection.remote);
-      stalled->set_bytes_waiting(connection.bytes_waiting);
-      stalled->set_times_repeated(connection.times_repeated);
+    report.mutable_look()->set_request(order.request());
+    for (const launch::WorkerLook& look : supervisor_->Look(processes)) {
+      proto::LookReport::Look* const answer = report.mutable_look()->add_look();
+      answer->set_kind(static_cast<int32_t>(look.kind));
+      for (const launch::StalledConnection& connection : look.stalled) {
+        proto::LookReport::Stalled* const stalled = answer->add_stalled();
+        stalled->set_local(connection.local);
+        stalled->set_remote(connection.remote);
+        stalled->set_bytes_waiting(connection.bytes_waiting);
+        stalled->set_times_repeated(connection.times_repeated);
+      }
     }
     Send(report);
     return true;
@@ -298,10 +334,33 @@ class Agent {
     return true;
   }
 
+  bool Ship(const proto::ShipOrder& piece) {
+    proto::AgentReport report;
+    if (std::optional<proto::ShipReport> ended = shipped_.Take(piece)) {
+      *report.mutable_ship() = *std::move(ended);
+      Send(report);
+    }
+    return true;
+  }
+
+  // Sends pieces of the file that the starter fetches, as the channel takes them.
+  void SendFetched() {
+    while (fetched_.has_value() && channel_.num_waiting() < kWaitingBytesMax) {
+      std::optional<proto::FetchReport> piece = fetched_->Next();
+      if (!piece.has_value()) {
+        fetched_.reset();
+        return;
+      }
+      proto::AgentReport report;
+      *report.mutable_fetch() = *std::move(piece);
+      Send(report);
+    }
+  }
+
   // Waits for news of the processes or the channel, and reports them.
   void Serve() {
     const int64_t now_ms = clock_.NowNs() / 1'000'000;
-    if (supervisor_ == nullptr || supervisor_->num_running() == 0) {
+    if (num_ended_ == num_processes_) {
       pollfd channel = {channel_.input(), POLLIN, 0};
       ::poll(&channel, 1, channel_.num_waiting() > 0 ? kFlushEveryMs : kLookEveryMs);
     } else {
@@ -309,6 +368,7 @@ class Agent {
       absl::StatusOr<std::optional<launch::WorkerExit>> exit =
           supervisor_->Wait(channel_.num_waiting() > 0 ? kFlushEveryMs : left_ms);
       SendOutput();
+      // Processes that have ended at the same moment come one by one.
       if (exit.ok() && exit->has_value()) SendExit(**exit);
       if (clock_.NowNs() / 1'000'000 >= next_use_ms_) SendUse();
     }
@@ -338,6 +398,7 @@ class Agent {
   }
 
   void SendExit(const launch::WorkerExit& exit) {
+    ++num_ended_;
     proto::AgentReport report;
     proto::ExitReport* const end = report.mutable_exit();
     end->set_process(exit.worker);
@@ -375,8 +436,11 @@ class Agent {
   std::ostream console_{&lines_};
   size_t num_bytes_not_shown_ = 0;
   int num_processes_ = 0;
+  int num_ended_ = 0;  // of these; their ends are reported
   int64_t next_use_ms_ = 0;
   ProbeTargets targets_;
+  std::optional<FetchedFile> fetched_;
+  ShippedFile shipped_;
   std::unique_ptr<launch::Supervisor> supervisor_;  // destroyed first: it kills the processes
 };
 
@@ -411,7 +475,7 @@ int RunAgentOfTask(const InvitationSource& source, int task, const std::string& 
   }
   struct sigaction action = {};
   action.sa_handler = &NoteSignal;  // without SA_RESTART, so that a poll returns
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(signal, &action, nullptr);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) ::sigaction(signal, &action, nullptr);
   return RunAgent(joined->stream, joined->starter_address, options);
 }
 

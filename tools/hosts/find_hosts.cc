@@ -24,8 +24,8 @@
 #include "tools/hosts/meeting.h"
 #include "tools/hosts/ssh_command.h"
 #include "tools/hosts/task_group.h"
-#include "tools/launch/own_program.h"
 #include "tools/launch/parent_signals.h"
+#include "tools/launch/program_path.h"
 #include "tools/launch/signal_watch.h"
 
 namespace weir::hosts {
@@ -221,52 +221,55 @@ absl::StatusOr<FoundHosts> MeetTasks(const HostsRequest& request, Backend backen
   return found;
 }
 
-// In a batch script, and in the shell of salloc, srun starts an agent on each node.
-absl::StatusOr<FoundHosts> StartBySlurm(const HostsRequest& request, std::ostream* console) {
-  WEIR_ASSIGN_OR_RETURN(const std::vector<ListedHost> nodes, ReadSlurmNodes(OwnVariable));
-  FoundHosts found;
-  const std::string path = OwnVariable("PATH");
-  const std::string srun = FindInPath("srun", path.empty() ? "/usr/bin:/bin" : path);
+// The command that starts an agent on each node.
+absl::StatusOr<std::vector<std::string>> SrunCommand(const HostsRequest& request,
+                                                     const std::vector<ListedHost>& nodes) {
+  const std::string srun = launch::FindInOwnPath("srun");
   if (srun.empty())
     return NoProgram(Backend::kSlurm, "srun, which starts an agent on each node",
                      "no program 'srun'",
                      "the package slurm-client on this node, or --hosts with ssh");
-  WEIR_ASSIGN_OR_RETURN(const std::string secret, MakeSecret());
-  WEIR_ASSIGN_OR_RETURN(
-      std::unique_ptr<Meeting> meeting,
-      OpenMeeting(AddressesFor(request.address, /*is_on_one_host=*/false), 0, secret));
   std::vector<std::string> names;
   for (const ListedHost& node : nodes) names.push_back(node.name);
   const std::string count = absl::StrCat(names.size());
   // The agents share the cores and the memory of the job with the task that starts them.
-  const std::vector<std::string> arguments = {
-      srun,
-      "--quiet",
-      "--mpi=none",
-      "--mem=0",
-      "--cpu-bind=none",
-      "--kill-on-bad-exit=0",
-      absl::StrCat("--nodes=", count),
-      absl::StrCat("--ntasks=", count),
-      "--ntasks-per-node=1",
-      absl::StrCat("--nodelist=", absl::StrJoin(names, ",")),
-      ProgramOf(request),
-      "agent",
-      "--task-from",
-      "SLURM_PROCID"};
+  return std::vector<std::string>{srun,
+                                  "--quiet",
+                                  "--mpi=none",
+                                  "--mem=0",
+                                  "--cpu-bind=none",
+                                  "--kill-on-bad-exit=0",
+                                  absl::StrCat("--nodes=", count),
+                                  absl::StrCat("--ntasks=", count),
+                                  "--ntasks-per-node=1",
+                                  absl::StrCat("--nodelist=", absl::StrJoin(names, ",")),
+                                  ProgramOf(request),
+                                  "agent",
+                                  "--task-from",
+                                  "SLURM_PROCID"};
+}
+
+// In a batch script, and in the shell of salloc, srun starts an agent on each node.
+absl::StatusOr<FoundHosts> StartBySlurm(const HostsRequest& request, std::ostream* console) {
+  WEIR_ASSIGN_OR_RETURN(const std::vector<ListedHost> nodes, ReadSlurmNodes(OwnVariable));
+  FoundHosts found;
+  WEIR_ASSIGN_OR_RETURN(found.fan_out_command, SrunCommand(request, nodes));
+  WEIR_ASSIGN_OR_RETURN(const std::string secret, MakeSecret());
+  WEIR_ASSIGN_OR_RETURN(
+      std::unique_ptr<Meeting> meeting,
+      OpenMeeting(AddressesFor(request.address, /*is_on_one_host=*/false), 0, secret));
   absl::StatusOr<std::unique_ptr<FanOut>> fan_out =
-      FanOut::Start(arguments, InvitationText(meeting->invitation()), "srun", console);
+      FanOut::Start(found.fan_out_command, InvitationText(meeting->invitation()), "srun", console);
   if (!fan_out.ok()) return fan_out.status();
   found.fan_out = *std::move(fan_out);
   const InterruptibleWait wait;
-  WEIR_ASSIGN_OR_RETURN(
-      std::vector<Visitor> visitors,
-      AwaitVisitors(meeting.get(), absl::StrCat("the nodes ", absl::StrJoin(names, ",")), 0,
-                    static_cast<int>(names.size()), LimitMs(request), console,
-                    [&]() -> absl::Status {
-                      WEIR_RETURN_IF_ERROR(wait.check()());
-                      return found.fan_out->Check();
-                    }));
+  WEIR_ASSIGN_OR_RETURN(std::vector<Visitor> visitors,
+                        AwaitVisitors(meeting.get(), absl::StrCat("the nodes ", HostsText(nodes)),
+                                      0, static_cast<int>(nodes.size()), LimitMs(request), console,
+                                      [&]() -> absl::Status {
+                                        WEIR_RETURN_IF_ERROR(wait.check()());
+                                        return found.fan_out->Check();
+                                      }));
   // Slurm numbers the tasks in its order of the nodes, which need not be that of the list.
   for (Visitor& visitor : visitors) {
     const auto node = std::find_if(nodes.begin(), nodes.end(), [&](const ListedHost& listed) {
@@ -450,6 +453,25 @@ absl::StatusOr<FoundHosts> FindBy(Backend backend, const HostsRequest& request,
   return FoundHosts();
 }
 
+// Names the hosts and commands of FindBy, as far as they are known before the tasks meet.
+absl::StatusOr<FoundHosts> NameBy(Backend backend, const HostsRequest& request) {
+  if (backend == Backend::kSsh) return ListHosts(request);
+  FoundHosts found;
+  if (backend == Backend::kIndex) {
+    WEIR_ASSIGN_OR_RETURN(found.listed, ReadList(request));
+  }
+  if (backend == Backend::kSlurm && !IsSlurmStep(OwnVariable)) {
+    WEIR_ASSIGN_OR_RETURN(found.listed, ReadSlurmNodes(OwnVariable));
+    WEIR_ASSIGN_OR_RETURN(found.fan_out_command, SrunCommand(request, found.listed));
+  }
+  for (const ListedHost& host : found.listed) found.agents.push_back({host.name, {}, "", nullptr});
+  if (found.listed.empty() && backend != Backend::kLocal)
+    found.line = absl::StrCat("hosts: those of the tasks (backend ", NameOf(backend),
+                              "), which are known once the tasks meet");
+  if (IsLaterTask(OwnVariable)) found.served = 0;
+  return found;
+}
+
 }  // namespace
 
 bool IsSaidByFirstTask() {
@@ -462,8 +484,10 @@ absl::StatusOr<FoundHosts> FindHosts(const HostsRequest& request, std::ostream* 
   const Detected detected = DetectBackend(request.backend, ListsHosts(request), OwnVariable);
   if (detected.backend == Backend::kLocal && request.backend != "auto") return FoundHosts();
   absl::Status refused = CheckRequest(request, detected);
-  absl::StatusOr<FoundHosts> found = refused.ok() ? FindBy(detected.backend, request, console)
-                                                  : absl::StatusOr<FoundHosts>(refused);
+  absl::StatusOr<FoundHosts> found = !refused.ok() ? absl::StatusOr<FoundHosts>(refused)
+                                     : request.starts_nothing
+                                         ? NameBy(detected.backend, request)
+                                         : FindBy(detected.backend, request, console);
   if (absl::IsCancelled(found.status())) {
     *console << "weir: interrupted before the first step: no file is written or changed"
              << std::endl;

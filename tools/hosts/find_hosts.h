@@ -30,6 +30,9 @@ struct HostsRequest {
   uint16_t port = kMeetingPort;
   // For all agents to come, of tasks of a scheduler, which may begin minutes apart.
   double meeting_limit_s = 60;
+  // Start and meet nothing: the result names the hosts and the commands that lead to their agents,
+  // as far as this process knows them.
+  bool starts_nothing = false;
 };
 
 struct FoundHosts {
@@ -46,8 +49,9 @@ struct FoundHosts {
   std::string line;  // for people: the backend, why, and the hosts; empty: there is nothing to say
   // The command that has started the agents. It lives as long as they do.
   std::unique_ptr<FanOut> fan_out;
-  std::vector<ListedHost> listed;  // empty: this machine alone, without agents
-  std::vector<HostAgent> agents;   // by host
+  std::vector<std::string> fan_out_command;  // the words of that command; empty: there is none
+  std::vector<ListedHost> listed;            // empty: this machine alone, without agents
+  std::vector<HostAgent> agents;             // by host
   // The exit code of this process, if the job is over: the process was a task that served as an
   // agent, was asked to end while it waited for agents, or leaves the words to the first task.
   // Otherwise this process is the starter.

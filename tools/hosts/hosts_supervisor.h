@@ -10,7 +10,8 @@
 // killed, so the channels close and the agents end.
 //
 // Lines that a command prints to standard error go to the console with the host's name in front.
-// Thread rule: as supervisor.h; Reach, Probe and StartWorkers by the thread that calls Wait.
+// Thread rule: as supervisor.h; Reach, Probe, StartWorkers, FetchFile and ShipFile by the thread
+// that calls Wait.
 #pragma once
 
 #include <cstdint>
@@ -45,12 +46,14 @@ struct HostFacts {
   int64_t memory_bytes = 0;
   int64_t shared_memory_bytes = 0;  // free in /dev/shm; below 0: there is none
   std::string starter_address;      // this machine's address as the host sees it; empty: not known
+  int free_port = 0;  // of TCP, that no process had when the agent looked; 0: not known
 };
 
 struct HostsSupervisorOptions {
   launch::SupervisorOptions workers;
-  std::string build_id;             // agents with another are refused; empty: none is
-  std::string program;              // of the workers, on their host; empty: that of the agent
+  std::string build_id;  // agents with another are refused; empty: none is
+  // Of the workers: a path on their host, or a name for the PATH there; empty: that of the agent.
+  std::string program;
   std::string folder;               // in which workers work, where the host has it
   int64_t hello_limit_ms = 30'000;  // for all agents together
 };
@@ -87,6 +90,19 @@ class HostsSupervisor : public launch::Supervisor {
   // it. Otherwise they find the starter lost when the supervisor is gone. The last call counts.
   // Call when no thread is in Wait.
   virtual void TellEnd(int exit_code) = 0;
+
+  // Returns the content of a file of the host, which has at most `bytes_max` bytes. kNotFound,
+  // kResourceExhausted, or kUnavailable if the host is lost or its bytes stop coming for 20 s.
+  virtual absl::StatusOr<std::string> FetchFile(int host, const std::string& path,
+                                                int64_t bytes_max) = 0;
+
+  // Removes a file of the host, if it is there.
+  virtual void RemoveFile(int host, const std::string& path) = 0;
+
+  // Copies the file `from` of this machine to the path to[h] of each host h, and makes the folders
+  // there. A copy appears at its path when it is complete. kUnavailable (W0881) with the path and
+  // the host that cannot.
+  virtual absl::Status ShipFile(const std::string& from, const std::vector<std::string>& to) = 0;
 };
 
 // Tells the agents on streams that no supervisor has taken how the job ends, and waits until they

@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include <fstream>
+
 #include "runtime/base/build_id.h"
 #include "runtime/base/status.h"
 #include "tools/hosts/agent.h"
@@ -252,7 +254,7 @@ TEST_F(HostsSupervisorTest, ALostAgentIsTheEndOfItsWorkersAndOfNoOthers) {
   EXPECT_EQ(launch::ExitText(exit),
             "the connection to host 'b' has ended: `test_agent` ended: killed by SIGKILL (9)");
   EXPECT_EQ(supervisor_->num_running(), 1);
-  EXPECT_FALSE(supervisor_->Look(1).is_seen);
+  EXPECT_FALSE(supervisor_->Look({1}).front().is_seen);
   supervisor_.reset();
   EXPECT_EQ(census_.CollectOrphans(), 1);  // its death signal has ended it
 }
@@ -261,11 +263,13 @@ TEST_F(HostsSupervisorTest, AWorkerIsLookedAtOnItsHost) {
   ASSERT_TRUE(Reach({CommandOf("a"), CommandOf("b")}).ok());
   Start({"wait", "stop-itself"});
   WaitForText("[rank 0] ready");
-  while (supervisor_->Look(1).kind != launch::ProcessState::Kind::kStopped) {
+  while (supervisor_->Look({1}).front().kind != launch::ProcessState::Kind::kStopped) {
   }
-  const launch::WorkerLook look = supervisor_->Look(0);
-  EXPECT_TRUE(look.is_seen);
-  EXPECT_EQ(look.kind, launch::ProcessState::Kind::kAsleep);
+  const std::vector<launch::WorkerLook> looks = supervisor_->Look({1, 0});
+  ASSERT_EQ(looks.size(), 2u);
+  EXPECT_EQ(looks[0].kind, launch::ProcessState::Kind::kStopped);
+  EXPECT_TRUE(looks[1].is_seen);
+  EXPECT_EQ(looks[1].kind, launch::ProcessState::Kind::kAsleep);
   while (!supervisor_->Use(0).has_value() || supervisor_->Use(0)->is_ready)
     ASSERT_TRUE(supervisor_->Wait(100).ok());
 }
@@ -311,6 +315,50 @@ TEST_F(HostsSupervisorTest, HostsListenForEachOtherAndTellTheTime) {
     ASSERT_TRUE(offset_ns.has_value());
     EXPECT_LT(std::abs(*offset_ns), 1'000'000'000);  // it is one clock
   }
+}
+
+TEST_F(HostsSupervisorTest, AWorkerHasVariablesOfItsOwnAndInheritsAllIfItShall) {
+  HostsSupervisorOptions options = OptionsOf(options_);
+  options.workers.program = launch::WorkerProgram::kOfUser;
+  ::setenv("NOT_LISTED_OF_TEST", "of the host", 1);
+  absl::StatusOr<std::unique_ptr<HostsSupervisor>> supervisor =
+      HostsSupervisor::Reach({CommandOf("a")}, options);
+  ASSERT_TRUE(supervisor.ok()) << supervisor.status();
+  supervisor_ = *std::move(supervisor);
+  WorkerLaunch worker = {{"", "variables"}, "rank 0", {0}};
+  worker.variables = {"UCX_OF_TEST=of the rank", "NEW_OF_TEST="};
+  ASSERT_TRUE(supervisor_->StartWorkers({worker}).ok());
+  EXPECT_EQ(NextExit().code, 0);
+  EXPECT_THAT(console_.str(), HasSubstr("UCX_OF_TEST=of the rank\n"));
+  EXPECT_THAT(console_.str(), HasSubstr("NEW_OF_TEST=\n"));
+  EXPECT_THAT(console_.str(), HasSubstr("NOT_LISTED_OF_TEST=of the host\n"));
+}
+
+TEST_F(HostsSupervisorTest, FilesTravelToTheHostsAndFromThem) {
+  ASSERT_TRUE(Reach({CommandOf("a"), CommandOf("b")}).ok());
+  const std::string content = std::string(9'000'000, 'x') + "end";
+  const std::string from = folder_.PathFor("data");
+  std::ofstream(from, std::ios::binary) << content;
+  const std::vector<std::string> to = {folder_.PathFor("a/data"), folder_.PathFor("b/data")};
+  ASSERT_TRUE(supervisor_->ShipFile(from, to).ok());
+  for (int host = 0; host < 2; ++host) {
+    absl::StatusOr<std::string> fetched =
+        supervisor_->FetchFile(host, to[static_cast<size_t>(host)], 16'000'000);
+    ASSERT_TRUE(fetched.ok()) << fetched.status();
+    EXPECT_TRUE(*fetched == content);
+  }
+  EXPECT_EQ(supervisor_->FetchFile(0, to[0], 5).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  supervisor_->RemoveFile(0, to[0]);
+  EXPECT_EQ(supervisor_->FetchFile(0, to[0], 5).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(supervisor_->FetchFile(1, to[0] + "no", 5).status().code(),
+            absl::StatusCode::kNotFound);
+  const absl::Status refused =
+      supervisor_->ShipFile(from, {to[0], absl::StrCat(from, "/below/a/file")});
+  EXPECT_THAT(std::string(refused.message()),
+              StartsWith(absl::StrCat("W0881 at ", from, "/below/a/file on host 'b'")));
+  EXPECT_THAT(std::string(supervisor_->ShipFile(folder_.PathFor("none"), to).message()),
+              HasSubstr("cannot read"));
 }
 
 TEST_F(HostsSupervisorTest, WorkersThatCannotStartAreNamedWithTheirHost) {

@@ -1,17 +1,11 @@
 #include "tools/hosts/ssh_command.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cstdlib>
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "tools/hosts/host_name.h"
+#include "tools/launch/program_path.h"
 
 namespace weir::hosts {
 namespace {
@@ -27,20 +21,6 @@ std::string Quoted(const std::string& text) {
   return quoted + "'";
 }
 
-std::string FindInPath(const std::string& program, const std::string& path) {
-  const auto runs = [](const std::string& file) {
-    struct stat facts = {};
-    return ::stat(file.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) &&
-           ::access(file.c_str(), X_OK) == 0;
-  };
-  if (program.find('/') != std::string::npos) return runs(program) ? program : "";
-  for (const absl::string_view folder : absl::StrSplit(path, ':')) {
-    const std::string file = absl::StrCat(folder.empty() ? "." : folder, "/", program);
-    if (runs(file)) return file;
-  }
-  return "";
-}
-
 absl::StatusOr<HostAgent> AgentCommand(const std::string& host, const SshOptions& options) {
   HostAgent command;
   command.host = host;
@@ -50,9 +30,7 @@ absl::StatusOr<HostAgent> AgentCommand(const std::string& host, const SshOptions
     return command;
   }
   const std::vector<std::string> words = absl::StrSplit(options.ssh, ' ', absl::SkipEmpty());
-  const char* const path = std::getenv("PATH");
-  const std::string program =
-      words.empty() ? "" : FindInPath(words[0], path == nullptr ? "/usr/bin:/bin" : path);
+  const std::string program = words.empty() ? "" : launch::FindInOwnPath(words[0]);
   if (program.empty()) {
     return ErrorOf(absl::StatusCode::kNotFound,
                    {"W0877", "--ssh", "a program that reaches other hosts",

@@ -21,7 +21,4 @@ absl::StatusOr<HostAgent> AgentCommand(const std::string& host, const SshOptions
 // Returns `text` as one word of a shell of the POSIX kind.
 std::string Quoted(const std::string& text);
 
-// Returns the path of the program that a shell would run; empty if there is none.
-std::string FindInPath(const std::string& program, const std::string& path);
-
 }  // namespace weir::hosts

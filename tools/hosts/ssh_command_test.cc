@@ -45,15 +45,6 @@ TEST(SshCommandTest, AProgramThatIsNotThereIsNamed) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("no program 'no-such-ssh -v'"));
 }
 
-TEST(SshCommandTest, ProgramsAreFoundAsAShellFindsThem) {
-  const std::string program = MakeProgram("tool");
-  const std::string folder = program.substr(0, program.rfind('/'));
-  EXPECT_EQ(FindInPath("tool", absl::StrCat("/nowhere:", folder)), program);
-  EXPECT_EQ(FindInPath(program, ""), program);
-  EXPECT_EQ(FindInPath("tool", "/nowhere"), "");
-  EXPECT_EQ(FindInPath(folder, ""), "") << "a folder is no program";
-}
-
 TEST(SshCommandTest, WordsAreQuotedForAShell) {
   EXPECT_EQ(Quoted("/opt/weir"), "/opt/weir");
   EXPECT_EQ(Quoted(""), "''");

@@ -49,6 +49,34 @@ void AddTexts(const Message& message, const std::string& where, std::vector<Data
   }
 }
 
+void ReplaceTexts(const std::function<std::string(const std::string&)>& replace, Message* message) {
+  const Reflection* reflection = message->GetReflection();
+  std::vector<const FieldDescriptor*> fields;
+  reflection->ListFields(*message, &fields);
+  for (const FieldDescriptor* field : fields) {
+    const bool is_text = field->cpp_type() == FieldDescriptor::CPPTYPE_STRING;
+    const bool is_message = field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
+    const int count = field->is_repeated() ? reflection->FieldSize(*message, field) : 1;
+    for (int i = 0; i < count; ++i) {
+      if (is_message) {
+        ReplaceTexts(replace, field->is_repeated()
+                                  ? reflection->MutableRepeatedMessage(message, field, i)
+                                  : reflection->MutableMessage(message, field));
+      } else if (is_text && field->is_repeated()) {
+        reflection->SetRepeatedString(message, field, i,
+                                      replace(reflection->GetRepeatedString(*message, field, i)));
+      } else if (is_text) {
+        reflection->SetString(message, field, replace(reflection->GetString(*message, field)));
+      }
+    }
+  }
+}
+
+const FieldDescriptor* KindOf(const proto::Data& data) {
+  return data.GetReflection()->GetOneofFieldDescriptor(
+      data, proto::Data::descriptor()->FindOneofByName("kind"));
+}
+
 bool LiesIn(const std::filesystem::path& file, const std::filesystem::path& folder) {
   return !folder.empty() &&
          std::mismatch(folder.begin(), folder.end(), file.begin(), file.end()).first ==
@@ -70,12 +98,17 @@ std::vector<std::filesystem::path> ImpliedFolders(const std::string& job_path) {
 std::vector<DataPath> DataPathsOf(const proto::Job& job) {
   std::vector<DataPath> found;
   const Reflection* reflection = job.data().GetReflection();
-  const FieldDescriptor* kind = reflection->GetOneofFieldDescriptor(
-      job.data(), proto::Data::descriptor()->FindOneofByName("kind"));
+  const FieldDescriptor* kind = KindOf(job.data());
   if (kind != nullptr)
     AddTexts(reflection->GetMessage(job.data(), kind),
              absl::StrCat("data.", std::string(kind->name())), &found);
   return found;
+}
+
+void ReplaceDataPaths(const std::function<std::string(const std::string&)>& replace,
+                      proto::Data* data) {
+  const FieldDescriptor* kind = KindOf(*data);
+  if (kind != nullptr) ReplaceTexts(replace, data->GetReflection()->MutableMessage(data, kind));
 }
 
 absl::Status CheckDataPaths(const std::vector<DataPath>& paths, const DataPathRules& rules) {

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,10 @@ struct DataPath {
 // Returns every non-empty text field in the data kind of a job (text, idx, ...). Fields and kinds
 // that are added later are confined without a change here.
 std::vector<DataPath> DataPathsOf(const proto::Job& job);
+
+// Replaces each of these texts by `replace` of it.
+void ReplaceDataPaths(const std::function<std::string(const std::string&)>& replace,
+                      proto::Data* data);
 
 struct DataPathRules {
   std::string job_path;              // "-": read from a pipe, which lies in no folder

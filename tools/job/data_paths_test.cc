@@ -81,6 +81,16 @@ TEST_F(DataPathsTest, TheRootAsCurrentFolderFreesNothing) {
   EXPECT_TRUE(Check(root_ / "job/data/text").ok());
 }
 
+TEST(DataPathsOfTest, ReplacesEveryTextOfTheData) {
+  proto::Job job;
+  job.mutable_data()->mutable_idx()->set_images("a");
+  job.mutable_data()->mutable_idx()->set_labels("b");
+  ReplaceDataPaths([](const std::string& path) { return "/copies/" + path; }, job.mutable_data());
+  EXPECT_EQ(job.data().idx().images(), "/copies/a");
+  EXPECT_EQ(job.data().idx().labels(), "/copies/b");
+  EXPECT_EQ(job.data().idx().test_images(), "");
+}
+
 TEST(DataPathsOfTest, FindsEveryTextOfTheData) {
   proto::Job job;
   EXPECT_TRUE(DataPathsOf(job).empty());

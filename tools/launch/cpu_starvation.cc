@@ -55,8 +55,9 @@ std::optional<ProcessorUse> ReadProcessorUse(pid_t pid) {
   return use;
 }
 
-bool CpuStarvation::IsStarved(pid_t pid, const std::optional<ProcessorUse>& use, int64_t now_ns) {
-  auto last = looks_.find(pid);
+bool CpuStarvation::IsStarved(int64_t process, const std::optional<ProcessorUse>& use,
+                              int64_t now_ns) {
+  auto last = looks_.find(process);
   if (last != looks_.end() && now_ns - last->second.time_ns > memory_ns_) {
     looks_.erase(last);
     last = looks_.end();
@@ -75,15 +76,15 @@ bool CpuStarvation::IsStarved(pid_t pid, const std::optional<ProcessorUse>& use,
     }
   }
   if (!starved) {
-    looks_.erase(pid);
+    looks_.erase(process);
     return false;
   }
-  looks_[pid] = {now_ns, use->ticks, use->waited_ns, use->num_turns, NumLooks(pid) + 1};
+  looks_[process] = {now_ns, use->ticks, use->waited_ns, use->num_turns, NumLooks(process) + 1};
   return true;
 }
 
-int CpuStarvation::NumLooks(pid_t pid) const {
-  const auto last = looks_.find(pid);
+int CpuStarvation::NumLooks(int64_t process) const {
+  const auto last = looks_.find(process);
   return last == looks_.end() ? 0 : last->second.number;
 }
 

@@ -39,14 +39,15 @@ class CpuStarvation {
   CpuStarvation(int64_t ticks_per_second, int64_t memory_ns)
       : ticks_per_second_(ticks_per_second), memory_ns_(memory_ns) {}
 
-  // Looks at a process that is silent; call it again while the silence lasts. The first look
+  // Looks at a process that is silent; call it again while the silence lasts. `process` is any
+  // number that the caller has given to the process. The first look
   // believes a process that is ready to run. Later looks ask for more: since the last look the
   // process has used less than a quarter of a core, and has waited for a core at least half of the
   // time. (A process that sleeps and wakes to look around also uses little, and may be ready at the
   // moment of a look.)
-  bool IsStarved(pid_t pid, const std::optional<ProcessorUse>& use, int64_t now_ns);
+  bool IsStarved(int64_t process, const std::optional<ProcessorUse>& use, int64_t now_ns);
   // Returns how many looks in a row, up to the last look, found the process starved.
-  int NumLooks(pid_t pid) const;
+  int NumLooks(int64_t process) const;
 
  private:
   struct Look {
@@ -58,7 +59,7 @@ class CpuStarvation {
   };
   const int64_t ticks_per_second_;
   const int64_t memory_ns_;
-  std::map<pid_t, Look> looks_;
+  std::map<int64_t, Look> looks_;
 };
 
 }  // namespace weir::launch

@@ -29,22 +29,23 @@ const FailureEvent* ExitOf(const FailedJob& job, int worker) {
 }
 
 // Returns whether another worker's failure, or the starter, explains the end.
-bool IsFollowingExit(const FailureEvent& exit) {
+bool IsFollowingExit(const FailedJob& job, const FailureEvent& exit) {
   if (exit.signal == SIGKILL) return exit.sent == Sent::kKilled;
   if (exit.signal == SIGTERM || exit.signal == SIGINT) return exit.sent != Sent::kNothing;
   if (exit.signal != 0) return false;
-  if (exit.code == 0 || exit.code == kExitFollowing) return true;
+  if (exit.code == 0) return true;
+  if (exit.code == kExitFollowing && job.program == WorkerProgram::kWeir) return true;
   const bool says_signal = exit.code == 128 + SIGTERM || exit.code == 128 + SIGINT;
   return says_signal && exit.sent != Sent::kNothing;
 }
 
 bool IsFollowing(const FailedJob& job, const FailureEvent& event) {
-  if (event.kind == Kind::kExit) return IsFollowingExit(event);
+  if (event.kind == Kind::kExit) return IsFollowingExit(job, event);
   if (event.kind == Kind::kBroken) {
-    return std::any_of(job.events.begin(), job.events.end(), [&event](const FailureEvent& other) {
+    return std::any_of(job.events.begin(), job.events.end(), [&](const FailureEvent& other) {
       return other.worker != event.worker &&
              (other.kind == Kind::kFrozen ||
-              (other.kind == Kind::kExit && !IsFollowingExit(other)));
+              (other.kind == Kind::kExit && !IsFollowingExit(job, other)));
     });
   }
   const FailureEvent* exit = ExitOf(job, event.worker);
@@ -52,7 +53,7 @@ bool IsFollowing(const FailedJob& job, const FailureEvent& event) {
   // An ended process cannot send anything, and its end has more information.
   if (exit->time_ns <= event.time_ns) return true;
   // A connection also breaks when its worker leaves in order.
-  return event.kind == Kind::kLost && exit->signal == 0 && IsFollowingExit(*exit);
+  return event.kind == Kind::kLost && exit->signal == 0 && IsFollowingExit(job, *exit);
 }
 
 // Orders events. At the same moment a death by signal comes first, because such a death gives no
@@ -104,7 +105,7 @@ const FailureEvent* FirstFailure(const FailedJob& job) {
 const FailureEvent* OwnEnd(const FailedJob& job, const FailureEvent& first) {
   if (first.kind == Kind::kExit) return &first;
   const FailureEvent* exit = ExitOf(job, first.worker);
-  return exit != nullptr && !IsFollowingExit(*exit) ? exit : nullptr;
+  return exit != nullptr && !IsFollowingExit(job, *exit) ? exit : nullptr;
 }
 
 std::string EndText(const FailureEvent& exit) {
@@ -136,11 +137,12 @@ std::string WhatHappened(const FailureEvent& first, const FailureEvent* end) {
   return text;
 }
 
-std::string AdviceOnSignal(int signal) {
+std::string AdviceOnSignal(int signal, WorkerProgram program) {
   switch (signal) {
     case SIGKILL:
-      return "somebody killed it, or memory ran out: `dmesg | grep -i 'out of memory'` tells; "
-             "`weir plan` tells what the job needs";
+      return absl::StrCat(
+          "somebody killed it, or memory ran out: `dmesg | grep -i 'out of memory'` tells",
+          program == WorkerProgram::kWeir ? "; `weir plan` tells what the job needs" : "");
     case SIGTERM:
     case SIGINT:
     case SIGHUP:
@@ -148,11 +150,14 @@ std::string AdviceOnSignal(int signal) {
     case SIGBUS: return "shared memory or a mapped file may have run out of room: `df -h /dev/shm`";
     case SIGXCPU:
     case SIGXFSZ: return "a limit of the shell was reached: `ulimit -a`";
-    default: return kOurFault;
+    default:
+      return program == WorkerProgram::kWeir ? kOurFault
+                                             : "the program crashed; its last lines may say where";
   }
 }
 
-std::string AdviceOnCode(int code) {
+std::string AdviceOnCode(int code, WorkerProgram program) {
+  if (program == WorkerProgram::kOfUser) return "";
   switch (code) {
     case 65: return "the job was rejected; its last lines say what to change";
     case 66: return "an input is missing or damaged; its last lines say which";
@@ -167,10 +172,11 @@ std::string AdviceOnCode(int code) {
   }
 }
 
-std::string Advice(const FailureEvent& first, const FailureEvent* end) {
+std::string Advice(const FailedJob& job, const FailureEvent& first, const FailureEvent* end) {
   if (!first.advice.empty()) return first.advice;
   if (end != nullptr)
-    return end->signal != 0 ? AdviceOnSignal(end->signal) : AdviceOnCode(end->code);
+    return end->signal != 0 ? AdviceOnSignal(end->signal, job.program)
+                            : AdviceOnCode(end->code, job.program);
   switch (first.kind) {
     case Kind::kFrozen:
       return "was it stopped (SIGSTOP, a debugger, a suspended machine) or the machine out of "
@@ -301,7 +307,7 @@ FailureReport ReportFailure(const FailedJob& job) {
                     ProcessText(worker.pid, worker.host), "), killed by SIGKILL, but ",
                     worker.state, "\n");
   }
-  const std::string advice = Advice(*first, end);
+  const std::string advice = Advice(job, *first, end);
   if (!advice.empty()) absl::StrAppend(&report.text, "  try: ", advice, "\n");
   return report;
 }

@@ -21,8 +21,8 @@
 
 namespace weir::launch {
 
-// Exit code of a worker that ended because the job ended: another worker failed first, or the
-// starter is gone.
+// Exit code of a worker of Weir that ended because the job ended: another worker failed first, or
+// the starter is gone.
 inline constexpr int kExitFollowing = 75;
 // Exit code of a job that made no progress, or in which a worker left with 0 too early. Both are
 // faults of Weir.
@@ -77,6 +77,7 @@ struct FailedJob {
   std::string log_directory;
   std::vector<FailureEvent> events;  // in any order; of one worker at most one kExit
   std::vector<RemainingWorker> remaining;
+  WorkerProgram program = WorkerProgram::kWeir;
 };
 
 struct FailureReport {

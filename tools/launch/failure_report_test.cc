@@ -265,6 +265,20 @@ TEST(FailureReportTest, NothingFailedIfAllEndedWellOrAsAsked) {
   EXPECT_EQ(Report({}).exit_code, 0);
 }
 
+TEST(FailureReportTest, TheCodesOfAProgramOfTheUserAreItsOwn) {
+  FailedJob job;
+  job.events = {Exit(10, 0, 75), Exit(20, 1, 143, Sent::kAsked)};
+  job.program = WorkerProgram::kOfUser;
+  FailureReport report = ReportFailure(job);
+  EXPECT_EQ(report.exit_code, 75);
+  EXPECT_THAT(report.text, HasSubstr("first failure: ranks 0-1 "));
+  EXPECT_THAT(report.text, ::testing::Not(HasSubstr("try:")));
+  job.events = {Death(10, 0, SIGSEGV)};
+  report = ReportFailure(job);
+  EXPECT_EQ(report.exit_code, 139);
+  EXPECT_THAT(report.text, HasSubstr("try: the program crashed; its last lines may say where"));
+}
+
 TEST(FailureReportTest, ASignalFromOutsideIsAFailure) {
   EXPECT_EQ(Report({Death(20, 1, SIGTERM)}).exit_code, 143);
   EXPECT_EQ(Report({Exit(20, 1, 143)}).exit_code, 143);

@@ -5,8 +5,8 @@
 
 namespace weir::launch {
 
-// From here on, this process ignores SIGINT, SIGTERM and SIGHUP from any process but its parent and
-// the system. From these, a signal ends the process as before.
+// From here on, this process ignores SIGINT, SIGTERM, SIGHUP and SIGUSR1 from any process but its
+// parent and the system. From these, a signal ends the process as before.
 void TakeSignalsFromParentAlone();
 
 // From here on, this process gets one SIGTERM when its parent has ended. The system's own request

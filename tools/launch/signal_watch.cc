@@ -15,6 +15,8 @@ namespace {
 std::atomic<bool> signal_came{false};
 std::atomic<bool> second_ends{false};
 std::atomic<bool> was_asked_elsewhere{false};  // and no signal has come since
+std::atomic<bool> notes_checkpoints{false};
+std::atomic<int> num_checkpoints_asked{0};
 // The pipe is opened once and never closed, because a handler on another thread may still write
 // when a watch ends.
 std::atomic<int> read_end{-1};
@@ -52,6 +54,14 @@ void OnSignal(int signal) {
   errno = error;
 }
 
+void OnUserSignal(int signal) {
+  const int error = errno;
+  if (signal == SIGUSR1) num_checkpoints_asked.fetch_add(1);
+  const char byte = static_cast<char>(signal);
+  // As above: a full pipe holds signals enough.
+  if (::write(write_end.load(), &byte, 1) < 0) errno = error;
+}
+
 void OpenPipeOnce() {
   int ends[2];
   if (read_end.load() >= 0 || ::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return;
@@ -68,6 +78,10 @@ void AskToEnd() {
   const char byte = SIGTERM;
   // As in a handler: a full pipe holds signals enough.
   if (::write(write_end.load(), &byte, 1) < 0) return;
+}
+
+void AskForCheckpoint() {
+  if (notes_checkpoints.load()) OnUserSignal(SIGUSR1);
 }
 
 SignalWatch::SignalWatch(SecondSignal second) {
@@ -95,8 +109,27 @@ SignalWatch::~SignalWatch() {
   ::sigaction(SIGINT, &old_interrupt_, nullptr);
   ::sigaction(SIGTERM, &old_terminate_, nullptr);
   ::sigaction(SIGHUP, &old_hangup_, nullptr);
+  if (notes_user_signals_) {
+    notes_checkpoints.store(false);
+    ::sigaction(SIGUSR1, &old_user1_, nullptr);
+    ::sigaction(SIGUSR2, &old_user2_, nullptr);
+  }
   KeepGoing();
 }
+
+void SignalWatch::NoteUserSignals() {
+  if (notes_user_signals_ || descriptor() < 0) return;
+  notes_user_signals_ = true;
+  num_checkpoints_asked.store(0);
+  notes_checkpoints.store(true);
+  struct sigaction action = {};
+  action.sa_handler = OnUserSignal;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;
+  ::sigaction(SIGUSR1, &action, &old_user1_);
+  ::sigaction(SIGUSR2, &action, &old_user2_);
+}
+
+const std::atomic<int>& SignalWatch::checkpoints_asked() const { return num_checkpoints_asked; }
 
 void SignalWatch::EndAtOnce(const std::string& message, int code) {
   KeepGoing();

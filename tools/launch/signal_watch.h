@@ -3,7 +3,8 @@
 // steps. A starter of workers polls a descriptor and takes the signals one by one: the first asks
 // the job to end, and the second kills the job. A SignalWatch passes nothing on to workers; the
 // starter does that with Supervisor::Stop. As long as there is nothing to lose, EndAtOnce lets the
-// first signal end the process.
+// first signal end the process. SIGUSR1 and SIGUSR2 end nothing: a process that notes them counts
+// them.
 //
 // A SIGINT or SIGHUP that was ignored before (nohup, a script's background job) stays ignored. From
 // the first watch on, SIGPIPE and SIGXFSZ are ignored for good: a write to a closed pipe, or beyond
@@ -32,6 +33,10 @@ enum class SecondSignal {
 // many processes. Does nothing if a signal has come before. Any thread.
 void AskToEnd();
 
+// Acts as a SIGUSR1 that reached another process of the job. Does nothing unless a watch notes
+// SIGUSR1. Any thread.
+void AskForCheckpoint();
+
 class SignalWatch {
  public:
   // If the system has no descriptor left, the watch does nothing and signals act as usual.
@@ -46,7 +51,13 @@ class SignalWatch {
   void EndAtOnce(const std::string& message, int code);
   void KeepGoing();
 
-  // Returns whether any signal has come.
+  // From now on, as long as the watch lives, SIGUSR1 and SIGUSR2 are events, too, which Take
+  // returns. They neither interrupt nor end anything.
+  void NoteUserSignals();
+  // Returns how often SIGUSR1, the request for a checkpoint, has been noted.
+  const std::atomic<int>& checkpoints_asked() const;
+
+  // Returns whether any signal has come that asks to end.
   const std::atomic<bool>& interrupted() const;
 
   // A descriptor that is readable while there is a signal to take; for poll alone. -1 if nothing is
@@ -57,6 +68,8 @@ class SignalWatch {
 
  private:
   struct sigaction old_interrupt_ = {}, old_terminate_ = {}, old_hangup_ = {};
+  bool notes_user_signals_ = false;
+  struct sigaction old_user1_ = {}, old_user2_ = {};
 };
 
 }  // namespace weir::launch

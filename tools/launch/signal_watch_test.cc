@@ -124,6 +124,27 @@ TEST(SignalWatchTest, OnceThereIsSomethingToLoseASignalIsAnEventAgain) {
   EXPECT_TRUE(watch.interrupted());
 }
 
+TEST(SignalWatchTest, UserSignalsAreEventsThatEndNothing) {
+  {
+    SignalWatch watch(SecondSignal::kEndsTheProcess);
+    watch.NoteUserSignals();
+    EXPECT_EQ(watch.checkpoints_asked(), 0);
+    ::raise(SIGUSR1);
+    ::raise(SIGUSR2);
+    AskForCheckpoint();
+    EXPECT_EQ(watch.checkpoints_asked(), 2);
+    EXPECT_FALSE(watch.interrupted());
+    EXPECT_EQ(watch.Take(), SIGUSR1);
+    EXPECT_EQ(watch.Take(), SIGUSR2);
+    EXPECT_EQ(watch.Take(), SIGUSR1);
+  }
+  AskForCheckpoint();  // nobody notes it
+  SignalWatch again(SecondSignal::kEndsTheProcess);
+  again.NoteUserSignals();
+  EXPECT_EQ(again.checkpoints_asked(), 0);
+  EXPECT_EQ(again.Take(), std::nullopt);
+}
+
 TEST(SignalWatchTest, MoreSignalsThanAnybodyTakesDoNotBlock) {
   SignalWatch watch(SecondSignal::kIsAnEvent);
   for (int i = 0; i < 100000; ++i) ::raise(SIGINT);

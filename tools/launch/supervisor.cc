@@ -94,9 +94,13 @@ class LocalSupervisor final : public Supervisor {
   void HideOutput() override {
     for (Worker& worker : workers_) worker.output.Hide();
   }
-  WorkerLook Look(int worker) override {
-    const pid_t process = static_cast<pid_t>(pid(worker));
-    return {true, SettledKind(process), FindStalledConnections({process})};
+  std::vector<WorkerLook> Look(const std::vector<int>& workers) override {
+    std::vector<WorkerLook> looks;
+    for (int worker : workers) {
+      const pid_t process = static_cast<pid_t>(pid(worker));
+      looks.push_back({true, SettledKind(process), FindStalledConnections({process})});
+    }
+    return looks;
   }
   std::optional<ProcessorUse> Use(int worker) override {
     return ReadProcessorUse(static_cast<pid_t>(pid(worker)));
@@ -132,7 +136,11 @@ absl::Status LocalSupervisor::StartWorkers(const std::vector<WorkerLaunch>& comm
       return absl::InternalError(absl::StrCat("two workers log to ", name));
     log_paths_.push_back(absl::StrCat(options_.log_directory, "/", name));
     WEIR_ASSIGN_OR_RETURN(OwnedDescriptor log, OpenLog(log_paths_.back()));
-    WEIR_ASSIGN_OR_RETURN(WorkerProcess process, StartProcess(command.arguments));
+    StartOptions start;
+    if (options_.program == WorkerProgram::kOfUser)
+      start.environment = StartOptions::Environment::kWhole;
+    start.variables = command.variables;
+    WEIR_ASSIGN_OR_RETURN(WorkerProcess process, StartProcess(command.arguments, start));
     std::ostream* console =
         IsShown(command.ranks, options_.ranks_shown) ? options_.console : nullptr;
     workers_.emplace_back(std::move(process), WorkerOutput(std::move(log), command.label, console));
@@ -212,7 +220,11 @@ void LocalSupervisor::Signal(int signal) {
 }
 
 void LocalSupervisor::Send(size_t index, int signal) {
-  SendSignal(workers_[index].process, signal);
+  if (options_.program == WorkerProgram::kOfUser) {
+    SendToGroup(workers_[index].process, signal);
+  } else {
+    SendSignal(workers_[index].process, signal);
+  }
   WorkerExit::Sent& sent = states_[index].sent;
   if (signal == SIGKILL) sent = WorkerExit::Sent::kKilled;
   if (signal == SIGTERM || signal == SIGINT) sent = std::max(sent, WorkerExit::Sent::kAsked);

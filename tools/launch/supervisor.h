@@ -31,11 +31,17 @@
 
 namespace weir::launch {
 
+// The program that workers run. One of the user's (weir launch) inherits every variable, signals go
+// to its process group, and its exit codes mean what the user knows.
+enum class WorkerProgram : uint8_t { kWeir, kOfUser };
+
 struct WorkerLaunch {
   std::vector<std::string> arguments;  // [0]: the program; never a secret
   std::string label;                   // "ranks 2-3"
   std::vector<int> ranks;
   int host = 0;  // of those of the job, from 0; a supervisor of one host takes 0 alone
+  std::vector<std::string>
+      variables;  // "NAME=value": of its environment, beside the inherited ones
 };
 
 // A WorkerLook shows a worker as its host sees it.
@@ -79,6 +85,7 @@ struct SupervisorOptions {
   // is readable, Wait returns at once, and Stop does not wait for the grace to end. Take its
   // signals before such a call.
   int wake_descriptor = -1;
+  WorkerProgram program = WorkerProgram::kWeir;
 };
 
 class Supervisor {
@@ -117,9 +124,9 @@ class Supervisor {
   virtual std::vector<WorkerExit> Reap(int64_t limit_ms) = 0;
   virtual std::vector<int> running() const = 0;
 
-  // Looks at a worker, which takes up to 0.5 s. Called by the thread that calls Wait, or after
-  // Stop.
-  virtual WorkerLook Look(int worker) = 0;
+  // Looks at workers and returns the looks in the same order. All hosts look at the same time, for
+  // up to 0.5 s. Called by the thread that calls Wait, or after Stop.
+  virtual std::vector<WorkerLook> Look(const std::vector<int>& workers) = 0;
   // Returns the use of processors by a worker, at most 3 s old; nullopt if the worker is gone or
   // nothing is known yet. Returns at once; any thread.
   virtual std::optional<ProcessorUse> Use(int worker) = 0;

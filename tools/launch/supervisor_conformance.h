@@ -15,6 +15,7 @@
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -311,6 +312,16 @@ TEST_P(SupervisorConformance, ASignalReachesEveryWorkerThatRuns) {
   supervisor_->Signal(SIGTERM);
   EXPECT_EQ(NextExit().code, 7);
   EXPECT_EQ(NextExit().code, 7);
+}
+
+TEST_P(SupervisorConformance, WorkersThatEndAtTheSameMomentAreAllReturned) {
+  Start({"wait", "wait", "wait", "wait", "wait", "wait"});
+  for (int rank = 0; rank < 6; ++rank) WaitForText(absl::StrCat("[rank ", rank, "] ready"));
+  supervisor_->Signal(SIGKILL);
+  std::set<int> ended;
+  for (int i = 0; i < 6; ++i) ended.insert(NextExit().worker);
+  EXPECT_EQ(ended.size(), 6u);
+  EXPECT_EQ(supervisor_->num_running(), 0);
 }
 
 TEST_P(SupervisorConformance, WaitReturnsAtItsLimit) {

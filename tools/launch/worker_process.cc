@@ -106,6 +106,18 @@ std::vector<std::string> WholeEnvironment(const char* const* environment) {
   return entries;
 }
 
+std::vector<std::string> EnvironmentOf(const StartOptions& options) {
+  std::vector<std::string> entries = options.environment == StartOptions::Environment::kWhole
+                                         ? WholeEnvironment(::environ)
+                                         : WorkerEnvironment(::environ);
+  for (const std::string& variable : options.variables) {
+    const std::string name = variable.substr(0, variable.find('=') + 1);
+    std::erase_if(entries, [&name](const std::string& entry) { return entry.rfind(name, 0) == 0; });
+    entries.push_back(variable);
+  }
+  return entries;
+}
+
 // Returns pointers as execve takes them. The pointers point into `texts`.
 std::vector<char*> PointersTo(const std::vector<std::string>& texts) {
   std::vector<char*> pointers;
@@ -147,9 +159,7 @@ absl::StatusOr<WorkerProcess> StartProcess(const std::vector<std::string>& argum
     if (pipe == &errors && !apart) continue;
     if (int error = OpenPipe(pipe)) return CannotStart(arguments[0], "pipe", error);
   }
-  const std::vector<std::string> environment =
-      options.environment == StartOptions::Environment::kWhole ? WholeEnvironment(::environ)
-                                                               : WorkerEnvironment(::environ);
+  const std::vector<std::string> environment = EnvironmentOf(options);
   const std::vector<char*> argument_pointers = PointersTo(arguments),
                            environment_pointers = PointersTo(environment);
   const ChildSetup setup = {::getpid(),
@@ -222,10 +232,14 @@ void SendSignal(const WorkerProcess& process, int signal) {
   ::syscall(SYS_pidfd_send_signal, process.process.get(), signal, nullptr, 0);
 }
 
+void SendToGroup(const WorkerProcess& process, int signal) {
+  // Until it is collected, the leader keeps its pid, dead or not, and with the pid its group's id.
+  if (::kill(-static_cast<pid_t>(process.pid), signal) != 0) SendSignal(process, signal);
+}
+
 void KillGroup(const WorkerProcess& process) {
   SendSignal(process, SIGKILL);  // in case the process has left its group
-  // Until it is collected, the leader keeps its pid, dead or not, and with the pid its group's id.
-  ::kill(-static_cast<pid_t>(process.pid), SIGKILL);
+  SendToGroup(process, SIGKILL);
 }
 
 EndOfProcess Collect(const WorkerProcess& process) {

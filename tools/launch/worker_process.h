@@ -43,6 +43,8 @@ struct StartOptions {
   // kOfWorker: the listed variables alone. kWhole: all variables, for a program of the system that
   // reaches another host.
   enum class Environment : uint8_t { kOfWorker, kWhole } environment = Environment::kOfWorker;
+  // "NAME=value": added to the environment, or in place of the inherited value.
+  std::vector<std::string> variables;
 };
 
 // `arguments[0]` is a path; PATH is not searched. Returns once the program runs. kUnavailable
@@ -71,6 +73,9 @@ ssize_t WriteToPipe(int descriptor, const char* bytes, size_t count);
 
 // Does nothing if the process has ended.
 void SendSignal(const WorkerProcess& process, int signal);
+
+// Sends the signal to the process and to the processes that it started in its group.
+void SendToGroup(const WorkerProcess& process, int signal);
 
 // Kills the process and the processes that it started in its group.
 void KillGroup(const WorkerProcess& process);

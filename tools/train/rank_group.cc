@@ -15,7 +15,9 @@ absl::StatusOr<std::unique_ptr<RankGroup>> RankGroup::Open(const proto::Job& job
     group->dataset_ = options.prepared->dataset;
     plans = options.prepared->plans;
   } else {
-    WEIR_ASSIGN_OR_RETURN(group->dataset_, OpenJobData(job));
+    proto::Job here = job;
+    if (options.data.has_value()) *here.mutable_data() = *options.data;
+    WEIR_ASSIGN_OR_RETURN(group->dataset_, OpenJobData(here));
   }
   group->feed_ = std::make_unique<DatasetFeed>(group->dataset_.get(), store::DataPart::kTrain,
                                                MicroBatches(job));

@@ -44,7 +44,8 @@ struct RankGroupOptions {
   const PreparedTraining* prepared = nullptr;
   // Solved by another process for the same job; null: Open solves them.
   std::shared_ptr<const compiler::JobRhythm> rhythm, evaluation_rhythm;
-  uint32_t epoch = 1;  // of the plan; messages carry the epoch
+  std::optional<proto::Data> data;  // with paths of this host; absent: as the job says
+  uint32_t epoch = 1;               // of the plan; messages carry the epoch
   // Makes the network of a role; null: all ranks are in this process.
   std::function<NetworkFactory(GroupRole role)> network;
 };

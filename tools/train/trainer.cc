@@ -160,6 +160,7 @@ class Trainer {
     if (started_at_ < steps && started_at_ == updates_.RoundDown(steps))
       WEIR_RETURN_IF_ERROR(WriteCheckpointOnTheWay());
     while (result_.steps_done < steps && !(Interrupted() && MayEnd()) && !stops()) {
+      WEIR_RETURN_IF_ERROR(AnswerCheckpointRequest());
       int64_t before = clock_.NowNs(), count = std::min(burst, UntilStop(steps));
       const int64_t checkpoint_at = NextCheckpoint(steps);
       WEIR_ASSIGN_OR_RETURN(reported_, runner_->RunSteps(count));
@@ -205,8 +206,37 @@ class Trainer {
     if (eval_every > 0) until = std::min(until, eval_every - done % eval_every);
     if (options_.checkpoint.empty()) return until;
     if (NextCheckpoint(steps) > done) until = std::min(until, NextCheckpoint(steps) - done);
-    if (Interrupted() && !MayEnd()) until = std::min(until, updates_.RoundUp(done) - done);
+    const bool awaits_update = (Interrupted() && !MayEnd()) || CheckpointIsAsked();
+    if (awaits_update && !updates_.IsBetweenUpdates(done))
+      until = std::min(until, updates_.RoundUp(done) - done);
     return until;
+  }
+
+  bool CheckpointIsAsked() const {
+    return options_.checkpoints_asked != nullptr &&
+           options_.checkpoints_asked->load() != checkpoints_answered_;
+  }
+
+  // Writes the checkpoint that a signal has asked for, once there are steps to keep and the last of
+  // them has updated.
+  absl::Status AnswerCheckpointRequest() {
+    if (!CheckpointIsAsked()) return absl::OkStatus();
+    const int asked = options_.checkpoints_asked->load();
+    const int64_t done = result_.steps_done;
+    absl::Status written = absl::OkStatus();
+    if (options_.checkpoint.empty()) {
+      progress_.Say(
+          "WARNING: SIGUSR1 asks for a checkpoint, but the run has no file for it (--checkpoint)");
+    } else if (result_.steps_here == 0 || !updates_.IsBetweenUpdates(done)) {
+      return absl::OkStatus();
+    } else if (checkpoint_step_ == done) {
+      progress_.Say(
+          absl::StrCat("checkpoint of step ", done, " is in ", options_.checkpoint, " already"));
+    } else {
+      written = WriteCheckpointOnTheWay();
+    }
+    checkpoints_answered_ = asked;
+    return written;
   }
 
   bool stops() const {
@@ -505,6 +535,7 @@ class Trainer {
   std::optional<double> gradient_norm_;  // the last reported
   int64_t checkpoint_step_ = -1;         // of the last checkpoint written here
   double checkpoint_seconds_ = 0;        // the time that it took
+  int checkpoints_answered_ = 0;         // of options_.checkpoints_asked
   TrainResult result_;
   int64_t started_at_ = 0;         // steps done before
   double step_seconds_ = 0;        // mean over the last burst

@@ -53,6 +53,8 @@ struct TrainOptions {
   std::function<void()> before_steps;
   console::Console* console = nullptr;  // must outlive the run; required
   const std::atomic<bool>* interrupted = nullptr;
+  // How often a checkpoint has been asked for (SIGUSR1): one is written after the next update.
+  const std::atomic<int>* checkpoints_asked = nullptr;
 };
 
 struct TrainResult {

@@ -166,9 +166,9 @@ int LeaveBehind(int session) {
   return 5;
 }
 
-// Prints two variables that a test has set.
+// Prints the variables that a test may have set.
 int PrintVariables(int) {
-  for (const char* name : {"UCX_OF_TEST", "OMP_OF_TEST"}) {
+  for (const char* name : {"UCX_OF_TEST", "OMP_OF_TEST", "NEW_OF_TEST", "NOT_LISTED_OF_TEST"}) {
     const char* const value = ::getenv(name);
     Print(std::string(name) + "=" + (value == nullptr ? "(none)" : value) + "\n");
   }

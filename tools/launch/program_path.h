@@ -1,4 +1,5 @@
-// The path of the program that this process runs. Thread rule: any thread.
+// The paths of programs: that of this process, and those that a shell would run.
+// Thread rule: any thread.
 #pragma once
 
 #include <string>
@@ -11,5 +12,12 @@ inline constexpr char kOwnProgramLink[] = "/proc/self/exe";
 // If the program's file was replaced or removed since its start, the program has no path any more.
 // Then the result is the link, which still leads to the same program on this host.
 std::string ResolvedProgram(const std::string& link);
+
+// Returns the path of the program that a shell runs for the word `program`, where `path` has the
+// value of PATH; empty if there is none.
+std::string FindInPath(const std::string& program, const std::string& path);
+
+// The same with this process's own PATH, or the system's folders if there is no PATH.
+std::string FindInOwnPath(const std::string& program);
 
 }  // namespace weir::launch

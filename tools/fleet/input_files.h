@@ -1,0 +1,45 @@
+// The files that every worker of a job reads: its data, and the weights or checkpoint that it
+// starts from. A worker on another host reads the file of that host, which must be the starter's,
+// or a copy that the starter has shipped there. Thread rule: pure functions over values and files.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace weir::fleet {
+
+// What two equal files have in common: the size, and a checksum of blocks that are spread evenly
+// over the file. Files of at most kBlocksMax blocks are read whole.
+struct FileFingerprint {
+  static constexpr int64_t kBlockBytes = 64 << 10;
+  static constexpr int64_t kBlocksMax = 64;
+
+  int64_t size = -1;  // -1: there is no such file
+  uint32_t crc = 0;
+
+  bool operator==(const FileFingerprint& other) const {
+    return size == other.size && crc == other.crc;
+  }
+};
+
+FileFingerprint FingerprintOf(const std::string& path);
+
+// A file as a host has it.
+struct FileOnHost {
+  std::string path;
+  std::string host;
+  FileFingerprint found;
+};
+// Rejected (W0883) with the first file of each host that differs from that of the starter, which
+// has the fingerprint `own`.
+absl::Status CheckSameFile(const FileFingerprint& own, const std::vector<FileOnHost>& on_hosts);
+
+// Returns the path of the copy of the `index`-th shipped file on a host. Hosts may be parts of one
+// machine, so their copies have folders of their own.
+std::string ShippedPath(const std::string& log_directory, const std::string& host, size_t index,
+                        const std::string& path);
+
+}  // namespace weir::fleet

@@ -1,0 +1,69 @@
+#include "tools/fleet/input_files.h"
+
+#include <fstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/base/temporary_folder_testing.h"
+
+namespace weir::fleet {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class InputFilesTest : public ::testing::Test {
+ protected:
+  FileFingerprint Of(const std::string& content) {
+    const std::string path = folder_.PathFor("file");
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
+    return FingerprintOf(path);
+  }
+  const TemporaryFolder folder_;
+};
+
+TEST_F(InputFilesTest, EqualFilesHaveEqualFingerprints) {
+  EXPECT_TRUE(Of("some text") == Of("some text"));
+  EXPECT_EQ(Of("").size, 0);
+  EXPECT_EQ(FingerprintOf(folder_.PathFor("none")).size, -1);
+  EXPECT_EQ(FingerprintOf(folder_.path()).size, -1);
+}
+
+TEST_F(InputFilesTest, AFlippedByteOfASmallFileIsSeenWhereverItIs) {
+  const std::string content(1'000'000, 'x');
+  const FileFingerprint whole = Of(content);
+  for (size_t place : {0u, 65'535u, 65'536u, 500'000u, 999'999u}) {
+    std::string other = content;
+    other[place] = 'y';
+    EXPECT_FALSE(Of(other) == whole) << place;
+  }
+}
+
+TEST_F(InputFilesTest, TheEndsOfALargeFileCount) {
+  const std::string content(9'000'000, 'x');
+  const FileFingerprint whole = Of(content);
+  for (size_t place : {size_t{0}, content.size() - 1}) {
+    std::string other = content;
+    other[place] = 'y';
+    EXPECT_FALSE(Of(other) == whole) << place;
+  }
+  EXPECT_FALSE(Of(content + "x") == whole);
+}
+
+TEST_F(InputFilesTest, EachHostWithAnotherFileIsNamedOnce) {
+  const FileFingerprint own = {10, 7};
+  EXPECT_TRUE(CheckSameFile(own, {{"book.txt", "a", own}, {"book.txt", "b", own}}).ok());
+  const std::string text(CheckSameFile(own, {{"book.txt", "a", own},
+                                             {"book.txt", "b", {10, 8}},
+                                             {"book.txt", "b", {10, 8}},
+                                             {"book.txt", "c", {}}})
+                             .message());
+  EXPECT_THAT(text, HasSubstr("W0883 at book.txt on host 'b'"));
+  EXPECT_THAT(text, HasSubstr("(10 bytes, checksum 00000008)"));
+  EXPECT_THAT(text, HasSubstr("book.txt on host 'c'"));
+  EXPECT_THAT(text, HasSubstr("found no such file"));
+  EXPECT_THAT(text, Not(HasSubstr("host 'a'")));
+}
+
+}  // namespace
+}  // namespace weir::fleet

@@ -1,0 +1,232 @@
+// The questions that a supervisor asks of agents, and the files that travel between them.
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/problem.h"
+#include "runtime/base/status.h"
+#include "runtime/control/outcome.h"
+#include "tools/hosts/agents_supervisor.h"
+
+namespace weir::hosts {
+namespace {
+
+constexpr int64_t kLookMs = 500;
+constexpr int64_t kPieceMs = 20'000;  // for the next piece of a file to travel
+constexpr size_t kPieceBytes = 1 << 20;
+constexpr size_t kWaitingBytesMax = 4 << 20;  // in the channel to an agent
+
+}  // namespace
+
+std::vector<std::vector<AddressProbe>> AgentsSupervisor::Probe(
+    const std::vector<std::string>& addresses, int64_t limit_ms) {
+  proto::AgentOrder order;
+  for (const std::string& address : addresses) order.mutable_probe()->add_address(address);
+  order.mutable_probe()->set_limit_ms(limit_ms);
+  for (Agent& agent : agents_) agent.probe.reset();
+  SendToAll(order);
+  AwaitAll(limit_ms * static_cast<int64_t>(addresses.size()) + kAnswerMs,
+           [](const Agent& agent) { return agent.probe.has_value(); });
+  std::vector<std::vector<AddressProbe>> results;
+  for (const Agent& agent : agents_) {
+    std::vector<AddressProbe> of_host(addresses.size());
+    for (AddressProbe& probe : of_host) probe.error = "the host gave no answer";
+    const int answered = agent.probe.has_value() ? agent.probe->probe_size() : 0;
+    for (int i = 0; i < std::min<int>(answered, static_cast<int>(addresses.size())); ++i) {
+      const proto::ProbeReport::Probe& probe = agent.probe->probe(i);
+      of_host[static_cast<size_t>(i)] = {probe.error(), probe.local_address(), probe.interface(),
+                                         probe.round_trip_us()};
+    }
+    results.push_back(std::move(of_host));
+  }
+  return results;
+}
+
+std::vector<std::vector<std::string>> AgentsSupervisor::ListenForProbes() {
+  proto::AgentOrder order;
+  order.mutable_listen();
+  SendToAll(order);
+  AwaitAll(kAnswerMs, [](const Agent& agent) { return agent.listen.has_value(); });
+  std::vector<std::vector<std::string>> addresses;
+  for (const Agent& agent : agents_) {
+    addresses.emplace_back();
+    if (!agent.listen.has_value()) continue;
+    addresses.back().assign(agent.listen->address().begin(), agent.listen->address().end());
+  }
+  return addresses;
+}
+
+std::vector<std::optional<int64_t>> AgentsSupervisor::ClockOffsetsNs() {
+  constexpr int kQuestions = 5;
+  std::vector<std::optional<int64_t>> offsets;
+  for (Agent& agent : agents_) {
+    offsets.emplace_back();
+    int64_t quickest_ns = std::numeric_limits<int64_t>::max();
+    for (int question = 0; question < kQuestions && agent.lost.empty(); ++question) {
+      proto::AgentOrder order;
+      order.mutable_clock()->set_request(++num_requests_);
+      const int64_t asked_ns = RealTimeNs();
+      {
+        MutexLock lock(&mutex_);
+        agent.channel.Send(order.SerializeAsString());
+      }
+      ServeUntil(kAnswerMs, Listen::kToAgentsOnly, [&] {
+        return !agent.lost.empty() ||
+               (agent.clock.has_value() && agent.clock->request() == num_requests_);
+      });
+      if (!agent.clock.has_value() || agent.clock->request() != num_requests_) break;
+      const int64_t round_ns = RealTimeNs() - asked_ns;
+      if (round_ns >= quickest_ns) continue;
+      quickest_ns = round_ns;
+      offsets.back() = agent.clock->real_ns() - (asked_ns + round_ns / 2);
+    }
+  }
+  return offsets;
+}
+
+std::vector<launch::WorkerLook> AgentsSupervisor::Look(const std::vector<int>& workers) {
+  const int64_t request = ++num_requests_;
+  std::vector<proto::AgentOrder> orders(agents_.size());
+  std::vector<std::pair<size_t, int>> places;  // by look: the host, and the place in its answer
+  for (int index : workers) {
+    MutexLock lock(&mutex_);
+    const Worker& worker = workers_.at(static_cast<size_t>(index));
+    const size_t host = static_cast<size_t>(worker.host);
+    proto::LookOrder* const order = orders[host].mutable_look();
+    places.emplace_back(host, order->process_size());
+    order->set_request(request);
+    order->add_process(worker.process);
+  }
+  for (size_t host = 0; host < agents_.size(); ++host) {
+    if (!orders[host].has_look()) continue;
+    agents_[host].look.reset();
+    SendTo(&agents_[host], orders[host]);
+  }
+  const auto has_answer = [&](size_t host) {
+    return agents_[host].look.has_value() && agents_[host].look->request() == request;
+  };
+  ServeUntil(kLookMs, Listen::kToAgentsOnly, [&] {
+    return std::all_of(places.begin(), places.end(), [&](const std::pair<size_t, int>& place) {
+      return has_answer(place.first) || !agents_[place.first].lost.empty();
+    });
+  });
+  std::vector<launch::WorkerLook> looks;
+  for (size_t i = 0; i < workers.size(); ++i) {
+    launch::WorkerLook look;
+    const auto [host, place] = places[i];
+    look.is_seen = has_answer(host) && place < agents_[host].look->look_size();
+    if (look.is_seen) {
+      const proto::LookReport::Look& answer = agents_[host].look->look(place);
+      look.kind = static_cast<launch::ProcessState::Kind>(answer.kind());
+      for (const proto::LookReport::Stalled& stalled : answer.stalled()) {
+        look.stalled.push_back({static_cast<pid_t>(pid(workers[i])), stalled.local(),
+                                stalled.remote(), stalled.bytes_waiting(),
+                                stalled.times_repeated()});
+      }
+    }
+    looks.push_back(std::move(look));
+  }
+  return looks;
+}
+
+absl::StatusOr<std::string> AgentsSupervisor::FetchFile(int host, const std::string& path,
+                                                        int64_t bytes_max) {
+  Agent& agent = agents_.at(static_cast<size_t>(host));
+  agent.fetched.clear();
+  agent.fetch_status.reset();
+  proto::AgentOrder order;
+  order.mutable_fetch()->set_request(++num_requests_);
+  order.mutable_fetch()->set_path(path);
+  order.mutable_fetch()->set_bytes_max(bytes_max);
+  SendTo(&agent, order);
+  size_t before = 0;
+  do {  // as long as bytes come
+    before = agent.fetched.size();
+    ServeUntil(kPieceMs, Listen::kToAgentsOnly, [&agent, before] {
+      return agent.fetch_status.has_value() || !agent.lost.empty() || agent.fetched.size() > before;
+    });
+  } while (!agent.fetch_status.has_value() && agent.lost.empty() && agent.fetched.size() > before);
+  if (!agent.fetch_status.has_value()) {
+    return absl::UnavailableError(
+        absl::StrCat(path, " of host '", hosts_[static_cast<size_t>(host)].host, "': ",
+                     agent.lost.empty() ? absl::StrCat("nothing came for ", kPieceMs / 1000, " s")
+                                        : agent.lost));
+  }
+  WEIR_RETURN_IF_ERROR(*agent.fetch_status);
+  return std::move(agent.fetched);
+}
+
+void AgentsSupervisor::TakeFetch(Agent* agent, const proto::FetchReport& report) {
+  if (report.request() != num_requests_) return;  // of a request that was given up
+  agent->fetched += report.bytes();
+  if (report.is_last()) agent->fetch_status = control::FromOutcome(report.outcome());
+}
+
+void AgentsSupervisor::RemoveFile(int host, const std::string& path) {
+  proto::AgentOrder order;
+  order.mutable_remove()->set_path(path);
+  SendTo(&agents_.at(static_cast<size_t>(host)), order);
+}
+
+absl::Status AgentsSupervisor::ShipFile(const std::string& from,
+                                        const std::vector<std::string>& to) {
+  proto::ShipOrder piece;
+  piece.set_request(++num_requests_);
+  for (Agent& agent : agents_) agent.ship_status.reset();
+  std::ifstream file(from, std::ios::binary);
+  std::string bytes(kPieceBytes, '\0');
+  for (int64_t offset = 0; !piece.is_last(); offset += static_cast<int64_t>(bytes.size())) {
+    bytes.resize(kPieceBytes);
+    file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    bytes.resize(static_cast<size_t>(std::max<std::streamsize>(file.gcount(), 0)));
+    if (file.bad() || (file.fail() && !file.eof()))
+      return absl::UnavailableError(absl::StrCat("cannot read ", from));
+    piece.set_offset(offset);
+    piece.set_bytes(bytes);
+    piece.set_is_last(file.eof());
+    if (!ShipPiece(piece, to)) break;
+  }
+  if (piece.is_last())
+    AwaitAll(kPieceMs, [](const Agent& agent) { return agent.ship_status.has_value(); });
+  // After a host has failed, the others have not been sent everything.
+  absl::Status silent;
+  for (size_t host = 0; host < agents_.size(); ++host) {
+    const Agent& agent = agents_[host];
+    if (agent.ship_status.has_value() && agent.ship_status->ok()) continue;
+    const std::string where = absl::StrCat(to[host], " on host '", hosts_[host].host, "'");
+    if (agent.ship_status.has_value()) return CausedBy(*agent.ship_status, "W0881", where);
+    const absl::Status none =
+        ErrorOf(absl::StatusCode::kUnavailable,
+                {"W0881", where, absl::StrCat("a copy of ", from),
+                 agent.lost.empty() ? "no answer of its agent" : agent.lost, ""});
+    if (!agent.lost.empty()) return none;
+    if (silent.ok()) silent = none;
+  }
+  return silent;
+}
+
+// Sends a piece to all hosts and waits while a channel holds much. Returns whether every host goes
+// on to take pieces.
+bool AgentsSupervisor::ShipPiece(const proto::ShipOrder& piece,
+                                 const std::vector<std::string>& to) {
+  for (size_t host = 0; host < agents_.size(); ++host) {
+    proto::AgentOrder order;
+    *order.mutable_ship() = piece;
+    order.mutable_ship()->set_path(to[host]);
+    SendTo(&agents_[host], order);
+  }
+  const auto is_free = [this] {
+    MutexLock lock(&mutex_);
+    return std::all_of(agents_.begin(), agents_.end(), [](const Agent& agent) {
+      return !agent.lost.empty() || agent.channel.num_waiting() < kWaitingBytesMax;
+    });
+  };
+  ServeUntil(kPieceMs, Listen::kToAgentsOnly, is_free);
+  return is_free() && std::all_of(agents_.begin(), agents_.end(), [](const Agent& agent) {
+           return agent.lost.empty() && !agent.ship_status.has_value();
+         });
+}
+
+}  // namespace weir::hosts

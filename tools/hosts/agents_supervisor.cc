@@ -1,0 +1,515 @@
+#include "tools/hosts/agents_supervisor.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "runtime/base/problem.h"
+#include "runtime/base/status.h"
+#include "runtime/control/outcome.h"
+#include "tools/launch/signal_watch.h"
+#include "tools/launch/worker_environment.h"
+
+namespace weir::hosts {
+namespace {
+
+using launch::OwnedDescriptor;
+using launch::WorkerExit;
+using launch::WorkerLaunch;
+
+constexpr int64_t kNsPerMs = 1000 * 1000;
+constexpr int64_t kLastTextMs = 500;  // for the last words of a command whose channel has closed
+constexpr int64_t kUseAgeMaxNs = 3'000 * kNsPerMs;
+constexpr size_t kReadBytes = 16 << 10;
+
+// Returns the name of a command's program, without its folder.
+std::string ProgramName(const std::vector<std::string>& arguments) {
+  return arguments[0].substr(arguments[0].rfind('/') + 1);
+}
+
+}  // namespace
+
+proto::AgentOrder EndOrderOf(int exit_code) {
+  proto::AgentOrder order;
+  order.mutable_end()->set_exit_code(exit_code);
+  return order;
+}
+
+void AwaitClose(FrameChannel* channel, int64_t end_ns) {
+  const MonotonicClock clock;
+  while (channel->open() && clock.NowNs() < end_ns) {
+    pollfd closed = {channel->input(), POLLIN, 0};
+    ::poll(&closed, 1, launch::PollMs(end_ns - clock.NowNs()));
+    std::vector<std::string> frames;
+    channel->Receive(&frames).IgnoreError();
+  }
+  channel->Close();
+}
+
+AgentsSupervisor::~AgentsSupervisor() {
+  const int64_t end_ns = clock_.NowNs() + (options_.workers.reap_ms + kCloseMs) * kNsPerMs;
+  for (size_t host = 0; host < agents_.size(); ++host) {
+    if (hosts_[host].stream == nullptr) {
+      agents_[host].channel.Close();
+    } else {
+      agents_[host].channel.CloseOutput();
+    }
+  }
+  for (Agent& agent : agents_) AwaitClose(&agent.channel, end_ns);
+  for (Agent& agent : agents_) {
+    if (agent.end.has_value() || !agent.command.process.open()) continue;
+    pollfd ended = {agent.command.process.get(), POLLIN, 0};
+    if (::poll(&ended, 1, launch::PollMs(std::max<int64_t>(end_ns - clock_.NowNs(), 0))) == 0)
+      launch::KillGroup(agent.command);
+    launch::Collect(agent.command);
+  }
+}
+
+absl::Status AgentsSupervisor::StartAgents() {
+  launch::StartOptions start;
+  start.streams = launch::StartOptions::Streams::kApart;
+  start.environment = launch::StartOptions::Environment::kWhole;
+  for (const HostAgent& host : hosts_) {
+    launch::WorkerProcess command;
+    std::shared_ptr<ByteStream> stream = host.stream;
+    if (stream == nullptr) {
+      WEIR_ASSIGN_OR_RETURN(command, launch::StartProcess(host.arguments, start));
+      stream = std::make_shared<PipeStream>(std::move(command.output), std::move(command.input));
+    }
+    agents_.emplace_back(
+        std::move(command), FrameChannel(std::move(stream), FrameChannel::Side::kStarter),
+        launch::WorkerOutput(OwnedDescriptor(), host.host, options_.workers.console));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AgentsSupervisor::AwaitHellos() {
+  AwaitAll(options_.hello_limit_ms, [](const Agent& agent) { return agent.has_hello; });
+  std::vector<Problem> missing, strangers;
+  for (size_t host = 0; host < agents_.size(); ++host) {
+    const Agent& agent = agents_[host];
+    const std::string where = absl::StrCat("host '", hosts_[host].host, "'");
+    if (!agent.has_hello) {
+      const std::string found =
+          agent.lost.empty() ? absl::StrCat("nothing within ", options_.hello_limit_ms / 1000, " s",
+                                            LastText(agent))
+                             : agent.lost;
+      if (hosts_[host].arguments.empty()) {
+        missing.push_back({"W0872", where, "an agent", found, hosts_[host].advice});
+      } else {
+        missing.push_back(
+            {"W0872", where,
+             absl::StrCat("an agent through `", ProgramName(hosts_[host].arguments), "`"), found,
+             absl::StrCat(hosts_[host].advice,
+                          "; `weir doctor --commands` shows the whole command")});
+      }
+    } else if (!options_.build_id.empty() && facts_[host].build_id != options_.build_id) {
+      strangers.push_back({"W0873", where, absl::StrCat("build ", options_.build_id),
+                           absl::StrCat("build ", facts_[host].build_id),
+                           "the same build of Weir on every host; --weir PATH names it there"});
+    }
+  }
+  if (!missing.empty()) return ErrorOfAll(absl::StatusCode::kUnavailable, missing);
+  if (!strangers.empty()) return ErrorOfAll(absl::StatusCode::kFailedPrecondition, strangers);
+  return absl::OkStatus();
+}
+
+absl::Status AgentsSupervisor::StartWorkers(const std::vector<WorkerLaunch>& workers) {
+  std::vector<proto::AgentOrder> orders(hosts_.size());
+  for (proto::AgentOrder& order : orders) {
+    proto::StartOrder* const start = order.mutable_start();
+    start->set_log_directory(options_.workers.log_directory);
+    for (int rank : options_.workers.ranks_shown) start->add_rank_shown(rank);
+    start->set_reap_ms(options_.workers.reap_ms);
+    start->set_program(options_.program);
+    start->set_folder(options_.folder);
+    start->set_is_program_of_user(options_.workers.program == launch::WorkerProgram::kOfUser);
+    for (const std::string& entry : launch::SharedEnvironment(::environ))
+      start->add_environment(entry);
+  }
+  {
+    MutexLock lock(&mutex_);
+    for (const WorkerLaunch& launch : workers) {
+      Agent& agent = agents_.at(static_cast<size_t>(launch.host));
+      proto::StartOrder::Process* const process =
+          orders[static_cast<size_t>(launch.host)].mutable_start()->add_process();
+      for (size_t i = 1; i < launch.arguments.size(); ++i)
+        process->add_argument(launch.arguments[i]);
+      process->set_label(launch.label);
+      for (int rank : launch.ranks) process->add_rank(rank);
+      for (const std::string& variable : launch.variables) process->add_variable(variable);
+      Worker worker;
+      worker.host = launch.host;
+      worker.process = static_cast<int>(agent.workers.size());
+      agent.workers.push_back(static_cast<int>(workers_.size()));
+      workers_.push_back(std::move(worker));
+    }
+    for (size_t host = 0; host < agents_.size(); ++host) {
+      if (orders[host].start().process_size() > 0)
+        agents_[host].channel.Send(orders[host].SerializeAsString());
+    }
+  }
+  AwaitAll(options_.hello_limit_ms,
+           [](const Agent& agent) { return agent.workers.empty() || agent.has_started; });
+  for (size_t host = 0; host < agents_.size(); ++host) {
+    const Agent& agent = agents_[host];
+    if (agent.workers.empty() || (agent.has_started && agent.start_status.ok())) continue;
+    const std::string where = absl::StrCat("host '", hosts_[host].host, "'");
+    if (agent.has_started) return CausedBy(agent.start_status, "W0874", where);
+    return ErrorOf(absl::StatusCode::kUnavailable,
+                   {"W0874", where, "its workers",
+                    agent.lost.empty() ? "no answer of its agent" : agent.lost, ""});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AgentsSupervisor::Tell(int index, const std::string& bytes) {
+  MutexLock lock(&mutex_);
+  Worker& worker = workers_.at(static_cast<size_t>(index));
+  if (worker.told)
+    return absl::FailedPreconditionError(absl::StrCat("worker ", index, " was told already"));
+  if (!worker.running) return absl::UnavailableError(absl::StrCat("worker ", index, " is gone"));
+  worker.told = true;
+  proto::AgentOrder order;
+  order.mutable_tell()->set_process(worker.process);
+  order.mutable_tell()->set_bytes(bytes);
+  agents_[static_cast<size_t>(worker.host)].channel.Send(order.SerializeAsString());
+  wake_.Poke();
+  return absl::OkStatus();
+}
+
+// Output is shown by Wait and Stop alone, although all that serve the agents receive it.
+void AgentsSupervisor::ShowOutput() {
+  if (shows_output_ && options_.workers.console != nullptr && !output_.empty()) {
+    *options_.workers.console << output_;
+    options_.workers.console->flush();
+  }
+  output_.clear();
+}
+
+absl::StatusOr<std::optional<WorkerExit>> AgentsSupervisor::Wait(int64_t limit_ms) {
+  const int64_t end_ns = limit_ms < 0 ? -1 : clock_.NowNs() + limit_ms * kNsPerMs;
+  bool woken = false;
+  while (true) {
+    ShowOutput();
+    if (!exits_.empty()) {
+      WorkerExit exit = std::move(exits_.front());
+      exits_.pop_front();
+      return exit;
+    }
+    if (woken || num_running() == 0) return std::nullopt;
+    const int64_t left_ns = end_ns < 0 ? -1 : std::max<int64_t>(end_ns - clock_.NowNs(), 0);
+    WEIR_ASSIGN_OR_RETURN(woken, Serve(left_ns, Listen::kToCaller));
+    woken = woken || left_ns == 0;
+  }
+}
+
+std::vector<int> AgentsSupervisor::running() const {
+  MutexLock lock(&mutex_);
+  std::vector<int> indices;
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    if (workers_[i].running) indices.push_back(static_cast<int>(i));
+  }
+  return indices;
+}
+
+void AgentsSupervisor::Signal(int signal) {
+  proto::AgentOrder order;
+  order.mutable_signal()->set_signal(signal);
+  MutexLock lock(&mutex_);
+  for (Agent& agent : agents_) {
+    if (!agent.workers.empty()) agent.channel.Send(order.SerializeAsString());
+  }
+  for (Worker& worker : workers_) {
+    if (!worker.running) continue;
+    if (signal == SIGKILL) worker.sent = WorkerExit::Sent::kKilled;
+    if (signal == SIGTERM || signal == SIGINT)
+      worker.sent = std::max(worker.sent, WorkerExit::Sent::kAsked);
+  }
+  wake_.Poke();
+}
+
+std::vector<WorkerExit> AgentsSupervisor::Stop() {
+  Signal(SIGTERM);
+  Signal(SIGCONT);  // a stopped worker finds the other signal when it wakes
+  ServeUntil(std::max<int64_t>(options_.workers.grace_ms, 0), Listen::kToCaller,
+             [this] { return num_running() == 0; });
+  if (num_running() > 0) Signal(SIGKILL);
+  return Reap(options_.workers.reap_ms);
+}
+
+std::vector<WorkerExit> AgentsSupervisor::Reap(int64_t limit_ms) {
+  ServeUntil(limit_ms, Listen::kToAgentsOnly, [this] { return num_running() == 0; });
+  ShowOutput();
+  std::vector<WorkerExit> exits(std::make_move_iterator(exits_.begin()),
+                                std::make_move_iterator(exits_.end()));
+  exits_.clear();
+  return exits;
+}
+
+std::optional<launch::ProcessorUse> AgentsSupervisor::Use(int index) {
+  MutexLock lock(&mutex_);
+  const Worker& worker = workers_.at(static_cast<size_t>(index));
+  if (clock_.NowNs() - worker.use_ns > kUseAgeMaxNs) return std::nullopt;
+  return worker.use;
+}
+
+// Serves until `is_done`, the limit has passed, or the caller's descriptor is readable.
+void AgentsSupervisor::ServeUntil(int64_t limit_ms, Listen listen,
+                                  const std::function<bool()>& is_done) {
+  const int64_t end_ns = clock_.NowNs() + limit_ms * kNsPerMs;
+  while (!is_done()) {
+    const int64_t left_ns = end_ns - clock_.NowNs();
+    if (left_ns <= 0 || !Serve(left_ns, listen).ok()) return;
+    pollfd caller = {options_.workers.wake_descriptor, POLLIN, 0};
+    if (listen == Listen::kToCaller && ::poll(&caller, 1, 0) > 0) return;
+  }
+}
+
+void AgentsSupervisor::TellEnd(int exit_code) { SendToAll(EndOrderOf(exit_code)); }
+
+void AgentsSupervisor::SendTo(Agent* agent, const proto::AgentOrder& order) {
+  const std::string frame = order.SerializeAsString();
+  MutexLock lock(&mutex_);
+  agent->channel.Send(frame);
+}
+
+void AgentsSupervisor::SendToAll(const proto::AgentOrder& order) {
+  const std::string frame = order.SerializeAsString();
+  MutexLock lock(&mutex_);
+  for (Agent& agent : agents_) agent.channel.Send(frame);
+}
+
+// Serves until `is_done` holds for each agent that is not lost, or the limit has passed.
+void AgentsSupervisor::AwaitAll(int64_t limit_ms, bool (*is_done)(const Agent& agent)) {
+  ServeUntil(limit_ms, Listen::kToAgentsOnly, [this, is_done] {
+    return std::all_of(agents_.begin(), agents_.end(), [is_done](const Agent& agent) {
+      return !agent.lost.empty() || is_done(agent);
+    });
+  });
+}
+
+// Returns the descriptors for poll: first the two wake-ups, then four for each agent. poll skips
+// -1.
+std::vector<pollfd> AgentsSupervisor::DescriptorsToPoll(Listen listen) const {
+  std::vector<pollfd> polled;
+  polled.push_back({wake_.descriptor(), POLLIN, 0});
+  polled.push_back(
+      {listen == Listen::kToCaller ? options_.workers.wake_descriptor : -1, POLLIN, 0});
+  MutexLock lock(&mutex_);
+  for (const Agent& agent : agents_) {
+    polled.push_back({agent.channel.input(), POLLIN, 0});
+    polled.push_back({agent.channel.num_waiting() > 0 ? agent.channel.output() : -1, POLLOUT, 0});
+    polled.push_back({agent.command.errors.get(), POLLIN, 0});
+    polled.push_back({agent.end.has_value() ? -1 : agent.command.process.get(), POLLIN, 0});
+  }
+  return polled;
+}
+
+// Polls once and serves what the poll shows. Returns whether the caller was woken.
+absl::StatusOr<bool> AgentsSupervisor::Serve(int64_t limit_ns, Listen listen) {
+  std::vector<pollfd> polled = DescriptorsToPoll(listen);
+  const int num_ready = ::poll(polled.data(), polled.size(), launch::PollMs(limit_ns));
+  if (num_ready < 0 && errno != EINTR)
+    return absl::InternalError(absl::StrCat("poll failed: ", ::strerror(errno)));
+  if (num_ready <= 0) return false;
+  bool woken = polled[0].revents != 0 && wake_.TakeWake();
+  woken = woken || polled[1].revents != 0;
+  for (size_t host = 0; host < agents_.size(); ++host) {
+    const pollfd* of_agent = &polled[2 + 4 * host];
+    Agent& agent = agents_[host];
+    if (of_agent[1].revents != 0) {
+      MutexLock lock(&mutex_);
+      agent.channel.Flush();
+    }
+    if (of_agent[2].revents != 0) ReadErrors(&agent);
+    if (of_agent[0].revents != 0) ReadFrames(static_cast<int>(host));
+    if (of_agent[3].revents != 0 && !agent.end.has_value()) EndCommand(&agent);
+  }
+  return woken;
+}
+
+void AgentsSupervisor::ReadErrors(Agent* agent) {
+  char bytes[kReadBytes];
+  const ssize_t count = ::read(agent->command.errors.get(), bytes, sizeof(bytes));
+  if (count > 0) {
+    agent->errors.Append(bytes, static_cast<size_t>(count));
+  } else if (count == 0 || (errno != EAGAIN && errno != EINTR)) {
+    agent->command.errors.Close();
+    agent->errors.Finish();
+  }
+}
+
+void AgentsSupervisor::ReadFrames(int host) {
+  Agent& agent = agents_[static_cast<size_t>(host)];
+  std::vector<std::string> frames;
+  absl::Status status;
+  {
+    MutexLock lock(&mutex_);
+    status = agent.channel.Receive(&frames);
+  }
+  for (const std::string& frame : frames) {
+    proto::AgentReport report;
+    if (!report.ParseFromString(frame)) {
+      status = absl::DataLossError("its agent sent something that is no report");
+      break;
+    }
+    Take(host, report);
+  }
+  if (!status.ok()) Lose(host, std::string(status.message()));
+}
+
+void AgentsSupervisor::Take(int host, const proto::AgentReport& report) {
+  Agent& agent = agents_[static_cast<size_t>(host)];
+  if (report.has_hello()) TakeHello(host, report.hello());
+  if (report.has_look()) agent.look = report.look();
+  if (report.has_signal() && report.signal().signal() == SIGUSR1) {
+    launch::AskForCheckpoint();
+  } else if (report.has_signal()) {
+    launch::AskToEnd();
+  }
+  if (report.has_probe()) agent.probe = report.probe();
+  if (report.has_listen()) agent.listen = report.listen();
+  if (report.has_clock()) agent.clock = report.clock();
+  if (report.has_fetch()) TakeFetch(&agent, report.fetch());
+  if (report.has_ship() && report.ship().request() == num_requests_)
+    agent.ship_status = control::FromOutcome(report.ship().outcome());
+  if (report.has_output()) output_ += report.output().lines();
+  MutexLock lock(&mutex_);
+  if (report.has_start()) TakeStart(&agent, report.start());
+  if (report.has_exit()) TakeExit(agent, report.exit());
+  if (report.has_use()) TakeUse(agent, report.use());
+}
+
+void AgentsSupervisor::TakeHello(int host, const proto::AgentHello& hello) {
+  Agent& agent = agents_[static_cast<size_t>(host)];
+  agent.has_hello = true;
+  HostFacts& facts = facts_[static_cast<size_t>(host)];
+  facts.name = hello.host_name();
+  facts.machine = hello.machine();
+  facts.build_id = hello.build_id();
+  facts.agent_pid = hello.pid();
+  facts.cores.assign(hello.core().begin(), hello.core().end());
+  facts.memory_bytes = hello.memory_bytes();
+  facts.shared_memory_bytes = hello.shared_memory_bytes();
+  facts.starter_address = hello.starter_address();
+  facts.free_port = hello.free_port();
+}
+
+AgentsSupervisor::Worker* AgentsSupervisor::WorkerOf(const Agent& agent, int process) {
+  if (process < 0 || process >= static_cast<int>(agent.workers.size())) return nullptr;
+  return &workers_[static_cast<size_t>(agent.workers[static_cast<size_t>(process)])];
+}
+
+void AgentsSupervisor::TakeStart(Agent* agent, const proto::StartReport& report) {
+  agent->has_started = true;
+  agent->start_status = control::FromOutcome(report.outcome());
+  if (!agent->start_status.ok()) return;
+  for (int process = 0; process < report.pid_size(); ++process) {
+    Worker* const worker = WorkerOf(*agent, process);
+    if (worker == nullptr) continue;
+    worker->pid = report.pid(process);
+    worker->log_path = process < report.log_path_size() ? report.log_path(process) : "";
+    worker->running = true;
+  }
+}
+
+void AgentsSupervisor::TakeExit(const Agent& agent, const proto::ExitReport& report) {
+  Worker* const worker = WorkerOf(agent, report.process());
+  if (worker == nullptr || !worker->running) return;
+  worker->running = false;
+  WorkerExit exit;
+  exit.worker = static_cast<int>(worker - workers_.data());
+  exit.pid = worker->pid;
+  exit.code = report.code();
+  exit.signal = report.signal();
+  exit.sent = worker->sent;
+  exit.time_ns = clock_.NowNs();
+  exit.last_lines.assign(report.last_line().begin(), report.last_line().end());
+  exit.cpu_ms = report.cpu_ms();
+  exits_.push_back(std::move(exit));
+}
+
+void AgentsSupervisor::TakeUse(const Agent& agent, const proto::UseReport& report) {
+  for (const proto::UseReport::Use& use : report.use()) {
+    Worker* const worker = WorkerOf(agent, use.process());
+    if (worker == nullptr) continue;
+    worker->use = {use.is_ready(), use.ticks(), use.waited_ns(), use.num_turns()};
+    worker->use_ns = clock_.NowNs();
+  }
+}
+
+// Collects a command that has ended. What it printed last is still read.
+void AgentsSupervisor::EndCommand(Agent* agent) {
+  agent->end = launch::Collect(agent->command);
+  while (agent->command.errors.open()) {
+    pollfd more = {agent->command.errors.get(), POLLIN, 0};
+    if (::poll(&more, 1, 0) <= 0) break;
+    ReadErrors(agent);
+  }
+}
+
+// Returns "; it printed: <the last lines>".
+std::string AgentsSupervisor::LastText(const Agent& agent) const {
+  constexpr size_t kLinesMax = 3;
+  constexpr size_t kNoiseShownMax = 200;
+  std::vector<std::string> lines = agent.errors.last_lines();
+  if (lines.empty() && !agent.channel.noise().empty())
+    lines = absl::StrSplit(agent.channel.noise().substr(0, kNoiseShownMax), '\n');
+  if (lines.size() > kLinesMax) lines.erase(lines.begin(), lines.end() - kLinesMax);
+  if (lines.empty()) return "";
+  std::string text = absl::StrJoin(lines, " | ");
+  while (!text.empty() && text.back() == '.') text.pop_back();  // a message ends with a full stop
+  return absl::StrCat("; it printed: ", text);
+}
+
+// The channel to an agent has ended, and with it the workers of the host, seen from here.
+void AgentsSupervisor::Lose(int host, const std::string& reason) {
+  Agent& agent = agents_[static_cast<size_t>(host)];
+  if (!agent.lost.empty()) return;
+  {
+    MutexLock lock(&mutex_);
+    agent.channel.Close();
+  }
+  const int64_t end_ns = clock_.NowNs() + kLastTextMs * kNsPerMs;
+  while (agent.command.process.open() && !agent.end.has_value() && clock_.NowNs() < end_ns) {
+    pollfd polled[] = {{agent.command.process.get(), POLLIN, 0},
+                       {agent.command.errors.get(), POLLIN, 0}};
+    if (::poll(polled, 2, launch::PollMs(end_ns - clock_.NowNs())) <= 0) break;
+    if (polled[1].revents != 0) ReadErrors(&agent);
+    if (polled[0].revents != 0) EndCommand(&agent);
+  }
+  std::string how = absl::StrCat("the connection to its agent ended: ", reason);
+  if (agent.end.has_value() && agent.end->signal != SIGPIPE) {  // which the close has caused
+    const std::string program = ProgramName(hosts_[static_cast<size_t>(host)].arguments);
+    WorkerExit exit;
+    exit.code = agent.end->code;
+    exit.signal = agent.end->signal;
+    how = absl::StrCat("`", program, "` ended: ", launch::ExitText(exit));
+  }
+  agent.lost = absl::StrCat(how, LastText(agent));
+  MutexLock lock(&mutex_);
+  for (int index : agent.workers) {
+    Worker& worker = workers_[static_cast<size_t>(index)];
+    if (!worker.running) continue;
+    worker.running = false;
+    WorkerExit exit;
+    exit.worker = index;
+    exit.pid = worker.pid;
+    exit.sent = worker.sent;
+    exit.time_ns = clock_.NowNs();
+    exit.lost = absl::StrCat("the connection to host '", hosts_[static_cast<size_t>(host)].host,
+                             "' has ended: ", agent.lost);
+    exits_.push_back(std::move(exit));
+  }
+}
+
+}  // namespace weir::hosts

@@ -1,0 +1,173 @@
+// The HostsSupervisor over agents. agents_supervisor.cc has the life of agents and workers, and
+// agent_questions.cc has what the supervisor asks of agents and what travels in files. Only these
+// two and hosts_supervisor.cc include this header.
+#pragma once
+
+#include <poll.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "proto/agent.pb.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/mutex.h"
+#include "tools/hosts/frame_channel.h"
+#include "tools/hosts/hosts_supervisor.h"
+#include "tools/launch/wake_event.h"
+#include "tools/launch/worker_output.h"
+#include "tools/launch/worker_process.h"
+
+namespace weir::hosts {
+
+inline constexpr int64_t kAnswerMs = 2000;  // for an agent that lives
+inline constexpr int64_t kCloseMs = 2000;   // for an agent whose workers have ended
+
+// The order that tells an agent how the job ends.
+proto::AgentOrder EndOrderOf(int exit_code);
+
+// Waits until the other side has closed the channel, too.
+void AwaitClose(FrameChannel* channel, int64_t end_ns);
+
+class AgentsSupervisor final : public HostsSupervisor {
+ public:
+  AgentsSupervisor(std::vector<HostAgent> hosts, HostsSupervisorOptions options,
+                   launch::OwnedDescriptor wake)
+      : hosts_(std::move(hosts)),
+        options_(std::move(options)),
+        facts_(hosts_.size()),
+        wake_(std::move(wake)) {}
+  // Closes the channels, so that the agents end their workers and then themselves, waits for that,
+  // and kills the commands whose agents do not.
+  ~AgentsSupervisor() override;
+
+  absl::Status StartAgents();
+  absl::Status AwaitHellos();
+
+  const std::vector<HostFacts>& facts() const override { return facts_; }
+  std::vector<std::vector<AddressProbe>> Probe(const std::vector<std::string>& addresses,
+                                               int64_t limit_ms) override;
+  std::vector<std::vector<std::string>> ListenForProbes() override;
+  std::vector<std::optional<int64_t>> ClockOffsetsNs() override;
+  absl::Status StartWorkers(const std::vector<launch::WorkerLaunch>& workers) override;
+  void TellEnd(int exit_code) override;
+  absl::StatusOr<std::string> FetchFile(int host, const std::string& path,
+                                        int64_t bytes_max) override;
+  void RemoveFile(int host, const std::string& path) override;
+  absl::Status ShipFile(const std::string& from, const std::vector<std::string>& to) override;
+
+  absl::Status Tell(int worker, const std::string& bytes) override;
+  absl::StatusOr<std::optional<launch::WorkerExit>> Wait(int64_t limit_ms) override;
+  void Wake() override { wake_.Wake(); }
+  int num_running() const override { return static_cast<int>(running().size()); }
+  int64_t pid(int worker) const override {
+    MutexLock lock(&mutex_);
+    return workers_.at(static_cast<size_t>(worker)).pid;
+  }
+  void Signal(int signal) override;
+  std::vector<launch::WorkerExit> Stop() override;
+  std::vector<launch::WorkerExit> Reap(int64_t limit_ms) override;
+  std::vector<int> running() const override;
+  std::vector<launch::WorkerLook> Look(const std::vector<int>& workers) override;
+  std::optional<launch::ProcessorUse> Use(int worker) override;
+  std::string log_path(int worker) const override {
+    MutexLock lock(&mutex_);
+    const Worker& of = workers_.at(static_cast<size_t>(worker));
+    return absl::StrCat(hosts_[of.host].host, ":", of.log_path);
+  }
+  void HideOutput() override {
+    shows_output_ = false;
+    proto::AgentOrder order;
+    order.mutable_hide();
+    SendToAll(order);
+  }
+
+ private:
+  enum class Listen { kToCaller, kToAgentsOnly };
+
+  // A worker as this process knows it.
+  struct Worker {
+    int host = 0;
+    int process = 0;  // its number on the host
+    int64_t pid = 0;
+    std::string log_path;
+    bool running = false;
+    bool told = false;
+    launch::WorkerExit::Sent sent = launch::WorkerExit::Sent::kNothing;
+    std::optional<launch::ProcessorUse> use;
+    int64_t use_ns = 0;
+  };
+
+  // An agent and the command that leads to it, if one does: otherwise the descriptors of `command`
+  // are not open. The serving thread alone uses `command` and `errors`; the mutex of the supervisor
+  // guards the channel.
+  struct Agent {
+    Agent(launch::WorkerProcess started, FrameChannel to_agent, launch::WorkerOutput read)
+        : command(std::move(started)), channel(std::move(to_agent)), errors(std::move(read)) {}
+
+    launch::WorkerProcess command;
+    FrameChannel channel;
+    launch::WorkerOutput errors;
+    bool has_hello = false;
+    bool has_started = false;  // has answered the order to start workers
+    absl::Status start_status;
+    std::string lost;  // why the channel has ended; empty: it has not
+    std::optional<launch::EndOfProcess> end;
+    std::vector<int> workers;  // by number on the host
+    std::optional<proto::LookReport> look;
+    std::optional<proto::ProbeReport> probe;
+    std::optional<proto::ListenReport> listen;
+    std::optional<proto::ClockReport> clock;
+    // The file that the last request fetches, and how the request has ended.
+    std::string fetched;
+    std::optional<absl::Status> fetch_status;
+    std::optional<absl::Status> ship_status;  // of the last request
+  };
+
+  absl::StatusOr<bool> Serve(int64_t limit_ns, Listen listen);
+  void ServeUntil(int64_t limit_ms, Listen listen, const std::function<bool()>& is_done);
+  void SendTo(Agent* agent, const proto::AgentOrder& order);
+  void SendToAll(const proto::AgentOrder& order);
+  void AwaitAll(int64_t limit_ms, bool (*is_done)(const Agent& agent));
+  std::vector<pollfd> DescriptorsToPoll(Listen listen) const;
+  void ShowOutput();
+  void ReadErrors(Agent* agent);
+  void ReadFrames(int host);
+  void Take(int host, const proto::AgentReport& report);
+  void TakeHello(int host, const proto::AgentHello& hello);
+  void TakeStart(Agent* agent, const proto::StartReport& report)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeExit(const Agent& agent, const proto::ExitReport& report)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeUse(const Agent& agent, const proto::UseReport& report)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeFetch(Agent* agent, const proto::FetchReport& report);
+  bool ShipPiece(const proto::ShipOrder& piece, const std::vector<std::string>& to);
+  void EndCommand(Agent* agent);
+  void Lose(int host, const std::string& reason);
+  std::string LastText(const Agent& agent) const;
+  Worker* WorkerOf(const Agent& agent, int process) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::vector<HostAgent> hosts_;
+  const HostsSupervisorOptions options_;
+  std::vector<HostFacts> facts_;  // by host
+  launch::WakeEvent wake_;
+  const MonotonicClock clock_;
+  bool shows_output_ = true;
+  std::string output_;  // of workers, received and not yet shown
+  int64_t num_requests_ = 0;
+  std::deque<launch::WorkerExit> exits_;  // for the serving thread: seen and not yet returned
+
+  mutable Mutex mutex_;
+  // By host. The number of agents is fixed by StartAgents; a deque, as an agent does not move.
+  std::deque<Agent> agents_;
+  std::vector<Worker> workers_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace weir::hosts
