@@ -2,6 +2,7 @@
 goes wrong with a host, a process or the network is named."""
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -227,7 +228,7 @@ class Doctor(OnHosts):
         for host in self.lab.hosts:
             self.assertRegex(text, rf"(?m)^  {host} +\S+ .*-- {host} 'exec {self.program} agent'$")
         for address in ("10.77.0.1", "10.77.0.2", self.lab.address):
-            self.assertRegex(text, rf"{address} \d+\.\d ms")
+            self.assertRegex(text, rf"{address} \d+\.\d+ ms, \d+\.\d .iB/s")
         self.assertIn("Nothing to mend.", text)
         self.lab.cut(1)
         self.addCleanup(self.lab.mend, 1)
@@ -237,6 +238,32 @@ class Doctor(OnHosts):
         for wanted in (f"{first} does not reach {second} (10.77.0.2:", f"{second} does not reach {first} (10.77.0.1:",
                        f"{second} does not reach the starter ({self.lab.address}:", "NOT REACHED"):
             self.assertIn(wanted, text)
+        self.expect_nothing_left()
+
+
+class Calibration(OnHosts):
+    NUM_HOSTS = 2
+
+    def test_links_between_hosts_are_measured_into_the_cluster(self):
+        bytes_per_second = 20_000_000
+        self.lab.limit(bytes_per_second)
+        done = subprocess.run(["ip", "netns", "exec", self.lab.hub, self.program, "calibrate", "job.textproto", "--steps", "1",
+                               "--hosts", ",".join(f"{host}:4" for host in self.lab.hosts), "--ssh", ENTER, "-o",
+                               "lab.textproto"], cwd=self.folder, capture_output=True, text=True, timeout=LIMIT_S, check=False,
+                              env={**os.environ, "WEIR_TEST_STARTER_ADDRESS": self.lab.address})
+        print(done.stdout, done.stderr, flush=True)
+        self.assertEqual(done.returncode, 0)
+        cluster = self.read("lab.textproto").decode()
+        between = cluster[cluster.index("between_hosts"):]
+        speed = float(re.search(r"bytes_per_second: (\S+)", between)[1])
+        # The bucket lets the first bytes pass at once, and the measurement counts payload alone.
+        self.assertGreater(speed, 0.5 * bytes_per_second)
+        self.assertLess(speed, 2 * bytes_per_second)
+        self.assertGreater(float(re.search(r"latency_ns: (\S+)", between)[1]), 100)
+        self.assertRegex(cluster, r"count: 2\b")
+        self.assertRegex(cluster, r"devices: 4\b")
+        code, text = self.train("--mesh", "dp=8", "--steps", "1", "--cluster", "lab.textproto")
+        self.assertEqual(code, 0, text)
         self.expect_nothing_left()
 
 

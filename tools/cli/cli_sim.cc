@@ -1,16 +1,24 @@
 // weir sim and weir calibrate: a job on machines that need not exist here.
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <system_error>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "runtime/base/build_id.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "tools/cli/cli_checks.h"
 #include "tools/cli/cli_verbs.h"
+#include "tools/cli/train_arguments.h"
 #include "tools/console/console.h"
 #include "tools/fleet/fleet_runner.h"
+#include "tools/hosts/doctor.h"
+#include "tools/hosts/find_hosts.h"
+#include "tools/hosts/hosts_supervisor.h"
 #include "tools/launch/log_directory.h"
 #include "tools/sim/calibrate.h"
 #include "tools/sim/cluster_file.h"
@@ -21,6 +29,7 @@ namespace weir::cli {
 namespace {
 
 constexpr int kProcessesMeasured = 2;
+constexpr int64_t kProbeMs = 1'000;
 
 struct SimArguments {
   JobArguments job;
@@ -61,6 +70,7 @@ absl::Status Sim(SimArguments arguments, CliContext* context) {
 
 struct CalibrateArguments {
   JobArguments job;
+  hosts::HostsRequest hosts;
   std::string out;
   bool keep = false;
   std::string transport;  // between processes; empty: one process
@@ -121,6 +131,41 @@ absl::StatusOr<std::string> MakeKeptPlace(const CalibrateArguments& arguments) {
   return path;
 }
 
+// Measures the ways between the hosts that the user lists, and writes the links and the hosts into
+// the cluster: as many equal hosts, each with the devices that its slots give it.
+absl::Status MeasureHosts(const hosts::FoundHosts& found, console::Console* console,
+                          proto::Cluster* cluster) {
+  console::ConsoleLines lines(console);
+  console->Say(absl::StrCat("measuring ", found.line));
+  hosts::HostsSupervisorOptions options;
+  options.workers.console = &lines;
+  options.build_id = BuildId();
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<hosts::HostsSupervisor> supervisor,
+                        hosts::HostsSupervisor::Reach(found.agents, options));
+  std::vector<std::string> names;
+  for (const hosts::HostAgent& agent : found.agents) names.push_back(agent.host);
+  const hosts::Examination examination = hosts::Examine(supervisor.get(), names, {}, kProbeMs);
+  supervisor->TellEnd(0);
+  const std::optional<hosts::LinkSpeed> speed = hosts::MedianSpeed(examination);
+  if (!speed.has_value()) {
+    return ErrorOf(absl::StatusCode::kUnavailable,
+                   {"W0885", "the hosts", "two or more that reach each other",
+                    absl::StrCat(names.size(), names.size() == 1 ? " host" : " hosts",
+                                 ", no way between which could be measured"),
+                    "`weir doctor` with the same hosts says what to mend"});
+  }
+  proto::HostGroup* const host = cluster->mutable_host(0);
+  host->set_count(static_cast<int32_t>(found.agents.size()));
+  host->set_name("a host");
+  if (found.listed.front().slots > 0) host->set_devices(found.listed.front().slots);
+  proto::Link* const between = cluster->mutable_between_hosts();
+  *between = cluster->within_host();  // what devices do for their messages is the same
+  between->set_latency_ns(std::round(static_cast<double>(speed->round_trip_ns) / 2));
+  between->set_bytes_per_second(std::round(speed->bytes_per_second));
+  between->set_shared(proto::Link::HOST);
+  return absl::OkStatus();
+}
+
 absl::Status RunCalibrate(CalibrateArguments arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(proto::Job job, arguments.job.Read());
   if (arguments.keep) {
@@ -147,7 +192,14 @@ absl::Status RunCalibrate(CalibrateArguments arguments, CliContext* context) {
       return TimeInProcesses(fleet, measured, threads, rounds, steps);
     };
   }
+  console::ConsoleLines agent_lines(&console);
+  WEIR_ASSIGN_OR_RETURN(hosts::FoundHosts found, hosts::FindHosts(arguments.hosts, &agent_lines));
+  if (found.served.has_value()) {
+    context->exit_code = *found.served;
+    return absl::OkStatus();
+  }
   WEIR_ASSIGN_OR_RETURN(proto::Cluster cluster, sim::Calibrate(job, arguments.options));
+  if (!found.agents.empty()) WEIR_RETURN_IF_ERROR(MeasureHosts(found, &console, &cluster));
   const std::string text = sim::ClusterText(cluster);
   if (arguments.out.empty()) {
     *context->out << text;
@@ -173,6 +225,12 @@ absl::Status RunCalibrate(CalibrateArguments arguments, CliContext* context) {
                           : std::string(
                                 "; bytes between processes cost nothing that could be measured"));
   }
+  if (!found.agents.empty()) {
+    *context->out << absl::StrFormat("; %d hosts, %.0f us and %.2f GB/s between them",
+                                     cluster.host(0).count(),
+                                     cluster.between_hosts().latency_ns() * 1e-3,
+                                     cluster.between_hosts().bytes_per_second() * 1e-9);
+  }
   *context->out << "\n";
   return absl::OkStatus();
 }
@@ -188,6 +246,7 @@ void AddCalibrate(CLI::App* app, CliContext* context) {
       "  weir sim gpt.textproto --cluster here.textproto --mesh dp=2\n"
       "  weir calibrate gpt.textproto --also dp=2 --between-processes auto -o processes.textproto\n"
       "  weir calibrate gpt.textproto --mesh pp=4 -o here.textproto --trace measured.pftrace\n"
+      "  weir calibrate gpt.textproto --hosts a,b --between-processes tcp -o lab.textproto\n"
       "Let nothing else run meanwhile.",
       [calibrate, context] { return RunCalibrate(*calibrate, context); });
   calibrate->job.AddTo(verb, context, JobArguments::Data::kOpened);
@@ -206,6 +265,7 @@ void AddCalibrate(CLI::App* app, CliContext* context) {
                    "between them by auto, shm or tcp [one process]")
       ->type_name("HOW")
       ->check(CLI::IsMember({"auto", "shm", "tcp"}));
+  AddHostOptions(verb, &calibrate->hosts);
   verb->add_option("--logs", calibrate->logs, "Folder for the logs of processes")
       ->type_name("DIR")
       ->capture_default_str();

@@ -23,6 +23,7 @@
 #include "runtime/limits/process_limits.h"
 #include "runtime/trace/trace_parts.h"
 #include "runtime/transport/rank_card.h"
+#include "tools/fleet/host_memory.h"
 #include "tools/fleet/input_files.h"
 #include "tools/fleet/wait_account.h"
 #include "tools/launch/core_dumps.h"
@@ -135,7 +136,8 @@ absl::StatusOr<std::unique_ptr<launch::Supervisor>> Fleet::StartOnHosts(
   for (const hosts::HostAgent& host : options_.hosts) names.push_back(host.host);
   absl::StatusOr<hosts::StarterAddress> address =
       hosts::ChooseStarterAddress(supervisor.get(), names, options_.address);
-  absl::Status started = address.status();
+  absl::Status started = CheckMemory(supervisor->facts());
+  if (started.ok()) started = address.status();
   if (started.ok() && options_.ships_inputs) started = ShipInputs(supervisor.get());
   if (started.ok()) started = supervisor->StartWorkers(launches);
   if (!started.ok()) {
@@ -145,6 +147,24 @@ absl::StatusOr<std::unique_ptr<launch::Supervisor>> Fleet::StartOnHosts(
   starter_address_ = *std::move(address);
   on_hosts_ = supervisor.get();
   return supervisor;
+}
+
+absl::Status Fleet::CheckMemory(const std::vector<hosts::HostFacts>& facts) const {
+  if (options_.bytes_of_rank.empty()) return absl::OkStatus();
+  std::vector<HostShare> shares;
+  for (size_t host = 0; host < facts.size(); ++host) {
+    HostShare share = {options_.hosts[host].host, facts[host].machine, facts[host].memory_bytes};
+    for (int worker = 0; worker < num_workers(); ++worker) {
+      if (options_.host_of[worker] != static_cast<int>(host)) continue;
+      for (int rank : ranks_of_[worker]) {
+        ++share.num_ranks;
+        share.rank_bytes += options_.bytes_of_rank.at(static_cast<size_t>(rank));
+      }
+    }
+    shares.push_back(std::move(share));
+  }
+  return CheckHostMemory(
+      shares, *std::max_element(options_.bytes_of_rank.begin(), options_.bytes_of_rank.end()));
 }
 
 absl::Status Fleet::ShipInputs(hosts::HostsSupervisor* supervisor) {

@@ -60,8 +60,9 @@ struct FleetOptions {
   bool is_scheduled = false;
   // The files that workers read: data of the job, weights, a checkpoint.
   std::vector<std::string> input_files;
-  bool ships_inputs = false;  // hosts get copies of these files
-  std::string address;        // at which the starter listens; empty: one that all hosts reach
+  std::vector<int64_t> bytes_of_rank;  // the memory that each rank needs; empty: not known
+  bool ships_inputs = false;           // hosts get copies of these files
+  std::string address;    // at which the starter listens; empty: one that all hosts reach
   std::string interface;  // for tensors, on every host; empty: the one on the way to the starter
   console::Console* console = nullptr;  // must outlive the fleet; required
 };
@@ -122,6 +123,7 @@ class Fleet {
   absl::Status StartWorkers();
   absl::StatusOr<std::unique_ptr<launch::Supervisor>> StartOnHosts(
       const std::vector<launch::WorkerLaunch>& launches, const launch::SupervisorOptions& options);
+  absl::Status CheckMemory(const std::vector<hosts::HostFacts>& facts) const;
   absl::Status ShipInputs(hosts::HostsSupervisor* supervisor);
   void RemoveShipped();
   // The log directory as the hosts know it.

@@ -85,6 +85,7 @@ absl::StatusOr<std::unique_ptr<train::JobRunner>> FleetRunner::Open(
   FleetOptions fleet_options = options;
   fleet_options.processes = static_cast<int>(spread.ranks_of.size());
   fleet_options.host_of = std::move(spread.host_of);
+  fleet_options.bytes_of_rank = prepared->bytes_of_rank;
   *owner = std::make_unique<Fleet>(std::move(spread.ranks_of), fleet_options);
   Fleet* const fleet = owner->get();
   WEIR_RETURN_IF_ERROR(fleet->Launch());

@@ -6,6 +6,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -21,6 +22,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "runtime/control/socket_address.h"
+#include "tools/hosts/link_probe.h"
 #include "tools/launch/owned_descriptor.h"
 
 namespace weir::hosts {
@@ -151,9 +153,38 @@ std::string AddressTowards(const std::string& host) {
 
 absl::StatusOr<std::unique_ptr<ProbeTarget>> ProbeTarget::Open(const std::string& text) {
   WEIR_ASSIGN_OR_RETURN(launch::OwnedDescriptor listener, ListenAt(text, /*port=*/0));
+  WEIR_ASSIGN_OR_RETURN(launch::OwnedDescriptor wake, launch::WakeEvent::Open());
   std::string address = SocketAddress::LocalOf(listener.get())->text();
   return std::unique_ptr<ProbeTarget>(
-      new ProbeTarget(std::move(listener), text, std::move(address)));
+      new ProbeTarget(std::move(listener), std::move(wake), text, std::move(address)));
+}
+
+ProbeTarget::ProbeTarget(launch::OwnedDescriptor listener, launch::OwnedDescriptor wake,
+                         std::string host, std::string address)
+    : listener_(std::move(listener)),
+      wake_(std::move(wake)),
+      host_(std::move(host)),
+      address_(std::move(address)),
+      thread_([this] { Serve(); }) {}
+
+ProbeTarget::~ProbeTarget() {
+  wake_.Wake();
+  thread_.join();
+}
+
+void ProbeTarget::Serve() {
+  // Signals are for threads that look for them.
+  sigset_t all;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  while (true) {
+    pollfd polled[] = {{listener_.get(), POLLIN, 0}, {wake_.descriptor(), POLLIN, 0}};
+    if (::poll(polled, 2, -1) < 0 && errno != EINTR) return;
+    if (polled[1].revents != 0) return;
+    const launch::OwnedDescriptor connection(
+        ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (connection.open()) ServeLinkProbe(connection.get(), wake_);
+  }
 }
 
 std::vector<std::string> ProbeTargets::addresses() const {

@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "runtime/control/socket_address.h"
 #include "tools/launch/owned_descriptor.h"
+#include "tools/launch/wake_event.h"
 
 namespace weir::hosts {
 
@@ -47,19 +49,25 @@ std::vector<std::string> AddressesOf(const std::string& host);
 // the name is unknown or there is no route.
 std::string AddressTowards(const std::string& host);
 
-// A ProbeTarget listens at a free port of an address and accepts every connection, to be probed.
+// A ProbeTarget listens at a free port of an address and answers probes, one after the other
+// (link_probe.h), on a thread of its own.
 class ProbeTarget {
  public:
   // kUnavailable if this machine has no such address.
   static absl::StatusOr<std::unique_ptr<ProbeTarget>> Open(const std::string& address);
+  ~ProbeTarget();
   const std::string& host() const { return host_; }        // as Open was told
   const std::string& address() const { return address_; }  // with the port
 
  private:
-  ProbeTarget(launch::OwnedDescriptor listener, std::string host, std::string address)
-      : listener_(std::move(listener)), host_(std::move(host)), address_(std::move(address)) {}
+  ProbeTarget(launch::OwnedDescriptor listener, launch::OwnedDescriptor wake, std::string host,
+              std::string address);
+  void Serve();
+
   const launch::OwnedDescriptor listener_;
+  launch::WakeEvent wake_;  // once the target ends
   const std::string host_, address_;
+  std::thread thread_;
 };
 
 struct ProbeTargets {

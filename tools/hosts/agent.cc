@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/statvfs.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,10 +29,12 @@
 #include "runtime/base/status.h"
 #include "runtime/control/outcome.h"
 #include "runtime/control/socket_address.h"
+#include "runtime/limits/machine_memory.h"
 #include "tools/hosts/address_probe.h"
 #include "tools/hosts/frame_channel.h"
 #include "tools/hosts/host_files.h"
 #include "tools/hosts/host_name.h"
+#include "tools/hosts/link_probe.h"
 #include "tools/launch/program_path.h"
 #include "tools/launch/signal_watch.h"
 #include "tools/launch/supervisor.h"
@@ -107,9 +108,7 @@ proto::AgentHello Hello(const std::string& starter_address) {
   hello.set_pid(::getpid());
   const std::vector<int> cores = OwnCores();
   hello.mutable_core()->Assign(cores.begin(), cores.end());
-  struct sysinfo info = {};
-  if (::sysinfo(&info) == 0)
-    hello.set_memory_bytes(static_cast<int64_t>(info.totalram) * info.mem_unit);
+  hello.set_memory_bytes(limits::OwnMachineMemory().bytes);
   hello.set_starter_address(starter_address);
   struct statvfs shared = {};
   hello.set_shared_memory_bytes(::statvfs("/dev/shm", &shared) == 0
@@ -186,6 +185,7 @@ class Agent {
       case proto::AgentOrder::kProbe: return Probe(order.probe());
       case proto::AgentOrder::kListen: return ListenForProbes();
       case proto::AgentOrder::kClock: return TellTime(order.clock());
+      case proto::AgentOrder::kMeasure: return Measure(order.measure());
       case proto::AgentOrder::kEnd: job_code_ = order.end().exit_code(); return true;
       case proto::AgentOrder::kFetch: fetched_.emplace(order.fetch()); return true;
       case proto::AgentOrder::kShip: return Ship(order.ship());
@@ -322,6 +322,17 @@ class Agent {
     report.mutable_listen();
     for (const std::string& address : targets_.addresses())
       report.mutable_listen()->add_address(address);
+    Send(report);
+    return true;
+  }
+
+  bool Measure(const proto::MeasureOrder& order) {
+    const LinkSpeed speed = MeasureLink(order.address(), order.limit_ms());
+    proto::AgentReport report;
+    report.mutable_measure()->set_request(order.request());
+    report.mutable_measure()->set_error(speed.error);
+    report.mutable_measure()->set_round_trip_ns(speed.round_trip_ns);
+    report.mutable_measure()->set_bytes_per_second(speed.bytes_per_second);
     Send(report);
     return true;
   }

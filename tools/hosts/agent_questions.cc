@@ -14,6 +14,7 @@ namespace weir::hosts {
 namespace {
 
 constexpr int64_t kLookMs = 500;
+constexpr int64_t kMeasureMs = 4000;  // of a way that is slow
 constexpr int64_t kPieceMs = 20'000;  // for the next piece of a file to travel
 constexpr size_t kPieceBytes = 1 << 20;
 constexpr size_t kWaitingBytesMax = 4 << 20;  // in the channel to an agent
@@ -56,6 +57,24 @@ std::vector<std::vector<std::string>> AgentsSupervisor::ListenForProbes() {
     addresses.back().assign(agent.listen->address().begin(), agent.listen->address().end());
   }
   return addresses;
+}
+
+LinkSpeed AgentsSupervisor::Measure(int host, const std::string& address) {
+  Agent& agent = agents_.at(static_cast<size_t>(host));
+  agent.measure.reset();
+  proto::AgentOrder order;
+  order.mutable_measure()->set_request(++num_requests_);
+  order.mutable_measure()->set_address(address);
+  order.mutable_measure()->set_limit_ms(kMeasureMs);
+  SendTo(&agent, order);
+  const auto has_answer = [&] {
+    return agent.measure.has_value() && agent.measure->request() == num_requests_;
+  };
+  ServeUntil(kMeasureMs + kAnswerMs, Listen::kToAgentsOnly,
+             [&] { return has_answer() || !agent.lost.empty(); });
+  if (!has_answer()) return {"the host gave no answer"};
+  return {agent.measure->error(), agent.measure->round_trip_ns(),
+          agent.measure->bytes_per_second()};
 }
 
 std::vector<std::optional<int64_t>> AgentsSupervisor::ClockOffsetsNs() {

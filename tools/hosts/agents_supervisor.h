@@ -54,6 +54,7 @@ class AgentsSupervisor final : public HostsSupervisor {
   std::vector<std::vector<AddressProbe>> Probe(const std::vector<std::string>& addresses,
                                                int64_t limit_ms) override;
   std::vector<std::vector<std::string>> ListenForProbes() override;
+  LinkSpeed Measure(int host, const std::string& address) override;
   std::vector<std::optional<int64_t>> ClockOffsetsNs() override;
   absl::Status StartWorkers(const std::vector<launch::WorkerLaunch>& workers) override;
   void TellEnd(int exit_code) override;
@@ -124,6 +125,7 @@ class AgentsSupervisor final : public HostsSupervisor {
     std::optional<proto::ProbeReport> probe;
     std::optional<proto::ListenReport> listen;
     std::optional<proto::ClockReport> clock;
+    std::optional<proto::MeasureReport> measure;
     // The file that the last request fetches, and how the request has ended.
     std::string fetched;
     std::optional<absl::Status> fetch_status;

@@ -14,6 +14,8 @@ namespace weir::hosts {
 namespace {
 
 constexpr char kStarter[] = "the starter";
+constexpr size_t kHostsMeasuredWhole = 4;
+constexpr int kWaysMeasuredMax = 16;
 
 // Returns the best of the probes from one host to the addresses of another.
 HostWay WayOf(const std::vector<AddressProbe>& probes, const std::vector<std::string>& addresses,
@@ -28,6 +30,30 @@ HostWay WayOf(const std::vector<AddressProbe>& probes, const std::vector<std::st
     }
   }
   return way;
+}
+
+void MeasureWays(HostsSupervisor* supervisor, Examination* found) {
+  const size_t num_hosts = found->hosts.size();
+  int left = kWaysMeasuredMax;
+  for (size_t from = 0; from < num_hosts; ++from) {
+    for (size_t to = 0; to < found->ways[from].size(); ++to) {
+      HostWay& way = found->ways[from][to];
+      const bool is_wanted = num_hosts <= kHostsMeasuredWhole || to == (from + 1) % num_hosts;
+      if (way.address.empty() || !is_wanted || left-- <= 0) continue;
+      way.speed = supervisor->Measure(static_cast<int>(from), way.address);
+    }
+  }
+}
+
+// Returns "10.0.0.2 0.1 ms, 1.1 GiB/s": as measured, or the time to connect alone.
+std::string WayText(const HostWay& way) {
+  const bool is_measured = way.speed.has_value() && way.speed->error.empty();
+  const double ms = is_measured ? static_cast<double>(way.speed->round_trip_ns) * 1e-6
+                                : static_cast<double>(way.round_trip_us) * 1e-3;
+  return absl::StrCat(
+      way.address.substr(0, way.address.rfind(':')),
+      absl::StrFormat(ms < 0.1 ? " %.3f ms" : " %.1f ms", ms),
+      is_measured ? absl::StrCat(", ", BytesText(way.speed->bytes_per_second), "/s") : "");
 }
 
 std::string ClockText(const std::optional<int64_t>& offset_ns) {
@@ -79,7 +105,24 @@ Examination Examine(HostsSupervisor* supervisor, const std::vector<std::string>&
       begin = end;
     }
   }
+  MeasureWays(supervisor, &found);
   return found;
+}
+
+std::optional<LinkSpeed> MedianSpeed(const Examination& examination) {
+  std::vector<int64_t> round_trips;
+  std::vector<double> rates;
+  for (const std::vector<HostWay>& ways : examination.ways) {
+    for (size_t to = 0; to < examination.hosts.size(); ++to) {
+      if (!ways[to].speed.has_value() || !ways[to].speed->error.empty()) continue;
+      round_trips.push_back(ways[to].speed->round_trip_ns);
+      rates.push_back(ways[to].speed->bytes_per_second);
+    }
+  }
+  if (rates.empty()) return std::nullopt;
+  std::sort(round_trips.begin(), round_trips.end());
+  std::sort(rates.begin(), rates.end());
+  return LinkSpeed{"", round_trips[round_trips.size() / 2], rates[rates.size() / 2]};
 }
 
 std::vector<std::string> Complaints(const Examination& examination, const std::string& build_id) {
@@ -152,16 +195,11 @@ std::string ExaminationText(const Examination& examination) {
     rows.push_back({examination.hosts[from]});
     for (size_t to = 0; to < examination.ways[from].size(); ++to) {
       const HostWay& way = examination.ways[from][to];
-      rows.back().push_back(
-          from == to ? "-"
-          : way.address.empty()
-              ? "NOT REACHED"
-              : absl::StrCat(
-                    way.address.substr(0, way.address.rfind(':')), " ",
-                    absl::StrFormat("%.1f ms", static_cast<double>(way.round_trip_us) * 1e-3)));
+      rows.back().push_back(from == to ? "-" : way.address.empty() ? "NOT REACHED" : WayText(way));
     }
   }
-  absl::StrAppend(&text, "Ways over TCP, and the time to connect:\n", Table(rows));
+  absl::StrAppend(&text, "Ways over TCP; the time there and back, and the speed of one stream:\n",
+                  Table(rows));
   return text;
 }
 

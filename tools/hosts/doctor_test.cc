@@ -26,7 +26,7 @@ Examination Healthy() {
   examination.hosts = {"a", "b"};
   examination.facts = {FactsOf("alpha"), FactsOf("beta")};
   examination.clock_offset_ns = {100'000, -2'000'000};
-  const HostWay way = {"10.0.0.2:4000", 300, {}};
+  const HostWay way = {"10.0.0.2:4000", 300, {}, std::nullopt};
   examination.ways = {{HostWay(), way, way}, {way, HostWay(), way}};
   return examination;
 }
@@ -63,6 +63,19 @@ TEST(DoctorTest, EachFaultIsAComplaintThatSaysWhatToDo) {
                   HasSubstr("b runs another build of Weir (b2, here b1): install the same one"),
                   HasSubstr("b does not reach a (10.0.0.1:40001 Connection refused): open")));
   EXPECT_THAT(ExaminationText(sick), HasSubstr("NOT REACHED"));
+}
+
+TEST(DoctorTest, WaysThatWereMeasuredShowTheirSpeed) {
+  Examination examination = Healthy();
+  EXPECT_FALSE(MedianSpeed(examination).has_value());
+  examination.ways[0][1].speed = LinkSpeed{"", 250'000, 2.0 * (1 << 30)};
+  examination.ways[1][0].speed = LinkSpeed{"", 50'000, 3.0 * (1 << 30)};
+  examination.ways[0][2].speed = LinkSpeed{"", 1, 1};  // to the starter
+  const std::string text = ExaminationText(examination);
+  EXPECT_THAT(text, HasSubstr("10.0.0.2 0.2 ms, 2.0 GiB/s"));
+  EXPECT_THAT(text, HasSubstr("10.0.0.2 0.050 ms, 3.0 GiB/s"));
+  EXPECT_EQ(MedianSpeed(examination)->round_trip_ns, 250'000);
+  EXPECT_EQ(MedianSpeed(examination)->bytes_per_second, 3.0 * (1 << 30));
 }
 
 TEST(DoctorTest, AHostWithoutAnswersIsSick) {

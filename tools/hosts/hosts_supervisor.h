@@ -23,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "tools/hosts/address_probe.h"
 #include "tools/hosts/byte_stream.h"
+#include "tools/hosts/link_probe.h"
 #include "tools/launch/supervisor.h"
 
 namespace weir::hosts {
@@ -42,8 +43,8 @@ struct HostFacts {
   std::string machine;  // the same for all hosts that are parts of one machine
   std::string build_id;
   int64_t agent_pid = 0;
-  std::vector<int> cores;  // the numbers of those that its workers may use
-  int64_t memory_bytes = 0;
+  std::vector<int> cores;           // the numbers of those that its workers may use
+  int64_t memory_bytes = 0;         // of the machine, or of the agent's control group
   int64_t shared_memory_bytes = 0;  // free in /dev/shm; below 0: there is none
   std::string starter_address;      // this machine's address as the host sees it; empty: not known
   int free_port = 0;  // of TCP, that no process had when the agent looked; 0: not known
@@ -76,6 +77,10 @@ class HostsSupervisor : public launch::Supervisor {
   // Lets each host listen at each of its addresses, for probes, until its agent ends. Returns the
   // addresses with ports, by host; none for a host that gives no answer within 2 s.
   virtual std::vector<std::vector<std::string>> ListenForProbes() = 0;
+
+  // Lets a host measure the way to an address of another, which listens for probes (link_probe.h).
+  // Takes about 0.4 s. A host that gives no answer has a result that says so.
+  virtual LinkSpeed Measure(int host, const std::string& address) = 0;
 
   // Returns by host how far the host's clock is ahead of this machine's, from the quickest of
   // several questions; nullopt for a host that gives no answer within 2 s.

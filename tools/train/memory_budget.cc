@@ -1,15 +1,11 @@
 #include "tools/train/memory_budget.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "actors/engine/program_binding.h"
@@ -19,6 +15,7 @@
 #include "compiler/job/import_graph.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
+#include "runtime/limits/machine_memory.h"
 #include "tools/train/job_session.h"
 #include "tools/train/job_variant.h"
 
@@ -29,18 +26,6 @@ namespace {
 constexpr int64_t kRanksLookedAt = 16;
 constexpr int kTensorsNamed = 5;
 constexpr int64_t kMicroBatchesMost = 8;  // times as many
-
-// The limit of a control group: a number, or "max". 0: none.
-int64_t ControlGroupBytes() {
-  for (const char* path :
-       {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
-    std::ifstream file(path);
-    std::string text;
-    int64_t bytes = 0;
-    if (file >> text && absl::SimpleAtoi(text, &bytes) && bytes > 0) return bytes;
-  }
-  return 0;
-}
 
 bool FitsDevice(const MemoryNeed& need, const MemoryBudget& budget) {
   return budget.device_bytes == 0 || need.bytes <= budget.device_bytes;
@@ -116,6 +101,9 @@ absl::StatusOr<NeedAndPlans> NeedBeside(const compiler::LogicalPlan& plan,
     }
     const int64_t bytes = own.arena_bytes() + own_workspaces.Of(own) + beside_bytes;
     of.need.all_bytes += static_cast<double>(bytes) * static_cast<double>(ranks);
+    int64_t& of_stage =
+        of.need.bytes_of_stage[plan.places.PlaceOf(RankId(static_cast<int32_t>(rank)))];
+    of_stage = std::max(of_stage, bytes);
     if (bytes > of.need.bytes) {
       of.need.rank = rank;
       of.need.bytes = bytes;
@@ -242,16 +230,9 @@ std::string LargestTensors(const compiler::LogicalPlan& plan, int64_t rank) {
 }  // namespace
 
 MemoryBudget BudgetOf(const proto::Job& job) {
-  MemoryBudget budget{job.runtime().memory_bytes_max(),
-                      static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) *
-                          static_cast<int64_t>(::sysconf(_SC_PAGESIZE)),
-                      "this machine"};
-  const int64_t group = ControlGroupBytes();
-  if (group > 0 && group < budget.machine_bytes) {
-    budget.machine_bytes = group;
-    budget.machine = "the control group of this process";
-  }
-  return budget;
+  const limits::MachineMemory memory = limits::OwnMachineMemory();
+  return {job.runtime().memory_bytes_max(), memory.bytes,
+          memory.is_of_control_group ? "the control group of this process" : "this machine"};
 }
 
 absl::StatusOr<MemoryNeed> NeedOf(const compiler::LogicalPlan& plan, Beside beside) {

@@ -34,6 +34,7 @@ struct MemoryNeed {
   int64_t bytes = 0;         // of that rank: its arena, and the workspace of its kernels
   int64_t beside_bytes = 0;  // the part of `bytes` for the evaluation beside it
   double all_bytes = 0;      // of all ranks
+  std::map<int64_t, int64_t> bytes_of_stage;  // of the rank that needs most of each stage
 };
 
 // Returns the need of the ranks. On meshes of more than 16 devices the first rank of each stage

@@ -216,6 +216,9 @@ class Preparation {
         prepared_.plans.evaluation != nullptr ? Beside::kEvaluation : Beside::kNothing;
     WEIR_RETURN_IF_ERROR(CheckNeed(plan, beside, of.need, BudgetFor(job_, machine())));
     prepared_.bytes_per_device = of.need.bytes;
+    for (int32_t rank = 0; rank < plan.mesh.num_ranks(); ++rank)
+      prepared_.bytes_of_rank.push_back(
+          of.need.bytes_of_stage.at(plan.places.PlaceOf(RankId(rank))));
     WEIR_RETURN_IF_ERROR(ProvePlans(plan, of.plans, &prepared_));
     if (prepared_.plans.evaluation != nullptr)
       WEIR_RETURN_IF_ERROR(ProvePlans(*prepared_.plans.evaluation, {}, &prepared_));
