@@ -156,6 +156,9 @@ class Drills(OnHosts):
 
     def test_a_worker_that_is_killed_is_named_with_its_host(self):
         job = self.start_two()
+        for pid in (*self.processes("agent"), *self.processes("worker"), *self.processes("train")):
+            with open(f"/proc/{pid}/coredump_filter", encoding="ascii") as file:
+                self.assertEqual(int(file.read(), 16), 0, "keys would lie in core dumps")
         os.kill(self.worker_on(1), signal.SIGKILL)
         self.expect_end(job, 137, rf"first failure: rank 1 \(pid \d+ on {self.lab.hosts[1]}\): killed by SIGKILL")
 

@@ -184,13 +184,14 @@ absl::Status Fleet::ShipInputs(hosts::HostsSupervisor* supervisor) {
 
 void Fleet::RemoveShipped() {
   if (on_hosts_ == nullptr || !options_.ships_inputs) return;
+  std::vector<std::vector<std::string>> copies(options_.hosts.size());
   for (size_t host = 0; host < options_.hosts.size(); ++host) {
     for (size_t i = 0; i < options_.input_files.size(); ++i) {
-      on_hosts_->RemoveFile(static_cast<int>(host),
-                            ShippedPath(AbsoluteLogDirectory(), options_.hosts[host].host, i,
-                                        options_.input_files[i]));
+      copies[host].push_back(ShippedPath(AbsoluteLogDirectory(), options_.hosts[host].host, i,
+                                         options_.input_files[i]));
     }
   }
+  on_hosts_->RemoveFiles(copies);
 }
 
 std::string Fleet::PathOn(int worker, const std::string& path) const {
@@ -582,13 +583,15 @@ void Fleet::GatherTrace(const std::vector<int64_t>& clock_offset_ns) {
     options_.console->Say(absl::StrCat("no trace: ", written.message()));
     return;
   }
+  std::vector<std::vector<std::string>> on_hosts(options_.hosts.size());
   for (int worker = 0; worker < num_workers(); ++worker) {
     if (on_hosts_ != nullptr) {
-      on_hosts_->RemoveFile(options_.host_of[worker], TracePartOf(worker));
+      on_hosts[options_.host_of[worker]].push_back(TracePartOf(worker));
     } else {
       ::unlink(TracePartOf(worker).c_str());
     }
   }
+  if (on_hosts_ != nullptr) on_hosts_->RemoveFiles(on_hosts);
   options_.console->Say(absl::StrCat(
       "trace of the failed job written to ", options_.trace,
       missing.empty() ? "" : absl::StrCat("; missing: ", absl::StrJoin(missing, ", "))));

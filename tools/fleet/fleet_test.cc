@@ -89,6 +89,17 @@ TEST_F(FleetTest, AnAnswerThatIsNoneNamesItsRanks) {
   EXPECT_THAT(std::string(nonsense.message()), HasSubstr("2-3"));
 }
 
+TEST_F(FleetTest, AWorkerPublishesNoCardOfARankOfAnother) {
+  Launch(2);
+  ASSERT_EQ(launched_, absl::OkStatus());
+  const absl::Status forged = CallWith(Script::kForges);
+  EXPECT_EQ(forged.code(), absl::StatusCode::kPermissionDenied) << forged;
+  EXPECT_THAT(std::string(forged.message()), HasSubstr("W0810"));
+  const auto own = fleet_->CallEach({CommandFor(Script::kForges), CommandFor(Script::kAnswers)},
+                                    Fleet::Watch::kNone);
+  EXPECT_TRUE(own.ok()) << "worker 0 has rank 0: " << own.status();
+}
+
 TEST_F(FleetTest, AProcessThatEndsIsTheFirstFailureAndTheOthersFollow) {
   Launch(3);
   ASSERT_EQ(launched_, absl::OkStatus());

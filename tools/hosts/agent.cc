@@ -35,6 +35,7 @@
 #include "tools/hosts/host_files.h"
 #include "tools/hosts/host_name.h"
 #include "tools/hosts/link_probe.h"
+#include "tools/launch/core_dumps.h"
 #include "tools/launch/program_path.h"
 #include "tools/launch/signal_watch.h"
 #include "tools/launch/supervisor.h"
@@ -189,7 +190,7 @@ class Agent {
       case proto::AgentOrder::kEnd: job_code_ = order.end().exit_code(); return true;
       case proto::AgentOrder::kFetch: fetched_.emplace(order.fetch()); return true;
       case proto::AgentOrder::kShip: return Ship(order.ship());
-      case proto::AgentOrder::kRemove: ::unlink(order.remove().path().c_str()); return true;
+      case proto::AgentOrder::kRemove: return Remove(order.remove());
       case proto::AgentOrder::KIND_NOT_SET: return false;
     }
     return false;
@@ -242,7 +243,11 @@ class Agent {
     options.ranks_shown.assign(order.rank_shown().begin(), order.rank_shown().end());
     options.reap_ms = order.reap_ms();
     options.console = &console_;
-    if (order.is_program_of_user()) options.program = launch::WorkerProgram::kOfUser;
+    if (order.is_program_of_user()) {
+      options.program = launch::WorkerProgram::kOfUser;
+    } else {
+      launch::KeepMemoryOutOfCoreDumps();  // the keys of workers pass through the agent
+    }
     options.wake_descriptor = channel_.input();
     absl::StatusOr<std::unique_ptr<launch::Supervisor>> started =
         launch::Supervisor::Start(launches, options);
@@ -351,6 +356,14 @@ class Agent {
       *report.mutable_ship() = *std::move(ended);
       Send(report);
     }
+    return true;
+  }
+
+  bool Remove(const proto::RemoveOrder& order) {
+    for (const std::string& path : order.path()) ::unlink(path.c_str());
+    proto::AgentReport report;
+    report.mutable_remove()->set_request(order.request());
+    Send(report);
     return true;
   }
 

@@ -183,10 +183,16 @@ void AgentsSupervisor::TakeFetch(Agent* agent, const proto::FetchReport& report)
   if (report.is_last()) agent->fetch_status = control::FromOutcome(report.outcome());
 }
 
-void AgentsSupervisor::RemoveFile(int host, const std::string& path) {
-  proto::AgentOrder order;
-  order.mutable_remove()->set_path(path);
-  SendTo(&agents_.at(static_cast<size_t>(host)), order);
+void AgentsSupervisor::RemoveFiles(const std::vector<std::vector<std::string>>& paths_of_hosts) {
+  const int64_t request = ++num_requests_;
+  for (size_t host = 0; host < agents_.size(); ++host) {
+    proto::AgentOrder order;
+    order.mutable_remove()->set_request(request);
+    for (const std::string& path : paths_of_hosts[host]) order.mutable_remove()->add_path(path);
+    agents_[host].has_removed = paths_of_hosts[host].empty();
+    if (!agents_[host].has_removed) SendTo(&agents_[host], order);
+  }
+  AwaitAll(kAnswerMs, [](const Agent& agent) { return agent.has_removed; });
 }
 
 absl::Status AgentsSupervisor::ShipFile(const std::string& from,

@@ -380,6 +380,7 @@ void AgentsSupervisor::Take(int host, const proto::AgentReport& report) {
   if (report.has_listen()) agent.listen = report.listen();
   if (report.has_clock()) agent.clock = report.clock();
   if (report.has_measure()) agent.measure = report.measure();
+  if (report.has_remove()) agent.has_removed = report.remove().request() == num_requests_;
   if (report.has_fetch()) TakeFetch(&agent, report.fetch());
   if (report.has_ship() && report.ship().request() == num_requests_)
     agent.ship_status = control::FromOutcome(report.ship().outcome());

@@ -60,7 +60,7 @@ class AgentsSupervisor final : public HostsSupervisor {
   void TellEnd(int exit_code) override;
   absl::StatusOr<std::string> FetchFile(int host, const std::string& path,
                                         int64_t bytes_max) override;
-  void RemoveFile(int host, const std::string& path) override;
+  void RemoveFiles(const std::vector<std::vector<std::string>>& paths_of_hosts) override;
   absl::Status ShipFile(const std::string& from, const std::vector<std::string>& to) override;
 
   absl::Status Tell(int worker, const std::string& bytes) override;
@@ -130,6 +130,7 @@ class AgentsSupervisor final : public HostsSupervisor {
     std::string fetched;
     std::optional<absl::Status> fetch_status;
     std::optional<absl::Status> ship_status;  // of the last request
+    bool has_removed = false;                 // what the last request names
   };
 
   absl::StatusOr<bool> Serve(int64_t limit_ns, Listen listen);

@@ -101,8 +101,8 @@ class HostsSupervisor : public launch::Supervisor {
   virtual absl::StatusOr<std::string> FetchFile(int host, const std::string& path,
                                                 int64_t bytes_max) = 0;
 
-  // Removes a file of the host, if it is there.
-  virtual void RemoveFile(int host, const std::string& path) = 0;
+  // Removes files of each host, as far as they are there. Waits for the hosts, for 2 s at most.
+  virtual void RemoveFiles(const std::vector<std::vector<std::string>>& paths_of_hosts) = 0;
 
   // Copies the file `from` of this machine to the path to[h] of each host h, and makes the folders
   // there. A copy appears at its path when it is complete. kUnavailable (W0881) with the path and

@@ -349,7 +349,7 @@ TEST_F(HostsSupervisorTest, FilesTravelToTheHostsAndFromThem) {
   }
   EXPECT_EQ(supervisor_->FetchFile(0, to[0], 5).status().code(),
             absl::StatusCode::kResourceExhausted);
-  supervisor_->RemoveFile(0, to[0]);
+  supervisor_->RemoveFiles({{to[0], to[0] + "no"}, {}});
   EXPECT_EQ(supervisor_->FetchFile(0, to[0], 5).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(supervisor_->FetchFile(1, to[0] + "no", 5).status().code(),
             absl::StatusCode::kNotFound);

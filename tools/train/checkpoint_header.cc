@@ -11,6 +11,7 @@ namespace weir::train {
 namespace {
 
 constexpr char kStepKey[] = "step";
+constexpr char kTrainedStepsKey[] = "trained_steps";  // of weights
 constexpr char kOptimizerStepKey[] = "optimizer_step";
 constexpr char kScheduleKey[] = "schedule";
 
@@ -23,6 +24,19 @@ std::map<std::string, std::string> CheckpointMetadata(const proto::Job& job, int
       {kStepKey, absl::StrCat(step)},
       {kOptimizerStepKey, absl::StrCat(compiler::UpdateRateOf(job.training()).OptimizerStep(step))},
       {kScheduleKey, ScheduleText(job)}};
+}
+
+std::map<std::string, std::string> WeightsMetadata(const proto::Job& job, int64_t step) {
+  return {{"format", "weir"}, {"job", job.name()}, {kTrainedStepsKey, absl::StrCat(step)}};
+}
+
+std::optional<int64_t> StepsBehind(const store::SafetensorsReader& file) {
+  for (const char* key : {kStepKey, kTrainedStepsKey}) {
+    const auto entry = file.metadata().find(key);
+    int64_t steps = 0;
+    if (entry != file.metadata().end() && absl::SimpleAtoi(entry->second, &steps)) return steps;
+  }
+  return std::nullopt;
 }
 
 absl::StatusOr<CheckpointHeader> ReadCheckpointHeader(const store::SafetensorsReader& file) {

@@ -193,8 +193,8 @@ TEST_F(NothingIsLostTest, TheCheckpointOfALongerRunIsKept) {
   trouble_.interrupt_at = 1;
   EXPECT_EQ(Run(SmallJob()).steps_done, 1);
   EXPECT_THAT(log_.str(), HasSubstr(absl::StrCat("holds a checkpoint of step ", kSteps)));
-  EXPECT_THAT(log_.str(), HasSubstr("the checkpoint of a longer run at " + Path("checkpoint") +
-                                    " is kept as "));
+  EXPECT_THAT(log_.str(),
+              HasSubstr("checkpoint of a longer run at " + Path("checkpoint") + " kept as "));
   EXPECT_EQ(Text(Path("checkpoint.before")), all);
   EXPECT_EQ(store::SafetensorsReader::Open(Path("checkpoint")).value()->metadata().at("step"), "1");
   // A run that gets as far replaces the file and leaves what is kept.
@@ -204,6 +204,24 @@ TEST_F(NothingIsLostTest, TheCheckpointOfALongerRunIsKept) {
   EXPECT_EQ(Run(SmallJob()).steps_done, kSteps);
   EXPECT_EQ(Text(Path("checkpoint")), all);
   EXPECT_EQ(Text(Path("checkpoint.before")), all);
+}
+
+TEST_F(NothingIsLostTest, TheWeightsOfALongerRunAreKept) {
+  options_.save = Path("save");
+  EXPECT_EQ(Run(SmallJob()).steps_done, kSteps);
+  const std::string all = Text(Path("save"));
+  trouble_.steps = 0;
+  trouble_.interrupt_at = 1;
+  EXPECT_EQ(Run(SmallJob()).steps_done, 1);
+  EXPECT_THAT(log_.str(), HasSubstr("weights of a longer run at " + Path("save") + " kept as "));
+  EXPECT_TRUE(Text(Path("save.before")) == all);
+  EXPECT_TRUE(Text(Path("save")) == WeightsAfter(SmallJob(), 1));
+  // A run that gets as far replaces the file and leaves what is kept.
+  trouble_.interrupt_at = -1;
+  trouble_.interrupted = false;
+  EXPECT_EQ(Run(SmallJob()).steps_done, kSteps);
+  EXPECT_TRUE(Text(Path("save")) == all);
+  EXPECT_TRUE(Text(Path("save.before")) == all);
 }
 
 TEST_F(NothingIsLostTest, OfSeveralLongerRunsTheLongestIsKept) {

@@ -20,7 +20,7 @@
 #include "runtime/store/pending_file.h"
 #include "tools/launch/placement.h"
 #include "tools/train/checkpoint_header.h"
-#include "tools/train/earlier_checkpoint.h"
+#include "tools/train/earlier_run.h"
 #include "tools/train/job_data.h"
 #include "tools/train/job_session.h"
 #include "tools/train/job_variant.h"
@@ -250,7 +250,7 @@ class Preparation {
 
   void WarnOfEarlierCheckpoint() {
     const std::string& path = options_.checkpoint;
-    const std::optional<int64_t> step = FindEarlierCheckpoint(path, prepared_.first_step);
+    const std::optional<int64_t> step = FindEarlierRun(path, prepared_.first_step);
     if (!step.has_value()) return;
     prepared_.warnings.push_back(
         absl::StrCat(path, " holds a checkpoint of step ", *step, ", and this run begins at step ",

@@ -18,7 +18,7 @@
 #include "runtime/base/unit_text.h"
 #include "runtime/store/pending_file.h"
 #include "tools/train/checkpoint_header.h"
-#include "tools/train/earlier_checkpoint.h"
+#include "tools/train/earlier_run.h"
 #include "tools/train/job_data.h"
 #include "tools/train/metrics_file.h"
 #include "tools/train/nonfinite_steps.h"
@@ -336,21 +336,18 @@ class Trainer {
     return options_.on_nonfinite == OnNonfinite::kContinue ? Nonfinite::kKeep : Nonfinite::kRefuse;
   }
 
-  // The first checkpoint of a run may replace that of a longer run, which nobody may have meant.
-  absl::Status KeepEarlier(const std::string& path) {
-    if (checkpoint_step_ >= 0) return absl::OkStatus();
+  // A file of this run may replace that of a longer run, which nobody may have meant.
+  absl::Status KeepEarlier(const std::string& what, const std::string& path) {
     WEIR_ASSIGN_OR_RETURN(const std::optional<std::string> kept,
-                          KeepEarlierCheckpoint(path, result_.steps_done));
-    if (kept.has_value()) {
-      progress_.Say(
-          absl::StrCat("the checkpoint of a longer run at ", path, " is kept as ", *kept));
-    }
+                          KeepEarlierRun(path, result_.steps_done));
+    if (kept.has_value())
+      progress_.Say(absl::StrCat(what, " of a longer run at ", path, " kept as ", *kept));
     return absl::OkStatus();
   }
 
   absl::Status SaveCheckpoint(const std::string& path) {
     const int64_t before = clock_.NowNs();
-    WEIR_RETURN_IF_ERROR(KeepEarlier(path));
+    if (checkpoint_step_ < 0) WEIR_RETURN_IF_ERROR(KeepEarlier("checkpoint", path));
     const absl::Status saved = runner_->Save(
         {StateSet::kAll, CheckpointMetadata(job_, result_.steps_done), path, nonfinite_in_files()});
     checkpoint_seconds_ = static_cast<double>(clock_.NowNs() - before) * 1e-9;
@@ -358,9 +355,8 @@ class Trainer {
   }
 
   absl::Status SaveWeights(const std::string& path) {
-    return runner_->Save({StateSet::kWeights,
-                          {{"format", "weir"}, {"job", job_.name()}},
-                          path,
+    WEIR_RETURN_IF_ERROR(KeepEarlier("weights", path));
+    return runner_->Save({StateSet::kWeights, WeightsMetadata(job_, result_.steps_done), path,
                           nonfinite_in_files()});
   }
 

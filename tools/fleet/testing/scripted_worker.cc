@@ -15,6 +15,7 @@
 #include "runtime/base/problem.h"
 #include "runtime/control/outcome.h"
 #include "runtime/control/worker_link.h"
+#include "runtime/transport/rank_card.h"
 #include "tools/launch/failure_report.h"
 
 namespace weir::fleet {
@@ -44,6 +45,10 @@ absl::StatusOr<std::string> Answer(const proto::WorkerBundle& bundle, Script scr
       break;
     }
     case Script::kAnswersNonsense: return std::string("\xff\xff\xff");
+    case Script::kForges:
+      WEIR_RETURN_IF_ERROR(
+          link->Publish(transport::CardSubject(bundle.epoch(), /*role=*/0, RankId(0)), "forged"));
+      break;
   }
   return answer.SerializeAsString();
 }

@@ -18,6 +18,7 @@ enum class Script : uint8_t {
   kWaits,            // beats, but makes no progress and gives no answer
   kTells,            // reports a failure that it did not cause (W0522), and waits
   kAnswersNonsense,  // with bytes that are no WorkerAnswer
+  kForges,           // publishes the card of rank 0, and answers with the result
 };
 
 // Reads a WorkerBundle from standard input and serves until the job ends. Returns the exit code of
