@@ -93,16 +93,24 @@ class Party:
 
 
 def compile_mpi(cache):
-    """Compiles the program that asks Open MPI. Returns its path, or None where Open MPI is not installed."""
-    if not shutil.which("mpicxx") or not shutil.which("mpirun"):
-        print("collective: skips the comparison with Open MPI, which is not installed. "
-              "Try: tools/bench collective --install", file=sys.stderr)
-        return None
+    """Compiles the program that asks Open MPI. Returns its path, or None with a note where Open MPI cannot be used.
+
+    Debian's MPICH and openmpi-bin bring a compiler command without the headers that the command needs.
+    """
     cache.mkdir(parents=True, exist_ok=True)
     program = cache / "mpi_collective"
     source = pathlib.Path(__file__).parent / "mpi_collective.cc"
-    subprocess.run(["mpicxx", "-std=c++20", "-O2", "-o", program, source], check=True)
-    return program
+    missing = [command for command in ("mpicxx", "mpirun") if not shutil.which(command)]
+    if not missing:
+        compiled = subprocess.run(["mpicxx", "-std=c++20", "-O2", "-o", program, source], capture_output=True, text=True)
+        if compiled.returncode == 0:
+            return program
+        why = next((line for line in compiled.stderr.splitlines() if "error" in line), "mpicxx fails")
+    else:
+        why = f"there is no {missing[0]}"
+    print(f"collective: skips the comparison with Open MPI ({why}). "
+          "Try: tools/bench collective --install", file=sys.stderr)
+    return None
 
 
 class Parties:

@@ -3,12 +3,18 @@
 The sizes are tiny, so the printed figures mean nothing.
 """
 
+import contextlib
+import io
 import os
 import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
+from unittest import mock
+
+from tests.bench import bench_collective
 
 BENCH = pathlib.Path("tools/bench").resolve()
 LIMIT_S = 600
@@ -50,6 +56,20 @@ class BenchSmokeTest(unittest.TestCase):
         document = (BENCH.parent.parent / "docs/how_to/measure.md").read_text(encoding="utf-8")
         listed = re.findall(r"^\| `(\w+)` \|", document, re.MULTILINE)
         self.assertEqual(sorted(listed), sorted(sections()))
+
+
+class CompileMpiTest(unittest.TestCase):
+
+    def test_a_compiler_without_the_headers_of_mpi_leaves_out_the_comparison(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in (("mpicxx", "echo 'fatal error: mpi.h: No such file' >&2; exit 1"), ("mpirun", "exit 0")):
+                program = pathlib.Path(folder) / name
+                program.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+                program.chmod(0o755)
+            noted = io.StringIO()
+            with mock.patch.dict(os.environ, {"PATH": folder}), contextlib.redirect_stderr(noted):
+                self.assertIsNone(bench_collective.compile_mpi(pathlib.Path(folder) / "cache"))
+            self.assertIn("skips the comparison with Open MPI (fatal error: mpi.h", noted.getvalue())
 
 
 if __name__ == "__main__":
