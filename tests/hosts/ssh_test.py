@@ -87,6 +87,19 @@ class SshTest(HostJobs):
         self.assertIn("in 2 processes", text)
         self.assertEqual(self.read("two.st"), self.read("one.st"))
 
+    def test_a_host_that_is_reached_through_another_trains_to_the_same_bits(self):
+        """The agent of the first host runs ssh to the second."""
+        code, text = self.train(*JOB, "--save", "direct.st")
+        self.assertEqual(code, 0, text)
+        code, text = self.train(*JOB, "--save", "chain.st", "--hosts", ",".join(HOSTS), "--ssh",
+                                self.servers.command(), "--fan-out", "1")
+        self.assertEqual(code, 0, text)
+        self.assertNotIn("is not reached from", text)
+        self.assertEqual(self.read("chain.st"), self.read("direct.st"))
+        doctor = subprocess.run([self.program, "doctor", "--commands", "--hosts", ",".join(HOSTS), "--ssh",
+                                 self.servers.command(), "--fan-out", "1"], capture_output=True, text=True, check=True)
+        self.assertRegex(doctor.stdout, rf"{HOSTS[1]}\s+ssh .* run by {HOSTS[0]}")
+
     def test_a_host_that_knows_no_key_is_named_with_the_words_of_ssh(self):
         os.rename(self.path("authorized_keys"), self.path("authorized_keys.away"))
         self.addCleanup(os.rename, self.path("authorized_keys.away"),

@@ -33,6 +33,12 @@ void AddHostOptions(CLI::App* verb, hosts::HostsRequest* hosts) {
       ->excludes(list);
   host_option("--ssh", &hosts->ssh, "COMMAND", "The program that reaches a host, with options")
       ->capture_default_str();
+  verb->add_option("--fan-out", hosts->fan_out,
+                   "Reach N hosts by ssh from here, and further ones through these, N each")
+      ->type_name("N")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str()
+      ->group("Hosts");
   host_option("--weir", &hosts->program, "PATH",
               "The program of Weir on the hosts [the path of this one]");
   host_option("--addr", &hosts->address, "ADDRESS",

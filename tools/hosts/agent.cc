@@ -35,6 +35,7 @@
 #include "tools/hosts/host_files.h"
 #include "tools/hosts/host_name.h"
 #include "tools/hosts/link_probe.h"
+#include "tools/hosts/relay.h"
 #include "tools/launch/core_dumps.h"
 #include "tools/launch/program_path.h"
 #include "tools/launch/signal_watch.h"
@@ -191,6 +192,7 @@ class Agent {
       case proto::AgentOrder::kFetch: fetched_.emplace(order.fetch()); return true;
       case proto::AgentOrder::kShip: return Ship(order.ship());
       case proto::AgentOrder::kRemove: return Remove(order.remove());
+      case proto::AgentOrder::kRelay: return ObeyAsRelay(order.relay());
       case proto::AgentOrder::KIND_NOT_SET: return false;
     }
     return false;
@@ -248,7 +250,7 @@ class Agent {
     } else {
       launch::KeepMemoryOutOfCoreDumps();  // the keys of workers pass through the agent
     }
-    options.wake_descriptor = channel_.input();
+    options.wake_descriptor = news();
     absl::StatusOr<std::unique_ptr<launch::Supervisor>> started =
         launch::Supervisor::Start(launches, options);
     proto::AgentReport report;
@@ -367,6 +369,30 @@ class Agent {
     return true;
   }
 
+  bool ObeyAsRelay(const proto::RelayOrder& order) {
+    const auto send = [this](const proto::RelayReport& of_command) {
+      proto::AgentReport report;
+      *report.mutable_relay() = of_command;
+      Send(report);
+    };
+    if (relay_ == nullptr) {
+      launch::KeepMemoryOutOfCoreDumps();  // the keys of workers on other hosts pass through
+      absl::StatusOr<std::unique_ptr<Relay>> relay = Relay::Open(channel_.input(), send);
+      if (!relay.ok()) {
+        proto::RelayReport refused;
+        refused.set_command(order.command());
+        refused.mutable_end()->set_error(std::string(relay.status().message()));
+        send(refused);
+        return true;
+      }
+      relay_ = *std::move(relay);
+    }
+    return relay_->Obey(order);
+  }
+
+  // Returns the descriptor that shows orders, and what the commands of the relay have to say.
+  int news() const { return relay_ == nullptr ? channel_.input() : relay_->descriptor(); }
+
   // Sends pieces of the file that the starter fetches, as the channel takes them.
   void SendFetched() {
     while (fetched_.has_value() && channel_.num_waiting() < kWaitingBytesMax) {
@@ -385,8 +411,8 @@ class Agent {
   void Serve() {
     const int64_t now_ms = clock_.NowNs() / 1'000'000;
     if (num_ended_ == num_processes_) {
-      pollfd channel = {channel_.input(), POLLIN, 0};
-      ::poll(&channel, 1, channel_.num_waiting() > 0 ? kFlushEveryMs : kLookEveryMs);
+      pollfd polled = {news(), POLLIN, 0};
+      ::poll(&polled, 1, channel_.num_waiting() > 0 ? kFlushEveryMs : kLookEveryMs);
     } else {
       const int64_t left_ms = std::max<int64_t>(0, next_use_ms_ - now_ms);
       absl::StatusOr<std::optional<launch::WorkerExit>> exit =
@@ -397,6 +423,9 @@ class Agent {
       if (clock_.NowNs() / 1'000'000 >= next_use_ms_) SendUse();
     }
     channel_.Flush();
+    if (relay_ != nullptr)
+      relay_->Serve(channel_.num_waiting() > kWaitingBytesMax ? Relay::Flow::kHeld
+                                                              : Relay::Flow::kFree);
   }
 
   void SendOutput() {
@@ -465,6 +494,9 @@ class Agent {
   ProbeTargets targets_;
   std::optional<FetchedFile> fetched_;
   ShippedFile shipped_;
+  // Null until the starter reaches another host through this one. The orders to start workers come
+  // later than the first order to the relay.
+  std::unique_ptr<Relay> relay_;
   std::unique_ptr<launch::Supervisor> supervisor_;  // destroyed first: it kills the processes
 };
 

@@ -15,6 +15,7 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/control/outcome.h"
+#include "tools/launch/program_path.h"
 #include "tools/launch/signal_watch.h"
 #include "tools/launch/worker_environment.h"
 
@@ -55,15 +56,19 @@ void AwaitClose(FrameChannel* channel, int64_t end_ns) {
 }
 
 AgentsSupervisor::~AgentsSupervisor() {
+  // An agent closes the channels to the agents that are reached through it.
   const int64_t end_ns = clock_.NowNs() + (options_.workers.reap_ms + kCloseMs) * kNsPerMs;
   for (size_t host = 0; host < agents_.size(); ++host) {
+    if (agents_[host].relayed != nullptr) continue;
     if (hosts_[host].stream == nullptr) {
       agents_[host].channel.Close();
     } else {
       agents_[host].channel.CloseOutput();
     }
   }
-  for (Agent& agent : agents_) AwaitClose(&agent.channel, end_ns);
+  for (Agent& agent : agents_) {
+    if (agent.relayed == nullptr) AwaitClose(&agent.channel, end_ns);
+  }
   for (Agent& agent : agents_) {
     if (agent.end.has_value() || !agent.command.process.open()) continue;
     pollfd ended = {agent.command.process.get(), POLLIN, 0};
@@ -74,21 +79,97 @@ AgentsSupervisor::~AgentsSupervisor() {
 }
 
 absl::Status AgentsSupervisor::StartAgents() {
+  for (size_t host = 0; host < hosts_.size(); ++host) {
+    const HostAgent& way = hosts_[host];
+    std::shared_ptr<RelayedStream> relayed;
+    if (way.through >= 0) {
+      FrameChannel* const channel = &agents_.at(static_cast<size_t>(way.through)).channel;
+      relayed = std::make_shared<RelayedStream>(
+          static_cast<int>(host),
+          [channel](const proto::AgentOrder& order) { channel->Send(order.SerializeAsString()); });
+    }
+    agents_.emplace_back(
+        launch::WorkerProcess(),
+        FrameChannel(relayed != nullptr ? relayed : way.stream, FrameChannel::Side::kStarter),
+        launch::WorkerOutput(OwnedDescriptor(), way.host, options_.workers.console));
+    agents_.back().relayed = relayed;
+    if (relayed == nullptr && way.stream == nullptr)
+      WEIR_RETURN_IF_ERROR(StartCommand(static_cast<int>(host)));
+  }
+  return absl::OkStatus();
+}
+
+// Starts the command that leads to an agent here.
+absl::Status AgentsSupervisor::StartCommand(int host) {
+  Agent& agent = agents_[static_cast<size_t>(host)];
+  std::vector<std::string> arguments = hosts_[static_cast<size_t>(host)].arguments;
+  if (std::string path = launch::FindInOwnPath(arguments[0]); !path.empty())
+    arguments[0] = std::move(path);
   launch::StartOptions start;
   start.streams = launch::StartOptions::Streams::kApart;
   start.environment = launch::StartOptions::Environment::kWhole;
-  for (const HostAgent& host : hosts_) {
-    launch::WorkerProcess command;
-    std::shared_ptr<ByteStream> stream = host.stream;
-    if (stream == nullptr) {
-      WEIR_ASSIGN_OR_RETURN(command, launch::StartProcess(host.arguments, start));
-      stream = std::make_shared<PipeStream>(std::move(command.output), std::move(command.input));
-    }
-    agents_.emplace_back(
-        std::move(command), FrameChannel(std::move(stream), FrameChannel::Side::kStarter),
-        launch::WorkerOutput(OwnedDescriptor(), host.host, options_.workers.console));
-  }
+  WEIR_ASSIGN_OR_RETURN(agent.command, launch::StartProcess(arguments, start));
+  MutexLock lock(&mutex_);
+  agent.channel = FrameChannel(
+      std::make_shared<PipeStream>(std::move(agent.command.output), std::move(agent.command.input)),
+      FrameChannel::Side::kStarter);
   return absl::OkStatus();
+}
+
+// Lets the agents that are reached through this one be started, once this one has come.
+void AgentsSupervisor::StartRelayed(int host) {
+  const bool is_sound =
+      options_.build_id.empty() || facts_[static_cast<size_t>(host)].build_id == options_.build_id;
+  for (size_t child = 0; child < hosts_.size(); ++child) {
+    if (hosts_[child].through != host || agents_[child].relayed == nullptr) continue;
+    if (!is_sound) {
+      ReachItself(static_cast<int>(child), "it runs another build");
+      continue;
+    }
+    proto::AgentOrder order;
+    order.mutable_relay()->set_command(static_cast<int32_t>(child));
+    proto::RelayOrder::Start* const start = order.mutable_relay()->mutable_start();
+    for (const std::string& argument : hosts_[child].arguments) start->add_argument(argument);
+    SendTo(&agents_[static_cast<size_t>(host)], order);
+  }
+}
+
+// Reaches a host from here that is not reached through the other one.
+void AgentsSupervisor::ReachItself(int host, const std::string& reason) {
+  Agent& agent = agents_[static_cast<size_t>(host)];
+  const HostAgent& way = hosts_[static_cast<size_t>(host)];
+  if (options_.workers.console != nullptr) {
+    *options_.workers.console << "host '" << way.host << "' is not reached from '"
+                              << hosts_[static_cast<size_t>(way.through)].host << "' (" << reason
+                              << "), so the starter reaches it itself" << std::endl;
+  }
+  agent.relayed = nullptr;
+  agent.end.reset();
+  agent.errors = launch::WorkerOutput(OwnedDescriptor(), way.host, options_.workers.console);
+  if (absl::Status status = StartCommand(host); !status.ok())
+    agent.lost = std::string(status.message());
+}
+
+// Takes what an agent has to say of a command through which another is reached.
+void AgentsSupervisor::TakeRelay(int through, const proto::RelayReport& report) {
+  const size_t host = static_cast<size_t>(report.command());
+  if (report.command() < 0 || host >= agents_.size() || hosts_[host].through != through ||
+      agents_[host].relayed == nullptr)
+    return;
+  Agent& agent = agents_[host];
+  agent.errors.Append(report.errors().data(), report.errors().size());
+  if (report.has_end()) {
+    agent.errors.Append(report.end().error().data(), report.end().error().size());
+    agent.errors.Finish();
+    if (report.end().error().empty())
+      agent.end = launch::EndOfProcess{report.end().code(), report.end().signal(), 0};
+  }
+  {
+    MutexLock lock(&mutex_);
+    agent.relayed->Take(report);
+    agent.channel.Flush();
+  }
+  ReadFrames(static_cast<int>(host));
 }
 
 absl::Status AgentsSupervisor::AwaitHellos() {
@@ -384,6 +465,7 @@ void AgentsSupervisor::Take(int host, const proto::AgentReport& report) {
   if (report.has_fetch()) TakeFetch(&agent, report.fetch());
   if (report.has_ship() && report.ship().request() == num_requests_)
     agent.ship_status = control::FromOutcome(report.ship().outcome());
+  if (report.has_relay()) TakeRelay(host, report.relay());
   if (report.has_output()) output_ += report.output().lines();
   MutexLock lock(&mutex_);
   if (report.has_start()) TakeStart(&agent, report.start());
@@ -402,8 +484,9 @@ void AgentsSupervisor::TakeHello(int host, const proto::AgentHello& hello) {
   facts.cores.assign(hello.core().begin(), hello.core().end());
   facts.memory_bytes = hello.memory_bytes();
   facts.shared_memory_bytes = hello.shared_memory_bytes();
-  facts.starter_address = hello.starter_address();
+  if (agent.relayed == nullptr) facts.starter_address = hello.starter_address();
   facts.free_port = hello.free_port();
+  StartRelayed(host);
 }
 
 AgentsSupervisor::Worker* AgentsSupervisor::WorkerOf(const Agent& agent, int process) {
@@ -473,6 +556,20 @@ std::string AgentsSupervisor::LastText(const Agent& agent) const {
   return absl::StrCat("; it printed: ", text);
 }
 
+// Returns how the channel to an agent has ended, and what its command printed.
+std::string AgentsSupervisor::EndText(int host, const std::string& reason) const {
+  const Agent& agent = agents_[static_cast<size_t>(host)];
+  std::string how = absl::StrCat("the connection to its agent ended: ", reason);
+  if (agent.end.has_value() && agent.end->signal != SIGPIPE) {  // which the close has caused
+    const std::string program = ProgramName(hosts_[static_cast<size_t>(host)].arguments);
+    WorkerExit exit;
+    exit.code = agent.end->code;
+    exit.signal = agent.end->signal;
+    how = absl::StrCat("`", program, "` ended: ", launch::ExitText(exit));
+  }
+  return absl::StrCat(how, LastText(agent));
+}
+
 // The channel to an agent has ended, and with it the workers of the host, seen from here.
 void AgentsSupervisor::Lose(int host, const std::string& reason) {
   Agent& agent = agents_[static_cast<size_t>(host)];
@@ -489,15 +586,22 @@ void AgentsSupervisor::Lose(int host, const std::string& reason) {
     if (polled[1].revents != 0) ReadErrors(&agent);
     if (polled[0].revents != 0) EndCommand(&agent);
   }
-  std::string how = absl::StrCat("the connection to its agent ended: ", reason);
-  if (agent.end.has_value() && agent.end->signal != SIGPIPE) {  // which the close has caused
-    const std::string program = ProgramName(hosts_[static_cast<size_t>(host)].arguments);
-    WorkerExit exit;
-    exit.code = agent.end->code;
-    exit.signal = agent.end->signal;
-    how = absl::StrCat("`", program, "` ended: ", launch::ExitText(exit));
+  const std::string how = EndText(host, reason);
+  if (agent.relayed != nullptr && !agent.has_hello) {
+    ReachItself(host, how);
+    return;
   }
-  agent.lost = absl::StrCat(how, LastText(agent));
+  agent.lost = how;
+  LoseWorkers(host);
+  for (size_t child = 0; child < hosts_.size(); ++child) {
+    if (hosts_[child].through != host || agents_[child].relayed == nullptr) continue;
+    Lose(static_cast<int>(child), absl::StrCat("host '", hosts_[static_cast<size_t>(host)].host,
+                                               "', through which it is reached, is lost"));
+  }
+}
+
+void AgentsSupervisor::LoseWorkers(int host) {
+  const Agent& agent = agents_[static_cast<size_t>(host)];
   MutexLock lock(&mutex_);
   for (int index : agent.workers) {
     Worker& worker = workers_[static_cast<size_t>(index)];

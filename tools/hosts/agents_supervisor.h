@@ -20,6 +20,7 @@
 #include "runtime/base/mutex.h"
 #include "tools/hosts/frame_channel.h"
 #include "tools/hosts/hosts_supervisor.h"
+#include "tools/hosts/relayed_stream.h"
 #include "tools/launch/wake_event.h"
 #include "tools/launch/worker_output.h"
 #include "tools/launch/worker_process.h"
@@ -115,6 +116,8 @@ class AgentsSupervisor final : public HostsSupervisor {
     launch::WorkerProcess command;
     FrameChannel channel;
     launch::WorkerOutput errors;
+    // The stream of the channel, if it leads through another agent; guarded by the mutex.
+    std::shared_ptr<RelayedStream> relayed;
     bool has_hello = false;
     bool has_started = false;  // has answered the order to start workers
     absl::Status start_status;
@@ -133,6 +136,10 @@ class AgentsSupervisor final : public HostsSupervisor {
     bool has_removed = false;                 // what the last request names
   };
 
+  absl::Status StartCommand(int host);
+  void StartRelayed(int host);
+  void ReachItself(int host, const std::string& reason);
+  void TakeRelay(int through, const proto::RelayReport& report);
   absl::StatusOr<bool> Serve(int64_t limit_ns, Listen listen);
   void ServeUntil(int64_t limit_ms, Listen listen, const std::function<bool()>& is_done);
   void SendTo(Agent* agent, const proto::AgentOrder& order);
@@ -153,7 +160,9 @@ class AgentsSupervisor final : public HostsSupervisor {
   void TakeFetch(Agent* agent, const proto::FetchReport& report);
   bool ShipPiece(const proto::ShipOrder& piece, const std::vector<std::string>& to);
   void EndCommand(Agent* agent);
+  std::string EndText(int host, const std::string& reason) const;
   void Lose(int host, const std::string& reason);
+  void LoseWorkers(int host);
   std::string LastText(const Agent& agent) const;
   Worker* WorkerOf(const Agent& agent, int process) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -29,9 +29,12 @@ class ByteStream {
   // gone. Pipes do not know.
   virtual bool is_silent() const { return false; }
 
-  // The descriptors, for poll; -1 once closed.
+  // The descriptors, for poll; -1 once closed, and for a stream without descriptors of its own.
   virtual int input() const = 0;
   virtual int output() const = 0;
+  // Return whether the side is not closed here.
+  virtual bool is_input_open() const { return input() >= 0; }
+  virtual bool is_output_open() const { return output() >= 0; }
   // The other side reads the end then.
   virtual void CloseOutput() = 0;
   virtual void Close() = 0;  // both

@@ -165,7 +165,11 @@ std::string CommandsText(const std::vector<HostAgent>& agents) {
   for (const HostAgent& agent : agents) {
     std::vector<std::string> words;
     for (const std::string& argument : agent.arguments) words.push_back(Quoted(argument));
-    if (!words.empty()) rows.push_back({agent.host, absl::StrJoin(words, " ")});
+    if (words.empty()) continue;
+    rows.push_back({agent.host, absl::StrJoin(words, " ")});
+    if (agent.through >= 0)
+      rows.back().push_back(
+          absl::StrCat("run by ", agents[static_cast<size_t>(agent.through)].host));
   }
   return rows.empty() ? "" : absl::StrCat("Commands to the agents:\n", Table(rows));
 }

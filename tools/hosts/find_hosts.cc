@@ -433,6 +433,7 @@ absl::StatusOr<FoundHosts> ListHosts(const HostsRequest& request) {
                           AgentCommand(host.name, {request.ssh, ProgramOf(request)}));
     found.agents.push_back(std::move(agent));
   }
+  ReachThroughOthers(request.fan_out, &found.agents);
   return found;
 }
 

@@ -24,8 +24,9 @@ struct HostsRequest {
   std::string list;         // as --hosts takes it; empty: that of WEIR_HOSTS, if `file` is empty
   std::string file;         // a host file; empty: none
   std::string ssh = "ssh";  // a program and perhaps its options
-  std::string program;      // of Weir on the hosts; empty: the path of this one
-  std::string address;      // of this machine, for the hosts; empty: found
+  int fan_out = 32;     // hosts that one machine reaches by ssh; others are reached through these
+  std::string program;  // of Weir on the hosts; empty: the path of this one
+  std::string address;  // of this machine, for the hosts; empty: found
   std::string secret_file;  // of the backend `index`
   uint16_t port = kMeetingPort;
   // For all agents to come, of tasks of a scheduler, which may begin minutes apart.

@@ -90,7 +90,7 @@ absl::Status FrameChannel::TakeFrames(std::vector<std::string>* frames) {
 }
 
 void FrameChannel::Send(const std::string& frame) {
-  if (output() < 0) return;
+  if (!takes_frames()) return;
   for (size_t i = 0; i < kLengthBytes; ++i)
     to_write_ += static_cast<char>((frame.size() >> (8 * i)) & 0xff);
   to_write_ += frame;
@@ -98,7 +98,7 @@ void FrameChannel::Send(const std::string& frame) {
 }
 
 void FrameChannel::Flush() {
-  while (output() >= 0 && num_waiting() > 0) {
+  while (takes_frames() && num_waiting() > 0) {
     const ssize_t count = stream_->Write(to_write_.data() + written_, num_waiting());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
@@ -108,9 +108,9 @@ void FrameChannel::Flush() {
     }
     written_ += static_cast<size_t>(count);
   }
-  if (num_waiting() > 0 && output() >= 0 && written_ < to_write_.size() / 2) return;
+  if (num_waiting() > 0 && takes_frames() && written_ < to_write_.size() / 2) return;
   ::explicit_bzero(to_write_.data(), std::min(written_, to_write_.size()));
-  to_write_.erase(0, output() >= 0 ? written_ : to_write_.size());
+  to_write_.erase(0, takes_frames() ? written_ : to_write_.size());
   written_ = 0;
 }
 

@@ -45,10 +45,10 @@ class FrameChannel {
   // Returns how many bytes wait to be written.
   size_t num_waiting() const { return to_write_.size() - written_; }
 
-  // The descriptors, for poll; -1 once closed.
+  // The descriptors, for poll; -1 once closed, and over a stream without descriptors.
   int input() const { return has_ended_ ? -1 : stream_->input(); }
   int output() const { return has_ended_ ? -1 : stream_->output(); }
-  bool open() const { return input() >= 0; }
+  bool open() const { return !has_ended_ && stream_->is_input_open(); }
   // Returns whether the machine at the other end counts as gone (ByteStream::is_silent).
   bool is_silent() const { return stream_->is_silent(); }
   // Tells the other side the end, while frames still come from there.
@@ -58,6 +58,7 @@ class FrameChannel {
   const std::string& noise() const { return noise_; }
 
  private:
+  bool takes_frames() const { return !has_ended_ && stream_->is_output_open(); }
   absl::Status SkipNoise();
   absl::Status TakeFrames(std::vector<std::string>* frames);
 

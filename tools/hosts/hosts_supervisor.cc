@@ -7,6 +7,7 @@
 #include "runtime/base/status.h"
 #include "tools/hosts/agents_supervisor.h"
 #include "tools/hosts/frame_channel.h"
+#include "tools/hosts/host_name.h"
 #include "tools/launch/wake_event.h"
 
 namespace weir::hosts {
@@ -22,6 +23,17 @@ absl::StatusOr<std::unique_ptr<HostsSupervisor>> HostsSupervisor::Reach(
     return status;
   }
   return supervisor;
+}
+
+void ReachThroughOthers(int fan_out, std::vector<HostAgent>* agents) {
+  std::vector<size_t> far;  // those on other hosts, in order
+  for (size_t host = 0; host < agents->size(); ++host) {
+    HostAgent& agent = (*agents)[host];
+    if (agent.arguments.empty() || IsHere(agent.host)) continue;
+    const size_t place = far.size(), per_agent = static_cast<size_t>(fan_out);
+    agent.through = place < per_agent ? -1 : static_cast<int>(far[place / per_agent - 1]);
+    far.push_back(host);
+  }
 }
 
 void EndAgents(const std::vector<HostAgent>& agents, int exit_code) {

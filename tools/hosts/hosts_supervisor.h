@@ -6,8 +6,9 @@
 //   Reach -> { Probe } -> StartWorkers -> { Tell, Wait } -> Stop -> TellEnd
 //
 // If the channel to an agent ends, the workers of that host end with the agent. Their exits say
-// that the host is lost (WorkerExit::lost). If this process ends for any reason, the commands are
-// killed, so the channels close and the agents end.
+// that the host is lost (WorkerExit::lost). The agents that are reached through it are lost, too.
+// If this process ends for any reason, the commands are killed, so the channels close and the
+// agents end.
 //
 // Lines that a command prints to standard error go to the console with the host's name in front.
 // Thread rule: as supervisor.h; Reach, Probe, StartWorkers, FetchFile and ShipFile by the thread
@@ -31,11 +32,19 @@ namespace weir::hosts {
 // The way to the agent of a host: a command that starts the agent, whose standard streams are the
 // channel, or the stream that an agent has opened (meeting.h).
 struct HostAgent {
-  std::string host;                    // as the user wrote it, or as the host names itself
-  std::vector<std::string> arguments;  // [0]: the path of a program; empty: there is a stream
-  std::string advice;                  // if the agent does not come
-  std::shared_ptr<ByteStream> stream;  // null: there is a command
+  std::string host;  // as the user wrote it, or as the host names itself
+  // [0]: a path, or a name that PATH finds; empty: there is a stream.
+  std::vector<std::string> arguments;
+  std::string advice;                       // if the agent does not come
+  std::shared_ptr<ByteStream> stream = {};  // null: there is a command
+  // The number of the host whose agent starts the command, a host earlier in the list; below 0:
+  // this process does. Where that host does not reach this one, this process tries itself.
+  int through = -1;
 };
+
+// Lets each agent whose command leads to another host be reached through one before it, so that
+// neither this process nor any agent starts more than `fan_out` such commands. fan_out >= 1.
+void ReachThroughOthers(int fan_out, std::vector<HostAgent>* agents);
 
 // HostFacts are what the agent of a host has told of the host.
 struct HostFacts {

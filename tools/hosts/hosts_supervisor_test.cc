@@ -46,16 +46,36 @@ HostAgent CommandOf(const std::string& host, const std::string& verb = "") {
   return command;
 }
 
-// Starts the workers on three hosts in turn, which are agents of this host.
-absl::StatusOr<std::unique_ptr<Supervisor>> StartOnThreeHosts(
-    const std::vector<WorkerLaunch>& workers, const SupervisorOptions& options) {
-  absl::StatusOr<std::unique_ptr<HostsSupervisor>> supervisor = HostsSupervisor::Reach(
-      {CommandOf("a"), CommandOf("b", "greet"), CommandOf("c")}, OptionsOf(options));
+// Starts the workers on three hosts in turn.
+absl::StatusOr<std::unique_ptr<Supervisor>> StartOn(const std::vector<HostAgent>& three_hosts,
+                                                    const std::vector<WorkerLaunch>& workers,
+                                                    const HostsSupervisorOptions& options) {
+  absl::StatusOr<std::unique_ptr<HostsSupervisor>> supervisor =
+      HostsSupervisor::Reach(three_hosts, options);
   if (!supervisor.ok()) return supervisor.status();
   std::vector<WorkerLaunch> spread = workers;
   for (size_t i = 0; i < spread.size(); ++i) spread[i].host = static_cast<int>(i % 3);
   if (absl::Status status = (*supervisor)->StartWorkers(spread); !status.ok()) return status;
   return std::unique_ptr<Supervisor>(*std::move(supervisor));
+}
+
+// Starts the workers on agents of this host, one of which speaks after a greeting.
+absl::StatusOr<std::unique_ptr<Supervisor>> StartOnThreeHosts(
+    const std::vector<WorkerLaunch>& workers, const SupervisorOptions& options) {
+  return StartOn({CommandOf("a"), CommandOf("b", "greet"), CommandOf("c")}, workers,
+                 OptionsOf(options));
+}
+
+// Returns hosts of which each is reached through the one before it.
+std::vector<HostAgent> Chain(std::vector<HostAgent> hosts) {
+  ReachThroughOthers(1, &hosts);
+  return hosts;
+}
+
+absl::StatusOr<std::unique_ptr<Supervisor>> StartOnAChain(const std::vector<WorkerLaunch>& workers,
+                                                          const SupervisorOptions& options) {
+  return StartOn(Chain({CommandOf("a"), CommandOf("b", "greet"), CommandOf("c")}), workers,
+                 OptionsOf(options));
 }
 
 // Starts the workers on three agents that have come to a meeting, and that threads of this process
@@ -80,13 +100,7 @@ absl::StatusOr<std::unique_ptr<Supervisor>> StartAtAMeeting(
   for (Visitor& visitor : *visitors) agents.push_back({visitor.name, {}, "", visitor.stream});
   HostsSupervisorOptions of_hosts = OptionsOf(options);
   of_hosts.build_id = BuildId();
-  absl::StatusOr<std::unique_ptr<HostsSupervisor>> supervisor =
-      HostsSupervisor::Reach(agents, of_hosts);
-  if (!supervisor.ok()) return supervisor.status();
-  std::vector<WorkerLaunch> spread = workers;
-  for (size_t i = 0; i < spread.size(); ++i) spread[i].host = static_cast<int>(i % 3);
-  if (absl::Status status = (*supervisor)->StartWorkers(spread); !status.ok()) return status;
-  return std::unique_ptr<Supervisor>(*std::move(supervisor));
+  return StartOn(agents, workers, of_hosts);
 }
 
 // Agents that have come to a meeting, and that threads of this process are.
@@ -164,6 +178,17 @@ TEST(AgentCodeTest, AStarterThatIsGoneWithoutAWordIsAFailure) {
 using launch::SupervisorConformance;
 INSTANTIATE_TEST_SUITE_P(Meeting, SupervisorConformance, ::testing::Values(&StartAtAMeeting));
 INSTANTIATE_TEST_SUITE_P(ThreeHosts, SupervisorConformance, ::testing::Values(&StartOnThreeHosts));
+INSTANTIATE_TEST_SUITE_P(Chain, SupervisorConformance, ::testing::Values(&StartOnAChain));
+
+TEST(ReachThroughOthersTest, NobodyStartsMoreThanItsShareOfCommands) {
+  std::vector<HostAgent> hosts;
+  for (int host = 0; host < 9; ++host) hosts.push_back(CommandOf(absl::StrCat("h", host)));
+  hosts.insert(hosts.begin() + 1, CommandOf("localhost"));
+  ReachThroughOthers(2, &hosts);
+  std::vector<int> through;
+  for (const HostAgent& host : hosts) through.push_back(host.through);
+  EXPECT_THAT(through, ::testing::ElementsAre(-1, -1, -1, 0, 0, 2, 2, 3, 3, 4));
+}
 
 class HostsSupervisorTest : public ::testing::Test {
  protected:
@@ -259,6 +284,47 @@ TEST_F(HostsSupervisorTest, ALostAgentIsTheEndOfItsWorkersAndOfNoOthers) {
   EXPECT_EQ(census_.CollectOrphans(), 1);  // its death signal has ended it
 }
 
+TEST_F(HostsSupervisorTest, ALostHostIsTheEndOfThoseThatAreReachedThroughIt) {
+  ASSERT_TRUE(Reach(Chain({CommandOf("a"), CommandOf("b"), CommandOf("c")})).ok());
+  Start({"wait", "wait", "wait"});
+  for (const char* text : {"[rank 0] ready", "[rank 1] ready", "[rank 2] ready"}) WaitForText(text);
+  ASSERT_EQ(::kill(static_cast<pid_t>(supervisor_->facts()[1].agent_pid), SIGKILL), 0);
+  const WorkerExit first = NextExit();
+  EXPECT_EQ(first.worker, 1);
+  EXPECT_EQ(launch::ExitText(first),
+            "the connection to host 'b' has ended: `test_agent` ended: killed by SIGKILL (9)");
+  const WorkerExit second = NextExit();
+  EXPECT_EQ(second.worker, 2);
+  EXPECT_EQ(launch::ExitText(second),
+            "the connection to host 'c' has ended: the connection to its agent ended: host 'b', "
+            "through which it is reached, is lost");
+  EXPECT_EQ(supervisor_->num_running(), 1);
+  supervisor_.reset();
+  EXPECT_EQ(census_.CollectOrphans(), 3);  // the agent of c, and the workers of b and c
+}
+
+TEST_F(HostsSupervisorTest, AHostThatAnotherDoesNotReachIsReachedFromHere) {
+  ::setenv("KEY_OF_TEST", "of the starter", 1);
+  ASSERT_TRUE(
+      Reach(Chain({CommandOf("a", "bare"), CommandOf("b", "need-key"), CommandOf("c")})).ok());
+  EXPECT_THAT(
+      console_.str(),
+      HasSubstr("host 'b' is not reached from 'a' (`test_agent` ended: exit code 255; it "
+                "printed: user@host: Permission denied (publickey)), so the starter reaches "
+                "it itself\n"));
+  Start({"exit", "exit", "exit"});
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(NextExit().lost, "");
+}
+
+TEST_F(HostsSupervisorTest, AHostThatNobodyReachesIsNamedBesideThoseBehindIt) {
+  const std::string text(
+      Reach(Chain({CommandOf("a"), CommandOf("shut", "refuse"), CommandOf("c")})).message());
+  EXPECT_THAT(text, HasSubstr("W0872 at host 'shut': expected an agent through `test_agent`; found "
+                              "`test_agent` ended: exit code 255"));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("'c'")));
+  EXPECT_THAT(console_.str(), HasSubstr("host 'c' is not reached from 'shut'"));
+}
+
 TEST_F(HostsSupervisorTest, AWorkerIsLookedAtOnItsHost) {
   ASSERT_TRUE(Reach({CommandOf("a"), CommandOf("b")}).ok());
   Start({"wait", "stop-itself"});
@@ -335,7 +401,7 @@ TEST_F(HostsSupervisorTest, AWorkerHasVariablesOfItsOwnAndInheritsAllIfItShall) 
 }
 
 TEST_F(HostsSupervisorTest, FilesTravelToTheHostsAndFromThem) {
-  ASSERT_TRUE(Reach({CommandOf("a"), CommandOf("b")}).ok());
+  ASSERT_TRUE(Reach(Chain({CommandOf("a"), CommandOf("b")})).ok());
   const std::string content = std::string(9'000'000, 'x') + "end";
   const std::string from = folder_.PathFor("data");
   std::ofstream(from, std::ios::binary) << content;

@@ -30,15 +30,13 @@ absl::StatusOr<HostAgent> AgentCommand(const std::string& host, const SshOptions
     return command;
   }
   const std::vector<std::string> words = absl::StrSplit(options.ssh, ' ', absl::SkipEmpty());
-  const std::string program = words.empty() ? "" : launch::FindInOwnPath(words[0]);
-  if (program.empty()) {
+  if (words.empty() || launch::FindInOwnPath(words[0]).empty()) {
     return ErrorOf(absl::StatusCode::kNotFound,
                    {"W0877", "--ssh", "a program that reaches other hosts",
                     absl::StrCat("no program '", options.ssh, "'"),
                     "apt-get install openssh-client, or the path of another ssh"});
   }
-  command.arguments = {program};
-  command.arguments.insert(command.arguments.end(), words.begin() + 1, words.end());
+  command.arguments = words;
   // No question can be answered. A host that is gone is noticed by the silence of its workers, and
   // by ssh itself soon after.
   for (const char* option :

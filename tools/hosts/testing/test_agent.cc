@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (verb == "greet") std::cout << "Welcome to this host!\nIt has news.\n" << std::flush;
-  if (verb == "refuse") {
+  if (verb == "refuse" || (verb == "need-key" && ::getenv("KEY_OF_TEST") == nullptr)) {
     std::cerr << "user@host: Permission denied (publickey).\n";
     return 255;
   }
