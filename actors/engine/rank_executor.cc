@@ -70,7 +70,10 @@ absl::Status RankExecutor::RunUntilIdle(const std::atomic<bool>& stop) {
         Fault(num_messages.status());
         break;
       }
-      if (*num_messages == 0 && ready_.empty() && num_running_ == 0) break;
+      if (*num_messages == 0 && ready_.empty() && num_running_ == 0) {
+        if (absl::Status flushed = endpoint_->Flush(); !flushed.ok()) Fault(flushed);
+        break;
+      }
     }
     if (num_running_ > 0) CollectCompletions();
     if (!ready_.empty() && device_has_room()) {
@@ -152,6 +155,9 @@ void RankExecutor::Start(ActorRuntime& actor) {
   if (num_running_ == 0) ShowAct(actor.act);
   if (actor.measured) actor.act.start_cpu_ns = ThreadCpuNs();
   if (depth_ > 1) AwaitOthers(actor);
+  if (has_edges_ && actor.is_long) {
+    if (absl::Status flushed = endpoint_->Flush(); !flushed.ok()) Fault(flushed);
+  }
   if (device_->Launch({&RunBody, &actor, actor.cost_ns, actor.queue}) ==
       device::Device::Launched::kDone) {
     Finish(actor);

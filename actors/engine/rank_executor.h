@@ -208,7 +208,8 @@ class RankExecutor final : private transport::MessageReceiver {
     Act act;  // the next to be issued, or the one that is being issued
     int32_t act_in_step = 0;
     int64_t cost_ns = 0;
-    bool measured = false;                          // its last act was long: its CPU time is read
+    bool is_long = false;   // as planned: what the endpoint holds back shall not wait for it
+    bool measured = false;  // its last act was long: its CPU time is read
     std::shared_ptr<const SizedPorts> sized_ports;  // null: it has none
   };
   struct RegisterRuntime {

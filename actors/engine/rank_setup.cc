@@ -12,6 +12,9 @@
 namespace weir::actors {
 namespace {
 
+// A message in shared memory takes a tenth of this, a message over TCP about as long.
+constexpr int64_t kLongActNs = 5'000;
+
 // Returns a bound for the effects of one act: the tokens of all ports of the largest actor, and
 // one.
 size_t MaxTokens(const Plan& plan) {
@@ -245,6 +248,7 @@ absl::Status RankExecutor::MakeActors() {
     actor.queue = QueueId(spec.queue.value() % num_queues_);
     actor.act.actor = spec.id;
     actor.act.step = spec.StepOf(spec.ActsBefore(options_.first_step));
+    actor.is_long = spec.timing.time_ns >= kLongActNs;
     if (options_.cost_ns) actor.cost_ns = options_.cost_ns(*plan_, spec);
     if (spec.kind == ActorKind::kSource && compute && options_.feed == nullptr) {
       return Rejected({"W0513", absl::StrCat("rank ", plan_->rank, ", actor '", spec.name, "'"),

@@ -102,8 +102,12 @@ class TransportEndpoint {
   // the peer is gone, kInvalidArgument when the header is not of this edge or the slot is not free:
   // no producer can have more tokens under way than the slots.
   virtual absl::Status Put(EdgeHandle edge, const MessageHeader& header, const void* bytes) = 0;
-  // Gives slot `slot` of an incoming edge back to its producer.
+  // Gives slot `slot` of an incoming edge back to its producer. An endpoint may hold the credit
+  // back for a moment, so that it travels with the next token to the same rank: until Flush, Park,
+  // or some polls in a row that find nothing.
   virtual absl::Status ReturnCredit(EdgeHandle edge, int32_t slot) = 0;
+  // Sends what is held back. Call it before work that takes long.
+  virtual absl::Status Flush() { return absl::OkStatus(); }
 
   // Hands over the messages that have arrived and never blocks; returns the number of messages.
   // kUnavailable once a peer is gone and all its earlier messages have been handed over.

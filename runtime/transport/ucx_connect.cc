@@ -221,8 +221,8 @@ void UcxEndpoint::JoinEdges() {
 // Every peer is heard once before tensors move, so that every connection is known to work.
 absl::Status UcxEndpoint::Greet() {
   for (Peer& peer : peers_) {
-    WEIR_RETURN_IF_ERROR(Send(
-        peer, peer.hello, NewMessage(WireMessage::Kind::kHello, peer, EdgeHandle(0)), nullptr, 0));
+    EncodeWireMessage(NewMessage(WireMessage::Kind::kHello, peer, EdgeHandle(0)), peer.hello.wire);
+    WEIR_RETURN_IF_ERROR(Send(peer, peer.hello, nullptr, 0));
   }
   const auto heard = [](const Peer& peer) { return peer.greeted; };
   const auto gone = [](const Peer& peer) { return peer.lost || (peer.left && !peer.greeted); };

@@ -35,6 +35,8 @@ constexpr int kArmsMax = 64;
 // Rounds of UCX before a rank that wants to sleep looks around.
 constexpr int kRoundsMax = 10'000;
 constexpr int kArmsAfterNap = 4;
+// A credit that is held back is sent after this many polls that find nothing, in a row.
+constexpr int kPollsInVainMax = 16;
 constexpr int64_t kNsPerSecond = 1'000'000'000;
 const absl::Duration kCloseMax = absl::Milliseconds(200);
 // The interval at which a wait looks at states that no event announces, such as the end of the job.
@@ -231,7 +233,9 @@ absl::Status UcxEndpoint::Put(EdgeHandle edge, const MessageHeader& header, cons
   message.number = ledger_->BeginSend(edge, header.slot);
   e.traffic.payload_bytes += size;
   ++e.traffic.tokens;
-  return Send(peer, e.records[header.slot], message, sends ? bytes : nullptr, sends ? size : 0);
+  Record& record = e.records[header.slot];
+  EncodeWireMessage(message, record.wire);
+  return Send(peer, record, sends ? bytes : nullptr, sends ? size : 0);
 }
 
 absl::Status UcxEndpoint::ReturnCredit(EdgeHandle edge, int32_t slot) {
@@ -250,12 +254,47 @@ absl::Status UcxEndpoint::ReturnCredit(EdgeHandle edge, int32_t slot) {
     ledger_->EndSend(edge, slot);
     return absl::OkStatus();
   }
-  return Send(peer, e.records[slot], message, nullptr, 0);
+  if (peer.num_held == kRidersMax) WEIR_RETURN_IF_ERROR(SendHeld(peer));
+  EncodeWireMessage(message, e.records[slot].wire);
+  peer.held[peer.num_held++] = &e.records[slot];
+  ++num_held_;
+  num_polls_in_vain_ = 0;
+  return absl::OkStatus();
 }
 
-absl::Status UcxEndpoint::Send(Peer& peer, Record& record, const WireMessage& message,
-                               const void* bytes, size_t size) {
-  EncodeWireMessage(message, record.wire);
+absl::Status UcxEndpoint::Flush() {
+  absl::Status first;
+  for (size_t i = 0; i < peers_.size() && num_held_ > 0; ++i) {
+    if (peers_[i].num_held > 0) first.Update(SendHeld(peers_[i]));
+  }
+  return first;
+}
+
+// Sends the credits that wait for a token to this peer, in one message.
+absl::Status UcxEndpoint::SendHeld(Peer& peer) {
+  if (closed_ || peer.left || peer.lost) {  // nobody waits for them
+    for (int i = 0; i < peer.num_held; ++i)
+      ledger_->EndSend(peer.held[i]->edge, peer.held[i]->slot);
+    num_held_ -= peer.num_held;
+    peer.num_held = 0;
+    return absl::OkStatus();
+  }
+  Record& first = *peer.held[0];
+  --peer.num_held;
+  --num_held_;
+  std::copy(peer.held.begin() + 1, peer.held.end(), peer.held.begin());
+  return Send(peer, first, nullptr, 0);
+}
+
+// Sends the message in record.wire, and behind it what is held back for this peer.
+absl::Status UcxEndpoint::Send(Peer& peer, Record& record, const void* bytes, size_t size) {
+  record.num_riders = peer.num_held;
+  for (int i = 0; i < peer.num_held; ++i) {
+    record.riders[i] = peer.held[i];
+    std::memcpy(record.wire + (1 + i) * kWireMessageBytes, peer.held[i]->wire, kWireMessageBytes);
+  }
+  num_held_ -= peer.num_held;
+  peer.num_held = 0;
   ucp_request_param_t param;
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
                        UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_FLAGS;
@@ -265,25 +304,34 @@ absl::Status UcxEndpoint::Send(Peer& peer, Record& record, const WireMessage& me
   param.user_data = &record;
   param.cb.send = [](void* request, ucs_status_t status, void* user_data) {
     Record* sent = static_cast<Record*>(user_data);
+    // An answer may have overtaken this.
+    if (sent->edge.has_value()) sent->owner->MarkReady(sent->edge);
+    for (int i = 0; i < sent->num_riders; ++i) sent->owner->MarkReady(sent->riders[i]->edge);
     sent->owner->OnLeft(*sent, status);
-    if (sent->edge.has_value())
-      sent->owner->MarkReady(sent->edge);  // an answer may have overtaken this
     ucp_request_free(request);
   };
-  int64_t& pending = record.edge.has_value() ? num_pending_ : num_pending_greetings_;
-  ++pending;
+  const bool is_greeting = !record.edge.has_value();
+  num_pending_greetings_ += is_greeting;
+  num_pending_ += record.num_riders + !is_greeting;
+  peer.num_sent += record.num_riders + !is_greeting;
   traffic_.pending_sends_max = std::max(traffic_.pending_sends_max, num_pending_);
-  if (record.edge.has_value()) ++peer.num_sent;
+  ++traffic_.sends;
+  const size_t header_bytes = kWireMessageBytes * static_cast<size_t>(1 + record.num_riders);
   ucs_status_ptr_t request =
-      ucp_am_send_nbx(peer.ep, kMessageId, record.wire, kWireMessageBytes, bytes, size, &param);
+      ucp_am_send_nbx(peer.ep, kMessageId, record.wire, header_bytes, bytes, size, &param);
   if (UCS_PTR_IS_PTR(request)) return absl::OkStatus();
   const ucs_status_t status = UCS_PTR_STATUS(request);
   OnLeft(record, status);
   return status == UCS_OK ? absl::OkStatus() : PeerGone(peer);
 }
 
-// Handles UCX's release of a record, and of the payload that belonged to it.
+// Handles UCX's release of a record, of the payload that belonged to it, and of its riders.
 void UcxEndpoint::OnLeft(Record& record, ucs_status_t status) {
+  for (int i = 0; i < record.num_riders; ++i) EndSend(*record.riders[i], status);
+  EndSend(record, status);
+}
+
+void UcxEndpoint::EndSend(const Record& record, ucs_status_t status) {
   if (!record.edge.has_value()) {
     --num_pending_greetings_;
     if (status != UCS_OK) Lose(peers_[record.slot], status);
@@ -296,16 +344,24 @@ void UcxEndpoint::OnLeft(Record& record, ucs_status_t status) {
 
 ucs_status_t UcxEndpoint::OnMessage(void* endpoint, const void* header, size_t header_bytes,
                                     void* data, size_t size, const ucp_am_recv_param_t* param) {
-  static_cast<UcxEndpoint*>(endpoint)->Enter(header, header_bytes, data, size, param);
+  UcxEndpoint* const self = static_cast<UcxEndpoint*>(endpoint);
+  const char* const first = static_cast<const char*>(header);
+  // A payload belongs to the first message of a header. What has no whole messages is one, for the
+  // ledger to judge.
+  const bool is_whole = header_bytes > kWireMessageBytes && header_bytes % kWireMessageBytes == 0 &&
+                        header_bytes <= kWireMessageBytes * (1 + kRidersMax);
+  self->Enter(first, is_whole ? kWireMessageBytes : header_bytes, data, size, param);
+  for (size_t at = kWireMessageBytes; is_whole && at < header_bytes; at += kWireMessageBytes)
+    self->Enter(first + at, kWireMessageBytes, nullptr, 0, param);
   return UCS_OK;  // what is not received by now may be dropped
 }
 
-void UcxEndpoint::Enter(const void* header, size_t header_bytes, void* data, size_t size,
+void UcxEndpoint::Enter(const char* header, size_t header_bytes, void* data, size_t size,
                         const ucp_am_recv_param_t* param) {
   if (ledger_ == nullptr || !damage_.ok()) return;
   WireMessage message;
   absl::StatusOr<MessageLedger::Verdict> verdict =
-      ledger_->Enter(static_cast<const char*>(header), header_bytes, size, &message);
+      ledger_->Enter(header, header_bytes, size, &message);
   if (!verdict.ok()) {
     damage_ = verdict.status();
     return;
@@ -396,6 +452,7 @@ absl::StatusOr<int64_t> UcxEndpoint::Poll(MessageReceiver* receiver) {
     for (const Peer& peer : peers_) {
       if (IsGone(peer)) return PeerGone(peer);
     }
+    if (num_held_ > 0 && ++num_polls_in_vain_ > kPollsInVainMax) WEIR_RETURN_IF_ERROR(Flush());
   }
   return num_messages;
 }
@@ -456,6 +513,7 @@ bool UcxEndpoint::HasNews() const {
 
 TransportEndpoint::ParkResult UcxEndpoint::Park() {
   if (!connected_ || peers_.empty()) return ParkResult::kParked;
+  Flush().IgnoreError();  // a peer that is gone shows in the next Poll
   // Once armed, the descriptor announces everything that comes from here on, and everything for
   // which UCX itself waits.
   const int arms_max = nap_.IsFirst() ? kArmsMax : kArmsAfterNap;
@@ -517,13 +575,15 @@ void UcxEndpoint::WorkUntil(absl::Time deadline, const std::function<bool()>& do
 
 void UcxEndpoint::Close() {
   if (closed_) return;
+  if (connected_) Flush().IgnoreError();
   closed_ = true;
   parked_.store(kAwake);
   for (Peer& peer : peers_) {
     if (peer.ep == nullptr || peer.lost) continue;
     WireMessage bye = NewMessage(WireMessage::Kind::kBye, peer, EdgeHandle(0));
     bye.header.sequence = peer.num_sent;
-    (void)Send(peer, peer.bye, bye, nullptr, 0);
+    EncodeWireMessage(bye, peer.bye.wire);
+    (void)Send(peer, peer.bye, nullptr, 0);
   }
   if (worker_ != nullptr) {
     WorkUntil(absl::Now() + kCloseMax,

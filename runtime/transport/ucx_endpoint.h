@@ -4,6 +4,7 @@
 // Thread rule: one thread at a time; OnNews alone is called by the network's wake thread.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -50,6 +51,7 @@ class UcxEndpoint final : public TransportEndpoint {
   void* TryMap(EdgeHandle edge, int32_t slot) override;
   absl::Status Put(EdgeHandle edge, const MessageHeader& header, const void* bytes) override;
   absl::Status ReturnCredit(EdgeHandle edge, int32_t slot) override;
+  absl::Status Flush() override;
   absl::StatusOr<int64_t> Poll(MessageReceiver* receiver) override;
   void SetWakeHook(std::function<void()> hook) override;
   ParkResult Park() override;
@@ -67,7 +69,10 @@ class UcxEndpoint final : public TransportEndpoint {
     UcxEndpoint* owner = nullptr;
     EdgeHandle edge;   // none: a greeting
     int32_t slot = 0;  // of a greeting: position of the peer
-    char wire[kWireMessageBytes] = {};
+    // Credits that travel behind this message. They are part of what leaves with this record.
+    std::array<Record*, kRidersMax> riders = {};
+    int num_riders = 0;
+    char wire[kWireMessageBytes * (1 + kRidersMax)] = {};
   };
   struct Peer {
     RankId rank;
@@ -86,6 +91,8 @@ class UcxEndpoint final : public TransportEndpoint {
     int64_t num_handed = 0;    // over to the receiver, of what it sent
     int64_t num_expected = 0;  // by its bye
     Record hello, bye;
+    std::array<Record*, kRidersMax> held = {};  // credits that wait for a token, in their order
+    int num_held = 0;
     UcxEndpoint* owner = nullptr;
   };
   struct Edge {
@@ -117,12 +124,13 @@ class UcxEndpoint final : public TransportEndpoint {
   absl::Status Greet();
 
   WireMessage NewMessage(WireMessage::Kind kind, const Peer& peer, EdgeHandle receiver_edge) const;
-  absl::Status Send(Peer& peer, Record& record, const WireMessage& message, const void* bytes,
-                    size_t size);
+  absl::Status Send(Peer& peer, Record& record, const void* bytes, size_t size);
+  absl::Status SendHeld(Peer& peer);
   void OnLeft(Record& record, ucs_status_t status);
+  void EndSend(const Record& record, ucs_status_t status);
   static ucs_status_t OnMessage(void* endpoint, const void* header, size_t header_bytes, void* data,
                                 size_t size, const ucp_am_recv_param_t* param);
-  void Enter(const void* header, size_t header_bytes, void* data, size_t size,
+  void Enter(const char* header, size_t header_bytes, void* data, size_t size,
              const ucp_am_recv_param_t* param);
   void Receive(const WireMessage& message, void* data, size_t size,
                const ucp_am_recv_param_t* param);
@@ -164,6 +172,8 @@ class UcxEndpoint final : public TransportEndpoint {
   UcxTraffic traffic_;
   int64_t num_pending_ = 0;  // tokens and credits that UCX has not let go of
   int64_t num_pending_greetings_ = 0;
+  int64_t num_held_ = 0;       // credits, of all peers
+  int num_polls_in_vain_ = 0;  // in a row, since a credit was held back
   bool connected_ = false;
   bool closed_ = false;
 

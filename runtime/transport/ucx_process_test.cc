@@ -149,6 +149,7 @@ class TrafficRank final : public PairRank {
       absl::StatusOr<int64_t> n = PollOrSleep();
       ASSERT_TRUE(n.ok()) << n.status();
     }
+    ASSERT_EQ(endpoint()->Flush(), absl::OkStatus());  // the last credits
   }
   absl::Status OnToken(EdgeHandle edge, const MessageHeader& header) override {
     EXPECT_EQ(header.sequence, num_tokens);
@@ -345,6 +346,7 @@ TEST_P(UcxProcessTest, AStoppedPeerStopsTheProducerAtItsSlotsAndLosesNothing) {
       EXPECT_EQ(std::memcmp(expected.data(), self.InSlot(slot), kBytes), 0);
       EXPECT_EQ(self.endpoint()->ReturnCredit(self.in, slot), absl::OkStatus());
     }
+    ASSERT_EQ(self.endpoint()->Flush(), absl::OkStatus());
     ASSERT_TRUE(exchange_.Fetch("done").ok());
   });
   ForkedProcess producer([&] {

@@ -56,6 +56,7 @@ struct UcxTraffic {
   int64_t foreign_messages = 0;   // of another job: dropped
   int64_t fenced_messages = 0;    // of another epoch or role: dropped
   int64_t pending_sends_max = 0;  // the most that were ever under way at once in UCX
+  int64_t sends = 0;  // of tokens, credits and greetings, several of which may be in one
 };
 
 class UcxNetwork : public TransportNetwork {

@@ -143,6 +143,92 @@ int64_t NumDescriptors() {
   return std::distance(begin(open), end(open));
 }
 
+// Two ranks with an edge each way, as in an exchange.
+class HeldCreditsTest : public UcxLanesTest {
+ protected:
+  static constexpr EdgeHandle kOut{0}, kBack{1};  // at rank 0; the other way round at rank 1
+
+  void SetUp() override {
+    pair_.Make(OptionsFor(GetParam()), 64);
+    for (int rank : {0, 1}) {
+      TransportEdge edge;
+      edge.edge = EdgeId(43);
+      edge.slots = 2;
+      edge.bytes = 0;
+      edge.peer = RankId(1 - rank);
+      if (rank == 0) edge.direction = TransportEdge::Direction::kIncoming;
+      ASSERT_TRUE(pair_.endpoint(rank)->AddEdge(edge).ok());
+    }
+    pair_.ConnectWell();
+    ASSERT_EQ(pair_.Put(0, "token", 5), absl::OkStatus());
+    ASSERT_EQ(pair_.PollAtConsumer(&consumer_).value(), 1);
+    sent_before_ = pair_.traffic(1).sends;
+    ASSERT_EQ(pair_.endpoint(1)->ReturnCredit(kOut, 0), absl::OkStatus());
+  }
+  int64_t num_sent() const { return pair_.traffic(1).sends - sent_before_; }
+  // Polls rank 0 until it has taken this many messages.
+  void AwaitAtProducer(size_t count) {
+    while (producer_.log.size() < count) ASSERT_TRUE(pair_.endpoint(0)->Poll(&producer_).ok());
+  }
+
+  RecordingReceiver consumer_, producer_;
+  int64_t sent_before_ = 0;
+};
+INSTANTIATE_TEST_SUITE_P(Lanes, HeldCreditsTest,
+                         ::testing::Values(Lanes::kSharedMemory, Lanes::kTcp),
+                         [](const auto& test) {
+                           return test.param == Lanes::kTcp ? "Tcp" : "SharedMemory";
+                         });
+
+TEST_P(HeldCreditsTest, ACreditTravelsBehindTheNextToken) {
+  EXPECT_EQ(num_sent(), 0);
+  MessageHeader header;
+  header.edge = EdgeId(43);
+  ASSERT_EQ(pair_.endpoint(1)->Put(kBack, header, nullptr), absl::OkStatus());
+  EXPECT_EQ(num_sent(), 1);
+  AwaitAtProducer(2);
+}
+
+TEST_P(HeldCreditsTest, AFlushSendsIt) {
+  ASSERT_EQ(pair_.endpoint(1)->Flush(), absl::OkStatus());
+  EXPECT_EQ(num_sent(), 1);
+  AwaitAtProducer(1);
+}
+
+TEST_P(HeldCreditsTest, ARankThatPollsInVainSendsIt) {
+  for (int poll = 0; poll < 100; ++poll) ASSERT_EQ(pair_.endpoint(1)->Poll(&consumer_).value(), 0);
+  EXPECT_EQ(num_sent(), 1);
+  AwaitAtProducer(1);
+}
+
+TEST_P(HeldCreditsTest, ARankThatSleepsSendsItFirst) {
+  while (pair_.endpoint(1)->Park() != TransportEndpoint::ParkResult::kParked) {
+    ASSERT_TRUE(pair_.endpoint(1)->Poll(&consumer_).ok());
+  }
+  EXPECT_EQ(num_sent(), 1);
+  AwaitAtProducer(1);
+  pair_.endpoint(1)->Unpark();
+}
+
+TEST_P(HeldCreditsTest, ARankThatLeavesSendsItFirst) {
+  pair_.endpoint(1)->Close();
+  AwaitAtProducer(1);
+}
+
+TEST_P(HeldCreditsTest, MoreThanFitBehindATokenAreSent) {
+  for (int32_t sequence = 1; sequence < UcxPair::kSlots; ++sequence) {
+    ASSERT_EQ(pair_.Put(sequence, "token", 5), absl::OkStatus());
+    ASSERT_EQ(pair_.PollAtConsumer(&consumer_).value(), 1);
+    ASSERT_EQ(pair_.endpoint(1)->ReturnCredit(kOut, sequence), absl::OkStatus());
+  }
+  EXPECT_EQ(num_sent(), UcxPair::kSlots > kRidersMax ? 1 : 0);
+  MessageHeader header;
+  header.edge = EdgeId(43);
+  ASSERT_EQ(pair_.endpoint(1)->Put(kBack, header, nullptr), absl::OkStatus());
+  EXPECT_EQ(num_sent(), UcxPair::kSlots > kRidersMax ? 2 : 1);
+  AwaitAtProducer(1 + UcxPair::kSlots);
+}
+
 // A door that is still open when its endpoint ends must not touch sockets that UCX has closed.
 TEST(UcxTransport, ANetworkThatNeverConnectedLeavesNoDescriptors) {
   int64_t before = 0;

@@ -36,6 +36,8 @@ struct WireMessage {
 };
 
 inline constexpr size_t kWireMessageBytes = 96;
+// Messages without a payload may travel behind another one, in the same header: up to this many.
+inline constexpr int kRidersMax = 3;
 
 // Writes kWireMessageBytes to `out`.
 void EncodeWireMessage(const WireMessage& message, char* out);
