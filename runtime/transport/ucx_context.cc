@@ -93,19 +93,26 @@ ucs_status_t Init(const char* transports, int num_workers, const UcxTransportOpt
       {"NET_DEVICES", options.interface.c_str()},
       // A second rail for large messages would be a lane of the other kind.
       {"MAX_RNDV_RAILS", "1"},
-      {"TCP_RX_SEG_SIZE", segment.c_str()},
-      // The kernel watches idle connections, so that UCX does not wake sleeping ranks.
+      // The heartbeats of the control plane tell which ranks are gone, so nothing wakes sleeping
+      // ranks for it.
       {"KEEPALIVE_INTERVAL", "inf"},
-      {"TCP_KEEPIDLE", "1s"},
-      {"TCP_KEEPINTVL", "1s"},
-      {"TCP_KEEPCNT", "3"},
-      {"TCP_MAX_NUM_EPS", "inf"},
-      // The buffers are room for messages that a rank has not looked at yet; UCX touches all of
-      // them at the start.
-      {"POSIX_RX_BUFS_GROW", "128"},
   };
   for (const auto& [name, value] : settings) {
     if (status == UCS_OK) status = ucp_config_modify(config, name, value);
+  }
+  // UCX ignores names of transports' settings that it does not know. Up to 1.13 it knows these
+  // without the name of the transport, and later with it.
+  const std::pair<const char*, const char*> settings_of_tcp[] = {
+      {"RX_SEG_SIZE", segment.c_str()},
+      {"MAX_NUM_EPS", "inf"},
+      // Likewise: a network that is away for a while, and back before a rank counts as gone, breaks
+      // no idle connection.
+      {"KEEPIDLE", "inf"},
+  };
+  for (const auto& [name, value] : settings_of_tcp) {
+    for (const std::string& known : {std::string(name), absl::StrCat("TCP_", name)}) {
+      if (status == UCS_OK) status = ucp_config_modify(config, known.c_str(), value);
+    }
   }
   ucp_params_t params{};
   params.field_mask =

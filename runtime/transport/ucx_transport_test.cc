@@ -2,6 +2,10 @@
 // introductions, and that it does not allocate per message.
 #include "runtime/transport/ucx_transport.h"
 
+#include <dlfcn.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -20,7 +24,17 @@
 
 namespace {
 std::atomic<int64_t> num_allocations{0};
+std::atomic<int64_t> most_bytes_sent{0};  // in one call of sendmsg
 }  // namespace
+
+// UCX's library finds this function before the C library's.
+extern "C" ssize_t sendmsg(int socket, const msghdr* message, int flags) {
+  static const auto next =
+      reinterpret_cast<ssize_t (*)(int, const msghdr*, int)>(::dlsym(RTLD_NEXT, "sendmsg"));
+  const ssize_t sent = next(socket, message, flags);
+  most_bytes_sent = std::max<int64_t>(most_bytes_sent, sent);
+  return sent;
+}
 
 // The operator is out of line because the compiler knows only the usual pairs of new and free.
 __attribute__((noinline)) void* operator new(size_t size) {
@@ -141,6 +155,35 @@ constexpr int64_t kLarge = 256 << 10;
 int64_t NumDescriptors() {
   const std::filesystem::directory_iterator open("/proc/self/fd");
   return std::distance(begin(open), end(open));
+}
+
+// UCX ignores settings whose names it does not know. With its own, large tensors are slow, and a
+// network that is away for half a minute breaks idle connections.
+TEST(UcxTransport, TheSettingsOfTcpTakeEffect) {
+  constexpr int64_t kOneSegment = kTcpSegmentBytes - 4096;
+  UcxPair pair;
+  pair.Make(OptionsFor(Lanes::kTcp), kOneSegment);
+  pair.ConnectWell();
+  int num_connections = 0;
+  for (int descriptor = 0; descriptor < 1024; ++descriptor) {
+    sockaddr_storage peer;
+    socklen_t size = sizeof(peer);
+    if (::getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &size) != 0 ||
+        peer.ss_family != AF_INET)
+      continue;
+    int is_probed = 0;
+    size = sizeof(is_probed);
+    ASSERT_EQ(::getsockopt(descriptor, SOL_SOCKET, SO_KEEPALIVE, &is_probed, &size), 0);
+    EXPECT_EQ(is_probed, 0);
+    ++num_connections;
+  }
+  EXPECT_GE(num_connections, 2);
+  std::vector<char> bytes(kOneSegment, 'a');
+  most_bytes_sent = 0;
+  ASSERT_EQ(pair.Put(0, bytes.data(), kOneSegment), absl::OkStatus());
+  RecordingReceiver receiver;
+  EXPECT_EQ(pair.PollAtConsumer(&receiver).value(), 1);
+  EXPECT_GE(most_bytes_sent, kOneSegment / 2) << "in segments of UCX's own size";
 }
 
 // Two ranks with an edge each way, as in an exchange.
