@@ -17,9 +17,6 @@
 namespace weir::compiler {
 namespace {
 
-// A rank that takes part in an exchange with all other ranks has a transfer for each of them.
-constexpr int64_t kDevicesMax = 16384;
-
 absl::StatusOr<sbp::Mesh> MeshOf(const proto::Job& job) {
   std::vector<sbp::MeshAxis> axes;
   for (const auto& axis : job.mesh().axis()) axes.push_back({axis.name(), axis.size()});
@@ -31,6 +28,15 @@ absl::StatusOr<sbp::Mesh> MeshOf(const proto::Job& job) {
                      absl::StrCat(mesh.num_ranks()), "smaller axes"});
   }
   return mesh;
+}
+
+absl::StatusOr<sbp::Places> PlacesOf(const proto::MeshSpec& spec, const sbp::Mesh& mesh) {
+  std::vector<int> order;
+  const std::vector<std::string> names(spec.rank_order().begin(), spec.rank_order().end());
+  if (!names.empty()) {
+    WEIR_ASSIGN_OR_RETURN(order, mesh.OrderOf(names, "mesh.rank_order"));
+  }
+  return sbp::PipelinePlaces(mesh, spec.devices_per_host(), order);
 }
 
 std::string PlanId(const LogicalPlan& plan) {
@@ -50,7 +56,7 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
   plan->job = job;
   plan->mode = options.mode;
   WEIR_ASSIGN_OR_RETURN(plan->mesh, MeshOf(job));
-  plan->places = sbp::PipelinePlaces(plan->mesh, job.mesh().devices_per_host());
+  WEIR_ASSIGN_OR_RETURN(plan->places, PlacesOf(job.mesh(), plan->mesh));
   plan->stage_mesh = plan->places.mesh(0);
   WEIR_RETURN_IF_ERROR(CheckTraining(job, plan->stage_mesh, options.mode));
   plan->micro_batches = std::max<int64_t>(1, job.training().micro_batches());

@@ -19,6 +19,10 @@
 
 namespace weir::compiler {
 
+// The most devices of a mesh. A rank that takes part in an exchange with all other ranks has a
+// transfer for each of them.
+inline constexpr int64_t kDevicesMax = 16384;
+
 struct CompileOptions {
   PlanMode mode = PlanMode::kTrain;
   std::string dump_after;           // regular expression over pass names; "" = none

@@ -445,11 +445,24 @@ INSTANTIATE_TEST_SUITE_P(Meshes, BoxingAcrossStages,
 struct HostsCase {
   const char* mesh;
   int64_t devices_per_host;
+  std::vector<int> rank_order = {};
 };
+
+// Returns whether the layouts cut all dimensions into equal parts, on cut meshes too.
+bool CutsEvenly(const Tensor& tensor) {
+  for (const Layout& layout : {tensor.from.layout, tensor.to.layout}) {
+    for (const Sbp& sbp : layout) {
+      if (!sbp.offsets.empty()) return false;
+    }
+  }
+  return std::all_of(tensor.type.dims.begin(), tensor.type.dims.end(),
+                     [](const TensorDim& dim) { return dim.size % 24 == 0; });
+}
 class BoxingOverHosts : public ::testing::TestWithParam<HostsCase> {};
 
 TEST_P(BoxingOverHosts, AnyLayoutBecomesAnyOtherWithFewerBytesBetweenHosts) {
-  const Places places = PipelinePlaces(*Mesh::Parse(GetParam().mesh), GetParam().devices_per_host);
+  const Places places = PipelinePlaces(*Mesh::Parse(GetParam().mesh), GetParam().devices_per_host,
+                                       GetParam().rank_order);
   ASSERT_NE(places.host_cut(), nullptr);
   const Mesh& mesh = places.mesh(0);
   std::mt19937_64 random(Seed());
@@ -471,10 +484,17 @@ TEST_P(BoxingOverHosts, AnyLayoutBecomesAnyOtherWithFewerBytesBetweenHosts) {
         const absl::StatusOr<Boxing> boxing =
             PlanBoxingOverHosts(type, tensor.from, tensor.to, places, /*saved_bytes_min=*/0);
         ASSERT_TRUE(boxing.ok()) << boxing.status();
+        const int64_t on_one_level = CountBytesBetweenHosts({type, places, *one_level}, places);
+        const int64_t closed_form = BytesBetweenHosts(type, *one_level, places, *places.host_cut());
+        if (CutsEvenly(tensor) || places.mesh(0) == places.host_cut()->places.mesh(0)) {
+          ASSERT_EQ(closed_form, on_one_level);
+        }
         if (boxing->steps == *one_level) continue;
         ++num_better;
-        ASSERT_LT(CountBytesBetweenHosts(*boxing, places),
-                  CountBytesBetweenHosts({type, places, *one_level}, places));
+        ASSERT_LT(CountBytesBetweenHosts(*boxing, places), on_one_level);
+        ASSERT_EQ(
+            BytesBetweenHosts(boxing->type, boxing->steps, boxing->places, *places.host_cut()),
+            CountBytesBetweenHosts(*boxing, places));
         ASSERT_TRUE(RunAndCheck(tensor, places, *boxing));
       }
     }
@@ -482,15 +502,17 @@ TEST_P(BoxingOverHosts, AnyLayoutBecomesAnyOtherWithFewerBytesBetweenHosts) {
   EXPECT_GT(num_better, 100);
 }
 
-INSTANTIATE_TEST_SUITE_P(Meshes, BoxingOverHosts,
-                         ::testing::Values(HostsCase{"dp=4", 2}, HostsCase{"dp=6", 2},
-                                           HostsCase{"dp=8", 4}, HostsCase{"dp=2,tp=2", 2},
-                                           HostsCase{"dp=4,tp=2", 4}, HostsCase{"dp=2,tp=4", 2},
-                                           HostsCase{"dp=2,sp=2,tp=2", 4},
-                                           HostsCase{"pp=2,dp=2,tp=2", 2},
-                                           HostsCase{"pp=2,dp=4", 2}, HostsCase{"pp=2,tp=2", 2},
-                                           HostsCase{"dp=2,pp=2,tp=2", 2},
-                                           HostsCase{"dp=2,tp=2,pp=2", 4}));
+INSTANTIATE_TEST_SUITE_P(
+    Meshes, BoxingOverHosts,
+    ::testing::Values(
+        HostsCase{"dp=4", 2}, HostsCase{"dp=6", 2}, HostsCase{"dp=8", 4}, HostsCase{"dp=2,tp=2", 2},
+        HostsCase{"dp=4,tp=2", 4}, HostsCase{"dp=2,tp=4", 2}, HostsCase{"dp=2,sp=2,tp=2", 4},
+        HostsCase{"pp=2,dp=2,tp=2", 2}, HostsCase{"pp=2,dp=4", 2}, HostsCase{"pp=2,tp=2", 2},
+        HostsCase{"dp=2,pp=2,tp=2", 2}, HostsCase{"dp=2,tp=2,pp=2", 4},
+        HostsCase{"dp=2,tp=2", 2, {1, 0}}, HostsCase{"dp=4,tp=2", 2, {1, 0}},
+        HostsCase{"dp=2,tp=4", 4, {1, 0}}, HostsCase{"dp=2,sp=2,tp=2", 4, {1, 0, 2}},
+        HostsCase{"dp=2,sp=2,tp=2", 2, {2, 0, 1}}, HostsCase{"pp=2,dp=2,tp=2", 4, {1, 2, 0}},
+        HostsCase{"pp=4,dp=4", 8, {1, 0}}, HostsCase{"dp=2,pp=2,tp=2", 2, {2, 1, 0}}));
 
 // Checks a random bundle of tensors that differ in type and layouts but take the same number of
 // steps.

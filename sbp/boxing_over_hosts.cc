@@ -118,6 +118,35 @@ bool LeavesHosts(const BoxingStep& step, const HostCut& cut) {
          cut.places.ranks(step.to.place).front() / cut.devices_per_host;
 }
 
+// Returns the elements that steps over cut meshes send from host to host.
+int64_t ElementsBetweenHosts(const TensorType& type, const BoxingSteps& steps, const HostCut& cut) {
+  std::vector<bool> hosts = cut.within_host;
+  hosts.flip();
+  int64_t between = 0;
+  for (const BoxingStep& step : steps) {
+    const Mesh& mesh = cut.places.mesh(step.from.place);
+    between += ElementsSentAmong(type, {step}, mesh, std::vector<bool>(hosts.size()));
+    if (!LeavesHosts(step, cut)) between -= ElementsSentAmong(type, {step}, mesh, hosts);
+  }
+  return between;
+}
+
+// Returns the step with its layouts over the cut mesh. The two parts of an axis split a dimension
+// evenly there, whatever the offsets of the axis are.
+BoxingStep OverCut(const BoxingStep& step, const HostCut& cut) {
+  BoxingStep over = step;
+  for (Placement* placement : {&over.from, &over.to}) {
+    for (size_t axis = 0; axis < cut.axes.size(); ++axis) {
+      if (cut.axes[axis].size() > 1) placement->layout[axis].offsets.clear();
+    }
+    placement->layout = OverCut(placement->layout, cut, placement->place);
+  }
+  over.flat_axes.clear();
+  for (int axis : step.flat_axes)
+    over.flat_axes.insert(over.flat_axes.end(), cut.axes[axis].begin(), cut.axes[axis].end());
+  return over;
+}
+
 // Plans the steps of one view. View and cut outlive the planner.
 class LevelsPlanner {
  public:
@@ -157,31 +186,26 @@ class LevelsPlanner {
   using Price = std::tuple<int64_t, int64_t, size_t, int64_t>;
 
   Price PriceOf(const BoxingSteps& steps) const {
-    std::vector<bool> hosts = cut_.within_host;
-    hosts.flip();
-    int64_t between = 0;
-    for (const BoxingStep& step : steps) {
-      const bool leaves = LeavesHosts(step, cut_);
-      between += ElementsSentAmong(view_.type, {step}, mesh_, std::vector<bool>(hosts.size()));
-      if (!leaves) between -= ElementsSentAmong(view_.type, {step}, mesh_, hosts);
-    }
-    return {between, ElementsSent(view_.type, steps, mesh_), steps.size(),
-            BusiestElements(view_.type, steps, mesh_)};
+    return {ElementsBetweenHosts(view_.type, steps, cut_), ElementsSent(view_.type, steps, mesh_),
+            steps.size(), BusiestElements(view_.type, steps, mesh_)};
   }
 
   // Returns whether sums have the bits of those on one level, which come out of `merges` steps.
   bool KeepsBits(const BoxingSteps& steps, int merges) const {
     int64_t within = 1, between = 1;
+    bool are_neighbours = true;  // in the sum, the ranks of one host
     Combiner combiner = Combiner::kSum;
     for (int axis = 0; axis < mesh_.num_axes(); ++axis) {
       if (!IsMerged(view_.from.layout[axis], view_.to.layout[axis])) continue;
+      if (!cut_.within_host[axis] && mesh_.size(axis) > 1 && within > 1) are_neighbours = false;
       (cut_.within_host[axis] ? within : between) *= mesh_.size(axis);
       combiner = view_.from.layout[axis].combiner;
     }
     if (merges == 0 || combiner == Combiner::kMax || view_.type.dtype == DType::kI32) return true;
     if (merges > 1) return false;
     if (within == 1 || between == 1) return NumMerges(steps) == 1;
-    return view_.type.dtype == DType::kF32 && (within & (within - 1)) == 0 && NumMerges(steps) == 2;
+    return view_.type.dtype == DType::kF32 && are_neighbours && (within & (within - 1)) == 0 &&
+           NumMerges(steps) == 2;
   }
 
   static bool IsValid(const BoxingSteps& steps) {
@@ -265,6 +289,16 @@ absl::StatusOr<Boxing> PlanBoxingOverHosts(const TensorType& type, const Placeme
   BoxingSteps steps = LevelsPlanner(*view, *cut).Plan(saved_bytes_min, NumMerges(boxing.steps));
   if (steps.empty()) return boxing;
   return Boxing{std::move(view->type), cut->places, std::move(steps)};
+}
+
+int64_t BytesBetweenHosts(const TensorType& type, const std::vector<BoxingStep>& steps,
+                          const Places& places, const HostCut& cut) {
+  if (steps.empty()) return 0;
+  BoxingSteps over = steps;
+  if (places.mesh(0) != cut.places.mesh(0)) {
+    for (BoxingStep& step : over) step = OverCut(step, cut);
+  }
+  return ElementsBetweenHosts(type, over, cut) * SizeOf(type.dtype);
 }
 
 std::optional<bool> StaysInHosts(const BoxingStep& step, const Places& places, const HostCut* cut) {

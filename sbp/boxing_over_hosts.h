@@ -15,8 +15,10 @@
 // lies inside hosts or between hosts there, and the order of the axes in the sequence of steps
 // makes the levels. Two levels are used only where they send fewer bytes between hosts and do not
 // change the result: sums of f32 have the same bits if the ranks of one host are a power of two in
-// number, because kernels combine sources in pairs (runtime/base/transfer/transfer.h). Sums of bf16
-// would be rounded once more, so they stay on one level. Thread rule: pure functions.
+// number and neighbours in the sum, because kernels combine sources in pairs
+// (runtime/base/transfer/transfer.h). They are neighbours if the merged axes inside hosts are
+// behind those between hosts in the mesh. Sums of bf16 would be rounded once more, so they stay on
+// one level. Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -48,6 +50,14 @@ inline constexpr int64_t kSavedBytesMin = 1024;
 absl::StatusOr<Boxing> PlanBoxingOverHosts(const TensorType& type, const Placement& from,
                                            const Placement& to, const Places& places,
                                            int64_t saved_bytes_min = kSavedBytesMin);
+
+// Returns the bytes that the steps of a tensor of `type` send from host to host, summed over all
+// ranks: a closed form, as TotalBytes is (sbp/boxing.h). `places`, over whose meshes the steps have
+// their layouts, are those of `cut` or those that were cut. Where an axis leaves hosts without
+// being cut in the steps and splits a dimension unevenly, the result may be wrong by a few units of
+// that dimension.
+int64_t BytesBetweenHosts(const TensorType& type, const std::vector<BoxingStep>& steps,
+                          const Places& places, const HostCut& cut);
 
 // Returns whether a step changes nothing but along axes inside hosts; nullopt if `cut` is null, or
 // if `places`, over whose meshes the step has its layouts, are not cut.

@@ -53,6 +53,29 @@ TEST(HostCutTest, NeedsHostsThatCutTheMeshEvenly) {
   EXPECT_EQ(PipelinePlaces(*Mesh::Parse("dp=4,tp=3"), 2).host_cut(), nullptr);
   EXPECT_NE(PipelinePlaces(*Mesh::Parse("dp=2,tp=3"), 3).host_cut(), nullptr);
   EXPECT_NE(PipelinePlaces(*Mesh::Parse("pp=2,dp=4"), 4).host_cut(), nullptr);
+  EXPECT_NE(PipelinePlaces(*Mesh::Parse("pp=4,dp=2"), 4).host_cut(), nullptr);
+}
+
+// Stages 0 and 1 share the host of the first devices, and no host of the last ones.
+TEST(HostCutTest, NeedsStagesThatShareHostsForAllTheirDevices) {
+  EXPECT_EQ(PipelinePlaces(*Mesh::Parse("dp=2,pp=3,tp=2"), 4).host_cut(), nullptr);
+}
+
+TEST(HostCutTest, FollowsTheOrderOfRanks) {
+  const Places places = PipelinePlaces(*Mesh::Parse("dp=4,tp=2"), 2, {1, 0});
+  const HostCut* cut = places.host_cut();
+  ASSERT_NE(cut, nullptr);
+  EXPECT_EQ(cut->places.mesh(0).ToText(), "dp.hosts=2,dp.devices=2,tp=2");
+  EXPECT_THAT(cut->within_host, ElementsAre(false, true, false));
+}
+
+TEST(HostCutTest, KnowsHostsThatOnlyStagesShare) {
+  const Places places = PipelinePlaces(*Mesh::Parse("pp=2,dp=2"), 2, {1, 0});
+  ASSERT_NE(places.host_cut(), nullptr);
+  EXPECT_THAT(places.host_cut()->within_host, ElementsAre(false));
+  const BoxingStep move{BoxingMethod::kMove, {{Sbp::S(0)}, 0}, {{Sbp::S(0)}, 1}, false, {}};
+  EXPECT_EQ(StaysInHosts(move, places, places.host_cut()), true);
+  EXPECT_EQ(weir::sbp::BytesBetweenHosts(Matrix(4, 4), {move}, places, *places.host_cut()), 0);
 }
 
 TEST(BoxingOverHostsTest, AnAllReduceGoesWithinBetweenAndWithinHosts) {
@@ -122,6 +145,18 @@ TEST(BoxingOverHostsTest, SumsThatWouldHaveOtherBitsStayOnOneLevel) {
   EXPECT_EQ(num_steps("dp=4", 2, DType::kBF16, "max"), 3u);
   EXPECT_EQ(num_steps("dp=6", 3, DType::kF32, "sum"), 2u);
   EXPECT_EQ(num_steps("dp=6", 3, DType::kF32, "max"), 3u);
+}
+
+// The ranks of one host are 0 and 2 in the sum, whose tree adds 0 and 1 first.
+TEST(BoxingOverHostsTest, SumsWhoseRanksOfAHostAreNoNeighboursStayOnOneLevel) {
+  const auto num_steps = [](const std::vector<int>& rank_order, const std::string& combiner) {
+    return StepsOf(Matrix(12, 512), "[dp: P(" + combiner + "), tp: P(" + combiner + ")]", "[]",
+                   PipelinePlaces(*Mesh::Parse("dp=4,tp=2"), 2, rank_order))
+        .size();
+  };
+  EXPECT_EQ(num_steps({0, 1}, "sum"), 4u);
+  EXPECT_EQ(num_steps({1, 0}, "sum"), 2u);
+  EXPECT_EQ(num_steps({1, 0}, "max"), 4u);
 }
 
 TEST(BoxingOverHostsTest, ASmallTensorStaysOnOneLevel) {

@@ -1,5 +1,6 @@
 #include "sbp/mesh.h"
 
+#include <algorithm>
 #include <limits>
 #include <set>
 
@@ -111,6 +112,34 @@ int64_t Mesh::RankOf(const Coords& coords) const {
   int64_t rank = 0;
   for (int i = 0; i < num_axes(); ++i) rank = rank * axes_[i].size + coords[i];
   return rank;
+}
+
+absl::StatusOr<std::vector<int>> Mesh::OrderOf(const std::vector<std::string>& names,
+                                               const std::string& where) const {
+  const auto name_of = [](std::string* out, const MeshAxis& axis) { out->append(axis.name); };
+  const std::string all = absl::StrJoin(axes_, ",", name_of);
+  const auto flaw = [&](const std::string& found) {
+    return Rejected({"W0106", where,
+                     absl::StrCat("each axis of the mesh ", ToText(), " once, slowest first"),
+                     found, all});
+  };
+  if (axes_.empty())
+    return Rejected({"W0106", where, "no axes, because the mesh has one device",
+                     Quoted(absl::StrJoin(names, ",")), "no order"});
+  std::vector<int> order;
+  for (const std::string& name : names) {
+    const int axis = AxisIndex(name);
+    if (axis < 0) return flaw(absl::StrCat(Quoted(name), ", which the mesh lacks"));
+    if (std::find(order.begin(), order.end(), axis) != order.end())
+      return flaw(absl::StrCat(Quoted(name), " twice"));
+    order.push_back(axis);
+  }
+  for (int axis = 0; axis < num_axes(); ++axis) {
+    if (std::find(order.begin(), order.end(), axis) == order.end())
+      return flaw(absl::StrCat(Quoted(absl::StrJoin(names, ",")), ", which lacks ",
+                               Quoted(axes_[axis].name)));
+  }
+  return order;
 }
 
 std::string Mesh::ToText() const {

@@ -40,6 +40,11 @@ class Mesh {
   Coords CoordsOf(int64_t rank) const;
   int64_t RankOf(const Coords& coords) const;
 
+  // Returns the positions of the axes `names`, which must name each axis once. `where` is the place
+  // of the names for errors (W0106), such as "--place".
+  absl::StatusOr<std::vector<int>> OrderOf(const std::vector<std::string>& names,
+                                           const std::string& where) const;
+
   std::string ToText() const;  // "dp=2,tp=2"
   friend bool operator==(const Mesh&, const Mesh&) = default;
 

@@ -59,6 +59,21 @@ TEST(Mesh, ValidateRefusesWhatParseWould) {
   EXPECT_TRUE(Mesh({{"dp", 2}, {"tp", 1}}).Validate().ok());
 }
 
+TEST(Mesh, AnOrderNamesEachAxisOnce) {
+  const Mesh mesh = *Mesh::Parse("dp=2,pp=2,tp=3");
+  EXPECT_EQ(*mesh.OrderOf({"tp", "dp", "pp"}, "--place"), (std::vector<int>{2, 0, 1}));
+  const auto flaw = [](const Mesh& of, const std::vector<std::string>& names) {
+    const absl::StatusOr<std::vector<int>> order = of.OrderOf(names, "--place");
+    return order.ok() ? "no flaw" : std::string(order.status().message());
+  };
+  EXPECT_THAT(flaw(mesh, {"dp", "sp", "tp"}), HasSubstr("\"sp\", which the mesh lacks"));
+  EXPECT_THAT(flaw(mesh, {"dp", "dp", "tp"}), HasSubstr("\"dp\" twice"));
+  EXPECT_THAT(flaw(mesh, {"dp", "tp"}), HasSubstr("\"dp,tp\", which lacks \"pp\""));
+  EXPECT_THAT(flaw(mesh, {"dp", "tp"}), HasSubstr("each axis of the mesh dp=2,pp=2,tp=3 once"));
+  EXPECT_THAT(flaw(mesh, {""}), HasSubstr("W0106 at --place"));
+  EXPECT_THAT(flaw(Mesh(), {"dp"}), HasSubstr("one device"));
+}
+
 TEST(Mesh, RanksAreNumberedRowMajor) {
   Mesh mesh = *Mesh::Parse("dp=2,tp=3");
   EXPECT_EQ(mesh.CoordsOf(4), (Coords{1, 1}));

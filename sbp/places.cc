@@ -1,5 +1,7 @@
 #include "sbp/places.h"
 
+#include <map>
+#include <set>
 #include <utility>
 
 namespace weir::sbp {
@@ -29,6 +31,26 @@ bool AgreesWithHosts(const Place& place, const std::vector<bool>& within_host,
   return true;
 }
 
+// Returns the places as one device number sees them: for each, the first that shares its host.
+std::vector<size_t> PlacesTogether(const std::vector<Place>& places, int64_t device,
+                                   int64_t devices_per_host) {
+  std::map<int64_t, size_t> first_on_host;
+  std::vector<size_t> together;
+  for (size_t p = 0; p < places.size(); ++p)
+    together.push_back(
+        first_on_host.emplace(places[p].ranks[device] / devices_per_host, p).first->second);
+  return together;
+}
+
+// Returns whether all devices see the same places on their hosts as the first one does.
+bool DevicesAgree(const std::vector<Place>& places, const std::vector<size_t>& of_first,
+                  int64_t devices_per_host) {
+  for (int64_t device = 1; device < places.front().mesh.num_ranks(); ++device) {
+    if (PlacesTogether(places, device, devices_per_host) != of_first) return false;
+  }
+  return true;
+}
+
 std::shared_ptr<const HostCut> CutByHosts(std::vector<Place> places, int64_t devices_per_host) {
   const Mesh mesh = places.front().mesh;
   std::vector<MeshAxis> cut;
@@ -39,7 +61,8 @@ std::shared_ptr<const HostCut> CutByHosts(std::vector<Place> places, int64_t dev
     cut.push_back({name, size});
     within_host.push_back(within);
   };
-  bool any_within = false;
+  const std::vector<size_t> together = PlacesTogether(places, 0, devices_per_host);
+  bool any_within = std::set<size_t>(together.begin(), together.end()).size() < places.size();
   for (int axis = 0; axis < mesh.num_axes(); ++axis) {
     const MeshAxis& whole = mesh.axes()[axis];
     const int64_t stride = StrideOf(places.front(), axis);
@@ -60,6 +83,7 @@ std::shared_ptr<const HostCut> CutByHosts(std::vector<Place> places, int64_t dev
     place.mesh = Mesh(cut);
     if (!AgreesWithHosts(place, within_host, devices_per_host)) return nullptr;
   }
+  if (!DevicesAgree(places, together, devices_per_host)) return nullptr;
   return std::make_shared<HostCut>(HostCut{Places(std::move(places)), devices_per_host,
                                            std::move(within_host), std::move(axes)});
 }
@@ -84,18 +108,28 @@ Places::Places(std::vector<Place> places, int64_t devices_per_host) {
   table_ = std::move(table);
 }
 
-Places PipelinePlaces(const Mesh& mesh, int64_t devices_per_host) {
+Places PipelinePlaces(const Mesh& mesh, int64_t devices_per_host,
+                      const std::vector<int>& rank_order) {
   const int pipeline = mesh.AxisIndex(kPipelineAxis);
   std::vector<MeshAxis> axes = mesh.axes();
   if (pipeline >= 0) axes.erase(axes.begin() + pipeline);
   const int64_t num_places = pipeline < 0 ? 1 : mesh.size(pipeline);
   std::vector<Place> places(num_places, Place{Mesh(std::move(axes)), {}});
-  // Ranks are numbered row-major with and without the axis, so the devices of a place come in
+  std::vector<int64_t> strides(mesh.num_axes());  // from rank to rank, by axis
+  int64_t stride = 1;
+  for (int i = mesh.num_axes() - 1; i >= 0; --i) {
+    const int axis = rank_order.empty() ? i : rank_order[i];
+    strides[axis] = stride;
+    stride *= mesh.size(axis);
+  }
+  // Devices are numbered row-major with and without the pipeline axis, so those of a place come in
   // order.
-  int64_t inner_size = 1;  // of the axes right of the pipeline
-  for (int i = pipeline + 1; pipeline >= 0 && i < mesh.num_axes(); ++i) inner_size *= mesh.size(i);
-  for (int64_t rank = 0; rank < mesh.num_ranks(); ++rank)
-    places[pipeline < 0 ? 0 : rank / inner_size % num_places].ranks.push_back(rank);
+  for (int64_t device = 0; device < mesh.num_ranks(); ++device) {
+    const Coords coords = mesh.CoordsOf(device);
+    int64_t rank = 0;
+    for (int axis = 0; axis < mesh.num_axes(); ++axis) rank += coords[axis] * strides[axis];
+    places[pipeline < 0 ? 0 : coords[pipeline]].ranks.push_back(rank);
+  }
   return Places(std::move(places), devices_per_host);
 }
 

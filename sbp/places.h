@@ -56,7 +56,8 @@ class Places {
     return table_->devices_per_host == 0 ? 0 : rank.value() / table_->devices_per_host;
   }
   // Returns null if all ranks share a host, if each rank has a host of its own, or if the hosts do
-  // not cut the meshes evenly.
+  // not cut the meshes evenly. Even cuts treat all devices of a place alike: two places share the
+  // host of one device exactly if they share those of all.
   const HostCut* host_cut() const { return table_->host_cut.get(); }
 
  private:
@@ -85,6 +86,12 @@ struct HostCut {
 
 // Returns one place for each coordinate of the pipeline axis, in order. The mesh of each place is
 // `mesh` without that axis. A mesh without a pipeline axis is one place.
-Places PipelinePlaces(const Mesh& mesh, int64_t devices_per_host = 0);
+//
+// `rank_order` numbers the axes of `mesh` from slowest to fastest: ranks are numbered row-major
+// over the axes in that order, so ranks that differ along the last of them are neighbours. Empty:
+// in the order of the mesh. Which rank a device has changes nothing but its host: devices, layouts
+// and the order of sums follow the mesh. Precondition: `rank_order` is empty or has each axis once.
+Places PipelinePlaces(const Mesh& mesh, int64_t devices_per_host = 0,
+                      const std::vector<int>& rank_order = {});
 
 }  // namespace weir::sbp

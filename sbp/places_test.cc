@@ -48,6 +48,17 @@ TEST(Places, StagesPartTheRanksWhereverThePipelineAxisStands) {
   }
 }
 
+TEST(Places, AnOrderOfRanksChangesWhichRankADeviceHas) {
+  const Mesh mesh = *Mesh::Parse("dp=2,pp=2,tp=3");
+  const Places places = PipelinePlaces(mesh, 2, *mesh.OrderOf({"tp", "dp", "pp"}, "here"));
+  EXPECT_EQ(places.mesh(0).ToText(), "dp=2,tp=3");
+  // By device: dp 0 with tp 0, 1 and 2, then dp 1.
+  EXPECT_THAT(places.ranks(0), ElementsAre(0, 4, 8, 2, 6, 10));
+  EXPECT_THAT(places.ranks(1), ElementsAre(1, 5, 9, 3, 7, 11));
+  EXPECT_THAT(places.CoordsOf(RankId(6)), ElementsAre(1, 1));
+  EXPECT_EQ(places.HostOf(RankId(6)), places.HostOf(RankId(7)));
+}
+
 TEST(Places, PlacesMayDifferInSizeAndMesh) {
   const Places places({{*Mesh::Parse("dp=2,tp=2"), {5, 4, 1, 0}}, {*Mesh::Parse("tp=2"), {2, 3}}});
   EXPECT_EQ(places.size(), 2);

@@ -35,10 +35,18 @@ class JobGenerator {
     DrawTraining(job.mutable_training());
     DrawRuntime(&job);
     if (OneIn(2)) job.mutable_mesh()->set_devices_per_host(OneOf({1, 2, 2, 3, 4, 4, 6, 8}));
+    if (OneIn(3)) DrawRankOrder(job.mutable_mesh());
     return job;
   }
 
  private:
+  void DrawRankOrder(proto::MeshSpec* mesh) {
+    std::vector<std::string> names;
+    for (const proto::MeshAxisSpec& axis : mesh->axis()) names.push_back(axis.name());
+    std::shuffle(names.begin(), names.end(), random_);
+    for (const std::string& name : names) mesh->add_rank_order(name);
+  }
+
   int64_t Below(int64_t bound) {
     return static_cast<int64_t>(random_() % static_cast<uint64_t>(bound));
   }

@@ -146,6 +146,37 @@ class Levels(OnHosts):
                 print(f"{mesh} on 2 hosts of 4 devices: bytes sent by a host: {sent}", flush=True)
                 self.assertGreater(sent["one"], least * sent["two"])
 
+    def test_the_axes_inside_hosts_are_chosen_and_the_bits_stay_those_of_the_order_as_written(self):
+        # Large batches send much along tp, and stages send least.
+        for mesh, batch, chosen in (("tp=4,dp=2", 64, "tp inside hosts, dp between them"),
+                                    ("dp=2,tp=2,pp=2", 8, "dp and tp inside hosts, pp between them")):
+            with self.subTest(mesh=mesh):
+                job = ("--mesh", mesh, "--set", f"graph.dim[batch].size={batch}", "--steps", "8")
+                code, text = self.train(*job, "--save", "one.st", "--checkpoint", "one.ck")
+                self.assertEqual(code, 0, text)
+                self.assertNotIn("inside hosts", text)
+                sent = {}
+                for place in ("auto", "as-written"):
+                    before = self.lab.bytes_from(0)
+                    code, text = self.train(*job, "--save", "some.st", "--checkpoint", "some.ck", "--place", place,
+                                            hosts=self.two())
+                    self.assertEqual(code, 0, text)
+                    self.assertEqual("in the order as written; --place as-written keeps that" in unwrapped(text),
+                                     place == "auto", text)
+                    self.assertEqual(chosen in unwrapped(text), place == "auto", text)
+                    self.assertEqual(self.read("some.st"), self.read("one.st"), place)
+                    self.assertEqual(self.read("some.ck"), self.read("one.ck"), place)
+                    sent[place] = self.lab.bytes_from(0) - before
+                print(f"{mesh} on 2 hosts of 4 devices: bytes sent by a host: {sent}", flush=True)
+                self.assertGreater(sent["as-written"], 1.2 * sent["auto"])
+                os.remove(self.path("one.ck"))
+                os.remove(self.path("some.ck"))
+        code, text = self.train("--mesh", "tp=4,dp=2", "--steps", "8", "--place", "tp,pp", hosts=self.two())
+        self.assertEqual(code, 65, text)
+        self.assertIn("W0106 at --place tp,pp", unwrapped(text))
+        self.assertIn("each axis of the mesh tp=4,dp=2 once", unwrapped(text))
+        self.expect_nothing_left()
+
 
 class Drills(OnHosts):
     NUM_HOSTS = 2

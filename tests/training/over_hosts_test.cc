@@ -1,8 +1,10 @@
-// Tests that it does not matter to a job where hosts end: a GPT has the same bits on hosts of any
-// size, and sends no more bytes between them than transfers that know no hosts.
+// Tests that it does not matter to a job where hosts end, and which devices share one: a GPT has
+// the same bits on hosts of any size and with ranks in any order, and sends no more bytes between
+// hosts than transfers that know no hosts.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
 #include "tests/training/layouts.h"
 #include "tests/training/train_run.h"
@@ -16,6 +18,7 @@ constexpr int kSteps = 3;
 struct OverHosts {
   Layout layout;
   int64_t devices_per_host;
+  std::string rank_order = "";  // "tp,dp"; empty: that of the mesh
 };
 
 std::vector<OverHosts> Cases() {
@@ -44,6 +47,24 @@ std::vector<OverHosts> Cases() {
   return cases;
 }
 
+// In these, devices share a host that are far from each other in the mesh.
+std::vector<OverHosts> CasesInOtherOrders() {
+  using zoo::SequenceParallel;
+  std::vector<OverHosts> cases;
+  for (int zero : {0, 1, 2, 3}) {
+    cases.push_back({{"dp=2,tp=2", zero, SequenceParallel::kNone}, 2, "tp,dp"});
+    cases.push_back({{"dp=4,tp=2", zero, SequenceParallel::kNone}, 4, "tp,dp"});
+    cases.push_back({{"dp=4,tp=2", zero, SequenceParallel::kNone}, 2, "tp,dp"});
+  }
+  cases.push_back({{"pp=2,dp=2", 0, SequenceParallel::kNone}, 2, "dp,pp"});
+  cases.push_back({{"pp=2,dp=2,tp=2", 1, SequenceParallel::kNone}, 2, "pp,tp,dp"});
+  cases.push_back({{"pp=2,dp=2,tp=2", 0, SequenceParallel::kNone}, 4, "tp,dp,pp"});
+  cases.push_back({{"dp=2,tp=2,pp=2", 3, SequenceParallel::kNone}, 4, "pp,tp,dp"});
+  cases.push_back({{"dp=2,tp=4", 1, SequenceParallel::kMegatron}, 4, "tp,dp"});
+  cases.push_back({{"sp=2,tp=2", 0, SequenceParallel::kUlysses}, 2, "tp,sp"});
+  return cases;
+}
+
 int64_t BytesBetweenHosts(const TrainRun& run, int64_t devices_per_host) {
   int64_t bytes = 0;
   for (const actors::EdgeReport& edge : run.edges) {
@@ -53,39 +74,67 @@ int64_t BytesBetweenHosts(const TrainRun& run, int64_t devices_per_host) {
   return bytes;
 }
 
-void Check(proto::Training::Precision precision, int num_better_min) {
-  zoo::TransformerOptions options = SmallTransformer();
+void Check(const std::vector<OverHosts>& cases, proto::Training::Precision precision,
+           int num_better_min, zoo::TransformerOptions options = SmallTransformer()) {
   options.training.steps = kSteps;
   TrainRunOptions run_options;
   run_options.steps = kSteps;
   int num_better = 0;
-  for (const OverHosts& over : Cases()) {
-    SCOPED_TRACE(absl::StrCat(NameOf(over.layout), " on hosts of ", over.devices_per_host));
+  for (const OverHosts& over : cases) {
+    SCOPED_TRACE(absl::StrCat(NameOf(over.layout), " on hosts of ", over.devices_per_host, " ",
+                              over.rank_order));
     absl::StatusOr<proto::Job> job = JobOn(over.layout, zoo::GptJob, options);
     ASSERT_TRUE(job.ok()) << job.status();
     job->mutable_training()->set_precision(precision);
     const absl::StatusOr<TrainRun> one_host = Train(*job, run_options);
     ASSERT_TRUE(one_host.ok()) << one_host.status();
+    for (absl::string_view axis : absl::StrSplit(over.rank_order, ',', absl::SkipEmpty()))
+      job->mutable_mesh()->add_rank_order(std::string(axis));
+    const absl::StatusOr<TrainRun> one_level = Train(*job, run_options);
+    ASSERT_TRUE(one_level.ok()) << one_level.status();
     job->mutable_mesh()->set_devices_per_host(over.devices_per_host);
     const absl::StatusOr<TrainRun> hosts = Train(*job, run_options);
     ASSERT_TRUE(hosts.ok()) << hosts.status();
-    EXPECT_EQ(hosts->losses, one_host->losses);
-    EXPECT_EQ(hosts->grad_norms, one_host->grad_norms);
-    EXPECT_EQ(FirstDifferentState(hosts->weights, one_host->weights), "");
-    const int64_t before = BytesBetweenHosts(*one_host, over.devices_per_host);
+    for (const TrainRun* run : {&*one_level, &*hosts}) {
+      EXPECT_EQ(run->losses, one_host->losses);
+      EXPECT_EQ(run->grad_norms, one_host->grad_norms);
+      EXPECT_EQ(FirstDifferentState(run->weights, one_host->weights), "");
+    }
+    const int64_t before = BytesBetweenHosts(*one_level, over.devices_per_host);
     const int64_t after = BytesBetweenHosts(*hosts, over.devices_per_host);
     EXPECT_LE(after, before);
     num_better += after < before;
-    std::printf("%-28s hosts of %d: %8.1f KiB between hosts, %8.1f on one level\n",
+    std::printf("%-28s hosts of %d %-8s: %8.1f KiB between hosts, %8.1f on one level\n",
                 NameOf(over.layout).c_str(), static_cast<int>(over.devices_per_host),
-                static_cast<double>(after) / 1024, static_cast<double>(before) / 1024);
+                over.rank_order.c_str(), static_cast<double>(after) / 1024,
+                static_cast<double>(before) / 1024);
   }
   EXPECT_GE(num_better, num_better_min);
 }
 
-TEST(OverHostsTest, TheBitsDoNotDependOnWhereHostsEnd) { Check(proto::Training::F32, 10); }
+TEST(OverHostsTest, TheBitsDoNotDependOnWhereHostsEnd) { Check(Cases(), proto::Training::F32, 10); }
 
-TEST(OverHostsTest, NeitherDoThoseOfBf16) { Check(proto::Training::BF16, 5); }
+TEST(OverHostsTest, NeitherDoThoseOfBf16) { Check(Cases(), proto::Training::BF16, 5); }
+
+TEST(OverHostsTest, NorOnWhichDevicesShareAHost) {
+  Check(CasesInOtherOrders(), proto::Training::F32, 5);
+}
+
+// With Megatron's sequence parallelism, the gradients of norms are sums over dp and tp. They are
+// large enough here to go over two levels, which must not add devices of a host first that are no
+// neighbours in the sum.
+TEST(OverHostsTest, SumsOverTwoAxesAreAddedInTheOrderOfTheMesh) {
+  zoo::TransformerOptions options = SmallTransformer();
+  options.layers = 1;
+  options.hidden = 768;
+  options.ffn = 32;
+  std::vector<OverHosts> cases;
+  for (const char* order : {"dp,tp", "tp,dp"})
+    cases.push_back({{"dp=4,tp=2", 0, zoo::SequenceParallel::kMegatron}, 2, order});
+  Check(cases, proto::Training::F32, 1, options);
+}
+
+TEST(OverHostsTest, NorDoThoseOfBf16) { Check(CasesInOtherOrders(), proto::Training::BF16, 1); }
 
 }  // namespace
 }  // namespace weir::training

@@ -216,6 +216,17 @@ absl::StatusOr<proto::Job> JobArguments::Read() const {
   return job;
 }
 
+void AddPlaceOption(CLI::App* verb, std::string* place) {
+  verb->add_option(
+          "--place", *place,
+          "The axes of the mesh as ranks run over them, slowest first: dp,tp puts tp inside "
+          "hosts; as-written keeps the job's order; auto takes mesh.rank_order, or else the "
+          "order with the fewest bytes between hosts")
+      ->type_name("ORDER")
+      ->capture_default_str()
+      ->group("Hosts");
+}
+
 CLI::App* AddVerb(CLI::App* app, CliContext* context, const std::string& name,
                   const std::string& about, const std::string& examples,
                   std::function<absl::Status()> work) {

@@ -52,6 +52,10 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
     fleet::TellHosts(fleet, &read.job);
   }
   read.costs.TellHosts(&read.job);
+  WEIR_ASSIGN_OR_RETURN(const plan::PlacedAxes placed,
+                        plan::PlaceAxes(arguments.train.place, &read.job));
+  if (const std::string line = plan::PlacedText(placed, read.job); !line.empty())
+    *context->err << line << "\n";
   WEIR_ASSIGN_OR_RETURN(const train::PreparedTraining prepared,
                         train::PrepareTraining(read.job, arguments.train.options, scope));
   const compiler::LogicalPlan& plan = *prepared.plans.training;

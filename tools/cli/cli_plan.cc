@@ -12,6 +12,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "tools/cli/cli_verbs.h"
+#include "tools/plan/place_axes.h"
 #include "tools/plan/plan_screen.h"
 #include "tools/plan/plan_sections.h"
 #include "tools/sim/job_costs.h"
@@ -39,6 +40,7 @@ struct PlanArguments {
   std::string dump_after;
   std::vector<std::string> disabled;
   std::string cluster;
+  std::string place = plan::kPlaceAuto;
   // Sections below the screen.
   bool layouts = false, boxings = false, schedule = false, memory = false, actors = false,
        all = false;
@@ -148,6 +150,15 @@ nlohmann::ordered_json PredictionJson(const compiler::LogicalPlan& plan,
   return json;
 }
 
+// Returns the names of the mesh axes from slowest to fastest from rank to rank.
+std::vector<std::string> RankOrder(const compiler::LogicalPlan& plan) {
+  std::vector<std::string> names(plan.job.mesh().rank_order().begin(),
+                                 plan.job.mesh().rank_order().end());
+  if (!names.empty()) return names;
+  for (const sbp::MeshAxis& axis : plan.mesh.axes()) names.push_back(axis.name);
+  return names;
+}
+
 absl::Status PrintJson(const compiler::LogicalPlan& plan, const sim::JobCosts& costs,
                        std::ostream& out) {
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
@@ -163,6 +174,7 @@ absl::Status PrintJson(const compiler::LogicalPlan& plan, const sim::JobCosts& c
   nlohmann::ordered_json json = {{"job", plan.job.name()},
                                  {"plan_id", plan.plan_id},
                                  {"mesh", plan.mesh.ToText()},
+                                 {"rank_order", RankOrder(plan)},
                                  {"micro_batches", plan.micro_batches},
                                  {"prediction", PredictionJson(plan, costs)},
                                  {"schedule", ScheduleJson(plan)},
@@ -230,12 +242,14 @@ absl::Status PrintRank(const compiler::LogicalPlan& plan, int64_t rank, std::ost
 
 // Prints the screen and the requested sections.
 absl::Status PrintText(const compiler::LogicalPlan& plan, const sim::JobCosts& costs,
-                       const PlanArguments& arguments, std::ostream& out) {
+                       const plan::PlacedAxes& placed, const PlanArguments& arguments,
+                       std::ostream& out) {
   const train::Beside beside = plan.mode == compiler::PlanMode::kTrain ? train::Beside::kEvaluation
                                                                        : train::Beside::kNothing;
   WEIR_ASSIGN_OR_RETURN(const train::NeedAndPlans memory, train::NeedAndPlansOf(plan, beside));
-  WEIR_ASSIGN_OR_RETURN(std::string text,
-                        plan::PlanScreen(plan, costs, sim::PredictStep(plan, costs), memory));
+  WEIR_ASSIGN_OR_RETURN(
+      std::string text,
+      plan::PlanScreen(plan, costs, sim::PredictStep(plan, costs), memory, placed));
   const auto add = [&text](absl::StatusOr<std::string> section) -> absl::Status {
     WEIR_RETURN_IF_ERROR(section.status());
     absl::StrAppend(&text, *section);
@@ -265,6 +279,7 @@ absl::Status ShowPlan(const PlanArguments& arguments, const CliContext& context)
   options.costs = &costs.model();
   costs.TellHosts(&job);
   context.Confine({}, sandbox::CpuTime::kLimited);
+  WEIR_ASSIGN_OR_RETURN(const plan::PlacedAxes placed, plan::PlaceAxes(arguments.place, &job));
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<compiler::LogicalPlan> plan,
                         compiler::CompileJob(job, options));
   WEIR_RETURN_IF_ERROR(compiler::CheckMeshUse(*plan));
@@ -276,7 +291,7 @@ absl::Status ShowPlan(const PlanArguments& arguments, const CliContext& context)
   if (arguments.rank >= 0) return PrintRank(*plan, arguments.rank, out);
   if (arguments.curve) return PrintCurve(*plan, costs.model(), arguments, out);
   if (arguments.json) return PrintJson(*plan, costs, out);
-  WEIR_RETURN_IF_ERROR(PrintText(*plan, costs, arguments, out));
+  WEIR_RETURN_IF_ERROR(PrintText(*plan, costs, placed, arguments, out));
   if (arguments.timings) {
     out << "\npasses\n";
     for (const auto& timing : plan->timings) {
@@ -309,6 +324,7 @@ void AddPlanVerb(CLI::App* app, CliContext* context) {
       [plan, context] { return ShowPlan(*plan, *context); });
   plan->job.AddTo(verb, context, JobArguments::Data::kNotOpened);
   verb->add_option("--cluster", plan->cluster, kClusterHelp)->type_name("PATH");
+  AddPlaceOption(verb, &plan->place);
   verb->add_option_function<std::string>(
           "--layouts",
           [plan](const std::string& function) {

@@ -20,6 +20,7 @@
 #include "tools/hosts/find_hosts.h"
 #include "tools/hosts/hosts_supervisor.h"
 #include "tools/launch/log_directory.h"
+#include "tools/plan/place_axes.h"
 #include "tools/sim/calibrate.h"
 #include "tools/sim/cluster_file.h"
 #include "tools/sim/job_costs.h"
@@ -34,6 +35,7 @@ constexpr int64_t kProbeMs = 1'000;
 struct SimArguments {
   JobArguments job;
   std::string cluster;
+  std::string place = plan::kPlaceAuto;
   std::string symmetry = "auto";
   bool json = false;
   sim::SimulateOptions options;
@@ -52,6 +54,9 @@ absl::Status Sim(SimArguments arguments, CliContext* context) {
     rules.write_folders = {
         std::filesystem::absolute(arguments.options.trace).parent_path().string()};
   context->Confine(rules, sandbox::CpuTime::kUnlimited);
+  WEIR_ASSIGN_OR_RETURN(const plan::PlacedAxes placed, plan::PlaceAxes(arguments.place, &job));
+  if (const std::string line = plan::PlacedText(placed, job); !line.empty())
+    *context->err << line << "\n";
   compiler::CompileOptions compile;
   compile.costs = &costs.model();
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<compiler::LogicalPlan> plan,
@@ -299,6 +304,7 @@ void AddSimVerbs(CLI::App* app, CliContext* context) {
       [sim, context] { return Sim(*sim, context); });
   sim->job.AddTo(verb, context, JobArguments::Data::kNotOpened);
   verb->add_option("--cluster", sim->cluster, kClusterHelp)->type_name("PATH");
+  AddPlaceOption(verb, &sim->place);
   verb->add_option("--steps", sim->options.steps,
                    "Steps to simulate; figures are of those after the first that updates [up to "
                    "the second update, of very large jobs the first]")

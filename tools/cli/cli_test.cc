@@ -173,6 +173,51 @@ TEST(CliTest, TrainPlansForTheMachinesThatAreGivenAndTrainsToTheSameBits) {
   EXPECT_EQ(Weir({"train", SmallJob(), "--cluster", "/no/such/cluster"}).code, 66);
 }
 
+TEST(CliTest, TheAxesInsideHostsAreChosenAlikeByAllVerbs) {
+  const Outcome zoo = Weir({"zoo", "gpt", "--layers", "2", "--hidden", "32", "--heads", "4",
+                            "--vocab", "64", "--sequence", "16", "--batch", "4"});
+  const std::string job = WriteFile("gpt_on_hosts.textproto", zoo.out);
+  const std::string cluster = WriteFile("hosts_of_two.textproto", R"(
+    device { name: "d" peak { dtype: "f32" flops_per_second: 1e9 } bytes_per_second: 1e9 }
+    host { device: "d" devices: 2 count: 2 }
+    within_host { latency_ns: 1000 bytes_per_second: 1e9 }
+    between_hosts { latency_ns: 100000 bytes_per_second: 1e7 })");
+  const auto on_hosts = [&](const std::string& verb, std::vector<std::string> more) {
+    std::vector<std::string> words = {verb, job, "--mesh", "dp=2,tp=2", "--cluster", cluster};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome run = Weir(words);
+    EXPECT_EQ(run.code, 0) << verb << ": " << run.err;
+    return run;
+  };
+  // A batch of 4 sends less than the weights.
+  const char* const kept = "in the order as written; --place as-written";
+  const Outcome sim = on_hosts("sim", {"--json"});
+  EXPECT_THAT(sim.err, AllOf(HasSubstr("dp inside hosts, tp between them: "), HasSubstr(kept)));
+  EXPECT_THAT(on_hosts("check", {}).err, HasSubstr("dp inside hosts, tp between them: "));
+  EXPECT_THAT(on_hosts("plan", {}).out, HasSubstr("2 of 2 devices; dp inside them, tp between"));
+  EXPECT_THAT(on_hosts("sim", {"--place", "as-written"}).err, Not(HasSubstr("inside hosts")));
+  EXPECT_THAT(on_hosts("sim", {"--place", "dp,tp"}).err,
+              HasSubstr("tp inside hosts, dp between them (--place)"));
+  const nlohmann::json plan = nlohmann::json::parse(on_hosts("plan", {"--json"}).out);
+  EXPECT_EQ(plan["rank_order"], (std::vector<std::string>{"tp", "dp"}));
+  EXPECT_EQ(plan["mesh"], "dp=2,tp=2");
+  EXPECT_EQ(plan["prediction"]["step_seconds"], nlohmann::json::parse(sim.out)["step_seconds"]);
+
+  const std::string chosen = PathFor("chosen.st"), written = PathFor("written.st");
+  EXPECT_THAT(on_hosts("train", {"--steps", "2", "--save", chosen}).err,
+              HasSubstr("dp inside hosts"));
+  const Outcome plain =
+      Weir({"train", job, "--mesh", "dp=2,tp=2", "--steps", "2", "--save", written});
+  EXPECT_THAT(plain.err, Not(HasSubstr("inside hosts")));
+  EXPECT_EQ(ReadFile(chosen), ReadFile(written));
+  for (const char* verb : {"train", "check", "plan", "sim"}) {
+    const Outcome wrong = Weir({verb, job, "--mesh", "dp=2,tp=2", "--place", "dp,sp"});
+    EXPECT_EQ(wrong.code, 65) << verb;
+    EXPECT_THAT(wrong.err, AllOf(HasSubstr("W0106 at --place dp,sp"), HasSubstr("dp=2,tp=2"),
+                                 HasSubstr("\"sp\"")));
+  }
+}
+
 TEST(CliTest, CalibrateWritesAClusterThatSimReads) {
   const std::string job = SmallJob(), cluster = PathFor("here.textproto");
   Outcome measured = Weir({"calibrate", job, "--also", "dp=2", "--also",

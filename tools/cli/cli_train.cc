@@ -32,6 +32,13 @@
 namespace weir::cli {
 namespace {
 
+// Lays the axes of the mesh over hosts, and says so if their order is not the job's.
+absl::Status PlaceAndSay(const std::string& place, proto::Job* job, console::Console* console) {
+  WEIR_ASSIGN_OR_RETURN(const plan::PlacedAxes placed, plan::PlaceAxes(place, job));
+  if (const std::string line = plan::PlacedText(placed, *job); !line.empty()) console->Say(line);
+  return absl::OkStatus();
+}
+
 // Trains in this process, or on the hosts found; then `fleet` becomes the processes there.
 absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments,
                      console::Console* console, launch::SignalWatch* signals,
@@ -67,6 +74,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments,
     };
   }
   read.costs.TellHosts(&job);
+  WEIR_RETURN_IF_ERROR(PlaceAndSay(arguments.place, &job, console));
   absl::StatusOr<train::TrainResult> trained = train::Train(job, arguments.options);
   if (*fleet != nullptr) {
     if (launch::FailureReport report = (*fleet)->Finish(trained.status()); !report.text.empty()) {
@@ -101,6 +109,7 @@ absl::Status SayWhatWouldRun(const hosts::FoundHosts& found, TrainArguments argu
   arguments.options.hosts = static_cast<int>(options.hosts.size());
   if (has_processes) fleet::TellHosts(options, &read.job);
   read.costs.TellHosts(&read.job);
+  WEIR_RETURN_IF_ERROR(PlaceAndSay(arguments.place, &read.job, console));
   WEIR_ASSIGN_OR_RETURN(const train::PreparedTraining prepared,
                         train::PrepareTraining(read.job, arguments.options, {}));
   const auto& mesh = prepared.plans.training->mesh;

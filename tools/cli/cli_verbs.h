@@ -65,6 +65,9 @@ inline constexpr char kClusterHelp[] =
     "Machines whose costs the plan is made for (proto/cluster.proto), or `defaults` [those kept by "
     "weir calibrate --keep, else the defaults]";
 
+// Adds --place, which says how the axes of a mesh lie over hosts (tools/plan/place_axes.h).
+void AddPlaceOption(CLI::App* verb, std::string* place);
+
 // Adds a verb with a description, examples and the work to do.
 CLI::App* AddVerb(CLI::App* app, CliContext* context, const std::string& name,
                   const std::string& about, const std::string& examples,

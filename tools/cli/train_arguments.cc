@@ -193,6 +193,7 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
       ->type_name("N")
       ->check(CLI::PositiveNumber);
   fleet.AddTo(verb);
+  AddPlaceOption(verb, &place);
 }
 
 absl::StatusOr<JobToTrain> TrainArguments::Read() const {

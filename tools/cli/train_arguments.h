@@ -13,6 +13,7 @@
 #include "tools/fleet/fleet.h"
 #include "tools/hosts/find_hosts.h"
 #include "tools/launch/log_directory.h"
+#include "tools/plan/place_axes.h"
 #include "tools/sim/job_costs.h"
 #include "tools/train/trainer.h"
 
@@ -57,7 +58,8 @@ struct TrainArguments {
   int64_t steps = -1;  // below 0: the job's
   int64_t seed = -1;   // below 0: the job's
   std::string on_nonfinite = "stop";
-  std::string cluster;  // as sim::JobCosts::Choose takes it
+  std::string cluster;                   // as sim::JobCosts::Choose takes it
+  std::string place = plan::kPlaceAuto;  // as plan::PlaceAxes takes it
   FleetArguments fleet;
 
   void AddTo(CLI::App* verb, CliContext* context);

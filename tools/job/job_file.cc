@@ -472,6 +472,10 @@ absl::Status SetMesh(const std::string& text, proto::Job* job) {
     spec->set_name(axis.name);
     spec->set_size(axis.size);
   }
+  // An order of other axes is about another mesh.
+  const std::vector<std::string> order(job->mesh().rank_order().begin(),
+                                       job->mesh().rank_order().end());
+  if (!mesh.OrderOf(order, "").ok()) job->mutable_mesh()->clear_rank_order();
   return absl::OkStatus();
 }
 

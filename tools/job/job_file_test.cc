@@ -153,6 +153,14 @@ TEST(SetMeshTest, ReplacesTheMeshAndRefusesNonsense) {
   EXPECT_EQ(job.mesh().axis_size(), 0);
 }
 
+TEST(SetMeshTest, KeepsAnOrderOfRanksThatNamesTheNewAxes) {
+  proto::Job job = *ParseJob("mesh { rank_order: \"tp\" rank_order: \"dp\" }", "t");
+  ASSERT_TRUE(SetMesh("dp=2,tp=3", &job).ok());
+  EXPECT_EQ(job.mesh().rank_order_size(), 2);
+  ASSERT_TRUE(SetMesh("dp=2,pp=3", &job).ok());
+  EXPECT_EQ(job.mesh().rank_order_size(), 0);
+}
+
 TEST(JobTextTest, RoundTripsAndIsStable) {
   proto::Job job = *ParseJob(R"(name: "x" graph { dim { name: "batch" size: 8 } function { name: "f"
     node { name: "n" op: "relu" input: "x" attr { name: "a" value { ints { values: 1 values: 2 } } } } } main: "f" }

@@ -17,6 +17,7 @@
 #include "compiler/transfer/transfer_lowering.h"
 #include "runtime/base/status.h"
 #include "sbp/boxing.h"
+#include "sbp/boxing_over_hosts.h"
 
 namespace weir::plan {
 namespace {
@@ -77,8 +78,6 @@ class CostsOfPlan {
       if (group.members > 1 && group.of_program)
         absl::StrAppend(&group.cost.name, " and ", group.members - 1, " more");
       for (const auto& [link, bytes] : group.links) {
-        if (plan_.places.HostOf(link.first) != plan_.places.HostOf(link.second))
-          group.cost.bytes_between_hosts += bytes;
         if (bytes <= group.cost.link_bytes) continue;
         group.cost.link_bytes = bytes;
         std::tie(group.cost.from, group.cost.to) = link;
@@ -123,7 +122,20 @@ class CostsOfPlan {
     ++group.members;
     group.cost.times += std::max<int64_t>(1, bundle.times / plan_.updates.every);
     group.cost.bytes += per_step * static_cast<double>(transfers_.TotalBytes(bundle.moved));
+    group.cost.bytes_between_hosts += per_step * BytesBetweenHosts(bundle);
     if (plan_.mesh.num_ranks() <= kRanksWithLinks) AddLinks(bundle, per_step, &group);
+  }
+
+  // Returns the bytes that a bundle sends from host to host, or 0 if hosts do not cut the mesh
+  // evenly.
+  double BytesBetweenHosts(const Bundle& bundle) const {
+    const sbp::HostCut* const cut = plan_.places.host_cut();
+    if (cut == nullptr) return 0;
+    int64_t bytes = 0;
+    for (size_t i = 0; i < bundle.moved.types().size(); ++i)
+      bytes += sbp::BytesBetweenHosts(bundle.moved.types()[i], bundle.moved.steps()[i],
+                                      bundle.moved.places(), *cut);
+    return static_cast<double>(bytes);
   }
 
   void AddLinks(const Bundle& bundle, double per_step, Group* group) {
@@ -131,8 +143,14 @@ class CostsOfPlan {
       const std::unique_ptr<compiler::TransferLowering> transfer =
           transfers_.Make(bundle.moved, k, {});
       for (RankId rank : plan_.places.all_ranks()) {
-        for (const auto& [peer, bytes] : transfer->BytesSent(rank))
-          group->links[{rank, peer}] += per_step * static_cast<double>(bytes);
+        for (const auto& [peer, bytes] : transfer->BytesSent(rank)) {
+          const double sent = per_step * static_cast<double>(bytes);
+          group->links[{rank, peer}] += sent;
+          // Where hosts do not cut the mesh evenly, there is no closed form.
+          if (plan_.places.host_cut() == nullptr &&
+              plan_.places.HostOf(rank) != plan_.places.HostOf(peer))
+            group->cost.bytes_between_hosts += sent;
+        }
       }
     }
   }

@@ -15,7 +15,6 @@
 #include "runtime/base/unit_text.h"
 #include "runtime/base/wrap_text.h"
 #include "tools/plan/boxing_costs.h"
-#include "tools/plan/mesh_over_hosts.h"
 #include "tools/plan/plan_sections.h"
 
 namespace weir::plan {
@@ -31,8 +30,9 @@ constexpr double kLargeBubble = 0.3;
 class Screen {
  public:
   Screen(const compiler::LogicalPlan& plan, const sim::JobCosts& costs,
-         const sim::StepPrediction& prediction, const train::NeedAndPlans& memory)
-      : plan_(plan), costs_(costs), prediction_(prediction), memory_(memory) {}
+         const sim::StepPrediction& prediction, const train::NeedAndPlans& memory,
+         const PlacedAxes& placed)
+      : plan_(plan), costs_(costs), prediction_(prediction), memory_(memory), placed_(placed) {}
 
   absl::StatusOr<std::string> Run() {
     WEIR_ASSIGN_OR_RETURN(boxings_, CostsOfBoxings(plan_));
@@ -42,7 +42,8 @@ class Screen {
     if (prediction_.report.has_value()) Line("time", TimeText());
     Line("memory", MemoryText());
     Line("bytes", BytesLine());
-    if (const std::string hosts = HostsText(plan_, boxings_); !hosts.empty()) Line("hosts", hosts);
+    if (const std::string hosts = HostsText(plan_, boxings_, placed_); !hosts.empty())
+      Line("hosts", hosts);
     Stages();
     Devices();
     Boxings();
@@ -237,12 +238,6 @@ class Screen {
     std::vector<std::string> warnings = compiler::DevicesWithoutWork(plan_);
     if (warnings.empty()) AddUnevenWork(&warnings);
     AddCostlyRules(&warnings);
-    if (const auto better = FindBetterMesh(plan_, boxings_, costs_.model()); better.has_value()) {
-      warnings.push_back(absl::StrCat("`--mesh ", better->mesh, "` sends ",
-                                      BytesText(better->bytes), " a step between hosts instead of ",
-                                      BytesText(better->bytes_now),
-                                      ": the last axes of a mesh lie inside hosts"));
-    }
     if (plan_.predicted_bubble > kLargeBubble) {
       warnings.push_back(absl::StrFormat(
           "a bubble of %.0f %%: more micro-batches (training.micro_batches=%d) make it smaller",
@@ -302,6 +297,7 @@ class Screen {
   const sim::JobCosts& costs_;
   const sim::StepPrediction& prediction_;
   const train::NeedAndPlans& memory_;
+  const PlacedAxes& placed_;
   std::vector<BoxingCost> boxings_;
   std::string text_;
 };
@@ -311,8 +307,9 @@ class Screen {
 absl::StatusOr<std::string> PlanScreen(const compiler::LogicalPlan& plan,
                                        const sim::JobCosts& costs,
                                        const sim::StepPrediction& prediction,
-                                       const train::NeedAndPlans& memory) {
-  return Screen(plan, costs, prediction, memory).Run();
+                                       const train::NeedAndPlans& memory,
+                                       const PlacedAxes& placed) {
+  return Screen(plan, costs, prediction, memory, placed).Run();
 }
 
 }  // namespace weir::plan

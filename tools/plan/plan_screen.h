@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/compile.h"
+#include "tools/plan/place_axes.h"
 #include "tools/sim/job_costs.h"
 #include "tools/sim/predict_step.h"
 #include "tools/train/memory_budget.h"
@@ -18,10 +19,12 @@ inline constexpr int kScreenLines = 40;
 inline constexpr int kScreenColumns = 100;
 
 // Returns at most kScreenLines lines of at most kScreenColumns characters. The first line is about
-// fit. Precondition: `plan` was compiled with costs.model().
+// fit. `placed` says how the order of ranks in plan.job came about. Precondition: `plan` was
+// compiled with costs.model().
 absl::StatusOr<std::string> PlanScreen(const compiler::LogicalPlan& plan,
                                        const sim::JobCosts& costs,
                                        const sim::StepPrediction& prediction,
-                                       const train::NeedAndPlans& memory);
+                                       const train::NeedAndPlans& memory,
+                                       const PlacedAxes& placed = {});
 
 }  // namespace weir::plan

@@ -6,10 +6,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "compiler/explain/bytes_per_step.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/unit_text.h"
 #include "runtime/base/wrap_text.h"
 #include "tools/job/job_file.h"
 #include "tools/plan/boxing_costs.h"
@@ -49,7 +51,8 @@ struct Planned {
   std::string screen;
 };
 
-Planned PlanOf(const proto::Job& job, sim::JobCosts costs = sim::JobCosts::Defaults()) {
+Planned PlanOf(const proto::Job& job, sim::JobCosts costs = sim::JobCosts::Defaults(),
+               const PlacedAxes& placed = {}) {
   Planned planned;
   planned.costs = std::move(costs);
   compiler::CompileOptions options;
@@ -62,7 +65,7 @@ Planned PlanOf(const proto::Job& job, sim::JobCosts costs = sim::JobCosts::Defau
       train::NeedAndPlansOf(*planned.plan, train::Beside::kEvaluation);
   EXPECT_TRUE(memory.ok()) << memory.status();
   absl::StatusOr<std::string> screen =
-      PlanScreen(*planned.plan, planned.costs, planned.prediction, *memory);
+      PlanScreen(*planned.plan, planned.costs, planned.prediction, *memory, placed);
   EXPECT_TRUE(screen.ok()) << screen.status();
   planned.screen = *screen;
   return planned;
@@ -133,6 +136,10 @@ INSTANTIATE_TEST_SUITE_P(Meshes, ScreenTest,
                            return name;
                          });
 
+std::string Unwrapped(const std::string& screen) {
+  return absl::StrJoin(absl::StrSplit(screen, "\n          "), " ");
+}
+
 proto::Job GptOverHosts(const std::string& mesh, int64_t devices_per_host) {
   proto::Job job = GptOn(mesh);
   job.mutable_mesh()->set_devices_per_host(devices_per_host);
@@ -147,13 +154,31 @@ TEST(PlanScreenTest, SaysHowTheMeshLiesOverHosts) {
   EXPECT_THAT(PlanOf(GptOverHosts("pp=2,dp=2", 2)).screen,
               HasSubstr("dp inside them, pp between them; "));
   EXPECT_THAT(PlanOf(GptOverHosts("dp=3,tp=2", 4)).screen,
-              HasSubstr("which do not cut the mesh evenly, so transfers know no hosts"));
+              HasSubstr("which do not cut the mesh evenly, so transfers know no hosts; 2"));
+  EXPECT_THAT(Unwrapped(PlanOf(GptOverHosts("tp=2,dp=3", 2)).screen),
+              HasSubstr("so transfers know no hosts; `--place dp,tp` would change that"));
   EXPECT_THAT(PlanOf(GptOn("dp=2,tp=2")).screen, Not(HasSubstr("hosts  ")));
 }
 
-TEST(PlanScreenTest, NamesTheOrderOfAxesThatSendsLessBetweenHosts) {
-  EXPECT_THAT(PlanOf(GptOverHosts("tp=2,dp=2", 2)).screen, HasSubstr("`--mesh dp=2,tp=2` sends "));
-  EXPECT_THAT(PlanOf(GptOverHosts("dp=2,tp=2", 2)).screen, Not(HasSubstr("`--mesh ")));
+TEST(PlanScreenTest, SaysThatTheAxesInsideHostsWereChosen) {
+  proto::Job job = GptOverHosts("tp=2,dp=2", 2);
+  EXPECT_THAT(PlanOf(job).screen, HasSubstr("2 of 2 devices; dp inside them, tp between them; "));
+  const absl::StatusOr<PlacedAxes> placed = PlaceAxes(kPlaceAuto, &job);
+  ASSERT_TRUE(placed.ok()) << placed.status();
+  const Planned planned = PlanOf(job, sim::JobCosts::Defaults(), *placed);
+  const std::string screen = Unwrapped(planned.screen);
+  EXPECT_THAT(screen, HasSubstr("2 of 2 devices; tp inside them, dp between them; "));
+  EXPECT_THAT(screen,
+              HasSubstr(absl::StrCat(BytesText(placed->bytes), " a step between hosts instead of ",
+                                     BytesText(placed->bytes_as_written),
+                                     " in the order as written; --place as-written keeps that\n")));
+}
+
+// The screen of a mesh that is too large to look at each link.
+TEST(PlanScreenTest, CountsTheBytesBetweenManyHosts) {
+  proto::Job job = GptOverHosts("dp=36,tp=2", 8);
+  ASSERT_TRUE(job::SetField("graph.dim[batch].size=144", &job).ok());
+  EXPECT_THAT(PlanOf(job).screen, HasSubstr("B a step between hosts"));
 }
 
 TEST(PlanScreenTest, PlanAndSimPredictTheSameStep) {
@@ -263,6 +288,7 @@ TEST(PlanSectionsTest, LayoutsOfOneFunctionNameWhatTheCompilerNumbers) {
 
 TEST(PlanSectionsTest, NumbersInSequenceBecomeRanges) {
   EXPECT_EQ(RangesText({0, 1, 2, 3, 6}), "0 to 3, 6");
+  EXPECT_EQ(RangesText({0, 2, 1, 6, 3}), "0 to 3, 6");
   EXPECT_EQ(RangesText({4, 5}), "4, 5");
   EXPECT_EQ(RangesText({}), "");
   const Planned planned = PlanOf(GptOn("pp=2"));

@@ -264,7 +264,8 @@ std::string RankText(const proto::RankPlan& lowered) {
 
 }  // namespace
 
-std::string RangesText(const std::vector<int64_t>& numbers) {
+std::string RangesText(std::vector<int64_t> numbers) {
+  std::sort(numbers.begin(), numbers.end());
   std::vector<std::string> ranges;
   for (size_t i = 0; i < numbers.size();) {
     size_t end = i + 1;

@@ -40,7 +40,7 @@ std::string JobHead(const compiler::LogicalPlan& plan);
 
 // Returns the calls of a part of the pipeline: "layers.0 to layers.11, main.1".
 std::string CallsText(const compiler::LogicalPlan& plan, int64_t part);
-// Returns "0 to 3, 6" for the numbers 0, 1, 2, 3, 6.
-std::string RangesText(const std::vector<int64_t>& numbers);
+// Returns "0 to 3, 6" for the numbers 0, 1, 2, 3, 6 in any order.
+std::string RangesText(std::vector<int64_t> numbers);
 
 }  // namespace weir::plan
