@@ -18,6 +18,11 @@
 namespace weir::compiler {
 namespace {
 
+// Over TCP, a message of up to one segment of the transport (runtime/transport/ucx_context.h)
+// leaves without asking the receiver first, and while it travels the next one is packed. Inside
+// hosts there is nothing to ask, and larger messages are fewer.
+constexpr int64_t kChunkBytesBetweenHosts = 254 << 10;
+
 using plan_limits::kBytesMax;  // more than any message has
 
 class RankLowering {
@@ -251,6 +256,14 @@ class RankLowering {
 
   // ---- transfers ----
 
+  // Returns the largest message of a transfer, which stays inside hosts or does not.
+  static int64_t ChunkBytes(const LogicalPlan& plan, bool stays_in_hosts) {
+    const RankId last(static_cast<int32_t>(plan.places.num_ranks() - 1));
+    const bool crosses = !stays_in_hosts && plan.places.HostOf(last) > 0;
+    return plan.job.runtime().chunk_bytes_max() == 0 && crosses ? kChunkBytesBetweenHosts
+                                                                : plan.chunk_bytes_max;
+  }
+
   // Lowers all transfers of a bundle, one after another. inputs[i] is the tensor of
   // moved.types()[i] here, or none if this rank is not among the senders; so is the result for the
   // tensors that arrive.
@@ -258,12 +271,12 @@ class RankLowering {
                                        const MovedTensors& moved, std::vector<TensorId> inputs) {
     for (size_t k = 0; k < moved.num_transfers(); ++k) {
       const int item = builder_.item_index();
-      const int64_t chunk_bytes =
-          k == 0 && rings_.LandsWhole(item) ? kBytesMax : plan_.chunk_bytes_max;
       TransferOptions options;
       const sbp::BoxingStep& step = moved.steps()[0][k];
       const std::optional<bool> stays =
           sbp::StaysInHosts(step, moved.places(), plan_.places.host_cut());
+      const int64_t chunk_bytes =
+          k == 0 && rings_.LandsWhole(item) ? kBytesMax : ChunkBytes(plan_, stays.value_or(false));
       options.name =
           absl::StrCat(Name(step.method),
                        stays.has_value() ? (*stays ? " in hosts " : " between hosts ") : " ", name);

@@ -96,6 +96,32 @@ TEST(RankLowering, BothEndsOfEveryMessageAgreeThoughNeitherLooksAtTheOther) {
 }
 
 // The links of a graph are given at both ends.
+// Returns the bytes of the largest message that rank 0 receives.
+int64_t LargestMessage(int64_t devices_per_host, int64_t chunk_bytes_max) {
+  proto::Job job = SmallJob("dp=2", 1, 1);
+  for (proto::Dim& dim : *job.mutable_graph()->mutable_dim()) {
+    if (dim.name() == "deep") dim.set_size(100'000);  // a weight has 1.6 MB
+  }
+  job.mutable_mesh()->set_devices_per_host(devices_per_host);
+  job.mutable_runtime()->set_chunk_bytes_max(chunk_bytes_max);
+  absl::StatusOr<std::unique_ptr<LogicalPlan>> plan = CompileJob(job, {});
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  absl::StatusOr<proto::RankPlan> lowered = LowerForRank(**plan, 0);
+  EXPECT_TRUE(lowered.ok()) << lowered.status();
+  int64_t most = 0;
+  for (const proto::RegisterSpec& spec : lowered->registers()) {
+    if (spec.side() == proto::RegisterSpec::INBOUND) most = std::max<int64_t>(most, spec.bytes());
+  }
+  return most;
+}
+
+TEST(RankLowering, MessagesBetweenHostsAreSmallerUnlessTheJobSaysHowLarge) {
+  EXPECT_EQ(LargestMessage(/*devices_per_host=*/0, 0), 1 << 20);
+  EXPECT_EQ(LargestMessage(2, 0), 1 << 20);
+  EXPECT_EQ(LargestMessage(1, 0), 254 << 10);
+  EXPECT_EQ(LargestMessage(1, 512 << 10), 512 << 10);
+}
+
 TEST(RankLowering, ActorsAndTensorsKnowEachOther) {
   for (const Case& entry : Cases()) {
     const std::unique_ptr<LogicalPlan> plan = PlanOf(entry);
