@@ -76,13 +76,14 @@ class Drills(DrillsBase):
         "a host goes": LOST,
         "a worker is stopped": STOPPED,
     }
-    # srun and mpirun return the code of the task that was killed. mpiexec ends all tasks at once, and the starter among
-    # them before it has said why. sbatch --wait returns 1 for a batch script that a signal has ended.
+    # srun returns the highest code of its tasks, mpirun that of the task whose end it sees first; an end of its daemon on a
+    # host it sees as 205, or as 9 if the end of the remote shell comes first. mpiexec ends all tasks at once, and the
+    # starter among them before it has said why. sbatch --wait returns 1 for a batch script that a signal has ended.
     CODES_OF = {
         lanes.Srun: {"an agent is killed": [137], "the starter is killed": [137]},
         lanes.SrunPmix: {"an agent is killed": [137], "the starter is killed": [137]},
         lanes.Sbatch: {"the starter is killed": [1]},
-        lanes.OpenMpi: {"an agent is killed": [137], "the starter is killed": [137], "a host goes": [205]},
+        lanes.OpenMpi: {"an agent is killed": [(69, 137)], "the starter is killed": [(69, 137)], "a host goes": [(9, 205)]},
         lanes.Mpich: {"an agent is killed": [(9, 255)], "the starter is killed": [(9, 255)], "a host goes": [255]},
         lanes.Indexed: {"a worker is killed": [137, 137], "an agent is killed": [69, 137],
                         "the starter is killed": [137, 69], "a host goes": [69, None], "a worker is stopped": [69, 69]},
@@ -90,9 +91,9 @@ class Drills(DrillsBase):
     REPORTS_OF = {
         lanes.Srun: {"the starter is killed": r"task 0: Killed"},
         lanes.SrunPmix: {"the starter is killed": r"task 0: Killed"},
-        lanes.OpenMpi: {"an agent is killed": r"process rank 1 with PID \d+ on node {host} exited on signal 9",
-                        "the starter is killed": r"process rank 0 with PID \d+ on node {first} exited on signal 9",
-                        "a host goes": r"ORTE has lost communication with a remote daemon.* on node {host}"},
+        lanes.OpenMpi: {"the starter is killed": r"process rank 0 with PID \d+ on node {first} exited on signal 9|"
+                                                 r"Process name: \[\[\d+,1\],1\] Exit code: 69",
+                        "a host goes": LOST + "|ORTE has lost communication with a remote daemon"},
         lanes.Mpich: {"an agent is killed": r"PID \d+ RUNNING AT {host} = EXIT CODE: 9",
                       "the starter is killed": r"PID \d+ RUNNING AT {first} = EXIT CODE: 9", "a host goes": "mpiexec"},
         lanes.Indexed: {"the starter is killed": r"the starter is gone without a word, so the job ends here"},
