@@ -8,37 +8,9 @@ import subprocess
 import time
 import unittest
 
-from tests.hosts.host_jobs import GPT, HostJobs, LIMIT_S, MANY_STEPS, QUICK, unwrapped
-from tests.hosts.network_lab import ENTER, NetworkLab
-
-
-class OnHosts(HostJobs):
-    NUM_HOSTS = 4
-
-    @classmethod
-    def setUpClass(cls):
-        cls.lab = cls.enterClassContext(NetworkLab(cls.NUM_HOSTS))
-        super().setUpClass()
-
-    def start(self, *arguments, hosts=None):
-        """Starts a job in the hub; `hosts` is the value of --hosts, and None means one process without hosts."""
-        spread = [] if hosts is None else ["--hosts", hosts, "--ssh", ENTER]
-        return super().start(*spread, *arguments, before=("ip", "netns", "exec", self.lab.hub),
-                             environment={"WEIR_TEST_STARTER_ADDRESS": self.lab.address})
-
-    def train(self, *arguments, hosts=None):
-        job = self.start(*arguments, hosts=hosts)
-        text, _ = job.communicate(timeout=LIMIT_S)
-        return job.returncode, text
-
-    def two(self):
-        return ",".join(self.lab.hosts[:2])
-
-    def start_two(self, *arguments):
-        """Starts a job that trains until it is disturbed, and returns it after its first step."""
-        job = self.start("--mesh", "dp=2", "--steps", MANY_STEPS, *QUICK, *arguments, hosts=self.two())
-        self.await_step(job)
-        return job
+from tests.hosts.host_jobs import GPT, LIMIT_S, QUICK, unwrapped
+from tests.hosts.namespace_jobs import OnHosts
+from tests.hosts.network_lab import ENTER
 
 
 class Bits(OnHosts):
@@ -298,32 +270,6 @@ class Calibration(OnHosts):
         self.assertRegex(cluster, r"devices: 4\b")
         code, text = self.train("--mesh", "dp=8", "--steps", "1", "--cluster", "lab.textproto")
         self.assertEqual(code, 0, text)
-        self.expect_nothing_left()
-
-
-class WrongUse(OnHosts):
-    NUM_HOSTS = 2
-
-    def refused(self, *arguments, hosts):
-        code, text = self.train("--mesh", "dp=2", "--steps", "2", *arguments, hosts=hosts)
-        print(text, flush=True)
-        return code, unwrapped(text)
-
-    def test_what_is_wrong_with_hosts_is_said(self):
-        first = self.lab.hosts[0]
-        for hosts, arguments, code, wanted in (
-                (f"{first},nowhere", (), 69, "W0872 at host 'nowhere'.*Could not resolve hostname nowhere"),
-                (f"{first},{first}", (), 65, "W0871 .*expected each host once"),
-                (f"{first}:1", ("--processes", "2"), 65, "W0876 .*expected slots for 2 processes; found 1 on 1 host"),
-                (f"{first},b;c", (), 65, "W0870 at --hosts, entry 2"),
-                (self.two(), ("--weir", "/no/such/weir"), 69, "W0872 .*/no/such/weir"),
-                (self.two(), ("--addr", "10.99.0.1"), 69, "W0875 at --addr"),
-                (self.two(), ("--addr", "127.0.0.1"), 69, "W0875 at host .*Connection refused"),
-        ):
-            with self.subTest(hosts=hosts, arguments=arguments):
-                found, text = self.refused(*arguments, hosts=hosts)
-                self.assertRegex(text, wanted)
-                self.assertEqual(found, code)
         self.expect_nothing_left()
 
 

@@ -6,10 +6,14 @@ the id of this process, so that labs do not meet. A lab needs root.
 
 import json
 import os
+import shutil
+import socket
 import subprocess
 import unittest
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
+NOBODY = "02:00:00:00:00:01"  # an Ethernet address that no interface has
+NAMES = "/etc/netns"  # of which `ip netns exec NAME` lays the folder NAME over /etc
 ENTER = os.path.join(FOLDER, "enter_namespace")
 
 
@@ -35,6 +39,7 @@ class NetworkLab:
         return self
 
     def _make(self):
+        self._tell_names()
         run("ip", "netns", "add", self.hub)
         self.in_hub("ip", "link", "set", "lo", "up")
         self.in_hub("ip", "link", "add", "bridge0", "type", "bridge")
@@ -49,12 +54,25 @@ class NetworkLab:
             run(*inside, "address", "add", f"10.77.0.{i + 1}/24", "dev", "eth0")
             run(*inside, "link", "set", "eth0", "up")
 
+    def _tell_names(self):
+        """Lets everybody in the lab know the hosts by their names."""
+        lines = ["127.0.0.1 localhost", f"{self.address} {self.hub} {socket.gethostname()}",
+                 *(f"10.77.0.{i + 1} {host}" for i, host in enumerate(self.hosts))]
+        for name in (*self.hosts, self.hub):
+            os.makedirs(os.path.join(NAMES, name), exist_ok=True)
+            with open(os.path.join(NAMES, name, "hosts"), "w", encoding="utf-8") as file:
+                file.write("\n".join(lines) + "\n")
+
     def __exit__(self, *_):
         for name in (*self.hosts, self.hub):
+            shutil.rmtree(os.path.join(NAMES, name), ignore_errors=True)
             subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
 
     def in_hub(self, *words):
         run("ip", "netns", "exec", self.hub, *words)
+
+    def in_host(self, number, *words):
+        run("ip", "netns", "exec", self.hosts[number], *words)
 
     def limit(self, bytes_per_second):
         """Limits what each host sends."""
@@ -71,6 +89,35 @@ class NetworkLab:
 
     def mend(self, number):
         self.in_hub("ip", "link", "set", self._inner[number], "up")
+
+    def isolate(self):
+        """Lets no host reach another one, silently, while all reach the hub; join() ends that."""
+        self._set_isolated("on")
+
+    def join(self):
+        self._set_isolated("off")
+
+    def _set_isolated(self, value):
+        for inner in self._inner:
+            self.in_hub("ip", "link", "set", "dev", inner, "type", "bridge_slave", "isolated", value)
+
+    def deafen(self):
+        """Loses, silently, what the first host sends to the second, and nothing else; hear() ends that."""
+        self.in_host(0, "ip", "neigh", "replace", "10.77.0.2", "lladdr", NOBODY, "dev", "eth0", "nud", "permanent")
+
+    def hear(self):
+        subprocess.run(["ip", "netns", "exec", self.hosts[0], "ip", "neigh", "delete", "10.77.0.2", "dev", "eth0"],
+                       capture_output=True, check=False)
+
+    def close_ports(self, number, address):
+        """Loses, silently, what a host sends over TCP to the ports of an address beyond 1023, as a firewall does."""
+        self.in_host(number, "ip", "neigh", "replace", "10.77.0.253", "lladdr", NOBODY, "dev", "eth0", "nud", "permanent")
+        self.in_host(number, "ip", "route", "replace", "default", "via", "10.77.0.253", "dev", "eth0", "table", "100")
+        self.in_host(number, "ip", "rule", "add", "to", address, "ipproto", "tcp", "dport", "1024-65534", "lookup", "100",
+                     "priority", "10")
+
+    def open_ports(self, number):
+        self.in_host(number, "ip", "rule", "delete", "priority", "10")
 
     def bytes_from(self, number):
         """Returns the bytes that a host has sent so far."""

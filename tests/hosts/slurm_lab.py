@@ -10,6 +10,8 @@ import tempfile
 import time
 import unittest
 
+from tests.processes import census
+
 NUM_NODES = 4
 START_S = 30
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch")
@@ -34,6 +36,7 @@ TaskPlugin=task/none
 MpiDefault=none
 ReturnToService=2
 KillWait=5
+SlurmdTimeout=4
 """
 
 
@@ -53,6 +56,7 @@ class SlurmLab:
                                     "tools/deps/install --with-hosts installs its programs")
         self._folder = tempfile.mkdtemp()
         self._daemons = []
+        self._slurmd = {}  # by the number of the node
         try:
             self._start()
         except BaseException:
@@ -83,7 +87,14 @@ class SlurmLab:
         self._await("munged", lambda: os.path.exists(f"{self._folder}/munge.socket"))
         self._daemon("slurmctld", "-D", "-f", self.configuration)
         for number in range(1, NUM_NODES + 1):
-            self._daemon("slurmd", "-D", "-N", f"n{number}", "-f", self.configuration)
+            self._start_node(number)
+        self.await_nodes()
+
+    def _start_node(self, number):
+        self._slurmd[number] = self._daemon("slurmd", "-D", "-N", f"n{number}", "-f", self.configuration)
+
+    def await_nodes(self):
+        """Waits until all nodes are free."""
         self._await("the nodes", lambda: self._states() == ["idle"] * NUM_NODES)
 
     def _daemon(self, program, *arguments):
@@ -91,6 +102,20 @@ class SlurmLab:
         self._daemons.append(subprocess.Popen([shutil.which(program, path=PATH), *arguments], stdin=subprocess.DEVNULL,
                                               stdout=log, stderr=log, env=self.environment()))
         log.close()
+        return self._daemons[-1]
+
+    def processes_of_node(self, number):
+        """Returns the pids of everything that runs on a node: its slurmd, and the steps with their tasks."""
+        tasks = [pid for pid in census.all_pids() if census.variable_of(pid, "SLURM_CONF") == self.configuration and
+                 census.variable_of(pid, "SLURMD_NODENAME") == f"n{number}"]
+        steps = {census.parent_of(pid) for pid in tasks} - set(tasks)
+        return [self._slurmd[number].pid, *(pid for pid in steps if "slurmstepd" in census.arguments_of(pid)[0]), *tasks]
+
+    def mend_node(self, number):
+        """Starts the slurmd of a node that has lost its processes."""
+        self._slurmd[number].wait()
+        self._start_node(number)
+        self.await_nodes()
 
     def _states(self):
         found = subprocess.run(["sinfo", "--noheader", "--Node", "--format=%t"], capture_output=True, text=True,

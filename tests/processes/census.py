@@ -52,6 +52,26 @@ def children_of(parent):
     return [pid for pid in pids if is_running(pid)]
 
 
+def parent_of(pid):
+    return _state_and_parent(pid)[1]
+
+
+def descendants_of(ancestor):
+    """Returns the pids of the children of a process, of their children, and so on."""
+    found = children_of(ancestor)
+    for pid in found:
+        found += children_of(pid)
+    return found
+
+
+def variable_of(pid, name):
+    """Returns a variable of the environment with which a process has begun, or an empty text."""
+    for word in _read(f"/proc/{pid}/environ").decode("utf-8", "replace").split("\0"):
+        if word.startswith(f"{name}="):
+            return word[len(name) + 1:]
+    return ""
+
+
 def arguments_of(pid):
     return _read(f"/proc/{pid}/cmdline").decode("utf-8", "replace").split("\0")[:-1]
 

@@ -26,6 +26,7 @@
 #include "tools/fleet/host_memory.h"
 #include "tools/fleet/input_files.h"
 #include "tools/fleet/wait_account.h"
+#include "tools/hosts/host_ways.h"
 #include "tools/launch/core_dumps.h"
 #include "tools/launch/log_directory.h"
 #include "tools/launch/placement.h"
@@ -46,6 +47,8 @@ constexpr int64_t kAddressesMin = 512 << 20;
 constexpr int kDescriptorsMin = 24;
 constexpr int kDescriptorsPerWorker = 5;
 constexpr int64_t kLateMs = 1'000;
+// For looks at a lost worker, some of which its host does not answer.
+constexpr int64_t kExplainMs = 10'000;
 // The time to notice the end of a process after its connection broke, and the time in which workers
 // that know the end of the job may leave by themselves.
 constexpr int64_t kNoticeMs = 500;
@@ -138,9 +141,11 @@ absl::StatusOr<std::unique_ptr<launch::Supervisor>> Fleet::StartOnHosts(
       hosts::ChooseStarterAddress(supervisor.get(), names, options_.address);
   absl::Status started = CheckMemory(supervisor->facts());
   if (started.ok()) started = address.status();
+  if (started.ok()) started = CheckWaysOf(supervisor.get(), *address, names);
   if (started.ok() && options_.ships_inputs) started = ShipInputs(supervisor.get());
   if (started.ok()) started = supervisor->StartWorkers(launches);
   if (!started.ok()) {
+    RemoveShipped(supervisor.get());
     supervisor->TellEnd(ExitCode(started));
     return started;
   }
@@ -167,6 +172,18 @@ absl::Status Fleet::CheckMemory(const std::vector<hosts::HostFacts>& facts) cons
       shares, *std::max_element(options_.bytes_of_rank.begin(), options_.bytes_of_rank.end()));
 }
 
+// Tries the ways between the hosts that have workers. An interface that the user names is not the
+// one on the way to the starter, so its addresses are not known here.
+absl::Status Fleet::CheckWaysOf(hosts::HostsSupervisor* supervisor,
+                                const hosts::StarterAddress& address,
+                                const std::vector<std::string>& names) const {
+  if (!options_.interface.empty()) return absl::OkStatus();
+  std::vector<std::string> addresses(names.size());
+  for (const int host : options_.host_of)
+    addresses[static_cast<size_t>(host)] = address.addresses[static_cast<size_t>(host)];
+  return hosts::CheckWays(supervisor, names, addresses);
+}
+
 absl::Status Fleet::ShipInputs(hosts::HostsSupervisor* supervisor) {
   for (size_t i = 0; i < options_.input_files.size(); ++i) {
     const std::string& path = options_.input_files[i];
@@ -182,8 +199,8 @@ absl::Status Fleet::ShipInputs(hosts::HostsSupervisor* supervisor) {
   return absl::OkStatus();
 }
 
-void Fleet::RemoveShipped() {
-  if (on_hosts_ == nullptr || !options_.ships_inputs) return;
+void Fleet::RemoveShipped(hosts::HostsSupervisor* supervisor) {
+  if (supervisor == nullptr || !options_.ships_inputs) return;
   std::vector<std::vector<std::string>> copies(options_.hosts.size());
   for (size_t host = 0; host < options_.hosts.size(); ++host) {
     for (size_t i = 0; i < options_.input_files.size(); ++i) {
@@ -191,7 +208,7 @@ void Fleet::RemoveShipped() {
                                          options_.input_files[i]));
     }
   }
-  on_hosts_->RemoveFiles(copies);
+  supervisor->RemoveFiles(copies);
 }
 
 std::string Fleet::PathOn(int worker, const std::string& path) const {
@@ -369,6 +386,16 @@ void Fleet::ExplainLostHost(const launch::FailureEvent& lost) {
     event.cause = lost.reason;
     event.advice = lost.advice;
   }
+  lost_hosts_[lost.worker] = lost;
+}
+
+// Does the same for a loss that is taken after that of the host.
+void Fleet::ExplainByLostHost(launch::FailureEvent* event) {
+  MutexLock lock(&mutex_);
+  const auto host = lost_hosts_.find(event->worker);
+  if (host == lost_hosts_.end()) return;
+  event->cause = host->second.reason;
+  event->advice = host->second.advice;
 }
 
 // A broken connection mostly is the end of the process, noticed from the other side. That end has
@@ -378,6 +405,7 @@ void Fleet::TakeLost() {
   {
     MutexLock lock(&mutex_);
     lost.swap(lost_);
+    is_explaining_ = !lost.empty();
   }
   for (launch::FailureEvent& event : lost) {
     event.ranks = ranks_of_[event.worker];
@@ -385,6 +413,7 @@ void Fleet::TakeLost() {
     event.host = HostOf(event.worker);
     AddActivity(&event);
     if (event.kind == launch::FailureEvent::Kind::kFrozen) ExplainSilence(&event);
+    if (event.kind == launch::FailureEvent::Kind::kLost) ExplainByLostHost(&event);
     absl::Status reason =
         absl::UnavailableError(absl::StrCat(launch::RankLabel(event.ranks), ": ", event.reason));
     // Other workers may need time to stop waiting for this worker. A person who watches learns at
@@ -397,6 +426,8 @@ void Fleet::TakeLost() {
     }
     Fail(std::move(event), reason);
   }
+  MutexLock lock(&mutex_);
+  is_explaining_ = false;
 }
 
 // Takes the report of a worker that cannot go on and knows why. Runs on the coordinator's thread.
@@ -641,6 +672,10 @@ launch::FailureReport Fleet::Finish(const absl::Status& status) {
       failed_.WaitFor(&mutex_, kNoticeMs, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
         return !failures_.empty();
       });
+      // A loss that is known, and not yet explained, is what the report is about.
+      failed_.WaitFor(&mutex_, kExplainMs, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return !failures_.empty() || (!is_explaining_ && lost_.empty());
+      });
     }
     failed = failed || !failures_.empty();
   }
@@ -665,7 +700,7 @@ launch::FailureReport Fleet::Finish(const absl::Status& status) {
   }
   at_end_ = [&] {
     if (failed && !trace_written_ && !options_.trace.empty()) GatherTrace(clock_offset_ns);
-    RemoveShipped();
+    RemoveShipped(on_hosts_);
   };
   ending_.store(true);
   if (supervisor_ != nullptr) supervisor_->Wake();

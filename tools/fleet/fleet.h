@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -124,8 +125,10 @@ class Fleet {
   absl::StatusOr<std::unique_ptr<launch::Supervisor>> StartOnHosts(
       const std::vector<launch::WorkerLaunch>& launches, const launch::SupervisorOptions& options);
   absl::Status CheckMemory(const std::vector<hosts::HostFacts>& facts) const;
+  absl::Status CheckWaysOf(hosts::HostsSupervisor* supervisor, const hosts::StarterAddress& address,
+                           const std::vector<std::string>& names) const;
   absl::Status ShipInputs(hosts::HostsSupervisor* supervisor);
-  void RemoveShipped();
+  void RemoveShipped(hosts::HostsSupervisor* supervisor);
   // The log directory as the hosts know it.
   std::string AbsoluteLogDirectory() const;
   absl::Status StartCoordinator(control::JobAuthority* authority);
@@ -136,6 +139,7 @@ class Fleet {
   void TakeExit(const launch::WorkerExit& exit);
   void TakeLost();
   void ExplainLostHost(const launch::FailureEvent& lost) ABSL_LOCKS_EXCLUDED(mutex_);
+  void ExplainByLostHost(launch::FailureEvent* event) ABSL_LOCKS_EXCLUDED(mutex_);
   void TakeTrouble(int worker, const std::string& bytes);
   std::vector<launch::StalledConnection> AwaitStalledConnections(const std::vector<int>& workers);
   // Returns the coordinator, which lives as long as the fleet; null before it is made.
@@ -163,7 +167,7 @@ class Fleet {
   int64_t started_ns_ = 0;
   launch::CpuStarvation starvation_;  // the coordinator's thread's
   std::string log_directory_;
-  hosts::StarterAddress starter_address_{"127.0.0.1", {}};
+  hosts::StarterAddress starter_address_{"127.0.0.1", {}, {}};
   std::vector<int> machine_of_;  // by host: equal numbers share their cores
   bool trace_written_ = false;
   console::ConsoleLines worker_lines_;  // written to by supervisor_
@@ -181,6 +185,9 @@ class Fleet {
   std::vector<launch::FailureEvent> failures_ ABSL_GUARDED_BY(mutex_);
   // The workers that the coordinator lost, or that told of a failure; not yet taken.
   std::vector<launch::FailureEvent> lost_ ABSL_GUARDED_BY(mutex_);
+  bool is_explaining_ ABSL_GUARDED_BY(mutex_) = false;  // losses that were taken from lost_
+  // By worker: the loss of its host, as the supervisor has found it.
+  std::map<int, launch::FailureEvent> lost_hosts_ ABSL_GUARDED_BY(mutex_);
   // Destroyed first, because its thread uses the members above.
   std::unique_ptr<control::Coordinator> coordinator_ ABSL_GUARDED_BY(mutex_);
 };

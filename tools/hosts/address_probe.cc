@@ -218,8 +218,12 @@ absl::StatusOr<launch::OwnedDescriptor> ListenAt(const std::string& host, uint16
     ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (!listener.open() || ::bind(listener.get(), address->any(), address->size()) != 0 ||
       ::listen(listener.get(), kBacklog) != 0 ||
-      !SocketAddress::LocalOf(listener.get()).has_value())
-    return absl::UnavailableError(absl::StrCat(host, ": ", ::strerror(errno)));
+      !SocketAddress::LocalOf(listener.get()).has_value()) {
+    const int error = errno;
+    const std::string text =
+        absl::StrCat(port == 0 ? host : address->text(), ": ", ::strerror(error));
+    return error == EADDRINUSE ? absl::AlreadyExistsError(text) : absl::UnavailableError(text);
+  }
   return listener;
 }
 

@@ -29,7 +29,7 @@ int Connect(const control::SocketAddress& address, int64_t limit_ms,
             launch::OwnedDescriptor* socket);
 
 // Listens at an address of this machine, at a free port if `port` is 0. kUnavailable if this
-// machine has no such address or the port is taken.
+// machine has no such address; kAlreadyExists if the port is taken there.
 absl::StatusOr<launch::OwnedDescriptor> ListenAt(const std::string& host, uint16_t port);
 
 // Connects to the address and closes the connection. Takes at most `limit_ms`.

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -213,9 +214,12 @@ class Agent {
 
   bool Start(const proto::StartOrder& order) {
     if (supervisor_ != nullptr) return false;
+    targets_ = ProbeTargets();
     if (!order.folder().empty() && ::chdir(order.folder().c_str()) != 0) {
+      std::error_code error;
       std::cerr << "this host has no folder " << order.folder()
-                << ", so relative paths of the job count from the home folder" << std::endl;
+                << ", so relative paths of the job count from "
+                << std::filesystem::current_path(error).string() << std::endl;
     }
     for (const std::string& entry : order.environment()) {
       const size_t equals = entry.find('=');

@@ -221,7 +221,13 @@ absl::Status AgentsSupervisor::ShipFile(const std::string& from,
     const Agent& agent = agents_[host];
     if (agent.ship_status.has_value() && agent.ship_status->ok()) continue;
     const std::string where = absl::StrCat(to[host], " on host '", hosts_[host].host, "'");
-    if (agent.ship_status.has_value()) return CausedBy(*agent.ship_status, "W0881", where);
+    if (agent.ship_status.has_value() && ProblemOf(*agent.ship_status).has_value())
+      return CausedBy(*agent.ship_status, "W0881", where);
+    if (agent.ship_status.has_value())
+      return ErrorOf(absl::StatusCode::kUnavailable,
+                     {"W0881", where, absl::StrCat("a copy of ", from),
+                      std::string(agent.ship_status->message()),
+                      "make room on that host, or --logs names another folder for the copies"});
     const absl::Status none =
         ErrorOf(absl::StatusCode::kUnavailable,
                 {"W0881", where, absl::StrCat("a copy of ", from),

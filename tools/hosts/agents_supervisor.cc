@@ -199,7 +199,7 @@ absl::Status AgentsSupervisor::AwaitHellos() {
     }
   }
   if (!missing.empty()) return ErrorOfAll(absl::StatusCode::kUnavailable, missing);
-  if (!strangers.empty()) return ErrorOfAll(absl::StatusCode::kFailedPrecondition, strangers);
+  if (!strangers.empty()) return ErrorOfAll(absl::StatusCode::kUnavailable, strangers);
   return absl::OkStatus();
 }
 

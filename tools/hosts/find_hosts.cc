@@ -71,7 +71,10 @@ absl::StatusOr<std::unique_ptr<Meeting>> OpenMeeting(const std::vector<std::stri
   if (meeting.ok()) return meeting;
   return ErrorOf(absl::StatusCode::kUnavailable,
                  {"W0878", "the starter", "an address to meet the agents at",
-                  std::string(meeting.status().message()), "--addr ADDRESS names another one"});
+                  std::string(meeting.status().message()),
+                  absl::IsAlreadyExists(meeting.status())
+                      ? "another --port in every task, or the end of what has this one"
+                      : "--addr ADDRESS names another one"});
 }
 
 // While an InterruptibleWait lives, the first signal that asks to end makes its check kCancelled.

@@ -21,6 +21,8 @@ namespace {
 
 constexpr int kSlotsMax = 65'536;
 constexpr size_t kNameBytesMax = 255;  // of DNS
+constexpr char kLineHint[] =
+    "one host on a line, such as `n1 slots=2`, or a pattern such as n[1-4]";
 constexpr char kHostHint[] =
     "a name, an address or a pattern, with `:N` for its slots: a,b:2,n[1-4],[fe80::1]";
 
@@ -90,7 +92,9 @@ absl::Status TakeSlots(const std::string& text, Entry* entry) {
   if (!IsDigits(text) || !absl::SimpleAtoi(text, &entry->slots) || entry->slots < 1 ||
       entry->slots > kSlotsMax) {
     return Rejected({"W0870", entry->where, absl::StrCat("slots from 1 to ", kSlotsMax),
-                     absl::StrCat("'", text, "'"), ""});
+                     absl::StrCat("'", text, "'"),
+                     "the number of processes that the host takes: host:2 in a list, "
+                     "`host slots=2` in a file, without spaces"});
   }
   return absl::OkStatus();
 }
@@ -220,13 +224,20 @@ absl::StatusOr<std::vector<ListedHost>> ParseHostFile(const std::string& text,
         absl::StrSplit(line, absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
     if (words.empty()) continue;
     const std::string where = absl::StrCat(file, ", line ", number);
+    // Most of these are the whole list of --hosts.
+    if (SplitPatterns(words[0]).size() > 1)
+      return Rejected({"W0870", where, "one host", absl::StrCat("'", words[0], "'"), kLineHint});
     WEIR_ASSIGN_OR_RETURN(Entry entry, EntryOf(words[0], where));
     for (size_t i = 1; i < words.size(); ++i) {
       const std::pair<std::string, std::string> field =
           absl::StrSplit(words[i], absl::MaxSplits('=', 1));
       if (field.first != "slots") {
-        return Rejected(
-            {"W0870", where, "a host, and perhaps slots=N", absl::StrCat("'", words[i], "'"), ""});
+        return Rejected({"W0870", where, "a host, and perhaps slots=N",
+                         absl::StrCat("'", words[i], "'"), kLineHint});
+      }
+      if (entry.slots > 0) {
+        return Rejected({"W0870", where, "the slots of a host once",
+                         absl::StrCat("'", words[i], "' besides ", entry.slots), kLineHint});
       }
       WEIR_RETURN_IF_ERROR(TakeSlots(field.second, &entry));
     }

@@ -74,6 +74,12 @@ TEST(HostListTest, WhatIsNoHostIsNamedWithItsPlace) {
   EXPECT_THAT(TextOf(ParseHostFile("# nothing\n", "f")), HasSubstr("W0870 at f:"));
   EXPECT_THAT(TextOf(ParseHostFile("a cores=4\n", "f")),
               HasSubstr("f, line 1: expected a host, and perhaps slots=N; found 'cores=4'"));
+  EXPECT_THAT(TextOf(ParseHostFile("a\nb,c\n", "f")),
+              HasSubstr("f, line 2: expected one host; found 'b,c'"));
+  EXPECT_THAT(TextOf(ParseHostFile("a slots=1 slots=2\n", "f")),
+              HasSubstr("f, line 1: expected the slots of a host once; found 'slots=2' besides 1"));
+  EXPECT_THAT(TextOf(ParseHostFile("a:2 slots=3\n", "f")), HasSubstr("the slots of a host once"));
+  EXPECT_THAT(TextOf(ParseHostFile("a slots = 2\n", "f")), HasSubstr("without spaces"));
 }
 
 TEST(HostListTest, AFileIsReadWhole) {

@@ -71,8 +71,8 @@ struct HostsSupervisorOptions {
 class HostsSupervisor : public launch::Supervisor {
  public:
   // Starts the agents that have commands and waits for all agents. kUnavailable with a problem for
-  // each host whose agent has not come: W0872; kFailedPrecondition: W0873, an agent is of another
-  // build. After an error the agents that came have been told its exit code.
+  // each host whose agent has not come (W0872), or else for each whose agent is of another build
+  // (W0873). After an error the agents that came have been told its exit code.
   static absl::StatusOr<std::unique_ptr<HostsSupervisor>> Reach(const std::vector<HostAgent>& hosts,
                                                                 HostsSupervisorOptions options);
 

@@ -263,7 +263,7 @@ TEST_F(HostsSupervisorTest, AnAgentOfAnotherBuildIsRefused) {
   HostsSupervisorOptions options = OptionsOf(options_);
   options.build_id = "of-yesterday";
   const absl::Status status = HostsSupervisor::Reach({CommandOf("a")}, options).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()),
               StartsWith("W0873 at host 'a': expected build of-yesterday; found build "));
 }

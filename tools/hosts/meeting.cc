@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -127,8 +128,11 @@ absl::StatusOr<std::unique_ptr<Meeting>> Meeting::Open(const std::vector<std::st
   Invitation invitation;
   invitation.secret = secret;
   std::vector<std::string> refused;
+  std::set<std::string> seen;
   for (const std::string& address : addresses) {
+    if (!seen.insert(address).second) continue;
     absl::StatusOr<OwnedDescriptor> listener = ListenAt(address, port);
+    if (absl::IsAlreadyExists(listener.status())) return listener.status();
     if (!listener.ok()) {
       refused.push_back(std::string(listener.status().message()));
       continue;

@@ -43,7 +43,8 @@ struct Visitor {
 class Meeting {
  public:
   // Listens at each of the addresses of this machine that can be listened at. `port` 0: free ports.
-  // kUnavailable with what each address met if there is none.
+  // kUnavailable with what each address met if there is none. kAlreadyExists if somebody has the
+  // port at one of them: agents would dial that one.
   static absl::StatusOr<std::unique_ptr<Meeting>> Open(const std::vector<std::string>& addresses,
                                                        uint16_t port, const std::string& secret);
   ~Meeting();

@@ -185,6 +185,18 @@ TEST(MeetingTest, AnInvitationOfAnEarlierJobIsDroppedWhenTheStarterReplacesIt) {
   EXPECT_GE(num_asked, 5);
 }
 
+TEST(MeetingTest, APortThatSomebodyHasAtOneOfTheAddressesIsRefused) {
+  const std::string secret = *MakeSecret();
+  const absl::StatusOr<std::unique_ptr<Meeting>> first =
+      Meeting::Open({"127.0.0.1", "127.0.0.1"}, 0, secret);
+  ASSERT_TRUE(first.ok()) << first.status();
+  const std::string& address = (*first)->invitation().addresses[0];
+  const auto port = static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
+  const absl::Status taken = Meeting::Open({"127.0.0.2", "127.0.0.1"}, port, secret).status();
+  EXPECT_EQ(taken.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(taken.message()), HasSubstr(address + ": Address already in use"));
+}
+
 TEST(MeetingTest, AnAddressOfAnotherMachineIsNoPlaceToMeet) {
   const absl::Status status = Meeting::Open({"203.0.113.7"}, 0, *MakeSecret()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);

@@ -58,6 +58,7 @@ absl::StatusOr<StarterAddress> ChooseStarterAddress(HostsSupervisor* supervisor,
     for (const std::vector<AddressProbe>& of_host : probes) {
       if (!of_host[i].error.empty()) break;
       chosen.interfaces.push_back(of_host[i].interface);
+      chosen.addresses.push_back(of_host[i].local_address);
     }
     if (chosen.interfaces.size() == hosts.size()) return chosen;
   }

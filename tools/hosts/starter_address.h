@@ -14,6 +14,7 @@ namespace weir::hosts {
 struct StarterAddress {
   std::string address;                  // without a port
   std::vector<std::string> interfaces;  // by host: the interface on the way to the address
+  std::vector<std::string> addresses;   // by host: its own on that way, without a port
 };
 
 // Returns the addresses to try, best first: as ssh tells the host, by the route to the host, and
