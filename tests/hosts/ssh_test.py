@@ -2,6 +2,7 @@
 to the bits of one process, and that a host without a key is named."""
 
 import os
+import subprocess
 import unittest
 
 from tests.hosts.host_jobs import HostJobs, unwrapped

