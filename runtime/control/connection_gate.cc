@@ -126,7 +126,8 @@ void ConnectionGate::Admit(Accepted accepted) {
 
 void ConnectionGate::Run() {
   while (true) {
-    ForgetClosed();
+    // To look at all connections takes time, so that is done when it matters.
+    if (connections_.size() >= connections_max_) ForgetClosed();
     const int64_t now_ns = MonotonicClock().NowNs();
     DismissSilent(now_ns);
     const bool is_full = connections_.size() >= connections_max_;

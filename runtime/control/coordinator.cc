@@ -32,11 +32,6 @@ constexpr int kWorkersMax = 1 << 16;
 constexpr int kSpareConnections = 16;
 // The limit of messages that wait to be written to one worker.
 constexpr size_t kQueuedMessagesMax = 1 << 19;
-// The limit of gRPC's memory, in all and more for each worker: a frame each way, and the bytes
-// between. If a worker announces a huge frame, which a worker of Weir never does, gRPC ends streams
-// once this memory is used up: the job ends, and the starter lives.
-constexpr int64_t kGrpcBytes = 32 << 20;
-constexpr int64_t kGrpcBytesPerWorker = 1 << 20;
 // The number of pings that follow one another at once when a worker has come, for a good first
 // estimate of its clock.
 constexpr int kFirstPings = 8;
@@ -164,7 +159,7 @@ GrpcCoordinator::GrpcCoordinator(CoordinatorOptions options, std::unique_ptr<Con
 
 absl::Status GrpcCoordinator::Open() {
   grpc::ServerBuilder builder;
-  LimitServer(kGrpcBytes + options_.num_workers * kGrpcBytesPerWorker, &builder);
+  LimitServer(options_.num_workers, &builder);
   builder.RegisterService(&service_);
   auto door = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,

@@ -9,12 +9,20 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/problem.h"
+#include "runtime/control/greeting_time.h"
 #include "runtime/control/outbox.h"
 #include "runtime/control/outcome.h"
 
 namespace weir::control {
 namespace {
 
+// The limit of gRPC's memory, in all and more for each worker: a frame each way, and the bytes
+// between. If a worker announces a huge frame, which a worker of Weir never does, gRPC ends streams
+// once this memory is used up: the job ends, and the starter lives.
+constexpr int64_t kGrpcBytes = 32 << 20;
+constexpr int64_t kGrpcBytesPerWorker = 1 << 20;
+// The time that an unknown connection may take to prove its identity when no others do.
+constexpr int kHandshakeLimitMs = 5000;
 // The time after which a connection without a call is closed.
 constexpr int kIdleConnectionMs = 10'000;
 constexpr size_t kStatusBytesMax = 3 << 10;
@@ -44,16 +52,17 @@ std::shared_ptr<grpc::ServerCredentials> CoordinatorCredentials(const Credential
   return grpc::SslServerCredentials(options);
 }
 
-void LimitServer(int64_t memory_bytes_max, grpc::ServerBuilder* builder) {
+void LimitServer(int num_workers, grpc::ServerBuilder* builder) {
   grpc::ResourceQuota quota;
-  quota.Resize(static_cast<size_t>(memory_bytes_max));
+  quota.Resize(static_cast<size_t>(kGrpcBytes + num_workers * kGrpcBytesPerWorker));
   quota.SetMaxThreads(1);
   builder->SetResourceQuota(quota);
   builder->SetMaxReceiveMessageSize(kFrameBytesMax);
   builder->SetMaxSendMessageSize(kFrameBytesMax);
   builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytesMax);
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1);
-  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeLimitMs);
+  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                              kHandshakeLimitMs + static_cast<int>(GreetingMs(num_workers)));
   builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleConnectionMs);
   builder->AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);

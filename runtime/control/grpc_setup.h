@@ -18,16 +18,14 @@ namespace weir::control {
 inline constexpr char kHelloKey[] = "weir-hello-bin";
 // The limit of all metadata of a call together; a hello needs no more.
 inline constexpr int kMetadataBytesMax = 16 << 10;
-// The time that an unknown connection may take to prove its identity.
-inline constexpr int kHandshakeLimitMs = 5000;
 
 // Makes gRPC print nothing from now on, in this process.
 void SilenceGrpc();
 
 std::shared_ptr<grpc::ServerCredentials> CoordinatorCredentials(const Credentials& credentials);
-// Sets all options but the services and the listening ports. gRPC may hold at most
-// `memory_bytes_max`.
-void LimitServer(int64_t memory_bytes_max, grpc::ServerBuilder* builder);
+// Sets all options but the services and the listening ports. gRPC may hold memory, and a connection
+// may take time to prove its identity, as this many workers need.
+void LimitServer(int num_workers, grpc::ServerBuilder* builder);
 
 // Returns a channel to the coordinator of `job_id` at `address`; the channel connects at the first
 // call.

@@ -1,6 +1,7 @@
 """The section `start` of tools/bench starts jobs on many hosts: from the command to the first step.
 
-The hosts are agents of this machine, each with one worker, behind a command that stands for ssh. So the time of all
+The hosts are agents of this machine, each with one worker, behind a command that stands for ssh; their names are addresses,
+so that no resolver is asked. So the time of all
 processes together shows, and not the time that as many machines would need. The starter's own share is what remains on
 real hosts.
 """
@@ -56,7 +57,7 @@ def started(bench, folder, job, here, hosts, mesh, fan_out):
     metrics = folder / "metrics.jsonl"
     metrics.unlink(missing_ok=True)
     command = [bench.weir, "train", job, "--mesh", mesh, "--steps", 100_000, "--threads", 1, "--hosts",
-               f"host[1-{hosts}]", "--ssh", here, "--fan-out", fan_out, "--metrics", metrics, "--logs", folder / "logs",
+               ",".join(f"127.1.{host // 200}.{host % 200 + 1}" for host in range(hosts)), "--ssh", here, "--fan-out", fan_out, "--metrics", metrics, "--logs", folder / "logs",
                "--stuck-after", 600, "--dead-after", 120]
     begin = time.monotonic()
     process = bench.start(command, threads=1)

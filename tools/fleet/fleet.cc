@@ -19,6 +19,7 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
+#include "runtime/control/greeting_time.h"
 #include "runtime/control/outcome.h"
 #include "runtime/limits/process_limits.h"
 #include "runtime/trace/trace_parts.h"
@@ -89,7 +90,7 @@ absl::Status Fleet::Launch() {
   WEIR_ASSIGN_OR_RETURN(control::JobAuthority authority, control::JobAuthority::Create(job_id_));
   WEIR_RETURN_IF_ERROR(StartCoordinator(&authority));
   WEIR_RETURN_IF_ERROR(TellWorkers(&authority));
-  return coordinator()->WaitForWorkers(kHelloLimitMs);
+  return coordinator()->WaitForWorkers(kHelloLimitMs + control::GreetingMs(num_workers()));
 }
 
 absl::Status Fleet::StartWorkers() {
@@ -286,6 +287,7 @@ absl::Status Fleet::TellWorkers(control::JobAuthority* authority) {
     bundle.set_job_key(credentials.job_key);
     bundle.set_heartbeat_ms(options_.heartbeat_ms);
     bundle.set_dead_after_ms(options_.dead_after_ms);
+    bundle.set_num_workers(num_workers());
     bundle.set_trace_part(TracePartOf(worker));
     bundle.set_is_child_of_starter(options_.hosts.empty());
     bundle.set_interface(

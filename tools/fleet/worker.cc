@@ -23,6 +23,7 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/control/acknowledged.h"
+#include "runtime/control/greeting_time.h"
 #include "runtime/control/outcome.h"
 #include "runtime/control/worker_link.h"
 #include "runtime/limits/process_limits.h"
@@ -128,6 +129,8 @@ class Worker {
     options.build_id = BuildId();
     options.heartbeat_ms = bundle_.heartbeat_ms();
     options.coordinator_dead_after_ms = 2 * bundle_.dead_after_ms();
+    options.connect_limit_ms += control::GreetingMs(bundle_.num_workers());
+    options.fetch_limit_ms += control::GreetingMs(bundle_.num_workers());
     options.excuse_ms = [this] { return ExcuseStarterMs(); };
     options.progress = [this] { return Progress(); };
     options.on_abort = [this](const absl::Status& reason) { OnAbort(reason); };
