@@ -93,8 +93,11 @@ absl::Status AgentsSupervisor::StartAgents() {
         FrameChannel(relayed != nullptr ? relayed : way.stream, FrameChannel::Side::kStarter),
         launch::WorkerOutput(OwnedDescriptor(), way.host, options_.workers.console));
     agents_.back().relayed = relayed;
-    if (relayed == nullptr && way.stream == nullptr)
-      WEIR_RETURN_IF_ERROR(StartCommand(static_cast<int>(host)));
+    if (relayed != nullptr || way.stream != nullptr) continue;
+    if (absl::Status status = StartCommand(static_cast<int>(host)); !status.ok()) {
+      agents_.pop_back();  // it has no stream
+      return status;
+    }
   }
   return absl::OkStatus();
 }

@@ -251,6 +251,13 @@ TEST_F(HostsSupervisorTest, EveryHostThatDoesNotComeIsNamedWithWhatItsCommandPri
   EXPECT_THAT(text, ::testing::Not(HasSubstr("'good'")));
 }
 
+TEST_F(HostsSupervisorTest, ACommandThatCannotBeStartedEndsTheOthers) {
+  HostAgent none = CommandOf("b");
+  none.arguments[0] = "/no/such/program";
+  const absl::Status status = Reach({CommandOf("a"), none});
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/no/such/program"));
+}
+
 TEST_F(HostsSupervisorTest, AHostThatSaysNothingIsNamedAfterTheLimit) {
   HostsSupervisorOptions options = OptionsOf(options_);
   options.hello_limit_ms = 1000;
