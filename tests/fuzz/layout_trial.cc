@@ -15,6 +15,8 @@
 namespace weir::fuzz {
 namespace {
 
+// Tiny chunks make many acts; the check of registers needs them all.
+constexpr int64_t kActsMax = 1 << 20;
 constexpr int64_t kSteps = 2;
 constexpr int64_t kDevicesMax = 24;
 // The tolerance for a loss near 1: the sums have another order, over a handful of small layers.
@@ -63,6 +65,7 @@ class ElementFeed final : public actors::DataFeed {
 absl::StatusOr<std::vector<double>> Losses(const proto::Job& job) {
   training::TrainRunOptions options;
   options.steps = kSteps;
+  options.session.trace_capacity = kActsMax;
   options.feed = [](const proto::Job& of) {
     return std::make_unique<ElementFeed>(std::max<int64_t>(1, of.training().micro_batches()));
   };
