@@ -78,7 +78,8 @@ class Drills(DrillsBase):
     }
     # srun returns the highest code of its tasks, mpirun that of the task whose end it sees first; an end of its daemon on a
     # host it sees as 205, or as 9 if the end of the remote shell comes first. mpiexec ends all tasks at once, and the
-    # starter among them before it has said why. sbatch --wait returns 1 for a batch script that a signal has ended.
+    # starter among them before it has said why; mpirun leaves the starter a second, which a loaded machine may need.
+    # sbatch --wait returns 1 for a batch script that a signal has ended.
     CODES_OF = {
         lanes.Srun: {"an agent is killed": [137], "the starter is killed": [137]},
         lanes.SrunPmix: {"an agent is killed": [137], "the starter is killed": [137]},
@@ -91,9 +92,10 @@ class Drills(DrillsBase):
     REPORTS_OF = {
         lanes.Srun: {"the starter is killed": r"task 0: Killed"},
         lanes.SrunPmix: {"the starter is killed": r"task 0: Killed"},
-        lanes.OpenMpi: {"the starter is killed": r"process rank 0 with PID \d+ on node {first} exited on signal 9|"
+        lanes.OpenMpi: {"an agent is killed": LOST + r"|process rank 1 with PID \d+ on node {host} exited on signal 9",
+                        "the starter is killed": r"process rank 0 with PID \d+ on node {first} exited on signal 9|"
                                                  r"Process name: \[\[\d+,1\],1\] Exit code: 69",
-                        "a host goes": LOST + "|ORTE has lost communication with a remote daemon"},
+                        "a host goes": LOST + "|ORTE (has lost communication with a remote|was unable to reliably start) "},
         lanes.Mpich: {"an agent is killed": r"PID \d+ RUNNING AT {host} = EXIT CODE: 9",
                       "the starter is killed": r"PID \d+ RUNNING AT {first} = EXIT CODE: 9", "a host goes": "mpiexec"},
         lanes.Indexed: {"the starter is killed": r"the starter is gone without a word, so the job ends here"},

@@ -212,7 +212,7 @@ class Srun(Lane):
     flags = ()
 
     def _open(self, stack):
-        self._lab = stack.enter_context(SlurmLab())
+        self._lab = stack.enter_context(SlurmLab(node_timeout_s=4))
         self.environment = self._lab.environment()
 
     def _commands(self, words):

@@ -36,7 +36,8 @@ TaskPlugin=task/none
 MpiDefault=none
 ReturnToService=2
 KillWait=5
-SlurmdTimeout=4
+MessageTimeout=60
+SlurmdTimeout={node_timeout_s}
 """
 
 
@@ -49,6 +50,10 @@ def free_ports(count):
 
 
 class SlurmLab:
+    def __init__(self, node_timeout_s=300):
+        """`node_timeout_s`: when a node whose slurmd is silent counts as down."""
+        self._node_timeout_s = node_timeout_s
+
     def __enter__(self):
         missing = [program for program in PROGRAMS if shutil.which(program, path=PATH) is None]
         if missing or os.getuid() != 0:
@@ -67,7 +72,8 @@ class SlurmLab:
     def _start(self):
         os.chmod(self._folder, 0o755)
         ports = free_ports(1 + NUM_NODES)
-        text = CONFIGURATION.format(host=socket.gethostname(), folder=self._folder, ports=ports)
+        text = CONFIGURATION.format(host=socket.gethostname(), folder=self._folder, ports=ports,
+                                    node_timeout_s=self._node_timeout_s)
         for number in range(1, NUM_NODES + 1):
             for part in ("spool", "tmp"):
                 os.makedirs(os.path.join(self._folder, part, f"n{number}"))
