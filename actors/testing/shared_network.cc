@@ -31,6 +31,7 @@ class SharedNetwork::Endpoint final : public transport::TransportEndpoint {
   absl::Status ReturnCredit(EdgeHandle edge, int32_t slot) override {
     return inner_->ReturnCredit(edge, slot);
   }
+  absl::Status Flush() override { return inner_->Flush(); }
   absl::StatusOr<int64_t> Poll(transport::MessageReceiver* receiver) override {
     return inner_->Poll(receiver);
   }

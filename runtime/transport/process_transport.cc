@@ -90,6 +90,11 @@ class ProcessEndpoint final : public TransportEndpoint {
     if (!edges_.Has(edge)) return NoSuchEdge(edge);
     return edges_[edge].half->endpoint()->ReturnCredit(edges_[edge].inner, slot);
   }
+  absl::Status Flush() override {
+    absl::Status flushed = local_.endpoint()->Flush();
+    if (remote_.endpoint() != nullptr) flushed.Update(remote_.endpoint()->Flush());
+    return flushed;
+  }
 
   absl::StatusOr<int64_t> Poll(MessageReceiver* receiver) override {
     int64_t num_messages = 0;

@@ -107,7 +107,7 @@ class TransportEndpoint {
   // or some polls in a row that find nothing.
   virtual absl::Status ReturnCredit(EdgeHandle edge, int32_t slot) = 0;
   // Sends what is held back. Call it before work that takes long.
-  virtual absl::Status Flush() { return absl::OkStatus(); }
+  virtual absl::Status Flush() = 0;
 
   // Hands over the messages that have arrived and never blocks; returns the number of messages.
   // kUnavailable once a peer is gone and all its earlier messages have been handed over.

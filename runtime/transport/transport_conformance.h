@@ -189,6 +189,19 @@ TEST_P(TransportConformance, CreditsComeBackInOrderAndLetSlotsBeWrittenAgain) {
   }
 }
 
+TEST_P(TransportConformance, AFlushedCreditNeedsNothingMoreOfItsSender) {
+  Connect(1, 4);
+  RecordingReceiver at_consumer, at_producer;
+  ASSERT_EQ(Put(0, 0, "data"), absl::OkStatus());
+  ASSERT_EQ(Poll(RankId(1), &at_consumer, 1), 1);
+  ASSERT_EQ(fixture_->endpoint(RankId(1))->ReturnCredit(in_, 0), absl::OkStatus());
+  ASSERT_EQ(fixture_->endpoint(RankId(1))->Flush(), absl::OkStatus());
+  EXPECT_TRUE(fixture_->Await([&] {
+    EXPECT_TRUE(fixture_->endpoint(RankId(0))->Poll(&at_producer).ok());
+    return at_producer.log.size() == 1;
+  }));
+}
+
 TEST_P(TransportConformance, AllSlotsAndCreditsMayBeUnderWayAtOnce) {
   constexpr int kSlots = 64;
   Connect(kSlots, 4);
