@@ -36,7 +36,7 @@ constexpr int kArmsMax = 64;
 constexpr int kRoundsMax = 10'000;
 constexpr int kArmsAfterNap = 4;
 // A credit that is held back is sent after this many polls that find nothing, in a row.
-constexpr int kPollsInVainMax = 16;
+constexpr int kPollsInVainMax = 4;
 constexpr int64_t kNsPerSecond = 1'000'000'000;
 const absl::Duration kCloseMax = absl::Milliseconds(200);
 // The interval at which a wait looks at states that no event announces, such as the end of the job.
