@@ -152,7 +152,11 @@ void Relay::ServeOne(int32_t number, int what) {
   if (found == commands_.end()) return;  // it ended with an event before this one
   Command& command = found->second;
   switch (what) {
-    case kOutput: ReadSome(number, &command.process.output, what); break;
+    case kOutput:
+      ReadSome(number, &command.process.output, what);
+      // A command that says no more is no way to an agent: the agent behind it shall end, too.
+      if (!command.process.output.open()) command.process.input.Close();
+      break;
     case kErrors: ReadSome(number, &command.process.errors, what); break;
     case kInput: Write(number, &command); break;
     default: End(number, &command); break;
