@@ -1,4 +1,4 @@
-// What tests of transports share: a network of two ranks or more to try, and a receiver that
+// Tests of transports share these: a network of two ranks or more to try, and a receiver that
 // records what comes. Thread rule: the test's thread.
 #pragma once
 

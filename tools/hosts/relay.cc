@@ -24,7 +24,7 @@ constexpr int64_t kEndMs = 5'000;  // for the agents behind the commands to end
 constexpr size_t kReadBytes = 64 << 10;
 constexpr int kEventsMax = 64;
 
-// What is watched of a command.
+// The parts of a command that are watched.
 constexpr int kProcess = 0, kOutput = 1, kErrors = 2, kInput = 3, kNumWatched = 4;
 constexpr uint64_t kOfCaller = ~uint64_t{0};
 
