@@ -181,6 +181,10 @@ absl::Status AgentsSupervisor::AwaitHellos() {
   for (size_t host = 0; host < agents_.size(); ++host) {
     const Agent& agent = agents_[host];
     const std::string where = absl::StrCat("host '", hosts_[host].host, "'");
+    // A host that was never tried is not named beside the one in between that has not come.
+    const bool was_tried =
+        agent.relayed == nullptr || agents_[static_cast<size_t>(hosts_[host].through)].has_hello;
+    if (!agent.has_hello && !was_tried) continue;
     if (!agent.has_hello) {
       const std::string found =
           agent.lost.empty() ? absl::StrCat("nothing within ", options_.hello_limit_ms / 1000, " s",

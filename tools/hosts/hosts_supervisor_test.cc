@@ -266,6 +266,19 @@ TEST_F(HostsSupervisorTest, AHostThatSaysNothingIsNamedAfterTheLimit) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("found nothing within 1 s"));
 }
 
+TEST_F(HostsSupervisorTest, AHostBehindOneThatSaysNothingIsNotNamed) {
+  HostsSupervisorOptions options = OptionsOf(options_);
+  options.hello_limit_ms = 1000;
+  const std::string text(
+      HostsSupervisor::Reach(Chain({CommandOf("a"), CommandOf("mute", "silent"), CommandOf("c")}),
+                             options)
+          .status()
+          .message());
+  EXPECT_THAT(text, HasSubstr("W0872 at host 'mute'"));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("'c'")));
+  census_.CollectOrphans();  // the silent one ends with the agent that started it
+}
+
 TEST_F(HostsSupervisorTest, AnAgentOfAnotherBuildIsRefused) {
   HostsSupervisorOptions options = OptionsOf(options_);
   options.build_id = "of-yesterday";
