@@ -6,7 +6,6 @@
 #include <netinet/tcp.h>
 #include <openssl/crypto.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -14,13 +13,13 @@
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/mutex.h"
+#include "runtime/transport/socket_name.h"
 
 namespace weir::transport {
 namespace {
@@ -135,29 +134,14 @@ void UcxDoor::AddListener(int fd) {
 }
 
 bool UcxDoor::BindPrivately(int fd) {
-  const char* const temporary = std::getenv("TMPDIR");
-  for (const char* base : {temporary == nullptr ? "/tmp" : temporary, "/tmp", "/dev/shm", "."}) {
-    std::string folder = absl::StrCat(base, "/weir-XXXXXX");
-    sockaddr_un name{};
-    name.sun_family = AF_UNIX;
-    if (folder.size() + sizeof("/s") > sizeof(name.sun_path) || ::mkdtemp(folder.data()) == nullptr)
-      continue;
-    const std::string path = absl::StrCat(folder, "/s");
-    std::memcpy(name.sun_path, path.c_str(), path.size() + 1);
-    int file = -1;
-    if (::bind(fd, reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0)
-      file = ::open(path.c_str(), O_PATH | O_CLOEXEC);
-    ::unlink(path.c_str());
-    ::rmdir(folder.c_str());
-    if (file < 0) continue;
-    Guarded& guarded = AllGuarded();
-    MutexLock lock(&guarded.mutex);
-    guarded.names[fd] = {file, absl::StrCat("/proc/", ::getpid(), "/fd/", file)};
-    guarded.Count();
-    private_sockets_.push_back(fd);
-    return true;
-  }
-  return false;
+  const int file = BindWithoutName(fd);
+  if (file < 0) return false;
+  Guarded& guarded = AllGuarded();
+  MutexLock lock(&guarded.mutex);
+  guarded.names[fd] = {file, absl::StrCat("/proc/", ::getpid(), "/fd/", file)};
+  guarded.Count();
+  private_sockets_.push_back(fd);
+  return true;
 }
 
 // UCX keeps the descriptors, and its own thread may be about to accept once more. The socket put in
