@@ -41,6 +41,7 @@ class Id {
 };
 
 using RankId = Id<struct RankTag>;               // a logical rank of the job: one device
+using WorkerId = Id<struct WorkerTag>;           // a process of the job, from 0
 using EdgeId = Id<struct EdgeTag, uint64_t, 0>;  // a remote edge, the same on both ranks
 using EdgeHandle = Id<struct EdgeHandleTag>;     // the same edge at one endpoint of a transport
 

@@ -30,7 +30,8 @@ absl::Status ReadHello(const grpc::ServerContext& context, proto::Hello* hello) 
     return ErrorOf(absl::StatusCode::kPermissionDenied,
                    {"W0606", "the coordinator", "one hello", "none that parses", ""});
   }
-  const std::string identity = WorkerIdentity(hello->job_id(), hello->worker(), hello->epoch());
+  const std::string identity =
+      WorkerIdentity(hello->job_id(), WorkerId(hello->worker()), hello->epoch());
   const auto proof = context.auth_context();
   const auto names = proof->GetPeerIdentity();
   if (!proof->IsPeerAuthenticated() ||

@@ -39,14 +39,14 @@ class TestJob {
     options.build_id = "build-1";
     options.heartbeat_ms = 20;
     options.dead_after_ms = 2000;
-    options.on_lost = [this](int worker, const LostWorker& lost) {
+    options.on_lost = [this](WorkerId worker, const LostWorker& lost) {
       MutexLock lock(&mutex_);
-      lost_.emplace_back(worker, lost.status);
+      lost_.emplace_back(worker.value(), lost.status);
       changed_.NotifyAll();
     };
-    options.on_event = [this](int worker, std::string event) {
+    options.on_event = [this](WorkerId worker, std::string event) {
       MutexLock lock(&mutex_);
-      events_.emplace_back(worker, std::move(event));
+      events_.emplace_back(worker.value(), std::move(event));
       changed_.NotifyAll();
     };
     change(&options);
@@ -64,8 +64,8 @@ class TestJob {
     WorkerLinkOptions options;
     options.coordinator_address = coordinator_->address();
     options.job_id = job_id_;
-    options.worker = worker;
-    options.credentials = *authority_.Issue(WorkerIdentity(job_id_, worker, 1));
+    options.worker = WorkerId(worker);
+    options.credentials = *authority_.Issue(WorkerIdentity(job_id_, options.worker, 1));
     options.build_id = "build-1";
     options.heartbeat_ms = 20;
     options.coordinator_dead_after_ms = 4000;

@@ -10,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
@@ -48,7 +50,7 @@ proto::CoordinatorFrame EndFrame(const absl::Status& status) {
   return frame;
 }
 
-std::string NameOf(int worker) { return absl::StrCat("worker ", worker); }
+std::string NameOf(WorkerId worker) { return absl::StrCat("worker ", worker); }
 
 class GrpcCoordinator final : public Coordinator {
  public:
@@ -86,7 +88,7 @@ class GrpcCoordinator final : public Coordinator {
   };
   // A Call is one CallAll or CallEach, on its caller's stack.
   struct Call {
-    std::vector<std::optional<std::string>> answers;
+    IdVector<WorkerId, std::optional<std::string>> answers;
     int num_missing = 0;
     absl::Status error;
     bool is_over() const { return num_missing == 0 || !error.ok(); }
@@ -105,23 +107,26 @@ class GrpcCoordinator final : public Coordinator {
   void HandleFrame(Session* session, int64_t now_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void HandleHeartbeat(Worker* worker, const proto::Heartbeat& beat, int64_t now_ns)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status HandleMessage(int worker, const std::string& bytes)
+  absl::Status HandleMessage(WorkerId worker, const std::string& bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void HandleFetch(int worker, const proto::Fetch& fetch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void HandlePublish(int worker, proto::Publish* publish) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void HandleAnswer(int worker, proto::Answer* answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void HandleFetch(WorkerId worker, const proto::Fetch& fetch)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void HandlePublish(WorkerId worker, proto::Publish* publish)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void HandleAnswer(WorkerId worker, proto::Answer* answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void HandleLeave(Session* session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Ping(Worker* worker, int64_t now_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Reply(int worker, int64_t request, const absl::Status& outcome, const std::string& value)
+  void Reply(WorkerId worker, int64_t request, const absl::Status& outcome,
+             const std::string& value) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Send(WorkerId worker, const Message& message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Lose(WorkerId worker, LostWorker::How how, Problem why)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Send(int worker, const Message& message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Lose(int worker, LostWorker::How how, Problem why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DeleteIfDone(Session* session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   absl::StatusOr<std::vector<std::string>> Run(const std::vector<const std::string*>& commands,
                                                int64_t limit_ms);
   absl::Status BeginCall(Call* call, int64_t* id) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status Unreachable(int worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Unreachable(WorkerId worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string Absent() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsOver() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return abort_.has_value() || is_ending_;
@@ -137,7 +142,7 @@ class GrpcCoordinator final : public Coordinator {
   mutable Mutex mutex_;  // also guards what the pointers of sessions_ and calls_ point to
   CondVar changed_;
   std::set<Session*> sessions_ ABSL_GUARDED_BY(mutex_);
-  std::vector<Worker> workers_ ABSL_GUARDED_BY(mutex_);
+  IdVector<WorkerId, Worker> workers_ ABSL_GUARDED_BY(mutex_);
   PublishedValues values_ ABSL_GUARDED_BY(mutex_);
   std::map<int64_t, Call*> calls_ ABSL_GUARDED_BY(mutex_);
   int64_t next_call_ ABSL_GUARDED_BY(mutex_) = 1;
@@ -253,7 +258,7 @@ int64_t GrpcCoordinator::NextWakeNs(int64_t now_ns) const {
 }
 
 void GrpcCoordinator::FindDead(int64_t now_ns, int64_t grace_ns) {
-  for (int w = 0; w < options_.num_workers; ++w) {
+  for (const WorkerId w : workers_.ids()) {
     Worker& worker = workers_[w];
     if (worker.presence != Presence::kConnected || !worker.liveness->IsDead(now_ns - grace_ns))
       continue;
@@ -359,13 +364,13 @@ void GrpcCoordinator::Greet(Session* session, int64_t now_ns) {
     changed_.NotifyAll();
     return;
   }
-  Worker& worker = workers_[hello.worker()];
+  Worker& worker = workers_[WorkerId(hello.worker())];
   worker.presence = Presence::kConnected;
   worker.session = session;
   worker.pid = hello.pid();
   worker.progress_ns = now_ns;
   worker.liveness.emplace(now_ns, options_.dead_after_ms * kNsPerMs);
-  session->worker = hello.worker();
+  session->worker = WorkerId(hello.worker());
   session->state = Session::State::kOpen;
   session->StartRead();
   Ping(&worker, now_ns);
@@ -373,16 +378,14 @@ void GrpcCoordinator::Greet(Session* session, int64_t now_ns) {
 }
 
 absl::Status GrpcCoordinator::CheckPlace(const proto::Hello& hello) {
-  const auto denied = [&](const std::string& expected, const std::string& found) {
-    return ErrorOf(
-        absl::StatusCode::kPermissionDenied,
-        {.code = "W0607", .where = NameOf(hello.worker()), .expected = expected, .found = found});
+  const WorkerId index(hello.worker());
+  const auto denied = [index](const std::string& expected, const std::string& found) {
+    return ErrorOf(absl::StatusCode::kPermissionDenied,
+                   {.code = "W0607", .where = NameOf(index), .expected = expected, .found = found});
   };
-  if (hello.worker() < 0 || hello.worker() >= options_.num_workers) {
-    return denied(absl::StrCat("a number below ", options_.num_workers),
-                  absl::StrCat(hello.worker()));
-  }
-  const Worker& worker = workers_[hello.worker()];
+  if (!workers_.Has(index))
+    return denied(absl::StrCat("a number below ", options_.num_workers), absl::StrCat(index));
+  const Worker& worker = workers_[index];
   if (worker.presence != Presence::kAwaited) {
     return denied("one worker of each number in an epoch",
                   absl::StrCat("another, process ", worker.pid, ", which came first"));
@@ -408,7 +411,7 @@ void GrpcCoordinator::HandleLeave(Session* session) {
 }
 
 // Closes the worker's session; calls that wait for the worker end.
-void GrpcCoordinator::Lose(int index, LostWorker::How how, Problem why) {
+void GrpcCoordinator::Lose(WorkerId index, LostWorker::How how, Problem why) {
   Worker& worker = workers_[index];
   if (worker.presence != Presence::kConnected) return;
   why.where = NameOf(index);
@@ -434,7 +437,7 @@ void GrpcCoordinator::Lose(int index, LostWorker::How how, Problem why) {
 // --- What they say ---
 
 void GrpcCoordinator::HandleFrame(Session* session, int64_t now_ns) {
-  const int index = session->worker;
+  const WorkerId index = session->worker;
   Worker& worker = workers_[index];
   absl::Status status;
   switch (session->incoming.kind_case()) {
@@ -471,7 +474,7 @@ void GrpcCoordinator::HandleHeartbeat(Worker* worker, const proto::Heartbeat& be
   if (worker->num_pings < kFirstPings) Ping(worker, now_ns);
 }
 
-absl::Status GrpcCoordinator::HandleMessage(int worker, const std::string& bytes) {
+absl::Status GrpcCoordinator::HandleMessage(WorkerId worker, const std::string& bytes) {
   proto::WorkerMessage message;
   if (!message.ParseFromString(bytes))
     return absl::InvalidArgumentError("a message that does not parse");
@@ -496,7 +499,7 @@ absl::Status GrpcCoordinator::HandleMessage(int worker, const std::string& bytes
   }
 }
 
-void GrpcCoordinator::HandlePublish(int worker, proto::Publish* publish) {
+void GrpcCoordinator::HandlePublish(WorkerId worker, proto::Publish* publish) {
   if (options_.may_publish && !options_.may_publish(worker, publish->key())) {
     const absl::Status refused =
         ErrorOf(absl::StatusCode::kPermissionDenied,
@@ -514,7 +517,7 @@ void GrpcCoordinator::HandlePublish(int worker, proto::Publish* publish) {
     Reply(waiter.worker, waiter.request, absl::OkStatus(), publish->value());
 }
 
-void GrpcCoordinator::HandleFetch(int worker, const proto::Fetch& fetch) {
+void GrpcCoordinator::HandleFetch(WorkerId worker, const proto::Fetch& fetch) {
   auto value = values_.Fetch(fetch.key(), {worker, fetch.request()});
   if (!value.ok()) {
     Reply(worker, fetch.request(), value.status(), "");
@@ -523,7 +526,7 @@ void GrpcCoordinator::HandleFetch(int worker, const proto::Fetch& fetch) {
   }
 }
 
-void GrpcCoordinator::HandleAnswer(int worker, proto::Answer* answer) {
+void GrpcCoordinator::HandleAnswer(WorkerId worker, proto::Answer* answer) {
   const auto found = calls_.find(answer->call());
   if (found == calls_.end()) return;  // its deadline has passed
   Call* call = found->second;
@@ -546,7 +549,7 @@ void GrpcCoordinator::Ping(Worker* worker, int64_t now_ns) {
   if (!is_stopping_) worker->session->StartWrite();
 }
 
-void GrpcCoordinator::Reply(int worker, int64_t request, const absl::Status& outcome,
+void GrpcCoordinator::Reply(WorkerId worker, int64_t request, const absl::Status& outcome,
                             const std::string& value) {
   proto::CoordinatorMessage message;
   message.mutable_reply()->set_request(request);
@@ -555,7 +558,7 @@ void GrpcCoordinator::Reply(int worker, int64_t request, const absl::Status& out
   Send(worker, std::make_shared<const std::string>(message.SerializeAsString()));
 }
 
-void GrpcCoordinator::Send(int index, const Message& message) {
+void GrpcCoordinator::Send(WorkerId index, const Message& message) {
   Worker& worker = workers_[index];
   if (worker.presence != Presence::kConnected) return;
   if (absl::Status status = worker.session->outbox.Push(message); !status.ok()) {
@@ -570,7 +573,7 @@ void GrpcCoordinator::Send(int index, const Message& message) {
 
 // --- Calls from outside ---
 
-absl::Status GrpcCoordinator::Unreachable(int index) const {
+absl::Status GrpcCoordinator::Unreachable(WorkerId index) const {
   const Worker& worker = workers_[index];
   if (worker.presence == Presence::kLost) return worker.lost_because;
   return ErrorOf(
@@ -583,7 +586,7 @@ absl::Status GrpcCoordinator::Unreachable(int index) const {
 
 std::string GrpcCoordinator::Absent() const {
   std::vector<std::string> names;
-  for (int w = 0; w < options_.num_workers; ++w) {
+  for (const WorkerId w : workers_.ids()) {
     if (!workers_[w].has_beaten) names.push_back(NameOf(w));
   }
   return absl::StrJoin(names, ", ");
@@ -600,9 +603,10 @@ absl::Status GrpcCoordinator::WaitForWorkers(int64_t limit_ms) {
     } else if (!start_refusal_.ok()) {
       verdict = start_refusal_;
     } else {
-      for (int w = 0; w < options_.num_workers && verdict.ok(); ++w) {
+      for (const WorkerId w : workers_.ids()) {
         const Presence presence = workers_[w].presence;
-        if (presence == Presence::kLost || presence == Presence::kLeft) verdict = Unreachable(w);
+        if (presence == Presence::kLost || presence == Presence::kLeft)
+          verdict.Update(Unreachable(w));
       }
       if (!verdict.ok()) return true;
       return std::all_of(workers_.begin(), workers_.end(), [](const Worker& worker) {
@@ -642,7 +646,7 @@ absl::Status GrpcCoordinator::BeginCall(Call* call, int64_t* id) {
   *id = next_call_++;
   if (IsOver())
     call->error = absl::AbortedError(abort_.has_value() ? abort_->message() : "the job has ended");
-  for (int w = 0; w < options_.num_workers; ++w) {
+  for (const WorkerId w : workers_.ids()) {
     if (workers_[w].presence != Presence::kConnected) call->error.Update(Unreachable(w));
   }
   if (call->error.ok()) calls_[*id] = call;
@@ -673,20 +677,18 @@ absl::StatusOr<std::vector<std::string>> GrpcCoordinator::Run(
   }
 
   MutexLock lock(&mutex_);
-  for (int w = 0; w < options_.num_workers; ++w) Send(w, messages[messages.size() == 1 ? 0 : w]);
+  for (const WorkerId w : workers_.ids())
+    Send(w, messages[messages.size() == 1 ? 0 : static_cast<size_t>(w.value())]);
   messages.clear();
   const auto is_over = [&] { return call.is_over(); };
   bool in_time = true;
-  if (limit_ms > 0) {
-    in_time = WaitCounted(&changed_, &mutex_, limit_ms, is_over);
-  } else {
-    changed_.Wait(&mutex_, is_over);
-  }
+  if (limit_ms > 0) in_time = WaitCounted(&changed_, &mutex_, limit_ms, is_over);
+  if (limit_ms <= 0) changed_.Wait(&mutex_, is_over);
   calls_.erase(id);
   if (!call.error.ok()) return call.error;
   if (!in_time) {
     std::vector<std::string> silent;
-    for (int w = 0; w < options_.num_workers; ++w) {
+    for (const WorkerId w : workers_.ids()) {
       if (!call.answers[w].has_value()) silent.push_back(NameOf(w));
     }
     return ErrorOf(absl::StatusCode::kDeadlineExceeded,

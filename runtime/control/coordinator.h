@@ -20,6 +20,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/base/ids.h"
 #include "runtime/control/credentials.h"
 #include "runtime/control/worker_progress.h"
 
@@ -66,18 +67,18 @@ struct CoordinatorOptions {
   int64_t dead_after_ms = 4000;
   int64_t message_bytes_max = 64 << 20;
   // Called when a connected worker is lost: once per worker, not after Abort.
-  std::function<void(int worker, const LostWorker& lost)> on_lost;
+  std::function<void(WorkerId worker, const LostWorker& lost)> on_lost;
   // Called before a worker is lost for want of a heartbeat. Returns the number of milliseconds by
   // which the deadline moves, from now; 0: the worker is lost. The function is for a caller that
   // can see why the worker is silent. Null: no extension. This function is not a hook: it must
   // return at once and call nothing of the coordinator.
-  std::function<int64_t(int worker)> excuse_ms;
+  std::function<int64_t(WorkerId worker)> excuse_ms;
   // Returns whether a worker may publish under a key; W0810 refuses the key. Null: any key is
   // allowed. The function must return at once, runs on a thread of the coordinator, and must not
   // call the coordinator.
-  std::function<bool(int worker, const std::string& key)> may_publish;
+  std::function<bool(WorkerId worker, const std::string& key)> may_publish;
   // Called when a worker has sent an event (WorkerLink::Send).
-  std::function<void(int worker, std::string event)> on_event;
+  std::function<void(WorkerId worker, std::string event)> on_event;
 };
 
 class Coordinator {

@@ -204,7 +204,7 @@ TEST(CoordinatorTest, AFetchFindsWhatWasPublishedBeforeOrAfter) {
 
 TEST(CoordinatorTest, AWorkerPublishesUnderItsOwnKeysAlone) {
   TestJob job(2, [](CoordinatorOptions* options) {
-    options->may_publish = [](int worker, const std::string& key) {
+    options->may_publish = [](WorkerId worker, const std::string& key) {
       return key == absl::StrCat("card ", worker);
     };
   });
@@ -322,7 +322,7 @@ TEST(CoordinatorTest, AWorkerThatIsNotAbortedSaysNoLastWords) {
 TEST(CoordinatorTest, AHookMayAbort) {
   TestJob* the_job = nullptr;
   TestJob job(2, [&](CoordinatorOptions* options) {
-    options->on_event = [&](int, std::string event) {
+    options->on_event = [&](WorkerId, std::string event) {
       (*the_job)->Abort(absl::InternalError(event));
     };
   });

@@ -152,7 +152,7 @@ std::string CoordinatorIdentity(const std::string& job_id) {
   return absl::StrCat(kCoordinatorPrefix, job_id);
 }
 
-std::string WorkerIdentity(const std::string& job_id, int worker, uint32_t epoch) {
+std::string WorkerIdentity(const std::string& job_id, WorkerId worker, uint32_t epoch) {
   return absl::StrCat("worker-", worker, ".epoch-", epoch, ".", job_id);
 }
 

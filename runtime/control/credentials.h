@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "runtime/base/ids.h"
 
 namespace weir::control {
 
@@ -27,7 +28,7 @@ bool IsKeyPair(const Credentials& credentials);
 
 // Return DNS-like identities: "coordinator.<job>" and "worker-3.epoch-1.<job>".
 std::string CoordinatorIdentity(const std::string& job_id);
-std::string WorkerIdentity(const std::string& job_id, int worker, uint32_t epoch);
+std::string WorkerIdentity(const std::string& job_id, WorkerId worker, uint32_t epoch);
 
 class JobAuthority {
  public:

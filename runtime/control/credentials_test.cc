@@ -16,7 +16,7 @@ using ::testing::MatchesRegex;
 
 TEST(CredentialsTest, IdentitiesNameJobWorkerAndEpoch) {
   EXPECT_EQ(CoordinatorIdentity("0f"), "coordinator.0f");
-  EXPECT_EQ(WorkerIdentity("0f", 3, 1), "worker-3.epoch-1.0f");
+  EXPECT_EQ(WorkerIdentity("0f", WorkerId(3), 1), "worker-3.epoch-1.0f");
 }
 
 TEST(CredentialsTest, JobIdsAreSixteenHexadecimalDigitsAndDiffer) {
@@ -32,8 +32,8 @@ TEST(CredentialsTest, JobIdsAreSixteenHexadecimalDigitsAndDiffer) {
 TEST(CredentialsTest, AllOfAJobShareItsAuthorityAndKeyAndNothingElse) {
   const auto authority = JobAuthority::Create("0f");
   ASSERT_TRUE(authority.ok()) << authority.status();
-  const auto one = authority->Issue(WorkerIdentity("0f", 0, 1));
-  const auto two = authority->Issue(WorkerIdentity("0f", 1, 1));
+  const auto one = authority->Issue(WorkerIdentity("0f", WorkerId(0), 1));
+  const auto two = authority->Issue(WorkerIdentity("0f", WorkerId(1), 1));
   ASSERT_TRUE(one.ok() && two.ok());
   EXPECT_EQ(one->authority_pem, two->authority_pem);
   EXPECT_EQ(one->job_key, two->job_key);

@@ -325,7 +325,7 @@ TEST(GarbageTest, AHelloOfAnotherJobIsRefusedWithBothIds) {
   hello.set_build_id("build-2");
   const std::string bytes = hello.SerializeAsString();
   WorkerLinkOptions options = job.WorkerOptions(0);
-  options.credentials = *job.authority().Issue(WorkerIdentity("otherjob", 0, 1));
+  options.credentials = *job.authority().Issue(WorkerIdentity("otherjob", WorkerId(0), 1));
   auto stub = proto::ControlPlane::NewStub(
       ChannelTo(options.coordinator_address, job.job_id(), options.credentials));
   grpc::ClientContext context;

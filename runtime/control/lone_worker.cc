@@ -34,11 +34,13 @@ int Work() {
                          std::istreambuf_iterator<char>()};
   const std::vector<std::string> fields = absl::StrSplit(told, '\0');
   WorkerLinkOptions options;
-  if (fields.size() != 8 || !absl::SimpleAtoi(fields[2], &options.worker) ||
+  int worker = 0;
+  if (fields.size() != 8 || !absl::SimpleAtoi(fields[2], &worker) ||
       !absl::SimpleAtoi(fields[3], &options.heartbeat_ms) ||
       !absl::SimpleAtoi(fields[4], &options.coordinator_dead_after_ms)) {
     return 2;
   }
+  options.worker = WorkerId(worker);
   options.coordinator_address = fields[0];
   options.job_id = fields[1];
   options.credentials = {fields[5], fields[6], fields[7], ""};

@@ -133,8 +133,8 @@ TEST(LoneWorkerTest, AFrozenWorkerThatIsExcusedIsNotLostAndWorksOnLater) {
   std::atomic<int> excused{0};
   TestJob job(1, [&](CoordinatorOptions* options) {
     Quick(options);
-    options->excuse_ms = [&](int worker) -> int64_t {
-      EXPECT_EQ(worker, 0);
+    options->excuse_ms = [&](WorkerId worker) -> int64_t {
+      EXPECT_EQ(worker, WorkerId(0));
       return ++excused <= times ? kDeadAfterMs / 4 : 0;
     };
   });
@@ -184,7 +184,7 @@ TEST(LoneWorkerTest, ACoordinatorThatWasKeptFromListeningDoesNotBlameWorkers) {
   std::promise<void> release;
   TestJob job(2, [&](CoordinatorOptions* options) {
     Quick(options);
-    options->on_event = [&](int, std::string) {
+    options->on_event = [&](WorkerId, std::string) {
       stuck.set_value();
       release.get_future().wait();
     };

@@ -28,7 +28,7 @@ absl::Status TooMuch(const std::string& key, const std::string& expected,
 }  // namespace
 
 absl::StatusOr<std::vector<PublishedValues::Waiter>> PublishedValues::Publish(
-    int worker, const std::string& key, std::string value) {
+    WorkerId worker, const std::string& key, std::string value) {
   if (absl::Status status = CheckKey(key); !status.ok()) return status;
   if (values_.count(key) != 0) {
     return ErrorOf(absl::StatusCode::kAlreadyExists, {.code = "W0612",

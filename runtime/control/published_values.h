@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/base/ids.h"
 
 namespace weir::control {
 
@@ -25,14 +26,14 @@ inline constexpr size_t kWaitingMax = 1 << 18;
 class PublishedValues {
  public:
   struct Waiter {
-    int worker = 0;
+    WorkerId worker;
     int64_t request = 0;
   };
 
   // Returns the waiters that the value answers. The caller checks before whether `worker` may use
   // `key`. kAlreadyExists, kInvalidArgument (a key too long), kResourceExhausted (the bounds
   // above).
-  absl::StatusOr<std::vector<Waiter>> Publish(int worker, const std::string& key,
+  absl::StatusOr<std::vector<Waiter>> Publish(WorkerId worker, const std::string& key,
                                               std::string value);
 
   // Returns the value, or null; if null, the Publish of `key` returns `waiter`. kResourceExhausted
@@ -42,8 +43,8 @@ class PublishedValues {
  private:
   std::map<std::string, std::string> values_;
   std::map<std::string, std::vector<Waiter>> waiting_;
-  int64_t bytes_ = 0;                // of keys and values
-  std::map<int, int64_t> bytes_of_;  // of keys and values, by the worker that published them
+  int64_t bytes_ = 0;                     // of keys and values
+  std::map<WorkerId, int64_t> bytes_of_;  // of keys and values, by the worker that published them
   size_t num_waiting_ = 0;
 };
 

@@ -43,7 +43,7 @@ TEST(RefusalTest, CredentialsOfAnotherJobAreRefusedByBothSides) {
   TestJob job(1);
   auto stranger = JobAuthority::Create(job.job_id());
   ASSERT_TRUE(stranger.ok());
-  const Credentials own = *stranger->Issue(WorkerIdentity(job.job_id(), 0, 1));
+  const Credentials own = *stranger->Issue(WorkerIdentity(job.job_id(), WorkerId(0), 1));
   const absl::Status by_worker =
       Knock(&job, [&](WorkerLinkOptions* options) { options->credentials = own; });
   EXPECT_EQ(by_worker.code(), absl::StatusCode::kPermissionDenied) << by_worker;
@@ -69,12 +69,12 @@ TEST(RefusalTest, APartyWithoutACertificateIsRefused) {
 TEST(RefusalTest, ACertificateSpeaksForItsWorkerOnly) {
   TestJob job(2);
   const absl::Status status = Knock(&job, [&](WorkerLinkOptions* options) {
-    options->credentials = *job.authority().Issue(WorkerIdentity(job.job_id(), 1, 1));
+    options->credentials = *job.authority().Issue(WorkerIdentity(job.job_id(), WorkerId(1), 1));
   });
   EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
   EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("W0606"), HasSubstr(WorkerIdentity(job.job_id(), 0, 1)),
-                    HasSubstr(WorkerIdentity(job.job_id(), 1, 1))));
+              AllOf(HasSubstr("W0606"), HasSubstr(WorkerIdentity(job.job_id(), WorkerId(0), 1)),
+                    HasSubstr(WorkerIdentity(job.job_id(), WorkerId(1), 1))));
 }
 
 TEST(RefusalTest, TheCoordinatorsCertificateIsNoWorkers) {
@@ -90,7 +90,7 @@ TEST(RefusalTest, AWorkerDoesNotTakeAnotherWorkerForTheCoordinator) {
   TestJob job(1);
   TestJob impostor(1, [&](CoordinatorOptions* options) {
     options->job_id = job.job_id();
-    options->credentials = *job.authority().Issue(WorkerIdentity(job.job_id(), 1, 1));
+    options->credentials = *job.authority().Issue(WorkerIdentity(job.job_id(), WorkerId(1), 1));
   });
   const absl::Status status = Knock(&job, [&](WorkerLinkOptions* options) {
     options->coordinator_address = impostor->address();
@@ -122,7 +122,7 @@ TEST(RefusalTest, AWorkerOfAnotherEpochIsRefusedWithBoth) {
 TEST(RefusalTest, AWorkerCannotClaimAnEpochThatItsCertificateLacks) {
   TestJob job(1);
   const absl::Status status = Knock(&job, [&](WorkerLinkOptions* options) {
-    options->credentials = *job.authority().Issue(WorkerIdentity(job.job_id(), 0, 2));
+    options->credentials = *job.authority().Issue(WorkerIdentity(job.job_id(), WorkerId(0), 2));
   });
   EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
   ExpectServes(&job);
@@ -134,7 +134,7 @@ TEST(RefusalTest, AWorkerOfAnotherJobIsRefusedWithBoth) {
     // This job's authority has signed the worker's certificate all the same; the coordinator passes
     // for the other job's coordinator too.
     options->job_id = "otherjob";
-    options->credentials = *job.authority().Issue(WorkerIdentity("otherjob", 0, 1));
+    options->credentials = *job.authority().Issue(WorkerIdentity("otherjob", WorkerId(0), 1));
   });
   // The worker looks for the coordinator of its own job and does not take this coordinator for it.
   EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
@@ -146,8 +146,9 @@ TEST(RefusalTest, ANumberBeyondTheJobIsRefused) {
   TestJob job(1);
   for (int number : {1, -1, 1 << 30}) {
     const absl::Status status = Knock(&job, [&](WorkerLinkOptions* options) {
-      options->worker = number;
-      options->credentials = *job.authority().Issue(WorkerIdentity(job.job_id(), number, 1));
+      options->worker = WorkerId(number);
+      options->credentials =
+          *job.authority().Issue(WorkerIdentity(job.job_id(), WorkerId(number), 1));
     });
     EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("W0607"));

@@ -148,7 +148,7 @@ absl::Status GrpcWorkerLink::Open(int64_t limit_ms) {
   proto::Hello hello;
   hello.set_job_id(options_.job_id);
   hello.set_epoch(options_.epoch);
-  hello.set_worker(options_.worker);
+  hello.set_worker(options_.worker.value());
   hello.set_build_id(options_.build_id);
   hello.set_pid(getpid());
   channel_ = ChannelTo(options_.coordinator_address, options_.job_id, options_.credentials);

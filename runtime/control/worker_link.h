@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/base/ids.h"
 #include "runtime/control/credentials.h"
 #include "runtime/control/worker_progress.h"
 #include "runtime/transport/exchange.h"
@@ -25,7 +26,7 @@ struct WorkerLinkOptions {
   std::string coordinator_address;
   std::string job_id;
   uint32_t epoch = 1;
-  int worker = 0;
+  WorkerId worker = WorkerId(0);
   Credentials credentials;
   std::string build_id;
   int64_t heartbeat_ms = 1000;

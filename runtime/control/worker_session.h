@@ -13,6 +13,7 @@
 
 #include "proto/control.grpc.pb.h"
 #include "proto/control.pb.h"
+#include "runtime/base/ids.h"
 #include "runtime/control/grpc_setup.h"
 #include "runtime/control/outbox.h"
 
@@ -49,7 +50,7 @@ struct WorkerSession {
   Tag finished{this, Operation::kFinish};
 
   State state = State::kAwaited;
-  int worker = -1;
+  WorkerId worker;
   bool accepting = false;
   bool reading = false;
   bool writing = false;

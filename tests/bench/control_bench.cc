@@ -44,7 +44,7 @@ constexpr double kIdleSeconds = 10;
       control::WorkerLinkOptions options;
       options.coordinator_address = address;
       options.job_id = kJob;
-      options.worker = worker;
+      options.worker = WorkerId(worker);
       options.credentials = credentials[static_cast<size_t>(worker)];
       options.build_id = "bench";
       options.heartbeat_ms = kHeartbeatMs;
@@ -75,7 +75,8 @@ void Measure(int num_workers) {
   std::vector<control::Credentials> credentials;
   const double issue_begin = WallNs();
   for (int worker = 0; worker < num_workers; ++worker)
-    credentials.push_back(Must(authority.Issue(control::WorkerIdentity(kJob, worker, 1))));
+    credentials.push_back(
+        Must(authority.Issue(control::WorkerIdentity(kJob, WorkerId(worker), 1))));
   const double issue_seconds = (WallNs() - issue_begin) * 1e-9;
 
   int address_pipe[2];

@@ -237,12 +237,12 @@ absl::Status Fleet::StartCoordinator(control::JobAuthority* authority) {
   options.build_id = BuildId();
   options.heartbeat_ms = options_.heartbeat_ms;
   options.dead_after_ms = options_.dead_after_ms;
-  options.on_lost = [this](int worker, const control::LostWorker& lost) {
+  options.on_lost = [this](WorkerId worker, const control::LostWorker& lost) {
     const bool silent = lost.how == control::LostWorker::How::kSilent;
     launch::FailureEvent event;
     event.kind = silent ? launch::FailureEvent::Kind::kFrozen : launch::FailureEvent::Kind::kLost;
     event.time_ns = clock_.NowNs();
-    event.worker = worker;
+    event.worker = worker.value();
     event.reason = silent ? absl::StrFormat("no heartbeat for %.1f s",
                                             static_cast<double>(options_.dead_after_ms) * 1e-3)
                           : lost.found;
@@ -250,13 +250,15 @@ absl::Status Fleet::StartCoordinator(control::JobAuthority* authority) {
     lost_.push_back(std::move(event));
     supervisor_->Wake();
   };
-  options.excuse_ms = [this](int worker) { return ExcuseMs(worker); };
-  options.may_publish = [this](int worker, const std::string& key) {
-    const std::vector<int>& ranks = ranks_of_[static_cast<size_t>(worker)];
+  options.excuse_ms = [this](WorkerId worker) { return ExcuseMs(worker.value()); };
+  options.may_publish = [this](WorkerId worker, const std::string& key) {
+    const std::vector<int>& ranks = ranks_of_[static_cast<size_t>(worker.value())];
     return std::find(ranks.begin(), ranks.end(), transport::RankOfCardSubject(key).value()) !=
            ranks.end();
   };
-  options.on_event = [this](int worker, const std::string& event) { TakeTrouble(worker, event); };
+  options.on_event = [this](WorkerId worker, const std::string& event) {
+    TakeTrouble(worker.value(), event);
+  };
   WEIR_ASSIGN_OR_RETURN(options.credentials,
                         authority->Issue(control::CoordinatorIdentity(job_id_)));
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<control::Coordinator> coordinator,
@@ -274,8 +276,9 @@ absl::Status Fleet::StartCoordinator(control::JobAuthority* authority) {
 
 absl::Status Fleet::TellWorkers(control::JobAuthority* authority) {
   for (int worker = 0; worker < num_workers(); ++worker) {
-    WEIR_ASSIGN_OR_RETURN(control::Credentials credentials,
-                          authority->Issue(control::WorkerIdentity(job_id_, worker, kEpoch)));
+    WEIR_ASSIGN_OR_RETURN(
+        control::Credentials credentials,
+        authority->Issue(control::WorkerIdentity(job_id_, WorkerId(worker), kEpoch)));
     proto::WorkerBundle bundle;
     bundle.set_job_id(job_id_);
     bundle.set_epoch(kEpoch);

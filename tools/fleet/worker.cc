@@ -123,7 +123,7 @@ class Worker {
     options.coordinator_address = bundle_.coordinator_address();
     options.job_id = bundle_.job_id();
     options.epoch = bundle_.epoch();
-    options.worker = bundle_.worker();
+    options.worker = WorkerId(bundle_.worker());
     options.credentials = {bundle_.authority_pem(), bundle_.certificate_pem(), bundle_.key_pem(),
                            bundle_.job_key()};
     options.build_id = BuildId();

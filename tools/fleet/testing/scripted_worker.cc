@@ -63,7 +63,7 @@ int RunScriptedWorker() {
   options.coordinator_address = bundle.coordinator_address();
   options.job_id = bundle.job_id();
   options.epoch = bundle.epoch();
-  options.worker = bundle.worker();
+  options.worker = WorkerId(bundle.worker());
   options.credentials = {bundle.authority_pem(), bundle.certificate_pem(), bundle.key_pem(),
                          bundle.job_key()};
   options.build_id = BuildId();
