@@ -91,6 +91,8 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments,
                                           : ", none of them in this run");
   if (result.evaluation.has_value())
     *context->out << ", " << train::EvaluationText(job, *result.evaluation);
+  if (const std::string speed = train::SpeedText(job, result); !speed.empty())
+    *context->out << "; " << speed;
   *context->out << "\n";
   if (result.interrupted) context->exit_code = launch::kExitInterrupted;
   return absl::OkStatus();

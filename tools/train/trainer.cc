@@ -171,7 +171,7 @@ class Trainer {
       result_.steps_done += count;
       result_.steps_here += count;
       step_seconds_ = std::max(seconds / static_cast<double>(count), 1e-9);
-      running_seconds_ += seconds;
+      result_.seconds_here += seconds;
       for (const std::string& line : stragglers_.Look(runner_->Work(), seconds))
         progress_.Say("WARNING: " + line);
       WEIR_RETURN_IF_ERROR(AfterBurst(steps, checkpoint_at));
@@ -301,7 +301,7 @@ class Trainer {
     shown.gradient_norm = gradient_norm_;
     shown.learning_rate = LearningRate(step);
     shown.items_per_second = rate;
-    double mean = running_seconds_ / static_cast<double>(result_.steps_done - started_at_);
+    double mean = result_.seconds_here / static_cast<double>(result_.steps_here);
     shown.seconds_left = mean * static_cast<double>(steps - step - 1);
     progress_.Show(shown);
     if (metrics_file_ != nullptr) WriteMetrics(step, metrics, rate, evaluated);
@@ -535,7 +535,6 @@ class Trainer {
   TrainResult result_;
   int64_t started_at_ = 0;         // steps done before
   double step_seconds_ = 0;        // mean over the last burst
-  double running_seconds_ = 0;     // of all bursts, without evaluations
   bool checkpoint_fails_ = false;  // the last checkpoint on the way failed
   StragglerWatch stragglers_;
 };
@@ -564,6 +563,15 @@ std::optional<double> BitsPerByte(const proto::Job& job, const Evaluation& evalu
   auto it = evaluation.means.find(LossName(job));
   if (!job.data().has_text() || it == evaluation.means.end()) return std::nullopt;
   return it->second / std::log(2.0);
+}
+
+std::string SpeedText(const proto::Job& job, const TrainResult& result) {
+  if (result.steps_here == 0) return "";
+  const StepItems items = ItemsOf(job);
+  const double count = static_cast<double>(items.count * result.steps_here);
+  return absl::StrCat(
+      Plural(result.steps_here, "step"), " took ", DurationText(result.seconds_here), ", mean ",
+      ShortCount(count / std::max(result.seconds_here, 1e-9)), " ", items.name, "/s");
 }
 
 std::string EvaluationText(const proto::Job& job, const Evaluation& evaluation) {
