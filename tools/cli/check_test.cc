@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tools/cli/cli.h"
@@ -235,8 +236,9 @@ TEST_F(CheckTest, RanksWithoutWorkAreNamedByCheckPlanAndTrain) {
   for (const char* verb : {"check", "plan", "train"}) {
     const Outcome run = Weir({verb, TextJob(), "--mesh", "tp=4"});
     EXPECT_EQ(run.code, 0) << run.err;
-    // plan prints the sentence on its screen, where lines break.
-    const std::string said = absl::StrReplaceAll(run.out + run.err, {{"\n          ", " "}});
+    // plan prints the sentence on its screen, where lines break, and check breaks warnings.
+    const std::string said =
+        absl::StrReplaceAll(run.out + run.err, {{"\n          ", " "}, {"\n  ", " "}});
     EXPECT_THAT(said, AllOf(HasSubstr("mesh axis tp splits dimension heads, which has 2 units, "
                                       "over 4 devices: ranks 2 to 3 hold no part of it"),
                             Not(HasSubstr("nor of anything"))))
@@ -268,11 +270,18 @@ TEST_F(CheckTest, ACheckpointOfAnotherScheduleIsNoticed) {
   for (const char* verb : {"check", "train"}) {
     const Outcome second = Weir({verb, job, "--resume", half});
     EXPECT_EQ(second.code, 0) << second.err;
-    EXPECT_THAT(second.err,
+    EXPECT_THAT(absl::StrReplaceAll(second.err, {{"\n  ", " "}}),
                 AllOf(HasSubstr("WARNING: the checkpoint is of a run with another schedule"),
                       HasSubstr("COSINE to 0.0001 at update 3"),
                       HasSubstr("COSINE to 0.0001 at update 6")));
   }
+}
+
+TEST_F(CheckTest, AWarningIsBrokenAsAnErrorIs) {
+  const std::string err = Weir({"check", TextJob(), "--mesh", "tp=4"}).err;
+  EXPECT_THAT(err, HasSubstr("WARNING: mesh axis tp"));
+  for (const absl::string_view line : absl::StrSplit(err, '\n'))
+    EXPECT_LE(line.size(), size_t{100}) << line;
 }
 
 TEST_F(CheckTest, AFinishedRunThatIsResumedSaysSoAndHandsOutItsWeights) {
