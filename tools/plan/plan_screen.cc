@@ -187,6 +187,19 @@ class Screen {
                        " (--schedule)"));
   }
 
+  // Returns the memory of a device as the lines above count it: with the evaluation and the
+  // workspace of kernels. Both are those of the rank of its stage that needs most.
+  double BytesOf(const sim::SimulateReport::Device& device) const {
+    const int64_t stage = plan_.places.PlaceOf(device.rank);
+    const auto need = memory_.need.bytes_of_stage.find(stage);
+    if (need == memory_.need.bytes_of_stage.end()) return device.arena_bytes;
+    double most = 0;  // of the arenas of the stage
+    for (const sim::SimulateReport::Device& other : prediction_.report->devices) {
+      if (plan_.places.PlaceOf(other.rank) == stage) most = std::max(most, other.arena_bytes);
+    }
+    return static_cast<double>(need->second) - (most - device.arena_bytes);
+  }
+
   // Prints a row for ranks with the same figures.
   void Devices() {
     if (!prediction_.report.has_value() || prediction_.report->devices.size() < 2) return;
@@ -196,7 +209,7 @@ class Screen {
     for (const sim::SimulateReport::Device& device : report.devices) {
       const std::string figures = absl::StrFormat(
           "%9.0f %% %7.0f %% %7.0f %%   %9s", 100 * device.compute, 100 * device.transfer,
-          100 * (device.exposed + device.waiting), BytesText(device.arena_bytes));
+          100 * (device.exposed + device.waiting), BytesText(BytesOf(device)));
       if (ranks[figures].empty()) order.push_back(figures);
       ranks[figures].push_back(device.rank.value());
     }

@@ -140,6 +140,17 @@ std::string Unwrapped(const std::string& screen) {
   return absl::StrJoin(absl::StrSplit(screen, "\n          "), " ");
 }
 
+TEST(PlanScreenTest, TheMemoryOfARankIsTheSameFigureEverywhere) {
+  for (const char* mesh : {"dp=2,tp=2", "pp=2"}) {
+    const std::string screen = Unwrapped(PlanOf(GptOn(mesh)).screen);
+    const std::string before = " needs most, ";
+    const size_t begin = screen.find(before) + before.size();
+    const std::string need = screen.substr(begin, screen.find("iB", begin) + 2 - begin);
+    const std::string devices = screen.substr(screen.find("\ndevices "));
+    EXPECT_THAT(devices, HasSubstr(absl::StrCat("  ", need, "  "))) << screen;
+  }
+}
+
 proto::Job GptOverHosts(const std::string& mesh, int64_t devices_per_host) {
   proto::Job job = GptOn(mesh);
   job.mutable_mesh()->set_devices_per_host(devices_per_host);
