@@ -126,6 +126,20 @@ TEST_F(TrainTest, LearnsEvaluatesAndWritesMetricsOfEveryStep) {
   EXPECT_EQ(step, 60);
 }
 
+TEST_F(TrainTest, TheFirstStepPromisesNoTimeAndTheEndTellsTheMeanSpeed) {
+  const proto::Job job = ImageJob();
+  const TrainResult result = Run(job);
+  const std::string log = log_.str();
+  const std::string first = log.substr(log.find("step 1/12"));
+  EXPECT_THAT(first.substr(0, first.find('\n')), ::testing::Not(HasSubstr("left")));
+  EXPECT_THAT(log, HasSubstr("step 12/12"));
+  EXPECT_THAT(log.substr(log.find("step 12/12")), HasSubstr("0ms left"));
+  EXPECT_GT(result.seconds_here, 0);
+  EXPECT_THAT(SpeedText(job, result),
+              ::testing::MatchesRegex("12 steps took .+, mean .+ samples/s"));
+  EXPECT_EQ(SpeedText(job, {}), "");
+}
+
 TEST_F(TrainTest, EveryLayoutStartsFromTheSameWeightsAndEndsNearTheSame) {
   options_.save = TemporaryPath("one.safetensors");
   TrainResult one = Run(ImageJob());

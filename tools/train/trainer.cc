@@ -171,6 +171,7 @@ class Trainer {
       result_.steps_done += count;
       result_.steps_here += count;
       step_seconds_ = std::max(seconds / static_cast<double>(count), 1e-9);
+      if (result_.seconds_here == 0) first_burst_ = {count, seconds};
       result_.seconds_here += seconds;
       for (const std::string& line : stragglers_.Look(runner_->Work(), seconds))
         progress_.Say("WARNING: " + line);
@@ -301,10 +302,19 @@ class Trainer {
     shown.gradient_norm = gradient_norm_;
     shown.learning_rate = LearningRate(step);
     shown.items_per_second = rate;
-    double mean = result_.seconds_here / static_cast<double>(result_.steps_here);
-    shown.seconds_left = mean * static_cast<double>(steps - step - 1);
+    shown.seconds_left = SecondsLeft(steps - step - 1);
     progress_.Show(shown);
     if (metrics_file_ != nullptr) WriteMetrics(step, metrics, rate, evaluated);
+  }
+
+  // Returns the time that so many steps take at the mean speed of this run, without its first step:
+  // that step warms up caches and threads, and may take many times as long as another.
+  std::optional<double> SecondsLeft(int64_t steps) const {
+    if (steps == 0) return 0;
+    const int64_t warm = result_.steps_here - first_burst_.steps;
+    if (warm == 0) return std::nullopt;
+    return (result_.seconds_here - first_burst_.seconds) / static_cast<double>(warm) *
+           static_cast<double>(steps);
   }
 
   // Returns the learning rate of the update that `step` makes or gathers gradients for.
@@ -533,8 +543,13 @@ class Trainer {
   double checkpoint_seconds_ = 0;        // the time that it took
   int checkpoints_answered_ = 0;         // of options_.checkpoints_asked
   TrainResult result_;
-  int64_t started_at_ = 0;         // steps done before
-  double step_seconds_ = 0;        // mean over the last burst
+  int64_t started_at_ = 0;   // steps done before
+  double step_seconds_ = 0;  // mean over the last burst
+  struct Burst {
+    int64_t steps = 0;
+    double seconds = 0;
+  };
+  Burst first_burst_;              // of this run
   bool checkpoint_fails_ = false;  // the last checkpoint on the way failed
   StragglerWatch stragglers_;
 };
