@@ -1,5 +1,6 @@
 // Tests that `weir check` and `weir train` refuse the same jobs with the same words, before
 // anything is trained, and tests the effect of --steps and --resume on a run.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -18,6 +19,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 struct Outcome {
   int code;
@@ -275,6 +277,21 @@ TEST_F(CheckTest, ACheckpointOfAnotherScheduleIsNoticed) {
                       HasSubstr("COSINE to 0.0001 at update 3"),
                       HasSubstr("COSINE to 0.0001 at update 6")));
   }
+}
+
+TEST_F(CheckTest, AJobWithoutANameIsCalledByItsFile) {
+  std::string text = ReadFile(ImageJob());
+  text = absl::StrReplaceAll(text, {{"\nname: \"mlp\"", ""}});
+  const std::string job = WriteFile("check_nameless.textproto", text);
+  EXPECT_THAT(Weir({"check", job}).out, StartsWith(job + " is sound: "));
+  const int input = ::dup(STDIN_FILENO), file = ::open(job.c_str(), O_RDONLY);
+  ::dup2(file, STDIN_FILENO);
+  const Outcome piped = Weir({"check", "-"});
+  ::dup2(input, STDIN_FILENO);
+  ::close(input);
+  ::close(file);
+  EXPECT_THAT(piped.out, StartsWith("the job of standard input is sound: ")) << piped.err;
+  EXPECT_THAT(Weir({"train", job}).err, HasSubstr("\nthe job: "));
 }
 
 TEST_F(CheckTest, AWarningIsBrokenAsAnErrorIs) {

@@ -67,7 +67,7 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
     *context->err << WrapText(absl::StrCat("WARNING: ", warning), context->columns) << "\n";
   int64_t parameters = 0;
   for (const auto& variable : plan.module.variables) parameters += variable.type.num_elements();
-  *context->out << (read.job.name().empty() ? arguments.train.job.path : read.job.name())
+  *context->out << arguments.train.job.Title(read.job)
                 << " is sound: " << Plural(parameters, "parameter") << " in "
                 << Plural(static_cast<int64_t>(plan.module.variables.size()), "weight") << ", "
                 << Plural(ranks, "device") << ", at most " << Plural(prepared.actors, "actor")

@@ -116,10 +116,9 @@ absl::Status SayWhatWouldRun(const hosts::FoundHosts& found, TrainArguments argu
                         train::PrepareTraining(read.job, arguments.options, {}));
   const auto& mesh = prepared.plans.training->mesh;
   DryRun run;
-  run.work =
-      absl::StrCat("train ", read.job.name().empty() ? arguments.job.path : read.job.name(), " on ",
-                   mesh.num_ranks() == 1 ? "one device" : mesh.ToText(), " up to step ",
-                   read.job.training().steps(), has_processes ? "" : ", in this process");
+  run.work = absl::StrCat("train ", arguments.job.Title(read.job), " on ",
+                          mesh.num_ranks() == 1 ? "one device" : mesh.ToText(), " up to step ",
+                          read.job.training().steps(), has_processes ? "" : ", in this process");
   run.log_base = arguments.fleet.logs;
   if (has_processes) {
     WEIR_ASSIGN_OR_RETURN(const fleet::RankSpread spread,

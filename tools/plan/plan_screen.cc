@@ -95,10 +95,11 @@ class Screen {
     int64_t elements = 0;
     for (const compiler::Variable& variable : plan_.module.variables)
       elements += variable.type.num_elements();
+    const std::string& name =
+        plan_.job.name().empty() ? plan_.job.graph().name() : plan_.job.name();
     std::string text =
-        absl::StrCat(plan_.job.name().empty() ? plan_.job.graph().name() : plan_.job.name(), ": ",
-                     ShortCount(static_cast<double>(elements)), " parameters on ",
-                     Plural(plan_.mesh.num_ranks(), "device"));
+        absl::StrCat(name, name.empty() ? "" : ": ", ShortCount(static_cast<double>(elements)),
+                     " parameters on ", Plural(plan_.mesh.num_ranks(), "device"));
     if (plan_.mesh.num_axes() > 0) absl::StrAppend(&text, " (", plan_.mesh.ToText(), ")");
     absl::StrAppend(&text, ", ", Plural(plan_.micro_batches, "micro-batch"), " a step");
     if (plan_.job.training().zero_stage() > 0)

@@ -109,9 +109,10 @@ class Trainer {
     }
     progress_.Say(facts.data);
     progress_.Say(absl::StrFormat(
-        "%s: %s parameters, %d device%s%s%s, %d thread%s each, %s per device", job_.name(),
-        ShortCount(static_cast<double>(parameters)), facts.num_ranks,
-        facts.num_ranks == 1 ? "" : "s", facts.mesh.empty() ? "" : " (" + facts.mesh + ")",
+        "%s: %s parameters, %d device%s%s%s, %d thread%s each, %s per device",
+        job_.name().empty() ? "the job" : job_.name(), ShortCount(static_cast<double>(parameters)),
+        facts.num_ranks, facts.num_ranks == 1 ? "" : "s",
+        facts.mesh.empty() ? "" : " (" + facts.mesh + ")",
         facts.where.empty() ? "" : " " + facts.where, facts.threads_per_device,
         facts.threads_per_device == 1 ? "" : "s",
         BytesText(static_cast<double>(facts.bytes_per_device))));
