@@ -16,6 +16,7 @@
 #include "runtime/base/wrap_text.h"
 #include "tools/plan/boxing_costs.h"
 #include "tools/plan/plan_sections.h"
+#include "tools/train/shared_cores.h"
 
 namespace weir::plan {
 namespace {
@@ -72,12 +73,22 @@ class Screen {
   // machine decides.
   std::string FitText() const {
     const double device_bytes = DeviceBytes();
-    if (device_bytes <= 0) return train::NeedText(plan_, memory_.need, train::BudgetOf(plan_.job));
+    if (device_bytes <= 0) {
+      const std::string shared = train::SharedCoresText(DevicesOfHost(), train::NumCores());
+      return absl::StrCat(train::NeedText(plan_, memory_.need, train::BudgetOf(plan_.job)),
+                          shared.empty() ? "" : "; ", shared);
+    }
     const double bytes = static_cast<double>(memory_.need.bytes);
     return absl::StrCat(bytes <= device_bytes ? "fits: " : "DOES NOT FIT: ", "rank ",
                         memory_.need.rank, plan_.mesh.num_ranks() > 1 ? " needs most, " : " needs ",
                         BytesText(bytes), " of the ", BytesText(device_bytes),
                         " of a device of the cluster");
+  }
+
+  // Returns the number of devices that would be on this machine.
+  int64_t DevicesOfHost() const {
+    const int64_t all = plan_.mesh.num_ranks(), of_host = plan_.job.mesh().devices_per_host();
+    return of_host > 0 ? std::min(all, of_host) : all;
   }
 
   double DeviceBytes() const {
