@@ -39,6 +39,33 @@ std::vector<std::string> AxesOfRulesAlone(const LogicalPlan& plan) {
   return {names.begin(), names.end()};
 }
 
+// Returns the dimension of the model that a rule for `axis` could name, or "" if there is none.
+// Each dimension of an input or of a parameter is split by such a rule. The first dimensions of
+// inputs come first, since they are mostly those of a batch, and dimensions that no rule names come
+// before all others.
+std::string DimToSplit(const LogicalPlan& plan, int axis) {
+  std::set<std::string> in_rules;
+  for (const proto::Rule& rule : plan.job.rule()) in_rules.insert(rule.dim());
+  std::string best;
+  int best_rank = -1;
+  const auto look = [&](const sbp::TensorType& type, bool is_input) {
+    for (size_t i = 0; i < type.dims.size(); ++i) {
+      const sbp::TensorDim& dim = type.dims[i];
+      if (dim.name.empty() || dim.size / dim.unit < plan.stage_mesh.size(axis)) continue;
+      const int rank = (in_rules.count(dim.name) == 0 ? 4 : 0) + (is_input ? 2 : 0) + (i == 0);
+      if (rank <= best_rank) continue;
+      best_rank = rank;
+      best = dim.name;
+    }
+  };
+  for (const ProgramItem& item : plan.module.items) {
+    if (item.kind != ItemKind::kSource) continue;
+    for (const int output : item.outputs) look(plan.module.values[output].type, true);
+  }
+  for (const Variable& variable : plan.module.variables) look(variable.type, false);
+  return best;
+}
+
 // Returns the coordinates along `axis` that hold nothing of a tensor. If other axes split the
 // tensor too, the first devices of those axes hold the most.
 std::set<int64_t> EmptyCoordinates(const sbp::TensorType& type, const sbp::Layout& layout,
@@ -123,14 +150,15 @@ absl::Status CheckMeshUse(const LogicalPlan& plan) {
     if (plan.stage_mesh.size(axis) < 2 || SplitsAnything(plan.module, axis)) continue;
     const std::string& name = plan.stage_mesh.axes()[axis].name;
     const std::vector<std::string> others = AxesOfRulesAlone(plan);
-    const std::string rule =
-        absl::StrCat("a rule for it, such as rule { dim: \"batch\" axis: \"", name, "\" }");
+    std::string hint = "leave out the axis";
+    if (const std::string dim = DimToSplit(plan, axis); !dim.empty())
+      hint = absl::StrCat("rule { dim: \"", dim, "\" axis: \"", name, "\" }, or ", hint);
     return Rejected(
         {"W0920", absl::StrCat("mesh axis ", name), "an axis that splits some tensor of the job",
          absl::StrCat("none that is split over ", name, ", so that its ",
                       plan.stage_mesh.size(axis), " devices would all do the same work"),
-         others.empty() ? rule
-                        : absl::StrCat(rule, ", or another axis: the rules of the job speak of ",
+         others.empty() ? hint
+                        : absl::StrCat(hint, ", or another axis: the rules of the job speak of ",
                                        absl::StrJoin(others, ", "))});
   }
   return absl::OkStatus();

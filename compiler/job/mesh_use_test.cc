@@ -59,6 +59,21 @@ TEST(MeshUse, AnAxisThatNoRuleSplitsAnythingOverIsRefusedWithTheAxesOfTheRules) 
                                     HasSubstr("speak of tp.")));
 }
 
+TEST(MeshUse, TheRuleThatIsAdvisedWorksForTheJob) {
+  for (const char* rules :
+       {"", "rule { dim: 'rows' axis: 'tp' }", "rule { dim: 'rows' axis: 'dp' }"}) {
+    const std::string refusal = Refusal(*PlanOf({{"dp", 2}, {"sp", 2}}, rules));
+    const size_t begin = refusal.find("rule {"), end = refusal.find('}', begin);
+    ASSERT_NE(begin, std::string::npos) << refusal;
+    const std::string advised = refusal.substr(begin, end + 1 - begin);
+    EXPECT_THAT(advised, Not(HasSubstr("batch"))) << "the job has no such dimension";
+    const std::string axis = refusal.substr(refusal.find("mesh axis ") + 10, 2);
+    EXPECT_EQ(Refusal(*PlanOf({{axis, 2}}, absl::StrCat(rules, advised))), "") << advised;
+  }
+  EXPECT_THAT(Refusal(*PlanOf({{"sp", 65}}, "")), HasSubstr("Try: leave out the axis."))
+      << "no dimension has so many parts";
+}
+
 TEST(MeshUse, ADimensionAWeightOrAStateIsEnoughToUseAnAxis) {
   EXPECT_EQ(Refusal(*PlanOf({{"dp", 2}}, "rule { dim: 'rows' axis: 'dp' }")), "");
   EXPECT_EQ(Refusal(*PlanOf({{"tp", 2}}, "rule { dim: 'heads' axis: 'tp' scope: PARAMETERS }")),

@@ -114,6 +114,15 @@ TEST(TypeText, ErrorsNameTheFlawAndTheNearestChoice) {
   EXPECT_THAT(message("f32[heads=4]"), AllOf(HasSubstr("W0314"), HasSubstr("heads=4/1")));
 }
 
+TEST(Schema, AnUnknownOpNamesTheOpsThatHaveTheWordForAPart) {
+  const auto advice = [](const std::string& name) {
+    return std::string(OpRegistry::FindForUser(name, "node x").status().message());
+  };
+  EXPECT_THAT(advice("mean"), ::testing::HasSubstr("Try: reduce_mean."));
+  EXPECT_THAT(advice("max"), ::testing::HasSubstr("Try: reduce_max."));
+  EXPECT_THAT(advice("norm"), ::testing::HasSubstr("Try: one of layer_norm, rms_norm."));
+}
+
 TEST(Schema, UnknownAttributeNamesTheNearest) {
   Attributes attrs = {{"activaton", std::string("relu")}};
   absl::Status status = CheckSchema(OpRegistry::Find("matmul")->schema, 2, 1, &attrs, "node q");

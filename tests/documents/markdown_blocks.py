@@ -133,7 +133,7 @@ def _commands_of_session(lines, number):
 
 
 # The pattern includes the unit of a number, because 950 ms and 1.2 s are the same quantity on two machines.
-_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?: ?(?:[kMG]|B|[KMG]iB|ns|us|ms|s)\b)?")
+_NUMBER = re.compile(r"\d+(?:h\d\dm|m\d\ds)\b|\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?: ?(?:[kMG]|B|[KMG]iB|ns|us|ms|s)\b)?")
 
 
 def _shape(line):

@@ -36,6 +36,7 @@ class MarkdownBlocksTest(unittest.TestCase):
     def test_numbers_and_columns_may_differ_and_words_may_not(self):
         self.assertIsNone(markdown_blocks.first_difference(["loss  2.31, 1,000 steps"], ["loss 2.4,  64 steps"]))
         self.assertIsNone(markdown_blocks.first_difference(["1.2k samples/s  950ms left"], ["64 samples/s  1.1s left"]))
+        self.assertIsNone(markdown_blocks.first_difference(["took 9.5s, 950ms left"], ["took 1m04s, 1h12m left"]))
         self.assertEqual(markdown_blocks.first_difference(["loss 2.31"], ["cost 2.31"]), "loss 2.31")
 
     def test_an_ellipsis_stands_for_any_lines(self):

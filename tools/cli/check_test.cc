@@ -1,5 +1,6 @@
 // Tests that `weir check` and `weir train` refuse the same jobs with the same words, before
 // anything is trained, and tests the effect of --steps and --resume on a run.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -7,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tools/cli/cli.h"
@@ -17,6 +19,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 struct Outcome {
   int code;
@@ -235,8 +238,9 @@ TEST_F(CheckTest, RanksWithoutWorkAreNamedByCheckPlanAndTrain) {
   for (const char* verb : {"check", "plan", "train"}) {
     const Outcome run = Weir({verb, TextJob(), "--mesh", "tp=4"});
     EXPECT_EQ(run.code, 0) << run.err;
-    // plan prints the sentence on its screen, where lines break.
-    const std::string said = absl::StrReplaceAll(run.out + run.err, {{"\n          ", " "}});
+    // plan prints the sentence on its screen, where lines break, and check breaks warnings.
+    const std::string said =
+        absl::StrReplaceAll(run.out + run.err, {{"\n          ", " "}, {"\n  ", " "}});
     EXPECT_THAT(said, AllOf(HasSubstr("mesh axis tp splits dimension heads, which has 2 units, "
                                       "over 4 devices: ranks 2 to 3 hold no part of it"),
                             Not(HasSubstr("nor of anything"))))
@@ -268,11 +272,33 @@ TEST_F(CheckTest, ACheckpointOfAnotherScheduleIsNoticed) {
   for (const char* verb : {"check", "train"}) {
     const Outcome second = Weir({verb, job, "--resume", half});
     EXPECT_EQ(second.code, 0) << second.err;
-    EXPECT_THAT(second.err,
+    EXPECT_THAT(absl::StrReplaceAll(second.err, {{"\n  ", " "}}),
                 AllOf(HasSubstr("WARNING: the checkpoint is of a run with another schedule"),
                       HasSubstr("COSINE to 0.0001 at update 3"),
                       HasSubstr("COSINE to 0.0001 at update 6")));
   }
+}
+
+TEST_F(CheckTest, AJobWithoutANameIsCalledByItsFile) {
+  std::string text = ReadFile(ImageJob());
+  text = absl::StrReplaceAll(text, {{"\nname: \"mlp\"", ""}});
+  const std::string job = WriteFile("check_nameless.textproto", text);
+  EXPECT_THAT(Weir({"check", job}).out, StartsWith(job + " is sound: "));
+  const int input = ::dup(STDIN_FILENO), file = ::open(job.c_str(), O_RDONLY);
+  ::dup2(file, STDIN_FILENO);
+  const Outcome piped = Weir({"check", "-"});
+  ::dup2(input, STDIN_FILENO);
+  ::close(input);
+  ::close(file);
+  EXPECT_THAT(piped.out, StartsWith("the job of standard input is sound: ")) << piped.err;
+  EXPECT_THAT(Weir({"train", job}).err, HasSubstr("\nthe job: "));
+}
+
+TEST_F(CheckTest, AWarningIsBrokenAsAnErrorIs) {
+  const std::string err = Weir({"check", TextJob(), "--mesh", "tp=4"}).err;
+  EXPECT_THAT(err, HasSubstr("WARNING: mesh axis tp"));
+  for (const absl::string_view line : absl::StrSplit(err, '\n'))
+    EXPECT_LE(line.size(), size_t{100}) << line;
 }
 
 TEST_F(CheckTest, AFinishedRunThatIsResumedSaysSoAndHandsOutItsWeights) {

@@ -216,6 +216,11 @@ absl::StatusOr<proto::Job> JobArguments::Read() const {
   return job;
 }
 
+std::string JobArguments::Title(const proto::Job& job) const {
+  if (!job.name().empty()) return job.name();
+  return path == "-" ? "the job of standard input" : path;
+}
+
 void AddPlaceOption(CLI::App* verb, std::string* place) {
   verb->add_option(
           "--place", *place,

@@ -1,6 +1,8 @@
 // weir check: tests whether a job would train, without a step.
+#include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
+#include "runtime/base/wrap_text.h"
 #include "tools/cli/cli_verbs.h"
 #include "tools/cli/train_arguments.h"
 #include "tools/fleet/rank_spread.h"
@@ -62,10 +64,10 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
   const int64_t ranks = plan.mesh.num_ranks();
   for (const std::string& note : prepared.notes) *context->err << note << "\n";
   for (const std::string& warning : prepared.warnings)
-    *context->err << "WARNING: " << warning << "\n";
+    *context->err << WrapText(absl::StrCat("WARNING: ", warning), context->columns) << "\n";
   int64_t parameters = 0;
   for (const auto& variable : plan.module.variables) parameters += variable.type.num_elements();
-  *context->out << (read.job.name().empty() ? arguments.train.job.path : read.job.name())
+  *context->out << arguments.train.job.Title(read.job)
                 << " is sound: " << Plural(parameters, "parameter") << " in "
                 << Plural(static_cast<int64_t>(plan.module.variables.size()), "weight") << ", "
                 << Plural(ranks, "device") << ", at most " << Plural(prepared.actors, "actor")

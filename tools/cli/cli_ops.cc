@@ -5,6 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "ops/defs/op_def.h"
+#include "runtime/base/name_parts.h"
 #include "runtime/base/status.h"
 #include "tools/cli/cli_verbs.h"
 
@@ -87,7 +88,7 @@ absl::Status ListOps(const OpsArguments& arguments, std::ostream& out) {
   if (!arguments.name.empty()) {
     const ops::OpDef* def = ops::OpRegistry::Find(arguments.name);
     if (def == nullptr) {
-      std::string nearest = Nearest(arguments.name, names);
+      const std::string nearest = SuggestedNames(arguments.name, names);
       return Rejected({"W0009", "weir ops", "the name of an op", arguments.name,
                        nearest.empty() ? "weir ops" : nearest});
     }

@@ -91,6 +91,8 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments,
                                           : ", none of them in this run");
   if (result.evaluation.has_value())
     *context->out << ", " << train::EvaluationText(job, *result.evaluation);
+  if (const std::string speed = train::SpeedText(job, result); !speed.empty())
+    *context->out << "; " << speed;
   *context->out << "\n";
   if (result.interrupted) context->exit_code = launch::kExitInterrupted;
   return absl::OkStatus();
@@ -114,10 +116,9 @@ absl::Status SayWhatWouldRun(const hosts::FoundHosts& found, TrainArguments argu
                         train::PrepareTraining(read.job, arguments.options, {}));
   const auto& mesh = prepared.plans.training->mesh;
   DryRun run;
-  run.work =
-      absl::StrCat("train ", read.job.name().empty() ? arguments.job.path : read.job.name(), " on ",
-                   mesh.num_ranks() == 1 ? "one device" : mesh.ToText(), " up to step ",
-                   read.job.training().steps(), has_processes ? "" : ", in this process");
+  run.work = absl::StrCat("train ", arguments.job.Title(read.job), " on ",
+                          mesh.num_ranks() == 1 ? "one device" : mesh.ToText(), " up to step ",
+                          read.job.training().steps(), has_processes ? "" : ", in this process");
   run.log_base = arguments.fleet.logs;
   if (has_processes) {
     WEIR_ASSIGN_OR_RETURN(const fleet::RankSpread spread,

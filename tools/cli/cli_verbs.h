@@ -56,6 +56,8 @@ struct JobArguments {
 
   // Adds the positional JOB, --mesh and --set, and --allow-path if the verb opens the data.
   void AddTo(CLI::App* verb, CliContext* of, Data opens);
+  // Returns what people call the job: its name, else its file, else "the job of standard input".
+  std::string Title(const proto::Job& job) const;
   // Returns the job with the changes of the command line.
   absl::StatusOr<proto::Job> Read() const;
 };

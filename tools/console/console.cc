@@ -5,11 +5,26 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "runtime/base/printable_text.h"
 #include "runtime/base/wrap_text.h"
 
 namespace weir::console {
 namespace {
+
+// Breaks the lines that begin with WARNING or ERROR.
+std::string WrapWarnings(absl::string_view text, int columns) {
+  std::string wrapped;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size() - 1) + 1;
+    const absl::string_view line = text.substr(0, end);
+    const bool is_wrapped = absl::StartsWith(line, "WARNING") || absl::StartsWith(line, "ERROR");
+    absl::StrAppend(&wrapped, is_wrapped ? WrapText(line, columns) : std::string(line));
+    text.remove_prefix(end);
+  }
+  return wrapped;
+}
 
 // Returns the first `columns` characters of UTF-8 text; 0: all.
 absl::string_view Fitting(absl::string_view text, int columns) {
@@ -27,7 +42,10 @@ absl::string_view Fitting(absl::string_view text, int columns) {
 void Console::Say(absl::string_view text) {
   MutexLock lock(&mutex_);
   Erase();
-  *out_ << Printable(text, PrintableText::Lines::kKept);
+  std::string lines = Printable(text, PrintableText::Lines::kKept);
+  if (const int columns = Columns(); style_ == Style::kTerminal && columns > 0)
+    lines = WrapWarnings(lines, columns);
+  *out_ << lines;
   if (text.empty() || text.back() != '\n') out_->put('\n');
   Draw();
   out_->flush();
@@ -51,6 +69,9 @@ void Console::EndStatus() {
   status_.clear();
 }
 
+// Returns 0 if the width is not known.
+int Console::Columns() { return columns_ ? columns_() : 0; }
+
 void Console::Erase() {
   if (!status_.empty()) *out_ << "\r\033[K";
 }
@@ -59,7 +80,7 @@ void Console::Erase() {
 // wrap and could not be erased.
 void Console::Draw() {
   if (status_.empty()) return;
-  const int columns = columns_ ? columns_() - 1 : 0;
+  const int columns = Columns() - 1;
   for (const std::string& form : status_) {
     if (columns <= 0 || NumCharacters(form) <= columns) {
       *out_ << form;

@@ -35,7 +35,9 @@ class Console {
 
   Style style() const { return style_; }
 
-  // Writes lines that stay; `text` ends with a newline or gets one.
+  // Writes lines that stay; `text` ends with a newline or gets one. On a terminal of known width,
+  // lines that begin with WARNING or ERROR are broken to fit, as errors are; all other lines stay
+  // whole, because they may be the output of programs.
   void Say(absl::string_view text);
   // Shows a line. On a terminal the line replaces the redrawn line; elsewhere the line stays, as
   // with Say. All `forms` have the same content, the fullest first. A terminal shows the first form
@@ -46,6 +48,7 @@ class Console {
   void EndStatus();
 
  private:
+  int Columns() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Erase() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Draw() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -73,6 +73,23 @@ TEST(ConsoleTest, ALineThatIsRedrawnNeverWraps) {
   EXPECT_EQ(screen[1], "an ümlaut");
 }
 
+TEST(ConsoleTest, OnATerminalWarningsAreBrokenAtItsWidthAndOtherLinesAreNot) {
+  const auto said = [](Console::Style style, int columns) {
+    std::ostringstream out;
+    Console console(style, &out, [columns] { return columns; });
+    console.Say("WARNING: one two three four\nno warning, but long enough\n");
+    console.Say("ERROR: one two three four");
+    return out.str();
+  };
+  const std::string whole =
+      "WARNING: one two three four\nno warning, but long enough\nERROR: one two three four\n";
+  EXPECT_EQ(said(Console::Style::kTerminal, 20),
+            "WARNING: one two\n  three four\nno warning, but long enough\nERROR: one two three\n"
+            "  four\n");
+  EXPECT_EQ(said(Console::Style::kTerminal, 0), whole) << "the width is not known";
+  EXPECT_EQ(said(Console::Style::kPlain, 20), whole);
+}
+
 TEST(ConsoleTest, ElsewhereEveryLineIsPlain) {
   std::ostringstream out;
   Console console(Console::Style::kPlain, &out);

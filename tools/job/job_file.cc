@@ -21,6 +21,7 @@
 #include "runtime/base/status.h"
 #include "runtime/store/input_file.h"
 #include "sbp/mesh.h"
+#include "tools/job/open_braces.h"
 #include "tools/job/text_bounds.h"
 
 namespace weir::job {
@@ -85,9 +86,10 @@ const google::protobuf::EnumDescriptor* FindEnum(const Descriptor* type, const s
 // Turns the parser's messages into errors of Weir.
 class ErrorCollector : public google::protobuf::io::ErrorCollector {
  public:
-  // `expected` says what the text should be, for messages.
-  ErrorCollector(std::string name, std::string expected)
-      : name_(std::move(name)), expected_(std::move(expected)) {}
+  // `expected` says what the text should be, for messages. `text` is the text of a whole job, which
+  // must outlive this object, or empty: nothing is then said of its braces.
+  ErrorCollector(std::string name, std::string expected, absl::string_view text = "")
+      : name_(std::move(name)), expected_(std::move(expected)), text_(text) {}
 
   void AddError(int line, google::protobuf::io::ColumnNumber column,
                 const std::string& message) override {
@@ -103,6 +105,7 @@ class ErrorCollector : public google::protobuf::io::ErrorCollector {
       problem.expected = absl::StrCat("a field of ", type.substr(type.rfind('.') + 1));
       problem.found = "\"" + field + "\"";
       if (descriptor != nullptr) problem.hint = NearestOrAll(field, FieldNames(descriptor));
+      AddMissingBrace({line, column}, field, &problem);
     } else if (message.find("Unknown enumeration value") == 0) {
       std::string value = NextQuoted(message, &from), field = NextQuoted(message, &from);
       const auto* type = FindEnum(proto::Job::descriptor(), field, 0);
@@ -116,6 +119,7 @@ class ErrorCollector : public google::protobuf::io::ErrorCollector {
       problem.expected = expected_;
       problem.found = message;
       while (!problem.found.empty() && problem.found.back() == '.') problem.found.pop_back();
+      AddMissingEnd({line, column}, &problem);
     }
     errors_.push_back(std::move(problem));
   }
@@ -124,7 +128,38 @@ class ErrorCollector : public google::protobuf::io::ErrorCollector {
   const std::vector<Problem>& errors() const { return errors_; }
 
  private:
+  // Names the brace that probably lacks its end, if the text has too few ends and the field belongs
+  // to a message around the one that it is in.
+  void AddMissingBrace(TextPlace place, const std::string& field, Problem* problem) const {
+    if (text_.empty() || FindOpenBraces(text_, {}).empty()) return;
+    const std::vector<OpenBrace> open = FindOpenBraces(text_, place);
+    std::vector<const Descriptor*> types = {proto::Job::descriptor()};
+    for (const OpenBrace& brace : open) {
+      const FieldDescriptor* of = types.back()->FindFieldByName(brace.field);
+      if (of == nullptr || of->message_type() == nullptr) return;
+      types.push_back(of->message_type());
+    }
+    for (size_t i = types.size() - 1; i-- > 0;) {
+      if (types[i]->FindFieldByName(field) == nullptr) continue;
+      std::vector<std::string> braces;
+      for (size_t b = i; b < open.size(); ++b) braces.push_back(open[b].Text());
+      absl::StrAppend(&problem->found, ", a field of ", std::string(types[i]->name()));
+      problem->hint = absl::StrCat("a } before it for ", absl::StrJoin(braces, " and for "));
+      return;
+    }
+  }
+
+  // Names the brace that lacks its end, if the error is at the end of the text.
+  void AddMissingEnd(TextPlace place, Problem* problem) const {
+    if (text_.empty() || !IsAtEnd(text_, place)) return;
+    const std::vector<OpenBrace> open = FindOpenBraces(text_, {});
+    if (open.empty()) return;
+    problem->found = absl::StrCat("the end of the text, and no } for ", open.back().Text());
+    problem->hint = absl::StrCat("a } for ", open.back().Text());
+  }
+
   std::string name_, expected_;
+  absl::string_view text_;
   std::vector<Problem> errors_;
 };
 
@@ -409,7 +444,7 @@ absl::StatusOr<proto::Job> ParseJob(const std::string& with_mark, const std::str
   WEIR_RETURN_IF_ERROR(CheckCharacters(text, name));
   WEIR_RETURN_IF_ERROR(CheckTextBounds(text, name));
   proto::Job job;
-  ErrorCollector collector(name, kAJob);
+  ErrorCollector collector(name, kAJob, text);
   TextFormat::Parser parser;
   parser.RecordErrorsTo(&collector);
   parser.SetRecursionLimit(kRecursionMax);

@@ -35,6 +35,25 @@ TEST(JobFileTest, SyntaxErrorsHaveLineAndColumn) {
   EXPECT_FALSE(ParseJob("\x01\xff", "job.textproto").ok());
 }
 
+TEST(JobFileTest, AMissingBraceIsNamedByWhatItWouldEnd) {
+  const auto error = [](const std::string& text) {
+    return Message(ParseJob(text, "job.textproto").status());
+  };
+  EXPECT_THAT(error("graph {\n  dim { name: \"a\" size: 8 # }\n  dim { name: \"}\" size: 2 }\n}\n"),
+              HasSubstr("expected a field of Dim; found \"dim\", a field of Graph. Try: a } before "
+                        "it for `dim {` of line 2."));
+  EXPECT_THAT(error("graph {\n  dim { size: 8 }\ntraining { steps: 1 }\n"),
+              HasSubstr("found \"training\", a field of Job. Try: a } before it for `graph {` of "
+                        "line 1."));
+  EXPECT_THAT(error("graph {\n\n  function {\n    node {\n rule { }\n"),
+              HasSubstr("for `graph {` of line 1 and for `function {` of line 3 and for `node {`"));
+  EXPECT_THAT(
+      error("graph { }\ntraining {\n  steps: 1\n# }\n"),
+      HasSubstr("found the end of the text, and no } for `training {` of line 2. Try: a }"));
+  EXPECT_THAT(error("graph { dim { main: \"m\" } }"), Not(HasSubstr("a } before it")))
+      << "every brace has its end";
+}
+
 TEST(JobFileTest, DeepNestingIsRefusedAndNotFatal) {
   std::string deep = "graph ";
   for (int i = 0; i < 100000; ++i) deep += "{ graph ";

@@ -15,6 +15,7 @@
 #include "proto/job.pb.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
+#include "tools/job/data_paths.h"
 
 namespace weir::job {
 namespace {
@@ -220,22 +221,42 @@ std::string FlagOf(const JobSource& source, const std::vector<std::string>& part
   return "";
 }
 
+// Returns the element whose value in the data of the job is the path `element`, or `element`
+// itself.
+std::string FieldOfPath(const proto::Job& job, const std::string& element) {
+  for (const DataPath& data : DataPathsOf(job)) {
+    if (data.path == element) return data.field;
+  }
+  return element;
+}
+
+// Returns whether the element is a path that begins with a field of a job, as "data.text" does.
+bool IsPathInJob(const std::string& element) {
+  const std::string first = element.substr(0, element.find_first_of(".,[ "));
+  const FieldDescriptor* field = proto::Job::descriptor()->FindFieldByName(first);
+  return field != nullptr && field->message_type() != nullptr &&
+         element.find(' ') == std::string::npos && element.find('[') == std::string::npos;
+}
+
 }  // namespace
 
-std::string PlaceOf(const JobSource& source, const std::string& element) {
-  const std::vector<std::string> parts = absl::StrSplit(element, ", ");
-  if (std::string flag = FlagOf(source, parts); !flag.empty()) return flag;
-  if (source.text.empty() || source.text.size() > kPlacedJobBytesMax) return "";
+std::string PlaceOf(const JobSource& source, const std::string& name) {
   proto::Job job;
   TextFormat::ParseInfoTree tree;
   TextFormat::Parser parser;
   NoErrors errors;
   parser.RecordErrorsTo(&errors);
   parser.WriteLocationsTo(&tree);
-  if (!parser.ParseFromString(source.text, &job)) return "";
+  const bool is_parsed = !source.text.empty() && source.text.size() <= kPlacedJobBytesMax &&
+                         parser.ParseFromString(source.text, &job);
+  const std::string element = is_parsed ? FieldOfPath(job, name) : name;
+  const std::vector<std::string> parts = absl::StrSplit(element, ", ");
+  if (std::string flag = FlagOf(source, parts); !flag.empty()) return flag;
+  if (!is_parsed) return "";
   ElementWalk walk(job, tree);
   walk.Follow(parts);
-  return walk.line().has_value() ? absl::StrCat(source.name, ":", *walk.line()) : "";
+  if (walk.line().has_value()) return absl::StrCat(source.name, ":", *walk.line());
+  return IsPathInJob(element) ? source.name : "";
 }
 
 absl::Status WithPlace(const JobSource& source, const absl::Status& status) {

@@ -9,10 +9,10 @@
 //   layout of "FUNCTION/TENSOR"
 //   training.schedule.decay, runtime.recompute of NAME, data, ...
 //
-// An element that the text lacks (a field with its default, a tensor that the compiler made) gets
-// the line of the nearest element around it. An element that --set or --mesh gave has that flag as
-// its place. The search parses the text a second time, with locations, so it is only for errors.
-// Thread rule: pure functions.
+// A path of the data ("book.txt") stands for its field. An element that the text lacks (a field
+// with its default, a tensor that the compiler made) gets the line of the nearest element around
+// it. An element that --set or --mesh gave has that flag as its place. The search parses the text a
+// second time, with locations, so it is only for errors. Thread rule: pure functions.
 #pragma once
 
 #include <string>
@@ -34,8 +34,8 @@ struct JobSource {
   std::string mesh;
 };
 
-// Returns "gpt.textproto:57", "--set training.steps=0", or "" if `element` names nothing in the
-// job.
+// Returns "gpt.textproto:57", "--set training.steps=0", or "gpt.textproto" for a section that the
+// text lacks. Returns "" if `element` names nothing in the job.
 std::string PlaceOf(const JobSource& source, const std::string& element);
 
 // Adds to `status` the place of the element that it names: "W0407 at gpt.textproto:57, function

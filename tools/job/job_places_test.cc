@@ -110,6 +110,22 @@ TEST(JobPlacesTest, WhatTheTextLacksHasTheLineOfWhatIsAroundIt) {
   EXPECT_EQ(Line("call layers.3"), "small.textproto:19");
 }
 
+TEST(JobPlacesTest, ASectionThatTheTextLacksHasTheFile) {
+  EXPECT_EQ(Line("data"), "small.textproto");
+  const absl::Status error = Rejected({"W0050", "data", "one of text, idx", "nothing", ""});
+  EXPECT_EQ(WithPlace(Source(), error).message(),
+            "W0050 at small.textproto, data: expected one of text, idx; found nothing.");
+}
+
+TEST(JobPlacesTest, APathOfTheDataHasTheLineOfItsField) {
+  JobSource source = Source();
+  source.text += "data {\n  text { path: \"book.txt\" }\n}\n";
+  EXPECT_EQ(PlaceOf(source, "book.txt"), "small.textproto:33");
+  EXPECT_EQ(PlaceOf(source, "other.txt"), "");
+  source.set = {"data.text.path=book.txt"};
+  EXPECT_EQ(PlaceOf(source, "book.txt"), "--set data.text.path=book.txt");
+}
+
 TEST(JobPlacesTest, WhatIsNoElementHasNoPlace) {
   EXPECT_EQ(Line("book.txt"), "");
   EXPECT_EQ(Line("rank 3"), "");

@@ -16,6 +16,7 @@
 #include "runtime/base/wrap_text.h"
 #include "tools/plan/boxing_costs.h"
 #include "tools/plan/plan_sections.h"
+#include "tools/train/shared_cores.h"
 
 namespace weir::plan {
 namespace {
@@ -72,12 +73,22 @@ class Screen {
   // machine decides.
   std::string FitText() const {
     const double device_bytes = DeviceBytes();
-    if (device_bytes <= 0) return train::NeedText(plan_, memory_.need, train::BudgetOf(plan_.job));
+    if (device_bytes <= 0) {
+      const std::string shared = train::SharedCoresText(DevicesOfHost(), train::NumCores());
+      return absl::StrCat(train::NeedText(plan_, memory_.need, train::BudgetOf(plan_.job)),
+                          shared.empty() ? "" : "; ", shared);
+    }
     const double bytes = static_cast<double>(memory_.need.bytes);
     return absl::StrCat(bytes <= device_bytes ? "fits: " : "DOES NOT FIT: ", "rank ",
                         memory_.need.rank, plan_.mesh.num_ranks() > 1 ? " needs most, " : " needs ",
                         BytesText(bytes), " of the ", BytesText(device_bytes),
                         " of a device of the cluster");
+  }
+
+  // Returns the number of devices that would be on this machine.
+  int64_t DevicesOfHost() const {
+    const int64_t all = plan_.mesh.num_ranks(), of_host = plan_.job.mesh().devices_per_host();
+    return of_host > 0 ? std::min(all, of_host) : all;
   }
 
   double DeviceBytes() const {
@@ -95,10 +106,11 @@ class Screen {
     int64_t elements = 0;
     for (const compiler::Variable& variable : plan_.module.variables)
       elements += variable.type.num_elements();
+    const std::string& name =
+        plan_.job.name().empty() ? plan_.job.graph().name() : plan_.job.name();
     std::string text =
-        absl::StrCat(plan_.job.name().empty() ? plan_.job.graph().name() : plan_.job.name(), ": ",
-                     ShortCount(static_cast<double>(elements)), " parameters on ",
-                     Plural(plan_.mesh.num_ranks(), "device"));
+        absl::StrCat(name, name.empty() ? "" : ": ", ShortCount(static_cast<double>(elements)),
+                     " parameters on ", Plural(plan_.mesh.num_ranks(), "device"));
     if (plan_.mesh.num_axes() > 0) absl::StrAppend(&text, " (", plan_.mesh.ToText(), ")");
     absl::StrAppend(&text, ", ", Plural(plan_.micro_batches, "micro-batch"), " a step");
     if (plan_.job.training().zero_stage() > 0)
@@ -187,6 +199,19 @@ class Screen {
                        " (--schedule)"));
   }
 
+  // Returns the memory of a device as the lines above count it: with the evaluation and the
+  // workspace of kernels. Both are those of the rank of its stage that needs most.
+  double BytesOf(const sim::SimulateReport::Device& device) const {
+    const int64_t stage = plan_.places.PlaceOf(device.rank);
+    const auto need = memory_.need.bytes_of_stage.find(stage);
+    if (need == memory_.need.bytes_of_stage.end()) return device.arena_bytes;
+    double most = 0;  // of the arenas of the stage
+    for (const sim::SimulateReport::Device& other : prediction_.report->devices) {
+      if (plan_.places.PlaceOf(other.rank) == stage) most = std::max(most, other.arena_bytes);
+    }
+    return static_cast<double>(need->second) - (most - device.arena_bytes);
+  }
+
   // Prints a row for ranks with the same figures.
   void Devices() {
     if (!prediction_.report.has_value() || prediction_.report->devices.size() < 2) return;
@@ -196,7 +221,7 @@ class Screen {
     for (const sim::SimulateReport::Device& device : report.devices) {
       const std::string figures = absl::StrFormat(
           "%9.0f %% %7.0f %% %7.0f %%   %9s", 100 * device.compute, 100 * device.transfer,
-          100 * (device.exposed + device.waiting), BytesText(device.arena_bytes));
+          100 * (device.exposed + device.waiting), BytesText(BytesOf(device)));
       if (ranks[figures].empty()) order.push_back(figures);
       ranks[figures].push_back(device.rank.value());
     }

@@ -17,6 +17,7 @@
 #include "tools/plan/boxing_costs.h"
 #include "tools/plan/plan_sections.h"
 #include "tools/sim/cluster_file.h"
+#include "tools/train/shared_cores.h"
 #include "tools/zoo/gpt.h"
 #include "tools/zoo/llama.h"
 
@@ -93,6 +94,14 @@ constexpr char kAccelerators[] = R"(
     within_host { latency_ns: 2000 bytes_per_second: 1e10 message_ns: 300 }
     between_hosts { latency_ns: 9000 bytes_per_second: 2e9 message_ns: 300 shared: DEVICE })";
 
+constexpr char kManyAccelerators[] = R"(
+    device {
+      name: "accelerator" memory_bytes: 1e9 act_ns: 500 kernel_ns: 1000 bytes_per_second: 1e11
+      peak { dtype: "f32" flops_per_second: 1e12 efficiency: 0.5 }
+    }
+    host { device: "accelerator" devices: 16 }
+    within_host { latency_ns: 2000 bytes_per_second: 1e10 message_ns: 300 })";
+
 class ScreenTest : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(ScreenTest, FitsOneScreenAndBeginsWithFit) {
@@ -138,6 +147,36 @@ INSTANTIATE_TEST_SUITE_P(Meshes, ScreenTest,
 
 std::string Unwrapped(const std::string& screen) {
   return absl::StrJoin(absl::StrSplit(screen, "\n          "), " ");
+}
+
+TEST(PlanScreenTest, TheMemoryOfARankIsTheSameFigureEverywhere) {
+  for (const char* mesh : {"dp=2,tp=2", "pp=2"}) {
+    const std::string screen = Unwrapped(PlanOf(GptOn(mesh)).screen);
+    const std::string before = " needs most, ";
+    const size_t begin = screen.find(before) + before.size();
+    const std::string need = screen.substr(begin, screen.find("iB", begin) + 2 - begin);
+    const std::string devices = screen.substr(screen.find("\ndevices "));
+    EXPECT_THAT(devices, HasSubstr(absl::StrCat("  ", need, "  "))) << screen;
+  }
+}
+
+TEST(PlanScreenTest, MoreDevicesThanCoresAreNoticedOnTheLineOfThisMachine) {
+  const int64_t cores = train::NumCores();
+  const std::string screen = Unwrapped(PlanOf(GptOn("pp=4,dp=2,tp=2")).screen);
+  EXPECT_THAT(screen, HasSubstr(train::SharedCoresText(16, cores)));
+  EXPECT_EQ(absl::StrContains(screen, "share the"), cores < 16) << screen;
+  EXPECT_THAT(PlanOf(GptOn("")).screen, Not(HasSubstr("share the")));
+  EXPECT_THAT(PlanOf(GptOn("pp=4,dp=2,tp=2"), FromCluster(kManyAccelerators)).screen,
+              Not(HasSubstr("share the")));
+}
+
+TEST(PlanScreenTest, AJobWithoutANameBeginsWithItsSize) {
+  proto::Job job = GptOn("");
+  job.clear_name();
+  job.mutable_graph()->clear_name();
+  const std::string screen = PlanOf(job).screen;
+  EXPECT_THAT(screen, Not(HasSubstr("\njob       :")));
+  EXPECT_THAT(screen, HasSubstr(" parameters on 1 device"));
 }
 
 proto::Job GptOverHosts(const std::string& mesh, int64_t devices_per_host) {

@@ -11,33 +11,64 @@ namespace {
 // A PathWalk walks back and adds up.
 class PathWalk {
  public:
-  PathWalk(const RecordedRun& run, int64_t first_step, int64_t last_step)
-      : run_(run), first_step_(first_step), last_step_(last_step) {}
+  explicit PathWalk(const RecordedRun& run) : run_(run) {}
 
-  CriticalPath Find() {
-    const int64_t end = run_.TimeOf(last_step_).end;
+  // Adds the path of these steps.
+  void Add(int64_t first_step, int64_t last_step) {
+    const int64_t end = run_.TimeOf(last_step).end;
     const RecordedAct* act = nullptr;  // the last to end in these steps
     for (const RecordedRank& rank : run_.ranks) {
       for (const RecordedAct& a : rank.acts) {
         if (a.end <= end && (act == nullptr || a.end > act->end)) act = &a;
       }
     }
-    if (act == nullptr) return {};
-    begin_ = run_.TimeOf(first_step_).begin;
+    if (act == nullptr) return;
+    num_steps_ += last_step - first_step + 1;
+    begin_ = run_.TimeOf(first_step).begin;
     at_ = act->end;
     while (act != nullptr && at_ > begin_) act = Before(act);
     if (at_ > begin_) between_ += static_cast<double>(at_ - begin_);
-    return Sum();
+  }
+
+  // Returns the sum of what was added.
+  CriticalPath Sum() const {
+    CriticalPath path;
+    const double steps = static_cast<double>(std::max<int64_t>(1, num_steps_));
+    double total = between_;
+    for (const auto& [key, sum] : acts_) total += sum.ns;
+    for (const auto& [key, sum] : edges_) total += sum.ns;
+    path.step_ns = total / steps;
+    total = std::max(total, 1.0);
+    path.between_acts = between_ / total;
+    for (const auto& [key, sum] : acts_) {
+      const auto& [rank, function, phase] = key;
+      path.acts.push_back({rank, function, phase, sum.ns / total, sum.ns / steps,
+                           static_cast<double>(sum.acts) / steps, sum.serves_reports});
+      path.phases[phase] += sum.ns / total;
+      path.ranks[rank] += sum.ns / total;
+    }
+    for (const auto& [key, sum] : edges_) {
+      const auto& [name, from, to, kind] = key;
+      path.edges.push_back({name, from, to, kind, sum.ns / total, sum.ns / steps,
+                            static_cast<double>(sum.times) / steps, sum.serves_reports});
+      path.in_transfer += sum.ns / total;
+    }
+    const auto more = [](const auto& a, const auto& b) { return a.share > b.share; };
+    std::stable_sort(path.acts.begin(), path.acts.end(), more);
+    std::stable_sort(path.edges.begin(), path.edges.end(), more);
+    return path;
   }
 
  private:
   struct ActSum {
     double ns = 0;
     int64_t acts = 0;
+    bool serves_reports = true;
   };
   struct EdgeSum {
     double ns = 0;
     int64_t times = 0;
+    bool serves_reports = true;
   };
 
   // Returns the time from `from` until at_, as far as it lies in the steps, and moves to `from`.
@@ -56,6 +87,7 @@ class PathWalk {
     ActSum& sum = acts_[{rank.rank, actor.function, actor.phase}];
     sum.ns += Take(previous != nullptr ? std::max(act->start, previous->end) : act->start);
     ++sum.acts;
+    if (actor.ends_step) sum.serves_reports = false;
     if (at_ <= begin_) return nullptr;
     const RecordedAct* cause = run_.Cause(*act);
     if (const RecordedAct* room = MadeRoom(rank, *act, cause != nullptr)) {
@@ -118,6 +150,7 @@ class PathWalk {
     EdgeSum& sum = edges_[{r.name, from, to, kind}];
     sum.ns += ns;
     ++sum.times;
+    if (run_.actors[act.actor].ends_step) sum.serves_reports = false;
   }
 
   // Returns the begin of the run if the act is the first of its queue there.
@@ -150,38 +183,8 @@ class PathWalk {
     return last;
   }
 
-  CriticalPath Sum() const {
-    CriticalPath path;
-    path.first_step = first_step_;
-    path.last_step = last_step_;
-    const double steps = static_cast<double>(last_step_ - first_step_ + 1);
-    double total = between_;
-    for (const auto& [key, sum] : acts_) total += sum.ns;
-    for (const auto& [key, sum] : edges_) total += sum.ns;
-    path.step_ns = total / steps;
-    total = std::max(total, 1.0);
-    path.between_acts = between_ / total;
-    for (const auto& [key, sum] : acts_) {
-      const auto& [rank, function, phase] = key;
-      path.acts.push_back({rank, function, phase, sum.ns / total, sum.ns / steps,
-                           static_cast<double>(sum.acts) / steps});
-      path.phases[phase] += sum.ns / total;
-      path.ranks[rank] += sum.ns / total;
-    }
-    for (const auto& [key, sum] : edges_) {
-      const auto& [name, from, to, kind] = key;
-      path.edges.push_back({name, from, to, kind, sum.ns / total, sum.ns / steps,
-                            static_cast<double>(sum.times) / steps});
-      path.in_transfer += sum.ns / total;
-    }
-    const auto more = [](const auto& a, const auto& b) { return a.share > b.share; };
-    std::stable_sort(path.acts.begin(), path.acts.end(), more);
-    std::stable_sort(path.edges.begin(), path.edges.end(), more);
-    return path;
-  }
-
   const RecordedRun& run_;
-  const int64_t first_step_, last_step_;
+  int64_t num_steps_ = 0;
   int64_t begin_ = 0;
   int64_t at_ = 0;  // what is later has been added
   double between_ = 0, rest_ = 0;
@@ -191,8 +194,20 @@ class PathWalk {
 
 }  // namespace
 
-CriticalPath FindCriticalPath(const RecordedRun& run, int64_t first_step, int64_t last_step) {
-  return PathWalk(run, first_step, last_step).Find();
+CriticalPath FindCriticalPath(const RecordedRun& run, int64_t first_step, int64_t last_step,
+                              const std::vector<int64_t>& left_out) {
+  PathWalk walk(run);
+  int64_t next = first_step;  // the first step that is neither added nor left out
+  for (const int64_t step : left_out) {
+    if (step > next) walk.Add(next, step - 1);
+    next = step + 1;
+  }
+  if (next <= last_step) walk.Add(next, last_step);
+  CriticalPath path = walk.Sum();
+  path.first_step = first_step;
+  path.last_step = last_step;
+  path.left_out = left_out;
+  return path;
 }
 
 }  // namespace weir::trace

@@ -33,6 +33,8 @@ struct PathActs {
   double share = 0;
   double ns_per_step = 0;
   double acts_per_step = 0;  // that lie on the path
+  // They serve reports alone (step_rule.h), so no change of layout can spare them.
+  bool serves_reports = false;
 };
 
 // A PathEdge is a way between two ranks: a token or credit has been sent, but has not arrived.
@@ -44,13 +46,15 @@ struct PathEdge {
   double share = 0;
   double ns_per_step = 0;
   double times_per_step = 0;
+  bool serves_reports = false;  // as of PathActs, of the actor that waited
 };
 
 struct CriticalPath {
   int64_t first_step = 0;
   int64_t last_step = 0;
-  double step_ns = 0;          // mean
-  std::vector<PathActs> acts;  // most first
+  std::vector<int64_t> left_out;  // steps between these two that the path does not have, ascending
+  double step_ns = 0;             // mean
+  std::vector<PathActs> acts;     // most first
   // The edges with the most time come first. Edges that took no time are also here, since the path
   // crosses them.
   std::vector<PathEdge> edges;
@@ -61,7 +65,9 @@ struct CriticalPath {
   double between_acts = 0;
 };
 
-// Precondition: run.first_step <= first_step <= last_step <= run.last_step.
-CriticalPath FindCriticalPath(const RecordedRun& run, int64_t first_step, int64_t last_step);
+// Finds the path of these steps without those of `left_out`, which are ascending. Preconditions:
+// run.first_step <= first_step <= last_step <= run.last_step; a step remains.
+CriticalPath FindCriticalPath(const RecordedRun& run, int64_t first_step, int64_t last_step,
+                              const std::vector<int64_t>& left_out = {});
 
 }  // namespace weir::trace

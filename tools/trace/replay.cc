@@ -6,7 +6,6 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <queue>
 #include <set>
@@ -199,13 +198,20 @@ void Replayer::FindMessages() {
 void Replayer::Record() {
   recorded_.finished = true;
   for (const StepTime& step : run_->times.steps) recorded_.step_ns_of.push_back(step.ns());
+  is_outlier_.assign(run_->times.steps.size(), 0);
+  for (const size_t place : run_->times.Outliers()) is_outlier_[place] = 1;
   recorded_.step_ns = MeanStepNs(recorded_.step_ns_of);
 }
 
-double Replayer::MeanStepNs(const std::vector<int64_t>& step_ns_of) {
+double Replayer::MeanStepNs(const std::vector<int64_t>& step_ns_of) const {
   if (step_ns_of.size() == 1) return static_cast<double>(step_ns_of[0]);
-  const int64_t sum = std::accumulate(step_ns_of.begin() + 1, step_ns_of.end(), int64_t{0});
-  return static_cast<double>(sum) / static_cast<double>(step_ns_of.size() - 1);
+  int64_t sum = 0, count = 0;
+  for (size_t i = 1; i < step_ns_of.size(); ++i) {
+    if (is_outlier_[i]) continue;
+    sum += step_ns_of[i];
+    ++count;
+  }
+  return static_cast<double>(sum) / static_cast<double>(count);
 }
 
 // A ReplayState is one replay in progress.
@@ -437,7 +443,7 @@ ReplayResult ReplayState::Play() {
     before = std::max(step_end_[i], begin);
     result_.step_ns_of.push_back(before - begin);
   }
-  result_.step_ns = Replayer::MeanStepNs(result_.step_ns_of);
+  result_.step_ns = replayer_.MeanStepNs(result_.step_ns_of);
   return result_;
 }
 

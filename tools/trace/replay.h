@@ -33,7 +33,7 @@ struct ReplayChanges {
 struct ReplayResult {
   // False: the replay came to a standstill, and there are no times.
   bool finished = false;
-  double step_ns = 0;  // mean, as of the recorded run
+  double step_ns = 0;  // mean over the typical steps of the recorded run
   // Step times from the first step on, by the rule of step_rule.h; rests between runs belong to no
   // step.
   std::vector<int64_t> step_ns_of;
@@ -85,12 +85,14 @@ class Replayer {
   void FindRests();
   void FindMessages();
   void Record();
-  // Returns the mean over all steps but the first, or the first alone if there is no other.
-  static double MeanStepNs(const std::vector<int64_t>& step_ns_of);
+  // Returns the mean over all steps but the first and the outliers of the record, or the first
+  // alone if there is no other.
+  double MeanStepNs(const std::vector<int64_t>& step_ns_of) const;
 
   const RecordedRun* run_;
   IdVector<RecordedActorId, std::vector<int64_t>> durations_;  // by act, from first_act
   IdVector<RecordedRegisterId, Messages> tokens_, credits_;    // empty for those within a rank
+  std::vector<char> is_outlier_;                               // by step of the record
   std::vector<Rest> rests_;                                    // by step, ascending
   ReplayResult recorded_;
   ReplayResult as_it_was_;

@@ -1,6 +1,7 @@
 #include "tools/trace/step_times.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <string>
@@ -148,6 +149,26 @@ void StepFinder::Choose() {
 }
 
 }  // namespace
+
+int64_t StepTimes::MedianNs() const {
+  std::vector<int64_t> ns;
+  for (size_t i = FirstSteady(); i < steps.size(); ++i) ns.push_back(steps[i].ns());
+  const auto middle = ns.begin() + static_cast<std::ptrdiff_t>(ns.size() / 2);
+  std::nth_element(ns.begin(), middle, ns.end());
+  return *middle;
+}
+
+std::vector<size_t> StepTimes::Outliers() const {
+  const size_t num_steady = steps.size() - FirstSteady();
+  if (num_steady < kStepsForOutliers) return {};
+  const int64_t longest = kOutlierFactor * MedianNs();
+  std::vector<size_t> outliers;
+  for (size_t i = FirstSteady(); i < steps.size(); ++i) {
+    if (steps[i].ns() > longest) outliers.push_back(i);
+  }
+  if (outliers.size() > std::max<size_t>(1, num_steady / kOutlierPart)) return {};
+  return outliers;
+}
 
 int64_t StepTimes::Inside(int64_t from, int64_t to, size_t first) const {
   int64_t ns = 0;

@@ -26,6 +26,10 @@ struct StepTime {
   int64_t ns() const { return end - begin; }
 };
 
+inline constexpr int64_t kOutlierFactor = 3;
+inline constexpr size_t kStepsForOutliers = 5;
+inline constexpr size_t kOutlierPart = 10;  // at most one step in so many is an outlier
+
 struct StepTimes {
   std::vector<StepTime> steps;  // one after another; empty if no step is whole
   // The session went no further than the last of the steps: that step ends with the run.
@@ -40,6 +44,13 @@ struct StepTimes {
   // Returns the first steady step. Steady steps are all but the first, which fills pipelines and
   // caches; a single step counts as steady.
   size_t FirstSteady() const { return steps.size() > 1 ? 1 : 0; }
+  // Returns the places of outliers among the steady steps, ascending: steps that take over
+  // kOutlierFactor times the median of steady steps, if these are few. Many long steps are no
+  // outliers but a habit of the run, such as an update in every fourth step. The outliers of a run
+  // of fewer than kStepsForOutliers steady steps are unknown, and none are returned.
+  std::vector<size_t> Outliers() const;
+  // Returns the median of the steady steps, in ns. Precondition: there are steps.
+  int64_t MedianNs() const;
   // Returns the part of [from, to) that lies in steps from steps[first] on.
   int64_t Inside(int64_t from, int64_t to, size_t first) const;
 };

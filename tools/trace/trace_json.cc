@@ -98,6 +98,10 @@ std::vector<int32_t> Numbers(const std::vector<RankId>& ranks) {
 Json WhyJson(const WhySlow& why) {
   Json json;
   json["critical_path"] = PathJson(why.path);
+  json["outliers"] = Json::array();
+  for (const OutlierStep& outlier : why.outliers)
+    json["outliers"].push_back({{"step", outlier.step}, {"ns", outlier.ns}});
+  json["median_step_ns"] = why.median_step_ns;
   json["recorded_step_ns"] = why.recorded_step_ns;
   json["replayed_step_ns"] = why.replayed_step_ns;
   json["slow_ranks"] = Json::array();

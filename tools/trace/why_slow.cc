@@ -30,6 +30,9 @@ constexpr double kStragglerShareOfStep = 0.05;
 constexpr double kUneven = 1.25;  // of the mean of the others: one rank has too much to do
 // The share of the step from which a gain by slots or links is worth a look before the work itself.
 constexpr double kChangeWorthIt = 0.1;
+// The least share of a step that advice is about.
+constexpr double kNamedMin = 0.03;
+constexpr size_t kOutliersNamed = 3;
 constexpr size_t kRowIndent = 24;
 
 // A Line is one line of the path: the work of ranks under one name, or one exchange between them,
@@ -100,13 +103,31 @@ std::string Shares(const std::map<Key, double>& shares, const char* before) {
   });
 }
 
+void AppendOutliers(const WhySlow& why, std::string* text) {
+  if (why.outliers.empty()) return;
+  *text += "\n";
+  for (size_t i = 0; i < std::min(why.outliers.size(), kOutliersNamed); ++i) {
+    const OutlierStep& outlier = why.outliers[i];
+    AppendLine(
+        absl::StrFormat(
+            "step %d is an outlier: it took %s, %.0f times the median of %s. What follows is "
+            "of the other steps; --step %d shows its path",
+            outlier.step, MillisecondsText(outlier.ns), outlier.ns / why.median_step_ns,
+            MillisecondsText(why.median_step_ns), outlier.step),
+        2, text);
+  }
+  if (why.outliers.size() > kOutliersNamed)
+    absl::StrAppend(text, "and ", why.outliers.size() - kOutliersNamed, " more outliers\n");
+}
+
 void AppendPath(const CriticalPath& path, size_t rows_max, std::string* text) {
   *text += "\n";
   AppendLine(absl::StrCat("critical path of ",
                           path.first_step == path.last_step
                               ? absl::StrCat("step ", path.first_step)
                               : absl::StrCat("a step, mean of steps ", path.first_step, " to ",
-                                             path.last_step),
+                                             path.last_step,
+                                             path.left_out.empty() ? "" : " without outliers"),
                           ": what held the job at each moment of ", MillisecondsText(path.step_ns)),
              2, text);
   const std::vector<Line> lines = LinesOf(path);
@@ -204,6 +225,7 @@ std::string AxisBetween(const WhySlow& why, RankId from, RankId to) {
 std::string AdviceOnExchanges(const WhySlow& why, double gain) {
   std::map<std::string, Line> exchanges;
   for (const PathEdge& edge : why.path.edges) {
+    if (edge.serves_reports) continue;
     const std::string name = EdgeName(edge);
     Line& line = exchanges[LayerFamily(name)];
     line.family = LayerFamily(name);
@@ -214,9 +236,9 @@ std::string AdviceOnExchanges(const WhySlow& why, double gain) {
   const auto most = std::max_element(
       exchanges.begin(), exchanges.end(),
       [](const auto& a, const auto& b) { return a.second.share < b.second.share; });
-  if (most == exchanges.end())
+  if (most == exchanges.end() || most->second.share < kNamedMin)
     return absl::StrCat("communication costs up to ", PercentText(gain),
-                        " of a step: try another layout");
+                        " of a step, and no exchange stands out: try another layout");
   const Line& line = most->second;
   const std::string axis = line.places.size() == 1 ? *line.places.begin() : "";
   const std::string what = absl::StrCat(
@@ -230,6 +252,15 @@ std::string AdviceOnExchanges(const WhySlow& why, double gain) {
       what, axis.empty() ? "change the rules" : absl::StrCat("change the rules that name ", axis),
       " (`weir plan` names the rule behind each exchange and its bytes), or take more "
       "micro-batches to hide it behind");
+}
+
+// Returns the share of the path in exchanges that a change of layout could spare.
+double ExchangesOf(const CriticalPath& path) {
+  double share = 0;
+  for (const PathEdge& edge : path.edges) share += edge.serves_reports ? 0 : edge.share;
+  for (const PathActs& acts : path.acts)
+    share += acts.phase == "boxing" && !acts.serves_reports ? acts.share : 0;
+  return share;
 }
 
 // Returns an empty text unless all devices whose CPU time is known lack a core. If all lack a core,
@@ -273,11 +304,13 @@ std::string AdviceOnSlots(const WhySlow& why) {
 }
 
 std::string AdviceOnWork(const WhySlow& why) {
-  const std::vector<Line> lines = LinesOf(why.path);
+  CriticalPath work = why.path;
+  std::erase_if(work.acts, [](const PathActs& acts) { return acts.serves_reports; });
+  const std::vector<Line> lines = LinesOf(work);
   const auto most = std::find_if(lines.begin(), lines.end(),
                                  [](const Line& line) { return line.before.empty(); });
   std::string text = "work is in the way";
-  if (most != lines.end()) {
+  if (most != lines.end() && most->share >= kNamedMin) {
     absl::StrAppend(&text, ", most of all ", most->Name(), " on rank ", Places(most->places), " (",
                     PercentText(most->share), " of the step)");
   }
@@ -364,7 +397,16 @@ absl::StatusOr<WhySlow> FindWhySlow(const TraceReader& trace, const WhySlowOptio
       why.devices[rank.rank] = rank.name.substr(at + kBeforeDevice.size());
     }
   }
-  why.path = FindCriticalPath(run, first, last);
+  std::vector<int64_t> left_out;
+  for (const size_t place : run.times.Outliers()) {
+    const StepTime& step = run.times.steps[place];
+    why.outliers.push_back({step.step, static_cast<double>(step.ns())});
+    if (!options.step.has_value()) left_out.push_back(step.step);
+  }
+  std::stable_sort(why.outliers.begin(), why.outliers.end(),
+                   [](const OutlierStep& a, const OutlierStep& b) { return a.ns > b.ns; });
+  why.median_step_ns = static_cast<double>(run.times.MedianNs());
+  why.path = FindCriticalPath(run, first, last, left_out);
   why.recorded_step_ns = replayer.recorded().step_ns;
   why.replayed_step_ns = replayer.as_it_was().finished ? replayer.as_it_was().step_ns : 0;
   if (options.what_ifs.empty()) {
@@ -399,14 +441,21 @@ std::string Advice(const WhySlow& why) {
     double& gain = absl::StartsWith(row.spec, "slots:") ? slots : exchange ? exchanges : work;
     gain = std::max(gain, row.gain);
   }
+  if (ExchangesOf(why.path) < kNamedMin) exchanges = 0;
+  if (std::max({slots, exchanges, work}) < kNamedMin) {
+    return absl::StrFormat(
+        "nothing that was tried and that can be changed saves %.0f %% of a step or more",
+        kNamedMin * 100);
+  }
   if (slots >= std::max(exchanges, kChangeWorthIt) || (slots >= exchanges && slots >= work))
     return AdviceOnSlots(why);
-  if (exchanges >= kChangeWorthIt || exchanges >= work) return AdviceOnExchanges(why, exchanges);
+  if (exchanges >= kChangeWorthIt || exchanges > work) return AdviceOnExchanges(why, exchanges);
   return AdviceOnWork(why);
 }
 
 std::string ToText(const WhySlow& why, size_t rows_max) {
   std::string text;
+  AppendOutliers(why, &text);
   AppendPath(why.path, rows_max, &text);
   AppendStragglers(why.speeds, rows_max, &text);
   AppendWhatIfs(why, rows_max, &text);

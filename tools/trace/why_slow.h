@@ -20,9 +20,15 @@
 namespace weir::trace {
 
 struct WhySlowOptions {
-  std::optional<int64_t> step;  // the step of the path; none: all but the first
+  std::optional<int64_t> step;  // the step of the path; none: all but the first and the outliers
   // The changes to try (what_if.h); empty: the changes that the record suggests.
   std::vector<std::string> what_ifs;
+};
+
+// An OutlierStep took many times as long as the others (StepTimes::Outliers).
+struct OutlierStep {
+  int64_t step = 0;
+  double ns = 0;
 };
 
 struct WhySlow {
@@ -31,7 +37,10 @@ struct WhySlow {
   // devices[rank] is the place of a rank, as "stage 0, dp=0, tp=1"; empty if the trace does not
   // say.
   std::map<RankId, std::string> devices;
-  double recorded_step_ns = 0;      // mean over all steps but the first
+  // All of the trace, most first. Neither the path of several steps nor any figure below has them.
+  std::vector<OutlierStep> outliers;
+  double median_step_ns = 0;        // over all steps but the first
+  double recorded_step_ns = 0;      // mean over all steps but the first and the outliers
   double replayed_step_ns = 0;      // the same of a replay without changes; 0: a standstill
   std::vector<WhatIfRow> what_ifs;  // best first
   // Returns the error of the replay, as a share of the recorded time.
@@ -45,7 +54,8 @@ absl::StatusOr<WhySlow> FindWhySlow(const TraceReader& trace, const WhySlowOptio
 // Returns at most `rows_max` rows in each table; equal rows of many layers are one.
 std::string ToText(const WhySlow& why, size_t rows_max);
 
-// Returns the change to make first, in a sentence or two; empty if no tried change gains anything.
+// Returns the change to make first, in a sentence or two. Only changes that save a few per cent of
+// a typical step count; without any, the sentence says so. Empty if no tried change gains anything.
 std::string Advice(const WhySlow& why);
 
 }  // namespace weir::trace

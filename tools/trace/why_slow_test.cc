@@ -28,14 +28,17 @@ constexpr int64_t kBegin = 1000000;  // of the first step, ns
 
 // Rank 0 makes x in 10 us. x takes 5 us to rank 1, which reads it for 20 us. There is one slot, so
 // the next x waits until rank 1 has read this x: a step takes 35 us.
+// In `slow_step` the read takes 40 times as long.
 class Relay {
  public:
-  explicit Relay(int64_t steps) : made_(64), read_(64), steps_(steps) {
+  explicit Relay(int64_t steps, int64_t slow_step = -1) : made_(64), read_(64), steps_(steps) {
+    int64_t at = kBegin;
     for (int64_t step = 0; step < steps; ++step) {
-      const int64_t at = kBegin + step * 35 * kMicrosecond;
+      const int64_t read_us = step == slow_step ? 800 : 20;
       Add(&made_, step, at, 10, ActRecord::Wait::kCredit, at);
-      Add(&read_, step, at + 15 * kMicrosecond, 20, ActRecord::Wait::kInput,
-          at + 15 * kMicrosecond);
+      at += 15 * kMicrosecond;
+      Add(&read_, step, at, read_us, ActRecord::Wait::kInput, at);
+      at += read_us * kMicrosecond;
     }
   }
 
@@ -132,6 +135,82 @@ TEST(WhySlowTest, OneStepHasAPathOfItsOwn) {
   }
   EXPECT_THAT(FindWhySlow(Read(file), {.step = 6}).status().message(),
               HasSubstr("a step from 0 to 5"));
+}
+
+TEST(WhySlowTest, AStepThatIsAnOutlierIsNamedAndLeftOut) {
+  const std::string file = Relay(12, /*slow_step=*/7).File({0, 1});
+  const WhySlow why = WhyOf(file);
+  ASSERT_EQ(why.outliers.size(), 1u);
+  EXPECT_EQ(why.outliers[0].step, 7);
+  EXPECT_DOUBLE_EQ(why.outliers[0].ns, 815 * kMicrosecond);
+  EXPECT_DOUBLE_EQ(why.median_step_ns, 35 * kMicrosecond);
+  EXPECT_DOUBLE_EQ(why.path.step_ns, 35 * kMicrosecond);
+  EXPECT_DOUBLE_EQ(why.path.acts[0].share, 20.0 / 35);
+  EXPECT_DOUBLE_EQ(why.recorded_step_ns, 35 * kMicrosecond);
+  EXPECT_DOUBLE_EQ(why.replayed_step_ns, 35 * kMicrosecond);
+  const std::string text = ToText(why, 5);
+  EXPECT_THAT(text, HasSubstr("step 7 is an outlier: it took 0.815 ms, 23 times the median"));
+  EXPECT_THAT(text, HasSubstr("mean of steps 1 to 11 without outliers"));
+  EXPECT_DOUBLE_EQ(WhyOf(file, {.step = 7}).path.step_ns, 815 * kMicrosecond);
+  EXPECT_TRUE(WhyOf(Relay(12).File({0, 1})).outliers.empty());
+}
+
+// Rank 0 packs the accuracy of each step for rank 1, which reports it, and updates.
+TEST(WhySlowTest, ExchangesThatServeReportsAloneAreMarked) {
+  const Relay relay(6);
+  TracedJob job;
+  job.ranks = {relay.Rank(0), relay.Rank(1)};
+  job.ranks[0].actors[ActorId(0)].phase = "boxing";
+  job.ranks[1].actors[ActorId(0)].phase = "metric";
+  TracedActor& update = job.ranks[0].actors.emplace_back();
+  update.name = update.function = "update";
+  update.phase = "update";
+  ActRing acts(64);
+  for (int64_t step = 0; step < 6; ++step) {
+    const ActRecord pack = job.ranks[0].acts->at(step);
+    acts.Add() = pack;
+    ActRecord& act = acts.Add();
+    act = {};
+    act.actor = ActorId(1);
+    act.step = step;
+    act.start = act.ready = pack.end;
+    act.end = pack.end + kMicrosecond;
+  }
+  job.ranks[0].acts = &acts;
+  std::stringstream out;
+  ASSERT_EQ(WriteTrace(job, 0, out), absl::OkStatus());
+  const WhySlow why = WhyOf(out.str());
+  ASSERT_FALSE(why.path.edges.empty());
+  for (const PathEdge& edge : why.path.edges) EXPECT_TRUE(edge.serves_reports) << edge.name;
+  for (const PathActs& of : why.path.acts)
+    EXPECT_EQ(of.serves_reports, of.function != "update") << of.function;
+  for (const PathEdge& edge : WhyOf(relay.File({0, 1})).path.edges)
+    EXPECT_FALSE(edge.serves_reports);
+}
+
+// Returns a report in which the boxings for nothing would save a part of the step. On the path, the
+// exchange of a metric takes `metric` of a step, and that of `y` takes `work`.
+WhySlow WithExchanges(double metric, double work, double saves) {
+  WhySlow why;
+  why.recorded_step_ns = why.replayed_step_ns = 1e6;
+  why.path.edges = {{"all-reduce accuracy rank 0 to 1", RankId(0), RankId(1),
+                     PathEdge::Kind::kToken, metric, metric * 1e6, 1, /*serves_reports=*/true},
+                    {"all-reduce y rank 0 to 1", RankId(0), RankId(1), PathEdge::Kind::kToken, work,
+                     work * 1e6, 1}};
+  WhatIfRow row;
+  row.spec = "free:boxing";
+  row.finished = true;
+  row.gain = saves;
+  why.what_ifs = {row};
+  return why;
+}
+
+TEST(WhySlowTest, AdviceIsAboutWhatCanBeChangedAndCostsAFewPerCent) {
+  EXPECT_THAT(Advice(WithExchanges(0.3, 0.1, 0.4)), HasSubstr("`all-reduce y`"));
+  const std::string spread = Advice(WithExchanges(0.3, 0.01, 0.4));
+  EXPECT_THAT(spread, ::testing::Not(HasSubstr("all-reduce")));
+  EXPECT_THAT(spread, HasSubstr("saves 3 % of a step or more"));
+  EXPECT_THAT(Advice(WithExchanges(0, 0.1, 0.01)), HasSubstr("saves 3 % of a step or more"));
 }
 
 TEST(WhySlowTest, AReplayWithoutChangesTakesTheTimeThatWasRecorded) {

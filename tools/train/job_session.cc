@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/problem.h"
@@ -11,6 +10,7 @@
 #include "runtime/limits/process_limits.h"
 #include "tools/sandbox/run_confined.h"
 #include "tools/train/memory_budget.h"
+#include "tools/train/shared_cores.h"
 
 namespace weir::train {
 namespace {
@@ -70,8 +70,7 @@ int64_t TraceCapacity(const std::vector<proto::RankPlan>& plans, JobSessionOptio
 int ThreadsPerDevice(const proto::Job& job, int asked, int64_t devices) {
   if (asked > 0) return asked;
   if (job.runtime().threads_per_device() > 0) return job.runtime().threads_per_device();
-  int64_t cores = std::max<int64_t>(1, std::thread::hardware_concurrency());
-  return static_cast<int>(std::max<int64_t>(1, cores / std::max<int64_t>(1, devices)));
+  return static_cast<int>(std::max<int64_t>(1, NumCores() / std::max<int64_t>(1, devices)));
 }
 
 absl::StatusOr<std::unique_ptr<compiler::LogicalPlan>> CompileConfined(

@@ -26,6 +26,7 @@
 #include "tools/train/job_variant.h"
 #include "tools/train/output_paths.h"
 #include "tools/train/session_states.h"
+#include "tools/train/shared_cores.h"
 
 namespace weir::train {
 namespace {
@@ -192,8 +193,10 @@ class Preparation {
       const int ranks = static_cast<int>(prepared_.plans.training->mesh.num_ranks());
       WEIR_RETURN_IF_ERROR(launch::PlaceRanks(ranks, options_.processes).status());
     }
-    if (machine() == PrepareScope::Machine::kThis)
+    if (machine() == PrepareScope::Machine::kThis) {
       WEIR_RETURN_IF_ERROR(CheckMachine(*prepared_.plans.training, options_.threads_per_device));
+      NoteSharedCores(prepared_.plans.training->mesh.num_ranks());
+    }
     WEIR_RETURN_IF_ERROR(CheckPlans());
     if (prepared_.dataset != nullptr) WEIR_RETURN_IF_ERROR(CheckData());
     WEIR_RETURN_IF_ERROR(CheckOutputPaths(job_, options_));
@@ -206,6 +209,11 @@ class Preparation {
   // Other hosts check themselves.
   PrepareScope::Machine machine() const {
     return options_.hosts > 0 ? PrepareScope::Machine::kAny : scope_.machine;
+  }
+
+  void NoteSharedCores(int64_t devices) {
+    if (std::string note = SharedCoresText(devices, NumCores()); !note.empty())
+      prepared_.notes.push_back(std::move(note));
   }
 
   absl::Status CheckPlans() {

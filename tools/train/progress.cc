@@ -30,10 +30,12 @@ std::vector<std::string> ProgressForms(const ProgressStep& step, const std::stri
       step.gradient_norm.has_value() ? absl::StrFormat("  grad %.3g", *step.gradient_norm) : "";
   const std::string rate = absl::StrFormat("  lr %.2e", step.learning_rate),
                     speed = absl::StrCat("  ", ShortCount(step.items_per_second));
-  const std::string left = absl::StrCat("  ", DurationText(step.seconds_left));
-  return {absl::StrCat("step ", steps, loss, gradient, rate, speed, " ", item, "/s", left, " left"),
-          absl::StrCat("step ", steps, loss, gradient, speed, " ", item, "/s", left, " left"),
-          absl::StrCat("step ", steps, loss, speed, " ", item, "/s", left, " left"),
+  const std::string left =
+      step.seconds_left.has_value() ? absl::StrCat("  ", DurationText(*step.seconds_left)) : "";
+  const std::string words = left.empty() ? "" : absl::StrCat(left, " left");
+  return {absl::StrCat("step ", steps, loss, gradient, rate, speed, " ", item, "/s", words),
+          absl::StrCat("step ", steps, loss, gradient, speed, " ", item, "/s", words),
+          absl::StrCat("step ", steps, loss, speed, " ", item, "/s", words),
           absl::StrCat(steps, loss, speed, " ", item, "/s", left),
           absl::StrCat(steps, loss, speed, "/s")};
 }

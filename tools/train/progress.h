@@ -21,7 +21,7 @@ struct ProgressStep {
   std::optional<double> gradient_norm;  // none before the first update
   double learning_rate = 0;
   double items_per_second = 0;
-  double seconds_left = 0;
+  std::optional<double> seconds_left;  // none: not known yet
 };
 
 class Progress {
@@ -46,7 +46,8 @@ class Progress {
 
 // Returns "step 12/500  loss 2.3412  grad 0.87  lr 9.1e-04  52.3k tokens/s  1m12s left", and
 // shorter forms for narrow terminals. The shorter forms drop the least important parts first: the
-// learning rate, the norm, words. Step, loss and speed stay.
+// learning rate, the norm, words. Step, loss and speed stay. The time left is missing while it is
+// not known.
 std::vector<std::string> ProgressForms(const ProgressStep& step, const std::string& item);
 // Returns "850ms", "12.3s", "1m12s" or "3h05m".
 std::string DurationText(double seconds);

@@ -51,6 +51,10 @@ ProgressStep StepNumber(int64_t step) {
 TEST(ProgressTest, SaysWhatAPersonWantsToKnow) {
   EXPECT_EQ(ProgressForms(StepNumber(3), "tokens")[0],
             "step 3/10  loss 2.5000  grad 0.87  lr 1.00e-03  52.3k tokens/s  1m12s left");
+  ProgressStep unknown = StepNumber(3);
+  unknown.seconds_left.reset();
+  for (const std::string& form : ProgressForms(unknown, "tokens"))
+    EXPECT_THAT(form, ::testing::EndsWith("/s")) << "the time left is not known";
   EXPECT_EQ(DurationText(0.85), "850ms");
   EXPECT_EQ(DurationText(11100), "3h05m");
   EXPECT_EQ(DurationText(std::nan("")), "?");

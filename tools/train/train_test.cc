@@ -15,6 +15,7 @@
 #include "tools/train/generator.h"
 #include "tools/train/job_data.h"
 #include "tools/train/job_variant.h"
+#include "tools/train/shared_cores.h"
 #include "tools/train/trainer.h"
 #include "tools/zoo/gpt.h"
 #include "tools/zoo/mlp.h"
@@ -124,6 +125,33 @@ TEST_F(TrainTest, LearnsEvaluatesAndWritesMetricsOfEveryStep) {
     EXPECT_EQ(json.contains("eval_accuracy"), step % 5 == 0) << line;
   }
   EXPECT_EQ(step, 60);
+}
+
+TEST_F(TrainTest, TheFirstStepPromisesNoTimeAndTheEndTellsTheMeanSpeed) {
+  const proto::Job job = ImageJob();
+  const TrainResult result = Run(job);
+  const std::string log = log_.str();
+  const std::string first = log.substr(log.find("step 1/12"));
+  EXPECT_THAT(first.substr(0, first.find('\n')), ::testing::Not(HasSubstr("left")));
+  EXPECT_THAT(log, HasSubstr("step 12/12"));
+  EXPECT_THAT(log.substr(log.find("step 12/12")), HasSubstr("0ms left"));
+  EXPECT_GT(result.seconds_here, 0);
+  EXPECT_THAT(SpeedText(job, result),
+              ::testing::MatchesRegex("12 steps took .+, mean .+ samples/s"));
+  EXPECT_EQ(SpeedText(job, {}), "");
+}
+
+TEST_F(TrainTest, MoreDevicesThanCoresAreNoticedOnce) {
+  const int64_t cores = NumCores();
+  if (cores >= 32) GTEST_SKIP() << "the batch has 32 pictures";
+  Run(ImageJob("dp=32"));
+  const std::string note = SharedCoresText(32, cores), log = log_.str();
+  const size_t at = log.find(note);
+  ASSERT_NE(at, std::string::npos) << log;
+  EXPECT_EQ(log.find("share", at + note.size()), std::string::npos) << log;
+  log_.str("");
+  Run(ImageJob());
+  EXPECT_THAT(log_.str(), ::testing::Not(HasSubstr("share the")));
 }
 
 TEST_F(TrainTest, EveryLayoutStartsFromTheSameWeightsAndEndsNearTheSame) {

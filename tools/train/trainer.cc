@@ -109,9 +109,10 @@ class Trainer {
     }
     progress_.Say(facts.data);
     progress_.Say(absl::StrFormat(
-        "%s: %s parameters, %d device%s%s%s, %d thread%s each, %s per device", job_.name(),
-        ShortCount(static_cast<double>(parameters)), facts.num_ranks,
-        facts.num_ranks == 1 ? "" : "s", facts.mesh.empty() ? "" : " (" + facts.mesh + ")",
+        "%s: %s parameters, %d device%s%s%s, %d thread%s each, %s per device",
+        job_.name().empty() ? "the job" : job_.name(), ShortCount(static_cast<double>(parameters)),
+        facts.num_ranks, facts.num_ranks == 1 ? "" : "s",
+        facts.mesh.empty() ? "" : " (" + facts.mesh + ")",
         facts.where.empty() ? "" : " " + facts.where, facts.threads_per_device,
         facts.threads_per_device == 1 ? "" : "s",
         BytesText(static_cast<double>(facts.bytes_per_device))));
@@ -171,7 +172,8 @@ class Trainer {
       result_.steps_done += count;
       result_.steps_here += count;
       step_seconds_ = std::max(seconds / static_cast<double>(count), 1e-9);
-      running_seconds_ += seconds;
+      if (result_.seconds_here == 0) first_burst_ = {count, seconds};
+      result_.seconds_here += seconds;
       for (const std::string& line : stragglers_.Look(runner_->Work(), seconds))
         progress_.Say("WARNING: " + line);
       WEIR_RETURN_IF_ERROR(AfterBurst(steps, checkpoint_at));
@@ -301,10 +303,19 @@ class Trainer {
     shown.gradient_norm = gradient_norm_;
     shown.learning_rate = LearningRate(step);
     shown.items_per_second = rate;
-    double mean = running_seconds_ / static_cast<double>(result_.steps_done - started_at_);
-    shown.seconds_left = mean * static_cast<double>(steps - step - 1);
+    shown.seconds_left = SecondsLeft(steps - step - 1);
     progress_.Show(shown);
     if (metrics_file_ != nullptr) WriteMetrics(step, metrics, rate, evaluated);
+  }
+
+  // Returns the time that so many steps take at the mean speed of this run, without its first step:
+  // that step warms up caches and threads, and may take many times as long as another.
+  std::optional<double> SecondsLeft(int64_t steps) const {
+    if (steps == 0) return 0;
+    const int64_t warm = result_.steps_here - first_burst_.steps;
+    if (warm == 0) return std::nullopt;
+    return (result_.seconds_here - first_burst_.seconds) / static_cast<double>(warm) *
+           static_cast<double>(steps);
   }
 
   // Returns the learning rate of the update that `step` makes or gathers gradients for.
@@ -533,9 +544,13 @@ class Trainer {
   double checkpoint_seconds_ = 0;        // the time that it took
   int checkpoints_answered_ = 0;         // of options_.checkpoints_asked
   TrainResult result_;
-  int64_t started_at_ = 0;         // steps done before
-  double step_seconds_ = 0;        // mean over the last burst
-  double running_seconds_ = 0;     // of all bursts, without evaluations
+  int64_t started_at_ = 0;   // steps done before
+  double step_seconds_ = 0;  // mean over the last burst
+  struct Burst {
+    int64_t steps = 0;
+    double seconds = 0;
+  };
+  Burst first_burst_;              // of this run
   bool checkpoint_fails_ = false;  // the last checkpoint on the way failed
   StragglerWatch stragglers_;
 };
@@ -564,6 +579,15 @@ std::optional<double> BitsPerByte(const proto::Job& job, const Evaluation& evalu
   auto it = evaluation.means.find(LossName(job));
   if (!job.data().has_text() || it == evaluation.means.end()) return std::nullopt;
   return it->second / std::log(2.0);
+}
+
+std::string SpeedText(const proto::Job& job, const TrainResult& result) {
+  if (result.steps_here == 0) return "";
+  const StepItems items = ItemsOf(job);
+  const double count = static_cast<double>(items.count * result.steps_here);
+  return absl::StrCat(
+      Plural(result.steps_here, "step"), " took ", DurationText(result.seconds_here), ", mean ",
+      ShortCount(count / std::max(result.seconds_here, 1e-9)), " ", items.name, "/s");
 }
 
 std::string EvaluationText(const proto::Job& job, const Evaluation& evaluation) {

@@ -58,9 +58,10 @@ struct TrainOptions {
 };
 
 struct TrainResult {
-  int64_t steps_done = 0;  // of the run, with the steps before a resume
-  int64_t steps_here = 0;  // the steps of this call
-  double first_loss = 0;   // of the first step of this call
+  int64_t steps_done = 0;   // of the run, with the steps before a resume
+  int64_t steps_here = 0;   // the steps of this call
+  double seconds_here = 0;  // the time that they took, without evaluations and files
+  double first_loss = 0;    // of the first step of this call
   double last_loss = 0;
   std::optional<Evaluation> evaluation;  // the last one
   bool interrupted = false;
@@ -77,6 +78,10 @@ absl::StatusOr<Evaluation> EvaluateWeights(const proto::Job& job, const std::str
 
 // Returns "eval loss 1.9312, 2.786 bits per byte (87 batches)".
 std::string EvaluationText(const proto::Job& job, const Evaluation& evaluation);
+
+// Returns "300 steps took 14.2s, mean 2.1k samples/s" of the steps of this call; empty if there
+// were none.
+std::string SpeedText(const proto::Job& job, const TrainResult& result);
 
 // Returns bits per byte if the job's data is text, because a token is then a byte.
 std::optional<double> BitsPerByte(const proto::Job& job, const Evaluation& evaluation);

@@ -1,0 +1,44 @@
+#include "runtime/base/name_parts.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/base/status.h"
+
+namespace weir {
+
+std::vector<std::string> NamesWithPart(const std::string& word,
+                                       const std::vector<std::string>& names) {
+  std::vector<std::string> found;
+  if (word.size() < kNamePartMin) return found;
+  const std::string part = "_" + word + "_";
+  for (const std::string& name : names) {
+    if (("_" + name + "_").find(part) != std::string::npos) found.push_back(name);
+  }
+  return found;
+}
+
+std::vector<std::string> NamesLike(const std::string& word, const std::vector<std::string>& names) {
+  std::vector<std::string> found;
+  std::string longest;
+  if (word.size() < kNamePartMin) return found;
+  for (const std::string& name : names) {
+    if (name.find(word) != std::string::npos) found.push_back(name);
+    if (name.size() >= kNamePartMin && name.size() > longest.size() &&
+        word.find(name) != std::string::npos)
+      longest = name;
+  }
+  if (found.empty() && !longest.empty()) found.push_back(longest);
+  return found;
+}
+
+std::string SuggestedNames(const std::string& word, const std::vector<std::string>& names) {
+  if (word.size() > kNearestWordMax) return "";
+  std::vector<std::string> found = NamesWithPart(word, names);
+  if (found.empty()) {
+    if (std::string nearest = Nearest(word, names); !nearest.empty()) return nearest;
+    found = NamesLike(word, names);
+  }
+  return absl::StrCat(found.size() > 1 ? "one of " : "", absl::StrJoin(found, ", "));
+}
+
+}  // namespace weir
