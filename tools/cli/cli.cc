@@ -201,18 +201,30 @@ absl::StatusOr<proto::Job> JobArguments::Read() const {
   if (text.size() > job::kPlacedJobBytesMax) text = std::string();
   context->source = {job::JobName(path), std::move(text), set, has_mesh, mesh};
   WEIR_RETURN_IF_ERROR(CheckSetBytes(set));
+  const auto order_of = [&job] {
+    return std::vector<std::string>(job.mesh().rank_order().begin(), job.mesh().rank_order().end());
+  };
+  const std::vector<std::string> order_written = order_of();
+  bool sets_order = false;
   std::set<std::string> said;  // data fields that the command line sets
   for (const std::string& assignment : set) {
     const std::vector<job::DataPath> before = job::DataPathsOf(job);
     WEIR_RETURN_IF_ERROR(job::SetField(assignment, &job));
     AddSaid(before, job::DataPathsOf(job), assignment, &said);
+    sets_order = sets_order || absl::StartsWith(assignment, "mesh.rank_order");
   }
   if (data == Data::kOpened) {
     std::vector<job::DataPath> written = job::DataPathsOf(job);
     std::erase_if(written, [&](const job::DataPath& named) { return said.count(named.field) > 0; });
     WEIR_RETURN_IF_ERROR(job::CheckDataPaths(written, {path, allowed_paths}));
   }
-  if (has_mesh) WEIR_RETURN_IF_ERROR(job::SetMesh(mesh, &job));
+  if (!has_mesh) return job;
+  const std::vector<std::string> order = order_of();
+  WEIR_RETURN_IF_ERROR(job::SetMesh(mesh, &job));
+  // A wrong order that the job file has goes with its mesh. One of the command line is about this
+  // mesh, so it stays, and is refused as any wrong field.
+  if (sets_order || order != order_written)
+    job.mutable_mesh()->mutable_rank_order()->Assign(order.begin(), order.end());
   return job;
 }
 

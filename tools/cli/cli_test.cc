@@ -194,7 +194,8 @@ TEST(CliTest, TheAxesInsideHostsAreChosenAlikeByAllVerbs) {
   const Outcome sim = on_hosts("sim", {"--json"});
   EXPECT_THAT(sim.err, AllOf(HasSubstr("dp inside hosts, tp between them: "), HasSubstr(kept)));
   EXPECT_THAT(on_hosts("check", {}).err, HasSubstr("dp inside hosts, tp between them: "));
-  EXPECT_THAT(on_hosts("plan", {}).out, HasSubstr("2 of 2 devices; dp inside them, tp between"));
+  EXPECT_THAT(on_hosts("plan", {}).out,
+              HasSubstr("2 of 2 devices; dp inside them, tp between"));
   EXPECT_THAT(on_hosts("sim", {"--place", "as-written"}).err, Not(HasSubstr("inside hosts")));
   EXPECT_THAT(on_hosts("sim", {"--place", "dp,tp"}).err,
               HasSubstr("tp inside hosts, dp between them (--place)"));
@@ -202,6 +203,7 @@ TEST(CliTest, TheAxesInsideHostsAreChosenAlikeByAllVerbs) {
   EXPECT_EQ(plan["rank_order"], (std::vector<std::string>{"tp", "dp"}));
   EXPECT_EQ(plan["mesh"], "dp=2,tp=2");
   EXPECT_EQ(plan["prediction"]["step_seconds"], nlohmann::json::parse(sim.out)["step_seconds"]);
+
 
   const std::string chosen = PathFor("chosen.st"), written = PathFor("written.st");
   EXPECT_THAT(on_hosts("train", {"--steps", "2", "--save", chosen}).err,
@@ -216,6 +218,16 @@ TEST(CliTest, TheAxesInsideHostsAreChosenAlikeByAllVerbs) {
     EXPECT_THAT(wrong.err, AllOf(HasSubstr("W0106 at --place dp,sp"), HasSubstr("dp=2,tp=2"),
                                  HasSubstr("\"sp\"")));
   }
+}
+
+TEST(CliTest, AnOrderOfRanksThatTheCommandLineSetsIsRefusedIfItIsWrong) {
+  const std::string job = SmallJob();
+  for (const char* order : {"mesh.rank_order=sp", "mesh.rank_order=dp"}) {
+    const Outcome wrong = Weir({"check", job, "--mesh", "dp=2,tp=2", "--set", order});
+    EXPECT_EQ(wrong.code, 65) << order << wrong.err;
+    EXPECT_THAT(wrong.err, HasSubstr("mesh.rank_order: expected each axis of the mesh dp=2,tp=2"));
+  }
+  EXPECT_EQ(Weir({"check", job, "--mesh", "dp=2", "--set", "mesh.rank_order=dp"}).code, 0);
 }
 
 TEST(CliTest, CalibrateWritesAClusterThatSimReads) {
