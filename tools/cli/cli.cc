@@ -76,6 +76,7 @@ std::string UsageText(CLI::App* app, const CLI::ParseError& error) {
   std::string text = absl::StrCat(FullName(verb), ": ", error.what());
   std::vector<std::string> remaining = verb->remaining();
   for (const std::string& word : remaining) {
+    if (word == "--") break;  // what follows is a program with flags of its own
     bool is_flag = word.size() > 1 && word[0] == '-';
     std::string bare = word.substr(0, word.find('='));
     std::string nearest = Nearest(bare, is_flag ? FlagNames(*verb) : VerbNames(*verb));

@@ -230,6 +230,14 @@ TEST(CliTest, AnOrderOfRanksThatTheCommandLineSetsIsRefusedIfItIsWrong) {
   EXPECT_EQ(Weir({"check", job, "--mesh", "dp=2", "--set", "mesh.rank_order=dp"}).code, 0);
 }
 
+TEST(CliTest, AMistakeBeforeTheProgramOfLaunchIsSaid) {
+  EXPECT_THAT(Weir({"launch", "--processes", "0", "--", "prog", "--lr", "1"}).err,
+              AllOf(HasSubstr("--processes"), Not(HasSubstr("unknown flag"))));
+  EXPECT_THAT(Weir({"launch", "--backend", "smoke", "--", "prog"}).err,
+              AllOf(HasSubstr("--backend"), Not(HasSubstr("unknown flag"))));
+  EXPECT_THAT(Weir({"launch", "--no-such", "--", "prog"}).err, HasSubstr("unknown flag --no-such"));
+}
+
 TEST(CliTest, CalibrateWritesAClusterThatSimReads) {
   const std::string job = SmallJob(), cluster = PathFor("here.textproto");
   Outcome measured = Weir({"calibrate", job, "--also", "dp=2", "--also",
