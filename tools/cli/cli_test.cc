@@ -195,7 +195,7 @@ TEST(CliTest, TheAxesInsideHostsAreChosenAlikeByAllVerbs) {
   EXPECT_THAT(sim.err, AllOf(HasSubstr("dp inside hosts, tp between them: "), HasSubstr(kept)));
   EXPECT_THAT(on_hosts("check", {}).err, HasSubstr("dp inside hosts, tp between them: "));
   EXPECT_THAT(on_hosts("plan", {}).out,
-              HasSubstr("2 of 2 devices; dp inside them, tp between"));
+              HasSubstr("2 with 2 devices each; dp inside them, tp between"));
   EXPECT_THAT(on_hosts("sim", {"--place", "as-written"}).err, Not(HasSubstr("inside hosts")));
   EXPECT_THAT(on_hosts("sim", {"--place", "dp,tp"}).err,
               HasSubstr("tp inside hosts, dp between them (--place)"));
@@ -204,6 +204,9 @@ TEST(CliTest, TheAxesInsideHostsAreChosenAlikeByAllVerbs) {
   EXPECT_EQ(plan["mesh"], "dp=2,tp=2");
   EXPECT_EQ(plan["prediction"]["step_seconds"], nlohmann::json::parse(sim.out)["step_seconds"]);
 
+  EXPECT_THAT(on_hosts("plan", {}).out, Not(HasSubstr("the cluster has")));
+  EXPECT_THAT(Weir({"plan", job, "--mesh", "dp=4,tp=2", "--cluster", cluster}).out,
+              HasSubstr("warnings  the cluster has 4 devices, fewer than the 8 of the mesh"));
 
   const std::string chosen = PathFor("chosen.st"), written = PathFor("written.st");
   EXPECT_THAT(on_hosts("train", {"--steps", "2", "--save", chosen}).err,
