@@ -212,7 +212,7 @@ void AddTrain(CLI::App* app, CliContext* context) {
   auto train = std::make_shared<TrainArguments>();
   auto dry_run = std::make_shared<bool>(false);
   CLI::App* verb = AddVerb(
-      app, context, "train", "Train a job on the devices of this machine",
+      app, context, "train", "Train a job on this machine or on several hosts",
       "  weir train gpt.textproto --save gpt.safetensors\n"
       "  weir train gpt.textproto --mesh dp=2,tp=2 --steps 100 --metrics m.jsonl --trace "
       "t.pftrace\n"
