@@ -91,6 +91,19 @@ class OpenMpi(Lane):
         self.expect_bits(2)
         self.expect_bits(4)
 
+    def test_a_dry_run_says_that_the_tasks_would_train(self):
+        code, text = self.train(*PLAIN, "--dry-run", before=self.before(2))
+        self.assertEqual(code, 0, text)
+        self.assertIn("spread evenly over the tasks, in one process in each", text)
+        self.assertNotIn("in this process", text)
+
+    def test_tasks_of_one_machine_are_one_host(self):
+        # If each task were a host, tp would lie inside hosts (namespaces_test.py).
+        job = ("--mesh", "tp=4,dp=2", "--set", "graph.dim[batch].size=64", "--steps", "1")
+        code, text = self.train(*job, before=self.before(2))
+        self.assertEqual(code, 0, text)
+        self.assertNotIn("inside hosts", text)
+
     def test_a_killed_worker_is_named(self):
         self.expect_a_killed_worker_is_named()
 

@@ -76,6 +76,7 @@ std::string UsageText(CLI::App* app, const CLI::ParseError& error) {
   std::string text = absl::StrCat(FullName(verb), ": ", error.what());
   std::vector<std::string> remaining = verb->remaining();
   for (const std::string& word : remaining) {
+    if (word == "--") break;  // what follows is a program with flags of its own
     bool is_flag = word.size() > 1 && word[0] == '-';
     std::string bare = word.substr(0, word.find('='));
     std::string nearest = Nearest(bare, is_flag ? FlagNames(*verb) : VerbNames(*verb));
@@ -201,18 +202,30 @@ absl::StatusOr<proto::Job> JobArguments::Read() const {
   if (text.size() > job::kPlacedJobBytesMax) text = std::string();
   context->source = {job::JobName(path), std::move(text), set, has_mesh, mesh};
   WEIR_RETURN_IF_ERROR(CheckSetBytes(set));
+  const auto order_of = [&job] {
+    return std::vector<std::string>(job.mesh().rank_order().begin(), job.mesh().rank_order().end());
+  };
+  const std::vector<std::string> order_written = order_of();
+  bool sets_order = false;
   std::set<std::string> said;  // data fields that the command line sets
   for (const std::string& assignment : set) {
     const std::vector<job::DataPath> before = job::DataPathsOf(job);
     WEIR_RETURN_IF_ERROR(job::SetField(assignment, &job));
     AddSaid(before, job::DataPathsOf(job), assignment, &said);
+    sets_order = sets_order || absl::StartsWith(assignment, "mesh.rank_order");
   }
   if (data == Data::kOpened) {
     std::vector<job::DataPath> written = job::DataPathsOf(job);
     std::erase_if(written, [&](const job::DataPath& named) { return said.count(named.field) > 0; });
     WEIR_RETURN_IF_ERROR(job::CheckDataPaths(written, {path, allowed_paths}));
   }
-  if (has_mesh) WEIR_RETURN_IF_ERROR(job::SetMesh(mesh, &job));
+  if (!has_mesh) return job;
+  const std::vector<std::string> order = order_of();
+  WEIR_RETURN_IF_ERROR(job::SetMesh(mesh, &job));
+  // A wrong order that the job file has goes with its mesh. One of the command line is about this
+  // mesh, so it stays, and is refused as any wrong field.
+  if (sets_order || order != order_written)
+    job.mutable_mesh()->mutable_rank_order()->Assign(order.begin(), order.end());
   return job;
 }
 

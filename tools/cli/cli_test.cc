@@ -195,7 +195,8 @@ TEST(CliTest, TheAxesInsideHostsAreChosenAlikeByAllVerbs) {
   const Outcome sim = on_hosts("sim", {"--json"});
   EXPECT_THAT(sim.err, AllOf(HasSubstr("dp inside hosts, tp between them: "), HasSubstr(kept)));
   EXPECT_THAT(on_hosts("check", {}).err, HasSubstr("dp inside hosts, tp between them: "));
-  EXPECT_THAT(on_hosts("plan", {}).out, HasSubstr("2 of 2 devices; dp inside them, tp between"));
+  EXPECT_THAT(on_hosts("plan", {}).out,
+              HasSubstr("2 with 2 devices each; dp inside them, tp between"));
   EXPECT_THAT(on_hosts("sim", {"--place", "as-written"}).err, Not(HasSubstr("inside hosts")));
   EXPECT_THAT(on_hosts("sim", {"--place", "dp,tp"}).err,
               HasSubstr("tp inside hosts, dp between them (--place)"));
@@ -203,6 +204,10 @@ TEST(CliTest, TheAxesInsideHostsAreChosenAlikeByAllVerbs) {
   EXPECT_EQ(plan["rank_order"], (std::vector<std::string>{"tp", "dp"}));
   EXPECT_EQ(plan["mesh"], "dp=2,tp=2");
   EXPECT_EQ(plan["prediction"]["step_seconds"], nlohmann::json::parse(sim.out)["step_seconds"]);
+
+  EXPECT_THAT(on_hosts("plan", {}).out, Not(HasSubstr("the cluster has")));
+  EXPECT_THAT(Weir({"plan", job, "--mesh", "dp=4,tp=2", "--cluster", cluster}).out,
+              HasSubstr("warnings  the cluster has 4 devices, fewer than the 8 of the mesh"));
 
   const std::string chosen = PathFor("chosen.st"), written = PathFor("written.st");
   EXPECT_THAT(on_hosts("train", {"--steps", "2", "--save", chosen}).err,
@@ -217,6 +222,24 @@ TEST(CliTest, TheAxesInsideHostsAreChosenAlikeByAllVerbs) {
     EXPECT_THAT(wrong.err, AllOf(HasSubstr("W0106 at --place dp,sp"), HasSubstr("dp=2,tp=2"),
                                  HasSubstr("\"sp\"")));
   }
+}
+
+TEST(CliTest, AnOrderOfRanksThatTheCommandLineSetsIsRefusedIfItIsWrong) {
+  const std::string job = SmallJob();
+  for (const char* order : {"mesh.rank_order=sp", "mesh.rank_order=dp"}) {
+    const Outcome wrong = Weir({"check", job, "--mesh", "dp=2,tp=2", "--set", order});
+    EXPECT_EQ(wrong.code, 65) << order << wrong.err;
+    EXPECT_THAT(wrong.err, HasSubstr("mesh.rank_order: expected each axis of the mesh dp=2,tp=2"));
+  }
+  EXPECT_EQ(Weir({"check", job, "--mesh", "dp=2", "--set", "mesh.rank_order=dp"}).code, 0);
+}
+
+TEST(CliTest, AMistakeBeforeTheProgramOfLaunchIsSaid) {
+  EXPECT_THAT(Weir({"launch", "--processes", "0", "--", "prog", "--lr", "1"}).err,
+              AllOf(HasSubstr("--processes"), Not(HasSubstr("unknown flag"))));
+  EXPECT_THAT(Weir({"launch", "--backend", "smoke", "--", "prog"}).err,
+              AllOf(HasSubstr("--backend"), Not(HasSubstr("unknown flag"))));
+  EXPECT_THAT(Weir({"launch", "--no-such", "--", "prog"}).err, HasSubstr("unknown flag --no-such"));
 }
 
 TEST(CliTest, CalibrateWritesAClusterThatSimReads) {

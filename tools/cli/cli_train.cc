@@ -115,12 +115,17 @@ absl::Status SayWhatWouldRun(const hosts::FoundHosts& found, TrainArguments argu
   WEIR_ASSIGN_OR_RETURN(const train::PreparedTraining prepared,
                         train::PrepareTraining(read.job, arguments.options, {}));
   const auto& mesh = prepared.plans.training->mesh;
+  // The tasks of a scheduler are not known before they meet.
+  const bool is_in_tasks = found.listed.empty() && found.backend != hosts::Backend::kLocal;
   DryRun run;
   run.work = absl::StrCat("train ", arguments.job.Title(read.job), " on ",
                           mesh.num_ranks() == 1 ? "one device" : mesh.ToText(), " up to step ",
-                          read.job.training().steps(), has_processes ? "" : ", in this process");
+                          read.job.training().steps(),
+                          is_in_tasks     ? ", spread evenly over the tasks, in one process in each"
+                          : has_processes ? ""
+                                          : ", in this process");
   run.log_base = arguments.fleet.logs;
-  if (has_processes) {
+  if (has_processes && !is_in_tasks) {
     WEIR_ASSIGN_OR_RETURN(const fleet::RankSpread spread,
                           fleet::SpreadRanks(options, static_cast<int>(mesh.num_ranks())));
     const std::string program = launch::ResolvedProgram(options.program);
@@ -209,7 +214,7 @@ void AddTrain(CLI::App* app, CliContext* context) {
   auto train = std::make_shared<TrainArguments>();
   auto dry_run = std::make_shared<bool>(false);
   CLI::App* verb = AddVerb(
-      app, context, "train", "Train a job on the devices of this machine",
+      app, context, "train", "Train a job on this machine or on several hosts",
       "  weir train gpt.textproto --save gpt.safetensors\n"
       "  weir train gpt.textproto --mesh dp=2,tp=2 --steps 100 --metrics m.jsonl --trace "
       "t.pftrace\n"

@@ -1,6 +1,7 @@
 #include "tools/fleet/rank_spread.h"
 
-#include <map>
+#include <algorithm>
+#include <string>
 #include <utility>
 
 #include "runtime/base/status.h"
@@ -29,16 +30,23 @@ absl::StatusOr<RankSpread> SpreadRanks(const FleetOptions& options, int num_rank
   return spread;
 }
 
-int64_t DevicesPerHost(const RankSpread& spread) {
-  std::map<int, int64_t> devices;  // by host
-  for (size_t process = 0; process < spread.host_of.size(); ++process)
-    devices[spread.host_of[process]] += static_cast<int64_t>(spread.ranks_of[process].size());
-  if (devices.size() < 2) return 0;
-  const int64_t first = devices.begin()->second;
-  for (const auto& [host, count] : devices) {
-    if (count != first) return 0;
+int64_t DevicesPerHost(const RankSpread& spread, const std::vector<hosts::HostAgent>& agents) {
+  const auto machine_of = [&](int host) {
+    return agents.empty() ? std::string() : agents[static_cast<size_t>(host)].machine;
+  };
+  std::vector<int64_t> devices;  // by host, of those that have ranks
+  int previous = -1;
+  for (size_t process = 0; process < spread.host_of.size(); ++process) {
+    const int host = spread.host_of[process];
+    const bool is_same = host == previous || (previous >= 0 && !machine_of(host).empty() &&
+                                              machine_of(host) == machine_of(previous));
+    if (!is_same) devices.push_back(0);
+    devices.back() += static_cast<int64_t>(spread.ranks_of[process].size());
+    previous = host;
   }
-  return first;
+  const bool is_even = std::all_of(devices.begin(), devices.end(),
+                                   [&](int64_t count) { return count == devices.front(); });
+  return devices.size() < 2 || !is_even ? 0 : devices.front();
 }
 
 void TellHosts(const FleetOptions& options, proto::Job* job) {
@@ -49,7 +57,8 @@ void TellHosts(const FleetOptions& options, proto::Job* job) {
     num_ranks *= axis.size();
   }
   const absl::StatusOr<RankSpread> spread = SpreadRanks(options, static_cast<int>(num_ranks));
-  if (spread.ok()) job->mutable_mesh()->set_devices_per_host(DevicesPerHost(*spread));
+  if (spread.ok())
+    job->mutable_mesh()->set_devices_per_host(DevicesPerHost(*spread, options.hosts));
 }
 
 }  // namespace weir::fleet

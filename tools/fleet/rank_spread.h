@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
 #include "tools/fleet/fleet.h"
+#include "tools/hosts/hosts_supervisor.h"
 
 namespace weir::fleet {
 
@@ -20,9 +21,11 @@ struct RankSpread {
 // launch::PlaceRanks and hosts::PlaceOnHosts.
 absl::StatusOr<RankSpread> SpreadRanks(const FleetOptions& options, int num_ranks);
 
-// Returns the number of ranks on each host that has ranks. 0 if all ranks share a host, or if the
-// hosts have different numbers of ranks.
-int64_t DevicesPerHost(const RankSpread& spread);
+// Returns the number of ranks on each host that has ranks. Neighbours of one machine, such as tasks
+// that a scheduler has started there, count as one host. 0 if all ranks share a host, or if the
+// hosts have different numbers of ranks. `agents`: of the hosts; empty: their machines are not
+// known.
+int64_t DevicesPerHost(const RankSpread& spread, const std::vector<hosts::HostAgent>& agents);
 
 // Writes into the job where hosts end (MeshSpec.devices_per_host), unless the job says so itself. A
 // job that cannot be spread stays as it is: FleetRunner::Open says why.

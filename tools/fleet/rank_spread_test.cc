@@ -26,7 +26,7 @@ TEST(RankSpreadTest, ConsecutiveRanksShareAProcessAndProcessesAHost) {
   EXPECT_THAT(spread.ranks_of, ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3), ElementsAre(4, 5),
                                            ElementsAre(6, 7)));
   EXPECT_THAT(spread.host_of, ElementsAre(0, 0, 1, 1));
-  EXPECT_EQ(DevicesPerHost(spread), 4);
+  EXPECT_EQ(DevicesPerHost(spread, {}), 4);
 }
 
 TEST(RankSpreadTest, OneMachineHasNoHosts) {
@@ -34,18 +34,41 @@ TEST(RankSpreadTest, OneMachineHasNoHosts) {
   options.processes = 2;
   const RankSpread spread = *SpreadRanks(options, 4);
   EXPECT_TRUE(spread.host_of.empty());
-  EXPECT_EQ(DevicesPerHost(spread), 0);
+  EXPECT_EQ(DevicesPerHost(spread, {}), 0);
 }
 
 TEST(RankSpreadTest, HostsWithDifferentNumbersOfRanksAreNotTold) {
-  EXPECT_EQ(DevicesPerHost(*SpreadRanks(OnHosts({{"a", 2}, {"b", 1}}), 3)), 0);
-  EXPECT_EQ(DevicesPerHost(*SpreadRanks(OnHosts({{"a", 4}, {"b", 4}}, 1), 3)), 0) << "one is idle";
+  EXPECT_EQ(DevicesPerHost(*SpreadRanks(OnHosts({{"a", 2}, {"b", 1}}), 3), {}), 0);
+  EXPECT_EQ(DevicesPerHost(*SpreadRanks(OnHosts({{"a", 4}, {"b", 4}}, 1), 3), {}), 0)
+      << "one is idle";
 }
 
 TEST(RankSpreadTest, AJobLearnsWhereHostsEnd) {
   proto::Job job = JobOf({2, 2});
   TellHosts(OnHosts({{"a", 0}, {"b", 0}}), &job);
   EXPECT_EQ(job.mesh().devices_per_host(), 2);
+}
+
+// One task with one device on each of these machines.
+int64_t OnTasksOf(const std::vector<std::string>& machines) {
+  FleetOptions options;
+  options.processes = 0;
+  for (const std::string& machine : machines) {
+    options.listed_hosts.push_back({"n", 1});
+    options.hosts.push_back({"n", {}, "", nullptr});
+    options.hosts.back().machine = machine;
+  }
+  proto::Job job = JobOf({static_cast<int64_t>(machines.size())});
+  TellHosts(options, &job);
+  return job.mesh().devices_per_host();
+}
+
+TEST(RankSpreadTest, NeighbouringTasksOfOneMachineAreOneHost) {
+  EXPECT_EQ(OnTasksOf({"m", "m", "o", "o"}), 2);
+  EXPECT_EQ(OnTasksOf({"m", "m", "m", "m"}), 0) << "one host";
+  EXPECT_EQ(OnTasksOf({"m", "o", "m", "o"}), 1) << "no neighbours";
+  EXPECT_EQ(OnTasksOf({"m", "m", "o"}), 0) << "hosts with different numbers of ranks";
+  EXPECT_EQ(OnTasksOf({"", ""}), 1) << "machines that nobody knows are no neighbours";
 }
 
 TEST(RankSpreadTest, WhatAJobSaysItselfStays) {

@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -68,14 +67,6 @@ std::vector<int> OwnCores() {
     if (CPU_ISSET(core, &cores)) numbers.push_back(core);
   }
   return numbers;
-}
-
-// Returns a text that no two machines share, and no machine keeps when it starts anew.
-std::string MachineId() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  std::getline(file, id);
-  return id;
 }
 
 // Returns a TCP port that no process of this host has at this moment, or 0.

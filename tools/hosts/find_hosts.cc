@@ -130,14 +130,19 @@ std::string OwnName() {
 
 // The agent of the host on which this process runs.
 HostAgent AgentHere(const HostsRequest& request) {
-  return {OwnName(),
-          {ProgramOf(request), "agent", "--scheduled"},
-          "--weir PATH names the program of Weir",
-          {}};
+  HostAgent agent = {OwnName(),
+                     {ProgramOf(request), "agent", "--scheduled"},
+                     "--weir PATH names the program of Weir",
+                     {}};
+  agent.machine = MachineId();
+  return agent;
 }
 
 HostAgent AgentOf(Visitor visitor) {
-  return {std::move(visitor.name), {}, "look at what the task printed", std::move(visitor.stream)};
+  HostAgent agent = {
+      std::move(visitor.name), {}, "look at what the task printed", std::move(visitor.stream)};
+  agent.machine = std::move(visitor.machine);
+  return agent;
 }
 
 absl::StatusOr<std::unique_ptr<TaskGroup>> JoinTasks(Backend backend) {

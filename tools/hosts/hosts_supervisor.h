@@ -40,6 +40,7 @@ struct HostAgent {
   // The number of the host whose agent starts the command, a host earlier in the list; below 0:
   // this process does. Where that host does not reach this one, this process tries itself.
   int through = -1;
+  std::string machine = {};  // of the stream's agent, as HostFacts::machine; empty: not known
 };
 
 // Lets each agent whose command leads to another host be reached through one before it, so that

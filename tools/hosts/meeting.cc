@@ -20,6 +20,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "tools/hosts/address_probe.h"
+#include "tools/hosts/host_name.h"
 
 namespace weir::hosts {
 namespace {
@@ -36,12 +37,16 @@ constexpr size_t kGuestsMax = 1'024;
 constexpr int64_t kDialMs = 2'000;
 constexpr int64_t kAgainMs = 200;  // between two rounds of dialling
 
-// An agent's name in the handshake is "<task> <host>".
+// An agent's name in the handshake is "<task> <host> <machine>".
 bool ParseName(const std::string& text, Visitor* visitor) {
   const size_t space = text.find(' ');
   if (space == std::string::npos || !absl::SimpleAtoi(text.substr(0, space), &visitor->task))
     return false;
   visitor->name = text.substr(space + 1);
+  if (const size_t end = visitor->name.find(' '); end != std::string::npos) {
+    visitor->machine = visitor->name.substr(end + 1);
+    visitor->name.resize(end);
+  }
   return !visitor->name.empty();
 }
 
@@ -250,7 +255,7 @@ absl::StatusOr<Joined> Join(const InvitationSource& source, int task, const std:
       for (const SocketAddress& address : addresses) {
         if (source().secret != invitation.secret) break;  // the rest is of an earlier job
         absl::StatusOr<std::shared_ptr<ByteStream>> stream =
-            Dial(address, invitation.secret, absl::StrCat(task, " ", name));
+            Dial(address, invitation.secret, absl::StrCat(task, " ", name, " ", MachineId()));
         if (stream.ok()) return Joined{*std::move(stream), address.host()};
         met.push_back(absl::StrCat(address.text(), " ", stream.status().message()));
         if (absl::IsPermissionDenied(stream.status())) denied = met.back();

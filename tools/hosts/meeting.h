@@ -35,8 +35,9 @@ absl::StatusOr<Invitation> ParseInvitation(const std::string& text);
 
 // An agent that has come to the meeting.
 struct Visitor {
-  int task = 0;      // its number among those of the job
-  std::string name;  // that its host gives itself
+  int task = 0;         // its number among those of the job
+  std::string name;     // that its host gives itself
+  std::string machine;  // MachineId of its host (host_name.h); empty: not known
   std::shared_ptr<ByteStream> stream;
 };
 
@@ -82,9 +83,9 @@ struct Joined {
 };
 // Returns the invitation as it is now: the starter may replace one that an earlier job has left.
 using InvitationSource = std::function<Invitation()>;
-// Comes to a meeting as task `task` under `name`, that of its host: dials the addresses in turn
-// until one is reached or the limit has passed. Asks for the invitation before each address.
-// kUnavailable with what each address met.
+// Comes to a meeting as task `task` under `name`, that of its host, and tells the machine: dials
+// the addresses in turn until one is reached or the limit has passed. Asks for the invitation
+// before each address. kUnavailable with what each address met.
 absl::StatusOr<Joined> Join(const InvitationSource& source, int task, const std::string& name,
                             int64_t limit_ms);
 

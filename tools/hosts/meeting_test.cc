@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tools/hosts/frame_channel.h"
+#include "tools/hosts/host_name.h"
 
 namespace weir::hosts {
 namespace {
@@ -89,6 +90,7 @@ TEST(MeetingTest, AgentsComeInAnyOrderAndAreReturnedInTheirs) {
   EXPECT_EQ(visitors[0].task, 1);
   EXPECT_EQ(visitors[0].name, "host1");
   EXPECT_EQ(visitors[1].name, "host2");
+  EXPECT_EQ(visitors[0].machine, MachineId());
   ASSERT_TRUE(first.joined().ok()) << first.joined().status();
   EXPECT_EQ(first.joined()->starter_address, "127.0.0.1");
 }

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "compiler/explain/host_traffic.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "sbp/places.h"
@@ -170,6 +171,14 @@ std::string AxesText(const sbp::Mesh& mesh, const Order& order, int64_t devices_
   return absl::StrJoin(parts, ", ");
 }
 
+// Adds what --place takes besides an order to what a wrong order's error says to try.
+absl::Status WithOtherWords(const absl::Status& wrong_order) {
+  Problem problem = *ProblemOf(wrong_order);
+  absl::StrAppend(&problem.hint, "; or ", kPlaceAsWritten, ", the order of the job; or ",
+                  kPlaceAuto, ", which chooses");
+  return Rejected(problem);
+}
+
 std::string InsteadText(const PlacedAxes& placed) {
   return absl::StrCat(" instead of ", BytesText(placed.bytes_as_written),
                       " in the order as written; --place ", kPlaceAsWritten, " keeps that");
@@ -186,8 +195,9 @@ absl::StatusOr<PlacedAxes> PlaceAxes(const std::string& place, proto::Job* job) 
     std::vector<std::string> names;
     for (absl::string_view name : absl::StrSplit(place, ','))
       names.emplace_back(absl::StripAsciiWhitespace(name));
-    WEIR_ASSIGN_OR_RETURN(const Order order, mesh.OrderOf(names, absl::StrCat("--place ", place)));
-    WriteOrder(mesh, order, job);
+    const absl::StatusOr<Order> order = mesh.OrderOf(names, absl::StrCat("--place ", place));
+    if (!order.ok()) return WithOtherWords(order.status());
+    WriteOrder(mesh, *order, job);
     placed.by = PlacedAxes::By::kNamed;
     return placed;
   }
@@ -225,7 +235,9 @@ std::string HostsText(const compiler::LogicalPlan& plan, const std::vector<Boxin
   const int64_t hosts = NumHosts(plan);
   if (hosts < 2) return "";
   const int64_t devices = plan.job.mesh().devices_per_host();
-  std::string text = absl::StrCat(hosts, " of ", devices, devices == 1 ? " device" : " devices");
+  const bool is_whole = plan.places.num_ranks() % devices == 0;
+  std::string text = absl::StrCat(hosts, is_whole ? " with " : " with up to ", devices,
+                                  devices == 1 ? " device each" : " devices each");
   if (plan.places.host_cut() != nullptr) {
     absl::StrAppend(&text, "; ",
                     AxesText(plan.mesh, OrderOf(plan.mesh, plan.job), devices, "them"));

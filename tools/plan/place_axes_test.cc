@@ -162,6 +162,8 @@ TEST(PlaceAxesTest, AUserMayNameTheOrder) {
   EXPECT_EQ(PlacedText(*PlaceAxes("tp,dp,pp", &job), job), "") << "hosts do not cut it evenly";
   const absl::Status flaw = PlaceAxes("dp,tp", &job).status();
   EXPECT_THAT(std::string(flaw.message()), HasSubstr("W0106 at --place dp,tp"));
+  EXPECT_THAT(std::string(flaw.message()),
+              HasSubstr("; or as-written, the order of the job; or auto, which chooses"));
 }
 
 TEST(PlaceAxesTest, KeepsAnOrderThatTheUserWrote) {

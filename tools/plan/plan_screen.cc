@@ -262,6 +262,7 @@ class Screen {
   void Warnings() {
     std::vector<std::string> warnings = compiler::DevicesWithoutWork(plan_);
     if (warnings.empty()) AddUnevenWork(&warnings);
+    AddMissingDevices(&warnings);
     AddCostlyRules(&warnings);
     if (plan_.predicted_bubble > kLargeBubble) {
       warnings.push_back(absl::StrFormat(
@@ -282,6 +283,20 @@ class Screen {
       absl::StrAppend(&text_, absl::StrJoin(lines, "\n"), "\n");
     }
     if (shown < warnings.size()) Row(absl::StrCat("… and ", warnings.size() - shown, " more"));
+  }
+
+  // The costs that were kept are those of a machine, not of the cluster that the job will have.
+  void AddMissingDevices(std::vector<std::string>* warnings) const {
+    if (costs_.source() != sim::JobCosts::Source::kFile) return;
+    int64_t devices = 0;
+    for (const proto::HostGroup& group : costs_.cluster().host())
+      devices += int64_t{group.devices()} * std::max(group.count(), 1);
+    if (devices >= plan_.mesh.num_ranks()) return;
+    warnings->insert(
+        warnings->begin(),
+        absl::StrCat("the cluster has ", devices, devices == 1 ? " device" : " devices",
+                     ", fewer than the ", plan_.mesh.num_ranks(),
+                     " of the mesh: the job does not run there (--mesh)"));
   }
 
   void AddUnevenWork(std::vector<std::string>* warnings) const {

@@ -187,26 +187,28 @@ proto::Job GptOverHosts(const std::string& mesh, int64_t devices_per_host) {
 
 TEST(PlanScreenTest, SaysHowTheMeshLiesOverHosts) {
   EXPECT_THAT(PlanOf(GptOverHosts("dp=2,tp=2", 2)).screen,
-              HasSubstr("hosts     2 of 2 devices; tp inside them, dp between them; "));
+              HasSubstr("hosts     2 with 2 devices each; tp inside them, dp between them; "));
   EXPECT_THAT(PlanOf(GptOverHosts("dp=4,tp=2", 4)).screen,
               HasSubstr("tp inside them, dp inside and between them; "));
   EXPECT_THAT(PlanOf(GptOverHosts("pp=2,dp=2", 2)).screen,
               HasSubstr("dp inside them, pp between them; "));
-  EXPECT_THAT(PlanOf(GptOverHosts("dp=3,tp=2", 4)).screen,
+  EXPECT_THAT(Unwrapped(PlanOf(GptOverHosts("dp=3,tp=2", 4)).screen),
               HasSubstr("which do not cut the mesh evenly, so transfers know no hosts; 2"));
   EXPECT_THAT(Unwrapped(PlanOf(GptOverHosts("tp=2,dp=3", 2)).screen),
               HasSubstr("so transfers know no hosts; `--place dp,tp` would change that"));
+  EXPECT_THAT(PlanOf(GptOverHosts("dp=3,tp=2", 4)).screen, HasSubstr("2 with up to 4 devices"));
   EXPECT_THAT(PlanOf(GptOn("dp=2,tp=2")).screen, Not(HasSubstr("hosts  ")));
 }
 
 TEST(PlanScreenTest, SaysThatTheAxesInsideHostsWereChosen) {
   proto::Job job = GptOverHosts("tp=2,dp=2", 2);
-  EXPECT_THAT(PlanOf(job).screen, HasSubstr("2 of 2 devices; dp inside them, tp between them; "));
+  EXPECT_THAT(PlanOf(job).screen,
+              HasSubstr("2 with 2 devices each; dp inside them, tp between them; "));
   const absl::StatusOr<PlacedAxes> placed = PlaceAxes(kPlaceAuto, &job);
   ASSERT_TRUE(placed.ok()) << placed.status();
   const Planned planned = PlanOf(job, sim::JobCosts::Defaults(), *placed);
   const std::string screen = Unwrapped(planned.screen);
-  EXPECT_THAT(screen, HasSubstr("2 of 2 devices; tp inside them, dp between them; "));
+  EXPECT_THAT(screen, HasSubstr("2 with 2 devices each; tp inside them, dp between them; "));
   EXPECT_THAT(screen,
               HasSubstr(absl::StrCat(BytesText(placed->bytes), " a step between hosts instead of ",
                                      BytesText(placed->bytes_as_written),
@@ -217,7 +219,7 @@ TEST(PlanScreenTest, SaysThatTheAxesInsideHostsWereChosen) {
 TEST(PlanScreenTest, CountsTheBytesBetweenManyHosts) {
   proto::Job job = GptOverHosts("dp=36,tp=2", 8);
   ASSERT_TRUE(job::SetField("graph.dim[batch].size=144", &job).ok());
-  EXPECT_THAT(PlanOf(job).screen, HasSubstr("B a step between hosts"));
+  EXPECT_THAT(Unwrapped(PlanOf(job).screen), HasSubstr("B a step between hosts"));
 }
 
 TEST(PlanScreenTest, PlanAndSimPredictTheSameStep) {
