@@ -118,8 +118,8 @@ class ErrorCollector : public google::protobuf::io::ErrorCollector {
       problem.code = "W0002";
       problem.expected = expected_;
       problem.found = message;
+      if (errors_.empty() && message.find("Expected") == 0) AddMissingEnd({line, column}, &problem);
       while (!problem.found.empty() && problem.found.back() == '.') problem.found.pop_back();
-      AddMissingEnd({line, column}, &problem);
     }
     errors_.push_back(std::move(problem));
   }
@@ -154,7 +154,7 @@ class ErrorCollector : public google::protobuf::io::ErrorCollector {
     if (text_.empty() || !IsAtEnd(text_, place)) return;
     const std::vector<OpenBrace> open = FindOpenBraces(text_, {});
     if (open.empty()) return;
-    problem->found = absl::StrCat("the end of the text, and no } for ", open.back().Text());
+    problem->found = "the end of the text";
     problem->hint = absl::StrCat("a } for ", open.back().Text());
   }
 

@@ -47,9 +47,9 @@ TEST(JobFileTest, AMissingBraceIsNamedByWhatItWouldEnd) {
                         "line 1."));
   EXPECT_THAT(error("graph {\n\n  function {\n    node {\n rule { }\n"),
               HasSubstr("for `graph {` of line 1 and for `function {` of line 3 and for `node {`"));
-  EXPECT_THAT(
-      error("graph { }\ntraining {\n  steps: 1\n# }\n"),
-      HasSubstr("found the end of the text, and no } for `training {` of line 2. Try: a }"));
+  EXPECT_THAT(error("graph { }\ntraining {\n  steps: 1\n# }\n"),
+              HasSubstr("found the end of the text. Try: a } for `training {` of line 2."));
+  EXPECT_THAT(error("graph {\n  main: \"m"), Not(HasSubstr("a } for"))) << "a string has no end";
   EXPECT_THAT(error("graph { dim { main: \"m\" } }"), Not(HasSubstr("a } before it")))
       << "every brace has its end";
 }

@@ -230,12 +230,17 @@ std::string FieldOfPath(const proto::Job& job, const std::string& element) {
   return element;
 }
 
-// Returns whether the element is a path that begins with a field of a job, as "data.text" does.
+// Returns whether the element is a path of fields of a job, as "data.text" is. A file name is none,
+// even if it begins like one ("data.safetensors").
 bool IsPathInJob(const std::string& element) {
-  const std::string first = element.substr(0, element.find_first_of(".,[ "));
-  const FieldDescriptor* field = proto::Job::descriptor()->FindFieldByName(first);
-  return field != nullptr && field->message_type() != nullptr &&
-         element.find(' ') == std::string::npos && element.find('[') == std::string::npos;
+  const google::protobuf::Descriptor* type = proto::Job::descriptor();
+  for (const absl::string_view step : absl::StrSplit(element, '.')) {
+    const FieldDescriptor* field =
+        type == nullptr ? nullptr : type->FindFieldByName(std::string(step));
+    if (field == nullptr) return false;
+    type = field->message_type();
+  }
+  return true;
 }
 
 }  // namespace

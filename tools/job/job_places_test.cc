@@ -112,6 +112,8 @@ TEST(JobPlacesTest, WhatTheTextLacksHasTheLineOfWhatIsAroundIt) {
 
 TEST(JobPlacesTest, ASectionThatTheTextLacksHasTheFile) {
   EXPECT_EQ(Line("data"), "small.textproto");
+  EXPECT_EQ(Line("data.text.path"), "small.textproto");
+  EXPECT_EQ(Line("data.safetensors"), "") << "a file";
   const absl::Status error = Rejected({"W0050", "data", "one of text, idx", "nothing", ""});
   EXPECT_EQ(WithPlace(Source(), error).message(),
             "W0050 at small.textproto, data: expected one of text, idx; found nothing.");
