@@ -682,8 +682,11 @@ absl::StatusOr<std::vector<std::string>> GrpcCoordinator::Run(
   messages.clear();
   const auto is_over = [&] { return call.is_over(); };
   bool in_time = true;
-  if (limit_ms > 0) in_time = WaitCounted(&changed_, &mutex_, limit_ms, is_over);
-  if (limit_ms <= 0) changed_.Wait(&mutex_, is_over);
+  if (limit_ms > 0) {
+    in_time = WaitCounted(&changed_, &mutex_, limit_ms, is_over);
+  } else {
+    changed_.Wait(&mutex_, is_over);
+  }
   calls_.erase(id);
   if (!call.error.ok()) return call.error;
   if (!in_time) {

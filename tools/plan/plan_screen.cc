@@ -16,6 +16,7 @@
 #include "runtime/base/wrap_text.h"
 #include "tools/plan/boxing_costs.h"
 #include "tools/plan/plan_sections.h"
+#include "tools/sim/cluster_map.h"
 #include "tools/train/shared_cores.h"
 
 namespace weir::plan {
@@ -201,15 +202,13 @@ class Screen {
 
   // Returns the memory of a device as the lines above count it: with the evaluation and the
   // workspace of kernels. Both are those of the rank of its stage that needs most.
-  double BytesOf(const sim::SimulateReport::Device& device) const {
+  // `most_of_stage`: the largest arena of each stage.
+  double BytesOf(const sim::SimulateReport::Device& device,
+                 const std::map<int64_t, double>& most_of_stage) const {
     const int64_t stage = plan_.places.PlaceOf(device.rank);
     const auto need = memory_.need.bytes_of_stage.find(stage);
     if (need == memory_.need.bytes_of_stage.end()) return device.arena_bytes;
-    double most = 0;  // of the arenas of the stage
-    for (const sim::SimulateReport::Device& other : prediction_.report->devices) {
-      if (plan_.places.PlaceOf(other.rank) == stage) most = std::max(most, other.arena_bytes);
-    }
-    return static_cast<double>(need->second) - (most - device.arena_bytes);
+    return static_cast<double>(need->second) - (most_of_stage.at(stage) - device.arena_bytes);
   }
 
   // Prints a row for ranks with the same figures.
@@ -218,10 +217,15 @@ class Screen {
     const sim::SimulateReport& report = *prediction_.report;
     std::map<std::string, std::vector<int64_t>> ranks;
     std::vector<std::string> order;
+    std::map<int64_t, double> most_of_stage;
+    for (const sim::SimulateReport::Device& device : report.devices) {
+      double& most = most_of_stage[plan_.places.PlaceOf(device.rank)];
+      most = std::max(most, device.arena_bytes);
+    }
     for (const sim::SimulateReport::Device& device : report.devices) {
       const std::string figures = absl::StrFormat(
           "%9.0f %% %7.0f %% %7.0f %%   %9s", 100 * device.compute, 100 * device.transfer,
-          100 * (device.exposed + device.waiting), BytesText(BytesOf(device)));
+          100 * (device.exposed + device.waiting), BytesText(BytesOf(device, most_of_stage)));
       if (ranks[figures].empty()) order.push_back(figures);
       ranks[figures].push_back(device.rank.value());
     }
@@ -288,15 +292,12 @@ class Screen {
   // The costs that were kept are those of a machine, not of the cluster that the job will have.
   void AddMissingDevices(std::vector<std::string>* warnings) const {
     if (costs_.source() != sim::JobCosts::Source::kFile) return;
-    int64_t devices = 0;
-    for (const proto::HostGroup& group : costs_.cluster().host())
-      devices += int64_t{group.devices()} * std::max(group.count(), 1);
+    const int64_t devices = sim::NumDevices(costs_.cluster());
     if (devices >= plan_.mesh.num_ranks()) return;
     warnings->insert(
         warnings->begin(),
-        absl::StrCat("the cluster has ", devices, devices == 1 ? " device" : " devices",
-                     ", fewer than the ", plan_.mesh.num_ranks(),
-                     " of the mesh: the job does not run there (--mesh)"));
+        absl::StrCat("the cluster has ", Plural(devices, "device"), ", fewer than the ",
+                     plan_.mesh.num_ranks(), " of the mesh: the job does not run there (--mesh)"));
   }
 
   void AddUnevenWork(std::vector<std::string>* warnings) const {

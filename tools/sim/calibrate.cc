@@ -19,6 +19,7 @@
 #include "tools/sim/simulate.h"
 #include "tools/train/job_data.h"
 #include "tools/train/job_runner.h"
+#include "tools/train/shared_cores.h"
 #include "tools/zoo/gpt.h"
 
 namespace weir::sim {
@@ -220,7 +221,7 @@ class Calibration {
   }
 
   int CopiesAtOnce() const { return std::max(1, Cores() / options_.threads_per_device); }
-  static int Cores() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
+  static int Cores() { return static_cast<int>(train::NumCores()); }
 
   absl::StatusOr<std::vector<std::unique_ptr<MeasuredJob>>> MeasureAtOnce(const proto::Job& job,
                                                                           int k) const {

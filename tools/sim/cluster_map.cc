@@ -14,19 +14,24 @@ enum LinkKind : int64_t { kPairLink, kDeviceOut, kDeviceIn, kHostOut, kHostIn };
 
 }  // namespace
 
+int64_t NumDevices(const proto::Cluster& cluster) {
+  int64_t devices = 0;
+  for (const proto::HostGroup& group : cluster.host())
+    devices += int64_t{std::max(1, group.count())} * group.devices();
+  return devices;
+}
+
 absl::StatusOr<ClusterMap> ClusterMap::Create(const proto::Cluster& cluster, int64_t num_ranks,
                                               HostLinks host_links) {
   ClusterMap map;
   map.cluster_ = cluster;
   map.host_links_ = host_links;
   for (const proto::DeviceModel& model : cluster.device()) map.costs_.emplace_back(model);
-  int64_t devices = 0;
   for (int group = 0; group < cluster.host_size(); ++group) {
     const proto::HostGroup& spec = cluster.host(group);
     int model = 0;
     while (cluster.device(model).name() != spec.device()) ++model;
     const int64_t count = std::max(1, spec.count());
-    devices += count * spec.devices();
     for (int64_t i = 0; i < count && static_cast<int64_t>(map.host_of_rank_.size()) < num_ranks;
          ++i) {
       map.hosts_.push_back({group, model, static_cast<int64_t>(map.host_of_rank_.size())});
@@ -36,6 +41,7 @@ absl::StatusOr<ClusterMap> ClusterMap::Create(const proto::Cluster& cluster, int
       }
     }
   }
+  const int64_t devices = NumDevices(cluster);
   if (devices >= num_ranks) return map;
   return Rejected(
       {"W0704",
