@@ -179,13 +179,16 @@ bool Meeting::ServeGuest(Guest* guest, const std::vector<int>& tasks) {
     return false;
   }
   Visitor visitor;
-  const bool is_known = ParseName(guest->stream->peer_name(), &visitor) &&
-                        std::find(tasks.begin(), tasks.end(), visitor.task) != tasks.end();
+  const std::string& text = guest->stream->peer_name();
+  const bool is_named = ParseName(text, &visitor);
+  const bool is_known =
+      is_named && std::find(tasks.begin(), tasks.end(), visitor.task) != tasks.end();
   const bool is_new = std::none_of(visitors_.begin(), visitors_.end(), [&](const Visitor& other) {
     return other.task == visitor.task;
   });
   if (!is_known || !is_new) {
-    turned_away_ = absl::StrCat("task '", absl::CEscape(guest->stream->peer_name()), "', which is ",
+    const std::string who = is_named ? absl::StrCat(visitor.task, " ", visitor.name) : text;
+    turned_away_ = absl::StrCat("task '", absl::CEscape(who), "', which is ",
                                 is_known ? "here already" : "not one of the job's");
     return false;
   }
