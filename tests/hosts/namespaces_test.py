@@ -234,7 +234,7 @@ class Doctor(OnHosts):
         for host in self.lab.hosts:
             self.assertRegex(text, rf"(?m)^  {host} +\S+ .*-- {host} 'exec {self.program} agent'$")
         for address in ("10.77.0.1", "10.77.0.2", self.lab.address):
-            self.assertRegex(text, rf"{address} \d+\.\d+ ms, \d+\.\d .iB/s")
+            self.assertRegex(text, rf"{address} \d+(\.\d+)? ms, \d+(\.\d+)? [KMG]iB/s")
         self.assertIn("Nothing to mend.", text)
         self.lab.cut(1)
         self.addCleanup(self.lab.mend, 1)
