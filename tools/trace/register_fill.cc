@@ -62,19 +62,18 @@ RegisterFill FindFill(const RecordedRun& run, RecordedRegisterId register_index)
   Deltas deltas;
   AddWrites(run, r, &deltas);
   AddReads(run, register_index, r, &deltas);
-  // A slot that is given up and taken at one moment was free in between.
+  // Of one moment, what is given up comes first.
   std::sort(deltas.begin(), deltas.end());
   RegisterFill fill;
   int64_t in_use = InUseAtBegin(run, r);
   fill.changes.push_back({begin, in_use});
-  for (const auto& [at, more] : deltas) {
-    in_use = std::clamp<int64_t>(in_use + more, 0, r.slots);
-    const int64_t moment = std::max(at, begin);
-    if (fill.changes.back().at == moment) {
-      fill.changes.back().in_use = in_use;
-    } else {
-      fill.changes.push_back({moment, in_use});
-    }
+  for (size_t i = 0; i < deltas.size(); ++i) {
+    in_use = std::clamp<int64_t>(in_use + deltas[i].second, 0, r.slots);
+    const int64_t at = std::max(deltas[i].first, begin);
+    const bool is_last = i + 1 == deltas.size() || std::max(deltas[i + 1].first, begin) > at;
+    if (!is_last || in_use == fill.changes.back().in_use) continue;
+    if (at == begin) fill.changes.clear();
+    fill.changes.push_back({at, in_use});
   }
   for (size_t i = 0; i < fill.changes.size(); ++i) {
     fill.most = std::max(fill.most, fill.changes[i].in_use);

@@ -1,7 +1,9 @@
 #include "tools/view/view_server.h"
 
 #include <openssl/rand.h>
+#include <sys/socket.h>
 
+#include <atomic>
 #include <thread>
 #include <utility>
 
@@ -32,6 +34,11 @@ class ViewServer::Connections {
   Connections(std::string bundle, std::string token)
       : bundle_(std::move(bundle)), page_(ServedPage()), token_(std::move(token)) {
     server_.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
+    // By default the library lets a second server listen on the same port.
+    server_.set_socket_options([](socket_t socket) {
+      const int yes = 1;
+      (void)::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+    });
     server_.set_default_headers({{"Cache-Control", "no-store"},
                                  {"X-Content-Type-Options", "nosniff"},
                                  {"Referrer-Policy", "no-referrer"},
@@ -64,7 +71,13 @@ class ViewServer::Connections {
     port_ = port == 0                           ? server_.bind_to_any_port(kHost)
             : server_.bind_to_port(kHost, port) ? port
                                                 : -1;
-    if (port_ > 0) thread_ = std::thread([this] { server_.listen_after_bind(); });
+    if (port_ <= 0) return port_;
+    thread_ = std::thread([this] {
+      server_.listen_after_bind();
+      ended_ = true;
+    });
+    // The library's stop() does nothing to a server that does not run yet.
+    while (!server_.is_running() && !ended_) std::this_thread::yield();
     return port_;
   }
 
@@ -79,6 +92,7 @@ class ViewServer::Connections {
   const std::string bundle_, page_, token_;
   int port_ = -1;
   httplib::Server server_;
+  std::atomic<bool> ended_ = false;
   std::thread thread_;
 };
 

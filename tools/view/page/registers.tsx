@@ -72,7 +72,7 @@ function Fill({ run, register }: { run: Run; register: number }): JSX.Element {
         {producer >= 0 && `${nameOf(run, "actor_name", producer)} on rank ${rankOfActor(run, producer)} writes it; `}
         {consumers.length > 0 && `${consumers.join(", ")} read it and hold its slots.`}
       </figcaption>
-      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT + 4}`} role="img"
+      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT + 4}`} preserveAspectRatio="none" role="img"
            aria-label={`slots of ${name} in use over time, at most ${c.register_most[register]} of ${slots}`}>
         {steps.map((s) => <line x1={x(s.begin_ns)} x2={x(s.begin_ns)} y1={0} y2={HEIGHT} class="border" />)}
         <line x1={0} x2={WIDTH} y1={y(slots)} y2={y(slots)} class="granted" />

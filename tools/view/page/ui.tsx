@@ -44,6 +44,7 @@ export function Table<Row>({ name, columns, rows, most }: {
           ))}
         </tbody>
       </table>
+      {rows.length === 0 && <p class="note">None.</p>}
       {shown.length < rows.length && <p class="note">{`${rows.length - shown.length} more rows are not shown.`}</p>}
     </div>
   );
