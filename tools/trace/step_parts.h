@@ -3,8 +3,8 @@
 //
 // A wait for a token of another rank has two parts. Until the token had been sent, its sender was
 // late: in a pipeline this is the bubble, elsewhere an imbalance. Afterwards the token was under
-// way: that is communication which no work hid. After the last act of a queue nothing tells what the
-// queue waits for, so that time counts as between acts. Thread rule: pure functions.
+// way: that is communication which no work hid. After the last act of a queue nothing tells what
+// the queue waits for, so that time counts as between acts. Thread rule: pure functions.
 #pragma once
 
 #include <string>
