@@ -9,7 +9,8 @@ from tests.processes import weir_jobs
 from tests.view import browser
 
 VIEWS = {"verdict": r"A step.* takes ", "timeline": "Timeline", "registers": "Registers",
-         "devices": "Devices and ranks", "transfers": "Boxings that no work hid"}
+         "devices": "Devices and ranks", "transfers": "Boxings that no work hid", "pipeline": "Pipeline of step 5",
+         "skew": "The same work on different ranks"}
 # What a reader without a mouse or without sight needs: names of all that can be used or is a picture.
 NAMELESS = """
   const nameless = [];
@@ -106,6 +107,16 @@ class View(weir_jobs.JobCase):
         self.browser.run("[...document.querySelectorAll('button')].find(b => b.innerText.startsWith('Show the register'))"
                          ".click()")
         self.assertEqual(self.browser.heading(), "Registers")
+
+    def test_the_pipeline_shows_each_act_of_a_step_and_leads_to_it(self):
+        self.browser.open(f"{self.address}#view=pipeline&step=3")
+        titles = self.browser.run("return [...document.querySelectorAll('.box title')].map(t => t.textContent)")
+        self.assertTrue(titles and all(", step 3, micro-batch " in title for title in titles), titles)
+        acts = [row[1] for row in self.rows("What each device did")]
+        self.assertEqual(len(titles), sum(int(count) for count in acts))
+        self.browser.run("document.querySelector('.box').dispatchEvent(new MouseEvent('click', {bubbles: true}))")
+        self.assertEqual(self.browser.heading(), "Timeline")
+        self.assertIn(", step 3, ", self.browser.run("return document.querySelector('.card h3').innerText"))
 
     def test_an_exported_page_needs_no_server(self):
         self.place.run("view", "run.pftrace", "--export", "run.html")

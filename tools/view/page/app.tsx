@@ -3,7 +3,9 @@
 import { Component, h } from "preact";
 import { Run } from "./bundle";
 import { QueueDetail } from "./detail";
+import { Pipeline } from "./pipeline";
 import { Registers } from "./registers";
+import { Skew } from "./skew";
 import { hashOf, readState, State } from "./state";
 import { Devices, Transfers } from "./tables";
 import { Timeline } from "./timeline";
@@ -14,9 +16,11 @@ import { ViewProps } from "./view";
 const VIEWS: { id: string; title: string; show: (props: ViewProps) => JSX.Element }[] = [
   { id: "verdict", title: "Verdict", show: (props) => <Verdict {...props} /> },
   { id: "timeline", title: "Timeline", show: (props) => <Timeline {...props} /> },
+  { id: "pipeline", title: "Pipeline", show: (props) => <Pipeline {...props} /> },
   { id: "registers", title: "Registers", show: (props) => <Registers {...props} /> },
   { id: "devices", title: "Devices and waits", show: (props) => <Devices {...props} /> },
   { id: "transfers", title: "Transfers", show: (props) => <Transfers {...props} /> },
+  { id: "skew", title: "Skew", show: (props) => <Skew {...props} /> },
 ];
 
 export class App extends Component<{ run: Run; detail: QueueDetail[] }, State> {
@@ -28,8 +32,8 @@ export class App extends Component<{ run: Run; detail: QueueDetail[] }, State> {
   }
   // Fields that the address lacks must go away.
   private stateOfAddress(): State {
-    const none: State = { view: "", from: undefined, to: undefined, act: undefined, register: undefined, find: undefined,
-                          colour: undefined };
+    const none: State = { view: "", from: undefined, to: undefined, act: undefined, register: undefined, step: undefined,
+                          find: undefined, colour: undefined };
     return Object.assign(none, readState(location.hash));
   }
   componentDidMount(): void {

@@ -75,6 +75,7 @@ export interface Report {
   window_ns: number;
   step_ns: number;
   bubble: number;
+  bubble_formula: number;
   schedule: string;
   pipeline_bubble: number;
   predicted_bubble: number;

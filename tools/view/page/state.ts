@@ -6,11 +6,12 @@ export interface State {
   to?: number;
   act?: number; // the act that is selected
   register?: number;
+  step?: number;
   find?: string;
   colour?: "phase" | "micro-batch";
 }
 
-const NUMBERS = ["from", "to", "act", "register"] as const;
+const NUMBERS = ["from", "to", "act", "register", "step"] as const;
 
 export function readState(hash: string): State {
   const fields = new URLSearchParams(hash.replace(/^#/, ""));
