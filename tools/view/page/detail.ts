@@ -1,9 +1,9 @@
-// Levels of detail of a timeline: each level has one bucket for eight of the level below, so that a picture never draws
-// more boxes than it has columns of pixels.
+// Levels of detail of a timeline: each level has one bucket for a few of the level below, so that a picture never draws
+// many more boxes than it has columns of pixels.
 
 import { Columns, firstAbove } from "./bundle";
 
-const FACTOR = 8;
+const FACTOR = 4;
 
 // A level of one queue. Bucket i covers [begin[i], end[i]] and the acts from first + i * width on.
 export interface Level {
@@ -66,15 +66,15 @@ function ofQueue(columns: Columns, first: number, end: number): QueueDetail {
   return { first, end, levels };
 }
 
-// Returns the coarsest level whose buckets are mostly narrower than `ns`; undefined for the acts themselves.
-export function levelFor(queue: QueueDetail, ns: number): Level | undefined {
-  let found: Level | undefined;
-  for (const level of queue.levels) {
-    const count = level.begin.length;
-    if ((level.end[count - 1] - level.begin[0]) / count > ns) break;
-    found = level;
-  }
-  return found;
+// Returns the finest level whose buckets take `ns` or more, as a mean; undefined for the acts themselves.
+export function levelFor(columns: Columns, queue: QueueDetail, ns: number): Level | undefined {
+  const count = queue.end - queue.first;
+  if (count === 0) return undefined;
+  const last = queue.end - 1;
+  const all = columns.act_begin[last] + columns.act_ns[last] - columns.act_begin[queue.first];
+  if (all / count >= ns) return undefined;
+  for (const level of queue.levels) if (all / level.begin.length >= ns) return level;
+  return queue.levels[queue.levels.length - 1];
 }
 
 // Returns the act of a queue that runs at a moment, or the act that the queue waits for then; -1 after the last act.

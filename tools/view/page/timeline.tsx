@@ -312,12 +312,19 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
   }
 }
 
+let waitPictures: { [kind: string]: string } | undefined; // made once
+
 function Legend(): JSX.Element {
+  if (waitPictures === undefined) {
+    waitPictures = {};
+    for (const kind of Object.keys(WAITS) as WaitKind[]) waitPictures[kind] = `url(${waitTile(kind).toDataURL()})`;
+  }
+  const pictures = waitPictures;
   return (
     <ul class="legend" aria-label="Colours and patterns">
       {Object.keys(PHASES).map((phase) => <li><span class="key" style={{ background: PHASES[phase] }} />{phase}</li>)}
       {(Object.keys(WAITS) as WaitKind[]).map((kind) => (
-        <li><span class="key" style={{ backgroundImage: `url(${waitTile(kind).toDataURL()})` }} />{WAITS[kind].name}</li>
+        <li><span class="key" style={{ backgroundImage: pictures[kind] }} />{WAITS[kind].name}</li>
       ))}
     </ul>
   );

@@ -9,7 +9,7 @@ import { nameOf, queueOfAct } from "./view";
 
 export const ROW_HEIGHT = 26;
 export const AXIS_HEIGHT = 22;
-export const NAMES_WIDTH = 190;
+export const NAMES_WIDTH = 230;
 const PAD = 3;
 const TEXT_MIN = 34; // pixels
 const FAINT = 0.25; // the least opacity of a bucket that is mostly idle
@@ -97,7 +97,7 @@ export class TimelineCanvas {
   private drawQueue(g: CanvasRenderingContext2D, q: number, scene: Scene): void {
     const queue = this.detail[q];
     const pixel = (scene.to - scene.from) / Math.max(1, this.width());
-    const level = levelFor(queue, pixel);
+    const level = levelFor(this.run.columns, queue, pixel);
     const y = this.rowTop(q, scene) + PAD;
     const height = ROW_HEIGHT - 2 * PAD;
     const c = this.run.columns;
