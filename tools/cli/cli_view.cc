@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 
 #include <cstdlib>
-#include <optional>
+#include <filesystem>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -43,7 +43,8 @@ absl::StatusOr<std::string> ReadRun(const std::string& path, CliSandbox sandbox)
     WEIR_RETURN_IF_ERROR(reader.Read(absl::string_view(reinterpret_cast<const char*>(file->data()),
                                                        static_cast<size_t>(file->size())),
                                      path));
-    WEIR_ASSIGN_OR_RETURN(bundle, view::MakeRunBundle(reader, path));
+    const std::string title = std::filesystem::path(path).filename().string();
+    WEIR_ASSIGN_OR_RETURN(bundle, view::MakeRunBundle(reader, title));
     return absl::OkStatus();
   };
   WEIR_RETURN_IF_ERROR(sandbox == CliSandbox::kOn ? sandbox::RunConfined(read) : read());

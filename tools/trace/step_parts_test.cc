@@ -3,14 +3,19 @@
 
 #include <map>
 #include <utility>
+#include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tools/trace/recorded_run.h"
 #include "tools/trace/register_fill.h"
 #include "tools/trace/relay_testing.h"
+#include "tools/trace/wait_roots.h"
 
 namespace weir::trace {
 namespace {
+
+using ::testing::ElementsAre;
 
 RecordedRun RunOf(const Relay& relay) {
   absl::StatusOr<RecordedRun> run = ReadRecordedRun(Read(relay.File({0, 1})));
@@ -36,6 +41,25 @@ TEST(StepPartsTest, AWaitForAnotherRankIsLateUntilTheTokenIsSentAndThenUnderWay)
   EXPECT_NEAR(share[StepPartKind::kUnderWay], 5.0 / 70, 1e-12);
   EXPECT_NEAR(share[StepPartKind::kOwnInput], 0, 1e-12);
   EXPECT_NEAR(share[StepPartKind::kBetweenActs], 25.0 / (5 * 70), 1e-12);
+}
+
+TEST(WaitRootsTest, AWaitForAWaitBelongsToWhatTheOtherWaitedFor) {
+  const std::vector<WaitRoot> roots = FindWaitRoots(RunOf(Relay(6)));
+  // Rank 0 waits 25 us a step for its slot: for 5 of them rank 1 waits for x on its way, and for 20
+  // it reads. Rank 1 waits 10 us while rank 0 makes x and 5 us for its way. The last wait of rank 0
+  // is not in the record.
+  ASSERT_EQ(roots.size(), 3u);
+  const double all = 4 * 25 + 5 * 15;
+  EXPECT_EQ(roots[0].name, "read x");
+  EXPECT_EQ(roots[0].kind, WaitRoot::Kind::kWork);
+  EXPECT_THAT(roots[0].ranks, ElementsAre(RankId(1)));
+  EXPECT_NEAR(roots[0].share, 4 * 20 / all, 1e-12);
+  EXPECT_NEAR(roots[0].ns_per_step, 4 * 20e3 / 5 / 2, 1e-6);
+  EXPECT_EQ(roots[1].name, "make x");
+  EXPECT_NEAR(roots[1].share, 5 * 10 / all, 1e-12);
+  EXPECT_EQ(roots[2].name, "move x");
+  EXPECT_EQ(roots[2].kind, WaitRoot::Kind::kWay);
+  EXPECT_NEAR(roots[2].share, (4 * 5 + 5 * 5) / all, 1e-12);
 }
 
 TEST(RegisterFillTest, ASlotIsInUseFromItsWriterToItsLastReader) {

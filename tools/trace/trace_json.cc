@@ -108,6 +108,14 @@ Json WhyJson(const WhySlow& why) {
     json["parts"].push_back(
         {{"name", Name(part.kind)}, {"share", part.share}, {"ns_per_step", part.ns_per_step}});
   }
+  json["wait_roots"] = Json::array();
+  for (const WaitRoot& root : why.roots) {
+    json["wait_roots"].push_back({{"kind", Name(root.kind)},
+                                  {"name", root.name},
+                                  {"ranks", Numbers(root.ranks)},
+                                  {"share", root.share},
+                                  {"ns_per_step", root.ns_per_step}});
+  }
   json["outliers"] = Json::array();
   for (const OutlierStep& outlier : why.outliers)
     json["outliers"].push_back({{"step", outlier.step}, {"ns", outlier.ns}});

@@ -402,6 +402,7 @@ absl::StatusOr<WhySlow> FindWhySlow(const RecordedRun& run, const WhySlowOptions
   const Replayer replayer(&run);
   WhySlow why;
   why.parts = FindStepParts(run);
+  why.roots = FindWaitRoots(run);
   why.speeds = CompareRanks(run);
   for (const RecordedRank& rank : run.ranks) {
     constexpr absl::string_view kBeforeDevice = " · ";

@@ -17,6 +17,7 @@
 #include "tools/trace/step_parts.h"
 #include "tools/trace/stragglers.h"
 #include "tools/trace/trace_reader.h"
+#include "tools/trace/wait_roots.h"
 #include "tools/trace/what_if.h"
 
 namespace weir::trace {
@@ -36,6 +37,7 @@ struct OutlierStep {
 struct WhySlow {
   CriticalPath path;
   std::vector<StepPart> parts;  // of a steady step
+  std::vector<WaitRoot> roots;  // of the waits among the parts
   SpeedReport speeds;
   // devices[rank] is the place of a rank, as "stage 0, dp=0, tp=1"; empty if the trace does not
   // say.

@@ -56,6 +56,8 @@ export interface WhySlow {
   };
   path_lines: { share: number; ns_per_step: number; text: string }[];
   parts: Part[];
+  wait_roots: { kind: "work" | "on the way" | "between acts"; name: string; ranks: number[]; share: number;
+                ns_per_step: number }[];
   outliers: { step: number; ns: number }[];
   median_step_ns: number;
   recorded_step_ns: number;

@@ -66,6 +66,20 @@ export function Verdict({ run, go }: ViewProps): JSX.Element {
         ]}
       />
       <Table
+        name="What devices really waited for, through all that waited in between"
+        rows={why.wait_roots}
+        most={CAUSES}
+        columns={[
+          { title: "share of waits", number: true, cell: (root) => percent(root.share) },
+          { title: "per step", number: true, cell: (root) => time(root.ns_per_step) },
+          { title: "", cell: (root) => <Bar share={root.share} colour="#d55e00" label={percent(root.share)} /> },
+          { title: "root", cell: (root) => root.kind === "between acts" ? <Term word="between acts" /> : (
+            <button class="link" onClick={() => go({ view: "timeline", find: root.name })}>
+              {root.kind === "work" ? root.name : `${root.name}, on its way`}</button>) },
+          { title: "rank", cell: (root) => listed(root.ranks) },
+        ]}
+      />
+      <Table
         name="What a change would gain, each by a replay of this run"
         rows={why.what_if.filter((row) => row.finished)}
         most={2 * CAUSES}
@@ -95,6 +109,12 @@ export function Verdict({ run, go }: ViewProps): JSX.Element {
       )}
     </section>
   );
+}
+
+// Returns "0, 1, 2, 3 and 4 more".
+function listed(ranks: number[]): string {
+  const shown = ranks.slice(0, 4).join(", ");
+  return ranks.length > 4 ? `${shown} and ${ranks.length - 4} more` : shown;
 }
 
 // Returns the first name in backquotes, to look for.
