@@ -43,6 +43,7 @@ LIBRARY_HOMES = [
     ("gRPC", r"(grpc|grpcpp|grpc\+\+)/", r"runtime/control/"),
     ("CLI11", r"CLI/", r"tools/"),
     ("libseccomp", r"seccomp", r"tools/sandbox/"),
+    ("cpp-httplib", r"httplib\.h", r"tools/view/view_server"),
     ("TBB", r"(tbb|oneapi/tbb)(/|\.h)", r"(tests|tools)/bench/"),
 ]
 _LIBRARY_BENCHES = re.compile(r"(tests|tools)/bench/")

@@ -98,6 +98,24 @@ std::vector<int32_t> Numbers(const std::vector<RankId>& ranks) {
 Json WhyJson(const WhySlow& why) {
   Json json;
   json["critical_path"] = PathJson(why.path);
+  json["path_lines"] = Json::array();
+  for (const PathLine& line : PathLines(why.path)) {
+    json["path_lines"].push_back(
+        {{"share", line.share}, {"ns_per_step", line.ns_per_step}, {"text", line.text}});
+  }
+  json["parts"] = Json::array();
+  for (const StepPart& part : why.parts) {
+    json["parts"].push_back(
+        {{"name", Name(part.kind)}, {"share", part.share}, {"ns_per_step", part.ns_per_step}});
+  }
+  json["wait_roots"] = Json::array();
+  for (const WaitRoot& root : why.roots) {
+    json["wait_roots"].push_back({{"kind", Name(root.kind)},
+                                  {"name", root.name},
+                                  {"ranks", Numbers(root.ranks)},
+                                  {"share", root.share},
+                                  {"ns_per_step", root.ns_per_step}});
+  }
   json["outliers"] = Json::array();
   for (const OutlierStep& outlier : why.outliers)
     json["outliers"].push_back({{"step", outlier.step}, {"ns", outlier.ns}});

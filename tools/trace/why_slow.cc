@@ -35,6 +35,11 @@ constexpr double kNamedMin = 0.03;
 constexpr size_t kOutliersNamed = 3;
 constexpr size_t kRowIndent = 24;
 
+std::string Places(const std::set<std::string>& places) {
+  constexpr size_t kShown = 4;
+  return Listed(std::vector<std::string>(places.begin(), places.end()), kShown);
+}
+
 // A Line is one line of the path: the work of ranks under one name, or one exchange between them,
 // in all layers.
 struct Line {
@@ -49,6 +54,8 @@ struct Line {
     if (names.size() == 1) return absl::StrCat("`", *names.begin(), "`");
     return absl::StrCat("`", family, "` x", names.size());
   }
+  // Returns "waits for `move layers.1.y` under way, rank 0 to 2, 1 to 3".
+  std::string Text() const { return absl::StrCat(before, Name(), after, Places(places)); }
 };
 
 std::string EdgeName(const PathEdge& edge) {
@@ -84,11 +91,6 @@ std::vector<Line> LinesOf(const CriticalPath& path) {
   std::stable_sort(lines.begin(), lines.end(),
                    [](const Line& a, const Line& b) { return a.share > b.share; });
   return lines;
-}
-
-std::string Places(const std::set<std::string>& places) {
-  constexpr size_t kShown = 4;
-  return Listed(std::vector<std::string>(places.begin(), places.end()), kShown);
 }
 
 template <typename Key>
@@ -136,10 +138,9 @@ void AppendPath(const CriticalPath& path, size_t rows_max, std::string* text) {
   for (size_t i = 0; i < lines.size(); ++i) {
     const Line& line = lines[i];
     if (i < rows_max && line.share >= kShareShownMin) {
-      AppendLine(
-          absl::StrFormat("  %8s  %9.3f ms  %s%s%s%s", PercentText(line.share), line.ns * 1e-6,
-                          line.before, line.Name(), line.after, Places(line.places)),
-          kRowIndent, text);
+      AppendLine(absl::StrFormat("  %8s  %9.3f ms  %s", PercentText(line.share), line.ns * 1e-6,
+                                 line.Text()),
+                 kRowIndent, text);
     } else {
       left_out += line.share;
       ++num_left_out;
@@ -376,8 +377,18 @@ void AppendWhatIfs(const WhySlow& why, size_t rows_max, std::string* text) {
 
 }  // namespace
 
+std::vector<PathLine> PathLines(const CriticalPath& path) {
+  std::vector<PathLine> lines;
+  for (const Line& line : LinesOf(path)) lines.push_back({line.share, line.ns, line.Text()});
+  return lines;
+}
+
 absl::StatusOr<WhySlow> FindWhySlow(const TraceReader& trace, const WhySlowOptions& options) {
   WEIR_ASSIGN_OR_RETURN(const RecordedRun run, ReadRecordedRun(trace));
+  return FindWhySlow(run, options);
+}
+
+absl::StatusOr<WhySlow> FindWhySlow(const RecordedRun& run, const WhySlowOptions& options) {
   int64_t first = std::min(run.first_step + 1, run.last_step), last = run.last_step;
   if (options.step.has_value()) {
     if (*options.step < run.first_step || *options.step > run.last_step) {
@@ -390,6 +401,8 @@ absl::StatusOr<WhySlow> FindWhySlow(const TraceReader& trace, const WhySlowOptio
   }
   const Replayer replayer(&run);
   WhySlow why;
+  why.parts = FindStepParts(run);
+  why.roots = FindWaitRoots(run);
   why.speeds = CompareRanks(run);
   for (const RecordedRank& rank : run.ranks) {
     constexpr absl::string_view kBeforeDevice = " · ";

@@ -13,8 +13,11 @@
 
 #include "absl/status/statusor.h"
 #include "tools/trace/critical_path.h"
+#include "tools/trace/recorded_run.h"
+#include "tools/trace/step_parts.h"
 #include "tools/trace/stragglers.h"
 #include "tools/trace/trace_reader.h"
+#include "tools/trace/wait_roots.h"
 #include "tools/trace/what_if.h"
 
 namespace weir::trace {
@@ -33,6 +36,8 @@ struct OutlierStep {
 
 struct WhySlow {
   CriticalPath path;
+  std::vector<StepPart> parts;  // of a steady step
+  std::vector<WaitRoot> roots;  // of the waits among the parts
   SpeedReport speeds;
   // devices[rank] is the place of a rank, as "stage 0, dp=0, tp=1"; empty if the trace does not
   // say.
@@ -50,6 +55,19 @@ struct WhySlow {
 // kFailedPrecondition if the trace does not hold the facts that a replay needs (recorded_run.h);
 // W0533 for an invalid change, W0534 for a step that is not in the trace.
 absl::StatusOr<WhySlow> FindWhySlow(const TraceReader& trace, const WhySlowOptions& options);
+// The same of a run that has been read already.
+absl::StatusOr<WhySlow> FindWhySlow(const RecordedRun& run, const WhySlowOptions& options);
+
+// A PathLine is one line of the critical path: the work of ranks under one name, or one exchange
+// between ranks, in all layers.
+struct PathLine {
+  double share = 0;  // of the step
+  double ns_per_step = 0;
+  std::string text;  // "waits for `move layers.1.y` under way, rank 0 to 2"
+};
+
+// Returns the lines of a path, most first.
+std::vector<PathLine> PathLines(const CriticalPath& path);
 
 // Returns at most `rows_max` rows in each table; equal rows of many layers are one.
 std::string ToText(const WhySlow& why, size_t rows_max);

@@ -1,0 +1,131 @@
+"""Tests the page of `weir view` in a real browser, on the trace of a job with stages and data parallelism."""
+
+import json
+import re
+import subprocess
+import unittest
+
+from tests.processes import weir_jobs
+from tests.view import browser
+
+VIEWS = {"verdict": r"A step.* takes ", "timeline": "Timeline", "registers": "Registers",
+         "devices": "Devices and ranks", "transfers": "Boxings that no work hid", "pipeline": "Pipeline of step 5",
+         "skew": "The same work on different ranks"}
+# What a reader without a mouse or without sight needs: names of all that can be used or is a picture.
+NAMELESS = """
+  const nameless = [];
+  for (const e of document.querySelectorAll("button, a, [role=img], canvas, input, select, [role=region]")) {
+    const label = e.getAttribute("aria-label") || e.innerText || (e.closest("label") || {}).innerText;
+    if (!label || !label.trim()) nameless.push(e.outerHTML);
+  }
+  return nameless;
+"""
+
+
+class View(weir_jobs.JobCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.browser = browser.Browser()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.browser.close()
+        super().tearDownClass()
+
+    def setUp(self):
+        super().setUp()
+        self.write_job()
+        self.place.train("--mesh", "pp=2,dp=2", "--steps", "6", "--trace", "run.pftrace")
+        self.server = subprocess.Popen([self.place.program, "view", "run.pftrace", "--no-open"], cwd=self.place.folder,
+                                       env=self.place.environment, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(self.end_server)
+        self.address = self.server.stdout.readline().strip()
+        self.assertRegex(self.address, r"^http://127\.0\.0\.1:\d+/[0-9a-f]{32}/$")
+
+    def end_server(self):
+        self.server.terminate()
+        self.assertEqual(self.server.wait(60), 0)
+        self.server.stdout.close()
+
+    def report(self):
+        return json.loads(self.place.run("trace", "report", "run.pftrace", "--json").stdout)
+
+    def rows(self, table):
+        return self.browser.run(
+            "return [...document.querySelectorAll('table')].filter(t => t.caption.innerText.startsWith(arguments[0]))"
+            ".flatMap(t => [...t.tBodies[0].rows].map(r => [...r.cells].map(c => c.innerText)))", table)
+
+    def test_every_view_shows_and_loads_nothing_from_elsewhere(self):
+        for view, heading in VIEWS.items():
+            with self.subTest(view=view):
+                self.browser.open(f"{self.address}#view={view}")
+                self.assertRegex(re.sub(r"\s+", " ", self.browser.heading()), heading)
+                self.assertEqual(self.browser.run(NAMELESS), [])
+                self.assertEqual([url for url in self.browser.loaded()
+                                  if not url.startswith((self.address, "blob:"))], [])
+        self.assertEqual([m for m in self.browser.messages() if "favicon" not in m], [])
+
+    def test_the_page_tells_what_the_report_tells(self):
+        why = self.report()["why_slow"]
+        self.browser.open(f"{self.address}#view=verdict")
+        self.assertEqual([row[3] for row in self.rows("What the critical path")],
+                         [line["text"] for line in why["path_lines"][:5]])
+        self.assertEqual([row[3] for row in self.rows("What a change would gain")],
+                         [row["about"] for row in why["what_if"] if row["finished"]][:10])
+        parts = self.browser.run("return document.querySelector('.stack').getAttribute('aria-label')")
+        for part in why["parts"]:
+            self.assertIn(part["name"], parts)
+        self.assertAlmostEqual(sum(part["share"] for part in why["parts"]), 1, places=9)
+        if why["advice"]:
+            self.assertIn(why["advice"], self.browser.text())
+
+    def test_the_timeline_is_used_with_keys_and_a_link_leads_back(self):
+        self.browser.open(f"{self.address}#view=timeline")
+        colours = self.browser.run("""
+          const c = document.querySelector("canvas"), d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+          const seen = new Set();
+          for (let i = 0; i < d.length; i += 4) seen.add(d[i] + "," + d[i + 1] + "," + d[i + 2]);
+          return [...seen];""")
+        self.assertIn("0,114,178", colours, "forward acts")
+        self.assertIn("213,94,0", colours, "backward acts")
+        for _ in range(40):  # one of these acts waited for another rank
+            self.browser.key(".")
+            if self.browser.run("return [...document.querySelectorAll('button')]"
+                                ".some(b => b.innerText.startsWith('Go to what'))"):
+                break
+        else:
+            self.fail("no act of rank 0 waited")
+        waiting = self.browser.run("return document.querySelector('.card').innerText")
+        self.assertRegex(waiting, r"the device waited .* for a (token|free slot) of .*, (from|held by) .* on rank \d")
+        link = self.browser.driver.current_url
+        self.browser.key("c")
+        held = self.browser.run("return document.querySelector('.card').innerText")
+        self.assertNotEqual(held, waiting)
+        self.browser.open(link)
+        self.assertEqual(self.browser.run("return document.querySelector('.card').innerText"), waiting)
+        self.browser.run("[...document.querySelectorAll('button')].find(b => b.innerText.startsWith('Show the register'))"
+                         ".click()")
+        self.assertEqual(self.browser.heading(), "Registers")
+
+    def test_the_pipeline_shows_each_act_of_a_step_and_leads_to_it(self):
+        self.browser.open(f"{self.address}#view=pipeline&step=3")
+        titles = self.browser.run("return [...document.querySelectorAll('.box title')].map(t => t.textContent)")
+        self.assertTrue(titles and all(", step 3, micro-batch " in title for title in titles), titles)
+        acts = [row[1] for row in self.rows("What each device did")]
+        self.assertEqual(len(titles), sum(int(count) for count in acts))
+        self.browser.run("document.querySelector('.box').dispatchEvent(new MouseEvent('click', {bubbles: true}))")
+        self.assertEqual(self.browser.heading(), "Timeline")
+        self.assertIn(", step 3, ", self.browser.run("return document.querySelector('.card h3').innerText"))
+
+    def test_an_exported_page_needs_no_server(self):
+        self.place.run("view", "run.pftrace", "--export", "run.html")
+        self.browser.open(f"file://{self.place.path('run.html')}#view=verdict")
+        alone = self.browser.text()
+        self.assertEqual([url for url in self.browser.loaded() if not url.startswith("blob:")], [])
+        self.browser.open(f"{self.address}#view=verdict")
+        self.assertEqual(alone, self.browser.text())
+
+
+if __name__ == "__main__":
+    unittest.main()

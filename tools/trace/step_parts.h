@@ -1,0 +1,41 @@
+// Divides the time of a step into parts by cause, mean over the queues of all devices: what they
+// worked on, and what they waited for while they had nothing to do.
+//
+// A wait for a token of another rank has two parts. Until the token had been sent, its sender was
+// late: in a pipeline this is the bubble, elsewhere an imbalance. Afterwards the token was under
+// way: that is communication which no work hid. After the last act of a queue nothing tells what
+// the queue waits for, so that time counts as between acts. Thread rule: pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/trace/recorded_run.h"
+
+namespace weir::trace {
+
+// What a part of a step is. The order is the order in which a stack of the parts is drawn.
+enum class StepPartKind : uint8_t {
+  kCompute,        // acts that compute
+  kCommunication,  // acts that pack, unpack and combine tokens of other ranks
+  kData,           // acts that read the data
+  kUnderWay,       // waits for tokens of other ranks that had been sent
+  kLateSender,     // waits for tokens of other ranks that had not been sent
+  kOwnInput,       // waits for tokens of the own rank: its other queues were late
+  kCredit,         // waits for a free slot
+  kBetweenActs,    // ready, or without a known event to wait for
+};
+
+struct StepPart {
+  StepPartKind kind = StepPartKind::kCompute;
+  double share = 0;  // of the step; the shares of all parts sum to 1
+  double ns_per_step = 0;
+};
+
+// Returns "compute", "waits for late ranks" and the like.
+std::string Name(StepPartKind kind);
+
+// Returns all parts of the steady steps (StepTimes::FirstSteady), in the order of their kinds.
+std::vector<StepPart> FindStepParts(const RecordedRun& run);
+
+}  // namespace weir::trace

@@ -1,0 +1,80 @@
+// The page: its head, the list of views, and the view that the address names.
+
+import { Component, h } from "preact";
+import { Run } from "./bundle";
+import { QueueDetail } from "./detail";
+import { Pipeline } from "./pipeline";
+import { Registers } from "./registers";
+import { Skew } from "./skew";
+import { hashOf, readState, State } from "./state";
+import { Devices, Transfers } from "./tables";
+import { Timeline } from "./timeline";
+import { time } from "./units";
+import { Verdict } from "./verdict";
+import { ViewProps } from "./view";
+
+const VIEWS: { id: string; title: string; show: (props: ViewProps) => JSX.Element }[] = [
+  { id: "verdict", title: "Verdict", show: (props) => <Verdict {...props} /> },
+  { id: "timeline", title: "Timeline", show: (props) => <Timeline {...props} /> },
+  { id: "pipeline", title: "Pipeline", show: (props) => <Pipeline {...props} /> },
+  { id: "registers", title: "Registers", show: (props) => <Registers {...props} /> },
+  { id: "devices", title: "Devices and waits", show: (props) => <Devices {...props} /> },
+  { id: "transfers", title: "Transfers", show: (props) => <Transfers {...props} /> },
+  { id: "skew", title: "Skew", show: (props) => <Skew {...props} /> },
+];
+
+export class App extends Component<{ run: Run; detail: QueueDetail[] }, State> {
+  private readonly onHash = () => this.setState(this.stateOfAddress());
+
+  constructor(props: { run: Run; detail: QueueDetail[] }) {
+    super(props);
+    this.state = readState(location.hash);
+  }
+  // Fields that the address lacks must go away.
+  private stateOfAddress(): State {
+    const none: State = { view: "", from: undefined, to: undefined, act: undefined, register: undefined, step: undefined,
+                          find: undefined, colour: undefined };
+    return Object.assign(none, readState(location.hash));
+  }
+  componentDidMount(): void {
+    window.addEventListener("hashchange", this.onHash);
+  }
+  componentWillUnmount(): void {
+    window.removeEventListener("hashchange", this.onHash);
+  }
+
+  // A new view or selection is a new entry of the browser's history; a move within the timeline is not.
+  private go(change: Partial<State>): void {
+    const next: State = Object.assign({}, this.stateOfAddress(), change);
+    const hash = hashOf(next);
+    if (hash === location.hash) return;
+    if (change.view !== undefined) history.pushState(null, "", hash);
+    else history.replaceState(null, "", hash);
+    this.onHash();
+  }
+
+  render(): JSX.Element {
+    const { run, detail } = this.props;
+    const view = VIEWS.find((v) => v.id === this.state.view) || VIEWS[0];
+    const report = run.object.report;
+    return (
+      <div class="page">
+        <header>
+          <h1>{run.object.title}</h1>
+          <p class="note">
+            plan {report.plan}, {report.ranks} devices{report.stages > 1 && `, ${report.stages} stages`}
+            {report.micro_batches > 1 && `, ${report.micro_batches} micro-batches`}, {time(report.step_ns)} a step
+          </p>
+        </header>
+        <nav aria-label="Views">
+          <ul>
+            {VIEWS.map((v) => (
+              <li><a href={hashOf({ view: v.id })} aria-current={v === view ? "page" : undefined}>{v.title}</a></li>
+            ))}
+          </ul>
+        </nav>
+        <main>{view.show({ run, detail, state: this.state, go: (change) => this.go(change) })}</main>
+      </div>
+    );
+  }
+}

@@ -1,0 +1,188 @@
+// A run as `weir view` hands it over: an object and columns of numbers (tools/view/run_bundle.h).
+
+export type Column = Float64Array | Float32Array | Int32Array | Uint32Array | Uint8Array;
+
+export interface Step {
+  step: number;
+  begin_ns: number;
+  end_ns: number;
+  first_of_run: boolean;
+}
+
+export interface Part {
+  name: string;
+  share: number;
+  ns_per_step: number;
+}
+
+export interface Device {
+  rank: number;
+  name: string;
+  queue?: number;
+  busy: number;
+  waits_for_input: number;
+  waits_for_credit: number;
+  between_acts: number;
+  core_share?: number;
+  acts_dropped: number;
+}
+
+export interface WhatIf {
+  change: string;
+  about: string;
+  finished: boolean;
+  step_ns?: number;
+  gain?: number;
+  more_bytes?: number;
+}
+
+export interface SlowRank {
+  rank: number;
+  factor: number;
+  more_ns_per_step: number;
+  peers: number[];
+  functions: { name: string; ns: number; elsewhere_ns: number; more_ns_per_step: number }[];
+}
+
+export interface WhySlow {
+  critical_path: {
+    first_step: number;
+    last_step: number;
+    step_ns: number;
+    phases: { [phase: string]: number };
+    ranks: { [rank: string]: number };
+    in_transfer: number;
+    between_acts: number;
+  };
+  path_lines: { share: number; ns_per_step: number; text: string }[];
+  parts: Part[];
+  wait_roots: { kind: "work" | "on the way" | "between acts"; name: string; ranks: number[]; share: number;
+                ns_per_step: number }[];
+  outliers: { step: number; ns: number }[];
+  median_step_ns: number;
+  recorded_step_ns: number;
+  replayed_step_ns: number;
+  slow_ranks: SlowRank[];
+  advice: string;
+  what_if: WhatIf[];
+}
+
+export interface Report {
+  plan: string;
+  ranks: number;
+  stages: number;
+  micro_batches: number;
+  first_step: number;
+  last_step: number;
+  window_ns: number;
+  step_ns: number;
+  bubble: number;
+  bubble_formula: number;
+  schedule: string;
+  pipeline_bubble: number;
+  predicted_bubble: number;
+  devices: Device[];
+  exposed: { boxing: string; ns_per_step: number; share: number; share_sent: number; times: number }[];
+  waits: { rank: number; for: "input" | "credit"; register: string; holder: string; total_ns: number; times: number;
+           share: number }[];
+  why_slow?: WhySlow;
+  why_slow_error?: string;
+}
+
+interface ColumnPlace {
+  name: string;
+  type: string;
+  offset: number;
+  count: number;
+}
+
+export interface RunObject {
+  title: string;
+  report: Report;
+  ranks: { rank: number; name: string }[];
+  queues: { rank: number; name: string }[];
+  steps: Step[];
+  strings: string[];
+  columns: ColumnPlace[];
+}
+
+// The columns by name; run_bundle.h says what each holds.
+export interface Columns {
+  queue_first_act: Uint32Array;
+  act_begin: Float64Array;
+  act_ns: Float32Array;
+  act_actor: Uint32Array;
+  act_step: Int32Array;
+  act_micro_batch: Int32Array;
+  act_chunk: Int32Array;
+  act_wait: Uint8Array;
+  act_wait_ns: Float32Array;
+  act_waited_register: Int32Array;
+  act_cause: Int32Array;
+  actor_name: Uint32Array;
+  actor_function: Uint32Array;
+  actor_phase: Uint32Array;
+  actor_rank: Uint32Array;
+  actor_queue: Uint32Array;
+  actor_planned_ns: Float64Array;
+  register_name: Uint32Array;
+  register_family: Uint32Array;
+  register_bytes: Float64Array;
+  register_slots: Int32Array;
+  register_producer: Int32Array;
+  register_crosses_ranks: Uint8Array;
+  register_most: Int32Array;
+  register_full_ns: Float64Array;
+  register_waited_input_ns: Float64Array;
+  register_waited_credit_ns: Float64Array;
+  register_first_consumer: Uint32Array;
+  consumer_actor: Uint32Array;
+  register_first_change: Uint32Array;
+  change_at: Float64Array;
+  change_in_use: Int32Array;
+}
+
+export interface Run {
+  object: RunObject;
+  columns: Columns;
+}
+
+const MAGIC = "WEIRVIEW";
+const VERSION = 1;
+const HEADER_BYTES = 16;
+
+const ARRAYS: { [type: string]: new (buffer: ArrayBuffer, offset: number, count: number) => Column } = {
+  u8: Uint8Array,
+  i32: Int32Array,
+  u32: Uint32Array,
+  f32: Float32Array,
+  f64: Float64Array,
+};
+
+// Throws an Error whose message a person can read if the bytes are no run of this version.
+export function decodeRun(bytes: ArrayBuffer): Run {
+  const head = new DataView(bytes);
+  const magic = bytes.byteLength < HEADER_BYTES ? "" : new TextDecoder().decode(new Uint8Array(bytes, 0, 8));
+  if (magic !== MAGIC) throw new Error("the page got no run from weir view");
+  const size = head.getUint32(8, true);
+  const version = head.getUint32(12, true);
+  if (version !== VERSION) {
+    throw new Error(`the run has version ${version} and the page knows ${VERSION}: load the page again`);
+  }
+  const object: RunObject = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, HEADER_BYTES, size)));
+  const columns: { [name: string]: Column } = {};
+  for (const place of object.columns) {
+    columns[place.name] = new ARRAYS[place.type](bytes, HEADER_BYTES + size + place.offset, place.count);
+  }
+  return { object, columns: columns as unknown as Columns };
+}
+
+// Returns the place of the first number above `value` in the part [from, to) of an ascending array.
+export function firstAbove(array: Float64Array, value: number, from: number, to: number): number {
+  while (from < to) {
+    const middle = (from + to) >>> 1;
+    if (array[middle] > value) to = middle;
+    else from = middle + 1;
+  }
+  return from;
+}

@@ -1,0 +1,41 @@
+// Gets the run, from the page itself or from the server beside it, and shows it.
+
+import { h, render } from "preact";
+import { App } from "./app";
+import workerText from "./worker.bundled.js";
+
+async function runOfPage(): Promise<{ bytes: ArrayBuffer; packed: boolean }> {
+  const inside = document.getElementById("run");
+  if (inside !== null) {
+    const text = atob((inside.textContent || "").trim());
+    const packed = new Uint8Array(text.length);
+    for (let i = 0; i < text.length; ++i) packed[i] = text.charCodeAt(i);
+    return { bytes: packed.buffer, packed: true };
+  }
+  const answer = await fetch("run");
+  if (!answer.ok) throw new Error(`weir view answered ${answer.status}`);
+  return { bytes: await answer.arrayBuffer(), packed: false };
+}
+
+function say(text: string, isError: boolean): void {
+  const place = document.getElementById("say")!;
+  place.textContent = text;
+  place.className = isError ? "error" : "note";
+}
+
+async function start(): Promise<void> {
+  const { bytes, packed } = await runOfPage();
+  const worker = new Worker(URL.createObjectURL(new Blob([workerText], { type: "text/javascript" })));
+  worker.onmessage = (message) => {
+    if (message.data.error) return say(message.data.error, true);
+    const place = document.getElementById("say")!;
+    const { run, detail } = message.data;
+    document.title = `${run.object.title} – Weir`;
+    render(<App run={run} detail={detail} />, document.body, place);
+    document.documentElement.dataset.ready = "yes";
+  };
+  worker.onerror = (event) => say(`the page cannot read the run: ${event.message}`, true);
+  worker.postMessage({ bytes, packed }, [bytes]);
+}
+
+start().catch((error) => say(`the page cannot get the run: ${error.message}. Is weir view still running?`, true));

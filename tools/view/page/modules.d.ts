@@ -1,0 +1,13 @@
+// What the page uses and the libraries' own declarations lack.
+
+// The bundled worker, as a text.
+declare module "*.bundled.js" {
+  const text: string;
+  export default text;
+}
+
+declare class DecompressionStream {
+  constructor(format: "gzip");
+  readonly readable: ReadableStream<Uint8Array>;
+  readonly writable: WritableStream<Uint8Array>;
+}

@@ -1,0 +1,122 @@
+// Registers: the slots in use over time beside those granted, who holds them, and what could be given back.
+
+import { h } from "preact";
+import { Run } from "./bundle";
+import { Table, Term } from "./ui";
+import { bytes, percent, time } from "./units";
+import { nameOf, rankOfActor, ViewProps } from "./view";
+
+const ROWS = 40;
+const WIDTH = 900;
+const HEIGHT = 120;
+
+interface Row {
+  register: number;
+  name: string;
+  rank: string;
+  slots: number;
+  most: number;
+  spare_bytes: number;
+  full: number; // share of the whole steps
+  credit_ns: number; // of a step
+}
+
+function rowsOf(run: Run): Row[] {
+  const c = run.columns;
+  const steps = run.object.steps;
+  const all = steps.reduce((sum, s) => sum + s.end_ns - s.begin_ns, 0) || 1;
+  const rows: Row[] = [];
+  for (let r = 0; r < c.register_name.length; ++r) {
+    const producer = c.register_producer[r];
+    rows.push({
+      register: r,
+      name: nameOf(run, "register_name", r),
+      rank: producer < 0 ? "" : String(rankOfActor(run, producer)),
+      slots: c.register_slots[r],
+      most: c.register_most[r],
+      spare_bytes: (c.register_slots[r] - c.register_most[r]) * c.register_bytes[r],
+      full: c.register_full_ns[r] / all,
+      credit_ns: c.register_waited_credit_ns[r] / Math.max(1, steps.length),
+    });
+  }
+  return rows;
+}
+
+function Fill({ run, register }: { run: Run; register: number }): JSX.Element {
+  const c = run.columns;
+  const first = c.register_first_change[register];
+  const end = c.register_first_change[register + 1];
+  const slots = c.register_slots[register];
+  const steps = run.object.steps;
+  const from = steps[0].begin_ns;
+  const to = steps[steps.length - 1].end_ns;
+  const x = (ns: number) => ((ns - from) / (to - from)) * WIDTH;
+  const y = (n: number) => HEIGHT - (n / Math.max(1, slots)) * (HEIGHT - 10);
+  let line = "";
+  for (let i = first; i < end; ++i) {
+    const at = x(c.change_at[i]).toFixed(1);
+    line += i === first ? `M${at},${y(c.change_in_use[i]).toFixed(1)}` : `H${at}V${y(c.change_in_use[i]).toFixed(1)}`;
+  }
+  line += `H${WIDTH}`;
+  const consumers: string[] = [];
+  for (let i = c.register_first_consumer[register]; i < c.register_first_consumer[register + 1]; ++i) {
+    consumers.push(`${nameOf(run, "actor_name", c.consumer_actor[i])} on rank ${rankOfActor(run, c.consumer_actor[i])}`);
+  }
+  const producer = c.register_producer[register];
+  const name = nameOf(run, "register_name", register);
+  return (
+    <figure>
+      <figcaption>
+        <b>{name}</b>: {slots} <Term word="slot">slots</Term> of {bytes(c.register_bytes[register])}, at most{" "}
+        {c.register_most[register]} in use.{" "}
+        {producer >= 0 && `${nameOf(run, "actor_name", producer)} on rank ${rankOfActor(run, producer)} writes it; `}
+        {consumers.length > 0 && `${consumers.join(", ")} read it and hold its slots.`}
+      </figcaption>
+      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT + 4}`} preserveAspectRatio="none" role="img"
+           aria-label={`slots of ${name} in use over time, at most ${c.register_most[register]} of ${slots}`}>
+        {steps.map((s) => <line x1={x(s.begin_ns)} x2={x(s.begin_ns)} y1={0} y2={HEIGHT} class="border" />)}
+        <line x1={0} x2={WIDTH} y1={y(slots)} y2={y(slots)} class="granted" />
+        <path d={line} class="fill" />
+      </svg>
+    </figure>
+  );
+}
+
+export function Registers({ run, state, go }: ViewProps): JSX.Element {
+  const rows = rowsOf(run);
+  const pick = (row: Row) => <button class="link" onClick={() => go({ register: row.register })}>{row.name}</button>;
+  const spare = rows.filter((r) => r.spare_bytes > 0).sort((a, b) => b.spare_bytes - a.spare_bytes);
+  const full = rows.filter((r) => r.credit_ns > 0).sort((a, b) => b.credit_ns - a.credit_ns);
+  const largest = rows.slice().sort((a, b) => b.slots * bytesOf(run, b) - a.slots * bytesOf(run, a));
+  const register = state.register !== undefined && state.register < rows.length ? state.register :
+    (full[0] || largest[0] || { register: -1 }).register;
+  return (
+    <section>
+      <h2><Term word="register">Registers</Term></h2>
+      {register >= 0 && <Fill run={run} register={register} />}
+      <Table name="Actors waited for a free slot: these hold others up" rows={full} most={ROWS} columns={[
+        { title: "register", cell: pick },
+        { title: "rank", number: true, cell: (r) => r.rank },
+        { title: "slots", number: true, cell: (r) => r.slots },
+        { title: "all in use", number: true, cell: (r) => percent(r.full) },
+        { title: "waits per step", number: true, cell: (r) => time(r.credit_ns) },
+      ]} />
+      <Table name="Never all in use: memory to give back" rows={spare} most={ROWS} columns={[
+        { title: "register", cell: pick },
+        { title: "rank", number: true, cell: (r) => r.rank },
+        { title: "most in use", number: true, cell: (r) => `${r.most} of ${r.slots}` },
+        { title: "never used", number: true, cell: (r) => bytes(r.spare_bytes) },
+      ]} />
+      <Table name="Largest" rows={largest} most={ROWS} columns={[
+        { title: "register", cell: pick },
+        { title: "rank", number: true, cell: (r) => r.rank },
+        { title: "slots", number: true, cell: (r) => `${r.most} of ${r.slots}` },
+        { title: "bytes", number: true, cell: (r) => bytes(r.slots * bytesOf(run, r)) },
+      ]} />
+    </section>
+  );
+}
+
+function bytesOf(run: Run, row: Row): number {
+  return run.columns.register_bytes[row.register];
+}

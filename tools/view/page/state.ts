@@ -1,0 +1,39 @@
+// What the page shows, kept in the part of the address behind `#`, so that a link leads back to it.
+
+export interface State {
+  view: string;
+  from?: number; // ns: the part of the timeline
+  to?: number;
+  act?: number; // the act that is selected
+  register?: number;
+  step?: number;
+  find?: string;
+  colour?: "phase" | "micro-batch";
+}
+
+const NUMBERS = ["from", "to", "act", "register", "step"] as const;
+
+export function readState(hash: string): State {
+  const fields = new URLSearchParams(hash.replace(/^#/, ""));
+  const state: State = { view: fields.get("view") || "verdict" };
+  for (const name of NUMBERS) {
+    const text = fields.get(name);
+    if (text !== null && isFinite(Number(text))) state[name] = Number(text);
+  }
+  const find = fields.get("find");
+  if (find) state.find = find;
+  if (fields.get("colour") === "micro-batch") state.colour = "micro-batch";
+  return state;
+}
+
+export function hashOf(state: State): string {
+  const fields = new URLSearchParams();
+  fields.set("view", state.view);
+  for (const name of NUMBERS) {
+    const value = state[name];
+    if (value !== undefined) fields.set(name, String(Math.round(value)));
+  }
+  if (state.find) fields.set("find", state.find);
+  if (state.colour) fields.set("colour", state.colour);
+  return "#" + fields.toString();
+}

@@ -1,0 +1,331 @@
+// The timeline of all queues, with its keys, its search and what is known of the selected act.
+
+import { Component, h } from "preact";
+import { PHASES, WaitKind, WAITS } from "./colours";
+import { actAt } from "./detail";
+import { AXIS_HEIGHT, NAMES_WIDTH, ROW_HEIGHT, Scene, Theme, TimelineCanvas, waitTile } from "./timeline_canvas";
+import { Term } from "./ui";
+import { bytes, time } from "./units";
+import { actText, nameOf, queueOfAct, rankOfActor, ViewProps } from "./view";
+
+const ZOOM = 1.25;
+const ROWS_MAX = 24; // more scroll
+
+interface Hover {
+  act: number;
+  x: number;
+  y: number;
+}
+
+export class Timeline extends Component<ViewProps, { hover: Hover | null; measured: number }> {
+  private canvas: HTMLCanvasElement | null = null;
+  private painter: TimelineCanvas | null = null;
+  private scene: Scene = { from: 0, to: 1, top: 0, colour: "phase", found: null, act: -1, measure: null };
+  private drag: { x: number; y: number; from: number; to: number; top: number; measure: boolean; moved: boolean } |
+    null = null;
+  private frame = 0;
+  private readonly onResize = () => this.redraw();
+
+  constructor(props: ViewProps) {
+    super(props);
+    this.state = { hover: null, measured: 0 };
+  }
+
+  componentDidMount(): void {
+    const style = getComputedStyle(document.documentElement);
+    const colour = (name: string) => style.getPropertyValue(name).trim();
+    const theme: Theme = { text: colour("--text"), faint: colour("--faint"), ground: colour("--ground"),
+                           line: colour("--line"), accent: colour("--accent") };
+    this.painter = new TimelineCanvas(this.canvas!, this.props.run, this.props.detail, theme);
+    this.canvas!.addEventListener("wheel", (event) => this.onWheel(event), { passive: false });
+    window.addEventListener("resize", this.onResize);
+    this.follow(this.props);
+  }
+  componentWillUnmount(): void {
+    window.removeEventListener("resize", this.onResize);
+  }
+  componentDidUpdate(): void {
+    this.follow(this.props);
+  }
+
+  // Takes the part, the selection and the search from the address.
+  private follow(props: ViewProps): void {
+    const { run, state } = props;
+    const [from, to] = this.whole();
+    this.scene.from = state.from !== undefined ? state.from : from;
+    this.scene.to = state.to !== undefined && state.to > this.scene.from ? state.to : Math.max(to, this.scene.from + 1);
+    this.scene.colour = state.colour || "phase";
+    this.scene.act = state.act !== undefined && state.act < run.columns.act_begin.length ? state.act : -1;
+    this.scene.found = state.find ? this.find(state.find) : null;
+    this.redraw();
+  }
+
+  private whole(): [number, number] {
+    const c = this.props.run.columns;
+    let to = 1;
+    for (const queue of this.props.detail) {
+      if (queue.end > queue.first) to = Math.max(to, c.act_begin[queue.end - 1] + c.act_ns[queue.end - 1]);
+    }
+    return [0, to];
+  }
+
+  // Finds actors by name or function; `*` stands for any text. A register stands for its producer and its readers.
+  private find(text: string): Uint8Array {
+    const { run } = this.props;
+    const c = run.columns;
+    const pattern = new RegExp(text.split("*").map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join(".*"), "i");
+    const found = new Uint8Array(c.actor_name.length);
+    for (let actor = 0; actor < found.length; ++actor) {
+      if (pattern.test(nameOf(run, "actor_name", actor)) || pattern.test(nameOf(run, "actor_function", actor))) {
+        found[actor] = 1;
+      }
+    }
+    for (let r = 0; r < c.register_name.length; ++r) {
+      if (!pattern.test(nameOf(run, "register_name", r))) continue;
+      if (c.register_producer[r] >= 0) found[c.register_producer[r]] = 1;
+      for (let i = c.register_first_consumer[r]; i < c.register_first_consumer[r + 1]; ++i) found[c.consumer_actor[i]] = 1;
+    }
+    return found;
+  }
+
+  private redraw(): void {
+    if (this.frame) return;
+    this.frame = requestAnimationFrame(() => {
+      this.frame = 0;
+      if (this.painter) this.painter.draw(this.scene);
+    });
+  }
+
+  private keep(): void {
+    this.props.go({ from: this.scene.from, to: this.scene.to });
+  }
+
+  private zoom(factor: number, x: number): void {
+    const at = this.painter!.nsAt(x, this.scene);
+    const [from, to] = this.whole();
+    const span = Math.min((to - from) * 1.1, Math.max(50, (this.scene.to - this.scene.from) * factor));
+    const share = (at - this.scene.from) / (this.scene.to - this.scene.from);
+    this.scene.from = at - share * span;
+    this.scene.to = this.scene.from + span;
+    this.redraw();
+  }
+  private pan(share: number): void {
+    const by = (this.scene.to - this.scene.from) * share;
+    this.scene.from += by;
+    this.scene.to += by;
+    this.redraw();
+  }
+  private scroll(pixels: number): void {
+    const most = Math.max(0, this.props.detail.length * ROW_HEIGHT + AXIS_HEIGHT - this.canvas!.clientHeight);
+    this.scene.top = Math.max(0, Math.min(most, this.scene.top + pixels));
+    this.redraw();
+  }
+
+  private onWheel(event: WheelEvent): void {
+    event.preventDefault();
+    if (event.ctrlKey || event.metaKey || event.altKey) this.zoom(event.deltaY > 0 ? ZOOM : 1 / ZOOM, event.offsetX);
+    else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) this.pan((event.deltaX || event.deltaY) / 800);
+    else if (this.props.detail.length > ROWS_MAX) this.scroll(event.deltaY);
+    else this.zoom(event.deltaY > 0 ? ZOOM : 1 / ZOOM, event.offsetX);
+    this.keepSoon();
+  }
+  private later = 0;
+  private keepSoon(): void {
+    window.clearTimeout(this.later);
+    this.later = window.setTimeout(() => this.keep(), 250);
+  }
+
+  private onKey(event: KeyboardEvent): void {
+    const middle = NAMES_WIDTH + (this.canvas!.clientWidth - NAMES_WIDTH) / 2;
+    const act = this.scene.act;
+    switch (event.key) {
+      case "w": case "+": this.zoom(1 / ZOOM, middle); break;
+      case "s": case "-": this.zoom(ZOOM, middle); break;
+      case "a": case "ArrowLeft": this.pan(-0.15); break;
+      case "d": case "ArrowRight": this.pan(0.15); break;
+      case "ArrowUp": this.scroll(-ROW_HEIGHT); break;
+      case "ArrowDown": this.scroll(ROW_HEIGHT); break;
+      case "f": if (act >= 0) this.showAct(act); break;
+      case "0": [this.scene.from, this.scene.to] = this.whole(); this.redraw(); break;
+      case ".": this.selectNext(1); return;
+      case ",": this.selectNext(-1); return;
+      case "c": if (act >= 0 && this.props.run.columns.act_cause[act] >= 0) this.select(this.props.run.columns.act_cause[act]);
+        return;
+      case "Escape": this.props.go({ act: undefined, find: undefined }); return;
+      default: return;
+    }
+    event.preventDefault();
+    this.keepSoon();
+  }
+
+  private showAct(act: number): void {
+    const c = this.props.run.columns;
+    const ns = Math.max(c.act_ns[act], c.act_wait_ns[act]);
+    this.scene.from = c.act_begin[act] - 3 * ns;
+    this.scene.to = c.act_begin[act] + 4 * ns;
+    this.redraw();
+  }
+  private selectNext(by: number): void {
+    const queue = this.scene.act < 0 ? 0 : queueOfAct(this.props.run, this.scene.act);
+    const { first, end } = this.props.detail[queue];
+    if (end > first) this.select(Math.max(first, Math.min(end - 1, this.scene.act < 0 ? first : this.scene.act + by)));
+  }
+  private select(act: number): void {
+    const c = this.props.run.columns;
+    const change: { act: number; from?: number; to?: number } = { act };
+    if (c.act_begin[act] < this.scene.from || c.act_begin[act] > this.scene.to) {
+      const span = this.scene.to - this.scene.from;
+      change.from = c.act_begin[act] - span / 2;
+      change.to = change.from + span;
+    }
+    this.props.go(change);
+  }
+
+  private actUnder(event: MouseEvent): number {
+    const queue = this.painter!.queueAt(event.offsetY, this.scene);
+    if (event.offsetX < NAMES_WIDTH || event.offsetY < AXIS_HEIGHT || queue < 0 || queue >= this.props.detail.length) return -1;
+    return actAt(this.props.run.columns, this.props.detail[queue], this.painter!.nsAt(event.offsetX, this.scene));
+  }
+
+  private onDown(event: MouseEvent): void {
+    this.drag = { x: event.offsetX, y: event.offsetY, from: this.scene.from, to: this.scene.to, top: this.scene.top,
+                  measure: event.shiftKey, moved: false };
+  }
+  private onMove(event: MouseEvent): void {
+    const drag = this.drag;
+    if (drag === null) {
+      this.setState({ hover: { act: this.actUnder(event), x: event.offsetX, y: event.offsetY } });
+      return;
+    }
+    if (Math.abs(event.offsetX - drag.x) + Math.abs(event.offsetY - drag.y) > 3) drag.moved = true;
+    if (drag.measure) {
+      this.scene.measure = [this.painter!.nsAt(drag.x, this.scene), this.painter!.nsAt(event.offsetX, this.scene)];
+      this.setState({ measured: Math.abs(this.scene.measure[1] - this.scene.measure[0]) });
+    } else {
+      const by = ((drag.x - event.offsetX) / (this.canvas!.clientWidth - NAMES_WIDTH)) * (drag.to - drag.from);
+      this.scene.from = drag.from + by;
+      this.scene.to = drag.to + by;
+      this.scroll(drag.top + drag.y - event.offsetY - this.scene.top);
+    }
+    this.redraw();
+  }
+  private onUp(event: MouseEvent): void {
+    const drag = this.drag;
+    this.drag = null;
+    if (drag !== null && drag.moved) return this.keep();
+    this.scene.measure = null;
+    this.setState({ measured: 0 });
+    const act = this.actUnder(event);
+    this.props.go({ act: act < 0 ? undefined : act });
+  }
+
+  render(): JSX.Element {
+    const { run, state, detail } = this.props;
+    const rows = Math.min(detail.length, ROWS_MAX);
+    const hover = this.state.hover;
+    return (
+      <section>
+        <h2>Timeline</h2>
+        <div class="controls">
+          <label>Look for <input type="search" value={state.find || ""} placeholder="name, * for any text"
+            onChange={(e: Event) => this.props.go({ find: (e.target as HTMLInputElement).value || undefined })} /></label>
+          <label>Colour by <select value={state.colour || "phase"}
+            onChange={(e: Event) => this.props.go({ colour: (e.target as HTMLSelectElement).value === "micro-batch" ?
+              "micro-batch" : undefined })}>
+            <option value="phase">phase</option><option value="micro-batch">micro-batch</option></select></label>
+          <label>Step <select value="" onChange={(e: Event) => this.goToStep((e.target as HTMLSelectElement).value)}>
+            <option value="">…</option>
+            {run.object.steps.map((s) => <option value={String(s.step)}>{`${s.step}: ${time(s.end_ns - s.begin_ns)}`}</option>)}
+          </select></label>
+          {this.state.measured > 0 && <output>{`measured ${time(this.state.measured)}`}</output>}
+        </div>
+        <div class="timeline" style={{ height: `${rows * ROW_HEIGHT + AXIS_HEIGHT}px` }}>
+          <canvas tabIndex={0} role="application" ref={(c) => { this.canvas = c as HTMLCanvasElement; }}
+                  aria-label="Timeline of all devices. Keys: w and s zoom, a and d move, comma and full stop select the act before and after, c selects what it waited for, f shows it, 0 shows everything."
+                  onKeyDown={(e: KeyboardEvent) => this.onKey(e)} onMouseDown={(e: MouseEvent) => this.onDown(e)}
+                  onMouseMove={(e: MouseEvent) => this.onMove(e)} onMouseUp={(e: MouseEvent) => this.onUp(e)}
+                  onMouseLeave={() => { this.drag = null; this.setState({ hover: null }); }} />
+          {hover && hover.act >= 0 && (
+            <div class="hover" style={{ left: `${hover.x + 12}px`, top: `${hover.y + 14}px` }}>{this.about(hover.act)}</div>
+          )}
+        </div>
+        <Legend />
+        <p class="note">Wheel: zoom. Drag: move. Shift and drag: measure. Keys: w, s zoom; a, d move; comma and full stop
+          select; c goes to what an act waited for; f shows the selected act; 0 shows everything.</p>
+        <div aria-live="polite">{this.scene.act >= 0 || state.act !== undefined ? this.selected(state.act!) : null}</div>
+      </section>
+    );
+  }
+
+  private goToStep(text: string): void {
+    const step = this.props.run.object.steps.find((s) => String(s.step) === text);
+    if (step) this.props.go({ from: step.begin_ns, to: step.end_ns });
+  }
+
+  // Returns sentences about an act: what it waited for, and who held it.
+  private waitText(act: number): string {
+    const { run } = this.props;
+    const c = run.columns;
+    if (c.act_wait[act] === 0) return "It waited for nothing.";
+    const name = nameOf(run, "register_name", c.act_waited_register[act]);
+    const cause = c.act_cause[act];
+    const holder = cause < 0 ? "an act that the trace does not hold" :
+      `${actText(run, cause)} on rank ${rankOfActor(run, c.act_actor[cause])}`;
+    return c.act_wait[act] === 1 ?
+      `Before it, the device waited ${time(c.act_wait_ns[act])} for a token of ${name}, from ${holder}.` :
+      `Before it, the device waited ${time(c.act_wait_ns[act])} for a free slot of ${name}, held by ${holder}.`;
+  }
+
+  private about(act: number): JSX.Element {
+    const c = this.props.run.columns;
+    return (
+      <div>
+        <b>{actText(this.props.run, act)}</b>
+        <div>{nameOf(this.props.run, "actor_phase", c.act_actor[act])}, {time(c.act_ns[act])}</div>
+        <div>{this.waitText(act)}</div>
+      </div>
+    );
+  }
+
+  private selected(act: number): JSX.Element | null {
+    const { run, go } = this.props;
+    const c = run.columns;
+    if (!(act >= 0 && act < c.act_begin.length)) return null;
+    const planned = c.actor_planned_ns[c.act_actor[act]];
+    const register = c.act_waited_register[act];
+    return (
+      <div class="card">
+        <h3>{actText(run, act)}</h3>
+        <p>
+          <Term word="act">Act</Term> on {run.object.queues[queueOfAct(run, act)].name}, phase{" "}
+          {nameOf(run, "actor_phase", c.act_actor[act])}: {time(c.act_ns[act])}
+          {planned > 0 && `, planned ${time(planned)}`}, from {time(c.act_begin[act])} on.{" "}
+          {this.waitText(act)}
+        </p>
+        <p>
+          {c.act_cause[act] >= 0 && <button onClick={() => this.select(c.act_cause[act])}>Go to what it waited for</button>}{" "}
+          {register >= 0 && <button onClick={() => go({ view: "registers", register })}>
+            {`Show the register (${bytes(c.register_bytes[register])} a slot)`}</button>}
+        </p>
+      </div>
+    );
+  }
+}
+
+let waitPictures: { [kind: string]: string } | undefined; // made once
+
+function Legend(): JSX.Element {
+  if (waitPictures === undefined) {
+    waitPictures = {};
+    for (const kind of Object.keys(WAITS) as WaitKind[]) waitPictures[kind] = `url(${waitTile(kind).toDataURL()})`;
+  }
+  const pictures = waitPictures;
+  return (
+    <ul class="legend" aria-label="Colours and patterns">
+      {Object.keys(PHASES).map((phase) => <li><span class="key" style={{ background: PHASES[phase] }} />{phase}</li>)}
+      {(Object.keys(WAITS) as WaitKind[]).map((kind) => (
+        <li><span class="key" style={{ backgroundImage: pictures[kind] }} />{WAITS[kind].name}</li>
+      ))}
+    </ul>
+  );
+}

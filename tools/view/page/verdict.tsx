@@ -1,0 +1,124 @@
+// The verdict: where the time of a step goes, and what would make it shorter.
+
+import { h } from "preact";
+import { Part } from "./bundle";
+import { PARTS } from "./colours";
+import { Bar, Table, Term } from "./ui";
+import { bytes, percent, time } from "./units";
+import { ViewProps } from "./view";
+
+const CAUSES = 5;
+
+function Stack({ parts, step_ns }: { parts: Part[]; step_ns: number }): JSX.Element {
+  const told = parts.map((part) => `${part.name} ${percent(part.share)}`).join(", ");
+  return (
+    <div>
+      <div class="stack" role="img" aria-label={`a step of ${time(step_ns)}: ${told}`}>
+        {parts.map((part, i) => part.share > 0.002 && (
+          <span class={`part part${i}`} style={{ width: `${part.share * 100}%`, background: PARTS[i] }}
+                title={`${part.name}: ${time(part.ns_per_step)}, ${percent(part.share)}`} />
+        ))}
+      </div>
+      <ul class="legend">
+        {parts.map((part, i) => part.share > 0.0005 && (
+          <li><span class={`key part${i}`} style={{ background: PARTS[i] }} />
+            {part.name} <b>{time(part.ns_per_step)}</b> {percent(part.share)}</li>
+        ))}
+      </ul>
+    </div>
+  );
+}
+
+export function Verdict({ run, go }: ViewProps): JSX.Element {
+  const report = run.object.report;
+  const why = report.why_slow;
+  if (why === undefined) {
+    return <section><h2>Verdict</h2><p>{report.why_slow_error}</p></section>;
+  }
+  const errorOfReplay = why.replayed_step_ns / Math.max(1, why.recorded_step_ns) - 1;
+  const toStep = (step: number) => {
+    const found = run.object.steps.find((s) => s.step === step);
+    if (found) go({ view: "timeline", from: found.begin_ns, to: found.end_ns });
+  };
+  return (
+    <section>
+      <h2>A <Term word="step" /> takes {time(why.recorded_step_ns)}</h2>
+      {why.advice && <p class="advice">{why.advice}</p>}
+      <p class="note">
+        Mean of steps {report.first_step} to {report.last_step} over {report.devices.length}{" "}
+        <Term word="device">devices</Term>. {why.outliers.length > 0 && (
+          <span>Left out as outliers: {why.outliers.map((o) => (
+            <button class="link" onClick={() => toStep(o.step)}>{`step ${o.step} (${time(o.ns)})`}</button>
+          ))}</span>)}
+      </p>
+      <Stack parts={why.parts} step_ns={why.recorded_step_ns} />
+      <Table
+        name="What the critical path of a step is made of"
+        rows={why.path_lines}
+        most={CAUSES}
+        columns={[
+          { title: "share", number: true, cell: (line) => percent(line.share) },
+          { title: "per step", number: true, cell: (line) => time(line.ns_per_step) },
+          { title: "", cell: (line) => <Bar share={line.share} colour="#0072b2" label={percent(line.share)} /> },
+          { title: "cause", cell: (line) => (
+            <button class="link" onClick={() => go({ view: "timeline", find: between(line.text) })}>{line.text}</button>
+          ) },
+        ]}
+      />
+      <Table
+        name="What devices really waited for, through all that waited in between"
+        rows={why.wait_roots}
+        most={CAUSES}
+        columns={[
+          { title: "share of waits", number: true, cell: (root) => percent(root.share) },
+          { title: "per step", number: true, cell: (root) => time(root.ns_per_step) },
+          { title: "", cell: (root) => <Bar share={root.share} colour="#d55e00" label={percent(root.share)} /> },
+          { title: "root", cell: (root) => root.kind === "between acts" ? <Term word="between acts" /> : (
+            <button class="link" onClick={() => go({ view: "timeline", find: root.name })}>
+              {root.kind === "work" ? root.name : `${root.name}, on its way`}</button>) },
+          { title: "rank", cell: (root) => listed(root.ranks) },
+        ]}
+      />
+      <Table
+        name="What a change would gain, each by a replay of this run"
+        rows={why.what_if.filter((row) => row.finished)}
+        most={2 * CAUSES}
+        columns={[
+          { title: "saves", number: true, cell: (row) => percent(row.gain || 0) },
+          { title: "a step then takes", number: true, cell: (row) => time(row.step_ns || 0) },
+          { title: "memory", number: true, cell: (row) => row.more_bytes && !row.change.includes("*=+1000") ?
+            `+${bytes(row.more_bytes)}` : "" },
+          { title: "change", cell: (row) => row.about },
+        ]}
+      />
+      <p class="note">
+        A <Term word="replay" /> without a change is off by {percent(errorOfReplay)}.
+      </p>
+      {why.slow_ranks.length > 0 && (
+        <Table
+          name="Ranks that are slower than others at the same work"
+          rows={why.slow_ranks}
+          columns={[
+            { title: "rank", number: true, cell: (slow) => slow.rank },
+            { title: "times as long", number: true, cell: (slow) => slow.factor.toFixed(2) },
+            { title: "more per step", number: true, cell: (slow) => time(slow.more_ns_per_step) },
+            { title: "as the same acts of ranks", cell: (slow) => slow.peers.join(", ") },
+            { title: "most of all", cell: (slow) => slow.functions.length > 0 ? slow.functions[0].name : "" },
+          ]}
+        />
+      )}
+    </section>
+  );
+}
+
+// Returns "0, 1, 2, 3 and 4 more".
+function listed(ranks: number[]): string {
+  const shown = ranks.slice(0, 4).join(", ");
+  return ranks.length > 4 ? `${shown} and ${ranks.length - 4} more` : shown;
+}
+
+// Returns the first name in backquotes, to look for.
+function between(text: string): string {
+  const parts = text.split("`");
+  return parts.length > 2 ? parts[1] : "";
+}

@@ -1,0 +1,30 @@
+// What the page's words mean. A word in a text shows its meaning when the pointer or the focus is on it.
+
+export const WORDS: { [word: string]: string } = {
+  act: "One turn of an actor: it takes a token from each input, a slot of each output, and computes.",
+  actor: "The part of a plan that does one piece of work on one rank, again and again.",
+  "between acts":
+    "The device was ready for the next act and had not begun it, or the trace knows no event that it waited for.",
+  boxing: "The transfers that bring a tensor from one layout to another, such as an all-reduce.",
+  bubble: "The share of a step in which the stages of a pipeline have no work because they fill or drain.",
+  credit: "The permission to write a slot of a register again, given back by its last reader.",
+  "critical path":
+    "The chain of acts and waits that leads from the end of a step back to its begin. Only what lies on it can make " +
+    "the step shorter.",
+  device: "What runs the acts of a rank: a CPU with its threads, or a GPU.",
+  "late ranks": "The sender of an awaited token had not sent it yet: a bubble of the pipeline, or an imbalance.",
+  layout: "How a tensor lies over the devices: split (S), broadcast (B) or partial (P), for each axis of the mesh.",
+  "micro-batch": "A part of the batch of a step that goes through the model by itself.",
+  phase: "What an act serves: forward, backward, the gradients of weights, update, boxing, data or metrics.",
+  queue: "Acts on one queue of a device run one after another.",
+  rank: "One device of the job, counted from 0.",
+  register: "The slots in which an actor leaves its result for the actors that read it.",
+  replay:
+    "The recorded run played again under the rules of the runtime, with one change. A replay without a change shows " +
+    "how far the figures can be trusted.",
+  slot: "Room for one token in a register. An actor waits if all slots of its output are in use.",
+  stage: "The part of the model that one place of a pipeline computes.",
+  step: "One update of the weights: from the end of the step before to the end of its own last act.",
+  token: "A tensor in a slot of a register, ready to be read.",
+  "under way": "The awaited token had been sent and had not arrived: communication that no work hid.",
+};

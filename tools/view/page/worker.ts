@@ -1,0 +1,19 @@
+// The worker that decodes a run beside the page, so that the page answers meanwhile.
+
+import { decodeRun } from "./bundle";
+import { buildDetail } from "./detail";
+
+self.onmessage = async (message: MessageEvent) => {
+  try {
+    let bytes: ArrayBuffer = message.data.bytes;
+    if (message.data.packed) {
+      const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+      bytes = await new Response(stream).arrayBuffer();
+    }
+    const run = decodeRun(bytes);
+    const detail = buildDetail(run.columns);
+    (self as unknown as { postMessage(data: unknown, move: Transferable[]): void }).postMessage({ run, detail }, [bytes]);
+  } catch (error) {
+    self.postMessage({ error: error instanceof Error ? error.message : String(error) });
+  }
+};

@@ -1,0 +1,255 @@
+#include "tools/view/run_bundle.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+#include "runtime/base/id_vector.h"
+#include "runtime/base/status.h"
+#include "tools/trace/recorded_run.h"
+#include "tools/trace/register_fill.h"
+#include "tools/trace/trace_json.h"
+#include "tools/trace/trace_report.h"
+#include "tools/trace/why_slow.h"
+#include "tools/view/bundle_writer.h"
+
+namespace weir::view {
+namespace {
+
+using trace::RecordedAct;
+using trace::RecordedActorId;
+using trace::RecordedRank;
+using trace::RecordedRankId;
+using trace::RecordedRegisterId;
+using trace::RecordedRun;
+using Json = BundleWriter::Json;
+
+// An ActPlace is an act of a run: its rank and its place in the acts of the rank.
+struct ActPlace {
+  RecordedRankId rank;
+  int32_t place = 0;
+};
+
+class BundleBuilder {
+ public:
+  explicit BundleBuilder(const RecordedRun& run) : run_(run), begin_(BeginOf(run)) { OrderActs(); }
+
+  std::string Build(const Json& report, absl::string_view title) && {
+    AddActs();
+    AddActors();
+    AddRegisters();
+    Json object;
+    object["title"] = std::string(title);
+    object["report"] = report;
+    object["ranks"] = Ranks();
+    object["queues"] = Queues();
+    object["steps"] = Steps();
+    return std::move(writer_).Finish(std::move(object));
+  }
+
+ private:
+  static int64_t BeginOf(const RecordedRun& run) {
+    int64_t begin = run.times.steps.front().begin;
+    for (const RecordedRank& rank : run.ranks) {
+      for (const RecordedAct& act : rank.acts) begin = std::min(begin, act.start);
+    }
+    return begin;
+  }
+
+  // Numbers all acts: queue by queue, and on a queue by their begin.
+  void OrderActs() {
+    std::vector<std::vector<ActPlace>> by_queue;
+    for (const RecordedRankId r : run_.ranks.ids()) {
+      const RecordedRank& rank = run_.ranks[r];
+      by_queue.resize(rank.first_queue + rank.num_queues);
+      index_of_.emplace_back(rank.acts.size(), -1);
+      for (size_t i = 0; i < rank.acts.size(); ++i) {
+        const int32_t queue = run_.actors[rank.acts[i].actor].queue.value();
+        by_queue[queue].push_back({r, static_cast<int32_t>(i)});
+      }
+    }
+    for (std::vector<ActPlace>& acts : by_queue) {
+      first_act_of_queue_.push_back(static_cast<uint32_t>(order_.size()));
+      std::stable_sort(acts.begin(), acts.end(), [this](const ActPlace& a, const ActPlace& b) {
+        return At(a).start < At(b).start;
+      });
+      for (const ActPlace& act : acts) {
+        index_of_[act.rank][act.place] = static_cast<int32_t>(order_.size());
+        order_.push_back(act);
+      }
+    }
+    first_act_of_queue_.push_back(static_cast<uint32_t>(order_.size()));
+  }
+
+  const RecordedAct& At(const ActPlace& act) const { return run_.ranks[act.rank].acts[act.place]; }
+  // Returns the number of an act of `run_`, or -1 for null.
+  int32_t IndexOf(const RecordedAct* act) const {
+    if (act == nullptr) return -1;
+    const RecordedRankId rank = run_.actors[act->actor].rank_index;
+    return index_of_[rank][act - run_.ranks[rank].acts.data()];
+  }
+  // Returns the time for which the queue of an act waited before the act.
+  double WaitNs(const ActPlace& place) const {
+    const RecordedAct& act = At(place);
+    const RecordedRank& rank = run_.ranks[place.rank];
+    int64_t from = act.previous < 0 ? begin_ : rank.acts[act.previous].end;
+    for (const RecordedRank::RunBegin& begin : rank.runs) {
+      if (begin.act == place.place) from = std::max(from, begin.at);
+    }
+    return static_cast<double>(std::max<int64_t>(0, std::min(act.ready, act.start) - from));
+  }
+
+  void AddActs() {
+    const size_t count = order_.size();
+    std::vector<double> begin(count);
+    std::vector<float> ns(count), wait_ns(count);
+    std::vector<uint32_t> actor(count);
+    std::vector<int32_t> step(count), micro_batch(count), chunk(count), waited(count, -1),
+        cause(count, -1);
+    std::vector<uint8_t> wait(count);
+    waited_input_ns_.assign(run_.registers.size(), 0);
+    waited_credit_ns_.assign(run_.registers.size(), 0);
+    for (size_t i = 0; i < count; ++i) {
+      const RecordedAct& act = At(order_[i]);
+      const trace::RecordedActor& of = run_.actors[act.actor];
+      begin[i] = static_cast<double>(act.start - begin_);
+      ns[i] = static_cast<float>(act.end - act.start);
+      actor[i] = static_cast<uint32_t>(act.actor.value());
+      step[i] = static_cast<int32_t>(act.step);
+      micro_batch[i] = static_cast<int32_t>(of.MicroBatchOf(act.number));
+      chunk[i] = static_cast<int32_t>(of.ActInStep(act.number) % of.chunks);
+      if (act.wait == RecordedAct::Wait::kNone) continue;
+      wait[i] = act.wait == RecordedAct::Wait::kInput ? 1 : 2;
+      const double waited_ns = WaitNs(order_[i]);
+      wait_ns[i] = static_cast<float>(waited_ns);
+      waited[i] = act.waited_register.value();
+      cause[i] = IndexOf(run_.Cause(act));
+      (wait[i] == 1 ? waited_input_ns_ : waited_credit_ns_)[act.waited_register.value()] +=
+          waited_ns;
+    }
+    writer_.Add("queue_first_act", first_act_of_queue_);
+    writer_.Add("act_begin", begin);
+    writer_.Add("act_ns", ns);
+    writer_.Add("act_actor", actor);
+    writer_.Add("act_step", step);
+    writer_.Add("act_micro_batch", micro_batch);
+    writer_.Add("act_chunk", chunk);
+    writer_.Add("act_wait", wait);
+    writer_.Add("act_wait_ns", wait_ns);
+    writer_.Add("act_waited_register", waited);
+    writer_.Add("act_cause", cause);
+  }
+
+  void AddActors() {
+    std::vector<uint32_t> name, function, phase, rank, queue;
+    std::vector<double> planned;
+    for (const trace::RecordedActor& actor : run_.actors) {
+      name.push_back(writer_.StringId(actor.name));
+      function.push_back(writer_.StringId(actor.function));
+      phase.push_back(writer_.StringId(actor.phase));
+      rank.push_back(static_cast<uint32_t>(actor.rank_index.value()));
+      queue.push_back(static_cast<uint32_t>(actor.queue.value()));
+      planned.push_back(static_cast<double>(actor.planned_ns));
+    }
+    writer_.Add("actor_name", name);
+    writer_.Add("actor_function", function);
+    writer_.Add("actor_phase", phase);
+    writer_.Add("actor_rank", rank);
+    writer_.Add("actor_queue", queue);
+    writer_.Add("actor_planned_ns", planned);
+  }
+
+  void AddRegisters() {
+    std::vector<uint32_t> name, family, first_consumer = {0}, first_change = {0}, consumers;
+    std::vector<int32_t> producer, slots, most, in_use;
+    std::vector<uint8_t> crosses;
+    std::vector<double> bytes, full_ns, at;
+    for (const RecordedRegisterId id : run_.registers.ids()) {
+      const trace::RecordedRegister& r = run_.registers[id];
+      name.push_back(writer_.StringId(r.name));
+      family.push_back(writer_.StringId(r.family));
+      bytes.push_back(static_cast<double>(r.bytes));
+      slots.push_back(static_cast<int32_t>(r.slots));
+      producer.push_back(r.producer.actor.has_value() ? r.producer.actor.value() : -1);
+      crosses.push_back(r.crosses_ranks ? 1 : 0);
+      for (const trace::RecordedPortRef& consumer : r.consumers)
+        consumers.push_back(static_cast<uint32_t>(consumer.actor.value()));
+      first_consumer.push_back(static_cast<uint32_t>(consumers.size()));
+      const trace::RegisterFill fill = trace::FindFill(run_, id);
+      most.push_back(static_cast<int32_t>(fill.most));
+      full_ns.push_back(static_cast<double>(fill.full_ns));
+      for (const trace::FillChange& change : fill.changes) {
+        at.push_back(static_cast<double>(change.at - begin_));
+        in_use.push_back(static_cast<int32_t>(change.in_use));
+      }
+      first_change.push_back(static_cast<uint32_t>(at.size()));
+    }
+    writer_.Add("register_name", name);
+    writer_.Add("register_family", family);
+    writer_.Add("register_bytes", bytes);
+    writer_.Add("register_slots", slots);
+    writer_.Add("register_producer", producer);
+    writer_.Add("register_crosses_ranks", crosses);
+    writer_.Add("register_most", most);
+    writer_.Add("register_full_ns", full_ns);
+    writer_.Add("register_waited_input_ns", waited_input_ns_);
+    writer_.Add("register_waited_credit_ns", waited_credit_ns_);
+    writer_.Add("register_first_consumer", first_consumer);
+    writer_.Add("consumer_actor", consumers);
+    writer_.Add("register_first_change", first_change);
+    writer_.Add("change_at", at);
+    writer_.Add("change_in_use", in_use);
+  }
+
+  Json Ranks() const {
+    Json ranks = Json::array();
+    for (const RecordedRank& rank : run_.ranks)
+      ranks.push_back({{"rank", rank.rank.value()}, {"name", rank.name}});
+    return ranks;
+  }
+  Json Queues() const {
+    Json queues = Json::array();
+    for (const RecordedRankId r : run_.ranks.ids()) {
+      const RecordedRank& rank = run_.ranks[r];
+      for (int32_t q = 0; q < rank.num_queues; ++q) {
+        queues.push_back(
+            {{"rank", r.value()},
+             {"name", rank.num_queues == 1 ? rank.name : absl::StrCat(rank.name, ", queue ", q)}});
+      }
+    }
+    return queues;
+  }
+  Json Steps() const {
+    Json steps = Json::array();
+    for (const trace::StepTime& step : run_.times.steps) {
+      steps.push_back({{"step", step.step},
+                       {"begin_ns", step.begin - begin_},
+                       {"end_ns", step.end - begin_},
+                       {"first_of_run", step.place == trace::StepTime::Place::kFirstOfRun}});
+    }
+    return steps;
+  }
+
+  const RecordedRun& run_;
+  const int64_t begin_;
+  std::vector<ActPlace> order_;
+  std::vector<uint32_t> first_act_of_queue_;
+  IdVector<RecordedRankId, std::vector<int32_t>> index_of_;  // by place in the acts of the rank
+  std::vector<double> waited_input_ns_, waited_credit_ns_;   // by register
+  BundleWriter writer_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::string> MakeRunBundle(const trace::TraceReader& reader,
+                                          absl::string_view title) {
+  WEIR_ASSIGN_OR_RETURN(const RecordedRun run, trace::ReadRecordedRun(reader));
+  const absl::StatusOr<trace::WhySlow> why = trace::FindWhySlow(run, {});
+  const Json report = Json::parse(trace::ToJson(trace::MakeTraceReport(reader), why));
+  return BundleBuilder(run).Build(report, title);
+}
+
+}  // namespace weir::view

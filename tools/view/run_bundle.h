@@ -1,0 +1,48 @@
+// A RunBundle is a run in the form that the page of `weir view` reads: one JSON object with names
+// and the report, and columns of numbers that become typed arrays without being parsed.
+//
+//   "WEIRVIEW"   8 bytes
+//   N            32-bit number: the bytes of the object
+//   version      32-bit number
+//   the object, filled with spaces up to a multiple of 8 bytes after its begin
+//   the columns, each filled with zeros up to a multiple of 8 bytes
+//
+// Numbers are little-endian. object.columns lists {name, type, offset, count}; offsets count from
+// the end of the object. The object also has:
+//
+//   title, report     the report is the object of `weir trace report --json`
+//   strings           names; columns hold places in this list
+//   ranks, queues     [{rank, name}], [{rank: place in ranks, name}]
+//   steps             [{step, begin_ns, end_ns, first_of_run}]
+//
+// All times are in ns from the first event of the trace. Columns, by the thing that they describe:
+//
+//   queue_first_act       places of acts; the acts of a queue follow one another by their begin
+//   act_*                 begin, ns (its length), actor, step, micro_batch, chunk, wait (0 none,
+//                         1 input, 2 credit), wait_ns before the act, waited_register, cause (the
+//                         act that ended the wait); -1: none
+//   actor_*               name, function, phase, rank, queue, planned_ns
+//   register_*            name, family, bytes (of a slot), slots, producer, crosses_ranks, most,
+//                         full_ns, waited_input_ns, waited_credit_ns (of all queues)
+//   register_first_consumer, consumer_actor        the consumers of a register
+//   register_first_change, change_at, change_in_use    slots in use over time (register_fill.h)
+//
+// Thread rule: pure functions.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "tools/trace/trace_reader.h"
+
+namespace weir::view {
+
+inline constexpr uint32_t kRunBundleVersion = 1;
+
+// `title` is what people call the run, such as the name of its file. kFailedPrecondition if the
+// trace lacks what a viewer needs (tools/trace/recorded_run.h); the message says what.
+absl::StatusOr<std::string> MakeRunBundle(const trace::TraceReader& reader,
+                                          absl::string_view title);
+
+}  // namespace weir::view

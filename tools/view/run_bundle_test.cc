@@ -1,0 +1,86 @@
+// The bundle of a record whose times are known, read as the page reads it.
+#include "tools/view/run_bundle.h"
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tools/trace/relay_testing.h"
+
+namespace weir::view {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using trace::kMicrosecond;
+
+constexpr size_t kHeaderBytes = 16;
+
+class Bundle {
+ public:
+  explicit Bundle(std::string bytes) : bytes_(std::move(bytes)) {
+    uint32_t size = 0;
+    std::memcpy(&size, bytes_.data() + 8, sizeof(size));
+    columns_at_ = kHeaderBytes + size;
+    object_ = nlohmann::json::parse(bytes_.substr(kHeaderBytes, size));
+  }
+  const nlohmann::json& object() const { return object_; }
+  template <typename Number>
+  std::vector<Number> Column(const std::string& name) const {
+    for (const nlohmann::json& column : object_["columns"]) {
+      if (column["name"] != name) continue;
+      const size_t offset = columns_at_ + column["offset"].get<size_t>();
+      EXPECT_EQ(offset % 8, 0u) << name;
+      std::vector<Number> numbers(column["count"].get<size_t>());
+      std::memcpy(numbers.data(), bytes_.data() + offset, numbers.size() * sizeof(Number));
+      return numbers;
+    }
+    ADD_FAILURE() << "no column " << name;
+    return {};
+  }
+
+ private:
+  const std::string bytes_;
+  size_t columns_at_ = 0;
+  nlohmann::json object_;
+};
+
+Bundle BundleOf(const trace::Relay& relay) {
+  absl::StatusOr<std::string> bundle = MakeRunBundle(trace::Read(relay.File({0, 1})), "the relay");
+  EXPECT_TRUE(bundle.ok()) << bundle.status();
+  EXPECT_EQ(bundle->substr(0, 8), "WEIRVIEW");
+  return Bundle(*std::move(bundle));
+}
+
+TEST(RunBundleTest, HoldsEachActWithItsTimeItsWaitAndWhatEndedTheWait) {
+  const Bundle bundle = BundleOf(trace::Relay(2));
+  EXPECT_EQ(bundle.object()["title"], "the relay");
+  EXPECT_THAT(bundle.Column<uint32_t>("queue_first_act"), ElementsAre(0, 2, 4));
+  // Rank 0 makes x at 0 and 35 us, for 10 us; rank 1 reads it from 15 and 50 us on, for 20 us.
+  EXPECT_THAT(bundle.Column<double>("act_begin"), ElementsAre(0, 35e3, 15e3, 50e3));
+  EXPECT_THAT(bundle.Column<float>("act_ns"), ElementsAre(10e3, 10e3, 20e3, 20e3));
+  EXPECT_THAT(bundle.Column<int32_t>("act_step"), ElementsAre(0, 1, 0, 1));
+  EXPECT_THAT(bundle.Column<uint8_t>("act_wait"), ElementsAre(2, 2, 1, 1));
+  EXPECT_THAT(bundle.Column<float>("act_wait_ns"), ElementsAre(0, 25e3, 15e3, 15e3));
+  // The second x waits for the slot that the first read gives up; each read waits for its x.
+  EXPECT_THAT(bundle.Column<int32_t>("act_cause"), ElementsAre(-1, 2, 0, 1));
+  EXPECT_THAT(bundle.Column<double>("register_waited_credit_ns"), ElementsAre(25e3));
+  EXPECT_THAT(bundle.Column<double>("register_waited_input_ns"), ElementsAre(30e3));
+  EXPECT_THAT(bundle.Column<int32_t>("register_most"), ElementsAre(1));
+  EXPECT_THAT(bundle.Column<double>("change_at"), ElementsAre(0, 70e3));
+  EXPECT_EQ(bundle.object()["steps"][1]["begin_ns"], 35 * kMicrosecond);
+  EXPECT_EQ(bundle.object()["report"]["why_slow"]["parts"].size(), 8u);
+}
+
+TEST(RunBundleTest, ATraceThatLacksARankIsRefusedWithTheReason) {
+  EXPECT_THAT(MakeRunBundle(trace::Read(trace::Relay(2).File({0})), "a part").status().message(),
+              HasSubstr("is on a rank that the trace lacks"));
+}
+
+}  // namespace
+}  // namespace weir::view
