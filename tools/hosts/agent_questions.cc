@@ -21,7 +21,7 @@ constexpr size_t kWaitingBytesMax = 4 << 20;  // in the channel to an agent
 
 }  // namespace
 
-std::vector<std::vector<AddressProbe>> AgentsSupervisor::Probe(
+IdVector<HostId, std::vector<AddressProbe>> AgentsSupervisor::Probe(
     const std::vector<std::string>& addresses, int64_t limit_ms) {
   proto::AgentOrder order;
   for (const std::string& address : addresses) order.mutable_probe()->add_address(address);
@@ -30,7 +30,7 @@ std::vector<std::vector<AddressProbe>> AgentsSupervisor::Probe(
   SendToAll(order);
   AwaitAll(limit_ms * static_cast<int64_t>(addresses.size()) + kAnswerMs,
            [](const Agent& agent) { return agent.probe.has_value(); });
-  std::vector<std::vector<AddressProbe>> results;
+  IdVector<HostId, std::vector<AddressProbe>> results;
   for (const Agent& agent : agents_) {
     std::vector<AddressProbe> of_host(addresses.size());
     for (AddressProbe& probe : of_host) probe.error = "the host gave no answer";
@@ -45,12 +45,12 @@ std::vector<std::vector<AddressProbe>> AgentsSupervisor::Probe(
   return results;
 }
 
-std::vector<std::vector<std::string>> AgentsSupervisor::ListenForProbes() {
+IdVector<HostId, std::vector<std::string>> AgentsSupervisor::ListenForProbes() {
   proto::AgentOrder order;
   order.mutable_listen();
   SendToAll(order);
   AwaitAll(kAnswerMs, [](const Agent& agent) { return agent.listen.has_value(); });
-  std::vector<std::vector<std::string>> addresses;
+  IdVector<HostId, std::vector<std::string>> addresses;
   for (const Agent& agent : agents_) {
     addresses.emplace_back();
     if (!agent.listen.has_value()) continue;
@@ -59,8 +59,8 @@ std::vector<std::vector<std::string>> AgentsSupervisor::ListenForProbes() {
   return addresses;
 }
 
-LinkSpeed AgentsSupervisor::Measure(int host, const std::string& address) {
-  Agent& agent = agents_.at(static_cast<size_t>(host));
+LinkSpeed AgentsSupervisor::Measure(HostId host, const std::string& address) {
+  Agent& agent = agents_[host];
   agent.measure.reset();
   proto::AgentOrder order;
   order.mutable_measure()->set_request(++num_requests_);
@@ -77,9 +77,9 @@ LinkSpeed AgentsSupervisor::Measure(int host, const std::string& address) {
           agent.measure->bytes_per_second()};
 }
 
-std::vector<std::optional<int64_t>> AgentsSupervisor::ClockOffsetsNs() {
+IdVector<HostId, std::optional<int64_t>> AgentsSupervisor::ClockOffsetsNs() {
   constexpr int kQuestions = 5;
-  std::vector<std::optional<int64_t>> offsets;
+  IdVector<HostId, std::optional<int64_t>> offsets;
   for (Agent& agent : agents_) {
     offsets.emplace_back();
     int64_t quickest_ns = std::numeric_limits<int64_t>::max();
@@ -105,29 +105,28 @@ std::vector<std::optional<int64_t>> AgentsSupervisor::ClockOffsetsNs() {
   return offsets;
 }
 
-std::vector<launch::WorkerLook> AgentsSupervisor::Look(const std::vector<int>& workers) {
+std::vector<launch::WorkerLook> AgentsSupervisor::Look(const std::vector<WorkerId>& workers) {
   const int64_t request = ++num_requests_;
-  std::vector<proto::AgentOrder> orders(agents_.size());
-  std::vector<std::pair<size_t, int>> places;  // by look: the host, and the place in its answer
-  for (int index : workers) {
+  IdVector<HostId, proto::AgentOrder> orders(agents_.size());
+  std::vector<std::pair<HostId, int>> places;  // by look: the host, and the place in its answer
+  for (const WorkerId index : workers) {
     MutexLock lock(&mutex_);
-    const Worker& worker = workers_.at(static_cast<size_t>(index));
-    const size_t host = static_cast<size_t>(worker.host);
-    proto::LookOrder* const order = orders[host].mutable_look();
-    places.emplace_back(host, order->process_size());
+    const Worker& worker = workers_[index];
+    proto::LookOrder* const order = orders[worker.host].mutable_look();
+    places.emplace_back(worker.host, order->process_size());
     order->set_request(request);
-    order->add_process(worker.process);
+    order->add_process(worker.process.value());
   }
-  for (size_t host = 0; host < agents_.size(); ++host) {
+  for (const HostId host : agents_.ids()) {
     if (!orders[host].has_look()) continue;
     agents_[host].look.reset();
     SendTo(&agents_[host], orders[host]);
   }
-  const auto has_answer = [&](size_t host) {
+  const auto has_answer = [&](HostId host) {
     return agents_[host].look.has_value() && agents_[host].look->request() == request;
   };
   ServeUntil(kLookMs, Listen::kToAgentsOnly, [&] {
-    return std::all_of(places.begin(), places.end(), [&](const std::pair<size_t, int>& place) {
+    return std::all_of(places.begin(), places.end(), [&](const std::pair<HostId, int>& place) {
       return has_answer(place.first) || !agents_[place.first].lost.empty();
     });
   });
@@ -150,9 +149,9 @@ std::vector<launch::WorkerLook> AgentsSupervisor::Look(const std::vector<int>& w
   return looks;
 }
 
-absl::StatusOr<std::string> AgentsSupervisor::FetchFile(int host, const std::string& path,
+absl::StatusOr<std::string> AgentsSupervisor::FetchFile(HostId host, const std::string& path,
                                                         int64_t bytes_max) {
-  Agent& agent = agents_.at(static_cast<size_t>(host));
+  Agent& agent = agents_[host];
   agent.fetched.clear();
   agent.fetch_status.reset();
   proto::AgentOrder order;
@@ -169,7 +168,7 @@ absl::StatusOr<std::string> AgentsSupervisor::FetchFile(int host, const std::str
   } while (!agent.fetch_status.has_value() && agent.lost.empty() && agent.fetched.size() > before);
   if (!agent.fetch_status.has_value()) {
     return absl::UnavailableError(
-        absl::StrCat(path, " of host '", hosts_[static_cast<size_t>(host)].host, "': ",
+        absl::StrCat(path, " of host '", hosts_[host].host, "': ",
                      agent.lost.empty() ? absl::StrCat("nothing came for ", kPieceMs / 1000, " s")
                                         : agent.lost));
   }
@@ -183,9 +182,10 @@ void AgentsSupervisor::TakeFetch(Agent* agent, const proto::FetchReport& report)
   if (report.is_last()) agent->fetch_status = control::FromOutcome(report.outcome());
 }
 
-void AgentsSupervisor::RemoveFiles(const std::vector<std::vector<std::string>>& paths_of_hosts) {
+void AgentsSupervisor::RemoveFiles(
+    const IdVector<HostId, std::vector<std::string>>& paths_of_hosts) {
   const int64_t request = ++num_requests_;
-  for (size_t host = 0; host < agents_.size(); ++host) {
+  for (const HostId host : agents_.ids()) {
     proto::AgentOrder order;
     order.mutable_remove()->set_request(request);
     for (const std::string& path : paths_of_hosts[host]) order.mutable_remove()->add_path(path);
@@ -196,7 +196,7 @@ void AgentsSupervisor::RemoveFiles(const std::vector<std::vector<std::string>>& 
 }
 
 absl::Status AgentsSupervisor::ShipFile(const std::string& from,
-                                        const std::vector<std::string>& to) {
+                                        const IdVector<HostId, std::string>& to) {
   proto::ShipOrder piece;
   piece.set_request(++num_requests_);
   for (Agent& agent : agents_) agent.ship_status.reset();
@@ -217,7 +217,7 @@ absl::Status AgentsSupervisor::ShipFile(const std::string& from,
     AwaitAll(kPieceMs, [](const Agent& agent) { return agent.ship_status.has_value(); });
   // After a host has failed, the others have not been sent everything.
   absl::Status silent;
-  for (size_t host = 0; host < agents_.size(); ++host) {
+  for (const HostId host : agents_.ids()) {
     const Agent& agent = agents_[host];
     if (agent.ship_status.has_value() && agent.ship_status->ok()) continue;
     const std::string where = absl::StrCat(to[host], " on host '", hosts_[host].host, "'");
@@ -241,8 +241,8 @@ absl::Status AgentsSupervisor::ShipFile(const std::string& from,
 // Sends a piece to all hosts and waits while a channel holds much. Returns whether every host goes
 // on to take pieces.
 bool AgentsSupervisor::ShipPiece(const proto::ShipOrder& piece,
-                                 const std::vector<std::string>& to) {
-  for (size_t host = 0; host < agents_.size(); ++host) {
+                                 const IdVector<HostId, std::string>& to) {
+  for (const HostId host : agents_.ids()) {
     proto::AgentOrder order;
     *order.mutable_ship() = piece;
     order.mutable_ship()->set_path(to[host]);

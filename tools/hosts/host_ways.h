@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
 #include "tools/hosts/hosts_supervisor.h"
 
 namespace weir::hosts {
@@ -18,7 +20,7 @@ inline constexpr size_t kHostsTriedMax = 16;
 // takes no part. An address at which a host cannot listen for probes, such as one of the loopback
 // interface, is not tried. kUnavailable (W0886) with each host and what it met at those that it
 // does not reach. Takes a moment, and at most 2 s for each address that is not reached.
-absl::Status CheckWays(HostsSupervisor* supervisor, const std::vector<std::string>& hosts,
-                       const std::vector<std::string>& addresses);
+absl::Status CheckWays(HostsSupervisor* supervisor, const IdVector<HostId, std::string>& hosts,
+                       const IdVector<HostId, std::string>& addresses);
 
 }  // namespace weir::hosts

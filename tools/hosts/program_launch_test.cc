@@ -10,17 +10,17 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::vector<ListedHost> HostsOf(const std::vector<std::pair<std::string, int>>& entries) {
-  std::vector<ListedHost> hosts;
+HostList HostsOf(const std::vector<std::pair<std::string, int>>& entries) {
+  HostList hosts;
   for (const auto& [name, slots] : entries) hosts.push_back({name, slots, "of the test"});
   return hosts;
 }
 
-std::string TextOf(const std::vector<RankPlace>& places) {
+std::string TextOf(const IdVector<RankId, RankPlace>& places) {
   std::string text;
   for (const RankPlace& place : places) {
     absl::StrAppend(&text, text.empty() ? "" : " ", place.agent, ":", place.local_rank, "/",
-                    place.num_local, "@", place.host, "/", place.num_hosts);
+                    place.num_local, "@", place.group, "/", place.num_hosts);
   }
   return text;
 }
@@ -47,8 +47,8 @@ TEST(ProgramLaunchTest, MoreProcessesThanSlotsAreRefused) {
 }
 
 TEST(ProgramLaunchTest, ARankFindsItsPlaceInItsEnvironment) {
-  const std::vector<RankPlace> places = *PlacePrograms(HostsOf({{"a", 2}, {"b", 2}}), 0);
-  EXPECT_THAT(RankVariables(places[3], places.size()),
+  const IdVector<RankId, RankPlace> places = *PlacePrograms(HostsOf({{"a", 2}, {"b", 2}}), 0);
+  EXPECT_THAT(RankVariables(places[RankId(3)], places.size()),
               ElementsAre("RANK=3", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2",
                           "GROUP_RANK=1", "GROUP_WORLD_SIZE=2"));
 }

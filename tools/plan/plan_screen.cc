@@ -16,7 +16,7 @@
 #include "runtime/base/wrap_text.h"
 #include "tools/plan/boxing_costs.h"
 #include "tools/plan/plan_sections.h"
-#include "tools/sim/cluster_map.h"
+#include "tools/sim/cluster_file.h"
 #include "tools/train/shared_cores.h"
 
 namespace weir::plan {
