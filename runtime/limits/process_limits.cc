@@ -84,6 +84,15 @@ void Keep(const std::string& text, char* place, size_t room) {
   ::_exit(kExitRefused);
 }
 
+// Returns whether the system refuses this process a thread now.
+bool IsRefusedAThread() {
+  pthread_t thread;
+  const int error = ::pthread_create(
+      &thread, nullptr, [](void*) -> void* { return nullptr; }, nullptr);
+  if (error == 0) ::pthread_join(thread, nullptr);
+  return error == EAGAIN;
+}
+
 [[noreturn]] void OnTerminate() {
   try {
     if (std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);
@@ -94,6 +103,8 @@ void Keep(const std::string& text, char* place, size_t room) {
     if (IsLimited(RLIMIT_AS) || error.code().value() == ENOMEM) EndWith(text_of_memory);
   } catch (...) {
   }
+  // An object whose constructor fails for want of a thread may end the process while it is undone.
+  if (IsRefusedAThread()) EndWith(text_of_threads);
   std::abort();
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -20,6 +21,7 @@ namespace weir::fleet {
 namespace {
 
 constexpr int kLooksForStalls = 12;
+constexpr int kRepeatsForSure = 2;
 constexpr auto kBetweenLooks = std::chrono::milliseconds(100);
 
 constexpr char kNetworkAdvice[] =
@@ -28,8 +30,11 @@ constexpr char kNetworkAdvice[] =
     "wrong MTU); on one host --transport shm needs no network for tensors";
 
 std::string Describe(const launch::StalledConnection& connection) {
-  return absl::StrCat(connection.bytes_waiting, " bytes from ", connection.local, " to ",
-                      connection.remote, " were sent ", connection.times_repeated + 1,
+  const std::string what = absl::StrCat(connection.bytes_waiting, " bytes from ", connection.local,
+                                        " to ", connection.remote);
+  if (connection.times_repeated == 0)
+    return absl::StrCat(what, " cannot be sent, though the receiver has read all that came");
+  return absl::StrCat(what, " were sent ", connection.times_repeated + 1,
                       " times without an answer");
 }
 
@@ -37,14 +42,22 @@ std::string Describe(const launch::StalledConnection& connection) {
 
 // Looks for connections of these workers, or of this process, that carry nothing. The system
 // repeats lost data after 0.2 s, 0.6 s, 1.4 s, and later on a busy machine. A silence may therefore
-// show before its cause does.
+// show before its cause does. Data that was repeated once may arrive yet, so it counts only after
+// all looks: a network that loses much lets some of it through, and counts anew.
 std::vector<launch::StalledConnection> Fleet::AwaitStalledConnections(
     const std::vector<WorkerId>& workers) {
+  std::vector<launch::StalledConnection> perhaps;
   for (int look = 1;; ++look) {
     std::vector<launch::StalledConnection> stalled = launch::FindStalledConnections({::getpid()});
     for (const launch::WorkerLook& seen : supervisor_->Look(workers))
       stalled.insert(stalled.end(), seen.stalled.begin(), seen.stalled.end());
-    if (!stalled.empty() || look == kLooksForStalls) return stalled;
+    std::vector<launch::StalledConnection> surely = stalled;
+    std::erase_if(surely, [](const launch::StalledConnection& connection) {
+      return connection.times_repeated < kRepeatsForSure;
+    });
+    if (!surely.empty()) return surely;
+    if (!stalled.empty()) perhaps = std::move(stalled);
+    if (look == kLooksForStalls) return perhaps;
     std::this_thread::sleep_for(kBetweenLooks);
   }
 }

@@ -44,6 +44,10 @@ constexpr int64_t kTickMs = 50;
 // files, including those that are open while states are saved; and for each worker its pipes, its
 // log and its connection.
 constexpr int kThreadsMin = 12;
+// The threads of a worker of this machine besides those of its ranks, and of a rank at least. The
+// workers take them at the same time, so only this process can tell whether all of them can run.
+constexpr int kThreadsPerWorker = 15;
+constexpr int kThreadsPerRank = 1;
 constexpr int64_t kAddressesMin = 512 << 20;
 constexpr int kDescriptorsMin = 24;
 constexpr int kDescriptorsPerWorker = 5;
@@ -79,7 +83,12 @@ Fleet::~Fleet() { Finish(absl::CancelledError("the job was given up")); }
 // their bundle.
 absl::Status Fleet::Launch() {
   // gRPC waits for ever for a thread that it does not get.
-  WEIR_RETURN_IF_ERROR(limits::CheckRoomForThreads("the starter", kThreadsMin));
+  int threads = kThreadsMin;
+  for (const WorkerId worker : workers()) {
+    if (!options_.hosts.empty()) break;  // they run elsewhere
+    threads += kThreadsPerWorker + kThreadsPerRank * static_cast<int>(ranks_of_[worker].size());
+  }
+  WEIR_RETURN_IF_ERROR(limits::CheckRoomForThreads("the starter and its workers", threads));
   WEIR_RETURN_IF_ERROR(limits::CheckRoomForAddresses("the starter", kAddressesMin));
   WEIR_RETURN_IF_ERROR(limits::CheckRoomForFiles(
       "the starter", kDescriptorsMin + kDescriptorsPerWorker * num_workers()));

@@ -7,8 +7,12 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tools/launch/stalled_connections.h"
 
@@ -106,32 +110,49 @@ TEST(SilentProcessTest, AProcessThatIsGoneIsNot) {
   EXPECT_FALSE(SilentProcess(child.pid(), kTicks, 10 * kSecond).IsSuspended(kSecond));
 }
 
-TEST(StalledConnectionsTest, OnlyWhatIsSentAgainAndAgainIsStalled) {
-  StalledConnection connection;
-  uint64_t inode = 0;
+// Returns a line of /proc/net/tcp: a socket of process 1 (inode 4711), or its other end.
+std::string Line(const std::string& ends, const std::string& queues, const std::string& timer,
+                 const std::string& repeats, const std::string& inode) {
+  return absl::StrCat("   3: ", ends, " 01 ", queues, " ", timer, ":00000BB8 ", repeats,
+                      "     0        0 ", inode, " 2 0000");
+}
+constexpr char kOut[] = "0100007F:A86D 0100007F:C350", kBack[] = "0100007F:C350 0100007F:A86D";
+const std::map<uint64_t, pid_t> kOwners = {{4711, 1}};
+
+TEST(StalledConnectionsTest, WhatIsSentAgainAndAgainIsStalled) {
+  const std::vector<StalledConnection> stalled =
+      StalledAmong({Line(kOut, "00001F40:00000000", "01", "00000004", "4711")}, kOwners);
+  ASSERT_EQ(stalled.size(), 1u);
+  EXPECT_EQ(stalled[0].pid, 1);
+  EXPECT_EQ(stalled[0].local, "127.0.0.1:43117");
+  EXPECT_EQ(stalled[0].remote, "127.0.0.1:50000");
+  EXPECT_EQ(stalled[0].bytes_waiting, 8000);
+  EXPECT_EQ(stalled[0].times_repeated, 4);
+}
+
+TEST(StalledConnectionsTest, WhatCannotBeSentThoughTheReceiverHasReadAllIsStalled) {
+  const std::string held = Line(kOut, "00001F40:00000000", "04", "00000002", "4711");
+  const std::vector<StalledConnection> stalled =
+      StalledAmong({held, Line(kBack, "00000000:00000000", "00", "00000000", "4712")}, kOwners);
+  ASSERT_EQ(stalled.size(), 1u);
+  EXPECT_EQ(stalled[0].times_repeated, 0);
+  // The receiver has not read what came, or is not of this host.
   EXPECT_TRUE(
-      ParseRepeating("   3: 0100007F:A86D 0100007F:C350 01 00001F40:00000000 01:00000BB8 00000004  "
-                     "   0        0 4711 2 0000",
-                     &connection, &inode));
-  EXPECT_EQ(connection.local, "127.0.0.1:43117");
-  EXPECT_EQ(connection.remote, "127.0.0.1:50000");
-  EXPECT_EQ(connection.bytes_waiting, 8000);
-  EXPECT_EQ(connection.times_repeated, 4);
-  EXPECT_EQ(inode, 4711u);
-  // The connection is idle, has a timer of another kind, or sends its data for the first time.
-  EXPECT_FALSE(
-      ParseRepeating("   3: 0100007F:A86D 0100007F:C350 01 00000000:00000000 02:00000BB8 00000000  "
-                     "   0        0 4711 2 0000",
-                     &connection, &inode));
-  EXPECT_FALSE(
-      ParseRepeating("   3: 0100007F:A86D 0100007F:C350 01 00001F40:00000000 01:00000BB8 00000000  "
-                     "   0        0 4711 2 0000",
-                     &connection, &inode));
-  EXPECT_FALSE(
-      ParseRepeating("  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt  "
-                     " uid  timeout inode",
-                     &connection, &inode));
-  EXPECT_FALSE(ParseRepeating("", &connection, &inode));
+      StalledAmong({held, Line(kBack, "00000000:00001000", "00", "00000000", "4712")}, kOwners)
+          .empty());
+  EXPECT_TRUE(StalledAmong({held}, kOwners).empty());
+}
+
+TEST(StalledConnectionsTest, OtherConnectionsAreNot) {
+  // The connection is idle, sends its data for the first time, or belongs to nobody of the job.
+  for (const std::string& line :
+       {Line(kOut, "00000000:00000000", "02", "00000000", "4711"),
+        Line(kOut, "00001F40:00000000", "01", "00000000", "4711"),
+        Line(kOut, "00001F40:00000000", "01", "00000004", "4713"),
+        std::string("  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt"),
+        std::string()}) {
+    EXPECT_TRUE(StalledAmong({line}, kOwners).empty()) << line;
+  }
 }
 
 }  // namespace
