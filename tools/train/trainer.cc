@@ -1,6 +1,7 @@
 #include "tools/train/trainer.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -386,10 +387,16 @@ class Trainer {
     checkpoint_fails_ = true;
     progress_.Say(absl::StrCat("WARNING: no checkpoint of step ", result_.steps_done, ": ",
                                status.message(), " The run goes on; ",
-                               checkpoint_step_ < 0
-                                   ? "there is none of this run yet"
-                                   : absl::StrCat("that of step ", checkpoint_step_, " is kept")));
+                               HasCheckpoint()
+                                   ? absl::StrCat("that of step ", checkpoint_step_, " is kept")
+                                   : "there is none of this run"));
     return absl::OkStatus();
+  }
+
+  // Returns whether a checkpoint of this run is there. Somebody may have removed it with its
+  // folder.
+  bool HasCheckpoint() const {
+    return checkpoint_step_ >= 0 && ::access(options_.checkpoint.c_str(), F_OK) == 0;
   }
 
   // Writes the trace of a job that failed, so that a person can find out why.
@@ -434,9 +441,9 @@ class Trainer {
     } else if (!problems->empty()) {
       progress_.Say(absl::StrCat(
           "ERROR: no checkpoint of step ", step,
-          checkpoint_step_ < 0
-              ? ""
-              : absl::StrCat("; ", options_.checkpoint, " has that of step ", checkpoint_step_)));
+          HasCheckpoint()
+              ? absl::StrCat("; ", options_.checkpoint, " has that of step ", checkpoint_step_)
+              : ""));
     }
     return absl::OkStatus();
   }
