@@ -110,7 +110,7 @@ absl::StatusOr<Entry> EntryOf(const std::string& text, const std::string& where)
   return entry;
 }
 
-absl::StatusOr<std::vector<ListedHost>> HostsOf(const std::vector<Entry>& entries) {
+absl::StatusOr<std::vector<ListedHost>> HostsOf(const std::vector<Entry>& entries, ListedBy by) {
   std::vector<ListedHost> hosts;
   std::map<std::string, std::string> seen;  // where each host stands
   for (const Entry& entry : entries) {
@@ -128,7 +128,7 @@ absl::StatusOr<std::vector<ListedHost>> HostsOf(const std::vector<Entry>& entrie
         return Rejected(
             {"W0870", entry.where, absl::StrCat("at most ", kHostsMax, " hosts"), "more", ""});
       }
-      hosts.push_back({std::move(name), entry.slots, entry.where});
+      hosts.push_back({std::move(name), entry.slots, entry.where, by});
     }
   }
   return hosts;
@@ -202,7 +202,7 @@ absl::StatusOr<std::vector<std::string>> ExpandPattern(const std::string& patter
 }
 
 absl::StatusOr<std::vector<ListedHost>> ParseHosts(const std::string& text,
-                                                   const std::string& source) {
+                                                   const std::string& source, ListedBy by) {
   std::vector<Entry> entries;
   for (const std::string& pattern : SplitPatterns(text)) {
     const std::string trimmed(absl::StripAsciiWhitespace(pattern));
@@ -210,7 +210,7 @@ absl::StatusOr<std::vector<ListedHost>> ParseHosts(const std::string& text,
                           EntryOf(trimmed, absl::StrCat(source, ", entry ", entries.size() + 1)));
     entries.push_back(std::move(entry));
   }
-  return HostsOf(entries);
+  return HostsOf(entries, by);
 }
 
 absl::StatusOr<std::vector<ListedHost>> ParseHostFile(const std::string& text,
@@ -244,7 +244,7 @@ absl::StatusOr<std::vector<ListedHost>> ParseHostFile(const std::string& text,
     entries.push_back(std::move(entry));
   }
   if (entries.empty()) return NoHost(file, "no line with one");
-  return HostsOf(entries);
+  return HostsOf(entries, ListedBy::kFile);
 }
 
 absl::StatusOr<std::vector<ListedHost>> ReadHostFile(const std::string& path) {
