@@ -40,10 +40,13 @@ class Id {
   Int value_ = kNone;
 };
 
-using RankId = Id<struct RankTag>;               // a logical rank of the job: one device
-using WorkerId = Id<struct WorkerTag>;           // a process of the job, from 0
-using EdgeId = Id<struct EdgeTag, uint64_t, 0>;  // a remote edge, the same on both ranks
-using EdgeHandle = Id<struct EdgeHandleTag>;     // the same edge at one endpoint of a transport
+using RankId = Id<struct RankTag>;                // a logical rank of the job: one device
+using WorkerId = Id<struct WorkerTag>;            // a process of the job, from 0
+using HostId = Id<struct HostTag>;                // a host of the job: a place in its list, from 0
+using HostProcessId = Id<struct HostProcessTag>;  // a process of a host's agent, from 0 on the host
+using TaskId = Id<struct TaskTag>;                // a task that a scheduler has started, from 0
+using EdgeId = Id<struct EdgeTag, uint64_t, 0>;   // a remote edge, the same on both ranks
+using EdgeHandle = Id<struct EdgeHandleTag>;      // the same edge at one endpoint of a transport
 
 // These number the parts of the plan of one rank, each kind from 0. The compiler numbers the parts
 // of its graphs with them, too.
