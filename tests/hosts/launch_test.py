@@ -132,8 +132,11 @@ class OnThisMachine(Launches):
         self.expect_nothing_left()
 
     def test_what_cannot_run_is_said(self):
+        self.path("plain.sh", "#!/bin/sh\n")
         for arguments, code, wanted in ((("no-such-program",), 69, "W0874 .*no program 'no-such-program' in the folders"),
                                         (("./nothing",), 69, "no program './nothing'"),
+                                        (("./plain.sh", "--flag"), 69, "W0874 at host 'localhost': expected a program that may be "
+                                         r"executed; found './plain.sh', which is not executable. Try: chmod \+x ./plain.sh, or"),
                                         ((), 2, "COMMAND is required"),
                                         (("--env", "NOT_SET_OF_TEST", "true"), 65, "W0882 at --env.*'NOT_SET_OF_TEST'"),
                                         (("--ranks", "3", "true"), 65, "W0091"),

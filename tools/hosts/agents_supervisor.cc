@@ -251,6 +251,11 @@ absl::Status AgentsSupervisor::StartWorkers(const std::vector<WorkerLaunch>& wor
     const Agent& agent = agents_[host];
     if (agent.workers.empty() || (agent.has_started && agent.start_status.ok())) continue;
     const std::string where = absl::StrCat("host '", hosts_[host].host, "'");
+    std::optional<Problem> refused = ProblemOf(agent.start_status);
+    if (refused.has_value() && refused->code == "W0874") {
+      refused->where = where;
+      return ErrorOf(agent.start_status.code(), *refused);
+    }
     if (agent.has_started) return CausedBy(agent.start_status, "W0874", where);
     return ErrorOf(absl::StatusCode::kUnavailable,
                    {"W0874", where, "its workers",
