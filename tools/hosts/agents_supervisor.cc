@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "runtime/base/problem.h"
@@ -29,6 +30,9 @@ using launch::WorkerLaunch;
 constexpr int64_t kNsPerMs = 1000 * 1000;
 constexpr int64_t kLastTextMs = 500;  // for the last words of a command whose channel has closed
 constexpr int64_t kUseAgeMaxNs = 3'000 * kNsPerMs;
+// An agent that says nothing for a third of the limit is reached in another way, if there is one.
+constexpr int64_t kSilencesInLimit = 3;
+constexpr int64_t kLooksInSilence = 10;
 constexpr size_t kReadBytes = 16 << 10;
 
 // Returns the name of a command's program, without its folder.
@@ -111,6 +115,7 @@ absl::Status AgentsSupervisor::StartCommand(int host) {
   launch::StartOptions start;
   start.streams = launch::StartOptions::Streams::kApart;
   start.environment = launch::StartOptions::Environment::kWhole;
+  agent.tried_ns = clock_.NowNs();
   WEIR_ASSIGN_OR_RETURN(agent.command, launch::StartProcess(arguments, start));
   MutexLock lock(&mutex_);
   agent.channel = FrameChannel(
@@ -124,7 +129,7 @@ void AgentsSupervisor::StartRelayed(int host) {
   const bool is_sound =
       options_.build_id.empty() || facts_[static_cast<size_t>(host)].build_id == options_.build_id;
   for (size_t child = 0; child < hosts_.size(); ++child) {
-    if (hosts_[child].through != host || agents_[child].relayed == nullptr) continue;
+    if (!IsReachedThrough(child, static_cast<size_t>(host))) continue;
     if (!is_sound) {
       ReachItself(static_cast<int>(child), "it runs another build");
       continue;
@@ -133,6 +138,7 @@ void AgentsSupervisor::StartRelayed(int host) {
     order.mutable_relay()->set_command(static_cast<int32_t>(child));
     proto::RelayOrder::Start* const start = order.mutable_relay()->mutable_start();
     for (const std::string& argument : hosts_[child].arguments) start->add_argument(argument);
+    agents_[child].tried_ns = clock_.NowNs();
     SendTo(&agents_[static_cast<size_t>(host)], order);
   }
 }
@@ -146,11 +152,22 @@ void AgentsSupervisor::ReachItself(int host, const std::string& reason) {
                               << hosts_[static_cast<size_t>(way.through)].host << "' (" << reason
                               << "), so the starter reaches it itself" << std::endl;
   }
+  if (agent.tried_ns >= 0) {  // a command that hangs does not end with its input
+    proto::AgentOrder order;
+    order.mutable_relay()->set_command(static_cast<int32_t>(host));
+    order.mutable_relay()->mutable_kill();
+    SendTo(&agents_[static_cast<size_t>(way.through)], order);
+  }
   agent.relayed = nullptr;
   agent.end.reset();
   agent.errors = launch::WorkerOutput(OwnedDescriptor(), way.host, options_.workers.console);
   if (absl::Status status = StartCommand(host); !status.ok())
-    agent.lost = std::string(status.message());
+    Drop(host, std::string(status.message()));
+}
+
+// Returns whether an agent is to be reached through the agent of `host`.
+bool AgentsSupervisor::IsReachedThrough(size_t child, size_t host) const {
+  return hosts_[child].through == static_cast<int>(host) && agents_[child].relayed != nullptr;
 }
 
 // Takes what an agent has to say of a command through which another is reached.
@@ -176,7 +193,14 @@ void AgentsSupervisor::TakeRelay(int through, const proto::RelayReport& report) 
 }
 
 absl::Status AgentsSupervisor::AwaitHellos() {
-  AwaitAll(options_.hello_limit_ms, [](const Agent& agent) { return agent.has_hello; });
+  const int64_t end_ns = clock_.NowNs() + options_.hello_limit_ms * kNsPerMs;
+  const int64_t silence_ms = options_.hello_limit_ms / kSilencesInLimit;
+  const auto has_come = [](const Agent& agent) { return agent.has_hello; };
+  while (!AreAll(has_come) && clock_.NowNs() < end_ns) {
+    const int64_t left_ms = (end_ns - clock_.NowNs()) / kNsPerMs + 1;
+    AwaitAll(std::min(left_ms, std::max<int64_t>(silence_ms / kLooksInSilence, 1)), has_come);
+    PassOverSilent(silence_ms * kNsPerMs);
+  }
   std::vector<Problem> missing, strangers;
   for (size_t host = 0; host < agents_.size(); ++host) {
     const Agent& agent = agents_[host];
@@ -208,6 +232,29 @@ absl::Status AgentsSupervisor::AwaitHellos() {
   if (!missing.empty()) return ErrorOfAll(absl::StatusCode::kUnavailable, missing);
   if (!strangers.empty()) return ErrorOfAll(absl::StatusCode::kUnavailable, strangers);
   return absl::OkStatus();
+}
+
+// Gives up the relays of agents that have been silent since they were tried: a relayed agent is
+// reached from here, and so are the agents that would be reached through an agent that does not
+// come.
+void AgentsSupervisor::PassOverSilent(int64_t silence_ns) {
+  const std::string reason =
+      absl::StrFormat("nothing within %.1f s", static_cast<double>(silence_ns) * 1e-9);
+  for (size_t host = 0; host < agents_.size(); ++host) {
+    Agent& agent = agents_[host];
+    if (agent.has_hello || !agent.lost.empty() || agent.tried_ns < 0 ||
+        clock_.NowNs() - agent.tried_ns < silence_ns)
+      continue;
+    if (agent.relayed != nullptr) {
+      ReachItself(static_cast<int>(host), reason + LastText(agent));
+      continue;
+    }
+    agent.tried_ns = -1;  // it may still come
+    for (size_t child = 0; child < hosts_.size(); ++child) {
+      if (IsReachedThrough(child, host))
+        ReachItself(static_cast<int>(child), absl::StrCat("it says ", reason));
+    }
+  }
 }
 
 absl::Status AgentsSupervisor::StartWorkers(const std::vector<WorkerLaunch>& workers) {
@@ -257,9 +304,13 @@ absl::Status AgentsSupervisor::StartWorkers(const std::vector<WorkerLaunch>& wor
       return ErrorOf(agent.start_status.code(), *refused);
     }
     if (agent.has_started) return CausedBy(agent.start_status, "W0874", where);
-    return ErrorOf(absl::StatusCode::kUnavailable,
-                   {"W0874", where, "its workers",
-                    agent.lost.empty() ? "no answer of its agent" : agent.lost, ""});
+    const SilentHost silent = FindSilent(host);
+    return ErrorOf(
+        absl::StatusCode::kUnavailable,
+        {"W0874", absl::StrCat("host '", hosts_[silent.host].host, "'"), "its workers",
+         silent.found,
+         agent.lost.empty() ? "look at that host: is it overloaded, or is its agent stopped?"
+                            : ""});
   }
   return absl::OkStatus();
 }
@@ -383,10 +434,12 @@ void AgentsSupervisor::SendToAll(const proto::AgentOrder& order) {
 
 // Serves until `is_done` holds for each agent that is not lost, or the limit has passed.
 void AgentsSupervisor::AwaitAll(int64_t limit_ms, bool (*is_done)(const Agent& agent)) {
-  ServeUntil(limit_ms, Listen::kToAgentsOnly, [this, is_done] {
-    return std::all_of(agents_.begin(), agents_.end(), [is_done](const Agent& agent) {
-      return !agent.lost.empty() || is_done(agent);
-    });
+  ServeUntil(limit_ms, Listen::kToAgentsOnly, [this, is_done] { return AreAll(is_done); });
+}
+
+bool AgentsSupervisor::AreAll(bool (*is_done)(const Agent& agent)) const {
+  return std::all_of(agents_.begin(), agents_.end(), [is_done](const Agent& agent) {
+    return !agent.lost.empty() || is_done(agent);
   });
 }
 
@@ -603,10 +656,15 @@ void AgentsSupervisor::Lose(int host, const std::string& reason) {
     ReachItself(host, how);
     return;
   }
-  agent.lost = how;
+  Drop(host, how);
+}
+
+// Gives a host up, with its workers and with those that are reached through it.
+void AgentsSupervisor::Drop(int host, const std::string& how) {
+  agents_[static_cast<size_t>(host)].lost = how;
   LoseWorkers(host);
   for (size_t child = 0; child < hosts_.size(); ++child) {
-    if (hosts_[child].through != host || agents_[child].relayed == nullptr) continue;
+    if (!IsReachedThrough(child, static_cast<size_t>(host))) continue;
     Lose(static_cast<int>(child), absl::StrCat("host '", hosts_[static_cast<size_t>(host)].host,
                                                "', through which it is reached, is lost"));
   }
