@@ -198,6 +198,7 @@ class CutsOverSockets(Cuts):
         self.cut("a host from all")
         self.expect_end(job, [69, 69], SECOND + r"frozen: no heartbeat for 1\.5 s; its host '{host}' does not answer either",
                         "the starter's machine is silent, so the job ends here")
+        self.assertNotIn("waiting 10 s", job.text(), "for a process that nobody sees")
 
 
 for one in lanes.ALL:

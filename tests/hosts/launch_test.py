@@ -181,6 +181,19 @@ class OnHosts(Launches):
         self.assertEqual(done.returncode, 9)
         self.assertRegex(unwrapped(done.stderr), rf"first failure: rank 3 \(pid \d+ on {self.lab.hosts[1]}\): exit code 9")
 
+    def test_a_stopped_agent_does_not_keep_weir_after_the_grace(self):
+        job = self.start_program(*self.on_hosts("--grace", "0.2", "--", "sh", "-c", "echo ready; exec sleep 1000"), ready=4)
+        inside = set(self.lab.processes_on(1))
+        agent = next(pid for pid in self.processes("agent") if pid in inside)
+        os.kill(agent, signal.SIGSTOP)
+        try:
+            job.send_signal(signal.SIGTERM)
+            text, _ = job.communicate(timeout=LIMIT_S)
+        finally:
+            os.kill(agent, signal.SIGCONT)
+        self.assertEqual(job.returncode, 130, text)
+        self.expect_nothing_left()
+
     def test_a_lost_host_is_named(self):
         job = self.start_program(*self.on_hosts("--", "sh", "-c", "echo ready; exec sleep 1000"), ready=4)
         for pid in self.lab.processes_on(1):

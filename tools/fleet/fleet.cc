@@ -646,7 +646,8 @@ std::vector<launch::RemainingWorker> Fleet::Remaining() const {
                               : look.kind == launch::ProcessState::Kind::kGone
                                   ? "is held by a debugger"
                                   : launch::StateText(look.kind);
-    remaining.push_back({ranks_of_[worker], supervisor_->pid(worker), state, HostOf(worker)});
+    remaining.push_back(
+        {ranks_of_[worker], supervisor_->pid(worker), state, HostOf(worker), look.is_seen});
   }
   return remaining;
 }
@@ -654,11 +655,16 @@ std::vector<launch::RemainingWorker> Fleet::Remaining() const {
 void Fleet::AwaitRemaining() {
   const std::vector<launch::RemainingWorker> before = Remaining();
   if (before.empty()) return;
-  options_.console->Say(absl::StrFormat("waiting %.0f s for %d %s that SIGKILL has not ended yet",
-                                        static_cast<double>(options_.remaining_limit_ms) * 1e-3,
-                                        before.size(),
-                                        before.size() == 1 ? "process" : "processes"));
-  supervisor_->Reap(options_.remaining_limit_ms);
+  // A host that does not answer shows no process, however long this one waits.
+  const auto num_seen =
+      std::count_if(before.begin(), before.end(),
+                    [](const launch::RemainingWorker& worker) { return worker.is_seen; });
+  if (num_seen > 0) {
+    options_.console->Say(absl::StrFormat("waiting %.0f s for %d %s that SIGKILL has not ended yet",
+                                          static_cast<double>(options_.remaining_limit_ms) * 1e-3,
+                                          num_seen, num_seen == 1 ? "process" : "processes"));
+    supervisor_->Reap(options_.remaining_limit_ms);
+  }
   for (const launch::RemainingWorker& worker : Remaining()) {
     options_.console->Say(absl::StrCat("the process of ", launch::RankLabel(worker.ranks), " (",
                                        launch::ProcessText(worker.pid, worker.host),

@@ -114,7 +114,8 @@ class Fleet {
   // workers become the trace. Does not wait for a process that the system holds.
   launch::FailureReport Finish(const absl::Status& status);
   // Call after Finish, when its report has been shown. Waits at most remaining_limit_ms for
-  // processes that were killed and still exist, and names on the console those that remain.
+  // processes that were killed and that their hosts still show, and names on the console those that
+  // remain.
   void AwaitRemaining();
   // Call last. Tells the agents of the job's hosts with which exit code the job ends.
   void TellEnd(int exit_code);

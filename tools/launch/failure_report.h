@@ -68,8 +68,9 @@ std::string ProcessText(int64_t pid, const std::string& host);
 struct RemainingWorker {
   std::vector<int> ranks;
   int64_t pid = 0;
-  std::string state;  // "is held in the kernel (state D)"
-  std::string host;   // as in FailureEvent
+  std::string state;    // "is held in the kernel (state D)"
+  std::string host;     // as in FailureEvent
+  bool is_seen = true;  // false: its host does not answer
 };
 
 struct FailedJob {
