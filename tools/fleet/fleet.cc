@@ -24,6 +24,7 @@
 #include "runtime/limits/process_limits.h"
 #include "runtime/trace/trace_parts.h"
 #include "runtime/transport/rank_card.h"
+#include "tools/fleet/heartbeat.h"
 #include "tools/fleet/host_memory.h"
 #include "tools/fleet/input_files.h"
 #include "tools/fleet/wait_account.h"
@@ -63,14 +64,23 @@ constexpr int64_t kLooksPerDeath = 4;
 constexpr int64_t kTracePartBytesMax = int64_t{256} << 20;  // of a part that a host sends
 constexpr uint32_t kEpoch = 1;  // of the plan: a failed job is not resumed with a new plan yet
 
+// Returns the options with the heartbeat of a job of so many workers.
+FleetOptions WithHeartbeat(FleetOptions options, size_t num_workers) {
+  const Heartbeat chosen =
+      ChooseHeartbeat({options.heartbeat_ms, options.dead_after_ms}, static_cast<int>(num_workers));
+  options.heartbeat_ms = chosen.every_ms;
+  options.dead_after_ms = chosen.dead_after_ms;
+  return options;
+}
+
 }  // namespace
 
 Fleet::Fleet(std::vector<std::vector<int>> ranks_of, const FleetOptions& options)
     : ranks_of_(std::move(ranks_of)),
-      options_(options),
+      options_(WithHeartbeat(options, ranks_of_.size())),
       job_id_(control::MakeJobId()),
       started_ns_(clock_.NowNs()),
-      starvation_(::sysconf(_SC_CLK_TCK), options.dead_after_ms * 1'000'000),
+      starvation_(::sysconf(_SC_CLK_TCK), options_.dead_after_ms * 1'000'000),
       worker_lines_(options.console) {}
 
 Fleet::~Fleet() { Finish(absl::CancelledError("the job was given up")); }
@@ -125,6 +135,7 @@ absl::StatusOr<std::unique_ptr<launch::Supervisor>> Fleet::StartOnHosts(
   hosts::HostsSupervisorOptions of_hosts;
   of_hosts.workers = options;
   of_hosts.build_id = BuildId();
+  of_hosts.use_age_max_ms = UseAgeMaxMs({options_.heartbeat_ms, options_.dead_after_ms});
   std::error_code error;
   of_hosts.folder = std::filesystem::current_path(error).string();
   of_hosts.workers.log_directory = std::filesystem::absolute(options.log_directory, error).string();

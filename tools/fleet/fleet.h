@@ -45,8 +45,9 @@ struct FleetOptions {
   enum class Checksums : uint8_t { kOff, kOn } checksums = Checksums::kOn;
   std::string log_base = "weir-logs";  // a folder per job is made in it
   std::vector<int> ranks_shown;        // on the console; empty: all
-  int64_t heartbeat_ms = 1000;
-  int64_t dead_after_ms = 4000;
+  // 0: chosen for the number of workers (heartbeat.h).
+  int64_t heartbeat_ms = 0;
+  int64_t dead_after_ms = 0;
   int64_t stuck_after_ms = 60'000;
   int64_t grace_ms = 5000;
   // The path for the trace of the job, which is written even if the job fails. Empty: no trace.

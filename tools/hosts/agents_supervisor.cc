@@ -29,7 +29,6 @@ using launch::WorkerLaunch;
 
 constexpr int64_t kNsPerMs = 1000 * 1000;
 constexpr int64_t kLastTextMs = 500;  // for the last words of a command whose channel has closed
-constexpr int64_t kUseAgeMaxNs = 3'000 * kNsPerMs;
 // An agent that says nothing for a third of the limit is reached in another way, if there is one.
 constexpr int64_t kSilencesInLimit = 3;
 constexpr int64_t kLooksInSilence = 10;
@@ -402,7 +401,7 @@ std::vector<WorkerExit> AgentsSupervisor::Reap(int64_t limit_ms) {
 std::optional<launch::ProcessorUse> AgentsSupervisor::Use(int index) {
   MutexLock lock(&mutex_);
   const Worker& worker = workers_.at(static_cast<size_t>(index));
-  if (clock_.NowNs() - worker.use_ns > kUseAgeMaxNs) return std::nullopt;
+  if (clock_.NowNs() - worker.use_ns > options_.use_age_max_ms * kNsPerMs) return std::nullopt;
   return worker.use;
 }
 

@@ -67,6 +67,7 @@ struct HostsSupervisorOptions {
   std::string program;
   std::string folder;               // in which workers work, where the host has it
   int64_t hello_limit_ms = 30'000;  // for all agents together
+  int64_t use_age_max_ms = 3'000;   // an older report of processor use is none (Supervisor::Use)
 };
 
 class HostsSupervisor : public launch::Supervisor {
