@@ -61,6 +61,13 @@ void AddHostOptions(CLI::App* verb, hosts::HostsRequest* hosts) {
       ->group("Hosts");
 }
 
+void AddInterfaceOption(CLI::App* verb, std::string* interface) {
+  verb->add_option("--iface", *interface,
+                   "The interface of every host for tensors [the one on the way to this machine]")
+      ->type_name("NAME")
+      ->group("Hosts");
+}
+
 void FleetArguments::AddTo(CLI::App* verb) {
   const auto seconds = [&](const char* name, double* value, const char* about,
                            double least = 0.01) {
@@ -81,10 +88,7 @@ void FleetArguments::AddTo(CLI::App* verb) {
   verb->add_flag("--ship", ship,
                  "Send the data of the job, --init and --resume to the hosts, which need no copy")
       ->group("Hosts");
-  verb->add_option("--iface", interface,
-                   "The interface of every host for tensors [the one on the way to this machine]")
-      ->type_name("NAME")
-      ->group("Hosts");
+  AddInterfaceOption(verb, &interface);
   verb->add_option("--transport", transport,
                    "How tensors travel between processes: auto, shm or tcp")
       ->type_name("HOW")

@@ -21,6 +21,8 @@ namespace weir::cli {
 
 // Adds the options that say which hosts a verb uses and how it reaches them.
 void AddHostOptions(CLI::App* verb, hosts::HostsRequest* hosts);
+// Adds --iface.
+void AddInterfaceOption(CLI::App* verb, std::string* interface);
 
 // The spread of a job over processes.
 struct FleetArguments {

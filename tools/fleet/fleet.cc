@@ -184,15 +184,20 @@ absl::Status Fleet::CheckMemory(const std::vector<hosts::HostFacts>& facts) cons
       shares, *std::max_element(options_.bytes_of_rank.begin(), options_.bytes_of_rank.end()));
 }
 
-// Tries the ways between the hosts that have workers. An interface that the user names is not the
-// one on the way to the starter, so its addresses are not known here.
+// Tries the ways between the hosts that have workers.
 absl::Status Fleet::CheckWaysOf(hosts::HostsSupervisor* supervisor,
                                 const hosts::StarterAddress& address,
                                 const std::vector<std::string>& names) const {
-  if (!options_.interface.empty()) return absl::OkStatus();
-  std::vector<std::string> addresses(names.size());
-  for (const int host : options_.host_of)
-    addresses[static_cast<size_t>(host)] = address.addresses[static_cast<size_t>(host)];
+  std::vector<bool> is_used(names.size(), false);
+  for (const int host : options_.host_of) is_used[static_cast<size_t>(host)] = true;
+  std::vector<std::string> addresses = address.addresses;
+  if (!options_.interface.empty()) {
+    WEIR_ASSIGN_OR_RETURN(
+        addresses, hosts::AddressesOn(options_.interface, names, supervisor->facts(), is_used));
+  }
+  for (size_t host = 0; host < names.size(); ++host) {
+    if (!is_used[host]) addresses[host].clear();
+  }
   return hosts::CheckWays(supervisor, names, addresses);
 }
 

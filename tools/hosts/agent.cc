@@ -118,6 +118,11 @@ proto::AgentHello Hello(const std::string& starter_address) {
                                     ? static_cast<int64_t>(shared.f_bavail * shared.f_frsize)
                                     : -1);
   hello.set_free_port(FreePort());
+  for (const NetworkInterface& interface : OwnInterfaces()) {
+    proto::AgentHello::Interface* const told = hello.add_interface();
+    told->set_name(interface.name);
+    for (const std::string& address : interface.addresses) told->add_address(address);
+  }
   return hello;
 }
 

@@ -550,6 +550,9 @@ void AgentsSupervisor::TakeHello(int host, const proto::AgentHello& hello) {
   facts.shared_memory_bytes = hello.shared_memory_bytes();
   if (agent.relayed == nullptr) facts.starter_address = hello.starter_address();
   facts.free_port = hello.free_port();
+  for (const proto::AgentHello::Interface& interface : hello.interface())
+    facts.interfaces.push_back(
+        {interface.name(), {interface.address().begin(), interface.address().end()}});
   StartRelayed(host);
 }
 

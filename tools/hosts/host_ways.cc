@@ -1,6 +1,7 @@
 #include "tools/hosts/host_ways.h"
 
 #include <algorithm>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -11,6 +12,7 @@
 namespace weir::hosts {
 namespace {
 
+constexpr size_t kHostsShownMax = 4;
 constexpr int64_t kProbeMs = 2000;  // the system repeats a lost packet after 1 s
 
 // The places where some of the hosts listen for the tries of the others.
@@ -40,7 +42,74 @@ Targets TargetsOf(const std::vector<std::vector<std::string>>& listening,
   return targets;
 }
 
+// Returns "a, b: lo, eth0; c: lo, ib0" for the used hosts: those that have the same interfaces
+// together, and of many only some.
+std::string InterfacesText(const std::vector<std::string>& hosts,
+                           const std::vector<HostFacts>& facts, const std::vector<bool>& is_used) {
+  std::map<std::string, std::vector<std::string>> hosts_with;  // by the names of interfaces
+  for (size_t host = 0; host < hosts.size(); ++host) {
+    if (is_used[host]) hosts_with[InterfaceNames(facts[host])].push_back(hosts[host]);
+  }
+  std::vector<std::string> texts;
+  for (auto& [names, having] : hosts_with) {
+    const size_t num_more = having.size() - std::min(having.size(), kHostsShownMax);
+    having.resize(having.size() - num_more);
+    texts.push_back(absl::StrCat(absl::StrJoin(having, ", "),
+                                 num_more > 0 ? absl::StrCat(" and ", num_more, " more") : "", ": ",
+                                 names));
+  }
+  if (texts.size() > kHostsShownMax) {
+    const size_t num_more = texts.size() - kHostsShownMax;
+    texts.resize(kHostsShownMax);
+    texts.push_back(absl::StrCat(num_more, " other lists"));
+  }
+  return absl::StrJoin(texts, "; ");
+}
+
 }  // namespace
+
+const NetworkInterface* InterfaceNamed(const HostFacts& facts, const std::string& name) {
+  const auto found =
+      std::find_if(facts.interfaces.begin(), facts.interfaces.end(),
+                   [&name](const NetworkInterface& interface) { return interface.name == name; });
+  return found == facts.interfaces.end() ? nullptr : &*found;
+}
+
+std::string InterfaceNames(const HostFacts& facts) {
+  return facts.interfaces.empty()
+             ? "none"
+             : absl::StrJoin(facts.interfaces, ", ",
+                             [](std::string* text, const NetworkInterface& interface) {
+                               text->append(interface.name);
+                             });
+}
+
+absl::StatusOr<std::vector<std::string>> AddressesOn(const std::string& interface,
+                                                     const std::vector<std::string>& hosts,
+                                                     const std::vector<HostFacts>& facts,
+                                                     const std::vector<bool>& is_used) {
+  std::vector<std::string> addresses(hosts.size());
+  for (size_t host = 0; host < hosts.size(); ++host) {
+    if (!is_used[host]) continue;
+    const NetworkInterface* const found = InterfaceNamed(facts[host], interface);
+    if (found == nullptr)
+      return Rejected({"W0887", absl::StrCat("--iface ", interface),
+                       "an interface of that name, which is up, on every host of the job",
+                       InterfacesText(hosts, facts, is_used),
+                       "the name of one that every host has (`ip -brief address` shows their "
+                       "addresses), or no --iface: then the way to the starter decides"});
+    const auto is_v4 = [](const std::string& address) {
+      return address.find(':') == std::string::npos;
+    };
+    const auto best = std::find_if(found->addresses.begin(), found->addresses.end(), is_v4);
+    if (best != found->addresses.end()) {
+      addresses[host] = *best;
+    } else if (!found->addresses.empty()) {
+      addresses[host] = found->addresses.front();
+    }
+  }
+  return addresses;
+}
 
 absl::Status CheckWays(HostsSupervisor* supervisor, const std::vector<std::string>& hosts,
                        const std::vector<std::string>& addresses) {

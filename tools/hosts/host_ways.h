@@ -7,9 +7,23 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "tools/hosts/hosts_supervisor.h"
 
 namespace weir::hosts {
+
+// Returns the interface of a host that has the name; null if none that is up has it.
+const NetworkInterface* InterfaceNamed(const HostFacts& facts, const std::string& name);
+// Returns "lo, eth0": the interfaces of a host that are up.
+std::string InterfaceNames(const HostFacts& facts);
+
+// Returns the address of the interface on each host, by host, without a port: of IPv4, if it has
+// one. It is empty where the interface has no address but a link-local one, and for a host that is
+// not used. Rejected (W0887) with the interfaces of each host if a used host has none of the name.
+absl::StatusOr<std::vector<std::string>> AddressesOn(const std::string& interface,
+                                                     const std::vector<std::string>& hosts,
+                                                     const std::vector<HostFacts>& facts,
+                                                     const std::vector<bool>& is_used);
 
 // Every host tries at most this many others, which are spread evenly over the list.
 inline constexpr size_t kHostsTriedMax = 16;
