@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -46,15 +47,16 @@ std::vector<std::string> AxesOfRulesAlone(const LogicalPlan& plan) {
 std::string DimToSplit(const LogicalPlan& plan, int axis) {
   std::set<std::string> in_rules;
   for (const proto::Rule& rule : plan.job.rule()) in_rules.insert(rule.dim());
+  // A claim says that no rule names the dimension, that it is of an input, that it is the first.
+  std::tuple<bool, bool, bool> best_claim;
   std::string best;
-  int best_rank = -1;
   const auto look = [&](const sbp::TensorType& type, bool is_input) {
     for (size_t i = 0; i < type.dims.size(); ++i) {
       const sbp::TensorDim& dim = type.dims[i];
       if (dim.name.empty() || dim.size / dim.unit < plan.stage_mesh.size(axis)) continue;
-      const int rank = (in_rules.count(dim.name) == 0 ? 4 : 0) + (is_input ? 2 : 0) + (i == 0);
-      if (rank <= best_rank) continue;
-      best_rank = rank;
+      const std::tuple claim(in_rules.count(dim.name) == 0, is_input, i == 0);
+      if (!best.empty() && claim <= best_claim) continue;
+      best_claim = claim;
       best = dim.name;
     }
   };

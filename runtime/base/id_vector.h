@@ -54,6 +54,8 @@ class IdVector : private std::vector<T> {
   using Base::emplace_back;
   using Base::empty;
   using Base::end;
+  using Base::front;
+  using Base::pop_back;
   using Base::push_back;
   using Base::reserve;
   using Base::resize;

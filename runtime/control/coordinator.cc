@@ -60,11 +60,11 @@ class GrpcCoordinator final : public Coordinator {
 
   std::string address() const override { return gate_->address(); }
   absl::Status WaitForWorkers(int64_t limit_ms) override;
-  absl::StatusOr<std::vector<std::string>> CallAll(const std::string& command,
-                                                   int64_t limit_ms) override;
-  absl::StatusOr<std::vector<std::string>> CallEach(const std::vector<std::string>& commands,
-                                                    int64_t limit_ms) override;
-  std::vector<WorkerHealth> Health() const override;
+  absl::StatusOr<IdVector<WorkerId, std::string>> CallAll(const std::string& command,
+                                                          int64_t limit_ms) override;
+  absl::StatusOr<IdVector<WorkerId, std::string>> CallEach(
+      const IdVector<WorkerId, std::string>& commands, int64_t limit_ms) override;
+  IdVector<WorkerId, WorkerHealth> Health() const override;
   void Abort(const absl::Status& reason) override;
   void Shutdown(int64_t limit_ms) override;
 
@@ -123,8 +123,8 @@ class GrpcCoordinator final : public Coordinator {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DeleteIfDone(Session* session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  absl::StatusOr<std::vector<std::string>> Run(const std::vector<const std::string*>& commands,
-                                               int64_t limit_ms);
+  absl::StatusOr<IdVector<WorkerId, std::string>> Run(
+      const std::vector<const std::string*>& commands, int64_t limit_ms);
   absl::Status BeginCall(Call* call, int64_t* id) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Unreachable(WorkerId worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string Absent() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -625,13 +625,13 @@ absl::Status GrpcCoordinator::WaitForWorkers(int64_t limit_ms) {
        .hint = "what they printed"});
 }
 
-absl::StatusOr<std::vector<std::string>> GrpcCoordinator::CallAll(const std::string& command,
-                                                                  int64_t limit_ms) {
+absl::StatusOr<IdVector<WorkerId, std::string>> GrpcCoordinator::CallAll(const std::string& command,
+                                                                         int64_t limit_ms) {
   return Run(std::vector<const std::string*>(1, &command), limit_ms);
 }
 
-absl::StatusOr<std::vector<std::string>> GrpcCoordinator::CallEach(
-    const std::vector<std::string>& commands, int64_t limit_ms) {
+absl::StatusOr<IdVector<WorkerId, std::string>> GrpcCoordinator::CallEach(
+    const IdVector<WorkerId, std::string>& commands, int64_t limit_ms) {
   if (static_cast<int>(commands.size()) != options_.num_workers) {
     return absl::InvalidArgumentError(
         absl::StrCat(commands.size(), " commands for ", options_.num_workers, " workers"));
@@ -654,7 +654,7 @@ absl::Status GrpcCoordinator::BeginCall(Call* call, int64_t* id) {
 }
 
 // Runs one command for all workers, or one command for each.
-absl::StatusOr<std::vector<std::string>> GrpcCoordinator::Run(
+absl::StatusOr<IdVector<WorkerId, std::string>> GrpcCoordinator::Run(
     const std::vector<const std::string*>& commands, int64_t limit_ms) {
   for (const std::string* command : commands) {
     if (static_cast<int64_t>(command->size()) <= options_.message_bytes_max) continue;
@@ -700,15 +700,15 @@ absl::StatusOr<std::vector<std::string>> GrpcCoordinator::Run(
                     .expected = absl::StrCat("an answer within ", limit_ms, " ms"),
                     .found = "none"});
   }
-  std::vector<std::string> answers;
+  IdVector<WorkerId, std::string> answers;
   for (auto& answer : call.answers) answers.push_back(std::move(*answer));
   return answers;
 }
 
-std::vector<WorkerHealth> GrpcCoordinator::Health() const {
+IdVector<WorkerId, WorkerHealth> GrpcCoordinator::Health() const {
   MutexLock lock(&mutex_);
   const int64_t now_ns = NowNs();
-  std::vector<WorkerHealth> all;
+  IdVector<WorkerId, WorkerHealth> all;
   for (const Worker& worker : workers_) {
     WorkerHealth health;
     health.connected = worker.presence == Presence::kConnected;

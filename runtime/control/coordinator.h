@@ -20,6 +20,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/base/id_vector.h"
 #include "runtime/base/ids.h"
 #include "runtime/control/credentials.h"
 #include "runtime/control/worker_progress.h"
@@ -93,17 +94,17 @@ class Coordinator {
   // came is lost.
   virtual absl::Status WaitForWorkers(int64_t limit_ms) = 0;
 
-  // Sends `command` to every worker (CallEach: commands[w] to worker w) and waits for all answers,
-  // by worker. Ends with the first error that a worker returned (its code and message, the worker
+  // Sends `command` to every worker (CallEach: commands[w] to worker w) and waits for all answers.
+  // Ends with the first error that a worker returned (its code and message, the worker
   // named), without waiting for the other workers, which may still run the command. kUnavailable
   // naming the worker if one is lost meanwhile; kAborted after Abort; kDeadlineExceeded naming the
   // workers that have not answered. limit_ms 0: no limit.
-  virtual absl::StatusOr<std::vector<std::string>> CallAll(const std::string& command,
-                                                           int64_t limit_ms) = 0;
-  virtual absl::StatusOr<std::vector<std::string>> CallEach(
-      const std::vector<std::string>& commands, int64_t limit_ms) = 0;
+  virtual absl::StatusOr<IdVector<WorkerId, std::string>> CallAll(const std::string& command,
+                                                                  int64_t limit_ms) = 0;
+  virtual absl::StatusOr<IdVector<WorkerId, std::string>> CallEach(
+      const IdVector<WorkerId, std::string>& commands, int64_t limit_ms) = 0;
 
-  virtual std::vector<WorkerHealth> Health() const = 0;
+  virtual IdVector<WorkerId, WorkerHealth> Health() const = 0;
 
   // Ends the job for a reason: workers' abort hooks are called and all waits end. Idempotent. A
   // hook may call Abort.

@@ -277,7 +277,7 @@ TEST(CoordinatorTest, LastWordsOfAnAbortedJobArriveWhenTheCommandHasEnded) {
   std::promise<void> begun;
   const auto work = [&](int worker, const std::string&) -> absl::StatusOr<std::string> {
     if (++running == 4) begun.set_value();
-    while (job->Health()[worker].connected) std::this_thread::yield();  // until the abort
+    while (job->Health()[WorkerId(worker)].connected) std::this_thread::yield();  // until the abort
     --running;
     return std::string(1 << 20, 'x');  // an answer that nobody awaits any more
   };
@@ -292,15 +292,15 @@ TEST(CoordinatorTest, LastWordsOfAnAbortedJobArriveWhenTheCommandHasEnded) {
   ASSERT_TRUE(job->WaitForWorkers(kPatienceMs).ok());
   auto called = std::async(std::launch::async, [&] { return job->CallAll("work", 0); });
   begun.get_future().wait();
-  EXPECT_EQ(job->Health()[0].last_words, "");
+  EXPECT_EQ(job->Health()[WorkerId(0)].last_words, "");
   job->Abort(absl::AbortedError("stuck"));
   workers.Join();
   EXPECT_EQ(called.get().status(), absl::AbortedError("stuck"));
   EXPECT_EQ(running.load(), 0);
-  EXPECT_EQ(job->Health()[0].last_words, "0 heard: stuck");
-  EXPECT_EQ(job->Health()[1].last_words.size(), kLastWordsBytesMax - 20 + 14);
-  EXPECT_EQ(job->Health()[2].last_words, "") << "longer than words may be";
-  EXPECT_EQ(job->Health()[3].last_words, "");
+  EXPECT_EQ(job->Health()[WorkerId(0)].last_words, "0 heard: stuck");
+  EXPECT_EQ(job->Health()[WorkerId(1)].last_words.size(), kLastWordsBytesMax - 20 + 14);
+  EXPECT_EQ(job->Health()[WorkerId(2)].last_words, "") << "longer than words may be";
+  EXPECT_EQ(job->Health()[WorkerId(3)].last_words, "");
 }
 
 TEST(CoordinatorTest, AWorkerThatIsNotAbortedSaysNoLastWords) {
@@ -316,7 +316,7 @@ TEST(CoordinatorTest, AWorkerThatIsNotAbortedSaysNoLastWords) {
   job->Shutdown(kPatienceMs);
   workers.Join();
   EXPECT_EQ(asked.load(), 0);
-  EXPECT_EQ(job->Health()[0].last_words, "");
+  EXPECT_EQ(job->Health()[WorkerId(0)].last_words, "");
 }
 
 TEST(CoordinatorTest, AHookMayAbort) {
@@ -376,8 +376,8 @@ TEST(CoordinatorTest, AWorkerThatGoesWithoutLeavingIsLostOnceAndItsCallsEnd) {
   EXPECT_EQ(lost[0].first, 1);
   EXPECT_EQ(lost[0].second.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(MessageOf(lost[0].second), AllOf(HasSubstr("W0603"), HasSubstr("worker 1")));
-  EXPECT_FALSE(job->Health()[1].connected);
-  EXPECT_TRUE(job->Health()[0].connected);
+  EXPECT_FALSE(job->Health()[WorkerId(1)].connected);
+  EXPECT_TRUE(job->Health()[WorkerId(0)].connected);
   const auto later = job->CallAll("more", kPatienceMs);
   EXPECT_EQ(later.status(), lost[0].second);
   EXPECT_EQ(job->WaitForWorkers(kPatienceMs), lost[0].second);
@@ -400,11 +400,11 @@ TEST(CoordinatorTest, AnEndAwaitsTheCommandUnderWayAndItsEvents) {
   EXPECT_EQ(job->CallAll("work", 20).status().code(), absl::StatusCode::kDeadlineExceeded);
   begun.get_future().wait();
   job->Shutdown(20);
-  EXPECT_TRUE(job->Health()[0].connected);
+  EXPECT_TRUE(job->Health()[WorkerId(0)].connected);
   release.set_value();
   EXPECT_TRUE(served.get().ok());
   job->Shutdown(kPatienceMs);
-  EXPECT_FALSE(job->Health()[0].connected);
+  EXPECT_FALSE(job->Health()[WorkerId(0)].connected);
   EXPECT_THAT(job.WaitForEvents(1), ElementsAre(std::pair<int, std::string>(0, "last words")));
   EXPECT_TRUE(job.lost().empty());
 }
@@ -418,7 +418,7 @@ TEST(CoordinatorTest, HealthTellsProgressAndClocks) {
   // The first pings follow one another, each answered by a heartbeat.
   WorkerHealth health;
   do {
-    health = job->Health()[0];
+    health = job->Health()[WorkerId(0)];
     std::this_thread::yield();
   } while (health.progress.acts < 20);
   EXPECT_TRUE(health.connected);

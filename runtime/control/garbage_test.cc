@@ -414,7 +414,7 @@ TEST(GarbageTest, FramesOfNoMeaningFromAWorkerHurtOnlyItself) {
   EXPECT_EQ(*(*honest)->Fetch("honest"), "value");
   for (const auto& [worker, why] : job.WaitForLost(kRudeWorkers))
     EXPECT_LT(worker, kRudeWorkers) << why;
-  EXPECT_TRUE(job->Health()[kRudeWorkers].connected);
+  EXPECT_TRUE(job->Health()[WorkerId(kRudeWorkers)].connected);
 }
 
 TEST(GarbageTest, AWorkerThatNeverEndsItsMessageIsCutAtTheLimit) {

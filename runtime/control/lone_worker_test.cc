@@ -105,7 +105,7 @@ int64_t TimeToNoticeFrozenMs() {
   EXPECT_EQ(lost[0].first, 1);
   EXPECT_THAT(std::string(lost[0].second.message()),
               AllOf(HasSubstr("W0602"), HasSubstr("worker 1")));
-  EXPECT_TRUE(job->Health()[0].connected);
+  EXPECT_TRUE(job->Health()[WorkerId(0)].connected);
   // The worker wakes, finds its connection cut and ends by itself.
   freezes.Signal(SIGCONT);
   EXPECT_EQ(freezes.WaitForExitCode(), 4);
@@ -143,7 +143,7 @@ TEST(LoneWorkerTest, AFrozenWorkerThatIsExcusedIsNotLostAndWorksOnLater) {
   times = 1'000'000;
   worker.Signal(SIGSTOP);
   for (int seen = excused; excused < seen + 3;) std::this_thread::yield();
-  EXPECT_TRUE(job->Health()[0].connected);
+  EXPECT_TRUE(job->Health()[WorkerId(0)].connected);
   worker.Signal(SIGCONT);
   EXPECT_TRUE(job->CallAll("echo", kPatienceMs).ok());
   times = 0;
@@ -195,11 +195,11 @@ TEST(LoneWorkerTest, ACoordinatorThatWasKeptFromListeningDoesNotBlameWorkers) {
   ASSERT_TRUE(job->WaitForWorkers(kPatienceMs).ok());
   (*other)->Send("hold the coordinator's thread");
   stuck.get_future().wait();
-  const int64_t stuck_at_ms = job->Health()[0].since_heartbeat_ms;
-  while (job->Health()[0].since_heartbeat_ms < stuck_at_ms + 3 * kDeadAfterMs)
+  const int64_t stuck_at_ms = job->Health()[WorkerId(0)].since_heartbeat_ms;
+  while (job->Health()[WorkerId(0)].since_heartbeat_ms < stuck_at_ms + 3 * kDeadAfterMs)
     std::this_thread::yield();
   release.set_value();
-  while (job->Health()[0].since_heartbeat_ms > kDeadAfterMs && job.lost().empty())
+  while (job->Health()[WorkerId(0)].since_heartbeat_ms > kDeadAfterMs && job.lost().empty())
     std::this_thread::yield();
   EXPECT_TRUE(job.lost().empty()) << job.lost()[0].second;
 }

@@ -42,8 +42,7 @@ absl::Status RunDoctor(const DoctorArguments& arguments, CliContext* context) {
   }
   *context->out << found.line << "\n";
   if (arguments.shows_commands) *context->out << hosts::CommandsText(found.agents) << std::flush;
-  std::vector<std::string> names;
-  for (const hosts::HostAgent& agent : found.agents) names.push_back(agent.host);
+  const IdVector<HostId, std::string> names = hosts::NamesOf(found.agents);
   hosts::HostsSupervisorOptions options;
   options.workers.console = &lines;
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<hosts::HostsSupervisor> supervisor,

@@ -46,7 +46,8 @@ absl::StatusOr<std::vector<std::string>> VariablesOf(const std::vector<std::stri
 }
 
 // Returns what would be started, without the address and the port, which the hosts tell.
-DryRun DryRunOf(const hosts::ProgramLaunch& program, const std::vector<hosts::RankPlace>& places) {
+DryRun DryRunOf(const hosts::ProgramLaunch& program,
+                const IdVector<RankId, hosts::RankPlace>& places) {
   DryRun run;
   run.work = places.empty() ? "launch one process for each task"
                             : absl::StrCat("launch ", places.size(),
@@ -90,7 +91,7 @@ absl::Status RunLaunch(LaunchArguments arguments, CliContext* context) {
   }
   absl::StatusOr<launch::FailureReport> report = absl::InternalError("the program has not run");
   {
-    WEIR_ASSIGN_OR_RETURN(const std::vector<hosts::RankPlace> places,
+    WEIR_ASSIGN_OR_RETURN(const auto places,
                           hosts::PlacePrograms(found.listed, arguments.program.processes));
     if (!arguments.ranks.empty()) {
       WEIR_ASSIGN_OR_RETURN(arguments.program.ranks_shown,

@@ -83,7 +83,8 @@ std::string MemorySection(const compiler::LogicalPlan& plan, const train::NeedAn
       "update)\n";
   const int64_t stages = std::min<int64_t>(plan.places.size(), kStagesCharted);
   for (int64_t stage = 0; stage < stages; ++stage) {
-    const proto::RankPlan& lowered = of.plans.at(plan.places.ranks(stage)[0]);
+    const proto::RankPlan& lowered =
+        of.plans.at(RankId(static_cast<int32_t>(plan.places.ranks(stage)[0])));
     absl::StrAppend(&text, "rank ", lowered.rank(), " (", lowered.device(), ")\n",
                     ChartText(compiler::ViewMemory(lowered, kChartColumns, 0),
                               stages > 1 ? kChartRowsOfMany : kChartRows));

@@ -147,8 +147,7 @@ absl::Status MeasureHosts(const hosts::FoundHosts& found, console::Console* cons
   options.build_id = BuildId();
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<hosts::HostsSupervisor> supervisor,
                         hosts::HostsSupervisor::Reach(found.agents, options));
-  std::vector<std::string> names;
-  for (const hosts::HostAgent& agent : found.agents) names.push_back(agent.host);
+  const IdVector<HostId, std::string> names = hosts::NamesOf(found.agents);
   const hosts::Examination examination = hosts::Examine(supervisor.get(), names, {}, kProbeMs);
   supervisor->TellEnd(0);
   const std::optional<hosts::LinkSpeed> speed = hosts::MedianSpeed(examination);

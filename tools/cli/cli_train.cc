@@ -129,10 +129,12 @@ absl::Status SayWhatWouldRun(const hosts::FoundHosts& found, TrainArguments argu
     WEIR_ASSIGN_OR_RETURN(const fleet::RankSpread spread,
                           fleet::SpreadRanks(options, static_cast<int>(mesh.num_ranks())));
     const std::string program = launch::ResolvedProgram(options.program);
-    for (size_t i = 0; i < spread.ranks_of.size(); ++i) {
-      const std::string label = launch::RankLabel(spread.ranks_of[i]);
-      run.processes.push_back(
-          {label, spread.host_of.empty() ? 0 : spread.host_of[i], {program, "worker", label}, {}});
+    for (const WorkerId worker : spread.ranks_of.ids()) {
+      const std::string label = launch::RankLabel(spread.ranks_of[worker]);
+      run.processes.push_back({label,
+                               spread.host_of.empty() ? HostId(0) : spread.host_of[worker],
+                               {program, "worker", label},
+                               {}});
     }
   }
   *context->out << DryRunText(run, found);

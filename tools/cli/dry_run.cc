@@ -40,9 +40,7 @@ std::string DryRunText(const DryRun& run, const hosts::FoundHosts& found) {
   std::vector<std::string> lines;
   for (const DryProcess& process : run.processes) {
     const std::string host =
-        found.agents.empty()
-            ? ""
-            : absl::StrCat(" on ", found.agents[static_cast<size_t>(process.host)].host);
+        found.agents.empty() ? "" : absl::StrCat(" on ", found.agents[process.host].host);
     lines.push_back(absl::StrCat(process.label, host, ": ", absl::StrJoin(process.variables, " "),
                                  process.variables.empty() ? "" : " ", CommandText(process.command),
                                  "\n    log ", run.log_base, "/<time>-<pid>/",

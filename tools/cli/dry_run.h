@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "runtime/base/ids.h"
 #include "tools/hosts/find_hosts.h"
 
 namespace weir::cli {
@@ -14,7 +15,7 @@ void AddDryRunFlag(CLI::App* verb, bool* dry_run);
 
 struct DryProcess {
   std::string label;  // "ranks 2-3"
-  int host = 0;       // its agent, of those found
+  HostId host = HostId(0);
   std::vector<std::string> command;
   std::vector<std::string> variables;  // of this process: "RANK=2"
 };

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -40,7 +39,7 @@ std::string Describe(const launch::StalledConnection& connection) {
 // repeats lost data after 0.2 s, 0.6 s, 1.4 s, and later on a busy machine. A silence may therefore
 // show before its cause does.
 std::vector<launch::StalledConnection> Fleet::AwaitStalledConnections(
-    const std::vector<int>& workers) {
+    const std::vector<WorkerId>& workers) {
   for (int look = 1;; ++look) {
     std::vector<launch::StalledConnection> stalled = launch::FindStalledConnections({::getpid()});
     for (const launch::WorkerLook& seen : supervisor_->Look(workers))
@@ -77,12 +76,13 @@ void Fleet::ExplainSilence(launch::FailureEvent* event) {
 
 // Explains a job without acts: something may keep a worker from acting.
 void Fleet::ExplainStandstill(launch::FailureEvent* event) {
-  std::vector<int> workers(static_cast<size_t>(num_workers()));
-  std::iota(workers.begin(), workers.end(), 0);
-  const std::vector<launch::WorkerLook> looks = supervisor_->Look(workers);
-  for (int worker : workers) {
+  std::vector<WorkerId> all;
+  for (const WorkerId worker : workers()) all.push_back(worker);
+  const std::vector<launch::WorkerLook> looks = supervisor_->Look(all);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const WorkerId worker = all[i];
     const pid_t pid = static_cast<pid_t>(supervisor_->pid(worker));
-    const launch::WorkerLook& look = looks[static_cast<size_t>(worker)];
+    const launch::WorkerLook& look = looks[i];
     if (!look.is_seen) continue;
     const launch::ProcessState::Kind kind = look.kind;
     std::string advice = launch::StateAdvice(kind, pid);
@@ -93,7 +93,7 @@ void Fleet::ExplainStandstill(launch::FailureEvent* event) {
     event->advice = std::move(advice);
   }
   if (!event->cause.empty()) return;
-  const std::vector<launch::StalledConnection> stalled = AwaitStalledConnections(workers);
+  const std::vector<launch::StalledConnection> stalled = AwaitStalledConnections(all);
   if (stalled.empty()) return;
   event->cause = "data between processes does not arrive";
   for (size_t i = 0; i < std::min<size_t>(stalled.size(), 3); ++i)

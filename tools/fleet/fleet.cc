@@ -75,7 +75,7 @@ FleetOptions WithHeartbeat(FleetOptions options, size_t num_workers) {
 
 }  // namespace
 
-Fleet::Fleet(std::vector<std::vector<int>> ranks_of, const FleetOptions& options)
+Fleet::Fleet(IdVector<WorkerId, std::vector<RankId>> ranks_of, const FleetOptions& options)
     : ranks_of_(std::move(ranks_of)),
       options_(WithHeartbeat(options, ranks_of_.size())),
       job_id_(control::MakeJobId()),
@@ -106,13 +106,13 @@ absl::Status Fleet::Launch() {
 absl::Status Fleet::StartWorkers() {
   std::promise<absl::Status> launched;
   watcher_ = std::thread([this, &launched] {
-    std::vector<launch::WorkerLaunch> launches;
+    IdVector<WorkerId, launch::WorkerLaunch> launches;
     const std::string program = launch::ResolvedProgram(options_.program);
-    for (const std::vector<int>& ranks : ranks_of_) {
-      const std::string label = launch::RankLabel(ranks);
-      launches.push_back({{program, "worker", label}, label, ranks});
+    for (const WorkerId worker : workers()) {
+      const std::string label = launch::RankLabel(ranks_of_[worker]);
+      launches.push_back({{program, "worker", label}, label, ranks_of_[worker]});
       if (options_.is_scheduled) launches.back().arguments.push_back("--scheduled");
-      if (!options_.hosts.empty()) launches.back().host = options_.host_of[launches.size() - 1];
+      if (!options_.hosts.empty()) launches.back().host = options_.host_of[worker];
     }
     launch::SupervisorOptions options;
     options.log_directory = log_directory_;
@@ -131,7 +131,8 @@ absl::Status Fleet::StartWorkers() {
 
 // Reaches the hosts, finds the address at which they reach this machine, and starts the workers.
 absl::StatusOr<std::unique_ptr<launch::Supervisor>> Fleet::StartOnHosts(
-    const std::vector<launch::WorkerLaunch>& launches, const launch::SupervisorOptions& options) {
+    const IdVector<WorkerId, launch::WorkerLaunch>& launches,
+    const launch::SupervisorOptions& options) {
   hosts::HostsSupervisorOptions of_hosts;
   of_hosts.workers = options;
   of_hosts.build_id = BuildId();
@@ -142,13 +143,12 @@ absl::StatusOr<std::unique_ptr<launch::Supervisor>> Fleet::StartOnHosts(
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<hosts::HostsSupervisor> supervisor,
                         hosts::HostsSupervisor::Reach(options_.hosts, of_hosts));
   // Hosts that are parts of one machine and may use the same cores share the cores.
-  std::map<std::pair<std::string, std::vector<int>>, int> machines;
+  std::map<std::pair<std::string, std::vector<int>>, HostId> machines;
   for (const hosts::HostFacts& facts : supervisor->facts())
     machine_of_.push_back(
-        machines.emplace(std::pair(facts.machine, facts.cores), static_cast<int>(machines.size()))
+        machines.emplace(std::pair(facts.machine, facts.cores), machine_of_.next_id())
             .first->second);
-  std::vector<std::string> names;
-  for (const hosts::HostAgent& host : options_.hosts) names.push_back(host.host);
+  const IdVector<HostId, std::string> names = hosts::NamesOf(options_.hosts);
   absl::StatusOr<hosts::StarterAddress> address =
       hosts::ChooseStarterAddress(supervisor.get(), names, options_.address);
   absl::Status started = CheckMemory(supervisor->facts());
@@ -166,16 +166,16 @@ absl::StatusOr<std::unique_ptr<launch::Supervisor>> Fleet::StartOnHosts(
   return supervisor;
 }
 
-absl::Status Fleet::CheckMemory(const std::vector<hosts::HostFacts>& facts) const {
+absl::Status Fleet::CheckMemory(const IdVector<HostId, hosts::HostFacts>& facts) const {
   if (options_.bytes_of_rank.empty()) return absl::OkStatus();
   std::vector<HostShare> shares;
-  for (size_t host = 0; host < facts.size(); ++host) {
+  for (const HostId host : facts.ids()) {
     HostShare share = {options_.hosts[host].host, facts[host].machine, facts[host].memory_bytes};
-    for (int worker = 0; worker < num_workers(); ++worker) {
-      if (options_.host_of[worker] != static_cast<int>(host)) continue;
-      for (int rank : ranks_of_[worker]) {
+    for (const WorkerId worker : workers()) {
+      if (options_.host_of[worker] != host) continue;
+      for (const RankId rank : ranks_of_[worker]) {
         ++share.num_ranks;
-        share.rank_bytes += options_.bytes_of_rank.at(static_cast<size_t>(rank));
+        share.rank_bytes += options_.bytes_of_rank[rank];
       }
     }
     shares.push_back(std::move(share));
@@ -187,16 +187,15 @@ absl::Status Fleet::CheckMemory(const std::vector<hosts::HostFacts>& facts) cons
 // Tries the ways between the hosts that have workers.
 absl::Status Fleet::CheckWaysOf(hosts::HostsSupervisor* supervisor,
                                 const hosts::StarterAddress& address,
-                                const std::vector<std::string>& names) const {
-  std::vector<bool> is_used(names.size(), false);
-  for (const int host : options_.host_of) is_used[static_cast<size_t>(host)] = true;
-  std::vector<std::string> addresses = address.addresses;
+                                const IdVector<HostId, std::string>& names) const {
+  const std::set<HostId> used(options_.host_of.begin(), options_.host_of.end());
+  IdVector<HostId, std::string> addresses = address.addresses;
   if (!options_.interface.empty()) {
-    WEIR_ASSIGN_OR_RETURN(
-        addresses, hosts::AddressesOn(options_.interface, names, supervisor->facts(), is_used));
+    WEIR_ASSIGN_OR_RETURN(addresses,
+                          hosts::AddressesOn(options_.interface, names, supervisor->facts(), used));
   }
-  for (size_t host = 0; host < names.size(); ++host) {
-    if (!is_used[host]) addresses[host].clear();
+  for (const HostId host : names.ids()) {
+    if (used.count(host) == 0) addresses[host].clear();
   }
   return hosts::CheckWays(supervisor, names, addresses);
 }
@@ -204,7 +203,7 @@ absl::Status Fleet::CheckWaysOf(hosts::HostsSupervisor* supervisor,
 absl::Status Fleet::ShipInputs(hosts::HostsSupervisor* supervisor) {
   for (size_t i = 0; i < options_.input_files.size(); ++i) {
     const std::string& path = options_.input_files[i];
-    std::vector<std::string> to;
+    IdVector<HostId, std::string> to;
     for (const hosts::HostAgent& host : options_.hosts)
       to.push_back(ShippedPath(AbsoluteLogDirectory(), host.host, i, path));
     WEIR_RETURN_IF_ERROR(supervisor->ShipFile(path, to));
@@ -218,8 +217,8 @@ absl::Status Fleet::ShipInputs(hosts::HostsSupervisor* supervisor) {
 
 void Fleet::RemoveShipped(hosts::HostsSupervisor* supervisor) {
   if (supervisor == nullptr || !options_.ships_inputs) return;
-  std::vector<std::vector<std::string>> copies(options_.hosts.size());
-  for (size_t host = 0; host < options_.hosts.size(); ++host) {
+  IdVector<HostId, std::vector<std::string>> copies(options_.hosts.size());
+  for (const HostId host : options_.hosts.ids()) {
     for (size_t i = 0; i < options_.input_files.size(); ++i) {
       copies[host].push_back(ShippedPath(AbsoluteLogDirectory(), options_.hosts[host].host, i,
                                          options_.input_files[i]));
@@ -228,7 +227,7 @@ void Fleet::RemoveShipped(hosts::HostsSupervisor* supervisor) {
   supervisor->RemoveFiles(copies);
 }
 
-std::string Fleet::PathOn(int worker, const std::string& path) const {
+std::string Fleet::PathOn(WorkerId worker, const std::string& path) const {
   const auto input = std::find(options_.input_files.begin(), options_.input_files.end(), path);
   if (!options_.ships_inputs || input == options_.input_files.end()) return path;
   return ShippedPath(AbsoluteLogDirectory(), HostOf(worker),
@@ -258,7 +257,7 @@ absl::Status Fleet::StartCoordinator(control::JobAuthority* authority) {
     launch::FailureEvent event;
     event.kind = silent ? launch::FailureEvent::Kind::kFrozen : launch::FailureEvent::Kind::kLost;
     event.time_ns = clock_.NowNs();
-    event.worker = worker.value();
+    event.worker = worker;
     event.reason = silent ? absl::StrFormat("no heartbeat for %.1f s",
                                             static_cast<double>(options_.dead_after_ms) * 1e-3)
                           : lost.found;
@@ -266,14 +265,13 @@ absl::Status Fleet::StartCoordinator(control::JobAuthority* authority) {
     lost_.push_back(std::move(event));
     supervisor_->Wake();
   };
-  options.excuse_ms = [this](WorkerId worker) { return ExcuseMs(worker.value()); };
+  options.excuse_ms = [this](WorkerId worker) { return ExcuseMs(worker); };
   options.may_publish = [this](WorkerId worker, const std::string& key) {
-    const std::vector<int>& ranks = ranks_of_[static_cast<size_t>(worker.value())];
-    return std::find(ranks.begin(), ranks.end(), transport::RankOfCardSubject(key).value()) !=
-           ranks.end();
+    const std::vector<RankId>& ranks = ranks_of_[worker];
+    return std::find(ranks.begin(), ranks.end(), transport::RankOfCardSubject(key)) != ranks.end();
   };
   options.on_event = [this](WorkerId worker, const std::string& event) {
-    TakeTrouble(worker.value(), event);
+    TakeTrouble(worker, event);
   };
   WEIR_ASSIGN_OR_RETURN(options.credentials,
                         authority->Issue(control::CoordinatorIdentity(job_id_)));
@@ -291,14 +289,13 @@ absl::Status Fleet::StartCoordinator(control::JobAuthority* authority) {
 }
 
 absl::Status Fleet::TellWorkers(control::JobAuthority* authority) {
-  for (int worker = 0; worker < num_workers(); ++worker) {
-    WEIR_ASSIGN_OR_RETURN(
-        control::Credentials credentials,
-        authority->Issue(control::WorkerIdentity(job_id_, WorkerId(worker), kEpoch)));
+  for (const WorkerId worker : workers()) {
+    WEIR_ASSIGN_OR_RETURN(control::Credentials credentials,
+                          authority->Issue(control::WorkerIdentity(job_id_, worker, kEpoch)));
     proto::WorkerBundle bundle;
     bundle.set_job_id(job_id_);
     bundle.set_epoch(kEpoch);
-    bundle.set_worker(worker);
+    bundle.set_worker(worker.value());
     bundle.set_coordinator_address(coordinator()->address());
     bundle.set_authority_pem(credentials.authority_pem);
     bundle.set_certificate_pem(credentials.certificate_pem);
@@ -342,9 +339,9 @@ void Fleet::WatchProcesses() {
   if (at_end_) at_end_();
 }
 
-int Fleet::num_ranks_on_host_of(int worker) const {
+int Fleet::num_ranks_on_host_of(WorkerId worker) const {
   size_t count = 0;
-  for (int other = 0; other < num_workers(); ++other) {
+  for (const WorkerId other : workers()) {
     if (options_.hosts.empty() ||
         machine_of_[options_.host_of[other]] == machine_of_[options_.host_of[worker]])
       count += ranks_of_[other].size();
@@ -352,8 +349,10 @@ int Fleet::num_ranks_on_host_of(int worker) const {
   return static_cast<int>(count);
 }
 
-std::string Fleet::HostOf(int worker) const {
-  return options_.hosts.empty() || worker < 0 ? "" : options_.hosts[options_.host_of[worker]].host;
+std::string Fleet::HostOf(WorkerId worker) const {
+  return options_.hosts.empty() || !worker.has_value()
+             ? ""
+             : options_.hosts[options_.host_of[worker]].host;
 }
 
 control::Coordinator* Fleet::coordinator() const {
@@ -370,7 +369,7 @@ bool Fleet::IsStuck() {
 
 // Counts the frozen workers among those that run.
 int Fleet::NumFrozen() {
-  std::set<int> frozen;
+  std::set<WorkerId> frozen;
   MutexLock lock(&mutex_);
   for (const launch::FailureEvent& event : failures_) {
     if (event.kind == launch::FailureEvent::Kind::kFrozen) frozen.insert(event.worker);
@@ -452,7 +451,7 @@ void Fleet::TakeLost() {
 }
 
 // Takes the report of a worker that cannot go on and knows why. Runs on the coordinator's thread.
-void Fleet::TakeTrouble(int worker, const std::string& bytes) {
+void Fleet::TakeTrouble(WorkerId worker, const std::string& bytes) {
   proto::WorkerTrouble trouble;
   if (!trouble.ParseFromString(bytes)) return;
   launch::FailureEvent event;
@@ -473,9 +472,9 @@ void Fleet::TakeTrouble(int worker, const std::string& bytes) {
 
 // Excuses a worker that others keep from the cores: the worker is late, not dead, and is looked at
 // again soon.
-int64_t Fleet::ExcuseMs(int worker) {
-  if (!starvation_.IsStarved(worker, supervisor_->Use(worker), clock_.NowNs())) return 0;
-  if (starvation_.NumLooks(worker) == 2) {  // the first look may be mistaken
+int64_t Fleet::ExcuseMs(WorkerId worker) {
+  if (!starvation_.IsStarved(worker.value(), supervisor_->Use(worker), clock_.NowNs())) return 0;
+  if (starvation_.NumLooks(worker.value()) == 2) {  // the first look may be mistaken
     options_.console->Say(
         absl::StrFormat("the process of %s (%s) gets no core: no heartbeat for %.1f s, though it "
                         "is ready to run; other programs use the machine",
@@ -491,14 +490,14 @@ void Fleet::CheckProgress() {
   if (!watch_progress_.load()) return;
   const int64_t now_ns = clock_.NowNs();
   if (now_ns - watch_since_ns_.load() < options_.stuck_after_ms * 1'000'000) return;
-  const std::vector<control::WorkerHealth> health = coordinator()->Health();
+  const IdVector<WorkerId, control::WorkerHealth> health = coordinator()->Health();
   launch::FailureEvent event;
   event.kind = launch::FailureEvent::Kind::kStuck;
   event.time_ns = now_ns;
   event.reason = absl::StrFormat("no actor of any rank has acted for %.1f s",
                                  static_cast<double>(options_.stuck_after_ms) * 1e-3);
-  std::vector<int> unfinished;
-  for (int worker = 0; worker < num_workers(); ++worker) {
+  std::vector<WorkerId> unfinished;
+  for (const WorkerId worker : workers()) {
     if (health[worker].since_progress_ms < options_.stuck_after_ms) return;
     event.details.push_back(health[worker].progress.activity);
     if (!health[worker].progress.done) unfinished.push_back(worker);
@@ -526,9 +525,9 @@ void Fleet::TellWaits(std::vector<launch::FailureEvent>* events) {
   if (stuck == events->end()) return;
   std::vector<actors::Wait> waits;
   std::vector<std::string> lines, missing;
-  const std::vector<control::WorkerHealth> health = coordinator()->Health();
-  for (int worker = 0; worker < num_workers(); ++worker) {
-    const std::vector<int>& ranks = ranks_of_[worker];
+  const IdVector<WorkerId, control::WorkerHealth> health = coordinator()->Health();
+  for (const WorkerId worker : workers()) {
+    const std::vector<RankId>& ranks = ranks_of_[worker];
     proto::WorkerLastWords words;
     std::optional<std::vector<actors::Wait>> account;
     if (words.ParseFromString(health[worker].last_words) && words.has_account())
@@ -570,23 +569,23 @@ void Fleet::Fail(launch::FailureEvent event, const absl::Status& reason) {
   if (coordinator != nullptr) coordinator->Abort(reason);
 }
 
-absl::StatusOr<std::vector<proto::WorkerAnswer>> Fleet::Call(const proto::WorkerCommand& command,
-                                                             Watch watch) {
-  return CallEach(std::vector<proto::WorkerCommand>(num_workers(), command), watch);
+absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> Fleet::Call(
+    const proto::WorkerCommand& command, Watch watch) {
+  return CallEach(IdVector<WorkerId, proto::WorkerCommand>(ranks_of_.size(), command), watch);
 }
 
-absl::StatusOr<std::vector<proto::WorkerAnswer>> Fleet::CallEach(
-    const std::vector<proto::WorkerCommand>& commands, Watch watch) {
-  std::vector<std::string> requests;
+absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> Fleet::CallEach(
+    const IdVector<WorkerId, proto::WorkerCommand>& commands, Watch watch) {
+  IdVector<WorkerId, std::string> requests;
   for (const proto::WorkerCommand& command : commands)
     requests.push_back(command.SerializeAsString());
   watch_since_ns_.store(clock_.NowNs());
   watch_progress_.store(watch == Watch::kProgress);
-  absl::StatusOr<std::vector<std::string>> replies = coordinator()->CallEach(requests, 0);
+  absl::StatusOr<IdVector<WorkerId, std::string>> replies = coordinator()->CallEach(requests, 0);
   watch_progress_.store(false);
   WEIR_RETURN_IF_ERROR(replies.status());
-  std::vector<proto::WorkerAnswer> answers(num_workers());
-  for (int worker = 0; worker < num_workers(); ++worker) {
+  IdVector<WorkerId, proto::WorkerAnswer> answers(ranks_of_.size());
+  for (const WorkerId worker : workers()) {
     if (!answers[worker].ParseFromString((*replies)[worker])) {
       return absl::InternalError(absl::StrCat(
           "the process of ", launch::RankLabel(ranks_of_[worker]), " gave an answer that is none"));
@@ -595,7 +594,7 @@ absl::StatusOr<std::vector<proto::WorkerAnswer>> Fleet::CallEach(
   return answers;
 }
 
-std::string Fleet::TracePartOf(int worker) const {
+std::string Fleet::TracePartOf(WorkerId worker) const {
   if (options_.trace.empty()) return "";
   // A host need not have this process's folder as its own.
   return absl::StrCat(options_.hosts.empty() ? log_directory_ : AbsoluteLogDirectory(), "/worker-",
@@ -603,7 +602,7 @@ std::string Fleet::TracePartOf(int worker) const {
 }
 
 // Reads the part that a worker has left, on its host. kNotFound if the part is absent or empty.
-absl::StatusOr<std::string> Fleet::ReadTracePart(int worker) {
+absl::StatusOr<std::string> Fleet::ReadTracePart(WorkerId worker) {
   if (on_hosts_ != nullptr)
     return on_hosts_->FetchFile(options_.host_of[worker], TracePartOf(worker), kTracePartBytesMax);
   std::ostringstream bytes;
@@ -613,10 +612,10 @@ absl::StatusOr<std::string> Fleet::ReadTracePart(int worker) {
 }
 
 // Gathers the trace. Workers that could still write their parts have done so by now.
-void Fleet::GatherTrace(const std::vector<int64_t>& clock_offset_ns) {
+void Fleet::GatherTrace(const IdVector<WorkerId, int64_t>& clock_offset_ns) {
   std::vector<trace::TracePart> parts;
   std::vector<std::string> missing;
-  for (int worker = 0; worker < num_workers(); ++worker) {
+  for (const WorkerId worker : workers()) {
     absl::StatusOr<std::string> bytes = ReadTracePart(worker);
     if (!bytes.ok()) {
       missing.push_back(launch::RankLabel(ranks_of_[worker]));
@@ -635,8 +634,8 @@ void Fleet::GatherTrace(const std::vector<int64_t>& clock_offset_ns) {
     options_.console->Say(absl::StrCat("no trace: ", written.message()));
     return;
   }
-  std::vector<std::vector<std::string>> on_hosts(options_.hosts.size());
-  for (int worker = 0; worker < num_workers(); ++worker) {
+  IdVector<HostId, std::vector<std::string>> on_hosts(options_.hosts.size());
+  for (const WorkerId worker : workers()) {
     if (on_hosts_ != nullptr) {
       on_hosts[options_.host_of[worker]].push_back(TracePartOf(worker));
     } else {
@@ -652,10 +651,10 @@ void Fleet::GatherTrace(const std::vector<int64_t>& clock_offset_ns) {
 std::vector<launch::RemainingWorker> Fleet::Remaining() const {
   std::vector<launch::RemainingWorker> remaining;
   if (supervisor_ == nullptr) return remaining;
-  const std::vector<int> running = supervisor_->running();
+  const std::vector<WorkerId> running = supervisor_->running();
   const std::vector<launch::WorkerLook> looks = supervisor_->Look(running);
   for (size_t i = 0; i < running.size(); ++i) {
-    const int worker = running[i];
+    const WorkerId worker = running[i];
     const launch::WorkerLook& look = looks[i];
     // Dead threads that a debugger has not collected still exist.
     const std::string state = !look.is_seen ? "is on a host that does not answer"
@@ -719,10 +718,10 @@ launch::FailureReport Fleet::Finish(const absl::Status& status) {
     MutexLock lock(&mutex_);
     job.events = failures_;
   }
-  std::vector<int64_t> clock_offset_ns(num_workers(), 0);
+  IdVector<WorkerId, int64_t> clock_offset_ns(ranks_of_.size(), 0);
   if (coordinator != nullptr) {
-    const std::vector<control::WorkerHealth> health = coordinator->Health();
-    for (int worker = 0; worker < num_workers(); ++worker)
+    const IdVector<WorkerId, control::WorkerHealth> health = coordinator->Health();
+    for (const WorkerId worker : workers())
       clock_offset_ns[worker] = health[worker].clock_offset_ns;
   }
   at_end_ = [&] {

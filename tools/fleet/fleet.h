@@ -25,6 +25,8 @@
 #include "absl/status/statusor.h"
 #include "proto/worker.pb.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
 #include "runtime/base/mutex.h"
 #include "runtime/control/coordinator.h"
 #include "runtime/control/credentials.h"
@@ -44,7 +46,7 @@ struct FleetOptions {
   proto::OpenCommand::Lanes lanes = proto::OpenCommand::AUTOMATIC;
   enum class Checksums : uint8_t { kOff, kOn } checksums = Checksums::kOn;
   std::string log_base = "weir-logs";  // a folder per job is made in it
-  std::vector<int> ranks_shown;        // on the console; empty: all
+  std::vector<RankId> ranks_shown;     // on the console; empty: all
   // 0: chosen for the number of workers (heartbeat.h).
   int64_t heartbeat_ms = 0;
   int64_t dead_after_ms = 0;
@@ -55,15 +57,15 @@ struct FleetOptions {
   int64_t remaining_limit_ms = 10'000;
   std::string program = launch::kOwnProgramLink;  // of the workers; tests name another
   // The hosts of the job, and the way to the agent of each; empty: this machine alone.
-  std::vector<hosts::ListedHost> listed_hosts;
-  std::vector<hosts::HostAgent> hosts;
-  std::vector<int> host_of;  // by worker
+  hosts::HostList listed_hosts;
+  IdVector<HostId, hosts::HostAgent> hosts;
+  IdVector<WorkerId, HostId> host_of;
   // A scheduler has started this process and sends signals to every process of the job.
   bool is_scheduled = false;
   // The files that workers read: data of the job, weights, a checkpoint.
   std::vector<std::string> input_files;
-  std::vector<int64_t> bytes_of_rank;  // the memory that each rank needs; empty: not known
-  bool ships_inputs = false;           // hosts get copies of these files
+  IdVector<RankId, int64_t> bytes_of_rank;  // the memory that each rank needs; empty: not known
+  bool ships_inputs = false;                // hosts get copies of these files
   std::string address;    // at which the starter listens; empty: one that all hosts reach
   std::string interface;  // for tensors, on every host; empty: the one on the way to the starter
   console::Console* console = nullptr;  // must outlive the fleet; required
@@ -72,7 +74,7 @@ struct FleetOptions {
 class Fleet {
  public:
   // `ranks_of[w]` are the ranks of worker w. The constructor starts nothing.
-  Fleet(std::vector<std::vector<int>> ranks_of, const FleetOptions& options);
+  Fleet(IdVector<WorkerId, std::vector<RankId>> ranks_of, const FleetOptions& options);
   ~Fleet();
   Fleet(const Fleet&) = delete;
   Fleet& operator=(const Fleet&) = delete;
@@ -82,16 +84,17 @@ class Fleet {
 
   // Returns whether workers may have no files in common with this process.
   bool is_spread_over_hosts() const { return !options_.hosts.empty(); }
-  int num_workers() const { return static_cast<int>(ranks_of_.size()); }
-  const std::vector<int>& ranks_of(int worker) const { return ranks_of_[worker]; }
+  int num_workers() const { return ranks_of_.next_id().value(); }
+  IdRange<WorkerId> workers() const { return ranks_of_.ids(); }
+  const std::vector<RankId>& ranks_of(WorkerId worker) const { return ranks_of_[worker]; }
   // Returns the name of the worker's host; empty if the job has one host.
-  std::string HostOf(int worker) const;
+  std::string HostOf(WorkerId worker) const;
   // Returns the path at which a worker finds the input file `path`.
-  std::string PathOn(int worker, const std::string& path) const;
+  std::string PathOn(WorkerId worker, const std::string& path) const;
   const std::vector<std::string>& input_files() const { return options_.input_files; }
   // Returns how many ranks all workers have together that share the cores of that worker's host.
-  int num_ranks_on_host_of(int worker) const;
-  int64_t clock_offset_ns(int worker) const {
+  int num_ranks_on_host_of(WorkerId worker) const;
+  int64_t clock_offset_ns(WorkerId worker) const {
     return coordinator()->Health()[worker].clock_offset_ns;
   }
 
@@ -99,11 +102,11 @@ class Fleet {
   // may take its time.
   enum class Watch : uint8_t { kNone, kProgress };
   // Sends the command to all workers (CallEach sends commands[w] to worker w) and returns the
-  // answers by worker. An error is the first error, with the ranks that reported it.
-  absl::StatusOr<std::vector<proto::WorkerAnswer>> Call(const proto::WorkerCommand& command,
-                                                        Watch watch);
-  absl::StatusOr<std::vector<proto::WorkerAnswer>> CallEach(
-      const std::vector<proto::WorkerCommand>& commands, Watch watch);
+  // answers. An error is the first error, with the ranks that reported it.
+  absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> Call(const proto::WorkerCommand& command,
+                                                               Watch watch);
+  absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> CallEach(
+      const IdVector<WorkerId, proto::WorkerCommand>& commands, Watch watch);
 
   // Records that the trace is complete. If the job fails later, the traces that its workers leave
   // do not replace the complete trace.
@@ -125,10 +128,11 @@ class Fleet {
   // The three parts of Launch. StartWorkers starts the watching thread, which starts the processes.
   absl::Status StartWorkers();
   absl::StatusOr<std::unique_ptr<launch::Supervisor>> StartOnHosts(
-      const std::vector<launch::WorkerLaunch>& launches, const launch::SupervisorOptions& options);
-  absl::Status CheckMemory(const std::vector<hosts::HostFacts>& facts) const;
+      const IdVector<WorkerId, launch::WorkerLaunch>& launches,
+      const launch::SupervisorOptions& options);
+  absl::Status CheckMemory(const IdVector<HostId, hosts::HostFacts>& facts) const;
   absl::Status CheckWaysOf(hosts::HostsSupervisor* supervisor, const hosts::StarterAddress& address,
-                           const std::vector<std::string>& names) const;
+                           const IdVector<HostId, std::string>& names) const;
   absl::Status ShipInputs(hosts::HostsSupervisor* supervisor);
   void RemoveShipped(hosts::HostsSupervisor* supervisor);
   // The log directory as the hosts know it.
@@ -142,8 +146,9 @@ class Fleet {
   void TakeLost();
   void ExplainLostHost(const launch::FailureEvent& lost) ABSL_LOCKS_EXCLUDED(mutex_);
   void ExplainByLostHost(launch::FailureEvent* event) ABSL_LOCKS_EXCLUDED(mutex_);
-  void TakeTrouble(int worker, const std::string& bytes);
-  std::vector<launch::StalledConnection> AwaitStalledConnections(const std::vector<int>& workers);
+  void TakeTrouble(WorkerId worker, const std::string& bytes);
+  std::vector<launch::StalledConnection> AwaitStalledConnections(
+      const std::vector<WorkerId>& workers);
   // Returns the coordinator, which lives as long as the fleet; null before it is made.
   control::Coordinator* coordinator() const ABSL_LOCKS_EXCLUDED(mutex_);
   bool IsStuck();
@@ -155,14 +160,14 @@ class Fleet {
   void ExplainStandstill(launch::FailureEvent* event);
   void ExplainExit(const launch::WorkerExit& exit, launch::FailureEvent* event);
   std::vector<launch::RemainingWorker> Remaining() const;
-  int64_t ExcuseMs(int worker);  // on the coordinator's thread
+  int64_t ExcuseMs(WorkerId worker);  // on the coordinator's thread
   void Fail(launch::FailureEvent event, const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mutex_);
   // The file of the worker's part; empty: no trace is wanted.
-  std::string TracePartOf(int worker) const;
-  absl::StatusOr<std::string> ReadTracePart(int worker);
-  void GatherTrace(const std::vector<int64_t>& clock_offset_ns);
+  std::string TracePartOf(WorkerId worker) const;
+  absl::StatusOr<std::string> ReadTracePart(WorkerId worker);
+  void GatherTrace(const IdVector<WorkerId, int64_t>& clock_offset_ns);
 
-  const std::vector<std::vector<int>> ranks_of_;
+  const IdVector<WorkerId, std::vector<RankId>> ranks_of_;
   FleetOptions options_;
   std::string job_id_;
   MonotonicClock clock_;
@@ -170,7 +175,7 @@ class Fleet {
   launch::CpuStarvation starvation_;  // the coordinator's thread's
   std::string log_directory_;
   hosts::StarterAddress starter_address_{"127.0.0.1", {}, {}};
-  std::vector<int> machine_of_;  // by host: equal numbers share their cores
+  IdVector<HostId, HostId> machine_of_;  // the first host that shares the cores of each
   bool trace_written_ = false;
   console::ConsoleLines worker_lines_;  // written to by supervisor_
 
@@ -188,8 +193,8 @@ class Fleet {
   // The workers that the coordinator lost, or that told of a failure; not yet taken.
   std::vector<launch::FailureEvent> lost_ ABSL_GUARDED_BY(mutex_);
   bool is_explaining_ ABSL_GUARDED_BY(mutex_) = false;  // losses that were taken from lost_
-  // By worker: the loss of its host, as the supervisor has found it.
-  std::map<int, launch::FailureEvent> lost_hosts_ ABSL_GUARDED_BY(mutex_);
+  // The loss of a worker's host, as the supervisor has found it.
+  std::map<WorkerId, launch::FailureEvent> lost_hosts_ ABSL_GUARDED_BY(mutex_);
   // Destroyed first, because its thread uses the members above.
   std::unique_ptr<control::Coordinator> coordinator_ ABSL_GUARDED_BY(mutex_);
 };

@@ -1,6 +1,7 @@
 #include "tools/fleet/fleet_runner.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -20,7 +21,8 @@ namespace weir::fleet {
 namespace {
 
 // Collects metrics. Scalars of a step are equal on all ranks that report them.
-std::map<int64_t, train::StepMetrics> MetricsOf(const std::vector<proto::WorkerAnswer>& answers) {
+std::map<int64_t, train::StepMetrics> MetricsOf(
+    const IdVector<WorkerId, proto::WorkerAnswer>& answers) {
   std::map<int64_t, train::StepMetrics> steps;
   for (const proto::WorkerAnswer& answer : answers) {
     for (const proto::MetricFact& fact : answer.metric())
@@ -74,7 +76,7 @@ absl::StatusOr<std::unique_ptr<train::JobRunner>> FleetRunner::Open(
   const int num_ranks = static_cast<int>(plan->mesh.num_ranks());
   WEIR_ASSIGN_OR_RETURN(RankSpread spread, SpreadRanks(options, num_ranks));
   if (!options.listed_hosts.empty()) {
-    const std::set<int> used(spread.host_of.begin(), spread.host_of.end());
+    const std::set<HostId> used(spread.host_of.begin(), spread.host_of.end());
     if (const size_t idle = options.listed_hosts.size() - used.size(); idle > 0) {
       options.console->Say(absl::StrCat(
           idle, " of ", options.listed_hosts.size(), options.is_scheduled ? " tasks" : " hosts",
@@ -83,7 +85,7 @@ absl::StatusOr<std::unique_ptr<train::JobRunner>> FleetRunner::Open(
     }
   }
   FleetOptions fleet_options = options;
-  fleet_options.processes = static_cast<int>(spread.ranks_of.size());
+  fleet_options.processes = spread.ranks_of.next_id().value();
   fleet_options.host_of = std::move(spread.host_of);
   fleet_options.bytes_of_rank = prepared->bytes_of_rank;
   *owner = std::make_unique<Fleet>(std::move(spread.ranks_of), fleet_options);
@@ -97,8 +99,8 @@ absl::StatusOr<std::unique_ptr<train::JobRunner>> FleetRunner::Open(
   const proto::RhythmSpec rhythm = compiler::ToProto(plan->rhythm);
   const proto::RhythmSpec evaluation_rhythm =
       evaluation != nullptr ? compiler::ToProto(evaluation->rhythm) : proto::RhythmSpec();
-  std::vector<proto::WorkerCommand> commands(fleet->num_workers());
-  for (int worker = 0; worker < fleet->num_workers(); ++worker) {
+  IdVector<WorkerId, proto::WorkerCommand> commands(fleet->num_workers());
+  for (const WorkerId worker : fleet->workers()) {
     proto::OpenCommand* open = commands[worker].mutable_open();
     *open->mutable_job() = job;
     if (options.ships_inputs) {
@@ -110,7 +112,7 @@ absl::StatusOr<std::unique_ptr<train::JobRunner>> FleetRunner::Open(
       for (const std::string& path : fleet->input_files())
         open->add_input_file(fleet->PathOn(worker, path));
     }
-    for (int rank : fleet->ranks_of(worker)) open->add_rank(rank);
+    for (const RankId rank : fleet->ranks_of(worker)) open->add_rank(rank.value());
     open->set_threads_per_device(runner_options.threads_per_device);
     open->set_devices_on_host(fleet->num_ranks_on_host_of(worker));
     open->set_first_step(runner_options.first_step);
@@ -121,33 +123,32 @@ absl::StatusOr<std::unique_ptr<train::JobRunner>> FleetRunner::Open(
     *open->mutable_rhythm() = rhythm;
     if (evaluation != nullptr) *open->mutable_evaluation_rhythm() = evaluation_rhythm;
   }
-  WEIR_ASSIGN_OR_RETURN(std::vector<proto::WorkerAnswer> answers,
-                        fleet->CallEach(commands, Fleet::Watch::kNone));
+  WEIR_ASSIGN_OR_RETURN(auto answers, fleet->CallEach(commands, Fleet::Watch::kNone));
   WEIR_RETURN_IF_ERROR(runner->CheckInputs(answers));
   WEIR_RETURN_IF_ERROR(runner->TakeFacts(answers));
   return runner;
 }
 
-absl::Status FleetRunner::CheckInputs(const std::vector<proto::WorkerAnswer>& answers) const {
+absl::Status FleetRunner::CheckInputs(
+    const IdVector<WorkerId, proto::WorkerAnswer>& answers) const {
   if (!fleet_->is_spread_over_hosts()) return absl::OkStatus();
   for (size_t i = 0; i < fleet_->input_files().size(); ++i) {
     const std::string& path = fleet_->input_files()[i];
     std::vector<FileOnHost> files;
-    for (size_t worker = 0; worker < answers.size(); ++worker) {
-      const int number = static_cast<int>(worker);
+    for (const WorkerId worker : answers.ids()) {
       FileFingerprint found;
       if (static_cast<int>(i) < answers[worker].input_file_size()) {
         const proto::FileFact& fact = answers[worker].input_file(static_cast<int>(i));
         found = {fact.size(), fact.crc()};
       }
-      files.push_back({fleet_->PathOn(number, path), fleet_->HostOf(number), found});
+      files.push_back({fleet_->PathOn(worker, path), fleet_->HostOf(worker), found});
     }
     WEIR_RETURN_IF_ERROR(CheckSameFile(FingerprintOf(path), files));
   }
   return absl::OkStatus();
 }
 
-absl::Status FleetRunner::TakeFacts(const std::vector<proto::WorkerAnswer>& answers) {
+absl::Status FleetRunner::TakeFacts(const IdVector<WorkerId, proto::WorkerAnswer>& answers) {
   facts_.where =
       absl::StrCat("in ", answers.size(), answers.size() == 1 ? " process" : " processes");
   for (const proto::WorkerAnswer& answer : answers) {
@@ -170,8 +171,8 @@ absl::Status FleetRunner::TakeFacts(const std::vector<proto::WorkerAnswer>& answ
 }
 
 absl::Status FleetRunner::Load(const std::string& path, train::StateSet set) {
-  std::vector<proto::WorkerCommand> commands(fleet_->num_workers());
-  for (int worker = 0; worker < fleet_->num_workers(); ++worker) {
+  IdVector<WorkerId, proto::WorkerCommand> commands(fleet_->num_workers());
+  for (const WorkerId worker : fleet_->workers()) {
     commands[worker].mutable_load()->set_path(fleet_->PathOn(worker, path));
     commands[worker].mutable_load()->set_everything(Everything(set));
   }
@@ -181,7 +182,7 @@ absl::Status FleetRunner::Load(const std::string& path, train::StateSet set) {
 absl::StatusOr<std::map<int64_t, train::StepMetrics>> FleetRunner::RunSteps(int64_t steps) {
   proto::WorkerCommand command;
   command.mutable_run()->set_steps(steps);
-  absl::StatusOr<std::vector<proto::WorkerAnswer>> answers =
+  absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> answers =
       fleet_->Call(command, Fleet::Watch::kProgress);
   failed_ = !answers.ok();
   WEIR_RETURN_IF_ERROR(answers.status());
@@ -189,7 +190,7 @@ absl::StatusOr<std::map<int64_t, train::StepMetrics>> FleetRunner::RunSteps(int6
   return MetricsOf(*answers);
 }
 
-void FleetRunner::TakeWork(const std::vector<proto::WorkerAnswer>& answers) {
+void FleetRunner::TakeWork(const IdVector<WorkerId, proto::WorkerAnswer>& answers) {
   work_.clear();
   for (const proto::WorkerAnswer& answer : answers) {
     for (const proto::RankWorkFact& fact : answer.work()) {
@@ -204,7 +205,7 @@ void FleetRunner::TakeWork(const std::vector<proto::WorkerAnswer>& answers) {
 absl::StatusOr<std::map<int64_t, train::StepMetrics>> FleetRunner::Evaluate() {
   proto::WorkerCommand command;
   command.mutable_evaluate();
-  absl::StatusOr<std::vector<proto::WorkerAnswer>> answers =
+  absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> answers =
       fleet_->Call(command, Fleet::Watch::kProgress);
   failed_ = !answers.ok();
   WEIR_RETURN_IF_ERROR(answers.status());
@@ -234,8 +235,7 @@ absl::Status FleetRunner::LetWorkersWrite(const train::SaveOrder& order,
   command.mutable_save()->set_temporary_path(writer->temporary_path());
   command.mutable_save()->set_everything(Everything(order.set));
   command.mutable_save()->set_path(order.path);
-  WEIR_ASSIGN_OR_RETURN(std::vector<proto::WorkerAnswer> answers,
-                        fleet_->Call(command, Fleet::Watch::kNone));
+  WEIR_ASSIGN_OR_RETURN(auto answers, fleet_->Call(command, Fleet::Watch::kNone));
   for (const proto::WorkerAnswer& answer : answers)
     WEIR_RETURN_IF_ERROR(train::NoteParts(PartsOf(answer), order, writer));
   return absl::OkStatus();
@@ -247,7 +247,7 @@ absl::Status FleetRunner::CollectShards(const train::SaveOrder& order,
                                         store::SafetensorsWriter* writer) {
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<store::SafetensorsPart> file,
                         store::SafetensorsPart::Open(writer->temporary_path(), order.path));
-  std::vector<proto::WorkerCommand> commands(fleet_->num_workers());
+  IdVector<WorkerId, proto::WorkerCommand> commands(fleet_->num_workers());
   for (proto::WorkerCommand& command : commands) {
     command.mutable_save()->set_everything(Everything(order.set));
     command.mutable_save()->set_path(order.path);
@@ -255,10 +255,9 @@ absl::Status FleetRunner::CollectShards(const train::SaveOrder& order,
         std::max(kBatchBytesMin, kBatchBytesOfAll / fleet_->num_workers()));
   }
   for (bool is_done = false; !is_done;) {
-    WEIR_ASSIGN_OR_RETURN(std::vector<proto::WorkerAnswer> answers,
-                          fleet_->CallEach(commands, Fleet::Watch::kNone));
+    WEIR_ASSIGN_OR_RETURN(auto answers, fleet_->CallEach(commands, Fleet::Watch::kNone));
     is_done = true;
-    for (int worker = 0; worker < fleet_->num_workers(); ++worker) {
+    for (const WorkerId worker : fleet_->workers()) {
       proto::WorkerAnswer& answer = answers[worker];
       for (proto::ShardPiece& sent : *answer.mutable_piece()) {
         WEIR_ASSIGN_OR_RETURN(const train::ShardPiece piece, TakePiece(&sent));
@@ -275,8 +274,7 @@ absl::Status FleetRunner::CollectShards(const train::SaveOrder& order,
 absl::StatusOr<std::vector<actors::NonfiniteFinding>> FleetRunner::InspectStep(int64_t as_step) {
   proto::WorkerCommand command;
   command.mutable_inspect()->set_as_step(as_step);
-  WEIR_ASSIGN_OR_RETURN(std::vector<proto::WorkerAnswer> answers,
-                        fleet_->Call(command, Fleet::Watch::kProgress));
+  WEIR_ASSIGN_OR_RETURN(auto answers, fleet_->Call(command, Fleet::Watch::kProgress));
   std::vector<actors::NonfiniteFinding> findings;
   for (const proto::WorkerAnswer& answer : answers) {
     for (const proto::NonfiniteFact& fact : answer.nonfinite()) {
@@ -293,20 +291,18 @@ absl::Status FleetRunner::WriteTrace(const std::string& path) {
     return absl::FailedPreconditionError("the job failed: its workers leave the trace as they end");
   proto::WorkerCommand command;
   command.mutable_trace_begin();
-  WEIR_ASSIGN_OR_RETURN(std::vector<proto::WorkerAnswer> begins,
-                        fleet_->Call(command, Fleet::Watch::kNone));
+  WEIR_ASSIGN_OR_RETURN(auto begins, fleet_->Call(command, Fleet::Watch::kNone));
   // Converts all clocks to the starter's. The trace begins when all ranks have acts.
-  int64_t begin_ns = begins[0].begin_ns() - fleet_->clock_offset_ns(0);
-  for (int worker = 1; worker < fleet_->num_workers(); ++worker) {
+  int64_t begin_ns = std::numeric_limits<int64_t>::min();
+  for (const WorkerId worker : fleet_->workers()) {
     begin_ns = std::max(begin_ns, begins[worker].begin_ns() - fleet_->clock_offset_ns(worker));
   }
-  std::vector<proto::WorkerCommand> commands(fleet_->num_workers());
-  for (int worker = 0; worker < fleet_->num_workers(); ++worker) {
+  IdVector<WorkerId, proto::WorkerCommand> commands(fleet_->num_workers());
+  for (const WorkerId worker : fleet_->workers()) {
     commands[worker].mutable_trace()->set_clock_offset_ns(fleet_->clock_offset_ns(worker));
     commands[worker].mutable_trace()->set_begin_ns(begin_ns - kTickErrorNs);
   }
-  WEIR_ASSIGN_OR_RETURN(std::vector<proto::WorkerAnswer> answers,
-                        fleet_->CallEach(commands, Fleet::Watch::kNone));
+  WEIR_ASSIGN_OR_RETURN(auto answers, fleet_->CallEach(commands, Fleet::Watch::kNone));
   // A trace is a sequence of packets, so the packets of all ranks, one rank after another, are one
   // trace.
   std::string joined;

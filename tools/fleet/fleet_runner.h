@@ -5,6 +5,8 @@
 
 #include <memory>
 
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
 #include "tools/fleet/fleet.h"
 #include "tools/train/job_runner.h"
 
@@ -30,12 +32,12 @@ class FleetRunner final : public train::JobRunner {
 
  private:
   explicit FleetRunner(Fleet* fleet) : fleet_(fleet) {}
-  absl::Status CheckInputs(const std::vector<proto::WorkerAnswer>& answers) const;
-  absl::Status TakeFacts(const std::vector<proto::WorkerAnswer>& answers);
+  absl::Status CheckInputs(const IdVector<WorkerId, proto::WorkerAnswer>& answers) const;
+  absl::Status TakeFacts(const IdVector<WorkerId, proto::WorkerAnswer>& answers);
   absl::Status LetWorkersWrite(const train::SaveOrder& order, store::SafetensorsWriter* writer);
   absl::Status CollectShards(const train::SaveOrder& order, store::SafetensorsWriter* writer);
 
-  void TakeWork(const std::vector<proto::WorkerAnswer>& answers);
+  void TakeWork(const IdVector<WorkerId, proto::WorkerAnswer>& answers);
 
   Fleet* const fleet_;
   train::RunnerFacts facts_;

@@ -27,17 +27,18 @@ class FleetTest : public ::testing::Test {
 
   // Starts workers of two ranks each.
   void Launch(int num_workers) {
-    std::vector<std::vector<int>> ranks_of;
+    IdVector<WorkerId, std::vector<RankId>> ranks_of;
     for (int worker = 0; worker < num_workers; ++worker)
-      ranks_of.push_back({2 * worker, 2 * worker + 1});
+      ranks_of.push_back({RankId(2 * worker), RankId(2 * worker + 1)});
     fleet_ = std::make_unique<Fleet>(std::move(ranks_of), options_);
     launched_ = fleet_->Launch();
   }
 
   // Has worker 1 follow a script, and all other workers answer.
   absl::Status CallWith(Script script, Fleet::Watch watch = Fleet::Watch::kNone) {
-    std::vector<proto::WorkerCommand> commands(fleet_->num_workers(), CommandFor(Script::kAnswers));
-    commands[1] = CommandFor(script);
+    IdVector<WorkerId, proto::WorkerCommand> commands(fleet_->num_workers(),
+                                                      CommandFor(Script::kAnswers));
+    commands[WorkerId(1)] = CommandFor(script);
     return fleet_->CallEach(commands, watch).status();
   }
 
@@ -55,8 +56,8 @@ TEST_F(FleetTest, AnswersComeInTheOrderOfWorkersAndAnOrderlyEndHasNoReport) {
     const auto answers = fleet_->Call(CommandFor(Script::kAnswers), Fleet::Watch::kNone);
     ASSERT_TRUE(answers.ok()) << answers.status();
     ASSERT_EQ(answers->size(), 3u);
-    EXPECT_EQ((*answers)[0].plan_id(), "worker 0");
-    EXPECT_EQ((*answers)[2].plan_id(), "worker 2");
+    EXPECT_EQ((*answers)[WorkerId(0)].plan_id(), "worker 0");
+    EXPECT_EQ((*answers)[WorkerId(2)].plan_id(), "worker 2");
   }
   const launch::FailureReport report = fleet_->Finish(absl::OkStatus());
   EXPECT_THAT(report.text, IsEmpty());

@@ -23,22 +23,21 @@ absl::StatusOr<RankSpread> SpreadRanks(const FleetOptions& options, int num_rank
     if (processes == 0) processes = hosts::NumProcesses(options.listed_hosts, num_ranks);
     WEIR_ASSIGN_OR_RETURN(spread.host_of, hosts::PlaceOnHosts(options.listed_hosts, processes));
   }
-  WEIR_ASSIGN_OR_RETURN(std::vector<launch::WorkerPlacement> placement,
-                        launch::PlaceRanks(num_ranks, processes));
+  WEIR_ASSIGN_OR_RETURN(auto placement, launch::PlaceRanks(num_ranks, processes));
   for (launch::WorkerPlacement& worker : placement)
     spread.ranks_of.push_back(std::move(worker.ranks));
   return spread;
 }
 
-int64_t DevicesPerHost(const RankSpread& spread, const std::vector<hosts::HostAgent>& agents) {
-  const auto machine_of = [&](int host) {
-    return agents.empty() ? std::string() : agents[static_cast<size_t>(host)].machine;
+int64_t DevicesPerHost(const RankSpread& spread, const IdVector<HostId, hosts::HostAgent>& agents) {
+  const auto machine_of = [&](HostId host) {
+    return agents.empty() ? std::string() : agents[host].machine;
   };
   std::vector<int64_t> devices;  // by host, of those that have ranks
-  int previous = -1;
-  for (size_t process = 0; process < spread.host_of.size(); ++process) {
-    const int host = spread.host_of[process];
-    const bool is_same = host == previous || (previous >= 0 && !machine_of(host).empty() &&
+  HostId previous;
+  for (const WorkerId process : spread.host_of.ids()) {
+    const HostId host = spread.host_of[process];
+    const bool is_same = host == previous || (previous.has_value() && !machine_of(host).empty() &&
                                               machine_of(host) == machine_of(previous));
     if (!is_same) devices.push_back(0);
     devices.back() += static_cast<int64_t>(spread.ranks_of[process].size());

@@ -7,14 +7,16 @@
 
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
 #include "tools/fleet/fleet.h"
 #include "tools/hosts/hosts_supervisor.h"
 
 namespace weir::fleet {
 
 struct RankSpread {
-  std::vector<std::vector<int>> ranks_of;  // by process
-  std::vector<int> host_of;                // by process; empty: this machine has all of them
+  IdVector<WorkerId, std::vector<RankId>> ranks_of;
+  IdVector<WorkerId, HostId> host_of;  // empty: this machine has all of them
 };
 
 // Spreads evenly: consecutive ranks share a process, consecutive processes a host. Errors: those of
@@ -25,7 +27,7 @@ absl::StatusOr<RankSpread> SpreadRanks(const FleetOptions& options, int num_rank
 // that a scheduler has started there, count as one host. 0 if all ranks share a host, or if the
 // hosts have different numbers of ranks. `agents`: of the hosts; empty: their machines are not
 // known.
-int64_t DevicesPerHost(const RankSpread& spread, const std::vector<hosts::HostAgent>& agents);
+int64_t DevicesPerHost(const RankSpread& spread, const IdVector<HostId, hosts::HostAgent>& agents);
 
 // Writes into the job where hosts end (MeshSpec.devices_per_host), unless the job says so itself. A
 // job that cannot be spread stays as it is: FleetRunner::Open says why.

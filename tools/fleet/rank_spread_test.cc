@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-FleetOptions OnHosts(std::vector<hosts::ListedHost> hosts, int processes = 0) {
+FleetOptions OnHosts(hosts::HostList hosts, int processes = 0) {
   FleetOptions options;
   options.listed_hosts = std::move(hosts);
   options.processes = processes;
@@ -23,9 +23,10 @@ proto::Job JobOf(std::vector<int64_t> sizes) {
 
 TEST(RankSpreadTest, ConsecutiveRanksShareAProcessAndProcessesAHost) {
   const RankSpread spread = *SpreadRanks(OnHosts({{"a", 2}, {"b", 2}}), 8);
-  EXPECT_THAT(spread.ranks_of, ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3), ElementsAre(4, 5),
-                                           ElementsAre(6, 7)));
-  EXPECT_THAT(spread.host_of, ElementsAre(0, 0, 1, 1));
+  EXPECT_THAT(spread.ranks_of,
+              ElementsAre(ElementsAre(RankId(0), RankId(1)), ElementsAre(RankId(2), RankId(3)),
+                          ElementsAre(RankId(4), RankId(5)), ElementsAre(RankId(6), RankId(7))));
+  EXPECT_THAT(spread.host_of, ElementsAre(HostId(0), HostId(0), HostId(1), HostId(1)));
   EXPECT_EQ(DevicesPerHost(spread, {}), 4);
 }
 

@@ -135,9 +135,9 @@ std::optional<std::vector<actors::Wait>> WaitsOf(const proto::WaitAccount& accou
 }
 
 std::vector<std::string> WaitsForOthers(const std::vector<actors::Wait>& waits,
-                                        const std::vector<int>& ranks) {
+                                        const std::vector<RankId>& ranks) {
   const auto is_elsewhere = [&](const actors::WaitNode& holder) {
-    return std::find(ranks.begin(), ranks.end(), holder.rank.value()) == ranks.end();
+    return std::find(ranks.begin(), ranks.end(), holder.rank) == ranks.end();
   };
   std::vector<std::string> lines;
   int count = 0;

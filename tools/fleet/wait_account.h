@@ -11,6 +11,7 @@
 
 #include "actors/engine/wait_graph.h"
 #include "proto/worker.pb.h"
+#include "runtime/base/ids.h"
 
 namespace weir::fleet {
 
@@ -27,6 +28,6 @@ std::optional<std::vector<actors::Wait>> WaitsOf(const proto::WaitAccount& accou
 // Returns a line for each of the waits of a worker that are for ranks of other workers: at most 6
 // lines, and then how many more there are. `ranks` are the worker's.
 std::vector<std::string> WaitsForOthers(const std::vector<actors::Wait>& waits,
-                                        const std::vector<int>& ranks);
+                                        const std::vector<RankId>& ranks);
 
 }  // namespace weir::fleet

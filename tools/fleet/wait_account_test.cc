@@ -121,15 +121,15 @@ TEST(WaitAccountTest, AnAccountThatContradictsItselfIsNone) {
 }
 
 TEST(WaitAccountTest, OnlyWaitsForOtherWorkersAreTold) {
-  EXPECT_THAT(WaitsForOthers({kHere, kElsewhere, kRunning}, {0}),
+  EXPECT_THAT(WaitsForOthers({kHere, kElsewhere, kRunning}, {RankId(0)}),
               ElementsAre(actors::ToLine(kElsewhere)));
-  EXPECT_THAT(WaitsForOthers({kHere, kElsewhere}, {0, 1}), IsEmpty());
-  EXPECT_THAT(WaitsForOthers({}, {0}), IsEmpty());
+  EXPECT_THAT(WaitsForOthers({kHere, kElsewhere}, {RankId(0), RankId(1)}), IsEmpty());
+  EXPECT_THAT(WaitsForOthers({}, {RankId(0)}), IsEmpty());
 }
 
 TEST(WaitAccountTest, OfManyAFewAreToldAndTheRestCounted) {
   const std::vector<std::string> lines =
-      WaitsForOthers(std::vector<actors::Wait>(10, kElsewhere), {0});
+      WaitsForOthers(std::vector<actors::Wait>(10, kElsewhere), {RankId(0)});
   ASSERT_EQ(lines.size(), 7u);
   EXPECT_EQ(lines.back(), "and 4 more");
 }

@@ -344,7 +344,7 @@ class Worker {
   absl::Status Open(const proto::OpenCommand& command, proto::WorkerAnswer* answer) {
     const std::string where = absl::StrCat("worker ", bundle_.worker());
     train::RankGroupOptions options;
-    options.ranks.assign(command.rank().begin(), command.rank().end());
+    for (const int32_t rank : command.rank()) options.ranks.emplace_back(rank);
     options.threads_per_device = command.threads_per_device();
     options.devices_here = command.devices_on_host();
     options.first_step = command.first_step();
@@ -367,9 +367,8 @@ class Worker {
       ucx.job_key = bundle_.job_key();
       ucx.checksum = command.checksums() ? transport::UcxTransportOptions::Checksum::kCrc32c
                                          : transport::UcxTransportOptions::Checksum::kNone;
-      return [this, ucx](int num_ranks, const std::vector<int>& local_ranks) {
-        const std::vector<RankId> ranks(local_ranks.begin(), local_ranks.end());
-        return transport::MakeProcessNetwork(num_ranks, ranks, link_.get(), ucx);
+      return [this, ucx](int num_ranks, const std::vector<RankId>& local_ranks) {
+        return transport::MakeProcessNetwork(num_ranks, local_ranks, link_.get(), ucx);
       };
     };
     {

@@ -238,20 +238,20 @@ class Agent {
       Send(report);
       return true;
     }
-    std::vector<launch::WorkerLaunch> launches;
+    IdVector<WorkerId, launch::WorkerLaunch> launches;
     for (const proto::StartOrder::Process& process : order.process()) {
       launch::WorkerLaunch launch;
       launch.arguments = {*program};
       launch.arguments.insert(launch.arguments.end(), process.argument().begin(),
                               process.argument().end());
       launch.label = process.label();
-      launch.ranks.assign(process.rank().begin(), process.rank().end());
+      for (const int32_t rank : process.rank()) launch.ranks.emplace_back(rank);
       launch.variables.assign(process.variable().begin(), process.variable().end());
       launches.push_back(std::move(launch));
     }
     launch::SupervisorOptions options;
     options.log_directory = order.log_directory();
-    options.ranks_shown.assign(order.rank_shown().begin(), order.rank_shown().end());
+    for (const int32_t rank : order.rank_shown()) options.ranks_shown.emplace_back(rank);
     options.reap_ms = order.reap_ms();
     options.console = &console_;
     if (order.is_program_of_user()) {
@@ -268,9 +268,9 @@ class Agent {
       supervisor_ = *std::move(started);
       lines_.supervisor = supervisor_.get();
       num_processes_ = order.process_size();
-      for (int i = 0; i < num_processes_; ++i) {
-        report.mutable_start()->add_pid(supervisor_->pid(i));
-        report.mutable_start()->add_log_path(supervisor_->log_path(i));
+      for (const WorkerId w : launches.ids()) {
+        report.mutable_start()->add_pid(supervisor_->pid(w));
+        report.mutable_start()->add_log_path(supervisor_->log_path(w));
       }
     }
     Send(report);
@@ -290,14 +290,15 @@ class Agent {
   bool Tell(const proto::TellOrder& order) {
     if (!IsProcess(order.process())) return false;
     // The end of a process that is gone is reported.
-    supervisor_->Tell(order.process(), order.bytes()).IgnoreError();
+    supervisor_->Tell(WorkerId(order.process()), order.bytes()).IgnoreError();
     return true;
   }
 
   bool Look(const proto::LookOrder& order) {
-    const std::vector<int> processes(order.process().begin(), order.process().end());
-    for (int process : processes) {
+    std::vector<WorkerId> processes;
+    for (const int32_t process : order.process()) {
       if (!IsProcess(process)) return false;
+      processes.emplace_back(process);
     }
     proto::AgentReport report;
     report.mutable_look()->set_request(order.request());
@@ -463,7 +464,7 @@ class Agent {
     ++num_ended_;
     proto::AgentReport report;
     proto::ExitReport* const end = report.mutable_exit();
-    end->set_process(exit.worker);
+    end->set_process(exit.worker.value());
     end->set_code(exit.code);
     end->set_signal(exit.signal);
     end->set_sent(static_cast<int32_t>(exit.sent));
@@ -476,11 +477,11 @@ class Agent {
     next_use_ms_ =
         clock_.NowNs() / 1'000'000 + std::max(kUseEveryMsMin, kUseMsPerProcess * num_processes_);
     proto::AgentReport report;
-    for (int process : supervisor_->running()) {
+    for (const WorkerId process : supervisor_->running()) {
       const std::optional<launch::ProcessorUse> use = supervisor_->Use(process);
       if (!use.has_value()) continue;
       proto::UseReport::Use* const fact = report.mutable_use()->add_use();
-      fact->set_process(process);
+      fact->set_process(process.value());
       fact->set_is_ready(use->is_ready);
       fact->set_ticks(use->ticks);
       fact->set_waited_ns(use->waited_ns);
@@ -506,6 +507,7 @@ class Agent {
   // Null until the starter reaches another host through this one. The orders to start workers come
   // later than the first order to the relay.
   std::unique_ptr<Relay> relay_;
+  // Its workers are the processes of this host, by the same numbers.
   std::unique_ptr<launch::Supervisor> supervisor_;  // destroyed first: it kills the processes
 };
 
@@ -530,7 +532,7 @@ int RunAgentOnStandardStreams() {
                   AddressFromSsh(), AgentOptions());
 }
 
-int RunAgentOfTask(const InvitationSource& source, int task, const std::string& name,
+int RunAgentOfTask(const InvitationSource& source, TaskId task, const std::string& name,
                    const AgentOptions& options, int64_t limit_ms) {
   absl::StatusOr<Joined> joined = Join(source, task, name, limit_ms);
   if (!joined.ok()) {
@@ -566,7 +568,7 @@ int RunInvitedAgent(const std::string& task_variable) {
     std::cerr << "weir agent: standard input: " << invitation.status().message() << std::endl;
     return kExitBadOrders;
   }
-  return RunAgentOfTask([&invitation] { return *invitation; }, task,
+  return RunAgentOfTask([&invitation] { return *invitation; }, TaskId(task),
                         node == nullptr ? HostName() : node,
                         {AgentSignals::kTold, AgentCode::kDone}, kJoinMs);
 }

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "runtime/base/ids.h"
 #include "tools/hosts/byte_stream.h"
 #include "tools/hosts/meeting.h"
 
@@ -46,7 +47,7 @@ int RunAgentOnStandardStreams();
 // starter decides how the job ends. Returns the exit code: RunAgent's, or 69 if the starter is not
 // reached within the limit, which the agent says on standard error. `name`: of this host, as the
 // job calls it.
-int RunAgentOfTask(const InvitationSource& source, int task, const std::string& name,
+int RunAgentOfTask(const InvitationSource& source, TaskId task, const std::string& name,
                    const AgentOptions& options, int64_t limit_ms);
 
 // The same with the invitation on standard input and the number of the task in a variable of the

@@ -21,7 +21,7 @@ constexpr size_t kWaitingBytesMax = 4 << 20;  // in the channel to an agent
 
 }  // namespace
 
-std::vector<std::vector<AddressProbe>> AgentsSupervisor::Probe(
+IdVector<HostId, std::vector<AddressProbe>> AgentsSupervisor::Probe(
     const std::vector<std::string>& addresses, int64_t limit_ms) {
   proto::AgentOrder order;
   for (const std::string& address : addresses) order.mutable_probe()->add_address(address);
@@ -30,7 +30,7 @@ std::vector<std::vector<AddressProbe>> AgentsSupervisor::Probe(
   SendToAll(order);
   AwaitAll(limit_ms * static_cast<int64_t>(addresses.size()) + kAnswerMs,
            [](const Agent& agent) { return agent.probe.has_value(); });
-  std::vector<std::vector<AddressProbe>> results;
+  IdVector<HostId, std::vector<AddressProbe>> results;
   for (const Agent& agent : agents_) {
     std::vector<AddressProbe> of_host(addresses.size());
     for (AddressProbe& probe : of_host) probe.error = "the host gave no answer";
@@ -45,12 +45,12 @@ std::vector<std::vector<AddressProbe>> AgentsSupervisor::Probe(
   return results;
 }
 
-std::vector<std::vector<std::string>> AgentsSupervisor::ListenForProbes() {
+IdVector<HostId, std::vector<std::string>> AgentsSupervisor::ListenForProbes() {
   proto::AgentOrder order;
   order.mutable_listen();
   SendToAll(order);
   AwaitAll(kAnswerMs, [](const Agent& agent) { return agent.listen.has_value(); });
-  std::vector<std::vector<std::string>> addresses;
+  IdVector<HostId, std::vector<std::string>> addresses;
   for (const Agent& agent : agents_) {
     addresses.emplace_back();
     if (!agent.listen.has_value()) continue;
@@ -59,8 +59,8 @@ std::vector<std::vector<std::string>> AgentsSupervisor::ListenForProbes() {
   return addresses;
 }
 
-LinkSpeed AgentsSupervisor::Measure(int host, const std::string& address) {
-  Agent& agent = agents_.at(static_cast<size_t>(host));
+LinkSpeed AgentsSupervisor::Measure(HostId host, const std::string& address) {
+  Agent& agent = agents_[host];
   agent.measure.reset();
   proto::AgentOrder order;
   order.mutable_measure()->set_request(++num_requests_);
@@ -78,8 +78,8 @@ LinkSpeed AgentsSupervisor::Measure(int host, const std::string& address) {
 }
 
 // Asks a host for its time. Returns whether it has answered.
-bool AgentsSupervisor::AskTime(int host) {
-  Agent& agent = agents_.at(static_cast<size_t>(host));
+bool AgentsSupervisor::AskTime(HostId host) {
+  Agent& agent = agents_[host];
   proto::AgentOrder order;
   order.mutable_clock()->set_request(++num_requests_);
   SendTo(&agent, order);
@@ -91,16 +91,16 @@ bool AgentsSupervisor::AskTime(int host) {
   return has_answered();
 }
 
-std::vector<std::optional<int64_t>> AgentsSupervisor::ClockOffsetsNs() {
+IdVector<HostId, std::optional<int64_t>> AgentsSupervisor::ClockOffsetsNs() {
   constexpr int kQuestions = 5;
-  std::vector<std::optional<int64_t>> offsets;
-  for (size_t host = 0; host < agents_.size(); ++host) {
+  IdVector<HostId, std::optional<int64_t>> offsets;
+  for (const HostId host : agents_.ids()) {
     const Agent& agent = agents_[host];
     offsets.emplace_back();
     int64_t quickest_ns = std::numeric_limits<int64_t>::max();
     for (int question = 0; question < kQuestions && agent.lost.empty(); ++question) {
       const int64_t asked_ns = RealTimeNs();
-      if (!AskTime(static_cast<int>(host))) break;
+      if (!AskTime(host)) break;
       const int64_t round_ns = RealTimeNs() - asked_ns;
       if (round_ns >= quickest_ns) continue;
       quickest_ns = round_ns;
@@ -112,42 +112,41 @@ std::vector<std::optional<int64_t>> AgentsSupervisor::ClockOffsetsNs() {
 
 // Finds why a host gives no answer: it is lost, or the first agent on the way to it that does not
 // tell the time keeps the others from answering.
-AgentsSupervisor::SilentHost AgentsSupervisor::FindSilent(size_t host) {
+AgentsSupervisor::SilentHost AgentsSupervisor::FindSilent(HostId host) {
   if (!agents_[host].lost.empty()) return {host, agents_[host].lost};
-  std::vector<size_t> way;  // to the host, from the last agent on it to the first
-  for (size_t place = host; agents_[place].relayed != nullptr; way.push_back(place))
-    place = static_cast<size_t>(hosts_[place].through);
+  std::vector<HostId> way;  // to the host, from the last agent on it to the first
+  for (HostId place = host; agents_[place].relayed != nullptr; way.push_back(place))
+    place = hosts_[place].through;
   for (auto relay = way.rbegin(); relay != way.rend(); ++relay) {
-    if (AskTime(static_cast<int>(*relay))) continue;
+    if (AskTime(*relay)) continue;
     return {*relay, absl::StrCat("no answer of its agent, through which host '", hosts_[host].host,
                                  "' is reached")};
   }
   return {host, "no answer of its agent"};
 }
 
-std::vector<launch::WorkerLook> AgentsSupervisor::Look(const std::vector<int>& workers) {
+std::vector<launch::WorkerLook> AgentsSupervisor::Look(const std::vector<WorkerId>& workers) {
   const int64_t request = ++num_requests_;
-  std::vector<proto::AgentOrder> orders(agents_.size());
-  std::vector<std::pair<size_t, int>> places;  // by look: the host, and the place in its answer
-  for (int index : workers) {
+  IdVector<HostId, proto::AgentOrder> orders(agents_.size());
+  std::vector<std::pair<HostId, int>> places;  // by look: the host, and the place in its answer
+  for (const WorkerId index : workers) {
     MutexLock lock(&mutex_);
-    const Worker& worker = workers_.at(static_cast<size_t>(index));
-    const size_t host = static_cast<size_t>(worker.host);
-    proto::LookOrder* const order = orders[host].mutable_look();
-    places.emplace_back(host, order->process_size());
+    const Worker& worker = workers_[index];
+    proto::LookOrder* const order = orders[worker.host].mutable_look();
+    places.emplace_back(worker.host, order->process_size());
     order->set_request(request);
-    order->add_process(worker.process);
+    order->add_process(worker.process.value());
   }
-  for (size_t host = 0; host < agents_.size(); ++host) {
+  for (const HostId host : agents_.ids()) {
     if (!orders[host].has_look()) continue;
     agents_[host].look.reset();
     SendTo(&agents_[host], orders[host]);
   }
-  const auto has_answer = [&](size_t host) {
+  const auto has_answer = [&](HostId host) {
     return agents_[host].look.has_value() && agents_[host].look->request() == request;
   };
   ServeUntil(kLookMs, Listen::kToAgentsOnly, [&] {
-    return std::all_of(places.begin(), places.end(), [&](const std::pair<size_t, int>& place) {
+    return std::all_of(places.begin(), places.end(), [&](const std::pair<HostId, int>& place) {
       return has_answer(place.first) || !agents_[place.first].lost.empty();
     });
   });
@@ -170,9 +169,9 @@ std::vector<launch::WorkerLook> AgentsSupervisor::Look(const std::vector<int>& w
   return looks;
 }
 
-absl::StatusOr<std::string> AgentsSupervisor::FetchFile(int host, const std::string& path,
+absl::StatusOr<std::string> AgentsSupervisor::FetchFile(HostId host, const std::string& path,
                                                         int64_t bytes_max) {
-  Agent& agent = agents_.at(static_cast<size_t>(host));
+  Agent& agent = agents_[host];
   agent.fetched.clear();
   agent.fetch_status.reset();
   proto::AgentOrder order;
@@ -189,7 +188,7 @@ absl::StatusOr<std::string> AgentsSupervisor::FetchFile(int host, const std::str
   } while (!agent.fetch_status.has_value() && agent.lost.empty() && agent.fetched.size() > before);
   if (!agent.fetch_status.has_value()) {
     return absl::UnavailableError(
-        absl::StrCat(path, " of host '", hosts_[static_cast<size_t>(host)].host, "': ",
+        absl::StrCat(path, " of host '", hosts_[host].host, "': ",
                      agent.lost.empty() ? absl::StrCat("nothing came for ", kPieceMs / 1000, " s")
                                         : agent.lost));
   }
@@ -203,9 +202,10 @@ void AgentsSupervisor::TakeFetch(Agent* agent, const proto::FetchReport& report)
   if (report.is_last()) agent->fetch_status = control::FromOutcome(report.outcome());
 }
 
-void AgentsSupervisor::RemoveFiles(const std::vector<std::vector<std::string>>& paths_of_hosts) {
+void AgentsSupervisor::RemoveFiles(
+    const IdVector<HostId, std::vector<std::string>>& paths_of_hosts) {
   const int64_t request = ++num_requests_;
-  for (size_t host = 0; host < agents_.size(); ++host) {
+  for (const HostId host : agents_.ids()) {
     proto::AgentOrder order;
     order.mutable_remove()->set_request(request);
     for (const std::string& path : paths_of_hosts[host]) order.mutable_remove()->add_path(path);
@@ -216,7 +216,7 @@ void AgentsSupervisor::RemoveFiles(const std::vector<std::vector<std::string>>& 
 }
 
 absl::Status AgentsSupervisor::ShipFile(const std::string& from,
-                                        const std::vector<std::string>& to) {
+                                        const IdVector<HostId, std::string>& to) {
   proto::ShipOrder piece;
   piece.set_request(++num_requests_);
   for (Agent& agent : agents_) agent.ship_status.reset();
@@ -236,8 +236,8 @@ absl::Status AgentsSupervisor::ShipFile(const std::string& from,
   if (piece.is_last())
     AwaitAll(kPieceMs, [](const Agent& agent) { return agent.ship_status.has_value(); });
   // After a host has failed, the others have not been sent everything.
-  std::optional<size_t> silent;
-  for (size_t host = 0; host < agents_.size(); ++host) {
+  std::optional<HostId> silent;
+  for (const HostId host : agents_.ids()) {
     const Agent& agent = agents_[host];
     if (agent.ship_status.has_value() && agent.ship_status->ok()) continue;
     const std::string where = absl::StrCat(to[host], " on host '", hosts_[host].host, "'");
@@ -264,8 +264,8 @@ absl::Status AgentsSupervisor::ShipFile(const std::string& from,
 // Sends a piece to all hosts and waits while a channel holds much. Returns whether every host goes
 // on to take pieces.
 bool AgentsSupervisor::ShipPiece(const proto::ShipOrder& piece,
-                                 const std::vector<std::string>& to) {
-  for (size_t host = 0; host < agents_.size(); ++host) {
+                                 const IdVector<HostId, std::string>& to) {
+  for (const HostId host : agents_.ids()) {
     proto::AgentOrder order;
     *order.mutable_ship() = piece;
     order.mutable_ship()->set_path(to[host]);

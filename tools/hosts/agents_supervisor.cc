@@ -61,7 +61,7 @@ void AwaitClose(FrameChannel* channel, int64_t end_ns) {
 AgentsSupervisor::~AgentsSupervisor() {
   // An agent closes the channels to the agents that are reached through it.
   const int64_t end_ns = clock_.NowNs() + (options_.workers.reap_ms + kCloseMs) * kNsPerMs;
-  for (size_t host = 0; host < agents_.size(); ++host) {
+  for (const HostId host : agents_.ids()) {
     if (agents_[host].relayed != nullptr) continue;
     if (hosts_[host].stream == nullptr) {
       agents_[host].channel.Close();
@@ -82,13 +82,14 @@ AgentsSupervisor::~AgentsSupervisor() {
 }
 
 absl::Status AgentsSupervisor::StartAgents() {
-  for (size_t host = 0; host < hosts_.size(); ++host) {
+  agents_.reserve(hosts_.size());  // what a relayed stream sends through points into an agent
+  for (const HostId host : hosts_.ids()) {
     const HostAgent& way = hosts_[host];
     std::shared_ptr<RelayedStream> relayed;
-    if (way.through >= 0) {
-      FrameChannel* const channel = &agents_.at(static_cast<size_t>(way.through)).channel;
+    if (way.through.has_value()) {
+      FrameChannel* const channel = &agents_[way.through].channel;
       relayed = std::make_shared<RelayedStream>(
-          static_cast<int>(host),
+          host.value(),
           [channel](const proto::AgentOrder& order) { channel->Send(order.SerializeAsString()); });
     }
     agents_.emplace_back(
@@ -97,7 +98,7 @@ absl::Status AgentsSupervisor::StartAgents() {
         launch::WorkerOutput(OwnedDescriptor(), way.host, options_.workers.console));
     agents_.back().relayed = relayed;
     if (relayed != nullptr || way.stream != nullptr) continue;
-    if (absl::Status status = StartCommand(static_cast<int>(host)); !status.ok()) {
+    if (absl::Status status = StartCommand(host); !status.ok()) {
       agents_.pop_back();  // it has no stream
       return status;
     }
@@ -106,9 +107,9 @@ absl::Status AgentsSupervisor::StartAgents() {
 }
 
 // Starts the command that leads to an agent here.
-absl::Status AgentsSupervisor::StartCommand(int host) {
-  Agent& agent = agents_[static_cast<size_t>(host)];
-  std::vector<std::string> arguments = hosts_[static_cast<size_t>(host)].arguments;
+absl::Status AgentsSupervisor::StartCommand(HostId host) {
+  Agent& agent = agents_[host];
+  std::vector<std::string> arguments = hosts_[host].arguments;
   if (std::string path = launch::FindInOwnPath(arguments[0]); !path.empty())
     arguments[0] = std::move(path);
   launch::StartOptions start;
@@ -124,38 +125,37 @@ absl::Status AgentsSupervisor::StartCommand(int host) {
 }
 
 // Lets the agents that are reached through this one be started, once this one has come.
-void AgentsSupervisor::StartRelayed(int host) {
-  const bool is_sound =
-      options_.build_id.empty() || facts_[static_cast<size_t>(host)].build_id == options_.build_id;
-  for (size_t child = 0; child < hosts_.size(); ++child) {
-    if (!IsReachedThrough(child, static_cast<size_t>(host))) continue;
+void AgentsSupervisor::StartRelayed(HostId host) {
+  const bool is_sound = options_.build_id.empty() || facts_[host].build_id == options_.build_id;
+  for (const HostId child : hosts_.ids()) {
+    if (!IsReachedThrough(child, host)) continue;
     if (!is_sound) {
-      ReachItself(static_cast<int>(child), "it runs another build");
+      ReachItself(child, "it runs another build");
       continue;
     }
     proto::AgentOrder order;
-    order.mutable_relay()->set_command(static_cast<int32_t>(child));
+    order.mutable_relay()->set_command(child.value());
     proto::RelayOrder::Start* const start = order.mutable_relay()->mutable_start();
     for (const std::string& argument : hosts_[child].arguments) start->add_argument(argument);
     agents_[child].tried_ns = clock_.NowNs();
-    SendTo(&agents_[static_cast<size_t>(host)], order);
+    SendTo(&agents_[host], order);
   }
 }
 
 // Reaches a host from here that is not reached through the other one.
-void AgentsSupervisor::ReachItself(int host, const std::string& reason) {
-  Agent& agent = agents_[static_cast<size_t>(host)];
-  const HostAgent& way = hosts_[static_cast<size_t>(host)];
+void AgentsSupervisor::ReachItself(HostId host, const std::string& reason) {
+  Agent& agent = agents_[host];
+  const HostAgent& way = hosts_[host];
   if (options_.workers.console != nullptr) {
     *options_.workers.console << "host '" << way.host << "' is not reached from '"
-                              << hosts_[static_cast<size_t>(way.through)].host << "' (" << reason
+                              << hosts_[way.through].host << "' (" << reason
                               << "), so the starter reaches it itself" << std::endl;
   }
   if (agent.tried_ns >= 0) {  // a command that hangs does not end with its input
     proto::AgentOrder order;
-    order.mutable_relay()->set_command(static_cast<int32_t>(host));
+    order.mutable_relay()->set_command(host.value());
     order.mutable_relay()->mutable_kill();
-    SendTo(&agents_[static_cast<size_t>(way.through)], order);
+    SendTo(&agents_[way.through], order);
   }
   agent.relayed = nullptr;
   agent.end.reset();
@@ -165,15 +165,14 @@ void AgentsSupervisor::ReachItself(int host, const std::string& reason) {
 }
 
 // Returns whether an agent is to be reached through the agent of `host`.
-bool AgentsSupervisor::IsReachedThrough(size_t child, size_t host) const {
-  return hosts_[child].through == static_cast<int>(host) && agents_[child].relayed != nullptr;
+bool AgentsSupervisor::IsReachedThrough(HostId child, HostId host) const {
+  return hosts_[child].through == host && agents_[child].relayed != nullptr;
 }
 
 // Takes what an agent has to say of a command through which another is reached.
-void AgentsSupervisor::TakeRelay(int through, const proto::RelayReport& report) {
-  const size_t host = static_cast<size_t>(report.command());
-  if (report.command() < 0 || host >= agents_.size() || hosts_[host].through != through ||
-      agents_[host].relayed == nullptr)
+void AgentsSupervisor::TakeRelay(HostId through, const proto::RelayReport& report) {
+  const HostId host(report.command());
+  if (!agents_.Has(host) || hosts_[host].through != through || agents_[host].relayed == nullptr)
     return;
   Agent& agent = agents_[host];
   agent.errors.Append(report.errors().data(), report.errors().size());
@@ -188,7 +187,7 @@ void AgentsSupervisor::TakeRelay(int through, const proto::RelayReport& report) 
     agent.relayed->Take(report);
     agent.channel.Flush();
   }
-  ReadFrames(static_cast<int>(host));
+  ReadFrames(host);
 }
 
 absl::Status AgentsSupervisor::AwaitHellos() {
@@ -201,12 +200,11 @@ absl::Status AgentsSupervisor::AwaitHellos() {
     PassOverSilent(silence_ms * kNsPerMs);
   }
   std::vector<Problem> missing, strangers;
-  for (size_t host = 0; host < agents_.size(); ++host) {
+  for (const HostId host : agents_.ids()) {
     const Agent& agent = agents_[host];
     const std::string where = absl::StrCat("host '", hosts_[host].host, "'");
     // A host that was never tried is not named beside the one in between that has not come.
-    const bool was_tried =
-        agent.relayed == nullptr || agents_[static_cast<size_t>(hosts_[host].through)].has_hello;
+    const bool was_tried = agent.relayed == nullptr || agents_[hosts_[host].through].has_hello;
     if (!agent.has_hello && !was_tried) continue;
     if (!agent.has_hello) {
       const std::string found =
@@ -239,29 +237,28 @@ absl::Status AgentsSupervisor::AwaitHellos() {
 void AgentsSupervisor::PassOverSilent(int64_t silence_ns) {
   const std::string reason =
       absl::StrFormat("nothing within %.1f s", static_cast<double>(silence_ns) * 1e-9);
-  for (size_t host = 0; host < agents_.size(); ++host) {
+  for (const HostId host : agents_.ids()) {
     Agent& agent = agents_[host];
     if (agent.has_hello || !agent.lost.empty() || agent.tried_ns < 0 ||
         clock_.NowNs() - agent.tried_ns < silence_ns)
       continue;
     if (agent.relayed != nullptr) {
-      ReachItself(static_cast<int>(host), reason + LastText(agent));
+      ReachItself(host, reason + LastText(agent));
       continue;
     }
     agent.tried_ns = -1;  // it may still come
-    for (size_t child = 0; child < hosts_.size(); ++child) {
-      if (IsReachedThrough(child, host))
-        ReachItself(static_cast<int>(child), absl::StrCat("it says ", reason));
+    for (const HostId child : hosts_.ids()) {
+      if (IsReachedThrough(child, host)) ReachItself(child, absl::StrCat("it says ", reason));
     }
   }
 }
 
-absl::Status AgentsSupervisor::StartWorkers(const std::vector<WorkerLaunch>& workers) {
-  std::vector<proto::AgentOrder> orders(hosts_.size());
+absl::Status AgentsSupervisor::StartWorkers(const IdVector<WorkerId, WorkerLaunch>& workers) {
+  IdVector<HostId, proto::AgentOrder> orders(hosts_.size());
   for (proto::AgentOrder& order : orders) {
     proto::StartOrder* const start = order.mutable_start();
     start->set_log_directory(options_.workers.log_directory);
-    for (int rank : options_.workers.ranks_shown) start->add_rank_shown(rank);
+    for (const RankId rank : options_.workers.ranks_shown) start->add_rank_shown(rank.value());
     start->set_reap_ms(options_.workers.reap_ms);
     start->set_program(options_.program);
     start->set_folder(options_.folder);
@@ -272,28 +269,28 @@ absl::Status AgentsSupervisor::StartWorkers(const std::vector<WorkerLaunch>& wor
   {
     MutexLock lock(&mutex_);
     for (const WorkerLaunch& launch : workers) {
-      Agent& agent = agents_.at(static_cast<size_t>(launch.host));
+      Agent& agent = agents_[launch.host];
       proto::StartOrder::Process* const process =
-          orders[static_cast<size_t>(launch.host)].mutable_start()->add_process();
+          orders[launch.host].mutable_start()->add_process();
       for (size_t i = 1; i < launch.arguments.size(); ++i)
         process->add_argument(launch.arguments[i]);
       process->set_label(launch.label);
-      for (int rank : launch.ranks) process->add_rank(rank);
+      for (const RankId rank : launch.ranks) process->add_rank(rank.value());
       for (const std::string& variable : launch.variables) process->add_variable(variable);
       Worker worker;
       worker.host = launch.host;
-      worker.process = static_cast<int>(agent.workers.size());
-      agent.workers.push_back(static_cast<int>(workers_.size()));
+      worker.process = agent.workers.next_id();
+      agent.workers.push_back(workers_.next_id());
       workers_.push_back(std::move(worker));
     }
-    for (size_t host = 0; host < agents_.size(); ++host) {
+    for (const HostId host : agents_.ids()) {
       if (orders[host].start().process_size() > 0)
         agents_[host].channel.Send(orders[host].SerializeAsString());
     }
   }
   AwaitAll(options_.hello_limit_ms,
            [](const Agent& agent) { return agent.workers.empty() || agent.has_started; });
-  for (size_t host = 0; host < agents_.size(); ++host) {
+  for (const HostId host : agents_.ids()) {
     const Agent& agent = agents_[host];
     if (agent.workers.empty() || (agent.has_started && agent.start_status.ok())) continue;
     const std::string where = absl::StrCat("host '", hosts_[host].host, "'");
@@ -314,17 +311,17 @@ absl::Status AgentsSupervisor::StartWorkers(const std::vector<WorkerLaunch>& wor
   return absl::OkStatus();
 }
 
-absl::Status AgentsSupervisor::Tell(int index, const std::string& bytes) {
+absl::Status AgentsSupervisor::Tell(WorkerId index, const std::string& bytes) {
   MutexLock lock(&mutex_);
-  Worker& worker = workers_.at(static_cast<size_t>(index));
+  Worker& worker = workers_[index];
   if (worker.told)
     return absl::FailedPreconditionError(absl::StrCat("worker ", index, " was told already"));
   if (!worker.running) return absl::UnavailableError(absl::StrCat("worker ", index, " is gone"));
   worker.told = true;
   proto::AgentOrder order;
-  order.mutable_tell()->set_process(worker.process);
+  order.mutable_tell()->set_process(worker.process.value());
   order.mutable_tell()->set_bytes(bytes);
-  agents_[static_cast<size_t>(worker.host)].channel.Send(order.SerializeAsString());
+  agents_[worker.host].channel.Send(order.SerializeAsString());
   wake_.Poke();
   return absl::OkStatus();
 }
@@ -355,13 +352,13 @@ absl::StatusOr<std::optional<WorkerExit>> AgentsSupervisor::Wait(int64_t limit_m
   }
 }
 
-std::vector<int> AgentsSupervisor::running() const {
+std::vector<WorkerId> AgentsSupervisor::running() const {
   MutexLock lock(&mutex_);
-  std::vector<int> indices;
-  for (size_t i = 0; i < workers_.size(); ++i) {
-    if (workers_[i].running) indices.push_back(static_cast<int>(i));
+  std::vector<WorkerId> ids;
+  for (const WorkerId w : workers_.ids()) {
+    if (workers_[w].running) ids.push_back(w);
   }
-  return indices;
+  return ids;
 }
 
 void AgentsSupervisor::Signal(int signal) {
@@ -398,9 +395,9 @@ std::vector<WorkerExit> AgentsSupervisor::Reap(int64_t limit_ms) {
   return exits;
 }
 
-std::optional<launch::ProcessorUse> AgentsSupervisor::Use(int index) {
+std::optional<launch::ProcessorUse> AgentsSupervisor::Use(WorkerId index) {
   MutexLock lock(&mutex_);
-  const Worker& worker = workers_.at(static_cast<size_t>(index));
+  const Worker& worker = workers_[index];
   if (clock_.NowNs() - worker.use_ns > options_.use_age_max_ms * kNsPerMs) return std::nullopt;
   return worker.use;
 }
@@ -468,15 +465,15 @@ absl::StatusOr<bool> AgentsSupervisor::Serve(int64_t limit_ns, Listen listen) {
   if (num_ready <= 0) return false;
   bool woken = polled[0].revents != 0 && wake_.TakeWake();
   woken = woken || polled[1].revents != 0;
-  for (size_t host = 0; host < agents_.size(); ++host) {
-    const pollfd* of_agent = &polled[2 + 4 * host];
+  for (const HostId host : agents_.ids()) {
+    const pollfd* of_agent = &polled[2 + 4 * static_cast<size_t>(host.value())];
     Agent& agent = agents_[host];
     if (of_agent[1].revents != 0) {
       MutexLock lock(&mutex_);
       agent.channel.Flush();
     }
     if (of_agent[2].revents != 0) ReadErrors(&agent);
-    if (of_agent[0].revents != 0) ReadFrames(static_cast<int>(host));
+    if (of_agent[0].revents != 0) ReadFrames(host);
     if (of_agent[3].revents != 0 && !agent.end.has_value()) EndCommand(&agent);
   }
   return woken;
@@ -493,8 +490,8 @@ void AgentsSupervisor::ReadErrors(Agent* agent) {
   }
 }
 
-void AgentsSupervisor::ReadFrames(int host) {
-  Agent& agent = agents_[static_cast<size_t>(host)];
+void AgentsSupervisor::ReadFrames(HostId host) {
+  Agent& agent = agents_[host];
   std::vector<std::string> frames;
   absl::Status status;
   {
@@ -512,8 +509,8 @@ void AgentsSupervisor::ReadFrames(int host) {
   if (!status.ok()) Lose(host, std::string(status.message()));
 }
 
-void AgentsSupervisor::Take(int host, const proto::AgentReport& report) {
-  Agent& agent = agents_[static_cast<size_t>(host)];
+void AgentsSupervisor::Take(HostId host, const proto::AgentReport& report) {
+  Agent& agent = agents_[host];
   if (report.has_hello()) TakeHello(host, report.hello());
   if (report.has_look()) agent.look = report.look();
   if (report.has_signal() && report.signal().signal() == SIGUSR1) {
@@ -537,10 +534,10 @@ void AgentsSupervisor::Take(int host, const proto::AgentReport& report) {
   if (report.has_use()) TakeUse(agent, report.use());
 }
 
-void AgentsSupervisor::TakeHello(int host, const proto::AgentHello& hello) {
-  Agent& agent = agents_[static_cast<size_t>(host)];
+void AgentsSupervisor::TakeHello(HostId host, const proto::AgentHello& hello) {
+  Agent& agent = agents_[host];
   agent.has_hello = true;
-  HostFacts& facts = facts_[static_cast<size_t>(host)];
+  HostFacts& facts = facts_[host];
   facts.name = hello.host_name();
   facts.machine = hello.machine();
   facts.build_id = hello.build_id();
@@ -556,9 +553,8 @@ void AgentsSupervisor::TakeHello(int host, const proto::AgentHello& hello) {
   StartRelayed(host);
 }
 
-AgentsSupervisor::Worker* AgentsSupervisor::WorkerOf(const Agent& agent, int process) {
-  if (process < 0 || process >= static_cast<int>(agent.workers.size())) return nullptr;
-  return &workers_[static_cast<size_t>(agent.workers[static_cast<size_t>(process)])];
+AgentsSupervisor::Worker* AgentsSupervisor::WorkerOf(const Agent& agent, HostProcessId process) {
+  return agent.workers.Has(process) ? &workers_[agent.workers[process]] : nullptr;
 }
 
 void AgentsSupervisor::TakeStart(Agent* agent, const proto::StartReport& report) {
@@ -566,7 +562,7 @@ void AgentsSupervisor::TakeStart(Agent* agent, const proto::StartReport& report)
   agent->start_status = control::FromOutcome(report.outcome());
   if (!agent->start_status.ok()) return;
   for (int process = 0; process < report.pid_size(); ++process) {
-    Worker* const worker = WorkerOf(*agent, process);
+    Worker* const worker = WorkerOf(*agent, HostProcessId(process));
     if (worker == nullptr) continue;
     worker->pid = report.pid(process);
     worker->log_path = process < report.log_path_size() ? report.log_path(process) : "";
@@ -575,11 +571,12 @@ void AgentsSupervisor::TakeStart(Agent* agent, const proto::StartReport& report)
 }
 
 void AgentsSupervisor::TakeExit(const Agent& agent, const proto::ExitReport& report) {
-  Worker* const worker = WorkerOf(agent, report.process());
+  const HostProcessId process(report.process());
+  Worker* const worker = WorkerOf(agent, process);
   if (worker == nullptr || !worker->running) return;
   worker->running = false;
   WorkerExit exit;
-  exit.worker = static_cast<int>(worker - workers_.data());
+  exit.worker = agent.workers[process];
   exit.pid = worker->pid;
   exit.code = report.code();
   exit.signal = report.signal();
@@ -592,7 +589,7 @@ void AgentsSupervisor::TakeExit(const Agent& agent, const proto::ExitReport& rep
 
 void AgentsSupervisor::TakeUse(const Agent& agent, const proto::UseReport& report) {
   for (const proto::UseReport::Use& use : report.use()) {
-    Worker* const worker = WorkerOf(agent, use.process());
+    Worker* const worker = WorkerOf(agent, HostProcessId(use.process()));
     if (worker == nullptr) continue;
     worker->use = {use.is_ready(), use.ticks(), use.waited_ns(), use.num_turns()};
     worker->use_ns = clock_.NowNs();
@@ -624,11 +621,11 @@ std::string AgentsSupervisor::LastText(const Agent& agent) const {
 }
 
 // Returns how the channel to an agent has ended, and what its command printed.
-std::string AgentsSupervisor::EndText(int host, const std::string& reason) const {
-  const Agent& agent = agents_[static_cast<size_t>(host)];
+std::string AgentsSupervisor::EndText(HostId host, const std::string& reason) const {
+  const Agent& agent = agents_[host];
   std::string how = absl::StrCat("the connection to its agent ended: ", reason);
   if (agent.end.has_value() && agent.end->signal != SIGPIPE) {  // which the close has caused
-    const std::string program = ProgramName(hosts_[static_cast<size_t>(host)].arguments);
+    const std::string program = ProgramName(hosts_[host].arguments);
     WorkerExit exit;
     exit.code = agent.end->code;
     exit.signal = agent.end->signal;
@@ -638,8 +635,8 @@ std::string AgentsSupervisor::EndText(int host, const std::string& reason) const
 }
 
 // The channel to an agent has ended, and with it the workers of the host, seen from here.
-void AgentsSupervisor::Lose(int host, const std::string& reason) {
-  Agent& agent = agents_[static_cast<size_t>(host)];
+void AgentsSupervisor::Lose(HostId host, const std::string& reason) {
+  Agent& agent = agents_[host];
   if (!agent.lost.empty()) return;
   {
     MutexLock lock(&mutex_);
@@ -662,21 +659,21 @@ void AgentsSupervisor::Lose(int host, const std::string& reason) {
 }
 
 // Gives a host up, with its workers and with those that are reached through it.
-void AgentsSupervisor::Drop(int host, const std::string& how) {
-  agents_[static_cast<size_t>(host)].lost = how;
+void AgentsSupervisor::Drop(HostId host, const std::string& how) {
+  agents_[host].lost = how;
   LoseWorkers(host);
-  for (size_t child = 0; child < hosts_.size(); ++child) {
-    if (!IsReachedThrough(child, static_cast<size_t>(host))) continue;
-    Lose(static_cast<int>(child), absl::StrCat("host '", hosts_[static_cast<size_t>(host)].host,
-                                               "', through which it is reached, is lost"));
+  for (const HostId child : hosts_.ids()) {
+    if (!IsReachedThrough(child, host)) continue;
+    Lose(child,
+         absl::StrCat("host '", hosts_[host].host, "', through which it is reached, is lost"));
   }
 }
 
-void AgentsSupervisor::LoseWorkers(int host) {
-  const Agent& agent = agents_[static_cast<size_t>(host)];
+void AgentsSupervisor::LoseWorkers(HostId host) {
+  const Agent& agent = agents_[host];
   MutexLock lock(&mutex_);
-  for (int index : agent.workers) {
-    Worker& worker = workers_[static_cast<size_t>(index)];
+  for (const WorkerId index : agent.workers) {
+    Worker& worker = workers_[index];
     if (!worker.running) continue;
     worker.running = false;
     WorkerExit exit;
@@ -684,8 +681,8 @@ void AgentsSupervisor::LoseWorkers(int host) {
     exit.pid = worker.pid;
     exit.sent = worker.sent;
     exit.time_ns = clock_.NowNs();
-    exit.lost = absl::StrCat("the connection to host '", hosts_[static_cast<size_t>(host)].host,
-                             "' has ended: ", agent.lost);
+    exit.lost =
+        absl::StrCat("the connection to host '", hosts_[host].host, "' has ended: ", agent.lost);
     exits_.push_back(std::move(exit));
   }
 }

@@ -38,7 +38,7 @@ void AwaitClose(FrameChannel* channel, int64_t end_ns);
 
 class AgentsSupervisor final : public HostsSupervisor {
  public:
-  AgentsSupervisor(std::vector<HostAgent> hosts, HostsSupervisorOptions options,
+  AgentsSupervisor(IdVector<HostId, HostAgent> hosts, HostsSupervisorOptions options,
                    launch::OwnedDescriptor wake)
       : hosts_(std::move(hosts)),
         options_(std::move(options)),
@@ -51,36 +51,36 @@ class AgentsSupervisor final : public HostsSupervisor {
   absl::Status StartAgents();
   absl::Status AwaitHellos();
 
-  const std::vector<HostFacts>& facts() const override { return facts_; }
-  std::vector<std::vector<AddressProbe>> Probe(const std::vector<std::string>& addresses,
-                                               int64_t limit_ms) override;
-  std::vector<std::vector<std::string>> ListenForProbes() override;
-  LinkSpeed Measure(int host, const std::string& address) override;
-  std::vector<std::optional<int64_t>> ClockOffsetsNs() override;
-  absl::Status StartWorkers(const std::vector<launch::WorkerLaunch>& workers) override;
+  const IdVector<HostId, HostFacts>& facts() const override { return facts_; }
+  IdVector<HostId, std::vector<AddressProbe>> Probe(const std::vector<std::string>& addresses,
+                                                    int64_t limit_ms) override;
+  IdVector<HostId, std::vector<std::string>> ListenForProbes() override;
+  LinkSpeed Measure(HostId host, const std::string& address) override;
+  IdVector<HostId, std::optional<int64_t>> ClockOffsetsNs() override;
+  absl::Status StartWorkers(const IdVector<WorkerId, launch::WorkerLaunch>& workers) override;
   void TellEnd(int exit_code) override;
-  absl::StatusOr<std::string> FetchFile(int host, const std::string& path,
+  absl::StatusOr<std::string> FetchFile(HostId host, const std::string& path,
                                         int64_t bytes_max) override;
-  void RemoveFiles(const std::vector<std::vector<std::string>>& paths_of_hosts) override;
-  absl::Status ShipFile(const std::string& from, const std::vector<std::string>& to) override;
+  void RemoveFiles(const IdVector<HostId, std::vector<std::string>>& paths_of_hosts) override;
+  absl::Status ShipFile(const std::string& from, const IdVector<HostId, std::string>& to) override;
 
-  absl::Status Tell(int worker, const std::string& bytes) override;
+  absl::Status Tell(WorkerId worker, const std::string& bytes) override;
   absl::StatusOr<std::optional<launch::WorkerExit>> Wait(int64_t limit_ms) override;
   void Wake() override { wake_.Wake(); }
   int num_running() const override { return static_cast<int>(running().size()); }
-  int64_t pid(int worker) const override {
+  int64_t pid(WorkerId worker) const override {
     MutexLock lock(&mutex_);
-    return workers_.at(static_cast<size_t>(worker)).pid;
+    return workers_[worker].pid;
   }
   void Signal(int signal) override;
   std::vector<launch::WorkerExit> Stop() override;
   std::vector<launch::WorkerExit> Reap(int64_t limit_ms) override;
-  std::vector<int> running() const override;
-  std::vector<launch::WorkerLook> Look(const std::vector<int>& workers) override;
-  std::optional<launch::ProcessorUse> Use(int worker) override;
-  std::string log_path(int worker) const override {
+  std::vector<WorkerId> running() const override;
+  std::vector<launch::WorkerLook> Look(const std::vector<WorkerId>& workers) override;
+  std::optional<launch::ProcessorUse> Use(WorkerId worker) override;
+  std::string log_path(WorkerId worker) const override {
     MutexLock lock(&mutex_);
-    const Worker& of = workers_.at(static_cast<size_t>(worker));
+    const Worker& of = workers_[worker];
     return absl::StrCat(hosts_[of.host].host, ":", of.log_path);
   }
   void HideOutput() override {
@@ -95,14 +95,14 @@ class AgentsSupervisor final : public HostsSupervisor {
 
   // A host that keeps itself or another from answering, and what is known of it.
   struct SilentHost {
-    size_t host = 0;
+    HostId host;
     std::string found;
   };
 
   // A worker as this process knows it.
   struct Worker {
-    int host = 0;
-    int process = 0;  // its number on the host
+    HostId host;
+    HostProcessId process;
     int64_t pid = 0;
     std::string log_path;
     bool running = false;
@@ -132,7 +132,7 @@ class AgentsSupervisor final : public HostsSupervisor {
     // then has had its consequence.
     int64_t tried_ns = -1;
     std::optional<launch::EndOfProcess> end;
-    std::vector<int> workers;  // by number on the host
+    IdVector<HostProcessId, WorkerId> workers;
     std::optional<proto::LookReport> look;
     std::optional<proto::ProbeReport> probe;
     std::optional<proto::ListenReport> listen;
@@ -145,12 +145,12 @@ class AgentsSupervisor final : public HostsSupervisor {
     bool has_removed = false;                 // what the last request names
   };
 
-  absl::Status StartCommand(int host);
-  void StartRelayed(int host);
-  void ReachItself(int host, const std::string& reason);
-  bool IsReachedThrough(size_t child, size_t host) const;
+  absl::Status StartCommand(HostId host);
+  void StartRelayed(HostId host);
+  void ReachItself(HostId host, const std::string& reason);
+  bool IsReachedThrough(HostId child, HostId host) const;
   void PassOverSilent(int64_t silence_ns);
-  void TakeRelay(int through, const proto::RelayReport& report);
+  void TakeRelay(HostId through, const proto::RelayReport& report);
   absl::StatusOr<bool> Serve(int64_t limit_ns, Listen listen);
   void ServeUntil(int64_t limit_ms, Listen listen, const std::function<bool()>& is_done);
   void SendTo(Agent* agent, const proto::AgentOrder& order);
@@ -160,30 +160,30 @@ class AgentsSupervisor final : public HostsSupervisor {
   std::vector<pollfd> DescriptorsToPoll(Listen listen) const;
   void ShowOutput();
   void ReadErrors(Agent* agent);
-  void ReadFrames(int host);
-  void Take(int host, const proto::AgentReport& report);
-  void TakeHello(int host, const proto::AgentHello& hello);
+  void ReadFrames(HostId host);
+  void Take(HostId host, const proto::AgentReport& report);
+  void TakeHello(HostId host, const proto::AgentHello& hello);
   void TakeStart(Agent* agent, const proto::StartReport& report)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeExit(const Agent& agent, const proto::ExitReport& report)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeUse(const Agent& agent, const proto::UseReport& report)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool AskTime(int host);
-  SilentHost FindSilent(size_t host);
+  bool AskTime(HostId host);
+  SilentHost FindSilent(HostId host);
   void TakeFetch(Agent* agent, const proto::FetchReport& report);
-  bool ShipPiece(const proto::ShipOrder& piece, const std::vector<std::string>& to);
+  bool ShipPiece(const proto::ShipOrder& piece, const IdVector<HostId, std::string>& to);
   void EndCommand(Agent* agent);
-  std::string EndText(int host, const std::string& reason) const;
-  void Lose(int host, const std::string& reason);
-  void Drop(int host, const std::string& how);
-  void LoseWorkers(int host);
+  std::string EndText(HostId host, const std::string& reason) const;
+  void Lose(HostId host, const std::string& reason);
+  void Drop(HostId host, const std::string& how);
+  void LoseWorkers(HostId host);
   std::string LastText(const Agent& agent) const;
-  Worker* WorkerOf(const Agent& agent, int process) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Worker* WorkerOf(const Agent& agent, HostProcessId process) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const std::vector<HostAgent> hosts_;
+  const IdVector<HostId, HostAgent> hosts_;
   const HostsSupervisorOptions options_;
-  std::vector<HostFacts> facts_;  // by host
+  IdVector<HostId, HostFacts> facts_;
   launch::WakeEvent wake_;
   const MonotonicClock clock_;
   bool shows_output_ = true;
@@ -192,9 +192,9 @@ class AgentsSupervisor final : public HostsSupervisor {
   std::deque<launch::WorkerExit> exits_;  // for the serving thread: seen and not yet returned
 
   mutable Mutex mutex_;
-  // By host. The number of agents is fixed by StartAgents; a deque, as an agent does not move.
-  std::deque<Agent> agents_;
-  std::vector<Worker> workers_ ABSL_GUARDED_BY(mutex_);
+  // StartAgents fixes the number of agents, and an agent does not move.
+  IdVector<HostId, Agent> agents_;
+  IdVector<WorkerId, Worker> workers_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace weir::hosts

@@ -108,9 +108,9 @@ bool HasOtherTasks(const GetVariable& get) {
 
 bool IsSlurmStep(const GetVariable& get) { return !get("SLURM_STEP_ID").empty(); }
 
-absl::StatusOr<std::vector<ListedHost>> ReadSlurmNodes(const GetVariable& get) {
+absl::StatusOr<HostList> ReadSlurmNodes(const GetVariable& get) {
   constexpr char kNodes[] = "SLURM_JOB_NODELIST", kTasks[] = "SLURM_TASKS_PER_NODE";
-  std::vector<ListedHost> nodes;
+  HostList nodes;
   if (get(kNodes).empty()) return BadVariable(kNodes, "the nodes of a Slurm job", "");
   for (const std::string& pattern : SplitPatterns(get(kNodes))) {
     WEIR_ASSIGN_OR_RETURN(std::vector<std::string> names, ExpandPattern(pattern, kNodes));
@@ -123,7 +123,8 @@ absl::StatusOr<std::vector<ListedHost>> ReadSlurmNodes(const GetVariable& get) {
   if (tasks.empty())
     return BadVariable(kTasks, absl::StrCat("the tasks on each of ", nodes.size(), " nodes"),
                        get(kTasks));
-  for (size_t i = 0; i < tasks.size(); ++i) nodes[i].slots = tasks[i];
+  for (const HostId node : nodes.ids())
+    nodes[node].slots = tasks[static_cast<size_t>(node.value())];
   return nodes;
 }
 

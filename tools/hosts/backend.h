@@ -63,7 +63,7 @@ bool HasOtherTasks(const GetVariable& get);
 
 // Returns the nodes of an allocation of Slurm, with the tasks of each as slots. Rejected (W0870) if
 // the variables do not have Slurm's form.
-absl::StatusOr<std::vector<ListedHost>> ReadSlurmNodes(const GetVariable& get);
+absl::StatusOr<HostList> ReadSlurmNodes(const GetVariable& get);
 
 // Reads "2(x3),1", Slurm's number of tasks by node, for `num_nodes` nodes. Empty if the text has
 // another form.

@@ -82,11 +82,11 @@ TEST(BackendTest, AnAllocationHasTheNodesOfTheJobWithTheirTasksAsSlots) {
                                 {"SLURM_PROCID", "0"}};
   EXPECT_FALSE(IsSlurmStep(From(allocation)));
   EXPECT_TRUE(IsSlurmStep(From(kStep)));
-  const std::vector<ListedHost> nodes = *ReadSlurmNodes(From(allocation));
+  const HostList nodes = *ReadSlurmNodes(From(allocation));
   ASSERT_EQ(nodes.size(), 3u);
-  EXPECT_EQ(nodes[0].name, "n08");
-  EXPECT_EQ(nodes[2].name, "big");
-  EXPECT_EQ(nodes[2].slots, 2);
+  EXPECT_EQ(nodes[HostId(0)].name, "n08");
+  EXPECT_EQ(nodes[HostId(2)].name, "big");
+  EXPECT_EQ(nodes[HostId(2)].slots, 2);
 }
 
 TEST(BackendTest, VariablesInAnotherFormAreRefusedByName) {

@@ -16,7 +16,7 @@ namespace weir::hosts {
 namespace {
 
 constexpr char kStarter[] = "the starter";
-constexpr size_t kHostsMeasuredWhole = 4;
+constexpr int kHostsMeasuredWhole = 4;
 constexpr int kWaysMeasuredMax = 16;
 
 // Returns the best of the probes from one host to the addresses of another.
@@ -45,14 +45,15 @@ void KeepThoseOf(const NetworkInterface* interface, std::vector<std::string>* ad
 }
 
 void MeasureWays(HostsSupervisor* supervisor, Examination* found) {
-  const size_t num_hosts = found->hosts.size();
+  const int num_hosts = found->hosts.next_id().value();
   int left = kWaysMeasuredMax;
-  for (size_t from = 0; from < num_hosts; ++from) {
-    for (size_t to = 0; to < found->ways[from].size(); ++to) {
+  for (const HostId from : found->hosts.ids()) {
+    const HostId next((from.value() + 1) % num_hosts);
+    for (const HostId to : found->ways[from].ids()) {
       HostWay& way = found->ways[from][to];
-      const bool is_wanted = num_hosts <= kHostsMeasuredWhole || to == (from + 1) % num_hosts;
+      const bool is_wanted = num_hosts <= kHostsMeasuredWhole || to == next;
       if (way.address.empty() || !is_wanted || left-- <= 0) continue;
-      way.speed = supervisor->Measure(static_cast<int>(from), way.address);
+      way.speed = supervisor->Measure(from, way.address);
     }
   }
 }
@@ -95,7 +96,7 @@ std::string Table(const std::vector<std::vector<std::string>>& rows) {
 
 }  // namespace
 
-Examination Examine(HostsSupervisor* supervisor, const std::vector<std::string>& hosts,
+Examination Examine(HostsSupervisor* supervisor, const IdVector<HostId, std::string>& hosts,
                     const std::vector<std::string>& starter_addresses, int64_t limit_ms,
                     const std::string& interface) {
   Examination found;
@@ -103,20 +104,20 @@ Examination Examine(HostsSupervisor* supervisor, const std::vector<std::string>&
   found.hosts = hosts;
   found.facts = supervisor->facts();
   found.clock_offset_ns = supervisor->ClockOffsetsNs();
-  std::vector<std::vector<std::string>> by_host = supervisor->ListenForProbes();
+  IdVector<HostId, std::vector<std::string>> by_host = supervisor->ListenForProbes();
   if (!interface.empty()) {
-    for (size_t host = 0; host < by_host.size(); ++host)
+    for (const HostId host : by_host.ids())
       KeepThoseOf(InterfaceNamed(found.facts[host], interface), &by_host[host]);
   }
   by_host.push_back(starter_addresses);
   std::vector<std::string> addresses;
   for (const std::vector<std::string>& of_host : by_host)
     addresses.insert(addresses.end(), of_host.begin(), of_host.end());
-  const std::vector<std::vector<AddressProbe>> probes = supervisor->Probe(addresses, limit_ms);
-  for (size_t from = 0; from < hosts.size(); ++from) {
+  const IdVector<HostId, std::vector<AddressProbe>> probes = supervisor->Probe(addresses, limit_ms);
+  for (const HostId from : hosts.ids()) {
     found.ways.emplace_back();
     size_t begin = 0;
-    for (size_t to = 0; to < by_host.size(); ++to) {
+    for (const HostId to : by_host.ids()) {
       const size_t end = begin + by_host[to].size();
       found.ways.back().push_back(from == to ? HostWay()
                                              : WayOf(probes[from], addresses, begin, end));
@@ -130,8 +131,8 @@ Examination Examine(HostsSupervisor* supervisor, const std::vector<std::string>&
 std::optional<LinkSpeed> MedianSpeed(const Examination& examination) {
   std::vector<int64_t> round_trips;
   std::vector<double> rates;
-  for (const std::vector<HostWay>& ways : examination.ways) {
-    for (size_t to = 0; to < examination.hosts.size(); ++to) {
+  for (const IdVector<HostId, HostWay>& ways : examination.ways) {
+    for (const HostId to : examination.hosts.ids()) {
       if (!ways[to].speed.has_value() || !ways[to].speed->error.empty()) continue;
       round_trips.push_back(ways[to].speed->round_trip_ns);
       rates.push_back(ways[to].speed->bytes_per_second);
@@ -145,7 +146,7 @@ std::optional<LinkSpeed> MedianSpeed(const Examination& examination) {
 
 std::vector<std::string> Complaints(const Examination& examination, const std::string& build_id) {
   std::vector<std::string> complaints;
-  for (size_t host = 0; host < examination.hosts.size(); ++host) {
+  for (const HostId host : examination.hosts.ids()) {
     const HostFacts& facts = examination.facts[host];
     const std::string& name = examination.hosts[host];
     if (facts.build_id != build_id)
@@ -164,7 +165,7 @@ std::vector<std::string> Complaints(const Examination& examination, const std::s
               : absl::StrCat("only ", BytesText(static_cast<double>(facts.shared_memory_bytes)),
                              " free in /dev/shm"),
           ": mount it, or make it larger (docker run --shm-size)"));
-    const auto lacks_interface = [&](size_t of) {
+    const auto lacks_interface = [&](HostId of) {
       return !examination.interface.empty() &&
              InterfaceNamed(examination.facts[of], examination.interface) == nullptr;
     };
@@ -172,10 +173,10 @@ std::vector<std::string> Complaints(const Examination& examination, const std::s
       complaints.push_back(absl::StrCat(name, " has no interface ", examination.interface,
                                         " that is up (it has ", InterfaceNames(facts),
                                         "): name one that every host has with --iface"));
-    for (size_t to = 0; to < examination.ways[host].size(); ++to) {
+    for (const HostId to : examination.ways[host].ids()) {
       const HostWay& way = examination.ways[host][to];
       if (to == host || !way.address.empty()) continue;
-      const bool is_starter = to == examination.hosts.size();
+      const bool is_starter = to == examination.hosts.next_id();
       if (!is_starter && lacks_interface(to)) continue;
       complaints.push_back(absl::StrCat(
           name, " does not reach ", is_starter ? kStarter : examination.hosts[to].c_str(), " (",
@@ -187,16 +188,15 @@ std::vector<std::string> Complaints(const Examination& examination, const std::s
   return complaints;
 }
 
-std::string CommandsText(const std::vector<HostAgent>& agents) {
+std::string CommandsText(const IdVector<HostId, HostAgent>& agents) {
   std::vector<std::vector<std::string>> rows;
   for (const HostAgent& agent : agents) {
     std::vector<std::string> words;
     for (const std::string& argument : agent.arguments) words.push_back(Quoted(argument));
     if (words.empty()) continue;
     rows.push_back({agent.host, absl::StrJoin(words, " ")});
-    if (agent.through >= 0)
-      rows.back().push_back(
-          absl::StrCat("run by ", agents[static_cast<size_t>(agent.through)].host));
+    if (agent.through.has_value())
+      rows.back().push_back(absl::StrCat("run by ", agents[agent.through].host));
   }
   return rows.empty() ? "" : absl::StrCat("Commands to the agents:\n", Table(rows));
 }
@@ -204,7 +204,7 @@ std::string CommandsText(const std::vector<HostAgent>& agents) {
 std::string ExaminationText(const Examination& examination) {
   std::vector<std::vector<std::string>> rows = {
       {"host", "its own name", "cores", "memory", "free /dev/shm", "clock", "build"}};
-  for (size_t host = 0; host < examination.hosts.size(); ++host) {
+  for (const HostId host : examination.hosts.ids()) {
     const HostFacts& facts = examination.facts[host];
     rows.push_back({examination.hosts[host], facts.name, absl::StrCat(facts.cores.size()),
                     BytesText(static_cast<double>(facts.memory_bytes)),
@@ -222,9 +222,9 @@ std::string ExaminationText(const Examination& examination) {
   rows = {{"from \\ to"}};
   rows[0].insert(rows[0].end(), examination.hosts.begin(), examination.hosts.end());
   rows[0].emplace_back(kStarter);
-  for (size_t from = 0; from < examination.hosts.size(); ++from) {
+  for (const HostId from : examination.hosts.ids()) {
     rows.push_back({examination.hosts[from]});
-    for (size_t to = 0; to < examination.ways[from].size(); ++to) {
+    for (const HostId to : examination.ways[from].ids()) {
       const HostWay& way = examination.ways[from][to];
       rows.back().push_back(from == to ? "-" : way.address.empty() ? "NOT REACHED" : WayText(way));
     }

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
 #include "tools/hosts/hosts_supervisor.h"
 
 namespace weir::hosts {
@@ -26,11 +28,12 @@ struct HostWay {
 };
 
 struct Examination {
-  std::vector<std::string> hosts;  // their names in the job
-  std::vector<HostFacts> facts;    // by host
-  std::vector<std::optional<int64_t>> clock_offset_ns;
-  // By host, then by host; the last one is the starter. The way from a host to itself is empty.
-  std::vector<std::vector<HostWay>> ways;
+  IdVector<HostId, std::string> hosts;  // their names in the job
+  IdVector<HostId, HostFacts> facts;
+  IdVector<HostId, std::optional<int64_t>> clock_offset_ns;
+  // ways[from][to] leads from a host to another; the last `to` is the starter. The way from a host
+  // to itself is empty.
+  IdVector<HostId, IdVector<HostId, HostWay>> ways;
   std::string interface;  // to which the ways between hosts lead; empty: any
 };
 
@@ -38,7 +41,7 @@ struct Examination {
 // is measured: all ways of up to four hosts, otherwise that of each host to the next, up to 16.
 // `starter_addresses`: with ports that are open, of this machine. Ways between hosts lead to the
 // addresses of `interface` alone, unless it is empty.
-Examination Examine(HostsSupervisor* supervisor, const std::vector<std::string>& hosts,
+Examination Examine(HostsSupervisor* supervisor, const IdVector<HostId, std::string>& hosts,
                     const std::vector<std::string>& starter_addresses, int64_t limit_ms,
                     const std::string& interface = "");
 
@@ -52,7 +55,7 @@ std::vector<std::string> Complaints(const Examination& examination, const std::s
 
 // Returns the command that leads to the agent of each host, as a shell takes it; empty if no host
 // is reached by a command.
-std::string CommandsText(const std::vector<HostAgent>& agents);
+std::string CommandsText(const IdVector<HostId, HostAgent>& agents);
 
 // Returns tables of what was found, for people.
 std::string ExaminationText(const Examination& examination);

@@ -50,11 +50,11 @@ TEST(DoctorTest, HealthyHostsHaveNoComplaints) {
 
 TEST(DoctorTest, EachFaultIsAComplaintThatSaysWhatToDo) {
   Examination sick = Healthy();
-  sick.facts[1].build_id = "b2";
-  sick.clock_offset_ns[0] = 61'000'000'000;
-  sick.facts[0].shared_memory_bytes = 1 << 20;
-  sick.ways[1][0] = {"", 0, {"10.0.0.1:40001 Connection refused"}};
-  sick.ways[0][2] = {};
+  sick.facts[HostId(1)].build_id = "b2";
+  sick.clock_offset_ns[HostId(0)] = 61'000'000'000;
+  sick.facts[HostId(0)].shared_memory_bytes = 1 << 20;
+  sick.ways[HostId(1)][HostId(0)] = {"", 0, {"10.0.0.1:40001 Connection refused"}};
+  sick.ways[HostId(0)][HostId(2)] = {};
   EXPECT_THAT(
       Complaints(sick, "b1"),
       ElementsAre(HasSubstr("a's clock is off (+61.0 s): let NTP set it"),
@@ -68,9 +68,9 @@ TEST(DoctorTest, EachFaultIsAComplaintThatSaysWhatToDo) {
 TEST(DoctorTest, AHostWithoutTheNamedInterfaceIsNamedOnceWithThoseThatItHas) {
   Examination sick = Healthy();
   sick.interface = "ib0";
-  sick.facts[0].interfaces = {{"lo", {"127.0.0.1"}}, {"ib0", {"10.1.0.1"}}};
-  sick.facts[1].interfaces = {{"lo", {"127.0.0.1"}}, {"eth0", {"10.0.0.2"}}};
-  sick.ways[0][1] = {};
+  sick.facts[HostId(0)].interfaces = {{"lo", {"127.0.0.1"}}, {"ib0", {"10.1.0.1"}}};
+  sick.facts[HostId(1)].interfaces = {{"lo", {"127.0.0.1"}}, {"eth0", {"10.0.0.2"}}};
+  sick.ways[HostId(0)][HostId(1)] = {};
   EXPECT_THAT(
       Complaints(sick, "b1"),
       ElementsAre("b has no interface ib0 that is up (it has lo, eth0): name one that every "
@@ -80,9 +80,9 @@ TEST(DoctorTest, AHostWithoutTheNamedInterfaceIsNamedOnceWithThoseThatItHas) {
 TEST(DoctorTest, WaysThatWereMeasuredShowTheirSpeed) {
   Examination examination = Healthy();
   EXPECT_FALSE(MedianSpeed(examination).has_value());
-  examination.ways[0][1].speed = LinkSpeed{"", 250'000, 2.0 * (1 << 30)};
-  examination.ways[1][0].speed = LinkSpeed{"", 50'000, 3.0 * (1 << 30)};
-  examination.ways[0][2].speed = LinkSpeed{"", 1, 1};  // to the starter
+  examination.ways[HostId(0)][HostId(1)].speed = LinkSpeed{"", 250'000, 2.0 * (1 << 30)};
+  examination.ways[HostId(1)][HostId(0)].speed = LinkSpeed{"", 50'000, 3.0 * (1 << 30)};
+  examination.ways[HostId(0)][HostId(2)].speed = LinkSpeed{"", 1, 1};  // to the starter
   const std::string text = ExaminationText(examination);
   EXPECT_THAT(text, HasSubstr("10.0.0.2 0.2 ms, 2.0 GiB/s"));
   EXPECT_THAT(text, HasSubstr("10.0.0.2 0.050 ms, 3.0 GiB/s"));
@@ -92,8 +92,8 @@ TEST(DoctorTest, WaysThatWereMeasuredShowTheirSpeed) {
 
 TEST(DoctorTest, AHostWithoutAnswersIsSick) {
   Examination sick = Healthy();
-  sick.clock_offset_ns[1] = std::nullopt;
-  sick.facts[1].shared_memory_bytes = -1;
+  sick.clock_offset_ns[HostId(1)] = std::nullopt;
+  sick.facts[HostId(1)].shared_memory_bytes = -1;
   EXPECT_THAT(Complaints(sick, "b1"), ElementsAre(HasSubstr("b's clock is off (no answer)"),
                                                   HasSubstr("b has no /dev/shm")));
 }
@@ -101,7 +101,7 @@ TEST(DoctorTest, AHostWithoutAnswersIsSick) {
 TEST(DoctorTest, PartsOfOneMachineAreTold) {
   Examination examination = Healthy();
   EXPECT_THAT(ExaminationText(examination), ::testing::Not(HasSubstr("parts of")));
-  examination.facts[1].machine = examination.facts[0].machine;
+  examination.facts[HostId(1)].machine = examination.facts[HostId(0)].machine;
   EXPECT_THAT(ExaminationText(examination), HasSubstr("These hosts are parts of 1 machine."));
 }
 

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -96,11 +95,11 @@ class InterruptibleWait {
 };
 
 absl::StatusOr<std::vector<Visitor>> AwaitVisitors(Meeting* meeting, const std::string& where,
-                                                   int first, int end, int64_t limit_ms,
+                                                   TaskId first, TaskId end, int64_t limit_ms,
                                                    std::ostream* console,
                                                    const std::function<absl::Status()>& check) {
-  std::vector<int> tasks(static_cast<size_t>(end - first));
-  std::iota(tasks.begin(), tasks.end(), first);
+  std::vector<TaskId> tasks;
+  for (int32_t task = first.value(); task < end.value(); ++task) tasks.emplace_back(task);
   const MonotonicClock clock;
   int64_t say_ns = clock.NowNs() + kSayMs * 1'000'000;
   const auto serve = [&]() -> absl::Status {
@@ -215,7 +214,7 @@ absl::StatusOr<FoundHosts> MeetTasks(const HostsRequest& request, Backend backen
   launch::EndWithParent();                // a starter of tasks that is killed leaves them otherwise
   std::optional<InterruptibleWait> wait;  // until the group has removed its file
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<TaskGroup> group, JoinTasks(backend));
-  if (group->task() > 0) return ServeTask(request, backend, group.get());
+  if (group->task() != kFirstTask) return ServeTask(request, backend, group.get());
   FoundHosts found;
   if (group->num_tasks() == 1) return found;
   wait.emplace();
@@ -230,19 +229,20 @@ absl::StatusOr<FoundHosts> MeetTasks(const HostsRequest& request, Backend backen
   if (!shared.ok()) return NotShared(backend, *group, shared.status());
   WEIR_ASSIGN_OR_RETURN(
       std::vector<Visitor> visitors,
-      AwaitVisitors(meeting->get(), absl::StrCat("the ", group->num_tasks(), " tasks"), 1,
-                    group->num_tasks(), LimitMs(request), console, wait->check()));
+      AwaitVisitors(meeting->get(), absl::StrCat("the ", group->num_tasks(), " tasks"), TaskId(1),
+                    TaskId(group->num_tasks()), LimitMs(request), console, wait->check()));
   found.agents.push_back(AgentHere(request));
   for (Visitor& visitor : visitors) found.agents.push_back(AgentOf(std::move(visitor)));
-  for (size_t task = 0; task < found.agents.size(); ++task)
-    found.listed.push_back({found.agents[task].host, 1, absl::StrCat("task ", task),
+  // A host is that of the task with its number.
+  for (const HostId host : found.agents.ids())
+    found.listed.push_back({found.agents[host].host, 1, absl::StrCat("task ", host),
                             StarterOfTasks(backend, OwnVariable)});
   return found;
 }
 
 // The command that starts an agent on each node.
 absl::StatusOr<std::vector<std::string>> SrunCommand(const HostsRequest& request,
-                                                     const std::vector<ListedHost>& nodes) {
+                                                     const HostList& nodes) {
   const std::string srun = launch::FindInOwnPath("srun");
   if (srun.empty())
     return NoProgram(Backend::kSlurm, "srun, which starts an agent on each node",
@@ -270,7 +270,7 @@ absl::StatusOr<std::vector<std::string>> SrunCommand(const HostsRequest& request
 
 // In a batch script, and in the shell of salloc, srun starts an agent on each node.
 absl::StatusOr<FoundHosts> StartBySlurm(const HostsRequest& request, std::ostream* console) {
-  WEIR_ASSIGN_OR_RETURN(const std::vector<ListedHost> nodes, ReadSlurmNodes(OwnVariable));
+  WEIR_ASSIGN_OR_RETURN(const HostList nodes, ReadSlurmNodes(OwnVariable));
   FoundHosts found;
   WEIR_ASSIGN_OR_RETURN(found.fan_out_command, SrunCommand(request, nodes));
   WEIR_ASSIGN_OR_RETURN(const std::string secret, MakeSecret());
@@ -284,8 +284,8 @@ absl::StatusOr<FoundHosts> StartBySlurm(const HostsRequest& request, std::ostrea
   const InterruptibleWait wait;
   WEIR_ASSIGN_OR_RETURN(std::vector<Visitor> visitors,
                         AwaitVisitors(meeting.get(), absl::StrCat("the nodes ", HostsText(nodes)),
-                                      0, static_cast<int>(nodes.size()), LimitMs(request), console,
-                                      [&]() -> absl::Status {
+                                      TaskId(0), TaskId(nodes.next_id().value()), LimitMs(request),
+                                      console, [&]() -> absl::Status {
                                         WEIR_RETURN_IF_ERROR(wait.check()());
                                         return found.fan_out->Check();
                                       }));
@@ -332,7 +332,7 @@ bool ListsHosts(const HostsRequest& request) {
   return !request.list.empty() || !request.file.empty() || !OwnVariable(kHostsVariable).empty();
 }
 
-absl::StatusOr<std::vector<ListedHost>> ReadList(const HostsRequest& request) {
+absl::StatusOr<HostList> ReadList(const HostsRequest& request) {
   if (!request.list.empty()) return ParseHosts(request.list);
   if (!request.file.empty()) return ReadHostFile(request.file);
   return ParseHosts(OwnVariable(kHostsVariable), kHostsVariable, ListedBy::kVariable);
@@ -345,7 +345,7 @@ absl::StatusOr<FoundHosts> MeetByIndex(const HostsRequest& request, std::ostream
   WEIR_ASSIGN_OR_RETURN(found.listed, ReadList(request));
   int task = -1;
   const std::string index = OwnVariable("JOB_COMPLETION_INDEX");
-  const int num_tasks = static_cast<int>(found.listed.size());
+  const int num_tasks = found.listed.next_id().value();
   if (!absl::SimpleAtoi(index, &task) || task < 0 || task >= num_tasks)
     return BadIndex("JOB_COMPLETION_INDEX", absl::StrCat("a number from 0 to ", num_tasks - 1),
                     absl::StrCat("'", index, "'"), "a host in the list for each task");
@@ -353,9 +353,9 @@ absl::StatusOr<FoundHosts> MeetByIndex(const HostsRequest& request, std::ostream
   const std::string& first = found.listed.front().name;
   if (task > 0) {
     const Invitation invitation = {secret, {EntryText(first, request.port)}};
-    found.served = RunAgentOfTask([&] { return invitation; }, task,
-                                  found.listed[static_cast<size_t>(task)].name,
-                                  {AgentSignals::kTold, AgentCode::kOfJob}, LimitMs(request));
+    found.served =
+        RunAgentOfTask([&] { return invitation; }, TaskId(task), found.listed[HostId(task)].name,
+                       {AgentSignals::kTold, AgentCode::kOfJob}, LimitMs(request));
     return found;
   }
   std::vector<std::string> addresses =
@@ -371,9 +371,9 @@ absl::StatusOr<FoundHosts> MeetByIndex(const HostsRequest& request, std::ostream
   std::vector<Visitor> visitors;
   if (num_tasks > 1) {
     const InterruptibleWait wait;
-    WEIR_ASSIGN_OR_RETURN(visitors,
-                          AwaitVisitors(meeting.get(), absl::StrCat("the ", num_tasks, " tasks"), 1,
-                                        num_tasks, LimitMs(request), console, wait.check()));
+    WEIR_ASSIGN_OR_RETURN(
+        visitors, AwaitVisitors(meeting.get(), absl::StrCat("the ", num_tasks, " tasks"), TaskId(1),
+                                TaskId(num_tasks), LimitMs(request), console, wait.check()));
   }
   found.agents.push_back(AgentHere(request));
   for (Visitor& visitor : visitors) found.agents.push_back(AgentOf(std::move(visitor)));
@@ -423,7 +423,7 @@ FoundHosts::~FoundHosts() {
   }
 }
 
-std::string HostsText(const std::vector<ListedHost>& hosts) {
+std::string HostsText(const HostList& hosts) {
   constexpr size_t kShownMax = 4;
   std::vector<ListedHost> shown;  // neighbours of one name as one
   for (const ListedHost& host : hosts) {

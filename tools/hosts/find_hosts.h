@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
 #include "tools/hosts/backend.h"
 #include "tools/hosts/fan_out.h"
 #include "tools/hosts/host_list.h"
@@ -51,8 +53,8 @@ struct FoundHosts {
   // The command that has started the agents. It lives as long as they do.
   std::unique_ptr<FanOut> fan_out;
   std::vector<std::string> fan_out_command;  // the words of that command; empty: there is none
-  std::vector<ListedHost> listed;            // empty: this machine alone, without agents
-  std::vector<HostAgent> agents;             // by host
+  HostList listed;                           // empty: this machine alone, without agents
+  IdVector<HostId, HostAgent> agents;
   // The exit code of this process, if the job is over: the process was a task that served as an
   // agent, was asked to end while it waited for agents, or leaves the words to the first task.
   // Otherwise this process is the starter.
@@ -80,6 +82,6 @@ bool IsSaidByFirstTask();
 bool IsSaidByFirstTaskOnHost();
 
 // Returns "n1 (2 slots), n2" for people; of many hosts the first ones.
-std::string HostsText(const std::vector<ListedHost>& hosts);
+std::string HostsText(const HostList& hosts);
 
 }  // namespace weir::hosts

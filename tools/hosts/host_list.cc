@@ -110,8 +110,8 @@ absl::StatusOr<Entry> EntryOf(const std::string& text, const std::string& where)
   return entry;
 }
 
-absl::StatusOr<std::vector<ListedHost>> HostsOf(const std::vector<Entry>& entries, ListedBy by) {
-  std::vector<ListedHost> hosts;
+absl::StatusOr<HostList> HostsOf(const std::vector<Entry>& entries, ListedBy by) {
+  HostList hosts;
   std::map<std::string, std::string> seen;  // where each host stands
   for (const Entry& entry : entries) {
     WEIR_ASSIGN_OR_RETURN(std::vector<std::string> names,
@@ -201,8 +201,8 @@ absl::StatusOr<std::vector<std::string>> ExpandPattern(const std::string& patter
   return names;
 }
 
-absl::StatusOr<std::vector<ListedHost>> ParseHosts(const std::string& text,
-                                                   const std::string& source, ListedBy by) {
+absl::StatusOr<HostList> ParseHosts(const std::string& text, const std::string& source,
+                                    ListedBy by) {
   std::vector<Entry> entries;
   for (const std::string& pattern : SplitPatterns(text)) {
     const std::string trimmed(absl::StripAsciiWhitespace(pattern));
@@ -213,8 +213,7 @@ absl::StatusOr<std::vector<ListedHost>> ParseHosts(const std::string& text,
   return HostsOf(entries, by);
 }
 
-absl::StatusOr<std::vector<ListedHost>> ParseHostFile(const std::string& text,
-                                                      const std::string& file) {
+absl::StatusOr<HostList> ParseHostFile(const std::string& text, const std::string& file) {
   std::vector<Entry> entries;
   int number = 0;
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
@@ -247,7 +246,7 @@ absl::StatusOr<std::vector<ListedHost>> ParseHostFile(const std::string& text,
   return HostsOf(entries, ListedBy::kFile);
 }
 
-absl::StatusOr<std::vector<ListedHost>> ReadHostFile(const std::string& path) {
+absl::StatusOr<HostList> ReadHostFile(const std::string& path) {
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<store::MappedFile> file,
                         store::MappedFile::Open(path, "host file"));
   if (file->size() > kHostFileBytesMax) {

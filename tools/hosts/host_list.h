@@ -20,6 +20,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
 
 namespace weir::hosts {
 
@@ -36,21 +38,20 @@ struct ListedHost {
   std::string where;  // for messages: "--hosts, entry 2", "hosts.txt, line 3"
   ListedBy by = ListedBy::kFlag;
 };
+using HostList = IdVector<HostId, ListedHost>;
 
 // Parses the value of `--hosts`, or of `source`, which messages name. Rejected (W0870) with the
 // entry if an entry is no host, (W0871) if a host is listed twice.
-absl::StatusOr<std::vector<ListedHost>> ParseHosts(const std::string& text,
-                                                   const std::string& source = "--hosts",
-                                                   ListedBy by = ListedBy::kFlag);
+absl::StatusOr<HostList> ParseHosts(const std::string& text, const std::string& source = "--hosts",
+                                    ListedBy by = ListedBy::kFlag);
 
 // Parses the text of a host file. `file` names the file in messages. Rejected as ParseHosts
 // rejects, with the line.
-absl::StatusOr<std::vector<ListedHost>> ParseHostFile(const std::string& text,
-                                                      const std::string& file);
+absl::StatusOr<HostList> ParseHostFile(const std::string& text, const std::string& file);
 
 // Reads and parses a host file. kNotFound, or Rejected (W0870) for a file of more than
 // kHostFileBytesMax bytes.
-absl::StatusOr<std::vector<ListedHost>> ReadHostFile(const std::string& path);
+absl::StatusOr<HostList> ReadHostFile(const std::string& path);
 
 // Returns the hosts that a pattern stands for: "n[1-3]" gives n1, n2 and n3. `where` is for
 // messages. Slurm writes lists of hosts as such patterns with commas between them.

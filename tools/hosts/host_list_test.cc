@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::string TextOf(const absl::StatusOr<std::vector<ListedHost>>& hosts) {
+std::string TextOf(const absl::StatusOr<HostList>& hosts) {
   if (!hosts.ok()) return std::string(hosts.status().message());
   std::string text;
   for (const ListedHost& host : *hosts) absl::StrAppend(&text, host.name, ":", host.slots, " ");

@@ -15,7 +15,7 @@ int SlotsMax(const ListedHost& host) {
 }
 
 // Refuses more processes than there are slots, with the advice that fits whoever listed the hosts.
-absl::Status NoSlots(const std::vector<ListedHost>& hosts, int num_processes, int num_slots) {
+absl::Status NoSlots(const HostList& hosts, int num_processes, int num_slots) {
   const ListedBy by = hosts.empty() ? ListedBy::kFlag : hosts.front().by;
   const std::string count = absl::StrCat(num_processes);
   std::string where, hint;
@@ -59,19 +59,19 @@ absl::Status NoSlots(const std::vector<ListedHost>& hosts, int num_processes, in
 
 }  // namespace
 
-int NumProcesses(const std::vector<ListedHost>& hosts, int num_ranks) {
+int NumProcesses(const HostList& hosts, int num_ranks) {
   int64_t slots = 0;
   for (const ListedHost& host : hosts) slots += std::max(host.slots, 1);
   return static_cast<int>(std::min<int64_t>(slots, num_ranks));
 }
 
-absl::StatusOr<std::vector<int>> PlaceOnHosts(const std::vector<ListedHost>& hosts,
-                                              int num_processes) {
-  std::vector<int> counts(hosts.size(), 0);
+absl::StatusOr<IdVector<WorkerId, HostId>> PlaceOnHosts(const HostList& hosts, int num_processes) {
+  IdVector<HostId, int> counts(hosts.size(), 0);
   int left = num_processes;
   while (left > 0) {
     bool has_room = false;
-    for (size_t host = 0; host < hosts.size() && left > 0; ++host) {
+    for (const HostId host : hosts.ids()) {
+      if (left == 0) break;
       if (counts[host] == SlotsMax(hosts[host])) continue;
       ++counts[host];
       --left;
@@ -79,9 +79,9 @@ absl::StatusOr<std::vector<int>> PlaceOnHosts(const std::vector<ListedHost>& hos
     }
     if (!has_room) return NoSlots(hosts, num_processes, num_processes - left);
   }
-  std::vector<int> host_of;
-  for (size_t host = 0; host < hosts.size(); ++host)
-    host_of.insert(host_of.end(), static_cast<size_t>(counts[host]), static_cast<int>(host));
+  IdVector<WorkerId, HostId> host_of;
+  for (const HostId host : hosts.ids())
+    host_of.resize(host_of.size() + static_cast<size_t>(counts[host]), host);
   return host_of;
 }
 

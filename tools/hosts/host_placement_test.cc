@@ -9,7 +9,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::vector<ListedHost> Hosts(const std::string& text) { return *ParseHosts(text); }
+HostList Hosts(const std::string& text) { return *ParseHosts(text); }
 
 TEST(HostPlacementTest, ProcessesAreAsManyAsSlotsButNotMoreThanRanks) {
   EXPECT_EQ(NumProcesses(Hosts("a,b"), 8), 2);
@@ -18,21 +18,25 @@ TEST(HostPlacementTest, ProcessesAreAsManyAsSlotsButNotMoreThanRanks) {
 }
 
 TEST(HostPlacementTest, NeighboursShareAHostAndHostsAreEquallyFull) {
-  EXPECT_THAT(*PlaceOnHosts(Hosts("a,b"), 4), ElementsAre(0, 0, 1, 1));
-  EXPECT_THAT(*PlaceOnHosts(Hosts("a,b,c"), 4), ElementsAre(0, 0, 1, 2));
-  EXPECT_THAT(*PlaceOnHosts(Hosts("a,b,c"), 2), ElementsAre(0, 1));
+  EXPECT_THAT(*PlaceOnHosts(Hosts("a,b"), 4),
+              ElementsAre(HostId(0), HostId(0), HostId(1), HostId(1)));
+  EXPECT_THAT(*PlaceOnHosts(Hosts("a,b,c"), 4),
+              ElementsAre(HostId(0), HostId(0), HostId(1), HostId(2)));
+  EXPECT_THAT(*PlaceOnHosts(Hosts("a,b,c"), 2), ElementsAre(HostId(0), HostId(1)));
 }
 
 TEST(HostPlacementTest, SlotsAreKept) {
-  EXPECT_THAT(*PlaceOnHosts(Hosts("a:1,b:3"), 4), ElementsAre(0, 1, 1, 1));
-  EXPECT_THAT(*PlaceOnHosts(Hosts("a:1,b"), 4), ElementsAre(0, 1, 1, 1));
+  EXPECT_THAT(*PlaceOnHosts(Hosts("a:1,b:3"), 4),
+              ElementsAre(HostId(0), HostId(1), HostId(1), HostId(1)));
+  EXPECT_THAT(*PlaceOnHosts(Hosts("a:1,b"), 4),
+              ElementsAre(HostId(0), HostId(1), HostId(1), HostId(1)));
   const absl::Status status = PlaceOnHosts(Hosts("a:1,b:2"), 4).status();
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("W0876 at --hosts: expected slots for 4 processes; found 3 on 2 hosts"));
 }
 
 TEST(HostPlacementTest, TheAdviceFitsWhoeverListedTheHosts) {
-  const auto refusal = [](std::vector<ListedHost> hosts, ListedBy by) {
+  const auto refusal = [](HostList hosts, ListedBy by) {
     for (ListedHost& host : hosts) host.by = by;
     return std::string(PlaceOnHosts(hosts, 4).status().message());
   };

@@ -17,20 +17,20 @@ constexpr int64_t kProbeMs = 2000;  // the system repeats a lost packet after 1 
 
 // The places where some of the hosts listen for the tries of the others.
 struct Targets {
-  std::vector<size_t> hosts;
+  std::vector<HostId> hosts;
   std::vector<std::string> addresses;  // with ports
 };
 
-Targets TargetsOf(const std::vector<std::vector<std::string>>& listening,
-                  const std::vector<std::string>& addresses) {
-  std::vector<size_t> used;
-  for (size_t host = 0; host < addresses.size(); ++host) {
+Targets TargetsOf(const IdVector<HostId, std::vector<std::string>>& listening,
+                  const IdVector<HostId, std::string>& addresses) {
+  std::vector<HostId> used;
+  for (const HostId host : addresses.ids()) {
     if (!addresses[host].empty()) used.push_back(host);
   }
   Targets targets;
   const size_t count = std::min(used.size(), kHostsTriedMax);
   for (size_t i = 0; i < count; ++i) {
-    const size_t host = used[i * used.size() / count];
+    const HostId host = used[i * used.size() / count];
     for (const std::string& address : listening[host]) {
       const auto parsed = control::SocketAddress::ParseWithPort(address);
       if (!parsed.has_value() || parsed->host() != addresses[host]) continue;
@@ -44,11 +44,11 @@ Targets TargetsOf(const std::vector<std::vector<std::string>>& listening,
 
 // Returns "a, b: lo, eth0; c: lo, ib0" for the used hosts: those that have the same interfaces
 // together, and of many only some.
-std::string InterfacesText(const std::vector<std::string>& hosts,
-                           const std::vector<HostFacts>& facts, const std::vector<bool>& is_used) {
+std::string InterfacesText(const IdVector<HostId, std::string>& hosts,
+                           const IdVector<HostId, HostFacts>& facts, const std::set<HostId>& used) {
   std::map<std::string, std::vector<std::string>> hosts_with;  // by the names of interfaces
-  for (size_t host = 0; host < hosts.size(); ++host) {
-    if (is_used[host]) hosts_with[InterfaceNames(facts[host])].push_back(hosts[host]);
+  for (const HostId host : hosts.ids()) {
+    if (used.count(host) > 0) hosts_with[InterfaceNames(facts[host])].push_back(hosts[host]);
   }
   std::vector<std::string> texts;
   for (auto& [names, having] : hosts_with) {
@@ -84,18 +84,17 @@ std::string InterfaceNames(const HostFacts& facts) {
                              });
 }
 
-absl::StatusOr<std::vector<std::string>> AddressesOn(const std::string& interface,
-                                                     const std::vector<std::string>& hosts,
-                                                     const std::vector<HostFacts>& facts,
-                                                     const std::vector<bool>& is_used) {
-  std::vector<std::string> addresses(hosts.size());
-  for (size_t host = 0; host < hosts.size(); ++host) {
-    if (!is_used[host]) continue;
+absl::StatusOr<IdVector<HostId, std::string>> AddressesOn(
+    const std::string& interface, const IdVector<HostId, std::string>& hosts,
+    const IdVector<HostId, HostFacts>& facts, const std::set<HostId>& used) {
+  IdVector<HostId, std::string> addresses(hosts.size());
+  for (const HostId host : hosts.ids()) {
+    if (used.count(host) == 0) continue;
     const NetworkInterface* const found = InterfaceNamed(facts[host], interface);
     if (found == nullptr)
       return Rejected({"W0887", absl::StrCat("--iface ", interface),
                        "an interface of that name, which is up, on every host of the job",
-                       InterfacesText(hosts, facts, is_used),
+                       InterfacesText(hosts, facts, used),
                        "the name of one that every host has (`ip -brief address` shows their "
                        "addresses), or no --iface: then the way to the starter decides"});
     const auto is_v4 = [](const std::string& address) {
@@ -111,19 +110,19 @@ absl::StatusOr<std::vector<std::string>> AddressesOn(const std::string& interfac
   return addresses;
 }
 
-absl::Status CheckWays(HostsSupervisor* supervisor, const std::vector<std::string>& hosts,
-                       const std::vector<std::string>& addresses) {
+absl::Status CheckWays(HostsSupervisor* supervisor, const IdVector<HostId, std::string>& hosts,
+                       const IdVector<HostId, std::string>& addresses) {
   const auto is_used = [](const std::string& address) { return !address.empty(); };
   if (std::count_if(addresses.begin(), addresses.end(), is_used) < 2) return absl::OkStatus();
   const Targets targets = TargetsOf(supervisor->ListenForProbes(), addresses);
   if (targets.hosts.empty()) return absl::OkStatus();
-  const std::vector<std::vector<AddressProbe>> probes =
+  const IdVector<HostId, std::vector<AddressProbe>> probes =
       supervisor->Probe(targets.addresses, kProbeMs);
   std::vector<Problem> problems;
-  for (size_t from = 0; from < hosts.size(); ++from) {
+  for (const HostId from : hosts.ids()) {
     std::vector<std::string> errors;
     for (size_t i = 0; i < targets.hosts.size(); ++i) {
-      const size_t to = targets.hosts[i];
+      const HostId to = targets.hosts[i];
       const AddressProbe& probe = probes[from][i];
       if (addresses[from].empty() || addresses[from] == addresses[to] || probe.error.empty())
         continue;

@@ -3,11 +3,14 @@
 // Thread rule: one thread.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
 #include "tools/hosts/hosts_supervisor.h"
 
 namespace weir::hosts {
@@ -20,10 +23,9 @@ std::string InterfaceNames(const HostFacts& facts);
 // Returns the address of the interface on each host, by host, without a port: of IPv4, if it has
 // one. It is empty where the interface has no address but a link-local one, and for a host that is
 // not used. Rejected (W0887) with the interfaces of each host if a used host has none of the name.
-absl::StatusOr<std::vector<std::string>> AddressesOn(const std::string& interface,
-                                                     const std::vector<std::string>& hosts,
-                                                     const std::vector<HostFacts>& facts,
-                                                     const std::vector<bool>& is_used);
+absl::StatusOr<IdVector<HostId, std::string>> AddressesOn(
+    const std::string& interface, const IdVector<HostId, std::string>& hosts,
+    const IdVector<HostId, HostFacts>& facts, const std::set<HostId>& used);
 
 // Every host tries at most this many others, which are spread evenly over the list.
 inline constexpr size_t kHostsTriedMax = 16;
@@ -32,7 +34,7 @@ inline constexpr size_t kHostsTriedMax = 16;
 // takes no part. An address at which a host cannot listen for probes, such as one of the loopback
 // interface, is not tried. kUnavailable (W0886) with each host and what it met at those that it
 // does not reach. Takes a moment, and at most 2 s for each address that is not reached.
-absl::Status CheckWays(HostsSupervisor* supervisor, const std::vector<std::string>& hosts,
-                       const std::vector<std::string>& addresses);
+absl::Status CheckWays(HostsSupervisor* supervisor, const IdVector<HostId, std::string>& hosts,
+                       const IdVector<HostId, std::string>& addresses);
 
 }  // namespace weir::hosts

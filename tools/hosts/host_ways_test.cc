@@ -15,15 +15,16 @@ HostFacts FactsOf(const std::vector<NetworkInterface>& interfaces) {
   return facts;
 }
 
+const std::set<HostId> kAll = {HostId(0), HostId(1), HostId(2)};
 const NetworkInterface kLoopback = {"lo", {"127.0.0.1"}};
 
 TEST(HostWaysTest, AnInterfaceHasItsAddressOnEachHost) {
   const HostFacts both = FactsOf({kLoopback, {"wg0", {"fd00::1", "10.9.0.1"}}});
   const HostFacts modern = FactsOf({{"wg0", {"fd00::2"}}});
   const HostFacts bare = FactsOf({{"wg0", {}}});
-  EXPECT_THAT(*AddressesOn("wg0", {"a", "b", "c"}, {both, modern, bare}, {true, true, true}),
+  EXPECT_THAT(*AddressesOn("wg0", {"a", "b", "c"}, {both, modern, bare}, kAll),
               ElementsAre("10.9.0.1", "fd00::2", ""));
-  EXPECT_THAT(*AddressesOn("wg0", {"a", "b"}, {both, FactsOf({kLoopback})}, {true, false}),
+  EXPECT_THAT(*AddressesOn("wg0", {"a", "b"}, {both, FactsOf({kLoopback})}, {HostId(0)}),
               ElementsAre("10.9.0.1", ""))
       << "a host without workers needs no interface";
 }
@@ -32,7 +33,7 @@ TEST(HostWaysTest, AnInterfaceThatAHostLacksIsNamedOnceWithThoseThatEachHas) {
   const HostFacts plain = FactsOf({kLoopback, {"eth0", {"10.0.0.1"}}});
   const HostFacts rich = FactsOf({kLoopback, {"ib0", {"10.1.0.1"}}});
   const absl::Status refused =
-      AddressesOn("ib0", {"a", "b", "c"}, {plain, rich, plain}, {true, true, true}).status();
+      AddressesOn("ib0", {"a", "b", "c"}, {plain, rich, plain}, kAll).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(refused.message()),
               HasSubstr("W0887 at --iface ib0: expected an interface of that name, which is up, on "
@@ -41,12 +42,13 @@ TEST(HostWaysTest, AnInterfaceThatAHostLacksIsNamedOnceWithThoseThatEachHas) {
 
 TEST(HostWaysTest, OfManyHostsSomeAreNamed) {
   const HostFacts plain = FactsOf({kLoopback});
-  const std::vector<std::string> hosts = {"a", "b", "c", "d", "e", "f"};
-  EXPECT_THAT(std::string(AddressesOn("ib0", hosts, std::vector<HostFacts>(6, plain),
-                                      std::vector<bool>(6, true))
-                              .status()
-                              .message()),
-              HasSubstr("found a, b, c, d and 2 more: lo. Try: "));
+  const IdVector<HostId, std::string> hosts = {"a", "b", "c", "d", "e", "f"};
+  EXPECT_THAT(
+      std::string(AddressesOn("ib0", hosts, IdVector<HostId, HostFacts>(6, plain),
+                              {HostId(0), HostId(1), HostId(2), HostId(3), HostId(4), HostId(5)})
+                      .status()
+                      .message()),
+      HasSubstr("found a, b, c, d and 2 more: lo. Try: "));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 namespace weir::hosts {
 
 absl::StatusOr<std::unique_ptr<HostsSupervisor>> HostsSupervisor::Reach(
-    const std::vector<HostAgent>& hosts, HostsSupervisorOptions options) {
+    const IdVector<HostId, HostAgent>& hosts, HostsSupervisorOptions options) {
   launch::KeepExits();
   WEIR_ASSIGN_OR_RETURN(launch::OwnedDescriptor wake, launch::WakeEvent::Open());
   auto supervisor = std::make_unique<AgentsSupervisor>(hosts, std::move(options), std::move(wake));
@@ -25,18 +25,24 @@ absl::StatusOr<std::unique_ptr<HostsSupervisor>> HostsSupervisor::Reach(
   return supervisor;
 }
 
-void ReachThroughOthers(int fan_out, std::vector<HostAgent>* agents) {
-  std::vector<size_t> far;  // those on other hosts, in order
-  for (size_t host = 0; host < agents->size(); ++host) {
+IdVector<HostId, std::string> NamesOf(const IdVector<HostId, HostAgent>& agents) {
+  IdVector<HostId, std::string> names;
+  for (const HostAgent& agent : agents) names.push_back(agent.host);
+  return names;
+}
+
+void ReachThroughOthers(int fan_out, IdVector<HostId, HostAgent>* agents) {
+  std::vector<HostId> far;  // those on other hosts, in order
+  for (const HostId host : agents->ids()) {
     HostAgent& agent = (*agents)[host];
     if (agent.arguments.empty() || IsHere(agent.host)) continue;
     const size_t place = far.size(), per_agent = static_cast<size_t>(fan_out);
-    agent.through = place < per_agent ? -1 : static_cast<int>(far[place / per_agent - 1]);
+    agent.through = place < per_agent ? HostId() : far[place / per_agent - 1];
     far.push_back(host);
   }
 }
 
-void EndAgents(const std::vector<HostAgent>& agents, int exit_code) {
+void EndAgents(const IdVector<HostId, HostAgent>& agents, int exit_code) {
   const int64_t end_ns = MonotonicClock().NowNs() + kCloseMs * 1'000'000;
   std::deque<FrameChannel> channels;
   for (const HostAgent& agent : agents) {

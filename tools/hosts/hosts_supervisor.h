@@ -22,6 +22,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
 #include "tools/hosts/address_probe.h"
 #include "tools/hosts/byte_stream.h"
 #include "tools/hosts/link_probe.h"
@@ -37,15 +39,18 @@ struct HostAgent {
   std::vector<std::string> arguments;
   std::string advice;                       // if the agent does not come
   std::shared_ptr<ByteStream> stream = {};  // null: there is a command
-  // The number of the host whose agent starts the command, a host earlier in the list; below 0:
-  // this process does. Where that host does not reach this one, this process tries itself.
-  int through = -1;
+  // The host whose agent starts the command, a host earlier in the list; none: this process does.
+  // Where that host does not reach this one, this process tries itself.
+  HostId through = {};
   std::string machine = {};  // of the stream's agent, as HostFacts::machine; empty: not known
 };
 
+// Returns the names of the hosts, as messages name them.
+IdVector<HostId, std::string> NamesOf(const IdVector<HostId, HostAgent>& agents);
+
 // Lets each agent whose command leads to another host be reached through one before it, so that
 // neither this process nor any agent starts more than `fan_out` such commands. fan_out >= 1.
-void ReachThroughOthers(int fan_out, std::vector<HostAgent>* agents);
+void ReachThroughOthers(int fan_out, IdVector<HostId, HostAgent>* agents);
 
 // HostFacts are what the agent of a host has told of the host.
 struct HostFacts {
@@ -76,32 +81,32 @@ class HostsSupervisor : public launch::Supervisor {
   // Starts the agents that have commands and waits for all agents. kUnavailable with a problem for
   // each host whose agent has not come (W0872), or else for each whose agent is of another build
   // (W0873). After an error the agents that came have been told its exit code.
-  static absl::StatusOr<std::unique_ptr<HostsSupervisor>> Reach(const std::vector<HostAgent>& hosts,
-                                                                HostsSupervisorOptions options);
+  static absl::StatusOr<std::unique_ptr<HostsSupervisor>> Reach(
+      const IdVector<HostId, HostAgent>& hosts, HostsSupervisorOptions options);
 
-  virtual const std::vector<HostFacts>& facts() const = 0;  // by host
+  virtual const IdVector<HostId, HostFacts>& facts() const = 0;
 
   // Lets each host try each address (with a port). Returns the results by host, then by address. A
   // host that does not answer within the limit and 2 s has results that say so.
-  virtual std::vector<std::vector<AddressProbe>> Probe(const std::vector<std::string>& addresses,
-                                                       int64_t limit_ms) = 0;
+  virtual IdVector<HostId, std::vector<AddressProbe>> Probe(
+      const std::vector<std::string>& addresses, int64_t limit_ms) = 0;
 
   // Lets each host listen at each of its addresses, for probes, until its agent ends. Returns the
   // addresses with ports, by host; none for a host that gives no answer within 2 s.
-  virtual std::vector<std::vector<std::string>> ListenForProbes() = 0;
+  virtual IdVector<HostId, std::vector<std::string>> ListenForProbes() = 0;
 
   // Lets a host measure the way to an address of another, which listens for probes (link_probe.h).
   // Takes about 0.4 s. A host that gives no answer has a result that says so.
-  virtual LinkSpeed Measure(int host, const std::string& address) = 0;
+  virtual LinkSpeed Measure(HostId host, const std::string& address) = 0;
 
   // Returns by host how far the host's clock is ahead of this machine's, from the quickest of
   // several questions; nullopt for a host that gives no answer within 2 s.
-  virtual std::vector<std::optional<int64_t>> ClockOffsetsNs() = 0;
+  virtual IdVector<HostId, std::optional<int64_t>> ClockOffsetsNs() = 0;
 
   // Starts the workers, each on its host. arguments[0] of a worker is not used: see
   // HostsSupervisorOptions::program. kUnavailable (W0874) if a host cannot; then no worker is left
   // running.
-  virtual absl::Status StartWorkers(const std::vector<launch::WorkerLaunch>& workers) = 0;
+  virtual absl::Status StartWorkers(const IdVector<WorkerId, launch::WorkerLaunch>& workers) = 0;
 
   // Tells the agents that the job is over and with which exit code, so that those of tasks end with
   // it. Otherwise they find the starter lost when the supervisor is gone. The last call counts.
@@ -110,20 +115,21 @@ class HostsSupervisor : public launch::Supervisor {
 
   // Returns the content of a file of the host, which has at most `bytes_max` bytes. kNotFound,
   // kResourceExhausted, or kUnavailable if the host is lost or its bytes stop coming for 20 s.
-  virtual absl::StatusOr<std::string> FetchFile(int host, const std::string& path,
+  virtual absl::StatusOr<std::string> FetchFile(HostId host, const std::string& path,
                                                 int64_t bytes_max) = 0;
 
   // Removes files of each host, as far as they are there. Waits for the hosts, for 2 s at most.
-  virtual void RemoveFiles(const std::vector<std::vector<std::string>>& paths_of_hosts) = 0;
+  virtual void RemoveFiles(const IdVector<HostId, std::vector<std::string>>& paths_of_hosts) = 0;
 
   // Copies the file `from` of this machine to the path to[h] of each host h, and makes the folders
   // there. A copy appears at its path when it is complete. kUnavailable (W0881) with the path and
   // the host that cannot.
-  virtual absl::Status ShipFile(const std::string& from, const std::vector<std::string>& to) = 0;
+  virtual absl::Status ShipFile(const std::string& from,
+                                const IdVector<HostId, std::string>& to) = 0;
 };
 
 // Tells the agents on streams that no supervisor has taken how the job ends, and waits until they
 // have gone, for 2 s at most.
-void EndAgents(const std::vector<HostAgent>& agents, int exit_code);
+void EndAgents(const IdVector<HostId, HostAgent>& agents, int exit_code);
 
 }  // namespace weir::hosts

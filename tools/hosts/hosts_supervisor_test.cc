@@ -47,33 +47,33 @@ HostAgent CommandOf(const std::string& host, const std::string& verb = "") {
 }
 
 // Starts the workers on three hosts in turn.
-absl::StatusOr<std::unique_ptr<Supervisor>> StartOn(const std::vector<HostAgent>& three_hosts,
-                                                    const std::vector<WorkerLaunch>& workers,
+absl::StatusOr<std::unique_ptr<Supervisor>> StartOn(const IdVector<HostId, HostAgent>& three_hosts,
+                                                    const IdVector<WorkerId, WorkerLaunch>& workers,
                                                     const HostsSupervisorOptions& options) {
   absl::StatusOr<std::unique_ptr<HostsSupervisor>> supervisor =
       HostsSupervisor::Reach(three_hosts, options);
   if (!supervisor.ok()) return supervisor.status();
-  std::vector<WorkerLaunch> spread = workers;
-  for (size_t i = 0; i < spread.size(); ++i) spread[i].host = static_cast<int>(i % 3);
+  IdVector<WorkerId, WorkerLaunch> spread = workers;
+  for (const WorkerId w : spread.ids()) spread[w].host = HostId(w.value() % 3);
   if (absl::Status status = (*supervisor)->StartWorkers(spread); !status.ok()) return status;
   return std::unique_ptr<Supervisor>(*std::move(supervisor));
 }
 
 // Starts the workers on agents of this host, one of which speaks after a greeting.
 absl::StatusOr<std::unique_ptr<Supervisor>> StartOnThreeHosts(
-    const std::vector<WorkerLaunch>& workers, const SupervisorOptions& options) {
+    const IdVector<WorkerId, WorkerLaunch>& workers, const SupervisorOptions& options) {
   return StartOn({CommandOf("a"), CommandOf("b", "greet"), CommandOf("c")}, workers,
                  OptionsOf(options));
 }
 
 // Returns hosts of which each is reached through the one before it.
-std::vector<HostAgent> Chain(std::vector<HostAgent> hosts) {
+IdVector<HostId, HostAgent> Chain(IdVector<HostId, HostAgent> hosts) {
   ReachThroughOthers(1, &hosts);
   return hosts;
 }
 
-absl::StatusOr<std::unique_ptr<Supervisor>> StartOnAChain(const std::vector<WorkerLaunch>& workers,
-                                                          const SupervisorOptions& options) {
+absl::StatusOr<std::unique_ptr<Supervisor>> StartOnAChain(
+    const IdVector<WorkerId, WorkerLaunch>& workers, const SupervisorOptions& options) {
   return StartOn(Chain({CommandOf("a"), CommandOf("b", "greet"), CommandOf("c")}), workers,
                  OptionsOf(options));
 }
@@ -81,12 +81,12 @@ absl::StatusOr<std::unique_ptr<Supervisor>> StartOnAChain(const std::vector<Work
 // Starts the workers on three agents that have come to a meeting, and that threads of this process
 // are.
 absl::StatusOr<std::unique_ptr<Supervisor>> StartAtAMeeting(
-    const std::vector<WorkerLaunch>& workers, const SupervisorOptions& options) {
+    const IdVector<WorkerId, WorkerLaunch>& workers, const SupervisorOptions& options) {
   std::unique_ptr<Meeting> meeting = *Meeting::Open({"127.0.0.1"}, 0, *MakeSecret());
   for (int task = 0; task < 3; ++task) {
     std::thread([invitation = meeting->invitation(), task] {
       absl::StatusOr<Joined> joined =
-          Join([&] { return invitation; }, task, absl::StrCat("h", task), 10'000);
+          Join([&] { return invitation; }, TaskId(task), absl::StrCat("h", task), 10'000);
       ASSERT_TRUE(joined.ok()) << joined.status();
       const std::string address = joined->starter_address;
       EXPECT_EQ(address, "127.0.0.1");
@@ -94,9 +94,9 @@ absl::StatusOr<std::unique_ptr<Supervisor>> StartAtAMeeting(
     }).detach();
   }
   absl::StatusOr<std::vector<Visitor>> visitors =
-      meeting->Await({0, 1, 2}, 10'000, [] { return absl::OkStatus(); });
+      meeting->Await({TaskId(0), TaskId(1), TaskId(2)}, 10'000, [] { return absl::OkStatus(); });
   if (!visitors.ok()) return visitors.status();
-  std::vector<HostAgent> agents;
+  IdVector<HostId, HostAgent> agents;
   for (Visitor& visitor : *visitors) agents.push_back({visitor.name, {}, "", visitor.stream});
   HostsSupervisorOptions of_hosts = OptionsOf(options);
   of_hosts.build_id = BuildId();
@@ -108,15 +108,15 @@ class MetAgents {
  public:
   explicit MetAgents(const std::vector<AgentOptions>& options) : codes_(options.size(), -1) {
     std::unique_ptr<Meeting> meeting = *Meeting::Open({"127.0.0.1"}, 0, *MakeSecret());
-    std::vector<int> tasks;
+    std::vector<TaskId> tasks;
     for (size_t task = 0; task < options.size(); ++task) {
-      tasks.push_back(static_cast<int>(task));
-      threads_.emplace_back([this, invitation = meeting->invitation(), of = options[task], task] {
-        absl::StatusOr<Joined> joined =
-            Join([&] { return invitation; }, static_cast<int>(task), "h", 10'000);
-        ASSERT_TRUE(joined.ok()) << joined.status();
-        codes_[task] = RunAgent(std::move(joined->stream), "", of);
-      });
+      tasks.emplace_back(static_cast<int32_t>(task));
+      threads_.emplace_back(
+          [this, invitation = meeting->invitation(), of = options[task], task, id = tasks.back()] {
+            absl::StatusOr<Joined> joined = Join([&] { return invitation; }, id, "h", 10'000);
+            ASSERT_TRUE(joined.ok()) << joined.status();
+            codes_[task] = RunAgent(std::move(joined->stream), "", of);
+          });
     }
     absl::StatusOr<std::vector<Visitor>> visitors =
         meeting->Await(tasks, 10'000, [] { return absl::OkStatus(); });
@@ -125,7 +125,7 @@ class MetAgents {
   }
   ~MetAgents() { codes(); }
 
-  const std::vector<HostAgent>& agents() const { return agents_; }
+  const IdVector<HostId, HostAgent>& agents() const { return agents_; }
   // Waits for the ends of the agents.
   const std::vector<int>& codes() {
     for (const HostAgent& agent : agents_) agent.stream->Close();
@@ -137,7 +137,7 @@ class MetAgents {
 
  private:
   std::vector<int> codes_;  // by agent
-  std::vector<HostAgent> agents_;
+  IdVector<HostId, HostAgent> agents_;
   std::vector<std::thread> threads_;
 };
 
@@ -181,12 +181,11 @@ INSTANTIATE_TEST_SUITE_P(ThreeHosts, SupervisorConformance, ::testing::Values(&S
 INSTANTIATE_TEST_SUITE_P(Chain, SupervisorConformance, ::testing::Values(&StartOnAChain));
 
 TEST(ReachThroughOthersTest, NobodyStartsMoreThanItsShareOfCommands) {
-  std::vector<HostAgent> hosts;
-  for (int host = 0; host < 9; ++host) hosts.push_back(CommandOf(absl::StrCat("h", host)));
-  hosts.insert(hosts.begin() + 1, CommandOf("localhost"));
+  IdVector<HostId, HostAgent> hosts = {CommandOf("h0"), CommandOf("localhost")};
+  for (int host = 1; host < 9; ++host) hosts.push_back(CommandOf(absl::StrCat("h", host)));
   ReachThroughOthers(2, &hosts);
   std::vector<int> through;
-  for (const HostAgent& host : hosts) through.push_back(host.through);
+  for (const HostAgent& host : hosts) through.push_back(host.through.value());
   EXPECT_THAT(through, ::testing::ElementsAre(-1, -1, -1, 0, 0, 2, 2, 3, 3, 4));
 }
 
@@ -200,17 +199,18 @@ class HostsSupervisorTest : public ::testing::Test {
     supervisor_.reset();
     EXPECT_EQ(census_.Leftovers(), "");
   }
-  absl::Status Reach(const std::vector<HostAgent>& hosts) {
+  absl::Status Reach(const IdVector<HostId, HostAgent>& hosts) {
     absl::StatusOr<std::unique_ptr<HostsSupervisor>> supervisor =
         HostsSupervisor::Reach(hosts, OptionsOf(options_));
     if (supervisor.ok()) supervisor_ = *std::move(supervisor);
     return supervisor.status();
   }
   void Start(const std::vector<std::string>& verbs) {
-    std::vector<WorkerLaunch> workers;
-    for (size_t i = 0; i < verbs.size(); ++i) {
-      const int rank = static_cast<int>(i);
-      workers.push_back({{"", verbs[i]}, absl::StrCat("rank ", rank), {rank}, static_cast<int>(i)});
+    IdVector<WorkerId, WorkerLaunch> workers;
+    for (const std::string& verb : verbs) {
+      const int number = workers.next_id().value();
+      workers.push_back(
+          {{"", verb}, absl::StrCat("rank ", number), {RankId(number)}, HostId(number)});
     }
     ASSERT_TRUE(supervisor_->StartWorkers(workers).ok());
   }
@@ -316,9 +316,10 @@ TEST_F(HostsSupervisorTest, AStoppedAgentIsNamedAndNotTheHostsBehindIt) {
       HostsSupervisor::Reach(Chain({CommandOf("a"), CommandOf("b"), CommandOf("c")}), options);
   ASSERT_TRUE(supervisor.ok()) << supervisor.status();
   supervisor_ = *std::move(supervisor);
-  const pid_t stopped = static_cast<pid_t>(supervisor_->facts()[1].agent_pid);
+  const pid_t stopped = static_cast<pid_t>(supervisor_->facts()[HostId(1)].agent_pid);
   ASSERT_EQ(::kill(stopped, SIGSTOP), 0);
-  const absl::Status status = supervisor_->StartWorkers({{{"", "wait"}, "rank 0", {0}, 2}});
+  const absl::Status status =
+      supervisor_->StartWorkers({{{"", "wait"}, "rank 0", {RankId(0)}, HostId(2)}});
   ASSERT_EQ(::kill(stopped, SIGCONT), 0);
   EXPECT_THAT(std::string(status.message()),
               StartsWith("W0874 at host 'b': expected its workers; found no answer of its agent, "
@@ -339,13 +340,13 @@ TEST_F(HostsSupervisorTest, ALostAgentIsTheEndOfItsWorkersAndOfNoOthers) {
   Start({"wait", "wait"});
   WaitForText("[rank 0] ready");
   WaitForText("[rank 1] ready");
-  ASSERT_EQ(::kill(static_cast<pid_t>(supervisor_->facts()[1].agent_pid), SIGKILL), 0);
+  ASSERT_EQ(::kill(static_cast<pid_t>(supervisor_->facts()[HostId(1)].agent_pid), SIGKILL), 0);
   const WorkerExit exit = NextExit();
-  EXPECT_EQ(exit.worker, 1);
+  EXPECT_EQ(exit.worker, WorkerId(1));
   EXPECT_EQ(launch::ExitText(exit),
             "the connection to host 'b' has ended: `test_agent` ended: killed by SIGKILL (9)");
   EXPECT_EQ(supervisor_->num_running(), 1);
-  EXPECT_FALSE(supervisor_->Look({1}).front().is_seen);
+  EXPECT_FALSE(supervisor_->Look({WorkerId(1)}).front().is_seen);
   supervisor_.reset();
   EXPECT_EQ(census_.CollectOrphans(), 1);  // its death signal has ended it
 }
@@ -354,13 +355,13 @@ TEST_F(HostsSupervisorTest, ALostHostIsTheEndOfThoseThatAreReachedThroughIt) {
   ASSERT_TRUE(Reach(Chain({CommandOf("a"), CommandOf("b"), CommandOf("c")})).ok());
   Start({"wait", "wait", "wait"});
   for (const char* text : {"[rank 0] ready", "[rank 1] ready", "[rank 2] ready"}) WaitForText(text);
-  ASSERT_EQ(::kill(static_cast<pid_t>(supervisor_->facts()[1].agent_pid), SIGKILL), 0);
+  ASSERT_EQ(::kill(static_cast<pid_t>(supervisor_->facts()[HostId(1)].agent_pid), SIGKILL), 0);
   const WorkerExit first = NextExit();
-  EXPECT_EQ(first.worker, 1);
+  EXPECT_EQ(first.worker, WorkerId(1));
   EXPECT_EQ(launch::ExitText(first),
             "the connection to host 'b' has ended: `test_agent` ended: killed by SIGKILL (9)");
   const WorkerExit second = NextExit();
-  EXPECT_EQ(second.worker, 2);
+  EXPECT_EQ(second.worker, WorkerId(2));
   EXPECT_EQ(launch::ExitText(second),
             "the connection to host 'c' has ended: the connection to its agent ended: host 'b', "
             "through which it is reached, is lost");
@@ -396,14 +397,14 @@ TEST_F(HostsSupervisorTest, AWorkerIsLookedAtOnItsHost) {
   ASSERT_TRUE(Reach({CommandOf("a"), CommandOf("b")}).ok());
   Start({"wait", "stop-itself"});
   WaitForText("[rank 0] ready");
-  while (supervisor_->Look({1}).front().kind != launch::ProcessState::Kind::kStopped) {
+  while (supervisor_->Look({WorkerId(1)}).front().kind != launch::ProcessState::Kind::kStopped) {
   }
-  const std::vector<launch::WorkerLook> looks = supervisor_->Look({1, 0});
+  const std::vector<launch::WorkerLook> looks = supervisor_->Look({WorkerId(1), WorkerId(0)});
   ASSERT_EQ(looks.size(), 2u);
   EXPECT_EQ(looks[0].kind, launch::ProcessState::Kind::kStopped);
   EXPECT_TRUE(looks[1].is_seen);
   EXPECT_EQ(looks[1].kind, launch::ProcessState::Kind::kAsleep);
-  while (!supervisor_->Use(0).has_value() || supervisor_->Use(0)->is_ready)
+  while (!supervisor_->Use(WorkerId(0)).has_value() || supervisor_->Use(WorkerId(0))->is_ready)
     ASSERT_TRUE(supervisor_->Wait(100).ok());
 }
 
@@ -411,7 +412,7 @@ TEST_F(HostsSupervisorTest, EveryHostTriesTheAddresses) {
   ASSERT_TRUE(Reach({CommandOf("a"), CommandOf("b")}).ok());
   absl::StatusOr<std::unique_ptr<ProbeTarget>> target = ProbeTarget::Open("127.0.0.1");
   ASSERT_TRUE(target.ok()) << target.status();
-  const std::vector<std::vector<AddressProbe>> probes =
+  const IdVector<HostId, std::vector<AddressProbe>> probes =
       supervisor_->Probe({(*target)->address(), "127.0.0.1:1", "nowhere"}, 1000);
   ASSERT_EQ(probes.size(), 2u);
   for (const std::vector<AddressProbe>& of_host : probes) {
@@ -436,12 +437,12 @@ TEST_F(HostsSupervisorTest, VariablesThatTuneLibrariesReachTheHostsThatDoNotSetT
 
 TEST_F(HostsSupervisorTest, HostsListenForEachOtherAndTellTheTime) {
   ASSERT_TRUE(Reach({CommandOf("a"), CommandOf("b")}).ok());
-  const std::vector<std::vector<std::string>> addresses = supervisor_->ListenForProbes();
+  const IdVector<HostId, std::vector<std::string>> addresses = supervisor_->ListenForProbes();
   ASSERT_EQ(addresses.size(), 2u);
-  EXPECT_EQ(addresses[0].size(), OwnAddresses().size());
-  for (size_t host = 0; host < 2; ++host) {
-    const std::vector<std::vector<AddressProbe>> probes =
-        supervisor_->Probe(addresses[1 - host], 1000);
+  EXPECT_EQ(addresses[HostId(0)].size(), OwnAddresses().size());
+  for (const HostId host : addresses.ids()) {
+    const IdVector<HostId, std::vector<AddressProbe>> probes =
+        supervisor_->Probe(addresses[HostId(1 - host.value())], 1000);
     for (const AddressProbe& probe : probes[host]) EXPECT_EQ(probe.error, "");
   }
   for (const std::optional<int64_t>& offset_ns : supervisor_->ClockOffsetsNs()) {
@@ -458,7 +459,7 @@ TEST_F(HostsSupervisorTest, AWorkerHasVariablesOfItsOwnAndInheritsAllIfItShall) 
       HostsSupervisor::Reach({CommandOf("a")}, options);
   ASSERT_TRUE(supervisor.ok()) << supervisor.status();
   supervisor_ = *std::move(supervisor);
-  WorkerLaunch worker = {{"", "variables"}, "rank 0", {0}};
+  WorkerLaunch worker = {{"", "variables"}, "rank 0", {RankId(0)}};
   worker.variables = {"UCX_OF_TEST=of the rank", "NEW_OF_TEST="};
   ASSERT_TRUE(supervisor_->StartWorkers({worker}).ok());
   EXPECT_EQ(NextExit().code, 0);
@@ -472,22 +473,22 @@ TEST_F(HostsSupervisorTest, FilesTravelToTheHostsAndFromThem) {
   const std::string content = std::string(9'000'000, 'x') + "end";
   const std::string from = folder_.PathFor("data");
   std::ofstream(from, std::ios::binary) << content;
-  const std::vector<std::string> to = {folder_.PathFor("a/data"), folder_.PathFor("b/data")};
+  const IdVector<HostId, std::string> to = {folder_.PathFor("a/data"), folder_.PathFor("b/data")};
   ASSERT_TRUE(supervisor_->ShipFile(from, to).ok());
-  for (int host = 0; host < 2; ++host) {
-    absl::StatusOr<std::string> fetched =
-        supervisor_->FetchFile(host, to[static_cast<size_t>(host)], 16'000'000);
+  for (const HostId host : to.ids()) {
+    absl::StatusOr<std::string> fetched = supervisor_->FetchFile(host, to[host], 16'000'000);
     ASSERT_TRUE(fetched.ok()) << fetched.status();
     EXPECT_TRUE(*fetched == content);
   }
-  EXPECT_EQ(supervisor_->FetchFile(0, to[0], 5).status().code(),
+  EXPECT_EQ(supervisor_->FetchFile(HostId(0), to[HostId(0)], 5).status().code(),
             absl::StatusCode::kResourceExhausted);
-  supervisor_->RemoveFiles({{to[0], to[0] + "no"}, {}});
-  EXPECT_EQ(supervisor_->FetchFile(0, to[0], 5).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(supervisor_->FetchFile(1, to[0] + "no", 5).status().code(),
+  supervisor_->RemoveFiles({{to[HostId(0)], to[HostId(0)] + "no"}, {}});
+  EXPECT_EQ(supervisor_->FetchFile(HostId(0), to[HostId(0)], 5).status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(supervisor_->FetchFile(HostId(1), to[HostId(0)] + "no", 5).status().code(),
             absl::StatusCode::kNotFound);
   const absl::Status refused =
-      supervisor_->ShipFile(from, {to[0], absl::StrCat(from, "/below/a/file")});
+      supervisor_->ShipFile(from, {to[HostId(0)], absl::StrCat(from, "/below/a/file")});
   EXPECT_THAT(std::string(refused.message()),
               StartsWith(absl::StrCat("W0881 at ", from, "/below/a/file on host 'b'")));
   EXPECT_THAT(std::string(supervisor_->ShipFile(folder_.PathFor("none"), to).message()),
@@ -500,7 +501,7 @@ TEST_F(HostsSupervisorTest, WorkersThatCannotStartAreNamedWithTheirHost) {
   absl::StatusOr<std::unique_ptr<HostsSupervisor>> supervisor =
       HostsSupervisor::Reach({CommandOf("a")}, options);
   ASSERT_TRUE(supervisor.ok()) << supervisor.status();
-  const absl::Status status = (*supervisor)->StartWorkers({{{"", "wait"}, "rank 0", {0}}});
+  const absl::Status status = (*supervisor)->StartWorkers({{{"", "wait"}, "rank 0", {RankId(0)}}});
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), StartsWith("W0874 at host 'a': "));
   EXPECT_THAT(std::string(status.message()), HasSubstr("no/such/program"));

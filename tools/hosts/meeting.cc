@@ -40,8 +40,9 @@ constexpr int64_t kAgainMs = 200;  // between two rounds of dialling
 // An agent's name in the handshake is "<task> <host> <machine>".
 bool ParseName(const std::string& text, Visitor* visitor) {
   const size_t space = text.find(' ');
-  if (space == std::string::npos || !absl::SimpleAtoi(text.substr(0, space), &visitor->task))
-    return false;
+  int32_t task = 0;
+  if (space == std::string::npos || !absl::SimpleAtoi(text.substr(0, space), &task)) return false;
+  visitor->task = TaskId(task);
   visitor->name = text.substr(space + 1);
   if (const size_t end = visitor->name.find(' '); end != std::string::npos) {
     visitor->machine = visitor->name.substr(end + 1);
@@ -165,7 +166,7 @@ void Meeting::AcceptGuests(const OwnedDescriptor& listener) {
   }
 }
 
-bool Meeting::ServeGuest(Guest* guest, const std::vector<int>& tasks) {
+bool Meeting::ServeGuest(Guest* guest, const std::vector<TaskId>& tasks) {
   const MonotonicClock clock;
   absl::StatusOr<SealedStream::Shaken> shaken = guest->stream->Shake();
   if (shaken.ok() && *shaken != SealedStream::Shaken::kDone) {
@@ -197,7 +198,7 @@ bool Meeting::ServeGuest(Guest* guest, const std::vector<int>& tasks) {
   return false;
 }
 
-void Meeting::Poll(int64_t limit_ms, const std::vector<int>& tasks) {
+void Meeting::Poll(int64_t limit_ms, const std::vector<TaskId>& tasks) {
   std::vector<pollfd> polled;
   for (const OwnedDescriptor& listener : listeners_)
     polled.push_back({guests_.size() < kGuestsMax ? listener.get() : -1, POLLIN, 0});
@@ -207,15 +208,16 @@ void Meeting::Poll(int64_t limit_ms, const std::vector<int>& tasks) {
   for (const OwnedDescriptor& listener : listeners_) AcceptGuests(listener);
 }
 
-absl::StatusOr<std::vector<Visitor>> Meeting::Await(const std::vector<int>& tasks, int64_t limit_ms,
+absl::StatusOr<std::vector<Visitor>> Meeting::Await(const std::vector<TaskId>& tasks,
+                                                    int64_t limit_ms,
                                                     const std::function<absl::Status()>& serve) {
   const MonotonicClock clock;
   const int64_t end_ns = clock.NowNs() + limit_ms * 1'000'000;
   while (visitors_.size() < tasks.size()) {
     const int64_t left_ms = (end_ns - clock.NowNs()) / 1'000'000;
     if (left_ms <= 0) {
-      std::vector<int> missing;
-      for (int task : tasks) {
+      std::vector<TaskId> missing;
+      for (const TaskId task : tasks) {
         if (std::none_of(visitors_.begin(), visitors_.end(),
                          [task](const Visitor& visitor) { return visitor.task == task; }))
           missing.push_back(task);
@@ -231,7 +233,7 @@ absl::StatusOr<std::vector<Visitor>> Meeting::Await(const std::vector<int>& task
   listeners_.clear();
   guests_.clear();
   std::vector<Visitor> in_order;
-  for (int task : tasks) {
+  for (const TaskId task : tasks) {
     in_order.push_back(
         std::move(*std::find_if(visitors_.begin(), visitors_.end(),
                                 [task](const Visitor& visitor) { return visitor.task == task; })));
@@ -240,7 +242,7 @@ absl::StatusOr<std::vector<Visitor>> Meeting::Await(const std::vector<int>& task
   return in_order;
 }
 
-absl::StatusOr<Joined> Join(const InvitationSource& source, int task, const std::string& name,
+absl::StatusOr<Joined> Join(const InvitationSource& source, TaskId task, const std::string& name,
                             int64_t limit_ms) {
   const MonotonicClock clock;
   const int64_t end_ns = clock.NowNs() + limit_ms * 1'000'000;

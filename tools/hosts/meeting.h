@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "runtime/base/ids.h"
 #include "runtime/control/socket_address.h"
 #include "tools/hosts/byte_stream.h"
 #include "tools/hosts/sealed_stream.h"
@@ -35,7 +36,7 @@ absl::StatusOr<Invitation> ParseInvitation(const std::string& text);
 
 // An agent that has come to the meeting.
 struct Visitor {
-  int task = 0;         // its number among those of the job
+  TaskId task;
   std::string name;     // that its host gives itself
   std::string machine;  // MachineId of its host (host_name.h); empty: not known
   std::shared_ptr<ByteStream> stream;
@@ -59,7 +60,7 @@ class Meeting {
   // `tasks`. Then nobody listens any more. Calls `serve` at least every 100 ms; an error of `serve`
   // ends the wait and is returned. kDeadlineExceeded names the tasks that have not come, and what
   // those who were turned away lacked.
-  absl::StatusOr<std::vector<Visitor>> Await(const std::vector<int>& tasks, int64_t limit_ms,
+  absl::StatusOr<std::vector<Visitor>> Await(const std::vector<TaskId>& tasks, int64_t limit_ms,
                                              const std::function<absl::Status()>& serve);
 
  private:
@@ -67,8 +68,8 @@ class Meeting {
   Meeting(std::vector<launch::OwnedDescriptor> listeners, Invitation invitation);
   void AcceptGuests(const launch::OwnedDescriptor& listener);
   // Returns whether the guest is still under way.
-  bool ServeGuest(Guest* guest, const std::vector<int>& tasks);
-  void Poll(int64_t limit_ms, const std::vector<int>& tasks);
+  bool ServeGuest(Guest* guest, const std::vector<TaskId>& tasks);
+  void Poll(int64_t limit_ms, const std::vector<TaskId>& tasks);
 
   std::vector<launch::OwnedDescriptor> listeners_;
   const Invitation invitation_;
@@ -86,7 +87,7 @@ using InvitationSource = std::function<Invitation()>;
 // Comes to a meeting as task `task` under `name`, that of its host, and tells the machine: dials
 // the addresses in turn until one is reached or the limit has passed. Asks for the invitation
 // before each address. kUnavailable with what each address met.
-absl::StatusOr<Joined> Join(const InvitationSource& source, int task, const std::string& name,
+absl::StatusOr<Joined> Join(const InvitationSource& source, TaskId task, const std::string& name,
                             int64_t limit_ms);
 
 }  // namespace weir::hosts

@@ -28,7 +28,8 @@ class Agent {
  public:
   Agent(const Invitation& invitation, int task, int64_t limit_ms = 10'000)
       : thread_([this, invitation, task, limit_ms] {
-          joined_ = Join([&] { return invitation; }, task, absl::StrCat("host", task), limit_ms);
+          joined_ =
+              Join([&] { return invitation; }, TaskId(task), absl::StrCat("host", task), limit_ms);
         }) {}
   ~Agent() {
     if (thread_.joinable()) thread_.join();
@@ -85,9 +86,9 @@ TEST(MeetingTest, TextThatIsNoInvitationIsRefusedWithoutBeingRepeated) {
 TEST(MeetingTest, AgentsComeInAnyOrderAndAreReturnedInTheirs) {
   std::unique_ptr<Meeting> meeting = OpenMeeting();
   Agent second(meeting->invitation(), 2), first(meeting->invitation(), 1);
-  std::vector<Visitor> visitors = *meeting->Await({1, 2}, 10'000, Nothing);
+  std::vector<Visitor> visitors = *meeting->Await({TaskId(1), TaskId(2)}, 10'000, Nothing);
   ASSERT_EQ(visitors.size(), 2u);
-  EXPECT_EQ(visitors[0].task, 1);
+  EXPECT_EQ(visitors[0].task, TaskId(1));
   EXPECT_EQ(visitors[0].name, "host1");
   EXPECT_EQ(visitors[1].name, "host2");
   EXPECT_EQ(visitors[0].machine, MachineId());
@@ -98,7 +99,7 @@ TEST(MeetingTest, AgentsComeInAnyOrderAndAreReturnedInTheirs) {
 TEST(MeetingTest, FramesOfAnySizeTravelBothWays) {
   std::unique_ptr<Meeting> meeting = OpenMeeting();
   Agent agent(meeting->invitation(), 0);
-  std::vector<Visitor> visitors = *meeting->Await({0}, 10'000, Nothing);
+  std::vector<Visitor> visitors = *meeting->Await({TaskId(0)}, 10'000, Nothing);
   FrameChannel starter(visitors[0].stream, FrameChannel::Side::kStarter);
   FrameChannel other(agent.joined()->stream, FrameChannel::Side::kAgent);
   for (const size_t size : {size_t{0}, size_t{1}, size_t{16'384}, size_t{16'385}, kFrameBytesMax}) {
@@ -126,7 +127,7 @@ TEST(MeetingTest, WhoeverDoesNotKnowTheSecretIsTurnedAway) {
   Invitation forged = meeting->invitation();
   forged.secret = *MakeSecret();
   Agent stranger(forged, 0, /*limit_ms=*/0);
-  const absl::Status status = meeting->Await({0}, 1'000, Nothing).status();
+  const absl::Status status = meeting->Await({TaskId(0)}, 1'000, Nothing).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("turned away: the other side does not know the job's secret"));
@@ -144,14 +145,15 @@ TEST(MeetingTest, SilentAndTalkativeStrangersKeepNobodyOut) {
     }
   }
   Agent agent(meeting->invitation(), 0);
-  EXPECT_TRUE(meeting->Await({0}, 10'000, Nothing).ok());
+  EXPECT_TRUE(meeting->Await({TaskId(0)}, 10'000, Nothing).ok());
   for (const int stranger : strangers) ::close(stranger);
 }
 
 TEST(MeetingTest, MissingTasksAreNamed) {
   std::unique_ptr<Meeting> meeting = OpenMeeting();
   Agent one(meeting->invitation(), 1), twice(meeting->invitation(), 1);
-  const absl::Status status = meeting->Await({1, 2, 3}, 1'000, Nothing).status();
+  const absl::Status status =
+      meeting->Await({TaskId(1), TaskId(2), TaskId(3)}, 1'000, Nothing).status();
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("no word of tasks 2, 3 within 1 s at 127.0.0.1:"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("task '1 host1', which is here already"));
@@ -159,7 +161,7 @@ TEST(MeetingTest, MissingTasksAreNamed) {
 
 TEST(MeetingTest, TheWaitEndsWithAnErrorOfTheCaller) {
   std::unique_ptr<Meeting> meeting = OpenMeeting();
-  EXPECT_EQ(meeting->Await({0}, 10'000, [] { return absl::UnavailableError("srun ended"); })
+  EXPECT_EQ(meeting->Await({TaskId(0)}, 10'000, [] { return absl::UnavailableError("srun ended"); })
                 .status()
                 .message(),
             "srun ended");
@@ -168,7 +170,8 @@ TEST(MeetingTest, TheWaitEndsWithAnErrorOfTheCaller) {
 TEST(MeetingTest, AnAddressThatIsNotReachedIsNamed) {
   Invitation invitation = OpenMeeting()->invitation();  // nobody listens there any more
   invitation.addresses.push_back("no-such-host.invalid:7");
-  const absl::Status status = Join([&] { return invitation; }, 0, "h", /*limit_ms=*/0).status();
+  const absl::Status status =
+      Join([&] { return invitation; }, TaskId(0), "h", /*limit_ms=*/0).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("Connection refused"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("no-such-host.invalid:7 is not known"));
@@ -180,9 +183,9 @@ TEST(MeetingTest, AnInvitationOfAnEarlierJobIsDroppedWhenTheStarterReplacesIt) {
   int num_asked = 0;
   std::thread agent([&] {
     const auto latest = [&] { return ++num_asked < 5 ? stale : meeting->invitation(); };
-    EXPECT_TRUE(Join(latest, 1, "h", /*limit_ms=*/10'000).ok());
+    EXPECT_TRUE(Join(latest, TaskId(1), "h", /*limit_ms=*/10'000).ok());
   });
-  EXPECT_TRUE(meeting->Await({1}, 10'000, Nothing).ok());
+  EXPECT_TRUE(meeting->Await({TaskId(1)}, 10'000, Nothing).ok());
   agent.join();
   EXPECT_GE(num_asked, 5);
 }

@@ -49,7 +49,7 @@ std::string WithSpaces(std::string text) {
 
 class PmiGroup final : public TaskGroup {
  public:
-  PmiGroup(launch::OwnedDescriptor socket, int task, int num_tasks, bool is_on_one_host)
+  PmiGroup(launch::OwnedDescriptor socket, TaskId task, int num_tasks, bool is_on_one_host)
       : socket_(std::move(socket)),
         task_(task),
         num_tasks_(num_tasks),
@@ -66,13 +66,13 @@ class PmiGroup final : public TaskGroup {
     return absl::OkStatus();
   }
 
-  int task() const override { return task_; }
+  TaskId task() const override { return task_; }
   int num_tasks() const override { return num_tasks_; }
   bool is_on_one_host() const override { return is_on_one_host_; }
 
   absl::StatusOr<std::string> Share(const std::string& text, int64_t limit_ms,
                                     const std::function<absl::Status()>& check) override {
-    if (task_ == 0) {
+    if (task_ == kFirstTask) {
       WEIR_RETURN_IF_ERROR(Ask(absl::StrCat("cmd=put kvsname=", space_, " key=", kKey,
                                             " value=", WithoutSpaces(text)),
                                "put_result", kAnswerMs)
@@ -84,7 +84,7 @@ class PmiGroup final : public TaskGroup {
       met = absl::DeadlineExceededError(NotAllText("PMI", limit_ms));
     WEIR_RETURN_IF_ERROR(met);
     std::string shared = text;
-    if (task_ != 0) {
+    if (task_ != kFirstTask) {
       WEIR_ASSIGN_OR_RETURN(
           Answer value,
           Ask(absl::StrCat("cmd=get kvsname=", space_, " key=", kKey), "get_result", kAnswerMs));
@@ -157,7 +157,8 @@ class PmiGroup final : public TaskGroup {
   }
 
   launch::OwnedDescriptor socket_;
-  const int task_, num_tasks_;
+  const TaskId task_;
+  const int num_tasks_;
   const bool is_on_one_host_;
   bool is_joined_ = false;
   std::string space_;  // the name of the job's keys
@@ -171,8 +172,8 @@ absl::StatusOr<std::unique_ptr<TaskGroup>> TaskGroup::JoinPmi(const GetVariable&
       !absl::SimpleAtoi(get("PMI_SIZE"), &num_tasks) || descriptor < 0 || task < 0 ||
       task >= num_tasks)
     return absl::UnavailableError("PMI_FD, PMI_RANK and PMI_SIZE do not name a task");
-  auto group = std::make_unique<PmiGroup>(launch::OwnedDescriptor(descriptor), task, num_tasks,
-                                          get("MPI_LOCALNRANKS") == get("PMI_SIZE"));
+  auto group = std::make_unique<PmiGroup>(launch::OwnedDescriptor(descriptor), TaskId(task),
+                                          num_tasks, get("MPI_LOCALNRANKS") == get("PMI_SIZE"));
   WEIR_RETURN_IF_ERROR(group->Join());
   return group;
 }

@@ -72,13 +72,13 @@ class PmixGroup final : public TaskGroup {
     return absl::OkStatus();
   }
 
-  int task() const override { return static_cast<int>(self_.rank); }
+  TaskId task() const override { return TaskId(static_cast<int32_t>(self_.rank)); }
   int num_tasks() const override { return num_tasks_; }
   bool is_on_one_host() const override { return is_on_one_host_; }
 
   absl::StatusOr<std::string> Share(const std::string& text, int64_t limit_ms,
                                     const std::function<absl::Status()>& check) override {
-    if (task() == 0) {
+    if (task() == kFirstTask) {
       std::string copy = text;
       pmix_value_t value = {};
       value.type = PMIX_STRING;
@@ -88,7 +88,7 @@ class PmixGroup final : public TaskGroup {
     }
     WEIR_RETURN_IF_ERROR(AwaitAll(limit_ms, check));
     std::string shared = text;
-    if (task() != 0) {
+    if (task() != kFirstTask) {
       pmix_proc_t first = self_;
       first.rank = 0;
       pmix_value_t* value = nullptr;

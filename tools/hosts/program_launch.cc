@@ -34,14 +34,14 @@ constexpr char kLoopback[] = "127.0.0.1";
 
 // Returns an address of the host of rank 0 that all hosts with ranks reach, tried out from each.
 absl::StatusOr<std::string> FindMasterAddress(HostsSupervisor* supervisor,
-                                              const std::vector<HostAgent>& agents,
+                                              const IdVector<HostId, HostAgent>& agents,
                                               const RankPlace& last) {
-  const int num_used = last.agent + 1;
+  const int num_used = last.agent.value() + 1;
   const auto is_here = [](const HostAgent& agent) { return IsHere(agent.host); };
   if (last.num_hosts == 1 || std::all_of(agents.begin(), agents.begin() + num_used, is_here))
     return kLoopback;
   const std::vector<std::string> tried = supervisor->ListenForProbes().front();
-  const std::vector<std::vector<AddressProbe>> probes = supervisor->Probe(tried, kProbeMs);
+  const IdVector<HostId, std::vector<AddressProbe>> probes = supervisor->Probe(tried, kProbeMs);
   std::vector<std::string> results;
   for (size_t i = 0; i < tried.size(); ++i) {
     const auto first = probes.begin(), end = probes.begin() + num_used;
@@ -49,8 +49,9 @@ absl::StatusOr<std::string> FindMasterAddress(HostsSupervisor* supervisor,
       return !of_host[i].error.empty();
     });
     if (failed == end) return control::SocketAddress::ParseWithPort(tried[i])->host();
-    results.push_back(
-        absl::StrCat(tried[i], " from ", agents[failed - first].host, ": ", (*failed)[i].error));
+    results.push_back(absl::StrCat(tried[i], " from ",
+                                   agents[HostId(static_cast<int32_t>(failed - first))].host, ": ",
+                                   (*failed)[i].error));
   }
   return ErrorOf(absl::StatusCode::kUnavailable,
                  {"W0875", absl::StrCat("host '", agents.front().host, "'"),
@@ -62,7 +63,7 @@ absl::StatusOr<std::string> FindMasterAddress(HostsSupervisor* supervisor,
 // The processes of a launch, from their start to their end.
 class RunningProgram {
  public:
-  RunningProgram(const ProgramLaunch& launch, std::vector<RankPlace> places,
+  RunningProgram(const ProgramLaunch& launch, IdVector<RankId, RankPlace> places,
                  const FoundHosts& found, launch::SignalWatch* signals, console::Console* console)
       : launch_(launch),
         places_(std::move(places)),
@@ -128,7 +129,7 @@ class RunningProgram {
     }
     const int port =
         launch_.master_port != 0 ? launch_.master_port : supervisor_->facts().front().free_port;
-    std::vector<launch::WorkerLaunch> workers;
+    IdVector<WorkerId, launch::WorkerLaunch> workers;
     for (const RankPlace& place : places_) {
       launch::WorkerLaunch worker;
       worker.arguments = launch_.command;
@@ -143,16 +144,16 @@ class RunningProgram {
       workers.push_back(std::move(worker));
     }
     WEIR_RETURN_IF_ERROR(supervisor_->StartWorkers(workers));
-    for (const RankPlace& place : places_) {
+    for (const WorkerId worker : workers.ids()) {
       // The input of a process that is gone matters to nobody.
-      supervisor_->Tell(place.rank, "").IgnoreError();
+      supervisor_->Tell(worker, "").IgnoreError();
     }
     return absl::OkStatus();
   }
 
   void TakeExit(const WorkerExit& exit) {
     if (exit.code == 0 && exit.signal == 0 && exit.lost.empty()) return;
-    launch::FailureEvent event = launch::EventOf(exit, {exit.worker});
+    launch::FailureEvent event = launch::EventOf(exit, {RankOf(exit.worker)});
     event.host = HostOf(exit.worker);
     if (!exit.lost.empty())
       event.advice = absl::StrCat("look at host '", HostNameOf(exit.worker),
@@ -181,10 +182,10 @@ class RunningProgram {
   }
 
   void AddRemaining() {
-    const std::vector<int> running = supervisor_->running();
+    const std::vector<WorkerId> running = supervisor_->running();
     const std::vector<launch::WorkerLook> looks = supervisor_->Look(running);
     for (size_t i = 0; i < running.size(); ++i) {
-      job_.remaining.push_back({{running[i]},
+      job_.remaining.push_back({{RankOf(running[i])},
                                 supervisor_->pid(running[i]),
                                 looks[i].is_seen ? launch::StateText(looks[i].kind)
                                                  : "is on a host that does not answer",
@@ -192,14 +193,18 @@ class RunningProgram {
     }
   }
 
-  const std::string& HostNameOf(int rank) const {
-    return found_.agents[static_cast<size_t>(places_[static_cast<size_t>(rank)].agent)].host;
+  // A worker is the process of the rank with its number.
+  static RankId RankOf(WorkerId worker) { return RankId(worker.value()); }
+  const std::string& HostNameOf(WorkerId worker) const {
+    return found_.agents[places_[RankOf(worker)].agent].host;
   }
   // Empty if the job has one host.
-  std::string HostOf(int rank) const { return found_.agents.size() == 1 ? "" : HostNameOf(rank); }
+  std::string HostOf(WorkerId worker) const {
+    return found_.agents.size() == 1 ? "" : HostNameOf(worker);
+  }
 
   const ProgramLaunch& launch_;
-  const std::vector<RankPlace> places_;  // by rank
+  const IdVector<RankId, RankPlace> places_;
   const FoundHosts& found_;
   launch::SignalWatch* const signals_;
   console::Console* const console_;
@@ -226,24 +231,22 @@ std::vector<WorkerExit> Kill(launch::Supervisor* supervisor) {
   return exits;
 }
 
-absl::StatusOr<std::vector<RankPlace>> PlacePrograms(const std::vector<ListedHost>& agents,
-                                                     int processes) {
+absl::StatusOr<IdVector<RankId, RankPlace>> PlacePrograms(const HostList& agents, int processes) {
   if (processes == 0) processes = NumProcesses(agents, std::numeric_limits<int>::max());
-  WEIR_ASSIGN_OR_RETURN(const std::vector<int> agent_of, PlaceOnHosts(agents, processes));
-  std::map<std::string, int> hosts;  // by name
-  std::vector<int> num_local;        // by host
-  std::vector<RankPlace> places;
-  for (int rank = 0; rank < processes; ++rank) {
-    const int agent = agent_of[static_cast<size_t>(rank)];
-    const auto [host, is_new] =
-        hosts.emplace(agents[static_cast<size_t>(agent)].name, static_cast<int>(num_local.size()));
+  WEIR_ASSIGN_OR_RETURN(const auto agent_of, PlaceOnHosts(agents, processes));
+  std::map<std::string, int> groups;  // by the name of the host
+  std::vector<int> num_local;         // by group
+  IdVector<RankId, RankPlace> places;
+  for (const HostId agent : agent_of) {
+    const auto [group, is_new] =
+        groups.emplace(agents[agent].name, static_cast<int>(num_local.size()));
     if (is_new) num_local.push_back(0);
-    places.push_back(
-        {rank, agent, host->second, 0, num_local[static_cast<size_t>(host->second)]++, 0});
+    places.push_back({places.next_id(), agent, group->second, 0,
+                      num_local[static_cast<size_t>(group->second)]++, 0});
   }
   for (RankPlace& place : places) {
     place.num_hosts = static_cast<int>(num_local.size());
-    place.num_local = num_local[static_cast<size_t>(place.host)];
+    place.num_local = num_local[static_cast<size_t>(place.group)];
   }
   return places;
 }
@@ -253,7 +256,7 @@ std::vector<std::string> RankVariables(const RankPlace& place, size_t world_size
           absl::StrCat("WORLD_SIZE=", world_size),
           absl::StrCat("LOCAL_RANK=", place.local_rank),
           absl::StrCat("LOCAL_WORLD_SIZE=", place.num_local),
-          absl::StrCat("GROUP_RANK=", place.host),
+          absl::StrCat("GROUP_RANK=", place.group),
           absl::StrCat("GROUP_WORLD_SIZE=", place.num_hosts)};
 }
 
@@ -261,9 +264,8 @@ absl::StatusOr<launch::FailureReport> RunProgram(const ProgramLaunch& launch,
                                                  const FoundHosts& found,
                                                  launch::SignalWatch* signals, std::ostream* out,
                                                  console::Console* console) {
-  WEIR_ASSIGN_OR_RETURN(std::vector<RankPlace> places,
-                        PlacePrograms(found.listed, launch.processes));
-  const size_t num_used = static_cast<size_t>(places.back().agent) + 1;
+  WEIR_ASSIGN_OR_RETURN(auto places, PlacePrograms(found.listed, launch.processes));
+  const size_t num_used = static_cast<size_t>(places.back().agent.value()) + 1;
   if (num_used < found.listed.size()) {
     console->Say(absl::StrCat(found.listed.size() - num_used, " of ", found.listed.size(),
                               IsScheduler(found.backend) ? " tasks" : " hosts",

@@ -20,6 +20,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
 #include "tools/console/console.h"
 #include "tools/hosts/find_hosts.h"
 #include "tools/launch/failure_report.h"
@@ -37,25 +39,24 @@ struct ProgramLaunch {
   std::string master_address;          // empty: found by trying
   int master_port = 0;                 // 0: a free one
   std::string log_base;                // the folder in which the job's folder for logs is made
-  std::vector<int> ranks_shown;        // in the output; empty: all
+  std::vector<RankId> ranks_shown;     // in the output; empty: all
   int64_t grace_ms = 5000;             // between asking a process to end and killing it
 };
 
 // The place of a rank. Agents with one name are agents of one host, such as several tasks on a
 // node.
 struct RankPlace {
-  int rank = 0;
-  int agent = 0;
-  int host = 0;  // among those that have ranks
+  RankId rank;
+  HostId agent;
+  int group = 0;  // the host's place among those that have ranks
   int num_hosts = 0;
   int local_rank = 0;
   int num_local = 0;  // ranks of that host
 };
 
-// Returns the places by rank: consecutive ranks share an agent. `agents` are the listed hosts of
-// the agents. Errors: those of PlaceOnHosts.
-absl::StatusOr<std::vector<RankPlace>> PlacePrograms(const std::vector<ListedHost>& agents,
-                                                     int processes);
+// Returns the places of the ranks: consecutive ranks share an agent. `agents` are the listed hosts
+// of the agents. Errors: those of PlaceOnHosts.
+absl::StatusOr<IdVector<RankId, RankPlace>> PlacePrograms(const HostList& agents, int processes);
 
 // Returns the variables above, "NAME=value", without MASTER_ADDR and MASTER_PORT.
 std::vector<std::string> RankVariables(const RankPlace& place, size_t world_size);

@@ -12,17 +12,17 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::vector<ListedHost> HostsOf(const std::vector<std::pair<std::string, int>>& entries) {
-  std::vector<ListedHost> hosts;
+HostList HostsOf(const std::vector<std::pair<std::string, int>>& entries) {
+  HostList hosts;
   for (const auto& [name, slots] : entries) hosts.push_back({name, slots, "of the test"});
   return hosts;
 }
 
-std::string TextOf(const std::vector<RankPlace>& places) {
+std::string TextOf(const IdVector<RankId, RankPlace>& places) {
   std::string text;
   for (const RankPlace& place : places) {
     absl::StrAppend(&text, text.empty() ? "" : " ", place.agent, ":", place.local_rank, "/",
-                    place.num_local, "@", place.host, "/", place.num_hosts);
+                    place.num_local, "@", place.group, "/", place.num_hosts);
   }
   return text;
 }
@@ -49,8 +49,8 @@ TEST(ProgramLaunchTest, MoreProcessesThanSlotsAreRefused) {
 }
 
 TEST(ProgramLaunchTest, ARankFindsItsPlaceInItsEnvironment) {
-  const std::vector<RankPlace> places = *PlacePrograms(HostsOf({{"a", 2}, {"b", 2}}), 0);
-  EXPECT_THAT(RankVariables(places[3], places.size()),
+  const IdVector<RankId, RankPlace> places = *PlacePrograms(HostsOf({{"a", 2}, {"b", 2}}), 0);
+  EXPECT_THAT(RankVariables(places[RankId(3)], places.size()),
               ElementsAre("RANK=3", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2",
                           "GROUP_RANK=1", "GROUP_WORLD_SIZE=2"));
 }
@@ -61,25 +61,25 @@ class HeldProcesses final : public launch::Supervisor {
   explicit HeldProcesses(bool is_seen) : is_seen_(is_seen) {}
   const std::vector<int64_t>& limits_ms() const { return limits_ms_; }
 
-  absl::Status Tell(int, const std::string&) override { return absl::OkStatus(); }
+  absl::Status Tell(WorkerId, const std::string&) override { return absl::OkStatus(); }
   absl::StatusOr<std::optional<launch::WorkerExit>> Wait(int64_t) override { return std::nullopt; }
   void Wake() override {}
   int num_running() const override { return 1; }
-  int64_t pid(int) const override { return 1; }
+  int64_t pid(WorkerId) const override { return 1; }
   void Signal(int signal) override { EXPECT_EQ(signal, SIGKILL); }
   std::vector<launch::WorkerExit> Stop() override { return {}; }
   std::vector<launch::WorkerExit> Reap(int64_t limit_ms) override {
     limits_ms_.push_back(limit_ms);
     return {};
   }
-  std::vector<int> running() const override { return {0}; }
-  std::vector<launch::WorkerLook> Look(const std::vector<int>& workers) override {
+  std::vector<WorkerId> running() const override { return {WorkerId(0)}; }
+  std::vector<launch::WorkerLook> Look(const std::vector<WorkerId>& workers) override {
     launch::WorkerLook look;
     look.is_seen = is_seen_;
     return std::vector<launch::WorkerLook>(workers.size(), look);
   }
-  std::optional<launch::ProcessorUse> Use(int) override { return std::nullopt; }
-  std::string log_path(int) const override { return ""; }
+  std::optional<launch::ProcessorUse> Use(WorkerId) override { return std::nullopt; }
+  std::string log_path(WorkerId) const override { return ""; }
   void HideOutput() override {}
 
  private:

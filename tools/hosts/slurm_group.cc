@@ -24,7 +24,7 @@ constexpr int64_t kLookMs = 50;
 
 class SlurmGroup final : public TaskGroup {
  public:
-  SlurmGroup(int task, int num_tasks, bool is_on_one_host, std::string file)
+  SlurmGroup(TaskId task, int num_tasks, bool is_on_one_host, std::string file)
       : task_(task),
         num_tasks_(num_tasks),
         is_on_one_host_(is_on_one_host),
@@ -33,14 +33,14 @@ class SlurmGroup final : public TaskGroup {
     if (has_written_) ::unlink(file_.c_str());
   }
 
-  int task() const override { return task_; }
+  TaskId task() const override { return task_; }
   int num_tasks() const override { return num_tasks_; }
   bool is_on_one_host() const override { return is_on_one_host_; }
 
   // Tasks of a step begin together, but a shared folder may show a new file late.
   absl::StatusOr<std::string> Share(const std::string& text, int64_t limit_ms,
                                     const std::function<absl::Status()>& check) override {
-    if (task_ > 0) return AwaitFile(limit_ms, check);
+    if (task_ != kFirstTask) return AwaitFile(limit_ms, check);
     WEIR_RETURN_IF_ERROR(WriteFile(text));
     return text;
   }
@@ -105,7 +105,8 @@ class SlurmGroup final : public TaskGroup {
     }
   }
 
-  const int task_, num_tasks_;
+  const TaskId task_;
+  const int num_tasks_;
   const bool is_on_one_host_;
   const std::string file_;
   bool has_written_ = false;
@@ -121,7 +122,7 @@ absl::StatusOr<std::unique_ptr<TaskGroup>> TaskGroup::JoinSlurmStep(const GetVar
   // A job that Slurm starts anew keeps its number.
   std::string file = absl::StrCat(".weir-meeting-", get("SLURM_JOB_ID"), ".", get("SLURM_STEP_ID"),
                                   ".", get("SLURM_RESTART_COUNT"));
-  return std::make_unique<SlurmGroup>(task, num_tasks, get("SLURM_STEP_NUM_NODES") == "1",
+  return std::make_unique<SlurmGroup>(TaskId(task), num_tasks, get("SLURM_STEP_NUM_NODES") == "1",
                                       std::move(file));
 }
 

@@ -23,11 +23,11 @@ void AddOnce(const std::string& address, std::vector<std::string>* addresses) {
 
 }  // namespace
 
-std::vector<std::string> AddressesToTry(const std::vector<std::string>& hosts,
-                                        const std::vector<HostFacts>& facts) {
+std::vector<std::string> AddressesToTry(const IdVector<HostId, std::string>& hosts,
+                                        const IdVector<HostId, HostFacts>& facts) {
   if (std::all_of(hosts.begin(), hosts.end(), IsHere)) return {kLoopback};
   std::vector<std::string> addresses;
-  for (size_t host = 0; host < hosts.size(); ++host) {
+  for (const HostId host : hosts.ids()) {
     if (IsHere(hosts[host])) continue;
     AddOnce(facts[host].starter_address, &addresses);
     AddOnce(AddressTowards(hosts[host]), &addresses);
@@ -37,7 +37,7 @@ std::vector<std::string> AddressesToTry(const std::vector<std::string>& hosts,
 }
 
 absl::StatusOr<StarterAddress> ChooseStarterAddress(HostsSupervisor* supervisor,
-                                                    const std::vector<std::string>& hosts,
+                                                    const IdVector<HostId, std::string>& hosts,
                                                     const std::string& wanted) {
   const std::vector<std::string> addresses = wanted.empty()
                                                  ? AddressesToTry(hosts, supervisor->facts())
@@ -51,7 +51,7 @@ absl::StatusOr<StarterAddress> ChooseStarterAddress(HostsSupervisor* supervisor,
                     "--addr ADDRESS names one of this machine's (`ip address` lists them)"});
   }
   const std::vector<std::string> tried = targets.addresses();
-  const std::vector<std::vector<AddressProbe>> probes = supervisor->Probe(tried, kProbeMs);
+  const IdVector<HostId, std::vector<AddressProbe>> probes = supervisor->Probe(tried, kProbeMs);
   for (size_t i = 0; i < tried.size(); ++i) {
     StarterAddress chosen;
     chosen.address = targets.open[i]->host();
@@ -63,7 +63,7 @@ absl::StatusOr<StarterAddress> ChooseStarterAddress(HostsSupervisor* supervisor,
     if (chosen.interfaces.size() == hosts.size()) return chosen;
   }
   std::vector<Problem> problems;
-  for (size_t host = 0; host < hosts.size(); ++host) {
+  for (const HostId host : hosts.ids()) {
     std::vector<std::string> results;
     for (size_t i = 0; i < tried.size(); ++i) {
       results.push_back(absl::StrCat(

@@ -11,9 +11,12 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/ids.h"
 #include "tools/hosts/backend.h"
 
 namespace weir::hosts {
+
+inline constexpr TaskId kFirstTask = TaskId(0);  // the starter of the job
 
 class TaskGroup {
  public:
@@ -30,7 +33,7 @@ class TaskGroup {
   // working folder must be one that all tasks share. kUnavailable if the variables name no task.
   static absl::StatusOr<std::unique_ptr<TaskGroup>> JoinSlurmStep(const GetVariable& get);
 
-  virtual int task() const = 0;  // of this process, from 0
+  virtual TaskId task() const = 0;  // of this process
   virtual int num_tasks() const = 0;
   virtual bool is_on_one_host() const = 0;
 

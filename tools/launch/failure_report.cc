@@ -21,9 +21,9 @@ using Sent = WorkerExit::Sent;
 constexpr double kNsPerSecond = 1e9;
 constexpr char kOurFault[] = "this is a fault of Weir: report the job, the mesh and the logs";
 
-const FailureEvent* ExitOf(const FailedJob& job, int worker) {
+const FailureEvent* ExitOf(const FailedJob& job, WorkerId worker) {
   for (const FailureEvent& event : job.events) {
-    if (event.kind == Kind::kExit && event.worker == worker && worker >= 0) return &event;
+    if (event.kind == Kind::kExit && event.worker == worker && worker.has_value()) return &event;
   }
   return nullptr;
 }
@@ -229,7 +229,7 @@ void AppendLines(const std::string& title, const std::vector<std::string>& lines
 
 // Counts the workers other than the first that have ended since.
 int NumFollowing(const FailedJob& job, const FailureEvent& first) {
-  std::set<int> workers;
+  std::set<WorkerId> workers;
   for (const FailureEvent& event : job.events) {
     if (event.kind == Kind::kExit && event.worker != first.worker && event.time_ns >= first.time_ns)
       workers.insert(event.worker);
@@ -245,7 +245,7 @@ std::string AgeText(int64_t age_ms) {
 }
 
 std::string FollowingText(int count, const FailureEvent& first) {
-  return absl::StrCat("  ", count, first.worker >= 0 ? " other" : "",
+  return absl::StrCat("  ", count, first.worker.has_value() ? " other" : "",
                       count == 1 ? " worker" : " workers", " ended because of it\n");
 }
 
@@ -255,7 +255,7 @@ std::string ProcessText(int64_t pid, const std::string& host) {
   return absl::StrCat("pid ", pid, host.empty() ? "" : " on ", host);
 }
 
-FailureEvent EventOf(const WorkerExit& exit, const std::vector<int>& ranks) {
+FailureEvent EventOf(const WorkerExit& exit, const std::vector<RankId>& ranks) {
   FailureEvent event;
   event.kind = exit.lost.empty() ? Kind::kExit : Kind::kLost;
   event.reason = exit.lost;
@@ -278,9 +278,9 @@ FailureReport ReportFailure(const FailedJob& job) {
   FailureReport report;
   report.exit_code = ExitCodeOf(*first, end);
 
-  const std::string who = first->worker < 0      ? "the job"
-                          : first->ranks.empty() ? absl::StrCat("worker ", first->worker)
-                                                 : RankLabel(first->ranks);
+  const std::string who = !first->worker.has_value() ? "the job"
+                          : first->ranks.empty()     ? absl::StrCat("worker ", first->worker)
+                                                     : RankLabel(first->ranks);
   const std::string pid =
       first->pid > 0 ? absl::StrCat(" (", ProcessText(first->pid, first->host), ")") : "";
   report.text = absl::StrFormat("The job failed after %.3f s\n",

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/ids.h"
 #include "tools/launch/supervisor.h"
 
 namespace weir::launch {
@@ -43,8 +44,8 @@ struct FailureEvent {
   };
   Kind kind = Kind::kExit;
   int64_t time_ns = 0;  // monotonic
-  int worker = -1;      // -1: the job as a whole (kStuck)
-  std::vector<int> ranks;
+  WorkerId worker;      // none: the job as a whole (kStuck)
+  std::vector<RankId> ranks;
   int64_t pid = 0;
   std::string host;  // of the process; empty: the job has one host
   int code = 0;      // kExit, as in WorkerExit
@@ -60,13 +61,13 @@ struct FailureEvent {
   std::vector<std::string> last_lines;  // if empty, the last lines of the worker's exit are shown
   std::vector<std::string> details;     // more lines on the reason: the waits of each actor
 };
-FailureEvent EventOf(const WorkerExit& exit, const std::vector<int>& ranks);
+FailureEvent EventOf(const WorkerExit& exit, const std::vector<RankId>& ranks);
 // Returns "pid 17", or "pid 17 on node-3".
 std::string ProcessText(int64_t pid, const std::string& host);
 
 // A worker that was killed and still exists, because the system holds it.
 struct RemainingWorker {
-  std::vector<int> ranks;
+  std::vector<RankId> ranks;
   int64_t pid = 0;
   std::string state;    // "is held in the kernel (state D)"
   std::string host;     // as in FailureEvent

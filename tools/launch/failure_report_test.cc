@@ -22,8 +22,8 @@ FailureEvent EventAt(Kind kind, int64_t time_ms, int worker) {
   FailureEvent event;
   event.kind = kind;
   event.time_ns = kStartNs + time_ms * kNsPerMs;
-  event.worker = worker;
-  if (worker >= 0) event.ranks = {2 * worker, 2 * worker + 1};
+  event.worker = WorkerId(worker);
+  if (worker >= 0) event.ranks = {RankId(2 * worker), RankId(2 * worker + 1)};
   if (worker >= 0) event.pid = 4000 + worker;
   return event;
 }
@@ -243,7 +243,7 @@ TEST(FailureReportTest, ProcessesThatSigkillDoesNotEndAreNamed) {
   const FailedJob job = {kStartNs,
                          "",
                          {EventAt(Kind::kFrozen, 4000, 1)},
-                         {{{2, 3}, 4001, "is held in the kernel (state D)"}}};
+                         {{{RankId(2), RankId(3)}, 4001, "is held in the kernel (state D)"}}};
   EXPECT_THAT(ReportFailure(job).text, HasSubstr("  still there: ranks 2-3 (pid 4001), killed by "
                                                  "SIGKILL, but is held in the kernel (state D)\n"));
 }
@@ -288,15 +288,15 @@ TEST(FailureReportTest, ASignalFromOutsideIsAFailure) {
 }
 
 TEST(FailureReportTest, AnExitBecomesAnEvent) {
-  const WorkerExit exit = {3, 4711, 66, 0, Sent::kAsked, 17, {"last"}};
-  const FailureEvent event = EventOf(exit, {6, 7});
+  const WorkerExit exit = {WorkerId(3), 4711, 66, 0, Sent::kAsked, 17, {"last"}};
+  const FailureEvent event = EventOf(exit, {RankId(6), RankId(7)});
   EXPECT_EQ(event.kind, Kind::kExit);
-  EXPECT_EQ(event.worker, 3);
+  EXPECT_EQ(event.worker, WorkerId(3));
   EXPECT_EQ(event.pid, 4711);
   EXPECT_EQ(event.code, 66);
   EXPECT_EQ(event.sent, Sent::kAsked);
   EXPECT_EQ(event.time_ns, 17);
-  EXPECT_THAT(event.ranks, ::testing::ElementsAre(6, 7));
+  EXPECT_THAT(event.ranks, ::testing::ElementsAre(RankId(6), RankId(7)));
   EXPECT_THAT(event.last_lines, ::testing::ElementsAre("last"));
 }
 

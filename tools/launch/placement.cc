@@ -22,7 +22,7 @@ bool ParseRank(absl::string_view text, int* rank) {
   return absl::SimpleAtoi(text, rank);
 }
 
-absl::Status AddRange(absl::string_view part, int num_ranks, std::set<int>* ranks) {
+absl::Status AddRange(absl::string_view part, int num_ranks, std::set<RankId>* ranks) {
   const std::vector<absl::string_view> ends = absl::StrSplit(part, absl::MaxSplits('-', 1));
   int first = 0, last = 0;
   if (!ParseRank(ends.front(), &first) || !ParseRank(ends.back(), &last)) {
@@ -37,35 +37,35 @@ absl::Status AddRange(absl::string_view part, int num_ranks, std::set<int>* rank
     return Rejected({"W0091", "ranks", absl::StrCat("ranks from 0 to ", num_ranks - 1),
                      absl::StrCat("'", part, "'"), ""});
   }
-  for (int rank = first; rank <= last; ++rank) ranks->insert(rank);
+  for (int rank = first; rank <= last; ++rank) ranks->insert(RankId(rank));
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<WorkerPlacement>> PlaceRanks(int num_ranks, int num_processes) {
+absl::StatusOr<IdVector<WorkerId, WorkerPlacement>> PlaceRanks(int num_ranks, int num_processes) {
   if (num_processes < 1 || num_processes > num_ranks) {
     return Rejected({"W0090", "processes",
                      absl::StrCat("1 to ", num_ranks, ", as many as the mesh has devices"),
                      absl::StrCat(num_processes), "another number of processes, or a larger mesh"});
   }
-  std::vector<WorkerPlacement> placements;
+  IdVector<WorkerId, WorkerPlacement> placements;
   int next = 0;
   for (int process = 0; process < num_processes; ++process) {
     const int count = num_ranks / num_processes + (process < num_ranks % num_processes ? 1 : 0);
     WorkerPlacement placement;
-    for (int i = 0; i < count; ++i) placement.ranks.push_back(next++);
+    for (int i = 0; i < count; ++i) placement.ranks.push_back(RankId(next++));
     placement.label = RankLabel(placement.ranks);
     placements.push_back(std::move(placement));
   }
   return placements;
 }
 
-std::string RankLabel(const std::vector<int>& ranks) {
+std::string RankLabel(const std::vector<RankId>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
   for (size_t begin = 0; begin < ranks.size();) {
     size_t end = begin + 1;
-    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+    while (end < ranks.size() && ranks[end].value() == ranks[end - 1].value() + 1) ++end;
     absl::StrAppend(&text, begin > 0 ? "," : "", ranks[begin]);
     if (end - begin > 1) absl::StrAppend(&text, "-", ranks[end - 1]);
     begin = end;
@@ -73,11 +73,11 @@ std::string RankLabel(const std::vector<int>& ranks) {
   return text;
 }
 
-absl::StatusOr<std::vector<int>> ParseRanks(const std::string& text, int num_ranks) {
-  std::set<int> ranks;
+absl::StatusOr<std::vector<RankId>> ParseRanks(const std::string& text, int num_ranks) {
+  std::set<RankId> ranks;
   for (absl::string_view part : absl::StrSplit(text, ','))
     WEIR_RETURN_IF_ERROR(AddRange(part, num_ranks, &ranks));
-  return std::vector<int>(ranks.begin(), ranks.end());
+  return std::vector<RankId>(ranks.begin(), ranks.end());
 }
 
 }  // namespace weir::launch

@@ -13,11 +13,11 @@ TEST(PlacementTest, TheFirstProcessesHoldOneRankMore) {
   auto placements = PlaceRanks(8, 3);
   ASSERT_TRUE(placements.ok());
   ASSERT_EQ(placements->size(), 3u);
-  EXPECT_THAT((*placements)[0].ranks, ElementsAre(0, 1, 2));
-  EXPECT_THAT((*placements)[1].ranks, ElementsAre(3, 4, 5));
-  EXPECT_THAT((*placements)[2].ranks, ElementsAre(6, 7));
-  EXPECT_EQ((*placements)[0].label, "ranks 0-2");
-  EXPECT_EQ((*placements)[2].label, "ranks 6-7");
+  EXPECT_THAT((*placements)[WorkerId(0)].ranks, ElementsAre(RankId(0), RankId(1), RankId(2)));
+  EXPECT_THAT((*placements)[WorkerId(1)].ranks, ElementsAre(RankId(3), RankId(4), RankId(5)));
+  EXPECT_THAT((*placements)[WorkerId(2)].ranks, ElementsAre(RankId(6), RankId(7)));
+  EXPECT_EQ((*placements)[WorkerId(0)].label, "ranks 0-2");
+  EXPECT_EQ((*placements)[WorkerId(2)].label, "ranks 6-7");
 }
 
 TEST(PlacementTest, EveryRankIsHeldOnceAndBlocksDifferByAtMostOne) {
@@ -28,7 +28,7 @@ TEST(PlacementTest, EveryRankIsHeldOnceAndBlocksDifferByAtMostOne) {
       ASSERT_EQ(placements->size(), static_cast<size_t>(num_processes));
       int next = 0;
       for (const WorkerPlacement& placement : *placements) {
-        for (int rank : placement.ranks) EXPECT_EQ(rank, next++);
+        for (const RankId rank : placement.ranks) EXPECT_EQ(rank, RankId(next++));
         EXPECT_GE(placement.ranks.size(), static_cast<size_t>(num_ranks / num_processes));
         EXPECT_LE(placement.ranks.size(), placements->front().ranks.size());
       }
@@ -39,7 +39,7 @@ TEST(PlacementTest, EveryRankIsHeldOnceAndBlocksDifferByAtMostOne) {
 }
 
 TEST(PlacementTest, AProcessPerRankHasOneRankInItsLabel) {
-  EXPECT_EQ((*PlaceRanks(4, 4))[3].label, "rank 3");
+  EXPECT_EQ((*PlaceRanks(4, 4))[WorkerId(3)].label, "rank 3");
 }
 
 TEST(PlacementTest, AsManyProcessesAsFitTheMeshAreAccepted) {
@@ -54,15 +54,16 @@ TEST(PlacementTest, AsManyProcessesAsFitTheMeshAreAccepted) {
 }
 
 TEST(PlacementTest, ALabelJoinsRunsOfRanks) {
-  EXPECT_EQ(RankLabel({5}), "rank 5");
-  EXPECT_EQ(RankLabel({2, 3}), "ranks 2-3");
-  EXPECT_EQ(RankLabel({0, 3, 4, 5, 7}), "ranks 0,3-5,7");
+  EXPECT_EQ(RankLabel({RankId(5)}), "rank 5");
+  EXPECT_EQ(RankLabel({RankId(2), RankId(3)}), "ranks 2-3");
+  EXPECT_EQ(RankLabel({RankId(0), RankId(3), RankId(4), RankId(5), RankId(7)}), "ranks 0,3-5,7");
 }
 
 TEST(ParseRanksTest, NumbersAndRangesInAnyOrder) {
-  EXPECT_THAT(*ParseRanks("0,3-5", 8), ElementsAre(0, 3, 4, 5));
-  EXPECT_THAT(*ParseRanks("7", 8), ElementsAre(7));
-  EXPECT_THAT(*ParseRanks("5, 4-6 ,1 - 1,5", 8), ElementsAre(1, 4, 5, 6));
+  EXPECT_THAT(*ParseRanks("0,3-5", 8), ElementsAre(RankId(0), RankId(3), RankId(4), RankId(5)));
+  EXPECT_THAT(*ParseRanks("7", 8), ElementsAre(RankId(7)));
+  EXPECT_THAT(*ParseRanks("5, 4-6 ,1 - 1,5", 8),
+              ElementsAre(RankId(1), RankId(4), RankId(5), RankId(6)));
   EXPECT_THAT(*ParseRanks("0-1023", 1024), ::testing::SizeIs(1024));
 }
 

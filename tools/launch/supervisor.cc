@@ -49,8 +49,8 @@ struct WorkerState {
   size_t told_bytes = 0;
 };
 
-bool IsShown(const std::vector<int>& ranks, const std::vector<int>& shown) {
-  return shown.empty() || std::any_of(ranks.begin(), ranks.end(), [&shown](int rank) {
+bool IsShown(const std::vector<RankId>& ranks, const std::vector<RankId>& shown) {
+  return shown.empty() || std::any_of(ranks.begin(), ranks.end(), [&shown](RankId rank) {
            return std::find(shown.begin(), shown.end(), rank) != shown.end();
          });
 }
@@ -63,71 +63,67 @@ class LocalSupervisor final : public Supervisor {
   LocalSupervisor(SupervisorOptions options, OwnedDescriptor wake)
       : options_(std::move(options)), wake_(std::move(wake)) {}
   ~LocalSupervisor() override {
-    for (size_t i = 0; i < workers_.size(); ++i) {
-      if (states_[i].running) KillGroup(workers_[i].process);
+    for (const WorkerId w : workers_.ids()) {
+      if (states_[w].running) KillGroup(workers_[w].process);
     }
     const int64_t end_ns = clock_.NowNs() + options_.reap_ms * kNsPerMs;
-    for (size_t i = 0; i < workers_.size(); ++i) {
-      if (!states_[i].running) continue;
-      pollfd ended = {workers_[i].process.process.get(), POLLIN, 0};
+    for (const WorkerId w : workers_.ids()) {
+      if (!states_[w].running) continue;
+      pollfd ended = {workers_[w].process.process.get(), POLLIN, 0};
       if (::poll(&ended, 1, PollMs(std::max<int64_t>(end_ns - clock_.NowNs(), 0))) > 0)
-        Collect(workers_[i].process);
+        Collect(workers_[w].process);
     }
   }
 
-  absl::Status StartWorkers(const std::vector<WorkerLaunch>& commands);
+  absl::Status StartWorkers(const IdVector<WorkerId, WorkerLaunch>& commands);
 
-  absl::Status Tell(int worker, const std::string& bytes) override;
+  absl::Status Tell(WorkerId worker, const std::string& bytes) override;
   absl::StatusOr<std::optional<WorkerExit>> Wait(int64_t limit_ms) override;
   void Wake() override { wake_.Wake(); }
   int num_running() const override;
-  int64_t pid(int worker) const override {
-    return workers_.at(static_cast<size_t>(worker)).process.pid;
-  }
+  int64_t pid(WorkerId worker) const override { return workers_[worker].process.pid; }
   void Signal(int signal) override;
   std::vector<WorkerExit> Stop() override;
   std::vector<WorkerExit> Reap(int64_t limit_ms) override;
-  std::vector<int> running() const override;
-  std::string log_path(int worker) const override {
-    return log_paths_.at(static_cast<size_t>(worker));
-  }
+  std::vector<WorkerId> running() const override;
+  std::string log_path(WorkerId worker) const override { return log_paths_[worker]; }
   void HideOutput() override {
     for (Worker& worker : workers_) worker.output.Hide();
   }
-  std::vector<WorkerLook> Look(const std::vector<int>& workers) override {
+  std::vector<WorkerLook> Look(const std::vector<WorkerId>& workers) override {
     std::vector<WorkerLook> looks;
-    for (int worker : workers) {
+    for (const WorkerId worker : workers) {
       const pid_t process = static_cast<pid_t>(pid(worker));
       looks.push_back({true, SettledKind(process), FindStalledConnections({process})});
     }
     return looks;
   }
-  std::optional<ProcessorUse> Use(int worker) override {
+  std::optional<ProcessorUse> Use(WorkerId worker) override {
     return ReadProcessorUse(static_cast<pid_t>(pid(worker)));
   }
 
  private:
   absl::StatusOr<Served> Serve(int64_t limit_ns, Listen listen);
   std::vector<pollfd> DescriptorsToPoll(Listen listen) const;
-  void Send(size_t index, int signal) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void TellMore(size_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Send(WorkerId index, int signal) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TellMore(WorkerId index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   size_t ReadOutput(Worker* worker);
-  void End(int index, int64_t time_ns);
+  void End(WorkerId index, int64_t time_ns);
   std::optional<WorkerExit> NextExit();
   void StopWithin(int64_t limit_ns, Listen listen);
 
   const SupervisorOptions options_;
   WakeEvent wake_;
   const MonotonicClock clock_;
-  std::vector<std::string> log_paths_;
-  std::deque<Worker> workers_;    // fixed after the start; a deque, as a worker does not move
-  std::deque<WorkerExit> exits_;  // for the serving thread: seen and not yet returned
+  IdVector<WorkerId, std::string> log_paths_;
+  IdVector<WorkerId, Worker> workers_;  // fixed after the start
+  std::deque<WorkerExit> exits_;        // for the serving thread: seen and not yet returned
 
   mutable Mutex mutex_;
-  std::vector<WorkerState> states_ ABSL_GUARDED_BY(mutex_);  // by worker
+  IdVector<WorkerId, WorkerState> states_ ABSL_GUARDED_BY(mutex_);
 };
 
-absl::Status LocalSupervisor::StartWorkers(const std::vector<WorkerLaunch>& commands) {
+absl::Status LocalSupervisor::StartWorkers(const IdVector<WorkerId, WorkerLaunch>& commands) {
   WEIR_RETURN_IF_ERROR(MakeDirectories(options_.log_directory));
   std::set<std::string> names;
   for (const WorkerLaunch& command : commands) {
@@ -150,16 +146,16 @@ absl::Status LocalSupervisor::StartWorkers(const std::vector<WorkerLaunch>& comm
   return absl::OkStatus();
 }
 
-absl::Status LocalSupervisor::Tell(int index, const std::string& bytes) {
+absl::Status LocalSupervisor::Tell(WorkerId index, const std::string& bytes) {
   MutexLock lock(&mutex_);
-  const Worker& worker = workers_.at(static_cast<size_t>(index));
-  WorkerState& state = states_[static_cast<size_t>(index)];
+  const Worker& worker = workers_[index];
+  WorkerState& state = states_[index];
   if (state.told)
     return absl::FailedPreconditionError(absl::StrCat("worker ", index, " was told already"));
   if (!state.running) return absl::UnavailableError(absl::StrCat("worker ", index, " is gone"));
   state.told = true;
   state.to_tell = bytes;
-  TellMore(static_cast<size_t>(index));
+  TellMore(index);
   const bool taken = state.told_bytes == bytes.size();
   if (!taken && !worker.process.input.open())
     return absl::UnavailableError(absl::StrCat("worker ", index, " is gone"));
@@ -168,7 +164,7 @@ absl::Status LocalSupervisor::Tell(int index, const std::string& bytes) {
 }
 
 // Writes as much as the pipe takes. Closes the pipe after the last byte, or when it has no reader.
-void LocalSupervisor::TellMore(size_t index) {
+void LocalSupervisor::TellMore(WorkerId index) {
   WorkerProcess& process = workers_[index].process;
   WorkerState& state = states_[index];
   if (!state.told || !process.input.open()) return;
@@ -214,12 +210,12 @@ int LocalSupervisor::num_running() const {
 
 void LocalSupervisor::Signal(int signal) {
   MutexLock lock(&mutex_);
-  for (size_t i = 0; i < workers_.size(); ++i) {
-    if (states_[i].running) Send(i, signal);
+  for (const WorkerId w : workers_.ids()) {
+    if (states_[w].running) Send(w, signal);
   }
 }
 
-void LocalSupervisor::Send(size_t index, int signal) {
+void LocalSupervisor::Send(WorkerId index, int signal) {
   if (options_.program == WorkerProgram::kOfUser) {
     SendToGroup(workers_[index].process, signal);
   } else {
@@ -237,11 +233,11 @@ std::vector<pollfd> LocalSupervisor::DescriptorsToPoll(Listen listen) const {
   polled.push_back({wake_.descriptor(), POLLIN, 0});
   polled.push_back({listen == Listen::kToCaller ? options_.wake_descriptor : -1, POLLIN, 0});
   MutexLock lock(&mutex_);
-  for (size_t i = 0; i < workers_.size(); ++i) {
-    const WorkerProcess& process = workers_[i].process;
-    polled.push_back({states_[i].running ? process.process.get() : -1, POLLIN, 0});
+  for (const WorkerId w : workers_.ids()) {
+    const WorkerProcess& process = workers_[w].process;
+    polled.push_back({states_[w].running ? process.process.get() : -1, POLLIN, 0});
     polled.push_back({process.output.get(), POLLIN, 0});
-    polled.push_back({states_[i].told ? process.input.get() : -1, POLLOUT, 0});
+    polled.push_back({states_[w].told ? process.input.get() : -1, POLLOUT, 0});
   }
   return polled;
 }
@@ -256,16 +252,19 @@ absl::StatusOr<Served> LocalSupervisor::Serve(int64_t limit_ns, Listen listen) {
   const int64_t now_ns = clock_.NowNs();
   bool woken = polled[0].revents != 0 && wake_.TakeWake();
   woken = woken || polled[1].revents != 0;
-  for (size_t i = 0; i < workers_.size(); ++i) {
-    const pollfd* of_worker = &polled[2 + 3 * i];
+  const auto polled_of = [&polled](WorkerId w) {
+    return &polled[2 + 3 * static_cast<size_t>(w.value())];
+  };
+  for (const WorkerId w : workers_.ids()) {
+    const pollfd* of_worker = polled_of(w);
     if (of_worker[2].revents != 0) {
       MutexLock lock(&mutex_);
-      TellMore(i);
+      TellMore(w);
     }
-    if (of_worker[1].revents != 0) ReadOutput(&workers_[i]);
+    if (of_worker[1].revents != 0) ReadOutput(&workers_[w]);
   }
-  for (size_t i = 0; i < workers_.size(); ++i) {
-    if (polled[2 + 3 * i].revents != 0) End(static_cast<int>(i), now_ns);
+  for (const WorkerId w : workers_.ids()) {
+    if (polled_of(w)->revents != 0) End(w, now_ns);
   }
   return woken ? Served::kWoken : Served::kSomething;
 }
@@ -286,13 +285,13 @@ size_t LocalSupervisor::ReadOutput(Worker* worker) {
   return 0;
 }
 
-void LocalSupervisor::End(int index, int64_t time_ns) {
-  Worker& worker = workers_[static_cast<size_t>(index)];
+void LocalSupervisor::End(WorkerId index, int64_t time_ns) {
+  Worker& worker = workers_[index];
   EndOfProcess end;
   WorkerExit::Sent sent = WorkerExit::Sent::kNothing;
   {
     MutexLock lock(&mutex_);
-    WorkerState& state = states_[static_cast<size_t>(index)];
+    WorkerState& state = states_[index];
     end = Collect(worker.process);  // the process has ended, so this does not block
     state.running = false;
     worker.process.process.Close();
@@ -315,18 +314,18 @@ void LocalSupervisor::End(int index, int64_t time_ns) {
 std::vector<WorkerExit> LocalSupervisor::Stop() {
   {
     MutexLock lock(&mutex_);
-    for (size_t i = 0; i < workers_.size(); ++i) {
-      if (!states_[i].running) continue;
-      Send(i, SIGTERM);
-      Send(i, SIGCONT);  // the worker finds the other signal when it wakes
+    for (const WorkerId w : workers_.ids()) {
+      if (!states_[w].running) continue;
+      Send(w, SIGTERM);
+      Send(w, SIGCONT);  // the worker finds the other signal when it wakes
     }
   }
   StopWithin(std::max<int64_t>(options_.grace_ms, 0) * kNsPerMs, Listen::kToCaller);
-  for (size_t i = 0; i < workers_.size(); ++i) {
+  for (const WorkerId w : workers_.ids()) {
     MutexLock lock(&mutex_);
-    if (!states_[i].running) continue;
-    Send(i, SIGKILL);
-    KillGroup(workers_[i].process);
+    if (!states_[w].running) continue;
+    Send(w, SIGKILL);
+    KillGroup(workers_[w].process);
   }
   return Reap(options_.reap_ms);
 }
@@ -339,13 +338,13 @@ std::vector<WorkerExit> LocalSupervisor::Reap(int64_t limit_ms) {
   return exits;
 }
 
-std::vector<int> LocalSupervisor::running() const {
+std::vector<WorkerId> LocalSupervisor::running() const {
   MutexLock lock(&mutex_);
-  std::vector<int> indices;
-  for (size_t i = 0; i < states_.size(); ++i) {
-    if (states_[i].running) indices.push_back(static_cast<int>(i));
+  std::vector<WorkerId> ids;
+  for (const WorkerId w : states_.ids()) {
+    if (states_[w].running) ids.push_back(w);
   }
-  return indices;
+  return ids;
 }
 
 // Serves until no worker runs, the limit has passed, or the caller's descriptor is readable.
@@ -383,7 +382,7 @@ std::string ExitText(const WorkerExit& exit) {
 }
 
 absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Start(
-    const std::vector<WorkerLaunch>& workers, SupervisorOptions options) {
+    const IdVector<WorkerId, WorkerLaunch>& workers, SupervisorOptions options) {
   KeepExits();
   WEIR_ASSIGN_OR_RETURN(OwnedDescriptor wake, WakeEvent::Open());
   auto supervisor = std::make_unique<LocalSupervisor>(std::move(options), std::move(wake));

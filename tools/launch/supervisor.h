@@ -25,6 +25,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
 #include "tools/launch/cpu_starvation.h"
 #include "tools/launch/process_state.h"
 #include "tools/launch/stalled_connections.h"
@@ -38,8 +40,8 @@ enum class WorkerProgram : uint8_t { kWeir, kOfUser };
 struct WorkerLaunch {
   std::vector<std::string> arguments;  // [0]: the program; never a secret
   std::string label;                   // "ranks 2-3"
-  std::vector<int> ranks;
-  int host = 0;  // of those of the job, from 0; a supervisor of one host takes 0 alone
+  std::vector<RankId> ranks;
+  HostId host = HostId(0);  // a supervisor of one host takes 0 alone
   std::vector<std::string>
       variables;  // "NAME=value": of its environment, beside the inherited ones
 };
@@ -53,7 +55,7 @@ struct WorkerLook {
 
 // The end of a worker. Asked: by SIGTERM or SIGINT; killed: by SIGKILL.
 struct WorkerExit {
-  int worker = 0;
+  WorkerId worker;
   int64_t pid = 0;
   int code = 0;    // exit code, if it exited
   int signal = 0;  // the signal that killed it, else 0
@@ -75,9 +77,9 @@ std::string SignalText(int signal);            // "SIGKILL (9)"
 std::string ExitText(const WorkerExit& exit);  // "exit code 66", "killed by SIGKILL (9)"
 
 struct SupervisorOptions {
-  std::string log_directory;     // made if absent; one file per worker, "rank-2-3.log", appended to
-  std::vector<int> ranks_shown;  // empty: all
-  int64_t grace_ms = 5000;       // between asking a worker to end and killing it
+  std::string log_directory;  // made if absent; one file per worker, "rank-2-3.log", appended to
+  std::vector<RankId> ranks_shown;  // empty: all
+  int64_t grace_ms = 5000;          // between asking a worker to end and killing it
   // The time for a killed worker to be gone. A worker that a disk or driver holds needs longer.
   int64_t reap_ms = 1000;
   std::ostream* console = nullptr;  // must outlive the supervisor
@@ -94,14 +96,14 @@ class Supervisor {
   virtual ~Supervisor() = default;
   // kUnavailable (W0092, W0093) if a process or log file cannot be made. Then no worker is left
   // running.
-  static absl::StatusOr<std::unique_ptr<Supervisor>> Start(const std::vector<WorkerLaunch>& workers,
-                                                           SupervisorOptions options);
+  static absl::StatusOr<std::unique_ptr<Supervisor>> Start(
+      const IdVector<WorkerId, WorkerLaunch>& workers, SupervisorOptions options);
 
-  // Writes to worker w's standard input and closes it; once per worker. Tell does not block: bytes
-  // beyond the capacity of the pipe are written while Wait or Stop run. The bytes are wiped once
-  // written. kUnavailable if the worker is gone. If the worker ends before it has read everything,
-  // only its exit shows that.
-  virtual absl::Status Tell(int worker, const std::string& bytes) = 0;
+  // Writes to the worker's standard input and closes it; once per worker. Tell does not block:
+  // bytes beyond the capacity of the pipe are written while Wait or Stop run. The bytes are wiped
+  // once written. kUnavailable if the worker is gone. If the worker ends before it has read
+  // everything, only its exit shows that.
+  virtual absl::Status Tell(WorkerId worker, const std::string& bytes) = 0;
 
   // Serves output and ends until a worker ends, `limit_ms` have passed (negative: no limit), Wake
   // is called, or no worker is running. Returns each end once, in order of time, with all output of
@@ -110,7 +112,7 @@ class Supervisor {
   // Makes the Wait under way return, or else the next Wait.
   virtual void Wake() = 0;
   virtual int num_running() const = 0;
-  virtual int64_t pid(int worker) const = 0;  // also after its end
+  virtual int64_t pid(WorkerId worker) const = 0;  // also after its end
 
   // Sends `signal` to every worker that runs.
   virtual void Signal(int signal) = 0;
@@ -122,16 +124,16 @@ class Supervisor {
   // Call after Stop. Waits at most limit_ms for workers that were killed and are not gone, and
   // returns the exits.
   virtual std::vector<WorkerExit> Reap(int64_t limit_ms) = 0;
-  virtual std::vector<int> running() const = 0;
+  virtual std::vector<WorkerId> running() const = 0;
 
   // Looks at workers and returns the looks in the same order. All hosts look at the same time, for
   // up to 0.5 s. Called by the thread that calls Wait, or after Stop.
-  virtual std::vector<WorkerLook> Look(const std::vector<int>& workers) = 0;
+  virtual std::vector<WorkerLook> Look(const std::vector<WorkerId>& workers) = 0;
   // Returns the use of processors by a worker, at most 3 s old; nullopt if the worker is gone or
   // nothing is known yet. Returns at once; any thread.
-  virtual std::optional<ProcessorUse> Use(int worker) = 0;
+  virtual std::optional<ProcessorUse> Use(WorkerId worker) = 0;
 
-  virtual std::string log_path(int worker) const = 0;
+  virtual std::string log_path(WorkerId worker) const = 0;
   // From here on the output of workers goes to their files alone. Called by the thread that calls
   // Wait.
   virtual void HideOutput() = 0;

@@ -33,7 +33,7 @@
 namespace weir::launch {
 
 using SupervisorFactory = absl::StatusOr<std::unique_ptr<Supervisor>> (*)(
-    const std::vector<WorkerLaunch>& workers, const SupervisorOptions& options);
+    const IdVector<WorkerId, WorkerLaunch>& workers, const SupervisorOptions& options);
 
 inline constexpr char kTestWorker[] = "tools/launch/testing/test_worker";
 inline constexpr int64_t kAnHourMs = 3600 * 1000;
@@ -78,12 +78,12 @@ class SupervisorConformance : public ::testing::TestWithParam<SupervisorFactory>
 
   // Starts one worker per command line of the test worker, for example "exit 3".
   absl::Status TryStart(const std::vector<std::string>& lines) {
-    std::vector<WorkerLaunch> workers;
+    IdVector<WorkerId, WorkerLaunch> workers;
     for (const std::string& line : lines) {
-      const int rank = static_cast<int>(workers.size());
+      const int rank = workers.next_id().value();
       std::vector<std::string> arguments =
           absl::StrSplit(absl::StrCat(kTestWorker, " ", line), ' ');
-      workers.push_back({arguments, absl::StrCat("rank ", rank), {rank}});
+      workers.push_back({arguments, absl::StrCat("rank ", rank), {RankId(rank)}});
     }
     absl::StatusOr<std::unique_ptr<Supervisor>> supervisor = GetParam()(workers, options_);
     if (!supervisor.ok()) return supervisor.status();
@@ -104,7 +104,7 @@ class SupervisorConformance : public ::testing::TestWithParam<SupervisorFactory>
     return census_.CollectOrphans();
   }
   std::string Log(int worker) const {
-    const std::string path = supervisor_->log_path(worker);  // perhaps "HOST:PATH"
+    const std::string path = supervisor_->log_path(WorkerId(worker));  // perhaps "HOST:PATH"
     return FileText(path.substr(path.find('/')));
   }
   std::string Console() const { return buffer_.str(); }
@@ -124,11 +124,11 @@ TEST_P(SupervisorConformance, LinesGoToTheFileAsTheyAreAndToTheConsoleWithTheLab
   EXPECT_EQ(Log(0), "line 0\nline 1\n");
   EXPECT_EQ(Console(), "[rank 0] line 0\n[rank 0] line 1\n");
   EXPECT_THAT(exit.last_lines, ::testing::ElementsAre("line 0", "line 1"));
-  EXPECT_THAT(supervisor_->log_path(0), ::testing::EndsWith("/a/b/rank-0.log"));
+  EXPECT_THAT(supervisor_->log_path(WorkerId(0)), ::testing::EndsWith("/a/b/rank-0.log"));
 }
 
 TEST_P(SupervisorConformance, OnlyRanksThatAreShownReachTheConsole) {
-  options_.ranks_shown = {1};
+  options_.ranks_shown = {RankId(1)};
   Start({"lines 1", "lines 2"});
   NextExit();
   NextExit();
@@ -190,9 +190,9 @@ TEST_P(SupervisorConformance, ALongLineIsCutOnTheConsoleAndInMemoryButNotInTheFi
 
 TEST_P(SupervisorConformance, AnExitCodeIsReturnedOnceWithPidAndTime) {
   Start({"exit 66"});
-  const int64_t pid = supervisor_->pid(0);
+  const int64_t pid = supervisor_->pid(WorkerId(0));
   const WorkerExit exit = NextExit();
-  EXPECT_EQ(exit.worker, 0);
+  EXPECT_EQ(exit.worker, WorkerId(0));
   EXPECT_EQ(exit.pid, pid);
   EXPECT_EQ(exit.code, 66);
   EXPECT_EQ(exit.signal, 0);
@@ -240,21 +240,21 @@ TEST_P(SupervisorConformance, AWorkerHasThreeDescriptorsADeathSignalAGroupAndSta
 
 TEST_P(SupervisorConformance, AWorkerIsToldThroughItsStandardInput) {
   Start({"echo"});
-  EXPECT_TRUE(supervisor_->Tell(0, "the secret").ok());
-  EXPECT_EQ(supervisor_->Tell(0, "again").code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(supervisor_->Tell(WorkerId(0), "the secret").ok());
+  EXPECT_EQ(supervisor_->Tell(WorkerId(0), "again").code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(NextExit().last_lines, ::testing::ElementsAre("the secret", "10 bytes"));
 }
 
 TEST_P(SupervisorConformance, NothingToTellClosesTheInput) {
   Start({"echo"});
-  EXPECT_TRUE(supervisor_->Tell(0, "").ok());
+  EXPECT_TRUE(supervisor_->Tell(WorkerId(0), "").ok());
   EXPECT_THAT(NextExit().last_lines, ::testing::ElementsAre("", "0 bytes"));
 }
 
 TEST_P(SupervisorConformance, MoreThanAPipeHoldsIsToldWithoutBlocking) {
   Start({"echo", "wait"});
-  EXPECT_TRUE(supervisor_->Tell(0, std::string(3000000, 'z')).ok());
-  EXPECT_TRUE(supervisor_->Tell(1, std::string(3000000, 'z')).ok());  // never read
+  EXPECT_TRUE(supervisor_->Tell(WorkerId(0), std::string(3000000, 'z')).ok());
+  EXPECT_TRUE(supervisor_->Tell(WorkerId(1), std::string(3000000, 'z')).ok());  // never read
   EXPECT_THAT(NextExit().last_lines, ::testing::ElementsAre("3000000 bytes"));
 }
 
@@ -318,7 +318,7 @@ TEST_P(SupervisorConformance, WorkersThatEndAtTheSameMomentAreAllReturned) {
   Start({"wait", "wait", "wait", "wait", "wait", "wait"});
   for (int rank = 0; rank < 6; ++rank) WaitForText(absl::StrCat("[rank ", rank, "] ready"));
   supervisor_->Signal(SIGKILL);
-  std::set<int> ended;
+  std::set<WorkerId> ended;
   for (int i = 0; i < 6; ++i) ended.insert(NextExit().worker);
   EXPECT_EQ(ended.size(), 6u);
   EXPECT_EQ(supervisor_->num_running(), 0);
@@ -333,13 +333,13 @@ TEST_P(SupervisorConformance, WaitReturnsAtItsLimit) {
 TEST_P(SupervisorConformance, AWorkerThatPrintsWithoutEndKeepsNobodyWaiting) {
   Start({"chatter", "exit 9", "chatter"});
   const WorkerExit exit = NextExit();
-  EXPECT_EQ(exit.worker, 1);
+  EXPECT_EQ(exit.worker, WorkerId(1));
   EXPECT_EQ(exit.code, 9);
 }
 
 TEST_P(SupervisorConformance, AWorkerThatClosesItsOutputStillRuns) {
   Start({"close-output", "exit 2"});
-  EXPECT_EQ(NextExit().worker, 1);
+  EXPECT_EQ(NextExit().worker, WorkerId(1));
   EXPECT_EQ(supervisor_->num_running(), 1);
   const std::vector<WorkerExit> exits = supervisor_->Stop();
   ASSERT_EQ(exits.size(), 1u);
@@ -360,7 +360,7 @@ TEST_P(SupervisorConformance, AnOrphanThatWritesOnDoesNotHoldUpTheExit) {
 
 TEST_P(SupervisorConformance, DroppingTheSupervisorKillsTheWorkers) {
   Start({"ignore-terminate", "chatter", "stop-itself"});
-  const pid_t pid = static_cast<pid_t>(supervisor_->pid(0));
+  const pid_t pid = static_cast<pid_t>(supervisor_->pid(WorkerId(0)));
   buffer_.supervisor = nullptr;
   supervisor_.reset();
   EXPECT_EQ(::kill(pid, 0), -1);

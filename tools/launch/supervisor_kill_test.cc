@@ -52,16 +52,16 @@ TEST_F(KillTest, AWorkerKilledAtARandomMomentIsNamedAndNothingIsLeft) {
   const char* const verbs[] = {"wait", "chatter", "ignore-terminate", "stop-itself"};
   for (int trial = 0; trial < kNumWorkerKills; ++trial) {
     SCOPED_TRACE(absl::StrCat("seed ", seed_, ", trial ", trial));
-    std::vector<WorkerLaunch> workers;
+    IdVector<WorkerId, WorkerLaunch> workers;
     for (int i = 0; i < kNumWorkers; ++i)
-      workers.push_back({{kTestWorker, verbs[i]}, absl::StrCat("rank ", i), {i}});
+      workers.push_back({{kTestWorker, verbs[i]}, absl::StrCat("rank ", i), {RankId(i)}});
     SupervisorOptions options;
     options.log_directory = logs_.path();
     options.grace_ms = Random(trial, 2, 20);
     auto supervisor = Supervisor::Start(workers, options);
     ASSERT_TRUE(supervisor.ok()) << supervisor.status();
     ASSERT_EQ(*(*supervisor)->Wait(Random(trial, 1, 8)), std::nullopt);
-    const int victim = Random(trial, 0, kNumWorkers);
+    const WorkerId victim(Random(trial, 0, kNumWorkers));
     ASSERT_EQ(::kill(static_cast<pid_t>((*supervisor)->pid(victim)), SIGKILL), 0);
     auto exit = (*supervisor)->Wait(-1);
     ASSERT_TRUE(exit.ok() && exit->has_value());

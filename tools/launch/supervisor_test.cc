@@ -27,8 +27,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-absl::StatusOr<std::unique_ptr<Supervisor>> StartHere(const std::vector<WorkerLaunch>& workers,
-                                                      const SupervisorOptions& options) {
+absl::StatusOr<std::unique_ptr<Supervisor>> StartHere(
+    const IdVector<WorkerId, WorkerLaunch>& workers, const SupervisorOptions& options) {
   return Supervisor::Start(workers, options);
 }
 
@@ -42,25 +42,29 @@ TEST_P(SupervisorTest, TellingAWorkerThatIsGoneIsUnavailableAndNoSignal) {
   Start({"exit 0", "exit 0"});
   // The worker is dead and the supervisor has not seen it: the pipe has no reader.
   siginfo_t info = {};
-  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(supervisor_->pid(0)), &info, WEXITED | WNOWAIT), 0);
-  EXPECT_EQ(supervisor_->Tell(0, "hello").code(), absl::StatusCode::kUnavailable);
+  ASSERT_EQ(
+      ::waitid(P_PID, static_cast<id_t>(supervisor_->pid(WorkerId(0))), &info, WEXITED | WNOWAIT),
+      0);
+  EXPECT_EQ(supervisor_->Tell(WorkerId(0), "hello").code(), absl::StatusCode::kUnavailable);
   NextExit();
   NextExit();
-  EXPECT_EQ(supervisor_->Tell(1, "hello").code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(supervisor_->Tell(WorkerId(1), "hello").code(), absl::StatusCode::kUnavailable);
 }
 
 TEST_P(SupervisorTest, AStoppedWorkerIsWokenToEnd) {
   Start({"stop-itself"});
   siginfo_t info = {};
-  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(supervisor_->pid(0)), &info, WSTOPPED | WNOWAIT), 0);
+  ASSERT_EQ(
+      ::waitid(P_PID, static_cast<id_t>(supervisor_->pid(WorkerId(0))), &info, WSTOPPED | WNOWAIT),
+      0);
   const std::vector<WorkerExit> exits = supervisor_->Stop();
   ASSERT_EQ(exits.size(), 1u);
   EXPECT_EQ(exits[0].code, 7);
 }
 
 TEST_P(SupervisorTest, AProgramThatIsNotThereIsUnavailableAndLeavesNoneRunning) {
-  const std::vector<WorkerLaunch> workers = {{{kTestWorker, "wait"}, "rank 0", {0}},
-                                             {{"no/such/program"}, "rank 1", {1}}};
+  const IdVector<WorkerId, WorkerLaunch> workers = {{{kTestWorker, "wait"}, "rank 0", {RankId(0)}},
+                                                    {{"no/such/program"}, "rank 1", {RankId(1)}}};
   const absl::Status status = Supervisor::Start(workers, options_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(status.message(),
@@ -70,8 +74,8 @@ TEST_P(SupervisorTest, AProgramThatIsNotThereIsUnavailableAndLeavesNoneRunning) 
 }
 
 TEST_P(SupervisorTest, RunningOutOfDescriptorsAtAnyPointIsUnavailableAndLeavesNothing) {
-  const std::vector<WorkerLaunch> workers = {{{kTestWorker, "wait"}, "rank 0", {0}},
-                                             {{kTestWorker, "wait"}, "rank 1", {1}}};
+  const IdVector<WorkerId, WorkerLaunch> workers = {{{kTestWorker, "wait"}, "rank 0", {RankId(0)}},
+                                                    {{kTestWorker, "wait"}, "rank 1", {RankId(1)}}};
   rlimit before = {};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const int first_free = ::dup(0);

@@ -148,7 +148,6 @@ absl::Status CheckCluster(const proto::Cluster& cluster, const std::string& name
     names.push_back(device.name());
     CheckDevice(device, &check);
   }
-  double devices = 0;
   for (int i = 0; i < cluster.host_size(); ++i) {
     const proto::HostGroup& host = cluster.host(i);
     const std::string where =
@@ -166,15 +165,23 @@ absl::Status CheckCluster(const proto::Cluster& cluster, const std::string& name
     check.Number(where + ", cores", host.cores(), 0, 1e6);
     for (double speed : host.core_speed())
       check.Number(where + ", core_speed", speed, 0.01, 1, "1 is as fast as one core alone");
-    devices += static_cast<double>(std::max(1, host.count())) * host.devices();
   }
-  check.Number("hosts, all devices", devices, 1, kDevicesMax);
+  // Numbers out of their ranges may have a sum that no integer holds.
+  if (check.status().ok())
+    check.Number("hosts, all devices", static_cast<double>(NumDevices(cluster)), 1, kDevicesMax);
   CheckLink("within_host", cluster.within_host(), &check);
   CheckLink("between_hosts", cluster.between_hosts(), &check);
   return check.status();
 }
 
 }  // namespace
+
+int64_t NumDevices(const proto::Cluster& cluster) {
+  int64_t devices = 0;
+  for (const proto::HostGroup& group : cluster.host())
+    devices += int64_t{std::max(1, group.count())} * group.devices();
+  return devices;
+}
 
 absl::StatusOr<proto::Cluster> ReadClusterFile(const std::string& path) {
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<store::MappedFile> file,

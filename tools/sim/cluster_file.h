@@ -4,6 +4,7 @@
 // for reading the file.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -15,6 +16,9 @@ namespace weir::sim {
 absl::StatusOr<proto::Cluster> ReadClusterFile(const std::string& path);
 // Parses a text. `name` stands for the path in errors.
 absl::StatusOr<proto::Cluster> ParseCluster(const std::string& text, const std::string& name);
+
+// Returns the number of devices of all hosts. Every number of `cluster` is in its range.
+int64_t NumDevices(const proto::Cluster& cluster);
 
 // Returns a text that ParseCluster reads, with a heading that says what it is.
 std::string ClusterText(const proto::Cluster& cluster);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "tools/sim/cluster_file.h"
 
 namespace weir::sim {
 namespace {
@@ -13,13 +14,6 @@ namespace {
 enum LinkKind : int64_t { kPairLink, kDeviceOut, kDeviceIn, kHostOut, kHostIn };
 
 }  // namespace
-
-int64_t NumDevices(const proto::Cluster& cluster) {
-  int64_t devices = 0;
-  for (const proto::HostGroup& group : cluster.host())
-    devices += int64_t{std::max(1, group.count())} * group.devices();
-  return devices;
-}
 
 absl::StatusOr<ClusterMap> ClusterMap::Create(const proto::Cluster& cluster, int64_t num_ranks,
                                               HostLinks host_links) {

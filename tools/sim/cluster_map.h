@@ -18,9 +18,6 @@
 
 namespace weir::sim {
 
-// Returns the number of devices of all hosts.
-int64_t NumDevices(const proto::Cluster& cluster);
-
 class ClusterMap {
  public:
   enum class HostLinks : uint8_t {

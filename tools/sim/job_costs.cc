@@ -10,7 +10,6 @@
 #include "runtime/base/unit_text.h"
 #include "tools/sim/cluster_costs.h"
 #include "tools/sim/cluster_file.h"
-#include "tools/sim/cluster_map.h"
 
 namespace weir::sim {
 namespace {

@@ -1,7 +1,6 @@
 #include "tools/train/job_session.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/problem.h"
@@ -122,15 +121,15 @@ absl::StatusOr<JobSession> OpenJobSession(const proto::Job& job, const JobSessio
   const int64_t devices_here = options.devices_here > 0 ? options.devices_here : devices;
   WEIR_RETURN_IF_ERROR(CheckMachine(*opened.plan, options.threads_per_device, devices_here));
   opened.threads_per_device = ThreadsPerDevice(job, options.threads_per_device, devices_here);
-  std::vector<int> ranks = options.ranks;
+  std::vector<RankId> ranks = options.ranks;
   if (ranks.empty()) {
-    ranks.resize(static_cast<size_t>(devices));
-    std::iota(ranks.begin(), ranks.end(), 0);
+    for (int32_t rank = 0; rank < devices; ++rank) ranks.emplace_back(rank);
   }
   std::vector<proto::RankPlan> plans;
   WEIR_RETURN_IF_ERROR(sandbox::RunConfined([&]() -> absl::Status {
-    for (int rank : ranks) {
-      WEIR_ASSIGN_OR_RETURN(proto::RankPlan plan, compiler::LowerForRank(*opened.plan, rank));
+    for (const RankId rank : ranks) {
+      WEIR_ASSIGN_OR_RETURN(proto::RankPlan plan,
+                            compiler::LowerForRank(*opened.plan, rank.value()));
       SetOnNonfinite(options.on_nonfinite, &plan);
       plans.push_back(std::move(plan));
     }

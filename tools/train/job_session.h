@@ -11,6 +11,7 @@
 #include "actors/session/session.h"
 #include "compiler/compile.h"
 #include "proto/job.pb.h"
+#include "runtime/base/ids.h"
 #include "runtime/transport/transport.h"
 #include "tools/train/on_nonfinite.h"
 
@@ -18,7 +19,7 @@ namespace weir::train {
 
 // Makes the network between the ranks of this process and those of others.
 using NetworkFactory = std::function<absl::StatusOr<std::unique_ptr<transport::TransportNetwork>>(
-    int num_ranks, const std::vector<int>& local_ranks)>;
+    int num_ranks, const std::vector<RankId>& local_ranks)>;
 
 struct JobSessionOptions {
   compiler::PlanMode mode = compiler::PlanMode::kTrain;
@@ -26,12 +27,12 @@ struct JobSessionOptions {
   actors::DataFeed* feed = nullptr;    // must outlive the session
   actors::MetricSink* sink = nullptr;  // must outlive the session
   int64_t first_step = 0;
-  std::vector<int> ranks;    // the ranks in this process; empty: all
-  NetworkFactory network;    // to other processes; null if all ranks are here
-  int64_t devices_here = 0;  // of the job, on this machine in all processes; 0: all of the job
-  uint32_t epoch = 1;        // of the plan, and
-  uint16_t role = 0;         // of the session in its job: messages carry both
-  std::string plan_id;       // required result of compiling; empty: any plan
+  std::vector<RankId> ranks;  // the ranks in this process; empty: all
+  NetworkFactory network;     // to other processes; null if all ranks are here
+  int64_t devices_here = 0;   // of the job, on this machine in all processes; 0: all of the job
+  uint32_t epoch = 1;         // of the plan, and
+  uint16_t role = 0;          // of the session in its job: messages carry both
+  std::string plan_id;        // required result of compiling; empty: any plan
   // The plan from an earlier compilation whose memory was already checked. Null: OpenJobSession
   // does both.
   std::shared_ptr<const compiler::LogicalPlan> plan;

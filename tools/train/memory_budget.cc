@@ -42,13 +42,14 @@ bool Fits(const MemoryNeed& need, const MemoryBudget& budget) {
 std::string Text(double bytes) { return BytesText(bytes); }
 
 // Ranks to look at, and for how many each stands.
-std::map<int64_t, int64_t> RanksLookedAt(const compiler::LogicalPlan& plan) {
-  std::map<int64_t, int64_t> stands_for;
+std::map<RankId, int64_t> RanksLookedAt(const compiler::LogicalPlan& plan) {
+  std::map<RankId, int64_t> stands_for;
   if (plan.mesh.num_ranks() <= kRanksLookedAt) {
-    for (int64_t rank = 0; rank < plan.mesh.num_ranks(); ++rank) stands_for[rank] = 1;
+    for (int32_t rank = 0; rank < plan.mesh.num_ranks(); ++rank) stands_for[RankId(rank)] = 1;
   } else {
     for (int64_t stage = 0; stage < plan.places.size(); ++stage)
-      stands_for[plan.places.ranks(stage)[0]] = plan.stage_mesh.num_ranks();
+      stands_for[RankId(static_cast<int32_t>(plan.places.ranks(stage)[0]))] =
+          plan.stage_mesh.num_ranks();
   }
   return stands_for;
 }
@@ -92,17 +93,16 @@ absl::StatusOr<NeedAndPlans> NeedBeside(const compiler::LogicalPlan& plan,
   const int threads = ThreadsPerDevice(plan.job, threads_asked, plan.mesh.num_ranks());
   StageWorkspaces own_workspaces(threads), beside_workspaces(threads);
   for (const auto& [rank, ranks] : RanksLookedAt(plan)) {
-    WEIR_ASSIGN_OR_RETURN(proto::RankPlan own, compiler::LowerForRank(plan, rank));
+    WEIR_ASSIGN_OR_RETURN(proto::RankPlan own, compiler::LowerForRank(plan, rank.value()));
     int64_t beside_bytes = 0;
     if (evaluation != nullptr) {
       WEIR_ASSIGN_OR_RETURN(const proto::RankPlan beside,
-                            compiler::LowerForRank(*evaluation, rank));
+                            compiler::LowerForRank(*evaluation, rank.value()));
       beside_bytes = beside.arena_bytes() + beside_workspaces.Of(beside);
     }
     const int64_t bytes = own.arena_bytes() + own_workspaces.Of(own) + beside_bytes;
     of.need.all_bytes += static_cast<double>(bytes) * static_cast<double>(ranks);
-    int64_t& of_stage =
-        of.need.bytes_of_stage[plan.places.PlaceOf(RankId(static_cast<int32_t>(rank)))];
+    int64_t& of_stage = of.need.bytes_of_stage[plan.places.PlaceOf(rank)];
     of_stage = std::max(of_stage, bytes);
     if (bytes > of.need.bytes) {
       of.need.rank = rank;
@@ -211,8 +211,8 @@ std::vector<std::string> Remedies(const compiler::LogicalPlan& plan, Beside besi
   return remedies;
 }
 
-std::string LargestTensors(const compiler::LogicalPlan& plan, int64_t rank) {
-  const absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(plan, rank);
+std::string LargestTensors(const compiler::LogicalPlan& plan, RankId rank) {
+  const absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(plan, rank.value());
   if (!lowered.ok()) return "";
   std::vector<std::string> tensors;
   for (const auto& tensor :
@@ -257,7 +257,7 @@ MemoryNeed NeedOf(const std::vector<proto::RankPlan>& plans, int threads_per_dev
     const int64_t bytes = plan.arena_bytes() + workspaces.Of(plan);
     need.all_bytes += static_cast<double>(bytes);
     if (bytes <= need.bytes) continue;
-    need.rank = plan.rank();
+    need.rank = RankId(static_cast<int32_t>(plan.rank()));
     need.bytes = bytes;
   }
   return need;

@@ -30,7 +30,7 @@ MemoryBudget BudgetOf(const proto::Job& job);
 enum class Beside : uint8_t { kNothing, kEvaluation };
 
 struct MemoryNeed {
-  int64_t rank = 0;          // the rank that needs most
+  RankId rank = RankId(0);   // the rank that needs most
   int64_t bytes = 0;         // of that rank: its arena, and the workspace of its kernels
   int64_t beside_bytes = 0;  // the part of `bytes` for the evaluation beside it
   double all_bytes = 0;      // of all ranks
@@ -47,7 +47,7 @@ absl::StatusOr<MemoryNeed> NeedOf(const compiler::LogicalPlan& plan, Beside besi
 // and the rank that needs most.
 struct NeedAndPlans {
   MemoryNeed need;
-  std::map<int64_t, proto::RankPlan> plans;  // by rank
+  std::map<RankId, proto::RankPlan> plans;
 };
 absl::StatusOr<NeedAndPlans> NeedAndPlansOf(const compiler::LogicalPlan& plan, Beside beside);
 

@@ -114,7 +114,7 @@ absl::Status TryFeeds(const compiler::LogicalPlan& plan, const store::Dataset& d
 
 // Makes the proofs that a session makes for its ranks' plans.
 absl::Status ProvePlans(const compiler::LogicalPlan& plan,
-                        const std::map<int64_t, proto::RankPlan>& lowered,
+                        const std::map<RankId, proto::RankPlan>& lowered,
                         PreparedTraining* prepared) {
   std::vector<actors::Plan> plans;
   const auto add = [&](const proto::RankPlan& rank_plan) -> absl::Status {
@@ -126,8 +126,8 @@ absl::Status ProvePlans(const compiler::LogicalPlan& plan,
     return absl::OkStatus();
   };
   for (const auto& [rank, rank_plan] : lowered) WEIR_RETURN_IF_ERROR(add(rank_plan));
-  for (int64_t rank = 0; rank < RanksProven(plan.mesh.num_ranks()); ++rank) {
-    if (lowered.count(rank) > 0) continue;
+  for (int32_t rank = 0; rank < RanksProven(plan.mesh.num_ranks()); ++rank) {
+    if (lowered.count(RankId(rank)) > 0) continue;
     WEIR_ASSIGN_OR_RETURN(const proto::RankPlan rank_plan, compiler::LowerForRank(plan, rank));
     WEIR_RETURN_IF_ERROR(add(rank_plan));
   }
@@ -147,7 +147,7 @@ MemoryBudget BudgetFor(const proto::Job& job, PrepareScope::Machine machine) {
 
 // Returns the weights and states of all ranks that were checked. These include a rank of each
 // stage.
-std::map<std::string, StateType> StatesOfPlans(const std::map<int64_t, proto::RankPlan>& plans) {
+std::map<std::string, StateType> StatesOfPlans(const std::map<RankId, proto::RankPlan>& plans) {
   std::map<std::string, StateType> states;
   for (const auto& [rank, plan] : plans) {
     for (const proto::StateSpec& state : plan.state()) {

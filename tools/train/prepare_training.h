@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
 #include "runtime/store/dataset.h"
 #include "tools/train/memory_budget.h"
 #include "tools/train/trainer.h"
@@ -32,7 +34,7 @@ struct PreparedTraining {
   int64_t actors = 0;  // the most of any rank that was checked
   // The need of the rank that needs most, with its evaluation (memory_budget.h).
   int64_t bytes_per_device = 0;
-  std::vector<int64_t> bytes_of_rank;        // likewise of each rank, as its stage needs
+  IdVector<RankId, int64_t> bytes_of_rank;   // likewise of each rank, as its stage needs
   int64_t first_step = 0;                    // steps done in the checkpoint that the run resumes
   std::vector<std::string> notes, warnings;  // sentences
 };

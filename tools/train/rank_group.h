@@ -33,7 +33,7 @@ enum class GroupRole : uint16_t { kTraining, kEvaluation };
 struct PreparedTraining;  // prepare_training.h
 
 struct RankGroupOptions {
-  std::vector<int> ranks;      // empty: all
+  std::vector<RankId> ranks;   // empty: all
   int threads_per_device = 0;  // 0: as the job says; if it says 0, the cores shared evenly
   int64_t devices_here = 0;    // as in JobSessionOptions
   int64_t first_step = 0;

@@ -140,7 +140,7 @@ absl::StatusOr<std::unique_ptr<store::SafetensorsWriter>> BeginSave(
   return store::SafetensorsWriter::Create(path, std::move(entries), metadata);
 }
 
-void AddValues(int rank, const TensorSlice& slice, const void* data, SavedPart* part) {
+void AddValues(RankId rank, const TensorSlice& slice, const void* data, SavedPart* part) {
   const int64_t count = slice.num_elements();
   part->elements += count;
   if (!part->nonfinite.empty() || AllFinite(slice.dtype, data, count)) return;
@@ -159,7 +159,7 @@ absl::StatusOr<std::map<std::string, SavedPart>> SaveShards(const actors::Sessio
       ForEachShard(session, set, [&](RankId rank, const actors::PlanState& state) -> absl::Status {
         if (!state.owner) return absl::OkStatus();
         WEIR_ASSIGN_OR_RETURN(const device::HostView memory, session.ReadState(rank, state.name));
-        AddValues(rank.value(), state.slice, memory.data(), &parts[state.name]);
+        AddValues(rank, state.slice, memory.data(), &parts[state.name]);
         return part->Write(state.name, state.slice, memory.data());
       }));
   WEIR_RETURN_IF_ERROR(part->Flush());

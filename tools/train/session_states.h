@@ -59,7 +59,7 @@ struct SavedPart {
 };
 // Counts the values of `slice`, which `rank` holds at `data`, and notes the first that are not
 // finite.
-void AddValues(int rank, const TensorSlice& slice, const void* data, SavedPart* part);
+void AddValues(RankId rank, const TensorSlice& slice, const void* data, SavedPart* part);
 // Writes the shards that local ranks own into the file whose final name is `path`. Returns the
 // parts by name.
 absl::StatusOr<std::map<std::string, SavedPart>> SaveShards(const actors::Session& session,

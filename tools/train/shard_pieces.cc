@@ -61,7 +61,7 @@ absl::StatusOr<ShardBatch> ReadShards(const actors::Session& session, StateSet s
           return batch;
         }
         if (position >= begin) {
-          AddValues(rank.value(), slice, bytes, &batch.parts[state.name]);
+          AddValues(rank, slice, bytes, &batch.parts[state.name]);
           batch.pieces.push_back(
               {state.name, std::move(slice), std::string(bytes, static_cast<size_t>(size))});
           taken += size;

@@ -9,9 +9,9 @@
 
 int main(int argc, char** argv) {
   if (argc < 4) return 64;
-  std::vector<weir::launch::WorkerLaunch> workers;
+  weir::IdVector<weir::WorkerId, weir::launch::WorkerLaunch> workers;
   for (int i = 3; i < argc; ++i)
-    workers.push_back({{argv[1], argv[i]}, "rank " + std::to_string(i - 3), {i - 3}});
+    workers.push_back({{argv[1], argv[i]}, "rank " + std::to_string(i - 3), {weir::RankId(i - 3)}});
   weir::launch::SignalWatch signals(weir::launch::SecondSignal::kIsAnEvent);
   weir::launch::SupervisorOptions options;
   options.log_directory = argv[2];
