@@ -11,6 +11,7 @@
 #include "compiler/passes/passes.h"
 #include "compiler/registers/allocate_registers.h"
 #include "compiler/rhythm/solve_rhythm.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 
@@ -30,11 +31,25 @@ absl::StatusOr<sbp::Mesh> MeshOf(const proto::Job& job) {
   return mesh;
 }
 
+// A list in a --set grows by one element with each --set, which the names alone do not tell.
+absl::Status WithWayToWrite(const absl::Status& flaw, const sbp::Mesh& mesh) {
+  std::optional<Problem> problem = ProblemOf(flaw);
+  if (!problem.has_value() || mesh.num_axes() < 2) return flaw;
+  std::string sets;
+  for (const sbp::MeshAxis& axis : mesh.axes())
+    absl::StrAppend(&sets, " --set mesh.rank_order=", axis.name);
+  problem->hint = absl::StrCat(problem->hint, "; --place ", problem->hint,
+                               " says that, as does a --set for each name:", sets);
+  return ErrorOf(flaw.code(), *problem);
+}
+
 absl::StatusOr<sbp::Places> PlacesOf(const proto::MeshSpec& spec, const sbp::Mesh& mesh) {
   std::vector<int> order;
   const std::vector<std::string> names(spec.rank_order().begin(), spec.rank_order().end());
   if (!names.empty()) {
-    WEIR_ASSIGN_OR_RETURN(order, mesh.OrderOf(names, "mesh.rank_order"));
+    absl::StatusOr<std::vector<int>> found = mesh.OrderOf(names, "mesh.rank_order");
+    if (!found.ok()) return WithWayToWrite(found.status(), mesh);
+    order = *std::move(found);
   }
   return sbp::PipelinePlaces(mesh, spec.devices_per_host(), order);
 }

@@ -41,9 +41,10 @@ class DrillsBase(unittest.TestCase):
         job.await_text("step 1/")
         return job
 
-    def expect_end(self, job, codes, *reports, litter=None):
+    def expect_end(self, job, codes, *reports, litter=()):
         """Waits for the end. The codes are those of the typed commands, several for one if the launcher is not of one mind;
-        None stands for any. A host that dies leaves the `litter` of its scheduler: files whose paths have it."""
+        None stands for any. A host that dies or is cut off leaves the `litter` of its launcher: files and processes whose
+        texts have a part of it."""
         found = job.await_end()
         text = unwrapped(job.text())
         print(f"{self.lane.name}: {found}\n{text[-1500:]}", flush=True)
@@ -55,7 +56,7 @@ class DrillsBase(unittest.TestCase):
                 self.assertIn(code, wanted if isinstance(wanted, tuple) else (wanted,), text)
 
         def left():
-            return [thing for thing in job.left() if litter is None or litter not in thing]
+            return [thing for thing in job.left() if not any(part in thing for part in litter)]
         until(lambda: f"nothing left; found {left()}", lambda: not left(), GONE_S)
 
 
@@ -101,7 +102,7 @@ class Drills(DrillsBase):
         lanes.Indexed: {"the starter is killed": r"the starter is gone without a word, so the job ends here"},
     }
 
-    def drill(self, event, disturb, litter=None):
+    def drill(self, event, disturb, litter=()):
         job = self.start()
         disturb(job)
         codes = self.CODES_OF.get(self.lane_class, {}).get(event, self.CODES[event])
@@ -118,7 +119,7 @@ class Drills(DrillsBase):
         self.drill("the starter is killed", lambda job: kill([job.starter()]))
 
     def test_a_host_goes(self):
-        self.drill("a host goes", lambda job: kill(self.lane.processes_of_host(job)), litter="/ompi.")
+        self.drill("a host goes", lambda job: kill(self.lane.processes_of_host(job)), litter=("/ompi.",))
         self.lane.mend_host()
 
     def test_a_worker_is_stopped_for_ever(self):
@@ -198,6 +199,21 @@ class CutsOverSockets(Cuts):
         self.cut("a host from all")
         self.expect_end(job, [69, 69], SECOND + r"frozen: no heartbeat for 1\.5 s; its host '{host}' does not answer either",
                         "the starter's machine is silent, so the job ends here")
+        self.assertNotIn("waiting 10 s", job.text(), "for a process that nobody sees")
+
+
+class CutsUnderMpirun(Cuts):
+    """mpirun has a connection of its own to each host, and waits until the system gives that up."""
+
+    lane_class = lanes.OpenMpi
+
+    def test_mpirun_returns_the_code_of_the_job_once_the_system_gives_its_connection_up(self):
+        self.lane.lab.in_hub("sh", "-c", "echo 5 > /proc/sys/net/ipv4/tcp_retries2")  # 13 s instead of 15 minutes
+        job = self.start()
+        self.addCleanup(lambda: kill(self.lane.processes_of_host(job)))  # what mpirun has left beyond the cut
+        self.cut("a host from all")
+        self.expect_end(job, [69], SECOND + r"frozen: no heartbeat for 1\.5 s; its host '{host}' does not answer either",
+                        litter=("orted ", "/ompi."))
 
 
 for one in lanes.ALL:

@@ -132,8 +132,11 @@ class OnThisMachine(Launches):
         self.expect_nothing_left()
 
     def test_what_cannot_run_is_said(self):
+        self.path("plain.sh", "#!/bin/sh\n")
         for arguments, code, wanted in ((("no-such-program",), 69, "W0874 .*no program 'no-such-program' in the folders"),
                                         (("./nothing",), 69, "no program './nothing'"),
+                                        (("./plain.sh", "--flag"), 69, "W0874 at host 'localhost': expected a program that may be "
+                                         r"executed; found './plain.sh', which is not executable. Try: chmod \+x ./plain.sh, or"),
                                         ((), 2, "COMMAND is required"),
                                         (("--env", "NOT_SET_OF_TEST", "true"), 65, "W0882 at --env.*'NOT_SET_OF_TEST'"),
                                         (("--ranks", "3", "true"), 65, "W0091"),
@@ -177,6 +180,19 @@ class OnHosts(Launches):
         done = self.launch(*self.on_hosts("--", "sh", "-c", 'if [ $RANK = 3 ]; then exit 9; fi; sleep 1000'))
         self.assertEqual(done.returncode, 9)
         self.assertRegex(unwrapped(done.stderr), rf"first failure: rank 3 \(pid \d+ on {self.lab.hosts[1]}\): exit code 9")
+
+    def test_a_stopped_agent_does_not_keep_weir_after_the_grace(self):
+        job = self.start_program(*self.on_hosts("--grace", "0.2", "--", "sh", "-c", "echo ready; exec sleep 1000"), ready=4)
+        inside = set(self.lab.processes_on(1))
+        agent = next(pid for pid in self.processes("agent") if pid in inside)
+        os.kill(agent, signal.SIGSTOP)
+        try:
+            job.send_signal(signal.SIGTERM)
+            text, _ = job.communicate(timeout=LIMIT_S)
+        finally:
+            os.kill(agent, signal.SIGCONT)
+        self.assertEqual(job.returncode, 130, text)
+        self.expect_nothing_left()
 
     def test_a_lost_host_is_named(self):
         job = self.start_program(*self.on_hosts("--", "sh", "-c", "echo ready; exec sleep 1000"), ready=4)

@@ -73,6 +73,24 @@ class Lane(HostJobs):
                 self.assertEqual(found, code, text)
                 self.assertEqual(unwrapped(text).count(wanted), 1 if code == 2 else 2, text)  # W0880 is in "See:", too
 
+    def expect_what_a_host_lacks_is_said_once_on_it(self, backend):
+        """Every task finds that it cannot join. Tasks that trained alone would each train the whole job."""
+        code, text = self.train(*PLAIN, "--backend", backend, before=self.before(3), environment=self.environment)
+        said = unwrapped(text)
+        self.assertEqual(said.count(f"W0879 at the backend {backend}"), 1, text)
+        self.assertIn("as the starter; or --hosts with ssh, outside of the starter", said)
+        self.assertNotIn("--backend local", said)
+        self.assertNotEqual(code, 0, text)
+        self.expect_nothing_left()
+
+    def expect_too_many_processes_are_refused(self, starter, codes=(65,)):
+        code, text = self.train(*PLAIN, "--processes", "4", before=self.before(2), environment=self.environment)
+        self.assertIn(f"W0876 at the tasks of {starter}: expected slots for 4 processes; found 2 tasks. Try: a task for each "
+                      f"process ({starter} -n 4), or a smaller --processes", unwrapped(text))
+        self.assertEqual(unwrapped(text).count("W0876 at"), 1, text)
+        self.assertIn(code, codes, text)
+        self.expect_nothing_left()
+
     def expect_a_refused_job_ends_all(self):
         code, text = self.train("--mesh", "dp=2,xp=0", before=self.before(2), environment=self.environment)
         self.assertEqual(code, 65, text)
@@ -112,6 +130,12 @@ class OpenMpi(Lane):
 
     def test_wrong_use_is_said_once(self):
         self.expect_wrong_use_is_said_once()
+
+    def test_what_a_host_lacks_is_said_once_on_it(self):
+        self.expect_what_a_host_lacks_is_said_once_on_it("pmi")
+
+    def test_more_processes_than_tasks_are_refused(self):
+        self.expect_too_many_processes_are_refused("mpirun")
 
     def test_a_task_that_never_joins_is_said(self):
         self.expect_a_missing_task_is_said("PMIx")
@@ -157,6 +181,9 @@ class Mpich(Lane):
 
     def test_wrong_use_is_said_once(self):
         self.expect_wrong_use_is_said_once()
+
+    def test_more_processes_than_tasks_are_refused(self):
+        self.expect_too_many_processes_are_refused("mpiexec")
 
     def test_a_task_that_never_joins_is_said(self):
         # mpiexec kills the other program, and returns the status that it sees last.
@@ -244,6 +271,9 @@ class Slurm(Lane):
 
     def test_wrong_use_is_said_once(self):
         self.expect_wrong_use_is_said_once()
+
+    def test_more_processes_than_tasks_are_refused(self):
+        self.expect_too_many_processes_are_refused("srun")
 
     def test_the_end_of_the_starter_is_the_end_of_everything(self):
         job = self.start_two()

@@ -103,6 +103,19 @@ exec {ENTER} -- "$2" "$last"
         self.refused(69, r"W0886 at host '{second}': expected a way to every other host of the job; found {first} "
                      r"\(10\.77\.0\.1:\d+\) no answer within 2\.0 s\. " + OPEN_PORTS)
 
+    def test_an_interface_that_a_host_lacks(self):
+        self.refused(65, r"W0887 at --iface ib0: expected an interface of that name, which is up, on every host of the job; found "
+                     r"{first}, {second}: lo, eth0\. Try: the name of one that every host has", "--iface", "ib0")
+        self.refused(69, r"{first} has no interface ib0 that is up \(it has lo, eth0\).*{second} has no interface ib0",
+                     words=("doctor", "--hosts", self.two(), "--ssh", ENTER, "--iface", "ib0"))
+        self.refused(0, "Nothing to mend", words=("doctor", "--hosts", self.two(), "--ssh", ENTER, "--iface", "eth0"))
+
+    def test_a_firewall_before_the_interface_of_a_host(self):
+        self.lab.close_ports(1, "10.77.0.1")
+        self.addCleanup(self.lab.open_ports, 1)
+        self.refused(69, r"W0886 at host '{second}': .*found {first} \(10\.77\.0\.1:\d+\) no answer within 2\.0 s\. "
+                     + OPEN_PORTS, "--iface", "eth0")
+
     def test_hosts_that_do_not_reach_each_other(self):
         self.lab.isolate()
         self.addCleanup(self.lab.join)

@@ -110,7 +110,7 @@ class CheckTest : public ::testing::Test {
         {"threads", {images, "--threads", "100000"}, 65, "W0081"},
         {"processes without ranks", {images, "--mesh", "dp=2", "--processes", "3"}, 65, ""},
         {"heartbeats that are too slow",
-         {images, "--mesh", "dp=2", "--processes", "2", "--heartbeat", "3"},
+         {images, "--mesh", "dp=2", "--processes", "2", "--heartbeat", "3", "--dead-after", "4"},
          65,
          "W0074"},
         {"--init and --resume", {images, "--init", weights, "--resume", checkpoint}, 65, "W0074"},

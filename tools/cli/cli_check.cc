@@ -63,7 +63,10 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
   const compiler::LogicalPlan& plan = *prepared.plans.training;
   const int64_t ranks = plan.mesh.num_ranks();
   for (const std::string& note : prepared.notes) *context->err << note << "\n";
-  for (const std::string& warning : prepared.warnings)
+  std::vector<std::string> warnings = prepared.warnings;
+  if (std::string text = read.costs.MissingDevicesText(ranks); !text.empty())
+    warnings.insert(warnings.begin(), std::move(text));
+  for (const std::string& warning : warnings)
     *context->err << WrapText(absl::StrCat("WARNING: ", warning), context->columns) << "\n";
   int64_t parameters = 0;
   for (const auto& variable : plan.module.variables) parameters += variable.type.num_elements();

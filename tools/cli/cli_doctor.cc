@@ -21,6 +21,7 @@ constexpr int kExitMend = 69;
 
 struct DoctorArguments {
   hosts::HostsRequest hosts;
+  std::string interface;  // for tensors; empty: any
   bool shows_commands = false;
 };
 
@@ -51,7 +52,7 @@ absl::Status RunDoctor(const DoctorArguments& arguments, CliContext* context) {
   if (own.empty()) own.emplace_back("127.0.0.1");
   const hosts::ProbeTargets targets = hosts::OpenProbeTargets(own);
   const hosts::Examination examination =
-      hosts::Examine(supervisor.get(), names, targets.addresses(), kProbeMs);
+      hosts::Examine(supervisor.get(), names, targets.addresses(), kProbeMs, arguments.interface);
   *context->out << hosts::ExaminationText(examination);
   const std::vector<std::string> complaints = hosts::Complaints(examination, BuildId());
   *context->out << (complaints.empty() ? "Nothing to mend.\n" : "To mend:\n");
@@ -73,6 +74,7 @@ void AddDoctorVerb(CLI::App* app, CliContext* context) {
   verb->add_flag("--commands", arguments->shows_commands,
                  "Show the whole command that leads to each host");
   AddHostOptions(verb, &arguments->hosts);
+  AddInterfaceOption(verb, &arguments->interface);
 }
 
 }  // namespace weir::cli

@@ -208,6 +208,11 @@ TEST(CliTest, TheAxesInsideHostsAreChosenAlikeByAllVerbs) {
   EXPECT_THAT(on_hosts("plan", {}).out, Not(HasSubstr("the cluster has")));
   EXPECT_THAT(Weir({"plan", job, "--mesh", "dp=4,tp=2", "--cluster", cluster}).out,
               HasSubstr("warnings  the cluster has 4 devices, fewer than the 8 of the mesh"));
+  EXPECT_THAT(on_hosts("check", {}).err, Not(HasSubstr("the cluster has")));
+  const Outcome small = Weir({"check", job, "--mesh", "dp=4,tp=2", "--cluster", cluster});
+  EXPECT_EQ(small.code, 0) << small.err;
+  EXPECT_THAT(small.err,
+              HasSubstr("WARNING: the cluster has 4 devices, fewer than the 8 of the mesh"));
 
   const std::string chosen = PathFor("chosen.st"), written = PathFor("written.st");
   EXPECT_THAT(on_hosts("train", {"--steps", "2", "--save", chosen}).err,
@@ -231,6 +236,13 @@ TEST(CliTest, AnOrderOfRanksThatTheCommandLineSetsIsRefusedIfItIsWrong) {
     EXPECT_EQ(wrong.code, 65) << order << wrong.err;
     EXPECT_THAT(wrong.err, HasSubstr("mesh.rank_order: expected each axis of the mesh dp=2,tp=2"));
   }
+  const Outcome list =
+      Weir({"check", job, "--mesh", "dp=2,tp=2", "--set", "mesh.rank_order=tp,dp"});
+  EXPECT_THAT(list.err, AllOf(HasSubstr("a --set for each name"), HasSubstr("mesh.rank_order=dp")));
+  EXPECT_EQ(Weir({"check", job, "--mesh", "dp=2,tp=2", "--set", "mesh.rank_order=tp", "--set",
+                  "mesh.rank_order=dp"})
+                .code,
+            0);
   EXPECT_EQ(Weir({"check", job, "--mesh", "dp=2", "--set", "mesh.rank_order=dp"}).code, 0);
 }
 

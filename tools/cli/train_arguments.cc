@@ -61,14 +61,21 @@ void AddHostOptions(CLI::App* verb, hosts::HostsRequest* hosts) {
       ->group("Hosts");
 }
 
+void AddInterfaceOption(CLI::App* verb, std::string* interface) {
+  verb->add_option("--iface", *interface,
+                   "The interface of every host for tensors [the one on the way to this machine]")
+      ->type_name("NAME")
+      ->group("Hosts");
+}
+
 void FleetArguments::AddTo(CLI::App* verb) {
   const auto seconds = [&](const char* name, double* value, const char* about,
                            double least = 0.01) {
-    verb->add_option(name, *value, about)
-        ->type_name("SECONDS")
-        ->check(IsSeconds(least))
-        ->capture_default_str()
-        ->group("Processes");
+    CLI::Option* const option = verb->add_option(name, *value, about)
+                                    ->type_name("SECONDS")
+                                    ->check(IsSeconds(least))
+                                    ->group("Processes");
+    if (*value > 0) option->capture_default_str();
   };
   verb->add_option(
           "--processes", processes,
@@ -81,10 +88,7 @@ void FleetArguments::AddTo(CLI::App* verb) {
   verb->add_flag("--ship", ship,
                  "Send the data of the job, --init and --resume to the hosts, which need no copy")
       ->group("Hosts");
-  verb->add_option("--iface", interface,
-                   "The interface of every host for tensors [the one on the way to this machine]")
-      ->type_name("NAME")
-      ->group("Hosts");
+  AddInterfaceOption(verb, &interface);
   verb->add_option("--transport", transport,
                    "How tensors travel between processes: auto, shm or tcp")
       ->type_name("HOW")
@@ -104,9 +108,11 @@ void FleetArguments::AddTo(CLI::App* verb) {
                    "Show only what these ranks print, such as 0,3-5; logs have all [all]")
       ->type_name("LIST")
       ->group("Processes");
-  seconds("--heartbeat", &heartbeat_seconds, "How often a process says that it is alive");
+  seconds("--heartbeat", &heartbeat_seconds,
+          "How often a process says that it is alive [1, or 0.004 for each process]");
   seconds("--dead-after", &dead_after_seconds,
-          "A process that is silent for longer counts as dead, and the job ends");
+          "A process that is silent for longer counts as dead, and the job ends [4, or four "
+          "heartbeats]");
   seconds("--stuck-after", &stuck_after_seconds,
           "End the job if no actor acts for longer, and say what each waits for", 0.1);
   seconds("--grace", &grace_seconds, "Between asking a process to end and killing it");
@@ -137,12 +143,12 @@ absl::StatusOr<fleet::FleetOptions> FleetArguments::Options(const proto::Job& jo
                           launch::ParseRanks(ranks, static_cast<int>(plan->mesh.num_ranks())));
   }
   const auto ms = [](double seconds) { return std::max<int64_t>(1, std::llround(seconds * 1e3)); };
-  options.heartbeat_ms = ms(heartbeat_seconds);
-  options.dead_after_ms = ms(dead_after_seconds);
+  if (heartbeat_seconds > 0) options.heartbeat_ms = ms(heartbeat_seconds);
+  if (dead_after_seconds > 0) options.dead_after_ms = ms(dead_after_seconds);
   options.stuck_after_ms = ms(stuck_after_seconds);
   options.grace_ms = ms(grace_seconds);
   options.console = console;
-  if (options.heartbeat_ms * 2 > options.dead_after_ms) {
+  if (options.dead_after_ms > 0 && options.heartbeat_ms * 2 > options.dead_after_ms) {
     return Rejected({"W0074", "--dead-after",
                      absl::StrCat("at least twice --heartbeat ", heartbeat_seconds, " s"),
                      absl::StrCat(dead_after_seconds, " s"), "a smaller --heartbeat"});

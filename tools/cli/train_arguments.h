@@ -21,6 +21,8 @@ namespace weir::cli {
 
 // Adds the options that say which hosts a verb uses and how it reaches them.
 void AddHostOptions(CLI::App* verb, hosts::HostsRequest* hosts);
+// Adds --iface.
+void AddInterfaceOption(CLI::App* verb, std::string* interface);
 
 // The spread of a job over processes.
 struct FleetArguments {
@@ -31,8 +33,8 @@ struct FleetArguments {
   std::string checksums = "on";
   std::string logs = launch::kLogBaseDefault;
   std::string ranks;
-  double heartbeat_seconds = 1;
-  double dead_after_seconds = 4;
+  double heartbeat_seconds = 0;   // 0: as many workers need
+  double dead_after_seconds = 0;  // likewise
   double stuck_after_seconds = 60;
   double grace_seconds = 5;
   bool ship = false;  // the inputs of the job to the hosts

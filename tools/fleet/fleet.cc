@@ -24,6 +24,7 @@
 #include "runtime/limits/process_limits.h"
 #include "runtime/trace/trace_parts.h"
 #include "runtime/transport/rank_card.h"
+#include "tools/fleet/heartbeat.h"
 #include "tools/fleet/host_memory.h"
 #include "tools/fleet/input_files.h"
 #include "tools/fleet/wait_account.h"
@@ -67,14 +68,23 @@ constexpr int64_t kLooksPerDeath = 4;
 constexpr int64_t kTracePartBytesMax = int64_t{256} << 20;  // of a part that a host sends
 constexpr uint32_t kEpoch = 1;  // of the plan: a failed job is not resumed with a new plan yet
 
+// Returns the options with the heartbeat of a job of so many workers.
+FleetOptions WithHeartbeat(FleetOptions options, size_t num_workers) {
+  const Heartbeat chosen =
+      ChooseHeartbeat({options.heartbeat_ms, options.dead_after_ms}, static_cast<int>(num_workers));
+  options.heartbeat_ms = chosen.every_ms;
+  options.dead_after_ms = chosen.dead_after_ms;
+  return options;
+}
+
 }  // namespace
 
 Fleet::Fleet(IdVector<WorkerId, std::vector<RankId>> ranks_of, const FleetOptions& options)
     : ranks_of_(std::move(ranks_of)),
-      options_(options),
+      options_(WithHeartbeat(options, ranks_of_.size())),
       job_id_(control::MakeJobId()),
       started_ns_(clock_.NowNs()),
-      starvation_(::sysconf(_SC_CLK_TCK), options.dead_after_ms * 1'000'000),
+      starvation_(::sysconf(_SC_CLK_TCK), options_.dead_after_ms * 1'000'000),
       worker_lines_(options.console) {}
 
 Fleet::~Fleet() { Finish(absl::CancelledError("the job was given up")); }
@@ -135,6 +145,7 @@ absl::StatusOr<std::unique_ptr<launch::Supervisor>> Fleet::StartOnHosts(
   hosts::HostsSupervisorOptions of_hosts;
   of_hosts.workers = options;
   of_hosts.build_id = BuildId();
+  of_hosts.use_age_max_ms = UseAgeMaxMs({options_.heartbeat_ms, options_.dead_after_ms});
   std::error_code error;
   of_hosts.folder = std::filesystem::current_path(error).string();
   of_hosts.workers.log_directory = std::filesystem::absolute(options.log_directory, error).string();
@@ -182,14 +193,19 @@ absl::Status Fleet::CheckMemory(const IdVector<HostId, hosts::HostFacts>& facts)
       shares, *std::max_element(options_.bytes_of_rank.begin(), options_.bytes_of_rank.end()));
 }
 
-// Tries the ways between the hosts that have workers. An interface that the user names is not the
-// one on the way to the starter, so its addresses are not known here.
+// Tries the ways between the hosts that have workers.
 absl::Status Fleet::CheckWaysOf(hosts::HostsSupervisor* supervisor,
                                 const hosts::StarterAddress& address,
                                 const IdVector<HostId, std::string>& names) const {
-  if (!options_.interface.empty()) return absl::OkStatus();
-  IdVector<HostId, std::string> addresses(names.size());
-  for (const HostId host : options_.host_of) addresses[host] = address.addresses[host];
+  const std::set<HostId> used(options_.host_of.begin(), options_.host_of.end());
+  IdVector<HostId, std::string> addresses = address.addresses;
+  if (!options_.interface.empty()) {
+    WEIR_ASSIGN_OR_RETURN(addresses,
+                          hosts::AddressesOn(options_.interface, names, supervisor->facts(), used));
+  }
+  for (const HostId host : names.ids()) {
+    if (used.count(host) == 0) addresses[host].clear();
+  }
   return hosts::CheckWays(supervisor, names, addresses);
 }
 
@@ -654,7 +670,8 @@ std::vector<launch::RemainingWorker> Fleet::Remaining() const {
                               : look.kind == launch::ProcessState::Kind::kGone
                                   ? "is held by a debugger"
                                   : launch::StateText(look.kind);
-    remaining.push_back({ranks_of_[worker], supervisor_->pid(worker), state, HostOf(worker)});
+    remaining.push_back(
+        {ranks_of_[worker], supervisor_->pid(worker), state, HostOf(worker), look.is_seen});
   }
   return remaining;
 }
@@ -662,11 +679,16 @@ std::vector<launch::RemainingWorker> Fleet::Remaining() const {
 void Fleet::AwaitRemaining() {
   const std::vector<launch::RemainingWorker> before = Remaining();
   if (before.empty()) return;
-  options_.console->Say(absl::StrFormat("waiting %.0f s for %d %s that SIGKILL has not ended yet",
-                                        static_cast<double>(options_.remaining_limit_ms) * 1e-3,
-                                        before.size(),
-                                        before.size() == 1 ? "process" : "processes"));
-  supervisor_->Reap(options_.remaining_limit_ms);
+  // A host that does not answer shows no process, however long this one waits.
+  const auto num_seen =
+      std::count_if(before.begin(), before.end(),
+                    [](const launch::RemainingWorker& worker) { return worker.is_seen; });
+  if (num_seen > 0) {
+    options_.console->Say(absl::StrFormat("waiting %.0f s for %d %s that SIGKILL has not ended yet",
+                                          static_cast<double>(options_.remaining_limit_ms) * 1e-3,
+                                          num_seen, num_seen == 1 ? "process" : "processes"));
+    supervisor_->Reap(options_.remaining_limit_ms);
+  }
   for (const launch::RemainingWorker& worker : Remaining()) {
     options_.console->Say(absl::StrCat("the process of ", launch::RankLabel(worker.ranks), " (",
                                        launch::ProcessText(worker.pid, worker.host),

@@ -47,8 +47,9 @@ struct FleetOptions {
   enum class Checksums : uint8_t { kOff, kOn } checksums = Checksums::kOn;
   std::string log_base = "weir-logs";  // a folder per job is made in it
   std::vector<RankId> ranks_shown;     // on the console; empty: all
-  int64_t heartbeat_ms = 1000;
-  int64_t dead_after_ms = 4000;
+  // 0: chosen for the number of workers (heartbeat.h).
+  int64_t heartbeat_ms = 0;
+  int64_t dead_after_ms = 0;
   int64_t stuck_after_ms = 60'000;
   int64_t grace_ms = 5000;
   // The path for the trace of the job, which is written even if the job fails. Empty: no trace.
@@ -117,7 +118,8 @@ class Fleet {
   // workers become the trace. Does not wait for a process that the system holds.
   launch::FailureReport Finish(const absl::Status& status);
   // Call after Finish, when its report has been shown. Waits at most remaining_limit_ms for
-  // processes that were killed and still exist, and names on the console those that remain.
+  // processes that were killed and that their hosts still show, and names on the console those that
+  // remain.
   void AwaitRemaining();
   // Call last. Tells the agents of the job's hosts with which exit code the job ends.
   void TellEnd(int exit_code);

@@ -105,6 +105,25 @@ std::string InterfaceOf(const std::string& address) {
   return name;
 }
 
+std::vector<NetworkInterface> OwnInterfaces() {
+  std::vector<NetworkInterface> interfaces;
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return interfaces;
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if ((entry->ifa_flags & IFF_UP) == 0) continue;
+    auto known = std::find_if(
+        interfaces.begin(), interfaces.end(),
+        [entry](const NetworkInterface& interface) { return interface.name == entry->ifa_name; });
+    if (known == interfaces.end())
+      known = interfaces.insert(interfaces.end(), {entry->ifa_name, {}});
+    if (entry->ifa_addr == nullptr) continue;
+    const std::optional<SocketAddress> own = SocketAddress::Of(entry->ifa_addr);
+    if (own.has_value() && !own->is_link_local()) known->addresses.push_back(own->host());
+  }
+  ::freeifaddrs(list);
+  return interfaces;
+}
+
 std::vector<std::string> OwnAddresses() {
   std::vector<std::string> addresses;
   ifaddrs* list = nullptr;

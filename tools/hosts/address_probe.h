@@ -38,6 +38,14 @@ AddressProbe ProbeAddress(const std::string& address, int64_t limit_ms);
 // Returns the interface of this machine that has the address; empty if none has.
 std::string InterfaceOf(const std::string& address);
 
+// An interface of a machine: "eth0". Its addresses do not count the link-local ones.
+struct NetworkInterface {
+  std::string name;
+  std::vector<std::string> addresses;
+};
+// Returns the interfaces of this machine that are up, also that of loopback.
+std::vector<NetworkInterface> OwnInterfaces();
+
 // Returns the addresses of this machine that other machines may reach: those of the interfaces that
 // are up, without loopback and link-local ones.
 std::vector<std::string> OwnAddresses();

@@ -26,6 +26,7 @@
 #include "proto/agent.pb.h"
 #include "runtime/base/build_id.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/control/outcome.h"
 #include "runtime/control/socket_address.h"
@@ -36,6 +37,7 @@
 #include "tools/hosts/host_name.h"
 #include "tools/hosts/link_probe.h"
 #include "tools/hosts/relay.h"
+#include "tools/hosts/ssh_command.h"
 #include "tools/launch/core_dumps.h"
 #include "tools/launch/program_path.h"
 #include "tools/launch/signal_watch.h"
@@ -76,11 +78,18 @@ int FreePort() {
 }
 
 // Returns the path of the program that processes run. kUnavailable with the name that no folder of
-// PATH has.
+// PATH has, or with the file that may not be executed.
 absl::StatusOr<std::string> ProgramOf(const proto::StartOrder& order) {
   if (order.program().empty()) return launch::ResolvedProgram(launch::kOwnProgramLink);
   const std::string program = launch::FindInOwnPath(order.program());
   if (!program.empty()) return program;
+  if (const std::string file = launch::FindNotExecutable(order.program()); !file.empty()) {
+    return ErrorOf(
+        absl::StatusCode::kUnavailable,
+        {"W0874", "", "a program that may be executed",
+         absl::StrCat("'", file, "', which is not executable"),
+         absl::StrCat("chmod +x ", Quoted(file), ", or the interpreter in front (python3, sh)")});
+  }
   return absl::UnavailableError(absl::StrCat(
       "no program '", order.program(), "'",
       order.program().find('/') == std::string::npos ? " in the folders of PATH" : ""));
@@ -109,6 +118,11 @@ proto::AgentHello Hello(const std::string& starter_address) {
                                     ? static_cast<int64_t>(shared.f_bavail * shared.f_frsize)
                                     : -1);
   hello.set_free_port(FreePort());
+  for (const NetworkInterface& interface : OwnInterfaces()) {
+    proto::AgentHello::Interface* const told = hello.add_interface();
+    told->set_name(interface.name);
+    for (const std::string& address : interface.addresses) told->add_address(address);
+  }
   return hello;
 }
 

@@ -77,25 +77,30 @@ LinkSpeed AgentsSupervisor::Measure(HostId host, const std::string& address) {
           agent.measure->bytes_per_second()};
 }
 
+// Asks a host for its time. Returns whether it has answered.
+bool AgentsSupervisor::AskTime(HostId host) {
+  Agent& agent = agents_[host];
+  proto::AgentOrder order;
+  order.mutable_clock()->set_request(++num_requests_);
+  SendTo(&agent, order);
+  const auto has_answered = [&] {
+    return agent.clock.has_value() && agent.clock->request() == num_requests_;
+  };
+  ServeUntil(kAnswerMs, Listen::kToAgentsOnly,
+             [&] { return !agent.lost.empty() || has_answered(); });
+  return has_answered();
+}
+
 IdVector<HostId, std::optional<int64_t>> AgentsSupervisor::ClockOffsetsNs() {
   constexpr int kQuestions = 5;
   IdVector<HostId, std::optional<int64_t>> offsets;
-  for (Agent& agent : agents_) {
+  for (const HostId host : agents_.ids()) {
+    const Agent& agent = agents_[host];
     offsets.emplace_back();
     int64_t quickest_ns = std::numeric_limits<int64_t>::max();
     for (int question = 0; question < kQuestions && agent.lost.empty(); ++question) {
-      proto::AgentOrder order;
-      order.mutable_clock()->set_request(++num_requests_);
       const int64_t asked_ns = RealTimeNs();
-      {
-        MutexLock lock(&mutex_);
-        agent.channel.Send(order.SerializeAsString());
-      }
-      ServeUntil(kAnswerMs, Listen::kToAgentsOnly, [&] {
-        return !agent.lost.empty() ||
-               (agent.clock.has_value() && agent.clock->request() == num_requests_);
-      });
-      if (!agent.clock.has_value() || agent.clock->request() != num_requests_) break;
+      if (!AskTime(host)) break;
       const int64_t round_ns = RealTimeNs() - asked_ns;
       if (round_ns >= quickest_ns) continue;
       quickest_ns = round_ns;
@@ -103,6 +108,21 @@ IdVector<HostId, std::optional<int64_t>> AgentsSupervisor::ClockOffsetsNs() {
     }
   }
   return offsets;
+}
+
+// Finds why a host gives no answer: it is lost, or the first agent on the way to it that does not
+// tell the time keeps the others from answering.
+AgentsSupervisor::SilentHost AgentsSupervisor::FindSilent(HostId host) {
+  if (!agents_[host].lost.empty()) return {host, agents_[host].lost};
+  std::vector<HostId> way;  // to the host, from the last agent on it to the first
+  for (HostId place = host; agents_[place].relayed != nullptr; way.push_back(place))
+    place = hosts_[place].through;
+  for (auto relay = way.rbegin(); relay != way.rend(); ++relay) {
+    if (AskTime(*relay)) continue;
+    return {*relay, absl::StrCat("no answer of its agent, through which host '", hosts_[host].host,
+                                 "' is reached")};
+  }
+  return {host, "no answer of its agent"};
 }
 
 std::vector<launch::WorkerLook> AgentsSupervisor::Look(const std::vector<WorkerId>& workers) {
@@ -216,7 +236,7 @@ absl::Status AgentsSupervisor::ShipFile(const std::string& from,
   if (piece.is_last())
     AwaitAll(kPieceMs, [](const Agent& agent) { return agent.ship_status.has_value(); });
   // After a host has failed, the others have not been sent everything.
-  absl::Status silent;
+  std::optional<HostId> silent;
   for (const HostId host : agents_.ids()) {
     const Agent& agent = agents_[host];
     if (agent.ship_status.has_value() && agent.ship_status->ok()) continue;
@@ -228,14 +248,17 @@ absl::Status AgentsSupervisor::ShipFile(const std::string& from,
                      {"W0881", where, absl::StrCat("a copy of ", from),
                       std::string(agent.ship_status->message()),
                       "make room on that host, or --logs names another folder for the copies"});
-    const absl::Status none =
-        ErrorOf(absl::StatusCode::kUnavailable,
-                {"W0881", where, absl::StrCat("a copy of ", from),
-                 agent.lost.empty() ? "no answer of its agent" : agent.lost, ""});
-    if (!agent.lost.empty()) return none;
-    if (silent.ok()) silent = none;
+    if (!agent.lost.empty())
+      return ErrorOf(absl::StatusCode::kUnavailable,
+                     {"W0881", where, absl::StrCat("a copy of ", from), agent.lost, ""});
+    if (!silent.has_value()) silent = host;
   }
-  return silent;
+  if (!silent.has_value()) return absl::OkStatus();
+  const SilentHost found = FindSilent(*silent);
+  return ErrorOf(absl::StatusCode::kUnavailable,
+                 {"W0881", absl::StrCat(to[found.host], " on host '", hosts_[found.host].host, "'"),
+                  absl::StrCat("a copy of ", from), found.found,
+                  "look at that host: is it overloaded, or is its agent stopped?"});
 }
 
 // Sends a piece to all hosts and waits while a channel holds much. Returns whether every host goes

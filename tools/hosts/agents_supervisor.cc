@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "runtime/base/problem.h"
@@ -28,7 +29,9 @@ using launch::WorkerLaunch;
 
 constexpr int64_t kNsPerMs = 1000 * 1000;
 constexpr int64_t kLastTextMs = 500;  // for the last words of a command whose channel has closed
-constexpr int64_t kUseAgeMaxNs = 3'000 * kNsPerMs;
+// An agent that says nothing for a third of the limit is reached in another way, if there is one.
+constexpr int64_t kSilencesInLimit = 3;
+constexpr int64_t kLooksInSilence = 10;
 constexpr size_t kReadBytes = 16 << 10;
 
 // Returns the name of a command's program, without its folder.
@@ -112,6 +115,7 @@ absl::Status AgentsSupervisor::StartCommand(HostId host) {
   launch::StartOptions start;
   start.streams = launch::StartOptions::Streams::kApart;
   start.environment = launch::StartOptions::Environment::kWhole;
+  agent.tried_ns = clock_.NowNs();
   WEIR_ASSIGN_OR_RETURN(agent.command, launch::StartProcess(arguments, start));
   MutexLock lock(&mutex_);
   agent.channel = FrameChannel(
@@ -124,7 +128,7 @@ absl::Status AgentsSupervisor::StartCommand(HostId host) {
 void AgentsSupervisor::StartRelayed(HostId host) {
   const bool is_sound = options_.build_id.empty() || facts_[host].build_id == options_.build_id;
   for (const HostId child : hosts_.ids()) {
-    if (hosts_[child].through != host || agents_[child].relayed == nullptr) continue;
+    if (!IsReachedThrough(child, host)) continue;
     if (!is_sound) {
       ReachItself(child, "it runs another build");
       continue;
@@ -133,6 +137,7 @@ void AgentsSupervisor::StartRelayed(HostId host) {
     order.mutable_relay()->set_command(child.value());
     proto::RelayOrder::Start* const start = order.mutable_relay()->mutable_start();
     for (const std::string& argument : hosts_[child].arguments) start->add_argument(argument);
+    agents_[child].tried_ns = clock_.NowNs();
     SendTo(&agents_[host], order);
   }
 }
@@ -146,11 +151,22 @@ void AgentsSupervisor::ReachItself(HostId host, const std::string& reason) {
                               << hosts_[way.through].host << "' (" << reason
                               << "), so the starter reaches it itself" << std::endl;
   }
+  if (agent.tried_ns >= 0) {  // a command that hangs does not end with its input
+    proto::AgentOrder order;
+    order.mutable_relay()->set_command(host.value());
+    order.mutable_relay()->mutable_kill();
+    SendTo(&agents_[way.through], order);
+  }
   agent.relayed = nullptr;
   agent.end.reset();
   agent.errors = launch::WorkerOutput(OwnedDescriptor(), way.host, options_.workers.console);
   if (absl::Status status = StartCommand(host); !status.ok())
-    agent.lost = std::string(status.message());
+    Drop(host, std::string(status.message()));
+}
+
+// Returns whether an agent is to be reached through the agent of `host`.
+bool AgentsSupervisor::IsReachedThrough(HostId child, HostId host) const {
+  return hosts_[child].through == host && agents_[child].relayed != nullptr;
 }
 
 // Takes what an agent has to say of a command through which another is reached.
@@ -175,7 +191,14 @@ void AgentsSupervisor::TakeRelay(HostId through, const proto::RelayReport& repor
 }
 
 absl::Status AgentsSupervisor::AwaitHellos() {
-  AwaitAll(options_.hello_limit_ms, [](const Agent& agent) { return agent.has_hello; });
+  const int64_t end_ns = clock_.NowNs() + options_.hello_limit_ms * kNsPerMs;
+  const int64_t silence_ms = options_.hello_limit_ms / kSilencesInLimit;
+  const auto has_come = [](const Agent& agent) { return agent.has_hello; };
+  while (!AreAll(has_come) && clock_.NowNs() < end_ns) {
+    const int64_t left_ms = (end_ns - clock_.NowNs()) / kNsPerMs + 1;
+    AwaitAll(std::min(left_ms, std::max<int64_t>(silence_ms / kLooksInSilence, 1)), has_come);
+    PassOverSilent(silence_ms * kNsPerMs);
+  }
   std::vector<Problem> missing, strangers;
   for (const HostId host : agents_.ids()) {
     const Agent& agent = agents_[host];
@@ -206,6 +229,28 @@ absl::Status AgentsSupervisor::AwaitHellos() {
   if (!missing.empty()) return ErrorOfAll(absl::StatusCode::kUnavailable, missing);
   if (!strangers.empty()) return ErrorOfAll(absl::StatusCode::kUnavailable, strangers);
   return absl::OkStatus();
+}
+
+// Gives up the relays of agents that have been silent since they were tried: a relayed agent is
+// reached from here, and so are the agents that would be reached through an agent that does not
+// come.
+void AgentsSupervisor::PassOverSilent(int64_t silence_ns) {
+  const std::string reason =
+      absl::StrFormat("nothing within %.1f s", static_cast<double>(silence_ns) * 1e-9);
+  for (const HostId host : agents_.ids()) {
+    Agent& agent = agents_[host];
+    if (agent.has_hello || !agent.lost.empty() || agent.tried_ns < 0 ||
+        clock_.NowNs() - agent.tried_ns < silence_ns)
+      continue;
+    if (agent.relayed != nullptr) {
+      ReachItself(host, reason + LastText(agent));
+      continue;
+    }
+    agent.tried_ns = -1;  // it may still come
+    for (const HostId child : hosts_.ids()) {
+      if (IsReachedThrough(child, host)) ReachItself(child, absl::StrCat("it says ", reason));
+    }
+  }
 }
 
 absl::Status AgentsSupervisor::StartWorkers(const IdVector<WorkerId, WorkerLaunch>& workers) {
@@ -249,10 +294,19 @@ absl::Status AgentsSupervisor::StartWorkers(const IdVector<WorkerId, WorkerLaunc
     const Agent& agent = agents_[host];
     if (agent.workers.empty() || (agent.has_started && agent.start_status.ok())) continue;
     const std::string where = absl::StrCat("host '", hosts_[host].host, "'");
+    std::optional<Problem> refused = ProblemOf(agent.start_status);
+    if (refused.has_value() && refused->code == "W0874") {
+      refused->where = where;
+      return ErrorOf(agent.start_status.code(), *refused);
+    }
     if (agent.has_started) return CausedBy(agent.start_status, "W0874", where);
-    return ErrorOf(absl::StatusCode::kUnavailable,
-                   {"W0874", where, "its workers",
-                    agent.lost.empty() ? "no answer of its agent" : agent.lost, ""});
+    const SilentHost silent = FindSilent(host);
+    return ErrorOf(
+        absl::StatusCode::kUnavailable,
+        {"W0874", absl::StrCat("host '", hosts_[silent.host].host, "'"), "its workers",
+         silent.found,
+         agent.lost.empty() ? "look at that host: is it overloaded, or is its agent stopped?"
+                            : ""});
   }
   return absl::OkStatus();
 }
@@ -344,7 +398,7 @@ std::vector<WorkerExit> AgentsSupervisor::Reap(int64_t limit_ms) {
 std::optional<launch::ProcessorUse> AgentsSupervisor::Use(WorkerId index) {
   MutexLock lock(&mutex_);
   const Worker& worker = workers_[index];
-  if (clock_.NowNs() - worker.use_ns > kUseAgeMaxNs) return std::nullopt;
+  if (clock_.NowNs() - worker.use_ns > options_.use_age_max_ms * kNsPerMs) return std::nullopt;
   return worker.use;
 }
 
@@ -376,10 +430,12 @@ void AgentsSupervisor::SendToAll(const proto::AgentOrder& order) {
 
 // Serves until `is_done` holds for each agent that is not lost, or the limit has passed.
 void AgentsSupervisor::AwaitAll(int64_t limit_ms, bool (*is_done)(const Agent& agent)) {
-  ServeUntil(limit_ms, Listen::kToAgentsOnly, [this, is_done] {
-    return std::all_of(agents_.begin(), agents_.end(), [is_done](const Agent& agent) {
-      return !agent.lost.empty() || is_done(agent);
-    });
+  ServeUntil(limit_ms, Listen::kToAgentsOnly, [this, is_done] { return AreAll(is_done); });
+}
+
+bool AgentsSupervisor::AreAll(bool (*is_done)(const Agent& agent)) const {
+  return std::all_of(agents_.begin(), agents_.end(), [is_done](const Agent& agent) {
+    return !agent.lost.empty() || is_done(agent);
   });
 }
 
@@ -491,6 +547,9 @@ void AgentsSupervisor::TakeHello(HostId host, const proto::AgentHello& hello) {
   facts.shared_memory_bytes = hello.shared_memory_bytes();
   if (agent.relayed == nullptr) facts.starter_address = hello.starter_address();
   facts.free_port = hello.free_port();
+  for (const proto::AgentHello::Interface& interface : hello.interface())
+    facts.interfaces.push_back(
+        {interface.name(), {interface.address().begin(), interface.address().end()}});
   StartRelayed(host);
 }
 
@@ -596,10 +655,15 @@ void AgentsSupervisor::Lose(HostId host, const std::string& reason) {
     ReachItself(host, how);
     return;
   }
-  agent.lost = how;
+  Drop(host, how);
+}
+
+// Gives a host up, with its workers and with those that are reached through it.
+void AgentsSupervisor::Drop(HostId host, const std::string& how) {
+  agents_[host].lost = how;
   LoseWorkers(host);
   for (const HostId child : hosts_.ids()) {
-    if (hosts_[child].through != host || agents_[child].relayed == nullptr) continue;
+    if (!IsReachedThrough(child, host)) continue;
     Lose(child,
          absl::StrCat("host '", hosts_[host].host, "', through which it is reached, is lost"));
   }

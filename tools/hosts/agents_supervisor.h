@@ -93,6 +93,12 @@ class AgentsSupervisor final : public HostsSupervisor {
  private:
   enum class Listen { kToCaller, kToAgentsOnly };
 
+  // A host that keeps itself or another from answering, and what is known of it.
+  struct SilentHost {
+    HostId host;
+    std::string found;
+  };
+
   // A worker as this process knows it.
   struct Worker {
     HostId host;
@@ -122,6 +128,9 @@ class AgentsSupervisor final : public HostsSupervisor {
     bool has_started = false;  // has answered the order to start workers
     absl::Status start_status;
     std::string lost;  // why the channel has ended; empty: it has not
+    // When its command was started, here or by a relay; below 0: it was not, or its silence since
+    // then has had its consequence.
+    int64_t tried_ns = -1;
     std::optional<launch::EndOfProcess> end;
     IdVector<HostProcessId, WorkerId> workers;
     std::optional<proto::LookReport> look;
@@ -139,12 +148,15 @@ class AgentsSupervisor final : public HostsSupervisor {
   absl::Status StartCommand(HostId host);
   void StartRelayed(HostId host);
   void ReachItself(HostId host, const std::string& reason);
+  bool IsReachedThrough(HostId child, HostId host) const;
+  void PassOverSilent(int64_t silence_ns);
   void TakeRelay(HostId through, const proto::RelayReport& report);
   absl::StatusOr<bool> Serve(int64_t limit_ns, Listen listen);
   void ServeUntil(int64_t limit_ms, Listen listen, const std::function<bool()>& is_done);
   void SendTo(Agent* agent, const proto::AgentOrder& order);
   void SendToAll(const proto::AgentOrder& order);
   void AwaitAll(int64_t limit_ms, bool (*is_done)(const Agent& agent));
+  bool AreAll(bool (*is_done)(const Agent& agent)) const;
   std::vector<pollfd> DescriptorsToPoll(Listen listen) const;
   void ShowOutput();
   void ReadErrors(Agent* agent);
@@ -157,11 +169,14 @@ class AgentsSupervisor final : public HostsSupervisor {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeUse(const Agent& agent, const proto::UseReport& report)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool AskTime(HostId host);
+  SilentHost FindSilent(HostId host);
   void TakeFetch(Agent* agent, const proto::FetchReport& report);
   bool ShipPiece(const proto::ShipOrder& piece, const IdVector<HostId, std::string>& to);
   void EndCommand(Agent* agent);
   std::string EndText(HostId host, const std::string& reason) const;
   void Lose(HostId host, const std::string& reason);
+  void Drop(HostId host, const std::string& how);
   void LoseWorkers(HostId host);
   std::string LastText(const Agent& agent) const;
   Worker* WorkerOf(const Agent& agent, HostProcessId process) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

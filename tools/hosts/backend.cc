@@ -83,6 +83,29 @@ bool IsLaterTask(const GetVariable& get) {
          (IsSlurmStep(get) && NumberIn(get("SLURM_PROCID"), 0) > 0);
 }
 
+bool IsLaterTaskOnHost(const GetVariable& get) {
+  // Each starter has a name of its own for the number of a task among those of its host.
+  constexpr const char* kNumbers[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
+                                      "SLURM_LOCALID"};
+  if (!IsLaterTask(get)) return false;
+  for (const char* const number : kNumbers) {
+    if (!get(number).empty()) return NumberIn(get(number), 0) > 0;
+  }
+  return false;
+}
+
+ListedBy StarterOfTasks(Backend backend, const GetVariable& get) {
+  if (backend == Backend::kPmi) return ListedBy::kMpiexec;
+  // mpirun starts its tasks with srun where Slurm is, and leaves srun's variables.
+  const bool is_srun = get("OMPI_COMM_WORLD_SIZE").empty() && IsSlurmStep(get);
+  return backend == Backend::kSlurm || is_srun ? ListedBy::kSrun : ListedBy::kMpirun;
+}
+
+bool HasOtherTasks(const GetVariable& get) {
+  return NumberIn(get("OMPI_COMM_WORLD_SIZE"), 1) > 1 || NumberIn(get("PMI_SIZE"), 1) > 1 ||
+         (IsSlurmStep(get) && NumberIn(get("SLURM_STEP_NUM_TASKS"), 1) > 1);
+}
+
 bool IsSlurmStep(const GetVariable& get) { return !get("SLURM_STEP_ID").empty(); }
 
 absl::StatusOr<HostList> ReadSlurmNodes(const GetVariable& get) {
@@ -91,7 +114,8 @@ absl::StatusOr<HostList> ReadSlurmNodes(const GetVariable& get) {
   if (get(kNodes).empty()) return BadVariable(kNodes, "the nodes of a Slurm job", "");
   for (const std::string& pattern : SplitPatterns(get(kNodes))) {
     WEIR_ASSIGN_OR_RETURN(std::vector<std::string> names, ExpandPattern(pattern, kNodes));
-    for (std::string& name : names) nodes.push_back({std::move(name), 0, kNodes});
+    for (std::string& name : names)
+      nodes.push_back({std::move(name), 0, kNodes, ListedBy::kAllocation});
   }
   if (nodes.empty() || nodes.size() > kHostsMax)
     return BadVariable(kNodes, "the nodes of the Slurm job", get(kNodes));

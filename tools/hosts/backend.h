@@ -51,6 +51,16 @@ bool IsSlurmStep(const GetVariable& get);
 // the scheduler shows together. Indexed tasks have outputs of their own.
 bool IsLaterTask(const GetVariable& get);
 
+// Returns whether such a task is also another than the first on its host. What is wrong with a host
+// is told by the first task there.
+bool IsLaterTaskOnHost(const GetVariable& get);
+
+// Returns what has started the tasks of kPmix, kPmi, or a step of kSlurm.
+ListedBy StarterOfTasks(Backend backend, const GetVariable& get);
+
+// Returns whether a scheduler has started other tasks from the command line of this one.
+bool HasOtherTasks(const GetVariable& get);
+
 // Returns the nodes of an allocation of Slurm, with the tasks of each as slots. Rejected (W0870) if
 // the variables do not have Slurm's form.
 absl::StatusOr<HostList> ReadSlurmNodes(const GetVariable& get);

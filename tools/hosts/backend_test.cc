@@ -109,5 +109,32 @@ TEST(BackendTest, LaterTasksLeaveTheWordsToTheFirst) {
   EXPECT_FALSE(is_later({{"JOB_COMPLETION_INDEX", "1"}})) << "its output is its own";
 }
 
+TEST(BackendTest, TheFirstTaskOnAHostTellsOfTheHost) {
+  const auto is_later = [](Variables variables) { return IsLaterTaskOnHost(From(variables)); };
+  Variables task = {{"PMIX_NAMESPACE", "n"}, {"PMIX_RANK", "2"}};
+  EXPECT_FALSE(is_later(task)) << "its starter does not tell its place on the host";
+  task["OMPI_COMM_WORLD_LOCAL_RANK"] = "0";
+  EXPECT_FALSE(is_later(task));
+  task["OMPI_COMM_WORLD_LOCAL_RANK"] = "1";
+  EXPECT_TRUE(is_later(task));
+  EXPECT_TRUE(is_later({{"PMI_FD", "5"}, {"PMI_RANK", "3"}, {"MPI_LOCALRANKID", "1"}}));
+  EXPECT_TRUE(is_later({{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "3"}, {"SLURM_LOCALID", "1"}}));
+  EXPECT_FALSE(is_later({{"SLURM_LOCALID", "1"}})) << "it is no task of a step";
+}
+
+TEST(BackendTest, TheStarterOfTasksIsNamedAsTheUserTypedIt) {
+  EXPECT_EQ(StarterOfTasks(Backend::kPmi, From({})), ListedBy::kMpiexec);
+  EXPECT_EQ(StarterOfTasks(Backend::kPmix, From({{"OMPI_COMM_WORLD_SIZE", "2"}})),
+            ListedBy::kMpirun);
+  EXPECT_EQ(
+      StarterOfTasks(Backend::kPmix, From({{"OMPI_COMM_WORLD_SIZE", "2"}, {"SLURM_STEP_ID", "0"}})),
+      ListedBy::kMpirun)
+      << "mpirun has started its tasks with srun";
+  EXPECT_EQ(StarterOfTasks(Backend::kPmix, From({{"SLURM_STEP_ID", "0"}})), ListedBy::kSrun);
+  EXPECT_EQ(StarterOfTasks(Backend::kSlurm, From(kStep)), ListedBy::kSrun);
+  EXPECT_FALSE(HasOtherTasks(From({{"PMI_SIZE", "1"}})));
+  EXPECT_TRUE(HasOtherTasks(From({{"PMI_SIZE", "2"}})));
+}
+
 }  // namespace
 }  // namespace weir::hosts

@@ -8,6 +8,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/unit_text.h"
+#include "runtime/control/socket_address.h"
+#include "tools/hosts/host_ways.h"
 #include "tools/hosts/ssh_command.h"
 
 namespace weir::hosts {
@@ -30,6 +32,16 @@ HostWay WayOf(const std::vector<AddressProbe>& probes, const std::vector<std::st
     }
   }
   return way;
+}
+
+// Keeps those of the addresses, with ports, that the interface has; none if there is no interface.
+void KeepThoseOf(const NetworkInterface* interface, std::vector<std::string>* addresses) {
+  std::erase_if(*addresses, [interface](const std::string& address) {
+    const auto parsed = control::SocketAddress::ParseWithPort(address);
+    return interface == nullptr || !parsed.has_value() ||
+           std::find(interface->addresses.begin(), interface->addresses.end(), parsed->host()) ==
+               interface->addresses.end();
+  });
 }
 
 void MeasureWays(HostsSupervisor* supervisor, Examination* found) {
@@ -85,12 +97,18 @@ std::string Table(const std::vector<std::vector<std::string>>& rows) {
 }  // namespace
 
 Examination Examine(HostsSupervisor* supervisor, const IdVector<HostId, std::string>& hosts,
-                    const std::vector<std::string>& starter_addresses, int64_t limit_ms) {
+                    const std::vector<std::string>& starter_addresses, int64_t limit_ms,
+                    const std::string& interface) {
   Examination found;
+  found.interface = interface;
   found.hosts = hosts;
   found.facts = supervisor->facts();
   found.clock_offset_ns = supervisor->ClockOffsetsNs();
   IdVector<HostId, std::vector<std::string>> by_host = supervisor->ListenForProbes();
+  if (!interface.empty()) {
+    for (const HostId host : by_host.ids())
+      KeepThoseOf(InterfaceNamed(found.facts[host], interface), &by_host[host]);
+  }
   by_host.push_back(starter_addresses);
   std::vector<std::string> addresses;
   for (const std::vector<std::string>& of_host : by_host)
@@ -147,10 +165,19 @@ std::vector<std::string> Complaints(const Examination& examination, const std::s
               : absl::StrCat("only ", BytesText(static_cast<double>(facts.shared_memory_bytes)),
                              " free in /dev/shm"),
           ": mount it, or make it larger (docker run --shm-size)"));
+    const auto lacks_interface = [&](HostId of) {
+      return !examination.interface.empty() &&
+             InterfaceNamed(examination.facts[of], examination.interface) == nullptr;
+    };
+    if (lacks_interface(host))
+      complaints.push_back(absl::StrCat(name, " has no interface ", examination.interface,
+                                        " that is up (it has ", InterfaceNames(facts),
+                                        "): name one that every host has with --iface"));
     for (const HostId to : examination.ways[host].ids()) {
       const HostWay& way = examination.ways[host][to];
       if (to == host || !way.address.empty()) continue;
       const bool is_starter = to == examination.hosts.next_id();
+      if (!is_starter && lacks_interface(to)) continue;
       complaints.push_back(absl::StrCat(
           name, " does not reach ", is_starter ? kStarter : examination.hosts[to].c_str(), " (",
           way.errors.empty() ? "it has no address" : absl::StrJoin(way.errors, "; "),

@@ -34,13 +34,16 @@ struct Examination {
   // ways[from][to] leads from a host to another; the last `to` is the starter. The way from a host
   // to itself is empty.
   IdVector<HostId, IdVector<HostId, HostWay>> ways;
+  std::string interface;  // to which the ways between hosts lead; empty: any
 };
 
 // Takes at most `limit_ms` for each address that a host does not reach, and 0.4 s for each way that
 // is measured: all ways of up to four hosts, otherwise that of each host to the next, up to 16.
-// `starter_addresses`: with ports that are open, of this machine.
+// `starter_addresses`: with ports that are open, of this machine. Ways between hosts lead to the
+// addresses of `interface` alone, unless it is empty.
 Examination Examine(HostsSupervisor* supervisor, const IdVector<HostId, std::string>& hosts,
-                    const std::vector<std::string>& starter_addresses, int64_t limit_ms);
+                    const std::vector<std::string>& starter_addresses, int64_t limit_ms,
+                    const std::string& interface = "");
 
 // Returns the medians of round trip and speed over the ways between hosts that were measured;
 // nullopt if none was.

@@ -65,6 +65,18 @@ TEST(DoctorTest, EachFaultIsAComplaintThatSaysWhatToDo) {
   EXPECT_THAT(ExaminationText(sick), HasSubstr("NOT REACHED"));
 }
 
+TEST(DoctorTest, AHostWithoutTheNamedInterfaceIsNamedOnceWithThoseThatItHas) {
+  Examination sick = Healthy();
+  sick.interface = "ib0";
+  sick.facts[HostId(0)].interfaces = {{"lo", {"127.0.0.1"}}, {"ib0", {"10.1.0.1"}}};
+  sick.facts[HostId(1)].interfaces = {{"lo", {"127.0.0.1"}}, {"eth0", {"10.0.0.2"}}};
+  sick.ways[HostId(0)][HostId(1)] = {};
+  EXPECT_THAT(
+      Complaints(sick, "b1"),
+      ElementsAre("b has no interface ib0 that is up (it has lo, eth0): name one that every "
+                  "host has with --iface"));
+}
+
 TEST(DoctorTest, WaysThatWereMeasuredShowTheirSpeed) {
   Examination examination = Healthy();
   EXPECT_FALSE(MedianSpeed(examination).has_value());

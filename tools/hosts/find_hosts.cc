@@ -46,6 +46,11 @@ std::string ProgramOf(const HostsRequest& request) {
 
 int64_t LimitMs(const HostsRequest& request) { return std::llround(request.meeting_limit_s * 1e3); }
 
+bool IsCoded(const absl::Status& status, const char* code) {
+  const std::optional<Problem> problem = ProblemOf(status);
+  return problem.has_value() && problem->code == code;
+}
+
 const char* NameOf(Backend backend) { return kBackendNames[static_cast<int>(backend)]; }
 
 absl::Status NoProgram(Backend backend, const std::string& what, const std::string& found,
@@ -153,11 +158,16 @@ absl::StatusOr<std::unique_ptr<TaskGroup>> JoinTasks(Backend backend) {
   const char* const needed = backend == Backend::kPmix  ? "PMIx's library and server"
                              : backend == Backend::kPmi ? "a starter that speaks PMI 1.1"
                                                         : "a task of a step";
+  const char* const hint =
+      backend == Backend::kPmix
+          ? "mpirun or srun --mpi=pmix as the starter, and the package libpmix2 on every host"
+      : backend == Backend::kPmi ? "MPICH's mpiexec as the starter"
+                                 : "srun as the starter";
+  // Each of several tasks would train the whole job by itself.
   return NoProgram(backend, needed, std::string(group.status().message()),
-                   backend == Backend::kPmix
-                       ? "start it by mpirun or srun --mpi=pmix, with libpmix2 installed; or "
-                         "--backend local"
-                       : "--backend local");
+                   absl::StrCat(hint, HasOtherTasks(OwnVariable)
+                                          ? "; or --hosts with ssh, outside of the starter"
+                                          : "; or --backend local"));
 }
 
 absl::Status NotShared(Backend backend, const TaskGroup& group, const absl::Status& status) {
@@ -225,7 +235,8 @@ absl::StatusOr<FoundHosts> MeetTasks(const HostsRequest& request, Backend backen
   for (Visitor& visitor : visitors) found.agents.push_back(AgentOf(std::move(visitor)));
   // A host is that of the task with its number.
   for (const HostId host : found.agents.ids())
-    found.listed.push_back({found.agents[host].host, 1, absl::StrCat("task ", host)});
+    found.listed.push_back({found.agents[host].host, 1, absl::StrCat("task ", host),
+                            StarterOfTasks(backend, OwnVariable)});
   return found;
 }
 
@@ -283,7 +294,8 @@ absl::StatusOr<FoundHosts> StartBySlurm(const HostsRequest& request, std::ostrea
     const auto node = std::find_if(nodes.begin(), nodes.end(), [&](const ListedHost& listed) {
       return listed.name == visitor.name;
     });
-    found.listed.push_back({visitor.name, node == nodes.end() ? 1 : node->slots, "Slurm"});
+    found.listed.push_back(
+        {visitor.name, node == nodes.end() ? 1 : node->slots, "Slurm", ListedBy::kAllocation});
     found.agents.push_back(AgentOf(std::move(visitor)));
   }
   return found;
@@ -323,7 +335,7 @@ bool ListsHosts(const HostsRequest& request) {
 absl::StatusOr<HostList> ReadList(const HostsRequest& request) {
   if (!request.list.empty()) return ParseHosts(request.list);
   if (!request.file.empty()) return ReadHostFile(request.file);
-  return ParseHosts(OwnVariable(kHostsVariable), kHostsVariable);
+  return ParseHosts(OwnVariable(kHostsVariable), kHostsVariable, ListedBy::kVariable);
 }
 
 // Every task runs the same command with the same list of hosts, and knows its own place in it. The
@@ -489,6 +501,8 @@ bool IsSaidByFirstTask() {
   return true;
 }
 
+bool IsSaidByFirstTaskOnHost() { return IsLaterTaskOnHost(OwnVariable) && IsSaidByFirstTask(); }
+
 absl::StatusOr<FoundHosts> FindHosts(const HostsRequest& request, std::ostream* console) {
   const Detected detected = DetectBackend(request.backend, ListsHosts(request), OwnVariable);
   if (detected.backend == Backend::kLocal && request.backend != "auto") return FoundHosts();
@@ -502,9 +516,11 @@ absl::StatusOr<FoundHosts> FindHosts(const HostsRequest& request, std::ostream* 
              << std::endl;
     found = FoundHosts();
     found->served = launch::kExitInterrupted;
-  } else if (!refused.ok() && IsSaidByFirstTask()) {
+  } else if ((!refused.ok() && IsSaidByFirstTask()) ||
+             (IsCoded(found.status(), "W0879") && IsSaidByFirstTaskOnHost())) {
+    const int exit_code = ExitCode(found.status());
     found = FoundHosts();
-    found->served = ExitCode(refused);
+    found->served = exit_code;
   }
   if (!found.ok()) return found;
   found->backend = detected.backend;

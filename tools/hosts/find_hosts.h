@@ -78,6 +78,9 @@ absl::StatusOr<FoundHosts> FindHosts(const HostsRequest& request, std::ostream* 
 // the first of them fails, and this one must not come before the words.
 bool IsSaidByFirstTask();
 
+// The same for what is wrong with a host, which the first task on it says.
+bool IsSaidByFirstTaskOnHost();
+
 // Returns "n1 (2 slots), n2" for people; of many hosts the first ones.
 std::string HostsText(const HostList& hosts);
 

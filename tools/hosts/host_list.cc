@@ -110,7 +110,7 @@ absl::StatusOr<Entry> EntryOf(const std::string& text, const std::string& where)
   return entry;
 }
 
-absl::StatusOr<HostList> HostsOf(const std::vector<Entry>& entries) {
+absl::StatusOr<HostList> HostsOf(const std::vector<Entry>& entries, ListedBy by) {
   HostList hosts;
   std::map<std::string, std::string> seen;  // where each host stands
   for (const Entry& entry : entries) {
@@ -128,7 +128,7 @@ absl::StatusOr<HostList> HostsOf(const std::vector<Entry>& entries) {
         return Rejected(
             {"W0870", entry.where, absl::StrCat("at most ", kHostsMax, " hosts"), "more", ""});
       }
-      hosts.push_back({std::move(name), entry.slots, entry.where});
+      hosts.push_back({std::move(name), entry.slots, entry.where, by});
     }
   }
   return hosts;
@@ -201,7 +201,8 @@ absl::StatusOr<std::vector<std::string>> ExpandPattern(const std::string& patter
   return names;
 }
 
-absl::StatusOr<HostList> ParseHosts(const std::string& text, const std::string& source) {
+absl::StatusOr<HostList> ParseHosts(const std::string& text, const std::string& source,
+                                    ListedBy by) {
   std::vector<Entry> entries;
   for (const std::string& pattern : SplitPatterns(text)) {
     const std::string trimmed(absl::StripAsciiWhitespace(pattern));
@@ -209,7 +210,7 @@ absl::StatusOr<HostList> ParseHosts(const std::string& text, const std::string& 
                           EntryOf(trimmed, absl::StrCat(source, ", entry ", entries.size() + 1)));
     entries.push_back(std::move(entry));
   }
-  return HostsOf(entries);
+  return HostsOf(entries, by);
 }
 
 absl::StatusOr<HostList> ParseHostFile(const std::string& text, const std::string& file) {
@@ -242,7 +243,7 @@ absl::StatusOr<HostList> ParseHostFile(const std::string& text, const std::strin
     entries.push_back(std::move(entry));
   }
   if (entries.empty()) return NoHost(file, "no line with one");
-  return HostsOf(entries);
+  return HostsOf(entries, ListedBy::kFile);
 }
 
 absl::StatusOr<HostList> ReadHostFile(const std::string& path) {

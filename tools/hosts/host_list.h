@@ -28,16 +28,22 @@ namespace weir::hosts {
 inline constexpr int kHostsMax = 65'536;
 inline constexpr int64_t kHostFileBytesMax = 4 << 20;
 
+// Who has listed a host: a flag, a file or a variable of the user's, or a scheduler, whose tasks or
+// nodes the hosts are. It decides where a user asks for more.
+enum class ListedBy : uint8_t { kFlag, kFile, kVariable, kMpirun, kMpiexec, kSrun, kAllocation };
+
 struct ListedHost {
   std::string name;   // as launchers take it; an IPv6 address without brackets
   int slots = 0;      // 0: as many as needed
   std::string where;  // for messages: "--hosts, entry 2", "hosts.txt, line 3"
+  ListedBy by = ListedBy::kFlag;
 };
 using HostList = IdVector<HostId, ListedHost>;
 
 // Parses the value of `--hosts`, or of `source`, which messages name. Rejected (W0870) with the
 // entry if an entry is no host, (W0871) if a host is listed twice.
-absl::StatusOr<HostList> ParseHosts(const std::string& text, const std::string& source = "--hosts");
+absl::StatusOr<HostList> ParseHosts(const std::string& text, const std::string& source = "--hosts",
+                                    ListedBy by = ListedBy::kFlag);
 
 // Parses the text of a host file. `file` names the file in messages. Rejected as ParseHosts
 // rejects, with the line.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
@@ -11,6 +12,49 @@ namespace {
 
 int SlotsMax(const ListedHost& host) {
   return host.slots > 0 ? host.slots : std::numeric_limits<int>::max();
+}
+
+// Refuses more processes than there are slots, with the advice that fits whoever listed the hosts.
+absl::Status NoSlots(const HostList& hosts, int num_processes, int num_slots) {
+  const ListedBy by = hosts.empty() ? ListedBy::kFlag : hosts.front().by;
+  const std::string count = absl::StrCat(num_processes);
+  std::string where, hint;
+  switch (by) {
+    case ListedBy::kFlag:
+      where = "--hosts";
+      hint = "more hosts, more slots (host:N)";
+      break;
+    case ListedBy::kVariable:
+      where = "WEIR_HOSTS";
+      hint = "more hosts, more slots (host:N)";
+      break;
+    case ListedBy::kFile:
+      where = "--hostfile";
+      hint = "more hosts, more slots (`host slots=N`)";
+      break;
+    case ListedBy::kMpirun:
+      where = "the tasks of mpirun";
+      hint = absl::StrCat("a task for each process (mpirun -n ", count, ")");
+      break;
+    case ListedBy::kMpiexec:
+      where = "the tasks of mpiexec";
+      hint = absl::StrCat("a task for each process (mpiexec -n ", count, ")");
+      break;
+    case ListedBy::kSrun:
+      where = "the tasks of srun";
+      hint = absl::StrCat("a task for each process (srun -n ", count, ")");
+      break;
+    case ListedBy::kAllocation:
+      where = "the nodes of the Slurm job";
+      hint = absl::StrCat("a task for each process (sbatch -n ", count, ", salloc -n ", count, ")");
+      break;
+  }
+  const bool is_task = by == ListedBy::kMpirun || by == ListedBy::kMpiexec || by == ListedBy::kSrun;
+  return Rejected({"W0876", where, absl::StrCat("slots for ", count, " processes"),
+                   is_task ? absl::StrCat(num_slots, num_slots == 1 ? " task" : " tasks")
+                           : absl::StrCat(num_slots, " on ", hosts.size(),
+                                          hosts.size() == 1 ? " host" : " hosts"),
+                   absl::StrCat(hint, ", or a smaller --processes")});
 }
 
 }  // namespace
@@ -33,12 +77,7 @@ absl::StatusOr<IdVector<WorkerId, HostId>> PlaceOnHosts(const HostList& hosts, i
       --left;
       has_room = true;
     }
-    if (!has_room) {
-      return Rejected({"W0876", "--hosts", absl::StrCat("slots for ", num_processes, " processes"),
-                       absl::StrCat(num_processes - left, " on ", hosts.size(),
-                                    hosts.size() == 1 ? " host" : " hosts"),
-                       "more hosts, more slots (host:N), or a smaller --processes"});
-    }
+    if (!has_room) return NoSlots(hosts, num_processes, num_processes - left);
   }
   IdVector<WorkerId, HostId> host_of;
   for (const HostId host : hosts.ids())

@@ -1,6 +1,7 @@
 #include "tools/hosts/host_ways.h"
 
 #include <algorithm>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -11,6 +12,7 @@
 namespace weir::hosts {
 namespace {
 
+constexpr size_t kHostsShownMax = 4;
 constexpr int64_t kProbeMs = 2000;  // the system repeats a lost packet after 1 s
 
 // The places where some of the hosts listen for the tries of the others.
@@ -40,7 +42,73 @@ Targets TargetsOf(const IdVector<HostId, std::vector<std::string>>& listening,
   return targets;
 }
 
+// Returns "a, b: lo, eth0; c: lo, ib0" for the used hosts: those that have the same interfaces
+// together, and of many only some.
+std::string InterfacesText(const IdVector<HostId, std::string>& hosts,
+                           const IdVector<HostId, HostFacts>& facts, const std::set<HostId>& used) {
+  std::map<std::string, std::vector<std::string>> hosts_with;  // by the names of interfaces
+  for (const HostId host : hosts.ids()) {
+    if (used.count(host) > 0) hosts_with[InterfaceNames(facts[host])].push_back(hosts[host]);
+  }
+  std::vector<std::string> texts;
+  for (auto& [names, having] : hosts_with) {
+    const size_t num_more = having.size() - std::min(having.size(), kHostsShownMax);
+    having.resize(having.size() - num_more);
+    texts.push_back(absl::StrCat(absl::StrJoin(having, ", "),
+                                 num_more > 0 ? absl::StrCat(" and ", num_more, " more") : "", ": ",
+                                 names));
+  }
+  if (texts.size() > kHostsShownMax) {
+    const size_t num_more = texts.size() - kHostsShownMax;
+    texts.resize(kHostsShownMax);
+    texts.push_back(absl::StrCat(num_more, " other lists"));
+  }
+  return absl::StrJoin(texts, "; ");
+}
+
 }  // namespace
+
+const NetworkInterface* InterfaceNamed(const HostFacts& facts, const std::string& name) {
+  const auto found =
+      std::find_if(facts.interfaces.begin(), facts.interfaces.end(),
+                   [&name](const NetworkInterface& interface) { return interface.name == name; });
+  return found == facts.interfaces.end() ? nullptr : &*found;
+}
+
+std::string InterfaceNames(const HostFacts& facts) {
+  return facts.interfaces.empty()
+             ? "none"
+             : absl::StrJoin(facts.interfaces, ", ",
+                             [](std::string* text, const NetworkInterface& interface) {
+                               text->append(interface.name);
+                             });
+}
+
+absl::StatusOr<IdVector<HostId, std::string>> AddressesOn(
+    const std::string& interface, const IdVector<HostId, std::string>& hosts,
+    const IdVector<HostId, HostFacts>& facts, const std::set<HostId>& used) {
+  IdVector<HostId, std::string> addresses(hosts.size());
+  for (const HostId host : hosts.ids()) {
+    if (used.count(host) == 0) continue;
+    const NetworkInterface* const found = InterfaceNamed(facts[host], interface);
+    if (found == nullptr)
+      return Rejected({"W0887", absl::StrCat("--iface ", interface),
+                       "an interface of that name, which is up, on every host of the job",
+                       InterfacesText(hosts, facts, used),
+                       "the name of one that every host has (`ip -brief address` shows their "
+                       "addresses), or no --iface: then the way to the starter decides"});
+    const auto is_v4 = [](const std::string& address) {
+      return address.find(':') == std::string::npos;
+    };
+    const auto best = std::find_if(found->addresses.begin(), found->addresses.end(), is_v4);
+    if (best != found->addresses.end()) {
+      addresses[host] = *best;
+    } else if (!found->addresses.empty()) {
+      addresses[host] = found->addresses.front();
+    }
+  }
+  return addresses;
+}
 
 absl::Status CheckWays(HostsSupervisor* supervisor, const IdVector<HostId, std::string>& hosts,
                        const IdVector<HostId, std::string>& addresses) {

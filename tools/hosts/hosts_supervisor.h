@@ -62,6 +62,7 @@ struct HostFacts {
   int64_t memory_bytes = 0;         // of the machine, or of the agent's control group
   int64_t shared_memory_bytes = 0;  // free in /dev/shm; below 0: there is none
   std::string starter_address;      // this machine's address as the host sees it; empty: not known
+  std::vector<NetworkInterface> interfaces;  // those that are up
   int free_port = 0;  // of TCP, that no process had when the agent looked; 0: not known
 };
 
@@ -72,6 +73,7 @@ struct HostsSupervisorOptions {
   std::string program;
   std::string folder;               // in which workers work, where the host has it
   int64_t hello_limit_ms = 30'000;  // for all agents together
+  int64_t use_age_max_ms = 3'000;   // an older report of processor use is none (Supervisor::Use)
 };
 
 class HostsSupervisor : public launch::Supervisor {

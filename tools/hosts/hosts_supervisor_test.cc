@@ -266,9 +266,9 @@ TEST_F(HostsSupervisorTest, AHostThatSaysNothingIsNamedAfterTheLimit) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("found nothing within 1 s"));
 }
 
-TEST_F(HostsSupervisorTest, AHostBehindOneThatSaysNothingIsNotNamed) {
+TEST_F(HostsSupervisorTest, AHostBehindOneThatSaysNothingIsReachedFromHere) {
   HostsSupervisorOptions options = OptionsOf(options_);
-  options.hello_limit_ms = 1000;
+  options.hello_limit_ms = 3000;
   const std::string text(
       HostsSupervisor::Reach(Chain({CommandOf("a"), CommandOf("mute", "silent"), CommandOf("c")}),
                              options)
@@ -276,7 +276,54 @@ TEST_F(HostsSupervisorTest, AHostBehindOneThatSaysNothingIsNotNamed) {
           .message());
   EXPECT_THAT(text, HasSubstr("W0872 at host 'mute'"));
   EXPECT_THAT(text, ::testing::Not(HasSubstr("'c'")));
-  census_.CollectOrphans();  // the silent one ends with the agent that started it
+  EXPECT_THAT(console_.str(), HasSubstr("host 'mute' is not reached from 'a' (nothing within "));
+  EXPECT_THAT(console_.str(), HasSubstr("host 'c' is not reached from 'mute' (it says nothing "));
+}
+
+TEST_F(HostsSupervisorTest, AHostWhoseCommandHangsOnAnotherIsReachedFromHere) {
+  ::setenv("KEY_OF_TEST", "of the starter", 1);
+  HostsSupervisorOptions options = OptionsOf(options_);
+  options.hello_limit_ms = 3000;
+  absl::StatusOr<std::unique_ptr<HostsSupervisor>> supervisor = HostsSupervisor::Reach(
+      Chain({CommandOf("a", "bare"), CommandOf("b", "silent-without-key"), CommandOf("c")}),
+      options);
+  ASSERT_TRUE(supervisor.ok()) << supervisor.status();
+  supervisor_ = *std::move(supervisor);
+  EXPECT_THAT(console_.str(), HasSubstr("host 'b' is not reached from 'a' (nothing within 1.0 s), "
+                                        "so the starter reaches it itself\n"));
+  Start({"exit", "exit", "exit"});
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(NextExit().lost, "");
+}
+
+TEST_F(HostsSupervisorTest, HostsBehindOneWhoseCommandCannotBeStartedAreReachedFromHere) {
+  HostAgent none = CommandOf("b");
+  none.arguments[0] = "/no/such/program";
+  HostsSupervisorOptions options = OptionsOf(options_);
+  options.hello_limit_ms = 3'600'000;  // nobody waits for it
+  const std::string text(
+      HostsSupervisor::Reach(Chain({CommandOf("a"), none, CommandOf("c")}), options)
+          .status()
+          .message());
+  EXPECT_THAT(text, HasSubstr("W0872 at host 'b'"));
+  EXPECT_THAT(text, HasSubstr("/no/such/program"));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("'c'")));
+}
+
+TEST_F(HostsSupervisorTest, AStoppedAgentIsNamedAndNotTheHostsBehindIt) {
+  HostsSupervisorOptions options = OptionsOf(options_);
+  options.hello_limit_ms = 5000;
+  absl::StatusOr<std::unique_ptr<HostsSupervisor>> supervisor =
+      HostsSupervisor::Reach(Chain({CommandOf("a"), CommandOf("b"), CommandOf("c")}), options);
+  ASSERT_TRUE(supervisor.ok()) << supervisor.status();
+  supervisor_ = *std::move(supervisor);
+  const pid_t stopped = static_cast<pid_t>(supervisor_->facts()[HostId(1)].agent_pid);
+  ASSERT_EQ(::kill(stopped, SIGSTOP), 0);
+  const absl::Status status =
+      supervisor_->StartWorkers({{{"", "wait"}, "rank 0", {RankId(0)}, HostId(2)}});
+  ASSERT_EQ(::kill(stopped, SIGCONT), 0);
+  EXPECT_THAT(std::string(status.message()),
+              StartsWith("W0874 at host 'b': expected its workers; found no answer of its agent, "
+                         "through which host 'c' is reached. Try: look at that host"));
 }
 
 TEST_F(HostsSupervisorTest, AnAgentOfAnotherBuildIsRefused) {

@@ -28,7 +28,8 @@ using launch::WorkerExit;
 
 constexpr int64_t kProbeMs = 2000;
 constexpr int64_t kNsPerMs = 1000 * 1000;
-constexpr int64_t kRemainingMs = 10'000;  // for processes that SIGKILL does not end at once
+constexpr int64_t kKilledMs = 1'000;      // for processes to end after SIGKILL
+constexpr int64_t kRemainingMs = 10'000;  // for those that are still seen then
 constexpr char kLoopback[] = "127.0.0.1";
 
 // Returns an address of the host of rank 0 that all hosts with ranks reach, tried out from each.
@@ -102,9 +103,7 @@ class RunningProgram {
       if (!exit.ok() || (!job_.events.empty() && !interrupted_)) break;
       if (kill_at_ns_ != 0 && clock_.NowNs() >= kill_at_ns_) break;
     }
-    if (interrupted_) supervisor_->Signal(SIGKILL);
-    for (const WorkerExit& exit :
-         interrupted_ ? supervisor_->Reap(kRemainingMs) : supervisor_->Stop())
+    for (const WorkerExit& exit : interrupted_ ? Kill(supervisor_.get()) : supervisor_->Stop())
       TakeExit(exit);
   }
 
@@ -219,6 +218,18 @@ class RunningProgram {
 };
 
 }  // namespace
+
+std::vector<WorkerExit> Kill(launch::Supervisor* supervisor) {
+  supervisor->Signal(SIGKILL);
+  std::vector<WorkerExit> exits = supervisor->Reap(kKilledMs);
+  const std::vector<launch::WorkerLook> looks = supervisor->Look(supervisor->running());
+  // A host that does not answer shows no process, however long this one waits.
+  const bool is_seen = std::any_of(looks.begin(), looks.end(),
+                                   [](const launch::WorkerLook& look) { return look.is_seen; });
+  if (!is_seen) return exits;
+  for (WorkerExit& exit : supervisor->Reap(kRemainingMs)) exits.push_back(std::move(exit));
+  return exits;
+}
 
 absl::StatusOr<IdVector<RankId, RankPlace>> PlacePrograms(const HostList& agents, int processes) {
   if (processes == 0) processes = NumProcesses(agents, std::numeric_limits<int>::max());

@@ -26,6 +26,7 @@
 #include "tools/hosts/find_hosts.h"
 #include "tools/launch/failure_report.h"
 #include "tools/launch/signal_watch.h"
+#include "tools/launch/supervisor.h"
 
 namespace weir::hosts {
 
@@ -59,6 +60,11 @@ absl::StatusOr<IdVector<RankId, RankPlace>> PlacePrograms(const HostList& agents
 
 // Returns the variables above, "NAME=value", without MASTER_ADDR and MASTER_PORT.
 std::vector<std::string> RankVariables(const RankPlace& place, size_t world_size);
+
+// Kills the processes that run and returns their ends. Waits 1 s for them, and up to 10 s longer
+// for those that their hosts still show then, such as processes that a disk holds. A process on a
+// host that does not answer, as when its agent is stopped, is not waited for.
+std::vector<launch::WorkerExit> Kill(launch::Supervisor* supervisor);
 
 // Runs the program on the hosts found, which have agents, until all processes have ended, and
 // returns the report of the first that failed, with its exit code. Lines of the processes go to

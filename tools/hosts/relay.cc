@@ -104,6 +104,7 @@ bool Relay::Obey(const proto::RelayOrder& order) {
   switch (order.kind_case()) {
     case proto::RelayOrder::kBytes: command.waiting += order.bytes(); break;
     case proto::RelayOrder::kClose: command.is_closing = true; break;
+    case proto::RelayOrder::kKill: launch::KillGroup(command.process); return true;
     default: return false;
   }
   Write(number, &command);

@@ -69,8 +69,9 @@ std::string ProcessText(int64_t pid, const std::string& host);
 struct RemainingWorker {
   std::vector<RankId> ranks;
   int64_t pid = 0;
-  std::string state;  // "is held in the kernel (state D)"
-  std::string host;   // as in FailureEvent
+  std::string state;    // "is held in the kernel (state D)"
+  std::string host;     // as in FailureEvent
+  bool is_seen = true;  // false: its host does not answer
 };
 
 struct FailedJob {

@@ -20,4 +20,8 @@ std::string FindInPath(const std::string& program, const std::string& path);
 // The same with this process's own PATH, or the system's folders if there is no PATH.
 std::string FindInOwnPath(const std::string& program);
 
+// Returns the first file that FindInOwnPath passes over because this process may not execute it;
+// empty if there is none. It tells a program that is missing from one that lacks a permission.
+std::string FindNotExecutable(const std::string& program);
+
 }  // namespace weir::launch

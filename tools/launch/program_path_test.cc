@@ -27,6 +27,16 @@ TEST(ProgramPathTest, ProgramsAreFoundAsAShellFindsThem) {
   EXPECT_EQ(FindInPath(folder, ""), "") << "a folder is no program";
 }
 
+TEST(ProgramPathTest, AFileThatMayNotBeExecutedIsToldFromNoFile) {
+  const std::string program = MakeProgram("tool");
+  EXPECT_EQ(FindNotExecutable(program), "");
+  ::chmod(program.c_str(), 0644);
+  EXPECT_EQ(FindNotExecutable(program), program);
+  EXPECT_EQ(FindInPath(program, ""), "");
+  EXPECT_EQ(FindNotExecutable(program + "no"), "");
+  EXPECT_EQ(FindNotExecutable(program.substr(0, program.rfind('/'))), "") << "it is a folder";
+}
+
 TEST(ProgramPathTest, TheProgramOfThisProcessHasAPath) {
   const std::string program = ResolvedProgram(kOwnProgramLink);
   EXPECT_NE(program.find("program_path_test"), std::string::npos) << program;

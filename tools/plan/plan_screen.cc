@@ -16,7 +16,6 @@
 #include "runtime/base/wrap_text.h"
 #include "tools/plan/boxing_costs.h"
 #include "tools/plan/plan_sections.h"
-#include "tools/sim/cluster_file.h"
 #include "tools/train/shared_cores.h"
 
 namespace weir::plan {
@@ -289,15 +288,9 @@ class Screen {
     if (shown < warnings.size()) Row(absl::StrCat("… and ", warnings.size() - shown, " more"));
   }
 
-  // The costs that were kept are those of a machine, not of the cluster that the job will have.
   void AddMissingDevices(std::vector<std::string>* warnings) const {
-    if (costs_.source() != sim::JobCosts::Source::kFile) return;
-    const int64_t devices = sim::NumDevices(costs_.cluster());
-    if (devices >= plan_.mesh.num_ranks()) return;
-    warnings->insert(
-        warnings->begin(),
-        absl::StrCat("the cluster has ", Plural(devices, "device"), ", fewer than the ",
-                     plan_.mesh.num_ranks(), " of the mesh: the job does not run there (--mesh)"));
+    if (std::string text = costs_.MissingDevicesText(plan_.mesh.num_ranks()); !text.empty())
+      warnings->insert(warnings->begin(), std::move(text));
   }
 
   void AddUnevenWork(std::vector<std::string>* warnings) const {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "runtime/base/unit_text.h"
 #include "tools/sim/cluster_costs.h"
 #include "tools/sim/cluster_file.h"
 
@@ -96,6 +97,14 @@ void JobCosts::TellHosts(proto::Job* job) const {
     if (group.devices() != devices) return;
   }
   job->mutable_mesh()->set_devices_per_host(devices);
+}
+
+// The costs that were kept are those of a machine, not of the cluster that the job will have.
+std::string JobCosts::MissingDevicesText(int64_t ranks) const {
+  if (source_ != Source::kFile || NumDevices(cluster_) >= ranks) return "";
+  return absl::StrCat("the cluster has ", Plural(NumDevices(cluster_), "device"),
+                      ", fewer than the ", ranks,
+                      " of the mesh: the job does not run there (--mesh)");
 }
 
 std::string JobCosts::Text() const {

@@ -45,6 +45,9 @@ class JobCosts {
   // Writes into the job where the hosts of a cluster that the user named end
   // (MeshSpec.devices_per_host), unless the job says so itself, or the hosts differ.
   void TellHosts(proto::Job* job) const;
+  // Returns a sentence for people if the user has named a cluster with fewer devices than `ranks`;
+  // else an empty text.
+  std::string MissingDevicesText(int64_t ranks) const;
   // The costs with which the compiler plans. The costs live as long as any copy of this object.
   const compiler::CostModel& model() const { return *model_; }
   // Returns "the costs of here.textproto", or "the default costs: those of a server's core, not of
