@@ -306,6 +306,14 @@ absl::Status RunBuilder::ChooseSteps() {
 
 }  // namespace
 
+int64_t RecordedRank::FreeSince(const RecordedAct& act, int64_t begin) const {
+  const int64_t since = act.previous < 0 ? begin : acts[act.previous].end;
+  const auto place = static_cast<int32_t>(&act - acts.data());
+  const auto rest = std::lower_bound(runs.begin(), runs.end(), place,
+                                     [](const RunBegin& run, int32_t at) { return run.act < at; });
+  return rest != runs.end() && rest->act == place ? std::max(since, rest->at) : since;
+}
+
 const RecordedAct* RecordedRun::Publisher(RecordedRegisterId register_index, int64_t token) const {
   const RecordedRegister& r = registers[register_index];
   if (token < r.initial_tokens || !r.producer.actor.has_value()) return nullptr;

@@ -91,8 +91,11 @@ struct RecordedRank {
     int32_t act = 0;  // the first after the rest, a place in `acts`
     int64_t at = 0;   // the end of the rest
   };
-  std::vector<RunBegin> runs;
+  std::vector<RunBegin> runs;  // ascending
 
+  // Returns since when the queue of `act`, one of `acts`, had done everything before `act`: since
+  // the act before it, or since a rest of the session. `begin` if neither is kept.
+  int64_t FreeSince(const RecordedAct& act, int64_t begin) const;
   // A device that takes acts ahead passes tokens between actors of its rank when acts are issued.
   bool takes_ahead() const { return depth > 1; }
 };

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <map>
 
 namespace weir::trace {
 namespace {
@@ -56,14 +55,8 @@ void AddWait(const RecordedRun& run, const RecordedAct& act, int64_t from, Windo
 }
 
 void AddRank(const RecordedRun& run, const RecordedRank& rank, Window* window) {
-  std::map<int32_t, int64_t> rest_end;  // by the place of the first act after a rest
-  for (const RecordedRank::RunBegin& begin : rank.runs) rest_end[begin.act] = begin.at;
-  for (size_t i = 0; i < rank.acts.size(); ++i) {
-    const RecordedAct& act = rank.acts[i];
-    int64_t from = act.previous < 0 ? window->begin() : rank.acts[act.previous].end;
-    const auto rest = rest_end.find(static_cast<int32_t>(i));
-    if (rest != rest_end.end()) from = std::max(from, rest->second);
-    AddWait(run, act, from, window);
+  for (const RecordedAct& act : rank.acts) {
+    AddWait(run, act, rank.FreeSince(act, window->begin()), window);
     window->Add(KindOfWork(run.actors[act.actor]), act.start, act.end);
   }
 }

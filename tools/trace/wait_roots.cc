@@ -24,7 +24,11 @@ class RootFinder {
     int64_t num_queues = 0;
     for (const RecordedRank& rank : run_.ranks) {
       num_queues += rank.num_queues;
-      for (size_t i = 0; i < rank.acts.size(); ++i) AddWait(rank, rank.acts[i], i);
+      for (const RecordedAct& act : rank.acts) {
+        if (act.wait == RecordedAct::Wait::kNone) continue;
+        Divide(act, std::max(rank.FreeSince(act, begin_), begin_), std::min(act.ready, act.start),
+               0);
+      }
     }
     return Sorted(num_queues);
   }
@@ -47,20 +51,6 @@ class RootFinder {
   const RecordedRank& RankOf(const RecordedAct& act) const {
     return run_.ranks[run_.actors[act.actor].rank_index];
   }
-  // Returns the end of the act before `act` on its queue, or the begin of the window.
-  int64_t QueueFreeAt(const RecordedRank& rank, const RecordedAct& act) const {
-    return act.previous < 0 ? begin_ : rank.acts[act.previous].end;
-  }
-
-  void AddWait(const RecordedRank& rank, const RecordedAct& act, size_t place) {
-    if (act.wait == RecordedAct::Wait::kNone) return;
-    int64_t from = QueueFreeAt(rank, act);
-    for (const RecordedRank::RunBegin& begin : rank.runs) {
-      if (begin.act == static_cast<int32_t>(place)) from = std::max(from, begin.at);
-    }
-    Divide(act, std::max(from, begin_), std::min(act.ready, act.start), 0);
-  }
-
   // Divides [from, to), in which the queue of `act` waited for what `act` needs.
   void Divide(const RecordedAct& act, int64_t from, int64_t to, int depth) {
     if (from >= to) return;
@@ -78,7 +68,7 @@ class RootFinder {
     for (const RecordedAct* act = &last; from < to;) {
       const int64_t start = std::clamp(act->start, from, to);
       Add(WaitRoot::Kind::kWork, run_.actors[act->actor].function, rank.rank, start, to);
-      const int64_t free = std::clamp(QueueFreeAt(rank, *act), from, start);
+      const int64_t free = std::clamp(rank.FreeSince(*act, begin_), from, start);
       const int64_t ready =
           act->wait == RecordedAct::Wait::kNone ? free : std::clamp(act->ready, free, start);
       Add(WaitRoot::Kind::kBetweenActs, "", rank.rank, ready, start);

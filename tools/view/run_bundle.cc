@@ -94,11 +94,7 @@ class BundleBuilder {
   // Returns the time for which the queue of an act waited before the act.
   double WaitNs(const ActPlace& place) const {
     const RecordedAct& act = At(place);
-    const RecordedRank& rank = run_.ranks[place.rank];
-    int64_t from = act.previous < 0 ? begin_ : rank.acts[act.previous].end;
-    for (const RecordedRank::RunBegin& begin : rank.runs) {
-      if (begin.act == place.place) from = std::max(from, begin.at);
-    }
+    const int64_t from = run_.ranks[place.rank].FreeSince(act, begin_);
     return static_cast<double>(std::max<int64_t>(0, std::min(act.ready, act.start) - from));
   }
 
