@@ -11,7 +11,7 @@ from tests.view import browser
 VIEWS = {"verdict": r"A step.* takes ", "timeline": "Timeline", "registers": "Registers",
          "devices": "Devices and ranks", "transfers": "Boxings that no work hid", "pipeline": "Pipeline of step 5",
          "skew": "The same work on different ranks"}
-# What a reader without a mouse or without sight needs: names of all that can be used or is a picture.
+# A reader without a mouse or without sight needs a name for everything that can be used or is a picture.
 NAMELESS = """
   const nameless = [];
   for (const e of document.querySelectorAll("button, a, [role=img], canvas, input, select, [role=region]")) {

@@ -94,9 +94,9 @@ Fleet::~Fleet() { Finish(absl::CancelledError("the job was given up")); }
 absl::Status Fleet::Launch() {
   // gRPC waits for ever for a thread that it does not get.
   int threads = kThreadsMin;
-  for (const WorkerId worker : workers()) {
-    if (!options_.hosts.empty()) break;  // they run elsewhere
-    threads += kThreadsPerWorker + kThreadsPerRank * static_cast<int>(ranks_of_[worker].size());
+  if (options_.hosts.empty()) {
+    for (const std::vector<RankId>& ranks : ranks_of_)
+      threads += kThreadsPerWorker + kThreadsPerRank * static_cast<int>(ranks.size());
   }
   WEIR_RETURN_IF_ERROR(limits::CheckRoomForThreads("the starter and its workers", threads));
   WEIR_RETURN_IF_ERROR(limits::CheckRoomForAddresses("the starter", kAddressesMin));

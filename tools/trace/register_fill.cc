@@ -62,7 +62,7 @@ RegisterFill FindFill(const RecordedRun& run, RecordedRegisterId register_index)
   Deltas deltas;
   AddWrites(run, r, &deltas);
   AddReads(run, register_index, r, &deltas);
-  // Of one moment, what is given up comes first.
+  // The order puts the slots that are given up at a moment before those that are taken then.
   std::sort(deltas.begin(), deltas.end());
   RegisterFill fill;
   int64_t in_use = InUseAtBegin(run, r);

@@ -14,7 +14,7 @@
 
 namespace weir::trace {
 
-// What a part of a step is. The order is the order in which a stack of the parts is drawn.
+// A StepPartKind is the cause of a part of a step. A stack of the parts is drawn in this order.
 enum class StepPartKind : uint8_t {
   kCompute,        // acts that compute
   kCommunication,  // acts that pack, unpack and combine tokens of other ranks

@@ -31,9 +31,9 @@ TEST(StepPartsTest, AWaitForAnotherRankIsLateUntilTheTokenIsSentAndThenUnderWay)
     sum += part.share;
     EXPECT_NEAR(part.ns_per_step, part.share * 35 * kMicrosecond, 1e-6) << Name(part.kind);
   }
-  // Of 35 us, rank 0 works 10 and waits 25 for its slot. Rank 1 waits 10 until rank 0 has sent, and
-  // 5 for the token under way, and works 20. The last of the five steady steps ends before rank 0
-  // acts again, so nothing tells its last wait.
+  // A step takes 35 us. Rank 0 works 10 and waits 25 for its slot. Rank 1 waits 10 until rank 0 has
+  // sent, and 5 for the token under way, and works 20. The last of the five steady steps ends
+  // before rank 0 acts again, so nothing tells its last wait.
   EXPECT_NEAR(sum, 1, 1e-12);
   EXPECT_NEAR(share[StepPartKind::kCompute], 30.0 / 70, 1e-12);
   EXPECT_NEAR(share[StepPartKind::kCredit], 4 * 25.0 / (5 * 70), 1e-12);

@@ -57,6 +57,8 @@ export class App extends Component<{ run: Run; detail: QueueDetail[] }, State> {
     const { run, detail } = this.props;
     const view = VIEWS.find((v) => v.id === this.state.view) || VIEWS[0];
     const report = run.object.report;
+    // The library changes its state in place. A view sees a new address by a new object.
+    const state = Object.assign({}, this.state);
     return (
       <div class="page">
         <header>
@@ -73,7 +75,7 @@ export class App extends Component<{ run: Run; detail: QueueDetail[] }, State> {
             ))}
           </ul>
         </nav>
-        <main>{view.show({ run, detail, state: this.state, go: (change) => this.go(change) })}</main>
+        <main>{view.show({ run, detail, state, go: (change) => this.go(change) })}</main>
       </div>
     );
   }

@@ -1,4 +1,4 @@
-// What the page uses and the libraries' own declarations lack.
+// These declarations are of what the page uses and the libraries do not declare.
 
 // The bundled worker, as a text.
 declare module "*.bundled.js" {

@@ -1,4 +1,4 @@
-// What the page shows, kept in the part of the address behind `#`, so that a link leads back to it.
+// The part of the address behind `#` holds what the page shows, so that a link leads back to it.
 
 export interface State {
   view: string;

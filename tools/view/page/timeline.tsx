@@ -44,8 +44,10 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
   componentWillUnmount(): void {
     window.removeEventListener("resize", this.onResize);
   }
-  componentDidUpdate(): void {
-    this.follow(this.props);
+  // The pointer updates this component all the time. Only a new address is to be followed: the search costs time, and a
+  // move that is not in the address yet must stay.
+  componentDidUpdate(before: ViewProps): void {
+    if (before.state !== this.props.state) this.follow(this.props);
   }
 
   // Takes the part, the selection and the search from the address.

@@ -1,4 +1,4 @@
-// What every view of a run gets.
+// Every view of a run gets these properties, and uses these functions to name things.
 
 import { Run } from "./bundle";
 import { QueueDetail } from "./detail";

@@ -1,4 +1,4 @@
-// What the page's words mean. A word in a text shows its meaning when the pointer or the focus is on it.
+// This list says what the page's words mean. A word in a text shows its meaning when the pointer or the focus is on it.
 
 export const WORDS: { [word: string]: string } = {
   act: "One turn of an actor: it takes a token from each input, a slot of each output, and computes.",
