@@ -57,6 +57,15 @@ std::string TimeText(double ns, TimeUnit unit) {
   return absl::StrCat(Digits(ns / ScaleOf(unit)), " ", kTimeUnits[static_cast<int>(unit)]);
 }
 
+std::string DurationText(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0) return "?";
+  if (seconds < 1) return absl::StrFormat("%.0fms", seconds * 1000);
+  if (seconds < 60) return absl::StrFormat("%.1fs", seconds);
+  const int64_t whole = std::llround(seconds);
+  if (whole < 3600) return absl::StrFormat("%dm%02ds", whole / 60, whole % 60);
+  return absl::StrFormat("%dh%02dm", whole / 3600, whole / 60 % 60);
+}
+
 std::string CountText(double count) {
   if (!std::isfinite(count)) return "?";
   const std::string digits = absl::StrFormat("%.0f", std::abs(count));

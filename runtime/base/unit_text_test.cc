@@ -7,6 +7,13 @@
 namespace weir {
 namespace {
 
+TEST(UnitTextTest, DurationsAreWhatAPersonWaits) {
+  EXPECT_EQ(DurationText(0.85), "850ms");
+  EXPECT_EQ(DurationText(72), "1m12s");
+  EXPECT_EQ(DurationText(11100), "3h05m");
+  EXPECT_EQ(DurationText(std::nan("")), "?");
+}
+
 TEST(UnitTextTest, BytesTakeTheLargestUnitThatLeavesAtLeastOne) {
   EXPECT_EQ(BytesText(0), "0 B");
   EXPECT_EQ(BytesText(1023), "1023 B");

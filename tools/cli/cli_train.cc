@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "compiler/compile.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/cli_checks.h"
@@ -24,10 +25,13 @@
 #include "tools/launch/placement.h"
 #include "tools/launch/program_path.h"
 #include "tools/launch/signal_watch.h"
+#include "tools/live/live_reader.h"
+#include "tools/live/live_run.h"
 #include "tools/train/generator.h"
 #include "tools/train/job_session.h"
 #include "tools/train/prepare_training.h"
 #include "tools/train/trainer.h"
+#include "tools/view/view_server.h"
 
 namespace weir::cli {
 namespace {
@@ -39,18 +43,45 @@ absl::Status PlaceAndSay(const std::string& place, proto::Job* job, console::Con
   return absl::OkStatus();
 }
 
-// Trains in this process, or on the hosts found; then `fleet` becomes the processes there.
-absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments,
-                     console::Console* console, launch::SignalWatch* signals,
-                     std::unique_ptr<fleet::Fleet>* fleet, CliContext* context) {
+// A run as it goes on, with what outlives its steps.
+struct OngoingRun {
+  console::Console* console = nullptr;
+  launch::SignalWatch* signals = nullptr;
+  MonotonicClock clock;
+  std::unique_ptr<live::LiveRun> live;     // null before the job is read
+  std::unique_ptr<view::ViewServer> view;  // of --view
+  std::unique_ptr<fleet::Fleet> fleet;     // the processes of the job; null: this one
+  std::string failure;                     // the report of a failed process
+};
+
+// Begins the record of the run, and serves it with --view.
+absl::Status BeginRecord(const TrainArguments& arguments, const std::string& title,
+                         OngoingRun* run) {
+  run->live = std::make_unique<live::LiveRun>(title, &run->clock);
+  if (!arguments.view) return absl::OkStatus();
+  WEIR_ASSIGN_OR_RETURN(auto reader, live::LiveReader::Open(::getpid()));
+  WEIR_ASSIGN_OR_RETURN(run->view,
+                        view::ViewServer::StartLive(std::move(reader), arguments.view_port));
+  run->console->Say("view: " + run->view->address());
+  return absl::OkStatus();
+}
+
+// Trains in this process, or on the hosts found; then run->fleet becomes the processes there.
+absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, OngoingRun* run,
+                     CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(JobToTrain read, arguments.Read());
   proto::Job& job = read.job;
+  console::Console* const console = run->console;
+  launch::SignalWatch* const signals = run->signals;
+  std::unique_ptr<fleet::Fleet>* const fleet = &run->fleet;
+  WEIR_RETURN_IF_ERROR(BeginRecord(arguments, arguments.job.Title(job), run));
   arguments.options.on_nonfinite = arguments.on_nonfinite == "stop" ? train::OnNonfinite::kStop
                                    : arguments.on_nonfinite == "skip"
                                        ? train::OnNonfinite::kSkip
                                        : train::OnNonfinite::kContinue;
   arguments.options.before_steps = [signals] { signals->KeepGoing(); };
   arguments.options.console = console;
+  arguments.options.live = run->live.get();
   arguments.options.interrupted = &signals->interrupted();
   arguments.options.checkpoints_asked = &signals->checkpoints_asked();
   if (!read.note.empty()) console->Say(read.note);
@@ -63,6 +94,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments,
     WEIR_ASSIGN_OR_RETURN(fleet::FleetOptions options,
                           arguments.fleet.Options(job, found, console));
     options.trace = arguments.options.trace;
+    options.live = run->live.get();
     for (const std::string& path : {arguments.options.init, arguments.options.resume}) {
       if (!path.empty()) options.input_files.push_back(path);
     }
@@ -79,6 +111,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments,
   if (*fleet != nullptr) {
     if (launch::FailureReport report = (*fleet)->Finish(trained.status()); !report.text.empty()) {
       *context->err << report.text << std::flush;
+      run->failure = report.text;
       context->exit_code = report.exit_code;
       (*fleet)->AwaitRemaining();
       return absl::OkStatus();
@@ -162,11 +195,14 @@ absl::Status RunTrain(TrainArguments arguments, bool dry_run, CliContext* contex
   signals.EndAtOnce("weir: interrupted before the first step: no file is written or changed\n",
                     launch::kExitInterrupted);
   signals.NoteUserSignals();
-  std::unique_ptr<fleet::Fleet> fleet;
-  const absl::Status status = TrainOn(found, arguments, &console, &signals, &fleet, context);
+  OngoingRun run;
+  run.console = &console;
+  run.signals = &signals;
+  const absl::Status status = TrainOn(found, arguments, &run, context);
   const int exit_code = ExitCodeOf(*context, status);
-  if (fleet != nullptr) fleet->TellEnd(exit_code);
-  fleet.reset();
+  if (run.live != nullptr) run.live->End(exit_code, status.ok() ? run.failure : status.message());
+  if (run.fleet != nullptr) run.fleet->TellEnd(exit_code);
+  run.fleet.reset();
   found.TellEnd(exit_code);
   return status;
 }

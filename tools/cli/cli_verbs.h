@@ -82,6 +82,7 @@ void AddZooVerbs(CLI::App* app, CliContext* context);     // zoo gpt | llama | m
 void AddOpsVerb(CLI::App* app, CliContext* context);      // ops
 void AddSimVerbs(CLI::App* app, CliContext* context);     // sim, calibrate
 void AddTraceVerbs(CLI::App* app, CliContext* context);   // trace report
+void AddTopVerb(CLI::App* app, CliContext* context);      // top
 void AddViewVerb(CLI::App* app, CliContext* context);     // view
 void AddDoctorVerb(CLI::App* app, CliContext* context);   // doctor
 void AddLaunchVerb(CLI::App* app, CliContext* context);   // launch

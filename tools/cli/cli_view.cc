@@ -16,6 +16,7 @@
 #include "runtime/store/whole_file.h"
 #include "tools/cli/cli_verbs.h"
 #include "tools/launch/signal_watch.h"
+#include "tools/live/live_reader.h"
 #include "tools/sandbox/run_confined.h"
 #include "tools/trace/trace_reader.h"
 #include "tools/view/run_bundle.h"
@@ -29,6 +30,8 @@ namespace {
 
 struct ViewArguments {
   std::string path;
+  bool attaches = false;
+  std::string run;   // of --attach; empty: the only one
   std::string page;  // --export
   int port = 0;
   bool no_open = false;
@@ -72,22 +75,34 @@ void OpenBrowser(const std::string& address) {
     ::waitpid(process, nullptr, 0);
 }
 
-absl::Status Serve(const ViewArguments& arguments, std::string bundle, std::ostream& out) {
+// Serves until Ctrl-C.
+absl::Status Serve(const ViewArguments& arguments, const view::ViewServer& server,
+                   const std::string& what, std::ostream& out) {
   launch::SignalWatch watch(launch::SecondSignal::kEndsTheProcess);
-  WEIR_ASSIGN_OR_RETURN(const auto server,
-                        view::ViewServer::Start(std::move(bundle), arguments.port));
-  out << server->address() << "\n"
-      << "shows " << arguments.path << " to browsers of this machine; Ctrl-C ends it" << std::endl;
-  if (!arguments.no_open) OpenBrowser(server->address());
+  out << server.address() << "\n"
+      << "shows " << what << " to browsers of this machine; Ctrl-C ends it" << std::endl;
+  if (!arguments.no_open) OpenBrowser(server.address());
   pollfd signal = {watch.descriptor(), POLLIN, 0};
   while (!watch.interrupted()) (void)::poll(&signal, 1, -1);
   return absl::OkStatus();
 }
 
+absl::Status Attach(const ViewArguments& arguments, std::ostream& out) {
+  WEIR_ASSIGN_OR_RETURN(auto reader, live::FindRun(arguments.run));
+  WEIR_ASSIGN_OR_RETURN(const live::LiveState state, reader->State());
+  const std::string what = absl::StrCat("the run of ", state.title, ", process ", reader->pid());
+  WEIR_ASSIGN_OR_RETURN(const auto server,
+                        view::ViewServer::StartLive(std::move(reader), arguments.port));
+  return Serve(arguments, *server, what, out);
+}
+
 absl::Status View(const ViewArguments& arguments, const CliContext& context) {
+  if (arguments.attaches) return Attach(arguments, *context.out);
   WEIR_ASSIGN_OR_RETURN(std::string bundle, ReadRun(arguments.path, context.sandbox));
   if (!arguments.page.empty()) return Export(arguments, bundle, *context.out);
-  return Serve(arguments, std::move(bundle), *context.out);
+  WEIR_ASSIGN_OR_RETURN(const auto server,
+                        view::ViewServer::Start(std::move(bundle), arguments.port));
+  return Serve(arguments, *server, arguments.path, *context.out);
 }
 
 }  // namespace
@@ -97,12 +112,20 @@ void AddViewVerb(CLI::App* app, CliContext* context) {
   CLI::App* verb = AddVerb(
       app, context, "view", "Show a run in a browser: what held it up, act by act",
       "  weir view run.pftrace\n  weir view run.pftrace --export run.html\n"
+      "  weir view --attach          the run of yours that goes on on this machine\n"
+      "  weir view --attach 4711     one of several, by its process id or its name\n"
       "The page is served on this machine alone, under an address with a secret. From another "
       "machine:\n  ssh -L 8080:127.0.0.1:8080 HOST weir view run.pftrace --port 8080",
       [arguments, context] { return View(*arguments, *context); });
-  verb->add_option("FILE", arguments->path,
-                   "Trace written by weir train --trace or weir sim --trace")
-      ->required();
+  CLI::App* run = verb->add_option_group("The run, one of");
+  run->add_option("FILE", arguments->path,
+                  "Trace written by weir train --trace or weir sim --trace");
+  CLI::Option* attach = run->add_option("--attach", arguments->run,
+                                        "Show a run of this user on this machine as it goes on")
+                            ->type_name("[RUN]")
+                            ->expected(0, 1);
+  run->require_option(1);
+  attach->each([arguments](const std::string&) { arguments->attaches = true; });
   verb->add_option("--export", arguments->page,
                    "Write one page that any browser opens from disk, and serve nothing");
   verb->add_option("--port", arguments->port, "Port of the loopback interface [any free one]")

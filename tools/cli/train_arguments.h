@@ -63,6 +63,8 @@ struct TrainArguments {
   std::string cluster;                   // as sim::JobCosts::Choose takes it
   std::string place = plan::kPlaceAuto;  // as plan::PlaceAxes takes it
   FleetArguments fleet;
+  bool view = false;  // serve the page of the run
+  int view_port = 0;  // 0: any free one
 
   void AddTo(CLI::App* verb, CliContext* context);
   absl::StatusOr<JobToTrain> Read() const;

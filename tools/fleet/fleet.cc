@@ -335,6 +335,7 @@ void Fleet::WatchProcesses() {
     if (exit.ok() && exit->has_value()) TakeExit(**exit);
     TakeLost();
     CheckProgress();
+    RecordWorkers();
   }
   // Workers that know of the end leave by themselves. The other workers are asked, and then killed.
   const int64_t deadline_ns =
@@ -522,6 +523,28 @@ void Fleet::CheckProgress() {
   const absl::Status reason =
       CodedError(absl::StatusCode::kAborted, "W0516", absl::StrCat("no progress: ", event.reason));
   Fail(std::move(event), reason);
+}
+
+// Lets programs that watch the run see the workers.
+void Fleet::RecordWorkers() {
+  if (options_.live == nullptr || !options_.live->WantsWorkers()) return;
+  const control::Coordinator* const coordinator = this->coordinator();
+  IdVector<WorkerId, control::WorkerHealth> health(ranks_of_.size());
+  if (coordinator != nullptr) health = coordinator->Health();
+  std::vector<live::LiveWorker> seen;
+  for (const WorkerId worker : workers()) {
+    live::LiveWorker& one = seen.emplace_back();
+    one.ranks = ranks_of_[worker];
+    one.host = HostOf(worker);
+    one.pid = supervisor_->pid(worker);
+    one.silent_ms = health[worker].since_heartbeat_ms;
+    one.acts = health[worker].progress.acts;
+    one.activity = health[worker].progress.activity;
+    if (health[worker].connected) one.state = live::LiveWorker::State::kConnected;
+    if (!health[worker].connected && health[worker].pid > 0)
+      one.state = live::LiveWorker::State::kEnded;
+  }
+  options_.live->SetWorkers(seen);
 }
 
 // Explains the waits of a stuck job. Workers that could still look at their actors have given an

@@ -38,6 +38,7 @@
 #include "tools/launch/failure_report.h"
 #include "tools/launch/program_path.h"
 #include "tools/launch/supervisor.h"
+#include "tools/live/live_run.h"
 
 namespace weir::fleet {
 
@@ -69,6 +70,7 @@ struct FleetOptions {
   std::string address;    // at which the starter listens; empty: one that all hosts reach
   std::string interface;  // for tensors, on every host; empty: the one on the way to the starter
   console::Console* console = nullptr;  // must outlive the fleet; required
+  live::LiveRun* live = nullptr;        // must outlive the fleet; null: no record is kept
 };
 
 class Fleet {
@@ -154,6 +156,7 @@ class Fleet {
   bool IsStuck();
   int NumFrozen();
   void CheckProgress();
+  void RecordWorkers();
   void TellWaits(std::vector<launch::FailureEvent>* events);
   void AddActivity(launch::FailureEvent* event);
   void ExplainSilence(launch::FailureEvent* event);

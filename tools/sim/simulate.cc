@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "actors/session/virtual_run.h"
 #include "compiler/compile.h"
+#include "compiler/cost/model_flops.h"
 #include "ops/defs/op_def.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
@@ -29,26 +30,6 @@ constexpr double kActsForTwoSteps = 4e6;
 constexpr double kAlike = 1e-3;
 // The number of acts that a trace keeps of each rank.
 constexpr int64_t kTracedActsMax = 1 << 16;
-
-// Returns the flops of the forward pass of one micro-batch, as the model is written. Recomputation
-// and replicas do not count.
-double ForwardFlops(const compiler::Module& module) {
-  double total = 0;
-  for (const compiler::ModelCall& call : module.model.calls) {
-    const compiler::Function& function =
-        module.functions[module.model.functions[call.model_function].forward];
-    for (const compiler::Node& node : function.nodes) {
-      const ops::OpDef* def = ops::OpRegistry::Find(node.op);
-      if (def == nullptr || !def->flops) continue;
-      std::vector<sbp::TensorType> inputs, outputs;
-      for (ops::ValueId id : node.inputs)
-        inputs.push_back(id < 0 ? sbp::TensorType() : function.values[id].type);
-      for (ops::ValueId id : node.outputs) outputs.push_back(function.values[id].type);
-      total += def->flops(node.attrs, inputs, outputs);
-    }
-  }
-  return total;
-}
 
 // Returns the arithmetic of one rank in a step, without exchanges.
 double FlopsOf(const actors::Plan& plan) {
@@ -204,8 +185,7 @@ class Simulation {
         static_cast<double>(report_.ranks) / static_cast<double>(report_.ranks_simulated);
     report_.sent_bytes =
         run_->network().payload_bytes() * stands_for / static_cast<double>(report_.steps);
-    report_.model_flops =
-        3 * ForwardFlops(logical_->module) * static_cast<double>(report_.micro_batches);
+    report_.model_flops = compiler::ModelFlops(*logical_);
     const char* dtype = job.training().precision() == proto::Training::BF16 ? "bf16" : "f32";
     double peak = 0;
     for (RankId rank : logical_->places.all_ranks()) peak += map_->costs(rank).PeakFlops(dtype);

@@ -1,7 +1,5 @@
 #include "tools/train/progress.h"
 
-#include <cmath>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/base/unit_text.h"
@@ -14,16 +12,7 @@ constexpr int64_t kRedrawNs = 80'000'000;
 
 }  // namespace
 
-std::string DurationText(double seconds) {
-  if (!std::isfinite(seconds) || seconds < 0) return "?";
-  if (seconds < 1) return absl::StrFormat("%.0fms", seconds * 1000);
-  if (seconds < 60) return absl::StrFormat("%.1fs", seconds);
-  int64_t whole = std::llround(seconds);
-  if (whole < 3600) return absl::StrFormat("%dm%02ds", whole / 60, whole % 60);
-  return absl::StrFormat("%dh%02dm", whole / 3600, whole / 60 % 60);
-}
-
-std::vector<std::string> ProgressForms(const ProgressStep& step, const std::string& item) {
+std::vector<std::string> ProgressForms(const live::LiveStep& step, const std::string& item) {
   const std::string steps = absl::StrCat(step.step, "/", step.steps),
                     loss = absl::StrFormat("  loss %.4f", step.loss);
   const std::string gradient =
@@ -40,7 +29,16 @@ std::vector<std::string> ProgressForms(const ProgressStep& step, const std::stri
           absl::StrCat(steps, loss, speed, "/s")};
 }
 
-void Progress::Show(const ProgressStep& step) {
+void Progress::Enter(live::Phase phase) {
+  if (live_ != nullptr) live_->Enter(phase);
+}
+
+void Progress::Say(const std::string& line) {
+  console_->Say(line);
+  if (live_ != nullptr) live_->Say(line);
+}
+
+void Progress::Show(const live::LiveStep& step) {
   int64_t now = clock_->NowNs();
   bool last = step.step == step.steps;
   int64_t pause = console_->style() == console::Console::Style::kTerminal ? kRedrawNs : kQuietNs;

@@ -1,38 +1,32 @@
 // The progress of a run as people see it: on a terminal one redrawn line, elsewhere plain lines
-// (the first, the last, and at most one per two seconds). Not here: the sharing of the terminal
-// with other lines (tools/console).
+// (the first, the last, and at most one per two seconds). Programs that watch the run see the same
+// in its record (tools/live). Not here: the sharing of the terminal with other lines
+// (tools/console).
 // Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/base/clock.h"
 #include "tools/console/console.h"
+#include "tools/live/live_run.h"
 
 namespace weir::train {
 
-struct ProgressStep {
-  int64_t step = 0;   // steps done
-  int64_t steps = 0;  // steps of the run
-  double loss = 0;
-  std::optional<double> gradient_norm;  // none before the first update
-  double learning_rate = 0;
-  double items_per_second = 0;
-  std::optional<double> seconds_left;  // none: not known yet
-};
-
 class Progress {
  public:
-  // `console` and `clock` must outlive this object. `item` is "tokens" or "samples".
-  Progress(const std::string& item, const Clock* clock, console::Console* console)
-      : item_(item), clock_(clock), console_(console) {}
+  // `console`, `clock` and `live` must outlive this object. `item` is "tokens" or "samples".
+  // `live`: the record of the run; null: none is kept.
+  Progress(const std::string& item, const Clock* clock, console::Console* console,
+           live::LiveRun* live)
+      : item_(item), clock_(clock), console_(console), live_(live) {}
 
-  void Show(const ProgressStep& step);
+  void Enter(live::Phase phase);
+  void Show(const live::LiveStep& step);
   // A line that stays, such as an evaluation or a warning.
-  void Say(const std::string& line) { console_->Say(line); }
+  void Say(const std::string& line);
   // Leaves the redrawn line on the screen.
   void Finish() { console_->EndStatus(); }
 
@@ -40,6 +34,7 @@ class Progress {
   std::string item_;
   const Clock* clock_;
   console::Console* console_;
+  live::LiveRun* live_;
   bool shown_ = false;
   int64_t last_shown_ns_ = 0;
 };
@@ -48,8 +43,6 @@ class Progress {
 // shorter forms for narrow terminals. The shorter forms drop the least important parts first: the
 // learning rate, the norm, words. Step, loss and speed stay. The time left is missing while it is
 // not known.
-std::vector<std::string> ProgressForms(const ProgressStep& step, const std::string& item);
-// Returns "850ms", "12.3s", "1m12s" or "3h05m".
-std::string DurationText(double seconds);
+std::vector<std::string> ProgressForms(const live::LiveStep& step, const std::string& item);
 
 }  // namespace weir::train

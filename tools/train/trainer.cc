@@ -12,12 +12,14 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "compiler/cost/model_flops.h"
 #include "compiler/job/check_training.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/schedule.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "runtime/store/pending_file.h"
+#include "tools/train/busy_shares.h"
 #include "tools/train/checkpoint_header.h"
 #include "tools/train/earlier_run.h"
 #include "tools/train/job_data.h"
@@ -56,7 +58,7 @@ class Trainer {
       : job_(job),
         options_(options),
         items_(ItemsOf(job)),
-        progress_(items_.name, &clock_, options.console),
+        progress_(items_.name, &clock_, options.console, options.live),
         schedule_(compiler::LearningRatesOf(job.training())),
         updates_(compiler::UpdateRateOf(job.training())),
         nonfinite_(options.on_nonfinite, LossName(job)) {}
@@ -87,6 +89,7 @@ class Trainer {
                                                  options_.on_nonfinite, &prepared}));
     if (!options_.init.empty()) WEIR_RETURN_IF_ERROR(Load(options_.init, StateSet::kWeights));
     if (!options_.resume.empty()) WEIR_RETURN_IF_ERROR(Load(options_.resume, StateSet::kAll));
+    if (options_.live != nullptr) options_.live->SetFacts(FactsFor(prepared));
     SayWhatRuns();
     for (const std::string& note : prepared.notes) progress_.Say(note);
     for (const std::string& warning : prepared.warnings)
@@ -102,18 +105,38 @@ class Trainer {
     return runner_->Load(path, set);
   }
 
-  void SayWhatRuns() {
-    const RunnerFacts& facts = runner_->facts();
+  int64_t NumParameters() const {
     int64_t parameters = 0;
-    for (const auto& [name, type] : facts.states) {
+    for (const auto& [name, type] : runner_->facts().states) {
       if (type.state_class == actors::StateClass::kWeight) parameters += NumElements(type.shape);
     }
+    return parameters;
+  }
+
+  live::RunFacts FactsFor(const PreparedTraining& prepared) const {
+    const RunnerFacts& facts = runner_->facts();
+    live::RunFacts told;
+    told.steps = job_.training().steps();
+    told.item = items_.name;
+    told.items_per_step = items_.count;
+    told.parameters = NumParameters();
+    told.mesh = facts.mesh;
+    told.where = facts.where;
+    told.ranks = facts.num_ranks;
+    told.threads_per_rank = facts.threads_per_device;
+    told.bytes_per_rank = facts.bytes_per_device;
+    told.flops_per_step = compiler::ModelFlops(*prepared.plans.training);
+    return told;
+  }
+
+  void SayWhatRuns() {
+    const RunnerFacts& facts = runner_->facts();
     progress_.Say(facts.data);
     progress_.Say(absl::StrFormat(
         "%s: %s parameters, %d device%s%s%s, %d thread%s each, %s per device",
-        job_.name().empty() ? "the job" : job_.name(), ShortCount(static_cast<double>(parameters)),
-        facts.num_ranks, facts.num_ranks == 1 ? "" : "s",
-        facts.mesh.empty() ? "" : " (" + facts.mesh + ")",
+        job_.name().empty() ? "the job" : job_.name(),
+        ShortCount(static_cast<double>(NumParameters())), facts.num_ranks,
+        facts.num_ranks == 1 ? "" : "s", facts.mesh.empty() ? "" : " (" + facts.mesh + ")",
         facts.where.empty() ? "" : " " + facts.where, facts.threads_per_device,
         facts.threads_per_device == 1 ? "" : "s",
         BytesText(static_cast<double>(facts.bytes_per_device))));
@@ -158,6 +181,7 @@ class Trainer {
     int64_t steps = job_.training().steps();
     int64_t burst = 1;
     started_at_ = result_.steps_done;
+    progress_.Enter(live::Phase::kTraining);
     // The run was resumed after the last update, so the checkpoint is of the start.
     if (started_at_ < steps && started_at_ == updates_.RoundDown(steps))
       WEIR_RETURN_IF_ERROR(WriteCheckpointOnTheWay());
@@ -175,14 +199,23 @@ class Trainer {
       step_seconds_ = std::max(seconds / static_cast<double>(count), 1e-9);
       if (result_.seconds_here == 0) first_burst_ = {count, seconds};
       result_.seconds_here += seconds;
-      for (const std::string& line : stragglers_.Look(runner_->Work(), seconds))
-        progress_.Say("WARNING: " + line);
+      LookAtRanks(seconds);
       WEIR_RETURN_IF_ERROR(AfterBurst(steps, checkpoint_at));
     }
     result_.interrupted = result_.steps_done < steps && !stops();
     if (result_.interrupted && result_.steps_here > 0)
       progress_.Say(absl::StrCat("interrupted after step ", result_.steps_done, " of ", steps));
     return absl::OkStatus();
+  }
+
+  // `seconds`: the length of the burst that has ended.
+  void LookAtRanks(double seconds) {
+    const std::vector<actors::RankWorkReport> work = runner_->Work();
+    for (const std::string& line : stragglers_.Look(work, seconds))
+      progress_.Say("WARNING: " + line);
+    if (options_.live == nullptr) return;
+    const std::vector<live::RankBusy> busy = busy_shares_.Look(work, seconds);
+    if (!busy.empty()) options_.live->SetWork(busy);
   }
 
   // A checkpoint does not include the gradients gathered since the last update, so it is written
@@ -265,14 +298,19 @@ class Trainer {
       if (stops() && step > nonfinite_.first()->step) break;
       ReportStep(step, steps, metrics, evaluate && step + 1 == done);
     }
-    if (evaluate)
-      progress_.Say(absl::StrCat("step ", done, ": ", EvaluationText(job_, *result_.evaluation)));
+    if (evaluate) {
+      const std::string text = EvaluationText(job_, *result_.evaluation);
+      progress_.Say(absl::StrCat("step ", done, ": ", text));
+      if (options_.live != nullptr) options_.live->ReportEvaluation(done, text);
+    }
     return checkpointed;
   }
 
   // A failed evaluation ends evaluations and not the run. Its error is returned at the end.
   absl::Status Evaluate() {
+    progress_.Enter(live::Phase::kEvaluating);
     absl::StatusOr<std::map<int64_t, StepMetrics>> batches = runner_->Evaluate();
+    progress_.Enter(live::Phase::kTraining);
     if (RanksAreGone(batches.status())) return batches.status();
     if (!batches.ok()) {
       evaluation_problem_ = batches.status();
@@ -297,15 +335,18 @@ class Trainer {
     double rate = static_cast<double>(items_.count) / step_seconds_;
     if (step == started_at_) result_.first_loss = loss;
     result_.last_loss = loss;
-    ProgressStep shown;
+    live::LiveStep shown;
     shown.step = step + 1;
     shown.steps = steps;
     shown.loss = loss;
     shown.gradient_norm = gradient_norm_;
     shown.learning_rate = LearningRate(step);
     shown.items_per_second = rate;
+    shown.step_seconds = step_seconds_;
     shown.seconds_left = SecondsLeft(steps - step - 1);
     progress_.Show(shown);
+    if (options_.live != nullptr && step + 1 == result_.steps_done)
+      options_.live->ReportStep(shown);
     if (metrics_file_ != nullptr) WriteMetrics(step, metrics, rate, evaluated);
   }
 
@@ -375,7 +416,9 @@ class Trainer {
   // A write that the disk refuses becomes a warning. The next checkpoint tries again.
   absl::Status WriteCheckpointOnTheWay() {
     if (options_.checkpoint.empty()) return absl::OkStatus();
+    progress_.Enter(live::Phase::kSaving);
     const absl::Status status = SaveCheckpoint(options_.checkpoint);
+    progress_.Enter(live::Phase::kTraining);
     if (status.ok()) {
       progress_.Say(absl::StrCat("checkpoint of step ", result_.steps_done, " written to ",
                                  options_.checkpoint, checkpoint_fails_ ? " again" : ""));
@@ -413,6 +456,7 @@ class Trainer {
       progress_.Say("interrupted before the first step of this run: no file is written or changed");
       return absl::OkStatus();
     }
+    progress_.Enter(live::Phase::kSaving);
     std::vector<absl::Status> problems;
     if (!options_.checkpoint.empty()) WEIR_RETURN_IF_ERROR(WriteLastCheckpoint(&problems));
     if (!options_.save.empty()) WEIR_RETURN_IF_ERROR(WriteWeights(&problems));
@@ -560,6 +604,7 @@ class Trainer {
   Burst first_burst_;              // of this run
   bool checkpoint_fails_ = false;  // the last checkpoint on the way failed
   StragglerWatch stragglers_;
+  BusyShares busy_shares_;
 };
 
 }  // namespace

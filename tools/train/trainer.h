@@ -22,6 +22,7 @@
 #include "compiler/cost/cost_model.h"
 #include "proto/job.pb.h"
 #include "tools/console/console.h"
+#include "tools/live/live_run.h"
 #include "tools/train/evaluator.h"
 #include "tools/train/job_runner.h"
 #include "tools/train/progress.h"
@@ -52,6 +53,7 @@ struct TrainOptions {
   // Called once everything is loaded, before the first step; may be null.
   std::function<void()> before_steps;
   console::Console* console = nullptr;  // must outlive the run; required
+  live::LiveRun* live = nullptr;        // must outlive the run; null: no record is kept
   const std::atomic<bool>* interrupted = nullptr;
   // How often a checkpoint has been asked for (SIGUSR1): one is written after the next update.
   const std::atomic<int>* checkpoints_asked = nullptr;

@@ -28,15 +28,18 @@ std::string PolicyHash(absl::string_view text) {
 }
 
 // `run`: the element with the run, or nothing. `connects`: what the page may ask.
-std::string Page(absl::string_view run, absl::string_view connects) {
+std::string Page(Shows shows, absl::string_view run, absl::string_view connects) {
   const std::string script = absl::StrReplaceAll(kPageScript, {{"</script", "<\\/script"}});
   const std::string policy =
       absl::StrCat("default-src 'none'; script-src ", PolicyHash(script), "; style-src ",
                    PolicyHash(kPageStyle), "; img-src data:; worker-src blob:; connect-src ",
                    connects, "; base-uri 'none'; form-action 'none'");
   // The run may be large and holds no marks of the frame, so the frame is filled around it.
-  const std::string frame = absl::StrReplaceAll(
-      kPageFrame, {{"@POLICY@", policy}, {"@STYLE@", kPageStyle}, {"@SCRIPT@", script}});
+  const std::string frame =
+      absl::StrReplaceAll(kPageFrame, {{"@SHOWS@", shows == Shows::kLive ? "live" : "recorded"},
+                                       {"@POLICY@", policy},
+                                       {"@STYLE@", kPageStyle},
+                                       {"@SCRIPT@", script}});
   constexpr absl::string_view kMark = "@RUN@";
   const size_t at = frame.find(kMark.data());
   return absl::StrCat(absl::string_view(frame).substr(0, at), run,
@@ -73,11 +76,12 @@ absl::StatusOr<std::string> Packed(absl::string_view bytes) {
 
 }  // namespace
 
-std::string ServedPage() { return Page("", kServed); }
+std::string ServedPage(Shows shows) { return Page(shows, "", kServed); }
 
 absl::StatusOr<std::string> WholePage(absl::string_view bundle) {
   WEIR_ASSIGN_OR_RETURN(const std::string packed, Packed(bundle));
-  return Page(absl::StrCat("<script id=\"run\" type=\"application/octet-stream\">",
+  return Page(Shows::kRecorded,
+              absl::StrCat("<script id=\"run\" type=\"application/octet-stream\">",
                            absl::Base64Escape(packed), "</script>"),
               kFromDisk);
 }

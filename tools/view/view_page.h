@@ -3,6 +3,7 @@
 // and only its own address for the run. Thread rule: pure functions.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -15,8 +16,12 @@ extern const char kPageStyle[];
 extern const char kPageFrame[];
 extern const char kPageScript[];
 
-// Returns the page that asks its server for the run, at the address `run` beside its own.
-std::string ServedPage();
+// The run that a page shows: one that was recorded, at the address `run` beside the page's own, or
+// one that goes on, at the address `live`.
+enum class Shows : uint8_t { kRecorded, kLive };
+
+// Returns the page that asks its server for the run.
+std::string ServedPage(Shows shows);
 
 // Returns the page with a run inside (run_bundle.h), packed. The page opens from disk, without any
 // server. kInternal: the run cannot be packed.

@@ -8,9 +8,13 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "httplib.h"
+#include "nlohmann/json.hpp"
+#include "runtime/base/clock.h"
 #include "runtime/base/status.h"
+#include "tools/live/top_text.h"
 #include "tools/view/view_page.h"
 
 namespace weir::view {
@@ -19,6 +23,8 @@ namespace {
 constexpr char kHost[] = "127.0.0.1";
 constexpr int kThreads = 2;
 constexpr size_t kTokenBytes = 16;
+constexpr int64_t kHistoryBytesMax = 4 << 20;  // of one answer
+constexpr int64_t kNsPerMs = 1'000'000;
 
 std::string NewToken() {
   unsigned char random[kTokenBytes];
@@ -27,12 +33,30 @@ std::string NewToken() {
       absl::string_view(reinterpret_cast<const char*>(random), sizeof(random)));
 }
 
+absl::StatusOr<std::string> LiveText(const live::LiveReader& reader, int64_t from) {
+  // A run writes its end before its process ends, so the process is looked at first.
+  const bool is_alive = reader.IsAlive();
+  WEIR_ASSIGN_OR_RETURN(const std::string state, reader.StateText());
+  const std::string history = reader.History(from, kHistoryBytesMax);
+  nlohmann::ordered_json answer = {{"state", nlohmann::ordered_json::parse(state, nullptr, false)},
+                                   {"is_alive", is_alive},
+                                   {"next", from + static_cast<int64_t>(history.size())},
+                                   {"history", history}};
+  return answer.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+absl::StatusOr<std::string> MetricsText(const live::LiveReader& reader) {
+  const bool is_alive = reader.IsAlive();
+  WEIR_ASSIGN_OR_RETURN(live::LiveState state, reader.State());
+  return live::PrometheusText({reader.pid(), is_alive, std::move(state)}, RealTimeNs() / kNsPerMs);
+}
+
 }  // namespace
 
 class ViewServer::Connections {
  public:
-  Connections(std::string bundle, std::string token)
-      : bundle_(std::move(bundle)), page_(ServedPage()), token_(std::move(token)) {
+  Connections(std::string page, std::string token)
+      : page_(std::move(page)), token_(std::move(token)) {
     server_.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
     // By default the library lets a second server listen on the same port.
     server_.set_socket_options([](socket_t socket) {
@@ -53,6 +77,16 @@ class ViewServer::Connections {
                 [this](const httplib::Request&, httplib::Response& response) {
                   response.set_content(page_, "text/html; charset=utf-8");
                 });
+  }
+  const std::string& token() const { return token_; }
+  ~Connections() {
+    server_.stop();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  // Call one of these before Listen.
+  void ServeRun(std::string bundle) {
+    bundle_ = std::move(bundle);
     server_.Get(absl::StrCat("/", token_, "/run"), [this](const httplib::Request&,
                                                           httplib::Response& response) {
       response.set_content_provider(bundle_.size(), "application/octet-stream",
@@ -61,9 +95,19 @@ class ViewServer::Connections {
                                     });
     });
   }
-  ~Connections() {
-    server_.stop();
-    if (thread_.joinable()) thread_.join();
+  void ServeLive(std::unique_ptr<live::LiveReader> reader) {
+    reader_ = std::move(reader);
+    server_.Get(absl::StrCat("/", token_, "/live"),
+                [this](const httplib::Request& request, httplib::Response& response) {
+                  int64_t from = 0;
+                  if (!absl::SimpleAtoi(request.get_param_value("from"), &from) || from < 0)
+                    from = 0;
+                  Answer(LiveText(*reader_, from), "application/json", &response);
+                });
+    server_.Get(absl::StrCat("/", token_, "/metrics"),
+                [this](const httplib::Request&, httplib::Response& response) {
+                  Answer(MetricsText(*reader_), "text/plain; version=0.0.4", &response);
+                });
   }
 
   // Returns the port, or -1 if `port` is not free.
@@ -89,7 +133,16 @@ class ViewServer::Connections {
     return host == absl::StrCat(kHost, ":", port_) || host == absl::StrCat("localhost:", port_);
   }
 
-  const std::string bundle_, page_, token_;
+  static void Answer(const absl::StatusOr<std::string>& text, const char* type,
+                     httplib::Response* response) {
+    constexpr int kUnavailable = 503;
+    if (text.ok()) response->set_content(*text, type);
+    if (!text.ok()) response->status = kUnavailable;
+  }
+
+  const std::string page_, token_;
+  std::string bundle_;                        // of ServeRun
+  std::unique_ptr<live::LiveReader> reader_;  // of ServeLive
   int port_ = -1;
   httplib::Server server_;
   std::atomic<bool> ended_ = false;
@@ -100,17 +153,32 @@ ViewServer::ViewServer() = default;
 ViewServer::~ViewServer() = default;
 
 absl::StatusOr<std::unique_ptr<ViewServer>> ViewServer::Start(std::string bundle, int port) {
-  const std::string token = NewToken();
-  if (token.empty()) return absl::InternalError("the system gives no random numbers");
+  auto connections = std::make_unique<Connections>(ServedPage(Shows::kRecorded), NewToken());
+  connections->ServeRun(std::move(bundle));
+  return Listen(std::move(connections), port);
+}
+
+absl::StatusOr<std::unique_ptr<ViewServer>> ViewServer::StartLive(
+    std::unique_ptr<live::LiveReader> reader, int port) {
+  auto connections = std::make_unique<Connections>(ServedPage(Shows::kLive), NewToken());
+  connections->ServeLive(std::move(reader));
+  return Listen(std::move(connections), port);
+}
+
+absl::StatusOr<std::unique_ptr<ViewServer>> ViewServer::Listen(
+    std::unique_ptr<Connections> connections, int port) {
+  if (connections->token().empty())
+    return absl::InternalError("the system gives no random numbers");
   std::unique_ptr<ViewServer> server(new ViewServer());
-  server->connections_ = std::make_unique<Connections>(std::move(bundle), token);
+  server->connections_ = std::move(connections);
   const int bound = server->connections_->Listen(port);
   if (bound <= 0) {
     return Rejected({"W0890", absl::StrCat("--port ", port), "a free port of this machine",
                      "another program listens there, or this user may not",
                      "another --port, or none for any free one"});
   }
-  server->address_ = absl::StrCat("http://", kHost, ":", bound, "/", token, "/");
+  server->address_ =
+      absl::StrCat("http://", kHost, ":", bound, "/", server->connections_->token(), "/");
   return server;
 }
 

@@ -48,7 +48,7 @@ class ViewServerTest : public ::testing::Test {
 TEST_F(ViewServerTest, WhoKnowsTheAddressGetsThePageAndTheRun) {
   std::string body;
   EXPECT_EQ(Get(path_, host_, &body), 200);
-  EXPECT_EQ(body, ServedPage());
+  EXPECT_EQ(body, ServedPage(Shows::kRecorded));
   EXPECT_EQ(Get(path_ + "run", host_, &body), 200);
   EXPECT_EQ(body, kBundle);
 }

@@ -1,7 +1,8 @@
-// Gets the run, from the page itself or from the server beside it, and shows it.
+// Gets the run, from the page itself or from the server beside it, and shows it: a recorded run, or one that goes on.
 
 import { h, render } from "preact";
 import { App } from "./app";
+import { Live } from "./live";
 import workerText from "./worker.bundled.js";
 
 async function runOfPage(): Promise<{ bytes: ArrayBuffer; packed: boolean }> {
@@ -24,6 +25,10 @@ function say(text: string, isError: boolean): void {
 }
 
 async function start(): Promise<void> {
+  if (document.documentElement.dataset.shows === "live") {
+    render(<Live />, document.body, document.getElementById("say")!);
+    return;
+  }
   const { bytes, packed } = await runOfPage();
   const worker = new Worker(URL.createObjectURL(new Blob([workerText], { type: "text/javascript" })));
   worker.onmessage = (message) => {

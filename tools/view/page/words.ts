@@ -13,6 +13,7 @@ export const WORDS: { [word: string]: string } = {
     "the step shorter.",
   device: "What runs the acts of a rank: a CPU with its threads, or a GPU.",
   "late ranks": "The sender of an awaited token had not sent it yet: a bubble of the pipeline, or an imbalance.",
+  "in acts": "The share of the last steps in which acts ran. In the rest the rank waited for others, or had nothing to do.",
   layout: "How a tensor lies over the devices: split (S), broadcast (B) or partial (P), for each axis of the mesh.",
   "micro-batch": "A part of the batch of a step that goes through the model by itself.",
   phase: "What an act serves: forward, backward, the gradients of weights, update, boxing, data or metrics.",

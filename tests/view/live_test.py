@@ -1,0 +1,134 @@
+"""Tests the page of a run that goes on in a real browser, and `weir top`, while a job trains, ends and is killed."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import unittest
+import urllib.error
+import urllib.request
+
+from tests.processes import weir_jobs
+from tests.view import browser
+
+TWO = ("--mesh", "dp=2", "--processes", "2")
+ENDLESS = ("--steps", "100000000")
+
+
+class Live(weir_jobs.JobCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.browser = browser.Browser()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.browser.close()
+        super().tearDownClass()
+
+    def setUp(self):
+        super().setUp()
+        self.write_job()
+
+    def start_viewed(self, *arguments):
+        """Starts a job with --view, and returns it with the address of its page."""
+        job = self.place.start("--view", *arguments)
+        job.wait_for_step()
+        return job, re.search(r"^view: (http://127\.0\.0\.1:\d+/[0-9a-f]{32}/)$", job.errors(), re.MULTILINE).group(1)
+
+    def attach(self, job):
+        """Serves the run by a process of its own, and returns the address."""
+        server = subprocess.Popen([self.place.program, "view", "--attach", str(job.starter.pid), "--no-open"],
+                                  cwd=self.place.folder, env=self.place.environment, stdout=subprocess.PIPE, text=True)
+
+        def end():
+            server.terminate()
+            self.assertEqual(server.wait(60), 0)
+            server.stdout.close()
+
+        self.addCleanup(end)
+        return server.stdout.readline().strip()
+
+    def top(self, job, *flags):
+        return self.place.run("top", str(job.starter.pid), *flags).stdout
+
+    def step_shown(self):
+        return int(self.browser.run("return document.body.innerText.match(/step\\s([\\d,]+)\\s*of/)[1]").replace(",", ""))
+
+    def await_text(self, text):
+        self.browser.until(text, "return document.body.innerText.includes(arguments[0])", text)
+
+    def test_the_page_follows_the_run_and_keeps_it_when_a_worker_and_the_server_are_gone(self):
+        job, address = self.start_viewed(*TWO, *ENDLESS)
+        self.browser.open(address)
+        self.browser.until("two processes", "return document.querySelectorAll('tbody tr').length >= 2 &&"
+                                            "document.body.innerText.includes('ago')")
+        self.await_text("loss")
+        before = self.step_shown()
+        self.browser.until("a later step", "return Number(document.body.innerText.match(/step\\s([\\d,]+)\\s*of/)[1]"
+                                           ".replaceAll(',', '')) > arguments[0]", before)
+        curves = self.browser.run("return [...document.querySelectorAll('svg')].map(s => s.getAttribute('aria-label'))")
+        self.assertEqual(len(curves), 4, curves)
+        self.assertEqual([url for url in self.browser.loaded() if not url.startswith(address)], [])
+        self.assertEqual([m for m in self.browser.messages() if "favicon" not in m], [])
+        os.kill(job.wait_for_workers(2)["1"], signal.SIGKILL)
+        job.wait()
+        self.await_text("Weir does not answer")
+        self.assertGreaterEqual(self.step_shown(), before)
+
+    def test_a_page_of_its_own_process_tells_how_the_run_ended(self):
+        job = self.place.start(*TWO, *ENDLESS)
+        job.wait_for_step()
+        address = self.attach(job)
+        self.browser.open(address)
+        os.kill(job.wait_for_workers(2)["1"], signal.SIGKILL)
+        self.assertEqual(job.wait().code, 137)
+        self.await_text("The run has ended with exit code 137.")
+        report = self.browser.run("return document.querySelector('pre').innerText")
+        self.assertRegex(report, r"first failure: rank 1 \(pid \d+\): killed by SIGKILL")
+        self.browser.open(address)  # a reader that comes later
+        self.await_text("The run has ended with exit code 137.")
+
+    def test_a_killed_starter_is_told(self):
+        job = self.place.start(*ENDLESS)
+        job.wait_for_step()
+        self.browser.open(self.attach(job))
+        job.starter.kill()
+        job.wait()
+        self.await_text("its process ended without a word")
+
+    def test_top_shows_the_run_and_its_processes(self):
+        job = self.place.start(*TWO, *ENDLESS)
+        job.wait_for_step()
+        workers = job.wait_for_workers(2)
+        screen = weir_jobs.until("heartbeats", lambda: (text := self.top(job)).count("ms  ") >= 1 and text)
+        self.assertRegex(screen, rf"^\S+  pid {job.starter.pid}  training for ")
+        for rank, pid in workers.items():
+            self.assertRegex(screen, rf"(?m)^{rank} +{pid} ")
+        self.assertTrue(all(len(line) <= 80 for line in screen.splitlines()), screen)
+        state = json.loads(self.top(job, "--json"))
+        self.assertEqual(state["facts"]["mesh"], "dp=2")
+        self.assertEqual([worker["pid"] for worker in state["workers"]], [workers["0"], workers["1"]])
+        job.end()
+        gone = subprocess.run([self.place.program, "top", str(job.starter.pid)], env=self.place.environment,
+                              capture_output=True, text=True)
+        self.assertEqual(gone.returncode, 66)
+        self.assertIn("W0891", gone.stderr)
+
+    def test_metrics_are_for_who_knows_the_address(self):
+        job, address = self.start_viewed(*ENDLESS)
+        with urllib.request.urlopen(address + "metrics") as answer:
+            text = answer.read().decode()
+        steps = [line for line in text.splitlines() if line.startswith("weir_step{")]
+        self.assertEqual(len(steps), 1)
+        self.assertGreater(float(steps[0].split()[-1]), 0)
+        with self.assertRaises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(re.sub(r"/[0-9a-f]{32}/", "/metrics", address))
+        self.assertEqual(refused.exception.code, 404)
+        refused.exception.close()
+        job.end()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,229 @@
+#include "tools/live/live_run.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "nlohmann/json.hpp"
+#include "runtime/base/checksum.h"
+#include "runtime/base/mutex.h"
+
+namespace weir::live {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kNsPerMs = 1'000'000;
+constexpr int64_t kWorkersEveryNs = 1'000'000'000;
+
+const char* NameOf(Phase phase) {
+  switch (phase) {
+    case Phase::kStarting: return "starting";
+    case Phase::kTraining: return "training";
+    case Phase::kEvaluating: return "evaluating";
+    case Phase::kSaving: return "saving";
+    case Phase::kEnded: return "ended";
+  }
+  return "";
+}
+
+const char* NameOf(LiveWorker::State state) {
+  switch (state) {
+    case LiveWorker::State::kConnecting: return "connecting";
+    case LiveWorker::State::kConnected: return "connected";
+    case LiveWorker::State::kEnded: return "ended";
+  }
+  return "";
+}
+
+Json NumberOrNull(std::optional<double> value) {
+  return value.has_value() && std::isfinite(*value) ? Json(*value) : Json(nullptr);
+}
+
+// JSON has no text that is not UTF-8, and names of files may be any bytes.
+std::string TextOf(const Json& object) {
+  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Json JsonOf(const LiveStep& step) {
+  return {{"step", step.step},
+          {"loss", NumberOrNull(step.loss)},
+          {"grad_norm", NumberOrNull(step.gradient_norm)},
+          {"lr", NumberOrNull(step.learning_rate)},
+          {"items_per_second", NumberOrNull(step.items_per_second)},
+          {"step_seconds", NumberOrNull(step.step_seconds)},
+          {"seconds_left", NumberOrNull(step.seconds_left)}};
+}
+
+std::vector<int> NumbersOf(const std::vector<RankId>& ranks) {
+  std::vector<int> numbers;
+  for (const RankId rank : ranks) numbers.push_back(rank.value());
+  return numbers;
+}
+
+}  // namespace
+
+class LiveRun::Record {
+ public:
+  Record(const std::string& title, const Clock* clock)
+      : clock_(clock),
+        started_ns_(clock->NowNs()),
+        now_(::memfd_create(kNowName, MFD_CLOEXEC)),
+        history_(::memfd_create(kHistoryName, MFD_CLOEXEC)) {
+    state_ = {{"version", kLiveVersion},  {"pid", static_cast<int64_t>(::getpid())},
+              {"title", title},           {"started_unix_ms", RealTimeNs() / kNsPerMs},
+              {"updated_unix_ms", 0},     {"phase", ""},
+              {"phase_since_unix_ms", 0}, {"warnings", 0}};
+    EnterLocked(Phase::kStarting);
+  }
+  ~Record() {
+    if (now_ >= 0) ::close(now_);
+    if (history_ >= 0) ::close(history_);
+  }
+  Record(const Record&) = delete;
+  Record& operator=(const Record&) = delete;
+
+  void Set(const char* field, Json value) {
+    MutexLock lock(&mutex_);
+    state_[field] = std::move(value);
+    WriteState();
+  }
+  void Enter(Phase phase) {
+    MutexLock lock(&mutex_);
+    EnterLocked(phase);
+  }
+  void ReportStep(const LiveStep& step) {
+    MutexLock lock(&mutex_);
+    const int64_t now_ns = clock_->NowNs();
+    state_["step"] = JsonOf(step);
+    if (now_ns >= next_step_ns_) {
+      Add("step", state_["step"]);
+      next_step_ns_ = now_ns + (now_ns - started_ns_) / kStepsPerRun;
+    }
+    WriteState();
+  }
+  void ReportEvaluation(Json evaluation) {
+    MutexLock lock(&mutex_);
+    Add("evaluation", evaluation);
+    state_["evaluation"] = std::move(evaluation);
+    WriteState();
+  }
+  bool WantsWorkers() const {
+    MutexLock lock(&mutex_);
+    return clock_->NowNs() - workers_ns_ >= kWorkersEveryNs;
+  }
+  void SetWorkers(Json workers) {
+    MutexLock lock(&mutex_);
+    workers_ns_ = clock_->NowNs();
+    state_["workers"] = std::move(workers);
+    WriteState();
+  }
+  void Say(absl::string_view line) {
+    MutexLock lock(&mutex_);
+    const std::string text(line);
+    Add("said", text);
+    state_["said"] = text;
+    if (absl::StartsWith(line, "WARNING") || absl::StartsWith(line, "ERROR"))
+      state_["warnings"] = state_["warnings"].get<int64_t>() + 1;
+    WriteState();
+  }
+  void End(Json end) {
+    MutexLock lock(&mutex_);
+    Add("end", end);
+    state_["end"] = std::move(end);
+    EnterLocked(Phase::kEnded);
+  }
+
+ private:
+  void EnterLocked(Phase phase) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    state_["phase"] = NameOf(phase);
+    state_["phase_since_unix_ms"] = RealTimeNs() / kNsPerMs;
+    Add("phase", NameOf(phase));
+    WriteState();
+  }
+  void Add(const char* what, const Json& value) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (history_ < 0) return;
+    const Json line = {{"at_ms", (clock_->NowNs() - started_ns_) / kNsPerMs}, {what, value}};
+    const std::string text = TextOf(line) + "\n";
+    (void)!::write(history_, text.data(), text.size());  // a full memory costs lines of the record
+  }
+  void WriteState() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (now_ < 0) return;
+    state_["updated_unix_ms"] = RealTimeNs() / kNsPerMs;
+    const std::string text = TextOf(state_);
+    const uint32_t head[2] = {static_cast<uint32_t>(text.size()), Crc32c(text.data(), text.size())};
+    std::string bytes(sizeof(head), '\0');
+    std::memcpy(bytes.data(), head, sizeof(head));
+    bytes += text;
+    (void)!::pwrite(now_, bytes.data(), bytes.size(), 0);
+  }
+
+  const Clock* const clock_;
+  const int64_t started_ns_;
+  mutable Mutex mutex_;
+  const int now_, history_;  // descriptors; -1: the system refuses them
+  Json state_ ABSL_GUARDED_BY(mutex_);
+  int64_t next_step_ns_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t workers_ns_ ABSL_GUARDED_BY(mutex_) = -kWorkersEveryNs;
+};
+
+LiveRun::LiveRun(const std::string& title, const Clock* clock)
+    : record_(std::make_unique<Record>(title, clock)) {}
+LiveRun::~LiveRun() = default;
+
+void LiveRun::SetFacts(const RunFacts& facts) {
+  record_->Set("facts", {{"steps", facts.steps},
+                         {"item", facts.item},
+                         {"items_per_step", facts.items_per_step},
+                         {"parameters", facts.parameters},
+                         {"mesh", facts.mesh},
+                         {"where", facts.where},
+                         {"ranks", facts.ranks},
+                         {"threads_per_rank", facts.threads_per_rank},
+                         {"bytes_per_rank", facts.bytes_per_rank},
+                         {"flops_per_step", NumberOrNull(facts.flops_per_step)}});
+}
+
+void LiveRun::Enter(Phase phase) { record_->Enter(phase); }
+void LiveRun::ReportStep(const LiveStep& step) { record_->ReportStep(step); }
+
+void LiveRun::ReportEvaluation(int64_t step, const std::string& text) {
+  record_->ReportEvaluation({{"step", step}, {"text", text}});
+}
+
+void LiveRun::SetWork(const std::vector<RankBusy>& work) {
+  Json list = Json::array();
+  for (const RankBusy& rank : work) {
+    list.push_back(
+        {{"rank", rank.rank.value()}, {"stage", rank.stage}, {"busy", NumberOrNull(rank.busy)}});
+  }
+  record_->Set("work", std::move(list));
+}
+
+bool LiveRun::WantsWorkers() const { return record_->WantsWorkers(); }
+
+void LiveRun::SetWorkers(const std::vector<LiveWorker>& workers) {
+  Json list = Json::array();
+  for (const LiveWorker& worker : workers) {
+    list.push_back({{"ranks", NumbersOf(worker.ranks)},
+                    {"host", worker.host},
+                    {"pid", worker.pid},
+                    {"state", NameOf(worker.state)},
+                    {"silent_ms", worker.silent_ms},
+                    {"acts", worker.acts},
+                    {"activity", worker.activity}});
+  }
+  record_->SetWorkers(std::move(list));
+}
+
+void LiveRun::Say(absl::string_view line) { record_->Say(line); }
+
+void LiveRun::End(int code, absl::string_view report) {
+  record_->End({{"code", code}, {"report", std::string(report)}});
+}
+
+}  // namespace weir::live

@@ -1,0 +1,109 @@
+#include "tools/live/top_text.h"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weir::live {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr int64_t kNowMs = 1'000'000;
+
+SeenRun Training() {
+  SeenRun run;
+  run.pid = 4711;
+  LiveState& state = run.state;
+  state.title = "gpt";
+  state.phase = "training";
+  state.phase_since_unix_ms = kNowMs - 72'000;
+  state.updated_unix_ms = kNowMs - 100;
+  state.has_facts = state.has_step = true;
+  state.steps = 500;
+  state.parameters = 1'200'000;
+  state.ranks = 4;
+  state.mesh = "dp=2,tp=2";
+  state.where = "in 2 processes";
+  state.item = "tokens";
+  state.flops_per_step = 2e9;
+  state.step = {125, 2.25, 0.5, 1e-3, 52300, 0.5, 72};
+  state.work = {{0, 0, 0.8}, {1, 0, 0.6}, {2, 0, 0.1}, {3, 0, 0.1}};
+  state.workers = {{{0, 1}, "", "connected", "forward layers.1", 11, 200, 9000},
+                   {{2, 3}, "a-host-with-a-long-name", "ended", std::string(100, 'x'), 12, 0, 9}};
+  return run;
+}
+
+TEST(TopTextTest, EveryLineFitsATerminalOf80Columns) {
+  SeenRun run = Training();
+  run.state.title = std::string(200, 't');
+  run.state.said = std::string(200, 's');
+  for (const absl::string_view line : absl::StrSplit(TopText(run, kNowMs, 16), '\n'))
+    EXPECT_LE(line.size(), kTopColumns) << line;
+  for (const absl::string_view line : absl::StrSplit(RunsText({run, run}, kNowMs), '\n'))
+    EXPECT_LE(line.size(), kTopColumns) << line;
+}
+
+TEST(TopTextTest, SaysHowFarTheRunIsAndWhatItsProcessesDo) {
+  const std::string screen = TopText(Training(), kNowMs, 16);
+  EXPECT_THAT(screen, HasSubstr("gpt  pid 4711  training for 1m12s"));
+  EXPECT_THAT(screen, HasSubstr("step 125/500 [########......................] 25 %  1m12s left"));
+  EXPECT_THAT(screen, HasSubstr("loss 2.25  grad 0.5  lr 0.001"));
+  EXPECT_THAT(screen, HasSubstr("500ms a step  52.3k tokens/s  4.00GFLOP/s"));
+  EXPECT_THAT(screen, HasSubstr("   70 %  forward layers.1")) << "the mean of ranks 0 and 1";
+  EXPECT_THAT(screen, HasSubstr("a-host-with-"));
+}
+
+TEST(TopTextTest, MoreProcessesThanRowsAreCounted) {
+  SeenRun run = Training();
+  run.state.workers.resize(2000, run.state.workers[0]);
+  EXPECT_THAT(TopText(run, kNowMs, 16), HasSubstr("and 1,984 more processes"));
+}
+
+TEST(TopTextTest, AnEndAndASilenceAreTold) {
+  SeenRun run = Training();
+  run.state.updated_unix_ms = kNowMs - 10'000;
+  EXPECT_THAT(TopText(run, kNowMs, 16), HasSubstr("no news for 10.0s"));
+  run.is_alive = false;
+  EXPECT_THAT(TopText(run, kNowMs, 16), HasSubstr("ended without a word"));
+  run.state.has_ended = true;
+  run.state.code = 69;
+  run.state.report = "The job failed\n  first failure: rank 1";
+  const std::string screen = TopText(run, kNowMs, 16);
+  EXPECT_THAT(screen, HasSubstr("ended with exit code 69"));
+  EXPECT_THAT(screen, HasSubstr("  first failure: rank 1\n"));
+  EXPECT_THAT(screen, Not(HasSubstr("left")));
+}
+
+TEST(TopTextTest, ARunBeforeItsFirstStepHasALine) {
+  SeenRun run;
+  run.pid = 1;
+  run.state.title = "new";
+  run.state.phase = "starting";
+  run.state.phase_since_unix_ms = run.state.updated_unix_ms = kNowMs;
+  EXPECT_EQ(TopText(run, kNowMs, 16), "new  pid 1  starting for 0ms\n");
+}
+
+TEST(PrometheusTextTest, EachGaugeIsDescribedOnceAndHasFiniteValues) {
+  SeenRun run = Training();
+  run.state.title = "a \"b\"\\";
+  run.state.step.loss = NAN;
+  const std::string text = PrometheusText(run, kNowMs);
+  EXPECT_THAT(text, HasSubstr("weir_step{job_name=\"a \\\"b\\\"\\\\\"} 125\n"));
+  EXPECT_THAT(text, Not(HasSubstr("weir_loss")));
+  EXPECT_THAT(text, HasSubstr("rank=\"3\"} 0.1\n"));
+  int described = 0;
+  for (const absl::string_view line : absl::StrSplit(text, '\n'))
+    described += line.find("# TYPE weir_rank_busy_ratio gauge") == 0 ? 1 : 0;
+  EXPECT_EQ(described, 1);
+}
+
+}  // namespace
+}  // namespace weir::live

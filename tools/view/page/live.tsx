@@ -1,0 +1,236 @@
+// A run that goes on: how far it is, how it learns, how fast it is, and what each of its processes does.
+
+import { Component, h } from "preact";
+import { ask, emptyRun, isOver, LiveRun, LiveState, LiveStep } from "./live_run";
+import { Bar, Table, Term } from "./ui";
+import { bytes, count, percent, time } from "./units";
+
+const ASK_MS = 1000;
+const ASK_AGAIN_MS = 3000; // when the server does not answer
+const WIDTH = 900;
+const HEIGHT = 130;
+const MESSAGES = 200;
+const STALE_MS = 3000;
+
+function duration(ms: number): string {
+  const s = Math.max(0, ms / 1000);
+  if (s < 60) return `${s.toFixed(s < 10 ? 1 : 0)} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ${Math.floor(s % 60)} s`;
+  return `${Math.floor(s / 3600)} h ${Math.floor(s / 60) % 60} min`;
+}
+
+function shortNumber(n: number): string {
+  return n !== 0 && (Math.abs(n) >= 1e5 || Math.abs(n) < 1e-3) ? n.toExponential(2) : String(Number(n.toPrecision(4)));
+}
+
+function shortCount(n: number, space = ""): string {
+  const units = ["", "k", "M", "G", "T"];
+  let unit = 0;
+  while (n >= 1000 && unit + 1 < units.length) {
+    n /= 1000;
+    ++unit;
+  }
+  return `${n.toPrecision(3)}${space}${units[unit]}`;
+}
+
+interface Point {
+  x: number; // step
+  y: number;
+}
+
+// A line breaks where a value is not finite, so that a gap tells of it.
+function pathOf(points: (Point | null)[], x: (v: number) => number, y: (v: number) => number): string {
+  let path = "";
+  let isNew = true;
+  for (const point of points) {
+    if (point !== null) path += `${isNew ? "M" : "L"}${x(point.x).toFixed(1)},${y(point.y).toFixed(1)}`;
+    isNew = point === null;
+  }
+  return path;
+}
+
+function Curve({ name, unit, steps, field }: {
+  name: string;
+  unit: (n: number) => string;
+  steps: LiveStep[];
+  field: "loss" | "grad_norm" | "items_per_second" | "step_seconds";
+}): JSX.Element | null {
+  const stride = Math.max(1, Math.floor(steps.length / WIDTH));
+  const points: (Point | null)[] = [];
+  for (let i = 0; i < steps.length; i += i + stride < steps.length ? stride : Math.max(1, steps.length - 1 - i)) {
+    const y = steps[i][field];
+    points.push(y === null ? null : { x: steps[i].step, y });
+  }
+  const known = points.filter((p) => p !== null) as Point[];
+  if (known.length === 0) return null;
+  const most = known.reduce((m, p) => Math.max(m, p.y), -Infinity);
+  const least = known.reduce((m, p) => Math.min(m, p.y), Infinity);
+  const first = known[0].x;
+  const last = Math.max(known[known.length - 1].x, first + 1);
+  const x = (v: number) => ((v - first) / (last - first)) * WIDTH;
+  const y = (v: number) => HEIGHT - 6 - ((v - least) / (most - least || 1)) * (HEIGHT - 12);
+  const now = known[known.length - 1].y;
+  return (
+    <figure class="curve">
+      <figcaption>{name} <b>{unit(now)}</b></figcaption>
+      <div class="axes">
+        <ol class="scale" aria-hidden="true"><li>{unit(most)}</li><li>{unit(least)}</li></ol>
+        <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img"
+             aria-label={`${name}: ${unit(known[0].y)} at step ${first}, ${unit(now)} at step ${last}, ` +
+                         `between ${unit(least)} and ${unit(most)}`}>
+          <path class="fill" d={pathOf(points, x, y)} />
+        </svg>
+      </div>
+      <p class="note scale-x"><span>{`step ${count(first)}`}</span><span>{`step ${count(last)}`}</span></p>
+    </figure>
+  );
+}
+
+function phaseText(state: LiveState, isAlive: boolean, now: number): string {
+  if (state.end) return state.end.code === 0 ? "The run has ended." : `The run has ended with exit code ${state.end.code}.`;
+  if (!isAlive) return "The run is gone: its process ended without a word. It may have been killed.";
+  return `The run is ${state.phase}, for ${duration(now - state.phase_since_unix_ms)}.`;
+}
+
+function Facts({ run, now }: { run: LiveRun; now: number }): JSX.Element {
+  const state = run.state!;
+  const facts = state.facts;
+  const step = state.step;
+  const over = isOver(run);
+  const age = now - state.updated_unix_ms;
+  const told: [string, string][] = [];
+  if (step && step.step_seconds !== null) told.push(["a step", time(step.step_seconds * 1e9)]);
+  if (step && facts && step.items_per_second !== null) told.push(["speed", `${shortCount(step.items_per_second)} ${facts.item}/s`]);
+  if (step && facts && facts.flops_per_step && step.step_seconds)
+    told.push(["arithmetic", `${shortCount(facts.flops_per_step / step.step_seconds, " ")}FLOP/s`]);
+  if (step && step.lr !== null) told.push(["learning rate", shortNumber(step.lr)]);
+  if (facts) told.push(["memory of a device", bytes(facts.bytes_per_rank)]);
+  if (step && step.seconds_left !== null && !over) told.push(["left", duration(step.seconds_left * 1000)]);
+  told.push(["running", duration((over ? state.updated_unix_ms : now) - state.started_unix_ms)]);
+  return (
+    <div>
+      <p role="status" class={over && (!state.end || state.end.code !== 0) ? "error" : ""}>
+        {phaseText(state, run.isAlive, now)}
+        {!over && age > STALE_MS && ` No news for ${duration(age)}: a long step, or the starter is stopped.`}
+        {run.isLost && ` Weir does not answer since ${new Date(run.heard).toLocaleTimeString()}; the page keeps what it has.`}
+      </p>
+      {step && facts && facts.steps > 0 && (
+        <p>step <b>{count(step.step)}</b> of {count(facts.steps)}{" "}
+          <Bar share={step.step / facts.steps} colour="#0072b2" label={percent(step.step / facts.steps)} />{" "}
+          {percent(step.step / facts.steps)}</p>
+      )}
+      <dl class="facts">{told.map(([name, value]) => <div><dt>{name}</dt><dd>{value}</dd></div>)}</dl>
+    </div>
+  );
+}
+
+function Ranks({ state }: { state: LiveState }): JSX.Element | null {
+  const busy = new Map((state.work || []).map((rank) => [rank.rank, rank.busy]));
+  const bar = (share: number | null | undefined) => share === null || share === undefined ? "" : (
+    <span><Bar share={share} colour="#009e73" label={percent(share)} /> {percent(share)}</span>
+  );
+  if (state.workers && state.workers.length > 0) {
+    const mean = (ranks: number[]) => {
+      const known = ranks.map((rank) => busy.get(rank)).filter((share) => typeof share === "number") as number[];
+      return known.length === 0 ? null : known.reduce((sum, share) => sum + share, 0) / known.length;
+    };
+    return (
+      <Table name="Processes" rows={state.workers} columns={[
+        { title: <Term word="rank">ranks</Term>, cell: (w) => w.ranks.join(", ") },
+        { title: "host", cell: (w) => w.host || "this" },
+        { title: "process", number: true, cell: (w) => w.pid > 0 ? String(w.pid) : "" },
+        { title: "last heartbeat", cell: (w) => w.state === "connected" ? `${duration(w.silent_ms)} ago` : w.state },
+        { title: <Term word="in acts" />, cell: (w) => bar(mean(w.ranks)) },
+        { title: <Term word="act">acts</Term>, number: true, cell: (w) => count(w.acts) },
+        { title: "does", cell: (w) => w.activity },
+      ]} />
+    );
+  }
+  if (!state.work || state.work.length === 0) return null;
+  return (
+    <Table name="Ranks" rows={state.work} columns={[
+      { title: <Term word="rank" />, number: true, cell: (rank) => String(rank.rank) },
+      { title: <Term word="stage" />, number: true, cell: (rank) => String(rank.stage) },
+      { title: <Term word="in acts" />, cell: (rank) => bar(rank.busy) },
+    ]} />
+  );
+}
+
+function Messages({ run }: { run: LiveRun }): JSX.Element {
+  const said = run.events.filter((event) => event.said !== undefined || event.phase !== undefined).slice(-MESSAGES).reverse();
+  return (
+    <Table name="What the run said" rows={said} columns={[
+      { title: "after", number: true, cell: (event) => duration(event.at_ms) },
+      { title: "", cell: (event) => event.said !== undefined ? (
+        <span class={/^(WARNING|ERROR)/.test(event.said) ? "error" : ""}>{event.said}</span>
+      ) : <span class="note">{event.phase}</span> },
+    ]} />
+  );
+}
+
+function Run({ run, now }: { run: LiveRun; now: number }): JSX.Element {
+  const state = run.state!;
+  const facts = state.facts;
+  // The last step is in the history only if its turn has come.
+  const last = run.steps[run.steps.length - 1];
+  const steps: LiveStep[] = state.step && (!last || last.step < state.step.step) ? run.steps.concat([
+    Object.assign({ at_ms: 0 }, state.step)]) : run.steps;
+  return (
+    <div class="page">
+      <header>
+        <h1>{state.title}</h1>
+        {facts && <p class="note">{shortCount(facts.parameters)} parameters, {facts.ranks === 1 ? "1 device" : `${facts.ranks} devices`}
+          {facts.mesh && ` (${facts.mesh})`} {facts.where}</p>}
+      </header>
+      <main>
+        <h2>Run</h2>
+        <Facts run={run} now={now} />
+        {state.end && state.end.report && <pre class="card" aria-label="Report of the failure">{state.end.report}</pre>}
+        <div class="curves">
+          <Curve name="loss" unit={shortNumber} steps={steps} field="loss" />
+          <Curve name="norm of the gradients" unit={shortNumber} steps={steps} field="grad_norm" />
+          <Curve name={`${facts ? facts.item : "items"} per second`} unit={shortCount} steps={steps} field="items_per_second" />
+          <Curve name="time of a step" unit={(s) => time(s * 1e9)} steps={steps} field="step_seconds" />
+        </div>
+        {state.evaluation && <p>after step {count(state.evaluation.step)}: {state.evaluation.text}</p>}
+        <Ranks state={state} />
+        <Messages run={run} />
+        <p class="note">The acts of a run, with the causes of its waits, are in its trace: <code>weir train --trace FILE</code>,
+          then <code>weir view FILE</code>.</p>
+      </main>
+    </div>
+  );
+}
+
+// Asks the server again and again until the run is over and all of its history is here.
+export class Live extends Component<{}, { run: LiveRun; now: number }> {
+  private timer = 0;
+
+  constructor(props: {}) {
+    super(props);
+    this.state = { run: emptyRun(), now: Date.now() };
+  }
+  componentDidMount(): void {
+    this.look();
+  }
+  componentWillUnmount(): void {
+    clearTimeout(this.timer);
+  }
+
+  private async look(): Promise<void> {
+    const { run, more } = await ask(this.state.run);
+    this.setState({ run, now: Date.now() });
+    if (run.state) {
+      document.title = `${run.state.title} – Weir`;
+      document.documentElement.dataset.ready = "yes";
+    }
+    if (isOver(run) && !more && !run.isLost) return;
+    this.timer = window.setTimeout(() => this.look(), more ? 0 : run.isLost ? ASK_AGAIN_MS : ASK_MS);
+  }
+
+  render(): JSX.Element {
+    const { run, now } = this.state;
+    if (run.state === undefined) return <p class={run.isLost ? "error" : "note"}>{run.isLost ? "Weir does not answer." : "Reading the run …"}</p>;
+    return <Run run={run} now={now} />;
+  }
+}

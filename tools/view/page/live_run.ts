@@ -1,0 +1,99 @@
+// A run that goes on, as its server tells it: the state and the history of tools/live/live_run.h.
+
+export interface LiveStep {
+  step: number;
+  loss: number | null; // null: not finite or not known
+  grad_norm: number | null;
+  lr: number | null;
+  items_per_second: number | null;
+  step_seconds: number | null;
+  seconds_left: number | null;
+}
+
+export interface LiveWorker {
+  ranks: number[];
+  host: string; // empty: the starter's machine
+  pid: number;
+  state: "connecting" | "connected" | "ended";
+  silent_ms: number;
+  acts: number;
+  activity: string;
+}
+
+export interface LiveState {
+  pid: number;
+  title: string;
+  started_unix_ms: number;
+  updated_unix_ms: number;
+  phase: string;
+  phase_since_unix_ms: number;
+  facts?: {
+    steps: number;
+    item: string;
+    items_per_step: number;
+    parameters: number;
+    mesh: string;
+    where: string;
+    ranks: number;
+    threads_per_rank: number;
+    bytes_per_rank: number;
+    flops_per_step: number | null;
+  };
+  step?: LiveStep;
+  evaluation?: { step: number; text: string };
+  work?: { rank: number; stage: number; busy: number | null }[];
+  workers?: LiveWorker[];
+  warnings: number;
+  end?: { code: number; report: string };
+}
+
+export interface LiveEvent {
+  at_ms: number;
+  phase?: string;
+  step?: LiveStep;
+  evaluation?: { step: number; text: string };
+  said?: string;
+}
+
+// Everything that the page knows of the run. A new answer adds to it.
+export interface LiveRun {
+  state?: LiveState;
+  isAlive: boolean;
+  steps: (LiveStep & { at_ms: number })[];
+  events: LiveEvent[]; // all but steps
+  next: number; // byte of the history
+  isLost: boolean; // the server does not answer
+  heard: number; // ms since 1970: when it last did
+}
+
+export function emptyRun(): LiveRun {
+  return { isAlive: true, steps: [], events: [], next: 0, isLost: false, heard: Date.now() };
+}
+
+export function isOver(run: LiveRun): boolean {
+  return run.state !== undefined && (run.state.end !== undefined || !run.isAlive);
+}
+
+// Asks the server for what is new. Returns the run with it, and whether more history waits.
+export async function ask(run: LiveRun): Promise<{ run: LiveRun; more: boolean }> {
+  let answer: Response;
+  try {
+    answer = await fetch(`live?from=${run.next}`);
+    if (!answer.ok) throw new Error(String(answer.status));
+  } catch {
+    return { run: Object.assign({}, run, { isLost: true }), more: false };
+  }
+  const told = await answer.json();
+  const steps = run.steps.slice();
+  const events = run.events.slice();
+  for (const line of (told.history as string).split("\n")) {
+    if (line === "") continue;
+    const event: LiveEvent = JSON.parse(line);
+    if (event.step) steps.push(Object.assign({ at_ms: event.at_ms }, event.step));
+    else events.push(event);
+  }
+  return {
+    run: { state: told.state, isAlive: told.is_alive, steps, events, next: told.next, isLost: false, heard: Date.now() },
+    more: told.history !== "",
+  };
+}
