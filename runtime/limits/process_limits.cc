@@ -25,6 +25,7 @@ namespace {
 
 constexpr rlim_t kStackOfThreads = 8 << 20;
 constexpr rlim_t kStackMin = 1 << 20;
+constexpr rlim_t kFilesMin = 10;  // standard streams, the job, its data, an output
 constexpr size_t kProbeStackBytes = 64 << 10;
 constexpr size_t kSignalStackBytes = 64 << 10;
 // Seconds of processor time between the system's warning and the kill.
@@ -234,7 +235,12 @@ void RaiseOwnLimits() {
 }
 
 absl::Status CheckLimits() {
-  const rlimit stack = Get(RLIMIT_STACK);
+  const rlimit files = Get(RLIMIT_NOFILE), stack = Get(RLIMIT_STACK);
+  if (files.rlim_cur < kFilesMin) {
+    return ErrorOf(absl::StatusCode::kUnavailable,
+                   {"W0982", "this process", absl::StrCat("at least ", kFilesMin, " open files"),
+                    LimitText(RLIMIT_NOFILE), Raise({RLIMIT_NOFILE}, "")});
+  }
   if (stack.rlim_cur >= kStackMin) return absl::OkStatus();
   return ErrorOf(absl::StatusCode::kUnavailable,
                  {"W0982", "this process",

@@ -27,8 +27,8 @@ absl::Status Refused(const std::string& where, const std::string& what, int erro
 // Raises the limits that this process may raise by itself: descriptors, and the stack of new
 // threads. main calls this function once.
 void RaiseOwnLimits();
-// W0982, kUnavailable: a limit is lower than any run needs (stack). main calls this function before
-// anything else.
+// W0982, kUnavailable: a limit is lower than any run needs (open files, stack). main calls this
+// function before anything else.
 absl::Status CheckLimits();
 
 // Checks that `count` more threads can run now beside the present threads, by starting and ending

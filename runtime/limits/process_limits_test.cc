@@ -86,6 +86,13 @@ TEST(ProcessLimitsTest, TooSmallAStackIsARefusal) {
   EXPECT_TRUE(CheckLimits().ok());
   EXPECT_EXIT(
       {
+        Limit(RLIMIT_NOFILE, 6);
+        ExitWith(CheckLimits());
+      },
+      ExitedWithCode(kExitRefused),
+      "W0982 at this process: expected at least 10 open files; .*ulimit -n: 6");
+  EXPECT_EXIT(
+      {
         Limit(RLIMIT_STACK, 128 << 10);
         ExitWith(CheckLimits());
       },

@@ -350,6 +350,37 @@ class Network(Drill):
                             "try: the network between the processes does not deliver")
 
 
+class FullOutput(weir_jobs.JobCase):
+    """Tests standard output that takes nothing."""
+
+    def run_into(self, output, *words):
+        with open(output, "w", encoding="utf-8") as file:
+            return subprocess.run([self.place.program, *words], cwd=self.place.folder, env=self.place.environment,
+                                  stdout=file, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+
+    @drill
+    def test_results_that_cannot_be_written_are_an_error(self):
+        for words in (("zoo", "gpt"), ("ops",), ("explain", "W0096"), ("explain",)):
+            ended = self.run_into("/dev/full", *words)
+            self.assertEqual(ended.returncode, 66, words)
+            self.assertIn("W0096 at standard output", ended.stderr)
+            self.assertEqual(self.run_into("/dev/null", *words).returncode, 0)
+
+    @drill
+    def test_a_run_whose_last_line_cannot_be_written_has_its_files(self):
+        self.write_job("--steps", "2")
+        self.assertEqual(self.run_into("/dev/full", "train", "job.textproto", "--save", "w.st").returncode, 0)
+        self.assertGreater(len(self.place.bytes_of("w.st")), 1000)
+
+    @drill
+    def test_a_reader_that_leaves_a_pipe_early_is_no_error(self):
+        ended = subprocess.run(f"{self.place.program} ops | head -1; echo ${{PIPESTATUS[0]}}", shell=True,
+                               executable="/bin/bash", env=self.place.environment, capture_output=True, text=True,
+                               timeout=60, check=False)
+        self.assertIn(ended.stdout.splitlines()[-1], ("0", "141"), ended)
+        self.assertEqual(ended.stderr, "")
+
+
 class Sockets(Drill):
     @drill
     def test_no_socket_of_a_job_has_a_name_that_every_user_can_write_to(self):

@@ -1,5 +1,6 @@
 #include "tools/cli/cli.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -144,7 +145,23 @@ std::vector<std::string> HelpAsFlag(std::vector<std::string> args) {
   return args;
 }
 
-int Finish(const CliContext& context) {
+// Returns an error if the results of a verb could not be written, such as to a full disk. A reader
+// of a pipe that has gone, such as head, wants no more. The result of a run is its files.
+absl::Status CheckResultsWritten(const CliContext& context) {
+  context.out->flush();
+  context.raw_out->flush();
+  struct stat output = {};
+  if (context.results_are_files || !context.raw_out->fail()) return absl::OkStatus();
+  if (::fstat(STDOUT_FILENO, &output) != 0 || S_ISFIFO(output.st_mode) || S_ISSOCK(output.st_mode))
+    return absl::OkStatus();
+  return Missing(
+      {"W0096", "standard output", "room for the results of this command",
+       "that not all of them could be written: a full disk, or an output that takes none",
+       "another file, or another disk"});
+}
+
+int Finish(CliContext context) {
+  if (context.status.ok()) context.status = CheckResultsWritten(context);
   if (context.status.ok()) return context.exit_code;
   if (context.reader == Reader::kPeople) {
     *context.err << ErrorText(context);

@@ -180,6 +180,7 @@ absl::Status RunTrain(TrainArguments arguments, bool dry_run, CliContext* contex
                            context->raw_err,
                            [] { return console::TerminalColumns(STDERR_FILENO); });
   console::ConsoleLines agent_lines(&console);
+  context->results_are_files = true;
   arguments.fleet.hosts.starts_nothing = dry_run;
   // The agents come before the job is read: tasks of a scheduler must not wait for a starter that
   // refuses its job.

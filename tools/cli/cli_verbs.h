@@ -31,8 +31,9 @@ struct CliContext {
   absl::Status status;  // of the verb that ran
   int exit_code = 0;    // if status is ok
   Reader reader = Reader::kPeople;
-  int columns = 0;        // width of a line on `err`
-  job::JobSource source;  // the job that was read last, for the places of errors
+  bool results_are_files = false;  // else they are the text on `out`
+  int columns = 0;                 // width of a line on `err`
+  job::JobSource source;           // the job that was read last, for the places of errors
   CliSandbox sandbox = CliSandbox::kOff;
 
   // Confines the process for good, if `sandbox` is on. A verb calls Confine after it has opened its

@@ -8,10 +8,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <ctime>
 #include <filesystem>
 #include <system_error>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/base/problem.h"
@@ -24,6 +26,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kLatest[] = "latest";
+constexpr char kMadePrefix[] = ".latest-";  // of a link that is not renamed yet
+constexpr int64_t kMadeSecondsMax = 60;     // an older one has no process that renames it
 constexpr int kAgainMax = 3;
 
 absl::Status CannotLog(const std::string& path, const std::string& expected, int error) {
@@ -46,9 +50,21 @@ OwnedDescriptor LockBase(const fs::path& base) {
   return folder;
 }
 
+// Removes the new links of processes that were killed before they could rename them.
+void SweepMadeLinks(const fs::path& base) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(base, error)) {
+    struct stat link = {};
+    if (!absl::StartsWith(entry.path().filename().string(), kMadePrefix)) continue;
+    if (::lstat(entry.path().c_str(), &link) != 0 || !S_ISLNK(link.st_mode)) continue;
+    if (std::time(nullptr) - link.st_mtime > kMadeSecondsMax) fs::remove(entry.path(), error);
+  }
+}
+
 // Replaces the link by a new one: the new link is made under its own name and then renamed.
 void Point(const fs::path& base, const fs::path& name) {
-  const fs::path link = base / kLatest, made = base / absl::StrCat(".latest-", ::getpid());
+  SweepMadeLinks(base);
+  const fs::path link = base / kLatest, made = base / absl::StrCat(kMadePrefix, ::getpid());
   std::error_code error;
   fs::create_symlink(name, made, error);
   if (error) return;

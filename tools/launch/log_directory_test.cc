@@ -1,5 +1,8 @@
 #include "tools/launch/log_directory.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -39,6 +42,18 @@ TEST_F(LogDirectoryTest, LatestLeadsToTheJobThatBeganLast) {
   std::ifstream log(base_ + "/latest/rank-0.log");
   std::string line;
   EXPECT_TRUE(std::getline(log, line));
+}
+
+TEST_F(LogDirectoryTest, LinksOfKilledJobsAreSweptAndThoseOfOthersStay) {
+  Job("20310109-070500-1", "a line\n");
+  const std::string old = base_ + "/.latest-17", fresh = base_ + "/.latest-18";
+  fs::create_symlink("20310109-070500-1", old);
+  fs::create_symlink("20310109-070500-1", fresh);
+  const timespec long_ago[2] = {{1, 0}, {1, 0}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, old.c_str(), long_ago, AT_SYMLINK_NOFOLLOW), 0);
+  Job("20310109-070501-2", "a line\n");
+  EXPECT_FALSE(fs::is_symlink(old));
+  EXPECT_TRUE(fs::is_symlink(fresh)) << "its job may be about to rename it";
 }
 
 TEST_F(LogDirectoryTest, EmptyLogsLeaveNothingBehind) {
