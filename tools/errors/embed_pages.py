@@ -4,13 +4,7 @@ import os
 import re
 import sys
 
-PIECE_MAX = 8000  # characters of a literal
-
-
-def literal(text):
-    """Returns the text as adjacent C++ raw strings."""
-    assert ')PAGE"' not in text
-    return " ".join('R"PAGE(' + text[at:at + PIECE_MAX] + ')PAGE"' for at in range(0, len(text), PIECE_MAX))
+from tools.deps.cpp_literal import literal
 
 
 def main(paths):

@@ -512,8 +512,8 @@ class Trainer {
     if (options_.trace.empty()) return;
     const absl::Status status = runner_->WriteTrace(options_.trace);
     if (absl::IsFailedPrecondition(status)) return;  // the code that ends the job writes it
-    progress_.Say(status.ok() ? "trace written to " + options_.trace + " (weir trace report " +
-                                    options_.trace + ", or ui.perfetto.dev)"
+    progress_.Say(status.ok() ? absl::StrCat("trace written to ", options_.trace, ": weir view ",
+                                             options_.trace, ", weir trace report ", options_.trace)
                               : absl::StrCat("WARNING: no trace: ", status.message()));
   }
 

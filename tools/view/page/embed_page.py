@@ -3,14 +3,9 @@
 import os
 import sys
 
-PIECE_MAX = 8000  # characters of a literal
+from tools.deps.cpp_literal import literal
+
 NAMES = {"page.css": "kPageStyle", "page.html": "kPageFrame", "page.js": "kPageScript"}
-
-
-def literal(text):
-    """Returns the text as adjacent C++ raw strings."""
-    assert ')PAGE"' not in text
-    return "\n    ".join('R"PAGE(' + text[at:at + PIECE_MAX] + ')PAGE"' for at in range(0, len(text), PIECE_MAX))
 
 
 def main(paths):
