@@ -161,7 +161,7 @@ function Messages({ run }: { run: LiveRun }): JSX.Element {
   return (
     <Table name="What the run said" rows={said} columns={[
       { title: "after", number: true, cell: (event) => duration(event.at_ms) },
-      { title: "", cell: (event) => event.said !== undefined ? (
+      { title: "message", cell: (event) => event.said !== undefined ? (
         <span class={/^(WARNING|ERROR)/.test(event.said) ? "error" : ""}>{event.said}</span>
       ) : <span class="note">{event.phase}</span> },
     ]} />

@@ -15,7 +15,7 @@ export function Devices({ run }: ViewProps): JSX.Element {
       <Table name="What each device did in a step" rows={report.devices} columns={[
         { title: "device", cell: (d) => d.name },
         { title: "busy", number: true, cell: (d) => percent(d.busy) },
-        { title: "", cell: (d) => <Bar share={d.busy} colour="#0072b2" label={`busy ${percent(d.busy)}`} /> },
+        { title: "as a bar", cell: (d) => <Bar share={d.busy} colour="#0072b2" label={`busy ${percent(d.busy)}`} /> },
         { title: "waits for input", number: true, cell: (d) => percent(d.waits_for_input) },
         { title: "for free slots", number: true, cell: (d) => percent(d.waits_for_credit) },
         { title: "between acts", number: true, cell: (d) => percent(d.between_acts) },

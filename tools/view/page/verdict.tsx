@@ -59,7 +59,7 @@ export function Verdict({ run, go }: ViewProps): JSX.Element {
         columns={[
           { title: "share", number: true, cell: (line) => percent(line.share) },
           { title: "per step", number: true, cell: (line) => time(line.ns_per_step) },
-          { title: "", cell: (line) => <Bar share={line.share} colour="#0072b2" label={percent(line.share)} /> },
+          { title: "as a bar", cell: (line) => <Bar share={line.share} colour="#0072b2" label={percent(line.share)} /> },
           { title: "cause", cell: (line) => (
             <button class="link" onClick={() => go({ view: "timeline", find: between(line.text) })}>{line.text}</button>
           ) },
@@ -72,7 +72,7 @@ export function Verdict({ run, go }: ViewProps): JSX.Element {
         columns={[
           { title: "share of waits", number: true, cell: (root) => percent(root.share) },
           { title: "per step", number: true, cell: (root) => time(root.ns_per_step) },
-          { title: "", cell: (root) => <Bar share={root.share} colour="#d55e00" label={percent(root.share)} /> },
+          { title: "as a bar", cell: (root) => <Bar share={root.share} colour="#d55e00" label={percent(root.share)} /> },
           { title: "root", cell: (root) => root.kind === "between acts" ? <Term word="between acts" /> : (
             <button class="link" onClick={() => go({ view: "timeline", find: root.name })}>
               {root.kind === "work" ? root.name : `${root.name}, on its way`}</button>) },
