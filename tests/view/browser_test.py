@@ -9,6 +9,7 @@ from tests.processes import weir_jobs
 from tests.view import browser
 
 VIEWS = {"verdict": r"A step.* takes ", "timeline": "Timeline", "registers": "Registers",
+         "path": "Critical path of step",
          "devices": "Devices and ranks", "transfers": "Boxings that no work hid", "pipeline": "Pipeline of step 5",
          "skew": "The same work on different ranks"}
 # A reader without a mouse or without sight needs a name for everything that can be used or is a picture.
@@ -107,6 +108,24 @@ class View(weir_jobs.JobCase):
         self.browser.run("[...document.querySelectorAll('button')].find(b => b.innerText.startsWith('Show the register'))"
                          ".click()")
         self.assertEqual(self.browser.heading(), "Registers")
+
+    def test_the_path_of_a_step_is_that_of_the_report_and_leads_to_the_timeline(self):
+        why = self.report()["why_slow"]
+        path = next(path for path in why["step_paths"] if path["step"] == 3)
+        self.browser.open(f"{self.address}#view=path&step=3")
+        self.assertEqual([row[3:5] for row in self.rows("What the path of step 3")],
+                         [[group["cause"], group["name"] or "the longest"] for group in path["groups"]][:40])
+        self.assertEqual([row[4:6] for row in self.rows("What a change would gain")],
+                         [[row["about"], row["change"]] for row in why["what_if"]])
+        one = json.loads(self.place.run("trace", "report", "run.pftrace", "--json", "--step", "3").stdout)
+        pieces = one["why_slow"]["critical_path"]["segments"]
+        titles = self.browser.run("return [...document.querySelectorAll('.walk title')].map(t => t.textContent)")
+        self.assertEqual(len(titles), len(pieces))
+        self.assertEqual(sum(piece["end_ns"] - piece["begin_ns"] for piece in pieces),
+                         sum(group["ns"] for group in path["groups"]))
+        self.browser.run("document.querySelector('td button.link').click()")
+        self.assertEqual(self.browser.heading(), "Timeline")
+        self.assertIn(", step 3, ", self.browser.run("return document.querySelector('.card h3').innerText"))
 
     def test_the_pipeline_shows_each_act_of_a_step_and_leads_to_it(self):
         self.browser.open(f"{self.address}#view=pipeline&step=3")

@@ -20,7 +20,8 @@ inline constexpr int64_t kBegin = 1000000;  // of the first step, ns
 // In `slow_step` the read takes 40 times as long.
 class Relay {
  public:
-  explicit Relay(int64_t steps, int64_t slow_step = -1) : made_(64), read_(64), steps_(steps) {
+  explicit Relay(int64_t steps, int64_t slow_step = -1, int64_t acts_kept = 64)
+      : made_(acts_kept), read_(acts_kept), steps_(steps) {
     int64_t at = kBegin;
     for (int64_t step = 0; step < steps; ++step) {
       const int64_t read_us = step == slow_step ? 800 : 20;

@@ -89,10 +89,52 @@ Json PathJson(const CriticalPath& path) {
   return json;
 }
 
+const char* CauseName(StepPartKind cause) {
+  switch (cause) {
+    case StepPartKind::kUnderWay: return "token under way";
+    case StepPartKind::kCredit: return "slot on its way back";
+    case StepPartKind::kCommunication: return "packing and combining";
+    case StepPartKind::kData: return "reading data";
+    case StepPartKind::kBetweenActs: return "between acts";
+    default: return "compute";
+  }
+}
+
 std::vector<int32_t> Numbers(const std::vector<RankId>& ranks) {
   std::vector<int32_t> numbers;
   for (const RankId rank : ranks) numbers.push_back(rank.value());
   return numbers;
+}
+
+Json StepPathsJson(const StepPaths& paths) {
+  Json json = Json::array();
+  for (const StepPath& path : paths.steps) {
+    Json groups = Json::array();
+    for (const PathGroup& group : path.groups) {
+      groups.push_back({{"cause", CauseName(group.cause)},
+                        {"name", group.name},
+                        {"ranks", Numbers(group.ranks)},
+                        {"ns", group.ns},
+                        {"share", group.share},
+                        {"times", group.times},
+                        {"longest_ns", group.longest.end - group.longest.begin}});
+    }
+    json.push_back({{"step", path.step}, {"ns", path.ns}, {"groups", std::move(groups)}});
+  }
+  return json;
+}
+
+Json SegmentsJson(const std::vector<NamedSegment>& segments) {
+  Json json = Json::array();
+  for (const NamedSegment& segment : segments) {
+    Json& to = json.emplace_back(Json{{"begin_ns", segment.begin},
+                                      {"end_ns", segment.end},
+                                      {"cause", CauseName(segment.cause)},
+                                      {"name", segment.name},
+                                      {"rank", segment.rank.value()}});
+    if (segment.sender.has_value()) to["from_rank"] = segment.sender.value();
+  }
+  return json;
 }
 
 Json WhyJson(const WhySlow& why) {
@@ -103,6 +145,9 @@ Json WhyJson(const WhySlow& why) {
     json["path_lines"].push_back(
         {{"share", line.share}, {"ns_per_step", line.ns_per_step}, {"text", line.text}});
   }
+  if (!why.segments.empty()) json["critical_path"]["segments"] = SegmentsJson(why.segments);
+  json["typical_step"] = why.steps.typical_step;
+  json["step_paths"] = StepPathsJson(why.steps);
   json["parts"] = Json::array();
   for (const StepPart& part : why.parts) {
     json["parts"].push_back(

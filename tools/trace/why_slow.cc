@@ -401,6 +401,7 @@ absl::StatusOr<WhySlow> FindWhySlow(const RecordedRun& run, const WhySlowOptions
   }
   const Replayer replayer(&run);
   WhySlow why;
+  why.steps = FindStepPaths(run);
   why.parts = FindStepParts(run);
   why.roots = FindWaitRoots(run);
   why.speeds = CompareRanks(run);
@@ -420,6 +421,7 @@ absl::StatusOr<WhySlow> FindWhySlow(const RecordedRun& run, const WhySlowOptions
                    [](const OutlierStep& a, const OutlierStep& b) { return a.ns > b.ns; });
   why.median_step_ns = static_cast<double>(run.times.MedianNs());
   why.path = FindCriticalPath(run, first, last, left_out);
+  if (options.step.has_value()) why.segments = NameSegments(run, why.path.segments);
   why.recorded_step_ns = replayer.recorded().step_ns;
   why.replayed_step_ns = replayer.as_it_was().finished ? replayer.as_it_was().step_ns : 0;
   if (options.what_ifs.empty()) {

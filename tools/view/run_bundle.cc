@@ -15,6 +15,7 @@
 #include "tools/trace/trace_report.h"
 #include "tools/trace/why_slow.h"
 #include "tools/view/bundle_writer.h"
+#include "tools/view/path_columns.h"
 
 namespace weir::view {
 namespace {
@@ -37,10 +38,12 @@ class BundleBuilder {
  public:
   explicit BundleBuilder(const RecordedRun& run) : run_(run), begin_(BeginOf(run)) { OrderActs(); }
 
-  std::string Build(const Json& report, absl::string_view title) && {
+  std::string Build(const Json& report, const trace::WhySlow& why, absl::string_view title) && {
     AddActs();
     AddActors();
     AddRegisters();
+    AddPathColumns(
+        run_, why.steps, begin_, [this](const RecordedAct* act) { return IndexOf(act); }, &writer_);
     Json object;
     object["title"] = std::string(title);
     object["report"] = report;
@@ -245,7 +248,7 @@ absl::StatusOr<std::string> MakeRunBundle(const trace::TraceReader& reader,
   WEIR_ASSIGN_OR_RETURN(const RecordedRun run, trace::ReadRecordedRun(reader));
   const absl::StatusOr<trace::WhySlow> why = trace::FindWhySlow(run, {});
   const Json report = Json::parse(trace::ToJson(trace::MakeTraceReport(reader), why));
-  return BundleBuilder(run).Build(report, title);
+  return BundleBuilder(run).Build(report, why.ok() ? *why : trace::WhySlow{}, title);
 }
 
 }  // namespace weir::view

@@ -27,6 +27,11 @@
 //   register_first_consumer, consumer_actor        the consumers of a register
 //   register_first_change, change_at, change_in_use    slots in use over time (register_fill.h)
 //
+//   path_first_segment, path_first_group      of the paths of the report's step_paths, in their
+//   order group_longest_segment                     by group of a path, in the order of the report
+//   segment_*             begin, end, cause (StepPartKind of tools/trace/step_parts.h), act (that
+//                         ran, or was held up), rank, sender, register; -1: none
+//
 // Thread rule: pure functions.
 #pragma once
 

@@ -3,6 +3,7 @@
 import { Component, h } from "preact";
 import { Run } from "./bundle";
 import { QueueDetail } from "./detail";
+import { Path } from "./path";
 import { Pipeline } from "./pipeline";
 import { Registers } from "./registers";
 import { Skew } from "./skew";
@@ -15,6 +16,7 @@ import { ViewProps } from "./view";
 
 const VIEWS: { id: string; title: string; show: (props: ViewProps) => JSX.Element }[] = [
   { id: "verdict", title: "Verdict", show: (props) => <Verdict {...props} /> },
+  { id: "path", title: "Critical path", show: (props) => <Path {...props} /> },
   { id: "timeline", title: "Timeline", show: (props) => <Timeline {...props} /> },
   { id: "pipeline", title: "Pipeline", show: (props) => <Pipeline {...props} /> },
   { id: "registers", title: "Registers", show: (props) => <Registers {...props} /> },

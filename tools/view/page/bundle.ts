@@ -44,6 +44,22 @@ export interface SlowRank {
   functions: { name: string; ns: number; elsewhere_ns: number; more_ns_per_step: number }[];
 }
 
+// The critical path of one step (tools/trace/step_paths.h).
+export interface PathGroup {
+  cause: string;
+  name: string; // empty: between acts
+  ranks: number[];
+  ns: number;
+  share: number;
+  times: number;
+}
+
+export interface StepPath {
+  step: number;
+  ns: number;
+  groups: PathGroup[];
+}
+
 export interface WhySlow {
   critical_path: {
     first_step: number;
@@ -55,6 +71,8 @@ export interface WhySlow {
     between_acts: number;
   };
   path_lines: { share: number; ns_per_step: number; text: string }[];
+  typical_step: number;
+  step_paths: StepPath[];
   parts: Part[];
   wait_roots: { kind: "work" | "on the way" | "between acts"; name: string; ranks: number[]; share: number;
                 ns_per_step: number }[];
@@ -140,6 +158,16 @@ export interface Columns {
   register_first_change: Uint32Array;
   change_at: Float64Array;
   change_in_use: Int32Array;
+  path_first_segment: Uint32Array;
+  path_first_group: Uint32Array;
+  group_longest_segment: Uint32Array;
+  segment_begin: Float64Array;
+  segment_end: Float64Array;
+  segment_cause: Uint8Array;
+  segment_act: Int32Array;
+  segment_rank: Int32Array;
+  segment_sender: Int32Array;
+  segment_register: Int32Array;
 }
 
 export interface Run {

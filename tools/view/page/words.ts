@@ -5,6 +5,7 @@ export const WORDS: { [word: string]: string } = {
   actor: "The part of a plan that does one piece of work on one rank, again and again.",
   "between acts":
     "The device was ready for the next act and had not begun it, or the trace knows no event that it waited for.",
+  "between ranks": "A token or a slot that one rank has sent and that has not arrived at the other.",
   boxing: "The transfers that bring a tensor from one layout to another, such as an all-reduce.",
   bubble: "The share of a step in which the stages of a pipeline have no work because they fill or drain.",
   credit: "The permission to write a slot of a register again, given back by its last reader.",
