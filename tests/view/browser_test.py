@@ -10,6 +10,7 @@ from tests.view import browser
 
 VIEWS = {"verdict": r"A step.* takes ", "timeline": "Timeline", "registers": "Registers",
          "path": "Critical path of step",
+         "pressure": "Back-pressure",
          "devices": "Devices and ranks", "transfers": "Boxings that no work hid", "pipeline": "Pipeline of step 5",
          "skew": "The same work on different ranks"}
 # A reader without a mouse or without sight needs a name for everything that can be used or is a picture.
@@ -126,6 +127,25 @@ class View(weir_jobs.JobCase):
         self.browser.run("document.querySelector('td button.link').click()")
         self.assertEqual(self.browser.heading(), "Timeline")
         self.assertIn(", step 3, ", self.browser.run("return document.querySelector('.card h3').innerText"))
+
+    def test_the_graph_of_actors_tells_what_the_report_tells_and_is_used_with_keys(self):
+        pressure = self.report()["why_slow"]["back_pressure"]
+        self.browser.open(f"{self.address}#view=pressure")
+        self.assertIn(pressure["text"], self.browser.text())
+        labels = self.browser.run("return [...document.querySelectorAll('.node')].map(n => n.getAttribute('aria-label'))")
+        self.assertEqual(len(labels), len(pressure["nodes"]))
+        for label, node in zip(labels, pressure["nodes"]):
+            self.assertTrue(label.startswith(f"{node['name']}, {node['phase']}: busy "), label)
+            self.assertAlmostEqual(node["busy"] + node["starved"] + node["blocked"] + node["ready"], 1, places=6)
+        self.assertEqual(len(self.rows("Registers between actors")), len(pressure["edges"][:30]))
+        self.browser.run("""
+          const node = document.querySelectorAll(".node")[1];
+          node.focus();
+          node.dispatchEvent(new KeyboardEvent("keydown", {key: "Enter", bubbles: true}));""")
+        self.assertIn("node=1", self.browser.driver.current_url)
+        near = [edge for edge in pressure["edges"] if 1 in (edge["from"], edge["to"])][:30]
+        name = pressure["nodes"][1]["name"]
+        self.assertEqual(len(self.rows(f"Registers of {name}")), len(near))
 
     def test_the_pipeline_shows_each_act_of_a_step_and_leads_to_it(self):
         self.browser.open(f"{self.address}#view=pipeline&step=3")

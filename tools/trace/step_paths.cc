@@ -39,6 +39,14 @@ std::set<size_t> ChosenSteps(const StepTimes& times) {
 
 }  // namespace
 
+std::string PathCauseName(StepPartKind cause) {
+  switch (cause) {
+    case StepPartKind::kUnderWay: return "token under way";
+    case StepPartKind::kCredit: return "slot on its way back";
+    default: return Name(cause);
+  }
+}
+
 StepPartKind CauseOf(const RecordedRun& run, const PathSegment& segment) {
   switch (segment.kind) {
     case PathSegment::Kind::kAct: return KindOfWork(ActorOf(run, segment));

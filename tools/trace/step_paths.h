@@ -56,6 +56,9 @@ inline constexpr size_t kStepPathsMax = 100;
 
 StepPaths FindStepPaths(const RecordedRun& run);
 
+// Returns "compute", "token under way", "slot on its way back" and the like.
+std::string PathCauseName(StepPartKind cause);
+
 // Returns the cause of a segment, one of those of a PathGroup.
 StepPartKind CauseOf(const RecordedRun& run, const PathSegment& segment);
 

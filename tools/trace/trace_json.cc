@@ -89,17 +89,6 @@ Json PathJson(const CriticalPath& path) {
   return json;
 }
 
-const char* CauseName(StepPartKind cause) {
-  switch (cause) {
-    case StepPartKind::kUnderWay: return "token under way";
-    case StepPartKind::kCredit: return "slot on its way back";
-    case StepPartKind::kCommunication: return "packing and combining";
-    case StepPartKind::kData: return "reading data";
-    case StepPartKind::kBetweenActs: return "between acts";
-    default: return "compute";
-  }
-}
-
 std::vector<int32_t> Numbers(const std::vector<RankId>& ranks) {
   std::vector<int32_t> numbers;
   for (const RankId rank : ranks) numbers.push_back(rank.value());
@@ -111,7 +100,7 @@ Json StepPathsJson(const StepPaths& paths) {
   for (const StepPath& path : paths.steps) {
     Json groups = Json::array();
     for (const PathGroup& group : path.groups) {
-      groups.push_back({{"cause", CauseName(group.cause)},
+      groups.push_back({{"cause", PathCauseName(group.cause)},
                         {"name", group.name},
                         {"ranks", Numbers(group.ranks)},
                         {"ns", group.ns},
@@ -129,11 +118,46 @@ Json SegmentsJson(const std::vector<NamedSegment>& segments) {
   for (const NamedSegment& segment : segments) {
     Json& to = json.emplace_back(Json{{"begin_ns", segment.begin},
                                       {"end_ns", segment.end},
-                                      {"cause", CauseName(segment.cause)},
+                                      {"cause", PathCauseName(segment.cause)},
                                       {"name", segment.name},
                                       {"rank", segment.rank.value()}});
     if (segment.sender.has_value()) to["from_rank"] = segment.sender.value();
   }
+  return json;
+}
+
+Json PressureJson(const BackPressure& pressure) {
+  Json json;
+  json["text"] = PressureText(pressure);
+  json["nodes"] = Json::array();
+  for (const PressureNode& node : pressure.nodes) {
+    json["nodes"].push_back({{"name", node.name},
+                             {"phase", node.phase},
+                             {"actors", node.actors},
+                             {"ranks", Numbers(node.ranks)},
+                             {"row", node.row},
+                             {"column", node.column},
+                             {"busy", node.busy},
+                             {"starved", node.starved},
+                             {"blocked", node.blocked},
+                             {"ready", node.ready},
+                             {"busy_ns_per_step", node.busy_ns_per_step}});
+  }
+  json["edges"] = Json::array();
+  for (const PressureEdge& edge : pressure.edges) {
+    json["edges"].push_back({{"from", edge.from},
+                             {"to", edge.to},
+                             {"registers", edge.registers},
+                             {"worst", edge.worst},
+                             {"lags", edge.lags},
+                             {"bytes_per_step", edge.bytes_per_step},
+                             {"slots_in_use", edge.slots_in_use},
+                             {"full", edge.full},
+                             {"starved_ns_per_step", edge.starved_ns_per_step},
+                             {"blocked_ns_per_step", edge.blocked_ns_per_step},
+                             {"held_up_ns_per_step", edge.held_up_ns_per_step}});
+  }
+  json["chain"] = pressure.chain;
   return json;
 }
 
@@ -161,6 +185,7 @@ Json WhyJson(const WhySlow& why) {
                                   {"share", root.share},
                                   {"ns_per_step", root.ns_per_step}});
   }
+  json["back_pressure"] = PressureJson(why.pressure);
   json["outliers"] = Json::array();
   for (const OutlierStep& outlier : why.outliers)
     json["outliers"].push_back({{"step", outlier.step}, {"ns", outlier.ns}});

@@ -404,6 +404,7 @@ absl::StatusOr<WhySlow> FindWhySlow(const RecordedRun& run, const WhySlowOptions
   why.steps = FindStepPaths(run);
   why.parts = FindStepParts(run);
   why.roots = FindWaitRoots(run);
+  why.pressure = FindBackPressure(run);
   why.speeds = CompareRanks(run);
   for (const RecordedRank& rank : run.ranks) {
     constexpr absl::string_view kBeforeDevice = " · ";
@@ -472,6 +473,10 @@ std::string ToText(const WhySlow& why, size_t rows_max) {
   std::string text;
   AppendOutliers(why, &text);
   AppendPath(why.path, rows_max, &text);
+  if (!why.pressure.chain.empty()) {
+    text += "\n";
+    AppendLine(PressureText(why.pressure), 2, &text);
+  }
   AppendStragglers(why.speeds, rows_max, &text);
   AppendWhatIfs(why, rows_max, &text);
   return text;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "tools/trace/back_pressure.h"
 #include "tools/trace/critical_path.h"
 #include "tools/trace/recorded_run.h"
 #include "tools/trace/step_parts.h"
@@ -41,6 +42,7 @@ struct WhySlow {
   std::vector<NamedSegment> segments;  // of `path`, if one step was asked for; else empty
   std::vector<StepPart> parts;         // of a steady step
   std::vector<WaitRoot> roots;         // of the waits among the parts
+  BackPressure pressure;
   SpeedReport speeds;
   // devices[rank] is the place of a rank, as "stage 0, dp=0, tp=1"; empty if the trace does not
   // say.

@@ -5,6 +5,7 @@ import { Run } from "./bundle";
 import { QueueDetail } from "./detail";
 import { Path } from "./path";
 import { Pipeline } from "./pipeline";
+import { Pressure } from "./pressure";
 import { Registers } from "./registers";
 import { Skew } from "./skew";
 import { hashOf, readState, State } from "./state";
@@ -14,11 +15,13 @@ import { time } from "./units";
 import { Verdict } from "./verdict";
 import { ViewProps } from "./view";
 
-const VIEWS: { id: string; title: string; show: (props: ViewProps) => JSX.Element }[] = [
+const VIEWS: { id: string; title: string; show: (props: ViewProps) => JSX.Element;
+                 has?: (run: Run) => boolean }[] = [
   { id: "verdict", title: "Verdict", show: (props) => <Verdict {...props} /> },
   { id: "path", title: "Critical path", show: (props) => <Path {...props} /> },
   { id: "timeline", title: "Timeline", show: (props) => <Timeline {...props} /> },
   { id: "pipeline", title: "Pipeline", show: (props) => <Pipeline {...props} /> },
+  { id: "pressure", title: "Back-pressure", show: (props) => <Pressure {...props} /> },
   { id: "registers", title: "Registers", show: (props) => <Registers {...props} /> },
   { id: "devices", title: "Devices and waits", show: (props) => <Devices {...props} /> },
   { id: "transfers", title: "Transfers", show: (props) => <Transfers {...props} /> },
@@ -34,7 +37,7 @@ export class App extends Component<{ run: Run; detail: QueueDetail[] }, State> {
   }
   // Fields that the address lacks must go away.
   private stateOfAddress(): State {
-    const none: State = { view: "", from: undefined, to: undefined, act: undefined, register: undefined, step: undefined,
+    const none: State = { view: "", from: undefined, to: undefined, act: undefined, register: undefined, step: undefined, node: undefined,
                           find: undefined, colour: undefined };
     return Object.assign(none, readState(location.hash));
   }
@@ -57,7 +60,8 @@ export class App extends Component<{ run: Run; detail: QueueDetail[] }, State> {
 
   render(): JSX.Element {
     const { run, detail } = this.props;
-    const view = VIEWS.find((v) => v.id === this.state.view) || VIEWS[0];
+    const views = VIEWS.filter((v) => v.has === undefined || v.has(run));
+    const view = views.find((v) => v.id === this.state.view) || views[0];
     const report = run.object.report;
     // The library changes its state in place. A view sees a new address by a new object.
     const state = Object.assign({}, this.state);
@@ -72,7 +76,7 @@ export class App extends Component<{ run: Run; detail: QueueDetail[] }, State> {
         </header>
         <nav aria-label="Views">
           <ul>
-            {VIEWS.map((v) => (
+            {views.map((v) => (
               <li><a href={hashOf({ view: v.id })} aria-current={v === view ? "page" : undefined}>{v.title}</a></li>
             ))}
           </ul>

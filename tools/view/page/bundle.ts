@@ -60,6 +60,42 @@ export interface StepPath {
   groups: PathGroup[];
 }
 
+// The actors as a graph (tools/trace/back_pressure.h).
+export interface PressureNode {
+  name: string;
+  phase: string;
+  actors: number;
+  ranks: number[];
+  row: number;
+  column: number;
+  busy: number;
+  starved: number;
+  blocked: number;
+  ready: number;
+  busy_ns_per_step: number;
+}
+
+export interface PressureEdge {
+  from: number;
+  to: number;
+  registers: number;
+  worst: string;
+  lags: boolean;
+  bytes_per_step: number;
+  slots_in_use: number;
+  full: number;
+  starved_ns_per_step: number;
+  blocked_ns_per_step: number;
+  held_up_ns_per_step: number;
+}
+
+export interface BackPressure {
+  text: string;
+  nodes: PressureNode[];
+  edges: PressureEdge[];
+  chain: number[];
+}
+
 export interface WhySlow {
   critical_path: {
     first_step: number;
@@ -71,6 +107,7 @@ export interface WhySlow {
     between_acts: number;
   };
   path_lines: { share: number; ns_per_step: number; text: string }[];
+  back_pressure: BackPressure;
   typical_step: number;
   step_paths: StepPath[];
   parts: Part[];

@@ -7,15 +7,16 @@ export interface State {
   act?: number; // the act that is selected
   register?: number;
   step?: number;
+  node?: number; // of the graph of actors
   find?: string;
   colour?: "phase" | "micro-batch";
 }
 
-const NUMBERS = ["from", "to", "act", "register", "step"] as const;
+const NUMBERS = ["from", "to", "act", "register", "step", "node"] as const;
 
 export function readState(hash: string): State {
   const fields = new URLSearchParams(hash.replace(/^#/, ""));
-  const state: State = { view: fields.get("view") || "verdict" };
+  const state: State = { view: fields.get("view") || "" };
   for (const name of NUMBERS) {
     const text = fields.get(name);
     if (text !== null && isFinite(Number(text))) state[name] = Number(text);
