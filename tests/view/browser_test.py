@@ -157,6 +157,28 @@ class View(weir_jobs.JobCase):
         self.assertEqual(self.browser.heading(), "Timeline")
         self.assertIn(", step 3, ", self.browser.run("return document.querySelector('.card h3').innerText"))
 
+    def test_two_runs_are_compared_as_the_text_compares_them(self):
+        self.place.train("--mesh", "pp=2,dp=2", "--steps", "4", "--trace", "other.pftrace")
+        self.place.run("view", "run.pftrace", "other.pftrace", "--export", "two.html")
+        diff = json.loads(self.place.run("trace", "diff", "run.pftrace", "other.pftrace", "--json").stdout)
+        self.assertEqual((diff["actors_only_a"], diff["actors_only_b"]), (0, 0))
+        self.assertGreater(diff["actors_matched"], 0)
+        self.browser.open(f"file://{self.place.path('two.html')}")
+        self.assertEqual(self.browser.heading(), "Two runs")
+        self.assertIn(diff["verdict"], self.browser.text())
+        self.assertEqual([row[3:5] for row in self.rows("The critical path")],
+                         [[row["cause"], row["name"]] for row in diff["path"]][:30])
+        self.assertEqual(len(self.rows("Steps")), len(diff["steps"]))
+        self.assertEqual([row[4] for row in self.rows("The acts of actors")],
+                         [row["name"] for row in diff["work"]][:30])
+        self.assertEqual(self.browser.run(NAMELESS), [])
+        self.assertAlmostEqual(sum(row["more_ns"] for row in diff["path"]),
+                               diff["b"]["step_ns"] - diff["a"]["step_ns"], delta=1)
+        text = self.place.run("trace", "diff", "run.pftrace", "other.pftrace").stdout
+        self.assertIn("these rows add up to the difference", text)
+        self.browser.open(f"{self.address}#view=compare")  # one run has no such view
+        self.assertRegex(self.browser.heading(), "takes")
+
     def test_an_exported_page_needs_no_server(self):
         self.place.run("view", "run.pftrace", "--export", "run.html")
         self.browser.open(f"file://{self.place.path('run.html')}#view=verdict")

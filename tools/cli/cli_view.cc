@@ -29,22 +29,40 @@ namespace {
 
 struct ViewArguments {
   std::string path;
-  std::string page;  // --export
+  std::string other;  // to compare with; empty: none
+  std::string page;   // --export
   int port = 0;
   bool no_open = false;
 };
 
 // Reads a trace of any author, so the work is done in the sandbox.
-absl::StatusOr<std::string> ReadRun(const std::string& path, CliSandbox sandbox) {
-  WEIR_ASSIGN_OR_RETURN(auto file, store::MappedFile::Open(path, "trace of `weir train --trace`"));
+absl::StatusOr<std::string> ReadRun(const ViewArguments& arguments, CliSandbox sandbox) {
+  constexpr char kWhat[] = "trace of `weir train --trace`";
+  WEIR_ASSIGN_OR_RETURN(auto file, store::MappedFile::Open(arguments.path, kWhat));
+  std::unique_ptr<store::MappedFile> other_file;
+  if (!arguments.other.empty()) {
+    WEIR_ASSIGN_OR_RETURN(other_file, store::MappedFile::Open(arguments.other, kWhat));
+  }
+  const auto read_into = [](const store::MappedFile& from, const std::string& path,
+                            trace::TraceReader* reader) {
+    return reader->Read(absl::string_view(reinterpret_cast<const char*>(from.data()),
+                                          static_cast<size_t>(from.size())),
+                        path);
+  };
+  const auto title_of = [](const std::string& path) {
+    return std::filesystem::path(path).filename().string();
+  };
   std::string bundle;
   const auto read = [&]() -> absl::Status {
-    trace::TraceReader reader;
-    WEIR_RETURN_IF_ERROR(reader.Read(absl::string_view(reinterpret_cast<const char*>(file->data()),
-                                                       static_cast<size_t>(file->size())),
-                                     path));
-    const std::string title = std::filesystem::path(path).filename().string();
-    WEIR_ASSIGN_OR_RETURN(bundle, view::MakeRunBundle(reader, title));
+    trace::TraceReader reader, other;
+    WEIR_RETURN_IF_ERROR(read_into(*file, arguments.path, &reader));
+    if (other_file == nullptr) {
+      WEIR_ASSIGN_OR_RETURN(bundle, view::MakeRunBundle(reader, title_of(arguments.path)));
+      return absl::OkStatus();
+    }
+    WEIR_RETURN_IF_ERROR(read_into(*other_file, arguments.other, &other));
+    WEIR_ASSIGN_OR_RETURN(bundle, view::MakeRunBundle(reader, title_of(arguments.path), other,
+                                                      title_of(arguments.other)));
     return absl::OkStatus();
   };
   WEIR_RETURN_IF_ERROR(sandbox == CliSandbox::kOn ? sandbox::RunConfined(read) : read());
@@ -85,7 +103,7 @@ absl::Status Serve(const ViewArguments& arguments, std::string bundle, std::ostr
 }
 
 absl::Status View(const ViewArguments& arguments, const CliContext& context) {
-  WEIR_ASSIGN_OR_RETURN(std::string bundle, ReadRun(arguments.path, context.sandbox));
+  WEIR_ASSIGN_OR_RETURN(std::string bundle, ReadRun(arguments, context.sandbox));
   if (!arguments.page.empty()) return Export(arguments, bundle, *context.out);
   return Serve(arguments, std::move(bundle), *context.out);
 }
@@ -97,12 +115,14 @@ void AddViewVerb(CLI::App* app, CliContext* context) {
   CLI::App* verb = AddVerb(
       app, context, "view", "Show a run in a browser: what held it up, act by act",
       "  weir view run.pftrace\n  weir view run.pftrace --export run.html\n"
+      "  weir view before.pftrace after.pftrace    two runs side by side\n"
       "The page is served on this machine alone, under an address with a secret. From another "
       "machine:\n  ssh -L 8080:127.0.0.1:8080 HOST weir view run.pftrace --port 8080",
       [arguments, context] { return View(*arguments, *context); });
   verb->add_option("FILE", arguments->path,
                    "Trace written by weir train --trace or weir sim --trace")
       ->required();
+  verb->add_option("OTHER", arguments->other, "A trace to compare with it");
   verb->add_option("--export", arguments->page,
                    "Write one page that any browser opens from disk, and serve nothing");
   verb->add_option("--port", arguments->port, "Port of the loopback interface [any free one]")

@@ -32,6 +32,9 @@
 //   segment_*             begin, end, cause (StepPartKind of tools/trace/step_parts.h), act (that
 //                         ran, or was held up), rank, sender, register; -1: none
 //
+// A bundle of two runs has all of this of the first, and diff, the object of `weir trace diff
+// --json`.
+//
 // Thread rule: pure functions.
 #pragma once
 
@@ -49,5 +52,9 @@ inline constexpr uint32_t kRunBundleVersion = 1;
 // trace lacks what a viewer needs (tools/trace/recorded_run.h); the message says what.
 absl::StatusOr<std::string> MakeRunBundle(const trace::TraceReader& reader,
                                           absl::string_view title);
+// The same with the difference from the first run to the second.
+absl::StatusOr<std::string> MakeRunBundle(const trace::TraceReader& reader, absl::string_view title,
+                                          const trace::TraceReader& other,
+                                          absl::string_view other_title);
 
 }  // namespace weir::view

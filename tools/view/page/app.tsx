@@ -2,6 +2,7 @@
 
 import { Component, h } from "preact";
 import { Run } from "./bundle";
+import { Compare } from "./compare";
 import { QueueDetail } from "./detail";
 import { Path } from "./path";
 import { Pipeline } from "./pipeline";
@@ -17,6 +18,7 @@ import { ViewProps } from "./view";
 
 const VIEWS: { id: string; title: string; show: (props: ViewProps) => JSX.Element;
                  has?: (run: Run) => boolean }[] = [
+  { id: "compare", title: "Two runs", show: (props) => <Compare {...props} />, has: (run) => run.object.diff !== undefined },
   { id: "verdict", title: "Verdict", show: (props) => <Verdict {...props} /> },
   { id: "path", title: "Critical path", show: (props) => <Path {...props} /> },
   { id: "timeline", title: "Timeline", show: (props) => <Timeline {...props} /> },

@@ -144,6 +144,30 @@ export interface Report {
   why_slow_error?: string;
 }
 
+// The difference of two runs (tools/trace/run_diff.h). Times are of a step.
+export interface DiffRow {
+  cause: string;
+  name: string;
+  a_ns: number | null;
+  b_ns: number | null;
+  more_ns: number;
+}
+
+export interface Diff {
+  a: { name: string; ranks: number; step_ns: number };
+  b: { name: string; ranks: number; step_ns: number };
+  verdict: string;
+  actors_matched: number;
+  actors_only_a: number;
+  actors_only_b: number;
+  steps: { step: number; a_ns: number | null; b_ns: number | null }[];
+  parts: DiffRow[];
+  path: DiffRow[];
+  waits: DiffRow[];
+  work: { name: string; phase: string; a_ns: number; b_ns: number; more_ns: number; a_act_ns: number; b_act_ns: number;
+          matched: number; only_a: number; only_b: number }[];
+}
+
 interface ColumnPlace {
   name: string;
   type: string;
@@ -154,6 +178,7 @@ interface ColumnPlace {
 export interface RunObject {
   title: string;
   report: Report;
+  diff?: Diff;
   ranks: { rank: number; name: string }[];
   queues: { rank: number; name: string }[];
   steps: Step[];
