@@ -10,7 +10,7 @@ from tests.view import browser
 
 VIEWS = {"verdict": r"A step.* takes ", "timeline": "Timeline", "registers": "Registers",
          "path": "Critical path of step",
-         "pressure": "Back-pressure",
+         "pressure": "Back-pressure", "memory": "Memory of rank",
          "devices": "Devices and ranks", "transfers": "Boxings that no work hid", "pipeline": "Pipeline of step 5",
          "skew": "The same work on different ranks"}
 # A reader without a mouse or without sight needs a name for everything that can be used or is a picture.
@@ -156,6 +156,22 @@ class View(weir_jobs.JobCase):
         self.browser.run("document.querySelector('.box').dispatchEvent(new MouseEvent('click', {bubbles: true}))")
         self.assertEqual(self.browser.heading(), "Timeline")
         self.assertIn(", step 3, ", self.browser.run("return document.querySelector('.card h3').innerText"))
+
+    def test_the_memory_of_a_rank_is_that_of_the_report_and_fits_the_plan(self):
+        memory = self.report()["why_slow"]["memory"]
+        self.assertEqual([rank["rank"] for rank in memory["ranks"]], [0, 1, 2, 3])
+        plan = json.loads(self.place.run("plan", "job.textproto", "--mesh", "pp=2,dp=2", "--json").stdout)
+        for rank, planned in zip(memory["ranks"], plan["ranks"]):
+            self.assertEqual(rank["arena_bytes"], planned["arena_bytes"])
+            self.assertLessEqual(rank["peak_bytes"], rank["arena_bytes"])
+            self.assertEqual(max(rank["most_bytes_of_parts"]), rank["peak_bytes"])
+            self.assertEqual(rank["always_bytes"] + sum(tensor["bytes"] for tensor in rank["held"]), rank["peak_bytes"])
+            self.assertGreater(rank["state_bytes"]["weights"], 0)
+        self.browser.open(f"{self.address}#view=memory&rank=2")
+        self.assertRegex(self.browser.heading(), "Memory of rank 2 in step")
+        self.assertEqual([row[3] for row in self.rows("What rank 2 holds")],
+                         [tensor["name"] for tensor in memory["ranks"][2]["held"]][:40])
+        self.assertTrue(any("reads it last" in row[6] for row in self.rows("What rank 2 holds")))
 
     def test_two_runs_are_compared_as_the_text_compares_them(self):
         self.place.train("--mesh", "pp=2,dp=2", "--steps", "4", "--trace", "other.pftrace")

@@ -126,6 +126,38 @@ Json SegmentsJson(const std::vector<NamedSegment>& segments) {
   return json;
 }
 
+Json MemoryJson(const MemoryUse& memory) {
+  Json json = {{"step", memory.step}, {"step_ns", memory.end - memory.begin}};
+  json["ranks"] = Json::array();
+  for (const RankMemory& rank : memory.ranks) {
+    Json held = Json::array();
+    for (const HeldTensor& tensor : rank.held) {
+      held.push_back({{"name", tensor.name},
+                      {"registers", tensor.registers},
+                      {"slots", tensor.slots},
+                      {"bytes", tensor.bytes},
+                      {"writer", tensor.writer},
+                      {"last_reader", tensor.last_reader},
+                      {"lags", tensor.lags}});
+      if (!tensor.writer.empty()) held.back()["written_at_ns"] = tensor.written_at;
+      if (tensor.last_reader.empty()) continue;
+      held.back()["reader_rank"] = tensor.reader_rank.value();
+      held.back()["read_until_ns"] = tensor.read_until;
+    }
+    json["ranks"].push_back({{"rank", rank.rank.value()},
+                             {"arena_bytes", rank.arena_bytes},
+                             {"scratch_bytes", rank.scratch_bytes},
+                             {"state_bytes", rank.state_bytes},
+                             {"always_bytes", rank.always_bytes},
+                             {"peak_bytes", rank.peak_bytes},
+                             {"peak_at_ns", rank.peak_at - memory.begin},
+                             {"peak_act", rank.peak_act},
+                             {"most_bytes_of_parts", rank.most},
+                             {"held", std::move(held)}});
+  }
+  return json;
+}
+
 Json PressureJson(const BackPressure& pressure) {
   Json json;
   json["text"] = PressureText(pressure);
@@ -186,6 +218,7 @@ Json WhyJson(const WhySlow& why) {
                                   {"ns_per_step", root.ns_per_step}});
   }
   json["back_pressure"] = PressureJson(why.pressure);
+  json["memory"] = MemoryJson(why.memory);
   json["outliers"] = Json::array();
   for (const OutlierStep& outlier : why.outliers)
     json["outliers"].push_back({{"step", outlier.step}, {"ns", outlier.ns}});

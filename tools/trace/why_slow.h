@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "tools/trace/back_pressure.h"
 #include "tools/trace/critical_path.h"
+#include "tools/trace/memory_use.h"
 #include "tools/trace/recorded_run.h"
 #include "tools/trace/step_parts.h"
 #include "tools/trace/step_paths.h"
@@ -43,6 +44,7 @@ struct WhySlow {
   std::vector<StepPart> parts;         // of a steady step
   std::vector<WaitRoot> roots;         // of the waits among the parts
   BackPressure pressure;
+  MemoryUse memory;  // of the step of the path, or of a typical one
   SpeedReport speeds;
   // devices[rank] is the place of a rank, as "stage 0, dp=0, tp=1"; empty if the trace does not
   // say.

@@ -4,6 +4,7 @@ import { Component, h } from "preact";
 import { Run } from "./bundle";
 import { Compare } from "./compare";
 import { QueueDetail } from "./detail";
+import { Memory } from "./memory";
 import { Path } from "./path";
 import { Pipeline } from "./pipeline";
 import { Pressure } from "./pressure";
@@ -25,6 +26,7 @@ const VIEWS: { id: string; title: string; show: (props: ViewProps) => JSX.Elemen
   { id: "pipeline", title: "Pipeline", show: (props) => <Pipeline {...props} /> },
   { id: "pressure", title: "Back-pressure", show: (props) => <Pressure {...props} /> },
   { id: "registers", title: "Registers", show: (props) => <Registers {...props} /> },
+  { id: "memory", title: "Memory", show: (props) => <Memory {...props} /> },
   { id: "devices", title: "Devices and waits", show: (props) => <Devices {...props} /> },
   { id: "transfers", title: "Transfers", show: (props) => <Transfers {...props} /> },
   { id: "skew", title: "Skew", show: (props) => <Skew {...props} /> },
@@ -39,7 +41,7 @@ export class App extends Component<{ run: Run; detail: QueueDetail[] }, State> {
   }
   // Fields that the address lacks must go away.
   private stateOfAddress(): State {
-    const none: State = { view: "", from: undefined, to: undefined, act: undefined, register: undefined, step: undefined, node: undefined,
+    const none: State = { view: "", from: undefined, to: undefined, act: undefined, register: undefined, step: undefined, rank: undefined, node: undefined,
                           find: undefined, colour: undefined };
     return Object.assign(none, readState(location.hash));
   }

@@ -96,6 +96,33 @@ export interface BackPressure {
   chain: number[];
 }
 
+// The memory of each rank over a step (tools/trace/memory_use.h).
+export interface HeldTensor {
+  name: string;
+  registers: number;
+  slots: number;
+  bytes: number;
+  writer: string;
+  last_reader: string;
+  lags: boolean;
+  written_at_ns?: number;
+  reader_rank?: number;
+  read_until_ns?: number;
+}
+
+export interface RankMemory {
+  rank: number;
+  arena_bytes: number;
+  scratch_bytes: number;
+  state_bytes: { [state: string]: number };
+  always_bytes: number;
+  peak_bytes: number;
+  peak_at_ns: number;
+  peak_act: string;
+  most_bytes_of_parts: number[];
+  held: HeldTensor[];
+}
+
 export interface WhySlow {
   critical_path: {
     first_step: number;
@@ -108,6 +135,7 @@ export interface WhySlow {
   };
   path_lines: { share: number; ns_per_step: number; text: string }[];
   back_pressure: BackPressure;
+  memory: { step: number; step_ns: number; ranks: RankMemory[] };
   typical_step: number;
   step_paths: StepPath[];
   parts: Part[];

@@ -7,12 +7,13 @@ export interface State {
   act?: number; // the act that is selected
   register?: number;
   step?: number;
+  rank?: number;
   node?: number; // of the graph of actors
   find?: string;
   colour?: "phase" | "micro-batch";
 }
 
-const NUMBERS = ["from", "to", "act", "register", "step", "node"] as const;
+const NUMBERS = ["from", "to", "act", "register", "step", "rank", "node"] as const;
 
 export function readState(hash: string): State {
   const fields = new URLSearchParams(hash.replace(/^#/, ""));

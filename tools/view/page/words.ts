@@ -4,6 +4,7 @@ export const WORDS: { [word: string]: string } = {
   act: "One turn of an actor: it takes a token from each input, a slot of each output, and computes.",
   actor: "The part of a plan that does one piece of work on one rank, again and again.",
   "back-pressure": "Actors that wait for free slots because the readers of their registers are slower than they are.",
+  arena: "The memory that a rank takes at its start. The plan gives every tensor a place in it; kernels may take more beside it.",
   "between acts":
     "The device was ready for the next act and had not begun it, or the trace knows no event that it waited for.",
   "between ranks": "A token or a slot that one rank has sent and that has not arrived at the other.",
@@ -27,6 +28,7 @@ export const WORDS: { [word: string]: string } = {
     "The recorded run played again under the rules of the runtime, with one change. A replay without a change shows " +
     "how far the figures can be trusted.",
   starved: "The actor waits for a token of its input.",
+  scratch: "Memory that an act uses while it runs, and that holds nothing between acts.",
   slot: "Room for one token in a register. An actor waits if all slots of its output are in use.",
   stage: "The part of the model that one place of a pipeline computes.",
   step: "One update of the weights: from the end of the step before to the end of its own last act.",
