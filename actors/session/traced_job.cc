@@ -70,6 +70,7 @@ trace::TracedRank MakeTracedRank(const RankExecutor& executor, const Holders& ho
     rank.registers.push_back({r.name, r.bytes, r.slots, r.initial_tokens, r.edge, crosses,
                               crosses ? BoxingOf(plan, r) : "", holders.OfToken(plan, r.id),
                               holders.OfSlot(plan, r.id)});
+    if (crosses) rank.registers.back().planned_way_ns = r.latency_ns;
     if (r.side != RegisterSide::kOutbound) rank.registers.back().arena_offset = r.arena_offset;
   }
   return rank;

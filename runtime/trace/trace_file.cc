@@ -284,6 +284,7 @@ void RankWriter::Facts() {
     to->set_crosses_ranks(true);
     to->set_edge(from.edge.value());
     to->set_boxing_text(text(from.boxing));
+    if (from.planned_way_ns > 0) to->set_planned_way_ns(from.planned_way_ns);
   }
   writer_.Finish();
 }

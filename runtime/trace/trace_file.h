@@ -58,6 +58,9 @@ struct TracedRegister {
   std::string token_holder;
   std::string slot_holder;
   int64_t arena_offset = -1;  // of slot 0; negative: unknown, or on the other rank
+  // From the end of the sender's act until the token is there, by the costs that the plan was made
+  // with; 0: unknown.
+  int64_t planned_way_ns = 0;
 };
 
 // A TracedState is memory with a fixed place: a weight, or what the optimiser keeps.

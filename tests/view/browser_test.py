@@ -11,7 +11,7 @@ from tests.view import browser
 VIEWS = {"verdict": r"A step.* takes ", "timeline": "Timeline", "registers": "Registers",
          "path": "Critical path of step",
          "pressure": "Back-pressure", "memory": "Memory of rank",
-         "devices": "Devices and ranks", "transfers": "Boxings that no work hid", "pipeline": "Pipeline of step 5",
+         "devices": "Devices and ranks", "transfers": "Boxings and transfers", "pipeline": "Pipeline of step 5",
          "skew": "The same work on different ranks"}
 # A reader without a mouse or without sight needs a name for everything that can be used or is a picture.
 NAMELESS = """
@@ -172,6 +172,17 @@ class View(weir_jobs.JobCase):
         self.assertEqual([row[3] for row in self.rows("What rank 2 holds")],
                          [tensor["name"] for tensor in memory["ranks"][2]["held"]][:40])
         self.assertTrue(any("reads it last" in row[6] for row in self.rows("What rank 2 holds")))
+
+    def test_each_boxing_has_its_bytes_and_its_speed_beside_that_of_the_plan(self):
+        transfers = self.report()["why_slow"]["transfers"]
+        self.browser.open(f"{self.address}#view=transfers")
+        self.assertEqual([row[0] for row in self.rows("Boxings of all layers")],
+                         [transfer["name"] for transfer in transfers][:60])
+        timed = [transfer for transfer in transfers if transfer["timed"] > 0]
+        self.assertTrue(timed)
+        for transfer in timed:
+            self.assertGreater(transfer["planned_bytes_per_second"], 0, transfer)
+            self.assertGreater(transfer["bytes_per_step"], 0, transfer)
 
     def test_two_runs_are_compared_as_the_text_compares_them(self):
         self.place.train("--mesh", "pp=2,dp=2", "--steps", "4", "--trace", "other.pftrace")

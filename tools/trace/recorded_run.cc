@@ -145,6 +145,7 @@ absl::Status RunBuilder::AddRegisters(const proto::PlanFacts& facts,
     to.slots = from.slots();
     to.initial_tokens = from.initial_tokens();
     to.crosses_ranks = from.crosses_ranks();
+    to.planned_way_ns = std::max<int64_t>(0, from.planned_way_ns());
     if (from.has_arena_offset()) to.arena_offset = from.arena_offset();
     if (to.bytes < 0 || !IsCount(to.slots, 1) || !IsCount(to.initial_tokens, 0) ||
         to.initial_tokens > to.slots) {

@@ -58,7 +58,8 @@ struct RecordedRegister {
   int64_t bytes = 0;  // of a slot
   int64_t slots = 1;
   int64_t initial_tokens = 0;
-  int64_t arena_offset = -1;  // of slot 0, on the rank of the readers; negative: unknown
+  int64_t arena_offset = -1;   // of slot 0, on the rank of the readers; negative: unknown
+  int64_t planned_way_ns = 0;  // of a token between ranks, as the plan expects it; 0: unknown
   bool crosses_ranks = false;
   RecordedPortRef producer;
   std::vector<RecordedPortRef> consumers;

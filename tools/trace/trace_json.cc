@@ -158,6 +158,30 @@ Json MemoryJson(const MemoryUse& memory) {
   return json;
 }
 
+Json TransfersJson(const std::vector<TransferRow>& transfers) {
+  Json json = Json::array();
+  for (const TransferRow& row : transfers) {
+    Json& to = json.emplace_back(Json{{"name", row.name},
+                                      {"method", row.method},
+                                      {"registers", row.registers},
+                                      {"links", row.links},
+                                      {"bytes_per_step", row.bytes_per_step},
+                                      {"messages_per_step", row.messages_per_step},
+                                      {"late_ns_per_step", row.late_ns_per_step},
+                                      {"under_way_ns_per_step", row.under_way_ns_per_step},
+                                      {"timed", row.timed}});
+    if (row.timed > 0) {
+      to["way_ns"] = row.timed_ns / static_cast<double>(row.timed);
+      to["bytes_per_second"] = row.bytes_per_second();
+    }
+    if (row.planned_ns > 0) {
+      to["planned_way_ns"] = row.planned_ns / static_cast<double>(row.timed);
+      to["planned_bytes_per_second"] = row.planned_bytes_per_second();
+    }
+  }
+  return json;
+}
+
 Json PressureJson(const BackPressure& pressure) {
   Json json;
   json["text"] = PressureText(pressure);
@@ -219,6 +243,7 @@ Json WhyJson(const WhySlow& why) {
   }
   json["back_pressure"] = PressureJson(why.pressure);
   json["memory"] = MemoryJson(why.memory);
+  json["transfers"] = TransfersJson(why.transfers);
   json["outliers"] = Json::array();
   for (const OutlierStep& outlier : why.outliers)
     json["outliers"].push_back({{"step", outlier.step}, {"ns", outlier.ns}});

@@ -18,7 +18,7 @@ class TransferFinder {
 
   std::vector<TransferRow> Find() && {
     for (const RecordedRegister& r : run_.registers) {
-      if (r.crosses_ranks) AddRegister(r);
+      if (r.crosses_ranks && r.producer.actor.has_value() && !r.consumers.empty()) AddRegister(r);
     }
     int64_t num_queues = 0;
     for (const RecordedRank& rank : run_.ranks) {

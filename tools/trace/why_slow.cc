@@ -405,6 +405,7 @@ absl::StatusOr<WhySlow> FindWhySlow(const RecordedRun& run, const WhySlowOptions
   why.parts = FindStepParts(run);
   why.roots = FindWaitRoots(run);
   why.pressure = FindBackPressure(run);
+  why.transfers = FindTransfers(run);
   why.memory = FindMemoryUse(run, options.step.value_or(why.steps.typical_step));
   why.speeds = CompareRanks(run);
   for (const RecordedRank& rank : run.ranks) {

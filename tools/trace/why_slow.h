@@ -20,6 +20,7 @@
 #include "tools/trace/step_paths.h"
 #include "tools/trace/stragglers.h"
 #include "tools/trace/trace_reader.h"
+#include "tools/trace/transfers.h"
 #include "tools/trace/wait_roots.h"
 #include "tools/trace/what_if.h"
 
@@ -44,6 +45,7 @@ struct WhySlow {
   std::vector<StepPart> parts;         // of a steady step
   std::vector<WaitRoot> roots;         // of the waits among the parts
   BackPressure pressure;
+  std::vector<TransferRow> transfers;
   MemoryUse memory;  // of the step of the path, or of a typical one
   SpeedReport speeds;
   // devices[rank] is the place of a rank, as "stage 0, dp=0, tp=1"; empty if the trace does not

@@ -123,6 +123,23 @@ export interface RankMemory {
   held: HeldTensor[];
 }
 
+// What a boxing sends and how fast (tools/trace/transfers.h).
+export interface TransferRow {
+  name: string;
+  method: string;
+  registers: number;
+  links: number;
+  bytes_per_step: number;
+  messages_per_step: number;
+  late_ns_per_step: number;
+  under_way_ns_per_step: number;
+  timed: number; // messages that were waited for
+  way_ns?: number;
+  bytes_per_second?: number;
+  planned_way_ns?: number;
+  planned_bytes_per_second?: number;
+}
+
 export interface WhySlow {
   critical_path: {
     first_step: number;
@@ -136,6 +153,7 @@ export interface WhySlow {
   path_lines: { share: number; ns_per_step: number; text: string }[];
   back_pressure: BackPressure;
   memory: { step: number; step_ns: number; ranks: RankMemory[] };
+  transfers: TransferRow[];
   typical_step: number;
   step_paths: StepPath[];
   parts: Part[];
