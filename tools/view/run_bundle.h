@@ -27,13 +27,14 @@
 //   register_first_consumer, consumer_actor        the consumers of a register
 //   register_first_change, change_at, change_in_use    slots in use over time (register_fill.h)
 //
-//   path_first_segment, path_first_group      of the paths of the report's step_paths, in their
-//   order group_longest_segment                     by group of a path, in the order of the report
+//   path_first_segment    of the paths of single steps, in the order of step_paths in the report
+//   path_first_group      the same for the groups of a path
+//   group_longest_segment by group, in the order of the report
 //   segment_*             begin, end, cause (StepPartKind of tools/trace/step_parts.h), act (that
 //                         ran, or was held up), rank, sender, register; -1: none
 //
-// A bundle of two runs has all of this of the first, and diff, the object of `weir trace diff
-// --json`.
+// A bundle of two runs has all of this of the first, and diff, which is the object of `weir trace
+// diff --json`.
 //
 // Thread rule: pure functions.
 #pragma once

@@ -118,8 +118,9 @@ export function Pressure({ run, state, go }: ViewProps): JSX.Element {
   const pick = (node: number) => go({ node: node === picked ? undefined : node });
   const edges = pressure.edges.map((edge, i) => ({ edge, i }))
     .filter(({ edge }) => picked < 0 || edge.from === picked || edge.to === picked);
+  // Of a register that holds several tensors, the first stands for all.
   const onTimeline = (name: string) => (
-    <button class="link" onClick={() => go({ view: "timeline", find: name })}>{name}</button>);
+    <button class="link" title={name} onClick={() => go({ view: "timeline", find: name })}>{name.replace(/, .*/, " …")}</button>);
   return (
     <section>
       <h2><Term word="back-pressure">Back-pressure</Term></h2>
@@ -150,8 +151,8 @@ export function Pressure({ run, state, go }: ViewProps): JSX.Element {
         { title: "bytes per step", number: true, cell: (r) => bytes(r.edge.bytes_per_step) },
         { title: "slots in use", number: true, cell: (r) => percent(r.edge.slots_in_use) },
         { title: "all in use", number: true, cell: (r) => percent(r.edge.full) },
-        { title: "readers starve", number: true, cell: (r) => time(r.edge.starved_ns_per_step) },
-        { title: "writers blocked", number: true, cell: (r) => time(r.edge.blocked_ns_per_step) },
+        { title: "readers starve, sum", number: true, cell: (r) => time(r.edge.starved_ns_per_step) },
+        { title: "writers blocked, sum", number: true, cell: (r) => time(r.edge.blocked_ns_per_step) },
         { title: "of that, device idle", number: true, cell: (r) => time(r.edge.held_up_ns_per_step) },
       ]} />
       <Table name="How the actors of a function spend their time" rows={nodes.map((node, n) => ({ node, n }))} columns={[
