@@ -26,6 +26,27 @@ std::string BoxingOf(const Plan& plan, const PlanRegister& r) {
   return std::string(absl::StripSuffix(r.name, ends));
 }
 
+std::string NameOf(StateClass state_class) {
+  switch (state_class) {
+    case StateClass::kWeight: return "weights";
+    case StateClass::kOptimizerSlot: return "optimiser";
+    case StateClass::kDelayedGradient: return "delayed gradients";
+    case StateClass::kFetched: return "results";
+  }
+  return "";
+}
+
+// Adds the memory of the rank and what lies there all the time.
+void AddMemory(const Plan& plan, trace::TracedRank* rank) {
+  rank->arena_bytes = plan.arena_bytes;
+  rank->scratch_bytes = plan.scratch_bytes;
+  for (const PlanState& state : plan.states) {
+    if (state.register_id.has_value()) continue;  // a token of that register
+    rank->states.push_back(
+        {state.name, NameOf(state.state_class), state.slice.bytes(), state.arena_offset});
+  }
+}
+
 trace::TracedRank MakeTracedRank(const RankExecutor& executor, const Holders& holders,
                                  const TickScale& scale) {
   const Plan& plan = executor.plan();
@@ -37,6 +58,7 @@ trace::TracedRank MakeTracedRank(const RankExecutor& executor, const Holders& ho
   // A device with a depth of one act does one act at a time.
   rank.depth = executor.device()->depth();
   rank.num_queues = rank.depth > 1 ? executor.device()->num_queues() : 1;
+  AddMemory(plan, &rank);
   for (const PlanActor& actor : plan.actors) {
     rank.actors.push_back({actor, actor.name, actor.function, Name(actor.phase),
                            Ports(actor.inputs), Ports(actor.outputs), actor.priority,
@@ -48,6 +70,8 @@ trace::TracedRank MakeTracedRank(const RankExecutor& executor, const Holders& ho
     rank.registers.push_back({r.name, r.bytes, r.slots, r.initial_tokens, r.edge, crosses,
                               crosses ? BoxingOf(plan, r) : "", holders.OfToken(plan, r.id),
                               holders.OfSlot(plan, r.id)});
+    if (crosses) rank.registers.back().planned_way_ns = r.latency_ns;
+    if (r.side != RegisterSide::kOutbound) rank.registers.back().arena_offset = r.arena_offset;
   }
   return rank;
 }

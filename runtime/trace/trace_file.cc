@@ -251,6 +251,15 @@ void RankWriter::Facts() {
   facts->set_rank(rank_.rank.value());
   if (rank_.num_queues != 1) facts->set_num_queues(rank_.num_queues);
   if (rank_.depth != 1) facts->set_depth(rank_.depth);
+  if (rank_.arena_bytes > 0) facts->set_arena_bytes(rank_.arena_bytes);
+  if (rank_.scratch_bytes > 0) facts->set_scratch_bytes(rank_.scratch_bytes);
+  for (const TracedState& from : rank_.states) {
+    proto::StateFacts* to = facts->add_state();
+    to->set_name_text(text(from.name));
+    to->set_class_text(text(from.state_class));
+    to->set_bytes(from.bytes);
+    to->set_arena_offset(from.arena_offset);
+  }
   for (const TracedActor& from : rank_.actors) {
     proto::ActorFacts* to = facts->add_actor();
     to->set_name_text(text(from.name));
@@ -270,10 +279,12 @@ void RankWriter::Facts() {
     to->set_bytes(from.bytes);
     if (from.slots != 1) to->set_slots(from.slots);
     if (from.initial_tokens != 0) to->set_initial_tokens(from.initial_tokens);
+    if (from.arena_offset >= 0) to->set_arena_offset(from.arena_offset);
     if (!from.crosses_ranks) continue;
     to->set_crosses_ranks(true);
     to->set_edge(from.edge.value());
     to->set_boxing_text(text(from.boxing));
+    if (from.planned_way_ns > 0) to->set_planned_way_ns(from.planned_way_ns);
   }
   writer_.Finish();
 }

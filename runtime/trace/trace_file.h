@@ -57,6 +57,18 @@ struct TracedRegister {
   // 1", or "rank 1" if another process knows more.
   std::string token_holder;
   std::string slot_holder;
+  int64_t arena_offset = -1;  // of slot 0; negative: unknown, or on the other rank
+  // From the end of the sender's act until the token is there, by the costs that the plan was made
+  // with; 0: unknown.
+  int64_t planned_way_ns = 0;
+};
+
+// A TracedState is memory with a fixed place: a weight, or what the optimiser keeps.
+struct TracedState {
+  std::string name;
+  std::string state_class;  // "weights", "optimiser"
+  int64_t bytes = 0;
+  int64_t arena_offset = 0;
 };
 
 struct TracedRank {
@@ -68,7 +80,10 @@ struct TracedRank {
   TickScale scale;
   // Queues that work beside each other: 1 on a device that does one act at a time.
   int32_t num_queues = 1;
-  int32_t depth = 1;  // acts that the device may have been given and not have done
+  int32_t depth = 1;          // acts that the device may have been given and not have done
+  int64_t arena_bytes = 0;    // 0: unknown
+  int64_t scratch_bytes = 0;  // of the arena
+  std::vector<TracedState> states;
 };
 
 struct TracedJob {

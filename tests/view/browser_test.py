@@ -9,7 +9,9 @@ from tests.processes import weir_jobs
 from tests.view import browser
 
 VIEWS = {"verdict": r"A step.* takes ", "timeline": "Timeline", "registers": "Registers",
-         "devices": "Devices and ranks", "transfers": "Boxings that no work hid", "pipeline": "Pipeline of step 5",
+         "path": "Critical path of step",
+         "pressure": "Back-pressure", "memory": "Memory of rank",
+         "devices": "Devices and ranks", "transfers": "Boxings and transfers", "pipeline": "Pipeline of step 5",
          "skew": "The same work on different ranks"}
 # A reader without a mouse or without sight needs a name for everything that can be used or is a picture.
 NAMELESS = """
@@ -108,6 +110,44 @@ class View(weir_jobs.JobCase):
                          ".click()")
         self.assertEqual(self.browser.heading(), "Registers")
 
+    def test_the_path_of_a_step_is_that_of_the_report_and_leads_to_the_timeline(self):
+        why = self.report()["why_slow"]
+        path = next(path for path in why["step_paths"] if path["step"] == 3)
+        self.browser.open(f"{self.address}#view=path&step=3")
+        self.assertEqual([row[3:5] for row in self.rows("What the path of step 3")],
+                         [[group["cause"], group["name"] or "the longest"] for group in path["groups"]][:40])
+        self.assertEqual([row[4:6] for row in self.rows("What a change would gain")],
+                         [[row["about"], row["change"]] for row in why["what_if"]])
+        one = json.loads(self.place.run("trace", "report", "run.pftrace", "--json", "--step", "3").stdout)
+        pieces = one["why_slow"]["critical_path"]["segments"]
+        titles = self.browser.run("return [...document.querySelectorAll('.walk title')].map(t => t.textContent)")
+        self.assertEqual(len(titles), len(pieces))
+        self.assertEqual(sum(piece["end_ns"] - piece["begin_ns"] for piece in pieces),
+                         sum(group["ns"] for group in path["groups"]))
+        self.browser.run("document.querySelector('td button.link').click()")
+        self.assertEqual(self.browser.heading(), "Timeline")
+        # Steps overlap, so the path of a step may run over acts of the steps beside it.
+        self.assertRegex(self.browser.run("return document.querySelector('.card h3').innerText"), ", step [234], ")
+
+    def test_the_graph_of_actors_tells_what_the_report_tells_and_is_used_with_keys(self):
+        pressure = self.report()["why_slow"]["back_pressure"]
+        self.browser.open(f"{self.address}#view=pressure")
+        self.assertIn(pressure["text"], self.browser.text())
+        labels = self.browser.run("return [...document.querySelectorAll('.node')].map(n => n.getAttribute('aria-label'))")
+        self.assertEqual(len(labels), len(pressure["nodes"]))
+        for label, node in zip(labels, pressure["nodes"]):
+            self.assertTrue(label.startswith(f"{node['name']}, {node['phase']}: busy "), label)
+            self.assertAlmostEqual(node["busy"] + node["starved"] + node["blocked"] + node["ready"], 1, places=6)
+        self.assertEqual(len(self.rows("Registers between actors")), len(pressure["edges"][:30]))
+        self.browser.run("""
+          const node = document.querySelectorAll(".node")[1];
+          node.focus();
+          node.dispatchEvent(new KeyboardEvent("keydown", {key: "Enter", bubbles: true}));""")
+        self.assertIn("node=1", self.browser.driver.current_url)
+        near = [edge for edge in pressure["edges"] if 1 in (edge["from"], edge["to"])][:30]
+        name = pressure["nodes"][1]["name"]
+        self.assertEqual(len(self.rows(f"Registers of {name}")), len(near))
+
     def test_the_pipeline_shows_each_act_of_a_step_and_leads_to_it(self):
         self.browser.open(f"{self.address}#view=pipeline&step=3")
         titles = self.browser.run("return [...document.querySelectorAll('.box title')].map(t => t.textContent)")
@@ -117,6 +157,55 @@ class View(weir_jobs.JobCase):
         self.browser.run("document.querySelector('.box').dispatchEvent(new MouseEvent('click', {bubbles: true}))")
         self.assertEqual(self.browser.heading(), "Timeline")
         self.assertIn(", step 3, ", self.browser.run("return document.querySelector('.card h3').innerText"))
+
+    def test_the_memory_of_a_rank_is_that_of_the_report_and_fits_the_plan(self):
+        memory = self.report()["why_slow"]["memory"]
+        self.assertEqual([rank["rank"] for rank in memory["ranks"]], [0, 1, 2, 3])
+        plan = json.loads(self.place.run("plan", "job.textproto", "--mesh", "pp=2,dp=2", "--json").stdout)
+        for rank, planned in zip(memory["ranks"], plan["ranks"]):
+            self.assertEqual(rank["arena_bytes"], planned["arena_bytes"])
+            self.assertLessEqual(rank["peak_bytes"], rank["arena_bytes"])
+            self.assertEqual(max(rank["most_bytes_of_parts"]), rank["peak_bytes"])
+            self.assertEqual(rank["always_bytes"] + sum(tensor["bytes"] for tensor in rank["held"]), rank["peak_bytes"])
+            self.assertGreater(rank["state_bytes"]["weights"], 0)
+        self.browser.open(f"{self.address}#view=memory&rank=2")
+        self.assertRegex(self.browser.heading(), "Memory of rank 2 in step")
+        self.assertEqual([row[3] for row in self.rows("What rank 2 holds")],
+                         [tensor["name"] for tensor in memory["ranks"][2]["held"]][:40])
+        self.assertTrue(any("reads it last" in row[6] for row in self.rows("What rank 2 holds")))
+
+    def test_each_boxing_has_its_bytes_and_its_speed_beside_that_of_the_plan(self):
+        transfers = self.report()["why_slow"]["transfers"]
+        self.browser.open(f"{self.address}#view=transfers")
+        self.assertEqual([row[0] for row in self.rows("Boxings of all layers")],
+                         [transfer["name"] for transfer in transfers][:60])
+        timed = [transfer for transfer in transfers if transfer["timed"] > 0]
+        self.assertTrue(timed)
+        for transfer in timed:
+            self.assertGreater(transfer["planned_bytes_per_second"], 0, transfer)
+            self.assertGreater(transfer["bytes_per_step"], 0, transfer)
+
+    def test_two_runs_are_compared_as_the_text_compares_them(self):
+        self.place.train("--mesh", "pp=2,dp=2", "--steps", "4", "--trace", "other.pftrace")
+        self.place.run("view", "run.pftrace", "other.pftrace", "--export", "two.html")
+        diff = json.loads(self.place.run("trace", "diff", "run.pftrace", "other.pftrace", "--json").stdout)
+        self.assertEqual((diff["actors_only_a"], diff["actors_only_b"]), (0, 0))
+        self.assertGreater(diff["actors_matched"], 0)
+        self.browser.open(f"file://{self.place.path('two.html')}")
+        self.assertEqual(self.browser.heading(), "Two runs")
+        self.assertIn(diff["verdict"], self.browser.text())
+        self.assertEqual([row[3:5] for row in self.rows("The critical path")],
+                         [[row["cause"], row["name"]] for row in diff["path"]][:30])
+        self.assertEqual(len(self.rows("Steps")), len(diff["steps"]))
+        self.assertEqual([row[4] for row in self.rows("The acts of actors")],
+                         [row["name"] for row in diff["work"]][:30])
+        self.assertEqual(self.browser.run(NAMELESS), [])
+        self.assertAlmostEqual(sum(row["more_ns"] for row in diff["path"]),
+                               diff["b"]["step_ns"] - diff["a"]["step_ns"], delta=1)
+        text = self.place.run("trace", "diff", "run.pftrace", "other.pftrace").stdout
+        self.assertIn("these rows add up to the difference", text)
+        self.browser.open(f"{self.address}#view=compare")  # one run has no such view
+        self.assertRegex(self.browser.heading(), "takes")
 
     def test_an_exported_page_needs_no_server(self):
         self.place.run("view", "run.pftrace", "--export", "run.html")

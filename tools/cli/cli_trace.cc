@@ -1,12 +1,17 @@
 // weir trace: reports the content of a trace file.
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/store/mapped_file.h"
 #include "tools/cli/cli_verbs.h"
+#include "tools/trace/diff_json.h"
+#include "tools/trace/recorded_run.h"
 #include "tools/trace/report_text.h"
+#include "tools/trace/run_diff.h"
 #include "tools/trace/trace_json.h"
 #include "tools/trace/trace_reader.h"
 #include "tools/trace/trace_report.h"
@@ -22,6 +27,61 @@ struct ReportArguments {
   std::vector<std::string> what_ifs;
   bool json = false;
 };
+
+struct DiffArguments {
+  std::string a, b;
+  int64_t rows = 8;
+  bool json = false;
+};
+
+absl::Status Diff(const DiffArguments& arguments, const CliContext& context) {
+  std::vector<std::unique_ptr<store::MappedFile>> files;
+  for (const std::string& path : {arguments.a, arguments.b}) {
+    WEIR_ASSIGN_OR_RETURN(auto file,
+                          store::MappedFile::Open(path, "trace of `weir train --trace`"));
+    files.push_back(std::move(file));
+  }
+  context.Confine({}, sandbox::CpuTime::kLimited);
+  const auto read = [&files](size_t i,
+                             const std::string& path) -> absl::StatusOr<trace::RecordedRun> {
+    trace::TraceReader reader;
+    WEIR_RETURN_IF_ERROR(
+        reader.Read(absl::string_view(reinterpret_cast<const char*>(files[i]->data()),
+                                      static_cast<size_t>(files[i]->size())),
+                    path));
+    files[i].reset();  // the reader has its own copy of the data that it keeps
+    return trace::ReadRecordedRun(reader);
+  };
+  WEIR_ASSIGN_OR_RETURN(const trace::RecordedRun a, read(0, arguments.a));
+  WEIR_ASSIGN_OR_RETURN(const trace::RecordedRun b, read(1, arguments.b));
+  const trace::RunDiff diff = trace::CompareRuns(a, b);
+  if (arguments.json) {
+    *context.out << trace::ToJson(diff, arguments.a, arguments.b);
+  } else {
+    *context.out << trace::ToText(diff, arguments.a, arguments.b,
+                                  static_cast<size_t>(arguments.rows));
+  }
+  return absl::OkStatus();
+}
+
+void AddDiffVerb(CLI::App* trace, CliContext* context) {
+  auto arguments = std::make_shared<DiffArguments>();
+  CLI::App* verb =
+      AddVerb(trace, context, "diff",
+              "Compare two runs of a job, or a simulated and a recorded one: where the time of a "
+              "step went in each",
+              "  weir trace diff before.pftrace after.pftrace\n"
+              "  weir sim job.textproto --cluster here.textproto --trace sim.pftrace\n"
+              "  weir trace diff sim.pftrace run.pftrace",
+              [arguments, context] { return Diff(*arguments, *context); });
+  verb->add_option("A", arguments->a, "Trace written by weir train --trace or weir sim --trace")
+      ->required();
+  verb->add_option("B", arguments->b, "The trace to compare with it")->required();
+  verb->add_option("--rows", arguments->rows, "Rows of each table")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  verb->add_flag("--json", arguments->json, "One JSON object, all rows");
+}
 
 absl::Status Report(const ReportArguments& arguments, const CliContext& context) {
   std::ostream& out = *context.out;
@@ -61,8 +121,10 @@ absl::Status Report(const ReportArguments& arguments, const CliContext& context)
 
 void AddTraceVerbs(CLI::App* app, CliContext* context) {
   CLI::App* trace = app->add_subcommand("trace", "Read the trace of a run");
-  trace->footer("Examples:\n  weir trace report run.pftrace");
+  trace->footer(
+      "Examples:\n  weir trace report run.pftrace\n  weir trace diff a.pftrace b.pftrace");
   trace->require_subcommand(1);
+  AddDiffVerb(trace, context);
   auto arguments = std::make_shared<ReportArguments>();
   CLI::App* verb = AddVerb(
       trace, context, "report",

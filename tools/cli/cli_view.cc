@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
@@ -28,8 +29,10 @@ extern char** environ;
 namespace weir::cli {
 namespace {
 
+constexpr int kRunsMax = 2;
+
 struct ViewArguments {
-  std::string path;
+  std::vector<std::string> paths;  // one trace, or two to compare
   bool attaches = false;
   std::string run;   // of --attach; empty: the only one
   std::string page;  // --export
@@ -38,16 +41,28 @@ struct ViewArguments {
 };
 
 // Reads a trace of any author, so the work is done in the sandbox.
-absl::StatusOr<std::string> ReadRun(const std::string& path, CliSandbox sandbox) {
-  WEIR_ASSIGN_OR_RETURN(auto file, store::MappedFile::Open(path, "trace of `weir train --trace`"));
+absl::StatusOr<std::string> ReadRun(const ViewArguments& arguments, CliSandbox sandbox) {
+  std::vector<std::unique_ptr<store::MappedFile>> files;
+  for (const std::string& path : arguments.paths) {
+    WEIR_ASSIGN_OR_RETURN(files.emplace_back(),
+                          store::MappedFile::Open(path, "trace of `weir train --trace`"));
+  }
+  const auto title_of = [&arguments](size_t i) {
+    return std::filesystem::path(arguments.paths[i]).filename().string();
+  };
   std::string bundle;
   const auto read = [&]() -> absl::Status {
-    trace::TraceReader reader;
-    WEIR_RETURN_IF_ERROR(reader.Read(absl::string_view(reinterpret_cast<const char*>(file->data()),
-                                                       static_cast<size_t>(file->size())),
-                                     path));
-    const std::string title = std::filesystem::path(path).filename().string();
-    WEIR_ASSIGN_OR_RETURN(bundle, view::MakeRunBundle(reader, title));
+    std::vector<trace::TraceReader> readers(files.size());
+    for (size_t i = 0; i < files.size(); ++i) {
+      const absl::string_view bytes(reinterpret_cast<const char*>(files[i]->data()),
+                                    static_cast<size_t>(files[i]->size()));
+      WEIR_RETURN_IF_ERROR(readers[i].Read(bytes, arguments.paths[i]));
+    }
+    absl::StatusOr<std::string> made =
+        readers.size() == 1 ? view::MakeRunBundle(readers[0], title_of(0))
+                            : view::MakeRunBundle(readers[0], title_of(0), readers[1], title_of(1));
+    WEIR_RETURN_IF_ERROR(made.status());
+    bundle = *std::move(made);
     return absl::OkStatus();
   };
   WEIR_RETURN_IF_ERROR(sandbox == CliSandbox::kOn ? sandbox::RunConfined(read) : read());
@@ -98,11 +113,15 @@ absl::Status Attach(const ViewArguments& arguments, std::ostream& out) {
 
 absl::Status View(const ViewArguments& arguments, const CliContext& context) {
   if (arguments.attaches) return Attach(arguments, *context.out);
-  WEIR_ASSIGN_OR_RETURN(std::string bundle, ReadRun(arguments.path, context.sandbox));
+  if (arguments.paths.empty())
+    throw CLI::RequiredError("FILE, or --attach for a run that goes on,");
+  if (arguments.paths.size() > kRunsMax)
+    throw CLI::ArgumentMismatch::AtMost("FILE", kRunsMax, arguments.paths.size());
+  WEIR_ASSIGN_OR_RETURN(std::string bundle, ReadRun(arguments, context.sandbox));
   if (!arguments.page.empty()) return Export(arguments, bundle, *context.out);
   WEIR_ASSIGN_OR_RETURN(const auto server,
                         view::ViewServer::Start(std::move(bundle), arguments.port));
-  return Serve(arguments, *server, arguments.path, *context.out);
+  return Serve(arguments, *server, absl::StrJoin(arguments.paths, " and "), *context.out);
 }
 
 }  // namespace
@@ -112,22 +131,26 @@ void AddViewVerb(CLI::App* app, CliContext* context) {
   CLI::App* verb = AddVerb(
       app, context, "view", "Show a run in a browser: what held it up, act by act",
       "  weir view run.pftrace\n  weir view run.pftrace --export run.html\n"
+      "  weir view before.pftrace after.pftrace    two runs side by side\n"
       "  weir view --attach          the run of yours that goes on on this machine\n"
       "  weir view --attach 4711     one of several, by its process id or its name\n"
       "The page is served on this machine alone, under an address with a secret. From another "
       "machine:\n  ssh -L 8080:127.0.0.1:8080 HOST weir view run.pftrace --port 8080",
       [arguments, context] { return View(*arguments, *context); });
-  CLI::App* run = verb->add_option_group("The run, one of");
-  run->add_option("FILE", arguments->path,
-                  "Trace written by weir train --trace or weir sim --trace");
-  CLI::Option* attach = run->add_option("--attach", arguments->run,
-                                        "Show a run of this user on this machine as it goes on")
+  CLI::Option* files =
+      verb->add_option("FILE", arguments->paths,
+                       "Trace written by weir train --trace or weir sim --trace; with a second "
+                       "one, the page compares them")
+          ->expected(-1);
+  CLI::Option* attach = verb->add_option("--attach", arguments->run,
+                                         "Show a run of this user on this machine as it goes on")
                             ->type_name("[RUN]")
-                            ->expected(0, 1);
-  run->require_option(1);
-  attach->each([arguments](const std::string&) { arguments->attaches = true; });
+                            ->expected(0, 1)
+                            ->excludes(files)
+                            ->each([arguments](const std::string&) { arguments->attaches = true; });
   verb->add_option("--export", arguments->page,
-                   "Write one page that any browser opens from disk, and serve nothing");
+                   "Write one page that any browser opens from disk, and serve nothing")
+      ->excludes(attach);
   verb->add_option("--port", arguments->port, "Port of the loopback interface [any free one]")
       ->check(CLI::Range(1, 65535));
   verb->add_flag("--no-open", arguments->no_open, "Print the address, and open no browser");

@@ -16,18 +16,15 @@ class PathWalk {
   // Adds the path of these steps.
   void Add(int64_t first_step, int64_t last_step) {
     const int64_t end = run_.TimeOf(last_step).end;
-    const RecordedAct* act = nullptr;  // the last to end in these steps
-    for (const RecordedRank& rank : run_.ranks) {
-      for (const RecordedAct& a : rank.acts) {
-        if (a.end <= end && (act == nullptr || a.end > act->end)) act = &a;
-      }
-    }
+    const RecordedAct* act = LastBefore(end);
     if (act == nullptr) return;
+    const size_t added = segments_.size();
     num_steps_ += last_step - first_step + 1;
     begin_ = run_.TimeOf(first_step).begin;
     at_ = act->end;
     while (act != nullptr && at_ > begin_) act = Before(act);
-    if (at_ > begin_) between_ += static_cast<double>(at_ - begin_);
+    if (at_ > begin_) between_ += Take(begin_, {PathSegment::Kind::kBetweenActs});
+    std::reverse(segments_.begin() + static_cast<std::ptrdiff_t>(added), segments_.end());
   }
 
   // Returns the sum of what was added.
@@ -56,6 +53,7 @@ class PathWalk {
     const auto more = [](const auto& a, const auto& b) { return a.share > b.share; };
     std::stable_sort(path.acts.begin(), path.acts.end(), more);
     std::stable_sort(path.edges.begin(), path.edges.end(), more);
+    path.segments = segments_;
     return path;
   }
 
@@ -78,6 +76,21 @@ class PathWalk {
     at_ = from;
     return ns;
   }
+  // The same, and adds a segment with these facts.
+  double Take(int64_t from, PathSegment segment) {
+    segment.end = at_;
+    const double ns = Take(from);
+    segment.begin = at_;
+    if (segment.begin < segment.end) segments_.push_back(segment);
+    return ns;
+  }
+  PathSegment SegmentOf(PathSegment::Kind kind, const RecordedAct& act) const {
+    const RecordedRankId rank = run_.actors[act.actor].rank_index;
+    PathSegment segment{kind};
+    segment.rank_index = rank;
+    segment.act = static_cast<int32_t>(&act - run_.ranks[rank].acts.data());
+    return segment;
+  }
 
   // Adds the act, and the time between the act and its cause; returns the cause.
   const RecordedAct* Before(const RecordedAct* act) {
@@ -85,13 +98,15 @@ class PathWalk {
     const RecordedRank& rank = run_.ranks[actor.rank_index];
     const RecordedAct* previous = act->previous >= 0 ? &rank.acts[act->previous] : nullptr;
     ActSum& sum = acts_[{rank.rank, actor.function, actor.phase}];
-    sum.ns += Take(previous != nullptr ? std::max(act->start, previous->end) : act->start);
+    sum.ns += Take(previous != nullptr ? std::max(act->start, previous->end) : act->start,
+                   SegmentOf(PathSegment::Kind::kAct, *act));
     ++sum.acts;
     if (actor.ends_step) sum.serves_reports = false;
     if (at_ <= begin_) return nullptr;
     const RecordedAct* cause = run_.Cause(*act);
+    const PathSegment between = SegmentOf(PathSegment::Kind::kBetweenActs, *act);
     if (const RecordedAct* room = MadeRoom(rank, *act, cause != nullptr)) {
-      between_ += Take(room->end);
+      between_ += Take(room->end, between);
       return room;
     }
     if (cause != nullptr && IsBefore(*cause, *act)) {
@@ -100,12 +115,12 @@ class PathWalk {
     }
     if (const RecordedRank::RunBegin* run = RunBegin(rank, *act)) {
       const int64_t run_begin = RunBeginOfAll(act->step, run->at);
-      between_ += Take(run_begin);
+      between_ += Take(run_begin, between);
       previous = LastBefore(run_begin);
       if (previous != nullptr) rest_ += Take(previous->end);
       return previous;
     }
-    if (previous != nullptr) between_ += Take(previous->end);
+    if (previous != nullptr) between_ += Take(previous->end, between);
     return previous;
   }
 
@@ -137,12 +152,17 @@ class PathWalk {
   }
 
   void AddWay(const RecordedAct& act, const RecordedAct& cause) {
-    const double ns = Take(cause.end);
     const RecordedRegister& r = run_.registers[act.waited_register];
     if (!r.crosses_ranks) {
-      between_ += ns;
+      between_ += Take(cause.end, SegmentOf(PathSegment::Kind::kBetweenActs, act));
       return;
     }
+    PathSegment way = SegmentOf(act.wait == RecordedAct::Wait::kInput ? PathSegment::Kind::kToken
+                                                                      : PathSegment::Kind::kSlot,
+                                act);
+    way.register_index = act.waited_register;
+    way.sender = run_.actors[cause.actor].rank_index;
+    const double ns = Take(cause.end, way);
     const RankId from = run_.ranks[run_.actors[cause.actor].rank_index].rank;
     const RankId to = run_.ranks[run_.actors[act.actor].rank_index].rank;
     const auto kind =
@@ -188,6 +208,7 @@ class PathWalk {
   int64_t begin_ = 0;
   int64_t at_ = 0;  // what is later has been added
   double between_ = 0, rest_ = 0;
+  std::vector<PathSegment> segments_;
   std::map<std::tuple<RankId, std::string, std::string>, ActSum> acts_;  // by rank, function, phase
   std::map<std::tuple<std::string, RankId, RankId, PathEdge::Kind>, EdgeSum> edges_;
 };

@@ -49,6 +49,19 @@ struct PathEdge {
   bool serves_reports = false;  // as of PathActs, of the actor that waited
 };
 
+// A PathSegment is a piece of the path without a change of cause.
+struct PathSegment {
+  enum class Kind : uint8_t { kAct, kToken, kSlot, kBetweenActs } kind = Kind::kAct;
+  int64_t begin = 0;  // ns, as everything in a trace
+  int64_t end = 0;
+  // The act on the path; of a way and of a time between acts, the act that it held up. A place
+  // among the ranks of the run, and one among the acts of that rank; -1: none.
+  RecordedRankId rank_index;
+  int32_t act = -1;
+  RecordedRegisterId register_index;  // of a way; else none
+  RecordedRankId sender;              // of a way: the rank that it comes from; else none
+};
+
 struct CriticalPath {
   int64_t first_step = 0;
   int64_t last_step = 0;
@@ -63,6 +76,8 @@ struct CriticalPath {
   double in_transfer = 0;                // share of all edges
   // The share in which the queue had an act to do, or no known event to wait for.
   double between_acts = 0;
+  // From the first to the last; they take the time of the steps, without rests.
+  std::vector<PathSegment> segments;
 };
 
 // Finds the path of these steps without those of `left_out`, which are ascending. Preconditions:

@@ -54,6 +54,7 @@ class RunBuilder {
 
  private:
   absl::Status AddRank(const TraceProcess& process, const proto::PlanFacts& facts);
+  static absl::Status AddMemory(const proto::PlanFacts& facts, RecordedRank* rank);
   absl::Status AddRegisters(const proto::PlanFacts& facts,
                             IdVector<RegisterId, RecordedRegisterId>* register_of);
   absl::Status AddActor(const proto::PlanFacts& facts, const proto::ActorFacts& from,
@@ -100,6 +101,7 @@ absl::Status RunBuilder::AddRank(const TraceProcess& process, const proto::PlanF
   rank.num_queues = rank.takes_ahead() ? facts.num_queues() : 1;
   rank.first_queue = num_queues_;
   num_queues_ += rank.num_queues;
+  WEIR_RETURN_IF_ERROR(AddMemory(facts, &rank));
   first_actor_ = run_.actors.next_id();
   registers_named_.clear();
   IdVector<RegisterId, RecordedRegisterId> register_of;
@@ -111,6 +113,19 @@ absl::Status RunBuilder::AddRank(const TraceProcess& process, const proto::PlanF
   return AddActs(process);
 }
 
+absl::Status RunBuilder::AddMemory(const proto::PlanFacts& facts, RecordedRank* rank) {
+  rank->arena_bytes = facts.arena_bytes();
+  rank->scratch_bytes = facts.scratch_bytes();
+  bool possible = IsCount(rank->arena_bytes, 0) && IsCount(rank->scratch_bytes, 0);
+  for (const proto::StateFacts& from : facts.state()) {
+    rank->states.push_back({Text(facts, from.name_text()), Text(facts, from.class_text()),
+                            from.bytes(), from.arena_offset()});
+    possible = possible && IsCount(from.bytes(), 0) && IsCount(from.arena_offset(), 0);
+  }
+  if (possible) return absl::OkStatus();
+  return Unusable(absl::StrCat("the memory of rank ", rank->rank, " has impossible numbers"));
+}
+
 absl::Status RunBuilder::AddRegisters(const proto::PlanFacts& facts,
                                       IdVector<RegisterId, RecordedRegisterId>* register_of) {
   for (const proto::RegisterFacts& from : facts.registers()) {
@@ -119,7 +134,10 @@ absl::Status RunBuilder::AddRegisters(const proto::PlanFacts& facts,
       index = register_of_edge_.try_emplace(EdgeId(from.edge()), index).first->second;
     register_of->push_back(index);
     registers_named_.emplace(Text(facts, from.name_text()), index);
-    if (run_.registers.Has(index)) continue;  // its other end told of it
+    if (run_.registers.Has(index)) {  // its other end told of it, but for the memory
+      if (from.has_arena_offset()) run_.registers[index].arena_offset = from.arena_offset();
+      continue;
+    }
     RecordedRegister& to = run_.registers.emplace_back();
     to.name = Text(facts, from.name_text());
     to.family = from.crosses_ranks() ? Text(facts, from.boxing_text()) : to.name;
@@ -127,6 +145,8 @@ absl::Status RunBuilder::AddRegisters(const proto::PlanFacts& facts,
     to.slots = from.slots();
     to.initial_tokens = from.initial_tokens();
     to.crosses_ranks = from.crosses_ranks();
+    to.planned_way_ns = std::max<int64_t>(0, from.planned_way_ns());
+    if (from.has_arena_offset()) to.arena_offset = from.arena_offset();
     if (to.bytes < 0 || !IsCount(to.slots, 1) || !IsCount(to.initial_tokens, 0) ||
         to.initial_tokens > to.slots) {
       return Unusable(absl::StrCat("register '", to.name, "' has impossible numbers"));

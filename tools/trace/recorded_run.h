@@ -58,6 +58,8 @@ struct RecordedRegister {
   int64_t bytes = 0;  // of a slot
   int64_t slots = 1;
   int64_t initial_tokens = 0;
+  int64_t arena_offset = -1;   // of slot 0, on the rank of the readers; negative: unknown
+  int64_t planned_way_ns = 0;  // of a token between ranks, as the plan expects it; 0: unknown
   bool crosses_ranks = false;
   RecordedPortRef producer;
   std::vector<RecordedPortRef> consumers;
@@ -79,6 +81,13 @@ struct RecordedAct {
   int64_t cpu_ns = -1;  // of the rank's thread; negative: not measured
 };
 
+struct RecordedState {
+  std::string name;
+  std::string state_class;  // "weights", "optimiser"
+  int64_t bytes = 0;
+  int64_t arena_offset = 0;
+};
+
 struct RecordedRank {
   RankId rank;
   std::string name;  // "rank 0 · stage 0"
@@ -92,6 +101,9 @@ struct RecordedRank {
     int64_t at = 0;   // the end of the rest
   };
   std::vector<RunBegin> runs;  // ascending
+  int64_t arena_bytes = 0;     // 0: the trace does not say
+  int64_t scratch_bytes = 0;   // of the arena
+  std::vector<RecordedState> states;
 
   // Returns since when the queue of `act`, one of `acts`, had done everything before `act`: since
   // the act before it, or since a rest of the session. `begin` if neither is kept.

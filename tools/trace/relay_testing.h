@@ -20,10 +20,12 @@ inline constexpr int64_t kBegin = 1000000;  // of the first step, ns
 // In `slow_step` the read takes 40 times as long.
 class Relay {
  public:
-  explicit Relay(int64_t steps, int64_t slow_step = -1) : made_(64), read_(64), steps_(steps) {
+  explicit Relay(int64_t steps, int64_t slow_step = -1, int64_t acts_kept = 64,
+                 int64_t read_takes_us = 20)
+      : made_(acts_kept), read_(acts_kept), steps_(steps) {
     int64_t at = kBegin;
     for (int64_t step = 0; step < steps; ++step) {
-      const int64_t read_us = step == slow_step ? 800 : 20;
+      const int64_t read_us = step == slow_step ? 800 : read_takes_us;
       Add(&made_, step, at, 10, ActRecord::Wait::kCredit, at);
       at += 15 * kMicrosecond;
       Add(&read_, step, at, read_us, ActRecord::Wait::kInput, at);

@@ -28,11 +28,6 @@ class Window {
   Times sums_ = {};
 };
 
-StepPartKind KindOfWork(const RecordedActor& actor) {
-  if (actor.phase == "boxing") return StepPartKind::kCommunication;
-  return actor.phase == "data" ? StepPartKind::kData : StepPartKind::kCompute;
-}
-
 // Divides the time in which a queue waited for `act` from `from` on.
 void AddWait(const RecordedRun& run, const RecordedAct& act, int64_t from, Window* window) {
   const int64_t ready = std::clamp(act.ready, from, std::max(from, act.start));
@@ -62,6 +57,11 @@ void AddRank(const RecordedRun& run, const RecordedRank& rank, Window* window) {
 }
 
 }  // namespace
+
+StepPartKind KindOfWork(const RecordedActor& actor) {
+  if (actor.phase == "boxing") return StepPartKind::kCommunication;
+  return actor.phase == "data" ? StepPartKind::kData : StepPartKind::kCompute;
+}
 
 std::string Name(StepPartKind kind) {
   switch (kind) {

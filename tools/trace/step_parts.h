@@ -35,6 +35,9 @@ struct StepPart {
 // Returns "compute", "waits for late ranks" and the like.
 std::string Name(StepPartKind kind);
 
+// Returns the kind of the time in which the acts of an actor run.
+StepPartKind KindOfWork(const RecordedActor& actor);
+
 // Returns all parts of the steady steps (StepTimes::FirstSteady), in the order of their kinds.
 std::vector<StepPart> FindStepParts(const RecordedRun& run);
 

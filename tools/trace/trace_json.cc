@@ -95,6 +95,128 @@ std::vector<int32_t> Numbers(const std::vector<RankId>& ranks) {
   return numbers;
 }
 
+Json StepPathsJson(const StepPaths& paths) {
+  Json json = Json::array();
+  for (const StepPath& path : paths.steps) {
+    Json groups = Json::array();
+    for (const PathGroup& group : path.groups) {
+      groups.push_back({{"cause", PathCauseName(group.cause)},
+                        {"name", group.name},
+                        {"ranks", Numbers(group.ranks)},
+                        {"ns", group.ns},
+                        {"share", group.share},
+                        {"times", group.times},
+                        {"longest_ns", group.longest.end - group.longest.begin}});
+    }
+    json.push_back({{"step", path.step}, {"ns", path.ns}, {"groups", std::move(groups)}});
+  }
+  return json;
+}
+
+Json SegmentsJson(const std::vector<NamedSegment>& segments) {
+  Json json = Json::array();
+  for (const NamedSegment& segment : segments) {
+    Json& to = json.emplace_back(Json{{"begin_ns", segment.begin},
+                                      {"end_ns", segment.end},
+                                      {"cause", PathCauseName(segment.cause)},
+                                      {"name", segment.name},
+                                      {"rank", segment.rank.value()}});
+    if (segment.sender.has_value()) to["from_rank"] = segment.sender.value();
+  }
+  return json;
+}
+
+Json MemoryJson(const MemoryUse& memory) {
+  Json json = {{"step", memory.step}, {"step_ns", memory.end - memory.begin}};
+  json["ranks"] = Json::array();
+  for (const RankMemory& rank : memory.ranks) {
+    Json held = Json::array();
+    for (const HeldTensor& tensor : rank.held) {
+      held.push_back({{"name", tensor.name},
+                      {"registers", tensor.registers},
+                      {"slots", tensor.slots},
+                      {"bytes", tensor.bytes},
+                      {"writer", tensor.writer},
+                      {"last_reader", tensor.last_reader},
+                      {"lags", tensor.lags}});
+      if (!tensor.writer.empty()) held.back()["written_at_ns"] = tensor.written_at;
+      if (tensor.last_reader.empty()) continue;
+      held.back()["reader_rank"] = tensor.reader_rank.value();
+      held.back()["read_until_ns"] = tensor.read_until;
+    }
+    json["ranks"].push_back({{"rank", rank.rank.value()},
+                             {"arena_bytes", rank.arena_bytes},
+                             {"scratch_bytes", rank.scratch_bytes},
+                             {"state_bytes", rank.state_bytes},
+                             {"always_bytes", rank.always_bytes},
+                             {"peak_bytes", rank.peak_bytes},
+                             {"peak_at_ns", rank.peak_at - memory.begin},
+                             {"peak_act", rank.peak_act},
+                             {"most_bytes_of_parts", rank.most},
+                             {"held", std::move(held)}});
+  }
+  return json;
+}
+
+Json TransfersJson(const std::vector<TransferRow>& transfers) {
+  Json json = Json::array();
+  for (const TransferRow& row : transfers) {
+    Json& to = json.emplace_back(Json{{"name", row.name},
+                                      {"method", row.method},
+                                      {"registers", row.registers},
+                                      {"links", row.links},
+                                      {"bytes_per_step", row.bytes_per_step},
+                                      {"messages_per_step", row.messages_per_step},
+                                      {"late_ns_per_step", row.late_ns_per_step},
+                                      {"under_way_ns_per_step", row.under_way_ns_per_step},
+                                      {"timed", row.timed}});
+    if (row.timed > 0) {
+      to["way_ns"] = row.timed_ns / static_cast<double>(row.timed);
+      to["bytes_per_second"] = row.bytes_per_second();
+    }
+    if (row.planned_ns > 0) {
+      to["planned_way_ns"] = row.planned_ns / static_cast<double>(row.timed);
+      to["planned_bytes_per_second"] = row.planned_bytes_per_second();
+    }
+  }
+  return json;
+}
+
+Json PressureJson(const BackPressure& pressure) {
+  Json json;
+  json["text"] = PressureText(pressure);
+  json["nodes"] = Json::array();
+  for (const PressureNode& node : pressure.nodes) {
+    json["nodes"].push_back({{"name", node.name},
+                             {"phase", node.phase},
+                             {"actors", node.actors},
+                             {"ranks", Numbers(node.ranks)},
+                             {"row", node.row},
+                             {"column", node.column},
+                             {"busy", node.busy},
+                             {"starved", node.starved},
+                             {"blocked", node.blocked},
+                             {"ready", node.ready},
+                             {"busy_ns_per_step", node.busy_ns_per_step}});
+  }
+  json["edges"] = Json::array();
+  for (const PressureEdge& edge : pressure.edges) {
+    json["edges"].push_back({{"from", edge.from},
+                             {"to", edge.to},
+                             {"registers", edge.registers},
+                             {"worst", edge.worst},
+                             {"lags", edge.lags},
+                             {"bytes_per_step", edge.bytes_per_step},
+                             {"slots_in_use", edge.slots_in_use},
+                             {"full", edge.full},
+                             {"starved_ns_per_step", edge.starved_ns_per_step},
+                             {"blocked_ns_per_step", edge.blocked_ns_per_step},
+                             {"held_up_ns_per_step", edge.held_up_ns_per_step}});
+  }
+  json["chain"] = pressure.chain;
+  return json;
+}
+
 Json WhyJson(const WhySlow& why) {
   Json json;
   json["critical_path"] = PathJson(why.path);
@@ -103,6 +225,9 @@ Json WhyJson(const WhySlow& why) {
     json["path_lines"].push_back(
         {{"share", line.share}, {"ns_per_step", line.ns_per_step}, {"text", line.text}});
   }
+  if (!why.segments.empty()) json["critical_path"]["segments"] = SegmentsJson(why.segments);
+  json["typical_step"] = why.steps.typical_step;
+  json["step_paths"] = StepPathsJson(why.steps);
   json["parts"] = Json::array();
   for (const StepPart& part : why.parts) {
     json["parts"].push_back(
@@ -116,6 +241,9 @@ Json WhyJson(const WhySlow& why) {
                                   {"share", root.share},
                                   {"ns_per_step", root.ns_per_step}});
   }
+  json["back_pressure"] = PressureJson(why.pressure);
+  json["memory"] = MemoryJson(why.memory);
+  json["transfers"] = TransfersJson(why.transfers);
   json["outliers"] = Json::array();
   for (const OutlierStep& outlier : why.outliers)
     json["outliers"].push_back({{"step", outlier.step}, {"ns", outlier.ns}});

@@ -401,8 +401,12 @@ absl::StatusOr<WhySlow> FindWhySlow(const RecordedRun& run, const WhySlowOptions
   }
   const Replayer replayer(&run);
   WhySlow why;
+  why.steps = FindStepPaths(run);
   why.parts = FindStepParts(run);
   why.roots = FindWaitRoots(run);
+  why.pressure = FindBackPressure(run);
+  why.transfers = FindTransfers(run);
+  why.memory = FindMemoryUse(run, options.step.value_or(why.steps.typical_step));
   why.speeds = CompareRanks(run);
   for (const RecordedRank& rank : run.ranks) {
     constexpr absl::string_view kBeforeDevice = " · ";
@@ -420,6 +424,7 @@ absl::StatusOr<WhySlow> FindWhySlow(const RecordedRun& run, const WhySlowOptions
                    [](const OutlierStep& a, const OutlierStep& b) { return a.ns > b.ns; });
   why.median_step_ns = static_cast<double>(run.times.MedianNs());
   why.path = FindCriticalPath(run, first, last, left_out);
+  if (options.step.has_value()) why.segments = NameSegments(run, why.path.segments);
   why.recorded_step_ns = replayer.recorded().step_ns;
   why.replayed_step_ns = replayer.as_it_was().finished ? replayer.as_it_was().step_ns : 0;
   if (options.what_ifs.empty()) {
@@ -470,6 +475,10 @@ std::string ToText(const WhySlow& why, size_t rows_max) {
   std::string text;
   AppendOutliers(why, &text);
   AppendPath(why.path, rows_max, &text);
+  if (!why.pressure.chain.empty()) {
+    text += "\n";
+    AppendLine(PressureText(why.pressure), 2, &text);
+  }
   AppendStragglers(why.speeds, rows_max, &text);
   AppendWhatIfs(why, rows_max, &text);
   return text;

@@ -12,11 +12,15 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "tools/trace/back_pressure.h"
 #include "tools/trace/critical_path.h"
+#include "tools/trace/memory_use.h"
 #include "tools/trace/recorded_run.h"
 #include "tools/trace/step_parts.h"
+#include "tools/trace/step_paths.h"
 #include "tools/trace/stragglers.h"
 #include "tools/trace/trace_reader.h"
+#include "tools/trace/transfers.h"
 #include "tools/trace/wait_roots.h"
 #include "tools/trace/what_if.h"
 
@@ -36,8 +40,13 @@ struct OutlierStep {
 
 struct WhySlow {
   CriticalPath path;
-  std::vector<StepPart> parts;  // of a steady step
-  std::vector<WaitRoot> roots;  // of the waits among the parts
+  StepPaths steps;                     // the paths of single steps
+  std::vector<NamedSegment> segments;  // of `path`, if one step was asked for; else empty
+  std::vector<StepPart> parts;         // of a steady step
+  std::vector<WaitRoot> roots;         // of the waits among the parts
+  BackPressure pressure;
+  std::vector<TransferRow> transfers;
+  MemoryUse memory;  // of the step of the path, or of a typical one
   SpeedReport speeds;
   // devices[rank] is the place of a rank, as "stage 0, dp=0, tp=1"; empty if the trace does not
   // say.

@@ -9,12 +9,15 @@
 #include "nlohmann/json.hpp"
 #include "runtime/base/id_vector.h"
 #include "runtime/base/status.h"
+#include "tools/trace/diff_json.h"
 #include "tools/trace/recorded_run.h"
 #include "tools/trace/register_fill.h"
+#include "tools/trace/run_diff.h"
 #include "tools/trace/trace_json.h"
 #include "tools/trace/trace_report.h"
 #include "tools/trace/why_slow.h"
 #include "tools/view/bundle_writer.h"
+#include "tools/view/path_columns.h"
 
 namespace weir::view {
 namespace {
@@ -37,13 +40,17 @@ class BundleBuilder {
  public:
   explicit BundleBuilder(const RecordedRun& run) : run_(run), begin_(BeginOf(run)) { OrderActs(); }
 
-  std::string Build(const Json& report, absl::string_view title) && {
+  std::string Build(const Json& report, const trace::WhySlow& why, absl::string_view title,
+                    const Json& diff) && {
     AddActs();
     AddActors();
     AddRegisters();
+    AddPathColumns(
+        run_, why.steps, begin_, [this](const RecordedAct* act) { return IndexOf(act); }, &writer_);
     Json object;
     object["title"] = std::string(title);
     object["report"] = report;
+    if (!diff.is_null()) object["diff"] = diff;
     object["ranks"] = Ranks();
     object["queues"] = Queues();
     object["steps"] = Steps();
@@ -238,14 +245,29 @@ class BundleBuilder {
   BundleWriter writer_;
 };
 
+std::string BundleOf(const RecordedRun& run, const trace::TraceReader& reader,
+                     absl::string_view title, const Json& diff) {
+  const absl::StatusOr<trace::WhySlow> why = trace::FindWhySlow(run, {});
+  const Json report = Json::parse(trace::ToJson(trace::MakeTraceReport(reader), why));
+  return BundleBuilder(run).Build(report, why.ok() ? *why : trace::WhySlow{}, title, diff);
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> MakeRunBundle(const trace::TraceReader& reader,
                                           absl::string_view title) {
   WEIR_ASSIGN_OR_RETURN(const RecordedRun run, trace::ReadRecordedRun(reader));
-  const absl::StatusOr<trace::WhySlow> why = trace::FindWhySlow(run, {});
-  const Json report = Json::parse(trace::ToJson(trace::MakeTraceReport(reader), why));
-  return BundleBuilder(run).Build(report, title);
+  return BundleOf(run, reader, title, Json());
+}
+
+absl::StatusOr<std::string> MakeRunBundle(const trace::TraceReader& reader, absl::string_view title,
+                                          const trace::TraceReader& other,
+                                          absl::string_view other_title) {
+  WEIR_ASSIGN_OR_RETURN(const RecordedRun run, trace::ReadRecordedRun(reader));
+  WEIR_ASSIGN_OR_RETURN(const RecordedRun second, trace::ReadRecordedRun(other));
+  const Json diff = Json::parse(
+      trace::ToJson(trace::CompareRuns(run, second), std::string(title), std::string(other_title)));
+  return BundleOf(run, reader, title, diff);
 }
 
 }  // namespace weir::view

@@ -27,6 +27,15 @@
 //   register_first_consumer, consumer_actor        the consumers of a register
 //   register_first_change, change_at, change_in_use    slots in use over time (register_fill.h)
 //
+//   path_first_segment    of the paths of single steps, in the order of step_paths in the report
+//   path_first_group      the same for the groups of a path
+//   group_longest_segment by group, in the order of the report
+//   segment_*             begin, end, cause (StepPartKind of tools/trace/step_parts.h), act (that
+//                         ran, or was held up), rank, sender, register; -1: none
+//
+// A bundle of two runs has all of this of the first, and diff, which is the object of `weir trace
+// diff --json`.
+//
 // Thread rule: pure functions.
 #pragma once
 
@@ -44,5 +53,9 @@ inline constexpr uint32_t kRunBundleVersion = 1;
 // trace lacks what a viewer needs (tools/trace/recorded_run.h); the message says what.
 absl::StatusOr<std::string> MakeRunBundle(const trace::TraceReader& reader,
                                           absl::string_view title);
+// The same with the difference from the first run to the second.
+absl::StatusOr<std::string> MakeRunBundle(const trace::TraceReader& reader, absl::string_view title,
+                                          const trace::TraceReader& other,
+                                          absl::string_view other_title);
 
 }  // namespace weir::view

@@ -77,6 +77,32 @@ TEST(RunBundleTest, HoldsEachActWithItsTimeItsWaitAndWhatEndedTheWait) {
   EXPECT_EQ(bundle.object()["report"]["why_slow"]["parts"].size(), 8u);
 }
 
+TEST(RunBundleTest, TwoRunsAreTheFirstWithItsDifferenceToTheSecond) {
+  const trace::Relay first(4), second(4, -1, 64, /*read_takes_us=*/30);
+  const trace::TraceReader a = trace::Read(first.File({0, 1})),
+                           b = trace::Read(second.File({0, 1}));
+  absl::StatusOr<std::string> bytes = MakeRunBundle(a, "one", b, "two");
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  const Bundle bundle(*std::move(bytes));
+  EXPECT_EQ(bundle.object()["title"], "one");
+  EXPECT_EQ(bundle.object()["report"]["step_ns"], 35 * kMicrosecond);
+  EXPECT_EQ(bundle.object()["diff"]["b"]["name"], "two");
+  EXPECT_EQ(bundle.object()["diff"]["path"][0]["more_ns"], 10 * kMicrosecond);
+  EXPECT_FALSE(BundleOf(first).object().contains("diff"));
+}
+
+// Of the paths of steps, each group leads to the longest of its segments.
+TEST(RunBundleTest, GroupsOfAPathLeadToTheirSegmentsAndTheseToTheirActs) {
+  const Bundle bundle = BundleOf(trace::Relay(2));
+  EXPECT_THAT(bundle.Column<uint32_t>("path_first_segment"), ElementsAre(0, 3, 6));
+  EXPECT_THAT(bundle.Column<uint32_t>("path_first_group"), ElementsAre(0, 3, 6));
+  // The groups of a step: rank 1 reads x, rank 0 makes it, x is under way.
+  EXPECT_THAT(bundle.Column<uint32_t>("group_longest_segment"), ElementsAre(2, 0, 1, 5, 3, 4));
+  EXPECT_THAT(bundle.Column<double>("segment_begin"), ElementsAre(0, 10e3, 15e3, 35e3, 45e3, 50e3));
+  EXPECT_THAT(bundle.Column<int32_t>("segment_act"), ElementsAre(0, 2, 2, 1, 3, 3));
+  EXPECT_THAT(bundle.Column<int32_t>("segment_sender"), ElementsAre(-1, 0, -1, -1, 0, -1));
+}
+
 TEST(RunBundleTest, ATraceThatLacksARankIsRefusedWithTheReason) {
   EXPECT_THAT(MakeRunBundle(trace::Read(trace::Relay(2).File({0})), "a part").status().message(),
               HasSubstr("is on a rank that the trace lacks"));

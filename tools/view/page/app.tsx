@@ -2,8 +2,12 @@
 
 import { Component, h } from "preact";
 import { Run } from "./bundle";
+import { Compare } from "./compare";
 import { QueueDetail } from "./detail";
+import { Memory } from "./memory";
+import { Path } from "./path";
 import { Pipeline } from "./pipeline";
+import { Pressure } from "./pressure";
 import { Registers } from "./registers";
 import { Skew } from "./skew";
 import { hashOf, readState, State } from "./state";
@@ -13,11 +17,16 @@ import { time } from "./units";
 import { Verdict } from "./verdict";
 import { ViewProps } from "./view";
 
-const VIEWS: { id: string; title: string; show: (props: ViewProps) => JSX.Element }[] = [
+const VIEWS: { id: string; title: string; show: (props: ViewProps) => JSX.Element;
+                 has?: (run: Run) => boolean }[] = [
+  { id: "compare", title: "Two runs", show: (props) => <Compare {...props} />, has: (run) => run.object.diff !== undefined },
   { id: "verdict", title: "Verdict", show: (props) => <Verdict {...props} /> },
+  { id: "path", title: "Critical path", show: (props) => <Path {...props} /> },
   { id: "timeline", title: "Timeline", show: (props) => <Timeline {...props} /> },
   { id: "pipeline", title: "Pipeline", show: (props) => <Pipeline {...props} /> },
+  { id: "pressure", title: "Back-pressure", show: (props) => <Pressure {...props} /> },
   { id: "registers", title: "Registers", show: (props) => <Registers {...props} /> },
+  { id: "memory", title: "Memory", show: (props) => <Memory {...props} /> },
   { id: "devices", title: "Devices and waits", show: (props) => <Devices {...props} /> },
   { id: "transfers", title: "Transfers", show: (props) => <Transfers {...props} /> },
   { id: "skew", title: "Skew", show: (props) => <Skew {...props} /> },
@@ -32,7 +41,7 @@ export class App extends Component<{ run: Run; detail: QueueDetail[] }, State> {
   }
   // Fields that the address lacks must go away.
   private stateOfAddress(): State {
-    const none: State = { view: "", from: undefined, to: undefined, act: undefined, register: undefined, step: undefined,
+    const none: State = { view: "", from: undefined, to: undefined, act: undefined, register: undefined, step: undefined, rank: undefined, node: undefined,
                           find: undefined, colour: undefined };
     return Object.assign(none, readState(location.hash));
   }
@@ -55,7 +64,8 @@ export class App extends Component<{ run: Run; detail: QueueDetail[] }, State> {
 
   render(): JSX.Element {
     const { run, detail } = this.props;
-    const view = VIEWS.find((v) => v.id === this.state.view) || VIEWS[0];
+    const views = VIEWS.filter((v) => v.has === undefined || v.has(run));
+    const view = views.find((v) => v.id === this.state.view) || views[0];
     const report = run.object.report;
     // The library changes its state in place. A view sees a new address by a new object.
     const state = Object.assign({}, this.state);
@@ -70,7 +80,7 @@ export class App extends Component<{ run: Run; detail: QueueDetail[] }, State> {
         </header>
         <nav aria-label="Views">
           <ul>
-            {VIEWS.map((v) => (
+            {views.map((v) => (
               <li><a href={hashOf({ view: v.id })} aria-current={v === view ? "page" : undefined}>{v.title}</a></li>
             ))}
           </ul>

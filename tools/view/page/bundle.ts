@@ -44,6 +44,102 @@ export interface SlowRank {
   functions: { name: string; ns: number; elsewhere_ns: number; more_ns_per_step: number }[];
 }
 
+// The critical path of one step (tools/trace/step_paths.h).
+export interface PathGroup {
+  cause: string;
+  name: string; // empty: between acts
+  ranks: number[];
+  ns: number;
+  share: number;
+  times: number;
+}
+
+export interface StepPath {
+  step: number;
+  ns: number;
+  groups: PathGroup[];
+}
+
+// The actors as a graph (tools/trace/back_pressure.h).
+export interface PressureNode {
+  name: string;
+  phase: string;
+  actors: number;
+  ranks: number[];
+  row: number;
+  column: number;
+  busy: number;
+  starved: number;
+  blocked: number;
+  ready: number;
+  busy_ns_per_step: number;
+}
+
+export interface PressureEdge {
+  from: number;
+  to: number;
+  registers: number;
+  worst: string;
+  lags: boolean;
+  bytes_per_step: number;
+  slots_in_use: number;
+  full: number;
+  starved_ns_per_step: number;
+  blocked_ns_per_step: number;
+  held_up_ns_per_step: number;
+}
+
+export interface BackPressure {
+  text: string;
+  nodes: PressureNode[];
+  edges: PressureEdge[];
+  chain: number[];
+}
+
+// The memory of each rank over a step (tools/trace/memory_use.h).
+export interface HeldTensor {
+  name: string;
+  registers: number;
+  slots: number;
+  bytes: number;
+  writer: string;
+  last_reader: string;
+  lags: boolean;
+  written_at_ns?: number;
+  reader_rank?: number;
+  read_until_ns?: number;
+}
+
+export interface RankMemory {
+  rank: number;
+  arena_bytes: number;
+  scratch_bytes: number;
+  state_bytes: { [state: string]: number };
+  always_bytes: number;
+  peak_bytes: number;
+  peak_at_ns: number;
+  peak_act: string;
+  most_bytes_of_parts: number[];
+  held: HeldTensor[];
+}
+
+// What a boxing sends and how fast (tools/trace/transfers.h).
+export interface TransferRow {
+  name: string;
+  method: string;
+  registers: number;
+  links: number;
+  bytes_per_step: number;
+  messages_per_step: number;
+  late_ns_per_step: number;
+  under_way_ns_per_step: number;
+  timed: number; // messages that were waited for
+  way_ns?: number;
+  bytes_per_second?: number;
+  planned_way_ns?: number;
+  planned_bytes_per_second?: number;
+}
+
 export interface WhySlow {
   critical_path: {
     first_step: number;
@@ -55,6 +151,11 @@ export interface WhySlow {
     between_acts: number;
   };
   path_lines: { share: number; ns_per_step: number; text: string }[];
+  back_pressure: BackPressure;
+  memory: { step: number; step_ns: number; ranks: RankMemory[] };
+  transfers: TransferRow[];
+  typical_step: number;
+  step_paths: StepPath[];
   parts: Part[];
   wait_roots: { kind: "work" | "on the way" | "between acts"; name: string; ranks: number[]; share: number;
                 ns_per_step: number }[];
@@ -89,6 +190,30 @@ export interface Report {
   why_slow_error?: string;
 }
 
+// The difference of two runs (tools/trace/run_diff.h). Times are of a step.
+export interface DiffRow {
+  cause: string;
+  name: string;
+  a_ns: number | null;
+  b_ns: number | null;
+  more_ns: number;
+}
+
+export interface Diff {
+  a: { name: string; ranks: number; step_ns: number };
+  b: { name: string; ranks: number; step_ns: number };
+  verdict: string;
+  actors_matched: number;
+  actors_only_a: number;
+  actors_only_b: number;
+  steps: { step: number; a_ns: number | null; b_ns: number | null }[];
+  parts: DiffRow[];
+  path: DiffRow[];
+  waits: DiffRow[];
+  work: { name: string; phase: string; a_ns: number; b_ns: number; more_ns: number; a_act_ns: number; b_act_ns: number;
+          matched: number; only_a: number; only_b: number }[];
+}
+
 interface ColumnPlace {
   name: string;
   type: string;
@@ -99,6 +224,7 @@ interface ColumnPlace {
 export interface RunObject {
   title: string;
   report: Report;
+  diff?: Diff;
   ranks: { rank: number; name: string }[];
   queues: { rank: number; name: string }[];
   steps: Step[];
@@ -140,6 +266,16 @@ export interface Columns {
   register_first_change: Uint32Array;
   change_at: Float64Array;
   change_in_use: Int32Array;
+  path_first_segment: Uint32Array;
+  path_first_group: Uint32Array;
+  group_longest_segment: Uint32Array;
+  segment_begin: Float64Array;
+  segment_end: Float64Array;
+  segment_cause: Uint8Array;
+  segment_act: Int32Array;
+  segment_rank: Int32Array;
+  segment_sender: Int32Array;
+  segment_register: Int32Array;
 }
 
 export interface Run {

@@ -7,15 +7,17 @@ export interface State {
   act?: number; // the act that is selected
   register?: number;
   step?: number;
+  rank?: number;
+  node?: number; // of the graph of actors
   find?: string;
   colour?: "phase" | "micro-batch";
 }
 
-const NUMBERS = ["from", "to", "act", "register", "step"] as const;
+const NUMBERS = ["from", "to", "act", "register", "step", "rank", "node"] as const;
 
 export function readState(hash: string): State {
   const fields = new URLSearchParams(hash.replace(/^#/, ""));
-  const state: State = { view: fields.get("view") || "verdict" };
+  const state: State = { view: fields.get("view") || "" };
   for (const name of NUMBERS) {
     const text = fields.get(name);
     if (text !== null && isFinite(Number(text))) state[name] = Number(text);

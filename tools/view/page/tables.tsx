@@ -2,7 +2,7 @@
 
 import { h } from "preact";
 import { Bar, Table, Term } from "./ui";
-import { percent, time } from "./units";
+import { bytes, count, percent, rate, time } from "./units";
 import { ViewProps } from "./view";
 
 const ROWS = 60;
@@ -34,15 +34,30 @@ export function Devices({ run }: ViewProps): JSX.Element {
   );
 }
 
-export function Transfers({ run }: ViewProps): JSX.Element {
+export function Transfers({ run, go }: ViewProps): JSX.Element {
   const report = run.object.report;
+  const rows = report.why_slow === undefined ? [] : report.why_slow.transfers;
   return (
     <section>
-      <h2><Term word="boxing">Boxings</Term> that no work hid</h2>
+      <h2><Term word="boxing">Boxings</Term> and transfers</h2>
       <p>
         Devices waited for tokens of these transfers and had nothing else to do. After the token was sent the wait is
-        communication; before, the sender was one of the <Term word="late ranks" />.
+        communication; before, the sender was one of the <Term word="late ranks" />. The speed is that of the messages which were waited for:
+        the record does not show how long others took. The plan's speed is that of the same messages, by the costs that the plan was made
+        with.
       </p>
+      <Table name="Boxings of all layers, longest waits first" rows={rows} most={ROWS} columns={[
+        { title: "boxing", cell: (t) => <button class="link" onClick={() => go({ view: "timeline", find: t.name })}>{t.name}</button> },
+        { title: "bytes per step", number: true, cell: (t) => bytes(t.bytes_per_step) },
+        { title: "messages", number: true, cell: (t) => count(t.messages_per_step) },
+        { title: "links", number: true, cell: (t) => t.links },
+        { title: "waits while under way", number: true, cell: (t) => time(t.under_way_ns_per_step) },
+        { title: "before it was sent", number: true, cell: (t) => time(t.late_ns_per_step) },
+        { title: "a message takes", number: true, cell: (t) => t.way_ns === undefined ? "" : time(t.way_ns) },
+        { title: "planned", number: true, cell: (t) => t.planned_way_ns === undefined ? "" : time(t.planned_way_ns) },
+        { title: "speed", number: true, cell: (t) => t.bytes_per_second === undefined ? "" : rate(t.bytes_per_second) },
+        { title: "planned", number: true, cell: (t) => t.planned_bytes_per_second === undefined ? "" : rate(t.planned_bytes_per_second) },
+      ]} />
       <Table name="Exposed communication, mean over all devices" rows={report.exposed} most={ROWS} columns={[
         { title: "boxing", cell: (e) => e.boxing },
         { title: "per step", number: true, cell: (e) => time(e.ns_per_step) },

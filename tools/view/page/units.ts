@@ -2,10 +2,15 @@
 
 const SPACE = "\u202f"; // narrow, and no line breaks there
 
+// Returns three digits or more, and never an exponent as toPrecision does.
+function digits(n: number): string {
+  return Math.abs(n) >= 99.95 ? n.toFixed(0) : n.toPrecision(3);
+}
+
 export function time(ns: number): string {
   const size = Math.abs(ns);
   if (size < 1e3) return `${ns.toFixed(0)}${SPACE}ns`;
-  if (size < 1e6) return `${(ns * 1e-3).toPrecision(3)}${SPACE}µs`;
+  if (size < 1e6) return `${digits(ns * 1e-3)}${SPACE}µs`;
   if (size < 1e9) return `${(ns * 1e-6).toPrecision(size < 1e8 ? 3 : 4)}${SPACE}ms`;
   return `${(ns * 1e-9).toFixed(2)}${SPACE}s`;
 }
@@ -22,11 +27,17 @@ export function bytes(count: number): string {
     count /= 1024;
     ++unit;
   }
-  return `${unit === 0 ? count.toFixed(0) : count.toPrecision(3)}${SPACE}${units[unit]}`;
+  return `${unit === 0 ? count.toFixed(0) : digits(count)}${SPACE}${units[unit]}`;
 }
 
 export function rate(bytesPerSecond: number): string {
-  return `${(bytesPerSecond * 1e-9).toPrecision(3)}${SPACE}GB/s`;
+  const units = ["B/s", "kB/s", "MB/s", "GB/s", "TB/s"];
+  let unit = 0;
+  while (bytesPerSecond >= 1000 && unit + 1 < units.length) {
+    bytesPerSecond /= 1000;
+    ++unit;
+  }
+  return `${digits(bytesPerSecond)}${SPACE}${units[unit]}`;
 }
 
 export function count(n: number): string {

@@ -3,8 +3,12 @@
 export const WORDS: { [word: string]: string } = {
   act: "One turn of an actor: it takes a token from each input, a slot of each output, and computes.",
   actor: "The part of a plan that does one piece of work on one rank, again and again.",
+  "back-pressure": "Actors that wait for free slots because the readers of their registers are slower than they are.",
+  arena: "The memory that a rank takes at its start. The plan gives every tensor a place in it; kernels may take more beside it.",
   "between acts":
     "The device was ready for the next act and had not begun it, or the trace knows no event that it waited for.",
+  "between ranks": "A token or a slot that one rank has sent and that has not arrived at the other.",
+  blocked: "The actor has its input, and waits until a reader gives up a slot of its output.",
   boxing: "The transfers that bring a tensor from one layout to another, such as an all-reduce.",
   bubble: "The share of a step in which the stages of a pipeline have no work because they fill or drain.",
   credit: "The permission to write a slot of a register again, given back by its last reader.",
@@ -19,10 +23,13 @@ export const WORDS: { [word: string]: string } = {
   phase: "What an act serves: forward, backward, the gradients of weights, update, boxing, data or metrics.",
   queue: "Acts on one queue of a device run one after another.",
   rank: "One device of the job, counted from 0.",
+  ready: "The actor has all that an act needs, and its device does other acts first.",
   register: "The slots in which an actor leaves its result for the actors that read it.",
   replay:
     "The recorded run played again under the rules of the runtime, with one change. A replay without a change shows " +
     "how far the figures can be trusted.",
+  starved: "The actor waits for a token of its input.",
+  scratch: "Memory that an act uses while it runs, and that holds nothing between acts.",
   slot: "Room for one token in a register. An actor waits if all slots of its output are in use.",
   stage: "The part of the model that one place of a pipeline computes.",
   step: "One update of the weights: from the end of the step before to the end of its own last act.",

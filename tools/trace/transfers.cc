@@ -1,0 +1,100 @@
+#include "tools/trace/transfers.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "tools/trace/report_text.h"
+
+namespace weir::trace {
+namespace {
+
+class TransferFinder {
+ public:
+  explicit TransferFinder(const RecordedRun& run)
+      : run_(run), first_(run.times.FirstSteady()), begin_(run.times.steps[first_].begin) {}
+
+  std::vector<TransferRow> Find() && {
+    for (const RecordedRegister& r : run_.registers) {
+      if (r.crosses_ranks && r.producer.actor.has_value() && !r.consumers.empty()) AddRegister(r);
+    }
+    int64_t num_queues = 0;
+    for (const RecordedRank& rank : run_.ranks) {
+      num_queues += rank.num_queues;
+      for (const RecordedAct& act : rank.acts) AddWait(rank, act);
+    }
+    std::vector<TransferRow> rows;
+    for (auto& [name, row] : rows_) {
+      row.name = name;
+      row.method = name.substr(0, name.find(' '));
+      row.links = static_cast<int64_t>(links_[name].size());
+      row.late_ns_per_step /= static_cast<double>(num_queues);
+      row.under_way_ns_per_step /= static_cast<double>(num_queues);
+      rows.push_back(std::move(row));
+    }
+    const auto size = [](const TransferRow& row) {
+      return std::make_tuple(row.late_ns_per_step + row.under_way_ns_per_step, row.bytes_per_step);
+    };
+    std::stable_sort(rows.begin(), rows.end(), [&size](const TransferRow& a, const TransferRow& b) {
+      return size(a) > size(b);
+    });
+    return rows;
+  }
+
+ private:
+  double steps() const { return static_cast<double>(run_.times.steps.size() - first_); }
+  int64_t Inside(int64_t from, int64_t to) const {
+    return from < to ? run_.times.Inside(from, to, first_) : 0;
+  }
+  RankId RankOf(const RecordedPortRef& port) const {
+    return run_.ranks[run_.actors[port.actor].rank_index].rank;
+  }
+
+  void AddRegister(const RecordedRegister& r) {
+    const std::string name = LayerFamily(r.family);
+    TransferRow& row = rows_[name];
+    const RecordedActor& producer = run_.actors[r.producer.actor];
+    const RecordedPort& port = producer.outputs[r.producer.port];
+    const double messages = static_cast<double>(port.tokens * producer.acts_per_step) /
+                            static_cast<double>(port.period * producer.every);
+    ++row.registers;
+    row.messages_per_step += messages;
+    row.bytes_per_step += messages * static_cast<double>(r.bytes);
+    links_[name].emplace(RankOf(r.producer), RankOf(r.consumers[0]));
+  }
+
+  // Adds the time in which the queue of `act` waited for a message.
+  void AddWait(const RecordedRank& rank, const RecordedAct& act) {
+    if (act.wait != RecordedAct::Wait::kInput || act.start < begin_) return;
+    const RecordedRegister& r = run_.registers[act.waited_register];
+    const RecordedAct* sender = r.crosses_ranks ? run_.Cause(act) : nullptr;
+    if (sender == nullptr) return;
+    TransferRow& row = rows_[LayerFamily(r.family)];
+    const int64_t ready = std::min(act.ready, act.start);
+    const int64_t from = std::min(std::max(rank.FreeSince(act, begin_), begin_), ready);
+    const int64_t sent = std::clamp(sender->end, from, ready);
+    row.late_ns_per_step += static_cast<double>(Inside(from, sent)) / steps();
+    row.under_way_ns_per_step += static_cast<double>(Inside(sent, ready)) / steps();
+    if (ready <= sender->end || r.bytes == 0) return;
+    ++row.timed;
+    row.timed_bytes += static_cast<double>(r.bytes);
+    row.timed_ns += static_cast<double>(ready - sender->end);
+    row.planned_ns += static_cast<double>(r.planned_way_ns);
+  }
+
+  const RecordedRun& run_;
+  const size_t first_;
+  const int64_t begin_;
+  std::map<std::string, TransferRow> rows_;  // by exchange, of all layers
+  std::map<std::string, std::set<std::pair<RankId, RankId>>> links_;
+};
+
+}  // namespace
+
+std::vector<TransferRow> FindTransfers(const RecordedRun& run) {
+  return TransferFinder(run).Find();
+}
+
+}  // namespace weir::trace

@@ -1,0 +1,43 @@
+// What each boxing of a run sends, how fast, and what of it no work hid. Boxings that differ only
+// in the layer are one row.
+//
+// The record shows how long a message was under way only where somebody waited for it: from the end
+// of the act that sent it until the reader was ready. A message that nobody waited for was fast
+// enough, and is in no mean here. So the speed is that of the messages which mattered. Beside it
+// stands the speed that the plan expected of the link. Thread rule: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tools/trace/recorded_run.h"
+
+namespace weir::trace {
+
+struct TransferRow {
+  std::string name;    // of the exchange, of all layers: "all-reduce forward layers.*: down"
+  std::string method;  // "all-reduce"; the first word of the name
+  int64_t registers = 0;
+  int64_t links = 0;  // pairs of ranks
+  double bytes_per_step = 0;
+  double messages_per_step = 0;
+  // Of the messages that were waited for: their number, and the sums of their bytes and times.
+  int64_t timed = 0;
+  double timed_bytes = 0, timed_ns = 0;
+  // The same messages by the plan; 0: the trace does not say.
+  double planned_ns = 0;
+  // Devices waited for these messages, mean over all queues: until they were sent, and after.
+  double late_ns_per_step = 0, under_way_ns_per_step = 0;
+
+  double bytes_per_second() const { return timed_ns > 0 ? timed_bytes / timed_ns * 1e9 : 0; }
+  double planned_bytes_per_second() const {
+    return planned_ns > 0 ? timed_bytes / planned_ns * 1e9 : 0;
+  }
+};
+
+// Returns the boxings of the steady steps (StepTimes::FirstSteady), those with the longest waits
+// first, then those with most bytes.
+std::vector<TransferRow> FindTransfers(const RecordedRun& run);
+
+}  // namespace weir::trace
