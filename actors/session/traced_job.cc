@@ -47,7 +47,7 @@ trace::TracedRank MakeTracedRank(const RankExecutor& executor, const Holders& ho
     const bool crosses = r.side != RegisterSide::kLocal;
     rank.registers.push_back({r.name, r.bytes, r.slots, r.initial_tokens, r.edge, crosses,
                               crosses ? BoxingOf(plan, r) : "", holders.OfToken(plan, r.id),
-                              holders.OfSlot(plan, r.id)});
+                              holders.OfSlot(plan, r.id), crosses ? r.peer : RankId()});
   }
   return rank;
 }

@@ -274,6 +274,7 @@ void RankWriter::Facts() {
     to->set_crosses_ranks(true);
     to->set_edge(from.edge.value());
     to->set_boxing_text(text(from.boxing));
+    if (from.other_rank.has_value()) to->set_other_rank(from.other_rank.value());
   }
   writer_.Finish();
 }

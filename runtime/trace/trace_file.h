@@ -57,6 +57,7 @@ struct TracedRegister {
   // 1", or "rank 1" if another process knows more.
   std::string token_holder;
   std::string slot_holder;
+  RankId other_rank;  // at the other end of a register that crosses ranks
 };
 
 struct TracedRank {

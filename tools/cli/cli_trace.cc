@@ -6,6 +6,7 @@
 #include "runtime/base/status.h"
 #include "runtime/store/mapped_file.h"
 #include "tools/cli/cli_verbs.h"
+#include "tools/trace/last_state.h"
 #include "tools/trace/report_text.h"
 #include "tools/trace/trace_json.h"
 #include "tools/trace/trace_reader.h"
@@ -40,12 +41,16 @@ absl::Status Report(const ReportArguments& arguments, const CliContext& context)
   // an error.
   const bool asked = arguments.step.has_value() || !arguments.what_ifs.empty();
   if (!why.ok() && (asked || !absl::IsFailedPrecondition(why.status()))) return why.status();
+  std::optional<trace::LastState> last_state;
+  if (const auto run = trace::ReadRunWithGaps(reader); run.ok())
+    last_state = trace::FindLastState(*run);
   if (arguments.json) {
-    out << trace::ToJson(report, why);
+    out << trace::ToJson(report, why, last_state);
     return absl::OkStatus();
   }
   const size_t rows = static_cast<size_t>(arguments.rows);
   out << trace::OverviewText(report);
+  if (last_state.has_value() && !asked) out << trace::ToText(*last_state);
   if (why.ok()) {
     out << ToText(*why, rows);
   } else {

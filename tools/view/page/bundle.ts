@@ -87,6 +87,21 @@ export interface Report {
            share: number }[];
   why_slow?: WhySlow;
   why_slow_error?: string;
+  last_state?: LastState; // of a run that did not end whole
+}
+
+export interface LastState {
+  missing_ranks: number[];
+  sentences: string[];
+  ranks: { rank: number; text: string }[];
+}
+
+// What a rank had not done when the record ended.
+export interface OpenAct {
+  queue: number;
+  since_ns: number;
+  waits: boolean;
+  text: string;
 }
 
 interface ColumnPlace {
@@ -99,9 +114,10 @@ interface ColumnPlace {
 export interface RunObject {
   title: string;
   report: Report;
-  ranks: { rank: number; name: string }[];
-  queues: { rank: number; name: string }[];
+  ranks: { rank: number; name: string; missing?: boolean }[];
+  queues: { rank: number; name: string; missing?: boolean }[];
   steps: Step[];
+  open_acts?: OpenAct[];
   strings: string[];
   columns: ColumnPlace[];
 }
