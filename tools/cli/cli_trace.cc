@@ -1,11 +1,13 @@
-// weir trace: reports the content of a trace file.
+// weir trace: reports the content of a trace file, or writes it for other tools.
 #include <optional>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/store/mapped_file.h"
 #include "tools/cli/cli_verbs.h"
+#include "tools/trace/chrome_events.h"
 #include "tools/trace/last_state.h"
 #include "tools/trace/report_text.h"
 #include "tools/trace/trace_json.h"
@@ -62,12 +64,38 @@ absl::Status Report(const ReportArguments& arguments, const CliContext& context)
   return absl::OkStatus();
 }
 
+absl::Status Chrome(const std::string& path, const CliContext& context) {
+  WEIR_ASSIGN_OR_RETURN(auto file, store::MappedFile::Open(path, "trace of `weir train --trace`"));
+  context.Confine({}, sandbox::CpuTime::kLimited);
+  WEIR_RETURN_IF_ERROR(
+      trace::WriteChromeEvents(absl::string_view(reinterpret_cast<const char*>(file->data()),
+                                                 static_cast<size_t>(file->size())),
+                               path, *context.out));
+  context.out->flush();
+  if (context.out->good()) return absl::OkStatus();
+  return CodedError(absl::StatusCode::kDataLoss, "W0530", "the trace events could not be written");
+}
+
+void AddChromeVerb(CLI::App* trace, CliContext* context) {
+  auto path = std::make_shared<std::string>();
+  CLI::App* verb = AddVerb(
+      trace, context, "chrome",
+      "Print the trace as trace events in JSON, the format of chrome://tracing and of other tools: "
+      "acts, waits, arrows of tokens and slots in use",
+      "  weir trace chrome run.pftrace > run.json",
+      [path, context] { return Chrome(*path, *context); });
+  verb->add_option("FILE", *path, "Trace written by weir train --trace or weir sim --trace")
+      ->required();
+}
+
 }  // namespace
 
 void AddTraceVerbs(CLI::App* app, CliContext* context) {
   CLI::App* trace = app->add_subcommand("trace", "Read the trace of a run");
-  trace->footer("Examples:\n  weir trace report run.pftrace");
+  trace->footer(
+      "Examples:\n  weir trace report run.pftrace\n  weir trace chrome run.pftrace > run.json");
   trace->require_subcommand(1);
+  AddChromeVerb(trace, context);
   auto arguments = std::make_shared<ReportArguments>();
   CLI::App* verb = AddVerb(
       trace, context, "report",
