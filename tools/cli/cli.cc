@@ -275,6 +275,7 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
   AddOpsVerb(&app, &context);
   AddSimVerbs(&app, &context);
   AddTraceVerbs(&app, &context);
+  AddMetricsVerbs(&app, &context);
   AddViewVerb(&app, &context);
   AddDoctorVerb(&app, &context);
   AddLaunchVerb(&app, &context);
