@@ -7,6 +7,7 @@
 #include "runtime/base/status.h"
 #include "runtime/store/mapped_file.h"
 #include "tools/cli/cli_verbs.h"
+#include "tools/trace/causes.h"
 #include "tools/trace/chrome_events.h"
 #include "tools/trace/last_state.h"
 #include "tools/trace/report_text.h"
@@ -54,6 +55,7 @@ absl::Status Report(const ReportArguments& arguments, const CliContext& context)
   out << trace::OverviewText(report);
   if (last_state.has_value() && !asked) out << trace::ToText(*last_state);
   if (why.ok()) {
+    if (!asked) out << trace::ToText(trace::FindCauses(report, *why));
     out << ToText(*why, rows);
   } else {
     std::string line;

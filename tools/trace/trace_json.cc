@@ -3,6 +3,7 @@
 #include <string>
 
 #include "nlohmann/json.hpp"
+#include "tools/trace/causes.h"
 
 namespace weir::trace {
 namespace {
@@ -176,6 +177,9 @@ std::string ToJson(const TraceReport& report, const absl::StatusOr<WhySlow>& why
   Json json = ReportJson(report);
   if (why.ok()) {
     json["why_slow"] = WhyJson(*why);
+    Json& causes = json["why_slow"]["causes"] = Json::array();
+    for (const Cause& cause : FindCauses(report, *why))
+      causes.push_back({{"share", cause.share}, {"text", cause.text}});
   } else {
     json["why_slow_error"] = std::string(why.status().message());
   }

@@ -64,6 +64,7 @@ export interface WhySlow {
   replayed_step_ns: number;
   slow_ranks: SlowRank[];
   advice: string;
+  causes: { share: number; text: string }[];
   what_if: WhatIf[];
 }
 

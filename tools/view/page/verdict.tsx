@@ -52,6 +52,11 @@ export function Verdict({ run, go }: ViewProps): JSX.Element {
       <h2>A <Term word="step" /> takes {time(why.recorded_step_ns)}</h2>
       <Ending run={run} go={go} />
       {why.advice && <p class="advice">{why.advice}</p>}
+      {why.causes.length > 0 && (
+        <ol class="causes" aria-label="Causes, the costliest first">
+          {why.causes.map((cause) => <li><b>{percent(cause.share)}</b> {cause.text}</li>)}
+        </ol>
+      )}
       <p class="note">
         Mean of steps {report.first_step} to {report.last_step} over {report.devices.length}{" "}
         <Term word="device">devices</Term>. {why.outliers.length > 0 && (
