@@ -69,7 +69,7 @@ trace::TracedRank MakeTracedRank(const RankExecutor& executor, const Holders& ho
     const bool crosses = r.side != RegisterSide::kLocal;
     rank.registers.push_back({r.name, r.bytes, r.slots, r.initial_tokens, r.edge, crosses,
                               crosses ? BoxingOf(plan, r) : "", holders.OfToken(plan, r.id),
-                              holders.OfSlot(plan, r.id)});
+                              holders.OfSlot(plan, r.id), crosses ? r.peer : RankId()});
     if (crosses) rank.registers.back().planned_way_ns = r.latency_ns;
     if (r.side != RegisterSide::kOutbound) rank.registers.back().arena_offset = r.arena_offset;
   }

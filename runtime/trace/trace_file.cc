@@ -285,6 +285,7 @@ void RankWriter::Facts() {
     to->set_edge(from.edge.value());
     to->set_boxing_text(text(from.boxing));
     if (from.planned_way_ns > 0) to->set_planned_way_ns(from.planned_way_ns);
+    if (from.other_rank.has_value()) to->set_other_rank(from.other_rank.value());
   }
   writer_.Finish();
 }

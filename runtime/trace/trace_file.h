@@ -57,6 +57,7 @@ struct TracedRegister {
   // 1", or "rank 1" if another process knows more.
   std::string token_holder;
   std::string slot_holder;
+  RankId other_rank;          // at the other end of a register that crosses ranks
   int64_t arena_offset = -1;  // of slot 0; negative: unknown, or on the other rank
   // From the end of the sender's act until the token is there, by the costs that the plan was made
   // with; 0: unknown.

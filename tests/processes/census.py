@@ -142,19 +142,23 @@ def listeners_of(pids):
 
 @dataclasses.dataclass
 class Sockets:
-    """Sockets collects the listening ports and the names of local sockets that processes of the job had."""
+    """Sockets collects the sockets, listening ports and names of local sockets that processes of the job had."""
 
+    inodes: set = dataclasses.field(default_factory=set)
     ports: set = dataclasses.field(default_factory=set)
     names: set = dataclasses.field(default_factory=set)
 
     def see(self, pids):
         inodes = _inodes_of(pids)
+        self.inodes |= inodes
         self.ports |= {s.port for s in tcp_sockets() if s.inode in inodes and s.state == LISTENING}
         self.names |= {name for inode, name in _unix_names().items() if inode in inodes}
 
     def leftovers(self):
+        # The system may give a port that is free again to any other program, whose sockets are others. A connection
+        # that no process holds has no inode.
         left = [f"TCP port {s.port}, state {s.state}" for s in tcp_sockets()
-                if s.state != TIME_WAIT and s.port in self.ports]
+                if s.state != TIME_WAIT and s.port in self.ports and (s.inode == 0 or s.inode in self.inodes)]
         return left + [f"local socket {name}" for name in sorted(self.names & set(_unix_names().values()))]
 
 

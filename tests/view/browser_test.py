@@ -79,8 +79,9 @@ class View(weir_jobs.JobCase):
         for part in why["parts"]:
             self.assertIn(part["name"], parts)
         self.assertAlmostEqual(sum(part["share"] for part in why["parts"]), 1, places=9)
-        if why["advice"]:
-            self.assertIn(why["advice"], self.browser.text())
+        told = [cause["text"] for cause in why["causes"]] or [why["advice"]]
+        for text in told:
+            self.assertIn(text, self.browser.text())
 
     def test_the_timeline_is_used_with_keys_and_a_link_leads_back(self):
         self.browser.open(f"{self.address}#view=timeline")

@@ -292,6 +292,7 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
   AddOpsVerb(&app, &context);
   AddSimVerbs(&app, &context);
   AddTraceVerbs(&app, &context);
+  AddMetricsVerbs(&app, &context);
   AddTopVerb(&app, &context);
   AddViewVerb(&app, &context);
   AddDoctorVerb(&app, &context);

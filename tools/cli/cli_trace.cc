@@ -1,14 +1,18 @@
-// weir trace: reports the content of a trace file.
+// weir trace: reports the content of a trace file, compares two, or writes one for other tools.
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/store/mapped_file.h"
 #include "tools/cli/cli_verbs.h"
+#include "tools/trace/causes.h"
+#include "tools/trace/chrome_events.h"
 #include "tools/trace/diff_json.h"
+#include "tools/trace/last_state.h"
 #include "tools/trace/recorded_run.h"
 #include "tools/trace/report_text.h"
 #include "tools/trace/run_diff.h"
@@ -100,13 +104,18 @@ absl::Status Report(const ReportArguments& arguments, const CliContext& context)
   // an error.
   const bool asked = arguments.step.has_value() || !arguments.what_ifs.empty();
   if (!why.ok() && (asked || !absl::IsFailedPrecondition(why.status()))) return why.status();
+  std::optional<trace::LastState> last_state;
+  if (const auto run = trace::ReadRunWithGaps(reader); run.ok())
+    last_state = trace::FindLastState(*run);
   if (arguments.json) {
-    out << trace::ToJson(report, why);
+    out << trace::ToJson(report, why, last_state);
     return absl::OkStatus();
   }
   const size_t rows = static_cast<size_t>(arguments.rows);
   out << trace::OverviewText(report);
+  if (last_state.has_value() && !asked) out << trace::ToText(*last_state);
   if (why.ok()) {
+    if (!asked) out << trace::ToText(trace::FindCauses(report, *why));
     out << ToText(*why, rows);
   } else {
     std::string line;
@@ -117,14 +126,40 @@ absl::Status Report(const ReportArguments& arguments, const CliContext& context)
   return absl::OkStatus();
 }
 
+absl::Status Chrome(const std::string& path, const CliContext& context) {
+  WEIR_ASSIGN_OR_RETURN(auto file, store::MappedFile::Open(path, "trace of `weir train --trace`"));
+  context.Confine({}, sandbox::CpuTime::kLimited);
+  WEIR_RETURN_IF_ERROR(
+      trace::WriteChromeEvents(absl::string_view(reinterpret_cast<const char*>(file->data()),
+                                                 static_cast<size_t>(file->size())),
+                               path, *context.out));
+  context.out->flush();
+  if (context.out->good()) return absl::OkStatus();
+  return CodedError(absl::StatusCode::kDataLoss, "W0530", "the trace events could not be written");
+}
+
+void AddChromeVerb(CLI::App* trace, CliContext* context) {
+  auto path = std::make_shared<std::string>();
+  CLI::App* verb = AddVerb(
+      trace, context, "chrome",
+      "Print the trace as trace events in JSON, the format of chrome://tracing and of other tools: "
+      "acts, waits, arrows of tokens and slots in use",
+      "  weir trace chrome run.pftrace > run.json",
+      [path, context] { return Chrome(*path, *context); });
+  verb->add_option("FILE", *path, "Trace written by weir train --trace or weir sim --trace")
+      ->required();
+}
+
 }  // namespace
 
 void AddTraceVerbs(CLI::App* app, CliContext* context) {
   CLI::App* trace = app->add_subcommand("trace", "Read the trace of a run");
   trace->footer(
-      "Examples:\n  weir trace report run.pftrace\n  weir trace diff a.pftrace b.pftrace");
+      "Examples:\n  weir trace report run.pftrace\n  weir trace diff a.pftrace b.pftrace\n"
+      "  weir trace chrome run.pftrace > run.json");
   trace->require_subcommand(1);
   AddDiffVerb(trace, context);
+  AddChromeVerb(trace, context);
   auto arguments = std::make_shared<ReportArguments>();
   CLI::App* verb = AddVerb(
       trace, context, "report",

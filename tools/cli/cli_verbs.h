@@ -76,17 +76,18 @@ CLI::App* AddVerb(CLI::App* app, CliContext* context, const std::string& name,
                   const std::string& about, const std::string& examples,
                   std::function<absl::Status()> work);
 
-void AddCheckVerb(CLI::App* app, CliContext* context);    // check
-void AddPlanVerb(CLI::App* app, CliContext* context);     // plan
-void AddTrainVerbs(CLI::App* app, CliContext* context);   // train, eval, generate
-void AddZooVerbs(CLI::App* app, CliContext* context);     // zoo gpt | llama | mlp
-void AddOpsVerb(CLI::App* app, CliContext* context);      // ops
-void AddSimVerbs(CLI::App* app, CliContext* context);     // sim, calibrate
-void AddTraceVerbs(CLI::App* app, CliContext* context);   // trace report
-void AddTopVerb(CLI::App* app, CliContext* context);      // top
-void AddViewVerb(CLI::App* app, CliContext* context);     // view
-void AddDoctorVerb(CLI::App* app, CliContext* context);   // doctor
-void AddLaunchVerb(CLI::App* app, CliContext* context);   // launch
-void AddExplainVerb(CLI::App* app, CliContext* context);  // explain
+void AddCheckVerb(CLI::App* app, CliContext* context);     // check
+void AddPlanVerb(CLI::App* app, CliContext* context);      // plan
+void AddTrainVerbs(CLI::App* app, CliContext* context);    // train, eval, generate
+void AddZooVerbs(CLI::App* app, CliContext* context);      // zoo gpt | llama | mlp
+void AddOpsVerb(CLI::App* app, CliContext* context);       // ops
+void AddSimVerbs(CLI::App* app, CliContext* context);      // sim, calibrate
+void AddTraceVerbs(CLI::App* app, CliContext* context);    // trace report | diff | chrome
+void AddMetricsVerbs(CLI::App* app, CliContext* context);  // metrics csv
+void AddTopVerb(CLI::App* app, CliContext* context);       // top
+void AddViewVerb(CLI::App* app, CliContext* context);      // view
+void AddDoctorVerb(CLI::App* app, CliContext* context);    // doctor
+void AddLaunchVerb(CLI::App* app, CliContext* context);    // launch
+void AddExplainVerb(CLI::App* app, CliContext* context);   // explain
 
 }  // namespace weir::cli

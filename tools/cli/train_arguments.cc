@@ -183,6 +183,10 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
   verb->add_option("--metrics", options.metrics, "Write a line of JSON per step")
       ->type_name("PATH")
       ->check(IsPath());
+  verb->add_option("--tensorboard", options.tensorboard,
+                   "Write the same values as event files of TensorBoard into this folder")
+      ->type_name("DIR")
+      ->check(IsPath());
   verb->add_option("--trace", options.trace,
                    "Write a Perfetto trace of the last acts, also if the job fails")
       ->type_name("PATH")

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <unordered_map>
@@ -27,7 +28,10 @@ bool IsCount(int64_t n, int64_t least) { return n >= least && n < kRecordedNumbe
 // A RunBuilder joins the ranks' facts of their plans.
 class RunBuilder {
  public:
-  explicit RunBuilder(const TraceReader& trace) : trace_(trace), enders_(FindStepEnders(trace)) {}
+  enum class Gaps : uint8_t { kRefused, kAllowed };
+
+  RunBuilder(const TraceReader& trace, Gaps gaps)
+      : trace_(trace), gaps_(gaps), enders_(FindStepEnders(trace)) {}
 
   absl::StatusOr<RecordedRun> Build() {
     for (const auto& [track, process] : trace_.processes) {
@@ -42,13 +46,20 @@ class RunBuilder {
       }
       WEIR_RETURN_IF_ERROR(AddRank(*process, facts->second));
     }
+    FindMissingRanks();
     for (const RecordedRegister& r : run_.registers) {
-      if (r.crosses_ranks && (!r.producer.actor.has_value() || r.consumers.empty())) {
+      if (gaps_ == Gaps::kRefused && r.crosses_ranks &&
+          (!r.producer.actor.has_value() || r.consumers.empty())) {
         return Unusable(absl::StrCat("the other end of register '", r.name,
                                      "' is on a rank that the trace lacks"));
       }
     }
-    WEIR_RETURN_IF_ERROR(ChooseSteps());
+    run_.times = FindStepTimes(trace_);
+    if (gaps_ == Gaps::kAllowed) {
+      IndexAllActs();
+    } else {
+      WEIR_RETURN_IF_ERROR(ChooseSteps());
+    }
     return std::move(run_);
   }
 
@@ -68,7 +79,9 @@ class RunBuilder {
       const std::unordered_map<std::string, RecordedActorId>& actor_of) const;
   void JoinQueues(RecordedRank* rank) const;
   void SetWait(const TraceSlice& wait, RecordedAct* act) const;
+  void FindMissingRanks();
   absl::Status ChooseSteps();
+  void IndexAllActs();
   // Returns the recorded actor of an actor of the rank that is being added.
   RecordedActorId RecordedOf(ActorId actor) const {
     return RecordedActorId(first_actor_.value() + actor.value());
@@ -79,6 +92,7 @@ class RunBuilder {
   }
 
   const TraceReader& trace_;
+  const Gaps gaps_;
   const std::map<RankId, IdVector<ActorId, char>> enders_;
   std::map<RankId, const TraceProcess*> processes_;
   std::map<EdgeId, RecordedRegisterId> register_of_edge_;
@@ -93,6 +107,7 @@ absl::Status RunBuilder::AddRank(const TraceProcess& process, const proto::PlanF
   RecordedRank& rank = run_.ranks.emplace_back();
   rank.rank = process.rank;
   rank.name = process.name;
+  rank.acts_dropped = process.acts_dropped;
   if (facts.depth() < 1 || facts.depth() > kDepthMax || facts.num_queues() < 1 ||
       facts.num_queues() > kQueuesMax) {
     return Unusable(absl::StrCat("the device of rank ", rank.rank, " has impossible numbers"));
@@ -147,6 +162,7 @@ absl::Status RunBuilder::AddRegisters(const proto::PlanFacts& facts,
     to.crosses_ranks = from.crosses_ranks();
     to.planned_way_ns = std::max<int64_t>(0, from.planned_way_ns());
     if (from.has_arena_offset()) to.arena_offset = from.arena_offset();
+    if (from.has_other_rank() && from.other_rank() >= 0) to.other_rank = RankId(from.other_rank());
     if (to.bytes < 0 || !IsCount(to.slots, 1) || !IsCount(to.initial_tokens, 0) ||
         to.initial_tokens > to.slots) {
       return Unusable(absl::StrCat("register '", to.name, "' has impossible numbers"));
@@ -304,9 +320,48 @@ void RunBuilder::SetWait(const TraceSlice& wait, RecordedAct* act) const {
   }
 }
 
+void RunBuilder::FindMissingRanks() {
+  const int64_t ranks = std::clamp<int64_t>(trace_.JobNumber(kTraceRanks), 0, kRanksMax);
+  for (const RankId rank : IdRange<RankId>(static_cast<int32_t>(ranks))) {
+    if (processes_.count(rank) == 0) run_.missing.push_back(rank);
+  }
+}
+
+// Indexes the acts from the first whole step on, or all acts if no step is whole. The index of an
+// actor whose acts lie far apart, as a damaged file has them, stays empty.
+void RunBuilder::IndexAllActs() {
+  constexpr int64_t kSpreadMax = 4, kSpreadMin = 1024;  // places of the index, per act and in all
+  std::optional<int64_t> first, last;
+  IdVector<RecordedActorId, int64_t> acts(run_.actors.size(), 0), end(run_.actors.size(), 0);
+  for (const RecordedRank& rank : run_.ranks) {
+    for (const RecordedAct& act : rank.acts) {
+      first = std::min(first.value_or(act.step), act.step);
+      last = std::max(last.value_or(act.step), act.step);
+      ++acts[act.actor];
+      end[act.actor] = std::max(end[act.actor], act.number + 1);
+    }
+  }
+  const bool whole = !run_.times.steps.empty();
+  run_.first_step = whole ? run_.times.steps.front().step : first.value_or(0);
+  run_.last_step = whole ? run_.times.steps.back().step : last.value_or(0);
+  for (const RecordedActorId a : run_.actors.ids()) {
+    RecordedActor& actor = run_.actors[a];
+    actor.first_act = actor.ActsBefore(run_.first_step);
+    const int64_t places = end[a] - actor.first_act;
+    if (places > 0 && places <= kSpreadMax * acts[a] + kSpreadMin) actor.acts.assign(places, -1);
+  }
+  for (RecordedRank& rank : run_.ranks) {
+    for (size_t i = 0; i < rank.acts.size(); ++i) {
+      RecordedActor& actor = run_.actors[rank.acts[i].actor];
+      const int64_t at = rank.acts[i].number - actor.first_act;
+      if (at >= 0 && at < static_cast<int64_t>(actor.acts.size()))
+        actor.acts[at] = static_cast<int32_t>(i);
+    }
+  }
+}
+
 // Chooses the last steps of which everything is kept; then indexes their acts.
 absl::Status RunBuilder::ChooseSteps() {
-  run_.times = FindStepTimes(trace_);
   if (run_.times.steps.empty())
     return Unusable("no step is complete in the trace, which keeps the last acts only");
   run_.first_step = run_.times.steps.front().step;
@@ -366,7 +421,11 @@ const RecordedAct* RecordedRun::Cause(const RecordedAct& act) const {
 }
 
 absl::StatusOr<RecordedRun> ReadRecordedRun(const TraceReader& trace) {
-  return RunBuilder(trace).Build();
+  return RunBuilder(trace, RunBuilder::Gaps::kRefused).Build();
+}
+
+absl::StatusOr<RecordedRun> ReadRunWithGaps(const TraceReader& trace) {
+  return RunBuilder(trace, RunBuilder::Gaps::kAllowed).Build();
 }
 
 }  // namespace weir::trace

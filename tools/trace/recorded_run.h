@@ -61,6 +61,7 @@ struct RecordedRegister {
   int64_t arena_offset = -1;   // of slot 0, on the rank of the readers; negative: unknown
   int64_t planned_way_ns = 0;  // of a token between ranks, as the plan expects it; 0: unknown
   bool crosses_ranks = false;
+  RankId other_rank;  // of a register whose other end is on a rank that the trace lacks
   RecordedPortRef producer;
   std::vector<RecordedPortRef> consumers;
 };
@@ -94,6 +95,7 @@ struct RecordedRank {
   int32_t num_queues = 1;
   int32_t first_queue = 0;        // its queues have RecordedQueueIds from this one on
   int64_t depth = 1;              // acts that the device may have been given and not have done
+  int64_t acts_dropped = 0;       // older than what the trace could keep
   std::vector<RecordedAct> acts;  // in the order of their ends
   // A RunBegin is an act before which the session rested and waited for its next call.
   struct RunBegin {
@@ -121,6 +123,7 @@ struct RecordedRun {
   int64_t first_step = 0;
   int64_t last_step = 0;
   StepTimes times;
+  std::vector<RankId> missing;  // the ranks of the job that the trace lacks, ascending
 
   const StepTime& TimeOf(int64_t step) const { return times.steps[step - first_step]; }
 
@@ -155,5 +158,11 @@ struct RecordedRun {
 // kFailedPrecondition if the trace does not hold the facts that a replay needs: it was written
 // without facts of the plans, a rank is missing, or no step is complete; the message says which.
 absl::StatusOr<RecordedRun> ReadRecordedRun(const TraceReader& trace);
+
+// Reads a run of which the trace may lack ranks and whole steps, such as that of a job that failed.
+// A register may then lack its producer or its consumers, and `times` may be empty; the acts of an
+// actor that Act() knows then begin with those of first_step, whole or not, and include those after
+// the last whole step. Such a run can be shown; only a run of ReadRecordedRun can be replayed.
+absl::StatusOr<RecordedRun> ReadRunWithGaps(const TraceReader& trace);
 
 }  // namespace weir::trace

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "nlohmann/json.hpp"
+#include "tools/trace/causes.h"
 
 namespace weir::trace {
 namespace {
@@ -277,15 +278,40 @@ Json WhyJson(const WhySlow& why) {
   return json;
 }
 
+Json LastStateJson(const LastState& state) {
+  Json json;
+  json["missing_ranks"] = Numbers(state.missing);
+  json["sentences"] = state.sentences;
+  json["ranks"] = Json::array();
+  for (const OpenAct& act : state.acts) {
+    Json& to = json["ranks"].emplace_back(Json{{"rank", act.rank.value()}, {"text", act.Text()}});
+    if (act.need == OpenAct::Need::kNoStep) continue;
+    to["function"] = act.function;
+    to["step"] = act.step;
+    to["micro_batch"] = act.micro_batch;
+    if (act.need == OpenAct::Need::kNothing) continue;
+    to["needs"] = act.need == OpenAct::Need::kToken ? "token" : "slot";
+    to["register"] = act.register_name;
+    if (act.holder_rank.has_value()) to["holder_rank"] = act.holder_rank.value();
+    if (!act.holder.empty()) to["holder"] = act.holder;
+  }
+  return json;
+}
+
 }  // namespace
 
-std::string ToJson(const TraceReport& report, const absl::StatusOr<WhySlow>& why) {
+std::string ToJson(const TraceReport& report, const absl::StatusOr<WhySlow>& why,
+                   const std::optional<LastState>& last_state) {
   Json json = ReportJson(report);
   if (why.ok()) {
     json["why_slow"] = WhyJson(*why);
+    Json& causes = json["why_slow"]["causes"] = Json::array();
+    for (const Cause& cause : FindCauses(report, *why))
+      causes.push_back({{"share", cause.share}, {"text", cause.text}});
   } else {
     json["why_slow_error"] = std::string(why.status().message());
   }
+  if (last_state.has_value()) json["last_state"] = LastStateJson(*last_state);
   return json.dump(2, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 

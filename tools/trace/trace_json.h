@@ -4,15 +4,19 @@
 // functions.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "tools/trace/last_state.h"
 #include "tools/trace/trace_report.h"
 #include "tools/trace/why_slow.h"
 
 namespace weir::trace {
 
-// If there is no `why`, its reason stands in "why_slow_error".
-std::string ToJson(const TraceReport& report, const absl::StatusOr<WhySlow>& why);
+// If there is no `why`, its reason stands in "why_slow_error". A run that did not end whole has a
+// `last_state`.
+std::string ToJson(const TraceReport& report, const absl::StatusOr<WhySlow>& why,
+                   const std::optional<LastState>& last_state = std::nullopt);
 
 }  // namespace weir::trace

@@ -298,6 +298,7 @@ std::string AdviceOnSlots(const WhySlow& why) {
     if (!absl::StrContains(row.spec, "*=+1000") && (best == nullptr || row.gain > best->gain))
       best = &row;
   }
+  most = std::min(most, why.most_by_slots());
   const std::string solve = "runtime.registers=SOLVED lets the compiler choose their counts";
   if (best == nullptr) return absl::StrCat("registers are too few: ", solve);
   return absl::StrCat("registers are too few: ", best->about, " saves ", PercentText(best->gain),
@@ -375,6 +376,41 @@ void AppendWhatIfs(const WhySlow& why, size_t rows_max, std::string* text) {
     AppendLine("  so: " + advice, 6, text);
 }
 
+ActCost FindActCost(const RecordedRun& run) {
+  constexpr size_t kShortestPart = 10;
+  ActCost found;
+  const auto steps = static_cast<double>(run.last_step - run.first_step + 1);
+  for (const RecordedRank& rank : run.ranks) {
+    std::vector<int64_t> ns;
+    double sum = 0;
+    for (const RecordedAct& act : rank.acts) {
+      if (act.step < run.first_step || act.step > run.last_step) continue;
+      ns.push_back(act.end - act.start);
+      sum += static_cast<double>(act.end - act.start);
+    }
+    const double per_step = static_cast<double>(ns.size()) / steps;
+    if (per_step <= found.acts_per_step) continue;
+    const auto shortest = ns.begin() + static_cast<std::ptrdiff_t>(ns.size() / kShortestPart);
+    std::nth_element(ns.begin(), shortest, ns.end());
+    found = {sum / static_cast<double>(ns.size()), static_cast<double>(*shortest), per_step};
+  }
+  return found;
+}
+
+double BusiestQueue(const RecordedRun& run) {
+  const size_t first = run.times.FirstSteady();
+  double most = 0;
+  for (const RecordedRank& rank : run.ranks) {
+    std::vector<int64_t> busy(static_cast<size_t>(rank.num_queues), 0);
+    for (const RecordedAct& act : rank.acts) {
+      busy[run.actors[act.actor].queue.value() - rank.first_queue] +=
+          run.times.Inside(act.start, act.end, first);
+    }
+    for (const int64_t ns : busy) most = std::max(most, static_cast<double>(ns));
+  }
+  return most / std::max(1.0, static_cast<double>(run.times.SumFrom(first)));
+}
+
 }  // namespace
 
 std::vector<PathLine> PathLines(const CriticalPath& path) {
@@ -408,6 +444,8 @@ absl::StatusOr<WhySlow> FindWhySlow(const RecordedRun& run, const WhySlowOptions
   why.transfers = FindTransfers(run);
   why.memory = FindMemoryUse(run, options.step.value_or(why.steps.typical_step));
   why.speeds = CompareRanks(run);
+  why.act_cost = FindActCost(run);
+  why.busiest_queue = BusiestQueue(run);
   for (const RecordedRank& rank : run.ranks) {
     constexpr absl::string_view kBeforeDevice = " · ";
     if (const size_t at = rank.name.find(kBeforeDevice.data()); at != std::string::npos) {
@@ -460,6 +498,7 @@ std::string Advice(const WhySlow& why) {
     gain = std::max(gain, row.gain);
   }
   if (ExchangesOf(why.path) < kNamedMin) exchanges = 0;
+  slots = std::min(slots, why.most_by_slots());
   if (std::max({slots, exchanges, work}) < kNamedMin) {
     return absl::StrFormat(
         "nothing that was tried and that can be changed saves %.0f %% of a step or more",

@@ -38,6 +38,13 @@ struct OutlierStep {
   double ns = 0;
 };
 
+// An ActCost tells what acts cost as such, on the device that does most acts in a step.
+struct ActCost {
+  double mean_ns = 0;   // of an act
+  double fixed_ns = 0;  // of the shortest tenth of acts, which hardly work
+  double acts_per_step = 0;
+};
+
 struct WhySlow {
   CriticalPath path;
   StepPaths steps;                     // the paths of single steps
@@ -48,6 +55,8 @@ struct WhySlow {
   std::vector<TransferRow> transfers;
   MemoryUse memory;  // of the step of the path, or of a typical one
   SpeedReport speeds;
+  ActCost act_cost;
+  double busiest_queue = 0;  // the share of the steady steps for which the busiest queue acts
   // devices[rank] is the place of a rank, as "stage 0, dp=0, tp=1"; empty if the trace does not
   // say.
   std::map<RankId, std::string> devices;
@@ -57,6 +66,9 @@ struct WhySlow {
   double recorded_step_ns = 0;      // mean over all steps but the first and the outliers
   double replayed_step_ns = 0;      // the same of a replay without changes; 0: a standstill
   std::vector<WhatIfRow> what_ifs;  // best first
+  // Returns the most that more slots can save, as a share of a step. No slots let a queue do its
+  // work faster; a replay of few steps may say so, because acts of later steps run ahead in it.
+  double most_by_slots() const { return std::max(0.0, 1 - busiest_queue); }
   // Returns the error of the replay, as a share of the recorded time.
   double replay_error() const { return replayed_step_ns / std::max(recorded_step_ns, 1.0) - 1; }
 };

@@ -21,6 +21,7 @@
 #include "tools/launch/placement.h"
 #include "tools/train/checkpoint_header.h"
 #include "tools/train/earlier_run.h"
+#include "tools/train/event_file.h"
 #include "tools/train/job_data.h"
 #include "tools/train/job_session.h"
 #include "tools/train/job_variant.h"
@@ -77,6 +78,7 @@ absl::Status CheckOutputs(const TrainOptions& options) {
     return Missing({"W0075", absl::StrCat(flag, path), "a file that can be written",
                     std::strerror(error), "check that the folder exists and has room"});
   }
+  if (!options.tensorboard.empty()) return EventFile::CheckFolder(options.tensorboard);
   return absl::OkStatus();
 }
 

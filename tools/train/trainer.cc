@@ -12,6 +12,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "compiler/cost/model_flops.h"
 #include "compiler/job/check_training.h"
 #include "runtime/base/problem.h"
@@ -22,6 +24,7 @@
 #include "tools/train/busy_shares.h"
 #include "tools/train/checkpoint_header.h"
 #include "tools/train/earlier_run.h"
+#include "tools/train/event_file.h"
 #include "tools/train/job_data.h"
 #include "tools/train/metrics_file.h"
 #include "tools/train/nonfinite_steps.h"
@@ -84,6 +87,8 @@ class Trainer {
           result_.steps_done > 0 ? MetricsFile::Begin::kAfterOthers : MetricsFile::Begin::kAnew;
       WEIR_ASSIGN_OR_RETURN(metrics_file_, MetricsFile::Open(options_.metrics, begin));
     }
+    if (!options_.tensorboard.empty())
+      event_file_ = std::make_unique<EventFile>(options_.tensorboard);
     WEIR_ASSIGN_OR_RETURN(runner_,
                           options_.runner(job_, {options_.threads_per_device, result_.steps_done,
                                                  options_.on_nonfinite, &prepared}));
@@ -347,7 +352,17 @@ class Trainer {
     progress_.Show(shown);
     if (options_.live != nullptr && step + 1 == result_.steps_done)
       options_.live->ReportStep(shown);
-    if (metrics_file_ != nullptr) WriteMetrics(step, metrics, rate, evaluated);
+    if (metrics_file_ == nullptr && event_file_ == nullptr) return;
+    const EventFile::Scalars values = ValuesOf(step, metrics, rate, evaluated);
+    if (metrics_file_ != nullptr) {
+      MetricLine line(step + 1);
+      for (const auto& [name, value] : values) line.Add(name, value);
+      if (const std::string said = metrics_file_->Write(line); !said.empty()) progress_.Say(said);
+    }
+    if (event_file_ == nullptr) return;
+    const double now = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());
+    if (const std::string said = event_file_->Write(step + 1, now, values); !said.empty())
+      progress_.Say(said);
   }
 
   // Returns the time that so many steps take at the mean speed of this run, without its first step:
@@ -365,24 +380,28 @@ class Trainer {
     return schedule_.At(std::max<int64_t>(0, updates_.OptimizerStep(step)));
   }
 
-  void WriteMetrics(int64_t step, const StepMetrics& metrics, double rate, bool evaluated) {
-    MetricLine line(step + 1);
-    line.Add("loss", ValueOf(metrics, LossName(job_)));
-    if (metrics.count("grad_norm") > 0) line.Add("grad_norm", ValueOf(metrics, "grad_norm"));
-    line.Add("lr", LearningRate(step));
-    line.Add(absl::StrCat(items_.name, "_per_second"), rate);
-    line.Add("step_seconds", step_seconds_);
+  // Returns what a step reports, by the names of docs/reference/metrics.md.
+  EventFile::Scalars ValuesOf(int64_t step, const StepMetrics& metrics, double rate,
+                              bool evaluated) const {
+    EventFile::Scalars values;
+    values.emplace_back("loss", ValueOf(metrics, LossName(job_)));
+    if (metrics.count("grad_norm") > 0)
+      values.emplace_back("grad_norm", ValueOf(metrics, "grad_norm"));
+    values.emplace_back("lr", LearningRate(step));
+    values.emplace_back(absl::StrCat(items_.name, "_per_second"), rate);
+    values.emplace_back("step_seconds", step_seconds_);
     for (const auto& [name, value] : metrics) {
-      if (name != LossName(job_) && name != "grad_norm") line.Add(name, value);
+      if (name != LossName(job_) && name != "grad_norm") values.emplace_back(name, value);
     }
-    if (step + 1 == checkpoint_step_) line.Add("checkpoint_seconds", checkpoint_seconds_);
-    if (evaluated) {
-      for (const auto& [name, value] : result_.evaluation->means) {
-        line.Add(absl::StrCat("eval_", name == LossName(job_) ? "loss" : name), value);
-      }
-      if (auto bits = BitsPerByte(job_, *result_.evaluation)) line.Add("eval_bits_per_byte", *bits);
+    if (step + 1 == checkpoint_step_)
+      values.emplace_back("checkpoint_seconds", checkpoint_seconds_);
+    if (!evaluated) return values;
+    for (const auto& [name, value] : result_.evaluation->means) {
+      values.emplace_back(absl::StrCat("eval_", name == LossName(job_) ? "loss" : name), value);
     }
-    if (const std::string said = metrics_file_->Write(line); !said.empty()) progress_.Say(said);
+    if (auto bits = BitsPerByte(job_, *result_.evaluation))
+      values.emplace_back("eval_bits_per_byte", *bits);
+    return values;
   }
 
   Nonfinite nonfinite_in_files() const {
@@ -528,6 +547,11 @@ class Trainer {
           "WARNING: --metrics ", options_.metrics, " lacks ", metrics_file_->num_lost(),
           metrics_file_->num_lost() == 1 ? " line" : " lines", " that could not be written"));
     }
+    if (event_file_ != nullptr && event_file_->num_lost() > 0) {
+      progress_.Say(absl::StrCat(
+          "WARNING: --tensorboard ", options_.tensorboard, " lacks ", event_file_->num_lost(),
+          event_file_->num_lost() == 1 ? " step" : " steps", " that could not be written"));
+    }
   }
 
   // No update has been made since the norm of the gradients was not finite, so the weights are
@@ -588,6 +612,7 @@ class Trainer {
   std::unique_ptr<JobRunner> runner_;
   std::map<int64_t, StepMetrics> reported_;    // of the last burst
   std::unique_ptr<MetricsFile> metrics_file_;  // null: no metrics file is wanted
+  std::unique_ptr<EventFile> event_file_;      // null: --tensorboard is not wanted
   NonfiniteSteps nonfinite_;
   absl::Status evaluation_problem_;
   std::optional<double> gradient_norm_;  // the last reported

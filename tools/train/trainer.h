@@ -48,6 +48,7 @@ struct TrainOptions {
   std::string checkpoint;        // where to write weights, optimiser states and the step
   int64_t checkpoint_every = 0;  // also every `checkpoint_every` steps
   std::string metrics;           // JSON lines
+  std::string tensorboard;       // a folder of event files
   std::string trace;             // Perfetto
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
   // Called once everything is loaded, before the first step; may be null.

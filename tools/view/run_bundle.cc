@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "runtime/base/id_vector.h"
 #include "runtime/base/status.h"
 #include "tools/trace/diff_json.h"
+#include "tools/trace/last_state.h"
 #include "tools/trace/recorded_run.h"
 #include "tools/trace/register_fill.h"
 #include "tools/trace/run_diff.h"
@@ -30,6 +32,8 @@ using trace::RecordedRegisterId;
 using trace::RecordedRun;
 using Json = BundleWriter::Json;
 
+constexpr size_t kMissingShownMax = 64;  // ranks that the trace lacks
+
 // An ActPlace is an act of a run: its rank and its place in the acts of the rank.
 struct ActPlace {
   RecordedRankId rank;
@@ -40,7 +44,8 @@ class BundleBuilder {
  public:
   explicit BundleBuilder(const RecordedRun& run) : run_(run), begin_(BeginOf(run)) { OrderActs(); }
 
-  std::string Build(const Json& report, const trace::WhySlow& why, absl::string_view title,
+  std::string Build(const Json& report, const trace::WhySlow& why,
+                    const std::optional<trace::LastState>& last_state, absl::string_view title,
                     const Json& diff) && {
     AddActs();
     AddActors();
@@ -54,16 +59,19 @@ class BundleBuilder {
     object["ranks"] = Ranks();
     object["queues"] = Queues();
     object["steps"] = Steps();
+    if (last_state.has_value()) object["open_acts"] = OpenActs(*last_state);
     return std::move(writer_).Finish(std::move(object));
   }
 
  private:
   static int64_t BeginOf(const RecordedRun& run) {
-    int64_t begin = run.times.steps.front().begin;
+    std::optional<int64_t> begin;
+    if (!run.times.steps.empty()) begin = run.times.steps.front().begin;
     for (const RecordedRank& rank : run.ranks) {
-      for (const RecordedAct& act : rank.acts) begin = std::min(begin, act.start);
+      for (const RecordedAct& act : rank.acts)
+        begin = std::min(begin.value_or(act.start), act.start);
     }
-    return begin;
+    return begin.value_or(0);
   }
 
   // Numbers all acts: queue by queue, and on a queue by their begin.
@@ -88,8 +96,11 @@ class BundleBuilder {
         order_.push_back(act);
       }
     }
-    first_act_of_queue_.push_back(static_cast<uint32_t>(order_.size()));
+    // The rows of missing ranks come last and have no acts.
+    first_act_of_queue_.resize(first_act_of_queue_.size() + 1 + NumMissingShown(),
+                               static_cast<uint32_t>(order_.size()));
   }
+  size_t NumMissingShown() const { return std::min(run_.missing.size(), kMissingShownMax); }
 
   const RecordedAct& At(const ActPlace& act) const { return run_.ranks[act.rank].acts[act.place]; }
   // Returns the number of an act of `run_`, or -1 for null.
@@ -181,7 +192,7 @@ class BundleBuilder {
       for (const trace::RecordedPortRef& consumer : r.consumers)
         consumers.push_back(static_cast<uint32_t>(consumer.actor.value()));
       first_consumer.push_back(static_cast<uint32_t>(consumers.size()));
-      const trace::RegisterFill fill = trace::FindFill(run_, id);
+      const trace::RegisterFill fill = FillOf(id);
       most.push_back(static_cast<int32_t>(fill.most));
       full_ns.push_back(static_cast<double>(fill.full_ns));
       for (const trace::FillChange& change : fill.changes) {
@@ -207,10 +218,24 @@ class BundleBuilder {
     writer_.Add("change_in_use", in_use);
   }
 
+  // What a rank that the trace lacks did to a register, and what happened without a whole step, is
+  // unknown.
+  trace::RegisterFill FillOf(RecordedRegisterId id) const {
+    const trace::RecordedRegister& r = run_.registers[id];
+    const bool has_ends = r.producer.actor.has_value() && !r.consumers.empty();
+    if (run_.times.steps.empty() || (r.crosses_ranks && !has_ends)) return {};
+    return trace::FindFill(run_, id);
+  }
+
   Json Ranks() const {
     Json ranks = Json::array();
     for (const RecordedRank& rank : run_.ranks)
       ranks.push_back({{"rank", rank.rank.value()}, {"name", rank.name}});
+    for (size_t i = 0; i < NumMissingShown(); ++i) {
+      ranks.push_back({{"rank", run_.missing[i].value()},
+                       {"name", absl::StrCat("rank ", run_.missing[i], " · not in the trace")},
+                       {"missing", true}});
+    }
     return ranks;
   }
   Json Queues() const {
@@ -223,7 +248,20 @@ class BundleBuilder {
              {"name", rank.num_queues == 1 ? rank.name : absl::StrCat(rank.name, ", queue ", q)}});
       }
     }
+    const Json ranks = Ranks();
+    for (size_t i = run_.ranks.size(); i < ranks.size(); ++i)
+      queues.push_back({{"rank", i}, {"name", ranks[i]["name"]}, {"missing", true}});
     return queues;
+  }
+  Json OpenActs(const trace::LastState& state) const {
+    Json acts = Json::array();
+    for (const trace::OpenAct& act : state.acts) {
+      acts.push_back({{"queue", act.queue.value()},
+                      {"since_ns", std::max<int64_t>(0, act.since - begin_)},
+                      {"waits", act.need != trace::OpenAct::Need::kNothing},
+                      {"text", act.Text()}});
+    }
+    return acts;
   }
   Json Steps() const {
     Json steps = Json::array();
@@ -245,19 +283,24 @@ class BundleBuilder {
   BundleWriter writer_;
 };
 
-std::string BundleOf(const RecordedRun& run, const trace::TraceReader& reader,
-                     absl::string_view title, const Json& diff) {
-  const absl::StatusOr<trace::WhySlow> why = trace::FindWhySlow(run, {});
-  const Json report = Json::parse(trace::ToJson(trace::MakeTraceReport(reader), why));
-  return BundleBuilder(run).Build(report, why.ok() ? *why : trace::WhySlow{}, title, diff);
+std::string BundleOf(const RecordedRun& run, const absl::StatusOr<trace::WhySlow>& why,
+                     const trace::TraceReader& reader, absl::string_view title, const Json& diff) {
+  const std::optional<trace::LastState> last_state = trace::FindLastState(run);
+  const Json report = Json::parse(trace::ToJson(trace::MakeTraceReport(reader), why, last_state));
+  return BundleBuilder(run).Build(report, why.ok() ? *why : trace::WhySlow{}, last_state, title,
+                                  diff);
 }
 
 }  // namespace
 
 absl::StatusOr<std::string> MakeRunBundle(const trace::TraceReader& reader,
                                           absl::string_view title) {
-  WEIR_ASSIGN_OR_RETURN(const RecordedRun run, trace::ReadRecordedRun(reader));
-  return BundleOf(run, reader, title, Json());
+  absl::StatusOr<RecordedRun> run = trace::ReadRecordedRun(reader);
+  const absl::StatusOr<trace::WhySlow> why =
+      run.ok() ? trace::FindWhySlow(*run, {}) : absl::StatusOr<trace::WhySlow>(run.status());
+  if (!run.ok()) run = trace::ReadRunWithGaps(reader);
+  WEIR_RETURN_IF_ERROR(run.status());
+  return BundleOf(*run, why, reader, title, Json());
 }
 
 absl::StatusOr<std::string> MakeRunBundle(const trace::TraceReader& reader, absl::string_view title,
@@ -267,7 +310,7 @@ absl::StatusOr<std::string> MakeRunBundle(const trace::TraceReader& reader, absl
   WEIR_ASSIGN_OR_RETURN(const RecordedRun second, trace::ReadRecordedRun(other));
   const Json diff = Json::parse(
       trace::ToJson(trace::CompareRuns(run, second), std::string(title), std::string(other_title)));
-  return BundleOf(run, reader, title, diff);
+  return BundleOf(run, trace::FindWhySlow(run, {}), reader, title, diff);
 }
 
 }  // namespace weir::view

@@ -12,8 +12,12 @@
 //
 //   title, report     the report is the object of `weir trace report --json`
 //   strings           names; columns hold places in this list
-//   ranks, queues     [{rank, name}], [{rank: place in ranks, name}]
-//   steps             [{step, begin_ns, end_ns, first_of_run}]
+//   ranks, queues     [{rank, name}], [{rank: place in ranks, name}]; those of ranks that the trace
+//                     lacks come last, have `missing`, and have no acts
+//   steps             [{step, begin_ns, end_ns, first_of_run}]; empty if no step is whole
+//   open_acts         of a run that did not end whole (tools/trace/last_state.h), what each rank
+//   had
+//                     not done: [{queue, since_ns, waits, text}]
 //
 // All times are in ns from the first event of the trace. Columns, by the thing that they describe:
 //
@@ -49,8 +53,9 @@ namespace weir::view {
 
 inline constexpr uint32_t kRunBundleVersion = 1;
 
-// `title` is what people call the run, such as the name of its file. kFailedPrecondition if the
-// trace lacks what a viewer needs (tools/trace/recorded_run.h); the message says what.
+// `title` is what people call the run, such as the name of its file. A trace may lack ranks and
+// whole steps: the report then says why it has no causes. kFailedPrecondition if the trace has no
+// facts of the plans, or impossible ones; the message says which.
 absl::StatusOr<std::string> MakeRunBundle(const trace::TraceReader& reader,
                                           absl::string_view title);
 // The same with the difference from the first run to the second.

@@ -103,9 +103,38 @@ TEST(RunBundleTest, GroupsOfAPathLeadToTheirSegmentsAndTheseToTheirActs) {
   EXPECT_THAT(bundle.Column<int32_t>("segment_sender"), ElementsAre(-1, 0, -1, -1, 0, -1));
 }
 
-TEST(RunBundleTest, ATraceThatLacksARankIsRefusedWithTheReason) {
-  EXPECT_THAT(MakeRunBundle(trace::Read(trace::Relay(2).File({0})), "a part").status().message(),
+TEST(RunBundleTest, ATraceThatLacksARankShowsTheOthersAndSaysWhatIsUnknown) {
+  trace::Relay relay(2);
+  relay.BeginStep();
+  absl::StatusOr<std::string> bytes = MakeRunBundle(trace::Read(relay.File({1, 2})), "a part");
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  const Bundle bundle(*std::move(bytes));
+  const nlohmann::json& object = bundle.object();
+  EXPECT_THAT(object["report"]["why_slow_error"].get<std::string>(),
               HasSubstr("is on a rank that the trace lacks"));
+  EXPECT_EQ(object["report"]["last_state"]["missing_ranks"], nlohmann::json({0}));
+  // The row of the missing rank comes last and is empty.
+  ASSERT_EQ(object["queues"].size(), 3u);
+  EXPECT_EQ(object["queues"][2]["missing"], true);
+  EXPECT_EQ(object["ranks"][2]["rank"], 0);
+  EXPECT_THAT(bundle.Column<uint32_t>("queue_first_act"), ElementsAre(0, 2, 5, 5));
+  EXPECT_THAT(object["open_acts"][0]["text"].get<std::string>(),
+              HasSubstr("needs a token of move x rank 0 to 1 from rank 0"));
+  EXPECT_EQ(object["open_acts"][0]["since_ns"], 70 * kMicrosecond);
+  EXPECT_EQ(object["open_acts"][0]["waits"], true);
+}
+
+TEST(RunBundleTest, ATraceOfNoWholeStepShowsTheActsThatItHas) {
+  trace::Relay relay(0);
+  relay.BeginStep();
+  absl::StatusOr<std::string> bytes = MakeRunBundle(trace::Read(relay.File({0, 1})), "a begin");
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  const Bundle bundle(*std::move(bytes));
+  EXPECT_TRUE(bundle.object()["steps"].empty());
+  EXPECT_THAT(bundle.Column<double>("act_begin"), ElementsAre(0));
+  EXPECT_THAT(bundle.object()["report"]["why_slow_error"].get<std::string>(),
+              HasSubstr("no step is complete"));
+  EXPECT_EQ(bundle.object()["open_acts"].size(), 2u);
 }
 
 }  // namespace

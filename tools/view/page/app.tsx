@@ -75,7 +75,8 @@ export class App extends Component<{ run: Run; detail: QueueDetail[] }, State> {
           <h1>{run.object.title}</h1>
           <p class="note">
             plan {report.plan}, {report.ranks} devices{report.stages > 1 && `, ${report.stages} stages`}
-            {report.micro_batches > 1 && `, ${report.micro_batches} micro-batches`}, {time(report.step_ns)} a step
+            {report.micro_batches > 1 && `, ${report.micro_batches} micro-batches`}
+            {report.step_ns > 0 && `, ${time(report.step_ns)} a step`}
           </p>
         </header>
         <nav aria-label="Views">

@@ -165,6 +165,7 @@ export interface WhySlow {
   replayed_step_ns: number;
   slow_ranks: SlowRank[];
   advice: string;
+  causes: { share: number; text: string }[];
   what_if: WhatIf[];
 }
 
@@ -188,6 +189,21 @@ export interface Report {
            share: number }[];
   why_slow?: WhySlow;
   why_slow_error?: string;
+  last_state?: LastState; // of a run that did not end whole
+}
+
+export interface LastState {
+  missing_ranks: number[];
+  sentences: string[];
+  ranks: { rank: number; text: string }[];
+}
+
+// What a rank had not done when the record ended.
+export interface OpenAct {
+  queue: number;
+  since_ns: number;
+  waits: boolean;
+  text: string;
 }
 
 // The difference of two runs (tools/trace/run_diff.h). Times are of a step.
@@ -225,9 +241,10 @@ export interface RunObject {
   title: string;
   report: Report;
   diff?: Diff;
-  ranks: { rank: number; name: string }[];
-  queues: { rank: number; name: string }[];
+  ranks: { rank: number; name: string; missing?: boolean }[];
+  queues: { rank: number; name: string; missing?: boolean }[];
   steps: Step[];
+  open_acts?: OpenAct[];
   strings: string[];
   columns: ColumnPlace[];
 }

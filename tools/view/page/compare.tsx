@@ -57,9 +57,9 @@ function Steps({ diff, go, view }: { diff: Diff; go: ViewProps["go"]; view: View
     <Table name="Steps side by side; a number leads to the timeline of A" rows={diff.steps} most={STEPS} columns={[
       { title: "step", number: true, cell: (step) => show(step.step) },
       { title: "A", number: true, cell: (step) => orNone(step.a_ns) },
-      { title: "", cell: (step) => bar(step.a_ns, "#0072b2", "A") },
+      { title: "A as a bar", cell: (step) => bar(step.a_ns, "#0072b2", "A") },
       { title: "B", number: true, cell: (step) => orNone(step.b_ns) },
-      { title: "", cell: (step) => bar(step.b_ns, "#e69f00", "B") },
+      { title: "B as a bar", cell: (step) => bar(step.b_ns, "#e69f00", "B") },
       { title: "B − A", number: true, cell: (step) => step.a_ns === null || step.b_ns === null ? "" :
         signed(step.b_ns - step.a_ns) },
     ]} />

@@ -75,7 +75,7 @@ export function Memory({ run, state, go }: ViewProps): JSX.Element {
       <Table name={`What rank ${shown.rank} holds at its peak, equal tensors of all layers as one`} rows={shown.held} most={ROWS} columns={[
         { title: "bytes", number: true, cell: (t) => bytes(t.bytes) },
         { title: "of the peak", number: true, cell: (t) => percent(t.bytes / Math.max(1, shown.peak_bytes)) },
-        { title: "", cell: (t) => <Bar share={t.bytes / Math.max(1, shown.peak_bytes)} colour="#0072b2" label={percent(t.bytes / Math.max(1, shown.peak_bytes))} /> },
+        { title: "as a bar", cell: (t) => <Bar share={t.bytes / Math.max(1, shown.peak_bytes)} colour="#0072b2" label={percent(t.bytes / Math.max(1, shown.peak_bytes))} /> },
         { title: "tensors", cell: (t) => <button class="link" onClick={() => go({ view: "timeline", find: t.name })}>{t.name}</button> },
         { title: "slots", number: true, cell: (t) => t.slots },
         { title: "written by", cell: (t) => t.writer ? `${t.writer}, ${time(shown.peak_at_ns - t.written_at_ns!)} before` : "before the first step of the trace" },

@@ -153,7 +153,7 @@ export function Path({ run, state, go }: ViewProps): JSX.Element {
              columns={[
         { title: "share", number: true, cell: (r) => percent(r.group.share) },
         { title: "time", number: true, cell: (r) => time(r.group.ns) },
-        { title: "", cell: (r) => <Bar share={r.group.share} colour="#0072b2" label={percent(r.group.share)} /> },
+        { title: "as a bar", cell: (r) => <Bar share={r.group.share} colour="#0072b2" label={percent(r.group.share)} /> },
         { title: "cause", cell: (r) => r.group.cause },
         { title: "of", cell: (r) => link(r.longest, r.group.name || "the longest") },
         { title: "ranks", cell: (r) => r.group.ranks.join(", ") },
@@ -187,7 +187,7 @@ function WhatIfs({ run }: { run: Run }): JSX.Element {
       <Table name="What a change would gain, mean of all typical steps" rows={why.what_if} columns={[
         { title: "saves", number: true, cell: (row) => row.finished ? percent(row.gain || 0) : "comes to a standstill" },
         { title: "a step then takes", number: true, cell: (row) => row.finished ? time(row.step_ns || 0) : "" },
-        { title: "", cell: (row) => row.finished ? <Bar share={(row.step_ns || 0) / Math.max(1, before)} colour="#009e73"
+        { title: "as a bar", cell: (row) => row.finished ? <Bar share={(row.step_ns || 0) / Math.max(1, before)} colour="#009e73"
             label={`${percent((row.step_ns || 0) / Math.max(1, before))} of the step`} /> : "" },
         { title: "more memory", number: true, cell: (row) => row.more_bytes && !slots(row) ? bytes(row.more_bytes) : "" },
         { title: "change", cell: (row) => row.about },

@@ -39,6 +39,7 @@ function boxesOf(run: Run, step: number): Box[] {
 export function Pipeline({ run, state, go }: ViewProps): JSX.Element {
   const report = run.object.report;
   const steps = run.object.steps;
+  if (steps.length === 0) return <section><h2>Pipeline</h2><p>No step is whole in the trace.</p></section>;
   const last = steps[steps.length - 1].step;
   const step = state.step !== undefined && steps.some((s) => s.step === state.step) ? state.step : last;
   const boxes = boxesOf(run, step);

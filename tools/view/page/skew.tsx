@@ -21,8 +21,8 @@ interface Work {
 function workOf(run: Run): Work[] {
   const c = run.columns;
   const steps = run.object.steps;
-  const first = steps[Math.min(1, steps.length - 1)].step;
-  const last = steps[steps.length - 1].step;
+  const first = steps.length === 0 ? -Infinity : steps[Math.min(1, steps.length - 1)].step;
+  const last = steps.length === 0 ? Infinity : steps[steps.length - 1].step;
   const sums = new Map<string, Map<number, { ns: number; acts: number }>>();
   for (let act = 0; act < c.act_begin.length; ++act) {
     if (c.act_step[act] < first || c.act_step[act] > last) continue;

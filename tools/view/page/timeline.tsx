@@ -3,6 +3,7 @@
 import { Component, h } from "preact";
 import { PHASES, WaitKind, WAITS } from "./colours";
 import { actAt } from "./detail";
+import { OPEN_SHARE } from "./ending";
 import { AXIS_HEIGHT, NAMES_WIDTH, ROW_HEIGHT, Scene, Theme, TimelineCanvas, waitTile } from "./timeline_canvas";
 import { Term } from "./ui";
 import { bytes, time } from "./units";
@@ -68,7 +69,7 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
     for (const queue of this.props.detail) {
       if (queue.end > queue.first) to = Math.max(to, c.act_begin[queue.end - 1] + c.act_ns[queue.end - 1]);
     }
-    return [0, to];
+    return [0, this.props.run.object.open_acts === undefined ? to : to * (1 + OPEN_SHARE)];
   }
 
   // Finds actors by name or function; `*` stands for any text. A register stands for its producer and its readers.

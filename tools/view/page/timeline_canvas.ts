@@ -82,6 +82,7 @@ export class TimelineCanvas {
     g.rect(NAMES_WIDTH, AXIS_HEIGHT, width - NAMES_WIDTH, height - AXIS_HEIGHT);
     g.clip();
     for (let q = first; q <= last; ++q) this.drawQueue(g, q, scene);
+    this.drawOpenActs(g, scene);
     this.drawSteps(g, height, scene);
     if (scene.act >= 0) this.drawCauses(g, scene);
     if (scene.measure) this.drawMeasure(g, height, scene);
@@ -131,6 +132,18 @@ export class TimelineCanvas {
         g.strokeRect(x - 1, y - 1, w + 2, height + 2);
       }
       if (w > TEXT_MIN) this.drawText(g, nameOf(this.run, "actor_function", c.act_actor[act]), x, y, w, height);
+    }
+  }
+
+  // What was open when the record ended has no end.
+  private drawOpenActs(g: CanvasRenderingContext2D, scene: Scene): void {
+    const height = ROW_HEIGHT - 2 * PAD;
+    for (const act of this.run.object.open_acts || []) {
+      const y = this.rowTop(act.queue, scene) + PAD;
+      if (act.waits) this.fillWait(g, "late", act.since_ns, Math.max(scene.to, act.since_ns), y, height, scene);
+      const x = Math.max(this.xAt(act.since_ns, scene), NAMES_WIDTH);
+      g.fillStyle = this.theme.text;
+      g.fillText(`⚠ ${act.text}`, x + 4, y + height / 2);
     }
   }
 

@@ -3,6 +3,7 @@
 import { h } from "preact";
 import { Part } from "./bundle";
 import { PARTS } from "./colours";
+import { Ending } from "./ending";
 import { Bar, Table, Term } from "./ui";
 import { bytes, percent, time } from "./units";
 import { ViewProps } from "./view";
@@ -33,7 +34,13 @@ export function Verdict({ run, go }: ViewProps): JSX.Element {
   const report = run.object.report;
   const why = report.why_slow;
   if (why === undefined) {
-    return <section><h2>Verdict</h2><p>{report.why_slow_error}</p></section>;
+    return (
+      <section>
+        <h2>Verdict</h2>
+        <Ending run={run} go={go} />
+        <p>The causes, the critical path and the gain of changes are unknown: {report.why_slow_error}.</p>
+      </section>
+    );
   }
   const errorOfReplay = why.replayed_step_ns / Math.max(1, why.recorded_step_ns) - 1;
   const toStep = (step: number) => {
@@ -43,7 +50,13 @@ export function Verdict({ run, go }: ViewProps): JSX.Element {
   return (
     <section>
       <h2>A <Term word="step" /> takes {time(why.recorded_step_ns)}</h2>
-      {why.advice && <p class="advice">{why.advice}</p>}
+      <Ending run={run} go={go} />
+      {why.causes.length === 0 && why.advice && <p class="advice">{why.advice}</p>}
+      {why.causes.length > 0 && (
+        <ol class="causes" aria-label="Causes, the costliest first">
+          {why.causes.map((cause) => <li><b>{percent(cause.share)}</b> {cause.text}</li>)}
+        </ol>
+      )}
       <p class="note">
         Mean of steps {report.first_step} to {report.last_step} over {report.devices.length}{" "}
         <Term word="device">devices</Term>. {why.outliers.length > 0 && (

@@ -1,0 +1,96 @@
+"""Tests that the page of `weir view` shows a run that did not end whole: who is missing, and who waits for whom."""
+
+import json
+import os
+import re
+import signal
+import unittest
+
+from tests.processes import held_threads
+from tests.processes import weir_jobs
+from tests.view import browser
+
+ACTORS = "caf.actor"  # the name of the threads that run actors
+VIEWS = ("verdict", "timeline", "pipeline", "registers", "devices", "transfers", "skew")
+
+
+class Ending(weir_jobs.JobCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.browser = browser.Browser()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.browser.close()
+        super().tearDownClass()
+
+    def export(self):
+        self.place.run("view", "t.pftrace", "--export", "run.html")
+        return f"file://{self.place.path('run.html')}"
+
+    def report(self):
+        return json.loads(self.place.run("trace", "report", "t.pftrace", "--json").stdout)
+
+    def text_of(self, view, page):
+        self.browser.open(f"{page}#view={view}")
+        return re.sub(r"\s+", " ", self.browser.text())
+
+    def expect_page(self, missing):
+        """Checks every view of the page of a trace that lacks a rank. The other ranks wait for that rank."""
+        page = self.export()
+        for view in VIEWS:
+            with self.subTest(view=view):
+                self.assertTrue(self.text_of(view, page))
+                self.assertEqual(self.browser.messages(), [])
+        report = self.report()
+        state = report["last_state"]
+        self.assertEqual(state["missing_ranks"], [missing])
+        verdict = self.text_of("verdict", page)
+        self.assertIn(f"The trace lacks rank {missing}: its process ended, or hung, before it could write it.", verdict)
+        self.assertIn("The causes, the critical path and the gain of changes are unknown: the run cannot be replayed: "
+                      "the other end of register", verdict)
+        for rank in state["ranks"]:
+            self.assertIn(re.sub(r"\s+", " ", rank["text"]), verdict)
+        waiting = [rank for rank in state["ranks"] if rank.get("holder_rank") == missing]
+        self.assertTrue(waiting, state)
+        for rank in waiting:
+            self.assertRegex(rank["text"], rf"needs a (token|free slot) of .* rank {missing}, which the trace lacks$")
+        self.assertRegex(state["sentences"][-1], rf"depend in the end on rank {missing}, which the trace lacks\.$")
+        # The text of an open act leads to the end of the timeline, where the wait has no end.
+        self.browser.run("[...document.querySelectorAll('.ending button')][0].click()")
+        self.assertEqual(self.browser.heading(), "Timeline")
+        rows = self.browser.run("return document.querySelector('.timeline').clientHeight")
+        self.assertGreater(rows, 26 * 4, "the missing rank has a row of its own")
+
+    def test_a_killed_worker_is_named_and_what_the_others_needed_of_it(self):
+        self.write_job("--steps", "1000000")
+        job = self.place.start("--mesh", "pp=4", "--processes", "4", "--trace", "t.pftrace")
+        workers = job.wait_for_workers(4)
+        job.wait_for_step()
+        os.kill(workers["2"], signal.SIGKILL)
+        self.assertNotEqual(job.wait().code, 0)
+        self.expect_page(2)
+
+    def test_a_stuck_worker_is_named_and_what_the_others_needed_of_it(self):
+        self.write_job("--steps", "1000000")
+        job = self.place.start("--mesh", "pp=4", "--processes", "4", "--stuck-after", "2", "--trace", "t.pftrace")
+        workers = job.wait_for_workers(4)
+        job.wait_for_step()
+        try:
+            held = held_threads.HeldThreads(held_threads.threads_named(workers["1"], ACTORS))
+        except PermissionError:
+            self.skipTest("this user may not hold the threads of other processes")
+        held.collect_until(lambda: job.starter.poll() is not None, 60)
+        self.assertNotEqual(job.wait().code, 0)
+        self.expect_page(1)
+
+    def test_a_run_that_ended_whole_says_nothing_of_its_end(self):
+        self.write_job("--steps", "4")
+        self.place.train("--mesh", "dp=2", "--trace", "t.pftrace")
+        self.assertNotIn("last_state", self.report())
+        self.assertNotIn("did not end whole", self.text_of("verdict", self.export()))
+
+
+if __name__ == "__main__":
+    unittest.main()

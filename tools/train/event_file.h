@@ -1,0 +1,61 @@
+// The folder of --tensorboard: a file of events that TensorBoard reads, a summary of scalars per
+// step. A run adds a file of its own to the folder, and never changes the files of others. The file
+// begins with the number of its first step, and TensorBoard forgets what earlier files say of this
+// step and of later ones: a resumed run goes on where it was resumed, and a run from the begin
+// replaces all.
+//
+// Folder and file come with the first step, so a run that ends before it writes nothing. A disk
+// that is full or fails costs steps but does not stop the run, by the rule of MetricsFile
+// (metrics_file.h). Each event is written in one piece, and a part of an event is taken back.
+// Thread rule: one thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace weir::train {
+
+class EventFile {
+ public:
+  using Scalars = std::vector<std::pair<std::string, double>>;
+
+  explicit EventFile(std::string folder) : folder_(std::move(folder)) {}
+  ~EventFile();
+  EventFile(const EventFile&) = delete;
+  EventFile& operator=(const EventFile&) = delete;
+
+  // kNotFound (W0075): `folder` is no folder that can be written, and none can be made. Changes
+  // nothing.
+  static absl::Status CheckFolder(const std::string& folder);
+
+  // Writes the values of a step at `wall_seconds` since 1970. Names are those of the metrics file;
+  // Tag says what they become. Returns a warning that a person should read now, or mostly an empty
+  // text.
+  std::string Write(int64_t step, double wall_seconds, const Scalars& values);
+  int64_t num_lost() const { return num_lost_; }  // steps
+
+  // Returns the tag of a metric: "lr" is "learning_rate", "tokens_per_second" is "tokens_per_s",
+  // "step_seconds" is "step_time", "eval_loss" is "eval/loss".
+  static std::string Tag(const std::string& metric);
+
+ private:
+  int Open(int64_t step, double wall_seconds);
+  int Append(const std::string& bytes);
+
+  const std::string folder_;
+  std::string path_;
+  int descriptor_ = -1;
+  int64_t size_ = 0;  // of the whole events in the file
+  bool failing_ = false;
+  int64_t num_lost_ = 0;
+};
+
+// Returns an event in the frame of an event file: its length, the checksum of the length, the
+// event, its checksum.
+std::string FrameOf(const std::string& event);
+
+}  // namespace weir::train
