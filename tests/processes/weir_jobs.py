@@ -11,6 +11,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -241,3 +242,14 @@ class JobCase(unittest.TestCase):
     def write_job(self, *options):
         """Writes the job of a small model, with these options of `weir zoo`."""
         self.place.write_job(*SMALL, *options)
+
+    def mount_small_disk(self, name, size):
+        """Mounts a disk of that size, such as "8k", at a new folder of the place. Skips the test where nobody may."""
+        os.mkdir(self.place.path(name))
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "weir", self.place.path(name)],
+                                 capture_output=True, check=False)
+        if mounted.returncode != 0:
+            print("NOT TESTED: a full disk needs a file system of its own, and this user may not mount one",
+                  file=sys.stderr)
+            self.skipTest("cannot mount a tmpfs")
+        self.addCleanup(subprocess.run, ["umount", "-l", self.place.path(name)], check=False)

@@ -5,8 +5,7 @@ import re
 import subprocess
 import unittest
 
-from tests.processes import weir_jobs
-from tests.view import browser
+from tests.view import view_case
 
 VIEWS = {"verdict": r"A step.* takes ", "timeline": "Timeline", "registers": "Registers",
          "path": "Critical path of step",
@@ -24,31 +23,12 @@ NAMELESS = """
 """
 
 
-class View(weir_jobs.JobCase):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.browser = browser.Browser()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.browser.close()
-        super().tearDownClass()
-
+class View(view_case.ViewCase):
     def setUp(self):
         super().setUp()
         self.write_job()
         self.place.train("--mesh", "pp=2,dp=2", "--steps", "6", "--trace", "run.pftrace")
-        self.server = subprocess.Popen([self.place.program, "view", "run.pftrace", "--no-open"], cwd=self.place.folder,
-                                       env=self.place.environment, stdout=subprocess.PIPE, text=True)
-        self.addCleanup(self.end_server)
-        self.address = self.server.stdout.readline().strip()
-        self.assertRegex(self.address, r"^http://127\.0\.0\.1:\d+/[0-9a-f]{32}/$")
-
-    def end_server(self):
-        self.server.terminate()
-        self.assertEqual(self.server.wait(60), 0)
-        self.server.stdout.close()
+        self.address = self.serve("run.pftrace")
 
     def report(self):
         return json.loads(self.place.run("trace", "report", "run.pftrace", "--json").stdout)

@@ -7,24 +7,13 @@ import signal
 import unittest
 
 from tests.processes import held_threads
-from tests.processes import weir_jobs
-from tests.view import browser
+from tests.view import view_case
 
 ACTORS = "caf.actor"  # the name of the threads that run actors
 VIEWS = ("verdict", "timeline", "pipeline", "registers", "devices", "transfers", "skew")
 
 
-class Ending(weir_jobs.JobCase):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.browser = browser.Browser()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.browser.close()
-        super().tearDownClass()
-
+class Ending(view_case.ViewCase):
     def export(self):
         self.place.run("view", "t.pftrace", "--export", "run.html")
         return f"file://{self.place.path('run.html')}"

@@ -10,23 +10,13 @@ import urllib.error
 import urllib.request
 
 from tests.processes import weir_jobs
-from tests.view import browser
+from tests.view import view_case
 
 TWO = ("--mesh", "dp=2", "--processes", "2")
 ENDLESS = ("--steps", "100000000")
 
 
-class Live(weir_jobs.JobCase):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.browser = browser.Browser()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.browser.close()
-        super().tearDownClass()
-
+class Live(view_case.ViewCase):
     def setUp(self):
         super().setUp()
         self.write_job()
@@ -39,16 +29,7 @@ class Live(weir_jobs.JobCase):
 
     def attach(self, job):
         """Serves the run by a process of its own, and returns the address."""
-        server = subprocess.Popen([self.place.program, "view", "--attach", str(job.starter.pid), "--no-open"],
-                                  cwd=self.place.folder, env=self.place.environment, stdout=subprocess.PIPE, text=True)
-
-        def end():
-            server.terminate()
-            self.assertEqual(server.wait(60), 0)
-            server.stdout.close()
-
-        self.addCleanup(end)
-        return server.stdout.readline().strip()
+        return self.serve("--attach", str(job.starter.pid))
 
     def top(self, job, *flags):
         return self.place.run("top", str(job.starter.pid), *flags).stdout

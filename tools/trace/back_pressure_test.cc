@@ -20,12 +20,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-RecordedRun RunOf(const std::string& file) {
-  absl::StatusOr<RecordedRun> run = ReadRecordedRun(Read(file));
-  EXPECT_TRUE(run.ok()) << run.status();
-  return run.ok() ? *std::move(run) : RecordedRun{};
-}
-
 const PressureNode& NodeOf(const BackPressure& pressure, const std::string& name) {
   for (const PressureNode& node : pressure.nodes) {
     if (node.name == name) return node;

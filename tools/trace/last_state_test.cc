@@ -14,20 +14,20 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-RecordedRun RunOf(const std::string& file) {
+RecordedRun RunWithGaps(const std::string& file) {
   absl::StatusOr<RecordedRun> run = ReadRunWithGaps(Read(file));
   EXPECT_TRUE(run.ok()) << run.status();
   return *std::move(run);
 }
 
 TEST(LastStateTest, ARunThatEndedWholeHasNone) {
-  EXPECT_FALSE(FindLastState(RunOf(Relay(3).File({0, 1}))).has_value());
+  EXPECT_FALSE(FindLastState(RunWithGaps(Relay(3).File({0, 1}))).has_value());
 }
 
 TEST(LastStateTest, ARankThatIsMissingIsNamedAndWhoDependsOnIt) {
   Relay relay(3);
   relay.BeginStep();  // rank 0 made x of step 3, and rank 1 left no trace
-  const std::optional<LastState> state = FindLastState(RunOf(relay.File({1})));
+  const std::optional<LastState> state = FindLastState(RunWithGaps(relay.File({1})));
   ASSERT_TRUE(state.has_value());
   EXPECT_THAT(state->missing, ElementsAre(RankId(0)));
   EXPECT_THAT(ToText(*state), HasSubstr("The trace lacks rank 0: its process"));
@@ -39,7 +39,7 @@ TEST(LastStateTest, ARankThatIsMissingIsNamedAndWhoDependsOnIt) {
 TEST(LastStateTest, AnActThatHadAllThatItNeedsIsWhatTheOthersWaitFor) {
   Relay relay(2);
   relay.BeginStep();  // x of step 2 lies there, and rank 1 never read it
-  const RecordedRun run = RunOf(relay.File({0, 1}));
+  const RecordedRun run = RunWithGaps(relay.File({0, 1}));
   EXPECT_EQ(run.times.steps.size(), 2u);
   const std::optional<LastState> state = FindLastState(run);
   ASSERT_TRUE(state.has_value());
@@ -58,7 +58,7 @@ TEST(LastStateTest, ARankThatNeedsATokenOfAMissingOneSaysSo) {
   // rank show to have begun.
   Relay relay(2);
   relay.BeginStep();
-  const RecordedRun run = RunOf(relay.File({1, 2}));
+  const RecordedRun run = RunWithGaps(relay.File({1, 2}));
   const std::optional<LastState> state = FindLastState(run);
   ASSERT_TRUE(state.has_value());
   EXPECT_THAT(state->missing, ElementsAre(RankId(0)));
@@ -75,7 +75,7 @@ TEST(LastStateTest, ARankThatNeedsATokenOfAMissingOneSaysSo) {
 TEST(LastStateTest, ATraceOfNoWholeStepStillHasALastState) {
   Relay relay(0);
   relay.BeginStep();
-  const RecordedRun run = RunOf(relay.File({0, 1}));
+  const RecordedRun run = RunWithGaps(relay.File({0, 1}));
   EXPECT_TRUE(run.times.steps.empty());
   const std::optional<LastState> state = FindLastState(run);
   ASSERT_TRUE(state.has_value());

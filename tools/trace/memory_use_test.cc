@@ -15,14 +15,6 @@
 namespace weir::trace {
 namespace {
 
-RecordedRun RunOf(const TracedJob& job) {
-  std::stringstream out;
-  EXPECT_EQ(WriteTrace(job, 0, out), absl::OkStatus());
-  absl::StatusOr<RecordedRun> run = ReadRecordedRun(Read(out.str()));
-  EXPECT_TRUE(run.ok()) << run.status();
-  return run.ok() ? *std::move(run) : RecordedRun{};
-}
-
 // One rank whose acts a, b, c and d take 1 us each. a writes v (100 bytes) and b writes w (1000
 // bytes), both for c. A weight has 500 bytes, and its register lies in the same place.
 class FourActs {

@@ -5,10 +5,13 @@
 #include <cstdint>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "gtest/gtest.h"
 #include "runtime/trace/trace_file.h"
+#include "tools/trace/recorded_run.h"
 #include "tools/trace/trace_reader.h"
 
 namespace weir::trace {
@@ -102,6 +105,19 @@ inline TraceReader Read(const std::string& file) {
   TraceReader reader;
   EXPECT_EQ(reader.Read(file), absl::OkStatus());
   return reader;
+}
+
+// Returns the run of a whole trace.
+inline RecordedRun RunOf(const std::string& file) {
+  absl::StatusOr<RecordedRun> run = ReadRecordedRun(Read(file));
+  EXPECT_TRUE(run.ok()) << run.status();
+  return run.ok() ? *std::move(run) : RecordedRun{};
+}
+inline RecordedRun RunOf(const Relay& relay) { return RunOf(relay.File({0, 1})); }
+inline RecordedRun RunOf(const TracedJob& job) {
+  std::stringstream out;
+  EXPECT_EQ(WriteTrace(job, 0, out), absl::OkStatus());
+  return RunOf(out.str());
 }
 
 }  // namespace weir::trace

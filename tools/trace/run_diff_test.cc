@@ -17,12 +17,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-RecordedRun RunOf(const std::string& file) {
-  absl::StatusOr<RecordedRun> run = ReadRecordedRun(Read(file));
-  EXPECT_TRUE(run.ok()) << run.status();
-  return run.ok() ? *std::move(run) : RecordedRun{};
-}
-
 const std::vector<int> kBoth = {0, 1};
 
 TEST(RunDiffTest, TheRowsOfThePathAddUpToTheDifferenceOfTheSteps) {

@@ -17,12 +17,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-RecordedRun RunOf(const Relay& relay) {
-  absl::StatusOr<RecordedRun> run = ReadRecordedRun(Read(relay.File({0, 1})));
-  EXPECT_TRUE(run.ok()) << run.status();
-  return run.ok() ? *std::move(run) : RecordedRun{};
-}
-
 TEST(StepPartsTest, AWaitForAnotherRankIsLateUntilTheTokenIsSentAndThenUnderWay) {
   std::map<StepPartKind, double> share;
   double sum = 0;

@@ -15,12 +15,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-RecordedRun RunOf(const Relay& relay) {
-  absl::StatusOr<RecordedRun> run = ReadRecordedRun(Read(relay.File({0, 1})));
-  EXPECT_TRUE(run.ok()) << run.status();
-  return run.ok() ? *std::move(run) : RecordedRun{};
-}
-
 TEST(StepPathsTest, TheSegmentsOfAStepFollowOneAnotherFromItsBeginToItsEnd) {
   const RecordedRun run = RunOf(Relay(4));
   const StepPaths paths = FindStepPaths(run);

@@ -13,14 +13,6 @@
 namespace weir::trace {
 namespace {
 
-RecordedRun RunOf(const TracedJob& job) {
-  std::stringstream out;
-  EXPECT_EQ(WriteTrace(job, 0, out), absl::OkStatus());
-  absl::StatusOr<RecordedRun> run = ReadRecordedRun(Read(out.str()));
-  EXPECT_TRUE(run.ok()) << run.status();
-  return run.ok() ? *std::move(run) : RecordedRun{};
-}
-
 TEST(TransfersTest, AMessageThatWasWaitedForHasATimeBesideThatOfThePlan) {
   const Relay relay(6);
   TracedJob job;
