@@ -38,12 +38,25 @@ class CauseFinder {
     AddShortActs();
     std::stable_sort(causes_.begin(), causes_.end(),
                      [](const Cause& a, const Cause& b) { return a.share > b.share; });
+    PutMissingCoresFirst();
     return std::move(causes_);
   }
 
  private:
   void Add(double share, const std::string& text) {
     if (share >= kNamedMin) causes_.push_back({std::min(share, 1.0), text});
+  }
+
+  // Where no device has a core, the other causes tell of the machine as much as of the job.
+  void PutMissingCoresFirst() {
+    const std::string text = AdviceOnCores(why_.speeds);
+    if (text.empty()) return;
+    double lost_ns = 0;
+    for (const DeviceSpeed& device : why_.speeds.devices)
+      lost_ns += device.core_share < 0 ? 0 : device.busy_ns_per_step * (1 - device.core_share);
+    const double devices = static_cast<double>(why_.speeds.devices.size());
+    const double share = lost_ns / devices / std::max(1.0, why_.recorded_step_ns);
+    causes_.insert(causes_.begin(), {std::min(share, 1.0), text});
   }
 
   void AddSlowRanks() {

@@ -1,7 +1,9 @@
 // The causes of a step's time as sentences, the costliest first: what holds the job, for which
-// share of a step, and what to try. A cause is named only if it costs a few per cent of a step.
-// Shares of several causes may tell of the same time, so they do not add up.
+// share of a step, and what to try. Missing cores come before all others. A cause is named only if
+// it costs a few per cent of a step. Shares of several causes may tell of the same time, so they do
+// not add up.
 //
+//   missing cores      no device has a core for most of the time that it works
 //   a slow rank        the same acts take longer there than elsewhere
 //   few registers      a replay with more slots is faster
 //   communication      a replay with links that take no time is faster; the exchange or the link

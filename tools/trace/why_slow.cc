@@ -264,31 +264,6 @@ double ExchangesOf(const CriticalPath& path) {
   return share;
 }
 
-// Returns an empty text unless all devices whose CPU time is known lack a core. If all lack a core,
-// the job is not the first thing to change.
-std::string AdviceOnCores(const SpeedReport& speeds) {
-  const DeviceSpeed *least = nullptr, *most = nullptr;
-  for (const DeviceSpeed& device : speeds.devices) {
-    if (device.core_share < 0) continue;
-    if (least == nullptr || device.core_share < least->core_share) least = &device;
-    if (most == nullptr || device.core_share > most->core_share) most = &device;
-  }
-  if (most == nullptr || most->core_share >= kHasACoreMin) return "";
-  const std::string shares =
-      most->core_share < kStragglerFactorMin * least->core_share
-          ? absl::StrFormat("a device has one for %.0f to %.0f %%", least->core_share * 100,
-                            most->core_share * 100)
-          : absl::StrFormat(
-                "rank %d has one for only %.0f %%, and rank %d, the best off, for %.0f "
-                "%%,",
-                least->rank.value(), least->core_share * 100, most->rank.value(),
-                most->core_share * 100);
-  return absl::StrCat("cores are missing: ", shares,
-                      " of the time that it works. Take fewer devices or --threads, or end the "
-                      "programs beside it; what the job itself could do better shows once each "
-                      "device has a core");
-}
-
 std::string AdviceOnSlots(const WhySlow& why) {
   const WhatIfRow* best = nullptr;  // that names registers
   double most = 0;                  // that slots can gain
@@ -476,6 +451,29 @@ absl::StatusOr<WhySlow> FindWhySlow(const RecordedRun& run, const WhySlowOptions
   std::stable_sort(why.what_ifs.begin(), why.what_ifs.end(),
                    [](const WhatIfRow& a, const WhatIfRow& b) { return a.gain > b.gain; });
   return why;
+}
+
+std::string AdviceOnCores(const SpeedReport& speeds) {
+  const DeviceSpeed *least = nullptr, *most = nullptr;
+  for (const DeviceSpeed& device : speeds.devices) {
+    if (device.core_share < 0) continue;
+    if (least == nullptr || device.core_share < least->core_share) least = &device;
+    if (most == nullptr || device.core_share > most->core_share) most = &device;
+  }
+  if (most == nullptr || most->core_share >= kHasACoreMin) return "";
+  const std::string shares =
+      most->core_share < kStragglerFactorMin * least->core_share
+          ? absl::StrFormat("a device has one for %.0f to %.0f %%", least->core_share * 100,
+                            most->core_share * 100)
+          : absl::StrFormat(
+                "rank %d has one for only %.0f %%, and rank %d, the best off, for %.0f "
+                "%%,",
+                least->rank.value(), least->core_share * 100, most->rank.value(),
+                most->core_share * 100);
+  return absl::StrCat("cores are missing: ", shares,
+                      " of the time that it works. Take fewer devices or --threads, or end the "
+                      "programs beside it; what the job itself could do better shows once each "
+                      "device has a core");
 }
 
 std::string Advice(const WhySlow& why) {

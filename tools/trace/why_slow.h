@@ -97,4 +97,8 @@ std::string ToText(const WhySlow& why, size_t rows_max);
 // a typical step count; without any, the sentence says so. Empty if no tried change gains anything.
 std::string Advice(const WhySlow& why);
 
+// Returns an empty text unless all devices whose CPU time is known lack a core. If all lack a core,
+// the job is not the first thing to change.
+std::string AdviceOnCores(const SpeedReport& speeds);
+
 }  // namespace weir::trace

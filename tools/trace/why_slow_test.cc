@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "proto/trace.pb.h"
 #include "runtime/trace/trace_file.h"
+#include "tools/trace/causes.h"
 #include "tools/trace/relay_testing.h"
 #include "tools/trace/replay.h"
 #include "tools/trace/report_text.h"
@@ -294,6 +295,20 @@ TEST(WhySlowTest, ARankThatIsSlowerAtEqualWorkIsNamed) {
   EXPECT_THAT(ToText(why, 5),
               HasSubstr("`forward layers.*`: an act takes 2.500 ms, elsewhere 1.000 ms"));
   EXPECT_THAT(Advice(WhyOf(EqualWork(2.5, 1))), HasSubstr("its device is slower"));
+}
+
+std::vector<Cause> CausesOf(const std::string& file) {
+  return FindCauses(MakeTraceReport(Read(file)), WhyOf(file));
+}
+
+TEST(CausesTest, MissingCoresComeBeforeASlowRank) {
+  const std::vector<Cause> lacking = CausesOf(EqualWork(2.5, 0.1, 1000, /*core_of_rank_0=*/0.6));
+  ASSERT_GE(lacking.size(), 2u);
+  EXPECT_THAT(lacking[0].text, HasSubstr("cores are missing: rank 1 has one for only 10 %"));
+  EXPECT_THAT(lacking[1].text, HasSubstr("rank 1 is slow"));
+  const std::vector<Cause> slow = CausesOf(EqualWork(2.5, 1));
+  ASSERT_FALSE(slow.empty());
+  EXPECT_THAT(slow[0].text, HasSubstr("rank 1 is slow"));
 }
 
 TEST(WhySlowTest, IfAllRanksLackACoreTheWorstOffIsNamed) {
