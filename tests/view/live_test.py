@@ -97,6 +97,18 @@ class Live(view_case.ViewCase):
         self.assertEqual(gone.returncode, 66)
         self.assertIn("W0891", gone.stderr)
 
+    def test_attach_needs_no_name_where_one_run_goes_on(self):
+        # Other tests may run jobs at the same time, and are then listed.
+        job = self.place.start(*ENDLESS)
+        job.wait_for_step()
+        asked = subprocess.Popen([self.place.program, "view", "--attach", "--no-open"], env=self.place.environment,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        first = asked.stdout.readline()
+        asked.terminate()
+        _, err = asked.communicate(timeout=60)
+        self.assertTrue(first.startswith("http://") or ("W0891" in err and str(job.starter.pid) in err), (first, err))
+        job.end()
+
     def test_metrics_are_for_who_knows_the_address(self):
         job, address = self.start_viewed(*ENDLESS)
         with urllib.request.urlopen(address + "metrics") as answer:

@@ -10,6 +10,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "tools/cli/cli_verbs.h"
+#include "tools/console/console.h"
 #include "tools/launch/signal_watch.h"
 #include "tools/live/live_reader.h"
 #include "tools/live/top_text.h"
@@ -43,9 +44,11 @@ std::vector<live::SeenRun> Seen(const std::vector<std::unique_ptr<live::LiveRead
 // Returns the screen: the run that is followed, or a table of all runs if there are several.
 std::string ScreenOf(const std::vector<live::SeenRun>& seen) {
   const int64_t now_unix_ms = RealTimeNs() / kNsPerMs;
+  const int terminal = console::TerminalColumns(STDOUT_FILENO);
+  const int columns = terminal > 0 ? terminal : live::kTopColumns;
   if (seen.empty()) return "no run of this user goes on on this machine\n";
-  if (seen.size() == 1) return live::TopText(seen.front(), now_unix_ms, kRowsMax);
-  return live::RunsText(seen, now_unix_ms) +
+  if (seen.size() == 1) return live::TopText(seen.front(), now_unix_ms, kRowsMax, columns);
+  return live::RunsText(seen, now_unix_ms, columns) +
          "\nweir top RUN shows one of them, by its process id or its name\n";
 }
 

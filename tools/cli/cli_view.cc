@@ -33,7 +33,7 @@ constexpr int kRunsMax = 2;
 
 struct ViewArguments {
   std::vector<std::string> paths;  // one trace, or two to compare
-  bool attaches = false;
+  const CLI::Option* attach = nullptr;
   std::string run;   // of --attach; empty: the only one
   std::string page;  // --export
   int port = 0;
@@ -112,7 +112,7 @@ absl::Status Attach(const ViewArguments& arguments, std::ostream& out) {
 }
 
 absl::Status View(const ViewArguments& arguments, const CliContext& context) {
-  if (arguments.attaches) return Attach(arguments, *context.out);
+  if (arguments.attach->count() > 0) return Attach(arguments, *context.out);
   if (arguments.paths.empty())
     throw CLI::RequiredError("FILE, or --attach for a run that goes on,");
   if (arguments.paths.size() > kRunsMax)
@@ -146,8 +146,8 @@ void AddViewVerb(CLI::App* app, CliContext* context) {
                                          "Show a run of this user on this machine as it goes on")
                             ->type_name("[RUN]")
                             ->expected(0, 1)
-                            ->excludes(files)
-                            ->each([arguments](const std::string&) { arguments->attaches = true; });
+                            ->excludes(files);
+  arguments->attach = attach;
   verb->add_option("--export", arguments->page,
                    "Write one page that any browser opens from disk, and serve nothing")
       ->excludes(attach);

@@ -156,6 +156,7 @@ LiveState StateOf(const Json& object) {
   state.phase_since_unix_ms = IntegerIn(object, "phase_since_unix_ms");
   TakeFacts(PartIn(object, "facts"), &state);
   TakeStep(PartIn(object, "step"), &state);
+  state.stepped_unix_ms = IntegerIn(object, "stepped_unix_ms");
   state.evaluation = TextIn(PartIn(object, "evaluation"), "text");
   TakeRanks(object, &state);
   state.warnings = IntegerIn(object, "warnings");

@@ -38,7 +38,8 @@ struct LiveState {
   std::string item, mesh, where;
   bool has_step = false;
   Step step;
-  std::string evaluation;  // empty: none yet
+  int64_t stepped_unix_ms = 0;  // when it was reported
+  std::string evaluation;       // empty: none yet
   std::vector<Busy> work;
   std::vector<Worker> workers;
   int64_t warnings = 0;

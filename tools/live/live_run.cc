@@ -100,6 +100,7 @@ class LiveRun::Record {
     MutexLock lock(&mutex_);
     const int64_t now_ns = clock_->NowNs();
     state_["step"] = JsonOf(step);
+    state_["stepped_unix_ms"] = RealTimeNs() / kNsPerMs;
     if (now_ns >= next_step_ns_) {
       Add("step", state_["step"]);
       next_step_ns_ = now_ns + (now_ns - started_ns_) / kStepsPerRun;

@@ -20,6 +20,7 @@
 //                       threads_per_rank, bytes_per_rank, flops_per_step}; absent while starting
 //   step                of the last step reported: {step, loss, grad_norm, lr, items_per_second,
 //                       step_seconds, seconds_left}; numbers that are not finite or not known: null
+//   stepped_unix_ms     when it was reported
 //   evaluation          {step, text}; the last one
 //   work                [{rank, stage, busy}]: the share of the last steps that the rank spent in
 //                       acts; it waits, or has nothing to do, in the rest

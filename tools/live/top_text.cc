@@ -23,6 +23,9 @@ constexpr size_t kHostColumns = 12;
 constexpr size_t kReportLines = 12;
 // A record that is not written for this long says so, because a step may be long or a run stopped.
 constexpr int64_t kStaleMs = 3'000;
+// A step that is not done after this many times the mean step, and these seconds, is late.
+constexpr double kStepLateFactor = 5;
+constexpr double kStepLateSeconds = 3;
 
 double SecondsSince(int64_t then_unix_ms, int64_t now_unix_ms) {
   return static_cast<double>(std::max<int64_t>(0, now_unix_ms - then_unix_ms)) / kMsPerSecond;
@@ -34,22 +37,30 @@ std::string BarOf(double share, int cells) {
                       std::string(static_cast<size_t>(cells - full), '.'), "]");
 }
 
-// Returns the text cut to `columns`, at the end of a character.
+// Returns the text, or so much of it that it fits `columns` with a mark behind it.
 std::string Cut(const std::string& text, size_t columns) {
-  size_t end = 0, width = 0;
+  size_t end = 0, width = 0, before_mark = 0;
   while (end < text.size()) {
+    if (width + 1 == columns) before_mark = end;
     size_t next = end + 1;
     while (next < text.size() && (static_cast<unsigned char>(text[next]) & 0xc0) == 0x80) ++next;
-    if (++width > columns) return text.substr(0, end);
+    if (++width > columns) return text.substr(0, before_mark) + "…";
     end = next;
   }
   return text;
 }
 
-// Adds a line that fits the screen.
-void AddLine(const std::string& line, std::string* screen) {
-  absl::StrAppend(screen, Cut(line, kTopColumns), "\n");
-}
+// A Screen holds lines that fit its columns.
+class Screen {
+ public:
+  explicit Screen(int columns) : columns_(static_cast<size_t>(columns)) {}
+  void Add(const std::string& line) { absl::StrAppend(&text_, Cut(line, columns_), "\n"); }
+  const std::string& text() const { return text_; }
+
+ private:
+  const size_t columns_;
+  std::string text_;
+};
 
 std::string NumberText(double value, const char* format) {
   if (!std::isfinite(value)) return "-";
@@ -67,46 +78,51 @@ std::string PhaseText(const SeenRun& run, int64_t now_unix_ms) {
                       DurationText(SecondsSince(state.phase_since_unix_ms, now_unix_ms)));
 }
 
-void AddHead(const SeenRun& run, int64_t now_unix_ms, std::string* screen) {
+void AddHead(const SeenRun& run, int64_t now_unix_ms, Screen* screen) {
   const LiveState& state = run.state;
-  AddLine(absl::StrCat(state.title, "  pid ", run.pid, "  ", PhaseText(run, now_unix_ms)), screen);
+  screen->Add(absl::StrCat(state.title, "  pid ", run.pid, "  ", PhaseText(run, now_unix_ms)));
   if (state.has_facts) {
-    AddLine(absl::StrCat(ShortCount(static_cast<double>(state.parameters)), " parameters, ",
-                         Plural(state.ranks, "device"),
-                         state.mesh.empty() ? "" : absl::StrCat(" (", state.mesh, ")"),
-                         state.where.empty() ? "" : absl::StrCat(" ", state.where), ", ",
-                         BytesText(static_cast<double>(state.bytes_per_rank)), " each"),
-            screen);
+    screen->Add(absl::StrCat(ShortCount(static_cast<double>(state.parameters)), " parameters, ",
+                             Plural(state.ranks, "device"),
+                             state.mesh.empty() ? "" : absl::StrCat(" (", state.mesh, ")"),
+                             state.where.empty() ? "" : absl::StrCat(" ", state.where), ", ",
+                             BytesText(static_cast<double>(state.bytes_per_rank)), " each"));
   }
   const double age_ms = static_cast<double>(now_unix_ms - state.updated_unix_ms);
   if (!state.has_ended && run.is_alive && age_ms > kStaleMs) {
-    AddLine(absl::StrCat("no news for ", DurationText(age_ms / kMsPerSecond),
-                         ": a long step, or the starter is stopped"),
-            screen);
+    screen->Add(absl::StrCat("no news for ", DurationText(age_ms / kMsPerSecond),
+                             ": a long step, or the starter is stopped"));
   }
 }
 
-void AddStep(const LiveState& state, std::string* screen) {
+bool IsOver(const SeenRun& run) { return run.state.has_ended || !run.is_alive; }
+
+void AddStep(const SeenRun& run, int64_t now_unix_ms, Screen* screen) {
+  const LiveState& state = run.state;
   if (!state.has_step) return;
   const LiveState::Step& step = state.step;
   const double done =
       state.steps > 0 ? static_cast<double>(step.step) / static_cast<double>(state.steps) : 0;
-  AddLine(absl::StrFormat("step %d/%d %s %.0f %%%s", step.step, state.steps, BarOf(done, kBarCells),
-                          done * 100,
-                          std::isfinite(step.seconds_left) && !state.has_ended
-                              ? absl::StrCat("  ", DurationText(step.seconds_left), " left")
-                              : ""),
-          screen);
-  AddLine(absl::StrCat("loss ", NumberText(step.loss, "%.6g"), "  grad ",
-                       NumberText(step.gradient_norm, "%.3g"), "  lr ",
-                       NumberText(step.learning_rate, "%.3g")),
-          screen);
-  std::string speed = absl::StrCat(DurationText(step.step_seconds), " a step  ",
+  screen->Add(absl::StrFormat("step %d/%d %s %.0f %%%s", step.step, state.steps,
+                              BarOf(done, kBarCells), done * 100,
+                              std::isfinite(step.seconds_left) && !IsOver(run)
+                                  ? absl::StrCat("  ", DurationText(step.seconds_left), " left")
+                                  : ""));
+  screen->Add(absl::StrCat("loss ", NumberText(step.loss, "%.6g"), "  grad ",
+                           NumberText(step.gradient_norm, "%.3g"), "  lr ",
+                           NumberText(step.learning_rate, "%.3g")));
+  const double waited = SecondsSince(state.stepped_unix_ms, now_unix_ms);
+  if (!IsOver(run) && state.phase == "training" &&
+      waited > std::max(kStepLateSeconds, kStepLateFactor * step.step_seconds)) {
+    screen->Add(absl::StrCat("no step for ", DurationText(waited),
+                             ": look at the heartbeats below for a process that is stopped"));
+  }
+  std::string speed = absl::StrCat(TimeText(step.step_seconds * 1e9), " a step  ",
                                    ShortCount(step.items_per_second), " ", state.item, "/s");
   if (std::isfinite(state.flops_per_step) && state.flops_per_step > 0 && step.step_seconds > 0)
     absl::StrAppend(&speed, "  ", ShortCount(state.flops_per_step / step.step_seconds), "FLOP/s");
-  AddLine(speed, screen);
-  if (!state.evaluation.empty()) AddLine(state.evaluation, screen);
+  screen->Add(speed);
+  if (!state.evaluation.empty()) screen->Add(state.evaluation);
 }
 
 std::string RanksText(const std::vector<int64_t>& ranks) {
@@ -133,19 +149,18 @@ double MeanBusy(const std::vector<int64_t>& ranks, const std::map<int64_t, doubl
 }
 
 void AddWorkers(const LiveState& state, const std::map<int64_t, double>& busy, int rows_max,
-                std::string* screen) {
+                Screen* screen) {
   const bool has_hosts =
       std::any_of(state.workers.begin(), state.workers.end(),
                   [](const LiveState::Worker& worker) { return !worker.host.empty(); });
   const auto row = [&](const std::string& ranks, const std::string& host, const std::string& pid,
                        const std::string& beat, const std::string& busy_text,
                        const std::string& now) {
-    AddLine(absl::StrCat(absl::StrFormat("%-9s ", ranks),
-                         has_hosts ? absl::StrFormat("%-12s ", Cut(host, kHostColumns)) : "",
-                         absl::StrFormat("%8s %-10s %7s  ", pid, beat, busy_text), now),
-            screen);
+    screen->Add(absl::StrCat(absl::StrFormat("%-9s ", ranks),
+                             has_hosts ? absl::StrFormat("%-12s ", Cut(host, kHostColumns)) : "",
+                             absl::StrFormat("%8s %-10s %7s  ", pid, beat, busy_text), now));
   };
-  AddLine("", screen);
+  screen->Add("");
   row("RANKS", "HOST", "PID", "HEARTBEAT", "IN ACTS", "NOW");
   int rows = 0;
   for (const LiveState::Worker& worker : state.workers) {
@@ -159,33 +174,31 @@ void AddWorkers(const LiveState& state, const std::map<int64_t, double>& busy, i
         std::isfinite(share) ? absl::StrFormat("%.0f %%", share * 100) : "", worker.activity);
   }
   if (const int more = static_cast<int>(state.workers.size()) - rows_max; more > 0)
-    AddLine(absl::StrCat("and ", Plural(more, "more process")), screen);
+    screen->Add(absl::StrCat("and ", Plural(more, "more process")));
 }
 
-void AddRanks(const LiveState& state, int rows_max, std::string* screen) {
-  AddLine("", screen);
-  AddLine(absl::StrFormat("%-9s %-6s %-16s", "RANK", "STAGE", "IN ACTS"), screen);
+void AddRanks(const LiveState& state, int rows_max, Screen* screen) {
+  screen->Add("");
+  screen->Add(absl::StrFormat("%-9s %-6s %-16s", "RANK", "STAGE", "IN ACTS"));
   int rows = 0;
   for (const LiveState::Busy& rank : state.work) {
     if (rows++ == rows_max) break;
-    AddLine(absl::StrFormat("%-9d %-6d %-16s", rank.rank, rank.stage, BusyText(rank.share)),
-            screen);
+    screen->Add(absl::StrFormat("%-9d %-6d %-16s", rank.rank, rank.stage, BusyText(rank.share)));
   }
   if (const int more = static_cast<int>(state.work.size()) - rows_max; more > 0)
-    AddLine(absl::StrCat("and ", Plural(more, "more rank")), screen);
+    screen->Add(absl::StrCat("and ", Plural(more, "more rank")));
 }
 
-void AddEnd(const LiveState& state, std::string* screen) {
+void AddEnd(const LiveState& state, Screen* screen) {
   if (!state.report.empty()) {
-    AddLine("", screen);
+    screen->Add("");
     const std::vector<std::string> lines = absl::StrSplit(state.report, '\n', absl::SkipEmpty());
-    for (size_t i = 0; i < std::min(lines.size(), kReportLines); ++i) AddLine(lines[i], screen);
+    for (size_t i = 0; i < std::min(lines.size(), kReportLines); ++i) screen->Add(lines[i]);
   } else if (!state.said.empty()) {
-    AddLine("", screen);
-    AddLine(state.said, screen);
+    screen->Add("");
+    screen->Add(state.said);
   }
-  if (state.warnings > 0)
-    AddLine(absl::StrCat(Plural(state.warnings, "warning"), " so far"), screen);
+  if (state.warnings > 0) screen->Add(absl::StrCat(Plural(state.warnings, "warning"), " so far"));
 }
 
 std::string LabelText(const std::string& text) {
@@ -202,10 +215,10 @@ void AddGauge(const std::string& name, const std::string& help, const std::strin
 
 }  // namespace
 
-std::string TopText(const SeenRun& run, int64_t now_unix_ms, int rows_max) {
-  std::string screen;
+std::string TopText(const SeenRun& run, int64_t now_unix_ms, int rows_max, int columns) {
+  Screen screen(columns);
   AddHead(run, now_unix_ms, &screen);
-  AddStep(run.state, &screen);
+  AddStep(run, now_unix_ms, &screen);
   std::map<int64_t, double> busy;
   for (const LiveState::Busy& rank : run.state.work) busy[rank.rank] = rank.share;
   if (!run.state.workers.empty()) {
@@ -214,22 +227,20 @@ std::string TopText(const SeenRun& run, int64_t now_unix_ms, int rows_max) {
     AddRanks(run.state, rows_max, &screen);
   }
   AddEnd(run.state, &screen);
-  return screen;
+  return screen.text();
 }
 
-std::string RunsText(const std::vector<SeenRun>& runs, int64_t now_unix_ms) {
-  std::string screen;
-  AddLine(absl::StrFormat("%8s  %-24s %-15s %-12s %s", "PID", "JOB", "STEP", "LOSS", "NOW"),
-          &screen);
+std::string RunsText(const std::vector<SeenRun>& runs, int64_t now_unix_ms, int columns) {
+  Screen screen(columns);
+  screen.Add(absl::StrFormat("%8s  %-24s %-15s %-12s %s", "PID", "JOB", "STEP", "LOSS", "NOW"));
   for (const SeenRun& run : runs) {
     const LiveState& state = run.state;
-    AddLine(absl::StrFormat("%8d  %-24s %-15s %-12s %s", run.pid, Cut(state.title, 24),
-                            state.has_step ? absl::StrCat(state.step.step, "/", state.steps) : "-",
-                            state.has_step ? NumberText(state.step.loss, "%.6g") : "-",
-                            PhaseText(run, now_unix_ms)),
-            &screen);
+    screen.Add(absl::StrFormat(
+        "%8d  %-24s %-15s %-12s %s", run.pid, Cut(state.title, 24),
+        state.has_step ? absl::StrCat(state.step.step, "/", state.steps) : "-",
+        state.has_step ? NumberText(state.step.loss, "%.6g") : "-", PhaseText(run, now_unix_ms)));
   }
-  return screen;
+  return screen.text();
 }
 
 std::string PrometheusText(const SeenRun& run, int64_t now_unix_ms) {
@@ -261,6 +272,8 @@ std::string PrometheusText(const SeenRun& run, int64_t now_unix_ms) {
              absl::StrCat(job, ",item=\"", LabelText(state.item), "\""),
              state.step.items_per_second, &text);
   }
+  if (state.has_ended) gauge("exit_code", "Exit code of the run.", static_cast<double>(state.code));
+  if (IsOver(run)) return text;
   bool is_first = true;
   for (const LiveState::Busy& rank : state.work) {
     AddGauge(

@@ -1,5 +1,6 @@
 #include "tools/live/top_text.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -25,7 +26,7 @@ SeenRun Training() {
   state.title = "gpt";
   state.phase = "training";
   state.phase_since_unix_ms = kNowMs - 72'000;
-  state.updated_unix_ms = kNowMs - 100;
+  state.updated_unix_ms = state.stepped_unix_ms = kNowMs - 100;
   state.has_facts = state.has_step = true;
   state.steps = 500;
   state.parameters = 1'200'000;
@@ -41,14 +42,22 @@ SeenRun Training() {
   return run;
 }
 
+// Returns the number of characters of UTF-8.
+int64_t WidthOf(absl::string_view line) {
+  return std::count_if(line.begin(), line.end(),
+                       [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
+}
+
 TEST(TopTextTest, EveryLineFitsATerminalOf80Columns) {
   SeenRun run = Training();
   run.state.title = std::string(200, 't');
   run.state.said = std::string(200, 's');
   for (const absl::string_view line : absl::StrSplit(TopText(run, kNowMs, 16), '\n'))
-    EXPECT_LE(line.size(), kTopColumns) << line;
+    EXPECT_LE(WidthOf(line), kTopColumns) << line;
   for (const absl::string_view line : absl::StrSplit(RunsText({run, run}, kNowMs), '\n'))
-    EXPECT_LE(line.size(), kTopColumns) << line;
+    EXPECT_LE(WidthOf(line), kTopColumns) << line;
+  EXPECT_THAT(TopText(run, kNowMs, 16, 30), HasSubstr(std::string(29, 't') + "…\n"));
+  EXPECT_THAT(TopText(run, kNowMs, 16, 400), HasSubstr(std::string(200, 's') + "\n"));
 }
 
 TEST(TopTextTest, SaysHowFarTheRunIsAndWhatItsProcessesDo) {
@@ -56,9 +65,9 @@ TEST(TopTextTest, SaysHowFarTheRunIsAndWhatItsProcessesDo) {
   EXPECT_THAT(screen, HasSubstr("gpt  pid 4711  training for 1m12s"));
   EXPECT_THAT(screen, HasSubstr("step 125/500 [########......................] 25 %  1m12s left"));
   EXPECT_THAT(screen, HasSubstr("loss 2.25  grad 0.5  lr 0.001"));
-  EXPECT_THAT(screen, HasSubstr("500ms a step  52.3k tokens/s  4.00GFLOP/s"));
+  EXPECT_THAT(screen, HasSubstr("500 ms a step  52.3k tokens/s  4.00GFLOP/s"));
   EXPECT_THAT(screen, HasSubstr("   70 %  forward layers.1")) << "the mean of ranks 0 and 1";
-  EXPECT_THAT(screen, HasSubstr("a-host-with-"));
+  EXPECT_THAT(screen, HasSubstr("a-host-with…"));
 }
 
 TEST(TopTextTest, MoreProcessesThanRowsAreCounted) {
@@ -71,7 +80,10 @@ TEST(TopTextTest, AnEndAndASilenceAreTold) {
   SeenRun run = Training();
   run.state.updated_unix_ms = kNowMs - 10'000;
   EXPECT_THAT(TopText(run, kNowMs, 16), HasSubstr("no news for 10.0s"));
+  run.state.stepped_unix_ms = kNowMs - 9'000;
+  EXPECT_THAT(TopText(run, kNowMs, 16), HasSubstr("no step for 9.0s"));
   run.is_alive = false;
+  EXPECT_THAT(TopText(run, kNowMs, 16), Not(HasSubstr("no step for")));
   EXPECT_THAT(TopText(run, kNowMs, 16), HasSubstr("ended without a word"));
   run.state.has_ended = true;
   run.state.code = 69;
@@ -99,6 +111,11 @@ TEST(PrometheusTextTest, EachGaugeIsDescribedOnceAndHasFiniteValues) {
   EXPECT_THAT(text, HasSubstr("weir_step{job_name=\"a \\\"b\\\"\\\\\"} 125\n"));
   EXPECT_THAT(text, Not(HasSubstr("weir_loss")));
   EXPECT_THAT(text, HasSubstr("rank=\"3\"} 0.1\n"));
+  run.state.has_ended = true;
+  run.state.code = 137;
+  EXPECT_THAT(PrometheusText(run, kNowMs),
+              HasSubstr("weir_exit_code{job_name=\"a \\\"b\\\"\\\\\"} 137"));
+  EXPECT_THAT(PrometheusText(run, kNowMs), Not(HasSubstr("weir_rank_busy_ratio")));
   int described = 0;
   for (const absl::string_view line : absl::StrSplit(text, '\n'))
     described += line.find("# TYPE weir_rank_busy_ratio gauge") == 0 ? 1 : 0;

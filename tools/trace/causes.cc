@@ -16,6 +16,7 @@ namespace {
 constexpr double kNamedMin = 0.03;        // of a step
 constexpr double kUnevenMin = 1.25;       // of the mean of the other devices
 constexpr double kBubbleMin = 0.2;        // of a step, of a pipeline of even stages
+constexpr double kOfAllSlotsMin = 0.5;    // of what more slots save
 constexpr double kOfOnePairMin = 0.6;     // of the time under way
 constexpr double kFixedPartMin = 0.5;     // of the mean act, below which acts are not short
 constexpr double kFixedActNsMax = 200e3;  // what an act takes as such; longer ones are work
@@ -78,7 +79,9 @@ class CauseFinder {
         best = &row;
     }
     most = std::min(most, why_.most_by_slots());
-    const std::string named = best == nullptr ? "" : absl::StrCat(", first of all ", best->about);
+    // A change that saves a small part of it would mislead: then many registers need slots.
+    const bool stands_out = best != nullptr && best->gain >= kOfAllSlotsMin * most;
+    const std::string named = stands_out ? absl::StrCat(", first of all ", best->about) : "";
     Add(most, absl::StrCat("registers are too few: more slots save up to ", PercentText(most),
                            named, "; runtime.registers=SOLVED lets the compiler choose"));
   }

@@ -30,6 +30,8 @@ constexpr double kStragglerShareOfStep = 0.05;
 constexpr double kUneven = 1.25;  // of the mean of the others: one rank has too much to do
 // The share of the step from which a gain by slots or links is worth a look before the work itself.
 constexpr double kChangeWorthIt = 0.1;
+// The least share of what all slots save together that the slots of named registers must save.
+constexpr double kOfAllSlotsMin = 0.5;
 // The least share of a step that advice is about.
 constexpr double kNamedMin = 0.03;
 constexpr size_t kOutliersNamed = 3;
@@ -275,7 +277,10 @@ std::string AdviceOnSlots(const WhySlow& why) {
   }
   most = std::min(most, why.most_by_slots());
   const std::string solve = "runtime.registers=SOLVED lets the compiler choose their counts";
-  if (best == nullptr) return absl::StrCat("registers are too few: ", solve);
+  if (best == nullptr || best->gain < kOfAllSlotsMin * most) {
+    return absl::StrCat("registers are too few: more slots save up to ", PercentText(most), "; ",
+                        solve);
+  }
   return absl::StrCat("registers are too few: ", best->about, " saves ", PercentText(best->gain),
                       " (any number everywhere: ", PercentText(most), "); ", solve);
 }

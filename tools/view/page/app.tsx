@@ -23,7 +23,7 @@ const VIEWS: { id: string; title: string; show: (props: ViewProps) => JSX.Elemen
   { id: "verdict", title: "Verdict", show: (props) => <Verdict {...props} /> },
   { id: "path", title: "Critical path", show: (props) => <Path {...props} /> },
   { id: "timeline", title: "Timeline", show: (props) => <Timeline {...props} /> },
-  { id: "pipeline", title: "Pipeline", show: (props) => <Pipeline {...props} /> },
+  { id: "pipeline", title: "Pipeline", show: (props) => <Pipeline {...props} />, has: (run) => run.object.report.stages > 1 },
   { id: "pressure", title: "Back-pressure", show: (props) => <Pressure {...props} /> },
   { id: "registers", title: "Registers", show: (props) => <Registers {...props} /> },
   { id: "memory", title: "Memory", show: (props) => <Memory {...props} /> },

@@ -11,6 +11,7 @@ const WIDTH = 900;
 const HEIGHT = 130;
 const MESSAGES = 200;
 const STALE_MS = 3000;
+const STEP_LATE_FACTOR = 5; // as in tools/live/top_text.cc
 
 function duration(ms: number): string {
   const s = Math.max(0, ms / 1000);
@@ -98,9 +99,12 @@ function Facts({ run, now }: { run: LiveRun; now: number }): JSX.Element {
   const step = state.step;
   const over = isOver(run);
   const age = now - state.updated_unix_ms;
+  const waited = now - (state.stepped_unix_ms || now);
+  const late = !over && step && state.phase === "training" &&
+    waited > Math.max(STALE_MS, STEP_LATE_FACTOR * 1000 * (step.step_seconds || 0)) ? waited : 0;
   const told: [string, string][] = [];
   if (step && step.step_seconds !== null) told.push(["a step", time(step.step_seconds * 1e9)]);
-  if (step && facts && step.items_per_second !== null) told.push(["speed", `${shortCount(step.items_per_second)} ${facts.item}/s`]);
+  if (step && facts && step.items_per_second !== null && !over) told.push(["speed", `${shortCount(step.items_per_second)} ${facts.item}/s`]);
   if (step && facts && facts.flops_per_step && step.step_seconds)
     told.push(["arithmetic", `${shortCount(facts.flops_per_step / step.step_seconds, " ")}FLOP/s`]);
   if (step && step.lr !== null) told.push(["learning rate", shortNumber(step.lr)]);
@@ -112,6 +116,7 @@ function Facts({ run, now }: { run: LiveRun; now: number }): JSX.Element {
       <p role="status" class={over && (!state.end || state.end.code !== 0) ? "error" : ""}>
         {phaseText(state, run.isAlive, now)}
         {!over && age > STALE_MS && ` No news for ${duration(age)}: a long step, or the starter is stopped.`}
+        {late > 0 && ` No step for ${duration(late)}: look at the heartbeats below for a process that is stopped.`}
         {run.isLost && ` Weir does not answer since ${new Date(run.heard).toLocaleTimeString()}; the page keeps what it has.`}
       </p>
       {step && facts && facts.steps > 0 && (
@@ -124,7 +129,7 @@ function Facts({ run, now }: { run: LiveRun; now: number }): JSX.Element {
   );
 }
 
-function Ranks({ state }: { state: LiveState }): JSX.Element | null {
+function Ranks({ state, over }: { state: LiveState; over: boolean }): JSX.Element | null {
   const busy = new Map((state.work || []).map((rank) => [rank.rank, rank.busy]));
   const bar = (share: number | null | undefined) => share === null || share === undefined ? "" : (
     <span><Bar share={share} colour="#009e73" label={percent(share)} /> {percent(share)}</span>
@@ -139,10 +144,10 @@ function Ranks({ state }: { state: LiveState }): JSX.Element | null {
         { title: <Term word="rank">ranks</Term>, cell: (w) => w.ranks.join(", ") },
         { title: "host", cell: (w) => w.host || "this" },
         { title: "process", number: true, cell: (w) => w.pid > 0 ? String(w.pid) : "" },
-        { title: "last heartbeat", cell: (w) => w.state === "connected" ? `${duration(w.silent_ms)} ago` : w.state },
+        { title: "last heartbeat", cell: (w) => over ? "the run is over" : w.state === "connected" ? `${duration(w.silent_ms)} ago` : w.state },
         { title: <Term word="in acts" />, cell: (w) => bar(mean(w.ranks)) },
         { title: <Term word="act">acts</Term>, number: true, cell: (w) => count(w.acts) },
-        { title: "does", cell: (w) => w.activity },
+        { title: "does", cell: (w) => over ? "" : w.activity },
       ]} />
     );
   }
@@ -193,7 +198,7 @@ function Run({ run, now }: { run: LiveRun; now: number }): JSX.Element {
           <Curve name="time of a step" unit={(s) => time(s * 1e9)} steps={steps} field="step_seconds" />
         </div>
         {state.evaluation && <p>after step {count(state.evaluation.step)}: {state.evaluation.text}</p>}
-        <Ranks state={state} />
+        <Ranks state={state} over={isOver(run)} />
         <Messages run={run} />
         <p class="note">The acts of a run, with the causes of its waits, are in its trace: <code>weir train --trace FILE</code>,
           then <code>weir view FILE</code>.</p>

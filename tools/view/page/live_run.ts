@@ -40,6 +40,7 @@ export interface LiveState {
     flops_per_step: number | null;
   };
   step?: LiveStep;
+  stepped_unix_ms?: number;
   evaluation?: { step: number; text: string };
   work?: { rank: number; stage: number; busy: number | null }[];
   workers?: LiveWorker[];
