@@ -130,8 +130,9 @@ class CauseFinder {
     const double share = std::min(report_.pipeline_bubble, report_.bubble_formula);
     Add(share,
         absl::StrFormat("the pipeline has few micro-batches, %d for %d stages: a stage has no work "
-                        "for %s of a step; take more micro-batches",
-                        report_.micro_batches, report_.num_stages,
+                        "for %s of a step even if all stages take the same time (here %s); take "
+                        "more micro-batches",
+                        report_.micro_batches, report_.num_stages, PercentText(share),
                         PercentText(report_.pipeline_bubble)));
   }
 

@@ -19,6 +19,7 @@ namespace weir::trace {
 namespace {
 
 constexpr double kSameShare = 0.01;  // of a step: a smaller difference is none
+constexpr double kFewMatch = 0.1;    // of all actors; below it, the jobs are hardly one
 constexpr size_t kRowIndent = 46;
 
 using Key = std::pair<std::string, std::string>;  // cause, name
@@ -223,9 +224,10 @@ std::string Verdict(const RunDiff& diff, const std::string& a_name, const std::s
       break;
     }
   }
-  if (diff.matched == 0) {
-    absl::StrAppend(
-        &text, ". No plan node has the same name and rank in both: are these runs of one job?");
+  if (static_cast<double>(diff.matched) <
+      kFewMatch * static_cast<double>(diff.matched + diff.only_a + diff.only_b)) {
+    absl::StrAppend(&text, ". ", diff.matched == 0 ? "No" : "Hardly a",
+                    " plan node has the same name and rank in both: are these runs of one job?");
   }
   return text;
 }
