@@ -4,11 +4,13 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import unittest
 import urllib.error
 import urllib.request
 
+from tests.processes import census
 from tests.processes import weir_jobs
 from tests.view import view_case
 
@@ -40,9 +42,15 @@ class Live(view_case.ViewCase):
     def await_text(self, text):
         self.browser.until(text, "return document.body.innerText.includes(arguments[0])", text)
 
-    def test_the_page_follows_the_run_and_keeps_it_when_a_worker_and_the_server_are_gone(self):
+    def viewer_of(self, job):
+        """Returns the process that serves the page of --view."""
+        (viewer,) = [pid for pid in census.children_of(job.starter.pid) if census.arguments_of(pid)[1:2] == ["view"]]
+        return viewer
+
+    def test_the_page_follows_the_run_to_its_end(self):
         job, address = self.start_viewed(*TWO, *ENDLESS)
         self.browser.open(address)
+        self.browser.messages()  # those of the page before, whose server is gone
         self.browser.until("two processes", "return document.querySelectorAll('tbody tr').length >= 2 &&"
                                             "document.body.innerText.includes('ago')")
         self.await_text("loss")
@@ -53,10 +61,37 @@ class Live(view_case.ViewCase):
         self.assertEqual(len(curves), 4, curves)
         self.assertEqual([url for url in self.browser.loaded() if not url.startswith(address)], [])
         self.assertEqual([m for m in self.browser.messages() if "favicon" not in m], [])
-        os.kill(job.wait_for_workers(2)["1"], signal.SIGKILL)
-        job.wait()
-        self.await_text("Weir does not answer")
+        os.kill(next(pid for pid, rank in job.workers().items() if rank == "1"), signal.SIGKILL)
+        self.await_text("The run has ended with exit code 137.")
+        self.assertEqual(job.wait().code, 137)
         self.assertGreaterEqual(self.step_shown(), before)
+        weir_jobs.until("the viewer ends, too", lambda: not self.place.processes(), 60)
+
+    def expect_good_end(self, job):
+        """Interrupts the run, which then writes its weights."""
+        os.kill(job.starter.pid, signal.SIGINT)
+        self.assertEqual(job.wait(120).code, 130)
+        self.assertGreater(len(self.place.bytes_of("weights.st")), 1000)
+        weir_jobs.until("the viewer ends, too", lambda: not self.place.processes(), 60)
+
+    def test_a_run_does_not_need_its_viewer_and_the_page_keeps_what_it_has(self):
+        job, address = self.start_viewed(*ENDLESS, "--save", "weights.st")
+        self.browser.open(address)
+        shown = self.step_shown()
+        os.kill(self.viewer_of(job), signal.SIGKILL)
+        self.await_text("Weir does not answer")
+        self.assertGreaterEqual(self.step_shown(), shown)
+        self.expect_good_end(job)
+
+    def test_slow_and_many_connections_do_not_reach_the_run(self):
+        job, address = self.start_viewed(*ENDLESS, "--save", "weights.st")
+        host, port = re.fullmatch(r"http://([\d.]+):(\d+)/.*", address).groups()
+        idle = [socket.create_connection((host, int(port))) for _ in range(200)]
+        for connection in idle[:20]:
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: x")
+        self.expect_good_end(job)
+        for connection in idle:
+            connection.close()
 
     def test_a_page_of_its_own_process_tells_how_the_run_ended(self):
         job = self.place.start(*TWO, *ENDLESS)

@@ -262,6 +262,13 @@ void AddPlaceOption(CLI::App* verb, std::string* place) {
       ->group("Hosts");
 }
 
+absl::Status OfTrace(const std::string& path, const absl::Status& status) {
+  if (!absl::IsFailedPrecondition(status)) return status;
+  return Damaged({"W0537", path, "a trace of all ranks with whole steps",
+                  std::string(status.message()),
+                  "weir trace report FILE, or weir view FILE, shows what this trace has"});
+}
+
 CLI::App* AddVerb(CLI::App* app, CliContext* context, const std::string& name,
                   const std::string& about, const std::string& examples,
                   std::function<absl::Status()> work) {

@@ -67,7 +67,9 @@ absl::Status Top(const TopArguments& arguments, const CliContext& context) {
   if (arguments.json) {
     for (const auto& reader : readers) {
       WEIR_ASSIGN_OR_RETURN(const std::string state, reader->StateText());
-      *context.out << state << "\n";
+      *context.out << live::ParseState(state).dump(-1, ' ', /*ensure_ascii=*/true,
+                                                   nlohmann::json::error_handler_t::replace)
+                   << "\n";
     }
     return absl::OkStatus();
   }

@@ -54,7 +54,9 @@ absl::Status Diff(const DiffArguments& arguments, const CliContext& context) {
                                       static_cast<size_t>(files[i]->size())),
                     path));
     files[i].reset();  // the reader has its own copy of the data that it keeps
-    return trace::ReadRecordedRun(reader);
+    absl::StatusOr<trace::RecordedRun> run = trace::ReadRecordedRun(reader);
+    if (!run.ok()) return OfTrace(path, run.status());
+    return run;
   };
   WEIR_ASSIGN_OR_RETURN(const trace::RecordedRun a, read(0, arguments.a));
   WEIR_ASSIGN_OR_RETURN(const trace::RecordedRun b, read(1, arguments.b));
@@ -103,7 +105,8 @@ absl::Status Report(const ReportArguments& arguments, const CliContext& context)
   // A trace that lacks the data for a replay still has the rest of its report. A wrong argument is
   // an error.
   const bool asked = arguments.step.has_value() || !arguments.what_ifs.empty();
-  if (!why.ok() && (asked || !absl::IsFailedPrecondition(why.status()))) return why.status();
+  if (!why.ok() && (asked || !absl::IsFailedPrecondition(why.status())))
+    return OfTrace(arguments.path, why.status());
   std::optional<trace::LastState> last_state;
   if (const auto run = trace::ReadRunWithGaps(reader); run.ok())
     last_state = trace::FindLastState(*run);

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <iostream>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,7 @@
 #include "tools/cli/cli_checks.h"
 #include "tools/cli/cli_verbs.h"
 #include "tools/cli/dry_run.h"
+#include "tools/cli/run_viewer.h"
 #include "tools/cli/train_arguments.h"
 #include "tools/console/console.h"
 #include "tools/fleet/fleet_runner.h"
@@ -25,13 +27,11 @@
 #include "tools/launch/placement.h"
 #include "tools/launch/program_path.h"
 #include "tools/launch/signal_watch.h"
-#include "tools/live/live_reader.h"
 #include "tools/live/live_run.h"
 #include "tools/train/generator.h"
 #include "tools/train/job_session.h"
 #include "tools/train/prepare_training.h"
 #include "tools/train/trainer.h"
-#include "tools/view/view_server.h"
 
 namespace weir::cli {
 namespace {
@@ -48,22 +48,19 @@ struct OngoingRun {
   console::Console* console = nullptr;
   launch::SignalWatch* signals = nullptr;
   MonotonicClock clock;
-  std::unique_ptr<live::LiveRun> live;     // null before the job is read
-  std::unique_ptr<view::ViewServer> view;  // of --view
-  std::unique_ptr<fleet::Fleet> fleet;     // the processes of the job; null: this one
-  std::string failure;                     // the report of a failed process
+  std::unique_ptr<live::LiveRun> live;  // null before the job is read
+  std::unique_ptr<fleet::Fleet> fleet;  // the processes of the job; null: this one
+  std::string failure;                  // the report of a failed process
 };
 
-// Begins the record of the run, and serves it with --view.
-absl::Status BeginRecord(const TrainArguments& arguments, const std::string& title,
-                         OngoingRun* run) {
+// Begins the record of the run, and shows it with --view.
+void BeginRecord(const TrainArguments& arguments, const std::string& title, OngoingRun* run) {
   run->live = std::make_unique<live::LiveRun>(title, &run->clock);
-  if (!arguments.view) return absl::OkStatus();
-  WEIR_ASSIGN_OR_RETURN(auto reader, live::LiveReader::Open(::getpid()));
-  WEIR_ASSIGN_OR_RETURN(run->view,
-                        view::ViewServer::StartLive(std::move(reader), arguments.view_port));
-  run->console->Say("view: " + run->view->address());
-  return absl::OkStatus();
+  if (!arguments.view) return;
+  const std::optional<std::string> address = StartViewer(::getpid(), arguments.view_port);
+  run->console->Say(address.has_value() ? "view: " + *address
+                                        : "WARNING: --view: the page is not served; the run goes "
+                                          "on without it");
 }
 
 // Trains in this process, or on the hosts found; then run->fleet becomes the processes there.
@@ -74,7 +71,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   console::Console* const console = run->console;
   launch::SignalWatch* const signals = run->signals;
   std::unique_ptr<fleet::Fleet>* const fleet = &run->fleet;
-  WEIR_RETURN_IF_ERROR(BeginRecord(arguments, arguments.job.Title(job), run));
+  BeginRecord(arguments, arguments.job.Title(job), run);
   arguments.options.on_nonfinite = arguments.on_nonfinite == "stop" ? train::OnNonfinite::kStop
                                    : arguments.on_nonfinite == "skip"
                                        ? train::OnNonfinite::kSkip

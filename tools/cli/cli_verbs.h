@@ -71,6 +71,10 @@ inline constexpr char kClusterHelp[] =
 // Adds --place, which says how the axes of a mesh lie over hosts (tools/plan/place_axes.h).
 void AddPlaceOption(CLI::App* verb, std::string* place);
 
+// Returns the error of a trace that lacks what a replay or a comparison needs (W0537), if `status`
+// is one (kFailedPrecondition); else `status`.
+absl::Status OfTrace(const std::string& path, const absl::Status& status);
+
 // Adds a verb with a description, examples and the work to do.
 CLI::App* AddVerb(CLI::App* app, CliContext* context, const std::string& name,
                   const std::string& about, const std::string& examples,

@@ -5,6 +5,8 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -30,6 +32,8 @@ namespace weir::cli {
 namespace {
 
 constexpr int kRunsMax = 2;
+constexpr int kLookMs = 500;
+constexpr int kLooksAfterEnd = 6;
 
 struct ViewArguments {
   std::vector<std::string> paths;  // one trace, or two to compare
@@ -38,6 +42,7 @@ struct ViewArguments {
   std::string page;  // --export
   int port = 0;
   bool no_open = false;
+  bool ends_with_run = false;
 };
 
 // Reads a trace of any author, so the work is done in the sandbox.
@@ -61,7 +66,7 @@ absl::StatusOr<std::string> ReadRun(const ViewArguments& arguments, CliSandbox s
     absl::StatusOr<std::string> made =
         readers.size() == 1 ? view::MakeRunBundle(readers[0], title_of(0))
                             : view::MakeRunBundle(readers[0], title_of(0), readers[1], title_of(1));
-    WEIR_RETURN_IF_ERROR(made.status());
+    if (!made.ok()) return OfTrace(absl::StrJoin(arguments.paths, " or "), made.status());
     bundle = *std::move(made);
     return absl::OkStatus();
   };
@@ -90,25 +95,37 @@ void OpenBrowser(const std::string& address) {
     ::waitpid(process, nullptr, 0);
 }
 
-// Serves until Ctrl-C.
+// Ends the process at once, because a connection that sends slowly would hold the server's end up.
+[[noreturn]] void EndNow(std::ostream& out) {
+  out.flush();
+  std::_Exit(0);
+}
+
+// Serves until Ctrl-C, or until `is_over` says so.
 absl::Status Serve(const ViewArguments& arguments, const view::ViewServer& server,
-                   const std::string& what, std::ostream& out) {
+                   const std::string& what, const std::function<bool()>& is_over,
+                   std::ostream& out) {
   launch::SignalWatch watch(launch::SecondSignal::kEndsTheProcess);
   out << server.address() << "\n"
       << "shows " << what << " to browsers of this machine; Ctrl-C ends it" << std::endl;
   if (!arguments.no_open) OpenBrowser(server.address());
   pollfd signal = {watch.descriptor(), POLLIN, 0};
-  while (!watch.interrupted()) (void)::poll(&signal, 1, -1);
-  return absl::OkStatus();
+  while (!watch.interrupted() && !is_over()) (void)::poll(&signal, 1, kLookMs);
+  EndNow(out);
 }
 
 absl::Status Attach(const ViewArguments& arguments, std::ostream& out) {
   WEIR_ASSIGN_OR_RETURN(auto reader, live::FindRun(arguments.run));
   WEIR_ASSIGN_OR_RETURN(const live::LiveState state, reader->State());
   const std::string what = absl::StrCat("the run of ", state.title, ", process ", reader->pid());
-  WEIR_ASSIGN_OR_RETURN(const auto server,
-                        view::ViewServer::StartLive(std::move(reader), arguments.port));
-  return Serve(arguments, *server, what, out);
+  // The page asks once a second, and may learn the end before the server goes.
+  const std::shared_ptr<const live::LiveReader> run = std::move(reader);
+  int looks_left = kLooksAfterEnd;
+  const auto is_over = [&] { return !run->IsAlive() && looks_left-- == 0; };
+  WEIR_ASSIGN_OR_RETURN(const auto server, view::ViewServer::StartLive(run, arguments.port));
+  return Serve(
+      arguments, *server, what,
+      arguments.ends_with_run ? std::function<bool()>(is_over) : [] { return false; }, out);
 }
 
 absl::Status View(const ViewArguments& arguments, const CliContext& context) {
@@ -121,7 +138,9 @@ absl::Status View(const ViewArguments& arguments, const CliContext& context) {
   if (!arguments.page.empty()) return Export(arguments, bundle, *context.out);
   WEIR_ASSIGN_OR_RETURN(const auto server,
                         view::ViewServer::Start(std::move(bundle), arguments.port));
-  return Serve(arguments, *server, absl::StrJoin(arguments.paths, " and "), *context.out);
+  return Serve(
+      arguments, *server, absl::StrJoin(arguments.paths, " and "), [] { return false; },
+      *context.out);
 }
 
 }  // namespace
@@ -154,6 +173,9 @@ void AddViewVerb(CLI::App* app, CliContext* context) {
   verb->add_option("--port", arguments->port, "Port of the loopback interface [any free one]")
       ->check(CLI::Range(1, 65535));
   verb->add_flag("--no-open", arguments->no_open, "Print the address, and open no browser");
+  verb->add_flag("--ends-with-run", arguments->ends_with_run,
+                 "End a few seconds after the run of --attach, as weir train --view wants it")
+      ->needs(attach);
 }
 
 }  // namespace weir::cli

@@ -191,11 +191,13 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
                    "Write a Perfetto trace of the last acts, also if the job fails")
       ->type_name("PATH")
       ->check(IsPath());
-  verb->add_flag("--view", view,
-                 "Serve a page that shows the run as it goes on, to browsers of this machine; the "
-                 "address is printed. weir top and weir view --attach watch any run without it");
+  CLI::Option* shows = verb->add_flag(
+      "--view", view,
+      "Serve a page that shows the run as it goes on, to browsers of this machine; the "
+      "address is printed. weir top and weir view --attach watch any run without it");
   verb->add_option("--view-port", view_port, "Port of the page of --view [any free one]")
       ->type_name("N")
+      ->needs(shows)
       ->check(CLI::Range(1, 65535));
   verb->add_option("--on-nonfinite", on_nonfinite,
                    "When the loss or the gradients are NaN or infinite: stop (exit code 3; the "

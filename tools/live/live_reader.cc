@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -28,9 +29,10 @@
 namespace weir::live {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 constexpr uint32_t kStateBytesMax = 64u << 20;
+constexpr int kDepthMax = 6;      // of a state: an object, a list, an object, a list, numbers
 constexpr int kTries = 20;        // to read a state that is being written
 constexpr int kTryAgainMs = 1;    // between two tries
 constexpr size_t kRunsShown = 8;  // in an error
@@ -49,6 +51,15 @@ void ForEachNumberIn(const std::string& folder, const Use& use) {
   ::closedir(open);
 }
 
+// Opens a file; -1 if it is anything else, which might let the reader wait.
+int OpenFile(const std::string& path) {
+  const int opened = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  struct stat facts = {};
+  if (opened < 0 || (::fstat(opened, &facts) == 0 && S_ISREG(facts.st_mode))) return opened;
+  ::close(opened);
+  return -1;
+}
+
 // Opens the file in memory of that name that a process has; -1: it has none.
 int OpenFileInMemory(int64_t pid, const std::string& name) {
   int opened = -1;
@@ -60,7 +71,7 @@ int OpenFileInMemory(int64_t pid, const std::string& name) {
     const ssize_t size = ::readlink(path.c_str(), link, sizeof(link));
     if (size > 0 && absl::StartsWith(absl::string_view(link, static_cast<size_t>(size)),
                                      absl::StrCat(target, " ")))
-      opened = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+      opened = OpenFile(path);
   });
   return opened;
 }
@@ -221,7 +232,7 @@ absl::StatusOr<std::string> LiveReader::StateText() const {
 
 absl::StatusOr<LiveState> LiveReader::State() const {
   WEIR_ASSIGN_OR_RETURN(const std::string text, StateText());
-  const Json object = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json object = ParseState(text);
   if (!object.is_object()) return absl::UnavailableError("the record is no JSON object");
   return StateOf(object);
 }
@@ -233,6 +244,12 @@ std::string LiveReader::History(int64_t from, int64_t bytes_max) const {
   const size_t end = text.rfind('\n');
   text.resize(end == std::string::npos ? 0 : end + 1);
   return text;
+}
+
+nlohmann::ordered_json ParseState(absl::string_view text) {
+  const auto is_shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kDepthMax; };
+  Json object = Json::parse(text, is_shallow, /*allow_exceptions=*/false);
+  return object.is_object() ? object : Json();
 }
 
 std::vector<std::unique_ptr<LiveReader>> FindRuns() {

@@ -1,6 +1,6 @@
 // Finds the runs of this user on this machine, and reads the records that they keep of themselves
 // (live_run.h). A reader trusts nothing in a record: any process may make such files.
-// Thread rule: one thread per LiveReader; FindRuns from any thread.
+// Thread rule: any thread.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "nlohmann/json.hpp"
 
 namespace weir::live {
 
@@ -74,6 +75,10 @@ class LiveReader {
   const int process_;  // descriptor of the process
   const int now_, history_;
 };
+
+// Returns the object of a state without what lies deeper than a state does, in which a foreign
+// record might hide anything. A text that is no JSON gives null.
+nlohmann::ordered_json ParseState(absl::string_view text);
 
 // Returns readers of all runs of this user, oldest first; runs that have ended are gone.
 std::vector<std::unique_ptr<LiveReader>> FindRuns();

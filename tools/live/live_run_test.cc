@@ -195,5 +195,27 @@ TEST(LiveReaderTest, ARecordOfNonsenseIsNoRun) {
   }
 }
 
+TEST(LiveReaderTest, WhatLiesTooDeepIsLeftOut) {
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  const nlohmann::ordered_json state =
+      ParseState(absl::StrCat("{\"pid\": 1, \"work\": ", deep, ", \"title\": \"t\"}"));
+  EXPECT_EQ(state["title"], "t");
+  EXPECT_LT(state.dump().size(), 100);
+  const nlohmann::ordered_json copy = state;
+  EXPECT_EQ(copy["pid"], 1);
+}
+
+TEST(LiveReaderTest, TheStateOfALiveRunIsKeptWhole) {
+  ManualClock clock;
+  LiveRun run("whole", &clock);
+  LiveWorker worker;
+  worker.ranks = {RankId(0), RankId(7)};
+  run.SetWorkers({worker});
+  const auto reader = ReaderOfThis();
+  const absl::StatusOr<std::string> text = reader->StateText();
+  ASSERT_TRUE(text.ok());
+  EXPECT_EQ(ParseState(*text), nlohmann::ordered_json::parse(*text));
+}
+
 }  // namespace
 }  // namespace weir::live

@@ -21,7 +21,10 @@ namespace weir::view {
 namespace {
 
 constexpr char kHost[] = "127.0.0.1";
-constexpr int kThreads = 2;
+constexpr int kThreads = 16;  // browsers keep some connections open that ask nothing
+constexpr size_t kPayloadBytesMax = 4096;
+constexpr int kReadSeconds = 2;
+constexpr int kKeepAliveSeconds = 2;
 constexpr size_t kTokenBytes = 16;
 constexpr int64_t kHistoryBytesMax = 4 << 20;  // of one answer
 constexpr int64_t kNsPerMs = 1'000'000;
@@ -38,7 +41,7 @@ absl::StatusOr<std::string> LiveText(const live::LiveReader& reader, int64_t fro
   const bool is_alive = reader.IsAlive();
   WEIR_ASSIGN_OR_RETURN(const std::string state, reader.StateText());
   const std::string history = reader.History(from, kHistoryBytesMax);
-  nlohmann::ordered_json answer = {{"state", nlohmann::ordered_json::parse(state, nullptr, false)},
+  nlohmann::ordered_json answer = {{"state", live::ParseState(state)},
                                    {"is_alive", is_alive},
                                    {"next", from + static_cast<int64_t>(history.size())},
                                    {"history", history}};
@@ -57,6 +60,10 @@ class ViewServer::Connections {
  public:
   Connections(std::string page, std::string token)
       : page_(std::move(page)), token_(std::move(token)) {
+    // Nobody has anything to send.
+    server_.set_payload_max_length(kPayloadBytesMax);
+    server_.set_read_timeout(kReadSeconds, 0);
+    server_.set_keep_alive_timeout(kKeepAliveSeconds);
     server_.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
     // By default the library lets a second server listen on the same port.
     server_.set_socket_options([](socket_t socket) {
@@ -95,7 +102,7 @@ class ViewServer::Connections {
                                     });
     });
   }
-  void ServeLive(std::unique_ptr<live::LiveReader> reader) {
+  void ServeLive(std::shared_ptr<const live::LiveReader> reader) {
     reader_ = std::move(reader);
     server_.Get(absl::StrCat("/", token_, "/live"),
                 [this](const httplib::Request& request, httplib::Response& response) {
@@ -141,8 +148,8 @@ class ViewServer::Connections {
   }
 
   const std::string page_, token_;
-  std::string bundle_;                        // of ServeRun
-  std::unique_ptr<live::LiveReader> reader_;  // of ServeLive
+  std::string bundle_;                              // of ServeRun
+  std::shared_ptr<const live::LiveReader> reader_;  // of ServeLive
   int port_ = -1;
   httplib::Server server_;
   std::atomic<bool> ended_ = false;
@@ -159,7 +166,7 @@ absl::StatusOr<std::unique_ptr<ViewServer>> ViewServer::Start(std::string bundle
 }
 
 absl::StatusOr<std::unique_ptr<ViewServer>> ViewServer::StartLive(
-    std::unique_ptr<live::LiveReader> reader, int port) {
+    std::shared_ptr<const live::LiveReader> reader, int port) {
   auto connections = std::make_unique<Connections>(ServedPage(Shows::kLive), NewToken());
   connections->ServeLive(std::move(reader));
   return Listen(std::move(connections), port);

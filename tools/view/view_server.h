@@ -29,7 +29,7 @@ class ViewServer {
   static absl::StatusOr<std::unique_ptr<ViewServer>> Start(std::string bundle, int port);
   // Serves the run that keeps the record, also after the run has ended.
   static absl::StatusOr<std::unique_ptr<ViewServer>> StartLive(
-      std::unique_ptr<live::LiveReader> reader, int port);
+      std::shared_ptr<const live::LiveReader> reader, int port);
   ~ViewServer();  // ends all connections
   ViewServer(const ViewServer&) = delete;
   ViewServer& operator=(const ViewServer&) = delete;
