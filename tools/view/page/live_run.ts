@@ -77,17 +77,17 @@ export function isOver(run: LiveRun): boolean {
 
 // Asks the server for what is new. Returns the run with it, and whether more history waits.
 export async function ask(run: LiveRun): Promise<{ run: LiveRun; more: boolean }> {
-  let answer: Response;
+  let told: { state: LiveState; is_alive: boolean; history: string; next: number };
   try {
-    answer = await fetch(`live?from=${run.next}`);
+    const answer = await fetch(`live?from=${run.next}`);
     if (!answer.ok) throw new Error(String(answer.status));
+    told = await answer.json();  // the server may go in the middle of its answer
   } catch {
     return { run: Object.assign({}, run, { isLost: true }), more: false };
   }
-  const told = await answer.json();
   const steps = run.steps.slice();
   const events = run.events.slice();
-  for (const line of (told.history as string).split("\n")) {
+  for (const line of told.history.split("\n")) {
     if (line === "") continue;
     const event: LiveEvent = JSON.parse(line);
     if (event.step) steps.push(Object.assign({ at_ms: event.at_ms }, event.step));
