@@ -12,6 +12,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace weir::store {
 
@@ -27,6 +28,10 @@ class MappedFile {
 
   const uint8_t* data() const { return data_; }
   int64_t size() const { return size_; }
+  // Returns the same bytes as characters.
+  absl::string_view text() const {
+    return {reinterpret_cast<const char*>(data_), static_cast<size_t>(size_)};
+  }
   const std::string& path() const { return path_; }
 
  private:

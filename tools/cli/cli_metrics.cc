@@ -2,7 +2,6 @@
 #include <memory>
 #include <string>
 
-#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/store/mapped_file.h"
 #include "tools/cli/cli_verbs.h"
@@ -15,13 +14,7 @@ absl::Status Csv(const std::string& path, const CliContext& context) {
   WEIR_ASSIGN_OR_RETURN(auto file,
                         store::MappedFile::Open(path, "metrics of `weir train --metrics`"));
   context.Confine({}, sandbox::CpuTime::kLimited);
-  WEIR_RETURN_IF_ERROR(
-      train::WriteMetricsCsv(absl::string_view(reinterpret_cast<const char*>(file->data()),
-                                               static_cast<size_t>(file->size())),
-                             path, *context.out));
-  context.out->flush();
-  if (context.out->good()) return absl::OkStatus();
-  return CodedError(absl::StatusCode::kDataLoss, "W0530", "the table could not be written");
+  return train::WriteMetricsCsv(file->text(), path, *context.out);
 }
 
 }  // namespace

@@ -33,10 +33,8 @@ struct TopArguments {
 std::vector<live::SeenRun> Seen(const std::vector<std::unique_ptr<live::LiveReader>>& readers) {
   std::vector<live::SeenRun> seen;
   for (const std::unique_ptr<live::LiveReader>& reader : readers) {
-    // A run writes its end before its process ends, so the process is looked at first.
-    const bool is_alive = reader->IsAlive();
-    absl::StatusOr<live::LiveState> state = reader->State();
-    if (state.ok()) seen.push_back({reader->pid(), is_alive, *std::move(state)});
+    absl::StatusOr<live::SeenRun> run = reader->See();
+    if (run.ok()) seen.push_back(*std::move(run));
   }
   return seen;
 }
@@ -50,10 +48,6 @@ std::string ScreenOf(const std::vector<live::SeenRun>& seen) {
   if (seen.size() == 1) return live::TopText(seen.front(), now_unix_ms, kRowsMax, columns);
   return live::RunsText(seen, now_unix_ms, columns) +
          "\nweir top RUN shows one of them, by its process id or its name\n";
-}
-
-bool IsOver(const std::vector<live::SeenRun>& seen) {
-  return seen.size() == 1 && (seen.front().state.has_ended || !seen.front().is_alive);
 }
 
 absl::Status Top(const TopArguments& arguments, const CliContext& context) {
@@ -86,7 +80,7 @@ absl::Status Top(const TopArguments& arguments, const CliContext& context) {
     // The text itself has no control characters, whoever wrote the record.
     *context.raw_out << kClearScreen << std::flush;
     *context.out << ScreenOf(seen) << std::flush;
-    if (IsOver(seen)) break;
+    if (seen.size() == 1 && seen.front().is_over()) break;
     (void)::poll(&signal, 1, static_cast<int>(arguments.every_seconds * kMsPerSecond));
   }
   return absl::OkStatus();

@@ -5,7 +5,6 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/store/mapped_file.h"
 #include "tools/cli/cli_verbs.h"
@@ -49,10 +48,7 @@ absl::Status Diff(const DiffArguments& arguments, const CliContext& context) {
   const auto read = [&files](size_t i,
                              const std::string& path) -> absl::StatusOr<trace::RecordedRun> {
     trace::TraceReader reader;
-    WEIR_RETURN_IF_ERROR(
-        reader.Read(absl::string_view(reinterpret_cast<const char*>(files[i]->data()),
-                                      static_cast<size_t>(files[i]->size())),
-                    path));
+    WEIR_RETURN_IF_ERROR(reader.Read(files[i]->text(), path));
     files[i].reset();  // the reader has its own copy of the data that it keeps
     absl::StatusOr<trace::RecordedRun> run = trace::ReadRecordedRun(reader);
     if (!run.ok()) return OfTrace(path, run.status());
@@ -95,9 +91,7 @@ absl::Status Report(const ReportArguments& arguments, const CliContext& context)
                         store::MappedFile::Open(arguments.path, "trace of `weir train --trace`"));
   context.Confine({}, sandbox::CpuTime::kLimited);
   trace::TraceReader reader;
-  WEIR_RETURN_IF_ERROR(reader.Read(absl::string_view(reinterpret_cast<const char*>(file->data()),
-                                                     static_cast<size_t>(file->size())),
-                                   arguments.path));
+  WEIR_RETURN_IF_ERROR(reader.Read(file->text(), arguments.path));
   file.reset();  // the reader has its own copy of the data that it keeps
   const trace::TraceReport report = trace::MakeTraceReport(reader);
   const absl::StatusOr<trace::WhySlow> why =
@@ -132,13 +126,7 @@ absl::Status Report(const ReportArguments& arguments, const CliContext& context)
 absl::Status Chrome(const std::string& path, const CliContext& context) {
   WEIR_ASSIGN_OR_RETURN(auto file, store::MappedFile::Open(path, "trace of `weir train --trace`"));
   context.Confine({}, sandbox::CpuTime::kLimited);
-  WEIR_RETURN_IF_ERROR(
-      trace::WriteChromeEvents(absl::string_view(reinterpret_cast<const char*>(file->data()),
-                                                 static_cast<size_t>(file->size())),
-                               path, *context.out));
-  context.out->flush();
-  if (context.out->good()) return absl::OkStatus();
-  return CodedError(absl::StatusCode::kDataLoss, "W0530", "the trace events could not be written");
+  return trace::WriteChromeEvents(file->text(), path, *context.out);
 }
 
 void AddChromeVerb(CLI::App* trace, CliContext* context) {

@@ -59,9 +59,7 @@ absl::StatusOr<std::string> ReadRun(const ViewArguments& arguments, CliSandbox s
   const auto read = [&]() -> absl::Status {
     std::vector<trace::TraceReader> readers(files.size());
     for (size_t i = 0; i < files.size(); ++i) {
-      const absl::string_view bytes(reinterpret_cast<const char*>(files[i]->data()),
-                                    static_cast<size_t>(files[i]->size()));
-      WEIR_RETURN_IF_ERROR(readers[i].Read(bytes, arguments.paths[i]));
+      WEIR_RETURN_IF_ERROR(readers[i].Read(files[i]->text(), arguments.paths[i]));
     }
     absl::StatusOr<std::string> made =
         readers.size() == 1 ? view::MakeRunBundle(readers[0], title_of(0))

@@ -316,8 +316,7 @@ absl::StatusOr<std::string> SecretFrom(const std::string& path) {
   if (file->size() > kSecretFileBytesMax)
     return BadIndex(path, absl::StrCat("a secret of at most ", kSecretFileBytesMax, " bytes"),
                     absl::StrCat(file->size(), " bytes"), "another file");
-  const absl::string_view secret = absl::StripAsciiWhitespace(absl::string_view(
-      reinterpret_cast<const char*>(file->data()), static_cast<size_t>(file->size())));
+  const absl::string_view secret = absl::StripAsciiWhitespace(file->text());
   if (secret.size() < kSecretFileBytesMin)
     return BadIndex(path, absl::StrCat("a secret of at least ", kSecretFileBytesMin, " bytes"),
                     absl::StrCat(secret.size(), " bytes"),

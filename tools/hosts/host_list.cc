@@ -253,9 +253,7 @@ absl::StatusOr<HostList> ReadHostFile(const std::string& path) {
     return Rejected({"W0870", path, absl::StrCat("at most ", kHostFileBytesMax, " bytes"),
                      absl::StrCat(file->size()), "a file that lists hosts, one on each line"});
   }
-  return ParseHostFile(
-      std::string(reinterpret_cast<const char*>(file->data()), static_cast<size_t>(file->size())),
-      path);
+  return ParseHostFile(std::string(file->text()), path);
 }
 
 }  // namespace weir::hosts

@@ -60,20 +60,30 @@ int OpenFile(const std::string& path) {
   return -1;
 }
 
-// Opens the file in memory of that name that a process has; -1: it has none.
-int OpenFileInMemory(int64_t pid, const std::string& name) {
-  int opened = -1;
-  const std::string folder = FolderOf(pid) + "/fd", target = absl::StrCat("/memfd:", name);
-  ForEachNumberIn(folder, [&](int64_t number) {
-    if (opened >= 0) return;
+// Returns whether a descriptor's link leads to a file in memory of that name.
+bool IsInMemory(absl::string_view target, absl::string_view name) {
+  return absl::StartsWith(target, absl::StrCat("/memfd:", name, " "));
+}
+
+// The descriptors of the files of a record; -1: there is none.
+struct RecordFiles {
+  int now = -1;
+  int history = -1;
+};
+
+// Opens the files of the record that a process has.
+RecordFiles OpenRecord(int64_t pid) {
+  const std::string folder = FolderOf(pid) + "/fd";
+  RecordFiles files;
+  ForEachNumberIn(folder, [&folder, &files](int64_t number) {
     const std::string path = absl::StrCat(folder, "/", number);
     char link[64];
     const ssize_t size = ::readlink(path.c_str(), link, sizeof(link));
-    if (size > 0 && absl::StartsWith(absl::string_view(link, static_cast<size_t>(size)),
-                                     absl::StrCat(target, " ")))
-      opened = OpenFile(path);
+    const absl::string_view target(link, static_cast<size_t>(std::max<ssize_t>(0, size)));
+    if (files.now < 0 && IsInMemory(target, kNowName)) files.now = OpenFile(path);
+    if (files.history < 0 && IsInMemory(target, kHistoryName)) files.history = OpenFile(path);
   });
-  return opened;
+  return files;
 }
 
 // Returns the number of a process in its own namespace, which is the number that it knows.
@@ -200,8 +210,8 @@ std::string RunText(const LiveReader& run, const LiveState& state) {
 
 absl::StatusOr<std::unique_ptr<LiveReader>> LiveReader::Open(int64_t pid) {
   const int process = static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0));
-  std::unique_ptr<LiveReader> reader(new LiveReader(pid, process, OpenFileInMemory(pid, kNowName),
-                                                    OpenFileInMemory(pid, kHistoryName)));
+  const RecordFiles files = OpenRecord(pid);
+  std::unique_ptr<LiveReader> reader(new LiveReader(pid, process, files.now, files.history));
   const absl::Status none = absl::NotFoundError(absl::StrCat("process ", pid, " has no record"));
   if (process < 0 || reader->now_ < 0 || reader->history_ < 0) return none;
   const absl::StatusOr<LiveState> state = reader->State();
@@ -235,6 +245,12 @@ absl::StatusOr<LiveState> LiveReader::State() const {
   const Json object = ParseState(text);
   if (!object.is_object()) return absl::UnavailableError("the record is no JSON object");
   return StateOf(object);
+}
+
+absl::StatusOr<SeenRun> LiveReader::See() const {
+  const bool is_alive = IsAlive();
+  WEIR_ASSIGN_OR_RETURN(LiveState state, State());
+  return SeenRun{pid_, is_alive, std::move(state)};
 }
 
 std::string LiveReader::History(int64_t from, int64_t bytes_max) const {

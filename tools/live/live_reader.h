@@ -50,6 +50,14 @@ struct LiveState {
   std::string report;
 };
 
+// A run as it is seen now.
+struct SeenRun {
+  int64_t pid = 0;  // as the reader sees it
+  bool is_alive = true;
+  LiveState state;
+  bool is_over() const { return state.has_ended || !is_alive; }
+};
+
 class LiveReader {
  public:
   // Opens the record of a process. kNotFound: the process has none, or this user may not read it.
@@ -64,6 +72,9 @@ class LiveReader {
   // Returns the state as text, a JSON object. kUnavailable: none can be read now.
   absl::StatusOr<std::string> StateText() const;
   absl::StatusOr<LiveState> State() const;
+  // Returns the state, and whether the process existed before it was read. A run writes its end
+  // before its process ends, so a run that is gone without an end was killed.
+  absl::StatusOr<SeenRun> See() const;
   // Returns whole lines of the history from byte `from` on, at most `bytes_max`.
   std::string History(int64_t from, int64_t bytes_max) const;
 

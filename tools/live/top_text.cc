@@ -95,8 +95,6 @@ void AddHead(const SeenRun& run, int64_t now_unix_ms, Screen* screen) {
   }
 }
 
-bool IsOver(const SeenRun& run) { return run.state.has_ended || !run.is_alive; }
-
 void AddStep(const SeenRun& run, int64_t now_unix_ms, Screen* screen) {
   const LiveState& state = run.state;
   if (!state.has_step) return;
@@ -105,14 +103,14 @@ void AddStep(const SeenRun& run, int64_t now_unix_ms, Screen* screen) {
       state.steps > 0 ? static_cast<double>(step.step) / static_cast<double>(state.steps) : 0;
   screen->Add(absl::StrFormat("step %d/%d %s %.0f %%%s", step.step, state.steps,
                               BarOf(done, kBarCells), done * 100,
-                              std::isfinite(step.seconds_left) && !IsOver(run)
+                              std::isfinite(step.seconds_left) && !run.is_over()
                                   ? absl::StrCat("  ", DurationText(step.seconds_left), " left")
                                   : ""));
   screen->Add(absl::StrCat("loss ", NumberText(step.loss, "%.6g"), "  grad ",
                            NumberText(step.gradient_norm, "%.3g"), "  lr ",
                            NumberText(step.learning_rate, "%.3g")));
   const double waited = SecondsSince(state.stepped_unix_ms, now_unix_ms);
-  if (!IsOver(run) && state.phase == "training" &&
+  if (!run.is_over() && state.phase == "training" &&
       waited > std::max(kStepLateSeconds, kStepLateFactor * step.step_seconds)) {
     screen->Add(absl::StrCat("no step for ", DurationText(waited),
                              ": look at the heartbeats below for a process that is stopped"));
@@ -273,7 +271,7 @@ std::string PrometheusText(const SeenRun& run, int64_t now_unix_ms) {
              state.step.items_per_second, &text);
   }
   if (state.has_ended) gauge("exit_code", "Exit code of the run.", static_cast<double>(state.code));
-  if (IsOver(run)) return text;
+  if (run.is_over()) return text;
   bool is_first = true;
   for (const LiveState::Busy& rank : state.work) {
     AddGauge(

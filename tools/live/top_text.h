@@ -12,13 +12,6 @@ namespace weir::live {
 
 inline constexpr int kTopColumns = 80;  // where there is no terminal
 
-// A run as it is seen now.
-struct SeenRun {
-  int64_t pid = 0;  // as the reader sees it
-  bool is_alive = true;
-  LiveState state;
-};
-
 // Returns the screen of one run. Ranks with most to tell come first, and at most `rows_max` of
 // them. `now_unix_ms` is the time of the machine.
 std::string TopText(const SeenRun& run, int64_t now_unix_ms, int rows_max,

@@ -190,9 +190,7 @@ absl::StatusOr<proto::Cluster> ReadClusterFile(const std::string& path) {
     return Rejected({"W0700", path, absl::StrCat("at most ", kClusterBytesMax, " bytes"),
                      absl::StrCat(file->size()), kExample});
   }
-  return ParseCluster(
-      std::string(reinterpret_cast<const char*>(file->data()), static_cast<size_t>(file->size())),
-      path);
+  return ParseCluster(std::string(file->text()), path);
 }
 
 absl::StatusOr<proto::Cluster> ParseCluster(const std::string& text, const std::string& name) {

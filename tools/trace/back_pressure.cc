@@ -99,9 +99,7 @@ class PressureFinder {
   };
 
   double steps() const { return static_cast<double>(run_.times.steps.size() - first_); }
-  int64_t Inside(int64_t from, int64_t to) const {
-    return from < to ? run_.times.Inside(from, to, first_) : 0;
-  }
+  int64_t Inside(int64_t from, int64_t to) const { return run_.times.Inside(from, to, first_); }
 
   NodeKey KeyOf(const RecordedActor& actor) const {
     const std::string name = LayerFamily(actor.function);
@@ -226,10 +224,7 @@ class PressureFinder {
       window += ns;
     }
     window = std::max(window, 1.0);
-    const RecordedActor& producer = run_.actors[r.producer.actor];
-    const RecordedPort& port = producer.outputs[r.producer.port];
-    const double tokens = static_cast<double>(port.tokens * producer.acts_per_step) /
-                          static_cast<double>(port.period * producer.every);
+    const double tokens = run_.TokensPerStep(r);
     std::set<int32_t> seen;  // a node that reads a register twice gets it once
     for (const RecordedPortRef& consumer : r.consumers) {
       if (!seen.insert(node_of_[consumer.actor]).second) continue;
@@ -354,17 +349,14 @@ std::string PressureText(const BackPressure& pressure) {
   if (pressure.chain.empty()) {
     return absl::StrFormat(
         "no register holds its writers up: devices stand still for free slots for less than %.0f "
-        "%% of a "
-        "step",
+        "%% of a step",
         kHeldUpMin * 100);
   }
   const PressureEdge& culprit = pressure.edges[pressure.chain.back()];
   const PressureNode &writer = pressure.nodes[culprit.from], &reader = pressure.nodes[culprit.to];
   std::string text = absl::StrFormat(
       "register `%s` holds its writers up: `%s` (%s) stands still for %s a step for free slots, "
-      "which `%s` "
-      "(%s) "
-      "holds",
+      "which `%s` (%s) holds",
       culprit.worst, writer.name, writer.phase, MillisecondsText(culprit.held_up_ns_per_step),
       reader.name, reader.phase);
   if (pressure.chain.size() > 1) {

@@ -49,11 +49,11 @@ struct PressureEdge {
   double full = 0;                 // share of the time in which all slots are in use, mean
   double starved_ns_per_step = 0;  // readers waited for their tokens, sum over actors
   double blocked_ns_per_step = 0;  // writers waited for their slots, sum over actors
-  // Of that, the time in which the device of the writer had nothing else to do.
+  // The part of blocked_ns_per_step in which the device of the writer had nothing else to do.
   double held_up_ns_per_step = 0;
   std::string worst;  // the register with most of these waits, of all layers; else the largest
-  bool lags =
-      false;  // tokens are there before the first step: a weight, or a later step reads them
+  // Tokens are there before the first step: they are a weight, or a later step reads them.
+  bool lags = false;
 };
 
 struct BackPressure {

@@ -4,10 +4,8 @@
 #include <map>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/strip.h"
 #include "tools/trace/report_text.h"
 
 namespace weir::trace {
@@ -16,7 +14,6 @@ namespace {
 constexpr double kNamedMin = 0.03;        // of a step
 constexpr double kUnevenMin = 1.25;       // of the mean of the other devices
 constexpr double kBubbleMin = 0.2;        // of a step, of a pipeline of even stages
-constexpr double kOfAllSlotsMin = 0.5;    // of what more slots save
 constexpr double kOfOnePairMin = 0.6;     // of the time under way
 constexpr double kFixedPartMin = 0.5;     // of the mean act, below which acts are not short
 constexpr double kFixedActNsMax = 200e3;  // what an act takes as such; longer ones are work
@@ -70,20 +67,12 @@ class CauseFinder {
   }
 
   void AddSlots() {
-    const WhatIfRow* best = nullptr;  // that names registers
-    double most = 0;
-    for (const WhatIfRow& row : why_.what_ifs) {
-      if (!row.finished || !absl::StartsWith(row.spec, "slots:")) continue;
-      most = std::max(most, row.gain);
-      if (!absl::StrContains(row.spec, "*=+1000") && (best == nullptr || row.gain > best->gain))
-        best = &row;
-    }
-    most = std::min(most, why_.most_by_slots());
-    // A change that saves a small part of it would mislead: then many registers need slots.
-    const bool stands_out = best != nullptr && best->gain >= kOfAllSlotsMin * most;
-    const std::string named = stands_out ? absl::StrCat(", first of all ", best->about) : "";
-    Add(most, absl::StrCat("registers are too few: more slots save up to ", PercentText(most),
-                           named, "; runtime.registers=SOLVED lets the compiler choose"));
+    const SlotGain slots = FindSlotGain(why_);
+    const std::string named =
+        slots.named == nullptr ? "" : absl::StrCat(", first of all ", slots.named->about);
+    Add(slots.most,
+        absl::StrCat("registers are too few: more slots save up to ", PercentText(slots.most),
+                     named, "; runtime.registers=SOLVED lets the compiler choose"));
   }
 
   double GainOf(absl::string_view spec) const {
@@ -102,8 +91,7 @@ class CauseFinder {
       if (edge.serves_reports) continue;
       in_transfer += edge.share;
       by_pair[{std::min(edge.from, edge.to), std::max(edge.from, edge.to)}] += edge.share;
-      exchanges[LayerFamily(absl::StripSuffix(
-          edge.name, absl::StrCat(" rank ", edge.from, " to ", edge.to)))] += edge.share;
+      exchanges[LayerFamily(EdgeName(edge))] += edge.share;
     }
     const auto longest =
         std::max_element(exchanges.begin(), exchanges.end(),

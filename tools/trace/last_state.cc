@@ -67,7 +67,8 @@ class LastStateFinder {
     }
   }
 
-  // What is known to be missing comes before what may be missing, on a rank that the trace lacks.
+  // Finds the token or slot that an actor lacks. One that is known to be missing comes before one
+  // that may be missing, on a rank that the trace lacks.
   void FindNeed(RecordedActorId a) {
     const RecordedActor& actor = run_.actors[a];
     NextAct& next = next_[a];

@@ -408,6 +408,13 @@ const RecordedAct* RecordedRun::LastReader(RecordedRegisterId register_index, in
   return last;
 }
 
+double RecordedRun::TokensPerStep(const RecordedRegister& r) const {
+  const RecordedActor& producer = actors[r.producer.actor];
+  const RecordedPort& port = producer.outputs[r.producer.port];
+  return static_cast<double>(port.tokens * producer.acts_per_step) /
+         static_cast<double>(port.period * producer.every);
+}
+
 const RecordedAct* RecordedRun::Cause(const RecordedAct& act) const {
   const RecordedActor& actor = actors[act.actor];
   if (act.wait == RecordedAct::Wait::kNone) return nullptr;

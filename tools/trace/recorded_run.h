@@ -150,6 +150,9 @@ struct RecordedRun {
     const RecordedRegister& r = registers[port.register_index];
     return r.initial_tokens + (port.SpanOf(act) + 1) * port.tokens - 1 - r.slots;
   }
+  // Returns the tokens of a register in a step, mean over an update. Precondition: it has a
+  // producer.
+  double TokensPerStep(const RecordedRegister& r) const;
   // Returns the act whose end this act waited for, as the record says: the publisher of the token
   // or the last reader of the slot. Null if the act waited for nothing, or the cause is not kept.
   const RecordedAct* Cause(const RecordedAct& act) const;

@@ -51,7 +51,8 @@ struct StepTimes {
   std::vector<size_t> Outliers() const;
   // Returns the median of the steady steps, in ns. Precondition: there are steps.
   int64_t MedianNs() const;
-  // Returns the part of [from, to) that lies in steps from steps[first] on.
+  // Returns the part of [from, to) that lies in steps from steps[first] on;
+  // 0 if `to` is not after `from`.
   int64_t Inside(int64_t from, int64_t to, size_t first) const;
 };
 

@@ -45,9 +45,7 @@ class TransferFinder {
 
  private:
   double steps() const { return static_cast<double>(run_.times.steps.size() - first_); }
-  int64_t Inside(int64_t from, int64_t to) const {
-    return from < to ? run_.times.Inside(from, to, first_) : 0;
-  }
+  int64_t Inside(int64_t from, int64_t to) const { return run_.times.Inside(from, to, first_); }
   RankId RankOf(const RecordedPortRef& port) const {
     return run_.ranks[run_.actors[port.actor].rank_index].rank;
   }
@@ -55,10 +53,7 @@ class TransferFinder {
   void AddRegister(const RecordedRegister& r) {
     const std::string name = LayerFamily(r.family);
     TransferRow& row = rows_[name];
-    const RecordedActor& producer = run_.actors[r.producer.actor];
-    const RecordedPort& port = producer.outputs[r.producer.port];
-    const double messages = static_cast<double>(port.tokens * producer.acts_per_step) /
-                            static_cast<double>(port.period * producer.every);
+    const double messages = run_.TokensPerStep(r);
     ++row.registers;
     row.messages_per_step += messages;
     row.bytes_per_step += messages * static_cast<double>(r.bytes);

@@ -1,5 +1,5 @@
-// What each boxing of a run sends, how fast, and what of it no work hid. Boxings that differ only
-// in the layer are one row.
+// Finds, for each boxing of a run, its bytes, their speed and the waits for them that no work hid.
+// Boxings that differ only in the layer are one row.
 //
 // The record shows how long a message was under way only where somebody waited for it: from the end
 // of the act that sent it until the reader was ready. A message that nobody waited for was fast
@@ -22,7 +22,7 @@ struct TransferRow {
   int64_t links = 0;  // pairs of ranks
   double bytes_per_step = 0;
   double messages_per_step = 0;
-  // Of the messages that were waited for: their number, and the sums of their bytes and times.
+  // The next fields are of the messages that a queue waited for: their number, bytes and times.
   int64_t timed = 0;
   double timed_bytes = 0, timed_ns = 0;
   // The same messages by the plan; 0: the trace does not say.

@@ -60,11 +60,6 @@ struct Line {
   std::string Text() const { return absl::StrCat(before, Name(), after, Places(places)); }
 };
 
-std::string EdgeName(const PathEdge& edge) {
-  return std::string(
-      absl::StripSuffix(edge.name, absl::StrCat(" rank ", edge.from, " to ", edge.to)));
-}
-
 std::vector<Line> LinesOf(const CriticalPath& path) {
   std::map<std::tuple<std::string, std::string, std::string>, Line> lines_by_name;
   const auto add = [&lines_by_name](const char* before, const std::string& name, const char* after,
@@ -267,22 +262,15 @@ double ExchangesOf(const CriticalPath& path) {
 }
 
 std::string AdviceOnSlots(const WhySlow& why) {
-  const WhatIfRow* best = nullptr;  // that names registers
-  double most = 0;                  // that slots can gain
-  for (const WhatIfRow& row : why.what_ifs) {
-    if (!absl::StartsWith(row.spec, "slots:")) continue;
-    most = std::max(most, row.gain);
-    if (!absl::StrContains(row.spec, "*=+1000") && (best == nullptr || row.gain > best->gain))
-      best = &row;
-  }
-  most = std::min(most, why.most_by_slots());
+  const SlotGain slots = FindSlotGain(why);
   const std::string solve = "runtime.registers=SOLVED lets the compiler choose their counts";
-  if (best == nullptr || best->gain < kOfAllSlotsMin * most) {
-    return absl::StrCat("registers are too few: more slots save up to ", PercentText(most), "; ",
-                        solve);
+  if (slots.named == nullptr) {
+    return absl::StrCat("registers are too few: more slots save up to ", PercentText(slots.most),
+                        "; ", solve);
   }
-  return absl::StrCat("registers are too few: ", best->about, " saves ", PercentText(best->gain),
-                      " (any number everywhere: ", PercentText(most), "); ", solve);
+  return absl::StrCat("registers are too few: ", slots.named->about, " saves ",
+                      PercentText(slots.named->gain),
+                      " (any number everywhere: ", PercentText(slots.most), "); ", solve);
 }
 
 std::string AdviceOnWork(const WhySlow& why) {
@@ -456,6 +444,27 @@ absl::StatusOr<WhySlow> FindWhySlow(const RecordedRun& run, const WhySlowOptions
   std::stable_sort(why.what_ifs.begin(), why.what_ifs.end(),
                    [](const WhatIfRow& a, const WhatIfRow& b) { return a.gain > b.gain; });
   return why;
+}
+
+std::string EdgeName(const PathEdge& edge) {
+  return std::string(
+      absl::StripSuffix(edge.name, absl::StrCat(" rank ", edge.from, " to ", edge.to)));
+}
+
+SlotGain FindSlotGain(const WhySlow& why) {
+  SlotGain slots;
+  for (const WhatIfRow& row : why.what_ifs) {
+    if (!row.finished || !absl::StartsWith(row.spec, "slots:")) continue;
+    slots.most = std::max(slots.most, row.gain);
+    if (!absl::StrContains(row.spec, "*=+1000") &&
+        (slots.named == nullptr || row.gain > slots.named->gain))
+      slots.named = &row;
+  }
+  slots.most = std::min(slots.most, why.most_by_slots());
+  // A change that saves a small part of it would mislead: then many registers need slots.
+  if (slots.named != nullptr && slots.named->gain < kOfAllSlotsMin * slots.most)
+    slots.named = nullptr;
+  return slots;
 }
 
 std::string AdviceOnCores(const SpeedReport& speeds) {

@@ -97,6 +97,16 @@ std::string ToText(const WhySlow& why, size_t rows_max);
 // a typical step count; without any, the sentence says so. Empty if no tried change gains anything.
 std::string Advice(const WhySlow& why);
 
+// What more slots gain, as shares of a step.
+struct SlotGain {
+  double most = 0;                   // by any number of slots in all registers
+  const WhatIfRow* named = nullptr;  // of named registers, if these gain most of it; else null
+};
+SlotGain FindSlotGain(const WhySlow& why);
+
+// Returns the name of the register on an edge without its ranks, such as "move layers.1.y".
+std::string EdgeName(const PathEdge& edge);
+
 // Returns an empty text unless all devices whose CPU time is known lack a core. If all lack a core,
 // the job is not the first thing to change.
 std::string AdviceOnCores(const SpeedReport& speeds);

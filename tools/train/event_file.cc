@@ -133,18 +133,7 @@ std::string EventFile::Write(int64_t step, double wall_seconds, const Scalars& v
     }
     error = Append(FrameOfEvent(event));
   }
-  if (error != 0) {
-    ++num_lost_;
-    if (failing_) return "";
-    failing_ = true;
-    return absl::StrCat("WARNING: --tensorboard ", folder_,
-                        ": a step could not be written: ", strerror(error),
-                        ". The run goes on; later steps are tried");
-  }
-  if (!failing_) return "";
-  failing_ = false;
-  return absl::StrCat("--tensorboard ", folder_, ": steps are written again; ", num_lost_,
-                      num_lost_ == 1 ? " is" : " are", " lost");
+  return lost_.Note(error);
 }
 
 }  // namespace weir::train

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "tools/train/lost_writes.h"
 
 namespace weir::train {
 
@@ -23,7 +24,8 @@ class EventFile {
  public:
   using Scalars = std::vector<std::pair<std::string, double>>;
 
-  explicit EventFile(std::string folder) : folder_(std::move(folder)) {}
+  explicit EventFile(const std::string& folder)
+      : folder_(folder), lost_("--tensorboard " + folder, "step") {}
   ~EventFile();
   EventFile(const EventFile&) = delete;
   EventFile& operator=(const EventFile&) = delete;
@@ -36,7 +38,7 @@ class EventFile {
   // Tag says what they become. Returns a warning that a person should read now, or mostly an empty
   // text.
   std::string Write(int64_t step, double wall_seconds, const Scalars& values);
-  int64_t num_lost() const { return num_lost_; }  // steps
+  const LostWrites& lost() const { return lost_; }
 
   // Returns the tag of a metric: "lr" is "learning_rate", "tokens_per_second" is "tokens_per_s",
   // "step_seconds" is "step_time", "eval_loss" is "eval/loss".
@@ -50,8 +52,7 @@ class EventFile {
   std::string path_;
   int descriptor_ = -1;
   int64_t size_ = 0;  // of the whole events in the file
-  bool failing_ = false;
-  int64_t num_lost_ = 0;
+  LostWrites lost_;
 };
 
 // Returns an event in the frame of an event file: its length, the checksum of the length, the

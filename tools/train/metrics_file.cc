@@ -82,18 +82,7 @@ std::string MetricsFile::Write(const MetricLine& line) {
     error = errno;
   if (error == 0) begin_ = Begin::kAfterOthers;
   if (error == 0) error = WriteText(line.Text() + "\n");
-  if (error != 0) {
-    ++num_lost_;
-    if (failing_) return "";
-    failing_ = true;
-    return absl::StrCat("WARNING: --metrics ", path_,
-                        ": a line could not be written: ", strerror(error),
-                        ". The run goes on; later lines are tried");
-  }
-  if (!failing_) return "";
-  failing_ = false;
-  return absl::StrCat("--metrics ", path_, ": lines are written again; ", num_lost_,
-                      num_lost_ == 1 ? " is" : " are", " lost");
+  return lost_.Note(error);
 }
 
 // Writes the text in one piece, so that other writers cannot come between. If a full disk took only

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "tools/train/lost_writes.h"
 #include "tools/train/metric_log.h"
 
 namespace weir::train {
@@ -27,10 +28,11 @@ class MetricsFile {
 
   // Writes the line. Returns a warning that a person should read now, or mostly an empty text.
   std::string Write(const MetricLine& line);
-  int64_t num_lost() const { return num_lost_; }  // lines
+  const LostWrites& lost() const { return lost_; }
 
  private:
-  MetricsFile(const std::string& path, Begin begin) : path_(path), begin_(begin) {}
+  MetricsFile(const std::string& path, Begin begin)
+      : path_(path), begin_(begin), lost_("--metrics " + path, "line") {}
   int Reopen();
   int WriteText(const std::string& text);
 
@@ -38,8 +40,7 @@ class MetricsFile {
   Begin begin_;
   int descriptor_ = -1;
   bool regular_ = false;
-  bool failing_ = false;
-  int64_t num_lost_ = 0;
+  LostWrites lost_;
 };
 
 }  // namespace weir::train

@@ -12,8 +12,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "compiler/cost/model_flops.h"
 #include "compiler/job/check_training.h"
 #include "runtime/base/problem.h"
@@ -357,12 +355,11 @@ class Trainer {
     if (metrics_file_ != nullptr) {
       MetricLine line(step + 1);
       for (const auto& [name, value] : values) line.Add(name, value);
-      if (const std::string said = metrics_file_->Write(line); !said.empty()) progress_.Say(said);
+      SayUnlessEmpty(metrics_file_->Write(line));
     }
     if (event_file_ == nullptr) return;
-    const double now = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());
-    if (const std::string said = event_file_->Write(step + 1, now, values); !said.empty())
-      progress_.Say(said);
+    const double now = static_cast<double>(RealTimeNs()) * 1e-9;
+    SayUnlessEmpty(event_file_->Write(step + 1, now, values));
   }
 
   // Returns the time that so many steps take at the mean speed of this run, without its first step:
@@ -542,16 +539,11 @@ class Trainer {
                                  nonfinite_.num_skipped() == 1 ? " update was" : " updates were",
                                  " left out, since gradients were not finite"));
     }
-    if (metrics_file_ != nullptr && metrics_file_->num_lost() > 0) {
-      progress_.Say(absl::StrCat(
-          "WARNING: --metrics ", options_.metrics, " lacks ", metrics_file_->num_lost(),
-          metrics_file_->num_lost() == 1 ? " line" : " lines", " that could not be written"));
-    }
-    if (event_file_ != nullptr && event_file_->num_lost() > 0) {
-      progress_.Say(absl::StrCat(
-          "WARNING: --tensorboard ", options_.tensorboard, " lacks ", event_file_->num_lost(),
-          event_file_->num_lost() == 1 ? " step" : " steps", " that could not be written"));
-    }
+    if (metrics_file_ != nullptr) SayUnlessEmpty(metrics_file_->lost().Summary());
+    if (event_file_ != nullptr) SayUnlessEmpty(event_file_->lost().Summary());
+  }
+  void SayUnlessEmpty(const std::string& line) {
+    if (!line.empty()) progress_.Say(line);
   }
 
   // No update has been made since the norm of the gradients was not finite, so the weights are

@@ -218,8 +218,8 @@ class BundleBuilder {
     writer_.Add("change_in_use", in_use);
   }
 
-  // What a rank that the trace lacks did to a register, and what happened without a whole step, is
-  // unknown.
+  // Returns the fill of a register. It is unknown where the trace lacks the rank at the other end,
+  // or has no whole step.
   trace::RegisterFill FillOf(RecordedRegisterId id) const {
     const trace::RecordedRegister& r = run_.registers[id];
     const bool has_ends = r.producer.actor.has_value() && !r.consumers.empty();

@@ -91,7 +91,7 @@ TEST(RunBundleTest, TwoRunsAreTheFirstWithItsDifferenceToTheSecond) {
   EXPECT_FALSE(BundleOf(first).object().contains("diff"));
 }
 
-// Of the paths of steps, each group leads to the longest of its segments.
+// Each group of a path leads to the longest of its segments.
 TEST(RunBundleTest, GroupsOfAPathLeadToTheirSegmentsAndTheseToTheirActs) {
   const Bundle bundle = BundleOf(trace::Relay(2));
   EXPECT_THAT(bundle.Column<uint32_t>("path_first_segment"), ElementsAre(0, 3, 6));

@@ -49,9 +49,8 @@ absl::StatusOr<std::string> LiveText(const live::LiveReader& reader, int64_t fro
 }
 
 absl::StatusOr<std::string> MetricsText(const live::LiveReader& reader) {
-  const bool is_alive = reader.IsAlive();
-  WEIR_ASSIGN_OR_RETURN(live::LiveState state, reader.State());
-  return live::PrometheusText({reader.pid(), is_alive, std::move(state)}, RealTimeNs() / kNsPerMs);
+  WEIR_ASSIGN_OR_RETURN(const live::SeenRun run, reader.See());
+  return live::PrometheusText(run, RealTimeNs() / kNsPerMs);
 }
 
 }  // namespace

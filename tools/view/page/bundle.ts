@@ -123,7 +123,7 @@ export interface RankMemory {
   held: HeldTensor[];
 }
 
-// What a boxing sends and how fast (tools/trace/transfers.h).
+// A TransferRow tells what a boxing sends and how fast (tools/trace/transfers.h).
 export interface TransferRow {
   name: string;
   method: string;
@@ -198,7 +198,7 @@ export interface LastState {
   ranks: { rank: number; text: string }[];
 }
 
-// What a rank had not done when the record ended.
+// An OpenAct is the act that a rank had not done when the record ended.
 export interface OpenAct {
   queue: number;
   since_ns: number;

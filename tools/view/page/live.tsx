@@ -3,7 +3,7 @@
 import { Component, h } from "preact";
 import { ask, emptyRun, isOver, LiveRun, LiveState, LiveStep } from "./live_run";
 import { Bar, Table, Term } from "./ui";
-import { bytes, count, percent, time } from "./units";
+import { bytes, count, duration, percent, shortCount, shortNumber, time } from "./units";
 
 const ASK_MS = 1000;
 const ASK_AGAIN_MS = 3000; // when the server does not answer
@@ -12,27 +12,6 @@ const HEIGHT = 130;
 const MESSAGES = 200;
 const STALE_MS = 3000;
 const STEP_LATE_FACTOR = 5; // as in tools/live/top_text.cc
-
-function duration(ms: number): string {
-  const s = Math.max(0, ms / 1000);
-  if (s < 60) return `${s.toFixed(s < 10 ? 1 : 0)} s`;
-  if (s < 3600) return `${Math.floor(s / 60)} min ${Math.floor(s % 60)} s`;
-  return `${Math.floor(s / 3600)} h ${Math.floor(s / 60) % 60} min`;
-}
-
-function shortNumber(n: number): string {
-  return n !== 0 && (Math.abs(n) >= 1e5 || Math.abs(n) < 1e-3) ? n.toExponential(2) : String(Number(n.toPrecision(4)));
-}
-
-function shortCount(n: number, space = ""): string {
-  const units = ["", "k", "M", "G", "T"];
-  let unit = 0;
-  while (n >= 1000 && unit + 1 < units.length) {
-    n /= 1000;
-    ++unit;
-  }
-  return `${n.toPrecision(3)}${space}${units[unit]}`;
-}
 
 interface Point {
   x: number; // step

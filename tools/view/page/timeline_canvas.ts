@@ -135,7 +135,7 @@ export class TimelineCanvas {
     }
   }
 
-  // What was open when the record ended has no end.
+  // Draws the acts and waits that were open when the record ended. They have no end.
   private drawOpenActs(g: CanvasRenderingContext2D, scene: Scene): void {
     const height = ROW_HEIGHT - 2 * PAD;
     for (const act of this.run.object.open_acts || []) {

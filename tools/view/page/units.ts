@@ -43,3 +43,27 @@ export function rate(bytesPerSecond: number): string {
 export function count(n: number): string {
   return n.toLocaleString("en-US");
 }
+
+// Returns a time that a person waits, such as "1 min 12 s".
+export function duration(ms: number): string {
+  const s = Math.max(0, ms / 1000);
+  if (s < 60) return `${s.toFixed(s < 10 ? 1 : 0)} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ${Math.floor(s % 60)} s`;
+  return `${Math.floor(s / 3600)} h ${Math.floor(s / 60) % 60} min`;
+}
+
+// Returns four digits, with an exponent for very large and very small numbers.
+export function shortNumber(n: number): string {
+  return n !== 0 && (Math.abs(n) >= 1e5 || Math.abs(n) < 1e-3) ? n.toExponential(2) : String(Number(n.toPrecision(4)));
+}
+
+// Returns three digits and a letter, such as "52.3k".
+export function shortCount(n: number, space = ""): string {
+  const units = ["", "k", "M", "G", "T"];
+  let unit = 0;
+  while (n >= 1000 && unit + 1 < units.length) {
+    n /= 1000;
+    ++unit;
+  }
+  return `${n.toPrecision(3)}${space}${units[unit]}`;
+}
