@@ -1,4 +1,5 @@
 // matmul and the gradient of its weight. The gradient of x is a matmul again.
+#include "absl/strings/str_cat.h"
 #include "ops/defs/flops.h"
 #include "ops/defs/gradient_steps.h"
 #include "ops/defs/operand_check.h"
@@ -16,7 +17,7 @@ absl::StatusOr<std::vector<sbp::TensorType>> InferMatmul(const InferInput& in) {
   check.SameType(2, 0).Rank(2, 1).SameSize(2, 0, 1, 1 - k);
   WEIR_RETURN_IF_ERROR(check.status());
   WEIR_RETURN_IF_ERROR(CheckChoice("activation", in.attrs.Str("activation", "none"),
-                                   {"none", "relu", "gelu", "silu"}));
+                                   {"none", "relu", "gelu", "gelu_exact", "silu"}));
   sbp::TensorType y = in.inputs[0];
   y.dims.back() = check.dim(1, 1 - k);
   return std::vector<sbp::TensorType>{y, y};
@@ -47,8 +48,8 @@ ValueId PreActivationGrad(GradientBuilder& b) {
   ValueId dy = OutputGrad(b, 0);
   std::string activation = b.attrs().Str("activation", "none");
   if (dy >= 0 && activation == "relu") dy = Add1(b, "relu_grad", {b.output(0), dy}, {});
-  if (dy >= 0 && activation == "gelu") dy = Add1(b, "gelu_grad", {b.output(1), dy}, {});
-  if (dy >= 0 && activation == "silu") dy = Add1(b, "silu_grad", {b.output(1), dy}, {});
+  if (dy >= 0 && activation != "relu" && activation != "none")
+    dy = Add1(b, absl::StrCat(activation, "_grad"), {b.output(1), dy}, {});
   ValueId dpre = OutputGrad(b, 1);
   if (dy < 0 || dpre < 0) return dy < 0 ? dpre : dy;
   return Add1(b, "add", {dy, dpre}, {});
@@ -85,7 +86,8 @@ OpDef MatmulDef() {
       .outputs = {{.name = "y", .doc = "[..., n]; n is the weight's dimension"},
                   {.name = "pre", .optional = true, .doc = "x w + bias, before the activation"}},
       .attrs = {{"transpose_w", AttrKind::kBool, false, "w is [n, k]"},
-                {"activation", AttrKind::kString, std::string("none"), "none, relu, gelu or silu"}},
+                {"activation", AttrKind::kString, std::string("none"),
+                 "none, relu, gelu, gelu_exact or silu"}},
       .factors =
           "... k, k n, n -> ... n, ... n; k is summed (whole under an activation), bias is added "
           "once; "

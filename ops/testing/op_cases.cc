@@ -17,7 +17,7 @@ constexpr Fill kN = Fill::kNormal;
 std::string Text(const char* text) { return text; }
 
 void AddElementwise(std::vector<OpCase>* cases) {
-  for (const char* op : {"relu", "gelu", "silu"}) {
+  for (const char* op : {"relu", "gelu", "gelu_exact", "silu"}) {
     cases->push_back({op, op, {}, {"f32[a=5, b=7]"}, {Fill::kApart}});
     cases->push_back({absl::StrCat(op, " of a scalar"), op, {}, {"f32[]"}, {Fill::kApart}});
     std::string grad = absl::StrCat(op, "_grad");
@@ -67,7 +67,7 @@ void AddMatmul(std::vector<OpCase>* cases) {
                     {},
                     1});
   cases->push_back({"matmul of a vector", "matmul", {}, {"f32[k=5]", "f32[k=5, n=7]"}, {}, 1});
-  for (const char* activation : {"relu", "gelu", "silu"}) {
+  for (const char* activation : {"relu", "gelu", "gelu_exact", "silu"}) {
     cases->push_back({absl::StrCat("matmul with ", activation),
                       "matmul",
                       {{"activation", Text(activation)}},

@@ -31,7 +31,7 @@ std::string Text(const char* text) { return text; }
 // of them.
 std::vector<ops::OpCase> LongCases() {
   std::vector<ops::OpCase> cases;
-  for (const char* op : {"relu", "gelu", "silu"}) {
+  for (const char* op : {"relu", "gelu", "gelu_exact", "silu"}) {
     cases.push_back({absl::StrCat(op, ", long"), op, {}, {"f32[a=17, b=61]"}, {ops::Fill::kApart}});
     cases.push_back({absl::StrCat("matmul with ", op, ", long"),
                      "matmul",

@@ -21,6 +21,7 @@ ACTIVATIONS = {
     "none": lambda x: x,
     "relu": torch.relu,
     "gelu": lambda x: F.gelu(x, approximate="tanh"),
+    "gelu_exact": F.gelu,
     "silu": F.silu,
 }
 
@@ -92,6 +93,7 @@ OPS = {
     "dropout": dropout,
     "relu": lambda attrs, outputs, x: torch.relu(x),
     "gelu": lambda attrs, outputs, x: ACTIVATIONS["gelu"](x),
+    "gelu_exact": lambda attrs, outputs, x: ACTIVATIONS["gelu_exact"](x),
     "silu": lambda attrs, outputs, x: F.silu(x),
     "softmax": lambda attrs, outputs, x: torch.softmax(x, -1),
     "softmax_cross_entropy": lambda attrs, outputs, x, targets: F.cross_entropy(

@@ -29,6 +29,9 @@ void ActivateTyped(Activation activation, const T* x, T* y, int64_t n) {
     case Activation::kGelu:
       return MapInto(
           y, n, [](VF v) HWY_ATTR { return Gelu(v); }, x);
+    case Activation::kGeluExact:
+      return MapInto(
+          y, n, [](VF v) HWY_ATTR { return GeluExact(v); }, x);
     case Activation::kSilu:
       return MapInto(
           y, n, [](VF v) HWY_ATTR { return Silu(v); }, x);
@@ -47,6 +50,9 @@ void ActivateGradTyped(Activation activation, const T* x, const T* dy, T* dx, in
     case Activation::kGelu:
       return MapInto(
           dx, n, [](VF v, VF g) HWY_ATTR { return GeluGrad(v, g); }, x, dy);
+    case Activation::kGeluExact:
+      return MapInto(
+          dx, n, [](VF v, VF g) HWY_ATTR { return GeluExactGrad(v, g); }, x, dy);
     case Activation::kSilu:
       return MapInto(
           dx, n, [](VF v, VF g) HWY_ATTR { return SiluGrad(v, g); }, x, dy);
@@ -84,6 +90,7 @@ std::optional<Activation> ActivationFromName(const std::string& name) {
   if (name == "none") return Activation::kNone;
   if (name == "relu") return Activation::kRelu;
   if (name == "gelu") return Activation::kGelu;
+  if (name == "gelu_exact") return Activation::kGeluExact;
   if (name == "silu") return Activation::kSilu;
   return std::nullopt;
 }
@@ -172,9 +179,11 @@ KernelFactory MakeActivationGrad(Activation activation) {
 
 WEIR_REGISTER_KERNEL("cpu", "relu", MakeActivation(Activation::kRelu));
 WEIR_REGISTER_KERNEL("cpu", "gelu", MakeActivation(Activation::kGelu));
+WEIR_REGISTER_KERNEL("cpu", "gelu_exact", MakeActivation(Activation::kGeluExact));
 WEIR_REGISTER_KERNEL("cpu", "silu", MakeActivation(Activation::kSilu));
 WEIR_REGISTER_KERNEL("cpu", "relu_grad", MakeActivationGrad(Activation::kRelu));
 WEIR_REGISTER_KERNEL("cpu", "gelu_grad", MakeActivationGrad(Activation::kGelu));
+WEIR_REGISTER_KERNEL("cpu", "gelu_exact_grad", MakeActivationGrad(Activation::kGeluExact));
 WEIR_REGISTER_KERNEL("cpu", "silu_grad", MakeActivationGrad(Activation::kSilu));
 
 }  // namespace

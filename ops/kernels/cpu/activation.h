@@ -9,9 +9,9 @@
 
 namespace weir::kernels {
 
-enum class Activation : uint8_t { kNone, kRelu, kGelu, kSilu };
+enum class Activation : uint8_t { kNone, kRelu, kGelu, kGeluExact, kSilu };
 
-// Accepts "none", "relu", "gelu", "silu"; returns nullopt for another name.
+// Accepts "none", "relu", "gelu", "gelu_exact", "silu"; returns nullopt for another name.
 std::optional<Activation> ActivationFromName(const std::string& name);
 
 // Sets y[i] = activation(x[i]) for i < n; y may be x. Vectorised, on the calling thread.

@@ -11,6 +11,7 @@ namespace {
 double Gelu(double x) {
   return 0.5 * x * (1 + std::tanh(std::sqrt(2 / 3.141592653589793) * (x + 0.044715 * x * x * x)));
 }
+double GeluExact(double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2))); }
 double Silu(double x) { return x / (1 + std::exp(-x)); }
 double Relu(double x) { return x > 0 ? x : 0; }
 
@@ -48,24 +49,37 @@ INSTANTIATE_TEST_SUITE_P(Types, ActivationKernelTest, testing::Values(DType::kF3
 
 TEST_P(ActivationKernelTest, ReluIsThePositivePart) { CheckForward("relu", Relu); }
 TEST_P(ActivationKernelTest, GeluIsItsTanhForm) { CheckForward("gelu", Gelu); }
+TEST_P(ActivationKernelTest, GeluExactIsItsFormWithErf) { CheckForward("gelu_exact", GeluExact); }
 TEST_P(ActivationKernelTest, SiluIsXTimesSigmoid) { CheckForward("silu", Silu); }
 TEST_P(ActivationKernelTest, ReluGradPassesWhereTheResultIsPositive) {
   CheckGradient("relu_grad", Relu);
 }
 TEST_P(ActivationKernelTest, GeluGradIsTheDerivative) { CheckGradient("gelu_grad", Gelu); }
+TEST_P(ActivationKernelTest, GeluExactGradIsTheDerivative) {
+  CheckGradient("gelu_exact_grad", GeluExact);
+}
 TEST_P(ActivationKernelTest, SiluGradIsTheDerivative) { CheckGradient("silu_grad", Silu); }
 
 TEST(ActivationTest, LargeArgumentsNeitherOverflowNorVanish) {
   TestTensor x = TensorOf(DType::kF32, {6}, {-1e4, -90, 0, 90, 1e4, 1e10});
-  for (const char* op : {"gelu", "silu"}) {
+  for (const char* op : {"gelu", "gelu_exact", "silu"}) {
     auto y = RunKernel(op, {}, {x}, {x.slice});
     ExpectClose(y[0], {0, 0, 0, 90, 1e4, 1e10});
   }
 }
 
+TEST(ActivationTest, LargeArgumentsHaveASlope) {
+  TestTensor x = TensorOf(DType::kF32, {4}, {-1e30, -90, 90, 1e30});
+  TestTensor dy = TensorOf(DType::kF32, {4}, {1, 1, 1, 1});
+  for (const char* op : {"gelu_exact_grad"}) {
+    auto dx = RunKernel(op, {}, {x, dy}, {x.slice});
+    ExpectClose(dx[0], {0, 0, 1, 1});
+  }
+}
+
 TEST(ActivationTest, NaNStaysVisible) {
   TestTensor x = TensorOf(DType::kF32, {2}, {std::nan(""), 1});
-  for (const char* op : {"relu", "gelu", "silu"}) {
+  for (const char* op : {"relu", "gelu", "gelu_exact", "silu"}) {
     auto y = RunKernel(op, {}, {x}, {x.slice});
     EXPECT_TRUE(std::isnan(y[0][0])) << op;
     EXPECT_FALSE(std::isnan(y[0][1])) << op;

@@ -76,7 +76,7 @@ KernelOr MakeMatmul(const KernelSpec& spec) {
     check.SameType(check.out(0), check.out(1), "y and pre")
         .SameShape(check.out(0), check.out(1), "y and pre");
   std::optional<Activation> activation = ActivationFromName(spec.attrs.Str("activation", "none"));
-  check.Expect(activation.has_value(), "an activation among none, relu, gelu, silu");
+  check.Expect(activation.has_value(), "an activation among none, relu, gelu, gelu_exact, silu");
   if (!check.ok()) return check.status();
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Gemm> made, Gemm::Create(gemm));
   return std::make_unique<MatmulKernel>(std::move(made), *activation, check.out(0));

@@ -13,6 +13,7 @@ namespace {
 double Activated(const std::string& activation, double x) {
   if (activation == "relu") return x > 0 ? x : 0;
   if (activation == "silu") return x / (1 + std::exp(-x));
+  if (activation == "gelu_exact") return 0.5 * x * (1 + std::erf(x / std::sqrt(2)));
   if (activation == "gelu") {
     return 0.5 * x * (1 + std::tanh(std::sqrt(2 / 3.141592653589793) * (x + 0.044715 * x * x * x)));
   }
@@ -64,7 +65,8 @@ TEST_P(MatmulKernelTest, MultipliesAddsTheBiasAndActivates) {
     for (double& value : w.values) value = Stored(dtype(), value / std::sqrt(sizes.k + 1.0));
     TestTensor bias = RandomTensor(dtype(), {sizes.n}, 3);
     TensorSlice y_slice = TensorSlice::Whole(dtype(), sizes.With(sizes.n));
-    const std::string activation = std::array{"none", "relu", "gelu", "silu"}[which++ % 4];
+    const std::string activation =
+        std::array{"none", "relu", "gelu", "gelu_exact", "silu"}[which++ % 5];
     Attributes attrs{{"transpose_w", transposed()}, {"activation", activation}};
     bool biased = which % 3 != 0;
     auto results = RunKernel("matmul", attrs, {x, w, biased ? std::optional(bias) : std::nullopt},
