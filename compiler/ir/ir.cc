@@ -1,5 +1,7 @@
 #include "compiler/ir/ir.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace weir::compiler {
@@ -23,6 +25,13 @@ int Function::ArgOf(ops::ValueId value) const {
     if (args[i].value == value) return static_cast<int>(i);
   }
   return -1;
+}
+
+bool Function::IsFrozen(int arg) const {
+  const auto frozen = [arg](const ParameterInfo& parameter) {
+    return parameter.arg == arg && parameter.frozen;
+  };
+  return std::any_of(parameters.begin(), parameters.end(), frozen);
 }
 
 namespace {

@@ -87,7 +87,11 @@ struct ParameterInfo {
   std::string name;
   proto::Initializer init;
   bool decay = false;
-  int arg = -1;  // index in Function::args
+  bool frozen = false;  // training leaves the parameter as it is
+  int arg = -1;         // index in Function::args
+  // The caller gives the weight as this input of the graph's function; -1: each call has a weight
+  // of its own, and `init` and `decay` are those of the weight.
+  int input = -1;
 };
 
 struct Function {
@@ -108,6 +112,7 @@ struct Function {
   // Returns the index of the node that outputs `value`, or -1 (an argument).
   int ProducerOf(ops::ValueId value) const;
   int ArgOf(ops::ValueId value) const;  // -1: none
+  bool IsFrozen(int arg) const;         // whether argument `arg` is a frozen parameter
 };
 
 // Returns one function as stable text, for dumps and golden tests.
@@ -157,10 +162,19 @@ struct ModelValue {
   InputUse use = {};  // only for a value that data feeds
 };
 
+// A weight of the model. Several calls may read it.
+struct ModelWeight {
+  std::string name;  // "layers.3.wq"; a weight of main: "table"
+  proto::Initializer init;
+  bool decay = false;
+  bool frozen = false;
+};
+
 struct ModelCall {
   int model_function = -1;
-  std::string name;       // "layers.3"
-  std::vector<int> args;  // model values for the activation arguments, in order
+  std::string name;          // "layers.3"
+  std::vector<int> args;     // model values for the activation arguments, in order
+  std::vector<int> weights;  // model weights for Function::parameters, in order
   std::vector<int> results;
   int64_t part = 0;  // of the pipeline; part i lies on stage i % stages
   int64_t stage = 0;
@@ -169,6 +183,7 @@ struct ModelCall {
 struct Model {
   std::vector<ModelFunction> functions;
   std::vector<ModelValue> values;
+  std::vector<ModelWeight> weights;
   std::vector<ModelCall> calls;
   int loss = -1;                                     // model value
   std::vector<std::pair<std::string, int>> metrics;  // scalar outputs of main, loss first

@@ -1,222 +1,17 @@
 #include "compiler/job/import_graph.h"
 
-#include <cmath>
 #include <functional>
 #include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/job/batch_dim.h"
+#include "compiler/job/import_function.h"
 #include "compiler/job/infer_index_ranges.h"
-#include "ops/defs/type_text.h"
-#include "runtime/base/random.h"
 #include "runtime/base/status.h"
 
 namespace weir::compiler {
 namespace {
-
-constexpr int64_t kMaxNodes = 1'000'000;
-constexpr int64_t kMaxCalls = 10'000;  // calls of main, with repetitions
-constexpr int kMaxCallDepth = 16;
-
-using Dims = std::map<std::string, sbp::TensorDim>;
-
-absl::StatusOr<sbp::TensorType> ParseTensorType(const std::string& text, const Dims& dims,
-                                                const std::string& where) {
-  absl::StatusOr<sbp::TensorType> type = ops::ParseType(text, dims);
-  if (!type.ok()) return At(where, type.status());
-  return type;
-}
-
-struct InputType {
-  sbp::TensorType type;
-  std::optional<IndexRange> range;  // as declared
-};
-
-absl::StatusOr<InputType> ParseInputType(const std::string& text, const Dims& dims,
-                                         const std::string& where) {
-  absl::StatusOr<ops::DeclaredType> declared = ops::ParseDeclaredType(text, dims);
-  if (!declared.ok()) return At(where, declared.status());
-  InputType input{declared->type, std::nullopt};
-  if (declared->range.has_value()) {
-    input.range = IndexRange{
-        declared->range->below,
-        absl::StrCat("in the range <", declared->range->text, "> that ", where, " declares")};
-  }
-  return input;
-}
-
-std::string FunctionWhere(const std::string& function) {
-  return absl::StrCat("function ", function);
-}
-
-absl::StatusOr<Attributes> ImportAttributes(
-    const google::protobuf::RepeatedPtrField<proto::NamedAttr>& list, const std::string& where) {
-  Attributes attrs;
-  for (const proto::NamedAttr& entry : list) {
-    if (attrs.Has(entry.name())) {
-      return Rejected({"W0401", where, "each attribute once",
-                       absl::StrCat("\"", entry.name(), "\" twice"), ""});
-    }
-    switch (entry.value().value_case()) {
-      case proto::Attr::kI: attrs.Set(entry.name(), int64_t{entry.value().i()}); break;
-      case proto::Attr::kF: attrs.Set(entry.name(), entry.value().f()); break;
-      case proto::Attr::kB: attrs.Set(entry.name(), entry.value().b()); break;
-      case proto::Attr::kS: attrs.Set(entry.name(), std::string(entry.value().s())); break;
-      case proto::Attr::kInts:
-        attrs.Set(entry.name(), std::vector<int64_t>(entry.value().ints().values().begin(),
-                                                     entry.value().ints().values().end()));
-        break;
-      case proto::Attr::VALUE_NOT_SET:
-        return Rejected({"W0402", where, "a value",
-                         absl::StrCat("attribute \"", entry.name(), "\" without one"),
-                         "value { i: 1 } or f, b, s, ints"});
-    }
-  }
-  return attrs;
-}
-
-absl::Status CheckInitializer(const proto::Initializer& init, const std::string& where) {
-  const double std = init.normal().std(), mean = init.normal().mean();
-  const double low = init.uniform().low(), high = init.uniform().high();
-  if (!(std >= 0 && std::isfinite(std) && std::isfinite(mean))) {
-    return Rejected({"W0427", where, "a finite mean and a standard deviation of 0 or more",
-                     absl::StrCat("mean ", mean, ", std ", std), "init { normal { std: 0.02 } }"});
-  }
-  if (!(low <= high && std::isfinite(low) && std::isfinite(high))) {
-    return Rejected({"W0427", where, "a finite range from low to high",
-                     absl::StrCat(low, " to ", high), "init { uniform { low: -0.1 high: 0.1 } }"});
-  }
-  return absl::OkStatus();
-}
-
-absl::Status UnknownTensorToKeep(const std::string& name, const std::vector<std::string>& known,
-                                 const std::string& where) {
-  return Rejected({"W0488", where, "names of tensors of the function",
-                   absl::StrCat("\"", name, "\""), Nearest(name, known)});
-}
-
-// Imports the nodes of one function of the graph and inlines nothing: callers pass ranges of nodes
-// without calls.
-class FunctionImporter {
- public:
-  FunctionImporter(const Dims& dims, std::string graph_function, std::string name)
-      : dims_(dims), graph_function_(std::move(graph_function)) {
-    function_.name = std::move(name);
-  }
-
-  absl::Status Define(const std::string& name, ops::ValueId value, const std::string& where) {
-    if (name.empty())
-      return Rejected({"W0403", where, "a name for every tensor", "an empty name", ""});
-    if (!names_.emplace(name, value).second) {
-      return Rejected({"W0404", where, "each tensor name once in a function",
-                       absl::StrCat("\"", name, "\" again"), ""});
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status AddArg(const std::string& name, const sbp::TensorType& type, ArgKind kind,
-                      std::optional<IndexRange> declared = std::nullopt) {
-    ops::ValueId value = function_.AddValue(name, type);
-    function_.args.push_back({value, kind, std::move(declared)});
-    return Define(name, value, FunctionWhere(graph_function_));
-  }
-
-  absl::Status AddParameter(const proto::Parameter& parameter) {
-    std::string where =
-        absl::StrCat(FunctionWhere(graph_function_), ", parameter ", parameter.name());
-    WEIR_ASSIGN_OR_RETURN(sbp::TensorType type, ParseTensorType(parameter.type(), dims_, where));
-    if (!IsReal(type.dtype)) {
-      return Rejected({"W0405", where, "a real element type (f32)", ToText(type), "f32[...]"});
-    }
-    type.dtype = DType::kF32;
-    WEIR_RETURN_IF_ERROR(CheckInitializer(parameter.init(), where));
-    WEIR_RETURN_IF_ERROR(AddArg(parameter.name(), type, ArgKind::kParameter));
-    function_.parameters.push_back({parameter.name(), parameter.init(), parameter.decay(),
-                                    static_cast<int>(function_.args.size()) - 1});
-    return absl::OkStatus();
-  }
-
-  absl::Status AddNode(const weir::proto::Node& node, int index) {
-    std::string name =
-        node.name().empty() ? absl::StrCat("node ", index, " (", node.op(), ")") : node.name();
-    std::string where = absl::StrCat(FunctionWhere(graph_function_), ", node ", name);
-    WEIR_ASSIGN_OR_RETURN(const ops::OpDef* def, ops::OpRegistry::FindForUser(node.op(), where));
-    Node out;
-    out.name = node.name().empty() ? absl::StrCat(node.op(), "_", index) : node.name();
-    out.op = node.op();
-    out.where = where;
-    out.rng_key = KeyOf(out.name.data(), out.name.size());
-    out.rng_key = MixKey(out.rng_key, KeyOf(graph_function_.data(), graph_function_.size()));
-    WEIR_ASSIGN_OR_RETURN(out.attrs, ImportAttributes(node.attr(), where));
-    int num_outputs = node.output().empty() ? 1 : node.output_size();
-    WEIR_RETURN_IF_ERROR(
-        ops::CheckSchema(def->schema, node.input_size(), num_outputs, &out.attrs, where));
-    std::vector<sbp::TensorType> types;
-    for (const std::string& input : node.input()) {
-      WEIR_ASSIGN_OR_RETURN(ops::ValueId value, Lookup(input, where));
-      out.inputs.push_back(value);
-      types.push_back(function_.values[value].type);
-    }
-    absl::StatusOr<std::vector<sbp::TensorType>> inferred = def->infer({out.attrs, types, dims_});
-    if (!inferred.ok()) return At(where, inferred.status());
-    for (int i = 0; i < num_outputs; ++i) {
-      std::string output = node.output().empty() ? node.name() : node.output(i);
-      if (inferred->at(i).num_elements() < 0 ||
-          inferred->at(i).num_elements() > (int64_t{1} << 46)) {
-        return Rejected(
-            {"W0406", where, "a result of fewer than 2^46 elements", ToText(inferred->at(i)), ""});
-      }
-      ops::ValueId value = function_.AddValue(output, inferred->at(i));
-      out.outputs.push_back(value);
-      WEIR_RETURN_IF_ERROR(Define(output, value, where));
-    }
-    function_.nodes.push_back(std::move(out));
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<ops::ValueId> Lookup(const std::string& name, const std::string& where) const {
-    auto it = names_.find(name);
-    if (it != names_.end()) return it->second;
-    std::vector<std::string> known;
-    for (const auto& [known_name, value] : names_) known.push_back(known_name);
-    std::string near = Nearest(name, known);
-    return Rejected(
-        {"W0407", where, "a tensor defined before this point", absl::StrCat("\"", name, "\""),
-         near.empty() ? "tensors must be defined above their use; a graph has no cycles (loops are "
-                        "delays, which parameters have by nature)"
-                      : absl::StrCat("\"", near, "\"")});
-  }
-
-  // kPart: only a part of the function that the user wrote.
-  enum class Extent : uint8_t { kWhole, kPart };
-
-  // Keeps the values of `names`. A part of main has only some of these values.
-  absl::Status Keep(const std::vector<std::string>& names, Extent extent,
-                    const std::string& where) {
-    function_.keep.emplace();
-    for (const std::string& name : names) {
-      auto it = names_.find(name);
-      if (it != names_.end()) {
-        function_.keep->push_back(it->second);
-      } else if (extent == Extent::kWhole) {
-        std::vector<std::string> known;
-        for (const auto& [known_name, value] : names_) known.push_back(known_name);
-        return UnknownTensorToKeep(name, known, where);
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  bool Has(const std::string& name) const { return names_.count(name) > 0; }
-  Function& function() { return function_; }
-
- private:
-  const Dims& dims_;
-  std::string graph_function_;
-  Function function_;
-  std::map<std::string, ops::ValueId> names_;
-};
 
 class GraphImporter {
  public:
@@ -245,13 +40,6 @@ class GraphImporter {
     return names;
   }
 
-  bool IsParameterOfMain(const std::string& name) const {
-    for (const proto::Parameter& parameter : by_name_.at(job_.graph().main())->parameter()) {
-      if (parameter.name() == name) return true;
-    }
-    return false;
-  }
-
   absl::Status IndexFunctions() {
     int64_t nodes = 0;
     for (const weir::proto::Function& function : job_.graph().function()) {
@@ -263,8 +51,8 @@ class GraphImporter {
       }
       nodes += function.node_size();
     }
-    if (nodes > kMaxNodes) {
-      return Rejected({"W0413", "graph", absl::StrCat("at most ", kMaxNodes, " nodes"),
+    if (nodes > kNodesMax) {
+      return Rejected({"W0413", "graph", absl::StrCat("at most ", kNodesMax, " nodes"),
                        absl::StrCat(nodes), ""});
     }
     return IndexRecompute();
@@ -306,8 +94,12 @@ class GraphImporter {
   // Defines a value of `main` by name.
   absl::Status DefineMain(const std::string& name, ModelValue value) {
     module_.model.values.push_back(std::move(value));
-    int id = static_cast<int>(module_.model.values.size()) - 1;
-    if (name.empty() || !main_names_.emplace(name, id).second) {
+    return NameMain(name, static_cast<int>(module_.model.values.size()) - 1);
+  }
+
+  absl::Status NameMain(const std::string& name, int value) {
+    if (name.empty() || main_parameters_.count(name) > 0 ||
+        !main_names_.emplace(name, value).second) {
       return Rejected({"W0404", FunctionWhere(job_.graph().main()),
                        "each tensor name once in a function", absl::StrCat("\"", name, "\" again"),
                        ""});
@@ -322,12 +114,15 @@ class GraphImporter {
       WEIR_RETURN_IF_ERROR(DefineMain(
           input.name(), ModelValue{input.name(), input_type.type, -1, 0, {input_type.range}}));
     }
+    for (const proto::Parameter& parameter : main.parameter()) {
+      WEIR_RETURN_IF_ERROR(AddMainParameter(main, parameter));
+    }
     int begin = 0;
     while (begin < main.node_size()) {
       int end = begin;
       while (end < main.node_size() && main.node(end).op() != "call") ++end;
       if (end > begin) WEIR_RETURN_IF_ERROR(OutlineNodes(main, begin, end));
-      if (end < main.node_size()) WEIR_RETURN_IF_ERROR(ImportCall(main.name(), main.node(end)));
+      if (end < main.node_size()) WEIR_RETURN_IF_ERROR(ImportCall(main.node(end)));
       begin = end + 1;
     }
     for (const proto::Parameter& parameter : main.parameter()) {
@@ -345,6 +140,32 @@ class GraphImporter {
                                  absl::StrCat(FunctionWhere(main.name()), ", keep"));
     }
     return ImportOutputs(main);
+  }
+
+  // A parameter of main.
+  struct MainParameter {
+    int weight = -1;  // of the model
+    sbp::TensorType type;
+  };
+
+  absl::Status AddMainParameter(const weir::proto::Function& main,
+                                const proto::Parameter& parameter) {
+    FunctionImporter importer(dims_, by_name_, main.name(), main.name());
+    WEIR_RETURN_IF_ERROR(importer.AddParameter(parameter));
+    const Function& function = importer.function();
+    const MainParameter added{AddWeight(parameter.name(), function.parameters[0]),
+                              function.values[function.args[0].value].type};
+    if (main_names_.count(parameter.name()) > 0 ||
+        !main_parameters_.emplace(parameter.name(), added).second) {
+      return Rejected({"W0404", FunctionWhere(main.name()), "each tensor name once in a function",
+                       absl::StrCat("\"", parameter.name(), "\" again"), ""});
+    }
+    return absl::OkStatus();
+  }
+
+  int AddWeight(const std::string& name, const ParameterInfo& parameter) {
+    module_.model.weights.push_back({name, parameter.init, parameter.decay, parameter.frozen});
+    return static_cast<int>(module_.model.weights.size()) - 1;
   }
 
   absl::Status ImportOutputs(const weir::proto::Function& main) {
@@ -384,7 +205,7 @@ class GraphImporter {
   // Turns nodes [begin, end) of main into a function of their own that is called once.
   absl::Status OutlineNodes(const weir::proto::Function& main, int begin, int end) {
     std::string name = absl::StrCat(main.name(), ".", num_outlined_++);
-    FunctionImporter importer(dims_, main.name(), name);
+    FunctionImporter importer(dims_, by_name_, main.name(), name);
     ModelCall call;
     call.name = name;
     std::set<std::string> wanted;
@@ -394,18 +215,13 @@ class GraphImporter {
       auto it = main_names_.find(input);
       if (it == main_names_.end()) continue;
       const ModelValue& value = module_.model.values[it->second];
-      WEIR_RETURN_IF_ERROR(importer.AddArg(input, value.type, ArgKind::kActivation));
+      WEIR_RETURN_IF_ERROR(importer.AddInput(input, {value.type, std::nullopt}));
       call.args.push_back(it->second);
     }
     for (const proto::Parameter& parameter : main.parameter()) {
       if (wanted.count(parameter.name()) == 0) continue;
-      if (!used_parameters_.insert(parameter.name()).second) {
-        return Rejected(
-            {"W0417", absl::StrCat(FunctionWhere(main.name()), ", parameter ", parameter.name()),
-             "uses of a parameter of main on one side of its calls", "uses before and after a call",
-             "write the calls between its uses as nodes of main; or two parameters, which are then "
-             "trained apart"});
-      }
+      used_parameters_.insert(parameter.name());
+      call.weights.push_back(main_parameters_.at(parameter.name()).weight);
       WEIR_RETURN_IF_ERROR(importer.AddParameter(parameter));
     }
     for (int i = begin; i < end; ++i) WEIR_RETURN_IF_ERROR(importer.AddNode(main.node(i), i));
@@ -414,8 +230,10 @@ class GraphImporter {
           importer.Keep(*keep, FunctionImporter::Extent::kPart, FunctionWhere(main.name())));
     // The results are the values that later nodes, calls or outputs of main name.
     std::set<std::string> later(main.output().begin(), main.output().end());
-    for (int i = end; i < main.node_size(); ++i)
+    for (int i = end; i < main.node_size(); ++i) {
       later.insert(main.node(i).input().begin(), main.node(i).input().end());
+      later.insert(main.node(i).shared().begin(), main.node(i).shared().end());
+    }
     if (mode_ == PlanMode::kGenerate) AddLogits(&importer.function(), &later);
     Function& function = importer.function();
     int call_index = static_cast<int>(module_.model.calls.size());
@@ -443,7 +261,8 @@ class GraphImporter {
   }
 
   absl::Status ReserveName(const std::string& name) {
-    if (main_names_.count(name) > 0 || !reserved_.insert(name).second) {
+    if (main_names_.count(name) > 0 || main_parameters_.count(name) > 0 ||
+        !reserved_.insert(name).second) {
       return Rejected({"W0404", FunctionWhere(job_.graph().main()),
                        "each tensor name once in a function", absl::StrCat("\"", name, "\" again"),
                        ""});
@@ -472,43 +291,55 @@ class GraphImporter {
     return absl::OkStatus();
   }
 
-  // Returns the model function for `name`, which is compiled at its first use.
-  absl::StatusOr<int> FunctionFor(const std::string& name, const std::string& where) {
-    auto it = by_name_.find(name);
-    if (it == by_name_.end()) {
-      return Rejected({"W0418", where, "`function` to name a function of the graph",
-                       absl::StrCat("\"", name, "\""), Nearest(name, Names())});
+  // What a call of main reads: a value, or a parameter of main.
+  struct Given {
+    std::string name;
+    int value = -1;   // of the model, or
+    int weight = -1;  // of the model
+  };
+
+  absl::StatusOr<Given> Find(const std::string& name, const std::string& where) {
+    if (auto it = main_names_.find(name); it != main_names_.end()) return Given{name, it->second};
+    if (auto it = main_parameters_.find(name); it != main_parameters_.end()) {
+      used_parameters_.insert(name);
+      return Given{name, -1, it->second.weight};
     }
-    if (name == job_.graph().main()) {
-      return Rejected({"W0419", where, "calls without recursion", "main calls itself", ""});
+    return Rejected({"W0407", where, "a tensor defined before this point",
+                     absl::StrCat("\"", name, "\""), Nearest(name, MainNames())});
+  }
+
+  // Returns the model function for calls of `graph` with such inputs, which is compiled at its
+  // first use. An input that is a weight in one call and a value in another makes two model
+  // functions.
+  absl::StatusOr<int> FunctionFor(const weir::proto::Function& graph,
+                                  const std::vector<Given>& inputs) {
+    const std::string& name = graph.name();
+    std::string key = name;
+    for (const Given& input : inputs) {
+      absl::StrAppend(&key, input.weight < 0                             ? " value"
+                            : module_.model.weights[input.weight].frozen ? " frozen"
+                                                                         : " weight");
     }
-    if (auto known = imported_.find(name); known != imported_.end()) return known->second;
-    FunctionImporter importer(dims_, name, name);
-    const weir::proto::Function& graph = *it->second;
-    for (const proto::TensorDecl& input : graph.input()) {
+    if (auto known = imported_.find(key); known != imported_.end()) return known->second;
+    FunctionImporter importer(dims_, by_name_, name, name);
+    for (int i = 0; i < graph.input_size(); ++i) {
+      const proto::TensorDecl& input = graph.input(i);
+      if (inputs[i].weight >= 0) {
+        WEIR_RETURN_IF_ERROR(
+            importer.AddWeightInput(input, i, module_.model.weights[inputs[i].weight].frozen));
+        continue;
+      }
       std::string input_where = absl::StrCat(FunctionWhere(name), ", input ", input.name());
       WEIR_ASSIGN_OR_RETURN(InputType input_type, ParseInputType(input.type(), dims_, input_where));
-      WEIR_RETURN_IF_ERROR(
-          importer.AddArg(input.name(), input_type.type, ArgKind::kActivation, input_type.range));
+      WEIR_RETURN_IF_ERROR(importer.AddInput(input.name(), input_type));
     }
     for (const proto::Parameter& parameter : graph.parameter())
       WEIR_RETURN_IF_ERROR(importer.AddParameter(parameter));
-    for (int i = 0; i < graph.node_size(); ++i) {
-      if (graph.node(i).op() == "call") {
-        return Rejected(
-            {"W0420", absl::StrCat(FunctionWhere(name), ", node ", graph.node(i).name()),
-             "calls in main only", absl::StrCat("a call of \"", graph.node(i).function(), "\""),
-             "call it from main"});
-      }
+    for (int i = 0; i < graph.node_size(); ++i)
       WEIR_RETURN_IF_ERROR(importer.AddNode(graph.node(i), i));
-    }
     if (auto keep = KeepOf(graph)) {
       WEIR_RETURN_IF_ERROR(importer.Keep(*keep, FunctionImporter::Extent::kWhole,
                                          absl::StrCat(FunctionWhere(name), ", keep")));
-    }
-    if (graph.output().empty()) {
-      return Rejected(
-          {"W0421", FunctionWhere(name), "at least one output", "none", "output: \"y\""});
     }
     for (const std::string& output : graph.output()) {
       WEIR_ASSIGN_OR_RETURN(
@@ -530,113 +361,184 @@ class GraphImporter {
     model_function.num_results = graph.output_size();
     module_.model.functions.push_back(std::move(model_function));
     int index = static_cast<int>(module_.model.functions.size()) - 1;
-    imported_[name] = index;
+    imported_[key] = index;
     return index;
   }
 
-  absl::Status ImportCall(const std::string& caller, const weir::proto::Node& node) {
+  // A call of main as the user wrote it: `rounds` calls of the model from `first` on.
+  struct CallNode {
+    std::string function;
+    int first = 0;
+    int64_t rounds = 1;
+  };
+
+  absl::StatusOr<const weir::proto::Function*> CalledByMain(const weir::proto::Node& node,
+                                                            const std::string& where) const {
+    if (node.function() == job_.graph().main()) {
+      return Rejected({"W0419", where, "calls without recursion", "main calls itself", ""});
+    }
+    return CalledFunction(by_name_, node, where);
+  }
+
+  absl::Status ImportCall(const weir::proto::Node& node) {
     std::string name = node.name().empty() ? node.function() : node.name();
-    std::string where = absl::StrCat(FunctionWhere(caller), ", call ", name);
-    WEIR_ASSIGN_OR_RETURN(int index, FunctionFor(node.function(), where));
-    int64_t repeat = node.repeat() == 0 ? 1 : node.repeat();
-    if (repeat < 1 || repeat > kMaxCalls) {
-      return Rejected({"W0423", where, absl::StrCat("repeat between 1 and ", kMaxCalls),
-                       absl::StrCat(repeat), ""});
-    }
-    if (static_cast<int64_t>(module_.model.calls.size()) + repeat > kMaxCalls) {
+    std::string where = absl::StrCat(FunctionWhere(job_.graph().main()), ", call ", name);
+    WEIR_ASSIGN_OR_RETURN(const weir::proto::Function* graph, CalledByMain(node, where));
+    WEIR_ASSIGN_OR_RETURN(const int64_t rounds, RoundsOf(node, where));
+    const int first = static_cast<int>(module_.model.calls.size());
+    if (first + rounds > kCallsMax) {
       return Rejected({"W0428", where,
-                       absl::StrCat("at most ", kMaxCalls, " calls in main, repetitions counted"),
-                       absl::StrCat(static_cast<int64_t>(module_.model.calls.size()) + repeat),
-                       "more layers to a function"});
+                       absl::StrCat("at most ", kCallsMax, " calls in main, repetitions counted"),
+                       absl::StrCat(first + rounds), "more layers to a function"});
     }
-    std::vector<int> args;
-    for (const std::string& input : node.input()) {
-      auto it = main_names_.find(input);
-      if (it == main_names_.end() && IsParameterOfMain(input)) {
-        return Rejected(
-            {"W0925", where,
-             "inputs that data or nodes of main give: a call brings parameters of its own",
-             absl::StrCat("\"", input, "\", a parameter of main"),
-             absl::StrCat(
-                 "declare it in function ", node.function(),
-                 ", which gives each call its own; to use one parameter in several places, "
-                 "write the nodes of the function into main")});
-      }
-      if (it == main_names_.end()) {
-        return Rejected({"W0407", where, "a tensor defined before this point",
-                         absl::StrCat("\"", input, "\""), Nearest(input, MainNames())});
-      }
-      args.push_back(it->second);
-    }
-    std::vector<std::string> outputs(node.output().begin(), node.output().end());
-    if (outputs.empty()) outputs.push_back(name);
-    if (!call_names_.insert(name).second) {
+    WEIR_RETURN_IF_ERROR(CheckRounds(node, rounds, *graph, where));
+    if (!calls_.emplace(name, CallNode{graph->name(), first, rounds}).second) {
       return Rejected({"W0424", where, "each call name once", absl::StrCat("\"", name, "\" again"),
                        "name: \"...\""});
     }
-    for (int64_t i = 0; i < repeat; ++i) {
-      ModelCall call;
-      call.name = repeat == 1 ? name : absl::StrCat(name, ".", i);
-      call.model_function = index;
-      call.args = args;
-      WEIR_RETURN_IF_ERROR(CheckCall(call, index, repeat, outputs.size(), where));
-      const Function& function = module_.functions[module_.model.functions[index].forward];
-      int call_index = static_cast<int>(module_.model.calls.size());
+    std::vector<Given> carried, shared;
+    for (const std::string& input : node.input()) {
+      WEIR_ASSIGN_OR_RETURN(carried.emplace_back(), Find(input, where));
+    }
+    for (const std::string& input : node.shared()) {
+      WEIR_ASSIGN_OR_RETURN(shared.emplace_back(), Find(input, where));
+    }
+    const std::vector<std::string> outputs = OutputsOf(node);
+    for (int64_t round = 0; round < rounds; ++round) {
+      std::vector<Given> inputs = carried;
+      inputs.insert(inputs.end(), shared.begin(), shared.end());
+      WEIR_RETURN_IF_ERROR(AddRound(node, *graph, name, round, inputs, where));
+      carried.clear();
       for (size_t r = 0; r < outputs.size(); ++r) {
-        ModelValue value{absl::StrCat(call.name, ".", outputs[r]),
-                         function.values[function.results[r].value].type, call_index,
-                         static_cast<int>(r)};
-        if (i + 1 == repeat) {
-          WEIR_RETURN_IF_ERROR(DefineMain(outputs[r], value));
-        } else {
-          module_.model.values.push_back(value);
-        }
-        call.results.push_back(static_cast<int>(module_.model.values.size()) - 1);
+        const int result = module_.model.calls.back().results[r];
+        carried.push_back({module_.model.values[result].name, result});
       }
-      args = call.results;
-      module_.model.calls.push_back(std::move(call));
+    }
+    for (size_t r = 0; r < outputs.size(); ++r)
+      WEIR_RETURN_IF_ERROR(NameMain(outputs[r], carried[r].value));
+    return absl::OkStatus();
+  }
+
+  // Adds one call of the model.
+  absl::Status AddRound(const weir::proto::Node& node, const weir::proto::Function& graph,
+                        const std::string& name, int64_t round, const std::vector<Given>& inputs,
+                        const std::string& where) {
+    Model& model = module_.model;
+    ModelCall call;
+    call.name = RoundName(name, calls_.at(name).rounds, round);
+    WEIR_ASSIGN_OR_RETURN(call.model_function, FunctionFor(graph, inputs));
+    WEIR_RETURN_IF_ERROR(CheckInputs(call, graph, inputs, where));
+    for (const Given& input : inputs) {
+      if (input.weight < 0) call.args.push_back(input.value);
+    }
+    WEIR_RETURN_IF_ERROR(AddWeights(node, name, round, inputs, where, &call));
+    const Function& function = module_.functions[model.functions[call.model_function].forward];
+    const std::vector<std::string> outputs = OutputsOf(node);
+    for (size_t r = 0; r < outputs.size(); ++r) {
+      model.values.push_back({absl::StrCat(call.name, ".", outputs[r]),
+                              function.values[function.results[r].value].type,
+                              static_cast<int>(model.calls.size()), static_cast<int>(r)});
+      call.results.push_back(static_cast<int>(model.values.size()) - 1);
+    }
+    model.calls.push_back(std::move(call));
+    return absl::OkStatus();
+  }
+
+  // Gives a call its weights: those that enter it, those of the call that `weights` names, or new
+  // ones.
+  absl::Status AddWeights(const weir::proto::Node& node, const std::string& name, int64_t round,
+                          const std::vector<Given>& inputs, const std::string& where,
+                          ModelCall* call) {
+    const Model& model = module_.model;
+    std::string owner = call->name;
+    const ModelCall* source = nullptr;
+    if (!node.weights().empty()) {
+      WEIR_ASSIGN_OR_RETURN(const int index, SourceOfWeights(node, name, round, where));
+      if (node.weights() == name) owner = name;
+      if (index < static_cast<int>(model.calls.size())) source = &model.calls[index];
+    }
+    const Function& function = module_.functions[model.functions[call->model_function].forward];
+    size_t own = 0;  // parameters of the function so far that no caller gives
+    for (const ParameterInfo& parameter : function.parameters) {
+      if (parameter.input >= 0) {
+        call->weights.push_back(inputs[parameter.input].weight);
+      } else if (source != nullptr) {
+        call->weights.push_back(OwnWeight(*source, own++));
+      } else {
+        call->weights.push_back(AddWeight(absl::StrCat(owner, ".", parameter.name), parameter));
+      }
     }
     return absl::OkStatus();
   }
 
-  absl::Status CheckCall(const ModelCall& call, int index, int64_t repeat, size_t num_outputs,
-                         const std::string& where) {
-    const Function& function = module_.functions[module_.model.functions[index].forward];
-    std::vector<const Arg*> inputs;
-    for (const Arg& arg : function.args) {
-      if (arg.kind == ArgKind::kActivation) inputs.push_back(&arg);
+  // Returns the weight of `call` for the parameter at `position` among those that no caller gives.
+  int OwnWeight(const ModelCall& call, size_t position) const {
+    const Function& function =
+        module_.functions[module_.model.functions[call.model_function].forward];
+    for (size_t p = 0; p < function.parameters.size(); ++p) {
+      if (function.parameters[p].input < 0 && position-- == 0) return call.weights[p];
     }
-    if (inputs.size() != call.args.size() || num_outputs != function.results.size()) {
+    return -1;  // calls of one function of the graph have the same parameters
+  }
+
+  // Returns the call of the model whose weights round `round` of call `name` uses; the number of
+  // calls so far: the round itself.
+  absl::StatusOr<int> SourceOfWeights(const weir::proto::Node& node, const std::string& name,
+                                      int64_t round, const std::string& where) const {
+    const auto named = calls_.find(node.weights());
+    if (named == calls_.end()) {
+      std::vector<std::string> names;
+      for (const auto& [call, facts] : calls_) names.push_back(call);
+      return Rejected({"W0418", where, "`weights` to name this call, or a call above it",
+                       absl::StrCat("\"", node.weights(), "\""), Nearest(node.weights(), names)});
+    }
+    const CallNode& source = named->second;
+    if (node.weights() == name) return source.first;
+    const int64_t rounds = calls_.at(name).rounds;
+    if (source.function != node.function() || (source.rounds != 1 && source.rounds != rounds)) {
       return Rejected(
-          {"W0425", where,
-           absl::StrCat(inputs.size(), " inputs and ", function.results.size(),
-                        " outputs, as function ", function.name,
-                        repeat > 1 ? " has (a repeated call feeds outputs to inputs)" : " has"),
-           absl::StrCat(call.args.size(), " inputs and ", num_outputs, " outputs"), ""});
+          {"W0420", where,
+           absl::StrCat("`weights` to name a call of function ", node.function(), " with ",
+                        rounds == 1 ? "one round" : absl::StrCat("one round or ", rounds)),
+           absl::StrCat("\"", node.weights(), "\", a call of ", source.function, " with ",
+                        source.rounds, source.rounds == 1 ? " round" : " rounds"),
+           "declare parameters in main and name them in `shared` of both calls"});
     }
+    return source.first + static_cast<int>(source.rounds == 1 ? 0 : round);
+  }
+
+  absl::Status CheckInputs(const ModelCall& call, const weir::proto::Function& graph,
+                           const std::vector<Given>& inputs, const std::string& where) const {
     for (size_t i = 0; i < inputs.size(); ++i) {
-      const sbp::TensorType& want = function.values[inputs[i]->value].type;
-      const sbp::TensorType& got = module_.model.values[call.args[i]].type;
+      const std::string& input = graph.input(static_cast<int>(i)).name();
+      WEIR_ASSIGN_OR_RETURN(const InputType declared,
+                            ParseInputType(graph.input(static_cast<int>(i)).type(), dims_, where));
+      const sbp::TensorType &want = declared.type, &got = TypeOf(inputs[i]);
       if (want.shape() != got.shape() || want.dtype != got.dtype) {
-        return Rejected({"W0426",
-                         absl::StrCat(where, ", input ", function.values[inputs[i]->value].name),
-                         ToText(want), ToText(got),
+        return Rejected({"W0426", absl::StrCat(where, ", input ", input), ToText(want), ToText(got),
                          absl::StrCat("make both types agree; ", call.name, " is given \"",
-                                      module_.model.values[call.args[i]].name, "\"")});
+                                      inputs[i].name, "\"")});
       }
     }
     return absl::OkStatus();
+  }
+
+  const sbp::TensorType& TypeOf(const Given& given) const {
+    return given.weight < 0 ? module_.model.values[given.value].type
+                            : main_parameters_.at(given.name).type;
   }
 
   const proto::Job& job_;
   const Dims& dims_;
   PlanMode mode_;
   Module module_;
-  std::map<std::string, const weir::proto::Function*> by_name_;
+  GraphFunctions by_name_;
   std::map<std::string, const proto::Recompute*> recompute_;  // by function
-  std::map<std::string, int> imported_;
+  std::map<std::string, int> imported_;                       // by function and kinds of inputs
+  std::map<std::string, MainParameter> main_parameters_;
+  std::map<std::string, CallNode> calls_;
   std::map<std::string, int> main_names_;
-  std::set<std::string> reserved_, used_parameters_, call_names_;
+  std::set<std::string> reserved_, used_parameters_;
   std::string logits_name_;
   int num_outlined_ = 0;
 };

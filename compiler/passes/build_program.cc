@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/function_builder.h"
-#include "compiler/job/check_training.h"
-#include "runtime/base/schedule.h"
+#include "compiler/passes/weight_functions.h"
+#include "compiler/passes/weight_uses.h"
 #include "runtime/base/status.h"
 
 namespace weir::compiler {
@@ -37,13 +37,16 @@ class ProgramBuilder {
  private:
   // The values that belong to one call of the model.
   struct CallState {
-    std::vector<int> variables;  // Module::variables, by parameter
+    std::vector<int> variables;  // Module::variables, by parameter; -1: nothing reads the parameter
     std::vector<int> weights;    // program values in the layout at rest, in compute type
+    std::vector<size_t> owned;   // parameters whose variables are on this call's stage
     std::vector<int> forward_outputs;
     std::vector<int> forward_inputs;
     std::vector<int> backward_outputs;  // of the call of the backward function
     std::map<int, int> result_grads;    // by model value
-    std::vector<int> gradients;         // by parameter: per step, update layout
+    std::vector<int> gradients;         // by parameter: of this call alone; -1: none
+    // Owned variables that the loss depends on, and their gradients: per step, update layout.
+    std::vector<int> trained, updates;
   };
 
   const Function& ForwardOf(const ModelCall& call) const {
@@ -140,62 +143,57 @@ class ProgramBuilder {
     return layout;
   }
 
+  // Makes a variable of each weight, on the stage of the first call that reads the weight.
   absl::Status AddVariables() {
     calls_.resize(model_.calls.size());
-    std::map<std::string, int> names;
+    of_weight_.assign(model_.weights.size(), -1);
+    WEIR_ASSIGN_OR_RETURN(uses_, FindWeightUses(module_, plan_.mode));
     for (size_t c = 0; c < model_.calls.size(); ++c) {
       const ModelCall& call = model_.calls[c];
       const Function& function = ForwardOf(call);
+      const std::vector<char> used = ReadArgs(module_, model_.functions[call.model_function]);
+      CallState& state = calls_[c];
       std::vector<int> values;
-      std::vector<char> used = UsedArgs(model_.functions[call.model_function]);
-      std::vector<int> gradients = model_.functions[call.model_function].backward_results;
-      const std::vector<int>& later = model_.functions[call.model_function].weight_gradient_results;
-      gradients.insert(gradients.end(), later.begin(), later.end());
-      for (const ParameterInfo& parameter : function.parameters) {
-        bool has_gradient =
-            std::find(gradients.begin(), gradients.end(), parameter.arg) != gradients.end();
-        if ((!used[parameter.arg] || !has_gradient) && plan_.mode == PlanMode::kTrain) {
-          return Rejected({"W0475",
-                           absl::StrCat("function ", function.name, ", parameter ", parameter.name),
-                           "a parameter the loss depends on",
-                           used[parameter.arg] ? "one that only other outputs depend on"
-                                               : "one that no output depends on",
-                           "remove it, or use it"});
-        }
-        if (!used[parameter.arg]) {
-          calls_[c].variables.push_back(-1);
-          calls_[c].weights.push_back(-1);
+      for (size_t p = 0; p < function.parameters.size(); ++p) {
+        if (!used[function.parameters[p].arg]) {
+          state.variables.push_back(-1);
+          state.weights.push_back(-1);
           continue;
         }
-        const Value& compute = function.values[function.args[parameter.arg].value];
-        Variable variable;
-        bool of_main = call.name == function.name;
-        variable.name = of_main ? parameter.name : absl::StrCat(call.name, ".", parameter.name);
-        if (!names.emplace(variable.name, 0).second) {
-          return Rejected({"W0473", absl::StrCat("call ", call.name), "each weight name once",
-                           absl::StrCat("\"", variable.name, "\" again"),
-                           "rename the call or the parameter"});
+        int& variable = of_weight_[call.weights[p]];
+        if (variable < 0) {
+          WEIR_ASSIGN_OR_RETURN(variable, AddVariable(call, p));
+          state.owned.push_back(p);
+          values.push_back(module_.variables[variable].value);
         }
-        variable.type = compute.type;
-        variable.type.dtype = DType::kF32;
-        variable.init = parameter.init;
-        variable.decay = parameter.decay;
-        variable.stage = call.stage;
-        WEIR_ASSIGN_OR_RETURN(variable.layout, UpdateLayout(compute.layout, variable.type));
-        int index = static_cast<int>(module_.variables.size());
-        variable.value =
-            NewValue(variable.name, variable.type, variable.layout, call.stage, at_update());
-        module_.values[variable.value].variable = index;
-        calls_[c].variables.push_back(index);
-        calls_[c].weights.push_back(variable.value);
-        values.push_back(variable.value);
-        module_.variables.push_back(std::move(variable));
+        state.variables.push_back(variable);
+        state.weights.push_back(module_.variables[variable].value);
       }
-      if (values.empty()) continue;
-      if (plan_.mode != PlanMode::kTrain) AddKeep(static_cast<int>(c), values);
+      if (!values.empty() && plan_.mode != PlanMode::kTrain) AddKeep(static_cast<int>(c), values);
       AddWeightCast(static_cast<int>(c));
     }
     return absl::OkStatus();
+  }
+
+  // Returns the index of the new variable for parameter `p` of `call`.
+  absl::StatusOr<int> AddVariable(const ModelCall& call, size_t p) {
+    const Function& function = ForwardOf(call);
+    const Value& compute = function.values[function.args[function.parameters[p].arg].value];
+    const ModelWeight& weight = model_.weights[call.weights[p]];
+    Variable variable;
+    variable.name = weight.name;
+    variable.type = compute.type;
+    variable.type.dtype = DType::kF32;
+    variable.init = weight.init;
+    variable.decay = weight.decay;
+    variable.stage = call.stage;
+    WEIR_ASSIGN_OR_RETURN(variable.layout, UpdateLayout(compute.layout, variable.type));
+    const int index = static_cast<int>(module_.variables.size());
+    variable.value =
+        NewValue(variable.name, variable.type, variable.layout, call.stage, at_update());
+    module_.values[variable.value].variable = index;
+    module_.variables.push_back(std::move(variable));
+    return index;
   }
 
   void AddKeep(int c, const std::vector<int>& values) {
@@ -205,16 +203,22 @@ class ProgramBuilder {
     keep.outputs = values;
   }
 
-  // With mixed precision the master weights are cast at rest, after each update.
+  // With mixed precision the master weights are cast at rest, after each update. The call that owns
+  // a weight casts the weight for all calls.
   void AddWeightCast(int c) {
     const ModelCall& call = model_.calls[c];
     const Function& function = ForwardOf(call);
+    if (function.parameters.empty()) return;
     DType compute = function.values[function.args[function.parameters[0].arg].value].type.dtype;
     if (compute == DType::kF32) return;
     FunctionBuilder builder(absl::StrCat("cast.", function.name), plan_.stage_mesh);
     std::vector<int> inputs, outputs;
     for (size_t p = 0; p < function.parameters.size(); ++p) {
       if (calls_[c].variables[p] < 0) continue;
+      if (auto known = casts_.find(calls_[c].variables[p]); known != casts_.end()) {
+        calls_[c].weights[p] = known->second;
+        continue;
+      }
       const Variable& variable = module_.variables[calls_[c].variables[p]];
       ops::ValueId arg = builder.AddArg(variable.name, variable.type, variable.layout);
       sbp::TensorType type = variable.type;
@@ -224,9 +228,10 @@ class ProgramBuilder {
       builder.AddResult(cast, Frequency::kMicroBatch);
       inputs.push_back(calls_[c].weights[p]);
       outputs.push_back(NewValue(absl::StrCat(variable.name, ".", Name(compute)), type,
-                                 variable.layout, call.stage, after_update()));
-      calls_[c].weights[p] = outputs.back();
+                                 variable.layout, variable.stage, after_update()));
+      calls_[c].weights[p] = casts_[calls_[c].variables[p]] = outputs.back();
     }
+    if (outputs.empty()) return;
     ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate,
                                 absl::StrCat("cast ", call.name), after_update());
     item.function = InternFunction(builder);
@@ -253,7 +258,7 @@ class ProgramBuilder {
       const Variable &x = module_.variables[of_a], &y = module_.variables[of_b];
       return x.type == y.type && x.layout == y.layout && x.decay == y.decay;
     };
-    const std::vector<int>&of_a = calls_[a].variables, &of_b = calls_[b].variables;
+    const std::vector<int>&of_a = calls_[a].trained, &of_b = calls_[b].trained;
     return model_.calls[a].model_function == model_.calls[b].model_function &&
            std::equal(of_a.begin(), of_a.end(), of_b.begin(), of_b.end(), alike);
   }
@@ -302,7 +307,7 @@ class ProgramBuilder {
     const Function& function = module_.functions[model_function.forward];
     std::vector<int> inputs, outputs;
     size_t next_activation = 0, next_parameter = 0;
-    std::vector<char> used = UsedArgs(model_function);
+    std::vector<char> used = ReadArgs(module_, model_function);
     for (size_t a = 0; a < function.args.size(); ++a) {
       const sbp::Layout& layout = function.values[function.args[a].value].layout;
       bool parameter = function.args[a].kind == ArgKind::kParameter;
@@ -328,25 +333,6 @@ class ProgramBuilder {
     item.instance = c;
     item.inputs = calls_[c].forward_inputs = inputs;
     item.outputs = calls_[c].forward_outputs = outputs;
-  }
-
-  // Marks the arguments that some node of the forward or backward function reads (in kGenerate, no
-  // node reads targets).
-  std::vector<char> UsedArgs(const ModelFunction& model_function) const {
-    const Function& function = module_.functions[model_function.forward];
-    std::vector<char> used(function.args.size(), 0);
-    for (const Node& node : function.nodes) {
-      for (ops::ValueId input : node.inputs) {
-        int arg = function.ArgOf(input);
-        if (arg >= 0) used[arg] = 1;
-      }
-    }
-    for (const auto* args : {&model_function.backward_args, &model_function.weight_gradient_args}) {
-      for (const ModelFunction::BackwardArg& from : *args) {
-        if (from.kind == ModelFunction::BackwardArg::kForwardArg) used[from.index] = 1;
-      }
-    }
-    return used;
   }
 
   // Returns the gradient of a result of a call: the sum over the readers of the result, in program
@@ -389,8 +375,13 @@ class ProgramBuilder {
   void AddBackward(int c) {
     const ModelCall& call = model_.calls[c];
     part_ = call.part;
+    if (model_.functions[call.model_function].backward >= 0) AddGradients(c);
+    AddGradientsOfWeights(c);
+  }
+
+  void AddGradients(int c) {
+    const ModelCall& call = model_.calls[c];
     const ModelFunction& model_function = model_.functions[call.model_function];
-    if (model_function.backward < 0) return;
     AccumulateInside(model_function, model_function.backward, model_function.backward_results);
     calls_[c].gradients.assign(ForwardOf(call).parameters.size(), -1);
     // If a call has no inputs but weights, the whole backward function may have moved to the weight
@@ -506,24 +497,64 @@ class ProgramBuilder {
     }
   }
 
-  // Boxes gradients once an update, from the layout that the backward ops produced to the layout of
-  // the update.
+  // Boxes the gradients of a call to the layout of the update, and adds up over the micro-batches
+  // what the backward function has not added up. A gradient of a weight that other calls read, too,
+  // is boxed later, if nothing is left to add up.
   void AddGradientBoxing(int c) {
     const ModelCall& call = model_.calls[c];
     CallState& state = calls_[c];
     std::vector<size_t> to_accumulate;
     for (size_t p = 0; p < state.gradients.size(); ++p) {
-      const Variable& variable = module_.variables[state.variables[p]];
-      Frequency frequency = module_.values[state.gradients[p]].frequency;
-      state.gradients[p] = Boxed(state.gradients[p], variable.layout, call.stage, frequency);
-      if (module_.values[state.gradients[p]].frequency == Frequency::kMicroBatch && accumulates())
-        to_accumulate.push_back(p);
+      if (state.gradients[p] < 0) continue;
+      const Frequency frequency = module_.values[state.gradients[p]].frequency;
+      const bool left = frequency == Frequency::kMicroBatch && accumulates();
+      if (left) to_accumulate.push_back(p);
+      if (left || uses_[call.weights[p]].size() == 1) {
+        const Variable& variable = module_.variables[state.variables[p]];
+        state.gradients[p] = Boxed(state.gradients[p], variable.layout, call.stage, frequency);
+      }
     }
     if (!to_accumulate.empty()) AddAccumulation(c, to_accumulate);
-    for (size_t p = 0; p < state.gradients.size() && plan_.updates.delay > 0; ++p) {
-      module_.values[state.gradients[p]].delay = plan_.updates.delay;
-      module_.values[state.gradients[p]].gradient_of = state.variables[p];
+  }
+
+  // Gives each weight that the call owns the sum of the gradients of all uses. The owner is the
+  // first call that reads the weight, so its backward pass is the last.
+  void AddGradientsOfWeights(int c) {
+    CallState& state = calls_[c];
+    for (size_t p : state.owned) {
+      const int gradient = GradientOfWeight(model_.calls[c].weights[p], state.variables[p]);
+      if (gradient < 0) continue;
+      state.trained.push_back(state.variables[p]);
+      state.updates.push_back(gradient);
+      if (plan_.updates.delay == 0) continue;
+      module_.values[gradient].delay = plan_.updates.delay;
+      module_.values[gradient].gradient_of = state.variables[p];
     }
+  }
+
+  // Returns the gradient of a weight; -1: no use of the weight is on the way to the loss. Gradients
+  // with equal layouts are added before they are boxed, on the stage of the variable. So the order
+  // of the sum does not depend on the cut of the pipeline.
+  int GradientOfWeight(int weight, int variable_index) {
+    const Variable variable = module_.variables[variable_index];
+    std::vector<int> parts;
+    bool alike = true;
+    for (const WeightUse& use : uses_[weight]) {
+      const std::vector<int>& gradients = calls_[use.call].gradients;
+      if (gradients.empty() || gradients[use.parameter] < 0) continue;
+      parts.push_back(gradients[use.parameter]);
+      alike = alike && module_.values[parts.back()].layout == module_.values[parts[0]].layout;
+    }
+    if (parts.empty()) return -1;
+    for (int& part : parts) {
+      const ProgramValue have = module_.values[part];
+      part = Boxed(part, alike && parts.size() > 1 ? have.layout : variable.layout, variable.stage,
+                   have.frequency);
+    }
+    if (parts.size() == 1) return parts[0];
+    const int sum = Sum(absl::StrCat("d_", variable.name), parts, variable.type,
+                        module_.values[parts[0]].layout, variable.stage);
+    return Boxed(sum, variable.layout, variable.stage, at_update());
   }
 
   // Accumulates gradients that are boxed one by one, over the micro-batches of an update.
@@ -553,25 +584,10 @@ class ProgramBuilder {
     item.outputs = outputs;
   }
 
-  sbp::Layout AllPartial() const { return sbp::Layout(plan_.stage_mesh.num_axes(), sbp::Sbp::P()); }
-
-  // The function adds |g|^2 over the gradients of a call.
-  void Norm(const CallState& state, FunctionBuilder* builder) const {
-    const sbp::TensorType scalar{DType::kF32, {}};
-    ops::ValueId total = -1;
-    for (size_t p = 0; p < state.gradients.size(); ++p) {
-      const Variable& variable = module_.variables[state.variables[p]];
-      sbp::Layout square_layout = everywhere_;
-      for (size_t axis = 0; axis < square_layout.size(); ++axis) {
-        if (variable.layout[axis].is_split()) square_layout[axis] = sbp::Sbp::P();
-      }
-      ops::ValueId arg = builder->AddArg(absl::StrCat("d", p), variable.type, variable.layout);
-      ops::ValueId square = builder->Emit("sum_squares", {arg}, {{scalar, square_layout}}, {})[0];
-      square = builder->Boxed(square, AllPartial());
-      total = total < 0 ? square
-                        : builder->Emit("add", {total, square}, {{scalar, AllPartial()}}, {})[0];
-    }
-    builder->AddResult(total, Frequency::kMicroBatch);
+  std::vector<const Variable*> Trained(const CallState& state) const {
+    std::vector<const Variable*> variables;
+    for (int variable : state.trained) variables.push_back(&module_.variables[variable]);
+    return variables;
   }
 
   // Adds |g|^2 over all gradients. The sum of a call is P over the mesh. The sums are added from
@@ -583,18 +599,19 @@ class ProgramBuilder {
     int64_t last_part = -1;
     for (size_t c = model_.calls.size(); c-- > 0;) {
       CallState& state = calls_[c];
-      if (state.gradients.empty()) continue;
+      if (state.trained.empty()) continue;
       part_ = model_.calls[c].part;
       const int function = FunctionForWeights(
-          "norm", static_cast<int>(c), [&](FunctionBuilder* builder) { Norm(state, builder); });
+          "norm", static_cast<int>(c),
+          [&](FunctionBuilder* builder) { BuildNorm(Trained(state), plan_, builder); });
       int64_t stage = model_.calls[c].stage;
-      int out = NewValue(absl::StrCat(model_.calls[c].name, ".norm2"), scalar, AllPartial(), stage,
-                         at_update());
+      int out = NewValue(absl::StrCat(model_.calls[c].name, ".norm2"), scalar,
+                         AllPartial(plan_.stage_mesh), stage, at_update());
       ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate,
                                   absl::StrCat("norm ", model_.calls[c].name), at_update());
       item.function = function;
       item.instance = c;
-      item.inputs = state.gradients;
+      item.inputs = state.updates;
       item.outputs = {out};
       if (part_ != last_part) by_part.emplace_back();
       last_part = part_;
@@ -603,25 +620,14 @@ class ProgramBuilder {
     int total = -1;
     for (std::vector<int>& norms : by_part) {
       const int64_t stage = module_.values[norms[0]].stage;
-      if (total >= 0) norms.insert(norms.begin(), Boxed(total, AllPartial(), stage, at_update()));
-      total = Sum("norm so far", norms, scalar, AllPartial(), stage);
+      if (total >= 0)
+        norms.insert(norms.begin(), Boxed(total, AllPartial(plan_.stage_mesh), stage, at_update()));
+      total = Sum("norm so far", norms, scalar, AllPartial(plan_.stage_mesh), stage);
     }
     part_ = 0;
     total = Boxed(total, everywhere_, 0, at_update());
     FunctionBuilder builder("clip", plan_.stage_mesh);
-    ops::ValueId arg = builder.AddArg("norm2", scalar, everywhere_);
-    Attributes attrs{{"clip_norm", plan_.job.training().optimizer().clip_norm()}};
-    plan_.updates.ToAttributes(&attrs);
-    // A micro-batch always has the weight of a micro-batch of a whole update, but the first update
-    // may have fewer micro-batches.
-    const double steps = static_cast<double>(plan_.updates.every),
-                 first_steps = static_cast<double>(plan_.updates.phase + 1);
-    if (plan_.updates.every > 1 && first_steps < steps)
-      attrs.Set("first_scale", steps / first_steps);
-    std::vector<ops::ValueId> out =
-        builder.Emit("clip_scale", {arg}, {{scalar, everywhere_}, {scalar, everywhere_}}, attrs);
-    builder.AddResult(out[0], Frequency::kMicroBatch);
-    builder.AddResult(out[1], Frequency::kMicroBatch);
+    BuildClip(plan_, &builder);
     clip_scale_ = NewValue("clip_scale", scalar, everywhere_, 0, at_update());
     int norm = NewValue("grad_norm", scalar, everywhere_, 0, at_update());
     ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate, "clip", at_update());
@@ -651,22 +657,23 @@ class ProgramBuilder {
 
   absl::Status AddUpdate(int c) {
     CallState& state = calls_[c];
-    if (state.gradients.empty()) {
-      // The call is not on the way to the loss, so its weights stay as they are.
-      std::vector<int> values;
-      for (int variable : state.variables) {
-        if (variable >= 0) values.push_back(module_.variables[variable].value);
-      }
-      if (!values.empty()) AddKeep(c, values);
-      return absl::OkStatus();
-    }
     const ModelCall& call = model_.calls[c];
     part_ = call.part;
-    std::vector<int> inputs = state.gradients, outputs;
-    for (int variable : state.variables) outputs.push_back(module_.variables[variable].value);
+    // Frozen weights, and weights that are not on the way to the loss, stay as they are.
+    std::vector<int> kept;
+    for (size_t p : state.owned) {
+      const int variable = state.variables[p];
+      if (std::find(state.trained.begin(), state.trained.end(), variable) == state.trained.end())
+        kept.push_back(module_.variables[variable].value);
+    }
+    if (!kept.empty()) AddKeep(c, kept);
+    if (state.trained.empty()) return absl::OkStatus();
+    std::vector<int> inputs = state.updates, outputs;
+    for (int variable : state.trained) outputs.push_back(module_.variables[variable].value);
     inputs.push_back(Boxed(clip_scale_, everywhere_, call.stage, at_update()));
-    const int function =
-        FunctionForWeights("update", c, [&](FunctionBuilder* builder) { Update(state, builder); });
+    const int function = FunctionForWeights("update", c, [&](FunctionBuilder* builder) {
+      BuildUpdate(Trained(state), plan_, builder);
+    });
     ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate,
                                 absl::StrCat("update ", call.name), at_update());
     item.function = function;
@@ -678,49 +685,11 @@ class ProgramBuilder {
     size_t k = 0;
     for (const auto& [value, name] : states) {
       const Variable& variable =
-          module_.variables[state.variables[k++ * state.variables.size() / states.size()]];
+          module_.variables[state.trained[k++ * state.trained.size() / states.size()]];
       item.states.push_back(
           {absl::StrCat(variable.name, "/", name), variable.name, variable.layout});
     }
     return absl::OkStatus();
-  }
-
-  // The function updates the weights of a call with their gradients.
-  void Update(const CallState& state, FunctionBuilder* builder) const {
-    const proto::Training& training = plan_.job.training();
-    std::vector<ops::ValueId> gradients;
-    for (size_t p = 0; p < state.gradients.size(); ++p) {
-      const Variable& variable = module_.variables[state.variables[p]];
-      gradients.push_back(builder->AddArg(absl::StrCat("d", p), variable.type, variable.layout));
-    }
-    const ops::ValueId scale = builder->AddArg("scale", {DType::kF32, {}}, everywhere_);
-    for (size_t p = 0; p < state.gradients.size(); ++p) {
-      const Variable& variable = module_.variables[state.variables[p]];
-      Attributes attrs;
-      LearningRatesOf(training).ToAttributes(&attrs);
-      plan_.updates.ToAttributes(&attrs);
-      std::pair<sbp::TensorType, sbp::Layout> slot{variable.type, variable.layout};
-      std::vector<ops::ValueId> out;
-      if (training.optimizer().has_sgd()) {
-        const proto::Optimizer::Sgd& sgd = training.optimizer().sgd();
-        attrs.Set("momentum", sgd.momentum());
-        attrs.Set("weight_decay", variable.decay ? sgd.weight_decay() : 0.0);
-        std::vector<std::pair<sbp::TensorType, sbp::Layout>> slots = {slot};
-        if (sgd.momentum() != 0) slots.push_back(slot);
-        out = builder->Emit("sgd", {gradients[p], scale}, slots, attrs);
-        if (sgd.momentum() != 0) builder->MarkState(out[1], "momentum");
-      } else {
-        const proto::Optimizer::AdamW& adamw = training.optimizer().adamw();
-        attrs.Set("beta1", adamw.beta1() > 0 ? adamw.beta1() : 0.9);
-        attrs.Set("beta2", adamw.beta2() > 0 ? adamw.beta2() : 0.999);
-        attrs.Set("epsilon", adamw.epsilon() > 0 ? adamw.epsilon() : 1e-8);
-        attrs.Set("weight_decay", variable.decay ? adamw.weight_decay() : 0.0);
-        out = builder->Emit("adamw", {gradients[p], scale}, {slot, slot, slot}, attrs);
-        builder->MarkState(out[1], "adam_m");
-        builder->MarkState(out[2], "adam_v");
-      }
-      builder->AddResult(out[0], Frequency::kMicroBatch);
-    }
   }
 
   // Reports scalars of the model once a step, as the mean over the micro-batches of the step.
@@ -776,6 +745,9 @@ class ProgramBuilder {
   Model& model_;
   sbp::Layout everywhere_;
   std::vector<CallState> calls_;
+  std::vector<std::vector<WeightUse>> uses_;  // by weight of the model, in the order of calls
+  std::vector<int> of_weight_;                // by weight of the model: variable, or -1
+  std::map<int, int> casts_;                  // by variable: the program value in compute type
   std::vector<std::map<int64_t, int>>
       at_;  // by model value: stage (or -1 where computed) -> program value
   std::vector<std::vector<int>> grads_;  // by model value

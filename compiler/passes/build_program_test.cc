@@ -51,8 +51,8 @@ LogicalPlan PlanOf(Module module, const Settings& settings) {
   return plan;
 }
 
-LogicalPlan Built(const Settings& settings) {
-  LogicalPlan plan = PlanOf(SmallClassifier(), settings);
+LogicalPlan Built(const Settings& settings, Module module = SmallClassifier()) {
+  LogicalPlan plan = PlanOf(std::move(module), settings);
   Apply([&](const PassContext&, Module*) { return BuildProgram(&plan); }, ContextOf(settings.mesh),
         &plan.module);
   return plan;
@@ -269,8 +269,37 @@ TEST(BuildProgram, GenerationWithoutLogitsIsRefused) {
 
 TEST(BuildProgram, TwoWeightsOfOneNameAreRefused) {
   Module module = SmallClassifier();
-  module.model.calls[1].name = "layers.0";
-  EXPECT_THAT(FlawOf(module, {}), HasSubstr("W0473 at call layers.0"));
+  module.model.weights[2].name = module.model.weights[0].name;
+  EXPECT_THAT(FlawOf(module, {}), HasSubstr("W0473 at call layers.1"));
+}
+
+TEST(BuildProgram, WeightsOfTwoCallsAreUpdatedOnceWithTheSumOfTheirGradients) {
+  Module shared = SmallClassifier();
+  shared.model.calls[1].weights = shared.model.calls[0].weights;
+  shared.model.weights.erase(shared.model.weights.begin() + 2, shared.model.weights.begin() + 4);
+  shared.model.calls[2].weights = {2};
+  const Module module = Built({}, std::move(shared)).module;
+  EXPECT_EQ(module.variables.size(), 3u);
+  EXPECT_THAT(NamesOf(module, ItemKind::kCall),
+              ElementsAre("forward layers.0", "forward layers.1", "forward main.1", "metric loss",
+                          "backward main.1", "backward layers.1", "backward layers.0",
+                          "d_layers.0.w", "d_layers.0.v", "norm main.1", "norm layers.0",
+                          "norm so far", "clip", "update layers.0", "update main.1"));
+}
+
+TEST(BuildProgram, FrozenWeightsAreKept) {
+  Module frozen = SmallClassifier();
+  frozen.functions[frozen.model.functions[0].forward].parameters[0].frozen = true;
+  frozen.model.weights[0].frozen = frozen.model.weights[2].frozen = true;
+  const Module module = Built({}, std::move(frozen)).module;
+  EXPECT_EQ(module.variables.size(), 5u);
+  EXPECT_THAT(NamesOf(module, ItemKind::kKeep),
+              ElementsAre("weights layers.0", "weights layers.1"));
+  for (const ProgramItem& item : module.items) {
+    if (item.name == "update layers.0") {
+      EXPECT_THAT(item.outputs, ElementsAre(module.variables[1].value));
+    }
+  }
 }
 
 TEST(BuildProgram, AParameterWithoutAGradientIsRefused) {

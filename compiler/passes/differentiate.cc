@@ -18,11 +18,14 @@ namespace {
 
 class FunctionDifferentiator {
  public:
+  // `shared_args` marks the parameters whose weights other functions read, too.
   FunctionDifferentiator(const PassContext& context, Module* module, ModelFunction* model_function,
+                         const std::vector<char>& shared_args,
                          const std::vector<char>& result_has_grad, bool owns_loss, int loss_result)
       : context_(context),
         forward_(module->functions[model_function->forward]),
         model_function_(model_function),
+        shared_args_(shared_args),
         result_has_grad_(result_has_grad),
         loss_result_(owns_loss ? loss_result : -1) {
     backward_.name = absl::StrCat(forward_.name, ".backward");
@@ -124,6 +127,7 @@ class FunctionDifferentiator {
     ops::ValueId grad = GradOf(value);
     const sbp::TensorType& type = forward_.values[value].type;
     bool parameter = forward_.args[a].kind == ArgKind::kParameter;
+    if (grad < 0 && shared_args_[a]) return absl::OkStatus();
     if (grad < 0 && parameter) {
       return Rejected(
           {"W0475",
@@ -251,6 +255,7 @@ class FunctionDifferentiator {
   const PassContext& context_;
   Function& forward_;
   ModelFunction* model_function_;
+  const std::vector<char>& shared_args_;
   const std::vector<char>& result_has_grad_;
   int loss_result_;
   Function backward_;
@@ -333,6 +338,27 @@ absl::Status FunctionDifferentiator::Visit(int index) {
   return error_;
 }
 
+// Marks the arguments of a model function that are parameters whose weights calls of other
+// functions read, too, in each call.
+std::vector<char> SharedArgs(const Module& module, int model_function) {
+  const Model& model = module.model;
+  const Function& function = module.functions[model.functions[model_function].forward];
+  std::vector<char> elsewhere(model.weights.size(), 0);
+  for (const ModelCall& call : model.calls) {
+    if (call.model_function == model_function) continue;
+    for (int weight : call.weights) elsewhere[weight] = 1;
+  }
+  std::vector<char> shared(function.args.size(), 0);
+  for (const ParameterInfo& parameter : function.parameters) shared[parameter.arg] = 1;
+  for (const ModelCall& call : model.calls) {
+    if (call.model_function != model_function) continue;
+    for (size_t p = 0; p < call.weights.size(); ++p) {
+      if (!elsewhere[call.weights[p]]) shared[function.parameters[p].arg] = 0;
+    }
+  }
+  return shared;
+}
+
 }  // namespace
 
 absl::Status Differentiate(const PassContext& context, Module* module) {
@@ -353,7 +379,7 @@ absl::Status Differentiate(const PassContext& context, Module* module) {
     size_t next = 0;
     for (size_t a = 0; a < function.args.size(); ++a) {
       if (function.args[a].kind == ArgKind::kParameter) {
-        f.arg_needs_grad[a] = 1;
+        f.arg_needs_grad[a] = function.IsFrozen(static_cast<int>(a)) ? 0 : 1;
       } else if (value_needs[call.args[next++]]) {
         f.arg_needs_grad[a] = 1;
       }
@@ -386,8 +412,9 @@ absl::Status Differentiate(const PassContext& context, Module* module) {
     bool any = owns_loss;
     for (char has : result_has_grad[f]) any = any || has;
     if (!any || model_function.backward >= 0) continue;
-    FunctionDifferentiator differentiator(context, module, &model_function, result_has_grad[f],
-                                          owns_loss, loss.result);
+    const std::vector<char> shared = SharedArgs(*module, static_cast<int>(f));
+    FunctionDifferentiator differentiator(context, module, &model_function, shared,
+                                          result_has_grad[f], owns_loss, loss.result);
     WEIR_ASSIGN_OR_RETURN(Function backward, differentiator.Run());
     module->functions.push_back(std::move(backward));
     model_function.backward = static_cast<int>(module->functions.size()) - 1;

@@ -53,9 +53,9 @@ TEST(Differentiate, AValueWithSeveralReadersGetsTheSumOfTheirGradients) {
   model.module.model.loss = model.Call("main.0", model.Add(maker.function), {})[0];
   Apply(Differentiate, ContextOf(""), &model.module);
   StepInputs inputs;
-  inputs.weights["main.0.w"] = {1, -2, 0.5, 3};
+  inputs.weights["w"] = {1, -2, 0.5, 3};
   // The loss is the sum of 3 w^2, so its slope is 6 w.
-  EXPECT_THAT(EvaluateStep(model.module, inputs).gradients["main.0.w"], ElementsAre(6, -12, 3, 18));
+  EXPECT_THAT(EvaluateStep(model.module, inputs).gradients["w"], ElementsAre(6, -12, 3, 18));
 }
 
 TEST(Differentiate, AnUpdateTakesTheMeanOverItsMicroBatches) {

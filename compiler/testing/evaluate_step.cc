@@ -188,9 +188,11 @@ StepInputs RandomInputs(const Module& module, uint64_t seed) {
   for (const ModelCall& call : module.model.calls) {
     const Function& function =
         module.functions[module.model.functions[call.model_function].forward];
-    for (const ParameterInfo& parameter : function.parameters) {
-      inputs.weights[absl::StrCat(call.name, ".", parameter.name)] =
-          numbers(function.values[function.args[parameter.arg].value].type);
+    for (size_t p = 0; p < function.parameters.size(); ++p) {
+      const std::string& name = module.model.weights[call.weights[p]].name;
+      if (inputs.weights.count(name) > 0) continue;
+      inputs.weights[name] =
+          numbers(function.values[function.args[function.parameters[p].arg].value].type);
     }
   }
   return inputs;
@@ -217,9 +219,9 @@ class StepEvaluation {
  private:
   using BackwardArg = ModelFunction::BackwardArg;
 
-  static std::string WeightName(const ModelCall& call, const Function& function, int arg) {
-    for (const ParameterInfo& parameter : function.parameters) {
-      if (parameter.arg == arg) return absl::StrCat(call.name, ".", parameter.name);
+  std::string WeightName(const ModelCall& call, const Function& function, int arg) const {
+    for (size_t p = 0; p < function.parameters.size(); ++p) {
+      if (function.parameters[p].arg == arg) return module_.model.weights[call.weights[p]].name;
     }
     return "none";
   }
@@ -285,7 +287,9 @@ class StepEvaluation {
   // Takes the gradient of argument `arg` of a call.
   void Take(const ModelCall& call, const Function& function, int arg, const Numbers& gradient) {
     if (function.args[arg].kind == ArgKind::kParameter) {
-      outcome_.gradients[WeightName(call, function, arg)] = gradient;
+      Numbers& sum = outcome_.gradients[WeightName(call, function, arg)];
+      sum.resize(gradient.size(), 0);
+      sum = ElementByElement(sum, gradient, [](double a, double b) { return a + b; });
       return;
     }
     int position = 0;

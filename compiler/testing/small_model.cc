@@ -51,7 +51,7 @@ ops::ValueId FunctionMaker::Input(const std::string& name, const std::string& ty
 
 ops::ValueId FunctionMaker::Parameter(const std::string& name, const std::string& type) {
   const ops::ValueId value = function.AddValue(name, TypeOf(type));
-  function.parameters.push_back({name, {}, false, static_cast<int>(function.args.size())});
+  function.parameters.push_back({name, {}, false, false, static_cast<int>(function.args.size())});
   function.args.push_back({value, ArgKind::kParameter});
   return value;
 }
@@ -111,6 +111,12 @@ std::vector<int> ModelMaker::Call(const std::string& name, int model_function,
   call.model_function = model_function;
   call.name = name;
   call.args = args;
+  for (const ParameterInfo& parameter : function.parameters) {
+    call.weights.push_back(static_cast<int>(model.weights.size()));
+    const bool of_main = name == function.name;
+    model.weights.push_back(
+        {of_main ? parameter.name : absl::StrCat(name, ".", parameter.name), parameter.init});
+  }
   for (size_t r = 0; r < function.results.size(); ++r) {
     const Value& value = function.values[function.results[r].value];
     call.results.push_back(static_cast<int>(model.values.size()));

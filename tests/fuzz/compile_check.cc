@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kCallsMax = 64;
 constexpr int64_t kCallsRefused = 10'000;
-constexpr size_t kCodeLength = 5;  // as in W0417
+constexpr size_t kCodeLength = 5;  // as in W0426
 
 // Returns the code of a refusal.
 absl::StatusOr<std::string> CodeOf(const char* stage, const absl::Status& status) {

@@ -33,6 +33,7 @@ void DropUnused(proto::Function* function) {
     const proto::Node& node = function->node(i);
     if (!used.contains(node.output_size() > 0 ? node.output(0) : node.name())) continue;
     used.insert(node.input().begin(), node.input().end());
+    used.insert(node.shared().begin(), node.shared().end());
     *nodes.Add() = node;
   }
   std::reverse(nodes.begin(), nodes.end());
@@ -86,19 +87,30 @@ class GraphGenerator {
     zoo::FunctionWriter f(graph_.add_function(), name);
     f.Input("x", TypeText(Activation()));
     std::vector<Tensor> tensors = {{"x", Activation()}};
+    if (Below(3) == 0) {
+      // A weight of main enters the block.
+      f.Input("gain", "f32[hidden]");
+      tensors.push_back({f.Node("gained", "mul", {"x", "gain"}), Activation()});
+      with_gain_.insert(name);
+    }
     Body(f, 1 + Below(8), &tensors);
-    const std::string back = ToHidden(f, Any(tensors));
+    std::string back = ToHidden(f, Any(tensors));
+    if (!blocks_.empty() && !with_gain_.contains(blocks_.back()) && Below(3) == 0)
+      back = f.Call("inner_call", blocks_.back(), back, NewName("called"), 1 + Below(2));
     f.Output(Below(2) == 0 ? f.Node("y", "add", {back, "x"})
                            : f.Node("y", "scale", {back}, {{"factor", 0.5}}));
   }
 
   void WriteMain() {
-    zoo::FunctionWriter f(graph_.add_function(), "main");
+    proto::Function* function = graph_.add_function();
+    zoo::FunctionWriter f(function, "main");
     std::string at;
+    bool with_table = false;
     const Dims ids = with_sequence_ ? Dims{"batch", "sequence"} : Dims{"batch"};
     const std::string ids_type = absl::StrCat("i32[", absl::StrJoin(ids, ", "), "]");
     if (Below(2) == 0) {
       f.Input("tokens", ids_type);
+      with_table = true;
       f.Normal("table", "f32[vocab, hidden]", 0.3);
       at = f.Node("embedded", "embedding", {"table", "tokens"});
     } else {
@@ -109,15 +121,22 @@ class GraphGenerator {
     std::vector<Tensor> tensors = {{at, Activation()}};
     if (Below(2) == 0) Body(f, 1 + Below(4), &tensors);
     at = ToHidden(f, tensors.back());
-    for (const std::string& block : blocks_)
-      at = f.Call(absl::StrCat("call_", block), block, at, NewName("called"), 1 + Below(3));
+    f.Ones("gain", "f32[hidden]");
+    for (const std::string& block : blocks_) {
+      const std::string call = absl::StrCat("call_", block);
+      at = f.Call(call, block, at, NewName("called"), 1 + Below(3),
+                  with_gain_.contains(block) ? std::vector<std::string>{"gain"}
+                                             : std::vector<std::string>{});
+      if (Below(5) == 0) function->mutable_node()->rbegin()->set_weights(call);
+    }
     if (blocks_.empty() || Below(3) == 0) {
       tensors = {{at, Activation()}};
       Body(f, 1 + Below(4), &tensors);
       at = ToHidden(f, tensors.back());
     }
-    f.Normal("head", "f32[hidden, vocab]", 0.3);
-    const std::string logits = f.Node("logits", "matmul", {at, "head"});
+    const bool tied = with_table && Below(2) == 0;
+    const std::string head = tied ? "table" : f.Normal("head", "f32[hidden, vocab]", 0.3);
+    const std::string logits = f.Node("logits", "matmul", {at, head}, {{"transpose_w", tied}});
     f.Node("each_loss", "softmax_cross_entropy", {logits, "targets"});
     f.Output(f.Node("loss", "reduce_mean", {"each_loss"}));
     if (Below(4) == 0) {
@@ -170,7 +189,7 @@ class GraphGenerator {
   }
 
   void AddUnary(zoo::FunctionWriter& f, const Tensor& x, std::vector<Tensor>* tensors) {
-    static const char* const kOps[] = {"relu", "gelu", "silu"};
+    static const char* const kOps[] = {"relu", "gelu", "gelu_exact", "silu"};
     const char* op = kOps[Below(static_cast<int>(std::size(kOps)))];
     tensors->push_back({f.Node(NewName(op), op, {x.name}), x.dims});
   }
@@ -194,7 +213,7 @@ class GraphGenerator {
 
   void AddMatmul(zoo::FunctionWriter& f, const Tensor& x, const std::string& to,
                  std::vector<Tensor>* tensors) {
-    static const char* const kActivations[] = {"none", "relu", "gelu", "silu"};
+    static const char* const kActivations[] = {"none", "relu", "gelu", "gelu_exact", "silu"};
     const bool turned = Below(3) == 0;
     const std::string& from = x.dims.back();
     const std::string weight = f.Normal(NewName("w"),
@@ -205,7 +224,7 @@ class GraphGenerator {
         Below(2) == 0 ? f.Zeros(NewName("b"), absl::StrCat("f32[", to, "]")) : "";
     Tensor y = {
         f.Node(NewName("matmul"), "matmul", {x.name, weight, bias},
-               {{"transpose_w", turned}, {"activation", std::string(kActivations[Below(4)])}}),
+               {{"transpose_w", turned}, {"activation", std::string(kActivations[Below(5)])}}),
         x.dims};
     y.dims.back() = to;
     tensors->push_back(y);
@@ -277,6 +296,7 @@ class GraphGenerator {
   proto::Graph graph_;
   bool with_sequence_ = true;
   std::vector<std::string> blocks_;
+  std::set<std::string> with_gain_;  // blocks that a weight of main enters
   int next_name_ = 0;
 };
 

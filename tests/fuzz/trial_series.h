@@ -37,7 +37,7 @@ using Trial = std::function<absl::StatusOr<std::string>(uint64_t seed)>;
 
 SeriesResult RunSeries(const Trial& trial, const SeriesOptions& options);
 
-// Returns "20000 trials: 15000 sound, 5000 refused (W0417 120, …), 0 failed; the slowest took 1.2 s
+// Returns "20000 trials: 15000 sound, 5000 refused (W0426 120, …), 0 failed; the slowest took 1.2 s
 // (seed 17)".
 std::string ToText(const SeriesResult& result);
 

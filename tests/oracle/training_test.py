@@ -84,10 +84,10 @@ class Reference:
         return (run.losses - self.losses).abs().max().item()
 
     def weight_differences(self, run):
-        """Returns {name: ||difference|| / ||way from the start||}, without the biases of the keys."""
+        """Returns {name: ||difference|| / ||way from the start||}, without frozen weights and biases of keys."""
         final = run.weights("final")
         return {name: ((final[name] - weight).norm() / (weight - self.initial[name]).norm()).item()
-                for name, weight in self.weights.items() if not name.endswith(".bk")}
+                for name, weight in transformers.trained(self.job, self.weights).items() if not name.endswith(".bk")}
 
 
 class Training:
@@ -111,7 +111,10 @@ class Training:
                 self.assertLessEqual(norm_difference, NORM_TOLERANCE)
                 for weight, difference in self.reference.weight_differences(run).items():
                     self.assertLessEqual(difference, WEIGHT_TOLERANCE, weight)
+                self.assertEqual(run.weights("final").keys(), self.reference.weights.keys())
                 for weight, value in run.weights("final").items():
+                    if weight not in transformers.trained(run.job, self.reference.weights):
+                        self.assertTrue(torch.equal(value, run.weights("initial")[weight]), weight)
                     if weight.endswith(".bk"):
                         self.assertLessEqual(value.abs().max().item(), KEY_BIAS_MAX, weight)
 
@@ -156,6 +159,11 @@ class Gpt(Training, unittest.TestCase):
 class Llama(Training, unittest.TestCase):
     model = "llama"
     heads = ["heads", "head_count", "kv_heads", "kv_head_count"]
+
+
+class Shared(Training, unittest.TestCase):
+    model = "shared"
+    heads = ["heads", "head_count"]
 
 
 if __name__ == "__main__":

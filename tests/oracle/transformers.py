@@ -13,12 +13,16 @@ import torch.nn.functional as F
 class Block:
     """A Block holds the parameters of one block under the names that its function gives them."""
 
-    def __init__(self, weights, layer):
+    def __init__(self, weights, prefix):
         self._weights = weights
-        self._prefix = f"layers.{layer}."
+        self._prefix = prefix
 
     def __getattr__(self, name):
         return self._weights[self._prefix + name]
+
+    def mlp(self, x):
+        p = self if self._prefix + "w_up" in self._weights else Block(self._weights, self._prefix + "mlp.")
+        return F.gelu(x @ p.w_up + p.b_up, approximate="tanh") @ p.w_down + p.b_down
 
 
 def _num_layers(weights):
@@ -52,23 +56,33 @@ def _rotate(x):
     return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], -1)
 
 
+def _gpt_block(p, x, head_dim):
+    norm = _layer_norm(x, p.attention_norm_gamma, p.attention_norm_beta)
+    q, k, v = (y.unflatten(-1, (-1, head_dim))
+               for y in (norm @ p.wq + p.bq, norm @ p.wk + p.bk, norm @ p.wv + p.bv))
+    x = x + _causal_attention(q, k, v).flatten(-2) @ p.wo + p.bo
+    return x + p.mlp(_layer_norm(x, p.ffn_norm_gamma, p.ffn_norm_beta))
+
+
 def gpt_logits(weights, tokens, head_dim):
     x = weights["token_table"][tokens] + weights["position_table"]
     for layer in range(_num_layers(weights)):
-        p = Block(weights, layer)
-        norm = _layer_norm(x, p.attention_norm_gamma, p.attention_norm_beta)
-        q, k, v = (y.unflatten(-1, (-1, head_dim))
-                   for y in (norm @ p.wq + p.bq, norm @ p.wk + p.bk, norm @ p.wv + p.bv))
-        x = x + _causal_attention(q, k, v).flatten(-2) @ p.wo + p.bo
-        norm = _layer_norm(x, p.ffn_norm_gamma, p.ffn_norm_beta)
-        x = x + F.gelu(norm @ p.w_up + p.b_up, approximate="tanh") @ p.w_down + p.b_down
+        x = _gpt_block(Block(weights, f"layers.{layer}."), x, head_dim)
     return _layer_norm(x, weights["final_norm_gamma"], weights["final_norm_beta"]) @ weights["w_vocab"]
+
+
+def shared_logits(weights, tokens, head_dim):
+    """Computes a GPT that adds the positions in every block and whose table of tokens makes the logits, too."""
+    x = weights["token_table"][tokens] + weights["position_table"]
+    for layer in range(_num_layers(weights)):
+        x = _gpt_block(Block(weights, f"layers.{layer}."), x + weights["position_table"], head_dim)
+    return _layer_norm(x, weights["head.norm_gamma"], weights["head.norm_beta"]) @ weights["token_table"].T
 
 
 def llama_logits(weights, tokens, head_dim):
     x = weights["token_table"][tokens]
     for layer in range(_num_layers(weights)):
-        p = Block(weights, layer)
+        p = Block(weights, f"layers.{layer}.")
         norm = _rms_norm(x, p.attention_norm_gamma)
         q, k, v = (y.unflatten(-1, (-1, head_dim)) for y in (norm @ p.wq, norm @ p.wk, norm @ p.wv))
         x = x + _causal_attention(_rotate(q), _rotate(k), v).flatten(-2) @ p.wo
@@ -77,7 +91,7 @@ def llama_logits(weights, tokens, head_dim):
     return _rms_norm(x, weights["final_norm_gamma"]) @ weights["w_vocab"]
 
 
-LOGITS = {"gpt": gpt_logits, "llama": llama_logits}
+LOGITS = {"gpt": gpt_logits, "llama": llama_logits, "shared": shared_logits}
 
 
 def _learning_rate(schedule, steps, step):
@@ -91,16 +105,22 @@ def _learning_rate(schedule, steps, step):
     return least + (rate - least) * share
 
 
-def _decays(job):
-    """Returns the names, inside their functions, of the parameters that decay."""
+def _named(job, field):
+    """Returns the names, inside their functions, of the parameters whose `field` is true."""
     return {parameter["name"] for function in job["graph"]["function"] for parameter in function["parameter"]
-            if parameter["decay"]}
+            if parameter[field]}
+
+
+def trained(job, weights):
+    """Returns the weights that are not frozen, by name."""
+    frozen = _named(job, "frozen")
+    return {name: weight for name, weight in weights.items() if name.split(".")[-1] not in frozen}
 
 
 def _optimizer(job, weights):
     """Returns the PyTorch optimiser that the job describes, without a learning rate yet."""
     (kind, options), = ((k, v) for k, v in job["training"]["optimizer"].items() if k != "clip_norm")
-    decays = _decays(job)
+    decays = _named(job, "decay")
     groups = [
         {"params": [w for name, w in weights.items() if name.split(".")[-1] in decays],
          "weight_decay": options["weight_decay"]},
@@ -119,9 +139,10 @@ def train(job, weights, batches):
     training = job["training"]
     head_dim = next(int(dim["size"]) for dim in job["graph"]["dim"] if dim["name"] == "head_dim")
     logits_of = LOGITS[job["name"]]
-    for weight in weights.values():
+    learned = trained(job, weights)
+    for weight in learned.values():
         weight.requires_grad_()
-    optimizer = _optimizer(job, weights)
+    optimizer = _optimizer(job, learned)
     losses, norms = [], []
     for step, (tokens, targets) in enumerate(batches):
         for group in optimizer.param_groups:
@@ -129,7 +150,7 @@ def train(job, weights, batches):
         optimizer.zero_grad()
         loss = F.cross_entropy(logits_of(weights, tokens, head_dim).flatten(0, 1), targets.flatten())
         loss.backward()
-        norms.append(torch.nn.utils.clip_grad_norm_(weights.values(), training["optimizer"]["clip_norm"]).item())
+        norms.append(torch.nn.utils.clip_grad_norm_(learned.values(), training["optimizer"]["clip_norm"]).item())
         optimizer.step()
         losses.append(loss.item())
     for weight in weights.values():

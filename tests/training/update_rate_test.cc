@@ -259,9 +259,9 @@ void CompareWithPlainLoop(const std::string& mesh, int zero, const Rates& rates)
     options.feed = [](const proto::Job&) { return std::make_unique<LinearFeed>(); };
     absl::StatusOr<TrainRun> run = Train(job, options);
     ASSERT_TRUE(run.ok()) << run.status();
-    const std::vector<float>& first = run->initial.at("w");
+    const std::vector<float>& first = run->initial.at("fit.w");
     if (expected.empty()) expected = PlainLoop({first.begin(), first.end()}, rates, 11);
-    const std::vector<float>& found = run->weights.at("w");
+    const std::vector<float>& found = run->weights.at("fit.w");
     for (size_t i = 0; i < found.size(); ++i)
       EXPECT_NEAR(found[i], expected[steps - 1][i], 2e-5) << steps << " steps, element " << i;
   }

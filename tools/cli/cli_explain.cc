@@ -27,9 +27,9 @@ void AddExplainVerb(CLI::App* app, CliContext* context) {
   auto code = std::make_shared<std::string>();
   CLI::App* verb = AddVerb(app, context, "explain",
                            "Say what an error code means and what to do, or list all codes",
-                           "  weir explain W0417\n  weir explain",
+                           "  weir explain W0426\n  weir explain",
                            [code, context] { return Explain(*code, *context->out); });
-  verb->add_option("CODE", *code, "The code that an error message begins with, such as W0417");
+  verb->add_option("CODE", *code, "The code that an error message begins with, such as W0426");
 }
 
 }  // namespace weir::cli

@@ -328,10 +328,10 @@ TEST(CliTest, AnErrorInTheGraphHasItsLineAndSaysWhereToLook) {
 }
 
 TEST(CliTest, ExplainPrintsThePageOfACodeAndListsAll) {
-  Outcome page = Weir({"explain", "W0417"});
+  Outcome page = Weir({"explain", "W0426"});
   EXPECT_EQ(page.code, 0) << page.err;
-  EXPECT_THAT(page.out, AllOf(HasSubstr("W0417: "), HasSubstr("What to do.")));
-  EXPECT_THAT(Weir({"explain"}).out, HasSubstr("W0417  "));
+  EXPECT_THAT(page.out, AllOf(HasSubstr("W0426: "), HasSubstr("What to do.")));
+  EXPECT_THAT(Weir({"explain"}).out, HasSubstr("W0426  "));
   Outcome unknown = Weir({"explain", "W0409"});
   EXPECT_EQ(unknown.code, 65);
   EXPECT_THAT(unknown.err, HasSubstr("Try: weir explain W0407"));

@@ -65,6 +65,8 @@ void AddTransformerFlags(CLI::App* verb, TransformerArguments* arguments) {
   verb->add_option("--heads", options.heads, "Attention heads")->capture_default_str();
   verb->add_option("--vocab", options.vocab, "Tokens; bytes need 256")->capture_default_str();
   verb->add_option("--sequence", options.sequence, "Tokens per sample")->capture_default_str();
+  verb->add_flag("--tied", options.tied_embeddings,
+                 "Make the logits with the table of the embedding, not with a matrix of their own");
   verb->add_option("--data", options.training.data,
                    "Text file to learn, read as bytes [synthetic tokens]")
       ->type_name("PATH");

@@ -16,7 +16,7 @@
 namespace weir::errors {
 namespace {
 
-// Turns "w417" and "417" into "W0417"; any other text stays.
+// Turns "w426" and "426" into "W0426"; any other text stays.
 std::string FullCode(const std::string& text) {
   std::string code = absl::AsciiStrToUpper(text);
   const std::string digits = absl::StartsWith(code, "W") ? code.substr(1) : code;
@@ -91,7 +91,7 @@ absl::StatusOr<std::string> ExplainError(const std::string& code, int columns) {
                                  PlainText(JoinParagraphs(page.body)), "\n"),
                     columns, /*hanging=*/0);
   }
-  return Rejected({"W0940", "weir explain", "the code of an error, such as W0417",
+  return Rejected({"W0940", "weir explain", "the code of an error, such as W0426",
                    absl::StrCat("\"", code, "\""),
                    absl::StrCat("weir explain ", NearestCode(full),
                                 ", or weir explain, which lists all codes")});

@@ -11,7 +11,7 @@
 namespace weir::errors {
 
 struct ErrorPage {
-  std::string code;   // "W0417"
+  std::string code;   // "W0426"
   std::string title;  // "A parameter on both sides of a call"
   std::string body;   // the rest of the page, as Markdown
 };
@@ -19,7 +19,7 @@ struct ErrorPage {
 // Returns the pages in the order of their codes.
 const std::vector<ErrorPage>& ErrorPages();
 
-// Returns the page of a code, written as "W0417", "w417" or "417", in lines of at most `columns`
+// Returns the page of a code, written as "W0426", "w426" or "426", in lines of at most `columns`
 // characters. kInvalidArgument (W0940): there is no such page; the error names the nearest code.
 absl::StatusOr<std::string> ExplainError(const std::string& code, int columns);
 

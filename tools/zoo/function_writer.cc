@@ -66,7 +66,7 @@ std::string FunctionWriter::Node(const std::string& name, const std::string& op,
 
 std::string FunctionWriter::Call(const std::string& name, const std::string& callee,
                                  const std::string& input, const std::string& output,
-                                 int64_t repeat) {
+                                 int64_t repeat, const std::vector<std::string>& shared) {
   weir::proto::Node* node = function_->add_node();
   node->set_name(name);
   node->set_op("call");
@@ -74,7 +74,16 @@ std::string FunctionWriter::Call(const std::string& name, const std::string& cal
   node->add_output(output);
   node->set_function(callee);
   node->set_repeat(repeat);
+  for (const std::string& tensor : shared) node->add_shared(tensor);
   return output;
+}
+
+void WriteLogits(FunctionWriter& f, const std::string& input, bool tied, double std) {
+  if (tied) {
+    f.Node("logits", "matmul", {input, "token_table"}, {{"transpose_w", true}});
+  } else {
+    f.Node("logits", "matmul", {input, f.Normal("w_vocab", "f32[hidden, vocab]", std)});
+  }
 }
 
 void AddDim(proto::Graph* graph, const std::string& name, int64_t size, int64_t unit) {

@@ -5,6 +5,7 @@
 
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "proto/graph.pb.h"
 #include "runtime/base/attributes.h"
@@ -29,15 +30,20 @@ class FunctionWriter {
   // Adds `name = op(inputs)` and returns `name`. Empty inputs are left out.
   std::string Node(const std::string& name, const std::string& op,
                    std::initializer_list<std::string> inputs, const Attributes& attributes = {});
-  // Calls `callee` `repeat` times in a chain.
+  // Calls `callee` `repeat` times in a chain. All rounds read `shared`.
   std::string Call(const std::string& name, const std::string& callee, const std::string& input,
-                   const std::string& output, int64_t repeat);
+                   const std::string& output, int64_t repeat,
+                   const std::vector<std::string>& shared = {});
 
  private:
   proto::Parameter* AddParameter(const std::string& name, const std::string& type);
 
   proto::Function* function_;
 };
+
+// Adds "logits", the product of `input` and a matrix: of "token_table" itself if `tied`, else of a
+// parameter "w_vocab".
+void WriteLogits(FunctionWriter& f, const std::string& input, bool tied, double std);
 
 // Adds { name, size, unit } to the dimensions of `graph`; unit 1 is left out.
 void AddDim(proto::Graph* graph, const std::string& name, int64_t size, int64_t unit = 1);

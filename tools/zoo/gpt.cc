@@ -48,8 +48,7 @@ class GptWriter {
     f.Node("positioned", "add", {"embedded", "position_table"});
     f.Call("layers", "block", Dropped(f, "positioned"), "encoded", options_.layers);
     std::string norm = Norm(f, "final_norm", "encoded");
-    f.Normal("w_vocab", "f32[hidden, vocab]", kStd);
-    f.Node("logits", "matmul", {norm, "w_vocab"});
+    WriteLogits(f, norm, options_.tied_embeddings, kStd);
     f.Node("token_loss", "softmax_cross_entropy", {"logits", "targets"});
     f.Output(f.Node("loss", "reduce_mean", {"token_loss"}));
   }

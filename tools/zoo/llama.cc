@@ -47,14 +47,14 @@ void WriteBlock(double residual_std, bool grouped, proto::Function* function) {
   f.Output(f.Node("y", "add", {"attention_residual", "down"}));
 }
 
-void WriteMain(int64_t layers, proto::Function* function) {
+void WriteMain(const TransformerOptions& options, proto::Function* function) {
   FunctionWriter f(function, "main");
   f.Input("tokens", "i32[batch, sequence]");
   f.Input("targets", "i32[batch, sequence]");
   f.Node("embedded", "embedding", {f.Normal("token_table", "f32[vocab, hidden]", kStd), "tokens"});
-  f.Call("layers", "block", "embedded", "encoded", layers);
+  f.Call("layers", "block", "embedded", "encoded", options.layers);
   std::string norm = Norm(f, "final_norm", "encoded");
-  f.Node("logits", "matmul", {norm, f.Normal("w_vocab", "f32[hidden, vocab]", kStd)});
+  WriteLogits(f, norm, options.tied_embeddings, kStd);
   f.Node("token_loss", "softmax_cross_entropy", {"logits", "targets"});
   f.Output(f.Node("loss", "reduce_mean", {"token_loss"}));
 }
@@ -96,7 +96,7 @@ absl::StatusOr<proto::Job> LlamaJob(const TransformerOptions& options) {
   AddDim(graph, "vocab", options.vocab);
   double residual_std = kStd / std::sqrt(2.0 * static_cast<double>(options.layers));
   WriteBlock(residual_std, grouped, graph->add_function());
-  WriteMain(options.layers, graph->add_function());
+  WriteMain(options, graph->add_function());
   graph->set_main("main");
   AddTransformerRules(options.sequence_parallel, grouped, &job);
   WriteTextData(options.training, &job);

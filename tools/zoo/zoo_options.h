@@ -49,6 +49,9 @@ struct TransformerOptions {
   int64_t vocab = 256;
   int64_t sequence = 128;
   double dropout = 0;  // gpt
+  // One table for the embedding and for the logits; otherwise the logits have a matrix of their
+  // own.
+  bool tied_embeddings = false;
   SequenceParallel sequence_parallel = SequenceParallel::kNone;
   TrainingOptions training;
 };

@@ -1,0 +1,112 @@
+#include "compiler/passes/weight_functions.h"
+
+#include "absl/strings/str_cat.h"
+#include "compiler/job/check_training.h"
+#include "runtime/base/schedule.h"
+
+namespace weir::compiler {
+namespace {
+
+const sbp::TensorType& Scalar() {
+  static const auto* const kType = new sbp::TensorType{DType::kF32, {}};
+  return *kType;
+}
+
+std::vector<ops::ValueId> AddGradientArgs(const std::vector<const Variable*>& weights,
+                                          FunctionBuilder* builder) {
+  std::vector<ops::ValueId> gradients;
+  for (const Variable* weight : weights) {
+    gradients.push_back(
+        builder->AddArg(absl::StrCat("d", gradients.size()), weight->type, weight->layout));
+  }
+  return gradients;
+}
+
+// Returns the new value of `weight` by plain gradient descent.
+ops::ValueId Sgd(const proto::Optimizer::Sgd& sgd, const Variable& weight, ops::ValueId gradient,
+                 ops::ValueId scale, Attributes attrs, FunctionBuilder* builder) {
+  attrs.Set("momentum", sgd.momentum());
+  attrs.Set("weight_decay", weight.decay ? sgd.weight_decay() : 0.0);
+  const std::pair<sbp::TensorType, sbp::Layout> slot{weight.type, weight.layout};
+  if (sgd.momentum() == 0) return builder->Emit("sgd", {gradient, scale}, {slot}, attrs)[0];
+  const std::vector<ops::ValueId> out =
+      builder->Emit("sgd", {gradient, scale}, {slot, slot}, attrs);
+  builder->MarkState(out[1], "momentum");
+  return out[0];
+}
+
+// Returns the new value of `weight` by AdamW.
+ops::ValueId AdamW(const proto::Optimizer::AdamW& adamw, const Variable& weight,
+                   ops::ValueId gradient, ops::ValueId scale, Attributes attrs,
+                   FunctionBuilder* builder) {
+  attrs.Set("beta1", adamw.beta1() > 0 ? adamw.beta1() : 0.9);
+  attrs.Set("beta2", adamw.beta2() > 0 ? adamw.beta2() : 0.999);
+  attrs.Set("epsilon", adamw.epsilon() > 0 ? adamw.epsilon() : 1e-8);
+  attrs.Set("weight_decay", weight.decay ? adamw.weight_decay() : 0.0);
+  const std::pair<sbp::TensorType, sbp::Layout> slot{weight.type, weight.layout};
+  const std::vector<ops::ValueId> out =
+      builder->Emit("adamw", {gradient, scale}, {slot, slot, slot}, attrs);
+  builder->MarkState(out[1], "adam_m");
+  builder->MarkState(out[2], "adam_v");
+  return out[0];
+}
+
+}  // namespace
+
+sbp::Layout AllPartial(const sbp::Mesh& mesh) {
+  return sbp::Layout(mesh.num_axes(), sbp::Sbp::P());
+}
+
+void BuildNorm(const std::vector<const Variable*>& weights, const LogicalPlan& plan,
+               FunctionBuilder* builder) {
+  const sbp::Layout partial = AllPartial(plan.stage_mesh);
+  ops::ValueId total = -1;
+  for (size_t w = 0; w < weights.size(); ++w) {
+    const Variable& weight = *weights[w];
+    sbp::Layout square_layout = sbp::Broadcast(plan.stage_mesh);
+    for (size_t axis = 0; axis < square_layout.size(); ++axis) {
+      if (weight.layout[axis].is_split()) square_layout[axis] = sbp::Sbp::P();
+    }
+    const ops::ValueId arg = builder->AddArg(absl::StrCat("d", w), weight.type, weight.layout);
+    ops::ValueId square = builder->Emit("sum_squares", {arg}, {{Scalar(), square_layout}}, {})[0];
+    square = builder->Boxed(square, partial);
+    total =
+        total < 0 ? square : builder->Emit("add", {total, square}, {{Scalar(), partial}}, {})[0];
+  }
+  builder->AddResult(total, Frequency::kMicroBatch);
+}
+
+void BuildClip(const LogicalPlan& plan, FunctionBuilder* builder) {
+  const sbp::Layout everywhere = sbp::Broadcast(plan.stage_mesh);
+  const ops::ValueId arg = builder->AddArg("norm2", Scalar(), everywhere);
+  Attributes attrs{{"clip_norm", plan.job.training().optimizer().clip_norm()}};
+  plan.updates.ToAttributes(&attrs);
+  // A micro-batch always has the weight of a micro-batch of a whole update, but the first update
+  // may have fewer micro-batches.
+  const double steps = static_cast<double>(plan.updates.every),
+               first_steps = static_cast<double>(plan.updates.phase + 1);
+  if (plan.updates.every > 1 && first_steps < steps) attrs.Set("first_scale", steps / first_steps);
+  const std::vector<ops::ValueId> out =
+      builder->Emit("clip_scale", {arg}, {{Scalar(), everywhere}, {Scalar(), everywhere}}, attrs);
+  builder->AddResult(out[0], Frequency::kMicroBatch);
+  builder->AddResult(out[1], Frequency::kMicroBatch);
+}
+
+void BuildUpdate(const std::vector<const Variable*>& weights, const LogicalPlan& plan,
+                 FunctionBuilder* builder) {
+  const proto::Training& training = plan.job.training();
+  const std::vector<ops::ValueId> gradients = AddGradientArgs(weights, builder);
+  const ops::ValueId scale = builder->AddArg("scale", Scalar(), sbp::Broadcast(plan.stage_mesh));
+  for (size_t w = 0; w < weights.size(); ++w) {
+    Attributes attrs;
+    LearningRatesOf(training).ToAttributes(&attrs);
+    plan.updates.ToAttributes(&attrs);
+    const ops::ValueId updated =
+        training.optimizer().has_sgd()
+            ? Sgd(training.optimizer().sgd(), *weights[w], gradients[w], scale, attrs, builder)
+            : AdamW(training.optimizer().adamw(), *weights[w], gradients[w], scale, attrs, builder);
+    builder->AddResult(updated, Frequency::kMicroBatch);
+  }
+}
+
+}  // namespace weir::compiler

@@ -1,0 +1,31 @@
+// The functions of a step that work on weights and their gradients alone: the norm of the
+// gradients, the factor that clips them, and the update. The pass build-program calls them.
+//
+// Thread rule: pure functions.
+#pragma once
+
+#include <vector>
+
+#include "compiler/ir/function_builder.h"
+#include "compiler/ir/logical_plan.h"
+
+namespace weir::compiler {
+
+// Returns the layout that is P over every axis.
+sbp::Layout AllPartial(const sbp::Mesh& mesh);
+
+// Arguments: the gradients of `weights`, in the layouts of the weights. Result: the sum of their
+// squares, P over the mesh.
+void BuildNorm(const std::vector<const Variable*>& weights, const LogicalPlan& plan,
+               FunctionBuilder* builder);
+
+// Argument: the sum of the squares of all gradients of an update, B. Results: the factor for the
+// gradients, and the norm of the gradients, both B.
+void BuildClip(const LogicalPlan& plan, FunctionBuilder* builder);
+
+// Arguments: the gradients of `weights`, in the layouts of the weights, and the factor for the
+// gradients. Results: the new weights. The states of the optimiser are states of the function.
+void BuildUpdate(const std::vector<const Variable*>& weights, const LogicalPlan& plan,
+                 FunctionBuilder* builder);
+
+}  // namespace weir::compiler
