@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/job/check_training.h"
 #include "compiler/job/import_graph.h"
+#include "compiler/job/import_settings.h"
 #include "compiler/lower/rank_lowering.h"
 #include "compiler/passes/assign_stages.h"
 #include "compiler/passes/build_program.h"
@@ -56,7 +57,7 @@ absl::StatusOr<sbp::Places> PlacesOf(const proto::MeshSpec& spec, const sbp::Mes
 
 std::string PlanId(const LogicalPlan& plan) {
   std::string text;
-  plan.job.SerializeToString(&text);
+  plan.job->SerializeToString(&text);
   absl::StrAppend(&text, static_cast<int>(plan.mode));
   for (const Function& function : plan.module.functions)
     absl::StrAppend(&text, ToText(function, plan.stage_mesh));
@@ -68,24 +69,25 @@ std::string PlanId(const LogicalPlan& plan) {
 absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
                                                         const CompileOptions& options) {
   auto plan = std::make_unique<LogicalPlan>();
-  plan->job = job;
+  plan->job = std::make_shared<const proto::Job>(job);
   plan->mode = options.mode;
   WEIR_ASSIGN_OR_RETURN(plan->mesh, MeshOf(job));
   WEIR_ASSIGN_OR_RETURN(plan->places, PlacesOf(job.mesh(), plan->mesh));
   plan->stage_mesh = plan->places.mesh(0);
   WEIR_RETURN_IF_ERROR(CheckTraining(job, plan->stage_mesh, options.mode));
   plan->micro_batches = std::max<int64_t>(1, job.training().micro_batches());
-  if (job.runtime().chunk_bytes_max() > 0) plan->chunk_bytes_max = job.runtime().chunk_bytes_max();
+  WEIR_ASSIGN_OR_RETURN(plan->settings, ImportSettings(job));
+  if (plan->settings.runtime.chunk_bytes_max > 0)
+    plan->chunk_bytes_max = plan->settings.runtime.chunk_bytes_max;
 
   PassContext context;
   context.stage_mesh = plan->stage_mesh;
   if (options.mode == PlanMode::kTrain) plan->updates = UpdateRateOf(job.training());
   context.micro_batches_per_update = plan->micro_batches * plan->updates.every;
-  context.precision =
-      job.training().precision() == proto::Training::BF16 ? DType::kBF16 : DType::kF32;
+  context.precision = plan->settings.training.precision;
   WEIR_ASSIGN_OR_RETURN(context.dims, ImportDims(job));
-  WEIR_ASSIGN_OR_RETURN(context.rules, LayoutRules::Create(job, plan->stage_mesh, context.dims));
-  WEIR_ASSIGN_OR_RETURN(plan->schedule, ScheduleOf(job, plan->places.size(), plan->micro_batches));
+  WEIR_ASSIGN_OR_RETURN(context.rules, ImportRules(job, plan->stage_mesh, context.dims));
+  plan->schedule = ScheduleOf(plan->settings.pipeline, plan->places.size(), plan->micro_batches);
 
   PassPipeline passes(
       {options.dump_after, options.disabled, options.dump_to, options.text_for_second_run});
@@ -96,7 +98,7 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
               }});
   passes.Add({"assign-stages", "a part of the pipeline for every call", true,
               [&](const PassContext&, Module* module) {
-                return AssignStages(job, plan->schedule, module);
+                return AssignStages(plan->settings.pipeline.cut, plan->schedule, module);
               },
               [&plan] { return CallsText(plan->module); }});
   passes.Add({"apply-precision", "parameters and activations to bf16, if the job asks", true,
@@ -146,12 +148,11 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
   return plan;
 }
 
-absl::StatusOr<proto::RankPlan> LowerForRank(const LogicalPlan& plan, int64_t rank) {
-  if (rank < 0 || rank >= plan.mesh.num_ranks()) {
+absl::StatusOr<proto::RankPlan> LowerForRank(const LogicalPlan& plan, RankId rank) {
+  if (rank < RankId(0) || rank.value() >= plan.mesh.num_ranks()) {
     return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " of ", plan.mesh.num_ranks()));
   }
-  WEIR_ASSIGN_OR_RETURN(RankGraph graph,
-                        LowerToRankGraph(plan, RankId(static_cast<int32_t>(rank))));
+  WEIR_ASSIGN_OR_RETURN(RankGraph graph, LowerToRankGraph(plan, rank));
   return AllocateRegisters(plan, graph);
 }
 

@@ -45,6 +45,6 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
 
 // Returns the plan of a rank. `rank` is a number as people and messages have it. kInvalidArgument:
 // the job has no such rank.
-absl::StatusOr<proto::RankPlan> LowerForRank(const LogicalPlan& plan, int64_t rank);
+absl::StatusOr<proto::RankPlan> LowerForRank(const LogicalPlan& plan, RankId rank);
 
 }  // namespace weir::compiler

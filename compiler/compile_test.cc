@@ -4,6 +4,7 @@
 
 #include "compiler/ir/rhythm_codec.h"
 #include "compiler/job/import_graph.h"
+#include "compiler/job/import_settings.h"
 #include "compiler/lower/rank_lowering.h"
 #include "compiler/passes/bundle_boxings.h"
 #include "compiler/passes/passes.h"
@@ -203,7 +204,7 @@ TEST(Compile, EveryRankOfEveryMeshLowers) {
       job.mutable_training()->set_zero_stage(zero);
       auto plan = CompileJob(job, {});
       ASSERT_TRUE(plan.ok()) << mesh << ": " << plan.status();
-      for (int64_t rank = 0; rank < (*plan)->mesh.num_ranks(); ++rank) {
+      for (RankId rank : (*plan)->places.all_ranks()) {
         auto lowered = LowerForRank(**plan, rank);
         ASSERT_TRUE(lowered.ok()) << mesh << " rank " << rank << ": " << lowered.status();
         EXPECT_GT(lowered->actor_size(), 0);
@@ -217,7 +218,7 @@ TEST(Compile, APlanHasEachProgramOnce) {
   for (const char* mesh : {"", "dp=2,tp=2", "pp=2,dp=2"}) {
     auto plan = CompileJob(TinyJob(mesh), {});
     ASSERT_TRUE(plan.ok()) << plan.status();
-    auto lowered = LowerForRank(**plan, 0);
+    auto lowered = LowerForRank(**plan, RankId(0));
     ASSERT_TRUE(lowered.ok()) << lowered.status();
     std::set<std::string> programs;
     for (const proto::Program& program : lowered->program())
@@ -242,7 +243,7 @@ TEST(Compile, PassesThatHaveDoneTheirWorkChangeNothingMore) {
       context.stage_mesh = (*plan)->stage_mesh;
       context.micro_batches_per_update = (*plan)->micro_batches;
       context.dims = *ImportDims(job);
-      context.rules = *LayoutRules::Create(job, context.stage_mesh, context.dims);
+      context.rules = *ImportRules(job, context.stage_mesh, context.dims);
       Module* const module = &(*plan)->module;
       const std::string before = ToText(*module, context.stage_mesh);
       ASSERT_TRUE(ApplyPrecision(context, module).ok());
@@ -282,7 +283,7 @@ TEST(Compile, ARhythmThatAnotherProcessSolvedGivesTheSamePlans) {
       ASSERT_TRUE(given.ok()) << mesh << ": " << given.status();
       EXPECT_FALSE(rhythm.slots.empty());
       EXPECT_EQ((*given)->plan_id, (*solved)->plan_id);
-      for (int64_t rank = 0; rank < (*solved)->mesh.num_ranks(); ++rank) {
+      for (RankId rank : (*solved)->places.all_ranks()) {
         EXPECT_EQ(LowerForRank(**given, rank)->SerializeAsString(),
                   LowerForRank(**solved, rank)->SerializeAsString())
             << mesh << " rank " << rank;
@@ -301,7 +302,7 @@ TEST(Compile, ARhythmOfAnotherJobDoesNoHarm) {
       options.rhythm = &rhythm;
       auto plan = CompileJob(TinyJob(mesh), options);
       ASSERT_TRUE(plan.ok()) << plan.status();
-      for (int64_t rank = 0; rank < (*plan)->mesh.num_ranks(); ++rank) {
+      for (RankId rank : (*plan)->places.all_ranks()) {
         const absl::StatusOr<proto::RankPlan> lowered = LowerForRank(**plan, rank);
         if (!lowered.ok()) ++num_refused;
         if (mesh == solved) {
@@ -332,7 +333,7 @@ TEST(Compile, EvaluateAndGenerateLower) {
     options.mode = mode;
     auto plan = CompileJob(TinyJob("tp=2"), options);
     ASSERT_TRUE(plan.ok()) << plan.status();
-    auto lowered = LowerForRank(**plan, 1);
+    auto lowered = LowerForRank(**plan, RankId(1));
     ASSERT_TRUE(lowered.ok()) << lowered.status();
   }
 }
@@ -357,7 +358,7 @@ TEST(Compile, ATransferOfEarlyDataThatStandsLateLosesNoOp) {
   auto plan = CompileJob(job, {});
   ASSERT_TRUE(plan.ok()) << plan.status();
   for (int64_t rank = 0; rank < 2; ++rank) {
-    auto lowered = LowerForRank(**plan, rank);
+    auto lowered = LowerForRank(**plan, RankId(rank));
     ASSERT_TRUE(lowered.ok()) << lowered.status();
     int picks = 0;
     for (const proto::Program& program : lowered->program()) {

@@ -114,8 +114,8 @@ int NumMerges(const BoxingSteps& steps) {
 
 // Returns whether the two places of a step have different hosts.
 bool LeavesHosts(const BoxingStep& step, const HostCut& cut) {
-  return cut.places.ranks(step.from.place).front() / cut.devices_per_host !=
-         cut.places.ranks(step.to.place).front() / cut.devices_per_host;
+  return cut.places.RankAt(step.from.place, 0).value() / cut.devices_per_host !=
+         cut.places.RankAt(step.to.place, 0).value() / cut.devices_per_host;
 }
 
 // Returns the elements that steps over cut meshes send from host to host.

@@ -379,7 +379,8 @@ TEST(BoxingPlan, NamesWhatItCannotDo) {
               HasSubstr("W0220"));
   EXPECT_THAT(flaw({{Sbp::B()}, 0}, {{Sbp::B()}, 2}), HasSubstr("W0221"));
   EXPECT_THAT(flaw({{Sbp::B()}, -1}, {{Sbp::B()}, 0}), HasSubstr("W0221"));
-  const Places unequal({{*Mesh::Parse("dp=2"), {0, 1}}, {*Mesh::Parse("dp=3"), {2, 3, 4}}});
+  const Places unequal({{*Mesh::Parse("dp=2"), {RankId(0), RankId(1)}},
+                        {*Mesh::Parse("dp=3"), {RankId(2), RankId(3), RankId(4)}}});
   EXPECT_THAT(PlanBoxing(type, {{Sbp::B()}, 0}, {{Sbp::B()}, 1}, unequal).status().message(),
               AllOf(HasSubstr("W0221"), HasSubstr("found dp=3")));
   EXPECT_THAT(flaw({{Sbp::S(1)}, 0}, {{Sbp::B()}, 0}), HasSubstr("W0211"));

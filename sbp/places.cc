@@ -12,8 +12,8 @@ namespace {
 int64_t StrideOf(const Place& place, int axis) {
   Coords coords(place.mesh.num_axes(), 0);
   coords[axis] = 1;
-  return place.mesh.size(axis) == 1 ? 0
-                                    : place.ranks[place.mesh.RankOf(coords)] - place.ranks.front();
+  if (place.mesh.size(axis) == 1) return 0;
+  return place.ranks[place.mesh.RankOf(coords)].value() - place.ranks.front().value();
 }
 
 // Returns whether devices share a host exactly if they agree on all axes that leave the host.
@@ -24,8 +24,8 @@ bool AgreesWithHosts(const Place& place, const std::vector<bool>& within_host,
     for (int axis = 0; axis < place.mesh.num_axes(); ++axis) {
       if (within_host[axis]) first[axis] = 0;
     }
-    if (place.ranks[device] / devices_per_host !=
-        place.ranks[place.mesh.RankOf(first)] / devices_per_host)
+    if (place.ranks[device].value() / devices_per_host !=
+        place.ranks[place.mesh.RankOf(first)].value() / devices_per_host)
       return false;
   }
   return true;
@@ -38,7 +38,7 @@ std::vector<size_t> PlacesTogether(const std::vector<Place>& places, int64_t dev
   std::vector<size_t> together;
   for (size_t p = 0; p < places.size(); ++p)
     together.push_back(
-        first_on_host.emplace(places[p].ranks[device] / devices_per_host, p).first->second);
+        first_on_host.emplace(places[p].ranks[device].value() / devices_per_host, p).first->second);
   return together;
 }
 
@@ -97,8 +97,7 @@ Places::Places(std::vector<Place> places, int64_t devices_per_host) {
   table->devices.resize(num_ranks);
   for (size_t p = 0; p < places.size(); ++p) {
     for (size_t i = 0; i < places[p].ranks.size(); ++i) {
-      const RankId rank(static_cast<int32_t>(places[p].ranks[i]));
-      table->devices[rank] = {static_cast<int64_t>(p), static_cast<int64_t>(i)};
+      table->devices[places[p].ranks[i]] = {static_cast<int64_t>(p), static_cast<int64_t>(i)};
     }
   }
   table->devices_per_host = devices_per_host;
@@ -128,7 +127,7 @@ Places PipelinePlaces(const Mesh& mesh, int64_t devices_per_host,
     const Coords coords = mesh.CoordsOf(device);
     int64_t rank = 0;
     for (int axis = 0; axis < mesh.num_axes(); ++axis) rank += coords[axis] * strides[axis];
-    places[pipeline < 0 ? 0 : coords[pipeline]].ranks.push_back(rank);
+    places[pipeline < 0 ? 0 : coords[pipeline]].ranks.push_back(RankId(static_cast<int32_t>(rank)));
   }
   return Places(std::move(places), devices_per_host);
 }

@@ -20,8 +20,8 @@
 namespace weir::sbp {
 
 struct Place {
-  Mesh mesh;                   // has no pipeline axis
-  std::vector<int64_t> ranks;  // ranks[i] numbers the job's rank of device i of `mesh`
+  Mesh mesh;                  // has no pipeline axis
+  std::vector<RankId> ranks;  // ranks[i] is the rank of device i of `mesh`
 };
 
 struct HostCut;
@@ -29,7 +29,7 @@ struct HostCut;
 class Places {
  public:
   // Makes one place, with one device.
-  Places() : Places(std::vector<Place>{{Mesh(), {0}}}) {}
+  Places() : Places(std::vector<Place>{{Mesh(), {RankId(0)}}}) {}
   // Each rank from 0 to the number of ranks, exclusive, belongs to exactly one place. A place has a
   // rank for each device of its mesh. Ranks r with equal r / devices_per_host share a host; 0: all
   // ranks do.
@@ -38,11 +38,9 @@ class Places {
   int64_t size() const { return static_cast<int64_t>(table_->places.size()); }
   int64_t num_ranks() const { return static_cast<int64_t>(table_->devices.size()); }
   const Mesh& mesh(int64_t place) const { return table_->places[place].mesh; }
-  // Returns the numbers of the ranks of a place, by device.
-  const std::vector<int64_t>& ranks(int64_t place) const { return table_->places[place].ranks; }
-  RankId RankAt(int64_t place, int64_t device) const {
-    return RankId(static_cast<int32_t>(table_->places[place].ranks[device]));
-  }
+  // Returns the ranks of a place, by device.
+  const std::vector<RankId>& ranks(int64_t place) const { return table_->places[place].ranks; }
+  RankId RankAt(int64_t place, int64_t device) const { return table_->places[place].ranks[device]; }
   IdRange<RankId> all_ranks() const { return table_->devices.ids(); }
 
   // Return the place of a rank, and the number and the coordinates of the rank's device in the mesh

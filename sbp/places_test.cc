@@ -18,6 +18,10 @@ TEST(Places, ByDefaultThereIsOnePlaceOfOneDevice) {
   EXPECT_EQ(places.CoordsOf(RankId(0)), Coords());
 }
 
+std::vector<RankId> RanksOf(const std::vector<int32_t>& numbers) {
+  return {numbers.begin(), numbers.end()};
+}
+
 TEST(Places, StagesPartTheRanksWhereverThePipelineAxisStands) {
   for (const char* text : {"pp=3,dp=2,tp=2", "dp=2,pp=3,tp=2", "dp=2,tp=2,pp=3", "pp=4", "dp=4"}) {
     const Mesh mesh = *Mesh::Parse(text);
@@ -30,7 +34,7 @@ TEST(Places, StagesPartTheRanksWhereverThePipelineAxisStands) {
       EXPECT_EQ(places.mesh(stage).num_ranks() * places.size(), mesh.num_ranks());
       for (int64_t device = 0; device < places.mesh(stage).num_ranks(); ++device) {
         const RankId rank = places.RankAt(stage, device);
-        EXPECT_EQ(rank.value(), places.ranks(stage)[device]);
+        EXPECT_EQ(rank, places.ranks(stage)[device]);
         EXPECT_TRUE(seen.insert(rank).second) << text;
         EXPECT_LT(rank.value(), mesh.num_ranks());
         EXPECT_EQ(places.PlaceOf(rank), stage);
@@ -53,14 +57,15 @@ TEST(Places, AnOrderOfRanksChangesWhichRankADeviceHas) {
   const Places places = PipelinePlaces(mesh, 2, *mesh.OrderOf({"tp", "dp", "pp"}, "here"));
   EXPECT_EQ(places.mesh(0).ToText(), "dp=2,tp=3");
   // By device: dp 0 with tp 0, 1 and 2, then dp 1.
-  EXPECT_THAT(places.ranks(0), ElementsAre(0, 4, 8, 2, 6, 10));
-  EXPECT_THAT(places.ranks(1), ElementsAre(1, 5, 9, 3, 7, 11));
+  EXPECT_EQ(places.ranks(0), RanksOf({0, 4, 8, 2, 6, 10}));
+  EXPECT_EQ(places.ranks(1), RanksOf({1, 5, 9, 3, 7, 11}));
   EXPECT_THAT(places.CoordsOf(RankId(6)), ElementsAre(1, 1));
   EXPECT_EQ(places.HostOf(RankId(6)), places.HostOf(RankId(7)));
 }
 
 TEST(Places, PlacesMayDifferInSizeAndMesh) {
-  const Places places({{*Mesh::Parse("dp=2,tp=2"), {5, 4, 1, 0}}, {*Mesh::Parse("tp=2"), {2, 3}}});
+  const Places places({{*Mesh::Parse("dp=2,tp=2"), RanksOf({5, 4, 1, 0})},
+                       {*Mesh::Parse("tp=2"), RanksOf({2, 3})}});
   EXPECT_EQ(places.size(), 2);
   EXPECT_EQ(places.num_ranks(), 6);
   EXPECT_EQ(places.PlaceOf(RankId(4)), 0);

@@ -18,12 +18,12 @@ constexpr int kBarWidth = 32;
 constexpr size_t kRegistersShown = 12;
 constexpr size_t kActorsShown = 4;
 
-absl::StatusOr<LogicalPlan> WithRegisters(const LogicalPlan& plan,
-                                          proto::Runtime::Registers registers) {
+absl::StatusOr<LogicalPlan> WithRegisters(const LogicalPlan& plan, RegisterChoice registers) {
   LogicalPlan out = plan;
-  out.job.mutable_runtime()->set_registers(registers);
-  out.job.mutable_runtime()->clear_debug_register_slots();
-  if (registers != proto::Runtime::SOLVED) out.job.mutable_runtime()->clear_register_bytes_max();
+  RuntimeSettings& runtime = out.settings.runtime;
+  runtime.registers = registers;
+  runtime.debug_register_slots = 0;
+  if (registers != RegisterChoice::kSolved) runtime.register_bytes_max = 0;
   WEIR_RETURN_IF_ERROR(ShapeStages(&out));
   return out;
 }
@@ -125,16 +125,16 @@ std::string SlotsText(const TimedGraph& graph, const IdVector<RegisterId, int64_
 absl::StatusOr<std::vector<RhythmPoint>> CompareRegisterChoices(const LogicalPlan& plan,
                                                                 const CostModel& costs) {
   std::vector<RhythmPoint> points;
-  for (proto::Runtime::Registers registers :
-       {proto::Runtime::ONE, proto::Runtime::TWO, proto::Runtime::TWICE_STAGES,
-        proto::Runtime::SCHEDULE, proto::Runtime::SOLVED}) {
+  for (const RegisterChoice registers :
+       {RegisterChoice::kOne, RegisterChoice::kTwo, RegisterChoice::kTwiceStages,
+        RegisterChoice::kSchedule, RegisterChoice::kSolved}) {
     WEIR_ASSIGN_OR_RETURN(LogicalPlan changed, WithRegisters(plan, registers));
-    changed.job.mutable_runtime()->clear_register_bytes_max();
+    changed.settings.runtime.register_bytes_max = 0;
     WEIR_ASSIGN_OR_RETURN(StationGraph graph, BuildStationGraph(changed, costs));
-    points.push_back(Measure(proto::Runtime::Registers_Name(registers), changed, graph));
+    points.push_back(Measure(Name(registers), changed, graph));
   }
-  const proto::Runtime& runtime = plan.job.runtime();
-  if (runtime.debug_register_slots() > 0 || runtime.register_bytes_max() > 0) {
+  const RuntimeSettings& runtime = plan.settings.runtime;
+  if (runtime.debug_register_slots > 0 || runtime.register_bytes_max > 0) {
     WEIR_ASSIGN_OR_RETURN(StationGraph graph, BuildStationGraph(plan, costs));
     points.push_back(Measure("this job", plan, graph));
   }
@@ -143,7 +143,7 @@ absl::StatusOr<std::vector<RhythmPoint>> CompareRegisterChoices(const LogicalPla
 
 absl::StatusOr<std::vector<RhythmPoint>> RegisterCurve(const LogicalPlan& plan,
                                                        const CostModel& costs, int points_max) {
-  WEIR_ASSIGN_OR_RETURN(LogicalPlan changed, WithRegisters(plan, proto::Runtime::SOLVED));
+  WEIR_ASSIGN_OR_RETURN(LogicalPlan changed, WithRegisters(plan, RegisterChoice::kSolved));
   WEIR_ASSIGN_OR_RETURN(StationGraph graph, BuildStationGraph(changed, costs));
   WEIR_ASSIGN_OR_RETURN(std::vector<CurvePoint> curve, MemoryCurve(graph.timed, points_max));
   std::vector<RhythmPoint> points;
@@ -192,12 +192,12 @@ absl::StatusOr<std::string> ExplainRhythm(const LogicalPlan& plan, const CostMod
   WEIR_ASSIGN_OR_RETURN(StationGraph graph, BuildStationGraph(plan, costs));
   WEIR_ASSIGN_OR_RETURN(RegisterSolution solution, SolveStations(plan, graph));
   const PeriodBound bound = BoundOfAllCounts(graph.timed);
-  const proto::Runtime& runtime = plan.job.runtime();
+  const RuntimeSettings& runtime = plan.settings.runtime;
   std::string text =
       absl::StrCat("\ntimes as planned by the costs of kernels and links; registers ",
-                   runtime.debug_register_slots() > 0
-                       ? absl::StrCat("of ", runtime.debug_register_slots(), " slots each")
-                       : absl::StrCat("by ", proto::Runtime::Registers_Name(runtime.registers())),
+                   runtime.debug_register_slots > 0
+                       ? absl::StrCat("of ", runtime.debug_register_slots, " slots each")
+                       : absl::StrCat("by ", Name(runtime.registers)),
                    "\n");
   absl::StrAppend(&text, "  a micro-batch every ", TimeText(solution.micro_batch_ns), ", ",
                   plan.updates.every > 1 ? absl::StrCat(plan.updates.every, " steps") : "a step",
@@ -208,7 +208,7 @@ absl::StatusOr<std::string> ExplainRhythm(const LogicalPlan& plan, const CostMod
   RhythmPoint point = PointOf(graph.timed, solution);
   absl::StrAppend(&text, "  registers take ", BytesText(static_cast<double>(point.device_bytes)),
                   " on the fullest device");
-  if (runtime.registers() == proto::Runtime::SOLVED && runtime.debug_register_slots() == 0) {
+  if (runtime.registers == RegisterChoice::kSolved && runtime.debug_register_slots == 0) {
     absl::StrAppend(&text, ", ", BytesText(static_cast<double>(solution.bytes)),
                     " over all stages, where no counts with this period take less than ",
                     BytesText(solution.bytes_bound));

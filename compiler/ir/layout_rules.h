@@ -9,32 +9,37 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/ir/ir.h"
-#include "proto/job.pb.h"
 #include "sbp/layout.h"
 #include "sbp/mesh.h"
 
 namespace weir::compiler {
 
+// The tensors that a rule is about. A rule for parameters alone leaves activations whole.
+enum class RuleScope : uint8_t { kAll, kActivations, kParameters };
+
 class LayoutRules {
  public:
   LayoutRules() = default;
-  // Leaves out rules about axes that the mesh does not have, so that a job keeps its rules when the
-  // mesh shrinks. A rule about an unknown dimension is an error that names the nearest dimension.
-  static absl::StatusOr<LayoutRules> Create(const proto::Job& job, const sbp::Mesh& stage_mesh,
-                                            const std::map<std::string, sbp::TensorDim>& dims);
+  // `stage_mesh` is the mesh of every place. There are no rules yet.
+  explicit LayoutRules(sbp::Mesh stage_mesh) : stage_mesh_(std::move(stage_mesh)) {}
+
+  // Adds a rule after all others: `axis` of the mesh splits the dimension `dim`.
+  void AddRule(const std::string& dim, int axis, RuleScope scope);
+  // Gives the tensor "function/tensor" a layout of its own. Returns false if the tensor has one.
+  bool AddOverride(const std::string& tensor, sbp::Layout layout);
 
   // Returns the position of the first rule that maps `dim` to mesh axis `axis`, or -1. A smaller
   // position is preferred.
-  int Find(const std::string& dim, int axis, proto::Rule::Scope scope) const;
+  int Find(const std::string& dim, int axis, RuleScope scope) const;
   std::string Describe(int rule) const;  // "rule batch -> dp"
 
   // Returns the layout that the rules give a stored tensor of the model, or a tensor that passes
   // between functions.
-  sbp::Layout LayoutOf(const sbp::TensorType& type, proto::Rule::Scope scope) const;
+  sbp::Layout LayoutOf(const sbp::TensorType& type, RuleScope scope) const;
 
   // Explains the layout of LayoutOf: "dp: rule batch -> dp, tp: rule heads -> tp". Empty if no rule
   // splits the tensor.
-  std::string WhyOf(const sbp::TensorType& type, proto::Rule::Scope scope) const;
+  std::string WhyOf(const sbp::TensorType& type, RuleScope scope) const;
 
   // Checks that every override names a function and a tensor of that function, and fits the
   // tensor's type.
@@ -46,13 +51,12 @@ class LayoutRules {
  private:
   // Returns the rule that decides over an axis of the mesh, and the tensor's dimension that the
   // rule names. -1: none.
-  std::pair<int, int> BestFor(const sbp::TensorType& type, int axis,
-                              proto::Rule::Scope scope) const;
+  std::pair<int, int> BestFor(const sbp::TensorType& type, int axis, RuleScope scope) const;
 
   struct Entry {
     std::string dim;
     int axis;
-    proto::Rule::Scope scope;
+    RuleScope scope;
     std::string text;
   };
   std::vector<Entry> entries_;

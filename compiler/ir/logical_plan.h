@@ -4,16 +4,21 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "compiler/ir/ir.h"
 #include "compiler/ir/job_rhythm.h"
+#include "compiler/ir/job_settings.h"
 #include "compiler/ir/pipeline_schedule.h"
 #include "compiler/ir/stage_shape.h"
-#include "proto/job.pb.h"
 #include "runtime/base/update_rate.h"
 #include "sbp/places.h"
+
+namespace weir::proto {
+class Job;
+}
 
 namespace weir::compiler {
 
@@ -30,7 +35,10 @@ struct PassTiming {
 };
 
 struct LogicalPlan {
-  proto::Job job;
+  // The job as the user wrote it, for the folders above the compiler, which report on the job or
+  // vary it. The passes read `settings`.
+  std::shared_ptr<const proto::Job> job;
+  JobSettings settings;
   PlanMode mode = PlanMode::kTrain;
   sbp::Mesh mesh;        // of the job
   sbp::Places places;    // where the stages are: stage s is place s

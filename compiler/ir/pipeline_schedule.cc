@@ -8,8 +8,6 @@
 namespace weir::compiler {
 namespace {
 
-constexpr int64_t kVirtualStagesMax = 1024;
-
 // Returns how many virtual micro-batches (micro-batches times parts) stage `s` sends forward before
 // its first backward act.
 int64_t Lead(const PipelineSchedule& schedule, int64_t s) {
@@ -54,23 +52,14 @@ void CountInFlight(int64_t s, PipelineSchedule* schedule) {
 
 }  // namespace
 
-std::string Name(weir::proto::Pipeline::ScheduleKind kind) {
-  switch (kind) {
-    case weir::proto::Pipeline::GPIPE: return "GPipe";
-    case weir::proto::Pipeline::INTERLEAVED: return "interleaved 1F1B";
-    case weir::proto::Pipeline::ZERO_BUBBLE: return "zero-bubble";
-    default: return "1F1B";
-  }
-}
-
 Precedence PipelineSchedule::PrecedenceOf(PipelinePass pass, int64_t part) const {
   const int64_t p = num_stages, v = virtual_stages, s = StageOf(part), chunk = part / p;
-  if (kind == weir::proto::Pipeline::ZERO_BUBBLE) {
+  if (kind == ScheduleKind::kZeroBubble) {
     if (pass == PipelinePass::kForward) return {-2 * Lead(*this, s), 1, 2, 0};
     return {pass == PipelinePass::kBackward ? 1 : 0, 1, 2, 0};
   }
-  if (kind == weir::proto::Pipeline::GPIPE) return {0, 1, 1, 0};
-  if (kind != weir::proto::Pipeline::INTERLEAVED) return {};
+  if (kind == ScheduleKind::kGpipe) return {0, 1, 1, 0};
+  if (kind != ScheduleKind::kInterleaved) return {};
   // A group of `stages` micro-batches goes through one part after the other before the next group
   // starts. The n-th forward act of a stage goes just before the stage's backward act n - lead.
   if (pass == PipelinePass::kForward) return {2 * (chunk * p - Lead(*this, s)), p, 2 * p * v, 2};
@@ -85,8 +74,7 @@ int PipelineSchedule::PriorityOf(PipelinePass pass, Begin begin) const {
   constexpr int kForward = 40, kBackward = 30, kWeightGradient = 5;
   if (pass == PipelinePass::kWeightGradient) return kWeightGradient;
   // In these schedules forward and backward passes alternate, as their precedences say.
-  const bool alternates =
-      kind == weir::proto::Pipeline::INTERLEAVED || kind == weir::proto::Pipeline::ZERO_BUBBLE;
+  const bool alternates = kind == ScheduleKind::kInterleaved || kind == ScheduleKind::kZeroBubble;
   // A part that has begun a pass continues, whatever becomes ready meanwhile, because the next
   // stage waits for the result. This matters most on the first stage, where several micro-batches
   // can begin at once.
@@ -112,49 +100,35 @@ int64_t PipelineSchedule::Kept(PipelinePass made, int64_t made_part, PipelinePas
 double PipelineSchedule::BubbleFormula(double backward, double weight_gradient) const {
   const double p = static_cast<double>(num_stages), m = static_cast<double>(micro_batches),
                v = static_cast<double>(virtual_stages);
-  if (kind != weir::proto::Pipeline::ZERO_BUBBLE) return (p - 1) / (m * v + p - 1);
+  if (kind != ScheduleKind::kZeroBubble) return (p - 1) / (m * v + p - 1);
   const double idle = (p - 1) * std::max(0.0, 1 + backward - weight_gradient);
   return idle / (idle + m * (1 + backward + weight_gradient));
 }
 
 std::string PipelineSchedule::FormulaText() const {
   switch (kind) {
-    case weir::proto::Pipeline::INTERLEAVED: return "(p-1)/(mv+p-1)";
-    case weir::proto::Pipeline::ZERO_BUBBLE: return "(p-1)/(3m+p-1)";
+    case ScheduleKind::kInterleaved: return "(p-1)/(mv+p-1)";
+    case ScheduleKind::kZeroBubble: return "(p-1)/(3m+p-1)";
     default: return "(p-1)/(m+p-1)";
   }
 }
 
-absl::StatusOr<PipelineSchedule> ScheduleOf(const proto::Job& job, int64_t num_stages,
-                                            int64_t micro_batches) {
-  const weir::proto::Pipeline& pipeline = job.pipeline();
-  const bool interleaved = pipeline.schedule() == weir::proto::Pipeline::INTERLEAVED;
-  const int64_t parts = pipeline.virtual_stages();
-  if (!weir::proto::Pipeline::ScheduleKind_IsValid(pipeline.schedule())) {
-    return Rejected({"W0476", "pipeline.schedule", "ONE_F_ONE_B, GPIPE, INTERLEAVED or ZERO_BUBBLE",
-                     absl::StrCat(static_cast<int>(pipeline.schedule())), ""});
-  }
-  if (parts < 0 || parts > kVirtualStagesMax || (!interleaved && parts > 1)) {
-    return Rejected(
-        {"W0476", "pipeline.virtual_stages",
-         interleaved ? absl::StrCat("0 (which is 2) to ", kVirtualStagesMax)
-                     : absl::StrCat("0 or 1 with schedule ",
-                                    weir::proto::Pipeline::ScheduleKind_Name(pipeline.schedule())),
-         absl::StrCat(parts), interleaved || parts < 0 ? "" : "pipeline.schedule=INTERLEAVED"});
-  }
+PipelineSchedule ScheduleOf(const PipelineSettings& pipeline, int64_t num_stages,
+                            int64_t micro_batches) {
   PipelineSchedule schedule;
   schedule.num_stages = num_stages;
   schedule.micro_batches = micro_batches;
   if (num_stages > 1) {
-    schedule.kind = pipeline.schedule();
-    schedule.virtual_stages = interleaved ? (parts == 0 ? 2 : parts) : 1;
+    schedule.kind = pipeline.schedule;
+    if (schedule.kind == ScheduleKind::kInterleaved)
+      schedule.virtual_stages = pipeline.virtual_stages == 0 ? 2 : pipeline.virtual_stages;
   }
   schedule.in_flight.assign(schedule.num_parts(), 1);
   for (int64_t s = 0; s < num_stages; ++s) {
     switch (schedule.kind) {
-      case weir::proto::Pipeline::GPIPE: schedule.in_flight[s] = micro_batches; break;
-      case weir::proto::Pipeline::INTERLEAVED: CountInFlight(s, &schedule); break;
-      case weir::proto::Pipeline::ZERO_BUBBLE:
+      case ScheduleKind::kGpipe: schedule.in_flight[s] = micro_batches; break;
+      case ScheduleKind::kInterleaved: CountInFlight(s, &schedule); break;
+      case ScheduleKind::kZeroBubble:
         schedule.in_flight[s] = std::min({num_stages, 2 * (num_stages - s) - 1, micro_batches});
         break;
       default: schedule.in_flight[s] = std::min(num_stages - s, micro_batches); break;

@@ -20,8 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
-#include "proto/job.pb.h"
+#include "compiler/ir/job_settings.h"
 #include "runtime/base/rate.h"
 
 namespace weir::compiler {
@@ -31,7 +30,7 @@ enum class PipelinePass : uint8_t { kForward, kBackward, kWeightGradient };
 
 struct PipelineSchedule {
   // One stage needs no schedule: `kind` is then ONE_F_ONE_B, whatever the job says.
-  weir::proto::Pipeline::ScheduleKind kind = weir::proto::Pipeline::ONE_F_ONE_B;
+  ScheduleKind kind = ScheduleKind::kOneFOneB;
   int64_t num_stages = 1;
   int64_t virtual_stages = 1;  // parts per stage
   int64_t micro_batches = 1;
@@ -41,9 +40,9 @@ struct PipelineSchedule {
 
   int64_t num_parts() const { return num_stages * virtual_stages; }
   int64_t StageOf(int64_t part) const { return part % num_stages; }
-  bool splits_backward() const { return kind == weir::proto::Pipeline::ZERO_BUBBLE; }
+  bool splits_backward() const { return kind == ScheduleKind::kZeroBubble; }
   // Returns whether backward passes wait until all forward passes are done.
-  bool gates_backward() const { return kind == weir::proto::Pipeline::GPIPE; }
+  bool gates_backward() const { return kind == ScheduleKind::kGpipe; }
 
   // Returns how many micro-batches of a value exist at once. Pass `made` of one part makes the
   // value, and pass `read` of another part of the same stage reads it last.
@@ -65,11 +64,12 @@ struct PipelineSchedule {
   std::string FormulaText() const;
 };
 
-std::string Name(weir::proto::Pipeline::ScheduleKind kind);  // "1F1B", "zero-bubble"
+// The largest number of parts per stage that a job may ask for.
+inline constexpr int64_t kVirtualStagesMax = 1024;
 
-// Returns the schedule of a job. kInvalidArgument (W0476): the schedule has no use for
-// virtual_stages.
-absl::StatusOr<PipelineSchedule> ScheduleOf(const proto::Job& job, int64_t num_stages,
-                                            int64_t micro_batches);
+// Returns the schedule that a job asks for. An interleaved schedule has 2 parts per stage unless
+// the job says more.
+PipelineSchedule ScheduleOf(const PipelineSettings& pipeline, int64_t num_stages,
+                            int64_t micro_batches);
 
 }  // namespace weir::compiler

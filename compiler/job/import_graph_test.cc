@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
+#include "proto/job.pb.h"
 #include "runtime/base/status.h"
 
 namespace weir::compiler {

@@ -260,7 +260,7 @@ TEST(IndexRanges, AnIndexThatAnOpComputesIsRefused) {
 TEST(IndexRanges, ThePlanOfARankCarriesThem) {
   auto plan = CompileJob(Towers(), {});
   ASSERT_TRUE(plan.ok()) << plan.status();
-  auto lowered = LowerForRank(**plan, 0);
+  auto lowered = LowerForRank(**plan, RankId(0));
   ASSERT_TRUE(lowered.ok()) << lowered.status();
   std::map<std::string, int64_t> below;
   for (const proto::ActorSpec& actor : lowered->actor()) {

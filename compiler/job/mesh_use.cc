@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "proto/job.pb.h"
 #include "runtime/base/status.h"
 
 namespace weir::compiler {
@@ -34,7 +35,7 @@ bool SplitsAnything(const Module& module, int axis) {
 // Returns the names of axes that the rules of the job mention and the mesh lacks.
 std::vector<std::string> AxesOfRulesAlone(const LogicalPlan& plan) {
   std::set<std::string> names;
-  for (const proto::Rule& rule : plan.job.rule()) {
+  for (const proto::Rule& rule : plan.job->rule()) {
     if (plan.stage_mesh.AxisIndex(rule.axis()) < 0) names.insert(rule.axis());
   }
   return {names.begin(), names.end()};
@@ -46,7 +47,7 @@ std::vector<std::string> AxesOfRulesAlone(const LogicalPlan& plan) {
 // before all others.
 std::string DimToSplit(const LogicalPlan& plan, int axis) {
   std::set<std::string> in_rules;
-  for (const proto::Rule& rule : plan.job.rule()) in_rules.insert(rule.dim());
+  for (const proto::Rule& rule : plan.job->rule()) in_rules.insert(rule.dim());
   // A claim says that no rule names the dimension, that it is of an input, that it is the first.
   std::tuple<bool, bool, bool> best_claim;
   std::string best;

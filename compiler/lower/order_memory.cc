@@ -17,10 +17,10 @@ constexpr size_t kExchangesMin = 3;
 // On a single stage whose registers have one slot, a micro-batch begins when the micro-batch before
 // it is done.
 bool HoldsOneMicroBatch(const LogicalPlan& plan) {
-  const proto::Runtime& runtime = plan.job.runtime();
-  if (plan.places.size() > 1 || runtime.debug_register_slots() > 1) return false;
-  return runtime.registers() == proto::Runtime::SCHEDULE ||
-         runtime.registers() == proto::Runtime::ONE;
+  const RuntimeSettings& runtime = plan.settings.runtime;
+  if (plan.places.size() > 1 || runtime.debug_register_slots > 1) return false;
+  return runtime.registers == RegisterChoice::kSchedule ||
+         runtime.registers == RegisterChoice::kOne;
 }
 
 bool IsSend(const RankActor& actor) { return actor.role == TransferRole::kSends; }
@@ -28,7 +28,10 @@ bool IsSend(const RankActor& actor) { return actor.role == TransferRole::kSends;
 }  // namespace
 
 MemoryRings::MemoryRings(const LogicalPlan& plan, int64_t stage)
-    : plan_(plan), stage_(stage), ahead_(GatherAhead(plan)), members_(plan.module.items.size()) {
+    : plan_(plan),
+      stage_(stage),
+      ahead_(plan.settings.runtime.gather_ahead),
+      members_(plan.module.items.size()) {
   if (ahead_ < 0) return;
   FindCalls();
   FindMoves();
@@ -86,7 +89,7 @@ void MemoryRings::FindMoves() {
       rings_[key_of_[reader[to]]].gathers.push_back(static_cast<int>(i));
     } else if (maker[from] >= 0 && reader[to] >= 0) {
       members_[i] = {Role::kValue, maker[from]};
-    } else if (maker[from] >= 0 && plan_.job.training().zero_stage() >= kZeroOfGradients) {
+    } else if (maker[from] >= 0 && plan_.settings.training.zero_stage >= kZeroOfGradients) {
       members_[i] = {Role::kGradient, maker[from]};
       rings_[key_of_[maker[from]]].gradients.push_back(static_cast<int>(i));
       for (int output : item.outputs) gradient_of[output] = maker[from];
@@ -96,7 +99,7 @@ void MemoryRings::FindMoves() {
 
 bool MemoryRings::LandsWhole(int item) const {
   const Member& member = members_[item];
-  if (plan_.job.runtime().chunk_bytes_max() > 0 ||
+  if (plan_.settings.runtime.chunk_bytes_max > 0 ||
       (member.role != Role::kGather && member.role != Role::kGradient))
     return false;
   const Ring& ring = rings_.at(key_of_.at(member.call));

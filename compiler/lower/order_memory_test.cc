@@ -183,7 +183,7 @@ TEST(MemoryRings, TransfersLandWholeOnlyInRingsLongEnoughToShare) {
       if (rings.RoleOf(static_cast<int>(i)) != Role::kGradient) continue;
       EXPECT_EQ(rings.LandsWhole(static_cast<int>(i)), layers == 4);
     }
-    plan->job.mutable_runtime()->set_chunk_bytes_max(100);
+    plan->settings.runtime.chunk_bytes_max = 100;
     for (size_t i = 0; i < plan->module.items.size(); ++i)
       EXPECT_FALSE(rings.LandsWhole(static_cast<int>(i))) << "the job sets the size of chunks";
   }

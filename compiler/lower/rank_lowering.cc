@@ -260,8 +260,8 @@ class RankLowering {
   static int64_t ChunkBytes(const LogicalPlan& plan, bool stays_in_hosts) {
     const RankId last(static_cast<int32_t>(plan.places.num_ranks() - 1));
     const bool crosses = !stays_in_hosts && plan.places.HostOf(last) > 0;
-    return plan.job.runtime().chunk_bytes_max() == 0 && crosses ? kChunkBytesBetweenHosts
-                                                                : plan.chunk_bytes_max;
+    return plan.settings.runtime.chunk_bytes_max == 0 && crosses ? kChunkBytesBetweenHosts
+                                                                 : plan.chunk_bytes_max;
   }
 
   // Lowers all transfers of a bundle, one after another. inputs[i] is the tensor of

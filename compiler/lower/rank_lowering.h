@@ -12,7 +12,7 @@
 namespace weir::compiler {
 
 // Fills in plan->stages. Call ShapeStages before the other functions here, and again after a change
-// of plan->job.runtime().
+// of plan->settings.runtime.
 absl::Status ShapeStages(LogicalPlan* plan);
 
 // Preconditions: ShapeStages has run, and the plan has the rank.

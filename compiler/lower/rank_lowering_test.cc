@@ -49,7 +49,7 @@ RankGraph GraphOf(const LogicalPlan& plan, RankId rank) {
 }
 
 std::string PlanText(const LogicalPlan& plan, int64_t rank) {
-  absl::StatusOr<proto::RankPlan> lowered = LowerForRank(plan, rank);
+  absl::StatusOr<proto::RankPlan> lowered = LowerForRank(plan, RankId(rank));
   EXPECT_TRUE(lowered.ok()) << lowered.status();
   return lowered.ok() ? lowered->SerializeAsString() : "";
 }
@@ -106,7 +106,7 @@ int64_t LargestMessage(int64_t devices_per_host, int64_t chunk_bytes_max) {
   job.mutable_runtime()->set_chunk_bytes_max(chunk_bytes_max);
   absl::StatusOr<std::unique_ptr<LogicalPlan>> plan = CompileJob(job, {});
   EXPECT_TRUE(plan.ok()) << plan.status();
-  absl::StatusOr<proto::RankPlan> lowered = LowerForRank(**plan, 0);
+  absl::StatusOr<proto::RankPlan> lowered = LowerForRank(**plan, RankId(0));
   EXPECT_TRUE(lowered.ok()) << lowered.status();
   int64_t most = 0;
   for (const proto::RegisterSpec& spec : lowered->registers()) {

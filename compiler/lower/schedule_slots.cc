@@ -88,7 +88,7 @@ Precedence SchedulePrecedence(const LogicalPlan& plan, const RankActor& actor) {
 
 int SchedulePriority(const LogicalPlan& plan, const RankGraph& graph, const RankActor& actor) {
   // In a schedule by precedences, data and reports must not delay the actor that goes first.
-  const bool one_f_one_b = plan.schedule.kind == weir::proto::Pipeline::ONE_F_ONE_B;
+  const bool one_f_one_b = plan.schedule.kind == ScheduleKind::kOneFOneB;
   switch (actor.phase) {
     // Transfers go first, so that peers need not wait.
     case PhaseKind::kBoxing: return 60;

@@ -9,16 +9,17 @@ namespace weir::compiler {
 namespace {
 
 int64_t SlotsByPolicy(const LogicalPlan& plan, const RankGraph& graph, const RankTensor& tensor) {
-  const proto::Runtime& runtime = plan.job.runtime();
-  if (runtime.debug_register_slots() > 0) return runtime.debug_register_slots();
+  const RuntimeSettings& runtime = plan.settings.runtime;
+  if (runtime.debug_register_slots > 0) return runtime.debug_register_slots;
   const bool repeats = tensor.tokens_per_step > 1;
-  switch (runtime.registers()) {
-    case proto::Runtime::SOLVED: return 0;
-    case proto::Runtime::ONE: return 1;
-    case proto::Runtime::TWO: return repeats ? 2 : 1;
-    case proto::Runtime::TWICE_STAGES: return repeats ? 2 * plan.places.size() : 1;
-    default: return ScheduleSlots(plan, graph, tensor);
+  switch (runtime.registers) {
+    case RegisterChoice::kSolved: return 0;
+    case RegisterChoice::kOne: return 1;
+    case RegisterChoice::kTwo: return repeats ? 2 : 1;
+    case RegisterChoice::kTwiceStages: return repeats ? 2 * plan.places.size() : 1;
+    case RegisterChoice::kSchedule: break;
   }
+  return ScheduleSlots(plan, graph, tensor);
 }
 
 }  // namespace
@@ -30,11 +31,6 @@ int64_t GivenSlots(const LogicalPlan& plan, const RankGraph& graph, const RankTe
   // Tokens that readers lag behind stay in their slots while another token is made, perhaps over
   // several steps.
   return tensor.delay > 0 ? std::max(slots, tensor.delay + 1) : slots;
-}
-
-int64_t GatherAhead(const LogicalPlan& plan) {
-  const int64_t ahead = plan.job.runtime().gather_ahead();
-  return ahead == 0 ? 1 : ahead;
 }
 
 }  // namespace weir::compiler

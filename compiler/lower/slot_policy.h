@@ -13,7 +13,4 @@ namespace weir::compiler {
 // solve decides.
 int64_t GivenSlots(const LogicalPlan& plan, const RankGraph& graph, const RankTensor& tensor);
 
-// Returns Runtime::gather_ahead, or the default if the job gives none. Negative: no bound.
-int64_t GatherAhead(const LogicalPlan& plan);
-
 }  // namespace weir::compiler

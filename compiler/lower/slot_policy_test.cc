@@ -9,16 +9,14 @@ namespace {
 // A stage of a pipeline with a forward, a backward and a boxing actor, and tensors between them.
 class SlotsTest : public ::testing::Test {
  protected:
-  SlotsTest() { SetSchedule(weir::proto::Pipeline::ONE_F_ONE_B, 4, 8); }
+  SlotsTest() { SetSchedule(ScheduleKind::kOneFOneB, 4, 8); }
 
-  void SetSchedule(weir::proto::Pipeline::ScheduleKind kind, int64_t stages,
-                   int64_t micro_batches) {
-    plan_.job.mutable_pipeline()->set_schedule(kind);
+  void SetSchedule(ScheduleKind kind, int64_t stages, int64_t micro_batches) {
     plan_.mesh = sbp::Mesh({{sbp::kPipelineAxis, stages}});
     plan_.places = sbp::PipelinePlaces(plan_.mesh);
     plan_.stage_mesh = plan_.places.mesh(0);
     plan_.micro_batches = micro_batches;
-    plan_.schedule = *ScheduleOf(plan_.job, stages, micro_batches);
+    plan_.schedule = ScheduleOf({.schedule = kind}, stages, micro_batches);
   }
 
   ActorId AddActor(PhaseKind phase, Wave wave, int64_t part = 0) {
@@ -56,7 +54,7 @@ TEST_F(SlotsTest, ByDefaultAStashHasASlotForEachMicroBatchUnderWay) {
     EXPECT_EQ(SlotsBetween(moves_, backward_), graph_.actors[moves_].part == 0 ? 4 : 1)
         << "the transfer works for part 0";
   }
-  SetSchedule(weir::proto::Pipeline::GPIPE, 4, 8);
+  SetSchedule(ScheduleKind::kGpipe, 4, 8);
   EXPECT_EQ(SlotsBetween(forward_, backward_), 8);
 }
 
@@ -91,24 +89,24 @@ TEST_F(SlotsTest, AStageThatIsSkippedAddsASlot) {
 }
 
 TEST_F(SlotsTest, TheJobsChoiceReplacesTheSchedules) {
-  proto::Runtime* runtime = plan_.job.mutable_runtime();
-  const auto slots = [&](proto::Runtime::Registers registers, int64_t tokens) {
-    runtime->set_registers(registers);
+  RuntimeSettings& runtime = plan_.settings.runtime;
+  const auto slots = [&](RegisterChoice registers, int64_t tokens) {
+    runtime.registers = registers;
     return SlotsBetween(forward_, backward_, tokens);
   };
-  EXPECT_EQ(slots(proto::Runtime::ONE, 8), 1);
-  EXPECT_EQ(slots(proto::Runtime::TWO, 8), 2);
-  EXPECT_EQ(slots(proto::Runtime::TWO, 1), 1);
-  EXPECT_EQ(slots(proto::Runtime::TWICE_STAGES, 8), 8) << "twice four stages";
-  EXPECT_EQ(slots(proto::Runtime::TWICE_STAGES, 1), 1);
-  EXPECT_EQ(slots(proto::Runtime::SOLVED, 8), 0) << "the solve decides";
-  runtime->set_debug_register_slots(5);
-  for (auto registers : {proto::Runtime::SCHEDULE, proto::Runtime::ONE, proto::Runtime::SOLVED})
+  EXPECT_EQ(slots(RegisterChoice::kOne, 8), 1);
+  EXPECT_EQ(slots(RegisterChoice::kTwo, 8), 2);
+  EXPECT_EQ(slots(RegisterChoice::kTwo, 1), 1);
+  EXPECT_EQ(slots(RegisterChoice::kTwiceStages, 8), 8) << "twice four stages";
+  EXPECT_EQ(slots(RegisterChoice::kTwiceStages, 1), 1);
+  EXPECT_EQ(slots(RegisterChoice::kSolved, 8), 0) << "the solve decides";
+  runtime.debug_register_slots = 5;
+  for (auto registers : {RegisterChoice::kSchedule, RegisterChoice::kOne, RegisterChoice::kSolved})
     EXPECT_EQ(slots(registers, 8), 5);
 }
 
 TEST_F(SlotsTest, AWeightHasOneSlotAndGivenSlotsStand) {
-  plan_.job.mutable_runtime()->set_debug_register_slots(5);
+  plan_.settings.runtime.debug_register_slots = 5;
   RankTensor tensor;
   tensor.variable = 0;
   EXPECT_EQ(GivenSlots(plan_, graph_, tensor), 1);
@@ -117,21 +115,14 @@ TEST_F(SlotsTest, AWeightHasOneSlotAndGivenSlotsStand) {
 }
 
 TEST_F(SlotsTest, ADelayNeedsASlotForEachTokenThatWaitsAndOneMore) {
-  for (auto registers : {proto::Runtime::SCHEDULE, proto::Runtime::ONE, proto::Runtime::SOLVED}) {
-    plan_.job.mutable_runtime()->set_registers(registers);
+  for (auto registers :
+       {RegisterChoice::kSchedule, RegisterChoice::kOne, RegisterChoice::kSolved}) {
+    plan_.settings.runtime.registers = registers;
     RankTensor tensor;
     tensor.producer = backward_;
     tensor.consumers = {backward_};
     tensor.delay = 3;
     EXPECT_EQ(GivenSlots(plan_, graph_, tensor), 4);
-  }
-}
-
-TEST_F(SlotsTest, GathersRunOneCallAheadUnlessTheJobSaysOtherwise) {
-  EXPECT_EQ(GatherAhead(plan_), 1);
-  for (int ahead : {-1, 2, 5}) {
-    plan_.job.mutable_runtime()->set_gather_ahead(ahead);
-    EXPECT_EQ(GatherAhead(plan_), ahead);
   }
 }
 
@@ -147,7 +138,7 @@ TEST_F(SlotsTest, TransfersGoFirstAndReportsLastUnlessTurnsDecide) {
   EXPECT_GT(priority(forward_), priority(backward_));
   EXPECT_GT(priority(backward_), priority(data));
   EXPECT_GT(priority(data), priority(report));
-  SetSchedule(weir::proto::Pipeline::ZERO_BUBBLE, 4, 8);
+  SetSchedule(ScheduleKind::kZeroBubble, 4, 8);
   EXPECT_EQ(priority(forward_), priority(backward_));
   EXPECT_GT(priority(report), priority(forward_)) << "nothing may delay the actor whose turn it is";
   EXPECT_GT(priority(data), priority(forward_));

@@ -95,10 +95,11 @@ absl::Status CheckParts(const PipelineSchedule& schedule, int64_t num_calls) {
                        : absl::StrCat("another schedule, or fewer stages", more)});
 }
 
-absl::Status CutCalls(const proto::Job& job, const PipelineSchedule& schedule, Module* module) {
+absl::Status CutCalls(const std::vector<std::string>& cut, const PipelineSchedule& schedule,
+                      Module* module) {
   std::vector<ModelCall>& calls = module->model.calls;
   const int64_t num_parts = schedule.num_parts();
-  if (job.pipeline().cut().empty() || num_parts == 1) {
+  if (cut.empty() || num_parts == 1) {
     std::vector<double> cost;
     for (const ModelCall& call : calls) {
       cost.push_back(
@@ -108,29 +109,29 @@ absl::Status CutCalls(const proto::Job& job, const PipelineSchedule& schedule, M
     for (size_t i = 0; i < calls.size(); ++i) calls[i].part = part[i];
     return absl::OkStatus();
   }
-  if (job.pipeline().cut_size() != num_parts - 1) {
+  if (static_cast<int64_t>(cut.size()) != num_parts - 1) {
     return Rejected({"W0471", "pipeline.cut",
                      absl::StrCat(num_parts - 1, num_parts == 2 ? " cut for " : " cuts for ",
                                   PartsText(schedule)),
-                     absl::StrCat(job.pipeline().cut_size()),
+                     absl::StrCat(cut.size()),
                      "one call name per later part, or none for a balanced cut"});
   }
   std::vector<std::string> names;
   for (const ModelCall& call : calls) names.push_back(call.name);
   size_t position = 0;
   int64_t part = 0;
-  for (const std::string& cut : job.pipeline().cut()) {
-    size_t at = std::find(names.begin(), names.end(), cut) - names.begin();
+  for (const std::string& first : cut) {
+    size_t at = std::find(names.begin(), names.end(), first) - names.begin();
     if (at < names.size() && at <= position) {
       return Rejected({"W0472", "pipeline.cut",
                        "call names in the order of main, none of them the first call",
-                       absl::StrCat("\"", cut, "\" after \"", names[position], "\""),
+                       absl::StrCat("\"", first, "\" after \"", names[position], "\""),
                        absl::StrCat("the order ", absl::StrJoin(names, ", "))});
     }
     if (at == names.size()) {
-      std::string near = Nearest(cut, names);
+      std::string near = Nearest(first, names);
       return Rejected({"W0472", "pipeline.cut", "the name of a call of main",
-                       absl::StrCat("\"", cut, "\""),
+                       absl::StrCat("\"", first, "\""),
                        near.empty() ? absl::StrCat("one of ", absl::StrJoin(names, ", "))
                                     : absl::StrCat("\"", near, "\"")});
     }
@@ -143,10 +144,11 @@ absl::Status CutCalls(const proto::Job& job, const PipelineSchedule& schedule, M
 
 }  // namespace
 
-absl::Status AssignStages(const proto::Job& job, const PipelineSchedule& schedule, Module* module) {
+absl::Status AssignStages(const std::vector<std::string>& cut, const PipelineSchedule& schedule,
+                          Module* module) {
   std::vector<ModelCall>& calls = module->model.calls;
   WEIR_RETURN_IF_ERROR(CheckParts(schedule, static_cast<int64_t>(calls.size())));
-  WEIR_RETURN_IF_ERROR(CutCalls(job, schedule, module));
+  WEIR_RETURN_IF_ERROR(CutCalls(cut, schedule, module));
   for (ModelCall& call : calls) call.stage = schedule.StageOf(call.part);
   return absl::OkStatus();
 }

@@ -41,15 +41,11 @@ std::vector<int64_t> PartsOf(const Module& module) {
   return parts;
 }
 
-proto::Job CutBefore(const std::vector<std::string>& calls) {
-  proto::Job job;
-  for (const std::string& call : calls) job.mutable_pipeline()->add_cut(call);
-  return job;
-}
+using Cut = std::vector<std::string>;
 
-std::string Flaw(const proto::Job& job, const PipelineSchedule& schedule, int num_calls) {
+std::string Flaw(const Cut& cut, const PipelineSchedule& schedule, int num_calls) {
   Module module = CallsOf(std::vector<int>(num_calls, 1));
-  const absl::Status status = AssignStages(job, schedule, &module);
+  const absl::Status status = AssignStages(cut, schedule, &module);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   return std::string(status.message());
 }
@@ -98,22 +94,22 @@ TEST(AssignStages, WithoutACutTheCostliestPartIsAsCheapAsAnyCutMakesIt) {
 
 TEST(AssignStages, ACutNamesTheFirstCallOfEachLaterPart) {
   Module module = CallsOf({5, 1, 1, 1, 1});
-  ASSERT_TRUE(AssignStages(CutBefore({"c1", "c4"}), Straight(3), &module).ok());
+  ASSERT_TRUE(AssignStages(Cut({"c1", "c4"}), Straight(3), &module).ok());
   EXPECT_THAT(PartsOf(module), ElementsAre(0, 1, 1, 1, 2));
   // The second time gives the same.
-  ASSERT_TRUE(AssignStages(CutBefore({"c1", "c4"}), Straight(3), &module).ok());
+  ASSERT_TRUE(AssignStages(Cut({"c1", "c4"}), Straight(3), &module).ok());
   EXPECT_THAT(PartsOf(module), ElementsAre(0, 1, 1, 1, 2));
 }
 
 TEST(AssignStages, OneStageTakesAllWhateverTheCut) {
   Module module = CallsOf({1, 1, 1});
-  ASSERT_TRUE(AssignStages(CutBefore({"c1"}), Straight(1), &module).ok());
+  ASSERT_TRUE(AssignStages(Cut({"c1"}), Straight(1), &module).ok());
   EXPECT_THAT(PartsOf(module), ElementsAre(0, 0, 0));
 }
 
 TEST(AssignStages, PartsOfInterleavedSchedulesGoRoundTheStages) {
   PipelineSchedule schedule = Straight(2);
-  schedule.kind = weir::proto::Pipeline::INTERLEAVED;
+  schedule.kind = ScheduleKind::kInterleaved;
   schedule.virtual_stages = 2;
   Module module = CallsOf({1, 1, 1, 1});
   ASSERT_TRUE(AssignStages({}, schedule, &module).ok());
@@ -138,19 +134,19 @@ TEST(AssignStages, MorePartsThanCallsAreRefusedWithWhatIsPossible) {
 }
 
 TEST(AssignStages, ACutHasOneNameForEachLaterPart) {
-  EXPECT_THAT(Flaw(CutBefore({"c1"}), Straight(3), 4),
+  EXPECT_THAT(Flaw(Cut({"c1"}), Straight(3), 4),
               AllOf(HasSubstr("W0471 at pipeline.cut"), HasSubstr("2 cuts for pp=3")));
-  EXPECT_THAT(Flaw(CutBefore({"c1", "c2"}), Straight(2), 4), HasSubstr("1 cut for pp=2"));
+  EXPECT_THAT(Flaw(Cut({"c1", "c2"}), Straight(2), 4), HasSubstr("1 cut for pp=2"));
 }
 
 TEST(AssignStages, ACutNamesCallsInTheOrderOfTheModel) {
-  EXPECT_THAT(Flaw(CutBefore({"c9"}), Straight(2), 3),
+  EXPECT_THAT(Flaw(Cut({"c9"}), Straight(2), 3),
               AllOf(HasSubstr("W0472"), HasSubstr("Try: \"c0\"")));
-  EXPECT_THAT(Flaw(CutBefore({"c2", "c1"}), Straight(3), 3),
+  EXPECT_THAT(Flaw(Cut({"c2", "c1"}), Straight(3), 3),
               AllOf(HasSubstr("W0472"), HasSubstr("\"c1\" after \"c2\""),
                     HasSubstr("Try: the order c0, c1, c2")));
-  EXPECT_THAT(Flaw(CutBefore({"c0"}), Straight(2), 3), HasSubstr("none of them the first call"));
-  EXPECT_THAT(Flaw(CutBefore({"c1", "c1"}), Straight(3), 3), HasSubstr("\"c1\" after \"c1\""));
+  EXPECT_THAT(Flaw(Cut({"c0"}), Straight(2), 3), HasSubstr("none of them the first call"));
+  EXPECT_THAT(Flaw(Cut({"c1", "c1"}), Straight(3), 3), HasSubstr("\"c1\" after \"c1\""));
 }
 
 TEST(AssignStages, TheTextShowsEachCallWithItsPartAndStage) {

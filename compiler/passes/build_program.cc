@@ -55,7 +55,7 @@ class ProgramBuilder {
   // Evaluation keeps weights at rest in the same places as training, so that each rank hands over
   // its own weights.
   int zero() const {
-    return plan_.mode == PlanMode::kGenerate ? 0 : plan_.job.training().zero_stage();
+    return plan_.mode == PlanMode::kGenerate ? 0 : plan_.settings.training.zero_stage;
   }
 
   // at_update is the rate of work that happens when weights are updated; after_update is the rate
@@ -120,9 +120,7 @@ class ProgramBuilder {
                                            const sbp::TensorType& type) const {
     sbp::Layout layout = compute;
     if (zero() == 0) return layout;
-    std::string name =
-        plan_.job.training().zero_axis().empty() ? "dp" : plan_.job.training().zero_axis();
-    int axis = plan_.stage_mesh.AxisIndex(name);
+    int axis = plan_.stage_mesh.AxisIndex(plan_.settings.training.zero_axis);
     if (axis < 0 || plan_.stage_mesh.size(axis) == 1 || type.dims.empty() ||
         !layout[axis].is_broadcast())
       return layout;

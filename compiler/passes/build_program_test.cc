@@ -37,9 +37,9 @@ LogicalPlan PlanOf(Module module, const Settings& settings) {
   plan.updates.every = settings.update_every;
   plan.updates.phase = settings.update_every - 1;
   plan.schedule.num_stages = settings.num_stages;
-  plan.job.mutable_training()->set_zero_stage(settings.zero_stage);
-  plan.job.mutable_training()->mutable_schedule()->set_learning_rate(0.1);
-  plan.job.mutable_training()->mutable_optimizer()->mutable_sgd();
+  plan.settings.training.zero_stage = settings.zero_stage;
+  plan.settings.training.learning_rates.learning_rate = 0.1;
+  plan.settings.training.optimizer = SgdSettings();
   plan.module = std::move(module);
   plan.module.model.calls.back().part = plan.module.model.calls.back().stage =
       settings.num_stages - 1;

@@ -55,7 +55,7 @@ absl::Status ExpandCrossEntropy(const PassContext& context, Module* module) {
         const std::string& vocab = function.values[node.inputs[0]].type.dims.back().name;
         for (int axis = 0; axis < context.stage_mesh.num_axes(); ++axis) {
           split = split || (context.stage_mesh.size(axis) > 1 &&
-                            context.rules.Find(vocab, axis, proto::Rule::ACTIVATIONS) >= 0);
+                            context.rules.Find(vocab, axis, RuleScope::kActivations) >= 0);
         }
       }
       if (split) {

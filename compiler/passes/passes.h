@@ -5,7 +5,6 @@
 #pragma once
 
 #include "compiler/passes/pass.h"
-#include "proto/job.pb.h"
 
 namespace weir::compiler {
 

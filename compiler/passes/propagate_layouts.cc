@@ -50,7 +50,7 @@ class LayoutPropagator {
             context_.rules.Override(function_.name, function_.values[result.value].name);
         want = explicit_layout ? *explicit_layout
                                : context_.rules.LayoutOf(function_.values[result.value].type,
-                                                         proto::Rule::ACTIVATIONS);
+                                                         RuleScope::kActivations);
       }
       result.value = Boxed(result.value, want, "result of the function");
       result.layout = want;
@@ -138,11 +138,11 @@ class LayoutPropagator {
         if (want != nullptr && !((*want)[axis] == candidate.outputs[i])) ++against_explicit;
       }
       if (candidate.factor >= 0) {
-        int found = context_.rules.Find(rule.factors[candidate.factor].name, axis,
-                                        proto::Rule::ACTIVATIONS);
+        int found =
+            context_.rules.Find(rule.factors[candidate.factor].name, axis, RuleScope::kActivations);
         if (found < 0 && has_parameter)
           found = context_.rules.Find(rule.factors[candidate.factor].name, axis,
-                                      proto::Rule::PARAMETERS);
+                                      RuleScope::kParameters);
         if (found >= 0) preference = found;
       }
       // Without a rule the pass may follow a split, but never invent one.
@@ -214,8 +214,8 @@ absl::Status SetArgLayouts(const PassContext& context, Function* function) {
   for (const Arg& arg : function->args) {
     Value& value = function->values[arg.value];
     if (arg.kind == ArgKind::kFixed) continue;
-    proto::Rule::Scope scope =
-        arg.kind == ArgKind::kParameter ? proto::Rule::PARAMETERS : proto::Rule::ACTIVATIONS;
+    RuleScope scope =
+        arg.kind == ArgKind::kParameter ? RuleScope::kParameters : RuleScope::kActivations;
     const sbp::Layout* explicit_layout = context.rules.Override(function->name, value.name);
     value.layout = explicit_layout ? *explicit_layout : context.rules.LayoutOf(value.type, scope);
     value.why = explicit_layout ? "explicit layout" : context.rules.WhyOf(value.type, scope);

@@ -186,13 +186,13 @@ TEST(PropagateLayouts, UnderRandomRulesTheStepComputesTheSame) {
     for (const ModelFunction& f : module.model.functions) {
       const Function& forward = module.functions[f.forward];
       for (const Arg& arg : forward.args) {
-        const proto::Rule::Scope scope =
-            arg.kind == ArgKind::kParameter ? proto::Rule::PARAMETERS : proto::Rule::ACTIVATIONS;
+        const RuleScope scope =
+            arg.kind == ArgKind::kParameter ? RuleScope::kParameters : RuleScope::kActivations;
         EXPECT_EQ(forward.values[arg.value].layout,
                   context.rules.LayoutOf(forward.values[arg.value].type, scope));
       }
       const Value& result = forward.values[forward.results[0].value];
-      EXPECT_EQ(result.layout, context.rules.LayoutOf(result.type, proto::Rule::ACTIVATIONS));
+      EXPECT_EQ(result.layout, context.rules.LayoutOf(result.type, RuleScope::kActivations));
     }
     for (const Function& function : module.functions) num_boxings += NumBoxings(function);
   }

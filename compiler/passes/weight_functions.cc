@@ -1,7 +1,6 @@
 #include "compiler/passes/weight_functions.h"
 
 #include "absl/strings/str_cat.h"
-#include "compiler/job/check_training.h"
 #include "runtime/base/schedule.h"
 
 namespace weir::compiler {
@@ -23,12 +22,12 @@ std::vector<ops::ValueId> AddGradientArgs(const std::vector<const Variable*>& we
 }
 
 // Returns the new value of `weight` by plain gradient descent.
-ops::ValueId Sgd(const proto::Optimizer::Sgd& sgd, const Variable& weight, ops::ValueId gradient,
+ops::ValueId Sgd(const SgdSettings& sgd, const Variable& weight, ops::ValueId gradient,
                  ops::ValueId scale, Attributes attrs, FunctionBuilder* builder) {
-  attrs.Set("momentum", sgd.momentum());
-  attrs.Set("weight_decay", weight.decay ? sgd.weight_decay() : 0.0);
+  attrs.Set("momentum", sgd.momentum);
+  attrs.Set("weight_decay", weight.decay ? sgd.weight_decay : 0.0);
   const std::pair<sbp::TensorType, sbp::Layout> slot{weight.type, weight.layout};
-  if (sgd.momentum() == 0) return builder->Emit("sgd", {gradient, scale}, {slot}, attrs)[0];
+  if (sgd.momentum == 0) return builder->Emit("sgd", {gradient, scale}, {slot}, attrs)[0];
   const std::vector<ops::ValueId> out =
       builder->Emit("sgd", {gradient, scale}, {slot, slot}, attrs);
   builder->MarkState(out[1], "momentum");
@@ -36,13 +35,12 @@ ops::ValueId Sgd(const proto::Optimizer::Sgd& sgd, const Variable& weight, ops::
 }
 
 // Returns the new value of `weight` by AdamW.
-ops::ValueId AdamW(const proto::Optimizer::AdamW& adamw, const Variable& weight,
-                   ops::ValueId gradient, ops::ValueId scale, Attributes attrs,
-                   FunctionBuilder* builder) {
-  attrs.Set("beta1", adamw.beta1() > 0 ? adamw.beta1() : 0.9);
-  attrs.Set("beta2", adamw.beta2() > 0 ? adamw.beta2() : 0.999);
-  attrs.Set("epsilon", adamw.epsilon() > 0 ? adamw.epsilon() : 1e-8);
-  attrs.Set("weight_decay", weight.decay ? adamw.weight_decay() : 0.0);
+ops::ValueId AdamW(const AdamWSettings& adamw, const Variable& weight, ops::ValueId gradient,
+                   ops::ValueId scale, Attributes attrs, FunctionBuilder* builder) {
+  attrs.Set("beta1", adamw.beta1);
+  attrs.Set("beta2", adamw.beta2);
+  attrs.Set("epsilon", adamw.epsilon);
+  attrs.Set("weight_decay", weight.decay ? adamw.weight_decay : 0.0);
   const std::pair<sbp::TensorType, sbp::Layout> slot{weight.type, weight.layout};
   const std::vector<ops::ValueId> out =
       builder->Emit("adamw", {gradient, scale}, {slot, slot, slot}, attrs);
@@ -79,7 +77,7 @@ void BuildNorm(const std::vector<const Variable*>& weights, const LogicalPlan& p
 void BuildClip(const LogicalPlan& plan, FunctionBuilder* builder) {
   const sbp::Layout everywhere = sbp::Broadcast(plan.stage_mesh);
   const ops::ValueId arg = builder->AddArg("norm2", Scalar(), everywhere);
-  Attributes attrs{{"clip_norm", plan.job.training().optimizer().clip_norm()}};
+  Attributes attrs{{"clip_norm", plan.settings.training.clip_norm}};
   plan.updates.ToAttributes(&attrs);
   // A micro-batch always has the weight of a micro-batch of a whole update, but the first update
   // may have fewer micro-batches.
@@ -94,17 +92,18 @@ void BuildClip(const LogicalPlan& plan, FunctionBuilder* builder) {
 
 void BuildUpdate(const std::vector<const Variable*>& weights, const LogicalPlan& plan,
                  FunctionBuilder* builder) {
-  const proto::Training& training = plan.job.training();
+  const TrainingSettings& training = plan.settings.training;
   const std::vector<ops::ValueId> gradients = AddGradientArgs(weights, builder);
   const ops::ValueId scale = builder->AddArg("scale", Scalar(), sbp::Broadcast(plan.stage_mesh));
   for (size_t w = 0; w < weights.size(); ++w) {
     Attributes attrs;
-    LearningRatesOf(training).ToAttributes(&attrs);
+    training.learning_rates.ToAttributes(&attrs);
     plan.updates.ToAttributes(&attrs);
-    const ops::ValueId updated =
-        training.optimizer().has_sgd()
-            ? Sgd(training.optimizer().sgd(), *weights[w], gradients[w], scale, attrs, builder)
-            : AdamW(training.optimizer().adamw(), *weights[w], gradients[w], scale, attrs, builder);
+    const auto* sgd = std::get_if<SgdSettings>(&training.optimizer);
+    const ops::ValueId updated = sgd != nullptr
+                                     ? Sgd(*sgd, *weights[w], gradients[w], scale, attrs, builder)
+                                     : AdamW(std::get<AdamWSettings>(training.optimizer),
+                                             *weights[w], gradients[w], scale, attrs, builder);
     builder->AddResult(updated, Frequency::kMicroBatch);
   }
 }

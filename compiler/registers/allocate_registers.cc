@@ -63,14 +63,14 @@ class RegisterAllocator {
     out_.set_rank(graph_.rank.value());
     out_.set_num_ranks(static_cast<int>(plan_.mesh.num_ranks()));
     out_.set_plan_id(plan_.plan_id);
-    out_.set_seed(plan_.job.training().seed());
+    out_.set_seed(plan_.settings.training.seed);
     out_.set_micro_batches(plan_.micro_batches);
     out_.set_stage(static_cast<int>(graph_.stage));
     out_.set_num_stages(static_cast<int>(plan_.places.size()));
     out_.set_device(DeviceText());
-    out_.set_device_kind(plan_.job.runtime().device());
-    out_.set_num_queues(plan_.job.runtime().device_queues());
-    out_.set_depth(plan_.job.runtime().device_depth());
+    out_.set_device_kind(plan_.settings.runtime.device);
+    out_.set_num_queues(plan_.settings.runtime.device_queues);
+    out_.set_depth(plan_.settings.runtime.device_depth);
     WEIR_RETURN_IF_ERROR(CheckSizes(graph_));
     if (plan_.schedule.num_stages > 1) out_.set_schedule(Name(plan_.schedule.kind));
     out_.set_predicted_bubble(plan_.predicted_bubble);

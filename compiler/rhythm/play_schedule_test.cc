@@ -11,20 +11,15 @@
 namespace weir::compiler {
 namespace {
 
-PipelineSchedule ScheduleFor(weir::proto::Pipeline::ScheduleKind kind, int64_t stages,
-                             int64_t micro_batches, int64_t virtual_stages = 0) {
-  proto::Job job;
-  job.mutable_pipeline()->set_schedule(kind);
-  job.mutable_pipeline()->set_virtual_stages(virtual_stages);
-  absl::StatusOr<PipelineSchedule> schedule = ScheduleOf(job, stages, micro_batches);
-  EXPECT_TRUE(schedule.ok()) << schedule.status();
-  return schedule.value_or(PipelineSchedule());
+PipelineSchedule ScheduleFor(ScheduleKind kind, int64_t stages, int64_t micro_batches,
+                             int64_t virtual_stages = 0) {
+  return ScheduleOf({kind, virtual_stages, {}}, stages, micro_batches);
 }
 
 TEST(PlaySchedule, AnEvenOneFOneBStepTakesMicroBatchesPlusStagesMinusOneSlots) {
   for (int64_t p : {1, 2, 3, 5}) {
     for (int64_t m : {1, 2, 4, 9}) {
-      for (auto kind : {weir::proto::Pipeline::ONE_F_ONE_B, weir::proto::Pipeline::GPIPE}) {
+      for (auto kind : {ScheduleKind::kOneFOneB, ScheduleKind::kGpipe}) {
         const PipelineSchedule schedule = ScheduleFor(kind, p, m);
         const SchedulePlay play = PlaySchedule(schedule, EvenCosts(schedule));
         // A slot is a forward and a backward act: 1 + 2 units.
@@ -40,7 +35,7 @@ TEST(PlaySchedule, InterleavingDividesTheBubbleByTheParts) {
     for (int64_t v : {2, 3}) {
       for (int64_t groups : {1, 2, 3}) {
         const int64_t m = groups * p;
-        const PipelineSchedule schedule = ScheduleFor(weir::proto::Pipeline::INTERLEAVED, p, m, v);
+        const PipelineSchedule schedule = ScheduleFor(ScheduleKind::kInterleaved, p, m, v);
         EXPECT_EQ(PlaySchedule(schedule, EvenCosts(schedule)).span, 3 * (m * v + p - 1))
             << p << " stages of " << v << " parts, " << m << " micro-batches";
       }
@@ -51,15 +46,15 @@ TEST(PlaySchedule, InterleavingDividesTheBubbleByTheParts) {
 TEST(PlaySchedule, ZeroBubbleIdlesOneUnitForEachOtherStage) {
   for (int64_t p : {2, 3, 4}) {
     for (int64_t m : {2 * p, 3 * p}) {
-      const PipelineSchedule schedule = ScheduleFor(weir::proto::Pipeline::ZERO_BUBBLE, p, m);
+      const PipelineSchedule schedule = ScheduleFor(ScheduleKind::kZeroBubble, p, m);
       EXPECT_EQ(PlaySchedule(schedule, EvenCosts(schedule)).span, 3 * m + p - 1) << p << " x " << m;
     }
   }
 }
 
 TEST(PlaySchedule, TheFormulaOfTheScheduleIsTheBubbleOfAnEvenPlay) {
-  for (auto kind : {weir::proto::Pipeline::ONE_F_ONE_B, weir::proto::Pipeline::GPIPE,
-                    weir::proto::Pipeline::INTERLEAVED, weir::proto::Pipeline::ZERO_BUBBLE}) {
+  for (auto kind : {ScheduleKind::kOneFOneB, ScheduleKind::kGpipe, ScheduleKind::kInterleaved,
+                    ScheduleKind::kZeroBubble}) {
     const PipelineSchedule schedule = ScheduleFor(kind, 4, 12);
     const bool splits = schedule.splits_backward();
     EXPECT_NEAR(PlaySchedule(schedule, EvenCosts(schedule)).bubble,
@@ -78,7 +73,7 @@ TEST(PlaySchedule, EveryActComesAfterWhatItNeeds) {
     const auto below = [&](int64_t limit) {
       return static_cast<int64_t>(UniformAt(seed, n++) * static_cast<float>(limit));
     };
-    const auto kind = static_cast<weir::proto::Pipeline::ScheduleKind>(seed % 4);
+    const auto kind = static_cast<ScheduleKind>(seed % 4);
     const PipelineSchedule schedule = ScheduleFor(kind, 2 + below(3), 1 + below(8));
     PartCosts costs = EvenCosts(schedule);
     for (auto& list : costs) {
@@ -127,14 +122,14 @@ TEST(PlaySchedule, EveryActComesAfterWhatItNeeds) {
 }
 
 TEST(PlaySchedule, APlayThatIsTooLargeToLookAtIsEmpty) {
-  const PipelineSchedule schedule = ScheduleFor(weir::proto::Pipeline::ONE_F_ONE_B, 4, 100'000);
+  const PipelineSchedule schedule = ScheduleFor(ScheduleKind::kOneFOneB, 4, 100'000);
   const SchedulePlay play = PlaySchedule(schedule, EvenCosts(schedule));
   EXPECT_EQ(play.span, 0);
   EXPECT_EQ(play.bubble, 0);
 }
 
 TEST(DrawSchedule, AShortChartNumbersMicroBatches) {
-  const PipelineSchedule schedule = ScheduleFor(weir::proto::Pipeline::ONE_F_ONE_B, 2, 2);
+  const PipelineSchedule schedule = ScheduleFor(ScheduleKind::kOneFOneB, 2, 2);
   const ScheduleChart chart = DrawSchedule(PlaySchedule(schedule, EvenCosts(schedule)), 80);
   EXPECT_TRUE(chart.numbered);
   EXPECT_EQ(chart.column, 1);
@@ -144,7 +139,7 @@ TEST(DrawSchedule, AShortChartNumbersMicroBatches) {
 }
 
 TEST(DrawSchedule, ALongChartLeavesOutItsMiddle) {
-  const PipelineSchedule schedule = ScheduleFor(weir::proto::Pipeline::ONE_F_ONE_B, 2, 40);
+  const PipelineSchedule schedule = ScheduleFor(ScheduleKind::kOneFOneB, 2, 40);
   const ScheduleChart chart = DrawSchedule(PlaySchedule(schedule, EvenCosts(schedule)), 30);
   EXPECT_FALSE(chart.numbered);
   EXPECT_EQ(chart.text.substr(0, chart.text.find('\n')),

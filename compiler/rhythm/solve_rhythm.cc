@@ -58,9 +58,9 @@ absl::StatusOr<RegisterSolution> SolveUnder(const TimedGraph& graph, RegisterSol
 }
 
 // Returns the settings of the job that would leave all slots to the solver.
-std::string LeaveSlotsToBeSolved(const proto::Runtime& runtime) {
-  std::string text = runtime.debug_register_slots() > 0 ? "runtime.debug_register_slots: 0" : "";
-  if (runtime.registers() != proto::Runtime::SOLVED)
+std::string LeaveSlotsToBeSolved(const RuntimeSettings& runtime) {
+  std::string text = runtime.debug_register_slots > 0 ? "runtime.debug_register_slots: 0" : "";
+  if (runtime.registers != RegisterChoice::kSolved)
     absl::StrAppend(&text, text.empty() ? "" : " with ", "runtime.registers: SOLVED");
   return text;
 }
@@ -101,9 +101,9 @@ absl::StatusOr<StationGraph> BuildStationGraph(const LogicalPlan& plan, const Co
 
 absl::StatusOr<RegisterSolution> SolveStations(const LogicalPlan& plan, const StationGraph& graph) {
   SolveOptions options;
-  options.remedy = LeaveSlotsToBeSolved(plan.job.runtime());
+  options.remedy = LeaveSlotsToBeSolved(plan.settings.runtime);
   WEIR_ASSIGN_OR_RETURN(RegisterSolution solution, SolveRegisters(graph.timed, options));
-  const int64_t bytes_max = plan.job.runtime().register_bytes_max();
+  const int64_t bytes_max = plan.settings.runtime.register_bytes_max;
   if (bytes_max == 0) return solution;
   return SolveUnder(graph.timed, std::move(solution), bytes_max);
 }

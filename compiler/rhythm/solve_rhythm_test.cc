@@ -191,12 +191,12 @@ TEST(SolveStations, UnderALimitTheRegistersOfEveryDeviceFit) {
   };
   const absl::StatusOr<RegisterSolution> free = SolveStations(*plan, *graph);
   ASSERT_TRUE(free.ok()) << free.status();
-  plan->job.mutable_runtime()->set_register_bytes_max(fullest(*free) - 1);
+  plan->settings.runtime.register_bytes_max = fullest(*free) - 1;
   const absl::StatusOr<RegisterSolution> bound = SolveStations(*plan, *graph);
   ASSERT_TRUE(bound.ok()) << bound.status();
   EXPECT_LT(fullest(*bound), fullest(*free));
   EXPECT_GT(bound->micro_batch_ns, free->micro_batch_ns) << "less memory costs time";
-  plan->job.mutable_runtime()->set_register_bytes_max(1);
+  plan->settings.runtime.register_bytes_max = 1;
   const absl::Status none = SolveStations(*plan, *graph).status();
   EXPECT_EQ(none.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(none.message()), HasSubstr("W0495 at runtime.register_bytes_max"));
@@ -235,7 +235,7 @@ StationGraph PipelineByHand(const PipelineSchedule& schedule,
 TEST(PlayStations, AStepByHandHasTheBubbleOfTheClosedForm) {
   for (int64_t p : {2, 3, 5}) {
     for (int64_t m : {2, 4, 10}) {
-      const PipelineSchedule schedule = *ScheduleOf(proto::Job(), p, m);
+      const PipelineSchedule schedule = ScheduleOf({}, p, m);
       IdVector<RegisterId, int64_t> slots;
       const StationGraph graph = PipelineByHand(schedule, &slots);
       const StationPlay play = PlayStations(schedule, graph, slots);
@@ -250,7 +250,7 @@ TEST(PlayStations, AStepByHandHasTheBubbleOfTheClosedForm) {
 }
 
 TEST(PlayStations, AMillionActsArePlayedPartByPart) {
-  const PipelineSchedule schedule = *ScheduleOf(proto::Job(), 4, 20'000);
+  const PipelineSchedule schedule = ScheduleOf({}, 4, 20'000);
   IdVector<RegisterId, int64_t> slots;
   const StationGraph graph = PipelineByHand(schedule, &slots);
   const StationPlay play = PlayStations(schedule, graph, slots);

@@ -27,20 +27,16 @@ sbp::Mesh MeshOf(const std::string& text) {
 }
 
 LayoutRules RulesOf(const sbp::Mesh& stage_mesh, const Pairs& rules, const Pairs& layouts) {
-  proto::Job job;
+  LayoutRules made(stage_mesh);
   for (const auto& [dim, axis] : rules) {
-    proto::Rule* rule = job.add_rule();
-    rule->set_dim(dim);
-    rule->set_axis(axis);
+    const int index = stage_mesh.AxisIndex(axis);
+    if (index >= 0 && stage_mesh.size(index) > 1) made.AddRule(dim, index, RuleScope::kAll);
   }
   for (const auto& [tensor, sbp] : layouts) {
-    proto::LayoutOverride* entry = job.add_layout();
-    entry->set_tensor(tensor);
-    entry->set_sbp(sbp);
+    absl::StatusOr<sbp::Layout> layout = sbp::ParseLayout(sbp, stage_mesh);
+    EXPECT_TRUE(layout.ok() && made.AddOverride(tensor, *layout)) << tensor << ": " << sbp;
   }
-  absl::StatusOr<LayoutRules> made = LayoutRules::Create(job, stage_mesh, TestDims());
-  EXPECT_TRUE(made.ok()) << made.status();
-  return made.value_or(LayoutRules());
+  return made;
 }
 
 ops::ValueId FunctionMaker::Input(const std::string& name, const std::string& type) {

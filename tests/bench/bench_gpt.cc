@@ -37,7 +37,7 @@ std::vector<proto::RankPlan> PlansOf(const zoo::TransformerOptions& options,
   Must(job::SetMesh(mesh, &job));
   std::unique_ptr<compiler::LogicalPlan> logical = Must(compiler::CompileJob(job, {}));
   std::vector<proto::RankPlan> plans;
-  for (int64_t rank = 0; rank < logical->mesh.num_ranks(); ++rank)
+  for (RankId rank : logical->places.all_ranks())
     plans.push_back(Must(compiler::LowerForRank(*logical, rank)));
   return plans;
 }

@@ -131,11 +131,16 @@ sbp::TensorType TypeOf(int64_t bytes) {
   return {DType::kF32, {{"rows", rows, 1}, {"columns", elements / rows, 1}}};
 }
 
-proto::RankPlan PlanOf(const Boxing& boxing, int64_t bytes, int rank) {
+// TCP joins hosts, so a plan for it takes the two processes for two hosts.
+int64_t DevicesPerHost(const transport::UcxTransportOptions& transport) {
+  return transport.lanes == transport::UcxTransportOptions::Lanes::kTcp ? 1 : 0;
+}
+
+proto::RankPlan PlanOf(const Boxing& boxing, int64_t bytes, RankId rank, int64_t devices_per_host) {
   const sbp::TensorType type = TypeOf(bytes);
   compiler::LogicalPlan plan;
   plan.mesh = Must(sbp::Mesh::Parse(boxing.mesh));
-  plan.places = sbp::PipelinePlaces(plan.mesh);
+  plan.places = sbp::PipelinePlaces(plan.mesh, devices_per_host);
   plan.stage_mesh = plan.places.mesh(0);
   plan.plan_id = "boxing";
   plan.micro_batches = kMicroBatches;
@@ -178,7 +183,8 @@ class BoxingJob {
     options.feed = &feed_;
     options.network = network_.get();
     options.caf.threads_on_machine = 2;
-    session_ = Must(actors::Session::Create({PlanOf(boxing, bytes, rank)}, options));
+    session_ = Must(actors::Session::Create(
+        {PlanOf(boxing, bytes, RankId(rank), DevicesPerHost(transport))}, options));
     Seconds(1);
   }
   // Returns the seconds of about `count` boxings.

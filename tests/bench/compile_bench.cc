@@ -65,7 +65,8 @@ Compilation Compile(const proto::Job& job, const compiler::CompileOptions& optio
   const double begin = ThreadCpuNs();
   made.logical = Must(compiler::CompileJob(job, options));
   const double middle = ThreadCpuNs();
-  made.plan = Must(compiler::LowerForRank(*made.logical, made.logical->mesh.num_ranks() / 2));
+  const RankId rank(static_cast<int32_t>(made.logical->mesh.num_ranks() / 2));
+  made.plan = Must(compiler::LowerForRank(*made.logical, rank));
   const double end = ThreadCpuNs();
   made.seconds = (end - begin) * 1e-9;
   made.logical_share = (middle - begin) / (end - begin) * 100;

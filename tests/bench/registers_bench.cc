@@ -84,7 +84,7 @@ Compiled Compile(const Pipeline& pipeline, proto::Runtime::Registers registers) 
   compiled.bound_ns = compiler::BoundPeriod(
                           Must(compiler::BuildStationGraph(*logical, compiler::PeakCosts())).timed)
                           .micro_batch_ns;
-  for (int64_t rank = 0; rank < logical->mesh.num_ranks(); ++rank) {
+  for (RankId rank : logical->places.all_ranks()) {
     compiled.plans.push_back(Must(compiler::LowerForRank(*logical, rank)));
     for (const proto::RegisterSpec& spec : compiled.plans.back().registers()) {
       if (spec.initial_tokens() == 0 && spec.side() != proto::RegisterSpec::OUTBOUND)

@@ -42,7 +42,7 @@ absl::StatusOr<std::string> CheckRanks(const compiler::LogicalPlan& logical,
                                        int64_t ranks_lowered_max) {
   std::vector<actors::Plan> plans;
   for (int64_t rank : RanksToLower(logical.mesh.num_ranks(), ranks_lowered_max)) {
-    absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(logical, rank);
+    absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(logical, RankId(rank));
     if (!lowered.ok()) return CodeOf("lower", lowered.status());
     absl::StatusOr<actors::Plan> loaded = actors::PlanFromProto(*lowered);
     if (!loaded.ok())

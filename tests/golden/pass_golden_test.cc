@@ -137,7 +137,7 @@ TEST(PassRegistryTest, AnOptionalPassCanBeLeftOutAndARequiredOneSaysSo) {
             << pass << ": " << plan.status();
         break;
       }
-      for (int64_t rank = 0; rank < (*plan)->mesh.num_ranks(); ++rank) {
+      for (RankId rank : (*plan)->places.all_ranks()) {
         absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(**plan, rank);
         EXPECT_TRUE(lowered.ok()) << path << " without " << pass << ": " << lowered.status();
       }

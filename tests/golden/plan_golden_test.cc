@@ -48,7 +48,7 @@ class PlanGoldenTest : public ::testing::TestWithParam<std::string> {
 
   std::vector<proto::RankPlan> AllRanks(const compiler::LogicalPlan& plan) {
     std::vector<proto::RankPlan> ranks;
-    for (int64_t rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
+    for (RankId rank : plan.places.all_ranks()) {
       absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(plan, rank);
       EXPECT_TRUE(lowered.ok()) << "rank " << rank << ": " << lowered.status();
       if (lowered.ok()) ranks.push_back(*std::move(lowered));
@@ -69,7 +69,7 @@ TEST_P(PlanGoldenTest, TheExplanationIsAsReviewed) {
 TEST_P(PlanGoldenTest, ThePlanOfRankZeroIsAsReviewed) {
   if (std::find(kWithRankPlan.begin(), kWithRankPlan.end(), GetParam()) == kWithRankPlan.end())
     return;
-  absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(*plan_, 0);
+  absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(*plan_, RankId(0));
   ASSERT_TRUE(lowered.ok()) << lowered.status();
   ExpectGolden(absl::StrCat(kFolder, GetParam(), ".rank0.textproto"), PlanText(*lowered));
 }

@@ -60,6 +60,10 @@ _IMPURE = re.compile(r"(thread|mutex|shared_mutex|condition_variable|future|chro
                      r"|absl/synchronization/.*|absl/random/.*"
                      r"|runtime/base/clock\.h|runtime/(?!base/).*)$")
 
+# The compiler reads the message of a job once, at its edge. Passes read the settings that the edge made of it.
+_JOB_MESSAGE = "proto/job.pb.h"
+_READERS_OF_THE_JOB = re.compile(r"compiler/(job/|compile\.(h|cc)$)")
+
 
 def part_of(path):
     """Returns the entry of ALLOWED that governs a path, or None for a path outside the house."""
@@ -112,6 +116,16 @@ def check_protocol_is_pure(tree):
         f"{path}:{line}: the protocol is pure and may not include {target}" for path, text in tree.cxx()
         if path.startswith(_PURE) and not _TEST_FILE.search(path) for line, _, target in includes_of(text)
         if _IMPURE.match(target)
+    ]
+
+
+def check_job_is_read_at_the_edge(tree):
+    """Checks that compiler/compile and compiler/job alone know the message of a job."""
+    return [
+        f"{path}:{line}: compiler/job reads {target} for all passes, into compiler/ir/job_settings.h"
+        for path, text in tree.cxx()
+        if path.startswith("compiler/") and not _READERS_OF_THE_JOB.match(path) and not _TEST_FILE.search(path)
+        for line, _, target in includes_of(text) if target == _JOB_MESSAGE
     ]
 
 
@@ -183,4 +197,5 @@ def find_cycle(graph):
     return None
 
 
-INCLUDE_RULES = [check_direction, check_libraries, check_protocol_is_pure, check_paths, check_cycles]
+INCLUDE_RULES = [check_direction, check_libraries, check_protocol_is_pure, check_job_is_read_at_the_edge,
+                 check_paths, check_cycles]

@@ -105,6 +105,13 @@ class IncludeRulesTest(PlantedViolationTest):
                             lawful=True)
         self.assert_include(include_rules.check_protocol_is_pure, "actors/engine/x.cc", "<thread>", lawful=True)
 
+    def test_a_pass_that_reads_the_message_of_a_job_is_found(self):
+        check = include_rules.check_job_is_read_at_the_edge
+        for path in ("compiler/passes/x.cc", "compiler/ir/x.h", "compiler/x.cc"):
+            self.assert_include(check, path, '"proto/job.pb.h"', lawful=False)
+        for path in ("compiler/job/x.h", "compiler/compile.h", "compiler/passes/x_test.cc", "tools/x.cc"):
+            self.assert_include(check, path, '"proto/job.pb.h"', lawful=True)
+
     def test_an_include_that_does_not_exist_is_found(self):
         self.assert_found(include_rules.check_paths(tree_of(sbp__x_cc='#include "sbp/gone.h"\n')), "sbp/x.cc:1")
         self.assertEqual(

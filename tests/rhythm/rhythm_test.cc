@@ -54,7 +54,7 @@ TEST(Rhythm, HoldsOnRanksThatWereNotLookedAt) {
     absl::StatusOr<JobRhythm> rhythm = SolveRhythm(*plan, PeakCosts(), few);
     ASSERT_TRUE(rhythm.ok()) << rhythm.status();
     plan->rhythm = *std::move(rhythm);
-    for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
+    for (RankId rank : plan->places.all_ranks()) {
       absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(*plan, rank);
       ASSERT_TRUE(lowered.ok()) << "rank " << rank << ": " << lowered.status();
     }
@@ -83,7 +83,7 @@ TEST(Rhythm, HoldsOnRanksWhoseNeighboursHaveNothingToDo) {
       job->mutable_runtime()->set_registers(registers);
       std::unique_ptr<compiler::LogicalPlan> plan = Compile(*job);
       ASSERT_NE(plan, nullptr);
-      for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
+      for (RankId rank : plan->places.all_ranks()) {
         absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(*plan, rank);
         ASSERT_TRUE(lowered.ok()) << "rank " << rank << ": " << lowered.status();
       }
@@ -121,7 +121,7 @@ TEST(Rhythm, HoldsWhereTheRanksBetweenEndTheirCallsElsewhere) {
       job.mutable_runtime()->set_registers(registers);
       std::unique_ptr<compiler::LogicalPlan> plan = Compile(job);
       ASSERT_NE(plan, nullptr);
-      for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
+      for (RankId rank : plan->places.all_ranks()) {
         absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(*plan, rank);
         ASSERT_TRUE(lowered.ok()) << "rank " << rank << ": " << lowered.status();
       }
@@ -180,7 +180,7 @@ TEST(Rhythm, BothEndsOfAMessageSayTheSame) {
       std::string own, far;  // timing of the actor here, and of the actor at the other end
     };
     std::map<uint64_t, std::vector<End>> edges;
-    for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
+    for (RankId rank : plan->places.all_ranks()) {
       absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(*plan, rank);
       ASSERT_TRUE(lowered.ok()) << lowered.status();
       for (const proto::ActorSpec& actor : lowered->actor()) {
@@ -211,7 +211,7 @@ TEST(Rhythm, BothEndsOfAMessageSayTheSame) {
 // The runtime checks the certificate with its own code.
 TEST(Rhythm, EveryRankAcceptsItsCertificate) {
   ForEachLayoutAndCounts([](compiler::LogicalPlan* plan) {
-    for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
+    for (RankId rank : plan->places.all_ranks()) {
       absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(*plan, rank);
       ASSERT_TRUE(lowered.ok()) << lowered.status();
       absl::StatusOr<actors::Plan> loaded = actors::PlanFromProto(*lowered);

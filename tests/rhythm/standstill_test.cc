@@ -64,7 +64,7 @@ compiler::LogicalPlan EachBesideTheSumOfAll(int slots) {
   plan.stage_mesh = plan.places.mesh(0);
   plan.plan_id = "each beside the sum";
   plan.micro_batches = kMicroBatches;
-  plan.job.mutable_runtime()->set_debug_register_slots(slots);
+  plan.settings.runtime.debug_register_slots = slots;
   const sbp::TensorType scalar{DType::kF32, {}};
   const sbp::Layout layout = sbp::Broadcast(plan.stage_mesh);
   const int x = plan.module.AddValue({"x", scalar, layout, 0, Frequency::kMicroBatch, -1});
@@ -158,7 +158,7 @@ TEST(StandstillTest, WithTheRepairItRuns) {
   absl::StatusOr<compiler::JobRhythm> rhythm = Solve(plan);
   ASSERT_TRUE(rhythm.ok()) << rhythm.status();
   plan.rhythm = *std::move(rhythm);
-  absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(plan, 0);
+  absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(plan, RankId(0));
   ASSERT_TRUE(lowered.ok()) << lowered.status();
   constexpr int64_t kSteps = 3;
   for (uint64_t seed = 0; seed < 20; ++seed) {
@@ -187,11 +187,11 @@ TEST(StandstillTest, WithTheRepairItRuns) {
 // If the compiler may choose the slots itself, it chooses as many as the job needs.
 TEST(StandstillTest, SolvedCountsAreEnough) {
   compiler::LogicalPlan plan = EachBesideTheSumOfAll(0);
-  plan.job.mutable_runtime()->set_registers(proto::Runtime::SOLVED);
+  plan.settings.runtime.registers = compiler::RegisterChoice::kSolved;
   absl::StatusOr<compiler::JobRhythm> rhythm = Solve(plan);
   ASSERT_TRUE(rhythm.ok()) << rhythm.status();
   plan.rhythm = *std::move(rhythm);
-  absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(plan, 0);
+  absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(plan, RankId(0));
   ASSERT_TRUE(lowered.ok()) << lowered.status();
   int slots = 0;
   for (const proto::RegisterSpec& spec : lowered->registers()) {

@@ -67,7 +67,7 @@ std::unique_ptr<compiler::LogicalPlan> BoxingPlan(const sbp::Mesh& mesh,
 
 int64_t CountedBytes(const compiler::LogicalPlan& plan, int64_t steps) {
   std::vector<proto::RankPlan> plans;
-  for (int64_t rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
+  for (RankId rank : plan.places.all_ranks()) {
     absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(plan, rank);
     EXPECT_TRUE(lowered.ok()) << lowered.status();
     if (!lowered.ok()) return -1;

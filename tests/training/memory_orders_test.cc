@@ -35,7 +35,7 @@ proto::Job JobOf(const zoo::TransformerOptions& options, const std::string& mesh
 proto::RankPlan PlanOf(const proto::Job& job) {
   auto plan = compiler::CompileJob(job, {});
   EXPECT_TRUE(plan.ok()) << plan.status();
-  absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(**plan, 0);
+  absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(**plan, RankId(0));
   EXPECT_TRUE(lowered.ok()) << lowered.status();
   return *std::move(lowered);
 }

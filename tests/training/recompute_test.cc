@@ -71,7 +71,7 @@ TrainRun TrainAndCount(const proto::Job& job) {
 int64_t ArenaBytes(const proto::Job& job) {
   auto plan = compiler::CompileJob(job, {});
   EXPECT_TRUE(plan.ok()) << plan.status();
-  absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(**plan, 0);
+  absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(**plan, RankId(0));
   EXPECT_TRUE(lowered.ok()) << lowered.status();
   return lowered->arena_bytes();
 }

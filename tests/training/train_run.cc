@@ -141,7 +141,7 @@ absl::StatusOr<std::vector<proto::RankPlan>> CompileForAllRanks(const proto::Job
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<compiler::LogicalPlan> logical,
                         compiler::CompileJob(job, {}));
   std::vector<proto::RankPlan> plans;
-  for (int64_t rank = 0; rank < logical->mesh.num_ranks(); ++rank) {
+  for (RankId rank : logical->places.all_ranks()) {
     WEIR_ASSIGN_OR_RETURN(proto::RankPlan plan, compiler::LowerForRank(*logical, rank));
     plans.push_back(std::move(plan));
   }

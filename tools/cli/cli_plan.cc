@@ -83,8 +83,7 @@ std::string MemorySection(const compiler::LogicalPlan& plan, const train::NeedAn
       "update)\n";
   const int64_t stages = std::min<int64_t>(plan.places.size(), kStagesCharted);
   for (int64_t stage = 0; stage < stages; ++stage) {
-    const proto::RankPlan& lowered =
-        of.plans.at(RankId(static_cast<int32_t>(plan.places.ranks(stage)[0])));
+    const proto::RankPlan& lowered = of.plans.at(plan.places.RankAt(stage, 0));
     absl::StrAppend(&text, "rank ", lowered.rank(), " (", lowered.device(), ")\n",
                     ChartText(compiler::ViewMemory(lowered, kChartColumns, 0),
                               stages > 1 ? kChartRowsOfMany : kChartRows));
@@ -153,8 +152,8 @@ nlohmann::ordered_json PredictionJson(const compiler::LogicalPlan& plan,
 
 // Returns the names of the mesh axes from slowest to fastest from rank to rank.
 std::vector<std::string> RankOrder(const compiler::LogicalPlan& plan) {
-  std::vector<std::string> names(plan.job.mesh().rank_order().begin(),
-                                 plan.job.mesh().rank_order().end());
+  std::vector<std::string> names(plan.job->mesh().rank_order().begin(),
+                                 plan.job->mesh().rank_order().end());
   if (!names.empty()) return names;
   for (const sbp::MeshAxis& axis : plan.mesh.axes()) names.push_back(axis.name);
   return names;
@@ -163,7 +162,7 @@ std::vector<std::string> RankOrder(const compiler::LogicalPlan& plan) {
 absl::Status PrintJson(const compiler::LogicalPlan& plan, const sim::JobCosts& costs,
                        std::ostream& out) {
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
-  for (int64_t rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
+  for (RankId rank : plan.places.all_ranks()) {
     WEIR_ASSIGN_OR_RETURN(proto::RankPlan lowered, compiler::LowerForRank(plan, rank));
     ranks.push_back(RankJson(lowered));
   }
@@ -172,7 +171,7 @@ absl::Status PrintJson(const compiler::LogicalPlan& plan, const sim::JobCosts& c
     passes.push_back(
         {{"name", timing.name}, {"microseconds", timing.microseconds}, {"nodes", timing.nodes}});
   }
-  nlohmann::ordered_json json = {{"job", plan.job.name()},
+  nlohmann::ordered_json json = {{"job", plan.job->name()},
                                  {"plan_id", plan.plan_id},
                                  {"mesh", plan.mesh.ToText()},
                                  {"rank_order", RankOrder(plan)},
@@ -214,7 +213,7 @@ absl::Status PrintCurve(const compiler::LogicalPlan& plan, const compiler::CostM
   WEIR_ASSIGN_OR_RETURN(std::vector<compiler::RhythmPoint> curve,
                         compiler::RegisterCurve(plan, costs, kCurvePointsMax));
   if (arguments.json) {
-    nlohmann::ordered_json json = {{"job", plan.job.name()},
+    nlohmann::ordered_json json = {{"job", plan.job->name()},
                                    {"mesh", plan.mesh.ToText()},
                                    {"choices", PointsJson(choices)},
                                    {"curve", PointsJson(curve)}};
@@ -222,7 +221,7 @@ absl::Status PrintCurve(const compiler::LogicalPlan& plan, const compiler::CostM
     return absl::OkStatus();
   }
   out << "memory and throughput of "
-      << (plan.job.name().empty() ? arguments.job.path : plan.job.name())
+      << (plan.job->name().empty() ? arguments.job.path : plan.job->name())
       << " by register counts (runtime.registers)\n"
       << compiler::CurveText(choices, curve);
   return absl::OkStatus();
@@ -234,7 +233,8 @@ absl::Status PrintRank(const compiler::LogicalPlan& plan, int64_t rank, std::ost
                      absl::StrCat("a rank from 0 to ", plan.mesh.num_ranks() - 1),
                      absl::StrCat(rank), ""});
   }
-  WEIR_ASSIGN_OR_RETURN(proto::RankPlan lowered, compiler::LowerForRank(plan, rank));
+  WEIR_ASSIGN_OR_RETURN(proto::RankPlan lowered,
+                        compiler::LowerForRank(plan, RankId(static_cast<int32_t>(rank))));
   std::string text;
   google::protobuf::TextFormat::PrintToString(lowered, &text);
   out << "# proto-file: proto/plan.proto\n# proto-message: weir.proto.RankPlan\n" << text;

@@ -184,7 +184,7 @@ class CostsOfPlan {
   std::string CauseOfMerge(const sbp::Layout& from, const sbp::Layout& to) const {
     std::vector<std::string> causes;
     for (const std::string& axis : ChangedAxes(from, to)) {
-      for (const proto::Rule& rule : plan_.job.rule()) {
+      for (const proto::Rule& rule : plan_.job->rule()) {
         if (rule.axis() == axis && rule.scope() != proto::Rule::PARAMETERS) {
           causes.push_back(absl::StrCat("rule ", rule.dim(), " -> ", axis));
           break;
@@ -256,7 +256,7 @@ class CostsOfPlan {
 };
 
 int64_t ArenaOfFirstRank(const compiler::LogicalPlan& plan) {
-  const absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(plan, 0);
+  const absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(plan, RankId(0));
   return lowered.ok() ? lowered->arena_bytes() : 0;
 }
 
@@ -274,12 +274,12 @@ std::vector<CostlyRule> FindCostlyRules(
   if (!bytes.ok() || *bytes == 0 || plan.module.items.size() > kItemsTried) return found;
   double step_ns = 0;
   size_t tried = 0;
-  for (int r = 0; r < plan.job.rule_size() && tried < kRulesTried; ++r) {
-    const proto::Rule& rule = plan.job.rule(r);
+  for (int r = 0; r < plan.job->rule_size() && tried < kRulesTried; ++r) {
+    const proto::Rule& rule = plan.job->rule(r);
     const int axis = plan.stage_mesh.AxisIndex(rule.axis());
     if (axis < 0 || plan.stage_mesh.size(axis) < 2) continue;
     ++tried;
-    proto::Job job = plan.job;
+    proto::Job job = *plan.job;
     job.mutable_rule()->DeleteSubrange(r, 1);
     compiler::CompileOptions options;
     options.mode = plan.mode;

@@ -234,13 +234,13 @@ std::string HostsText(const compiler::LogicalPlan& plan, const std::vector<Boxin
                       const PlacedAxes& placed) {
   const int64_t hosts = NumHosts(plan);
   if (hosts < 2) return "";
-  const int64_t devices = plan.job.mesh().devices_per_host();
+  const int64_t devices = plan.job->mesh().devices_per_host();
   const bool is_whole = plan.places.num_ranks() % devices == 0;
   std::string text = absl::StrCat(hosts, is_whole ? " with " : " with up to ", devices,
                                   devices == 1 ? " device each" : " devices each");
   if (plan.places.host_cut() != nullptr) {
     absl::StrAppend(&text, "; ",
-                    AxesText(plan.mesh, OrderOf(plan.mesh, plan.job), devices, "them"));
+                    AxesText(plan.mesh, OrderOf(plan.mesh, *plan.job), devices, "them"));
   } else if (devices > 1) {
     absl::StrAppend(&text, ", which do not cut the mesh evenly, so transfers know no hosts");
     if (const std::vector<Order> orders = OrdersOver(plan.mesh, devices); !orders.empty())

@@ -64,7 +64,7 @@ std::optional<double> CountBytes(const proto::Job& job) {
   EXPECT_TRUE(plan.ok()) << plan.status();
   if (!plan.ok() || (*plan)->places.host_cut() == nullptr) return std::nullopt;
   double bytes = 0;
-  for (int32_t rank = 0; rank < (*plan)->mesh.num_ranks(); ++rank) {
+  for (RankId rank : (*plan)->places.all_ranks()) {
     const absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(**plan, rank);
     EXPECT_TRUE(lowered.ok()) << lowered.status();
     for (const proto::RegisterSpec& spec : lowered->registers()) {

@@ -75,7 +75,7 @@ class Screen {
     const double device_bytes = DeviceBytes();
     if (device_bytes <= 0) {
       const std::string shared = train::SharedCoresText(DevicesOfHost(), train::NumCores());
-      return absl::StrCat(train::NeedText(plan_, memory_.need, train::BudgetOf(plan_.job)),
+      return absl::StrCat(train::NeedText(plan_, memory_.need, train::BudgetOf(*plan_.job)),
                           shared.empty() ? "" : "; ", shared);
     }
     const double bytes = static_cast<double>(memory_.need.bytes);
@@ -87,7 +87,7 @@ class Screen {
 
   // Returns the number of devices that would be on this machine.
   int64_t DevicesOfHost() const {
-    const int64_t all = plan_.mesh.num_ranks(), of_host = plan_.job.mesh().devices_per_host();
+    const int64_t all = plan_.mesh.num_ranks(), of_host = plan_.job->mesh().devices_per_host();
     return of_host > 0 ? std::min(all, of_host) : all;
   }
 
@@ -107,14 +107,14 @@ class Screen {
     for (const compiler::Variable& variable : plan_.module.variables)
       elements += variable.type.num_elements();
     const std::string& name =
-        plan_.job.name().empty() ? plan_.job.graph().name() : plan_.job.name();
+        plan_.job->name().empty() ? plan_.job->graph().name() : plan_.job->name();
     std::string text =
         absl::StrCat(name, name.empty() ? "" : ": ", ShortCount(static_cast<double>(elements)),
                      " parameters on ", Plural(plan_.mesh.num_ranks(), "device"));
     if (plan_.mesh.num_axes() > 0) absl::StrAppend(&text, " (", plan_.mesh.ToText(), ")");
     absl::StrAppend(&text, ", ", Plural(plan_.micro_batches, "micro-batch"), " a step");
-    if (plan_.job.training().zero_stage() > 0)
-      absl::StrAppend(&text, ", ZeRO ", plan_.job.training().zero_stage());
+    if (plan_.settings.training.zero_stage > 0)
+      absl::StrAppend(&text, ", ZeRO ", plan_.settings.training.zero_stage);
     if (plan_.updates.every > 1)
       absl::StrAppend(&text, ", weights updated every ", plan_.updates.every, " steps");
     if (plan_.updates.delay > 0)
@@ -190,7 +190,7 @@ class Screen {
         parts.push_back(CallsText(plan_, part));
       std::vector<int64_t> ranks;
       for (int64_t r = 0; r < plan_.stage_mesh.num_ranks(); ++r)
-        ranks.push_back(plan_.places.ranks(stage)[r]);
+        ranks.push_back(plan_.places.RankAt(stage, r).value());
       Row(absl::StrCat(stage, ": ", ranks.size() == 1 ? "rank " : "ranks ", RangesText(ranks), ", ",
                        absl::StrJoin(parts, "; ")));
     }

@@ -170,7 +170,7 @@ std::string StagesText(const compiler::LogicalPlan& plan) {
       in_flight.push_back(absl::StrCat(schedule.in_flight[part]));
     }
     for (int64_t r = 0; r < plan.stage_mesh.num_ranks(); ++r)
-      ranks.push_back(plan.places.ranks(stage)[r]);
+      ranks.push_back(plan.places.RankAt(stage, r).value());
     absl::StrAppend(
         &text,
         Wrapped(absl::StrCat(
@@ -305,14 +305,14 @@ std::string JobHead(const compiler::LogicalPlan& plan) {
   int64_t elements = 0;
   for (const compiler::Variable& variable : plan.module.variables)
     elements += variable.type.num_elements();
-  return absl::StrCat("job ", plan.job.name().empty() ? plan.job.graph().name() : plan.job.name(),
-                      " · mesh ", plan.mesh.num_axes() == 0 ? "of one device" : plan.mesh.ToText(),
-                      " · ", Plural(plan.mesh.num_ranks(), "device"), " · ",
-                      Plural(plan.places.size(), "stage"), " · ",
-                      Plural(plan.micro_batches, "micro-batch"), UpdatesText(plan.updates),
-                      " · ZeRO ", plan.job.training().zero_stage(), "\n",
-                      Plural(static_cast<int64_t>(plan.module.variables.size()), "weight"), ", ",
-                      Plural(elements, "parameter"), " · plan ", plan.plan_id, "\n");
+  return absl::StrCat(
+      "job ", plan.job->name().empty() ? plan.job->graph().name() : plan.job->name(), " · mesh ",
+      plan.mesh.num_axes() == 0 ? "of one device" : plan.mesh.ToText(), " · ",
+      Plural(plan.mesh.num_ranks(), "device"), " · ", Plural(plan.places.size(), "stage"), " · ",
+      Plural(plan.micro_batches, "micro-batch"), UpdatesText(plan.updates), " · ZeRO ",
+      plan.settings.training.zero_stage, "\n",
+      Plural(static_cast<int64_t>(plan.module.variables.size()), "weight"), ", ",
+      Plural(elements, "parameter"), " · plan ", plan.plan_id, "\n");
 }
 
 absl::StatusOr<std::string> LayoutsSection(const compiler::LogicalPlan& plan,
@@ -382,7 +382,8 @@ absl::StatusOr<std::string> ActorsSection(const compiler::LogicalPlan& plan) {
   const int64_t shown = std::min<int64_t>(
       plan.mesh.num_ranks(), std::clamp<int64_t>(16384 / plan.mesh.num_ranks(), 1, 64));
   for (int64_t rank = 0; rank < shown; ++rank) {
-    WEIR_ASSIGN_OR_RETURN(const proto::RankPlan lowered, compiler::LowerForRank(plan, rank));
+    WEIR_ASSIGN_OR_RETURN(const proto::RankPlan lowered,
+                          compiler::LowerForRank(plan, RankId(rank)));
     absl::StrAppend(&text, RankText(lowered));
   }
   if (shown < plan.mesh.num_ranks())

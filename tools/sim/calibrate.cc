@@ -100,7 +100,7 @@ absl::StatusOr<std::vector<actors::Plan>> PlansOf(const proto::Job& job) {
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<compiler::LogicalPlan> logical,
                         compiler::CompileJob(job, {}));
   std::vector<actors::Plan> plans;
-  for (int64_t rank = 0; rank < logical->mesh.num_ranks(); ++rank) {
+  for (RankId rank : logical->places.all_ranks()) {
     WEIR_ASSIGN_OR_RETURN(proto::RankPlan proto, compiler::LowerForRank(*logical, rank));
     WEIR_ASSIGN_OR_RETURN(actors::Plan plan, actors::PlanFromProto(proto));
     plans.push_back(std::move(plan));

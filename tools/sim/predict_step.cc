@@ -16,7 +16,7 @@ constexpr double kActsMax = 4e6;
 
 // Returns whether the simulation of the plan ends soon.
 bool IsQuick(const compiler::LogicalPlan& plan) {
-  const absl::StatusOr<proto::RankPlan> first = compiler::LowerForRank(plan, 0);
+  const absl::StatusOr<proto::RankPlan> first = compiler::LowerForRank(plan, RankId(0));
   if (!first.ok()) return false;
   double acts = 0;
   for (const proto::ActorSpec& actor : first->actor())

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -73,12 +72,11 @@ class Simulation {
                                              symmetrical_ ? ClusterMap::HostLinks::kDivided
                                                           : ClusterMap::HostLinks::kShared));
     map_ = std::make_unique<ClusterMap>(std::move(map));
-    std::vector<int64_t> ranks(symmetrical_ ? report_.stages : report_.ranks);
-    std::iota(ranks.begin(), ranks.end(), 0);
-    if (symmetrical_) {
-      for (int64_t& rank : ranks) rank = logical_->places.ranks(rank)[0];
+    std::vector<RankId> ranks;
+    for (RankId rank : logical_->places.all_ranks()) {
+      if (!symmetrical_ || logical_->places.DeviceOf(rank) == 0) ranks.push_back(rank);
     }
-    for (int64_t rank : ranks) {
+    for (RankId rank : ranks) {
       WEIR_ASSIGN_OR_RETURN(proto::RankPlan proto, compiler::LowerForRank(*logical_, rank));
       WEIR_ASSIGN_OR_RETURN(actors::Plan plan, actors::PlanFromProto(proto));
       plans_.push_back(std::move(plan));
@@ -93,7 +91,7 @@ class Simulation {
   absl::Status CompareWithLastRanks() {
     const int64_t last = report_.ranks / report_.stages - 1;
     for (const actors::Plan& first : plans_) {
-      const int64_t rank = logical_->places.ranks(first.stage)[last];
+      const RankId rank = logical_->places.RankAt(first.stage, last);
       WEIR_ASSIGN_OR_RETURN(proto::RankPlan proto, compiler::LowerForRank(*logical_, rank));
       WEIR_ASSIGN_OR_RETURN(actors::Plan other, actors::PlanFromProto(proto));
       const double here = FlopsOf(first), there = FlopsOf(other);
@@ -164,7 +162,7 @@ class Simulation {
     const int64_t counted = report_.steps - settled_;
     report_.step_ns = static_cast<double>(ends.back() - (settled_ > 0 ? ends[settled_ - 1] : 0)) /
                       static_cast<double>(counted);
-    const proto::Job& job = logical_->job;
+    const proto::Job& job = *logical_->job;
     report_.job = job.name();
     report_.cluster = cluster_.name();
     report_.mesh = logical_->mesh.ToText();

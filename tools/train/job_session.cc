@@ -99,8 +99,8 @@ absl::Status CheckMachine(const compiler::LogicalPlan& plan, int threads_per_dev
                           int64_t devices_here) {
   const int64_t devices = devices_here > 0 ? devices_here : plan.mesh.num_ranks();
   WEIR_RETURN_IF_ERROR(CheckDevices(plan.mesh));
-  WEIR_RETURN_IF_ERROR(CheckDevice(plan.job.runtime()));
-  return CheckThreads(ThreadsPerDevice(plan.job, threads_per_device, devices), devices);
+  WEIR_RETURN_IF_ERROR(CheckDevice(plan.job->runtime()));
+  return CheckThreads(ThreadsPerDevice(*plan.job, threads_per_device, devices), devices);
 }
 
 absl::StatusOr<JobSession> OpenJobSession(const proto::Job& job, const JobSessionOptions& options) {
@@ -128,8 +128,7 @@ absl::StatusOr<JobSession> OpenJobSession(const proto::Job& job, const JobSessio
   std::vector<proto::RankPlan> plans;
   WEIR_RETURN_IF_ERROR(sandbox::RunConfined([&]() -> absl::Status {
     for (const RankId rank : ranks) {
-      WEIR_ASSIGN_OR_RETURN(proto::RankPlan plan,
-                            compiler::LowerForRank(*opened.plan, rank.value()));
+      WEIR_ASSIGN_OR_RETURN(proto::RankPlan plan, compiler::LowerForRank(*opened.plan, rank));
       SetOnNonfinite(options.on_nonfinite, &plan);
       plans.push_back(std::move(plan));
     }

@@ -45,11 +45,10 @@ std::string Text(double bytes) { return BytesText(bytes); }
 std::map<RankId, int64_t> RanksLookedAt(const compiler::LogicalPlan& plan) {
   std::map<RankId, int64_t> stands_for;
   if (plan.mesh.num_ranks() <= kRanksLookedAt) {
-    for (int32_t rank = 0; rank < plan.mesh.num_ranks(); ++rank) stands_for[RankId(rank)] = 1;
+    for (RankId rank : plan.places.all_ranks()) stands_for[rank] = 1;
   } else {
     for (int64_t stage = 0; stage < plan.places.size(); ++stage)
-      stands_for[RankId(static_cast<int32_t>(plan.places.ranks(stage)[0]))] =
-          plan.stage_mesh.num_ranks();
+      stands_for[plan.places.RankAt(stage, 0)] = plan.stage_mesh.num_ranks();
   }
   return stands_for;
 }
@@ -90,14 +89,14 @@ absl::StatusOr<NeedAndPlans> NeedBeside(const compiler::LogicalPlan& plan,
                                         const compiler::LogicalPlan* evaluation,
                                         int threads_asked) {
   NeedAndPlans of;
-  const int threads = ThreadsPerDevice(plan.job, threads_asked, plan.mesh.num_ranks());
+  const int threads = ThreadsPerDevice(*plan.job, threads_asked, plan.mesh.num_ranks());
   StageWorkspaces own_workspaces(threads), beside_workspaces(threads);
   for (const auto& [rank, ranks] : RanksLookedAt(plan)) {
-    WEIR_ASSIGN_OR_RETURN(proto::RankPlan own, compiler::LowerForRank(plan, rank.value()));
+    WEIR_ASSIGN_OR_RETURN(proto::RankPlan own, compiler::LowerForRank(plan, rank));
     int64_t beside_bytes = 0;
     if (evaluation != nullptr) {
       WEIR_ASSIGN_OR_RETURN(const proto::RankPlan beside,
-                            compiler::LowerForRank(*evaluation, rank.value()));
+                            compiler::LowerForRank(*evaluation, rank));
       beside_bytes = beside.arena_bytes() + beside_workspaces.Of(beside);
     }
     const int64_t bytes = own.arena_bytes() + own_workspaces.Of(own) + beside_bytes;
@@ -144,11 +143,10 @@ void AddRecomputation(const proto::Job& job, std::vector<Change>* changes) {
 }
 
 void AddZero(const compiler::LogicalPlan& plan, std::vector<Change>* changes) {
-  const std::string axis =
-      plan.job.training().zero_axis().empty() ? "dp" : plan.job.training().zero_axis();
-  const int index = plan.stage_mesh.AxisIndex(axis);
+  const compiler::TrainingSettings& training = plan.settings.training;
+  const int index = plan.stage_mesh.AxisIndex(training.zero_axis);
   if (index < 0 || plan.stage_mesh.size(index) < 2) return;
-  for (int stage = std::max(0, plan.job.training().zero_stage()) + 1; stage <= 3; ++stage) {
+  for (int stage = training.zero_stage + 1; stage <= 3; ++stage) {
     changes->push_back({absl::StrCat("training.zero_stage=", stage), [stage](proto::Job* job) {
                           job->mutable_training()->set_zero_stage(stage);
                         }});
@@ -156,11 +154,11 @@ void AddZero(const compiler::LogicalPlan& plan, std::vector<Change>* changes) {
 }
 
 void AddMicroBatches(const compiler::LogicalPlan& plan, std::vector<Change>* changes) {
-  const auto dims = compiler::ImportDimTable(plan.job);
+  const auto dims = compiler::ImportDimTable(*plan.job);
   if (!dims.ok()) return;
-  const absl::StatusOr<std::string> batch = compiler::BatchDim(plan.job, *dims);
+  const absl::StatusOr<std::string> batch = compiler::BatchDim(*plan.job, *dims);
   if (!batch.ok()) return;
-  for (const proto::Dim& dim : plan.job.graph().dim()) {
+  for (const proto::Dim& dim : plan.job->graph().dim()) {
     if (dim.name() != *batch) continue;
     for (int64_t factor = 2; factor <= kMicroBatchesMost; factor *= 2) {
       const int64_t more = plan.micro_batches * factor;
@@ -176,8 +174,8 @@ std::vector<Change> Changes(const compiler::LogicalPlan& plan) {
   std::vector<Change> changes;
   AddMicroBatches(plan, &changes);
   AddZero(plan, &changes);
-  AddRecomputation(plan.job, &changes);
-  if (plan.job.runtime().registers() != proto::Runtime::ONE) {
+  AddRecomputation(*plan.job, &changes);
+  if (plan.settings.runtime.registers != compiler::RegisterChoice::kOne) {
     changes.push_back({"runtime.registers=ONE", [](proto::Job* job) {
                          job->mutable_runtime()->set_registers(proto::Runtime::ONE);
                        }});
@@ -200,9 +198,9 @@ std::vector<std::string> Remedies(const compiler::LogicalPlan& plan, Beside besi
         absl::StrCat(text, " (needs ", Text(after), Fits(*then, budget) ? ", fits)" : ")"));
     return true;
   };
-  proto::Job all = plan.job;
+  proto::Job all = *plan.job;
   for (const Change& change : Changes(plan)) {
-    proto::Job job = plan.job;
+    proto::Job job = *plan.job;
     change.make(&job);
     if (measure(change.text, job)) change.make(&all);
   }
@@ -212,7 +210,7 @@ std::vector<std::string> Remedies(const compiler::LogicalPlan& plan, Beside besi
 }
 
 std::string LargestTensors(const compiler::LogicalPlan& plan, RankId rank) {
-  const absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(plan, rank.value());
+  const absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(plan, rank);
   if (!lowered.ok()) return "";
   std::vector<std::string> tensors;
   for (const auto& tensor :
@@ -245,7 +243,7 @@ absl::StatusOr<NeedAndPlans> NeedAndPlansOf(const compiler::LogicalPlan& plan, B
   if (beside == Beside::kEvaluation) {
     compiler::CompileOptions options;
     options.mode = compiler::PlanMode::kEvaluate;
-    WEIR_ASSIGN_OR_RETURN(evaluation, compiler::CompileJob(EvaluationJob(plan.job), options));
+    WEIR_ASSIGN_OR_RETURN(evaluation, compiler::CompileJob(EvaluationJob(*plan.job), options));
   }
   return NeedBeside(plan, evaluation.get(), 0);
 }

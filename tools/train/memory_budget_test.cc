@@ -61,12 +61,13 @@ TEST(MemoryBudget, AJobThatNeedsJustWhatThereIsFits) {
 TEST(MemoryBudget, EachRankIsCountedAsASessionTakesIt) {
   const std::unique_ptr<compiler::LogicalPlan> plan = Compiled(SmallGpt("pp=2"));
   std::vector<proto::RankPlan> plans;
-  for (int rank = 0; rank < 2; ++rank) plans.push_back(*compiler::LowerForRank(*plan, rank));
+  for (RankId rank : plan->places.all_ranks())
+    plans.push_back(*compiler::LowerForRank(*plan, rank));
   const MemoryNeed need = *NeedOf(*plan, Beside::kNothing);
   NoData feed;
   actors::SessionOptions options;
   options.feed = &feed;
-  const int threads = options.threads_per_device = ThreadsPerDevice(plan->job, 0, 2);
+  const int threads = options.threads_per_device = ThreadsPerDevice(*plan->job, 0, 2);
   const std::unique_ptr<actors::Session> session = *actors::Session::Create(plans, options);
   int64_t most = 0, all = 0;
   for (int rank = 0; rank < 2; ++rank) {

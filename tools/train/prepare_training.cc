@@ -130,7 +130,8 @@ absl::Status ProvePlans(const compiler::LogicalPlan& plan,
   for (const auto& [rank, rank_plan] : lowered) WEIR_RETURN_IF_ERROR(add(rank_plan));
   for (int32_t rank = 0; rank < RanksProven(plan.mesh.num_ranks()); ++rank) {
     if (lowered.count(RankId(rank)) > 0) continue;
-    WEIR_ASSIGN_OR_RETURN(const proto::RankPlan rank_plan, compiler::LowerForRank(plan, rank));
+    WEIR_ASSIGN_OR_RETURN(const proto::RankPlan rank_plan,
+                          compiler::LowerForRank(plan, RankId(rank)));
     WEIR_RETURN_IF_ERROR(add(rank_plan));
   }
   std::sort(plans.begin(), plans.end(),
