@@ -201,7 +201,7 @@ TEST(Infer, ErrorsNameTheOperandAndBothShapes) {
   EXPECT_THAT(InferText("add", {"f32[batch, sequence]", "f32[batch]"}),
               AllOf(HasSubstr("W0308"), HasSubstr("Try: f32[sequence=16]")));
   EXPECT_THAT(InferText("add", {"f32[batch]", "f32[other=8]"}), HasSubstr("names and sizes"));
-  EXPECT_THAT(InferText("add", {"f32[batch]", "f32[sequence, batch]"}), HasSubstr("W0308"));
+  EXPECT_THAT(InferText("add", {"f32[batch]", "f32[sequence, hidden]"}), HasSubstr("W0308"));
   EXPECT_THAT(InferText("reshape", {"f32[batch, hidden]"}, {{"to", std::string("batch, n=4/1")}}),
               AllOf(HasSubstr("W0308"), HasSubstr("512")));
   EXPECT_THAT(

@@ -1,7 +1,5 @@
 #include "ops/defs/gradient_steps.h"
 
-#include <numeric>
-
 #include "absl/strings/str_cat.h"
 #include "ops/defs/type_text.h"
 #include "runtime/base/status.h"
@@ -39,10 +37,8 @@ void SetGrad(GradientBuilder& b, int input, ValueId grad) {
   b.SetInputGrad(input, grad);
 }
 
-ValueId SumLeading(GradientBuilder& b, ValueId grad, size_t count) {
-  if (count == 0) return grad;
-  std::vector<int64_t> axes(count);
-  std::iota(axes.begin(), axes.end(), 0);
+ValueId SumOver(GradientBuilder& b, ValueId grad, const std::vector<int64_t>& axes) {
+  if (axes.empty()) return grad;
   return Add1(b, "reduce_sum", {grad}, {{"axes", axes}, {"out_dtype", std::string("f32")}});
 }
 

@@ -26,8 +26,8 @@ ValueId Add1(GradientBuilder& b, const std::string& op, const std::vector<ValueI
 // reshape (a copy that may be aliased) gives `grad` the input's.
 void SetGrad(GradientBuilder& b, int input, ValueId grad);
 
-// Returns the sum of `grad` over its first `count` axes, in f32. The gradient of a broadcast
-// operand is made in this way. With count == 0 the result is `grad` itself.
-ValueId SumLeading(GradientBuilder& b, ValueId grad, size_t count);
+// Returns the sum of `grad` over `axes`, in f32. The gradient of a broadcast operand is made in
+// this way. Without axes the result is `grad` itself.
+ValueId SumOver(GradientBuilder& b, ValueId grad, const std::vector<int64_t>& axes);
 
 }  // namespace weir::ops

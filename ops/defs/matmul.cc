@@ -1,4 +1,6 @@
 // matmul and the gradient of its weight. The gradient of x is a matmul again.
+#include <numeric>
+
 #include "absl/strings/str_cat.h"
 #include "ops/defs/flops.h"
 #include "ops/defs/gradient_steps.h"
@@ -70,7 +72,9 @@ absl::Status MatmulGradient(GradientBuilder& b) {
                   {"to", DimsText(b.input_type(1).dims)}}));
   }
   if (b.needs_grad(2)) {
-    SetGrad(b, 2, SumLeading(b, dpre, b.type(dpre).dims.size() - 1));
+    std::vector<int64_t> leading(b.type(dpre).dims.size() - 1);
+    std::iota(leading.begin(), leading.end(), 0);
+    SetGrad(b, 2, SumOver(b, dpre, leading));
   }
   return absl::OkStatus();
 }

@@ -99,22 +99,20 @@ OperandCheck& OperandCheck::LeadingShape(int i, int like, int drop) {
                Operand(i), ToText(expected)});
 }
 
-OperandCheck& OperandCheck::Suffix(int i, int like) {
-  if (Skip(i) || Skip(like)) return *this;
-  const auto& small = dims(i);
-  const auto& large = dims(like);
-  bool fits = small.size() <= large.size();
-  size_t shift = fits ? large.size() - small.size() : 0;
-  for (size_t d = 0; fits && d < small.size(); ++d) {
-    fits = small[d].size == large[d + shift].size && small[d].name == large[d + shift].name;
+OperandCheck& OperandCheck::Broadcast(int i, int j) {
+  if (Skip(i) || Skip(j)) return *this;
+  const auto &a = dims(i), &b = dims(j);
+  const size_t common = std::min(a.size(), b.size());
+  bool fits = true;
+  for (size_t d = 1; fits && d <= common; ++d) {
+    const sbp::TensorDim &of_a = a[a.size() - d], &of_b = b[b.size() - d];
+    fits = of_a.size == 1 || of_b.size == 1 || (of_a.size == of_b.size && of_a.name == of_b.name);
   }
   if (fits) return *this;
-  size_t keep = std::min(small.size(), large.size());
-  sbp::TensorType hint{type(i).dtype, {large.end() - keep, large.end()}};
-  return Fail(
-      {"W0308", "",
-       absl::StrCat(name(i), " with the last dimensions of ", Operand(like), " (names and sizes)"),
-       Operand(i), ToText(hint)});
+  return Fail({"W0308", "",
+               absl::StrCat(name(j), " with the last dimensions of ", Operand(i),
+                            " (names and sizes), or with sizes of 1 there"),
+               Operand(j), ToText(sbp::TensorType{type(j).dtype, {a.end() - common, a.end()}})});
 }
 
 OperandCheck& OperandCheck::Axis(const std::string& attr, int64_t axis, int i) {

@@ -44,8 +44,9 @@ class OperandCheck {
   OperandCheck& SameShape(int i, int like);
   // All sizes of i are those of `like` without its last `drop` dimensions.
   OperandCheck& LeadingShape(int i, int like, int drop);
-  // Sizes and names of i are those of the last dimensions of `like`.
-  OperandCheck& Suffix(int i, int like);
+  // The last dimensions of i and j have equal names and sizes, apart from sizes of 1 on either
+  // side.
+  OperandCheck& Broadcast(int i, int j);
   // Checks that attribute `name` is an axis of operand i, from 0: W0310.
   OperandCheck& Axis(const std::string& name, int64_t axis, int i);
 

@@ -17,17 +17,40 @@ constexpr Fill kN = Fill::kNormal;
 std::string Text(const char* text) { return text; }
 
 void AddElementwise(std::vector<OpCase>* cases) {
-  for (const char* op : {"relu", "gelu", "gelu_exact", "silu"}) {
-    cases->push_back({op, op, {}, {"f32[a=5, b=7]"}, {Fill::kApart}});
-    cases->push_back({absl::StrCat(op, " of a scalar"), op, {}, {"f32[]"}, {Fill::kApart}});
-    std::string grad = absl::StrCat(op, "_grad");
-    cases->push_back({grad, grad, {}, {"f32[a=5, b=7]", "f32[a=5, b=7]"}});
+  const auto add_unary = [&](const char* op, Fill fill) {
+    cases->push_back({op, op, {}, {"f32[a=5, b=7]"}, {fill}});
+    cases->push_back({absl::StrCat(op, " of a scalar"), op, {}, {"f32[]"}, {fill}});
+    const std::string grad = absl::StrCat(op, "_grad");
+    if (OpRegistry::Find(grad) != nullptr)
+      cases->push_back({grad, grad, {}, {"f32[a=5, b=7]", "f32[a=5, b=7]"}, {fill}});
+  };
+  for (const char* op : {"relu", "gelu", "gelu_exact", "silu", "sigmoid", "tanh", "softplus", "erf",
+                         "exp", "expm1", "sin", "cos", "square", "abs", "sign", "step"}) {
+    add_unary(op, Fill::kApart);
   }
-  for (const char* op : {"add", "sub", "mul"}) {
-    cases->push_back({op, op, {}, {"f32[a=5, b=7]", "f32[a=5, b=7]"}});
-    cases->push_back(
-        {absl::StrCat(op, " of a row"), op, {}, {"f32[a=5, b=2, c=6/2]", "f32[b=2, c=6/2]"}});
-    cases->push_back({absl::StrCat(op, " of a scalar"), op, {}, {"f32[a=5, b=7]", "f32[]"}});
+  for (const char* op : {"floor", "ceil", "round"}) add_unary(op, Fill::kBetween);
+  for (const char* op : {"log", "log1p", "sqrt", "rsqrt", "reciprocal"})
+    add_unary(op, Fill::kPositive);
+  for (const char* op : {"add", "sub", "mul", "div", "maximum", "minimum"}) {
+    // A divisor is well above 0.
+    const std::vector<Fill> fills = {kN, Fill::kPositive};
+    cases->push_back({op, op, {}, {"f32[a=5, b=7]", "f32[a=5, b=7]"}, fills});
+    cases->push_back({absl::StrCat(op, " of a row"),
+                      op,
+                      {},
+                      {"f32[a=5, b=2, c=6/2]", "f32[b=2, c=6/2]"},
+                      fills});
+    cases->push_back({absl::StrCat(op, " of a scalar"), op, {}, {"f32[a=5, b=7]", "f32[]"}, fills});
+    cases->push_back({absl::StrCat(op, " of a column"),
+                      op,
+                      {},
+                      {"f32[a=5, b=2, c=6/2]", "f32[a=5, one=1, c=6/2]"},
+                      fills});
+    cases->push_back({absl::StrCat(op, " of a column and a row"),
+                      op,
+                      {},
+                      {"f32[a=5, one=1]", "f32[d=2, one=1, b=7]"},
+                      fills});
   }
   cases->push_back({"scale", "scale", {{"factor", 2.5}}, {"f32[a=5, b=7]"}});
   cases->push_back(
@@ -305,6 +328,7 @@ double Draw(Fill fill, uint64_t key, int64_t i) {
   double normal = NormalAt(key, i), uniform = UniformAt(key, i);
   switch (fill) {
     case Fill::kNormal: return normal;
+    case Fill::kBetween: return std::floor(4 * normal) / 2 + 0.25;
     case Fill::kApart: return normal + (normal < 0 ? -0.1 : 0.1);
     case Fill::kPositive: return 0.5 + std::fabs(normal);
     case Fill::kSteps: return std::floor(uniform * 3) - 1;

@@ -19,6 +19,7 @@ enum class Fill : uint8_t {
   kNormal,    // standard normals
   kApart,     // normals moved away from 0 by 0.1, for kinks at 0
   kPositive,  // 0.5 and more
+  kBetween,   // between whole numbers and halves, for jumps there
   kSteps,     // -1, 0 or 1, so that equal values occur
   kIds,       // integers from -1 to 8, some outside any table of the cases
   kClasses,   // integers from 0 to 4

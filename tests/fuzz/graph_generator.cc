@@ -189,13 +189,14 @@ class GraphGenerator {
   }
 
   void AddUnary(zoo::FunctionWriter& f, const Tensor& x, std::vector<Tensor>* tensors) {
-    static const char* const kOps[] = {"relu", "gelu", "gelu_exact", "silu"};
+    static const char* const kOps[] = {"relu", "gelu",     "gelu_exact", "silu", "sigmoid",
+                                       "tanh", "softplus", "erf",        "sin",  "abs"};
     const char* op = kOps[Below(static_cast<int>(std::size(kOps)))];
     tensors->push_back({f.Node(NewName(op), op, {x.name}), x.dims});
   }
 
   void AddBinary(zoo::FunctionWriter& f, const Tensor& x, std::vector<Tensor>* tensors) {
-    static const char* const kOps[] = {"add", "mul", "sub"};
+    static const char* const kOps[] = {"add", "mul", "sub", "maximum", "minimum"};
     std::string other = x.name;
     for (const Tensor& tensor : *tensors) {
       if (tensor.dims == x.dims && Below(2) == 0) other = tensor.name;

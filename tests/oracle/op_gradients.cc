@@ -31,6 +31,8 @@ std::string Text(const char* text) { return text; }
 // of them.
 std::vector<ops::OpCase> LongCases() {
   std::vector<ops::OpCase> cases;
+  for (const char* op : {"sigmoid", "tanh", "softplus", "erf", "exp", "sin", "cos"})
+    cases.push_back({absl::StrCat(op, ", long"), op, {}, {"f32[a=17, b=61]"}});
   for (const char* op : {"relu", "gelu", "gelu_exact", "silu"}) {
     cases.push_back({absl::StrCat(op, ", long"), op, {}, {"f32[a=17, b=61]"}, {ops::Fill::kApart}});
     cases.push_back({absl::StrCat("matmul with ", op, ", long"),
@@ -78,6 +80,11 @@ std::vector<ops::OpCase> LongCases() {
                    {"f32[a=37, b=9, c=70]"}});
   cases.push_back({"add of a row, long", "add", {}, {"f32[a=70, b=131]", "f32[b=131]"}});
   cases.push_back({"mul of a row, long", "mul", {}, {"f32[a=70, b=131]", "f32[b=131]"}});
+  cases.push_back({"div by a column, long",
+                   "div",
+                   {},
+                   {"f32[a=70, b=131]", "f32[a=70, one=1]"},
+                   {ops::Fill::kNormal, ops::Fill::kPositive}});
   return cases;
 }
 

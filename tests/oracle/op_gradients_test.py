@@ -25,6 +25,14 @@ ACTIVATIONS = {
     "silu": F.silu,
 }
 
+# The functions of one element. A name of PyTorch's stands for itself.
+UNARY = {name: getattr(torch, name) for name in (
+    "sigmoid", "tanh", "erf", "exp", "expm1", "log", "log1p", "sin", "cos", "sqrt", "rsqrt", "reciprocal", "square",
+    "abs", "sign", "floor", "ceil", "round")}
+UNARY.update({name: f for name, f in ACTIVATIONS.items() if name != "none"})
+UNARY["softplus"] = F.softplus
+UNARY["step"] = lambda x: (torch.sign(x) + 1) / 2
+
 
 def sizes_of(text):
     """Returns the sizes in a text: "batch=5, heads=4/2" gives [5, 4]."""
@@ -91,16 +99,16 @@ OPS = {
     "attention": attention,
     "rotary": rotary,
     "dropout": dropout,
-    "relu": lambda attrs, outputs, x: torch.relu(x),
-    "gelu": lambda attrs, outputs, x: ACTIVATIONS["gelu"](x),
-    "gelu_exact": lambda attrs, outputs, x: ACTIVATIONS["gelu_exact"](x),
-    "silu": lambda attrs, outputs, x: F.silu(x),
+    **{name: lambda attrs, outputs, x, f=f: f(x) for name, f in UNARY.items()},
     "softmax": lambda attrs, outputs, x: torch.softmax(x, -1),
     "softmax_cross_entropy": lambda attrs, outputs, x, targets: F.cross_entropy(
         x.movedim(-1, 1), targets, reduction="none"),
     "add": lambda attrs, outputs, a, b: a + b,
     "sub": lambda attrs, outputs, a, b: a - b,
     "mul": lambda attrs, outputs, a, b: a * b,
+    "div": lambda attrs, outputs, a, b: a / b,
+    "maximum": lambda attrs, outputs, a, b: torch.maximum(a, b),
+    "minimum": lambda attrs, outputs, a, b: torch.minimum(a, b),
     "scale": lambda attrs, outputs, x: x * attrs["factor"],
     "cast": lambda attrs, outputs, x: x,
     "reshape": lambda attrs, outputs, x: x.reshape(sizes_of(attrs["to"])),

@@ -1,4 +1,4 @@
-// add, sub, mul (the second operand repeats over leading axes), scale, cast, accumulate.
+// scale, cast, accumulate.
 #include <cstring>
 
 #include "ops/kernels/cpu/pieces.h"
@@ -12,51 +12,10 @@
 
 #include "ops/kernels/cpu/simd-inl.h"
 
-#ifndef WEIR_OPS_KERNELS_CPU_ARITHMETIC_ONCE
-#define WEIR_OPS_KERNELS_CPU_ARITHMETIC_ONCE
-namespace weir::kernels {
-enum class Arithmetic : uint8_t { kAdd, kSub, kMul };
-}
-#endif
-
 HWY_BEFORE_NAMESPACE();
 namespace weir::kernels {
 namespace HWY_NAMESPACE {
 namespace {
-
-template <class F>
-HWY_INLINE void WithArithmetic(Arithmetic op, F f) {
-  switch (op) {
-    case Arithmetic::kAdd: return f([](VF a, VF b) HWY_ATTR { return hn::Add(a, b); });
-    case Arithmetic::kSub: return f([](VF a, VF b) HWY_ATTR { return hn::Sub(a, b); });
-    case Arithmetic::kMul: return f([](VF a, VF b) HWY_ATTR { return hn::Mul(a, b); });
-  }
-}
-
-// y[i] = op(a[i], b[i mod period]) for begin <= i < end.
-void CombineRange(Arithmetic op, DType dtype, const void* a_any, const void* b_any, void* y_any,
-                  int64_t period, int64_t begin, int64_t end) {
-  WithReal(dtype, [&](auto* type) HWY_ATTR {
-    using T = std::remove_pointer_t<decltype(type)>;
-    const T* a = static_cast<const T*>(a_any);
-    const T* b = static_cast<const T*>(b_any);
-    T* y = static_cast<T*>(y_any);
-    WithArithmetic(op, [&](auto f) HWY_ATTR {
-      if (period == 1) {
-        const VF scalar = hn::Set(DF(), hn::GetLane(LoadTail(b, 1)));
-        MapInto(
-            y + begin, end - begin, [&](VF v) HWY_ATTR { return f(v, scalar); }, a + begin);
-        return;
-      }
-      for (int64_t i = begin; i < end;) {
-        int64_t at = i % period;
-        int64_t n = std::min(end - i, period - at);
-        MapInto(y + i, n, f, a + i, b + at);
-        i += n;
-      }
-    });
-  });
-}
 
 void ScaleRange(DType dtype, const void* x_any, void* y_any, float factor, int64_t n) {
   WithReal(dtype, [&](auto* type) HWY_ATTR {
@@ -97,7 +56,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace weir::kernels {
 
-HWY_EXPORT(CombineRange);
 HWY_EXPORT(ScaleRange);
 HWY_EXPORT(CastRange);
 HWY_EXPORT(AccumulateRange);
@@ -111,52 +69,6 @@ const char* At(const void* base, int64_t element, DType dtype) {
 }
 char* At(void* base, int64_t element, DType dtype) {
   return static_cast<char*>(base) + element * SizeOf(dtype);
-}
-
-class ArithmeticKernel final : public Kernel {
- public:
-  ArithmeticKernel(Arithmetic op, const TensorSlice& a, const TensorSlice& b)
-      : op_(op),
-        dtype_(a.dtype),
-        period_(b.num_elements()),
-        pieces_{a.num_elements(), kLightPiece} {}
-
-  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
-    launch.team->For(pieces_.count(), [&](int64_t piece) {
-      HWY_DYNAMIC_DISPATCH(CombineRange)
-      (op_, dtype_, args.inputs[0], args.inputs[1], args.outputs[0], period_, pieces_.begin(piece),
-       pieces_.end(piece));
-    });
-    return absl::OkStatus();
-  }
-
- private:
-  const Arithmetic op_;
-  const DType dtype_;
-  const int64_t period_;
-  const Pieces pieces_;
-};
-
-// Returns whether b is as long as the last axes of a, so that b repeats with a fixed period.
-bool IsSuffix(const Shape& b, const Shape& a) {
-  if (b.size() > a.size()) return NumElements(b) == 1;
-  return std::equal(b.begin(), b.end(), a.end() - b.size()) || NumElements(b) == 1;
-}
-
-KernelFactory MakeArithmetic(Arithmetic op) {
-  return [op](const KernelSpec& spec) -> KernelOr {
-    SpecCheck check(spec);
-    check.Inputs(2, 2)
-        .Outputs(1, 1)
-        .Real(check.in(0), "a")
-        .SameType(check.in(0), check.in(1), "a and b");
-    check.SameType(check.in(0), check.out(0), "a and y")
-        .SameShape(check.in(0), check.out(0), "a and y");
-    check.Expect(IsSuffix(check.in(1).shape, check.in(0).shape),
-                 "the shape of b to end the shape of a");
-    if (!check.ok()) return check.status();
-    return std::make_unique<ArithmeticKernel>(op, check.in(0), check.in(1));
-  };
 }
 
 class ScaleKernel final : public Kernel {
@@ -261,9 +173,6 @@ KernelOr MakeAccumulate(const KernelSpec& spec) {
   return std::make_unique<AccumulateKernel>(check.in(0));
 }
 
-WEIR_REGISTER_KERNEL("cpu", "add", MakeArithmetic(Arithmetic::kAdd));
-WEIR_REGISTER_KERNEL("cpu", "sub", MakeArithmetic(Arithmetic::kSub));
-WEIR_REGISTER_KERNEL("cpu", "mul", MakeArithmetic(Arithmetic::kMul));
 WEIR_REGISTER_KERNEL("cpu", "scale", MakeScale);
 WEIR_REGISTER_KERNEL("cpu", "cast", MakeCast);
 WEIR_REGISTER_KERNEL("cpu", "accumulate", MakeAccumulate);

@@ -2,9 +2,9 @@
 #include <cstring>
 #include <optional>
 
-#include "ops/kernels/cpu/activation.h"
 #include "ops/kernels/cpu/gemm.h"
 #include "ops/kernels/cpu/spec_check.h"
+#include "ops/kernels/cpu/unary.h"
 #include "ops/kernels/kernel.h"
 #include "runtime/base/status.h"
 
@@ -16,7 +16,7 @@ using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
 // The activation reads the product as stored, so that y has the same bits with and without `pre`.
 class MatmulKernel final : public Kernel {
  public:
-  MatmulKernel(std::unique_ptr<Gemm> gemm, Activation activation, const TensorSlice& y)
+  MatmulKernel(std::unique_ptr<Gemm> gemm, Unary activation, const TensorSlice& y)
       : gemm_(std::move(gemm)),
         activation_(activation),
         dtype_(y.dtype),
@@ -31,10 +31,10 @@ class MatmulKernel final : public Kernel {
     char* product = pre ? pre : y;
     Gemm::Operands operands{args.inputs[0], args.inputs[1], bias, product, launch.workspace};
     gemm_->Run(launch.team, operands, [&](const Gemm::Block& block) {
-      if (activation_ == Activation::kNone && !pre) return;
+      if (activation_ == Unary::kNone && !pre) return;
       for (int64_t row = block.row; row < block.row + block.num_rows; ++row) {
         int64_t at = (row * row_elements_ + block.column) * SizeOf(dtype_);
-        Activate(activation_, dtype_, product + at, y + at, block.num_columns);
+        ApplyUnary(activation_, dtype_, product + at, y + at, block.num_columns);
       }
     });
     return absl::OkStatus();
@@ -42,7 +42,7 @@ class MatmulKernel final : public Kernel {
 
  private:
   const std::unique_ptr<Gemm> gemm_;
-  const Activation activation_;
+  const Unary activation_;
   const DType dtype_;
   const int64_t row_elements_;
 };
@@ -75,8 +75,8 @@ KernelOr MakeMatmul(const KernelSpec& spec) {
   if (check.HasOut(1))
     check.SameType(check.out(0), check.out(1), "y and pre")
         .SameShape(check.out(0), check.out(1), "y and pre");
-  std::optional<Activation> activation = ActivationFromName(spec.attrs.Str("activation", "none"));
-  check.Expect(activation.has_value(), "an activation among none, relu, gelu, gelu_exact, silu");
+  std::optional<Unary> activation = UnaryFromName(spec.attrs.Str("activation", "none"));
+  check.Expect(activation.has_value(), "attribute activation to name a function of one element");
   if (!check.ok()) return check.status();
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Gemm> made, Gemm::Create(gemm));
   return std::make_unique<MatmulKernel>(std::move(made), *activation, check.out(0));
