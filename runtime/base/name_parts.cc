@@ -35,7 +35,10 @@ std::string SuggestedNames(const std::string& word, const std::vector<std::strin
   if (word.size() > kNearestWordMax) return "";
   std::vector<std::string> found = NamesWithPart(word, names);
   if (found.empty()) {
-    if (std::string nearest = Nearest(word, names); !nearest.empty()) return nearest;
+    // A name that shares less than half of its letters with the word is a guess and no help.
+    const std::string nearest = Nearest(word, names);
+    if (!nearest.empty() && 2 * EditDistance(word, nearest) < static_cast<int>(word.size()))
+      return nearest;
     found = NamesLike(word, names);
   }
   return absl::StrCat(found.size() > 1 ? "one of " : "", absl::StrJoin(found, ", "));

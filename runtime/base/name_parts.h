@@ -21,7 +21,8 @@ std::vector<std::string> NamesWithPart(const std::string& word,
 std::vector<std::string> NamesLike(const std::string& word, const std::vector<std::string>& names);
 
 // Returns what somebody who wrote `word` probably meant: "reduce_mean", "one of layer_norm,
-// rms_norm", or "". Whole parts come first, then letters (Nearest), then NamesLike.
+// rms_norm", or "". Whole parts come first, then letters (Nearest) if more than half of the letters
+// agree, then NamesLike.
 std::string SuggestedNames(const std::string& word, const std::vector<std::string>& names);
 
 }  // namespace weir
