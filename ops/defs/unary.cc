@@ -1,6 +1,9 @@
 // The ops that compute each element of y from one element of x, a row of kFunctions each. A row
 // gives the op and its gradient op "<name>_grad". The kernels of the rows are in
 // ops/kernels/cpu/unary-inl.h.
+#include <limits>
+#include <optional>
+
 #include "absl/strings/str_cat.h"
 #include "ops/defs/flops.h"
 #include "ops/defs/gradient_steps.h"
@@ -19,13 +22,23 @@ enum class Reads : uint8_t {
   kNothing,  // the derivative is 0 wherever it exists, and there is no gradient op
 };
 
+// A real attribute of an op and of its gradient op.
+struct Constant {
+  const char* name = nullptr;  // null: there is none
+  const char* doc = nullptr;
+  std::optional<double> fallback;  // none: required
+};
+
 struct Function {
   const char* name;
   const char* formula;  // "y = ..."
   Reads reads;
   double flops;       // per element, of the op
   double grad_flops;  // per element, of the gradient op
+  Constant first = {}, second = {};
 };
+
+constexpr double kLargest = std::numeric_limits<float>::max();
 
 constexpr Function kFunctions[] = {
     {"relu", "y = max(x, 0)", Reads::kResult, 1, 1},
@@ -47,6 +60,31 @@ constexpr Function kFunctions[] = {
     {"reciprocal", "y = 1 / x", Reads::kResult, 1, 3},
     {"square", "y = x^2", Reads::kInput, 1, 2},
     {"abs", "y = |x|", Reads::kInput, 1, 2},
+    {"leaky_relu",
+     "y = x where x is above 0, else slope * x",
+     Reads::kInput,
+     2,
+     2,
+     {"slope", "factor of the part below 0", 0.01}},
+    {"elu",
+     "y = x where x is above 0, else alpha * (e^x - 1)",
+     Reads::kInput,
+     6,
+     5,
+     {"alpha", "factor of the part below 0", 1.0}},
+    {"clamp",
+     "y = x within the bounds, else the nearer bound",
+     Reads::kInput,
+     2,
+     3,
+     {"min", "lower bound; without the attribute, the least number of type f32", -kLargest},
+     {"max", "upper bound; without the attribute, the largest number of type f32", kLargest}},
+    {"power",
+     "y = x^exponent, for a constant exponent",
+     Reads::kInput,
+     9,
+     11,
+     {"exponent", "any number; x must not be below 0 unless the exponent is whole", std::nullopt}},
     {"sign", "y = -1, 0 or 1, the sign of x", Reads::kNothing, 1, 0},
     {"step", "y = 0 where x is below 0, 1/2 where x is 0, and 1 where x is above 0",
      Reads::kNothing, 2, 0},
@@ -56,6 +94,17 @@ constexpr Function kFunctions[] = {
      Reads::kNothing, 1, 0},
 };
 
+std::vector<AttrSchema> AttrsOf(const Function& function) {
+  std::vector<AttrSchema> attrs;
+  for (const Constant& constant : {function.first, function.second}) {
+    if (constant.name == nullptr) continue;
+    std::optional<AttrValue> fallback;
+    if (constant.fallback.has_value()) fallback = *constant.fallback;
+    attrs.push_back({constant.name, AttrKind::kReal, fallback, constant.doc});
+  }
+  return attrs;
+}
+
 std::string GradName(const Function& function) { return absl::StrCat(function.name, "_grad"); }
 
 OpDef UnaryDef(const Function& function) {
@@ -64,6 +113,7 @@ OpDef UnaryDef(const Function& function) {
                 .doc = absl::StrCat(function.formula, ", element by element."),
                 .inputs = {{.name = "x", .doc = "any shape"}},
                 .outputs = {{.name = "y", .doc = "like x"}},
+                .attrs = AttrsOf(function),
                 .factors = "... -> ..."};
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     OperandCheck check(in, {"x"});
@@ -81,7 +131,7 @@ OpDef UnaryDef(const Function& function) {
       return absl::OkStatus();
     }
     const ValueId read = function.reads == Reads::kInput ? b.input(0) : b.output(0);
-    SetGrad(b, 0, Add1(b, GradName(function), {read, dy}, {}));
+    SetGrad(b, 0, Add1(b, GradName(function), {read, dy}, b.attrs()));
     return absl::OkStatus();
   };
   def.flops = FlopsPerOutput(function.flops);
@@ -99,6 +149,7 @@ OpDef UnaryGradDef(const Function& function) {
                   .doc = absl::StrCat(reads_input ? "input" : "result", " of ", function.name)},
                  {.name = "dy", .doc = absl::StrCat("like ", read)}},
       .outputs = {{.name = "dx", .doc = absl::StrCat("like ", read)}},
+      .attrs = AttrsOf(function),
       .internal = true,
       .factors = "..., ... -> ...; linear in dy"};
   def.infer = [read](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {

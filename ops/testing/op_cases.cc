@@ -29,6 +29,18 @@ void AddElementwise(std::vector<OpCase>* cases) {
     add_unary(op, Fill::kApart);
   }
   for (const char* op : {"floor", "ceil", "round"}) add_unary(op, Fill::kBetween);
+  const auto add_with = [&](const std::string& op, const std::string& how, const Attributes& attrs,
+                            Fill fill) {
+    const std::string grad = absl::StrCat(op, "_grad");
+    cases->push_back({op + how, op, attrs, {"f32[a=5, b=7]"}, {fill}});
+    cases->push_back({grad + how, grad, attrs, {"f32[a=5, b=7]", "f32[a=5, b=7]"}, {fill}});
+  };
+  add_with("leaky_relu", "", {{"slope", 0.3}}, Fill::kApart);
+  add_with("elu", "", {{"alpha", 0.7}}, Fill::kApart);
+  add_with("clamp", "", {{"min", -0.5}, {"max", 1.0}}, Fill::kBetween);
+  add_with("clamp", " from below", {{"min", 0.0}}, Fill::kApart);
+  add_with("power", " of a whole exponent", {{"exponent", 3.0}}, Fill::kApart);
+  add_with("power", " of another exponent", {{"exponent", 1.5}}, Fill::kPositive);
   for (const char* op : {"log", "log1p", "sqrt", "rsqrt", "reciprocal"})
     add_unary(op, Fill::kPositive);
   for (const char* op : {"add", "sub", "mul", "div", "maximum", "minimum"}) {

@@ -103,6 +103,10 @@ OPS = {
     "softmax": lambda attrs, outputs, x: torch.softmax(x, -1),
     "softmax_cross_entropy": lambda attrs, outputs, x, targets: F.cross_entropy(
         x.movedim(-1, 1), targets, reduction="none"),
+    "leaky_relu": lambda attrs, outputs, x: F.leaky_relu(x, attrs["slope"]),
+    "elu": lambda attrs, outputs, x: F.elu(x, attrs["alpha"]),
+    "clamp": lambda attrs, outputs, x: torch.clamp(x, attrs["min"], attrs["max"]),
+    "power": lambda attrs, outputs, x: x ** attrs["exponent"],
     "add": lambda attrs, outputs, a, b: a + b,
     "sub": lambda attrs, outputs, a, b: a - b,
     "mul": lambda attrs, outputs, a, b: a * b,

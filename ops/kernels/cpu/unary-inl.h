@@ -1,7 +1,8 @@
 // The functions of unary.h per vector, a type each: Value(x) is the function, and Grad(v, dy) is dy
 // times the derivative. v is the operand that the gradient op reads (ops/defs/unary.cc): x, or the
 // result. Functions without a gradient op have no Grad. Results are right to a few units in the
-// last place unless a function says otherwise, and NaN stays NaN.
+// last place unless a function says otherwise, and NaN stays NaN. A function with constants takes
+// them in its constructor.
 // Compiled once per instruction set (Highway's foreach_target).
 
 #if defined(WEIR_OPS_KERNELS_CPU_UNARY_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -10,6 +11,8 @@
 #else
 #define WEIR_OPS_KERNELS_CPU_UNARY_INL_H_
 #endif
+
+#include <cmath>
 
 #include "hwy/contrib/math/math-inl.h"
 #include "ops/kernels/cpu/simd-inl.h"
@@ -209,6 +212,59 @@ struct Reciprocal {
 struct Square {
   static HWY_INLINE VF Value(VF x) { return hn::Mul(x, x); }
   static HWY_INLINE VF Grad(VF x, VF dy) { return hn::Mul(dy, hn::Add(x, x)); }
+};
+
+struct LeakyRelu {
+  explicit LeakyRelu(UnaryConstants constants) : slope(constants.first) {}
+  HWY_INLINE VF Value(VF x) const { return Grad(x, x); }
+  HWY_INLINE VF Grad(VF x, VF dy) const {
+    return Where(hn::Gt(x, Const(0)), dy, hn::Mul(dy, Const(slope)));
+  }
+  const float slope;
+};
+
+struct Elu {
+  explicit Elu(UnaryConstants constants) : alpha(constants.first) {}
+  HWY_INLINE VF Value(VF x) const {
+    return Where(hn::Gt(x, Const(0)), x, hn::Mul(Const(alpha), Expm1::Value(x)));
+  }
+  HWY_INLINE VF Grad(VF x, VF dy) const {
+    return Where(hn::Gt(x, Const(0)), dy, hn::Mul(dy, hn::Mul(Const(alpha), Exp(x))));
+  }
+  const float alpha;
+};
+
+struct Clamp {
+  explicit Clamp(UnaryConstants constants) : least(constants.first), most(constants.second) {}
+  HWY_INLINE VF Value(VF x) const {
+    const VF above = Where(hn::Lt(x, Const(least)), Const(least), x);
+    return Where(hn::Gt(above, Const(most)), Const(most), above);
+  }
+  HWY_INLINE VF Grad(VF x, VF dy) const {
+    return hn::IfThenZeroElse(hn::Or(hn::Lt(x, Const(least)), hn::Gt(x, Const(most))), dy);
+  }
+  const float least, most;
+};
+
+// A whole exponent up to 64 in size is a product. Another exponent takes the logarithm, whose error
+// the exponent multiplies.
+struct Power {
+  explicit Power(UnaryConstants constants) : exponent(constants.first) {}
+  static HWY_INLINE VF Of(VF x, float exponent) {
+    const float size = std::abs(exponent);
+    if (size > 64 || size != std::floor(size)) return Exp(hn::Mul(Const(exponent), Log::Value(x)));
+    VF product = Const(1), square = x;
+    for (int rest = static_cast<int>(size); rest > 0; rest /= 2) {
+      if (rest % 2 == 1) product = hn::Mul(product, square);
+      square = hn::Mul(square, square);
+    }
+    return exponent < 0 ? hn::Div(Const(1), product) : product;
+  }
+  HWY_INLINE VF Value(VF x) const { return Of(x, exponent); }
+  HWY_INLINE VF Grad(VF x, VF dy) const {
+    return hn::Mul(hn::Mul(dy, Const(exponent)), Of(x, exponent - 1));
+  }
+  const float exponent;
 };
 
 struct Sign {

@@ -17,20 +17,30 @@ namespace weir::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
+template <class Code>
+HWY_INLINE Code Make(UnaryConstants constants) {
+  if constexpr (std::is_constructible_v<Code, UnaryConstants>) {
+    return Code(constants);
+  } else {
+    return Code();
+  }
+}
+
 template <class F>
-HWY_INLINE void WithFunction(Unary function, F f) {
+HWY_INLINE void WithFunction(Unary function, UnaryConstants constants, F f) {
   switch (function) {
 #define WEIR_UNARY_CASE(id, name, Code, has_grad) \
-  case Unary::id: return f(Code());
+  case Unary::id: return f(Make<Code>(constants));
     WEIR_UNARY_FUNCTIONS(WEIR_UNARY_CASE)
 #undef WEIR_UNARY_CASE
   }
 }
 
-void ApplyAny(Unary function, DType dtype, const void* x, void* y, int64_t n) {
+void ApplyAny(Unary function, UnaryConstants constants, DType dtype, const void* x, void* y,
+              int64_t n) {
   WithReal(dtype, [&](auto* type) HWY_ATTR {
     using T = std::remove_pointer_t<decltype(type)>;
-    WithFunction(function, [&](auto code) HWY_ATTR {
+    WithFunction(function, constants, [&](auto code) HWY_ATTR {
       MapInto(
           static_cast<T*>(y), n, [&](VF v) HWY_ATTR { return code.Value(v); },
           static_cast<const T*>(x));
@@ -38,10 +48,11 @@ void ApplyAny(Unary function, DType dtype, const void* x, void* y, int64_t n) {
   });
 }
 
-void GradAny(Unary function, DType dtype, const void* read, const void* dy, void* dx, int64_t n) {
+void GradAny(Unary function, UnaryConstants constants, DType dtype, const void* read,
+             const void* dy, void* dx, int64_t n) {
   WithReal(dtype, [&](auto* type) HWY_ATTR {
     using T = std::remove_pointer_t<decltype(type)>;
-    WithFunction(function, [&](auto code) HWY_ATTR {
+    WithFunction(function, constants, [&](auto code) HWY_ATTR {
       if constexpr (requires(VF v) { code.Grad(v, v); }) {
         MapInto(
             static_cast<T*>(dx), n, [&](VF v, VF g) HWY_ATTR { return code.Grad(v, g); },
@@ -83,36 +94,67 @@ std::optional<Unary> UnaryFromName(const std::string& name) {
 }
 
 void ApplyUnary(Unary function, DType dtype, const void* x, void* y, int64_t n) {
-  HWY_DYNAMIC_DISPATCH(ApplyAny)(function, dtype, x, y, n);
+  HWY_DYNAMIC_DISPATCH(ApplyAny)(function, {}, dtype, x, y, n);
 }
 
 namespace {
 
+// The attributes that hold the constants, in order.
+std::vector<std::string> ConstantsOf(Unary function) {
+  switch (function) {
+    case Unary::kLeakyRelu: return {"slope"};
+    case Unary::kElu: return {"alpha"};
+    case Unary::kClamp: return {"min", "max"};
+    case Unary::kPower: return {"exponent"};
+    default: return {};
+  }
+}
+
+// Reads the constants. The check fails if an attribute is absent.
+UnaryConstants ReadConstants(Unary function, const KernelSpec& spec, SpecCheck* check) {
+  UnaryConstants constants;
+  float* next = &constants.first;
+  for (const std::string& name : ConstantsOf(function)) {
+    check->Expect(spec.attrs.Has(name), "attribute " + name);
+    if (check->ok()) *next = static_cast<float>(spec.attrs.Real(name));
+    next = &constants.second;
+  }
+  return constants;
+}
+
 class UnaryKernel final : public Kernel {
  public:
-  UnaryKernel(Unary function, const TensorSlice& x)
-      : function_(function), dtype_(x.dtype), pieces_{x.num_elements(), kHeavyPiece} {}
+  UnaryKernel(Unary function, UnaryConstants constants, const TensorSlice& x)
+      : function_(function),
+        constants_(constants),
+        dtype_(x.dtype),
+        pieces_{x.num_elements(), kHeavyPiece} {}
 
   absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     const char* x = static_cast<const char*>(args.inputs[0]);
     char* y = static_cast<char*>(args.outputs[0]);
     launch.team->For(pieces_.count(), [&](int64_t piece) {
       int64_t at = pieces_.begin(piece) * SizeOf(dtype_);
-      ApplyUnary(function_, dtype_, x + at, y + at, pieces_.length(piece));
+      HWY_DYNAMIC_DISPATCH(ApplyAny)
+      (function_, constants_, dtype_, x + at, y + at, pieces_.length(piece));
     });
     return absl::OkStatus();
   }
 
  private:
   const Unary function_;
+  const UnaryConstants constants_;
   const DType dtype_;
   const Pieces pieces_;
 };
 
 class UnaryGradKernel final : public Kernel {
  public:
-  UnaryGradKernel(Unary function, const TensorSlice& x)
-      : function_(function), dtype_(x.dtype), pieces_{x.num_elements(), kHeavyPiece} {}
+  UnaryGradKernel(Unary function, UnaryConstants constants, const TensorSlice& x)
+      : function_(function),
+        constants_(constants),
+        dtype_(x.dtype),
+        pieces_{x.num_elements(), kHeavyPiece} {}
 
   absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     const char* read = static_cast<const char*>(args.inputs[0]);
@@ -121,13 +163,14 @@ class UnaryGradKernel final : public Kernel {
     launch.team->For(pieces_.count(), [&](int64_t piece) {
       int64_t at = pieces_.begin(piece) * SizeOf(dtype_);
       HWY_DYNAMIC_DISPATCH(GradAny)
-      (function_, dtype_, read + at, dy + at, dx + at, pieces_.length(piece));
+      (function_, constants_, dtype_, read + at, dy + at, dx + at, pieces_.length(piece));
     });
     return absl::OkStatus();
   }
 
  private:
   const Unary function_;
+  const UnaryConstants constants_;
   const DType dtype_;
   const Pieces pieces_;
 };
@@ -140,8 +183,9 @@ KernelFactory MakeUnary(Unary function) {
         .Real(check.in(0), "x")
         .SameType(check.in(0), check.out(0), "x and y");
     check.SameShape(check.in(0), check.out(0), "x and y");
+    const UnaryConstants constants = ReadConstants(function, spec, &check);
     if (!check.ok()) return check.status();
-    return std::make_unique<UnaryKernel>(function, check.in(0));
+    return std::make_unique<UnaryKernel>(function, constants, check.in(0));
   };
 }
 
@@ -155,8 +199,9 @@ KernelFactory MakeUnaryGrad(Unary function) {
     check.SameType(check.in(0), check.out(0), "x and dx");
     check.SameShape(check.in(0), check.in(1), "x and dy")
         .SameShape(check.in(0), check.out(0), "x and dx");
+    const UnaryConstants constants = ReadConstants(function, spec, &check);
     if (!check.ok()) return check.status();
-    return std::make_unique<UnaryGradKernel>(function, check.in(0));
+    return std::make_unique<UnaryGradKernel>(function, constants, check.in(0));
   };
 }
 

@@ -33,6 +33,10 @@ namespace weir::kernels {
   ROW(kReciprocal, "reciprocal", Reciprocal, true) \
   ROW(kSquare, "square", Square, true)             \
   ROW(kAbs, "abs", Abs, true)                      \
+  ROW(kLeakyRelu, "leaky_relu", LeakyRelu, true)   \
+  ROW(kElu, "elu", Elu, true)                      \
+  ROW(kClamp, "clamp", Clamp, true)                \
+  ROW(kPower, "power", Power, true)                \
   ROW(kSign, "sign", Sign, false)                  \
   ROW(kStep, "step", Step, false)                  \
   ROW(kFloor, "floor", Floor, false)               \
@@ -43,10 +47,17 @@ namespace weir::kernels {
 enum class Unary : uint8_t { WEIR_UNARY_FUNCTIONS(WEIR_UNARY_ENUMERATOR) };
 #undef WEIR_UNARY_ENUMERATOR
 
+// The constants of a function: its attributes, in the order of ops/defs/unary.cc. Most functions
+// have none.
+struct UnaryConstants {
+  float first = 0, second = 0;
+};
+
 // Returns the function with this name; "none" is the identity. nullopt: there is none.
 std::optional<Unary> UnaryFromName(const std::string& name);
 
-// Sets y[i] = function(x[i]) for i < n; y may be x. Vectorised, on the calling thread.
+// Sets y[i] = function(x[i]) for i < n, for a function without constants; y may be x. Vectorised,
+// on the calling thread.
 void ApplyUnary(Unary function, DType dtype, const void* x, void* y, int64_t n);
 
 }  // namespace weir::kernels

@@ -23,35 +23,58 @@ struct Reference {
   double (*f)(double);
   double least, most;  // the range of the arguments
   enum class Grad : uint8_t { kOfInput, kOfResult, kNone } grad;
+  Attributes attrs = {};
 };
 
 std::vector<Reference> References() {
   using enum Reference::Grad;
-  return {{"relu", [](double x) { return x > 0 ? x : 0; }, -9, 9, kOfResult},
-          {"gelu", Gelu, -9, 9, kOfInput},
-          {"gelu_exact", [](double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2))); }, -9, 9,
-           kOfInput},
-          {"silu", [](double x) { return x / (1 + std::exp(-x)); }, -9, 9, kOfInput},
-          {"sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }, -9, 9, kOfResult},
-          {"tanh", [](double x) { return std::tanh(x); }, -4, 4, kOfResult},
-          {"softplus", [](double x) { return std::log1p(std::exp(x)); }, -9, 9, kOfInput},
-          {"erf", [](double x) { return std::erf(x); }, -3, 3, kOfInput},
-          {"exp", [](double x) { return std::exp(x); }, -9, 9, kOfResult},
-          {"expm1", [](double x) { return std::expm1(x); }, -5, 5, kOfResult},
-          {"log", [](double x) { return std::log(x); }, 0.01, 50, kOfInput},
-          {"log1p", [](double x) { return std::log1p(x); }, -0.9, 9, kOfInput},
-          {"sin", [](double x) { return std::sin(x); }, -20, 20, kOfInput},
-          {"cos", [](double x) { return std::cos(x); }, -20, 20, kOfInput},
-          {"sqrt", [](double x) { return std::sqrt(x); }, 0.01, 50, kOfResult},
-          {"rsqrt", [](double x) { return 1 / std::sqrt(x); }, 0.1, 50, kOfResult},
-          {"reciprocal", [](double x) { return 1 / x; }, 0.1, 50, kOfResult},
-          {"square", [](double x) { return x * x; }, -9, 9, kOfInput},
-          {"abs", [](double x) { return std::abs(x); }, -9, 9, kOfInput},
-          {"sign", Sign, -9, 9, kNone},
-          {"step", [](double x) { return (Sign(x) + 1) / 2; }, -9, 9, kNone},
-          {"floor", [](double x) { return std::floor(x); }, -9, 9, kNone},
-          {"ceil", [](double x) { return std::ceil(x); }, -9, 9, kNone},
-          {"round", [](double x) { return std::nearbyint(x); }, -9, 9, kNone}};
+  return {
+      {"relu", [](double x) { return x > 0 ? x : 0; }, -9, 9, kOfResult},
+      {"gelu", Gelu, -9, 9, kOfInput},
+      {"gelu_exact", [](double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2))); }, -9, 9,
+       kOfInput},
+      {"silu", [](double x) { return x / (1 + std::exp(-x)); }, -9, 9, kOfInput},
+      {"sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }, -9, 9, kOfResult},
+      {"tanh", [](double x) { return std::tanh(x); }, -4, 4, kOfResult},
+      {"softplus", [](double x) { return std::log1p(std::exp(x)); }, -9, 9, kOfInput},
+      {"erf", [](double x) { return std::erf(x); }, -3, 3, kOfInput},
+      {"exp", [](double x) { return std::exp(x); }, -9, 9, kOfResult},
+      {"expm1", [](double x) { return std::expm1(x); }, -5, 5, kOfResult},
+      {"log", [](double x) { return std::log(x); }, 0.01, 50, kOfInput},
+      {"log1p", [](double x) { return std::log1p(x); }, -0.9, 9, kOfInput},
+      {"sin", [](double x) { return std::sin(x); }, -20, 20, kOfInput},
+      {"cos", [](double x) { return std::cos(x); }, -20, 20, kOfInput},
+      {"sqrt", [](double x) { return std::sqrt(x); }, 0.01, 50, kOfResult},
+      {"rsqrt", [](double x) { return 1 / std::sqrt(x); }, 0.1, 50, kOfResult},
+      {"reciprocal", [](double x) { return 1 / x; }, 0.1, 50, kOfResult},
+      {"square", [](double x) { return x * x; }, -9, 9, kOfInput},
+      {"abs", [](double x) { return std::abs(x); }, -9, 9, kOfInput},
+      {"leaky_relu",
+       [](double x) { return x > 0 ? x : 0.2 * x; },
+       -9,
+       9,
+       kOfInput,
+       {{"slope", 0.2}}},
+      {"elu",
+       [](double x) { return x > 0 ? x : 0.7 * std::expm1(x); },
+       -9,
+       9,
+       kOfInput,
+       {{"alpha", 0.7}}},
+      {"clamp",
+       [](double x) { return std::min(std::max(x, -2.3), 4.1); },
+       -9,
+       9,
+       kOfInput,
+       {{"min", -2.3}, {"max", 4.1}}},
+      {"power", [](double x) { return x * x * x; }, -4, 4, kOfInput, {{"exponent", 3.0}}},
+      {"power", [](double x) { return 1 / (x * x); }, 0.3, 9, kOfInput, {{"exponent", -2.0}}},
+      {"power", [](double x) { return std::pow(x, 1.7); }, 0.1, 9, kOfInput, {{"exponent", 1.7}}},
+      {"sign", Sign, -9, 9, kNone},
+      {"step", [](double x) { return (Sign(x) + 1) / 2; }, -9, 9, kNone},
+      {"floor", [](double x) { return std::floor(x); }, -9, 9, kNone},
+      {"ceil", [](double x) { return std::ceil(x); }, -9, 9, kNone},
+      {"round", [](double x) { return std::nearbyint(x); }, -9, 9, kNone}};
 }
 
 // The derivative by central differences of the reference.
@@ -79,7 +102,7 @@ TEST_P(UnaryKernelTest, ComputesTheFunction) {
     SCOPED_TRACE(reference.op);
     for (int64_t n : {0, 1, 7, 16, 1000, 20001}) {
       const TestTensor x = Arguments(reference, n);
-      auto y = RunKernel(reference.op, {}, {x}, {x.slice});
+      auto y = RunKernel(reference.op, reference.attrs, {x}, {x.slice});
       std::vector<double> expected;
       for (double value : x.values) expected.push_back(reference.f(value));
       ExpectClose(y[0], expected);
@@ -104,7 +127,7 @@ TEST_P(UnaryKernelTest, TheGradientOpComputesTheDerivative) {
         const bool of_result = reference.grad == Reference::Grad::kOfResult && slope != 0;
         expected.push_back(dy[i] * (of_result ? Slope(reference, x[i] + moved / slope) : slope));
       }
-      auto dx = RunKernel(reference.op + "_grad", {}, {read, dy}, {x.slice});
+      auto dx = RunKernel(reference.op + "_grad", reference.attrs, {read, dy}, {x.slice});
       ExpectClose(dx[0], expected, 4);
     }
   }
@@ -194,7 +217,7 @@ TEST(UnaryTest, LargeArgumentsHaveASlope) {
 TEST(UnaryTest, NaNStaysVisible) {
   const TestTensor x = TensorOf(DType::kF32, {2}, {std::nan(""), 1});
   for (const Reference& reference : References()) {
-    auto y = RunKernel(reference.op, {}, {x}, {x.slice});
+    auto y = RunKernel(reference.op, reference.attrs, {x}, {x.slice});
     EXPECT_TRUE(std::isnan(y[0][0])) << reference.op;
     EXPECT_FALSE(std::isnan(y[0][1])) << reference.op;
   }
