@@ -174,8 +174,9 @@ struct Erf {
   }
 };
 
-// The library's sine and cosine are right up to 39,000 in size. Beyond, the next number of type f32
-// is a noticeable part of a turn away; there the result is right for the remainder of x by a turn.
+// The library's sine and cosine are right for arguments up to 39,000 in size. A larger argument is
+// first brought into one turn. The result then has few digits, as the argument has few digits
+// behind the point.
 HWY_INLINE VF Reduced(VF x) {
   const VF turn = Const(6.28318530718f);
   const VF far = hn::NegMulAdd(hn::Round(hn::Div(x, turn)), turn, x);
