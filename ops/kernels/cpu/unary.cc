@@ -122,96 +122,65 @@ UnaryConstants ReadConstants(Unary function, const KernelSpec& spec, SpecCheck* 
   return constants;
 }
 
+// Which op of a function a kernel computes: the function, or its gradient op.
+enum class Part : uint8_t { kValue, kGrad };
+
 class UnaryKernel final : public Kernel {
  public:
-  UnaryKernel(Unary function, UnaryConstants constants, const TensorSlice& x)
+  UnaryKernel(Unary function, Part part, UnaryConstants constants, const TensorSlice& x)
       : function_(function),
+        part_(part),
         constants_(constants),
         dtype_(x.dtype),
         pieces_{x.num_elements(), kHeavyPiece} {}
 
   absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
-    const char* x = static_cast<const char*>(args.inputs[0]);
-    char* y = static_cast<char*>(args.outputs[0]);
     launch.team->For(pieces_.count(), [&](int64_t piece) {
-      int64_t at = pieces_.begin(piece) * SizeOf(dtype_);
-      HWY_DYNAMIC_DISPATCH(ApplyAny)
-      (function_, constants_, dtype_, x + at, y + at, pieces_.length(piece));
+      const int64_t at = pieces_.begin(piece) * SizeOf(dtype_), n = pieces_.length(piece);
+      const char* x = static_cast<const char*>(args.inputs[0]) + at;
+      char* out = static_cast<char*>(args.outputs[0]) + at;
+      if (part_ == Part::kValue) {
+        HWY_DYNAMIC_DISPATCH(ApplyAny)(function_, constants_, dtype_, x, out, n);
+      } else {
+        const char* dy = static_cast<const char*>(args.inputs[1]) + at;
+        HWY_DYNAMIC_DISPATCH(GradAny)(function_, constants_, dtype_, x, dy, out, n);
+      }
     });
     return absl::OkStatus();
   }
 
  private:
   const Unary function_;
+  const Part part_;
   const UnaryConstants constants_;
   const DType dtype_;
   const Pieces pieces_;
 };
 
-class UnaryGradKernel final : public Kernel {
- public:
-  UnaryGradKernel(Unary function, UnaryConstants constants, const TensorSlice& x)
-      : function_(function),
-        constants_(constants),
-        dtype_(x.dtype),
-        pieces_{x.num_elements(), kHeavyPiece} {}
-
-  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
-    const char* read = static_cast<const char*>(args.inputs[0]);
-    const char* dy = static_cast<const char*>(args.inputs[1]);
-    char* dx = static_cast<char*>(args.outputs[0]);
-    launch.team->For(pieces_.count(), [&](int64_t piece) {
-      int64_t at = pieces_.begin(piece) * SizeOf(dtype_);
-      HWY_DYNAMIC_DISPATCH(GradAny)
-      (function_, constants_, dtype_, read + at, dy + at, dx + at, pieces_.length(piece));
-    });
-    return absl::OkStatus();
-  }
-
- private:
-  const Unary function_;
-  const UnaryConstants constants_;
-  const DType dtype_;
-  const Pieces pieces_;
-};
-
-KernelFactory MakeUnary(Unary function) {
-  return [function](const KernelSpec& spec) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+KernelFactory MakeUnary(Unary function, Part part) {
+  return [function, part](const KernelSpec& spec) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+    const int num_inputs = part == Part::kValue ? 1 : 2;
     SpecCheck check(spec);
-    check.Inputs(1, 1)
-        .Outputs(1, 1)
-        .Real(check.in(0), "x")
-        .SameType(check.in(0), check.out(0), "x and y");
-    check.SameShape(check.in(0), check.out(0), "x and y");
+    check.Inputs(num_inputs, num_inputs).Outputs(1, 1).Real(check.in(0), "x");
+    if (part == Part::kGrad) {
+      check.SameType(check.in(0), check.in(1), "x and dy")
+          .SameShape(check.in(0), check.in(1), "x and dy");
+    }
+    const char* names = part == Part::kValue ? "x and y" : "x and dx";
+    check.SameType(check.in(0), check.out(0), names).SameShape(check.in(0), check.out(0), names);
     const UnaryConstants constants = ReadConstants(function, spec, &check);
     if (!check.ok()) return check.status();
-    return std::make_unique<UnaryKernel>(function, constants, check.in(0));
-  };
-}
-
-KernelFactory MakeUnaryGrad(Unary function) {
-  return [function](const KernelSpec& spec) -> absl::StatusOr<std::unique_ptr<Kernel>> {
-    SpecCheck check(spec);
-    check.Inputs(2, 2)
-        .Outputs(1, 1)
-        .Real(check.in(0), "x")
-        .SameType(check.in(0), check.in(1), "x and dy");
-    check.SameType(check.in(0), check.out(0), "x and dx");
-    check.SameShape(check.in(0), check.in(1), "x and dy")
-        .SameShape(check.in(0), check.out(0), "x and dx");
-    const UnaryConstants constants = ReadConstants(function, spec, &check);
-    if (!check.ok()) return check.status();
-    return std::make_unique<UnaryGradKernel>(function, constants, check.in(0));
+    return std::make_unique<UnaryKernel>(function, part, constants, check.in(0));
   };
 }
 
 [[maybe_unused]] const bool kRegistered = [] {
   for (const Named& known : kNames) {
     if (known.function == Unary::kNone) continue;
-    KernelRegistry::Register("cpu", known.name, MakeUnary(known.function));
+    KernelRegistry::Register("cpu", known.name, MakeUnary(known.function, Part::kValue));
     if (known.has_grad)
       KernelRegistry::Register("cpu", std::string(known.name) + "_grad",
-                               MakeUnaryGrad(known.function));
+                               MakeUnary(known.function, Part::kGrad));
   }
   return true;
 }();
