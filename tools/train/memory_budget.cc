@@ -146,7 +146,7 @@ void AddZero(const compiler::LogicalPlan& plan, std::vector<Change>* changes) {
   const compiler::TrainingSettings& training = plan.settings.training;
   const int index = plan.stage_mesh.AxisIndex(training.zero_axis);
   if (index < 0 || plan.stage_mesh.size(index) < 2) return;
-  for (int stage = training.zero_stage + 1; stage <= 3; ++stage) {
+  for (int stage = std::max(0, training.zero_stage) + 1; stage <= 3; ++stage) {
     changes->push_back({absl::StrCat("training.zero_stage=", stage), [stage](proto::Job* job) {
                           job->mutable_training()->set_zero_stage(stage);
                         }});
