@@ -10,7 +10,7 @@
 #include "runtime/store/idx_file.h"
 #include "runtime/store/index_permutation.h"
 #include "runtime/store/synthetic_dataset.h"
-#include "runtime/store/text_dataset.h"
+#include "runtime/store/token_dataset.h"
 #include "zlib.h"
 
 namespace weir::store {
@@ -88,9 +88,9 @@ void ExpectSlicesEqualWhole(const Dataset& data, const std::string& feed, const 
         }
 }
 
-TextDataOptions TextOptions(const std::string& path) {
-  TextDataOptions options;
-  options.path = path;
+TokenDataOptions TextOptions(const std::string& path) {
+  TokenDataOptions options;
+  options.paths = {path};
   options.held_out = 0.1;
   options.batch = 4;
   options.sequence = 6;
@@ -99,14 +99,14 @@ TextDataOptions TextOptions(const std::string& path) {
 }
 
 TEST(TextDatasetTest, SlicesOfABatchEqualTheWholeBatch) {
-  auto data = OpenTextDataset(TextOptions(WriteTemporary("slices.txt", Alphabet(1000))));
+  auto data = OpenTokenDataset(TextOptions(WriteTemporary("slices.txt", Alphabet(1000))));
   ASSERT_TRUE(data.ok()) << data.status();
   ExpectSlicesEqualWhole<int32_t>(**data, "tokens", {4, 6}, DType::kI32);
   ExpectSlicesEqualWhole<int32_t>(**data, "targets", {4, 6}, DType::kI32);
 }
 
 TEST(TextDatasetTest, TargetsAreTheTokensThatFollow) {
-  auto data = OpenTextDataset(TextOptions(WriteTemporary("shift.txt", Alphabet(1000))));
+  auto data = OpenTokenDataset(TextOptions(WriteTemporary("shift.txt", Alphabet(1000))));
   ASSERT_TRUE(data.ok());
   TensorSlice slice = TensorSlice::Whole(DType::kI32, {4, 6});
   auto tokens = Filled<int32_t>(**data, "tokens", {}, slice);
@@ -116,7 +116,7 @@ TEST(TextDatasetTest, TargetsAreTheTokensThatFollow) {
 }
 
 TEST(TextDatasetTest, AStepHasTheSameSamplesHoweverItIsCutIntoMicroBatches) {
-  auto data = OpenTextDataset(TextOptions(WriteTemporary("micro.txt", Alphabet(1000))));
+  auto data = OpenTokenDataset(TextOptions(WriteTemporary("micro.txt", Alphabet(1000))));
   ASSERT_TRUE(data.ok());
   BatchPosition one{DataPart::kTrain, 5, 0, 1};
   auto whole = Filled<int32_t>(**data, "tokens", one, TensorSlice::Whole(DType::kI32, {4, 6}));
@@ -134,9 +134,9 @@ TEST(TextDatasetTest, TrainingNeverSeesHeldOutBytesAndReachesBothEndsOfItsPart) 
   for (size_t i = 180; i < 200; ++i) text[i] = 'z';
   text[0] = 'b';
   text[179] = 'y';
-  TextDataOptions options = TextOptions(WriteTemporary("parts.txt", text));
+  TokenDataOptions options = TextOptions(WriteTemporary("parts.txt", text));
   options.batch = 2;
-  auto data = OpenTextDataset(options);
+  auto data = OpenTokenDataset(options);
   ASSERT_TRUE(data.ok()) << data.status();
   std::set<int32_t> seen;
   for (int64_t step = 0; step < 1000; ++step) {
@@ -152,7 +152,7 @@ TEST(TextDatasetTest, TrainingNeverSeesHeldOutBytesAndReachesBothEndsOfItsPart) 
 
 TEST(TextDatasetTest, HeldOutWindowsFollowOneAnotherAndEnd) {
   std::string text = Alphabet(1000);
-  auto data = OpenTextDataset(TextOptions(WriteTemporary("held.txt", text)));
+  auto data = OpenTokenDataset(TextOptions(WriteTemporary("held.txt", text)));
   ASSERT_TRUE(data.ok());
   // 100 bytes are held out: 16 windows of 6 (and the byte after), 4 batches of 4.
   EXPECT_EQ((*data)->num_held_out_batches(), 4);
@@ -169,10 +169,10 @@ TEST(TextDatasetTest, HeldOutWindowsFollowOneAnotherAndEnd) {
 }
 
 TEST(TextDatasetTest, DifferentSeedsAndStepsDiffer) {
-  TextDataOptions options = TextOptions(WriteTemporary("seeds.txt", Alphabet(1000)));
-  auto a = OpenTextDataset(options);
+  TokenDataOptions options = TextOptions(WriteTemporary("seeds.txt", Alphabet(1000)));
+  auto a = OpenTokenDataset(options);
   options.seed = 12;
-  auto b = OpenTextDataset(options);
+  auto b = OpenTokenDataset(options);
   TensorSlice slice = TensorSlice::Whole(DType::kI32, {4, 6});
   auto first = Filled<int32_t>(**a, "tokens", {}, slice);
   EXPECT_NE(first, Filled<int32_t>(**b, "tokens", {}, slice));
@@ -180,23 +180,23 @@ TEST(TextDatasetTest, DifferentSeedsAndStepsDiffer) {
 }
 
 TEST(TextDatasetTest, RefusesFilesThatAreTooShortWithTheByteCounts) {
-  TextDataOptions options = TextOptions(WriteTemporary("short.txt", "abcdef"));
+  TokenDataOptions options = TextOptions(WriteTemporary("short.txt", "abcdef"));
   options.held_out = 0;
-  auto train = OpenTextDataset(options);
+  auto train = OpenTokenDataset(options);
   EXPECT_EQ(train.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(train.status().message()), HasSubstr("at least 7 bytes"));
   EXPECT_THAT(std::string(train.status().message()), HasSubstr("6 of the file's 6 bytes"));
-  auto held = OpenTextDataset(TextOptions(WriteTemporary("short_held.txt", Alphabet(100))));
+  auto held = OpenTokenDataset(TextOptions(WriteTemporary("short_held.txt", Alphabet(100))));
   EXPECT_EQ(held.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(held.status().message()), HasSubstr("10 bytes held out, 1 windows"));
-  options.path = "/no/such/text";
-  EXPECT_EQ(OpenTextDataset(options).status().code(), absl::StatusCode::kNotFound);
+  options.paths = {"/no/such/text"};
+  EXPECT_EQ(OpenTokenDataset(options).status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST(TextDatasetTest, RefusesBytesOutsideTheVocabulary) {
-  TextDataOptions options = TextOptions(
+  TokenDataOptions options = TextOptions(
       WriteTemporary("vocabulary.txt", std::string(500, 'a') + "z" + std::string(500, 'a')));
-  auto data = OpenTextDataset(options);
+  auto data = OpenTokenDataset(options);
   ASSERT_TRUE(data.ok()) << data.status();
   FeedRequest request{"x",    "targets", DType::kI32,
                       {4, 6}, 'z' + 1,   "an index along dimension v of \"logits\""};
@@ -210,7 +210,7 @@ TEST(TextDatasetTest, RefusesBytesOutsideTheVocabulary) {
 }
 
 TEST(TextDatasetTest, RefusesFeedsAndShapesItCannotFill) {
-  auto data = OpenTextDataset(TextOptions(WriteTemporary("feeds.txt", Alphabet(1000))));
+  auto data = OpenTokenDataset(TextOptions(WriteTemporary("feeds.txt", Alphabet(1000))));
   ASSERT_TRUE(data.ok());
   std::vector<int32_t> out(100);
   absl::Status status =

@@ -21,6 +21,7 @@
 #include "runtime/base/status.h"
 #include "runtime/store/safetensors_header.h"
 #include "runtime/store/slice_runs.h"
+#include "runtime/store/weight_index.h"
 
 namespace weir::store {
 namespace {
@@ -200,9 +201,42 @@ std::string HeaderText(const std::vector<SafetensorsWriter::Entry>& entries,
 
 absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(
     const std::string& path) {
-  auto reader = std::unique_ptr<SafetensorsReader>(new SafetensorsReader());
-  WEIR_ASSIGN_OR_RETURN(reader->file_, MappedFile::Open(path, "safetensors weights"));
-  const MappedFile& file = *reader->file_;
+  auto reader = std::unique_ptr<SafetensorsReader>(new SafetensorsReader(path));
+  if (IsWeightIndex(path)) {
+    WEIR_RETURN_IF_ERROR(reader->AddIndex());
+  } else {
+    WEIR_RETURN_IF_ERROR(reader->AddFile(path));
+    reader->metadata_ = reader->files_[0].metadata;
+  }
+  return reader;
+}
+
+absl::Status SafetensorsReader::AddIndex() {
+  WEIR_ASSIGN_OR_RETURN(const WeightIndex index, ReadWeightIndex(path_));
+  for (const std::string& path : index.files) WEIR_RETURN_IF_ERROR(AddFile(path));
+  for (const auto& [name, file] : index.file_of) {
+    const auto tensor = tensors_.find(name);
+    if (tensor != tensors_.end() && tensor->second.file == file) continue;
+    return Damaged({"W0047", absl::StrCat(path_, ", tensor ", name),
+                    absl::StrCat("the tensor in ", index.files[file], ", as the index says"),
+                    tensor == tensors_.end()
+                        ? "no such tensor"
+                        : absl::StrCat("the tensor in ", index.files[tensor->second.file]),
+                    "copy the folder again"});
+  }
+  for (const auto& [name, tensor] : tensors_) {
+    if (index.file_of.count(name) > 0) continue;
+    return Damaged({"W0047", absl::StrCat(index.files[tensor.file], ", tensor ", name),
+                    absl::StrCat("tensors of the index ", path_, " only"), "another one",
+                    "copy the folder again"});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SafetensorsReader::AddFile(const std::string& path) {
+  File added;
+  WEIR_ASSIGN_OR_RETURN(added.bytes, MappedFile::Open(path, "safetensors weights"));
+  const MappedFile& file = *added.bytes;
   if (file.size() < 8) {
     return DamagedFile(path, "at least the 8 bytes of the header length",
                        absl::StrCat(file.size(), " bytes"));
@@ -228,36 +262,52 @@ absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(
   WEIR_RETURN_IF_ERROR(CheckCoverage(path, header.tensors, data_bytes));
   // Moved, because a file may have very many tensors.
   for (auto& tensor : header.tensors) {
-    reader->tensors_[std::move(tensor.name)] = {std::move(tensor.dtype), std::move(tensor.shape),
-                                                data_begin + tensor.offsets[0],
-                                                data_begin + tensor.offsets[1]};
+    StoredTensor stored{std::move(tensor.dtype), std::move(tensor.shape),
+                        data_begin + tensor.offsets[0], data_begin + tensor.offsets[1],
+                        static_cast<int>(files_.size())};
+    if (tensors_.emplace(tensor.name, std::move(stored)).second) continue;
+    return Damaged({"W0047", absl::StrCat(path, ", tensor ", tensor.name),
+                    "each tensor in one file of the index", "the tensor in two", ""});
   }
-  reader->metadata_ = std::move(header.metadata);
-  reader->header_end_ = data_begin;
-  return reader;
+  added.metadata = std::move(header.metadata);
+  added.header_end = data_begin;
+  files_.push_back(std::move(added));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<SafetensorsReader::Checked> SafetensorsReader::CheckSums() const {
-  if (std::none_of(metadata_.begin(), metadata_.end(),
+  Checked all = Checked::kSound;
+  for (size_t i = 0; i < files_.size(); ++i) {
+    WEIR_ASSIGN_OR_RETURN(const Checked checked, CheckSumsOf(static_cast<int>(i)));
+    if (checked == Checked::kHasNoChecksums) all = checked;
+  }
+  return all;
+}
+
+absl::StatusOr<SafetensorsReader::Checked> SafetensorsReader::CheckSumsOf(int i) const {
+  const File& file = files_[i];
+  const std::map<std::string, std::string>& metadata = file.metadata;
+  if (std::none_of(metadata.begin(), metadata.end(),
                    [](const auto& entry) { return IsSumKey(entry.first); })) {
     return Checked::kHasNoChecksums;
   }
-  const auto check = [this](const std::string& key, const std::string& where,
-                            const std::string& sum) -> absl::Status {
-    const auto it = metadata_.find(key);
-    if (it != metadata_.end() && it->second == sum) return absl::OkStatus();
+  const auto check = [&metadata](const std::string& key, const std::string& where,
+                                 const std::string& sum) -> absl::Status {
+    const auto it = metadata.find(key);
+    if (it != metadata.end() && it->second == sum) return absl::OkStatus();
     return WrongSum(where,
-                    it == metadata_.end() ? "a checksum, as other parts of the file have"
-                                          : "bytes with CRC32C " + it->second,
-                    it == metadata_.end() ? "none" : "bytes with CRC32C " + sum);
+                    it == metadata.end() ? "a checksum, as other parts of the file have"
+                                         : "bytes with CRC32C " + it->second,
+                    it == metadata.end() ? "none" : "bytes with CRC32C " + sum);
   };
-  const auto* bytes = reinterpret_cast<const char*>(file_->data());
+  const auto* bytes = reinterpret_cast<const char*>(file.bytes->data());
   WEIR_RETURN_IF_ERROR(
-      check(kHeaderSum, path() + ", header",
-            HeaderSum(std::string(bytes + 8, static_cast<size_t>(header_end_ - 8)))));
+      check(kHeaderSum, file.bytes->path() + ", header",
+            HeaderSum(std::string(bytes + 8, static_cast<size_t>(file.header_end - 8)))));
   for (const auto& [name, tensor] : tensors_) {
+    if (tensor.file != i) continue;
     WEIR_RETURN_IF_ERROR(check(
-        SumKey(name), absl::StrCat(path(), ", tensor ", name),
+        SumKey(name), absl::StrCat(file.bytes->path(), ", tensor ", name),
         SumText(Crc32c(bytes + tensor.begin, static_cast<size_t>(tensor.end - tensor.begin)))));
   }
   return Checked::kSound;
@@ -286,7 +336,7 @@ absl::Status SafetensorsReader::Read(const std::string& name, const TensorSlice&
     return Rejected({"W0045", where, absl::StrCat("a dtype that converts to ", Name(slice.dtype)),
                      tensor.dtype, "save the tensor as F32, BF16 or F16"});
   }
-  const uint8_t* data = file_->data() + tensor.begin;
+  const uint8_t* data = files_[tensor.file].bytes->data() + tensor.begin;
   uint8_t* to = static_cast<uint8_t*>(out);
   int64_t width = BytesOf(tensor.dtype), out_width = SizeOf(slice.dtype);
   ForEachRun(slice, [&](int64_t local, int64_t global, int64_t count) {

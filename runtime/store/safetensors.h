@@ -34,19 +34,23 @@ struct StoredTensor {
   Shape shape;
   int64_t begin = 0;  // bytes from the start of the file
   int64_t end = 0;
+  int file = 0;  // 0, or the file of the index
 };
 
 class SafetensorsReader {
  public:
-  // kNotFound: no file. kDataLoss: damaged, see above.
+  // Opens a file, or all files of an index (weight_index.h). kNotFound: no file. kDataLoss:
+  // damaged, see above; or the tensors of the files are not those of the index (W0047).
   static absl::StatusOr<std::unique_ptr<SafetensorsReader>> Open(const std::string& path);
 
-  const std::string& path() const { return file_->path(); }
+  const std::string& path() const { return path_; }
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
+  // Empty for an index.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
-  // Reads the whole file once. kDataLoss (W0960) if a checksum is wrong, or missing while others
-  // exist, with the tensor named.
+  // Reads the whole file once, or all files of an index, which count as one without checksums if
+  // any file has none. kDataLoss (W0960) if a checksum is wrong, or missing while others exist,
+  // with the tensor named.
   enum class Checked : uint8_t { kSound, kHasNoChecksums };
   absl::StatusOr<Checked> CheckSums() const;
 
@@ -56,12 +60,22 @@ class SafetensorsReader {
   absl::Status Read(const std::string& name, const TensorSlice& slice, void* out) const;
 
  private:
-  SafetensorsReader() = default;
+  struct File {
+    std::unique_ptr<MappedFile> bytes;
+    std::map<std::string, std::string> metadata;
+    int64_t header_end = 0;  // where data begins
+  };
 
-  std::unique_ptr<MappedFile> file_;
+  explicit SafetensorsReader(std::string path) : path_(std::move(path)) {}
+  // Adds a file and its tensors.
+  absl::Status AddFile(const std::string& path);
+  absl::Status AddIndex();
+  absl::StatusOr<Checked> CheckSumsOf(int file) const;
+
+  const std::string path_;
+  std::vector<File> files_;
   std::map<std::string, StoredTensor> tensors_;
   std::map<std::string, std::string> metadata_;
-  int64_t header_end_ = 0;  // where data begins
 };
 
 class SafetensorsWriter {

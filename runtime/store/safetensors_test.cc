@@ -14,6 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/temporary_folder_testing.h"
+#include "runtime/store/weight_index.h"
 
 namespace weir::store {
 namespace {
@@ -377,6 +378,83 @@ TEST(SafetensorsTest, AFolderThatDoesNotExistIsNamed) {
   auto writer = SafetensorsWriter::Create("/no/such/folder/w.safetensors", {}, {});
   ASSERT_FALSE(writer.ok());
   EXPECT_THAT(std::string(writer.status().message()), HasSubstr("/no/such/folder/w.safetensors"));
+}
+
+// Writes one tensor f32[2] = value, value + 1.
+void WriteOne(const std::string& path, const std::string& tensor, float value) {
+  auto writer = SafetensorsWriter::Create(path, {{tensor, DType::kF32, {2}}}, {});
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  const float data[] = {value, value + 1};
+  ASSERT_TRUE((*writer)->Write(0, data).ok());
+  ASSERT_TRUE((*writer)->Commit().ok());
+}
+
+// Writes tensors a and b into a file each, and an index with this text.
+std::string WriteIndexed(const std::string& name, const std::string& index) {
+  WriteOne(TemporaryPath("part-1.safetensors"), "a", 1);
+  WriteOne(TemporaryPath("part-2.safetensors"), "b", 5);
+  return WriteTemporary(name, index);
+}
+
+TEST(SafetensorsIndex, ReadsTheTensorsOfAllFilesAndIgnoresOtherKeys) {
+  const std::string path =
+      WriteIndexed("model.safetensors.index.json",
+                   R"({"metadata": {"total_size": 16, "deep": [{"weight_map": 3}]},
+          "weight_map": {"a": "part-1.safetensors", "b": "part-2.safetensors"}})");
+  auto reader = SafetensorsReader::Open(path);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_EQ((*reader)->path(), path);
+  EXPECT_EQ((*reader)->tensors().size(), 2u);
+  std::vector<float> b(2);
+  ASSERT_TRUE((*reader)->Read("b", TensorSlice::Whole(DType::kF32, {2}), b.data()).ok());
+  EXPECT_EQ(b, (std::vector<float>{5, 6}));
+  auto sums = (*reader)->CheckSums();
+  ASSERT_TRUE(sums.ok());
+  EXPECT_EQ(*sums, SafetensorsReader::Checked::kSound);
+  EXPECT_EQ(FilesOfWeights(path),
+            (std::vector<std::string>{path, TemporaryPath("part-1.safetensors"),
+                                      TemporaryPath("part-2.safetensors")}));
+  // A changed bit in either file is seen.
+  std::string bytes = FileBytes(TemporaryPath("part-2.safetensors"));
+  bytes.back() ^= 1;
+  WriteTemporary("part-2.safetensors", bytes);
+  reader = SafetensorsReader::Open(path);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_THAT(std::string((*reader)->CheckSums().status().message()),
+              HasSubstr("part-2.safetensors, tensor b"));
+}
+
+TEST(SafetensorsIndex, RefusesAnIndexThatDoesNotFitItsFiles) {
+  const struct {
+    const char* index;
+    const char* error;
+  } cases[] = {
+      {"", "W0047"},
+      {"[]", "W0047"},
+      {"{\"metadata\": {}}", "no weight_map"},
+      {R"({"weight_map": {"a": 1}})", "a number as the file of tensor \"a\""},
+      {R"({"weight_map": {"a": {"b": "c"}}})", "an object in the weight map"},
+      {R"({"weight_map": {"a": "../part-1.safetensors"}})", "a file in the folder of the index"},
+      {R"({"weight_map": {"a": "/etc/passwd"}})", "a file in the folder of the index"},
+      {R"({"weight_map": {"a": "gone.safetensors"}})", "gone.safetensors"},
+      {R"({"weight_map": {"a": "part-1.safetensors", "c": "part-2.safetensors"}})",
+       "no such tensor"},
+      {R"({"weight_map": {"a": "part-1.safetensors", "b": "part-1.safetensors"}})",
+       "no such tensor"},
+      {R"({"weight_map": {"a": "part-1.safetensors", "a": "part-1.safetensors"}})", "twice"},
+  };
+  for (const auto& test : cases) {
+    SCOPED_TRACE(test.index);
+    const auto reader = SafetensorsReader::Open(WriteIndexed("index.json", test.index));
+    ASSERT_FALSE(reader.ok());
+    EXPECT_THAT(std::string(reader.status().message()), HasSubstr(test.error));
+  }
+  // A file with a tensor that the index does not name.
+  const std::string path =
+      WriteTemporary("index.json", R"({"weight_map": {"x": "sample-of-two.safetensors"}})");
+  WriteSample("sample-of-two.safetensors");
+  EXPECT_THAT(std::string(SafetensorsReader::Open(path).status().message()),
+              HasSubstr("tensor ids: expected tensors of the index"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "runtime/base/wrap_text.h"
+#include "runtime/store/weight_index.h"
 #include "tools/cli/cli_verbs.h"
 #include "tools/cli/train_arguments.h"
 #include "tools/fleet/rank_spread.h"
@@ -23,11 +24,12 @@ struct CheckArguments {
 void EnterSandboxOf(const proto::Job& job, const CheckArguments& arguments,
                     const CliContext& context) {
   sandbox::SandboxRules rules;
-  rules.read = {arguments.train.options.init, arguments.train.options.resume,
-                arguments.train.options.checkpoint};
+  rules.read = store::FilesOfWeights(arguments.train.options.init);
+  rules.read.push_back(arguments.train.options.resume);
+  rules.read.push_back(arguments.train.options.checkpoint);
   std::erase(rules.read, "");
   if (!arguments.without_data) {
-    for (const job::DataPath& data : job::DataPathsOf(job)) rules.read.push_back(data.path);
+    for (std::string& file : job::DataFilesOf(job)) rules.read.push_back(std::move(file));
   }
   const sandbox::SandboxFacts sandbox = context.Confine(rules, sandbox::CpuTime::kLimited);
   if (arguments.verbose) *context.err << sandbox.Text() << "\n";

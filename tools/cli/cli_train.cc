@@ -11,6 +11,7 @@
 #include "compiler/compile.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
+#include "runtime/store/weight_index.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/cli_checks.h"
 #include "tools/cli/cli_verbs.h"
@@ -93,7 +94,9 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
     options.trace = arguments.options.trace;
     options.live = run->live.get();
     for (const std::string& path : {arguments.options.init, arguments.options.resume}) {
-      if (!path.empty()) options.input_files.push_back(path);
+      if (path.empty()) continue;
+      const std::vector<std::string> files = store::FilesOfWeights(path);
+      options.input_files.insert(options.input_files.end(), files.begin(), files.end());
     }
     fleet::TellHosts(options, &job);
     arguments.options.hosts = static_cast<int>(options.hosts.size());

@@ -135,7 +135,7 @@ absl::StatusOr<fleet::FleetOptions> FleetArguments::Options(const proto::Job& jo
   options.address = hosts.address;
   options.interface = interface;
   options.ships_inputs = ship;
-  for (const job::DataPath& data : job::DataPathsOf(job)) options.input_files.push_back(data.path);
+  for (std::string& file : job::DataFilesOf(job)) options.input_files.push_back(std::move(file));
   if (!ranks.empty()) {
     WEIR_ASSIGN_OR_RETURN(std::unique_ptr<compiler::LogicalPlan> plan,
                           train::CompileConfined(job, {}));

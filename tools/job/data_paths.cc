@@ -105,6 +105,19 @@ std::vector<DataPath> DataPathsOf(const proto::Job& job) {
   return found;
 }
 
+std::vector<std::string> DataFilesOf(const proto::Job& job) {
+  std::vector<std::string> files;
+  for (const DataPath& data : DataPathsOf(job)) {
+    files.push_back(data.path);
+    std::filesystem::path index = data.path;
+    if (!job.data().has_tokens() || index.extension() != ".bin") continue;
+    index.replace_extension(".idx");
+    std::error_code error;
+    if (std::filesystem::exists(index, error)) files.push_back(index.string());
+  }
+  return files;
+}
+
 void ReplaceDataPaths(const std::function<std::string(const std::string&)>& replace,
                       proto::Data* data) {
   const FieldDescriptor* kind = KindOf(*data);

@@ -35,6 +35,10 @@ struct DataPath {
 // that are added later are confined without a change here.
 std::vector<DataPath> DataPathsOf(const proto::Job& job);
 
+// Returns the files that a reader of the data opens: those of DataPathsOf, and the index FILE.idx
+// beside a file FILE.bin of tokens, if there is one.
+std::vector<std::string> DataFilesOf(const proto::Job& job);
+
 // Replaces each of these texts by `replace` of it.
 void ReplaceDataPaths(const std::function<std::string(const std::string&)>& replace,
                       proto::Data* data);

@@ -12,7 +12,7 @@
 #include "runtime/base/status.h"
 #include "runtime/store/idx_dataset.h"
 #include "runtime/store/synthetic_dataset.h"
-#include "runtime/store/text_dataset.h"
+#include "runtime/store/token_dataset.h"
 
 namespace weir::train {
 namespace {
@@ -142,13 +142,34 @@ absl::StatusOr<int64_t> SamplesOf(const proto::Job& job,
   return samples;
 }
 
-absl::StatusOr<std::unique_ptr<store::Dataset>> OpenText(
-    const proto::Job& job, const std::vector<store::FeedRequest>& requests) {
-  WEIR_ASSIGN_OR_RETURN(const int64_t samples, SamplesOf(job, requests));
-  store::TextDataOptions options;
-  options.path = job.data().text().path();
-  options.held_out = job.data().text().held_out();
-  options.batch = samples;
+store::TokenDataOptions TextOptions(const proto::Data::Text& text) {
+  store::TokenDataOptions options;
+  options.paths = {text.path()};
+  options.held_out = text.held_out();
+  return options;
+}
+
+store::TokenDataOptions TokenOptions(const proto::Data::Tokens& tokens) {
+  store::TokenDataOptions options;
+  options.field = "data.tokens";
+  options.noun = "token";
+  options.paths.assign(tokens.path().begin(), tokens.path().end());
+  options.weights.assign(tokens.weight().begin(), tokens.weight().end());
+  switch (tokens.type()) {
+    case proto::Data::Tokens::U16: options.type = store::TokenType::kU16; break;
+    case proto::Data::Tokens::U32: options.type = store::TokenType::kU32; break;
+    default: options.type = store::TokenType::kFound;
+  }
+  options.order = store::WindowOrder::kEpochs;
+  options.held_out = tokens.held_out();
+  return options;
+}
+
+// `options` says what the job says; sizes come from the model.
+absl::StatusOr<std::unique_ptr<store::Dataset>> OpenTokens(
+    const proto::Job& job, const std::vector<store::FeedRequest>& requests,
+    store::TokenDataOptions options) {
+  WEIR_ASSIGN_OR_RETURN(options.batch, SamplesOf(job, requests));
   options.sequence = 0;
   options.seed = job.training().seed();
   for (const store::FeedRequest& request : requests) {
@@ -156,13 +177,14 @@ absl::StatusOr<std::unique_ptr<store::Dataset>> OpenText(
   }
   if (options.sequence == 0) {
     return Rejected(
-        {"W0050", "inputs of main", "an input i32[samples, window] for text, such as \"tokens\"",
+        {"W0050", "inputs of main",
+         absl::StrCat("an input i32[samples, window] for ", options.field, ", such as \"tokens\""),
          requests.empty() ? "no inputs"
                           : absl::StrCat("input ", requests[0].input, " ", Name(requests[0].dtype),
                                          ToText(requests[0].shape)),
          "input { name: \"tokens\" type: \"i32[batch, sequence]\" }"});
   }
-  return store::OpenTextDataset(options);
+  return store::OpenTokenDataset(options);
 }
 
 absl::StatusOr<std::unique_ptr<store::Dataset>> OpenIdx(
@@ -188,14 +210,15 @@ absl::StatusOr<std::unique_ptr<store::Dataset>> OpenIdx(
 absl::StatusOr<std::unique_ptr<store::Dataset>> OpenByKind(
     const proto::Job& job, const std::vector<store::FeedRequest>& requests) {
   switch (job.data().kind_case()) {
-    case proto::Data::kText: return OpenText(job, requests);
+    case proto::Data::kText: return OpenTokens(job, requests, TextOptions(job.data().text()));
+    case proto::Data::kTokens: return OpenTokens(job, requests, TokenOptions(job.data().tokens()));
     case proto::Data::kIdx: return OpenIdx(job, requests);
     case proto::Data::kSynthetic:
       return store::MakeSyntheticDataset({requests, job.training().seed()});
     case proto::Data::KIND_NOT_SET: break;
   }
   return Rejected(
-      {"W0050", "data", "one of text, idx, synthetic", "nothing", "data { synthetic {} }"});
+      {"W0050", "data", "one of text, tokens, idx, synthetic", "nothing", "data { synthetic {} }"});
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "runtime/store/weight_index.h"
 #include "tools/job/data_paths.h"
 
 namespace weir::train {
@@ -51,6 +52,8 @@ absl::Status CheckOutputPaths(const proto::Job& job, const TrainOptions& options
                               {"--trace", options.trace}};
   std::vector<Use> inputs = {
       {"--resume", options.resume}, {"--init", options.init}, {"the job", options.job_file}};
+  const std::vector<std::string> weights = store::FilesOfWeights(options.init);
+  for (size_t i = 1; i < weights.size(); ++i) inputs.push_back({"a file of --init", weights[i]});
   for (const job::DataPath& data : job::DataPathsOf(job)) inputs.push_back({data.field, data.path});
   for (Use& output : outputs) output.file = FileAt(output.path);
   for (Use& input : inputs) input.file = FileAt(input.path);

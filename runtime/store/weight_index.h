@@ -1,0 +1,31 @@
+// The index of weights that lie in several safetensors files, as public models have it
+// ("model.safetensors.index.json"): a JSON object whose "weight_map" gives for each tensor the name
+// of its file in the folder of the index. Weir ignores other keys.
+// Thread rule: pure functions, except for reading files.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace weir::store {
+
+struct WeightIndex {
+  std::vector<std::string> files;      // paths, sorted
+  std::map<std::string, int> file_of;  // by tensor, in `files`
+};
+
+// Returns whether a path of weights names an index: it ends in ".json".
+bool IsWeightIndex(const std::string& path);
+
+// kNotFound: no file. kDataLoss (W0047): the file is no JSON, has no weight_map of texts, or names
+// a file outside its folder, or is larger than the bounds in weight_index.cc.
+absl::StatusOr<WeightIndex> ReadWeightIndex(const std::string& path);
+
+// Returns all files that a reader of the weights at `path` opens: the path, and the files of the
+// index if the path names one that can be read.
+std::vector<std::string> FilesOfWeights(const std::string& path);
+
+}  // namespace weir::store
