@@ -125,6 +125,20 @@ void AddMatmul(std::vector<OpCase>* cases) {
   cases->push_back({"matmul_grad_w of vectors", "matmul_grad_w", {}, {"f32[k=5]", "f32[n=7]"}});
 }
 
+void AddBatchedMatmul(std::vector<OpCase>* cases) {
+  for (bool ta : {false, true}) {
+    for (bool tb : {false, true}) {
+      cases->push_back({absl::StrCat("batched_matmul", ta ? " of a^T" : "", tb ? " and b^T" : ""),
+                        "batched_matmul",
+                        {{"transpose_a", ta}, {"transpose_b", tb}},
+                        {ta ? "f32[b=5, h=6/2, k=4, m=3]" : "f32[b=5, h=6/2, m=3, k=4]",
+                         tb ? "f32[b=5, h=6/2, n=7, k=4]" : "f32[b=5, h=6/2, k=4, n=7]"}});
+    }
+  }
+  cases->push_back(
+      {"batched_matmul of two matrices", "batched_matmul", {}, {"f32[m=5, k=6]", "f32[k=6, n=7]"}});
+}
+
 void AddEmbedding(std::vector<OpCase>* cases) {
   cases->push_back({"embedding",
                     "embedding",
@@ -363,6 +377,7 @@ const std::vector<OpCase>& OpCases() {
     auto* all = new std::vector<OpCase>();
     AddElementwise(all);
     AddMatmul(all);
+    AddBatchedMatmul(all);
     AddEmbedding(all);
     AddNorms(all);
     AddAttention(all);

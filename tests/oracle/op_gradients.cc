@@ -52,6 +52,10 @@ std::vector<ops::OpCase> LongCases() {
                    {"f32[b=45, k=130]", "f32[n=67, k=130]"},
                    {},
                    1});
+  cases.push_back({"batched_matmul, long",
+                   "batched_matmul",
+                   {{"transpose_b", true}},
+                   {"f32[b=3, h=2, m=45, k=130]", "f32[b=3, h=2, n=67, k=130]"}});
   cases.push_back({"layer_norm, long",
                    "layer_norm",
                    {},

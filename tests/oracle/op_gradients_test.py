@@ -54,6 +54,11 @@ def matmul(attrs, outputs, x, w, bias=None):
     return ACTIVATIONS[attrs["activation"]](pre), pre
 
 
+def batched_matmul(attrs, outputs, a, b):
+    a = a.transpose(-1, -2) if attrs["transpose_a"] else a
+    return a @ (b.transpose(-1, -2) if attrs["transpose_b"] else b)
+
+
 def embedding(attrs, outputs, table, ids):
     inside = (ids >= 0) & (ids < table.shape[0])
     return F.embedding(ids.clamp(0, table.shape[0] - 1), table) * inside[..., None]
@@ -93,6 +98,7 @@ def dropout(attrs, outputs, x):
 
 OPS = {
     "matmul": matmul,
+    "batched_matmul": batched_matmul,
     "embedding": embedding,
     "layer_norm": layer_norm,
     "rms_norm": rms_norm,
