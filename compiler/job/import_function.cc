@@ -21,32 +21,6 @@ absl::StatusOr<sbp::TensorType> ParseTensorType(const std::string& text, const D
   return type;
 }
 
-absl::StatusOr<Attributes> ImportAttributes(
-    const google::protobuf::RepeatedPtrField<proto::NamedAttr>& list, const std::string& where) {
-  Attributes attrs;
-  for (const proto::NamedAttr& entry : list) {
-    if (attrs.Has(entry.name())) {
-      return Rejected({"W0401", where, "each attribute once",
-                       absl::StrCat("\"", entry.name(), "\" twice"), ""});
-    }
-    switch (entry.value().value_case()) {
-      case proto::Attr::kI: attrs.Set(entry.name(), int64_t{entry.value().i()}); break;
-      case proto::Attr::kF: attrs.Set(entry.name(), entry.value().f()); break;
-      case proto::Attr::kB: attrs.Set(entry.name(), entry.value().b()); break;
-      case proto::Attr::kS: attrs.Set(entry.name(), std::string(entry.value().s())); break;
-      case proto::Attr::kInts:
-        attrs.Set(entry.name(), std::vector<int64_t>(entry.value().ints().values().begin(),
-                                                     entry.value().ints().values().end()));
-        break;
-      case proto::Attr::VALUE_NOT_SET:
-        return Rejected({"W0402", where, "a value",
-                         absl::StrCat("attribute \"", entry.name(), "\" without one"),
-                         "value { i: 1 } or f, b, s, ints"});
-    }
-  }
-  return attrs;
-}
-
 absl::Status CheckInitializer(const proto::Initializer& init, const std::string& where) {
   const double std = init.normal().std(), mean = init.normal().mean();
   const double low = init.uniform().low(), high = init.uniform().high();
@@ -74,6 +48,32 @@ std::string NodeWhere(const std::string& function, const weir::proto::Node& node
 }
 
 }  // namespace
+
+absl::StatusOr<Attributes> ImportAttributes(
+    const google::protobuf::RepeatedPtrField<proto::NamedAttr>& list, const std::string& where) {
+  Attributes attrs;
+  for (const proto::NamedAttr& entry : list) {
+    if (attrs.Has(entry.name())) {
+      return Rejected({"W0401", where, "each attribute once",
+                       absl::StrCat("\"", entry.name(), "\" twice"), ""});
+    }
+    switch (entry.value().value_case()) {
+      case proto::Attr::kI: attrs.Set(entry.name(), int64_t{entry.value().i()}); break;
+      case proto::Attr::kF: attrs.Set(entry.name(), entry.value().f()); break;
+      case proto::Attr::kB: attrs.Set(entry.name(), entry.value().b()); break;
+      case proto::Attr::kS: attrs.Set(entry.name(), std::string(entry.value().s())); break;
+      case proto::Attr::kInts:
+        attrs.Set(entry.name(), std::vector<int64_t>(entry.value().ints().values().begin(),
+                                                     entry.value().ints().values().end()));
+        break;
+      case proto::Attr::VALUE_NOT_SET:
+        return Rejected({"W0402", where, "a value",
+                         absl::StrCat("attribute \"", entry.name(), "\" without one"),
+                         "value { i: 1 } or f, b, s, ints"});
+    }
+  }
+  return attrs;
+}
 
 absl::StatusOr<InputType> ParseInputType(const std::string& text, const Dims& dims,
                                          const std::string& where) {

@@ -30,6 +30,11 @@ struct InputType {
 absl::StatusOr<InputType> ParseInputType(const std::string& text, const Dims& dims,
                                          const std::string& where);
 
+// Returns the attributes of a node. `where` is for errors.
+absl::StatusOr<Attributes> ImportAttributes(
+    const google::protobuf::RepeatedPtrField<weir::proto::NamedAttr>& list,
+    const std::string& where);
+
 // Returns "function block", for errors.
 std::string FunctionWhere(const std::string& function);
 

@@ -90,6 +90,20 @@ TEST(TypeText, SizesAndUnitsComeFromTheTableUnlessWritten) {
   EXPECT_EQ(Type("i32").dtype, DType::kI32);
 }
 
+TEST(TypeText, AProductOfNamesHasTheirSizeAndIsCutAtTheFirst) {
+  const DimTable table = {{"heads", {"heads", 6, 2}}, {"width", {"width", 8, 1}}};
+  const auto dims = ParseDims("heads * width, width", table);
+  ASSERT_TRUE(dims.ok()) << dims.status();
+  EXPECT_EQ(dims->at(0), (sbp::TensorDim{"heads", 48, 16}));
+  EXPECT_EQ(dims->at(1), (sbp::TensorDim{"width", 8, 1}));
+  for (const char* text : {"heads*", "*heads", "heads**width", "heads*8"})
+    EXPECT_THAT(std::string(ParseDims(text, table).status().message()), HasSubstr("W0311")) << text;
+  EXPECT_THAT(std::string(ParseDims("heads*widht", table).status().message()),
+              AllOf(HasSubstr("W0312"), HasSubstr("Try: width")));
+  const DimTable large = {{"a", {"a", int64_t{1} << 40, 1}}};
+  EXPECT_THAT(std::string(ParseDims("a*a", large).status().message()), HasSubstr("W0313"));
+}
+
 TEST(TypeText, WhatDimsTextWritesParseDimsReads) {
   std::vector<sbp::TensorDim> dims = {{"a", 12, 4}, {"b", 1, 1}};
   EXPECT_EQ(*ParseDims(DimsText(dims), {}), dims);

@@ -29,6 +29,8 @@ struct AttrSchema {
   AttrKind kind = AttrKind::kInt;
   std::optional<AttrValue> fallback;  // none: required
   std::string doc;
+  // True for a text that gives the dimensions of output 0, as ParseDims (type_text.h) reads it.
+  bool lists_dims = false;
 };
 
 // An IndexedAxis names the dimension along which the values of an integer operand count: each value

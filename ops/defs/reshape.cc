@@ -151,7 +151,9 @@ OpDef ReshapeDef() {
       .inputs = {{.name = "x", .doc = "any shape"}},
       .outputs = {{.name = "y", .doc = "the dimensions of `to`"}},
       .attrs = {{"to", AttrKind::kString, std::nullopt,
-                 "items name[=size[/unit]], such as \"batch, sequence, heads=4/1, head_dim=16\""}},
+                 "items name[=size[/unit]] or name*name, such as \"batch, sequence, heads=4/1, "
+                 "head_dim=16\"",
+                 true}},
       .factors = "the common parts of both shapes, such as b s (h d) -> b s h d; linear in x",
       .moves_elements = true};
   def.infer = InferReshape;

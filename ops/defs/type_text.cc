@@ -62,26 +62,58 @@ absl::StatusOr<int64_t> ParseCount(const std::string& text, const std::string& i
   return value;
 }
 
+absl::Status UnknownDim(const std::string& name, const DimTable& table) {
+  std::vector<std::string> names;
+  for (const auto& [known, unused] : table) names.push_back(known);
+  const std::string nearest = Nearest(name, names);
+  return Rejected({"W0312", "", absl::StrCat("a dimension of the table (", TableText(table), ")"),
+                   Quote(name),
+                   nearest.empty() ? absl::StrCat("give its size here: ", name, "=16") : nearest});
+}
+
+// Parses "heads*head_dim". A shard holds whole multiples of all names but the first.
+absl::StatusOr<sbp::TensorDim> ParseProduct(const std::string& item, const DimTable& table) {
+  sbp::TensorDim product;
+  for (size_t begin = 0; begin <= item.size();) {
+    const size_t star = std::min(item.find('*', begin), item.size());
+    const std::string name = Trim(item.substr(begin, star - begin));
+    if (!IsName(name)) {
+      return Rejected({"W0311", "", "names of dimensions on both sides of \"*\"", Quote(item),
+                       "a product such as heads*head_dim"});
+    }
+    const auto known = table.find(name);
+    if (known == table.end()) return UnknownDim(name, table);
+    if (begin == 0) {
+      product = known->second;
+      product.name = known->first;
+    } else {
+      if (known->second.size > 0 &&
+          product.size > std::numeric_limits<int64_t>::max() / known->second.size) {
+        return Rejected({"W0313", "", absl::StrCat("a size below 2^63 of ", Quote(item)),
+                         "a larger product", ""});
+      }
+      product.size *= known->second.size;
+      product.unit *= known->second.size;
+    }
+    begin = star + 1;
+  }
+  return product;
+}
+
 absl::StatusOr<sbp::TensorDim> ParseItem(const std::string& raw, const DimTable& table) {
   std::string item = Trim(raw);
   size_t equals = item.find('=');
+  if (equals == std::string::npos && item.find('*') != std::string::npos)
+    return ParseProduct(item, table);
   sbp::TensorDim dim;
   dim.name = Trim(item.substr(0, equals));
   if (!IsName(dim.name)) {
-    return Rejected({"W0311", "", "a dimension as name, name=size or name=size/unit", Quote(item),
-                     "a name of letters, digits, '_' and '.', such as head_dim=16"});
+    return Rejected({"W0311", "", "a dimension as name, name*name, name=size or name=size/unit",
+                     Quote(item), "a name of letters, digits, '_' and '.', such as head_dim=16"});
   }
   auto known = table.find(dim.name);
   if (equals == std::string::npos) {
-    if (known == table.end()) {
-      std::vector<std::string> names;
-      for (const auto& [name, unused] : table) names.push_back(name);
-      std::string nearest = Nearest(dim.name, names);
-      return Rejected(
-          {"W0312", "", absl::StrCat("a dimension of the table (", TableText(table), ")"),
-           Quote(dim.name),
-           nearest.empty() ? absl::StrCat("give its size here: ", dim.name, "=16") : nearest});
-    }
+    if (known == table.end()) return UnknownDim(dim.name, table);
     dim = known->second;
     dim.name = known->first;
   } else {

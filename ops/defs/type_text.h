@@ -2,10 +2,11 @@
 //
 //   f32[batch, sequence, heads=4/1, head_dim=16]
 //
-// An item is name[=size[/unit]]; omitted parts come from a table of named dimensions. "f32[]" is a
-// scalar. Graphs (declarations) and ops (attributes such as reshape's `to`) share this parser. The
-// parser knows nothing about layouts.
-// Thread rule: pure functions.
+// An item is name[=size[/unit]]; omitted parts come from a table of named dimensions. An item
+// "heads*head_dim" is a dimension called "heads" with the product of the sizes; its unit is the
+// unit of heads times the sizes of the other names. "f32[]" is a scalar. Graphs (declarations) and
+// ops (attributes such as reshape's `to`) share this parser. The parser knows nothing about
+// layouts. Thread rule: pure functions.
 #pragma once
 
 #include <map>

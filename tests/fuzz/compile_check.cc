@@ -19,17 +19,6 @@ constexpr int64_t kCallsMax = 64;
 constexpr int64_t kCallsRefused = 10'000;
 constexpr size_t kCodeLength = 5;  // as in W0426
 
-// Returns the code of a refusal.
-absl::StatusOr<std::string> CodeOf(const char* stage, const absl::Status& status) {
-  if (ExitCode(status) != 65)
-    return absl::InternalError(absl::StrCat(stage, ": ", status.ToString()));
-  const std::string message(status.message());
-  if (message.size() <= kCodeLength || message[0] != 'W') {
-    return absl::InternalError(absl::StrCat(stage, " refuses without a code: ", status.ToString()));
-  }
-  return message.substr(0, kCodeLength);
-}
-
 std::vector<int64_t> RanksToLower(int64_t ranks, int64_t most) {
   std::set<int64_t> chosen;
   const int64_t count = std::min(ranks, most);
@@ -64,6 +53,16 @@ absl::StatusOr<std::string> CheckRanks(const compiler::LogicalPlan& logical,
 }
 
 }  // namespace
+
+absl::StatusOr<std::string> CodeOf(const char* stage, const absl::Status& status) {
+  if (ExitCode(status) != 65)
+    return absl::InternalError(absl::StrCat(stage, ": ", status.ToString()));
+  const std::string message(status.message());
+  if (message.size() <= kCodeLength || message[0] != 'W') {
+    return absl::InternalError(absl::StrCat(stage, " refuses without a code: ", status.ToString()));
+  }
+  return message.substr(0, kCodeLength);
+}
 
 bool RepeatsVeryOften(const proto::Job& job) {
   int64_t calls = 0;

@@ -24,6 +24,10 @@ struct CompileCheck {
 // fault of Weir.
 absl::StatusOr<std::string> CheckCompile(const proto::Job& job, const CompileCheck& check = {});
 
+// Returns the code with which `stage` refuses a job. An error is a fault of Weir: a refusal without
+// a code, or with an exit code of another kind.
+absl::StatusOr<std::string> CodeOf(const char* stage, const absl::Status& status);
+
 // Returns whether a job repeats calls so often that compiling it only takes time. A job with too
 // many calls is refused before anything is built.
 bool RepeatsVeryOften(const proto::Job& job);

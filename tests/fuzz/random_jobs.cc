@@ -1,10 +1,11 @@
 // Compiles many random jobs in every mode and lowers each for all its ranks, or sees the job
 // refused with a code, in bounded time.
-//   random_jobs generated|mutated|trained [--first SEED] [--count N] [--seconds S] [--print SEED]
-//   generated  jobs of job_generator.h on random meshes
-//   mutated    the jobs of the golden files with a few changes each (job_mutator.h); run from the
+//   random_jobs generated|mutated|trained|named [--first SEED] [--count N] [--seconds S] [--print
+//   SEED] generated  jobs of job_generator.h on random meshes mutated    the jobs of the golden
+//   files with a few changes each (job_mutator.h); run from the
 //              root of the tree
 //   trained    generated jobs, trained for two steps on their mesh and on one device
+//   named      generated jobs whose dimensions lose their names, which are found again
 // Exit code 1: a job crashed, was refused without a code, took too long, or showed a fault of Weir.
 #include <cstdio>
 #include <cstdlib>
@@ -16,6 +17,7 @@
 #include "tests/fuzz/job_generator.h"
 #include "tests/fuzz/job_mutator.h"
 #include "tests/fuzz/layout_trial.h"
+#include "tests/fuzz/names_trial.h"
 #include "tests/fuzz/sound_jobs.h"
 #include "tests/fuzz/trial_series.h"
 #include "tools/job/job_text.h"
@@ -25,7 +27,7 @@ namespace {
 
 constexpr int64_t kSayEvery = 1000;
 constexpr char kUsage[] =
-    "usage: random_jobs generated|mutated|trained [--first SEED] [--count N] [--seconds S] "
+    "usage: random_jobs generated|mutated|trained|named [--first SEED] [--count N] [--seconds S] "
     "[--print SEED]\n";
 
 proto::Job Mutated(const std::vector<proto::Job>& jobs, uint64_t seed) {
@@ -36,7 +38,7 @@ proto::Job Mutated(const std::vector<proto::Job>& jobs, uint64_t seed) {
 
 int Main(const std::vector<std::string>& arguments) {
   const std::string kind = arguments.empty() ? "" : arguments[0];
-  if (kind != "generated" && kind != "mutated" && kind != "trained") {
+  if (kind != "generated" && kind != "mutated" && kind != "trained" && kind != "named") {
     std::fputs(kUsage, stderr);
     return 2;
   }
@@ -70,7 +72,8 @@ int Main(const std::vector<std::string>& arguments) {
     return 0;
   }
   const Trial trial = [&](uint64_t seed) {
-    return kind == "trained" ? TrainOnMeshAndAlone(job_of(seed)) : CheckCompile(job_of(seed));
+    if (kind == "trained") return TrainOnMeshAndAlone(job_of(seed));
+    return kind == "named" ? FindNamesAgain(job_of(seed)) : CheckCompile(job_of(seed));
   };
   const SeriesResult result = RunSeries(trial, options);
   std::printf("%s\n", ToText(result).c_str());

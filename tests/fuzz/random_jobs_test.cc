@@ -6,6 +6,7 @@
 #include "tests/fuzz/compile_check.h"
 #include "tests/fuzz/job_generator.h"
 #include "tests/fuzz/layout_trial.h"
+#include "tests/fuzz/names_trial.h"
 #include "tests/fuzz/trial_series.h"
 
 namespace weir::fuzz {
@@ -42,6 +43,13 @@ TEST(RandomJobsTest, AGeneratedJobLearnsTheSameOnItsMeshAsOnOneDevice) {
       RunSeries([](uint64_t seed) { return TrainOnMeshAndAlone(GenerateJob(seed)); }, options);
   ExpectNoFailure(result);
   EXPECT_GT(result.sound, 10) << ToText(result);
+}
+
+TEST(RandomJobsTest, DimensionsOfAGeneratedJobThatLoseTheirNamesAreFound) {
+  const SeriesResult result =
+      RunSeries([](uint64_t seed) { return FindNamesAgain(GenerateJob(seed)); }, Of(1000));
+  ExpectNoFailure(result);
+  EXPECT_GT(result.sound, 500) << ToText(result);
 }
 
 TEST(TrialSeriesTest, ACrashAndAHangCostOneTrialEachAndAreNamed) {

@@ -109,7 +109,7 @@ class IncludeRulesTest(PlantedViolationTest):
         check = include_rules.check_job_is_read_at_the_edge
         for path in ("compiler/passes/x.cc", "compiler/ir/x.h", "compiler/x.cc"):
             self.assert_include(check, path, '"proto/job.pb.h"', lawful=False)
-        for path in ("compiler/job/x.h", "compiler/compile.h", "compiler/passes/x_test.cc", "tools/x.cc"):
+        for path in ("compiler/job/x.h", "compiler/dims/x.h", "compiler/compile.h", "compiler/passes/x_test.cc", "tools/x.cc"):
             self.assert_include(check, path, '"proto/job.pb.h"', lawful=True)
 
     def test_an_include_that_does_not_exist_is_found(self):

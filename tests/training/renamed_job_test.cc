@@ -1,11 +1,17 @@
-// Tests that names have no meaning: a GPT trains to the same bits if every dimension and every
-// input has another name.
+// Tests that names have no meaning: a model trains to the same bits if every dimension and every
+// input has another name, or if the dimensions have no names and the compiler finds them.
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "compiler/dims/name_dims.h"
+#include "compiler/dims/without_names_testing.h"
 #include "gtest/gtest.h"
+#include "runtime/base/status.h"
 #include "tests/training/train_run.h"
 #include "tools/zoo/gpt.h"
+#include "tools/zoo/llama.h"
 
 namespace weir::training {
 namespace {
@@ -87,6 +93,38 @@ proto::Job WithRenamedInputs(proto::Job job) {
   return job;
 }
 
+// Returns the names of all dimensions in the graph, in order.
+std::vector<std::string> WrittenNames(proto::Graph graph) {
+  std::vector<std::string> names;
+  compiler::VisitDimLists(&graph, [&](std::string* dims) {
+    if (dims->empty()) return;
+    for (absl::string_view item : absl::StrSplit(*dims, ','))
+      names.emplace_back(absl::StripAsciiWhitespace(item.substr(0, item.find_first_of("=*"))));
+  });
+  return names;
+}
+
+// Returns the job with the dimensions that the compiler finds in WithoutNames(job), and the rules
+// of `job` about them. A rule about a dimension that is a product speaks of its major part.
+absl::StatusOr<proto::Job> WithFoundDims(const proto::Job& job) {
+  proto::Job found = compiler::WithoutNames(job);
+  found.mutable_graph()->clear_dim();
+  for (const proto::Dim& dim : job.graph().dim()) {
+    if (dim.name() == "batch" || dim.name() == "sequence") *found.mutable_graph()->add_dim() = dim;
+  }
+  WEIR_ASSIGN_OR_RETURN(const compiler::GraphDims dims, compiler::FindDims(found));
+  compiler::ReplaceProvisional(dims, compiler::NameDims(dims), found.mutable_graph());
+  const std::vector<std::string> before = WrittenNames(job.graph()),
+                                 after = WrittenNames(found.graph());
+  std::map<std::string, std::string> names;
+  for (size_t i = 0; i < before.size(); ++i) {
+    const auto [it, added] = names.emplace(before[i], after.at(i));
+    EXPECT_EQ(it->second, after.at(i)) << "two names for " << before[i];
+  }
+  for (proto::Rule& rule : *found.mutable_rule()) rule.set_dim(names.at(rule.dim()));
+  return found;
+}
+
 struct Case {
   const char* mesh;
   int zero = 0;
@@ -121,6 +159,39 @@ INSTANTIATE_TEST_SUITE_P(Meshes, RenamedJob,
                                            Case{"tp=2", 0, zoo::SequenceParallel::kMegatron},
                                            Case{"dp=2,sp=2", 0, zoo::SequenceParallel::kUlysses}),
                          [](const auto& test) { return absl::StrCat("Case", test.index); });
+
+class FoundDims : public ::testing::TestWithParam<Case> {};
+
+// A model with fewer heads of keys than of queries has dimensions of three parts.
+TEST_P(FoundDims, TrainToTheSameBits) {
+  for (const char* model : {"gpt", "llama"}) {
+    SCOPED_TRACE(model);
+    zoo::TransformerOptions options = Small();
+    options.sequence_parallel = GetParam().sequence;
+    const bool is_llama = std::string(model) == "llama";
+    if (is_llama) options.kv_heads = 2;
+    absl::StatusOr<proto::Job> named = is_llama ? zoo::LlamaJob(options) : zoo::GptJob(options);
+    ASSERT_TRUE(named.ok()) << named.status();
+    named->mutable_training()->set_zero_stage(GetParam().zero);
+    const proto::Job job = WithMesh(*named, GetParam().mesh);
+    TrainRunOptions run_options;
+    run_options.steps = 4;
+    const auto expected = Train(job, run_options);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    const absl::StatusOr<proto::Job> found = WithFoundDims(job);
+    ASSERT_TRUE(found.ok()) << found.status();
+    const auto run = Train(*found, run_options);
+    ASSERT_TRUE(run.ok()) << run.status() << found->graph().DebugString();
+    EXPECT_EQ(run->losses, expected->losses);
+    EXPECT_EQ(run->weights, expected->weights);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Meshes, FoundDims,
+                         ::testing::Values(Case{""}, Case{"dp=2"}, Case{"tp=2"}, Case{"pp=2"},
+                                           Case{"dp=2,tp=2", 3},
+                                           Case{"tp=2", 0, zoo::SequenceParallel::kMegatron},
+                                           Case{"sp=2", 0, zoo::SequenceParallel::kUlysses}));
 
 }  // namespace
 }  // namespace weir::training

@@ -297,6 +297,7 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
   AddTrainVerbs(&app, &context);
   AddZooVerbs(&app, &context);
   AddOpsVerb(&app, &context);
+  AddDimsVerb(&app, &context);
   AddSimVerbs(&app, &context);
   AddTraceVerbs(&app, &context);
   AddMetricsVerbs(&app, &context);

@@ -1,0 +1,56 @@
+// Finds which dimensions of a graph are the same, from the factor rules of its ops alone: what an
+// op maps to one factor is one dimension. Names and equal sizes decide nothing, so a model of which
+// nobody named the dimensions gives the same result as one with names.
+// Thread rule: pure function.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/dims/dim_atoms.h"
+#include "proto/job.pb.h"
+
+namespace weir::compiler {
+
+// A dimension that stands in the text of a graph.
+struct WrittenDim {
+  enum class Place : uint8_t { kInput, kParameter, kAttribute };
+  Place place = Place::kInput;
+  int function = 0;   // of Graph::function
+  int index = 0;      // of the input, the parameter or the node in the function
+  int attribute = 0;  // kAttribute: of Node::attr
+  int axis = 0;
+  std::string tensor;     // "block.q_proj.weight"; an attribute: its node
+  std::string item = {};  // as written: "heads=4/1"
+  std::string name = {};  // of the item
+  int64_t size = 0;
+  DimAtoms::Dim dim = {};
+};
+
+// A dimension of an operand that an op reads.
+struct OperandDim {
+  std::string op;
+  int operand = 0;  // of the inputs
+  int axis = 0;     // from 0
+  int rank = 0;     // of the operand
+  std::string node;
+  DimAtoms::Dim dim;
+};
+
+struct GraphDims {
+  DimAtoms atoms;
+  std::vector<WrittenDim> written;
+  std::vector<OperandDim> operands;
+};
+
+// Returns whether an importer made up the name of a dimension: "_" and digits.
+bool IsProvisional(const std::string& name);
+
+// Returns all dimensions of the job's graph, resolved. A call joins the dimensions of its arguments
+// with those of the function's inputs, so all calls of a function share its dimensions. An error is
+// one of ImportGraph (import_graph.h). In a graph with provisional names, an error calls a
+// dimension by its size, "n64".
+absl::StatusOr<GraphDims> FindDims(const proto::Job& job);
+
+}  // namespace weir::compiler
