@@ -95,12 +95,16 @@ absl::StatusOr<std::unique_ptr<VirtualRun>> VirtualRun::Create(std::vector<Plan>
 }
 
 absl::Status VirtualRun::WriteTrace(const std::string& path) const {
-  const trace::TracedJob job = MakeTracedJob(ranks_, /*first_step=*/0, TickScale());
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   if (!file)
     return CodedError(absl::StatusCode::kUnavailable, "W0532",
                       absl::StrCat("cannot write the trace '", path, "'"));
-  return weir::trace::WriteTrace(job, weir::trace::TraceBeginNs(job), file);
+  return WriteTrace(file);
+}
+
+absl::Status VirtualRun::WriteTrace(std::ostream& out) const {
+  const trace::TracedJob job = MakeTracedJob(ranks_, /*first_step=*/0, TickScale());
+  return weir::trace::WriteTrace(job, weir::trace::TraceBeginNs(job), out);
 }
 
 }  // namespace weir::actors

@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -71,6 +72,8 @@ class VirtualRun {
   // Writes the acts that are kept, as Session::WriteTrace does. kUnavailable (W0532) if the file
   // cannot be written.
   absl::Status WriteTrace(const std::string& path) const;
+  // The same to a stream. kDataLoss if the stream fails.
+  absl::Status WriteTrace(std::ostream& out) const;
 
  private:
   VirtualRun() = default;

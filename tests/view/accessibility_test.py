@@ -1,6 +1,6 @@
 """Looks with axe-core for obstacles on the page of `weir view` to people who do not see, or use no mouse.
 
-Every view of a recorded run, and the page of a run that goes on, in light and in dark colours. axe-core is Deque's;
+Every view of a recorded run and of a plan, and the page of a run that goes on, in light and in dark colours. axe-core is Deque's;
 `tools/deps/install --with-browser` fetches it from PyPI.
 """
 
@@ -43,16 +43,26 @@ class Accessibility(weir_jobs.JobCase):
             with self.subTest(address=address, colour=colour):
                 self.assertEqual(self.browser.driver.execute_async_script(OBSTACLES), [])
 
+    def export(self, *words):
+        """Opens the page that `weir view` writes, and returns its address."""
+        self.place.run("view", *words, "--export", "page.html")
+        page = f"file://{self.place.path('page.html')}"
+        self.browser.open(page)
+        return page
+
     def test_no_view_of_a_recorded_run_has_an_obstacle(self):
         self.write_job()
         self.place.train("--mesh", "pp=2,dp=2", "--steps", "6", "--trace", "run.pftrace")
-        self.place.run("view", "run.pftrace", "--export", "run.html")
-        page = f"file://{self.place.path('run.html')}"
-        self.browser.open(page)
+        page = self.export("run.pftrace")
         views = self.browser.run("return [...document.querySelectorAll('nav a')].map(a => a.getAttribute('href'))")
         self.assertGreater(len(views), 5)
         for view in views:
             self.expect_no_obstacles(page + view)
+
+    def test_the_plan_of_a_job_has_no_obstacle(self):
+        self.write_job()
+        page = self.export("job.textproto", "--mesh", "pp=2,dp=2")
+        self.expect_no_obstacles(page + "#view=plan&inside=1")
 
     def test_the_page_of_a_run_that_goes_on_has_no_obstacle(self):
         self.write_job("--steps", "100000000")

@@ -13,6 +13,17 @@ FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-u
          "--window-size=1400,1000")
 
 
+# A reader without a mouse or without sight needs a name for everything that can be used or is a picture.
+NAMELESS = """
+  const nameless = [];
+  for (const e of document.querySelectorAll("button, a, [role=img], canvas, input, select, [role=region]")) {
+    const label = e.getAttribute("aria-label") || e.innerText || (e.closest("label") || {}).innerText;
+    if (!label || !label.trim()) nameless.push(e.outerHTML);
+  }
+  return nameless;
+"""
+
+
 class Browser:
     """A Browser shows one page at a time. It ends with close()."""
 
@@ -51,6 +62,16 @@ class Browser:
 
     def heading(self):
         return self.run("return document.querySelector('h2').innerText")
+
+    def nameless(self):
+        """Returns the elements of the page that lack a name."""
+        return self.run(NAMELESS)
+
+    def rows(self, table):
+        """Returns the cells of the tables whose caption starts with `table`, as lists of texts."""
+        return self.run(
+            "return [...document.querySelectorAll('table')].filter(t => t.caption.innerText.startsWith(arguments[0]))"
+            ".flatMap(t => [...t.tBodies[0].rows].map(r => [...r.cells].map(c => c.innerText)))", table)
 
     def key(self, key):
         """Presses a key on the timeline."""

@@ -12,15 +12,6 @@ VIEWS = {"verdict": r"A step.* takes ", "timeline": "Timeline", "registers": "Re
          "pressure": "Back-pressure", "memory": "Memory of rank",
          "devices": "Devices and ranks", "transfers": "Boxings and transfers", "pipeline": "Pipeline of step 5",
          "skew": "The same work on different ranks"}
-# A reader without a mouse or without sight needs a name for everything that can be used or is a picture.
-NAMELESS = """
-  const nameless = [];
-  for (const e of document.querySelectorAll("button, a, [role=img], canvas, input, select, [role=region]")) {
-    const label = e.getAttribute("aria-label") || e.innerText || (e.closest("label") || {}).innerText;
-    if (!label || !label.trim()) nameless.push(e.outerHTML);
-  }
-  return nameless;
-"""
 
 
 class View(view_case.ViewCase):
@@ -33,17 +24,12 @@ class View(view_case.ViewCase):
     def report(self):
         return json.loads(self.place.run("trace", "report", "run.pftrace", "--json").stdout)
 
-    def rows(self, table):
-        return self.browser.run(
-            "return [...document.querySelectorAll('table')].filter(t => t.caption.innerText.startsWith(arguments[0]))"
-            ".flatMap(t => [...t.tBodies[0].rows].map(r => [...r.cells].map(c => c.innerText)))", table)
-
     def test_every_view_shows_and_loads_nothing_from_elsewhere(self):
         for view, heading in VIEWS.items():
             with self.subTest(view=view):
                 self.browser.open(f"{self.address}#view={view}")
                 self.assertRegex(re.sub(r"\s+", " ", self.browser.heading()), heading)
-                self.assertEqual(self.browser.run(NAMELESS), [])
+                self.assertEqual(self.browser.nameless(), [])
                 self.assertEqual([url for url in self.browser.loaded()
                                   if not url.startswith((self.address, "blob:"))], [])
         self.assertEqual([m for m in self.browser.messages() if "favicon" not in m], [])
@@ -51,9 +37,9 @@ class View(view_case.ViewCase):
     def test_the_page_tells_what_the_report_tells(self):
         why = self.report()["why_slow"]
         self.browser.open(f"{self.address}#view=verdict")
-        self.assertEqual([row[3] for row in self.rows("What the critical path")],
+        self.assertEqual([row[3] for row in self.browser.rows("What the critical path")],
                          [line["text"] for line in why["path_lines"][:5]])
-        self.assertEqual([row[3] for row in self.rows("What a change would gain")],
+        self.assertEqual([row[3] for row in self.browser.rows("What a change would gain")],
                          [row["about"] for row in why["what_if"] if row["finished"]][:10])
         parts = self.browser.run("return document.querySelector('.stack').getAttribute('aria-label')")
         for part in why["parts"]:
@@ -95,9 +81,9 @@ class View(view_case.ViewCase):
         why = self.report()["why_slow"]
         path = next(path for path in why["step_paths"] if path["step"] == 3)
         self.browser.open(f"{self.address}#view=path&step=3")
-        self.assertEqual([row[3:5] for row in self.rows("What the path of step 3")],
+        self.assertEqual([row[3:5] for row in self.browser.rows("What the path of step 3")],
                          [[group["cause"], group["name"] or "the longest"] for group in path["groups"]][:40])
-        self.assertEqual([row[4:6] for row in self.rows("What a change would gain")],
+        self.assertEqual([row[4:6] for row in self.browser.rows("What a change would gain")],
                          [[row["about"], row["change"]] for row in why["what_if"]])
         one = json.loads(self.place.run("trace", "report", "run.pftrace", "--json", "--step", "3").stdout)
         pieces = one["why_slow"]["critical_path"]["segments"]
@@ -119,7 +105,7 @@ class View(view_case.ViewCase):
         for label, node in zip(labels, pressure["nodes"]):
             self.assertTrue(label.startswith(f"{node['name']}, {node['phase']}: busy "), label)
             self.assertAlmostEqual(node["busy"] + node["starved"] + node["blocked"] + node["ready"], 1, places=6)
-        self.assertEqual(len(self.rows("Registers between actors")), len(pressure["edges"][:30]))
+        self.assertEqual(len(self.browser.rows("Registers between actors")), len(pressure["edges"][:30]))
         self.browser.run("""
           const node = document.querySelectorAll(".node")[1];
           node.focus();
@@ -127,13 +113,13 @@ class View(view_case.ViewCase):
         self.assertIn("node=1", self.browser.driver.current_url)
         near = [edge for edge in pressure["edges"] if 1 in (edge["from"], edge["to"])][:30]
         name = pressure["nodes"][1]["name"]
-        self.assertEqual(len(self.rows(f"Registers of {name}")), len(near))
+        self.assertEqual(len(self.browser.rows(f"Registers of {name}")), len(near))
 
     def test_the_pipeline_shows_each_act_of_a_step_and_leads_to_it(self):
         self.browser.open(f"{self.address}#view=pipeline&step=3")
         titles = self.browser.run("return [...document.querySelectorAll('.box title')].map(t => t.textContent)")
         self.assertTrue(titles and all(", step 3, micro-batch " in title for title in titles), titles)
-        acts = [row[1] for row in self.rows("What each device did")]
+        acts = [row[1] for row in self.browser.rows("What each device did")]
         self.assertEqual(len(titles), sum(int(count) for count in acts))
         self.browser.run("document.querySelector('.box').dispatchEvent(new MouseEvent('click', {bubbles: true}))")
         self.assertEqual(self.browser.heading(), "Timeline")
@@ -151,14 +137,14 @@ class View(view_case.ViewCase):
             self.assertGreater(rank["state_bytes"]["weights"], 0)
         self.browser.open(f"{self.address}#view=memory&rank=2")
         self.assertRegex(self.browser.heading(), "Memory of rank 2 in step")
-        self.assertEqual([row[3] for row in self.rows("What rank 2 holds")],
+        self.assertEqual([row[3] for row in self.browser.rows("What rank 2 holds")],
                          [tensor["name"] for tensor in memory["ranks"][2]["held"]][:40])
-        self.assertTrue(any("reads it last" in row[6] for row in self.rows("What rank 2 holds")))
+        self.assertTrue(any("reads it last" in row[6] for row in self.browser.rows("What rank 2 holds")))
 
     def test_each_boxing_has_its_bytes_and_its_speed_beside_that_of_the_plan(self):
         transfers = self.report()["why_slow"]["transfers"]
         self.browser.open(f"{self.address}#view=transfers")
-        self.assertEqual([row[0] for row in self.rows("Boxings of all layers")],
+        self.assertEqual([row[0] for row in self.browser.rows("Boxings of all layers")],
                          [transfer["name"] for transfer in transfers][:60])
         timed = [transfer for transfer in transfers if transfer["timed"] > 0]
         self.assertTrue(timed)
@@ -175,12 +161,12 @@ class View(view_case.ViewCase):
         self.browser.open(f"file://{self.place.path('two.html')}")
         self.assertEqual(self.browser.heading(), "Two runs")
         self.assertIn(diff["verdict"], self.browser.text())
-        self.assertEqual([row[3:5] for row in self.rows("The critical path")],
+        self.assertEqual([row[3:5] for row in self.browser.rows("The critical path")],
                          [[row["cause"], row["name"]] for row in diff["path"]][:30])
-        self.assertEqual(len(self.rows("Steps")), len(diff["steps"]))
-        self.assertEqual([row[4] for row in self.rows("The acts of actors")],
+        self.assertEqual(len(self.browser.rows("Steps")), len(diff["steps"]))
+        self.assertEqual([row[4] for row in self.browser.rows("The acts of actors")],
                          [row["name"] for row in diff["work"]][:30])
-        self.assertEqual(self.browser.run(NAMELESS), [])
+        self.assertEqual(self.browser.nameless(), [])
         self.assertAlmostEqual(sum(row["more_ns"] for row in diff["path"]),
                                diff["b"]["step_ns"] - diff["a"]["step_ns"], delta=1)
         text = self.place.run("trace", "diff", "run.pftrace", "other.pftrace").stdout

@@ -189,28 +189,37 @@ sandbox::SandboxFacts CliContext::Confine(const sandbox::SandboxRules& rules,
 }
 
 void JobArguments::AddTo(CLI::App* verb, CliContext* of, Data opens) {
+  verb->add_option("JOB", path, "Job file (protobuf text); - is standard input")->required();
+  AddFlagsTo(verb, of, opens);
+}
+
+std::vector<CLI::Option*> JobArguments::AddFlagsTo(CLI::App* verb, CliContext* of, Data opens) {
   context = of;
   data = opens;
-  verb->add_option("JOB", path, "Job file (protobuf text); - is standard input")->required();
-  verb->add_option_function<std::string>(
-          "--mesh",
-          [this](const std::string& text) {
-            mesh = text;
-            has_mesh = true;
-          },
-          "Devices, replacing the job's mesh: dp=2,tp=2; '' is one device")
-      ->type_name("AXES");
-  verb->add_option(
-          "--set", set,
-          "Change a field of the job: training.steps=10, graph.dim[hidden].size=64; repeatable")
-      ->type_name("PATH=VALUE")
-      ->allow_extra_args(false);
-  if (opens == Data::kNotOpened) return;
-  verb->add_option("--allow-path", allowed_paths,
-                   "Let the job name data in this folder, too [its own folder, the current one, "
-                   "/usr/share]; repeatable")
-      ->type_name("DIR")
-      ->allow_extra_args(false);
+  std::vector<CLI::Option*> options;
+  options.push_back(verb->add_option_function<std::string>(
+                            "--mesh",
+                            [this](const std::string& text) {
+                              mesh = text;
+                              has_mesh = true;
+                            },
+                            "Devices, replacing the job's mesh: dp=2,tp=2; '' is one device")
+                        ->type_name("AXES"));
+  options.push_back(
+      verb->add_option(
+              "--set", set,
+              "Change a field of the job: training.steps=10, graph.dim[hidden].size=64; repeatable")
+          ->type_name("PATH=VALUE")
+          ->allow_extra_args(false));
+  if (opens == Data::kNotOpened) return options;
+  options.push_back(
+      verb->add_option(
+              "--allow-path", allowed_paths,
+              "Let the job name data in this folder, too [its own folder, the current one, "
+              "/usr/share]; repeatable")
+          ->type_name("DIR")
+          ->allow_extra_args(false));
+  return options;
 }
 
 absl::StatusOr<proto::Job> JobArguments::Read() const {
@@ -249,17 +258,6 @@ absl::StatusOr<proto::Job> JobArguments::Read() const {
 std::string JobArguments::Title(const proto::Job& job) const {
   if (!job.name().empty()) return job.name();
   return path == "-" ? "the job of standard input" : path;
-}
-
-void AddPlaceOption(CLI::App* verb, std::string* place) {
-  verb->add_option(
-          "--place", *place,
-          "The axes of the mesh as ranks run over them, slowest first: dp,tp puts tp inside "
-          "hosts; as-written keeps the job's order; auto takes mesh.rank_order, or else the "
-          "order with the fewest bytes between hosts")
-      ->type_name("ORDER")
-      ->capture_default_str()
-      ->group("Hosts");
 }
 
 absl::Status OfTrace(const std::string& path, const absl::Status& status) {

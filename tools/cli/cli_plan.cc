@@ -11,8 +11,8 @@
 #include "nlohmann/json.hpp"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
-#include "tools/cli/cli_verbs.h"
-#include "tools/plan/place_axes.h"
+#include "tools/cli/planned_job.h"
+#include "tools/plan/plan_json.h"
 #include "tools/plan/plan_screen.h"
 #include "tools/plan/plan_sections.h"
 #include "tools/sim/job_costs.h"
@@ -30,8 +30,7 @@ absl::StatusOr<compiler::PlanMode> ParseMode(const std::string& mode) {
                    Nearest(mode, std::vector<std::string>{"train", "evaluate", "generate"})});
 }
 
-struct PlanArguments {
-  JobArguments job;
+struct PlanArguments : PlannedJobArguments {
   std::string mode = "train";
   bool json = false;
   bool curve = false;
@@ -39,8 +38,6 @@ struct PlanArguments {
   bool timings = false;
   std::string dump_after;
   std::vector<std::string> disabled;
-  std::string cluster;
-  std::string place = plan::kPlaceAuto;
   // Sections below the screen.
   bool layouts = false, boxings = false, schedule = false, memory = false, actors = false,
        all = false;
@@ -49,31 +46,6 @@ struct PlanArguments {
 
 constexpr int kChartColumns = 72, kChartRows = 8, kChartRowsOfMany = 4, kTensorsShown = 10,
               kStagesCharted = 8;
-
-// Returns the memory view as JSON: each tensor, its time and its reason, as `weir plan` draws them.
-nlohmann::ordered_json MemoryJson(const compiler::MemoryView& view) {
-  nlohmann::ordered_json columns = nlohmann::ordered_json::array(),
-                         largest = nlohmann::ordered_json::array();
-  for (const auto& column : view.columns)
-    columns.push_back({{"alive_bytes", column.bytes}, {"phase", std::string(1, column.phase)}});
-  for (const auto& tensor : view.largest) {
-    largest.push_back({{"name", tensor.name},
-                       {"bytes", tensor.bytes},
-                       {"slots", tensor.slots},
-                       {"held_slots", tensor.held},
-                       {"from", tensor.from},
-                       {"until", tensor.until},
-                       {"alive_ns", tensor.alive_ns},
-                       {"shares_with", tensor.sharers},
-                       {"why", tensor.why}});
-  }
-  return {{"weight_bytes", view.weight_bytes},     {"optimiser_bytes", view.optimiser_bytes},
-          {"register_bytes", view.register_bytes}, {"landing_bytes", view.landing_bytes},
-          {"scratch_bytes", view.scratch_bytes},   {"unshared_bytes", view.unshared_bytes},
-          {"most_alive_bytes", view.most_bytes},   {"most_alive_ns", view.most_ns},
-          {"iteration_ns", view.iteration_ns},     {"over_the_step", std::move(columns)},
-          {"largest", std::move(largest)}};
-}
 
 // Returns the memory over the step: a chart of the first rank of each stage, and the largest
 // tensors of the fullest rank.
@@ -94,94 +66,6 @@ std::string MemorySection(const compiler::LogicalPlan& plan, const train::NeedAn
       &text, "rank ", of.need.rank, ", which needs most\n",
       LargestText(compiler::ViewMemory(of.plans.at(of.need.rank), kChartColumns, kTensorsShown)));
   return text;
-}
-
-nlohmann::ordered_json RankJson(const proto::RankPlan& plan) {
-  nlohmann::ordered_json states = nlohmann::ordered_json::array();
-  for (const proto::StateSpec& state : plan.state()) {
-    const proto::TensorSliceProto& slice = state.slice();
-    nlohmann::ordered_json entry = {
-        {"name", state.name()}, {"layout", state.layout()}, {"dtype", slice.dtype()}};
-    entry["shape"] = std::vector<int64_t>(slice.shape().begin(), slice.shape().end());
-    entry["offset"] = std::vector<int64_t>(slice.offset().begin(), slice.offset().end());
-    entry["owner"] = state.owner();
-    states.push_back(entry);
-  }
-  int64_t sent = 0;
-  for (const proto::RegisterSpec& spec : plan.registers()) {
-    if (spec.side() == proto::RegisterSpec::OUTBOUND) sent += spec.bytes() * spec.tokens_per_step();
-  }
-  return {{"rank", plan.rank()},
-          {"device", plan.device()},
-          {"stage", plan.stage()},
-          {"actors", plan.actor_size()},
-          {"registers", plan.registers_size()},
-          {"arena_bytes", plan.arena_bytes()},
-          {"scratch_bytes", plan.scratch_bytes()},
-          {"sent_bytes_per_step_at_most", sent},
-          {"memory", MemoryJson(compiler::ViewMemory(plan, kChartColumns, kTensorsShown))},
-          {"states", states}};
-}
-
-nlohmann::ordered_json ScheduleJson(const compiler::LogicalPlan& plan) {
-  nlohmann::ordered_json parts = nlohmann::ordered_json::array();
-  for (int64_t part = 0; part < plan.schedule.num_parts(); ++part) {
-    std::vector<std::string> calls;
-    for (const auto& call : plan.module.model.calls) {
-      if (call.part == part) calls.push_back(call.name);
-    }
-    parts.push_back({{"stage", plan.schedule.StageOf(part)},
-                     {"in_flight", plan.schedule.in_flight[part]},
-                     {"calls", calls}});
-  }
-  return {{"kind", compiler::Name(plan.schedule.kind)},
-          {"bubble_of_even_parts", plan.schedule.BubbleFormula(1, 1)},
-          {"predicted_bubble", plan.predicted_bubble},
-          {"parts", parts}};
-}
-
-nlohmann::ordered_json PredictionJson(const compiler::LogicalPlan& plan,
-                                      const sim::JobCosts& costs) {
-  const sim::StepPrediction prediction = sim::PredictStep(plan, costs);
-  nlohmann::ordered_json json = {{"costs", costs.Text()},
-                                 {"step_seconds", prediction.step_ns * 1e-9},
-                                 {"simulated", prediction.report.has_value()}};
-  if (!prediction.why_not.empty()) json["not_simulated_because"] = prediction.why_not;
-  return json;
-}
-
-// Returns the names of the mesh axes from slowest to fastest from rank to rank.
-std::vector<std::string> RankOrder(const compiler::LogicalPlan& plan) {
-  std::vector<std::string> names(plan.job->mesh().rank_order().begin(),
-                                 plan.job->mesh().rank_order().end());
-  if (!names.empty()) return names;
-  for (const sbp::MeshAxis& axis : plan.mesh.axes()) names.push_back(axis.name);
-  return names;
-}
-
-absl::Status PrintJson(const compiler::LogicalPlan& plan, const sim::JobCosts& costs,
-                       std::ostream& out) {
-  nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
-  for (RankId rank : plan.places.all_ranks()) {
-    WEIR_ASSIGN_OR_RETURN(proto::RankPlan lowered, compiler::LowerForRank(plan, rank));
-    ranks.push_back(RankJson(lowered));
-  }
-  nlohmann::ordered_json passes = nlohmann::ordered_json::array();
-  for (const auto& timing : plan.timings) {
-    passes.push_back(
-        {{"name", timing.name}, {"microseconds", timing.microseconds}, {"nodes", timing.nodes}});
-  }
-  nlohmann::ordered_json json = {{"job", plan.job->name()},
-                                 {"plan_id", plan.plan_id},
-                                 {"mesh", plan.mesh.ToText()},
-                                 {"rank_order", RankOrder(plan)},
-                                 {"micro_batches", plan.micro_batches},
-                                 {"prediction", PredictionJson(plan, costs)},
-                                 {"schedule", ScheduleJson(plan)},
-                                 {"passes", passes},
-                                 {"ranks", ranks}};
-  out << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
-  return absl::OkStatus();
 }
 
 // The number of points between the least memory and the shortest period.
@@ -245,9 +129,7 @@ absl::Status PrintRank(const compiler::LogicalPlan& plan, int64_t rank, std::ost
 absl::Status PrintText(const compiler::LogicalPlan& plan, const sim::JobCosts& costs,
                        const plan::PlacedAxes& placed, const PlanArguments& arguments,
                        std::ostream& out) {
-  const train::Beside beside = plan.mode == compiler::PlanMode::kTrain ? train::Beside::kEvaluation
-                                                                       : train::Beside::kNothing;
-  WEIR_ASSIGN_OR_RETURN(const train::NeedAndPlans memory, train::NeedAndPlansOf(plan, beside));
+  WEIR_ASSIGN_OR_RETURN(const train::NeedAndPlans memory, train::NeedAndPlansOf(plan));
   WEIR_ASSIGN_OR_RETURN(
       std::string text,
       plan::PlanScreen(plan, costs, sim::PredictStep(plan, costs), memory, placed));
@@ -268,21 +150,28 @@ absl::Status PrintText(const compiler::LogicalPlan& plan, const sim::JobCosts& c
   return absl::OkStatus();
 }
 
+absl::Status PrintJson(const compiler::LogicalPlan& plan, const sim::JobCosts& costs,
+                       const plan::PlacedAxes& placed, std::ostream& out) {
+  WEIR_ASSIGN_OR_RETURN(const train::NeedAndPlans memory, train::NeedAndPlansOf(plan));
+  WEIR_ASSIGN_OR_RETURN(const nlohmann::ordered_json json,
+                        plan::PlanJson(plan, costs, sim::PredictStep(plan, costs), memory, placed,
+                                       plan::RanksInJson::kAll));
+  out << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
+  return absl::OkStatus();
+}
+
 absl::Status ShowPlan(const PlanArguments& arguments, const CliContext& context) {
   std::ostream& out = *context.out;
-  WEIR_ASSIGN_OR_RETURN(proto::Job job, arguments.job.Read());
+  WEIR_ASSIGN_OR_RETURN(JobWithCosts read, arguments.ReadWithCosts());
   compiler::CompileOptions options;
   WEIR_ASSIGN_OR_RETURN(options.mode, ParseMode(arguments.mode));
   options.dump_after = arguments.dump_after;
   options.dump_to = context.err;
   options.disabled.insert(arguments.disabled.begin(), arguments.disabled.end());
-  WEIR_ASSIGN_OR_RETURN(const sim::JobCosts costs, sim::JobCosts::Choose(arguments.cluster));
-  options.costs = &costs.model();
-  costs.TellHosts(&job);
   context.Confine({}, sandbox::CpuTime::kLimited);
-  WEIR_ASSIGN_OR_RETURN(const plan::PlacedAxes placed, plan::PlaceAxes(arguments.place, &job));
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<compiler::LogicalPlan> plan,
-                        compiler::CompileJob(job, options));
+  WEIR_ASSIGN_OR_RETURN(const PlannedJob planned, PlanJob(arguments.place, options, &read));
+  const std::unique_ptr<compiler::LogicalPlan>& plan = planned.plan;
+  const sim::JobCosts& costs = read.costs;
   WEIR_RETURN_IF_ERROR(compiler::CheckMeshUse(*plan));
   // The screen itself has these warnings.
   const bool on_screen = arguments.rank < 0 && !arguments.curve && !arguments.json;
@@ -291,8 +180,8 @@ absl::Status ShowPlan(const PlanArguments& arguments, const CliContext& context)
   }
   if (arguments.rank >= 0) return PrintRank(*plan, arguments.rank, out);
   if (arguments.curve) return PrintCurve(*plan, costs.model(), arguments, out);
-  if (arguments.json) return PrintJson(*plan, costs, out);
-  WEIR_RETURN_IF_ERROR(PrintText(*plan, costs, placed, arguments, out));
+  if (arguments.json) return PrintJson(*plan, costs, planned.placed, out);
+  WEIR_RETURN_IF_ERROR(PrintText(*plan, costs, planned.placed, arguments, out));
   if (arguments.timings) {
     out << "\npasses\n";
     for (const auto& timing : plan->timings) {
@@ -323,9 +212,7 @@ void AddPlanVerb(CLI::App* app, CliContext* context) {
       "runtime.registers=SOLVED\n"
       "  weir plan gpt.textproto --dump-after 'propagate-.*'",
       [plan, context] { return ShowPlan(*plan, *context); });
-  plan->job.AddTo(verb, context, JobArguments::Data::kNotOpened);
-  verb->add_option("--cluster", plan->cluster, kClusterHelp)->type_name("PATH");
-  AddPlaceOption(verb, &plan->place);
+  plan->AddTo(verb, context, JobArguments::Data::kNotOpened);
   verb->add_option_function<std::string>(
           "--layouts",
           [plan](const std::string& function) {
@@ -346,7 +233,7 @@ void AddPlanVerb(CLI::App* app, CliContext* context) {
   verb->add_option("--mode", plan->mode, "train, evaluate or generate")
       ->type_name("MODE")
       ->capture_default_str();
-  verb->add_flag("--json", plan->json, "Print figures of every rank as JSON");
+  verb->add_flag("--json", plan->json, "Print all of it as JSON, with figures of every rank");
   verb->add_flag("--curve", plan->curve,
                  "Print memory against speed for all register counts worth having");
   verb->add_option("--rank", plan->rank, "Print the plan of one rank as protobuf text")

@@ -12,7 +12,7 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "tools/cli/cli_checks.h"
-#include "tools/cli/cli_verbs.h"
+#include "tools/cli/planned_job.h"
 #include "tools/cli/train_arguments.h"
 #include "tools/console/console.h"
 #include "tools/fleet/fleet_runner.h"
@@ -32,19 +32,14 @@ namespace {
 constexpr int kProcessesMeasured = 2;
 constexpr int64_t kProbeMs = 1'000;
 
-struct SimArguments {
-  JobArguments job;
-  std::string cluster;
-  std::string place = plan::kPlaceAuto;
+struct SimArguments : PlannedJobArguments {
   std::string symmetry = "auto";
   bool json = false;
   sim::SimulateOptions options;
 };
 
 absl::Status Sim(SimArguments arguments, CliContext* context) {
-  WEIR_ASSIGN_OR_RETURN(const sim::JobCosts costs, sim::JobCosts::Choose(arguments.cluster));
-  WEIR_ASSIGN_OR_RETURN(proto::Job job, arguments.job.Read());
-  costs.TellHosts(&job);
+  WEIR_ASSIGN_OR_RETURN(JobWithCosts read, arguments.ReadWithCosts());
   using Symmetry = sim::SimulateOptions::Symmetry;
   arguments.options.symmetry = arguments.symmetry == "on"    ? Symmetry::kOn
                                : arguments.symmetry == "off" ? Symmetry::kOff
@@ -54,17 +49,14 @@ absl::Status Sim(SimArguments arguments, CliContext* context) {
     rules.write_folders = {
         std::filesystem::absolute(arguments.options.trace).parent_path().string()};
   context->Confine(rules, sandbox::CpuTime::kUnlimited);
-  WEIR_ASSIGN_OR_RETURN(const plan::PlacedAxes placed, plan::PlaceAxes(arguments.place, &job));
-  if (const std::string line = plan::PlacedText(placed, job); !line.empty())
+  WEIR_ASSIGN_OR_RETURN(const PlannedJob planned, PlanJob(arguments.place, {}, &read));
+  if (const std::string line = plan::PlacedText(planned.placed, read.job); !line.empty())
     *context->err << line << "\n";
-  compiler::CompileOptions compile;
-  compile.costs = &costs.model();
-  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<compiler::LogicalPlan> plan,
-                        compiler::CompileJob(job, compile));
   WEIR_ASSIGN_OR_RETURN(
       sim::SimulateReport report,
-      sim::SimulatePlan(*plan, costs.ClusterFor(plan->mesh.num_ranks()), arguments.options));
-  report.costs = costs.Text();
+      sim::SimulatePlan(*planned.plan, read.costs.ClusterFor(planned.plan->mesh.num_ranks()),
+                        arguments.options));
+  report.costs = read.costs.Text();
   *context->out << (arguments.json ? sim::ToJson(report) : ToText(report));
   *context->err << absl::StrFormat(
       "simulated %d step%s, %d acts and %d events, in %.1f s, after %.1f s of compiling\n",
@@ -301,9 +293,7 @@ void AddSimVerbs(CLI::App* app, CliContext* context) {
       "calibrate --keep` measured,\n"
       "else the defaults of a server's core. `weir plan` predicts the same step.",
       [sim, context] { return Sim(*sim, context); });
-  sim->job.AddTo(verb, context, JobArguments::Data::kNotOpened);
-  verb->add_option("--cluster", sim->cluster, kClusterHelp)->type_name("PATH");
-  AddPlaceOption(verb, &sim->place);
+  sim->AddTo(verb, context, JobArguments::Data::kNotOpened);
   verb->add_option("--steps", sim->options.steps,
                    "Steps to simulate; figures are of those after the first that updates [up to "
                    "the second update, of very large jobs the first]")

@@ -78,9 +78,9 @@ TEST(CliTest, WithoutArgumentsShowsHelpAsWrongUsage) {
 
 TEST(CliTest, EveryVerbHasHelpWithExamples) {
   std::vector<std::vector<std::string>> verbs = {
-      {"check"}, {"plan"},       {"train"},        {"eval"},       {"generate"},
-      {"zoo"},   {"zoo", "gpt"}, {"zoo", "llama"}, {"zoo", "mlp"}, {"ops"},
-      {"sim"},   {"calibrate"},  {"explain"},      {"trace"},      {"trace", "report"}};
+      {"check"},      {"plan"},         {"train"},           {"eval"}, {"generate"}, {"zoo"},
+      {"zoo", "gpt"}, {"zoo", "llama"}, {"zoo", "mlp"},      {"ops"},  {"sim"},      {"calibrate"},
+      {"explain"},    {"trace"},        {"trace", "report"}, {"view"}};
   for (std::vector<std::string> verb : verbs) {
     verb.push_back("--help");
     Outcome run = Weir(verb);
@@ -447,6 +447,28 @@ TEST(CliTest, PlanPrintsFiguresOfEveryRankAsJson) {
   EXPECT_EQ(json["mesh"], "dp=2,tp=2");
   EXPECT_GT(json["ranks"][3]["arena_bytes"], 0);
   EXPECT_FALSE(json["ranks"][3]["states"].empty());
+}
+
+TEST(CliTest, ViewShowsThePlanOfAJobAndRefusesWhatIsNeitherJobNorTrace) {
+  const std::string page = PathFor("plan.html");
+  const Outcome view = Weir({"view", SmallJob(), "--mesh", "dp=2", "--set", "training.zero_stage=1",
+                             "--cluster", "defaults", "--export", page});
+  EXPECT_EQ(view.code, 0) << view.err;
+  EXPECT_THAT(view.out, HasSubstr("page written to "));
+  EXPECT_THAT(ReadFile(page), HasSubstr("<script id=\"run\""));
+  EXPECT_EQ(Weir({"view", SmallJob(), "--mesh", "dp=3x", "--export", page}).code, 65);
+  const Outcome json =
+      Weir({"view", WriteFile("plan.json", Weir({"plan", SmallJob(), "--json"}).out)});
+  EXPECT_EQ(json.code, 66);
+  EXPECT_THAT(json.err, AllOf(HasSubstr("W0538"), HasSubstr("weir view JOB")));
+  const std::string trace = PathFor("view.pftrace");
+  EXPECT_EQ(Weir({"sim", SmallJob(), "--trace", trace}).code, 0);
+  EXPECT_EQ(Weir({"view", trace, "--export", page}).code, 0);
+  const Outcome flags = Weir({"view", trace, "--mesh", "dp=2", "--export", page});
+  EXPECT_EQ(flags.code, 2);
+  EXPECT_THAT(flags.err, HasSubstr("--mesh: is for a job, and FILE is a trace"));
+  EXPECT_EQ(Weir({"view", "--attach", "1", "--mesh", "dp=2"}).code, 2);
+  EXPECT_EQ(Weir({"view", "/no/such/job"}).code, 66);
 }
 
 TEST(CliTest, OpsListsAndExplainsOps) {

@@ -55,21 +55,15 @@ struct JobArguments {
   std::vector<std::string> allowed_paths;
   CliContext* context = nullptr;  // of the verb that the arguments belong to
 
-  // Adds the positional JOB, --mesh and --set, and --allow-path if the verb opens the data.
+  // Adds the positional JOB, and the flags.
   void AddTo(CLI::App* verb, CliContext* of, Data opens);
+  // Adds --mesh and --set, and --allow-path if the verb opens the data. Returns the options.
+  std::vector<CLI::Option*> AddFlagsTo(CLI::App* verb, CliContext* of, Data opens);
   // Returns what people call the job: its name, else its file, else "the job of standard input".
   std::string Title(const proto::Job& job) const;
   // Returns the job with the changes of the command line.
   absl::StatusOr<proto::Job> Read() const;
 };
-
-// The help of the option --cluster of the verbs that plan or predict.
-inline constexpr char kClusterHelp[] =
-    "Machines whose costs the plan is made for (proto/cluster.proto), or `defaults` [those kept by "
-    "weir calibrate --keep, else the defaults]";
-
-// Adds --place, which says how the axes of a mesh lie over hosts (tools/plan/place_axes.h).
-void AddPlaceOption(CLI::App* verb, std::string* place);
 
 // Returns the error of a trace that lacks what a replay or a comparison needs (W0537), if `status`
 // is one (kFailedPrecondition); else `status`.

@@ -1,27 +1,36 @@
-// weir view: shows a run in a browser, or writes the page that shows it.
+// weir view: shows a run, or a plan before any run, in a browser, or writes the page that shows it.
 #include <poll.h>
 #include <spawn.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <sstream>
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "compiler/job/mesh_use.h"
+#include "nlohmann/json.hpp"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "runtime/store/mapped_file.h"
 #include "runtime/store/whole_file.h"
-#include "tools/cli/cli_verbs.h"
+#include "tools/cli/planned_job.h"
 #include "tools/launch/signal_watch.h"
 #include "tools/live/live_reader.h"
+#include "tools/plan/plan_json.h"
 #include "tools/sandbox/run_confined.h"
+#include "tools/sim/predict_step.h"
+#include "tools/sim/simulate.h"
 #include "tools/trace/trace_reader.h"
+#include "tools/train/memory_budget.h"
 #include "tools/view/run_bundle.h"
 #include "tools/view/view_page.h"
 #include "tools/view/view_server.h"
@@ -34,9 +43,13 @@ namespace {
 constexpr int kRunsMax = 2;
 constexpr int kLookMs = 500;
 constexpr int kLooksAfterEnd = 6;
+// A page of many more acts is slow to make, and to use.
+constexpr int64_t kSimulatedActsMax = 400'000;
 
 struct ViewArguments {
-  std::vector<std::string> paths;  // one trace, or two to compare
+  std::vector<std::string> paths;  // one trace, or two to compare, or a job
+  PlannedJobArguments plan;        // of a job; without its path
+  std::vector<CLI::Option*> plan_options;
   const CLI::Option* attach = nullptr;
   std::string run;   // of --attach; empty: the only one
   std::string page;  // --export
@@ -45,7 +58,11 @@ struct ViewArguments {
   bool ends_with_run = false;
 };
 
-// Reads a trace of any author, so the work is done in the sandbox.
+// Does work that reads input of any author, in the sandbox.
+absl::Status Confined(CliSandbox sandbox, const std::function<absl::Status()>& work) {
+  return sandbox == CliSandbox::kOn ? sandbox::RunConfined(work) : work();
+}
+
 absl::StatusOr<std::string> ReadRun(const ViewArguments& arguments, CliSandbox sandbox) {
   std::vector<std::unique_ptr<store::MappedFile>> files;
   for (const std::string& path : arguments.paths) {
@@ -68,8 +85,89 @@ absl::StatusOr<std::string> ReadRun(const ViewArguments& arguments, CliSandbox s
     bundle = *std::move(made);
     return absl::OkStatus();
   };
-  WEIR_RETURN_IF_ERROR(sandbox == CliSandbox::kOn ? sandbox::RunConfined(read) : read());
+  WEIR_RETURN_IF_ERROR(Confined(sandbox, read));
   return bundle;
+}
+
+// Returns whether a file is text, as jobs are. Traces are binary: each packet has small numbers.
+bool IsText(absl::string_view file) {
+  constexpr size_t kLookedAt = 4096;
+  const absl::string_view begin = file.substr(0, kLookedAt);
+  return std::none_of(begin.begin(), begin.end(),
+                      [](char c) { return absl::ascii_iscntrl(c) && !absl::ascii_isspace(c); });
+}
+
+// Returns whether the page is to show the plan of a job. W0538: the file is JSON.
+absl::StatusOr<bool> ShowsPlan(const std::string& path) {
+  if (path == "-") return true;
+  WEIR_ASSIGN_OR_RETURN(const auto file,
+                        store::MappedFile::Open(path, "trace of `weir train --trace`, or job"));
+  if (!IsText(file->text())) return false;
+  if (absl::StripLeadingAsciiWhitespace(file->text()).substr(0, 1) != "{") return true;
+  return Damaged({"W0538", path, "a trace, or a job as protobuf text",
+                  "JSON; that of `weir plan --json` has no acts to show",
+                  "weir view JOB, with the flags of weir plan"});
+}
+
+// Returns why the page cannot show the acts of the simulated steps; empty: it can.
+std::string WhyNoRun(const sim::StepPrediction& prediction) {
+  if (!prediction.report.has_value()) return prediction.why_not;
+  const sim::SimulateReport& report = *prediction.report;
+  if (report.ranks_simulated < report.ranks) {
+    return absl::StrCat("of the ", report.ranks, " ranks, ", report.ranks_simulated,
+                        " were simulated, each for all of its stage");
+  }
+  if (report.acts <= kSimulatedActsMax) return "";
+  return absl::StrCat("the simulation has ", report.acts, " acts, more than the ",
+                      kSimulatedActsMax, " of a page; `weir sim JOB --trace FILE` records them");
+}
+
+// Plans the job as `weir plan` does, and simulates the plan for the views of a run.
+absl::StatusOr<std::string> PlanPage(const std::string& place, JobWithCosts read,
+                                     const std::string& title) {
+  WEIR_ASSIGN_OR_RETURN(const PlannedJob planned, PlanJob(place, {}, &read));
+  const compiler::LogicalPlan& plan = *planned.plan;
+  WEIR_RETURN_IF_ERROR(compiler::CheckMeshUse(plan));
+  const sim::StepPrediction prediction = sim::PredictStep(plan, read.costs);
+  WEIR_ASSIGN_OR_RETURN(const train::NeedAndPlans memory, train::NeedAndPlansOf(plan));
+  WEIR_ASSIGN_OR_RETURN(const nlohmann::ordered_json json,
+                        plan::PlanJson(plan, read.costs, prediction, memory, planned.placed,
+                                       plan::RanksInJson::kLookedAt));
+  if (const std::string why = WhyNoRun(prediction); !why.empty())
+    return view::MakePlanBundle(json, why, title);
+  std::ostringstream trace;
+  sim::SimulateOptions options;
+  options.trace_to = &trace;
+  WEIR_RETURN_IF_ERROR(
+      sim::SimulatePlan(plan, read.costs.ClusterFor(plan.mesh.num_ranks()), options).status());
+  trace::TraceReader simulated;
+  WEIR_RETURN_IF_ERROR(simulated.Read(trace.str(), title));
+  return view::MakePlanBundle(json, simulated, title);
+}
+
+absl::StatusOr<std::string> ReadPlan(const ViewArguments& arguments, CliSandbox sandbox) {
+  PlannedJobArguments of = arguments.plan;
+  of.job.path = arguments.paths[0];
+  WEIR_ASSIGN_OR_RETURN(const JobWithCosts read, of.ReadWithCosts());
+  std::string bundle;
+  WEIR_RETURN_IF_ERROR(Confined(sandbox, [&]() -> absl::Status {
+    WEIR_ASSIGN_OR_RETURN(bundle, PlanPage(of.place, read, of.job.Title(read.job)));
+    return absl::OkStatus();
+  }));
+  return bundle;
+}
+
+absl::StatusOr<std::string> MakeBundle(const ViewArguments& arguments, CliSandbox sandbox) {
+  bool shows_plan = false;
+  if (arguments.paths.size() == 1) {
+    WEIR_ASSIGN_OR_RETURN(shows_plan, ShowsPlan(arguments.paths[0]));
+  }
+  if (shows_plan) return ReadPlan(arguments, sandbox);
+  for (const CLI::Option* option : arguments.plan_options) {
+    if (option->count() > 0)
+      throw CLI::ValidationError(option->get_name(), "is for a job, and FILE is a trace");
+  }
+  return ReadRun(arguments, sandbox);
 }
 
 absl::Status Export(const ViewArguments& arguments, const std::string& bundle, std::ostream& out) {
@@ -132,7 +230,7 @@ absl::Status View(const ViewArguments& arguments, const CliContext& context) {
     throw CLI::RequiredError("FILE, or --attach for a run that goes on,");
   if (arguments.paths.size() > kRunsMax)
     throw CLI::ArgumentMismatch::AtMost("FILE", kRunsMax, arguments.paths.size());
-  WEIR_ASSIGN_OR_RETURN(std::string bundle, ReadRun(arguments, context.sandbox));
+  WEIR_ASSIGN_OR_RETURN(std::string bundle, MakeBundle(arguments, context.sandbox));
   if (!arguments.page.empty()) return Export(arguments, bundle, *context.out);
   WEIR_ASSIGN_OR_RETURN(const auto server,
                         view::ViewServer::Start(std::move(bundle), arguments.port));
@@ -146,8 +244,9 @@ absl::Status View(const ViewArguments& arguments, const CliContext& context) {
 void AddViewVerb(CLI::App* app, CliContext* context) {
   auto arguments = std::make_shared<ViewArguments>();
   CLI::App* verb = AddVerb(
-      app, context, "view", "Show a run in a browser: what held it up, act by act",
+      app, context, "view", "Show a run in a browser, act by act, or a job's plan before any run",
       "  weir view run.pftrace\n  weir view run.pftrace --export run.html\n"
+      "  weir view gpt.textproto --mesh dp=2,tp=2  what weir plan says, and its predicted step\n"
       "  weir view before.pftrace after.pftrace    two runs side by side\n"
       "  weir view --attach          the run of yours that goes on on this machine\n"
       "  weir view --attach 4711     one of several, by its process id or its name\n"
@@ -157,14 +256,17 @@ void AddViewVerb(CLI::App* app, CliContext* context) {
   CLI::Option* files =
       verb->add_option("FILE", arguments->paths,
                        "Trace written by weir train --trace or weir sim --trace; with a second "
-                       "one, the page compares them")
+                       "one, the page compares them. Or a job file, whose plan the page shows")
           ->expected(-1);
+  arguments->plan_options =
+      arguments->plan.AddFlagsTo(verb, context, JobArguments::Data::kNotOpened);
   CLI::Option* attach = verb->add_option("--attach", arguments->run,
                                          "Show a run of this user on this machine as it goes on")
                             ->type_name("[RUN]")
                             ->expected(0, 1)
                             ->excludes(files);
   arguments->attach = attach;
+  for (CLI::Option* option : arguments->plan_options) option->excludes(attach);
   verb->add_option("--export", arguments->page,
                    "Write one page that any browser opens from disk, and serve nothing")
       ->excludes(attach);

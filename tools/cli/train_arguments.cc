@@ -157,7 +157,7 @@ absl::StatusOr<fleet::FleetOptions> FleetArguments::Options(const proto::Job& jo
 }
 
 void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
-  job.AddTo(verb, context, JobArguments::Data::kOpened);
+  PlannedJobArguments::AddTo(verb, context, JobArguments::Data::kOpened);
   verb->add_option(
           "--steps", steps,
           "Step to end at, instead of the job's; the schedule of learning rates stays the job's")
@@ -206,12 +206,10 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
       ->type_name("HOW")
       ->check(CLI::IsMember({"stop", "skip", "continue"}))
       ->capture_default_str();
-  verb->add_option("--cluster", cluster, kClusterHelp)->type_name("PATH");
   verb->add_option("--threads", options.threads_per_device, "Threads per device [cores / devices]")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
   fleet.AddTo(verb);
-  AddPlaceOption(verb, &place);
 }
 
 absl::StatusOr<JobToTrain> TrainArguments::Read() const {

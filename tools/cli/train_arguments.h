@@ -8,12 +8,11 @@
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
-#include "tools/cli/cli_verbs.h"
+#include "tools/cli/planned_job.h"
 #include "tools/console/console.h"
 #include "tools/fleet/fleet.h"
 #include "tools/hosts/find_hosts.h"
 #include "tools/launch/log_directory.h"
-#include "tools/plan/place_axes.h"
 #include "tools/sim/job_costs.h"
 #include "tools/train/trainer.h"
 
@@ -54,14 +53,11 @@ struct JobToTrain {
   sim::JobCosts costs;  // for which the plans are made
 };
 
-struct TrainArguments {
-  JobArguments job;
+struct TrainArguments : PlannedJobArguments {
   train::TrainOptions options;
   int64_t steps = -1;  // below 0: the job's
   int64_t seed = -1;   // below 0: the job's
   std::string on_nonfinite = "stop";
-  std::string cluster;                   // as sim::JobCosts::Choose takes it
-  std::string place = plan::kPlaceAuto;  // as plan::PlaceAxes takes it
   FleetArguments fleet;
   bool view = false;  // serve the page of the run
   int view_port = 0;  // 0: any free one

@@ -2,21 +2,18 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "compiler/explain/memory_view.h"
-#include "compiler/job/mesh_use.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "runtime/base/wrap_text.h"
-#include "tools/plan/boxing_costs.h"
 #include "tools/plan/plan_sections.h"
-#include "tools/train/shared_cores.h"
+#include "tools/plan/plan_summary.h"
 
 namespace weir::plan {
 namespace {
@@ -24,27 +21,21 @@ namespace {
 constexpr int kLabel = 10;  // characters before the text of a line
 constexpr size_t kStagesShown = 4, kDevicesShown = 5, kBoxingsShown = 3, kWarningsShown = 3;
 constexpr size_t kWarningLines = 2;  // of each kind
-// A device is named if it computes less than this share of the busiest device's work.
-constexpr double kMuchLessBusy = 0.5;
-constexpr double kLargeBubble = 0.3;
 
 class Screen {
  public:
-  Screen(const compiler::LogicalPlan& plan, const sim::JobCosts& costs,
-         const sim::StepPrediction& prediction, const train::NeedAndPlans& memory,
-         const PlacedAxes& placed)
-      : plan_(plan), costs_(costs), prediction_(prediction), memory_(memory), placed_(placed) {}
+  Screen(const compiler::LogicalPlan& plan, const sim::StepPrediction& prediction,
+         const PlanSummary& summary)
+      : plan_(plan), prediction_(prediction), summary_(summary) {}
 
-  absl::StatusOr<std::string> Run() {
-    WEIR_ASSIGN_OR_RETURN(boxings_, CostsOfBoxings(plan_));
-    Line("fit", FitText());
-    Line("job", JobText());
-    Line("step", StepText());
-    if (prediction_.report.has_value()) Line("time", TimeText());
-    Line("memory", MemoryText());
-    Line("bytes", BytesLine());
-    if (const std::string hosts = HostsText(plan_, boxings_, placed_); !hosts.empty())
-      Line("hosts", hosts);
+  std::string Run() && {
+    Line("fit", summary_.fit);
+    Line("job", summary_.job);
+    Line("step", summary_.step);
+    if (!summary_.time.empty()) Line("time", summary_.time);
+    Line("memory", summary_.memory);
+    Line("bytes", summary_.bytes);
+    if (!summary_.hosts.empty()) Line("hosts", summary_.hosts);
     Stages();
     Devices();
     Boxings();
@@ -52,7 +43,7 @@ class Screen {
     Line("more",
          "--layouts [FUNCTION], --boxings, --schedule, --memory, --actors, or --all of them; "
          "--curve, --json");
-    return text_;
+    return std::move(text_);
   }
 
  private:
@@ -65,113 +56,6 @@ class Screen {
   void Row(const std::string& text) {
     absl::StrAppend(&text_, CutText(absl::StrCat(std::string(kLabel, ' '), text), kScreenColumns),
                     "\n");
-  }
-
-  // ---- lines ----
-
-  // If a cluster gives the memory of its devices, that memory decides; else the memory of this
-  // machine decides.
-  std::string FitText() const {
-    const double device_bytes = DeviceBytes();
-    if (device_bytes <= 0) {
-      const std::string shared = train::SharedCoresText(DevicesOfHost(), train::NumCores());
-      return absl::StrCat(train::NeedText(plan_, memory_.need, train::BudgetOf(*plan_.job)),
-                          shared.empty() ? "" : "; ", shared);
-    }
-    const double bytes = static_cast<double>(memory_.need.bytes);
-    return absl::StrCat(bytes <= device_bytes ? "fits: " : "DOES NOT FIT: ", "rank ",
-                        memory_.need.rank, plan_.mesh.num_ranks() > 1 ? " needs most, " : " needs ",
-                        BytesText(bytes), " of the ", BytesText(device_bytes),
-                        " of a device of the cluster");
-  }
-
-  // Returns the number of devices that would be on this machine.
-  int64_t DevicesOfHost() const {
-    const int64_t all = plan_.mesh.num_ranks(), of_host = plan_.job->mesh().devices_per_host();
-    return of_host > 0 ? std::min(all, of_host) : all;
-  }
-
-  double DeviceBytes() const {
-    double least = 0;
-    if (!prediction_.report.has_value() || costs_.source() != sim::JobCosts::Source::kFile)
-      return 0;
-    for (const sim::SimulateReport::Device& device : prediction_.report->devices) {
-      if (device.memory_bytes > 0 && (least == 0 || device.memory_bytes < least))
-        least = device.memory_bytes;
-    }
-    return least;
-  }
-
-  std::string JobText() const {
-    int64_t elements = 0;
-    for (const compiler::Variable& variable : plan_.module.variables)
-      elements += variable.type.num_elements();
-    const std::string& name =
-        plan_.job->name().empty() ? plan_.job->graph().name() : plan_.job->name();
-    std::string text =
-        absl::StrCat(name, name.empty() ? "" : ": ", ShortCount(static_cast<double>(elements)),
-                     " parameters on ", Plural(plan_.mesh.num_ranks(), "device"));
-    if (plan_.mesh.num_axes() > 0) absl::StrAppend(&text, " (", plan_.mesh.ToText(), ")");
-    absl::StrAppend(&text, ", ", Plural(plan_.micro_batches, "micro-batch"), " a step");
-    if (plan_.settings.training.zero_stage > 0)
-      absl::StrAppend(&text, ", ZeRO ", plan_.settings.training.zero_stage);
-    if (plan_.updates.every > 1)
-      absl::StrAppend(&text, ", weights updated every ", plan_.updates.every, " steps");
-    if (plan_.updates.delay > 0)
-      absl::StrAppend(&text, ", gradients ", Plural(plan_.updates.delay, "update"), " old");
-    return text;
-  }
-
-  std::string StepText() const {
-    if (prediction_.step_ns <= 0) return absl::StrCat("not predicted: ", prediction_.why_not);
-    std::string text = weir::TimeText(prediction_.step_ns);
-    if (prediction_.report.has_value()) {
-      absl::StrAppend(&text, ", ", CountText(prediction_.report->items_per_second), " ",
-                      prediction_.report->item, "/s, simulated with ", costs_.Text());
-    } else {
-      absl::StrAppend(&text, " by the planned times and ", costs_.Text(),
-                      "; not simulated: ", prediction_.why_not);
-    }
-    if (costs_.source() == sim::JobCosts::Source::kDefaults)
-      absl::StrAppend(&text, " (`weir calibrate JOB --keep` measures this machine)");
-    return text;
-  }
-
-  std::string TimeText() const {
-    const sim::SimulateReport& report = *prediction_.report;
-    return absl::StrFormat(
-        "%.0f %% computing, %.0f %% packing and filling messages, %.0f %% waiting for messages "
-        "under way, %.0f %% waiting for others%s",
-        100 * report.compute, 100 * report.transfer, 100 * report.exposed, 100 * report.waiting,
-        report.devices.size() > 1 ? " (means over devices)" : "");
-  }
-
-  std::string MemoryText() const {
-    const auto at = memory_.plans.find(memory_.need.rank);
-    if (at == memory_.plans.end()) return BytesText(static_cast<double>(memory_.need.bytes));
-    const compiler::MemoryView view =
-        compiler::ViewMemory(at->second, /*columns_max=*/0, /*tensors_max=*/0);
-    const auto bytes = [](int64_t count) { return BytesText(static_cast<double>(count)); };
-    std::vector<std::string> parts = {
-        absl::StrCat("weights ", bytes(view.weight_bytes)),
-        absl::StrCat("optimiser ", bytes(view.optimiser_bytes)),
-        absl::StrCat("activations and gradients ", bytes(view.register_bytes + view.landing_bytes)),
-        absl::StrCat("scratch ", bytes(view.scratch_bytes))};
-    const int64_t workspace =
-        memory_.need.bytes - memory_.need.beside_bytes - at->second.arena_bytes();
-    if (workspace > 0) parts.push_back(absl::StrCat("workspace of kernels ", bytes(workspace)));
-    if (memory_.need.beside_bytes > 0)
-      parts.push_back(absl::StrCat("evaluation ", bytes(memory_.need.beside_bytes)));
-    return absl::StrCat("rank ", memory_.need.rank, ": ", absl::StrJoin(parts, ", "));
-  }
-
-  std::string BytesLine() const {
-    double sum = 0;
-    for (const BoxingCost& boxing : boxings_) sum += boxing.bytes;
-    if (sum == 0) return "0 B a step between devices";
-    return absl::StrCat(BytesText(sum), " a step over all links, ",
-                        BytesText(sum / static_cast<double>(plan_.mesh.num_ranks())),
-                        " from each device on average");
   }
 
   void Stages() {
@@ -199,35 +83,19 @@ class Screen {
                        " (--schedule)"));
   }
 
-  // Returns the memory of a device as the lines above count it: with the evaluation and the
-  // workspace of kernels. Both are those of the rank of its stage that needs most.
-  // `most_of_stage`: the largest arena of each stage.
-  double BytesOf(const sim::SimulateReport::Device& device,
-                 const std::map<int64_t, double>& most_of_stage) const {
-    const int64_t stage = plan_.places.PlaceOf(device.rank);
-    const auto need = memory_.need.bytes_of_stage.find(stage);
-    if (need == memory_.need.bytes_of_stage.end()) return device.arena_bytes;
-    return static_cast<double>(need->second) - (most_of_stage.at(stage) - device.arena_bytes);
-  }
-
   // Prints a row for ranks with the same figures.
   void Devices() {
-    if (!prediction_.report.has_value() || prediction_.report->devices.size() < 2) return;
-    const sim::SimulateReport& report = *prediction_.report;
+    if (summary_.devices.size() < 2) return;
     std::map<std::string, std::vector<int64_t>> ranks;
     std::vector<std::string> order;
-    std::map<int64_t, double> most_of_stage;
-    for (const sim::SimulateReport::Device& device : report.devices) {
-      double& most = most_of_stage[plan_.places.PlaceOf(device.rank)];
-      most = std::max(most, device.arena_bytes);
-    }
-    for (const sim::SimulateReport::Device& device : report.devices) {
-      const std::string figures = absl::StrFormat(
-          "%9.0f %% %7.0f %% %7.0f %%   %9s", 100 * device.compute, 100 * device.transfer,
-          100 * (device.exposed + device.waiting), BytesText(BytesOf(device, most_of_stage)));
+    for (const PlanSummary::Device& device : summary_.devices) {
+      const std::string figures =
+          absl::StrFormat("%9.0f %% %7.0f %% %7.0f %%   %9s", 100 * device.compute,
+                          100 * device.transfer, 100 * device.waiting, BytesText(device.bytes));
       if (ranks[figures].empty()) order.push_back(figures);
       ranks[figures].push_back(device.rank.value());
     }
+    const sim::SimulateReport& report = *prediction_.report;
     Line("devices", "computing packing  waiting      memory  ranks");
     const size_t shown =
         std::min(order.size(), order.size() == kDevicesShown + 1 ? order.size() : kDevicesShown);
@@ -243,15 +111,14 @@ class Screen {
   }
 
   void Boxings() {
-    double sum = 0;
-    for (const BoxingCost& boxing : boxings_) sum += boxing.bytes;
+    const double sum = summary_.bytes_per_step;
     if (sum == 0) return;
-    const size_t shown = std::min(boxings_.size(), kBoxingsShown);
+    const size_t shown = std::min(summary_.boxings.size(), kBoxingsShown);
     Line("boxings",
          absl::StrCat("the ", shown == 1 ? "costliest" : absl::StrCat(shown, " costliest"), " of ",
-                      boxings_.size(), ", and why each is there"));
+                      summary_.boxings.size(), ", and why each is there"));
     for (size_t i = 0; i < shown; ++i) {
-      const BoxingCost& boxing = boxings_[i];
+      const BoxingCost& boxing = summary_.boxings[i];
       Row(absl::StrFormat("%3.0f %%  %9s  %s of %s%s", 100 * boxing.bytes / sum,
                           BytesText(boxing.bytes), boxing.method, boxing.name,
                           boxing.times > 1 ? absl::StrCat(", ", boxing.times, " times") : ""));
@@ -260,18 +127,8 @@ class Screen {
     }
   }
 
-  // ---- warnings ----
-
   void Warnings() {
-    std::vector<std::string> warnings = compiler::DevicesWithoutWork(plan_);
-    if (warnings.empty()) AddUnevenWork(&warnings);
-    AddMissingDevices(&warnings);
-    AddCostlyRules(&warnings);
-    if (plan_.predicted_bubble > kLargeBubble) {
-      warnings.push_back(absl::StrFormat(
-          "a bubble of %.0f %%: more micro-batches (training.micro_batches=%d) make it smaller",
-          100 * plan_.predicted_bubble, 2 * plan_.micro_batches));
-    }
+    const std::vector<std::string>& warnings = summary_.warnings;
     if (warnings.empty()) return Line("warnings", "none");
     const size_t shown = std::min(warnings.size(), kWarningsShown);
     for (size_t i = 0; i < shown; ++i) {
@@ -288,51 +145,9 @@ class Screen {
     if (shown < warnings.size()) Row(absl::StrCat("… and ", warnings.size() - shown, " more"));
   }
 
-  void AddMissingDevices(std::vector<std::string>* warnings) const {
-    if (std::string text = costs_.MissingDevicesText(plan_.mesh.num_ranks()); !text.empty())
-      warnings->insert(warnings->begin(), std::move(text));
-  }
-
-  void AddUnevenWork(std::vector<std::string>* warnings) const {
-    if (!prediction_.report.has_value()) return;
-    double most = 0;
-    for (const sim::SimulateReport::Device& device : prediction_.report->devices)
-      most = std::max(most, device.compute);
-    std::vector<int64_t> idle;
-    for (const sim::SimulateReport::Device& device : prediction_.report->devices) {
-      if (device.compute < kMuchLessBusy * most) idle.push_back(device.rank.value());
-    }
-    if (idle.empty()) return;
-    warnings->push_back(absl::StrCat(idle.size() == 1 ? "rank " : "ranks ", RangesText(idle),
-                                     idle.size() == 1 ? " has" : " have",
-                                     " less than half the work of the busiest: the parts of the "
-                                     "model that they hold are uneven"));
-  }
-
-  void AddCostlyRules(std::vector<std::string>* warnings) const {
-    const auto step_ns_of = [this](const compiler::LogicalPlan& plan) {
-      return &plan == &plan_ ? prediction_.step_ns : sim::PredictStep(plan, costs_).step_ns;
-    };
-    for (const CostlyRule& rule : FindCostlyRules(plan_, costs_.model(), step_ns_of)) {
-      std::string text = absl::StrCat(
-          "rule ", rule.rule, " costs more than it brings: without it a step sends ",
-          BytesText(rule.bytes_without), " instead of ", BytesText(rule.bytes), " and takes ",
-          weir::TimeText(rule.step_ns_without), " instead of ", weir::TimeText(rule.step_ns));
-      if (rule.arena_bytes_without > rule.arena_bytes) {
-        absl::StrAppend(&text, "; rank 0 then needs ",
-                        BytesText(static_cast<double>(rule.arena_bytes_without)), " instead of ",
-                        BytesText(static_cast<double>(rule.arena_bytes)));
-      }
-      warnings->push_back(std::move(text));
-    }
-  }
-
   const compiler::LogicalPlan& plan_;
-  const sim::JobCosts& costs_;
   const sim::StepPrediction& prediction_;
-  const train::NeedAndPlans& memory_;
-  const PlacedAxes& placed_;
-  std::vector<BoxingCost> boxings_;
+  const PlanSummary& summary_;
   std::string text_;
 };
 
@@ -343,7 +158,9 @@ absl::StatusOr<std::string> PlanScreen(const compiler::LogicalPlan& plan,
                                        const sim::StepPrediction& prediction,
                                        const train::NeedAndPlans& memory,
                                        const PlacedAxes& placed) {
-  return Screen(plan, costs, prediction, memory, placed).Run();
+  WEIR_ASSIGN_OR_RETURN(const PlanSummary summary,
+                        Summarize(plan, costs, prediction, memory, placed));
+  return Screen(plan, prediction, summary).Run();
 }
 
 }  // namespace weir::plan

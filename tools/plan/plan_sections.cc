@@ -18,17 +18,10 @@
 #include "runtime/base/unit_text.h"
 #include "runtime/base/wrap_text.h"
 #include "tools/plan/boxing_costs.h"
+#include "tools/plan/layout_list.h"
 
 namespace weir::plan {
 namespace {
-
-using compiler::Arg;
-using compiler::ArgKind;
-using compiler::Function;
-using compiler::ItemKind;
-using compiler::Node;
-using compiler::ProgramItem;
-using compiler::Value;
 
 constexpr size_t kChartColumnsMax = kSectionColumns - 4;
 
@@ -57,101 +50,19 @@ std::string UpdatesText(const UpdateRate& updates) {
 
 // ---- layouts ----
 
-// Returns whether a name is like a0, a1, v7, ..., as in functions that the compiler made.
-bool IsNumbered(const std::string& name) {
-  return name.size() > 1 && (name[0] == 'a' || name[0] == 'v') &&
-         std::all_of(name.begin() + 1, name.end(), [](char c) { return absl::ascii_isdigit(c); });
+// Prints a tensor on one line if it fits; else the layout and its reason follow on the next line.
+void Tensor(const TensorLayout& tensor, std::string* text) {
+  const std::string what =
+      absl::StrFormat("  %-32s %-14s %s", tensor.name, tensor.what, tensor.type);
+  const std::string layout = absl::StrCat(tensor.layout, "  ", tensor.reason);
+  const std::string line = absl::StrFormat("%-78s %s", what, layout);
+  if (NumCharacters(line) <= kSectionColumns) {
+    absl::StrAppend(text, line, "\n");
+  } else {
+    absl::StrAppend(text, Wrapped(what), "\n",
+                    WrapText(absl::StrCat("      ", layout), kSectionColumns, /*hanging=*/2), "\n");
+  }
 }
-
-// The names and reasons of the values of one function, as people know them.
-class FunctionText {
- public:
-  FunctionText(const compiler::LogicalPlan& plan, const ProgramItem& caller)
-      : plan_(plan), caller_(caller), function_(plan.module.functions[caller.function]) {
-    for (size_t i = 0; i < function_.args.size(); ++i)
-      NameAs(function_.args[i].value, ValueName(i < caller.inputs.size() ? caller.inputs[i] : -1));
-    for (size_t i = 0; i < function_.results.size(); ++i)
-      NameAs(function_.results[i].value,
-             ValueName(i < caller.outputs.size() ? caller.outputs[i] : -1));
-    for (const auto& [value, state] : function_.states) NameAs(value, state);
-  }
-
-  std::string Run() const {
-    std::string text;
-    for (const Arg& arg : function_.args)
-      Tensor(arg.value, arg.kind == ArgKind::kParameter ? "weight" : "input", &text);
-    for (const Node& node : function_.nodes) {
-      for (size_t i = 0; i < node.outputs.size(); ++i)
-        Tensor(node.outputs[i], i == 0 ? node.op : absl::StrCat(node.op, ", ", i + 1), &text);
-    }
-    return text;
-  }
-
- private:
-  // Returns the name of a value without the name of the call, which stands above: "d_wq" of
-  // "layers.3.d_wq" in "norm layers.3".
-  std::string ValueName(int value) const {
-    if (value < 0) return "";
-    const std::string& name = plan_.module.values[value].name;
-    const std::string call = absl::StrCat(caller_.name.substr(caller_.name.rfind(' ') + 1), ".");
-    return absl::StartsWith(name, call) ? name.substr(call.size()) : name;
-  }
-
-  void NameAs(ops::ValueId value, const std::string& name) {
-    if (IsNumbered(function_.values[value].name) && !name.empty()) names_.emplace(value, name);
-  }
-
-  // Returns the name of a numbered value: the caller's name for the value, or its source: "of d_wq"
-  // beside the op sum_squares, "of sum_squares of d_wq" beside add.
-  std::string NameOf(ops::ValueId value, int depth = 0) const {
-    const Value& v = function_.values[value];
-    if (!IsNumbered(v.name)) return v.name;
-    const auto known = names_.find(value);
-    if (known != names_.end()) return known->second;
-    const int producer = function_.ProducerOf(value);
-    if (producer < 0) return v.name;
-    const Node& node = function_.nodes[producer];
-    if (node.inputs.empty() || node.inputs.back() < 0 || depth > 2)
-      return depth == 0 ? "" : node.op;
-    // In a growing sum, the last part distinguishes the values.
-    const bool shows_op =
-        // Otherwise the op has a separate column.
-        depth > 0 && node.op != compiler::kBoxingOp;
-    const std::string of = NameOf(node.inputs.back(), depth + 1);
-    return shows_op ? absl::StrCat(node.op, " of ", of) : depth == 0 ? absl::StrCat("of ", of) : of;
-  }
-
-  std::string ReasonOf(ops::ValueId value, const std::string& op) const {
-    const Value& v = function_.values[value];
-    if (!v.why.empty()) return v.why;
-    if (std::all_of(v.layout.begin(), v.layout.end(),
-                    [](const sbp::Sbp& sbp) { return sbp.is_broadcast(); }))
-      return "no rule splits it";
-    if (op == "input" || op == "weight") return "as it was made";
-    return op == compiler::kBoxingOp ? "for what reads it" : "as its operands are";
-  }
-
-  // Prints a tensor on one line if it fits; else the layout and its reason follow on the next line.
-  void Tensor(ops::ValueId value, const std::string& op, std::string* text) const {
-    const Value& v = function_.values[value];
-    const std::string what = absl::StrFormat("  %-32s %-14s %s", NameOf(value), op, ToText(v.type));
-    const std::string layout =
-        absl::StrCat(ToText(v.layout, plan_.stage_mesh), "  ", ReasonOf(value, op));
-    const std::string line = absl::StrFormat("%-78s %s", what, layout);
-    if (NumCharacters(line) <= kSectionColumns) {
-      absl::StrAppend(text, line, "\n");
-    } else {
-      absl::StrAppend(text, Wrapped(what), "\n",
-                      WrapText(absl::StrCat("      ", layout), kSectionColumns, /*hanging=*/2),
-                      "\n");
-    }
-  }
-
-  const compiler::LogicalPlan& plan_;
-  const ProgramItem& caller_;
-  const Function& function_;
-  std::map<ops::ValueId, std::string> names_;
-};
 
 // ---- schedule ----
 
@@ -317,26 +228,22 @@ std::string JobHead(const compiler::LogicalPlan& plan) {
 
 absl::StatusOr<std::string> LayoutsSection(const compiler::LogicalPlan& plan,
                                            const std::string& function) {
-  std::map<int, std::vector<const ProgramItem*>> callers;
   std::set<std::string> names;
-  for (const ProgramItem& item : plan.module.items) {
-    if (item.kind != ItemKind::kCall) continue;
-    callers[item.function].push_back(&item);
-    names.insert(plan.module.functions[item.function].name);
-  }
   std::string text = function.empty()
                          ? "\nlayouts: every tensor, how it lies on the mesh, and why\n"
                          : absl::StrCat("\nlayouts of ", function, "\n");
   bool found = false;
-  for (const auto& [index, items] : callers) {
-    const std::string& name = plan.module.functions[index].name;
+  for (const FunctionLayouts& layouts : ListLayouts(plan)) {
+    const std::string& name = layouts.function;
+    names.insert(name);
     // The gradient of a function belongs to that function.
     if (!function.empty() && name != function && name.substr(0, name.find('.')) != function)
       continue;
     found = true;
-    absl::StrAppend(&text, "\n", items[0]->name,
-                    items.size() == 1 ? "" : absl::StrCat(" and ", items.size() - 1, " more"),
-                    " (function ", name, ")\n", FunctionText(plan, *items[0]).Run());
+    absl::StrAppend(&text, "\n", layouts.first_call,
+                    layouts.calls == 1 ? "" : absl::StrCat(" and ", layouts.calls - 1, " more"),
+                    " (function ", name, ")\n");
+    for (const TensorLayout& tensor : layouts.tensors) Tensor(tensor, &text);
   }
   if (found) return text;
   std::string nearest = Nearest(function, names);

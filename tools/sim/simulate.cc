@@ -56,6 +56,7 @@ class Simulation {
     report_.simulate_seconds += static_cast<double>(clock_.NowNs() - begin) * 1e-9;
     Tell();
     if (!options_.trace.empty()) WEIR_RETURN_IF_ERROR(run_->WriteTrace(options_.trace));
+    if (options_.trace_to != nullptr) WEIR_RETURN_IF_ERROR(run_->WriteTrace(*options_.trace_to));
     return std::move(report_);
   }
 
@@ -130,7 +131,7 @@ class Simulation {
                                               : updates.RoundUp(first + 1);
     settled_ = report_.steps > first ? first : 0;
     options.engine.settled_step = settled_;
-    if (!options_.trace.empty())
+    if (!options_.trace.empty() || options_.trace_to != nullptr)
       options.trace_capacity = std::min(kTracedActsMax, acts_of_rank * report_.steps + 1);
     options.engine.hosts = map_->EngineHosts();
     options.engine.seed = options_.seed;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,8 @@ struct SimulateOptions {
   int64_t steps = 0;
   uint64_t seed = 1;  // of jitter, if the cluster has any
   std::string trace;  // where to write a trace; empty: none
+  // Likewise, for a caller that may open no file; null: none.
+  std::ostream* trace_to = nullptr;
   enum class Symmetry : uint8_t {
     kAuto,  // beyond kRanksInFull ranks
     kOn,    // one rank of each stage stands for all of the stage

@@ -35,10 +35,6 @@ bool FitsMachine(const MemoryNeed& need, const MemoryBudget& budget) {
   return need.all_bytes <= static_cast<double>(budget.machine_bytes);
 }
 
-bool Fits(const MemoryNeed& need, const MemoryBudget& budget) {
-  return FitsDevice(need, budget) && FitsMachine(need, budget);
-}
-
 std::string Text(double bytes) { return BytesText(bytes); }
 
 // Ranks to look at, and for how many each stands.
@@ -248,6 +244,11 @@ absl::StatusOr<NeedAndPlans> NeedAndPlansOf(const compiler::LogicalPlan& plan, B
   return NeedBeside(plan, evaluation.get(), 0);
 }
 
+absl::StatusOr<NeedAndPlans> NeedAndPlansOf(const compiler::LogicalPlan& plan) {
+  return NeedAndPlansOf(
+      plan, plan.mode == compiler::PlanMode::kTrain ? Beside::kEvaluation : Beside::kNothing);
+}
+
 MemoryNeed NeedOf(const std::vector<proto::RankPlan>& plans, int threads_per_device) {
   MemoryNeed need;
   StageWorkspaces workspaces(threads_per_device);
@@ -259,6 +260,10 @@ MemoryNeed NeedOf(const std::vector<proto::RankPlan>& plans, int threads_per_dev
     need.bytes = bytes;
   }
   return need;
+}
+
+bool Fits(const MemoryNeed& need, const MemoryBudget& budget) {
+  return FitsDevice(need, budget) && FitsMachine(need, budget);
 }
 
 absl::Status CheckNeed(const compiler::LogicalPlan& plan, Beside beside, const MemoryNeed& need,

@@ -50,9 +50,14 @@ struct NeedAndPlans {
   std::map<RankId, proto::RankPlan> plans;
 };
 absl::StatusOr<NeedAndPlans> NeedAndPlansOf(const compiler::LogicalPlan& plan, Beside beside);
+// The same for a plan of any mode. A plan for training counts with an evaluation beside it.
+absl::StatusOr<NeedAndPlans> NeedAndPlansOf(const compiler::LogicalPlan& plan);
 
 // Returns the need of plans for all ranks, with nothing beside.
 MemoryNeed NeedOf(const std::vector<proto::RankPlan>& plans, int threads_per_device);
+
+// Returns whether the need is within the budget.
+bool Fits(const MemoryNeed& need, const MemoryBudget& budget);
 
 // kInvalidArgument (W0487): the job needs more than there is. The error gives the need, the largest
 // tensors, and each change of the job that needs less, with the need after the change (ZeRO,

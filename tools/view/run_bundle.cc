@@ -44,18 +44,16 @@ class BundleBuilder {
  public:
   explicit BundleBuilder(const RecordedRun& run) : run_(run), begin_(BeginOf(run)) { OrderActs(); }
 
+  // `head` has the fields of the object that do not describe the run.
   std::string Build(const Json& report, const trace::WhySlow& why,
-                    const std::optional<trace::LastState>& last_state, absl::string_view title,
-                    const Json& diff) && {
+                    const std::optional<trace::LastState>& last_state, Json head) && {
     AddActs();
     AddActors();
     AddRegisters();
     AddPathColumns(
         run_, why.steps, begin_, [this](const RecordedAct* act) { return IndexOf(act); }, &writer_);
-    Json object;
-    object["title"] = std::string(title);
+    Json object = std::move(head);
     object["report"] = report;
-    if (!diff.is_null()) object["diff"] = diff;
     object["ranks"] = Ranks();
     object["queues"] = Queues();
     object["steps"] = Steps();
@@ -284,23 +282,27 @@ class BundleBuilder {
 };
 
 std::string BundleOf(const RecordedRun& run, const absl::StatusOr<trace::WhySlow>& why,
-                     const trace::TraceReader& reader, absl::string_view title, const Json& diff) {
+                     const trace::TraceReader& reader, Json head) {
   const std::optional<trace::LastState> last_state = trace::FindLastState(run);
   const Json report = Json::parse(trace::ToJson(trace::MakeTraceReport(reader), why, last_state));
-  return BundleBuilder(run).Build(report, why.ok() ? *why : trace::WhySlow{}, last_state, title,
-                                  diff);
+  return BundleBuilder(run).Build(report, why.ok() ? *why : trace::WhySlow{}, last_state,
+                                  std::move(head));
+}
+
+absl::StatusOr<std::string> BundleOfTrace(const trace::TraceReader& reader, Json head) {
+  absl::StatusOr<RecordedRun> run = trace::ReadRecordedRun(reader);
+  const absl::StatusOr<trace::WhySlow> why =
+      run.ok() ? trace::FindWhySlow(*run, {}) : absl::StatusOr<trace::WhySlow>(run.status());
+  if (!run.ok()) run = trace::ReadRunWithGaps(reader);
+  WEIR_RETURN_IF_ERROR(run.status());
+  return BundleOf(*run, why, reader, std::move(head));
 }
 
 }  // namespace
 
 absl::StatusOr<std::string> MakeRunBundle(const trace::TraceReader& reader,
                                           absl::string_view title) {
-  absl::StatusOr<RecordedRun> run = trace::ReadRecordedRun(reader);
-  const absl::StatusOr<trace::WhySlow> why =
-      run.ok() ? trace::FindWhySlow(*run, {}) : absl::StatusOr<trace::WhySlow>(run.status());
-  if (!run.ok()) run = trace::ReadRunWithGaps(reader);
-  WEIR_RETURN_IF_ERROR(run.status());
-  return BundleOf(*run, why, reader, title, Json());
+  return BundleOfTrace(reader, {{"title", std::string(title)}});
 }
 
 absl::StatusOr<std::string> MakeRunBundle(const trace::TraceReader& reader, absl::string_view title,
@@ -310,7 +312,18 @@ absl::StatusOr<std::string> MakeRunBundle(const trace::TraceReader& reader, absl
   WEIR_ASSIGN_OR_RETURN(const RecordedRun second, trace::ReadRecordedRun(other));
   const Json diff = Json::parse(
       trace::ToJson(trace::CompareRuns(run, second), std::string(title), std::string(other_title)));
-  return BundleOf(run, trace::FindWhySlow(run, {}), reader, title, diff);
+  return BundleOf(run, trace::FindWhySlow(run, {}), reader,
+                  {{"title", std::string(title)}, {"diff", diff}});
+}
+
+absl::StatusOr<std::string> MakePlanBundle(const Json& plan, const trace::TraceReader& simulated,
+                                           absl::string_view title) {
+  return BundleOfTrace(simulated, {{"title", std::string(title)}, {"plan", plan}});
+}
+
+std::string MakePlanBundle(const Json& plan, absl::string_view no_run, absl::string_view title) {
+  return BundleWriter().Finish(
+      {{"title", std::string(title)}, {"plan", plan}, {"no_run", std::string(no_run)}});
 }
 
 }  // namespace weir::view

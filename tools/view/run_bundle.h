@@ -40,6 +40,10 @@
 // A bundle of two runs has all of this of the first, and diff, which is the object of `weir trace
 // diff --json`.
 //
+// The bundle of a plan has plan, which is the object of `weir plan --json` with the ranks that
+// stand for all, and the simulated run of that plan. Without a simulation it has no report, no run
+// and no columns, and no_run says why.
+//
 // Thread rule: pure functions.
 #pragma once
 
@@ -47,6 +51,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "nlohmann/json.hpp"
 #include "tools/trace/trace_reader.h"
 
 namespace weir::view {
@@ -62,5 +67,14 @@ absl::StatusOr<std::string> MakeRunBundle(const trace::TraceReader& reader,
 absl::StatusOr<std::string> MakeRunBundle(const trace::TraceReader& reader, absl::string_view title,
                                           const trace::TraceReader& other,
                                           absl::string_view other_title);
+
+// `plan` is the object of `weir plan --json`, and `simulated` the trace of its simulation, of all
+// ranks.
+absl::StatusOr<std::string> MakePlanBundle(const nlohmann::ordered_json& plan,
+                                           const trace::TraceReader& simulated,
+                                           absl::string_view title);
+// The same without a simulation. `no_run` is a sentence on why there is none.
+std::string MakePlanBundle(const nlohmann::ordered_json& plan, absl::string_view no_run,
+                           absl::string_view title);
 
 }  // namespace weir::view

@@ -57,6 +57,24 @@ Bundle BundleOf(const trace::Relay& relay) {
   return Bundle(*std::move(bundle));
 }
 
+TEST(RunBundleTest, ThatOfAPlanHasThePlanAndItsSimulatedRunOrTheReasonForNone) {
+  const nlohmann::ordered_json plan = {{"plan_id", "p"}, {"boxings", {{{"bytes", 3.5}}}}};
+  const trace::Relay relay(4);
+  const absl::StatusOr<std::string> whole =
+      MakePlanBundle(plan, trace::Read(relay.File({0, 1})), "a job");
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  const Bundle run = BundleOf(relay), with_plan(*whole);
+  EXPECT_EQ(with_plan.object()["title"], "a job");
+  EXPECT_EQ(with_plan.object()["plan"], nlohmann::json(plan));
+  EXPECT_EQ(with_plan.object()["report"], run.object()["report"]);
+  EXPECT_EQ(with_plan.Column<double>("act_begin"), run.Column<double>("act_begin"));
+  const Bundle alone(MakePlanBundle(plan, "the mesh is large", "a job"));
+  EXPECT_EQ(alone.object()["plan"], nlohmann::json(plan));
+  EXPECT_EQ(alone.object()["no_run"], "the mesh is large");
+  EXPECT_FALSE(alone.object().contains("report"));
+  EXPECT_TRUE(alone.object()["columns"].empty());
+}
+
 TEST(RunBundleTest, HoldsEachActWithItsTimeItsWaitAndWhatEndedTheWait) {
   const Bundle bundle = BundleOf(trace::Relay(2));
   EXPECT_EQ(bundle.object()["title"], "the relay");

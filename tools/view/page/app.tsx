@@ -1,12 +1,13 @@
 // The page: its head, the list of views, and the view that the address names.
 
 import { Component, h } from "preact";
-import { Run } from "./bundle";
+import { Bundle, Run } from "./bundle";
 import { Compare } from "./compare";
 import { QueueDetail } from "./detail";
 import { Memory } from "./memory";
 import { Path } from "./path";
 import { Pipeline } from "./pipeline";
+import { PlanView } from "./plan";
 import { Pressure } from "./pressure";
 import { Registers } from "./registers";
 import { Skew } from "./skew";
@@ -32,17 +33,23 @@ const VIEWS: { id: string; title: string; show: (props: ViewProps) => JSX.Elemen
   { id: "skew", title: "Skew", show: (props) => <Skew {...props} /> },
 ];
 
-export class App extends Component<{ run: Run; detail: QueueDetail[] }, State> {
+interface Shown {
+  id: string;
+  title: string;
+  show: () => JSX.Element;
+}
+
+export class App extends Component<{ bundle: Bundle; detail: QueueDetail[] }, State> {
   private readonly onHash = () => this.setState(this.stateOfAddress());
 
-  constructor(props: { run: Run; detail: QueueDetail[] }) {
+  constructor(props: { bundle: Bundle; detail: QueueDetail[] }) {
     super(props);
     this.state = readState(location.hash);
   }
   // Fields that the address lacks must go away.
   private stateOfAddress(): State {
     const none: State = { view: "", from: undefined, to: undefined, act: undefined, register: undefined, step: undefined, rank: undefined, node: undefined,
-                          find: undefined, colour: undefined };
+                          function: undefined, inside: undefined, find: undefined, colour: undefined };
     return Object.assign(none, readState(location.hash));
   }
   componentDidMount(): void {
@@ -62,22 +69,43 @@ export class App extends Component<{ run: Run; detail: QueueDetail[] }, State> {
     this.onHash();
   }
 
-  render(): JSX.Element {
-    const { run, detail } = this.props;
-    const views = VIEWS.filter((v) => v.has === undefined || v.has(run));
-    const view = views.find((v) => v.id === this.state.view) || views[0];
-    const report = run.object.report;
+  private views(): Shown[] {
+    const { bundle, detail } = this.props;
+    const { plan, run } = bundle;
     // The library changes its state in place. A view sees a new address by a new object.
     const state = Object.assign({}, this.state);
+    const go = (change: Partial<State>) => this.go(change);
+    const views: Shown[] = [];
+    if (plan !== undefined) views.push({ id: "plan", title: "Plan", show: () => <PlanView plan={plan} bundle={bundle} state={state} go={go} /> });
+    if (run === undefined) return views;
+    const shown = VIEWS.filter((v) => v.has === undefined || v.has(run));
+    return views.concat(shown.map((v) => ({ id: v.id, title: v.title, show: () => v.show({ run, detail, state, go }) })));
+  }
+
+  // Returns the line below the title.
+  private about(): JSX.Element {
+    const { plan, run } = this.props.bundle;
+    if (plan !== undefined) {
+      return <p class="note">plan {plan.plan_id} before any run{run !== undefined && "; what follows the plan is simulated"}</p>;
+    }
+    const report = run!.object.report;
+    return (
+      <p class="note">
+        plan {report.plan}, {report.ranks} devices{report.stages > 1 && `, ${report.stages} stages`}
+        {report.micro_batches > 1 && `, ${report.micro_batches} micro-batches`}
+        {report.step_ns > 0 && `, ${time(report.step_ns)} a step`}
+      </p>
+    );
+  }
+
+  render(): JSX.Element {
+    const views = this.views();
+    const view = views.find((v) => v.id === this.state.view) || views[0];
     return (
       <div class="page">
         <header>
-          <h1>{run.object.title}</h1>
-          <p class="note">
-            plan {report.plan}, {report.ranks} devices{report.stages > 1 && `, ${report.stages} stages`}
-            {report.micro_batches > 1 && `, ${report.micro_batches} micro-batches`}
-            {report.step_ns > 0 && `, ${time(report.step_ns)} a step`}
-          </p>
+          <h1>{this.props.bundle.title}</h1>
+          {this.about()}
         </header>
         <nav aria-label="Views">
           <ul>
@@ -86,7 +114,7 @@ export class App extends Component<{ run: Run; detail: QueueDetail[] }, State> {
             ))}
           </ul>
         </nav>
-        <main>{view.show({ run, detail, state, go: (change) => this.go(change) })}</main>
+        <main>{view.show()}</main>
       </div>
     );
   }

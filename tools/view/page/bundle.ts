@@ -1,4 +1,4 @@
-// A run as `weir view` hands it over: an object and columns of numbers (tools/view/run_bundle.h).
+// A run or a plan as `weir view` hands it over: an object and columns of numbers (tools/view/run_bundle.h).
 
 export type Column = Float64Array | Float32Array | Int32Array | Uint32Array | Uint8Array;
 
@@ -230,6 +230,71 @@ export interface Diff {
           matched: number; only_a: number; only_b: number }[];
 }
 
+// A plan before any run: the object of `weir plan --json` (tools/plan/plan_json.h).
+export interface PlannedTensor {
+  name: string;
+  what: string; // "weight", "input", or the op that makes it
+  role: "weight" | "input" | "output" | "inside";
+  type: string;
+  layout: string;
+  why: string;
+}
+
+export interface PlannedFunction {
+  name: string;
+  first_call: string;
+  calls: number;
+  tensors: PlannedTensor[];
+}
+
+export interface PlannedBoxing {
+  name: string;
+  method: string;
+  layouts: string;
+  bytes_per_step: number;
+  times: number;
+  stages?: string;
+  why?: string;
+  busiest_link?: { from: number; to: number; bytes_per_step: number };
+  bytes_between_hosts?: number;
+}
+
+export interface PlannedRank {
+  rank: number;
+  device: string;
+  stage: number;
+  actors: number;
+  registers: number;
+  arena_bytes: number;
+  scratch_bytes: number;
+  memory: {
+    weight_bytes: number;
+    optimiser_bytes: number;
+    register_bytes: number;
+    landing_bytes: number;
+    scratch_bytes: number;
+    most_alive_bytes: number;
+    largest: { name: string; bytes: number; slots: number; from: string; until: string; alive_ns: number; why: string }[];
+  };
+}
+
+export interface Plan {
+  plan_id: string;
+  mesh: string;
+  micro_batches: number;
+  fit: { fits: boolean; text: string; rank: number; rank_bytes: number; all_bytes: number; device_bytes_max?: number };
+  lines: { job: string; step: string; memory: string; bytes: string; time?: string; hosts?: string };
+  warnings: string[];
+  prediction: { costs: string; step_seconds: number; simulated: boolean };
+  devices: { rank: number; name: string; computing: number; packing: number; waiting: number; bytes: number }[];
+  schedule: { kind: string; bubble_of_even_parts: number; predicted_bubble: number; text: string;
+              parts: { stage: number; in_flight: number; calls: string[] }[] };
+  bytes_per_step: number;
+  boxings: PlannedBoxing[];
+  functions: PlannedFunction[];
+  ranks: PlannedRank[];
+}
+
 interface ColumnPlace {
   name: string;
   type: string;
@@ -300,6 +365,14 @@ export interface Run {
   columns: Columns;
 }
 
+// A Bundle has a run, or the plan of a job, or a plan with the run of its simulation.
+export interface Bundle {
+  title: string;
+  plan?: Plan;
+  no_run?: string; // why a plan has no run
+  run?: Run;
+}
+
 const MAGIC = "WEIRVIEW";
 const VERSION = 1;
 const HEADER_BYTES = 16;
@@ -312,8 +385,8 @@ const ARRAYS: { [type: string]: new (buffer: ArrayBuffer, offset: number, count:
   f64: Float64Array,
 };
 
-// Throws an Error whose message a person can read if the bytes are no run of this version.
-export function decodeRun(bytes: ArrayBuffer): Run {
+// Throws an Error whose message a person can read if the bytes are no bundle of this version.
+export function decodeBundle(bytes: ArrayBuffer): Bundle {
   const head = new DataView(bytes);
   const magic = bytes.byteLength < HEADER_BYTES ? "" : new TextDecoder().decode(new Uint8Array(bytes, 0, 8));
   if (magic !== MAGIC) throw new Error("the page got no run from weir view");
@@ -322,12 +395,15 @@ export function decodeRun(bytes: ArrayBuffer): Run {
   if (version !== VERSION) {
     throw new Error(`the run has version ${version} and the page knows ${VERSION}: load the page again`);
   }
-  const object: RunObject = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, HEADER_BYTES, size)));
+  const object: RunObject & { plan?: Plan; no_run?: string } =
+    JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, HEADER_BYTES, size)));
   const columns: { [name: string]: Column } = {};
   for (const place of object.columns) {
     columns[place.name] = new ARRAYS[place.type](bytes, HEADER_BYTES + size + place.offset, place.count);
   }
-  return { object, columns: columns as unknown as Columns };
+  const { title, plan, no_run } = object;
+  const run = no_run === undefined ? { object, columns: columns as unknown as Columns } : undefined;
+  return { title, plan, no_run, run };
 }
 
 // Returns the place of the first number above `value` in the part [from, to) of an ascending array.

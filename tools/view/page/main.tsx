@@ -1,4 +1,5 @@
-// Gets the run, from the page itself or from the server beside it, and shows it: a recorded run, or one that goes on.
+// Gets the run, from the page itself or from the server beside it, and shows it: a recorded run, a plan with its simulated
+// run, or a run that goes on.
 
 import { h, render } from "preact";
 import { App } from "./app";
@@ -34,9 +35,9 @@ async function start(): Promise<void> {
   worker.onmessage = (message) => {
     if (message.data.error) return say(message.data.error, true);
     const place = document.getElementById("say")!;
-    const { run, detail } = message.data;
-    document.title = `${run.object.title} – Weir`;
-    render(<App run={run} detail={detail} />, document.body, place);
+    const { bundle, detail } = message.data;
+    document.title = `${bundle.title} – Weir`;
+    render(<App bundle={bundle} detail={detail} />, document.body, place);
     document.documentElement.dataset.ready = "yes";
   };
   worker.onerror = (event) => say(`the page cannot read the run: ${event.message}`, true);

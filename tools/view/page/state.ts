@@ -9,11 +9,13 @@ export interface State {
   step?: number;
   rank?: number;
   node?: number; // of the graph of actors
+  function?: number; // of a plan
+  inside?: number; // 1: with the tensors that stay inside the function
   find?: string;
   colour?: "phase" | "micro-batch";
 }
 
-const NUMBERS = ["from", "to", "act", "register", "step", "rank", "node"] as const;
+const NUMBERS = ["from", "to", "act", "register", "step", "rank", "node", "function", "inside"] as const;
 
 export function readState(hash: string): State {
   const fields = new URLSearchParams(hash.replace(/^#/, ""));

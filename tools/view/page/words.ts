@@ -10,6 +10,7 @@ export const WORDS: { [word: string]: string } = {
   "between ranks": "A token or a slot that one rank has sent and that has not arrived at the other.",
   blocked: "The actor has its input, and waits until a reader gives up a slot of its output.",
   boxing: "The transfers that bring a tensor from one layout to another, such as an all-reduce.",
+  "busiest link": "Of all pairs of ranks, the one over which this boxing sends most in a step.",
   bubble: "The share of a step in which the stages of a pipeline have no work because they fill or drain.",
   credit: "The permission to write a slot of a register again, given back by its last reader.",
   "critical path":
@@ -17,17 +18,23 @@ export const WORDS: { [word: string]: string } = {
     "the step shorter.",
   device: "What runs the acts of a rank: a CPU with its threads, or a GPU.",
   "late ranks": "The sender of an awaited token had not sent it yet: a bubble of the pipeline, or an imbalance.",
+  fit: "Whether each device, or this machine with all of them, has the memory that the plan needs.",
+  function: "A part of the model that the plan calls one or more times, such as a layer, or the gradient of such a part.",
   "in acts": "The share of the last steps in which acts ran. In the rest the rank waited for others, or had nothing to do.",
   layout: "How a tensor lies over the devices: split (S), broadcast (B) or partial (P), for each axis of the mesh.",
   "micro-batch": "A part of the batch of a step that goes through the model by itself.",
   phase: "What an act serves: forward, backward, the gradients of weights, update, boxing, data or metrics.",
   queue: "Acts on one queue of a device run one after another.",
+  predicted: "By a simulation of the plan in virtual time, with the costs that are named. Nothing has run.",
   rank: "One device of the job, counted from 0.",
   ready: "The actor has all that an act needs, and its device does other acts first.",
   register: "The slots in which an actor leaves its result for the actors that read it.",
   replay:
     "The recorded run played again under the rules of the runtime, with one change. A replay without a change shows " +
     "how far the figures can be trusted.",
+  rule:
+    "Why a tensor lies so. A rule is a line of the job that says which dimension is split over which axis of the mesh; what no rule " +
+    "is about follows its operands.",
   starved: "The actor waits for a token of its input.",
   scratch: "Memory that an act uses while it runs, and that holds nothing between acts.",
   slot: "Room for one token in a register. An actor waits if all slots of its output are in use.",

@@ -1,6 +1,6 @@
 // The worker that decodes a run beside the page, so that the page answers meanwhile.
 
-import { decodeRun } from "./bundle";
+import { decodeBundle } from "./bundle";
 import { buildDetail } from "./detail";
 
 self.onmessage = async (message: MessageEvent) => {
@@ -10,9 +10,9 @@ self.onmessage = async (message: MessageEvent) => {
       const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
       bytes = await new Response(stream).arrayBuffer();
     }
-    const run = decodeRun(bytes);
-    const detail = buildDetail(run.columns);
-    (self as unknown as { postMessage(data: unknown, move: Transferable[]): void }).postMessage({ run, detail }, [bytes]);
+    const bundle = decodeBundle(bytes);
+    const detail = bundle.run === undefined ? [] : buildDetail(bundle.run.columns);
+    (self as unknown as { postMessage(data: unknown, move: Transferable[]): void }).postMessage({ bundle, detail }, [bytes]);
   } catch (error) {
     self.postMessage({ error: error instanceof Error ? error.message : String(error) });
   }

@@ -1,0 +1,55 @@
+#include "tools/cli/planned_job.h"
+
+#include <utility>
+
+#include "runtime/base/status.h"
+
+namespace weir::cli {
+
+void PlannedJobArguments::AddTo(CLI::App* verb, CliContext* of, JobArguments::Data opens) {
+  job.AddTo(verb, of, opens);
+  AddCostOptions(verb);
+}
+
+std::vector<CLI::Option*> PlannedJobArguments::AddFlagsTo(CLI::App* verb, CliContext* of,
+                                                          JobArguments::Data opens) {
+  std::vector<CLI::Option*> options = job.AddFlagsTo(verb, of, opens);
+  for (CLI::Option* option : AddCostOptions(verb)) options.push_back(option);
+  return options;
+}
+
+std::vector<CLI::Option*> PlannedJobArguments::AddCostOptions(CLI::App* verb) {
+  CLI::Option* const costs =
+      verb->add_option("--cluster", cluster,
+                       "Machines whose costs the plan is made for (proto/cluster.proto), or "
+                       "`defaults` [those kept by weir calibrate --keep, else the defaults]")
+          ->type_name("PATH");
+  CLI::Option* const order =
+      verb->add_option(
+              "--place", place,
+              "The axes of the mesh as ranks run over them, slowest first: dp,tp puts tp inside "
+              "hosts; as-written keeps the job's order; auto takes mesh.rank_order, or else the "
+              "order with the fewest bytes between hosts")
+          ->type_name("ORDER")
+          ->capture_default_str()
+          ->group("Hosts");
+  return {costs, order};
+}
+
+absl::StatusOr<JobWithCosts> PlannedJobArguments::ReadWithCosts() const {
+  WEIR_ASSIGN_OR_RETURN(proto::Job read, job.Read());
+  WEIR_ASSIGN_OR_RETURN(sim::JobCosts costs, sim::JobCosts::Choose(cluster));
+  costs.TellHosts(&read);
+  return JobWithCosts{std::move(read), std::move(costs)};
+}
+
+absl::StatusOr<PlannedJob> PlanJob(const std::string& place, compiler::CompileOptions options,
+                                   JobWithCosts* read) {
+  PlannedJob planned;
+  WEIR_ASSIGN_OR_RETURN(planned.placed, plan::PlaceAxes(place, &read->job));
+  options.costs = &read->costs.model();
+  WEIR_ASSIGN_OR_RETURN(planned.plan, compiler::CompileJob(read->job, options));
+  return planned;
+}
+
+}  // namespace weir::cli
