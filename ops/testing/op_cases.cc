@@ -199,6 +199,18 @@ void AddAttention(std::vector<OpCase>* cases) {
        {"f32[b=2, s=5, h=4/2, d=6]", "f32[b=2, s=5, g=2, d=6]", "f32[b=2, s=5, g=2, d=6]"},
        {},
        1});
+  cases->push_back(
+      {"attention to other positions",
+       "attention",
+       {{"causal", false}},
+       {"f32[b=2, s=5, h=6/2, d=4]", "f32[b=2, t=7, g=3, d=4]", "f32[b=2, t=7, g=3, d=4]"},
+       {},
+       1});
+  cases->push_back(
+      {"attention in a window",
+       "attention",
+       {{"window", int64_t{2}}},
+       {"f32[b=2, s=5, h=3, d=4]", "f32[b=2, s=5, h=3, d=4]", "f32[b=2, s=5, h=3, d=4]"}});
   std::string q = "f32[b=2, s=5, h=6/2, d=4]", k = "f32[b=2, s=5, g=3, d=4]";
   cases->push_back({"attention_grad",
                     "attention_grad",
@@ -211,6 +223,14 @@ void AddAttention(std::vector<OpCase>* cases) {
   cases->push_back({"attention_grad to all",
                     "attention_grad",
                     {{"causal", false}, {"scale", 0.3}},
+                    {q, k, k, q, "f32[b=2, h=6/2, s=5]", q},
+                    {kN, kN, kN, kN, Fill::kPositive, kN},
+                    -1,
+                    {},
+                    1e-4});
+  cases->push_back({"attention_grad in a window",
+                    "attention_grad",
+                    {{"window", int64_t{3}}},
                     {q, k, k, q, "f32[b=2, h=6/2, s=5]", q},
                     {kN, kN, kN, kN, Fill::kPositive, kN},
                     -1,

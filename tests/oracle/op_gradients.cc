@@ -77,6 +77,18 @@ std::vector<ops::OpCase> LongCases() {
                    {{"causal", false}},
                    {"f32[b=1, s=131, h=6/3, d=17]", "f32[b=1, s=131, g=2, d=17]",
                     "f32[b=1, s=131, g=2, d=17]"}});
+  cases.push_back({"attention to other positions, long",
+                   "attention",
+                   {{"causal", false}},
+                   {"f32[b=2, s=70, h=4/2, d=18]", "f32[b=2, t=131, g=2, d=18]",
+                    "f32[b=2, t=131, g=2, d=18]"}});
+  for (int64_t window : {1, 9, 70, 140}) {
+    cases.push_back({absl::StrCat("attention in a window of ", window, ", long"),
+                     "attention",
+                     {{"window", window}},
+                     {"f32[b=1, s=150, h=2, d=18]", "f32[b=1, s=150, h=2, d=18]",
+                      "f32[b=1, s=150, h=2, d=18]"}});
+  }
   cases.push_back({"rotary, long", "rotary", {}, {"f32[b=2, s=150, h=3, d=34]"}});
   cases.push_back({"reduce_mean, long",
                    "reduce_mean",

@@ -77,8 +77,10 @@ def attention(attrs, outputs, q, k, v):
     q, k, v = (t.transpose(1, 2) for t in (q, k.repeat_interleave(group, 2), v.repeat_interleave(group, 2)))
     scores = q @ k.transpose(-1, -2) * (attrs["scale"] or q.shape[-1] ** -0.5)
     if attrs["causal"]:
-        later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
-        scores = scores.masked_fill(later, float("-inf"))
+        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        if attrs["window"]:
+            hidden |= torch.ones(scores.shape[-2:], dtype=torch.bool).tril(-attrs["window"])
+        scores = scores.masked_fill(hidden, float("-inf"))
     return (torch.softmax(scores, -1) @ v).transpose(1, 2)
 
 

@@ -8,6 +8,8 @@
 #define WEIR_OPS_KERNELS_CPU_ATTENTION_INL_H_
 #endif
 
+#include <limits>
+
 #include "ops/kernels/cpu/attention_shape.h"
 #include "ops/kernels/cpu/simd-inl.h"
 #include "ops/kernels/cpu/tile_product-inl.h"
@@ -63,11 +65,15 @@ HWY_INLINE void StoreRows(const float* from, int64_t padded, int64_t rows, int64
   }
 }
 
+constexpr int64_t kNoWindow = std::numeric_limits<int64_t>::max() / 2;
+
 // A Block is a tile of queries against a block of keys.
 struct Block {
   int64_t queries;   // of the tile
   int64_t keys;      // of the block
   bool on_diagonal;  // queries from j on see key j
+  // Queries below `hidden_from + j` see key j of the block; kNoWindow: all do.
+  int64_t hidden_from = kNoWindow;
 
   int64_t vectors() const { return (queries + NumLanes() - 1) / NumLanes(); }
   // Returns the number of keys that the queries of a vector see.
@@ -129,6 +135,30 @@ HWY_INLINE void HideLaterKeys(const Block& block, int64_t vector, float hidden, 
     auto later = hn::FirstN(d, static_cast<size_t>(key - vector * lanes));
     hn::StoreU(hn::IfThenElse(later, hn::Set(d, hidden), hn::LoadU(d, at)), d, at);
   }
+}
+
+// Sets the scores of keys that have left the window of the query to `hidden`.
+HWY_INLINE void HideEarlierKeys(const Block& block, int64_t vector, float hidden, float* scores) {
+  if (block.hidden_from == kNoWindow) return;
+  const DF d;
+  const int64_t lanes = NumLanes();
+  for (int64_t key = 0; key < block.keys_seen(vector); ++key) {
+    const int64_t seen = block.hidden_from + key - vector * lanes;
+    if (seen >= lanes) continue;
+    float* at = scores + key * kAttentionTile + vector * lanes;
+    const auto inside = hn::FirstN(d, static_cast<size_t>(std::max<int64_t>(0, seen)));
+    hn::StoreU(hn::IfThenElse(inside, hn::LoadU(d, at), hn::Set(d, hidden)), d, at);
+  }
+}
+
+// Returns the block of keys `b` of a tile.
+HWY_INLINE Block BlockOf(const AttentionShape& shape, int64_t tile, int64_t b) {
+  Block block{shape.tile_queries(tile), shape.block_keys(b), shape.causal && b == tile};
+  // The last query of the tile sees the first key of the block only if the window is long enough.
+  const int64_t distance = (tile - b) * kAttentionTile;
+  if (shape.window > 0 && distance + kAttentionTile > shape.window)
+    block.hidden_from = shape.window - distance;
+  return block;
 }
 
 }  // namespace HWY_NAMESPACE

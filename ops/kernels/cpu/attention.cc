@@ -91,6 +91,7 @@ HWY_INLINE void SoftmaxBlock(const Block& block, int64_t width, const AttentionS
   const int64_t lanes = NumLanes();
   for (int64_t vector = 0; vector < block.vectors(); ++vector) {
     HideLaterKeys(block, vector, -std::numeric_limits<float>::infinity(), scratch.scores);
+    HideEarlierKeys(block, vector, -std::numeric_limits<float>::infinity(), scratch.scores);
     int64_t at = vector * lanes;
     SoftmaxColumn(scratch.scores + at, block.keys_seen(vector), scratch.max + at, scratch.sum + at,
                   scratch.rescale + at);
@@ -110,7 +111,7 @@ void AttendTyped(const AttentionShape& shape, const AttentionOperands& operands,
   const int64_t queries = shape.tile_queries(tile), first = tile * kAttentionTile;
   const int64_t query_stride = shape.heads * width, key_stride = shape.groups * width;
   const int64_t group = head / shape.heads_per_group();
-  const int64_t at_query = shape.RowBegin(of_batch, first, head, shape.heads);
+  const int64_t at_query = shape.QueryBegin(of_batch, first, head);
   LoadRows(static_cast<const T*>(operands.q) + at_query, query_stride, queries, width, padded,
            scratch.rows);
   std::fill(scratch.rows + queries * padded, scratch.rows + kAttentionTile * padded, 0.0f);
@@ -122,9 +123,13 @@ void AttendTyped(const AttentionShape& shape, const AttentionOperands& operands,
   std::fill(scratch.result_t, scratch.result_t + padded * kAttentionTile, 0.0f);
   std::fill(scratch.max, scratch.max + kAttentionTile, -std::numeric_limits<float>::infinity());
   std::fill(scratch.sum, scratch.sum + kAttentionTile, 0.0f);
-  for (int64_t b = 0; b < shape.num_blocks(tile); ++b) {
-    const Block block{queries, shape.tile_queries(b), shape.causal && b == tile};
-    const int64_t at_key = shape.RowBegin(of_batch, b * kAttentionTile, group, shape.groups);
+  const int64_t first_block = shape.first_block(tile), end_block = shape.end_block(tile);
+  for (int64_t n = first_block; n < end_block; ++n) {
+    // With a window the last block comes first, in which every query sees a key: the maxima are
+    // then finite when a query meets a block of which it sees nothing.
+    const int64_t b = shape.window > 0 ? first_block + end_block - 1 - n : n;
+    const Block block = BlockOf(shape, tile, b);
+    const int64_t at_key = shape.KeyBegin(of_batch, b * kAttentionTile, group);
     LoadRows(static_cast<const T*>(operands.k) + at_key, key_stride, block.keys, width, padded,
              scratch.rows);
     KeysTimesQueries(block, scratch.rows, padded, width, scratch.queries_t, scratch.scores);
@@ -178,19 +183,25 @@ AttentionShape CheckAttention(const KernelSpec& spec, SpecCheck& check) {
                "q[b, s, h, d], k[b, s, g, d] and v[b, s, g, d]");
   AttentionShape shape;
   if (!check.ok()) return shape;
-  check.Expect(q.shape[0] == k.shape[0] && q.shape[1] == k.shape[1] && q.shape[3] == k.shape[3],
-               "one batch, length and width of q and k");
-  check.Expect(q.shape[1] == q.global_shape[1] && q.shape[3] == q.global_shape[3],
+  shape.causal = spec.attrs.Bool("causal", true);
+  shape.window = spec.attrs.Int("window", 0);
+  check.Expect(q.shape[0] == k.shape[0] && q.shape[3] == k.shape[3],
+               "one batch and width of q and k");
+  check.Expect(!shape.causal || q.shape[1] == k.shape[1], "one length of q and k if causal");
+  check.Expect(shape.window >= 0 && (shape.causal || shape.window == 0), "a window only if causal");
+  check.Expect(q.shape[1] == q.global_shape[1] && k.shape[1] == k.global_shape[1] &&
+                   q.shape[3] == q.global_shape[3],
                "whole sequences and heads");
+  check.Expect(k.shape[1] > 0 || q.shape[1] == 0, "a key for the queries");
   check.Expect(k.shape[2] > 0 ? q.shape[2] % k.shape[2] == 0 : q.shape[2] == 0,
                "heads of q a multiple of heads of k");
   shape.batch = q.shape[0];
   shape.length = q.shape[1];
+  shape.keys = k.shape[1];
   shape.heads = q.shape[2];
   shape.groups = k.shape[2];
   shape.width = q.shape[3];
   shape.dtype = q.dtype;
-  shape.causal = spec.attrs.Bool("causal", true);
   const double scale = spec.attrs.Real("scale", 0);
   const double by_width = shape.width > 0 ? 1.0 / std::sqrt(static_cast<double>(shape.width)) : 1.0;
   shape.scale = static_cast<float>(scale == 0 ? by_width : scale);

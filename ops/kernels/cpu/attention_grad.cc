@@ -33,20 +33,20 @@ struct AttentionGradOperands {
   void* dv;
 };
 
-// Holds sums over the queries of a piece: dk, then dv, [length, padded] each.
+// Holds sums over the queries of a piece: dk, then dv, [keys, padded] each.
 struct KeyGradients {
   float* dk;
   float* dv;
 
   static int64_t Floats(const AttentionShape& shape) {
-    return 2 * shape.length * shape.padded_width();
+    return 2 * shape.keys * shape.padded_width();
   }
   KeyGradients(float* base, const AttentionShape& shape) : dk(base), dv(base + Floats(shape) / 2) {}
 };
 
 // The memory of a worker, all f32.
 struct AttentionGradScratch {
-  float* keys;  // [length, padded]
+  float* keys;  // [keys, padded]
   float* values;
   float* queries;  // [kAttentionTile, padded]
   float* d_results;
@@ -60,7 +60,7 @@ struct AttentionGradScratch {
   float* inner;  // [kAttentionTile], D
 
   static int64_t Floats(const AttentionShape& shape) {
-    return (2 * shape.length + 6 * kAttentionTile) * shape.padded_width() +
+    return (2 * shape.keys + 6 * kAttentionTile) * shape.padded_width() +
            2 * kAttentionTile * (kAttentionTile + 1);
   }
   AttentionGradScratch(float* base, const AttentionShape& shape) {
@@ -70,8 +70,8 @@ struct AttentionGradScratch {
       base += floats;
       return taken;
     };
-    keys = take(shape.length * padded);
-    values = take(shape.length * padded);
+    keys = take(shape.keys * padded);
+    values = take(shape.keys * padded);
     for (float** rows : {&queries, &d_results, &dqueries, &queries_t, &d_results_t, &dqueries_t}) {
       *rows = take(kAttentionTile * padded);
     }
@@ -100,7 +100,7 @@ void LoadTile(const AttentionShape& shape, const AttentionGradOperands& operands
               int64_t head, int64_t tile, const AttentionGradScratch& scratch) {
   const int64_t padded = shape.padded_width(), width = shape.width, stride = shape.heads * width;
   const int64_t queries = shape.tile_queries(tile), first = tile * kAttentionTile;
-  const int64_t at = shape.RowBegin(of_batch, first, head, shape.heads);
+  const int64_t at = shape.QueryBegin(of_batch, first, head);
   const T* o = static_cast<const T*>(operands.o) + at;
   for (float* rows : {scratch.queries, scratch.d_results}) {
     std::fill(rows + queries * padded, rows + kAttentionTile * padded, 0.0f);
@@ -131,6 +131,7 @@ HWY_INLINE void SoftmaxGradBlock(const Block& block, const AttentionGradScratch&
   for (int64_t vector = 0; vector < block.vectors(); ++vector) {
     const int64_t at = vector * NumLanes();
     HideLaterKeys(block, vector, -std::numeric_limits<float>::infinity(), scratch.weights);
+    HideEarlierKeys(block, vector, -std::numeric_limits<float>::infinity(), scratch.weights);
     const VF lse = hn::LoadU(d, scratch.lse + at), inner = hn::LoadU(d, scratch.inner + at);
     for (int64_t key = 0; key < block.keys_seen(vector); ++key) {
       float* weight = scratch.weights + key * kAttentionTile + at;
@@ -149,10 +150,10 @@ void GradOfPiece(const AttentionShape& shape, const AttentionGradOperands& opera
                  const AttentionGradScratch& scratch) {
   const int64_t padded = shape.padded_width(), width = shape.width,
                 key_stride = shape.groups * width;
-  const int64_t at_keys = shape.RowBegin(piece.batch, 0, piece.group, shape.groups);
-  LoadRows(static_cast<const T*>(operands.k) + at_keys, key_stride, shape.length, width, padded,
+  const int64_t at_keys = shape.KeyBegin(piece.batch, 0, piece.group);
+  LoadRows(static_cast<const T*>(operands.k) + at_keys, key_stride, shape.keys, width, padded,
            scratch.keys);
-  LoadRows(static_cast<const T*>(operands.v) + at_keys, key_stride, shape.length, width, padded,
+  LoadRows(static_cast<const T*>(operands.v) + at_keys, key_stride, shape.keys, width, padded,
            scratch.values);
   std::fill(sums.dk, sums.dk + KeyGradients::Floats(shape), 0.0f);
   const int64_t num_items = shape.heads_per_group() * shape.num_tiles();
@@ -161,8 +162,8 @@ void GradOfPiece(const AttentionShape& shape, const AttentionGradOperands& opera
     const int64_t head = piece.group * shape.heads_per_group() + item / shape.num_tiles();
     LoadTile<T>(shape, operands, piece.batch, head, tile, scratch);
     std::fill(scratch.dqueries_t, scratch.dqueries_t + padded * kAttentionTile, 0.0f);
-    for (int64_t b = 0; b < shape.num_blocks(tile); ++b) {
-      const Block block{shape.tile_queries(tile), shape.tile_queries(b), shape.causal && b == tile};
+    for (int64_t b = shape.first_block(tile); b < shape.end_block(tile); ++b) {
+      const Block block = BlockOf(shape, tile, b);
       const int64_t at = b * kAttentionTile * padded;
       KeysTimesQueries(block, scratch.keys + at, padded, width, scratch.queries_t, scratch.weights);
       KeysTimesQueries(block, scratch.values + at, padded, width, scratch.d_results_t,
@@ -174,7 +175,7 @@ void GradOfPiece(const AttentionShape& shape, const AttentionGradOperands& opera
     }
     Transpose({scratch.dqueries_t, kAttentionTile}, padded, kAttentionTile,
               {scratch.dqueries, padded});
-    const int64_t at = shape.RowBegin(piece.batch, tile * kAttentionTile, head, shape.heads);
+    const int64_t at = shape.QueryBegin(piece.batch, tile * kAttentionTile, head);
     StoreRows(scratch.dqueries, padded, shape.tile_queries(tile), width, shape.scale,
               static_cast<T*>(operands.dq) + at, shape.heads * width);
   }
@@ -186,7 +187,7 @@ void StoreKeyGradients(const AttentionShape& shape, const AttentionGradOperands&
                        int64_t of_batch, int64_t group, const KeyGradients& sums, int64_t begin,
                        int64_t end) {
   const int64_t padded = shape.padded_width(), stride = shape.groups * shape.width;
-  const int64_t at = shape.RowBegin(of_batch, begin, group, shape.groups);
+  const int64_t at = shape.KeyBegin(of_batch, begin, group);
   StoreRows(sums.dk + begin * padded, padded, end - begin, shape.width, shape.scale,
             static_cast<T*>(operands.dk) + at, stride);
   StoreRows(sums.dv + begin * padded, padded, end - begin, shape.width, 1.0f,
@@ -201,7 +202,7 @@ void GradOfGroup(const AttentionShape& shape, const AttentionGradOperands& opera
   WithReal(shape.dtype, [&](auto* type) HWY_ATTR {
     using T = std::remove_pointer_t<decltype(type)>;
     GradOfPiece<T>(shape, operands, piece, sums, scratch);
-    StoreKeyGradients<T>(shape, operands, piece.batch, piece.group, sums, 0, shape.length);
+    StoreKeyGradients<T>(shape, operands, piece.batch, piece.group, sums, 0, shape.keys);
   });
 }
 
@@ -296,7 +297,7 @@ class AttentionGradKernel final : public Kernel {
        {row / shape_.groups, row % shape_.groups, piece % num_shares_, num_shares_},
        shares + piece * share_floats, workspace + worker * scratch_floats());
     });
-    const Pieces positions{shape_.length, kAttentionTile};
+    const Pieces positions{shape_.keys, kAttentionTile};
     launch.team->For(num_groups() * positions.count(), [&](int64_t piece) {
       const int64_t row = piece / positions.count(), at = piece % positions.count();
       HWY_DYNAMIC_DISPATCH(CombineShares)

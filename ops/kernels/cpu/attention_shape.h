@@ -21,24 +21,38 @@ constexpr int64_t kAttentionTile = 64;
 
 struct AttentionShape {
   int64_t batch = 0, length = 0, heads = 0, groups = 0, width = 0;
+  int64_t keys = 0;  // positions of k and v; `length` if causal
   DType dtype = DType::kF32;
   bool causal = true;
-  float scale = 1;  // of the scores
+  int64_t window = 0;  // query i sees keys from i - window + 1 on; 0: all
+  float scale = 1;     // of the scores
 
   int64_t heads_per_group() const { return groups == 0 ? 0 : heads / groups; }
   int64_t num_tiles() const { return Pieces{length, kAttentionTile}.count(); }
   int64_t tile_queries(int64_t tile) const { return Pieces{length, kAttentionTile}.length(tile); }
-  // Returns the blocks of keys that a tile of queries sees.
-  int64_t num_blocks(int64_t tile) const { return causal ? tile + 1 : num_tiles(); }
+  int64_t block_keys(int64_t block) const { return Pieces{keys, kAttentionTile}.length(block); }
+  // A tile of queries sees the blocks of keys from first_block up to, not including, end_block.
+  int64_t first_block(int64_t tile) const {
+    return window == 0 ? 0
+                       : std::max<int64_t>(0, tile * kAttentionTile - window + 1) / kAttentionTile;
+  }
+  int64_t end_block(int64_t tile) const {
+    return causal ? tile + 1 : Pieces{keys, kAttentionTile}.count();
+  }
   // Both are whole vectors of every instruction set, and whole cache lines.
   int64_t padded_width() const { return RoundUp(width, 16); }
-  int64_t padded_length() const { return RoundUp(length, kAttentionTile); }
-  // Returns the first element of a row of q (heads = heads) or of k and v (heads = groups).
-  int64_t RowBegin(int64_t of_batch, int64_t position, int64_t head, int64_t of_heads) const {
-    return ((of_batch * length + position) * of_heads + head) * width;
+  // Returns the first element of a row of q, or of k and v.
+  int64_t QueryBegin(int64_t of_batch, int64_t position, int64_t head) const {
+    return ((of_batch * length + position) * heads + head) * width;
   }
-  // Returns the multiply-adds of the scores of one head.
-  int64_t head_products() const { return length * (causal ? (length + 1) / 2 : length) * width; }
+  int64_t KeyBegin(int64_t of_batch, int64_t position, int64_t group) const {
+    return ((of_batch * keys + position) * groups + group) * width;
+  }
+  // Returns the multiply-adds of the scores of one head, about.
+  int64_t head_products() const {
+    const int64_t seen = causal ? (length + 1) / 2 : keys;
+    return length * (window > 0 ? std::min(window, seen) : seen) * width;
+  }
 };
 
 // Reads q, k and v (inputs 0 to 2) and the attributes, and checks the preconditions of Run.

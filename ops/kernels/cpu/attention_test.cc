@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "gtest/gtest.h"
@@ -10,20 +11,26 @@ struct Call {
   int64_t batch, length, heads, groups, width;
   bool causal = true;
   double scale = 0;
+  int64_t other_keys = 0;  // 0: as many keys as queries
+  int64_t window = 0;
 
   Shape QueryShape() const { return {batch, length, heads, width}; }
-  Shape KeyShape() const { return {batch, length, groups, width}; }
+  int64_t keys() const { return other_keys > 0 ? other_keys : length; }
+  Shape KeyShape() const { return {batch, keys(), groups, width}; }
   Shape LseShape() const { return {batch, heads, length}; }
-  Attributes Attrs() const { return {{"causal", causal}, {"scale", scale}}; }
+  Attributes Attrs() const { return {{"causal", causal}, {"scale", scale}, {"window", window}}; }
   double Factor() const { return scale == 0 ? 1 / std::sqrt(static_cast<double>(width)) : scale; }
   int64_t Query(int64_t b, int64_t i, int64_t h) const {
     return ((b * length + i) * heads + h) * width;
   }
   int64_t Key(int64_t b, int64_t j, int64_t h) const {
-    return ((b * length + j) * groups + h / (heads / groups)) * width;
+    return ((b * keys() + j) * groups + h / (heads / groups)) * width;
   }
   int64_t Lse(int64_t b, int64_t i, int64_t h) const { return (b * heads + h) * length + i; }
-  int64_t KeysSeen(int64_t i) const { return causal ? i + 1 : length; }
+  int64_t FirstKey(int64_t i) const {
+    return window > 0 ? std::max<int64_t>(0, i - window + 1) : 0;
+  }
+  int64_t EndKey(int64_t i) const { return causal ? i + 1 : keys(); }
 };
 
 // Lengths and widths around vectors and tiles; groups of one, two and all heads.
@@ -45,6 +52,33 @@ const Call kCalls[] = {
      .scale = 0.7},
     {.batch = 9, .length = 130, .heads = 2, .groups = 2, .width = 20},
     {.batch = 1, .length = 150, .heads = 1, .groups = 1, .width = 80},
+    {.batch = 2,
+     .length = 3,
+     .heads = 4,
+     .groups = 2,
+     .width = 5,
+     .causal = false,
+     .other_keys = 9},
+    {.batch = 1,
+     .length = 150,
+     .heads = 2,
+     .groups = 1,
+     .width = 8,
+     .causal = false,
+     .other_keys = 65},
+    {.batch = 1,
+     .length = 65,
+     .heads = 1,
+     .groups = 1,
+     .width = 8,
+     .causal = false,
+     .other_keys = 193},
+    {.batch = 1, .length = 200, .heads = 2, .groups = 1, .width = 8, .window = 1},
+    {.batch = 1, .length = 200, .heads = 2, .groups = 2, .width = 8, .window = 5},
+    {.batch = 1, .length = 200, .heads = 1, .groups = 1, .width = 20, .window = 64},
+    {.batch = 1, .length = 200, .heads = 1, .groups = 1, .width = 20, .window = 65},
+    {.batch = 1, .length = 200, .heads = 1, .groups = 1, .width = 20, .window = 130},
+    {.batch = 1, .length = 200, .heads = 1, .groups = 1, .width = 20, .window = 500},
 };
 
 double Dot(const TestTensor& a, int64_t at_a, const TestTensor& b, int64_t at_b, int64_t n) {
@@ -74,14 +108,15 @@ Reference Attend(const Call& call, const TestTensor& q, const TestTensor& k, con
   ForQueries(call, [&](int64_t b, int64_t i, int64_t h) {
     double sum = 0;
     std::vector<double> weights;
-    for (int64_t j = 0; j < call.KeysSeen(i); ++j) {
+    for (int64_t j = call.FirstKey(i); j < call.EndKey(i); ++j) {
       weights.push_back(
           std::exp(call.Factor() * Dot(q, call.Query(b, i, h), k, call.Key(b, j, h), call.width)));
       sum += weights.back();
     }
-    for (int64_t j = 0; j < call.KeysSeen(i); ++j) {
+    for (int64_t j = call.FirstKey(i); j < call.EndKey(i); ++j) {
       for (int64_t c = 0; c < call.width; ++c) {
-        result.o[call.Query(b, i, h) + c] += weights[j] / sum * v[call.Key(b, j, h) + c];
+        result.o[call.Query(b, i, h) + c] +=
+            weights[j - call.FirstKey(i)] / sum * v[call.Key(b, j, h) + c];
       }
     }
     result.lse[call.Lse(b, i, h)] = std::log(sum);
@@ -99,7 +134,7 @@ Reference Gradients(const Call& call, const TestTensor& q, const TestTensor& k, 
   ForQueries(call, [&](int64_t b, int64_t i, int64_t h) {
     const int64_t at = call.Query(b, i, h);
     const double inner = Dot(o, at, d_o, at, call.width);
-    for (int64_t j = 0; j < call.KeysSeen(i); ++j) {
+    for (int64_t j = call.FirstKey(i); j < call.EndKey(i); ++j) {
       const int64_t key = call.Key(b, j, h);
       double weight =
           std::exp(call.Factor() * Dot(q, at, k, key, call.width) - lse[call.Lse(b, i, h)]);
@@ -129,7 +164,8 @@ INSTANTIATE_TEST_SUITE_P(Types, AttentionKernelTest, testing::Values(DType::kF32
 
 TEST_P(AttentionKernelTest, WeighsValuesByTheSoftmaxOfScores) {
   for (const Call& call : kCalls) {
-    SCOPED_TRACE(testing::Message() << ToText(call.QueryShape()) << " of " << call.groups);
+    SCOPED_TRACE(testing::Message() << ToText(call.QueryShape()) << " of " << call.groups
+                                    << ", window " << call.window);
     Operands x = RandomOperands(call, GetParam());
     TensorSlice lse = TensorSlice::Whole(DType::kF32, call.LseShape());
     auto results = RunKernel("attention", call.Attrs(), {x.q, x.k, x.v}, {x.q.slice, lse});
@@ -143,7 +179,8 @@ TEST_P(AttentionKernelTest, WeighsValuesByTheSoftmaxOfScores) {
 
 TEST_P(AttentionKernelTest, GradientsAreThoseOfTheDefinition) {
   for (const Call& call : kCalls) {
-    SCOPED_TRACE(testing::Message() << ToText(call.QueryShape()) << " of " << call.groups);
+    SCOPED_TRACE(testing::Message() << ToText(call.QueryShape()) << " of " << call.groups
+                                    << ", window " << call.window);
     Operands x = RandomOperands(call, GetParam());
     TensorSlice lse_slice = TensorSlice::Whole(DType::kF32, call.LseShape());
     auto forward = RunKernel("attention", call.Attrs(), {x.q, x.k, x.v}, {x.q.slice, lse_slice});
