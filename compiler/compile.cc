@@ -121,7 +121,9 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
         {"split-backward", "gradients of weights in functions of their own", false, SplitBackward});
   }
   passes.Add({"build-program", "sources, forward, backward, gradients, norm, update", true,
-              [&plan](const PassContext&, Module*) { return BuildProgram(plan.get()); }});
+              [&plan](const PassContext& facts, Module*) {
+                return BuildProgram(facts.rules, plan.get());
+              }});
   passes.Add({"bundle-boxings", "boxings that can travel together do", false,
               [&plan](const PassContext&, Module* module) {
                 return BundleBoxings(plan->places, module);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,7 @@
 #include "runtime/base/plan_limits.h"
 #include "runtime/base/status.h"
 #include "runtime/base/transfer/transfer_codec.h"
+#include "runtime/base/transfer/transfer_note_codec.h"
 
 namespace weir::actors {
 
@@ -87,6 +89,9 @@ absl::Status PlanReader::ReadHeader() {
   WEIR_RETURN_IF_ERROR(Count("registers", proto_.registers_size(), kRegistersMax));
   WEIR_RETURN_IF_ERROR(Count("states", proto_.state_size(), kStatesMax));
   WEIR_RETURN_IF_ERROR(Count("programs", proto_.program_size(), kProgramsMax));
+  WEIR_RETURN_IF_ERROR(Count("notes", proto_.note_size(), kActorsMax));
+  for (const proto::TransferNote& note : proto_.note())
+    notes_.push_back(std::make_shared<const TransferNote>(weir::FromProto(note)));
   plan_.rank = RankId(proto_.rank());
   plan_.num_ranks = proto_.num_ranks();
   plan_.plan_id = proto_.plan_id();

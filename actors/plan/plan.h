@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +25,7 @@
 #include "runtime/base/rate.h"
 #include "runtime/base/tensor_slice.h"
 #include "runtime/base/transfer/transfer.h"
+#include "runtime/base/transfer/transfer_note.h"
 
 namespace weir::actors {
 
@@ -102,6 +104,8 @@ struct PlanActor : Rate {
   std::string function;
   ActorPhase phase = ActorPhase::kNone;
   QueueId queue{0};  // of the device
+  // What the transfer of this actor changes; null: the actor serves none, or the plan does not say.
+  std::shared_ptr<const TransferNote> note;
 };
 
 struct PortRef {

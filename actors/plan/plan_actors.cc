@@ -36,6 +36,14 @@ absl::Status PlanReader::ReadActor(int index) {
                absl::StrCat(in.queue()));
   }
   actor.queue = QueueId(in.queue());
+  if (in.has_note()) {
+    if (in.note() < 0 || static_cast<size_t>(in.note()) >= notes_.size()) {
+      return Bad("W0503", where,
+                 absl::StrCat("a note of the plan, of which there are ", notes_.size()),
+                 absl::StrCat(in.note()));
+    }
+    actor.note = notes_[in.note()];
+  }
   actor.instance = in.instance();
   actor.feed = in.feed();
   actor.function = in.function();

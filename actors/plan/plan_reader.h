@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -94,6 +95,7 @@ class PlanReader {
   int64_t slots_total_ = 0;
   int64_t act_times_total_ = 0;
   std::map<StateId, QueueId> queue_of_state_;
+  std::vector<std::shared_ptr<const TransferNote>> notes_;
   IdVector<ActorId, bool> streamed_;  // actors that have a stream
 };
 

@@ -57,6 +57,7 @@ INSTANTIATE_TEST_SUITE_P(
     Mistakes, WrongPlan,
     ::testing::Values(
         Mistake{"NoRanks", [](RankPlan& p) { p.set_num_ranks(0); }, "W0501"},
+        Mistake{"NoteOutOfRange", [](RankPlan& p) { p.mutable_actor(0)->set_note(0); }, "W0503"},
         Mistake{"RankOutOfRange", [](RankPlan& p) { p.set_rank(1); }, "W0501"},
         Mistake{"HugeArena", [](RankPlan& p) { p.set_arena_bytes(int64_t{1} << 62); }, "arena_bytes"},
         Mistake{"ScratchBeyondArena", [](RankPlan& p) { p.set_scratch_bytes(p.arena_bytes() + 1); }, "scratch_bytes"},

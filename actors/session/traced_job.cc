@@ -1,5 +1,6 @@
 #include "actors/session/traced_job.h"
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,6 +48,15 @@ void AddMemory(const Plan& plan, trace::TracedRank* rank) {
   }
 }
 
+// Returns what the transfer of a register between ranks changes, as the actor at this end knows it.
+std::shared_ptr<const TransferNote> NoteOf(const Plan& plan, const PlanRegister& r) {
+  const bool out = r.side == RegisterSide::kOutbound;
+  const ActorId actor = out                   ? r.producer.actor
+                        : r.consumers.empty() ? ActorId()
+                                              : r.consumers[0].actor;
+  return actor.has_value() ? plan.actors[actor].note : nullptr;
+}
+
 trace::TracedRank MakeTracedRank(const RankExecutor& executor, const Holders& holders,
                                  const TickScale& scale) {
   const Plan& plan = executor.plan();
@@ -70,7 +80,10 @@ trace::TracedRank MakeTracedRank(const RankExecutor& executor, const Holders& ho
     rank.registers.push_back({r.name, r.bytes, r.slots, r.initial_tokens, r.edge, crosses,
                               crosses ? BoxingOf(plan, r) : "", holders.OfToken(plan, r.id),
                               holders.OfSlot(plan, r.id), crosses ? r.peer : RankId()});
-    if (crosses) rank.registers.back().planned_way_ns = r.latency_ns;
+    if (crosses) {
+      rank.registers.back().planned_way_ns = r.latency_ns;
+      rank.registers.back().note = NoteOf(plan, r);
+    }
     if (r.side != RegisterSide::kOutbound) rank.registers.back().arena_offset = r.arena_offset;
   }
   return rank;

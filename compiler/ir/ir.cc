@@ -7,7 +7,7 @@
 namespace weir::compiler {
 
 ops::ValueId Function::AddValue(std::string value_name, sbp::TensorType type) {
-  values.push_back(Value{std::move(value_name), std::move(type), {}, ""});
+  values.push_back(Value{std::move(value_name), std::move(type), {}, {}});
   return static_cast<ops::ValueId>(values.size()) - 1;
 }
 
@@ -138,7 +138,7 @@ std::string ToText(const Function& function, const sbp::Mesh& mesh) {
     absl::StrAppend(&text, ")");
     if (!node.attrs.map().empty()) absl::StrAppend(&text, " ", ToText(node.attrs));
     if (!node.outputs.empty() && !function.values[node.outputs[0]].why.empty()) {
-      absl::StrAppend(&text, "  # ", function.values[node.outputs[0]].why);
+      absl::StrAppend(&text, "  # ", ToText(function.values[node.outputs[0]].why, mesh));
     }
     absl::StrAppend(&text, "\n");
   }

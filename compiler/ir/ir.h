@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/ir/layout_reason.h"
 #include "ops/defs/op_def.h"
 #include "proto/graph.pb.h"
 #include "sbp/boxing.h"
@@ -34,7 +35,7 @@ struct Value {
   std::string name;
   sbp::TensorType type;
   sbp::Layout layout;  // over the stage mesh; empty before propagate_layouts
-  std::string why;     // why the value has this layout, for people
+  LayoutReasons why;   // why the value has this layout
 };
 
 struct Node {
@@ -242,6 +243,7 @@ struct ProgramItem {
   Frequency frequency = Frequency::kMicroBatch;
   std::vector<int> inputs;          // program values
   std::vector<int> outputs;         // kBoxing: outputs[i] is inputs[i] in its new placement
+  LayoutReasons why;                // kBoxing: why the tensors arrive in another layout
   std::string feed;                 // kSource, kSink
   std::optional<IndexRange> range;  // kSource: of the values fed
   std::vector<ItemState> states;    // kCall: those of the function, in the order of their values

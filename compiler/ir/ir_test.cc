@@ -49,7 +49,7 @@ TEST(FunctionText, ShowsArgumentsNodesAndResultsWithTypesLayoutsAndReasons) {
             "  return per step %seed: f32[]\n");
   for (Value& value : maker.function.values) value.layout = {sbp::Sbp::B()};
   maker.function.values[y].layout = {sbp::Sbp::S(0)};
-  maker.function.values[y].why = "dp: rule batch -> dp";
+  maker.function.values[y].why = {{LayoutReason::Kind::kRule, "batch -> dp", 0}};
   EXPECT_THAT(
       ToText(maker.function, mesh),
       ::testing::AllOf(::testing::HasSubstr("  arg %x: f32[batch=4, wide=4] [dp: B]\n"),

@@ -8,8 +8,7 @@
 namespace weir::compiler {
 
 void LayoutRules::AddRule(const std::string& dim, int axis, RuleScope scope) {
-  entries_.push_back(
-      {dim, axis, scope, absl::StrCat("rule ", dim, " -> ", stage_mesh_.axes()[axis].name)});
+  entries_.push_back({dim, axis, scope, absl::StrCat(dim, " -> ", stage_mesh_.axes()[axis].name)});
 }
 
 bool LayoutRules::AddOverride(const std::string& tensor, sbp::Layout layout) {
@@ -27,7 +26,9 @@ int LayoutRules::Find(const std::string& dim, int axis, RuleScope scope) const {
   return -1;
 }
 
-std::string LayoutRules::Describe(int rule) const { return entries_[rule].text; }
+LayoutReason LayoutRules::ReasonOf(int rule) const {
+  return {LayoutReason::Kind::kRule, entries_[rule].text, entries_[rule].axis};
+}
 
 std::pair<int, int> LayoutRules::BestFor(const sbp::TensorType& type, int axis,
                                          RuleScope scope) const {
@@ -48,13 +49,23 @@ sbp::Layout LayoutRules::LayoutOf(const sbp::TensorType& type, RuleScope scope) 
   return layout;
 }
 
-std::string LayoutRules::WhyOf(const sbp::TensorType& type, RuleScope scope) const {
-  std::string why;
+LayoutReasons LayoutRules::WhyOf(const sbp::TensorType& type, RuleScope scope) const {
+  LayoutReasons why;
   for (int axis = 0; axis < stage_mesh_.num_axes(); ++axis) {
     const int rule = BestFor(type, axis, scope).first;
-    if (rule >= 0)
-      absl::StrAppend(&why, why.empty() ? "" : ", ", stage_mesh_.axes()[axis].name, ": ",
-                      Describe(rule));
+    if (rule >= 0) why.push_back(ReasonOf(rule));
+  }
+  return why;
+}
+
+LayoutReasons LayoutRules::WhyBoxed(const sbp::Layout& from, const sbp::Layout& to) const {
+  LayoutReasons why;
+  for (int axis : ChangedAxes(from, to)) {
+    for (size_t rule = 0; rule < entries_.size(); ++rule) {
+      if (entries_[rule].axis != axis || entries_[rule].scope == RuleScope::kParameters) continue;
+      why.push_back(ReasonOf(static_cast<int>(rule)));
+      break;
+    }
   }
   return why;
 }

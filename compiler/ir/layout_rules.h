@@ -31,15 +31,19 @@ class LayoutRules {
   // Returns the position of the first rule that maps `dim` to mesh axis `axis`, or -1. A smaller
   // position is preferred.
   int Find(const std::string& dim, int axis, RuleScope scope) const;
-  std::string Describe(int rule) const;  // "rule batch -> dp"
+  // Returns the reason that a rule is for a layout on the axis that the rule names.
+  LayoutReason ReasonOf(int rule) const;
 
   // Returns the layout that the rules give a stored tensor of the model, or a tensor that passes
   // between functions.
   sbp::Layout LayoutOf(const sbp::TensorType& type, RuleScope scope) const;
 
-  // Explains the layout of LayoutOf: "dp: rule batch -> dp, tp: rule heads -> tp". Empty if no rule
-  // splits the tensor.
-  std::string WhyOf(const sbp::TensorType& type, RuleScope scope) const;
+  // Explains the layout of LayoutOf. Empty if no rule splits the tensor.
+  LayoutReasons WhyOf(const sbp::TensorType& type, RuleScope scope) const;
+
+  // Explains a boxing of what the model computed from its activations, such as a gradient: for each
+  // axis that changes, the first rule that splits activations over the axis.
+  LayoutReasons WhyBoxed(const sbp::Layout& from, const sbp::Layout& to) const;
 
   // Checks that every override names a function and a tensor of that function, and fits the
   // tensor's type.
@@ -57,7 +61,7 @@ class LayoutRules {
     std::string dim;
     int axis;
     RuleScope scope;
-    std::string text;
+    std::string text;  // "batch -> dp"
   };
   std::vector<Entry> entries_;
   std::map<std::string, sbp::Layout> overrides_;

@@ -28,10 +28,25 @@ TEST(LayoutRules, AScopeLimitsARuleToItsTensors) {
 TEST(LayoutRules, WhyNamesTheRuleOfEachAxis) {
   const sbp::Mesh mesh = MeshOf("dp=2,tp=2");
   const LayoutRules rules = RulesOf(mesh, {{"heads", "tp"}, {"batch", "dp"}});
-  EXPECT_EQ(rules.WhyOf(TypeOf("f32[batch, heads]"), RuleScope::kAll),
-            "dp: rule batch -> dp, tp: rule heads -> tp");
-  EXPECT_EQ(rules.WhyOf(TypeOf("f32[rows, heads]"), RuleScope::kAll), "tp: rule heads -> tp");
-  EXPECT_EQ(rules.WhyOf(TypeOf("f32[rows]"), RuleScope::kAll), "");
+  const auto why = [&](const std::string& type) {
+    return ToText(rules.WhyOf(TypeOf(type), RuleScope::kAll), mesh);
+  };
+  EXPECT_EQ(why("f32[batch, heads]"), "dp: rule batch -> dp, tp: rule heads -> tp");
+  EXPECT_EQ(why("f32[rows, heads]"), "tp: rule heads -> tp");
+  EXPECT_EQ(why("f32[rows]"), "");
+}
+
+TEST(LayoutRules, WhyOfABoxingNamesTheFirstRuleForActivationsOfEachAxisThatChanges) {
+  const sbp::Mesh mesh = MeshOf("dp=2,tp=2");
+  LayoutRules rules(mesh);
+  rules.AddRule("wide", 0, RuleScope::kParameters);
+  rules.AddRule("batch", 0, RuleScope::kAll);
+  rules.AddRule("rows", 0, RuleScope::kAll);
+  const sbp::Layout partial = {sbp::Sbp::P(), sbp::Sbp::B()}, whole = sbp::Broadcast(mesh);
+  EXPECT_EQ(rules.WhyBoxed(partial, whole),
+            (LayoutReasons{{LayoutReason::Kind::kRule, "batch -> dp", 0}}));
+  EXPECT_EQ(rules.WhyBoxed({sbp::Sbp::B(), sbp::Sbp::S(0)}, whole), LayoutReasons())
+      << "no rule is about tp";
 }
 
 // The first rule of the job that names a dimension of the tensor decides over an axis.

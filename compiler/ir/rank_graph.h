@@ -16,6 +16,7 @@
 #include "runtime/base/ids.h"
 #include "runtime/base/rate.h"
 #include "runtime/base/transfer/transfer.h"
+#include "runtime/base/transfer/transfer_note.h"
 
 namespace weir::compiler {
 
@@ -156,6 +157,7 @@ struct RankActor : Rate {
   int site = -1;         // in RankGraph::sites
   RankId peer;           // kSends: the rank that gets the messages
   std::string far_name;  // of the actors at the far ends of the messages, on their own ranks
+  int note = -1;         // in RankGraph::notes; -1: none
 };
 
 struct RankGraph {
@@ -169,6 +171,9 @@ struct RankGraph {
   // The transfers of the stage, in the order of the program. Includes the transfers that this rank
   // has no part in.
   std::vector<TransferSite> sites;
+  // What transfers of this rank change, for people. Transfers of equal calls share a note. A graph
+  // that stands for a whole stage has none.
+  std::vector<TransferNote> notes;
 
   // Returns the station at the far end of the messages of an actor of a transfer.
   const Station& PeerOf(const RankActor& actor) const {

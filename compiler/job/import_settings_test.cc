@@ -147,7 +147,7 @@ TEST(ImportRules, ARuleAboutAnAxisThatTheMeshLacksOrThatHasOneRankDoesNothing) {
   for (const char* mesh : {"", "tp=2", "dp=1", "dp=1,tp=2"}) {
     const LayoutRules rules = *ImportRules(JobWithRule("batch", "dp"), MeshOf(mesh), TestDims());
     EXPECT_EQ(rules.LayoutOf(type, RuleScope::kActivations), sbp::Broadcast(MeshOf(mesh))) << mesh;
-    EXPECT_EQ(rules.WhyOf(type, RuleScope::kActivations), "") << mesh;
+    EXPECT_TRUE(rules.WhyOf(type, RuleScope::kActivations).empty()) << mesh;
   }
 }
 

@@ -1,8 +1,11 @@
 #include "compiler/lower/rank_lowering.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
+#include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/rank_builder.h"
@@ -163,7 +166,8 @@ class RankLowering {
             item.name, ": ", function.values[function.nodes[bundle.nodes[0]].inputs[0]].name,
             bundle.nodes.size() > 1 ? absl::StrCat(" +", bundle.nodes.size() - 1) : "");
         std::vector<TensorId> outputs =
-            LowerTransfers(name, next_transfer + 1, bundle.moved.At(stage_), inputs);
+            LowerTransfers(name, next_transfer + 1, bundle.moved.At(stage_), inputs,
+                           {item.function, WhyOf(function, function.nodes[bundle.nodes[0]])});
         for (size_t k = 0; k < bundle.nodes.size(); ++k)
           tensor_of[function.nodes[bundle.nodes[k]].outputs[0]] = outputs[k];
         ++next_transfer;
@@ -264,11 +268,72 @@ class RankLowering {
                                                                  : plan.chunk_bytes_max;
   }
 
+  // Returns why a boxing of a function is there: the reasons for the layout in which the tensor
+  // arrives, on the axes that change; else the reasons for that layout as a whole, and the reader.
+  static LayoutReasons WhyOf(const Function& function, const Node& boxing) {
+    const Value& from = function.values[boxing.inputs[0]];
+    const Value& to = function.values[boxing.outputs[0]];
+    LayoutReasons why = ReasonsOfChange(from.why, from.layout, to.layout);
+    if (!why.empty()) return why;
+    std::copy_if(from.why.begin(), from.why.end(), std::back_inserter(why),
+                 [](const LayoutReason& reason) { return reason.axis < 0; });
+    why.insert(why.end(), to.why.begin(), to.why.end());
+    return why;
+  }
+
+  // The origin of the transfers of a bundle, for their notes.
+  struct Origin {
+    int function = -1;  // whose calls share notes; -1: an item of the program
+    LayoutReasons why;
+  };
+
+  // Returns the place of a note among those of the graph; -1 if nobody reads notes here.
+  int NoteOf(const MovedTensors& moved, size_t bundle, size_t k, const Origin& origin) {
+    if (shape_ == nullptr) return -1;
+    if (origin.function < 0) return AddNote(moved, k, origin.why);
+    const auto [known, is_new] = note_of_.try_emplace({origin.function, bundle, k}, -1);
+    if (is_new) known->second = AddNote(moved, k, origin.why);
+    return known->second;
+  }
+
+  int AddNote(const MovedTensors& moved, size_t k, const LayoutReasons& why) {
+    const sbp::BoxingStep& step = moved.steps()[0][k];
+    TransferNote note;
+    note.method = Name(step.method);
+    note.from_stage = static_cast<int32_t>(step.from.place);
+    note.to_stage = static_cast<int32_t>(step.to.place);
+    std::vector<const sbp::BoxingStep*> changes;
+    for (const std::vector<sbp::BoxingStep>& steps : moved.steps()) {
+      const auto same = [&](const sbp::BoxingStep* known) {
+        return known->from.layout == steps[k].from.layout && known->to.layout == steps[k].to.layout;
+      };
+      const auto at = std::find_if(changes.begin(), changes.end(), same);
+      if (at != changes.end()) {
+        ++note.changes[static_cast<size_t>(at - changes.begin())].tensors;
+        continue;
+      }
+      changes.push_back(&steps[k]);
+      note.changes.push_back({ToText(steps[k].from.layout, moved.places().mesh(step.from.place)),
+                              ToText(steps[k].to.layout, moved.places().mesh(step.to.place)), 1});
+    }
+    for (const LayoutReason& reason : why) {
+      note.why.push_back(
+          {Name(reason.kind),
+           reason.axis < 0 ? std::string() : plan_.stage_mesh.axes()[reason.axis].name,
+           ToText(reason)});
+    }
+    const auto known = std::find(graph_.notes.begin(), graph_.notes.end(), note);
+    const auto place = static_cast<int>(known - graph_.notes.begin());
+    if (known == graph_.notes.end()) graph_.notes.push_back(std::move(note));
+    return place;
+  }
+
   // Lowers all transfers of a bundle, one after another. inputs[i] is the tensor of
   // moved.types()[i] here, or none if this rank is not among the senders; so is the result for the
   // tensors that arrive.
   std::vector<TensorId> LowerTransfers(const std::string& name, size_t bundle,
-                                       const MovedTensors& moved, std::vector<TensorId> inputs) {
+                                       const MovedTensors& moved, std::vector<TensorId> inputs,
+                                       const Origin& origin) {
     for (size_t k = 0; k < moved.num_transfers(); ++k) {
       const int item = builder_.item_index();
       TransferOptions options;
@@ -281,6 +346,7 @@ class RankLowering {
           absl::StrCat(Name(step.method),
                        stays.has_value() ? (*stays ? " in hosts " : " between hosts ") : " ", name);
       options.key = MixKey(static_cast<uint64_t>(item), bundle * 64 + k);
+      options.note = NoteOf(moved, bundle, k, origin);
       options.chunk_elements = std::max<int64_t>(1, chunk_bytes / SizeOf(moved.types()[0].dtype));
       inputs = AddTransfer(*transfers_.Make(moved, k, std::move(options)),
                            shape_ == nullptr ? LoweredFor::kStage : LoweredFor::kRank, inputs,
@@ -297,7 +363,7 @@ class RankLowering {
     std::vector<TensorId> inputs;
     for (int input : item.inputs)
       inputs.push_back(module_.values[input].stage == stage_ ? TensorOf(input) : TensorId());
-    std::vector<TensorId> outputs = LowerTransfers(item.name, 0, moved, inputs);
+    std::vector<TensorId> outputs = LowerTransfers(item.name, 0, moved, inputs, {-1, item.why});
     for (size_t i = 0; i < item.outputs.size(); ++i) {
       if (module_.values[item.outputs[i]].stage == stage_) of_value_[item.outputs[i]] = outputs[i];
     }
@@ -374,6 +440,8 @@ class RankLowering {
   TransferFactory& transfers_;
   std::vector<TensorId> of_value_;           // by program value
   std::map<std::string, StateId> state_of_;  // by name
+  // Of transfers in functions, by function, bundle and transfer of the bundle.
+  std::map<std::tuple<int, size_t, size_t>, int> note_of_;
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/compile.h"
 #include "compiler/testing/small_job.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace weir::compiler {
@@ -65,6 +66,32 @@ TEST(RankLowering, ARankGetsTheSamePlanWhoeverAsksAndWhateverWasLoweredBefore) {
       EXPECT_EQ(PlanText(*other, rank), texts[rank]) << entry.mesh << " rank " << rank;
       EXPECT_EQ(PlanText(*plan, rank), texts[rank]) << entry.mesh << " rank " << rank;
     }
+  }
+}
+
+TEST(RankLowering, EveryTransferHasANoteOfWhatItChangesAndBothEndsHaveTheSame) {
+  for (const Case& entry : Cases()) {
+    const std::unique_ptr<LogicalPlan> plan = PlanOf(entry);
+    ASSERT_NE(plan, nullptr);
+    std::map<EdgeId, TransferNote> sent, received;
+    for (RankId rank : plan->places.all_ranks()) {
+      const RankGraph graph = GraphOf(*plan, rank);
+      for (const RankActor& actor : graph.actors) {
+        EXPECT_EQ(actor.note >= 0, actor.role != TransferRole::kNone) << actor.name;
+        if (actor.note < 0) continue;
+        const TransferNote& note = graph.notes.at(actor.note);
+        EXPECT_THAT(actor.name, ::testing::StartsWith(note.method));
+        EXPECT_FALSE(note.why.empty()) << entry.mesh << " " << actor.name;
+        for (const TransferNote::Change& change : note.changes)
+          EXPECT_TRUE(change.from != change.to || note.from_stage != note.to_stage) << actor.name;
+        for (TensorId tensor : actor.role == TransferRole::kSends ? actor.outputs : actor.inputs) {
+          if (graph.tensors[tensor].side == proto::RegisterSpec::LOCAL) continue;
+          (actor.role == TransferRole::kSends ? sent : received)[graph.tensors[tensor].edge] = note;
+        }
+      }
+    }
+    EXPECT_FALSE(sent.empty()) << entry.mesh;
+    EXPECT_EQ(sent, received) << entry.mesh;
   }
 }
 

@@ -13,8 +13,9 @@ namespace {
 
 class ProgramBuilder {
  public:
-  explicit ProgramBuilder(LogicalPlan* plan)
-      : plan_(*plan),
+  ProgramBuilder(const LayoutRules& rules, LogicalPlan* plan)
+      : rules_(rules),
+        plan_(*plan),
         module_(plan->module),
         model_(plan->module.model),
         everywhere_(sbp::Broadcast(plan->stage_mesh)) {}
@@ -110,6 +111,8 @@ class ProgramBuilder {
                 purpose.empty() ? have.name : absl::StrCat(have.name, " for ", purpose), frequency);
     item.inputs = {value};
     item.outputs = {out};
+    item.why = rules_.WhyBoxed(have.layout, layout);
+    if (have.stage != stage) item.why.push_back({LayoutReason::Kind::kStages});
     boxed_[key] = out;
     return out;
   }
@@ -487,7 +490,7 @@ class ProgramBuilder {
       node.where = absl::StrCat("function ", backward.name, ", node ", node.name);
       ops::ValueId sum = backward.AddValue(node.name, value.type);
       backward.values[sum].layout = value.layout;
-      backward.values[sum].why = "over the micro-batches";
+      backward.values[sum].why = {{LayoutReason::Kind::kMicroBatches}};
       node.outputs = {sum};
       backward.nodes.push_back(std::move(node));
       backward.results[r].value = sum;
@@ -738,6 +741,7 @@ class ProgramBuilder {
     return absl::OkStatus();
   }
 
+  const LayoutRules& rules_;
   LogicalPlan& plan_;
   Module& module_;
   Model& model_;
@@ -759,9 +763,9 @@ class ProgramBuilder {
 
 }  // namespace
 
-absl::Status BuildProgram(LogicalPlan* plan) {
+absl::Status BuildProgram(const LayoutRules& rules, LogicalPlan* plan) {
   if (!plan->module.items.empty()) return absl::OkStatus();
-  return ProgramBuilder(plan).Run();
+  return ProgramBuilder(rules, plan).Run();
 }
 
 }  // namespace weir::compiler

@@ -19,12 +19,13 @@
 #pragma once
 
 #include "absl/status/status.h"
+#include "compiler/ir/layout_rules.h"
 #include "compiler/ir/logical_plan.h"
 
 namespace weir::compiler {
 
-// Fills values, items and variables of `plan->module`. Expects laid-out functions. Leaves a program
-// that exists as it is.
-absl::Status BuildProgram(LogicalPlan* plan);
+// Fills values, items and variables of `plan->module`. Expects laid-out functions. `rules`, those
+// of the job, explain the boxings. Leaves a program that exists as it is.
+absl::Status BuildProgram(const LayoutRules& rules, LogicalPlan* plan);
 
 }  // namespace weir::compiler

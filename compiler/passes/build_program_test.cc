@@ -53,14 +53,15 @@ LogicalPlan PlanOf(Module module, const Settings& settings) {
 
 LogicalPlan Built(const Settings& settings, Module module = SmallClassifier()) {
   LogicalPlan plan = PlanOf(std::move(module), settings);
-  Apply([&](const PassContext&, Module*) { return BuildProgram(&plan); }, ContextOf(settings.mesh),
-        &plan.module);
+  const PassContext context = ContextOf(settings.mesh, {{"batch", "dp"}, {"deep", "tp"}});
+  Apply([&](const PassContext& facts, Module*) { return BuildProgram(facts.rules, &plan); },
+        context, &plan.module);
   return plan;
 }
 
 std::string FlawOf(Module module, const Settings& settings) {
   LogicalPlan plan = PlanOf(std::move(module), settings);
-  const absl::Status status = BuildProgram(&plan);
+  const absl::Status status = BuildProgram(LayoutRules(), &plan);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   return std::string(status.message());
 }
@@ -225,7 +226,7 @@ TEST(BuildProgram, GradientsOfAValueAreSummedOverItsReaders) {
   const std::vector<int> third = maker.Call("layers.2", splits, {second[1]});
   maker.module.model.loss = maker.Call("main.1", ends, {first[0], third[0]})[0];
   LogicalPlan plan = PlanOf(std::move(maker.module), {});
-  ASSERT_TRUE(BuildProgram(&plan).ok());
+  ASSERT_TRUE(BuildProgram(LayoutRules(), &plan).ok());
   const std::vector<std::string> calls = NamesOf(plan.module, ItemKind::kCall);
   EXPECT_THAT(calls, Contains("sum d_layers.0.h"));
   EXPECT_THAT(calls, Contains("sum d_layers.2.spare")) << "zeros, as nobody reads the result";
@@ -252,7 +253,7 @@ TEST(BuildProgram, GenerationFetchesWholeLogits) {
   module.model.values[module.model.loss].type = TypeOf("f32[batch, classes]");
   module.model.logits = module.model.loss;
   LogicalPlan plan = PlanOf(std::move(module), {.mode = PlanMode::kGenerate});
-  ASSERT_TRUE(BuildProgram(&plan).ok());
+  ASSERT_TRUE(BuildProgram(LayoutRules(), &plan).ok());
   const ProgramItem& last = plan.module.items.back();
   EXPECT_EQ(last.name, "fetch logits");
   ASSERT_EQ(last.states.size(), 1);

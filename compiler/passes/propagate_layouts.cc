@@ -9,10 +9,11 @@
 // A partial value passes through a linear op only if all operands of its group are
 // partial already and the op has no parameter; otherwise it is merged first.
 #include <algorithm>
+#include <optional>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "compiler/passes/passes.h"
 
 namespace weir::compiler {
@@ -52,13 +53,15 @@ class LayoutPropagator {
                                : context_.rules.LayoutOf(function_.values[result.value].type,
                                                          RuleScope::kActivations);
       }
-      result.value = Boxed(result.value, want, "result of the function");
+      result.value = Boxed(result.value, want, {Kind::kReader, "result of the function"});
       result.layout = want;
     }
     return absl::OkStatus();
   }
 
  private:
+  using Kind = LayoutReason::Kind;
+
   absl::Status Place(Node node) {
     for (ops::ValueId& input : node.inputs) {
       if (input >= 0 && replaced_.count(input) > 0) input = replaced_[input];
@@ -73,23 +76,22 @@ class LayoutPropagator {
     std::vector<sbp::Layout> input_layouts(inputs.size(), sbp::Broadcast(context_.stage_mesh));
     std::vector<sbp::Layout> output_layouts(node.outputs.size(),
                                             sbp::Broadcast(context_.stage_mesh));
-    std::vector<std::string> reasons;
+    LayoutReasons reasons;
     for (int axis = 0; axis < context_.stage_mesh.num_axes(); ++axis) {
-      std::string reason;
+      std::optional<LayoutReason> reason;
       const sbp::AxisSignature& chosen =
           candidates[Choose(node, rule, candidates, inputs, outputs, axis, &reason)];
       for (size_t i = 0; i < inputs.size(); ++i) input_layouts[i][axis] = chosen.inputs[i];
       for (size_t i = 0; i < node.outputs.size(); ++i) output_layouts[i][axis] = chosen.outputs[i];
-      if (!reason.empty())
-        reasons.push_back(absl::StrCat(context_.stage_mesh.axes()[axis].name, ": ", reason));
+      if (reason.has_value()) reasons.push_back(*std::move(reason));
     }
     for (size_t i = 0; i < inputs.size(); ++i)
-      node.inputs[i] = Boxed(node.inputs[i], input_layouts[i], node.name);
+      node.inputs[i] = Boxed(node.inputs[i], input_layouts[i], {Kind::kReader, node.name});
     std::vector<ops::ValueId> produced = node.outputs;
     for (size_t i = 0; i < produced.size(); ++i) {
       Value& value = function_.values[produced[i]];
       value.layout = output_layouts[i];
-      value.why = absl::StrJoin(reasons, ", ");
+      value.why = reasons;
     }
     function_.nodes.push_back(std::move(node));
     for (ops::ValueId value : produced) {
@@ -98,7 +100,7 @@ class LayoutPropagator {
       if (want == nullptr || *want == function_.values[value].layout) continue;
       WEIR_RETURN_IF_ERROR(
           sbp::ValidateLayout(*want, function_.values[value].type, context_.stage_mesh));
-      ops::ValueId boxed = Boxed(value, *want, "explicit layout");
+      ops::ValueId boxed = Boxed(value, *want, {Kind::kReader, "explicit layout"});
       replaced_[value] = boxed;
       for (Result& result : function_.results) {
         if (result.value == value) result.value = boxed;
@@ -110,7 +112,8 @@ class LayoutPropagator {
   size_t Choose(const Node& node, const sbp::FactorRule& rule,
                 const std::vector<sbp::AxisSignature>& candidates,
                 const std::vector<sbp::TensorType>& inputs,
-                const std::vector<sbp::TensorType>& outputs, int axis, std::string* reason) const {
+                const std::vector<sbp::TensorType>& outputs, int axis,
+                std::optional<LayoutReason>* reason) const {
     using Score = std::tuple<int, int, int, double>;
     constexpr int kNoRule = 1 << 20;
     size_t best = 0;
@@ -153,11 +156,14 @@ class LayoutPropagator {
       if (score < best_score) {
         best_score = score;
         best = c;
-        *reason = candidate.linear >= 0   ? "partial sums pass"
-                  : preference != kNoRule ? context_.rules.Describe(preference)
-                  : candidate.factor >= 0 ? absl::StrCat("follows its operand, split by ",
-                                                         rule.factors[candidate.factor].name)
-                                          : "";
+        reason->reset();
+        if (candidate.linear >= 0) {
+          *reason = LayoutReason{Kind::kPartialSums, "", axis};
+        } else if (preference != kNoRule) {
+          *reason = context_.rules.ReasonOf(preference);
+        } else if (candidate.factor >= 0) {
+          *reason = LayoutReason{Kind::kFollows, rule.factors[candidate.factor].name, axis};
+        }
       }
     }
     return best;
@@ -180,7 +186,7 @@ class LayoutPropagator {
     return false;
   }
 
-  ops::ValueId Boxed(ops::ValueId value, const sbp::Layout& want, const std::string& reader) {
+  ops::ValueId Boxed(ops::ValueId value, const sbp::Layout& want, LayoutReason reason) {
     if (function_.values[value].layout == want) return value;
     for (const auto& [layout, boxed] : boxed_[value]) {
       if (layout == want) return boxed;
@@ -190,7 +196,7 @@ class LayoutPropagator {
                            function_.values[value].type);
     is_parameter_.push_back(is_parameter_[value]);
     function_.values[boxed].layout = want;
-    function_.values[boxed].why = absl::StrCat("for ", reader);
+    function_.values[boxed].why = {std::move(reason)};
     Node node;
     node.name = function_.values[boxed].name;
     node.op = kBoxingOp;
@@ -218,7 +224,8 @@ absl::Status SetArgLayouts(const PassContext& context, Function* function) {
         arg.kind == ArgKind::kParameter ? RuleScope::kParameters : RuleScope::kActivations;
     const sbp::Layout* explicit_layout = context.rules.Override(function->name, value.name);
     value.layout = explicit_layout ? *explicit_layout : context.rules.LayoutOf(value.type, scope);
-    value.why = explicit_layout ? "explicit layout" : context.rules.WhyOf(value.type, scope);
+    value.why = explicit_layout ? LayoutReasons{{LayoutReason::Kind::kExplicit}}
+                                : context.rules.WhyOf(value.type, scope);
     absl::Status valid = sbp::ValidateLayout(value.layout, value.type, context.stage_mesh);
     if (!valid.ok()) {
       return At(absl::StrCat("function ", function->name, ", tensor ", value.name), valid);
@@ -274,7 +281,7 @@ absl::Status PropagateLayouts(const PassContext& context, Module* module) {
                                 : forward.results[from.index].value;
       Value& value = backward.values[backward.args[a].value];
       value.layout = forward.values[source].layout;
-      value.why = "as in forward";
+      value.why = {{LayoutReason::Kind::kForward}};
     }
     for (size_t r = 0; r < backward.results.size(); ++r) {
       Result& result = backward.results[r];

@@ -23,6 +23,10 @@ Module LaidOut(const PassContext& context) {
   return module;
 }
 
+std::string WhyOf(const Function& function, const std::string& name, const PassContext& context) {
+  return ToText(function.values[Find(function, name)].why, context.stage_mesh);
+}
+
 std::string LayoutOf(const Function& function, const std::string& name,
                      const PassContext& context) {
   return ToText(function.values[Find(function, name)].layout, context.stage_mesh);
@@ -68,10 +72,10 @@ TEST(PropagateLayouts, WhyNamesTheRule) {
   const PassContext context = ContextOf("tp=2", {{"deep", "tp"}});
   const Module module = LaidOut(context);
   const Function& layer = module.functions[0];
-  EXPECT_EQ(layer.values[Find(layer, "w")].why, "tp: rule deep -> tp");
-  EXPECT_EQ(layer.values[Find(layer, "h")].why, "tp: rule deep -> tp");
-  EXPECT_EQ(layer.values[Find(layer, "r")].why, "tp: rule deep -> tp");
-  EXPECT_EQ(layer.values[Find(layer, "m.as0")].why, "for y");
+  EXPECT_EQ(WhyOf(layer, "w", context), "tp: rule deep -> tp");
+  EXPECT_EQ(WhyOf(layer, "h", context), "tp: rule deep -> tp");
+  EXPECT_EQ(WhyOf(layer, "r", context), "tp: rule deep -> tp");
+  EXPECT_EQ(WhyOf(layer, "m.as0", context), "for y");
 }
 
 TEST(PropagateLayouts, ASplitWithoutARuleIsFollowedButNotInvented) {
@@ -87,7 +91,7 @@ TEST(PropagateLayouts, ASplitWithoutARuleIsFollowedButNotInvented) {
   Apply(PropagateLayouts, context, &model.module);
   const Function& function = model.module.functions[0];
   EXPECT_EQ(LayoutOf(function, "y", context), "[tp: S(1)]");
-  EXPECT_EQ(function.values[Find(function, "y")].why, "tp: follows its operand, split by wide");
+  EXPECT_EQ(WhyOf(function, "y", context), "tp: follows its operand, split by wide");
   EXPECT_EQ(LayoutOf(function, "u", context), "[tp: B]");
 }
 

@@ -86,11 +86,11 @@ class Recomputer {
     return copy_.at(value);
   }
 
-  ops::ValueId AddValue(ops::ValueId original, const std::string& why) {
+  ops::ValueId AddValue(ops::ValueId original, LayoutReason::Kind why) {
     const Value& from = forward_.values[original];
     const ops::ValueId value = backward_.AddValue(from.name, from.type);
     backward_.values[value].layout = from.layout;
-    backward_.values[value].why = why;
+    backward_.values[value].why = {{why}};
     copy_[original] = value;
     return value;
   }
@@ -101,7 +101,7 @@ class Recomputer {
     node.where = absl::StrCat(original.where, ", computed again");
     for (ops::ValueId& input : node.inputs) input = input < 0 ? input : copy_.at(input);
     for (ops::ValueId& output : node.outputs)
-      output = AddValue(output, "as in forward, computed again");
+      output = AddValue(output, LayoutReason::Kind::kRecomputed);
     backward_.nodes.push_back(std::move(node));
   }
 
@@ -114,8 +114,8 @@ class Recomputer {
               static_cast<int>(forward_.results.size())};
       forward_.results.push_back({original, ResultKind::kNatural, {}, false});
     }
-    backward_.args.push_back(
-        {AddValue(original, "as in forward"), arg < 0 ? ArgKind::kFixed : forward_.args[arg].kind});
+    backward_.args.push_back({AddValue(original, LayoutReason::Kind::kForward),
+                              arg < 0 ? ArgKind::kFixed : forward_.args[arg].kind});
     model_function_.backward_args.push_back(from);
   }
 

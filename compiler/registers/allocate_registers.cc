@@ -16,6 +16,7 @@
 #include "runtime/base/rate_codec.h"
 #include "runtime/base/status.h"
 #include "runtime/base/transfer/transfer_codec.h"
+#include "runtime/base/transfer/transfer_note_codec.h"
 
 namespace weir::compiler {
 namespace {
@@ -74,6 +75,7 @@ class RegisterAllocator {
     WEIR_RETURN_IF_ERROR(CheckSizes(graph_));
     if (plan_.schedule.num_stages > 1) out_.set_schedule(Name(plan_.schedule.kind));
     out_.set_predicted_bubble(plan_.predicted_bubble);
+    for (const TransferNote& note : graph_.notes) *out_.add_note() = weir::ToProto(note);
     GroupTensors();
     for (ActorId a : graph_.actors.ids()) AddActor(a);
     WEIR_RETURN_IF_ERROR(ApplyRhythm(plan_.rhythm, plan_.updates.every, graph_, readers_, &out_));
@@ -190,6 +192,7 @@ class RegisterAllocator {
     spec->set_feed(actor.feed);
     spec->set_function(actor.function);
     spec->set_phase(ToProto(actor.phase));
+    if (actor.note >= 0) spec->set_note(actor.note);
     if (actor.kind == proto::ActorSpec::SOURCE)
       SetSlice(actor.feed_slice, spec->mutable_feed_slice());
     if (actor.feed_range.has_value()) {

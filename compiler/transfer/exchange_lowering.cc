@@ -125,6 +125,7 @@ RankActor ExchangeLowering::MakeActor(const TransferSite::End& end, const std::s
   actor.kind =
       end.role == TransferRole::kSends ? proto::ActorSpec::SEND : proto::ActorSpec::COMPUTE;
   actor.phase = PhaseKind::kBoxing;
+  actor.note = options_.note;
   actor.chunks = chunks;
   actor.acts_per_step = chunks * builder.Tokens(builder.item().frequency);
   return actor;

@@ -59,6 +59,7 @@ struct TransferOptions {
   std::string name;            // of its actors and tensors
   uint64_t key = 0;            // unique in the program; names the edges of the transfer
   int64_t chunk_elements = 1;  // the most elements of one message
+  int note = -1;               // of its actors: RankActor::note
 };
 
 class TransferLowering {

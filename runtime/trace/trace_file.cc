@@ -14,6 +14,7 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/random.h"
 #include "runtime/base/rate_codec.h"
+#include "runtime/base/transfer/transfer_note_codec.h"
 #include "runtime/trace/trace_names.h"
 #include "runtime/trace/trace_packets.h"
 
@@ -273,6 +274,7 @@ void RankWriter::Facts() {
     for (const TracedPort& p : from.inputs) port(p, to->add_input());
     for (const TracedPort& p : from.outputs) port(p, to->add_output());
   }
+  std::map<const TransferNote*, int> notes;  // their places among the facts
   for (const TracedRegister& from : rank_.registers) {
     proto::RegisterFacts* to = facts->add_registers();
     to->set_name_text(text(from.name));
@@ -286,6 +288,10 @@ void RankWriter::Facts() {
     to->set_boxing_text(text(from.boxing));
     if (from.planned_way_ns > 0) to->set_planned_way_ns(from.planned_way_ns);
     if (from.other_rank.has_value()) to->set_other_rank(from.other_rank.value());
+    if (from.note == nullptr) continue;
+    const auto [at, added] = notes.try_emplace(from.note.get(), facts->note_size());
+    if (added) *facts->add_note() = ToProto(*from.note);
+    to->set_note(static_cast<uint32_t>(at->second));
   }
   writer_.Finish();
 }

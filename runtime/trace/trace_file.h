@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -23,6 +24,7 @@
 #include "runtime/base/ids.h"
 #include "runtime/base/rate.h"
 #include "runtime/base/tick_clock.h"
+#include "runtime/base/transfer/transfer_note.h"
 #include "runtime/trace/act_record.h"
 
 namespace weir::trace {
@@ -62,6 +64,9 @@ struct TracedRegister {
   // From the end of the sender's act until the token is there, by the costs that the plan was made
   // with; 0: unknown.
   int64_t planned_way_ns = 0;
+  // Of crossing registers: what their transfer changes; null: unknown. Registers of equal transfers
+  // share a note.
+  std::shared_ptr<const TransferNote> note = nullptr;
 };
 
 // A TracedState is memory with a fixed place: a weight, or what the optimiser keeps.

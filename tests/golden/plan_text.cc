@@ -29,6 +29,7 @@ std::string PlanText(const proto::RankPlan& plan) {
   head.clear_actor();
   head.clear_registers();
   head.clear_state();
+  head.clear_note();
   std::string text =
       absl::StrCat("# proto-file: proto/plan.proto\n# proto-message: weir.proto.RankPlan\n",
                    OneLine(head), "\n");
@@ -42,6 +43,7 @@ std::string PlanText(const proto::RankPlan& plan) {
   for (const proto::ActorSpec& actor : plan.actor()) AppendLine("actor", actor, &text);
   for (const proto::RegisterSpec& spec : plan.registers()) AppendLine("registers", spec, &text);
   for (const proto::StateSpec& state : plan.state()) AppendLine("state", state, &text);
+  for (const proto::TransferNote& note : plan.note()) AppendLine("note", note, &text);
   return text;
 }
 

@@ -10,7 +10,7 @@ from tests.view import view_case
 VIEWS = {"verdict": r"A step.* takes ", "timeline": "Timeline", "registers": "Registers",
          "path": "Critical path of step",
          "pressure": "Back-pressure", "memory": "Memory of rank",
-         "devices": "Devices and ranks", "transfers": "Boxings and transfers", "pipeline": "Pipeline of step 5",
+         "devices": "Devices and ranks", "transfers": "Layouts and boxings", "pipeline": "Pipeline of step 5",
          "skew": "The same work on different ranks"}
 
 
@@ -146,6 +146,16 @@ class View(view_case.ViewCase):
         self.browser.open(f"{self.address}#view=transfers")
         self.assertEqual([row[0] for row in self.browser.rows("Boxings of all layers")],
                          [transfer["name"] for transfer in transfers][:60])
+        rows = self.browser.rows("Boxings of all layers")
+        for row, transfer in zip(rows, transfers):
+            self.assertTrue(row[0].startswith(transfer["method"]), row)
+            self.assertTrue(transfer["changes"], transfer)
+            for change in transfer["changes"]:
+                self.assertNotEqual((change["from"], transfer.get("from_stage")), (change["to"], transfer.get("to_stage")))
+                self.assertIn(f"{change['from']} → {change['to']}", row[1])
+            self.assertEqual(row[2], ", ".join(reason["text"].replace("->", "→") for reason in transfer["why"]))
+        self.assertIn("rule batch → dp", " ".join(row[2] for row in rows))
+        self.assertIn("the next part of the pipeline", " ".join(row[2] for row in rows))
         timed = [transfer for transfer in transfers if transfer["timed"] > 0]
         self.assertTrue(timed)
         for transfer in timed:

@@ -12,7 +12,7 @@ MESH = ("--mesh", "pp=2,tp=2")
 # The views of a run are those of the plan's simulation.
 VIEWS = {"plan": "A step is predicted to take", "verdict": r"A step.* takes ", "path": "Critical path of step",
          "timeline": "Timeline", "pipeline": "Pipeline of step", "memory": "Memory of rank",
-         "transfers": "Boxings and transfers"}
+         "transfers": "Layouts and boxings"}
 
 
 def object_of(bundle):

@@ -511,6 +511,8 @@ TEST(CliTest, ATraceIsWrittenAndReported) {
   Outcome report = Weir({"trace", "report", trace});
   EXPECT_EQ(report.code, 0) << report.err;
   EXPECT_THAT(report.out, HasSubstr("busy"));
+  EXPECT_THAT(report.out, HasSubstr("\ntransfers: "));
+  EXPECT_THAT(report.out, HasSubstr("stage 0 -> 1; why: the next part of the pipeline"));
   EXPECT_EQ(Weir({"trace", "report", "/no/such/trace"}).code, 66);
   EXPECT_EQ(Weir({"trace", "report", WriteFile("damaged.pftrace", "not a trace")}).code, 66);
   EXPECT_EQ(Weir({"train", SmallJob(), "--trace", "/no/such/folder/t.pftrace"}).code, 66);

@@ -18,6 +18,7 @@
 #include "tools/trace/trace_json.h"
 #include "tools/trace/trace_reader.h"
 #include "tools/trace/trace_report.h"
+#include "tools/trace/transfers.h"
 #include "tools/trace/why_slow.h"
 
 namespace weir::cli {
@@ -119,6 +120,7 @@ absl::Status Report(const ReportArguments& arguments, const CliContext& context)
     trace::AppendLine(absl::StrCat("\nno critical path: ", why.status().message()), 2, &line);
     out << line;
   }
+  if (why.ok() && !asked) out << trace::TransfersText(why->transfers, rows);
   if (!asked) out << trace::WaitsText(report, rows);
   return absl::OkStatus();
 }

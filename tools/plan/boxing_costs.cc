@@ -159,37 +159,11 @@ class CostsOfPlan {
     return absl::StrCat(ToText(from, plan_.stage_mesh), " -> ", ToText(to, plan_.stage_mesh));
   }
 
-  std::vector<std::string> ChangedAxes(const sbp::Layout& from, const sbp::Layout& to) const {
-    std::vector<std::string> axes;
-    for (size_t a = 0; a < from.size() && a < to.size(); ++a) {
-      if (!(from[a] == to[a])) axes.push_back(plan_.stage_mesh.axes()[a].name);
-    }
-    return axes;
-  }
-
-  // Returns the parts of "dp: rule batch -> dp, tp: rule heads -> tp" that are about the axes that
-  // change.
-  std::string CauseOf(const compiler::Value& from, const sbp::Layout& to) const {
+  // The two stages of a boxing stand beside its layouts, so the reason is not about them.
+  static std::string CauseText(const compiler::LayoutReasons& why) {
     std::vector<std::string> causes;
-    for (const std::string& axis : ChangedAxes(from.layout, to)) {
-      for (absl::string_view reason : absl::StrSplit(from.why, ", ")) {
-        if (absl::StartsWith(reason, axis + ": "))
-          causes.emplace_back(reason.substr(axis.size() + 2));
-      }
-    }
-    return absl::StrJoin(causes, ", ");
-  }
-
-  // Gradients are summed over the axes that split the values they were computed from.
-  std::string CauseOfMerge(const sbp::Layout& from, const sbp::Layout& to) const {
-    std::vector<std::string> causes;
-    for (const std::string& axis : ChangedAxes(from, to)) {
-      for (const proto::Rule& rule : plan_.job->rule()) {
-        if (rule.axis() == axis && rule.scope() != proto::Rule::PARAMETERS) {
-          causes.push_back(absl::StrCat("rule ", rule.dim(), " -> ", axis));
-          break;
-        }
-      }
+    for (const compiler::LayoutReason& reason : why) {
+      if (reason.kind != compiler::LayoutReason::Kind::kStages) causes.push_back(ToText(reason));
     }
     return absl::StrJoin(causes, ", ");
   }
@@ -219,8 +193,9 @@ class CostsOfPlan {
         cost.name = absl::StrCat(Listed(names), " in ", function.name);
         cost.layouts = LayoutsText(function.values[first.inputs[0]].layout,
                                    function.values[first.outputs[0]].layout);
-        cost.cause =
-            CauseOf(function.values[first.inputs[0]], function.values[first.outputs[0]].layout);
+        const compiler::Value& arrives = function.values[first.inputs[0]];
+        cost.cause = CauseText(
+            ReasonsOfChange(arrives.why, arrives.layout, function.values[first.outputs[0]].layout));
         Add(absl::StrCat("f", key.first, ".", transfers.nodes[0]), std::move(cost), bundle);
       }
     }
@@ -241,7 +216,7 @@ class CostsOfPlan {
       cost.layouts = LayoutsText(from.layout, to.layout);
       if (from.stage != to.stage)
         cost.stages = absl::StrCat("stage ", from.stage, " -> ", to.stage);
-      cost.cause = CauseOfMerge(from.layout, to.layout);
+      cost.cause = CauseText(item.why);
       const std::string key =
           absl::StrCat("p", WithoutLayer(item.name), " ", cost.layouts, " ", cost.stages);
       Add(key, std::move(cost), bundle);

@@ -94,7 +94,7 @@ class FunctionLister {
 
   std::string ReasonOf(ops::ValueId value, const std::string& op) const {
     const Value& v = function_.values[value];
-    if (!v.why.empty()) return v.why;
+    if (!v.why.empty()) return ToText(v.why, plan_.stage_mesh);
     if (std::all_of(v.layout.begin(), v.layout.end(),
                     [](const sbp::Sbp& sbp) { return sbp.is_broadcast(); }))
       return "no rule splits it";

@@ -12,6 +12,7 @@
 #include "runtime/base/plan_limits.h"
 #include "runtime/base/rate_codec.h"
 #include "runtime/base/status.h"
+#include "runtime/base/transfer/transfer_note_codec.h"
 #include "runtime/trace/trace_names.h"
 
 namespace weir::trace {
@@ -143,6 +144,9 @@ absl::Status RunBuilder::AddMemory(const proto::PlanFacts& facts, RecordedRank* 
 
 absl::Status RunBuilder::AddRegisters(const proto::PlanFacts& facts,
                                       IdVector<RegisterId, RecordedRegisterId>* register_of) {
+  std::vector<std::shared_ptr<const TransferNote>> notes;
+  for (const proto::TransferNote& note : facts.note())
+    notes.push_back(std::make_shared<const TransferNote>(FromProto(note)));
   for (const proto::RegisterFacts& from : facts.registers()) {
     RecordedRegisterId index = run_.registers.next_id();
     if (from.crosses_ranks())
@@ -162,6 +166,7 @@ absl::Status RunBuilder::AddRegisters(const proto::PlanFacts& facts,
     to.crosses_ranks = from.crosses_ranks();
     to.planned_way_ns = std::max<int64_t>(0, from.planned_way_ns());
     if (from.has_arena_offset()) to.arena_offset = from.arena_offset();
+    if (from.has_note() && from.note() < notes.size()) to.note = notes[from.note()];
     if (from.has_other_rank() && from.other_rank() >= 0) to.other_rank = RankId(from.other_rank());
     if (to.bytes < 0 || !IsCount(to.slots, 1) || !IsCount(to.initial_tokens, 0) ||
         to.initial_tokens > to.slots) {

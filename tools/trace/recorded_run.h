@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "runtime/base/id_vector.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/rate.h"
+#include "runtime/base/transfer/transfer_note.h"
 #include "tools/trace/recorded_ids.h"
 #include "tools/trace/step_times.h"
 #include "tools/trace/trace_reader.h"
@@ -62,6 +64,7 @@ struct RecordedRegister {
   int64_t planned_way_ns = 0;  // of a token between ranks, as the plan expects it; 0: unknown
   bool crosses_ranks = false;
   RankId other_rank;  // of a register whose other end is on a rank that the trace lacks
+  std::shared_ptr<const TransferNote> note;  // what its transfer changes; null: unknown, or none
   RecordedPortRef producer;
   std::vector<RecordedPortRef> consumers;
 };

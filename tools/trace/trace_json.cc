@@ -159,6 +159,22 @@ Json MemoryJson(const MemoryUse& memory) {
   return json;
 }
 
+void AddNote(const TransferNote& note, Json* to) {
+  (*to)["changes"] = Json::array();
+  for (const TransferNote::Change& change : note.changes)
+    (*to)["changes"].push_back(
+        {{"from", change.from}, {"to", change.to}, {"tensors", change.tensors}});
+  if (note.from_stage != note.to_stage) {
+    (*to)["from_stage"] = note.from_stage;
+    (*to)["to_stage"] = note.to_stage;
+  }
+  (*to)["why"] = Json::array();
+  for (const TransferNote::Reason& reason : note.why) {
+    Json& why = (*to)["why"].emplace_back(Json{{"kind", reason.kind}, {"text", reason.text}});
+    if (!reason.axis.empty()) why["axis"] = reason.axis;
+  }
+}
+
 Json TransfersJson(const std::vector<TransferRow>& transfers) {
   Json json = Json::array();
   for (const TransferRow& row : transfers) {
@@ -171,6 +187,7 @@ Json TransfersJson(const std::vector<TransferRow>& transfers) {
                                       {"late_ns_per_step", row.late_ns_per_step},
                                       {"under_way_ns_per_step", row.under_way_ns_per_step},
                                       {"timed", row.timed}});
+    if (row.note != nullptr) AddNote(*row.note, &to);
     if (row.timed > 0) {
       to["way_ns"] = row.timed_ns / static_cast<double>(row.timed);
       to["bytes_per_second"] = row.bytes_per_second();

@@ -6,10 +6,15 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "runtime/base/unit_text.h"
 #include "tools/trace/report_text.h"
 
 namespace weir::trace {
 namespace {
+
+constexpr size_t kTextColumn = 61;  // of continued names
 
 class TransferFinder {
  public:
@@ -54,6 +59,7 @@ class TransferFinder {
     const std::string name = LayerFamily(r.family);
     TransferRow& row = rows_[name];
     const double messages = run_.TokensPerStep(r);
+    if (row.note == nullptr) row.note = r.note;
     ++row.registers;
     row.messages_per_step += messages;
     row.bytes_per_step += messages * static_cast<double>(r.bytes);
@@ -86,10 +92,38 @@ class TransferFinder {
   std::map<std::string, std::set<std::pair<RankId, RankId>>> links_;
 };
 
+std::string SpeedText(double bytes_per_second) {
+  return bytes_per_second > 0 ? absl::StrFormat("%.2f", bytes_per_second * 1e-9) : "";
+}
+
 }  // namespace
 
 std::vector<TransferRow> FindTransfers(const RecordedRun& run) {
   return TransferFinder(run).Find();
+}
+
+std::string TransfersText(const std::vector<TransferRow>& rows, size_t rows_max) {
+  if (rows.empty() || rows_max == 0) return "";
+  std::string text =
+      "\ntransfers: what devices waited for in a step, mean of all, and the GB/s of the messages "
+      "that "
+      "were\n  waited for, beside those that the plan expected of the link\n"
+      "   on its way   not yet sent       bytes    GB/s  planned  boxing\n";
+  for (size_t i = 0; i < rows.size() && i < rows_max; ++i) {
+    const TransferRow& row = rows[i];
+    AppendLine(
+        absl::StrFormat("%13s %14s %11s %7s %8s  %s", MillisecondsText(row.under_way_ns_per_step),
+                        MillisecondsText(row.late_ns_per_step), BytesText(row.bytes_per_step),
+                        SpeedText(row.bytes_per_second()),
+                        SpeedText(row.planned_bytes_per_second()), row.name),
+        kTextColumn, &text);
+    if (row.note == nullptr) continue;
+    const std::string why = WhyText(*row.note);
+    AppendLine(absl::StrCat("      ", ChangesText(*row.note), why.empty() ? "" : "; why: ", why), 8,
+               &text);
+  }
+  if (rows.size() > rows_max) absl::StrAppend(&text, "  (", rows.size() - rows_max, " more)\n");
+  return text;
 }
 
 }  // namespace weir::trace

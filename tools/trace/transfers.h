@@ -8,9 +8,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "runtime/base/transfer/transfer_note.h"
 #include "tools/trace/recorded_run.h"
 
 namespace weir::trace {
@@ -18,6 +20,9 @@ namespace weir::trace {
 struct TransferRow {
   std::string name;    // of the exchange, of all layers: "all-reduce forward layers.*: down"
   std::string method;  // "all-reduce"; the first word of the name
+  // What it changes, and why; null: the trace does not say. Layers that differ have that of the
+  // first.
+  std::shared_ptr<const TransferNote> note;
   int64_t registers = 0;
   int64_t links = 0;  // pairs of ranks
   double bytes_per_step = 0;
@@ -39,5 +44,9 @@ struct TransferRow {
 // Returns the boxings of the steady steps (StepTimes::FirstSteady), those with the longest waits
 // first, then those with most bytes.
 std::vector<TransferRow> FindTransfers(const RecordedRun& run);
+
+// Returns the first `rows_max` rows for people, in lines of at most kReportColumns: waits, bytes
+// and speeds, and below each row the layouts before and after and the reasons. Empty without rows.
+std::string TransfersText(const std::vector<TransferRow>& rows, size_t rows_max);
 
 }  // namespace weir::trace

@@ -1,7 +1,9 @@
 // The transfers of a record whose times are known.
 #include "tools/trace/transfers.h"
 
+#include <memory>
 #include <sstream>
+#include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -33,6 +35,26 @@ TEST(TransfersTest, AMessageThatWasWaitedForHasATimeBesideThatOfThePlan) {
   EXPECT_DOUBLE_EQ(row.planned_bytes_per_second(), 4096 / 2.5e-6);
   EXPECT_DOUBLE_EQ(row.late_ns_per_step, 10e3 / 2);
   EXPECT_DOUBLE_EQ(row.under_way_ns_per_step, 5e3 / 2);
+}
+
+TEST(TransfersTest, ARowTellsWhatTheTransferChangesAndWhy) {
+  const Relay relay(6);
+  TracedJob job;
+  job.ranks = {relay.Rank(0), relay.Rank(1)};
+  const TransferNote note = {"move",
+                             {{"[dp: P(sum)]", "[dp: B]", 2}},
+                             0,
+                             1,
+                             {{"rule", "dp", "rule batch -> dp"}, {"stages", "", "the next part"}}};
+  // One end is enough.
+  job.ranks[0].registers[RegisterId(0)].note = std::make_shared<const TransferNote>(note);
+  const std::vector<TransferRow> rows = FindTransfers(RunOf(job));
+  ASSERT_NE(rows.at(0).note, nullptr);
+  EXPECT_EQ(*rows[0].note, note);
+  const std::string text = TransfersText(rows, 5);
+  EXPECT_THAT(text, ::testing::HasSubstr(
+                        "      [dp: P(sum)] -> [dp: B], stage 0 -> 1; why: rule batch -> dp, "));
+  EXPECT_EQ(TransfersText(rows, 0), "");
 }
 
 TEST(TransfersTest, WithoutThePlansTimesThereIsNoPlannedSpeed) {

@@ -29,7 +29,7 @@ const VIEWS: { id: string; title: string; show: (props: ViewProps) => JSX.Elemen
   { id: "registers", title: "Registers", show: (props) => <Registers {...props} /> },
   { id: "memory", title: "Memory", show: (props) => <Memory {...props} /> },
   { id: "devices", title: "Devices and waits", show: (props) => <Devices {...props} /> },
-  { id: "transfers", title: "Transfers", show: (props) => <Transfers {...props} /> },
+  { id: "transfers", title: "Layouts", show: (props) => <Transfers {...props} /> },
   { id: "skew", title: "Skew", show: (props) => <Skew {...props} /> },
 ];
 
@@ -86,7 +86,7 @@ export class App extends Component<{ bundle: Bundle; detail: QueueDetail[] }, St
   private about(): JSX.Element {
     const { plan, run } = this.props.bundle;
     if (plan !== undefined) {
-      return <p class="note">plan {plan.plan_id} before any run{run !== undefined && "; what follows the plan is simulated"}</p>;
+      return <p class="note">plan {plan.plan_id} before any run{run !== undefined && "; the other views show its simulated step"}</p>;
     }
     const report = run!.object.report;
     return (

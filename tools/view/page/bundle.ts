@@ -127,6 +127,11 @@ export interface RankMemory {
 export interface TransferRow {
   name: string;
   method: string;
+  // What the transfer changes, and why, as the compiler decided; absent in traces of older builds.
+  changes?: { from: string; to: string; tensors: number }[];
+  from_stage?: number;
+  to_stage?: number;
+  why?: { kind: string; axis?: string; text: string }[];
   registers: number;
   links: number;
   bytes_per_step: number;

@@ -1,6 +1,7 @@
 // Views that are tables of the report: waits, devices, transfers.
 
 import { h } from "preact";
+import { TransferRow } from "./bundle";
 import { Bar, Table, Term } from "./ui";
 import { bytes, count, percent, rate, time } from "./units";
 import { ViewProps } from "./view";
@@ -34,29 +35,52 @@ export function Devices({ run }: ViewProps): JSX.Element {
   );
 }
 
+// The layouts of a transfer's tensors before and after. Tensors of equal layouts are one line. A place of one device has no axes to
+// lie over.
+function Changes({ transfer }: { transfer: TransferRow }): JSX.Element {
+  const { changes, from_stage, to_stage } = transfer;
+  return (
+    <ul class="changes">
+      {(changes || []).filter((c) => c.from !== "[]").map((c) => (
+        <li><code>{`${c.from} → ${c.to}`}</code>{c.tensors > 1 && ` ${c.tensors} tensors`}</li>
+      ))}
+      {from_stage !== undefined && <li>{`from stage ${from_stage} to stage ${to_stage}`}</li>}
+    </ul>
+  );
+}
+
+function Reasons({ transfer }: { transfer: TransferRow }): JSX.Element {
+  return <div class="reasons">{(transfer.why || []).map((reason) => reason.text.replace("->", "→")).join(", ")}</div>;
+}
+
+// A figure, and under it the figure that the plan was made with.
+function Beside({ has, planned, text }: { has?: number; planned?: number; text: (value: number) => string }): JSX.Element {
+  return <div>{has === undefined ? "–" : text(has)}{planned !== undefined && <div class="planned">{text(planned)}</div>}</div>;
+}
+
 export function Transfers({ run, go }: ViewProps): JSX.Element {
   const report = run.object.report;
   const rows = report.why_slow === undefined ? [] : report.why_slow.transfers;
   return (
     <section>
-      <h2><Term word="boxing">Boxings</Term> and transfers</h2>
+      <h2><Term word="layout">Layouts</Term> and <Term word="boxing">boxings</Term></h2>
       <p>
         Devices waited for tokens of these transfers and had nothing else to do. After the token was sent the wait is
         communication; before, the sender was one of the <Term word="late ranks" />. The speed is that of the messages which were waited for:
-        the record does not show how long others took. The plan's speed is that of the same messages, by the costs that the plan was made
-        with.
+        the record does not show how long others took. The speed of the link is that of the same messages, by the costs that the plan was
+        made with. Why a tensor arrives in a layout is what the compiler decided by.
       </p>
       <Table name="Boxings of all layers, longest waits first" rows={rows} most={ROWS} columns={[
         { title: "boxing", cell: (t) => <button class="link" onClick={() => go({ view: "timeline", find: t.name })}>{t.name}</button> },
+        { title: <Term word="layout">layout before and after</Term>, cell: (t) => <Changes transfer={t} /> },
+        { title: <Term word="rule">why</Term>, cell: (t) => <Reasons transfer={t} /> },
         { title: "bytes per step", number: true, cell: (t) => bytes(t.bytes_per_step) },
         { title: "messages", number: true, cell: (t) => count(t.messages_per_step) },
         { title: "links", number: true, cell: (t) => t.links },
-        { title: "waits while under way", number: true, cell: (t) => time(t.under_way_ns_per_step) },
+        { title: <Term word="exposed">waits while under way</Term>, number: true, cell: (t) => time(t.under_way_ns_per_step) },
         { title: "before it was sent", number: true, cell: (t) => time(t.late_ns_per_step) },
-        { title: "a message takes", number: true, cell: (t) => t.way_ns === undefined ? "" : time(t.way_ns) },
-        { title: "planned", number: true, cell: (t) => t.planned_way_ns === undefined ? "" : time(t.planned_way_ns) },
-        { title: "speed", number: true, cell: (t) => t.bytes_per_second === undefined ? "" : rate(t.bytes_per_second) },
-        { title: "planned", number: true, cell: (t) => t.planned_bytes_per_second === undefined ? "" : rate(t.planned_bytes_per_second) },
+        { title: "a message takes, planned", number: true, cell: (t) => <Beside has={t.way_ns} planned={t.planned_way_ns} text={time} /> },
+        { title: "speed, of the link", number: true, cell: (t) => <Beside has={t.bytes_per_second} planned={t.planned_bytes_per_second} text={rate} /> },
       ]} />
       <Table name="Exposed communication, mean over all devices" rows={report.exposed} most={ROWS} columns={[
         { title: "boxing", cell: (e) => e.boxing },

@@ -18,6 +18,7 @@ export const WORDS: { [word: string]: string } = {
     "the step shorter.",
   device: "What runs the acts of a rank: a CPU with its threads, or a GPU.",
   "late ranks": "The sender of an awaited token had not sent it yet: a bubble of the pipeline, or an imbalance.",
+  exposed: "Time in which a device had nothing else to do and waited for a message that was on its way: communication that no work hid.",
   fit: "Whether each device, or this machine with all of them, has the memory that the plan needs.",
   function: "A part of the model that the plan calls one or more times, such as a layer, or the gradient of such a part.",
   "in acts": "The share of the last steps in which acts ran. In the rest the rank waited for others, or had nothing to do.",
