@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/cost/cost_model.h"
 #include "compiler/ir/logical_plan.h"
+#include "compiler/ir/pass_progress.h"
 #include "proto/job.pb.h"
 #include "proto/plan.pb.h"
 
@@ -38,6 +39,8 @@ struct CompileOptions {
   // compilation solves the rhythm, which takes most of its time. A rhythm of another job cannot do
   // harm: LowerForRank proves the plan of each rank with it, and fails.
   const JobRhythm* rhythm = nullptr;
+  // Told before each pass, on the thread of the compilation; null: nobody is told.
+  std::function<void(const PassProgress&)> on_pass = nullptr;
 };
 
 absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,

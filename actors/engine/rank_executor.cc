@@ -52,6 +52,7 @@ void RankExecutor::RaiseLimits(int64_t steps) {
   trace::ActRecord& record = trace_.Add();  // no actor: a run begins
   record = {};
   record.ready = record.start = record.end = now_;
+  account_.BeginRun(now_);
   num_unfinished_ = static_cast<int64_t>(actors_.size());
   for (ActorRuntime& actor : actors_) {
     const int64_t acts =
@@ -337,6 +338,8 @@ void RankExecutor::Record(ActorRuntime& actor, const Act& act, int64_t end, int6
   record.start = act.start_ticks;
   record.end = end;
   record.bytes_sent = bytes_sent;
+  account_.AddAct(depth_ > 1 ? actor.queue : QueueId(0), actor.work, WaitOf(act.cause),
+                  act.ready_ticks, act.start_ticks, end);
   MeasureAct(actor, act, record);
 
   shown_.acts.store(shown_.acts.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -349,10 +352,16 @@ void RankExecutor::Record(ActorRuntime& actor, const Act& act, int64_t end, int6
   }
 }
 
-// Records how long the act took, and for how much of that time the thread had a core.
+TimePart RankExecutor::WaitOf(const WaitCause& cause) const {
+  if (cause.kind == WaitCause::Kind::kNone) return TimePart::kBetweenActs;
+  if (cause.kind == WaitCause::Kind::kCredit) return TimePart::kCredit;
+  return registers_[cause.register_id].side == RegisterSide::kInbound ? TimePart::kOtherRanks
+                                                                      : TimePart::kOwnInput;
+}
+
+// Records for how much of the time of the act the thread had a core.
 void RankExecutor::MeasureAct(ActorRuntime& actor, const Act& act, trace::ActRecord& record) {
   const int64_t ticks = record.end - record.start;
-  busy_ticks_ += ticks;
   record.cpu_us = trace::ActRecord::kCpuUnknown;
   if (depth_ > 1) return;  // the thread has done other things meanwhile
   if (actor.measured) {

@@ -33,6 +33,7 @@
 #include "actors/engine/flight_ring.h"
 #include "actors/engine/program_binding.h"
 #include "actors/engine/ready_set.h"
+#include "actors/engine/step_account.h"
 #include "actors/plan/plan.h"
 #include "actors/plan/register_count.h"
 #include "actors/protocol/actor_machine.h"
@@ -76,15 +77,6 @@ struct RankMemory {
   int64_t staging_bytes = 0;    // for edges whose landing buffer cannot be mapped
   int64_t landing_bytes =
       0;  // of the transport, for inbound registers, instead of their place in the arena
-};
-
-// RankWork sums the work of a rank since the rank was made, in ticks of its clock. It lets ranks of
-// the same kind be compared.
-struct RankWork {
-  int64_t busy_ticks = 0;      // in acts
-  int64_t planned_ns = 0;      // that the same acts take by the costs that the plan was made with
-  int64_t measured_ticks = 0;  // in acts whose CPU time is known, and
-  int64_t cpu_ns = 0;          // their CPU time
 };
 
 class RankExecutor final : private transport::MessageReceiver {
@@ -203,7 +195,8 @@ class RankExecutor final : private transport::MessageReceiver {
     int32_t chunks = 1;
     int32_t every = 1;
     ActorKind kind = ActorKind::kCompute;
-    StreamId stream;  // none: acts whenever it is ready
+    TimePart work = TimePart::kCompute;  // of the time of its acts
+    StreamId stream;                     // none: acts whenever it is ready
     QueueId queue{0};
     Act act;  // the next to be issued, or the one that is being issued
     int32_t act_in_step = 0;
@@ -326,6 +319,7 @@ class RankExecutor final : private transport::MessageReceiver {
   static void EndWait(const AwaitedAct& awaited, int64_t end, Act* act);
   void BeginNextAct(ActorRuntime& actor, bool is_ready);
   void Record(ActorRuntime& actor, const Act& act, int64_t end, int64_t bytes_sent);
+  TimePart WaitOf(const WaitCause& cause) const;
   void MeasureAct(ActorRuntime& actor, const Act& act, trace::ActRecord& record);
   void ReportMetric(const Act& act, float value);
   int64_t Perform(const ActorRuntime& actor, const Act& act, const Effect& effect);
@@ -372,7 +366,7 @@ class RankExecutor final : private transport::MessageReceiver {
   int64_t num_sent_ = 0;
   int64_t num_received_ = 0;
   int64_t now_ = 0;  // ticks, as of the last event
-  int64_t busy_ticks_ = 0;
+  StepAccount account_;
   int64_t measured_ticks_ = 0, cpu_ns_ = 0;  // of the acts whose CPU time was read
   int64_t long_act_ticks_ = 0;  // an act of more is worth reading its CPU time; 0: none is
   bool has_edges_ = false;

@@ -34,6 +34,11 @@ int64_t FirstNumber(const PlanRegister& r, const RegisterCount& count) {
   return r.side == RegisterSide::kLocal ? 0 : count.released;
 }
 
+TimePart WorkOf(ActorPhase phase) {
+  if (phase == ActorPhase::kBoxing) return TimePart::kCommunication;
+  return phase == ActorPhase::kData ? TimePart::kData : TimePart::kCompute;
+}
+
 // Staging slots start on a cache line each.
 int64_t StagingStride(const PlanRegister& r) { return AlignUp(r.bytes); }
 
@@ -59,6 +64,8 @@ RankExecutor::RankExecutor(const Plan* plan, device::Device* device,
       awaited_(num_queues_),
       num_done_(num_queues_, 0),
       queue_clock_(num_queues_),
+      account_(depth_ > 1 ? num_queues_ : 1,
+               depth_ > 1 ? StepAccount::TakesAhead::kYes : StepAccount::TakesAhead::kNo),
       made_ns_(MonotonicClock().NowNs()),
       made_ticks_(TickClock::Now()),
       trace_(options_.trace_capacity) {
@@ -244,6 +251,7 @@ absl::Status RankExecutor::MakeActors() {
     actor.acts_per_step = spec.acts_per_step;
     actor.chunks = spec.chunks;
     actor.kind = spec.kind;
+    actor.work = WorkOf(spec.phase);
     actor.every = spec.every;
     actor.queue = QueueId(spec.queue.value() % num_queues_);
     actor.act.actor = spec.id;

@@ -47,6 +47,7 @@ void RankExecutor::Rewind() {
   device_->memory().CopyIn(staging_.base(), b.staging.data(), staging_.bytes());
   num_sent_ = num_received_ = 0;
   now_ = 0;
+  account_.BeginRun(now_);
   if (!fault_.ok()) fault_ = absl::OkStatus();
   shown_.acts.store(0, std::memory_order_relaxed);
   shown_.actor.store(ActorId(), std::memory_order_relaxed);
@@ -110,7 +111,7 @@ absl::Status RankExecutor::FillState(StateId state,
 }
 
 RankWork RankExecutor::work() const {
-  RankWork work{busy_ticks_, 0, measured_ticks_, cpu_ns_};
+  RankWork work{account_.busy_ticks(), 0, measured_ticks_, cpu_ns_, account_.parts()};
   for (const ActorRuntime& actor : actors_)
     work.planned_ns += actor.machine.acts_done() * actor.plan->timing.time_ns;
   return work;

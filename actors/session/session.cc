@@ -254,6 +254,8 @@ std::vector<RankWorkReport> Session::Work() const {
     const RankWork work = executor->work();
     reports.push_back({executor->plan().rank, executor->plan().stage, ns(work.busy_ticks),
                        work.planned_ns, ns(work.measured_ticks), work.cpu_ns});
+    for (size_t part = 0; part < kNumTimeParts; ++part)
+      reports.back().part_ns[part] = ns(work.part_ticks[part]);
   }
   return reports;
 }

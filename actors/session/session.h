@@ -31,6 +31,7 @@
 #include "actors/engine/feed.h"
 #include "actors/engine/rank_executor.h"
 #include "actors/engine/sim_engine.h"
+#include "actors/engine/step_account.h"
 #include "actors/engine/wait_graph.h"
 #include "actors/plan/plan.h"
 #include "actors/session/progress.h"
@@ -87,6 +88,9 @@ struct RankWorkReport {
   int64_t planned_ns = 0;
   int64_t measured_ns = 0;
   int64_t cpu_ns = 0;
+  // The time of the runs of the session by cause, mean of the queues of the rank's device. The
+  // parts together are the time of the runs, without the time after the last act of each.
+  TimeParts part_ns = {};
 };
 
 }  // namespace weir::actors

@@ -15,6 +15,7 @@
 #include "compiler/ir/ir.h"
 #include "compiler/ir/layout_rules.h"
 #include "compiler/ir/logical_plan.h"
+#include "compiler/ir/pass_progress.h"
 #include "runtime/base/status.h"
 
 namespace weir::compiler {
@@ -44,6 +45,7 @@ struct PassPipelineOptions {
   // For tests. If set, every pass runs twice, and Run returns kInternal with the name of the pass
   // if the second run changes this text of the module, or the pass's own result.
   std::function<std::string(const Module&)> text_for_second_run = nullptr;
+  std::function<void(const PassProgress&)> on_pass = nullptr;  // told before each pass
 };
 
 class PassPipeline {

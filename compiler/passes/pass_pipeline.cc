@@ -66,8 +66,13 @@ absl::Status PassPipeline::Run(const PassContext& context, Module* module) {
           {"W0492", "--dump-after", "a regular expression", options_.dump_after, error.what()});
     }
   }
+  const int num_passes = static_cast<int>(passes_.size() - options_.disabled.size());
   for (const Pass& pass : passes_) {
     if (options_.disabled.count(pass.name) > 0) continue;
+    if (options_.on_pass != nullptr) {
+      options_.on_pass({pass.name, static_cast<int>(timings_.size()), num_passes,
+                        static_cast<int>(module->functions.size())});
+    }
     auto begin = std::chrono::steady_clock::now();
     WEIR_RETURN_IF_ERROR(pass.run(context, module));
     auto end = std::chrono::steady_clock::now();

@@ -466,9 +466,8 @@ void GrpcCoordinator::HandleHeartbeat(Worker* worker, const proto::Heartbeat& be
   worker->liveness->Heard(now_ns);
   if (!std::exchange(worker->has_beaten, true)) changed_.NotifyAll();
   if (beat.acts() != worker->progress.acts) worker->progress_ns = now_ns;
-  worker->progress.acts = beat.acts();
-  worker->progress.done = beat.done();
-  worker->progress.activity = beat.activity().substr(0, kActivityBytesMax);
+  worker->progress = {beat.acts(), beat.done(), beat.activity().substr(0, kActivityBytesMax),
+                      beat.resident_bytes()};
   if (beat.ping_sent_ns() == 0 || beat.ping_sent_ns() > now_ns) return;
   worker->clock.Add(beat.ping_sent_ns(), beat.ping_received_ns(), beat.sent_ns(), now_ns);
   if (worker->num_pings < kFirstPings) Ping(worker, now_ns);

@@ -413,7 +413,7 @@ TEST(CoordinatorTest, HealthTellsProgressAndClocks) {
   TestJob job(1);
   std::atomic<int64_t> acts{0};
   WorkerLinkOptions options = job.WorkerOptions(0);
-  options.progress = [&] { return WorkerProgress{++acts, true, "rank 0: at work"}; };
+  options.progress = [&] { return WorkerProgress{++acts, true, "rank 0: at work", 4096}; };
   auto link = *WorkerLink::Connect(options);
   // The first pings follow one another, each answered by a heartbeat.
   WorkerHealth health;
@@ -424,6 +424,7 @@ TEST(CoordinatorTest, HealthTellsProgressAndClocks) {
   EXPECT_TRUE(health.connected);
   EXPECT_TRUE(health.progress.done);
   EXPECT_EQ(health.progress.activity, "rank 0: at work");
+  EXPECT_EQ(health.progress.resident_bytes, 4096);
   EXPECT_EQ(health.pid, getpid());
   EXPECT_LT(health.since_progress_ms, kPatienceMs);
   // One process has one clock.

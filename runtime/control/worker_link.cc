@@ -358,6 +358,7 @@ void GrpcWorkerLink::Beat() {
   beat->set_acts(progress.acts);
   beat->set_done(progress.done);
   beat->set_activity(progress.activity.substr(0, kActivityBytesMax));
+  beat->set_resident_bytes(progress.resident_bytes);
   if (ping.has_value()) {
     beat->set_ping_sent_ns(ping->sent_ns);
     beat->set_ping_received_ns(ping->received_ns);

@@ -19,6 +19,7 @@ struct WorkerProgress {
   // A text for people, as "rank 3: actor 'forward layers.1' since 2.1 s". A heartbeat carries at
   // most 4 KiB of the text.
   std::string activity;
+  int64_t resident_bytes = 0;  // of the process; 0: not known
 };
 
 }  // namespace weir::control

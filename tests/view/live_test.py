@@ -16,6 +16,16 @@ from tests.view import view_case
 
 TWO = ("--mesh", "dp=2", "--processes", "2")
 ENDLESS = ("--steps", "100000000")
+CLUSTER = """
+device { name: "core" bytes_per_second: 1e10 peak { dtype: "f32" flops_per_second: 1e12 } }
+host { device: "core" devices: 1 }
+"""
+
+
+def state_of(address):
+    """Returns the state that a page of this address shows."""
+    with urllib.request.urlopen(address + "live?from=0") as answer:
+        return json.load(answer)["state"]
 
 
 class Live(view_case.ViewCase):
@@ -58,7 +68,8 @@ class Live(view_case.ViewCase):
         self.browser.until("a later step", "return Number(document.body.innerText.match(/step\\s([\\d,]+)\\s*of/)[1]"
                                            ".replaceAll(',', '')) > arguments[0]", before)
         curves = self.browser.run("return [...document.querySelectorAll('svg')].map(s => s.getAttribute('aria-label'))")
-        self.assertEqual(len(curves), 4, curves)
+        self.assertEqual(len(curves), 5, curves)
+        self.expect_parts(state_of(address), curves[-1])
         self.assertEqual([url for url in self.browser.loaded() if not url.startswith(address)], [])
         self.assertEqual([m for m in self.browser.messages() if "favicon" not in m], [])
         os.kill(next(pid for pid, rank in job.workers().items() if rank == "1"), signal.SIGKILL)
@@ -66,6 +77,25 @@ class Live(view_case.ViewCase):
         self.assertEqual(job.wait().code, 137)
         self.assertGreaterEqual(self.step_shown(), before)
         weir_jobs.until("the viewer ends, too", lambda: not self.place.processes(), 60)
+
+    def expect_parts(self, state, stack):
+        """Expects that the page shows where the time of a step goes, with every colour's name beside it."""
+        for name in state["part_names"]:
+            self.assertIn(f"{name} ", stack)
+        self.assertRegex(stack, r"^time of a step by cause from step [\d,]+ to step [\d,]+; of the last: compute ")
+        tables = "return [...document.querySelectorAll('[role=region]')].map(t => t.getAttribute('aria-label'))"
+        self.browser.until("the ranks", f"{tables}.includes('Ranks')")
+        self.assertEqual(self.browser.run(tables), ["The last steps by cause, mean of all ranks", "Ranks", "Processes",
+                                                    "What the run said"])
+        bars = self.browser.run("return [...document.querySelectorAll('[aria-label=Ranks] .stack')].map(b => "
+                                "[b.getAttribute('aria-label'), b.children.length, b.getBoundingClientRect().width])")
+        self.assertEqual(len(bars), 2)
+        for label, drawn, width in bars:
+            self.assertRegex(label, r"^compute [\d.]+\s%, packing and combining [\d.]+\s%, ")
+            self.assertGreater(drawn, 1)
+            self.assertGreater(width, 100)
+        self.assertRegex(self.browser.run("return document.querySelector('[aria-label=Processes]').innerText"), r"MiB")
+        self.await_text("MFU is unknown, because the peak is unknown: weir calibrate JOB --keep")
 
     def expect_good_end(self, job):
         """Interrupts the run, which then writes its weights."""
@@ -123,8 +153,15 @@ class Live(view_case.ViewCase):
         for rank, pid in workers.items():
             self.assertRegex(screen, rf"(?m)^{rank} +{pid} ")
         self.assertTrue(all(len(line) <= 80 for line in screen.splitlines()), screen)
+        screen = weir_jobs.until("a second of steps", lambda: (text := self.top(job)).count(" MiB  ") >= 2 and text)
+        self.assertRegex(screen, r"(?m)^A STEP BY CAUSE +TIME$")
+        self.assertRegex(screen, r"(?m)^compute +\d.* +\d+ % \[#")
+        self.assertTrue(all(len(line) <= 80 for line in screen.splitlines()), screen)
         state = json.loads(self.top(job, "--json"))
         self.assertEqual(state["facts"]["mesh"], "dp=2")
+        self.assertAlmostEqual(sum(state["step"]["parts"]), 1, delta=0.001)
+        self.assertEqual(len(state["facts"]["bytes_of_rank"]), 2)
+        self.assertTrue(all(worker["resident_bytes"] > 1 << 20 for worker in state["workers"]))
         self.assertEqual([worker["pid"] for worker in state["workers"]], [workers["0"], workers["1"]])
         job.end()
         gone = subprocess.run([self.place.program, "top", str(job.starter.pid)], env=self.place.environment,
@@ -144,6 +181,23 @@ class Live(view_case.ViewCase):
         self.assertTrue(first.startswith("http://") or ("W0891" in err and str(job.starter.pid) in err), (first, err))
         job.end()
 
+    def test_a_peak_gives_the_model_flops_utilisation_everywhere(self):
+        with open(self.place.path("c.textproto"), "w", encoding="ascii") as file:
+            file.write(CLUSTER)
+        job, address = self.start_viewed(*ENDLESS, "--cluster", "c.textproto", "--metrics", "m.jsonl")
+        state = state_of(address)
+        step, facts = state["step"], state["facts"]
+        self.assertAlmostEqual(step["mfu"] * step["step_seconds"] * 1e12, facts["flops_per_step"],
+                               delta=facts["flops_per_step"] * 1e-6)
+        self.assertRegex(self.top(job), r"FLOP/s  MFU [\d.e-]+ %\n")
+        self.browser.open(address)
+        self.await_text("MFU of 1.00 TFLOP/s")
+        with urllib.request.urlopen(address + "metrics") as answer:
+            self.assertIn("\nweir_mfu_ratio{", answer.read().decode())
+        with open(self.place.path("m.jsonl"), encoding="ascii") as file:
+            self.assertGreater(json.loads(file.readline())["mfu"], 0)
+        job.end()
+
     def test_metrics_are_for_who_knows_the_address(self):
         job, address = self.start_viewed(*ENDLESS)
         with urllib.request.urlopen(address + "metrics") as answer:
@@ -151,6 +205,9 @@ class Live(view_case.ViewCase):
         steps = [line for line in text.splitlines() if line.startswith("weir_step{")]
         self.assertEqual(len(steps), 1)
         self.assertGreater(float(steps[0].split()[-1]), 0)
+        parts = [float(line.split()[-1]) for line in text.splitlines() if line.startswith("weir_step_part_seconds{")]
+        (whole,) = [float(line.split()[-1]) for line in text.splitlines() if line.startswith("weir_step_seconds{")]
+        self.assertAlmostEqual(sum(parts) / whole, 1, delta=0.001)
         with self.assertRaises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(re.sub(r"/[0-9a-f]{32}/", "/metrics", address))
         self.assertEqual(refused.exception.code, 404)

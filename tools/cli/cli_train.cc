@@ -84,6 +84,9 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   arguments.options.checkpoints_asked = &signals->checkpoints_asked();
   if (!read.note.empty()) console->Say(read.note);
   arguments.options.costs = &read.costs.model();
+  arguments.options.find_peak = [&read](const train::DevicesInUse& devices) {
+    return read.costs.PeakFor(read.job, devices);
+  };
   if (read.costs.source() != sim::JobCosts::Source::kDefaults)
     console->Say(absl::StrCat("planned with ", read.costs.Text()));
   if (arguments.fleet.processes > 0 || !found.agents.empty()) {

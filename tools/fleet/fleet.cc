@@ -540,6 +540,7 @@ void Fleet::RecordWorkers() {
     one.silent_ms = health[worker].since_heartbeat_ms;
     one.acts = health[worker].progress.acts;
     one.activity = health[worker].progress.activity;
+    one.resident_bytes = health[worker].progress.resident_bytes;
     if (health[worker].connected) one.state = live::LiveWorker::State::kConnected;
     if (!health[worker].connected && health[worker].pid > 0)
       one.state = live::LiveWorker::State::kEnded;

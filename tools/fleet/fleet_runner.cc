@@ -196,6 +196,9 @@ void FleetRunner::TakeWork(const IdVector<WorkerId, proto::WorkerAnswer>& answer
     for (const proto::RankWorkFact& fact : answer.work()) {
       work_.push_back({RankId(fact.rank()), fact.stage(), fact.busy_ns(), fact.planned_ns(),
                        fact.measured_ns(), fact.cpu_ns()});
+      actors::TimeParts& parts = work_.back().part_ns;
+      std::copy_n(fact.part_ns().begin(), std::min<size_t>(parts.size(), fact.part_ns_size()),
+                  parts.begin());
     }
   }
 }

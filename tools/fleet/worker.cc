@@ -27,12 +27,14 @@
 #include "runtime/control/outcome.h"
 #include "runtime/control/worker_link.h"
 #include "runtime/limits/process_limits.h"
+#include "runtime/limits/resident_memory.h"
 #include "runtime/transport/process_transport.h"
 #include "tools/fleet/input_files.h"
 #include "tools/fleet/piece_codec.h"
 #include "tools/fleet/wait_account.h"
 #include "tools/launch/core_dumps.h"
 #include "tools/launch/process_state.h"
+#include "tools/live/live_run.h"
 #include "tools/sandbox/sandbox.h"
 #include "tools/train/rank_group.h"
 #include "tools/train/shard_pieces.h"
@@ -98,6 +100,7 @@ void AddWork(const std::vector<actors::RankWorkReport>& work, proto::WorkerAnswe
     fact->set_planned_ns(rank.planned_ns);
     fact->set_measured_ns(rank.measured_ns);
     fact->set_cpu_ns(rank.cpu_ns);
+    for (const int64_t part_ns : rank.part_ns) fact->add_part_ns(part_ns);
   }
 }
 
@@ -177,11 +180,12 @@ class Worker {
 
   control::WorkerProgress Progress() {
     MutexLock lock(&mutex_);
+    const int64_t resident_bytes = limits::OwnResidentBytes();
     if (group_ == nullptr)
-      return {0, false, opening_ ? "is loading its ranks" : "waits for commands"};
+      return {0, false, opening_.empty() ? "waits for commands" : opening_, resident_bytes};
     actors::SessionProgress progress = group_->Progress();
     TellFault(progress.fault);
-    return {progress.acts, progress.done, std::move(progress.activity)};
+    return {progress.acts, progress.done, std::move(progress.activity), resident_bytes};
   }
 
   // Tells of a connection that broke between two commands. No answer to a command would tell, and a
@@ -371,14 +375,18 @@ class Worker {
         return transport::MakeProcessNetwork(num_ranks, local_ranks, link_.get(), ucx);
       };
     };
-    {
+    const auto say = [this](const std::string& text) {
       MutexLock lock(&mutex_);
-      opening_ = true;
-    }
+      opening_ = text;
+    };
+    say("is loading its ranks");
+    options.tell = [say](const live::Doing& doing) {
+      say(absl::StrCat("is loading its ranks: ", live::TextOf(doing)));
+    };
     absl::StatusOr<std::unique_ptr<train::RankGroup>> group =
         train::RankGroup::Open(command.job(), options);
     MutexLock lock(&mutex_);
-    opening_ = false;
+    opening_.clear();
     if (!group.ok()) return group.status();
     // A failure is better now than when hours of work must be saved.
     WEIR_RETURN_IF_ERROR(limits::CheckRoomForFiles(where, kDescriptorsMin));
@@ -414,7 +422,8 @@ class Worker {
   // The serving thread alone makes and ends the group; the link's thread uses it under the mutex.
   Mutex mutex_;
   std::unique_ptr<train::RankGroup> group_ ABSL_GUARDED_BY(mutex_);
-  bool opening_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string opening_
+      ABSL_GUARDED_BY(mutex_);  // what the loading of ranks does; empty: none goes on
   int beats_with_fault_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status abort_ ABSL_GUARDED_BY(mutex_);
   CondVar aborted_;

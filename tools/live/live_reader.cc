@@ -119,6 +119,14 @@ Json PartIn(const Json& object, const char* field) {
   return at != object.end() && at->is_structured() ? *at : Json();
 }
 
+std::vector<double> NumbersIn(const Json& object, const char* field) {
+  std::vector<double> numbers;
+  for (const Json& number : PartIn(object, field)) {
+    if (number.is_number()) numbers.push_back(number.get<double>());
+  }
+  return numbers;
+}
+
 void TakeFacts(const Json& facts, LiveState* state) {
   state->has_facts = facts.is_object();
   if (!state->has_facts) return;
@@ -130,7 +138,11 @@ void TakeFacts(const Json& facts, LiveState* state) {
   state->ranks = IntegerIn(facts, "ranks");
   state->threads_per_rank = IntegerIn(facts, "threads_per_rank");
   state->bytes_per_rank = IntegerIn(facts, "bytes_per_rank");
+  for (const Json& bytes : PartIn(facts, "bytes_of_rank"))
+    state->bytes_of_rank.push_back(bytes.is_number_integer() ? bytes.get<int64_t>() : 0);
   state->flops_per_step = NumberIn(facts, "flops_per_step");
+  state->peak_flops = NumberIn(facts, "peak_flops");
+  state->peak_from = TextIn(facts, "peak_from");
 }
 
 void TakeStep(const Json& step, LiveState* state) {
@@ -143,13 +155,15 @@ void TakeStep(const Json& step, LiveState* state) {
   state->step.items_per_second = NumberIn(step, "items_per_second");
   state->step.step_seconds = NumberIn(step, "step_seconds");
   state->step.seconds_left = NumberIn(step, "seconds_left");
+  state->step.mfu = NumberIn(step, "mfu");
+  state->step.parts = NumbersIn(step, "parts");
 }
 
 void TakeRanks(const Json& object, LiveState* state) {
   for (const Json& rank : PartIn(object, "work")) {
     if (rank.is_object()) {
-      state->work.push_back(
-          {IntegerIn(rank, "rank"), IntegerIn(rank, "stage"), NumberIn(rank, "busy")});
+      state->work.push_back({IntegerIn(rank, "rank"), IntegerIn(rank, "stage"),
+                             NumberIn(rank, "busy"), NumbersIn(rank, "parts")});
     }
   }
   for (const Json& worker : PartIn(object, "workers")) {
@@ -164,6 +178,7 @@ void TakeRanks(const Json& object, LiveState* state) {
     taken.pid = IntegerIn(worker, "pid");
     taken.silent_ms = IntegerIn(worker, "silent_ms");
     taken.acts = IntegerIn(worker, "acts");
+    taken.resident_bytes = IntegerIn(worker, "resident_bytes");
   }
 }
 
@@ -175,6 +190,11 @@ LiveState StateOf(const Json& object) {
   state.started_unix_ms = IntegerIn(object, "started_unix_ms");
   state.updated_unix_ms = IntegerIn(object, "updated_unix_ms");
   state.phase_since_unix_ms = IntegerIn(object, "phase_since_unix_ms");
+  const Json doing = PartIn(object, "doing");
+  state.doing = {TextIn(doing, "what"), IntegerIn(doing, "done"), IntegerIn(doing, "of")};
+  state.resident_bytes = IntegerIn(object, "resident_bytes");
+  for (const Json& name : PartIn(object, "part_names"))
+    state.part_names.push_back(name.is_string() ? name.get<std::string>() : "");
   TakeFacts(PartIn(object, "facts"), &state);
   TakeStep(PartIn(object, "step"), &state);
   state.stepped_unix_ms = IntegerIn(object, "stepped_unix_ms");

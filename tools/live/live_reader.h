@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
+#include "tools/live/live_run.h"
 
 namespace weir::live {
 
@@ -20,23 +21,30 @@ struct LiveState {
     int64_t step = 0;
     double loss = 0, gradient_norm = 0, learning_rate = 0;  // NaN: not finite or not known
     double items_per_second = 0, step_seconds = 0, seconds_left = 0;
+    double mfu = 0;
+    std::vector<double> parts;  // by part_names; empty: not known
   };
   struct Busy {
     int64_t rank = 0, stage = 0;
     double share = 0;
+    std::vector<double> parts;
   };
   struct Worker {
     std::vector<int64_t> ranks;
     std::string host, state, activity;
-    int64_t pid = 0, silent_ms = 0, acts = 0;
+    int64_t pid = 0, silent_ms = 0, acts = 0, resident_bytes = 0;
   };
   int64_t pid = 0;
   std::string title, phase;
   int64_t started_unix_ms = 0, updated_unix_ms = 0, phase_since_unix_ms = 0;
+  Doing doing;  // of no words: nothing is told
+  int64_t resident_bytes = 0;
+  std::vector<std::string> part_names;
   bool has_facts = false;
   int64_t steps = 0, parameters = 0, ranks = 0, bytes_per_rank = 0, threads_per_rank = 0;
-  double flops_per_step = 0;  // NaN: not known
-  std::string item, mesh, where;
+  std::vector<int64_t> bytes_of_rank;
+  double flops_per_step = 0, peak_flops = 0;  // NaN: not known
+  std::string item, mesh, where, peak_from;
   bool has_step = false;
   Step step;
   int64_t stepped_unix_ms = 0;  // when it was reported

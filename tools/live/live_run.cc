@@ -8,9 +8,11 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 #include "runtime/base/checksum.h"
 #include "runtime/base/mutex.h"
+#include "runtime/limits/resident_memory.h"
 
 namespace weir::live {
 namespace {
@@ -19,6 +21,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kNsPerMs = 1'000'000;
 constexpr int64_t kWorkersEveryNs = 1'000'000'000;
+constexpr int64_t kResidentEveryNs = 1'000'000'000;
+constexpr double kSharesPerUnit = 1e4;  // shares are written with four digits
 
 const char* NameOf(Phase phase) {
   switch (phase) {
@@ -49,14 +53,24 @@ std::string TextOf(const Json& object) {
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+Json SharesOf(const std::vector<double>& parts) {
+  Json shares = Json::array();
+  for (const double part : parts)
+    shares.push_back(std::isfinite(part) ? std::round(part * kSharesPerUnit) / kSharesPerUnit : 0);
+  return shares;
+}
+
 Json JsonOf(const LiveStep& step) {
-  return {{"step", step.step},
-          {"loss", NumberOrNull(step.loss)},
-          {"grad_norm", NumberOrNull(step.gradient_norm)},
-          {"lr", NumberOrNull(step.learning_rate)},
-          {"items_per_second", NumberOrNull(step.items_per_second)},
-          {"step_seconds", NumberOrNull(step.step_seconds)},
-          {"seconds_left", NumberOrNull(step.seconds_left)}};
+  Json json = {{"step", step.step},
+               {"loss", NumberOrNull(step.loss)},
+               {"grad_norm", NumberOrNull(step.gradient_norm)},
+               {"lr", NumberOrNull(step.learning_rate)},
+               {"items_per_second", NumberOrNull(step.items_per_second)},
+               {"step_seconds", NumberOrNull(step.step_seconds)},
+               {"seconds_left", NumberOrNull(step.seconds_left)},
+               {"mfu", NumberOrNull(step.mfu)}};
+  if (!step.parts.empty()) json["parts"] = SharesOf(step.parts);
+  return json;
 }
 
 std::vector<int> NumbersOf(const std::vector<RankId>& ranks) {
@@ -66,6 +80,11 @@ std::vector<int> NumbersOf(const std::vector<RankId>& ranks) {
 }
 
 }  // namespace
+
+std::string TextOf(const Doing& doing) {
+  if (doing.of == 0) return doing.what;
+  return absl::StrCat(doing.what, ": ", doing.done, " of ", doing.of, " done");
+}
 
 class LiveRun::Record {
  public:
@@ -77,7 +96,8 @@ class LiveRun::Record {
     state_ = {{"version", kLiveVersion},  {"pid", static_cast<int64_t>(::getpid())},
               {"title", title},           {"started_unix_ms", RealTimeNs() / kNsPerMs},
               {"updated_unix_ms", 0},     {"phase", ""},
-              {"phase_since_unix_ms", 0}, {"warnings", 0}};
+              {"phase_since_unix_ms", 0}, {"warnings", 0},
+              {"part_names", kStepParts}};
     EnterLocked(Phase::kStarting);
   }
   ~Record() {
@@ -143,6 +163,7 @@ class LiveRun::Record {
   void EnterLocked(Phase phase) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     state_["phase"] = NameOf(phase);
     state_["phase_since_unix_ms"] = RealTimeNs() / kNsPerMs;
+    if (phase != Phase::kStarting) state_.erase("doing");
     Add("phase", NameOf(phase));
     WriteState();
   }
@@ -155,6 +176,10 @@ class LiveRun::Record {
   void WriteState() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (now_ < 0) return;
     state_["updated_unix_ms"] = RealTimeNs() / kNsPerMs;
+    if (const int64_t now_ns = clock_->NowNs(); now_ns >= next_resident_ns_) {
+      state_["resident_bytes"] = limits::OwnResidentBytes();
+      next_resident_ns_ = now_ns + kResidentEveryNs;
+    }
     const std::string text = TextOf(state_);
     const uint32_t head[2] = {static_cast<uint32_t>(text.size()), Crc32c(text.data(), text.size())};
     std::string bytes(sizeof(head), '\0');
@@ -169,6 +194,7 @@ class LiveRun::Record {
   const int now_, history_;  // descriptors; -1: the system refuses them
   Json state_ ABSL_GUARDED_BY(mutex_);
   int64_t next_step_ns_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t next_resident_ns_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t workers_ns_ ABSL_GUARDED_BY(mutex_) = -kWorkersEveryNs;
 };
 
@@ -186,7 +212,15 @@ void LiveRun::SetFacts(const RunFacts& facts) {
                          {"ranks", facts.ranks},
                          {"threads_per_rank", facts.threads_per_rank},
                          {"bytes_per_rank", facts.bytes_per_rank},
-                         {"flops_per_step", NumberOrNull(facts.flops_per_step)}});
+                         {"bytes_of_rank", facts.bytes_of_rank},
+                         {"flops_per_step", NumberOrNull(facts.flops_per_step)},
+                         {"peak_flops",
+                          facts.peak_flops > 0 ? NumberOrNull(facts.peak_flops) : Json(nullptr)},
+                         {"peak_from", facts.peak_from}});
+}
+
+void LiveRun::SetDoing(const Doing& doing) {
+  record_->Set("doing", {{"what", doing.what}, {"done", doing.done}, {"of", doing.of}});
 }
 
 void LiveRun::Enter(Phase phase) { record_->Enter(phase); }
@@ -199,8 +233,10 @@ void LiveRun::ReportEvaluation(int64_t step, const std::string& text) {
 void LiveRun::SetWork(const std::vector<RankBusy>& work) {
   Json list = Json::array();
   for (const RankBusy& rank : work) {
-    list.push_back(
-        {{"rank", rank.rank.value()}, {"stage", rank.stage}, {"busy", NumberOrNull(rank.busy)}});
+    list.push_back({{"rank", rank.rank.value()},
+                    {"stage", rank.stage},
+                    {"busy", NumberOrNull(rank.busy)},
+                    {"parts", SharesOf(rank.parts)}});
   }
   record_->Set("work", std::move(list));
 }
@@ -216,6 +252,7 @@ void LiveRun::SetWorkers(const std::vector<LiveWorker>& workers) {
                     {"state", NameOf(worker.state)},
                     {"silent_ms", worker.silent_ms},
                     {"acts", worker.acts},
+                    {"resident_bytes", worker.resident_bytes},
                     {"activity", worker.activity}});
   }
   record_->SetWorkers(std::move(list));

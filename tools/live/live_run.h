@@ -16,15 +16,24 @@
 //   version, pid, title, started_unix_ms, updated_unix_ms
 //   phase               "starting", "training", "evaluating", "saving" or "ended"
 //   phase_since_unix_ms
+//   doing               {what, done, of}: the part of the preparation that goes on, such as a pass
+//                       of the compiler, and how many of such parts are done; while starting only
+//   resident_bytes      memory of this process that the system keeps in RAM
+//   part_names          the parts of a step by cause, in the order of every list `parts`
 //   facts               {steps, item, items_per_step, parameters, mesh, ranks, where,
-//                       threads_per_rank, bytes_per_rank, flops_per_step}; absent while starting
+//                       threads_per_rank, bytes_per_rank, bytes_of_rank, flops_per_step,
+//                       peak_flops, peak_from}; absent while starting. bytes_of_rank: the planned
+//                       memory of each rank; peak_flops: arithmetic of all devices in a second,
+//                       null if not known; peak_from: where that is from, or what would tell it
 //   step                of the last step reported: {step, loss, grad_norm, lr, items_per_second,
-//                       step_seconds, seconds_left}; numbers that are not finite or not known: null
+//                       step_seconds, seconds_left, mfu, parts}; numbers that are not finite or not
+//                       known: null. parts: shares of the step, mean of all ranks; may be absent
 //   stepped_unix_ms     when it was reported
 //   evaluation          {step, text}; the last one
-//   work                [{rank, stage, busy}]: the share of the last steps that the rank spent in
-//                       acts; it waits, or has nothing to do, in the rest
-//   workers             [{ranks, host, pid, state, silent_ms, acts, activity}]
+//   work                [{rank, stage, busy, parts}]: the share of the last steps that the rank
+//   spent
+//                       in acts, and the shares of all parts
+//   workers             [{ranks, host, pid, state, silent_ms, acts, resident_bytes, activity}]
 //   warnings, said      how many lines were warnings or errors; the last line
 //   end                 {code, report}, once the run has ended; the report of a failure
 //
@@ -35,7 +44,9 @@
 // Thread rule: any thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -53,7 +64,28 @@ inline constexpr char kHistoryName[] = "weir-run-history";
 // A run of t seconds records a step at most every t / kStepsPerRun seconds.
 inline constexpr int64_t kStepsPerRun = 2000;
 
+// The parts of a step by cause, in the order of a stack: those of the report of a trace
+// (tools/trace/step_parts.h), except that waits for other ranks are one part.
+inline constexpr std::array<const char*, 7> kStepParts = {"compute",
+                                                          "packing and combining",
+                                                          "reading data",
+                                                          "waits for other ranks",
+                                                          "waits for input of the own rank",
+                                                          "waits for free slots",
+                                                          "between acts"};
+
 enum class Phase : uint8_t { kStarting, kTraining, kEvaluating, kSaving, kEnded };
+
+// A part of what comes before the first step.
+struct Doing {
+  std::string what;  // "pass solve-rhythm of the training plan, 14 functions"
+  int64_t done = 0;  // of the parts of this kind, and
+  int64_t of = 0;    // how many there are; 0: it has no parts
+};
+using TellDoing = std::function<void(const Doing& doing)>;  // called on any thread
+
+// Returns "pass solve-rhythm of the training plan, 14 functions: 12 of 13 done".
+std::string TextOf(const Doing& doing);
 
 // Facts that are known before the first step.
 struct RunFacts {
@@ -65,8 +97,11 @@ struct RunFacts {
   std::string where;  // "" or "in 2 processes"
   int64_t ranks = 1;
   int threads_per_rank = 1;
-  int64_t bytes_per_rank = 0;
+  int64_t bytes_per_rank = 0;          // of the rank that needs most
+  std::vector<int64_t> bytes_of_rank;  // as planned, by rank
   double flops_per_step = 0;  // of the model: three times those of the forward pass; 0: not known
+  double peak_flops = 0;      // of all devices in a second; 0: not known
+  std::string peak_from;      // where the peak is from, or what would tell it
 };
 
 struct LiveStep {
@@ -78,13 +113,16 @@ struct LiveStep {
   double items_per_second = 0;
   double step_seconds = 0;
   std::optional<double> seconds_left;  // none: not known yet
+  std::optional<double> mfu;           // model flops of the step over the peak's; none: not known
+  std::vector<double> parts;           // shares of the step by kStepParts; empty: not known
 };
 
-// The share of the last steps that a rank spent in acts.
+// The shares of the last steps that a rank spent in acts, and in each of kStepParts.
 struct RankBusy {
   RankId rank;
   int stage = 0;
   double busy = 0;
+  std::vector<double> parts;
 };
 
 struct LiveWorker {
@@ -95,6 +133,7 @@ struct LiveWorker {
   int64_t silent_ms = 0;  // since its last heartbeat
   int64_t acts = 0;       // of all its ranks
   std::string activity;
+  int64_t resident_bytes = 0;  // 0: not known
 };
 
 class LiveRun {
@@ -107,6 +146,8 @@ class LiveRun {
 
   void SetFacts(const RunFacts& facts);
   void Enter(Phase phase);
+  // Says what goes on before the first step. Entering another phase ends it.
+  void SetDoing(const Doing& doing);
   // Call once per burst of steps, with the last of them: each call writes the state.
   void ReportStep(const LiveStep& step);
   void ReportEvaluation(int64_t step, const std::string& text);

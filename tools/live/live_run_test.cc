@@ -65,11 +65,13 @@ TEST(LiveRunTest, AReaderSeesWhatTheRunIs) {
   facts.item = "tokens";
   facts.mesh = "dp=2";
   facts.ranks = 2;
+  facts.bytes_of_rank = {100, 200};
+  facts.peak_from = "calibrate";
   run.SetFacts(facts);
   run.Enter(Phase::kTraining);
   clock.AdvanceTo(kSecondNs);
   run.ReportStep(StepNumber(1, 2.5));
-  run.SetWork({{RankId(0), 0, 0.75}, {RankId(1), 0, 0.5}});
+  run.SetWork({{RankId(0), 0, 0.75, {0.75, 0.25}}, {RankId(1), 0, 0.5, {0.5, 0.5}}});
   LiveWorker worker;
   worker.ranks = {RankId(0), RankId(1)};
   worker.state = LiveWorker::State::kConnected;
@@ -87,11 +89,44 @@ TEST(LiveRunTest, AReaderSeesWhatTheRunIs) {
   EXPECT_TRUE(std::isnan(state.step.gradient_norm)) << "none is known yet";
   ASSERT_EQ(state.work.size(), 2);
   EXPECT_EQ(state.work[1].share, 0.5);
+  EXPECT_THAT(state.work[0].parts, ElementsAre(0.75, 0.25));
+  EXPECT_EQ(state.part_names.size(), kStepParts.size());
+  EXPECT_THAT(state.bytes_of_rank, ElementsAre(100, 200));
+  EXPECT_TRUE(std::isnan(state.peak_flops)) << "it is not known";
+  EXPECT_EQ(state.peak_from, "calibrate");
+  EXPECT_GT(state.resident_bytes, 0);
   ASSERT_EQ(state.workers.size(), 1);
   EXPECT_THAT(state.workers[0].ranks, ElementsAre(0, 1));
   EXPECT_EQ(state.warnings, 1);
   EXPECT_FALSE(state.has_ended);
   EXPECT_TRUE(reader->IsAlive());
+}
+
+TEST(LiveRunTest, WhatGoesOnBeforeTheFirstStepIsToldUntilThen) {
+  ManualClock clock;
+  LiveRun run("compiles", &clock);
+  const auto reader = ReaderOfThis();
+  run.SetDoing({"pass", 3, 13});
+  EXPECT_EQ(StateOf(*reader).doing.what, "pass");
+  EXPECT_EQ(StateOf(*reader).doing.done, 3);
+  run.Enter(Phase::kTraining);
+  EXPECT_EQ(StateOf(*reader).doing.what, "");
+}
+
+TEST(LiveRunTest, AStepHasItsPartsInTheStateAndInTheHistory) {
+  ManualClock clock;
+  LiveRun run("parts", &clock);
+  const auto reader = ReaderOfThis();
+  run.ReportStep(StepNumber(1, 1));
+  EXPECT_TRUE(StateOf(*reader).step.parts.empty()) << "they are not known";
+  clock.AdvanceTo(kSecondNs);
+  LiveStep step = StepNumber(2, 1);
+  step.mfu = 0.5;
+  step.parts = {0.123456, 0.876544};
+  run.ReportStep(step);
+  EXPECT_THAT(StateOf(*reader).step.parts, ElementsAre(0.1235, 0.8765));
+  EXPECT_EQ(StateOf(*reader).step.mfu, 0.5);
+  EXPECT_EQ(HistoryOf(*reader, "step").back()["step"]["parts"][1], 0.8765);
 }
 
 TEST(LiveRunTest, TheEndStaysReadableAfterTheRunIsGone) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -19,6 +20,9 @@ namespace {
 constexpr double kMsPerSecond = 1e3;
 constexpr int kBarCells = 30;
 constexpr int kBusyCells = 10;
+constexpr int kPartCells = 20;
+constexpr double kPartShownMin = 0.005;  // of a step
+constexpr size_t kPartNameColumns = 32;
 constexpr size_t kHostColumns = 12;
 constexpr size_t kReportLines = 12;
 // A record that is not written for this long says so, because a step may be long or a run stopped.
@@ -88,6 +92,8 @@ void AddHead(const SeenRun& run, int64_t now_unix_ms, Screen* screen) {
                              state.where.empty() ? "" : absl::StrCat(" ", state.where), ", ",
                              BytesText(static_cast<double>(state.bytes_per_rank)), " each"));
   }
+  if (state.phase == "starting" && !run.is_over() && !state.doing.what.empty())
+    screen->Add(TextOf(state.doing));
   const double age_ms = static_cast<double>(now_unix_ms - state.updated_unix_ms);
   if (!state.has_ended && run.is_alive && age_ms > kStaleMs) {
     screen->Add(absl::StrCat("no news for ", DurationText(age_ms / kMsPerSecond),
@@ -119,8 +125,43 @@ void AddStep(const SeenRun& run, int64_t now_unix_ms, Screen* screen) {
                                    ShortCount(step.items_per_second), " ", state.item, "/s");
   if (std::isfinite(state.flops_per_step) && state.flops_per_step > 0 && step.step_seconds > 0)
     absl::StrAppend(&speed, "  ", ShortCount(state.flops_per_step / step.step_seconds), "FLOP/s");
+  if (std::isfinite(step.mfu) && step.mfu > 0)
+    absl::StrAppend(&speed, absl::StrFormat("  MFU %.3g %%", step.mfu * 100));
   screen->Add(speed);
+  if (!(state.peak_flops > 0) && !state.peak_from.empty())
+    screen->Add(absl::StrCat("MFU unknown, because the peak is unknown: ", state.peak_from));
   if (!state.evaluation.empty()) screen->Add(state.evaluation);
+}
+
+std::string PercentText(double share) {
+  return std::isfinite(share) ? absl::StrFormat("%.0f %%", share * 100) : "";
+}
+
+std::string NameOfPart(const LiveState& state, size_t part) {
+  return part < state.part_names.size() ? state.part_names[part] : "";
+}
+
+// Shows where the time of a step goes, mean of all ranks.
+void AddParts(const LiveState& state, Screen* screen) {
+  const std::vector<double>& parts = state.step.parts;
+  if (parts.empty()) return;
+  screen->Add("");
+  screen->Add(absl::StrFormat("%-32s %9s", "A STEP BY CAUSE", "TIME"));
+  for (size_t part = 0; part < parts.size(); ++part) {
+    if (!(parts[part] >= kPartShownMin)) continue;
+    screen->Add(absl::StrFormat("%-32s %9s %5s %s", Cut(NameOfPart(state, part), kPartNameColumns),
+                                TimeText(parts[part] * state.step.step_seconds * 1e9),
+                                PercentText(parts[part]), BarOf(parts[part], kPartCells)));
+  }
+}
+
+// Returns the share of all waits; NaN if the parts are not known.
+double WaitsOf(const LiveState& state, const std::vector<double>& parts) {
+  double waits = parts.empty() ? std::nan("") : 0;
+  for (size_t part = 0; part < parts.size(); ++part) {
+    if (absl::StartsWith(NameOfPart(state, part), "waits")) waits += parts[part];
+  }
+  return waits;
 }
 
 std::string RanksText(const std::vector<int64_t>& ranks) {
@@ -133,58 +174,81 @@ std::string BusyText(double share) {
   return absl::StrFormat("%s %3.0f %%", BarOf(share, kBusyCells), share * 100);
 }
 
-// A worker's busy share is the mean of its ranks'.
-double MeanBusy(const std::vector<int64_t>& ranks, const std::map<int64_t, double>& busy) {
-  double sum = 0;
+// The shares of a worker are the means of its ranks'. NaN: not known.
+struct WorkerShares {
+  double busy = 0, waits = 0;
+};
+
+WorkerShares SharesOf(const LiveState& state, const LiveState::Worker& worker,
+                      const std::map<int64_t, const LiveState::Busy*>& rank_of) {
+  WorkerShares sum;
   int count = 0;
-  for (const int64_t rank : ranks) {
-    const auto at = busy.find(rank);
-    if (at == busy.end()) continue;
-    sum += at->second;
+  for (const int64_t rank : worker.ranks) {
+    const auto at = rank_of.find(rank);
+    if (at == rank_of.end()) continue;
+    sum.busy += at->second->share;
+    sum.waits += WaitsOf(state, at->second->parts);
     ++count;
   }
-  return count == 0 ? std::nan("") : sum / count;
+  if (count == 0) return {std::nan(""), std::nan("")};
+  return {sum.busy / count, sum.waits / count};
 }
 
-void AddWorkers(const LiveState& state, const std::map<int64_t, double>& busy, int rows_max,
-                Screen* screen) {
+void AddWorkers(const LiveState& state, int rows_max, Screen* screen) {
   const bool has_hosts =
       std::any_of(state.workers.begin(), state.workers.end(),
                   [](const LiveState::Worker& worker) { return !worker.host.empty(); });
+  std::map<int64_t, const LiveState::Busy*> rank_of;
+  for (const LiveState::Busy& rank : state.work) rank_of[rank.rank] = &rank;
   const auto row = [&](const std::string& ranks, const std::string& host, const std::string& pid,
-                       const std::string& beat, const std::string& busy_text,
-                       const std::string& now) {
-    screen->Add(absl::StrCat(absl::StrFormat("%-9s ", ranks),
-                             has_hosts ? absl::StrFormat("%-12s ", Cut(host, kHostColumns)) : "",
-                             absl::StrFormat("%8s %-10s %7s  ", pid, beat, busy_text), now));
+                       const std::string& beat, const std::string& busy, const std::string& waits,
+                       const std::string& memory, const std::string& now) {
+    screen->Add(absl::StrCat(
+        absl::StrFormat("%-9s ", ranks),
+        has_hosts ? absl::StrFormat("%-12s ", Cut(host, kHostColumns)) : "",
+        absl::StrFormat("%8s %-10s %7s %5s %9s  ", pid, beat, busy, waits, memory), now));
   };
   screen->Add("");
-  row("RANKS", "HOST", "PID", "HEARTBEAT", "IN ACTS", "NOW");
+  row("RANKS", "HOST", "PID", "HEARTBEAT", "IN ACTS", "WAITS", "MEMORY", "NOW");
   int rows = 0;
   for (const LiveState::Worker& worker : state.workers) {
     if (rows++ == rows_max) break;
-    const double share = MeanBusy(worker.ranks, busy);
+    const WorkerShares shares = SharesOf(state, worker, rank_of);
     const std::string beat =
         worker.state == "connected"
             ? DurationText(static_cast<double>(worker.silent_ms) / kMsPerSecond)
             : worker.state;
     row(RanksText(worker.ranks), worker.host, absl::StrCat(worker.pid), beat,
-        std::isfinite(share) ? absl::StrFormat("%.0f %%", share * 100) : "", worker.activity);
+        PercentText(shares.busy), PercentText(shares.waits),
+        worker.resident_bytes > 0 ? BytesText(static_cast<double>(worker.resident_bytes)) : "",
+        worker.activity);
   }
   if (const int more = static_cast<int>(state.workers.size()) - rows_max; more > 0)
     screen->Add(absl::StrCat("and ", Plural(more, "more process")));
 }
 
+std::string PlannedText(const LiveState& state, int64_t rank) {
+  if (rank < 0 || rank >= static_cast<int64_t>(state.bytes_of_rank.size())) return "";
+  return BytesText(static_cast<double>(state.bytes_of_rank[static_cast<size_t>(rank)]));
+}
+
 void AddRanks(const LiveState& state, int rows_max, Screen* screen) {
   screen->Add("");
-  screen->Add(absl::StrFormat("%-9s %-6s %-16s", "RANK", "STAGE", "IN ACTS"));
+  screen->Add(
+      absl::StrFormat("%-9s %-6s %-18s %5s %10s", "RANK", "STAGE", "IN ACTS", "WAITS", "PLANNED"));
   int rows = 0;
   for (const LiveState::Busy& rank : state.work) {
     if (rows++ == rows_max) break;
-    screen->Add(absl::StrFormat("%-9d %-6d %-16s", rank.rank, rank.stage, BusyText(rank.share)));
+    screen->Add(absl::StrFormat("%-9d %-6d %-18s %5s %10s", rank.rank, rank.stage,
+                                BusyText(rank.share), PercentText(WaitsOf(state, rank.parts)),
+                                PlannedText(state, rank.rank)));
   }
   if (const int more = static_cast<int>(state.work.size()) - rows_max; more > 0)
     screen->Add(absl::StrCat("and ", Plural(more, "more rank")));
+  if (state.resident_bytes > 0) {
+    screen->Add(absl::StrCat("memory of the process: ",
+                             BytesText(static_cast<double>(state.resident_bytes))));
+  }
 }
 
 void AddEnd(const LiveState& state, Screen* screen) {
@@ -203,12 +267,92 @@ std::string LabelText(const std::string& text) {
   return absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"\"", "\\\""}, {"\n", "\\n"}});
 }
 
-void AddGauge(const std::string& name, const std::string& help, const std::string& labels,
-              double value, std::string* text) {
-  if (!std::isfinite(value)) return;
-  if (!help.empty())
-    absl::StrAppend(text, "# HELP weir_", name, " ", help, "\n# TYPE weir_", name, " gauge\n");
-  absl::StrAppend(text, "weir_", name, "{", labels, "} ", absl::StrFormat("%.10g", value), "\n");
+std::string Label(const std::string& name, const std::string& value) {
+  return absl::StrCat(name, "=\"", LabelText(value), "\"");
+}
+
+// Gauges are lines in the text format of Prometheus. Each has the labels of the job. The values of
+// one gauge come one after another, and the first of them describes the gauge.
+class Gauges {
+ public:
+  explicit Gauges(std::string job) : job_(std::move(job)) {}
+
+  void Add(const std::string& name, const std::string& help, double value,
+           const std::vector<std::string>& labels = {}) {
+    if (!std::isfinite(value)) return;
+    if (name != last_name_) {
+      absl::StrAppend(&text_, "# HELP weir_", name, " ", help, "\n# TYPE weir_", name, " gauge\n");
+    }
+    last_name_ = name;
+    absl::StrAppend(&text_, "weir_", name, "{", job_, labels.empty() ? "" : ",",
+                    absl::StrJoin(labels, ","), "} ", absl::StrFormat("%.10g", value), "\n");
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  const std::string job_;
+  std::string last_name_, text_;
+};
+
+void AddFactGauges(const LiveState& state, Gauges* gauges) {
+  gauges->Add("steps", "Steps of the whole run.", static_cast<double>(state.steps));
+  gauges->Add("parameters", "Parameters of the model.", static_cast<double>(state.parameters));
+  gauges->Add("memory_bytes_per_device", "Memory that a device needs at most.",
+              static_cast<double>(state.bytes_per_rank));
+  for (size_t rank = 0; rank < state.bytes_of_rank.size(); ++rank) {
+    gauges->Add("rank_planned_bytes", "Memory of a rank, as planned.",
+                static_cast<double>(state.bytes_of_rank[rank]),
+                {Label("rank", absl::StrCat(rank))});
+  }
+  gauges->Add("peak_flops", "Arithmetic that all devices can do in a second.", state.peak_flops);
+  if (state.resident_bytes > 0) {
+    gauges->Add("resident_bytes", "Memory in RAM of the process that started the run.",
+                static_cast<double>(state.resident_bytes));
+  }
+}
+
+void AddStepGauges(const LiveState& state, Gauges* gauges) {
+  const LiveState::Step& step = state.step;
+  gauges->Add("step", "Steps done.", static_cast<double>(step.step));
+  gauges->Add("loss", "Loss of the last step.", step.loss);
+  gauges->Add("gradient_norm", "Norm of the gradients of the last update.", step.gradient_norm);
+  gauges->Add("learning_rate", "Learning rate of the last step.", step.learning_rate);
+  gauges->Add("step_seconds", "Mean time of the last steps.", step.step_seconds);
+  gauges->Add("items_per_second", "Items that the last steps learnt from, in a second.",
+              step.items_per_second, {Label("item", state.item)});
+  if (state.peak_flops > 0)
+    gauges->Add("mfu_ratio", "Model flops of the last steps over the peak.", step.mfu);
+  for (size_t part = 0; part < step.parts.size(); ++part) {
+    gauges->Add("step_part_seconds", "Mean time of the last steps by cause, mean of all ranks.",
+                step.parts[part] * step.step_seconds, {Label("part", NameOfPart(state, part))});
+  }
+}
+
+void AddRankGauges(const LiveState& state, Gauges* gauges) {
+  for (const LiveState::Busy& rank : state.work) {
+    gauges->Add("rank_busy_ratio", "Share of the last steps that a rank was in acts.", rank.share,
+                {Label("rank", absl::StrCat(rank.rank))});
+  }
+  for (const LiveState::Busy& rank : state.work) {
+    for (size_t part = 0; part < rank.parts.size(); ++part) {
+      gauges->Add("rank_part_ratio", "Share of the last steps of a rank by cause.",
+                  rank.parts[part],
+                  {Label("rank", absl::StrCat(rank.rank)), Label("part", NameOfPart(state, part))});
+    }
+  }
+  const auto labels = [](const LiveState::Worker& worker) {
+    return std::vector<std::string>{Label("ranks", RanksText(worker.ranks)),
+                                    Label("host", worker.host)};
+  };
+  for (const LiveState::Worker& worker : state.workers) {
+    gauges->Add("worker_silent_seconds", "Time since the last heartbeat of a worker.",
+                static_cast<double>(worker.silent_ms) / kMsPerSecond, labels(worker));
+  }
+  for (const LiveState::Worker& worker : state.workers) {
+    if (worker.resident_bytes <= 0) continue;
+    gauges->Add("worker_resident_bytes", "Memory in RAM of a worker's process.",
+                static_cast<double>(worker.resident_bytes), labels(worker));
+  }
 }
 
 }  // namespace
@@ -217,10 +361,9 @@ std::string TopText(const SeenRun& run, int64_t now_unix_ms, int rows_max, int c
   Screen screen(columns);
   AddHead(run, now_unix_ms, &screen);
   AddStep(run, now_unix_ms, &screen);
-  std::map<int64_t, double> busy;
-  for (const LiveState::Busy& rank : run.state.work) busy[rank.rank] = rank.share;
+  AddParts(run.state, &screen);
   if (!run.state.workers.empty()) {
-    AddWorkers(run.state, busy, rows_max, &screen);
+    AddWorkers(run.state, rows_max, &screen);
   } else if (!run.state.work.empty()) {
     AddRanks(run.state, rows_max, &screen);
   }
@@ -243,51 +386,19 @@ std::string RunsText(const std::vector<SeenRun>& runs, int64_t now_unix_ms, int 
 
 std::string PrometheusText(const SeenRun& run, int64_t now_unix_ms) {
   const LiveState& state = run.state;
-  const std::string job = absl::StrCat("job_name=\"", LabelText(state.title), "\"");
-  std::string text;
-  const auto gauge = [&](const std::string& name, const std::string& help, double value) {
-    AddGauge(name, help, job, value, &text);
-  };
-  gauge("up", "1 while the starter of the run lives and the run has not ended.",
-        run.is_alive && !state.has_ended ? 1 : 0);
-  gauge("state_age_seconds", "Time since the run last wrote its state.",
-        SecondsSince(state.updated_unix_ms, now_unix_ms));
-  gauge("warnings", "Warnings and errors that the run has printed.",
-        static_cast<double>(state.warnings));
-  if (state.has_facts) {
-    gauge("steps", "Steps of the whole run.", static_cast<double>(state.steps));
-    gauge("parameters", "Parameters of the model.", static_cast<double>(state.parameters));
-    gauge("memory_bytes_per_device", "Memory that a device needs at most.",
-          static_cast<double>(state.bytes_per_rank));
-  }
-  if (state.has_step) {
-    gauge("step", "Steps done.", static_cast<double>(state.step.step));
-    gauge("loss", "Loss of the last step.", state.step.loss);
-    gauge("gradient_norm", "Norm of the gradients of the last update.", state.step.gradient_norm);
-    gauge("learning_rate", "Learning rate of the last step.", state.step.learning_rate);
-    gauge("step_seconds", "Mean time of the last steps.", state.step.step_seconds);
-    AddGauge("items_per_second", "Items that the last steps learnt from, in a second.",
-             absl::StrCat(job, ",item=\"", LabelText(state.item), "\""),
-             state.step.items_per_second, &text);
-  }
-  if (state.has_ended) gauge("exit_code", "Exit code of the run.", static_cast<double>(state.code));
-  if (run.is_over()) return text;
-  bool is_first = true;
-  for (const LiveState::Busy& rank : state.work) {
-    AddGauge(
-        "rank_busy_ratio",
-        std::exchange(is_first, false) ? "Share of the last steps that a rank was in acts." : "",
-        absl::StrCat(job, ",rank=\"", rank.rank, "\""), rank.share, &text);
-  }
-  is_first = true;
-  for (const LiveState::Worker& worker : state.workers) {
-    AddGauge("worker_silent_seconds",
-             std::exchange(is_first, false) ? "Time since the last heartbeat of a worker." : "",
-             absl::StrCat(job, ",ranks=\"", RanksText(worker.ranks), "\",host=\"",
-                          LabelText(worker.host), "\""),
-             static_cast<double>(worker.silent_ms) / kMsPerSecond, &text);
-  }
-  return text;
+  Gauges gauges("job_name=\"" + LabelText(state.title) + "\"");
+  gauges.Add("up", "1 while the starter of the run lives and the run has not ended.",
+             run.is_alive && !state.has_ended ? 1 : 0);
+  gauges.Add("state_age_seconds", "Time since the run last wrote its state.",
+             SecondsSince(state.updated_unix_ms, now_unix_ms));
+  gauges.Add("warnings", "Warnings and errors that the run has printed.",
+             static_cast<double>(state.warnings));
+  if (state.has_facts) AddFactGauges(state, &gauges);
+  if (state.has_step) AddStepGauges(state, &gauges);
+  if (state.has_ended)
+    gauges.Add("exit_code", "Exit code of the run.", static_cast<double>(state.code));
+  if (!run.is_over()) AddRankGauges(state, &gauges);
+  return gauges.text();
 }
 
 }  // namespace weir::live

@@ -35,10 +35,17 @@ SeenRun Training() {
   state.where = "in 2 processes";
   state.item = "tokens";
   state.flops_per_step = 2e9;
-  state.step = {125, 2.25, 0.5, 1e-3, 52300, 0.5, 72};
-  state.work = {{0, 0, 0.8}, {1, 0, 0.6}, {2, 0, 0.1}, {3, 0, 0.1}};
-  state.workers = {{{0, 1}, "", "connected", "forward layers.1", 11, 200, 9000},
-                   {{2, 3}, "a-host-with-a-long-name", "ended", std::string(100, 'x'), 12, 0, 9}};
+  state.part_names = {"compute", "waits for other ranks", "waits for free slots"};
+  state.bytes_of_rank = {1 << 20, 2 << 20, 3 << 20, 4 << 20};
+  state.peak_flops = 16e9;
+  state.step = {125, 2.25, 0.5, 1e-3, 52300, 0.5, 72, 0.25, {0.6, 0.396, 0.004}};
+  state.work = {{0, 0, 0.8, {0.8, 0.1, 0.1}},
+                {1, 0, 0.6, {0.6, 0.3, 0.1}},
+                {2, 0, 0.1, {0.1, 0.8, 0.1}},
+                {3, 0, 0.1, {0.1, 0.9, 0}}};
+  state.workers = {
+      {{0, 1}, "", "connected", "forward layers.1", 11, 200, 9000, 96 << 20},
+      {{2, 3}, "a-host-with-a-long-name", "ended", std::string(100, 'x'), 12, 0, 9, 0}};
   return run;
 }
 
@@ -65,9 +72,45 @@ TEST(TopTextTest, SaysHowFarTheRunIsAndWhatItsProcessesDo) {
   EXPECT_THAT(screen, HasSubstr("gpt  pid 4711  training for 1m12s"));
   EXPECT_THAT(screen, HasSubstr("step 125/500 [########......................] 25 %  1m12s left"));
   EXPECT_THAT(screen, HasSubstr("loss 2.25  grad 0.5  lr 0.001"));
-  EXPECT_THAT(screen, HasSubstr("500 ms a step  52.3k tokens/s  4.00GFLOP/s"));
-  EXPECT_THAT(screen, HasSubstr("   70 %  forward layers.1")) << "the mean of ranks 0 and 1";
+  EXPECT_THAT(screen, HasSubstr("500 ms a step  52.3k tokens/s  4.00GFLOP/s  MFU 25 %"));
+  EXPECT_THAT(screen, HasSubstr("   70 %  30 %  96.0 MiB  forward")) << "means of ranks 0 and 1";
   EXPECT_THAT(screen, HasSubstr("a-host-with…"));
+}
+
+TEST(TopTextTest, TheStepIsDividedByCause) {
+  const std::string screen = TopText(Training(), kNowMs, 16);
+  EXPECT_THAT(screen, HasSubstr("compute                             300 ms  60 % [############"));
+  EXPECT_THAT(screen, HasSubstr("waits for other ranks               198 ms  40 % [########...."));
+  EXPECT_THAT(screen, Not(HasSubstr("free slots"))) << "a part too small to see";
+}
+
+TEST(TopTextTest, RanksOfOneProcessHaveTheirPlannedMemory) {
+  SeenRun run = Training();
+  run.state.workers.clear();
+  run.state.resident_bytes = 50 << 20;
+  const std::string screen = TopText(run, kNowMs, 16);
+  EXPECT_THAT(screen, HasSubstr("2         0      [#.........]  10 %  90 %    3.0 MiB\n"));
+  EXPECT_THAT(screen, HasSubstr("memory of the process: 50.0 MiB\n"));
+}
+
+TEST(TopTextTest, WithoutAPeakTheScreenSaysWhatWouldTellIt) {
+  SeenRun run = Training();
+  run.state.peak_flops = run.state.step.mfu = NAN;
+  run.state.peak_from = "weir calibrate JOB --keep";
+  const std::string screen = TopText(run, kNowMs, 16);
+  EXPECT_THAT(screen, HasSubstr("the peak is unknown: weir calibrate JOB --keep\n"));
+  EXPECT_THAT(PrometheusText(run, kNowMs), Not(HasSubstr("weir_mfu")));
+}
+
+TEST(TopTextTest, ARunThatCompilesSaysWhatItDoes) {
+  SeenRun run;
+  run.state.phase = "starting";
+  run.state.phase_since_unix_ms = run.state.updated_unix_ms = kNowMs;
+  run.state.doing = {"compiler pass solve-rhythm of the training plan", 12, 13};
+  EXPECT_THAT(TopText(run, kNowMs, 16),
+              HasSubstr("compiler pass solve-rhythm of the training plan: 12 of 13 done\n"));
+  run.state.phase = "training";
+  EXPECT_THAT(TopText(run, kNowMs, 16), Not(HasSubstr("solve-rhythm")));
 }
 
 TEST(TopTextTest, MoreProcessesThanRowsAreCounted) {
@@ -111,6 +154,10 @@ TEST(PrometheusTextTest, EachGaugeIsDescribedOnceAndHasFiniteValues) {
   EXPECT_THAT(text, HasSubstr("weir_step{job_name=\"a \\\"b\\\"\\\\\"} 125\n"));
   EXPECT_THAT(text, Not(HasSubstr("weir_loss")));
   EXPECT_THAT(text, HasSubstr("rank=\"3\"} 0.1\n"));
+  EXPECT_THAT(text, HasSubstr("part=\"compute\"} 0.3\n"));
+  EXPECT_THAT(text, HasSubstr("rank=\"1\",part=\"waits for other ranks\"} 0.3\n"));
+  EXPECT_THAT(text, HasSubstr("\"} 0.25\n")) << "MFU";
+  EXPECT_THAT(text, HasSubstr("ranks=\"0,1\",host=\"\"} 100663296\n"));
   run.state.has_ended = true;
   run.state.code = 137;
   EXPECT_THAT(PrometheusText(run, kNowMs),

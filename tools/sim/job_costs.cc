@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +12,7 @@
 #include "runtime/base/unit_text.h"
 #include "tools/sim/cluster_costs.h"
 #include "tools/sim/cluster_file.h"
+#include "tools/sim/device_costs.h"
 
 namespace weir::sim {
 namespace {
@@ -42,6 +45,19 @@ proto::Cluster DefaultCluster(int64_t ranks) {
   SetLink(peaks.within_host, cluster.mutable_within_host());
   SetLink(peaks.between_hosts, cluster.mutable_between_hosts());
   return cluster;
+}
+
+constexpr char kHowToMeasure[] = "weir calibrate JOB --keep";
+
+// Returns the flops in a second of `ranks` devices of a host, which have no more cores than the
+// host. 0: the device has no peak for such operands.
+double PeakOfHost(const proto::HostGroup& host, const proto::DeviceModel& device,
+                  const std::string& dtype, int64_t ranks, int threads_per_device) {
+  const double peak = DeviceCosts(device).PeakFlops(dtype);
+  if (device.cores() <= 0) return peak * static_cast<double>(ranks);
+  int64_t cores = ranks * threads_per_device;
+  if (host.cores() > 0) cores = std::min<int64_t>(cores, host.cores());
+  return peak * static_cast<double>(cores) / device.cores();
 }
 
 std::string Environment(const char* name) {
@@ -97,6 +113,35 @@ void JobCosts::TellHosts(proto::Job* job) const {
     if (group.devices() != devices) return;
   }
   job->mutable_mesh()->set_devices_per_host(devices);
+}
+
+train::PeakArithmetic JobCosts::PeakFor(const proto::Job& job,
+                                        const train::DevicesInUse& devices) const {
+  if (source_ == Source::kDefaults) return {0, kHowToMeasure};
+  if (source_ == Source::kKept && devices.hosts > 1)
+    return {0, "--cluster FILE of the hosts; the costs that are kept are of one"};
+  const std::string dtype = job.training().precision() == proto::Training::BF16 ? "bf16" : "f32";
+  std::map<std::string, const proto::DeviceModel*> models;
+  for (const proto::DeviceModel& model : cluster_.device()) models[model.name()] = &model;
+  double peak = 0;
+  int64_t left = devices.ranks;
+  for (const proto::HostGroup& group : cluster_.host()) {
+    for (int32_t k = 0; k < std::max(1, group.count()) && left > 0; ++k) {
+      const auto model = models.find(group.device());
+      if (model == models.end()) break;
+      // A job may have more devices than the machine whose costs are kept: they share its cores.
+      const int64_t here =
+          source_ == Source::kKept ? left : std::min<int64_t>(left, group.devices());
+      const double of_host =
+          PeakOfHost(group, *model->second, dtype, here, devices.threads_per_device);
+      if (of_host <= 0)
+        return {0, absl::StrCat(kHowToMeasure, ": ", Text(), " have no peak of ", dtype)};
+      peak += of_host;
+      left -= here;
+    }
+  }
+  if (left > 0) return {0, "--cluster FILE of as many devices as the mesh has"};
+  return {peak, Text()};
 }
 
 // The costs that were kept are those of a machine, not of the cluster that the job will have.

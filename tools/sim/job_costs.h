@@ -19,6 +19,7 @@
 #include "compiler/cost/cost_model.h"
 #include "proto/cluster.pb.h"
 #include "proto/job.pb.h"
+#include "tools/train/peak_arithmetic.h"
 
 namespace weir::sim {
 
@@ -50,6 +51,11 @@ class JobCosts {
   std::string MissingDevicesText(int64_t ranks) const;
   // The costs with which the compiler plans. The costs live as long as any copy of this object.
   const compiler::CostModel& model() const { return *model_; }
+  // Returns the peak arithmetic of the devices of `job`, for operands of its precision, as the
+  // costs have it; not known from the defaults, which are not of this machine, nor from the costs
+  // kept of this machine if the job runs on several. Devices that share cores have no more than the
+  // cores.
+  train::PeakArithmetic PeakFor(const proto::Job& job, const train::DevicesInUse& devices) const;
   // Returns "the costs of here.textproto", or "the default costs: those of a server's core, not of
   // this machine".
   std::string Text() const;

@@ -76,5 +76,49 @@ TEST_F(JobCostsTest, AClusterThatWasReadGivesTheSameCosts) {
   EXPECT_EQ(JobCosts::Of(JobCosts::Defaults().cluster()).source(), JobCosts::Source::kDefaults);
 }
 
+proto::Job JobOf(proto::Training::Precision precision) {
+  proto::Job job;
+  job.mutable_training()->set_precision(precision);
+  return job;
+}
+
+train::PeakArithmetic PeakOf(const JobCosts& costs, const train::DevicesInUse& devices) {
+  return costs.PeakFor(JobOf(proto::Training::F32), devices);
+}
+
+TEST_F(JobCostsTest, ThePeakIsThatOfTheDevicesInUse) {
+  const absl::StatusOr<JobCosts> given = JobCosts::Choose(home_.Write("given.textproto", kCluster));
+  ASSERT_TRUE(given.ok()) << given.status();
+  EXPECT_EQ(PeakOf(*given, {1, 1, 1}).flops_per_second, 1e10);
+  EXPECT_EQ(PeakOf(*given, {2, 1, 1}).flops_per_second, 2e10);
+  EXPECT_THAT(PeakOf(*given, {2, 1, 1}).from, HasSubstr("given.textproto"));
+  EXPECT_EQ(PeakOf(*given, {3, 1, 1}).flops_per_second, 0) << "the cluster has two";
+}
+
+TEST_F(JobCostsTest, DevicesThatShareCoresHaveNoMoreThanTheCores) {
+  ::setenv("WEIR_CLUSTER",
+           home_
+               .Write("kept.textproto", R"(
+    device { name: "core" cores: 1 bytes_per_second: 1e10 peak { dtype: "f32" flops_per_second: 1e10 } }
+    host { device: "core" devices: 4 cores: 4 })")
+               .c_str(),
+           1);
+  const absl::StatusOr<JobCosts> kept = JobCosts::Choose("");
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_EQ(PeakOf(*kept, {2, 1, 1}).flops_per_second, 2e10);
+  EXPECT_EQ(PeakOf(*kept, {2, 2, 1}).flops_per_second, 4e10) << "two threads each";
+  EXPECT_EQ(PeakOf(*kept, {16, 1, 1}).flops_per_second, 4e10) << "sixteen share four cores";
+  EXPECT_EQ(PeakOf(*kept, {2, 1, 2}).flops_per_second, 0) << "nobody measured the other host";
+  const train::PeakArithmetic bf16 = kept->PeakFor(JobOf(proto::Training::BF16), {1, 1, 1});
+  EXPECT_EQ(bf16.flops_per_second, 0);
+  EXPECT_THAT(bf16.from, HasSubstr("no peak of bf16"));
+}
+
+TEST_F(JobCostsTest, TheDefaultsAreNoPeakOfThisMachine) {
+  const train::PeakArithmetic peak = PeakOf(JobCosts::Defaults(), {1, 1, 1});
+  EXPECT_EQ(peak.flops_per_second, 0);
+  EXPECT_THAT(peak.from, HasSubstr("weir calibrate"));
+}
+
 }  // namespace
 }  // namespace weir::sim

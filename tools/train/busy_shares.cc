@@ -1,5 +1,7 @@
 #include "tools/train/busy_shares.h"
 
+#include "tools/train/step_shares.h"
+
 namespace weir::train {
 namespace {
 
@@ -13,10 +15,11 @@ std::vector<live::RankBusy> BusyShares::Look(const std::vector<actors::RankWorkR
   if (seconds_ < kWindowSeconds) return {};
   std::vector<live::RankBusy> shares;
   for (const actors::RankWorkReport& rank : work) {
-    int64_t& before_ns = before_ns_[rank.rank];
-    shares.push_back(
-        {rank.rank, rank.stage, static_cast<double>(rank.busy_ns - before_ns) * 1e-9 / seconds_});
-    before_ns = rank.busy_ns;
+    Account& before = before_[rank.rank];
+    shares.push_back({rank.rank, rank.stage,
+                      static_cast<double>(rank.busy_ns - before.busy_ns) * 1e-9 / seconds_,
+                      SharesOf(before.part_ns, rank.part_ns, seconds_)});
+    before = {rank.busy_ns, rank.part_ns};
   }
   seconds_ = 0;
   return shares;

@@ -1,5 +1,5 @@
-// Finds, while a job runs, which share of the time each rank spends in acts. In the rest the rank
-// waits for others, or has nothing to do. Not here: which rank is slow (straggler_watch.h).
+// Finds, while a job runs, which share of the time each rank spends in acts, and in each part of a
+// step by cause (step_shares.h). Not here: which rank is slow (straggler_watch.h).
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -20,8 +20,12 @@ class BusyShares {
   std::vector<live::RankBusy> Look(const std::vector<actors::RankWorkReport>& work, double seconds);
 
  private:
-  std::map<RankId, int64_t> before_ns_;  // in acts, at the start of the window
-  double seconds_ = 0;                   // of this window
+  struct Account {
+    int64_t busy_ns = 0;  // in acts
+    actors::TimeParts part_ns = {};
+  };
+  std::map<RankId, Account> before_;  // at the start of the window
+  double seconds_ = 0;                // of this window
 };
 
 }  // namespace weir::train

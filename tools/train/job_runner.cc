@@ -23,6 +23,7 @@ absl::StatusOr<std::unique_ptr<JobRunner>> LocalRunner::Open(const proto::Job& j
   group_options.first_step = options.first_step;
   group_options.on_nonfinite = options.on_nonfinite;
   group_options.prepared = options.prepared;
+  group_options.tell = options.tell;
   WEIR_ASSIGN_OR_RETURN(runner->group_, RankGroup::Open(job, group_options));
   const RankGroup& group = *runner->group_;
   RunnerFacts& facts = runner->facts_;

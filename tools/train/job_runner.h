@@ -40,6 +40,7 @@ struct RunnerOptions {
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
   // The result of earlier compiling and opening. Null: the runner does both.
   const PreparedTraining* prepared = nullptr;
+  live::TellDoing tell;  // of ranks that are loaded; null: nobody is told
 };
 
 // After an error of kUnavailable, kAborted, kDeadlineExceeded or kCancelled the ranks are gone.

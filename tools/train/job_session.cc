@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
+#include "runtime/base/unit_text.h"
 #include "runtime/device/device_factory.h"
 #include "runtime/limits/process_limits.h"
 #include "tools/sandbox/run_confined.h"
@@ -72,6 +73,18 @@ int ThreadsPerDevice(const proto::Job& job, int asked, int64_t devices) {
   return static_cast<int>(std::max<int64_t>(1, NumCores() / std::max<int64_t>(1, devices)));
 }
 
+std::function<void(const compiler::PassProgress&)> TellsPasses(const live::TellDoing& tell,
+                                                               compiler::PlanMode mode) {
+  const char* const plan = mode == compiler::PlanMode::kTrain ? "training" : "evaluation";
+  return [&tell, plan](const compiler::PassProgress& progress) {
+    tell({absl::StrCat("compiler pass ", progress.pass, " of the ", plan, " plan",
+                       progress.functions == 0
+                           ? ""
+                           : absl::StrCat(", ", Plural(progress.functions, "function"))),
+          progress.done, progress.of});
+  };
+}
+
 absl::StatusOr<std::unique_ptr<compiler::LogicalPlan>> CompileConfined(
     const proto::Job& job, const compiler::CompileOptions& options) {
   std::unique_ptr<compiler::LogicalPlan> plan;
@@ -107,6 +120,7 @@ absl::StatusOr<JobSession> OpenJobSession(const proto::Job& job, const JobSessio
   compiler::CompileOptions compile;
   compile.mode = options.mode;
   compile.rhythm = options.rhythm.get();
+  if (options.tell != nullptr) compile.on_pass = TellsPasses(options.tell, options.mode);
   JobSession opened;
   opened.plan = options.plan;
   if (opened.plan == nullptr) {
@@ -128,6 +142,10 @@ absl::StatusOr<JobSession> OpenJobSession(const proto::Job& job, const JobSessio
   std::vector<proto::RankPlan> plans;
   WEIR_RETURN_IF_ERROR(sandbox::RunConfined([&]() -> absl::Status {
     for (const RankId rank : ranks) {
+      if (options.tell != nullptr) {
+        options.tell({"lowering ranks to load them", static_cast<int64_t>(plans.size()),
+                      static_cast<int64_t>(ranks.size())});
+      }
       WEIR_ASSIGN_OR_RETURN(proto::RankPlan plan, compiler::LowerForRank(*opened.plan, rank));
       SetOnNonfinite(options.on_nonfinite, &plan);
       plans.push_back(std::move(plan));

@@ -13,6 +13,7 @@
 #include "proto/job.pb.h"
 #include "runtime/base/ids.h"
 #include "runtime/transport/transport.h"
+#include "tools/live/live_run.h"
 #include "tools/train/on_nonfinite.h"
 
 namespace weir::train {
@@ -43,6 +44,7 @@ struct JobSessionOptions {
   std::shared_ptr<const compiler::JobRhythm> rhythm;
   actors::StateInitializer state_init;  // null: as the plan says
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
+  live::TellDoing tell;  // of passes and ranks; null: nobody is told
 };
 
 struct JobSession {
@@ -51,6 +53,10 @@ struct JobSession {
   std::unique_ptr<actors::Session> session;              // depends on its network
   int threads_per_device = 1;
 };
+
+// Returns what tells of the passes that compile a plan. `tell` must outlive it.
+std::function<void(const compiler::PassProgress&)> TellsPasses(const live::TellDoing& tell,
+                                                               compiler::PlanMode mode);
 
 // Runs CompileJob on a thread that may open no file and start nothing
 // (tools/sandbox/run_confined.h).

@@ -37,6 +37,8 @@ bool FitsMachine(const MemoryNeed& need, const MemoryBudget& budget) {
 
 std::string Text(double bytes) { return BytesText(bytes); }
 
+void TellNobody(const live::Doing&) {}
+
 // Ranks to look at, and for how many each stands.
 std::map<RankId, int64_t> RanksLookedAt(const compiler::LogicalPlan& plan) {
   std::map<RankId, int64_t> stands_for;
@@ -82,12 +84,15 @@ class StageWorkspaces {
 // Returns the need of the ranks of `plan` and, unless `evaluation` is null, of the ranks of
 // `evaluation` beside them.
 absl::StatusOr<NeedAndPlans> NeedBeside(const compiler::LogicalPlan& plan,
-                                        const compiler::LogicalPlan* evaluation,
-                                        int threads_asked) {
+                                        const compiler::LogicalPlan* evaluation, int threads_asked,
+                                        const live::TellDoing& tell) {
   NeedAndPlans of;
   const int threads = ThreadsPerDevice(*plan.job, threads_asked, plan.mesh.num_ranks());
   StageWorkspaces own_workspaces(threads), beside_workspaces(threads);
-  for (const auto& [rank, ranks] : RanksLookedAt(plan)) {
+  const std::map<RankId, int64_t> looked_at = RanksLookedAt(plan);
+  for (const auto& [rank, ranks] : looked_at) {
+    tell({"lowering ranks to find their memory", static_cast<int64_t>(of.plans.size()),
+          static_cast<int64_t>(looked_at.size())});
     WEIR_ASSIGN_OR_RETURN(proto::RankPlan own, compiler::LowerForRank(plan, rank));
     int64_t beside_bytes = 0;
     if (evaluation != nullptr) {
@@ -241,7 +246,7 @@ absl::StatusOr<NeedAndPlans> NeedAndPlansOf(const compiler::LogicalPlan& plan, B
     options.mode = compiler::PlanMode::kEvaluate;
     WEIR_ASSIGN_OR_RETURN(evaluation, compiler::CompileJob(EvaluationJob(*plan.job), options));
   }
-  return NeedBeside(plan, evaluation.get(), 0);
+  return NeedBeside(plan, evaluation.get(), 0, TellNobody);
 }
 
 absl::StatusOr<NeedAndPlans> NeedAndPlansOf(const compiler::LogicalPlan& plan) {
@@ -295,19 +300,23 @@ absl::Status CheckNeed(const compiler::LogicalPlan& plan, Beside beside, const M
 }
 
 absl::StatusOr<TrainingPlans> CompileTraining(const proto::Job& job, const store::Dataset* dataset,
-                                              const compiler::CostModel* costs) {
+                                              const compiler::CostModel* costs,
+                                              const live::TellDoing& tell) {
   TrainingPlans plans;
   compiler::CompileOptions options;
   options.costs = costs;
+  options.on_pass = TellsPasses(tell, options.mode);
   WEIR_ASSIGN_OR_RETURN(plans.training, CompileConfined(job, options));
   if (dataset == nullptr || dataset->num_held_out_batches() == 0) return plans;
   options.mode = compiler::PlanMode::kEvaluate;
+  options.on_pass = TellsPasses(tell, options.mode);
   WEIR_ASSIGN_OR_RETURN(plans.evaluation, CompileConfined(EvaluationJob(job), options));
   return plans;
 }
 
-absl::StatusOr<NeedAndPlans> NeedOf(const TrainingPlans& plans, int threads_per_device) {
-  return NeedBeside(*plans.training, plans.evaluation.get(), threads_per_device);
+absl::StatusOr<NeedAndPlans> NeedOf(const TrainingPlans& plans, int threads_per_device,
+                                    const live::TellDoing& tell) {
+  return NeedBeside(*plans.training, plans.evaluation.get(), threads_per_device, tell);
 }
 
 std::string NeedText(const compiler::LogicalPlan& plan, const MemoryNeed& need,

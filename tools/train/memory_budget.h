@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/compile.h"
 #include "runtime/store/dataset.h"
+#include "tools/live/live_run.h"
 
 namespace weir::train {
 
@@ -70,12 +71,15 @@ struct TrainingPlans {
   std::shared_ptr<const compiler::LogicalPlan> training;
   std::shared_ptr<const compiler::LogicalPlan> evaluation;  // null: nothing is held out
 };
-// Compiles the plans. Without a dataset (null) there is no evaluation plan.
+// Compiles the plans. Without a dataset (null) there is no evaluation plan. Here and below, `tell`
+// must not be null.
 absl::StatusOr<TrainingPlans> CompileTraining(const proto::Job& job, const store::Dataset* dataset,
-                                              const compiler::CostModel* costs);
+                                              const compiler::CostModel* costs,
+                                              const live::TellDoing& tell);
 
 // `threads_per_device` is the `asked` of ThreadsPerDevice; the workspace of kernels depends on it.
-absl::StatusOr<NeedAndPlans> NeedOf(const TrainingPlans& plans, int threads_per_device);
+absl::StatusOr<NeedAndPlans> NeedOf(const TrainingPlans& plans, int threads_per_device,
+                                    const live::TellDoing& tell);
 
 // Returns a sentence for people, without a newline: "fits: all 4 ranks need 166.7 MiB of the 23.5
 // GiB of this machine; rank 0 needs most, ...".

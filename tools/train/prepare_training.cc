@@ -117,7 +117,7 @@ absl::Status TryFeeds(const compiler::LogicalPlan& plan, const store::Dataset& d
 // Makes the proofs that a session makes for its ranks' plans.
 absl::Status ProvePlans(const compiler::LogicalPlan& plan,
                         const std::map<RankId, proto::RankPlan>& lowered,
-                        PreparedTraining* prepared) {
+                        const live::TellDoing& tell, PreparedTraining* prepared) {
   std::vector<actors::Plan> plans;
   const auto add = [&](const proto::RankPlan& rank_plan) -> absl::Status {
     WEIR_ASSIGN_OR_RETURN(actors::Plan loaded, actors::PlanFromProto(rank_plan));
@@ -127,9 +127,19 @@ absl::Status ProvePlans(const compiler::LogicalPlan& plan,
       prepared->actors = std::max<int64_t>(prepared->actors, rank_plan.actor_size());
     return absl::OkStatus();
   };
-  for (const auto& [rank, rank_plan] : lowered) WEIR_RETURN_IF_ERROR(add(rank_plan));
+  const char* const what = plan.mode == compiler::PlanMode::kTrain
+                               ? "proving the training plan, rank by rank"
+                               : "proving the evaluation plan, rank by rank";
+  int64_t num_proven = RanksProven(plan.mesh.num_ranks());
+  for (const auto& [rank, rank_plan] : lowered)
+    num_proven += rank.value() >= RanksProven(plan.mesh.num_ranks()) ? 1 : 0;
+  for (const auto& [rank, rank_plan] : lowered) {
+    tell({what, static_cast<int64_t>(plans.size()), num_proven});
+    WEIR_RETURN_IF_ERROR(add(rank_plan));
+  }
   for (int32_t rank = 0; rank < RanksProven(plan.mesh.num_ranks()); ++rank) {
     if (lowered.count(RankId(rank)) > 0) continue;
+    tell({what, static_cast<int64_t>(plans.size()), num_proven});
     WEIR_ASSIGN_OR_RETURN(const proto::RankPlan rank_plan,
                           compiler::LowerForRank(plan, RankId(rank)));
     WEIR_RETURN_IF_ERROR(add(rank_plan));
@@ -179,7 +189,12 @@ absl::StatusOr<std::unique_ptr<store::SafetensorsReader>> OpenSound(
 class Preparation {
  public:
   Preparation(const proto::Job& job, const TrainOptions& options, const PrepareScope& scope)
-      : job_(job), options_(options), scope_(scope) {}
+      : job_(job),
+        options_(options),
+        scope_(scope),
+        tell_([live = options.live](const live::Doing& doing) {
+          if (live != nullptr) live->SetDoing(doing);
+        }) {}
 
   absl::StatusOr<PreparedTraining> Run() {
     WEIR_RETURN_IF_ERROR(CheckFlags(options_));
@@ -187,7 +202,7 @@ class Preparation {
       WEIR_ASSIGN_OR_RETURN(prepared_.dataset, OpenJobData(job_));
     }
     WEIR_ASSIGN_OR_RETURN(prepared_.plans,
-                          CompileTraining(job_, prepared_.dataset.get(), options_.costs));
+                          CompileTraining(job_, prepared_.dataset.get(), options_.costs, tell_));
     WEIR_RETURN_IF_ERROR(compiler::CheckLearningRates(job_.training()));
     WEIR_RETURN_IF_ERROR(compiler::CheckMeshUse(*prepared_.plans.training));
     for (std::string& sentence : compiler::DevicesWithoutWork(*prepared_.plans.training))
@@ -222,7 +237,7 @@ class Preparation {
   absl::Status CheckPlans() {
     const compiler::LogicalPlan& plan = *prepared_.plans.training;
     WEIR_ASSIGN_OR_RETURN(const NeedAndPlans of,
-                          NeedOf(prepared_.plans, options_.threads_per_device));
+                          NeedOf(prepared_.plans, options_.threads_per_device, tell_));
     const Beside beside =
         prepared_.plans.evaluation != nullptr ? Beside::kEvaluation : Beside::kNothing;
     WEIR_RETURN_IF_ERROR(CheckNeed(plan, beside, of.need, BudgetFor(job_, machine())));
@@ -230,9 +245,9 @@ class Preparation {
     for (int32_t rank = 0; rank < plan.mesh.num_ranks(); ++rank)
       prepared_.bytes_of_rank.push_back(
           of.need.bytes_of_stage.at(plan.places.PlaceOf(RankId(rank))));
-    WEIR_RETURN_IF_ERROR(ProvePlans(plan, of.plans, &prepared_));
+    WEIR_RETURN_IF_ERROR(ProvePlans(plan, of.plans, tell_, &prepared_));
     if (prepared_.plans.evaluation != nullptr)
-      WEIR_RETURN_IF_ERROR(ProvePlans(*prepared_.plans.evaluation, {}, &prepared_));
+      WEIR_RETURN_IF_ERROR(ProvePlans(*prepared_.plans.evaluation, {}, tell_, &prepared_));
     return CheckInputs(StatesOfPlans(of.plans));
   }
 
@@ -283,6 +298,7 @@ class Preparation {
   const proto::Job& job_;
   const TrainOptions& options_;
   const PrepareScope& scope_;
+  const live::TellDoing tell_;
   PreparedTraining prepared_;
 };
 

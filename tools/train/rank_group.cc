@@ -34,6 +34,7 @@ absl::StatusOr<std::unique_ptr<RankGroup>> RankGroup::Open(const proto::Job& job
   session.plan = plans.training;
   session.rhythm = options.rhythm;
   session.on_nonfinite = options.on_nonfinite;
+  session.tell = options.tell;
   if (options.network) session.network = options.network(GroupRole::kTraining);
   WEIR_ASSIGN_OR_RETURN(group->training_, OpenJobSession(job, session));
   session.role = static_cast<uint16_t>(GroupRole::kEvaluation);

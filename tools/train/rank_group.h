@@ -48,6 +48,7 @@ struct RankGroupOptions {
   uint32_t epoch = 1;               // of the plan; messages carry the epoch
   // Makes the network of a role; null: all ranks are in this process.
   std::function<NetworkFactory(GroupRole role)> network;
+  live::TellDoing tell;  // of passes and ranks; null: nobody is told
 };
 
 class RankGroup {

@@ -28,6 +28,7 @@
 #include "tools/train/nonfinite_steps.h"
 #include "tools/train/prepare_training.h"
 #include "tools/train/session_states.h"
+#include "tools/train/step_shares.h"
 #include "tools/train/straggler_watch.h"
 
 namespace weir::train {
@@ -87,11 +88,16 @@ class Trainer {
     }
     if (!options_.tensorboard.empty())
       event_file_ = std::make_unique<EventFile>(options_.tensorboard);
-    WEIR_ASSIGN_OR_RETURN(runner_,
-                          options_.runner(job_, {options_.threads_per_device, result_.steps_done,
-                                                 options_.on_nonfinite, &prepared}));
+    RunnerOptions runner{options_.threads_per_device, result_.steps_done, options_.on_nonfinite,
+                         &prepared, nullptr};
+    if (live::LiveRun* const live = options_.live; live != nullptr) {
+      live->SetDoing({"loading the ranks"});
+      runner.tell = [live](const live::Doing& doing) { live->SetDoing(doing); };
+    }
+    WEIR_ASSIGN_OR_RETURN(runner_, options_.runner(job_, runner));
     if (!options_.init.empty()) WEIR_RETURN_IF_ERROR(Load(options_.init, StateSet::kWeights));
     if (!options_.resume.empty()) WEIR_RETURN_IF_ERROR(Load(options_.resume, StateSet::kAll));
+    NoteArithmetic(prepared);
     if (options_.live != nullptr) options_.live->SetFacts(FactsFor(prepared));
     SayWhatRuns();
     for (const std::string& note : prepared.notes) progress_.Say(note);
@@ -116,6 +122,19 @@ class Trainer {
     return parameters;
   }
 
+  // Finds what MFU is made of.
+  void NoteArithmetic(const PreparedTraining& prepared) {
+    model_flops_ = compiler::ModelFlops(*prepared.plans.training);
+    if (options_.find_peak == nullptr) return;
+    peak_ = options_.find_peak({runner_->facts().num_ranks, runner_->facts().threads_per_device,
+                                std::max(1, options_.hosts)});
+  }
+  // Returns the model flops utilisation of the last burst of steps.
+  std::optional<double> Mfu() const {
+    if (peak_.flops_per_second <= 0 || model_flops_ <= 0) return std::nullopt;
+    return model_flops_ / (step_seconds_ * peak_.flops_per_second);
+  }
+
   live::RunFacts FactsFor(const PreparedTraining& prepared) const {
     const RunnerFacts& facts = runner_->facts();
     live::RunFacts told;
@@ -128,7 +147,10 @@ class Trainer {
     told.ranks = facts.num_ranks;
     told.threads_per_rank = facts.threads_per_device;
     told.bytes_per_rank = facts.bytes_per_device;
-    told.flops_per_step = compiler::ModelFlops(*prepared.plans.training);
+    told.bytes_of_rank.assign(prepared.bytes_of_rank.begin(), prepared.bytes_of_rank.end());
+    told.flops_per_step = model_flops_;
+    told.peak_flops = peak_.flops_per_second;
+    told.peak_from = peak_.from;
     return told;
   }
 
@@ -217,6 +239,7 @@ class Trainer {
     for (const std::string& line : stragglers_.Look(work, seconds))
       progress_.Say("WARNING: " + line);
     if (options_.live == nullptr) return;
+    step_parts_ = step_shares_.Look(work, seconds);
     const std::vector<live::RankBusy> busy = busy_shares_.Look(work, seconds);
     if (!busy.empty()) options_.live->SetWork(busy);
   }
@@ -347,6 +370,8 @@ class Trainer {
     shown.items_per_second = rate;
     shown.step_seconds = step_seconds_;
     shown.seconds_left = SecondsLeft(steps - step - 1);
+    shown.mfu = Mfu();
+    shown.parts = step_parts_;
     progress_.Show(shown);
     if (options_.live != nullptr && step + 1 == result_.steps_done)
       options_.live->ReportStep(shown);
@@ -387,6 +412,7 @@ class Trainer {
     values.emplace_back("lr", LearningRate(step));
     values.emplace_back(absl::StrCat(items_.name, "_per_second"), rate);
     values.emplace_back("step_seconds", step_seconds_);
+    if (const std::optional<double> mfu = Mfu()) values.emplace_back("mfu", *mfu);
     for (const auto& [name, value] : metrics) {
       if (name != LossName(job_) && name != "grad_norm") values.emplace_back(name, value);
     }
@@ -622,6 +648,10 @@ class Trainer {
   bool checkpoint_fails_ = false;  // the last checkpoint on the way failed
   StragglerWatch stragglers_;
   BusyShares busy_shares_;
+  StepShares step_shares_;
+  std::vector<double> step_parts_;  // of the last burst, by actors::TimePart
+  double model_flops_ = 0;          // of a step
+  PeakArithmetic peak_;
 };
 
 }  // namespace

@@ -25,6 +25,7 @@
 #include "tools/live/live_run.h"
 #include "tools/train/evaluator.h"
 #include "tools/train/job_runner.h"
+#include "tools/train/peak_arithmetic.h"
 #include "tools/train/progress.h"
 
 namespace weir::train {
@@ -38,6 +39,8 @@ struct TrainOptions {
   // The costs for which the plans are made; null: the compiler's defaults. The costs change the
   // time of a step, and not the bits of its results.
   const compiler::CostModel* costs = nullptr;
+  // Finds the peak arithmetic of the job's devices. Null: it is not known.
+  FindPeak find_peak;
   int threads_per_device = 0;    // 0: as the job says; if it says 0, the cores shared evenly
   int processes = 0;             // for the ranks of `runner`; 0: this process holds all
   int hosts = 0;                 // for those processes; 0: this machine, which is checked

@@ -2,6 +2,7 @@
 
 import { Component, h } from "preact";
 import { ask, emptyRun, isOver, LiveRun, LiveState, LiveStep } from "./live_run";
+import { PartsNow, RankBars, StackOverSteps } from "./live_parts";
 import { Bar, Table, Term } from "./ui";
 import { bytes, count, duration, percent, shortCount, shortNumber, time } from "./units";
 
@@ -86,8 +87,11 @@ function Facts({ run, now }: { run: LiveRun; now: number }): JSX.Element {
   if (step && facts && step.items_per_second !== null && !over) told.push(["speed", `${shortCount(step.items_per_second)} ${facts.item}/s`]);
   if (step && facts && facts.flops_per_step && step.step_seconds)
     told.push(["arithmetic", `${shortCount(facts.flops_per_step / step.step_seconds, " ")}FLOP/s`]);
+  if (step && step.mfu) told.push([`MFU of ${shortCount(facts!.peak_flops || 0, " ")}FLOP/s`, percent(step.mfu)]);
   if (step && step.lr !== null) told.push(["learning rate", shortNumber(step.lr)]);
-  if (facts) told.push(["memory of a device", bytes(facts.bytes_per_rank)]);
+  if (facts) told.push(["memory of a device, as planned", bytes(facts.bytes_per_rank)]);
+  const resident = (state.workers || []).reduce((sum, worker) => sum + worker.resident_bytes, 0) || state.resident_bytes;
+  if (resident > 0 && !over) told.push(["memory in RAM", bytes(resident)]);
   if (step && step.seconds_left !== null && !over) told.push(["left", duration(step.seconds_left * 1000)]);
   told.push(["running", duration((over ? state.updated_unix_ms : now) - state.started_unix_ms)]);
   return (
@@ -103,39 +107,31 @@ function Facts({ run, now }: { run: LiveRun; now: number }): JSX.Element {
           <Bar share={step.step / facts.steps} colour="#0072b2" label={percent(step.step / facts.steps)} />{" "}
           {percent(step.step / facts.steps)}</p>
       )}
+      {state.doing && !over && (
+        <p>{state.doing.what}{state.doing.of > 0 && (
+          <span>: {state.doing.done} of {state.doing.of} done{" "}
+            <Bar share={state.doing.done / state.doing.of} colour="#0072b2" label={percent(state.doing.done / state.doing.of)} />
+          </span>)}</p>
+      )}
       <dl class="facts">{told.map(([name, value]) => <div><dt>{name}</dt><dd>{value}</dd></div>)}</dl>
+      {facts && facts.flops_per_step && !facts.peak_flops && facts.peak_from && (
+        <p class="note"><Term word="MFU" /> is unknown, because the peak is unknown: <code>{facts.peak_from}</code></p>
+      )}
     </div>
   );
 }
 
-function Ranks({ state, over }: { state: LiveState; over: boolean }): JSX.Element | null {
-  const busy = new Map((state.work || []).map((rank) => [rank.rank, rank.busy]));
-  const bar = (share: number | null | undefined) => share === null || share === undefined ? "" : (
-    <span><Bar share={share} colour="#009e73" label={percent(share)} /> {percent(share)}</span>
-  );
-  if (state.workers && state.workers.length > 0) {
-    const mean = (ranks: number[]) => {
-      const known = ranks.map((rank) => busy.get(rank)).filter((share) => typeof share === "number") as number[];
-      return known.length === 0 ? null : known.reduce((sum, share) => sum + share, 0) / known.length;
-    };
-    return (
-      <Table name="Processes" rows={state.workers} columns={[
-        { title: <Term word="rank">ranks</Term>, cell: (w) => w.ranks.join(", ") },
-        { title: "host", cell: (w) => w.host || "this" },
-        { title: "process", number: true, cell: (w) => w.pid > 0 ? String(w.pid) : "" },
-        { title: "last heartbeat", cell: (w) => over ? "the run is over" : w.state === "connected" ? `${duration(w.silent_ms)} ago` : w.state },
-        { title: <Term word="in acts" />, cell: (w) => bar(mean(w.ranks)) },
-        { title: <Term word="act">acts</Term>, number: true, cell: (w) => count(w.acts) },
-        { title: "does", cell: (w) => over ? "" : w.activity },
-      ]} />
-    );
-  }
-  if (!state.work || state.work.length === 0) return null;
+function Processes({ state, over }: { state: LiveState; over: boolean }): JSX.Element | null {
+  if (!state.workers || state.workers.length === 0) return null;
   return (
-    <Table name="Ranks" rows={state.work} columns={[
-      { title: <Term word="rank" />, number: true, cell: (rank) => String(rank.rank) },
-      { title: <Term word="stage" />, number: true, cell: (rank) => String(rank.stage) },
-      { title: <Term word="in acts" />, cell: (rank) => bar(rank.busy) },
+    <Table name="Processes" rows={state.workers} columns={[
+      { title: <Term word="rank">ranks</Term>, cell: (w) => w.ranks.join(", ") },
+      { title: "host", cell: (w) => w.host || "this" },
+      { title: "process", number: true, cell: (w) => w.pid > 0 ? String(w.pid) : "" },
+      { title: "last heartbeat", cell: (w) => over ? "the run is over" : w.state === "connected" ? `${duration(w.silent_ms)} ago` : w.state },
+      { title: "memory in RAM", number: true, cell: (w) => w.resident_bytes > 0 && !over ? bytes(w.resident_bytes) : "" },
+      { title: <Term word="act">acts</Term>, number: true, cell: (w) => count(w.acts) },
+      { title: "does", cell: (w) => over ? "" : w.activity },
     ]} />
   );
 }
@@ -176,8 +172,13 @@ function Run({ run, now }: { run: LiveRun; now: number }): JSX.Element {
           <Curve name={`${facts ? facts.item : "items"} per second`} unit={shortCount} steps={steps} field="items_per_second" />
           <Curve name="time of a step" unit={(s) => time(s * 1e9)} steps={steps} field="step_seconds" />
         </div>
+        <div class="by-cause">
+          <StackOverSteps steps={steps} names={state.part_names} />
+          {state.step && <PartsNow step={state.step} names={state.part_names} />}
+        </div>
         {state.evaluation && <p>after step {count(state.evaluation.step)}: {state.evaluation.text}</p>}
-        <Ranks state={state} over={isOver(run)} />
+        <RankBars state={state} />
+        <Processes state={state} over={isOver(run)} />
         <Messages run={run} />
         <p class="note">The acts of a run, with the causes of its waits, are in its trace: <code>weir train --trace FILE</code>,
           then <code>weir view FILE</code>.</p>

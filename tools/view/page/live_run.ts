@@ -8,6 +8,8 @@ export interface LiveStep {
   items_per_second: number | null;
   step_seconds: number | null;
   seconds_left: number | null;
+  mfu?: number | null; // model flops over the peak's
+  parts?: number[]; // shares of the step by cause, in the order of part_names; absent: not known
 }
 
 export interface LiveWorker {
@@ -17,7 +19,15 @@ export interface LiveWorker {
   state: "connecting" | "connected" | "ended";
   silent_ms: number;
   acts: number;
+  resident_bytes: number; // 0: not known
   activity: string;
+}
+
+export interface LiveRank {
+  rank: number;
+  stage: number;
+  busy: number | null;
+  parts: number[];
 }
 
 export interface LiveState {
@@ -27,6 +37,9 @@ export interface LiveState {
   updated_unix_ms: number;
   phase: string;
   phase_since_unix_ms: number;
+  doing?: { what: string; done: number; of: number }; // before the first step
+  resident_bytes: number;
+  part_names: string[];
   facts?: {
     steps: number;
     item: string;
@@ -37,12 +50,15 @@ export interface LiveState {
     ranks: number;
     threads_per_rank: number;
     bytes_per_rank: number;
+    bytes_of_rank: number[]; // as planned
     flops_per_step: number | null;
+    peak_flops: number | null;
+    peak_from: string; // where the peak is from, or what would tell it
   };
   step?: LiveStep;
   stepped_unix_ms?: number;
   evaluation?: { step: number; text: string };
-  work?: { rank: number; stage: number; busy: number | null }[];
+  work?: LiveRank[];
   workers?: LiveWorker[];
   warnings: number;
   end?: { code: number; report: string };
@@ -75,6 +91,14 @@ export function isOver(run: LiveRun): boolean {
   return run.state !== undefined && (run.state.end !== undefined || !run.isAlive);
 }
 
+// Fills in what a run of an older Weir does not tell.
+function complete(state: LiveState): LiveState {
+  state.part_names = state.part_names || [];
+  for (const rank of state.work || []) rank.parts = rank.parts || [];
+  if (state.facts) state.facts.bytes_of_rank = state.facts.bytes_of_rank || [];
+  return state;
+}
+
 // Asks the server for what is new. Returns the run with it, and whether more history waits.
 export async function ask(run: LiveRun): Promise<{ run: LiveRun; more: boolean }> {
   let told: { state: LiveState; is_alive: boolean; history: string; next: number };
@@ -94,7 +118,7 @@ export async function ask(run: LiveRun): Promise<{ run: LiveRun; more: boolean }
     else events.push(event);
   }
   return {
-    run: { state: told.state, isAlive: told.is_alive, steps, events, next: told.next, isLost: false, heard: Date.now() },
+    run: { state: complete(told.state), isAlive: told.is_alive, steps, events, next: told.next, isLost: false, heard: Date.now() },
     more: told.history !== "",
   };
 }

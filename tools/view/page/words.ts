@@ -23,6 +23,9 @@ export const WORDS: { [word: string]: string } = {
   function: "A part of the model that the plan calls one or more times, such as a layer, or the gradient of such a part.",
   "in acts": "The share of the last steps in which acts ran. In the rest the rank waited for others, or had nothing to do.",
   layout: "How a tensor lies over the devices: split (S), broadcast (B) or partial (P), for each axis of the mesh.",
+  MFU:
+    "Model flops utilisation: the arithmetic of the model's step, three times that of its forward pass, over what the " +
+    "devices could do in that time.",
   "micro-batch": "A part of the batch of a step that goes through the model by itself.",
   phase: "What an act serves: forward, backward, the gradients of weights, update, boxing, data or metrics.",
   queue: "Acts on one queue of a device run one after another.",
