@@ -1,0 +1,50 @@
+"""Trains the fixtures by Weir on several meshes and compares with the losses that PyTorch had. No PyTorch is needed.
+
+A fixture is a model of PyTorch that the package weir has translated: tests/models/regenerate makes them all again.
+"""
+
+import json
+import pathlib
+import unittest
+
+from tests.models import weir_runs
+
+PROGRAM = pathlib.Path("tools/weir").resolve()
+FIXTURES = sorted(path.parent for path in pathlib.Path("tests/models").glob("*/losses.json"))
+WEIGHTS_BYTES_MAX = 100_000
+
+
+def torch_losses(folder):
+    return json.loads((folder / "losses.json").read_text(encoding="utf-8"))["losses"]
+
+
+class ModelsTest(unittest.TestCase):
+
+    def test_every_model_has_the_losses_of_pytorch_on_every_mesh(self):
+        worst = {}
+        for folder in FIXTURES:
+            theirs = torch_losses(folder)
+            for run, options in weir_runs.RUNS.items():
+                with self.subTest(model=folder.name, run=run):
+                    found = weir_runs.difference(weir_runs.losses(PROGRAM, folder, options), theirs)
+                    worst[folder.name, run] = found
+                    self.assertLessEqual(found, weir_runs.LOSS_TOLERANCE)
+        for (model, run), found in worst.items():
+            print(f"{model:8} {run:24} {found:.1e}")
+
+    def test_another_training_has_other_losses(self):
+        for folder in FIXTURES:
+            for change in ("training.schedule.learning_rate=0.00303", "training.optimizer.adamw.beta2=0.98"):
+                with self.subTest(model=folder.name, change=change):
+                    ours = weir_runs.losses(PROGRAM, folder, ["--set", change])
+                    self.assertGreater(weir_runs.difference(ours, torch_losses(folder)), 3 * weir_runs.LOSS_TOLERANCE)
+
+    def test_the_fixtures_are_there_and_small(self):
+        self.assertEqual([folder.name for folder in FIXTURES],
+                         ["bert", "encoder", "gpt", "gpt2", "llama", "mlp", "neox", "qwen2", "vit"])
+        for folder in FIXTURES:
+            self.assertLess((folder / "weights.safetensors").stat().st_size, WEIGHTS_BYTES_MAX)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,48 @@
+"""Translates a model of models.py and trains it by PyTorch, for the fixtures and for the test of the translator."""
+
+import dataclasses
+import re
+
+import torch
+
+import weir
+from tests.models import models, torch_losses
+
+# The rules of all fixtures. A mesh uses those whose axes it has, and a model those whose dimensions it has.
+RULES = {"batch": "dp", "heads": "tp", "ffn": "tp", "up": "tp", "dense_h_to_4h": "tp", "vocab": "tp", "vocab_2": "tp"}
+
+
+@dataclasses.dataclass
+class Translated:
+    name: str
+    model: torch.nn.Module
+    inputs: dict
+    graph: object
+    job: weir.Job
+
+    def torch_losses(self, steps):
+        """Returns PyTorch's losses. The model changes."""
+        return torch_losses.train(self.model, self.inputs, steps)
+
+
+def rules_for(text):
+    """Returns the rules about dimensions that the graph has."""
+    names = set(re.findall(r'dim \{ name: "([^"]+)"', text))
+    return {name: axis for name, axis in RULES.items() if name in names}
+
+
+def data_of(inputs):
+    """Returns synthetic data. A model that reads tokens has them as targets, too, so there is something to learn."""
+    return {"synthetic": {}, "feed": {"targets": "tokens"}} if "tokens" in inputs else "synthetic"
+
+
+def translate(name):
+    """Returns the model called `name`, its graph and its job."""
+    torch.set_num_threads(1)  # the products are small
+    model, inputs = models.make(name)
+    graph = weir.from_torch(model, name=name, **inputs)
+    optimizer = weir.AdamW(lr=torch_losses.RATE, betas=torch_losses.BETAS, eps=torch_losses.EPSILON,
+                           weight_decay=torch_losses.WEIGHT_DECAY)
+    job = weir.job(graph, steps=torch_losses.STEPS, rules=rules_for(graph.text), data=data_of(inputs),
+                   optimizer=optimizer, seed=torch_losses.SEED)
+    return Translated(name, model, inputs, graph, job)

@@ -1,0 +1,152 @@
+"""weir.job: joins a model with devices, rules, data and the settings of a training."""
+
+import dataclasses
+import os
+import pathlib
+
+from weir.errors import Error
+from weir.textproto import Enum, Message, to_text
+
+_SCOPES = ("ALL", "ACTIVATIONS", "PARAMETERS")
+
+
+@dataclasses.dataclass(frozen=True)
+class AdamW:
+    """AdamW as torch.optim.AdamW: the same arguments, the same defaults, the same updates."""
+    lr: float = 1e-3
+    betas: tuple = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 1e-2
+
+    def message(self):
+        return Message([("adamw", Message([("beta1", float(self.betas[0])), ("beta2", float(self.betas[1])),
+                                           ("epsilon", float(self.eps)), ("weight_decay", float(self.weight_decay))]))])
+
+
+@dataclasses.dataclass(frozen=True)
+class Sgd:
+    """Stochastic gradient descent as torch.optim.SGD."""
+    lr: float = 1e-3
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+
+    def message(self):
+        return Message([("sgd", Message([("momentum", float(self.momentum)),
+                                         ("weight_decay", float(self.weight_decay))]))])
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """A Schedule is linear warm-up, then a rate that is "constant", or goes by "cosine" or "linear" to `min_lr`."""
+    warmup_steps: int = 0
+    decay: str = "constant"
+    decay_steps: int = 0  # 0: the steps of the job
+    min_lr: float = 0.0
+
+
+class Job:
+    """A Job is the text of a job file and the weights with which the job begins."""
+
+    def __init__(self, graph, text):
+        self.graph = graph
+        self.text = text
+        self.folder = None  # of the last `write`
+
+    def write(self, folder):
+        """Writes job.textproto and weights.safetensors into a folder, which is made if need be."""
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "job.textproto").write_text(self.text, encoding="utf-8")
+        self.graph.write_weights(self.folder / "weights.safetensors")
+
+
+def mesh_message(mesh):
+    """Returns the message of a mesh such as "dp=2,tp=2"; "" is one device."""
+    message = Message()
+    for item in filter(None, (part.strip() for part in mesh.split(","))):
+        name, _, size = item.partition("=")
+        if not name or not size.isdigit() or int(size) < 1:
+            raise Error(f"mesh: expected axes such as \"dp=2,tp=2\"; found \"{mesh}\"")
+        message.add("axis", Message([("name", name.strip()), ("size", int(size))]))
+    return message
+
+
+def rule_messages(rules):
+    """Returns a message per rule of {dimension: axis} or {dimension: (axis, scope)}; earlier rules win."""
+    messages = []
+    for dim, axis in rules.items():
+        scope = None
+        if not isinstance(axis, str):
+            axis, scope = axis
+            if scope.upper() not in _SCOPES:
+                raise Error(f"rule for {dim}: expected a scope out of {', '.join(_SCOPES)}; found \"{scope}\"")
+        message = Message([("dim", dim), ("axis", axis)])
+        if scope is not None and scope.upper() != "ALL":
+            message.add("scope", Enum(scope.upper()))
+        messages.append(message)
+    return messages
+
+
+def data_message(data):
+    """Returns the message of None or "synthetic", of the path of a text, or of {kind: {field: value}}."""
+    if data is None or data == "synthetic":
+        return Message([("synthetic", Message())])
+    if isinstance(data, (str, os.PathLike)):
+        return Message([("text", Message([("path", str(data))]))])
+    message = Message()
+    for kind, fields in data.items():
+        if kind == "feed":
+            for name, source in fields.items():
+                message.add("feed", Message([("input", name), ("from", source)]))
+        else:
+            message.add(kind, Message((name, value) for name, value in fields.items()))
+    return message
+
+
+def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedule=None, clip_norm=0.0, micro_batches=1,
+        zero_stage=0, precision="f32", seed=0, cut=(), pipeline_schedule=None, name=None):
+    """Returns a Job.
+
+    graph              what weir.from_torch returned
+    mesh, rules        the devices, "dp=2,tp=2", and {dimension: axis} or {dimension: (axis, "activations")}
+    data               the path of a text, "synthetic", or {kind: {field: value}} as in `data` of a job file
+    optimizer          weir.AdamW or weir.Sgd, with the learning rate
+    schedule           weir.Schedule; None: the learning rate stays
+    cut                names of calls that begin the parts of a pipeline; none: the parts are balanced
+    pipeline_schedule  "gpipe", "interleaved", "zero_bubble" or None for 1F1B
+    """
+    optimizer = optimizer or AdamW()
+    schedule = schedule or Schedule()
+    message = Message([("name", name or graph.model)])
+    tail = Message([("mesh", mesh_message(mesh))])
+    for rule in rule_messages(rules or {}):
+        tail.add("rule", rule)
+    if cut or pipeline_schedule:
+        pipeline = tail.add("pipeline", Message(("cut", call) for call in cut))
+        if pipeline_schedule:
+            pipeline.add("schedule", Enum(pipeline_schedule.upper()))
+    tail.add("data", data_message(data))
+    training = tail.add("training", Message([("steps", int(steps))]))
+    if micro_batches != 1:
+        training.add("micro_batches", int(micro_batches))
+    if zero_stage:
+        training.add("zero_stage", int(zero_stage))
+    of_optimizer = training.add("optimizer", optimizer.message())
+    if clip_norm:
+        of_optimizer.add("clip_norm", float(clip_norm))
+    rate = training.add("schedule", Message([("learning_rate", float(optimizer.lr))]))
+    if schedule.warmup_steps:
+        rate.add("warmup_steps", int(schedule.warmup_steps))
+    if schedule.decay != "constant":
+        rate.add("decay", Enum(schedule.decay.upper()))
+        if schedule.decay_steps:
+            rate.add("decay_steps", int(schedule.decay_steps))
+        if schedule.min_lr:
+            rate.add("min_learning_rate", float(schedule.min_lr))
+    if precision != "f32":
+        training.add("precision", Enum(precision.upper()))
+    if seed:
+        training.add("seed", int(seed))
+    body = "".join(f"  {line}\n" if line else "\n" for line in graph.text.splitlines())
+    return Job(graph, "# proto-file: proto/job.proto\n# proto-message: weir.proto.Job\n\n" + to_text(message)
+               + f"\ngraph {{\n{body}}}\n\n" + to_text(tail))

@@ -1,0 +1,238 @@
+"""weir.from_torch: makes the graph of a job of a module of PyTorch, with the weights of the module."""
+
+import math
+import re
+import warnings
+
+import torch
+
+from weir import capture, functions, rewrite, safetensors_file
+from weir.dims import Dim, sizes
+from weir.errors import Error
+from weir.graph import Cut, Parameter, Value
+from weir.textproto import to_text
+from weir.translate import Translator
+from weir.views import View
+
+_TYPE = re.compile(r"(f32|i32)\s*\[(.*)\]$")
+_INTEGER_NAMES = ("tokens", "targets", "labels")
+
+
+class TorchGraph:
+    """A TorchGraph is a model in Weir's form: the text of the graph, the weights, and the way back to the module.
+
+    text      the message `graph` of a job, with the names of its dimensions
+    dims      a table of the dimensions with their names, for people; empty if the dimensions were not named
+    warnings  what differs from PyTorch, sentence by sentence
+    """
+
+    def __init__(self, model, text, weights, stored, aliases, buffers, notes):
+        self.model = model
+        self.text = text
+        self.dims = ""
+        self.warnings = notes
+        self._weights = weights  # {name in Weir: Parameter}
+        self._stored = stored  # {name in the state_dict: tensor}
+        self._aliases = aliases  # {further name of a tied tensor: its first name}
+        self._buffers = buffers
+
+    def weight(self, name):
+        """Returns a weight by its name in Weir's files, in f32, with the value that the module has now."""
+        return _value_of(self._weights[name], self._stored).detach().to("cpu", torch.float32).contiguous()
+
+    def write_weights(self, path):
+        """Writes all weights as safetensors, for `weir train --init`."""
+
+        def data_of(name):
+            return lambda: self.weight(name).numpy().tobytes()
+
+        safetensors_file.write(path, {name: ("F32", sizes(parameter.dims), data_of(name))
+                                      for name, parameter in self._weights.items()})
+
+    def state_dict(self, path):
+        """Returns the state_dict of the module with the weights of a file that `weir train --save` wrote."""
+        read = safetensors_file.read(path)
+        missing = [name for name in self._weights if name not in read]
+        if missing:
+            raise Error(f"{path}: expected all weights of the model; found none called {', '.join(missing[:5])}"
+                        + (f" and {len(missing) - 5} more" if len(missing) > 5 else ""))
+        state = {name: tensor.detach().clone() for name, tensor in self._stored.items()}
+        for name, parameter in self._weights.items():
+            if parameter.cut is None:
+                continue
+            dtype, shape, data = read[name]
+            if dtype != "F32" or math.prod(shape) != math.prod(sizes(parameter.dims)):
+                raise Error(f"{path}: expected {name} as F32 {list(sizes(parameter.dims))}; found {dtype} "
+                            f"{list(shape)}")
+            values = torch.frombuffer(bytearray(data), dtype=torch.float32)
+            _part(state[parameter.cut.source], parameter.cut).copy_(
+                values.reshape(_part(state[parameter.cut.source], parameter.cut).shape))
+        for alias, name in self._aliases.items():
+            state[alias] = state[name]
+        state.update(self._buffers)
+        return state
+
+
+def _part(tensor, cut):
+    """Returns the part of a stored tensor that a cut names, as a view."""
+    seen = tensor.view(cut.shape)
+    return seen if cut.is_whole() else seen.narrow(cut.axis, cut.begin, cut.size)
+
+
+def _value_of(parameter, stored):
+    if parameter.cut is None:
+        return parameter.constant.reshape(sizes(parameter.dims))
+    return _part(stored[parameter.cut.source].contiguous(), parameter.cut).reshape(sizes(parameter.dims))
+
+
+def _read_input(name, given, table):
+    """Returns the graph input for a tuple of names of dimensions, or for the text of a type."""
+    dtype = "i32" if name in _INTEGER_NAMES or name.endswith("ids") else "f32"
+    names = given
+    if isinstance(given, str):
+        match = _TYPE.match(given.strip())
+        if not match:
+            raise Error(f"input {name}: expected a type such as \"f32[batch, features]\"; found \"{given}\"")
+        dtype, names = match.group(1), [item.strip() for item in match.group(2).split(",")]
+    dims = []
+    for item in names:
+        label, _, size = str(item).partition("=")
+        if size:
+            table.setdefault(label.strip(), int(size))
+        if label.strip() not in table:
+            raise Error(f"input {name}: expected a size for the dimension \"{label}\"; found none. "
+                        f"Try: weir.from_torch(model, ..., {label}=8)")
+        dims.append(Dim(table[label.strip()], label.strip()))
+    return Value(tuple(dims), dtype, name)
+
+
+def declared_inputs(given):
+    """Returns the graph inputs for keywords that declare inputs, beside keywords with the sizes of dimensions."""
+    table = {key: value for key, value in given.items() if isinstance(value, int)}
+    declared = [_read_input(key, value, table) for key, value in given.items() if not isinstance(value, int)]
+    # Only the first input with a name keeps the name. Whether another input means the same dimension follows from the
+    # operations: the features of x and those of the targets may be two things.
+    named = set()
+    for value in declared:
+        value.dims = tuple(Dim(dim.size) if axis > 0 and dim.name in named else dim
+                           for axis, dim in enumerate(value.dims))
+        named.update(dim.name for dim in value.dims)
+    return declared
+
+
+def _example(value, device):
+    dtype = torch.long if value.dtype == "i32" else torch.float32
+    return torch.zeros(sizes(value.dims), dtype=dtype, device=device)
+
+
+def _device_of(model):
+    """Returns the device of the module's tensors, which must have values."""
+    devices = {tensor.device for tensor in [*model.parameters(), *model.buffers()]} or {torch.device("cpu")}
+    if len(devices) > 1 or next(iter(devices)).type == "meta":
+        raise Error(f"expected a module on one device, with values; found {', '.join(sorted(map(str, devices)))}. "
+                    f"Try: load the weights, and model.cpu()")
+    return devices.pop()
+
+
+def _block_paths(model):
+    """Returns {path of a repeated module: its class}: numbered children of a list that have children of their own."""
+    paths = {}
+    for path, module in model.named_modules():
+        children = [(name, child) for name, child in module.named_children() if name.isdigit()]
+        if len(children) < 2 or any(not list(child.children()) for _, child in children):
+            continue
+        for name, child in children:
+            paths[f"{path}.{name}" if path else name] = type(child).__name__
+    return paths
+
+
+def _default_decay(name, tensor):
+    """Weight decay applies to matrices, as in most recipes of AdamW."""
+    return tensor.dim() >= 2
+
+
+def from_torch(model, *, loss=None, decay=None, name=None, name_dims=True, **inputs):
+    """Returns the TorchGraph of a module.
+
+    Each input of the job is a keyword: `tokens=("batch", "sequence")` names its dimensions, and `batch=8, sequence=64`
+    gives their sizes. `images="f32[batch, channels=3, height=32, width=32]"` also says the element type; without a
+    type, `tokens`, `targets`, `labels` and names that end in "ids" are integers and others are real. An input whose
+    name is a parameter of the module's `forward` is passed by this name, and others in order. `targets` belongs to the
+    loss.
+
+    loss       None: the scalar that the model returns, or else cross entropy with `targets`; "cross_entropy"; "mse";
+               or a function of the model's output and the targets that returns a scalar
+    decay      a function of a parameter's name and tensor that says whether weight decay applies; None: matrices decay
+    name       the name of the model; None: the name of its class
+    name_dims  False leaves the dimensions with provisional names, for trials without the program `weir`
+    """
+    declared = declared_inputs(inputs)
+    device = _device_of(model)
+    program = capture.export(model, [_example(value, device) for value in declared],
+                             [value.name for value in declared], loss)
+    stored, aliases, canonical = _stored_tensors(model)
+    translator = Translator(_real_dtype(model))
+    translator.graph.inputs = declared
+    parameters = {}
+    arguments = []
+    free_inputs = iter(declared)
+    for spec in program.graph_signature.input_specs:
+        kind = spec.kind.name
+        if kind == "USER_INPUT":
+            arguments.append(View.of(next(free_inputs)))
+        elif kind == "PARAMETER":
+            path = canonical[spec.target.removeprefix("_model.")]
+            if path not in parameters:
+                parameters[path] = _parameter(path, stored[path], decay or _default_decay)
+                translator.graph.parameters.append(parameters[path])
+            arguments.append(View.of(parameters[path]))
+        elif kind == "BUFFER" and spec.persistent:
+            arguments.append(translator.buffer(program.state_dict[spec.target]))
+        else:
+            arguments.append(translator.buffer(program.constants[spec.target]))
+    outputs = translator.run(program.graph_module, arguments)
+    translator.check()
+    result = outputs[0] if isinstance(outputs, (tuple, list)) else outputs
+    if not isinstance(result, View) or result.value.dims:
+        raise Error("expected a loss that is one number computed from the inputs; "
+                    f"found {list(result.torch_shape) if isinstance(result, View) else 'a constant'}")
+    graph = translator.graph
+    graph.loss = result.value
+    rewrite.simplify(graph, translator.make_constant)
+    graph.inputs = [value for value in graph.inputs if any(value in node.inputs for node in graph.nodes)]
+    blocks = _block_paths(model)
+    cut = functions.cut_into_functions(graph, list(blocks), blocks)
+    text = to_text(functions.GraphPrinter(cut, name or type(model).__name__).message())
+    for warning in translator.warnings:
+        warnings.warn(warning, stacklevel=2)
+    buffers = {key: tensor for key, tensor in model.state_dict().items() if key not in stored and key not in aliases}
+    made = TorchGraph(name or type(model).__name__, text, cut.weights, stored, aliases, buffers, translator.warnings)
+    if name_dims:
+        from weir.program import name_dimensions
+        made.text, made.dims = name_dimensions(made.text)
+    return made
+
+
+def _stored_tensors(model):
+    """Returns ({first name: tensor}, {further name of a tied tensor: first name}, {every name: first name})."""
+    first, stored, aliases, canonical = {}, {}, {}, {}
+    for path, tensor in model.named_parameters(remove_duplicate=False):
+        known = first.setdefault(id(tensor), path)
+        canonical[path] = known
+        if known == path:
+            stored[path] = tensor
+        else:
+            aliases[path] = known
+    return stored, aliases, canonical
+
+
+def _real_dtype(model):
+    return next((tensor.dtype for tensor in model.parameters() if tensor.is_floating_point()), torch.float32)
+
+
+def _parameter(path, tensor, decay):
+    if tensor.dtype not in (torch.float32, torch.float64):
+        raise Error(f"parameter {path}: expected f32; found {tensor.dtype}. Try: model.float(), and "
+                    f"weir.job(..., precision=\"bf16\") to compute in bf16")
+    return Parameter(tuple(Dim(size) for size in tensor.shape), "f32", path, cut=Cut(path, tuple(tensor.shape)),
+                     decay=bool(decay(path, tensor)), frozen=not tensor.requires_grad)

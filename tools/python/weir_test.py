@@ -1,0 +1,301 @@
+"""Tests the parts of the package that need no PyTorch: the text of jobs, weights, dimensions, functions and runs."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import types
+import unittest
+from unittest import mock
+
+import weir
+from weir import dims, functions, jobs, program, rewrite, safetensors_file, textproto
+from weir.dims import Dim
+from weir.graph import Cut, Graph, Parameter, Value, make_node
+from weir.textproto import Enum, Message
+from weir.torch_version import check_version
+
+PROGRAM = str(pathlib.Path("tools/weir").resolve())
+
+
+def no_constant(values, shape):
+    raise AssertionError("no constant is expected")
+
+
+def chain(graph, op, inputs, module="", **attrs):
+    """Adds a node to a graph and returns its result."""
+    node = make_node(op, inputs, attrs, module)
+    graph.nodes.append(node)
+    return node.output
+
+
+def parameter(name, *shape):
+    return Parameter(tuple(Dim(size) for size in shape), "f32", name, cut=Cut(name, shape))
+
+
+class TextTest(unittest.TestCase):
+
+    def test_fields_keep_their_order_and_kinds(self):
+        message = Message([("name", 'a "b"\n'), ("size", 3), ("rate", 0.5), ("on", True), ("kind", Enum("COSINE")),
+                           ("empty", Message()), ("values", [1, 2])])
+        self.assertEqual(textproto.to_text(message), 'name: "a \\"b\\"\\n"\nsize: 3\nrate: 0.5\non: true\n'
+                                                     "kind: COSINE\nempty {}\nvalues: [1, 2]\n")
+
+    def test_a_long_message_takes_several_lines(self):
+        message = Message([("node", Message([("name", "n" * 60), ("op", "o" * 60)]))])
+        self.assertEqual(textproto.to_text(message), f'node {{\n  name: "{"n" * 60}"\n  op: "{"o" * 60}"\n}}\n')
+
+    def test_a_field_is_found_beside_texts_comments_and_inner_fields(self):
+        text = '# graph { no }\nname: "graph { no }"\njob { graph { no } }\ngraph {\n  a: "}"  # }\n  b { c: 1 }\n}\n'
+        self.assertEqual(textproto.field_text(text, "graph").strip(), 'a: "}"  # }\n  b { c: 1 }')
+        with self.assertRaisesRegex(weir.Error, "expected a field \"mesh\""):
+            textproto.field_text(text, "mesh")
+
+
+class DimsTest(unittest.TestCase):
+
+    def test_names_pass_through_reshapes_as_far_as_elements_do(self):
+        b, s, h = Dim(8, "batch"), Dim(6, "sequence"), Dim(12)
+        self.assertEqual([d.name for d in dims.reshaped((b, s, h), (8, 6, 3, 4))], ["batch", "sequence", "", ""])
+        merged = dims.reshaped((b, s, h), (48, 12))
+        self.assertEqual([d.name for d in merged], ["", ""])
+        self.assertEqual([d.name for d in dims.reshaped(merged, (8, 6, 3, 4))], ["batch", "sequence", "", ""])
+        self.assertEqual([d.name for d in dims.reshaped(merged, (1, 8, 6, 12))], ["", "batch", "sequence", ""])
+        self.assertEqual([d.name for d in dims.reshaped(merged, (6, 8, 12))], ["", "", ""])
+
+    def test_runs_are_the_shortest_equal_stretches(self):
+        self.assertEqual(dims.match_runs((4, 6), (4, 2, 3)), [(range(0, 1), range(0, 1)), (range(1, 2), range(1, 3))])
+        self.assertEqual(dims.match_runs((4, 1), (4,)), [(range(0, 1), range(0, 1)), (range(1, 2), range(1, 1))])
+        with self.assertRaises(ValueError):
+            dims.match_runs((4, 6), (5,))
+
+
+class RewriteTest(unittest.TestCase):
+
+    def setUp(self):
+        self.graph = Graph()
+        self.x = Value((Dim(8, "batch"), Dim(6)), "f32", "x")
+        self.graph.inputs = [self.x]
+
+    def simplified(self, result):
+        self.graph.loss = result
+        rewrite.simplify(self.graph, no_constant)
+        return [node.op for node in self.graph.nodes]
+
+    def test_the_formula_of_rms_norm_becomes_one_operation(self):
+        gamma = parameter("gamma", 6)
+        square = chain(self.graph, "square", [self.x])
+        mean = chain(self.graph, "reduce_mean", [square], axes=[1])
+        rsqrt = chain(self.graph, "rsqrt", [chain(self.graph, "add_scalar", [mean], value=1e-6)])
+        scale = chain(self.graph, "reshape", [rsqrt], to=(Dim(8, "batch"), Dim(1)))
+        self.assertEqual(self.simplified(chain(self.graph, "mul", [gamma, chain(self.graph, "mul", [self.x, scale])])),
+                         ["rms_norm"])
+        self.assertEqual(self.graph.nodes[0].attrs, {"epsilon": 1e-6})
+
+    def test_the_formulas_of_gelu_become_one_operation_each(self):
+        for tanh, name in ((True, "gelu"), (False, "gelu_exact")):
+            self.setUp()
+            half = chain(self.graph, "scale", [self.x], factor=0.5)
+            if tanh:
+                cube = chain(self.graph, "scale", [chain(self.graph, "power", [self.x], exponent=3.0)], factor=0.044715)
+                total = chain(self.graph, "add", [self.x, cube])
+                inner = chain(self.graph, "tanh", [chain(self.graph, "scale", [total], factor=0.7978845608028654)])
+            else:
+                inner = chain(self.graph, "erf", [chain(self.graph, "scale", [self.x], factor=0.7071067811865476)])
+            result = chain(self.graph, "mul", [half, chain(self.graph, "add_scalar", [inner], value=1.0)])
+            self.assertEqual(self.simplified(result), [name])
+
+    def test_a_projection_that_is_read_in_parts_is_cut(self):
+        w, bias = parameter("w", 9, 6), parameter("b", 9)
+        self.graph.parameters = [w, bias]
+        y = chain(self.graph, "matmul", [self.x, w, bias], transpose_w=True)
+        q, k, v = (chain(self.graph, "slice", [y], axis=1, begin=3 * i, size=3) for i in range(3))
+        self.assertEqual(self.simplified(chain(self.graph, "mul", [chain(self.graph, "mul", [q, k]), v])),
+                         ["matmul", "matmul", "matmul", "mul", "mul"])
+        self.assertEqual([p.name for p in self.graph.parameters], ["w.0", "b.0", "w.1", "b.1", "w.2", "b.2"])
+        self.assertEqual(self.graph.parameters[2].cut, Cut("w", (9, 6), 0, 3, 3))
+
+    def test_a_projection_that_is_read_in_parts_of_each_head_is_cut(self):
+        w = parameter("w", 12, 6)
+        self.graph.parameters = [w]
+        y = chain(self.graph, "matmul", [self.x, w], transpose_w=True)
+        heads = chain(self.graph, "reshape", [y], to=(Dim(8, "batch"), Dim(2), Dim(6)))
+        q, k = (chain(self.graph, "slice", [heads], axis=2, begin=3 * i, size=3) for i in range(2))
+        self.assertEqual(self.simplified(chain(self.graph, "mul", [q, k])),
+                         ["matmul", "reshape", "matmul", "reshape", "mul"])
+        self.assertEqual([p.cut for p in self.graph.parameters],
+                         [Cut("w", (2, 6, 6), 1, 0, 3), Cut("w", (2, 6, 6), 1, 3, 3)])
+        self.assertEqual([dim.size for dim in self.graph.parameters[0].dims], [6, 6])
+
+    def test_a_projection_of_which_a_part_is_not_read_stays_whole(self):
+        w = parameter("w", 9, 6)
+        self.graph.parameters = [w]
+        y = chain(self.graph, "matmul", [self.x, w], transpose_w=True)
+        q, k = (chain(self.graph, "slice", [y], axis=1, begin=3 * i, size=3) for i in range(2))
+        self.assertEqual(self.simplified(chain(self.graph, "mul", [q, k]))[0], "matmul")
+        self.assertEqual(self.graph.parameters, [w])
+
+    def test_the_base_of_rotary_is_found_and_other_tables_are_not_taken(self):
+        import math
+        angles = [[p * 500000.0 ** (-(i % 4) / 4) for i in range(8)] for p in range(5)]
+        cosines = [[math.cos(a) for a in row] for row in angles]
+        sines = [[math.sin(a) for a in row] for row in angles]
+        self.assertEqual(rewrite.rotary_base(cosines, sines), 500000.0)
+        sines[3][2] += 1e-4
+        self.assertIsNone(rewrite.rotary_base(cosines, sines))
+
+
+class FunctionsTest(unittest.TestCase):
+
+    def model(self, sizes, classes=None):
+        """A chain of layers with weights of the given sizes."""
+        graph = Graph()
+        x = Value((Dim(8, "batch"), Dim(6)), "f32", "x")
+        graph.inputs = [x]
+        y = x
+        for i, activation in enumerate(sizes):
+            w = parameter(f"layers.{i}.fc.weight", 6, 6)
+            graph.parameters.append(w)
+            y = chain(graph, "matmul", [y, w], f"layers.{i}.fc", transpose_w=True)
+            y = chain(graph, activation, [y], f"layers.{i}")
+        graph.loss = chain(graph, "reduce_mean", [y])
+        paths = [f"layers.{i}" for i in range(len(sizes))]
+        return functions.cut_into_functions(graph, paths, {path: "Layer" for path in paths})
+
+    def test_equal_layers_share_a_function_and_keep_the_names_of_their_weights(self):
+        model = self.model(["relu", "relu"])
+        self.assertEqual([function.name for function in model.functions], ["Layer"])
+        self.assertEqual(list(model.weights), ["layers.0.fc.weight", "layers.1.fc.weight"])
+        text = textproto.to_text(functions.GraphPrinter(model, "net").message())
+        self.assertIn('"layers.1" op: "call" function: "Layer" input: ["layers.0.y"] output: ["layers.1.y"]', text)
+        self.assertEqual(re.findall(r"_\d+", text), sorted(set(re.findall(r"_\d+", text)), key=lambda t: int(t[1:])))
+
+    def test_different_layers_have_functions_of_their_own(self):
+        self.assertEqual([function.name for function in self.model(["relu", "tanh"]).functions], ["Layer", "Layer_2"])
+
+
+class FilesTest(unittest.TestCase):
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def test_tensors_come_back(self):
+        tensors = {"a": ("F32", (2, 1), b"12345678"), "b": ("F32", (1,), b"abcd")}
+        safetensors_file.write(self.folder / "t.safetensors",
+                               {name: (dtype, shape, lambda data=data: data)
+                                for name, (dtype, shape, data) in tensors.items()})
+        self.assertEqual(safetensors_file.read(self.folder / "t.safetensors"), tensors)
+
+    def test_another_file_is_refused_by_name(self):
+        (self.folder / "t.safetensors").write_bytes(b"short")
+        with self.assertRaisesRegex(weir.Error, "t.safetensors: expected a safetensors file"):
+            safetensors_file.read(self.folder / "t.safetensors")
+
+
+class Fake:
+    """A model as weir.from_torch returns it, without PyTorch: one product on real numbers."""
+    model = "fake"
+    text = ('name: "fake"\ndim { name: "batch" size: 8 }\ndim { name: "n" size: 4 }\nfunction {\n  name: "main"\n'
+            '  input { name: "x" type: "f32[batch, n]" }\n  parameter { name: "w" type: "f32[n, m=3]" decay: true }\n'
+            '  node { name: "y" op: "matmul" input: ["x", "w"] }\n  node { name: "z" op: "square" input: "y" }\n'
+            '  node { name: "loss" op: "reduce_mean" input: "z" }\n  output: "loss"\n}\nmain: "main"\n')
+
+    def write_weights(self, path):
+        safetensors_file.write(path, {"w": ("F32", (4, 3), lambda: b"\0\0\0\x3f" * 12)})
+
+
+class JobTest(unittest.TestCase):
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name) / "run"
+        environment = mock.patch.dict(os.environ, {"WEIR": PROGRAM})
+        environment.start()
+        self.addCleanup(environment.stop)
+
+    def test_a_job_trains_and_gives_metrics_and_weights(self):
+        job = weir.job(Fake(), steps=5, mesh="dp=2", rules={"batch": "dp"}, optimizer=weir.AdamW(lr=0.1), clip_norm=1.0,
+                       schedule=weir.Schedule(warmup_steps=2, decay="cosine", min_lr=0.01), seed=3)
+        run = weir.train(job, folder=self.folder, processes=2)
+        losses = [metrics["loss"] for metrics in run]
+        self.assertEqual(len(losses), 5)
+        self.assertLess(losses[-1], losses[0])
+        self.assertEqual(safetensors_file.read(self.folder / "trained.safetensors")["w"][:2], ("F32", (4, 3)))
+
+    def test_the_errors_of_the_program_come_unchanged(self):
+        run = weir.train(weir.job(Fake(), steps=5, rules={"bach": "dp"}), folder=self.folder, mesh="dp=1000000")
+        with self.assertRaisesRegex(weir.Error, r"^weir: W\d{4} (.|\n)*weir explain W\d{4}"):
+            run.wait()
+
+    def test_stop_ends_a_run_and_keeps_its_weights(self):
+        run = weir.train(weir.job(Fake(), steps=100000000), folder=self.folder)
+        next(iter(run))
+        run.stop()
+        self.assertIn("w", safetensors_file.read(self.folder / "trained.safetensors"))
+        self.assertGreater(run.wait()["step"], 0)
+
+    def test_settings_become_fields(self):
+        job = weir.job(Fake(), steps=7, mesh="dp=2,pp=2", rules={"batch": "dp", "n": ("tp", "activations")},
+                       data="a.txt", optimizer=weir.Sgd(lr=0.5, momentum=0.9), micro_batches=2, zero_stage=3,
+                       precision="bf16", cut=["layers.1"], pipeline_schedule="gpipe")
+        for part in ('mesh { axis { name: "dp" size: 2 } axis { name: "pp" size: 2 } }',
+                     'rule { dim: "n" axis: "tp" scope: ACTIVATIONS }', 'data { text { path: "a.txt" } }',
+                     'pipeline { cut: "layers.1" schedule: GPIPE }', "micro_batches: 2", "zero_stage: 3",
+                     "optimizer { sgd { momentum: 0.9 weight_decay: 0.0 } }", "precision: BF16",
+                     "schedule { learning_rate: 0.5 }"):
+            self.assertIn(part, job.text)
+
+    def test_feeds_can_be_bound(self):
+        self.assertEqual(textproto.to_text(jobs.data_message({"synthetic": {}, "feed": {"targets": "tokens"}})),
+                         'synthetic {}\nfeed { input: "targets" from: "tokens" }\n')
+
+    def test_a_mesh_that_is_none_is_refused(self):
+        with self.assertRaisesRegex(weir.Error, 'expected axes such as "dp=2,tp=2"; found "dp"'):
+            weir.job(Fake(), steps=1, mesh="dp")
+
+
+class ProgramTest(unittest.TestCase):
+
+    def test_a_missing_program_is_named(self):
+        with mock.patch.dict(os.environ, {"WEIR": "/no/such/weir"}):
+            with self.assertRaisesRegex(weir.Error, "found no program /no/such/weir"):
+                program.find_program()
+
+    def test_the_program_in_the_path_is_found(self):
+        with mock.patch.dict(os.environ, {"PATH": os.path.dirname(PROGRAM)}):
+            os.environ.pop("WEIR", None)
+            self.assertEqual(os.path.realpath(program.find_program()), os.path.realpath(PROGRAM))
+
+
+class VersionTest(unittest.TestCase):
+
+    def test_old_versions_are_refused_and_new_ones_are_not(self):
+        for version in ("1.13.0", "2.4.1+cu121"):
+            with self.assertRaisesRegex(weir.Error, f"expected PyTorch 2.5 or later.*{re.escape(version)}"):
+                check_version(version)
+        for version in ("2.5.0", "2.15.0+cpu", "3.0.0a0"):
+            check_version(version)
+
+    def test_from_torch_refuses_an_old_or_missing_pytorch(self):
+        old = types.ModuleType("torch")
+        old.__version__ = "1.13.1"
+        with mock.patch.dict(sys.modules, {"torch": old}):
+            with self.assertRaisesRegex(weir.Error, "found PyTorch 1.13.1"):
+                weir.from_torch(None)
+        with mock.patch.dict(sys.modules, {"torch": None}):
+            with self.assertRaisesRegex(weir.Error, "expected PyTorch 2.5 or later; found none"):
+                weir.from_torch(None)
+
+    def test_importing_the_package_needs_no_pytorch(self):
+        code = "import sys; sys.modules['torch'] = None; import weir; weir.AdamW()"
+        subprocess.run([sys.executable, "-c", code], check=True,
+                       env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
+
+
+if __name__ == "__main__":
+    unittest.main()
