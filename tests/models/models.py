@@ -4,6 +4,8 @@ Each model has a few layers and at most 100 kB of weights. Nothing draws random 
 Weir would draw others.
 """
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -70,6 +72,158 @@ class Encoder(nn.Module):
         return self.head(self.norm(self.blocks(self.embed(x)).mean(dim=1)))
 
 
+class CausalSelfAttention(nn.Module):
+    """Attention as two products, a buffer of ones below the diagonal and a softmax."""
+
+    def __init__(self, hidden, heads, sequence):
+        super().__init__()
+        self.heads = heads
+        self.c_attn, self.c_proj = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
+        self.attn_dropout = nn.Dropout(0.0)
+        self.register_buffer("bias", torch.tril(torch.ones(sequence, sequence)).view(1, 1, sequence, sequence))
+
+    def forward(self, x):
+        batch, sequence, hidden = x.size()
+        q, k, v = (part.view(batch, sequence, self.heads, hidden // self.heads).transpose(1, 2)
+                   for part in self.c_attn(x).split(hidden, dim=2))
+        scores = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
+        scores = scores.masked_fill(self.bias[:, :, :sequence, :sequence] == 0, float("-inf"))
+        y = self.attn_dropout(F.softmax(scores, dim=-1)) @ v
+        return self.c_proj(y.transpose(1, 2).contiguous().view(batch, sequence, hidden))
+
+
+class AlibiAttention(nn.Module):
+    """Causal attention without position embeddings: each head lowers its scores by the distance at its own rate."""
+
+    def __init__(self, hidden, heads):
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.out = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
+
+    def forward(self, x):
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.qkv(x).chunk(3, dim=-1))
+        place = torch.arange(x.shape[1])
+        slopes = 2.0**-torch.arange(1, self.heads + 1)
+        bias = slopes[:, None, None] * (place[None, :] - place[:, None])
+        bias = bias.masked_fill(place[None, :] > place[:, None], float("-inf"))
+        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(x.dtype))
+        return self.out(attended.transpose(1, 2).flatten(2))
+
+
+class MaskedBlock(nn.Module):
+
+    def __init__(self, hidden, attention):
+        super().__init__()
+        self.ln_1, self.attn, self.ln_2 = nn.LayerNorm(hidden), attention, nn.LayerNorm(hidden)
+        self.up, self.down = nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
+
+    def forward(self, x):
+        x = x + self.attn(self.ln_1(x))
+        return x + self.down(F.gelu(self.up(self.ln_2(x)), approximate="tanh"))
+
+
+class MaskedGpt(nn.Module):
+    """A GPT with attention of its own; `attention` is a function that makes one, and `positions` their number or 0."""
+
+    def __init__(self, attention, positions, vocab=96, hidden=24, layers=2):
+        super().__init__()
+        self.wte = nn.Embedding(vocab, hidden)
+        self.wpe = nn.Embedding(positions, hidden) if positions else None
+        self.h = nn.ModuleList(MaskedBlock(hidden, attention(hidden)) for _ in range(layers))
+        self.ln_f, self.lm_head = nn.LayerNorm(hidden), nn.Linear(hidden, vocab, bias=False)
+
+    def forward(self, tokens):
+        x = self.wte(tokens)
+        if self.wpe is not None:
+            x = x + self.wpe(torch.arange(tokens.shape[1]).unsqueeze(0))
+        for block in self.h:
+            x = block(x)
+        return self.lm_head(self.ln_f(x))
+
+
+class DecoderBlock(nn.Module):
+
+    def __init__(self, hidden, heads):
+        super().__init__()
+        self.norms = nn.ModuleList(nn.LayerNorm(hidden) for _ in range(3))
+        self.attention = Attention(hidden, heads, True)
+        self.cross = nn.MultiheadAttention(hidden, heads, batch_first=True)
+        self.up, self.down = nn.Linear(hidden, 2 * hidden), nn.Linear(2 * hidden, hidden)
+
+    def forward(self, x, memory):
+        x = x + self.attention(self.norms[0](x))
+        x = x + self.cross(self.norms[1](x), memory, memory, need_weights=False)[0]
+        return x + self.down(F.gelu(self.up(self.norms[2](x))))
+
+
+class EncoderDecoder(nn.Module):
+    """A decoder of text that attends to frames of real vectors: keys and values have other positions than queries."""
+
+    def __init__(self, features=12, vocab=96, hidden=16, heads=4, layers=2, sequence=16):
+        super().__init__()
+        self.embed = nn.Linear(features, hidden)
+        self.encoder = nn.ModuleList(Block(hidden, heads, False) for _ in range(layers))
+        self.tokens, self.positions = nn.Embedding(vocab, hidden), nn.Embedding(sequence, hidden)
+        self.decoder = nn.ModuleList(DecoderBlock(hidden, heads) for _ in range(layers))
+        self.norm, self.head = nn.LayerNorm(hidden), nn.Linear(hidden, vocab, bias=False)
+
+    def forward(self, frames, tokens):
+        memory = self.embed(frames)
+        for block in self.encoder:
+            memory = block(memory)
+        x = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1]))
+        for block in self.decoder:
+            x = block(x, memory)
+        return self.head(self.norm(x))
+
+
+class LinearAttention(nn.Module):
+    """Attention without softmax: the products of keys and values come first."""
+
+    def __init__(self, hidden, heads):
+        super().__init__()
+        self.heads = heads
+        self.q, self.kv = nn.Linear(hidden, hidden), nn.Linear(hidden, 2 * hidden)
+        self.out = nn.Linear(hidden, hidden)
+
+    def forward(self, x):
+        batch, sequence, hidden = x.shape
+        k, v = self.kv(x).chunk(2, dim=-1)
+        q, k, v = (part.view(batch, sequence, self.heads, -1).transpose(1, 2) for part in (self.q(x), k, v))
+        q, k = F.elu(q) + 1, F.elu(k) + 1
+        attended = q @ (k.transpose(-2, -1) @ v) / (q @ k.sum(dim=-2).unsqueeze(-1))
+        return self.out(attended.transpose(1, 2).reshape(batch, sequence, hidden))
+
+
+class LinearBlock(nn.Module):
+
+    def __init__(self, hidden, heads):
+        super().__init__()
+        self.norm, self.attention = nn.LayerNorm(hidden), LinearAttention(hidden, heads)
+        self.mlp = nn.Sequential(nn.LayerNorm(hidden), nn.Linear(hidden, 2 * hidden), nn.GELU(),
+                                 nn.Linear(2 * hidden, hidden))
+
+    def forward(self, x):
+        x = x + self.attention(self.norm(x))
+        return x + self.mlp(x)
+
+
+class LinearEncoder(nn.Module):
+    """An encoder with linear attention: products of two computed tensors."""
+
+    def __init__(self, vocab=96, hidden=24, heads=4, layers=2):
+        super().__init__()
+        self.tokens = nn.Embedding(vocab, hidden)
+        self.blocks = nn.ModuleList(LinearBlock(hidden, heads) for _ in range(layers))
+        self.head = nn.Linear(hidden, vocab)
+
+    def forward(self, tokens):
+        x = self.tokens(tokens)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
 class Layer(nn.Module):
 
     def __init__(self, hidden):
@@ -117,6 +271,40 @@ def _qwen2():
                                         tie_word_embeddings=True))
 
 
+def _mistral():
+    from transformers import MistralConfig, MistralForCausalLM
+    return MistralForCausalLM(MistralConfig(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+                                            num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=32,
+                                            head_dim=8, sliding_window=5))
+
+
+def _gemma2():
+    # Its scores stay within a cap, and every second layer sees a window.
+    from transformers import Gemma2Config, Gemma2ForCausalLM
+    return Gemma2ForCausalLM(Gemma2Config(vocab_size=96, hidden_size=24, intermediate_size=48, num_hidden_layers=2,
+                                          num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=32,
+                                          head_dim=6, query_pre_attn_scalar=6, sliding_window=6,
+                                          attn_implementation="eager", pad_token_id=None,
+                                          attn_logit_softcapping=2.0, final_logit_softcapping=5.0))
+
+
+def _t5():
+    # An encoder and a decoder whose attention has a bias that the model learns, by the distance of positions.
+    from transformers import T5Config, T5ForConditionalGeneration
+    return T5ForConditionalGeneration(T5Config(vocab_size=96, d_model=16, d_kv=6, d_ff=32, num_layers=2, num_heads=4,
+                                               relative_attention_num_buckets=8, relative_attention_max_distance=12,
+                                               dropout_rate=0))
+
+
+def _gpt_neo():
+    # It writes attention out, and every second layer sees a window. Two masks lie on each other.
+    from transformers import GPTNeoConfig, GPTNeoForCausalLM
+    return GPTNeoForCausalLM(GPTNeoConfig(vocab_size=96, hidden_size=24, num_layers=2, num_heads=4, window_size=6,
+                                          attention_types=[[["global", "local"], 1]], intermediate_size=48,
+                                          max_position_embeddings=32, resid_dropout=0, embed_dropout=0,
+                                          attention_dropout=0, bos_token_id=0, eos_token_id=0))
+
+
 def _neox():
     # Its projection holds q, k and v of each head side by side, and its rotary positions turn a part of each head.
     from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
@@ -148,9 +336,17 @@ MODELS = {
     "encoder": (Encoder, {"x": ("batch", "sequence", "features"), "targets": ("batch",), "batch": BATCH, "sequence": 6,
                           "features": 12}),
     "gpt": (Gpt, _TEXT),
+    "mingpt": (lambda: MaskedGpt(lambda hidden: CausalSelfAttention(hidden, 4, 32), 32), _TEXT),
+    "alibi": (lambda: MaskedGpt(lambda hidden: AlibiAttention(hidden, 4), 0), _TEXT),
+    "linear_attention": (LinearEncoder, _TEXT),
+    "encoder_decoder": (EncoderDecoder, {"frames": ("batch", "time", "features"), "time": 10, "features": 12, **_TEXT}),
     "gpt2": (_gpt2, _TEXT),
     "llama": (_llama, _TEXT),
     "qwen2": (_qwen2, _TEXT),
+    "mistral": (_mistral, _TEXT),
+    "gpt_neo": (_gpt_neo, _TEXT),
+    "gemma2": (_gemma2, _TEXT),
+    "t5": (_t5, {"decoder_input_ids": ("batch", "sequence"), **_TEXT}),
     "neox": (_neox, _TEXT),
     "bert": (_bert, _TEXT),
     "vit": (_vit, {"images": "f32[batch, channels=3, height=16, width=16]", "targets": ("batch",), "batch": BATCH}),

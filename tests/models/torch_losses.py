@@ -21,7 +21,7 @@ def batch(declared, step):
     for value in declared:
         shape = [dim.size for dim in value.dims]
         below = (VOCABULARY if reads_tokens else CLASSES) if value.dtype == "i32" else None
-        feed = "tokens" if reads_tokens else value.name
+        feed = "tokens" if reads_tokens and below is not None else value.name
         rows = synthetic_data.batch(feed, SEED, step, shape[0], math.prod(shape[1:]), below)
         tensors.append(torch.tensor(rows, dtype=torch.float64 if below is None else torch.long).reshape(shape))
     return tensors

@@ -9,7 +9,9 @@ import weir
 from tests.models import models, torch_losses
 
 # The rules of all fixtures. A mesh uses those whose axes it has, and a model those whose dimensions it has.
-RULES = {"batch": "dp", "heads": "tp", "ffn": "tp", "up": "tp", "dense_h_to_4h": "tp", "vocab": "tp", "vocab_2": "tp"}
+RULES = {"batch": "dp", "heads": "tp", "ffn": "tp", "up": "tp", "dense_h_to_4h": "tp", "vocab": "tp"}
+# The heads of models in which no operation shows that they are heads.
+HEADS = {"linear_attention": "d4", "alibi": "dim_0"}
 
 
 @dataclasses.dataclass
@@ -25,15 +27,18 @@ class Translated:
         return torch_losses.train(self.model, self.inputs, steps)
 
 
-def rules_for(text):
-    """Returns the rules about dimensions that the graph has."""
-    names = set(re.findall(r'dim \{ name: "([^"]+)"', text))
-    return {name: axis for name, axis in RULES.items() if name in names}
+def rules_for(name, text):
+    """Returns the rules about dimensions that the graph of a model has."""
+    found = set(re.findall(r'dim \{ name: "([^"]+)"', text))
+    rules = {**RULES, HEADS[name]: "tp"} if name in HEADS else RULES
+    return {dim: axis for dim, axis in rules.items() if dim in found}
 
 
 def data_of(inputs):
     """Returns synthetic data. A model that reads tokens has them as targets, too, so there is something to learn."""
-    return {"synthetic": {}, "feed": {"targets": "tokens"}} if "tokens" in inputs else "synthetic"
+    if "tokens" not in inputs:
+        return "synthetic"
+    return {"synthetic": {}, "feed": {name: "tokens" for name in ("targets", "decoder_input_ids") if name in inputs}}
 
 
 def translate(name):
@@ -43,6 +48,6 @@ def translate(name):
     graph = weir.from_torch(model, name=name, **inputs)
     optimizer = weir.AdamW(lr=torch_losses.RATE, betas=torch_losses.BETAS, eps=torch_losses.EPSILON,
                            weight_decay=torch_losses.WEIGHT_DECAY)
-    job = weir.job(graph, steps=torch_losses.STEPS, rules=rules_for(graph.text), data=data_of(inputs),
+    job = weir.job(graph, steps=torch_losses.STEPS, rules=rules_for(name, graph.text), data=data_of(inputs),
                    optimizer=optimizer, seed=torch_losses.SEED)
     return Translated(name, model, inputs, graph, job)

@@ -38,6 +38,11 @@ def translate(forward, **members):
     return weir.from_torch(Net(forward, **members), x=("batch", "n"), targets="f32[batch, n]", batch=4, n=6, loss="mse")
 
 
+def heads_of(parts, heads):
+    """Returns q, k and v [batch, heads, sequence, head_dim] that stand side by side in the last dimension."""
+    return [part.unflatten(2, (heads, -1)).transpose(1, 2) for part in parts.chunk(3, -1)]
+
+
 class EqualityTest(unittest.TestCase):
 
     def test_every_model_has_the_losses_of_pytorch(self):
@@ -101,6 +106,7 @@ class OperationsTest(unittest.TestCase):
         shift = torch.randn(6, 12)
         for function in (lambda a, x: (2 - x) / (a**2 + 1), torch.maximum, lambda a, x: a + shift - 3 * x,
                          lambda a, x: torch.add(a, x, alpha=0.5), lambda a, x: a * x.mean(1, keepdim=True),
+                         lambda a, x: torch.sub(a, shift.to(a.dtype), alpha=2),
                          lambda a, x: a - x.transpose(1, 2)[:, :1].transpose(1, 2)):
             self.assertLess(self.differs(lambda net, x, f=function: f(net.fc(x), x), fc=nn.Linear(12, 12)), 1e-5)
 
@@ -125,9 +131,116 @@ class OperationsTest(unittest.TestCase):
                          lambda x: torch.cat([x[:, 2:], x[:, :2]], 1), lambda x: x.permute(2, 0, 1).movedim(0, 2),
                          lambda x: x.reshape(48, 12).t().reshape(12, 8, 6).permute(1, 2, 0),
                          lambda x: torch.cat(x.unbind(1)[::-1], 1).view(8, 6, 12),
+                         lambda x: torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(2),
+                         lambda x: torch.cat([x[:, 1:5:2], x[:, ::3], x[:, 4::1]], 1),
                          lambda x: x.narrow(2, 0, 1).expand(8, 6, 12) * x):
             self.assertLess(self.differs(lambda net, x, f=function: f(net.fc(x)), fc=nn.Linear(12, 12)), 1e-5)
         self.assertLess(self.differs(lambda net, x: F.glu(net.fc(x)), fc=nn.Linear(12, 24)), 1e-5)
+
+    def test_products_of_two_tensors(self):
+        table = torch.randn(6, 6)
+        for function in (lambda a, x: (a @ x.transpose(1, 2)) @ x / 12, lambda a, x: x @ (a.mT @ x) / 12,
+                         lambda a, x: (a.view(8, 6, 3, 4).transpose(1, 2) @ x[:, None, :, :4].mT
+                                       @ x[:, None]).sum(1) / 9,
+                         lambda a, x: (x[:, None] @ torch.stack([a.mT, x.mT], 1)).mean((1, 3))[..., None] * x,
+                         lambda a, x: torch.bmm(a.mT, x).mT[:, :6] / 6, lambda a, x: (table.to(a.dtype) @ a) * x,
+                         lambda a, x: torch.baddbmm(x, table.to(a.dtype).expand(8, 6, 6), a,
+                                                      alpha=0.5, beta=2),
+                         lambda a, x: torch.baddbmm(table.to(a.dtype).expand(8, 6, 6), a, x.mT, beta=3) @ x / 12,
+                         lambda a, x: a[:, :1] @ x.mT @ x / 12 + x, lambda a, x: x * (a @ x[0, 0])[..., None],
+                         lambda a, x: (a.flatten(1).t() @ x.flatten(1)).view(6, 12, 6, 12).mean((1, 3)) @ x,
+                         lambda a, x: a + (a.unflatten(2, (3, 4)).transpose(1, 2)
+                                           @ x.view(8, 6, 3, 4).permute(0, 2, 3, 1)
+                                           @ a.new_ones(1, 1, 6, 4)).transpose(1, 2).flatten(2) / 24):
+            self.assertLess(self.differs(lambda net, x, f=function: f(net.fc(x), x), fc=nn.Linear(12, 12)), 1e-5)
+
+    def test_einsum(self):
+        table = torch.randn(4, 3)
+        heads = (8, 6, 3, 4)
+        for equation, view in (("bij,bkj->bik", (8, 6, 12)), ("bihd,bjhd->bhij", heads), ("bihd,bihe->bhde", heads),
+                               ("bihd,bijd->bihj", heads), ("bihd,bihd->bih", heads), ("bi,bj->bji", (8, 72))):
+            def forward(net, x, equation=equation, view=view):
+                y = net.fc(x)
+                result = torch.einsum(equation, y.reshape(view), x.reshape(view))
+                return y * result.flatten(1).mean(1)[:, None, None]
+
+            with self.subTest(equation=equation):
+                self.assertLess(self.differs(forward, fc=nn.Linear(12, 12)), 1e-5)
+        for function in (lambda net, x: torch.einsum("bsd,hde->bshe", x, net.heads).flatten(2),
+                         lambda net, x: x * torch.einsum("dk,bsd->bks", table.to(x.dtype), x @ net.heads[0]).mean()):
+            self.assertLess(self.differs(function, heads=nn.Parameter(torch.randn(3, 12, 4) / 4)), 1e-5)
+
+    def test_constant_masks(self):
+        mask = torch.tensor([[True, False, True, False, False, True]] * 12).T
+        for function in (lambda x: x.masked_fill(mask, -2.0), lambda x: torch.where(mask, x, 0.5),
+                         lambda x: torch.where(mask, -x, x**2), lambda x: x.tril(2), lambda x: x.triu(),
+                         lambda x: torch.softmax(x.masked_fill(mask, -torch.inf), dim=1),
+                         lambda x: torch.softmax(x + torch.full((6, 12), -torch.inf).triu(8), dim=2),
+                         lambda x: torch.softmax(torch.where(mask, torch.finfo(x.dtype).min, x), dim=1),
+                         lambda x: torch.where(mask, torch.where(mask, 1.0, -torch.inf).to(x.dtype), x)):
+            self.assertLess(self.differs(lambda net, x, f=function: f(net.fc(x)), fc=nn.Linear(12, 12)), 1e-5)
+
+    def test_attention_under_any_constant_mask(self):
+        ones = torch.ones(6, 6, dtype=torch.bool)
+        for mask in (ones.tril(1), ones.tril().T, torch.randn(6, 6).where(ones.tril(), -torch.inf)):
+            def forward(net, x, mask=mask):
+                q, k, v = heads_of(net.qkv(x), 3)
+                seen = mask if mask.dtype == torch.bool else mask.to(x.dtype) + net.bias
+                return F.scaled_dot_product_attention(q, k, v, attn_mask=seen).transpose(1, 2).flatten(2)
+
+            self.assertLess(self.differs(forward, qkv=nn.Linear(12, 36), bias=nn.Parameter(torch.randn(3, 6, 6))), 1e-5)
+
+        def grouped(net, x):
+            q, k, v = (part.unflatten(2, (-1, 3)).transpose(1, 2) for part in net.qkv(x).split((12, 6, 6), -1))
+            attended = F.scaled_dot_product_attention(q, k, v, attn_mask=ones.tril(1), enable_gqa=True)
+            return attended.transpose(1, 2).flatten(2)
+
+        self.assertLess(self.differs(grouped, qkv=nn.Linear(12, 24)), 1e-5)
+
+    def test_attention_written_by_hand(self):
+        seen = torch.ones(6, 6).tril()
+
+        def attend(q, k, v):
+            return torch.softmax((q @ k.mT / 2).masked_fill(seen == 0, -torch.inf), dim=-1) @ v
+
+        def one_head(net, x):
+            return attend(*net.qkv(x).chunk(3, -1))
+
+        def grouped(net, x):
+            q, k, v = (part.unflatten(2, (-1, 3)).transpose(1, 2) for part in net.qkv(x).split((12, 6, 6), -1))
+            return attend(q, k.repeat_interleave(2, 1), v.repeat_interleave(2, 1)).transpose(1, 2).flatten(2)
+
+        def one_query(net, x):
+            q, k, v = net.qkv(x).chunk(3, -1)
+            return attend(q[:, :1], k, v)
+
+        for function, width in ((one_head, 36), (grouped, 24), (one_query, 36)):
+            self.assertLess(self.differs(function, qkv=nn.Linear(12, width)), 1e-5)
+
+    def test_constant_rows_of_a_table(self):
+        distance = (torch.arange(6)[:, None] - torch.arange(6)).clamp(-2, 2) + 2
+        for rows in (distance, torch.arange(36).view(6, 6) % 5, torch.tensor([[3]] * 6)):
+            def forward(net, x, rows=rows):
+                scores = (x @ x.mT).unsqueeze(1) / 12 + net.table(rows).permute(2, 0, 1)
+                return net.fc((scores @ x.unsqueeze(1)).mean(1))
+
+            self.assertLess(self.differs(forward, fc=nn.Linear(12, 12), table=nn.Embedding(5, 3)), 1e-5)
+
+    def test_attention_over_other_positions(self):
+        for options in ({}, {"bias": False}, {"kdim": 5, "vdim": 7}):
+            def forward(net, x):
+                k, v = (x[:, :4, :5], x[:, :4, 2:9]) if net.attend.kdim == 5 else (x[:, :4] * 2, x[:, :4])
+                return net.attend(net.fc(x), k, v, need_weights=False)[0]
+
+            attend = nn.MultiheadAttention(12, 3, batch_first=True, **options)
+            self.assertLess(self.differs(forward, fc=nn.Linear(12, 12), attend=attend), 1e-5)
+        for mask in (torch.ones(6, 4, dtype=torch.bool).triu(2), torch.randn(8 * 3, 6, 4)):
+            def masked(net, x, mask=mask):
+                seen = mask if mask.dtype == torch.bool else mask.to(x.dtype)
+                return net.attend(net.fc(x), x[:, :4], x[:, 2:], attn_mask=seen, need_weights=False)[0]
+
+            attend = nn.MultiheadAttention(12, 3, batch_first=True)
+            self.assertLess(self.differs(masked, fc=nn.Linear(12, 12), attend=attend), 1e-5)
 
     def test_losses(self):
         for loss in (F.l1_loss, F.binary_cross_entropy_with_logits, lambda y, t: ((y - t)**2).sum() / 100):
@@ -167,12 +280,93 @@ class FormTest(unittest.TestCase):
                 return attended.transpose(1, 2).reshape(batch, sequence, 16) @ self.embed.weight.T
 
         self.assertNotIn("transpose", self.ops(weir.from_torch(Grouped(), **TEXT)))
+        decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(12, 3, 24, dropout=0.0, batch_first=True), 2)
+
+        def decode(net, x):
+            mask = nn.Transformer.generate_square_subsequent_mask(6)
+            return net.decoder(x, net.memory(x)[:, :4], tgt_mask=mask)
+
+        graph = weir.from_torch(Net(decode, decoder=decoder, memory=nn.Linear(12, 12)), loss="mse", batch=4, sequence=6,
+                                x=("batch", "sequence", "features"), features=12,
+                                targets="f32[batch, sequence, features]")
+        self.assertEqual(graph.text.count("op: \"attention\""), 2)
+        self.assertEqual(graph.text.count("name: \"causal\" value { b: true }"), 1)
+        self.assertNotIn("transpose", self.ops(graph))
+        self.assertEqual(graph.weight("decoder.layers.1.multihead_attn.in_proj_weight.2").shape, (12, 12))
         layer = nn.TransformerEncoderLayer(16, 4, 32, dropout=0.0, batch_first=True, norm_first=True)
         encoder = nn.Sequential(nn.Embedding(24, 16), nn.TransformerEncoder(layer, 2, enable_nested_tensor=False),
                                 nn.Linear(16, 24))
         ops = self.ops(weir.from_torch(encoder, **TEXT))
         self.assertEqual(ops.count("attention"), 1)
         self.assertNotIn("transpose", ops)
+
+    def test_attention_written_by_hand_is_recognised(self):
+        seen = torch.ones(6, 6).tril()
+
+        def masked(scores):
+            return scores.masked_fill(seen == 0, -torch.inf)
+
+        def attend(net, x, mask, heads, dropout):
+            parts = heads_of(net.qkv(x), heads)
+            q, k, v = parts if heads > 1 else (part.squeeze(1) for part in parts)
+            weights = F.dropout(torch.softmax(mask(q @ k.transpose(-2, -1) / 2), dim=-1), dropout)
+            result = weights @ v
+            return result.transpose(1, 2).flatten(2) if heads > 1 else result
+
+        def grouped(net, x):
+            q = net.qkv(x)[..., :12].unflatten(2, (4, 3)).transpose(1, 2)
+            k, v = (part.unflatten(2, (2, 3)).transpose(1, 2).repeat_interleave(2, 1)
+                    for part in net.qkv(x)[..., 12:24].chunk(2, -1))
+            return (masked(q @ k.mT / 2).softmax(-1) @ v).transpose(1, 2).flatten(2)
+
+        graph = weir.from_torch(Net(grouped, qkv=nn.Linear(12, 36)), x=("batch", "sequence", "features"), batch=4,
+                                targets="f32[batch, sequence, features]", loss="mse", sequence=6, features=12)
+        self.assertEqual(self.ops(graph).count("attention"), 1)
+        self.assertNotIn("concat", self.ops(graph))
+        cases = (("causal", masked, 3, 0.0, True), ("one head", masked, 1, 0.0, True),
+                 ("finite", lambda s: torch.where(seen > 0, s, torch.finfo(s.dtype).min), 3, 0.0, True),
+                 ("added", lambda s: s + (1 - seen) * -1e9, 3, 0.0, True), ("no mask", lambda s: s, 3, 0.0, True),
+                 ("dropout", masked, 3, 0.1, False), ("upper", lambda s: s + seen * -1e9 + s, 3, 0.0, False))
+        for name, mask, heads, dropout, recognised in cases:
+            net = Net(lambda net, x, m=mask, h=heads, p=dropout: attend(net, x, m, h, p), qkv=nn.Linear(12, 36))
+            ops = self.ops(weir.from_torch(net, x=("batch", "sequence", "features"), batch=4, sequence=6, features=12,
+                                           targets="f32[batch, sequence, features]", loss="mse"))
+            with self.subTest(case=name):
+                self.assertEqual(ops.count("attention"), int(recognised))
+                self.assertEqual(ops.count("batched_matmul"), 0 if recognised else 2)
+                if recognised:
+                    self.assertNotIn("transpose", ops)
+
+    def test_a_mask_is_a_window_only_if_it_is_one_exactly(self):
+        causal = torch.ones(6, 6, dtype=torch.bool).tril()
+        nearly = causal.triu(-2).clone()
+        nearly[4, 2] = False
+        windows = {"causal": (causal, None), "3": (causal.triu(-2), 3), "1": (causal.triu(0), 1), "nearly": (nearly, 0),
+                   "ahead": (causal.triu(-2).mT, 0), "one of two": (torch.stack([causal, causal.triu(-2)]), 0),
+                   "both": (torch.stack([causal.triu(-2)] * 2), 3)}
+        for name, (mask, window) in windows.items():
+            def forward(net, x, mask=mask):
+                q, k, v = heads_of(net.qkv(x), 2)
+                return F.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).flatten(2)
+
+            graph = weir.from_torch(Net(forward, qkv=nn.Linear(12, 36)), x=("batch", "sequence", "features"), batch=4,
+                                    sequence=6, features=12, targets="f32[batch, sequence, features]", loss="mse")
+            with self.subTest(mask=name):
+                self.assertEqual(self.ops(graph).count("attention"), 0 if window == 0 else 1)
+                self.assertEqual('"window"' in graph.text, bool(window))
+                if window:
+                    self.assertIn(f'attr {{ name: "window" value {{ i: {window} }} }}', graph.text)
+
+    def test_dropout_inside_attention_leaves_the_operations(self):
+        def forward(net, x):
+            q, k, v = heads_of(net.qkv(x), 2)
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=0.1).transpose(1, 2).flatten(2)
+
+        with self.assertWarnsRegex(UserWarning, "keeps all its probabilities"):
+            graph = weir.from_torch(Net(forward, qkv=nn.Linear(12, 36)), x=("batch", "sequence", "features"), batch=4,
+                                    sequence=6, features=12, targets="f32[batch, sequence, features]", loss="mse")
+        self.assertEqual([self.ops(graph).count(op) for op in ("attention", "softmax", "dropout", "batched_matmul")],
+                         [0, 1, 1, 2])
 
     def test_dropout_in_training_mode_stays(self):
         self.assertIn("dropout", self.ops(translate(lambda net, x: net.drop(net.fc(x)), fc=nn.Linear(6, 6),
@@ -206,14 +400,24 @@ class RefusalTest(unittest.TestCase):
         self.assertEqual({part["module"] for part in error.missing}, {"norm"})
         self.assertIn("Weir has no batch normalisation yet", str(error))
 
-    def test_masks_that_are_not_causal_are_refused(self):
-        mask = torch.ones(6, 6, dtype=torch.bool).tril(1)
+    def test_conditions_that_depend_on_inputs_are_refused(self):
+        error = self.refused(lambda net, x: net.fc(x).masked_fill(x > 0.5, 0.0), fc=nn.Linear(6, 6))
+        self.assertIn("a condition that depends on the inputs", str(error))
 
+    def test_masks_that_hide_everything_are_refused(self):
         def forward(net, x):
-            heads = net.fc(x)[:, None, :, None].expand(4, 1, 6, 1) * 1.0
+            heads = net.fc(x)[:, None, :, None]
             return F.scaled_dot_product_attention(heads, heads, heads, attn_mask=net.mask)[:, 0, :, 0]
 
-        self.assertIn("not causal", str(self.refused(forward, fc=nn.Linear(6, 6), mask=mask)))
+        mask = torch.ones(6, 6, dtype=torch.bool).tril(-1)
+        self.assertIn("hides everything", str(self.refused(forward, fc=nn.Linear(6, 6), mask=mask)))
+
+    def test_products_that_repeat_matrices_are_refused(self):
+        def forward(net, x):
+            parts = net.fc(x).view(4, 1, 2, 3)
+            return (parts @ parts.view(1, 4, 3, 2)).flatten(1)[:, :6]
+
+        self.assertIn("[4, 1] and [1, 4]", str(self.refused(forward, fc=nn.Linear(6, 6))))
 
     def test_a_stopped_gradient_is_refused(self):
         error = self.refused(lambda net, x: net.fc(x).detach() + net.fc(x), fc=nn.Linear(6, 6))

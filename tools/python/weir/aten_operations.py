@@ -7,18 +7,15 @@ import math
 
 import torch
 
+from weir.aten_attention import AttentionOperations
+from weir.aten_products import ProductOperations
 from weir.dims import Dim, sizes
 from weir.exported_nodes import module_path
 from weir.graph import Parameter
-from weir.views import Refused, View, inverse, permuted
+from weir.operands import Folded, finite, number_of, rank_of, shape_of
+from weir.views import Refused, View, inverse, permuted, transposed
 
 HINTS = {
-    "where": "Weir has no masks and no selection of elements yet",
-    "masked_fill": "Weir has no masks yet; F.scaled_dot_product_attention(..., is_causal=True) is possible",
-    "masked_fill_": "Weir has no masks yet; F.scaled_dot_product_attention(..., is_causal=True) is possible",
-    "bmm": "a product of two activations exists only inside F.scaled_dot_product_attention",
-    "baddbmm": "a product of two activations exists only inside F.scaled_dot_product_attention",
-    "einsum": "write the product with nn.Linear or F.scaled_dot_product_attention",
     "index": "Weir has no gather yet; slices with constant bounds are possible",
     "gather": "Weir has no gather yet",
     "index_select": "Weir has no gather yet",
@@ -35,44 +32,40 @@ HINTS = {
 }
 
 
-class Folded:
-    """A Folded tensor depends on constants alone; PyTorch has computed it."""
-
-    def __init__(self, tensor):
-        self.tensor = tensor
-
-
-class AtenOperations:
+class AtenOperations(ProductOperations, AttentionOperations):
     """The translations. The subclass Translator adds nodes and makes views and constants."""
 
     # ---- elements of two tensors
 
     def _binary(self, op, a, b):
         """Returns op(a, b) with broadcasting; each operand is a number, a folded tensor or a view."""
-        a_number, b_number = _number(a), _number(b)
-        if b_number is not None and _rank(b) <= _rank(a):
+        if op in ("add", "sub"):
+            a, b = finite(a), finite(b)
+        a_number, b_number = number_of(a), number_of(b)
+        if b_number is not None and rank_of(b) <= rank_of(a):
             return self._with_number(op, self._real(a), b_number)
-        if a_number is not None and _rank(a) <= _rank(b):
+        if a_number is not None and rank_of(a) <= rank_of(b):
             return self._number_first(op, a_number, self._real(b))
+        shape = torch.broadcast_shapes(shape_of(a), shape_of(b))
         if isinstance(a, Folded):
             a = self._aligned(a, b)
         elif isinstance(b, Folded):
             b = self._aligned(b, a)
         self._real(a), self._real(b)
-        if (a.torch_shape == b.torch_shape and a.perm == b.perm and not a.is_repeated and not b.is_repeated
+        if (a.torch_shape == b.torch_shape == tuple(shape) and a.perm == b.perm
+                and not a.is_repeated and not b.is_repeated
                 and sizes(a.shape) == sizes(b.shape) and sizes(a.value.dims) == sizes(b.value.dims)):
             value = self._emit(op, [a.value, b.value])
             return View(value, tuple(_named(x, y) for x, y in zip(a.shape, b.shape)), a.perm)
         if a.groups or b.groups:
             raise Refused("Weir repeats heads only for attention")
-        shape = torch.broadcast_shapes(a.torch_shape, b.torch_shape)
         main = a if (len(a.perm), _count(a)) >= (len(b.perm), _count(b)) else b
         other = b if main is a else a
         only_last = all(size == 1 for size in other.torch_shape[:-1])
         if not (only_last and main.keeps_last()):
             main = self._views.settle_shape(main)
         if only_last and main.keeps_last():
-            beside = self._views.settle(self._views.reshape(_unrepeated(other), (sizes(other.dims)[-1],)))
+            beside = self._views.settle(self._views.reshape(_unrepeated(other), (_count(other),)))
         else:
             beside = self._views.to_order(other, main.perm, len(main.perm))
         value = self._emit(op, [main.value, beside] if main is not b else [beside, main.value])
@@ -90,7 +83,11 @@ class AtenOperations:
         tensor, rank = folded.tensor, len(beside.perm)
         if tensor.dim() > rank:
             return View.of(self.constant(tensor))
-        tensor = tensor.reshape((1,) * (rank - tensor.dim()) + tuple(tensor.shape)).permute(inverse(beside.perm))
+        tensor = tensor.reshape((1,) * (rank - tensor.dim()) + tuple(tensor.shape))
+        for axis in range(rank - 2):  # masks often repeat along the batch
+            first = tensor.narrow(axis, 0, 1)
+            tensor = first if bool((tensor == first).all()) else tensor
+        tensor = tensor.permute(inverse(beside.perm))
         while tensor.dim() > 1 and tensor.shape[0] == 1:
             tensor = tensor[0]
         value = self.constant(tensor)
@@ -114,15 +111,19 @@ class AtenOperations:
             return self._with_number("mul", self._unary("reciprocal", x), number)
         return self._with_number(op, x, number)
 
+    def _times(self, item, factor):
+        """Returns a number, a folded tensor or a view times a number."""
+        if factor == 1:
+            return item
+        if isinstance(item, Folded):
+            return Folded(item.tensor * factor)
+        return self._with_number("mul", self._real(item), float(factor)) if isinstance(item, View) else item * factor
+
     def op_add(self, node, given):
-        alpha = given.get("alpha", 1)
-        other = given["other"]
-        return self._binary("add", given["self"], other if alpha == 1 else self._binary("mul", other, float(alpha)))
+        return self._binary("add", given["self"], self._times(given["other"], given.get("alpha", 1)))
 
     def op_sub(self, node, given):
-        alpha = given.get("alpha", 1)
-        other = given["other"]
-        return self._binary("sub", given["self"], other if alpha == 1 else self._binary("mul", other, float(alpha)))
+        return self._binary("sub", given["self"], self._times(given["other"], given.get("alpha", 1)))
 
     def op_rsub(self, node, given):
         return self.op_sub(node, {**given, "self": given["other"], "other": given["self"]})
@@ -145,7 +146,7 @@ class AtenOperations:
         return self._with_number("mul", self._real(given["self"]), -1.0)
 
     def op_pow(self, node, given):
-        exponent = _number(given["exponent"])
+        exponent = number_of(given["exponent"])
         if exponent is None or not isinstance(given["self"], View):
             raise Refused("Weir has powers with constant exponents only")
         x = given["self"]
@@ -175,7 +176,7 @@ class AtenOperations:
         return self._unary("elu", given["self"], {"alpha": float(given["alpha"])})
 
     def op_clamp(self, node, given):
-        bounds = {name: _number(given[name]) for name in ("min", "max") if given.get(name) is not None}
+        bounds = {name: number_of(given[name]) for name in ("min", "max") if given.get(name) is not None}
         if None in bounds.values():
             raise Refused("Weir has clamp with constant bounds only")
         return self._unary("clamp", given["self"], bounds)
@@ -266,6 +267,9 @@ class AtenOperations:
 
     op_numpy_T = op_t
 
+    def op_mT(self, node, given):
+        return transposed(given["self"])
+
     def op_movedim(self, node, given):
         probe = torch.empty(given["self"].torch_shape, device="meta")
         labels = torch.empty([2 + i for i in range(probe.dim())], device="meta")
@@ -286,8 +290,8 @@ class AtenOperations:
     op_expand_as = op_expand
 
     def op_broadcast_tensors(self, node, given):
-        shape = torch.broadcast_shapes(*(_shape(item) for item in given["tensors"]))
-        if any(_shape(item) != tuple(shape) for item in given["tensors"]):
+        shape = torch.broadcast_shapes(*(shape_of(item) for item in given["tensors"]))
+        if any(shape_of(item) != tuple(shape) for item in given["tensors"]):
             raise Refused("write the operands with equal shapes, or with add, sub, mul or div, which broadcast")
         return list(given["tensors"])
 
@@ -300,12 +304,24 @@ class AtenOperations:
     def op_slice(self, node, given):
         x, axis = given["self"], given["dim"] % len(given["self"].perm)
         if given.get("step", 1) != 1:
-            raise Refused("Weir has slices without steps only")
+            return self._each_of_step(x, axis, given)
         length = x.torch_shape[axis]
         begin, end, _ = slice(given.get("start"), given.get("end")).indices(length)
         if end <= begin:
             return Folded(torch.empty(x.torch_shape[:axis] + (0,) + x.torch_shape[axis + 1:]))
         return self._views.slice(x, axis, begin, end - begin)
+
+    def _each_of_step(self, x, axis, given):
+        """Returns every `step`-th element along an axis: a slice of the dimension that a reshape makes of the step."""
+        step, size = given["step"], x.torch_shape[axis]
+        begin, end, _ = slice(given["start"], given["end"], step).indices(size)
+        count = len(range(begin, end, step))
+        first = min(begin, size - count * step)
+        if count == 0 or first < 0:
+            raise Refused("a slice with a step that does not divide the stretch it is taken from")
+        x = self._views.slice(x, axis, first, count * step)
+        x = self._views.reshape(x, x.torch_shape[:axis] + (count, step) + x.torch_shape[axis + 1:])
+        return self._without_dim(self._views.slice(x, axis + 1, begin - first, 1), axis + 1)
 
     def op_narrow(self, node, given):
         x, axis = given["self"], given["dim"] % len(given["self"].perm)
@@ -339,7 +355,7 @@ class AtenOperations:
 
     def op_cat(self, node, given):
         axis = given["dim"]
-        items = [self._view(item) for item in given["tensors"] if 0 not in _shape(item)]
+        items = [self._view(item) for item in given["tensors"] if 0 not in shape_of(item)]
         whole = [item for item in items if not item.is_repeated]
         if not whole:
             raise Refused("Weir has no operation that repeats elements; only add, sub, mul, div, maximum and minimum "
@@ -424,37 +440,11 @@ class AtenOperations:
     def op_std(self, node, given):
         return self._unary("sqrt", self.op_var(node, given))
 
-    # ---- products
-
-    def _product(self, x, weight, bias, weight_is_out_in):
-        x = self._views.settle_last(self._real(x))
-        weight = self._views.settle_shape(self._views.plain(self._view(weight)))
-        if len(weight.perm) != 2:
-            raise Refused(HINTS["bmm"])
-        transpose_w = weight_is_out_in == weight.is_straight
-        inputs = [x.value, weight.value] + ([self._value(bias)] if bias is not None else [])
-        value = self._emit("matmul", inputs, {"transpose_w": True} if transpose_w else {})
-        return View(value, x.shape[:-1] + (value.dims[-1],), x.perm)
-
-    def op_linear(self, node, given):
-        return self._product(self._view(given["input"]), given["weight"], given.get("bias"), True)
-
-    def op_matmul(self, node, given):
-        x, weight = given["self"], given.get("other", given.get("mat2"))
-        if _rank(weight) != 2 or _rank(x) < 1 or isinstance(x, Folded):
-            raise Refused(HINTS["bmm"])
-        return self._product(x, weight, None, False)
-
-    op_mm = op_matmul
-
-    def op_addmm(self, node, given):
-        if given["alpha"] != 1 or given["beta"] != 1 or _rank(given["self"]) != 1:
-            raise Refused("Weir adds a bias of one dimension to a product, without factors")
-        return self._product(self._view(given["mat1"]), given["mat2"], given["self"], False)
+    # ---- convolutions
 
     def op_conv2d(self, node, given):
         x, weight, bias = given["input"], given["weight"], given["bias"]
-        shape = _shape(weight)
+        shape = shape_of(weight)
         if (given["groups"] != 1 or list(given["stride"]) != list(shape[2:]) or any(n != 1 for n in given["dilation"])
                 or given["padding"] not in ("valid", [0, 0], [0])):
             raise Refused(HINTS["conv1d"])
@@ -512,7 +502,10 @@ class AtenOperations:
             part = self._views.slice(table, 0, stretch[0], length)
             single = self._views.reshape(part, (1,) * (len(shape) - 1) + part.torch_shape)
             return View(single.value, single.shape, single.perm, shape[:-1] + (1, 1))
-        raise Refused("constant rows of a table are possible only in a stretch, such as positions 0 to n - 1")
+        # Rows in any order are a product with a constant that has a 1 per row.
+        one_hot = torch.nn.functional.one_hot(ids.reshape(-1), table.torch_shape[0])
+        result = self._product(transposed(table), Folded(one_hot), None, True)
+        return self._views.reshape(transposed(result), shape + table.torch_shape[1:])
 
     def _gamma(self, given):
         """Returns the factor of a norm; a norm without a factor gets ones."""
@@ -553,61 +546,6 @@ class AtenOperations:
         return self._unary("log", self.op_softmax(node, given))
 
     op__log_softmax = op_log_softmax
-
-    # ---- attention
-
-    def op_scaled_dot_product_attention(self, node, given):
-        if given["dropout_p"] != 0:
-            raise Refused("Weir has no dropout inside attention; set the attention dropout of the model to 0")
-        causal = bool(given["is_causal"]) or self._causal(given.get("attn_mask"))
-        query, key, value = (self._view(given[name]) for name in ("query", "key", "value"))
-        rank = len(query.perm)
-        if rank == 3:
-            query, key, value = (self._views.reshape(x, x.torch_shape[:1] + (1,) + x.torch_shape[1:])
-                                 for x in (query, key, value))
-        elif rank != 4:
-            raise Refused("Weir's attention takes [batch, heads, sequence, head_dim]")
-        if query.torch_shape[2] != key.torch_shape[2]:
-            raise Refused("Weir's attention needs as many keys as queries")
-        if value.torch_shape[3] != query.torch_shape[3]:
-            raise Refused("Weir's attention needs values as wide as queries")
-        if not given.get("enable_gqa") and query.torch_shape[1] != key.torch_shape[1]:
-            raise Refused("the numbers of heads differ; set enable_gqa=True")
-        heads = [self._heads(x) for x in (query, key, value)]
-        attrs = {"causal": causal}
-        usual = query.torch_shape[3] ** -0.5
-        if given.get("scale") is not None and abs(given["scale"] / usual - 1) > 1e-12:
-            attrs["scale"] = float(given["scale"])
-        result = permuted(View.of(self._emit("attention", heads, attrs)), (0, 2, 1, 3))
-        return result if rank == 4 else self._without_dim(result, 1)
-
-    def _heads(self, x):
-        """Returns q, k or v in Weir's order, without the repetition of shared heads."""
-        if x.groups:
-            if x.groups[0] != 1:
-                raise Refused("Weir repeats heads only for attention")
-            x = View(x.value, x.shape, x.perm)
-        return self._views.settle(permuted(x, (0, 2, 1, 3)))
-
-    @staticmethod
-    def _causal(mask):
-        """Returns whether a constant mask is causal. A mask that lets everything pass is none."""
-        if mask is None:
-            return False
-        if not isinstance(mask, Folded):
-            raise Refused("an attention mask that depends on the inputs; Weir has causal attention and attention "
-                          "without a mask. Leave padding masks out")
-        tensor = mask.tensor
-        if tensor.dtype != torch.bool:
-            passes, stops = tensor == 0, tensor <= torch.finfo(tensor.dtype).min / 2
-            if not bool((passes | stops).all()):
-                raise Refused("an attention bias; Weir has causal attention and attention without a mask")
-            tensor = passes
-        if bool(tensor.all()):
-            return False
-        if tensor.shape[-1] == tensor.shape[-2] and bool((tensor == torch.ones_like(tensor).tril()).all()):
-            return True
-        raise Refused("an attention mask that is not causal; Weir has causal attention and attention without a mask")
 
     # ---- losses
 
@@ -658,23 +596,6 @@ class AtenOperations:
         if reduction == 0:
             return losses
         return View.of(self._emit("reduce_mean" if reduction == 1 else "reduce_sum", [losses.value]))
-
-
-def _number(item):
-    """Returns the number that a Python number or a folded tensor of one element is, or None."""
-    if isinstance(item, (int, float)) and not isinstance(item, bool):
-        return float(item)
-    if isinstance(item, Folded) and item.tensor.numel() == 1 and item.tensor.dtype != torch.bool:
-        return float(item.tensor)
-    return None
-
-
-def _shape(item):
-    return tuple(item.tensor.shape) if isinstance(item, Folded) else item.torch_shape
-
-
-def _rank(item):
-    return len(_shape(item)) if isinstance(item, (Folded, View)) else 0
 
 
 def _count(view):

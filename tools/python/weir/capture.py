@@ -9,6 +9,7 @@ import inspect
 
 import torch
 import torch.nn.functional as F
+from torch.nn.modules import transformer
 
 from weir.errors import Error
 from weir.torch_version import check_version, numbers_of
@@ -95,30 +96,68 @@ def bind_inputs(model, names, has_targets):
     return bind, targets
 
 
-def _attention(module, query, key, value, attention_mask, scaling=None, dropout=0.0, **_):
+def _attention(module, query, key, value, attention_mask, scaling=None, dropout=0.0, position_bias=None, softcap=None,
+               s_aux=None, **_):
     """The attention of transformers' registry: shared heads are not repeated, and the mask is a tensor."""
+    if s_aux is not None:
+        raise Error("expected attention whose probabilities add up to 1; found a model with sinks of attention")
+    if position_bias is not None:
+        if attention_mask is None:
+            attention_mask = position_bias
+        elif attention_mask.dtype == torch.bool:
+            attention_mask = torch.where(attention_mask, position_bias, -torch.inf)
+        else:
+            attention_mask = attention_mask + position_bias
+    if softcap is not None:
+        return _capped_attention(query, key, value, attention_mask, scaling, dropout, softcap), None
     result = F.scaled_dot_product_attention(query, key, value, attn_mask=attention_mask, dropout_p=dropout,
                                             scale=scaling, enable_gqa=key.shape[1] != query.shape[1])
     return result.transpose(1, 2).contiguous(), None
 
 
+def _capped_attention(query, key, value, mask, scaling, dropout, softcap):
+    """Attention whose scores stay between -softcap and softcap."""
+    groups = query.shape[1] // key.shape[1]
+    if groups > 1:
+        key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+    scale = query.shape[-1]**-0.5 if scaling is None else scaling
+    scores = softcap * torch.tanh(query @ key.transpose(-2, -1) * scale / softcap)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+    probabilities = F.dropout(torch.softmax(scores, dim=-1), dropout)
+    return (probabilities @ value).transpose(1, 2).contiguous()
+
+
 def _multihead_attention(self, query, key, value, key_padding_mask=None, need_weights=True, attn_mask=None,
                          average_attn_weights=True, is_causal=False):
-    """The forward of nn.MultiheadAttention for self-attention, without the moves of PyTorch's own."""
+    """The forward of nn.MultiheadAttention, without the moves of PyTorch's own."""
     del need_weights, average_attn_weights  # nothing that trains reads the weights of attention
-    if not (query is key is value and self.in_proj_weight is not None and query.dim() == 3 and key_padding_mask is None
-            and self.bias_k is None and not self.add_zero_attn):
+    if query.dim() != 3 or key_padding_mask is not None or self.bias_k is not None or self.add_zero_attn:
         return _TORCH_FORWARD(self, query, key, value, key_padding_mask=key_padding_mask, need_weights=False,
                               attn_mask=attn_mask, is_causal=is_causal)
-    x = query if self.batch_first else query.transpose(0, 1)
     q, k, v = (part.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
-               for part in F.linear(x, self.in_proj_weight, self.in_proj_bias).chunk(3, dim=-1))
+               for part in _projected(self, query, key, value))
     if attn_mask is not None and attn_mask.dtype == torch.bool:
         attn_mask = ~attn_mask  # nn.MultiheadAttention marks what is hidden, and the function marks what is seen
+    if attn_mask is not None and attn_mask.dim() == 3:  # batch and heads are one dimension
+        attn_mask = attn_mask.unflatten(0, (-1, self.num_heads))
     dropout = self.dropout if self.training else 0.0
     result = F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, dropout_p=dropout)
     result = self.out_proj(result.transpose(1, 2).flatten(2))
     return (result if self.batch_first else result.transpose(0, 1)), None
+
+
+def _projected(attention, query, key, value):
+    """Returns q, k and v [batch, sequence, heads and their width] of an nn.MultiheadAttention."""
+    x = [item if attention.batch_first else item.transpose(0, 1) for item in (query, key, value)]
+    weights, bias = attention.in_proj_weight, attention.in_proj_bias
+    if query is key is value and weights is not None:
+        return F.linear(x[0], weights, bias).chunk(3, dim=-1)
+    if weights is None:
+        weights = attention.q_proj_weight, attention.k_proj_weight, attention.v_proj_weight
+    else:
+        weights = weights.chunk(3)
+    return [F.linear(*operands) for operands in zip(x, weights, (None,) * 3 if bias is None else bias.chunk(3))]
 
 
 _TORCH_FORWARD = torch.nn.MultiheadAttention.forward
@@ -126,12 +165,18 @@ _TORCH_FORWARD = torch.nn.MultiheadAttention.forward
 
 @contextlib.contextmanager
 def torch_hooks():
-    """While the context lasts, nn.MultiheadAttention computes self-attention in the order that Weir has."""
+    """While the context lasts, nn.MultiheadAttention computes attention in the order that Weir has.
+
+    PyTorch's own encoders and decoders do not examine their masks by value then: the translator does.
+    """
+    detect = transformer._detect_is_causal_mask
     torch.nn.MultiheadAttention.forward = _multihead_attention
+    transformer._detect_is_causal_mask = lambda mask, is_causal=None, size=None: bool(is_causal)
     try:
         yield
     finally:
         torch.nn.MultiheadAttention.forward = _TORCH_FORWARD
+        transformer._detect_is_causal_mask = detect
 
 
 @contextlib.contextmanager

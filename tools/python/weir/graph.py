@@ -111,6 +111,10 @@ def infer(op, inputs, attrs):
         return broadcast(dims, inputs[1].dims), "f32"
     if op == "matmul":
         return dims[:-1] + (inputs[1].dims[0 if attrs.get("transpose_w") else 1],), "f32"
+    if op == "batched_matmul":
+        rows, columns = -1 if attrs.get("transpose_a") else -2, -2 if attrs.get("transpose_b") else -1
+        leading = tuple(b if b.name and not a.name else a for a, b in zip(dims[:-2], inputs[1].dims[:-2]))
+        return leading + (dims[rows], inputs[1].dims[columns]), "f32"
     if op == "embedding":
         return inputs[1].dims + dims[1:], "f32"
     if op == "reshape":

@@ -18,6 +18,7 @@ def simplify(graph, make_constant):
     fuse_rotary(graph)
     fuse_activations(graph)
     move_slices(graph)
+    split_parameters(graph)
     split_projections(graph)
     fuse_projections(graph)
     lower_scalars(graph, make_constant)
@@ -328,6 +329,25 @@ def _part_of(parameter, axis, view, cut_axis, begin, size, number):
     return Parameter(dims, parameter.dtype, f"{parameter.name}.{number}",
                      cut=Cut(parameter.cut.source, shape, axis + cut_axis, begin, size), decay=parameter.decay,
                      frozen=parameter.frozen)
+
+
+def split_parameters(graph):
+    """Cuts a parameter that is only read in stretches of one dimension into one parameter per stretch."""
+    users, replacements = graph.users(), {}
+    for parameter in list(graph.parameters):
+        slices = users.get(parameter, [])
+        axes = {node.attrs["axis"] if node.op == "slice" else -1 for node in slices}
+        if parameter.cut is None or not parameter.cut.is_whole() or len(axes) != 1 or min(axes) < 0:
+            continue
+        axis = axes.pop()
+        parts = _segments(slices, parameter.dims[axis].size)
+        for number, (begin, size) in enumerate(parts or ()):
+            part = _part_of(parameter, axis, (parameter.dims[axis].size,), 0, begin, size, number)
+            graph.parameters.append(part)
+            replacements.update({node.output: part for node in slices
+                                 if (node.attrs["begin"], node.attrs["size"]) == (begin, size)})
+    graph.replace(replacements)
+    remove_dead(graph)
 
 
 def _read_in_parts(node, users):

@@ -8,11 +8,12 @@ import operator
 
 import torch
 
-from weir.aten_operations import HINTS, AtenOperations, Folded
+from weir.aten_operations import HINTS, AtenOperations
 from weir.dims import Dim, sizes
 from weir.errors import Unsupported
 from weir.exported_nodes import describe_op, module_path, source_line
 from weir.graph import Graph, Parameter, Value, make_node
+from weir.operands import Folded
 from weir.views import Refused, View, ViewOperations
 
 # The operations of PyTorch that map each element of one tensor, under the name that Weir has for them.
@@ -23,6 +24,7 @@ UNARY = {
     "round": "round",
 }
 SAME = ("contiguous", "clone", "alias", "lift_fresh_copy", "positive")  # the same elements
+OF_SHAPE = ("new_ones", "new_zeros", "new_full", "ones_like", "zeros_like", "full_like")  # constants like a tensor
 CHECKS = ("_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range",
           "sym_constrain_range_for_size")  # nothing remains of them
 
@@ -36,6 +38,7 @@ class Translator(AtenOperations):
         self.warnings = []
         self._model_dtype = model_dtype
         self._constants = {}
+        self._copies = {}  # value with repeated heads -> the view that repeats them
         self._buffers = set()  # the memory of folded buffers
         self._node = None
         self._views = ViewOperations(self._emit)
@@ -92,6 +95,10 @@ class Translator(AtenOperations):
             short = name.removeprefix("aten.")
             if short in CHECKS:
                 return None
+            if short in OF_SHAPE:
+                like = node.args[0].meta["val"]
+                args = (Folded(torch.empty(like.shape, dtype=like.dtype)), *args[1:])
+                leaves = _leaves([args, kwargs])
             if not any(isinstance(leaf, View) for leaf in leaves):
                 return self._fold(node, args, kwargs)
             if short.endswith("_") and not short.startswith("_"):
@@ -124,6 +131,8 @@ class Translator(AtenOperations):
         """Computes a node with PyTorch, because it depends on constants alone."""
         if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             raise Refused("Weir draws random numbers only in dropout")
+        if describe_op(node) == "aten.detach_":
+            return args[0]  # a constant has no gradient
         changes = getattr(getattr(node.target, "_schema", None), "is_mutable", False)
         if changes and args[0].tensor.untyped_storage().data_ptr() in self._buffers:
             raise Refused("the model changes one of its buffers, and Weir's steps all see the first value")

@@ -79,6 +79,12 @@ def permuted(view, order):
     return dataclasses.replace(view, perm=tuple(view.perm[d] for d in order), repeats=repeats, groups=groups)
 
 
+def transposed(view):
+    """Returns the view with its last two dimensions swapped."""
+    rank = len(view.perm)
+    return permuted(view, [*range(rank - 2), rank - 1, rank - 2])
+
+
 def inverse(perm):
     order = [0] * len(perm)
     for i, d in enumerate(perm):
