@@ -328,5 +328,23 @@ TEST_F(CheckTest, IntermediateCheckpointsAreOnTheConsoleAndInTheMetrics) {
   }
 }
 
+TEST_F(CheckTest, NoCommandReplacesAFileThatItReads) {
+  const std::string job = PathFor("precious.textproto");
+  {
+    std::ofstream out(job);
+    out << Weir({"zoo", "mlp", "--layers", "1", "--hidden", "4", "--batch", "4", "--steps", "2"})
+               .out;
+  }
+  const std::string before = ReadFile(job);
+  for (const char* flag : {"--save", "--metrics", "--trace", "--checkpoint"}) {
+    const Outcome train = Weir({"train", job, flag, job});
+    EXPECT_EQ(train.code, 65) << flag << train.err;
+    EXPECT_THAT(train.err, HasSubstr("W0926")) << flag;
+  }
+  EXPECT_EQ(Weir({"sim", job, "--cluster", "defaults", "--trace", job}).code, 65);
+  EXPECT_EQ(Weir({"view", job, "--export", job}).code, 65);
+  EXPECT_EQ(ReadFile(job), before);
+}
+
 }  // namespace
 }  // namespace weir::cli

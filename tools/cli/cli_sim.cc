@@ -25,6 +25,7 @@
 #include "tools/sim/cluster_file.h"
 #include "tools/sim/job_costs.h"
 #include "tools/sim/simulate.h"
+#include "tools/train/output_paths.h"
 
 namespace weir::cli {
 namespace {
@@ -39,6 +40,8 @@ struct SimArguments : PlannedJobArguments {
 };
 
 absl::Status Sim(SimArguments arguments, CliContext* context) {
+  WEIR_RETURN_IF_ERROR(train::CheckOutputIsNoInput("--trace", arguments.options.trace,
+                                                   {arguments.job.path, arguments.cluster}));
   WEIR_ASSIGN_OR_RETURN(JobWithCosts read, arguments.ReadWithCosts());
   using Symmetry = sim::SimulateOptions::Symmetry;
   arguments.options.symmetry = arguments.symmetry == "on"    ? Symmetry::kOn

@@ -84,6 +84,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   arguments.options.checkpoints_asked = &signals->checkpoints_asked();
   if (!read.note.empty()) console->Say(read.note);
   arguments.options.costs = &read.costs.model();
+  arguments.options.job_file = arguments.job.path == "-" ? "" : arguments.job.path;
   arguments.options.find_peak = [&read](const train::DevicesInUse& devices) {
     return read.costs.PeakFor(read.job, devices);
   };
@@ -91,7 +92,6 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
     console->Say(absl::StrCat("planned with ", read.costs.Text()));
   if (arguments.fleet.processes > 0 || !found.agents.empty()) {
     arguments.options.processes = arguments.fleet.processes;
-    arguments.options.job_file = arguments.job.path == "-" ? "" : arguments.job.path;
     WEIR_ASSIGN_OR_RETURN(fleet::FleetOptions options,
                           arguments.fleet.Options(job, found, console));
     options.trace = arguments.options.trace;

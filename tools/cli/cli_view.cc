@@ -23,6 +23,7 @@
 #include "runtime/store/mapped_file.h"
 #include "runtime/store/whole_file.h"
 #include "tools/cli/planned_job.h"
+#include "tools/job/data_paths.h"
 #include "tools/launch/signal_watch.h"
 #include "tools/live/live_reader.h"
 #include "tools/plan/plan_json.h"
@@ -31,6 +32,7 @@
 #include "tools/sim/simulate.h"
 #include "tools/trace/trace_reader.h"
 #include "tools/train/memory_budget.h"
+#include "tools/train/output_paths.h"
 #include "tools/view/run_bundle.h"
 #include "tools/view/view_page.h"
 #include "tools/view/view_server.h"
@@ -149,6 +151,8 @@ absl::StatusOr<std::string> ReadPlan(const ViewArguments& arguments, CliSandbox 
   PlannedJobArguments of = arguments.plan;
   of.job.path = arguments.paths[0];
   WEIR_ASSIGN_OR_RETURN(const JobWithCosts read, of.ReadWithCosts());
+  WEIR_RETURN_IF_ERROR(
+      train::CheckOutputIsNoInput("--export", arguments.page, job::DataFilesOf(read.job)));
   std::string bundle;
   WEIR_RETURN_IF_ERROR(Confined(sandbox, [&]() -> absl::Status {
     WEIR_ASSIGN_OR_RETURN(bundle, PlanPage(of.place, read, of.job.Title(read.job)));
@@ -230,6 +234,7 @@ absl::Status View(const ViewArguments& arguments, const CliContext& context) {
     throw CLI::RequiredError("FILE, or --attach for a run that goes on,");
   if (arguments.paths.size() > kRunsMax)
     throw CLI::ArgumentMismatch::AtMost("FILE", kRunsMax, arguments.paths.size());
+  WEIR_RETURN_IF_ERROR(train::CheckOutputIsNoInput("--export", arguments.page, arguments.paths));
   WEIR_ASSIGN_OR_RETURN(std::string bundle, MakeBundle(arguments, context.sandbox));
   if (!arguments.page.empty()) return Export(arguments, bundle, *context.out);
   WEIR_ASSIGN_OR_RETURN(const auto server,

@@ -74,4 +74,16 @@ absl::Status CheckOutputPaths(const proto::Job& job, const TrainOptions& options
   return absl::OkStatus();
 }
 
+absl::Status CheckOutputIsNoInput(const std::string& flag, const std::string& output,
+                                  const std::vector<std::string>& inputs) {
+  const Use written{flag, output, FileAt(output)};
+  for (const std::string& path : inputs) {
+    if (!IsOneFile(written, {"", path, FileAt(path)})) continue;
+    return Rejected({"W0926", absl::StrCat(flag, " ", output),
+                     "a file that the command does not read",
+                     absl::StrCat(path, ", which would be lost"), "another name"});
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace weir::train

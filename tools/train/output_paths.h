@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "proto/job.pb.h"
@@ -15,5 +16,10 @@ namespace weir::train {
 // resumes from, and saved weights may replace the weights that the run starts from. Links are
 // followed. Devices and pipes are never in conflict.
 absl::Status CheckOutputPaths(const proto::Job& job, const TrainOptions& options);
+
+// kInvalidArgument (W0926): the file of an output, such as "--export page.html", is one of the
+// inputs.
+absl::Status CheckOutputIsNoInput(const std::string& flag, const std::string& output,
+                                  const std::vector<std::string>& inputs);
 
 }  // namespace weir::train
