@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -45,17 +44,25 @@ struct Source {
   int64_t quota = kBlockSamples;  // samples of a block
 };
 
-// Returns the quotas of a block by the shares. Each is at least 1.
+// Returns the quotas of a block by the shares: whole numbers of samples, each at least 1, that add
+// up to a block. The largest remainders get what rounding down leaves.
 std::vector<int64_t> Quotas(const std::vector<double>& weights) {
-  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  const double largest = *std::max_element(weights.begin(), weights.end());
+  double sum = 0;  // of weights of at most 1, so that large weights do not overflow
+  for (double weight : weights) sum += weight / largest;
   std::vector<int64_t> quotas;
-  for (double weight : weights) {
-    quotas.push_back(
-        std::max<int64_t>(1, std::llround(weight / sum * static_cast<double>(kBlockSamples))));
+  std::vector<std::pair<double, size_t>> remainders;
+  int64_t left = kBlockSamples;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const double share = weights[i] / largest / sum * static_cast<double>(kBlockSamples);
+    quotas.push_back(std::max<int64_t>(1, static_cast<int64_t>(share)));
+    remainders.emplace_back(static_cast<double>(quotas[i]) - share, i);
+    left -= quotas[i];
   }
-  // Rounding errors go to the largest source.
-  *std::max_element(quotas.begin(), quotas.end()) +=
-      kBlockSamples - std::accumulate(quotas.begin(), quotas.end(), int64_t{0});
+  std::sort(remainders.begin(), remainders.end());
+  for (size_t i = 0; left > 0; i = (i + 1) % remainders.size(), --left)
+    ++quotas[remainders[i].second];
+  for (; left < 0; ++left) --*std::max_element(quotas.begin(), quotas.end());
   return quotas;
 }
 

@@ -196,6 +196,27 @@ TEST(TokenDataset, WeightsDealSamplesAndEachFileHasEpochsOfItsOwn) {
   for (const auto& [start, times] : seen) EXPECT_EQ(times, start < 1000 ? 768 : 512) << start;
 }
 
+TEST(TokenDataset, EveryFileGetsItsShareHoweverManyAndHeavyTheyAre) {
+  // A share of 1.5 samples of a block, and one of 2.5.
+  std::vector<std::string> paths;
+  TokenDataOptions options = Options({});
+  for (int i = 0; i < 2048; ++i) {
+    paths.push_back(WriteTemporary(absl::StrCat("many", i), BytesOf(Count(i * 10, 6))));
+    options.weights.push_back(i < 1024 ? 3e300 : 5e300);
+  }
+  options.paths = paths;
+  auto data = OpenTokenDataset(options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  std::map<int32_t, int> seen;
+  for (int64_t sample = 0; sample < 4096; ++sample)
+    ++seen[Window(**data, DataPart::kTrain, sample)[0]];
+  ASSERT_EQ(seen.size(), 2048u);
+  for (const auto& [start, times] : seen) {
+    EXPECT_GE(times, start < 10240 ? 1 : 2) << start;
+    EXPECT_LE(times, start < 10240 ? 2 : 3) << start;
+  }
+}
+
 TEST(TokenDataset, HeldOutWindowsFollowFileByFileAndAreNeverTrainedOn) {
   TokenDataOptions options = Options(
       {WriteTemporary("e", BytesOf(Count(0, 100))), WriteTemporary("f", BytesOf(Count(1000, 60)))});
