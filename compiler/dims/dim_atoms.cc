@@ -30,8 +30,11 @@ DimAtoms::Dim DimAtoms::Resolve(const Dim& dim) const {
 }
 
 void DimAtoms::Unify(const Dim& a, const Dim& b) {
-  Dim left = Resolve(a), right = Resolve(b);
+  Dim left = a, right = b;
   while (!left.empty() && !right.empty()) {
+    // What the last round did may reach atoms that still stand in the two lists.
+    left = Resolve(left);
+    right = Resolve(right);
     int x = left.back(), y = right.back();
     left.pop_back();
     right.pop_back();
@@ -48,9 +51,6 @@ void DimAtoms::Unify(const Dim& a, const Dim& b) {
     const int major = New(quotient)[0];
     atoms_[larger].parts = {major, smaller};
     (x_is_larger ? left : right).push_back(major);
-    // The cut may reach atoms that still stand in the two lists.
-    left = Resolve(left);
-    right = Resolve(right);
   }
 }
 

@@ -54,6 +54,16 @@ TEST(DimAtoms, ProductsAreCutWhereTheOtherOneIsCut) {
   EXPECT_THAT(Sizes(atoms, d), ElementsAre(3, 2));
 }
 
+TEST(DimAtoms, AnAtomThatStandsAtDifferentPlacesOfTwoProductsIsFollowed) {
+  DimAtoms atoms;
+  const int x = atoms.New(2)[0], z = atoms.New(2)[0], w = atoms.New(2)[0];
+  const DimAtoms::Dim a = {x, z, w}, b = {z, w, x};
+  atoms.Unify(a, b);
+  EXPECT_EQ(atoms.Resolve(a), atoms.Resolve(b));
+  EXPECT_EQ(atoms.Resolve({x}), atoms.Resolve({z}));
+  EXPECT_EQ(atoms.Resolve({x}), atoms.Resolve({w}));
+}
+
 TEST(DimAtoms, SizeOneHasNoAtomAndMeetsNothing) {
   DimAtoms atoms;
   EXPECT_THAT(atoms.New(1), SizeIs(0));
@@ -227,7 +237,7 @@ TEST(Dims, OfAModelWithoutNamesGetNamesFromWhatTheOpsDo) {
   proto::Job job = Job();
   const auto dims = FindDims(job);
   ASSERT_TRUE(dims.ok()) << dims.status();
-  ReplaceProvisional(*dims, NameDims(*dims), job.mutable_graph());
+  ReplaceProvisional(*dims, NameDims(*dims), &job);
   auto types = TypesOf(job.graph());
   EXPECT_EQ(types["x"], "f32[batch, time, hidden]");
   EXPECT_EQ(types["next"], "i32[batch, time]");
@@ -250,7 +260,7 @@ TEST(Dims, OfAModelWithoutNamesGetNamesFromWhatTheOpsDo) {
   const auto again = FindDims(job);
   ASSERT_TRUE(again.ok()) << again.status();
   proto::Job same = job;
-  ReplaceProvisional(*again, NameDims(*again), same.mutable_graph());
+  ReplaceProvisional(*again, NameDims(*again), &same);
   EXPECT_EQ(same.DebugString(), job.DebugString());
   EXPECT_EQ(NameDims(*again).size(), NameDims(*dims).size());
 }
@@ -293,7 +303,7 @@ TEST(Dims, OfSeveralGivenNamesTheFirstReplacesTheOthers) {
       Job(absl::StrReplaceAll(kJob, {{"i32[batch, _25=6]", "i32[samples=8, steps=6]"}}));
   const auto dims = FindDims(job);
   ASSERT_TRUE(dims.ok()) << dims.status();
-  ReplaceProvisional(*dims, NameDims(*dims), job.mutable_graph());
+  ReplaceProvisional(*dims, NameDims(*dims), &job);
   EXPECT_EQ(TypesOf(job.graph())["next"], "i32[batch, time]");
   // Without provisional names the graph is its author's.
   proto::Job own = Job(R"pb(
@@ -324,8 +334,95 @@ TEST(Dims, OfSeveralGivenNamesTheFirstReplacesTheOthers) {
   const auto found = FindDims(own);
   ASSERT_TRUE(found.ok()) << found.status();
   proto::Job same = own;
-  ReplaceProvisional(*found, NameDims(*found), same.mutable_graph());
+  ReplaceProvisional(*found, NameDims(*found), &same);
   EXPECT_EQ(same.DebugString(), own.DebugString());
+}
+
+// Attention by hand, in a model whose width is never but heads times their width.
+TEST(Dims, AProductIsNotCalledHiddenAndHeadsAreFoundInProducts) {
+  proto::Job job = Job(R"pb(
+    graph {
+      dim { name: "batch" size: 2 }
+      function {
+        name: "main"
+        input { name: "x" type: "f32[batch, _1=3, _2=32]" }
+        parameter { name: "norm.weight" type: "f32[_3=32]" }
+        node {
+          name: "n"
+          op: "rms_norm"
+          input: [ "x", "norm.weight" ]
+        }
+        node {
+          name: "s"
+          op: "reshape"
+          input: "n"
+          attr {
+            name: "to"
+            value { s: "_4=2, _5=3, _6=4, _7=8" }
+          }
+        }
+        node {
+          name: "t"
+          op: "transpose"
+          input: "s"
+          attr {
+            name: "perm"
+            value { ints { values: [ 0, 2, 1, 3 ] } }
+          }
+        }
+        node {
+          name: "y"
+          op: "batched_matmul"
+          input: [ "t", "t" ]
+          attr {
+            name: "transpose_b"
+            value { b: true }
+          }
+        }
+        node { name: "loss" op: "reduce_mean" input: "y" }
+        output: "loss"
+      }
+      main: "main"
+    })pb");
+  const auto dims = FindDims(job);
+  ASSERT_TRUE(dims.ok()) << dims.status();
+  ReplaceProvisional(*dims, NameDims(*dims), &job);
+  auto types = TypesOf(job.graph());
+  EXPECT_EQ(types["norm.weight"], "f32[heads*head_dim]");
+}
+
+TEST(Dims, OfFunctionsThatNothingCallsAreNotLookedAt) {
+  proto::Job job = Job();
+  proto::Function* function = job.mutable_graph()->add_function();
+  function->set_name("again");
+  function->add_input()->set_name("x");
+  function->mutable_input(0)->set_type("f32[_100=32]");
+  proto::Node* node = function->add_node();
+  node->set_name("y");
+  node->set_op("call");
+  node->set_function("again");
+  node->add_input("x");
+  function->add_output("y");
+  const auto dims = FindDims(job);
+  ASSERT_TRUE(dims.ok()) << dims.status();
+  EXPECT_EQ(dims->written.size(), FindDims(Job())->written.size());
+}
+
+TEST(Dims, RulesAndTheBatchFollowTheirDimension) {
+  proto::Job job =
+      Job(absl::StrReplaceAll(kJob, {{"name: \"time\" size: 6", "name: \"_90\" size: 6"},
+                                     {"i32[batch, time]", "i32[batch, _90]"}}));
+  job.add_rule()->set_dim("_90");
+  job.add_rule()->set_dim("batch");
+  job.mutable_training()->set_batch_dim("batch");
+  const auto dims = FindDims(job);
+  ASSERT_TRUE(dims.ok()) << dims.status();
+  ReplaceProvisional(*dims, NameDims(*dims), &job);
+  const std::string type = TypesOf(job.graph())["ids"];
+  EXPECT_EQ(type, absl::StrCat("i32[batch, ", job.rule(0).dim(), "]"));
+  EXPECT_FALSE(IsProvisional(job.rule(0).dim()));
+  EXPECT_EQ(job.rule(1).dim(), "batch");
+  EXPECT_EQ(job.training().batch_dim(), "batch");
 }
 
 TEST(Dims, ATensorWithADimensionTwiceIsNamed) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -50,14 +51,32 @@ bool HasProvisional(const std::string& dims) {
   return false;
 }
 
+// Returns the functions that `main` reaches, itself among them, by their places in the graph.
+std::set<int> Reached(const proto::Graph& graph) {
+  std::map<std::string, int> by_name;
+  for (int f = 0; f < graph.function_size(); ++f) by_name.emplace(graph.function(f).name(), f);
+  std::set<int> reached;
+  std::vector<std::string> next = {graph.main()};
+  while (!next.empty()) {
+    const auto found = by_name.find(next.back());
+    next.pop_back();
+    if (found == by_name.end() || !reached.insert(found->second).second) continue;
+    for (const proto::Node& node : graph.function(found->second).node()) {
+      if (node.op() == "call") next.push_back(node.function());
+    }
+  }
+  return reached;
+}
+
 // Calls every dimension of the graph by its size, so that the checks of names pass.
 class SizeNames {
  public:
-  explicit SizeNames(const Dims& table) : table_(table) {}
+  SizeNames(const Dims& table, const std::set<int>& reached) : table_(table), reached_(reached) {}
 
   // Returns whether the graph has provisional names.
   absl::StatusOr<bool> Apply(proto::Graph* graph) {
-    for (proto::Function& function : *graph->mutable_function()) {
+    for (const int f : reached_) {
+      proto::Function& function = *graph->mutable_function(f);
       for (proto::TensorDecl& input : *function.mutable_input()) {
         WEIR_ASSIGN_OR_RETURN(*input.mutable_type(),
                               Type(input.type(), absl::StrCat(FunctionWhere(function.name()),
@@ -98,6 +117,7 @@ class SizeNames {
   }
 
   const Dims& table_;
+  const std::set<int>& reached_;
   bool provisional_ = false;
 };
 
@@ -107,9 +127,9 @@ class DimFinder {
     for (int f = 0; f < graph.function_size(); ++f) by_name_.emplace(graph.function(f).name(), f);
   }
 
-  absl::StatusOr<GraphDims> Run() {
+  absl::StatusOr<GraphDims> Run(const std::set<int>& reached) {
     walked_.resize(graph_.function_size());
-    for (int f = 0; f < graph_.function_size(); ++f) WEIR_RETURN_IF_ERROR(Walk(f));
+    for (const int f : reached) WEIR_RETURN_IF_ERROR(Walk(f));
     for (WrittenDim& written : found_.written) written.dim = found_.atoms.Resolve(written.dim);
     for (OperandDim& operand : found_.operands) operand.dim = found_.atoms.Resolve(operand.dim);
     return std::move(found_);
@@ -314,10 +334,12 @@ bool IsProvisional(const std::string& name) {
 
 absl::StatusOr<GraphDims> FindDims(const proto::Job& job) {
   WEIR_ASSIGN_OR_RETURN(const Dims table, ImportDimTable(job));
+  const std::set<int> reached = Reached(job.graph());
   proto::Job by_size = job;
-  WEIR_ASSIGN_OR_RETURN(const bool provisional, SizeNames(table).Apply(by_size.mutable_graph()));
+  WEIR_ASSIGN_OR_RETURN(const bool provisional,
+                        SizeNames(table, reached).Apply(by_size.mutable_graph()));
   WEIR_RETURN_IF_ERROR(ImportGraph(provisional ? by_size : job, table, PlanMode::kTrain).status());
-  return DimFinder(job.graph(), table).Run();
+  return DimFinder(job.graph(), table).Run(reached);
 }
 
 }  // namespace weir::compiler

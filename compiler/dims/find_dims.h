@@ -47,10 +47,10 @@ struct GraphDims {
 // Returns whether an importer made up the name of a dimension: "_" and digits.
 bool IsProvisional(const std::string& name);
 
-// Returns all dimensions of the job's graph, resolved. A call joins the dimensions of its arguments
-// with those of the function's inputs, so all calls of a function share its dimensions. An error is
-// one of ImportGraph (import_graph.h). In a graph with provisional names, an error calls a
-// dimension by its size, "n64".
+// Returns all dimensions of the functions that `main` reaches, resolved. A call joins the
+// dimensions of its arguments with those of the function's inputs, so all calls of a function share
+// its dimensions. An error is one of ImportGraph (import_graph.h). In a graph with provisional
+// names, an error calls a dimension by its size, "n64".
 absl::StatusOr<GraphDims> FindDims(const proto::Job& job);
 
 }  // namespace weir::compiler

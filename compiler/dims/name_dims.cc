@@ -59,6 +59,8 @@ constexpr Role kRoles[] = {
     {"attention", 0, 2, "heads", "heads_per_group"},
     {"attention", 0, 3, "head_dim", nullptr},
     {"rotary", 0, -1, "head_dim", nullptr},
+    {"batched_matmul", 0, 1, "heads", nullptr, 4},
+    {"batched_matmul", 0, 3, "head_dim", nullptr, 4},
     {"softmax_cross_entropy", 0, -1, "classes", nullptr, 2},
     {"softmax_cross_entropy", 0, -1, "vocab", nullptr},
     {"layer_norm", 0, -1, "hidden", nullptr},
@@ -66,6 +68,12 @@ constexpr Role kRoles[] = {
     {"embedding", 0, 1, "hidden", nullptr},
     {"embedding", 0, 0, "vocab", nullptr},
 };
+
+// A dimension that is a product of heads and more is the dimension of heads for a rule. Any other
+// name of a product says nothing about the major atom.
+bool MayName(const DimAtoms::Dim& dim, const std::string& name) {
+  return dim.size() == 1 || name == "heads";
+}
 
 // The sources of a name, the best first.
 enum class Source : uint8_t { kGiven, kKnownParameter, kRole, kPartOfGiven, kParameter, kNone };
@@ -160,7 +168,8 @@ class Namer {
     if (at.place != WrittenDim::Place::kParameter) return;
     for (size_t k = 0; k < std::size(kKnownParameters); ++k) {
       const KnownParameter& known = kKnownParameters[k];
-      if (known.axis == at.axis && EndsInParts(at.tensor, known.suffix)) {
+      if (known.axis == at.axis && EndsInParts(at.tensor, known.suffix) &&
+          MayName(at.dim, known.name)) {
         Offer(at.dim[0], {Source::kKnownParameter, k, known.name,
                           absl::StrCat("the usual name of ", known.suffix, "[", known.axis, "]")});
       }
@@ -178,7 +187,7 @@ class Namer {
         continue;
       if (role.rank != 0 && role.rank != at.rank) continue;
       const std::string why = absl::StrCat(at.op, " ", at.node);
-      Offer(at.dim[0], {Source::kRole, r, role.name, why});
+      if (MayName(at.dim, role.name)) Offer(at.dim[0], {Source::kRole, r, role.name, why});
       if (role.minor != nullptr && at.dim.size() == 2)
         Offer(at.dim[1], {Source::kRole, r, role.minor, why});
     }
@@ -215,6 +224,19 @@ class Renamer {
     return absl::StrJoin(begin, end, ", ", [this](std::string* out, const WrittenDim& at) {
       absl::StrAppend(out, Stays(at) ? at.item : Item(at));
     });
+  }
+
+  // Returns the new name of each name that no dimension has any more. That of a product is the name
+  // of its major part.
+  std::map<std::string, std::string> Replaced(const GraphDims& dims) const {
+    std::map<std::string, std::string> replaced;
+    for (const WrittenDim& at : dims.written) {
+      if (!Stays(at) && !at.dim.empty()) replaced.emplace(at.name, names_.at(at.dim[0])->name);
+    }
+    for (const WrittenDim& at : dims.written) {
+      if (Stays(at)) replaced.erase(at.name);
+    }
+    return replaced;
   }
 
  private:
@@ -276,8 +298,8 @@ std::string* TextOf(const WrittenDim& at, proto::Graph* graph) {
 
 std::vector<DimName> NameDims(const GraphDims& dims) { return Namer(dims).Run(); }
 
-void ReplaceProvisional(const GraphDims& dims, const std::vector<DimName>& names,
-                        proto::Graph* graph) {
+void ReplaceProvisional(const GraphDims& dims, const std::vector<DimName>& names, proto::Job* job) {
+  proto::Graph* graph = job->mutable_graph();
   if (std::none_of(dims.written.begin(), dims.written.end(),
                    [](const WrittenDim& at) { return IsProvisional(at.name); })) {
     return;
@@ -293,6 +315,13 @@ void ReplaceProvisional(const GraphDims& dims, const std::vector<DimName>& names
                 : absl::StrCat(text->substr(0, text->find('[')), "[", items, "]");
     begin = end;
   }
+  const std::map<std::string, std::string> replaced = renamer.Replaced(dims);
+  const auto follow = [&](std::string* name) {
+    const auto known = replaced.find(*name);
+    if (known != replaced.end()) *name = known->second;
+  };
+  for (proto::Rule& rule : *job->mutable_rule()) follow(rule.mutable_dim());
+  if (job->has_training()) follow(job->mutable_training()->mutable_batch_dim());
 }
 
 }  // namespace weir::compiler

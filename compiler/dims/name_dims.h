@@ -30,11 +30,11 @@ struct DimName {
 // and the graph, a parameter or an op gives both this name.
 std::vector<DimName> NameDims(const GraphDims& dims);
 
-// Replaces the provisional names in the text of the graph and adds the new names to its table of
-// dimensions. A dimension that is a product of atoms becomes "heads*head_dim". If the graph gives
-// one dimension several names, the first one replaces the others. A graph without provisional names
-// stays as it is.
-void ReplaceProvisional(const GraphDims& dims, const std::vector<DimName>& names,
-                        proto::Graph* graph);
+// Replaces the provisional names in the text of the job's graph and adds the new names to its table
+// of dimensions. A dimension that is a product of atoms becomes "heads*head_dim". If the graph
+// gives one dimension several names, the first one replaces the others. Rules and
+// training.batch_dim that speak of a replaced name follow. A job without provisional names stays as
+// it is.
+void ReplaceProvisional(const GraphDims& dims, const std::vector<DimName>& names, proto::Job* job);
 
 }  // namespace weir::compiler

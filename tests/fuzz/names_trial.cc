@@ -38,7 +38,7 @@ absl::StatusOr<std::string> FindNamesAgain(const proto::Job& job) {
   proto::Job found = compiler::WithoutNames(job);
   const absl::StatusOr<compiler::GraphDims> dims = compiler::FindDims(found);
   if (!dims.ok()) return absl::InternalError(absl::StrCat("find: ", dims.status().ToString()));
-  compiler::ReplaceProvisional(*dims, compiler::NameDims(*dims), found.mutable_graph());
+  compiler::ReplaceProvisional(*dims, compiler::NameDims(*dims), &found);
   const absl::StatusOr<Module> after = Import(found);
   if (!after.ok()) return absl::InternalError(absl::StrCat("import: ", after.status().ToString()));
   const std::vector<std::string> expected = Shapes(*before), shapes = Shapes(*after);

@@ -113,7 +113,7 @@ absl::StatusOr<proto::Job> WithFoundDims(const proto::Job& job) {
     if (dim.name() == "batch" || dim.name() == "sequence") *found.mutable_graph()->add_dim() = dim;
   }
   WEIR_ASSIGN_OR_RETURN(const compiler::GraphDims dims, compiler::FindDims(found));
-  compiler::ReplaceProvisional(dims, compiler::NameDims(dims), found.mutable_graph());
+  compiler::ReplaceProvisional(dims, compiler::NameDims(dims), &found);
   const std::vector<std::string> before = WrittenNames(job.graph()),
                                  after = WrittenNames(found.graph());
   std::map<std::string, std::string> names;

@@ -34,6 +34,24 @@ std::string SomeOf(const std::vector<std::string>& all, size_t room) {
   return text;
 }
 
+// Returns the dimensions with those of one name joined, since a rule speaks of all of them.
+std::vector<compiler::DimName> JoinedByName(const std::vector<compiler::DimName>& dims) {
+  std::vector<compiler::DimName> joined;
+  for (const compiler::DimName& dim : dims) {
+    const auto known =
+        std::find_if(joined.begin(), joined.end(),
+                     [&](const compiler::DimName& other) { return other.name == dim.name; });
+    if (known == joined.end()) {
+      joined.push_back(dim);
+      continue;
+    }
+    absl::StrAppend(&known->why, "; ", dim.why);
+    known->parameters.insert(known->parameters.end(), dim.parameters.begin(), dim.parameters.end());
+    known->twice.insert(known->twice.end(), dim.twice.begin(), dim.twice.end());
+  }
+  return joined;
+}
+
 void PrintDims(const std::vector<compiler::DimName>& dims, std::ostream& out) {
   size_t longest = 4;
   for (const compiler::DimName& dim : dims) longest = std::max(longest, dim.name.size());
@@ -68,13 +86,13 @@ absl::Status ShowDims(const DimsArguments& arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(const compiler::GraphDims found, compiler::FindDims(job));
   const std::vector<compiler::DimName> names = compiler::NameDims(found);
   if (arguments.name) {
-    compiler::ReplaceProvisional(found, names, job.mutable_graph());
+    compiler::ReplaceProvisional(found, names, &job);
     *context->out << job::JobText(
         job, absl::StrCat(arguments.job.Title(job), ", its dimensions named by `weir dims`."));
   } else if (arguments.json) {
     *context->out << DimsJson(names).dump(2) << "\n";
   } else {
-    PrintDims(names, *context->out);
+    PrintDims(JoinedByName(names), *context->out);
   }
   return absl::OkStatus();
 }
