@@ -11,7 +11,7 @@ import unittest
 from unittest import mock
 
 import weir
-from weir import dims, functions, jobs, program, rewrite, safetensors_file, textproto
+from weir import data_sources, dims, functions, program, rewrite, safetensors_file, textproto
 from weir.dims import Dim
 from weir.graph import Cut, Graph, Parameter, Value, make_node
 from weir.textproto import Enum, Message
@@ -219,7 +219,8 @@ class JobTest(unittest.TestCase):
         self.addCleanup(environment.stop)
 
     def test_a_job_trains_and_gives_metrics_and_weights(self):
-        job = weir.job(Fake(), steps=5, mesh="dp=2", rules={"batch": "dp"}, optimizer=weir.AdamW(lr=0.1), clip_norm=1.0,
+        job = weir.job(Fake(), data="synthetic", steps=5, mesh="dp=2", rules={"batch": "dp"},
+                       optimizer=weir.AdamW(lr=0.1), clip_norm=1.0,
                        schedule=weir.Schedule(warmup_steps=2, decay="cosine", min_lr=0.01), seed=3)
         run = weir.train(job, folder=self.folder, processes=2)
         losses = [metrics["loss"] for metrics in run]
@@ -228,12 +229,13 @@ class JobTest(unittest.TestCase):
         self.assertEqual(safetensors_file.read(self.folder / "trained.safetensors")["w"][:2], ("F32", (4, 3)))
 
     def test_the_errors_of_the_program_come_unchanged(self):
-        run = weir.train(weir.job(Fake(), steps=5, rules={"bach": "dp"}), folder=self.folder, mesh="dp=1000000")
+        run = weir.train(weir.job(Fake(), data="synthetic", steps=5, rules={"bach": "dp"}), folder=self.folder,
+                         mesh="dp=1000000")
         with self.assertRaisesRegex(weir.Error, r"^weir: W\d{4} (.|\n)*weir explain W\d{4}"):
             run.wait()
 
     def test_stop_ends_a_run_and_keeps_its_weights(self):
-        run = weir.train(weir.job(Fake(), steps=100000000), folder=self.folder)
+        run = weir.train(weir.job(Fake(), data="synthetic", steps=100000000), folder=self.folder)
         next(iter(run))
         run.stop()
         self.assertIn("w", safetensors_file.read(self.folder / "trained.safetensors"))
@@ -250,13 +252,62 @@ class JobTest(unittest.TestCase):
                      "schedule { learning_rate: 0.5 }"):
             self.assertIn(part, job.text)
 
-    def test_feeds_can_be_bound(self):
-        self.assertEqual(textproto.to_text(jobs.data_message({"synthetic": {}, "feed": {"targets": "tokens"}})),
-                         'synthetic {}\nfeed { input: "targets" from: "tokens" }\n')
-
     def test_a_mesh_that_is_none_is_refused(self):
         with self.assertRaisesRegex(weir.Error, 'expected axes such as "dp=2,tp=2"; found "dp"'):
-            weir.job(Fake(), steps=1, mesh="dp")
+            weir.job(Fake(), data="synthetic", steps=1, mesh="dp")
+
+
+class DataTest(unittest.TestCase):
+
+    def text(self, data):
+        return textproto.to_text(data_sources.data_message(data))
+
+    def test_feeds_can_be_bound(self):
+        expected = 'synthetic {}\nfeed { input: "targets" from: "tokens" }\n'
+        self.assertEqual(self.text({"synthetic": {}, "feed": {"targets": "tokens"}}), expected)
+        self.assertEqual(self.text({"synthetic": {}, "feed": [{"input": "targets", "from": "tokens"}]}), expected)
+
+    def test_files_of_tokens_have_a_type_shares_and_several_paths(self):
+        for name in ("U16", "u16", Enum("U16")):
+            self.assertEqual(self.text({"tokens": {"path": "t.bin", "type": name}}),
+                             'tokens { path: "t.bin" type: U16 }\n')
+        self.assertEqual(
+            self.text({"tokens": {"path": ["a.npy", pathlib.Path("b.npy")], "weight": [1, 0.5], "held_out": 0.1}}),
+            'tokens { path: ["a.npy", "b.npy"] weight: [1.0, 0.5] held_out: 0.1 }\n')
+
+    def test_paths_alone_and_images_are_data(self):
+        self.assertEqual(self.text(pathlib.Path("a.txt")), 'text { path: "a.txt" }\n')
+        self.assertEqual(self.text({"tokens": "t.npy"}), 'tokens { path: "t.npy" }\n')
+        self.assertEqual(self.text({"idx": {"images": "i.gz", "labels": "l.gz"}}),
+                         'idx { images: "i.gz" labels: "l.gz" }\n')
+
+    def test_other_shapes_are_refused_by_name(self):
+        for data, found in (({"tokens": {"path": "t", "type": "I8"}}, "one of FOUND, U16, U32; found 'I8'"),
+                            ({"token": {"path": "t"}}, "one kind out of .*; found token"), ({}, "found no kind"),
+                            ({"tokens": {"file": "t"}}, 'fields of tokens out of .*; found "file"'),
+                            ({"tokens": {"path": 3}}, "tokens.path as a text; found 3"),
+                            ({"tokens": {"path": "t", "weight": 3}}, "tokens.weight as a list"),
+                            ({"text": ["a", "b"]}, "text as a dictionary"), (["a.txt"], "found builtins.list"),
+                            ({"text": "a", "feed": "tokens"}, "feed as .*; found 'tokens'"),
+                            ({"text": "a", "feed": [{"idx": "tokens"}]}, "feed as "),
+                            (types.SimpleNamespace(shape=(3,)), "found types.SimpleNamespace. Try: save tokens")):
+            with self.subTest(data=data), self.assertRaisesRegex(weir.Error, found):
+                self.text(data)
+
+    def test_the_program_reads_tokens_of_a_type(self):
+        with tempfile.TemporaryDirectory() as folder:
+            tokens = pathlib.Path(folder, "tokens.bin")
+            tokens.write_bytes(bytes([1, 0, 2, 0] * 200))
+            graph = types.SimpleNamespace(
+                model="rows", write_weights=None, text='dim { name: "b" size: 2 }\nfunction {\n  name: "main"\n  input { '
+                'name: "idx" type: "i32[b, s=4]" }\n  parameter { name: "w" type: "f32[v=8, n=4]" }\n  node { name: "y" '
+                'op: "embedding" input: ["w", "idx"] }\n  node { name: "loss" op: "reduce_mean" input: "y" }\n  '
+                'output: "loss"\n}\nmain: "main"\n')
+            job = weir.job(graph, steps=1, data={"tokens": {"path": tokens, "type": "u16"}, "feed": {"idx": "tokens"}})
+            path = pathlib.Path(folder, "job.textproto")
+            path.write_text(job.text, encoding="utf-8")
+            done = subprocess.run([PROGRAM, "train", path], check=False, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
 
 
 class ProgramTest(unittest.TestCase):

@@ -1,9 +1,9 @@
 """weir.job: joins a model with devices, rules, data and the settings of a training."""
 
 import dataclasses
-import os
 import pathlib
 
+from weir.data_sources import data_message
 from weir.errors import Error
 from weir.textproto import Enum, Message, to_text
 
@@ -87,29 +87,14 @@ def rule_messages(rules):
     return messages
 
 
-def data_message(data):
-    """Returns the message of None or "synthetic", of the path of a text, or of {kind: {field: value}}."""
-    if data is None or data == "synthetic":
-        return Message([("synthetic", Message())])
-    if isinstance(data, (str, os.PathLike)):
-        return Message([("text", Message([("path", str(data))]))])
-    message = Message()
-    for kind, fields in data.items():
-        if kind == "feed":
-            for name, source in fields.items():
-                message.add("feed", Message([("input", name), ("from", source)]))
-        else:
-            message.add(kind, Message((name, value) for name, value in fields.items()))
-    return message
-
-
 def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedule=None, clip_norm=0.0, micro_batches=1,
         zero_stage=0, precision="f32", seed=0, cut=(), pipeline_schedule=None, name=None):
     """Returns a Job.
 
     graph              what weir.from_torch returned
     mesh, rules        the devices, "dp=2,tp=2", and {dimension: axis} or {dimension: (axis, "activations")}
-    data               the path of a text, "synthetic", or {kind: {field: value}} as in `data` of a job file
+    data               the path of a text, "synthetic", or {kind: {field: value}} as in `data` of a job file, such as
+                       {"tokens": {"path": "tokens.bin", "type": "u16"}, "feed": {"idx": "tokens"}}
     optimizer          weir.AdamW or weir.Sgd, with the learning rate
     schedule           weir.Schedule; None: the learning rate stays
     cut                names of calls that begin the parts of a pipeline; none: the parts are balanced

@@ -1,0 +1,107 @@
+"""The message `data` of a job: where the inputs of a model come from."""
+
+import os
+import warnings
+
+from weir.errors import Error
+from weir.textproto import Enum, Message
+
+_TOKEN_TYPES = ("FOUND", "U16", "U32")
+_EXPECTED = ("expected the path of a text, \"synthetic\", or a kind with its fields such as "
+             "{\"tokens\": {\"path\": \"tokens.bin\", \"type\": \"u16\"}, \"feed\": {\"idx\": \"tokens\"}}")
+
+
+def _text(value):
+    if not isinstance(value, (str, os.PathLike)):
+        raise ValueError("a text")
+    return os.fspath(value)
+
+
+def _texts(value):
+    return [_text(item) for item in value] if isinstance(value, (list, tuple)) else _text(value)
+
+
+def _number(value):
+    if isinstance(value, (str, bool)) or not hasattr(value, "__float__"):
+        raise ValueError("a number")
+    return float(value)
+
+
+def _numbers(value):
+    try:
+        return [_number(item) for item in value]
+    except (TypeError, ValueError):
+        raise ValueError("a list of numbers, one per path") from None
+
+
+def _token_type(value):
+    name = value.name if isinstance(value, Enum) else value
+    if not isinstance(name, str) or name.upper() not in _TOKEN_TYPES:
+        raise ValueError(f"one of {', '.join(_TOKEN_TYPES)}")
+    return Enum(name.upper())
+
+
+# The kinds of data with their fields, and what makes a value of protobuf text of each field.
+_KINDS = {
+    "text": {"path": _text, "held_out": _number},
+    "tokens": {"path": _texts, "weight": _numbers, "type": _token_type, "held_out": _number},
+    "idx": {"images": _text, "labels": _text, "test_images": _text, "test_labels": _text},
+    "synthetic": {},
+}
+
+
+def _kind_message(kind, fields):
+    """Returns the message of a kind. A path alone stands for {"path": path}."""
+    known = _KINDS[kind]
+    if isinstance(fields, (str, os.PathLike)) and "path" in known:
+        fields = {"path": fields}
+    if not isinstance(fields, dict):
+        raise Error(f"data: expected {kind} as a dictionary with fields out of {', '.join(known) or 'none'}; "
+                    f"found {fields!r}")
+    message = Message()
+    for name, value in fields.items():
+        if name not in known:
+            raise Error(f"data: expected fields of {kind} out of {', '.join(known) or 'none'}; found \"{name}\"")
+        try:
+            message.add(name, known[name](value))
+        except ValueError as error:
+            raise Error(f"data: expected {kind}.{name} as {error}; found {value!r}") from None
+    return message
+
+
+def _feed_messages(feeds):
+    """Returns a message per feed of {input: feed}, or of a list of {"input": input, "from": feed}."""
+    pairs = list(feeds.items()) if isinstance(feeds, dict) else []
+    for feed in feeds if isinstance(feeds, (list, tuple)) else []:
+        pairs.append((feed.get("input"), feed.get("from")) if isinstance(feed, dict) and len(feed) == 2 else (None, None))
+    if not isinstance(feeds, (dict, list, tuple)) or not all(isinstance(name, str) for pair in pairs for name in pair):
+        raise Error("data: expected feed as {input: feed}, such as {\"idx\": \"tokens\"}, or as a list of "
+                    f"{{\"input\": \"idx\", \"from\": \"tokens\"}}; found {feeds!r}")
+    return [Message([("input", name), ("from", source)]) for name, source in pairs]
+
+
+def data_message(data):
+    """Returns the message of "synthetic", of the path of a text, or of {kind: {field: value}, "feed": feeds}.
+
+    None is synthetic data with a warning, because a model learns nothing of use from random numbers.
+    """
+    if data is None:
+        warnings.warn("the job has no data, so it trains on random numbers. Try: weir.job(..., data=\"book.txt\"), or "
+                      "data=\"synthetic\" if random numbers are meant", stacklevel=3)
+        data = "synthetic"
+    if isinstance(data, str) and data == "synthetic":
+        data = {"synthetic": {}}
+    if isinstance(data, (str, os.PathLike)):
+        data = {"text": {"path": data}}
+    if not isinstance(data, dict):
+        hint = ". Try: save tokens with numpy.save(\"tokens.npy\", tokens), and data={\"tokens\": {\"path\": " \
+               "\"tokens.npy\"}}" if hasattr(data, "shape") else ""
+        raise Error(f"data: {_EXPECTED}; found {type(data).__module__}.{type(data).__name__}{hint}")
+    kinds = [kind for kind in data if kind != "feed"]
+    if len(kinds) != 1 or kinds[0] not in _KINDS:
+        raise Error(f"data: expected one kind out of {', '.join(_KINDS)}, and perhaps `feed`; found "
+                    f"{', '.join(map(str, kinds)) or 'no kind'}")
+    message = Message([(kinds[0], _kind_message(kinds[0], data[kinds[0]]))])
+    for feed in _feed_messages(data.get("feed", {})):
+        message.add("feed", feed)
+    return message
