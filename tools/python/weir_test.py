@@ -1,5 +1,6 @@
 """Tests the parts of the package that need no PyTorch: the text of jobs, weights, dimensions, functions and runs."""
 
+import gc
 import os
 import pathlib
 import re
@@ -241,6 +242,78 @@ class JobTest(unittest.TestCase):
         self.assertIn("w", safetensors_file.read(self.folder / "trained.safetensors"))
         self.assertGreater(run.wait()["step"], 0)
 
+    def endless(self, **options):
+        """Starts a run that only a signal ends."""
+        return weir.train(weir.job(Fake(), data="synthetic", steps=100000000), **options)
+
+    def test_a_run_ends_when_nothing_holds_it(self):
+        run = self.endless(folder=self.folder)
+        process = run._process
+        next(iter(run))
+        self.assertIsNone(process.poll())
+        del run
+        gc.collect()
+        self.assertIsNotNone(process.poll())
+        self.assertIn("w", safetensors_file.read(self.folder / "trained.safetensors"))
+
+    def test_a_block_ends_its_run_and_a_folder_of_its_own_is_removed(self):
+        with self.endless() as run:
+            next(iter(run))
+            self.assertTrue((run.folder / "job.textproto").exists())
+        self.assertIsNotNone(run._process.poll())
+        self.assertFalse(run.folder.exists())
+        self.assertEqual(list(run), [])
+
+    def test_a_folder_of_its_own_lasts_as_long_as_its_run(self):
+        job = weir.job(Fake(), data="synthetic", steps=2)
+        run = weir.train(job)
+        run.wait()
+        folder = run.folder
+        self.assertIn("w", safetensors_file.read(folder / "trained.safetensors"))
+        self.assertIsNone(job.folder)
+        del run
+        gc.collect()
+        self.assertFalse(folder.exists())
+
+    def test_a_named_folder_stays(self):
+        with self.endless(folder=self.folder) as run:
+            next(iter(run))
+        self.assertTrue((self.folder / "trained.safetensors").exists())
+        self.assertTrue((self.folder / "program.log").exists())
+
+    def test_the_end_of_python_ends_runs(self):
+        job = weir.job(Fake(), data="synthetic", steps=100000000)
+        job.write(self.folder)
+        code = ("import sys, pathlib, weir.runs\njob = weir.Job(None, '')\njob.folder = pathlib.Path(sys.argv[1])\n"
+                "run = weir.train(job)\nfor metrics in run:\n    break\nprint(run._process.pid)\n")
+        done = subprocess.run([sys.executable, "-c", code, self.folder], check=True, capture_output=True, text=True,
+                              env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
+        with self.assertRaises(ProcessLookupError):
+            os.kill(int(done.stdout), 0)
+
+    def test_arguments_are_a_list_or_a_text(self):
+        job = weir.job(Fake(), data="synthetic", steps=1)
+        self.assertEqual(weir.train(job, folder=self.folder, arguments="--steps 3").wait()["step"],
+                         weir.train(job, folder=self.folder, arguments=["--steps", 3]).wait()["step"])
+
+    def test_steps_are_at_least_one(self):
+        for steps in (0, None, -1, 2.5, "7", True):
+            with self.assertRaisesRegex(weir.Error, "steps: expected a whole number that is at least 1; found"):
+                weir.job(Fake(), data="synthetic", steps=steps)
+
+    def test_a_job_without_data_warns(self):
+        with self.assertWarnsRegex(UserWarning, "has no data, so it trains on random numbers"):
+            weir.job(Fake(), steps=1)
+
+    def test_a_call_alone_is_a_cut(self):
+        self.assertIn('pipeline { cut: "a" }', weir.job(Fake(), data="synthetic", steps=1, cut="a").text)
+
+    def test_an_optimizer_of_another_library_is_refused(self):
+        with self.assertRaisesRegex(weir.Error, r"expected weir.AdamW or weir.Sgd; found .*SimpleNamespace"):
+            weir.job(Fake(), data="synthetic", steps=1, optimizer=types.SimpleNamespace(lr=1.0))
+        with self.assertRaisesRegex(weir.Error, r"Try: weir.AdamW\(lr=3e-4\)"):
+            weir.job(Fake(), data="synthetic", steps=1, optimizer=weir.AdamW)
+
     def test_settings_become_fields(self):
         job = weir.job(Fake(), steps=7, mesh="dp=2,pp=2", rules={"batch": "dp", "n": ("tp", "activations")},
                        data="a.txt", optimizer=weir.Sgd(lr=0.5, momentum=0.9), micro_batches=2, zero_stage=3,
@@ -298,11 +371,12 @@ class DataTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             tokens = pathlib.Path(folder, "tokens.bin")
             tokens.write_bytes(bytes([1, 0, 2, 0] * 200))
-            graph = types.SimpleNamespace(
-                model="rows", write_weights=None, text='dim { name: "b" size: 2 }\nfunction {\n  name: "main"\n  input { '
-                'name: "idx" type: "i32[b, s=4]" }\n  parameter { name: "w" type: "f32[v=8, n=4]" }\n  node { name: "y" '
-                'op: "embedding" input: ["w", "idx"] }\n  node { name: "loss" op: "reduce_mean" input: "y" }\n  '
-                'output: "loss"\n}\nmain: "main"\n')
+            text = ('dim { name: "b" size: 2 }\nfunction {\n  name: "main"\n'
+                    '  input { name: "idx" type: "i32[b, s=4]" }\n'
+                    '  parameter { name: "w" type: "f32[v=8, n=4]" }\n'
+                    '  node { name: "y" op: "embedding" input: ["w", "idx"] }\n'
+                    '  node { name: "loss" op: "reduce_mean" input: "y" }\n  output: "loss"\n}\nmain: "main"\n')
+            graph = types.SimpleNamespace(model="rows", text=text)
             job = weir.job(graph, steps=1, data={"tokens": {"path": tokens, "type": "u16"}, "feed": {"idx": "tokens"}})
             path = pathlib.Path(folder, "job.textproto")
             path.write_text(job.text, encoding="utf-8")

@@ -73,7 +73,8 @@ def _feed_messages(feeds):
     """Returns a message per feed of {input: feed}, or of a list of {"input": input, "from": feed}."""
     pairs = list(feeds.items()) if isinstance(feeds, dict) else []
     for feed in feeds if isinstance(feeds, (list, tuple)) else []:
-        pairs.append((feed.get("input"), feed.get("from")) if isinstance(feed, dict) and len(feed) == 2 else (None, None))
+        whole = isinstance(feed, dict) and feed.keys() == {"input", "from"}
+        pairs.append((feed["input"], feed["from"]) if whole else (None, None))
     if not isinstance(feeds, (dict, list, tuple)) or not all(isinstance(name, str) for pair in pairs for name in pair):
         raise Error("data: expected feed as {input: feed}, such as {\"idx\": \"tokens\"}, or as a list of "
                     f"{{\"input\": \"idx\", \"from\": \"tokens\"}}; found {feeds!r}")

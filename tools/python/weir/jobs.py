@@ -1,6 +1,7 @@
 """weir.job: joins a model with devices, rules, data and the settings of a training."""
 
 import dataclasses
+import operator
 import pathlib
 
 from weir.data_sources import data_message
@@ -56,8 +57,12 @@ class Job:
         """Writes job.textproto and weights.safetensors into a folder, which is made if need be."""
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "job.textproto").write_text(self.text, encoding="utf-8")
-        self.graph.write_weights(self.folder / "weights.safetensors")
+        self.write_files(self.folder)
+
+    def write_files(self, folder):
+        """Writes both files into a folder that exists, and does not remember the folder."""
+        (folder / "job.textproto").write_text(self.text, encoding="utf-8")
+        self.graph.write_weights(folder / "weights.safetensors")
 
 
 def mesh_message(mesh):
@@ -87,6 +92,17 @@ def rule_messages(rules):
     return messages
 
 
+def _positive(name, value):
+    """Returns a whole number of Python or NumPy that is at least 1."""
+    try:
+        number = 0 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = 0
+    if number < 1:
+        raise Error(f"{name}: expected a whole number that is at least 1; found {value!r}")
+    return number
+
+
 def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedule=None, clip_norm=0.0, micro_batches=1,
         zero_stage=0, precision="f32", seed=0, cut=(), pipeline_schedule=None, name=None):
     """Returns a Job.
@@ -100,7 +116,13 @@ def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedul
     cut                names of calls that begin the parts of a pipeline; none: the parts are balanced
     pipeline_schedule  "gpipe", "interleaved", "zero_bubble" or None for 1F1B
     """
-    optimizer = optimizer or AdamW()
+    steps = _positive("steps", steps)
+    cut = [cut] if isinstance(cut, str) else cut
+    optimizer = AdamW() if optimizer is None else optimizer
+    if not isinstance(optimizer, (AdamW, Sgd)):
+        found = f"{optimizer.__module__}.{optimizer.__name__}" if isinstance(optimizer, type) else \
+            f"{type(optimizer).__module__}.{type(optimizer).__name__}"
+        raise Error(f"optimizer: expected weir.AdamW or weir.Sgd; found {found}. Try: weir.AdamW(lr=3e-4)")
     schedule = schedule or Schedule()
     message = Message([("name", name or graph.model)])
     tail = Message([("mesh", mesh_message(mesh))])
@@ -111,7 +133,7 @@ def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedul
         if pipeline_schedule:
             pipeline.add("schedule", Enum(pipeline_schedule.upper()))
     tail.add("data", data_message(data))
-    training = tail.add("training", Message([("steps", int(steps))]))
+    training = tail.add("training", Message([("steps", steps)]))
     if micro_batches != 1:
         training.add("micro_batches", int(micro_batches))
     if zero_stage:
