@@ -5,7 +5,8 @@ import math
 import torch
 
 from tests.models import synthetic_data
-from weir import capture, pytorch
+from weir import capture
+from weir import inputs as weir_inputs
 
 STEPS = 20
 SEED = 4
@@ -33,13 +34,13 @@ def train(model, inputs, steps):
     `inputs` are the keywords of weir.from_torch.
     """
     loss = inputs.get("loss")
-    declared = pytorch.declared_inputs({key: value for key, value in inputs.items() if key != "loss"})
+    declared = weir_inputs.declared_inputs({key: value for key, value in inputs.items() if key != "loss"})
     model = model.double()
     groups = [{"params": [p for p in model.parameters() if p.dim() >= 2], "weight_decay": WEIGHT_DECAY},
               {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=RATE, betas=BETAS, eps=EPSILON)
     names = [value.name for value in declared]
-    bind, targets = capture.bind_inputs(model, names, "targets" in names)
+    bind, targets = weir_inputs.bind_inputs(model, names, "targets" in names)
     losses = []
     for step in range(steps):
         tensors = batch(declared, step)

@@ -8,6 +8,7 @@ import os
 import pathlib
 import sys
 import tempfile
+import traceback
 import unittest
 
 import torch
@@ -91,7 +92,7 @@ class OperationsTest(unittest.TestCase):
                   **self.SIZES}
         graph = weir.from_torch(net, **inputs)
         optimizer = weir.AdamW(torch_losses.RATE, torch_losses.BETAS, torch_losses.EPSILON, torch_losses.WEIGHT_DECAY)
-        job = weir.job(graph, steps=STEPS, optimizer=optimizer, seed=torch_losses.SEED)
+        job = weir.job(graph, steps=STEPS, data="synthetic", optimizer=optimizer, seed=torch_losses.SEED)
         with tempfile.TemporaryDirectory() as folder:
             ours = [metrics["loss"] for metrics in weir.train(job, folder=folder)]
         return weir_runs.difference(ours, torch_losses.train(net, inputs, STEPS))
@@ -445,8 +446,62 @@ class RefusalTest(unittest.TestCase):
             weir.from_torch(Counts(), x=("batch", "n"), targets="f32[batch, n]", batch=4, n=6, loss="mse")
 
     def test_a_model_that_chooses_by_values_is_refused(self):
-        with self.assertRaisesRegex(weir.Error, "torch.export cannot capture the model"):
+        with self.assertRaisesRegex(weir.Error, r"torch.export cannot capture the model at translator_check.py:\d+.*\n"
+                                                "  The model must not choose its operations by the values") as caught:
             translate(lambda net, x: net.fc(x) if x.sum() > 0 else x, fc=nn.Linear(6, 6))
+        self.assertLess(len("".join(traceback.format_exception(caught.exception)).splitlines()), 40)
+        with self.assertRaisesRegex(weir.Error, "sizes that do not depend on the values(.|\n)*The model must not"):
+            weir.from_torch(Net(lambda net, x: net.fc(net.table(x))[:, :int(x.max().item())],
+                                table=nn.Embedding(24, 8), fc=nn.Linear(8, 24)), x="i32[batch, sequence]",
+                            targets=("batch", "sequence"), batch=4, sequence=6)
+
+    def test_a_model_that_pytorch_refuses_too_is_refused_with_its_line(self):
+        expected = r"translator_check.py:\d+: RuntimeError(.|\n)*The inputs were x f32\[4, 6"
+        with self.assertRaisesRegex(weir.Error, expected) as caught:
+            translate(lambda net, x: net.fc(x), fc=nn.Linear(7, 6))
+        self.assertNotIn("must not choose", str(caught.exception))
+
+    def test_inputs_that_are_indices_become_integers(self):
+        net = Net(lambda net, idx: net.fc(net.table(idx)), table=nn.Embedding(24, 8), fc=nn.Linear(8, 24))
+        with self.assertWarnsRegex(UserWarning, r"input tiles as indices, .*tiles=\"i32\[batch, sequence\]\" says so"):
+            graph = weir.from_torch(net, tiles=("batch", "sequence"), targets=("batch", "sequence"), batch=4,
+                                    sequence=6)
+        self.assertIn('name: "tiles" type: "i32[batch, sequence]"', graph.text)
+        with self.assertRaisesRegex(weir.Error, r"input tiles is f32 but .* indices. Try: tiles=\"i32\[batch, s=6\]\""):
+            weir.from_torch(net, tiles="f32[batch, s=6]", targets=("batch", "s"), batch=4)
+
+    def test_only_the_input_that_is_an_index_becomes_integers(self):
+
+        class Two(nn.Module):
+
+            def __init__(self):
+                super().__init__()
+                self.table, self.fc = nn.Embedding(24, 8), nn.Linear(8, 24)
+
+            def forward(self, x, idx):
+                return self.fc(self.table(idx) * x)
+
+        with self.assertWarnsRegex(UserWarning, "input idx as indices"):
+            graph = weir.from_torch(Two(), x=("batch", "sequence", "h=8"), idx=("batch", "sequence"),
+                                    targets=("batch", "sequence"), batch=4, sequence=6)
+        self.assertIn('name: "x" type: "f32[', graph.text)
+
+    def test_what_is_no_module_is_refused(self):
+        net = nn.Sequential(nn.Embedding(24, 8), nn.Linear(8, 24))
+        for model, found in ((torch.compile(net), "Try: model._orig_mod"), (nn.DataParallel(net), "Try: model.module"),
+                             (lambda tokens: net(tokens), "found function"), (nn.Linear, r"Try: Linear\(...\)")):
+            with self.assertRaisesRegex(weir.Error, found):
+                weir.from_torch(model, **TEXT)
+
+    def test_padding_and_recurrent_layers_are_refused_with_a_hint(self):
+        self.assertIn("torch.cat", str(self.refused(lambda net, x: F.pad(net.fc(x), (1, -1)), fc=nn.Linear(6, 6))))
+        for layer in (nn.GRU, nn.LSTM):
+            self.assertIn("no recurrent layers", str(self.refused(lambda net, x: net.fc(x.view(4, 6, 1))[0].flatten(1),
+                                                                  fc=layer(1, 1, batch_first=True))))
+
+    def test_padding_by_concatenation_is_possible(self):
+        graph = translate(lambda net, x: torch.cat([torch.zeros(4, 1), net.fc(x)], 1), fc=nn.Linear(6, 5))
+        self.assertIn('op: "concat"', graph.text)
 
     def test_a_model_without_loss_is_refused(self):
         with self.assertRaisesRegex(weir.Error, "an input called `targets`"):

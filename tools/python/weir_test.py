@@ -12,7 +12,7 @@ import unittest
 from unittest import mock
 
 import weir
-from weir import data_sources, dims, functions, program, rewrite, safetensors_file, textproto
+from weir import data_sources, dims, functions, inputs, program, rewrite, safetensors_file, textproto
 from weir.dims import Dim
 from weir.graph import Cut, Graph, Parameter, Value, make_node
 from weir.textproto import Enum, Message
@@ -175,6 +175,42 @@ class FunctionsTest(unittest.TestCase):
 
     def test_different_layers_have_functions_of_their_own(self):
         self.assertEqual([function.name for function in self.model(["relu", "tanh"]).functions], ["Layer", "Layer_2"])
+
+
+class InputsTest(unittest.TestCase):
+
+    def read(self, **given):
+        return [(v.name, v.dtype, dims.sizes(v.dims)) for v in inputs.declared_inputs(given)]
+
+    def test_names_types_and_sizes_make_inputs(self):
+        class Number:
+            """A whole number of another library, as NumPy has them."""
+
+            def __index__(self):
+                return 4
+
+        self.assertEqual(self.read(tokens=("batch", "s"), x="f32[batch, n=3]", batch=Number(), s=6),
+                         [("tokens", "i32", (4, 6)), ("x", "f32", (4, 3))])
+
+    def test_wrong_inputs_are_refused_by_name(self):
+        for given, found in (({"batch": "8"}, "size batch: expected a number; found '8'. Try: batch=8"),
+                             ({"batch": 0}, "at least 1; found 0"), ({"batch": 8.0}, "batch: expected a size"),
+                             ({"batch": 8, "seq": 4}, r"the inputs \(batch\); found no input with the .* \"seq\""),
+                             ({"x": "i64[batch]", "batch": 8}, r"found i64. Try: i32\[batch\] \(PyTorch's long is i32"),
+                             ({"x": "batch", "batch": 8}, "a type such as"), ({"x": (8,), "batch": 8}, r"found \(8,\)"),
+                             ({"x": "f32[batch=2]", "batch": 8}, "expected batch=8, as elsewhere; found batch=2"),
+                             ({}, "a size for the dimension \"batch\"")):
+            with self.subTest(given=given), self.assertRaisesRegex(weir.Error, found):
+                self.read(**{"tokens": ("batch",), **given})
+        with self.assertRaisesRegex(weir.Error, "expected the inputs of the model; found none"):
+            self.read(batch=8)
+
+    def test_labels_are_inputs_only_of_a_model_that_has_them(self):
+        model = types.SimpleNamespace(forward=lambda idx, mask=None: None)
+        with self.assertRaisesRegex(weir.Error, "the targets of the loss are called `targets`"):
+            inputs.bind_inputs(model, ["tokens", "labels"], False)
+        bind, targets = inputs.bind_inputs(model, ["tokens", "targets"], True)
+        self.assertEqual((bind([1, 2]), targets), (((), {"idx": 1}), 1))
 
 
 class FilesTest(unittest.TestCase):

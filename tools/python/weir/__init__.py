@@ -21,8 +21,8 @@ def from_torch(model, **options):
     """Returns the graph and the weights of a module of PyTorch; weir.pytorch.from_torch says what `options` are."""
     try:
         import torch
-    except ImportError as error:
-        raise Error("expected PyTorch 2.5 or later; found none. Try: pip install 'torch>=2.5'") from error
+    except ImportError:
+        raise Error("expected PyTorch 2.5 or later; found none. Try: pip install 'torch>=2.5'") from None
     from weir.torch_version import check_version
     check_version(torch.__version__)
     from weir.pytorch import from_torch as implementation

@@ -28,6 +28,9 @@ HINTS = {
     "conv1d": "Weir has convolutions only if the stride equals the kernel, over two dimensions and without padding",
     "conv3d": "Weir has convolutions only if the stride equals the kernel, over two dimensions and without padding",
     "max_pool2d": "Weir has no pooling yet", "adaptive_avg_pool2d": "Weir has no pooling yet",
+    "pad": "Weir has no padding yet; torch.cat with a constant tensor of zeros adds the same elements",
+    **{name: "Weir has no recurrent layers yet; attention, and products over the whole sequence, are possible"
+       for name in ("gru", "lstm", "rnn_tanh", "rnn_relu")},
     "detach": "Weir cannot stop a gradient inside the model; requires_grad=False keeps parameters as they are",
 }
 

@@ -5,16 +5,26 @@ one scaled_dot_product_attention, whose mask is a tensor that the translator exa
 """
 
 import contextlib
-import inspect
+import io
+import logging
+import os
+import sys
+import traceback
 
 import torch
 import torch.nn.functional as F
 from torch.nn.modules import transformer
 
 from weir.errors import Error
+from weir.inputs import bind_inputs
 from weir.torch_version import check_version, numbers_of
 
 _ATTENTION = "weir_capture"
+# What PyTorch says of real numbers that a model uses as indices, and of a course that depends on values.
+_INDEX_ERRORS = ("argument #1 'indices'", "tensors used as indices must be", "index_select(): Expected dtype int",
+                 "gather(): Expected dtype int")
+_DATA_DEPENDENT = ("data-dependent", "dynamic control flow")
+_LINE_CHARACTERS, _CAUSE_LINES = 300, 6
 
 
 class _WithLoss(torch.nn.Module):
@@ -68,32 +78,6 @@ def _main_output(output):
         return output[0]
     raise Error("expected a model that returns a tensor, a tuple that begins with one, or an object with `logits`; "
                 f"found {type(output).__name__}. Try: loss=a function of the model's output and the targets")
-
-
-def bind_inputs(model, names, has_targets):
-    """Returns (function that gives the arguments of the model from the list of inputs, place of the targets or None).
-
-    An input whose name is a parameter of `forward` is passed by this name. The others, but not `targets`, are passed
-    in order to the parameters that are left.
-    """
-    parameters = [name for name, parameter in inspect.signature(model.forward).parameters.items()
-                  if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)]
-    free = [name for name in parameters if name not in names]
-    given = {}
-    for place, name in enumerate(names):
-        if name in parameters:
-            given[name] = place
-        elif not (has_targets and name == "targets"):
-            if not free:
-                raise Error(f"expected an input of the model for \"{name}\"; found that forward takes "
-                            f"{', '.join(parameters) or 'nothing'}")
-            given[free.pop(0)] = place
-    targets = names.index("targets") if has_targets else None
-
-    def bind(inputs):
-        return (), {name: inputs[place] for name, place in given.items()}
-
-    return bind, targets
 
 
 def _attention(module, query, key, value, attention_mask, scaling=None, dropout=0.0, position_bias=None, softcap=None,
@@ -206,6 +190,10 @@ def transformers_hooks(model):
             config.use_cache = before[1]
 
 
+class RealIndices(Error):
+    """A RealIndices error says that the model uses real numbers as indices."""
+
+
 def export(model, examples, names, loss):
     """Returns the exported program of the model with its loss. `examples` are tensors, and `names` their names."""
     check_version(torch.__version__)
@@ -213,21 +201,59 @@ def export(model, examples, names, loss):
     whole = _WithLoss(model, bind, loss, targets)
     whole.train(model.training)
     with transformers_hooks(model), torch_hooks():
-        try:
-            return _export(whole, examples, strict=False)
-        except Error:
-            raise
-        except Exception as error:  # noqa: BLE001  (the other kind of export may take what this kind refuses)
-            first = error
-        try:
-            return _export(whole, examples, strict=True)
-        except Exception:  # noqa: BLE001  (the first error is the one that names the user's line)
-            raise Error(f"torch.export cannot capture the model: {type(first).__name__}: {first}\n"
-                        f"  The model must not choose its operations by the values of tensors.") from first
+        program, refusal, again = _attempt(whole, examples, names, strict=False)
+        if again:  # the other kind of export may take what this kind refuses
+            program, _, _ = _attempt(whole, examples, names, strict=True)
+    if program is None:
+        raise refusal
+    return program
 
 
-def _export(module, examples, strict):
+def _attempt(module, examples, names, strict):
+    """Returns (the exported program, None, False), or (None, the Error, whether another kind of export may do)."""
     # From PyTorch 2.6 on, torch.export.export itself keeps the operations of training.
     old = numbers_of(torch.__version__) < (2, 6)
     function = torch.export.export_for_training if old else torch.export.export
-    return function(module, tuple(examples), strict=strict)
+    printed, complaints = io.StringIO(), io.StringIO()
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)  # PyTorch logs what the Error says
+    try:
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(complaints):
+            program = function(module, tuple(examples), strict=strict)
+    except Error as error:
+        return None, Error(str(error)), False
+    except Exception as error:  # noqa: BLE001  (torch.export raises errors of many classes)
+        refusal = _refusal(error, examples, names)
+        return None, refusal, not isinstance(refusal, RealIndices)
+    finally:
+        logging.disable(disabled)
+    sys.stdout.write(printed.getvalue())  # what the model prints
+    sys.stderr.write(complaints.getvalue())
+    return program, None, False
+
+
+def _refusal(error, examples, names):
+    """Returns the Error for what torch.export raised: the user's line and the first sentences of the cause."""
+    text = str(error).strip()
+    head = "torch.export cannot capture the model" + _user_line(error)
+    if any(part in text for part in _INDEX_ERRORS) and any(tensor.is_floating_point() for tensor in examples):
+        inputs = " or ".join(name for name, tensor in zip(names, examples) if tensor.is_floating_point())
+        return RealIndices(f"{head}: the model uses real numbers as indices. Try: the type i32 for the input {inputs}, "
+                           f"such as {inputs.split(' ')[0]}=\"i32[batch, sequence]\"")
+    if any(part in text.lower() for part in _DATA_DEPENDENT):
+        return Error(f"{head}: {text.splitlines()[0][:_LINE_CHARACTERS]}\n"
+                     "  The model must not choose its operations by the values of tensors.")
+    lines = [line[:_LINE_CHARACTERS] for line in text.split("\n\n")[0].splitlines()[:_CAUSE_LINES]]
+    types = ", ".join(f"{name} {'f32' if tensor.is_floating_point() else 'i32'}{list(tensor.shape)}"
+                      for name, tensor in zip(names, examples))
+    return Error(f"{head}: {type(error).__name__}: " + "\n  ".join(lines or ["no reason given"])
+                 + f"\n  The inputs were {types}.")
+
+
+def _user_line(error):
+    """Returns " at model.py:31", the last line outside PyTorch, this package and Python's library, or nothing."""
+    own = tuple(os.path.dirname(os.path.abspath(file)) + os.sep for file in (torch.__file__, __file__, os.__file__))
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__)
+              if not frame.filename.startswith((*own[:2], "<"))
+              and (not frame.filename.startswith(own[2]) or "site-packages" in frame.filename)]
+    return f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""

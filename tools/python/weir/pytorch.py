@@ -1,7 +1,6 @@
 """weir.from_torch: makes the graph of a job of a module of PyTorch, with the weights of the module."""
 
 import math
-import re
 import warnings
 
 import torch
@@ -9,13 +8,11 @@ import torch
 from weir import capture, functions, rewrite, safetensors_file
 from weir.dims import Dim, sizes
 from weir.errors import Error
-from weir.graph import Cut, Parameter, Value
+from weir.graph import Cut, Parameter
+from weir.inputs import declared_inputs
 from weir.textproto import to_text
 from weir.translate import Translator
 from weir.views import View
-
-_TYPE = re.compile(r"(f32|i32)\s*\[(.*)\]$")
-_INTEGER_NAMES = ("tokens", "targets", "labels")
 
 
 class TorchGraph:
@@ -85,41 +82,6 @@ def _value_of(parameter, stored):
     return _part(stored[parameter.cut.source].contiguous(), parameter.cut).reshape(sizes(parameter.dims))
 
 
-def _read_input(name, given, table):
-    """Returns the graph input for a tuple of names of dimensions, or for the text of a type."""
-    dtype = "i32" if name in _INTEGER_NAMES or name.endswith("ids") else "f32"
-    names = given
-    if isinstance(given, str):
-        match = _TYPE.match(given.strip())
-        if not match:
-            raise Error(f"input {name}: expected a type such as \"f32[batch, features]\"; found \"{given}\"")
-        dtype, names = match.group(1), [item.strip() for item in match.group(2).split(",")]
-    dims = []
-    for item in names:
-        label, _, size = str(item).partition("=")
-        if size:
-            table.setdefault(label.strip(), int(size))
-        if label.strip() not in table:
-            raise Error(f"input {name}: expected a size for the dimension \"{label}\"; found none. "
-                        f"Try: weir.from_torch(model, ..., {label}=8)")
-        dims.append(Dim(table[label.strip()], label.strip()))
-    return Value(tuple(dims), dtype, name)
-
-
-def declared_inputs(given):
-    """Returns the graph inputs for keywords that declare inputs, beside keywords with the sizes of dimensions."""
-    table = {key: value for key, value in given.items() if isinstance(value, int)}
-    declared = [_read_input(key, value, table) for key, value in given.items() if not isinstance(value, int)]
-    # Only the first input with a name keeps the name. Whether another input means the same dimension follows from the
-    # operations: the features of x and those of the targets may be two things.
-    named = set()
-    for value in declared:
-        value.dims = tuple(Dim(dim.size) if axis > 0 and dim.name in named else dim
-                           for axis, dim in enumerate(value.dims))
-        named.update(dim.name for dim in value.dims)
-    return declared
-
-
 def _example(value, device):
     dtype = torch.long if value.dtype == "i32" else torch.float32
     return torch.zeros(sizes(value.dims), dtype=dtype, device=device)
@@ -132,6 +94,67 @@ def _device_of(model):
         raise Error(f"expected a module on one device, with values; found {', '.join(sorted(map(str, devices)))}. "
                     f"Try: load the weights, and model.cpu()")
     return devices.pop()
+
+
+def _check_module(model):
+    """Refuses what is no module, and a module that wraps the one that is meant."""
+    if not isinstance(model, torch.nn.Module):
+        found = f"the class {model.__name__}. Try: {model.__name__}(...)" if isinstance(model, type) else \
+            f"{type(model).__name__} {getattr(model, '__name__', '')}".strip() \
+            + ". Try: a class of torch.nn.Module whose forward calls the function and whose parameters are trained"
+        raise Error(f"model: expected a module of PyTorch (torch.nn.Module); found {found}")
+    if hasattr(model, "_orig_mod"):
+        raise Error("model: expected the module itself; found a module of torch.compile. Try: model._orig_mod")
+    if isinstance(model, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
+        raise Error(f"model: expected the module itself; found {type(model).__name__}. Try: model.module")
+
+
+def _exported(model, declared, given, loss):
+    """Returns the exported program. Inputs that the model uses as indices become integers.
+
+    `given` holds what the user wrote for each input. An input whose type the user stated keeps its type, and an Error
+    names the type that the model takes.
+    """
+    device = _device_of(model)
+
+    def attempt():
+        return capture.export(model, [_example(value, device) for value in declared],
+                              [value.name for value in declared], loss)
+
+    try:
+        return attempt()
+    except capture.RealIndices as error:
+        first = error
+    reals = [value for value in declared if value.dtype == "f32"]
+    for trial in [[value] for value in reals] + ([reals] if len(reals) > 1 else []):
+        for value in trial:
+            value.dtype = "i32"
+        try:
+            program = attempt()
+        except capture.RealIndices as error:
+            first = error
+        except Error:
+            if len(reals) == 1 and not isinstance(given[reals[0].name], str):
+                raise  # with integers, something else is wrong
+        else:
+            _say_integers(trial, given)
+            return program
+        for value in trial:
+            value.dtype = "f32"
+    if len(reals) == 1 and isinstance(given[reals[0].name], str):
+        _say_integers(reals, given)
+    raise first
+
+
+def _say_integers(values, given):
+    for value in values:
+        stated = isinstance(given[value.name], str)
+        items = given[value.name].partition("[")[2].rstrip("] ") if stated else ", ".join(given[value.name])
+        advice = f"{value.name}=\"i32[{items}]\""
+        if stated:
+            raise Error(f"input {value.name} is f32 but the model uses it as indices. Try: {advice}")
+        warnings.warn(f"the model uses the input {value.name} as indices, so the input is i32. {advice} says so",
+                      stacklevel=5)
 
 
 def _block_paths(model):
@@ -166,10 +189,9 @@ def from_torch(model, *, loss=None, decay=None, name=None, name_dims=True, **inp
     name       the name of the model; None: the name of its class
     name_dims  False leaves the dimensions with provisional names, for trials without the program `weir`
     """
+    _check_module(model)
     declared = declared_inputs(inputs)
-    device = _device_of(model)
-    program = capture.export(model, [_example(value, device) for value in declared],
-                             [value.name for value in declared], loss)
+    program = _exported(model, declared, inputs, loss)
     stored, aliases, canonical = _stored_tensors(model)
     translator = Translator(_real_dtype(model))
     translator.graph.inputs = declared
@@ -204,7 +226,7 @@ def from_torch(model, *, loss=None, decay=None, name=None, name_dims=True, **inp
     cut = functions.cut_into_functions(graph, list(blocks), blocks)
     text = to_text(functions.GraphPrinter(cut, name or type(model).__name__).message())
     for warning in translator.warnings:
-        warnings.warn(warning, stacklevel=2)
+        warnings.warn(warning, stacklevel=3)
     buffers = {key: tensor for key, tensor in model.state_dict().items() if key not in stored and key not in aliases}
     made = TorchGraph(name or type(model).__name__, text, cut.weights, stored, aliases, buffers, translator.warnings)
     if name_dims:

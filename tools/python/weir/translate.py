@@ -7,10 +7,11 @@ cannot be translated is collected, so that one error names all of it.
 import operator
 
 import torch
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from weir.aten_operations import HINTS, AtenOperations
 from weir.dims import Dim, sizes
-from weir.errors import Unsupported
+from weir.errors import Error, Unsupported
 from weir.exported_nodes import describe_op, module_path, source_line
 from weir.graph import Graph, Parameter, Value, make_node
 from weir.operands import Folded
@@ -111,6 +112,10 @@ class Translator(AtenOperations):
         except Refused as refused:
             self._refuse(node, name, str(refused))
             return _mapped(_stand_in, node.meta.get("val"))
+        except GuardOnDataDependentSymNode:
+            raise Error(f"expected sizes that do not depend on the values of tensors; found {name} in "
+                        f"{module_path(node) or 'the model itself'}, {source_line(node)}\n"
+                        "  The model must not choose its operations by the values of tensors.") from None
 
     def _refuse(self, node, name, hint):
         entry = {"op": name, "module": module_path(node), "line": source_line(node), "hint": hint}
