@@ -486,6 +486,22 @@ class RefusalTest(unittest.TestCase):
                                     targets=("batch", "sequence"), batch=4, sequence=6)
         self.assertIn('name: "x" type: "f32[', graph.text)
 
+    def test_labels_of_a_model_with_a_loss_of_its_own_lead_to_targets(self):
+
+        class Shifts(nn.Module):
+
+            def __init__(self):
+                super().__init__()
+                self.table, self.fc = nn.Embedding(24, 8), nn.Linear(8, 24)
+
+            def forward(self, tokens, labels=None):
+                logits = self.fc(self.table(tokens))
+                return F.cross_entropy(logits.flatten(0, 1), F.pad(labels, (0, 1), value=-100)[:, 1:].flatten())
+
+        inputs = {("labels" if key == "targets" else key): value for key, value in TEXT.items()}
+        with self.assertRaisesRegex(weir.Unsupported, "Try: targets= in place of labels="):
+            weir.from_torch(Shifts(), **inputs)
+
     def test_what_is_no_module_is_refused(self):
         net = nn.Sequential(nn.Embedding(24, 8), nn.Linear(8, 24))
         for model, found in ((torch.compile(net), "Try: model._orig_mod"), (nn.DataParallel(net), "Try: model.module"),

@@ -95,8 +95,8 @@ def data_message(data):
     if isinstance(data, (str, os.PathLike)):
         data = {"text": {"path": data}}
     if not isinstance(data, dict):
-        hint = ". Try: save tokens with numpy.save(\"tokens.npy\", tokens), and data={\"tokens\": {\"path\": " \
-               "\"tokens.npy\"}}" if hasattr(data, "shape") else ""
+        hint = ". Try: save tokens with numpy.save(\"tokens.npy\", tokens.reshape(-1)), and data={\"tokens\": " \
+               "\"tokens.npy\"}" if hasattr(data, "shape") else ""
         raise Error(f"data: {_EXPECTED}; found {type(data).__module__}.{type(data).__name__}{hint}")
     kinds = [kind for kind in data if kind != "feed"]
     if len(kinds) != 1 or kinds[0] not in _KINDS:

@@ -8,10 +8,11 @@ class Error(Exception):
 class Unsupported(Error):
     """An Unsupported error lists every part of a model that Weir cannot express.
 
-    `missing` holds one entry per part: a dictionary with the keys "op", "module", "line" and "hint".
+    `missing` holds one entry per part: a dictionary with the keys "op", "module", "line" and "hint". `advice` is a
+    sentence about the whole.
     """
 
-    def __init__(self, missing):
+    def __init__(self, missing, advice=""):
         self.missing = missing
         lines = [f"Weir cannot express {len(missing)} part{'s' if len(missing) > 1 else ''} of the model:"]
         for part in missing:
@@ -19,4 +20,4 @@ class Unsupported(Error):
                          + (f", {part['line']}" if part["line"] else ""))
             if part["hint"]:
                 lines.append(f"      {part['hint']}")
-        super().__init__("\n".join(lines))
+        super().__init__("\n".join(lines + [advice] * bool(advice)))

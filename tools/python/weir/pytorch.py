@@ -213,7 +213,8 @@ def from_torch(model, *, loss=None, decay=None, name=None, name_dims=True, **inp
         else:
             arguments.append(translator.buffer(program.constants[spec.target]))
     outputs = translator.run(program.graph_module, arguments)
-    translator.check()
+    translator.check("Try: targets= in place of labels=, so that Weir computes the loss and not the model"
+                     if "labels" in inputs and "targets" not in inputs else "")
     result = outputs[0] if isinstance(outputs, (tuple, list)) else outputs
     if not isinstance(result, View) or result.value.dims:
         raise Error("expected a loss that is one number computed from the inputs; "

@@ -225,10 +225,10 @@ class Translator(AtenOperations):
             raise Refused("Weir computes with real numbers only; integers are indices")
         return x
 
-    def check(self):
-        """Raises an error that lists everything without a translation."""
+    def check(self, advice=""):
+        """Raises an error that lists everything without a translation, and ends with a sentence of advice."""
         if self.missing:
-            raise Unsupported(self.missing)
+            raise Unsupported(self.missing, advice)
 
 
 def _makes_views(node):
