@@ -311,6 +311,13 @@ class JobTest(unittest.TestCase):
         gc.collect()
         self.assertFalse(folder.exists())
 
+    def test_a_run_that_cannot_start_leaves_no_folder(self):
+        job = weir.job(Fake(), data="synthetic", steps=2)
+        with tempfile.TemporaryDirectory() as place, mock.patch.object(tempfile, "tempdir", place):
+            with self.assertRaises(TypeError):
+                weir.train(job, arguments=3)
+            self.assertEqual(os.listdir(place), [])
+
     def test_a_named_folder_stays(self):
         with self.endless(folder=self.folder) as run:
             next(iter(run))

@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 import traceback
+import warnings
 
 import torch
 import torch.nn.functional as F
@@ -218,7 +219,8 @@ def _attempt(module, examples, names, strict):
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)  # PyTorch logs what the Error says
     try:
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(complaints):
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(complaints), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The tensor attribute")  # of tensors that modules of PyTorch keep twice
             program = function(module, tuple(examples), strict=strict)
     except Error as error:
         return None, Error(str(error)), False

@@ -117,11 +117,22 @@ def train(job, *, folder=None, processes=None, mesh=None, steps=None, arguments=
     own_folder = folder is None and job.folder is None
     if own_folder:
         home = pathlib.Path(tempfile.mkdtemp(prefix="weir-"))
-        job.write_files(home)
+        try:
+            job.write_files(home)
+            process = _start(program, home, processes, mesh, steps, arguments)
+        except BaseException:
+            shutil.rmtree(home, ignore_errors=True)
+            raise
     else:
         if folder is not None:
             job.write(folder)
         home = job.folder
+        process = _start(program, home, processes, mesh, steps, arguments)
+    return Run(process, home, own_folder)
+
+
+def _start(program, home, processes, mesh, steps, arguments):
+    """Starts the program on the job and the weights of a folder."""
     (home / "metrics.jsonl").unlink(missing_ok=True)
     command = [program, "train", home / "job.textproto", "--init", home / "weights.safetensors", "--metrics",
                home / "metrics.jsonl", "--save", home / "trained.safetensors"]
@@ -130,6 +141,4 @@ def train(job, *, folder=None, processes=None, mesh=None, steps=None, arguments=
             command += [option, value]
     command += shlex.split(arguments) if isinstance(arguments, str) else arguments
     with open(home / "train.log", "wb") as output, open(home / "program.log", "wb") as errors:
-        process = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=output,
-                                   stderr=errors)
-    return Run(process, home, own_folder)
+        return subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=output, stderr=errors)
