@@ -45,8 +45,6 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
   if (arguments.without_data) scope.data = train::PrepareScope::Data::kLeave;
   if (arguments.any_machine) scope.machine = train::PrepareScope::Machine::kAny;
   arguments.train.options.processes = arguments.train.fleet.processes;
-  const std::string& job_path = arguments.train.job.path;
-  arguments.train.options.job_file = job_path == "-" ? "" : job_path;
   WEIR_ASSIGN_OR_RETURN(const hosts::FoundHosts listed,
                         hosts::ListHosts(arguments.train.fleet.hosts));
   if (arguments.train.fleet.processes > 0 || !listed.agents.empty()) {

@@ -84,7 +84,6 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   arguments.options.checkpoints_asked = &signals->checkpoints_asked();
   if (!read.note.empty()) console->Say(read.note);
   arguments.options.costs = &read.costs.model();
-  arguments.options.job_file = arguments.job.path == "-" ? "" : arguments.job.path;
   arguments.options.find_peak = [&read](const train::DevicesInUse& devices) {
     return read.costs.PeakFor(read.job, devices);
   };
@@ -140,7 +139,6 @@ absl::Status SayWhatWouldRun(const hosts::FoundHosts& found, TrainArguments argu
   WEIR_ASSIGN_OR_RETURN(JobToTrain read, arguments.Read());
   arguments.options.costs = &read.costs.model();
   arguments.options.processes = arguments.fleet.processes;
-  arguments.options.job_file = arguments.job.path == "-" ? "" : arguments.job.path;
   const bool has_processes = arguments.fleet.processes > 0 || !found.agents.empty();
   WEIR_ASSIGN_OR_RETURN(const fleet::FleetOptions options,
                         arguments.fleet.Options(read.job, found, console));

@@ -212,9 +212,10 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
   fleet.AddTo(verb);
 }
 
-absl::StatusOr<JobToTrain> TrainArguments::Read() const {
+absl::StatusOr<JobToTrain> TrainArguments::Read() {
   JobToTrain read;
   WEIR_ASSIGN_OR_RETURN(read.job, job.Read());
+  options.job_file = job.path == "-" ? "" : job.path;
   WEIR_ASSIGN_OR_RETURN(read.costs, sim::JobCosts::Choose(cluster));
   proto::Training* training = read.job.mutable_training();
   if (seed >= 0) training->set_seed(static_cast<uint64_t>(seed));

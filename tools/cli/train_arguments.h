@@ -63,7 +63,8 @@ struct TrainArguments : PlannedJobArguments {
   int view_port = 0;  // 0: any free one
 
   void AddTo(CLI::App* verb, CliContext* context);
-  absl::StatusOr<JobToTrain> Read() const;
+  // Sets options.job_file, too, so that no output replaces the job.
+  absl::StatusOr<JobToTrain> Read();
 };
 
 }  // namespace weir::cli
