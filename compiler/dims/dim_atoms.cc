@@ -7,7 +7,7 @@ namespace weir::compiler {
 DimAtoms::Dim DimAtoms::New(int64_t size) {
   if (size == 1) return {};
   atoms_.push_back({size, -1, {}});
-  return {num_atoms() - 1};
+  return {static_cast<int>(atoms_.size()) - 1};
 }
 
 int DimAtoms::Root(int atom) const {
@@ -32,7 +32,7 @@ DimAtoms::Dim DimAtoms::Resolve(const Dim& dim) const {
 void DimAtoms::Unify(const Dim& a, const Dim& b) {
   Dim left = a, right = b;
   while (!left.empty() && !right.empty()) {
-    // What the last round did may reach atoms that still stand in the two lists.
+    // The last round may have joined or cut atoms that still stand in the two lists.
     left = Resolve(left);
     right = Resolve(right);
     int x = left.back(), y = right.back();

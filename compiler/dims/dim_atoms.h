@@ -25,9 +25,8 @@ class DimAtoms {
   // Returns the dimension in atoms that are not cut, each the one that stands for its class.
   Dim Resolve(const Dim& dim) const;
 
-  // Of an atom that Resolve returned.
+  // Returns the size of an atom that Resolve returned.
   int64_t SizeOf(int atom) const { return atoms_[atom].size; }
-  int num_atoms() const { return static_cast<int>(atoms_.size()); }
 
  private:
   struct Atom {

@@ -426,7 +426,7 @@ TEST(Dims, RulesAndTheBatchFollowTheirDimension) {
 }
 
 TEST(Dims, ATensorWithADimensionTwiceIsNamed) {
-  // What attention gives is added to what the next product makes of it.
+  // The result of attention is added to the product that reads this result.
   const std::string text = absl::StrReplaceAll(kJob, {{"\"x\", \"p\"", "\"o\", \"p\""}});
   ASSERT_NE(text, kJob);
   const auto names = ByName(Job(text));

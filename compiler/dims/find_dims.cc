@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "compiler/dims/dim_lists.h"
 #include "compiler/job/import_function.h"
 #include "compiler/job/import_graph.h"
 #include "ops/defs/op_def.h"
@@ -25,23 +26,6 @@ std::vector<std::string> ItemsOf(const std::string& dims) {
   for (absl::string_view item : absl::StrSplit(dims, ','))
     items.emplace_back(absl::StripAsciiWhitespace(item));
   return items;
-}
-
-// Returns the text between the brackets of a type.
-std::string DimsOf(const std::string& type) {
-  const size_t open = type.find('['), close = type.rfind(']');
-  if (open == std::string::npos || close == std::string::npos || close < open) return "";
-  return type.substr(open + 1, close - open - 1);
-}
-
-// Returns "f32[" of "f32[a, b]".
-std::string HeadOf(const std::string& type) { return type.substr(0, type.find('[')); }
-
-bool ListsDims(const ops::OpDef* def, const std::string& attr) {
-  if (def == nullptr) return false;
-  return std::any_of(
-      def->schema.attrs.begin(), def->schema.attrs.end(),
-      [&](const ops::AttrSchema& schema) { return schema.name == attr && schema.lists_dims; });
 }
 
 bool HasProvisional(const std::string& dims) {
@@ -68,58 +52,23 @@ std::set<int> Reached(const proto::Graph& graph) {
   return reached;
 }
 
-// Calls every dimension of the graph by its size, so that the checks of names pass.
-class SizeNames {
- public:
-  SizeNames(const Dims& table, const std::set<int>& reached) : table_(table), reached_(reached) {}
-
-  // Returns whether the graph has provisional names.
-  absl::StatusOr<bool> Apply(proto::Graph* graph) {
-    for (const int f : reached_) {
-      proto::Function& function = *graph->mutable_function(f);
-      for (proto::TensorDecl& input : *function.mutable_input()) {
-        WEIR_ASSIGN_OR_RETURN(*input.mutable_type(),
-                              Type(input.type(), absl::StrCat(FunctionWhere(function.name()),
-                                                              ", input ", input.name())));
-      }
-      for (proto::Parameter& parameter : *function.mutable_parameter()) {
-        WEIR_ASSIGN_OR_RETURN(
-            *parameter.mutable_type(),
-            Type(parameter.type(),
-                 absl::StrCat(FunctionWhere(function.name()), ", parameter ", parameter.name())));
-      }
-      for (proto::Node& node : *function.mutable_node()) {
-        const ops::OpDef* def = ops::OpRegistry::Find(node.op());
-        for (proto::NamedAttr& attr : *node.mutable_attr()) {
-          if (!ListsDims(def, attr.name())) continue;
-          WEIR_ASSIGN_OR_RETURN(*attr.mutable_value()->mutable_s(),
-                                List(attr.value().s(), absl::StrCat(FunctionWhere(function.name()),
-                                                                    ", node ", node.name())));
-        }
-      }
+// Calls every dimension of the functions by its size, so that the checks of names pass. Returns
+// whether they have provisional names.
+absl::StatusOr<bool> CallBySize(const Dims& table, const std::set<int>& functions,
+                                proto::Graph* graph) {
+  bool provisional = false;
+  for (const int f : functions) {
+    for (const DimList& list : DimListsOf(graph->mutable_function(f))) {
+      const std::string text = list.dims();
+      provisional = provisional || HasProvisional(text);
+      absl::StatusOr<std::vector<sbp::TensorDim>> dims = ops::ParseDims(text, table);
+      if (!dims.ok()) return At(list.where, dims.status());
+      for (sbp::TensorDim& dim : *dims) dim = BySize(dim.size);
+      list.Replace(ops::DimsText(*dims));
     }
-    return provisional_;
   }
-
- private:
-  absl::StatusOr<std::string> Type(const std::string& type, const std::string& where) {
-    if (type.find('[') == std::string::npos) return type;
-    WEIR_ASSIGN_OR_RETURN(const std::string dims, List(DimsOf(type), where));
-    return absl::StrCat(HeadOf(type), "[", dims, "]");
-  }
-
-  absl::StatusOr<std::string> List(const std::string& text, const std::string& where) {
-    provisional_ = provisional_ || HasProvisional(text);
-    absl::StatusOr<std::vector<sbp::TensorDim>> dims = ops::ParseDims(text, table_);
-    if (!dims.ok()) return At(where, dims.status());
-    for (sbp::TensorDim& dim : *dims) dim = BySize(dim.size);
-    return ops::DimsText(*dims);
-  }
-
-  const Dims& table_;
-  const std::set<int>& reached_;
-  bool provisional_ = false;
-};
+  return provisional;
+}
 
 class DimFinder {
  public:
@@ -296,7 +245,7 @@ class DimFinder {
       }
     }
     for (int a = 0; a < node.attr_size(); ++a) {
-      if (!ListsDims(def, node.attr(a).name())) continue;
+      if (!ListsDims(node.op(), node.attr(a).name())) continue;
       Write({WrittenDim::Place::kAttribute, f, n, a, 0, TensorName(function, node.name())},
             node.attr(a).value().s(), results[0]);
     }
@@ -337,7 +286,7 @@ absl::StatusOr<GraphDims> FindDims(const proto::Job& job) {
   const std::set<int> reached = Reached(job.graph());
   proto::Job by_size = job;
   WEIR_ASSIGN_OR_RETURN(const bool provisional,
-                        SizeNames(table, reached).Apply(by_size.mutable_graph()));
+                        CallBySize(table, reached, by_size.mutable_graph()));
   WEIR_RETURN_IF_ERROR(ImportGraph(provisional ? by_size : job, table, PlanMode::kTrain).status());
   return DimFinder(job.graph(), table).Run(reached);
 }

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "compiler/dims/dim_lists.h"
 
 namespace weir::compiler {
 namespace {
@@ -44,7 +45,8 @@ constexpr KnownParameter kKnownParameters[] = {
     {"classifier.weight", 0, "classes"},
 };
 
-// What an op makes of a dimension of its first inputs. `axis` may be negative: from the end.
+// A Role names a dimension of an operand by the part that the op gives the dimension. `axis` may be
+// negative: it then counts from the end.
 struct Role {
   const char* op;
   int operand;
@@ -308,11 +310,8 @@ void ReplaceProvisional(const GraphDims& dims, const std::vector<DimName>& names
   for (auto begin = dims.written.begin(); begin != dims.written.end();) {
     const auto end = std::find_if_not(begin, dims.written.end(),
                                       [&](const WrittenDim& at) { return SameText(*begin, at); });
-    std::string* text = TextOf(*begin, graph);
-    const std::string items = renamer.Items(begin, end);
-    *text = begin->place == WrittenDim::Place::kAttribute
-                ? items
-                : absl::StrCat(text->substr(0, text->find('[')), "[", items, "]");
+    const DimList list{TextOf(*begin, graph), begin->place != WrittenDim::Place::kAttribute};
+    list.Replace(renamer.Items(begin, end));
     begin = end;
   }
   const std::map<std::string, std::string> replaced = renamer.Replaced(dims);

@@ -2,16 +2,9 @@
 // Thread rule: pure function.
 #pragma once
 
-#include <functional>
-#include <string>
-
 #include "proto/job.pb.h"
 
 namespace weir::compiler {
-
-// Calls `visit` with the text of every list of dimensions of the graph in the order of the text;
-// `visit` may replace the text.
-void VisitDimLists(proto::Graph* graph, const std::function<void(std::string*)>& visit);
 
 // Returns the job with a provisional name, a size and no unit for every dimension that does not
 // stand in the type of an input of `main`. The table of dimensions stays. Precondition: the graph

@@ -440,7 +440,7 @@ class RankLowering {
   TransferFactory& transfers_;
   std::vector<TensorId> of_value_;           // by program value
   std::map<std::string, StateId> state_of_;  // by name
-  // Of transfers in functions, by function, bundle and transfer of the bundle.
+  // The notes of transfers in functions, by function, bundle and transfer of the bundle.
   std::map<std::tuple<int, size_t, size_t>, int> note_of_;
 };
 

@@ -16,7 +16,7 @@ constexpr char kTokens[] = "tokens", kTargets[] = "targets";
 constexpr int64_t kPieceTokens = 1 << 20;
 // Values of larger files are checked when they are read, not before.
 constexpr int64_t kCheckedTokensMax = int64_t{1} << 31;
-// Of this many samples in a row, each source has its share.
+// The samples of a block follow one another, and each source has its share of a block.
 constexpr int64_t kBlockSamples = 4096;
 
 // Returns a number that is uniform in [0, range), from 64 random bits.

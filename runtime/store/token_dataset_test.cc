@@ -72,7 +72,7 @@ TEST(TokenFile, EveryFormGivesItsTokens) {
       {WriteTemporary("a32.npy", Npy("<u4", "(3,)", BytesOf(u32))), TokenType::kFound, "npy u32"},
       {WriteTemporary("b32.npy", Npy("<i4", "(3,)", BytesOf(i32))), TokenType::kFound, "npy i32"},
       {WriteTemporary("b64.npy", Npy("<i8", "(3,)", BytesOf(i64))), TokenType::kFound, "npy i64"},
-      // What follows the tokens that the header counts is none of them.
+      // Bytes behind the tokens that the header counts are no tokens.
       {WriteTemporary("l16", Llmc(20240520, 1, 3, BytesOf(u16) + "more")), TokenType::kFound,
        "llm.c u16"},
       {WriteTemporary("l32", Llmc(20240801, 7, 3, BytesOf(u32))), TokenType::kFound, "llm.c u32"},

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "compiler/dims/dim_lists.h"
 #include "compiler/dims/name_dims.h"
 #include "compiler/dims/without_names_testing.h"
 #include "gtest/gtest.h"
@@ -63,15 +64,8 @@ proto::Job WithRenamedDims(proto::Job job) {
     dim.set_name(name);
   }
   for (proto::Function& function : *job.mutable_graph()->mutable_function()) {
-    for (proto::TensorDecl& input : *function.mutable_input())
-      input.set_type(Renamed(input.type(), names));
-    for (proto::Parameter& parameter : *function.mutable_parameter())
-      parameter.set_type(Renamed(parameter.type(), names));
-    for (proto::Node& node : *function.mutable_node()) {
-      for (proto::NamedAttr& attr : *node.mutable_attr()) {
-        if (attr.name() == "to") attr.mutable_value()->set_s(Renamed(attr.value().s(), names));
-      }
-    }
+    for (const compiler::DimList& list : compiler::DimListsOf(&function))
+      *list.text = Renamed(*list.text, names);
   }
   for (proto::Rule& rule : *job.mutable_rule()) rule.set_dim(names.at(rule.dim()));
   return job;
@@ -96,11 +90,12 @@ proto::Job WithRenamedInputs(proto::Job job) {
 // Returns the names of all dimensions in the graph, in order.
 std::vector<std::string> WrittenNames(proto::Graph graph) {
   std::vector<std::string> names;
-  compiler::VisitDimLists(&graph, [&](std::string* dims) {
-    if (dims->empty()) return;
-    for (absl::string_view item : absl::StrSplit(*dims, ','))
-      names.emplace_back(absl::StripAsciiWhitespace(item.substr(0, item.find_first_of("=*"))));
-  });
+  for (proto::Function& function : *graph.mutable_function()) {
+    for (const compiler::DimList& list : compiler::DimListsOf(&function)) {
+      for (absl::string_view item : absl::StrSplit(list.dims(), ',', absl::SkipWhitespace()))
+        names.emplace_back(absl::StripAsciiWhitespace(item.substr(0, item.find_first_of("=*"))));
+    }
+  }
   return names;
 }
 
