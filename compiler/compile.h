@@ -39,7 +39,8 @@ struct CompileOptions {
   // compilation solves the rhythm, which takes most of its time. A rhythm of another job cannot do
   // harm: LowerForRank proves the plan of each rank with it, and fails.
   const JobRhythm* rhythm = nullptr;
-  // Told before each pass, on the thread of the compilation; null: nobody is told.
+  // CompileJob calls `on_pass` before each pass, on the thread of the compilation. Null: nobody is
+  // told.
   std::function<void(const PassProgress&)> on_pass = nullptr;
 };
 

@@ -104,7 +104,8 @@ struct PlanActor : Rate {
   std::string function;
   ActorPhase phase = ActorPhase::kNone;
   QueueId queue{0};  // of the device
-  // What the transfer of this actor changes; null: the actor serves none, or the plan does not say.
+  // The note says what the transfer of this actor changes. Null: the actor serves no transfer, or
+  // the plan has no note.
   std::shared_ptr<const TransferNote> note;
 };
 

@@ -171,8 +171,8 @@ struct RankGraph {
   // The transfers of the stage, in the order of the program. Includes the transfers that this rank
   // has no part in.
   std::vector<TransferSite> sites;
-  // What transfers of this rank change, for people. Transfers of equal calls share a note. A graph
-  // that stands for a whole stage has none.
+  // The notes say what transfers of this rank change, for people. Transfers of equal calls share a
+  // note. A graph that stands for a whole stage has none.
   std::vector<TransferNote> notes;
 
   // Returns the station at the far end of the messages of an actor of a transfer.

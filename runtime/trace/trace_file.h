@@ -64,8 +64,8 @@ struct TracedRegister {
   // From the end of the sender's act until the token is there, by the costs that the plan was made
   // with; 0: unknown.
   int64_t planned_way_ns = 0;
-  // Of crossing registers: what their transfer changes; null: unknown. Registers of equal transfers
-  // share a note.
+  // The note of a crossing register says what the register's transfer changes. Null: it is unknown,
+  // or the register does not cross. Registers of equal transfers share a note.
   std::shared_ptr<const TransferNote> note = nullptr;
 };
 
