@@ -485,6 +485,16 @@ TEST(CliTest, OpsListsAndExplainsOps) {
   EXPECT_THAT(list.out, Not(HasSubstr("matmul_grad_w")));
   EXPECT_THAT(Weir({"ops", "--all"}).out, HasSubstr("matmul_grad_w"));
   EXPECT_THAT(Weir({"ops", "attention"}).out, HasSubstr("causal"));
+  const nlohmann::json every = nlohmann::json::parse(Weir({"ops", "--json"}).out);
+  EXPECT_EQ(every.size(), std::count(list.out.begin(), list.out.end(), '\n'));
+  const nlohmann::json attention = nlohmann::json::parse(Weir({"ops", "attention", "--json"}).out);
+  EXPECT_THAT(every, ::testing::Contains(attention));
+  EXPECT_EQ(attention["inputs"][0]["name"], "q");
+  for (const nlohmann::json& attr : attention["attributes"]) {
+    if (attr["name"] == "causal") {
+      EXPECT_EQ(attr["default"], true);
+    }
+  }
   Outcome unknown = Weir({"ops", "atention"});
   EXPECT_EQ(unknown.code, 65);
   EXPECT_THAT(unknown.err, HasSubstr("Try: attention"));
