@@ -11,18 +11,11 @@ namespace {
 
 constexpr size_t kRangesNamed = 4;
 
-std::string OrdinalEnd(int64_t n) {
-  const int64_t of_ten = n % 10;
-  if (n / 10 % 10 == 1 || of_ten == 0 || of_ten > 3) return "th";
-  return of_ten == 1 ? "st" : of_ten == 2 ? "nd" : "rd";
-}
-
 std::string RangeText(const RankRanges::Range& range) {
   if (range.count == 1) return absl::StrCat(range.first);
   if (range.count == 2) return absl::StrCat(range.first, ", ", range.last());
   if (range.stride == 1) return absl::StrCat(range.first, " to ", range.last());
-  return absl::StrCat("every ", range.stride, OrdinalEnd(range.stride), " from ", range.first,
-                      " to ", range.last());
+  return absl::StrCat(range.first, ", ", range.first + range.stride, ", ..., ", range.last());
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ class RankRanges {
   const std::vector<Range>& ranges() const { return ranges_; }
   int64_t size() const { return size_; }
   bool Has(RankId rank) const;
-  // Returns "0 to 255", "every 4th from 0 to 28", or "0, 2, 5 to 9 and 3 more ranges".
+  // Returns "0 to 255", "0, 4, ..., 28", or "0, 2, 5 to 9 and 3 more ranges".
   std::string Text() const;
 
  private:

@@ -17,7 +17,7 @@ RankRanges Of(std::initializer_list<int> ranks) {
 TEST(RankRangesTest, NeighboursAndEvenlySpacedRanksAreOneRange) {
   EXPECT_EQ(Of({3}).Text(), "3");
   EXPECT_EQ(Of({0, 1, 2, 3}).Text(), "0 to 3");
-  EXPECT_EQ(Of({1, 5, 9, 13}).Text(), "every 4th from 1 to 13");
+  EXPECT_EQ(Of({1, 5, 9, 13}).Text(), "1, 5, ..., 13");
   EXPECT_EQ(Of({0, 1, 2, 8, 9, 10}).Text(), "0 to 2, 8 to 10");
   EXPECT_EQ(Of({0, 1, 2, 3}).ranges().size(), 1u);
 }
