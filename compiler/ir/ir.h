@@ -56,12 +56,13 @@ enum class ArgKind : uint8_t {
 };
 
 // The values are integers from 0 to below `below`, because an op reads them as indices or the graph
-// declares the range.
+// declares the range. All readers ignore the value `ignored`, which may lie outside.
 struct IndexRange {
   int64_t below = 0;
   // The reader that sets `below`, for people: "an index along dimension vocab of …".
   std::string reader;
   bool of_rows = false;  // some reader looks up rows of a table: the values are tokens
+  std::optional<int64_t> ignored = {};
 };
 
 struct Arg {
