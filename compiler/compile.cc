@@ -83,6 +83,7 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
   PassContext context;
   context.stage_mesh = plan->stage_mesh;
   if (options.mode == PlanMode::kTrain) plan->updates = UpdateRateOf(job.training());
+  context.micro_batches = plan->micro_batches;
   context.micro_batches_per_update = plan->micro_batches * plan->updates.every;
   context.precision = plan->settings.training.precision;
   WEIR_ASSIGN_OR_RETURN(context.dims, ImportDims(job));
@@ -103,6 +104,8 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
               [&plan] { return CallsText(plan->module); }});
   passes.Add({"apply-precision", "parameters and activations to bf16, if the job asks", true,
               ApplyPrecision});
+  passes.Add({"compute-ahead", "what the micro-batches of a step know of all their data", true,
+              ComputeAhead});
   if (options.mode == PlanMode::kTrain) {
     passes.Add(
         {"differentiate", "a backward function for every model function", true, Differentiate});

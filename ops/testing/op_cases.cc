@@ -85,6 +85,45 @@ void AddElementwise(std::vector<OpCase>* cases) {
                     0});
 }
 
+void AddMasks(std::vector<OpCase>* cases) {
+  constexpr Fill kM = Fill::kMask, kS = Fill::kSteps;
+  const auto add = [&](const std::string& name, const std::string& op, Attributes attrs,
+                       std::vector<std::string> inputs, std::vector<Fill> fills) {
+    cases->push_back({name, op, std::move(attrs), std::move(inputs), std::move(fills), -1, {}, 0});
+  };
+  for (const char* op : {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}) {
+    add(op, op, {}, {"f32[a=5, b=7]", "f32[a=5, b=7]"}, {kS, kS});
+    add(absl::StrCat(op, " of integers and a row"), op, {}, {"i32[a=5, b=2, c=6/2]", "i32[c=6/2]"},
+        {kS, kS});
+    add(absl::StrCat(op, " of a number"), op, {{"value", -1.0}}, {"i32[a=5, b=7]"}, {kS});
+    add(absl::StrCat(op, " of a column and a row"), op, {}, {"f32[a=5, one=1]", "f32[one=1, b=7]"},
+        {kS, kS});
+  }
+  add("equal of masks", "equal", {}, {"bool[a=5, b=7]", "bool[b=7]"}, {kM, kM});
+  for (const char* op : {"logical_and", "logical_or", "logical_xor"}) {
+    add(op, op, {}, {"bool[a=5, b=7]", "bool[a=5, b=7]"}, {kM, kM});
+    add(absl::StrCat(op, " of a column and a row"), op, {}, {"bool[a=5, one=1]", "bool[b=7]"},
+        {kM, kM});
+  }
+  add("logical_not", "logical_not", {}, {"bool[a=5, b=7]"}, {kM});
+  add("where", "where", {}, {"bool[a=5, b=7]", "f32[a=5, b=7]", "f32[a=5, b=7]"}, {kM, kN, kN});
+  add("where of rows", "where", {}, {"bool[b=7]", "f32[a=5, b=7]", "f32[a=5, one=1]"},
+      {kM, kN, kN});
+  add("where of a scalar", "where", {}, {"bool[a=5, b=7]", "f32[]", "f32[b=7]"}, {kM, kN, kN});
+  add("where of the mask's shape", "where", {}, {"bool[d=2, a=5, b=7]", "f32[a=5, b=7]", "f32[]"},
+      {kM, kN, kN});
+  add("where and a number", "where", {{"value", -1.5}}, {"bool[a=5, one=1]", "f32[a=5, b=7]"},
+      {kM, kN});
+  add("where and zero", "where", {}, {"bool[a=5, b=7]", "f32[a=5, b=7]"}, {kM, kN});
+  add("cast of a mask", "cast", {{"to", Text("f32")}}, {"bool[a=5, b=7]"}, {kM});
+  add("cast of a mask to integers", "cast", {{"to", Text("i32")}}, {"bool[a=5, b=7]"}, {kM});
+  add("cast to a mask", "cast", {{"to", Text("bool")}}, {"f32[a=5, b=7]"}, {kS});
+  add("cast of integers to a mask", "cast", {{"to", Text("bool")}}, {"i32[a=5, b=7]"}, {kS});
+  add("cast of integers", "cast", {{"to", Text("f32")}}, {"i32[a=5, b=7]"}, {kS});
+  add("cast to integers", "cast", {{"to", Text("i32")}}, {"f32[a=5, b=7]"}, {kN});
+  add("step_mean", "step_mean", {}, {"f32[]"}, {kN});
+}
+
 void AddMatmul(std::vector<OpCase>* cases) {
   cases->push_back({"matmul", "matmul", {}, {"f32[b=5, s=2, k=6]", "f32[k=6, n=7]"}, {}, 1});
   cases->push_back(
@@ -181,6 +220,37 @@ void AddNorms(std::vector<OpCase>* cases) {
       {"softmax_grad", "softmax_grad", {}, {"f32[b=5, s=2, n=7]", "f32[b=5, s=2, n=7]"}});
 }
 
+// Attention and its gradient with masks that repeat along all and along no axis.
+void AddMaskedAttention(std::vector<OpCase>* cases) {
+  const std::string q = "f32[b=2, s=5, h=6/2, d=4]", k = "f32[b=2, s=5, g=3, d=4]";
+  const std::string longer = "f32[b=2, t=7, g=3, d=4]", lse = "f32[b=2, h=6/2, s=5]";
+  const auto add = [&](const std::string& how, bool causal, const std::string& keys,
+                       const std::string& mask, Fill fill) {
+    const Attributes attrs = {{"causal", causal}};
+    cases->push_back({absl::StrCat("attention", how),
+                      "attention",
+                      attrs,
+                      {q, keys, keys, mask},
+                      {kN, kN, kN, fill}});
+    cases->push_back({absl::StrCat("attention_grad", how),
+                      "attention_grad",
+                      attrs,
+                      {q, keys, keys, q, lse, q, mask},
+                      {kN, kN, kN, kN, Fill::kPositive, kN, fill},
+                      mask[0] == 'b' ? 3 : -1,
+                      {},
+                      1e-4});
+  };
+  constexpr Fill kM = Fill::kMask;
+  add(" with padding", false, longer, "bool[b=2, one=1, two=1, t=7]", kM);
+  add(" with causal padding", true, k, "bool[b=2, one=1, two=1, s=5]", kM);
+  add(" with a mask", false, longer, "bool[b=2, h=6/2, s=5, t=7]", kM);
+  add(" with a bias", false, longer, "f32[b=2, h=6/2, s=5, t=7]", kN);
+  add(" with a causal bias", true, k, "f32[b=2, h=6/2, s=5, u=5]", kN);
+  add(" with a bias of heads", false, longer, "f32[one=1, h=6/2, s=5, t=7]", kN);
+  add(" with a bias of keys", false, longer, "f32[one=1, two=1, three=1, t=7]", kN);
+}
+
 void AddAttention(std::vector<OpCase>* cases) {
   cases->push_back(
       {"attention",
@@ -236,6 +306,7 @@ void AddAttention(std::vector<OpCase>* cases) {
                     -1,
                     {},
                     1e-4});
+  AddMaskedAttention(cases);
   cases->push_back({"rotary", "rotary", {}, {"f32[b=2, s=5, h=3, d=6]"}});
   cases->push_back({"rotary backwards",
                     "rotary",
@@ -315,6 +386,40 @@ void AddLosses(std::vector<OpCase>* cases) {
                     {},
                     {logits, targets},
                     {kN, Fill::kClasses}});
+  const Attributes smoothed = {{"ignore_index", Ints{-100}}, {"label_smoothing", 0.2}};
+  cases->push_back({"softmax_cross_entropy smoothed",
+                    "softmax_cross_entropy",
+                    {{"label_smoothing", 0.2}},
+                    {logits, targets},
+                    {kN, Fill::kClasses}});
+  cases->push_back({"softmax_cross_entropy of some",
+                    "softmax_cross_entropy",
+                    smoothed,
+                    {logits, targets},
+                    {kN, Fill::kMarked}});
+  cases->push_back({"softmax_cross_entropy_grad of some",
+                    "softmax_cross_entropy_grad",
+                    smoothed,
+                    {logits, targets, row, row, row},
+                    {kN, Fill::kMarked, kN, Fill::kPositive, kN}});
+  cases->push_back({"exp_sum_pick of some",
+                    "exp_sum_pick",
+                    smoothed,
+                    {logits, targets, row},
+                    {kN, Fill::kMarked, kN}});
+  cases->push_back({"cross_entropy_finish of some",
+                    "cross_entropy_finish",
+                    {{"ignore_index", Ints{-100}}},
+                    {row, row, row, targets},
+                    {kN, Fill::kPositive, kN, Fill::kMarked}});
+  cases->push_back({"accuracy of some",
+                    "accuracy",
+                    {{"ignore_index", Ints{2}}},
+                    {logits, targets},
+                    {kN, Fill::kClasses},
+                    -1,
+                    {},
+                    0});
   cases->push_back({"softmax_cross_entropy_grad",
                     "softmax_cross_entropy_grad",
                     {},
@@ -380,6 +485,8 @@ double Draw(Fill fill, uint64_t key, int64_t i) {
     case Fill::kSteps: return std::floor(uniform * 3) - 1;
     case Fill::kIds: return std::floor(uniform * 10) - 1;
     case Fill::kClasses: return std::floor(uniform * 5);
+    case Fill::kMarked: return uniform < 0.3 ? -100 : std::floor((uniform - 0.3) / 0.7 * 5);
+    case Fill::kMask: return uniform < 0.6 ? 1 : 0;
   }
   return 0;
 }
@@ -396,6 +503,7 @@ const std::vector<OpCase>& OpCases() {
   static const auto* cases = [] {
     auto* all = new std::vector<OpCase>();
     AddElementwise(all);
+    AddMasks(all);
     AddMatmul(all);
     AddBatchedMatmul(all);
     AddEmbedding(all);

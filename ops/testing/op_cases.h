@@ -23,6 +23,8 @@ enum class Fill : uint8_t {
   kSteps,     // -1, 0 or 1, so that equal values occur
   kIds,       // integers from -1 to 8, some outside any table of the cases
   kClasses,   // integers from 0 to 4
+  kMarked,    // integers from 0 to 4, and some that are -100
+  kMask,      // 0 or 1
 };
 
 struct OpCase {

@@ -1,4 +1,5 @@
-"""Compares every differentiable op, forward and backward, with PyTorch's op in double precision.
+"""Compares every differentiable op, forward and backward, and the ops that make masks, with PyTorch's op in double
+precision.
 
 The program op_gradients runs the cases of ops/testing and some longer cases on the CPU kernels. This test passes the
 same operands through PyTorch. Two tensors agree if max |a - b| <= TOLERANCE * max |b|, where b is PyTorch's tensor.
@@ -72,7 +73,7 @@ def rms_norm(attrs, outputs, x, gamma):
     return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + attrs["epsilon"]) * gamma
 
 
-def attention(attrs, outputs, q, k, v):
+def attention(attrs, outputs, q, k, v, mask=None):
     group = q.shape[2] // k.shape[2]
     q, k, v = (t.transpose(1, 2) for t in (q, k.repeat_interleave(group, 2), v.repeat_interleave(group, 2)))
     scores = q @ k.transpose(-1, -2) * (attrs["scale"] or q.shape[-1] ** -0.5)
@@ -81,7 +82,12 @@ def attention(attrs, outputs, q, k, v):
         if attrs["window"]:
             hidden |= torch.ones(scores.shape[-2:], dtype=torch.bool).tril(-attrs["window"])
         scores = scores.masked_fill(hidden, float("-inf"))
-    return (torch.softmax(scores, -1) @ v).transpose(1, 2)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
+    # The probabilities of a query that sees no key are 0.
+    blind = (scores == float("-inf")).all(-1, keepdim=True)
+    probabilities = torch.softmax(scores.masked_fill(blind, 0.0), -1).masked_fill(blind, 0.0)
+    return (probabilities @ v).transpose(1, 2)
 
 
 def rotary(attrs, outputs, x):
@@ -92,6 +98,26 @@ def rotary(attrs, outputs, x):
     turn = torch.polar(torch.ones_like(angle), -angle if attrs["inverse"] else angle)[:, None, :]
     turned = torch.complex(x[..., :half], x[..., half:]) * turn
     return torch.cat([turned.real, turned.imag], -1)
+
+
+def softmax_cross_entropy(attrs, outputs, x, targets):
+    ignored = attrs["ignore_index"] or [-100]
+    return F.cross_entropy(x.movedim(-1, 1), targets, reduction="none", ignore_index=ignored[0],
+                           label_smoothing=attrs["label_smoothing"])
+
+
+def cast(attrs, outputs, x):
+    if attrs["to"] == "f32":
+        return x.double()
+    return x.to({"bool": torch.bool, "i32": torch.int64}[attrs["to"]])
+
+
+def compared(function):
+    return lambda attrs, outputs, a, b=None: function(a, attrs["value"] if b is None else b)
+
+
+def where(attrs, outputs, condition, a, b=None):
+    return torch.where(condition, a, torch.tensor(attrs["value"], dtype=a.dtype) if b is None else b)
 
 
 def dropout(attrs, outputs, x):
@@ -109,8 +135,15 @@ OPS = {
     "dropout": dropout,
     **{name: lambda attrs, outputs, x, f=f: f(x) for name, f in UNARY.items()},
     "softmax": lambda attrs, outputs, x: torch.softmax(x, -1),
-    "softmax_cross_entropy": lambda attrs, outputs, x, targets: F.cross_entropy(
-        x.movedim(-1, 1), targets, reduction="none"),
+    "softmax_cross_entropy": softmax_cross_entropy,
+    **{name: compared(getattr(torch, function)) for name, function in (
+        ("equal", "eq"), ("not_equal", "ne"), ("less", "lt"), ("less_equal", "le"), ("greater", "gt"),
+        ("greater_equal", "ge"))},
+    "logical_and": lambda attrs, outputs, a, b: a & b,
+    "logical_or": lambda attrs, outputs, a, b: a | b,
+    "logical_xor": lambda attrs, outputs, a, b: a ^ b,
+    "logical_not": lambda attrs, outputs, a: ~a,
+    "where": where,
     "leaky_relu": lambda attrs, outputs, x: F.leaky_relu(x, attrs["slope"]),
     "elu": lambda attrs, outputs, x: F.elu(x, attrs["alpha"]),
     "clamp": lambda attrs, outputs, x: torch.clamp(x, attrs["min"], attrs["max"]),
@@ -122,7 +155,7 @@ OPS = {
     "maximum": lambda attrs, outputs, a, b: torch.maximum(a, b),
     "minimum": lambda attrs, outputs, a, b: torch.minimum(a, b),
     "scale": lambda attrs, outputs, x: x * attrs["factor"],
-    "cast": lambda attrs, outputs, x: x,
+    "cast": cast,
     "reshape": lambda attrs, outputs, x: x.reshape(sizes_of(attrs["to"])),
     "transpose": lambda attrs, outputs, x: x.permute(attrs["perm"]),
     "slice": lambda attrs, outputs, x: x.narrow(attrs["axis"], attrs["begin"], attrs["size"]),
@@ -153,7 +186,9 @@ class OpGradients(unittest.TestCase):
         return [self.tensors.get(f"{case}/{part}/{i}") for i in range(count)]
 
     def check(self, what, found, expected):
-        self.assertEqual(found.shape, expected.shape, what)
+        self.assertEqual((found.shape, found.dtype), (expected.shape, expected.dtype), what)
+        if not expected.is_floating_point():
+            found, expected = found.double(), expected.double()
         self.assertLessEqual(difference(found, expected), TOLERANCE, what)
 
     def test_every_op_and_its_gradient_agree_with_pytorch(self):
@@ -169,6 +204,8 @@ class OpGradients(unittest.TestCase):
                 expected = expected if isinstance(expected, tuple) else (expected,)
                 for o, result in enumerate(expected):
                     self.check(f"output {o}", outputs[o], result.detach())
+                if not expected[0].requires_grad:
+                    continue
                 loss = sum((result * grad).sum() for result, grad in zip(expected, output_grads))
                 loss.backward()
                 for i, grad in enumerate(self.take(name, "input_grad", case["inputs"])):
