@@ -178,6 +178,8 @@ OPS = {
     "reshape": lambda attrs, outputs, x: x.reshape(sizes_of(attrs["to"])),
     "transpose": lambda attrs, outputs, x: x.permute(attrs["perm"]),
     "slice": lambda attrs, outputs, x: x.narrow(attrs["axis"], attrs["begin"], attrs["size"]),
+    "pad": lambda attrs, outputs, x: F.pad(x.transpose(attrs["axis"], -1), (
+        attrs["begin"], attrs["size"] - attrs["begin"] - x.shape[attrs["axis"]])).transpose(attrs["axis"], -1),
     "concat": lambda attrs, outputs, *parts: torch.cat(parts, attrs["axis"]),
     "reduce_sum": lambda attrs, outputs, x: x.sum(axes_of(x, attrs)),
     "reduce_mean": lambda attrs, outputs, x: x.mean(axes_of(x, attrs)),

@@ -32,7 +32,13 @@ struct ConvShape {
   int64_t images = 0, groups = 1, in = 0, out = 0;
   std::vector<WindowAxis> axes;
 
-  bool empty() const { return images == 0 || groups == 0 || in == 0 || out == 0; }
+  // True if there is no element on one of the sides. A shard of a dimension that windows of one
+  // element go over may have none.
+  bool empty() const {
+    return images == 0 || groups == 0 || in == 0 || out == 0 ||
+           std::any_of(axes.begin(), axes.end(),
+                       [](const WindowAxis& axis) { return axis.in == 0 || axis.out == 0; });
+  }
   int64_t wide_image() const {
     int64_t size = groups * in;
     for (const WindowAxis& axis : axes) size *= axis.in;
@@ -312,7 +318,7 @@ class ConvKernel final : public Kernel {
     }
   }
 
-  // Without channels of x, each element of y is the bias, or zero.
+  // Without elements of x, each element of y is the bias, or zero.
   absl::Status FillWithBias(const float* bias, void* y) const {
     const int64_t elements = shape_.images * y_image();
     if (elements == 0) return absl::OkStatus();

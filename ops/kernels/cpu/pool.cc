@@ -194,7 +194,8 @@ std::optional<PoolShape> ShapeOf(const Attributes& attrs, const TensorSlice& x,
   std::copy(axes.begin(), axes.end(), shape.axes.end() - static_cast<int64_t>(axes.size()));
   // Each window has an element of x.
   const bool covered = std::all_of(axes.begin(), axes.end(), [](const WindowAxis& axis) {
-    return axis.padding * 2 <= axis.kernel && (axis.padding == 0 || axis.dilation <= axis.in) &&
+    return axis.in >= 1 && axis.out >= 1 && axis.padding * 2 <= axis.kernel &&
+           (axis.padding == 0 || axis.dilation <= axis.in) &&
            (axis.out - 1) * axis.stride < axis.in + axis.padding;
   });
   return covered ? std::optional<PoolShape>(shape) : std::nullopt;

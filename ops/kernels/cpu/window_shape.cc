@@ -26,7 +26,7 @@ std::vector<WindowAxis> WindowAxes(const Attributes& attrs, const std::vector<in
   }
   for (size_t d = 0; d < rank; ++d) {
     const WindowAxis axis{in[d], out[d], kernel[d], stride[d], padding[d], dilation[d]};
-    const bool fits = axis.in >= 1 && axis.out >= 1 && axis.kernel >= 1 && axis.stride >= 1 &&
+    const bool fits = axis.in >= 0 && axis.out >= 0 && axis.kernel >= 1 && axis.stride >= 1 &&
                       axis.padding >= 0 && axis.dilation >= 1;
     if (!fits) return {};
     axes.push_back(axis);
