@@ -146,7 +146,8 @@ TEST_P(Gradient, IsNothingWhereNoGradientArrives) {
 TEST_P(Gradient, InBf16ComesNearTheOneInF32) {
   if (GetParam().op == "cast") GTEST_SKIP() << "cast names its type";
   // A tie made by rounding moves the whole gradient of a maximum.
-  if (GetParam().op == "reduce_max") GTEST_SKIP() << "rounding moves the maximum";
+  if (GetParam().op == "reduce_max" || GetParam().op == "max_pool")
+    GTEST_SKIP() << "rounding moves the maximum";
   OpCase narrow = GetParam();
   for (std::string& input : narrow.inputs) input = absl::StrReplaceAll(input, {{"f32[", "bf16["}});
   auto wide_example = Forward(GetParam()), example = Forward(narrow);

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "ops/defs/type_text.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
@@ -314,6 +316,137 @@ void AddAttention(std::vector<OpCase>* cases) {
                     {"f32[b=2, s=5, h=3, d=6]"}});
 }
 
+void AddConvolutions(std::vector<OpCase>* cases) {
+  struct Geometry {
+    const char* name;
+    Attributes attrs;
+    std::string x, w, y;  // of conv
+    Ints more;            // output_padding of conv_transpose
+  };
+  const Ints two{2}, one{1};
+  const std::vector<Geometry> geometries = {
+      {"", {}, "b=5, k=4, s=6, t=5", "n=3, k=4, v=3, u=2", "b=5, n=3, s=4, t=4", {}},
+      {" with stride and padding",
+       {{"stride", two}, {"padding", Ints{1, 2}}, {"dilation", Ints{1, 2}}},
+       "b=3, k=5, s=7, t=6",
+       "n=4, k=5, v=3, u=3",
+       "b=3, n=4, s=4, t=3",
+       {0, 1}},
+      {" of points", {}, "b=3, k=4, s=5, t=3", "n=5, k=4, v=1, u=1", "b=3, n=5, s=5, t=3", {}},
+      {" over time",
+       {{"stride", two}, {"padding", one}},
+       "b=3, k=4, s=7",
+       "n=5, k=4, v=3",
+       "b=3, n=5, s=4",
+       {}},
+      {" over three dimensions",
+       {{"padding", Ints{1, 0, 1}}},
+       "b=2, k=3, s=3, t=4, u=2",
+       "n=2, k=3, v=2, w=2, z=2",
+       "b=2, n=2, s=4, t=3, u=3",
+       {}},
+      {" per channel",
+       {{"groups", int64_t{5}}, {"padding", one}},
+       "b=3, k=5, s=5, t=4",
+       "n=5, one=1, v=3, u=3",
+       "b=3, n=5, s=5, t=4",
+       {}},
+      {" of groups",
+       {{"groups", int64_t{3}}},
+       "b=3, k=6/2, s=4, t=4",
+       "n=9/3, k=2, v=2, u=3",
+       "b=3, n=9/3, s=3, t=2",
+       {}},
+  };
+  const auto f32 = [](const std::string& dims) { return absl::StrCat("f32[", dims, "]"); };
+  // Returns the first two items of a list of dimensions.
+  const auto item = [](const std::string& dims, int i) {
+    return std::string(absl::StripAsciiWhitespace(
+        std::vector<std::string>(absl::StrSplit(dims, ','))[static_cast<size_t>(i)]));
+  };
+  for (const Geometry& g : geometries) {
+    const std::string bias = absl::StrCat("f32[", item(g.w, 0), "]");
+    cases->push_back({absl::StrCat("conv", g.name), "conv", g.attrs, {f32(g.x), f32(g.w), bias}});
+    Attributes grad = g.attrs;
+    grad.Set("to", g.w);
+    cases->push_back(
+        {absl::StrCat("conv_grad_w", g.name), "conv_grad_w", grad, {f32(g.x), f32(g.y)}});
+    Attributes transposed = g.attrs;
+    if (!g.more.empty()) transposed.Set("output_padding", g.more);
+    cases->push_back({absl::StrCat("conv_transpose", g.name),
+                      "conv_transpose",
+                      transposed,
+                      {f32(g.y), f32(g.w), absl::StrCat("f32[", item(g.x, 1), "]")}});
+  }
+  cases->push_back({"conv without bias",
+                    "conv",
+                    {{"to", Text("b=5/1, n=3/1, high=4/1, wide=4/1")}},
+                    {"f32[b=5, k=4, s=6, t=5]", "f32[n=3, k=4, v=3, u=2]"}});
+  cases->push_back({"conv_transpose without bias",
+                    "conv_transpose",
+                    {{"stride", two}, {"padding", one}},
+                    {"f32[b=3, n=4, s=3, t=3]", "f32[n=4, k=5, v=3, u=3]"}});
+}
+
+void AddPools(std::vector<OpCase>* cases) {
+  const Ints one{1}, two{2}, three{3};
+  const std::string x = "f32[b=3, c=5, s=6, t=5]", y = "f32[b=3, c=5, s=3, t=3]";
+  const Attributes padded = {{"kernel", three}, {"stride", two}, {"padding", one}};
+  Attributes ceil = {{"kernel", Ints{2, 3}}, {"stride", Ints{3, 2}}, {"ceil", true}};
+  const auto add = [&](const std::string& name, const char* op, const Attributes& attrs,
+                       std::vector<std::string> inputs, std::vector<Fill> fills) {
+    cases->push_back({name, op, attrs, std::move(inputs), std::move(fills)});
+  };
+  const Fill distinct = Fill::kDistinct;
+  add("max_pool", "max_pool", {{"kernel", two}}, {"f32[b=2, c=3, s=5, t=6]"}, {distinct});
+  add("max_pool with padding", "max_pool", padded, {"f32[b=2, c=4, s=6, t=5]"}, {distinct});
+  add("max_pool rounded up", "max_pool", ceil, {"f32[b=2, c=3, s=6, t=6]"}, {distinct});
+  add("max_pool over time", "max_pool", {{"kernel", three}, {"stride", one}, {"dilation", two}},
+      {"f32[b=3, c=5, s=8]"}, {distinct});
+  add("max_pool_grad", "max_pool_grad", padded, {x, y}, {Fill::kSteps, kN});
+  add("average_pool", "average_pool", {{"kernel", two}}, {x}, {});
+  add("average_pool with padding", "average_pool", padded, {x}, {});
+  Attributes left_out = padded;
+  left_out.Set("count_padding", false);
+  add("average_pool without padding in the mean", "average_pool", left_out, {x}, {});
+  Attributes all = ceil;
+  all.Set("padding", one);
+  add("average_pool rounded up", "average_pool", all, {"f32[b=3, c=5, s=6, t=6]"}, {});
+  add("average_pool over three dimensions", "average_pool", {{"kernel", Ints{2, 1, 2}}},
+      {"f32[b=3, c=5, s=4, t=2, u=3]"}, {});
+  Attributes grad = padded;
+  grad.Set("to", Text("b=3/1, c=5/1, s=6/1, t=5/1"));
+  add("average_pool_grad", "average_pool_grad", grad, {y}, {});
+}
+
+void AddStatistics(std::vector<OpCase>* cases) {
+  struct Form {
+    const char* name;
+    Ints axes;
+    std::string x, rest;
+  };
+  const Fill positive = Fill::kPositive;
+  for (const Form& form :
+       {Form{"", {0, 2, 3}, "f32[b=5, c=4, s=3, t=2]", "f32[c=4]"},
+        Form{" of the last axes", {2, 3}, "f32[b=3, g=4, r=2, s=5]", "f32[b=3, g=4]"},
+        Form{" of the first axes", {0, 1}, "f32[b=5, s=2, c=6/2]", "f32[c=6/2]"}}) {
+    const Attributes attrs = {{"axes", form.axes}};
+    const auto add = [&](const char* op, const char* how, std::vector<std::string> inputs,
+                         std::vector<Fill> fills) {
+      cases->push_back(
+          {absl::StrCat(op, how, form.name), op, attrs, std::move(inputs), std::move(fills)});
+    };
+    add("reduce_variance", "", {form.x, form.rest}, {});
+    add("reduce_variance_grad", "", {form.x, form.rest, form.rest}, {});
+    add("normalize", "", {form.x, form.rest, form.rest, form.rest, form.rest}, {kN, kN, positive});
+    add("normalize", " without factors", {form.x, form.rest, form.rest}, {kN, kN, positive});
+    add("normalize_grad", "", {form.x, form.rest, form.rest, form.x, form.rest},
+        {kN, kN, positive});
+    add("normalize_grad", " without factors", {form.x, form.rest, form.rest, form.x},
+        {kN, kN, positive});
+  }
+}
+
 void AddMovement(std::vector<OpCase>* cases) {
   auto add = [&](const char* name, const char* op, Attributes attrs,
                  std::vector<std::string> inputs) {
@@ -487,6 +620,7 @@ double Draw(Fill fill, uint64_t key, int64_t i) {
     case Fill::kClasses: return std::floor(uniform * 5);
     case Fill::kMarked: return uniform < 0.3 ? -100 : std::floor((uniform - 0.3) / 0.7 * 5);
     case Fill::kMask: return uniform < 0.6 ? 1 : 0;
+    case Fill::kDistinct: return static_cast<double>((i * 89 + 17) % 251 - 125) * 0.05;
   }
   return 0;
 }
@@ -509,6 +643,9 @@ const std::vector<OpCase>& OpCases() {
     AddEmbedding(all);
     AddNorms(all);
     AddAttention(all);
+    AddConvolutions(all);
+    AddPools(all);
+    AddStatistics(all);
     AddMovement(all);
     AddExchanges(all);
     AddReductions(all);

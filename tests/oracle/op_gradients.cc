@@ -120,6 +120,58 @@ std::vector<ops::OpCase> LongCases() {
                    "reduce_mean",
                    {{"axes", std::vector<int64_t>{0, 2}}},
                    {"f32[a=37, b=9, c=70]"}});
+  // The convolutions have more channels than a vector register holds, and images enough for several
+  // pieces of the batch.
+  const std::vector<int64_t> one{1}, two{2}, three{3};
+  const Attributes halving = {{"stride", two}, {"padding", one}};
+  cases.push_back({"conv, long",
+                   "conv",
+                   halving,
+                   {"f32[b=6, k=19, s=23, t=20]", "f32[n=37, k=19, v=3, u=3]", "f32[n=37]"}});
+  cases.push_back({"conv of points, long",
+                   "conv",
+                   {},
+                   {"f32[b=6, k=35, s=17, t=18]", "f32[n=21, k=35, v=1, u=1]", "f32[n=21]"}});
+  cases.push_back({"conv per channel, long",
+                   "conv",
+                   {{"padding", three}, {"groups", int64_t{35}}},
+                   {"f32[b=6, k=35, s=17, t=18]", "f32[n=35, one=1, v=7, u=7]", "f32[n=35]"}});
+  cases.push_back({"conv of many groups, long",
+                   "conv",
+                   {{"padding", one}, {"groups", int64_t{9}}},
+                   {"f32[b=6, k=36, s=17, t=18]", "f32[n=18, k=4, v=3, u=3]", "f32[n=18]"}});
+  cases.push_back({"conv over time, long",
+                   "conv",
+                   halving,
+                   {"f32[b=6, k=19, s=101]", "f32[n=37, k=19, v=3]", "f32[n=37]"}});
+  cases.push_back({"conv_transpose, long",
+                   "conv_transpose",
+                   {{"stride", two}},
+                   {"f32[b=6, n=37, s=11, t=12]", "f32[n=37, k=19, v=2, u=2]", "f32[k=19]"}});
+  cases.push_back({"max_pool, long",
+                   "max_pool",
+                   {{"kernel", three}, {"stride", two}, {"padding", one}},
+                   {"f32[b=6, c=19, s=23, t=20]"}});
+  cases.push_back({"average_pool, long",
+                   "average_pool",
+                   {{"kernel", three}, {"stride", two}, {"padding", one}},
+                   {"f32[b=6, c=19, s=23, t=20]"}});
+  cases.push_back(
+      {"normalize, long",
+       "normalize",
+       {{"axes", std::vector<int64_t>{0, 2, 3}}},
+       {"f32[b=6, c=19, s=23, t=27]", "f32[c=19]", "f32[c=19]", "f32[c=19]", "f32[c=19]"},
+       {ops::Fill::kNormal, ops::Fill::kNormal, ops::Fill::kPositive}});
+  cases.push_back(
+      {"normalize of rows, long",
+       "normalize",
+       {{"axes", std::vector<int64_t>{0, 1}}},
+       {"f32[b=6, s=23, c=621]", "f32[c=621]", "f32[c=621]", "f32[c=621]", "f32[c=621]"},
+       {ops::Fill::kNormal, ops::Fill::kNormal, ops::Fill::kPositive}});
+  cases.push_back({"reduce_variance, long",
+                   "reduce_variance",
+                   {{"axes", std::vector<int64_t>{0, 2, 3}}},
+                   {"f32[b=6, c=19, s=23, t=27]", "f32[c=19]"}});
   cases.push_back({"add of a row, long", "add", {}, {"f32[a=70, b=131]", "f32[b=131]"}});
   cases.push_back({"mul of a row, long", "mul", {}, {"f32[a=70, b=131]", "f32[b=131]"}});
   cases.push_back({"div by a column, long",

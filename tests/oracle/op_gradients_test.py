@@ -124,7 +124,59 @@ def dropout(attrs, outputs, x):
     return x * (outputs[0] != 0) / (1 - attrs["rate"])
 
 
+def per_dim(attrs, name, rank, fallback):
+    """Returns the attribute with one number per spatial dimension."""
+    values = attrs[name] or fallback
+    return values * (rank - 2) if len(values) == 1 else values
+
+
+def windows(attrs, x):
+    return {"stride": per_dim(attrs, "stride", x.dim(), [1]), "padding": per_dim(attrs, "padding", x.dim(), [0]),
+            "dilation": per_dim(attrs, "dilation", x.dim(), [1]), "groups": attrs["groups"]}
+
+
+def conv(attrs, outputs, x, w, bias=None):
+    return (F.conv1d, F.conv2d, F.conv3d)[x.dim() - 3](x, w, bias, **windows(attrs, x))
+
+
+def conv_transpose(attrs, outputs, x, w, bias=None):
+    function = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[x.dim() - 3]
+    return function(x, w, bias, output_padding=per_dim(attrs, "output_padding", x.dim(), [0]), **windows(attrs, x))
+
+
+def max_pool(attrs, outputs, x):
+    kernel = per_dim(attrs, "kernel", x.dim(), [])
+    return (F.max_pool1d, F.max_pool2d, F.max_pool3d)[x.dim() - 3](
+        x, kernel, per_dim(attrs, "stride", x.dim(), kernel), per_dim(attrs, "padding", x.dim(), [0]),
+        per_dim(attrs, "dilation", x.dim(), [1]), ceil_mode=attrs["ceil"])
+
+
+def average_pool(attrs, outputs, x):
+    kernel = per_dim(attrs, "kernel", x.dim(), [])
+    return (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[x.dim() - 3](
+        x, kernel, per_dim(attrs, "stride", x.dim(), kernel), per_dim(attrs, "padding", x.dim(), [0]),
+        ceil_mode=attrs["ceil"], count_include_pad=attrs["count_padding"])
+
+
+def along(statistic, attrs):
+    """Returns a statistic with dimensions of 1 for the axes that it lacks."""
+    for axis in sorted(attrs["axes"]):
+        statistic = statistic.unsqueeze(axis)
+    return statistic
+
+
+def normalize(attrs, outputs, x, mean, variance, gamma=None, beta=None):
+    y = (x - along(mean, attrs)) / torch.sqrt(along(variance, attrs) + attrs["epsilon"])
+    return y if gamma is None else y * along(gamma, attrs) + along(beta, attrs)
+
+
 OPS = {
+    "conv": conv,
+    "conv_transpose": conv_transpose,
+    "max_pool": max_pool,
+    "average_pool": average_pool,
+    "reduce_variance": lambda attrs, outputs, x, mean: ((x - along(mean, attrs)) ** 2).mean(attrs["axes"]),
+    "normalize": normalize,
     "matmul": matmul,
     "batched_matmul": batched_matmul,
     "embedding": embedding,
@@ -159,6 +211,8 @@ OPS = {
     "reshape": lambda attrs, outputs, x: x.reshape(sizes_of(attrs["to"])),
     "transpose": lambda attrs, outputs, x: x.permute(attrs["perm"]),
     "slice": lambda attrs, outputs, x: x.narrow(attrs["axis"], attrs["begin"], attrs["size"]),
+    "pad": lambda attrs, outputs, x: F.pad(x.transpose(attrs["axis"], -1), (
+        attrs["begin"], attrs["size"] - attrs["begin"] - x.shape[attrs["axis"]])).transpose(attrs["axis"], -1),
     "concat": lambda attrs, outputs, *parts: torch.cat(parts, attrs["axis"]),
     "reduce_sum": lambda attrs, outputs, x: x.sum(axes_of(x, attrs)),
     "reduce_mean": lambda attrs, outputs, x: x.mean(axes_of(x, attrs)),
