@@ -20,12 +20,6 @@ int64_t NumberOf(const sbp::Sbp& sbp) {
 
 }  // namespace
 
-double BoxingTime::AloneNs() const {
-  if (exchanges == 0) return device_ns;
-  const double pieces = static_cast<double>(std::max<int64_t>(1, chunks));
-  return std::max(device_ns, link_ns) + std::min(device_ns, link_ns) / pieces;
-}
-
 BoxingCosts::BoxingCosts(const CostModel* costs, sbp::Places places, int64_t chunk_bytes_max)
     : costs_(costs),
       places_(std::move(places)),
@@ -101,7 +95,6 @@ void BoxingCosts::AddExchange(LinkLevel level, int64_t peers, const Exchange& ex
   time->link_ns +=
       static_cast<double>(costs_->LatencyNs(level, static_cast<int64_t>(std::min(on_link, 1e17))));
   time->sent_bytes += p * exchange.message;
-  time->chunks = std::max(time->chunks, static_cast<int64_t>(chunks));
   ++time->exchanges;
 }
 
@@ -117,7 +110,6 @@ void BoxingCosts::AddOverBothLevels(const Group& group, const Exchange& exchange
   time->device_ns += within.device_ns + between.device_ns;
   time->link_ns += std::max(within.link_ns, between.link_ns);
   time->sent_bytes += within.sent_bytes + between.sent_bytes;
-  time->chunks = std::max({time->chunks, within.chunks, between.chunks});
   ++time->exchanges;
 }
 

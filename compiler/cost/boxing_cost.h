@@ -22,12 +22,12 @@ struct BoxingTime {
   double device_ns = 0;  // acts and kernels that pack and fill, which keep the device
   double link_ns = 0;    // until the last message has passed its link
   int64_t exchanges = 0;
-  int64_t chunks = 0;  // the most of an exchange
   double sent_bytes = 0;  // by one device
 
-  // Returns the time until the tensor has its new layout, if the device has nothing else to do.
-  // Chunks pass the links while the device packs and fills others.
-  double AloneNs() const;
+  // Returns the time until the tensor has its new layout, if the device has nothing else to do. A
+  // device fills a chunk after it has sent the chunk to everybody, so links wait for devices, and
+  // devices for links.
+  double AloneNs() const { return device_ns + link_ns; }
 };
 
 // Whether an exchange is cut into chunks, or its tensors move whole, as those in a window of calls do

@@ -240,10 +240,13 @@ class ProblemMaker {
     full.dtype = DType::kF32;
     const sbp::Layout update = UpdateLayout(type, compute);
     const int zero = options_.zero_stage;
-    const auto gradients = options_.boxings->Of(full, gradient, update);
+    const auto pieces = [](bool whole) {
+      return whole ? ExchangePieces::kWhole : ExchangePieces::kChunks;
+    };
+    const BoxingTime gradients = options_.boxings->Of(full, gradient, update, pieces(zero >= 2));
     const double gradients_ns =
         gradients.device_ns + (1 - kGradientsHidden) * gradients.link_ns;
-    const double gather_ns = options_.boxings->Of(type, update, compute).AloneNs();
+    const double gather_ns = options_.boxings->Of(type, update, compute, pieces(zero == 3)).AloneNs();
     const double each = options_.micro_batches;
     const TensorSlice at_rest = Slice(full, update);
     double cost = (zero >= 2 ? each : 1) * gradients_ns + (zero == 3 ? 2 * each : 1) * gather_ns;

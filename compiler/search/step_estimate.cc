@@ -196,11 +196,15 @@ class Estimator {
       CallCost& cost = CostOf(owner_[item.inputs[i]]);
       const bool weight = is_weight_[item.inputs[i]] != 0;
       const bool gradient = !weight && read_by_model_[item.inputs[i]] == 0;
-      const bool whole = IsEachMicroBatch(item) && (weight || gradient);
+      // As MemoryRings::LandsWhole of the lowering.
+      const bool whole = IsEachMicroBatch(item) && plan_.settings.runtime.chunk_bytes_max == 0 &&
+                         (weight || (gradient && plan_.settings.training.zero_stage >= 2));
       const BoxingTime& time =
           boxings_.Of(from.type, from.layout, to.layout,
                       whole ? ExchangePieces::kWhole : ExchangePieces::kChunks);
-      if (IsEachMicroBatch(item)) {
+      // Without micro-batches to add up, gradients leave once a step, whatever their frequency.
+      const bool once = !IsEachMicroBatch(item) || (gradient && plan_.micro_batches == 1);
+      if (!once) {
         cost.sent_bytes += time.sent_bytes;
         if (weight || gradient) {
           (weight ? cost.weights : cost.gradients).Add(time);
