@@ -13,6 +13,7 @@ from weir.inputs import declared_inputs
 from weir.textproto import to_text
 from weir.translate import Translator
 from weir.views import View
+from weir.weight_map import map_text
 
 
 class TorchGraph:
@@ -45,6 +46,11 @@ class TorchGraph:
 
         safetensors_file.write(path, {name: ("F32", sizes(parameter.dims), data_of(name))
                                       for name, parameter in self._weights.items()})
+
+    def weight_map(self):
+        """Returns the map from a file of the state_dict to the weights, for `--init` (docs/reference/weight_maps.md)."""
+        shapes = {name: tuple(tensor.shape) for name, tensor in self._stored.items()}
+        return map_text(self.model, self._weights, shapes, self._aliases, self._buffers)
 
     def state_dict(self, path):
         """Returns the state_dict of the module with the weights of a file that `weir train --save` wrote."""
