@@ -333,13 +333,16 @@ TEST(IdxDatasetTest, ImagesComeAsShareOfWhiteOrAsBytes) {
   EXPECT_THAT(
       std::string(CheckRequest(**data, {"x", "images", DType::kBF16, {4, 6}, 0, ""}).message()),
       HasSubstr("expected f32[samples, ...] with 6 elements a sample or i32[samples, ...] with 6 "
-                "elements a sample, as feed images delivers"));
+                "elements a sample or bool[samples, ...] with 6 elements a sample, as feed images "
+                "delivers"));
   EXPECT_FALSE(CheckRequest(**data, {"x", "images", DType::kF32, {4, 7}, 0, ""}).ok());
   ExpectSlicesEqualWhole<int32_t>(**data, "images", {4, 6}, DType::kI32);
   auto real = Filled<float>(**data, "images", {}, TensorSlice::Whole(DType::kF32, {4, 6}));
   auto bytes = Filled<int32_t>(**data, "images", {}, TensorSlice::Whole(DType::kI32, {4, 6}));
   for (size_t i = 0; i < real.size(); ++i)
     EXPECT_EQ(real[i], static_cast<float>(bytes[i]) / 255.0f);
+  auto mask = Filled<uint8_t>(**data, "images", {}, TensorSlice::Whole(DType::kBool, {4, 6}));
+  for (size_t i = 0; i < mask.size(); ++i) EXPECT_EQ(mask[i], bytes[i] != 0 ? 1 : 0);
 }
 
 TEST(IdxFileTest, FilesOfAnotherKindAreNotCalledDamaged) {

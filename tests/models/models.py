@@ -328,6 +328,7 @@ def _vit():
                                                hidden_dropout_prob=0, attention_probs_dropout_prob=0, num_labels=10))
 
 
+_MASKED = {"attention_mask": "bool[batch, sequence]", "ignore_index": -100}
 _TEXT = {"tokens": ("batch", "sequence"), "targets": ("batch", "sequence"), "batch": BATCH, "sequence": 16}
 # {name: (function that makes the model, inputs of weir.from_torch)}
 MODELS = {
@@ -349,6 +350,10 @@ MODELS = {
     "t5": (_t5, {"decoder_input_ids": ("batch", "sequence"), **_TEXT}),
     "neox": (_neox, _TEXT),
     "bert": (_bert, _TEXT),
+    "bert_padded": (_bert, {"tokens": ("batch", "sequence"), **_MASKED, "targets": ("batch", "sequence"),
+                            "batch": BATCH, "sequence": 16}),
+    "gpt2_padded": (_gpt2, {"tokens": ("batch", "sequence"), **_MASKED, "targets": ("batch", "sequence"),
+                            "batch": BATCH, "sequence": 16}),
     "vit": (_vit, {"images": "f32[batch, channels=3, height=16, width=16]", "targets": ("batch",), "batch": BATCH}),
 }
 

@@ -35,10 +35,14 @@ def rules_for(name, text):
 
 
 def data_of(inputs):
-    """Returns synthetic data. A model that reads tokens has them as targets, too, so there is something to learn."""
+    """Returns synthetic data. A model that reads tokens has them as targets, too, so there is something to learn.
+
+    Targets that the loss ignores in part have a feed of their own.
+    """
     if "tokens" not in inputs:
         return "synthetic"
-    return {"synthetic": {}, "feed": {name: "tokens" for name in ("targets", "decoder_input_ids") if name in inputs}}
+    bound = ("decoder_input_ids",) if "ignore_index" in inputs else ("targets", "decoder_input_ids")
+    return {"synthetic": {}, "feed": {name: "tokens" for name in bound if name in inputs}}
 
 
 def translate(name):

@@ -11,6 +11,8 @@ import typing
 from weir.dims import Dim, sizes
 
 BINARY = ("add", "sub", "mul", "div", "maximum", "minimum")
+COMPARE = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+LOGICAL = ("logical_and", "logical_or", "logical_xor", "logical_not")
 REDUCE = ("reduce_sum", "reduce_mean", "reduce_max")
 
 
@@ -109,6 +111,14 @@ def infer(op, inputs, attrs):
     dims = inputs[0].dims
     if op in BINARY:
         return broadcast(dims, inputs[1].dims), "f32"
+    if op in COMPARE or op in LOGICAL:
+        return broadcast(dims, inputs[1].dims) if len(inputs) > 1 else dims, "bool"
+    if op == "where":
+        for other in inputs[1:]:
+            dims = broadcast(dims, other.dims)
+        return dims, "f32"
+    if op == "cast":
+        return dims, attrs["to"]
     if op == "matmul":
         return dims[:-1] + (inputs[1].dims[0 if attrs.get("transpose_w") else 1],), "f32"
     if op == "batched_matmul":
