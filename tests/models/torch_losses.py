@@ -19,9 +19,10 @@ def batch(declared, step):
     """Returns the tensors of one step for the declared inputs of a graph."""
     tensors = []
     reads_tokens = any(value.name == "tokens" for value in declared)
+    reads_text = any(value.name == "tokens" or value.name.endswith("_ids") for value in declared)
     for value in declared:
         shape = [dim.size for dim in value.dims]
-        below = (VOCABULARY if reads_tokens else CLASSES) if value.dtype == "i32" else None
+        below = (VOCABULARY if reads_text else CLASSES) if value.dtype == "i32" else None
         feed = "tokens" if reads_tokens and below is not None else value.name
         rows = synthetic_data.batch(feed, SEED, step, shape[0], math.prod(shape[1:]), below)
         tensors.append(torch.tensor(rows, dtype=torch.float64 if below is None else torch.long).reshape(shape))
