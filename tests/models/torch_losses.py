@@ -19,12 +19,13 @@ def batch(declared, step, ignore_index=None):
     """Returns the tensors of one step for the declared inputs of a graph."""
     tensors = []
     reads_tokens = any(value.name == "tokens" for value in declared)
+    reads_text = any(value.name == "tokens" or value.name.endswith("_ids") for value in declared)
     for value in declared:
         shape = [dim.size for dim in value.dims]
         if value.dtype == "bool":
             tensors.append(torch.tensor(synthetic_data.mask(value.name, SEED, step, shape[0], shape[1])))
             continue
-        below = (VOCABULARY if reads_tokens else CLASSES) if value.dtype == "i32" else None
+        below = (VOCABULARY if reads_text else CLASSES) if value.dtype == "i32" else None
         ignored = ignore_index if value.name == "targets" else None
         feed = "tokens" if reads_tokens and below is not None and ignored is None else value.name
         rows = synthetic_data.batch(feed, SEED, step, shape[0], math.prod(shape[1:]), below, ignored)

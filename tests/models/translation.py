@@ -10,8 +10,9 @@ from tests.models import models, torch_losses
 
 # The rules of all fixtures. A mesh uses those whose axes it has, and a model those whose dimensions it has.
 RULES = {"batch": "dp", "heads": "tp", "ffn": "tp", "up": "tp", "dense_h_to_4h": "tp", "vocab": "tp"}
-# The heads of models in which no operation shows that they are heads.
-HEADS = {"linear_attention": "d4", "alibi": "dim_0"}
+# Further dimensions that tp splits: heads that no operation shows to be heads, and channels.
+SPLIT = {"linear_attention": ("d4",), "alibi": ("dim_0",), "resnet": ("channels_3", "channels_5"),
+         "convnext": ("pwconv1", "pwconv1_2", "pwconv1_3"), "unet": ("groups",)}
 
 
 @dataclasses.dataclass
@@ -30,7 +31,7 @@ class Translated:
 def rules_for(name, text):
     """Returns the rules about dimensions that the graph of a model has."""
     found = set(re.findall(r'dim \{ name: "([^"]+)"', text))
-    rules = {**RULES, HEADS[name]: "tp"} if name in HEADS else RULES
+    rules = {**RULES, **{dim: "tp" for dim in SPLIT.get(name, ())}}
     return {dim: axis for dim, axis in rules.items() if dim in found}
 
 

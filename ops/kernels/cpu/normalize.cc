@@ -156,7 +156,12 @@ using Terms = std::pair<float, float>;
 class StatisticsKernel : public Kernel {
  public:
   StatisticsKernel(const KernelSpec& spec, int tables)
-      : spec_(spec), domain_(*spec.inputs[0], spec.attrs.Ints("axes")), tables_(tables) {}
+      : spec_(spec),
+        domain_(*spec.inputs[0], spec.attrs.Ints("axes")),
+        count_(static_cast<double>(
+            ReducedElements(spec.inputs[0]->global_shape, spec.attrs.Ints("axes")))),
+        epsilon_(spec.attrs.Real("epsilon", 1e-5)),
+        tables_(tables) {}
 
   int64_t workspace_bytes() const override { return tables_ * table_bytes(); }
 
@@ -176,16 +181,10 @@ class StatisticsKernel : public Kernel {
   }
   // Returns 1 / sqrt(variance + epsilon), in table `table`.
   const float* RootOf(const float* variance, const LaunchContext& launch, int table) const {
-    const double epsilon = spec_.attrs.Real("epsilon", 1e-5);
     float* root = Table(launch, table);
     for (int64_t s = 0; s < n(); ++s)
-      root[s] = static_cast<float>(1.0 / std::sqrt(static_cast<double>(variance[s]) + epsilon));
+      root[s] = static_cast<float>(1.0 / std::sqrt(static_cast<double>(variance[s]) + epsilon_));
     return root;
-  }
-  // Elements of the whole tensor per statistic.
-  double Count() const {
-    return static_cast<double>(
-        ReducedElements(spec_.inputs[0]->global_shape, spec_.attrs.Ints("axes")));
   }
   // Sets an output that is a statistic; `value` may be the output itself.
   template <class Value>
@@ -196,8 +195,10 @@ class StatisticsKernel : public Kernel {
 
   const KernelSpec spec_;
   const Domain domain_;
+  const double count_;  // elements of the whole tensor per statistic
 
  private:
+  const double epsilon_;
   const int tables_;
 };
 
@@ -217,7 +218,7 @@ class VarianceKernel final : public StatisticsKernel {
                   const float deviation = x - mean[s];
                   return Terms{deviation * deviation, 0.0f};
                 });
-    const double count = Count();
+    const double count = count_;
     Set(variance, [=](int64_t s) { return static_cast<float>(variance[s] / count); });
     return absl::OkStatus();
   }
@@ -235,7 +236,7 @@ class VarianceGradKernel final : public StatisticsKernel {
     }
     const float* mean = Statistic(args, launch, 1, 0);
     const float* dvariance = Statistic(args, launch, 2, 1);
-    const float factor = static_cast<float>(2.0 / Count());
+    const float factor = static_cast<float>(2.0 / count_);
     domain_.Map(launch.team, args.inputs[0], nullptr, args.outputs[0],
                 [=](float x, float, int64_t s) { return (x - mean[s]) * factor * dvariance[s]; });
     domain_.Sum(launch.team, args.inputs[0], nullptr, {dmean, nullptr},

@@ -8,34 +8,32 @@ import math
 import torch
 
 from weir.aten_attention import AttentionOperations
+from weir.aten_images import ImageOperations
 from weir.aten_masks import MaskOperations
 from weir.aten_products import ProductOperations
 from weir.dims import Dim, sizes
 from weir.exported_nodes import module_path
-from weir.graph import Parameter
 from weir.operands import Folded, finite, number_of, rank_of, shape_of
 from weir.views import Refused, View, inverse, permuted, transposed
 
 HINTS = {
-    "index": "Weir has no gather yet; slices with constant bounds are possible",
+    "index": "Weir has no gather yet; slices with constant bounds, and constant rows of a matrix, are possible",
     "gather": "Weir has no gather yet",
     "index_select": "Weir has no gather yet",
     **{name: "Weir does not look for numbers that are not finite" for name in ("isnan", "isinf")},
     "topk": "Weir has no topk yet", "argmax": "Weir has no argmax yet", "sort": "Weir has no sort yet",
     "cumsum": "Weir has no running sums yet",
-    "batch_norm": "Weir has no batch normalisation yet; nn.LayerNorm and nn.RMSNorm are possible",
-    "group_norm": "Weir has no group normalisation yet; nn.LayerNorm and nn.RMSNorm are possible",
-    "conv1d": "Weir has convolutions only if the stride equals the kernel, over two dimensions and without padding",
-    "conv3d": "Weir has convolutions only if the stride equals the kernel, over two dimensions and without padding",
-    "max_pool2d": "Weir has no pooling yet", "adaptive_avg_pool2d": "Weir has no pooling yet",
-    "pad": "Weir has no padding yet; torch.cat with a constant tensor of zeros adds the same elements",
+    "instance_norm": "Weir has no instance normalisation yet; nn.GroupNorm with as many groups as channels is the same",
+    "adaptive_max_pool2d": "Weir has adaptive average pooling only",
+    **{"upsample_" + name: "Weir enlarges images by repeating elements only (mode=\"nearest\")"
+       for name in ("bilinear2d", "bicubic2d", "linear1d", "trilinear3d")},
     **{name: "Weir has no recurrent layers yet; attention, and products over the whole sequence, are possible"
        for name in ("gru", "lstm", "rnn_tanh", "rnn_relu")},
     "detach": "Weir cannot stop a gradient inside the model; requires_grad=False keeps parameters as they are",
 }
 
 
-class AtenOperations(ProductOperations, AttentionOperations, MaskOperations):
+class AtenOperations(ProductOperations, AttentionOperations, ImageOperations, MaskOperations):
     """The translations. The subclass Translator adds nodes and makes views and constants."""
 
     # ---- elements of two tensors
@@ -452,34 +450,6 @@ class AtenOperations(ProductOperations, AttentionOperations, MaskOperations):
     def op_std(self, node, given):
         return self._unary("sqrt", self.op_var(node, given))
 
-    # ---- convolutions
-
-    def op_conv2d(self, node, given):
-        x, weight, bias = given["input"], given["weight"], given["bias"]
-        shape = shape_of(weight)
-        if (given["groups"] != 1 or list(given["stride"]) != list(shape[2:]) or any(n != 1 for n in given["dilation"])
-                or given["padding"] not in ("valid", [0, 0], [0])):
-            raise Refused(HINTS["conv1d"])
-        parameter = self._view(weight).value
-        if not isinstance(parameter, Parameter) or parameter.cut is None or not parameter.cut.is_whole():
-            raise Refused("the kernel of a convolution must be a parameter")
-        out, channels, high, wide = shape
-        batch, _, rows, columns = x.torch_shape
-        if rows % high or columns % wide:
-            raise Refused("the kernel must divide the image")
-        patches = self._views.reshape(x, (batch, channels, rows // high, high, columns // wide, wide))
-        patches = permuted(patches, (0, 2, 4, 1, 3, 5))
-        patches = self._views.reshape(patches, (batch, rows // high, columns // wide, channels * high * wide))
-        flat = self._flat_kernel(parameter)
-        result = self._product(patches, View.of(flat), bias, True)
-        return permuted(result, (0, 3, 1, 2))
-
-    def _flat_kernel(self, parameter):
-        """Makes a parameter [out, the rest] of the kernel of a convolution."""
-        if len(parameter.dims) != 2:
-            parameter.dims = (parameter.dims[0], Dim(math.prod(sizes(parameter.dims[1:]))))
-        return parameter
-
     # ---- tables, norms, softmax
 
     def op_embedding(self, node, given):
@@ -498,6 +468,12 @@ class AtenOperations(ProductOperations, AttentionOperations, MaskOperations):
         ids = self._views.plain(ids)
         value = self._emit("embedding", [self._views.settle(table), ids.value])
         return View(value, ids.shape + (value.dims[-1],), ids.perm + (len(ids.perm),))
+
+    def op_index(self, node, given):
+        indices = given["indices"]
+        if len(indices) != 1 or not isinstance(indices[0], Folded) or rank_of(given["self"]) != 2:
+            raise Refused(HINTS["index"])
+        return self._constant_rows(given["self"], indices[0].tensor)
 
     def _constant_rows(self, table, ids):
         """Returns constant rows of a table: a stretch of rows, or one row, repeated along the leading dimensions."""
