@@ -131,21 +131,23 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
               [&plan](const PassContext&, Module* module) {
                 return BundleBoxings(plan->places, module);
               }});
-  passes.Add({"shape-stages", "what the ranks of each stage do together", true,
-              [&plan](const PassContext&, Module*) { return ShapeStages(plan.get()); },
-              [&plan] { return ToText(plan->stages); }});
   const PeakCosts defaults;
   const CostModel& costs = options.costs != nullptr ? *options.costs : defaults;
-  passes.Add({"solve-rhythm", "slots of registers, and the start of every act", true,
-              [&](const PassContext&, Module*) -> absl::Status {
-                if (options.rhythm != nullptr) {
-                  plan->rhythm = *options.rhythm;
+  if (!options.program_only) {
+    passes.Add({"shape-stages", "what the ranks of each stage do together", true,
+                [&plan](const PassContext&, Module*) { return ShapeStages(plan.get()); },
+                [&plan] { return ToText(plan->stages); }});
+    passes.Add({"solve-rhythm", "slots of registers, and the start of every act", true,
+                [&](const PassContext&, Module*) -> absl::Status {
+                  if (options.rhythm != nullptr) {
+                    plan->rhythm = *options.rhythm;
+                    return absl::OkStatus();
+                  }
+                  WEIR_ASSIGN_OR_RETURN(plan->rhythm, SolveRhythm(*plan, costs));
                   return absl::OkStatus();
-                }
-                WEIR_ASSIGN_OR_RETURN(plan->rhythm, SolveRhythm(*plan, costs));
-                return absl::OkStatus();
-              },
-              [&plan] { return ToText(plan->rhythm); }});
+                },
+                [&plan] { return ToText(plan->rhythm); }});
+  }
   WEIR_RETURN_IF_ERROR(passes.Run(context, &plan->module));
   plan->timings = passes.timings();
   plan->plan_id = PlanId(*plan);

@@ -98,8 +98,8 @@ void BoxingCosts::AddExchange(LinkLevel level, int64_t peers, const Exchange& ex
   ++time->exchanges;
 }
 
-// Where boxings know no hosts, one exchange has peers on the same host and on others, and both kinds
-// of links work at once.
+// Where boxings know no hosts, one exchange has peers on the same host and on others, and both
+// kinds of links work at once.
 void BoxingCosts::AddOverBothLevels(const Group& group, const Exchange& exchange,
                                     BoxingTime* time) const {
   if (group.within_host == group.size)

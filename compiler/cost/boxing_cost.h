@@ -1,11 +1,11 @@
 // The expected time of a boxing, by closed forms of its layouts. A boxing from partial parts first
-// merges them (a reduce-scatter), and then every device gathers what it lacks; each of the two is an
-// exchange, in which a device packs a message for each peer, the messages pass the links, and the
-// device fills its new shard. The forms are those of sbp/boxing.h for even parts.
+// merges them (a reduce-scatter), and then every device gathers what it lacks; each of the two is
+// an exchange, in which a device packs a message for each peer, the messages pass the links, and
+// the device fills its new shard. The forms are those of sbp/boxing.h for even parts.
 //
-// The search over layouts asks for the time of thousands of boxings, and must not plan each of them.
-// Not here: waiting for other devices, and what else a device does meanwhile. Thread rule: one
-// thread per object.
+// The search over layouts asks for the time of thousands of boxings, and must not plan each of
+// them. Not here: waiting for other devices, and what else a device does meanwhile. Thread rule:
+// one thread per object.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,8 @@ struct BoxingTime {
   double AloneNs() const { return device_ns + link_ns; }
 };
 
-// Whether an exchange is cut into chunks, or its tensors move whole, as those in a window of calls do
-// (Runtime::gather_ahead).
+// Whether an exchange is cut into chunks, or its tensors move whole, as those in a window of calls
+// do (Runtime::gather_ahead).
 enum class ExchangePieces : uint8_t { kChunks, kWhole };
 
 class BoxingCosts {
@@ -76,7 +76,7 @@ class BoxingCosts {
   const CostModel* const costs_;
   const sbp::Places places_;
   const double chunk_bytes_max_;  // of the job; 0: the default
-  const bool over_hosts_;  // boxings go within hosts first, then between them
+  const bool over_hosts_;         // boxings go within hosts first, then between them
   int64_t devices_on_host_ = 1;
   std::map<uint32_t, Group> groups_;
   std::map<std::vector<int64_t>, BoxingTime> known_;

@@ -82,24 +82,21 @@ const std::string& JobTrial::FunctionOf(const ModelCall& call) const {
 }
 
 absl::StatusOr<std::unique_ptr<LogicalPlan>> JobTrial::Compile(const proto::Job& variant) const {
-  const JobRhythm no_rhythm;
   CompileOptions options;
   options.costs = &costs_;
-  options.rhythm = &no_rhythm;
+  options.program_only = true;
   return CompileJob(Reduced(variant), options);
 }
 
 absl::StatusOr<ModelShape> JobTrial::ShapeOf(const proto::Job& variant) const {
   WEIR_ASSIGN_OR_RETURN(const JobSettings settings, ImportSettings(variant));
   ModelShape shape;
-  shape.schedule =
-      ScheduleOf(settings.pipeline, places_.size(),
-                 std::max<int64_t>(1, variant.training().micro_batches()));
+  shape.schedule = ScheduleOf(settings.pipeline, places_.size(),
+                              std::max<int64_t>(1, variant.training().micro_batches()));
   Module model = model_;
   WEIR_RETURN_IF_ERROR(AssignStages(settings.pipeline.cut, shape.schedule, &model));
   shape.calls.resize(places_.size());
-  for (const ModelCall& call : model.model.calls)
-    shape.calls[call.stage][FunctionOf(call)] += 1;
+  for (const ModelCall& call : model.model.calls) shape.calls[call.stage][FunctionOf(call)] += 1;
   return shape;
 }
 

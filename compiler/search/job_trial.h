@@ -1,5 +1,5 @@
-// Compiles variants of a job for a search, each as small as possible: every function of the model is
-// called once, without a pipeline, and no rhythm is solved. What the whole model has of each
+// Compiles variants of a job for a search, each as small as possible: every function of the model
+// is called once, without a pipeline, and no rhythm is solved. What the whole model has of each
 // function is known apart from that. Thread rule: one thread per object.
 #pragma once
 
@@ -32,7 +32,8 @@ class JobTrial {
   // Compiles a variant: the job with other rules and settings.
   absl::StatusOr<std::unique_ptr<LogicalPlan>> Compile(const proto::Job& variant) const;
   absl::StatusOr<StepEstimate> Estimate(const proto::Job& variant);
-  // Returns the forward functions of a plan of Compile, with the number of their calls in the model.
+  // Returns the forward functions of a plan of Compile, with the number of their calls in the
+  // model.
   std::vector<FunctionCalls> CallsOf(const LogicalPlan& plan) const;
   // Returns the names of the calls that begin the parts of a pipeline, except the first: the cut
   // whose slowest part takes the least time. Empty if the job's own cut is as good.

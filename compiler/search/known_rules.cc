@@ -37,8 +37,7 @@ void AddRole(Role role, const std::string& axis, const DimRoles& roles,
              const std::vector<FunctionCalls>& functions, RuleList* rules) {
   const auto add_inner = [&](bool activations) {
     for (const std::string& dim : roles.inner)
-      rules->push_back(
-          {dim, axis, activations ? ForActivations(functions, dim) : RuleScope::kAll});
+      rules->push_back({dim, axis, activations ? ForActivations(functions, dim) : RuleScope::kAll});
   };
   const auto add_sequence = [&] {
     rules->push_back({roles.sequence, axis, ForActivations(functions, roles.sequence)});
@@ -73,8 +72,8 @@ bool IsOfParameter(const std::vector<FunctionCalls>& functions, const std::strin
   return false;
 }
 
-DimRoles RolesOf(const LayoutProblem& problem,
-                 const std::string& batch, const std::vector<sbp::TensorType>& inputs) {
+DimRoles RolesOf(const LayoutProblem& problem, const std::string& batch,
+                 const std::vector<sbp::TensorType>& inputs) {
   DimRoles roles;
   roles.batch = batch;
   for (const sbp::TensorType& type : inputs) {

@@ -28,8 +28,8 @@ struct DimRoles {
 };
 
 // `inputs`: the types that data feeds.
-DimRoles RolesOf(const LayoutProblem& problem,
-                 const std::string& batch, const std::vector<sbp::TensorType>& inputs);
+DimRoles RolesOf(const LayoutProblem& problem, const std::string& batch,
+                 const std::vector<sbp::TensorType>& inputs);
 
 struct NamedRules {
   std::string name;  // "dp data, tp tensor+seq"

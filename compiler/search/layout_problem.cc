@@ -86,9 +86,9 @@ class ProblemMaker {
     made.signatures = sbp::LegalSignatures(made.rule);
     for (const sbp::AxisSignature& signature : made.signatures) {
       const bool partials_may_not_pass = signature.linear >= 0 && !made.parameters.empty();
-      made.usable.push_back(!partials_may_not_pass &&
-                            (signature.factor < 0 ||
-                             sbp::UnitsAgree(made.rule, signature.factor, inputs, outputs)));
+      made.usable.push_back(
+          !partials_may_not_pass &&
+          (signature.factor < 0 || sbp::UnitsAgree(made.rule, signature.factor, inputs, outputs)));
     }
     AddChoices(&made);
     std::vector<double> costs;
@@ -108,8 +108,8 @@ class ProblemMaker {
 
   // Returns the value that `value` is a boxing of, or the value itself.
   static ops::ValueId SourceOf(const Function& function, ops::ValueId value) {
-    for (int node = function.ProducerOf(value);
-         node >= 0 && function.nodes[node].op == kBoxingOp; node = function.ProducerOf(value))
+    for (int node = function.ProducerOf(value); node >= 0 && function.nodes[node].op == kBoxingOp;
+         node = function.ProducerOf(value))
       value = function.nodes[node].inputs[0];
     return value;
   }
@@ -184,14 +184,14 @@ class ProblemMaker {
     return layout;
   }
 
-  // Returns the layout in which the node gives the gradient of an input, or wants that of an output.
+  // Returns the layout in which the node gives the gradient of an input, or wants that of an
+  // output.
   sbp::Layout GradientOf(const NodeChoices& node, const std::vector<int>& choice, Operand operand,
                          size_t index) const {
     sbp::Layout layout = LayoutOf(node, choice, operand, index);
     for (int axis = 0; axis < axes_; ++axis) {
       if (layout[axis].is_split()) continue;
-      const bool partial =
-          operand == Operand::kInput && node.signatures[choice[axis]].factor >= 0;
+      const bool partial = operand == Operand::kInput && node.signatures[choice[axis]].factor >= 0;
       layout[axis] = partial ? sbp::Sbp::P() : sbp::Sbp::B();
     }
     return layout;
@@ -222,9 +222,8 @@ class ProblemMaker {
         static_cast<double>(options_.costs->KernelNs({node.op, node.attrs, in, out}));
     // The backward pass makes one result for each operand with a gradient, at most two of which
     // cost as much as the forward pass.
-    double cost =
-        calls * options_.micro_batches * kernel_ns * (1 + std::min(2, with_gradient)) +
-        calls * options_.ns_per_byte * options_.kept / options_.stages * kept_bytes;
+    double cost = calls * options_.micro_batches * kernel_ns * (1 + std::min(2, with_gradient)) +
+                  calls * options_.ns_per_byte * options_.kept / options_.stages * kept_bytes;
     for (int p : made.parameters) {
       if (IsReal(inputs[p]))
         cost += ParameterCost(inputs[p], LayoutOf(made, choice, Operand::kInput, p),
@@ -244,21 +243,21 @@ class ProblemMaker {
       return whole ? ExchangePieces::kWhole : ExchangePieces::kChunks;
     };
     const BoxingTime gradients = options_.boxings->Of(full, gradient, update, pieces(zero >= 2));
-    const double gradients_ns =
-        gradients.device_ns + (1 - kGradientsHidden) * gradients.link_ns;
-    const double gather_ns = options_.boxings->Of(type, update, compute, pieces(zero == 3)).AloneNs();
+    const double gradients_ns = gradients.device_ns + (1 - kGradientsHidden) * gradients.link_ns;
+    const double gather_ns =
+        options_.boxings->Of(type, update, compute, pieces(zero == 3)).AloneNs();
     const double each = options_.micro_batches;
     const TensorSlice at_rest = Slice(full, update);
     double cost = (zero >= 2 ? each : 1) * gradients_ns + (zero == 3 ? 2 * each : 1) * gather_ns;
     const std::string op = "adamw";
     const Attributes attrs;
-    cost += static_cast<double>(options_.costs->KernelNs(
-        {op, attrs, {at_rest, at_rest}, {at_rest, at_rest, at_rest}}));
+    cost += static_cast<double>(
+        options_.costs->KernelNs({op, attrs, {at_rest, at_rest}, {at_rest, at_rest, at_rest}}));
     const double rest_bytes = static_cast<double>(at_rest.bytes());
     const double compute_bytes = options_.boxings->LocalBytes(type, compute);
     const double full_bytes = options_.boxings->LocalBytes(full, compute);
-    const double bytes = 3 * rest_bytes + (zero >= 2 ? rest_bytes : full_bytes) +
-                         (zero == 3 ? 0 : compute_bytes);
+    const double bytes =
+        3 * rest_bytes + (zero >= 2 ? rest_bytes : full_bytes) + (zero == 3 ? 0 : compute_bytes);
     return calls * (cost + options_.ns_per_byte / options_.stages * bytes);
   }
 
@@ -360,9 +359,8 @@ class ProblemMaker {
         for (const std::vector<int>& of_a : a.choices) {
           const sbp::Layout layout = LayoutOf(a, of_a, Operand::kInput, known->second.operand);
           for (const std::vector<int>& of_b : b.choices) {
-            pair.cost.push_back(layout == LayoutOf(b, of_b, Operand::kInput, reader.operand)
-                                    ? 0
-                                    : kForbidden);
+            pair.cost.push_back(
+                layout == LayoutOf(b, of_b, Operand::kInput, reader.operand) ? 0 : kForbidden);
           }
         }
         made_.problem.pairs.push_back(std::move(pair));
@@ -371,9 +369,8 @@ class ProblemMaker {
   }
 
   static std::string NamesOf(const std::vector<sbp::TensorDim>& dims) {
-    return absl::StrJoin(dims, ",", [](std::string* out, const sbp::TensorDim& dim) {
-      out->append(dim.name);
-    });
+    return absl::StrJoin(
+        dims, ",", [](std::string* out, const sbp::TensorDim& dim) { out->append(dim.name); });
   }
 
   End EndOf(int variable, Operand operand, size_t index) const {

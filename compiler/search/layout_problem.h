@@ -2,7 +2,8 @@
 // once each, with the number of their calls as a weight:
 //
 //   variable   its choices                                            its own cost
-//   node       a legal signature for all axes of the mesh together    kernels; gradients, update and
+//   node       a legal signature for all axes of the mesh together    kernels; gradients, update
+//   and
 //                                                                     memory of its parameters
 //   value      a layout, if several nodes read the value: they        memory
 //              share the boxing
@@ -13,8 +14,8 @@
 // The axes are never chosen one by one: each alone would split the batch. The backward pass follows
 // from the forward pass: where a signature splits a factor, the gradient of an operand without this
 // factor is partial, and the gradient of a partial result is whole. The compiler chooses layouts of
-// gradients by itself, so these costs are an estimate of what it will find; step_estimate.h looks at
-// the compiled functions. Thread rule: plain data and pure functions.
+// gradients by itself, so these costs are an estimate of what it will find; step_estimate.h looks
+// at the compiled functions. Thread rule: plain data and pure functions.
 #pragma once
 
 #include <map>

@@ -152,8 +152,8 @@ class Solver {
         const int other = OtherOf(pair, variable);
         double least = std::numeric_limits<double>::infinity();
         for (int beside : left_[other]) {
-          least = std::min(least, PairCost(pair, variable, choice, beside) +
-                                      problem_.unary[other][beside]);
+          least = std::min(
+              least, PairCost(pair, variable, choice, beside) + problem_.unary[other][beside]);
         }
         bound += least;
       }
@@ -198,8 +198,8 @@ class Solver {
 
   struct Elimination {
     int variable;
-    std::vector<int> scope;      // of the table that is left
-    std::vector<int32_t> best;   // by entry of that table: the position of the best choice in left_
+    std::vector<int> scope;     // of the table that is left
+    std::vector<int32_t> best;  // by entry of that table: the position of the best choice in left_
   };
 
   void Eliminate(const std::vector<int>& order) {
@@ -220,8 +220,7 @@ class Solver {
     std::vector<int64_t> place(left_.size(), 0);  // in left_
     for (size_t s = steps.size(); s-- > 0;) {
       int64_t entry = 0;
-      for (int v : steps[s].scope)
-        entry = entry * static_cast<int64_t>(left_[v].size()) + place[v];
+      for (int v : steps[s].scope) entry = entry * static_cast<int64_t>(left_[v].size()) + place[v];
       place[steps[s].variable] = steps[s].best[entry];
     }
     solution_.choice.resize(left_.size());

@@ -32,7 +32,8 @@ double LeastByTrial(const MinSumProblem& problem) {
   double least = problem.CostOf(choice);
   while (true) {
     size_t v = 0;
-    while (v < choice.size() && ++choice[v] == problem.choices(static_cast<int>(v))) choice[v++] = 0;
+    while (v < choice.size() && ++choice[v] == problem.choices(static_cast<int>(v)))
+      choice[v++] = 0;
     if (v == choice.size()) return least;
     least = std::min(least, problem.CostOf(choice));
   }

@@ -78,9 +78,8 @@ class AxisRules {
     for (size_t s = 0; s < node.signatures.size(); ++s) {
       const sbp::AxisSignature& other = node.signatures[s];
       if (!node.usable[s] || other.factor < 0 || other.factor == chosen.factor) continue;
-      const bool moves = std::any_of(node.parameters.begin(), node.parameters.end(), [&](int p) {
-        return !(other.inputs[p] == chosen.inputs[p]);
-      });
+      const bool moves = std::any_of(node.parameters.begin(), node.parameters.end(),
+                                     [&](int p) { return !(other.inputs[p] == chosen.inputs[p]); });
       if (!moves) {
         Prefer(node.rule.factors[chosen.factor].name, node.rule.factors[other.factor].name,
                node.weight);
@@ -171,7 +170,7 @@ std::vector<std::string> AxisLines(const RuleList& rules, const sbp::Mesh& mesh)
     std::vector<std::string> dims;
     for (const RuleEntry& rule : rules) {
       if (rule.axis != axis.name) continue;
-      dims.push_back(absl::StrCat(rule.dim, rule.scope == RuleScope::kActivations ? "*"
+      dims.push_back(absl::StrCat(rule.dim, rule.scope == RuleScope::kActivations  ? "*"
                                             : rule.scope == RuleScope::kParameters ? "°"
                                                                                    : ""));
     }
@@ -190,8 +189,8 @@ RuleList FindRules(const LayoutProblem& problem, const std::vector<FunctionCalls
     AxisRules of_axis(problem, functions, choice, axis);
     for (const std::string& dim : of_axis.Find()) {
       const bool activations = with_parameters.count(dim) > 0 && !of_axis.SplitsParameters(dim);
-      rules.push_back({dim, mesh.axes()[axis].name,
-                       activations ? RuleScope::kActivations : RuleScope::kAll});
+      rules.push_back(
+          {dim, mesh.axes()[axis].name, activations ? RuleScope::kActivations : RuleScope::kAll});
     }
   }
   return rules;

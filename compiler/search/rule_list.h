@@ -27,8 +27,8 @@ void SetRules(const RuleList& rules, proto::Job* job);
 // Returns "batch -> dp", "sequence -> sp (activations)".
 std::string ToText(const RuleEntry& rule);
 // Returns one line for each axis of several devices: "dp  batch", "tp  heads > ffn > sequence*". An
-// earlier dimension wins; a star is a rule for activations alone, a ring one for parameters alone. An
-// axis without a rule has "nothing".
+// earlier dimension wins; a star is a rule for activations alone, a ring one for parameters alone.
+// An axis without a rule has "nothing".
 std::vector<std::string> AxisLines(const RuleList& rules, const sbp::Mesh& mesh);
 
 // Returns rules with which propagate-layouts chooses what `choice`, a solution of `problem`,

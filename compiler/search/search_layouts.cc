@@ -67,8 +67,7 @@ class Search {
     found.name = name;
     WEIR_ASSIGN_OR_RETURN(found.estimate, trial_->Estimate(variant));
     ++report_.compiled;
-    found.fits = options_.memory_bytes <= 0 ||
-                 found.estimate.device_bytes <= options_.memory_bytes;
+    found.fits = options_.memory_bytes <= 0 || found.estimate.device_bytes <= options_.memory_bytes;
     return found;
   }
 
@@ -123,12 +122,11 @@ class Search {
   absl::Status SearchRules(const proto::Job& settings) {
     WEIR_RETURN_IF_ERROR(ReadModel(settings));
     double known_ns = 0;
-    for (const NamedRules& known : KnownRules(roles_, functions_, trial_->stage_mesh(),
-                                              kKnownRulesMax)) {
+    for (const NamedRules& known :
+         KnownRules(roles_, functions_, trial_->stage_mesh(), kKnownRulesMax)) {
       const std::optional<FoundLayouts> found =
           TryNew(WithRules(settings, known.rules), Origin::kKnown, known.name);
-      if (found.has_value() && found->fits &&
-          (known_ns == 0 || found->estimate.step_ns < known_ns))
+      if (found.has_value() && found->fits && (known_ns == 0 || found->estimate.step_ns < known_ns))
         known_ns = found->estimate.step_ns;
     }
     if (report_.known_ns == 0) report_.known_ns = known_ns;
@@ -166,8 +164,7 @@ class Search {
     problem_options_.mesh = trial_->stage_mesh();
     problem_options_.micro_batches = static_cast<double>(plan_->micro_batches);
     problem_options_.zero_stage = settings.training().zero_stage();
-    problem_options_.zero_axis =
-        trial_->stage_mesh().AxisIndex(plan_->settings.training.zero_axis);
+    problem_options_.zero_axis = trial_->stage_mesh().AxisIndex(plan_->settings.training.zero_axis);
     problem_options_.stages = static_cast<double>(trial_->num_stages());
     problem_options_.kept =
         static_cast<double>(std::min(plan_->micro_batches, trial_->num_stages()));
@@ -192,16 +189,16 @@ class Search {
     const MinSumSolution solution = SolveMinSum(problem.problem);
     ++report_.solved;
     report_.exact = report_.exact && solution.exact;
-    return TryNew(WithRules(settings, FindRules(problem, functions_, solution.choice,
-                                                trial_->stage_mesh())),
-                  Origin::kSolved);
+    return TryNew(
+        WithRules(settings, FindRules(problem, functions_, solution.choice, trial_->stage_mesh())),
+        Origin::kSolved);
   }
 
   // Looks for the lowest price of memory at which the solution fits.
   absl::Status SolveWithin(const proto::Job& settings, const FoundLayouts& without_price) {
     // At this price the memory costs as much as the whole step.
-    double high = without_price.estimate.step_ns /
-                  std::max(1.0, without_price.estimate.device_bytes);
+    double high =
+        without_price.estimate.step_ns / std::max(1.0, without_price.estimate.device_bytes);
     double low = 0;
     for (int price = 0; price < kMemoryPrices; ++price) {
       const double between = low == 0 ? high : std::sqrt(low * high);
@@ -329,9 +326,9 @@ class Search {
       });
       if (new_rules) bases.push_back(found.job);
     }
-    const std::vector<int> zero_stages =
-        options_.free.zero ? std::vector<int>{0, 1, 2, 3}
-                           : std::vector<int>{job_.training().zero_stage()};
+    const std::vector<int> zero_stages = options_.free.zero
+                                             ? std::vector<int>{0, 1, 2, 3}
+                                             : std::vector<int>{job_.training().zero_stage()};
     for (const proto::Job& base : bases) {
       for (int64_t micro_batches : MicroBatches()) {
         for (int zero : zero_stages) {
@@ -397,9 +394,10 @@ FreeSettings SettingsLeftFree(const proto::Job& job) {
   FreeSettings free;
   free.micro_batches = job.training().micro_batches() <= 1;
   free.zero = job.training().zero_stage() == 0;
-  free.recompute = job.runtime().recompute_size() == 0 &&
-                   std::none_of(job.graph().function().begin(), job.graph().function().end(),
-                                [](const proto::Function& function) { return function.has_keep(); });
+  free.recompute =
+      job.runtime().recompute_size() == 0 &&
+      std::none_of(job.graph().function().begin(), job.graph().function().end(),
+                   [](const proto::Function& function) { return function.has_keep(); });
   free.cut = job.pipeline().cut_size() == 0;
   return free;
 }

@@ -1,7 +1,7 @@
 // Searches the layouts of a job: rules, and, where the job leaves them free, the number of
-// micro-batches, the ZeRO stage, recomputation and the cut of the pipeline. The result is a job with
-// other rules, which propagate-layouts turns into layouts as always, so it is legal and a person can
-// read it. Explicit layouts of the job stay and hold.
+// micro-batches, the ZeRO stage, recomputation and the cut of the pipeline. The result is a job
+// with other rules, which propagate-layouts turns into layouts as always, so it is legal and a
+// person can read it. Explicit layouts of the job stay and hold.
 //
 //   rules      the exact solution of the layout problem (layout_problem.h), at several prices of
 //              memory; known rules for each axis (data, tensor, sequence and so on); the present
@@ -57,10 +57,10 @@ struct SearchReport {
   FoundLayouts present;
   // Ascending by estimate, those that fit first. Two do not have the same estimate and memory.
   std::vector<FoundLayouts> best;
-  double known_ns = 0;     // the best of the known rules with the settings of the job
-  int64_t compiled = 0;    // candidates
-  int64_t solved = 0;      // layout problems
-  bool exact = true;       // all of them were solved exactly
+  double known_ns = 0;   // the best of the known rules with the settings of the job
+  int64_t compiled = 0;  // candidates
+  int64_t solved = 0;    // layout problems
+  bool exact = true;     // all of them were solved exactly
 };
 
 // Errors: those of CompileJob for the job as it is; W0990: the mesh has no axis to lay out over, so

@@ -85,7 +85,8 @@ class Estimator {
 
   // Finds the call of the model that each value belongs to, and which values are weights.
   void FindOwners() {
-    for (size_t c = 0; c < module_.model.calls.size(); ++c) calls_[NameOf(static_cast<int>(c))] += 1;
+    for (size_t c = 0; c < module_.model.calls.size(); ++c)
+      calls_[NameOf(static_cast<int>(c))] += 1;
     owner_.assign(module_.values.size(), 0);
     is_weight_.assign(module_.values.size(), 0);
     by_forward_.assign(module_.values.size(), 0);
@@ -347,8 +348,8 @@ StepEstimate EstimateStep(const LogicalPlan& plan, const ModelShape& shape, cons
     for (size_t part = s; part < shape.schedule.in_flight.size(); part += stages)
       in_flight += static_cast<double>(shape.schedule.in_flight[part]);
     in_flight /= static_cast<double>(shape.schedule.virtual_stages);
-    StageTime stage = TimeOf(per_call, shape.calls[s],
-                             std::clamp(in_flight, 1.0, std::max(1.0, micro_batches)));
+    StageTime stage =
+        TimeOf(per_call, shape.calls[s], std::clamp(in_flight, 1.0, std::max(1.0, micro_batches)));
     if (stages > 1) {
       const BoxingTime& border = estimator.border();
       stage.boxing_ns += 2 * border.device_ns;
