@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import weir
-from weir import safetensors_file
 from tests.models import models, torch_losses, translation, weir_runs
+from weir import safetensors_file
 
 TEXT = {"tokens": ("batch", "sequence"), "targets": ("batch", "sequence"), "batch": 4, "sequence": 6}
 STEPS = 4
