@@ -1,6 +1,7 @@
 // weir train, weir eval and weir generate, and weir worker, which train starts.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <optional>
@@ -102,8 +103,10 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
       options.input_files.insert(options.input_files.end(), files.begin(), files.end());
     }
     if (!arguments.options.init.empty()) {
-      for (std::string& file : weights::FilesBeside(arguments.options.job_file))
-        options.input_files.push_back(std::move(file));
+      const std::string constants = weights::ConstantsBeside(arguments.options.job_file);
+      if (!constants.empty() &&
+          std::count(options.input_files.begin(), options.input_files.end(), constants) == 0)
+        options.input_files.push_back(constants);
     }
     fleet::TellHosts(options, &job);
     arguments.options.hosts = static_cast<int>(options.hosts.size());

@@ -77,6 +77,7 @@ absl::StatusOr<JobAndFile> ReadBoth(const WeightsArguments& arguments) {
   both.title = arguments.job.Title(job);
   WEIR_ASSIGN_OR_RETURN(both.types, WeightsOf(job));
   WEIR_ASSIGN_OR_RETURN(both.file, OpenFile(arguments.file));
+  WEIR_RETURN_IF_ERROR(both.file->CheckSums().status());
   both.places = {arguments.map, arguments.job.path};
   return both;
 }

@@ -431,6 +431,16 @@ class DataTest(unittest.TestCase):
     def text(self, data):
         return textproto.to_text(data_sources.data_message(data))
 
+    def test_a_path_alone_is_a_text_or_tokens(self):
+        with tempfile.TemporaryDirectory() as folder:
+            kind = lambda name: data_sources.data_message(os.path.join(folder, name))[0][0]
+            self.assertEqual([kind("a.txt"), kind("a"), kind("a.npy")], ["text", "text", "tokens"])
+            with self.assertRaisesRegex(weir.Error, 'Are they token ids.*"type": "u16"'):
+                kind("a.bin")
+            pathlib.Path(folder, "a.bin").write_bytes((20240520).to_bytes(4, "little"))
+            pathlib.Path(folder, "b.idx").touch()
+            self.assertEqual([kind("a.bin"), kind("b.bin")], ["tokens", "tokens"])
+
     def test_feeds_can_be_bound(self):
         expected = 'synthetic {}\nfeed { input: "targets" from: "tokens" }\n'
         self.assertEqual(self.text({"synthetic": {}, "feed": {"targets": "tokens"}}), expected)

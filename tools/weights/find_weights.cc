@@ -79,6 +79,14 @@ bool IsFile(const std::string& path) {
   return !path.empty() && fs::is_regular_file(path, error);
 }
 
+// Returns the path of the constants of a map; empty: the map has none, or they are not there.
+std::string ConstantsPath(const WeightMap& map, const std::string& job_file) {
+  const std::string& name = map.message().constants_file();
+  if (name.empty() || job_file.empty() || job_file == "-") return "";
+  std::string path = (fs::path(job_file).parent_path() / name).string();
+  return IsFile(path) ? path : "";
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> WeightFileOf(const std::string& path) {
@@ -95,16 +103,23 @@ std::string MapBeside(const std::string& job_file) {
   return stem + kMapEnding;
 }
 
+std::string ConstantsBeside(const std::string& job_file) {
+  const std::string beside = MapBeside(job_file);
+  if (!IsFile(beside)) return "";
+  const absl::StatusOr<WeightMap> map = WeightMap::Read(beside);
+  return map.ok() ? ConstantsPath(*map, job_file) : "";
+}
+
 std::vector<std::string> FilesBeside(const std::string& job_file) {
   std::vector<std::string> files;
-  const std::string map = MapBeside(job_file);
-  if (!IsFile(map)) return files;
-  files.push_back(map);
-  const absl::StatusOr<WeightMap> read = WeightMap::Read(map);
-  if (!read.ok() || read->message().constants_file().empty()) return files;
-  const std::string constants =
-      (fs::path(job_file).parent_path() / read->message().constants_file()).string();
-  if (IsFile(constants)) files.push_back(constants);
+  if (const std::string map = MapBeside(job_file); IsFile(map)) files.push_back(map);
+  const auto maps = MapsFor({"", job_file});
+  if (!maps.ok()) return files;  // MapWeights returns the error
+  for (const std::shared_ptr<const WeightMap>& map : *maps) {
+    std::string constants = ConstantsPath(*map, job_file);
+    if (!constants.empty() && std::count(files.begin(), files.end(), constants) == 0)
+      files.push_back(std::move(constants));
+  }
   return files;
 }
 
@@ -132,10 +147,8 @@ absl::StatusOr<std::vector<std::shared_ptr<const WeightMap>>> MapsFor(const MapP
 
 absl::StatusOr<std::shared_ptr<const store::SafetensorsReader>> ConstantsOf(
     const WeightMap& map, const std::string& job_file) {
-  const std::string& name = map.message().constants_file();
-  if (name.empty() || job_file.empty() || job_file == "-") return nullptr;
-  const std::string path = (fs::path(job_file).parent_path() / name).string();
-  if (!IsFile(path)) return nullptr;
+  const std::string path = ConstantsPath(map, job_file);
+  if (path.empty()) return nullptr;
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<store::SafetensorsReader> file,
                         store::SafetensorsReader::Open(path));
   return std::shared_ptr<const store::SafetensorsReader>(std::move(file));

@@ -31,9 +31,11 @@ absl::StatusOr<std::string> WeightFileOf(const std::string& path);
 // "gpt.weights.textproto" beside "gpt.textproto". Empty: the job has no file.
 std::string MapBeside(const std::string& job_file);
 
-// Returns the files that MapWeights reads besides the weights: the map beside the job and its
-// constants, if they exist.
+// Returns the files that MapWeights may read besides the weights: the map beside the job, and the
+// constants of that map and of the maps of the program, where they exist.
 std::vector<std::string> FilesBeside(const std::string& job_file);
+// Returns the constants of the map beside the job; empty: there are none.
+std::string ConstantsBeside(const std::string& job_file);
 
 // Returns the weights in `file` under the map that fits, or else under the one that lacks least.
 absl::StatusOr<MappedWeights> NearestMap(std::shared_ptr<const store::SafetensorsReader> file,

@@ -324,6 +324,11 @@ TEST(FindWeightsTest, TheFirstMapThatFitsCounts) {
   EXPECT_TRUE(FilesBeside(job).empty());
   std::ofstream(MapBeside(job)) << R"(rule { weight: "w" from { tensor: "strange" } })";
   EXPECT_THAT(FilesBeside(job), ElementsAre(folder + "/gpt.weights.textproto"));
+  EXPECT_EQ(ConstantsBeside(job), "");
+  std::ofstream(folder + "/weights.safetensors") << "x";  // of the map t5
+  EXPECT_THAT(FilesBeside(job),
+              ElementsAre(folder + "/gpt.weights.textproto", folder + "/weights.safetensors"));
+  std::filesystem::remove(folder + "/weights.safetensors");
   EXPECT_THAT(ReadWhole(MapWeights(file, {"", job}, types).value(), "w", {2}), ElementsAre(4, 5));
   const SharedFile own = Written("own.safetensors", {{"w", Counted({2}, 6)}});
   EXPECT_EQ(MapWeights(own, {"", job}, types).value().shared_map(), nullptr);
