@@ -43,8 +43,8 @@ class ModelsTest(unittest.TestCase):
     def test_the_fixtures_are_there_and_small(self):
         self.assertEqual([folder.name for folder in FIXTURES],
                          ["alibi", "bert", "convnext", "encoder", "encoder_decoder", "gemma2", "gpt", "gpt2", "gpt_neo",
-                          "linear_attention", "llama", "mingpt", "mistral", "mlp", "neox", "qwen2", "resnet", "t5", "unet", "vit",
-                          "whisper"])
+                          "linear_attention", "llama", "mingpt", "mistral", "mlp", "neox", "qwen2", "resnet", "t5",
+                          "unet", "vit", "whisper"])
         for folder in FIXTURES:
             self.assertLess((folder / "weights.safetensors").stat().st_size, WEIGHTS_BYTES_MAX)
 

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import traceback
 import unittest
+import warnings
 
 import torch
 import torch.nn.functional as F
@@ -137,6 +138,28 @@ class OperationsTest(unittest.TestCase):
                          lambda x: x.narrow(2, 0, 1).expand(8, 6, 12) * x):
             self.assertLess(self.differs(lambda net, x, f=function: f(net.fc(x)), fc=nn.Linear(12, 12)), 1e-5)
         self.assertLess(self.differs(lambda net, x: F.glu(net.fc(x)), fc=nn.Linear(12, 24)), 1e-5)
+
+    def test_images(self):
+        fixed = nn.BatchNorm2d(3).eval()
+        fixed.running_mean.normal_(), fixed.running_var.uniform_(0.5, 2.0)
+        for module in (nn.Conv2d(3, 4, (3, 2), stride=(2, 1), padding=(1, 0), dilation=(1, 2)),
+                       nn.Conv2d(3, 6, 3, padding="same", groups=3, bias=False), nn.Conv2d(3, 2, 2, stride=2),
+                       nn.Conv2d(3, 2, (4, 3), stride=(4, 3)), nn.Sequential(nn.Flatten(2), nn.Conv1d(3, 4, 5, 2)),
+                       nn.ConvTranspose2d(3, 5, 3, stride=2, padding=1, output_padding=1),
+                       nn.ConvTranspose2d(3, 6, 2, groups=3), nn.MaxPool2d(3, 2, padding=1, ceil_mode=True),
+                       nn.MaxPool2d(2, 1, dilation=2), nn.AvgPool2d(3, 2, padding=1, ceil_mode=True),
+                       nn.AvgPool2d((2, 3), count_include_pad=False, padding=(1, 0)), nn.AdaptiveAvgPool2d((3, 2)),
+                       nn.AdaptiveAvgPool2d(1), nn.Upsample(scale_factor=(2, 3)), nn.ZeroPad2d((1, 0, -1, 2)),
+                       nn.GroupNorm(3, 3), nn.GroupNorm(1, 3, affine=False), nn.BatchNorm2d(3),
+                       nn.BatchNorm2d(3, affine=False), fixed):
+            def forward(net, x):
+                image = net.points(x.unflatten(2, (3, 4)).transpose(1, 2))
+                made = net.module(image).flatten(1)
+                return x * (made * torch.arange(made.shape[1]) / made.shape[1]).mean(1)[:, None, None]
+
+            with self.subTest(module=str(module)), warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "batch normalisation:")
+                self.assertLess(self.differs(forward, points=nn.Conv2d(3, 3, 1), module=module), 1e-5)
 
     def test_products_of_two_tensors(self):
         table = torch.randn(6, 6)
