@@ -420,9 +420,30 @@ class RefusalTest(unittest.TestCase):
         self.assertIn("translator_check.py:", str(error))
 
     def test_modules_are_named(self):
-        error = self.refused(lambda net, x: net.norm(net.fc(x)), fc=nn.Linear(6, 6), norm=nn.BatchNorm1d(6))
+        error = self.refused(lambda net, x: net.norm(net.fc(x)), fc=nn.Linear(6, 6), norm=nn.InstanceNorm1d(4))
         self.assertEqual({part["module"] for part in error.missing}, {"norm"})
-        self.assertIn("Weir has no batch normalisation yet", str(error))
+        self.assertIn("Weir has no instance normalisation yet", str(error))
+
+    def test_running_statistics_that_stay_are_told(self):
+        net = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6))
+        with self.assertWarnsRegex(UserWarning, "running_mean and running_var stay as they are.* such module is 1$"):
+            weir.from_torch(net, x=("batch", "n"), targets="f32[batch, n]", batch=4, n=6, loss="mse")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            weir.from_torch(net.eval(), x=("batch", "n"), targets="f32[batch, n]", batch=4, n=6, loss="mse")
+
+    def test_images_that_weir_cannot_make_are_refused(self):
+        for module, hint in ((nn.Conv2d(1, 1, 2, padding="same"), "both sides alike"),
+                             (nn.AdaptiveAvgPool2d(2), "divides the input size"),
+                             (nn.ReflectionPad2d(1), "zeros only"),
+                             (nn.Upsample(scale_factor=1.5), "whole factors"),
+                             (nn.Upsample(scale_factor=2, mode="bilinear"), "nearest")):
+            def forward(net, x):
+                made = net.module(net.fc(x)[:, None, :, None].expand(4, 1, 6, 3) + x[:, None, :, None] * net.ones)
+                return x + made.mean()
+
+            error = self.refused(forward, fc=nn.Linear(6, 6), module=module, ones=torch.ones(3))
+            self.assertIn(hint, str(error))
 
     def test_conditions_that_depend_on_inputs_are_refused(self):
         error = self.refused(lambda net, x: net.fc(x).masked_fill(x > 0.5, 0.0), fc=nn.Linear(6, 6))
