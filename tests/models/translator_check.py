@@ -12,6 +12,7 @@ import sys
 import tempfile
 import traceback
 import unittest
+import warnings
 
 import torch
 import torch.nn.functional as F
@@ -162,6 +163,28 @@ class OperationsTest(unittest.TestCase):
                          lambda x: x.narrow(2, 0, 1).expand(8, 6, 12) * x):
             self.assertLess(self.differs(lambda net, x, f=function: f(net.fc(x)), fc=nn.Linear(12, 12)), 1e-5)
         self.assertLess(self.differs(lambda net, x: F.glu(net.fc(x)), fc=nn.Linear(12, 24)), 1e-5)
+
+    def test_images(self):
+        fixed = nn.BatchNorm2d(3).eval()
+        fixed.running_mean.normal_(), fixed.running_var.uniform_(0.5, 2.0)
+        for module in (nn.Conv2d(3, 4, (3, 2), stride=(2, 1), padding=(1, 0), dilation=(1, 2)),
+                       nn.Conv2d(3, 6, 3, padding="same", groups=3, bias=False), nn.Conv2d(3, 2, 2, stride=2),
+                       nn.Conv2d(3, 2, (4, 3), stride=(4, 3)), nn.Sequential(nn.Flatten(2), nn.Conv1d(3, 4, 5, 2)),
+                       nn.ConvTranspose2d(3, 5, 3, stride=2, padding=1, output_padding=1),
+                       nn.ConvTranspose2d(3, 6, 2, groups=3), nn.MaxPool2d(3, 2, padding=1, ceil_mode=True),
+                       nn.MaxPool2d(2, 1, dilation=2), nn.AvgPool2d(3, 2, padding=1, ceil_mode=True),
+                       nn.AvgPool2d((2, 3), count_include_pad=False, padding=(1, 0)), nn.AdaptiveAvgPool2d((3, 2)),
+                       nn.AdaptiveAvgPool2d(1), nn.Upsample(scale_factor=(2, 3)), nn.ZeroPad2d((1, 0, -1, 2)),
+                       nn.GroupNorm(3, 3), nn.GroupNorm(1, 3, affine=False), nn.BatchNorm2d(3),
+                       nn.BatchNorm2d(3, affine=False), fixed):
+            def forward(net, x):
+                image = net.points(x.unflatten(2, (3, 4)).transpose(1, 2))
+                made = net.module(image).flatten(1)
+                return x * (made * torch.arange(made.shape[1]) / made.shape[1]).mean(1)[:, None, None]
+
+            with self.subTest(module=str(module)), warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "batch normalisation:")
+                self.assertLess(self.differs(forward, points=nn.Conv2d(3, 3, 1), module=module), 1e-5)
 
     def test_products_of_two_tensors(self):
         table = torch.randn(6, 6)
@@ -491,9 +514,30 @@ class RefusalTest(unittest.TestCase):
         self.assertIn("translator_check.py:", str(error))
 
     def test_modules_are_named(self):
-        error = self.refused(lambda net, x: net.norm(net.fc(x)), fc=nn.Linear(6, 6), norm=nn.BatchNorm1d(6))
+        error = self.refused(lambda net, x: net.norm(net.fc(x)), fc=nn.Linear(6, 6), norm=nn.InstanceNorm1d(4))
         self.assertEqual({part["module"] for part in error.missing}, {"norm"})
-        self.assertIn("Weir has no batch normalisation yet", str(error))
+        self.assertIn("Weir has no instance normalisation yet", str(error))
+
+    def test_running_statistics_that_stay_are_told(self):
+        net = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6))
+        with self.assertWarnsRegex(UserWarning, "running_mean and running_var stay as they are.* such module is 1$"):
+            weir.from_torch(net, x=("batch", "n"), targets="f32[batch, n]", batch=4, n=6, loss="mse")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            weir.from_torch(net.eval(), x=("batch", "n"), targets="f32[batch, n]", batch=4, n=6, loss="mse")
+
+    def test_images_that_weir_cannot_make_are_refused(self):
+        for module, hint in ((nn.Conv2d(1, 1, 2, padding="same"), "both sides alike"),
+                             (nn.AdaptiveAvgPool2d(2), "divides the input size"),
+                             (nn.ReflectionPad2d(1), "zeros only"),
+                             (nn.Upsample(scale_factor=1.5), "whole factors"),
+                             (nn.Upsample(scale_factor=2, mode="bilinear"), "nearest")):
+            def forward(net, x):
+                made = net.module(net.fc(x)[:, None, :, None].expand(4, 1, 6, 3) + x[:, None, :, None] * net.ones)
+                return x + made.mean()
+
+            error = self.refused(forward, fc=nn.Linear(6, 6), module=module, ones=torch.ones(3))
+            self.assertIn(hint, str(error))
 
     def test_masks_that_hide_everything_are_refused(self):
         def forward(net, x):

@@ -216,7 +216,7 @@ def export(model, examples, names, loss):
     check_version(torch.__version__)
     bind, targets = bind_inputs(model, names, "targets" in names)
     whole = _WithLoss(model, bind, loss, targets)
-    whole.train(model.training)
+    whole.training = model.training  # the modules inside keep their own modes
     with transformers_hooks(model), torch_hooks():
         program, refusal, again = _attempt(whole, examples, names, strict=False)
         if again:  # the other kind of export may take what this kind refuses
