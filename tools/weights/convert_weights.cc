@@ -184,15 +184,13 @@ absl::StatusOr<std::shared_ptr<const WeightMap>> MapForExport(
                         MapsFor(order.places));
   std::string lacks;
   for (const std::shared_ptr<const WeightMap>& map : maps) {
-    WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<const store::SafetensorsReader> constants,
-                          ConstantsOf(*map, order.places.job_file));
     sources->clear();
     std::string lack;
     for (const auto& [weight, type] : weights) {
       std::optional<SourcesOfWeight> found = map->SourcesOf(weight);
       if (found.has_value()) {
         sources->emplace(weight, *std::move(found));
-      } else if (constants == nullptr || constants->tensors().count(weight) == 0) {
+      } else if (!map->IsConstant(weight)) {
         lack = weight;
         break;
       }
