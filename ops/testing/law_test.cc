@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "ops/testing/layout_law.h"
 #include "ops/testing/op_cases.h"
 #include "ops/testing/run_kernel.h"
-#include "runtime/base/random.h"
 #include "sbp/factor_rule.h"
 
 namespace weir::ops {
@@ -15,106 +15,17 @@ namespace {
 
 constexpr uint64_t kSeed = 20;
 
-// A Subject is one example of an op, run as a whole and cut by signatures.
-struct Subject {
-  OpCase op_case;
-  OpExample example;
-  sbp::FactorRule rule;
-  KernelRun run;
-  std::vector<HostTensor> whole;  // outputs of the whole op
-};
-
-absl::StatusOr<Subject> MakeSubject(const OpCase& op_case) {
+absl::StatusOr<LawSubject> MakeSubject(const OpCase& op_case) {
   auto example = MakeExample(op_case, kSeed);
   if (!example.ok()) return example.status();
-  Subject subject{op_case, *std::move(example), {}, {}, {}};
-  const OpExample& e = subject.example;
-  subject.rule = e.def->rule(e.attrs, e.input_types, e.output_types);
-  subject.run = {op_case.op, e.attrs, op_case.step,    op_case.micro_batch,
-                 kSeed,      1,       op_case.transfer};
-  subject.whole = e.outputs;
-  absl::Status status = RunKernel(subject.run, e.inputs, &subject.whole);
-  if (!status.ok()) return status;
+  const Attributes attrs = example->attrs;
+  auto subject = MakeLawSubject(
+      op_case.name, *std::move(example),
+      {op_case.op, attrs, op_case.step, op_case.micro_batch, kSeed, 1, op_case.transfer});
+  if (!subject.ok()) return subject.status();
+  subject->in_place = !op_case.initial.empty();
+  subject->tolerance = op_case.tolerance;
   return subject;
-}
-
-// Returns the signatures that may be used: their units agree.
-std::vector<sbp::AxisSignature> Signatures(const Subject& subject) {
-  const OpExample& e = subject.example;
-  std::vector<sbp::AxisSignature> usable;
-  for (sbp::AxisSignature& signature : sbp::LegalSignatures(subject.rule)) {
-    if (signature.factor >= 0 &&
-        !sbp::UnitsAgree(subject.rule, signature.factor, e.input_types, e.output_types))
-      continue;
-    usable.push_back(std::move(signature));
-  }
-  return usable;
-}
-
-// shards[rank][tensor]
-using Shards = std::vector<std::vector<HostTensor>>;
-
-Shards CutAll(const std::vector<HostTensor>& tensors, const std::vector<sbp::TensorType>& types,
-              const std::vector<sbp::Layout>& layouts, const sbp::Mesh& mesh, uint64_t key) {
-  Shards shards(mesh.num_ranks());
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    std::vector<HostTensor> of_tensor = Cut(tensors[i], types[i], layouts[i], mesh, MixKey(key, i));
-    for (int64_t rank = 0; rank < mesh.num_ranks(); ++rank) shards[rank].push_back(of_tensor[rank]);
-  }
-  return shards;
-}
-
-// Runs every rank alone on its shards.
-absl::StatusOr<Shards> RunShards(const Subject& subject, const sbp::Signature& signature,
-                                 const sbp::Mesh& mesh) {
-  const OpExample& e = subject.example;
-  Shards inputs = CutAll(e.inputs, e.input_types, signature.inputs, mesh, kSeed);
-  bool in_place = !subject.op_case.initial.empty();
-  Shards outputs(mesh.num_ranks());
-  if (in_place) outputs = CutAll(e.outputs, e.output_types, signature.outputs, mesh, kSeed + 1);
-  for (int64_t rank = 0; rank < mesh.num_ranks(); ++rank) {
-    for (size_t i = 0; !in_place && i < e.outputs.size(); ++i) {
-      outputs[rank].emplace_back(
-          sbp::LocalSlice(e.output_types[i], signature.outputs[i], mesh, mesh.CoordsOf(rank)));
-    }
-    absl::Status status = RunKernel(subject.run, inputs[rank], &outputs[rank]);
-    if (!status.ok())
-      return absl::Status(status.code(), absl::StrCat("rank ", rank, ": ", status.message()));
-  }
-  return outputs;
-}
-
-bool AnyPartial(const std::vector<sbp::Layout>& layouts) {
-  for (const sbp::Layout& layout : layouts) {
-    for (const sbp::Sbp& sbp : layout) {
-      if (sbp.is_partial()) return true;
-    }
-  }
-  return false;
-}
-
-// Returns "" if the op, split by one signature per mesh axis, gives the result of the whole op.
-std::string Violation(const Subject& subject, const std::vector<sbp::AxisSignature>& per_axis,
-                      const sbp::Mesh& mesh) {
-  const OpExample& e = subject.example;
-  std::string about = absl::StrCat(subject.op_case.name, " on ", mesh.ToText());
-  for (const sbp::AxisSignature& signature : per_axis)
-    absl::StrAppend(&about, "; ", signature.ToText());
-  sbp::Signature signature = Join(per_axis);
-  signature.inputs.resize(e.inputs.size(), sbp::Broadcast(mesh));
-  auto outputs = RunShards(subject, signature, mesh);
-  if (!outputs.ok()) return absl::StrCat(about, ": ", outputs.status().ToString());
-  double tolerance = subject.op_case.tolerance;
-  if (tolerance == 0 && AnyPartial(signature.inputs)) tolerance = 2e-5;
-  for (size_t i = 0; i < e.outputs.size(); ++i) {
-    std::vector<HostTensor> shards;
-    for (auto& of_rank : *outputs) shards.push_back(of_rank[i]);
-    auto merged = Merge(shards, e.output_types[i], signature.outputs[i], mesh);
-    std::string difference = merged.ok() ? Difference(*merged, subject.whole[i], tolerance)
-                                         : std::string(merged.status().message());
-    if (!difference.empty()) return absl::StrCat(about, ", output ", i, ": ", difference);
-  }
-  return "";
 }
 
 class Law : public ::testing::TestWithParam<OpCase> {
@@ -124,7 +35,7 @@ class Law : public ::testing::TestWithParam<OpCase> {
     ASSERT_TRUE(subject.ok()) << subject.status();
     subject_.emplace(*std::move(subject));
   }
-  std::optional<Subject> subject_;
+  std::optional<LawSubject> subject_;
 };
 
 TEST_P(Law, TheRuleFitsTheTypes) {
@@ -146,17 +57,17 @@ TEST_P(Law, TheResultDoesNotDependOnTheNumberOfThreads) {
 TEST_P(Law, SplitOverTwoOrThreeDevicesEqualsWhole) {
   for (const char* text : {"a=2", "a=3"}) {
     sbp::Mesh mesh = *sbp::Mesh::Parse(text);
-    for (const sbp::AxisSignature& signature : Signatures(*subject_))
-      EXPECT_EQ(Violation(*subject_, {signature}, mesh), "");
+    for (const sbp::AxisSignature& signature : UsableSignatures(*subject_))
+      EXPECT_EQ(LawViolation(*subject_, {signature}, mesh), "");
   }
 }
 
 TEST_P(Law, SplitOverTwoByTwoDevicesEqualsWholeForEveryPairOfSignatures) {
   sbp::Mesh mesh = *sbp::Mesh::Parse("a=2,b=2");
-  std::vector<sbp::AxisSignature> signatures = Signatures(*subject_);
+  std::vector<sbp::AxisSignature> signatures = UsableSignatures(*subject_);
   for (const sbp::AxisSignature& first : signatures) {
     for (const sbp::AxisSignature& second : signatures)
-      EXPECT_EQ(Violation(*subject_, {first, second}, mesh), "");
+      EXPECT_EQ(LawViolation(*subject_, {first, second}, mesh), "");
   }
 }
 
@@ -169,10 +80,10 @@ std::string TestName(const ::testing::TestParamInfo<OpCase>& info) {
 INSTANTIATE_TEST_SUITE_P(Ops, Law, ::testing::ValuesIn(OpCases()), TestName);
 
 // The law must find rules that claim too much.
-bool FoundOut(const Subject& subject) {
+bool FoundOut(const LawSubject& subject) {
   sbp::Mesh mesh = *sbp::Mesh::Parse("a=2");
-  for (const sbp::AxisSignature& signature : Signatures(subject)) {
-    if (!Violation(subject, {signature}, mesh).empty()) return true;
+  for (const sbp::AxisSignature& signature : UsableSignatures(subject)) {
+    if (!LawViolation(subject, {signature}, mesh).empty()) return true;
   }
   return false;
 }

@@ -43,6 +43,7 @@ const char* StoredName(DType dtype) {
     case DType::kF32: return "F32";
     case DType::kBF16: return "BF16";
     case DType::kI32: return "I32";
+    case DType::kBool: return "BOOL";
   }
   return "?";
 }

@@ -89,8 +89,9 @@ class TokenDataset : public Dataset {
         piece.resize(static_cast<size_t>(std::min(kPieceTokens, size - begin)));
         WEIR_RETURN_IF_ERROR(
             file.tokens->ReadAt(begin, static_cast<int64_t>(piece.size()), piece.data()));
-        const auto found = std::find_if(piece.begin(), piece.end(),
-                                        [&](int32_t token) { return token >= request.below; });
+        const auto found = std::find_if(piece.begin(), piece.end(), [&](int32_t token) {
+          return token >= request.below && token != request.ignored;
+        });
         if (found == piece.end()) continue;
         return Rejected({"W0051",
                          absl::StrCat(file.tokens->path(), ", ", options_.noun, " ",

@@ -81,6 +81,7 @@ void AddZooVerbs(CLI::App* app, CliContext* context);      // zoo gpt | llama | 
 void AddOpsVerb(CLI::App* app, CliContext* context);       // ops
 void AddDimsVerb(CLI::App* app, CliContext* context);      // dims
 void AddWeightsVerbs(CLI::App* app, CliContext* context);  // weights check | convert
+void AddImportVerb(CLI::App* app, CliContext* context);    // import
 void AddSimVerbs(CLI::App* app, CliContext* context);      // sim, calibrate
 void AddTraceVerbs(CLI::App* app, CliContext* context);    // trace report | diff | chrome
 void AddMetricsVerbs(CLI::App* app, CliContext* context);  // metrics csv

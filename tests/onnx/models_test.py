@@ -1,0 +1,68 @@
+"""Imports models that PyTorch exported to ONNX, trains them on several meshes, and compares with PyTorch's losses."""
+
+import json
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+from tests.models import weir_runs
+from tests.onnx import settings
+
+PROGRAM = pathlib.Path("tools/weir").resolve()
+FIXTURES = sorted(path.parent for path in pathlib.Path("tests/onnx/models").glob("*/losses.json"))
+# The mesh of a pipeline is missing: an imported model is one function, and a stage has at least one.
+RUNS = {name: options for name, options in weir_runs.RUNS.items() if not name.startswith("pp")}
+TRAINING = [
+    f"training.steps={settings.STEPS}", f"training.seed={settings.SEED}",
+    f"training.schedule.learning_rate={settings.RATE}", f"training.optimizer.adamw.beta1={settings.BETAS[0]}",
+    f"training.optimizer.adamw.beta2={settings.BETAS[1]}", f"training.optimizer.adamw.epsilon={settings.EPSILON}",
+    f"training.optimizer.adamw.weight_decay={settings.WEIGHT_DECAY}",
+]
+
+
+def imported(folder, scratch):
+    """Imports a fixture into a folder."""
+    sizes = {"batch": settings.SIZES["batch"]}
+    if folder.name.startswith("gpt"):
+        sizes = settings.SIZES
+    command = [PROGRAM, "import", folder / "model.onnx", "-o", pathlib.Path(scratch, "job.textproto"), "--loss",
+               "cross_entropy"]
+    command += ["--targets", "targets" if folder.name.startswith("gpt") else "labels"]
+    for name, size in sizes.items():
+        command += ["--dim", f"{name}={size}"]
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise AssertionError(done.stderr)
+    pathlib.Path(scratch, "job.safetensors").rename(pathlib.Path(scratch, "weights.safetensors"))
+    return pathlib.Path(scratch, "job.textproto").read_text(encoding="utf-8")
+
+
+class ModelsTest(unittest.TestCase):
+
+    def test_every_model_has_the_losses_of_pytorch_on_every_mesh(self):
+        self.assertEqual([folder.name for folder in FIXTURES], ["gpt_16", "gpt_17", "mlp_15"])
+        for folder in FIXTURES:
+            theirs = json.loads((folder / "losses.json").read_text(encoding="utf-8"))["losses"]
+            with tempfile.TemporaryDirectory() as scratch:
+                imported(folder, scratch)
+                settled = [part for change in TRAINING for part in ("--set", change)]
+                for run, options in RUNS.items():
+                    with self.subTest(model=folder.name, run=run):
+                        found = weir_runs.difference(weir_runs.losses(PROGRAM, scratch, settled + options), theirs)
+                        print(f"{folder.name:16} {run:24} {found:.1e}")
+                        self.assertLessEqual(found, weir_runs.LOSS_TOLERANCE)
+
+    def test_what_the_exporter_spelled_out_is_one_operation_again(self):
+        for folder in FIXTURES:
+            if not folder.name.startswith("gpt"):
+                continue
+            with self.subTest(model=folder.name), tempfile.TemporaryDirectory() as scratch:
+                text = imported(folder, scratch)
+                for op, count in {"attention": 2, "layer_norm": 5, "gelu_exact": 2, "embedding": 1, "softmax": 0,
+                                  "transpose": 0, "batched_matmul": 0, "erf": 0}.items():
+                    self.assertEqual(text.count(f'op: "{op}"'), count, op)
+
+
+if __name__ == "__main__":
+    unittest.main()

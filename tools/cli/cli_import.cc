@@ -1,0 +1,119 @@
+// weir import: makes a job of a model in a file of another program.
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+#include "runtime/base/unit_text.h"
+#include "runtime/store/pending_file.h"
+#include "tools/cli/cli_verbs.h"
+#include "tools/job/job_text.h"
+#include "tools/onnx/import_model.h"
+#include "tools/onnx/model_file.h"
+
+namespace weir::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ImportArguments {
+  std::string model;
+  std::string job;
+  std::vector<std::string> dims;
+  onnx::ImportOptions options;
+};
+
+// Reads "batch=8" or "tokens[0]=8".
+absl::Status ReadDims(const std::vector<std::string>& texts, std::map<std::string, int64_t>* dims) {
+  for (const std::string& text : texts) {
+    const size_t equals = text.rfind('=');
+    int64_t size = 0;
+    if (equals == std::string::npos || equals == 0 ||
+        !absl::SimpleAtoi(text.substr(equals + 1), &size) || size < 1)
+      return Rejected(
+          {"W0834", "--dim", "a dimension and its size, such as batch=8", text, "--dim batch=8"});
+    (*dims)[text.substr(0, equals)] = size;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteText(const std::string& path, const std::string& text) {
+  store::PendingFile file;
+  if (const int error = file.Create(path)) return store::CannotWrite(path, "job", error);
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t count = write(file.descriptor(), text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return store::CannotWrite(path, "job", errno);
+    done += static_cast<size_t>(count);
+  }
+  if (const int error = file.Publish()) return store::CannotWrite(path, "job", error);
+  return absl::OkStatus();
+}
+
+absl::Status Import(ImportArguments arguments, CliContext* context) {
+  WEIR_RETURN_IF_ERROR(ReadDims(arguments.dims, &arguments.options.dims));
+  if (arguments.job.empty())
+    arguments.job = fs::path(arguments.model).stem().string() + ".textproto";
+  const std::string weights = fs::path(arguments.job).replace_extension(".safetensors").string();
+  if (weights == arguments.job || weights == arguments.model || arguments.job == arguments.model)
+    return Rejected({"W0061", "-o", "a name for the job that is not that of another file",
+                     arguments.job, "-o job.textproto"});
+  fs::path folder = fs::path(arguments.model).parent_path();
+  arguments.options.files.folder = folder.empty() ? "." : folder.string();
+  WEIR_ASSIGN_OR_RETURN(const proto::OnnxModel model, onnx::ReadModelFile(arguments.model));
+  auto imported = onnx::ImportModel(model, arguments.options);
+  if (!imported.ok()) return At(arguments.model, imported.status());
+  WEIR_RETURN_IF_ERROR(onnx::WriteWeights(*imported, arguments.options.files, weights));
+  const std::string title =
+      absl::StrCat("Made of ", fs::path(arguments.model).filename().string(),
+                   " by `weir import`. Weights: ", fs::path(weights).filename().string(), ".");
+  WEIR_RETURN_IF_ERROR(WriteText(arguments.job, job::JobText(imported->job, title)));
+  int nodes = 0;
+  for (const proto::Function& function : imported->job.graph().function())
+    nodes += function.node_size();
+  *context->out << "wrote " << arguments.job << " with " << Plural(nodes, "operation") << " and "
+                << weights << " with "
+                << Plural(static_cast<int64_t>(imported->names.size()), "tensor") << "\n";
+  for (const std::string& note : imported->notes) *context->out << "note: " << note << "\n";
+  *context->out << "next: weir train " << arguments.job << " --init " << weights << "\n";
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddImportVerb(CLI::App* app, CliContext* context) {
+  auto arguments = std::make_shared<ImportArguments>();
+  CLI::App* verb =
+      AddVerb(app, context, "import", "Make a job of a model of ONNX, and its weights beside it",
+              "  weir import model.onnx -o job.textproto --loss cross_entropy\n"
+              "  weir import model.onnx --dim batch=8 --dim sequence=128 --loss cross_entropy",
+              [arguments, context] { return Import(*arguments, context); });
+  verb->add_option("MODEL", arguments->model, "The file of ONNX")->type_name("PATH")->required();
+  verb->add_option("-o,--out", arguments->job,
+                   "The job; weights go beside it, as .safetensors [MODEL.textproto]")
+      ->type_name("PATH");
+  verb->add_option("--dim", arguments->dims,
+                   "The size of a dimension that the file leaves open: batch=8, or by input and "
+                   "axis, tokens[0]=8")
+      ->type_name("NAME=SIZE");
+  verb->add_option(
+          "--loss", arguments->options.loss,
+          "cross_entropy or mse between an output and targets; without it, an output is the loss")
+      ->type_name("KIND");
+  verb->add_option("--output", arguments->options.output,
+                   "The output that the loss reads [the only one]")
+      ->type_name("NAME");
+  verb->add_option("--targets", arguments->options.targets,
+                   "The name of the input with the targets")
+      ->type_name("NAME")
+      ->capture_default_str();
+  verb->add_option(
+          "--constant", arguments->options.constants,
+          "An initializer that training leaves as it is: its name, or the beginning of names and *")
+      ->type_name("NAME");
+}
+
+}  // namespace weir::cli

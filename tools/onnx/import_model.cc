@@ -1,0 +1,161 @@
+#include "tools/onnx/import_model.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compiler/dims/find_dims.h"
+#include "compiler/dims/name_dims.h"
+#include "runtime/base/status.h"
+#include "runtime/store/safetensors.h"
+
+namespace weir::onnx {
+namespace {
+
+absl::Status NoLoss(const std::string& where, const std::string& expected, const std::string& found,
+                    const std::string& hint) {
+  return Rejected({"W0836", where, expected, found, hint});
+}
+
+std::string NamesOf(const std::vector<LoweredOutput>& outputs) {
+  std::vector<std::string> names;
+  for (const LoweredOutput& output : outputs) names.push_back(output.name);
+  return absl::StrJoin(names, ", ");
+}
+
+// Returns the output that the loss is made of.
+absl::StatusOr<ValueId> ChosenOutput(const Lowered& lowered, const ImportOptions& options) {
+  const LoweredOutput* chosen = nullptr;
+  for (const LoweredOutput& output : lowered.outputs) {
+    if (options.output.empty() ? lowered.outputs.size() == 1 : output.name == options.output)
+      chosen = &output;
+  }
+  if (chosen == nullptr) {
+    return NoLoss(
+        options.output.empty() ? "--output" : absl::StrCat("--output ", options.output),
+        "an output of the graph", absl::StrCat(NamesOf(lowered.outputs), " in the graph"),
+        lowered.outputs.empty() ? "" : absl::StrCat("--output ", lowered.outputs[0].name));
+  }
+  if (chosen->value < 0)
+    return NoLoss(absl::StrCat("output ", chosen->name), "numbers that depend on the inputs",
+                  "a constant", "");
+  if (lowered.graph.values[chosen->value].node < 0)
+    return NoLoss(absl::StrCat("output ", chosen->name), "the result of a node", "an input", "");
+  return chosen->value;
+}
+
+// Adds a loss to the graph and returns its value.
+absl::StatusOr<ValueId> AddLoss(const ImportOptions& options, Lowered* lowered) {
+  WEIR_ASSIGN_OR_RETURN(const ValueId output, ChosenOutput(*lowered, options));
+  WeirGraph& graph = lowered->graph;
+  const std::vector<int64_t> shape = graph.shape(output);
+  if (options.loss.empty()) {
+    if (shape.empty()) return output;
+    return NoLoss("--loss", "a loss, since the output is no single number",
+                  absl::StrCat("none, and an output [", absl::StrJoin(shape, ", "), "]"),
+                  "--loss cross_entropy, or --loss mse");
+  }
+  const auto add = [&](const std::string& op,
+                       std::vector<ValueId> inputs) -> absl::StatusOr<ValueId> {
+    WEIR_ASSIGN_OR_RETURN(const std::vector<ValueId> added,
+                          graph.AddNode("loss", op, std::move(inputs), {}, 1));
+    return added[0];
+  };
+  if (options.loss == "mse") {
+    const ValueId targets = graph.AddInput(options.targets, DType::kF32, shape, {});
+    WEIR_ASSIGN_OR_RETURN(const ValueId difference, add("sub", {output, targets}));
+    WEIR_ASSIGN_OR_RETURN(const ValueId square, add("square", {difference}));
+    return add("reduce_mean", {square});
+  }
+  if (options.loss != "cross_entropy")
+    return NoLoss("--loss", "cross_entropy or mse", options.loss,
+                  Nearest(options.loss, std::vector<std::string>{"cross_entropy", "mse"}));
+  if (shape.empty())
+    return NoLoss("--loss", "an output whose last dimension counts classes", "a single number",
+                  "--loss mse");
+  const ValueId targets =
+      graph.AddInput(options.targets, DType::kI32, {shape.begin(), shape.end() - 1}, {});
+  WEIR_ASSIGN_OR_RETURN(const ValueId losses, add("softmax_cross_entropy", {output, targets}));
+  return add("reduce_mean", {losses});
+}
+
+void AddSettings(proto::Job* job) {
+  job->mutable_data()->mutable_synthetic();
+  proto::Training* training = job->mutable_training();
+  training->set_steps(100);
+  proto::Optimizer::AdamW* adamw = training->mutable_optimizer()->mutable_adamw();
+  adamw->set_beta1(0.9);
+  adamw->set_beta2(0.999);
+  adamw->set_epsilon(1e-8);
+  adamw->set_weight_decay(0.01);
+  training->mutable_schedule()->set_learning_rate(1e-4);
+}
+
+// Adds the rules that suit most models, as far as the model has the dimensions: samples over dp,
+// and Megatron's over tp. Rules about axes that the mesh lacks do nothing.
+void AddRules(proto::Job* job) {
+  std::vector<std::pair<std::string, std::string>> rules;
+  const std::string& first = job->graph().function(0).input(0).type();
+  const size_t begin = first.find('[') + 1, end = first.find_first_of(",]=", begin);
+  rules.emplace_back(first.substr(begin, end - begin), "dp");
+  for (const char* name : {"heads", "ffn", "vocab"}) rules.emplace_back(name, "tp");
+  for (const auto& [name, axis] : rules) {
+    for (const proto::Dim& dim : job->graph().dim()) {
+      if (dim.name() != name) continue;
+      proto::Rule* rule = job->add_rule();
+      rule->set_dim(name);
+      rule->set_axis(axis);
+    }
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<ImportedModel> ImportModel(const proto::OnnxModel& model,
+                                          const ImportOptions& options) {
+  WEIR_ASSIGN_OR_RETURN(Lowered lowered, Lower(model, options));
+  WEIR_ASSIGN_OR_RETURN(const ValueId loss, AddLoss(options, &lowered));
+  if (lowered.graph.inputs.empty())
+    return NoLoss("graph", "an input", "a graph without inputs, which computes a constant", "");
+  ImportedModel imported;
+  const std::string name = PlainName(model.graph().name());
+  PrintedGraph printed = Print(lowered.graph, name.empty() ? "model" : name, {{loss, "loss"}});
+  imported.job.set_name(printed.graph.name());
+  *imported.job.mutable_graph() = std::move(printed.graph);
+  AddSettings(&imported.job);
+  imported.names = std::move(printed.parameters);
+  for (const GraphParameter& parameter : lowered.graph.parameters)
+    imported.shapes.push_back(lowered.graph.shape(parameter.value));
+  imported.weights = std::move(lowered.graph.parameters);
+  imported.notes = std::move(lowered.notes);
+  WEIR_ASSIGN_OR_RETURN(const compiler::GraphDims dims, compiler::FindDims(imported.job));
+  compiler::ReplaceProvisional(dims, compiler::NameDims(dims), &imported.job);
+  AddRules(&imported.job);
+  return imported;
+}
+
+absl::Status WriteWeights(const ImportedModel& imported, const ExternalFiles& files,
+                          const std::string& path) {
+  std::vector<store::SafetensorsWriter::Entry> entries;
+  for (size_t i = 0; i < imported.names.size(); ++i)
+    entries.push_back({imported.names[i], DType::kF32, Shape(imported.shapes[i])});
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<store::SafetensorsWriter> writer,
+                        store::SafetensorsWriter::Create(path, std::move(entries), {}));
+  std::map<std::string, size_t> places;
+  for (size_t i = 0; i < writer->entries().size(); ++i) places[writer->entries()[i].name] = i;
+  for (size_t i = 0; i < imported.names.size(); ++i) {
+    const GraphParameter& parameter = imported.weights[i];
+    const size_t place = places.at(imported.names[i]);
+    if (parameter.stored == nullptr) {
+      WEIR_RETURN_IF_ERROR(writer->Write(place, parameter.constant->reals.data()));
+      continue;
+    }
+    WEIR_ASSIGN_OR_RETURN(const Tensor weight,
+                          Decode(*parameter.stored, files, kWeightElementsMax,
+                                 absl::StrCat("initializer ", parameter.stored->name())));
+    WEIR_RETURN_IF_ERROR(writer->Write(place, weight.reals.data()));
+  }
+  return writer->Commit();
+}
+
+}  // namespace weir::onnx

@@ -1,0 +1,76 @@
+// Makes a job of a model of ONNX: operations, weights, names of dimensions, and a loss where one is
+// asked for.
+//
+// What depends on no input and on no trained weight is computed here: shapes, masks, tables of
+// positions. A model that has operations without a translation is refused, with all of them named.
+// Thread rule: pure functions, except for reading files of weights.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/job.pb.h"
+#include "proto/onnx.pb.h"
+#include "tools/onnx/tensor.h"
+#include "tools/onnx/weir_graph.h"
+
+namespace weir::onnx {
+
+// The newest version of ONNX's operations that the translations were compared with.
+inline constexpr int64_t kNewestOpset = 28;
+
+struct ImportOptions {
+  // Sizes of dimensions that the file leaves open, by symbol ("batch"), or by input and axis
+  // ("tokens[0]").
+  std::map<std::string, int64_t> dims;
+  // Initializers that training leaves alone and that the importer may compute with: names, or
+  // "beginning*".
+  std::vector<std::string> constants;
+  std::string loss;                 // "": none; "cross_entropy" or "mse"
+  std::string output;               // of the graph, for the loss; "": the only one
+  std::string targets = "targets";  // the name of the input that the loss adds
+  ExternalFiles files;
+};
+
+// A LoweredOutput is an output of the ONNX graph.
+struct LoweredOutput {
+  std::string name;
+  ValueId value = -1;                      // computed by Weir, or
+  std::shared_ptr<const Tensor> constant;  // known at import
+};
+
+// A Lowered is a model in operations of Weir. Parameters point into the message of the model.
+struct Lowered {
+  WeirGraph graph;
+  std::vector<LoweredOutput> outputs;
+  std::vector<std::string> notes;  // what differs from the file, sentence by sentence
+};
+
+// Translates the graph of a model. kInvalidArgument: W0833 lists all nodes without a translation,
+// with what to do; W0834 names open dimensions; W0835 the graph is malformed (a cycle, a name
+// without a tensor).
+absl::StatusOr<Lowered> Lower(const proto::OnnxModel& model, const ImportOptions& options);
+
+// An ImportedModel is a job and the weights with which the job begins.
+struct ImportedModel {
+  proto::Job job;
+  std::vector<GraphParameter> weights;  // in the order of `names`
+  std::vector<std::string> names;       // of the parameters in the job
+  std::vector<std::vector<int64_t>> shapes;
+  std::vector<std::string> notes;
+};
+
+// Lowers a model, adds the loss, and names the dimensions. W0836: the loss does not fit the
+// outputs.
+absl::StatusOr<ImportedModel> ImportModel(const proto::OnnxModel& model,
+                                          const ImportOptions& options);
+
+// Writes the weights as safetensors, one tensor in memory at a time. Errors of files, and W0831 and
+// W0832.
+absl::Status WriteWeights(const ImportedModel& imported, const ExternalFiles& files,
+                          const std::string& path);
+
+}  // namespace weir::onnx

@@ -1,0 +1,343 @@
+#include "tools/onnx/import_model.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/temporary_folder_testing.h"
+#include "runtime/store/safetensors.h"
+#include "tools/onnx/model_file.h"
+
+namespace weir::onnx {
+namespace {
+
+// Builds models of ONNX for tests.
+class ModelBuilder {
+ public:
+  explicit ModelBuilder(int64_t opset = 17) {
+    model_.set_ir_version(8);
+    model_.add_opset()->set_version(opset);
+    graph()->set_name("model");
+  }
+  proto::OnnxGraph* graph() { return model_.mutable_graph(); }
+  const proto::OnnxModel& model() const { return model_; }
+  proto::OnnxModel* mutable_model() { return &model_; }
+
+  // A size below 0 is a dimension that is left open.
+  ModelBuilder& Input(const std::string& name, Element element,
+                      const std::vector<std::string>& dims) {
+    proto::OnnxValue* input = graph()->add_input();
+    input->set_name(name);
+    proto::OnnxTensorType* type = input->mutable_type()->mutable_tensor();
+    type->set_element(static_cast<int>(element));
+    type->mutable_shape();
+    for (const std::string& dim : dims) {
+      if (dim[0] >= '0' && dim[0] <= '9')
+        type->mutable_shape()->add_dim()->set_size(std::stoll(dim));
+      else
+        type->mutable_shape()->add_dim()->set_symbol(dim);
+    }
+    return *this;
+  }
+  ModelBuilder& Output(const std::string& name) {
+    graph()->add_output()->set_name(name);
+    return *this;
+  }
+  ModelBuilder& Weight(const std::string& name, const std::vector<int64_t>& shape) {
+    proto::OnnxTensor* tensor = graph()->add_initializer();
+    tensor->set_name(name);
+    tensor->set_type(static_cast<int>(Element::kF32));
+    for (int64_t size : shape) tensor->add_dims(size);
+    for (int64_t i = 0; i < Count(shape); ++i)
+      tensor->add_floats(0.01f * static_cast<float>(i % 17 - 8));
+    return *this;
+  }
+  ModelBuilder& Integers(const std::string& name, const std::vector<int64_t>& values) {
+    proto::OnnxTensor* tensor = graph()->add_initializer();
+    tensor->set_name(name);
+    tensor->set_type(static_cast<int>(Element::kI64));
+    tensor->add_dims(static_cast<int64_t>(values.size()));
+    for (int64_t value : values) tensor->add_longs(value);
+    return *this;
+  }
+  ModelBuilder& Number(const std::string& name, float value) {
+    proto::OnnxTensor* tensor = graph()->add_initializer();
+    tensor->set_name(name);
+    tensor->set_type(static_cast<int>(Element::kF32));
+    tensor->add_floats(value);
+    return *this;
+  }
+  proto::OnnxNode* Node(const std::string& op, const std::vector<std::string>& inputs,
+                        const std::string& output) {
+    proto::OnnxNode* node = graph()->add_node();
+    node->set_op(op);
+    node->set_name(absl::StrCat("/", output));
+    for (const std::string& input : inputs) node->add_input(input);
+    node->add_output(output);
+    return node;
+  }
+  static void Int(proto::OnnxNode* node, const std::string& name, int64_t value) {
+    proto::OnnxAttribute* attribute = node->add_attribute();
+    attribute->set_name(name);
+    attribute->set_i(value);
+    attribute->set_type(2);
+  }
+  static void Ints(proto::OnnxNode* node, const std::string& name,
+                   const std::vector<int64_t>& values) {
+    proto::OnnxAttribute* attribute = node->add_attribute();
+    attribute->set_name(name);
+    for (int64_t value : values) attribute->add_ints(value);
+    attribute->set_type(7);
+  }
+
+ private:
+  proto::OnnxModel model_;
+};
+
+std::string OpsOf(const WeirGraph& graph) {
+  std::string ops;
+  for (const GraphNode& node : graph.nodes) absl::StrAppend(&ops, ops.empty() ? "" : " ", node.op);
+  return ops;
+}
+
+// Returns the operations of a model, or the error.
+std::string LoweredOps(const ModelBuilder& builder, std::map<std::string, int64_t> dims = {}) {
+  ImportOptions options;
+  options.dims = std::move(dims);
+  auto lowered = Lower(builder.model(), options);
+  return lowered.ok() ? OpsOf(lowered->graph) : std::string(lowered.status().message());
+}
+
+TEST(ImportModel, AMultilayerPerceptronBecomesAJobThatTrains) {
+  ModelBuilder builder;
+  builder.Input("x", Element::kF32, {"batch", "12"}).Output("logits");
+  builder.Weight("up.weight", {20, 12}).Weight("up.bias", {20}).Weight("down.weight", {20, 5});
+  ModelBuilder::Int(builder.Node("Gemm", {"x", "up.weight", "up.bias"}, "h"), "transB", 1);
+  builder.Node("Relu", {"h"}, "r");
+  builder.Node("MatMul", {"r", "down.weight"}, "logits");
+  ImportOptions options;
+  options.loss = "cross_entropy";
+  options.dims["batch"] = 7;
+  auto imported = ImportModel(builder.model(), options);
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  const proto::Function& main = imported->job.graph().function(0);
+  ASSERT_EQ(main.input_size(), 2);
+  EXPECT_TRUE(absl::StartsWith(main.input(0).type(), "f32[batch, ")) << main.input(0).type();
+  EXPECT_EQ(main.input(1).type(), "i32[batch]") << "the loss gives the targets the batch";
+  EXPECT_EQ(main.output(0), "loss");
+  EXPECT_TRUE(main.parameter(0).decay());
+  EXPECT_FALSE(main.parameter(1).decay());
+  EXPECT_EQ(imported->names, (std::vector<std::string>{"up.weight", "up.bias", "down.weight"}));
+
+  TemporaryFolder folder;
+  const std::string path = folder.path() + "/w.safetensors";
+  ASSERT_TRUE(WriteWeights(*imported, {}, path).ok());
+  auto reader = store::SafetensorsReader::Open(path);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_EQ((*reader)->tensors().at("up.weight").shape, (Shape{20, 12}));
+}
+
+TEST(ImportModel, ShapesThatTheModelComputesAreFolded) {
+  ModelBuilder builder;
+  builder.Input("x", Element::kF32, {"batch", "sequence", "8"}).Output("y");
+  builder.Integers("zero", {0})
+      .Integers("one", {1})
+      .Integers("heads", {2, 4})
+      .Integers("axes", {0});
+  builder.Node("Shape", {"x"}, "shape");
+  builder.Node("Gather", {"shape", "zero"}, "b");
+  builder.Node("Gather", {"shape", "one"}, "s");
+  ModelBuilder::Int(builder.Node("Concat", {"b", "s", "heads"}, "to"), "axis", 0);
+  builder.Node("Reshape", {"x", "to"}, "y");
+  EXPECT_EQ(LoweredOps(builder, {{"batch", 3}, {"sequence", 5}}), "reshape");
+}
+
+// softmax(q k^T / 2 + mask) v, for [b, s, heads, d] in x.
+ModelBuilder AttentionModel(bool causal) {
+  ModelBuilder builder;
+  builder.Input("x", Element::kF32, {"3", "5", "2", "4"}).Output("y").Number("half", 0.5f);
+  for (const char* name : {"q", "k", "v"})
+    ModelBuilder::Ints(builder.Node("Transpose", {"x"}, name), "perm", {0, 2, 1, 3});
+  ModelBuilder::Ints(builder.Node("Transpose", {"k"}, "kt"), "perm", {0, 1, 3, 2});
+  builder.Node("MatMul", {"q", "kt"}, "scores");
+  builder.Node("Mul", {"scores", "half"}, "scaled");
+  proto::OnnxTensor* mask = builder.graph()->add_initializer();
+  mask->set_name("mask");
+  mask->set_type(static_cast<int>(Element::kBool));
+  for (int64_t size : {1, 1, 5, 5}) mask->add_dims(size);
+  for (int i = 0; i < 25; ++i) mask->add_ints(i % 5 > i / 5 || (!causal && i == 10) ? 1 : 0);
+  builder.Number("hidden", -INFINITY);
+  builder.Node("Where", {"mask", "hidden", "scaled"}, "masked");
+  builder.Node("Softmax", {"masked"}, "p");
+  builder.Node("MatMul", {"p", "v"}, "o");
+  ModelBuilder::Ints(builder.Node("Transpose", {"o"}, "y"), "perm", {0, 2, 1, 3});
+  return builder;
+}
+
+TEST(ImportModel, AttentionUnderTheCausalMaskIsOneOperationWithoutTransposes) {
+  ImportOptions options;
+  const ModelBuilder builder = AttentionModel(true);
+  auto lowered = Lower(builder.model(), options);
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  ASSERT_EQ(OpsOf(lowered->graph), "attention");
+  EXPECT_TRUE(lowered->graph.nodes[0].attrs.Bool("causal"));
+  EXPECT_EQ(lowered->graph.nodes[0].attrs.Real("scale"), 0.5);
+}
+
+TEST(ImportModel, AttentionUnderAnotherMaskStaysInParts) {
+  const std::string ops = LoweredOps(AttentionModel(false));
+  EXPECT_TRUE(absl::StrContains(ops, "softmax")) << ops;
+  EXPECT_FALSE(absl::StrContains(ops, "attention")) << ops;
+}
+
+TEST(ImportModel, AllThatIsMissingIsNamedAtOnce) {
+  ModelBuilder builder;
+  builder.Input("x", Element::kF32, {"3"}).Output("y");
+  builder.Node("Hardmax", {"x"}, "a");
+  builder.Node("TopK", {"a"}, "b");
+  builder.Node("TopK", {"a"}, "c");
+  builder.Node("Relu", {"x"}, "y");
+  const std::string error = LoweredOps(builder);
+  for (const char* part : {"W0833", "node /a (Hardmax)", "node /b and 1 more (TopK)", "weir ops"})
+    EXPECT_TRUE(absl::StrContains(error, part)) << part << " in " << error;
+}
+
+TEST(ImportModel, OpenDimensionsAreAskedForTogether) {
+  ModelBuilder builder;
+  builder.Input("x", Element::kF32, {"batch", "sequence"}).Output("y");
+  builder.Node("Relu", {"x"}, "y");
+  const std::string error = LoweredOps(builder);
+  for (const char* part : {"W0834", "--dim \"batch=8\" --dim \"sequence=8\""})
+    EXPECT_TRUE(absl::StrContains(error, part)) << part << " in " << error;
+  EXPECT_TRUE(absl::StrContains(LoweredOps(builder, {{"batch", 1}, {"sequence", 2}, {"length", 3}}),
+                                "W0834"));
+}
+
+TEST(ImportModel, CyclesAndUnknownNamesAreRefused) {
+  ModelBuilder builder;
+  builder.Input("x", Element::kF32, {"3"}).Output("y");
+  builder.Node("Add", {"x", "y"}, "z");
+  builder.Node("Relu", {"z"}, "y");
+  EXPECT_TRUE(absl::StrContains(LoweredOps(builder), "W0835")) << LoweredOps(builder);
+}
+
+TEST(ImportModel, HugeConstantsAreRefusedBeforeTheyAreMade) {
+  ModelBuilder builder;
+  builder.Input("x", Element::kF32, {"3"}).Output("y");
+  builder.Integers("shape", {1 << 20, 1 << 20, 1 << 20});
+  builder.Node("ConstantOfShape", {"shape"}, "c");
+  builder.Node("Add", {"x", "c"}, "y");
+  EXPECT_TRUE(absl::StrContains(LoweredOps(builder), "at most")) << LoweredOps(builder);
+}
+
+TEST(ImportModel, FunctionsOfTheFileStandInThePlacesOfTheirCalls) {
+  ModelBuilder builder;
+  builder.Input("x", Element::kF32, {"3"}).Output("y");
+  proto::OnnxFunction* function = builder.mutable_model()->add_function();
+  function->set_name("Twice");
+  function->set_domain("local");
+  function->add_input("a");
+  function->add_output("b");
+  proto::OnnxNode* inner = function->add_node();
+  inner->set_op("Elu");
+  inner->add_input("a");
+  inner->add_output("t");
+  proto::OnnxAttribute* alpha = inner->add_attribute();
+  alpha->set_name("alpha");
+  alpha->set_reference("strength");
+  inner = function->add_node();
+  inner->set_op("Add");
+  inner->add_input("t");
+  inner->add_input("t");
+  inner->add_output("b");
+  proto::OnnxNode* call = builder.Node("Twice", {"x"}, "y");
+  call->set_domain("local");
+  proto::OnnxAttribute* strength = call->add_attribute();
+  strength->set_name("strength");
+  strength->set_f(0.25f);
+  auto lowered = Lower(builder.model(), {});
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  ASSERT_EQ(OpsOf(lowered->graph), "elu add");
+  EXPECT_EQ(lowered->graph.nodes[0].attrs.Real("alpha"), 0.25);
+
+  inner = function->add_node();
+  inner->set_op("Twice");
+  inner->set_domain("local");
+  inner->add_input("a");
+  inner->add_output("c");
+  EXPECT_TRUE(absl::StrContains(LoweredOps(builder), "W0835")) << "a function that calls itself";
+}
+
+// ---- files
+
+TEST(ModelFile, DamagedAndHugeFilesAreRefused) {
+  EXPECT_TRUE(absl::StrContains(ParseModel("not a model", "m").status().message(), "W0830"));
+  EXPECT_TRUE(absl::StrContains(ParseModel("", "m").status().message(), "W0830"));
+  // Empty nodes: two bytes each, and a message each.
+  std::string nodes;
+  for (int i = 0; i < kMessagesMax + 1; ++i) nodes += std::string("\x0a\x00", 2);
+  std::string model = "\x3a";
+  for (uint64_t length = nodes.size();; length >>= 7) {
+    model += static_cast<char>(length < 0x80 ? length : (length & 0x7f) | 0x80);
+    if (length < 0x80) break;
+  }
+  const std::string error(ParseModel(model + nodes, "m").status().message());
+  EXPECT_TRUE(absl::StrContains(error, "W0830")) << error;
+}
+
+proto::OnnxTensor External(const std::string& location, const std::string& offset = "0") {
+  proto::OnnxTensor tensor;
+  tensor.add_dims(2);
+  tensor.set_type(static_cast<int>(Element::kF32));
+  tensor.set_place(1);
+  for (const auto& [key, value] : {std::pair{"location", location}, {"offset", offset}}) {
+    proto::OnnxEntry* entry = tensor.add_external();
+    entry->set_key(key);
+    entry->set_value(value);
+  }
+  return tensor;
+}
+
+TEST(ModelFile, ElementsInOtherFilesStayInTheFolderOfTheModel) {
+  TemporaryFolder outside, folder;
+  const float values[] = {1, 2, 3};
+  for (const std::string& path : {outside.path(), folder.path()})
+    std::ofstream(path + "/data", std::ios::binary)
+        .write(reinterpret_cast<const char*>(values), sizeof(values));
+  const ExternalFiles files{folder.path()};
+  auto read = Decode(External("data", "4"), files, 100, "w");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->reals, (std::vector<float>{2, 3}));
+  std::filesystem::create_symlink(outside.path() + "/data", folder.path() + "/link");
+  const std::string other =
+      "../" + std::filesystem::path(outside.path()).filename().string() + "/data";
+  for (const std::string& location :
+       {other, outside.path() + "/data", std::string("link"), std::string()}) {
+    const auto refused = Decode(External(location), files, 100, "w");
+    EXPECT_TRUE(absl::StrContains(refused.status().message(), "W0832"))
+        << location << ": " << refused.status();
+  }
+  EXPECT_TRUE(absl::StrContains(Decode(External("data", "8"), files, 100, "w").status().message(),
+                                "W0832"));
+  EXPECT_TRUE(absl::StrContains(Decode(External("data", "-4"), files, 100, "w").status().message(),
+                                "W0832"));
+  EXPECT_EQ(Decode(External("none"), files, 100, "w").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(ModelFile, ShapesThatDoNotFitTheElementsAreRefused) {
+  proto::OnnxTensor tensor;
+  tensor.set_type(static_cast<int>(Element::kF32));
+  for (int i = 0; i < 8; ++i) tensor.add_dims(int64_t{1} << 20);
+  EXPECT_TRUE(absl::StrContains(Decode(tensor, {}, 100, "w").status().message(), "W0831"));
+  tensor.clear_dims();
+  tensor.add_dims(-1);
+  EXPECT_TRUE(absl::StrContains(Decode(tensor, {}, 100, "w").status().message(), "W0831"));
+  tensor.set_dims(0, 3);
+  tensor.add_floats(1);
+  EXPECT_TRUE(absl::StrContains(Decode(tensor, {}, 100, "w").status().message(), "W0831"));
+}
+
+}  // namespace
+}  // namespace weir::onnx

@@ -1,0 +1,229 @@
+// Translations of reductions, norms, softmax and losses.
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "tools/onnx/shapes.h"
+#include "tools/onnx/translation.h"
+
+namespace weir::onnx {
+namespace {
+
+using Sizes = std::vector<int64_t>;
+using Axes = Translation::Axes;
+
+// Reduces by an operation of Weir over the axes of the node.
+ValueId Reduced(Translation& t, const std::string& op, ValueId x) {
+  const ReducedAxes axes = AxesOfReduction(t, t.rank(x));
+  if (!t.ok() || axes.none || axes.axes.empty()) return x;
+  return t.Reduce(op, x, axes.axes, axes.keep ? Axes::kKept : Axes::kDropped);
+}
+
+void Finish(Translation& t, ValueId y) {
+  if (t.ok() && t.Has(0) && y == t.input(0).value) return t.ResultInput(0, 0);
+  t.Result(y);
+}
+
+void ReduceSum(Translation& t) { Finish(t, Reduced(t, "reduce_sum", t.X(0))); }
+void ReduceMean(Translation& t) { Finish(t, Reduced(t, "reduce_mean", t.X(0))); }
+void ReduceMax(Translation& t) { Finish(t, Reduced(t, "reduce_max", t.X(0))); }
+void ReduceMin(Translation& t) {
+  t.Result(t.Scaled(Reduced(t, "reduce_max", t.Scaled(t.X(0), -1)), -1));
+}
+void ReduceL1(Translation& t) { t.Result(Reduced(t, "reduce_sum", t.Add("abs", {t.X(0)}))); }
+void ReduceSumSquare(Translation& t) {
+  t.Result(Reduced(t, "reduce_sum", t.Add("square", {t.X(0)})));
+}
+void ReduceL2(Translation& t) {
+  t.Result(t.Add("sqrt", {Reduced(t, "reduce_sum", t.Add("square", {t.X(0)}))}));
+}
+void ReduceLogSum(Translation& t) { t.Result(t.Add("log", {Reduced(t, "reduce_sum", t.X(0))})); }
+
+// log(sum(exp(x))) = m + log(sum(exp(x - m))), where m is the largest x.
+void ReduceLogSumExp(Translation& t) {
+  const ValueId x = t.X(0);
+  const ReducedAxes axes = AxesOfReduction(t, t.rank(x));
+  if (!t.ok()) return;
+  if (axes.none || axes.axes.empty()) return t.ResultInput(0, 0);
+  const ValueId largest = t.Reduce("reduce_max", x, axes.axes, Axes::kKept);
+  const ValueId sum =
+      t.Reduce("reduce_sum", t.Add("exp", {t.Add("sub", {x, largest})}), axes.axes, Axes::kKept);
+  const ValueId y = t.Add("add", {largest, t.Add("log", {sum})});
+  Sizes to;
+  for (int d = 0; t.ok() && d < t.rank(y); ++d) {
+    const bool reduced = std::count(axes.axes.begin(), axes.axes.end(), d) > 0;
+    if (axes.keep || !reduced) to.push_back(t.shape(y)[d]);
+  }
+  t.Result(t.Reshape(y, to));
+}
+
+// Mean over all places after the channels.
+void GlobalAveragePool(Translation& t) {
+  const ValueId x = t.X(0);
+  if (t.ok() && t.rank(x) < 3) return t.Fail("an operand without places");
+  std::vector<int64_t> places(std::max(t.rank(x) - 2, 0));
+  std::iota(places.begin(), places.end(), 2);
+  const bool max = t.node().op() == "GlobalMaxPool";
+  t.Result(t.Reduce(max ? "reduce_max" : "reduce_mean", x, places, Axes::kKept));
+}
+
+void Softmax(Translation& t) {
+  const ValueId x = t.X(0);
+  const int axis = t.Axis(t.Int("axis", -1), t.rank(x));
+  t.Result(t.FromLast(t.Add("softmax", {t.ToLast(x, axis)}), axis));
+}
+
+// x - m - log(sum(exp(x - m))), where m is the largest x.
+ValueId LogSoftmax(Translation& t, ValueId x, int axis) {
+  const std::vector<int64_t> axes = {axis};
+  const ValueId lowered = t.Add("sub", {x, t.Reduce("reduce_max", x, axes, Axes::kKept)});
+  const ValueId sum = t.Reduce("reduce_sum", t.Add("exp", {lowered}), axes, Axes::kKept);
+  return t.Add("sub", {lowered, t.Add("log", {sum})});
+}
+
+void LogSoftmaxRow(Translation& t) {
+  const ValueId x = t.X(0);
+  const int axis = t.Axis(t.Int("axis", -1), t.rank(x));
+  t.Result(LogSoftmax(t, x, axis));
+}
+
+// Over the last dimensions, from `axis` on, as one.
+void LayerNormalization(Translation& t) {
+  const ValueId x = t.X(0), gamma = t.X(1);
+  const ValueId beta = t.Has(2) ? t.X(2) : -1;
+  const int axis = t.Axis(t.Int("axis", -1), t.rank(x));
+  if (!t.ok()) return;
+  const Sizes shape = t.shape(x);
+  const int64_t width = Count({shape.begin() + axis, shape.end()});
+  Sizes folded(shape.begin(), shape.begin() + axis);
+  folded.push_back(width);
+  std::vector<ValueId> operands = {t.Reshape(x, folded), t.Reshape(gamma, {width})};
+  if (beta >= 0) operands.push_back(t.Reshape(beta, {width}));
+  const int results = t.node().output_size() > 1 ? 3 : 1;
+  const auto y = t.AddAll("layer_norm", operands, {{"epsilon", t.Real("epsilon", 1e-5)}}, results);
+  t.Result(t.Reshape(y[0], shape));
+  Sizes statistic = shape;
+  std::fill(statistic.begin() + axis, statistic.end(), 1);
+  for (int i = 1; t.ok() && i < t.node().output_size(); ++i)
+    t.Result(i, t.Reshape(y[i], statistic));
+}
+
+void RmsNormalization(Translation& t) {
+  const ValueId x = t.X(0), gamma = t.X(1);
+  const int axis = t.Axis(t.Int("axis", -1), t.rank(x));
+  if (!t.ok()) return;
+  const Sizes shape = t.shape(x);
+  const int64_t width = Count({shape.begin() + axis, shape.end()});
+  Sizes folded(shape.begin(), shape.begin() + axis);
+  folded.push_back(width);
+  const ValueId y = t.Add("rms_norm", {t.Reshape(x, folded), t.Reshape(gamma, {width})},
+                          {{"epsilon", t.Real("epsilon", 1e-5)}});
+  t.Result(t.Reshape(y, shape));
+}
+
+// (x - mean) / sqrt(variance + epsilon) over axes, which stay.
+ValueId Standardized(Translation& t, ValueId x, const std::vector<int64_t>& axes, double epsilon) {
+  const ValueId centred = t.Add("sub", {x, t.Reduce("reduce_mean", x, axes, Axes::kKept)});
+  const ValueId variance = t.Reduce("reduce_mean", t.Add("square", {centred}), axes, Axes::kKept);
+  return t.Add("mul", {centred, t.Add("rsqrt", {t.Plus(variance, epsilon)})});
+}
+
+// A number per channel, for a tensor [n, channels, ...].
+ValueId PerChannel(Translation& t, int i, int rank) {
+  const ValueId x = t.X(i);
+  if (!t.ok()) return -1;
+  Sizes to(std::max(rank - 1, 1), 1);
+  to[0] = Count(t.shape(x));
+  return t.Reshape(x, to);
+}
+
+void InstanceNormalization(Translation& t) {
+  const ValueId x = t.X(0);
+  if (t.ok() && t.rank(x) < 3) return t.Fail("an operand without places");
+  std::vector<int64_t> places(std::max(t.rank(x) - 2, 0));
+  std::iota(places.begin(), places.end(), 2);
+  const ValueId y = Standardized(t, x, places, t.Real("epsilon", 1e-5));
+  t.Result(
+      t.Add("add", {t.Add("mul", {y, PerChannel(t, 1, t.rank(x))}), PerChannel(t, 2, t.rank(x))}));
+}
+
+void GroupNormalization(Translation& t) {
+  const ValueId x = t.X(0);
+  const int64_t groups = t.Int("num_groups", 0);
+  if (!t.ok()) return;
+  const Sizes shape = t.shape(x);
+  if (shape.size() < 2 || groups < 1 || shape[1] % groups != 0)
+    return t.Fail("channels in num_groups groups");
+  const ValueId cut = t.Reshape(x, {shape[0], groups, Count(shape) / (shape[0] * groups)});
+  const ValueId y = t.Reshape(Standardized(t, cut, {2}, t.Real("epsilon", 1e-5)), shape);
+  t.Result(
+      t.Add("add", {t.Add("mul", {y, PerChannel(t, 1, t.rank(x))}), PerChannel(t, 2, t.rank(x))}));
+}
+
+// The statistics are those of the file: (x - mean) * (scale / sqrt(variance + epsilon)) + bias.
+void BatchNormalization(Translation& t) {
+  if (t.Int("training_mode", 0) != 0 || t.node().output_size() > 1)
+    return t.Fail("statistics of the batch; Weir has no batch normalisation in training yet");
+  const ValueId x = t.X(0);
+  const int rank = t.rank(x);
+  const ValueId scale = PerChannel(t, 1, rank), bias = PerChannel(t, 2, rank),
+                mean = PerChannel(t, 3, rank);
+  const ValueId inverse = t.Add("rsqrt", {t.Plus(PerChannel(t, 4, rank), t.Real("epsilon", 1e-5))});
+  const ValueId centred = t.Add("sub", {x, mean});
+  t.Result(t.Add("add", {t.Add("mul", {centred, t.Add("mul", {scale, inverse})}), bias}));
+}
+
+void MeanVarianceNormalization(Translation& t) {
+  const ValueId x = t.X(0);
+  std::vector<int64_t> axes = t.HasAttr("axes") ? t.Ints("axes") : std::vector<int64_t>{0, 2, 3};
+  for (int64_t& axis : axes) axis = t.Axis(axis, t.rank(x));
+  t.Result(Standardized(t, x, axes, 1e-9));
+}
+
+// Scores [n, classes, places...] and labels [n, places...].
+void SoftmaxCrossEntropyLoss(Translation& t) {
+  if (t.Has(2)) return t.Fail("weights of classes");
+  if (t.HasAttr("ignore_index"))
+    return t.Fail("ignore_index; Weir has no targets that the loss ignores yet");
+  const ValueId x = t.X(0), labels = t.Any(1);
+  if (t.ok() && t.rank(x) < 2) return t.Fail("scores without classes");
+  const ValueId losses = t.Add("softmax_cross_entropy", {t.ToLast(x, 1), labels});
+  const std::string reduction = t.Str("reduction", "mean");
+  if (reduction == "none") {
+    t.Result(losses);
+  } else if (reduction == "mean" || reduction == "sum") {
+    t.Result(t.Reduce(absl::StrCat("reduce_", reduction), losses, {}, Axes::kDropped));
+  } else {
+    return t.Fail(absl::StrCat("reduction \"", reduction, "\""));
+  }
+  if (t.node().output_size() > 1) t.Result(1, LogSoftmax(t, x, 1));
+}
+
+}  // namespace
+
+std::vector<Row> ReductionRows() {
+  return {
+      {"ReduceSum", 1, ReduceSum},
+      {"ReduceMean", 1, ReduceMean},
+      {"ReduceMax", 1, ReduceMax},
+      {"ReduceMin", 1, ReduceMin},
+      {"ReduceL1", 1, ReduceL1},
+      {"ReduceL2", 1, ReduceL2},
+      {"ReduceSumSquare", 1, ReduceSumSquare},
+      {"ReduceLogSum", 1, ReduceLogSum},
+      {"ReduceLogSumExp", 1, ReduceLogSumExp},
+      {"GlobalAveragePool", 1, GlobalAveragePool},
+      {"GlobalMaxPool", 1, GlobalAveragePool},
+      {"Softmax", 13, Softmax},
+      {"LogSoftmax", 13, LogSoftmaxRow},
+      {"LayerNormalization", 17, LayerNormalization},
+      {"RMSNormalization", 23, RmsNormalization},
+      {"InstanceNormalization", 6, InstanceNormalization},
+      {"GroupNormalization", 21, GroupNormalization},
+      {"BatchNormalization", 9, BatchNormalization},
+      {"MeanVarianceNormalization", 9, MeanVarianceNormalization},
+      {"SoftmaxCrossEntropyLoss", 12, SoftmaxCrossEntropyLoss},
+  };
+}
+
+}  // namespace weir::onnx

@@ -1,0 +1,222 @@
+#include "tools/onnx/weir_graph.h"
+
+#include <map>
+#include <set>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "ops/defs/op_def.h"
+#include "ops/defs/type_text.h"
+#include "runtime/base/status.h"
+
+namespace weir::onnx {
+namespace {
+
+sbp::TensorType TypeOf(DType dtype, const std::vector<int64_t>& shape) {
+  sbp::TensorType type{dtype, {}};
+  for (int64_t size : shape) type.dims.push_back({absl::StrCat("n", size), size, 1});
+  return type;
+}
+
+// Hands out names that are not taken yet.
+class NameTable {
+ public:
+  std::string Take(const std::string& wanted) {
+    const std::string plain = wanted.empty() ? "value" : wanted;
+    std::string name = plain;
+    for (int& n = next_[plain]; !taken_.insert(name).second;)
+      name = absl::StrCat(plain, "_", ++n + 1);
+    return name;
+  }
+
+ private:
+  std::set<std::string> taken_;
+  std::map<std::string, int> next_;
+};
+
+class GraphPrinter {
+ public:
+  explicit GraphPrinter(const WeirGraph& graph) : graph_(graph), names_(graph.values.size()) {}
+
+  PrintedGraph Print(const std::string& name, const std::vector<GraphOutput>& outputs) {
+    printed_.graph.set_name(name);
+    printed_.graph.set_main("main");
+    main_ = printed_.graph.add_function();
+    main_->set_name("main");
+    // Names that others refer to are taken first.
+    for (const GraphInput& input : graph_.inputs)
+      names_[input.value] = table_.Take(PlainName(input.name));
+    for (const GraphOutput& output : outputs)
+      names_[output.value] = table_.Take(PlainName(output.name));
+    AddInputs();
+    AddParameters();
+    for (const GraphNode& node : graph_.nodes) AddNode(node);
+    for (const GraphOutput& output : outputs) main_->add_output(names_[output.value]);
+    return std::move(printed_);
+  }
+
+ private:
+  std::string Item(int64_t size, const std::string& name) {
+    if (name.empty()) return absl::StrCat("_", ++dims_, "=", size);
+    if (known_.insert(name).second) {
+      proto::Dim* dim = printed_.graph.add_dim();
+      dim->set_name(name);
+      dim->set_size(size);
+    }
+    return name;
+  }
+
+  std::string Items(const std::vector<sbp::TensorDim>& dims,
+                    const std::vector<std::string>& names) {
+    std::vector<std::string> items;
+    for (size_t d = 0; d < dims.size(); ++d)
+      items.push_back(Item(dims[d].size, d < names.size() ? names[d] : ""));
+    return absl::StrJoin(items, ", ");
+  }
+
+  std::string TypeText(ValueId value, const std::vector<std::string>& names) {
+    const sbp::TensorType& type = graph_.values[value].type;
+    return absl::StrCat(weir::Name(type.dtype), "[", Items(type.dims, names), "]");
+  }
+
+  void AddInputs() {
+    for (const GraphInput& input : graph_.inputs) {
+      proto::TensorDecl* decl = main_->add_input();
+      decl->set_name(names_[input.value]);
+      decl->set_type(TypeText(input.value, input.dims));
+    }
+  }
+
+  void AddParameters() {
+    for (const GraphParameter& parameter : graph_.parameters) {
+      names_[parameter.value] = table_.Take(PlainName(parameter.name));
+      printed_.parameters.push_back(names_[parameter.value]);
+      proto::Parameter* added = main_->add_parameter();
+      added->set_name(names_[parameter.value]);
+      added->set_type(TypeText(parameter.value, {}));
+      if (parameter.trained && graph_.values[parameter.value].type.dims.size() >= 2)
+        added->set_decay(true);
+      if (!parameter.trained) added->set_frozen(true);
+    }
+  }
+
+  void AddNode(const GraphNode& node) {
+    proto::Node* added = main_->add_node();
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      std::string& name = names_[node.outputs[i]];
+      if (name.empty()) name = table_.Take(PlainName(node.name.empty() ? node.op : node.name));
+      if (i == 0) added->set_name(name);
+      if (node.outputs.size() > 1) added->add_output(name);
+    }
+    added->set_op(node.op);
+    for (ValueId input : node.inputs) added->add_input(names_[input]);
+    for (const auto& [name, value] : node.attrs.map()) {
+      proto::NamedAttr* attr = added->add_attr();
+      attr->set_name(name);
+      if (node.op == "reshape" && name == "to")
+        attr->mutable_value()->set_s(Items(graph_.values[node.outputs[0]].type.dims, {}));
+      else
+        SetValue(value, attr->mutable_value());
+    }
+  }
+
+  static void SetValue(const AttrValue& value, proto::Attr* attr) {
+    if (const auto* i = std::get_if<int64_t>(&value)) attr->set_i(*i);
+    if (const auto* f = std::get_if<double>(&value)) attr->set_f(*f);
+    if (const auto* b = std::get_if<bool>(&value)) attr->set_b(*b);
+    if (const auto* s = std::get_if<std::string>(&value)) attr->set_s(*s);
+    if (const auto* ints = std::get_if<std::vector<int64_t>>(&value)) {
+      proto::IntList* list = attr->mutable_ints();
+      for (int64_t item : *ints) list->add_values(item);
+    }
+  }
+
+  const WeirGraph& graph_;
+  std::vector<std::string> names_;  // of values
+  NameTable table_;
+  std::set<std::string> known_;  // dimensions of the table
+  int dims_ = 0;
+  PrintedGraph printed_;
+  proto::Function* main_ = nullptr;
+};
+
+}  // namespace
+
+ValueId WeirGraph::AddInput(const std::string& name, DType dtype, const std::vector<int64_t>& shape,
+                            std::vector<std::string> dims) {
+  const auto value = static_cast<ValueId>(values.size());
+  values.push_back({TypeOf(dtype, shape)});
+  inputs.push_back({value, name, std::move(dims)});
+  return value;
+}
+
+ValueId WeirGraph::AddParameter(GraphParameter parameter, const std::vector<int64_t>& shape) {
+  const auto value = static_cast<ValueId>(values.size());
+  if (parameter.constant != nullptr) constant_elements += parameter.constant->size();
+  values.push_back({TypeOf(DType::kF32, shape), -1, static_cast<int>(parameters.size())});
+  parameter.value = value;
+  parameters.push_back(std::move(parameter));
+  return value;
+}
+
+absl::StatusOr<std::vector<ValueId>> WeirGraph::AddNode(const std::string& name,
+                                                        const std::string& op,
+                                                        std::vector<ValueId> node_inputs,
+                                                        Attributes attrs, int num_outputs) {
+  WEIR_ASSIGN_OR_RETURN(const ops::OpDef* def, ops::OpRegistry::FindForUser(op, name));
+  Attributes checked = attrs;
+  WEIR_RETURN_IF_ERROR(ops::CheckSchema(def->schema, static_cast<int>(node_inputs.size()),
+                                        num_outputs, &checked, name));
+  std::vector<sbp::TensorType> types;
+  for (ValueId input : node_inputs) types.push_back(values[input].type);
+  WEIR_ASSIGN_OR_RETURN(const std::vector<sbp::TensorType> results,
+                        def->infer(ops::InferInput{checked, types, {}}));
+  const auto node = static_cast<int>(nodes.size());
+  std::vector<ValueId> outputs;
+  for (int i = 0; i < num_outputs; ++i) {
+    outputs.push_back(static_cast<ValueId>(values.size()));
+    values.push_back({TypeOf(results[i].dtype, results[i].shape()), node});
+  }
+  nodes.push_back({op, std::move(node_inputs), outputs, std::move(attrs), name});
+  return outputs;
+}
+
+std::vector<int64_t> WeirGraph::shape(ValueId value) const {
+  std::vector<int64_t> sizes;
+  for (const sbp::TensorDim& dim : values[value].type.dims) sizes.push_back(dim.size);
+  return sizes;
+}
+
+const GraphNode* WeirGraph::Producer(ValueId value, const std::string& op) const {
+  const int node = values[value].node;
+  return node >= 0 && nodes[node].op == op && nodes[node].outputs[0] == value ? &nodes[node]
+                                                                              : nullptr;
+}
+
+const Tensor* WeirGraph::ConstantOf(ValueId value) const {
+  const int parameter = values[value].parameter;
+  return parameter >= 0 ? parameters[parameter].constant.get() : nullptr;
+}
+
+std::string DimsOf(const std::vector<int64_t>& shape) {
+  return ops::DimsText(TypeOf(DType::kF32, shape).dims);
+}
+
+std::string PlainName(const std::string& name) {
+  std::string plain;
+  for (char c : name) {
+    if (absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.')
+      plain += c;
+    else if (!plain.empty())
+      plain += c == '/' ? '.' : '_';
+  }
+  return plain;
+}
+
+PrintedGraph Print(const WeirGraph& graph, const std::string& name,
+                   const std::vector<GraphOutput>& outputs) {
+  return GraphPrinter(graph).Print(name, outputs);
+}
+
+}  // namespace weir::onnx
