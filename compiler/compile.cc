@@ -83,6 +83,7 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
   PassContext context;
   context.stage_mesh = plan->stage_mesh;
   if (options.mode == PlanMode::kTrain) plan->updates = UpdateRateOf(job.training());
+  context.micro_batches = plan->micro_batches;
   context.micro_batches_per_update = plan->micro_batches * plan->updates.every;
   context.precision = plan->settings.training.precision;
   WEIR_ASSIGN_OR_RETURN(context.dims, ImportDims(job));
@@ -103,6 +104,8 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
               [&plan] { return CallsText(plan->module); }});
   passes.Add({"apply-precision", "parameters and activations to bf16, if the job asks", true,
               ApplyPrecision});
+  passes.Add({"compute-ahead", "what the micro-batches of a step know of all their data", true,
+              ComputeAhead});
   if (options.mode == PlanMode::kTrain) {
     passes.Add(
         {"differentiate", "a backward function for every model function", true, Differentiate});
@@ -128,21 +131,23 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
               [&plan](const PassContext&, Module* module) {
                 return BundleBoxings(plan->places, module);
               }});
-  passes.Add({"shape-stages", "what the ranks of each stage do together", true,
-              [&plan](const PassContext&, Module*) { return ShapeStages(plan.get()); },
-              [&plan] { return ToText(plan->stages); }});
   const PeakCosts defaults;
   const CostModel& costs = options.costs != nullptr ? *options.costs : defaults;
-  passes.Add({"solve-rhythm", "slots of registers, and the start of every act", true,
-              [&](const PassContext&, Module*) -> absl::Status {
-                if (options.rhythm != nullptr) {
-                  plan->rhythm = *options.rhythm;
+  if (!options.program_only) {
+    passes.Add({"shape-stages", "what the ranks of each stage do together", true,
+                [&plan](const PassContext&, Module*) { return ShapeStages(plan.get()); },
+                [&plan] { return ToText(plan->stages); }});
+    passes.Add({"solve-rhythm", "slots of registers, and the start of every act", true,
+                [&](const PassContext&, Module*) -> absl::Status {
+                  if (options.rhythm != nullptr) {
+                    plan->rhythm = *options.rhythm;
+                    return absl::OkStatus();
+                  }
+                  WEIR_ASSIGN_OR_RETURN(plan->rhythm, SolveRhythm(*plan, costs));
                   return absl::OkStatus();
-                }
-                WEIR_ASSIGN_OR_RETURN(plan->rhythm, SolveRhythm(*plan, costs));
-                return absl::OkStatus();
-              },
-              [&plan] { return ToText(plan->rhythm); }});
+                },
+                [&plan] { return ToText(plan->rhythm); }});
+  }
   WEIR_RETURN_IF_ERROR(passes.Run(context, &plan->module));
   plan->timings = passes.timings();
   plan->plan_id = PlanId(*plan);

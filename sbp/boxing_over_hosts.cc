@@ -201,7 +201,7 @@ class LevelsPlanner {
       (cut_.within_host[axis] ? within : between) *= mesh_.size(axis);
       combiner = view_.from.layout[axis].combiner;
     }
-    if (merges == 0 || combiner == Combiner::kMax || view_.type.dtype == DType::kI32) return true;
+    if (merges == 0 || combiner == Combiner::kMax || !IsReal(view_.type.dtype)) return true;
     if (merges > 1) return false;
     if (within == 1 || between == 1) return NumMerges(steps) == 1;
     return view_.type.dtype == DType::kF32 && are_neighbours && (within & (within - 1)) == 0 &&

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -53,6 +54,23 @@ TEST(CheckFed, EveryPlaceIsLookedAt) {
   std::vector<int32_t> negative(6, 0);
   negative[5] = -1;
   EXPECT_FALSE(Check(int64_t{1} << 31, negative).ok());
+}
+
+TEST(CheckFed, TheIgnoredValueAlonePassesOutsideTheRange) {
+  NoFeed feed;
+  PlanActor actor = Source(10);
+  actor.feed_ignored = -100;
+  std::vector<int32_t> values = {0, -100, 9, -100, -100, 3};
+  EXPECT_TRUE(CheckFed(feed, actor, 6, 1, values.data()).ok());
+  for (size_t at = 0; at < values.size(); ++at) {
+    for (const int32_t wrong : {10, -1, -99, -101}) {
+      std::vector<int32_t> spoilt = values;
+      spoilt[at] = wrong;
+      const std::string message(CheckFed(feed, actor, 6, 1, spoilt.data()).message());
+      EXPECT_THAT(message, HasSubstr("a value from 0 to 9 or the ignored value -100, an index"));
+      EXPECT_THAT(message, HasSubstr(absl::StrCat("found ", wrong)));
+    }
+  }
 }
 
 TEST(CheckFed, TheErrorNamesInputSamplePositionValueRangeAndReader) {

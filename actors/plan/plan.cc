@@ -137,7 +137,7 @@ absl::Status PlanReader::ReadSlice(const proto::TensorSliceProto& in, const char
                                    TensorSlice* out) {
   std::optional<DType> dtype = DTypeFromName(in.dtype());
   if (!dtype.has_value())
-    return Bad(code, where, "a dtype of f32, bf16, i32", absl::StrCat("'", in.dtype(), "'"));
+    return Bad(code, where, "a dtype of f32, bf16, i32, bool", absl::StrCat("'", in.dtype(), "'"));
   const int rank = in.shape_size();
   if (rank > kTensorRankMax || (in.offset_size() != 0 && in.offset_size() != rank) ||
       (in.global_shape_size() != 0 && in.global_shape_size() != rank)) {

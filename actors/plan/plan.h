@@ -101,6 +101,7 @@ struct PlanActor : Rate {
   TensorSlice feed_slice;
   int64_t feed_below = 0;   // values of an integer feed are from 0 to below this; 0: any
   std::string feed_reader;  // why, for people: "an index along dimension vocab of …"
+  std::optional<int64_t> feed_ignored;  // a value that an integer feed may have besides
   std::string function;
   ActorPhase phase = ActorPhase::kNone;
   QueueId queue{0};  // of the device

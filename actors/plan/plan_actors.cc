@@ -379,6 +379,7 @@ absl::Status PlanReader::CheckKind(const proto::ActorSpec& in, const std::string
   if (in.has_feed_range()) {
     out->feed_below = in.feed_range().below();
     out->feed_reader = in.feed_range().reader();
+    if (in.feed_range().has_ignored()) out->feed_ignored = in.feed_range().ignored();
     const bool integers = out->kind == ActorKind::kSource && out->feed_slice.dtype == DType::kI32;
     if (out->feed_below < 0 || (out->feed_below > 0 && !integers)) {
       return Bad("W0503", where, "a feed_range of 0 or more, and of a SOURCE of i32 only",

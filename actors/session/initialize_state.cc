@@ -34,6 +34,7 @@ void Store(const TensorSlice& slice, void* memory, int64_t element, float value)
     case DType::kF32: static_cast<float*>(memory)[element] = value; break;
     case DType::kBF16: static_cast<BFloat16*>(memory)[element] = ToBFloat16(value); break;
     case DType::kI32: static_cast<int32_t*>(memory)[element] = static_cast<int32_t>(value); break;
+    case DType::kBool: static_cast<uint8_t*>(memory)[element] = value != 0; break;
   }
 }
 

@@ -53,6 +53,9 @@ absl::StatusOr<std::unique_ptr<VirtualRun>> VirtualRun::Create(std::vector<Plan>
   for (const Plan& plan : run->plans_) WEIR_RETURN_IF_ERROR(CheckCertificate(plan));
   if (!options.ways) options.ways = [](RankId, RankId) { return TimeNetwork::Way(); };
   run->network_ = std::make_unique<TimeNetwork>(&run->clock_, options.ways);
+  run->images_ = options.images;
+  run->loose_.insert(options.loose.begin(), options.loose.end());
+  run->stands_for_ = std::move(options.stands_for);
   run->network_->SetImages(std::move(options.images));
   run->network_->SetLoose(std::move(options.loose));
   const bool measured = options.work == TimeDevice::Work::kMeasured;
@@ -103,8 +106,21 @@ absl::Status VirtualRun::WriteTrace(const std::string& path) const {
 }
 
 absl::Status VirtualRun::WriteTrace(std::ostream& out) const {
-  const trace::TracedJob job = MakeTracedJob(ranks_, /*first_step=*/0, TickScale());
+  trace::TracedJob job = MakeTracedJob(ranks_, /*first_step=*/0, TickScale());
+  TellClasses(&job);
   return weir::trace::WriteTrace(job, weir::trace::TraceBeginNs(job), out);
+}
+
+void VirtualRun::TellClasses(trace::TracedJob* job) const {
+  for (trace::TracedRank& rank : job->ranks) {
+    if (const auto of = stands_for_.find(rank.rank); of != stands_for_.end())
+      rank.stands_for = of->second;
+    for (trace::TracedRegister& r : rank.registers) {
+      if (!r.crosses_ranks) continue;
+      r.on_time = loose_.contains(r.edge);
+      if (const auto image = images_.find(r.edge); image != images_.end()) r.edge = image->second;
+    }
+  }
 }
 
 }  // namespace weir::actors

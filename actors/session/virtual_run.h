@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <ostream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@
 #include "actors/engine/time_engine.h"
 #include "actors/plan/plan.h"
 #include "runtime/base/ids.h"
+#include "runtime/base/rank_ranges.h"
+#include "runtime/trace/trace_file.h"
 
 namespace weir::actors {
 
@@ -37,6 +40,9 @@ struct VirtualRunOptions {
   std::map<EdgeId, EdgeId> images;
   // Edges whose other end has no representative here (TimeNetwork::SetLoose).
   std::vector<EdgeId> loose;
+  // The class of ranks that each representative stands for, itself included. A trace tells these
+  // classes. Empty: each rank stands for itself.
+  std::map<RankId, RankRanges> stands_for;
   int64_t trace_capacity = 1;  // acts kept per rank, at least 1
 
   // Runs kernels on this machine, one act at a time, and takes their time for virtual time.
@@ -77,8 +83,13 @@ class VirtualRun {
 
  private:
   VirtualRun() = default;
+  // Tells a trace which ranks stand for which, and where their messages end.
+  void TellClasses(trace::TracedJob* job) const;
 
   std::vector<Plan> plans_;
+  std::map<EdgeId, EdgeId> images_;
+  std::set<EdgeId> loose_;
+  std::map<RankId, RankRanges> stands_for_;
   ManualClock clock_;
   std::unique_ptr<TimeNetwork> network_;
   std::vector<std::unique_ptr<TimeDevice>> devices_;

@@ -27,6 +27,10 @@ struct KernelUse {
 // The two levels of links: two ranks share a host, or they do not.
 enum class LinkLevel : uint8_t { kWithinHost, kBetweenHosts };
 
+// Who shares a link: a pair of devices has a link of its own, a device has one way out and one way
+// in, or the devices of a host share one way out and one way in.
+enum class LinkSharing : uint8_t { kPair, kDevice, kHost };
+
 class CostModel {
  public:
   virtual ~CostModel() = default;
@@ -38,6 +42,8 @@ class CostModel {
   // reader of the message may begin. A credit takes as long on its way back.
   virtual int64_t LatencyNs(LinkLevel level, int64_t bytes) const = 0;
   virtual LinkLevel LevelBetween(RankId rank, RankId other) const = 0;
+  // Messages that share a link pass one after another.
+  virtual LinkSharing SharingOf(LinkLevel) const { return LinkSharing::kPair; }
 };
 
 // A device described by its peaks: a kernel takes the longer of its arithmetic and its memory

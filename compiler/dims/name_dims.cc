@@ -69,6 +69,15 @@ constexpr Role kRoles[] = {
     {"rms_norm", 0, -1, "hidden", nullptr},
     {"embedding", 0, 1, "hidden", nullptr},
     {"embedding", 0, 0, "vocab", nullptr},
+    {"conv", 0, 1, "channels", nullptr},
+    {"conv", 0, 2, "time", nullptr, 3},
+    {"conv", 0, 2, "height", nullptr, 4},
+    {"conv", 0, 3, "width", nullptr, 4},
+    {"conv", 1, 2, "kernel", nullptr, 3},
+    {"conv", 1, 2, "kernel_height", nullptr, 4},
+    {"conv", 1, 3, "kernel_width", nullptr, 4},
+    {"normalize", 0, 1, "groups", nullptr, 5},
+    {"normalize", 0, 2, "group_channels", nullptr, 5},
 };
 
 // A dimension that is a product of heads and more is the dimension of heads for a rule. Any other

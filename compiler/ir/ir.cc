@@ -27,6 +27,12 @@ int Function::ArgOf(ops::ValueId value) const {
   return -1;
 }
 
+size_t Function::ActivationsBefore(int arg) const {
+  return static_cast<size_t>(std::count_if(args.begin(), args.begin() + arg, [](const Arg& before) {
+    return before.kind != ArgKind::kParameter;
+  }));
+}
+
 bool Function::IsFrozen(int arg) const {
   const auto frozen = [arg](const ParameterInfo& parameter) {
     return parameter.arg == arg && parameter.frozen;

@@ -56,12 +56,13 @@ enum class ArgKind : uint8_t {
 };
 
 // The values are integers from 0 to below `below`, because an op reads them as indices or the graph
-// declares the range.
+// declares the range. All readers ignore the value `ignored`, which may lie outside.
 struct IndexRange {
   int64_t below = 0;
   // The reader that sets `below`, for people: "an index along dimension vocab of …".
   std::string reader;
   bool of_rows = false;  // some reader looks up rows of a table: the values are tokens
+  std::optional<int64_t> ignored = {};
 };
 
 struct Arg {
@@ -114,6 +115,8 @@ struct Function {
   int ProducerOf(ops::ValueId value) const;
   int ArgOf(ops::ValueId value) const;  // -1: none
   bool IsFrozen(int arg) const;         // whether argument `arg` is a frozen parameter
+  // Returns the number of arguments before `arg` that are no parameters.
+  size_t ActivationsBefore(int arg) const;
 };
 
 // Returns one function as stable text, for dumps and golden tests.
@@ -147,6 +150,11 @@ struct ModelFunction {
   int weight_gradient = -1;  // -1: not split
   std::vector<BackwardArg> weight_gradient_args;
   std::vector<int> weight_gradient_results;  // as backward_results
+  // The function that the pass compute-ahead took out of `forward`: what a call computes from data
+  // once a step, before any micro-batch. Its arguments are these arguments of `forward`; its
+  // results are the last arguments of `forward`. -1: none.
+  int ahead = -1;
+  std::vector<int> ahead_args;
 };
 
 // The model's use of an input that data feeds.
@@ -161,6 +169,9 @@ struct ModelValue {
   int call = -1;  // the call that produces it, or -1: fed by data under `name`
   int result = 0;
   InputUse use = {};  // only for a value that data feeds
+  // The call that computes the value once a step from data, as result `result` of
+  // ModelFunction::ahead; `call` is -1 then. -1: another value.
+  int ahead_of = -1;
 };
 
 // A weight of the model. Several calls may read it.

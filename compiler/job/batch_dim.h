@@ -13,9 +13,9 @@
 namespace weir::compiler {
 
 // Returns a name of `dims`, the dimension table of the job's graph. kInvalidArgument:
-// `training.batch_dim` names no dimension of the table (W0436), or `training.batch_dim` is empty
-// and the inputs of `main` do not share a first dimension of the table (W0904), or there is no
-// `main` (W0410).
+// `training.batch_dim` names no dimension of the table or one that no input of `main` has (W0436),
+// or `training.batch_dim` is empty and the inputs of `main` do not share a first dimension of the
+// table (W0904), or there is no `main` (W0410).
 absl::StatusOr<std::string> BatchDim(const proto::Job& job, const ops::DimTable& dims);
 
 // Returns the error (W0410) for a graph whose `main` names no function.

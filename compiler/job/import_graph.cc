@@ -578,8 +578,9 @@ absl::StatusOr<std::map<std::string, sbp::TensorDim>> ImportDims(const proto::Jo
     return Rejected({"W0434", "training.micro_batches", "between 1 and 1000000",
                      absl::StrCat(micro_batches), ""});
   }
-  if (micro_batches > 1) {
+  if (micro_batches > 1 || !job.training().batch_dim().empty()) {
     WEIR_ASSIGN_OR_RETURN(const std::string batch, BatchDim(job, dims));
+    if (micro_batches <= 1) return dims;
     auto it = dims.find(batch);
     if (it->second.size % micro_batches != 0) {
       return Rejected(

@@ -93,6 +93,18 @@ RuleScope ScopeOf(proto::Rule::Scope scope) {
   }
 }
 
+// Returns "one of batch, heads and 3 more" for a message, which shows the first names.
+std::string DimsOfJob(const std::vector<std::string>& names) {
+  constexpr size_t kNamesShown = 12;
+  if (names.empty()) return "a dim table in the graph; `weir dims` names dimensions";
+  std::string text = "one of ";
+  for (size_t i = 0; i < names.size() && i < kNamesShown; ++i)
+    absl::StrAppend(&text, i == 0 ? "" : ", ", names[i]);
+  if (names.size() > kNamesShown)
+    absl::StrAppend(&text, " and ", names.size() - kNamesShown, " more");
+  return text;
+}
+
 }  // namespace
 
 absl::StatusOr<JobSettings> ImportSettings(const proto::Job& job) {
@@ -113,7 +125,7 @@ absl::StatusOr<LayoutRules> ImportRules(const proto::Job& job, const sbp::Mesh& 
       std::string near = Nearest(rule.dim(), names);
       return Rejected({"W0481", absl::StrCat("rule ", rule.dim(), " -> ", rule.axis()),
                        "a dimension of the graph's dim table", absl::StrCat("\"", rule.dim(), "\""),
-                       near.empty() ? "" : absl::StrCat("dim: \"", near, "\"")});
+                       near.empty() ? DimsOfJob(names) : absl::StrCat("dim: \"", near, "\"")});
     }
     if (rule.axis() == sbp::kPipelineAxis) {
       return Rejected({"W0482", absl::StrCat("rule ", rule.dim(), " -> ", rule.axis()),

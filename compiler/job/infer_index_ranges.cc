@@ -12,11 +12,15 @@ namespace {
 constexpr int64_t kValues = int64_t{1} << 31;  // of i32 from 0 on
 
 // Adds a reader. Among equal ranges the later call of this function wins. All walks here go
-// backward, so a message names the first reader of the graph.
+// backward, so a message names the first reader of the graph. A value is ignored if every reader
+// ignores the value.
 void Narrow(const IndexRange& by, std::optional<IndexRange>* range) {
   const bool rows = by.of_rows || (range->has_value() && (*range)->of_rows);
+  std::optional<int64_t> ignored = by.ignored;
+  if (range->has_value() && (*range)->ignored != ignored) ignored.reset();
   if (!range->has_value() || by.below <= (*range)->below) *range = by;
   (*range)->of_rows = rows;
+  (*range)->ignored = ignored;
 }
 
 // Replaces the readers' range by a declared range. `where` is the place of the declaration.
@@ -29,8 +33,10 @@ absl::Status Declare(const IndexRange& declared, const std::string& where,
                      absl::StrCat("i32<", (*range)->below, ">, or no declared range")});
   }
   const bool rows = range->has_value() && (*range)->of_rows;
+  const std::optional<int64_t> ignored = range->has_value() ? (*range)->ignored : std::nullopt;
   if (!range->has_value() || declared.below < (*range)->below) *range = declared;
   (*range)->of_rows = rows;
+  (*range)->ignored = ignored;
   return absl::OkStatus();
 }
 
@@ -108,6 +114,10 @@ class FunctionUses {
       IndexRange range;
       range.below = std::min(dim.size, kValues);
       range.of_rows = index->axis == 0;
+      if (!schema.inputs[i].ignored_by.empty()) {
+        const std::vector<int64_t> ignored = node.attrs.Ints(schema.inputs[i].ignored_by);
+        if (!ignored.empty()) range.ignored = ignored[0];
+      }
       range.reader =
           absl::StrCat("an index along dimension ", dim.name, " of \"",
                        function_.values[indexed].name, "\" (", node.where, ", ", node.op, ")");
@@ -153,8 +163,12 @@ class ModelUses {
 
   absl::Status WalkCall(const ModelCall& call) {
     Key key{call.model_function, {}};
-    for (int result : call.results)
-      key.second.push_back(uses_[result].range.value_or(IndexRange{}).below);
+    for (int result : call.results) {
+      const IndexRange range = uses_[result].range.value_or(IndexRange{});
+      key.second.push_back(range.below);
+      key.second.push_back(range.ignored.has_value() ? 1 : 0);
+      key.second.push_back(range.ignored.value_or(0));
+    }
     auto known = answers_.find(key);
     if (known == answers_.end()) {
       WEIR_ASSIGN_OR_RETURN(std::vector<ValueUse> answer, WalkFunction(call));

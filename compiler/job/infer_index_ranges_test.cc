@@ -315,5 +315,20 @@ TEST(BatchDim, IsAskedForWhereInputsDisagree) {
   EXPECT_THAT(ErrorOf(job), HasSubstr("W0436 at training.batch_dim"));
 }
 
+TEST(BatchDim, IsADimensionOfAnInput) {
+  proto::Job job = Towers();
+  auto* dim = job.mutable_graph()->add_dim();
+  dim->set_name("apart");
+  dim->set_size(8);
+  job.mutable_training()->set_batch_dim("apart");
+  for (const int micro_batches : {0, 1, 2}) {
+    job.mutable_training()->set_micro_batches(micro_batches);
+    const std::string error = ErrorOf(job);
+    EXPECT_THAT(error, HasSubstr("W0436 at training.batch_dim")) << micro_batches;
+    EXPECT_THAT(error, HasSubstr("\"apart\", which no input of main has")) << micro_batches;
+    EXPECT_THAT(error, HasSubstr("a dimension of the inputs: a")) << micro_batches;
+  }
+}
+
 }  // namespace
 }  // namespace weir::compiler

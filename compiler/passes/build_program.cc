@@ -41,6 +41,7 @@ class ProgramBuilder {
     std::vector<int> variables;  // Module::variables, by parameter; -1: nothing reads the parameter
     std::vector<int> weights;    // program values in the layout at rest, in compute type
     std::vector<size_t> owned;   // parameters whose variables are on this call's stage
+    std::vector<int> ahead_outputs;  // program values: results of the function `ahead`
     std::vector<int> forward_outputs;
     std::vector<int> forward_inputs;
     std::vector<int> backward_outputs;  // of the call of the backward function
@@ -117,31 +118,8 @@ class ProgramBuilder {
     return out;
   }
 
-  // Returns the zero-stage split of a weight: the first tensor axis that no mesh axis splits and
-  // that has at least one unit per part; else the first axis that no mesh axis splits; else axis 0.
-  absl::StatusOr<sbp::Layout> UpdateLayout(const sbp::Layout& compute,
-                                           const sbp::TensorType& type) const {
-    sbp::Layout layout = compute;
-    if (zero() == 0) return layout;
-    int axis = plan_.stage_mesh.AxisIndex(plan_.settings.training.zero_axis);
-    if (axis < 0 || plan_.stage_mesh.size(axis) == 1 || type.dims.empty() ||
-        !layout[axis].is_broadcast())
-      return layout;
-    int64_t parts = plan_.stage_mesh.size(axis);
-    int best = -1;
-    for (size_t d = 0; d < type.dims.size(); ++d) {
-      bool taken = false;
-      for (const sbp::Sbp& sbp : layout)
-        taken = taken || (sbp.is_split() && sbp.axis == static_cast<int>(d));
-      if (taken) continue;
-      if (best < 0) best = static_cast<int>(d);
-      if (type.dims[d].size / type.dims[d].unit >= parts) {
-        best = static_cast<int>(d);
-        break;
-      }
-    }
-    layout[axis] = sbp::Sbp::S(best < 0 ? 0 : best);
-    return layout;
+  sbp::Layout UpdateLayout(const sbp::Layout& compute, const sbp::TensorType& type) const {
+    return LayoutAtRest(plan_, zero(), compute, type);
   }
 
   // Makes a variable of each weight, on the stage of the first call that reads the weight.
@@ -163,7 +141,7 @@ class ProgramBuilder {
         }
         int& variable = of_weight_[call.weights[p]];
         if (variable < 0) {
-          WEIR_ASSIGN_OR_RETURN(variable, AddVariable(call, p));
+          variable = AddVariable(call, p);
           state.owned.push_back(p);
           values.push_back(module_.variables[variable].value);
         }
@@ -177,7 +155,7 @@ class ProgramBuilder {
   }
 
   // Returns the index of the new variable for parameter `p` of `call`.
-  absl::StatusOr<int> AddVariable(const ModelCall& call, size_t p) {
+  int AddVariable(const ModelCall& call, size_t p) {
     const Function& function = ForwardOf(call);
     const Value& compute = function.values[function.args[function.parameters[p].arg].value];
     const ModelWeight& weight = model_.weights[call.weights[p]];
@@ -188,7 +166,7 @@ class ProgramBuilder {
     variable.init = weight.init;
     variable.decay = weight.decay;
     variable.stage = call.stage;
-    WEIR_ASSIGN_OR_RETURN(variable.layout, UpdateLayout(compute.layout, variable.type));
+    variable.layout = UpdateLayout(compute.layout, variable.type);
     const int index = static_cast<int>(module_.variables.size());
     variable.value =
         NewValue(variable.name, variable.type, variable.layout, call.stage, at_update());
@@ -288,17 +266,54 @@ class ProgramBuilder {
   // Returns a model value on `stage`. Data is fed at the stage that uses it.
   int ModelValueAt(int v, int64_t stage, const sbp::Layout& layout) {
     const ModelValue& value = model_.values[v];
+    if (value.ahead_of >= 0) return AheadValue(v, layout, stage);
     if (value.call >= 0) return Boxed(at_[v].at(-1), layout, stage, Frequency::kMicroBatch);
     auto known = at_[v].find(stage);
     if (known != at_[v].end()) return Boxed(known->second, layout, stage, Frequency::kMicroBatch);
+    return at_[v][stage] = AddSource(value, "data", layout, stage);
+  }
+
+  int AddSource(const ModelValue& value, const char* purpose, const sbp::Layout& layout,
+                int64_t stage) {
     int out = NewValue(value.name, value.type, layout, stage, Frequency::kMicroBatch);
     ProgramItem& item = NewItem(ItemKind::kSource, PhaseKind::kData,
-                                absl::StrCat("data ", value.name), Frequency::kMicroBatch);
+                                absl::StrCat(purpose, " ", value.name), Frequency::kMicroBatch);
     item.feed = value.name;
     item.range = value.use.range;
     item.outputs = {out};
-    at_[v][stage] = out;
     return out;
+  }
+
+  // Returns a value that a call computes ahead, on the stage of the call. The data have sources of
+  // their own, which run ahead of those of the micro-batches.
+  int AheadValue(int v, const sbp::Layout& layout, int64_t stage) {
+    const int c = model_.values[v].ahead_of;
+    if (calls_[c].ahead_outputs.empty()) AddAhead(c);
+    return Boxed(calls_[c].ahead_outputs[model_.values[v].result], layout, stage, Frequency::kStep);
+  }
+
+  void AddAhead(int c) {
+    const ModelCall& call = model_.calls[c];
+    const ModelFunction& model_function = model_.functions[call.model_function];
+    const Function &forward = ForwardOf(call), &ahead = module_.functions[model_function.ahead];
+    std::vector<int> inputs;
+    for (size_t a = 0; a < ahead.args.size(); ++a) {
+      const size_t place = forward.ActivationsBefore(model_function.ahead_args[a]);
+      inputs.push_back(AddSource(model_.values[call.args[place]], "data ahead",
+                                 ahead.values[ahead.args[a].value].layout, call.stage));
+    }
+    std::vector<int>& outputs = calls_[c].ahead_outputs;
+    for (const Result& result : ahead.results) {
+      const Value& value = ahead.values[result.value];
+      outputs.push_back(NewValue(absl::StrCat(call.name, ".", value.name), value.type, value.layout,
+                                 call.stage, Frequency::kStep));
+    }
+    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kData,
+                                absl::StrCat("ahead of ", call.name), Frequency::kMicroBatch);
+    item.function = model_function.ahead;
+    item.instance = c;
+    item.inputs = inputs;
+    item.outputs = outputs;
   }
 
   void AddForward(int c) {
@@ -480,9 +495,9 @@ class ProgramBuilder {
       int arg = results[r];
       if (forward.args[arg].kind != ArgKind::kParameter || backward.results[r].per_step) continue;
       const Value value = backward.values[backward.results[r].value];
-      absl::StatusOr<sbp::Layout> update =
+      const sbp::Layout update =
           UpdateLayout(forward.values[forward.args[arg].value].layout, value.type);
-      if (zero() >= 2 && !(value.layout == *update)) continue;
+      if (zero() >= 2 && !(value.layout == update)) continue;
       Node node;
       node.name = absl::StrCat("accumulate_", forward.values[forward.args[arg].value].name);
       node.op = "accumulate";

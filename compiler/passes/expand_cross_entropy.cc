@@ -38,10 +38,13 @@ void Expand(const Node& node, Function* function, std::vector<Node>* out) {
     out->push_back(
         MakeNode(node, "max_f32", "cast", {raw_max}, {max}, {{"to", std::string("f32")}}));
   }
+  out->push_back(MakeNode(node, "sums", "exp_sum_pick", {logits, targets, max}, {sum_exp, picked},
+                          node.attrs));
+  std::vector<ops::ValueId> parts = {max, sum_exp, picked};
+  const std::vector<int64_t> ignored = node.attrs.Ints("ignore_index");
+  if (!ignored.empty()) parts.push_back(targets);
   out->push_back(
-      MakeNode(node, "sums", "exp_sum_pick", {logits, targets, max}, {sum_exp, picked}, {}));
-  out->push_back(
-      MakeNode(node, "finish", "cross_entropy_finish", {max, sum_exp, picked}, {loss}, {}));
+      MakeNode(node, "finish", "cross_entropy_finish", parts, {loss}, {{"ignore_index", ignored}}));
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ struct PassContext {
   sbp::Mesh stage_mesh;
   LayoutRules rules;
   std::map<std::string, sbp::TensorDim> dims;
+  int64_t micro_batches = 1;             // of a step
   int64_t micro_batches_per_update = 1;  // one update takes the mean of their gradients
   DType precision = DType::kF32;
 };

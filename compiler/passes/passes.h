@@ -12,6 +12,10 @@ namespace weir::compiler {
 // rest stay f32), and the pass infers types again.
 absl::Status ApplyPrecision(const PassContext& context, Module* module);
 
+// compute-ahead: if a step has several micro-batches, a step_mean becomes an argument of its
+// function, which a new function "<name>.ahead" computes from data once a step. Error: W0452.
+absl::Status ComputeAhead(const PassContext& context, Module* module);
+
 // expand-cross-entropy: if a rule splits the vocabulary, softmax_cross_entropy becomes reduce_max,
 // exp_sum_pick and cross_entropy_finish, which need no whole rows of logits.
 absl::Status ExpandCrossEntropy(const PassContext& context, Module* module);

@@ -269,6 +269,11 @@ absl::Status PropagateLayouts(const PassContext& context, Module* module) {
   for (ModelFunction& model_function : module->model.functions) {
     Function& forward = module->functions[model_function.forward];
     if (IsLaidOut(forward)) continue;
+    if (model_function.ahead >= 0) {
+      Function& ahead = module->functions[model_function.ahead];
+      WEIR_RETURN_IF_ERROR(SetArgLayouts(context, &ahead));
+      WEIR_RETURN_IF_ERROR(LayoutPropagator(context, &ahead).Run());
+    }
     WEIR_RETURN_IF_ERROR(SetArgLayouts(context, &forward));
     WEIR_RETURN_IF_ERROR(LayoutPropagator(context, &forward).Run());
     StashMerged(&forward, model_function.num_results);

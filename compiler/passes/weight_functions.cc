@@ -55,6 +55,31 @@ sbp::Layout AllPartial(const sbp::Mesh& mesh) {
   return sbp::Layout(mesh.num_axes(), sbp::Sbp::P());
 }
 
+sbp::Layout LayoutAtRest(const LogicalPlan& plan, int zero_stage, const sbp::Layout& compute,
+                         const sbp::TensorType& type) {
+  sbp::Layout layout = compute;
+  if (zero_stage == 0) return layout;
+  const int axis = plan.stage_mesh.AxisIndex(plan.settings.training.zero_axis);
+  if (axis < 0 || plan.stage_mesh.size(axis) == 1 || type.dims.empty() ||
+      !layout[axis].is_broadcast())
+    return layout;
+  const int64_t parts = plan.stage_mesh.size(axis);
+  int best = -1;
+  for (size_t d = 0; d < type.dims.size(); ++d) {
+    bool taken = false;
+    for (const sbp::Sbp& sbp : layout)
+      taken = taken || (sbp.is_split() && sbp.axis == static_cast<int>(d));
+    if (taken) continue;
+    if (best < 0) best = static_cast<int>(d);
+    if (type.dims[d].size / type.dims[d].unit >= parts) {
+      best = static_cast<int>(d);
+      break;
+    }
+  }
+  layout[axis] = sbp::Sbp::S(best < 0 ? 0 : best);
+  return layout;
+}
+
 void BuildNorm(const std::vector<const Variable*>& weights, const LogicalPlan& plan,
                FunctionBuilder* builder) {
   const sbp::Layout partial = AllPartial(plan.stage_mesh);

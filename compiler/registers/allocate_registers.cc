@@ -198,6 +198,8 @@ class RegisterAllocator {
     if (actor.feed_range.has_value()) {
       spec->mutable_feed_range()->set_below(actor.feed_range->below);
       spec->mutable_feed_range()->set_reader(actor.feed_range->reader);
+      if (actor.feed_range->ignored.has_value())
+        spec->mutable_feed_range()->set_ignored(*actor.feed_range->ignored);
     }
     std::map<RegisterId, int> in_ports, out_ports;
     for (TensorId input : actor.inputs) {

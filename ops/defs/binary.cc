@@ -1,9 +1,8 @@
 // The ops that compute each element of y from one element of a and one of b: add, sub, mul, div,
 // maximum and minimum. The operands are aligned at their last dimensions, and an operand repeats
 // along each dimension that it lacks or in which its size is 1.
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
+#include "ops/defs/broadcast.h"
 #include "ops/defs/flops.h"
 #include "ops/defs/gradient_steps.h"
 #include "ops/defs/operand_check.h"
@@ -13,65 +12,10 @@
 namespace weir::ops {
 namespace {
 
-// Returns the dimension of `operand` that is aligned with dimension d of a result of rank `rank`,
-// or null if the operand lacks the dimension.
-const sbp::TensorDim* Aligned(const sbp::TensorType& operand, size_t d, size_t rank) {
-  const size_t lacking = rank - operand.dims.size();
-  return d < lacking ? nullptr : &operand.dims[d - lacking];
-}
-
-// Returns whether an operand repeats along a dimension of the result.
-bool Repeats(const sbp::TensorDim* of_operand, const sbp::TensorDim& of_result) {
-  return of_operand == nullptr || (of_operand->size == 1 && of_result.size != 1);
-}
-
 absl::StatusOr<std::vector<sbp::TensorType>> InferBinary(const InferInput& in) {
   OperandCheck check(in, {"a", "b"});
   WEIR_RETURN_IF_ERROR(check.Real(0).SameType(1, 0).Broadcast(0, 1).status());
-  const sbp::TensorType &a = in.inputs[0], &b = in.inputs[1];
-  sbp::TensorType y{a.dtype, {}};
-  const size_t rank = std::max(a.dims.size(), b.dims.size());
-  for (size_t d = 0; d < rank; ++d) {
-    const sbp::TensorDim *of_a = Aligned(a, d, rank), *of_b = Aligned(b, d, rank);
-    y.dims.push_back(of_a == nullptr || (of_b != nullptr && Repeats(of_a, *of_b)) ? *of_b : *of_a);
-  }
-  return std::vector<sbp::TensorType>{y};
-}
-
-// Returns a rule with one factor per dimension of the result. An operand that repeats along a
-// dimension does not have its factor.
-sbp::FactorRule BinaryRule(const std::vector<sbp::TensorType>& inputs,
-                           const std::vector<sbp::TensorType>& outputs) {
-  const std::vector<sbp::TensorDim>& dims = outputs[0].dims;
-  sbp::FactorRule rule;
-  rule.inputs.resize(2);
-  rule.outputs.resize(1);
-  for (size_t d = 0; d < dims.size(); ++d) {
-    const int factor = static_cast<int>(d);
-    rule.factors.push_back(sbp::Factor{.size = dims[d].size});
-    rule.outputs[0].dims.push_back({factor});
-    for (int i : {0, 1}) {
-      const sbp::TensorDim* of_operand = Aligned(inputs[i], d, dims.size());
-      if (of_operand == nullptr) continue;
-      rule.inputs[i].dims.emplace_back();
-      if (!Repeats(of_operand, dims[d])) rule.inputs[i].dims.back().push_back(factor);
-    }
-  }
-  TakeUnitsAndNames(inputs, outputs, &rule);
-  return rule;
-}
-
-// Sets the gradient of operand i to `sign` times the sum of `grad`, which has the shape of the
-// result, over the dimensions along which the operand repeats.
-void SetRepeatedGrad(GradientBuilder& b, int i, ValueId grad, double sign) {
-  const std::vector<sbp::TensorDim> dims = b.type(grad).dims;
-  std::vector<int64_t> axes;
-  for (size_t d = 0; d < dims.size(); ++d) {
-    if (Repeats(Aligned(b.input_type(i), d, dims.size()), dims[d]))
-      axes.push_back(static_cast<int64_t>(d));
-  }
-  const ValueId sum = SumOver(b, grad, axes);
-  SetGrad(b, i, sign == 1 ? sum : Add1(b, "scale", {sum}, {{"factor", sign}}));
+  return std::vector<sbp::TensorType>{{in.inputs[0].dtype, BroadcastDims(in.inputs)}};
 }
 
 enum class Linear : uint8_t { kTogether, kEach, kFirst, kNot };
@@ -150,7 +94,7 @@ OpDef BinaryDef(const Function& function) {
   def.infer = InferBinary;
   def.rule = [linear = function.linear](const Attributes&, const auto& inputs,
                                         const auto& outputs) {
-    sbp::FactorRule rule = BinaryRule(inputs, outputs);
+    sbp::FactorRule rule = BroadcastRule(inputs, outputs);
     rule.linear = GroupsOf(linear);
     return rule;
   };

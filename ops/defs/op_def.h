@@ -47,6 +47,8 @@ struct OperandSchema {
   bool variadic = false;  // one or more; only the last
   std::string doc;
   std::optional<IndexedAxis> index;  // set: the op reads the operand, of type i32, as indices
+  // The attribute (kInts) with the values that are no index and that the op ignores. Empty: none.
+  std::string ignored_by = {};
 };
 
 struct OpSchema {

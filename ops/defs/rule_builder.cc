@@ -121,7 +121,8 @@ RuleBuilder::RuleBuilder(const std::string& text, const std::vector<sbp::TensorT
   build(text.substr(0, arrow), inputs, &rule_.inputs);
   build(text.substr(arrow + 2), outputs, &rule_.outputs);
 
-  // Sizes of factors that stand alone are set first, then the missing sizes in groups.
+  // Sizes of factors that stand alone are set first, then the missing sizes in groups. What an
+  // output tells of a group may tell another group of an input.
   std::vector<bool> known(rule_.factors.size(), false);
   auto alone = [&](const sbp::TensorDim& dim, const std::vector<int>& factors) {
     if (factors.size() != 1 || known[factors[0]]) return;
@@ -133,10 +134,13 @@ RuleBuilder::RuleBuilder(const std::string& text, const std::vector<sbp::TensorT
     int missing = -1;
     int64_t rest = 1;
     for (int f : factors) {
-      if (known[f])
+      if (known[f]) {
         rest *= rule_.factors[f].size;
-      else
+      } else if (missing >= 0) {
+        return;  // two factors are missing: another dimension must tell one of them
+      } else {
         missing = f;
+      }
     }
     if (missing < 0) return;
     rule_.factors[missing].size = rest == 0 ? 0 : dim.size / rest;
@@ -144,8 +148,10 @@ RuleBuilder::RuleBuilder(const std::string& text, const std::vector<sbp::TensorT
   };
   VisitDims(inputs, rule_.inputs, alone);
   VisitDims(outputs, rule_.outputs, alone);
-  VisitDims(inputs, rule_.inputs, grouped);
-  VisitDims(outputs, rule_.outputs, grouped);
+  for (int round = 0; round < 2; ++round) {
+    VisitDims(inputs, rule_.inputs, grouped);
+    VisitDims(outputs, rule_.outputs, grouped);
+  }
   TakeUnitsAndNames(inputs, outputs, &rule_);
 }
 

@@ -1,4 +1,4 @@
-// slice along one axis, and pad, its gradient.
+// slice along one axis, and pad. Each is the gradient of the other.
 #include "absl/strings/str_cat.h"
 #include "ops/defs/axis_rule.h"
 #include "ops/defs/flops.h"
@@ -67,34 +67,44 @@ OpDef SliceDef() {
 OpDef PadDef() {
   OpDef def;
   def.schema = {.name = "pad",
-                .doc = "dx is dy from `begin` on along one axis, and zero elsewhere.",
-                .inputs = {{.name = "dy", .doc = "any shape"}},
-                .outputs = {{.name = "dx", .doc = "like dy, `size` long along the axis"}},
-                .attrs = {{"axis", AttrKind::kInt, std::nullopt, "axis of dy, from 0"},
-                          {"begin", AttrKind::kInt, std::nullopt, "where dy begins in dx"},
-                          {"size", AttrKind::kInt, std::nullopt, "size of dx along the axis"},
-                          {"unit", AttrKind::kInt, int64_t{1}, "unit of dx along the axis"}},
-                .internal = true,
-                .factors = "... -> ...; the axis is whole; linear in dy"};
+                .doc = "y is x from `begin` on along one axis, and zero elsewhere.",
+                .inputs = {{.name = "x", .doc = "any shape"}},
+                .outputs = {{.name = "y", .doc = "like x, `size` long along the axis"}},
+                .attrs = {{"axis", AttrKind::kInt, std::nullopt, "axis of x, from 0"},
+                          {"begin", AttrKind::kInt, std::nullopt, "where x begins in y"},
+                          {"size", AttrKind::kInt, std::nullopt, "size of y along the axis"},
+                          {"unit", AttrKind::kInt, int64_t{1}, "unit of y along the axis"}},
+                .factors = "... -> ...; the axis is whole; linear in x"};
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     int64_t axis = in.attrs.Int("axis"), begin = in.attrs.Int("begin"), size = in.attrs.Int("size");
     int64_t unit = in.attrs.Int("unit", 1);
-    OperandCheck check(in, {"dy"});
+    OperandCheck check(in, {"x"});
     WEIR_RETURN_IF_ERROR(check.Real(0).Axis("axis", axis, 0).status());
-    sbp::TensorType dx = in.inputs[0];
-    sbp::TensorDim& dim = dx.dims[axis];
+    sbp::TensorType y = in.inputs[0];
+    sbp::TensorDim& dim = y.dims[axis];
     if (begin < 0 || size < dim.size || begin > size - dim.size || unit < 1 || size % unit != 0) {
       return Rejected(
           {"W0310", "",
            absl::StrCat("0 <= begin, begin + ", dim.size,
-                        " <= size and size a multiple of unit for dy ", ToText(in.inputs[0])),
+                        " <= size and size a multiple of unit for x ", ToText(in.inputs[0])),
            absl::StrCat("begin ", begin, ", size ", size, ", unit ", unit), ""});
     }
     dim.size = size;
     dim.unit = unit;
-    return std::vector<sbp::TensorType>{dx};
+    return std::vector<sbp::TensorType>{y};
   };
   def.rule = AlongAxisRule;
+  def.gradient = [](GradientBuilder& b) {
+    const ValueId dy = OutputGrad(b, 0);
+    if (dy < 0 || !b.needs_grad(0)) return absl::OkStatus();
+    const int64_t axis = b.attrs().Int("axis");
+    SetGrad(b, 0,
+            Add1(b, "slice", {dy},
+                 {{"axis", axis},
+                  {"begin", b.attrs().Int("begin")},
+                  {"size", b.input_type(0).dims[axis].size}}));
+    return absl::OkStatus();
+  };
   def.flops = NoFlops();
   return def;
 }

@@ -188,14 +188,15 @@ absl::StatusOr<std::vector<sbp::TensorDim>> ParseDims(const std::string& text,
 absl::StatusOr<sbp::TensorType> ParseType(const std::string& text, const DimTable& table) {
   std::string all = Trim(text);
   if (all.empty())
-    return Rejected({"W0311", "", "a type: an element type (f32, bf16, i32) and dimensions", "none",
-                     "type: \"f32[rows, columns]\", with names of `dim`"});
+    return Rejected({"W0311", "", "a type: an element type (f32, bf16, i32, bool) and dimensions",
+                     "none", "type: \"f32[rows, columns]\", with names of `dim`"});
   size_t open = all.find('[');
   std::string name = Trim(all.substr(0, open));
   auto dtype = DTypeFromName(name);
   if (!dtype) {
-    std::string nearest = Nearest(name, std::vector<std::string>{"f32", "bf16", "i32"});
-    return Rejected({"W0311", "", "an element type (f32, bf16, i32) and dimensions", Quote(all),
+    std::string nearest = Nearest(name, std::vector<std::string>{"f32", "bf16", "i32", "bool"});
+    return Rejected({"W0311", "", "an element type (f32, bf16, i32, bool) and dimensions",
+                     Quote(all),
                      absl::StrCat(nearest.empty() ? "f32" : nearest,
                                   open == std::string::npos ? "[]" : all.substr(open))});
   }

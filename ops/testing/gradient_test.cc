@@ -21,10 +21,11 @@ constexpr double kTolerance = 3e-3;
 constexpr double kBf16Tolerance = 0.06;
 
 bool IsF32Only(const OpCase& op_case) {
+  if (op_case.op == "cast" && op_case.attrs.Str("to") != "f32") return false;
   for (const std::string& input : op_case.inputs) {
     if (input.rfind("bf16", 0) == 0) return false;
   }
-  return op_case.attrs.Str("to") != "bf16";
+  return true;
 }
 
 std::vector<OpCase> DifferentiableCases() {
@@ -145,7 +146,8 @@ TEST_P(Gradient, IsNothingWhereNoGradientArrives) {
 TEST_P(Gradient, InBf16ComesNearTheOneInF32) {
   if (GetParam().op == "cast") GTEST_SKIP() << "cast names its type";
   // A tie made by rounding moves the whole gradient of a maximum.
-  if (GetParam().op == "reduce_max") GTEST_SKIP() << "rounding moves the maximum";
+  if (GetParam().op == "reduce_max" || GetParam().op == "max_pool")
+    GTEST_SKIP() << "rounding moves the maximum";
   OpCase narrow = GetParam();
   for (std::string& input : narrow.inputs) input = absl::StrReplaceAll(input, {{"f32[", "bf16["}});
   auto wide_example = Forward(GetParam()), example = Forward(narrow);

@@ -102,6 +102,7 @@ double HostTensor::Get(int64_t i) const {
     case DType::kF32: return static_cast<const float*>(data())[i];
     case DType::kBF16: return ToFloat(static_cast<const BFloat16*>(data())[i]);
     case DType::kI32: return static_cast<const int32_t*>(data())[i];
+    case DType::kBool: return static_cast<const uint8_t*>(data())[i];
   }
   return 0;
 }
@@ -113,6 +114,7 @@ void HostTensor::Set(int64_t i, double value) {
       static_cast<BFloat16*>(data())[i] = ToBFloat16(static_cast<float>(value));
       return;
     case DType::kI32: static_cast<int32_t*>(data())[i] = static_cast<int32_t>(value); return;
+    case DType::kBool: static_cast<uint8_t*>(data())[i] = value != 0; return;
   }
 }
 

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "ops/defs/type_text.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
@@ -83,6 +85,45 @@ void AddElementwise(std::vector<OpCase>* cases) {
                     -1,
                     {},
                     0});
+}
+
+void AddMasks(std::vector<OpCase>* cases) {
+  constexpr Fill kM = Fill::kMask, kS = Fill::kSteps;
+  const auto add = [&](const std::string& name, const std::string& op, Attributes attrs,
+                       std::vector<std::string> inputs, std::vector<Fill> fills) {
+    cases->push_back({name, op, std::move(attrs), std::move(inputs), std::move(fills), -1, {}, 0});
+  };
+  for (const char* op : {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}) {
+    add(op, op, {}, {"f32[a=5, b=7]", "f32[a=5, b=7]"}, {kS, kS});
+    add(absl::StrCat(op, " of integers and a row"), op, {}, {"i32[a=5, b=2, c=6/2]", "i32[c=6/2]"},
+        {kS, kS});
+    add(absl::StrCat(op, " of a number"), op, {{"value", -1.0}}, {"i32[a=5, b=7]"}, {kS});
+    add(absl::StrCat(op, " of a column and a row"), op, {}, {"f32[a=5, one=1]", "f32[one=1, b=7]"},
+        {kS, kS});
+  }
+  add("equal of masks", "equal", {}, {"bool[a=5, b=7]", "bool[b=7]"}, {kM, kM});
+  for (const char* op : {"logical_and", "logical_or", "logical_xor"}) {
+    add(op, op, {}, {"bool[a=5, b=7]", "bool[a=5, b=7]"}, {kM, kM});
+    add(absl::StrCat(op, " of a column and a row"), op, {}, {"bool[a=5, one=1]", "bool[b=7]"},
+        {kM, kM});
+  }
+  add("logical_not", "logical_not", {}, {"bool[a=5, b=7]"}, {kM});
+  add("where", "where", {}, {"bool[a=5, b=7]", "f32[a=5, b=7]", "f32[a=5, b=7]"}, {kM, kN, kN});
+  add("where of rows", "where", {}, {"bool[b=7]", "f32[a=5, b=7]", "f32[a=5, one=1]"},
+      {kM, kN, kN});
+  add("where of a scalar", "where", {}, {"bool[a=5, b=7]", "f32[]", "f32[b=7]"}, {kM, kN, kN});
+  add("where of the mask's shape", "where", {}, {"bool[d=2, a=5, b=7]", "f32[a=5, b=7]", "f32[]"},
+      {kM, kN, kN});
+  add("where and a number", "where", {{"value", -1.5}}, {"bool[a=5, one=1]", "f32[a=5, b=7]"},
+      {kM, kN});
+  add("where and zero", "where", {}, {"bool[a=5, b=7]", "f32[a=5, b=7]"}, {kM, kN});
+  add("cast of a mask", "cast", {{"to", Text("f32")}}, {"bool[a=5, b=7]"}, {kM});
+  add("cast of a mask to integers", "cast", {{"to", Text("i32")}}, {"bool[a=5, b=7]"}, {kM});
+  add("cast to a mask", "cast", {{"to", Text("bool")}}, {"f32[a=5, b=7]"}, {kS});
+  add("cast of integers to a mask", "cast", {{"to", Text("bool")}}, {"i32[a=5, b=7]"}, {kS});
+  add("cast of integers", "cast", {{"to", Text("f32")}}, {"i32[a=5, b=7]"}, {kS});
+  add("cast to integers", "cast", {{"to", Text("i32")}}, {"f32[a=5, b=7]"}, {kN});
+  add("step_mean", "step_mean", {}, {"f32[]"}, {kN});
 }
 
 void AddMatmul(std::vector<OpCase>* cases) {
@@ -181,6 +222,37 @@ void AddNorms(std::vector<OpCase>* cases) {
       {"softmax_grad", "softmax_grad", {}, {"f32[b=5, s=2, n=7]", "f32[b=5, s=2, n=7]"}});
 }
 
+// Attention and its gradient with masks that repeat along all and along no axis.
+void AddMaskedAttention(std::vector<OpCase>* cases) {
+  const std::string q = "f32[b=2, s=5, h=6/2, d=4]", k = "f32[b=2, s=5, g=3, d=4]";
+  const std::string longer = "f32[b=2, t=7, g=3, d=4]", lse = "f32[b=2, h=6/2, s=5]";
+  const auto add = [&](const std::string& how, bool causal, const std::string& keys,
+                       const std::string& mask, Fill fill) {
+    const Attributes attrs = {{"causal", causal}};
+    cases->push_back({absl::StrCat("attention", how),
+                      "attention",
+                      attrs,
+                      {q, keys, keys, mask},
+                      {kN, kN, kN, fill}});
+    cases->push_back({absl::StrCat("attention_grad", how),
+                      "attention_grad",
+                      attrs,
+                      {q, keys, keys, q, lse, q, mask},
+                      {kN, kN, kN, kN, Fill::kPositive, kN, fill},
+                      mask[0] == 'b' ? 3 : -1,
+                      {},
+                      1e-4});
+  };
+  constexpr Fill kM = Fill::kMask;
+  add(" with padding", false, longer, "bool[b=2, one=1, two=1, t=7]", kM);
+  add(" with causal padding", true, k, "bool[b=2, one=1, two=1, s=5]", kM);
+  add(" with a mask", false, longer, "bool[b=2, h=6/2, s=5, t=7]", kM);
+  add(" with a bias", false, longer, "f32[b=2, h=6/2, s=5, t=7]", kN);
+  add(" with a causal bias", true, k, "f32[b=2, h=6/2, s=5, u=5]", kN);
+  add(" with a bias of heads", false, longer, "f32[one=1, h=6/2, s=5, t=7]", kN);
+  add(" with a bias of keys", false, longer, "f32[one=1, two=1, three=1, t=7]", kN);
+}
+
 void AddAttention(std::vector<OpCase>* cases) {
   cases->push_back(
       {"attention",
@@ -236,11 +308,143 @@ void AddAttention(std::vector<OpCase>* cases) {
                     -1,
                     {},
                     1e-4});
+  AddMaskedAttention(cases);
   cases->push_back({"rotary", "rotary", {}, {"f32[b=2, s=5, h=3, d=6]"}});
   cases->push_back({"rotary backwards",
                     "rotary",
                     {{"inverse", true}, {"base", 100.0}},
                     {"f32[b=2, s=5, h=3, d=6]"}});
+}
+
+void AddConvolutions(std::vector<OpCase>* cases) {
+  struct Geometry {
+    const char* name;
+    Attributes attrs;
+    std::string x, w, y;  // of conv
+    Ints more;            // output_padding of conv_transpose
+  };
+  const Ints two{2}, one{1};
+  const std::vector<Geometry> geometries = {
+      {"", {}, "b=5, k=4, s=6, t=5", "n=3, k=4, v=3, u=2", "b=5, n=3, s=4, t=4", {}},
+      {" with stride and padding",
+       {{"stride", two}, {"padding", Ints{1, 2}}, {"dilation", Ints{1, 2}}},
+       "b=3, k=5, s=7, t=6",
+       "n=4, k=5, v=3, u=3",
+       "b=3, n=4, s=4, t=3",
+       {0, 1}},
+      {" of points", {}, "b=3, k=4, s=5, t=3", "n=5, k=4, v=1, u=1", "b=3, n=5, s=5, t=3", {}},
+      {" over time",
+       {{"stride", two}, {"padding", one}},
+       "b=3, k=4, s=7",
+       "n=5, k=4, v=3",
+       "b=3, n=5, s=4",
+       {}},
+      {" over three dimensions",
+       {{"padding", Ints{1, 0, 1}}},
+       "b=2, k=3, s=3, t=4, u=2",
+       "n=2, k=3, v=2, w=2, z=2",
+       "b=2, n=2, s=4, t=3, u=3",
+       {}},
+      {" per channel",
+       {{"groups", int64_t{5}}, {"padding", one}},
+       "b=3, k=5, s=5, t=4",
+       "n=5, one=1, v=3, u=3",
+       "b=3, n=5, s=5, t=4",
+       {}},
+      {" of groups",
+       {{"groups", int64_t{3}}},
+       "b=3, k=6/2, s=4, t=4",
+       "n=9/3, k=2, v=2, u=3",
+       "b=3, n=9/3, s=3, t=2",
+       {}},
+  };
+  const auto f32 = [](const std::string& dims) { return absl::StrCat("f32[", dims, "]"); };
+  // Returns the first two items of a list of dimensions.
+  const auto item = [](const std::string& dims, int i) {
+    return std::string(absl::StripAsciiWhitespace(
+        std::vector<std::string>(absl::StrSplit(dims, ','))[static_cast<size_t>(i)]));
+  };
+  for (const Geometry& g : geometries) {
+    const std::string bias = absl::StrCat("f32[", item(g.w, 0), "]");
+    cases->push_back({absl::StrCat("conv", g.name), "conv", g.attrs, {f32(g.x), f32(g.w), bias}});
+    Attributes grad = g.attrs;
+    grad.Set("to", g.w);
+    cases->push_back(
+        {absl::StrCat("conv_grad_w", g.name), "conv_grad_w", grad, {f32(g.x), f32(g.y)}});
+    Attributes transposed = g.attrs;
+    if (!g.more.empty()) transposed.Set("output_padding", g.more);
+    cases->push_back({absl::StrCat("conv_transpose", g.name),
+                      "conv_transpose",
+                      transposed,
+                      {f32(g.y), f32(g.w), absl::StrCat("f32[", item(g.x, 1), "]")}});
+  }
+  cases->push_back({"conv without bias",
+                    "conv",
+                    {{"to", Text("b=5/1, n=3/1, high=4/1, wide=4/1")}},
+                    {"f32[b=5, k=4, s=6, t=5]", "f32[n=3, k=4, v=3, u=2]"}});
+  cases->push_back({"conv_transpose without bias",
+                    "conv_transpose",
+                    {{"stride", two}, {"padding", one}},
+                    {"f32[b=3, n=4, s=3, t=3]", "f32[n=4, k=5, v=3, u=3]"}});
+}
+
+void AddPools(std::vector<OpCase>* cases) {
+  const Ints one{1}, two{2}, three{3};
+  const std::string x = "f32[b=3, c=5, s=6, t=5]", y = "f32[b=3, c=5, s=3, t=3]";
+  const Attributes padded = {{"kernel", three}, {"stride", two}, {"padding", one}};
+  Attributes ceil = {{"kernel", Ints{2, 3}}, {"stride", Ints{3, 2}}, {"ceil", true}};
+  const auto add = [&](const std::string& name, const char* op, const Attributes& attrs,
+                       std::vector<std::string> inputs, std::vector<Fill> fills) {
+    cases->push_back({name, op, attrs, std::move(inputs), std::move(fills)});
+  };
+  const Fill distinct = Fill::kDistinct;
+  add("max_pool", "max_pool", {{"kernel", two}}, {"f32[b=2, c=3, s=5, t=6]"}, {distinct});
+  add("max_pool with padding", "max_pool", padded, {"f32[b=2, c=4, s=6, t=5]"}, {distinct});
+  add("max_pool rounded up", "max_pool", ceil, {"f32[b=2, c=3, s=6, t=6]"}, {distinct});
+  add("max_pool over time", "max_pool", {{"kernel", three}, {"stride", one}, {"dilation", two}},
+      {"f32[b=3, c=5, s=8]"}, {distinct});
+  add("max_pool_grad", "max_pool_grad", padded, {x, y}, {Fill::kSteps, kN});
+  add("average_pool", "average_pool", {{"kernel", two}}, {x}, {});
+  add("average_pool with padding", "average_pool", padded, {x}, {});
+  Attributes left_out = padded;
+  left_out.Set("count_padding", false);
+  add("average_pool without padding in the mean", "average_pool", left_out, {x}, {});
+  Attributes all = ceil;
+  all.Set("padding", one);
+  add("average_pool rounded up", "average_pool", all, {"f32[b=3, c=5, s=6, t=6]"}, {});
+  add("average_pool over three dimensions", "average_pool", {{"kernel", Ints{2, 1, 2}}},
+      {"f32[b=3, c=5, s=4, t=2, u=3]"}, {});
+  Attributes grad = padded;
+  grad.Set("to", Text("b=3/1, c=5/1, s=6/1, t=5/1"));
+  add("average_pool_grad", "average_pool_grad", grad, {y}, {});
+}
+
+void AddStatistics(std::vector<OpCase>* cases) {
+  struct Form {
+    const char* name;
+    Ints axes;
+    std::string x, rest;
+  };
+  const Fill positive = Fill::kPositive;
+  for (const Form& form :
+       {Form{"", {0, 2, 3}, "f32[b=5, c=4, s=3, t=2]", "f32[c=4]"},
+        Form{" of the last axes", {2, 3}, "f32[b=3, g=4, r=2, s=5]", "f32[b=3, g=4]"},
+        Form{" of the first axes", {0, 1}, "f32[b=5, s=2, c=6/2]", "f32[c=6/2]"}}) {
+    const Attributes attrs = {{"axes", form.axes}};
+    const auto add = [&](const char* op, const char* how, std::vector<std::string> inputs,
+                         std::vector<Fill> fills) {
+      cases->push_back(
+          {absl::StrCat(op, how, form.name), op, attrs, std::move(inputs), std::move(fills)});
+    };
+    add("reduce_variance", "", {form.x, form.rest}, {});
+    add("reduce_variance_grad", "", {form.x, form.rest, form.rest}, {});
+    add("normalize", "", {form.x, form.rest, form.rest, form.rest, form.rest}, {kN, kN, positive});
+    add("normalize", " without factors", {form.x, form.rest, form.rest}, {kN, kN, positive});
+    add("normalize_grad", "", {form.x, form.rest, form.rest, form.x, form.rest},
+        {kN, kN, positive});
+    add("normalize_grad", " without factors", {form.x, form.rest, form.rest, form.x},
+        {kN, kN, positive});
+  }
 }
 
 void AddMovement(std::vector<OpCase>* cases) {
@@ -315,6 +519,40 @@ void AddLosses(std::vector<OpCase>* cases) {
                     {},
                     {logits, targets},
                     {kN, Fill::kClasses}});
+  const Attributes smoothed = {{"ignore_index", Ints{-100}}, {"label_smoothing", 0.2}};
+  cases->push_back({"softmax_cross_entropy smoothed",
+                    "softmax_cross_entropy",
+                    {{"label_smoothing", 0.2}},
+                    {logits, targets},
+                    {kN, Fill::kClasses}});
+  cases->push_back({"softmax_cross_entropy of some",
+                    "softmax_cross_entropy",
+                    smoothed,
+                    {logits, targets},
+                    {kN, Fill::kMarked}});
+  cases->push_back({"softmax_cross_entropy_grad of some",
+                    "softmax_cross_entropy_grad",
+                    smoothed,
+                    {logits, targets, row, row, row},
+                    {kN, Fill::kMarked, kN, Fill::kPositive, kN}});
+  cases->push_back({"exp_sum_pick of some",
+                    "exp_sum_pick",
+                    smoothed,
+                    {logits, targets, row},
+                    {kN, Fill::kMarked, kN}});
+  cases->push_back({"cross_entropy_finish of some",
+                    "cross_entropy_finish",
+                    {{"ignore_index", Ints{-100}}},
+                    {row, row, row, targets},
+                    {kN, Fill::kPositive, kN, Fill::kMarked}});
+  cases->push_back({"accuracy of some",
+                    "accuracy",
+                    {{"ignore_index", Ints{2}}},
+                    {logits, targets},
+                    {kN, Fill::kClasses},
+                    -1,
+                    {},
+                    0});
   cases->push_back({"softmax_cross_entropy_grad",
                     "softmax_cross_entropy_grad",
                     {},
@@ -380,6 +618,9 @@ double Draw(Fill fill, uint64_t key, int64_t i) {
     case Fill::kSteps: return std::floor(uniform * 3) - 1;
     case Fill::kIds: return std::floor(uniform * 10) - 1;
     case Fill::kClasses: return std::floor(uniform * 5);
+    case Fill::kMarked: return uniform < 0.3 ? -100 : std::floor((uniform - 0.3) / 0.7 * 5);
+    case Fill::kMask: return uniform < 0.6 ? 1 : 0;
+    case Fill::kDistinct: return static_cast<double>((i * 89 + 17) % 251 - 125) * 0.05;
   }
   return 0;
 }
@@ -396,11 +637,15 @@ const std::vector<OpCase>& OpCases() {
   static const auto* cases = [] {
     auto* all = new std::vector<OpCase>();
     AddElementwise(all);
+    AddMasks(all);
     AddMatmul(all);
     AddBatchedMatmul(all);
     AddEmbedding(all);
     AddNorms(all);
     AddAttention(all);
+    AddConvolutions(all);
+    AddPools(all);
+    AddStatistics(all);
     AddMovement(all);
     AddExchanges(all);
     AddReductions(all);

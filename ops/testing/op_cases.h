@@ -23,6 +23,9 @@ enum class Fill : uint8_t {
   kSteps,     // -1, 0 or 1, so that equal values occur
   kIds,       // integers from -1 to 8, some outside any table of the cases
   kClasses,   // integers from 0 to 4
+  kMarked,    // integers from 0 to 4, and some that are -100
+  kMask,      // 0 or 1
+  kDistinct,  // numbers of which the first 251 are at least 0.05 apart, for the largest of several
 };
 
 struct OpCase {

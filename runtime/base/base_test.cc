@@ -114,6 +114,15 @@ TEST(TensorSlice, NumElementsRefusesOverflow) {
   EXPECT_EQ(NumElements({-1}), -1);
 }
 
+TEST(DType, NamesSizesAndKindsAreConsistent) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kI32, DType::kBool})
+    EXPECT_EQ(DTypeFromName(Name(dtype)), dtype) << Name(dtype);
+  EXPECT_EQ(SizeOf(DType::kBool), 1);
+  EXPECT_FALSE(IsReal(DType::kBool));
+  EXPECT_FALSE(IsReal(DType::kI32));
+  EXPECT_TRUE(IsReal(DType::kBF16));
+}
+
 TEST(DType, Bf16RoundsToNearestEvenAndKeepsNan) {
   EXPECT_EQ(ToFloat(ToBFloat16(1.0f)), 1.0f);
   EXPECT_EQ(ToFloat(ToBFloat16(1.00390625f)), 1.0f);       // tie, to even

@@ -1,5 +1,5 @@
 // Element types and their text names in graphs and plans. bf16 is the upper half of an f32;
-// conversions round to nearest even.
+// conversions round to nearest even. A bool is one byte, 0 or 1.
 #pragma once
 
 #include <bit>
@@ -9,14 +9,23 @@
 
 namespace weir {
 
-enum class DType : uint8_t { kF32, kBF16, kI32 };
+enum class DType : uint8_t { kF32, kBF16, kI32, kBool };
 
-constexpr int64_t SizeOf(DType dtype) { return dtype == DType::kBF16 ? 2 : 4; }
+constexpr int64_t SizeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+    case DType::kI32: return 4;
+    case DType::kBF16: return 2;
+    case DType::kBool: return 1;
+  }
+  return 4;
+}
 constexpr const char* Name(DType dtype) {
   switch (dtype) {
     case DType::kF32: return "f32";
     case DType::kBF16: return "bf16";
     case DType::kI32: return "i32";
+    case DType::kBool: return "bool";
   }
   return "?";
 }
@@ -24,9 +33,10 @@ constexpr std::optional<DType> DTypeFromName(std::string_view name) {
   if (name == "f32") return DType::kF32;
   if (name == "bf16") return DType::kBF16;
   if (name == "i32") return DType::kI32;
+  if (name == "bool") return DType::kBool;
   return std::nullopt;
 }
-constexpr bool IsReal(DType dtype) { return dtype != DType::kI32; }
+constexpr bool IsReal(DType dtype) { return dtype == DType::kF32 || dtype == DType::kBF16; }
 
 struct BFloat16 {
   uint16_t bits = 0;

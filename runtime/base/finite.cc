@@ -47,7 +47,8 @@ bool AllFinite(DType dtype, const void* data, int64_t count) {
   switch (dtype) {
     case DType::kF32: return AllFiniteBits<uint32_t, 0x7f800000u>(bytes, count);
     case DType::kBF16: return AllFiniteBits<uint16_t, 0x7f80u>(bytes, count);
-    case DType::kI32: return true;
+    case DType::kI32:
+    case DType::kBool: return true;
   }
   return true;
 }
@@ -57,7 +58,8 @@ NonfiniteCount CountNonfinite(DType dtype, const void* data, int64_t count) {
   switch (dtype) {
     case DType::kF32: return CountBits<uint32_t, 0x7f800000u, 0x007fffffu>(bytes, count);
     case DType::kBF16: return CountBits<uint16_t, 0x7f80u, 0x007fu>(bytes, count);
-    case DType::kI32: return {};
+    case DType::kI32:
+    case DType::kBool: return {};
   }
   return {};
 }

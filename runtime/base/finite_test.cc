@@ -51,6 +51,12 @@ TEST(FiniteTest, KnowsTheNarrowFormatToo) {
   EXPECT_EQ(found.infinities, 1);
 }
 
+TEST(FiniteTest, MasksAreAlwaysNumbers) {
+  const std::vector<uint8_t> values(10, 0xff);
+  EXPECT_TRUE(AllFinite(DType::kBool, values.data(), 10));
+  EXPECT_EQ(CountNonfinite(DType::kBool, values.data(), 10).first, -1);
+}
+
 TEST(FiniteTest, IntegersAreAlwaysNumbers) {
   const std::vector<uint32_t> values(10, 0x7fc00000u);
   EXPECT_TRUE(AllFinite(DType::kI32, values.data(), 10));

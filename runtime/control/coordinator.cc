@@ -260,12 +260,10 @@ int64_t GrpcCoordinator::NextWakeNs(int64_t now_ns) const {
 void GrpcCoordinator::FindDead(int64_t now_ns, int64_t grace_ns) {
   for (const WorkerId w : workers_.ids()) {
     Worker& worker = workers_[w];
-    if (worker.presence != Presence::kConnected || !worker.liveness->IsDead(now_ns - grace_ns))
+    if (worker.presence != Presence::kConnected || !worker.liveness->IsOverdue(now_ns - grace_ns))
       continue;
-    if (const int64_t more_ms = options_.excuse_ms ? options_.excuse_ms(w) : 0; more_ms > 0) {
-      worker.liveness->Excuse(now_ns, more_ms * kNsPerMs);
-      continue;
-    }
+    const int64_t excuse_ms = options_.excuse_ms ? options_.excuse_ms(w) : 0;
+    if (!worker.liveness->Judge(now_ns, excuse_ms * kNsPerMs)) continue;
     Lose(w, LostWorker::How::kSilent,
          {.code = "W0602",
           .expected = absl::StrCat("a heartbeat within ", options_.dead_after_ms, " ms"),

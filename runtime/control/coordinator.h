@@ -70,9 +70,10 @@ struct CoordinatorOptions {
   // Called when a connected worker is lost: once per worker, not after Abort.
   std::function<void(WorkerId worker, const LostWorker& lost)> on_lost;
   // Called before a worker is lost for want of a heartbeat. Returns the number of milliseconds by
-  // which the deadline moves, from now; 0: the worker is lost. The function is for a caller that
-  // can see why the worker is silent. Null: no extension. This function is not a hook: it must
-  // return at once and call nothing of the coordinator.
+  // which the deadline moves, from now; 0: the worker is lost, unless the worker was excused at the
+  // last call and has its time anew (Liveness::Judge). The function is for a caller that can see
+  // why the worker is silent. Null: no extension. This function is not a hook: it must return at
+  // once and call nothing of the coordinator.
   std::function<int64_t(WorkerId worker)> excuse_ms;
   // Returns whether a worker may publish under a key; W0810 refuses the key. Null: any key is
   // allowed. The function must return at once, runs on a thread of the coordinator, and must not

@@ -22,11 +22,23 @@ class Liveness {
   void Heard(int64_t now_ns) {
     heard_ns_ = now_ns;
     dies_ns_ = now_ns + dead_after_ns_;
+    was_excused_ = false;
   }
   void Grant(int64_t lost_ns) { dies_ns_ += lost_ns; }
-  void Excuse(int64_t now_ns, int64_t more_ns) { dies_ns_ = now_ns + more_ns; }
 
-  bool IsDead(int64_t now_ns) const { return now_ns >= dies_ns_; }
+  // Returns whether the party has been silent for too long: Judge then decides.
+  bool IsOverdue(int64_t now_ns) const { return now_ns >= dies_ns_; }
+  // Returns whether an overdue party counts as dead. A positive `excuse_ns` says that the party
+  // cannot speak now; the party is overdue again after that time. A party that was excused at the
+  // last look and is excused no longer gets all its time anew, because the party may be able to
+  // speak only since this moment.
+  bool Judge(int64_t now_ns, int64_t excuse_ns) {
+    const bool is_excused = excuse_ns > 0;
+    if (!is_excused && !was_excused_) return true;
+    dies_ns_ = now_ns + (is_excused ? excuse_ns : dead_after_ns_);
+    was_excused_ = is_excused;
+    return false;
+  }
   int64_t dies_ns() const { return dies_ns_; }
   int64_t SinceHeardNs(int64_t now_ns) const { return now_ns - heard_ns_; }
 
@@ -34,6 +46,7 @@ class Liveness {
   const int64_t dead_after_ns_;
   int64_t heard_ns_;
   int64_t dies_ns_;
+  bool was_excused_ = false;  // at the last look
 };
 
 // Attention measures how attentive a watching thread is. The thread looks after other parties

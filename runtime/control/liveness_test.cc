@@ -8,23 +8,46 @@
 namespace weir::control {
 namespace {
 
-TEST(LivenessTest, WhoSaysNothingForItsTimeIsDeadAndNotEarlier) {
+TEST(LivenessTest, WhoSaysNothingForItsTimeIsOverdueAndNotEarlier) {
   Liveness liveness(1000, 200);
-  EXPECT_FALSE(liveness.IsDead(1199));
-  EXPECT_TRUE(liveness.IsDead(1200));
+  EXPECT_FALSE(liveness.IsOverdue(1199));
+  EXPECT_TRUE(liveness.IsOverdue(1200));
   liveness.Heard(1150);
-  EXPECT_FALSE(liveness.IsDead(1349));
-  EXPECT_TRUE(liveness.IsDead(1350));
+  EXPECT_FALSE(liveness.IsOverdue(1349));
+  EXPECT_TRUE(liveness.IsOverdue(1350));
   EXPECT_EQ(liveness.SinceHeardNs(1200), 50);
 }
 
 TEST(LivenessTest, TimeGrantedCountsUntilTheNextWord) {
   Liveness liveness(0, 200);
   liveness.Grant(1000);
-  EXPECT_FALSE(liveness.IsDead(1199));
-  EXPECT_TRUE(liveness.IsDead(1200));
+  EXPECT_FALSE(liveness.IsOverdue(1199));
+  EXPECT_TRUE(liveness.IsOverdue(1200));
   liveness.Heard(1190);
   EXPECT_EQ(liveness.dies_ns(), 1390);
+}
+
+TEST(LivenessTest, WhoIsNotExcusedIsDeadWhenOverdue) {
+  Liveness liveness(0, 200);
+  EXPECT_TRUE(liveness.Judge(200, 0));
+}
+
+TEST(LivenessTest, WhoIsExcusedNoLongerHasAllItsTimeAnew) {
+  Liveness liveness(0, 200);
+  EXPECT_FALSE(liveness.Judge(200, 50));
+  EXPECT_TRUE(liveness.IsOverdue(250));
+  EXPECT_FALSE(liveness.Judge(250, 50));
+  EXPECT_FALSE(liveness.Judge(300, 0)) << "the party may be able to speak since now";
+  EXPECT_FALSE(liveness.IsOverdue(499));
+  EXPECT_TRUE(liveness.IsOverdue(500));
+  EXPECT_TRUE(liveness.Judge(500, 0)) << "the party had its time";
+}
+
+TEST(LivenessTest, AWordEndsAnExcuse) {
+  Liveness liveness(0, 200);
+  EXPECT_FALSE(liveness.Judge(200, 50));
+  liveness.Heard(220);
+  EXPECT_TRUE(liveness.Judge(420, 0));
 }
 
 TEST(AttentionTest, AWatcherThatWakesInTimeLosesNothing) {

@@ -153,6 +153,30 @@ TEST(LoneWorkerTest, AFrozenWorkerThatIsExcusedIsNotLostAndWorksOnLater) {
   EXPECT_EQ(worker.WaitForExitCode(), 4);
 }
 
+TEST(LoneWorkerTest, AWorkerThatWorksAgainJustBeforeTheLookIsNotLost) {
+  // The excuse ends when the worker can run again, and the worker needs time to say a word.
+  std::atomic<bool> is_stopped{false};
+  std::atomic<int> excused{0};
+  TestJob job(1, [&](CoordinatorOptions* options) {
+    Quick(options);
+    options->excuse_ms = [&](WorkerId) -> int64_t {
+      if (!is_stopped) return 0;
+      ++excused;
+      return 1;  // the next look comes before any word can
+    };
+  });
+  WorkerProcess worker(job, 0);
+  ASSERT_TRUE(job->WaitForWorkers(kPatienceMs).ok());
+  is_stopped = true;
+  worker.Signal(SIGSTOP);
+  while (excused < 3) std::this_thread::yield();
+  is_stopped = false;
+  std::this_thread::sleep_for(std::chrono::milliseconds(kDeadAfterMs / 8));
+  worker.Signal(SIGCONT);
+  EXPECT_TRUE(job->CallAll("echo", kPatienceMs).ok());
+  EXPECT_TRUE(job.lost().empty());
+}
+
 TEST(LoneWorkerTest, AKilledWorkerIsLostWhenItsConnectionBreaks) {
   TestJob job(1);
   WorkerProcess worker(job, 0);

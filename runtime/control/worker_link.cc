@@ -273,9 +273,8 @@ void GrpcWorkerLink::HandleClosed() {
 }
 
 void GrpcWorkerLink::CheckCoordinator(int64_t now_ns) {
-  if (!coordinator_.has_value() || end_.has_value() || !coordinator_->IsDead(now_ns)) return;
-  if (const int64_t more_ms = ExcuseMs(); more_ms > 0)
-    return coordinator_->Excuse(now_ns, more_ms * kNsPerMs);
+  if (!coordinator_.has_value() || end_.has_value() || !coordinator_->IsOverdue(now_ns)) return;
+  if (!coordinator_->Judge(now_ns, ExcuseMs() * kNsPerMs)) return;
   End(ErrorOf(
       absl::StatusCode::kUnavailable,
       {.code = "W0609",
@@ -533,7 +532,14 @@ absl::StatusOr<std::string> GrpcWorkerLink::Ask(proto::WorkerMessage message,
     return end_.has_value() || entry->second.reply.has_value();
   };
   int64_t limit_ms = options_.fetch_limit_ms;
-  while (limit_ms > 0 && !WaitCounted(&changed_, &mutex_, limit_ms, is_over)) limit_ms = ExcuseMs();
+  // A coordinator that was excused at the last look has its time anew, as in Liveness::Judge.
+  bool was_excused = false;
+  while (limit_ms > 0 && !WaitCounted(&changed_, &mutex_, limit_ms, is_over)) {
+    limit_ms = ExcuseMs();
+    const bool is_excused = limit_ms > 0;
+    if (!is_excused && was_excused) limit_ms = options_.coordinator_dead_after_ms;
+    was_excused = is_excused;
+  }
   const auto reply = std::move(entry->second.reply);
   requests_.erase(entry);
   if (reply.has_value()) return *reply;

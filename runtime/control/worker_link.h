@@ -37,9 +37,10 @@ struct WorkerLinkOptions {
   int64_t message_bytes_max = 64 << 20;
   // Called before the coordinator counts as gone for its silence, or before a wait for the
   // coordinator ends. Returns the number of milliseconds by which the deadline moves, from now; 0:
-  // no extension. The function is for a caller that can see why the coordinator is silent. Null: no
-  // extension. The function must return at once and call nothing of the link. Any thread, one at a
-  // time.
+  // no extension, but a coordinator that was excused at the last call has its time anew
+  // (Liveness::Judge). The function is for a caller that can see why the coordinator is silent.
+  // Null: no extension. The function must return at once and call nothing of the link. Any thread,
+  // one at a time.
   std::function<int64_t()> excuse_ms;
   // Called at every heartbeat; must not block.
   std::function<WorkerProgress()> progress;

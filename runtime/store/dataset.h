@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,7 @@ struct FeedForm {
   enum class Role : uint8_t {
     kIndex,  // whole numbers from 0 on that name things: a byte, a class
     kReal,   // measured numbers
+    kMask,   // places that count and places that do not
   } role = Role::kIndex;
   DType dtype = DType::kI32;
 };
@@ -68,6 +70,7 @@ struct FeedRequest {
   Shape shape;         // of a whole step, [samples, ...]
   int64_t below = 0;   // the model has room for values from 0 to below this number; 0: for any
   std::string reader;  // why, for messages: "an index along dimension vocab of …"
+  std::optional<int64_t> ignored;  // a value that the model ignores, in range or not
 };
 
 class Dataset {

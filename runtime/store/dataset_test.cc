@@ -333,13 +333,16 @@ TEST(IdxDatasetTest, ImagesComeAsShareOfWhiteOrAsBytes) {
   EXPECT_THAT(
       std::string(CheckRequest(**data, {"x", "images", DType::kBF16, {4, 6}, 0, ""}).message()),
       HasSubstr("expected f32[samples, ...] with 6 elements a sample or i32[samples, ...] with 6 "
-                "elements a sample, as feed images delivers"));
+                "elements a sample or bool[samples, ...] with 6 elements a sample, as feed images "
+                "delivers"));
   EXPECT_FALSE(CheckRequest(**data, {"x", "images", DType::kF32, {4, 7}, 0, ""}).ok());
   ExpectSlicesEqualWhole<int32_t>(**data, "images", {4, 6}, DType::kI32);
   auto real = Filled<float>(**data, "images", {}, TensorSlice::Whole(DType::kF32, {4, 6}));
   auto bytes = Filled<int32_t>(**data, "images", {}, TensorSlice::Whole(DType::kI32, {4, 6}));
   for (size_t i = 0; i < real.size(); ++i)
     EXPECT_EQ(real[i], static_cast<float>(bytes[i]) / 255.0f);
+  auto mask = Filled<uint8_t>(**data, "images", {}, TensorSlice::Whole(DType::kBool, {4, 6}));
+  for (size_t i = 0; i < mask.size(); ++i) EXPECT_EQ(mask[i], bytes[i] != 0 ? 1 : 0);
 }
 
 TEST(IdxFileTest, FilesOfAnotherKindAreNotCalledDamaged) {
@@ -438,6 +441,44 @@ TEST(SyntheticDatasetTest, InputsThatShareAFeedAgreeOnTheNarrowestRange) {
   EXPECT_FALSE(MakeSyntheticDataset(
                    {{Integers("ids", {4, 6}, 17), {"x", "ids", DType::kF32, {4, 6}, 0, ""}}, 0})
                    .ok());
+}
+
+TEST(SyntheticDatasetTest, AQuarterOfTheIntegersIsTheIgnoredOne) {
+  FeedRequest marked = Integers("targets", {400, 6}, 5);
+  marked.ignored = -100;
+  auto data = MakeSyntheticDataset({{marked, Integers("tokens", {400, 6}, 5)}, 0});
+  ASSERT_TRUE(data.ok()) << data.status();
+  const TensorSlice slice = TensorSlice::Whole(DType::kI32, {400, 6});
+  EXPECT_EQ(Seen(**data, "targets", slice), (std::set<int32_t>{-100, 0, 1, 2, 3, 4}));
+  EXPECT_EQ(Seen(**data, "tokens", slice), (std::set<int32_t>{0, 1, 2, 3, 4}));
+  const auto values = Filled<int32_t>(**data, "targets", {}, slice);
+  const auto ignored = std::count(values.begin(), values.end(), -100);
+  EXPECT_NEAR(static_cast<double>(ignored) / static_cast<double>(values.size()), 0.25, 0.03);
+  // An input that does not ignore the value gets none.
+  data = MakeSyntheticDataset({{marked, Integers("targets", {400, 6}, 5)}, 0});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(*Seen(**data, "targets", slice).begin(), 0);
+}
+
+TEST(SyntheticDatasetTest, AMaskShowsTheBeginOfEachSequence) {
+  auto data = MakeSyntheticDataset({{{"mask", "mask", DType::kBool, {64, 2, 7}, 0, ""},
+                                     {"coin", "coin", DType::kBool, {64}, 0, ""}},
+                                    3});
+  ASSERT_TRUE(data.ok()) << data.status();
+  ExpectSlicesEqualWhole<uint8_t>(**data, "mask", {64, 14}, DType::kBool);
+  const auto mask =
+      Filled<uint8_t>(**data, "mask", {}, TensorSlice::Whole(DType::kBool, {64, 2, 7}));
+  std::set<int64_t> lengths;
+  for (size_t row = 0; row < mask.size() / 7; ++row) {
+    const auto begin = mask.begin() + static_cast<int64_t>(7 * row), end = begin + 7;
+    const auto length = std::count(begin, end, 1);
+    EXPECT_EQ(std::find(begin, end, 0) - begin, length) << "row " << row;
+    EXPECT_EQ(std::count(begin, end, 0), 7 - length) << "row " << row;
+    lengths.insert(length);
+  }
+  EXPECT_EQ(lengths, (std::set<int64_t>{1, 2, 3, 4, 5, 6, 7}));
+  const auto coin = Filled<uint8_t>(**data, "coin", {}, TensorSlice::Whole(DType::kBool, {64}));
+  EXPECT_NEAR(static_cast<double>(std::count(coin.begin(), coin.end(), 1)), 32, 12);
 }
 
 TEST(SyntheticDatasetTest, SaysWhatItDraws) {

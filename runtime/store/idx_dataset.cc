@@ -43,7 +43,7 @@ class IdxDataset : public Dataset {
       const bool labels = request.feed == kLabels;
       const std::vector<uint8_t>& values = labels ? part->labels.data : part->images.data;
       for (size_t i = 0; i < values.size(); ++i) {
-        if (values[i] < request.below) continue;
+        if (values[i] < request.below || values[i] == request.ignored) continue;
         return Rejected({"W0059",
                          absl::StrCat(labels ? part->labels_path : part->images_path,
                                       labels ? ", label " : ", pixel ", i),
@@ -74,6 +74,10 @@ class IdxDataset : public Dataset {
       return FillImages(from, position, slice, static_cast<int32_t*>(out),
                         [](uint8_t pixel) { return int32_t{pixel}; });
     }
+    if (slice.dtype == DType::kBool) {
+      return FillImages(from, position, slice, static_cast<uint8_t*>(out),
+                        [](uint8_t pixel) { return static_cast<uint8_t>(pixel != 0); });
+    }
     return FillImages(from, position, slice, static_cast<float*>(out),
                       [](uint8_t pixel) { return static_cast<float>(pixel) / 255.0f; });
   }
@@ -81,7 +85,9 @@ class IdxDataset : public Dataset {
  private:
   FeedType ImagesFeed() const {
     return {kImages,
-            {{FeedForm::Role::kReal, DType::kF32}, {FeedForm::Role::kIndex, DType::kI32}},
+            {{FeedForm::Role::kReal, DType::kF32},
+             {FeedForm::Role::kIndex, DType::kI32},
+             {FeedForm::Role::kMask, DType::kBool}},
             FeedType::Sample::kElements,
             train_.pixels()};
   }

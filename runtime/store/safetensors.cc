@@ -43,6 +43,7 @@ const char* StoredName(DType dtype) {
     case DType::kF32: return "F32";
     case DType::kBF16: return "BF16";
     case DType::kI32: return "I32";
+    case DType::kBool: return "BOOL";
   }
   return "?";
 }
@@ -313,8 +314,8 @@ absl::StatusOr<SafetensorsReader::Checked> SafetensorsReader::CheckSumsOf(int i)
   return Checked::kSound;
 }
 
-absl::Status SafetensorsReader::Read(const std::string& name, const TensorSlice& slice,
-                                     void* out) const {
+absl::StatusOr<StoredElements> SafetensorsReader::ElementsOf(const std::string& name,
+                                                             DType dtype) const {
   auto it = tensors_.find(name);
   if (it == tensors_.end()) {
     std::vector<std::string> names;
@@ -324,27 +325,63 @@ absl::Status SafetensorsReader::Read(const std::string& name, const TensorSlice&
                     nearest.empty() ? "" : "the nearest name is " + nearest});
   }
   const StoredTensor& tensor = it->second;
-  std::string where = absl::StrCat(path(), ", tensor ", name);
-  if (tensor.shape != slice.global_shape) {
-    return Rejected({"W0044", where, "shape " + ToText(slice.global_shape),
-                     "shape " + ToText(tensor.shape),
+  StoredElements elements;
+  elements.same_ = tensor.dtype == StoredName(dtype);
+  bool real = tensor.dtype == "F32" || tensor.dtype == "BF16" || tensor.dtype == "F16";
+  if (!elements.same_ && !(real && IsReal(dtype))) {
+    return Rejected({"W0045", absl::StrCat(path(), ", tensor ", name),
+                     absl::StrCat("a dtype that converts to ", Name(dtype)), tensor.dtype,
+                     "save the tensor as F32, BF16 or F16"});
+  }
+  elements.data_ = files_[tensor.file].bytes->data() + tensor.begin;
+  elements.stored_ = &tensor.dtype;
+  elements.width_ = BytesOf(tensor.dtype);
+  elements.dtype_ = dtype;
+  return elements;
+}
+
+void StoredElements::Copy(int64_t first, int64_t stride, int64_t count, void* out) const {
+  uint8_t* to = static_cast<uint8_t*>(out);
+  const uint8_t* from = data_ + first * width_;
+  const int64_t out_width = SizeOf(dtype_);
+  if (stride == 1 && same_) {
+    memcpy(to, from, static_cast<size_t>(count * width_));
+  } else if (stride == 1) {
+    ConvertReals(*stored_, from, count, dtype_, to);
+  } else if (same_ && width_ == 4) {
+    for (int64_t i = 0; i < count; ++i) memcpy(to + 4 * i, from + 4 * stride * i, 4);
+  } else {
+    for (int64_t i = 0; i < count; ++i) {
+      const uint8_t* const element = from + width_ * stride * i;
+      if (same_) {
+        memcpy(to + out_width * i, element, static_cast<size_t>(width_));
+      } else {
+        ConvertReals(*stored_, element, 1, dtype_, to + out_width * i);
+      }
+    }
+  }
+}
+
+bool SafetensorsReader::SameBytes(const std::string& a, const std::string& b) const {
+  const StoredTensor &first = tensors_.at(a), &second = tensors_.at(b);
+  return first.dtype == second.dtype && first.shape == second.shape &&
+         memcmp(files_[first.file].bytes->data() + first.begin,
+                files_[second.file].bytes->data() + second.begin,
+                static_cast<size_t>(first.end - first.begin)) == 0;
+}
+
+absl::Status SafetensorsReader::Read(const std::string& name, const TensorSlice& slice,
+                                     void* out) const {
+  const auto it = tensors_.find(name);
+  if (it != tensors_.end() && it->second.shape != slice.global_shape) {
+    return Rejected({"W0044", absl::StrCat(path(), ", tensor ", name),
+                     "shape " + ToText(slice.global_shape), "shape " + ToText(it->second.shape),
                      "use weights saved from a model of the same sizes"});
   }
-  bool same = tensor.dtype == StoredName(slice.dtype);
-  bool real = tensor.dtype == "F32" || tensor.dtype == "BF16" || tensor.dtype == "F16";
-  if (!same && !(real && IsReal(slice.dtype))) {
-    return Rejected({"W0045", where, absl::StrCat("a dtype that converts to ", Name(slice.dtype)),
-                     tensor.dtype, "save the tensor as F32, BF16 or F16"});
-  }
-  const uint8_t* data = files_[tensor.file].bytes->data() + tensor.begin;
-  uint8_t* to = static_cast<uint8_t*>(out);
-  int64_t width = BytesOf(tensor.dtype), out_width = SizeOf(slice.dtype);
+  WEIR_ASSIGN_OR_RETURN(const StoredElements elements, ElementsOf(name, slice.dtype));
+  const int64_t width = SizeOf(slice.dtype);
   ForEachRun(slice, [&](int64_t local, int64_t global, int64_t count) {
-    if (same) {
-      memcpy(to + local * width, data + global * width, static_cast<size_t>(count * width));
-    } else {
-      ConvertReals(tensor.dtype, data + global * width, count, slice.dtype, to + local * out_width);
-    }
+    elements.Copy(global, 1, count, static_cast<uint8_t*>(out) + local * width);
   });
   return absl::OkStatus();
 }

@@ -37,6 +37,23 @@ struct StoredTensor {
   int file = 0;  // 0, or the file of the index
 };
 
+// The elements of a stored tensor, in row-major order, for one who reads them in another order or
+// from several places. Depends on its reader.
+class StoredElements {
+ public:
+  // Copies `count` elements to `out`, the first from position `first` and each next one `stride`
+  // positions further. Precondition: all positions are in the tensor.
+  void Copy(int64_t first, int64_t stride, int64_t count, void* out) const;
+
+ private:
+  friend class SafetensorsReader;
+  const uint8_t* data_ = nullptr;
+  const std::string* stored_ = nullptr;  // the dtype of the file
+  int64_t width_ = 0;                    // its bytes
+  DType dtype_ = DType::kF32;            // of the copies
+  bool same_ = false;                    // no conversion
+};
+
 class SafetensorsReader {
  public:
   // Opens a file, or all files of an index (weight_index.h). kNotFound: no file. kDataLoss:
@@ -58,6 +75,12 @@ class SafetensorsReader {
   // BF16 and F16 if slice.dtype requires it. kNotFound: no such tensor. kInvalidArgument: the
   // file's shape is not slice.global_shape, or the dtypes do not convert.
   absl::Status Read(const std::string& name, const TensorSlice& slice, void* out) const;
+
+  // Returns the elements of tensor `name` as `dtype`. Errors as Read, but for the shape.
+  absl::StatusOr<StoredElements> ElementsOf(const std::string& name, DType dtype) const;
+  // Returns whether two tensors have one type, one shape and the same bytes. Precondition: both are
+  // in tensors().
+  bool SameBytes(const std::string& a, const std::string& b) const;
 
  private:
   struct File {

@@ -1,6 +1,7 @@
 #include "runtime/store/synthetic_dataset.h"
 
 #include <map>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -16,6 +17,7 @@ struct Draw {
   DType dtype = DType::kF32;
   int64_t below = kUnknownRangeBelow;  // integers
   std::string reader;                  // who asks for that range; empty: nobody
+  std::optional<int64_t> ignored;      // integers: the value of a quarter of them
   uint64_t key = 0;                    // of the stream of random numbers
   // `first` is the position of a sample's first number in the stream. `gap` is the number of
   // numbers between samples beyond a sample's elements.
@@ -37,6 +39,21 @@ Draw DrawOf(const FeedRequest& request, uint64_t seed) {
   return draw;
 }
 
+FeedForm::Role RoleOf(DType dtype) {
+  if (dtype == DType::kBool) return FeedForm::Role::kMask;
+  return dtype == DType::kI32 ? FeedForm::Role::kIndex : FeedForm::Role::kReal;
+}
+
+// Returns the integer that a draw makes of a uniform number in [0, 1).
+int32_t IntegerOf(const Draw& draw, double uniform) {
+  constexpr double kIgnoredShare = 0.25;
+  if (draw.ignored.has_value()) {
+    if (uniform < kIgnoredShare) return static_cast<int32_t>(*draw.ignored);
+    uniform = (uniform - kIgnoredShare) / (1 - kIgnoredShare);
+  }
+  return static_cast<int32_t>(uniform * static_cast<double>(draw.below));
+}
+
 class SyntheticDataset : public Dataset {
  public:
   SyntheticDataset(std::map<std::string, Draw> draws, uint64_t seed)
@@ -45,9 +62,7 @@ class SyntheticDataset : public Dataset {
   std::vector<FeedType> feeds() const override {
     std::vector<FeedType> feeds;
     for (const auto& [name, draw] : draws_) {
-      const FeedForm::Role role =
-          draw.dtype == DType::kI32 ? FeedForm::Role::kIndex : FeedForm::Role::kReal;
-      feeds.push_back({name, {{role, draw.dtype}}, FeedType::Sample::kAny, 0});
+      feeds.push_back({name, {{RoleOf(draw.dtype), draw.dtype}}, FeedType::Sample::kAny, 0});
     }
     return feeds;
   }
@@ -60,9 +75,14 @@ class SyntheticDataset : public Dataset {
     for (const auto& [name, draw] : draws_) {
       if (draw.dtype == DType::kF32) {
         parts.push_back(absl::StrCat(name, " real numbers uniform in [0, 1)"));
+      } else if (draw.dtype == DType::kBool) {
+        parts.push_back(absl::StrCat(name, " masks of sequences of random lengths"));
       } else {
         parts.push_back(
             absl::StrCat(name, " integers uniform below ", draw.below,
+                         draw.ignored.has_value()
+                             ? absl::StrCat(", a quarter of them the ignored ", *draw.ignored)
+                             : "",
                          draw.reader.empty() ? ", since nothing reads them as indices" : ""));
       }
     }
@@ -75,13 +95,17 @@ class SyntheticDataset : public Dataset {
     if (known == draws_.end()) return UnknownFeed(feed, feed, feeds());
     const Draw& draw = known->second;
     if (slice.shape.empty() || slice.dtype != draw.dtype) {
-      return WrongFeedType(
-          {feed, {{FeedForm::Role::kIndex, draw.dtype}}, FeedType::Sample::kAny, 0}, slice);
+      return WrongFeedType({feed, {{RoleOf(draw.dtype), draw.dtype}}, FeedType::Sample::kAny, 0},
+                           slice);
     }
     const uint64_t key = MixKey(draw.key, static_cast<uint64_t>(position.part));
     const int64_t rows = slice.global_shape[0];
     const int64_t width = rows == 0 ? 0 : NumElements(slice.global_shape) / rows;
     const int64_t first_sample = SampleNumber(position, rows, 0);
+    if (slice.dtype == DType::kBool) {
+      FillMask(key, first_sample, width, slice, static_cast<uint8_t*>(out));
+      return absl::OkStatus();
+    }
     ForEachRun(slice, [&](int64_t local, int64_t global, int64_t count) {
       for (int64_t i = 0; i < count; ++i) {
         const int64_t sample = first_sample + (global + i) / width, element = (global + i) % width;
@@ -90,8 +114,7 @@ class SyntheticDataset : public Dataset {
         if (slice.dtype == DType::kF32) {
           static_cast<float*>(out)[local + i] = uniform;
         } else {
-          static_cast<int32_t*>(out)[local + i] =
-              static_cast<int32_t>(uniform * static_cast<double>(draw.below));
+          static_cast<int32_t*>(out)[local + i] = IntegerOf(draw, uniform);
         }
       }
     });
@@ -99,6 +122,21 @@ class SyntheticDataset : public Dataset {
   }
 
  private:
+  // Along the last dimension, a mask begins with true places, as many as a uniform number from 1 to
+  // all says, and false places follow. A mask with one place a sample is true with probability 1/2.
+  static void FillMask(uint64_t key, int64_t first_sample, int64_t width, const TensorSlice& slice,
+                       uint8_t* out) {
+    const int64_t length = slice.global_shape.size() > 1 ? slice.global_shape.back() : 1;
+    ForEachRun(slice, [&](int64_t local, int64_t global, int64_t count) {
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t place = first_sample * width + global + i, row = place / length;
+        const double uniform = UniformAt(key, static_cast<uint64_t>(row));
+        const int64_t seen = 1 + static_cast<int64_t>(uniform * static_cast<double>(length));
+        out[local + i] = length > 1 ? place % length < seen : uniform < 0.5;
+      }
+    });
+  }
+
   std::map<std::string, Draw> draws_;  // by feed
   uint64_t seed_;
 };
@@ -110,9 +148,11 @@ absl::StatusOr<std::unique_ptr<Dataset>> MakeSyntheticDataset(const SyntheticDat
   for (const FeedRequest& request : options.requests) {
     const std::string where = absl::StrCat("input ", request.input, " of main");
     if (request.shape.empty() || request.dtype == DType::kBF16) {
-      return Rejected({"W0056", where, "f32[samples, ...] or i32[samples, ...] for synthetic data",
-                       absl::StrCat(Name(request.dtype), weir::ToText(request.shape)),
-                       "change the type of the input"});
+      return Rejected(
+          {"W0056", where,
+           "f32[samples, ...], i32[samples, ...] or bool[samples, ...] for synthetic data",
+           absl::StrCat(Name(request.dtype), weir::ToText(request.shape)),
+           "change the type of the input"});
     }
     auto [known, is_new] = draws.emplace(request.feed, DrawOf(request, options.seed));
     Draw& draw = known->second;
@@ -123,6 +163,9 @@ absl::StatusOr<std::unique_ptr<Dataset>> MakeSyntheticDataset(const SyntheticDat
            absl::StrCat(Name(request.dtype), weir::ToText(request.shape)),
            "bind the inputs to feeds of their own"});
     }
+    // A value is ignored if every input that takes the feed ignores the value.
+    if (is_new) draw.ignored = request.ignored;
+    if (draw.ignored != request.ignored) draw.ignored.reset();
     // The narrowest request decides the range.
     if (request.below > 0 && (draw.reader.empty() || request.below < draw.below)) {
       draw.below = request.below;

@@ -83,12 +83,15 @@ class TokenDataset : public Dataset {
     std::vector<int32_t> piece;
     for (const File& file : files_) {
       const int64_t size = std::min(file.tokens->size(), kCheckedTokensMax);
-      for (int64_t begin = 0; begin < size; begin += kPieceTokens) {
+      // Tokens in holes are 0, which every range has.
+      for (int64_t begin = file.tokens->SkipHole(0); begin < size;
+           begin = file.tokens->SkipHole(begin + static_cast<int64_t>(piece.size()))) {
         piece.resize(static_cast<size_t>(std::min(kPieceTokens, size - begin)));
         WEIR_RETURN_IF_ERROR(
             file.tokens->ReadAt(begin, static_cast<int64_t>(piece.size()), piece.data()));
-        const auto found = std::find_if(piece.begin(), piece.end(),
-                                        [&](int32_t token) { return token >= request.below; });
+        const auto found = std::find_if(piece.begin(), piece.end(), [&](int32_t token) {
+          return token >= request.below && token != request.ignored;
+        });
         if (found == piece.end()) continue;
         return Rejected({"W0051",
                          absl::StrCat(file.tokens->path(), ", ", options_.noun, " ",

@@ -92,6 +92,7 @@ TEST(TokenFile, EveryFormGivesItsTokens) {
 TEST(TokenFile, RefusesWhatIsNoFileOfTokens) {
   const std::string three = BytesOf(Count(0, 3));
   WriteTemporary("other.idx", "something else than an index");
+  WriteTemporary("future.idx", std::string("MMIDIDX\0\0\2\0\0\0\0\0\0\0\x8", 18));
   WriteTemporary("real.idx", std::string("MMIDIDX\0\0\1\0\0\0\0\0\0\0\6", 18));
   const struct {
     std::string path;
@@ -102,7 +103,11 @@ TEST(TokenFile, RefusesWhatIsNoFileOfTokens) {
       {WriteTemporary("odd", "abc"), TokenType::kU16, "a whole number of tokens of 2 bytes"},
       {WriteTemporary("v2", Llmc(20240520, 2, 3, three)), TokenType::kFound, "version 2"},
       {WriteTemporary("cut", Llmc(20240520, 1, 4, three)), TokenType::kFound, "4 tokens, as the"},
-      {WriteTemporary("minus", Llmc(20240520, 1, -5, "x")), TokenType::kFound, "whole number"},
+      {WriteTemporary("minus", Llmc(20240520, 1, -5, "x")), TokenType::kFound,
+       "a number of tokens in the header of llm.c; found -5"},
+      {WriteTemporary("future.npy", std::string("\x93NUMPY\4\0\1\0{", 11)), TokenType::kFound,
+       "version 4.0"},
+      {WriteTemporary("future.bin", three), TokenType::kFound, "found version 2"},
       {WriteTemporary("wide.npy", Npy("<u2", "(3,)", three)), TokenType::kU32, "leave `type` out"},
       {WriteTemporary("flat.npy", Npy("<u2", "(1, 3)", three)), TokenType::kFound, "one dimension"},
       {WriteTemporary("real.npy", Npy("<f4", "(3,)", three)), TokenType::kFound, "'<f4'"},

@@ -56,8 +56,10 @@ absl::StatusOr<Form> LlmcForm(const std::string& path, const std::vector<uint8_t
     return Damaged(path, absl::StrCat("version ", expected, " of a token file of llm.c"),
                    absl::StrCat("version ", version));
   }
-  return Form{"llm.c", is_u16 ? "u16" : "u32", is_u16 ? 2 : 4, kLlmcHeaderBytes,
-              Number<int32_t>(bytes, 8)};
+  const int32_t tokens = Number<int32_t>(bytes, 8);
+  if (tokens < 0)
+    return Damaged(path, "a number of tokens in the header of llm.c", absl::StrCat(tokens));
+  return Form{"llm.c", is_u16 ? "u16" : "u32", is_u16 ? 2 : 4, kLlmcHeaderBytes, tokens};
 }
 
 // Returns the text between `key` and the next comma or bracket of a header of NumPy.
@@ -70,6 +72,11 @@ std::string NpyField(const std::string& header, const std::string& key, const ch
 }
 
 absl::StatusOr<Form> NpyForm(const std::string& path, const std::vector<uint8_t>& bytes) {
+  if (bytes.size() > 7 && (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0)) {
+    return Damaged(path, "version 1.0, 2.0 or 3.0 of a file of NumPy",
+                   absl::StrCat("version ", bytes[6], ".", bytes[7]),
+                   "save the array again with numpy.save");
+  }
   const bool is_v1 = bytes.size() > 6 && bytes[6] == 1;
   const int64_t begin = is_v1 ? 10 : 12;
   if (static_cast<int64_t>(bytes.size()) < begin)
@@ -113,6 +120,10 @@ absl::StatusOr<std::optional<Form>> MegatronForm(const std::string& path) {
   WEIR_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, Begin(*file, 18));
   if (bytes.size() < 18 || std::memcmp(bytes.data(), kMegatronMagic, 7) != 0)
     return Damaged(index, "an index of Megatron, which begins with MMIDIDX", "other bytes");
+  const uint64_t version = Number<uint64_t>(bytes, 9);
+  if (version != 1) {
+    return Damaged(index, "version 1 of an index of Megatron", absl::StrCat("version ", version));
+  }
   switch (bytes[17]) {
     case 1: return Form{"Megatron", "u8", 1};
     case 4: return Form{"Megatron", "i32", 4};
@@ -199,6 +210,11 @@ absl::StatusOr<std::unique_ptr<TokenFile>> TokenFile::Open(const std::string& pa
   tokens->size_ = form->tokens >= 0 ? form->tokens : bytes / form->width;
   tokens->form_ = form->name.empty() ? form->type : absl::StrCat(form->name, " ", form->type);
   return tokens;
+}
+
+int64_t TokenFile::SkipHole(int64_t begin) const {
+  const int64_t byte = file_->SkipHole(header_bytes_ + begin * width_);
+  return std::clamp((byte - header_bytes_) / width_, begin, size_);
 }
 
 absl::Status TokenFile::ReadAt(int64_t begin, int64_t count, int32_t* out) const {

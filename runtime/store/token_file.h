@@ -39,6 +39,10 @@ class TokenFile {
   // value that is not from 0 to below 2^31. kDataLoss: see WatchedFile.
   absl::Status ReadAt(int64_t begin, int64_t count, int32_t* out) const;
 
+  // Returns the first token from `begin` on that is not in a hole of a sparse file, at most size().
+  // All tokens before it are 0.
+  int64_t SkipHole(int64_t begin) const;
+
  private:
   TokenFile() = default;
 

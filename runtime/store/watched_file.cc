@@ -97,4 +97,10 @@ absl::Status WatchedFile::ReadAt(int64_t offset, int64_t bytes, uint8_t* out) co
   return Read(offset, bytes, out);
 }
 
+int64_t WatchedFile::SkipHole(int64_t offset) const {
+  const off_t data = ::lseek(descriptor_, offset, SEEK_DATA);
+  if (data >= 0) return std::clamp<int64_t>(data, offset, size_);
+  return errno == ENXIO ? size_ : offset;  // no data follows, or the file system tells no holes
+}
+
 }  // namespace weir::store

@@ -36,6 +36,10 @@ class WatchedFile {
   // bytes are gone, or the file has changed.
   absl::Status ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const;
 
+  // Returns the first byte from `offset` on that is not in a hole of a sparse file, at most size().
+  // All bytes before it are 0.
+  int64_t SkipHole(int64_t offset) const;
+
  private:
   WatchedFile(std::string path, int descriptor, int64_t size)
       : path_(std::move(path)), descriptor_(descriptor), size_(size) {}

@@ -61,6 +61,20 @@ TEST_F(WatchedFileTest, AFileThatIsWrittenAnewInPlaceIsAnErrorWithItsName) {
   ExpectRefused("other contents");
 }
 
+TEST_F(WatchedFileTest, HolesArePassedOver) {
+  const std::string path = TemporaryPath("sparse");
+  constexpr int64_t kAt = int64_t{8} << 20, kSize = int64_t{1} << 40;
+  std::ofstream(path).seekp(kAt) << "x";
+  ASSERT_EQ(::truncate(path.c_str(), kSize), 0);
+  const auto file = WatchedFile::Open(path, "tokens").value();
+  const int64_t first = file->SkipHole(0);
+  EXPECT_GT(first, 0);
+  EXPECT_LE(first, kAt);
+  EXPECT_EQ(file->SkipHole(kAt), kAt);
+  EXPECT_EQ(file->SkipHole(kSize - 1), kSize);
+  EXPECT_EQ(file_->SkipHole(7), 7);
+}
+
 TEST_F(WatchedFileTest, AFileThatIsDeletedIsReadAsItWas) {
   ASSERT_EQ(::unlink(path_.c_str()), 0);
   EXPECT_TRUE(ReadAll().ok());

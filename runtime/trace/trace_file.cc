@@ -254,6 +254,12 @@ void RankWriter::Facts() {
   if (rank_.depth != 1) facts->set_depth(rank_.depth);
   if (rank_.arena_bytes > 0) facts->set_arena_bytes(rank_.arena_bytes);
   if (rank_.scratch_bytes > 0) facts->set_scratch_bytes(rank_.scratch_bytes);
+  for (const RankRanges::Range& from : rank_.stands_for.ranges()) {
+    proto::RankRange* to = facts->add_stands_for();
+    to->set_first(static_cast<int32_t>(from.first));
+    if (from.stride != 1) to->set_stride(static_cast<int32_t>(from.stride));
+    to->set_count(static_cast<int32_t>(from.count));
+  }
   for (const TracedState& from : rank_.states) {
     proto::StateFacts* to = facts->add_state();
     to->set_name_text(text(from.name));
@@ -288,6 +294,7 @@ void RankWriter::Facts() {
     to->set_boxing_text(text(from.boxing));
     if (from.planned_way_ns > 0) to->set_planned_way_ns(from.planned_way_ns);
     if (from.other_rank.has_value()) to->set_other_rank(from.other_rank.value());
+    if (from.on_time) to->set_on_time(true);
     if (from.note == nullptr) continue;
     const auto [at, added] = notes.try_emplace(from.note.get(), facts->note_size());
     if (added) *facts->add_note() = ToProto(*from.note);

@@ -22,6 +22,7 @@
 #include "absl/status/status.h"
 #include "runtime/base/id_vector.h"
 #include "runtime/base/ids.h"
+#include "runtime/base/rank_ranges.h"
 #include "runtime/base/rate.h"
 #include "runtime/base/tick_clock.h"
 #include "runtime/base/transfer/transfer_note.h"
@@ -52,7 +53,9 @@ struct TracedRegister {
   int64_t bytes = 0;  // of a slot
   int32_t slots = 1;
   int32_t initial_tokens = 0;
-  EdgeId edge;  // of a register that crosses ranks
+  // Of a register that crosses ranks: the same at both ends. Where ranks stand for others, the
+  // sender's register has the edge of the reader that stands for its own reader.
+  EdgeId edge;
   bool crosses_ranks = false;
   std::string boxing;  // of crossing registers: the exchange to which the register belongs
   // The actors that must act before a token comes, and before a slot is free: "actor 'x' on rank
@@ -67,6 +70,8 @@ struct TracedRegister {
   // The note of a crossing register says what the register's transfer changes. Null: it is unknown,
   // or the register does not cross. Registers of equal transfers share a note.
   std::shared_ptr<const TransferNote> note = nullptr;
+  // No rank stands for the other end, and messages count as being on time.
+  bool on_time = false;
 };
 
 // A TracedState is memory with a fixed place: a weight, or what the optimiser keeps.
@@ -90,6 +95,7 @@ struct TracedRank {
   int64_t arena_bytes = 0;    // 0: unknown
   int64_t scratch_bytes = 0;  // of the arena
   std::vector<TracedState> states;
+  RankRanges stands_for;  // the rank's class, itself included; empty: itself alone
 };
 
 struct TracedJob {

@@ -224,6 +224,40 @@ class LinearEncoder(nn.Module):
         return self.head(x)
 
 
+class ResidualUnit(nn.Module):
+    """Two convolutions with group normalisation, beside a convolution of points."""
+
+    def __init__(self, channels, out):
+        super().__init__()
+        self.norm1, self.norm2 = nn.GroupNorm(2, channels), nn.GroupNorm(2, out)
+        self.conv1, self.conv2 = (nn.Conv2d(c, out, 3, padding=1) for c in (channels, out))
+        self.beside = nn.Conv2d(channels, out, 1)
+
+    def forward(self, x):
+        y = self.conv1(F.silu(self.norm1(x)))
+        return self.beside(x) + self.conv2(F.silu(self.norm2(y)))
+
+
+class UNet(nn.Module):
+    """A U-Net: one way down by pooling, one way up by repeated elements and by a transposed convolution."""
+
+    def __init__(self, channels=3, hidden=8, results=2):
+        super().__init__()
+        self.stem = nn.Conv2d(channels, hidden, 3, padding=1)
+        self.down = nn.ModuleList([ResidualUnit(hidden, hidden), ResidualUnit(hidden, 2 * hidden)])
+        self.middle = ResidualUnit(2 * hidden, 2 * hidden)
+        self.up = nn.ModuleList([ResidualUnit(4 * hidden, hidden), ResidualUnit(2 * hidden, hidden)])
+        self.enlarge = nn.ConvTranspose2d(hidden, hidden, 2, stride=2)
+        self.head = nn.Conv2d(hidden, results, 1)
+
+    def forward(self, x):
+        first = self.down[0](self.stem(x))
+        second = self.down[1](F.max_pool2d(first, 2))
+        x = self.middle(F.avg_pool2d(second, 2))
+        x = self.up[0](torch.cat([F.interpolate(x, scale_factor=2, mode="nearest"), second], 1))
+        return self.head(self.up[1](torch.cat([self.enlarge(x), first], 1)))
+
+
 class Layer(nn.Module):
 
     def __init__(self, hidden):
@@ -328,6 +362,30 @@ def _vit():
                                                hidden_dropout_prob=0, attention_probs_dropout_prob=0, num_labels=10))
 
 
+def _resnet():
+    # Its statistics are those of the whole batch: it trains without micro-batches.
+    from transformers import ResNetConfig, ResNetForImageClassification
+    return ResNetForImageClassification(ResNetConfig(num_channels=3, embedding_size=8, hidden_sizes=[16, 24],
+                                                     depths=[2, 2], layer_type="bottleneck", num_labels=10))
+
+
+def _convnext():
+    from transformers import ConvNextConfig, ConvNextForImageClassification
+    return ConvNextForImageClassification(ConvNextConfig(num_channels=3, patch_size=2, num_stages=2,
+                                                         hidden_sizes=[8, 16], depths=[1, 2], num_labels=10))
+
+
+def _whisper():
+    from transformers import WhisperConfig, WhisperForConditionalGeneration
+    return WhisperForConditionalGeneration(WhisperConfig(
+        vocab_size=96, num_mel_bins=6, d_model=16, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
+        decoder_attention_heads=4, encoder_ffn_dim=32, decoder_ffn_dim=32, max_source_positions=10,
+        max_target_positions=16, dropout=0, attention_dropout=0, activation_dropout=0, pad_token_id=None, bos_token_id=0,
+        eos_token_id=0, decoder_start_token_id=0))
+
+
+_MASKED = {"attention_mask": "bool[batch, sequence]", "ignore_index": -100}
+_IMAGES = {"images": "f32[batch, channels=3, height=16, width=16]", "targets": ("batch",), "batch": BATCH}
 _TEXT = {"tokens": ("batch", "sequence"), "targets": ("batch", "sequence"), "batch": BATCH, "sequence": 16}
 # {name: (function that makes the model, inputs of weir.from_torch)}
 MODELS = {
@@ -349,7 +407,17 @@ MODELS = {
     "t5": (_t5, {"decoder_input_ids": ("batch", "sequence"), **_TEXT}),
     "neox": (_neox, _TEXT),
     "bert": (_bert, _TEXT),
-    "vit": (_vit, {"images": "f32[batch, channels=3, height=16, width=16]", "targets": ("batch",), "batch": BATCH}),
+    "bert_padded": (_bert, {"tokens": ("batch", "sequence"), **_MASKED, "targets": ("batch", "sequence"),
+                            "batch": BATCH, "sequence": 16}),
+    "gpt2_padded": (_gpt2, {"tokens": ("batch", "sequence"), **_MASKED, "targets": ("batch", "sequence"),
+                            "batch": BATCH, "sequence": 16}),
+    "vit": (_vit, _IMAGES),
+    "resnet": (_resnet, _IMAGES),
+    "convnext": (_convnext, _IMAGES),
+    "unet": (UNet, {"x": "f32[batch, channels=3, height=16, width=16]", "targets": "f32[batch, results=2, height, width]",
+                    "batch": BATCH, "loss": "mse"}),
+    "whisper": (_whisper, {"input_features": "f32[batch, mels=6, time=20]", "decoder_input_ids": ("batch", "sequence"),
+                           "targets": ("batch", "sequence"), "batch": BATCH, "sequence": 16}),
 }
 
 

@@ -32,8 +32,29 @@ def _philox(key, counter):
     return c0, c1, c2, c3
 
 
-def batch(feed, seed, step, rows, width, below=None):
-    """Returns the rows of a feed in one step: lists of `width` integers below `below`, or of real numbers in [0, 1)."""
+def mask(feed, seed, step, rows, length):
+    """Returns the rows of a mask in one step: a random number of true places, at least one, and then false places."""
+    key = _mix(_mix(seed, _key_of(feed)), 0)
+    values = []
+    for row in range(step * rows, (step + 1) * rows):
+        uniform = (_philox(key, row >> 2)[row & 3] >> 8) * 2.0**-24
+        values.append([place < 1 + int(uniform * length) for place in range(length)])
+    return values
+
+
+def _integer(uniform, below, ignored):
+    if ignored is not None:
+        if uniform < 0.25:
+            return ignored
+        uniform = (uniform - 0.25) / 0.75
+    return int(uniform * below)
+
+
+def batch(feed, seed, step, rows, width, below=None, ignored=None):
+    """Returns the rows of a feed in one step: lists of `width` integers below `below`, or of real numbers in [0, 1).
+
+    A quarter of the integers is `ignored`, unless that is None.
+    """
     stream = below is not None and feed in ("tokens", "targets")
     key = _mix(_mix(seed, _key_of("tokens" if stream else feed)), 0)
     gap, first = (1, 1 if feed == "targets" else 0) if stream else (0, 0)
@@ -45,6 +66,6 @@ def batch(feed, seed, step, rows, width, below=None):
             if place >> 2 not in words:
                 words[place >> 2] = _philox(key, place >> 2)
             uniform = (words[place >> 2][place & 3] >> 8) * 2.0**-24
-            row.append(uniform if below is None else int(uniform * below))
+            row.append(uniform if below is None else _integer(uniform, below, ignored))
         values.append(row)
     return values

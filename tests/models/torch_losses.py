@@ -15,15 +15,20 @@ CLASSES = 10
 VOCABULARY = 96
 
 
-def batch(declared, step):
+def batch(declared, step, ignore_index=None):
     """Returns the tensors of one step for the declared inputs of a graph."""
     tensors = []
     reads_tokens = any(value.name == "tokens" for value in declared)
+    reads_text = any(value.name == "tokens" or value.name.endswith("_ids") for value in declared)
     for value in declared:
         shape = [dim.size for dim in value.dims]
-        below = (VOCABULARY if reads_tokens else CLASSES) if value.dtype == "i32" else None
-        feed = "tokens" if reads_tokens and below is not None else value.name
-        rows = synthetic_data.batch(feed, SEED, step, shape[0], math.prod(shape[1:]), below)
+        if value.dtype == "bool":
+            tensors.append(torch.tensor(synthetic_data.mask(value.name, SEED, step, shape[0], shape[1])))
+            continue
+        below = (VOCABULARY if reads_text else CLASSES) if value.dtype == "i32" else None
+        ignored = ignore_index if value.name == "targets" else None
+        feed = "tokens" if reads_tokens and below is not None and ignored is None else value.name
+        rows = synthetic_data.batch(feed, SEED, step, shape[0], math.prod(shape[1:]), below, ignored)
         tensors.append(torch.tensor(rows, dtype=torch.float64 if below is None else torch.long).reshape(shape))
     return tensors
 
@@ -33,8 +38,9 @@ def train(model, inputs, steps):
 
     `inputs` are the keywords of weir.from_torch.
     """
-    loss = inputs.get("loss")
-    declared = weir_inputs.declared_inputs({key: value for key, value in inputs.items() if key != "loss"})
+    loss, ignore_index = inputs.get("loss"), inputs.get("ignore_index")
+    declared = weir_inputs.declared_inputs({key: value for key, value in inputs.items()
+                                            if key not in ("loss", "ignore_index")})
     model = model.double()
     groups = [{"params": [p for p in model.parameters() if p.dim() >= 2], "weight_decay": WEIGHT_DECAY},
               {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0}]
@@ -43,7 +49,7 @@ def train(model, inputs, steps):
     bind, targets = weir_inputs.bind_inputs(model, names, "targets" in names)
     losses = []
     for step in range(steps):
-        tensors = batch(declared, step)
+        tensors = batch(declared, step, ignore_index)
         args, kwargs = bind(tensors)
         result = capture.loss_of(model(*args, **kwargs), None if targets is None else tensors[targets], loss)
         optimizer.zero_grad()

@@ -10,8 +10,9 @@ from tests.models import models, torch_losses
 
 # The rules of all fixtures. A mesh uses those whose axes it has, and a model those whose dimensions it has.
 RULES = {"batch": "dp", "heads": "tp", "ffn": "tp", "up": "tp", "dense_h_to_4h": "tp", "vocab": "tp"}
-# The heads of models in which no operation shows that they are heads.
-HEADS = {"linear_attention": "d4", "alibi": "dim_0"}
+# Further dimensions that tp splits: heads that no operation shows to be heads, and channels.
+SPLIT = {"linear_attention": ("d4",), "alibi": ("dim_0",), "resnet": ("channels_3", "channels_5"),
+         "convnext": ("pwconv1", "pwconv1_2", "pwconv1_3"), "unet": ("groups",)}
 
 
 @dataclasses.dataclass
@@ -30,15 +31,19 @@ class Translated:
 def rules_for(name, text):
     """Returns the rules about dimensions that the graph of a model has."""
     found = set(re.findall(r'dim \{ name: "([^"]+)"', text))
-    rules = {**RULES, HEADS[name]: "tp"} if name in HEADS else RULES
+    rules = {**RULES, **{dim: "tp" for dim in SPLIT.get(name, ())}}
     return {dim: axis for dim, axis in rules.items() if dim in found}
 
 
 def data_of(inputs):
-    """Returns synthetic data. A model that reads tokens has them as targets, too, so there is something to learn."""
+    """Returns synthetic data. A model that reads tokens has them as targets, too, so there is something to learn.
+
+    Targets that the loss ignores in part have a feed of their own.
+    """
     if "tokens" not in inputs:
         return "synthetic"
-    return {"synthetic": {}, "feed": {name: "tokens" for name in ("targets", "decoder_input_ids") if name in inputs}}
+    bound = ("decoder_input_ids",) if "ignore_index" in inputs else ("targets", "decoder_input_ids")
+    return {"synthetic": {}, "feed": {name: "tokens" for name in bound if name in inputs}}
 
 
 def translate(name):

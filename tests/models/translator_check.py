@@ -6,6 +6,7 @@ there and back; and what Weir cannot express is refused by name.
 
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 import traceback
@@ -17,6 +18,7 @@ from torch import nn
 
 import weir
 from tests.models import models, torch_losses, translation, weir_runs
+from weir import safetensors_file
 
 TEXT = {"tokens": ("batch", "sequence"), "targets": ("batch", "sequence"), "batch": 4, "sequence": 6}
 STEPS = 4
@@ -69,6 +71,28 @@ class EqualityTest(unittest.TestCase):
                 for key, value in before.items():
                     self.assertTrue(torch.equal(after[key], value), key)
                 translated.model.load_state_dict(after)
+
+    def test_the_map_beside_a_job_reads_the_state_dict(self):
+        for name in models.MODELS:
+            translated = translation.translate(name)
+            with self.subTest(model=name), tempfile.TemporaryDirectory() as folder:
+                translated.job.write(folder)
+                job, public, own, back = (pathlib.Path(folder, file) for file in
+                                          ("job.textproto", "public.safetensors", "own.safetensors", "back.safetensors"))
+                # Tied tensors are there under all their names, and buffers, too.
+                state = {key: tensor for key, tensor in translated.model.state_dict().items()
+                         if tensor.dtype == torch.float32}
+                safetensors_file.write(public, {
+                    key: ("F32", tuple(tensor.shape), lambda tensor=tensor: tensor.contiguous().numpy().tobytes())
+                    for key, tensor in state.items()})
+                convert = [os.environ["WEIR"], "weights", "convert", job, "--map", f"{job.with_suffix('')}.weights.textproto"]
+                subprocess.run([*convert, public, "-o", own], check=True)
+                weights = pathlib.Path(folder, "weights.safetensors")
+                self.assertEqual(safetensors_file.read(own), safetensors_file.read(weights))
+                subprocess.run([*convert, own, "-o", back, "--export"], check=True)
+                written, before = safetensors_file.read(back), safetensors_file.read(public)
+                parameters = {key for key, _ in translated.model.named_parameters()}
+                self.assertEqual(written, {key: before[key] for key in parameters})
 
     def test_trained_weights_are_those_of_pytorch(self):
         translated = translation.translate("llama")

@@ -15,6 +15,13 @@ RUNS = {
     "dp=2,tp=2": ["--mesh", "dp=2,tp=2"],
     "dp=2, ZeRO 3": ["--mesh", "dp=2", "--set", "training.zero_stage=3"],
 }
+# Models with batch normalisation: their statistics are those of a micro-batch, so a run that compares with PyTorch has one.
+BATCH_NORM = ("resnet",)
+
+
+def options_of(model, run):
+    """Returns the options of a run for a model."""
+    return RUNS[run] + (["--set", "training.micro_batches=1"] if model in BATCH_NORM else [])
 
 
 def losses(program, folder, options, steps=None):

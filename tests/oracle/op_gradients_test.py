@@ -1,4 +1,5 @@
-"""Compares every differentiable op, forward and backward, with PyTorch's op in double precision.
+"""Compares every differentiable op, forward and backward, and the ops that make masks, with PyTorch's op in double
+precision.
 
 The program op_gradients runs the cases of ops/testing and some longer cases on the CPU kernels. This test passes the
 same operands through PyTorch. Two tensors agree if max |a - b| <= TOLERANCE * max |b|, where b is PyTorch's tensor.
@@ -72,7 +73,7 @@ def rms_norm(attrs, outputs, x, gamma):
     return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + attrs["epsilon"]) * gamma
 
 
-def attention(attrs, outputs, q, k, v):
+def attention(attrs, outputs, q, k, v, mask=None):
     group = q.shape[2] // k.shape[2]
     q, k, v = (t.transpose(1, 2) for t in (q, k.repeat_interleave(group, 2), v.repeat_interleave(group, 2)))
     scores = q @ k.transpose(-1, -2) * (attrs["scale"] or q.shape[-1] ** -0.5)
@@ -81,7 +82,12 @@ def attention(attrs, outputs, q, k, v):
         if attrs["window"]:
             hidden |= torch.ones(scores.shape[-2:], dtype=torch.bool).tril(-attrs["window"])
         scores = scores.masked_fill(hidden, float("-inf"))
-    return (torch.softmax(scores, -1) @ v).transpose(1, 2)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
+    # The probabilities of a query that sees no key are 0.
+    blind = (scores == float("-inf")).all(-1, keepdim=True)
+    probabilities = torch.softmax(scores.masked_fill(blind, 0.0), -1).masked_fill(blind, 0.0)
+    return (probabilities @ v).transpose(1, 2)
 
 
 def rotary(attrs, outputs, x):
@@ -94,11 +100,83 @@ def rotary(attrs, outputs, x):
     return torch.cat([turned.real, turned.imag], -1)
 
 
+def softmax_cross_entropy(attrs, outputs, x, targets):
+    ignored = attrs["ignore_index"] or [-100]
+    return F.cross_entropy(x.movedim(-1, 1), targets, reduction="none", ignore_index=ignored[0],
+                           label_smoothing=attrs["label_smoothing"])
+
+
+def cast(attrs, outputs, x):
+    if attrs["to"] == "f32":
+        return x.double()
+    return x.to({"bool": torch.bool, "i32": torch.int64}[attrs["to"]])
+
+
+def compared(function):
+    return lambda attrs, outputs, a, b=None: function(a, attrs["value"] if b is None else b)
+
+
+def where(attrs, outputs, condition, a, b=None):
+    return torch.where(condition, a, torch.tensor(attrs["value"], dtype=a.dtype) if b is None else b)
+
+
 def dropout(attrs, outputs, x):
     return x * (outputs[0] != 0) / (1 - attrs["rate"])
 
 
+def per_dim(attrs, name, rank, fallback):
+    """Returns the attribute with one number per spatial dimension."""
+    values = attrs[name] or fallback
+    return values * (rank - 2) if len(values) == 1 else values
+
+
+def windows(attrs, x):
+    return {"stride": per_dim(attrs, "stride", x.dim(), [1]), "padding": per_dim(attrs, "padding", x.dim(), [0]),
+            "dilation": per_dim(attrs, "dilation", x.dim(), [1]), "groups": attrs["groups"]}
+
+
+def conv(attrs, outputs, x, w, bias=None):
+    return (F.conv1d, F.conv2d, F.conv3d)[x.dim() - 3](x, w, bias, **windows(attrs, x))
+
+
+def conv_transpose(attrs, outputs, x, w, bias=None):
+    function = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[x.dim() - 3]
+    return function(x, w, bias, output_padding=per_dim(attrs, "output_padding", x.dim(), [0]), **windows(attrs, x))
+
+
+def max_pool(attrs, outputs, x):
+    kernel = per_dim(attrs, "kernel", x.dim(), [])
+    return (F.max_pool1d, F.max_pool2d, F.max_pool3d)[x.dim() - 3](
+        x, kernel, per_dim(attrs, "stride", x.dim(), kernel), per_dim(attrs, "padding", x.dim(), [0]),
+        per_dim(attrs, "dilation", x.dim(), [1]), ceil_mode=attrs["ceil"])
+
+
+def average_pool(attrs, outputs, x):
+    kernel = per_dim(attrs, "kernel", x.dim(), [])
+    return (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[x.dim() - 3](
+        x, kernel, per_dim(attrs, "stride", x.dim(), kernel), per_dim(attrs, "padding", x.dim(), [0]),
+        ceil_mode=attrs["ceil"], count_include_pad=attrs["count_padding"])
+
+
+def along(statistic, attrs):
+    """Returns a statistic with dimensions of 1 for the axes that it lacks."""
+    for axis in sorted(attrs["axes"]):
+        statistic = statistic.unsqueeze(axis)
+    return statistic
+
+
+def normalize(attrs, outputs, x, mean, variance, gamma=None, beta=None):
+    y = (x - along(mean, attrs)) / torch.sqrt(along(variance, attrs) + attrs["epsilon"])
+    return y if gamma is None else y * along(gamma, attrs) + along(beta, attrs)
+
+
 OPS = {
+    "conv": conv,
+    "conv_transpose": conv_transpose,
+    "max_pool": max_pool,
+    "average_pool": average_pool,
+    "reduce_variance": lambda attrs, outputs, x, mean: ((x - along(mean, attrs)) ** 2).mean(attrs["axes"]),
+    "normalize": normalize,
     "matmul": matmul,
     "batched_matmul": batched_matmul,
     "embedding": embedding,
@@ -109,8 +187,15 @@ OPS = {
     "dropout": dropout,
     **{name: lambda attrs, outputs, x, f=f: f(x) for name, f in UNARY.items()},
     "softmax": lambda attrs, outputs, x: torch.softmax(x, -1),
-    "softmax_cross_entropy": lambda attrs, outputs, x, targets: F.cross_entropy(
-        x.movedim(-1, 1), targets, reduction="none"),
+    "softmax_cross_entropy": softmax_cross_entropy,
+    **{name: compared(getattr(torch, function)) for name, function in (
+        ("equal", "eq"), ("not_equal", "ne"), ("less", "lt"), ("less_equal", "le"), ("greater", "gt"),
+        ("greater_equal", "ge"))},
+    "logical_and": lambda attrs, outputs, a, b: a & b,
+    "logical_or": lambda attrs, outputs, a, b: a | b,
+    "logical_xor": lambda attrs, outputs, a, b: a ^ b,
+    "logical_not": lambda attrs, outputs, a: ~a,
+    "where": where,
     "leaky_relu": lambda attrs, outputs, x: F.leaky_relu(x, attrs["slope"]),
     "elu": lambda attrs, outputs, x: F.elu(x, attrs["alpha"]),
     "clamp": lambda attrs, outputs, x: torch.clamp(x, attrs["min"], attrs["max"]),
@@ -122,10 +207,12 @@ OPS = {
     "maximum": lambda attrs, outputs, a, b: torch.maximum(a, b),
     "minimum": lambda attrs, outputs, a, b: torch.minimum(a, b),
     "scale": lambda attrs, outputs, x: x * attrs["factor"],
-    "cast": lambda attrs, outputs, x: x,
+    "cast": cast,
     "reshape": lambda attrs, outputs, x: x.reshape(sizes_of(attrs["to"])),
     "transpose": lambda attrs, outputs, x: x.permute(attrs["perm"]),
     "slice": lambda attrs, outputs, x: x.narrow(attrs["axis"], attrs["begin"], attrs["size"]),
+    "pad": lambda attrs, outputs, x: F.pad(x.transpose(attrs["axis"], -1), (
+        attrs["begin"], attrs["size"] - attrs["begin"] - x.shape[attrs["axis"]])).transpose(attrs["axis"], -1),
     "concat": lambda attrs, outputs, *parts: torch.cat(parts, attrs["axis"]),
     "reduce_sum": lambda attrs, outputs, x: x.sum(axes_of(x, attrs)),
     "reduce_mean": lambda attrs, outputs, x: x.mean(axes_of(x, attrs)),
@@ -153,7 +240,9 @@ class OpGradients(unittest.TestCase):
         return [self.tensors.get(f"{case}/{part}/{i}") for i in range(count)]
 
     def check(self, what, found, expected):
-        self.assertEqual(found.shape, expected.shape, what)
+        self.assertEqual((found.shape, found.dtype), (expected.shape, expected.dtype), what)
+        if not expected.is_floating_point():
+            found, expected = found.double(), expected.double()
         self.assertLessEqual(difference(found, expected), TOLERANCE, what)
 
     def test_every_op_and_its_gradient_agree_with_pytorch(self):
@@ -169,6 +258,8 @@ class OpGradients(unittest.TestCase):
                 expected = expected if isinstance(expected, tuple) else (expected,)
                 for o, result in enumerate(expected):
                     self.check(f"output {o}", outputs[o], result.detach())
+                if not expected[0].requires_grad:
+                    continue
                 loss = sum((result * grad).sum() for result, grad in zip(expected, output_grads))
                 loss.backward()
                 for i, grad in enumerate(self.take(name, "input_grad", case["inputs"])):

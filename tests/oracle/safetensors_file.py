@@ -6,11 +6,12 @@ import struct
 import numpy
 import torch
 
-_DTYPES = {"F32": numpy.float32, "I32": numpy.int32}
+_DTYPES = {"F32": numpy.float32, "I32": numpy.int32, "BOOL": numpy.bool_}
+_WIDE = {"F32": numpy.float64, "I32": numpy.int64, "BOOL": numpy.bool_}
 
 
 def read(path):
-    """Returns ({name: tensor}, {name: note}). The f32 tensors become torch.float64, the i32 tensors torch.int64."""
+    """Returns ({name: tensor}, {name: note}). f32 becomes torch.float64, i32 becomes torch.int64, and masks stay."""
     with open(path, "rb") as file:
         (header_bytes,) = struct.unpack("<Q", file.read(8))
         header = json.loads(file.read(header_bytes))
@@ -21,6 +22,5 @@ def read(path):
     for name, entry in header.items():
         begin, end = entry["data_offsets"]
         values = numpy.frombuffer(data[begin:end], dtype=_DTYPES[entry["dtype"]])
-        wide = numpy.float64 if entry["dtype"] == "F32" else numpy.int64
-        tensors[name] = torch.from_numpy(values.astype(wide).reshape(entry["shape"]))
+        tensors[name] = torch.from_numpy(values.astype(_WIDE[entry["dtype"]]).reshape(entry["shape"]))
     return tensors, notes

@@ -23,6 +23,11 @@ void TensorArchive::Add(const std::string& name, const Shape& shape,
   tensors_[name] = {DType::kI32, shape, BytesOf(values)};
 }
 
+void TensorArchive::Add(const std::string& name, const Shape& shape,
+                        const std::vector<uint8_t>& values) {
+  tensors_[name] = {DType::kBool, shape, BytesOf(values)};
+}
+
 absl::Status TensorArchive::Write(const std::string& path) const {
   std::vector<store::SafetensorsWriter::Entry> entries;
   for (const auto& [name, tensor] : tensors_) entries.push_back({name, tensor.dtype, tensor.shape});

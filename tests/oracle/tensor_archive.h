@@ -19,6 +19,8 @@ class TensorArchive {
   // `values` has the elements of `shape`.
   void Add(const std::string& name, const Shape& shape, const std::vector<float>& values);
   void Add(const std::string& name, const Shape& shape, const std::vector<int32_t>& values);
+  // Masks: 0 or 1 each.
+  void Add(const std::string& name, const Shape& shape, const std::vector<uint8_t>& values);
   // Adds text for the header of the file.
   void Note(const std::string& name, const std::string& text) { notes_[name] = text; }
 

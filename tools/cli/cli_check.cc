@@ -9,6 +9,7 @@
 #include "tools/fleet/rank_spread.h"
 #include "tools/job/data_paths.h"
 #include "tools/train/prepare_training.h"
+#include "tools/weights/find_weights.h"
 
 namespace weir::cli {
 namespace {
@@ -25,6 +26,8 @@ void EnterSandboxOf(const proto::Job& job, const CheckArguments& arguments,
                     const CliContext& context) {
   sandbox::SandboxRules rules;
   rules.read = store::FilesOfWeights(arguments.train.options.init);
+  for (std::string& file : weights::FilesBeside(arguments.train.options.job_file))
+    rules.read.push_back(std::move(file));
   rules.read.push_back(arguments.train.options.resume);
   rules.read.push_back(arguments.train.options.checkpoint);
   std::erase(rules.read, "");

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "nlohmann/json.hpp"
 #include "ops/defs/op_def.h"
 #include "runtime/base/name_parts.h"
 #include "runtime/base/status.h"
@@ -15,6 +16,7 @@ namespace {
 struct OpsArguments {
   std::string name;
   bool all = false;
+  bool json = false;
 };
 
 std::string ValueText(const std::string& name, const AttrValue& value) {
@@ -82,6 +84,43 @@ void PrintOp(const ops::OpSchema& schema, bool has_gradient, std::ostream& out) 
   out << "gradient\n  " << (has_gradient ? "yes" : "none") << "\n";
 }
 
+nlohmann::ordered_json OperandsJson(const ops::OpSchema& schema,
+                                    const std::vector<ops::OperandSchema>& operands) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const ops::OperandSchema& operand : operands) {
+    nlohmann::ordered_json& entry =
+        list.emplace_back(nlohmann::ordered_json{{"name", operand.name},
+                                                 {"doc", operand.doc},
+                                                 {"optional", operand.optional},
+                                                 {"variadic", operand.variadic}});
+    if (operand.index.has_value()) entry["index"] = IndexText(schema, *operand.index);
+  }
+  return list;
+}
+
+// Returns the schema with what a builder of graphs needs: operands, attributes and defaults.
+nlohmann::ordered_json OpJson(const ops::OpSchema& schema, bool has_gradient) {
+  nlohmann::ordered_json attrs = nlohmann::ordered_json::array();
+  for (const ops::AttrSchema& attr : schema.attrs) {
+    nlohmann::ordered_json& entry =
+        attrs.emplace_back(nlohmann::ordered_json{{"name", attr.name},
+                                                  {"kind", Name(attr.kind)},
+                                                  {"doc", attr.doc},
+                                                  {"lists_dims", attr.lists_dims},
+                                                  {"required", !attr.fallback.has_value()}});
+    if (!attr.fallback.has_value()) continue;
+    std::visit([&entry](const auto& value) { entry["default"] = value; }, *attr.fallback);
+  }
+  return {{"name", schema.name},
+          {"doc", schema.doc},
+          {"inputs", OperandsJson(schema, schema.inputs)},
+          {"outputs", OperandsJson(schema, schema.outputs)},
+          {"attributes", std::move(attrs)},
+          {"factors", schema.factors},
+          {"gradient", has_gradient},
+          {"internal", schema.internal}};
+}
+
 absl::Status ListOps(const OpsArguments& arguments, std::ostream& out) {
   std::vector<std::string> names = ops::OpRegistry::Names();
   std::sort(names.begin(), names.end());
@@ -92,14 +131,25 @@ absl::Status ListOps(const OpsArguments& arguments, std::ostream& out) {
       return Rejected({"W0009", "weir ops", "the name of an op", arguments.name,
                        nearest.empty() ? "weir ops" : nearest});
     }
-    PrintOp(def->schema, static_cast<bool>(def->gradient), out);
+    const bool has_gradient = static_cast<bool>(def->gradient);
+    if (arguments.json) {
+      out << OpJson(def->schema, has_gradient).dump(2) << "\n";
+    } else {
+      PrintOp(def->schema, has_gradient, out);
+    }
     return absl::OkStatus();
   }
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
   for (const std::string& name : names) {
-    const ops::OpSchema& schema = ops::OpRegistry::Find(name)->schema;
-    if (schema.internal && !arguments.all) continue;
-    out << absl::StrFormat("%-28s %s\n", schema.name, schema.doc);
+    const ops::OpDef& def = *ops::OpRegistry::Find(name);
+    if (def.schema.internal && !arguments.all) continue;
+    if (arguments.json) {
+      json.push_back(OpJson(def.schema, static_cast<bool>(def.gradient)));
+    } else {
+      out << absl::StrFormat("%-28s %s\n", def.schema.name, def.schema.doc);
+    }
   }
+  if (arguments.json) out << json.dump(2) << "\n";
   return absl::OkStatus();
 }
 
@@ -109,10 +159,11 @@ void AddOpsVerb(CLI::App* app, CliContext* context) {
   auto arguments = std::make_shared<OpsArguments>();
   CLI::App* verb =
       AddVerb(app, context, "ops", "List the operations a graph may use, or explain one",
-              "  weir ops\n  weir ops attention\n  weir ops --all",
+              "  weir ops\n  weir ops attention\n  weir ops --all\n  weir ops --json",
               [arguments, context] { return ListOps(*arguments, *context->out); });
   verb->add_option("NAME", arguments->name, "The op to explain");
   verb->add_flag("--all", arguments->all, "Include ops that only the compiler uses");
+  verb->add_flag("--json", arguments->json, "Print operands, attributes and defaults as JSON");
 }
 
 }  // namespace weir::cli

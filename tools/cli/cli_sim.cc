@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "runtime/base/build_id.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
@@ -19,6 +20,7 @@
 #include "tools/hosts/doctor.h"
 #include "tools/hosts/find_hosts.h"
 #include "tools/hosts/hosts_supervisor.h"
+#include "tools/job/data_paths.h"
 #include "tools/launch/log_directory.h"
 #include "tools/plan/place_axes.h"
 #include "tools/sim/calibrate.h"
@@ -165,8 +167,23 @@ absl::Status MeasureHosts(const hosts::FoundHosts& found, console::Console* cons
   return absl::OkStatus();
 }
 
+// kInvalidArgument (W0926): an output is a file that the command reads, or the other output.
+absl::Status CheckOutputs(const CalibrateArguments& arguments, const proto::Job& job) {
+  std::vector<std::string> inputs = job::DataFilesOf(job);
+  inputs.push_back(arguments.job.path);
+  for (const std::string& layout : arguments.also) {
+    for (absl::string_view word : absl::StrSplit(layout, ' ', absl::SkipWhitespace())) {
+      if (!absl::StrContains(word, '=')) inputs.emplace_back(word);
+    }
+  }
+  WEIR_RETURN_IF_ERROR(train::CheckOutputIsNoInput("-o", arguments.out, inputs));
+  inputs.push_back(arguments.out);
+  return train::CheckOutputIsNoInput("--trace", arguments.options.trace, inputs);
+}
+
 absl::Status RunCalibrate(CalibrateArguments arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(proto::Job job, arguments.job.Read());
+  WEIR_RETURN_IF_ERROR(CheckOutputs(arguments, job));
   if (arguments.keep) {
     WEIR_ASSIGN_OR_RETURN(arguments.out, MakeKeptPlace(arguments));
   }

@@ -279,6 +279,13 @@ TEST(CliTest, CalibrateWritesAClusterThatSimReads) {
               AllOf(HasSubstr("2 devices, 2 stages"), HasSubstr("pipeline, 1F1B: bubble ")));
   EXPECT_EQ(Weir({"calibrate", job, "--steps", "1", "-o", "/no/such/folder/c.textproto"}).code, 66);
   EXPECT_EQ(Weir({"calibrate", job, "--also", "dp=two"}).code, 65);
+  for (const std::vector<std::string>& outputs : std::vector<std::vector<std::string>>{
+           {"-o", job}, {"--trace", job}, {"-o", trace, "--trace", trace}}) {
+    std::vector<std::string> words{"calibrate", job, "--steps", "1"};
+    words.insert(words.end(), outputs.begin(), outputs.end());
+    EXPECT_THAT(Weir(words).err, HasSubstr("W0926")) << outputs.front() << " " << outputs.back();
+  }
+  EXPECT_EQ(Weir({"check", job}).code, 0) << "the job is as it was";
 }
 
 // Returns the text after the name of a line: "85.2 ms" of "  step    85.2 ms, 24,045 tokens/s".
@@ -478,6 +485,16 @@ TEST(CliTest, OpsListsAndExplainsOps) {
   EXPECT_THAT(list.out, Not(HasSubstr("matmul_grad_w")));
   EXPECT_THAT(Weir({"ops", "--all"}).out, HasSubstr("matmul_grad_w"));
   EXPECT_THAT(Weir({"ops", "attention"}).out, HasSubstr("causal"));
+  const nlohmann::json every = nlohmann::json::parse(Weir({"ops", "--json"}).out);
+  EXPECT_EQ(every.size(), std::count(list.out.begin(), list.out.end(), '\n'));
+  const nlohmann::json attention = nlohmann::json::parse(Weir({"ops", "attention", "--json"}).out);
+  EXPECT_THAT(every, ::testing::Contains(attention));
+  EXPECT_EQ(attention["inputs"][0]["name"], "q");
+  for (const nlohmann::json& attr : attention["attributes"]) {
+    if (attr["name"] == "causal") {
+      EXPECT_EQ(attr["default"], true);
+    }
+  }
   Outcome unknown = Weir({"ops", "atention"});
   EXPECT_EQ(unknown.code, 65);
   EXPECT_THAT(unknown.err, HasSubstr("Try: attention"));

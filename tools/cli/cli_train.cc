@@ -1,6 +1,7 @@
 // weir train, weir eval and weir generate, and weir worker, which train starts.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <optional>
@@ -33,6 +34,7 @@
 #include "tools/train/job_session.h"
 #include "tools/train/prepare_training.h"
 #include "tools/train/trainer.h"
+#include "tools/weights/find_weights.h"
 
 namespace weir::cli {
 namespace {
@@ -99,6 +101,12 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
       if (path.empty()) continue;
       const std::vector<std::string> files = store::FilesOfWeights(path);
       options.input_files.insert(options.input_files.end(), files.begin(), files.end());
+    }
+    if (!arguments.options.init.empty()) {
+      const std::string constants = weights::ConstantsBeside(arguments.options.job_file);
+      if (!constants.empty() &&
+          std::count(options.input_files.begin(), options.input_files.end(), constants) == 0)
+        options.input_files.push_back(constants);
     }
     fleet::TellHosts(options, &job);
     arguments.options.hosts = static_cast<int>(options.hosts.size());
@@ -209,6 +217,8 @@ absl::Status RunTrain(TrainArguments arguments, bool dry_run, CliContext* contex
   return status;
 }
 
+constexpr char kInitHelp[] = "The weights: safetensors, an index of them, or a folder";
+
 struct EvalArguments {
   JobArguments job;
   std::string init;
@@ -217,8 +227,9 @@ struct EvalArguments {
 
 absl::Status RunEval(const EvalArguments& arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(proto::Job job, arguments.job.Read());
+  WEIR_ASSIGN_OR_RETURN(const std::string init, weights::WeightFileOf(arguments.init));
   WEIR_ASSIGN_OR_RETURN(train::Evaluation evaluation,
-                        train::EvaluateWeights(job, arguments.init, arguments.threads));
+                        train::EvaluateWeights(job, init, arguments.threads, arguments.job.path));
   *context->out << train::EvaluationText(job, evaluation) << "\n";
   return absl::OkStatus();
 }
@@ -230,6 +241,8 @@ struct GenerateArguments {
 
 absl::Status RunGenerate(GenerateArguments arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(proto::Job job, arguments.job.Read());
+  WEIR_ASSIGN_OR_RETURN(arguments.options.init, weights::WeightFileOf(arguments.options.init));
+  arguments.options.job_file = arguments.job.path;
   launch::SignalWatch signals(launch::SecondSignal::kEndsTheProcess);
   arguments.options.interrupted = &signals.interrupted();
   // A file or a pipe gets the model's bytes. A terminal gets printable text, because it would obey
@@ -334,9 +347,7 @@ void AddTrainVerbs(CLI::App* app, CliContext* context) {
               "  weir eval gpt.textproto --init gpt.safetensors",
               [eval, context] { return RunEval(*eval, context); });
   eval->job.AddTo(verb, context, JobArguments::Data::kOpened);
-  verb->add_option("--init", eval->init, "The weights (safetensors)")
-      ->type_name("PATH")
-      ->required();
+  verb->add_option("--init", eval->init, kInitHelp)->type_name("PATH")->required();
   verb->add_option("--threads", eval->threads, "Threads per device [cores / devices]")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
@@ -348,9 +359,7 @@ void AddTrainVerbs(CLI::App* app, CliContext* context) {
       "  weir generate gpt.textproto --init gpt.safetensors --temperature 0",
       [generate, context] { return RunGenerate(*generate, context); });
   generate->job.AddTo(verb, context, JobArguments::Data::kNotOpened);
-  verb->add_option("--init", generate->options.init, "The weights (safetensors)")
-      ->type_name("PATH")
-      ->required();
+  verb->add_option("--init", generate->options.init, kInitHelp)->type_name("PATH")->required();
   verb->add_option("--prompt", generate->options.prompt, "Text to continue [a new line]")
       ->type_name("TEXT");
   verb->add_option("--tokens", generate->options.tokens, "Bytes to add")

@@ -115,10 +115,6 @@ absl::StatusOr<bool> ShowsPlan(const std::string& path) {
 std::string WhyNoRun(const sim::StepPrediction& prediction) {
   if (!prediction.report.has_value()) return prediction.why_not;
   const sim::SimulateReport& report = *prediction.report;
-  if (report.ranks_simulated < report.ranks) {
-    return absl::StrCat("of the ", report.ranks, " ranks, ", report.ranks_simulated,
-                        " were simulated, each for all of its stage");
-  }
   if (report.acts <= kSimulatedActsMax) return "";
   return absl::StrCat("the simulation has ", report.acts, " acts, more than the ",
                       kSimulatedActsMax, " of a page; `weir sim JOB --trace FILE` records them");

@@ -11,6 +11,7 @@
 #include "tools/cli/cli_checks.h"
 #include "tools/job/data_paths.h"
 #include "tools/launch/placement.h"
+#include "tools/weights/find_weights.h"
 
 namespace weir::cli {
 
@@ -164,7 +165,8 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
       ->type_name("N")
       ->check(IsCount());
   verb->add_option("--seed", seed, "Seed, instead of the job's")->type_name("N")->check(IsCount());
-  verb->add_option("--init", options.init, "Start from these weights (safetensors)")
+  verb->add_option("--init", options.init,
+                   "Start from these weights: safetensors, an index of them, or a folder")
       ->type_name("PATH")
       ->check(IsPath());
   verb->add_option("--resume", options.resume, "Resume from this checkpoint, on any mesh")
@@ -216,6 +218,9 @@ absl::StatusOr<JobToTrain> TrainArguments::Read() {
   JobToTrain read;
   WEIR_ASSIGN_OR_RETURN(read.job, job.Read());
   options.job_file = job.path == "-" ? "" : job.path;
+  if (!options.init.empty()) {
+    WEIR_ASSIGN_OR_RETURN(options.init, weights::WeightFileOf(options.init));
+  }
   WEIR_ASSIGN_OR_RETURN(read.costs, sim::JobCosts::Choose(cluster));
   proto::Training* training = read.job.mutable_training();
   if (seed >= 0) training->set_seed(static_cast<uint64_t>(seed));

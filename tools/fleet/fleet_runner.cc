@@ -170,11 +170,15 @@ absl::Status FleetRunner::TakeFacts(const IdVector<WorkerId, proto::WorkerAnswer
   return absl::OkStatus();
 }
 
-absl::Status FleetRunner::Load(const std::string& path, train::StateSet set) {
+absl::Status FleetRunner::Load(const train::LoadOrder& order) {
   IdVector<WorkerId, proto::WorkerCommand> commands(fleet_->num_workers());
   for (const WorkerId worker : fleet_->workers()) {
-    commands[worker].mutable_load()->set_path(fleet_->PathOn(worker, path));
-    commands[worker].mutable_load()->set_everything(Everything(set));
+    proto::LoadCommand* const load = commands[worker].mutable_load();
+    load->set_path(fleet_->PathOn(worker, order.path));
+    load->set_everything(Everything(order.set));
+    if (order.map == nullptr) continue;
+    *load->mutable_map() = order.map->message();
+    if (!order.constants.empty()) load->set_constants(fleet_->PathOn(worker, order.constants));
   }
   return fleet_->CallEach(commands, Fleet::Watch::kNone).status();
 }

@@ -22,7 +22,7 @@ class FleetRunner final : public train::JobRunner {
       const train::RunnerOptions& runner_options, std::unique_ptr<Fleet>* fleet);
 
   const train::RunnerFacts& facts() const override { return facts_; }
-  absl::Status Load(const std::string& path, train::StateSet set) override;
+  absl::Status Load(const train::LoadOrder& order) override;
   absl::StatusOr<std::map<int64_t, train::StepMetrics>> RunSteps(int64_t steps) override;
   absl::StatusOr<std::map<int64_t, train::StepMetrics>> Evaluate() override;
   absl::Status Save(const train::SaveOrder& order) override;

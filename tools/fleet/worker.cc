@@ -38,6 +38,7 @@
 #include "tools/sandbox/sandbox.h"
 #include "tools/train/rank_group.h"
 #include "tools/train/shard_pieces.h"
+#include "tools/weights/weight_map.h"
 
 namespace weir::fleet {
 namespace {
@@ -279,13 +280,24 @@ class Worker {
     return answer.SerializeAsString();
   }
 
+  static absl::Status Load(const proto::LoadCommand& command, train::RankGroup* group) {
+    train::LoadOrder order{command.path(), SetOf(command.everything()), nullptr,
+                           command.constants()};
+    if (command.has_map()) {
+      // The starter has read the map, and a worker checks what comes over the wire.
+      WEIR_ASSIGN_OR_RETURN(weights::WeightMap map,
+                            weights::WeightMap::Make(command.map(), "of the starter"));
+      order.map = std::make_shared<const weights::WeightMap>(std::move(map));
+    }
+    return group->Load(order);
+  }
+
   absl::Status Do(const proto::WorkerCommand& command, proto::WorkerAnswer* answer) {
     if (command.has_open()) return Open(command.open(), answer);
     train::RankGroup* const group = this->group();
     if (group == nullptr) return absl::FailedPreconditionError("no ranks are loaded yet");
     switch (command.command_case()) {
-      case proto::WorkerCommand::kLoad:
-        return group->Load(command.load().path(), SetOf(command.load().everything()));
+      case proto::WorkerCommand::kLoad: return Load(command.load(), group);
       case proto::WorkerCommand::kRun: {
         WEIR_ASSIGN_OR_RETURN(auto reported, group->RunSteps(command.run().steps()));
         AddMetrics(reported, answer);

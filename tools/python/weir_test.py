@@ -12,7 +12,7 @@ import unittest
 from unittest import mock
 
 import weir
-from weir import data_sources, dims, functions, inputs, program, rewrite, safetensors_file, textproto
+from weir import data_sources, dims, functions, inputs, program, rewrite, safetensors_file, textproto, weight_map
 from weir.dims import Dim
 from weir.graph import Cut, Graph, Parameter, Value, make_node
 from weir.textproto import Enum, Message
@@ -177,6 +177,47 @@ class FunctionsTest(unittest.TestCase):
         self.assertEqual([function.name for function in self.model(["relu", "tanh"]).functions], ["Layer", "Layer_2"])
 
 
+class MapTest(unittest.TestCase):
+
+    def setUp(self):
+        self.shapes = {f"h.{i}.{name}": shape for i in range(3)
+                       for name, shape in (("fused", (12, 4)), ("conv", (6, 2, 2)), ("norm", (4,)))}
+        self.shapes["wte"] = (9, 4)
+        self.weights = {"wte": parameter("wte", 9, 4)}
+        for i in range(3):
+            for k in range(3):
+                # Head by head, the parts lie side by side.
+                cut = Cut(f"h.{i}.fused", (2, 3, 2, 4), 1, k, 1)
+                self.weights[f"h.{i}.fused.{k}"] = Parameter((Dim(4), Dim(4)), "f32", cut=cut)
+            self.weights[f"h.{i}.conv"] = Parameter((Dim(6), Dim(4)), "f32", cut=Cut(f"h.{i}.conv", (6, 2, 2)))
+            self.weights[f"h.{i}.norm"] = parameter(f"h.{i}.norm", 4)
+
+    def lines(self, aliases=None, buffers=()):
+        text = weight_map.map_text("net", self.weights, self.shapes, aliases or {}, buffers)
+        return [re.sub(r"\s+", " ", field) for field in re.split(r"\n(?=\w)", text.strip())]
+
+    def test_equal_layers_share_rules(self):
+        lines = self.lines()
+        self.assertIn('rule { weight: "h.{i}.norm" from { tensor: "h.{i}.norm" } }', lines)
+        self.assertIn('rule { weight: "h.{i}.conv" from { tensor: "h.{i}.conv" shape: [6, 2, 2] } reshape: true }', lines)
+        self.assertIn('rule { weight: "h.{i}.fused.1" from { tensor: "h.{i}.fused" view: [2, 3, 2, 4] '
+                      'range { axis: 1 begin: 1 size: 1 } shape: [12, 4] } reshape: true }', lines)
+        self.assertEqual(sum(line.startswith("rule") for line in lines), 6)
+
+    def test_a_layer_of_another_size_has_rules_of_its_own(self):
+        self.shapes["h.2.conv"] = (6, 4, 1)
+        self.weights["h.2.conv"] = Parameter((Dim(6), Dim(4)), "f32", cut=Cut("h.2.conv", (6, 4, 1)))
+        self.assertEqual(sum("conv" in line for line in self.lines()), 3)
+
+    def test_tied_tensors_buffers_and_constants_are_named(self):
+        self.weights["constants.0"] = Parameter((Dim(1),), "f32", constant=object())
+        lines = self.lines({"head": "wte"}, ["mask"])
+        self.assertIn('rule { weight: "wte" from { tensor: "wte" tensor: "head" } }', lines)
+        self.assertIn('alias { tensor: "head" same_as: "wte" }', lines)
+        self.assertIn('ignore: "mask"', lines)
+        self.assertIn('constants_file: "weights.safetensors"', lines)
+
+
 class InputsTest(unittest.TestCase):
 
     def read(self, **given):
@@ -244,6 +285,9 @@ class Fake:
     def write_weights(self, path):
         safetensors_file.write(path, {"w": ("F32", (4, 3), lambda: b"\0\0\0\x3f" * 12)})
 
+    def weight_map(self):
+        return 'rule { weight: "w" from { tensor: "fc.weight" transpose: [1, 0] } }\nignore: "mask"\n'
+
 
 class JobTest(unittest.TestCase):
 
@@ -264,6 +308,15 @@ class JobTest(unittest.TestCase):
         self.assertEqual(len(losses), 5)
         self.assertLess(losses[-1], losses[0])
         self.assertEqual(safetensors_file.read(self.folder / "trained.safetensors")["w"][:2], ("F32", (4, 3)))
+
+    def test_the_map_beside_a_job_reads_public_names(self):
+        weir.job(Fake(), data="synthetic", steps=1).write(self.folder)
+        public = self.folder / "public.safetensors"
+        safetensors_file.write(public, {"fc.weight": ("F32", (3, 4), lambda: b"\0\0\0\x3f" * 12),
+                                        "mask": ("F32", (1,), lambda: bytes(4))})
+        done = subprocess.run([PROGRAM, "weights", "check", self.folder / "job.textproto", public],
+                              capture_output=True, text=True, check=False)
+        self.assertIn("1 weight from 2 tensors, by the map", done.stdout)
 
     def test_the_errors_of_the_program_come_unchanged(self):
         run = weir.train(weir.job(Fake(), data="synthetic", steps=5, rules={"bach": "dp"}), folder=self.folder,
@@ -377,6 +430,16 @@ class DataTest(unittest.TestCase):
 
     def text(self, data):
         return textproto.to_text(data_sources.data_message(data))
+
+    def test_a_path_alone_is_a_text_or_tokens(self):
+        with tempfile.TemporaryDirectory() as folder:
+            kind = lambda name: data_sources.data_message(os.path.join(folder, name))[0][0]
+            self.assertEqual([kind("a.txt"), kind("a"), kind("a.npy")], ["text", "text", "tokens"])
+            with self.assertRaisesRegex(weir.Error, 'Are they token ids.*"type": "u16"'):
+                kind("a.bin")
+            pathlib.Path(folder, "a.bin").write_bytes((20240520).to_bytes(4, "little"))
+            pathlib.Path(folder, "b.idx").touch()
+            self.assertEqual([kind("a.bin"), kind("b.bin")], ["tokens", "tokens"])
 
     def test_feeds_can_be_bound(self):
         expected = 'synthetic {}\nfeed { input: "targets" from: "tokens" }\n'

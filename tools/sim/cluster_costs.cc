@@ -62,6 +62,16 @@ compiler::LinkLevel ClusterCosts::LevelBetween(RankId rank, RankId other) const 
                                        : compiler::LinkLevel::kBetweenHosts;
 }
 
+compiler::LinkSharing ClusterCosts::SharingOf(compiler::LinkLevel level) const {
+  const proto::Link& link =
+      level == compiler::LinkLevel::kWithinHost ? cluster_.within_host() : cluster_.between_hosts();
+  switch (link.shared()) {
+    case proto::Link::DEVICE: return compiler::LinkSharing::kDevice;
+    case proto::Link::HOST: return compiler::LinkSharing::kHost;
+    default: return compiler::LinkSharing::kPair;
+  }
+}
+
 // Returns the host of a rank. Beyond the last device, the file's last hosts are repeated.
 int64_t ClusterCosts::HostOf(RankId rank) const {
   int64_t first_host = 0, place = rank.value();  // the place counts from the first host on

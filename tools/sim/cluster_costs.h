@@ -26,6 +26,7 @@ class ClusterCosts final : public compiler::CostModel {
   int64_t ActNs() const override;
   int64_t LatencyNs(compiler::LinkLevel level, int64_t bytes) const override;
   compiler::LinkLevel LevelBetween(RankId rank, RankId other) const override;
+  compiler::LinkSharing SharingOf(compiler::LinkLevel level) const override;
 
  private:
   int64_t HostOf(RankId rank) const;

@@ -8,66 +8,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "google/protobuf/descriptor.h"
-#include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
 #include "runtime/base/dtype.h"
-#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/store/mapped_file.h"
-#include "tools/job/text_bounds.h"
+#include "tools/job/message_text.h"
 
 namespace weir::sim {
 namespace {
 
 constexpr int64_t kClusterBytesMax = 64 << 20;
-constexpr size_t kErrorsMax = 10;
 constexpr double kDevicesMax = 1 << 20;
 constexpr char kExample[] =
     "docs/examples/gpu_cluster.textproto is one; `weir calibrate JOB` writes that of this machine";
-
-// Returns the text between the first pair of quotes after `from`, and moves `from` past it.
-std::string NextQuoted(const std::string& text, size_t* from) {
-  const size_t begin = text.find('"', *from);
-  const size_t end = begin == std::string::npos ? begin : text.find('"', begin + 1);
-  if (end == std::string::npos) return "";
-  *from = end + 1;
-  return text.substr(begin + 1, end - begin - 1);
-}
-
-// Turns the parser's messages into errors of Weir.
-class ErrorCollector : public google::protobuf::io::ErrorCollector {
- public:
-  explicit ErrorCollector(std::string name) : name_(std::move(name)) {}
-  void AddError(int line, google::protobuf::io::ColumnNumber column,
-                const std::string& message) override {
-    if (errors_.size() >= kErrorsMax) return;
-    Problem problem{"W0700", absl::StrCat(name_, ":", line + 1, ":", column + 1),
-                    "a cluster in protobuf text form (proto/cluster.proto)", message, kExample};
-    size_t from = 0;
-    if (message.find("has no field named") != std::string::npos) {
-      const std::string type = NextQuoted(message, &from), field = NextQuoted(message, &from);
-      problem.expected = absl::StrCat("a field of ", type.substr(type.rfind('.') + 1));
-      problem.found = absl::StrCat("\"", field, "\"");
-      if (const auto* known =
-              proto::Cluster::descriptor()->file()->pool()->FindMessageTypeByName(type)) {
-        std::vector<std::string> names;
-        for (int i = 0; i < known->field_count(); ++i)
-          names.push_back(std::string(known->field(i)->name()));
-        const std::string nearest = Nearest(field, names);
-        problem.hint =
-            nearest.empty() ? absl::StrCat("one of ", absl::StrJoin(names, ", ")) : nearest;
-      }
-    }
-    errors_.push_back(std::move(problem));
-  }
-  void AddWarning(int, google::protobuf::io::ColumnNumber, const std::string&) override {}
-  const std::vector<Problem>& errors() const { return errors_; }
-
- private:
-  const std::string name_;
-  std::vector<Problem> errors_;
-};
 
 // Keeps the first error.
 class Checker {
@@ -108,7 +61,7 @@ void CheckDevice(const proto::DeviceModel& device, Checker* check) {
   for (const proto::Peak& peak : device.peak()) {
     const std::string at = absl::StrCat(where, ", peak ", peak.dtype());
     if (!DTypeFromName(peak.dtype()))
-      check->Name(at, "a dtype", absl::StrCat("\"", peak.dtype(), "\""), "f32, bf16 or i32");
+      check->Name(at, "a dtype", absl::StrCat("\"", peak.dtype(), "\""), "f32, bf16, i32 or bool");
     check->Number(at + ", flops_per_second", peak.flops_per_second(), 1, kRateMax,
                   "312e12 for 312 Tflop/s");
     check->Number(at + ", efficiency", peak.efficiency(), 0, 1);
@@ -194,14 +147,10 @@ absl::StatusOr<proto::Cluster> ReadClusterFile(const std::string& path) {
 }
 
 absl::StatusOr<proto::Cluster> ParseCluster(const std::string& text, const std::string& name) {
-  WEIR_RETURN_IF_ERROR(job::CheckTextBounds(text, name));
   proto::Cluster cluster;
-  ErrorCollector errors(name);
-  google::protobuf::TextFormat::Parser parser;
-  parser.RecordErrorsTo(&errors);
-  parser.SetRecursionLimit(16);
-  if (!parser.ParseFromString(text, &cluster))
-    return ErrorOfAll(absl::StatusCode::kInvalidArgument, errors.errors());
+  WEIR_RETURN_IF_ERROR(job::ParseMessageText(
+      text, {name, "W0700", "a cluster in protobuf text form (proto/cluster.proto)", kExample},
+      &cluster));
   WEIR_RETURN_IF_ERROR(CheckCluster(cluster, name));
   return cluster;
 }

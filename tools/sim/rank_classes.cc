@@ -1,5 +1,6 @@
 #include "tools/sim/rank_classes.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <tuple>
@@ -51,6 +52,11 @@ absl::StatusOr<RankPairs> PairRepresentatives(const std::vector<actors::Plan>& p
     }
   }
   RankPairs pairs;
+  for (const actors::Plan& plan : plans) {
+    std::vector<RankId> ranks = places.ranks(plan.stage);
+    std::sort(ranks.begin(), ranks.end());
+    for (const RankId rank : ranks) pairs.stands_for[plan.rank].Add(rank);
+  }
   std::map<Key, size_t> used;
   const auto loosen = [&pairs](const actors::Plan& plan, const actors::PlanRegister& r) {
     if (r.bytes * r.tokens_per_step > kScalarBytesMax) return NotSymmetrical(plan, r);

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "actors/plan/plan.h"
 #include "runtime/base/ids.h"
+#include "runtime/base/rank_ranges.h"
 #include "sbp/places.h"
 
 namespace weir::sim {
@@ -27,6 +28,8 @@ struct RankPairs {
   std::map<EdgeId, EdgeId> images;
   // Edges of scalars whose other end has no representative.
   std::vector<EdgeId> loose;
+  // The ranks of the stage of each representative.
+  std::map<RankId, RankRanges> stands_for;
 };
 
 // `plans` are the plans of the first ranks of all stages, with the far ends of their registers.

@@ -112,6 +112,7 @@ class Simulation {
       WEIR_ASSIGN_OR_RETURN(RankPairs pairs, PairRepresentatives(plans_, logical_->places));
       options.images = std::move(pairs.images);
       options.loose = std::move(pairs.loose);
+      options.stands_for = std::move(pairs.stands_for);
     }
     double acts = 0;
     int64_t acts_of_rank = 0;

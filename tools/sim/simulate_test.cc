@@ -164,9 +164,11 @@ TEST(SimulateTest, TheSameSeedGivesTheSameTraceAndAnotherSeedAnotherTime) {
 }
 
 // Simulates the job with a trace, and compares the step that the trace's report tells.
-void ExpectTheSameStepInItsTrace(const proto::Job& job, int64_t steps) {
+void ExpectTheSameStepInItsTrace(const proto::Job& job, int64_t steps,
+                                 Symmetry symmetry = Symmetry::kAuto) {
   SimulateOptions options;
   options.steps = steps;
+  options.symmetry = symmetry;
   options.trace = TemporaryPath("step.pftrace");
   const SimulateReport simulated = Simulated(job, GivenCluster(), options);
   std::stringstream bytes;
@@ -203,6 +205,49 @@ TEST(SimulateTest, TheReportOfItsTraceTellsTheSameStepOnDevicesWithQueues) {
       }
     }
   }
+}
+
+// Simulates the job by symmetry or in full, and returns its trace.
+trace::TraceReader TraceOf(const proto::Job& job, Symmetry symmetry) {
+  std::stringstream bytes;
+  SimulateOptions options;
+  options.symmetry = symmetry;
+  options.trace_to = &bytes;
+  Simulated(job, GivenCluster(), options);
+  trace::TraceReader trace;
+  EXPECT_EQ(trace.Read(bytes.str()), absl::OkStatus());
+  return trace;
+}
+
+TEST(SimulateTest, TheReportOfATraceBySymmetryTellsTheSameStep) {
+  for (const char* mesh : {"dp=2", "tp=4", "dp=2,pp=2", "dp=2,tp=2,pp=2", "dp=4,tp=2"}) {
+    for (const int queues : {1, 4}) {
+      SCOPED_TRACE(absl::StrCat(mesh, ", ", queues, " queues"));
+      const proto::Job job = OnQueues(SmallGpt(mesh), queues, queues == 1 ? 1 : 64);
+      ExpectTheSameStepInItsTrace(job, 4, Symmetry::kOn);
+    }
+  }
+}
+
+TEST(SimulateTest, ATraceBySymmetrySaysWhoStandsForWhomAndHasTheBytesOfAll) {
+  const proto::Job job = SmallGpt("dp=4,pp=2");
+  const trace::TraceReader classes = TraceOf(job, Symmetry::kOn);
+  EXPECT_THAT(
+      ToText(trace::MakeTraceReport(classes)),
+      HasSubstr(
+          "8 ranks are simulated by 2: rank 0 stands for ranks 0, 2, ..., 6, rank 1 for ranks 1"));
+  const absl::StatusOr<trace::WhySlow> of_classes = trace::FindWhySlow(classes, {});
+  ASSERT_TRUE(of_classes.ok()) << of_classes.status();
+  const absl::StatusOr<trace::WhySlow> of_all =
+      trace::FindWhySlow(TraceOf(job, Symmetry::kOff), {});
+  ASSERT_TRUE(of_all.ok()) << of_all.status();
+  const auto bytes = [](const trace::WhySlow& why) {
+    double sum = 0;
+    for (const trace::TransferRow& row : why.transfers) sum += row.bytes_per_step;
+    return sum;
+  };
+  // Scalars go through one rank of a stage, so bytes differ by a few.
+  EXPECT_NEAR(bytes(*of_classes) / bytes(*of_all), 1, 0.01);
 }
 
 TEST(SimulateTest, SharesOfEveryDeviceSumToOne) {

@@ -163,10 +163,10 @@ class PathWalk {
     way.register_index = act.waited_register;
     way.sender = run_.actors[cause.actor].rank_index;
     const double ns = Take(cause.end, way);
-    const RankId from = run_.ranks[run_.actors[cause.actor].rank_index].rank;
-    const RankId to = run_.ranks[run_.actors[act.actor].rank_index].rank;
-    const auto kind =
-        act.wait == RecordedAct::Wait::kInput ? PathEdge::Kind::kToken : PathEdge::Kind::kSlot;
+    const bool token = act.wait == RecordedAct::Wait::kInput;
+    RankId from = run_.SenderOf(r), to = run_.ReceiverOf(r);
+    if (!token) std::swap(from, to);
+    const auto kind = token ? PathEdge::Kind::kToken : PathEdge::Kind::kSlot;
     EdgeSum& sum = edges_[{r.name, from, to, kind}];
     sum.ns += ns;
     ++sum.times;

@@ -108,6 +108,7 @@ absl::Status RunBuilder::AddRank(const TraceProcess& process, const proto::PlanF
   RecordedRank& rank = run_.ranks.emplace_back();
   rank.rank = process.rank;
   rank.name = process.name;
+  rank.stands_for = ClassOf(process.rank, facts).ranks;
   rank.acts_dropped = process.acts_dropped;
   if (facts.depth() < 1 || facts.depth() > kDepthMax || facts.num_queues() < 1 ||
       facts.num_queues() > kQueuesMax) {
@@ -148,6 +149,10 @@ absl::Status RunBuilder::AddRegisters(const proto::PlanFacts& facts,
   for (const proto::TransferNote& note : facts.note())
     notes.push_back(std::make_shared<const TransferNote>(FromProto(note)));
   for (const proto::RegisterFacts& from : facts.registers()) {
+    if (from.on_time()) {
+      register_of->push_back(RecordedRegisterId());
+      continue;
+    }
     RecordedRegisterId index = run_.registers.next_id();
     if (from.crosses_ranks())
       index = register_of_edge_.try_emplace(EdgeId(from.edge()), index).first->second;
@@ -182,6 +187,7 @@ absl::Status RunBuilder::AddPorts(const google::protobuf::RepeatedPtrField<proto
   for (const proto::PortFacts& port : from) {
     const Span span = FromProto(port.span());
     const RegisterId id(port.register_id());
+    if (register_of.Has(id) && !register_of[id].has_value()) continue;  // left out
     if (!register_of.Has(id) || !IsCount(span.period, 1) || !IsCount(span.tokens, 1) ||
         span.tokens > kRecordedTokensMax || !IsCount(span.phase, 0) || span.phase >= span.period ||
         span.tokens > run_.registers[register_of[id]].slots) {
@@ -217,14 +223,17 @@ absl::Status RunBuilder::AddActor(const proto::PlanFacts& facts, const proto::Ac
   }
   WEIR_RETURN_IF_ERROR(AddPorts(from.input(), register_of, &to.inputs));
   WEIR_RETURN_IF_ERROR(AddPorts(from.output(), register_of, &to.outputs));
-  for (size_t i = 0; i < to.inputs.size(); ++i) {
-    RecordedRegister& r = run_.registers[to.inputs[i].register_index];
-    r.consumers.push_back({index, static_cast<int32_t>(i)});
+  int32_t num_inputs = 0;
+  for (const proto::PortFacts& port : from.input()) {
+    const RecordedRegisterId id = register_of[RegisterId(port.register_id())];
+    if (!id.has_value()) continue;  // left out
+    RecordedRegister& r = run_.registers[id];
+    r.consumers.push_back({index, num_inputs++});
     if (!r.crosses_ranks) continue;  // of two names, the reader's
-    const proto::RegisterFacts& own =
-        facts.registers(from.input(static_cast<int>(i)).register_id());
+    const proto::RegisterFacts& own = facts.registers(port.register_id());
     r.name = Text(facts, own.name_text());
     r.family = Text(facts, own.boxing_text());
+    if (own.has_other_rank() && own.other_rank() >= 0) r.other_rank = RankId(own.other_rank());
   }
   for (size_t i = 0; i < to.outputs.size(); ++i) {
     RecordedPortRef& producer = run_.registers[to.outputs[i].register_index].producer;
@@ -327,9 +336,7 @@ void RunBuilder::SetWait(const TraceSlice& wait, RecordedAct* act) const {
 
 void RunBuilder::FindMissingRanks() {
   const int64_t ranks = std::clamp<int64_t>(trace_.JobNumber(kTraceRanks), 0, kRanksMax);
-  for (const RankId rank : IdRange<RankId>(static_cast<int32_t>(ranks))) {
-    if (processes_.count(rank) == 0) run_.missing.push_back(rank);
-  }
+  run_.missing = RanksInNoClass(ranks, run_.Classes());
 }
 
 // Indexes the acts from the first whole step on, or all acts if no step is whole. The index of an
@@ -411,6 +418,17 @@ const RecordedAct* RecordedRun::LastReader(RecordedRegisterId register_index, in
     if (last == nullptr || act->end > last->end) last = act;
   }
   return last;
+}
+
+RankId RecordedRun::SenderOf(const RecordedRegister& r) const {
+  const RecordedRank& producer = ranks[actors[r.producer.actor].rank_index];
+  return producer.stands_for.Has(r.other_rank) ? r.other_rank : producer.rank;
+}
+
+std::vector<RankClass> RecordedRun::Classes() const {
+  std::vector<RankClass> classes;
+  for (const RecordedRank& rank : ranks) classes.push_back({rank.rank, rank.stands_for});
+  return classes;
 }
 
 double RecordedRun::TokensPerStep(const RecordedRegister& r) const {

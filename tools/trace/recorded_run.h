@@ -1,6 +1,9 @@
 // A RecordedRun is a recorded run as a graph: the actors and registers of all ranks as the trace
 // describes them, and every act with its time and its wait. A register between ranks, of which each
-// rank knows one end, is one register here.
+// rank knows one end, is one register here. In a simulation by symmetry, a rank of the trace stands
+// for its class, and both ends of a register may be on that rank: the tokens that the rank sends to
+// another rank of its class arrive as those that this other rank sends back. A register whose other
+// end nobody stands for is left out.
 //
 // A queue of a device does one act at a time; a device that takes acts ahead may have several. A
 // device with a depth of one act counts as one queue.
@@ -19,8 +22,10 @@
 #include "absl/status/statusor.h"
 #include "runtime/base/id_vector.h"
 #include "runtime/base/ids.h"
+#include "runtime/base/rank_ranges.h"
 #include "runtime/base/rate.h"
 #include "runtime/base/transfer/transfer_note.h"
+#include "tools/trace/rank_classes.h"
 #include "tools/trace/recorded_ids.h"
 #include "tools/trace/step_times.h"
 #include "tools/trace/trace_reader.h"
@@ -63,7 +68,10 @@ struct RecordedRegister {
   int64_t arena_offset = -1;   // of slot 0, on the rank of the readers; negative: unknown
   int64_t planned_way_ns = 0;  // of a token between ranks, as the plan expects it; 0: unknown
   bool crosses_ranks = false;
-  RankId other_rank;  // of a register whose other end is on a rank that the trace lacks
+  // Of a register that crosses ranks, the rank at the other end: as the reader knows it, or the
+  // writer if the trace lacks the reader. None: unknown. A rank that the trace holds may stand for
+  // it.
+  RankId other_rank;
   std::shared_ptr<const TransferNote> note;  // what its transfer changes; null: unknown, or none
   RecordedPortRef producer;
   std::vector<RecordedPortRef> consumers;
@@ -94,7 +102,8 @@ struct RecordedState {
 
 struct RecordedRank {
   RankId rank;
-  std::string name;  // "rank 0 · stage 0"
+  RankRanges stands_for;  // the class of the rank, itself included
+  std::string name;       // "rank 0 · stage 0"
   int32_t num_queues = 1;
   int32_t first_queue = 0;        // its queues have RecordedQueueIds from this one on
   int64_t depth = 1;              // acts that the device may have been given and not have done
@@ -126,7 +135,8 @@ struct RecordedRun {
   int64_t first_step = 0;
   int64_t last_step = 0;
   StepTimes times;
-  std::vector<RankId> missing;  // the ranks of the job that the trace lacks, ascending
+  // The ranks of the job that the trace lacks and that no rank stands for, ascending.
+  std::vector<RankId> missing;
 
   const StepTime& TimeOf(int64_t step) const { return times.steps[step - first_step]; }
 
@@ -153,6 +163,14 @@ struct RecordedRun {
     const RecordedRegister& r = registers[port.register_index];
     return r.initial_tokens + (port.SpanOf(act) + 1) * port.tokens - 1 - r.slots;
   }
+  // Return the ranks between which the tokens of a register go, as the reader knows them: the rank
+  // of the producer may stand for the sender. Precondition: it crosses ranks and has both ends.
+  RankId SenderOf(const RecordedRegister& r) const;
+  RankId ReceiverOf(const RecordedRegister& r) const {
+    return ranks[actors[r.consumers[0].actor].rank_index].rank;
+  }
+  // Returns the ranks of the trace with their classes.
+  std::vector<RankClass> Classes() const;
   // Returns the tokens of a register in a step, mean over an update. Precondition: it has a
   // producer.
   double TokensPerStep(const RecordedRegister& r) const;

@@ -80,6 +80,13 @@ std::vector<DiffRow> DiffParts(const RecordedRun& a, const RecordedRun& b) {
   return rows;
 }
 
+// Returns the number of the ranks of a run, those included for which others stand.
+int64_t NumRanks(const RecordedRun& run) {
+  int64_t ranks = 0;
+  for (const RecordedRank& rank : run.ranks) ranks += rank.stands_for.size();
+  return ranks;
+}
+
 std::vector<StepDiff> DiffSteps(const RecordedRun& a, const RecordedRun& b) {
   std::map<int64_t, StepDiff> steps;
   for (const StepTime& step : a.times.steps) steps[step.step].a_ns = step.ns();
@@ -190,8 +197,8 @@ void AppendTable(const std::string& title, const std::vector<DiffRow>& rows, siz
 
 RunDiff CompareRuns(const RecordedRun& a, const RecordedRun& b) {
   RunDiff diff;
-  diff.a_ranks = static_cast<int64_t>(a.ranks.size());
-  diff.b_ranks = static_cast<int64_t>(b.ranks.size());
+  diff.a_ranks = NumRanks(a);
+  diff.b_ranks = NumRanks(b);
   diff.steps = DiffSteps(a, b);
   diff.parts = DiffParts(a, b);
   DiffRows path, waits;

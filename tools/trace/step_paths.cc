@@ -99,7 +99,10 @@ std::vector<NamedSegment> NameSegments(const RecordedRun& run,
       to.name = ActorOf(run, segment).function;
     }
     if (segment.rank_index.has_value()) to.rank = run.ranks[segment.rank_index].rank;
-    if (segment.sender.has_value()) to.sender = run.ranks[segment.sender].rank;
+    if (!segment.sender.has_value()) continue;
+    to.sender = run.ranks[segment.sender].rank;
+    // A rank that stands for its class also stands for the rank at the other end.
+    if (to.sender == to.rank) to.sender = run.registers[segment.register_index].other_rank;
   }
   return named;
 }

@@ -194,7 +194,8 @@ std::map<RankId, IdVector<ActorId, char>> FindStepEnders(const TraceReader& trac
       RecordedRegisterId id(num_registers);
       if (r.crosses_ranks()) {
         id = register_of_edge.try_emplace(EdgeId(r.edge()), id).first->second;
-        ++ends_of_edge[EdgeId(r.edge())];
+        // Nobody stands for the other end of a register that is on time; it serves reports.
+        ends_of_edge[EdgeId(r.edge())] += r.on_time() ? 2 : 1;
       }
       if (id == RecordedRegisterId(num_registers)) ++num_registers;
       register_of.push_back(id);

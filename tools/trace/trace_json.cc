@@ -10,10 +10,25 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+Json ClassesJson(const std::vector<RankClass>& classes) {
+  Json json = Json::array();
+  for (const RankClass& of : classes) {
+    json.push_back({{"rank", of.rank.value()},
+                    {"ranks", of.ranks.size()},
+                    {"text", absl::StrCat("ranks ", of.ranks.Text())}});
+  }
+  return json;
+}
+
 Json ReportJson(const TraceReport& report) {
   Json json;
   json["plan"] = report.plan_id;
   json["ranks"] = report.num_ranks;
+  if (report.by_symmetry()) {
+    json["by_symmetry"] = {{"ranks_simulated", report.NumRanksHere()},
+                           {"text", SymmetryText(report.classes)},
+                           {"classes", ClassesJson(report.classes)}};
+  }
   json["stages"] = report.num_stages;
   json["micro_batches"] = report.micro_batches;
   json["first_step"] = report.first_step;

@@ -63,10 +63,27 @@ const TraceFlowEnd* FarEnd(const TraceSlice& wait, const TraceFlowEnds& ends) {
   return end == ends.end() ? nullptr : &end->second;
 }
 
+// Splits "actor 'x' on rank 1" in two.
+std::pair<std::string, RankId> HolderParts(const std::string& holder) {
+  int rank = -1;
+  const size_t at = holder.rfind("rank ");
+  if (at == std::string::npos || !absl::SimpleAtoi(holder.substr(at + 5), &rank))
+    return {holder, RankId()};
+  const size_t begin = holder.find('\''), end = holder.rfind('\'');
+  return {end > begin ? holder.substr(begin + 1, end - begin - 1) : std::string(),
+          rank >= 0 ? RankId(rank) : RankId()};
+}
+
 // WaitSums adds up the waits of a trace.
 class WaitSums {
  public:
-  WaitSums(const TraceReader& reader, const Window& window) : reader_(reader), window_(window) {}
+  WaitSums(const TraceReader& reader, const Window& window, const std::vector<RankClass>& classes)
+      : reader_(reader), window_(window) {
+    for (const RankClass& of : classes) classes_[of.rank] = &of.ranks;
+  }
+
+  // Returns the ranks for which a rank of the trace stands.
+  const RankRanges& ClassOf(RankId rank) const { return *classes_.at(rank); }
 
   // Adds a wait of `rank`, `ns` of it in the window. `busy` is when queues of the rank worked
   // meanwhile, merged and in order.
@@ -134,19 +151,23 @@ class WaitSums {
       ns += window_.Inside(std::max(from, at->first), std::min(to, at->second));
     return static_cast<double>(ns);
   }
-  // A process does not know the actors of others, but the trace of the job does.
+  // A process does not know the actors of others, but the trace of the job does. A rank that
+  // another one stands for keeps its own name.
   std::string Holder(const TraceSlice& slice, const TraceFlowEnd* far) const {
-    if (far != nullptr) {
-      auto process = reader_.processes.find(far->process);
-      if (process != reader_.processes.end() && process->second.rank.has_value()) {
-        return absl::StrCat("actor '", far->actor.text(), "' on rank ", process->second.rank);
-      }
-    }
-    return TextOf(slice, "holder");
+    const std::string told = TextOf(slice, "holder");
+    if (far == nullptr) return told;
+    const auto process = reader_.processes.find(far->process);
+    if (process == reader_.processes.end() || !process->second.rank.has_value()) return told;
+    RankId rank = process->second.rank;
+    if (const RankId named = HolderParts(told).second;
+        named.has_value() && classes_.at(rank)->Has(named))
+      rank = named;
+    return absl::StrCat("actor '", far->actor.text(), "' on rank ", rank);
   }
 
   const TraceReader& reader_;
   const Window window_;
+  std::map<RankId, const RankRanges*> classes_;  // by the rank that stands for them
   std::map<std::tuple<RankId, WaitReport::Kind, std::string, std::string>, WaitReport> waits_;
   std::map<std::string, Exposed> exposed_;  // by boxing
 };
@@ -193,7 +214,8 @@ double ReportDevice(const TraceProcess& process, QueueId queue, const Window& wi
   DeviceReport& device = report->devices.emplace_back();
   device.rank = process.rank;
   device.queue = queue;
-  device.name = queue.has_value() ? absl::StrCat(process.name, ", queue ", queue) : process.name;
+  const std::string name = NameOfClass(process.name, waits->ClassOf(process.rank));
+  device.name = queue.has_value() ? absl::StrCat(name, ", queue ", queue) : name;
   if (queue.value() <= 0) device.acts_dropped = process.acts_dropped;
   if (measured > kMeasuredMin * busy) device.core_share = std::min(1.0, cpu / measured);
   device.busy = busy / length;
@@ -263,17 +285,6 @@ void AppendExposed(const TraceReport& report, size_t rows_max, std::string* text
   }
   if (rows.size() > rows_max) append(left_out, absl::StrCat("(", rows.size() - rows_max, " more)"));
   append(all, "(all)");
-}
-
-// Splits "actor 'x' on rank 1" in two.
-std::pair<std::string, RankId> HolderParts(const std::string& holder) {
-  int rank = -1;
-  const size_t at = holder.rfind("rank ");
-  if (at == std::string::npos || !absl::SimpleAtoi(holder.substr(at + 5), &rank))
-    return {holder, RankId()};
-  const size_t begin = holder.find('\''), end = holder.rfind('\'');
-  return {end > begin ? holder.substr(begin + 1, end - begin - 1) : std::string(),
-          rank >= 0 ? RankId(rank) : RankId()};
 }
 
 void AppendWaits(const TraceReport& report, size_t rows_max, std::string* text) {
@@ -349,21 +360,31 @@ void AppendDevices(const TraceReport& report, std::string* text) {
 
 // Returns the ranks of the job that the trace lacks.
 std::vector<std::string> MissingRanks(const TraceReport& report) {
-  std::set<RankId> present;
-  for (const DeviceReport& device : report.devices) present.insert(device.rank);
   std::vector<std::string> missing;
-  for (const RankId rank : IdRange<RankId>(report.num_ranks)) {
-    if (present.count(rank) == 0) missing.push_back(absl::StrCat(rank));
-  }
+  for (const RankId rank : RanksInNoClass(report.num_ranks, report.classes))
+    missing.push_back(absl::StrCat(rank));
   return missing;
+}
+
+// Returns the classes of the ranks that the trace holds, ascending.
+std::vector<RankClass> ClassesOf(const TraceReader& reader) {
+  std::map<RankId, RankClass> classes;
+  for (const auto& [track, process] : reader.processes) {
+    if (!process.rank.has_value()) continue;
+    const auto facts = reader.plans.find(process.rank);
+    classes[process.rank] = facts == reader.plans.end() ? ClassOfItself(process.rank)
+                                                        : ClassOf(process.rank, facts->second);
+  }
+  std::vector<RankClass> sorted;
+  for (auto& [rank, of] : classes) sorted.push_back(std::move(of));
+  return sorted;
 }
 
 }  // namespace
 
-int64_t TraceReport::NumRanksHere() const {
-  std::set<RankId> ranks;
-  for (const DeviceReport& device : devices) ranks.insert(device.rank);
-  return static_cast<int64_t>(ranks.size());
+bool TraceReport::by_symmetry() const {
+  return std::any_of(classes.begin(), classes.end(),
+                     [](const RankClass& of) { return of.ranks.size() > 1; });
 }
 
 absl::StatusOr<TraceReport> ReadTraceReport(absl::string_view file) {
@@ -377,11 +398,12 @@ TraceReport MakeTraceReport(const TraceReader& reader) {
   report.plan_id = reader.JobText("plan");
   report.num_ranks = static_cast<int>(
       std::clamp<int64_t>(reader.JobNumber(kTraceRanks), 0, plan_limits::kRanksMax));
+  report.classes = ClassesOf(reader);
   report.num_stages = std::max<int64_t>(1, reader.JobNumber("stages"));
   report.micro_batches = std::max<int64_t>(1, reader.JobNumber("micro-batches"));
   const Window window = SteadyWindow(reader, &report);
   report.window_ns = window.ns();
-  WaitSums waits(reader, window);
+  WaitSums waits(reader, window, report.classes);
   double idle = 0;
   for (const auto& [track, process] : reader.processes) {
     if (!process.rank.has_value()) continue;
@@ -436,6 +458,7 @@ std::string OverviewText(const TraceReport& report) {
                                        : ": their processes ended before they could write it"),
                2, &text);
   }
+  if (report.by_symmetry()) AppendLine(SymmetryText(report.classes), 2, &text);
   text += "\n";
   AppendDevices(report, &text);
   if (report.num_stages > 1) {

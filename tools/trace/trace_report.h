@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/ids.h"
+#include "tools/trace/rank_classes.h"
 
 namespace weir::trace {
 
@@ -61,6 +62,9 @@ struct TraceReport {
   std::string plan_id;
   // The ranks of the job; the trace of a failed job may lack some. 0: the trace does not say.
   int num_ranks = 0;
+  // The ranks that the trace holds, and whom they stand for, ascending. Means over devices are over
+  // the ranks that the trace holds.
+  std::vector<RankClass> classes;
   int64_t num_stages = 1;
   int64_t micro_batches = 1;
   int64_t first_step = 0;  // of the steady window
@@ -78,7 +82,9 @@ struct TraceReport {
   double predicted_bubble = 0;  // by the compiler; 0: unknown
 
   // Returns the number of the ranks that the trace holds.
-  int64_t NumRanksHere() const;
+  int64_t NumRanksHere() const { return static_cast<int64_t>(classes.size()); }
+  // Returns whether the trace holds a rank that stands for others.
+  bool by_symmetry() const;
 };
 
 class TraceReader;

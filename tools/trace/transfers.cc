@@ -34,7 +34,6 @@ class TransferFinder {
     for (auto& [name, row] : rows_) {
       row.name = name;
       row.method = name.substr(0, name.find(' '));
-      row.links = static_cast<int64_t>(links_[name].size());
       row.late_ns_per_step /= static_cast<double>(num_queues);
       row.under_way_ns_per_step /= static_cast<double>(num_queues);
       rows.push_back(std::move(row));
@@ -51,19 +50,18 @@ class TransferFinder {
  private:
   double steps() const { return static_cast<double>(run_.times.steps.size() - first_); }
   int64_t Inside(int64_t from, int64_t to) const { return run_.times.Inside(from, to, first_); }
-  RankId RankOf(const RecordedPortRef& port) const {
-    return run_.ranks[run_.actors[port.actor].rank_index].rank;
-  }
-
   void AddRegister(const RecordedRegister& r) {
     const std::string name = LayerFamily(r.family);
     TransferRow& row = rows_[name];
-    const double messages = run_.TokensPerStep(r);
+    // Each rank of the reader's class gets as much from a rank of its own.
+    const int64_t readers =
+        run_.ranks[run_.actors[r.consumers[0].actor].rank_index].stands_for.size();
+    const double messages = run_.TokensPerStep(r) * static_cast<double>(readers);
     if (row.note == nullptr) row.note = r.note;
-    ++row.registers;
+    row.registers += readers;
     row.messages_per_step += messages;
     row.bytes_per_step += messages * static_cast<double>(r.bytes);
-    links_[name].emplace(RankOf(r.producer), RankOf(r.consumers[0]));
+    if (links_[name].emplace(run_.SenderOf(r), run_.ReceiverOf(r)).second) row.links += readers;
   }
 
   // Adds the time in which the queue of `act` waited for a message.

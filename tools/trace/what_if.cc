@@ -71,10 +71,7 @@ std::string NoneButThese(const std::set<std::string>& names) {
 
 // Returns "0-1": from the writer's rank to the reader's.
 std::string LinkOf(const RecordedRun& run, const RecordedRegister& r) {
-  const auto rank = [&run](const RecordedPortRef& ref) {
-    return run.ranks[run.actors[ref.actor].rank_index].rank;
-  };
-  return absl::StrCat(rank(r.producer), "-", rank(r.consumers[0]));
+  return absl::StrCat(run.SenderOf(r), "-", run.ReceiverOf(r));
 }
 
 // A ChangeParser finds the registers of a run under the changes of one text.

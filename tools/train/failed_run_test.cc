@@ -25,9 +25,7 @@ class FailingRunner final : public JobRunner {
   FailingRunner(std::unique_ptr<JobRunner> runner, int64_t steps_until)
       : runner_(std::move(runner)), steps_until_(steps_until) {}
   const RunnerFacts& facts() const override { return runner_->facts(); }
-  absl::Status Load(const std::string& path, StateSet set) override {
-    return runner_->Load(path, set);
-  }
+  absl::Status Load(const LoadOrder& order) override { return runner_->Load(order); }
   absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override {
     steps_until_ -= steps;
     absl::StatusOr<std::map<int64_t, StepMetrics>> reported = runner_->RunSteps(steps);

@@ -123,14 +123,14 @@ absl::Status Generate(const proto::Job& job, const GenerateOptions& options,
   session_options.mode = compiler::PlanMode::kGenerate;
   session_options.threads_per_device = options.threads;
   session_options.feed = &feed;
-  std::unique_ptr<store::SafetensorsReader> weights;
+  std::shared_ptr<const store::SafetensorsReader> weights;
   if (!options.init.empty()) {
     WEIR_ASSIGN_OR_RETURN(weights, store::SafetensorsReader::Open(options.init));
     WEIR_RETURN_IF_ERROR(weights->CheckSums().status());
   }
   WEIR_ASSIGN_OR_RETURN(JobSession opened, OpenJobSession(variant.job, session_options));
   if (weights != nullptr)
-    WEIR_RETURN_IF_ERROR(LoadStates(*weights, StateSet::kWeights, opened.session.get()));
+    WEIR_RETURN_IF_ERROR(LoadWeights(weights, {"", options.job_file}, opened.session.get()));
   std::string text = options.prompt;
   uint64_t key = MixKey(options.seed, KeyOf("generate", 8));
   for (int64_t i = 0; i < options.tokens; ++i) {

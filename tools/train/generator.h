@@ -18,6 +18,7 @@ namespace weir::train {
 
 struct GenerateOptions {
   std::string init;           // safetensors of weights; empty: first values (noise)
+  std::string job_file;       // where a map of weights may lie; empty: nowhere
   std::string prompt = "\n";  // bytes; must not be empty
   int64_t tokens = 200;
   double temperature = 0.8;  // 0: always the likeliest

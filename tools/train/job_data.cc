@@ -108,6 +108,7 @@ absl::StatusOr<std::vector<store::FeedRequest>> RequestsOf(const proto::Job& job
     if (input.use.range.has_value()) {
       request.below = input.use.range->below;
       request.reader = input.use.range->reader;
+      request.ignored = input.use.range->ignored;
     }
     requests.push_back(std::move(request));
   }

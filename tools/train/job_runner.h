@@ -50,8 +50,9 @@ class JobRunner {
  public:
   virtual ~JobRunner() = default;
   virtual const RunnerFacts& facts() const = 0;
-  // Reads every state of `set` from a file that fits the states (checked before with CheckStates).
-  virtual absl::Status Load(const std::string& path, StateSet set) = 0;
+  // Reads every state of order.set from a file that fits the states (checked before with
+  // CheckCheckpoint, or found by MapWeights).
+  virtual absl::Status Load(const LoadOrder& order) = 0;
   // Runs `steps` steps and returns the reports of each step.
   virtual absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) = 0;
   // Evaluates the present weights on the held-out data and returns the reports of each batch.
@@ -77,9 +78,7 @@ class LocalRunner final : public JobRunner {
                                                          const RunnerOptions& options);
 
   const RunnerFacts& facts() const override { return facts_; }
-  absl::Status Load(const std::string& path, StateSet set) override {
-    return group_->Load(path, set);
-  }
+  absl::Status Load(const LoadOrder& order) override { return group_->Load(order); }
   absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override {
     return group_->RunSteps(steps);
   }

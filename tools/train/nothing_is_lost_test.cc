@@ -49,9 +49,7 @@ class TroubledRunner final : public JobRunner {
     if (trouble_.evaluation_fails) facts_.evaluation_batches = 1;
     return facts_;
   }
-  absl::Status Load(const std::string& path, StateSet set) override {
-    return runner_->Load(path, set);
-  }
+  absl::Status Load(const LoadOrder& order) override { return runner_->Load(order); }
   absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override {
     trouble_.steps += steps;
     if (trouble_.steps == trouble_.interrupt_at) trouble_.interrupted = true;
@@ -414,14 +412,14 @@ TEST_F(NothingIsLostTest, AnUpdateLeftOutChangesNothingOnAnyMeshAndSkipMakesTheN
       std::filesystem::copy_file(Path("good"), Path("bad"),
                                  std::filesystem::copy_options::overwrite_existing);
       PutNan(Path("bad"), "w_vocab");
-      ASSERT_EQ(runner->Load(Path("bad"), StateSet::kAll), absl::OkStatus());
+      ASSERT_EQ(runner->Load({Path("bad"), StateSet::kAll}), absl::OkStatus());
       const auto bad_step = runner->RunSteps(1).value();
       EXPECT_FALSE(std::isfinite(bad_step.at(1).at("loss"))) << mesh;
       EXPECT_FALSE(std::isfinite(bad_step.at(1).at("grad_norm"))) << mesh;
       ASSERT_EQ(save("after"), absl::OkStatus());
       EXPECT_TRUE(Text(Path("after")) == Text(Path("bad")))
           << mesh << ": a weight or a state of the optimiser has changed";
-      ASSERT_EQ(runner->Load(Path("good"), StateSet::kAll), absl::OkStatus());
+      ASSERT_EQ(runner->Load({Path("good"), StateSet::kAll}), absl::OkStatus());
       const auto next_step = runner->RunSteps(1).value();
       EXPECT_TRUE(std::isfinite(next_step.at(2).at("loss"))) << mesh;
       ASSERT_EQ(save("after"), absl::OkStatus());

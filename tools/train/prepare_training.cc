@@ -176,7 +176,7 @@ std::map<std::string, StateType> StatesOfPlans(const std::map<RankId, proto::Ran
 }
 
 // Opens the file and checks its checksums.
-absl::StatusOr<std::unique_ptr<store::SafetensorsReader>> OpenSound(
+absl::StatusOr<std::shared_ptr<const store::SafetensorsReader>> OpenSound(
     const std::string& path, std::vector<std::string>* notes) {
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<store::SafetensorsReader> file,
                         store::SafetensorsReader::Open(path));
@@ -254,19 +254,24 @@ class Preparation {
   // Checks the files that give weights: their headers, and their values by checksums.
   absl::Status CheckInputs(const std::map<std::string, StateType>& states) {
     if (!options_.init.empty()) {
-      WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<store::SafetensorsReader> file,
+      WEIR_ASSIGN_OR_RETURN(std::shared_ptr<const store::SafetensorsReader> file,
                             OpenSound(options_.init, &prepared_.notes));
-      WEIR_RETURN_IF_ERROR(CheckStates(*file, StateSet::kWeights, states));
+      WEIR_ASSIGN_OR_RETURN(
+          const weights::MappedWeights mapped,
+          weights::MapWeights(std::move(file), {"", options_.job_file}, WeightTypesOf(states)));
+      if (mapped.shared_map() != nullptr)
+        prepared_.notes.push_back(absl::StrCat(
+            "the names in ", options_.init, " are those of the map ", mapped.shared_map()->name()));
     }
     if (options_.resume.empty()) {
       WarnOfEarlierCheckpoint();
       return absl::OkStatus();
     }
-    WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<store::SafetensorsReader> file,
+    WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<const store::SafetensorsReader> file,
                           OpenSound(options_.resume, &prepared_.notes));
     WEIR_ASSIGN_OR_RETURN(const CheckpointHeader header, ReadCheckpointHeader(*file));
     WEIR_RETURN_IF_ERROR(CheckResume(job_, options_.resume, header));
-    WEIR_RETURN_IF_ERROR(CheckStates(*file, StateSet::kAll, states));
+    WEIR_RETURN_IF_ERROR(CheckCheckpoint(*file, states));
     prepared_.first_step = header.step;
     WarnOfEarlierCheckpoint();
     if (std::string change = ScheduleChange(job_, header); !change.empty())
@@ -317,16 +322,21 @@ absl::StatusOr<PreparedTraining> PrepareTraining(const proto::Job& job, const Tr
 
 absl::StatusOr<PreparedEvaluation> PrepareEvaluation(const proto::Job& job,
                                                      const std::string& weights,
-                                                     int threads_per_device) {
+                                                     int threads_per_device,
+                                                     const std::string& job_file) {
   PreparedEvaluation prepared;
   std::vector<std::string> notes;
-  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<store::SafetensorsReader> file,
+  WEIR_ASSIGN_OR_RETURN(std::shared_ptr<const store::SafetensorsReader> file,
                         OpenSound(weights, &notes));
   WEIR_ASSIGN_OR_RETURN(prepared.dataset, OpenJobData(job));
   const int64_t batches = EvaluationBatches(job, *prepared.dataset);
   if (batches == 0) {
     return Rejected({"W0077", "data", "something held out to evaluate on", "nothing",
-                     "data { text { held_out: 0.1 } }, or test_images and test_labels"});
+                     job.data().has_tokens() ? "data { tokens { held_out: 0.1 } }"
+                     : job.data().has_idx()  ? "data { idx { test_images test_labels } }"
+                     : job.data().has_text()
+                         ? "data { text { held_out: 0.1 } }"
+                         : "data of files; synthetic data have no held-out part"});
   }
   compiler::CompileOptions options;
   options.mode = compiler::PlanMode::kEvaluate;
@@ -335,7 +345,9 @@ absl::StatusOr<PreparedEvaluation> PrepareEvaluation(const proto::Job& job,
   WEIR_RETURN_IF_ERROR(CheckMachine(*prepared.plan, threads_per_device));
   WEIR_ASSIGN_OR_RETURN(const NeedAndPlans of, NeedAndPlansOf(*prepared.plan, Beside::kNothing));
   WEIR_RETURN_IF_ERROR(CheckNeed(*prepared.plan, Beside::kNothing, of.need, BudgetOf(job)));
-  WEIR_RETURN_IF_ERROR(CheckStates(*file, StateSet::kWeights, StatesOfPlans(of.plans)));
+  WEIR_RETURN_IF_ERROR(
+      weights::MapWeights(std::move(file), {"", job_file}, WeightTypesOf(StatesOfPlans(of.plans)))
+          .status());
   WEIR_RETURN_IF_ERROR(
       TryFeeds(*prepared.plan, *prepared.dataset, store::DataPart::kHeldOut, batches));
   return prepared;

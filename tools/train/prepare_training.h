@@ -49,10 +49,12 @@ struct PreparedEvaluation {
   std::shared_ptr<const compiler::LogicalPlan> plan;
 };
 
-// Prepares an evaluation of weights in the same way. kInvalidArgument (W0077): nothing is held out.
+// Prepares an evaluation of weights in the same way. `job_file` is where a map of weights may lie
+// (tools/weights/find_weights.h). kInvalidArgument (W0077): nothing is held out.
 absl::StatusOr<PreparedEvaluation> PrepareEvaluation(const proto::Job& job,
                                                      const std::string& weights,
-                                                     int threads_per_device);
+                                                     int threads_per_device,
+                                                     const std::string& job_file);
 
 // Returns the number of batches in an evaluation of `job`. 0: nothing is held out.
 int64_t EvaluationBatches(const proto::Job& job, const store::Dataset& dataset);

@@ -72,10 +72,9 @@ int64_t RankGroup::bytes_per_device() const {
   return bytes;
 }
 
-absl::Status RankGroup::Load(const std::string& path, StateSet set) {
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<store::SafetensorsReader> file,
-                        store::SafetensorsReader::Open(path));
-  return LoadShards(*file, set, training_.session.get());
+absl::Status RankGroup::Load(const LoadOrder& order) {
+  WEIR_ASSIGN_OR_RETURN(const weights::MappedWeights from, OpenWeights(order));
+  return LoadShards(from, order.set, training_.session.get());
 }
 
 absl::StatusOr<std::map<int64_t, StepMetrics>> RankGroup::RunSteps(int64_t steps) {

@@ -66,8 +66,8 @@ class RankGroup {
     return StatesOf(*training_.session, set);
   }
 
-  // Loads each rank's shards from a file that has all shards (CheckStates).
-  absl::Status Load(const std::string& path, StateSet set);
+  // Loads each rank's shards from a file that has all shards (CheckCheckpoint, or MapWeights).
+  absl::Status Load(const LoadOrder& order);
   // Runs `steps` steps and returns the reports of this group's ranks, by step.
   absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps);
   // Evaluates the present weights on the held-out data and returns reports by batch. Precondition:

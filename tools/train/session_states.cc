@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "actors/engine/finite_watch.h"
@@ -47,23 +46,17 @@ class SomeNames {
   size_t count_ = 0;
 };
 
-// Returns whether a tensor of a file is of the kind that `set` has, by the rule for names in files.
-// The job knows nothing more of a tensor that is none of its states.
-bool FileMayHave(const std::string& name, StateSet set) {
-  return set == StateSet::kAll || !absl::StrContains(name, "/");
-}
-
-absl::Status CheckNames(const store::SafetensorsReader& file, StateSet set,
+absl::Status CheckNames(const store::SafetensorsReader& file,
                         const std::map<std::string, StateType>& states) {
   SomeNames missing, extra;
   size_t needed = 0;
   for (const auto& [name, type] : states) {
-    if (!BelongsTo(type.state_class, set)) continue;
+    if (!BelongsTo(type.state_class, StateSet::kAll)) continue;
     ++needed;
     if (file.tensors().count(name) == 0) missing.Add(name);
   }
   for (const auto& [name, tensor] : file.tensors()) {
-    if (FileMayHave(name, set) && states.count(name) == 0) extra.Add(name);
+    if (states.count(name) == 0) extra.Add(name);
   }
   if (missing.empty() && extra.empty()) return absl::OkStatus();
   std::string found;
@@ -97,12 +90,12 @@ std::map<std::string, StateType> StatesOf(const actors::Session& session, StateS
   return states;
 }
 
-absl::Status CheckStates(const store::SafetensorsReader& file, StateSet set,
-                         const std::map<std::string, StateType>& states) {
-  WEIR_RETURN_IF_ERROR(CheckNames(file, set, states));
+absl::Status CheckCheckpoint(const store::SafetensorsReader& file,
+                             const std::map<std::string, StateType>& states) {
+  WEIR_RETURN_IF_ERROR(CheckNames(file, states));
   // A read of an empty slice checks shape and dtype and touches no data.
   for (const auto& [name, type] : states) {
-    if (!BelongsTo(type.state_class, set)) continue;
+    if (!BelongsTo(type.state_class, StateSet::kAll)) continue;
     TensorSlice nothing{type.dtype, Shape(type.shape.size(), 0), Shape(type.shape.size(), 0),
                         type.shape};
     if (type.shape.empty()) {
@@ -115,19 +108,41 @@ absl::Status CheckStates(const store::SafetensorsReader& file, StateSet set,
   return absl::OkStatus();
 }
 
-absl::Status LoadShards(const store::SafetensorsReader& file, StateSet set,
+weights::WeightTypes WeightTypesOf(const std::map<std::string, StateType>& states) {
+  weights::WeightTypes types;
+  for (const auto& [name, type] : states) {
+    if (BelongsTo(type.state_class, StateSet::kWeights)) types[name] = {type.dtype, type.shape};
+  }
+  return types;
+}
+
+absl::StatusOr<weights::MappedWeights> OpenWeights(const LoadOrder& order) {
+  WEIR_ASSIGN_OR_RETURN(std::shared_ptr<const store::SafetensorsReader> file,
+                        store::SafetensorsReader::Open(order.path));
+  if (order.map == nullptr) return weights::MappedWeights(std::move(file));
+  std::shared_ptr<const store::SafetensorsReader> constants;
+  if (!order.constants.empty()) {
+    WEIR_ASSIGN_OR_RETURN(constants, store::SafetensorsReader::Open(order.constants));
+  }
+  return weights::MappedWeights(std::move(file), order.map, std::move(constants));
+}
+
+absl::Status LoadShards(const weights::MappedWeights& from, StateSet set,
                         actors::Session* session) {
   return ForEachShard(
       *session, set, [&](RankId rank, const actors::PlanState& state) -> absl::Status {
+        if (from.IsFresh(state.name)) return absl::OkStatus();
         return session->FillState(
-            rank, state.name, [&](char* host) { return file.Read(state.name, state.slice, host); });
+            rank, state.name, [&](char* host) { return from.Read(state.name, state.slice, host); });
       });
 }
 
-absl::Status LoadStates(const store::SafetensorsReader& file, StateSet set,
-                        actors::Session* session) {
-  WEIR_RETURN_IF_ERROR(CheckStates(file, set, StatesOf(*session, set)));
-  return LoadShards(file, set, session);
+absl::Status LoadWeights(std::shared_ptr<const store::SafetensorsReader> file,
+                         const weights::MapPlaces& places, actors::Session* session) {
+  WEIR_ASSIGN_OR_RETURN(const weights::MappedWeights mapped,
+                        weights::MapWeights(std::move(file), places,
+                                            WeightTypesOf(StatesOf(*session, StateSet::kWeights))));
+  return LoadShards(mapped, StateSet::kWeights, session);
 }
 
 absl::StatusOr<std::unique_ptr<store::SafetensorsWriter>> BeginSave(

@@ -16,6 +16,8 @@
 #include "absl/status/statusor.h"
 #include "actors/session/session.h"
 #include "runtime/store/safetensors.h"
+#include "tools/weights/find_weights.h"
+#include "tools/weights/mapped_weights.h"
 
 namespace weir::train {
 
@@ -35,18 +37,30 @@ struct StateType {
 // Returns the states of `set` over the local ranks of the session, by name.
 std::map<std::string, StateType> StatesOf(const actors::Session& session, StateSet set);
 
-// kInvalidArgument: the file lacks a state of `set`, has a different shape, or has a tensor that is
-// not among `states` (the states of all ranks of the job). Optimiser states in the file are allowed
-// while weights are loaded.
-absl::Status CheckStates(const store::SafetensorsReader& file, StateSet set,
-                         const std::map<std::string, StateType>& states);
-// Each local rank reads its shards. Precondition: CheckStates.
-absl::Status LoadShards(const store::SafetensorsReader& file, StateSet set,
-                        actors::Session* session);
+// Compares a checkpoint with the states of all ranks of a job. kInvalidArgument: the file lacks a
+// state, has a different shape, or has a tensor that is no state.
+absl::Status CheckCheckpoint(const store::SafetensorsReader& file,
+                             const std::map<std::string, StateType>& states);
+// Returns the types of the weights among `states`.
+weights::WeightTypes WeightTypesOf(const std::map<std::string, StateType>& states);
 
-// CheckStates and LoadShards together, for a session that holds all ranks.
-absl::Status LoadStates(const store::SafetensorsReader& file, StateSet set,
-                        actors::Session* session);
+// A file to load, and how its tensors become states.
+struct LoadOrder {
+  std::string path;
+  StateSet set = StateSet::kWeights;
+  std::shared_ptr<const weights::WeightMap> map = {};  // null: the names are those of the states
+  std::string constants = {};  // the file of the map's constants; empty: none
+};
+// Opens the files of an order. Errors: those of SafetensorsReader::Open.
+absl::StatusOr<weights::MappedWeights> OpenWeights(const LoadOrder& order);
+// Each local rank reads its shards, and no other bytes. Weights that the map calls fresh stay.
+// Precondition: CheckCheckpoint or MapWeights.
+absl::Status LoadShards(const weights::MappedWeights& from, StateSet set, actors::Session* session);
+
+// Finds the map of a file of weights and loads them, for a session that holds all ranks. Errors:
+// those of MapWeights.
+absl::Status LoadWeights(std::shared_ptr<const store::SafetensorsReader> file,
+                         const weights::MapPlaces& places, actors::Session* session);
 
 // Begins the file for the states of `set` among `states`. SaveShards fills the file.
 absl::StatusOr<std::unique_ptr<store::SafetensorsWriter>> BeginSave(

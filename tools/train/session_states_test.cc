@@ -52,23 +52,25 @@ TEST(SessionStatesTest, ClassesDecideWhatAFileHas) {
               ::testing::ElementsAre("a/b", "late", "moment"));
 }
 
-TEST(SessionStatesTest, ClassesDecideWhatAFileMustHave) {
-  EXPECT_EQ(CheckStates(*Written(StateSet::kWeights, ""), StateSet::kWeights, kStates),
-            absl::OkStatus());
-  EXPECT_EQ(CheckStates(*Written(StateSet::kAll, ""), StateSet::kAll, kStates), absl::OkStatus());
-  const absl::Status no_weight =
-      CheckStates(*Written(StateSet::kAll, "a/b"), StateSet::kWeights, kStates);
+TEST(SessionStatesTest, ClassesDecideWhatACheckpointMustHave) {
+  EXPECT_EQ(CheckCheckpoint(*Written(StateSet::kAll, ""), kStates), absl::OkStatus());
+  const absl::Status no_weight = CheckCheckpoint(*Written(StateSet::kAll, "a/b"), kStates);
   EXPECT_THAT(std::string(no_weight.message()), HasSubstr("found no a/b"));
 }
 
 TEST(SessionStatesTest, WhoResumesFromWeightsAloneIsTold) {
   const auto hint = [](const std::string& left_out) {
-    return std::string(
-        CheckStates(*Written(StateSet::kAll, left_out), StateSet::kAll, kStates).message());
+    return std::string(CheckCheckpoint(*Written(StateSet::kAll, left_out), kStates).message());
   };
   EXPECT_THAT(hint("moment"), HasSubstr("--resume needs a --checkpoint"));
   EXPECT_THAT(hint("late"), HasSubstr("--resume needs a --checkpoint"));
   EXPECT_THAT(hint("a/b"), HasSubstr("use weights saved from the same model"));
+}
+
+TEST(SessionStatesTest, WeightTypesAreThoseOfWeights) {
+  const weights::WeightTypes types = WeightTypesOf(kStates);
+  ASSERT_EQ(types.size(), 1u);
+  EXPECT_EQ(types.at("a/b").shape, Shape({2}));
 }
 
 }  // namespace

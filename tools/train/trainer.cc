@@ -95,8 +95,8 @@ class Trainer {
       runner.tell = [live](const live::Doing& doing) { live->SetDoing(doing); };
     }
     WEIR_ASSIGN_OR_RETURN(runner_, options_.runner(job_, runner));
-    if (!options_.init.empty()) WEIR_RETURN_IF_ERROR(Load(options_.init, StateSet::kWeights));
-    if (!options_.resume.empty()) WEIR_RETURN_IF_ERROR(Load(options_.resume, StateSet::kAll));
+    if (!options_.init.empty()) WEIR_RETURN_IF_ERROR(LoadInit());
+    if (!options_.resume.empty()) WEIR_RETURN_IF_ERROR(LoadCheckpoint());
     NoteArithmetic(prepared);
     if (options_.live != nullptr) options_.live->SetFacts(FactsFor(prepared));
     SayWhatRuns();
@@ -107,11 +107,21 @@ class Trainer {
     return absl::OkStatus();
   }
 
-  absl::Status Load(const std::string& path, StateSet set) {
+  absl::Status LoadInit() {
+    WEIR_ASSIGN_OR_RETURN(std::shared_ptr<const store::SafetensorsReader> file,
+                          store::SafetensorsReader::Open(options_.init));
+    WEIR_ASSIGN_OR_RETURN(const weights::MappedWeights mapped,
+                          weights::MapWeights(std::move(file), {"", options_.job_file},
+                                              WeightTypesOf(runner_->facts().states)));
+    return runner_->Load(
+        {options_.init, StateSet::kWeights, mapped.shared_map(), mapped.constants()});
+  }
+
+  absl::Status LoadCheckpoint() {
     WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<store::SafetensorsReader> file,
-                          store::SafetensorsReader::Open(path));
-    WEIR_RETURN_IF_ERROR(CheckStates(*file, set, runner_->facts().states));
-    return runner_->Load(path, set);
+                          store::SafetensorsReader::Open(options_.resume));
+    WEIR_RETURN_IF_ERROR(CheckCheckpoint(*file, runner_->facts().states));
+    return runner_->Load({options_.resume, StateSet::kAll});
   }
 
   int64_t NumParameters() const {
@@ -661,15 +671,16 @@ absl::StatusOr<TrainResult> Train(const proto::Job& job, const TrainOptions& opt
 }
 
 absl::StatusOr<Evaluation> EvaluateWeights(const proto::Job& job, const std::string& weights,
-                                           int threads_per_device) {
+                                           int threads_per_device, const std::string& job_file) {
   WEIR_ASSIGN_OR_RETURN(const PreparedEvaluation prepared,
-                        PrepareEvaluation(job, weights, threads_per_device));
-  WEIR_ASSIGN_OR_RETURN(auto file, store::SafetensorsReader::Open(weights));
+                        PrepareEvaluation(job, weights, threads_per_device, job_file));
+  WEIR_ASSIGN_OR_RETURN(std::shared_ptr<const store::SafetensorsReader> file,
+                        store::SafetensorsReader::Open(weights));
   JobSessionOptions session;
   session.threads_per_device = threads_per_device;
   session.plan = prepared.plan;
   WEIR_ASSIGN_OR_RETURN(auto evaluator, Evaluator::Create(job, prepared.dataset.get(), session));
-  WEIR_RETURN_IF_ERROR(LoadStates(*file, StateSet::kWeights, evaluator->session()));
+  WEIR_RETURN_IF_ERROR(LoadWeights(std::move(file), {"", job_file}, evaluator->session()));
   WEIR_ASSIGN_OR_RETURN(auto batches, evaluator->Run());
   return MeanOf(batches);
 }

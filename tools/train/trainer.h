@@ -45,7 +45,7 @@ struct TrainOptions {
   int processes = 0;             // for the ranks of `runner`; 0: this process holds all
   int hosts = 0;                 // for those processes; 0: this machine, which is checked
   std::string job_file;          // the file of the job, which no output may replace; may be empty
-  std::string init;              // safetensors of weights to start from
+  std::string init;              // safetensors of weights to start from, under any map that fits
   std::string resume;            // checkpoint to resume
   std::string save;              // where to write the weights at the end
   std::string checkpoint;        // where to write weights, optimiser states and the step
@@ -77,10 +77,12 @@ struct TrainResult {
 // kOutOfRange (W0962, W0963): values are not finite. Other codes are faults of Weir.
 absl::StatusOr<TrainResult> Train(const proto::Job& job, const TrainOptions& options);
 
-// Evaluates the weights in `weights` on the held-out part of the job's data. kInvalidArgument:
-// nothing is held out.
+// Evaluates the weights in `weights` on the held-out part of the job's data. `job_file` is where a
+// map of weights may lie (tools/weights/find_weights.h); empty: nowhere. kInvalidArgument: nothing
+// is held out.
 absl::StatusOr<Evaluation> EvaluateWeights(const proto::Job& job, const std::string& weights,
-                                           int threads_per_device);
+                                           int threads_per_device,
+                                           const std::string& job_file = "");
 
 // Returns "eval loss 1.9312, 2.786 bits per byte (87 batches)".
 std::string EvaluationText(const proto::Job& job, const Evaluation& evaluation);

@@ -71,9 +71,7 @@ class WatchedRunner final : public JobRunner {
   WatchedRunner(std::unique_ptr<JobRunner> runner, Notes* notes)
       : runner_(std::move(runner)), notes_(*notes) {}
   const RunnerFacts& facts() const override { return runner_->facts(); }
-  absl::Status Load(const std::string& path, StateSet set) override {
-    return runner_->Load(path, set);
-  }
+  absl::Status Load(const LoadOrder& order) override { return runner_->Load(order); }
   absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override {
     notes_.steps += steps;
     if (notes_.interrupt_after >= 0 && notes_.steps >= notes_.interrupt_after)

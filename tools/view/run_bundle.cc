@@ -12,6 +12,7 @@
 #include "runtime/base/status.h"
 #include "tools/trace/diff_json.h"
 #include "tools/trace/last_state.h"
+#include "tools/trace/rank_classes.h"
 #include "tools/trace/recorded_run.h"
 #include "tools/trace/register_fill.h"
 #include "tools/trace/run_diff.h"
@@ -176,7 +177,7 @@ class BundleBuilder {
 
   void AddRegisters() {
     std::vector<uint32_t> name, family, first_consumer = {0}, first_change = {0}, consumers;
-    std::vector<int32_t> producer, slots, most, in_use;
+    std::vector<int32_t> producer, slots, most, in_use, other_rank;
     std::vector<uint8_t> crosses;
     std::vector<double> bytes, full_ns, at;
     for (const RecordedRegisterId id : run_.registers.ids()) {
@@ -187,6 +188,7 @@ class BundleBuilder {
       slots.push_back(static_cast<int32_t>(r.slots));
       producer.push_back(r.producer.actor.has_value() ? r.producer.actor.value() : -1);
       crosses.push_back(r.crosses_ranks ? 1 : 0);
+      other_rank.push_back(r.other_rank.value());
       for (const trace::RecordedPortRef& consumer : r.consumers)
         consumers.push_back(static_cast<uint32_t>(consumer.actor.value()));
       first_consumer.push_back(static_cast<uint32_t>(consumers.size()));
@@ -205,6 +207,7 @@ class BundleBuilder {
     writer_.Add("register_slots", slots);
     writer_.Add("register_producer", producer);
     writer_.Add("register_crosses_ranks", crosses);
+    writer_.Add("register_other_rank", other_rank);
     writer_.Add("register_most", most);
     writer_.Add("register_full_ns", full_ns);
     writer_.Add("register_waited_input_ns", waited_input_ns_);
@@ -225,10 +228,17 @@ class BundleBuilder {
     return trace::FindFill(run_, id);
   }
 
+  static std::string NameOf(const RecordedRank& rank) {
+    return trace::NameOfClass(rank.name, rank.stands_for);
+  }
   Json Ranks() const {
     Json ranks = Json::array();
-    for (const RecordedRank& rank : run_.ranks)
-      ranks.push_back({{"rank", rank.rank.value()}, {"name", rank.name}});
+    for (const RecordedRank& rank : run_.ranks) {
+      ranks.push_back({{"rank", rank.rank.value()}, {"name", NameOf(rank)}});
+      if (rank.stands_for.size() == 1) continue;
+      ranks.back()["stands_for"] = {{"ranks", rank.stands_for.size()},
+                                    {"text", absl::StrCat("ranks ", rank.stands_for.Text())}};
+    }
     for (size_t i = 0; i < NumMissingShown(); ++i) {
       ranks.push_back({{"rank", run_.missing[i].value()},
                        {"name", absl::StrCat("rank ", run_.missing[i], " · not in the trace")},
@@ -243,7 +253,8 @@ class BundleBuilder {
       for (int32_t q = 0; q < rank.num_queues; ++q) {
         queues.push_back(
             {{"rank", r.value()},
-             {"name", rank.num_queues == 1 ? rank.name : absl::StrCat(rank.name, ", queue ", q)}});
+             {"name",
+              rank.num_queues == 1 ? NameOf(rank) : absl::StrCat(NameOf(rank), ", queue ", q)}});
       }
     }
     const Json ranks = Ranks();

@@ -13,7 +13,8 @@
 //   title, report     the report is the object of `weir trace report --json`
 //   strings           names; columns hold places in this list
 //   ranks, queues     [{rank, name}], [{rank: place in ranks, name}]; those of ranks that the trace
-//                     lacks come last, have `missing`, and have no acts
+//                     lacks come last, have `missing`, and have no acts. A rank that stands for
+//                     others has stands_for: {ranks: how many, itself included, text: which}
 //   steps             [{step, begin_ns, end_ns, first_of_run}]; empty if no step is whole
 //   open_acts         of a run that did not end whole (tools/trace/last_state.h), what each rank
 //   had
@@ -26,8 +27,10 @@
 //                         1 input, 2 credit), wait_ns before the act, waited_register, cause (the
 //                         act that ended the wait); -1: none
 //   actor_*               name, function, phase, rank, queue, planned_ns
-//   register_*            name, family, bytes (of a slot), slots, producer, crosses_ranks, most,
-//                         full_ns, waited_input_ns, waited_credit_ns (of all queues)
+//   register_*            name, family, bytes (of a slot), slots, producer, crosses_ranks,
+//                         other_rank (the number of the rank at the other end, as the reader knows
+//                         it; -1: unknown or none), most, full_ns, waited_input_ns,
+//                         waited_credit_ns (of all queues)
 //   register_first_consumer, consumer_actor        the consumers of a register
 //   register_first_change, change_at, change_in_use    slots in use over time (register_fill.h)
 //
@@ -68,8 +71,7 @@ absl::StatusOr<std::string> MakeRunBundle(const trace::TraceReader& reader, absl
                                           const trace::TraceReader& other,
                                           absl::string_view other_title);
 
-// `plan` is the object of `weir plan --json`, and `simulated` the trace of its simulation, of all
-// ranks.
+// `plan` is the object of `weir plan --json`, and `simulated` the trace of its simulation.
 absl::StatusOr<std::string> MakePlanBundle(const nlohmann::ordered_json& plan,
                                            const trace::TraceReader& simulated,
                                            absl::string_view title);

@@ -1,5 +1,8 @@
-// scale, cast, accumulate.
+// scale, cast, step_mean, accumulate.
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "ops/kernels/cpu/pieces.h"
 #include "ops/kernels/cpu/simd_targets.h"
@@ -104,6 +107,61 @@ KernelOr MakeScale(const KernelSpec& spec) {
   return std::make_unique<ScaleKernel>(static_cast<float>(spec.attrs.Real("factor")), check.in(0));
 }
 
+// Returns x without its fraction. What i32 does not hold becomes the nearest number that it holds,
+// and what is not a number becomes 0.
+int32_t ToInteger(float x) {
+  constexpr double kLeast = std::numeric_limits<int32_t>::min();
+  constexpr double kMost = std::numeric_limits<int32_t>::max();
+  if (std::isnan(x)) return 0;
+  return static_cast<int32_t>(std::clamp(static_cast<double>(x), kLeast, kMost));
+}
+
+// Casts between element types of which one is not real. Integers pass through f32 only to and from
+// real numbers.
+template <class From, class To>
+void CastElements(const From* x, To* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    if constexpr (std::is_same_v<To, uint8_t>) {
+      if constexpr (std::is_same_v<From, BFloat16>) {
+        y[i] = ToFloat(x[i]) != 0;
+      } else {
+        y[i] = x[i] != 0;
+      }
+    } else if constexpr (std::is_integral_v<From> && std::is_same_v<To, BFloat16>) {
+      y[i] = ToBFloat16(static_cast<float>(x[i]));
+    } else if constexpr (std::is_integral_v<From>) {
+      y[i] = static_cast<To>(x[i]);
+    } else if constexpr (std::is_same_v<To, int32_t>) {
+      if constexpr (std::is_same_v<From, BFloat16>) {
+        y[i] = ToInteger(ToFloat(x[i]));
+      } else {
+        y[i] = ToInteger(x[i]);
+      }
+    }
+  }
+}
+
+template <class From>
+void CastFrom(const void* x_any, DType to, void* y, int64_t n) {
+  const From* x = static_cast<const From*>(x_any);
+  switch (to) {
+    case DType::kF32: return CastElements(x, static_cast<float*>(y), n);
+    case DType::kBF16: return CastElements(x, static_cast<BFloat16*>(y), n);
+    case DType::kI32: return CastElements(x, static_cast<int32_t*>(y), n);
+    case DType::kBool: return CastElements(x, static_cast<uint8_t*>(y), n);
+  }
+}
+
+void CastAny(DType from, const void* x, DType to, void* y, int64_t n) {
+  if (IsReal(from) && IsReal(to)) return HWY_DYNAMIC_DISPATCH(CastRange)(from, to, x, y, n);
+  switch (from) {
+    case DType::kF32: return CastFrom<float>(x, to, y, n);
+    case DType::kBF16: return CastFrom<BFloat16>(x, to, y, n);
+    case DType::kI32: return CastFrom<int32_t>(x, to, y, n);
+    case DType::kBool: return CastFrom<uint8_t>(x, to, y, n);
+  }
+}
+
 class CastKernel final : public Kernel {
  public:
   CastKernel(const TensorSlice& x, const TensorSlice& y)
@@ -117,7 +175,7 @@ class CastKernel final : public Kernel {
       if (from_ == to_) {
         if (x != y) std::memcpy(y, x, pieces_.length(piece) * SizeOf(from_));
       } else {
-        HWY_DYNAMIC_DISPATCH(CastRange)(from_, to_, x, y, pieces_.length(piece));
+        CastAny(from_, x, to_, y, pieces_.length(piece));
       }
     });
     return absl::OkStatus();
@@ -131,9 +189,6 @@ class CastKernel final : public Kernel {
 KernelOr MakeCast(const KernelSpec& spec) {
   SpecCheck check(spec);
   check.Inputs(1, 1).Outputs(1, 1).SameShape(check.in(0), check.out(0), "x and y");
-  check.Expect(check.in(0).dtype == check.out(0).dtype ||
-                   (IsReal(check.in(0).dtype) && IsReal(check.out(0).dtype)),
-               "real elements, or the same type on both sides");
   if (!check.ok()) return check.status();
   return std::make_unique<CastKernel>(check.in(0), check.out(0));
 }
@@ -175,6 +230,8 @@ KernelOr MakeAccumulate(const KernelSpec& spec) {
 
 WEIR_REGISTER_KERNEL("cpu", "scale", MakeScale);
 WEIR_REGISTER_KERNEL("cpu", "cast", MakeCast);
+// Of one micro-batch, the mean over the micro-batches is the operand.
+WEIR_REGISTER_KERNEL("cpu", "step_mean", MakeCast);
 WEIR_REGISTER_KERNEL("cpu", "accumulate", MakeAccumulate);
 
 }  // namespace

@@ -9,6 +9,7 @@
 #endif
 
 #include <limits>
+#include <type_traits>
 
 #include "ops/kernels/cpu/attention_shape.h"
 #include "ops/kernels/cpu/simd-inl.h"
@@ -148,6 +149,57 @@ HWY_INLINE void HideEarlierKeys(const Block& block, int64_t vector, float hidden
     float* at = scores + key * kAttentionTile + vector * lanes;
     const auto inside = hn::FirstN(d, static_cast<size_t>(std::max<int64_t>(0, seen)));
     hn::StoreU(hn::IfThenElse(inside, hn::LoadU(d, at), hn::Set(d, hidden)), d, at);
+  }
+}
+
+// Returns what is added to a score in units of log2: -inf where the key is hidden.
+template <class T>
+HWY_INLINE float AddedToScore(T mask) {
+  constexpr float kHidden = -std::numeric_limits<float>::infinity();
+  if constexpr (std::is_same_v<T, uint8_t>) {
+    return mask != 0 ? 0.0f : kHidden;
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    return AddedToScore(ToFloat(mask));
+  } else {
+    return mask < kHidesBelow ? kHidden : mask * kLog2E;
+  }
+}
+
+// Adds the mask of the block to its scores, the first query and key of which lie at `mask`.
+template <class T>
+HWY_INLINE void AddMaskAt(const AttentionMask& shape, const Block& block, const T* mask,
+                          float* scores) {
+  const DF d;
+  for (int64_t key = 0; key < block.keys; ++key) {
+    float* row = scores + key * kAttentionTile;
+    const T* at = mask + key * shape.key_stride;
+    if (shape.query_stride == 0) {
+      const VF added = hn::Set(d, AddedToScore(*at));
+      for (int64_t vector = 0; vector < block.vectors(); ++vector) {
+        float* to = row + vector * NumLanes();
+        hn::StoreU(hn::Add(hn::LoadU(d, to), added), d, to);
+      }
+      continue;
+    }
+    for (int64_t query = 0; query < block.queries; ++query)
+      row[query] += AddedToScore(at[query * shape.query_stride]);
+  }
+}
+
+// Adds the mask, which may be absent, to the scores of block `b` of a tile of one head.
+HWY_INLINE void AddMask(const AttentionShape& shape, const void* mask, int64_t of_batch,
+                        int64_t head, int64_t tile, int64_t b, const Block& block, float* scores) {
+  const AttentionMask& of = shape.mask;
+  if (!of.exists) return;
+  const int64_t at = of_batch * of.batch_stride + head * of.head_stride +
+                     tile * kAttentionTile * of.query_stride + b * kAttentionTile * of.key_stride;
+  if (of.dtype == DType::kBool) {
+    AddMaskAt(of, block, static_cast<const uint8_t*>(mask) + at, scores);
+  } else {
+    WithReal(of.dtype, [&](auto* type) HWY_ATTR {
+      using T = std::remove_pointer_t<decltype(type)>;
+      AddMaskAt(of, block, static_cast<const T*>(mask) + at, scores);
+    });
   }
 }
 

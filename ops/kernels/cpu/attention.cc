@@ -21,6 +21,7 @@ struct AttentionOperands {
   const void* q;
   const void* k;
   const void* v;
+  const void* mask;  // null: none
   void* o;
   float* lse;  // may be null
 };
@@ -73,11 +74,14 @@ HWY_INLINE void SoftmaxColumn(float* scores, int64_t keys, float* max, float* su
   }
   for (; key < keys; ++key) max0 = hn::Max(max0, hn::LoadU(d, scores + key * kAttentionTile));
   const VF new_max = hn::Max(hn::Max(max0, max1), hn::Max(max2, max3));
-  const VF factor = Exp2(hn::Sub(old_max, new_max));
+  // Where no key was seen so far, scores are measured from 0, so that weights are 0 and not NaN.
+  const VF lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
+  const VF origin = hn::IfThenElse(hn::Eq(new_max, lowest), hn::Zero(d), new_max);
+  const VF factor = Exp2(hn::Sub(old_max, origin));
   VF total = hn::Zero(d);
   for (key = 0; key < keys; ++key) {
     float* at = scores + key * kAttentionTile;
-    VF weight = Exp2(hn::Sub(hn::LoadU(d, at), new_max));
+    VF weight = Exp2(hn::Sub(hn::LoadU(d, at), origin));
     total = hn::Add(total, weight);
     hn::StoreU(weight, d, at);
   }
@@ -133,6 +137,7 @@ void AttendTyped(const AttentionShape& shape, const AttentionOperands& operands,
     LoadRows(static_cast<const T*>(operands.k) + at_key, key_stride, block.keys, width, padded,
              scratch.rows);
     KeysTimesQueries(block, scratch.rows, padded, width, scratch.queries_t, scratch.scores);
+    AddMask(shape, operands.mask, of_batch, head, tile, b, block, scratch.scores);
     SoftmaxBlock(block, width, scratch);
     LoadRows(static_cast<const T*>(operands.v) + at_key, key_stride, block.keys, width, padded,
              scratch.rows);
@@ -140,7 +145,10 @@ void AttendTyped(const AttentionShape& shape, const AttentionOperands& operands,
   }
   const int64_t vectors = Block{queries, 0, false}.vectors();
   for (int64_t at = 0; at < vectors * NumLanes(); at += NumLanes()) {
-    const VF inverse = hn::Div(hn::Set(d, 1.0f), hn::LoadU(d, scratch.sum + at));
+    // The result of a query that sees no key is 0.
+    const VF sum = hn::LoadU(d, scratch.sum + at);
+    const VF inverse =
+        hn::IfThenElse(hn::Eq(sum, hn::Zero(d)), hn::Zero(d), hn::Div(hn::Set(d, 1.0f), sum));
     for (int64_t i = 0; i < width; ++i) {
       float* result = scratch.result_t + i * kAttentionTile + at;
       hn::StoreU(hn::Mul(hn::LoadU(d, result), inverse), d, result);
@@ -176,7 +184,30 @@ namespace weir::kernels {
 
 HWY_EXPORT(Attend);
 
-AttentionShape CheckAttention(const KernelSpec& spec, SpecCheck& check) {
+namespace {
+
+// Reads the mask, whose axes are as long as those of the scores, or 1.
+AttentionMask ReadMask(const AttentionShape& shape, const TensorSlice& mask, SpecCheck& check) {
+  AttentionMask read{true, mask.dtype};
+  check.Expect(mask.dtype == DType::kBool || mask.dtype == shape.dtype, "a mask of bool or like q");
+  check.Expect(mask.shape.size() == 4, "a mask of batch, heads, queries and keys");
+  if (!check.ok()) return read;
+  const int64_t sizes[] = {shape.batch, shape.heads, shape.length, shape.keys};
+  int64_t* strides[] = {&read.batch_stride, &read.head_stride, &read.query_stride,
+                        &read.key_stride};
+  int64_t stride = 1;
+  for (size_t d = 4; d-- > 0;) {
+    check.Expect(mask.shape[d] == 1 || mask.shape[d] == sizes[d],
+                 "a mask as long as the scores along each axis, or 1");
+    *strides[d] = mask.shape[d] == 1 ? 0 : stride;
+    stride *= mask.shape[d];
+  }
+  return read;
+}
+
+}  // namespace
+
+AttentionShape CheckAttention(const KernelSpec& spec, int mask, SpecCheck& check) {
   const TensorSlice &q = check.in(0), &k = check.in(1), &v = check.in(2);
   check.Real(q, "q").SameType(q, k, "q and k").SameType(q, v, "q and v").SameShape(k, v, "k and v");
   check.Expect(q.shape.size() == 4 && k.shape.size() == 4,
@@ -205,6 +236,7 @@ AttentionShape CheckAttention(const KernelSpec& spec, SpecCheck& check) {
   const double scale = spec.attrs.Real("scale", 0);
   const double by_width = shape.width > 0 ? 1.0 / std::sqrt(static_cast<double>(shape.width)) : 1.0;
   shape.scale = static_cast<float>(scale == 0 ? by_width : scale);
+  if (check.HasIn(mask)) shape.mask = ReadMask(shape, check.in(mask), check);
   return shape;
 }
 
@@ -226,8 +258,9 @@ class AttentionKernel final : public Kernel {
 
   absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     const AttentionOperands operands{
-        args.inputs[0], args.inputs[1], args.inputs[2], args.outputs[0],
-        args.outputs.size() > 1 ? static_cast<float*>(args.outputs[1]) : nullptr};
+        args.inputs[0],  args.inputs[1],
+        args.inputs[2],  args.inputs.size() > 3 ? args.inputs[3] : nullptr,
+        args.outputs[0], args.outputs.size() > 1 ? static_cast<float*>(args.outputs[1]) : nullptr};
     float* workspace = static_cast<float*>(launch.workspace);
     launch.team->For(items_.count(), [&](int64_t piece, int worker) {
       for (int64_t item = items_.begin(piece); item < items_.end(piece); ++item) {
@@ -247,8 +280,8 @@ class AttentionKernel final : public Kernel {
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeAttention(const KernelSpec& spec) {
   SpecCheck check(spec);
-  check.Inputs(3, 3).Outputs(1, 2);
-  const AttentionShape shape = CheckAttention(spec, check);
+  check.Inputs(3, 4).Outputs(1, 2);
+  const AttentionShape shape = CheckAttention(spec, 3, check);
   check.SameType(check.in(0), check.out(0), "q and o")
       .SameShape(check.in(0), check.out(0), "q and o");
   if (check.HasOut(1)) {

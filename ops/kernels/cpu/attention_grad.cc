@@ -1,6 +1,7 @@
 // attention_grad: the scores of a tile of queries and a block of keys are computed again
 // from lse. With P = 2^(score - lse), D = do . o and dS = P (do v^T - D):
-//   dv += P^T do,   dq += dS k scale,   dk += dS^T q scale.
+//   dv += P^T do,   dq += dS k scale,   dk += dS^T q scale,
+// and dS is the gradient of a mask that is added to the scores.
 //
 // A piece is some tiles of one (batch, key head) against all their keys. dq belongs to
 // its tile; dk and dv are summed per piece in f32. Where (batch, key head) alone gives too
@@ -28,9 +29,11 @@ struct AttentionGradOperands {
   const void* o;
   const float* lse;
   const void* d_o;
+  const void* mask;  // null: none
   void* dq;
   void* dk;
   void* dv;
+  float* d_scores;  // null: not wanted
 };
 
 // Holds sums over the queries of a piece: dk, then dv, [keys, padded] each.
@@ -110,7 +113,9 @@ void LoadTile(const AttentionShape& shape, const AttentionGradOperands& operands
            scratch.d_results);
   const float* lse = operands.lse + (of_batch * shape.heads + head) * shape.length + first;
   for (int64_t i = 0; i < kAttentionTile; ++i) {
-    scratch.lse[i] = i < queries ? lse[i] * kLog2E : 0.0f;
+    // The scores of a query that sees no key are -inf. Measured from 0, their weights are 0.
+    const bool sees_none = i < queries && std::isinf(lse[i]) && lse[i] < 0;
+    scratch.lse[i] = i < queries && !sees_none ? lse[i] * kLog2E : 0.0f;
     auto product = [](VF a, VF b) HWY_ATTR { return hn::Mul(a, b); };
     const float* d_result = scratch.d_results + i * padded;
     scratch.inner[i] = i < queries ? SumOver(width, product, d_result, o + i * stride) : 0.0f;
@@ -144,6 +149,33 @@ HWY_INLINE void SoftmaxGradBlock(const Block& block, const AttentionGradScratch&
   }
 }
 
+// Copies dS of block `b` to its place in [batch, heads, queries, keys]. What the causal mask hides
+// is 0.
+HWY_INLINE void StoreScoreGradients(const AttentionShape& shape,
+                                    const AttentionGradOperands& operands, int64_t of_batch,
+                                    int64_t head, int64_t tile, int64_t b, const Block& block,
+                                    const AttentionGradScratch& scratch) {
+  const int64_t first = tile * kAttentionTile;
+  for (int64_t query = 0; query < block.queries; ++query) {
+    float* to = operands.d_scores +
+                ((of_batch * shape.heads + head) * shape.length + first + query) * shape.keys +
+                b * kAttentionTile;
+    const int64_t seen = block.on_diagonal ? std::min(block.keys, query + 1) : block.keys;
+    for (int64_t key = 0; key < seen; ++key)
+      to[key] = scratch.d_scores[key * kAttentionTile + query];
+  }
+}
+
+// Sets dS of a tile to 0.
+HWY_INLINE void ClearScoreGradients(const AttentionShape& shape,
+                                    const AttentionGradOperands& operands, int64_t of_batch,
+                                    int64_t head, int64_t tile) {
+  float* begin =
+      operands.d_scores +
+      ((of_batch * shape.heads + head) * shape.length + tile * kAttentionTile) * shape.keys;
+  std::fill(begin, begin + shape.tile_queries(tile) * shape.keys, 0.0f);
+}
+
 template <class T>
 void GradOfPiece(const AttentionShape& shape, const AttentionGradOperands& operands,
                  const AttentionGradPiece& piece, const KeyGradients& sums,
@@ -162,13 +194,17 @@ void GradOfPiece(const AttentionShape& shape, const AttentionGradOperands& opera
     const int64_t head = piece.group * shape.heads_per_group() + item / shape.num_tiles();
     LoadTile<T>(shape, operands, piece.batch, head, tile, scratch);
     std::fill(scratch.dqueries_t, scratch.dqueries_t + padded * kAttentionTile, 0.0f);
+    if (operands.d_scores != nullptr) ClearScoreGradients(shape, operands, piece.batch, head, tile);
     for (int64_t b = shape.first_block(tile); b < shape.end_block(tile); ++b) {
       const Block block = BlockOf(shape, tile, b);
       const int64_t at = b * kAttentionTile * padded;
       KeysTimesQueries(block, scratch.keys + at, padded, width, scratch.queries_t, scratch.weights);
       KeysTimesQueries(block, scratch.values + at, padded, width, scratch.d_results_t,
                        scratch.d_scores);
+      AddMask(shape, operands.mask, piece.batch, head, tile, b, block, scratch.weights);
       SoftmaxGradBlock(block, scratch);
+      if (operands.d_scores != nullptr)
+        StoreScoreGradients(shape, operands, piece.batch, head, tile, b, block, scratch);
       WeightedQueries(block, scratch.weights, scratch.d_results, padded, sums.dv + at);
       WeightedQueries(block, scratch.d_scores, scratch.queries, padded, sums.dk + at);
       WeightedKeys(block, scratch.keys + at, padded, width, scratch.d_scores, scratch.dqueries_t);
@@ -270,15 +306,18 @@ class AttentionGradKernel final : public Kernel {
   }
 
   absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
-    const AttentionGradOperands operands{args.inputs[0],
-                                         args.inputs[1],
-                                         args.inputs[2],
-                                         args.inputs[3],
-                                         static_cast<const float*>(args.inputs[4]),
-                                         args.inputs[5],
-                                         args.outputs[0],
-                                         args.outputs[1],
-                                         args.outputs[2]};
+    const AttentionGradOperands operands{
+        args.inputs[0],
+        args.inputs[1],
+        args.inputs[2],
+        args.inputs[3],
+        static_cast<const float*>(args.inputs[4]),
+        args.inputs[5],
+        args.inputs.size() > 6 ? args.inputs[6] : nullptr,
+        args.outputs[0],
+        args.outputs[1],
+        args.outputs[2],
+        args.outputs.size() > 3 ? static_cast<float*>(args.outputs[3]) : nullptr};
     float* workspace = static_cast<float*>(launch.workspace);
     if (num_shares_ == 1) {
       launch.team->For(num_groups(), [&](int64_t row, int worker) {
@@ -325,8 +364,8 @@ class AttentionGradKernel final : public Kernel {
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeAttentionGrad(const KernelSpec& spec) {
   SpecCheck check(spec);
-  check.Inputs(6, 6).Outputs(3, 3);
-  const AttentionShape shape = CheckAttention(spec, check);
+  check.Inputs(6, 7).Outputs(3, 4);
+  const AttentionShape shape = CheckAttention(spec, 6, check);
   check.SameType(check.in(0), check.in(3), "q and o")
       .SameShape(check.in(0), check.in(3), "q and o");
   check.SameType(check.in(0), check.in(5), "q and do")
@@ -336,6 +375,11 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeAttentionGrad(const KernelSpec& spec
   for (int i = 0; i < 3; ++i) {
     check.SameType(check.in(i), check.out(i), "an operand and its gradient");
     check.SameShape(check.in(i), check.out(i), "an operand and its gradient");
+  }
+  if (check.HasOut(3)) {
+    check.Is(check.out(3), DType::kF32, "dscores");
+    check.Expect(check.out(3).shape == Shape{shape.batch, shape.heads, shape.length, shape.keys},
+                 "dscores[b, h, s, t]");
   }
   if (!check.ok()) return check.status();
   return std::make_unique<AttentionGradKernel>(shape, spec.num_threads);

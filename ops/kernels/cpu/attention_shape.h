@@ -19,6 +19,18 @@ namespace weir::kernels {
 // to corner of one block.
 constexpr int64_t kAttentionTile = 64;
 
+// An AttentionMask holds how the mask of one call lies in memory: the distances, in elements, from
+// a batch, a head, a query or a key to the next; 0 where the mask repeats.
+struct AttentionMask {
+  bool exists = false;
+  DType dtype = DType::kBool;  // kBool: which keys are seen; else what is added to the scores
+  int64_t batch_stride = 0, head_stride = 0, query_stride = 0, key_stride = 0;
+};
+
+// A number below this one, added to a score, hides the key. So a query from which all keys are
+// hidden is known, however the keys are hidden: lse has too few digits for such a score.
+constexpr float kHidesBelow = -1e5f;
+
 struct AttentionShape {
   int64_t batch = 0, length = 0, heads = 0, groups = 0, width = 0;
   int64_t keys = 0;  // positions of k and v; `length` if causal
@@ -26,6 +38,7 @@ struct AttentionShape {
   bool causal = true;
   int64_t window = 0;  // query i sees keys from i - window + 1 on; 0: all
   float scale = 1;     // of the scores
+  AttentionMask mask;
 
   int64_t heads_per_group() const { return groups == 0 ? 0 : heads / groups; }
   int64_t num_tiles() const { return Pieces{length, kAttentionTile}.count(); }
@@ -55,7 +68,8 @@ struct AttentionShape {
   }
 };
 
-// Reads q, k and v (inputs 0 to 2) and the attributes, and checks the preconditions of Run.
-AttentionShape CheckAttention(const KernelSpec& spec, SpecCheck& check);
+// Reads q, k and v (inputs 0 to 2), the mask (input `mask`, which may be absent) and the
+// attributes, and checks the preconditions of Run.
+AttentionShape CheckAttention(const KernelSpec& spec, int mask, SpecCheck& check);
 
 }  // namespace weir::kernels

@@ -269,6 +269,96 @@ TEST(AttentionTest, EmptyOperandsGiveEmptyResultsAndZeroGradients) {
   }
 }
 
+// A mask of 0 and 1 for [1, 1, queries, keys]. Query i sees no key if i % 3 is 0.
+TestTensor MaskOf(const Call& call) {
+  TestTensor mask = RandomTensor(DType::kF32, {1, 1, call.length, call.keys()}, 9);
+  mask.slice.dtype = DType::kBool;
+  for (int64_t i = 0; i < mask.size(); ++i)
+    mask.values[i] = i / call.keys() % 3 == 0 || mask[i] < 0.2 ? 0 : 1;
+  return mask;
+}
+
+// Calls with one tile and with several, so that some blocks of keys are hidden whole.
+const Call kMaskedCalls[] = {
+    {.batch = 2, .length = 7, .heads = 2, .groups = 1, .width = 8, .causal = false},
+    {.batch = 1, .length = 150, .heads = 2, .groups = 2, .width = 12},
+    {.batch = 1,
+     .length = 70,
+     .heads = 4,
+     .groups = 2,
+     .width = 20,
+     .causal = false,
+     .other_keys = 200},
+    {.batch = 1, .length = 200, .heads = 1, .groups = 1, .width = 16, .window = 70},
+};
+
+TEST(AttentionTest, AQueryThatSeesNoKeyHasTheResultZeroAndNoGradient) {
+  for (const Call& call : kMaskedCalls) {
+    const Operands x = RandomOperands(call, DType::kF32);
+    const TestTensor mask = MaskOf(call);
+    const auto forward = RunKernel("attention", call.Attrs(), {x.q, x.k, x.v, mask},
+                                   {x.q.slice, TensorSlice::Whole(DType::kF32, call.LseShape())});
+    const auto grads = RunKernel("attention_grad", call.Attrs(),
+                                 {x.q, x.k, x.v, forward[0], forward[1], x.d_o, mask},
+                                 {x.q.slice, x.k.slice, x.v.slice});
+    ForQueries(call, [&](int64_t b, int64_t i, int64_t h) {
+      bool sees = false;
+      for (int64_t j = call.FirstKey(i); j < call.EndKey(i); ++j)
+        sees = sees || mask[i * call.keys() + j] != 0;
+      EXPECT_EQ(std::isinf(forward[1][call.Lse(b, i, h)]), !sees) << "query " << i;
+      for (int64_t d = 0; d < call.width; ++d) {
+        const int64_t at = call.Query(b, i, h) + d;
+        ASSERT_EQ(forward[0][at] == 0, !sees) << "query " << i;
+        ASSERT_EQ(grads[0][at] == 0, !sees) << "query " << i;
+      }
+    });
+    for (int part : {1, 2}) {
+      for (double value : grads[part].values) ASSERT_TRUE(std::isfinite(value));
+    }
+  }
+}
+
+TEST(AttentionTest, NumbersBelowTheThresholdHideAsAMaskDoesWhateverTheirSize) {
+  for (const Call& call : kMaskedCalls) {
+    const Operands x = RandomOperands(call, DType::kF32);
+    const TestTensor mask = MaskOf(call);
+    const TestOutputs forward_outputs = {x.q.slice,
+                                         TensorSlice::Whole(DType::kF32, call.LseShape())};
+    const auto expected =
+        RunKernel("attention", call.Attrs(), {x.q, x.k, x.v, mask}, forward_outputs);
+    const auto gradients = [&](const TestTensor& by, const std::vector<TestTensor>& forward) {
+      return RunKernel("attention_grad", call.Attrs(),
+                       {x.q, x.k, x.v, forward[0], forward[1], x.d_o, by},
+                       {x.q.slice, x.k.slice, x.v.slice});
+    };
+    const auto expected_grads = gradients(mask, expected);
+    for (double hidden : {-1.5e5, -1e9, -3.4e38, double{-INFINITY}}) {
+      TestTensor added = mask;
+      added.slice.dtype = DType::kF32;
+      for (double& value : added.values) value = Stored(DType::kF32, value != 0 ? 0 : hidden);
+      const auto forward =
+          RunKernel("attention", call.Attrs(), {x.q, x.k, x.v, added}, forward_outputs);
+      ExpectEqualValues(forward[0], expected[0].values);
+      const auto grads = gradients(added, forward);
+      for (int part = 0; part < 3; ++part)
+        ExpectEqualValues(grads[part], expected_grads[part].values);
+    }
+  }
+}
+
+TEST(AttentionTest, MasksThatDoNotFitAreRefused) {
+  const TensorSlice q = TensorSlice::Whole(DType::kF32, {2, 4, 3, 2});
+  for (const TensorSlice& mask :
+       {TensorSlice::Whole(DType::kBool, {2, 3, 4, 5}), TensorSlice::Whole(DType::kBool, {2, 4}),
+        TensorSlice::Whole(DType::kI32, {2, 3, 4, 4}),
+        TensorSlice::Whole(DType::kBF16, {2, 3, 4, 4})}) {
+    KernelSpec spec{.op = "attention", .inputs = {q, q, q, mask}, .outputs = {q}};
+    EXPECT_EQ(KernelRegistry::Create("cpu", spec).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << ToText(mask);
+  }
+}
+
 TEST(AttentionTest, HeadsThatDoNotGroupAreRefused) {
   KernelSpec spec{.op = "attention",
                   .inputs = {TensorSlice::Whole(DType::kF32, {1, 4, 3, 2}),

@@ -1,7 +1,5 @@
 #include "ops/kernels/cpu/gemm.h"
 
-#include <omp.h>
-
 #include <cstring>
 #include <string>
 #include <utility>
@@ -9,27 +7,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "oneapi/dnnl/dnnl.hpp"
+#include "ops/kernels/cpu/dnnl_execution.h"
 #include "ops/kernels/cpu/pieces.h"
 
 namespace weir::kernels {
 namespace {
 
 using dnnl::memory;
-
-// oneDNN asks OpenMP for the number of threads; while an object of this class lives, the answer on
-// this thread is one.
-class OneOpenMpThread {
- public:
-  OneOpenMpThread() : before_(omp_get_max_threads()) {
-    if (before_ != 1) omp_set_num_threads(1);
-  }
-  ~OneOpenMpThread() {
-    if (before_ != 1) omp_set_num_threads(before_);
-  }
-
- private:
-  const int before_;
-};
 
 memory::data_type DnnlType(DType dtype) {
   return dtype == DType::kBF16 ? memory::data_type::bf16 : memory::data_type::f32;
@@ -89,68 +73,35 @@ std::optional<PanelLayout> PanelsOf(const memory::desc& weights, DType dtype, in
   return layout;
 }
 
-// An Execution holds the arguments of one worker for one primitive. Handles are set again for every
-// block.
+// An Execution is one worker's run of one product.
 class Execution {
  public:
   Execution(const dnnl::engine& engine, const Primitive& made)
-      : primitive_(made.primitive),
-        stream_(engine),
-        a_(made.desc.src_desc(), engine, nullptr),
-        b_(made.desc.weights_desc(), engine, nullptr),
-        c_(made.desc.dst_desc(), engine, nullptr),
-        scratch_(made.desc.scratchpad_desc(), engine, nullptr) {
-    args_ = {{DNNL_ARG_SRC, a_.get()},
-             {DNNL_ARG_WEIGHTS, b_.get()},
-             {DNNL_ARG_DST, c_.get()},
-             {DNNL_ARG_SCRATCHPAD, scratch_.get()}};
-    if (!made.desc.bias_desc().is_zero()) {
-      bias_ = memory(made.desc.bias_desc(), engine, nullptr);
-      args_.push_back({DNNL_ARG_BIAS, bias_.get()});
+      : has_bias_(!made.desc.bias_desc().is_zero()),
+        execution_(engine, made.primitive, ArgumentsOf(made)) {}
+
+  void Run(const void* a, const void* b, const void* bias, void* c, void* scratch) {
+    if (has_bias_) {
+      execution_.Run({a, b, c, scratch, bias});
+    } else {
+      execution_.Run({a, b, c, scratch});
     }
   }
 
-  void Run(const void* a, const void* b, const void* bias, void* c, void* scratch) {
-    Point(a_, a);
-    Point(b_, b);
-    Point(c_, c);
-    Point(scratch_, scratch);
-    if (bias_) Point(bias_, bias);
-    OneOpenMpThread one_thread;
-    // The call fails only for arguments that do not fit the primitive, and Create has ruled these
-    // out.
-    dnnl_primitive_execute(primitive_.get(), stream_.get(), static_cast<int>(args_.size()),
-                           args_.data());
-  }
-
  private:
-  // oneDNN writes zeros into the padding of b again at every change of its address.
-  static void Point(memory& operand, const void* data) {
-    if (operand.get_data_handle() != data) operand.set_data_handle(const_cast<void*>(data));
+  static DnnlExecution::Arguments ArgumentsOf(const Primitive& made) {
+    DnnlExecution::Arguments arguments = {{DNNL_ARG_SRC, made.desc.src_desc()},
+                                          {DNNL_ARG_WEIGHTS, made.desc.weights_desc()},
+                                          {DNNL_ARG_DST, made.desc.dst_desc()},
+                                          {DNNL_ARG_SCRATCHPAD, made.desc.scratchpad_desc()}};
+    if (!made.desc.bias_desc().is_zero())
+      arguments.emplace_back(DNNL_ARG_BIAS, made.desc.bias_desc());
+    return arguments;
   }
 
-  dnnl::matmul primitive_;
-  dnnl::stream stream_;
-  memory a_, b_, bias_, c_, scratch_;
-  std::vector<dnnl_exec_arg_t> args_;
+  const bool has_bias_;
+  DnnlExecution execution_;
 };
-
-// A Region hands out aligned parts of a workspace.
-class Region {
- public:
-  int64_t Take(int64_t bytes) {
-    int64_t at = bytes_;
-    bytes_ += RoundUp(bytes, kCacheLine);
-    return at;
-  }
-  int64_t bytes() const { return bytes_; }
-
- private:
-  int64_t bytes_ = 0;
-};
-
-char* At(void* base, int64_t bytes) { return static_cast<char*>(base) + bytes; }
-const char* At(const void* base, int64_t bytes) { return static_cast<const char*>(base) + bytes; }
 
 int64_t ScratchBytes(const Primitive& made) {
   return static_cast<int64_t>(made.desc.scratchpad_desc().get_size());

@@ -61,6 +61,7 @@ void Encode(const TestTensor& tensor, void* data) {
         static_cast<BFloat16*>(data)[i] = ToBFloat16(static_cast<float>(tensor[i]));
         break;
       case DType::kI32: static_cast<int32_t*>(data)[i] = static_cast<int32_t>(tensor[i]); break;
+      case DType::kBool: static_cast<uint8_t*>(data)[i] = tensor[i] != 0; break;
     }
   }
 }
@@ -72,6 +73,7 @@ TestTensor Decode(const TensorSlice& slice, const void* data) {
       case DType::kF32: tensor.values[i] = static_cast<const float*>(data)[i]; break;
       case DType::kBF16: tensor.values[i] = ToFloat(static_cast<const BFloat16*>(data)[i]); break;
       case DType::kI32: tensor.values[i] = static_cast<const int32_t*>(data)[i]; break;
+      case DType::kBool: tensor.values[i] = static_cast<const uint8_t*>(data)[i]; break;
     }
   }
   return tensor;
@@ -132,6 +134,7 @@ double Stored(DType dtype, double value) {
     case DType::kF32: return static_cast<float>(value);
     case DType::kBF16: return ToFloat(ToBFloat16(static_cast<float>(value)));
     case DType::kI32: return static_cast<double>(static_cast<int32_t>(value));
+    case DType::kBool: return value != 0;
   }
   return value;
 }

@@ -2,8 +2,11 @@
 //
 // A row is read twice: its maximum, then the sum of exponentials, so that a split
 // vocabulary (reduce_max, exp_sum_pick, cross_entropy_finish) computes the same terms.
-// A target outside the whole vocabulary picks nothing: its logit counts as 0.
+// A target outside the whole vocabulary picks nothing: its logit counts as 0. An ignored target
+// makes the loss and its gradient 0. With a smoothed target, what is picked is the mean of the
+// logits by the weights of the smoothed target, which shards add up, too.
 #include <cmath>
+#include <cstring>
 
 #include "ops/kernels/cpu/pieces.h"
 #include "ops/kernels/cpu/simd_targets.h"
@@ -42,15 +45,25 @@ float RowExpSum(DType dtype, const void* x_any, float max, int64_t n) {
   return sum;
 }
 
-// dx = e^(x - max) * factor.
-void RowExpScaled(DType dtype, const void* x_any, void* dx_any, float max, float factor,
+float RowSum(DType dtype, const void* x_any, int64_t n) {
+  float sum = 0;
+  WithReal(dtype, [&](auto* type) HWY_ATTR {
+    const auto* x = static_cast<const std::remove_pointer_t<decltype(type)>*>(x_any);
+    sum = SumOver(
+        n, [](VF v) HWY_ATTR { return v; }, x);
+  });
+  return sum;
+}
+
+// dx = e^(x - max) * factor - less.
+void RowExpScaled(DType dtype, const void* x_any, void* dx_any, float max, float factor, float less,
                   int64_t n) {
-  const VF shift = hn::Set(DF(), max), scale = hn::Set(DF(), factor);
+  const VF shift = hn::Set(DF(), max), scale = hn::Set(DF(), factor), minus = hn::Set(DF(), less);
   WithReal(dtype, [&](auto* type) HWY_ATTR {
     using T = std::remove_pointer_t<decltype(type)>;
     MapInto(
         static_cast<T*>(dx_any), n,
-        [&](VF v) HWY_ATTR { return hn::Mul(Exp(hn::Sub(v, shift)), scale); },
+        [&](VF v) HWY_ATTR { return hn::Sub(hn::Mul(Exp(hn::Sub(v, shift)), scale), minus); },
         static_cast<const T*>(x_any));
   });
 }
@@ -90,6 +103,7 @@ namespace weir::kernels {
 
 HWY_EXPORT(RowMax);
 HWY_EXPORT(RowExpSum);
+HWY_EXPORT(RowSum);
 HWY_EXPORT(RowExpScaled);
 HWY_EXPORT(RowArgMax);
 
@@ -110,10 +124,27 @@ void StoreAt(DType dtype, void* base, int64_t i, float value) {
   }
 }
 
+// IgnoredTarget is the value of the targets that do not count, if there is one.
+struct IgnoredTarget {
+  explicit IgnoredTarget(const Attributes& attrs) {
+    const std::vector<int64_t> values = attrs.Ints("ignore_index");
+    exists = !values.empty();
+    if (exists) value = static_cast<int32_t>(values[0]);
+  }
+  bool Is(int32_t target) const { return exists && target == value; }
+
+  bool exists = false;
+  int32_t value = 0;
+};
+
 // LogitRows holds rows of logits, their targets and the begin of the vocabulary shard.
 struct LogitRows {
-  explicit LogitRows(const TensorSlice& logits)
-      : dtype(logits.dtype),
+  LogitRows(const TensorSlice& logits, const Attributes& attrs)
+      : ignored(attrs),
+        of_target(static_cast<float>(1 - attrs.Real("label_smoothing", 0))),
+        of_each(static_cast<float>(attrs.Real("label_smoothing", 0) /
+                                   static_cast<double>(logits.global_shape.back()))),
+        dtype(logits.dtype),
         n(SizeFromEnd(logits, 1)),
         first(logits.offset.back()),
         pieces(Pieces::OfRows(LeadingElements(logits, 1), n, kHeavyPiece)) {}
@@ -126,9 +157,14 @@ struct LogitRows {
   }
   bool Holds(int32_t target) const { return first <= target && target < first + n; }
   float Picked(const void* row, int32_t target) const {
-    return Holds(target) ? ElementAt(dtype, row, target - first) : 0;
+    const float logit = Holds(target) ? ElementAt(dtype, row, target - first) : 0;
+    if (of_each == 0) return logit;
+    return of_target * logit + of_each * HWY_DYNAMIC_DISPATCH(RowSum)(dtype, row, n);
   }
 
+  IgnoredTarget ignored;
+  float of_target;  // the weight of the target's own logit
+  float of_each;    // the weight that each logit has besides
   DType dtype;
   int64_t n, first;
   Pieces pieces;
@@ -140,7 +176,7 @@ float* FloatsOrNull(const KernelArgs& args, size_t output) {
 
 class CrossEntropyKernel final : public Kernel {
  public:
-  explicit CrossEntropyKernel(const TensorSlice& logits) : rows_(logits) {}
+  CrossEntropyKernel(const TensorSlice& logits, const Attributes& attrs) : rows_(logits, attrs) {}
 
   absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     const int32_t* targets = static_cast<const int32_t*>(args.inputs[1]);
@@ -152,7 +188,8 @@ class CrossEntropyKernel final : public Kernel {
         const void* row = rows_.Row(args.inputs[0], i);
         const float max = HWY_DYNAMIC_DISPATCH(RowMax)(rows_.dtype, row, rows_.n);
         const float sum = HWY_DYNAMIC_DISPATCH(RowExpSum)(rows_.dtype, row, max, rows_.n);
-        loss[i] = std::log(sum) + max - rows_.Picked(row, targets[i]);
+        loss[i] =
+            rows_.ignored.Is(targets[i]) ? 0 : std::log(sum) + max - rows_.Picked(row, targets[i]);
         if (max_out) max_out[i] = max;
         if (sum_out) sum_out[i] = sum;
       }
@@ -188,12 +225,13 @@ KernelOr MakeCrossEntropy(const KernelSpec& spec) {
   check.Expect(SizeFromEnd(check.in(0), 1) == (check.ok() ? check.in(0).global_shape.back() : 0),
                "a whole vocabulary");
   if (!check.ok()) return check.status();
-  return std::make_unique<CrossEntropyKernel>(check.in(0));
+  return std::make_unique<CrossEntropyKernel>(check.in(0), spec.attrs);
 }
 
 class CrossEntropyGradKernel final : public Kernel {
  public:
-  explicit CrossEntropyGradKernel(const TensorSlice& logits) : rows_(logits) {}
+  CrossEntropyGradKernel(const TensorSlice& logits, const Attributes& attrs)
+      : rows_(logits, attrs) {}
 
   absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     const int32_t* targets = static_cast<const int32_t*>(args.inputs[1]);
@@ -204,14 +242,18 @@ class CrossEntropyGradKernel final : public Kernel {
       for (int64_t i = rows_.pieces.begin(piece); i < rows_.pieces.end(piece); ++i) {
         const void* row = rows_.Row(args.inputs[0], i);
         void* dx = rows_.Row(args.outputs[0], i);
+        if (rows_.ignored.Is(targets[i])) {
+          std::memset(dx, 0, static_cast<size_t>(rows_.n * SizeOf(rows_.dtype)));
+          continue;
+        }
         // The logit is read before the row is written, because dx may be the logits.
         const bool held = rows_.Holds(targets[i]);
-        const float picked = held ? rows_.Picked(row, targets[i]) : 0;
-        const float factor = dloss[i] / sum[i];
-        HWY_DYNAMIC_DISPATCH(RowExpScaled)(rows_.dtype, row, dx, max[i], factor, rows_.n);
+        const float picked = held ? ElementAt(rows_.dtype, row, targets[i] - rows_.first) : 0;
+        const float factor = dloss[i] / sum[i], less = rows_.of_each * dloss[i];
+        HWY_DYNAMIC_DISPATCH(RowExpScaled)(rows_.dtype, row, dx, max[i], factor, less, rows_.n);
         if (held)
           StoreAt(rows_.dtype, dx, targets[i] - rows_.first,
-                  std::exp(picked - max[i]) * factor - dloss[i]);
+                  std::exp(picked - max[i]) * factor - less - rows_.of_target * dloss[i]);
       }
     });
     return absl::OkStatus();
@@ -229,12 +271,12 @@ KernelOr MakeCrossEntropyGrad(const KernelSpec& spec) {
   check.SameShape(check.in(0), check.out(0), "logits and dlogits")
       .SameType(check.in(0), check.out(0), "logits and dlogits");
   if (!check.ok()) return check.status();
-  return std::make_unique<CrossEntropyGradKernel>(check.in(0));
+  return std::make_unique<CrossEntropyGradKernel>(check.in(0), spec.attrs);
 }
 
 class ExpSumPickKernel final : public Kernel {
  public:
-  explicit ExpSumPickKernel(const TensorSlice& logits) : rows_(logits) {}
+  ExpSumPickKernel(const TensorSlice& logits, const Attributes& attrs) : rows_(logits, attrs) {}
 
   absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     const int32_t* targets = static_cast<const int32_t*>(args.inputs[1]);
@@ -263,43 +305,54 @@ KernelOr MakeExpSumPick(const KernelSpec& spec) {
   CheckPerRow(&check, check.out(0), "sum_exp");
   CheckPerRow(&check, check.out(1), "picked");
   if (!check.ok()) return check.status();
-  return std::make_unique<ExpSumPickKernel>(check.in(0));
+  return std::make_unique<ExpSumPickKernel>(check.in(0), spec.attrs);
 }
 
 class CrossEntropyFinishKernel final : public Kernel {
  public:
-  explicit CrossEntropyFinishKernel(int64_t n) : pieces_{n, kHeavyPiece} {}
+  CrossEntropyFinishKernel(int64_t n, const Attributes& attrs)
+      : ignored_(attrs), pieces_{n, kHeavyPiece} {}
 
   absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     const float* max = static_cast<const float*>(args.inputs[0]);
     const float* sum = static_cast<const float*>(args.inputs[1]);
     const float* picked = static_cast<const float*>(args.inputs[2]);
+    const int32_t* targets =
+        ignored_.exists ? static_cast<const int32_t*>(args.inputs[3]) : nullptr;
     float* loss = static_cast<float*>(args.outputs[0]);
     launch.team->For(pieces_.count(), [&](int64_t piece) {
-      for (int64_t i = pieces_.begin(piece); i < pieces_.end(piece); ++i)
-        loss[i] = std::log(sum[i]) + max[i] - picked[i];
+      for (int64_t i = pieces_.begin(piece); i < pieces_.end(piece); ++i) {
+        const bool counts = targets == nullptr || !ignored_.Is(targets[i]);
+        loss[i] = counts ? std::log(sum[i]) + max[i] - picked[i] : 0;
+      }
     });
     return absl::OkStatus();
   }
 
  private:
+  const IgnoredTarget ignored_;
   const Pieces pieces_;
 };
 
 KernelOr MakeCrossEntropyFinish(const KernelSpec& spec) {
   SpecCheck check(spec);
-  check.Inputs(3, 3).Outputs(1, 1).Is(check.out(0), DType::kF32, "loss");
+  check.Inputs(3, 4).Outputs(1, 1).Is(check.out(0), DType::kF32, "loss");
   for (int i = 0; i < 3; ++i) {
     check.Is(check.in(i), DType::kF32, "inputs")
         .SameShape(check.in(i), check.out(0), "inputs and loss");
   }
+  if (IgnoredTarget(spec.attrs).exists) {
+    check.Expect(check.HasIn(3), "targets where some are ignored")
+        .Is(check.in(3), DType::kI32, "targets")
+        .SameShape(check.in(3), check.out(0), "targets and loss");
+  }
   if (!check.ok()) return check.status();
-  return std::make_unique<CrossEntropyFinishKernel>(check.out(0).num_elements());
+  return std::make_unique<CrossEntropyFinishKernel>(check.out(0).num_elements(), spec.attrs);
 }
 
 class AccuracyKernel final : public Kernel {
  public:
-  explicit AccuracyKernel(const TensorSlice& logits) : rows_(logits) {}
+  AccuracyKernel(const TensorSlice& logits, const Attributes& attrs) : rows_(logits, attrs) {}
 
   absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     const int32_t* targets = static_cast<const int32_t*>(args.inputs[1]);
@@ -308,7 +361,8 @@ class AccuracyKernel final : public Kernel {
       for (int64_t i = rows_.pieces.begin(piece); i < rows_.pieces.end(piece); ++i) {
         int64_t best =
             HWY_DYNAMIC_DISPATCH(RowArgMax)(rows_.dtype, rows_.Row(args.inputs[0], i), rows_.n);
-        hit[i] = best >= 0 && best == targets[i] ? 1.0f : 0.0f;
+        const bool counts = !rows_.ignored.Is(targets[i]);
+        hit[i] = counts && best >= 0 && best == targets[i] ? 1.0f : 0.0f;
       }
     });
     return absl::OkStatus();
@@ -324,7 +378,7 @@ KernelOr MakeAccuracy(const KernelSpec& spec) {
   CheckLogits(&check);
   CheckPerRow(&check, check.out(0), "hit");
   if (!check.ok()) return check.status();
-  return std::make_unique<AccuracyKernel>(check.in(0));
+  return std::make_unique<AccuracyKernel>(check.in(0), spec.attrs);
 }
 
 WEIR_REGISTER_KERNEL("cpu", "softmax_cross_entropy", MakeCrossEntropy);

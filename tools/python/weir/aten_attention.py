@@ -6,6 +6,7 @@ that depends on constants alone, so what the mask hides is known here: everythin
 
 import torch
 
+from weir.aten_masks import constant_of
 from weir.dims import sizes
 from weir.operands import Folded, number_of, rank_of
 from weir.views import Refused, View, permuted, transposed
@@ -37,7 +38,7 @@ class AttentionOperations:
     def _selected(self, condition, a, b):
         """Returns a where a constant condition holds, and b elsewhere."""
         if not isinstance(condition, Folded):
-            raise Refused("a condition that depends on the inputs; Weir selects by constant conditions only")
+            return self._selected_by_data(condition, a, b)
         seen = condition.tensor.bool()
         if isinstance(a, View) and isinstance(b, View):
             return self._binary("add", self._binary("mul", a, Folded(seen.float())),
@@ -65,14 +66,40 @@ class AttentionOperations:
         if given["is_causal"]:
             mask = Folded(torch.ones(query.torch_shape[-2], key.torch_shape[-2], dtype=torch.bool).tril())
         attrs = self._mask_attributes(mask)
+        seen = None
+        if attrs is None and isinstance(mask, View) and mask.value.dtype == "bool":
+            attrs, seen = self._masked(mask)
         dropout = float(given["dropout_p"])
         if dropout != 0 and _DROPOUT_WARNING not in self.warnings:
             self.warnings.append(_DROPOUT_WARNING)
         if dropout == 0 and attrs is not None and value.torch_shape[-1] == query.torch_shape[-1]:
-            return self._with_heads([query, key, value], attrs, scale)
+            return self._with_heads([query, key, value], attrs, scale, seen)
         return self._spelled_out(node, query, key, value, mask, scale, dropout)
 
-    def _with_heads(self, operands, attrs, scale):
+    def _masked(self, mask):
+        """Returns (attributes of `attention`, what is left of a mask of the data): a part that is constant and causal
+        becomes attributes.
+        """
+        node = mask.value.producer
+        if node is not None and node.op == "logical_and" and mask.is_straight and mask.has_shape:
+            for data, constant in (node.inputs, node.inputs[::-1]):
+                seen = constant_of(constant)
+                attrs = None if seen is None else _attributes_of(seen)
+                if attrs is not None and len(data.dims) == len(mask.shape):
+                    return attrs, View.of(data)
+        return {"causal": False}, mask
+
+    def _mask_operand(self, mask, has_heads):
+        """Returns a mask [batch, heads, queries, keys] with sizes of 1 where it repeats."""
+        bare = View(mask.value, mask.shape, mask.perm)
+        shape = bare.torch_shape
+        if not has_heads:
+            shape = (1,) * (3 - len(shape)) + shape
+            shape = shape[:1] + (1,) + shape[1:]
+        shape = (1,) * (4 - len(shape)) + shape
+        return self._views.settle(self._views.reshape(bare, shape))
+
+    def _with_heads(self, operands, attrs, scale, mask=None):
         """Returns the attention of q, k and v, which are [batch, heads, sequence, head_dim], or have no heads."""
         has_heads = len(operands[0].perm) == 4
         if not has_heads:
@@ -80,7 +107,10 @@ class AttentionOperations:
         usual = operands[0].torch_shape[3]**-0.5
         if abs(scale / usual - 1) > 1e-12:
             attrs = {**attrs, "scale": scale}
-        attended = self._emit("attention", [self._heads(x) for x in operands], attrs)
+        inputs = [self._heads(x) for x in operands]
+        if mask is not None:
+            inputs.append(self._mask_operand(mask, has_heads))
+        attended = self._emit("attention", inputs, attrs)
         result = permuted(View.of(attended), (0, 2, 1, 3))
         return result if has_heads else self._without_dim(result, 1)
 
@@ -94,7 +124,8 @@ class AttentionOperations:
             seen = mask.tensor if mask.tensor.dtype == torch.bool else mask.tensor > -torch.inf
             if not bool(seen.any(dim=-1).all()):
                 raise Refused("an attention mask that hides everything from a query")
-        if isinstance(mask, Folded) and mask.tensor.dtype == torch.bool:
+        if mask is not None and (mask.tensor.dtype == torch.bool if isinstance(mask, Folded)
+                                 else mask.value.dtype == "bool"):
             scores = self._selected(mask, scores, -torch.inf)
         elif mask is not None:
             scores = self._binary("add", scores, mask)
@@ -130,7 +161,8 @@ class AttentionOperations:
         softmax = probabilities.value.producer
         if softmax is None or softmax.op != "softmax" or not probabilities.is_straight or probabilities.is_repeated:
             return None
-        scores, seen = _without_masks(softmax.inputs[0])
+        scores, mask = _without_data_mask(softmax.inputs[0])
+        scores, seen = _without_masks(scores)
         if sizes(scores.dims) != sizes(softmax.inputs[0].dims):
             return None  # a mask repeats the scores
         attrs = _attributes_of(seen)
@@ -147,7 +179,7 @@ class AttentionOperations:
             return None
         if query.groups or key.groups != value.groups:
             return None
-        return self._with_heads([_through_transpose(x) for x in (query, key, value)], attrs, scale)
+        return self._with_heads([_through_transpose(x) for x in (query, key, value)], attrs, scale, mask)
 
 
 def _seen_places(mask):
@@ -180,6 +212,14 @@ def _orders(value, op):
     """Returns the operands of the commutative operation that made a value in both orders; none if it was another."""
     node = value.producer
     return (node.inputs, node.inputs[::-1]) if node is not None and node.op == op else ()
+
+
+def _without_data_mask(scores):
+    """Returns (scores before a mask of the data hides some of them, the view of the mask or None)."""
+    node = scores.producer
+    if node is None or node.op != "where" or len(node.inputs) != 2 or node.attrs["value"] > _HIDES_FROM:
+        return scores, None
+    return node.inputs[1], View.of(node.inputs[0])
 
 
 def _without_masks(scores):

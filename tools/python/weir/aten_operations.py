@@ -8,34 +8,32 @@ import math
 import torch
 
 from weir.aten_attention import AttentionOperations
+from weir.aten_images import ImageOperations
+from weir.aten_masks import MaskOperations
 from weir.aten_products import ProductOperations
 from weir.dims import Dim, sizes
 from weir.exported_nodes import module_path
-from weir.graph import Parameter
 from weir.operands import Folded, finite, number_of, rank_of, shape_of
 from weir.views import Refused, View, inverse, permuted, transposed
 
 HINTS = {
-    "index": "Weir has no gather yet; slices with constant bounds are possible",
+    "index": "Weir has no gather yet; slices with constant bounds, and constant rows of a matrix, are possible",
     "gather": "Weir has no gather yet",
     "index_select": "Weir has no gather yet",
-    **{name: "Weir has no comparisons yet" for name in ("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf",
-                                                        "logical_not", "logical_and", "logical_or")},
+    **{name: "Weir does not look for numbers that are not finite" for name in ("isnan", "isinf")},
     "topk": "Weir has no topk yet", "argmax": "Weir has no argmax yet", "sort": "Weir has no sort yet",
     "cumsum": "Weir has no running sums yet",
-    "batch_norm": "Weir has no batch normalisation yet; nn.LayerNorm and nn.RMSNorm are possible",
-    "group_norm": "Weir has no group normalisation yet; nn.LayerNorm and nn.RMSNorm are possible",
-    "conv1d": "Weir has convolutions only if the stride equals the kernel, over two dimensions and without padding",
-    "conv3d": "Weir has convolutions only if the stride equals the kernel, over two dimensions and without padding",
-    "max_pool2d": "Weir has no pooling yet", "adaptive_avg_pool2d": "Weir has no pooling yet",
-    "pad": "Weir has no padding yet; torch.cat with a constant tensor of zeros adds the same elements",
+    "instance_norm": "Weir has no instance normalisation yet; nn.GroupNorm with as many groups as channels is the same",
+    "adaptive_max_pool2d": "Weir has adaptive average pooling only",
+    **{"upsample_" + name: "Weir enlarges images by repeating elements only (mode=\"nearest\")"
+       for name in ("bilinear2d", "bicubic2d", "linear1d", "trilinear3d")},
     **{name: "Weir has no recurrent layers yet; attention, and products over the whole sequence, are possible"
        for name in ("gru", "lstm", "rnn_tanh", "rnn_relu")},
     "detach": "Weir cannot stop a gradient inside the model; requires_grad=False keeps parameters as they are",
 }
 
 
-class AtenOperations(ProductOperations, AttentionOperations):
+class AtenOperations(ProductOperations, AttentionOperations, ImageOperations, MaskOperations):
     """The translations. The subclass Translator adds nodes and makes views and constants."""
 
     # ---- elements of two tensors
@@ -49,12 +47,15 @@ class AtenOperations(ProductOperations, AttentionOperations):
             return self._with_number(op, self._real(a), b_number)
         if a_number is not None and rank_of(a) <= rank_of(b):
             return self._number_first(op, a_number, self._real(b))
-        shape = torch.broadcast_shapes(shape_of(a), shape_of(b))
         if isinstance(a, Folded):
             a = self._aligned(a, b)
         elif isinstance(b, Folded):
             b = self._aligned(b, a)
-        self._real(a), self._real(b)
+        return self._joined(op, self._real(a), self._real(b))
+
+    def _joined(self, op, a, b):
+        """Returns op(a, b) of two views of one element type, with broadcasting."""
+        shape = torch.broadcast_shapes(a.torch_shape, b.torch_shape)
         if (a.torch_shape == b.torch_shape == tuple(shape) and a.perm == b.perm
                 and not a.is_repeated and not b.is_repeated
                 and sizes(a.shape) == sizes(b.shape) and sizes(a.value.dims) == sizes(b.value.dims)):
@@ -227,14 +228,20 @@ class AtenOperations(ProductOperations, AttentionOperations):
     def _cast(self, node, given):
         x = given["self"]
         to = node.meta["val"].dtype
-        if x.value.dtype != "i32" and to.is_floating_point:
+        if x.value.dtype == "f32" and to.is_floating_point:
             if torch.finfo(to).bits < torch.finfo(self._model_dtype).bits:
                 raise Refused("the precision of a job is training.precision; leave casts to shorter types out of the "
                               "model")
             return x
-        if x.value.dtype == "i32" and not to.is_floating_point and to != torch.bool:
+        if to == torch.bool:
+            return x if x.value.dtype == "bool" else x.with_value(self._emit("cast", [x.value], {"to": "bool"}))
+        if to.is_floating_point:
+            return x.with_value(self._emit("cast", [x.value], {"to": "f32"}))
+        if x.value.dtype == "i32":
             return x
-        raise Refused("integers that enter the model are indices and cannot become real numbers")
+        if x.value.dtype == "bool":
+            return x.with_value(self._emit("cast", [x.value], {"to": "i32"}))
+        raise Refused("real numbers cannot become integers, because integers are indices")
 
     op_to = op__to_copy = op_type_as = _cast
 
@@ -443,34 +450,6 @@ class AtenOperations(ProductOperations, AttentionOperations):
     def op_std(self, node, given):
         return self._unary("sqrt", self.op_var(node, given))
 
-    # ---- convolutions
-
-    def op_conv2d(self, node, given):
-        x, weight, bias = given["input"], given["weight"], given["bias"]
-        shape = shape_of(weight)
-        if (given["groups"] != 1 or list(given["stride"]) != list(shape[2:]) or any(n != 1 for n in given["dilation"])
-                or given["padding"] not in ("valid", [0, 0], [0])):
-            raise Refused(HINTS["conv1d"])
-        parameter = self._view(weight).value
-        if not isinstance(parameter, Parameter) or parameter.cut is None or not parameter.cut.is_whole():
-            raise Refused("the kernel of a convolution must be a parameter")
-        out, channels, high, wide = shape
-        batch, _, rows, columns = x.torch_shape
-        if rows % high or columns % wide:
-            raise Refused("the kernel must divide the image")
-        patches = self._views.reshape(x, (batch, channels, rows // high, high, columns // wide, wide))
-        patches = permuted(patches, (0, 2, 4, 1, 3, 5))
-        patches = self._views.reshape(patches, (batch, rows // high, columns // wide, channels * high * wide))
-        flat = self._flat_kernel(parameter)
-        result = self._product(patches, View.of(flat), bias, True)
-        return permuted(result, (0, 3, 1, 2))
-
-    def _flat_kernel(self, parameter):
-        """Makes a parameter [out, the rest] of the kernel of a convolution."""
-        if len(parameter.dims) != 2:
-            parameter.dims = (parameter.dims[0], Dim(math.prod(sizes(parameter.dims[1:]))))
-        return parameter
-
     # ---- tables, norms, softmax
 
     def op_embedding(self, node, given):
@@ -489,6 +468,12 @@ class AtenOperations(ProductOperations, AttentionOperations):
         ids = self._views.plain(ids)
         value = self._emit("embedding", [self._views.settle(table), ids.value])
         return View(value, ids.shape + (value.dims[-1],), ids.perm + (len(ids.perm),))
+
+    def op_index(self, node, given):
+        indices = given["indices"]
+        if len(indices) != 1 or not isinstance(indices[0], Folded) or rank_of(given["self"]) != 2:
+            raise Refused(HINTS["index"])
+        return self._constant_rows(given["self"], indices[0].tensor)
 
     def _constant_rows(self, table, ids):
         """Returns constant rows of a table: a stretch of rows, or one row, repeated along the leading dimensions."""
@@ -553,13 +538,11 @@ class AtenOperations(ProductOperations, AttentionOperations):
     # ---- losses
 
     def op_cross_entropy_loss(self, node, given):
-        if given.get("weight") is not None or given.get("label_smoothing"):
-            raise Refused("Weir has cross entropy without class weights and without label smoothing")
-        if given["ignore_index"] >= 0:
-            raise Refused("Weir has no targets that the loss ignores")
+        if given.get("weight") is not None:
+            raise Refused("Weir has cross entropy without class weights")
         logits, targets = self._real(given["self"]), given["target"]
         if not isinstance(targets, View) or targets.value.dtype == "f32":
-            raise Refused("targets of cross entropy are integers that enter the model; none of them may be negative")
+            raise Refused("targets of cross entropy are integers that enter the model")
         rank = len(logits.perm)
         if rank > 2:
             logits = permuted(logits, [0, *range(2, rank), 1])
@@ -568,8 +551,22 @@ class AtenOperations(ProductOperations, AttentionOperations):
         if not (logits.perm[:-1] == targets.perm and sizes(logits.shape[:-1]) == sizes(targets.shape)
                 and sizes(logits.value.dims[:-1]) == sizes(targets.value.dims)):
             logits, targets = View.of(self._views.settle(logits)), View.of(self._views.settle(targets))
-        losses = self._emit("softmax_cross_entropy", [logits.value, targets.value])
-        return self._reduced_loss(View(losses, targets.shape, targets.perm), given["reduction"])
+        ignored = int(given["ignore_index"])
+        ignored = None if ignored == -100 and self._ignore_index != -100 else ignored  # -100 is PyTorch's default
+        attrs = {} if ignored is None else {"ignore_index": [ignored]}
+        if given.get("label_smoothing"):
+            attrs["label_smoothing"] = float(given["label_smoothing"])
+        losses = View(self._emit("softmax_cross_entropy", [logits.value, targets.value], attrs), targets.shape,
+                      targets.perm)
+        if ignored is None or given["reduction"] != 1:
+            return self._reduced_loss(losses, given["reduction"])
+        return View.of(self._mean_of_counted(losses.value, targets.value, ignored))
+
+    def _mean_of_counted(self, losses, targets, ignored):
+        """Returns the sum of the losses divided by the number of targets of the whole step that are not ignored."""
+        counts = self._emit("cast", [self._emit("not_equal", [targets], {"value": float(ignored)})], {"to": "f32"})
+        of_step = self._emit("step_mean", [self._emit("reduce_sum", [counts])])
+        return self._emit("div", [self._emit("reduce_sum", [losses]), of_step])
 
     def op_nll_loss(self, node, given):
         log = given["self"].value.producer if isinstance(given["self"], View) else None
@@ -579,6 +576,18 @@ class AtenOperations(ProductOperations, AttentionOperations):
         return self.op_cross_entropy_loss(node, {**given, "self": given["self"].with_value(softmax.inputs[0])})
 
     op_nll_loss_nd = op_nll_loss
+
+    def op_kl_div(self, node, given):
+        target = given["target"]
+        logarithm = target if given.get("log_target") else self._logarithm(target)
+        if given.get("log_target"):
+            target = Folded(target.tensor.exp()) if isinstance(target, Folded) else self._unary("exp", target)
+        losses = self._binary("mul", target, self._binary("sub", logarithm, given["self"]))
+        return self._reduced_loss(losses, given["reduction"])
+
+    def _logarithm(self, x):
+        """Returns the logarithm of probabilities above 0."""
+        return Folded(x.tensor.log()) if isinstance(x, Folded) else self._unary("log", x)
 
     def op_l1_loss(self, node, given):
         return self._reduced_loss(self._unary("abs", self._binary("sub", given["self"], given["target"])),

@@ -7,6 +7,7 @@ from weir.errors import Error
 from weir.textproto import Enum, Message
 
 _TOKEN_TYPES = ("FOUND", "U16", "U32")
+_LLMC_MAGICS = (20240520, 20240801)  # of the files of llm.c
 _EXPECTED = ("expected the path of a text, \"synthetic\", or a kind with its fields such as "
              "{\"tokens\": {\"path\": \"tokens.bin\", \"type\": \"u16\"}, \"feed\": {\"idx\": \"tokens\"}}")
 
@@ -81,6 +82,26 @@ def _feed_messages(feeds):
     return [Message([("input", name), ("from", source)]) for name, source in pairs]
 
 
+def _kind_of(path):
+    """Returns "tokens" or "text" for the path of a file. An Error asks where the name leaves both possible."""
+    ending = os.path.splitext(path)[1].lower()
+    if ending == ".npy":
+        return "tokens"
+    if ending != ".bin":
+        return "text"
+    if os.path.exists(path[:-len(ending)] + ".idx"):
+        return "tokens"  # an index of Megatron
+    try:
+        with open(path, "rb") as file:
+            if int.from_bytes(file.read(4), "little") in _LLMC_MAGICS:
+                return "tokens"
+    except OSError:
+        pass  # the program says what is wrong with the file
+    raise Error(f"data: expected tokens or a text; found {path}, which may be either. Are they token ids? Try: data="
+                f"{{\"tokens\": {{\"path\": \"{path}\", \"type\": \"u16\"}}}}, or \"u32\"; or for bytes of a text: data="
+                f"{{\"text\": \"{path}\"}}")
+
+
 def data_message(data):
     """Returns the message of "synthetic", of the path of a text, or of {kind: {field: value}, "feed": feeds}.
 
@@ -93,7 +114,7 @@ def data_message(data):
     if isinstance(data, str) and data == "synthetic":
         data = {"synthetic": {}}
     if isinstance(data, (str, os.PathLike)):
-        data = {"text": {"path": data}}
+        data = {_kind_of(os.fspath(data)): {"path": data}}
     if not isinstance(data, dict):
         hint = ". Try: save tokens with numpy.save(\"tokens.npy\", tokens.reshape(-1)), and data={\"tokens\": " \
                "\"tokens.npy\"}" if hasattr(data, "shape") else ""

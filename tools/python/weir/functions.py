@@ -171,7 +171,7 @@ def _key(function):
     lines = [("input", _shape_key(value.dims), value.dtype, isinstance(value, Parameter)) for value in function.inputs]
     lines += [("parameter", function.names[p], sizes(p.dims), p.decay, p.frozen) for p in function.parameters]
     for node in function.nodes:
-        attrs = tuple(sorted((name, _shape_key(value) if name == "to" else repr(value))
+        attrs = tuple(sorted((name, repr(_shape_key(value) if isinstance(value, tuple) else value))
                              for name, value in node.attrs.items()))
         lines.append((node.op, tuple(places[value] for value in node.inputs), attrs))
         places[node.output] = len(places)
@@ -225,7 +225,26 @@ def _ordered(graph, call_of_node):
     for item in order:
         if isinstance(item, Call) or any(need in late for need in needs(item)):
             late.add(item)
-    return [item for item in order if item not in late] + [item for item in order if item in late]
+    counts = _only_for_step_means(graph)
+    early = [item for item in order if item not in late and item not in counts]
+    result = []
+    for item in early + [item for item in order if item in late]:
+        # A count stands beside its first reader, because a step_mean must not come through a call.
+        if counts and any(need in counts for need in needs(item)):
+            result += [count for count in order if count in counts]
+            counts = set()
+        result.append(item)
+    return result
+
+
+def _only_for_step_means(graph):
+    """Returns the nodes that are step_mean, and those that only such nodes read."""
+    readers, found = graph.users(), set()
+    for node in reversed(graph.nodes):
+        of_node = readers.get(node.output, [])
+        if node.op == "step_mean" or of_node and all(reader in found for reader in of_node):
+            found.add(node)
+    return found
 
 
 def _with_main(graph, functions, body, calls):
@@ -304,7 +323,7 @@ class GraphPrinter:
         return fields
 
     def _attr(self, name, value):
-        if name == "to":
+        if name == "to" and not isinstance(value, str):  # dimensions, not an element type
             return Message([("s", ", ".join(self._dim(dim) for dim in value))])
         if isinstance(value, bool):
             return Message([("b", value)])

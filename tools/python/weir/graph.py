@@ -11,7 +11,10 @@ import typing
 from weir.dims import Dim, sizes
 
 BINARY = ("add", "sub", "mul", "div", "maximum", "minimum")
-REDUCE = ("reduce_sum", "reduce_mean", "reduce_max")
+COMPARE = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+LOGICAL = ("logical_and", "logical_or", "logical_xor", "logical_not")
+REDUCE = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_variance")
+WINDOWS = ("conv", "conv_transpose", "max_pool", "average_pool")  # `to` holds the dimensions of their results
 
 
 @dataclasses.dataclass(eq=False)
@@ -109,6 +112,14 @@ def infer(op, inputs, attrs):
     dims = inputs[0].dims
     if op in BINARY:
         return broadcast(dims, inputs[1].dims), "f32"
+    if op in COMPARE or op in LOGICAL:
+        return broadcast(dims, inputs[1].dims) if len(inputs) > 1 else dims, "bool"
+    if op == "where":
+        for other in inputs[1:]:
+            dims = broadcast(dims, other.dims)
+        return dims, "f32"
+    if op == "cast":
+        return dims, attrs["to"]
     if op == "matmul":
         return dims[:-1] + (inputs[1].dims[0 if attrs.get("transpose_w") else 1],), "f32"
     if op == "batched_matmul":
@@ -117,6 +128,8 @@ def infer(op, inputs, attrs):
         return leading + (dims[rows], inputs[1].dims[columns]), "f32"
     if op == "embedding":
         return inputs[1].dims + dims[1:], "f32"
+    if op in WINDOWS:
+        return tuple(attrs["to"]), "f32"
     if op == "reshape":
         if math.prod(sizes(attrs["to"])) != math.prod(sizes(dims)):
             raise ValueError(f"reshape of {sizes(dims)} to {sizes(attrs['to'])}")
@@ -127,6 +140,9 @@ def infer(op, inputs, attrs):
         axis, size = attrs["axis"], attrs["size"]
         dim = dims[axis] if dims[axis].size == size else Dim(size)
         return dims[:axis] + (dim,) + dims[axis + 1:], inputs[0].dtype
+    if op == "pad":
+        axis = attrs["axis"]
+        return dims[:axis] + (Dim(attrs["size"]),) + dims[axis + 1:], "f32"
     if op == "concat":
         axis = attrs["axis"]
         size = sum(value.dims[axis].size for value in inputs)

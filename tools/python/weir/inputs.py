@@ -32,15 +32,15 @@ def _type_parts(name, text):
     if not match:
         raise Error(f"input {name}: expected a type such as \"f32[batch, features]\"; found \"{text}\"")
     dtype, items = match.group(1), match.group(2)
-    if dtype not in ("f32", "i32"):
+    if dtype not in ("f32", "i32", "bool"):
         hint = f"i32[{items}] (PyTorch's long is i32 here)" if dtype in _LONG else f"f32[{items}]"
-        raise Error(f"input {name}: expected the element type f32 or i32; found {dtype}. Try: {hint}")
+        raise Error(f"input {name}: expected the element type f32, i32 or bool; found {dtype}. Try: {hint}")
     return dtype, [item.strip() for item in items.split(",")]
 
 
 def _read_input(name, given, table):
     """Returns the graph input for a tuple of names of dimensions, or for the text of a type."""
-    dtype = "i32" if name in _INTEGER_NAMES or name.endswith("ids") else "f32"
+    dtype = "i32" if name in _INTEGER_NAMES or name.endswith("ids") else "bool" if name.endswith("mask") else "f32"
     items = given
     if isinstance(given, str):
         dtype, items = _type_parts(name, given)

@@ -7,6 +7,7 @@ import pathlib
 from weir.data_sources import data_message
 from weir.errors import Error
 from weir.textproto import Enum, Message, to_text
+from weir.weight_map import CONSTANTS_FILE
 
 _SCOPES = ("ALL", "ACTIVATIONS", "PARAMETERS")
 
@@ -54,15 +55,16 @@ class Job:
         self.folder = None  # of the last `write`
 
     def write(self, folder):
-        """Writes job.textproto and weights.safetensors into a folder, which is made if need be."""
+        """Writes job.textproto, its weights and the map of public weights into a folder, which is made if need be."""
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.write_files(self.folder)
 
     def write_files(self, folder):
-        """Writes both files into a folder that exists, and does not remember the folder."""
+        """Writes all files into a folder that exists, and does not remember the folder."""
         (folder / "job.textproto").write_text(self.text, encoding="utf-8")
-        self.graph.write_weights(folder / "weights.safetensors")
+        (folder / "job.weights.textproto").write_text(self.graph.weight_map(), encoding="utf-8")
+        self.graph.write_weights(folder / CONSTANTS_FILE)
 
 
 def mesh_message(mesh):

@@ -13,6 +13,7 @@ from weir.inputs import declared_inputs
 from weir.textproto import to_text
 from weir.translate import Translator
 from weir.views import View
+from weir.weight_map import map_text
 
 
 class TorchGraph:
@@ -45,6 +46,11 @@ class TorchGraph:
 
         safetensors_file.write(path, {name: ("F32", sizes(parameter.dims), data_of(name))
                                       for name, parameter in self._weights.items()})
+
+    def weight_map(self):
+        """Returns the map from a file of the state_dict to the weights, for `--init` (docs/reference/weight_maps.md)."""
+        shapes = {name: tuple(tensor.shape) for name, tensor in self._stored.items()}
+        return map_text(self.model, self._weights, shapes, self._aliases, self._buffers)
 
     def state_dict(self, path):
         """Returns the state_dict of the module with the weights of a file that `weir train --save` wrote."""
@@ -83,6 +89,8 @@ def _value_of(parameter, stored):
 
 
 def _example(value, device):
+    if value.dtype == "bool":
+        return torch.ones(sizes(value.dims), dtype=torch.bool, device=device)
     dtype = torch.long if value.dtype == "i32" else torch.float32
     return torch.zeros(sizes(value.dims), dtype=dtype, device=device)
 
@@ -174,17 +182,19 @@ def _default_decay(name, tensor):
     return tensor.dim() >= 2
 
 
-def from_torch(model, *, loss=None, decay=None, name=None, name_dims=True, **inputs):
+def from_torch(model, *, loss=None, ignore_index=None, decay=None, name=None, name_dims=True, **inputs):
     """Returns the TorchGraph of a module.
 
     Each input of the job is a keyword: `tokens=("batch", "sequence")` names its dimensions, and `batch=8, sequence=64`
     gives their sizes. `images="f32[batch, channels=3, height=32, width=32]"` also says the element type; without a
-    type, `tokens`, `targets`, `labels` and names that end in "ids" are integers and others are real. An input whose
-    name is a parameter of the module's `forward` is passed by this name, and others in order. `targets` belongs to the
+    type, `tokens`, `targets`, `labels` and names that end in "ids" are integers, names that end in "mask" are masks
+    (bool), and others are real. An input whose name is a parameter of the module's `forward` is passed by this name, and others in order. `targets` belongs to the
     loss.
 
     loss       None: the scalar that the model returns, or else cross entropy with `targets`; "cross_entropy"; "mse";
                or a function of the model's output and the targets that returns a scalar
+    ignore_index  the value of the targets that do not count, such as -100: the cross entropy is the mean over the
+               others. None: all targets count, unless the model names a value of its own
     decay      a function of a parameter's name and tensor that says whether weight decay applies; None: matrices decay
     name       the name of the model; None: the name of its class
     name_dims  False leaves the dimensions with provisional names, for trials without the program `weir`
@@ -193,7 +203,7 @@ def from_torch(model, *, loss=None, decay=None, name=None, name_dims=True, **inp
     declared = declared_inputs(inputs)
     program = _exported(model, declared, inputs, loss)
     stored, aliases, canonical = _stored_tensors(model)
-    translator = Translator(_real_dtype(model))
+    translator = Translator(_real_dtype(model), ignore_index)
     translator.graph.inputs = declared
     parameters = {}
     arguments = []

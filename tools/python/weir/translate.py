@@ -33,11 +33,12 @@ CHECKS = ("_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_con
 class Translator(AtenOperations):
     """Makes a Graph of an exported program. `run` walks the program, and `graph` holds what it made."""
 
-    def __init__(self, model_dtype):
+    def __init__(self, model_dtype, ignore_index=None):
         self.graph = Graph()
         self.missing = []
         self.warnings = []
         self._model_dtype = model_dtype
+        self._ignore_index = ignore_index  # of the user, or None
         self._constants = {}
         self._copies = {}  # value with repeated heads -> the view that repeats them
         self._buffers = set()  # the memory of folded buffers
@@ -139,6 +140,8 @@ class Translator(AtenOperations):
         if describe_op(node) == "aten.detach_":
             return args[0]  # a constant has no gradient
         changes = getattr(getattr(node.target, "_schema", None), "is_mutable", False)
+        if changes and not node.users and list(node.args[0].users) == [node]:
+            return args[0]  # nothing reads it: the counter of batches of a batch normalisation
         if changes and args[0].tensor.untyped_storage().data_ptr() in self._buffers:
             raise Refused("the model changes one of its buffers, and Weir's steps all see the first value")
         unwrap = lambda item: item.tensor if isinstance(item, Folded) else item  # noqa: E731
@@ -222,7 +225,9 @@ class Translator(AtenOperations):
 
     def _real(self, x):
         if x.value.dtype == "i32":
-            raise Refused("Weir computes with real numbers only; integers are indices")
+            raise Refused("Weir computes with real numbers only; integers are indices. Try: tensor.float()")
+        if x.value.dtype == "bool":
+            return x.with_value(self._emit("cast", [x.value], {"to": "f32"}))
         return x
 
     def check(self, advice=""):

@@ -14,7 +14,8 @@ import { Skew } from "./skew";
 import { hashOf, readState, State } from "./state";
 import { Devices, Transfers } from "./tables";
 import { Timeline } from "./timeline";
-import { time } from "./units";
+import { Term } from "./ui";
+import { count, time } from "./units";
 import { Verdict } from "./verdict";
 import { ViewProps } from "./view";
 
@@ -82,6 +83,13 @@ export class App extends Component<{ bundle: Bundle; detail: QueueDetail[] }, St
     return views.concat(shown.map((v) => ({ id: v.id, title: v.title, show: () => v.show({ run, detail, state, go }) })));
   }
 
+  // Returns whom the ranks of a simulation by symmetry stand for.
+  private symmetry(): JSX.Element | null {
+    const { run } = this.props.bundle;
+    const of = run === undefined ? undefined : run.object.report.by_symmetry;
+    return of === undefined ? null : <p class="note"><Term word="rank class">By symmetry</Term>: {of.text}.</p>;
+  }
+
   // Returns the line below the title.
   private about(): JSX.Element {
     const { plan, run } = this.props.bundle;
@@ -91,7 +99,7 @@ export class App extends Component<{ bundle: Bundle; detail: QueueDetail[] }, St
     const report = run!.object.report;
     return (
       <p class="note">
-        plan {report.plan}, {report.ranks} devices{report.stages > 1 && `, ${report.stages} stages`}
+        plan {report.plan}, {count(report.ranks)} devices{report.stages > 1 && `, ${report.stages} stages`}
         {report.micro_batches > 1 && `, ${report.micro_batches} micro-batches`}
         {report.step_ns > 0 && `, ${time(report.step_ns)} a step`}
       </p>
@@ -106,6 +114,7 @@ export class App extends Component<{ bundle: Bundle; detail: QueueDetail[] }, St
         <header>
           <h1>{this.props.bundle.title}</h1>
           {this.about()}
+          {this.symmetry()}
         </header>
         <nav aria-label="Views">
           <ul>

@@ -177,6 +177,8 @@ export interface WhySlow {
 export interface Report {
   plan: string;
   ranks: number;
+  // Of a simulation by symmetry: which ranks stand for all.
+  by_symmetry?: { ranks_simulated: number; text: string };
   stages: number;
   micro_batches: number;
   first_step: number;
@@ -311,7 +313,8 @@ export interface RunObject {
   title: string;
   report: Report;
   diff?: Diff;
-  ranks: { rank: number; name: string; missing?: boolean }[];
+  // A rank of a simulation by symmetry stands for the ranks of its class, itself included.
+  ranks: { rank: number; name: string; missing?: boolean; stands_for?: { ranks: number; text: string } }[];
   queues: { rank: number; name: string; missing?: boolean }[];
   steps: Step[];
   open_acts?: OpenAct[];
@@ -344,6 +347,7 @@ export interface Columns {
   register_slots: Int32Array;
   register_producer: Int32Array;
   register_crosses_ranks: Uint8Array;
+  register_other_rank: Int32Array;
   register_most: Int32Array;
   register_full_ns: Float64Array;
   register_waited_input_ns: Float64Array;

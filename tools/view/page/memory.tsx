@@ -3,7 +3,7 @@
 import { h } from "preact";
 import { HeldTensor, RankMemory } from "./bundle";
 import { Bar, Table, Term } from "./ui";
-import { bytes, percent, time } from "./units";
+import { bytes, count, percent, time } from "./units";
 import { ViewProps } from "./view";
 
 const WIDTH = 900;
@@ -54,6 +54,7 @@ export function Memory({ run, state, go }: ViewProps): JSX.Element {
   const fullest = ranks.reduce((most, r) => r.peak_bytes > most.peak_bytes ? r : most, ranks[0]);
   const shown = ranks.find((r) => r.rank === state.rank) || fullest;
   const begin = run.object.steps.find((s) => s.step === step);
+  const place = run.object.ranks.find((r) => r.rank === shown.rank);
   const states = Object.keys(shown.state_bytes).map((name) => `${name} ${bytes(shown.state_bytes[name])}`);
   return (
     <section>
@@ -66,6 +67,8 @@ export function Memory({ run, state, go }: ViewProps): JSX.Element {
         {begin && <button onClick={() => go({ view: "timeline", from: begin.begin_ns + shown.peak_at_ns - 0.03 * step_ns,
           to: begin.begin_ns + shown.peak_at_ns + 0.03 * step_ns })}>Show the peak on the timeline</button>}
       </div>
+      {place !== undefined && place.stands_for !== undefined && (
+        <p>Rank {shown.rank} stands for {place.stands_for.text}; each of these {count(place.stands_for.ranks)} ranks needs as much.</p>)}
       <p>
         Always in use: {states.length > 0 && `${states.join(", ")}, `}<Term word="scratch" /> {bytes(shown.scratch_bytes)}. The rest are{" "}
         <Term word="slot">slots</Term> of <Term word="register">registers</Term>, from the first act that writes a slot until its last

@@ -52,7 +52,10 @@ function rankText(run: Run, segment: number): string {
   const rank = c.segment_rank[segment];
   if (rank < 0) return "";
   const own = run.object.ranks[rank].rank;
-  return c.segment_sender[segment] < 0 ? `${own}` : `${run.object.ranks[c.segment_sender[segment]].rank} to ${own}`;
+  const sender = c.segment_sender[segment];
+  if (sender < 0) return `${own}`;
+  // A rank that stands for its class also stands for the rank at the other end.
+  return `${sender === rank ? c.register_other_rank[c.segment_register[segment]] : run.object.ranks[sender].rank} to ${own}`;
 }
 
 // Returns the place on the timeline where a segment is, with a little on both sides.

@@ -4,7 +4,7 @@ import { h } from "preact";
 import { Run } from "./bundle";
 import { Table, Term } from "./ui";
 import { bytes, percent, time } from "./units";
-import { nameOf, rankOfActor, ViewProps } from "./view";
+import { nameOf, rankAcross, rankOfActor, ViewProps } from "./view";
 
 const ROWS = 40;
 const WIDTH = 900;
@@ -21,6 +21,13 @@ interface Row {
   credit_ns: number; // of a step
 }
 
+// Returns the rank of the first reader of a register; -1: it has none.
+function readerOf(run: Run, register: number): number {
+  const c = run.columns;
+  const first = c.register_first_consumer[register];
+  return first < c.register_first_consumer[register + 1] ? rankOfActor(run, c.consumer_actor[first]) : -1;
+}
+
 function rowsOf(run: Run): Row[] {
   const c = run.columns;
   const steps = run.object.steps;
@@ -31,7 +38,7 @@ function rowsOf(run: Run): Row[] {
     rows.push({
       register: r,
       name: nameOf(run, "register_name", r),
-      rank: producer < 0 ? "" : String(rankOfActor(run, producer)),
+      rank: producer < 0 ? "" : String(rankAcross(run, r, producer, readerOf(run, r))),
       slots: c.register_slots[r],
       most: c.register_most[r],
       spare_bytes: (c.register_slots[r] - c.register_most[r]) * c.register_bytes[r],
@@ -69,7 +76,8 @@ function Fill({ run, register }: { run: Run; register: number }): JSX.Element {
       <figcaption>
         <b>{name}</b>: {slots} <Term word="slot">slots</Term> of {bytes(c.register_bytes[register])}, at most{" "}
         {c.register_most[register]} in use.{" "}
-        {producer >= 0 && `${nameOf(run, "actor_name", producer)} on rank ${rankOfActor(run, producer)} writes it; `}
+        {producer >= 0 &&
+          `${nameOf(run, "actor_name", producer)} on rank ${rankAcross(run, register, producer, readerOf(run, register))} writes it; `}
         {consumers.length > 0 && `${consumers.join(", ")} read it and hold its slots.`}
       </figcaption>
       <svg viewBox={`0 0 ${WIDTH} ${HEIGHT + 4}`} preserveAspectRatio="none" role="img"

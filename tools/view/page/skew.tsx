@@ -2,15 +2,15 @@
 
 import { h } from "preact";
 import { Run } from "./bundle";
-import { Table } from "./ui";
+import { Table, Term } from "./ui";
 import { percent, time } from "./units";
-import { nameOf, ViewProps } from "./view";
+import { nameOf, ranksOf, ViewProps } from "./view";
 
 const ROWS = 60;
 
 interface Work {
   name: string;
-  ranks: number;
+  ranks: number; // those included for which others stand
   least: number; // mean time of an act on the fastest rank
   most: number;
   slowest: number; // rank
@@ -37,9 +37,11 @@ function workOf(run: Run): Work[] {
     sum.acts += 1;
   }
   const works: Work[] = [];
+  const standsFor = new Map(run.object.ranks.map((of, place) => [of.rank, ranksOf(run, place)]));
   sums.forEach((ranks, name) => {
-    const work: Work = { name, ranks: ranks.size, least: Infinity, most: 0, slowest: 0, total: 0 };
+    const work: Work = { name, ranks: 0, least: Infinity, most: 0, slowest: 0, total: 0 };
     ranks.forEach((sum, rank) => {
+      work.ranks += standsFor.get(rank)!;
       const mean = sum.ns / sum.acts;
       work.total += sum.ns;
       work.least = Math.min(work.least, mean);
@@ -61,6 +63,9 @@ export function Skew({ run, go }: ViewProps): JSX.Element {
       <h2>The same work on different ranks</h2>
       {why !== undefined && why.slow_ranks.length === 0 && (
         <p>No rank is much slower than others at the same work.</p>
+      )}
+      {run.object.report.by_symmetry !== undefined && (
+        <p>The ranks of a <Term word="rank class">class</Term> take the same time, because one of them was simulated for all.</p>
       )}
       {why !== undefined && why.slow_ranks.map((slow) => (
         <p class="advice">

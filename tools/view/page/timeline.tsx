@@ -7,7 +7,7 @@ import { OPEN_SHARE } from "./ending";
 import { AXIS_HEIGHT, NAMES_WIDTH, ROW_HEIGHT, Scene, Theme, TimelineCanvas, waitTile } from "./timeline_canvas";
 import { Term } from "./ui";
 import { bytes, time } from "./units";
-import { actText, nameOf, queueOfAct, rankOfActor, ViewProps } from "./view";
+import { actText, nameOf, queueOfAct, rankAcross, rankOfActor, ViewProps } from "./view";
 
 const ZOOM = 1.25;
 const ROWS_MAX = 24; // more scroll
@@ -273,7 +273,8 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
     const name = nameOf(run, "register_name", c.act_waited_register[act]);
     const cause = c.act_cause[act];
     const holder = cause < 0 ? "an act that the trace does not hold" :
-      `${actText(run, cause)} on rank ${rankOfActor(run, c.act_actor[cause])}`;
+      `${actText(run, cause)} on rank ${rankAcross(run, c.act_waited_register[act], c.act_actor[cause],
+                                                   rankOfActor(run, c.act_actor[act]))}`;
     return c.act_wait[act] === 1 ?
       `Before it, the device waited ${time(c.act_wait_ns[act])} for a token of ${name}, from ${holder}.` :
       `Before it, the device waited ${time(c.act_wait_ns[act])} for a free slot of ${name}, held by ${holder}.`;

@@ -9,7 +9,7 @@ import { nameOf, queueOfAct } from "./view";
 
 export const ROW_HEIGHT = 26;
 export const AXIS_HEIGHT = 22;
-export const NAMES_WIDTH = 230;
+export const NAMES_WIDTH = 260;
 const PAD = 3;
 const TEXT_MIN = 34; // pixels
 const FAINT = 0.25; // the least opacity of a bucket that is mostly idle

@@ -5,7 +5,7 @@ import { Part } from "./bundle";
 import { PARTS } from "./colours";
 import { Ending } from "./ending";
 import { Bar, Table, Term } from "./ui";
-import { bytes, percent, time } from "./units";
+import { bytes, count, percent, time } from "./units";
 import { ViewProps } from "./view";
 
 const CAUSES = 5;
@@ -59,7 +59,7 @@ export function Verdict({ run, go }: ViewProps): JSX.Element {
       )}
       <p class="note">
         Mean of steps {report.first_step} to {report.last_step} over {report.devices.length}{" "}
-        <Term word="device">devices</Term>. {why.outliers.length > 0 && (
+        <Term word="device">devices</Term>{report.by_symmetry && `, which stand for ${count(report.ranks)}`}. {why.outliers.length > 0 && (
           <span>Left out as outliers: {why.outliers.map((o) => (
             <button class="link" onClick={() => toStep(o.step)}>{`step ${o.step} (${time(o.ns)})`}</button>
           ))}</span>)}

@@ -31,6 +31,9 @@ export const WORDS: { [word: string]: string } = {
   queue: "Acts on one queue of a device run one after another.",
   predicted: "By a simulation of the plan in virtual time, with the costs that are named. Nothing has run.",
   rank: "One device of the job, counted from 0.",
+  "rank class":
+    "Ranks of a stage that do the same at the same time. A simulation by symmetry has one of them, which stands for all: what it " +
+    "sends to another rank of the class arrives as what that rank sends back.",
   ready: "The actor has all that an act needs, and its device does other acts first.",
   register: "The slots in which an actor leaves its result for the actors that read it.",
   replay:

@@ -1,0 +1,150 @@
+#include "compiler/search/job_trial.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "compiler/compile.h"
+#include "compiler/job/import_graph.h"
+#include "compiler/job/import_settings.h"
+#include "compiler/passes/assign_stages.h"
+#include "runtime/base/status.h"
+
+namespace weir::compiler {
+namespace {
+
+sbp::Mesh MeshOf(const proto::Job& job) {
+  std::vector<sbp::MeshAxis> axes;
+  for (const proto::MeshAxisSpec& axis : job.mesh().axis())
+    axes.push_back({axis.name(), axis.size()});
+  return sbp::Mesh(std::move(axes));
+}
+
+// Returns the job with one call in place of each chain of calls of `main`, and without a pipeline.
+// Boxings of the job know no hosts: BoxingCosts knows them.
+proto::Job Reduced(const proto::Job& job) {
+  proto::Job reduced = job;
+  for (proto::Function& function : *reduced.mutable_graph()->mutable_function()) {
+    if (function.name() != job.graph().main()) continue;
+    for (proto::Node& node : *function.mutable_node()) {
+      if (node.repeat() > 1) node.set_repeat(1);
+    }
+  }
+  reduced.mutable_mesh()->Clear();
+  for (const proto::MeshAxisSpec& axis : job.mesh().axis()) {
+    if (axis.name() != sbp::kPipelineAxis) *reduced.mutable_mesh()->add_axis() = axis;
+  }
+  reduced.mutable_mesh()->set_devices_per_host(1);
+  reduced.clear_pipeline();
+  return reduced;
+}
+
+// Returns the most cost that a part need have, if consecutive costs are cut into `parts`.
+double LeastLargestPart(const std::vector<double>& costs, int64_t parts) {
+  double low = *std::max_element(costs.begin(), costs.end()), high = 0;
+  for (double cost : costs) high += cost;
+  for (int round = 0; round < 60; ++round) {
+    const double bound = (low + high) / 2;
+    int64_t used = 1;
+    double sum = 0;
+    for (double cost : costs) {
+      if (sum + cost > bound) {
+        ++used;
+        sum = 0;
+      }
+      sum += cost;
+    }
+    (used <= parts ? high : low) = bound;
+  }
+  return high;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<JobTrial>> JobTrial::Create(const proto::Job& job,
+                                                           const CostModel* costs) {
+  const sbp::Mesh mesh = MeshOf(job);
+  WEIR_RETURN_IF_ERROR(mesh.Validate());
+  std::vector<int> order;
+  const std::vector<std::string> names(job.mesh().rank_order().begin(),
+                                       job.mesh().rank_order().end());
+  if (!names.empty()) {
+    WEIR_ASSIGN_OR_RETURN(order, mesh.OrderOf(names, "mesh.rank_order"));
+  }
+  WEIR_ASSIGN_OR_RETURN(const auto dims, ImportDims(job));
+  WEIR_ASSIGN_OR_RETURN(Module model, ImportGraph(job, dims, PlanMode::kTrain));
+  return std::unique_ptr<JobTrial>(
+      new JobTrial(costs, sbp::PipelinePlaces(mesh, job.mesh().devices_per_host(), order),
+                   std::move(model), job.runtime().chunk_bytes_max()));
+}
+
+const std::string& JobTrial::FunctionOf(const ModelCall& call) const {
+  return model_.functions[model_.model.functions[call.model_function].forward].name;
+}
+
+absl::StatusOr<std::unique_ptr<LogicalPlan>> JobTrial::Compile(const proto::Job& variant) const {
+  CompileOptions options;
+  options.costs = &costs_;
+  options.program_only = true;
+  return CompileJob(Reduced(variant), options);
+}
+
+absl::StatusOr<ModelShape> JobTrial::ShapeOf(const proto::Job& variant) const {
+  WEIR_ASSIGN_OR_RETURN(const JobSettings settings, ImportSettings(variant));
+  ModelShape shape;
+  shape.schedule = ScheduleOf(settings.pipeline, places_.size(),
+                              std::max<int64_t>(1, variant.training().micro_batches()));
+  Module model = model_;
+  WEIR_RETURN_IF_ERROR(AssignStages(settings.pipeline.cut, shape.schedule, &model));
+  shape.calls.resize(places_.size());
+  for (const ModelCall& call : model.model.calls) shape.calls[call.stage][FunctionOf(call)] += 1;
+  return shape;
+}
+
+absl::StatusOr<StepEstimate> JobTrial::Estimate(const proto::Job& variant) {
+  WEIR_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(variant));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LogicalPlan> plan, Compile(variant));
+  return EstimateStep(*plan, shape, costs_, &boxings_);
+}
+
+std::vector<FunctionCalls> JobTrial::CallsOf(const LogicalPlan& plan) const {
+  std::map<std::string, double> calls;
+  for (const ModelCall& call : model_.model.calls) calls[FunctionOf(call)] += 1;
+  std::vector<FunctionCalls> functions;
+  for (const ModelFunction& function : plan.module.model.functions) {
+    const Function& forward = plan.module.functions[function.forward];
+    const auto found = calls.find(forward.name);
+    if (found == calls.end()) continue;
+    functions.push_back({&forward, function.num_results, found->second});
+  }
+  return functions;
+}
+
+absl::StatusOr<std::vector<std::string>> JobTrial::BestCut(const proto::Job& variant) {
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LogicalPlan> plan, Compile(variant));
+  WEIR_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(variant));
+  const std::map<std::string, double> times = CallTimes(*plan, costs_, &boxings_);
+  std::vector<double> costs;
+  for (const ModelCall& call : calls()) {
+    const auto found = times.find(FunctionOf(call));
+    costs.push_back(found == times.end() ? 0 : found->second);
+  }
+  const int64_t parts = shape.schedule.num_parts();
+  const double bound = LeastLargestPart(costs, parts) * (1 + 1e-9);
+  // The last parts are filled first: the first stages keep more micro-batches in memory.
+  std::vector<std::string> cut;
+  double sum = 0;
+  int64_t part = parts - 1;
+  for (size_t c = costs.size(); c-- > 0;) {
+    const bool each_call_left_is_a_part = static_cast<int64_t>(c) + 1 == part;
+    if (part > 0 && c + 1 < costs.size() && (sum + costs[c] > bound || each_call_left_is_a_part)) {
+      cut.insert(cut.begin(), calls()[c + 1].name);
+      --part;
+      sum = 0;
+    }
+    sum += costs[c];
+  }
+  if (static_cast<int64_t>(cut.size()) != parts - 1) cut.clear();
+  return cut;
+}
+
+}  // namespace weir::compiler

@@ -1,0 +1,415 @@
+#include "compiler/search/search_layouts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/job/batch_dim.h"
+#include "compiler/job/import_graph.h"
+#include "compiler/search/job_trial.h"
+#include "compiler/search/known_rules.h"
+#include "runtime/base/status.h"
+
+namespace weir::compiler {
+namespace {
+
+constexpr size_t kKnownRulesMax = 216;  // six roles on three axes
+constexpr int kChangeRounds = 3;
+constexpr int kMemoryPrices = 8;
+constexpr int kSettingsRounds = 2;
+constexpr size_t kRulesWithSettings = 6;
+constexpr int64_t kMicroBatchesMax = 64;  // per stage
+// A change of the rules must gain this share of the step; less is noise of the estimate.
+constexpr double kGain = 1e-4;
+
+class Search {
+ public:
+  Search(const proto::Job& job, const SearchOptions& options, std::unique_ptr<JobTrial> trial)
+      : job_(job), options_(options), trial_(std::move(trial)) {}
+
+  absl::StatusOr<SearchReport> Run() {
+    WEIR_ASSIGN_OR_RETURN(report_.present, Try(job_, FoundLayouts::Origin::kPresent, ""));
+    Keep(report_.present);
+    WEIR_RETURN_IF_ERROR(SearchRules(job_));
+    for (int round = 0; round < kSettingsRounds && HasFreeSettings(); ++round) {
+      const double before = report_.best[0].estimate.step_ns;
+      TrySettings();
+      const proto::Job settings = report_.best[0].job;
+      WEIR_RETURN_IF_ERROR(SearchRules(settings));
+      if (report_.best[0].estimate.step_ns >= before * (1 - kGain)) break;
+    }
+    WEIR_RETURN_IF_ERROR(DropIdleRules());
+    TryCut();
+    if (static_cast<int>(report_.best.size()) > options_.results_max)
+      report_.best.resize(options_.results_max);
+    return std::move(report_);
+  }
+
+ private:
+  using Origin = FoundLayouts::Origin;
+
+  bool HasFreeSettings() const {
+    return options_.free.micro_batches || options_.free.zero || options_.free.recompute;
+  }
+
+  // ---- candidates ----
+
+  absl::StatusOr<FoundLayouts> Try(const proto::Job& variant, Origin origin,
+                                   const std::string& name) {
+    FoundLayouts found;
+    found.job = variant;
+    found.rules = RulesOf(variant);
+    found.origin = origin;
+    found.name = name;
+    WEIR_ASSIGN_OR_RETURN(found.estimate, trial_->Estimate(variant));
+    ++report_.compiled;
+    found.fits = options_.memory_bytes <= 0 || found.estimate.device_bytes <= options_.memory_bytes;
+    return found;
+  }
+
+  // Tries a variant that was not tried yet, and keeps it if the compiler takes it.
+  std::optional<FoundLayouts> TryNew(const proto::Job& variant, Origin origin,
+                                     const std::string& name = "") {
+    std::string key;
+    for (const RuleEntry& rule : RulesOf(variant)) absl::StrAppend(&key, ToText(rule), ";");
+    absl::StrAppend(&key, variant.training().micro_batches(), ";", variant.training().zero_stage(),
+                    ";", variant.training().zero_axis(), ";", variant.runtime().recompute_size(),
+                    ";", variant.pipeline().cut_size());
+    const auto known = tried_.find(key);
+    if (known != tried_.end()) return known->second;
+    std::optional<FoundLayouts> found;
+    if (absl::StatusOr<FoundLayouts> tried = Try(variant, origin, name); tried.ok()) {
+      found = *std::move(tried);
+      Keep(*found);
+    }
+    tried_.emplace(std::move(key), found);
+    return found;
+  }
+
+  static bool Better(const FoundLayouts& a, const FoundLayouts& b) {
+    if (a.fits != b.fits) return a.fits;
+    if (!a.fits) return a.estimate.device_bytes < b.estimate.device_bytes;
+    return a.estimate.step_ns < b.estimate.step_ns;
+  }
+
+  void Keep(const FoundLayouts& found) {
+    std::vector<FoundLayouts>& best = report_.best;
+    for (FoundLayouts& other : best) {
+      if (other.estimate.step_ns != found.estimate.step_ns ||
+          other.estimate.device_bytes != found.estimate.device_bytes)
+        continue;
+      // Of equal ones, the rules that are fewer are easier to read.
+      if (found.rules.size() < other.rules.size()) other = found;
+      return;
+    }
+    best.insert(std::upper_bound(best.begin(), best.end(), found, Better), found);
+    if (best.size() > kKept) best.pop_back();
+  }
+
+  proto::Job WithRules(const proto::Job& settings, const RuleList& rules) const {
+    proto::Job variant = settings;
+    SetRules(rules, &variant);
+    return variant;
+  }
+
+  // ---- rules ----
+
+  // Searches rules for a job with these settings.
+  absl::Status SearchRules(const proto::Job& settings) {
+    WEIR_RETURN_IF_ERROR(ReadModel(settings));
+    double known_ns = 0;
+    for (const NamedRules& known :
+         KnownRules(roles_, functions_, trial_->stage_mesh(), kKnownRulesMax)) {
+      const std::optional<FoundLayouts> found =
+          TryNew(WithRules(settings, known.rules), Origin::kKnown, known.name);
+      if (found.has_value() && found->fits && (known_ns == 0 || found->estimate.step_ns < known_ns))
+        known_ns = found->estimate.step_ns;
+    }
+    if (report_.known_ns == 0) report_.known_ns = known_ns;
+    WEIR_ASSIGN_OR_RETURN(std::optional<FoundLayouts> solved, Solve(settings, 0));
+    if (solved.has_value() && !solved->fits) WEIR_RETURN_IF_ERROR(SolveWithin(settings, *solved));
+    Change();
+    return absl::OkStatus();
+  }
+
+  // Compiles the model with a rule for each dimension of a loss over classes, so that the functions
+  // have the ops with which such a dimension can be split.
+  absl::Status ReadModel(const proto::Job& settings) {
+    proto::Job variant = settings;
+    RuleList rules;
+    for (const sbp::MeshAxis& axis : trial_->stage_mesh().axes()) {
+      for (const std::string& dim : class_dims_) rules.push_back({dim, axis.name});
+    }
+    SetRules(rules, &variant);
+    variant.clear_layout();
+    WEIR_ASSIGN_OR_RETURN(plan_, trial_->Compile(variant));
+    if (class_dims_.empty() && !rules_read_) {
+      rules_read_ = true;
+      for (const Function& function : plan_->module.functions) {
+        for (const Node& node : function.nodes) {
+          if (node.op != "softmax_cross_entropy") continue;
+          class_dims_.push_back(function.values[node.inputs[0]].type.dims.back().name);
+        }
+      }
+      if (!class_dims_.empty()) return ReadModel(settings);
+    }
+    functions_ = trial_->CallsOf(*plan_);
+    WEIR_ASSIGN_OR_RETURN(problem_options_.dims, ImportDims(settings));
+    problem_options_.costs = options_.costs;
+    problem_options_.boxings = trial_->boxings();
+    problem_options_.mesh = trial_->stage_mesh();
+    problem_options_.micro_batches = static_cast<double>(plan_->micro_batches);
+    problem_options_.zero_stage = settings.training().zero_stage();
+    problem_options_.zero_axis = trial_->stage_mesh().AxisIndex(plan_->settings.training.zero_axis);
+    problem_options_.stages = static_cast<double>(trial_->num_stages());
+    problem_options_.kept =
+        static_cast<double>(std::min(plan_->micro_batches, trial_->num_stages()));
+    if (!roles_.batch.empty()) return absl::OkStatus();
+    WEIR_ASSIGN_OR_RETURN(const std::string batch, BatchDim(settings, problem_options_.dims));
+    WEIR_ASSIGN_OR_RETURN(const LayoutProblem problem,
+                          MakeLayoutProblem(functions_, problem_options_));
+    std::vector<sbp::TensorType> inputs;
+    for (const ModelValue& value : plan_->module.model.values) {
+      if (value.call < 0) inputs.push_back(value.type);
+    }
+    roles_ = RolesOf(problem, batch, inputs);
+    return absl::OkStatus();
+  }
+
+  // Tries the rules of the exact solution at a price of memory.
+  absl::StatusOr<std::optional<FoundLayouts>> Solve(const proto::Job& settings,
+                                                    double ns_per_byte) {
+    problem_options_.ns_per_byte = ns_per_byte;
+    WEIR_ASSIGN_OR_RETURN(const LayoutProblem problem,
+                          MakeLayoutProblem(functions_, problem_options_));
+    const MinSumSolution solution = SolveMinSum(problem.problem);
+    ++report_.solved;
+    report_.exact = report_.exact && solution.exact;
+    return TryNew(
+        WithRules(settings, FindRules(problem, functions_, solution.choice, trial_->stage_mesh())),
+        Origin::kSolved);
+  }
+
+  // Looks for the lowest price of memory at which the solution fits.
+  absl::Status SolveWithin(const proto::Job& settings, const FoundLayouts& without_price) {
+    // At this price the memory costs as much as the whole step.
+    double high =
+        without_price.estimate.step_ns / std::max(1.0, without_price.estimate.device_bytes);
+    double low = 0;
+    for (int price = 0; price < kMemoryPrices; ++price) {
+      const double between = low == 0 ? high : std::sqrt(low * high);
+      WEIR_ASSIGN_OR_RETURN(const std::optional<FoundLayouts> found, Solve(settings, between));
+      const bool fits = found.has_value() && found->fits;
+      if (fits) {
+        high = between;
+        if (low == 0) low = between / 1024;
+      } else if (low == 0) {
+        high *= 16;
+      } else {
+        low = between;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Makes small changes of the best rules as long as they gain.
+  void Change() {
+    for (int round = 0; round < kChangeRounds; ++round) {
+      const FoundLayouts from = report_.best[0];
+      for (const RuleList& changed : ChangesOf(from.rules))
+        TryNew(WithRules(from.job, changed), Origin::kChanged);
+      if (!Better(report_.best[0], from) ||
+          report_.best[0].estimate.step_ns > from.estimate.step_ns * (1 - kGain))
+        return;
+    }
+  }
+
+  std::vector<RuleList> ChangesOf(const RuleList& rules) const {
+    std::vector<RuleList> all;
+    const sbp::Mesh& mesh = trial_->stage_mesh();
+    for (size_t i = 0; i < rules.size(); ++i) {
+      RuleList& without = all.emplace_back(rules);
+      without.erase(without.begin() + static_cast<int64_t>(i));
+      if (i + 1 < rules.size() && rules[i].axis == rules[i + 1].axis) {
+        RuleList& swapped = all.emplace_back(rules);
+        std::swap(swapped[i], swapped[i + 1]);
+      }
+      if (IsOfParameter(functions_, rules[i].dim)) {
+        RuleScope& scope = all.emplace_back(rules)[i].scope;
+        scope = scope == RuleScope::kAll ? RuleScope::kActivations : RuleScope::kAll;
+      }
+    }
+    std::vector<std::string> dims = roles_.inner;
+    dims.push_back(roles_.batch);
+    if (!roles_.sequence.empty()) dims.push_back(roles_.sequence);
+    dims.insert(dims.end(), roles_.others.begin(), roles_.others.end());
+    for (const sbp::MeshAxis& axis : mesh.axes()) {
+      if (axis.size == 1) continue;
+      for (const std::string& dim : dims) {
+        const bool has = std::any_of(rules.begin(), rules.end(), [&](const RuleEntry& rule) {
+          return rule.axis == axis.name && rule.dim == dim;
+        });
+        if (has) continue;
+        all.emplace_back(rules).push_back({dim, axis.name});
+        all.emplace_back(rules).insert(all.back().begin(), {dim, axis.name});
+      }
+    }
+    return all;
+  }
+
+  // Drops rules of the best results that change nothing.
+  absl::Status DropIdleRules() {
+    for (FoundLayouts& found : report_.best) {
+      if (found.origin == Origin::kPresent) continue;
+      for (size_t i = found.rules.size(); i-- > 0;) {
+        RuleList fewer = found.rules;
+        fewer.erase(fewer.begin() + static_cast<int64_t>(i));
+        const absl::StatusOr<FoundLayouts> without =
+            Try(WithRules(found.job, fewer), found.origin, found.name);
+        if (!without.ok() || without->estimate.step_ns != found.estimate.step_ns ||
+            without->estimate.device_bytes != found.estimate.device_bytes)
+          continue;
+        found = *without;
+      }
+      if (&found - report_.best.data() + 1 >= options_.results_max) break;
+    }
+    return absl::OkStatus();
+  }
+
+  // ---- settings ----
+
+  std::vector<int64_t> MicroBatches() const {
+    if (!options_.free.micro_batches) return {job_.training().micro_batches()};
+    const auto dims = ImportDimTable(job_);
+    if (!dims.ok() || dims->count(roles_.batch) == 0) return {job_.training().micro_batches()};
+    const int64_t batch = dims->at(roles_.batch).size;
+    std::vector<int64_t> counts;
+    for (int64_t n = 1; n <= std::min(batch, kMicroBatchesMax * trial_->num_stages()); n *= 2) {
+      if (batch % n == 0) counts.push_back(n);
+      // With a pipeline, whole rounds of the stages.
+      if (trial_->num_stages() > 1 && batch % (n * trial_->num_stages()) == 0)
+        counts.push_back(n * trial_->num_stages());
+    }
+    std::sort(counts.begin(), counts.end());
+    counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
+    return counts;
+  }
+
+  // Returns the axis over which ZeRO splits states: the job's; or else the largest axis of the
+  // batch.
+  std::string ZeroAxisOf(const proto::Job& variant) const {
+    if (!variant.training().zero_axis().empty()) return variant.training().zero_axis();
+    const sbp::Mesh& mesh = trial_->stage_mesh();
+    if (mesh.AxisIndex("dp") >= 0) return "";
+    std::string best;
+    int64_t best_size = 1;
+    for (const RuleEntry& rule : RulesOf(variant)) {
+      const int axis = mesh.AxisIndex(rule.axis);
+      if (rule.dim != roles_.batch || axis < 0 || mesh.size(axis) <= best_size) continue;
+      best = rule.axis;
+      best_size = mesh.size(axis);
+    }
+    return best;
+  }
+
+  // Tries the best rules with all free settings.
+  void TrySettings() {
+    std::vector<proto::Job> bases;
+    for (const FoundLayouts& found : report_.best) {
+      if (bases.size() >= kRulesWithSettings) break;
+      const bool new_rules = std::none_of(bases.begin(), bases.end(), [&](const proto::Job& base) {
+        return RulesOf(base) == found.rules;
+      });
+      if (new_rules) bases.push_back(found.job);
+    }
+    const std::vector<int> zero_stages = options_.free.zero
+                                             ? std::vector<int>{0, 1, 2, 3}
+                                             : std::vector<int>{job_.training().zero_stage()};
+    for (const proto::Job& base : bases) {
+      for (int64_t micro_batches : MicroBatches()) {
+        for (int zero : zero_stages) {
+          proto::Job variant = base;
+          variant.mutable_training()->set_micro_batches(micro_batches);
+          variant.mutable_training()->set_zero_stage(zero);
+          if (zero > 0) {
+            if (const std::string axis = ZeroAxisOf(base); !axis.empty())
+              variant.mutable_training()->set_zero_axis(axis);
+          }
+          TryNew(variant, Origin::kChanged);
+          if (!options_.free.recompute) continue;
+          RecomputeCalls(&variant);
+          TryNew(variant, Origin::kChanged);
+        }
+      }
+    }
+  }
+
+  // Keeps only the inputs of functions that the model calls more than once.
+  void RecomputeCalls(proto::Job* variant) const {
+    variant->mutable_runtime()->clear_recompute();
+    std::map<std::string, int> calls;
+    for (const ModelCall& call : trial_->calls()) ++calls[trial_->FunctionOf(call)];
+    for (const proto::Function& function : job_.graph().function()) {
+      const auto found = calls.find(function.name());
+      if (found != calls.end() && found->second > 1)
+        variant->mutable_runtime()->add_recompute()->set_function(function.name());
+    }
+  }
+
+  void TryCut() {
+    if (!options_.free.cut || trial_->num_stages() == 1) return;
+    const FoundLayouts from = report_.best[0];
+    const absl::StatusOr<std::vector<std::string>> cut = trial_->BestCut(from.job);
+    if (!cut.ok() || cut->empty()) return;
+    proto::Job variant = from.job;
+    for (const std::string& name : *cut) variant.mutable_pipeline()->add_cut(name);
+    absl::StatusOr<FoundLayouts> found = Try(variant, from.origin, from.name);
+    if (found.ok() && Better(*found, from) &&
+        found->estimate.step_ns < from.estimate.step_ns * (1 - kGain))
+      report_.best.insert(report_.best.begin(), *std::move(found));
+  }
+
+  static constexpr size_t kKept = 32;
+
+  const proto::Job& job_;
+  const SearchOptions& options_;
+  const std::unique_ptr<JobTrial> trial_;
+  SearchReport report_;
+  std::map<std::string, std::optional<FoundLayouts>> tried_;
+  std::unique_ptr<LogicalPlan> plan_;  // of ReadModel
+  std::vector<FunctionCalls> functions_;
+  LayoutProblemOptions problem_options_;
+  DimRoles roles_;
+  std::vector<std::string> class_dims_;
+  bool rules_read_ = false;
+};
+
+}  // namespace
+
+FreeSettings SettingsLeftFree(const proto::Job& job) {
+  FreeSettings free;
+  free.micro_batches = job.training().micro_batches() <= 1;
+  free.zero = job.training().zero_stage() == 0;
+  free.recompute =
+      job.runtime().recompute_size() == 0 &&
+      std::none_of(job.graph().function().begin(), job.graph().function().end(),
+                   [](const proto::Function& function) { return function.has_keep(); });
+  free.cut = job.pipeline().cut_size() == 0;
+  return free;
+}
+
+absl::StatusOr<SearchReport> SearchLayouts(const proto::Job& job, const SearchOptions& options) {
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<JobTrial> trial, JobTrial::Create(job, options.costs));
+  const sbp::Mesh& mesh = trial->stage_mesh();
+  if (mesh.num_ranks() * trial->num_stages() == 1) {
+    return Rejected({"W0990", absl::StrCat("mesh ", mesh.ToText()),
+                     "several devices to lay the model over", "one", "--mesh dp=2,tp=4"});
+  }
+  return Search(job, options, std::move(trial)).Run();
+}
+
+}  // namespace weir::compiler

@@ -1,0 +1,70 @@
+// Searches the layouts of a job: rules, and, where the job leaves them free, the number of
+// micro-batches, the ZeRO stage, recomputation and the cut of the pipeline. The result is a job
+// with other rules, which propagate-layouts turns into layouts as always, so it is legal and a
+// person can read it. Explicit layouts of the job stay and hold.
+//
+//   rules      the exact solution of the layout problem (layout_problem.h), at several prices of
+//              memory; known rules for each axis (data, tensor, sequence and so on); the present
+//              rules; then small changes of the best, each compiled
+//   settings   the best rules with all settings that are free, then rules again with the best
+//
+// Every candidate is compiled up to its program and compared by EstimateStep, the present rules and
+// the known ones included, so the result is never worse than these by the estimate. Not here:
+// virtual runs of the best (tools/search). Thread rule: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/cost/cost_model.h"
+#include "compiler/search/rule_list.h"
+#include "compiler/search/step_estimate.h"
+#include "proto/job.pb.h"
+
+namespace weir::compiler {
+
+// The settings that a search may change besides the rules.
+struct FreeSettings {
+  bool micro_batches = false;
+  bool zero = false;
+  bool recompute = false;
+  bool cut = false;
+};
+// Returns the settings that the job leaves as they are by default: one micro-batch, ZeRO stage 0,
+// no word about what is kept for the backward pass, no cut.
+FreeSettings SettingsLeftFree(const proto::Job& job);
+
+struct SearchOptions {
+  const CostModel* costs = nullptr;
+  double memory_bytes = 0;  // of a device; 0: no bound
+  FreeSettings free;
+  int results_max = 8;
+};
+
+struct FoundLayouts {
+  enum class Origin : uint8_t { kPresent, kKnown, kSolved, kChanged };
+  proto::Job job;  // with rules and settings
+  RuleList rules;
+  StepEstimate estimate;
+  Origin origin = Origin::kPresent;
+  std::string name;  // kKnown: "dp data, tp tensor"
+  bool fits = true;  // by the estimate
+};
+
+struct SearchReport {
+  FoundLayouts present;
+  // Ascending by estimate, those that fit first. Two do not have the same estimate and memory.
+  std::vector<FoundLayouts> best;
+  double known_ns = 0;   // the best of the known rules with the settings of the job
+  int64_t compiled = 0;  // candidates
+  int64_t solved = 0;    // layout problems
+  bool exact = true;     // all of them were solved exactly
+};
+
+// Errors: those of CompileJob for the job as it is; W0990: the mesh has no axis to lay out over, so
+// there is nothing to search.
+absl::StatusOr<SearchReport> SearchLayouts(const proto::Job& job, const SearchOptions& options);
+
+}  // namespace weir::compiler

@@ -1,0 +1,340 @@
+// Patterns, maps, layouts and conversions of weights.
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/base/temporary_folder_testing.h"
+#include "tools/weights/convert_weights.h"
+#include "tools/weights/find_weights.h"
+#include "tools/weights/mapped_weights.h"
+
+namespace weir::weights {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using SharedFile = std::shared_ptr<const store::SafetensorsReader>;
+
+struct Tensor {
+  Shape shape;
+  std::vector<float> values;
+};
+using Tensors = std::map<std::string, Tensor>;
+
+// Numbers that differ from each other and between tensors.
+Tensor Counted(Shape shape, float first) {
+  Tensor tensor{shape, std::vector<float>(static_cast<size_t>(NumElements(shape)))};
+  std::iota(tensor.values.begin(), tensor.values.end(), first);
+  return tensor;
+}
+
+SharedFile Written(const std::string& name, const Tensors& tensors) {
+  std::vector<store::SafetensorsWriter::Entry> entries;
+  for (const auto& [tensor, value] : tensors) entries.push_back({tensor, DType::kF32, value.shape});
+  const std::string path = TemporaryPath(name);
+  auto writer = store::SafetensorsWriter::Create(path, entries, {}).value();
+  for (size_t i = 0; i < writer->entries().size(); ++i) {
+    const std::vector<float>& values = tensors.at(writer->entries()[i].name).values;
+    EXPECT_EQ(writer->Write(i, values.data()), absl::OkStatus());
+  }
+  EXPECT_EQ(writer->Commit(), absl::OkStatus());
+  return store::SafetensorsReader::Open(path).value();
+}
+
+std::shared_ptr<const WeightMap> MapOf(const std::string& text) {
+  return std::make_shared<const WeightMap>(WeightMap::Parse(text, "m").value());
+}
+
+std::vector<float> ReadPart(const MappedWeights& from, const std::string& weight,
+                            const TensorSlice& slice) {
+  std::vector<float> values(static_cast<size_t>(slice.num_elements()));
+  EXPECT_EQ(from.Read(weight, slice, values.data()), absl::OkStatus());
+  return values;
+}
+
+std::vector<float> ReadWhole(const MappedWeights& from, const std::string& weight,
+                             const Shape& shape) {
+  return ReadPart(from, weight, TensorSlice::Whole(DType::kF32, shape));
+}
+
+std::string BytesOf(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string ErrorText(const absl::Status& status) { return std::string(status.message()); }
+
+TEST(NamePatternTest, NumbersAndAnyTextAreCaptured) {
+  const NamePattern pattern = NamePattern::Parse("h.{i}.x{j}.{*}.weight").value();
+  const std::optional<Captures> captures = pattern.Match("h.12.x3.a.b.weight");
+  ASSERT_TRUE(captures.has_value());
+  EXPECT_EQ(captures->at("i"), "12");
+  EXPECT_EQ(captures->at("j"), "3");
+  EXPECT_EQ(captures->at("*"), "a.b");
+  EXPECT_EQ(NamePattern::Parse("q.{*}.{i}").value().Fill(*captures), "q.a.b.12");
+}
+
+TEST(NamePatternTest, OtherNamesDoNotFit) {
+  const NamePattern pattern = NamePattern::Parse("h.{i}.{*}.w{k}").value();
+  for (const char* name : {"h.x.a.w1", "h.1..w1", "h.1.a.w", "h.1.w1", "g.1.a.w1", "h.1.a.w1x"})
+    EXPECT_FALSE(pattern.Match(name).has_value()) << name;
+  EXPECT_TRUE(pattern.Match("h.1.a.w1").has_value());
+}
+
+TEST(NamePatternTest, WhatIsNoPatternIsRefused) {
+  for (const char* text : {"", "a{i", "a{}", "{a.b}", "{i}{j}", "{i}.{i}", "{*}.{*}"})
+    EXPECT_FALSE(NamePattern::Parse(text).ok()) << text;
+  EXPECT_FALSE(NamePattern::Parse(std::string(kPatternBytesMax + 1, 'a')).ok());
+}
+
+constexpr char kEverything[] = R"(
+  rule { weight: "q.{i}" from { tensor: "fused.{i}" transpose: [1, 0] part { axis: 1 index: 1 of: 3 } } }
+  rule { weight: "both" from { tensor: "left" } from { tensor: "right" transpose: [1, 0] } axis: 1 }
+  rule { weight: "heads" from { tensor: "mixed" view: [2, 3, 2] range { axis: 1 begin: 1 size: 1 } } reshape: true }
+  rule { weight: "start" from { tensor: ["absent", "table"] range { axis: 0 } } }
+  optional_prefix: "model."
+)";
+
+class MappedWeightsTest : public ::testing::Test {
+ protected:
+  const SharedFile file_ = Written("public.safetensors", {{"fused.7", Counted({6, 2}, 0)},
+                                                          {"left", Counted({2, 1}, 100)},
+                                                          {"right", Counted({2, 2}, 200)},
+                                                          {"mixed", Counted({6, 2}, 300)},
+                                                          {"table", Counted({4, 2}, 400)}});
+  const WeightTypes types_ = {{"q.7", {DType::kF32, {2, 2}}},
+                              {"both", {DType::kF32, {2, 3}}},
+                              {"heads", {DType::kF32, {2, 2}}},
+                              {"start", {DType::kF32, {3, 2}}}};
+  const MappedWeights mapped_{file_, MapOf(kEverything), nullptr};
+};
+
+TEST_F(MappedWeightsTest, EachStepOfASourceIsAView) {
+  ASSERT_EQ(mapped_.Check(types_), absl::OkStatus());
+  // fused.7 is [6, 2] = 0 1 | 2 3 | …; its transpose [2, 6] has rows 0 2 4 6 8 10 and 1 3 5 7 9 11.
+  EXPECT_THAT(ReadWhole(mapped_, "q.7", {2, 2}), ElementsAre(4, 6, 5, 7));
+  EXPECT_THAT(ReadWhole(mapped_, "both", {2, 3}), ElementsAre(100, 200, 202, 101, 201, 203));
+  EXPECT_THAT(ReadWhole(mapped_, "heads", {2, 2}), ElementsAre(302, 303, 308, 309));
+  EXPECT_THAT(ReadWhole(mapped_, "start", {3, 2}), ElementsAre(400, 401, 402, 403, 404, 405));
+}
+
+TEST_F(MappedWeightsTest, APartOfAWeightIsThePartOfTheWhole) {
+  for (const auto& [weight, type] : types_) {
+    const std::vector<float> whole = ReadWhole(mapped_, weight, type.shape);
+    for (int64_t row = 0; row < type.shape[0]; ++row) {
+      for (int64_t column = 0; column < type.shape[1]; ++column) {
+        const TensorSlice slice{DType::kF32, {1, 1}, {row, column}, type.shape};
+        EXPECT_THAT(ReadPart(mapped_, weight, slice),
+                    ElementsAre(whole[static_cast<size_t>(row * type.shape[1] + column)]))
+            << weight << " " << row << " " << column;
+      }
+    }
+  }
+}
+
+TEST_F(MappedWeightsTest, AMissingTensorAndAnUnusedOneAreBothNamed) {
+  const SharedFile other = Written("other.safetensors", {{"fused.7", Counted({6, 2}, 0)},
+                                                         {"left", Counted({2, 1}, 100)},
+                                                         {"rihgt", Counted({2, 2}, 200)},
+                                                         {"mixed", Counted({6, 2}, 300)},
+                                                         {"table", Counted({4, 2}, 400)}});
+  const std::string error =
+      ErrorText(MappedWeights(other, MapOf(kEverything), nullptr).Check(types_));
+  EXPECT_THAT(error, HasSubstr("W0071"));
+  EXPECT_THAT(error, HasSubstr("no tensor right for weight both"));
+  EXPECT_THAT(error, HasSubstr("no weight that uses tensor rihgt"));
+  EXPECT_THAT(error, HasSubstr("weir weights check"));
+}
+
+TEST_F(MappedWeightsTest, AShapeThatDoesNotFitNamesTheTensor) {
+  WeightTypes types = types_;
+  types["q.7"].shape = {3, 2};
+  const std::string error = ErrorText(mapped_.Check(types));
+  EXPECT_THAT(error, HasSubstr("W0044"));
+  EXPECT_THAT(error,
+              HasSubstr("weight q.7: expected shape [3, 2]; found [2, 2] from fused.7 [6, 2]"));
+  types = types_;
+  types["start"].shape = {5, 2};
+  EXPECT_THAT(ErrorText(mapped_.Check(types)), HasSubstr("elements 0 to 5 of axis 0, of [4, 2]"));
+}
+
+TEST(WeightMapTest, PrefixesBuffersAndAliasesMayBeInAFile) {
+  const auto map = MapOf(R"(rule { weight: "w" from { tensor: "model.w" } }
+      optional_prefix: "model." ignore: "model.{i}.mask" alias { tensor: "head" same_as: "model.w" })");
+  const WeightTypes types = {{"w", {DType::kF32, {2}}}};
+  const auto check = [&](const Tensors& tensors) {
+    return ErrorText(MappedWeights(Written("f.safetensors", tensors), map, nullptr).Check(types));
+  };
+  EXPECT_EQ(check({{"model.w", Counted({2}, 1)}, {"model.3.mask", Counted({1}, 1)}}), "");
+  EXPECT_EQ(check({{"w", Counted({2}, 1)}, {"3.mask", Counted({1}, 1)}}), "");
+  EXPECT_EQ(check({{"w", Counted({2}, 1)}, {"head", Counted({2}, 1)}}), "");
+  EXPECT_THAT(check({{"w", Counted({2}, 1)}, {"head", Counted({2}, 5)}}),
+              HasSubstr("tensor head: expected the values of w, with which the job ties it"));
+  EXPECT_THAT(check({{"w", Counted({2}, 1)}, {"mask", Counted({2}, 5)}}),
+              HasSubstr("uses tensor mask"));
+}
+
+TEST(WeightMapTest, AFreshWeightNeedsNoTensorAndConstantsHaveAFile) {
+  const auto map = MapOf(R"(rule { weight: "w" from { tensor: "w" } } fresh: "head.{*}")");
+  const WeightTypes types = {{"w", {DType::kF32, {2}}},
+                             {"head.bias", {DType::kF32, {3}}},
+                             {"constants.0", {DType::kF32, {1}}}};
+  const SharedFile file = Written("w.safetensors", {{"w", Counted({2}, 1)}});
+  EXPECT_THAT(ErrorText(MappedWeights(file, map, nullptr).Check(types)),
+              HasSubstr("no rule for weight constants.0"));
+  const MappedWeights with(file, map, Written("c.safetensors", {{"constants.0", Counted({1}, 9)}}));
+  EXPECT_EQ(with.Check(types), absl::OkStatus());
+  EXPECT_TRUE(with.IsFresh("head.bias"));
+  EXPECT_FALSE(with.IsFresh("w"));
+  EXPECT_THAT(ReadWhole(with, "constants.0", {1}), ElementsAre(9));
+  EXPECT_THAT(ErrorText(WriteForJob(with, types, TemporaryPath("x.safetensors"))),
+              HasSubstr("W0063"));
+}
+
+TEST(WeightMapTest, WrongMapsAreRefusedWithTheirPlace) {
+  const auto error = [](const std::string& text) {
+    return ErrorText(WeightMap::Parse(text, "m.textproto").status());
+  };
+  EXPECT_THAT(error("rulle {}"), HasSubstr("W0048 at m.textproto:1:"));
+  EXPECT_THAT(error(""), HasSubstr("rules: expected a number from 1"));
+  EXPECT_THAT(error(R"(rule { weight: "w" })"), HasSubstr("sources: expected a number from 1"));
+  EXPECT_THAT(error(R"(rule { weight: "w" from {} })"), HasSubstr("tensors of a source"));
+  EXPECT_THAT(error(R"(rule { weight: "w" from { tensor: "a.{i}" } })"),
+              HasSubstr("expected placeholders of \"w\"; found {i}"));
+  EXPECT_THAT(error(R"(rule { weight: "w" from { tensor: "a" transpose: [0, 2] } })"),
+              HasSubstr("each axis from 0 on"));
+  EXPECT_THAT(error(R"(rule { weight: "w" from { tensor: "a" part { index: 3 of: 3 } } })"),
+              HasSubstr("part.index"));
+  EXPECT_THAT(error(R"(rule { weight: "w" from { tensor: "a" range { begin: -1 } } })"),
+              HasSubstr("range.begin"));
+  EXPECT_THAT(error(R"(rule { weight: "w" from { tensor: "a" view: [4611686018427387904, 4] } })"),
+              HasSubstr("a shape of possible size"));
+  EXPECT_THAT(error(R"(rule { weight: "w" from { tensor: "a" } } constants_file: "../c")"),
+              HasSubstr("constants_file"));
+}
+
+TEST(WeightMapTest, AMapOfTheProgramIsSound) {
+  for (const BuiltInMap& map : BuiltInMaps())
+    EXPECT_EQ(WeightMap::Parse(map.text, map.name).status(), absl::OkStatus());
+  EXPECT_GE(BuiltInMaps().size(), 7u);
+}
+
+// A map whose tensors follow from the weights.
+constexpr char kForBoth[] = R"(
+  rule { weight: "q.{i}" from { tensor: "fused.{i}" part { axis: 1 index: 0 of: 2 } } }
+  rule { weight: "k.{i}" from { tensor: "fused.{i}" part { axis: 1 index: 1 of: 2 } } }
+  rule { weight: "up" from { tensor: "up" transpose: [1, 0] } }
+  rule { weight: "two" from { tensor: "a" shape: [2] } from { tensor: "b" shape: [1] } }
+)";
+
+TEST(ConvertWeightsTest, ThereAndBackGivesEqualBytes) {
+  const std::string map = TemporaryPath("map.textproto");
+  std::ofstream(map) << kForBoth;
+  const SharedFile original = Written("original.safetensors", {{"fused.0", Counted({2, 4}, 0)},
+                                                               {"up", Counted({3, 2}, 50)},
+                                                               {"a", Counted({2}, 70)},
+                                                               {"b", Counted({1}, 80)}});
+  const WeightTypes types = {{"q.0", {DType::kF32, {2, 2}}},
+                             {"k.0", {DType::kF32, {2, 2}}},
+                             {"up", {DType::kF32, {2, 3}}},
+                             {"two", {DType::kF32, {3}}}};
+  const MapPlaces places{map, ""};
+  const std::string mine = TemporaryPath("mine.safetensors"),
+                    back = TemporaryPath("back.safetensors");
+  ASSERT_EQ(WriteForJob(MapWeights(original, places, types).value(), types, mine),
+            absl::OkStatus());
+  const SharedFile written = store::SafetensorsReader::Open(mine).value();
+  EXPECT_THAT(ReadWhole(MappedWeights(written), "k.0", {2, 2}), ElementsAre(2, 3, 6, 7));
+  ASSERT_EQ(WritePublic(*written, types, {places, nullptr, back}).status(), absl::OkStatus());
+  const SharedFile again = store::SafetensorsReader::Open(back).value();
+  ASSERT_EQ(again->tensors().size(), original->tensors().size());
+  for (const auto& [name, tensor] : original->tensors()) {
+    const Shape& shape = tensor.shape;
+    EXPECT_EQ(again->tensors().at(name).shape, shape);
+    EXPECT_EQ(ReadWhole(MappedWeights(again), name, shape),
+              ReadWhole(MappedWeights(original), name, shape));
+  }
+  const std::string mine_again = TemporaryPath("mine_again.safetensors");
+  ASSERT_EQ(WriteForJob(MapWeights(again, places, types).value(), types, mine_again),
+            absl::OkStatus());
+  EXPECT_EQ(BytesOf(mine), BytesOf(mine_again));
+}
+
+TEST(ConvertWeightsTest, WhatCannotBeWrittenSaysWhy) {
+  const auto error = [](const std::string& map_text, const WeightTypes& types,
+                        const Tensors& tensors) {
+    const std::string map = TemporaryPath("one.textproto");
+    std::ofstream(map) << map_text;
+    const SharedFile file = Written("mine.safetensors", tensors);
+    return ErrorText(
+        WritePublic(*file, types, {{map, ""}, nullptr, TemporaryPath("never")}).status());
+  };
+  const WeightTypes one = {{"w", {DType::kF32, {2}}}};
+  const Tensors values = {{"w", Counted({2}, 0)}};
+  EXPECT_THAT(error(R"(rule { weight: "x" from { tensor: "x" } })", one, values),
+              HasSubstr("W0071 at maps of weights"));
+  EXPECT_THAT(error(R"(rule { weight: "w" from { tensor: "x" } reshape: true })", one, values),
+              HasSubstr("--like FILE"));
+  EXPECT_THAT(
+      error(R"(rule { weight: "w" from { tensor: "x" part { index: 0 of: 2 } } })", one, values),
+      HasSubstr("none for 2 of them"));
+  // A shape from a stranger takes no memory.
+  EXPECT_THAT(error(R"(rule { weight: "w" from { tensor: "x" range { size: 2 }
+                      shape: [1099511627776] } })",
+                    one, values),
+              HasSubstr("W0063 at tensor x"));
+  EXPECT_THAT(
+      error(
+          R"(rule { weight: "w" from { tensor: "x" } } rule { weight: "v" from { tensor: "x" } })",
+          {{"w", {DType::kF32, {2}}}, {"v", {DType::kF32, {2}}}},
+          {{"w", Counted({2}, 0)}, {"v", Counted({2}, 1)}}),
+      HasSubstr("equal values from all its weights"));
+}
+
+TEST(FindWeightsTest, AFolderStandsForItsFile) {
+  const std::string folder = TemporaryPath("folder");
+  ASSERT_TRUE(std::filesystem::create_directory(folder));
+  EXPECT_THAT(ErrorText(WeightFileOf(folder).status()), HasSubstr("found no file of safetensors"));
+  std::ofstream(folder + "/pytorch_model.bin") << "x";
+  EXPECT_THAT(ErrorText(WeightFileOf(folder).status()), HasSubstr("safetensors.torch"));
+  std::ofstream(folder + "/a.safetensors") << "x";
+  EXPECT_EQ(WeightFileOf(folder).value(), folder + "/a.safetensors");
+  std::ofstream(folder + "/model.safetensors") << "x";
+  EXPECT_EQ(WeightFileOf(folder).value(), folder + "/model.safetensors");
+  std::ofstream(folder + "/model.safetensors.index.json") << "x";
+  EXPECT_EQ(WeightFileOf(folder).value(), folder + "/model.safetensors.index.json");
+  EXPECT_THAT(ErrorText(WeightFileOf("model.pt").status()), HasSubstr("W0049 at model.pt"));
+  EXPECT_EQ(WeightFileOf("w.safetensors").value(), "w.safetensors");
+}
+
+TEST(FindWeightsTest, TheFirstMapThatFitsCounts) {
+  const std::string folder = TemporaryPath("places");
+  ASSERT_TRUE(std::filesystem::create_directory(folder));
+  const std::string job = folder + "/gpt.textproto";
+  const WeightTypes types = {{"w", {DType::kF32, {2}}}};
+  const SharedFile file = Written("strange.safetensors", {{"strange", Counted({2}, 4)}});
+  EXPECT_THAT(
+      ErrorText(MapWeights(file, {"", job}, types).status()),
+      HasSubstr("exactly the 1 tensors of the model; found no w; unknown to the model: strange"));
+  EXPECT_TRUE(FilesBeside(job).empty());
+  std::ofstream(MapBeside(job)) << R"(rule { weight: "w" from { tensor: "strange" } })";
+  EXPECT_THAT(FilesBeside(job), ElementsAre(folder + "/gpt.weights.textproto"));
+  EXPECT_EQ(ConstantsBeside(job), "");
+  std::ofstream(folder + "/weights.safetensors") << "x";  // of the map t5
+  EXPECT_THAT(FilesBeside(job),
+              ElementsAre(folder + "/gpt.weights.textproto", folder + "/weights.safetensors"));
+  std::filesystem::remove(folder + "/weights.safetensors");
+  EXPECT_THAT(ReadWhole(MapWeights(file, {"", job}, types).value(), "w", {2}), ElementsAre(4, 5));
+  const SharedFile own = Written("own.safetensors", {{"w", Counted({2}, 6)}});
+  EXPECT_EQ(MapWeights(own, {"", job}, types).value().shared_map(), nullptr);
+  EXPECT_THAT(ErrorText(MapWeights(file, {"gpt2", job}, types).status()),
+              HasSubstr("by the map gpt2"));
+}
+
+}  // namespace
+}  // namespace weir::weights
