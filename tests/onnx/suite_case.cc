@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "runtime/base/status.h"
@@ -37,8 +38,12 @@ std::vector<const proto::OnnxValue*> FreeInputs(const proto::OnnxGraph& graph) {
 // Returns what kept a status from being ok, on one line and without the advice.
 std::string ReasonOf(const absl::Status& status) {
   std::string text(status.message());
-  const size_t found = text.find("; found "), advice = text.rfind(". Try: ");
-  if (found != std::string::npos) text = text.substr(0, advice).substr(found + 8);
+  text = text.substr(0, text.rfind(". Try: "));
+  const size_t expected = text.find("expected "), found = text.find("; found ");
+  if (absl::StartsWith(text, "W0833") && found != std::string::npos)
+    text = text.substr(found + 8);
+  else if (absl::StartsWith(text, "W") && expected != std::string::npos)
+    text = text.substr(expected);
   return absl::StrReplaceAll(text, {{"\n", " "}});
 }
 

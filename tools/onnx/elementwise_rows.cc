@@ -181,7 +181,13 @@ void Gelu(Translation& t) {
 void PRelu(Translation& t) {
   const ValueId x = t.X(0);
   const ValueId below = t.Add("relu", {t.Scaled(x, -1)});
-  t.Result(t.Add("sub", {t.Add("relu", {x}), t.Add("mul", {below, t.X(1)})}));
+  ValueId slope = t.X(1);
+  if (t.ok() && t.opset() < 7 && t.rank(slope) == 1) {  // a slope per channel, which is dimension 1
+    std::vector<int64_t> per_channel(std::max(t.rank(x) - 1, 1), 1);
+    per_channel[0] = t.shape(slope)[0];
+    slope = t.Reshape(slope, per_channel);
+  }
+  t.Result(t.Add("sub", {t.Add("relu", {x}), t.Add("mul", {below, slope})}));
 }
 
 void Tan(Translation& t) {
@@ -228,19 +234,22 @@ void Cast(Translation& t) {
 
 void Identity(Translation& t) { t.ResultInput(0, 0); }
 
-// In a trained model, dropout does nothing; in a file made for training, Weir drops elements by its
-// own numbers.
+// Dropout does nothing in a model that only computes, and its mask then keeps all elements. In a
+// file made for training, Weir drops elements by its own numbers, and has no mask.
 void Dropout(Translation& t) {
-  const bool trains = t.Has(2) && t.input(2).constant != nullptr &&
-                      t.input(2).constant->size() == 1 && t.input(2).constant->number(0) != 0;
-  if (t.Has(2) && t.input(2).constant == nullptr)
-    return t.Fail("training_mode that depends on the inputs");
-  if (!trains) return t.ResultInput(0, 0);
+  const Tensor* trains = t.opset() >= 12 && t.Has(2) ? t.Known(2) : nullptr;
+  if (!t.ok()) return;
   const Tensor* ratio = t.KnownNumber(1);
+  const bool drops = trains != nullptr && trains->size() == 1 && trains->number(0) != 0;
+  if (!drops || (ratio != nullptr && ratio->number(0) == 0)) {
+    t.ResultInput(0, 0);
+    const std::vector<int64_t> shape = t.input(0).shape;
+    if (t.node().output_size() > 1 && Count(shape) <= kFoldedElementsMax)
+      t.ResultConstant(1, Tensor{Element::kBool, shape, {}, std::vector<int64_t>(Count(shape), 1)});
+    return;
+  }
   if (t.Has(1) && ratio == nullptr) return t.Fail("a ratio that depends on the inputs");
-  const double rate = ratio == nullptr ? 0.5 : ratio->number(0);
-  if (rate == 0) return t.ResultInput(0, 0);
-  t.Result(t.Add("dropout", {t.X(0)}, {{"rate", rate}}));
+  t.Result(t.Add("dropout", {t.X(0)}, {{"rate", ratio == nullptr ? 0.5 : ratio->number(0)}}));
 }
 
 // Selects by a condition that is known. Where it hides a place behind one number, the number is
@@ -327,7 +336,7 @@ std::vector<Row> ElementwiseRows() {
       {"Swish", 24, Swish},
       {"Mish", 18, Mish},
       {"Gelu", 20, Gelu},
-      {"PRelu", 9, PRelu},
+      {"PRelu", 1, PRelu},
       {"Tan", 7, Tan},
       {"Sinh", 9, Sinh},
       {"Cosh", 9, Cosh},
@@ -336,7 +345,7 @@ std::vector<Row> ElementwiseRows() {
       {"Cast", 6, Cast},
       {"CastLike", 15, Cast},
       {"Identity", 1, Identity},
-      {"Dropout", 12, Dropout},
+      {"Dropout", 7, Dropout},
       {"Where", 9, Where},
   };
 }

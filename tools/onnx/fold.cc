@@ -64,6 +64,11 @@ struct BinaryFunction {
   bool truth;  // the result is a truth value
 };
 
+// The remainder with the sign of the dividend.
+constexpr BinaryFunction kFmod = {
+    [](double a, double b) { return std::fmod(a, b); },
+    [](int64_t a, int64_t b) -> int64_t { return b == 0 || b == -1 ? 0 : a % b; }, false};
+
 const BinaryFunction* FindBinary(const std::string& op) {
   static const auto* functions = new std::map<std::string, BinaryFunction>{
       {"Add",
@@ -574,7 +579,7 @@ bool Fold(Translation& t) {
   }
   if (FoldMovement(t, op)) return true;
   if (const BinaryFunction* binary = FindBinary(op)) {
-    FoldBinary(t, *binary);
+    FoldBinary(t, op == "Mod" && t.Int("fmod", 0) != 0 ? kFmod : *binary);
   } else if (const UnaryFunction unary = FindUnary(op)) {
     FoldUnary(t, unary);
   } else if (op == "Cast") {

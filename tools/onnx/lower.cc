@@ -274,14 +274,20 @@ class Lowering {
     return symbols_.emplace(plain, size).first->second == size ? plain : "";
   }
 
+  static std::string NameOfNode(const proto::OnnxNode& node, size_t place) {
+    if (!node.name().empty()) return node.name();
+    for (const std::string& output : node.output()) {
+      if (!output.empty()) return output;
+    }
+    return absl::StrCat("node ", place);
+  }
+
   // The nodes of a file are sorted: each reads what stands before it. So a cycle is a name without
   // a tensor.
   absl::Status AddNodes() {
     for (size_t i = 0; i < nodes_.size(); ++i) {
       const proto::OnnxNode& node = nodes_[i];
-      const std::string name = !node.name().empty()     ? node.name()
-                               : node.output_size() > 0 ? node.output(0)
-                                                        : absl::StrCat("node ", i);
+      const std::string name = NameOfNode(node, i);
       std::vector<Operand*> inputs;
       bool depends_on_failure = false;
       for (const std::string& input : node.input()) {

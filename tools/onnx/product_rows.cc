@@ -53,6 +53,8 @@ void Gemm(Translation& t) {
   const bool transpose = t.Int("transB", 0) != 0;
   const Attributes attrs = transpose ? Attributes{{"transpose_w", true}} : Attributes{};
   const bool has_c = t.Has(2) && beta != 0;
+  if (has_c && t.opset() < 7 && t.Int("broadcast", 0) == 0 && t.input(2).shape.size() != 2)
+    return t.Fail("a third operand that is no matrix");
   if (has_c && alpha == 1 && beta == 1 && t.input(2).shape.size() == 1 && t.ok() &&
       t.input(2).shape[0] == t.shape(b)[transpose ? 0 : 1])
     return t.Result(t.Add("matmul", {a, b, t.X(2)}, attrs));
@@ -159,7 +161,7 @@ void RotaryEmbedding(Translation& t) {
 std::vector<Row> ProductRows() {
   return {
       {"MatMul", 1, MatMul},
-      {"Gemm", 7, Gemm},
+      {"Gemm", 6, Gemm},
       {"Attention", 23, Attention},
       {"RotaryEmbedding", 23, RotaryEmbedding},
   };

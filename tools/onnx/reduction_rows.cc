@@ -67,12 +67,6 @@ void GlobalAveragePool(Translation& t) {
   t.Result(t.Reduce(max ? "reduce_max" : "reduce_mean", x, places, Axes::kKept));
 }
 
-void Softmax(Translation& t) {
-  const ValueId x = t.X(0);
-  const int axis = t.Axis(t.Int("axis", -1), t.rank(x));
-  t.Result(t.FromLast(t.Add("softmax", {t.ToLast(x, axis)}), axis));
-}
-
 // x - m - log(sum(exp(x - m))), where m is the largest x.
 ValueId LogSoftmax(Translation& t, ValueId x, int axis) {
   const std::vector<int64_t> axes = {axis};
@@ -81,10 +75,20 @@ ValueId LogSoftmax(Translation& t, ValueId x, int axis) {
   return t.Add("sub", {lowered, t.Add("log", {sum})});
 }
 
-void LogSoftmaxRow(Translation& t) {
+// Before version 13, the dimensions from `axis` on count as one.
+void Softmax(Translation& t) {
   const ValueId x = t.X(0);
-  const int axis = t.Axis(t.Int("axis", -1), t.rank(x));
-  t.Result(LogSoftmax(t, x, axis));
+  const bool joins = t.opset() < 13;
+  const int axis = t.Axis(t.Int("axis", joins ? 1 : -1), t.rank(x));
+  if (!t.ok()) return;
+  const bool log = t.node().op() == "LogSoftmax";
+  const auto along = [&](ValueId value, int of) {
+    return log ? LogSoftmax(t, value, of) : t.FromLast(t.Add("softmax", {t.ToLast(value, of)}), of);
+  };
+  if (!joins || axis == t.rank(x) - 1) return t.Result(along(x, axis));
+  const Sizes shape = t.shape(x);
+  const int64_t classes = Count({shape.begin() + axis, shape.end()});
+  t.Result(t.Reshape(along(t.Reshape(x, {Count(shape) / classes, classes}), 1), shape));
 }
 
 // Over the last dimensions, from `axis` on, as one.
@@ -162,7 +166,9 @@ void GroupNormalization(Translation& t) {
 
 // The statistics are those of the file: (x - mean) * (scale / sqrt(variance + epsilon)) + bias.
 void BatchNormalization(Translation& t) {
-  if (t.Int("training_mode", 0) != 0 || t.node().output_size() > 1)
+  const bool trains = t.opset() < 7 ? t.Int("is_test", 0) == 0 : t.Int("training_mode", 0) != 0;
+  if (t.Int("spatial", 1) == 0) return t.Fail("statistics for each place");
+  if (trains || t.node().output_size() > 1)
     return t.Fail("statistics of the batch; Weir has no batch normalisation in training yet");
   const ValueId x = t.X(0);
   const int rank = t.rank(x);
@@ -214,13 +220,13 @@ std::vector<Row> ReductionRows() {
       {"ReduceLogSumExp", 1, ReduceLogSumExp},
       {"GlobalAveragePool", 1, GlobalAveragePool},
       {"GlobalMaxPool", 1, GlobalAveragePool},
-      {"Softmax", 13, Softmax},
-      {"LogSoftmax", 13, LogSoftmaxRow},
+      {"Softmax", 1, Softmax},
+      {"LogSoftmax", 1, Softmax},
       {"LayerNormalization", 17, LayerNormalization},
       {"RMSNormalization", 23, RmsNormalization},
       {"InstanceNormalization", 6, InstanceNormalization},
       {"GroupNormalization", 21, GroupNormalization},
-      {"BatchNormalization", 9, BatchNormalization},
+      {"BatchNormalization", 1, BatchNormalization},
       {"MeanVarianceNormalization", 9, MeanVarianceNormalization},
       {"SoftmaxCrossEntropyLoss", 12, SoftmaxCrossEntropyLoss},
   };

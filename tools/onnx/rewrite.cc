@@ -1,7 +1,7 @@
 #include "tools/onnx/rewrite.h"
 
 #include <algorithm>
-#include <cmath>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -209,12 +209,83 @@ WeirGraph WithoutDead(const WeirGraph& old, const std::vector<ValueId*>& outputs
   return graph;
 }
 
+// An operation on two operands that repeat wants equal names of equal dimensions, and a piece of a
+// dimension keeps the dimension's name. A Renamer gives such pieces names of their own.
+class Renamer {
+ public:
+  explicit Renamer(const WeirGraph& old) : old_(old), new_of_(old.values.size(), -1) {}
+
+  WeirGraph Run(const std::vector<ValueId*>& outputs) {
+    for (const GraphInput& input : old_.inputs) {
+      Place(input.value, graph_.AddInput(input.name, old_.values[input.value].type.dtype,
+                                         old_.shape(input.value), input.dims));
+    }
+    for (const GraphParameter& parameter : old_.parameters)
+      Place(parameter.value, graph_.AddParameter(parameter, old_.shape(parameter.value)));
+    for (const GraphNode& node : old_.nodes) Copy(node);
+    for (ValueId* output : outputs) {
+      if (*output >= 0) *output = new_of_[*output];
+    }
+    return std::move(graph_);
+  }
+
+ private:
+  void Place(ValueId old, ValueId value) {
+    new_of_[old] = value;
+    NoteType(value, graph_.values[value].type);
+  }
+
+  void NoteType(ValueId value, const sbp::TensorType& type) {
+    named_.resize(std::max(named_.size(), static_cast<size_t>(value) + 1));
+    named_[value] = type;
+  }
+
+  void Copy(const GraphNode& node) {
+    std::vector<ValueId> inputs;
+    for (ValueId input : node.inputs) inputs.push_back(new_of_[input]);
+    static const auto* const kRepeating =
+        new std::set<std::string>{"add", "sub", "mul", "div", "maximum", "minimum"};
+    if (kRepeating->count(node.op) > 0) {
+      for (ValueId& input : inputs) {
+        if (!(named_[input] == graph_.values[input].type)) input = Renamed(input, node.name);
+      }
+    }
+    std::vector<sbp::TensorType> types;
+    for (ValueId input : inputs) types.push_back(named_[input]);
+    auto added = graph_.AddNode(node.name, node.op, std::move(inputs), node.attrs,
+                                static_cast<int>(node.outputs.size()));
+    if (!added.ok()) return;
+    const auto results = InferTypes(node.op, node.attrs, types);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      Place(node.outputs[i], (*added)[i]);
+      if (results.ok()) NoteType((*added)[i], (*results)[i]);
+    }
+  }
+
+  ValueId Renamed(ValueId value, const std::string& name) {
+    const auto known = renamed_.find(value);
+    if (known != renamed_.end()) return known->second;
+    auto added = graph_.AddNode(name, "reshape", {value}, {{"to", DimsOf(graph_.shape(value))}}, 1);
+    if (!added.ok()) return value;
+    NoteType((*added)[0], graph_.values[(*added)[0]].type);
+    return renamed_[value] = (*added)[0];
+  }
+
+  const WeirGraph& old_;
+  std::vector<ValueId> new_of_;  // by values of the old graph
+  std::vector<sbp::TensorType>
+      named_;  // by values of the new graph, as operations name the dimensions
+  std::map<ValueId, ValueId> renamed_;
+  WeirGraph graph_;
+};
+
 }  // namespace
 
 void Simplify(WeirGraph* graph, const std::vector<ValueId*>& outputs) {
   // A formula may end in what another formula becomes, so a second round may find more.
   for (int round = 0; round < 2; ++round) *graph = Rewriter(*graph).Run(outputs);
   *graph = WithoutDead(*graph, outputs);
+  *graph = Renamer(*graph).Run(outputs);
 }
 
 }  // namespace weir::onnx

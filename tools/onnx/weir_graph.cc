@@ -160,18 +160,24 @@ ValueId WeirGraph::AddParameter(GraphParameter parameter, const std::vector<int6
   return value;
 }
 
+absl::StatusOr<std::vector<sbp::TensorType>> InferTypes(
+    const std::string& op, const Attributes& attrs, const std::vector<sbp::TensorType>& inputs) {
+  WEIR_ASSIGN_OR_RETURN(const ops::OpDef* def, ops::OpRegistry::FindForUser(op, "graph"));
+  Attributes checked = attrs;
+  WEIR_RETURN_IF_ERROR(
+      ops::CheckSchema(def->schema, static_cast<int>(inputs.size()), 1, &checked, op));
+  return def->infer(ops::InferInput{checked, inputs, {}});
+}
+
 absl::StatusOr<std::vector<ValueId>> WeirGraph::AddNode(const std::string& name,
                                                         const std::string& op,
                                                         std::vector<ValueId> node_inputs,
                                                         Attributes attrs, int num_outputs) {
-  WEIR_ASSIGN_OR_RETURN(const ops::OpDef* def, ops::OpRegistry::FindForUser(op, name));
-  Attributes checked = attrs;
-  WEIR_RETURN_IF_ERROR(ops::CheckSchema(def->schema, static_cast<int>(node_inputs.size()),
-                                        num_outputs, &checked, name));
   std::vector<sbp::TensorType> types;
   for (ValueId input : node_inputs) types.push_back(values[input].type);
-  WEIR_ASSIGN_OR_RETURN(const std::vector<sbp::TensorType> results,
-                        def->infer(ops::InferInput{checked, types, {}}));
+  WEIR_ASSIGN_OR_RETURN(const std::vector<sbp::TensorType> results, InferTypes(op, attrs, types));
+  if (static_cast<int>(results.size()) < num_outputs)
+    return absl::InternalError(absl::StrCat(op, " has ", results.size(), " results"));
   const auto node = static_cast<int>(nodes.size());
   std::vector<ValueId> outputs;
   for (int i = 0; i < num_outputs; ++i) {

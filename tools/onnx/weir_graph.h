@@ -75,6 +75,11 @@ struct WeirGraph {
   const Tensor* ConstantOf(ValueId value) const;
 };
 
+// Returns the types of all results of an operation, as the operation names their dimensions.
+absl::StatusOr<std::vector<sbp::TensorType>> InferTypes(const std::string& op,
+                                                        const Attributes& attrs,
+                                                        const std::vector<sbp::TensorType>& inputs);
+
 // Returns the text of attribute `to` of reshape.
 std::string DimsOf(const std::vector<int64_t>& shape);
 
