@@ -296,6 +296,7 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
   AddZooVerbs(&app, &context);
   AddOpsVerb(&app, &context);
   AddDimsVerb(&app, &context);
+  AddSearchVerb(&app, &context);
   AddSimVerbs(&app, &context);
   AddTraceVerbs(&app, &context);
   AddMetricsVerbs(&app, &context);

@@ -80,6 +80,7 @@ void AddTrainVerbs(CLI::App* app, CliContext* context);    // train, eval, gener
 void AddZooVerbs(CLI::App* app, CliContext* context);      // zoo gpt | llama | mlp
 void AddOpsVerb(CLI::App* app, CliContext* context);       // ops
 void AddDimsVerb(CLI::App* app, CliContext* context);      // dims
+void AddSearchVerb(CLI::App* app, CliContext* context);    // search
 void AddSimVerbs(CLI::App* app, CliContext* context);      // sim, calibrate
 void AddTraceVerbs(CLI::App* app, CliContext* context);    // trace report | diff | chrome
 void AddMetricsVerbs(CLI::App* app, CliContext* context);  // metrics csv
