@@ -96,7 +96,7 @@ nlohmann::ordered_json OperandsJson(const ops::OpSchema& schema,
                                                  {"doc", operand.doc},
                                                  {"optional", operand.optional},
                                                  {"variadic", operand.variadic}});
-    if (operand.index.has_value()) entry["index"] = IndexText(schema, *operand.index);
+    if (operand.index.has_value()) entry["index"] = IndexText(schema, operand);
   }
   return list;
 }
