@@ -298,6 +298,67 @@ TEST(Dims, OfOneSizeAndPartShareANameAndOthersDoNot) {
   EXPECT_EQ(apart.at("hidden_2").why, "embedding e");
 }
 
+TEST(Dims, OfImagesAreChannelsHeightAndWidthAndThoseOfWindows) {
+  proto::Job job = Job(R"pb(
+    graph {
+      dim { name: "batch" size: 2 }
+      function {
+        name: "main"
+        input { name: "images" type: "f32[batch, _1=3, _2=8, _3=8]" }
+        parameter { name: "first.weight" type: "f32[_4=5, _5=3, _6=3, _7=3]" }
+        parameter { name: "second.weight" type: "f32[_8=5, _9=5, _10=3, _11=3]" }
+        node {
+          name: "a"
+          op: "conv"
+          input: [ "images", "first.weight" ]
+          attr {
+            name: "stride"
+            value { ints { values: 2 } }
+          }
+          attr {
+            name: "padding"
+            value { ints { values: 1 } }
+          }
+          attr {
+            name: "to"
+            value { s: "batch, _12=5, _13=4, _14=4" }
+          }
+        }
+        node {
+          name: "b"
+          op: "conv"
+          input: [ "a", "second.weight" ]
+          attr {
+            name: "padding"
+            value { ints { values: 1 } }
+          }
+          attr {
+            name: "to"
+            value { s: "batch, _15=5, _16=4, _17=4" }
+          }
+        }
+        node {
+          name: "c"
+          op: "add"
+          input: [ "a", "b" ]
+        }
+        node { name: "loss" op: "reduce_mean" input: "c" }
+        output: "loss"
+      }
+      main: "main"
+    })pb");
+  const auto dims = FindDims(job);
+  ASSERT_TRUE(dims.ok()) << dims.status();
+  ReplaceProvisional(*dims, NameDims(*dims), &job);
+  auto types = TypesOf(job.graph());
+  EXPECT_EQ(types["images"], "f32[batch, channels, height, width]");
+  EXPECT_EQ(types["first.weight"], "f32[channels_2, channels, kernel_height, kernel_width]");
+  EXPECT_EQ(types["second.weight"], "f32[channels_2, channels_2, kernel_height, kernel_width]");
+  const proto::Function& main = job.graph().function(0);
+  EXPECT_EQ(main.node(0).attr(2).value().s(), "batch, channels_2, height_2, width_2");
+  EXPECT_EQ(main.node(1).attr(1).value().s(), "batch, channels_2, height_2, width_2");
+}
+
 TEST(Dims, OfSeveralGivenNamesTheFirstReplacesTheOthers) {
   proto::Job job =
       Job(absl::StrReplaceAll(kJob, {{"i32[batch, _25=6]", "i32[samples=8, steps=6]"}}));

@@ -208,6 +208,33 @@ TEST(IndexRanges, TheNarrowestOfSeveralReadersCounts) {
   EXPECT_EQ(Below(job, "q"), 500);
 }
 
+// Lets a node of main ignore the value -100.
+void Ignore(weir::proto::Node* node) {
+  proto::NamedAttr* attr = node->add_attr();
+  attr->set_name("ignore_index");
+  attr->mutable_value()->mutable_ints()->add_values(-100);
+}
+
+TEST(IndexRanges, AValueIsIgnoredIfAllReadersIgnoreIt) {
+  proto::Job job = Towers();
+  weir::proto::Function* main = job.mutable_graph()->mutable_function(3);
+  EXPECT_FALSE(UsesOf(job)["c"].range->ignored.has_value());
+  ASSERT_EQ(main->node(5).name(), "s");
+  Ignore(main->mutable_node(5));
+  EXPECT_EQ(UsesOf(job)["c"].range->ignored, -100);
+  EXPECT_EQ(UsesOf(job)["c"].range->below, 2);
+  weir::proto::Node* hit = main->add_node();
+  hit->set_name("hit");
+  hit->set_op("accuracy");
+  hit->add_input("logits");
+  hit->add_input("c");
+  EXPECT_FALSE(UsesOf(job)["c"].range->ignored.has_value()) << "accuracy counts every target";
+  Ignore(hit);
+  EXPECT_EQ(UsesOf(job)["c"].range->ignored, -100);
+  main->mutable_node(5)->mutable_attr(0)->mutable_value()->mutable_ints()->add_values(-1);
+  EXPECT_THAT(ErrorOf(job), HasSubstr("at most one ignore_index"));
+}
+
 TEST(IndexRanges, ADeclaredRangeNarrowsAndOneOfItsReaderChangesNothing) {
   EXPECT_EQ(Below(Towers("i32<200>[a, w]"), "p"), 200);
   EXPECT_EQ(Below(Towers("i32<k>[a, w]"), "p"), 2);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -121,15 +122,15 @@ class Search {
   // Searches rules for a job with these settings.
   absl::Status SearchRules(const proto::Job& settings) {
     WEIR_RETURN_IF_ERROR(ReadModel(settings));
-    double known_ns = 0;
+    std::optional<FoundLayouts> best;
     for (const NamedRules& known :
          KnownRules(roles_, functions_, trial_->stage_mesh(), kKnownRulesMax)) {
-      const std::optional<FoundLayouts> found =
+      std::optional<FoundLayouts> found =
           TryNew(WithRules(settings, known.rules), Origin::kKnown, known.name);
-      if (found.has_value() && found->fits && (known_ns == 0 || found->estimate.step_ns < known_ns))
-        known_ns = found->estimate.step_ns;
+      if (found.has_value() && (!best.has_value() || Better(*found, *best)))
+        best = std::move(found);
     }
-    if (report_.known_ns == 0) report_.known_ns = known_ns;
+    if (!report_.known.has_value()) report_.known = std::move(best);
     WEIR_ASSIGN_OR_RETURN(std::optional<FoundLayouts> solved, Solve(settings, 0));
     if (solved.has_value() && !solved->fits) WEIR_RETURN_IF_ERROR(SolveWithin(settings, *solved));
     Change();
@@ -400,6 +401,63 @@ FreeSettings SettingsLeftFree(const proto::Job& job) {
                    [](const proto::Function& function) { return function.has_keep(); });
   free.cut = job.pipeline().cut_size() == 0;
   return free;
+}
+
+absl::StatusOr<std::vector<ChoiceSaving>> SavingsOf(const FoundLayouts& found,
+                                                    const proto::Job& job,
+                                                    const SearchOptions& options) {
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<JobTrial> trial,
+                        JobTrial::Create(job, options.costs));
+  std::vector<ChoiceSaving> savings;
+  const auto take_back = [&](const std::string& choice, const proto::Job& without) {
+    const absl::StatusOr<StepEstimate> estimate = trial->Estimate(without);
+    if (!estimate.ok()) return;
+    savings.push_back({choice, estimate->step_ns - found.estimate.step_ns,
+                       estimate->device_bytes - found.estimate.device_bytes});
+  };
+  const RuleList present = RulesOf(job);
+  for (const sbp::MeshAxis& axis : trial->stage_mesh().axes()) {
+    if (axis.size == 1) continue;
+    const auto of_axis = [&axis](const RuleList& rules) {
+      RuleList kept;
+      std::copy_if(rules.begin(), rules.end(), std::back_inserter(kept),
+                   [&](const RuleEntry& rule) { return rule.axis == axis.name; });
+      return kept;
+    };
+    if (of_axis(present) == of_axis(found.rules)) continue;
+    RuleList rules = found.rules;
+    std::erase_if(rules, [&](const RuleEntry& rule) { return rule.axis == axis.name; });
+    const RuleList before = of_axis(present);
+    rules.insert(rules.end(), before.begin(), before.end());
+    proto::Job without = found.job;
+    SetRules(rules, &without);
+    take_back(absl::StrCat("rules of ", axis.name), without);
+  }
+  const proto::Training &had = job.training(), &has = found.job.training();
+  if (has.micro_batches() != had.micro_batches()) {
+    proto::Job without = found.job;
+    without.mutable_training()->set_micro_batches(had.micro_batches());
+    take_back(absl::StrCat(has.micro_batches(), " micro-batches instead of ",
+                           std::max<int64_t>(1, had.micro_batches())),
+              without);
+  }
+  if (has.zero_stage() != had.zero_stage()) {
+    proto::Job without = found.job;
+    without.mutable_training()->set_zero_stage(had.zero_stage());
+    take_back(absl::StrCat("ZeRO stage ", has.zero_stage(), " instead of ", had.zero_stage()),
+              without);
+  }
+  if (found.job.runtime().recompute_size() != job.runtime().recompute_size()) {
+    proto::Job without = found.job;
+    *without.mutable_runtime()->mutable_recompute() = job.runtime().recompute();
+    take_back("recomputation of repeated functions", without);
+  }
+  if (found.job.pipeline().cut_size() != job.pipeline().cut_size()) {
+    proto::Job without = found.job;
+    *without.mutable_pipeline()->mutable_cut() = job.pipeline().cut();
+    take_back("the cut of the pipeline", without);
+  }
+  return savings;
 }
 
 absl::StatusOr<SearchReport> SearchLayouts(const proto::Job& job, const SearchOptions& options) {

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,14 +58,29 @@ struct SearchReport {
   FoundLayouts present;
   // Ascending by estimate, those that fit first. Two do not have the same estimate and memory.
   std::vector<FoundLayouts> best;
-  double known_ns = 0;   // the best of the known rules with the settings of the job
-  int64_t compiled = 0;  // candidates
-  int64_t solved = 0;    // layout problems
-  bool exact = true;     // all of them were solved exactly
+  std::optional<FoundLayouts> known;  // the best of the known rules with the settings of the job
+  int64_t compiled = 0;               // candidates
+  int64_t solved = 0;                 // layout problems
+  bool exact = true;                  // all of them were solved exactly
 };
 
 // Errors: those of CompileJob for the job as it is; W0990: the mesh has no axis to lay out over, so
 // there is nothing to search.
 absl::StatusOr<SearchReport> SearchLayouts(const proto::Job& job, const SearchOptions& options);
+
+// What one choice of a result saves against the job as it is: the estimate of the result with this
+// choice taken back, less the estimate of the result. Negative: the choice costs time, or memory,
+// and something else gains by it.
+struct ChoiceSaving {
+  std::string choice;  // "rules of dp", "ZeRO stage 1 instead of 0"
+  double step_ns = 0;
+  double device_bytes = 0;
+};
+
+// Returns an entry for each axis with other rules, and for each other setting. A choice that the
+// compiler refuses to take back has no entry. Errors: as SearchLayouts.
+absl::StatusOr<std::vector<ChoiceSaving>> SavingsOf(const FoundLayouts& found,
+                                                    const proto::Job& job,
+                                                    const SearchOptions& options);
 
 }  // namespace weir::compiler

@@ -133,7 +133,7 @@ TEST(Schema, AnUnknownOpNamesTheOpsThatHaveTheWordForAPart) {
     return std::string(OpRegistry::FindForUser(name, "node x").status().message());
   };
   EXPECT_THAT(advice("mean"), ::testing::HasSubstr("Try: reduce_mean."));
-  EXPECT_THAT(advice("max"), ::testing::HasSubstr("Try: reduce_max."));
+  EXPECT_THAT(advice("max"), ::testing::HasSubstr("Try: one of max_pool, reduce_max."));
   EXPECT_THAT(advice("norm"), ::testing::HasSubstr("Try: one of layer_norm, rms_norm."));
 }
 
@@ -173,8 +173,8 @@ TEST(Registry, UsersGetTheNearestUserOp) {
     return std::string(OpRegistry::FindForUser(op, "node a").status().message());
   };
   EXPECT_THAT(message("matmull"), AllOf(HasSubstr("W0301 at node a"), HasSubstr("Try: matmul")));
-  EXPECT_THAT(message("convolution"), AllOf(HasSubstr("Try: one of "), HasSubstr("matmul, "),
-                                            Not(HasSubstr("matmul_grad_w"))));
+  EXPECT_THAT(message("recurrence"), AllOf(HasSubstr("Try: one of "), HasSubstr("matmul, "),
+                                           Not(HasSubstr("matmul_grad_w"))));
   EXPECT_THAT(message("relu_grad"), HasSubstr("that graphs may use"));
   EXPECT_THAT(message("subtract"), HasSubstr("Try: sub"));
   EXPECT_THAT(message(""), AllOf(HasSubstr("found none"), HasSubstr("Try: op: one of ")));
@@ -246,6 +246,50 @@ TEST(Infer, ErrorsNameTheOperandAndBothShapes) {
               HasSubstr("W0308"));
 }
 
+TEST(Infer, WindowsGiveTheSizesThatFollowFromThem) {
+  using Ints = std::vector<int64_t>;
+  const std::string x = "f32[batch, c=6, h=9, w=8/2]", weight = "f32[n=4, c=6, v=3, u=3]";
+  EXPECT_EQ(InferText("conv", {x, weight}, {{"stride", Ints{2}}, {"padding", Ints{1, 1}}}),
+            "f32[batch=8/1, n=4/1, h=5/1, w=4/1]");
+  EXPECT_EQ(InferText("conv", {x, weight}, {{"to", std::string("batch, n=4, high=7, wide=6")}}),
+            "f32[batch=8/1, n=4/1, high=7/1, wide=6/1]");
+  EXPECT_EQ(InferText("conv_transpose", {"f32[batch, n=4, h=5, w=4]", weight},
+                      {{"stride", Ints{2}}, {"padding", Ints{1}}, {"output_padding", Ints{0, 1}}}),
+            "f32[batch=8/1, c=6/1, h=9/1, w=8/1]");
+  EXPECT_EQ(InferText("max_pool", {x}, {{"kernel", Ints{2}}, {"ceil", true}}),
+            "f32[batch=8/1, c=6/1, h=5/1, w=4/1]");
+  EXPECT_EQ(InferText("average_pool", {"f32[batch, c=6, h=9]"}, {{"kernel", Ints{2}}}),
+            "f32[batch=8/1, c=6/1, h=4/1]");
+}
+
+TEST(Infer, WindowsThatDoNotFitAreRefused) {
+  using Ints = std::vector<int64_t>;
+  const std::string x = "f32[batch, c=6, h=5, w=4]", weight = "f32[n=4, c=6, v=3, u=3]";
+  EXPECT_THAT(InferText("conv", {"f32[batch, c=6]", weight}), HasSubstr("W0307"));
+  EXPECT_THAT(InferText("conv", {x, "f32[n=4, c=5, v=3, u=3]"}),
+              AllOf(HasSubstr("W0308"), HasSubstr("c=5")));
+  EXPECT_THAT(InferText("conv", {x, weight}, {{"stride", Ints{1, 1, 1}}}),
+              AllOf(HasSubstr("W0310"), HasSubstr("2, one for each")));
+  EXPECT_THAT(InferText("conv", {x, weight}, {{"stride", Ints{0}}}), HasSubstr("1 or more"));
+  EXPECT_THAT(InferText("conv", {x, weight}, {{"dilation", Ints{2}}}),
+              AllOf(HasSubstr("dimension w of 4"), HasSubstr("over 5 elements")));
+  EXPECT_THAT(InferText("conv", {x, weight}, {{"groups", int64_t{3}}}),
+              AllOf(HasSubstr("W0310"), HasSubstr("groups")));
+  EXPECT_THAT(InferText("conv", {x, weight}, {{"groups", int64_t{2}}}), HasSubstr("W0308"));
+  EXPECT_THAT(InferText("conv", {x, weight}, {{"to", std::string("batch, n=4, h=5, w=4")}}),
+              AllOf(HasSubstr("W0310"), HasSubstr("h=3/1, w=2/1")));
+  EXPECT_THAT(InferText("conv_transpose", {"f32[batch, n=4, h=5, w=4]", weight},
+                        {{"output_padding", Ints{1}}}),
+              HasSubstr("below the stride"));
+  EXPECT_THAT(InferText("max_pool", {x}, {{"kernel", Ints{2}}, {"padding", Ints{2}}}),
+              HasSubstr("half the kernel"));
+  EXPECT_THAT(InferText("max_pool", {x}, {{"kernel", Ints{}}}), HasSubstr("kernel: 2"));
+  EXPECT_THAT(InferText("normalize", {x, "f32[c=6]", "f32[c=5]"}, {{"axes", Ints{0, 2, 3}}}),
+              AllOf(HasSubstr("W0308"), HasSubstr("f32[c=6]")));
+  EXPECT_THAT(InferText("reduce_variance", {x, "f32[c=6]"}, {{"axes", Ints{0, 4}}}),
+              HasSubstr("W0310"));
+}
+
 TEST(Infer, AResultTooLargeToCountIsRefusedForAnyOp) {
   EXPECT_THAT(InferText("matmul", {"f32[a=2147483648, k=1]", "f32[k=1, b=2147483648]"}),
               HasSubstr("W0313"));
@@ -291,6 +335,16 @@ TEST(Rule, MatmulNamesContractionAndResultAfterTheWeight) {
                      {{"transpose_w", true}, {"activation", std::string("gelu")}}),
             "batch:8/1 <hidden:64/1> | heads:64/16 <hidden:64/1> | -> batch:8/1 heads:64/16 | -> "
             "batch:8/1 heads:64/16");
+}
+
+TEST(Rule, ConvolutionsSplitTheBatchAndTheChannels) {
+  const std::string x = "f32[batch, c=6, h=5]";
+  EXPECT_EQ(RuleText("conv", {x, "f32[n=4, c=6, v=3]"}),
+            "batch:8/1 c:6/1 <h:5/1> | n:4/1 c:6/1 <v:3/1> | -> batch:8/1 n:4/1 <h:3/1>");
+  EXPECT_EQ(RuleText("conv", {x, "f32[n=4, c=6, v=1]"}),
+            "batch:8/1 c:6/1 h:5/1 | n:4/1 c:6/1 <v:1/1> | -> batch:8/1 n:4/1 h:5/1");
+  EXPECT_EQ(RuleText("conv", {x, "f32[n=6, one=1, v=1]"}, {{"groups", int64_t{6}}}),
+            "batch:8/1 n:6/1 h:5/1 | n:6/1  <v:1/1> | -> batch:8/1 n:6/1 h:5/1");
 }
 
 TEST(Rule, ReshapeFindsTheCommonFactorsAndRespectsUnits) {

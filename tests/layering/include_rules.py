@@ -60,9 +60,9 @@ _IMPURE = re.compile(r"(thread|mutex|shared_mutex|condition_variable|future|chro
                      r"|absl/synchronization/.*|absl/random/.*"
                      r"|runtime/base/clock\.h|runtime/(?!base/).*)$")
 
-# The compiler reads the message of a job once, at its edge. Passes read the settings that the edge made of it.
+# The compiler reads the message of a job once, at its edge. A search tries other messages. Passes read the settings that the edge made of it.
 _JOB_MESSAGE = "proto/job.pb.h"
-_READERS_OF_THE_JOB = re.compile(r"compiler/(compile\.(h|cc)$|job/|dims/)")
+_READERS_OF_THE_JOB = re.compile(r"compiler/(compile\.(h|cc)$|job/|dims/|search/)")
 
 
 def part_of(path):
@@ -120,7 +120,7 @@ def check_protocol_is_pure(tree):
 
 
 def check_job_is_read_at_the_edge(tree):
-    """Checks that compiler/compile, compiler/job and compiler/dims alone know the message of a job."""
+    """Checks that compiler/compile, compiler/job, compiler/dims and compiler/search alone know the message of a job."""
     return [
         f"{path}:{line}: compiler/job reads {target} for all passes, into compiler/ir/job_settings.h"
         for path, text in tree.cxx()

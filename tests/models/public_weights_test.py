@@ -126,7 +126,7 @@ class PublicWeightsTest(unittest.TestCase):
     def weir(self, *words, code=0):
         done = subprocess.run([str(word) for word in (PROGRAM, *words)], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
-        return done.stdout + done.stderr
+        return done.stdout + " ".join(done.stderr.split())  # without the line breaks of errors
 
     def fixture(self, name):
         """Returns a copy of a fixture. A constants file lies beside its job."""
@@ -192,7 +192,7 @@ class PublicWeightsTest(unittest.TestCase):
             'rule { weight: "shared.weight" from { tensor: "mine.shared.weight" transpose: [1, 0] } }\n'
             'rule { weight: "encoder.{*}" from { tensor: "mine.encoder.{*}" } }\n'
             'rule { weight: "decoder.{*}" from { tensor: "mine.decoder.{*}" } }\n'
-            'constants_file: "weights.safetensors"\n', encoding="utf-8")
+            'constant: "constants.{i}"\nconstants_file: "weights.safetensors"\n', encoding="utf-8")
         self.weir("check", job, "--init", public)
         for options in ((), ("--mesh", "tp=2", "--processes", "2")):
             self.assertEqual(self.losses(job, public, *options),

@@ -15,7 +15,8 @@ RUNS = {
     "dp=2,tp=2": ["--mesh", "dp=2,tp=2"],
     "dp=2, ZeRO 3": ["--mesh", "dp=2", "--set", "training.zero_stage=3"],
 }
-# Models with batch normalisation: their statistics are those of a micro-batch, so a run that compares with PyTorch has one.
+# Models with batch normalisation. Their statistics are those of a micro-batch, and PyTorch's are those of the batch, so
+# their runs have one micro-batch.
 BATCH_NORM = ("resnet",)
 
 

@@ -35,20 +35,23 @@ std::string OperandNames(const std::vector<ops::OperandSchema>& operands) {
 }
 
 // Returns "indices along dimension 0 of table".
-std::string IndexText(const ops::OpSchema& schema, const ops::IndexedAxis& index) {
+std::string IndexText(const ops::OpSchema& schema, const ops::OperandSchema& operand) {
+  const ops::IndexedAxis& index = *operand.index;
   const std::vector<ops::OperandSchema>& of =
       index.side == ops::IndexedAxis::Side::kInput ? schema.inputs : schema.outputs;
   return absl::StrCat("indices along ",
                       index.axis >= 0    ? absl::StrCat("dimension ", index.axis)
                       : index.axis == -1 ? "the last dimension"
                                          : absl::StrCat("dimension ", index.axis, " from the end"),
-                      " of ", of[index.operand].name, ": from 0 to below its size, checked");
+                      " of ", of[index.operand].name, ": from 0 to below its size",
+                      operand.ignored_by.empty() ? "" : absl::StrCat(", or ", operand.ignored_by),
+                      ", checked");
 }
 
 void PrintIndices(const ops::OpSchema& schema, std::ostream& out) {
   for (const ops::OperandSchema& operand : schema.inputs) {
     if (operand.index.has_value())
-      out << absl::StrFormat("  %-14s %s\n", operand.name, IndexText(schema, *operand.index));
+      out << absl::StrFormat("  %-14s %s\n", operand.name, IndexText(schema, operand));
   }
 }
 
@@ -93,7 +96,7 @@ nlohmann::ordered_json OperandsJson(const ops::OpSchema& schema,
                                                  {"doc", operand.doc},
                                                  {"optional", operand.optional},
                                                  {"variadic", operand.variadic}});
-    if (operand.index.has_value()) entry["index"] = IndexText(schema, *operand.index);
+    if (operand.index.has_value()) entry["index"] = IndexText(schema, operand);
   }
   return list;
 }

@@ -474,6 +474,11 @@ TEST(CliTest, ViewShowsThePlanOfAJobAndRefusesWhatIsNeitherJobNorTrace) {
   const Outcome flags = Weir({"view", trace, "--mesh", "dp=2", "--export", page});
   EXPECT_EQ(flags.code, 2);
   EXPECT_THAT(flags.err, HasSubstr("--mesh: is for a job, and FILE is a trace"));
+  const Outcome unnamed = Weir({"view", trace, "--export", ""});
+  EXPECT_EQ(unnamed.code, 2);
+  EXPECT_THAT(unnamed.err, HasSubstr("--export: needs the name of the page to write"));
+  EXPECT_EQ(Weir({"view", WriteFile("no.pftrace", std::string("\x01\x02", 2))}).code, 66)
+      << "a file that is no trace, without --export";
   EXPECT_EQ(Weir({"view", "--attach", "1", "--mesh", "dp=2"}).code, 2);
   EXPECT_EQ(Weir({"view", "/no/such/job"}).code, 66);
 }

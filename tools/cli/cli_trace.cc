@@ -95,16 +95,18 @@ absl::Status Report(const ReportArguments& arguments, const CliContext& context)
   WEIR_RETURN_IF_ERROR(reader.Read(file->text(), arguments.path));
   file.reset();  // the reader has its own copy of the data that it keeps
   const trace::TraceReport report = trace::MakeTraceReport(reader);
+  absl::StatusOr<trace::RecordedRun> run = trace::ReadRecordedRun(reader);
   const absl::StatusOr<trace::WhySlow> why =
-      trace::FindWhySlow(reader, {arguments.step, arguments.what_ifs});
+      run.ok() ? trace::FindWhySlow(*run, {arguments.step, arguments.what_ifs, nullptr})
+               : absl::StatusOr<trace::WhySlow>(run.status());
   // A trace that lacks the data for a replay still has the rest of its report. A wrong argument is
   // an error.
   const bool asked = arguments.step.has_value() || !arguments.what_ifs.empty();
   if (!why.ok() && (asked || !absl::IsFailedPrecondition(why.status())))
     return OfTrace(arguments.path, why.status());
   std::optional<trace::LastState> last_state;
-  if (const auto run = trace::ReadRunWithGaps(reader); run.ok())
-    last_state = trace::FindLastState(*run);
+  if (!run.ok()) run = trace::ReadRunWithGaps(reader);
+  if (run.ok()) last_state = trace::FindLastState(*run);
   if (arguments.json) {
     out << trace::ToJson(report, why, last_state);
     return absl::OkStatus();

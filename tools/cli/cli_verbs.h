@@ -82,6 +82,7 @@ void AddOpsVerb(CLI::App* app, CliContext* context);       // ops
 void AddDimsVerb(CLI::App* app, CliContext* context);      // dims
 void AddWeightsVerbs(CLI::App* app, CliContext* context);  // weights check | convert
 void AddImportVerb(CLI::App* app, CliContext* context);    // import
+void AddSearchVerb(CLI::App* app, CliContext* context);    // search
 void AddSimVerbs(CLI::App* app, CliContext* context);      // sim, calibrate
 void AddTraceVerbs(CLI::App* app, CliContext* context);    // trace report | diff | chrome
 void AddMetricsVerbs(CLI::App* app, CliContext* context);  // metrics csv

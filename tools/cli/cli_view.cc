@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <sstream>
+#include <thread>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -33,6 +35,7 @@
 #include "tools/trace/trace_reader.h"
 #include "tools/train/memory_budget.h"
 #include "tools/train/output_paths.h"
+#include "tools/view/growing_run.h"
 #include "tools/view/run_bundle.h"
 #include "tools/view/view_page.h"
 #include "tools/view/view_server.h"
@@ -45,6 +48,7 @@ namespace {
 constexpr int kRunsMax = 2;
 constexpr int kLookMs = 500;
 constexpr int kLooksAfterEnd = 6;
+constexpr int64_t kQuickMs = 300;
 // A page of many more acts is slow to make, and to use.
 constexpr int64_t kSimulatedActsMax = 400'000;
 
@@ -53,6 +57,7 @@ struct ViewArguments {
   PlannedJobArguments plan;        // of a job; without its path
   std::vector<CLI::Option*> plan_options;
   const CLI::Option* attach = nullptr;
+  const CLI::Option* exported = nullptr;
   std::string run;   // of --attach; empty: the only one
   std::string page;  // --export
   int port = 0;
@@ -65,29 +70,64 @@ absl::Status Confined(CliSandbox sandbox, const std::function<absl::Status()>& w
   return sandbox == CliSandbox::kOn ? sandbox::RunConfined(work) : work();
 }
 
-absl::StatusOr<std::string> ReadRun(const ViewArguments& arguments, CliSandbox sandbox) {
-  std::vector<std::unique_ptr<store::MappedFile>> files;
-  for (const std::string& path : arguments.paths) {
-    WEIR_ASSIGN_OR_RETURN(files.emplace_back(),
-                          store::MappedFile::Open(path, "trace of `weir train --trace`"));
-  }
-  const auto title_of = [&arguments](size_t i) {
-    return std::filesystem::path(arguments.paths[i]).filename().string();
-  };
-  std::string bundle;
-  const auto read = [&]() -> absl::Status {
-    std::vector<trace::TraceReader> readers(files.size());
-    for (size_t i = 0; i < files.size(); ++i) {
-      WEIR_RETURN_IF_ERROR(readers[i].Read(files[i]->text(), arguments.paths[i]));
+// The traces of a page, mapped and not read yet.
+class Traces {
+ public:
+  static absl::StatusOr<Traces> Open(const std::vector<std::string>& paths) {
+    Traces traces;
+    traces.paths_ = paths;
+    for (const std::string& path : paths) {
+      WEIR_ASSIGN_OR_RETURN(traces.files_.emplace_back(),
+                            store::MappedFile::Open(path, "trace of `weir train --trace`"));
     }
-    absl::StatusOr<std::string> made =
-        readers.size() == 1 ? view::MakeRunBundle(readers[0], title_of(0))
-                            : view::MakeRunBundle(readers[0], title_of(0), readers[1], title_of(1));
-    if (!made.ok()) return OfTrace(absl::StrJoin(arguments.paths, " or "), made.status());
-    bundle = *std::move(made);
+    return traces;
+  }
+
+  // Returns the bundle of one run, or of two.
+  absl::StatusOr<std::string> Bundle() const {
+    WEIR_ASSIGN_OR_RETURN(const std::vector<trace::TraceReader> readers, Read());
+    return Named(readers.size() == 1
+                     ? view::MakeRunBundle(readers[0], Title(0))
+                     : view::MakeRunBundle(readers[0], Title(0), readers[1], Title(1)));
+  }
+  // Gives the same bundle to a page in two parts.
+  absl::Status Give(view::GrowingRun* to) const {
+    WEIR_ASSIGN_OR_RETURN(const std::vector<trace::TraceReader> readers, Read());
+    const bool two = readers.size() > 1;
+    const view::BundleTaker taker = {[to](std::string bundle) { to->GiveRun(std::move(bundle)); },
+                                     [to](const std::string& doing) { to->Tell(doing); }};
+    WEIR_ASSIGN_OR_RETURN(
+        std::string analysis,
+        Named(view::MakeRunBundleInParts(readers[0], Title(0), two ? &readers[1] : nullptr,
+                                         two ? Title(1) : "", taker)));
+    to->GiveAnalysis(std::move(analysis));
     return absl::OkStatus();
-  };
-  WEIR_RETURN_IF_ERROR(Confined(sandbox, read));
+  }
+
+ private:
+  absl::StatusOr<std::vector<trace::TraceReader>> Read() const {
+    std::vector<trace::TraceReader> readers(files_.size());
+    for (size_t i = 0; i < files_.size(); ++i)
+      WEIR_RETURN_IF_ERROR(readers[i].Read(files_[i]->text(), paths_[i]));
+    return readers;
+  }
+  std::string Title(size_t i) const { return std::filesystem::path(paths_[i]).filename().string(); }
+  absl::StatusOr<std::string> Named(absl::StatusOr<std::string> made) const {
+    if (made.ok()) return made;
+    return OfTrace(absl::StrJoin(paths_, " or "), made.status());
+  }
+
+  std::vector<std::string> paths_;
+  std::vector<std::unique_ptr<store::MappedFile>> files_;
+};
+
+absl::StatusOr<std::string> ReadRun(const ViewArguments& arguments, CliSandbox sandbox) {
+  WEIR_ASSIGN_OR_RETURN(const Traces traces, Traces::Open(arguments.paths));
+  std::string bundle;
+  WEIR_RETURN_IF_ERROR(Confined(sandbox, [&]() -> absl::Status {
+    WEIR_ASSIGN_OR_RETURN(bundle, traces.Bundle());
+    return absl::OkStatus();
+  }));
   return bundle;
 }
 
@@ -157,17 +197,17 @@ absl::StatusOr<std::string> ReadPlan(const ViewArguments& arguments, CliSandbox 
   return bundle;
 }
 
-absl::StatusOr<std::string> MakeBundle(const ViewArguments& arguments, CliSandbox sandbox) {
+// Returns whether the arguments name a job. Throws if they name traces and have flags of a job.
+absl::StatusOr<bool> NamesJob(const ViewArguments& arguments) {
   bool shows_plan = false;
   if (arguments.paths.size() == 1) {
     WEIR_ASSIGN_OR_RETURN(shows_plan, ShowsPlan(arguments.paths[0]));
   }
-  if (shows_plan) return ReadPlan(arguments, sandbox);
   for (const CLI::Option* option : arguments.plan_options) {
-    if (option->count() > 0)
+    if (!shows_plan && option->count() > 0)
       throw CLI::ValidationError(option->get_name(), "is for a job, and FILE is a trace");
   }
-  return ReadRun(arguments, sandbox);
+  return shows_plan;
 }
 
 absl::Status Export(const ViewArguments& arguments, const std::string& bundle, std::ostream& out) {
@@ -197,16 +237,18 @@ void OpenBrowser(const std::string& address) {
   std::_Exit(0);
 }
 
-// Serves until Ctrl-C, or until `is_over` says so.
-absl::Status Serve(const ViewArguments& arguments, const view::ViewServer& server,
-                   const std::string& what, const std::function<bool()>& is_over,
-                   std::ostream& out) {
+// Serves until Ctrl-C, which ends the process, or until `is_over` says so.
+void Serve(const ViewArguments& arguments, const view::ViewServer& server, const std::string& what,
+           const std::function<bool()>& is_over, std::ostream& out) {
   launch::SignalWatch watch(launch::SecondSignal::kEndsTheProcess);
   out << server.address() << "\n"
       << "shows " << what << " to browsers of this machine; Ctrl-C ends it" << std::endl;
   if (!arguments.no_open) OpenBrowser(server.address());
   pollfd signal = {watch.descriptor(), POLLIN, 0};
-  while (!watch.interrupted() && !is_over()) (void)::poll(&signal, 1, kLookMs);
+  while (!watch.interrupted()) {
+    if (is_over()) return;
+    (void)::poll(&signal, 1, kLookMs);
+  }
   EndNow(out);
 }
 
@@ -219,9 +261,37 @@ absl::Status Attach(const ViewArguments& arguments, std::ostream& out) {
   int looks_left = kLooksAfterEnd;
   const auto is_over = [&] { return !run->IsAlive() && looks_left-- == 0; };
   WEIR_ASSIGN_OR_RETURN(const auto server, view::ViewServer::StartLive(run, arguments.port));
-  return Serve(
+  Serve(
       arguments, *server, what,
       arguments.ends_with_run ? std::function<bool()>(is_over) : [] { return false; }, out);
+  EndNow(out);
+}
+
+// Serves traces. A page shows a large one before it is analysed.
+absl::Status ServeTraces(const ViewArguments& arguments, const CliContext& context) {
+  const auto opened = Traces::Open(arguments.paths);
+  WEIR_RETURN_IF_ERROR(opened.status());
+  const Traces& traces = *opened;
+  const auto run = std::make_shared<view::GrowingRun>();
+  WEIR_ASSIGN_OR_RETURN(const auto server, view::ViewServer::Start(run, arguments.port));
+  // The end of the process ends the thread, unless the traces cannot be shown.
+  std::thread reader([&] {
+    absl::Status status;
+    try {
+      status = Confined(context.sandbox, [&] { return traces.Give(run.get()); });
+    } catch (const std::exception& error) {
+      status = absl::InternalError(error.what());
+    }
+    if (!status.ok()) run->Fail(status);
+  });
+  // Of a small file that is no trace, the error alone is told.
+  if (!run->WaitUntilOver(kQuickMs) || run->status().ok()) {
+    int looks_left = kLooksAfterEnd;  // for the page, to tell of a failure too
+    const auto has_failed = [&] { return !run->status().ok() && looks_left-- == 0; };
+    Serve(arguments, *server, absl::StrJoin(arguments.paths, " and "), has_failed, *context.out);
+  }
+  reader.join();
+  return run->status();
 }
 
 absl::Status View(const ViewArguments& arguments, const CliContext& context) {
@@ -230,14 +300,21 @@ absl::Status View(const ViewArguments& arguments, const CliContext& context) {
     throw CLI::RequiredError("FILE, or --attach for a run that goes on,");
   if (arguments.paths.size() > kRunsMax)
     throw CLI::ArgumentMismatch::AtMost("FILE", kRunsMax, arguments.paths.size());
+  const bool exports = arguments.exported->count() > 0;
+  if (exports && arguments.page.empty())
+    throw CLI::ValidationError("--export",
+                               "needs the name of the page to write; the name is empty");
   WEIR_RETURN_IF_ERROR(train::CheckOutputIsNoInput("--export", arguments.page, arguments.paths));
-  WEIR_ASSIGN_OR_RETURN(std::string bundle, MakeBundle(arguments, context.sandbox));
-  if (!arguments.page.empty()) return Export(arguments, bundle, *context.out);
+  WEIR_ASSIGN_OR_RETURN(const bool names_job, NamesJob(arguments));
+  if (!exports && !names_job) return ServeTraces(arguments, context);
+  WEIR_ASSIGN_OR_RETURN(std::string bundle, names_job ? ReadPlan(arguments, context.sandbox)
+                                                      : ReadRun(arguments, context.sandbox));
+  if (exports) return Export(arguments, bundle, *context.out);
   WEIR_ASSIGN_OR_RETURN(const auto server,
                         view::ViewServer::Start(std::move(bundle), arguments.port));
-  return Serve(
-      arguments, *server, absl::StrJoin(arguments.paths, " and "), [] { return false; },
-      *context.out);
+  Serve(
+      arguments, *server, arguments.paths[0], [] { return false; }, *context.out);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -268,9 +345,10 @@ void AddViewVerb(CLI::App* app, CliContext* context) {
                             ->excludes(files);
   arguments->attach = attach;
   for (CLI::Option* option : arguments->plan_options) option->excludes(attach);
-  verb->add_option("--export", arguments->page,
-                   "Write one page that any browser opens from disk, and serve nothing")
-      ->excludes(attach);
+  arguments->exported =
+      verb->add_option("--export", arguments->page,
+                       "Write one page that any browser opens from disk, and serve nothing")
+          ->excludes(attach);
   verb->add_option("--port", arguments->port, "Port of the loopback interface [any free one]")
       ->check(CLI::Range(1, 65535));
   verb->add_flag("--no-open", arguments->no_open, "Print the address, and open no browser");

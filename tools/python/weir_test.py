@@ -215,6 +215,7 @@ class MapTest(unittest.TestCase):
         self.assertIn('rule { weight: "wte" from { tensor: "wte" tensor: "head" } }', lines)
         self.assertIn('alias { tensor: "head" same_as: "wte" }', lines)
         self.assertIn('ignore: "mask"', lines)
+        self.assertIn('constant: "constants.{i}"', lines)
         self.assertIn('constants_file: "weights.safetensors"', lines)
 
 

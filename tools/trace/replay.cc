@@ -110,7 +110,17 @@ Replayer::Replayer(const RecordedRun* run) : run_(run) {
   FindRests();
   FindMessages();
   Record();
-  as_it_was_ = Play({});
+  ChooseSample();
+  as_it_was_ = Play({}, run->first_step);
+  if (sample_first_ != run->first_step) sample_ = Play({}, sample_first_);
+}
+
+void Replayer::ChooseSample() {
+  const int64_t num_steps = run_->last_step - run_->first_step + 1;
+  int64_t acts = 0;
+  for (const RecordedActor& actor : run_->actors) acts += static_cast<int64_t>(actor.acts.size());
+  const int64_t fit = kSampleActsMax * num_steps / std::max<int64_t>(1, acts);
+  sample_first_ = run_->last_step + 1 - std::min(num_steps, std::max(kSampleStepsMin, fit));
 }
 
 // An act's time is that of the device: the act began when the act before it had ended. The time
@@ -200,16 +210,22 @@ void Replayer::Record() {
   for (const StepTime& step : run_->times.steps) recorded_.step_ns_of.push_back(step.ns());
   is_outlier_.assign(run_->times.steps.size(), 0);
   for (const size_t place : run_->times.Outliers()) is_outlier_[place] = 1;
-  recorded_.step_ns = MeanStepNs(recorded_.step_ns_of);
+  recorded_.step_ns = MeanStepNs(recorded_.step_ns_of, run_->first_step);
 }
 
-double Replayer::MeanStepNs(const std::vector<int64_t>& step_ns_of) const {
+double Replayer::MeanStepNs(const std::vector<int64_t>& step_ns_of, int64_t first_step) const {
   if (step_ns_of.size() == 1) return static_cast<double>(step_ns_of[0]);
-  int64_t sum = 0, count = 0;
+  const auto before = static_cast<size_t>(first_step - run_->first_step);
+  int64_t sum = 0, count = 0, sum_of_all = 0;
   for (size_t i = 1; i < step_ns_of.size(); ++i) {
-    if (is_outlier_[i]) continue;
+    sum_of_all += step_ns_of[i];
+    if (is_outlier_[before + i]) continue;
     sum += step_ns_of[i];
     ++count;
+  }
+  if (count == 0) {  // a sample of outliers
+    sum = sum_of_all;
+    count = static_cast<int64_t>(step_ns_of.size()) - 1;
   }
   return static_cast<double>(sum) / static_cast<double>(count);
 }
@@ -217,8 +233,12 @@ double Replayer::MeanStepNs(const std::vector<int64_t>& step_ns_of) const {
 // A ReplayState is one replay in progress.
 class ReplayState {
  public:
-  ReplayState(const Replayer& replayer, const ReplayChanges& changes)
-      : replayer_(replayer), run_(*replayer.run_), changes_(changes) {}
+  ReplayState(const Replayer& replayer, const ReplayChanges& changes, int64_t first_step)
+      : replayer_(replayer), run_(*replayer.run_), changes_(changes), first_step_(first_step) {
+    for (const Replayer::Rest& rest : replayer.rests_) {
+      if (rest.step > first_step) rests_.push_back(&rest);
+    }
+  }
 
   ReplayResult Play();
 
@@ -309,6 +329,8 @@ class ReplayState {
   const Replayer& replayer_;
   const RecordedRun& run_;
   const ReplayChanges& changes_;
+  const int64_t first_step_;  // the steps before it are over
+  std::vector<const Replayer::Rest*> rests_;
   std::vector<Port> ports_;
   IdVector<RecordedActorId, Actor> actors_;
   IdVector<RecordedRegisterId, Register> registers_;
@@ -349,7 +371,7 @@ void ReplayState::MakePorts() {
     Actor& actor = actors_.emplace_back();
     actor.first_port = static_cast<int32_t>(ports_.size());
     actor.num_ports = static_cast<int32_t>(from.inputs.size() + from.outputs.size());
-    actor.acts_done = actor.limit = from.ActsBefore(run_.first_step);
+    actor.acts_done = actor.limit = from.ActsBefore(first_step_);
     for (const RecordedPort& port : from.inputs) {
       Register& r = registers_[port.register_index];
       r.consumers.emplace_back(a, static_cast<int32_t>(ports_.size()));
@@ -395,25 +417,24 @@ void ReplayState::RaiseLimits(RecordedRankId rank, int64_t before_step) {
 
 ReplayResult ReplayState::Play() {
   MakePorts();
-  step_end_.assign(run_.last_step - run_.first_step + 1, 0);
+  step_end_.assign(run_.last_step - first_step_ + 1, 0);
   rest_before_.assign(step_end_.size(), 0);
   result_.waited_for_slot_ns.assign(registers_.size(), 0);
-  const std::vector<Replayer::Rest>& rests = replayer_.rests_;
-  for (size_t run = 0; run <= rests.size(); ++run) {
-    const int64_t end = run == rests.size() ? run_.last_step + 1 : rests[run].step;
+  for (size_t run = 0; run <= rests_.size(); ++run) {
+    const int64_t end = run == rests_.size() ? run_.last_step + 1 : rests_[run]->step;
     acts_left_ = 0;
     for (const RecordedActorId a : actors_.ids())
       acts_left_ += run_.actors[a].ActsBefore(end) - actors_[a].acts_done;
     run_number_ = run;
     const int64_t last_end = LastEnd();
     if (run > 0) {
-      const Replayer::Rest& rest = rests[run - 1];
-      step_end_[rest.step - 1 - run_.first_step] = last_end;  // of the run before
-      rest_before_[rest.step - run_.first_step] =
+      const Replayer::Rest& rest = *rests_[run - 1];
+      step_end_[rest.step - 1 - first_step_] = last_end;  // of the run before
+      rest_before_[rest.step - first_step_] =
           *std::min_element(rest.begin_after.begin(), rest.begin_after.end());
     }
     for (const RecordedRankId r : ranks_.ids()) {
-      const int64_t after = run == 0 ? 0 : rests[run - 1].begin_after[r];
+      const int64_t after = run == 0 ? 0 : rests_[run - 1]->begin_after[r];
       Push(std::max(now_, last_end + after), Event::kRunBegins, r.value());
     }
     while (!events_.empty()) {
@@ -443,7 +464,7 @@ ReplayResult ReplayState::Play() {
     before = std::max(step_end_[i], begin);
     result_.step_ns_of.push_back(before - begin);
   }
-  result_.step_ns = replayer_.MeanStepNs(result_.step_ns_of);
+  result_.step_ns = replayer_.MeanStepNs(result_.step_ns_of, first_step_);
   return result_;
 }
 
@@ -461,9 +482,8 @@ void ReplayState::Happen(const Event& event) {
       break;
     }
     case Event::kRunBegins: {
-      const std::vector<Replayer::Rest>& rests = replayer_.rests_;
       RaiseLimits(RecordedRankId(event.index),
-                  run_number_ == rests.size() ? run_.last_step + 1 : rests[run_number_].step);
+                  run_number_ == rests_.size() ? run_.last_step + 1 : rests_[run_number_]->step);
       break;
     }
   }
@@ -540,7 +560,7 @@ void ReplayState::Finish(RecordedQueueId index) {
   rank.last_end = now_;
   --acts_left_;
   if (run_.actors[a].ends_step) {
-    int64_t& step_end = step_end_[run_.actors[a].StepOf(flight.number) - run_.first_step];
+    int64_t& step_end = step_end_[run_.actors[a].StepOf(flight.number) - first_step_];
     step_end = std::max(step_end, now_);
   }
   if (run_.ranks[rank_index].takes_ahead()) {
@@ -646,8 +666,8 @@ void ReplayState::Release(RecordedRegisterId index, int32_t port, int64_t tokens
   }
 }
 
-ReplayResult Replayer::Play(const ReplayChanges& changes) const {
-  return ReplayState(*this, changes).Play();
+ReplayResult Replayer::Play(const ReplayChanges& changes, int64_t first_step) const {
+  return ReplayState(*this, changes, first_step).Play();
 }
 
 }  // namespace weir::trace

@@ -12,8 +12,12 @@
 // run beside them on the same cores, and messages keep their times even if links are shared. The
 // record shows that a message was late only if a rank waited for it. For other messages the time is
 // the median of the messages of the same register (or of the pair of ranks, or of all), but no
-// longer than is possible. Not here: the choice of changes to try (what_if.h). Thread rule:
-// Replayer is immutable; Play may be called from several threads.
+// longer than is possible.
+//
+// A long run is replayed in full once, without a change. Changes are replayed over a sample: the
+// last steps, so many that they have about kSampleActsMax acts, and at least kSampleStepsMin. Not
+// here: the choice of changes to try (what_if.h). Thread rule: Replayer is immutable; Play may be
+// called from several threads.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +26,10 @@
 #include "tools/trace/recorded_run.h"
 
 namespace weir::trace {
+
+inline constexpr int64_t kSampleActsMax = 200'000;
+// The first step of a replay fills pipelines and is not counted.
+inline constexpr int64_t kSampleStepsMin = 5;
 
 struct ReplayChanges {
   IdVector<RecordedRegisterId, int64_t> slots;  // empty: as recorded
@@ -46,11 +54,17 @@ class Replayer {
   // `run` must outlive the replayer.
   explicit Replayer(const RecordedRun* run);
 
-  ReplayResult Play(const ReplayChanges& changes) const;
+  // Replays the sample with changes.
+  ReplayResult Play(const ReplayChanges& changes) const { return Play(changes, sample_first_); }
   // Returns the same figures of the record itself; waited_for_slot_ns is empty.
   const ReplayResult& recorded() const { return recorded_; }
-  // Returns the result of a replay without changes.
+  // Return the results of replays without changes: of the whole run, and of the sample.
   const ReplayResult& as_it_was() const { return as_it_was_; }
+  const ReplayResult& sample() const {
+    return sample_first_ == run_->first_step ? as_it_was_ : sample_;
+  }
+  // Returns the first step of the sample. Its last step is that of the run.
+  int64_t sample_first_step() const { return sample_first_; }
 
   // Return the time from the publisher's end until the reader had the token, and the same time for
   // a credit back.
@@ -85,17 +99,22 @@ class Replayer {
   void FindRests();
   void FindMessages();
   void Record();
-  // Returns the mean over all steps but the first and the outliers of the record, or the first
-  // alone if there is no other.
-  double MeanStepNs(const std::vector<int64_t>& step_ns_of) const;
+  void ChooseSample();
+  ReplayResult Play(const ReplayChanges& changes, int64_t first_step) const;
+  // Returns the mean over all steps but the first and the outliers of the record, or over those
+  // that there are if there is no other. `step_ns_of` has the steps of the run from `first_step`
+  // on.
+  double MeanStepNs(const std::vector<int64_t>& step_ns_of, int64_t first_step) const;
 
   const RecordedRun* run_;
   IdVector<RecordedActorId, std::vector<int64_t>> durations_;  // by act, from first_act
   IdVector<RecordedRegisterId, Messages> tokens_, credits_;    // empty for those within a rank
   std::vector<char> is_outlier_;                               // by step of the record
   std::vector<Rest> rests_;                                    // by step, ascending
+  int64_t sample_first_ = 0;
   ReplayResult recorded_;
   ReplayResult as_it_was_;
+  ReplayResult sample_;  // empty if the sample is the whole run
 };
 
 }  // namespace weir::trace

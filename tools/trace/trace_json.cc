@@ -298,6 +298,7 @@ Json WhyJson(const WhySlow& why) {
     }
   }
   json["advice"] = Advice(why);
+  if (why.steps_of_changes > 0) json["what_if_steps"] = why.steps_of_changes;
   json["what_if"] = Json::array();
   for (const WhatIfRow& row : why.what_ifs) {
     Json& to = json["what_if"].emplace_back(

@@ -133,8 +133,10 @@ void TraceReader::OnSliceEnd(uint64_t track, uint64_t process, int64_t ns) {
   OpenSlice& open = at->second;
   open.slice.end = std::max(ns, open.slice.begin);
   Keep(kFlowBytes * static_cast<int64_t>(open.sends.size() + open.takes.size()));
-  for (uint64_t flow : open.sends) senders[flow] = {open.slice.name, process, open.slice.end};
-  for (uint64_t flow : open.takes) takers[flow] = {open.slice.name, process, open.slice.end};
+  for (uint64_t flow : open.sends)
+    senders.push_back({flow, open.slice.name, process, open.slice.end});
+  for (uint64_t flow : open.takes)
+    takers.push_back({flow, open.slice.name, process, open.slice.end});
   const auto [to, is_new] = processes.try_emplace(process);
   if (is_new) Keep(kTrackBytes);
   to->second.slices.push_back(std::move(open.slice));

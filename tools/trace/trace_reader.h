@@ -87,13 +87,13 @@ struct TraceProcess {
   std::vector<TraceSlice> slices;
 };
 
-// A TraceFlowEnd is an act that sent or took a token of another rank.
+// A TraceFlowEnd is an act that sent or took the token of a flow, of another rank.
 struct TraceFlowEnd {
+  uint64_t flow = 0;
   SharedText actor;
   uint64_t process = 0;
   int64_t end = 0;
 };
-using TraceFlowEnds = std::unordered_map<uint64_t, TraceFlowEnd>;  // by flow
 
 // Reads the packets one by one and resolves interned texts per sequence.
 class TraceReader {
@@ -111,7 +111,7 @@ class TraceReader {
 
   std::map<uint64_t, TraceProcess> processes;  // by track
   std::map<RankId, proto::PlanFacts> plans;
-  TraceFlowEnds senders, takers;
+  std::vector<TraceFlowEnd> senders, takers;  // in the order in which the acts ended
   std::map<std::string, std::string> job_texts;
   std::map<std::string, int64_t> job_numbers;
   bool has_job = false;

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -54,13 +55,23 @@ std::string TextOf(const TraceSlice& slice, const char* name) {
   return at == slice.texts.end() ? std::string() : at->second;
 }
 
+using FlowEnds = absl::flat_hash_map<uint64_t, const TraceFlowEnd*>;
+
+// Returns the last end of each flow.
+FlowEnds ByFlow(const std::vector<TraceFlowEnd>& ends) {
+  FlowEnds by_flow;
+  by_flow.reserve(ends.size());
+  for (const TraceFlowEnd& end : ends) by_flow[end.flow] = &end;
+  return by_flow;
+}
+
 // Returns the far end of the flow that a wait was for; null if the wait was for no other rank, or
 // the end is not in the trace.
-const TraceFlowEnd* FarEnd(const TraceSlice& wait, const TraceFlowEnds& ends) {
+const TraceFlowEnd* FarEnd(const TraceSlice& wait, const FlowEnds& ends) {
   auto flow = wait.numbers.find(kTraceFlow);
   if (flow == wait.numbers.end()) return nullptr;
   auto end = ends.find(static_cast<uint64_t>(flow->second));
-  return end == ends.end() ? nullptr : &end->second;
+  return end == ends.end() ? nullptr : end->second;
 }
 
 // Splits "actor 'x' on rank 1" in two.
@@ -78,7 +89,10 @@ std::pair<std::string, RankId> HolderParts(const std::string& holder) {
 class WaitSums {
  public:
   WaitSums(const TraceReader& reader, const Window& window, const std::vector<RankClass>& classes)
-      : reader_(reader), window_(window) {
+      : reader_(reader),
+        window_(window),
+        senders_(ByFlow(reader.senders)),
+        takers_(ByFlow(reader.takers)) {
     for (const RankClass& of : classes) classes_[of.rank] = &of.ranks;
   }
 
@@ -90,7 +104,7 @@ class WaitSums {
   void Add(RankId rank, const TraceSlice& slice, double ns, const Intervals& busy) {
     const bool input = slice.category == kTraceWaitsForInput;
     const WaitReport::Kind kind = input ? WaitReport::Kind::kInput : WaitReport::Kind::kCredit;
-    const TraceFlowEnd* far = FarEnd(slice, input ? reader_.senders : reader_.takers);
+    const TraceFlowEnd* far = FarEnd(slice, input ? senders_ : takers_);
     const std::string holder = Holder(slice, far);
     WaitReport& wait = waits_[{rank, kind, TextOf(slice, "register"), holder}];
     wait.rank = rank;
@@ -167,6 +181,7 @@ class WaitSums {
 
   const TraceReader& reader_;
   const Window window_;
+  const FlowEnds senders_, takers_;
   std::map<RankId, const RankRanges*> classes_;  // by the rank that stands for them
   std::map<std::tuple<RankId, WaitReport::Kind, std::string, std::string>, WaitReport> waits_;
   std::map<std::string, Exposed> exposed_;  // by boxing

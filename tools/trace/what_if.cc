@@ -237,17 +237,21 @@ bool CanBeNamed(const std::string& name) {
 class WhatIfSearch {
  public:
   WhatIfSearch(const Replayer& replayer, const RecordedRun& run, const CriticalPath& path,
-               const std::vector<Straggler>& stragglers)
+               const std::vector<Straggler>& stragglers,
+               const std::function<void(const std::string& doing)>& tell)
       : replayer_(replayer),
         run_(run),
         path_(path),
         stragglers_(stragglers),
-        as_it_was_(replayer.as_it_was()) {}
+        tell_(tell),
+        as_it_was_(replayer.sample()) {}
 
   std::vector<WhatIfRow> Find() {
     if (!as_it_was_.finished) return {};
     int64_t acts = 0;
-    for (const RecordedActor& actor : run_.actors) acts += static_cast<int64_t>(actor.acts.size());
+    for (const RecordedActor& actor : run_.actors)
+      acts +=
+          actor.ActsBefore(run_.last_step + 1) - actor.ActsBefore(replayer_.sample_first_step());
     tries_left_ = std::max(kTriesMin, kActsReplayedMax / std::max<int64_t>(1, acts));
     // The most telling changes come first, in case there is time for few. More slots let steps
     // overlap. Where one step alone is counted, that overlap moves the ends of two steps together
@@ -264,9 +268,13 @@ class WhatIfSearch {
   }
 
  private:
+  void TellTry() {
+    if (tell_) tell_(absl::StrCat("replays the run with a change, number ", ++num_tries_));
+  }
   // Keeps the row if the change gains something; returns its gain.
   double Try(const std::string& spec) {
     if (tries_left_-- <= 0) return 0;
+    TellTry();
     absl::StatusOr<WhatIfRow> row = TryWhatIf(replayer_, run_, spec);
     if (!row.ok() || !row->finished) return 0;
     const double gain = row->gain;
@@ -306,6 +314,7 @@ class WhatIfSearch {
     for (; added < kRegistersJoined && gain < 0.9 * most && !names.empty() && tries_left_-- > 1;
          ++added) {
       ++more[names[0]];
+      TellTry();
       ChangeParser parser(run_);
       if (!parser.Add(Joined(more)).ok()) return;
       const ReplayResult result = replayer_.Play(parser.changes());
@@ -364,8 +373,9 @@ class WhatIfSearch {
   const RecordedRun& run_;
   const CriticalPath& path_;
   const std::vector<Straggler>& stragglers_;
+  const std::function<void(const std::string& doing)>& tell_;
   const ReplayResult& as_it_was_;
-  int64_t tries_left_ = 0;
+  int64_t tries_left_ = 0, num_tries_ = 0;
   std::vector<WhatIfRow> rows_;
 };
 
@@ -375,7 +385,7 @@ absl::StatusOr<WhatIfRow> TryWhatIf(const Replayer& replayer, const RecordedRun&
                                     absl::string_view spec) {
   ChangeParser parser(run);
   WEIR_RETURN_IF_ERROR(parser.Add(spec));
-  const ReplayResult& before = replayer.as_it_was();
+  const ReplayResult& before = replayer.sample();
   const ReplayResult after = replayer.Play(parser.changes());
   WhatIfRow row;
   row.spec = std::string(spec);
@@ -383,15 +393,20 @@ absl::StatusOr<WhatIfRow> TryWhatIf(const Replayer& replayer, const RecordedRun&
   row.finished = before.finished && after.finished;
   row.more_bytes = parser.more_bytes();
   if (!row.finished) return row;
-  row.step_ns = after.step_ns;
-  row.gain = 1 - after.step_ns / std::max(before.step_ns, 1.0);
+  // The change of the sample is that of the whole run.
+  const double factor = after.step_ns / std::max(before.step_ns, 1.0);
+  row.step_ns = replayer.sample_first_step() == run.first_step
+                    ? after.step_ns
+                    : replayer.as_it_was().step_ns * factor;
+  row.gain = 1 - factor;
   return row;
 }
 
 std::vector<WhatIfRow> TryWhatIfs(const Replayer& replayer, const RecordedRun& run,
                                   const CriticalPath& path,
-                                  const std::vector<Straggler>& stragglers) {
-  return WhatIfSearch(replayer, run, path, stragglers).Find();
+                                  const std::vector<Straggler>& stragglers,
+                                  const std::function<void(const std::string& doing)>& tell) {
+  return WhatIfSearch(replayer, run, path, stragglers, tell).Find();
 }
 
 }  // namespace weir::trace

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -38,9 +39,11 @@ absl::StatusOr<WhatIfRow> TryWhatIf(const Replayer& replayer, const RecordedRun&
 
 // Tries one more slot of the registers for which producers waited most, the ops with the largest
 // parts of the path at no cost, faster links, and slow ranks at the speed of their peers. Returns
-// the changes best first, without those that gain nothing.
+// the changes best first, without those that gain nothing. Calls `tell`, if it is not null, before
+// each replay.
 std::vector<WhatIfRow> TryWhatIfs(const Replayer& replayer, const RecordedRun& run,
                                   const CriticalPath& path,
-                                  const std::vector<Straggler>& stragglers);
+                                  const std::vector<Straggler>& stragglers,
+                                  const std::function<void(const std::string& doing)>& tell);
 
 }  // namespace weir::trace

@@ -316,7 +316,10 @@ void AppendWhatIfs(const WhySlow& why, size_t rows_max, std::string* text) {
                    absl::StrFormat("%+.1f %%", why.replay_error() * 100),
                    std::abs(why.replay_error()) > kErrorTrusted
                        ? ", so take what follows as hints only"
-                       : ""),
+                       : "",
+                   why.steps_of_changes > 0 ? absl::StrCat("; changes are replayed over the last ",
+                                                           why.steps_of_changes, " steps")
+                                            : ""),
       2, text);
   if (why.what_ifs.empty()) {
     absl::StrAppend(
@@ -403,12 +406,21 @@ absl::StatusOr<WhySlow> FindWhySlow(const RecordedRun& run, const WhySlowOptions
     }
     first = last = *options.step;
   }
+  const auto tell = [&options](const char* doing) {
+    if (options.tell) options.tell(doing);
+  };
+  tell("replays the run");
   const Replayer replayer(&run);
   WhySlow why;
+  tell("follows the critical paths of steps");
   why.steps = FindStepPaths(run);
+  tell("divides the time of a step by cause");
   why.parts = FindStepParts(run);
+  tell("looks for the roots of waits");
   why.roots = FindWaitRoots(run);
+  tell("finds what holds actors up");
   why.pressure = FindBackPressure(run);
+  tell("measures transfers, memory and ranks");
   why.transfers = FindTransfers(run);
   why.memory = FindMemoryUse(run, options.step.value_or(why.steps.typical_step));
   why.speeds = CompareRanks(run);
@@ -433,8 +445,10 @@ absl::StatusOr<WhySlow> FindWhySlow(const RecordedRun& run, const WhySlowOptions
   if (options.step.has_value()) why.segments = NameSegments(run, why.path.segments);
   why.recorded_step_ns = replayer.recorded().step_ns;
   why.replayed_step_ns = replayer.as_it_was().finished ? replayer.as_it_was().step_ns : 0;
+  if (replayer.sample_first_step() != run.first_step)
+    why.steps_of_changes = run.last_step + 1 - replayer.sample_first_step();
   if (options.what_ifs.empty()) {
-    why.what_ifs = TryWhatIfs(replayer, run, why.path, why.speeds.stragglers);
+    why.what_ifs = TryWhatIfs(replayer, run, why.path, why.speeds.stragglers, options.tell);
     return why;
   }
   for (const std::string& spec : options.what_ifs) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -30,6 +31,8 @@ struct WhySlowOptions {
   std::optional<int64_t> step;  // the step of the path; none: all but the first and the outliers
   // The changes to try (what_if.h); empty: the changes that the record suggests.
   std::vector<std::string> what_ifs;
+  // Is told what FindWhySlow does next: "replays the run". May be null.
+  std::function<void(const std::string& doing)> tell;
 };
 
 // An OutlierStep took many times as long as the others (StepTimes::Outliers).
@@ -66,6 +69,8 @@ struct WhySlow {
   double recorded_step_ns = 0;      // mean over all steps but the first and the outliers
   double replayed_step_ns = 0;      // the same of a replay without changes; 0: a standstill
   std::vector<WhatIfRow> what_ifs;  // best first
+  // The last steps of a long run, over which changes are replayed (replay.h); 0: all steps.
+  int64_t steps_of_changes = 0;
   // Returns the most that more slots can save, as a share of a step. No slots let a queue do its
   // work faster; a replay of few steps may say so, because acts of later steps run ahead in it.
   double most_by_slots() const { return std::max(0.0, 1 - busiest_queue); }

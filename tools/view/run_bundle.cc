@@ -10,6 +10,7 @@
 #include "nlohmann/json.hpp"
 #include "runtime/base/id_vector.h"
 #include "runtime/base/status.h"
+#include "runtime/trace/trace_names.h"
 #include "tools/trace/diff_json.h"
 #include "tools/trace/last_state.h"
 #include "tools/trace/rank_classes.h"
@@ -25,6 +26,7 @@
 namespace weir::view {
 namespace {
 
+using trace::kTraceRanks;
 using trace::RecordedAct;
 using trace::RecordedActorId;
 using trace::RecordedRank;
@@ -45,21 +47,29 @@ class BundleBuilder {
  public:
   explicit BundleBuilder(const RecordedRun& run) : run_(run), begin_(BeginOf(run)) { OrderActs(); }
 
-  // `head` has the fields of the object that do not describe the run.
-  std::string Build(const Json& report, const trace::WhySlow& why,
-                    const std::optional<trace::LastState>& last_state, Json head) && {
-    AddActs();
-    AddActors();
-    AddRegisters();
-    AddPathColumns(
-        run_, why.steps, begin_, [this](const RecordedAct* act) { return IndexOf(act); }, &writer_);
-    Json object = std::move(head);
+  // Return the whole bundle, and its two parts. `head` has the fields of the object that do not
+  // describe the run.
+  std::string Whole(const Json& report, const trace::StepPaths& paths,
+                    const std::optional<trace::LastState>& last_state, Json head) {
+    BundleWriter writer;
+    AddRun(&writer);
+    AddPaths(paths, &writer);
+    Json object = ObjectOf(last_state, std::move(head));
     object["report"] = report;
-    object["ranks"] = Ranks();
-    object["queues"] = Queues();
-    object["steps"] = Steps();
-    if (last_state.has_value()) object["open_acts"] = OpenActs(*last_state);
-    return std::move(writer_).Finish(std::move(object));
+    return std::move(writer).Finish(std::move(object));
+  }
+  std::string RunPart(const std::optional<trace::LastState>& last_state, Json head) {
+    BundleWriter writer;
+    AddRun(&writer);
+    Json object = ObjectOf(last_state, std::move(head));
+    object["pending"] = true;
+    return std::move(writer).Finish(std::move(object));
+  }
+  std::string AnalysisPart(const Json& report, const trace::StepPaths& paths, Json head) const {
+    BundleWriter writer;
+    AddPaths(paths, &writer);
+    head["report"] = report;
+    return std::move(writer).Finish(std::move(head));
   }
 
  private:
@@ -115,7 +125,24 @@ class BundleBuilder {
     return static_cast<double>(std::max<int64_t>(0, std::min(act.ready, act.start) - from));
   }
 
-  void AddActs() {
+  void AddRun(BundleWriter* writer) {
+    AddActs(writer);
+    AddActors(writer);
+    AddRegisters(writer);
+  }
+  void AddPaths(const trace::StepPaths& paths, BundleWriter* writer) const {
+    AddPathColumns(
+        run_, paths, begin_, [this](const RecordedAct* act) { return IndexOf(act); }, writer);
+  }
+  Json ObjectOf(const std::optional<trace::LastState>& last_state, Json head) const {
+    head["ranks"] = Ranks();
+    head["queues"] = Queues();
+    head["steps"] = Steps();
+    if (last_state.has_value()) head["open_acts"] = OpenActs(*last_state);
+    return head;
+  }
+
+  void AddActs(BundleWriter* writer) {
     const size_t count = order_.size();
     std::vector<double> begin(count);
     std::vector<float> ns(count), wait_ns(count);
@@ -143,47 +170,47 @@ class BundleBuilder {
       (wait[i] == 1 ? waited_input_ns_ : waited_credit_ns_)[act.waited_register.value()] +=
           waited_ns;
     }
-    writer_.Add("queue_first_act", first_act_of_queue_);
-    writer_.Add("act_begin", begin);
-    writer_.Add("act_ns", ns);
-    writer_.Add("act_actor", actor);
-    writer_.Add("act_step", step);
-    writer_.Add("act_micro_batch", micro_batch);
-    writer_.Add("act_chunk", chunk);
-    writer_.Add("act_wait", wait);
-    writer_.Add("act_wait_ns", wait_ns);
-    writer_.Add("act_waited_register", waited);
-    writer_.Add("act_cause", cause);
+    writer->Add("queue_first_act", first_act_of_queue_);
+    writer->Add("act_begin", begin);
+    writer->Add("act_ns", ns);
+    writer->Add("act_actor", actor);
+    writer->Add("act_step", step);
+    writer->Add("act_micro_batch", micro_batch);
+    writer->Add("act_chunk", chunk);
+    writer->Add("act_wait", wait);
+    writer->Add("act_wait_ns", wait_ns);
+    writer->Add("act_waited_register", waited);
+    writer->Add("act_cause", cause);
   }
 
-  void AddActors() {
+  void AddActors(BundleWriter* writer) const {
     std::vector<uint32_t> name, function, phase, rank, queue;
     std::vector<double> planned;
     for (const trace::RecordedActor& actor : run_.actors) {
-      name.push_back(writer_.StringId(actor.name));
-      function.push_back(writer_.StringId(actor.function));
-      phase.push_back(writer_.StringId(actor.phase));
+      name.push_back(writer->StringId(actor.name));
+      function.push_back(writer->StringId(actor.function));
+      phase.push_back(writer->StringId(actor.phase));
       rank.push_back(static_cast<uint32_t>(actor.rank_index.value()));
       queue.push_back(static_cast<uint32_t>(actor.queue.value()));
       planned.push_back(static_cast<double>(actor.planned_ns));
     }
-    writer_.Add("actor_name", name);
-    writer_.Add("actor_function", function);
-    writer_.Add("actor_phase", phase);
-    writer_.Add("actor_rank", rank);
-    writer_.Add("actor_queue", queue);
-    writer_.Add("actor_planned_ns", planned);
+    writer->Add("actor_name", name);
+    writer->Add("actor_function", function);
+    writer->Add("actor_phase", phase);
+    writer->Add("actor_rank", rank);
+    writer->Add("actor_queue", queue);
+    writer->Add("actor_planned_ns", planned);
   }
 
-  void AddRegisters() {
+  void AddRegisters(BundleWriter* writer) const {
     std::vector<uint32_t> name, family, first_consumer = {0}, first_change = {0}, consumers;
     std::vector<int32_t> producer, slots, most, in_use, other_rank;
     std::vector<uint8_t> crosses;
     std::vector<double> bytes, full_ns, at;
     for (const RecordedRegisterId id : run_.registers.ids()) {
       const trace::RecordedRegister& r = run_.registers[id];
-      name.push_back(writer_.StringId(r.name));
-      family.push_back(writer_.StringId(r.family));
+      name.push_back(writer->StringId(r.name));
+      family.push_back(writer->StringId(r.family));
       bytes.push_back(static_cast<double>(r.bytes));
       slots.push_back(static_cast<int32_t>(r.slots));
       producer.push_back(r.producer.actor.has_value() ? r.producer.actor.value() : -1);
@@ -201,22 +228,22 @@ class BundleBuilder {
       }
       first_change.push_back(static_cast<uint32_t>(at.size()));
     }
-    writer_.Add("register_name", name);
-    writer_.Add("register_family", family);
-    writer_.Add("register_bytes", bytes);
-    writer_.Add("register_slots", slots);
-    writer_.Add("register_producer", producer);
-    writer_.Add("register_crosses_ranks", crosses);
-    writer_.Add("register_other_rank", other_rank);
-    writer_.Add("register_most", most);
-    writer_.Add("register_full_ns", full_ns);
-    writer_.Add("register_waited_input_ns", waited_input_ns_);
-    writer_.Add("register_waited_credit_ns", waited_credit_ns_);
-    writer_.Add("register_first_consumer", first_consumer);
-    writer_.Add("consumer_actor", consumers);
-    writer_.Add("register_first_change", first_change);
-    writer_.Add("change_at", at);
-    writer_.Add("change_in_use", in_use);
+    writer->Add("register_name", name);
+    writer->Add("register_family", family);
+    writer->Add("register_bytes", bytes);
+    writer->Add("register_slots", slots);
+    writer->Add("register_producer", producer);
+    writer->Add("register_crosses_ranks", crosses);
+    writer->Add("register_other_rank", other_rank);
+    writer->Add("register_most", most);
+    writer->Add("register_full_ns", full_ns);
+    writer->Add("register_waited_input_ns", waited_input_ns_);
+    writer->Add("register_waited_credit_ns", waited_credit_ns_);
+    writer->Add("register_first_consumer", first_consumer);
+    writer->Add("consumer_actor", consumers);
+    writer->Add("register_first_change", first_change);
+    writer->Add("change_at", at);
+    writer->Add("change_in_use", in_use);
   }
 
   // Returns the fill of a register. It is unknown where the trace lacks the rank at the other end,
@@ -289,47 +316,112 @@ class BundleBuilder {
   std::vector<uint32_t> first_act_of_queue_;
   IdVector<RecordedRankId, std::vector<int32_t>> index_of_;  // by place in the acts of the rank
   std::vector<double> waited_input_ns_, waited_credit_ns_;   // by register
-  BundleWriter writer_;
 };
 
-std::string BundleOf(const RecordedRun& run, const absl::StatusOr<trace::WhySlow>& why,
-                     const trace::TraceReader& reader, Json head) {
-  const std::optional<trace::LastState> last_state = trace::FindLastState(run);
-  const Json report = Json::parse(trace::ToJson(trace::MakeTraceReport(reader), why, last_state));
-  return BundleBuilder(run).Build(report, why.ok() ? *why : trace::WhySlow{}, last_state,
-                                  std::move(head));
-}
+// A RunToShow is a run of which the trace may lack ranks and whole steps.
+struct RunToShow {
+  RecordedRun run;
+  absl::Status replays;  // why the run cannot be replayed
+  std::optional<trace::LastState> last_state;
+};
 
-absl::StatusOr<std::string> BundleOfTrace(const trace::TraceReader& reader, Json head) {
+absl::StatusOr<RunToShow> ReadRunToShow(const trace::TraceReader& reader) {
+  RunToShow show;
   absl::StatusOr<RecordedRun> run = trace::ReadRecordedRun(reader);
-  const absl::StatusOr<trace::WhySlow> why =
-      run.ok() ? trace::FindWhySlow(*run, {}) : absl::StatusOr<trace::WhySlow>(run.status());
+  show.replays = run.status();
   if (!run.ok()) run = trace::ReadRunWithGaps(reader);
   WEIR_RETURN_IF_ERROR(run.status());
-  return BundleOf(*run, why, reader, std::move(head));
+  show.run = *std::move(run);
+  show.last_state = trace::FindLastState(show.run);
+  return show;
+}
+
+absl::StatusOr<trace::WhySlow> WhyOf(const RunToShow& show, const BundleTaker& taker) {
+  if (!show.replays.ok()) return show.replays;
+  trace::WhySlowOptions options;
+  options.tell = taker.tell;
+  return trace::FindWhySlow(show.run, options);
+}
+
+Json ReportOf(const RunToShow& show, const trace::TraceReader& reader,
+              const absl::StatusOr<trace::WhySlow>& why) {
+  return Json::parse(trace::ToJson(trace::MakeTraceReport(reader), why, show.last_state));
+}
+
+trace::StepPaths PathsOf(const absl::StatusOr<trace::WhySlow>& why) {
+  return why.ok() ? why->steps : trace::StepPaths{};
+}
+
+// Returns the parts of the report that are known before the analysis.
+Json HeadOfReport(const RecordedRun& run, const trace::TraceReader& reader) {
+  Json report = {{"plan", reader.JobText("plan")},
+                 {"ranks", reader.JobNumber(kTraceRanks)},
+                 {"stages", std::max<int64_t>(1, reader.JobNumber("stages"))},
+                 {"micro_batches", std::max<int64_t>(1, reader.JobNumber("micro-batches"))}};
+  if (const std::string text = trace::SymmetryText(run.Classes()); !text.empty())
+    report["by_symmetry"] = {{"text", text}};
+  return report;
+}
+
+// Returns `head` with the difference from the first run to the second.
+absl::StatusOr<Json> WithDiff(const RunToShow& show, absl::string_view title,
+                              const trace::TraceReader& other, absl::string_view other_title,
+                              Json head) {
+  WEIR_RETURN_IF_ERROR(show.replays);
+  WEIR_ASSIGN_OR_RETURN(const RecordedRun second, trace::ReadRecordedRun(other));
+  head["diff"] = Json::parse(trace::ToJson(trace::CompareRuns(show.run, second), std::string(title),
+                                           std::string(other_title)));
+  return head;
+}
+
+std::string WholeBundle(const RunToShow& show, const trace::TraceReader& reader, Json head) {
+  const absl::StatusOr<trace::WhySlow> why = WhyOf(show, {});
+  return BundleBuilder(show.run).Whole(ReportOf(show, reader, why), PathsOf(why), show.last_state,
+                                       std::move(head));
 }
 
 }  // namespace
 
 absl::StatusOr<std::string> MakeRunBundle(const trace::TraceReader& reader,
                                           absl::string_view title) {
-  return BundleOfTrace(reader, {{"title", std::string(title)}});
+  WEIR_ASSIGN_OR_RETURN(const RunToShow show, ReadRunToShow(reader));
+  return WholeBundle(show, reader, {{"title", std::string(title)}});
 }
 
 absl::StatusOr<std::string> MakeRunBundle(const trace::TraceReader& reader, absl::string_view title,
                                           const trace::TraceReader& other,
                                           absl::string_view other_title) {
-  WEIR_ASSIGN_OR_RETURN(const RecordedRun run, trace::ReadRecordedRun(reader));
-  WEIR_ASSIGN_OR_RETURN(const RecordedRun second, trace::ReadRecordedRun(other));
-  const Json diff = Json::parse(
-      trace::ToJson(trace::CompareRuns(run, second), std::string(title), std::string(other_title)));
-  return BundleOf(run, trace::FindWhySlow(run, {}), reader,
-                  {{"title", std::string(title)}, {"diff", diff}});
+  WEIR_ASSIGN_OR_RETURN(const RunToShow show, ReadRunToShow(reader));
+  WEIR_ASSIGN_OR_RETURN(Json head,
+                        WithDiff(show, title, other, other_title, {{"title", std::string(title)}}));
+  return WholeBundle(show, reader, std::move(head));
+}
+
+absl::StatusOr<std::string> MakeRunBundleInParts(const trace::TraceReader& reader,
+                                                 absl::string_view title,
+                                                 const trace::TraceReader* other,
+                                                 absl::string_view other_title,
+                                                 const BundleTaker& taker) {
+  taker.tell("reads the acts of the trace");
+  WEIR_ASSIGN_OR_RETURN(const RunToShow show, ReadRunToShow(reader));
+  if (other != nullptr) WEIR_RETURN_IF_ERROR(show.replays);
+  BundleBuilder builder(show.run);
+  taker.run(builder.RunPart(show.last_state, {{"title", std::string(title)},
+                                              {"report", HeadOfReport(show.run, reader)}}));
+  const absl::StatusOr<trace::WhySlow> why = WhyOf(show, taker);
+  Json head = Json::object();
+  if (other != nullptr) {
+    taker.tell("compares the two runs");
+    WEIR_ASSIGN_OR_RETURN(head, WithDiff(show, title, *other, other_title, std::move(head)));
+  }
+  taker.tell("writes the report");
+  return builder.AnalysisPart(ReportOf(show, reader, why), PathsOf(why), std::move(head));
 }
 
 absl::StatusOr<std::string> MakePlanBundle(const Json& plan, const trace::TraceReader& simulated,
                                            absl::string_view title) {
-  return BundleOfTrace(simulated, {{"title", std::string(title)}, {"plan", plan}});
+  WEIR_ASSIGN_OR_RETURN(const RunToShow show, ReadRunToShow(simulated));
+  return WholeBundle(show, simulated, {{"title", std::string(title)}, {"plan", plan}});
 }
 
 std::string MakePlanBundle(const Json& plan, absl::string_view no_run, absl::string_view title) {

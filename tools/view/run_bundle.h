@@ -47,9 +47,14 @@
 // stand for all, and the simulated run of that plan. Without a simulation it has no report, no run
 // and no columns, and no_run says why.
 //
+// A bundle may come in two parts. The first is the bundle of the run with `pending`, a report that
+// has only what its head says, and neither diff nor the columns of paths. The second, the analysis,
+// has the whole report, diff and these columns, and nothing else.
+//
 // Thread rule: pure functions.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -70,6 +75,19 @@ absl::StatusOr<std::string> MakeRunBundle(const trace::TraceReader& reader,
 absl::StatusOr<std::string> MakeRunBundle(const trace::TraceReader& reader, absl::string_view title,
                                           const trace::TraceReader& other,
                                           absl::string_view other_title);
+
+// A BundleTaker gets a bundle in parts.
+struct BundleTaker {
+  std::function<void(std::string bundle)> run;         // the first part, as soon as it is made
+  std::function<void(const std::string& doing)> tell;  // what goes on meanwhile
+};
+// Gives the first part of the bundle to `taker`, and returns the second. `other` is null, or the
+// run to compare with.
+absl::StatusOr<std::string> MakeRunBundleInParts(const trace::TraceReader& reader,
+                                                 absl::string_view title,
+                                                 const trace::TraceReader* other,
+                                                 absl::string_view other_title,
+                                                 const BundleTaker& taker);
 
 // `plan` is the object of `weir plan --json`, and `simulated` the trace of its simulation.
 absl::StatusOr<std::string> MakePlanBundle(const nlohmann::ordered_json& plan,

@@ -75,6 +75,41 @@ TEST(RunBundleTest, ThatOfAPlanHasThePlanAndItsSimulatedRunOrTheReasonForNone) {
   EXPECT_TRUE(alone.object()["columns"].empty());
 }
 
+TEST(RunBundleTest, ItsTwoPartsHaveWhatTheWholeHas) {
+  const trace::TraceReader reader = trace::Read(trace::Relay(4).File({0, 1}));
+  std::string first;
+  std::vector<std::string> told;
+  const BundleTaker taker = {
+      [&first](std::string bundle) { first = std::move(bundle); },
+      [&](const std::string& doing) { told.push_back(first.empty() ? "" : doing); }};
+  const absl::StatusOr<std::string> second =
+      MakeRunBundleInParts(reader, "the relay", nullptr, "", taker);
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_THAT(told, ::testing::Contains("replays the run")) << "once the run is there";
+  const Bundle whole = BundleOf(trace::Relay(4)), run(first), analysis(*second);
+  EXPECT_TRUE(run.object()["pending"].get<bool>());
+  EXPECT_FALSE(whole.object().contains("pending"));
+  EXPECT_EQ(run.object()["report"]["ranks"], whole.object()["report"]["ranks"]);
+  for (const char* field : {"title", "ranks", "queues", "steps", "strings"})
+    EXPECT_EQ(run.object()[field], whole.object()[field]) << field;
+  EXPECT_EQ(analysis.object()["report"], whole.object()["report"]);
+  EXPECT_EQ(run.object()["columns"].size() + analysis.object()["columns"].size(),
+            whole.object()["columns"].size());
+  EXPECT_EQ(run.Column<double>("act_begin"), whole.Column<double>("act_begin"));
+  EXPECT_EQ(analysis.Column<double>("segment_begin"), whole.Column<double>("segment_begin"));
+}
+
+TEST(RunBundleTest, ThatOfTwoRunsInPartsHasTheirDifferenceInTheSecond) {
+  const trace::TraceReader a = trace::Read(trace::Relay(4).File({0, 1}));
+  const trace::TraceReader b = trace::Read(trace::Relay(5).File({0, 1}));
+  const BundleTaker taker = {[](const std::string&) {}, [](const std::string&) {}};
+  const absl::StatusOr<std::string> second = MakeRunBundleInParts(a, "a", &b, "b", taker);
+  ASSERT_TRUE(second.ok()) << second.status();
+  const absl::StatusOr<std::string> whole = MakeRunBundle(a, "a", b, "b");
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_EQ(Bundle(*second).object()["diff"], Bundle(*whole).object()["diff"]);
+}
+
 TEST(RunBundleTest, HoldsEachActWithItsTimeItsWaitAndWhatEndedTheWait) {
   const Bundle bundle = BundleOf(trace::Relay(2));
   EXPECT_EQ(bundle.object()["title"], "the relay");

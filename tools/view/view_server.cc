@@ -28,6 +28,8 @@ constexpr int kKeepAliveSeconds = 2;
 constexpr size_t kTokenBytes = 16;
 constexpr int64_t kHistoryBytesMax = 4 << 20;  // of one answer
 constexpr int64_t kNsPerMs = 1'000'000;
+constexpr int64_t kLookMs = 100;
+constexpr int kUnavailable = 503;
 
 std::string NewToken() {
   unsigned char random[kTokenBytes];
@@ -86,20 +88,29 @@ class ViewServer::Connections {
   }
   const std::string& token() const { return token_; }
   ~Connections() {
+    ending_ = true;
     server_.stop();
     if (thread_.joinable()) thread_.join();
   }
 
   // Call one of these before Listen.
-  void ServeRun(std::string bundle) {
-    bundle_ = std::move(bundle);
-    server_.Get(absl::StrCat("/", token_, "/run"), [this](const httplib::Request&,
-                                                          httplib::Response& response) {
-      response.set_content_provider(bundle_.size(), "application/octet-stream",
-                                    [this](size_t offset, size_t length, httplib::DataSink& sink) {
-                                      return sink.write(bundle_.data() + offset, length);
-                                    });
-    });
+  void ServeRun(std::shared_ptr<const GrowingRun> run) {
+    run_ = std::move(run);
+    server_.Get(absl::StrCat("/", token_, "/run"),
+                [this](const httplib::Request&, httplib::Response& response) {
+                  const std::string* bundle = nullptr;
+                  while (bundle == nullptr && run_->status().ok() && !ending_)
+                    bundle = run_->WaitForRun(kLookMs);
+                  AnswerBytes(bundle, &response);
+                });
+    server_.Get(absl::StrCat("/", token_, "/analysis"),
+                [this](const httplib::Request&, httplib::Response& response) {
+                  AnswerBytes(run_->analysis(), &response);
+                });
+    server_.Get(absl::StrCat("/", token_, "/progress"),
+                [this](const httplib::Request&, httplib::Response& response) {
+                  response.set_content(run_->ProgressJson(), "application/json");
+                });
   }
   void ServeLive(std::shared_ptr<const live::LiveReader> reader) {
     reader_ = std::move(reader);
@@ -139,19 +150,31 @@ class ViewServer::Connections {
     return host == absl::StrCat(kHost, ":", port_) || host == absl::StrCat("localhost:", port_);
   }
 
+  // Answers with bytes that stay where they are.
+  static void AnswerBytes(const std::string* bytes, httplib::Response* response) {
+    if (bytes == nullptr) {
+      response->status = kUnavailable;
+      return;
+    }
+    response->set_content_provider(bytes->size(), "application/octet-stream",
+                                   [bytes](size_t offset, size_t length, httplib::DataSink& sink) {
+                                     return sink.write(bytes->data() + offset, length);
+                                   });
+  }
+
   static void Answer(const absl::StatusOr<std::string>& text, const char* type,
                      httplib::Response* response) {
-    constexpr int kUnavailable = 503;
     if (text.ok()) response->set_content(*text, type);
     if (!text.ok()) response->status = kUnavailable;
   }
 
   const std::string page_, token_;
-  std::string bundle_;                              // of ServeRun
+  std::shared_ptr<const GrowingRun> run_;           // of ServeRun
   std::shared_ptr<const live::LiveReader> reader_;  // of ServeLive
   int port_ = -1;
   httplib::Server server_;
   std::atomic<bool> ended_ = false;
+  std::atomic<bool> ending_ = false;  // no answer waits any more
   std::thread thread_;
 };
 
@@ -159,8 +182,15 @@ ViewServer::ViewServer() = default;
 ViewServer::~ViewServer() = default;
 
 absl::StatusOr<std::unique_ptr<ViewServer>> ViewServer::Start(std::string bundle, int port) {
+  auto run = std::make_shared<GrowingRun>();
+  run->GiveRun(std::move(bundle));
+  return Start(std::move(run), port);
+}
+
+absl::StatusOr<std::unique_ptr<ViewServer>> ViewServer::Start(std::shared_ptr<const GrowingRun> run,
+                                                              int port) {
   auto connections = std::make_unique<Connections>(ServedPage(Shows::kRecorded), NewToken());
-  connections->ServeRun(std::move(bundle));
+  connections->ServeRun(std::move(run));
   return Listen(std::move(connections), port);
 }
 

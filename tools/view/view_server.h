@@ -2,7 +2,10 @@
 // that goes on.
 //
 // TOKEN/         the page
-// TOKEN/run      the bundle of a recorded run (run_bundle.h)
+// TOKEN/run      the bundle of a recorded run (run_bundle.h), as soon as it is known; 503 if it
+//                never is
+// TOKEN/progress what the analysis of that run does (GrowingRun::ProgressJson)
+// TOKEN/analysis the bundle of the analysis; 503 until it is there
 // TOKEN/live     the state of a run that goes on, and its history from byte `from` on: {"state":
 //                the object of tools/live/live_run.h, "is_alive", "history": lines, "next": the
 //                byte after them}
@@ -20,6 +23,7 @@
 
 #include "absl/status/statusor.h"
 #include "tools/live/live_reader.h"
+#include "tools/view/growing_run.h"
 
 namespace weir::view {
 
@@ -27,6 +31,9 @@ class ViewServer {
  public:
   // Serves `bundle` (run_bundle.h) from now on. `port` 0: any free port. W0890: the port is taken.
   static absl::StatusOr<std::unique_ptr<ViewServer>> Start(std::string bundle, int port);
+  // Serves a run that somebody reads and analyses meanwhile.
+  static absl::StatusOr<std::unique_ptr<ViewServer>> Start(std::shared_ptr<const GrowingRun> run,
+                                                           int port);
   // Serves the run that keeps the record, also after the run has ended.
   static absl::StatusOr<std::unique_ptr<ViewServer>> StartLive(
       std::shared_ptr<const live::LiveReader> reader, int port);

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -22,8 +23,8 @@ constexpr char kBundle[] = "the bytes of a run";
 
 class ViewServerTest : public ::testing::Test {
  protected:
-  ViewServerTest() {
-    absl::StatusOr<std::unique_ptr<ViewServer>> server = ViewServer::Start(kBundle, 0);
+  ViewServerTest() { Serve(ViewServer::Start(kBundle, 0)); }
+  void Serve(absl::StatusOr<std::unique_ptr<ViewServer>> server) {
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     const std::string rest(absl::StripPrefix(server_->address(), "http://"));
@@ -74,6 +75,49 @@ TEST_F(ViewServerTest, TheTokenOfEachServerIsItsOwn) {
 TEST_F(ViewServerTest, APortThatIsTakenIsAnError) {
   EXPECT_THAT(ViewServer::Start(kBundle, port()).status().message(),
               HasSubstr(absl::StrCat("W0890 at --port ", port())));
+}
+
+TEST_F(ViewServerTest, ARunIsServedBeforeItsAnalysis) {
+  const auto run = std::make_shared<GrowingRun>();
+  Serve(ViewServer::Start(run, 0));
+  std::string body;
+  EXPECT_EQ(Get(path_ + "progress", host_, &body), 200);
+  EXPECT_EQ(body, R"({"ready":false,"doing":"reads the trace"})");
+  EXPECT_EQ(Get(path_ + "analysis", host_), 503);
+  // Who asks for the run waits for it.
+  std::thread giver([&run] { run->GiveRun(kBundle); });
+  EXPECT_EQ(Get(path_ + "run", host_, &body), 200);
+  giver.join();
+  EXPECT_EQ(body, kBundle);
+  run->Tell("replays the run");
+  EXPECT_EQ(Get(path_ + "progress", host_, &body), 200);
+  EXPECT_EQ(body, R"({"ready":false,"doing":"replays the run"})");
+  EXPECT_FALSE(run->is_over());
+  run->GiveAnalysis("an analysis");
+  EXPECT_TRUE(run->WaitUntilOver(0));
+  EXPECT_EQ(Get(path_ + "analysis", host_, &body), 200);
+  EXPECT_EQ(body, "an analysis");
+  EXPECT_EQ(Get(path_ + "analysis", "site.example"), 404);
+  EXPECT_EQ(Get(path_ + "progress", "site.example"), 404);
+}
+
+TEST_F(ViewServerTest, ARunThatCannotBeReadIsTold) {
+  const auto run = std::make_shared<GrowingRun>();
+  Serve(ViewServer::Start(run, 0));
+  run->Fail(absl::DataLossError("no trace"));
+  EXPECT_EQ(Get(path_ + "run", host_), 503);
+  std::string body;
+  EXPECT_EQ(Get(path_ + "progress", host_, &body), 200);
+  EXPECT_THAT(body, HasSubstr(R"("failed":"no trace")"));
+  EXPECT_TRUE(run->is_over());
+}
+
+TEST_F(ViewServerTest, AServerThatEndsKeepsNobodyWaiting) {
+  const auto run = std::make_shared<GrowingRun>();
+  Serve(ViewServer::Start(run, 0));
+  std::thread asks([this] { Get(path_ + "run", host_); });
+  server_.reset();  // would not return if the question held it up
+  asks.join();
 }
 
 TEST(ViewPageTest, AllowsItsOwnScriptAloneAndLoadsNothing) {

@@ -182,26 +182,28 @@ absl::StatusOr<std::shared_ptr<const WeightMap>> MapForExport(
     std::map<std::string, SourcesOfWeight>* sources) {
   WEIR_ASSIGN_OR_RETURN(const std::vector<std::shared_ptr<const WeightMap>> maps,
                         MapsFor(order.places));
-  std::string lacks;
+  std::string nearest;  // of the map that lacks least
+  size_t least = weights.size() + 1;
   for (const std::shared_ptr<const WeightMap>& map : maps) {
-    WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<const store::SafetensorsReader> constants,
-                          ConstantsOf(*map, order.places.job_file));
     sources->clear();
-    std::string lack;
+    std::vector<std::string> lacks;
     for (const auto& [weight, type] : weights) {
       std::optional<SourcesOfWeight> found = map->SourcesOf(weight);
       if (found.has_value()) {
         sources->emplace(weight, *std::move(found));
-      } else if (constants == nullptr || constants->tensors().count(weight) == 0) {
-        lack = weight;
-        break;
+      } else if (!map->IsConstant(weight)) {
+        lacks.push_back(weight);
       }
     }
-    if (lack.empty()) return map;
-    if (lacks.empty()) lacks = absl::StrCat("none for ", lack, " in ", map->name());
+    if (lacks.empty()) return map;
+    if (lacks.size() >= least) continue;
+    least = lacks.size();
+    nearest = absl::StrCat("none for ", lacks[0],
+                           least > 1 ? absl::StrCat(" and ", least - 1, " more") : "", " in ",
+                           map->name());
   }
   return Rejected({"W0071", "maps of weights", "a map with a rule for each weight of the job",
-                   lacks, "--map FILE; docs/reference/weight_maps.md describes one"});
+                   nearest, "--map FILE; docs/reference/weight_maps.md describes one"});
 }
 
 }  // namespace

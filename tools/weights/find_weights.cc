@@ -87,6 +87,16 @@ std::string ConstantsPath(const WeightMap& map, const std::string& job_file) {
   return IsFile(path) ? path : "";
 }
 
+// Opens the constants of a map; null: the map has none, or they are not there.
+absl::StatusOr<std::shared_ptr<const store::SafetensorsReader>> ConstantsOf(
+    const WeightMap& map, const std::string& job_file) {
+  const std::string path = ConstantsPath(map, job_file);
+  if (path.empty()) return nullptr;
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<store::SafetensorsReader> file,
+                        store::SafetensorsReader::Open(path));
+  return std::shared_ptr<const store::SafetensorsReader>(std::move(file));
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> WeightFileOf(const std::string& path) {
@@ -143,15 +153,6 @@ absl::StatusOr<std::vector<std::shared_ptr<const WeightMap>>> MapsFor(const MapP
     maps.push_back(std::move(map));
   }
   return maps;
-}
-
-absl::StatusOr<std::shared_ptr<const store::SafetensorsReader>> ConstantsOf(
-    const WeightMap& map, const std::string& job_file) {
-  const std::string path = ConstantsPath(map, job_file);
-  if (path.empty()) return nullptr;
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<store::SafetensorsReader> file,
-                        store::SafetensorsReader::Open(path));
-  return std::shared_ptr<const store::SafetensorsReader>(std::move(file));
 }
 
 absl::StatusOr<MappedWeights> NearestMap(std::shared_ptr<const store::SafetensorsReader> file,

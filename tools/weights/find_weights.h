@@ -48,10 +48,6 @@ absl::StatusOr<MappedWeights> MapWeights(std::shared_ptr<const store::Safetensor
 // Returns the maps that MapWeights tries, in order, without the names as they are.
 absl::StatusOr<std::vector<std::shared_ptr<const WeightMap>>> MapsFor(const MapPlaces& places);
 
-// Returns the constants of a map from the folder of the job; null: the map or the folder has none.
-absl::StatusOr<std::shared_ptr<const store::SafetensorsReader>> ConstantsOf(
-    const WeightMap& map, const std::string& job_file);
-
 // The maps of the program, as text.
 struct BuiltInMap {
   std::string name;  // "gpt2"

@@ -33,8 +33,8 @@ bool MayBeWeight(const std::string& name) { return !absl::StrContains(name, "/")
 }  // namespace
 
 bool MappedWeights::IsConstant(const std::string& weight) const {
-  return constants_ != nullptr && constants_->tensors().count(weight) > 0 &&
-         !map_->SourcesOf(weight).has_value();
+  return constants_ != nullptr && map_->IsConstant(weight) &&
+         constants_->tensors().count(weight) > 0;
 }
 
 bool MappedWeights::IsFresh(const std::string& weight) const {

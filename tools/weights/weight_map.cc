@@ -27,6 +27,11 @@ absl::Status WrongMap(const std::string& where, const std::string& expected,
   return Rejected({"W0048", where, expected, found, kHint});
 }
 
+bool AnyFits(const std::vector<NamePattern>& patterns, const std::string& name) {
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](const NamePattern& pattern) { return pattern.Match(name).has_value(); });
+}
+
 // Makes the parts of a map, and keeps the place for errors.
 class MapMaker {
  public:
@@ -162,6 +167,7 @@ absl::StatusOr<WeightMap> WeightMap::Make(const proto::WeightMap& message,
                                    static_cast<int64_t>(kPatternRulesMax)));
   WEIR_ASSIGN_OR_RETURN(map.ignore_, whole.Patterns(message.ignore(), "ignore"));
   WEIR_ASSIGN_OR_RETURN(map.fresh_, whole.Patterns(message.fresh(), "fresh"));
+  WEIR_ASSIGN_OR_RETURN(map.constants_, whole.Patterns(message.constant(), "constant"));
   WEIR_RETURN_IF_ERROR(whole.Count("aliases", message.alias_size(), 0, kListMax));
   for (const proto::TensorAlias& in : message.alias()) {
     Alias alias;
@@ -210,9 +216,10 @@ std::optional<SourcesOfWeight> WeightMap::SourcesOf(const std::string& weight) c
   return sources;
 }
 
-bool WeightMap::IsFresh(const std::string& weight) const {
-  return std::any_of(fresh_.begin(), fresh_.end(),
-                     [&](const NamePattern& pattern) { return pattern.Match(weight).has_value(); });
+bool WeightMap::IsFresh(const std::string& weight) const { return AnyFits(fresh_, weight); }
+
+bool WeightMap::IsConstant(const std::string& weight) const {
+  return AnyFits(constants_, weight) && !SourcesOf(weight).has_value();
 }
 
 std::vector<std::string> WeightMap::NamesInFile(const std::string& tensor) const {
@@ -233,9 +240,7 @@ std::vector<std::string> WeightMap::FullNames(const std::string& name_in_file) c
 
 bool WeightMap::IsIgnored(const std::string& name_in_file) const {
   for (const std::string& name : FullNames(name_in_file)) {
-    for (const NamePattern& pattern : ignore_) {
-      if (pattern.Match(name).has_value()) return true;
-    }
+    if (AnyFits(ignore_, name)) return true;
   }
   return false;
 }

@@ -52,6 +52,8 @@ class WeightMap {
   // Returns the sources of a weight, or nothing if no rule is for it.
   std::optional<SourcesOfWeight> SourcesOf(const std::string& weight) const;
   bool IsFresh(const std::string& weight) const;
+  // Whether a weight without a rule is in the file of constants.
+  bool IsConstant(const std::string& weight) const;
   // The names under which a file may have `tensor`: the name, and shorter ones.
   std::vector<std::string> NamesInFile(const std::string& tensor) const;
   // Whether a tensor of a file is one that no weight needs.
@@ -79,7 +81,7 @@ class WeightMap {
   std::vector<Rule> rules_;
   std::map<std::string, size_t> exact_;  // rules without placeholders, by weight
   std::vector<size_t> patterns_;         // the others, in order
-  std::vector<NamePattern> ignore_, fresh_;
+  std::vector<NamePattern> ignore_, fresh_, constants_;
   std::vector<Alias> aliases_;
 };
 

@@ -180,7 +180,8 @@ TEST(WeightMapTest, PrefixesBuffersAndAliasesMayBeInAFile) {
 }
 
 TEST(WeightMapTest, AFreshWeightNeedsNoTensorAndConstantsHaveAFile) {
-  const auto map = MapOf(R"(rule { weight: "w" from { tensor: "w" } } fresh: "head.{*}")");
+  const auto map = MapOf(R"(rule { weight: "w" from { tensor: "w" } } fresh: "head.{*}"
+      constant: "constants.{i}")");
   const WeightTypes types = {{"w", {DType::kF32, {2}}},
                              {"head.bias", {DType::kF32, {3}}},
                              {"constants.0", {DType::kF32, {1}}}};
@@ -263,6 +264,25 @@ TEST(ConvertWeightsTest, ThereAndBackGivesEqualBytes) {
   ASSERT_EQ(WriteForJob(MapWeights(again, places, types).value(), types, mine_again),
             absl::OkStatus());
   EXPECT_EQ(BytesOf(mine), BytesOf(mine_again));
+}
+
+TEST(ConvertWeightsTest, OnlyConstantsAreLeftOut) {
+  const std::string folder = TemporaryPath("constants");
+  ASSERT_TRUE(std::filesystem::create_directory(folder));
+  const SharedFile all = Written("constants/weights.safetensors",
+                                 {{"w", Counted({2}, 0)}, {"constants.0", Counted({1}, 5)}});
+  const std::string map = folder + "/map.textproto", out = folder + "/public.safetensors";
+  const WeightTypes types = {{"w", {DType::kF32, {2}}}, {"constants.0", {DType::kF32, {1}}}};
+  const auto write = [&](const std::string& text) {
+    std::ofstream(map) << text
+                       << R"( constant: "constants.{i}" constants_file: "weights.safetensors")";
+    return WritePublic(*all, types, {{map, folder + "/job.textproto"}, nullptr, out}).status();
+  };
+  // The file of constants has all weights, and w is no constant all the same.
+  EXPECT_THAT(ErrorText(write(R"(rule { weight: "v" from { tensor: "v" } })")),
+              HasSubstr("none for w in"));
+  ASSERT_EQ(write(R"(rule { weight: "w" from { tensor: "x" } })"), absl::OkStatus());
+  EXPECT_EQ(store::SafetensorsReader::Open(out).value()->tensors().size(), 1u);
 }
 
 TEST(ConvertWeightsTest, WhatCannotBeWrittenSaysWhy) {

@@ -65,6 +65,7 @@ class AttentionOperations:
         mask = given.get("attn_mask")
         if given["is_causal"]:
             mask = Folded(torch.ones(query.torch_shape[-2], key.torch_shape[-2], dtype=torch.bool).tril())
+        mask = _seen_of_addends(mask)
         attrs = self._mask_attributes(mask)
         seen = None
         if attrs is None and isinstance(mask, View) and mask.value.dtype == "bool":
@@ -212,6 +213,18 @@ def _orders(value, op):
     """Returns the operands of the commutative operation that made a value in both orders; none if it was another."""
     node = value.producer
     return (node.inputs, node.inputs[::-1]) if node is not None and node.op == op else ()
+
+
+def _seen_of_addends(mask):
+    """Returns the mask of what is seen, if the addends of a mask are 0 there and hide the rest, or else the mask."""
+    node = mask.value.producer if isinstance(mask, View) else None
+    if node is None or node.op != "where" or len(node.inputs) != 2 or node.attrs["value"] > _HIDES_FROM:
+        return mask
+    shown = getattr(node.inputs[1], "constant", None)
+    condition = node.inputs[0]
+    if shown is None or bool((shown != 0).any()) or sizes(condition.dims) != sizes(mask.value.dims):
+        return mask
+    return mask.with_value(condition)
 
 
 def _without_data_mask(scores):

@@ -117,7 +117,7 @@ def _multihead_attention(self, query, key, value, key_padding_mask=None, need_we
                          average_attn_weights=True, is_causal=False):
     """The forward of nn.MultiheadAttention, without the moves of PyTorch's own."""
     del need_weights, average_attn_weights  # nothing that trains reads the weights of attention
-    if query.dim() != 3 or key_padding_mask is not None or self.bias_k is not None or self.add_zero_attn:
+    if query.dim() != 3 or self.bias_k is not None or self.add_zero_attn:
         return _TORCH_FORWARD(self, query, key, value, key_padding_mask=key_padding_mask, need_weights=False,
                               attn_mask=attn_mask, is_causal=is_causal)
     q, k, v = (part.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
@@ -127,9 +127,25 @@ def _multihead_attention(self, query, key, value, key_padding_mask=None, need_we
     if attn_mask is not None and attn_mask.dim() == 3:  # batch and heads are one dimension
         attn_mask = attn_mask.unflatten(0, (-1, self.num_heads))
     dropout = self.dropout if self.training else 0.0
-    result = F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, dropout_p=dropout)
+    mask = _with_padding(attn_mask, key_padding_mask)
+    result = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
     result = self.out_proj(result.transpose(1, 2).flatten(2))
     return (result if self.batch_first else result.transpose(0, 1)), None
+
+
+def _with_padding(mask, padding):
+    """Returns the mask of attention with keys hidden that are padding [batch, keys]: marked, or with an addend."""
+    if padding is None:
+        return mask
+    if padding.dtype != torch.bool:
+        addend = padding[:, None, None, :]
+        if mask is None:
+            return addend
+        return torch.where(mask, addend, -torch.inf) if mask.dtype == torch.bool else mask + addend
+    seen = ~padding[:, None, None, :]
+    if mask is None:
+        return seen
+    return mask & seen if mask.dtype == torch.bool else torch.where(seen, mask, -torch.inf)
 
 
 def _projected(attention, query, key, value):
@@ -200,7 +216,7 @@ def export(model, examples, names, loss):
     check_version(torch.__version__)
     bind, targets = bind_inputs(model, names, "targets" in names)
     whole = _WithLoss(model, bind, loss, targets)
-    whole.train(model.training)
+    whole.training = model.training  # the modules inside keep their own modes
     with transformers_hooks(model), torch_hooks():
         program, refusal, again = _attempt(whole, examples, names, strict=False)
         if again:  # the other kind of export may take what this kind refuses

@@ -22,10 +22,10 @@ def map_text(name, weights, shapes, aliases, buffers):
         further.setdefault(first, []).append(alias)
     message = Message([("name", name)])
     groups = {}  # {pattern of weights: [(weight, parameter, pattern of the source)]}
-    constants = False
+    constants = {}  # patterns of weights, in order
     for weight, parameter in weights.items():
         if parameter.cut is None:
-            constants = True
+            constants[_patterns(weight, weight)[0]] = True
             continue
         pattern, source = weight, parameter.cut.source
         if source not in further:
@@ -43,6 +43,8 @@ def map_text(name, weights, shapes, aliases, buffers):
         message.add("ignore", buffer)
     for alias, first in aliases.items():
         message.add("alias", Message([("tensor", alias), ("same_as", first)]))
+    for pattern in constants:
+        message.add("constant", pattern)
     if constants:
         message.add("constants_file", CONSTANTS_FILE)
     return "# proto-file: proto/weights.proto\n# proto-message: weir.proto.WeightMap\n\n" + to_text(message)

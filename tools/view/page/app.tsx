@@ -34,17 +34,28 @@ const VIEWS: { id: string; title: string; show: (props: ViewProps) => JSX.Elemen
   { id: "skew", title: "Skew", show: (props) => <Skew {...props} /> },
 ];
 
+const BEFORE_ANALYSIS = "timeline"; // the view that needs no analysis
+
 interface Shown {
   id: string;
   title: string;
   show: () => JSX.Element;
 }
 
-export class App extends Component<{ bundle: Bundle; detail: QueueDetail[] }, State> {
-  private readonly onHash = () => this.setState(this.stateOfAddress());
+interface AppProps {
+  bundle: Bundle;
+  detail: QueueDetail[];
+  doing: string; // a sentence about the analysis that is still to come; empty: the run is complete
+}
 
-  constructor(props: { bundle: Bundle; detail: QueueDetail[] }) {
+export class App extends Component<AppProps, State> {
+  private readonly onHash = () => this.setState(this.stateOfAddress());
+  private seen: { hash: string; state: State } = { hash: "", state: { view: "" } };
+
+  constructor(props: AppProps) {
     super(props);
+    // The acts are known first. The page stays there when the analysis comes.
+    if (props.doing && location.hash === "") history.replaceState(null, "", hashOf({ view: BEFORE_ANALYSIS }));
     this.state = readState(location.hash);
   }
   // Fields that the address lacks must go away.
@@ -73,14 +84,20 @@ export class App extends Component<{ bundle: Bundle; detail: QueueDetail[] }, St
   private views(): Shown[] {
     const { bundle, detail } = this.props;
     const { plan, run } = bundle;
-    // The library changes its state in place. A view sees a new address by a new object.
-    const state = Object.assign({}, this.state);
+    // The library changes its state in place. A view sees a new address, and nothing else, by a new object.
+    const hash = hashOf(this.state);
+    if (this.seen.hash !== hash) this.seen = { hash, state: Object.assign({}, this.state) };
+    const { state } = this.seen;
     const go = (change: Partial<State>) => this.go(change);
     const views: Shown[] = [];
     if (plan !== undefined) views.push({ id: "plan", title: "Plan", show: () => <PlanView plan={plan} bundle={bundle} state={state} go={go} /> });
     if (run === undefined) return views;
     const shown = VIEWS.filter((v) => v.has === undefined || v.has(run));
-    return views.concat(shown.map((v) => ({ id: v.id, title: v.title, show: () => v.show({ run, detail, state, go }) })));
+    const isThere = (id: string) => !run.object.pending || id === BEFORE_ANALYSIS;
+    return views.concat(shown.map((v) => ({
+      id: v.id, title: v.title,
+      show: () => isThere(v.id) ? v.show({ run, detail, state, go }) : <section><h2>{v.title}</h2><p>{this.props.doing}</p></section>,
+    })));
   }
 
   // Returns whom the ranks of a simulation by symmetry stand for.
@@ -115,6 +132,7 @@ export class App extends Component<{ bundle: Bundle; detail: QueueDetail[] }, St
           <h1>{this.props.bundle.title}</h1>
           {this.about()}
           {this.symmetry()}
+          {this.props.doing && <p class="note" role="status">{this.props.doing} The timeline is there.</p>}
         </header>
         <nav aria-label="Views">
           <ul>

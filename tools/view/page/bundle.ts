@@ -171,14 +171,14 @@ export interface WhySlow {
   slow_ranks: SlowRank[];
   advice: string;
   causes: { share: number; text: string }[];
+  what_if_steps?: number; // the last steps of a long run, over which changes are replayed; absent: all
   what_if: WhatIf[];
 }
 
 export interface Report {
   plan: string;
   ranks: number;
-  // Of a simulation by symmetry: which ranks stand for all.
-  by_symmetry?: { ranks_simulated: number; text: string };
+  by_symmetry?: { text: string }; // of a simulation by symmetry: which ranks stand for all
   stages: number;
   micro_batches: number;
   first_step: number;
@@ -320,6 +320,14 @@ export interface RunObject {
   open_acts?: OpenAct[];
   strings: string[];
   columns: ColumnPlace[];
+  pending?: boolean; // the analysis is still to come: the report has only its head, and there are no paths
+}
+
+// What the analysis adds to a run.
+export interface Analysis {
+  report: Report;
+  diff?: Diff;
+  columns: Partial<Columns>;
 }
 
 // The columns by name; run_bundle.h says what each holds.
@@ -394,8 +402,9 @@ const ARRAYS: { [type: string]: new (buffer: ArrayBuffer, offset: number, count:
   f64: Float64Array,
 };
 
-// Throws an Error whose message a person can read if the bytes are no bundle of this version.
-export function decodeBundle(bytes: ArrayBuffer): Bundle {
+// Returns the object of a bundle and its columns. Throws an Error whose message a person can read if the bytes are no bundle of
+// this version.
+function decode(bytes: ArrayBuffer): { object: any; columns: { [name: string]: Column } } {
   const head = new DataView(bytes);
   const magic = bytes.byteLength < HEADER_BYTES ? "" : new TextDecoder().decode(new Uint8Array(bytes, 0, 8));
   if (magic !== MAGIC) throw new Error("the page got no run from weir view");
@@ -404,15 +413,32 @@ export function decodeBundle(bytes: ArrayBuffer): Bundle {
   if (version !== VERSION) {
     throw new Error(`the run has version ${version} and the page knows ${VERSION}: load the page again`);
   }
-  const object: RunObject & { plan?: Plan; no_run?: string } =
-    JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, HEADER_BYTES, size)));
+  const object = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, HEADER_BYTES, size)));
   const columns: { [name: string]: Column } = {};
   for (const place of object.columns) {
     columns[place.name] = new ARRAYS[place.type](bytes, HEADER_BYTES + size + place.offset, place.count);
   }
-  const { title, plan, no_run } = object;
-  const run = no_run === undefined ? { object, columns: columns as unknown as Columns } : undefined;
+  return { object, columns };
+}
+
+export function decodeBundle(bytes: ArrayBuffer): Bundle {
+  const { object, columns } = decode(bytes);
+  const { title, plan, no_run } = object as { title: string; plan?: Plan; no_run?: string };
+  const run = no_run === undefined ? { object: object as RunObject, columns: columns as unknown as Columns } : undefined;
   return { title, plan, no_run, run };
+}
+
+export function decodeAnalysis(bytes: ArrayBuffer): Analysis {
+  const { object, columns } = decode(bytes);
+  return { report: object.report, diff: object.diff, columns: columns as Partial<Columns> };
+}
+
+// Completes a run with its analysis.
+export function complete(run: Run, analysis: Analysis): void {
+  run.object.report = analysis.report;
+  run.object.diff = analysis.diff;
+  run.object.pending = undefined;
+  Object.assign(run.columns, analysis.columns);
 }
 
 // Returns the place of the first number above `value` in the part [from, to) of an ascending array.

@@ -106,6 +106,7 @@ export function Verdict({ run, go }: ViewProps): JSX.Element {
       />
       <p class="note">
         A <Term word="replay" /> without a change is off by {percent(errorOfReplay)}.
+        {why.what_if_steps !== undefined && ` Changes are replayed over the last ${why.what_if_steps} steps.`}
       </p>
       {why.slow_ranks.length > 0 && (
         <Table

@@ -1,7 +1,9 @@
-// The worker that decodes a run beside the page, so that the page answers meanwhile.
+// The worker that decodes a run, or the analysis of a run, beside the page, so that the page answers meanwhile.
 
-import { decodeBundle } from "./bundle";
+import { decodeAnalysis, decodeBundle } from "./bundle";
 import { buildDetail } from "./detail";
+
+const answer = self as unknown as { postMessage(data: unknown, move: Transferable[]): void };
 
 self.onmessage = async (message: MessageEvent) => {
   try {
@@ -10,9 +12,13 @@ self.onmessage = async (message: MessageEvent) => {
       const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
       bytes = await new Response(stream).arrayBuffer();
     }
+    if (message.data.isAnalysis) {
+      answer.postMessage({ analysis: decodeAnalysis(bytes) }, [bytes]);
+      return;
+    }
     const bundle = decodeBundle(bytes);
     const detail = bundle.run === undefined ? [] : buildDetail(bundle.run.columns);
-    (self as unknown as { postMessage(data: unknown, move: Transferable[]): void }).postMessage({ bundle, detail }, [bytes]);
+    answer.postMessage({ bundle, detail }, [bytes]);
   } catch (error) {
     self.postMessage({ error: error instanceof Error ? error.message : String(error) });
   }

@@ -1,0 +1,103 @@
+"""Tests that the page of `weir view` shows the acts of a run while the run is analysed, and the analysis when it is there.
+
+A server of the test stands between the browser and `weir view`. It holds the analysis back until the test lets it go.
+"""
+
+import http.server
+import json
+import threading
+import unittest
+import urllib.request
+
+from tests.view import view_case
+
+DOING = "replays the run with a change, number 3"
+
+
+class Held:
+    """Held serves what `weir view` serves, and says that the analysis goes on until released."""
+
+    def __init__(self, address):
+        held = self
+        self.released = threading.Event()
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                name = self.path.strip("/")
+                if name == "progress" and not held.released.is_set():
+                    body, kind = json.dumps({"ready": False, "doing": DOING}).encode(), "application/json"
+                else:
+                    with urllib.request.urlopen(address + name) as answer:
+                        body, kind = answer.read(), answer.headers["Content-Type"]
+                self.send_response(200)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self.server.server_port}/"
+        self.thread = threading.Thread(target=self.server.serve_forever)
+        self.thread.start()
+
+    def close(self):
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+
+class Growing(view_case.ViewCase):
+    def setUp(self):
+        super().setUp()
+        self.write_job()
+        self.place.train("--mesh", "pp=2", "--steps", "6", "--trace", "run.pftrace")
+
+    def view(self):
+        held = Held(self.serve("run.pftrace"))
+        self.addCleanup(held.close)
+        return held
+
+    def show(self, address):
+        self.browser.driver.get("about:blank")
+        self.browser.driver.get(address)
+        self.browser.until("the page shows the acts", "return document.documentElement.dataset.ready === 'run'")
+
+    def test_the_timeline_is_there_before_the_analysis_and_stays_when_it_comes(self):
+        held = self.view()
+        self.show(held.address)
+        self.assertEqual(self.browser.heading(), "Timeline")
+        self.assertIn(f"The analysis goes on: weir view {DOING}.", self.browser.text())
+        for _ in range(3):
+            self.browser.key(".")
+        self.browser.key("w")  # a move that is not in the address at once
+        selected = self.browser.run("return document.querySelector('.card h3').innerText")
+        self.browser.run("document.querySelector('canvas').dataset.seen = 'before'")
+        held.released.set()
+        self.browser.until("the analysis is there", "return document.documentElement.dataset.ready === 'yes'")
+        self.assertEqual(self.browser.heading(), "Timeline")
+        self.assertEqual(self.browser.run("return document.querySelector('canvas').dataset.seen"), "before")
+        self.assertEqual(self.browser.run("return document.querySelector('.card h3').innerText"), selected)
+        self.assertNotIn("The analysis goes on", self.browser.text())
+        self.browser.run("location.hash = '#view=verdict'")
+        report = json.loads(self.place.run("trace", "report", "run.pftrace", "--json").stdout)
+        self.browser.until("the verdict", "return document.querySelectorAll('.stack').length === 1")
+        self.assertEqual([row[3] for row in self.browser.rows("What the critical path")],
+                         [line["text"] for line in report["why_slow"]["path_lines"][:5]])
+        self.assertEqual([m for m in self.browser.messages() if "favicon" not in m], [])
+
+    def test_a_view_of_the_analysis_says_what_goes_on_and_then_shows_itself(self):
+        held = self.view()
+        self.show(held.address + "#view=verdict")
+        self.assertEqual(self.browser.heading(), "Verdict")
+        self.assertIn(DOING, self.browser.text())
+        self.assertEqual(self.browser.nameless(), [])
+        held.released.set()
+        self.browser.until("the verdict", "return document.querySelectorAll('.stack').length === 1")
+        self.assertRegex(self.browser.heading(), "takes")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,179 @@
+#include "tools/search/search_screen.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "nlohmann/json.hpp"
+#include "runtime/base/unit_text.h"
+
+namespace weir::search {
+namespace {
+
+constexpr size_t kLabel = 10;
+
+sbp::Mesh MeshOf(const proto::Job& job) {
+  std::vector<sbp::MeshAxis> axes;
+  for (const proto::MeshAxisSpec& axis : job.mesh().axis())
+    axes.push_back({axis.name(), axis.size()});
+  return sbp::Mesh(std::move(axes));
+}
+
+const char* Name(RankedLayouts::Source source) {
+  switch (source) {
+    case RankedLayouts::Source::kSimulated: return "simulated";
+    case RankedLayouts::Source::kPlanned: return "planned";
+    case RankedLayouts::Source::kEstimated: return "estimated";
+  }
+  return "";
+}
+
+std::string NameOf(const RankedLayouts& row, size_t place) {
+  if (row.row == RankedLayouts::Row::kPresent) return "present";
+  if (row.row == RankedLayouts::Row::kKnown) return "by hand";
+  return absl::StrCat("found ", place);
+}
+
+// Returns "micro-batches 8, ZeRO 1, recomputes": what differs from one micro-batch and no ZeRO.
+std::string SettingsText(const proto::Job& job) {
+  std::vector<std::string> parts;
+  parts.push_back(Plural(std::max<int64_t>(1, job.training().micro_batches()), "micro-batch"));
+  if (job.training().zero_stage() > 0) {
+    parts.push_back(
+        absl::StrCat("ZeRO ", job.training().zero_stage(), " over ",
+                     job.training().zero_axis().empty() ? "dp" : job.training().zero_axis()));
+  }
+  if (job.runtime().recompute_size() > 0) parts.push_back("recomputes");
+  if (job.pipeline().cut_size() > 0) parts.push_back("own cut");
+  return absl::StrJoin(parts, ", ");
+}
+
+std::string Labelled(const std::string& label, const std::string& text) {
+  std::string line = label;
+  line.resize(std::max(kLabel, label.size() + 1), ' ');
+  return line + text + "\n";
+}
+
+// Breaks a line that is too long after words.
+std::string Wrapped(const std::string& line, size_t indent) {
+  std::string rest = line, text;
+  while (rest.size() > kSearchColumns) {
+    size_t space = rest.rfind(' ', kSearchColumns);
+    if (space == std::string::npos || space <= indent) break;
+    absl::StrAppend(&text, rest.substr(0, space), "\n");
+    rest = std::string(indent, ' ') + rest.substr(space + 1);
+  }
+  return absl::StrCat(text, rest, "\n");
+}
+
+std::string RulesText(const compiler::RuleList& rules, const sbp::Mesh& mesh,
+                      const std::string& label) {
+  std::string text;
+  for (const std::string& line : compiler::AxisLines(rules, mesh)) {
+    std::string labelled = Labelled(text.empty() ? label : "", line);
+    labelled.pop_back();
+    absl::StrAppend(&text, Wrapped(labelled, kLabel + 4));
+  }
+  return text;
+}
+
+// Returns "3.1 % less time", "2.0 GiB more memory".
+std::string ChangeText(double before, double after, const std::string& what) {
+  const double share = before > 0 ? (before - after) / before * 100 : 0;
+  if (std::abs(share) < 0.05) return absl::StrCat("no other ", what);
+  return absl::StrFormat("%.1f %% %s %s", std::abs(share), share > 0 ? "less" : "more", what);
+}
+
+std::string SavingText(const compiler::ChoiceSaving& saving) {
+  const auto part = [](double amount, const std::string& text, const char* what) {
+    if (text.empty()) return std::string();
+    return absl::StrCat(amount > 0 ? "saves " : "costs ", text, what);
+  };
+  std::vector<std::string> parts;
+  if (std::abs(saving.step_ns) >= 1)
+    parts.push_back(part(saving.step_ns, TimeText(std::abs(saving.step_ns)), ""));
+  if (std::abs(saving.device_bytes) >= 1)
+    parts.push_back(
+        part(saving.device_bytes, BytesText(std::abs(saving.device_bytes)), " of memory"));
+  return absl::StrFormat("%-40s %s", saving.choice,
+                         parts.empty() ? "changes nothing alone" : absl::StrJoin(parts, ", "));
+}
+
+}  // namespace
+
+std::string SearchScreen(const RankedSearch& search, const proto::Job& job) {
+  const sbp::Mesh mesh = MeshOf(job);
+  std::string text = Labelled(
+      "search",
+      absl::StrCat(job.name().empty() ? "the job" : job.name(), " on ",
+                   Plural(search.devices, "device"), " (", mesh.ToText(),
+                   "): ", Plural(search.compiled, "candidate"), ", ",
+                   Plural(search.solved, "layout problem"), " solved",
+                   search.exact ? " exactly" : ", some not exactly: the mesh has many axes"));
+  if (search.memory_bytes > 0)
+    absl::StrAppend(
+        &text, Labelled("memory",
+                        absl::StrCat("at most ", BytesText(search.memory_bytes), " on a device")));
+  absl::StrAppend(
+      &text, "\n",
+      absl::StrFormat("%-10s%-11s%-11s%-11s%s\n", "", "step", "", "memory", "settings"));
+  size_t place = 0;
+  for (const RankedLayouts& row : search.rows) {
+    if (row.row == RankedLayouts::Row::kFound) ++place;
+    absl::StrAppend(
+        &text, absl::StrFormat("%-10s%-11s%-11s%-11s%s%s\n", NameOf(row, place),
+                               TimeText(row.step_ns), Name(row.source), BytesText(row.device_bytes),
+                               SettingsText(row.found.job), row.fits ? "" : "; DOES NOT FIT"));
+  }
+  const RankedLayouts &first = search.rows[0], &present = search.present();
+  absl::StrAppend(&text, "\n", RulesText(present.found.rules, mesh, "present"));
+  if (&first == &present) {
+    absl::StrAppend(&text, "\n", Labelled("result", "the present rules are the best found"));
+    return text;
+  }
+  absl::StrAppend(
+      &text, RulesText(first.found.rules, mesh, "best"),
+      Labelled("", "an earlier dimension goes first; * is for activations alone"), "\n",
+      Labelled("result",
+               absl::StrCat(ChangeText(present.step_ns, first.step_ns, "time"), ", ",
+                            ChangeText(present.device_bytes, first.device_bytes, "memory"),
+                            " than with the present rules")));
+  for (size_t i = 0; i < search.savings.size(); ++i)
+    absl::StrAppend(&text, Labelled(i == 0 ? "choices" : "", SavingText(search.savings[i])));
+  return text;
+}
+
+std::string SearchJson(const RankedSearch& search) {
+  nlohmann::ordered_json json;
+  json["candidates"] = search.compiled;
+  json["problems"] = search.solved;
+  json["exact"] = search.exact;
+  for (const RankedLayouts& row : search.rows) {
+    nlohmann::ordered_json entry;
+    entry["name"] = row.row == RankedLayouts::Row::kPresent ? "present"
+                    : row.row == RankedLayouts::Row::kKnown ? "by hand"
+                                                            : "found";
+    entry["step_seconds"] = row.step_ns * 1e-9;
+    entry["step_source"] = Name(row.source);
+    entry["estimated_seconds"] = row.found.estimate.step_ns * 1e-9;
+    entry["memory_bytes"] = row.device_bytes;
+    entry["fits"] = row.fits;
+    entry["micro_batches"] = std::max<int64_t>(1, row.found.job.training().micro_batches());
+    entry["zero_stage"] = row.found.job.training().zero_stage();
+    entry["recomputes"] = row.found.job.runtime().recompute_size() > 0;
+    for (const compiler::RuleEntry& rule : row.found.rules)
+      entry["rules"].push_back(compiler::ToText(rule));
+    json["layouts"].push_back(std::move(entry));
+  }
+  for (const compiler::ChoiceSaving& saving : search.savings) {
+    json["choices"].push_back({{"choice", saving.choice},
+                               {"saves_seconds", saving.step_ns * 1e-9},
+                               {"saves_bytes", saving.device_bytes}});
+  }
+  return json.dump(2) + "\n";
+}
+
+}  // namespace weir::search

@@ -1,0 +1,250 @@
+// Searches for jobs of the zoo on given clusters, and holds the results to virtual runs, to the
+// rules that people write by hand, and to trials of all rules of small models.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "compiler/compile.h"
+#include "compiler/search/job_trial.h"
+#include "compiler/search/search_layouts.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tools/job/job_file.h"
+#include "tools/search/rank_layouts.h"
+#include "tools/search/search_screen.h"
+#include "tools/sim/cluster_file.h"
+#include "tools/sim/simulate.h"
+#include "tools/zoo/gpt.h"
+#include "tools/zoo/llama.h"
+#include "tools/zoo/mlp.h"
+
+namespace weir::search {
+namespace {
+
+using ::testing::HasSubstr;
+
+sim::JobCosts Costs() {
+  const absl::StatusOr<proto::Cluster> cluster = sim::ParseCluster(R"(
+    name: "accelerators"
+    device {
+      name: "accelerator" memory_bytes: 1e12 act_ns: 100 kernel_ns: 200 bytes_per_second: 1.6e12
+      peak { dtype: "f32" flops_per_second: 1e14 efficiency: 0.5 }
+    }
+    host { device: "accelerator" devices: 8 count: 8 }
+    within_host { latency_ns: 1000 bytes_per_second: 4e10 message_ns: 50 }
+    between_hosts { latency_ns: 8000 bytes_per_second: 2e10 message_ns: 50 shared: DEVICE }
+  )",
+                                                                   "cluster");
+  EXPECT_TRUE(cluster.ok()) << cluster.status();
+  return sim::JobCosts::Of(*cluster);
+}
+
+proto::Job Llama(const std::string& mesh, int64_t batch, int64_t sequence, int64_t hidden = 1024) {
+  zoo::TransformerOptions options;
+  options.layers = 2;
+  options.hidden = hidden;
+  options.heads = 16;
+  options.kv_heads = 8;
+  options.vocab = 2048;
+  options.sequence = sequence;
+  options.training.batch = batch;
+  absl::StatusOr<proto::Job> job = zoo::LlamaJob(options);
+  EXPECT_TRUE(job.ok()) << job.status();
+  EXPECT_TRUE(job::SetMesh(mesh, &*job).ok());
+  Costs().TellHosts(&*job);
+  return *std::move(job);
+}
+
+compiler::SearchOptions Options(const sim::JobCosts& costs, int results_max) {
+  compiler::SearchOptions options;
+  options.costs = &costs.model();
+  options.results_max = results_max;
+  return options;
+}
+
+double SimulatedNs(const proto::Job& job, const sim::JobCosts& costs) {
+  const auto report =
+      sim::Simulate(job, costs.ClusterFor(64), {.symmetry = sim::SimulateOptions::Symmetry::kOff});
+  EXPECT_TRUE(report.ok()) << report.status();
+  return report.ok() ? report->step_ns : 0;
+}
+
+// Spearman's: the correlation of ranks.
+double RankCorrelation(const std::vector<double>& a, const std::vector<double>& b) {
+  const auto ranks = [](const std::vector<double>& values) {
+    std::vector<size_t> order(values.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::sort(order.begin(), order.end(),
+              [&](size_t x, size_t y) { return values[x] < values[y]; });
+    std::vector<double> rank(values.size());
+    for (size_t i = 0; i < order.size(); ++i) rank[order[i]] = static_cast<double>(i);
+    return rank;
+  };
+  const std::vector<double> x = ranks(a), y = ranks(b);
+  const double n = static_cast<double>(a.size());
+  double differences = 0;
+  for (size_t i = 0; i < x.size(); ++i) differences += (x[i] - y[i]) * (x[i] - y[i]);
+  return 1 - 6 * differences / (n * (n * n - 1));
+}
+
+TEST(Search, EstimatesOrderLayoutsAsVirtualRunsDo) {
+  const sim::JobCosts costs = Costs();
+  std::vector<double> estimated, simulated;
+  for (const char* mesh : {"dp=2,tp=2", "dp=4,tp=2"}) {
+    const proto::Job job = Llama(mesh, 8, 256, 512);
+    compiler::SearchOptions options = Options(costs, 32);
+    options.free.zero = options.free.recompute = true;
+    const auto report = compiler::SearchLayouts(job, options);
+    ASSERT_TRUE(report.ok()) << report.status();
+    for (const compiler::FoundLayouts& found : report->best) {
+      estimated.push_back(found.estimate.step_ns);
+      simulated.push_back(SimulatedNs(found.job, costs));
+    }
+  }
+  EXPECT_GE(estimated.size(), 50u);
+  const double correlation = RankCorrelation(estimated, simulated);
+  RecordProperty("correlation", absl::StrCat(correlation));
+  EXPECT_GE(correlation, 0.9);
+}
+
+TEST(Search, IsNeverWorseThanTheRulesOfTheJobOrThoseByHand) {
+  const sim::JobCosts costs = Costs();
+  for (const char* mesh : {"dp=8", "tp=4", "dp=2,tp=4", "dp=2,sp=2,tp=2", "dp=2,tp=2,pp=2"}) {
+    const proto::Job job = Llama(mesh, 16, 128);
+    const auto report = compiler::SearchLayouts(job, Options(costs, 5));
+    ASSERT_TRUE(report.ok()) << mesh << ": " << report.status();
+    EXPECT_LE(report->best[0].estimate.step_ns, report->present.estimate.step_ns) << mesh;
+    ASSERT_TRUE(report->known.has_value());
+    EXPECT_LE(report->best[0].estimate.step_ns, report->known->estimate.step_ns) << mesh;
+    EXPECT_TRUE(report->exact) << mesh;
+  }
+}
+
+// All ordered lists of rules of an MLP on two axes: each axis has none, one or two of three
+// dimensions.
+TEST(Search, FindsTheBestOfAllRulesOfASmallModel) {
+  const sim::JobCosts costs = Costs();
+  zoo::MlpOptions mlp;
+  mlp.layers = 1;
+  mlp.hidden = 512;
+  mlp.ffn = 2048;
+  mlp.training.batch = 64;
+  absl::StatusOr<proto::Job> job = zoo::MlpJob(mlp);
+  ASSERT_TRUE(job.ok()) << job.status();
+  ASSERT_TRUE(job::SetMesh("a=2,b=4", &*job).ok());
+  const auto report = compiler::SearchLayouts(*job, Options(costs, 5));
+  ASSERT_TRUE(report.ok()) << report.status();
+  auto trial = compiler::JobTrial::Create(*job, &costs.model());
+  ASSERT_TRUE(trial.ok());
+  std::vector<std::vector<std::string>> lists{{}};
+  const std::vector<std::string> dims{"batch", "ffn", "hidden"};
+  for (const std::string& first : dims) {
+    lists.push_back({first});
+    for (const std::string& second : dims)
+      if (first != second) lists.push_back({first, second});
+  }
+  double least = 0;
+  int tried = 0;
+  for (const std::vector<std::string>& of_a : lists) {
+    for (const std::vector<std::string>& of_b : lists) {
+      compiler::RuleList rules;
+      for (const std::string& dim : of_a) rules.push_back({dim, "a"});
+      for (const std::string& dim : of_b) rules.push_back({dim, "b"});
+      proto::Job variant = *job;
+      compiler::SetRules(rules, &variant);
+      const auto estimate = (*trial)->Estimate(variant);
+      if (!estimate.ok()) continue;
+      ++tried;
+      if (least == 0 || estimate->step_ns < least) least = estimate->step_ns;
+    }
+  }
+  EXPECT_EQ(tried, 100);
+  EXPECT_LE(report->best[0].estimate.step_ns, least * 1.0001);
+}
+
+std::vector<std::string> RulesOf(const compiler::FoundLayouts& found) {
+  std::vector<std::string> rules;
+  for (const compiler::RuleEntry& rule : found.rules) rules.push_back(compiler::ToText(rule));
+  return rules;
+}
+
+// One sample, long sequences: the batch cannot be split, and heads need no whole weights.
+TEST(Search, OneSampleOfALongSequenceIsSplitAlongTheSequence) {
+  const sim::JobCosts costs = Costs();
+  proto::Job job = Llama("sp=4", 1, 8192, 512);
+  job.clear_rule();
+  const auto report = compiler::SearchLayouts(job, Options(costs, 5));
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(RulesOf(report->best[0]),
+              ::testing::Contains(::testing::StartsWith("sequence -> sp")));
+  // Ulysses: attention needs the whole sequence, and splits heads instead.
+  EXPECT_THAT(RulesOf(report->best[0]), ::testing::Contains(HasSubstr("head")));
+}
+
+TEST(Search, LittleMemoryIsKeptBySettingsAndRules) {
+  const sim::JobCosts costs = Costs();
+  const proto::Job job = Llama("dp=4,tp=2", 16, 256);
+  const auto wide = compiler::SearchLayouts(job, Options(costs, 5));
+  ASSERT_TRUE(wide.ok()) << wide.status();
+  compiler::SearchOptions options = Options(costs, 5);
+  options.free = compiler::SettingsLeftFree(job);
+  options.memory_bytes = wide->best[0].estimate.device_bytes / 3;
+  const auto narrow = compiler::SearchLayouts(job, options);
+  ASSERT_TRUE(narrow.ok()) << narrow.status();
+  EXPECT_FALSE(narrow->present.fits);
+  EXPECT_TRUE(narrow->best[0].fits);
+  const proto::Job& found = narrow->best[0].job;
+  EXPECT_TRUE(found.training().zero_stage() > 0 || found.runtime().recompute_size() > 0);
+}
+
+TEST(Search, ExplicitLayoutsAndFixedSettingsHold) {
+  const sim::JobCosts costs = Costs();
+  proto::Job job = Llama("dp=2,tp=2", 8, 128);
+  proto::LayoutOverride* const own = job.add_layout();
+  own->set_tensor("block/wq");
+  own->set_sbp("[tp: S(0)]");
+  const auto report = compiler::SearchLayouts(job, Options(costs, 5));
+  ASSERT_TRUE(report.ok()) << report.status();
+  for (const compiler::FoundLayouts& found : report->best) {
+    ASSERT_EQ(found.job.layout_size(), 1);
+    EXPECT_EQ(found.job.training().zero_stage(), job.training().zero_stage());
+    EXPECT_EQ(found.job.training().micro_batches(), job.training().micro_batches());
+    EXPECT_TRUE(compiler::CompileJob(found.job, {}).ok());
+  }
+}
+
+TEST(Search, OneDeviceIsRefused) {
+  const sim::JobCosts costs = Costs();
+  const auto report = compiler::SearchLayouts(Llama("dp=1", 8, 128), Options(costs, 5));
+  EXPECT_THAT(report.status().message(), HasSubstr("W0990"));
+}
+
+TEST(RankLayouts, TheScreenFitsAndTheWrittenJobHasThePredictedStep) {
+  const sim::JobCosts costs = Costs();
+  const proto::Job job = Llama("dp=2,tp=2", 8, 128, 512);
+  RankOptions options;
+  options.top = 3;
+  options.free = compiler::SettingsLeftFree(job);
+  const auto ranked = RankLayouts(job, costs, options);
+  ASSERT_TRUE(ranked.ok()) << ranked.status();
+  EXPECT_LE(ranked->rows[0].step_ns, ranked->present().step_ns);
+  EXPECT_EQ(ranked->rows[0].source, RankedLayouts::Source::kSimulated);
+  const std::string screen = SearchScreen(*ranked, job);
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(screen, '\n')))
+    EXPECT_LE(line.size(), static_cast<size_t>(kSearchColumns)) << line;
+  EXPECT_THAT(screen, HasSubstr("present"));
+  EXPECT_EQ(SimulatedNs(ranked->rows[0].found.job, costs), ranked->rows[0].step_ns);
+}
+
+TEST(RankLayouts, TooLittleMemoryNamesWhatWouldDo) {
+  const sim::JobCosts costs = Costs();
+  RankOptions options;
+  options.memory_bytes = 1e5;
+  const auto ranked = RankLayouts(Llama("dp=2,tp=2", 8, 128, 512), costs, options);
+  EXPECT_THAT(ranked.status().message(), HasSubstr("W0991"));
+}
+
+}  // namespace
+}  // namespace weir::search
