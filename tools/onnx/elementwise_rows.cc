@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "tools/onnx/shapes.h"
 #include "tools/onnx/translation.h"
 
 namespace weir::onnx {
@@ -217,17 +216,22 @@ void Acosh(Translation& t) {
   t.Result(t.Add("log", {t.Add("add", {x, t.Add("sqrt", {t.Plus(t.Add("square", {x}), -1)})})}));
 }
 
-// Casts between real types change nothing: the job's precision decides how Weir computes.
+// Casts between real types change nothing: the job's precision decides how Weir computes. Nor do
+// casts between integers.
 void Cast(Translation& t) {
   const bool like = t.node().op() == "CastLike";
   const int64_t to = like ? static_cast<int64_t>(t.input(1).element) : t.Int("to", 0);
   const Operand& x = t.input(0);
   if (!t.ok()) return;
   const Element element = to > 0 && to <= 16 ? static_cast<Element>(to) : Element::kUndefined;
-  if ((IsReal(element) && IsReal(x.element)) || (IsInteger(element) && IsInteger(x.element)))
+  const bool real = IsReal(element), integer = element == Element::kI64 || element == Element::kI32;
+  if ((real && IsReal(x.element)) || (integer && IsInteger(x.element)) ||
+      (element == Element::kBool && x.element == Element::kBool))
     return t.ResultInput(0, 0);
-  if (IsReal(element) && IsInteger(x.element))
-    return t.Result(t.Add("cast", {t.Any(0)}, {{"to", std::string("f32")}}));
+  if (real || integer || element == Element::kBool) {
+    const std::string type = real ? "f32" : integer ? "i32" : "bool";
+    return t.Result(t.Add("cast", {t.Any(0)}, {{"to", type}}));
+  }
   t.Fail(
       absl::StrCat("a cast of values of the model from ", Name(x.element), " to ", Name(element)));
 }
@@ -250,49 +254,6 @@ void Dropout(Translation& t) {
   }
   if (t.Has(1) && ratio == nullptr) return t.Fail("a ratio that depends on the inputs");
   t.Result(t.Add("dropout", {t.X(0)}, {{"rate", ratio == nullptr ? 0.5 : ratio->number(0)}}));
-}
-
-// Selects by a condition that is known. Where it hides a place behind one number, the number is
-// added or put in.
-void Where(Translation& t) {
-  const Tensor* condition = t.Known(0);
-  if (!t.ok()) return;
-  if (condition->is_real()) return t.Fail("a condition that is no truth value");
-  bool any = false, all = true;
-  for (int64_t truth : condition->integers) {
-    any = any || truth != 0;
-    all = all && truth != 0;
-  }
-  const std::vector<int64_t> shape =
-      Broadcast(t, condition->shape, Broadcast(t, t.input(1).shape, t.input(2).shape));
-  if (!t.ok()) return;
-  for (int i : {1, 2}) {
-    if ((i == 1 ? all : !any) && t.input(i).shape == shape) return t.ResultInput(0, i);
-  }
-  // With a condition c of zeros and ones: a c + b (1 - c). What an infinite number hides needs no
-  // factor.
-  const Tensor* numbers[] = {nullptr, t.KnownNumber(1), t.KnownNumber(2)};
-  ValueId total = -1;
-  for (int i : {1, 2}) {
-    const Tensor *number = numbers[i], *other = numbers[3 - i];
-    if (number != nullptr && number->reals[0] == 0 && other == nullptr) continue;
-    ValueId term = -1;
-    if (number == nullptr && other != nullptr && std::isinf(other->reals[0])) {
-      term = t.X(i);
-    } else {
-      std::vector<float> values;
-      for (int64_t truth : condition->integers) {
-        const bool here = (truth != 0) == (i == 1);
-        values.push_back(here ? (number != nullptr ? number->reals[0] : 1.0f) : 0.0f);
-      }
-      term = t.Constant(std::move(values), condition->shape);
-      if (number == nullptr) term = t.Add("mul", {t.X(i), term});
-    }
-    total = total < 0 ? term : t.Add("add", {total, term});
-  }
-  if (t.ok() && t.shape(total) != shape)
-    return t.Fail("operands that repeat to the shape of the condition");
-  t.Result(total);
 }
 
 }  // namespace
@@ -346,7 +307,6 @@ std::vector<Row> ElementwiseRows() {
       {"CastLike", 15, Cast},
       {"Identity", 1, Identity},
       {"Dropout", 7, Dropout},
-      {"Where", 9, Where},
   };
 }
 

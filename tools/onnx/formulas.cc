@@ -194,7 +194,7 @@ ValueId Formulas::WithoutHidden(ValueId value, const Tensor& mask) const {
       continue;
     bool fits = true;
     for (int64_t k = 0; k < mask.size(); ++k)
-      fits = fits && (mask.reals[k] != 0 || kept->reals[k] == 1);
+      fits = fits && (mask.reals[k] <= kHidden || kept->reals[k] == 1);
     if (fits) return product->inputs[1 - i];
   }
   return value;
@@ -207,14 +207,29 @@ std::optional<AttentionFormula> Formulas::Attention(const std::vector<ValueId>& 
   found.v = in[1];
   ValueId scores = softmax->inputs[0];
   const std::vector<int64_t> shape = graph_.shape(scores);
+  const auto is_mask = [&](ValueId value) {
+    const std::vector<int64_t> of = graph_.shape(value);
+    bool fits = of.size() <= 4 && of != shape;
+    for (size_t d = 1; fits && d <= of.size(); ++d)
+      fits = of[of.size() - d] == 1 || of[of.size() - d] == shape[4 - d];
+    return fits;
+  };
   if (const GraphNode* masked = graph_.Producer(scores, "add")) {
     for (int i : {0, 1}) {
-      const Tensor* mask = graph_.ConstantOf(masked->inputs[i]);
+      const ValueId value = masked->inputs[i], rest = masked->inputs[1 - i];
+      if (!is_mask(value) || graph_.shape(rest) != shape) continue;
+      const Tensor* mask = graph_.ConstantOf(value);
       const Mask kind = mask == nullptr ? Mask::kOther : KindOf(*mask, shape[2], shape[3]);
-      if (kind == Mask::kOther || graph_.shape(masked->inputs[1 - i]) != shape) continue;
       found.causal = kind == Mask::kLater;
-      scores = WithoutHidden(masked->inputs[1 - i], *mask);
+      if (kind == Mask::kOther) found.mask = value;
+      scores = mask == nullptr ? rest : WithoutHidden(rest, *mask);
       break;
+    }
+  } else if (const GraphNode* chosen = graph_.Producer(scores, "where")) {
+    const bool hides = chosen->inputs.size() == 2 && chosen->attrs.Real("value") <= kHidden;
+    if (hides && is_mask(chosen->inputs[0]) && graph_.shape(chosen->inputs[1]) == shape) {
+      found.mask = chosen->inputs[0];
+      scores = chosen->inputs[1];
     }
   }
   const Scaled scaled = Unscaled(scores);

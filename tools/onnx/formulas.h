@@ -16,6 +16,7 @@ struct NormFormula {
 
 struct AttentionFormula {
   ValueId q = -1, k = -1, v = -1;  // [b, heads, s, d]
+  ValueId mask = -1;  // added to the scores, or the truth of what is seen; at most 4 dimensions
   double scale = 1;
   bool causal = false;
 };
@@ -36,7 +37,7 @@ class Formulas {
   // product; the probabilities and v.
   std::optional<NormFormula> RmsNorm(const std::vector<ValueId>& in) const;
   std::optional<NormFormula> LayerNorm(const std::vector<ValueId>& in) const;
-  // A mask of constants is part of the formula if it hides nothing, or exactly the later positions.
+  // A constant mask that hides nothing, or exactly the later positions, is part of the formula.
   std::optional<AttentionFormula> Attention(const std::vector<ValueId>& in) const;
 
  private:

@@ -241,12 +241,15 @@ class Lowering {
       }
       if (IsReal(operand.element)) {
         operand.value = lowered_.graph.AddInput(input.name(), DType::kF32, operand.shape, names);
+      } else if (operand.element == Element::kBool) {
+        operand.value = lowered_.graph.AddInput(input.name(), DType::kBool, operand.shape, names);
       } else if (operand.element == Element::kI64 || operand.element == Element::kI32) {
         operand.value = lowered_.graph.AddInput(input.name(), DType::kI32, operand.shape, names);
       } else {
-        unusable_.emplace(input.name(),
-                          absl::StrCat("input ", input.name(), " has the type ",
-                                       Name(operand.element), "; Weir has real inputs and i32"));
+        unusable_.emplace(
+            input.name(),
+            absl::StrCat("input ", input.name(), " has the type ", Name(operand.element),
+                         "; Weir has inputs of real numbers, i32, i64 and bool"));
         operand.failed = true;
       }
       if (!operands_.emplace(input.name(), std::move(operand)).second)

@@ -179,18 +179,8 @@ void Pad(Translation& t) {
       std::vector<int64_t> kept(
           std::max<int64_t>(size + std::min<int64_t>(before, 0) + std::min<int64_t>(after, 0), 0));
       std::iota(kept.begin(), kept.end(), std::max<int64_t>(-before, 0));
-      const auto filled = [&](int64_t extra) {
-        std::vector<int64_t> shape = t.shape(x);
-        shape[axis] = extra;
-        const int64_t count = Count(shape);
-        if (count < 1 || count > kFoldedElementsMax) t.Fail("pads of too many elements");
-        return t.ok() ? t.Constant(std::vector<float>(count, value), shape) : -1;
-      };
-      std::vector<ValueId> parts;
-      if (before > 0) parts.push_back(filled(before));
-      parts.push_back(t.Take(x, axis, kept));
-      if (after > 0) parts.push_back(filled(after));
-      x = parts.size() == 1 ? parts[0] : t.Add("concat", parts, {{"axis", int64_t{axis}}});
+      x = t.Padded(t.Take(x, axis, kept), axis, std::max<int64_t>(before, 0),
+                   std::max<int64_t>(after, 0), value);
       continue;
     }
     std::vector<int64_t> indices;

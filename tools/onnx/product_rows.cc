@@ -78,11 +78,10 @@ ValueId Heads(Translation& t, int i, const char* count) {
   return t.Reshape(x, {s[0], s[1], heads, s[2] / heads});
 }
 
-// Attention without a mask, or under the causal mask.
+// The mask is [.., queries, keys]: truths, or numbers that are added.
 void Attention(Translation& t) {
-  for (int i : {3, 4, 5, 6}) {
-    if (t.Has(i))
-      return t.Fail("a mask or earlier keys as operands; Weir's attention takes none yet");
+  for (int i : {4, 5, 6}) {
+    if (t.Has(i)) return t.Fail("earlier keys and values, or their lengths, as operands");
   }
   if (t.Real("softcap", 0) != 0) return t.Fail("softcap");
   if (t.Int("left_window_size", -1) >= 0 || t.Int("right_window_size", -1) >= 0)
@@ -94,8 +93,17 @@ void Attention(Translation& t) {
   const bool causal = t.Int("is_causal", 0) != 0;
   const Sizes out = t.shape(q);
   if (t.shape(v)[3] != out[3]) return t.Fail("values of another width than keys");
+  std::vector<ValueId> operands = {q, k, v};
+  if (t.Has(3)) {
+    const ValueId mask = t.Any(3);
+    Sizes shape = t.shape(mask);
+    if (!t.ok() || shape.size() < 2 || shape.size() > 4)
+      return t.Fail("a mask that is not [.., queries, keys]");
+    shape.insert(shape.begin(), 4 - shape.size(), 1);
+    operands.push_back(t.Reshape(mask, shape));
+  }
   const ValueId y =
-      t.Add("attention", {q, k, v}, {{"causal", causal}, {"scale", t.Real("scale", 0)}});
+      t.Add("attention", operands, {{"causal", causal}, {"scale", t.Real("scale", 0)}});
   if (t.input(0).shape.size() == 4) return t.Result(t.Permute(y, {0, 2, 1, 3}));
   t.Result(t.Reshape(y, {out[0], out[1], out[2] * out[3]}));
 }

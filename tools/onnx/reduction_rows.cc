@@ -164,19 +164,31 @@ void GroupNormalization(Translation& t) {
       t.Add("add", {t.Add("mul", {y, PerChannel(t, 1, t.rank(x))}), PerChannel(t, 2, t.rank(x))}));
 }
 
-// The statistics are those of the file: (x - mean) * (scale / sqrt(variance + epsilon)) + bias.
+// With the statistics of the file, or of the batch in a file that is made for training. The results
+// after the first are the statistics for later, of which the batch has the share 1 - momentum.
 void BatchNormalization(Translation& t) {
-  const bool trains = t.opset() < 7 ? t.Int("is_test", 0) == 0 : t.Int("training_mode", 0) != 0;
-  if (t.Int("spatial", 1) == 0) return t.Fail("statistics for each place");
-  if (trains || t.node().output_size() > 1)
-    return t.Fail("statistics of the batch; Weir has no batch normalisation in training yet");
   const ValueId x = t.X(0);
-  const int rank = t.rank(x);
-  const ValueId scale = PerChannel(t, 1, rank), bias = PerChannel(t, 2, rank),
-                mean = PerChannel(t, 3, rank);
-  const ValueId inverse = t.Add("rsqrt", {t.Plus(PerChannel(t, 4, rank), t.Real("epsilon", 1e-5))});
-  const ValueId centred = t.Add("sub", {x, mean});
-  t.Result(t.Add("add", {t.Add("mul", {centred, t.Add("mul", {scale, inverse})}), bias}));
+  if (t.ok() && t.rank(x) < 2) return t.Fail("an operand without channels");
+  if (t.Int("spatial", 1) == 0) return t.Fail("statistics for each place");
+  std::vector<int64_t> axes = {0};
+  for (int d = 2; d < t.rank(x); ++d) axes.push_back(d);
+  const Attributes attrs = {{"axes", axes}, {"epsilon", t.Real("epsilon", 1e-5)}};
+  const bool trains = t.opset() < 7 ? t.Int("is_test", 0) == 0 : t.Int("training_mode", 0) != 0;
+  ValueId statistics[2] = {t.X(3), t.X(4)};
+  if (trains) {
+    if (t.opset() < 14) return t.Fail("training in a version before 14 of ONNX's operations");
+    const ValueId mean = t.Add("reduce_mean", {x}, {{"axes", axes}});
+    const ValueId variance = t.Add("reduce_variance", {x, mean}, {{"axes", axes}});
+    const ValueId of_batch[2] = {mean, variance};
+    const double momentum = t.Real("momentum", 0.9);
+    for (int i : {0, 1}) {
+      const ValueId old = t.Scaled(statistics[i], momentum);
+      if (t.node().output_size() > i + 1)
+        t.Result(i + 1, t.Add("add", {old, t.Scaled(of_batch[i], 1 - momentum)}));
+      statistics[i] = of_batch[i];
+    }
+  }
+  t.Result(t.Add("normalize", {x, statistics[0], statistics[1], t.X(1), t.X(2)}, attrs));
 }
 
 void MeanVarianceNormalization(Translation& t) {
@@ -189,14 +201,20 @@ void MeanVarianceNormalization(Translation& t) {
 // Scores [n, classes, places...] and labels [n, places...].
 void SoftmaxCrossEntropyLoss(Translation& t) {
   if (t.Has(2)) return t.Fail("weights of classes");
-  if (t.HasAttr("ignore_index"))
-    return t.Fail("ignore_index; Weir has no targets that the loss ignores yet");
   const ValueId x = t.X(0), labels = t.Any(1);
   if (t.ok() && t.rank(x) < 2) return t.Fail("scores without classes");
-  const ValueId losses = t.Add("softmax_cross_entropy", {t.ToLast(x, 1), labels});
+  const bool ignores = t.HasAttr("ignore_index");
+  const int64_t ignored = t.Int("ignore_index", 0);
+  const Attributes attrs = ignores ? Attributes{{"ignore_index", Sizes{ignored}}} : Attributes{};
+  const ValueId losses = t.Add("softmax_cross_entropy", {t.ToLast(x, 1), labels}, attrs);
   const std::string reduction = t.Str("reduction", "mean");
   if (reduction == "none") {
     t.Result(losses);
+  } else if (reduction == "mean" && ignores) {
+    const ValueId counts = t.Add("not_equal", {labels}, {{"value", static_cast<double>(ignored)}});
+    const ValueId ones = t.Add("cast", {counts}, {{"to", std::string("f32")}});
+    t.Result(t.Add("div", {t.Reduce("reduce_sum", losses, {}, Axes::kDropped),
+                           t.Reduce("reduce_sum", ones, {}, Axes::kDropped)}));
   } else if (reduction == "mean" || reduction == "sum") {
     t.Result(t.Reduce(absl::StrCat("reduce_", reduction), losses, {}, Axes::kDropped));
   } else {

@@ -142,6 +142,14 @@ class Rewriter {
     if (!found.has_value()) return -1;
     std::vector<ValueId> operands;
     for (ValueId x : {found->q, found->k, found->v}) operands.push_back(Transpose(x, {0, 2, 1, 3}));
+    if (found->mask >= 0) {
+      std::vector<int64_t> shape = graph_.shape(found->mask);
+      shape.insert(shape.begin(), 4 - shape.size(), 1);
+      const bool fits = graph_.shape(found->mask) == shape;
+      operands.push_back(fits ? found->mask
+                              : Add("reshape", {found->mask}, {{"to", DimsOf(shape)}}));
+    }
+    if (std::count(operands.begin(), operands.end(), -1) > 0) return -1;
     const ValueId y =
         Add("attention", std::move(operands), {{"causal", found->causal}, {"scale", found->scale}});
     return y < 0 ? -1 : Transpose(y, {0, 2, 1, 3});
@@ -243,8 +251,10 @@ class Renamer {
   void Copy(const GraphNode& node) {
     std::vector<ValueId> inputs;
     for (ValueId input : node.inputs) inputs.push_back(new_of_[input]);
-    static const auto* const kRepeating =
-        new std::set<std::string>{"add", "sub", "mul", "div", "maximum", "minimum"};
+    static const auto* const kRepeating = new std::set<std::string>{
+        "add",           "sub",         "mul",        "div",        "maximum",    "minimum",
+        "where",         "equal",       "not_equal",  "less",       "less_equal", "greater",
+        "greater_equal", "logical_and", "logical_or", "logical_xor"};
     if (kRepeating->count(node.op) > 0) {
       for (ValueId& input : inputs) {
         if (!(named_[input] == graph_.values[input].type)) input = Renamed(input, node.name);

@@ -9,6 +9,8 @@
 namespace weir::onnx {
 namespace {
 
+constexpr int64_t kExactIntegerMax = 1 << 24;  // of f32
+constexpr int64_t kPadMax = 1 << 16;
 constexpr size_t kRunsMax = 64;  // of slices that are joined in place of a product
 
 std::string ShapeText(const std::vector<int64_t>& shape) {
@@ -102,15 +104,14 @@ ValueId Translation::Read(int i, bool integers) {
     return -1;
   }
   if (operand.value >= 0) return operand.value;
-  if (!IsReal(operand.element)) {
-    Fail(absl::StrCat("operand ", i, " is a constant of type ", Name(operand.element),
-                      ", and integers of Weir are inputs"));
-    return -1;
-  }
   for (int64_t size : operand.shape) {
     if (size < 1) Fail(absl::StrCat("operand ", i, " has no elements"));
   }
   if (!ok()) return -1;
+  if (!IsReal(operand.element)) {
+    operand.value = CastConstant(*operand.constant);
+    return operand.value;
+  }
   GraphParameter parameter;
   parameter.trained = operand.weight != nullptr;
   parameter.stored = operand.weight;
@@ -119,6 +120,20 @@ ValueId Translation::Read(int i, bool integers) {
       operand.weight != nullptr ? operand.weight->name() : absl::StrCat(name_, ".constant");
   operand.value = graph_->AddParameter(std::move(parameter), operand.shape);
   return operand.value;
+}
+
+// Integers and truth values of constants are real parameters that are cast.
+ValueId Translation::CastConstant(const Tensor& constant) {
+  std::vector<float> values;
+  for (int64_t value : constant.integers) {
+    if (value < -kExactIntegerMax || value > kExactIntegerMax)
+      Fail(absl::StrCat("a constant ", value, "; integers of constants are exact up to ",
+                        kExactIntegerMax));
+    values.push_back(static_cast<float>(value));
+  }
+  const ValueId real = Constant(std::move(values), constant.shape);
+  return Add("cast", {real},
+             {{"to", std::string(constant.element == Element::kBool ? "bool" : "i32")}});
 }
 
 ValueId Translation::X(int i) { return Read(i, false); }
@@ -220,6 +235,31 @@ ValueId Translation::Expand(ValueId x, const std::vector<int64_t>& to) {
   return Add("add", {x, Constant(std::vector<float>(count, 0.0f), missing)});
 }
 
+ValueId Translation::Padded(ValueId x, int axis, int64_t before, int64_t after, float value) {
+  if (!ok() || (before == 0 && after == 0)) return x;
+  const int64_t size = shape(x)[axis];
+  if (before < 0 || after < 0 || before > kPadMax || after > kPadMax || size > (int64_t{1} << 40)) {
+    Fail(absl::StrCat("pads of ", before, " and ", after));
+    return -1;
+  }
+  if (value == 0) {
+    return Add("pad", {x},
+               {{"axis", int64_t{axis}}, {"begin", before}, {"size", size + before + after}});
+  }
+  std::vector<ValueId> parts;
+  for (const bool in_front : {true, false}) {
+    if (!in_front) parts.push_back(x);
+    const int64_t extra = in_front ? before : after;
+    if (extra == 0) continue;
+    std::vector<int64_t> of_part = shape(x);
+    of_part[axis] = extra;
+    const int64_t count = Count(of_part);
+    if (count < 1 || count > kFoldedElementsMax) Fail("pads of too many elements");
+    parts.push_back(ok() ? Constant(std::vector<float>(count, value), of_part) : -1);
+  }
+  return Add("concat", parts, {{"axis", int64_t{axis}}});
+}
+
 ValueId Translation::Take(ValueId x, int axis, const std::vector<int64_t>& indices) {
   if (!ok()) return -1;
   const std::vector<int64_t> from = shape(x);
@@ -284,10 +324,12 @@ int Translation::Axis(int64_t axis, int rank) {
 
 void Translation::Result(int output, ValueId value) {
   if (!ok() || value < 0 || output >= static_cast<int>(results_.size())) return;
-  const bool is_real = graph_->values[value].type.dtype == DType::kF32;
   Operand& result = results_[output];
   result = Operand();
-  result.element = is_real ? Element::kF32 : Element::kI32;
+  const DType dtype = graph_->values[value].type.dtype;
+  result.element = dtype == DType::kBool  ? Element::kBool
+                   : dtype == DType::kI32 ? Element::kI32
+                                          : Element::kF32;
   result.shape = shape(value);
   result.value = value;
 }

@@ -77,6 +77,8 @@ class Translation {
   ValueId Permute(ValueId x, std::vector<int64_t> perm);
   // Returns x with sizes of 1 repeated up to `shape`. The ranks are equal.
   ValueId Expand(ValueId x, const std::vector<int64_t>& shape);
+  // Returns x with elements of one value before and after it along an axis.
+  ValueId Padded(ValueId x, int axis, int64_t before, int64_t after, float value);
   // Returns the elements of x at `indices` along an axis.
   ValueId Take(ValueId x, int axis, const std::vector<int64_t>& indices);
   // Reduces x over axes, each of which stays with size 1 if `keep`.
@@ -100,6 +102,7 @@ class Translation {
 
  private:
   ValueId Read(int i, bool integers);
+  ValueId CastConstant(const Tensor& constant);
 
   const proto::OnnxNode& node_;
   const std::string name_;
@@ -119,12 +122,13 @@ struct Row {
 // Returns the row of an operation, or null.
 const Row* FindRow(const std::string& op);
 
-// The rows, by subject: the functions of elements, movement and indices, products, reductions and
-// norms, and losses.
+// The rows, by subject.
 std::vector<Row> ElementwiseRows();
 std::vector<Row> MovementRows();
 std::vector<Row> ProductRows();
 std::vector<Row> ReductionRows();
+std::vector<Row> WindowRows();
+std::vector<Row> MaskRows();
 
 // Computes a node whose operands are all known. Returns false if the importer does not compute the
 // operation; a failure is in the translation.
