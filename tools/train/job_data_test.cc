@@ -245,10 +245,10 @@ TEST(JobDataTest, TypesThatAFeedCannotHaveAreRefusedWithWhatItDelivers) {
   EXPECT_THAT(ErrorOf(job), HasSubstr("W0056 at input picture of main: expected i32[samples], as "
                                       "feed labels delivers; found f32[6, 16]"));
   job = Classifier(kOfImages, Idx());
-  job.mutable_training()->set_batch_dim("kinds");
+  job.mutable_training()->set_batch_dim("spots");
   EXPECT_THAT(ErrorOf(job),
-              HasSubstr("W0908 at input picture of main: expected a first dimension of 4, the "
-                        "samples of a step by training.batch_dim; found f32[6, 16]"));
+              HasSubstr("W0908 at input picture of main: expected a first dimension of 16, "
+                        "the samples of a step by training.batch_dim; found f32[6, 16]"));
 }
 
 TEST(JobDataTest, SyntheticDataDrawsWhatTheGraphNeedsAndSaysSo) {
