@@ -115,6 +115,18 @@ class Metrics(weir_jobs.JobCase):
             self.assertIn(tag, last)
         self.assertIn("checkpoint_time", folder.steps[5])
 
+    def test_a_run_is_read_after_the_runs_that_began_in_its_second(self):
+        # TensorBoard reads files in the order of their names, and numbers of processes do not grow for ever.
+        self.write_text_job()
+        first = ("--mesh", "dp=1", "--tensorboard", "tb")
+        self.place.train(*first, "--steps", "6")
+        (name,) = os.listdir(self.place.path("tb"))
+        seconds = int(name.split(".")[3])
+        later = f"events.out.tfevents.{seconds + 1000:010}.host.999999.0"
+        os.rename(os.path.join(self.place.path("tb"), name), os.path.join(self.place.path("tb"), later))
+        self.place.train(*first, "--steps", "3")
+        self.assertEqual(sorted(Folder(self.place.path("tb")).steps), [1, 2, 3])
+
     def test_a_resumed_run_goes_on_where_it_was_resumed(self):
         self.write_text_job()
         first = ("--mesh", "dp=2", "--metrics", "m.jsonl", "--tensorboard", "tb")

@@ -6,11 +6,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "proto/event_file.pb.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/status.h"
@@ -20,6 +24,8 @@ namespace {
 
 constexpr char kVersion[] = "brain.Event:2";
 constexpr int kNamesTried = 100;
+constexpr char kPrefix[] = "events.out.tfevents.";
+constexpr size_t kDigits = 10;  // of the seconds in a name
 
 void AppendNumber(uint64_t number, int bytes, std::string* to) {
   for (int i = 0; i < bytes; ++i) to->push_back(static_cast<char>(number >> (8 * i)));
@@ -34,6 +40,23 @@ uint32_t MaskedChecksum(const std::string& bytes) {
 
 std::string FrameOfEvent(const proto::LogEvent& event) {
   return FrameOf(event.SerializeAsString());
+}
+
+// Returns the seconds for the name of a new file. TensorBoard reads files in the order of their
+// names, so the seconds are after those of each file in the folder, also of a run that began in
+// this second.
+int64_t SecondsOfName(const std::string& folder, int64_t now) {
+  int64_t seconds = now;
+  std::error_code error;
+  for (std::filesystem::directory_iterator file(folder, error), end; !error && file != end;
+       file.increment(error)) {
+    absl::string_view name(file->path().filename().native());
+    int64_t of_file = 0;
+    if (absl::ConsumePrefix(&name, kPrefix) && name.find('.') == kDigits &&
+        absl::SimpleAtoi(name.substr(0, kDigits), &of_file))
+      seconds = std::max(seconds, of_file + 1);
+  }
+  return seconds;
 }
 
 }  // namespace
@@ -83,9 +106,9 @@ int EventFile::Open(int64_t step, double wall_seconds) {
   if (::mkdir(folder_.c_str(), 0777) != 0 && errno != EEXIST) return errno;
   char host[256] = "host";
   ::gethostname(host, sizeof(host) - 1);
+  const int64_t seconds = SecondsOfName(folder_, static_cast<int64_t>(wall_seconds));
   for (int i = 0; i < kNamesTried && descriptor_ < 0; ++i) {
-    path_ = absl::StrFormat("%s/events.out.tfevents.%010d.%s.%d.%d", folder_,
-                            static_cast<int64_t>(wall_seconds), host, ::getpid(), i);
+    path_ = absl::StrFormat("%s/%s%010d.%s.%d.%d", folder_, kPrefix, seconds, host, ::getpid(), i);
     descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
     if (descriptor_ < 0 && errno != EEXIST) return errno;
   }
