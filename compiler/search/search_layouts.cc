@@ -464,7 +464,8 @@ absl::StatusOr<SearchReport> SearchLayouts(const proto::Job& job, const SearchOp
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<JobTrial> trial, JobTrial::Create(job, options.costs));
   const sbp::Mesh& mesh = trial->stage_mesh();
   if (mesh.num_ranks() * trial->num_stages() == 1) {
-    return Rejected({"W0990", absl::StrCat("mesh ", mesh.ToText()),
+    return Rejected({"W0990",
+                     mesh.num_axes() == 0 ? "the mesh" : absl::StrCat("mesh ", mesh.ToText()),
                      "several devices to lay the model over", "one", "--mesh dp=2,tp=4"});
   }
   return Search(job, options, std::move(trial)).Run();
