@@ -13,6 +13,7 @@ constexpr double kChunkBytesBetweenHosts = 254 << 10;
 
 // Devices whose shards are compared, of a large mesh.
 constexpr int64_t kDevicesSampled = 64;
+constexpr int64_t kSampleStep = 10007;
 
 // Layouts as numbers: the dimension that an axis splits, or one of these.
 constexpr int64_t kWhole = -1, kPartialPart = -2;
@@ -144,10 +145,11 @@ double BoxingCosts::LackingBytes(const sbp::TensorType& type, const sbp::Layout&
                                  const sbp::Layout& to) const {
   const sbp::Mesh& mesh = places_.mesh(0);
   const int64_t devices = mesh.num_ranks();
-  const int64_t stride = std::max<int64_t>(1, devices / kDevicesSampled);
   double elements = 0;
   int64_t sampled = 0;
-  for (int64_t device = 0; device < devices; device += stride, ++sampled) {
+  for (int64_t i = 0; i < std::min(devices, kDevicesSampled); ++i) {
+    // The step is a prime, so samples differ in all coordinates.
+    const int64_t device = devices <= kDevicesSampled ? i : i * kSampleStep % devices;
     const sbp::Coords coords = mesh.CoordsOf(device);
     const Rect have = sbp::ShardRect(type, from, mesh, coords),
                want = sbp::ShardRect(type, to, mesh, coords);
@@ -157,9 +159,12 @@ double BoxingCosts::LackingBytes(const sbp::TensorType& type, const sbp::Layout&
       held *= static_cast<double>(std::max<int64_t>(
           0, std::min(have.end[d], want.end[d]) - std::max(have.begin[d], want.begin[d])));
     }
+    if (wanted == 0) continue;
     elements += wanted - held;
+    ++sampled;
   }
-  return elements / static_cast<double>(sampled) * static_cast<double>(SizeOf(type.dtype));
+  return elements / static_cast<double>(std::max<int64_t>(1, sampled)) *
+         static_cast<double>(SizeOf(type.dtype));
 }
 
 BoxingTime BoxingCosts::TimeOf(const sbp::TensorType& type, const sbp::Layout& from,

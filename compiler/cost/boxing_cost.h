@@ -72,7 +72,8 @@ class BoxingCosts {
   void AddExchange(LinkLevel level, int64_t peers, const Exchange& exchange,
                    BoxingTime* time) const;
   void AddOverBothLevels(const Group& group, const Exchange& exchange, BoxingTime* time) const;
-  // Returns the bytes of its new shard that a device does not have, on average.
+  // Returns the bytes of its new shard that a device does not have, on average over devices with a
+  // new shard that is not empty.
   double LackingBytes(const sbp::TensorType& type, const sbp::Layout& from,
                       const sbp::Layout& to) const;
   double KernelNs(const char* op, double bytes) const;

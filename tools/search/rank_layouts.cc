@@ -14,7 +14,7 @@ namespace weir::search {
 namespace {
 
 // The acts that all virtual runs of a search may take together, after the first two rows. A row
-// beyond that has the estimate of the search, at the scale of the first row.
+// beyond that has the estimate of the search, at the scale of the second row.
 constexpr double kActsMax = 2e6;
 
 class Ranking {
@@ -42,8 +42,10 @@ class Ranking {
       if (i < 2 || acts_ < kActsMax) {
         WEIR_RETURN_IF_ERROR(PredictRow(&row));
       } else {
-        row.step_ns *= rows_[0].step_ns / rows_[0].found.estimate.step_ns;
-        row.device_bytes *= rows_[0].device_bytes / rows_[0].found.estimate.device_bytes;
+        // The second row is the best by the estimate, so at its scale the others come after it.
+        const RankedLayouts& scale = rows_[1];
+        row.step_ns *= scale.step_ns / scale.found.estimate.step_ns;
+        row.device_bytes *= scale.device_bytes / scale.found.estimate.device_bytes;
       }
       row.fits = options_.memory_bytes <= 0 || row.device_bytes <= options_.memory_bytes;
     }
