@@ -16,7 +16,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-// A place in the job: field `field` of `message`, element `index` if it is a list.
+// A place in the message: field `field` of `message`, element `index` if it is a list.
 struct Spot {
   Message* message = nullptr;
   const FieldDescriptor* field = nullptr;
@@ -54,7 +54,7 @@ constexpr double kTellingNumbers[] = {0,
 
 class Mutator {
  public:
-  Mutator(uint64_t seed, proto::Job* job) : random_(seed), job_(job) {}
+  Mutator(uint64_t seed, Message* message) : random_(seed), message_(message) {}
 
   void Run() {
     const size_t num_changes = 1 + Below(4);
@@ -62,7 +62,7 @@ class Mutator {
       spots_.clear();
       words_ = {"",     "f32[batch]", "[dp: S(0)]", "[tp: P(sum)]", "call",
                 "relu", "pp",         "dp",         "batch=4/2",    "x"};
-      Collect(job_);
+      Collect(message_);
       if (!spots_.empty()) Change(spots_[Below(spots_.size())]);
     }
   }
@@ -168,13 +168,15 @@ class Mutator {
   }
 
   std::mt19937_64 random_;
-  proto::Job* job_;
+  Message* message_;
   std::vector<Spot> spots_;
   std::vector<std::string> words_;
 };
 
 }  // namespace
 
-void MutateJob(uint64_t seed, proto::Job* job) { Mutator(seed, job).Run(); }
+void MutateJob(uint64_t seed, proto::Job* job) { MutateMessage(seed, job); }
+
+void MutateMessage(uint64_t seed, Message* message) { Mutator(seed, message).Run(); }
 
 }  // namespace weir::fuzz

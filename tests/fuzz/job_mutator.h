@@ -6,11 +6,15 @@
 
 #include <cstdint>
 
+#include "google/protobuf/message.h"
 #include "proto/job.pb.h"
 
 namespace weir::fuzz {
 
 // Makes one to four changes to `job`. The same seed makes the same changes.
 void MutateJob(uint64_t seed, proto::Job* job);
+
+// The same for a message of another kind.
+void MutateMessage(uint64_t seed, google::protobuf::Message* message);
 
 }  // namespace weir::fuzz

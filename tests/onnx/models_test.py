@@ -48,6 +48,8 @@ class ModelsTest(unittest.TestCase):
                 imported(folder, scratch)
                 settled = [part for change in TRAINING for part in ("--set", change)]
                 for run, options in RUNS.items():
+                    if folder.name.startswith("mlp") and "tp" in run:
+                        continue  # no rule of an import speaks of its dimensions
                     with self.subTest(model=folder.name, run=run):
                         found = weir_runs.difference(weir_runs.losses(PROGRAM, scratch, settled + options), theirs)
                         print(f"{folder.name:16} {run:24} {found:.1e}")

@@ -1,7 +1,9 @@
 #include "tools/onnx/import_model.h"
 
 #include <algorithm>
+#include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/dims/find_dims.h"
@@ -109,11 +111,57 @@ void AddRules(proto::Job* job) {
   }
 }
 
+// Exporters give a weight that they have transposed a name such as "onnx::MatMul_12" or "val_12".
+// The weight of a product with the bias "layer.bias" gets the name "layer.weight".
+void NameWeightsByBias(WeirGraph* graph) {
+  std::set<std::string> names;
+  for (const GraphParameter& parameter : graph->parameters) names.insert(parameter.name);
+  for (const GraphNode& node : graph->nodes) {
+    if (node.op != "matmul" || node.inputs.size() < 3) continue;
+    const int weight = graph->values[node.inputs[1]].parameter,
+              bias = graph->values[node.inputs[2]].parameter;
+    if (weight < 0 || bias < 0) continue;
+    GraphParameter& named = graph->parameters[weight];
+    const std::string& of_bias = graph->parameters[bias].name;
+    const bool is_made_up =
+        absl::StartsWith(named.name, "onnx::") || absl::StartsWith(named.name, "val_");
+    if (!is_made_up || !absl::EndsWith(of_bias, ".bias")) continue;
+    const std::string wanted = absl::StrCat(of_bias.substr(0, of_bias.size() - 4), "weight");
+    if (names.insert(wanted).second) named.name = wanted;
+  }
+}
+
+// Notes the weights that several nodes share, since an exporter joins weights that are equal when
+// the file is made.
+void NoteSharedWeights(const WeirGraph& graph, std::vector<std::string>* notes) {
+  std::vector<int> readers(graph.parameters.size(), 0);
+  for (const GraphNode& node : graph.nodes) {
+    for (ValueId input : node.inputs) {
+      if (graph.values[input].parameter >= 0) ++readers[graph.values[input].parameter];
+    }
+  }
+  std::vector<std::string> shared;
+  for (size_t i = 0; i < readers.size(); ++i) {
+    if (graph.parameters[i].trained && readers[i] > 1)
+      shared.push_back(absl::StrCat(graph.parameters[i].name, " (", readers[i], ")"));
+  }
+  if (shared.empty()) return;
+  const size_t listed = std::min<size_t>(shared.size(), 5);
+  const std::string more =
+      shared.size() > listed ? absl::StrCat(" and ", shared.size() - listed, " more") : "";
+  notes->push_back(absl::StrCat(
+      "several operations share each of these weights, and training changes it for all of them: ",
+      absl::StrJoin(shared.begin(), shared.begin() + static_cast<int64_t>(listed), ", "), more,
+      ". Exporters join weights that are equal when they write the file"));
+}
+
 }  // namespace
 
 absl::StatusOr<ImportedModel> ImportModel(const proto::OnnxModel& model,
                                           const ImportOptions& options) {
   WEIR_ASSIGN_OR_RETURN(Lowered lowered, Lower(model, options));
+  NameWeightsByBias(&lowered.graph);
+  NoteSharedWeights(lowered.graph, &lowered.notes);
   WEIR_ASSIGN_OR_RETURN(const ValueId loss, AddLoss(options, &lowered));
   if (lowered.graph.inputs.empty())
     return NoLoss("graph", "an input", "a graph without inputs, which computes a constant", "");

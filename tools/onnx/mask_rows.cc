@@ -37,12 +37,12 @@ void IsNaN(Translation& t) {
 }
 
 void IsInf(Translation& t) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kLargest = std::numeric_limits<float>::max();
   const bool above = t.Int("detect_positive", 1) != 0, below = t.Int("detect_negative", 1) != 0;
   const ValueId x = t.X(0);
-  if (above && below) return t.Result(t.Add("equal", {t.Add("abs", {x})}, {{"value", kInfinity}}));
+  if (above && below) return t.Result(t.Add("greater", {t.Add("abs", {x})}, {{"value", kLargest}}));
   if (!above && !below) return t.Fail("neither infinity");
-  t.Result(t.Add("equal", {x}, {{"value", above ? kInfinity : -kInfinity}}));
+  t.Result(t.Add(above ? "greater" : "less", {x}, {{"value", above ? kLargest : -kLargest}}));
 }
 
 void ThresholdedRelu(Translation& t) {

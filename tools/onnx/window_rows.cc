@@ -122,7 +122,7 @@ void ConvTranspose(Translation& t) {
     if (!wanted.empty() || same) {
       size = !wanted.empty() ? wanted[d] : shape[axis] * w.stride[d];
       const int64_t cut = whole + more[d] - size;
-      begin = mode == "SAME_UPPER" ? cut / 2 : cut - cut / 2;
+      begin = std::max<int64_t>(mode == "SAME_UPPER" ? cut / 2 : cut - cut / 2, 0);
     }
     if (size < 1 || size > (int64_t{1} << 31) || begin < 0)
       return t.Fail("pads that leave another size than there is");
