@@ -132,7 +132,7 @@ TEST(Schema, AnUnknownOpNamesTheOpsThatHaveTheWordForAPart) {
   const auto advice = [](const std::string& name) {
     return std::string(OpRegistry::FindForUser(name, "node x").status().message());
   };
-  EXPECT_THAT(advice("mean"), ::testing::HasSubstr("Try: reduce_mean."));
+  EXPECT_THAT(advice("mean"), ::testing::HasSubstr("Try: one of reduce_mean, step_mean."));
   EXPECT_THAT(advice("max"), ::testing::HasSubstr("Try: one of max_pool, reduce_max."));
   EXPECT_THAT(advice("norm"), ::testing::HasSubstr("Try: one of layer_norm, rms_norm."));
 }
