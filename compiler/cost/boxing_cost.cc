@@ -11,6 +11,9 @@ namespace {
 constexpr double kChunkBytesDefault = 1 << 20;
 constexpr double kChunkBytesBetweenHosts = 254 << 10;
 
+// Devices whose shards are compared, of a large mesh.
+constexpr int64_t kDevicesSampled = 64;
+
 // Layouts as numbers: the dimension that an axis splits, or one of these.
 constexpr int64_t kWhole = -1, kPartialPart = -2;
 
@@ -137,6 +140,28 @@ void BoxingCosts::AddGather(const Group& group, double after, ExchangePieces pie
   AddExchange(LinkLevel::kWithinHost, group.within_host - 1, {part, part, after, pieces}, time);
 }
 
+double BoxingCosts::LackingBytes(const sbp::TensorType& type, const sbp::Layout& from,
+                                 const sbp::Layout& to) const {
+  const sbp::Mesh& mesh = places_.mesh(0);
+  const int64_t devices = mesh.num_ranks();
+  const int64_t stride = std::max<int64_t>(1, devices / kDevicesSampled);
+  double elements = 0;
+  int64_t sampled = 0;
+  for (int64_t device = 0; device < devices; device += stride, ++sampled) {
+    const sbp::Coords coords = mesh.CoordsOf(device);
+    const Rect have = sbp::ShardRect(type, from, mesh, coords),
+               want = sbp::ShardRect(type, to, mesh, coords);
+    double wanted = 1, held = 1;
+    for (size_t d = 0; d < type.dims.size(); ++d) {
+      wanted *= static_cast<double>(want.end[d] - want.begin[d]);
+      held *= static_cast<double>(std::max<int64_t>(
+          0, std::min(have.end[d], want.end[d]) - std::max(have.begin[d], want.begin[d])));
+    }
+    elements += wanted - held;
+  }
+  return elements / static_cast<double>(sampled) * static_cast<double>(SizeOf(type.dtype));
+}
+
 BoxingTime BoxingCosts::TimeOf(const sbp::TensorType& type, const sbp::Layout& from,
                                const sbp::Layout& to, ExchangePieces pieces) {
   BoxingTime time;
@@ -155,7 +180,12 @@ BoxingTime BoxingCosts::TimeOf(const sbp::TensorType& type, const sbp::Layout& f
       gathered |= bit;
     }
   }
-  const double before = LocalBytes(type, from), after = LocalBytes(type, to);
+  // Slices come first, and are free.
+  sbp::Layout cut = from;
+  for (int axis = 0; axis < mesh.num_axes(); ++axis) {
+    if ((sliced >> axis & 1) != 0) cut[axis] = to[axis];
+  }
+  const double before = LocalBytes(type, cut), after = LocalBytes(type, to);
   if (merged != 0) {
     const Group& group = GroupOf(merged);
     if (group.size == 2 && merged == merged_to_whole && gathered == 0) {
@@ -164,10 +194,28 @@ BoxingTime BoxingCosts::TimeOf(const sbp::TensorType& type, const sbp::Layout& f
     }
     AddMerge(group, before, pieces, &time);
   }
-  if ((gathered | merged_to_whole) != 0) {
+  if (merged == 0) {
+    const double lacking = LackingBytes(type, from, to);
+    // A slice of a dimension that is already split moves the cuts inside the other axis, too.
+    for (int axis = 0; axis < mesh.num_axes(); ++axis) {
+      const bool nests = std::any_of(from.begin(), from.end(), [&](const sbp::Sbp& sbp) {
+        return sbp.is_split() && sbp.axis == to[axis].axis;
+      });
+      if ((sliced >> axis & 1) != 0 && nests) gathered |= uint32_t{1} << axis;
+    }
+    if (lacking <= 0 || gathered == 0) {
+      time.device_ns += KernelNs("exchange_fill", after);
+      return time;
+    }
+    const Group& group = GroupOf(gathered);
+    const double size = static_cast<double>(group.size);
+    if (std::abs(lacking - after * (1 - 1 / size)) < 1) {
+      AddGather(group, after, pieces, &time);
+    } else {
+      AddOverBothLevels(group, {lacking / (size - 1), before, after, pieces}, &time);
+    }
+  } else if ((gathered | merged_to_whole) != 0) {
     AddGather(GroupOf(gathered | merged_to_whole), after, pieces, &time);
-  } else if (sliced != 0) {
-    time.device_ns += KernelNs("exchange_fill", after);
   }
   return time;
 }

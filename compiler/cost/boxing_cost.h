@@ -3,6 +3,9 @@
 // an exchange, in which a device packs a message for each peer, the messages pass the links, and
 // the device fills its new shard. The forms are those of sbp/boxing.h for even parts.
 //
+// The bytes are those of sbp/boxing.h on average over devices, or within a factor of 2 where
+// partials are merged and other axes change, too.
+//
 // The search over layouts asks for the time of thousands of boxings, and must not plan each of
 // them. Not here: waiting for other devices, and what else a device does meanwhile. Thread rule:
 // one thread per object.
@@ -69,6 +72,9 @@ class BoxingCosts {
   void AddExchange(LinkLevel level, int64_t peers, const Exchange& exchange,
                    BoxingTime* time) const;
   void AddOverBothLevels(const Group& group, const Exchange& exchange, BoxingTime* time) const;
+  // Returns the bytes of its new shard that a device does not have, on average.
+  double LackingBytes(const sbp::TensorType& type, const sbp::Layout& from,
+                      const sbp::Layout& to) const;
   double KernelNs(const char* op, double bytes) const;
   BoxingTime TimeOf(const sbp::TensorType& type, const sbp::Layout& from, const sbp::Layout& to,
                     ExchangePieces pieces);

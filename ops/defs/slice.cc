@@ -5,6 +5,7 @@
 #include "ops/defs/gradient_steps.h"
 #include "ops/defs/operand_check.h"
 #include "ops/defs/rule_builder.h"
+#include "ops/defs/window.h"
 #include "runtime/base/status.h"
 
 namespace weir::ops {
@@ -73,7 +74,8 @@ OpDef PadDef() {
                 .attrs = {{"axis", AttrKind::kInt, std::nullopt, "axis of x, from 0"},
                           {"begin", AttrKind::kInt, std::nullopt, "where x begins in y"},
                           {"size", AttrKind::kInt, std::nullopt, "size of y along the axis"},
-                          {"unit", AttrKind::kInt, int64_t{1}, "unit of y along the axis"}},
+                          {"unit", AttrKind::kInt, int64_t{1}, "unit of y along the axis"},
+                          ResultDimsAttr()},
                 .factors = "... -> ...; the axis is whole; linear in x"};
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     int64_t axis = in.attrs.Int("axis"), begin = in.attrs.Int("begin"), size = in.attrs.Int("size");
@@ -91,6 +93,7 @@ OpDef PadDef() {
     }
     dim.size = size;
     dim.unit = unit;
+    WEIR_RETURN_IF_ERROR(NameResult(in, &y));
     return std::vector<sbp::TensorType>{y};
   };
   def.rule = AlongAxisRule;

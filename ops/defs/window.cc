@@ -123,7 +123,7 @@ AttrSchema ResultDimsAttr() {
           .fallback = std::string(),
           .doc =
               "all dimensions of y (type text), whose sizes must be those that follow from x; "
-              "empty: the spatial dimensions have the names of those of x",
+              "empty: they have the names of those of x",
           .lists_dims = true};
 }
 

@@ -644,10 +644,15 @@ class RefusalTest(unittest.TestCase):
                 weir.from_torch(model, **TEXT)
 
     def test_padding_and_recurrent_layers_are_refused_with_a_hint(self):
-        self.assertIn("torch.cat", str(self.refused(lambda net, x: F.pad(net.fc(x), (1, -1)), fc=nn.Linear(6, 6))))
+        error = self.refused(lambda net, x: F.pad(net.fc(x), (1, -1), value=1.0), fc=nn.Linear(6, 6))
+        self.assertIn("zeros only", str(error))
         for layer in (nn.GRU, nn.LSTM):
             self.assertIn("no recurrent layers", str(self.refused(lambda net, x: net.fc(x.view(4, 6, 1))[0].flatten(1),
                                                                   fc=layer(1, 1, batch_first=True))))
+
+    def test_padding_with_zeros_is_possible(self):
+        graph = translate(lambda net, x: F.pad(net.fc(x), (1, -1)), fc=nn.Linear(6, 6))
+        self.assertIn('op: "pad"', graph.text)
 
     def test_padding_by_concatenation_is_possible(self):
         graph = translate(lambda net, x: torch.cat([torch.zeros(4, 1), net.fc(x)], 1), fc=nn.Linear(6, 5))

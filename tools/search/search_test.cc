@@ -16,7 +16,6 @@
 #include "tools/search/search_screen.h"
 #include "tools/sim/cluster_file.h"
 #include "tools/sim/simulate.h"
-#include "tools/zoo/gpt.h"
 #include "tools/zoo/llama.h"
 #include "tools/zoo/mlp.h"
 
@@ -89,18 +88,38 @@ double RankCorrelation(const std::vector<double>& a, const std::vector<double>& 
   return 1 - 6 * differences / (n * (n * n - 1));
 }
 
+// Five ways to use an axis: the batch, Megatron's pairs, these with the sequence in between, the
+// sequence alone, nothing.
+std::vector<compiler::RuleList> WaysToUse(const std::string& axis) {
+  compiler::RuleList pairs;
+  for (const char* dim : {"heads", "head_count", "kv_heads", "kv_head_count", "ffn", "vocab"})
+    pairs.push_back({dim, axis});
+  compiler::RuleList with_sequence = pairs;
+  with_sequence.push_back({"sequence", axis});
+  return {{{"batch", axis}}, pairs, with_sequence, {{"sequence", axis}}, {}};
+}
+
 TEST(Search, EstimatesOrderLayoutsAsVirtualRunsDo) {
   const sim::JobCosts costs = Costs();
   std::vector<double> estimated, simulated;
-  for (const char* mesh : {"dp=2,tp=2", "dp=4,tp=2"}) {
-    const proto::Job job = Llama(mesh, 8, 256, 512);
-    compiler::SearchOptions options = Options(costs, 32);
-    options.free.zero = options.free.recompute = true;
-    const auto report = compiler::SearchLayouts(job, options);
-    ASSERT_TRUE(report.ok()) << report.status();
-    for (const compiler::FoundLayouts& found : report->best) {
-      estimated.push_back(found.estimate.step_ns);
-      simulated.push_back(SimulatedNs(found.job, costs));
+  for (const char* mesh : {"dp=2,tp=2", "dp=2,tp=4"}) {
+    proto::Job job = Llama(mesh, 8, 256, 512);
+    auto trial = compiler::JobTrial::Create(job, &costs.model());
+    ASSERT_TRUE(trial.ok()) << trial.status();
+    for (const compiler::RuleList& of_dp : WaysToUse("dp")) {
+      for (const compiler::RuleList& of_tp : WaysToUse("tp")) {
+        for (int zero : {0, 3}) {
+          if (zero == 3 && mesh == std::string("dp=2,tp=4")) continue;
+          compiler::RuleList rules = of_dp;
+          rules.insert(rules.end(), of_tp.begin(), of_tp.end());
+          compiler::SetRules(rules, &job);
+          job.mutable_training()->set_zero_stage(zero);
+          const auto estimate = (*trial)->Estimate(job);
+          ASSERT_TRUE(estimate.ok()) << estimate.status();
+          estimated.push_back(estimate->step_ns);
+          simulated.push_back(SimulatedNs(job, costs));
+        }
+      }
     }
   }
   EXPECT_GE(estimated.size(), 50u);

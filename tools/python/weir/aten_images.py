@@ -218,8 +218,9 @@ class ImageOperations:
             before, after = max(0, before), max(0, after)
             if before or after:
                 value = self._views.settle(x)
-                x = View.of(self._emit("pad", [value], {"axis": axis, "begin": before,
-                                                        "size": value.dims[axis].size + before + after}))
+                size = value.dims[axis].size + before + after
+                to = value.dims[:axis] + (Dim(size),) + value.dims[axis + 1:]
+                x = View.of(self._emit("pad", [value], {"axis": axis, "begin": before, "size": size, "to": to}))
         return x
 
     op_constant_pad_nd = op_pad

@@ -125,20 +125,20 @@ class MaskOperations:
 
     # ---- gathering that only moves dimensions
 
-    def op_index(self, node, given):
-        x, places = given["self"], given["indices"]
+    def _all_elements(self, x, places):
+        """Returns all elements of x in their order, gathered by constant `places` in another shape."""
         if not isinstance(x, View) or len(places) != len(x.perm) or not all(isinstance(p, Folded) for p in places):
-            raise Refused(_NO_GATHER)
+            raise Refused(NO_GATHER)
         shape = torch.broadcast_shapes(*(shape_of(p) for p in places))
         flat = torch.zeros(shape, dtype=torch.long)
         for size, place in zip(x.torch_shape, places):
             flat = flat * size + torch.where(place.tensor < 0, place.tensor + size, place.tensor)
         if flat.numel() != math.prod(x.torch_shape) or not bool((flat.flatten() == torch.arange(flat.numel())).all()):
-            raise Refused(_NO_GATHER)
+            raise Refused(NO_GATHER)
         return self._views.reshape(x, tuple(shape))
 
 
-_NO_GATHER = "Weir has no gather yet; slices with constant bounds are possible"
+NO_GATHER = "Weir has no gather yet; slices with constant bounds, and constant rows of a matrix, are possible"
 
 
 def constant_of(value):

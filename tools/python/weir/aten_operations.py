@@ -9,7 +9,7 @@ import torch
 
 from weir.aten_attention import AttentionOperations
 from weir.aten_images import ImageOperations
-from weir.aten_masks import MaskOperations
+from weir.aten_masks import NO_GATHER, MaskOperations
 from weir.aten_products import ProductOperations
 from weir.dims import Dim, sizes
 from weir.exported_nodes import module_path
@@ -17,7 +17,7 @@ from weir.operands import Folded, finite, number_of, rank_of, shape_of
 from weir.views import Refused, View, inverse, permuted, transposed
 
 HINTS = {
-    "index": "Weir has no gather yet; slices with constant bounds, and constant rows of a matrix, are possible",
+    "index": NO_GATHER,
     "gather": "Weir has no gather yet",
     "index_select": "Weir has no gather yet",
     **{name: "Weir does not look for numbers that are not finite" for name in ("isnan", "isinf")},
@@ -470,10 +470,10 @@ class AtenOperations(ProductOperations, AttentionOperations, ImageOperations, Ma
         return View(value, ids.shape + (value.dims[-1],), ids.perm + (len(ids.perm),))
 
     def op_index(self, node, given):
-        indices = given["indices"]
-        if len(indices) != 1 or not isinstance(indices[0], Folded) or rank_of(given["self"]) != 2:
-            raise Refused(HINTS["index"])
-        return self._constant_rows(given["self"], indices[0].tensor)
+        x, indices = given["self"], given["indices"]
+        if len(indices) == 1 and isinstance(indices[0], Folded) and rank_of(x) == 2:
+            return self._constant_rows(x, indices[0].tensor)
+        return self._all_elements(x, indices)
 
     def _constant_rows(self, table, ids):
         """Returns constant rows of a table: a stretch of rows, or one row, repeated along the leading dimensions."""

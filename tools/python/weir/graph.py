@@ -14,7 +14,7 @@ BINARY = ("add", "sub", "mul", "div", "maximum", "minimum")
 COMPARE = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 LOGICAL = ("logical_and", "logical_or", "logical_xor", "logical_not")
 REDUCE = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_variance")
-WINDOWS = ("conv", "conv_transpose", "max_pool", "average_pool")  # `to` holds the dimensions of their results
+RESIZE = ("conv", "conv_transpose", "max_pool", "average_pool", "pad")  # `to` holds the dimensions of their results
 
 
 @dataclasses.dataclass(eq=False)
@@ -128,7 +128,7 @@ def infer(op, inputs, attrs):
         return leading + (dims[rows], inputs[1].dims[columns]), "f32"
     if op == "embedding":
         return inputs[1].dims + dims[1:], "f32"
-    if op in WINDOWS:
+    if op in RESIZE:
         return tuple(attrs["to"]), "f32"
     if op == "reshape":
         if math.prod(sizes(attrs["to"])) != math.prod(sizes(dims)):
@@ -140,9 +140,6 @@ def infer(op, inputs, attrs):
         axis, size = attrs["axis"], attrs["size"]
         dim = dims[axis] if dims[axis].size == size else Dim(size)
         return dims[:axis] + (dim,) + dims[axis + 1:], inputs[0].dtype
-    if op == "pad":
-        axis = attrs["axis"]
-        return dims[:axis] + (Dim(attrs["size"]),) + dims[axis + 1:], "f32"
     if op == "concat":
         axis = attrs["axis"]
         size = sum(value.dims[axis].size for value in inputs)

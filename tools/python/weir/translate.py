@@ -140,7 +140,8 @@ class Translator(AtenOperations):
         if describe_op(node) == "aten.detach_":
             return args[0]  # a constant has no gradient
         changes = getattr(getattr(node.target, "_schema", None), "is_mutable", False)
-        if changes and not node.users and list(node.args[0].users) == [node]:
+        source = node.args[0] if changes else None
+        if changes and source.op in ("placeholder", "get_attr") and list(source.users) == [node] and not node.users:
             return args[0]  # nothing reads it: the counter of batches of a batch normalisation
         if changes and args[0].tensor.untyped_storage().data_ptr() in self._buffers:
             raise Refused("the model changes one of its buffers, and Weir's steps all see the first value")
