@@ -50,7 +50,8 @@ int64_t SecondsOfName(const std::string& folder, int64_t now) {
   std::error_code error;
   for (std::filesystem::directory_iterator file(folder, error), end; !error && file != end;
        file.increment(error)) {
-    absl::string_view name(file->path().filename().native());
+    const std::string filename = file->path().filename();
+    absl::string_view name = filename;
     int64_t of_file = 0;
     if (absl::ConsumePrefix(&name, kPrefix) && name.find('.') == kDigits &&
         absl::SimpleAtoi(name.substr(0, kDigits), &of_file))
