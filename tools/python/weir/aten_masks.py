@@ -29,6 +29,7 @@ class MaskOperations:
             return a.with_value(self._emit(op, [a.value], {"value": b_number}))
         if a_number is not None and rank_of(a) <= rank_of(b):
             return self._compare(_SWAPPED.get(op, op), b, a)
+        shape = torch.broadcast_shapes(shape_of(a), shape_of(b))
         if isinstance(a, Folded):
             a = self._aligned(a, b)
         elif isinstance(b, Folded):
@@ -36,7 +37,7 @@ class MaskOperations:
         if a.value.dtype != b.value.dtype:
             a, b = (x if x.value.dtype == "f32" else x.with_value(self._emit("cast", [x.value], {"to": "f32"}))
                     for x in (a, b))
-        return self._joined(op, a, b)
+        return self._joined(op, a, b, shape)
 
     # ---- masks of masks
 
@@ -45,13 +46,14 @@ class MaskOperations:
             a, b = b, a
         if _is_integer(a) or _is_integer(b):
             raise Refused(_NO_INTEGERS)
+        shape = torch.broadcast_shapes(shape_of(a), shape_of(b))
         if not isinstance(b, Folded):
-            return self._joined(op, a, b)
+            return self._joined(op, a, b, shape)
         constant = b.tensor.bool()
         neutral = constant if op == "logical_and" else ~constant
         if bool(neutral.all()):  # only the shape of the constant counts
-            return self._repeated_to(a, torch.broadcast_shapes(a.torch_shape, shape_of(b)))
-        return self._joined(op, a, self._constant_mask(b, a))
+            return self._repeated_to(a, shape)
+        return self._joined(op, a, self._constant_mask(b, a), shape)
 
     def _constant_mask(self, folded, beside):
         x = self._aligned(Folded(folded.tensor.float()), beside)

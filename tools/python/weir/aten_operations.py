@@ -47,15 +47,17 @@ class AtenOperations(ProductOperations, AttentionOperations, ImageOperations, Ma
             return self._with_number(op, self._real(a), b_number)
         if a_number is not None and rank_of(a) <= rank_of(b):
             return self._number_first(op, a_number, self._real(b))
+        shape = torch.broadcast_shapes(shape_of(a), shape_of(b))
         if isinstance(a, Folded):
             a = self._aligned(a, b)
         elif isinstance(b, Folded):
             b = self._aligned(b, a)
-        return self._joined(op, self._real(a), self._real(b))
+        return self._joined(op, self._real(a), self._real(b), shape)
 
-    def _joined(self, op, a, b):
-        """Returns op(a, b) of two views of one element type, with broadcasting."""
-        shape = torch.broadcast_shapes(a.torch_shape, b.torch_shape)
+    def _joined(self, op, a, b, shape):
+        """Returns op(a, b) of two views of one element type, repeated to `shape`. A view of a constant may be smaller
+        than the constant, so the shape is that of the operands before.
+        """
         if (a.torch_shape == b.torch_shape == tuple(shape) and a.perm == b.perm
                 and not a.is_repeated and not b.is_repeated
                 and sizes(a.shape) == sizes(b.shape) and sizes(a.value.dims) == sizes(b.value.dims)):
