@@ -200,6 +200,15 @@ TEST(ImportModel, AttentionUnderAnotherMaskReadsTheMask) {
   EXPECT_EQ(mask->reals[11], 0);
 }
 
+TEST(ImportModel, AMeanOverTargetsThatCountCountsThoseOfTheStep) {
+  ModelBuilder builder;
+  builder.Input("x", Element::kF32, {"4", "5"}).Input("labels", Element::kI64, {"4"}).Output("y");
+  ModelBuilder::Int(builder.Node("SoftmaxCrossEntropyLoss", {"x", "labels"}, "y"), "ignore_index",
+                    -100);
+  EXPECT_EQ(LoweredOps(builder),
+            "softmax_cross_entropy not_equal cast reduce_sum step_mean reduce_sum div");
+}
+
 TEST(ImportModel, AllThatIsMissingIsNamedAtOnce) {
   ModelBuilder builder;
   builder.Input("x", Element::kF32, {"3"}).Output("y");

@@ -213,8 +213,10 @@ void SoftmaxCrossEntropyLoss(Translation& t) {
   } else if (reduction == "mean" && ignores) {
     const ValueId counts = t.Add("not_equal", {labels}, {{"value", static_cast<double>(ignored)}});
     const ValueId ones = t.Add("cast", {counts}, {{"to", std::string("f32")}});
-    t.Result(t.Add("div", {t.Reduce("reduce_sum", losses, {}, Axes::kDropped),
-                           t.Reduce("reduce_sum", ones, {}, Axes::kDropped)}));
+    // The count of the whole step, so that the loss is the same for each number of micro-batches.
+    const ValueId count =
+        t.Add("step_mean", {t.Reduce("reduce_sum", ones, {}, Axes::kDropped)}, {});
+    t.Result(t.Add("div", {t.Reduce("reduce_sum", losses, {}, Axes::kDropped), count}));
   } else if (reduction == "mean" || reduction == "sum") {
     t.Result(t.Reduce(absl::StrCat("reduce_", reduction), losses, {}, Axes::kDropped));
   } else {
