@@ -360,6 +360,19 @@ class OperationsTest(unittest.TestCase):
                     theirs = torch_losses.train(copy.deepcopy(model), inputs, STEPS)
                     self.assertLess(weir_runs.difference(ours, theirs), 1e-5)
 
+    def test_the_ignored_value_is_that_of_the_user_or_of_the_loss(self):
+        model = nn.Sequential(nn.Embedding(96, 16), nn.Linear(16, 96))
+        of_five = lambda y, t: F.cross_entropy(y.flatten(0, 1), t.flatten(), ignore_index=5)  # noqa: E731
+        named = weir.from_torch(model, **TEXT, loss=of_five).text
+        self.assertIn("ignore_index", named)
+        self.assertEqual(weir.from_torch(model, **TEXT, ignore_index=5).text, named)
+        self.assertEqual(weir.from_torch(model, **TEXT, loss=of_five, ignore_index=5).text, named)
+        with self.assertRaisesRegex(weir.Error, "ignores 5, while from_torch has ignore_index=4"):
+            weir.from_torch(model, **TEXT, loss=of_five, ignore_index=4)
+        with self.assertRaisesRegex(weir.Error, "ignore_index=4: expected a cross entropy"):
+            weir.from_torch(nn.Linear(12, 12), x=("batch", "features"), batch=4, features=12, loss="mse", ignore_index=4,
+                            targets="f32[batch, features]")
+
     def test_losses(self):
         for loss in (F.l1_loss, F.binary_cross_entropy_with_logits, lambda y, t: ((y - t)**2).sum() / 100):
             self.assertLess(self.differs(lambda net, x: net.fc(x), loss=loss, fc=nn.Linear(12, 12)), 1e-5)

@@ -554,7 +554,11 @@ class AtenOperations(ProductOperations, AttentionOperations, ImageOperations, Ma
                 and sizes(logits.value.dims[:-1]) == sizes(targets.value.dims)):
             logits, targets = View.of(self._views.settle(logits)), View.of(self._views.settle(targets))
         ignored = int(given["ignore_index"])
-        ignored = None if ignored == -100 and self._ignore_index != -100 else ignored  # -100 is PyTorch's default
+        if ignored == -100:  # PyTorch's default, which says nothing of the data
+            ignored = self._ignore_index
+        elif self._ignore_index not in (None, ignored):
+            raise Refused(f"a loss that ignores {ignored}, while from_torch has ignore_index={self._ignore_index}")
+        self.ignored.add(ignored)
         attrs = {} if ignored is None else {"ignore_index": [ignored]}
         if given.get("label_smoothing"):
             attrs["label_smoothing"] = float(given["label_smoothing"])

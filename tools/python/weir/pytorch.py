@@ -188,13 +188,14 @@ def from_torch(model, *, loss=None, ignore_index=None, decay=None, name=None, na
     Each input of the job is a keyword: `tokens=("batch", "sequence")` names its dimensions, and `batch=8, sequence=64`
     gives their sizes. `images="f32[batch, channels=3, height=32, width=32]"` also says the element type; without a
     type, `tokens`, `targets`, `labels` and names that end in "ids" are integers, names that end in "mask" are masks
-    (bool), and others are real. An input whose name is a parameter of the module's `forward` is passed by this name, and others in order. `targets` belongs to the
-    loss.
+    (bool), and others are real. An input whose name is a parameter of the module's `forward` is passed by this name, and
+    others in order. `targets` belongs to the loss.
 
     loss       None: the scalar that the model returns, or else cross entropy with `targets`; "cross_entropy"; "mse";
                or a function of the model's output and the targets that returns a scalar
     ignore_index  the value of the targets that do not count, such as -100: the cross entropy is the mean over the
-               others. None: all targets count, unless the model names a value of its own
+               others. None: all targets count, unless the model or the loss names another value than PyTorch's
+               default, -100
     decay      a function of a parameter's name and tensor that says whether weight decay applies; None: matrices decay
     name       the name of the model; None: the name of its class
     name_dims  False leaves the dimensions with provisional names, for trials without the program `weir`
@@ -225,6 +226,9 @@ def from_torch(model, *, loss=None, ignore_index=None, decay=None, name=None, na
     outputs = translator.run(program.graph_module, arguments)
     translator.check("Try: targets= in place of labels=, so that Weir computes the loss and not the model"
                      if "labels" in inputs and "targets" not in inputs else "")
+    if ignore_index is not None and ignore_index not in translator.ignored:
+        raise Error(f"ignore_index={ignore_index}: expected a cross entropy, whose targets may be ignored; found a loss "
+                    "without one")
     result = outputs[0] if isinstance(outputs, (tuple, list)) else outputs
     if not isinstance(result, View) or result.value.dims:
         raise Error("expected a loss that is one number computed from the inputs; "

@@ -39,6 +39,7 @@ class Translator(AtenOperations):
         self.warnings = []
         self._model_dtype = model_dtype
         self._ignore_index = ignore_index  # of the user, or None
+        self.ignored = set()  # what the cross entropies of the model ignore; None: nothing
         self._constants = {}
         self._copies = {}  # value with repeated heads -> the view that repeats them
         self._buffers = set()  # the memory of folded buffers
