@@ -67,6 +67,9 @@ class AheadMaker {
       return absl::OkStatus();
     }
     Node node = function_.nodes[function_.ProducerOf(value)];
+    // A copy of a step_mean would be the mean of one micro-batch, and not that of the step.
+    if (node.op == "step_mean")
+      return NotData(where, absl::StrCat("the step_mean of ", node.where));
     for (ops::ValueId& input : node.inputs) {
       if (input < 0) continue;
       WEIR_RETURN_IF_ERROR(Copy(input, where));

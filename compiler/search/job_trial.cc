@@ -6,6 +6,7 @@
 #include "compiler/compile.h"
 #include "compiler/job/import_graph.h"
 #include "compiler/job/import_settings.h"
+#include "compiler/job/mesh_use.h"
 #include "compiler/passes/assign_stages.h"
 #include "runtime/base/status.h"
 
@@ -103,7 +104,9 @@ absl::StatusOr<ModelShape> JobTrial::ShapeOf(const proto::Job& variant) const {
 absl::StatusOr<StepEstimate> JobTrial::Estimate(const proto::Job& variant) {
   WEIR_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(variant));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LogicalPlan> plan, Compile(variant));
-  return EstimateStep(*plan, shape, costs_, &boxings_);
+  StepEstimate estimate = EstimateStep(*plan, shape, costs_, &boxings_);
+  estimate.uses_mesh = CheckMeshUse(*plan).ok();
+  return estimate;
 }
 
 std::vector<FunctionCalls> JobTrial::CallsOf(const LogicalPlan& plan) const {

@@ -45,6 +45,12 @@ class Search {
     }
     WEIR_RETURN_IF_ERROR(DropIdleRules());
     TryCut();
+    std::erase_if(report_.best,
+                  [](const FoundLayouts& found) { return !found.estimate.uses_mesh; });
+    if (report_.best.empty())
+      return Rejected({"W0920", absl::StrCat("mesh ", trial_->stage_mesh().ToText()),
+                       "axes that split some tensor of the job", "no rules that use every axis",
+                       "a mesh of fewer devices"});
     if (static_cast<int>(report_.best.size()) > options_.results_max)
       report_.best.resize(options_.results_max);
     return std::move(report_);
@@ -92,6 +98,7 @@ class Search {
   }
 
   static bool Better(const FoundLayouts& a, const FoundLayouts& b) {
+    if (a.estimate.uses_mesh != b.estimate.uses_mesh) return a.estimate.uses_mesh;
     if (a.fits != b.fits) return a.fits;
     if (!a.fits) return a.estimate.device_bytes < b.estimate.device_bytes;
     return a.estimate.step_ns < b.estimate.step_ns;
@@ -272,7 +279,8 @@ class Search {
         const absl::StatusOr<FoundLayouts> without =
             Try(WithRules(found.job, fewer), found.origin, found.name);
         if (!without.ok() || without->estimate.step_ns != found.estimate.step_ns ||
-            without->estimate.device_bytes != found.estimate.device_bytes)
+            without->estimate.device_bytes != found.estimate.device_bytes ||
+            !without->estimate.uses_mesh)
           continue;
         found = *without;
       }

@@ -35,6 +35,8 @@ struct StepEstimate {
   double weights_ns = 0;
   double bubble_ns = 0;
   double sent_bytes = 0;  // by one device of that stage
+  // False if an axis of the mesh splits no tensor: the job is then refused (W0920).
+  bool uses_mesh = true;
 };
 
 // `plan` is the plan of a job whose mesh has no pipeline and which calls each function of the model

@@ -351,5 +351,18 @@ TEST(MaskedLoss, AStepMeanOfWhatDependsOnParametersIsRefused) {
   }
 }
 
+TEST(MaskedLoss, AStepMeanOfAStepMeanIsRefusedWhereItWouldBeAnother) {
+  const std::string nested = absl::StrReplaceAll(
+      kJob, {{"node { name: \"count_of_step\" op: \"step_mean\" input: \"count\" }",
+              "node { name: \"inner\" op: \"step_mean\" input: \"count\" } "
+              "node { name: \"squared\" op: \"mul\" input: [ \"inner\", \"count\" ] } "
+              "node { name: \"count_of_step\" op: \"step_mean\" input: \"squared\" }"}});
+  ASSERT_NE(nested, kJob);
+  TrainRunOptions options;
+  EXPECT_TRUE(Train(JobOn("", 1, nested), options).ok());
+  EXPECT_THAT(std::string(Train(JobOn("", 3, nested), options).status().message()),
+              AllOf(HasSubstr("W0452"), HasSubstr("the step_mean of")));
+}
+
 }  // namespace
 }  // namespace weir::training

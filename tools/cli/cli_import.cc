@@ -6,6 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "proto/onnx.pb.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "runtime/store/pending_file.h"
@@ -13,6 +14,7 @@
 #include "tools/job/job_text.h"
 #include "tools/onnx/import_model.h"
 #include "tools/onnx/model_file.h"
+#include "tools/train/output_paths.h"
 
 namespace weir::cli {
 namespace {
@@ -53,6 +55,21 @@ absl::Status WriteText(const std::string& path, const std::string& text) {
   return absl::OkStatus();
 }
 
+// Returns the paths of the files that the model names for elements of its tensors.
+std::vector<std::string> ExternalFilesOf(const proto::OnnxModel& model, const fs::path& folder) {
+  std::vector<std::string> paths;
+  const auto add = [&](const proto::OnnxTensor& tensor) {
+    for (const proto::OnnxEntry& entry : tensor.external()) {
+      if (entry.key() == "location") paths.push_back((folder / entry.value()).string());
+    }
+  };
+  for (const proto::OnnxTensor& tensor : model.graph().initializer()) add(tensor);
+  for (const proto::OnnxNode& node : model.graph().node()) {
+    for (const proto::OnnxAttribute& attribute : node.attribute()) add(attribute.t());
+  }
+  return paths;
+}
+
 absl::Status Import(ImportArguments arguments, CliContext* context) {
   WEIR_RETURN_IF_ERROR(ReadDims(arguments.dims, &arguments.options.dims));
   if (arguments.job.empty())
@@ -64,6 +81,10 @@ absl::Status Import(ImportArguments arguments, CliContext* context) {
   fs::path folder = fs::path(arguments.model).parent_path();
   arguments.options.files.folder = folder.empty() ? "." : folder.string();
   WEIR_ASSIGN_OR_RETURN(const proto::OnnxModel model, onnx::ReadModelFile(arguments.model));
+  std::vector<std::string> inputs = ExternalFilesOf(model, arguments.options.files.folder);
+  inputs.push_back(arguments.model);
+  WEIR_RETURN_IF_ERROR(train::CheckOutputIsNoInput("-o", arguments.job, inputs));
+  WEIR_RETURN_IF_ERROR(train::CheckOutputIsNoInput("weights beside -o", weights, inputs));
   auto imported = onnx::ImportModel(model, arguments.options);
   if (!imported.ok()) return At(arguments.model, imported.status());
   WEIR_RETURN_IF_ERROR(onnx::WriteWeights(*imported, arguments.options.files, weights));

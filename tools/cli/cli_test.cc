@@ -483,6 +483,21 @@ TEST(CliTest, ViewShowsThePlanOfAJobAndRefusesWhatIsNeitherJobNorTrace) {
   EXPECT_EQ(Weir({"view", "/no/such/job"}).code, 66);
 }
 
+TEST(CliTest, SearchWritesAJobThatCheckTakes) {
+  // No split pays for a model of this size, and a mesh whose axes split nothing is refused.
+  const std::string job =
+      WriteFile("tiny.textproto", Weir({"zoo", "gpt", "--layers", "2", "--hidden", "16", "--heads",
+                                        "2", "--vocab", "32", "--sequence", "8", "--batch", "4"})
+                                      .out);
+  for (const char* mesh : {"dp=2,tp=2", "dp=2"}) {
+    const std::string found = PathFor("found.textproto");
+    const Outcome search = Weir({"search", job, "--mesh", mesh, "-o", found});
+    EXPECT_EQ(search.code, 0) << search.err;
+    const Outcome check = Weir({"check", found});
+    EXPECT_EQ(check.code, 0) << check.err;
+  }
+}
+
 TEST(CliTest, OpsListsAndExplainsOps) {
   Outcome list = Weir({"ops"});
   EXPECT_EQ(list.code, 0);

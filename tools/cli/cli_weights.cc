@@ -120,6 +120,7 @@ absl::Status ConvertWeights(const WeightsArguments& arguments, CliContext* conte
   weights::ExportOrder order{both.places, nullptr, arguments.out};
   std::vector<std::string> inputs = store::FilesOfWeights(both.file->path());
   inputs.push_back(arguments.job.path);
+  if (!arguments.map.empty()) inputs.push_back(arguments.map);
   if (!arguments.like.empty()) {
     WEIR_ASSIGN_OR_RETURN(order.like, OpenFile(arguments.like));
     for (std::string& path : store::FilesOfWeights(order.like->path()))
