@@ -711,6 +711,11 @@ class ProgramBuilder {
   // Reports scalars of the model once a step, as the mean over the micro-batches of the step.
   void AddMetric(const std::string& name, int v) {
     int value = at_[v].at(-1);
+    sbp::Layout layout = module_.values[value].layout;
+    for (sbp::Sbp& split : layout) {  // a mean of partial maxima is no partial mean
+      if (split.is_partial() && split.combiner != Combiner::kSum) split = sbp::Sbp::B();
+    }
+    value = Boxed(value, layout, module_.values[value].stage, Frequency::kMicroBatch);
     const ProgramValue have = module_.values[value];
     FunctionBuilder builder(absl::StrCat("metric.", name), plan_.stage_mesh);
     ops::ValueId x = builder.AddArg(name, have.type, have.layout);
