@@ -6,6 +6,7 @@ one core for all its threads. The bench asks Open MPI twice: over its own transp
 point-to-point layer ob1), and over UCX with the lanes that Weir has.
 """
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -15,9 +16,11 @@ import sys
 import tempfile
 import time
 
-from tests.bench import bench_report
+from tests.bench import bench_programs, bench_report
 
 ANSWER_SECONDS = 120
+COMPILE_SECONDS = 300
+CLOSE_SECONDS = 10
 SIZES = [4, 64, 1 << 10, 16 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20]
 LATENCY_BELOW = 64 << 10  # bytes: the rows of smaller tensors are times, the other rows are speeds
 TENSOR = 4 << 20
@@ -51,9 +54,7 @@ class Party:
         # process ends.
         self.commands = [os.open(path / f"commands.{rank}", os.O_RDWR) for rank in (0, 1)]
         self.answers = os.open(path / "answers", os.O_RDWR | os.O_NONBLOCK)
-        self.log = open(path / "log", "w+", encoding="utf-8")
-        self.processes = [subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=self.log,
-                                           stderr=self.log) for command in command_of(path)]
+        self.programs = [bench_programs.Program(command) for command in command_of(path)]
 
     def seconds(self, operation, size, count):
         """Returns the seconds of one operation, on average over `count` operations."""
@@ -65,11 +66,16 @@ class Party:
                 text += os.read(self.answers, 64)
             except BlockingIOError:
                 time.sleep(0.0005)
-            if time.monotonic() > deadline or any(process.poll() for process in self.processes):
-                self.log.seek(0)
-                raise RuntimeError(f"{self.name} gave no answer to {operation} of {size} bytes: "
-                                   f"{self.log.read()[-2000:]}")
+            if time.monotonic() > deadline or any(program.process.poll() is not None for program in self.programs):
+                raise self.silent(f"{operation} of {size} bytes")
         return float(text) / count
+
+    def silent(self, question):
+        """Returns the error that no answer has come to a question."""
+        brief = f"gave no answer to {question}"
+        parts = [f"{' '.join(program.command)}, whose processes then were:\n{program.described()}\n{program.printed()}"
+                 for program in self.programs]
+        return bench_programs.ProgramError(brief, "\n".join([f"{self.name} {brief}", *parts]))
 
     def count(self, operation, size, lasting):
         """Returns how often the operation fits into `lasting` seconds."""
@@ -80,15 +86,13 @@ class Party:
     def close(self):
         for pipe in self.commands:
             os.write(pipe, b"end\n")
-        for process in self.processes:
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        with contextlib.ExitStack() as ends:
+            for program in self.programs:
+                ends.enter_context(program)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    program.process.wait(CLOSE_SECONDS)
         for pipe in [*self.commands, self.answers]:
             os.close(pipe)
-        self.log.close()
         self.folder.cleanup()
 
 
@@ -102,10 +106,10 @@ def compile_mpi(cache):
     source = pathlib.Path(__file__).parent / "mpi_collective.cc"
     missing = [command for command in ("mpicxx", "mpirun") if not shutil.which(command)]
     if not missing:
-        compiled = subprocess.run(["mpicxx", "-std=c++20", "-O2", "-o", program, source], capture_output=True, text=True)
-        if compiled.returncode == 0:
-            return program
-        why = next((line for line in compiled.stderr.splitlines() if "error" in line), "mpicxx fails")
+        with bench_programs.Program(["mpicxx", "-std=c++20", "-O2", "-o", program, source]) as compiler:
+            if compiler.wait(COMPILE_SECONDS) == 0:
+                return program
+            why = next((line for line in compiler.errors().splitlines() if "error" in line), "mpicxx fails")
     else:
         why = f"there is no {missing[0]}"
     print(f"collective: skips the comparison with Open MPI ({why}). "
@@ -123,24 +127,38 @@ class Parties:
         """
         self.forward, self.mpi, self.torch = forward, mpi, torch
         self.parties = {}
+        self.peers = {}
         for lanes in ("shm", "tcp"):
             for checksum in ("checksum", "plain"):
                 self.add(f"{lanes} {checksum}", lambda folder, l=lanes, c=checksum: [[ours, folder, l, c]])
         for name, flags in MPI_FLAGS.items() if mpi else []:
-            self.add(name, lambda folder, f=flags: [
+            self.add_peer(name, lambda folder, f=flags: [
                 ["mpirun", "--allow-run-as-root", "-np", 2, "--bind-to", "core",
                  # Programs of Open MPI that start at once would race for one folder of the user.
                  "--mca", "orte_tmpdir_base", folder] + f + [mpi, folder]])
         if torch:
             script = pathlib.Path(__file__).parent / "torch_collective.py"
             lo = ["env", "GLOO_SOCKET_IFNAME=lo"]
-            self.add("gloo", lambda folder: [lo + [torch, script, folder, rank] for rank in (0, 1)])
+            self.add_peer("gloo", lambda folder: [lo + [torch, script, folder, rank] for rank in (0, 1)])
 
     def add(self, name, command_of):
         self.parties[name] = Party(name, lambda folder: [self.forward + command for command in command_of(folder)])
 
+    def add_peer(self, name, command_of):
+        self.add(name, command_of)
+        self.peers[name] = bench_programs.Peer(name)
+
     def has(self, name):
         return name in self.parties
+
+    def ask(self, name, run):
+        """Returns what `run(party)` returns, or None if the party is a peer that fails now or has failed before."""
+        party = self.parties[name]
+        return self.peers[name].sample(lambda: run(party)) if name in self.peers else run(party)
+
+    def checked(self, name, row):
+        """Returns a row that compares with the named party, without its figures if the party has failed."""
+        return self.peers[name].checked(row) if name in self.peers else row
 
     def __enter__(self):
         return self
@@ -151,11 +169,13 @@ class Parties:
 
     def in_turn(self, names, operation, size, pairs, lasting):
         """Asks the named parties one after another, `pairs` times, and returns {name: [seconds]}."""
-        counts = {name: self.parties[name].count(operation, size, lasting) for name in names}
+        counts = {name: self.ask(name, lambda party: party.count(operation, size, lasting)) for name in names}
         samples = {name: [] for name in names}
         for _ in range(pairs):
             for name in names:
-                samples[name].append(self.parties[name].seconds(operation, size, counts[name]))
+                taken = self.ask(name, lambda party, n=name: party.seconds(operation, size, counts[n]))
+                if taken is not None:
+                    samples[name].append(taken)
         return samples
 
 
@@ -196,7 +216,8 @@ def all_reduce_rows(parties, sizes, pairs, lasting):
             for checksum in ours:
                 what = f"all-reduce of {bytes_text(size)}, {lanes}{'' if 'checksum' in checksum else ', no checksum'}"
                 for name, limit in others or [("", None)]:
-                    rows.append(row(what, size, size, taken[checksum], name, taken.get(name, []), limit, ""))
+                    rows.append(parties.checked(name, row(what, size, size, taken[checksum], name, taken.get(name, []),
+                                                          limit, "")))
     return rows
 
 
@@ -214,12 +235,13 @@ def boxing_rows(parties, pairs, lasting):
                     else "" if share else "nothing crosses")
             for checksum in names[:2] if share else names[:1]:
                 text = f"{what} of {bytes_text(TENSOR)}, {lanes}{'' if 'checksum' in checksum else ', no checksum'}"
-                rows.append(row(text, TENSOR, share * TENSOR, taken[checksum], against, theirs, None, note))
+                rows.append(parties.checked(against, row(text, TENSOR, share * TENSOR, taken[checksum], against, theirs,
+                                                         None, note)))
     return rows
 
 
 def collective_rows(bench, cache):
-    """Returns the rows of the section. `bench` is the bench of tools/bench, and `cache` is a folder to compile in."""
+    """Returns the rows of the section. `bench` is the Bench of tools/bench, and `cache` is a folder to compile in."""
     if not bench.torch:
         print("collective: skips the comparison with gloo: no interpreter here can import torch. "
               "Try: tools/bench collective --install", file=sys.stderr)

@@ -1,7 +1,7 @@
-"""The section `gpt2` of tools/bench trains GPT-2 at its real size, 124 million parameters, from a file with public names.
+"""The section `gpt2` of tools/bench trains GPT-2 at its real size from a file with public names.
 
-The file holds seeded numbers, because the real weights are not on every machine: names, shapes and bytes are those of
-the file that `save_pretrained` writes, with the tied table once.
+GPT-2 has 124 million parameters. The file holds seeded numbers, because the real weights are not on every machine.
+Names, shapes and bytes are those of the file that `save_pretrained` writes, with the tied table once.
 """
 
 import array
@@ -87,8 +87,8 @@ def gpt2_rows(bench):
     return [
         bench_report.row(f"{what}: from the job to the plan", "s", compiled, "goal", [COMPILE_SECONDS], "lower", 1.0,
                          "`weir plan`, the whole process"),
-        bench_report.row(f"{what}: a step of {sizes['sequence']} tokens on {THREADS} cores", "s", steps, "", [], "lower",
-                         None, "the second step after --init with public names"),
+        bench_report.row(f"{what}: a step of {sizes['sequence']} tokens on {THREADS} cores", "s", steps, "", [],
+                         "lower", None, "the second step after --init with public names"),
         bench_report.row(f"{what}: memory of the process", "MiB", held, "planned", planned, "lower", None,
                          "without the pages of the file; with the program's own"),
     ]

@@ -1,8 +1,9 @@
-"""The section `hosts` of tools/bench trains on two hosts whose link is slow, with transfers that know hosts and without.
+"""The section `hosts` of tools/bench trains on two hosts whose link is slow.
 
-The hosts are network namespaces of this machine (tests/hosts/network_lab.py) with two processes each; a token bucket
-limits what each host sends. The bytes that a host sends are counted at its interface. `weir sim` predicts both runs from
-a calibration of this machine and the speed of the bucket.
+One run has transfers that know hosts, and the other run has transfers that do not. The hosts are network namespaces of
+this machine (tests/hosts/network_lab.py) with two processes each, and a token bucket limits what each host sends. The
+bench counts the bytes that a host sends at the interface of the host. `weir sim` predicts both runs from a calibration
+of this machine and the speed of the bucket.
 """
 
 import json
@@ -53,7 +54,8 @@ def rows_of(bench, lab, folder, job, mesh, rounds, steps):
             for what, unit, of, note in (("a step", "ms", seconds, "2 hosts of 2 processes, 25 MB/s between them"),
                                          ("bytes that a host sends in a step", "MB", counted, ""))]
     for options, name in (((), "two levels"), (ONE_LEVEL, "one level")):
-        report = json.loads(bench.run([bench.weir, "sim", *job, *options, "--cluster", cluster, "--json", "--steps", 3]))
+        report = json.loads(bench.run([bench.weir, "sim", *job, *options, "--cluster", cluster, "--json",
+                                       "--steps", 3]))
         predicted = report["step_seconds"] * 1e3
         error = predicted / statistics.median(seconds[options]) - 1
         rows.append(bench_report.row(f"{mesh}: {name}, predicted", "ms", [predicted] * rounds, "measured",

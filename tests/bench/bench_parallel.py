@@ -13,7 +13,7 @@ import statistics
 import sys
 import tempfile
 
-from tests.bench import bench_report
+from tests.bench import bench_programs, bench_report
 
 PROCESSES = 2
 MICRO_BATCHES = 8
@@ -105,7 +105,7 @@ class Runs:
     def torch(self, how, micro_batches):
         command = self.torch_command(how, micro_batches, self.torch_steps, self.warmup_steps)
         where = {"cores": "0"} if how == "single" else {"pin_children": True}
-        output = self.bench.run(command, **where)
+        output = self.bench.run(command, limit_s=self.bench.peer_limit_s, **where)
         answer = json.loads(next(line for line in output.splitlines() if line.startswith("{")))
         self.version = answer["version"]
         return statistics.median(answer["wall"])
@@ -129,7 +129,8 @@ def ways_of_torch(bench, net):
               "Try: tools/bench parallel --install", file=sys.stderr)
         return []
     script = bench.root / "tests/bench/torch_parallel.py"
-    answer = json.loads(bench.run([bench.torch, script, "--how", "list", *flags_of(net)]))
+    command = [bench.torch, script, "--how", "list", *flags_of(net)]
+    answer = json.loads(bench.run(command, limit_s=bench.peer_limit_s))
     for way in WAYS:
         if way.how in answer["lacks"]:
             print(f"parallel: skips {way.theirs}: PyTorch {answer['version']} lacks {answer['lacks'][way.how]}. "
@@ -142,6 +143,8 @@ def parallel_rows(bench, net):
     theirs = ways_of_torch(bench, net)
     one, pieces, apart = Seconds(), Seconds(), Seconds()
     two = {way.name: Seconds() for way in WAYS}
+    base = bench_programs.Peer("PyTorch in one process") if bench.torch else None
+    peers = {way.name: bench_programs.Peer(way.theirs) for way in WAYS if way.how in theirs}
     with tempfile.TemporaryDirectory() as folder:
         runs = Runs(bench, net, folder)
         half = runs.job("half", "--batch", net["batch"] // PROCESSES)
@@ -150,47 +153,49 @@ def parallel_rows(bench, net):
             one.ours.append(runs.alone(whole))
             pieces.ours.append(runs.alone(cut))
             apart.ours.append(runs.side_by_side(half))
-            if bench.torch:
-                one.theirs.append(runs.torch("single", 1))
-                pieces.theirs.append(runs.torch("single", MICRO_BATCHES))
+            if base:
+                base.collect(one.theirs, lambda: runs.torch("single", 1))
+                base.collect(pieces.theirs, lambda: runs.torch("single", MICRO_BATCHES))
             for way in WAYS:
                 two[way.name].ours.append(runs.together(runs.job(way.name, *way.zoo), way.mesh))
-                if way.how in theirs:
-                    two[way.name].theirs.append(runs.torch(way.how, way.micro_batches))
+                if way.name in peers:
+                    peers[way.name].collect(two[way.name].theirs,
+                                            lambda w=way: runs.torch(w.how, w.micro_batches))
         version = runs.version
-    return rows_of(net, one, pieces, apart, two, version)
+    return rows_of(net, one, pieces, apart, two, base, peers, version)
 
 
-def rows_of(net, one, pieces, apart, two, version):
+def rows_of(net, one, pieces, apart, two, base, peers, version):
+    """Returns the rows from the seconds. `base` is the Peer in one process, or None, and `peers` has a Peer by way."""
     tokens = net["batch"] * net["sequence"]
     row = bench_report.row
     rows = []
-    if version:
-        rows.append(row("one process, one core", "tokens/s", [tokens / s for s in one.ours], f"PyTorch {version}",
-                        [tokens / s for s in one.theirs], "higher", None, "the base of what follows"))
+    if base:
+        rows.append(base.checked(row("one process, one core", "tokens/s", [tokens / s for s in one.ours],
+                                     f"PyTorch {version}", [tokens / s for s in one.theirs], "higher", None,
+                                     "the base of what follows")))
     rows.append(row("two processes that do not talk, half the batch each", "", efficiencies(one.ours, apart.ours), "",
                     [], "higher", None, "what shared caches and memory and the whole update in each leave of 1: "
                     "no way that copies weights can do better"))
     for way in WAYS:
-        ours, theirs = (efficiencies(base, times)
-                        for base, times in ((one.ours, two[way.name].ours), (one.theirs, two[way.name].theirs)))
+        peer, of_way = peers.get(way.name), two[way.name]
+        ours, theirs = efficiencies(one.ours, of_way.ours), efficiencies(one.theirs, of_way.theirs)
         if way.budget:
             rows.append(row(f"{way.name}: efficiency", "", ours, f"budget {way.budget}", [way.budget], "higher", 1.0,
                             ""))
-        if theirs:
-            rows.append(row(f"{way.name}: efficiency", "", ours, way.theirs, theirs, "higher",
-                            None if way.budget else 1.0, ""))
-            rows.append(row(f"{way.name}: training", "tokens/s", [tokens / s for s in two[way.name].ours], way.theirs,
-                            [tokens / s for s in two[way.name].theirs], "higher", None, ""))
-    pipeline = two[WAYS[-1].name]
-    ours, theirs = (efficiencies(base, times)
-                    for base, times in ((pieces.ours, pipeline.ours), (pieces.theirs, pipeline.theirs)))
+        if peer:
+            rows.append(base.checked(peer.checked(row(f"{way.name}: efficiency", "", ours, way.theirs, theirs, "higher",
+                                                      None if way.budget else 1.0, ""))))
+            rows.append(peer.checked(row(f"{way.name}: training", "tokens/s", [tokens / s for s in of_way.ours],
+                                         way.theirs, [tokens / s for s in of_way.theirs], "higher", None, "")))
+    peer, pipeline = peers.get(WAYS[-1].name), two[WAYS[-1].name]
+    ours, theirs = efficiencies(pieces.ours, pipeline.ours), efficiencies(pieces.theirs, pipeline.theirs)
     schedule = [e / BUBBLE for e in ours]
     note = f"against one process with the same micro-batches, over m / (m + p - 1) = {BUBBLE:.3f}"
     rows.append(row("1F1B: schedule efficiency", "", schedule, "budget 0.95", [0.95], "higher", 1.0, note))
-    if theirs:
-        rows.append(row("1F1B: schedule efficiency", "", schedule, WAYS[-1].theirs, [e / BUBBLE for e in theirs],
-                        "higher", None, ""))
+    if peer:
+        rows.append(base.checked(peer.checked(row("1F1B: schedule efficiency", "", schedule, WAYS[-1].theirs,
+                                                  [e / BUBBLE for e in theirs], "higher", None, ""))))
     return rows
 
 
@@ -201,7 +206,7 @@ def launch_rows(bench, net):
     if not bench.torch:
         print("launch: skips the comparison with PyTorch, which no interpreter here can import. "
               "Try: tools/bench launch --install", file=sys.stderr)
-    rows = []
+    rows, peer = [], bench_programs.Peer("PyTorch")
     for name, sizes in (("tiny GPT", TINY_NET), ("small GPT", net)):
         first, end, theirs_first, theirs_end = [], [], [], []
         with tempfile.TemporaryDirectory() as folder:
@@ -214,22 +219,24 @@ def launch_rows(bench, net):
                 end.append(report["seconds"])
                 if bench.torch:
                     line = metrics.with_suffix(".torch")
-                    report = bench.report(runs.torch_command("ddp", 1, 1, 0, "--first-line", line), first_line=line)
-                    theirs_first.append(report["first_line_seconds"])
-                    theirs_end.append(report["seconds"])
+                    command = runs.torch_command("ddp", 1, 1, 0, "--first-line", line)
+                    report = peer.sample(lambda c=command, l=line: bench.report(c, bench.peer_limit_s, first_line=l))
+                    if report:
+                        theirs_first.append(report["first_line_seconds"])
+                        theirs_end.append(report["seconds"])
             if name == "tiny GPT":
-                rows += memory_rows(runs, job)
+                rows += memory_rows(runs, job, peer)
         rows.append(row(f"{name}, 2 processes: launch to first step", "s", first, "budget 0.5 s", [0.5], "lower", 1.0,
                         ""))
         if bench.torch:
-            rows.append(row(f"{name}, 2 processes: launch to first step", "s", first, "PyTorch", theirs_first, "lower",
-                            None, "theirs without torchrun's agent"))
-            rows.append(row(f"{name}, 2 processes: launch to the end of one step", "s", end, "PyTorch", theirs_end,
-                            "lower", None, ""))
+            rows.append(peer.checked(row(f"{name}, 2 processes: launch to first step", "s", first, "PyTorch",
+                                         theirs_first, "lower", None, "theirs without torchrun's agent")))
+            rows.append(peer.checked(row(f"{name}, 2 processes: launch to the end of one step", "s", end, "PyTorch",
+                                         theirs_end, "lower", None, "")))
     return rows
 
 
-def memory_rows(runs, job):
+def memory_rows(runs, job, peer):
     """Measures the largest memory of a worker minus its planned memory.
 
     The figures of PyTorch include its tensors, which take only 2 MiB in all.
@@ -245,16 +252,19 @@ def memory_rows(runs, job):
         private.append(mib(max(child["anonymous_bytes"] + child["shared_bytes"] for child in report["children"])
                            - planned))
         if bench.torch:
-            report = bench.report(runs.torch_command("ddp", 1, bench.sized(100, 100, 2), 0))
-            theirs.append(mib(peak_of(report)))
-            theirs_private.append(
-                mib(max(child["anonymous_bytes"] + child["shared_bytes"] for child in report["children"])))
+            command = runs.torch_command("ddp", 1, bench.sized(100, 100, 2), 0)
+            report = peer.sample(lambda c=command: bench.report(c, bench.peer_limit_s))
+            if report:
+                theirs.append(mib(peak_of(report)))
+                theirs_private.append(
+                    mib(max(child["anonymous_bytes"] + child["shared_bytes"] for child in report["children"])))
     rows = [row("memory of a process beside tensors", "MiB", ours, "budget 40 MB", [mib(40e6)], "lower", 1.0,
                 "libraries included"),
             row("of that without pages of files, which processes share", "MiB", private, "", [], "lower", None, "")]
-    if theirs:
-        rows.insert(1, row("memory of a process beside tensors", "MiB", ours, "PyTorch", theirs, "lower", None, ""))
-        rows[2] = row(rows[2]["what"], "MiB", private, "PyTorch", theirs_private, "lower", None, "")
+    if bench.torch:
+        rows.insert(1, peer.checked(row("memory of a process beside tensors", "MiB", ours, "PyTorch", theirs, "lower",
+                                        None, "")))
+        rows[2] = peer.checked(row(rows[2]["what"], "MiB", private, "PyTorch", theirs_private, "lower", None, ""))
     return rows
 
 

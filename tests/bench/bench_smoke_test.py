@@ -14,7 +14,7 @@ import tempfile
 import unittest
 from unittest import mock
 
-from tests.bench import bench_collective
+from tests.bench import bench_collective, bench_programs
 
 BENCH = pathlib.Path("tools/bench").resolve()
 LIMIT_S = 600
@@ -28,9 +28,14 @@ def sections():
 
 
 def run(*arguments):
+    """Returns the exit code, the standard output and the standard error of tools/bench.
+
+    If tools/bench does not end, the error has its output so far and its processes with what they wait for.
+    """
     # The bench must not run ahead of the tests that run at the same time, so its niceness is 0.
     command = [sys.executable, BENCH, *arguments, "--smoke", "--no-build", "--nice", "0", "--binaries", os.getcwd()]
-    return subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    with bench_programs.Program(command) as program:
+        return program.wait(LIMIT_S), program.output(), program.errors()
 
 
 class BenchSmokeTest(unittest.TestCase):
@@ -38,19 +43,30 @@ class BenchSmokeTest(unittest.TestCase):
     def test_every_section_prints_a_table(self):
         for section in sections():
             with self.subTest(section=section):
-                ended = run(section)
-                self.assertEqual(ended.returncode, 0, ended.stderr)
-                self.assertIn(f"== {section} (load", ended.stdout)
-                if "NOT TESTED" in ended.stdout:
-                    print(ended.stdout)
+                code, output, errors = run(section)
+                self.assertEqual(code, 0, output + errors)
+                self.assertIn(f"== {section} (load", output)
+                if "NOT TESTED" in output:
+                    print(output)
                     continue
-                self.assertGreater(len(ended.stdout.splitlines()), 4, ended.stdout)
+                self.assertGreater(len(output.splitlines()), 4, output)
 
     def test_an_interpreter_without_torch_is_named(self):
-        ended = run("step", "--torch", "/nowhere/python")
-        self.assertEqual(ended.returncode, 1)
-        self.assertIn("/nowhere/python cannot", ended.stderr)
-        self.assertNotIn("Traceback", ended.stderr)
+        code, _, errors = run("step", "--torch", "/nowhere/python")
+        self.assertEqual(code, 1)
+        self.assertIn("/nowhere/python cannot", errors)
+        self.assertNotIn("Traceback", errors)
+
+    def test_a_peer_that_hangs_is_a_note_in_the_table(self):
+        with tempfile.TemporaryDirectory() as folder:
+            python = pathlib.Path(folder) / "python"
+            # This interpreter imports torch, and hangs when it is to run a program.
+            python.write_text("#!/bin/sh\ntest \"$1\" = -c || exec sleep 10000\n", encoding="utf-8")
+            python.chmod(0o755)
+            code, output, errors = run("op", "--torch", python, "--peer-limit", "2")
+        self.assertEqual(code, 0, output + errors)
+        self.assertIn("PyTorch did not end in 2 s", output)
+        self.assertRegex(errors, r"torch_gpt.py .* did not end in 2 s.*\n.*threads: .*: sleep 10000")
 
     def test_the_document_lists_every_section(self):
         document = (BENCH.parent.parent / "docs/how_to/measure.md").read_text(encoding="utf-8")

@@ -1,9 +1,8 @@
 """The section `start` of tools/bench starts jobs on many hosts: from the command to the first step.
 
-The hosts are agents of this machine, each with one worker, behind a command that stands for ssh; their names are addresses,
-so that no resolver is asked. So the time of all
-processes together shows, and not the time that as many machines would need. The starter's own share is what remains on
-real hosts.
+The hosts are agents of this machine, each with one worker, behind a command that stands for ssh. The names of the hosts
+are addresses, so that no resolver is asked. The rows therefore show the time of all processes together, and not the
+time that as many machines would need. On real hosts, the starter's own share of the time remains.
 """
 
 import json
@@ -11,7 +10,7 @@ import pathlib
 import tempfile
 import time
 
-from tests.bench import bench_report
+from tests.bench import bench_programs, bench_report
 
 # Runs the command on this machine: `here -o OPTION ... -- HOST COMMAND`.
 HERE = "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift 2\nexec sh -c \"$*\"\n"
@@ -48,33 +47,42 @@ def rows_of(bench, folder, job, here, hosts, mesh, rounds):
         bench_report.row(f"{what}: commands that the starter runs", "", [run["commands"] for run in of_tree],
                          "all from the starter", [run["commands"] for run in of_flat], "lower", None,
                          "eight from each machine"),
-        bench_report.row(f"{what}: memory of a host's agent and worker", "MiB", [run["host_mib"] for run in of_tree], "",
-                         [], "lower", None, "shared pages counted in parts"),
+        bench_report.row(f"{what}: memory of a host's agent and worker", "MiB", [run["host_mib"] for run in of_tree],
+                         "", [], "lower", None, "shared pages counted in parts"),
     ]
 
 
 def started(bench, folder, job, here, hosts, mesh, fan_out):
     metrics = folder / "metrics.jsonl"
     metrics.unlink(missing_ok=True)
-    command = [bench.weir, "train", job, "--mesh", mesh, "--steps", 100_000, "--threads", 1, "--hosts",
-               ",".join(f"127.1.{host // 200}.{host % 200 + 1}" for host in range(hosts)), "--ssh", here, "--fan-out", fan_out, "--metrics", metrics, "--logs", folder / "logs",
-               "--stuck-after", 600, "--dead-after", 120]
+    names = ",".join(f"127.1.{host // 200}.{host % 200 + 1}" for host in range(hosts))
+    command = [bench.weir, "train", job, "--mesh", mesh, "--steps", 100_000, "--threads", 1, "--hosts", names, "--ssh",
+               here, "--fan-out", fan_out, "--metrics", metrics, "--logs", folder / "logs", "--stuck-after", 600,
+               "--dead-after", 120]
     begin = time.monotonic()
-    process = bench.start(command, threads=1)
-    while process.poll() is None and not (metrics.exists() and metrics.stat().st_size > 0):
-        time.sleep(0.02)
-    seconds = time.monotonic() - begin
+    with bench.start(command, threads=1) as program:
+        while program.process.poll() is None and not (metrics.exists() and metrics.stat().st_size > 0):
+            time.sleep(0.02)
+            if time.monotonic() - begin > bench.limit_s:
+                raise program.overdue(bench.limit_s)
+        seconds = time.monotonic() - begin
+        return {"seconds": seconds, **observed(bench, program, metrics, hosts)}
+
+
+def observed(bench, program, metrics, hosts):
+    """Returns the commands that the starter has run and the memory of a host, and ends the job."""
     of_job = [pid for pid in map(int, filter(str.isdigit, _names("/proc"))) if _is_of(pid, str(bench.weir))]
     agents = [pid for pid in of_job if "agent" in _words(pid)]
     starter = [pid for pid in of_job if "train" in _words(pid)]
     memory = sum(_resident_bytes(pid) for pid in of_job if pid not in starter)
     commands = sum(_parent(pid) in starter for pid in agents)
-    process.terminate()
-    output, errors = process.communicate()
+    program.process.terminate()
+    program.wait(bench.limit_s)
     if not metrics.exists():
-        raise SystemExit(f"tools/bench: {command} ended without a step: {output}{errors}")
+        raise bench_programs.ProgramError("ended without a step",
+                                          f"{' '.join(program.command)} ended without a step\n{program.printed()}")
     json.loads(metrics.read_text(encoding="utf-8").splitlines()[0])
-    return {"seconds": seconds, "commands": commands, "host_mib": memory / hosts / (1 << 20)}
+    return {"commands": commands, "host_mib": memory / hosts / (1 << 20)}
 
 
 def _names(folder):

@@ -12,19 +12,19 @@
   1f1b      Schedule1F1B
   list      only says what the installed PyTorch lacks for each of the ways
 
-The batch is that of all processes together, and all processes together compute the same as one process. Without RANK in
-its environment, the program starts its processes itself. This start is like torchrun without its agent, and therefore
-a little faster.
+The batch is that of all processes together, and all processes together compute the same as one process. Without
+MEETING_FOLDER in its environment, the program starts its processes itself (rank_processes.py). This start is like
+torchrun without its agent, and therefore a little faster.
 """
 
 import argparse
 import importlib
 import json
 import os
-import socket
-import subprocess
 import sys
 import time
+
+import rank_processes
 
 
 def arguments():
@@ -55,20 +55,10 @@ MODULES = {
 }
 
 
-def start_processes(count):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    common = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), WORLD_SIZE=str(count))
-    processes = [subprocess.Popen([sys.executable] + sys.argv, env=dict(common, RANK=str(rank), LOCAL_RANK=str(rank)))
-                 for rank in range(count)]
-    return max(abs(process.wait()) for process in processes)
-
-
 if __name__ == "__main__":
     ARGS = arguments()
-    if ARGS.how not in ("single", "list") and "RANK" not in os.environ:
-        sys.exit(start_processes(ARGS.processes))
+    if ARGS.how not in ("single", "list") and "MEETING_FOLDER" not in os.environ:
+        sys.exit(rank_processes.run([sys.executable, *sys.argv], ARGS.processes))
 
 import torch  # noqa: E402  (the starter runs without torch)
 import torch.distributed as dist  # noqa: E402
@@ -390,7 +380,8 @@ def main(args):
     torch.set_num_threads(1)
     trainer_of = globals()[WAYS[args.how]] if args.how != "single" else Trainer
     if args.how != "single":
-        dist.init_process_group("gloo")
+        dist.init_process_group("gloo", init_method=f"file://{os.environ['MEETING_FOLDER']}/meeting",
+                                rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]))
     trainer = trainer_of(args)
     walls = []
     for step in range(args.warmup + args.steps):
