@@ -49,6 +49,14 @@ Formulas::Scaled Formulas::Unscaled(ValueId value) const {
   return scaled;
 }
 
+std::optional<Formulas::ScaledProduct> Formulas::ProductOf(const GraphNode& node,
+                                                           const std::vector<ValueId>& in) const {
+  if (node.op != "scale") return ScaledProduct{1, in};
+  const GraphNode* product = graph_.Producer(in[0], "mul");
+  if (product == nullptr) return std::nullopt;
+  return ScaledProduct{node.attrs.Real("factor"), product->inputs};
+}
+
 Formulas::Shifted Formulas::Shift(ValueId value) const {
   if (const GraphNode* node = graph_.Producer(value, "add")) {
     for (int i : {0, 1}) {
@@ -66,21 +74,16 @@ ValueId Formulas::Minus(ValueId value, double addend) const {
 
 // x / 2 * (1 + erf(x / sqrt(2))), in any order of the factors.
 ValueId Formulas::GeluErf(const GraphNode& node, const std::vector<ValueId>& in) const {
-  double factor = node.op == "scale" ? node.attrs.Real("factor") : 1;
-  std::vector<ValueId> factors = in;
-  if (node.op == "scale") {
-    const GraphNode* product = graph_.Producer(in[0], "mul");
-    if (product == nullptr) return -1;
-    factors = product->inputs;
-  }
+  const std::optional<ScaledProduct> product = ProductOf(node, in);
+  if (!product) return -1;
   for (int i : {0, 1}) {
-    const Scaled x = Unscaled(factors[i]), gate = Unscaled(factors[1 - i]);
+    const Scaled x = Unscaled(product->factors[i]), gate = Unscaled(product->factors[1 - i]);
     const ValueId erf_value = Minus(gate.x, 1);
     const GraphNode* erf = erf_value < 0 ? nullptr : graph_.Producer(erf_value, "erf");
     if (erf == nullptr) continue;
     const Scaled inner = Unscaled(erf->inputs[0]);
     if (inner.x == x.x && Near(inner.factor, std::sqrt(0.5)) &&
-        Near(factor * x.factor * gate.factor, 0.5))
+        Near(product->factor * x.factor * gate.factor, 0.5))
       return x.x;
   }
   return -1;
@@ -88,18 +91,13 @@ ValueId Formulas::GeluErf(const GraphNode& node, const std::vector<ValueId>& in)
 
 // x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
 ValueId Formulas::GeluTanh(const GraphNode& node, const std::vector<ValueId>& in) const {
-  double factor = node.op == "scale" ? node.attrs.Real("factor") : 1;
-  std::vector<ValueId> factors = in;
-  if (node.op == "scale") {
-    const GraphNode* product = graph_.Producer(in[0], "mul");
-    if (product == nullptr) return -1;
-    factors = product->inputs;
-  }
+  const std::optional<ScaledProduct> product = ProductOf(node, in);
+  if (!product) return -1;
   for (int i : {0, 1}) {
-    const Scaled x = Unscaled(factors[i]), gate = Unscaled(factors[1 - i]);
+    const Scaled x = Unscaled(product->factors[i]), gate = Unscaled(product->factors[1 - i]);
     const ValueId tanh_value = Minus(gate.x, 1);
     const GraphNode* tanh = tanh_value < 0 ? nullptr : graph_.Producer(tanh_value, "tanh");
-    if (tanh == nullptr || !Near(factor * x.factor * gate.factor, 0.5)) continue;
+    if (tanh == nullptr || !Near(product->factor * x.factor * gate.factor, 0.5)) continue;
     const Scaled inner = Unscaled(tanh->inputs[0]);
     const GraphNode* sum = graph_.Producer(inner.x, "add");
     if (sum == nullptr || !Near(inner.factor, std::sqrt(2 / M_PI))) continue;

@@ -47,6 +47,15 @@ class Formulas {
     double factor;
   };
   Scaled Unscaled(ValueId value) const;
+  // A ScaledProduct is factor * factors[0] * factors[1].
+  struct ScaledProduct {
+    double factor;
+    std::vector<ValueId> factors;
+  };
+  // Returns what a node multiplies, or nothing if the node scales something that is no product.
+  // Precondition: the node's operation is `mul` or `scale`.
+  std::optional<ScaledProduct> ProductOf(const GraphNode& node,
+                                         const std::vector<ValueId>& in) const;
   // Returns x if `value` is x plus the number, else -1.
   ValueId Minus(ValueId value, double addend) const;
   struct Shifted {
