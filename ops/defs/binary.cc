@@ -7,15 +7,13 @@
 #include "ops/defs/gradient_steps.h"
 #include "ops/defs/operand_check.h"
 #include "ops/defs/rule_builder.h"
-#include "runtime/base/status.h"
 
 namespace weir::ops {
 namespace {
 
 absl::StatusOr<std::vector<sbp::TensorType>> InferBinary(const InferInput& in) {
   OperandCheck check(in, {"a", "b"});
-  WEIR_RETURN_IF_ERROR(check.Real(0).SameType(1, 0).Broadcast(0, 1).status());
-  return std::vector<sbp::TensorType>{{in.inputs[0].dtype, BroadcastDims(in.inputs)}};
+  return InferBroadcast(in, check.Real(0).SameType(1, 0), in.inputs[0].dtype);
 }
 
 enum class Linear : uint8_t { kTogether, kEach, kFirst, kNot };
@@ -92,9 +90,9 @@ OpDef BinaryDef(const Function& function) {
       .factors = absl::StrCat("..., ... -> ..., without those along which an operand repeats",
                               LinearText(function.linear))};
   def.infer = InferBinary;
-  def.rule = [linear = function.linear](const Attributes&, const auto& inputs,
+  def.rule = [linear = function.linear](const Attributes& attrs, const auto& inputs,
                                         const auto& outputs) {
-    sbp::FactorRule rule = BroadcastRule(inputs, outputs);
+    sbp::FactorRule rule = BroadcastRule(attrs, inputs, outputs);
     rule.linear = GroupsOf(linear);
     return rule;
   };

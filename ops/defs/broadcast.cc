@@ -4,6 +4,7 @@
 
 #include "ops/defs/gradient_steps.h"
 #include "ops/defs/rule_builder.h"
+#include "runtime/base/status.h"
 
 namespace weir::ops {
 namespace {
@@ -20,15 +21,7 @@ bool Repeats(const sbp::TensorDim* of_operand, const sbp::TensorDim& of_result) 
   return of_operand == nullptr || (of_operand->size == 1 && of_result.size != 1);
 }
 
-}  // namespace
-
-OperandCheck& CheckBroadcast(OperandCheck& check, int count) {
-  for (int i = 0; i < count; ++i) {
-    for (int j = i + 1; j < count; ++j) check.Broadcast(i, j);
-  }
-  return check;
-}
-
+// Returns the dimensions of the result. Precondition: the operands fit.
 std::vector<sbp::TensorDim> BroadcastDims(const std::vector<sbp::TensorType>& operands) {
   size_t rank = 0;
   for (const sbp::TensorType& operand : operands) rank = std::max(rank, operand.dims.size());
@@ -44,7 +37,19 @@ std::vector<sbp::TensorDim> BroadcastDims(const std::vector<sbp::TensorType>& op
   return dims;
 }
 
-sbp::FactorRule BroadcastRule(const std::vector<sbp::TensorType>& inputs,
+}  // namespace
+
+absl::StatusOr<std::vector<sbp::TensorType>> InferBroadcast(const InferInput& in,
+                                                            OperandCheck& check, DType dtype) {
+  const int count = static_cast<int>(in.inputs.size());
+  for (int i = 0; i < count; ++i) {
+    for (int j = i + 1; j < count; ++j) check.Broadcast(i, j);
+  }
+  WEIR_RETURN_IF_ERROR(check.status());
+  return std::vector<sbp::TensorType>{{dtype, BroadcastDims(in.inputs)}};
+}
+
+sbp::FactorRule BroadcastRule(const Attributes&, const std::vector<sbp::TensorType>& inputs,
                               const std::vector<sbp::TensorType>& outputs) {
   const std::vector<sbp::TensorDim>& dims = outputs[0].dims;
   sbp::FactorRule rule;

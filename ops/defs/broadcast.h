@@ -1,5 +1,5 @@
-// What the ops share whose operands are aligned at their last dimensions: each dimension of the
-// result is that of every operand, unless the operand lacks the dimension or has size 1 there.
+// Ops whose operands are aligned at their last dimensions share these functions. Each dimension of
+// the result is that of every operand, unless the operand lacks the dimension or has size 1 there.
 // Along such a dimension the operand repeats. Thread rule: pure functions; SetRepeatedGrad as
 // GradientBuilder.
 #pragma once
@@ -11,15 +11,15 @@
 
 namespace weir::ops {
 
-// States that any two of the first `count` operands fit (OperandCheck::Broadcast).
-OperandCheck& CheckBroadcast(OperandCheck& check, int count);
-
-// Returns the dimensions of the result. Precondition: the operands fit.
-std::vector<sbp::TensorDim> BroadcastDims(const std::vector<sbp::TensorType>& operands);
+// Returns the type of the only output, whose elements have type `dtype`. Errors: those of `check`,
+// which holds what the op expects of `in` so far; W0308: two operands do not fit
+// (OperandCheck::Broadcast).
+absl::StatusOr<std::vector<sbp::TensorType>> InferBroadcast(const InferInput& in,
+                                                            OperandCheck& check, DType dtype);
 
 // Returns a rule with one factor per dimension of output 0, the only output. An operand that
-// repeats along a dimension does not have its factor.
-sbp::FactorRule BroadcastRule(const std::vector<sbp::TensorType>& inputs,
+// repeats along a dimension does not have its factor. The attributes do not matter.
+sbp::FactorRule BroadcastRule(const Attributes& attrs, const std::vector<sbp::TensorType>& inputs,
                               const std::vector<sbp::TensorType>& outputs);
 
 // Sets the gradient of operand i to `sign` times the sum of `grad`, which has the shape of the

@@ -4,7 +4,6 @@
 #include "ops/defs/broadcast.h"
 #include "ops/defs/flops.h"
 #include "ops/defs/operand_check.h"
-#include "runtime/base/status.h"
 
 namespace weir::ops {
 namespace {
@@ -37,12 +36,9 @@ OpDef CompareDef(const Relation& relation) {
                 .factors = "..., ... -> ..., without those along which an operand repeats"};
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     OperandCheck check(in, {"a", "b"});
-    WEIR_RETURN_IF_ERROR(CheckBroadcast(check.SameType(1, 0), 2).status());
-    return std::vector<sbp::TensorType>{{DType::kBool, BroadcastDims(in.inputs)}};
+    return InferBroadcast(in, check.SameType(1, 0), DType::kBool);
   };
-  def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
-    return BroadcastRule(inputs, outputs);
-  };
+  def.rule = BroadcastRule;
   def.flops = FlopsPerOutput(1);
   return def;
 }

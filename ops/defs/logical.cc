@@ -3,7 +3,6 @@
 #include "ops/defs/broadcast.h"
 #include "ops/defs/flops.h"
 #include "ops/defs/operand_check.h"
-#include "runtime/base/status.h"
 
 namespace weir::ops {
 namespace {
@@ -37,13 +36,9 @@ OpDef LogicalDef(const Connective& connective) {
   }
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     OperandCheck check(in, {"a", "b"});
-    check.Is(0, DType::kBool).Is(1, DType::kBool);
-    WEIR_RETURN_IF_ERROR(CheckBroadcast(check, 2).status());
-    return std::vector<sbp::TensorType>{{DType::kBool, BroadcastDims(in.inputs)}};
+    return InferBroadcast(in, check.Is(0, DType::kBool).Is(1, DType::kBool), DType::kBool);
   };
-  def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
-    return BroadcastRule(inputs, outputs);
-  };
+  def.rule = BroadcastRule;
   def.flops = FlopsPerOutput(1);
   return def;
 }

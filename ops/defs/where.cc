@@ -4,7 +4,6 @@
 #include "ops/defs/gradient_steps.h"
 #include "ops/defs/operand_check.h"
 #include "ops/defs/rule_builder.h"
-#include "runtime/base/status.h"
 
 namespace weir::ops {
 namespace {
@@ -36,11 +35,10 @@ OpDef WhereDef() {
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     OperandCheck check(in, {"condition", "a", "b"});
     check.Is(0, DType::kBool).Real(1).SameType(2, 1);
-    WEIR_RETURN_IF_ERROR(CheckBroadcast(check, 3).status());
-    return std::vector<sbp::TensorType>{{in.inputs[1].dtype, BroadcastDims(in.inputs)}};
+    return InferBroadcast(in, check, in.inputs[1].dtype);
   };
   def.rule = [](const Attributes& attrs, const auto& inputs, const auto& outputs) {
-    sbp::FactorRule rule = BroadcastRule(inputs, outputs);
+    sbp::FactorRule rule = BroadcastRule(attrs, inputs, outputs);
     if (inputs.size() == 3) {
       rule.linear = {ToAllOutputs({1, 2}, 1)};
     } else if (attrs.Real("value", 0) == 0) {
