@@ -33,8 +33,8 @@ struct BoxingTime {
   double AloneNs() const { return device_ns + link_ns; }
 };
 
-// Whether an exchange is cut into chunks, or its tensors move whole, as those in a window of calls
-// do (Runtime::gather_ahead).
+// ExchangePieces says whether an exchange is cut into chunks or its tensors move whole. Tensors in
+// a window of calls move whole (Runtime::gather_ahead).
 enum class ExchangePieces : uint8_t { kChunks, kWhole };
 
 class BoxingCosts {

@@ -291,7 +291,7 @@ class GraphImporter {
     return absl::OkStatus();
   }
 
-  // What a call of main reads: a value, or a parameter of main.
+  // A call of main reads a Given: a value, or a parameter of main.
   struct Given {
     std::string name;
     int value = -1;   // of the model, or

@@ -13,8 +13,8 @@
 namespace weir::compiler {
 namespace {
 
-// Of the time that the gradients of parameters are on links, as much is hidden behind the backward
-// pass on a device with other work to do.
+// A device with other work to do hides this share of the time that the gradients of parameters are
+// on links, behind the backward pass.
 constexpr double kGradientsHidden = 0.5;
 // A node has no more choices than this; a finer mesh keeps the cheapest.
 constexpr size_t kChoicesMax = 1024;
@@ -37,8 +37,8 @@ class Distinct {
   std::vector<sbp::Layout> layouts_;
 };
 
-// What lies at one end of an edge, by choice of the variable there: the layout of the value, and
-// that of its gradient.
+// An End holds the layout of the value and of its gradient at one end of an edge, by choice of the
+// variable there.
 struct End {
   int variable = -1;
   std::vector<sbp::Layout> value, gradient;

@@ -40,8 +40,8 @@ struct MinSumSolution {
   int64_t sums_largest = 0;  // of the elimination of one variable
 };
 
-// Of solutions with equal costs, the result is always the same one. Precondition: `problem` has at
-// least one choice for each variable.
+// Returns a solution with the least cost. If several solutions have this cost, the result is always
+// the same one of them. Precondition: `problem` has at least one choice for each variable.
 MinSumSolution SolveMinSum(const MinSumProblem& problem, const MinSumOptions& options = {});
 
 }  // namespace weir::compiler

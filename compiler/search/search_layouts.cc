@@ -110,7 +110,7 @@ class Search {
       if (other.estimate.step_ns != found.estimate.step_ns ||
           other.estimate.device_bytes != found.estimate.device_bytes)
         continue;
-      // Of equal ones, the rules that are fewer are easier to read.
+      // The two estimates are equal, and fewer rules are easier to read.
       if (found.rules.size() < other.rules.size()) other = found;
       return;
     }

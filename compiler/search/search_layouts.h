@@ -68,9 +68,9 @@ struct SearchReport {
 // there is nothing to search.
 absl::StatusOr<SearchReport> SearchLayouts(const proto::Job& job, const SearchOptions& options);
 
-// What one choice of a result saves against the job as it is: the estimate of the result with this
-// choice taken back, less the estimate of the result. Negative: the choice costs time, or memory,
-// and something else gains by it.
+// A ChoiceSaving says what one choice of a result saves against the job as it is: the estimate of
+// the result with this choice taken back, less the estimate of the result. A negative number means
+// that the choice costs time or memory, and that something else gains by it.
 struct ChoiceSaving {
   std::string choice;  // "rules of dp", "ZeRO stage 1 instead of 0"
   double step_ns = 0;

@@ -18,13 +18,13 @@ struct Time {
   }
 };
 
-// What one call of a function adds to a step.
+// A CallCost is what one call of a function adds to a step.
 struct CallCost {
-  // In each micro-batch.
+  // These costs arise in each micro-batch.
   double forward_ns = 0, backward_ns = 0;  // kernels and acts
   double boxing_ns = 0;                    // until the tensors of the passes have arrived
   Time weights, gradients;                 // gathered and reduced for each micro-batch
-  // Once a step.
+  // These costs arise once a step.
   double update_ns = 0;
   Time step_weights, step_gradients;
   double sent_bytes = 0, step_sent_bytes = 0;
@@ -127,7 +127,7 @@ class Estimator {
             item.kind == ItemKind::kSource || (is_of_model && item.phase == PhaseKind::kForward);
       }
     }
-    // What is boxed for the model is read by the model.
+    // If the model reads the result of a boxing, the model also reads the operand of the boxing.
     for (size_t i = module_.items.size(); i-- > 0;) {
       const ProgramItem& item = module_.items[i];
       if (item.kind != ItemKind::kBoxing) continue;

@@ -1,4 +1,4 @@
-// What a run on processes and hosts would start, for people (--dry-run). Starts nothing.
+// Tells people what a run on processes and hosts would start (--dry-run). Starts nothing.
 // Thread rule: pure functions.
 #pragma once
 

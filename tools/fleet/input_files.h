@@ -11,8 +11,8 @@
 
 namespace weir::fleet {
 
-// What two equal files have in common: the size, and a checksum of blocks that are spread evenly
-// over the file. Files of at most kBlocksMax blocks are read whole.
+// Two equal files have the same FileFingerprint: the size, and a checksum of blocks that are spread
+// evenly over the file. Files of at most kBlocksMax blocks are read whole.
 struct FileFingerprint {
   static constexpr int64_t kBlockBytes = 64 << 10;
   static constexpr int64_t kBlocksMax = 64;

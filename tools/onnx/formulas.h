@@ -41,7 +41,7 @@ class Formulas {
   std::optional<AttentionFormula> Attention(const std::vector<ValueId>& in) const;
 
  private:
-  // x and the factor by which `value` is x scaled; the value itself and 1 if it is not scaled.
+  // A Scaled says of a value that it is factor * x. A value that is not scaled is its own x.
   struct Scaled {
     ValueId x;
     double factor;

@@ -20,8 +20,8 @@ namespace weir::trace {
 struct TransferRow {
   std::string name;    // of the exchange, of all layers: "all-reduce forward layers.*: down"
   std::string method;  // "all-reduce"; the first word of the name
-  // What it changes, and why; null: the trace does not say. Layers that differ have that of the
-  // first.
+  // The note says what the transfer changes, and why. It is null if the trace does not say so. If
+  // layers differ, the note is that of the first layer.
   std::shared_ptr<const TransferNote> note;
   int64_t registers = 0;
   int64_t links = 0;  // pairs of ranks

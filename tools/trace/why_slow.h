@@ -102,7 +102,7 @@ std::string ToText(const WhySlow& why, size_t rows_max);
 // a typical step count; without any, the sentence says so. Empty if no tried change gains anything.
 std::string Advice(const WhySlow& why);
 
-// What more slots gain, as shares of a step.
+// A SlotGain says what more slots gain, as shares of a step.
 struct SlotGain {
   double most = 0;                   // by any number of slots in all registers
   const WhatIfRow* named = nullptr;  // of named registers, if these gain most of it; else null

@@ -26,7 +26,7 @@ struct WeightType {
 };
 using WeightTypes = std::map<std::string, WeightType>;  // the weights of a job, by name
 
-// What does not fit between the weights of a job and the tensors of a file.
+// A Misfit names what does not fit between the weights of a job and the tensors of a file.
 struct Misfit {
   struct Lack {
     std::string weight;
@@ -56,7 +56,7 @@ class MappedWeights {
   // The path of the constants; empty: there are none.
   std::string constants() const { return constants_ == nullptr ? "" : constants_->path(); }
 
-  // Whether the file need not have a weight, which then keeps what the job gives it.
+  // Returns whether the file need not have a weight. The weight then keeps what the job gives it.
   bool IsFresh(const std::string& weight) const;
   // Compares names only.
   Misfit Compare(const WeightTypes& weights) const;

@@ -18,7 +18,7 @@ namespace weir::weights {
 inline constexpr size_t kPatternBytesMax = 1024;
 inline constexpr size_t kPlaceholdersMax = 8;
 
-// What the placeholders of a pattern stand for, by their words ("i", "*").
+// Captures hold what the placeholders of a pattern stand for, by their words ("i", "*").
 using Captures = std::map<std::string, std::string>;
 
 class NamePattern {

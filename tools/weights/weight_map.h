@@ -52,11 +52,11 @@ class WeightMap {
   // Returns the sources of a weight, or nothing if no rule is for it.
   std::optional<SourcesOfWeight> SourcesOf(const std::string& weight) const;
   bool IsFresh(const std::string& weight) const;
-  // Whether a weight without a rule is in the file of constants.
+  // Returns whether a weight without a rule is in the file of constants.
   bool IsConstant(const std::string& weight) const;
-  // The names under which a file may have `tensor`: the name, and shorter ones.
+  // Returns the names under which a file may have `tensor`: the name, and shorter ones.
   std::vector<std::string> NamesInFile(const std::string& tensor) const;
-  // Whether a tensor of a file is one that no weight needs.
+  // Returns whether a tensor of a file is one that no weight needs.
   bool IsIgnored(const std::string& name_in_file) const;
   // Returns the tensor whose bytes a tensor of a file has, or nothing if it is no alias.
   std::optional<std::string> SameAs(const std::string& name_in_file) const;

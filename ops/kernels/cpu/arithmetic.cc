@@ -230,7 +230,7 @@ KernelOr MakeAccumulate(const KernelSpec& spec) {
 
 WEIR_REGISTER_KERNEL("cpu", "scale", MakeScale);
 WEIR_REGISTER_KERNEL("cpu", "cast", MakeCast);
-// Of one micro-batch, the mean over the micro-batches is the operand.
+// A step of one micro-batch has the operand itself as the mean over the micro-batches.
 WEIR_REGISTER_KERNEL("cpu", "step_mean", MakeCast);
 WEIR_REGISTER_KERNEL("cpu", "accumulate", MakeAccumulate);
 

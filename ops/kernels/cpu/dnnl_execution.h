@@ -1,5 +1,5 @@
-// What the kernels over oneDNN share: primitives that run on one thread, and the parts of a
-// workspace. The cut into pieces of work is the kernel's own, by shape alone, because oneDNN cuts
+// The kernels over oneDNN share primitives that run on one thread, and the parts of a workspace.
+// The cut into pieces of work is the kernel's own, by shape alone, because oneDNN cuts
 // by the number of threads, so that sums might come out in another order.
 // Thread rule: one DnnlExecution per worker; a primitive may be shared.
 #pragma once

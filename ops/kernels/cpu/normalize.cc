@@ -152,7 +152,7 @@ class Domain {
 
 using Terms = std::pair<float, float>;
 
-// What the four kernels share: the domain, and statistics in f32 in the workspace.
+// The four kernels share the domain, and statistics in f32 in the workspace.
 class StatisticsKernel : public Kernel {
  public:
   StatisticsKernel(const KernelSpec& spec, int tables)
