@@ -42,9 +42,9 @@ class ModelsTest(unittest.TestCase):
 
     def test_the_fixtures_are_there_and_small(self):
         self.assertEqual([folder.name for folder in FIXTURES],
-                         ["alibi", "bert", "bert_padded", "convnext", "encoder", "encoder_decoder", "gemma2", "gpt", "gpt2", "gpt2_padded",
-                          "gpt_neo", "linear_attention", "llama", "mingpt", "mistral", "mlp", "neox", "qwen2", "resnet", "t5", "unet",
-                          "vit", "whisper"])
+                         ["alibi", "bert", "bert_padded", "convnext", "encoder", "encoder_decoder", "gemma2", "gpt",
+                          "gpt2", "gpt2_padded", "gpt_neo", "linear_attention", "llama", "mingpt", "mistral", "mlp",
+                          "neox", "qwen2", "resnet", "t5", "unet", "vit", "whisper"])
         for folder in FIXTURES:
             self.assertLess((folder / "weights.safetensors").stat().st_size, WEIGHTS_BYTES_MAX)
 

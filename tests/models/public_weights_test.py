@@ -1,6 +1,7 @@
-"""Reads weights under the names of public files into the jobs of the fixtures, and writes them back. No PyTorch is needed.
+"""Reads weights under the names of public files into the jobs of the fixtures, and writes them back.
 
-The files are made of the weights of the fixtures, with the names and the shapes that `save_pretrained` gives them.
+No PyTorch is needed. The files are made of the weights of the fixtures, with the names and the shapes that
+`save_pretrained` gives them.
 """
 
 import array
@@ -26,7 +27,8 @@ def read(path):
 
 
 def write(path, tensors):
-    safetensors_file.write(path, {name: ("F32", shape, lambda data=data: data) for name, (shape, data) in tensors.items()})
+    safetensors_file.write(path, {name: ("F32", shape, lambda data=data: data)
+                                  for name, (shape, data) in tensors.items()})
 
 
 def side_by_side(parts):
@@ -165,7 +167,8 @@ class PublicWeightsTest(unittest.TestCase):
                 self.weir("weights", "convert", job, public, "-o", own)
                 self.assertEqual(read(own), read(folder / "weights.safetensors"))
                 self.weir("weights", "convert", job, own, "-o", back, "--export", "--like", public)
-                self.assertEqual(read(back), {name: tensor for name, tensor in tensors.items() if name not in not_needed})
+                self.assertEqual(read(back), {name: tensor for name, tensor in tensors.items()
+                                              if name not in not_needed})
                 self.weir("weights", "convert", job, back, "-o", again)
                 self.assertEqual(again.read_bytes(), own.read_bytes())
 
@@ -202,8 +205,8 @@ class PublicWeightsTest(unittest.TestCase):
         for zoo, extra, tied in (("gpt", [], "transformer.wte.weight"), ("llama", ["--kv-heads", "2"], None)):
             with self.subTest(model=zoo):
                 job, own, public = (self.scratch / f"{zoo}.{end}" for end in ("textproto", "own", "public"))
-                text = self.weir("zoo", zoo, "--layers", 2, "--hidden", 16, "--heads", 4, "--vocab", 32, "--sequence", 8,
-                                 "--batch", 4, *extra, *(["--tied"] if tied else []))
+                text = self.weir("zoo", zoo, "--layers", 2, "--hidden", 16, "--heads", 4, "--vocab", 32, "--sequence",
+                                 8, "--batch", 4, *extra, *(["--tied"] if tied else []))
                 job.write_text(text, encoding="utf-8")
                 self.weir("train", job, "--steps", 1, "--save", own)
                 self.weir("weights", "convert", job, own, "-o", public, "--export")

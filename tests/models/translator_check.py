@@ -79,15 +79,16 @@ class EqualityTest(unittest.TestCase):
             translated = translation.translate(name)
             with self.subTest(model=name), tempfile.TemporaryDirectory() as folder:
                 translated.job.write(folder)
-                job, public, own, back = (pathlib.Path(folder, file) for file in
-                                          ("job.textproto", "public.safetensors", "own.safetensors", "back.safetensors"))
+                files = ("job.textproto", "public.safetensors", "own.safetensors", "back.safetensors")
+                job, public, own, back = (pathlib.Path(folder, file) for file in files)
                 # Tied tensors are there under all their names, and buffers, too.
                 state = {key: tensor for key, tensor in translated.model.state_dict().items()
                          if tensor.dtype == torch.float32}
                 safetensors_file.write(public, {
                     key: ("F32", tuple(tensor.shape), lambda tensor=tensor: tensor.contiguous().numpy().tobytes())
                     for key, tensor in state.items()})
-                convert = [os.environ["WEIR"], "weights", "convert", job, "--map", f"{job.with_suffix('')}.weights.textproto"]
+                convert = [os.environ["WEIR"], "weights", "convert", job, "--map",
+                           f"{job.with_suffix('')}.weights.textproto"]
                 subprocess.run([*convert, public, "-o", own], check=True)
                 weights = pathlib.Path(folder, "weights.safetensors")
                 self.assertEqual(safetensors_file.read(own), safetensors_file.read(weights))
@@ -297,7 +298,8 @@ class OperationsTest(unittest.TestCase):
                          lambda y, x: torch.where((x > 0.2) & ~(x >= 0.8) | (x == 0), y, y * 2),
                          lambda y, x: torch.where(x[..., :1] <= 0.5, y, 1.5), lambda y, x: y * (x != 0.5).float(),
                          lambda y, x: torch.where(x.transpose(1, 2).sum(1, keepdim=True).mT > 6, 0.0, y),
-                         lambda y, x: y * (x > 0.5), lambda y, x: torch.where(x[:, :, 0] > 0.5, 1.0, -1.0)[..., None] * y,
+                         lambda y, x: y * (x > 0.5),
+                         lambda y, x: torch.where(x[:, :, 0] > 0.5, 1.0, -1.0)[..., None] * y,
                          lambda y, x: y.masked_fill((x > 0.5).logical_xor(x < 0.7), 0.0),
                          lambda y, x: torch.where(torch.ones(12, dtype=torch.bool) & (x > 0.5), y, row)):
             self.assertLess(self.differs(lambda net, x, f=function: f(net.fc(x), x), fc=nn.Linear(12, 12)), 1e-5)
@@ -370,8 +372,8 @@ class OperationsTest(unittest.TestCase):
         with self.assertRaisesRegex(weir.Error, "ignores 5, while from_torch has ignore_index=4"):
             weir.from_torch(model, **TEXT, loss=of_five, ignore_index=4)
         with self.assertRaisesRegex(weir.Error, "ignore_index=4: expected a cross entropy"):
-            weir.from_torch(nn.Linear(12, 12), x=("batch", "features"), batch=4, features=12, loss="mse", ignore_index=4,
-                            targets="f32[batch, features]")
+            weir.from_torch(nn.Linear(12, 12), x=("batch", "features"), batch=4, features=12, loss="mse",
+                            ignore_index=4, targets="f32[batch, features]")
 
     def test_losses(self):
         for loss in (F.l1_loss, F.binary_cross_entropy_with_logits, lambda y, t: ((y - t)**2).sum() / 100):

@@ -1,7 +1,7 @@
 """Looks with axe-core for obstacles on the page of `weir view` to people who do not see, or use no mouse.
 
-Every view of a recorded run and of a plan, and the page of a run that goes on, in light and in dark colours. axe-core is Deque's;
-`tools/deps/install --with-browser` fetches it from PyPI.
+The test opens every view of a recorded run and of a plan, and the page of a run that goes on, in light and in dark
+colours. axe-core is Deque's; `tools/deps/install --with-browser` fetches it from PyPI.
 """
 
 import os
@@ -19,7 +19,8 @@ AXE = os.environ.get(
 OBSTACLES = """
   const done = arguments[arguments.length - 1];
   axe.run(document, {resultTypes: ["violations"]}).then(
-    (found) => done(found.violations.map((v) => `${v.id}: ${v.help}: ` + v.nodes.slice(0, 3).map((n) => n.html).join(" "))),
+    (found) => done(found.violations.map(
+      (v) => `${v.id}: ${v.help}: ` + v.nodes.slice(0, 3).map((n) => n.html).join(" "))),
     (error) => done([String(error)]));
 """
 COLOURS = ("light", "dark")

@@ -73,8 +73,8 @@ class View(view_case.ViewCase):
         self.assertNotEqual(held, waiting)
         self.browser.open(link)
         self.assertEqual(self.browser.run("return document.querySelector('.card').innerText"), waiting)
-        self.browser.run("[...document.querySelectorAll('button')].find(b => b.innerText.startsWith('Show the register'))"
-                         ".click()")
+        self.browser.run("[...document.querySelectorAll('button')]"
+                         ".find(b => b.innerText.startsWith('Show the register')).click()")
         self.assertEqual(self.browser.heading(), "Registers")
 
     def test_the_path_of_a_step_is_that_of_the_report_and_leads_to_the_timeline(self):
@@ -100,7 +100,8 @@ class View(view_case.ViewCase):
         pressure = self.report()["why_slow"]["back_pressure"]
         self.browser.open(f"{self.address}#view=pressure")
         self.assertIn(pressure["text"], self.browser.text())
-        labels = self.browser.run("return [...document.querySelectorAll('.node')].map(n => n.getAttribute('aria-label'))")
+        labels = self.browser.run("return [...document.querySelectorAll('.node')]"
+                                  ".map(n => n.getAttribute('aria-label'))")
         self.assertEqual(len(labels), len(pressure["nodes"]))
         for label, node in zip(labels, pressure["nodes"]):
             self.assertTrue(label.startswith(f"{node['name']}, {node['phase']}: busy "), label)
@@ -151,7 +152,8 @@ class View(view_case.ViewCase):
             self.assertTrue(row[0].startswith(transfer["method"]), row)
             self.assertTrue(transfer["changes"], transfer)
             for change in transfer["changes"]:
-                self.assertNotEqual((change["from"], transfer.get("from_stage")), (change["to"], transfer.get("to_stage")))
+                self.assertNotEqual((change["from"], transfer.get("from_stage")),
+                                    (change["to"], transfer.get("to_stage")))
                 self.assertIn(f"{change['from']} → {change['to']}", row[1])
             self.assertEqual(row[2], ", ".join(reason["text"].replace("->", "→") for reason in transfer["why"]))
         self.assertIn("rule batch → dp", " ".join(row[2] for row in rows))

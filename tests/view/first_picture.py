@@ -1,7 +1,8 @@
-"""Measures how soon the page of `weir view` shows a trace: from the command to the address, the first picture and the analysis.
+"""Measures how soon the page of `weir view` shows a trace.
 
-Usage, in the folder of the checkout: PYTHONPATH=. python3 tests/view/first_picture.py TRACE. WEIR names the program. The browser runs
-already. Frames are counted while the timeline zooms and moves, just after the first picture.
+The times are from the command to the address, to the first picture and to the analysis. Usage, in the folder of the
+checkout: PYTHONPATH=. python3 tests/view/first_picture.py TRACE. WEIR names the program. The browser runs already.
+Frames are counted while the timeline zooms and moves, just after the first picture.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Tests that the page of `weir view` shows the acts of a run while the run is analysed, and the analysis when it is there.
+"""Tests that the page of `weir view` shows the acts of a run before the analysis of the run is there, and then this.
 
 A server of the test stands between the browser and `weir view`. It holds the analysis back until the test lets it go.
 """

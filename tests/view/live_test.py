@@ -47,7 +47,8 @@ class Live(view_case.ViewCase):
         return self.place.run("top", str(job.starter.pid), *flags).stdout
 
     def step_shown(self):
-        return int(self.browser.run("return document.body.innerText.match(/step\\s([\\d,]+)\\s*of/)[1]").replace(",", ""))
+        shown = self.browser.run("return document.body.innerText.match(/step\\s([\\d,]+)\\s*of/)[1]")
+        return int(shown.replace(",", ""))
 
     def await_text(self, text):
         self.browser.until(text, "return document.body.innerText.includes(arguments[0])", text)

@@ -79,7 +79,8 @@ class PlantedProblems(weir_jobs.JobCase):
 
     def test_a_thin_link(self):
         hosts = 'host { device: "d" devices: 2 count: 2 }\n'
-        self.expect(Run("pp=4", micro_batches(8), cluster(hosts=hosts, between=THIN)), "the link between ranks 1 and 2 has ")
+        self.expect(Run("pp=4", micro_batches(8), cluster(hosts=hosts, between=THIN)),
+                    "the link between ranks 1 and 2 has ")
 
     def test_a_layout_that_moves_much(self):
         self.expect(Run("tp=4", micro_batches(2), cluster(within=3 * THIN)),

@@ -1,4 +1,4 @@
-"""Tests that the page of `weir view` shows the simulation of 1,024 devices, in which a rank of each stage stands for all of it."""
+"""Tests that the page of `weir view` shows the simulation of 1,024 devices, where a rank stands for its stage."""
 
 import json
 import re
@@ -19,8 +19,9 @@ CLUSTER = """
     between_hosts { latency_ns: 9000 bytes_per_second: 2e10 message_ns: 300 shared: DEVICE }
 """
 VIEWS = {"verdict": r"A step.* takes ", "path": "Critical path of step", "timeline": "Timeline",
-         "pipeline": "Pipeline of step", "pressure": "Back-pressure", "registers": "Registers", "memory": "Memory of rank",
-         "devices": "Devices and ranks", "transfers": "Layouts and boxings", "skew": "The same work on different ranks"}
+         "pipeline": "Pipeline of step", "pressure": "Back-pressure", "registers": "Registers",
+         "memory": "Memory of rank", "devices": "Devices and ranks", "transfers": "Layouts and boxings",
+         "skew": "The same work on different ranks"}
 WORKS_ON_ALL = "return [...document.querySelectorAll('tbody tr')].map(r => Number(r.cells[1].innerText))"
 
 
@@ -34,8 +35,8 @@ class Symmetry(view_case.ViewCase):
 
     def simulate(self):
         """Simulates a few steps, with a trace, and returns the report of the simulation."""
-        return json.loads(self.place.run("sim", "job.textproto", "--cluster", "cluster.textproto", "--mesh", MESH, "--steps", "4",
-                                         "--trace", "sim.pftrace", "--json").stdout)
+        return json.loads(self.place.run("sim", "job.textproto", "--cluster", "cluster.textproto", "--mesh", MESH,
+                                         "--steps", "4", "--trace", "sim.pftrace", "--json").stdout)
 
     def open(self, address, view):
         self.browser.open(f"{address}#view={view}")

@@ -199,7 +199,8 @@ class MapTest(unittest.TestCase):
     def test_equal_layers_share_rules(self):
         lines = self.lines()
         self.assertIn('rule { weight: "h.{i}.norm" from { tensor: "h.{i}.norm" } }', lines)
-        self.assertIn('rule { weight: "h.{i}.conv" from { tensor: "h.{i}.conv" shape: [6, 2, 2] } reshape: true }', lines)
+        self.assertIn('rule { weight: "h.{i}.conv" from { tensor: "h.{i}.conv" shape: [6, 2, 2] } reshape: true }',
+                      lines)
         self.assertIn('rule { weight: "h.{i}.fused.1" from { tensor: "h.{i}.fused" view: [2, 3, 2, 4] '
                       'range { axis: 1 begin: 1 size: 1 } shape: [12, 4] } reshape: true }', lines)
         self.assertEqual(sum(line.startswith("rule") for line in lines), 6)

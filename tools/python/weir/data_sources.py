@@ -97,9 +97,9 @@ def _kind_of(path):
                 return "tokens"
     except OSError:
         pass  # the program says what is wrong with the file
-    raise Error(f"data: expected tokens or a text; found {path}, which may be either. Are they token ids? Try: data="
-                f"{{\"tokens\": {{\"path\": \"{path}\", \"type\": \"u16\"}}}}, or \"u32\"; or for bytes of a text: data="
-                f"{{\"text\": \"{path}\"}}")
+    raise Error(f"data: expected tokens or a text; found {path}, which may be either. Are they token ids? Try: "
+                f"data={{\"tokens\": {{\"path\": \"{path}\", \"type\": \"u16\"}}}}, or \"u32\"; or for bytes of a text: "
+                f"data={{\"text\": \"{path}\"}}")
 
 
 def data_message(data):

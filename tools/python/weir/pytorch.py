@@ -48,7 +48,7 @@ class TorchGraph:
                                       for name, parameter in self._weights.items()})
 
     def weight_map(self):
-        """Returns the map from a file of the state_dict to the weights, for `--init` (docs/reference/weight_maps.md)."""
+        """Returns the map from a file of the state_dict to weights, for `--init` (docs/reference/weight_maps.md)."""
         shapes = {name: tuple(tensor.shape) for name, tensor in self._stored.items()}
         return map_text(self.model, self._weights, shapes, self._aliases, self._buffers)
 
@@ -188,8 +188,8 @@ def from_torch(model, *, loss=None, ignore_index=None, decay=None, name=None, na
     Each input of the job is a keyword: `tokens=("batch", "sequence")` names its dimensions, and `batch=8, sequence=64`
     gives their sizes. `images="f32[batch, channels=3, height=32, width=32]"` also says the element type; without a
     type, `tokens`, `targets`, `labels` and names that end in "ids" are integers, names that end in "mask" are masks
-    (bool), and others are real. An input whose name is a parameter of the module's `forward` is passed by this name, and
-    others in order. `targets` belongs to the loss.
+    (bool), and others are real. An input whose name is a parameter of the module's `forward` is passed by this name,
+    and others in order. `targets` belongs to the loss.
 
     loss       None: the scalar that the model returns, or else cross entropy with `targets`; "cross_entropy"; "mse";
                or a function of the model's output and the targets that returns a scalar
@@ -227,8 +227,8 @@ def from_torch(model, *, loss=None, ignore_index=None, decay=None, name=None, na
     translator.check("Try: targets= in place of labels=, so that Weir computes the loss and not the model"
                      if "labels" in inputs and "targets" not in inputs else "")
     if ignore_index is not None and ignore_index not in translator.ignored:
-        raise Error(f"ignore_index={ignore_index}: expected a cross entropy, whose targets may be ignored; found a loss "
-                    "without one")
+        raise Error(f"ignore_index={ignore_index}: expected a cross entropy, whose targets may be ignored; found a "
+                    "loss without one")
     result = outputs[0] if isinstance(outputs, (tuple, list)) else outputs
     if not isinstance(result, View) or result.value.dims:
         raise Error("expected a loss that is one number computed from the inputs; "
