@@ -18,6 +18,8 @@ from tests.bench import bench_programs, bench_report
 PROCESSES = 2
 MICRO_BATCHES = 8
 WARMUP_STEPS = 5
+# Each step of two processes waits for several wake-ups. On a machine with 24 other programs, 300 steps took 200 s.
+SMOKE_STEPS = 20
 BUBBLE = MICRO_BATCHES / (MICRO_BATCHES + PROCESSES - 1)
 # The launch section uses this net, whose tensors are small on both sides beside the measured quantities.
 TINY_NET = {"layers": 2, "hidden": 64, "heads": 4, "vocab": 256, "sequence": 64, "batch": 8}
@@ -245,7 +247,7 @@ def memory_rows(runs, job, peer):
     ours, theirs, private, theirs_private = [], [], [], []
     for _ in range(bench.sized(3, 3, 1)):
         # A run has enough steps to show the memory at work.
-        command, metrics = runs.fleet(job, "dp=2", steps=bench.sized(1500, 1500, 300))
+        command, metrics = runs.fleet(job, "dp=2", steps=bench.sized(1500, 1500, SMOKE_STEPS))
         report = bench.report(command)
         planned = planned_bytes(report["errors"])
         ours.append(mib(peak_of(report) - planned))
@@ -276,7 +278,7 @@ def fleet_memory_rows(bench, net):
     held, planned = [], []
     for _ in range(bench.sized(3, 1, 1)):
         of = []
-        for sizes, steps in ((TINY_NET, 200), (net, 6)):
+        for sizes, steps in ((TINY_NET, bench.sized(200, 200, SMOKE_STEPS)), (net, 6)):
             with tempfile.TemporaryDirectory() as folder:
                 runs = Runs(bench, sizes, folder)
                 command, _ = runs.fleet(runs.job("dp", "--held-out", 0), "dp=2", steps=steps)

@@ -12,8 +12,8 @@ gets a session of its own, and the session gets the niceness, too. Where this is
                  children: [{peak_bytes, anonymous_bytes, file_bytes, shared_bytes}]
 
 The memory is that of the command's children, or of the command itself if it starts none. The program reads the memory
-ten times a second. The report has the highest peak and the last value of each kind of memory. The exit code is that of
-the command.
+when a process starts and then ten times a second. The report has the last value of each kind of memory, which for the
+peak is the highest one. The exit code is that of the command.
 """
 
 import argparse
@@ -110,7 +110,7 @@ class Watch:
                     continue
                 if self.pin_children:
                     pin(pid, len(self.seen) % os.cpu_count())
-                self.seen[pid] = None
+                self.seen[pid] = memory_of(pid)
             if poll % MEMORY_EVERY == 0:
                 self.read_memory()
             poll += 1
