@@ -1,5 +1,7 @@
 #include "tools/train/evaluator.h"
 
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "actors/session/initialize_state.h"
 #include "runtime/base/status.h"
@@ -12,8 +14,13 @@ namespace weir::train {
 Evaluation MeanOf(const std::map<int64_t, StepMetrics>& batches) {
   Evaluation evaluation;
   for (const auto& [batch, metrics] : batches) {
-    for (const auto& [name, value] : metrics) evaluation.means[name] += value;
+    bool defined = true;
+    for (const auto& [name, value] : metrics) {
+      evaluation.means[name] += value;
+      defined = defined && !std::isnan(value);
+    }
     ++evaluation.batches;
+    if (!defined) ++evaluation.undefined;
   }
   for (auto& [name, sum] : evaluation.means) sum /= static_cast<double>(evaluation.batches);
   return evaluation;

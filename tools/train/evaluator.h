@@ -15,8 +15,11 @@
 namespace weir::train {
 
 struct Evaluation {
-  std::map<std::string, double> means;  // by scalar output of the model, over the batches
+  // The mean over the batches, by scalar output of the model. The mean is not a number (NaN) if an
+  // output of a batch is not a number, as the loss of a batch in which no target counts.
+  std::map<std::string, double> means;
   int64_t batches = 0;
+  int64_t undefined = 0;  // batches with an output that is not a number
 };
 Evaluation MeanOf(const std::map<int64_t, StepMetrics>& batches);
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
@@ -241,6 +242,19 @@ TEST_F(TrainTest, EvaluatingSavedWeightsGivesWhatTheRunSaid) {
   auto evaluation = EvaluateWeights(ImageJob(), options_.save, 1);
   ASSERT_TRUE(evaluation.ok()) << evaluation.status();
   EXPECT_NEAR(evaluation->means.at("loss"), result.evaluation->means.at("loss"), 1e-5);
+}
+
+TEST_F(TrainTest, AnEvaluationWithoutALossSaysWhy) {
+  const double none = -std::numeric_limits<double>::quiet_NaN();
+  const std::map<int64_t, StepMetrics> batches = {{0, {{"loss", 2.0}, {"accuracy", 0.25}}},
+                                                  {1, {{"loss", none}, {"accuracy", 0.75}}},
+                                                  {2, {{"loss", 1.0}, {"accuracy", 0.5}}}};
+  EXPECT_EQ(
+      EvaluationText(ImageJob(), MeanOf(batches)),
+      "held-out loss undefined, accuracy 0.5000 (3 batches; in 1 no target counts, or weights "
+      "are not finite)");
+  EXPECT_EQ(EvaluationText(ImageJob(), MeanOf({*batches.begin()})),
+            "held-out loss 2.0000, accuracy 0.2500 (1 batch)");
 }
 
 TEST_F(TrainTest, WeightsOfAnotherModelAreRefusedWithTheNames) {

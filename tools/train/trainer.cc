@@ -664,6 +664,10 @@ class Trainer {
   PeakArithmetic peak_;
 };
 
+std::string MeanText(double mean) {
+  return std::isnan(mean) ? "undefined" : absl::StrFormat("%.4f", mean);
+}
+
 }  // namespace
 
 absl::StatusOr<TrainResult> Train(const proto::Job& job, const TrainOptions& options) {
@@ -687,7 +691,8 @@ absl::StatusOr<Evaluation> EvaluateWeights(const proto::Job& job, const std::str
 
 std::optional<double> BitsPerByte(const proto::Job& job, const Evaluation& evaluation) {
   auto it = evaluation.means.find(LossName(job));
-  if (!job.data().has_text() || it == evaluation.means.end()) return std::nullopt;
+  if (!job.data().has_text() || it == evaluation.means.end() || std::isnan(it->second))
+    return std::nullopt;
   return it->second / std::log(2.0);
 }
 
@@ -703,15 +708,18 @@ std::string SpeedText(const proto::Job& job, const TrainResult& result) {
 std::string EvaluationText(const proto::Job& job, const Evaluation& evaluation) {
   std::string text;
   for (const auto& [name, value] : evaluation.means) {
-    if (name == LossName(job)) text = absl::StrFormat("held-out loss %.4f", value);
+    if (name == LossName(job)) text = absl::StrCat("held-out loss ", MeanText(value));
   }
   for (const auto& [name, value] : evaluation.means) {
-    if (name != LossName(job)) absl::StrAppend(&text, absl::StrFormat(", %s %.4f", name, value));
+    if (name != LossName(job)) absl::StrAppend(&text, ", ", name, " ", MeanText(value));
   }
   if (auto bits = BitsPerByte(job, evaluation))
     absl::StrAppend(&text, absl::StrFormat(", %.4f bits per byte", *bits));
-  return absl::StrCat(text, " (", evaluation.batches,
-                      evaluation.batches == 1 ? " batch)" : " batches)");
+  absl::StrAppend(&text, " (", evaluation.batches, evaluation.batches == 1 ? " batch" : " batches");
+  if (evaluation.undefined > 0)
+    absl::StrAppend(&text, "; in ", evaluation.undefined,
+                    " no target counts, or weights are not finite");
+  return absl::StrCat(text, ")");
 }
 
 }  // namespace weir::train

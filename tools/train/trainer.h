@@ -84,14 +84,16 @@ absl::StatusOr<Evaluation> EvaluateWeights(const proto::Job& job, const std::str
                                            int threads_per_device,
                                            const std::string& job_file = "");
 
-// Returns "eval loss 1.9312, 2.786 bits per byte (87 batches)".
+// Returns "held-out loss 1.9312, 2.7860 bits per byte (87 batches)". A mean that is not a number is
+// "undefined", and the text then says in how many batches and why.
 std::string EvaluationText(const proto::Job& job, const Evaluation& evaluation);
 
 // Returns "300 steps took 14.2s, mean 2.1k samples/s" of the steps of this call; empty if there
 // were none.
 std::string SpeedText(const proto::Job& job, const TrainResult& result);
 
-// Returns bits per byte if the job's data is text, because a token is then a byte.
+// Returns bits per byte if the job's data is text, because a token is then a byte, and if the loss
+// is a number.
 std::optional<double> BitsPerByte(const proto::Job& job, const Evaluation& evaluation);
 
 }  // namespace weir::train
