@@ -37,7 +37,11 @@ absl::Status ReadDims(const std::vector<std::string>& texts, std::map<std::strin
         !absl::SimpleAtoi(text.substr(equals + 1), &size) || size < 1)
       return Rejected(
           {"W0834", "--dim", "a dimension and its size, such as batch=8", text, "--dim batch=8"});
-    (*dims)[text.substr(0, equals)] = size;
+    const auto [given, is_new] = dims->emplace(text.substr(0, equals), size);
+    if (!is_new) {
+      return Rejected({"W0834", absl::StrCat("--dim ", given->first), "each dimension once",
+                       absl::StrCat("the sizes ", given->second, " and ", size), "one of the two"});
+    }
   }
   return absl::OkStatus();
 }

@@ -541,6 +541,15 @@ TEST(CliTest, TrainsSavesAndTellsTheLoss) {
   EXPECT_EQ(Weir({"eval", job, "--init", weights}).code, 65) << "synthetic data holds nothing out";
 }
 
+TEST(CliTest, AnImportRefusesADimensionThatIsGivenTwice) {
+  const Outcome twice = Weir({"import", "model.onnx", "--dim", "batch=8", "--dim", "batch=4"});
+  EXPECT_EQ(twice.code, 65);
+  EXPECT_THAT(twice.err, HasSubstr("W0834 at --dim batch: expected each dimension once; found the "
+                                   "sizes 8 and 4"));
+  const Outcome once = Weir({"import", "/no/such/model.onnx", "--dim", "batch=8"});
+  EXPECT_THAT(once.err, Not(HasSubstr("W0834"))) << "the missing file is the error";
+}
+
 TEST(CliTest, ATraceIsWrittenAndReported) {
   std::string trace = PathFor("cli.pftrace");
   Outcome train = Weir({"train", SmallJob(), "--mesh", "pp=2", "--trace", trace, "--threads", "1"});

@@ -232,6 +232,23 @@ TEST(ImportModel, OpenDimensionsAreAskedForTogether) {
                                 "W0834"));
 }
 
+TEST(ImportModel, ConstantsThatTheModelDoesNotHaveAreRefused) {
+  ModelBuilder builder;
+  builder.Input("x", Element::kF32, {"4", "3"}).Output("y");
+  builder.Weight("bias", {3});
+  builder.Node("Add", {"x", "bias"}, "y");
+  const auto error_of = [&](const std::string& constant) {
+    ImportOptions options;
+    options.constants = {constant};
+    return std::string(ImportModel(builder.model(), options).status().message());
+  };
+  EXPECT_TRUE(absl::StrContains(error_of("bais"), "W0837")) << error_of("bais");
+  EXPECT_TRUE(absl::StrContains(error_of("bais"), "Try: --constant bias")) << error_of("bais");
+  EXPECT_TRUE(absl::StrContains(error_of("weights.*"), "W0837")) << error_of("weights.*");
+  for (const char* known : {"bias", "bi*"})
+    EXPECT_FALSE(absl::StrContains(error_of(known), "W0837")) << error_of(known);
+}
+
 TEST(ImportModel, CyclesAndUnknownNamesAreRefused) {
   ModelBuilder builder;
   builder.Input("x", Element::kF32, {"3"}).Output("y");

@@ -191,16 +191,37 @@ class Lowering {
       if (!operands_.emplace(tensor.name(), std::move(operand)).second)
         return Malformed(where, "each tensor once", "the name twice");
     }
+    return CheckConstants();
+  }
+
+  // Checks that each name or pattern of the caller's constants is that of an initializer.
+  absl::Status CheckConstants() const {
+    std::vector<std::string> names;
+    for (const proto::OnnxTensor& tensor : model_.graph().initializer())
+      names.push_back(tensor.name());
+    for (const std::string& pattern : options_.constants) {
+      if (std::any_of(names.begin(), names.end(),
+                      [&](const std::string& name) { return Names(pattern, name); }))
+        continue;
+      const std::string nearest = Nearest(pattern, names);
+      return Rejected({"W0837", absl::StrCat("--constant ", pattern),
+                       "the name of an initializer, or the beginning of names and *",
+                       absl::StrCat("none of that name among ", names.size(), " initializers"),
+                       nearest.empty() ? "" : absl::StrCat("--constant ", nearest)});
+    }
     return absl::OkStatus();
+  }
+
+  // Returns whether a name, or the beginning of names and *, stands for `name`.
+  static bool Names(const std::string& pattern, const std::string& name) {
+    return absl::EndsWith(pattern, "*")
+               ? absl::StartsWith(name, pattern.substr(0, pattern.size() - 1))
+               : name == pattern;
   }
 
   bool IsConstant(const std::string& name) const {
     return std::any_of(options_.constants.begin(), options_.constants.end(),
-                       [&](const std::string& pattern) {
-                         return absl::EndsWith(pattern, "*")
-                                    ? absl::StartsWith(name, pattern.substr(0, pattern.size() - 1))
-                                    : name == pattern;
-                       });
+                       [&](const std::string& pattern) { return Names(pattern, name); });
   }
 
   absl::Status AddInputs() {
