@@ -31,6 +31,26 @@ absl::Status WrongType(const std::string& where, const FeedType& feed, DType dty
                    "change the type of the input, or bind it to another feed with data.feed"});
 }
 
+// Returns the error of UnknownFeed, which offers one of the feeds `fitting`.
+absl::Status NoFeed(const std::string& input, const std::string& from,
+                    const std::vector<FeedType>& known, const std::vector<FeedType>& fitting) {
+  std::vector<std::string> names, choices, types;
+  for (const FeedType& feed : known) {
+    names.push_back(feed.name);
+    types.push_back(absl::StrCat(feed.name, " ", ToText(feed)));
+  }
+  for (const FeedType& feed : fitting) choices.push_back(feed.name);
+  const std::string nearest = Nearest(from, choices);
+  const std::string hint =
+      choices.empty()
+          ? absl::StrCat("give the input the type of a feed: ", absl::StrJoin(types, ", "))
+          : absl::StrCat("data { feed { input: \"", input, "\" from: \"",
+                         nearest.empty() ? choices[0] : nearest, "\" } }");
+  return Rejected({"W0055", absl::StrCat("input ", input, " of main"),
+                   absl::StrCat("one of the feeds of the data: ", absl::StrJoin(names, ", ")), from,
+                   hint});
+}
+
 }  // namespace
 
 std::string ToText(const FeedType& feed) {
@@ -60,19 +80,16 @@ absl::Status CheckRequest(const Dataset& dataset, const FeedRequest& request) {
     }
     return dataset.CheckValues(request);
   }
-  return UnknownFeed(request.input, request.feed, feeds);
+  std::vector<FeedType> fitting;
+  for (const FeedType& feed : feeds) {
+    if (Fits(feed, request.dtype, request.shape)) fitting.push_back(feed);
+  }
+  return NoFeed(request.input, request.feed, feeds, fitting);
 }
 
 absl::Status UnknownFeed(const std::string& input, const std::string& from,
                          const std::vector<FeedType>& known) {
-  std::vector<std::string> names;
-  for (const FeedType& feed : known) names.push_back(feed.name);
-  const std::string nearest = Nearest(from, names);
-  const std::string offered = nearest.empty() && !names.empty() ? names[0] : nearest;
-  return Rejected(
-      {"W0055", absl::StrCat("input ", input, " of main"),
-       absl::StrCat("one of the feeds of the data: ", absl::StrJoin(names, ", ")), from,
-       absl::StrCat("data { feed { input: \"", input, "\" from: \"", offered, "\" } }")});
+  return NoFeed(input, from, known, known);
 }
 
 absl::Status WrongFeedType(const FeedType& feed, const TensorSlice& slice) {

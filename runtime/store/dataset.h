@@ -100,8 +100,9 @@ inline int64_t SampleNumber(const BatchPosition& position, int64_t rows, int64_t
   return (position.step * position.micro_batches + position.micro_batch) * rows + row;
 }
 
-// Checks that the dataset can deliver the request: the feed is known (W0055), is of the requested
-// type (W0056), and every value known in advance is in range (Dataset::CheckValues).
+// Checks that the dataset can deliver the request: the feed is known (W0055, which offers the
+// nearest feed of the requested type), is of the requested type (W0056), and every value known in
+// advance is in range (Dataset::CheckValues).
 absl::Status CheckRequest(const Dataset& dataset, const FeedRequest& request);
 
 // Returns the error for feed `from`, wanted by input `input`, that is none of `known`.

@@ -219,6 +219,11 @@ TEST(JobDataTest, BindingsThatNameNothingAreRefused) {
               HasSubstr("W0055 at input picture of main: expected one of the feeds of the data: "
                         "images, labels; found picture. "
                         "Try: data { feed { input: \"picture\" from: \"images\" } }"));
+  proto::FeedBinding* picture = job.mutable_data()->add_feed();
+  picture->set_input("picture");
+  picture->set_from("images");
+  EXPECT_THAT(ErrorOf(job), HasSubstr("Try: data { feed { input: \"kind\" from: \"labels\" } }"))
+      << "images have another type";
   auto bind = [](const std::string& input, const std::string& from) {
     proto::Job bound = Classifier(kOfImages, Idx());
     proto::FeedBinding* feed = bound.mutable_data()->add_feed();
