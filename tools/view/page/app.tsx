@@ -21,11 +21,13 @@ import { ViewProps } from "./view";
 
 const VIEWS: { id: string; title: string; show: (props: ViewProps) => JSX.Element;
                  has?: (run: Run) => boolean }[] = [
-  { id: "compare", title: "Two runs", show: (props) => <Compare {...props} />, has: (run) => run.object.diff !== undefined },
+  { id: "compare", title: "Two runs", show: (props) => <Compare {...props} />, has: (run) =>
+    run.object.diff !== undefined },
   { id: "verdict", title: "Verdict", show: (props) => <Verdict {...props} /> },
   { id: "path", title: "Critical path", show: (props) => <Path {...props} /> },
   { id: "timeline", title: "Timeline", show: (props) => <Timeline {...props} /> },
-  { id: "pipeline", title: "Pipeline", show: (props) => <Pipeline {...props} />, has: (run) => run.object.report.stages > 1 },
+  { id: "pipeline", title: "Pipeline", show: (props) => <Pipeline {...props} />, has: (run) =>
+    run.object.report.stages > 1 },
   { id: "pressure", title: "Back-pressure", show: (props) => <Pressure {...props} /> },
   { id: "registers", title: "Registers", show: (props) => <Registers {...props} /> },
   { id: "memory", title: "Memory", show: (props) => <Memory {...props} /> },
@@ -60,7 +62,8 @@ export class App extends Component<AppProps, State> {
   }
   // Fields that the address lacks must go away.
   private stateOfAddress(): State {
-    const none: State = { view: "", from: undefined, to: undefined, act: undefined, register: undefined, step: undefined, rank: undefined, node: undefined,
+    const none: State = { view: "", from: undefined, to: undefined, act: undefined, register: undefined,
+      step: undefined, rank: undefined, node: undefined,
                           function: undefined, inside: undefined, find: undefined, colour: undefined };
     return Object.assign(none, readState(location.hash));
   }
@@ -90,13 +93,15 @@ export class App extends Component<AppProps, State> {
     const { state } = this.seen;
     const go = (change: Partial<State>) => this.go(change);
     const views: Shown[] = [];
-    if (plan !== undefined) views.push({ id: "plan", title: "Plan", show: () => <PlanView plan={plan} bundle={bundle} state={state} go={go} /> });
+    if (plan !== undefined) views.push({ id: "plan", title: "Plan", show: () =>
+      <PlanView plan={plan} bundle={bundle} state={state} go={go} /> });
     if (run === undefined) return views;
     const shown = VIEWS.filter((v) => v.has === undefined || v.has(run));
     const isThere = (id: string) => !run.object.pending || id === BEFORE_ANALYSIS;
     return views.concat(shown.map((v) => ({
       id: v.id, title: v.title,
-      show: () => isThere(v.id) ? v.show({ run, detail, state, go }) : <section><h2>{v.title}</h2><p>{this.props.doing}</p></section>,
+      show: () => isThere(v.id) ? v.show({ run, detail, state, go })
+        : <section><h2>{v.title}</h2><p>{this.props.doing}</p></section>,
     })));
   }
 
@@ -111,7 +116,8 @@ export class App extends Component<AppProps, State> {
   private about(): JSX.Element {
     const { plan, run } = this.props.bundle;
     if (plan !== undefined) {
-      return <p class="note">plan {plan.plan_id} before any run{run !== undefined && "; the other views show its simulated step"}</p>;
+      return <p class="note">plan {plan.plan_id} before any run{run !== undefined &&
+        "; the other views show its simulated step"}</p>;
     }
     const report = run!.object.report;
     return (

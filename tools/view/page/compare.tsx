@@ -29,18 +29,21 @@ function orNone(ns: number | null): string {
 }
 
 // Returns the columns of two times and their difference.
-function times<Row extends { a_ns: number | null; b_ns: number | null; more_ns: number }>(rows: Row[]): ColumnOf<Row>[] {
+function times<Row extends { a_ns: number | null; b_ns: number | null; more_ns: number }>(
+  rows: Row[]): ColumnOf<Row>[] {
   const most = rows.reduce((sum, row) => Math.max(sum, Math.abs(row.more_ns)), 1);
   return [
     { title: "A", number: true, cell: (row) => orNone(row.a_ns) },
     { title: "B", number: true, cell: (row) => orNone(row.b_ns) },
-    { title: "B − A", number: true, cell: (row) => <span>{signed(row.more_ns)} <Change ns={row.more_ns} most={most} /></span> },
+    { title: "B − A", number: true, cell: (row) => <span>{signed(row.more_ns)} <Change ns={row.more_ns}
+      most={most} /></span> },
   ];
 }
 
 function Rows({ name, rows, most }: { name: string; rows: DiffRow[]; most: number }): JSX.Element {
   const of: ColumnOf<DiffRow>[] = rows.some((row) => row.name) ? [{ title: "of", cell: (row) => row.name }] : [];
-  return <Table name={name} rows={rows} most={most} columns={[...times(rows), { title: "cause", cell: (row) => row.cause }, ...of]} />;
+  return <Table name={name} rows={rows} most={most}
+    columns={[...times(rows), { title: "cause", cell: (row) => row.cause }, ...of]} />;
 }
 
 function Steps({ diff, go, view }: { diff: Diff; go: ViewProps["go"]; view: ViewProps["run"] }): JSX.Element {
@@ -51,7 +54,8 @@ function Steps({ diff, go, view }: { diff: Diff; go: ViewProps["go"]; view: View
   const show = (step: number) => {
     const found = view.object.steps.find((s) => s.step === step);
     return found === undefined ? `${step}` : (
-      <button class="link" onClick={() => go({ view: "timeline", from: found.begin_ns, to: found.end_ns })}>{String(step)}</button>);
+      <button class="link" onClick={() =>
+        go({ view: "timeline", from: found.begin_ns, to: found.end_ns })}>{String(step)}</button>);
   };
   return (
     <Table name="Steps side by side; a number leads to the timeline of A" rows={diff.steps} most={STEPS} columns={[

@@ -68,7 +68,8 @@ function Curve({ name, unit, steps, field }: {
 }
 
 function phaseText(state: LiveState, isAlive: boolean, now: number): string {
-  if (state.end) return state.end.code === 0 ? "The run has ended." : `The run has ended with exit code ${state.end.code}.`;
+  if (state.end) return state.end.code === 0 ? "The run has ended."
+    : `The run has ended with exit code ${state.end.code}.`;
   if (!isAlive) return "The run is gone: its process ended without a word. It may have been killed.";
   return `The run is ${state.phase}, for ${duration(now - state.phase_since_unix_ms)}.`;
 }
@@ -84,13 +85,15 @@ function Facts({ run, now }: { run: LiveRun; now: number }): JSX.Element {
     waited > Math.max(STALE_MS, STEP_LATE_FACTOR * 1000 * (step.step_seconds || 0)) ? waited : 0;
   const told: [string, string][] = [];
   if (step && step.step_seconds !== null) told.push(["a step", time(step.step_seconds * 1e9)]);
-  if (step && facts && step.items_per_second !== null && !over) told.push(["speed", `${shortCount(step.items_per_second)} ${facts.item}/s`]);
+  if (step && facts && step.items_per_second !== null && !over)
+    told.push(["speed", `${shortCount(step.items_per_second)} ${facts.item}/s`]);
   if (step && facts && facts.flops_per_step && step.step_seconds)
     told.push(["arithmetic", `${shortCount(facts.flops_per_step / step.step_seconds, " ")}FLOP/s`]);
   if (step && step.mfu) told.push([`MFU of ${shortCount(facts!.peak_flops || 0, " ")}FLOP/s`, percent(step.mfu)]);
   if (step && step.lr !== null) told.push(["learning rate", shortNumber(step.lr)]);
   if (facts) told.push(["memory of a device, as planned", bytes(facts.bytes_per_rank)]);
-  const resident = (state.workers || []).reduce((sum, worker) => sum + worker.resident_bytes, 0) || state.resident_bytes;
+  const resident = (state.workers || []).reduce((sum, worker) => sum + worker.resident_bytes, 0) ||
+    state.resident_bytes;
   if (resident > 0 && !over) told.push(["memory in RAM", bytes(resident)]);
   if (step && step.seconds_left !== null && !over) told.push(["left", duration(step.seconds_left * 1000)]);
   told.push(["running", duration((over ? state.updated_unix_ms : now) - state.started_unix_ms)]);
@@ -110,7 +113,8 @@ function Facts({ run, now }: { run: LiveRun; now: number }): JSX.Element {
       {state.doing && !over && (
         <p>{state.doing.what}{state.doing.of > 0 && (
           <span>: {state.doing.done} of {state.doing.of} done{" "}
-            <Bar share={state.doing.done / state.doing.of} colour="#0072b2" label={percent(state.doing.done / state.doing.of)} />
+            <Bar share={state.doing.done / state.doing.of} colour="#0072b2"
+              label={percent(state.doing.done / state.doing.of)} />
           </span>)}</p>
       )}
       <dl class="facts">{told.map(([name, value]) => <div><dt>{name}</dt><dd>{value}</dd></div>)}</dl>
@@ -128,8 +132,10 @@ function Processes({ state, over }: { state: LiveState; over: boolean }): JSX.El
       { title: <Term word="rank">ranks</Term>, cell: (w) => w.ranks.join(", ") },
       { title: "host", cell: (w) => w.host || "this" },
       { title: "process", number: true, cell: (w) => w.pid > 0 ? String(w.pid) : "" },
-      { title: "last heartbeat", cell: (w) => over ? "the run is over" : w.state === "connected" ? `${duration(w.silent_ms)} ago` : w.state },
-      { title: "memory in RAM", number: true, cell: (w) => w.resident_bytes > 0 && !over ? bytes(w.resident_bytes) : "" },
+      { title: "last heartbeat", cell: (w) => over ? "the run is over" : w.state === "connected"
+        ? `${duration(w.silent_ms)} ago` : w.state },
+      { title: "memory in RAM", number: true, cell: (w) => w.resident_bytes > 0 && !over
+        ? bytes(w.resident_bytes) : "" },
       { title: <Term word="act">acts</Term>, number: true, cell: (w) => count(w.acts) },
       { title: "does", cell: (w) => over ? "" : w.activity },
     ]} />
@@ -137,7 +143,8 @@ function Processes({ state, over }: { state: LiveState; over: boolean }): JSX.El
 }
 
 function Messages({ run }: { run: LiveRun }): JSX.Element {
-  const said = run.events.filter((event) => event.said !== undefined || event.phase !== undefined).slice(-MESSAGES).reverse();
+  const said = run.events.filter((event) => event.said !== undefined ||
+    event.phase !== undefined).slice(-MESSAGES).reverse();
   return (
     <Table name="What the run said" rows={said} columns={[
       { title: "after", number: true, cell: (event) => duration(event.at_ms) },
@@ -159,7 +166,8 @@ function Run({ run, now }: { run: LiveRun; now: number }): JSX.Element {
     <div class="page">
       <header>
         <h1>{state.title}</h1>
-        {facts && <p class="note">{shortCount(facts.parameters)} parameters, {facts.ranks === 1 ? "1 device" : `${facts.ranks} devices`}
+        {facts && <p class="note">{shortCount(facts.parameters)} parameters, {facts.ranks === 1 ? "1 device"
+          : `${facts.ranks} devices`}
           {facts.mesh && ` (${facts.mesh})`} {facts.where}</p>}
       </header>
       <main>
@@ -169,7 +177,8 @@ function Run({ run, now }: { run: LiveRun; now: number }): JSX.Element {
         <div class="curves">
           <Curve name="loss" unit={shortNumber} steps={steps} field="loss" />
           <Curve name="norm of the gradients" unit={shortNumber} steps={steps} field="grad_norm" />
-          <Curve name={`${facts ? facts.item : "items"} per second`} unit={shortCount} steps={steps} field="items_per_second" />
+          <Curve name={`${facts ? facts.item : "items"} per second`} unit={shortCount} steps={steps}
+            field="items_per_second" />
           <Curve name="time of a step" unit={(s) => time(s * 1e9)} steps={steps} field="step_seconds" />
         </div>
         <div class="by-cause">
@@ -180,7 +189,8 @@ function Run({ run, now }: { run: LiveRun; now: number }): JSX.Element {
         <RankBars state={state} />
         <Processes state={state} over={isOver(run)} />
         <Messages run={run} />
-        <p class="note">The acts of a run, with the causes of its waits, are in its trace: <code>weir train --trace FILE</code>,
+        <p class="note">The acts of a run, with the causes of its waits, are in its trace: <code>weir train --trace
+          FILE</code>,
           then <code>weir view FILE</code>.</p>
       </main>
     </div>
@@ -215,7 +225,8 @@ export class Live extends Component<{}, { run: LiveRun; now: number }> {
 
   render(): JSX.Element {
     const { run, now } = this.state;
-    if (run.state === undefined) return <p class={run.isLost ? "error" : "note"}>{run.isLost ? "Weir does not answer." : "Reading the run …"}</p>;
+    if (run.state === undefined) return <p class={run.isLost ? "error" : "note"}>{run.isLost ? "Weir does not answer."
+      : "Reading the run …"}</p>;
     return <Run run={run} now={now} />;
   }
 }

@@ -33,7 +33,8 @@ function columnsOf(steps: LiveStep[]): Column[] {
     const here = known.slice(begin, begin + size);
     const parts = here[here.length - 1].parts!.map((_, part) =>
       here.reduce((sum, s) => sum + (s.parts![part] || 0) * s.step_seconds!, 0) / here.length);
-    columns.push({ first: here[0].step, step: here[here.length - 1].step, seconds: parts.reduce((a, b) => a + b, 0), parts });
+    columns.push({ first: here[0].step, step: here[here.length - 1].step,
+      seconds: parts.reduce((a, b) => a + b, 0), parts });
   }
   return columns;
 }
@@ -89,7 +90,8 @@ export function StackOverSteps({ steps, names }: { steps: LiveStep[]; names: str
           {areas.map((area, part) => <path d={area} fill={`url(#part-${part})`}><title>{names[part]}</title></path>)}
         </svg>
       </div>
-      <p class="note scale-x"><span>{`step ${count(columns[0].first)}`}</span>{cut && <span>longer steps are cut at the top</span>}<span>{`step ${count(last.step)}`}</span></p>
+      <p class="note scale-x"><span>{`step ${count(columns[0].first)}`}</span>{cut &&
+        <span>longer steps are cut at the top</span>}<span>{`step ${count(last.step)}`}</span></p>
     </figure>
   );
 }
@@ -97,7 +99,8 @@ export function StackOverSteps({ steps, names }: { steps: LiveStep[]; names: str
 // The parts of the last steps: a key of the colours, and a table of the figures.
 export function PartsNow({ step, names }: { step: LiveStep; names: string[] }): JSX.Element | null {
   if (step.parts === undefined || step.step_seconds === null) return null;
-  const rows = names.map((name, part) => ({ name, part, share: step.parts![part] || 0 })).filter((row) => row.share > SHOWN_MIN);
+  const rows = names.map((name, part) => ({ name, part, share: step.parts![part] || 0 })).filter((row) =>
+    row.share > SHOWN_MIN);
   return (
     <Table name="The last steps by cause, mean of all ranks" rows={rows} columns={[
       { title: "cause", cell: (row) => <span><Key part={row.part} />{row.name}</span> },

@@ -1,5 +1,5 @@
-// Gets the run, from the page itself or from the server beside it, and shows it: a recorded run, a plan with its simulated
-// run, or a run that goes on.
+// Gets the run, from the page itself or from the server beside it, and shows it: a recorded run, a plan with its
+// simulated run, or a run that goes on.
 
 import { h, render } from "preact";
 import { App } from "./app";
@@ -59,7 +59,8 @@ let shown: Element | undefined;
 // Shows a run in the place of the note that it is read. Later calls change what is shown.
 function show(bundle: Bundle, detail: QueueDetail[], doing: string): void {
   document.title = `${bundle.title} – Weir`;
-  shown = render(<App bundle={bundle} detail={detail} doing={doing} />, document.body, shown || document.getElementById("say")!);
+  shown = render(<App bundle={bundle} detail={detail} doing={doing} />, document.body, shown ||
+    document.getElementById("say")!);
 }
 
 // Shows a run of which the analysis is still to come, and completes it.

@@ -36,7 +36,8 @@ function shownPath(run: Run, state: State): Shown | undefined {
   if (place < 0) place = why.step_paths.findIndex((p) => p.step === why.typical_step);
   if (place < 0) place = why.step_paths.length - 1;
   const c = run.columns;
-  return { path: why.step_paths[place], place, first: c.path_first_segment[place], end: c.path_first_segment[place + 1] };
+  return { path: why.step_paths[place], place, first: c.path_first_segment[place],
+    end: c.path_first_segment[place + 1] };
 }
 
 function segmentName(run: Run, segment: number): string {
@@ -77,7 +78,8 @@ function Walk({ run, shown, go }: { run: Run; shown: Shown; go: ViewProps["go"] 
   const ranks: number[] = [];
   for (let s = shown.first; s < shown.end; ++s) {
     drawn.push(s);
-    for (const rank of [c.segment_rank[s], c.segment_sender[s]]) if (rank >= 0 && !ranks.includes(rank)) ranks.push(rank);
+    for (const rank of [c.segment_rank[s], c.segment_sender[s]]) if (rank >= 0 && !ranks.includes(rank))
+      ranks.push(rank);
   }
   ranks.sort((a, b) => a - b);
   const length = (s: number) => c.segment_end[s] - c.segment_begin[s];
@@ -100,7 +102,8 @@ function Walk({ run, shown, go }: { run: Run; shown: Shown; go: ViewProps["go"] 
             <g class="box" onClick={() => go(placeOf(run, s))}>
               <title>{title(s)}</title>
               {cause === UNDER_WAY || cause === SLOT ? (
-                <line x1={x(c.segment_begin[s])} y1={row(c.segment_sender[s]) + ROW / 2} x2={x(c.segment_end[s])} y2={middle}
+                <line x1={x(c.segment_begin[s])} y1={row(c.segment_sender[s]) + ROW / 2}
+                  x2={x(c.segment_end[s])} y2={middle}
                       class={cause === SLOT ? "way slot" : "way"} style={{ stroke: PARTS[cause] }} />
               ) : (
                 <rect x={x(c.segment_begin[s])} width={width} y={row(c.segment_rank[s]) + (cause === BETWEEN ? 12 : 5)}
@@ -118,12 +121,14 @@ export function Path({ run, state, go }: ViewProps): JSX.Element {
   const why = run.object.report.why_slow;
   const shown = shownPath(run, state);
   if (why === undefined || shown === undefined || shown.end <= shown.first) {
-    return <section><h2>Critical path</h2><p>{run.object.report.why_slow_error || "The trace holds no whole step."}</p></section>;
+    return <section><h2>Critical path</h2><p>{run.object.report.why_slow_error ||
+      "The trace holds no whole step."}</p></section>;
   }
   const c = run.columns;
   const { path } = shown;
   const begin = c.segment_begin[shown.first];
-  const groups = path.groups.map((group, i) => ({ group, longest: c.group_longest_segment[c.path_first_group[shown.place] + i] }));
+  const groups = path.groups.map((group, i) =>
+    ({ group, longest: c.group_longest_segment[c.path_first_group[shown.place] + i] }));
   const pieces: number[] = [];
   for (let s = shown.first; s < shown.end; ++s) pieces.push(s);
   pieces.sort((a, b) => c.segment_end[b] - c.segment_begin[b] - (c.segment_end[a] - c.segment_begin[a]));
@@ -144,19 +149,21 @@ export function Path({ run, state, go }: ViewProps): JSX.Element {
       </div>
       <p>
         The path of this step takes {time(path.ns)} in {shown.end - shown.first} pieces. Boxes are{" "}
-        <Term word="act">acts</Term>; lines are tokens, or dashed lines slots, <Term word="between ranks" />; thin bars are
-        time <Term word="between acts" />.
+        <Term word="act">acts</Term>; lines are tokens, or dashed lines slots, <Term word="between ranks" />; thin bars
+        are time <Term word="between acts" />.
       </p>
       <Walk run={run} shown={shown} go={go} />
       <ul class="legend" aria-label="Colours">
         {Object.keys(CAUSES).map(Number).map((cause) => (
           <li><span class={`key part${cause}`} style={{ background: PARTS[cause] }} />{CAUSES[cause]}</li>))}
       </ul>
-      <Table name={`What the path of step ${path.step} is made of; equal pieces of all layers are one row`} rows={groups} most={GROUPS}
+      <Table name={`What the path of step ${path.step} is made of; equal pieces of all layers are one row`}
+        rows={groups} most={GROUPS}
              columns={[
         { title: "share", number: true, cell: (r) => percent(r.group.share) },
         { title: "time", number: true, cell: (r) => time(r.group.ns) },
-        { title: "as a bar", cell: (r) => <Bar share={r.group.share} colour="#0072b2" label={percent(r.group.share)} /> },
+        { title: "as a bar", cell: (r) => <Bar share={r.group.share} colour="#0072b2"
+          label={percent(r.group.share)} /> },
         { title: "cause", cell: (r) => r.group.cause },
         { title: "of", cell: (r) => link(r.longest, r.group.name || "the longest") },
         { title: "ranks", cell: (r) => r.group.ranks.join(", ") },
@@ -182,17 +189,21 @@ function WhatIfs({ run }: { run: Run }): JSX.Element {
   return (
     <div>
       <p>
-        Only what lies on the path can make a step shorter, and another path may be nearly as long. So each change below is
-        a <Term word="replay" /> of this run. {before === 0 ? "The replay came to a standstill, so nothing can be predicted." :
+        Only what lies on the path can make a step shorter, and another path may be nearly as long. So each change below
+        is a <Term word="replay" /> of this run. {before === 0
+          ? "The replay came to a standstill, so nothing can be predicted." :
           `Without a change a step takes ${time(before)} there, ${time(why.recorded_step_ns)} in the record: it is off by ` +
           `${percent(off)}.`}
       </p>
       <Table name="What a change would gain, mean of all typical steps" rows={why.what_if} columns={[
-        { title: "saves", number: true, cell: (row) => row.finished ? percent(row.gain || 0) : "comes to a standstill" },
+        { title: "saves", number: true, cell: (row) => row.finished ? percent(row.gain || 0)
+          : "comes to a standstill" },
         { title: "a step then takes", number: true, cell: (row) => row.finished ? time(row.step_ns || 0) : "" },
-        { title: "as a bar", cell: (row) => row.finished ? <Bar share={(row.step_ns || 0) / Math.max(1, before)} colour="#009e73"
+        { title: "as a bar", cell: (row) => row.finished ? <Bar share={(row.step_ns || 0) / Math.max(1, before)}
+          colour="#009e73"
             label={`${percent((row.step_ns || 0) / Math.max(1, before))} of the step`} /> : "" },
-        { title: "more memory", number: true, cell: (row) => row.more_bytes && !slots(row) ? bytes(row.more_bytes) : "" },
+        { title: "more memory", number: true, cell: (row) => row.more_bytes && !slots(row)
+          ? bytes(row.more_bytes) : "" },
         { title: "change", cell: (row) => row.about },
         { title: "for weir trace report --what-if", cell: (row) => <code>{row.change}</code> },
       ]} />

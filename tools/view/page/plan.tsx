@@ -1,5 +1,5 @@
-// The plan of a job before any run: whether it fits, what a step is predicted to take, how tensors lie on the mesh, and what
-// is sent. All figures and sentences come from `weir plan`.
+// The plan of a job before any run: whether it fits, what a step is predicted to take, how tensors lie on the mesh, and
+// what is sent. All figures and sentences come from `weir plan`.
 
 import { h } from "preact";
 import { Bundle, Plan, PlannedFunction, PlannedRank, PlannedTensor } from "./bundle";
@@ -65,7 +65,8 @@ function Devices({ plan }: { plan: Plan }): JSX.Element {
       { title: <Term word="rank" />, number: true, cell: (d: Device) => d.rank },
       { title: "device", cell: (d) => d.name },
       { title: "computing", number: true, cell: (d) => percent(d.computing) },
-      { title: "as a bar", cell: (d) => <Bar share={d.computing} colour={BLUE} label={`computing ${percent(d.computing)}`} /> },
+      { title: "as a bar", cell: (d) =>
+        <Bar share={d.computing} colour={BLUE} label={`computing ${percent(d.computing)}`} /> },
       { title: "packing messages", number: true, cell: (d) => percent(d.packing) },
       { title: "waiting", number: true, cell: (d) => percent(d.waiting) },
       { title: "memory", number: true, cell: (d) => bytes(d.bytes) },
@@ -82,7 +83,8 @@ function Memory({ ranks }: { ranks: PlannedRank[] }): JSX.Element {
       { title: <Term word="arena" />, number: true, cell: (r) => bytes(r.arena_bytes) },
       { title: "weights", number: true, cell: (r) => bytes(r.memory.weight_bytes) },
       { title: "optimiser", number: true, cell: (r) => bytes(r.memory.optimiser_bytes) },
-      { title: "activations and gradients", number: true, cell: (r) => bytes(r.memory.register_bytes + r.memory.landing_bytes) },
+      { title: "activations and gradients", number: true, cell: (r) =>
+        bytes(r.memory.register_bytes + r.memory.landing_bytes) },
       { title: <Term word="scratch" />, number: true, cell: (r) => bytes(r.memory.scratch_bytes) },
       { title: <Term word="actor">actors</Term>, number: true, cell: (r) => r.actors },
       { title: <Term word="register">registers</Term>, number: true, cell: (r) => r.registers },
@@ -96,7 +98,8 @@ function Boxings({ plan }: { plan: Plan }): JSX.Element {
       { title: "share", number: true, cell: (b) => percent(b.bytes_per_step / Math.max(1, plan.bytes_per_step)) },
       { title: "bytes per step", number: true, cell: (b) => bytes(b.bytes_per_step) },
       { title: "method", cell: (b) => b.method },
-      { title: "of", cell: (b) => `${b.name}${b.times > 1 ? `, ${b.times} times` : ""}${b.stages === undefined ? "" : `, ${b.stages}`}` },
+      { title: "of", cell: (b) =>
+        `${b.name}${b.times > 1 ? `, ${b.times} times` : ""}${b.stages === undefined ? "" : `, ${b.stages}`}` },
       { title: <Term word="layout">layouts</Term>, cell: (b) => <code>{b.layouts}</code> },
       { title: <Term word="busiest link" />, cell: (b) => b.busiest_link === undefined ? "" :
         `${b.busiest_link.from} to ${b.busiest_link.to}, ${bytes(b.busiest_link.bytes_per_step)}` },
@@ -105,7 +108,9 @@ function Boxings({ plan }: { plan: Plan }): JSX.Element {
   );
 }
 
-function Layouts({ functions, state, go }: { functions: PlannedFunction[]; state: State; go: PlanProps["go"] }): JSX.Element {
+function Layouts({ functions, state, go }: {
+  functions: PlannedFunction[]; state: State; go: PlanProps["go"]
+}): JSX.Element {
   const picked = state.function !== undefined && functions[state.function] !== undefined ? state.function : 0;
   const shown = functions[picked];
   const all = state.inside === 1;
@@ -116,13 +121,15 @@ function Layouts({ functions, state, go }: { functions: PlannedFunction[]; state
       <div class="controls">
         <label>Function <select value={String(picked)}
           onChange={(e: Event) => go({ function: Number((e.target as HTMLSelectElement).value) })}>
-          {functions.map((f, i) => <option value={String(i)}>{`${f.name}, ${f.calls} ${f.calls === 1 ? "call" : "calls"}`}</option>)}
+          {functions.map((f, i) =>
+            <option value={String(i)}>{`${f.name}, ${f.calls} ${f.calls === 1 ? "call" : "calls"}`}</option>)}
         </select></label>
         <label><input type="checkbox" checked={all}
           onChange={(e: Event) => go({ inside: (e.target as HTMLInputElement).checked ? 1 : undefined })} />{" "}
           also tensors that stay inside</label>
       </div>
-      <Table name={`Tensors of ${shown.first_call}${shown.calls > 1 ? ` and ${shown.calls - 1} more` : ""}`} rows={tensors} most={ROWS} columns={[
+      <Table name={`Tensors of ${shown.first_call}${shown.calls > 1 ? ` and ${shown.calls - 1} more` : ""}`}
+        rows={tensors} most={ROWS} columns={[
         { title: "tensor", cell: (t: PlannedTensor) => t.name },
         { title: "is", cell: (t) => t.role === "output" || t.role === "inside" ? `${t.role}, by ${t.what}` : t.role },
         { title: "type", cell: (t) => <code>{t.type}</code> },
@@ -145,7 +152,8 @@ export function PlanView({ plan, bundle, state, go }: PlanProps): JSX.Element {
       {bundle.no_run !== undefined && <p class="note">The views of a simulated run are not here: {bundle.no_run}.</p>}
       {stages.length > 1 && (
         <Table name={`Stages, ${plan.schedule.kind}: a bubble of ${percent(plan.schedule.bubble_of_even_parts)} if all parts are even` +
-          (plan.schedule.predicted_bubble > 0 ? `, ${percent(plan.schedule.predicted_bubble)} with these costs` : "")} rows={stages} columns={[
+          (plan.schedule.predicted_bubble > 0 ? `, ${percent(plan.schedule.predicted_bubble)} with these costs` : "")}
+            rows={stages} columns={[
           { title: <Term word="stage" />, cell: (s) => s.stage },
           { title: "computes", cell: (s) => s.calls },
           { title: "micro-batches in flight", number: true, cell: (s) => s.in_flight },

@@ -72,9 +72,11 @@ function Graph({ pressure, picked, pick }: {
   order.sort((a, b) => Number(near(a) || chain.includes(a)) - Number(near(b) || chain.includes(b)));
   return (
     <div class="graph" role="region" aria-label="Graph of actors" tabIndex={0}>
-      <svg class="plain" width={width} height={perRow.length * ROW} style={{ width: `${width}px`, height: `${perRow.length * ROW}px` }}>
+      <svg class="plain" width={width} height={perRow.length * ROW}
+        style={{ width: `${width}px`, height: `${perRow.length * ROW}px` }}>
         <defs>
-          <marker id="head" viewBox="0 0 8 8" refX="4" refY="4" markerWidth="9" markerHeight="9" markerUnits="userSpaceOnUse" orient="auto">
+          <marker id="head" viewBox="0 0 8 8" refX="4" refY="4" markerWidth="9" markerHeight="9"
+            markerUnits="userSpaceOnUse" orient="auto">
             <path d="M0,0L8,4L0,8z" class="head" /></marker>
         </defs>
         {order.map((i) => {
@@ -91,7 +93,8 @@ function Graph({ pressure, picked, pick }: {
         {nodes.map((node, n) => (
           <g class={`node ${n === picked ? "picked" : ""}`} tabIndex={0} role="button" aria-pressed={n === picked}
              aria-label={`${node.name}, ${node.phase}: ${told(node)}`} onClick={() => pick(n)}
-             onKeyDown={(e: KeyboardEvent) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); pick(n); } }}>
+             onKeyDown={(e: KeyboardEvent) =>
+               { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); pick(n); } }}>
             <title>{`${node.name}, ${node.phase}, ${node.actors} actors: ${told(node)}`}</title>
             <Ring node={node} x={x(node)} y={y(node)} />
             <text x={x(node) + RADIUS + 12} y={y(node) - 8} class="name">{short(node.name)}</text>
@@ -120,34 +123,41 @@ export function Pressure({ run, state, go }: ViewProps): JSX.Element {
     .filter(({ edge }) => picked < 0 || edge.from === picked || edge.to === picked);
   // Of a register that holds several tensors, the first stands for all.
   const onTimeline = (name: string) => (
-    <button class="link" title={name} onClick={() => go({ view: "timeline", find: name })}>{name.replace(/, .*/, " …")}</button>);
+    <button class="link" title={name} onClick={() => go({ view: "timeline", find: name })}>{name.replace(/, .*/,
+      " …")}</button>);
   return (
     <section>
       <h2><Term word="back-pressure">Back-pressure</Term></h2>
       <p class="advice">{pressure.text}.</p>
       <p>
-        A ring shows how an <Term word="actor" /> spends its time, clockwise from the top: busy, <Term word="starved" />,{" "}
-        <Term word="blocked" />, <Term word="ready" />. Actors of the same function in all layers and on all ranks are one
-        ring: busy while any of them on a rank acts, else blocked while one is, and so on. The wider an edge, the more bytes it carries.
+        A ring shows how an <Term word="actor" /> spends its time,
+        clockwise from the top: busy, <Term word="starved" />,{" "}
+        <Term word="blocked" />, <Term word="ready" />. Actors of the same function in all layers and on all ranks are
+        one ring: busy while any of them on a rank acts, else blocked while one is, and so on. The wider an edge,
+        the more bytes it carries.
       </p>
       <ul class="legend" aria-label="Colours and lines">
         {STATES.map((s) => (
           <li><svg class="plain" width="34" height="14" style={{ width: "34px", height: "14px" }}>
-            <line x1="0" x2="34" y1="7" y2="7" style={{ stroke: s.colour, strokeWidth: "11", strokeDasharray: s.dash || "none" }} />
+            <line x1="0" x2="34" y1="7" y2="7" style={{ stroke: s.colour, strokeWidth: "11", strokeDasharray: s.dash ||
+              "none" }} />
           </svg> {s.key}</li>))}
-        {[["", "up to 50 % of the slots in use"], ["half", "up to 90 %"], ["full", "more"], ["lags", "tokens of earlier steps"],
+        {[["", "up to 50 % of the slots in use"], ["half", "up to 90 %"], ["full", "more"],
+          ["lags", "tokens of earlier steps"],
           ["held", "holds its writers up"]].map(([kind, text]) => (
           <li><svg class="plain" width="34" height="14" style={{ width: "34px", height: "14px" }}>
             <path d="M0,7L34,7" class={`flow ${kind}`} style={{ strokeWidth: "3" }} /></svg> {text}</li>))}
       </ul>
       <Graph pressure={pressure} picked={picked} pick={pick} />
-      <Table name={picked < 0 ? "Registers between actors" : `Registers of ${nodes[picked].name}, ${nodes[picked].phase}`} rows={edges} most={ROWS}
+      <Table name={picked < 0 ? "Registers between actors"
+        : `Registers of ${nodes[picked].name}, ${nodes[picked].phase}`} rows={edges} most={ROWS}
              columns={[
         { title: "from", cell: (r) => `${nodes[r.edge.from].name}, ${nodes[r.edge.from].phase}` },
         { title: "to", cell: (r) => `${nodes[r.edge.to].name}, ${nodes[r.edge.to].phase}` },
         { title: "register", cell: (r) => (
           <span>{onTimeline(r.edge.worst)}{r.edge.registers > 1 && ` and ${r.edge.registers - 1} more`}
-            {chain.includes(r.i) && <b> {r.i === chain[chain.length - 1] ? "the culprit" : "held up in turn"}</b>}</span>) },
+            {chain.includes(r.i) && <b> {r.i === chain[chain.length - 1] ? "the culprit"
+              : "held up in turn"}</b>}</span>) },
         { title: "bytes per step", number: true, cell: (r) => bytes(r.edge.bytes_per_step) },
         { title: "slots in use", number: true, cell: (r) => percent(r.edge.slots_in_use) },
         { title: "all in use", number: true, cell: (r) => percent(r.edge.full) },
@@ -155,8 +165,10 @@ export function Pressure({ run, state, go }: ViewProps): JSX.Element {
         { title: "writers blocked, sum", number: true, cell: (r) => time(r.edge.blocked_ns_per_step) },
         { title: "of that, device idle", number: true, cell: (r) => time(r.edge.held_up_ns_per_step) },
       ]} />
-      <Table name="How the actors of a function spend their time" rows={nodes.map((node, n) => ({ node, n }))} columns={[
-        { title: "function", cell: (r) => <button class="link" aria-pressed={r.n === picked} onClick={() => pick(r.n)}>{r.node.name}</button> },
+      <Table name="How the actors of a function spend their time"
+        rows={nodes.map((node, n) => ({ node, n }))} columns={[
+        { title: "function", cell: (r) => <button class="link" aria-pressed={r.n === picked} onClick={() =>
+          pick(r.n)}>{r.node.name}</button> },
         { title: "phase", cell: (r) => r.node.phase },
         { title: "actors", number: true, cell: (r) => r.node.actors },
         { title: "ranks", number: true, cell: (r) => r.node.ranks.length },

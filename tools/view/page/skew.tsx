@@ -17,7 +17,8 @@ interface Work {
   total: number; // of all acts
 }
 
-// Sums the acts of the steady steps by function and rank. The first step fills caches, so it is left out if there are more.
+// Sums the acts of the steady steps by function and rank. The first step fills caches, so it is left out if there are
+// more.
 function workOf(run: Run): Work[] {
   const c = run.columns;
   const steps = run.object.steps;
@@ -65,15 +66,18 @@ export function Skew({ run, go }: ViewProps): JSX.Element {
         <p>No rank is much slower than others at the same work.</p>
       )}
       {run.object.report.by_symmetry !== undefined && (
-        <p>The ranks of a <Term word="rank class">class</Term> take the same time, because one of them was simulated for all.</p>
+        <p>The ranks of a <Term word="rank class">class</Term> take the same time,
+          because one of them was simulated for all.</p>
       )}
       {why !== undefined && why.slow_ranks.map((slow) => (
         <p class="advice">
-          Rank {slow.rank} takes {slow.factor.toFixed(2)} times as long as ranks {slow.peers.join(", ")} for the same acts,{" "}
+          Rank {slow.rank} takes {slow.factor.toFixed(2)} times as long as ranks {slow.peers.join(", ")} for the
+          same acts,{" "}
           {time(slow.more_ns_per_step)} more in a step.
         </p>
       ))}
-      <Table name="Mean time of an act, on the fastest and on the slowest rank; most work first" rows={works} most={ROWS}
+      <Table name="Mean time of an act, on the fastest and on the slowest rank; most work first"
+        rows={works} most={ROWS}
              columns={[
         { title: "function", cell: (w) => (
           <button class="link" onClick={() => go({ view: "timeline", find: w.name })}>{w.name}</button>) },

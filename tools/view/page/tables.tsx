@@ -35,8 +35,8 @@ export function Devices({ run }: ViewProps): JSX.Element {
   );
 }
 
-// The layouts of a transfer's tensors before and after. Tensors of equal layouts are one line. A place of one device has no axes to
-// lie over.
+// The layouts of a transfer's tensors before and after. Tensors of equal layouts are one line. A place of one device
+// has no axes to lie over.
 function Changes({ transfer }: { transfer: TransferRow }): JSX.Element {
   const { changes, from_stage, to_stage } = transfer;
   return (
@@ -54,8 +54,11 @@ function Reasons({ transfer }: { transfer: TransferRow }): JSX.Element {
 }
 
 // A figure, and under it the figure that the plan was made with.
-function Beside({ has, planned, text }: { has?: number; planned?: number; text: (value: number) => string }): JSX.Element {
-  return <div>{has === undefined ? "–" : text(has)}{planned !== undefined && <div class="planned">{text(planned)}</div>}</div>;
+function Beside({ has, planned, text }: {
+  has?: number; planned?: number; text: (value: number) => string
+}): JSX.Element {
+  return <div>{has === undefined ? "–" : text(has)}{planned !== undefined &&
+    <div class="planned">{text(planned)}</div>}</div>;
 }
 
 export function Transfers({ run, go }: ViewProps): JSX.Element {
@@ -66,21 +69,26 @@ export function Transfers({ run, go }: ViewProps): JSX.Element {
       <h2><Term word="layout">Layouts</Term> and <Term word="boxing">boxings</Term></h2>
       <p>
         Devices waited for tokens of these transfers and had nothing else to do. After the token was sent the wait is
-        communication; before, the sender was one of the <Term word="late ranks" />. The speed is that of the messages which were waited for:
-        the record does not show how long others took. The speed of the link is that of the same messages, by the costs that the plan was
-        made with. Why a tensor arrives in a layout is what the compiler decided by.
+        communication; before, the sender was one of the <Term word="late ranks" />. The speed is that of the messages
+        which were waited for: the record does not show how long others took. The speed of the link is that of the same
+        messages, by the costs that the plan was made with. Why a tensor arrives in a layout is what the
+        compiler decided by.
       </p>
       <Table name="Boxings of all layers, longest waits first" rows={rows} most={ROWS} columns={[
-        { title: "boxing", cell: (t) => <button class="link" onClick={() => go({ view: "timeline", find: t.name })}>{t.name}</button> },
+        { title: "boxing", cell: (t) =>
+          <button class="link" onClick={() => go({ view: "timeline", find: t.name })}>{t.name}</button> },
         { title: <Term word="layout">layout before and after</Term>, cell: (t) => <Changes transfer={t} /> },
         { title: <Term word="rule">why</Term>, cell: (t) => <Reasons transfer={t} /> },
         { title: "bytes per step", number: true, cell: (t) => bytes(t.bytes_per_step) },
         { title: "messages", number: true, cell: (t) => count(t.messages_per_step) },
         { title: "links", number: true, cell: (t) => t.links },
-        { title: <Term word="exposed">waits while under way</Term>, number: true, cell: (t) => time(t.under_way_ns_per_step) },
+        { title: <Term word="exposed">waits while under way</Term>, number: true, cell: (t) =>
+          time(t.under_way_ns_per_step) },
         { title: "before it was sent", number: true, cell: (t) => time(t.late_ns_per_step) },
-        { title: "a message takes, planned", number: true, cell: (t) => <Beside has={t.way_ns} planned={t.planned_way_ns} text={time} /> },
-        { title: "speed, of the link", number: true, cell: (t) => <Beside has={t.bytes_per_second} planned={t.planned_bytes_per_second} text={rate} /> },
+        { title: "a message takes, planned", number: true, cell: (t) =>
+          <Beside has={t.way_ns} planned={t.planned_way_ns} text={time} /> },
+        { title: "speed, of the link", number: true, cell: (t) =>
+          <Beside has={t.bytes_per_second} planned={t.planned_bytes_per_second} text={rate} /> },
       ]} />
       <Table name="Exposed communication, mean over all devices" rows={report.exposed} most={ROWS} columns={[
         { title: "boxing", cell: (e) => e.boxing },

@@ -76,7 +76,8 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
   private find(text: string): Uint8Array {
     const { run } = this.props;
     const c = run.columns;
-    const pattern = new RegExp(text.split("*").map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join(".*"), "i");
+    const pattern = new RegExp(text.split("*").map((part) =>
+      part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join(".*"), "i");
     const found = new Uint8Array(c.actor_name.length);
     for (let actor = 0; actor < found.length; ++actor) {
       if (pattern.test(nameOf(run, "actor_name", actor)) || pattern.test(nameOf(run, "actor_function", actor))) {
@@ -86,7 +87,8 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
     for (let r = 0; r < c.register_name.length; ++r) {
       if (!pattern.test(nameOf(run, "register_name", r))) continue;
       if (c.register_producer[r] >= 0) found[c.register_producer[r]] = 1;
-      for (let i = c.register_first_consumer[r]; i < c.register_first_consumer[r + 1]; ++i) found[c.consumer_actor[i]] = 1;
+      for (let i = c.register_first_consumer[r]; i < c.register_first_consumer[r + 1]; ++i)
+        found[c.consumer_actor[i]] = 1;
     }
     return found;
   }
@@ -127,7 +129,8 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
   private onWheel(event: WheelEvent): void {
     event.preventDefault();
     if (event.ctrlKey || event.metaKey || event.altKey) this.zoom(event.deltaY > 0 ? ZOOM : 1 / ZOOM, event.offsetX);
-    else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) this.pan((event.deltaX || event.deltaY) / 800);
+    else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY))
+      this.pan((event.deltaX || event.deltaY) / 800);
     else if (this.props.detail.length > ROWS_MAX) this.scroll(event.deltaY);
     else this.zoom(event.deltaY > 0 ? ZOOM : 1 / ZOOM, event.offsetX);
     this.keepSoon();
@@ -152,7 +155,8 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
       case "0": [this.scene.from, this.scene.to] = this.whole(); this.redraw(); break;
       case ".": this.selectNext(1); return;
       case ",": this.selectNext(-1); return;
-      case "c": if (act >= 0 && this.props.run.columns.act_cause[act] >= 0) this.select(this.props.run.columns.act_cause[act]);
+      case "c": if (act >= 0 && this.props.run.columns.act_cause[act] >= 0)
+        this.select(this.props.run.columns.act_cause[act]);
         return;
       case "Escape": this.props.go({ act: undefined, find: undefined }); return;
       default: return;
@@ -186,7 +190,8 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
 
   private actUnder(event: MouseEvent): number {
     const queue = this.painter!.queueAt(event.offsetY, this.scene);
-    if (event.offsetX < NAMES_WIDTH || event.offsetY < AXIS_HEIGHT || queue < 0 || queue >= this.props.detail.length) return -1;
+    if (event.offsetX < NAMES_WIDTH || event.offsetY < AXIS_HEIGHT || queue < 0 ||
+      queue >= this.props.detail.length) return -1;
     return actAt(this.props.run.columns, this.props.detail[queue], this.painter!.nsAt(event.offsetX, this.scene));
   }
 
@@ -231,14 +236,16 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
         <h2>Timeline</h2>
         <div class="controls">
           <label>Look for <input type="search" value={state.find || ""} placeholder="name, * for any text"
-            onChange={(e: Event) => this.props.go({ find: (e.target as HTMLInputElement).value || undefined })} /></label>
+            onChange={(e: Event) =>
+              this.props.go({ find: (e.target as HTMLInputElement).value || undefined })} /></label>
           <label>Colour by <select value={state.colour || "phase"}
             onChange={(e: Event) => this.props.go({ colour: (e.target as HTMLSelectElement).value === "micro-batch" ?
               "micro-batch" : undefined })}>
             <option value="phase">phase</option><option value="micro-batch">micro-batch</option></select></label>
           <label>Step <select value="" onChange={(e: Event) => this.goToStep((e.target as HTMLSelectElement).value)}>
             <option value="">…</option>
-            {run.object.steps.map((s) => <option value={String(s.step)}>{`${s.step}: ${time(s.end_ns - s.begin_ns)}`}</option>)}
+            {run.object.steps.map((s) =>
+              <option value={String(s.step)}>{`${s.step}: ${time(s.end_ns - s.begin_ns)}`}</option>)}
           </select></label>
           {this.state.measured > 0 && <output>{`measured ${time(this.state.measured)}`}</output>}
         </div>
@@ -249,13 +256,16 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
                   onMouseMove={(e: MouseEvent) => this.onMove(e)} onMouseUp={(e: MouseEvent) => this.onUp(e)}
                   onMouseLeave={() => { this.drag = null; this.setState({ hover: null }); }} />
           {hover && hover.act >= 0 && (
-            <div class="hover" style={{ left: `${hover.x + 12}px`, top: `${hover.y + 14}px` }}>{this.about(hover.act)}</div>
+            <div class="hover" style={{ left: `${hover.x + 12}px`,
+              top: `${hover.y + 14}px` }}>{this.about(hover.act)}</div>
           )}
         </div>
         <Legend />
-        <p class="note">Wheel: zoom. Drag: move. Shift and drag: measure. Keys: w, s zoom; a, d move; comma and full stop
+        <p class="note">Wheel: zoom. Drag: move. Shift and drag: measure. Keys: w, s zoom;
+          a, d move; comma and full stop
           select; c goes to what an act waited for; f shows the selected act; 0 shows everything.</p>
-        <div aria-live="polite">{this.scene.act >= 0 || state.act !== undefined ? this.selected(state.act!) : null}</div>
+        <div aria-live="polite">{this.scene.act >= 0 || state.act !== undefined ? this.selected(state.act!)
+          : null}</div>
       </section>
     );
   }
@@ -307,7 +317,8 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
           {this.waitText(act)}
         </p>
         <p>
-          {c.act_cause[act] >= 0 && <button onClick={() => this.select(c.act_cause[act])}>Go to what it waited for</button>}{" "}
+          {c.act_cause[act] >= 0 && <button onClick={() => this.select(c.act_cause[act])}>Go to what it waited
+            for</button>}{" "}
           {register >= 0 && <button onClick={() => go({ view: "registers", register })}>
             {`Show the register (${bytes(c.register_bytes[register])} a slot)`}</button>}
         </p>

@@ -59,7 +59,8 @@ export function Verdict({ run, go }: ViewProps): JSX.Element {
       )}
       <p class="note">
         Mean of steps {report.first_step} to {report.last_step} over {report.devices.length}{" "}
-        <Term word="device">devices</Term>{report.by_symmetry && `, which stand for ${count(report.ranks)}`}. {why.outliers.length > 0 && (
+        <Term word="device">devices</Term>{report.by_symmetry &&
+          `, which stand for ${count(report.ranks)}`}. {why.outliers.length > 0 && (
           <span>Left out as outliers: {why.outliers.map((o) => (
             <button class="link" onClick={() => toStep(o.step)}>{`step ${o.step} (${time(o.ns)})`}</button>
           ))}</span>)}
@@ -72,7 +73,8 @@ export function Verdict({ run, go }: ViewProps): JSX.Element {
         columns={[
           { title: "share", number: true, cell: (line) => percent(line.share) },
           { title: "per step", number: true, cell: (line) => time(line.ns_per_step) },
-          { title: "as a bar", cell: (line) => <Bar share={line.share} colour="#0072b2" label={percent(line.share)} /> },
+          { title: "as a bar", cell: (line) => <Bar share={line.share} colour="#0072b2"
+            label={percent(line.share)} /> },
           { title: "cause", cell: (line) => (
             <button class="link" onClick={() => go({ view: "timeline", find: between(line.text) })}>{line.text}</button>
           ) },
@@ -85,7 +87,8 @@ export function Verdict({ run, go }: ViewProps): JSX.Element {
         columns={[
           { title: "share of waits", number: true, cell: (root) => percent(root.share) },
           { title: "per step", number: true, cell: (root) => time(root.ns_per_step) },
-          { title: "as a bar", cell: (root) => <Bar share={root.share} colour="#d55e00" label={percent(root.share)} /> },
+          { title: "as a bar", cell: (root) => <Bar share={root.share} colour="#d55e00"
+            label={percent(root.share)} /> },
           { title: "root", cell: (root) => root.kind === "between acts" ? <Term word="between acts" /> : (
             <button class="link" onClick={() => go({ view: "timeline", find: root.name })}>
               {root.kind === "work" ? root.name : `${root.name}, on its way`}</button>) },
