@@ -40,7 +40,8 @@ absl::Status ReadDims(const std::vector<std::string>& texts, std::map<std::strin
     const auto [given, is_new] = dims->emplace(text.substr(0, equals), size);
     if (!is_new) {
       return Rejected({"W0834", absl::StrCat("--dim ", given->first), "each dimension once",
-                       absl::StrCat("the sizes ", given->second, " and ", size), "one of the two"});
+                       absl::StrCat("the sizes ", given->second, " and ", size),
+                       absl::StrCat("--dim ", given->first, "=", given->second)});
     }
   }
   return absl::OkStatus();
