@@ -12,6 +12,15 @@ from tests.bench import bench_programs, bench_report, rank_processes
 LIMIT_S = 60
 
 
+def await_process(program, text):
+    """Waits until a process of the program is described with the text."""
+    deadline = time.monotonic() + LIMIT_S
+    while text not in program.described():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"no process {text} in {program.described()}")
+        time.sleep(0.05)
+
+
 class BenchProgramsTest(unittest.TestCase):
 
     def test_outputs_come_back(self):
@@ -26,6 +35,8 @@ class BenchProgramsTest(unittest.TestCase):
     def test_a_program_that_hangs_is_named_with_its_processes_and_its_output(self):
         script = "echo before; sleep 1000 & sleep 2000; wait"
         with bench_programs.Program(["sh", "-c", script]) as program:
+            await_process(program, ": sleep 1000")
+            await_process(program, ": sleep 2000")
             with self.assertRaises(bench_programs.ProgramError) as raised:
                 program.finish(1)
             self.assertEqual(program.processes(), [])
@@ -35,8 +46,10 @@ class BenchProgramsTest(unittest.TestCase):
 
     def test_a_process_whose_parent_has_ended_is_killed_too(self):
         # The shell between ends at once, so the sleeping process has another parent, and a session of its own.
-        script = "(setsid sleep 1000 & echo $!) | cat; sleep 2000"
+        script = "(setsid sleep 1000 >&2 & echo $!) | cat; sleep 2000"
         with bench_programs.Program(["sh", "-c", script]) as program:
+            await_process(program, ": sleep 1000")
+            await_process(program, ": sleep 2000")
             with self.assertRaises(bench_programs.ProgramError):
                 program.finish(1)
             orphan = int(program.output())
@@ -54,10 +67,7 @@ class BenchProgramsTest(unittest.TestCase):
                   "bench_programs.Program(['sleep', '1000']); time.sleep(1000)")
         environment = dict(os.environ, PYTHONPATH=":".join(sys.path))
         with bench_programs.Program([sys.executable, "-c", inside], environment) as program:
-            deadline = time.monotonic() + LIMIT_S
-            while ": sleep 1000" not in program.described() and time.monotonic() < deadline:
-                time.sleep(0.05)
-            self.assertIn(": sleep 1000", program.described())
+            await_process(program, ": sleep 1000")
             program.kill()
             self.assertEqual(program.processes(), [])
 
