@@ -85,9 +85,8 @@ void BoxingCosts::AddExchange(LinkLevel level, int64_t peers, const Exchange& ex
                                                                        : kChunkBytesDefault;
   const double chunks = std::max(1.0, std::ceil(exchange.filled / chunk_bytes));
   const double act_ns = static_cast<double>(costs_->ActNs()), p = static_cast<double>(peers);
-  // A send acts once for each chunk of the receiver, and each act has room for a whole chunk.
-  const double pack_ns =
-      act_ns + KernelNs("exchange_pack", std::min(exchange.message, chunk_bytes));
+  // A send acts once for each chunk of the receiver, and all acts together pack the message.
+  const double pack_ns = act_ns + KernelNs("exchange_pack", exchange.message / chunks);
   // A fill reads what it has and what comes, and writes its part.
   const double fill_ns =
       act_ns + KernelNs("exchange_fill", (exchange.own + exchange.filled) / 2 / chunks);

@@ -55,6 +55,19 @@ TEST(BoxingCosts, BytesAreThoseOfThePlannedBoxing) {
   EXPECT_GT(equal, compared * 3 / 4);
 }
 
+TEST(BoxingCosts, ChunksCostActsAndNoBytes) {
+  DevicePeaks peaks;
+  peaks.act_ns = peaks.kernel_ns = 0;
+  const PeakCosts costs(peaks);
+  const sbp::Places places = sbp::PipelinePlaces(sbp::Mesh({{"a", 8}}));
+  const sbp::TensorType type{DType::kF32, {{"rows", 1 << 22, 1}}};
+  BoxingCosts boxings(&costs, places, 1 << 18);
+  const sbp::Layout split{sbp::Sbp::S(0)}, whole{sbp::Sbp::B()};
+  const double in_chunks = boxings.Of(type, split, whole, ExchangePieces::kChunks).device_ns,
+               in_one = boxings.Of(type, split, whole, ExchangePieces::kWhole).device_ns;
+  EXPECT_NEAR(in_chunks / in_one, 1, 1e-3);
+}
+
 TEST(BoxingCosts, LinksThatAreSharedTakeLonger) {
   class SharedLinks : public PeakCosts {
    public:

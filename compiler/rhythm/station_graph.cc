@@ -7,6 +7,7 @@
 #include "compiler/lower/slot_policy.h"
 #include "runtime/base/alignment.h"
 #include "runtime/base/plan_limits.h"
+#include "runtime/base/transfer/message_size.h"
 #include "runtime/base/transfer/transfer.h"
 
 namespace weir::compiler {
@@ -29,6 +30,10 @@ int64_t ActNs(const RankActor& actor, const CostModel& costs) {
     use.outputs.reserve(kernel.outputs.size());
     for (const RankOperand& output : kernel.outputs) use.outputs.push_back(output.slice);
     const TransferTraffic traffic = TransferTrafficOf(kernel.op);
+    if (traffic == TransferTraffic::kMessage) {
+      use.outputs[0] = TensorSlice::Whole(use.outputs[0].dtype,
+                                          {MeanMessageElements(kernel.transfer, actor.chunks)});
+    }
     // A transfer reads as many bytes as it writes, whatever the size of the shard around them.
     if (traffic != TransferTraffic::kNone) {
       use.inputs = use.outputs;

@@ -41,7 +41,7 @@ struct StationGraph {
   IdVector<RegisterId, RegisterFamily> families;
 };
 
-// Returns the time of one act of `actor`.
+// Returns the time of one act of `actor`, on average over the acts of a span.
 int64_t ActNs(const RankActor& actor, const CostModel& costs);
 
 class StationGraphBuilder {

@@ -6,6 +6,7 @@
 
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
+#include "runtime/base/transfer/message_size.h"
 #include "runtime/base/transfer/transfer.h"
 
 namespace weir::sim {
@@ -37,7 +38,8 @@ uint64_t KeyOfCall(const DeviceCosts& costs, const actors::PlanCall& call, int64
     key = MixKey(key, operands->size());
   }
   // The choice of bytes in a transfer makes no difference to its cost. Only their number does.
-  if (TransferTrafficOf(call.op) != TransferTraffic::kNone) return key;
+  if (TransferTrafficOf(call.op) != TransferTraffic::kNone)
+    return MixKey(key, static_cast<uint64_t>(TotalMessageElements(call.transfer)));
   for (const auto& [name, value] : call.attrs.map()) key = MixKey(key, KeyOfValue(value));
   return key;
 }
@@ -45,6 +47,20 @@ uint64_t KeyOfCall(const DeviceCosts& costs, const actors::PlanCall& call, int64
 uint64_t KeyOfWork(const DeviceCosts& costs, const KernelWork& work) {
   const uint64_t key = MixKey(reinterpret_cast<uintptr_t>(&costs), KeyOfText(work.op));
   return MixKey(MixKey(key, KeyOfText(work.dtype)), KeyOfText(work.shapes));
+}
+
+// Returns the mean bytes of the messages that an actor puts into the register.
+double MessageBytes(const actors::Plan& plan, const actors::PlanActor& actor,
+                    const actors::PlanRegister& r) {
+  if (actor.program.has_value()) {
+    for (const actors::PlanCall& call : plan.programs[actor.program].calls) {
+      if (TransferTrafficOf(call.op) == TransferTraffic::kMessage) {
+        return static_cast<double>(MeanMessageElements(call.transfer, actor.chunks) *
+                                   SizeOf(call.outputs[0].slice.dtype));
+      }
+    }
+  }
+  return static_cast<double>(r.bytes);
 }
 
 // Returns the time for which sending keeps the device busy, besides the kernels that pack.
@@ -56,7 +72,7 @@ double SendNs(const ClusterMap& map, const actors::Plan& plan, const actors::Pla
     const proto::Link& link = map.LinkBetween(plan.rank, r.peer);
     ns += link.send_ns();
     if (link.send_bytes_per_second() > 0)
-      ns += 1e9 * static_cast<double>(r.bytes) / link.send_bytes_per_second();
+      ns += 1e9 * MessageBytes(plan, actor, r) / link.send_bytes_per_second();
   }
   return ns;
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "ops/defs/op_def.h"
 #include "runtime/base/status.h"
+#include "runtime/base/transfer/message_size.h"
 #include "runtime/base/transfer/transfer.h"
 
 namespace weir::sim {
@@ -66,10 +67,12 @@ KernelWork WorkOf(const actors::PlanCall& call, int64_t chunks) {
   work.bytes = in + out;
   switch (TransferTrafficOf(call.op)) {
     case TransferTraffic::kNone: break;
-    case TransferTraffic::kMessage:
-      work.shapes = absl::StrCat("->", ShapesText(call.outputs));
-      work.bytes = 2 * out;
+    case TransferTraffic::kMessage: {
+      const int64_t elements = MeanMessageElements(call.transfer, chunks);
+      work.shapes = absl::StrCat("->", elements);
+      work.bytes = 2 * static_cast<double>(elements * SizeOf(call.outputs[0].slice.dtype));
       return work;
+    }
     case TransferTraffic::kChunk:
       work.shapes = absl::StrCat(ShapesText(call.inputs), "->", ShapesText(call.outputs),
                                  chunks > 1 ? absl::StrCat("/", chunks) : "");

@@ -5,6 +5,7 @@
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "runtime/base/plan_limits.h"
+#include "runtime/base/transfer/message_size.h"
 #include "runtime/base/transfer/transfer_codec.h"
 
 namespace weir {
@@ -125,6 +126,12 @@ TEST(TransferTest, AMessageHasTheElementsOfItsChunk) {
   EXPECT_EQ(MessageElements(SomePack(), 2), (std::vector<int64_t>{5, 1}));
   EXPECT_TRUE(MessageElements(SomeFill(), 7).empty());
   EXPECT_TRUE(MessageElements(Transfer(), 7).empty());
+}
+
+TEST(TransferTest, TheMeanMessageCountsEmptyOnes) {
+  EXPECT_EQ(TotalMessageElements(SomePack()), 5 + 1 + 4 + 1 + 1);
+  EXPECT_EQ(MeanMessageElements(SomePack(), 7), 2);
+  EXPECT_EQ(MeanMessageElements(SomeFill(), 7), 0);
 }
 
 }  // namespace

@@ -1,0 +1,31 @@
+// The size of the messages that a kernel of a transfer makes, for the costs of acts. A sender acts
+// once for each chunk of the receiver, and many of these messages may be short or empty: in a
+// gather from p ranks, each sender has elements of about one chunk in p. Thread rule: pure
+// functions.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "runtime/base/transfer/transfer.h"
+
+namespace weir {
+
+// Returns the elements of all messages that the kernel makes together, which are those of
+// MessageElements. 0: the kernel makes no message. Precondition: no flaw, and as many chunks as the
+// receiver's elements take.
+inline int64_t TotalMessageElements(const Transfer& transfer) {
+  const auto* pack = std::get_if<ExchangePack>(&transfer);
+  if (pack == nullptr) return 0;
+  int64_t elements = 0;
+  for (const ExchangePiece& piece : pack->pieces) elements += piece.rect.volume();
+  return elements;
+}
+
+// Returns the mean of the elements of one message over the kernel's acts, rounded up.
+inline int64_t MeanMessageElements(const Transfer& transfer, int64_t num_chunks) {
+  const int64_t chunks = std::max<int64_t>(1, num_chunks);
+  return (TotalMessageElements(transfer) + chunks - 1) / chunks;
+}
+
+}  // namespace weir
