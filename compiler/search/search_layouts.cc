@@ -185,6 +185,7 @@ class Search {
       if (value.call < 0) inputs.push_back(value.type);
     }
     roles_ = RolesOf(problem, batch, inputs);
+    if (options_.free.micro_batches) report_.batch_statistics = BatchStatistics();
     return absl::OkStatus();
   }
 
@@ -291,8 +292,28 @@ class Search {
 
   // ---- settings ----
 
+  // Returns the first operation that takes statistics over the samples of a micro-batch, as batch
+  // normalisation does, or "". Another number of micro-batches would be another computation.
+  std::string BatchStatistics() const {
+    for (const Function& function : plan_->module.functions) {
+      for (const Node& node : function.nodes) {
+        if (node.op != "reduce_variance") continue;
+        const std::vector<sbp::TensorDim>& dims = function.values[node.inputs[0]].type.dims;
+        const std::vector<int64_t> axes = node.attrs.Ints("axes");
+        for (size_t axis = 0; axis < dims.size(); ++axis) {
+          const bool reduced = axes.empty() || std::find(axes.begin(), axes.end(),
+                                                         static_cast<int64_t>(axis)) != axes.end();
+          if (reduced && dims[axis].name == roles_.batch)
+            return absl::StrCat(function.name, "/", node.name);
+        }
+      }
+    }
+    return "";
+  }
+
   std::vector<int64_t> MicroBatches() const {
-    if (!options_.free.micro_batches) return {job_.training().micro_batches()};
+    if (!options_.free.micro_batches || !report_.batch_statistics.empty())
+      return {job_.training().micro_batches()};
     const auto dims = ImportDimTable(job_);
     if (!dims.ok() || dims->count(roles_.batch) == 0) return {job_.training().micro_batches()};
     const int64_t batch = dims->at(roles_.batch).size;

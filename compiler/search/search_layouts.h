@@ -62,6 +62,9 @@ struct SearchReport {
   int64_t compiled = 0;               // candidates
   int64_t solved = 0;                 // layout problems
   bool exact = true;                  // all of them were solved exactly
+  // "function/node" of an operation whose statistics are those of one micro-batch, so that the
+  // search kept the number of micro-batches although it was free. "": there is none.
+  std::string batch_statistics;
 };
 
 // Errors: those of CompileJob for the job as it is; W0990: the mesh has no axis to lay out over, so

@@ -128,6 +128,7 @@ absl::StatusOr<RankedSearch> RankLayouts(const proto::Job& job, const sim::JobCo
   ranked.rows = std::move(ranking).Sorted();
   ranked.compiled = report.compiled;
   ranked.solved = report.solved;
+  ranked.batch_statistics = report.batch_statistics;
   ranked.exact = report.exact;
   ranked.memory_bytes = options.memory_bytes;
   for (const proto::MeshAxisSpec& axis : job.mesh().axis()) ranked.devices *= axis.size();

@@ -39,6 +39,7 @@ struct RankedSearch {
   std::vector<compiler::ChoiceSaving> savings;  // of rows[0]; empty if these are the present rules
   int64_t compiled = 0, solved = 0;
   bool exact = true;
+  std::string batch_statistics;  // as SearchReport has it
   int64_t devices = 1;
   double memory_bytes = 0;
 

@@ -117,6 +117,11 @@ std::string SearchScreen(const RankedSearch& search, const proto::Job& job) {
     absl::StrAppend(
         &text, Labelled("memory",
                         absl::StrCat("at most ", BytesText(search.memory_bytes), " on a device")));
+  if (!search.batch_statistics.empty())
+    absl::StrAppend(
+        &text,
+        Labelled("kept", "the number of micro-batches, because this takes statistics of each:"),
+        Labelled("", search.batch_statistics));
   absl::StrAppend(
       &text, "\n",
       absl::StrFormat("%-10s%-11s%-11s%-11s%s\n", "", "step", "", "memory", "settings"));

@@ -234,6 +234,61 @@ TEST(Search, ExplicitLayoutsAndFixedSettingsHold) {
   }
 }
 
+// A perceptron whose features are normalised by the statistics of the samples of a micro-batch.
+proto::Job BatchNormalised() {
+  absl::StatusOr<proto::Job> job = job::ParseJob(R"(
+    name: "normalised"
+    graph {
+      dim { name: "batch" size: 4096 }
+      dim { name: "pixels" size: 256 }
+      dim { name: "features" size: 512 }
+      dim { name: "classes" size: 10 }
+      function {
+        name: "main"
+        input { name: "x" type: "f32[batch, pixels]" }
+        input { name: "targets" type: "i32[batch]" }
+        parameter { name: "w" type: "f32[pixels, features]" }
+        parameter { name: "gamma" type: "f32[features]" }
+        parameter { name: "beta" type: "f32[features]" }
+        parameter { name: "out" type: "f32[features, classes]" }
+        node { name: "h" op: "matmul" input: ["x", "w"] }
+        node { name: "mean" op: "reduce_mean" input: "h"
+               attr { name: "axes" value { ints { values: [0] } } } }
+        node { name: "variance" op: "reduce_variance" input: ["h", "mean"]
+               attr { name: "axes" value { ints { values: [0] } } } }
+        node { name: "n" op: "normalize" input: ["h", "mean", "variance", "gamma", "beta"]
+               attr { name: "axes" value { ints { values: [0] } } } }
+        node { name: "logits" op: "matmul" input: ["n", "out"] }
+        node { name: "losses" op: "softmax_cross_entropy" input: ["logits", "targets"] }
+        node { name: "loss" op: "reduce_mean" input: "losses" }
+        output: "loss"
+      }
+      main: "main"
+    }
+    rule { dim: "batch" axis: "dp" }
+    data { synthetic {} }
+    training { steps: 2 optimizer { sgd {} } schedule { learning_rate: 0.1 } }
+  )",
+                                                 "job");
+  EXPECT_TRUE(job.ok()) << job.status();
+  EXPECT_TRUE(job::SetMesh("dp=4", &*job).ok());
+  return *job;
+}
+
+// With micro-batches the statistics, and so the loss, would be others.
+TEST(Search, StatisticsOfAMicroBatchKeepTheNumberOfMicroBatches) {
+  const sim::JobCosts costs = Costs();
+  const proto::Job job = BatchNormalised();
+  compiler::SearchOptions options = Options(costs, 5);
+  options.free = compiler::SettingsLeftFree(job);
+  EXPECT_TRUE(options.free.micro_batches);
+  const auto report = compiler::SearchLayouts(job, options);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->batch_statistics, "main.0/variance");
+  for (const compiler::FoundLayouts& found : report->best)
+    EXPECT_LE(found.job.training().micro_batches(), 1);
+}
+
 TEST(Search, OneDeviceIsRefused) {
   const sim::JobCosts costs = Costs();
   const auto report = compiler::SearchLayouts(Llama("dp=1", 8, 128), Options(costs, 5));
