@@ -45,7 +45,7 @@ absl::Status CheckFed(const DataFeed& feed, const PlanActor& actor, int64_t step
 
 // Writes the first value of a shard, state.slice of a state, to `memory` (state.slice.bytes()
 // bytes). The value must be a function of the state's name and the global element alone, so that
-// every layout starts from the same numbers.
+// every layout starts from the same numbers. A state whose first value is zeros is not asked for.
 using StateInitializer = std::function<absl::Status(const PlanState& state, void* memory)>;
 
 }  // namespace weir::actors

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 
@@ -120,8 +121,23 @@ void RankExecutor::CollectCompletions() {
     if (!next.has_value()) break;
     FinishFlight(next);
   }
-  if (absl::Status fault = device_->fault(); !fault.ok())
-    Fault(At(absl::StrCat("rank ", plan_->rank), fault));
+  if (absl::Status fault = device_->fault(); !fault.ok() && fault_.ok())
+    Fault(At(absl::StrCat("rank ", plan_->rank, ActsUnderWay()), fault));
+}
+
+// Returns the names of the first acts that the device was given and has not done.
+std::string RankExecutor::ActsUnderWay() const {
+  constexpr int kNamesMax = 8;
+  std::vector<std::string> names;
+  for (const FlightRing& flights : flights_) {
+    for (int k = 0; k < flights.size() && names.size() < kNamesMax; ++k) {
+      const Act& act = flights[k].act;
+      names.push_back(absl::StrCat("'", plan_->actors[act.actor].name, "' of step ", act.step));
+    }
+  }
+  if (names.empty()) return "";
+  return absl::StrCat(", under way ", absl::StrJoin(names, ", "),
+                      num_running_ > static_cast<int>(names.size()) ? " and more" : "");
 }
 
 ActorId RankExecutor::running_actor() const {

@@ -330,6 +330,7 @@ class RankExecutor final : private transport::MessageReceiver {
     if (workspace_.base() == nullptr) return nullptr;
     return workspace_.base() + queue.value() * workspace_stride_;
   }
+  std::string ActsUnderWay() const;
   void Fault(const absl::Status& status) {
     if (fault_.ok()) fault_ = status;
   }
@@ -379,7 +380,8 @@ class RankExecutor final : private transport::MessageReceiver {
   device::DeviceBlock workspace_;  // of each queue, one after another
   int64_t workspace_stride_ = 0;
   device::DeviceBlock staging_;
-  device::DeviceBlock landing_;  // empty unless the transport has none, and cannot reach the arena
+  device::DeviceBlock landing_;  // the transport's, or the device's; empty: in the arena
+  std::vector<device::DeviceBlock> mapped_;  // the slots of other ranks that acts write themselves
   RankMemory memory_;
   std::vector<std::unique_ptr<BoundProgram>> programs_;
   std::vector<int64_t> kernel_ns_;      // of the act that ran last, for on_kernels

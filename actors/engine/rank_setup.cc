@@ -121,6 +121,8 @@ absl::StatusOr<char*> RankExecutor::AllocateLanding() {
     WEIR_ASSIGN_OR_RETURN(landing_,
                           device_->memory().Allocate(bytes, device::DeviceMemory::Reach::kShared));
     landing = landing_.base();
+  } else {
+    WEIR_ASSIGN_OR_RETURN(landing_, device_->memory().Adopt(landing, bytes));
   }
   memory_.landing_bytes = bytes;
   return reinterpret_cast<char*>(AlignUp(reinterpret_cast<intptr_t>(landing)));
@@ -363,6 +365,10 @@ absl::Status RankExecutor::Connect() {
     if (r.addresses[0] == nullptr) {
       staged.emplace_back(&r, StagingStride(spec));
       memory_.staging_bytes += StagingStride(spec) * spec.slots;
+      continue;
+    }
+    for (char* slot : r.addresses) {
+      WEIR_ASSIGN_OR_RETURN(mapped_.emplace_back(), device_->memory().Adopt(slot, spec.bytes));
     }
   }
   WEIR_ASSIGN_OR_RETURN(staging_, device_->memory().Allocate(memory_.staging_bytes,
@@ -378,6 +384,8 @@ absl::Status RankExecutor::Connect() {
   if (!options_.state_init) return absl::OkStatus();
   for (const StateId id : plan_->states.ids()) {
     const PlanState& state = plan_->states[id];
+    if (state.init.kind == PlanInitializer::Kind::kZeros)
+      continue;  // as the arena is from the start
     WEIR_RETURN_IF_ERROR(
         FillState(id, [&](char* host) { return options_.state_init(state, host); }));
   }

@@ -1,7 +1,9 @@
 #include "actors/session/initialize_state.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -11,22 +13,47 @@
 namespace weir::actors {
 namespace {
 
-// Calls visit(local element, global element) for each element of the slice, in order.
+// A slice of fewer elements is not worth another thread.
+constexpr int64_t kElementsOfThread = int64_t{1} << 19;
+
+// Calls visit(local element, global element) for each element of the rows [first, end), in order. A
+// row is the elements along the last dimension.
 template <typename Visit>
-void ForEachElement(const TensorSlice& slice, const Visit& visit) {
-  const int64_t total = slice.num_elements();
-  if (total == 0) return;
+void ForEachElement(const TensorSlice& slice, int64_t first, int64_t end, const Visit& visit) {
   const int rank = static_cast<int>(slice.shape.size());
   std::vector<int64_t> global_stride(rank, 1), at(rank, 0);
   for (int i = rank - 2; i >= 0; --i)
     global_stride[i] = global_stride[i + 1] * slice.global_shape[i + 1];
+  int64_t number = first;
+  for (int i = rank - 2; i >= 0; --i) {
+    at[i] = number % slice.shape[i];
+    number /= slice.shape[i];
+  }
   const int64_t row = rank > 0 ? slice.shape[rank - 1] : 1;
-  for (int64_t local = 0; local < total; local += row) {
+  for (int64_t local = first * row; local < end * row; local += row) {
     int64_t global = 0;
     for (int i = 0; i < rank; ++i) global += (slice.offset[i] + at[i]) * global_stride[i];
     for (int64_t k = 0; k < row; ++k) visit(local + k, global + k);
     for (int i = rank - 2; i >= 0 && ++at[i] == slice.shape[i]; --i) at[i] = 0;
   }
+}
+
+// Calls fill(first, end) for ranges of rows that together are all rows of the slice, on several
+// threads if the slice is large. An element depends on its number alone, so the cut into ranges
+// makes no difference.
+template <typename FillRows>
+void ForRanges(const TensorSlice& slice, const FillRows& fill) {
+  const int64_t total = slice.num_elements();
+  if (total == 0) return;
+  const int64_t rows = slice.shape.empty() ? 1 : total / slice.shape.back();
+  const int64_t ranges =
+      std::min({rows, total / kElementsOfThread + 1,
+                static_cast<int64_t>(std::max(1u, std::thread::hardware_concurrency()))});
+  std::vector<std::thread> threads;
+  for (int64_t i = 1; i < ranges; ++i)
+    threads.emplace_back(fill, rows * i / ranges, rows * (i + 1) / ranges);
+  fill(0, rows / ranges);
+  for (std::thread& thread : threads) thread.join();
 }
 
 void Store(const TensorSlice& slice, void* memory, int64_t element, float value) {
@@ -57,19 +84,24 @@ absl::Status InitializeState(uint64_t seed, const std::string& name, const Tenso
       for (int64_t i = 0; i < slice.num_elements(); ++i) Store(slice, memory, i, 1.0f);
       break;
     case PlanInitializer::Kind::kNormal: {
-      int64_t pair = -1;
-      std::array<uint32_t, 4> words{};
-      ForEachElement(slice, [&](int64_t local, int64_t global) {
-        if (global >> 1 != pair) words = RandomBits(key, static_cast<uint64_t>(pair = global >> 1));
-        Store(slice, memory, local,
-              static_cast<float>(init.b + init.a * NormalFrom(words, global)));
+      ForRanges(slice, [&](int64_t first, int64_t end) {
+        int64_t pair = -1;
+        std::array<uint32_t, 4> words{};
+        ForEachElement(slice, first, end, [&](int64_t local, int64_t global) {
+          if (global >> 1 != pair)
+            words = RandomBits(key, static_cast<uint64_t>(pair = global >> 1));
+          Store(slice, memory, local,
+                static_cast<float>(init.b + init.a * NormalFrom(words, global)));
+        });
       });
       break;
     }
     case PlanInitializer::Kind::kUniform:
-      ForEachElement(slice, [&](int64_t local, int64_t global) {
-        Store(slice, memory, local,
-              static_cast<float>(init.a + (init.b - init.a) * UniformAt(key, global)));
+      ForRanges(slice, [&](int64_t first, int64_t end) {
+        ForEachElement(slice, first, end, [&](int64_t local, int64_t global) {
+          Store(slice, memory, local,
+                static_cast<float>(init.a + (init.b - init.a) * UniformAt(key, global)));
+        });
       });
       break;
   }

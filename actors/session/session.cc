@@ -37,6 +37,12 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(const std::vector<proto
 
 Session::~Session() {
   engine_.reset();  // no rank's thread runs from here
+  // After an error a device may still work on memory of another rank, or of the network.
+  for (const auto& device : devices_) {
+    if (simulator_ != nullptr) break;
+    for (const QueueId queue : IdRange<QueueId>(device->num_queues()))
+      (void)device->queue(queue).Finish();
+  }
   if (given_network_ == nullptr) return;
   for (const RankId rank : local_ranks_) given_network_->endpoint(rank)->Close();
 }
@@ -110,6 +116,8 @@ absl::Status Session::MakeExecutors(const SessionOptions& options) {
       device.num_queues = plan.num_queues;
       device.depth = plan.depth;
       device.seed = MixKey(plan.seed, static_cast<uint64_t>(plan.rank.value()));
+      device.number_on_host =
+          plan.rank.value() % (options.devices_on_host > 0 ? options.devices_on_host : num_ranks());
       WEIR_ASSIGN_OR_RETURN(devices_.emplace_back(), device::MakeDevice(device));
     }
     WEIR_ASSIGN_OR_RETURN(std::unique_ptr<RankExecutor> executor,

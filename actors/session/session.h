@@ -59,6 +59,9 @@ struct SessionOptions {
   // epoch, and the receiver checks it. Must equal the network's own.
   uint32_t epoch = 1;
   uint16_t role = 0;
+  // Devices of the job on this host, in all processes; rank r has the one with the number r modulo
+  // this. 0: as many as the job has ranks.
+  int devices_on_host = 0;
 
   CafEngineOptions caf;  // the session sets `rest`
 

@@ -6,23 +6,29 @@
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
 #include "runtime/device/cpu_device.h"
+#include "runtime/device/cuda/cuda_device.h"
+#include "runtime/device/cuda/cuda_facts.h"
+#include "runtime/device/cuda/emulated_cuda_api.h"
 #include "runtime/device/walled_device.h"
 
 namespace weir::device {
 
 namespace {
 
+constexpr const char* kCuda = "cuda";
+constexpr const char* kCudaEmulated = "cuda-emulated";
+
 struct DeviceKind {
   const char* name;
   DeviceLimits limits;
-  std::unique_ptr<Device> (*make)(const DeviceOptions& options);
+  absl::StatusOr<std::unique_ptr<Device>> (*make)(const DeviceOptions& options);
 };
 
-std::unique_ptr<Device> MakeCpu(const DeviceOptions& options) {
+absl::StatusOr<std::unique_ptr<Device>> MakeCpu(const DeviceOptions& options) {
   return std::make_unique<CpuDevice>(std::max(1, options.num_threads));
 }
 
-std::unique_ptr<Device> MakeWalled(const DeviceOptions& options) {
+absl::StatusOr<std::unique_ptr<Device>> MakeWalled(const DeviceOptions& options) {
   WalledDeviceOptions walled;
   walled.num_threads = std::max(1, options.num_threads);
   walled.num_queues = options.num_queues;
@@ -31,7 +37,31 @@ std::unique_ptr<Device> MakeWalled(const DeviceOptions& options) {
   return std::make_unique<WalledDevice>(walled);
 }
 
-constexpr DeviceKind kKinds[] = {{"cpu", {1, 1}, &MakeCpu}, {"walled", {4, 1024}, &MakeWalled}};
+absl::StatusOr<std::unique_ptr<Device>> MakeCuda(const DeviceOptions& options) {
+  const CudaFacts facts = FindGpus();
+  WEIR_RETURN_IF_ERROR(CheckGpus(facts));
+  CudaDeviceOptions cuda;
+  cuda.gpu = options.number_on_host % static_cast<int>(facts.gpus.size());
+  cuda.num_queues = options.num_queues;
+  cuda.depth = options.depth;
+  return CudaDevice::Create(MakeCudaRuntimeApi(), cuda);
+}
+
+absl::StatusOr<std::unique_ptr<Device>> MakeEmulatedCuda(const DeviceOptions& options) {
+  CudaDeviceOptions cuda;
+  cuda.kind = kCudaEmulated;
+  cuda.num_queues = options.num_queues;
+  cuda.depth = options.depth;
+  return CudaDevice::Create(std::make_unique<EmulatedCudaApi>(options.seed), cuda);
+}
+
+// A stream of CUDA takes about 1000 launches before a launch waits, and an act is several.
+constexpr DeviceLimits kCudaLimits{4, 256, 4, 64};
+
+constexpr DeviceKind kKinds[] = {{"cpu", {}, &MakeCpu},
+                                 {kCuda, kCudaLimits, &MakeCuda},
+                                 {"walled", {4, 1024, 1, 1}, &MakeWalled},
+                                 {kCudaEmulated, kCudaLimits, &MakeEmulatedCuda}};
 
 const DeviceKind* FindKind(const std::string& name) {
   for (const DeviceKind& kind : kKinds) {
@@ -51,8 +81,22 @@ std::vector<std::string> DeviceKinds() {
 absl::Status CheckDeviceKind(const std::string& kind) {
   if (FindKind(kind) != nullptr) return absl::OkStatus();
   const std::vector<std::string> kinds = DeviceKinds();
-  return Rejected({"W0529", "", absl::StrCat("a kind of device: ", absl::StrJoin(kinds, " or ")),
+  return Rejected({"W0529", "",
+                   absl::StrCat("a kind of device: auto, ", absl::StrJoin(kinds, ", ")),
                    absl::StrCat("\"", kind, "\""), Nearest(kind, kinds)});
+}
+
+std::string ResolveDeviceKind(const std::string& kind) {
+  if (kind == "auto") return CheckGpus(FindGpus()).ok() ? kCuda : "cpu";
+  return kind.empty() ? "cpu" : kind;
+}
+
+absl::Status CheckDeviceIsBuilt(const std::string& kind) {
+  return kind == kCuda ? CheckProgram(FindGpus()) : absl::OkStatus();
+}
+
+absl::Status CheckDeviceIsHere(const std::string& kind) {
+  return kind == kCuda ? CheckGpus(FindGpus()) : absl::OkStatus();
 }
 
 DeviceLimits LimitsOf(const std::string& kind) {

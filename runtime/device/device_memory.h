@@ -76,6 +76,13 @@ class DeviceMemory {
   // enough memory.
   virtual absl::StatusOr<DeviceBlock> Allocate(int64_t bytes, Reach reach) = 0;
 
+  // Lets kernels reach memory of the host that somebody else owns, for as long as the returned
+  // block lives; the owner keeps the memory for longer. Blocks whose memory shares a page end
+  // together. kResourceExhausted (W0520) if the system does not allow it.
+  virtual absl::StatusOr<DeviceBlock> Adopt(char* base, int64_t bytes) {
+    return DeviceBlock(base, bytes, nullptr);
+  }
+
   // Returns whether the host may read and write the bytes at an address of a kDevice block.
   virtual bool host_visible() const = 0;
 

@@ -87,6 +87,7 @@ TEST(WalledMemoryDeathTest, NoBlockTakesThePlaceOfOneThatIsGone) {
 
 TEST(DeviceFactory, MakesTheKindsItNamesAndRefusesOthers) {
   for (const std::string& kind : DeviceKinds()) {
+    if (!CheckDeviceIsHere(kind).ok()) continue;
     DeviceOptions options;
     options.kind = kind;
     options.num_queues = LimitsOf(kind).num_queues;
@@ -97,6 +98,16 @@ TEST(DeviceFactory, MakesTheKindsItNamesAndRefusesOthers) {
     EXPECT_EQ(device->depth(), options.depth);
   }
   EXPECT_EQ(MakeDevice({"cpus"}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(DeviceFactory, TakesAGpuOnlyWhereThereIsOne) {
+  const bool has_gpu = CheckDeviceIsHere("cuda").ok();
+  EXPECT_EQ(ResolveDeviceKind("auto"), has_gpu ? "cuda" : "cpu");
+  EXPECT_EQ(ResolveDeviceKind(""), "cpu");
+  EXPECT_EQ(ResolveDeviceKind("walled"), "walled");
+  DeviceOptions options;
+  options.kind = "cuda";
+  EXPECT_EQ(MakeDevice(options).status(), CheckDeviceIsHere("cuda"));
 }
 
 void Nothing(void*) {}

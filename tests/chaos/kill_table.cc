@@ -23,7 +23,7 @@ namespace {
 // A child that still runs after this long is stuck.
 constexpr unsigned kSecondsMax = 60;
 constexpr size_t kHowMax = 64;
-constexpr const char* kLedgerTestProgram = "tests/chaos/mutated_message_ledger_test";
+constexpr const char* kUnitTestPrograms = "tests/chaos/mutated_";  // and the name of the test
 
 std::string IdOf(int mutant) { return mutant == kNoMutant ? "" : MutantCatalogue()[mutant].id; }
 
@@ -106,19 +106,19 @@ Kill TryToKillByChaos(int mutant, uint64_t seeds) {
   return kill;
 }
 
-Kill TryToKillByLedgerTest(int mutant) {
+Kill TryToKillByUnitTest(int mutant) {
   Kill kill{IdOf(mutant)};
+  kill.by = MutantCatalogue()[mutant].killed_by;
+  std::string program = absl::StrCat(kUnitTestPrograms, kill.by);
   // The program gets no other variable: Bazel's variables name the report of the caller's test,
   // and the program would overwrite that report.
   std::string variable = absl::StrCat("WEIR_MUTANT=", kill.mutant);
   const ChildEnd end = RunChild([&](int fd) {
-    char program[] = "mutated_message_ledger_test";
-    char* arguments[] = {program, nullptr};
+    char* arguments[] = {program.data(), nullptr};
     char* environment[] = {variable.data(), nullptr};
     ::dup2(fd, STDOUT_FILENO);
-    ::execve(kLedgerTestProgram, arguments, environment);
+    ::execve(program.c_str(), arguments, environment);
   });
-  kill.by = kKilledByLedgerTest;
   if (EndedBySignal(end, &kill)) return kill;
   // The first failed test is in a line "[  FAILED  ] NAME (TIME)".
   constexpr std::string_view kFailed = "[  FAILED  ] ";
@@ -138,7 +138,7 @@ std::vector<Kill> MakeKillTable(uint64_t seeds) {
   const absl::Span<const Mutant> mutants = MutantCatalogue();
   for (int i = 0; i < static_cast<int>(mutants.size()); ++i) {
     const bool by_chaos = std::string_view(mutants[i].killed_by) == kKilledByChaos;
-    table.push_back(by_chaos ? TryToKillByChaos(i, seeds) : TryToKillByLedgerTest(i));
+    table.push_back(by_chaos ? TryToKillByChaos(i, seeds) : TryToKillByUnitTest(i));
   }
   return table;
 }

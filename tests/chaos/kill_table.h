@@ -24,8 +24,9 @@ struct Kill {
 // Plays `seeds` seeds of each standard plan, from 1, until a run fails. `mutant` is a number, or
 // kNoMutant.
 Kill TryToKillByChaos(int mutant, uint64_t seeds);
-// Runs mutated_message_ledger_test, which lies below the current folder.
-Kill TryToKillByLedgerTest(int mutant);
+// Runs the unit test that the catalogue names, built on the copies, which lies below the current
+// folder.
+Kill TryToKillByUnitTest(int mutant);
 
 // Tries to kill every mutant by the test that the catalogue names.
 std::vector<Kill> MakeKillTable(uint64_t seeds);

@@ -9,13 +9,11 @@ namespace weir::chaos {
 struct Mutant {
   const char* id;
   const char* what;       // a sentence
-  const char* killed_by;  // kKilledByChaos or kKilledByLedgerTest
+  const char* killed_by;  // kKilledByChaos, or the name of a unit test
 };
 
 // The mutant is killed when a run of a standard plan fails.
 inline constexpr const char* kKilledByChaos = "chaos";
-// The mutant is killed when the unit tests of the message ledger fail.
-inline constexpr const char* kKilledByLedgerTest = "message_ledger_test";
 
 // Returns all mutants, by number.
 absl::Span<const Mutant> MutantCatalogue();

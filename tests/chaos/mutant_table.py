@@ -3,7 +3,7 @@
 mutation.py defines the kinds of edits. The number of a mutant is its place in MUTANTS.
 """
 
-from tests.chaos.mutation import LEDGER_TEST, Before, Expression, Mutant, Statement
+from tests.chaos.mutation import CUDA_DEVICE_TEST, LEDGER_TEST, Before, Expression, Mutant, Statement
 
 MACHINE = "actors/protocol/actor_machine.h"
 MACHINE_SOURCE = "actors/protocol/actor_machine.cc"
@@ -12,6 +12,7 @@ BODIES = "actors/engine/act_bodies.cc"
 EXECUTOR = "actors/engine/rank_executor.cc"
 EXECUTOR_HEADER = "actors/engine/rank_executor.h"
 SETUP = "actors/engine/rank_setup.cc"
+CUDA_DEVICE = "runtime/device/cuda/cuda_device.cc"
 QUEUE_CLOCK = "runtime/device/queue_clock.h"
 MESSAGE_LEDGER = "runtime/transport/message_ledger.cc"
 
@@ -125,6 +126,41 @@ _QUEUE_MUTANTS = [
         Statement(QUEUE_CLOCK, "awaited = position.number;", "awaited = position.number + 1;"),)),
 ]
 
+# The streams, events and pinned memory of a GPU.
+_CUDA_MUTANTS = [
+    Mutant("event-not-awaited", "A stream does not wait for the event of a position.", (
+        Statement(CUDA_DEVICE, """
+            Succeeds(api_->WaitEvent(waiting.stream_, awaited.WorkOf(position.number).end),
+                     "cudaStreamWaitEvent");""", ""),), killed_by=CUDA_DEVICE_TEST),
+    Mutant("event-of-the-next-place", "A stream waits for an event that its work has not recorded.", (
+        Statement(CUDA_DEVICE, """
+            Succeeds(api_->WaitEvent(waiting.stream_, awaited.WorkOf(position.number).end),
+                     "cudaStreamWaitEvent");""", """
+            Succeeds(api_->WaitEvent(waiting.stream_, awaited.WorkOf(position.number + 1).end),
+                     "cudaStreamWaitEvent");"""),), killed_by=CUDA_DEVICE_TEST),
+    Mutant("event-used-again-too-early", "An event is recorded again while its first work is still asked for.", (
+        Expression(CUDA_DEVICE, "static_cast<size_t>(number - 1) % works_.size()", """
+            static_cast<size_t>(number - 1) % ((works_.size() + 1) / 2)"""),), killed_by=CUDA_DEVICE_TEST),
+    Mutant("event-before-the-work", "The event of a work is recorded before the work.", (
+        Before(CUDA_DEVICE, "work.run(work.context);", """
+            Succeeds(api_->RecordEvent(queue.WorkOf(queue.num_launched_ + 1).end, queue.stream_),
+                     "cudaEventRecord");"""),
+        Statement(CUDA_DEVICE, """
+            Succeeds(api_->RecordEvent(place.end, queue.stream_), "cudaEventRecord");""", "")),
+           killed_by=CUDA_DEVICE_TEST),
+    Mutant("pinned-memory-used-again-too-early", "What a queue fills is free before it is copied.", (
+        Statement(CUDA_DEVICE, "held_.push_back({num_launched_ + 1, std::move(pinned), nullptr, 0});", """
+            idle_.push_back(std::move(pinned));"""),), killed_by=CUDA_DEVICE_TEST),
+    Mutant("copied-out-when-issued", "What is copied out is read before the work is done.", (
+        Statement(CUDA_DEVICE, "held_.push_back({num_launched_ + 1, *std::move(pinned), to, bytes});", """
+            std::memcpy(to, pinned->base(), bytes);
+            held_.push_back({num_launched_ + 1, *std::move(pinned), nullptr, 0});"""),), killed_by=CUDA_DEVICE_TEST),
+    Mutant("done-when-launched", "The host takes a work for done that the GPU has not done.", (
+        Expression(CUDA_DEVICE, "result == CudaResult::kNotReady || !Succeeds(result, \"the work of a queue\")",
+                   "result != CudaResult::kNotReady && !Succeeds(result, \"the work of a queue\")"),),
+           killed_by=CUDA_DEVICE_TEST),
+]
+
 # Mutants of the rules by which a rank accepts messages of other ranks.
 _LEDGER_MUTANTS = [
     Mutant("stale-epoch-accepted", "A message of the epoch before is let in.", (
@@ -159,4 +195,4 @@ _LEDGER_MUTANTS = [
         Expression(MESSAGE_LEDGER, "e.slots[arrival.message.header.slot].leaving", "false"),), killed_by=LEDGER_TEST),
 ]
 
-MUTANTS = _MACHINE_MUTANTS + _EXECUTOR_MUTANTS + _QUEUE_MUTANTS + _LEDGER_MUTANTS
+MUTANTS = _MACHINE_MUTANTS + _EXECUTOR_MUTANTS + _QUEUE_MUTANTS + _CUDA_MUTANTS + _LEDGER_MUTANTS

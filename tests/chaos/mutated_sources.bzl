@@ -16,7 +16,7 @@ def _mutated_sources_impl(ctx):
     )
     return [
         DefaultInfo(files = depset(copies + [catalogue])),
-        OutputGroupInfo(tests = depset(tests)),
+        OutputGroupInfo(**{test.basename[:-len(".cc")]: depset([test]) for test in tests}),
     ]
 
 mutated_sources = rule(
@@ -24,8 +24,8 @@ mutated_sources = rule(
     doc = """Copies sources into a folder with the name of the target. Copies include each other there.
 
 All copies of one program must come from one target, and the program may link no library that has one of the
-originals: a function would have two definitions. The output group `tests` has the copies of `tests`, the other outputs
-are the copies of `srcs` and the catalogue as C++.""",
+originals: a function would have two definitions. The copy of each of `tests` is an output group with
+the name of the test; the other outputs are the copies of `srcs` and the catalogue as C++.""",
     attrs = {
         "srcs": attr.label_list(
             allow_files = [".cc", ".h"],

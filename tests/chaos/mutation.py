@@ -12,10 +12,11 @@ import dataclasses
 import re
 
 # tests/chaos has two ways to kill a mutant: to play the standard plans under seeds, and to run the unit tests of the
-# message ledger.
+# message ledger or of the CUDA device.
 CHAOS = "chaos"
 LEDGER_TEST = "message_ledger_test"
-KILLERS = (CHAOS, LEDGER_TEST)
+CUDA_DEVICE_TEST = "cuda_device_test"
+KILLERS = (CHAOS, LEDGER_TEST, CUDA_DEVICE_TEST)
 
 SWITCH = '#include "tests/chaos/mutant_switch.h"\n'
 _ON = "::weir::chaos::MutantIsOn({})"

@@ -35,7 +35,9 @@ FIRST_PARTY = ["proto", "runtime", "sbp", "ops", "compiler", "actors", "tools", 
 LIBRARY_HOMES = [
     ("CAF", r"caf/", r"actors/engine/"),
     ("UCX", r"(ucp|uct|ucs|ucm)/", r"runtime/transport/ucx_"),
-    ("CUDA", r"(cuda|cublas|cudnn|curand|cusparse|cusolver|cufft|nvrtc|nvml|nvToolsExt|nvtx3?|cub/|thrust/"
+    ("cuBLAS", r"cublas", r"ops/kernels/cuda/cublaslt_library"),
+    ("cuDNN", r"cudnn", r"ops/kernels/cuda/cudnn_"),
+    ("CUDA", r"(cuda|curand|cusparse|cusolver|cufft|nvrtc|nvml|nvToolsExt|nvtx3?|cub/|thrust/"
      r"|cooperative_groups)", r".*cuda"),
     ("NCCL", r"nccl", r"runtime/collective/nccl_"),
     ("oneDNN", r"(oneapi/dnnl/|dnnl)", r"(ops/kernels/cpu/|runtime/device/cpu_)"),

@@ -83,7 +83,7 @@ class IncludeRulesTest(PlantedViolationTest):
             ('"caf/all.hpp"', "actors/engine/caf_engine.cc", "actors/protocol/x.cc"),
             ('"ucp/api/ucp.h"', "runtime/transport/ucx_transport.cc", "runtime/transport/loopback.cc"),
             ("<cuda_runtime.h>", "runtime/device/cuda_device.cc", "runtime/device/cpu_device.cc"),
-            ("<cublas_v2.h>", "ops/kernels/cuda/matmul.cu", "ops/kernels/cpu/matmul.cc"),
+            ("<cublasLt.h>", "ops/kernels/cuda/cublaslt_library.h", "ops/kernels/cpu/matmul.cc"),
             ("<nccl.h>", "runtime/collective/nccl_communicator.cc", "runtime/device/cuda_device.cc"),
             ('"oneapi/dnnl/dnnl.hpp"', "ops/kernels/cpu/matmul.cc", "ops/kernels/kernel.cc"),
             ('"dnnl.hpp"', "ops/kernels/cpu/matmul.cc", "compiler/x.cc"),

@@ -5,11 +5,16 @@ Bazel asks for `rules_cc`, `rules_java`, `rules_proto`, `platforms`, `bazel_skyl
 are shims in this folder.
 """
 
+load(":cuda_repository.bzl", "cuda_repository")
+
 def weir_repositories():
-    """Declares the system libraries, Debian's Bazel rules and the two shims."""
+    """Declares the system libraries, the CUDA toolkit, Debian's Bazel rules and the two shims."""
 
     # The libraries Weir is built on: one cc_library each, see system/BUILD.
     native.local_repository(name = "system", path = "tools/deps/system")
+
+    # The CUDA toolkit, if there is one.
+    cuda_repository(name = "cuda")
 
     # Shims.
     native.local_repository(name = "rules_cc", path = "tools/deps/rules_cc")
