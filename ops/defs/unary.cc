@@ -1,6 +1,6 @@
 // The ops that compute each element of y from one element of x, a row of kFunctions each. A row
 // gives the op and its gradient op "<name>_grad". The kernels of the rows are in
-// ops/kernels/cpu/unary-inl.h.
+// ops/kernels/cpu/unary-inl.h and ops/kernels/cuda/unary_functions.cuh.
 #include <limits>
 #include <optional>
 

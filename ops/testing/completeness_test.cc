@@ -127,15 +127,20 @@ TEST(Completeness, EveryIntegerOperandIsAnIndexOrPassesThrough) {
   }
 }
 
-TEST(Completeness, EveryOpHasACpuKernelAndEveryCpuKernelAnOp) {
-  std::vector<std::string> kernels = kernels::KernelRegistry::Names("cpu"),
-                           ops = OpRegistry::Names();
-  for (const std::string& op : ops) {
-    EXPECT_TRUE(std::count(kernels.begin(), kernels.end(), op))
-        << "add ops/kernels/cpu/" << op << ".cc";
-  }
-  for (const std::string& kernel : kernels) {
-    EXPECT_TRUE(std::count(ops.begin(), ops.end(), kernel)) << "no op for kernel " << kernel;
+TEST(Completeness, EveryOpHasAKernelOfEveryKindAndEveryKernelAnOp) {
+  const std::vector<std::string> ops = OpRegistry::Names();
+  for (const std::string kind : {"cpu", "cuda-emulated", "cuda"}) {
+    const std::vector<std::string> kernels = kernels::KernelRegistry::Names(kind);
+    if (kind == "cuda" && kernels.empty()) continue;  // built without the CUDA toolkit
+    for (const std::string& op : ops) {
+      EXPECT_TRUE(std::count(kernels.begin(), kernels.end(), op))
+          << "add a kernel of " << op << " for " << kind << " to ops/kernels/"
+          << (kind == "cpu" ? "cpu" : "cuda");
+    }
+    for (const std::string& kernel : kernels) {
+      EXPECT_TRUE(std::count(ops.begin(), ops.end(), kernel))
+          << "no op for kernel " << kernel << " of " << kind;
+    }
   }
 }
 

@@ -1,5 +1,6 @@
-// An EagerGradient is a GradientBuilder that runs each node at once on the CPU kernels. Tests use
-// it for gradient functions, apart from the compiler. Thread rule: one thread.
+// An EagerGradient is a GradientBuilder that runs each node at once on the kernels of the run's
+// kind of device. Tests use it for gradient functions, apart from the compiler. Thread rule: one
+// thread.
 #pragma once
 
 #include <deque>

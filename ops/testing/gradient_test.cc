@@ -1,12 +1,14 @@
 // Gradient tests: for every case of a differentiable op, the graph that its gradient function
 // builds, run on the kernels, equals central finite differences of the op itself. The same graph in
-// bf16 comes near the graph in f32.
+// bf16 comes near the graph in f32. WEIR_TEST_DEVICE names the kind of device that runs the graph
+// (ops/kernels/testing/kernel_trial.h); the CPU runs the op for the differences.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "ops/kernels/testing/kernel_trial.h"
 #include "ops/testing/eager_gradient.h"
 #include "ops/testing/op_cases.h"
 #include "ops/testing/run_kernel.h"
@@ -42,7 +44,9 @@ std::vector<OpCase> DifferentiableCases() {
 class Gradient : public ::testing::TestWithParam<OpCase> {
  protected:
   static KernelRun RunOf(const OpCase& op_case, const OpExample& example) {
-    return {op_case.op, example.attrs, op_case.step, op_case.micro_batch, kSeed, 1};
+    KernelRun run{op_case.op, example.attrs, op_case.step, op_case.micro_batch, kSeed, 1};
+    run.device = kernels::DeviceOfTests();
+    return run;
   }
 
   // Returns the example with its outputs computed.
@@ -87,6 +91,8 @@ TEST_P(Gradient, EqualsFiniteDifferences) {
   ASSERT_TRUE(example.ok()) << example.status();
   auto output_grads = OutputGrads(*example);
   KernelRun run = RunOf(GetParam(), *example);
+  KernelRun on_cpu = run;
+  on_cpu.device = "cpu";
   EagerGradient builder(run, *example, output_grads, RealInputs(*example));
   absl::Status status = example->def->gradient(builder);
   ASSERT_TRUE(status.ok()) << status;
@@ -102,7 +108,7 @@ TEST_P(Gradient, EqualsFiniteDifferences) {
       for (int side = 0; side < 2; ++side) {
         example->inputs[i].Set(e, at + (side == 0 ? -kStep : kStep));
         std::vector<HostTensor> outputs = example->outputs;
-        ASSERT_TRUE(RunKernel(run, example->inputs, &outputs).ok());
+        ASSERT_TRUE(RunKernel(on_cpu, example->inputs, &outputs).ok());
         loss[side] = Loss(outputs, output_grads);
       }
       example->inputs[i].Set(e, at);

@@ -1,43 +1,35 @@
 #include "ops/testing/run_kernel.h"
 
-#include <memory>
-
 #include "absl/strings/str_cat.h"
-#include "ops/kernels/kernel.h"
+#include "ops/kernels/testing/kernel_trial.h"
 #include "runtime/base/status.h"
 
 namespace weir::ops {
 
 absl::Status RunKernel(const KernelRun& run, const std::vector<HostTensor>& inputs,
                        std::vector<HostTensor>* outputs) {
-  kernels::KernelSpec spec;
-  spec.op = run.op;
-  spec.attrs = run.attrs;
-  spec.transfer = run.transfer;
-  spec.num_threads = run.num_threads;
-  spec.micro_batches = run.micro_batch + 1;
-  for (const HostTensor& input : inputs) spec.inputs.push_back(input.slice());
-  for (const HostTensor& output : *outputs) spec.outputs.push_back(output.slice());
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<kernels::Kernel> kernel,
-                        kernels::KernelRegistry::Create("cpu", spec));
+  kernels::KernelTrial trial;
+  trial.device = run.device;
+  trial.thread_order = run.thread_order;
+  trial.spec.op = run.op;
+  trial.spec.attrs = run.attrs;
+  trial.spec.transfer = run.transfer;
+  trial.spec.num_threads = run.num_threads;
+  trial.spec.micro_batches = run.micro_batch + 1;
+  for (const HostTensor& input : inputs) trial.spec.inputs.push_back(input.slice());
+  for (const HostTensor& output : *outputs) trial.spec.outputs.push_back(output.slice());
 
   std::vector<const void*> input_data;
   std::vector<void*> output_data;
   for (const HostTensor& input : inputs) input_data.push_back(input.data());
   for (HostTensor& output : *outputs) output_data.push_back(output.data());
-  // Workspace with a guard of its own; its contents are undefined, here 0xff.
-  HostTensor workspace(TensorSlice::Whole(DType::kF32, {(kernel->workspace_bytes() + 3) / 4}));
-  device::ThreadTeam team(run.num_threads);
-  kernels::KernelArgs args;
-  args.inputs = input_data;
-  args.outputs = absl::MakeSpan(output_data);
-  args.step = run.step;
-  args.micro_batch = run.micro_batch;
-  args.span_act = run.micro_batch;
-  args.random_key = run.random_key;
-  WEIR_RETURN_IF_ERROR(kernel->Run(args, {&team, workspace.data()}));
-  if (!workspace.GuardIntact())
-    return absl::InternalError(absl::StrCat(run.op, " writes beyond its workspace"));
+  trial.args.inputs = input_data;
+  trial.args.outputs = absl::MakeSpan(output_data);
+  trial.args.step = run.step;
+  trial.args.micro_batch = run.micro_batch;
+  trial.args.span_act = run.micro_batch;
+  trial.args.random_key = run.random_key;
+  WEIR_RETURN_IF_ERROR(kernels::Run(trial));
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].GuardIntact())
       return absl::InternalError(absl::StrCat(run.op, " writes beyond input ", i));

@@ -1,5 +1,5 @@
-// Runs one CPU kernel on tensors in memory, and checks that the kernel touches no byte beyond its
-// outputs. This is not a device: there is no queue and no plan. Thread rule: one thread.
+// Runs one kernel of any kind of device on tensors in memory, and checks that the kernel touches no
+// byte beyond its outputs. There is no plan. Thread rule: one thread.
 #pragma once
 
 #include <string>
@@ -20,11 +20,14 @@ struct KernelRun {
   uint64_t random_key = 0;
   int num_threads = 1;
   Transfer transfer = {};
+  std::string device = "cpu";  // a kind of device
+  // The order of the threads on "cuda-emulated" (ops/kernels/cuda/emulation/thread_order.h).
+  uint64_t thread_order = 2;
 };
 
 // `outputs` hold the initial contents (of outputs that are read and written) and receive the
-// results. The result is an error if there is no such kernel, the kernel refuses the operands, or
-// the kernel writes out of bounds.
+// results. The result is an error if there is no such kernel (kUnimplemented), the kernel refuses
+// the operands, or the kernel writes out of bounds.
 absl::Status RunKernel(const KernelRun& run, const std::vector<HostTensor>& inputs,
                        std::vector<HostTensor>* outputs);
 

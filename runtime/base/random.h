@@ -10,6 +10,13 @@
 #include <cmath>
 #include <cstdint>
 
+// Marks functions that kernels of a GPU call, too.
+#ifdef __CUDACC__
+#define WEIR_HOST_AND_DEVICE __host__ __device__
+#else
+#define WEIR_HOST_AND_DEVICE
+#endif
+
 namespace weir {
 
 // Mixes two words into one (SplitMix64's finaliser over their combination).
@@ -20,8 +27,8 @@ constexpr uint64_t MixKey(uint64_t a, uint64_t b) {
   return z ^ (z >> 31);
 }
 
-// Returns four independent 32-bit words for (key, counter).
-inline std::array<uint32_t, 4> RandomBits(uint64_t key, uint64_t counter) {
+// Writes four independent 32-bit words for (key, counter).
+WEIR_HOST_AND_DEVICE inline void WriteRandomBits(uint64_t key, uint64_t counter, uint32_t* words) {
   uint32_t c0 = static_cast<uint32_t>(counter), c1 = static_cast<uint32_t>(counter >> 32), c2 = 0,
            c3 = 0;
   uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
@@ -37,7 +44,17 @@ inline std::array<uint32_t, 4> RandomBits(uint64_t key, uint64_t counter) {
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
-  return {c0, c1, c2, c3};
+  words[0] = c0;
+  words[1] = c1;
+  words[2] = c2;
+  words[3] = c3;
+}
+
+// Returns the words of WriteRandomBits.
+inline std::array<uint32_t, 4> RandomBits(uint64_t key, uint64_t counter) {
+  std::array<uint32_t, 4> words;
+  WriteRandomBits(key, counter, words.data());
+  return words;
 }
 
 // Returns a uniform number in [0, 1) with 24 bits.

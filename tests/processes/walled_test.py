@@ -43,8 +43,8 @@ class Walled(weir_jobs.JobCase):
         ended = self.place.start("--set", "runtime.device=cpus").wait()
         self.assertEqual(ended.code, 65, ended.err)
         said = " ".join(ended.err.split())
-        self.assertIn("W0529 at --set runtime.device=cpus, runtime.device: expected a kind of device: cpu or walled; "
-                      "found \"cpus\"", said)
+        self.assertIn("W0529 at --set runtime.device=cpus, runtime.device: expected a kind of device: auto, cpu, cuda, "
+                      "walled, cuda-emulated; found \"cpus\"", said)
         self.assertIn("Try: cpu", said)
 
     def test_more_queues_than_a_device_has_are_refused(self):

@@ -23,6 +23,7 @@
 #include "tools/hosts/find_hosts.h"
 #include "tools/job/data_paths.h"
 #include "tools/job/job_file.h"
+#include "tools/train/job_device.h"
 
 namespace weir::cli {
 namespace {
@@ -211,6 +212,11 @@ std::vector<CLI::Option*> JobArguments::AddFlagsTo(CLI::App* verb, CliContext* o
               "Change a field of the job: training.steps=10, graph.dim[hidden].size=64; repeatable")
           ->type_name("PATH=VALUE")
           ->allow_extra_args(false));
+  options.push_back(
+      verb->add_option("--device", device,
+                       "Kind of all devices, replacing runtime.device: cpu, cuda, or auto, which "
+                       "takes GPUs where this machine has any")
+          ->type_name("KIND"));
   if (opens == Data::kNotOpened) return options;
   options.push_back(
       verb->add_option(
@@ -245,6 +251,8 @@ absl::StatusOr<proto::Job> JobArguments::Read() const {
     std::erase_if(written, [&](const job::DataPath& named) { return said.count(named.field) > 0; });
     WEIR_RETURN_IF_ERROR(job::CheckDataPaths(written, {path, allowed_paths}));
   }
+  if (!device.empty()) job.mutable_runtime()->set_device(device);
+  WEIR_RETURN_IF_ERROR(train::SettleDevice(&job));
   if (!has_mesh) return job;
   const std::vector<std::string> order = order_of();
   WEIR_RETURN_IF_ERROR(job::SetMesh(mesh, &job));

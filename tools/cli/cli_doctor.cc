@@ -68,7 +68,7 @@ void AddDoctorVerb(CLI::App* app, CliContext* context) {
   auto arguments = std::make_shared<DoctorArguments>();
   CLI::App* verb =
       AddVerb(app, context, "doctor",
-              "Examine hosts before a job: builds, clocks, memory, and who reaches whom",
+              "Examine hosts before a job: builds, clocks, memory, GPUs, and who reaches whom",
               "  weir doctor --hosts a,b\n  srun -N2 weir doctor",
               [arguments, context] { return RunDoctor(*arguments, context); });
   verb->add_flag("--commands", arguments->shows_commands,

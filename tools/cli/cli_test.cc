@@ -125,6 +125,20 @@ TEST(CliTest, AnUnknownFlagOrVerbIsWrongUsageAndTheNearestIsNamed) {
   EXPECT_EQ(Weir({"generate", "x"}).code, 2) << "without --init";
 }
 
+TEST(CliTest, ADeviceOfTheCommandLineReplacesThatOfTheJob) {
+  for (const char* verb : {"plan", "sim"}) {
+    const Outcome emulated = Weir({verb, SmallJob(), "--device", "cuda-emulated"});
+    EXPECT_EQ(emulated.code, 0) << emulated.err;
+    EXPECT_THAT(Unwrapped(emulated.out), HasSubstr("a roofline of an H100")) << verb;
+  }
+  const Outcome cpu =
+      Weir({"sim", SmallJob(), "--set", "runtime.device=cuda-emulated", "--device", "cpu"});
+  EXPECT_THAT(cpu.out, HasSubstr("the default costs"));
+  const Outcome unknown = Weir({"train", SmallJob(), "--device", "gpu"});
+  EXPECT_EQ(unknown.code, 65);
+  EXPECT_THAT(unknown.err, HasSubstr("W0529"));
+}
+
 TEST(CliTest, SimPredictsAStepOnAClusterThatIsGiven) {
   const std::string cluster = WriteFile("cluster.textproto", R"(
     device { name: "d" peak { dtype: "f32" flops_per_second: 1e10 } bytes_per_second: 1e9 }

@@ -50,6 +50,7 @@ struct JobArguments {
   std::string mesh;
   bool has_mesh = false;
   std::vector<std::string> set;
+  std::string device;  // empty: as the job says
   // kOpened: the verb opens the data of the job, whose paths must then be allowed (data_paths.h).
   enum class Data : uint8_t { kOpened, kNotOpened } data = Data::kOpened;
   std::vector<std::string> allowed_paths;
@@ -57,7 +58,8 @@ struct JobArguments {
 
   // Adds the positional JOB, and the flags.
   void AddTo(CLI::App* verb, CliContext* of, Data opens);
-  // Adds --mesh and --set, and --allow-path if the verb opens the data. Returns the options.
+  // Adds --mesh, --set and --device, and --allow-path if the verb opens the data. Returns the
+  // options.
   std::vector<CLI::Option*> AddFlagsTo(CLI::App* verb, CliContext* of, Data opens);
   // Returns what people call the job: its name, else its file, else "the job of standard input".
   std::string Title(const proto::Job& job) const;

@@ -38,7 +38,7 @@ std::vector<CLI::Option*> PlannedJobArguments::AddCostOptions(CLI::App* verb) {
 
 absl::StatusOr<JobWithCosts> PlannedJobArguments::ReadWithCosts() const {
   WEIR_ASSIGN_OR_RETURN(proto::Job read, job.Read());
-  WEIR_ASSIGN_OR_RETURN(sim::JobCosts costs, sim::JobCosts::Choose(cluster));
+  WEIR_ASSIGN_OR_RETURN(sim::JobCosts costs, sim::JobCosts::Choose(cluster, read));
   costs.TellHosts(&read);
   return JobWithCosts{std::move(read), std::move(costs)};
 }

@@ -30,6 +30,7 @@
 #include "runtime/base/status.h"
 #include "runtime/control/outcome.h"
 #include "runtime/control/socket_address.h"
+#include "runtime/device/cuda/cuda_facts.h"
 #include "runtime/limits/machine_memory.h"
 #include "tools/hosts/address_probe.h"
 #include "tools/hosts/frame_channel.h"
@@ -117,6 +118,7 @@ proto::AgentHello Hello(const std::string& starter_address) {
   hello.set_shared_memory_bytes(::statvfs("/dev/shm", &shared) == 0
                                     ? static_cast<int64_t>(shared.f_bavail * shared.f_frsize)
                                     : -1);
+  hello.set_gpus(device::CudaText(device::FindGpus()));
   hello.set_free_port(FreePort());
   for (const NetworkInterface& interface : OwnInterfaces()) {
     proto::AgentHello::Interface* const told = hello.add_interface();

@@ -545,6 +545,7 @@ void AgentsSupervisor::TakeHello(HostId host, const proto::AgentHello& hello) {
   facts.cores.assign(hello.core().begin(), hello.core().end());
   facts.memory_bytes = hello.memory_bytes();
   facts.shared_memory_bytes = hello.shared_memory_bytes();
+  facts.gpus = hello.gpus();
   if (agent.relayed == nullptr) facts.starter_address = hello.starter_address();
   facts.free_port = hello.free_port();
   for (const proto::AgentHello::Interface& interface : hello.interface())

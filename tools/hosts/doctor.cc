@@ -219,6 +219,10 @@ std::string ExaminationText(const Examination& examination) {
   if (machines.size() < examination.hosts.size())
     absl::StrAppend(&text, "  These hosts are parts of ", machines.size(),
                     machines.size() == 1 ? " machine" : " machines", ".\n");
+  rows.clear();
+  for (const HostId host : examination.hosts.ids())
+    rows.push_back({examination.hosts[host], examination.facts[host].gpus});
+  absl::StrAppend(&text, "GPUs:\n", Table(rows));
   rows = {{"from \\ to"}};
   rows[0].insert(rows[0].end(), examination.hosts.begin(), examination.hosts.end());
   rows[0].emplace_back(kStarter);

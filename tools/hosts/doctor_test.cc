@@ -18,6 +18,7 @@ HostFacts FactsOf(const std::string& name) {
   facts.cores = {0, 1};
   facts.memory_bytes = int64_t{8} << 30;
   facts.shared_memory_bytes = int64_t{4} << 30;
+  facts.gpus = "no NVIDIA driver, runtime 13.0";
   return facts;
 }
 
@@ -45,6 +46,7 @@ TEST(DoctorTest, HealthyHostsHaveNoComplaints) {
   const std::string text = ExaminationText(Healthy());
   EXPECT_THAT(text,
               HasSubstr("  a     alpha         2      8.0 GiB  4.0 GiB        +0.1 ms  b1\n"));
+  EXPECT_THAT(text, HasSubstr("GPUs:\n  a  no NVIDIA driver, runtime 13.0\n  b  no NVIDIA"));
   EXPECT_THAT(text, HasSubstr("  b          10.0.0.2 0.3 ms  -                10.0.0.2 0.3 ms\n"));
 }
 

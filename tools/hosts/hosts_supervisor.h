@@ -61,6 +61,7 @@ struct HostFacts {
   std::vector<int> cores;           // the numbers of those that its workers may use
   int64_t memory_bytes = 0;         // of the machine, or of the agent's control group
   int64_t shared_memory_bytes = 0;  // free in /dev/shm; below 0: there is none
+  std::string gpus;                 // and their driver, or why there are none
   std::string starter_address;      // this machine's address as the host sees it; empty: not known
   std::vector<NetworkInterface> interfaces;  // those that are up
   int free_port = 0;  // of TCP, that no process had when the agent looked; 0: not known

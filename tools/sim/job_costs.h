@@ -8,8 +8,11 @@
 //                        are any; else the defaults
 //
 // The defaults are a core of a present-day server (compiler::DevicePeaks), with as many hosts of
-// eight as the job needs. The costs change the time of a training's step, and not the bits of its
-// results. Thread rule: immutable once made, except for reading files and the environment.
+// eight as the job needs. A job for GPUs (runtime.device: cuda, cuda-emulated) has other defaults:
+// a roofline of an H100 from its data sheet, which nobody has measured; costs that are kept are
+// those of this machine's cores, and do not count for it. The costs change the time of a training's
+// step, and not the bits of its results. Thread rule: immutable once made, except for reading files
+// and the environment.
 #pragma once
 
 #include <memory>
@@ -27,11 +30,13 @@ inline constexpr char kDefaultCosts[] = "defaults";  // the value of --cluster
 
 class JobCosts {
  public:
-  enum class Source : uint8_t { kDefaults, kFile, kKept };
+  enum class Source : uint8_t { kDefaults, kGpuDefaults, kFile, kKept };
 
   // Chooses by the value of --cluster; empty: no --cluster. Errors: those of the file (W0700 to
   // W0702).
   static absl::StatusOr<JobCosts> Choose(const std::string& cluster);
+  // The same for a job that may be one for GPUs.
+  static absl::StatusOr<JobCosts> Choose(const std::string& cluster, const proto::Job& job);
   // Returns the built-in defaults.
   static JobCosts Defaults();
   // Returns the costs of a cluster that was already read, called by its name. A cluster without

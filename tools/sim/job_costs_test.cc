@@ -40,6 +40,25 @@ TEST_F(JobCostsTest, WithoutAFileThereAreTheDefaultsWhichSayThatTheyAreNotOfThis
   }
 }
 
+TEST_F(JobCostsTest, AJobForGpusHasTheRooflineOfAnH100UnlessAFileIsNamed) {
+  home_.Write(".config/weir/here.textproto", kCluster);
+  proto::Job job;
+  job.mutable_runtime()->set_device("cuda");
+  proto::MeshAxisSpec* const axis = job.mutable_mesh()->add_axis();
+  axis->set_name("dp");
+  axis->set_size(9);
+  const absl::StatusOr<JobCosts> costs = JobCosts::Choose("", job);
+  ASSERT_TRUE(costs.ok()) << costs.status();
+  EXPECT_EQ(costs->source(), JobCosts::Source::kGpuDefaults);
+  EXPECT_EQ(costs->model().ActNs(), 5'000);
+  EXPECT_THAT(costs->Text(), HasSubstr("an H100 by its data sheet, not measured"));
+  EXPECT_EQ(costs->ClusterFor(9).host(0).count(), 2);
+  const std::string given = home_.Write("given.textproto", kCluster);
+  EXPECT_EQ(JobCosts::Choose(given, job)->model().ActNs(), 777);
+  job.mutable_runtime()->set_device("cpu");
+  EXPECT_EQ(JobCosts::Choose("", job)->source(), JobCosts::Source::kKept);
+}
+
 TEST_F(JobCostsTest, WhatIsKeptIsFoundAndNamed) {
   const std::string path = home_.Write(".config/weir/here.textproto", kCluster);
   EXPECT_EQ(KeptClusterPath(), path);

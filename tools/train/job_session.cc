@@ -9,6 +9,7 @@
 #include "runtime/device/device_factory.h"
 #include "runtime/limits/process_limits.h"
 #include "tools/sandbox/run_confined.h"
+#include "tools/train/job_device.h"
 #include "tools/train/memory_budget.h"
 #include "tools/train/shared_cores.h"
 
@@ -95,24 +96,13 @@ absl::StatusOr<std::unique_ptr<compiler::LogicalPlan>> CompileConfined(
   return plan;
 }
 
-absl::Status CheckDevice(const proto::Runtime& runtime) {
-  const std::string kind = runtime.device().empty() ? "cpu" : runtime.device();
-  WEIR_RETURN_IF_ERROR(At("runtime.device", device::CheckDeviceKind(kind)));
-  const device::DeviceLimits limits = device::LimitsOf(kind);
-  const auto check = [&](const char* where, int value, int most) {
-    if (value <= most) return absl::OkStatus();
-    return Rejected({"W0529", where, absl::StrCat("at most ", most, " on a device \"", kind, "\""),
-                     absl::StrCat(value), ""});
-  };
-  WEIR_RETURN_IF_ERROR(check("runtime.device_queues", runtime.device_queues(), limits.num_queues));
-  return check("runtime.device_depth", runtime.device_depth(), limits.depth);
-}
-
 absl::Status CheckMachine(const compiler::LogicalPlan& plan, int threads_per_device,
                           int64_t devices_here) {
   const int64_t devices = devices_here > 0 ? devices_here : plan.mesh.num_ranks();
   WEIR_RETURN_IF_ERROR(CheckDevices(plan.mesh));
   WEIR_RETURN_IF_ERROR(CheckDevice(plan.job->runtime()));
+  WEIR_RETURN_IF_ERROR(
+      At("runtime.device", device::CheckDeviceIsHere(plan.job->runtime().device())));
   return CheckThreads(ThreadsPerDevice(*plan.job, threads_per_device, devices), devices);
 }
 
@@ -165,6 +155,7 @@ absl::StatusOr<JobSession> OpenJobSession(const proto::Job& job, const JobSessio
   session.first_step = options.first_step;
   session.epoch = options.epoch;
   session.role = options.role;
+  session.devices_on_host = static_cast<int>(devices_here);
   session.trace_capacity = TraceCapacity(plans, options.trace);
   session.state_init = options.state_init;
   if (options.network) {

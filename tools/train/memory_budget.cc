@@ -15,6 +15,7 @@
 #include "compiler/job/import_graph.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
+#include "runtime/device/cuda/cuda_facts.h"
 #include "runtime/limits/machine_memory.h"
 #include "tools/train/job_session.h"
 #include "tools/train/job_variant.h"
@@ -26,6 +27,22 @@ namespace {
 constexpr int64_t kRanksLookedAt = 16;
 constexpr int kTensorsNamed = 5;
 constexpr int64_t kMicroBatchesMost = 8;  // times as many
+
+constexpr char kGpus[] = "cuda";
+constexpr double kH100Bytes = 80e9;
+
+MemoryBudget BudgetOnGpus(const proto::Job& job) {
+  double bytes = 0;
+  const device::CudaFacts facts = device::FindGpus();
+  for (const device::GpuFacts& gpu : facts.gpus) bytes += static_cast<double>(gpu.memory_bytes);
+  if (facts.gpus.empty()) {
+    bytes = kH100Bytes;
+    for (const proto::MeshAxisSpec& axis : job.mesh().axis())
+      bytes *= static_cast<double>(std::max<int64_t>(1, axis.size()));
+  }
+  return {job.runtime().memory_bytes_max(), static_cast<int64_t>(std::min(bytes, 1e18)),
+          facts.gpus.empty() ? "as many H100s as the job has devices" : "the GPUs of this machine"};
+}
 
 bool FitsDevice(const MemoryNeed& need, const MemoryBudget& budget) {
   return budget.device_bytes == 0 || need.bytes <= budget.device_bytes;
@@ -68,7 +85,8 @@ class StageWorkspaces {
 
  private:
   int64_t Make(const proto::RankPlan& plan) const {
-    if (plan.arena_bytes() > machine_bytes_) return 0;
+    // The kernels of a GPU take no memory of this machine.
+    if (plan.device_kind() != kGpus && plan.arena_bytes() > machine_bytes_) return 0;
     const absl::StatusOr<actors::Plan> read = actors::PlanFromProto(plan);
     if (!read.ok()) return 0;
     const absl::StatusOr<actors::KernelSet> kernels =
@@ -229,6 +247,7 @@ std::string LargestTensors(const compiler::LogicalPlan& plan, RankId rank) {
 }  // namespace
 
 MemoryBudget BudgetOf(const proto::Job& job) {
+  if (job.runtime().device() == kGpus) return BudgetOnGpus(job);
   const limits::MachineMemory memory = limits::OwnMachineMemory();
   return {job.runtime().memory_bytes_max(), memory.bytes,
           memory.is_of_control_group ? "the control group of this process" : "this machine"};

@@ -24,7 +24,8 @@ struct MemoryBudget {
 };
 
 // Returns the budget. The machine's limit is its memory or that of the control group of this
-// process, whichever is less.
+// process, whichever is less. A job on GPUs has the memory of this machine's GPUs, or, where there
+// are none, that of as many H100s as it has devices.
 MemoryBudget BudgetOf(const proto::Job& job);
 
 // A training job that evaluates has two open sessions, each with its own memory.

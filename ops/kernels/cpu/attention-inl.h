@@ -1,4 +1,9 @@
 // The steps of attention and of its gradient for one tile of queries and one block of keys.
+//
+// Inside a tile everything is held transposed, a query to a lane: scores are [keys, queries] and
+// results [width, queries]. Maxima and sums over keys then combine whole vectors, and neither the
+// number of keys nor the width need fill a vector.
+//
 // Compiled once per instruction set (Highway's foreach_target).
 
 #if defined(WEIR_OPS_KERNELS_CPU_ATTENTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -11,9 +16,9 @@
 #include <limits>
 #include <type_traits>
 
-#include "ops/kernels/cpu/attention_shape.h"
 #include "ops/kernels/cpu/simd-inl.h"
 #include "ops/kernels/cpu/tile_product-inl.h"
+#include "ops/kernels/shape/attention_shape.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weir::kernels {

@@ -8,9 +8,9 @@
 // few pieces, tiles are dealt out to several, whose sums are then added in order.
 #include <cmath>
 
-#include "ops/kernels/cpu/attention_shape.h"
 #include "ops/kernels/cpu/simd_targets.h"
 #include "ops/kernels/kernel.h"
+#include "ops/kernels/shape/attention_shape.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/kernels/cpu/attention_grad.cc"

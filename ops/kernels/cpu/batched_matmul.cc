@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "ops/kernels/cpu/gemm.h"
-#include "ops/kernels/cpu/pieces.h"
-#include "ops/kernels/cpu/spec_check.h"
 #include "ops/kernels/kernel.h"
+#include "ops/kernels/shape/pieces.h"
+#include "ops/kernels/shape/spec_check.h"
 #include "runtime/base/status.h"
 
 namespace weir::kernels {

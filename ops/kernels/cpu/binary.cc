@@ -1,10 +1,10 @@
 // add, sub, mul, div, maximum and minimum. Operands are aligned at their last axes, and an operand
 // repeats along the axes that it lacks or in which its size is 1.
-#include "ops/kernels/cpu/broadcast_axes.h"
-#include "ops/kernels/cpu/pieces.h"
 #include "ops/kernels/cpu/simd_targets.h"
-#include "ops/kernels/cpu/spec_check.h"
 #include "ops/kernels/kernel.h"
+#include "ops/kernels/shape/broadcast_axes.h"
+#include "ops/kernels/shape/pieces.h"
+#include "ops/kernels/shape/spec_check.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/kernels/cpu/binary.cc"

@@ -99,7 +99,7 @@ TEST(BinaryTest, AnOperandThatDoesNotFitIsRefused) {
         .op = "add",
         .inputs = {TensorSlice::Whole(DType::kF32, a), TensorSlice::Whole(DType::kF32, b)},
         .outputs = {TensorSlice::Whole(DType::kF32, y)}};
-    return KernelRegistry::Create("cpu", spec).status().code() ==
+    return KernelRegistry::Create(DeviceOfTests(), spec).status().code() ==
            absl::StatusCode::kInvalidArgument;
   };
   EXPECT_TRUE(refused({4, 6}, {4}, {4, 6}));

@@ -12,10 +12,10 @@
 #include "absl/strings/str_cat.h"
 #include "ops/kernels/cpu/dnnl_execution.h"
 #include "ops/kernels/cpu/gemm_pack.h"
-#include "ops/kernels/cpu/pieces.h"
-#include "ops/kernels/cpu/spec_check.h"
-#include "ops/kernels/cpu/window_shape.h"
 #include "ops/kernels/kernel.h"
+#include "ops/kernels/shape/conv_shape.h"
+#include "ops/kernels/shape/pieces.h"
+#include "ops/kernels/shape/spec_check.h"
 #include "runtime/base/status.h"
 
 namespace weir::kernels {
@@ -25,40 +25,6 @@ using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
 using dnnl::memory;
 
 constexpr int64_t kFloat = 4;  // bytes
-
-// The sizes of one shard: windows over the wide side [images, groups in, ...] give the narrow side
-// [images, groups out, ...].
-struct ConvShape {
-  int64_t images = 0, groups = 1, in = 0, out = 0;
-  std::vector<WindowAxis> axes;
-
-  // True if there is no element on one of the sides. A shard of a dimension that windows of one
-  // element go over may have none.
-  bool empty() const {
-    return images == 0 || groups == 0 || in == 0 || out == 0 ||
-           std::any_of(axes.begin(), axes.end(),
-                       [](const WindowAxis& axis) { return axis.in == 0 || axis.out == 0; });
-  }
-  int64_t wide_image() const {
-    int64_t size = groups * in;
-    for (const WindowAxis& axis : axes) size *= axis.in;
-    return size;
-  }
-  int64_t narrow_image() const {
-    int64_t size = groups * out;
-    for (const WindowAxis& axis : axes) size *= axis.out;
-    return size;
-  }
-  int64_t weight() const {
-    int64_t size = groups * in * out;
-    for (const WindowAxis& axis : axes) size *= axis.kernel;
-    return size;
-  }
-  // Products for one image.
-  int64_t products() const {
-    return narrow_image() / std::max<int64_t>(1, groups * out) * weight();
-  }
-};
 
 // Returns the largest divisor of n that is at most `limit`, and at least 1.
 int64_t DivisorUpTo(int64_t n, int64_t limit) {
@@ -433,32 +399,6 @@ class ConvGradWeightKernel final : public Kernel {
   std::vector<DnnlExecution> executions_;  // per worker
 };
 
-std::vector<int64_t> SpatialOf(const TensorSlice& operand) {
-  return {operand.shape.begin() + 2, operand.shape.end()};
-}
-
-// Returns the sizes of a shard from its three tensors.
-ConvShape ShapeOf(const TensorSlice& wide, const TensorSlice& w, const TensorSlice& narrow,
-                  const KernelSpec& spec, SpecCheck* check) {
-  ConvShape shape;
-  const size_t rank = wide.shape.size();
-  check->Expect(rank >= 3 && rank <= 5 && w.shape.size() == rank && narrow.shape.size() == rank,
-                "operands with a batch, channels and 1 to 3 spatial dimensions");
-  if (!check->ok()) return shape;
-  const int64_t in = wide.shape[1], out = narrow.shape[1];
-  shape.images = wide.shape[0];
-  // A shard of one group may hold a part of its channels; shards of several groups hold whole ones.
-  shape.groups = spec.attrs.Int("groups", 1) == 1 ? 1 : in / std::max<int64_t>(1, w.shape[1]);
-  shape.in = w.shape[1];
-  shape.out = shape.groups == 0 ? 0 : out / shape.groups;
-  shape.axes = WindowAxes(spec.attrs, SpatialOf(w), {1}, SpatialOf(wide), SpatialOf(narrow));
-  check->Expect(narrow.shape[0] == wide.shape[0] && in == shape.groups * shape.in &&
-                    out == shape.groups * shape.out && w.shape[0] == out &&
-                    shape.axes.size() + 2 == rank,
-                "[b, k, s...], w[n, k / groups, window...] and [b, n, t...] that fit each other");
-  return shape;
-}
-
 KernelOr MakeConv(const KernelSpec& spec, ConvKernel::Direction direction) {
   SpecCheck check(spec);
   check.Inputs(2, 3).Outputs(1, 1).Real(check.in(0), "x");
@@ -467,7 +407,7 @@ KernelOr MakeConv(const KernelSpec& spec, ConvKernel::Direction direction) {
   const bool forward = direction == ConvKernel::Direction::kForward;
   const TensorSlice &wide = forward ? check.in(0) : check.out(0),
                     &narrow = forward ? check.out(0) : check.in(0);
-  ConvShape shape = ShapeOf(wide, check.in(1), narrow, spec, &check);
+  ConvShape shape = ConvShapeOf(wide, check.in(1), narrow, spec, &check);
   std::optional<DType> bias;
   if (check.HasIn(2)) {
     check.Real(check.in(2), "bias")
@@ -493,7 +433,7 @@ KernelOr MakeConvGradWeight(const KernelSpec& spec) {
   SpecCheck check(spec);
   check.Inputs(2, 2).Outputs(1, 1).Real(check.in(0), "x").Real(check.out(0), "dw");
   check.SameType(check.in(0), check.in(1), "x and dy");
-  ConvShape shape = ShapeOf(check.in(0), check.out(0), check.in(1), spec, &check);
+  ConvShape shape = ConvShapeOf(check.in(0), check.out(0), check.in(1), spec, &check);
   if (!check.ok()) return check.status();
   auto kernel = std::make_unique<ConvGradWeightKernel>(std::move(shape), check.in(0).dtype,
                                                        check.out(0).dtype, spec.num_threads);

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "oneapi/dnnl/dnnl.hpp"
-#include "ops/kernels/cpu/pieces.h"
+#include "ops/kernels/shape/pieces.h"
 
 namespace weir::kernels {
 

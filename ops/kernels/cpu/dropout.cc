@@ -1,12 +1,11 @@
 // dropout keeps or drops an element by the element's own random number. The number depends on the
 // element's place in the whole tensor, so shards and threads agree.
-#include <cmath>
-#include <vector>
-
-#include "ops/kernels/cpu/pieces.h"
 #include "ops/kernels/cpu/simd_targets.h"
-#include "ops/kernels/cpu/spec_check.h"
 #include "ops/kernels/kernel.h"
+#include "ops/kernels/shape/dropout_rule.h"
+#include "ops/kernels/shape/global_numbers.h"
+#include "ops/kernels/shape/pieces.h"
+#include "ops/kernels/shape/spec_check.h"
 #include "runtime/base/random.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -14,21 +13,6 @@
 #include "hwy/foreach_target.h"
 
 #include "ops/kernels/cpu/simd-inl.h"
-
-#ifndef WEIR_OPS_KERNELS_CPU_DROPOUT_ONCE
-#define WEIR_OPS_KERNELS_CPU_DROPOUT_ONCE
-namespace weir::kernels {
-
-// An element is kept if its 24 random bits are at least `threshold`. Kept elements are multiplied
-// by `factor`.
-struct DropoutRule {
-  uint64_t key;
-  uint32_t threshold;
-  float factor;
-};
-
-}  // namespace weir::kernels
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace weir::kernels {
@@ -74,8 +58,7 @@ HWY_INLINE void RandomWords(uint64_t key, uint64_t counter, uint32_t* words) {
 }
 #else
 void RandomWords(uint64_t key, uint64_t counter, uint32_t* words) {
-  const std::array<uint32_t, 4> all = RandomBits(key, counter);
-  for (int i = 0; i < 4; ++i) words[i] = all[i];
+  WriteRandomBits(key, counter, words);
 }
 #endif
 
@@ -131,41 +114,25 @@ class DropoutKernel final : public Kernel {
  public:
   DropoutKernel(const TensorSlice& x, double rate)
       : dtype_(x.dtype),
-        threshold_(static_cast<uint32_t>(std::ceil(rate * 0x1p24))),
-        factor_(rate < 1 ? static_cast<float>(1 / (1 - rate)) : 0.0f),
-        global_elements_(NumElements(x.global_shape)) {
-    // Axes that the shard has whole join into stretches that are also contiguous in the whole
-    // tensor.
-    int axis = static_cast<int>(x.shape.size());
-    int64_t stride = 1;
-    while (axis > 0) {
-      --axis;
-      stretch_ *= x.shape[axis];
-      first_ += x.offset[axis] * stride;
-      stride *= x.global_shape[axis];
-      if (x.shape[axis] != x.global_shape[axis]) break;
-    }
-    for (int outer = axis - 1; outer >= 0; --outer) {
-      outer_.push_back(Axis{x.shape[outer], stride});
-      first_ += x.offset[outer] * stride;
-      stride *= x.global_shape[outer];
-    }
-    pieces_ = Pieces{x.num_elements(), kHeavyPiece};
-  }
+        rule_(DropoutRuleOf(rate)),
+        global_elements_(NumElements(x.global_shape)),
+        numbers_(x),
+        pieces_{x.num_elements(), kHeavyPiece} {}
 
   absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
-    const DropoutRule rule{MixKey(args.random_key, static_cast<uint64_t>(args.step)), threshold_,
-                           factor_};
+    DropoutRule rule = rule_;
+    rule.key = MixKey(args.random_key, static_cast<uint64_t>(args.step));
     const int64_t base = args.micro_batch * global_elements_;
+    const int64_t stretch = numbers_.stretch();
     const char* x = static_cast<const char*>(args.inputs[0]);
     char* y = static_cast<char*>(args.outputs[0]);
     launch.team->For(pieces_.count(), [&](int64_t piece) {
       for (int64_t i = pieces_.begin(piece); i < pieces_.end(piece);) {
-        const int64_t into = i % stretch_;
-        const int64_t n = std::min(pieces_.end(piece) - i, stretch_ - into);
+        const int64_t into = i % stretch;
+        const int64_t n = std::min(pieces_.end(piece) - i, stretch - into);
         HWY_DYNAMIC_DISPATCH(DropRange)
         (rule, dtype_, x + i * SizeOf(dtype_), y + i * SizeOf(dtype_),
-         static_cast<uint64_t>(base + StretchStart(i / stretch_) + into), n);
+         static_cast<uint64_t>(base + numbers_.StretchStart(i / stretch) + into), n);
         i += n;
       }
     });
@@ -173,27 +140,11 @@ class DropoutKernel final : public Kernel {
   }
 
  private:
-  struct Axis {
-    int64_t size, stride;
-  };
-
-  // Returns the number, in the whole tensor, of the first element of a stretch.
-  int64_t StretchStart(int64_t stretch) const {
-    int64_t number = first_;
-    for (const Axis& axis : outer_) {
-      number += stretch % axis.size * axis.stride;
-      stretch /= axis.size;
-    }
-    return number;
-  }
-
   const DType dtype_;
-  const uint32_t threshold_;
-  const float factor_;
+  const DropoutRule rule_;
   const int64_t global_elements_;
-  int64_t stretch_ = 1, first_ = 0;
-  std::vector<Axis> outer_;  // the fastest first
-  Pieces pieces_;
+  const GlobalNumbers numbers_;
+  const Pieces pieces_;
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeDropout(const KernelSpec& spec) {

@@ -3,10 +3,10 @@
 #include <cstring>
 
 #include "ops/kernels/cpu/gemm_pack.h"
-#include "ops/kernels/cpu/pieces.h"
 #include "ops/kernels/cpu/simd_targets.h"
-#include "ops/kernels/cpu/spec_check.h"
 #include "ops/kernels/kernel.h"
+#include "ops/kernels/shape/embedding_check.h"
+#include "ops/kernels/shape/pieces.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/kernels/cpu/embedding.cc"
@@ -74,15 +74,8 @@ class EmbeddingKernel final : public Kernel {
 };
 
 KernelOr MakeEmbedding(const KernelSpec& spec) {
-  SpecCheck check(spec);
-  check.Inputs(2, 2).Outputs(1, 1).Real(check.in(0), "table").Is(check.in(1), DType::kI32, "ids");
-  check.SameType(check.in(0), check.out(0), "table and y")
-      .Expect(check.in(0).shape.size() == 2, "table[v, h]");
-  check.Expect(LeadingShape(check.out(0), 1) == check.in(1).shape, "y with the axes of ids");
-  check.Expect(SizeFromEnd(check.out(0), 1) == SizeFromEnd(check.in(0), 1),
-               "y as wide as the table");
-  if (!check.ok()) return check.status();
-  return std::make_unique<EmbeddingKernel>(check.in(0), check.in(1));
+  if (absl::Status status = CheckEmbedding(spec); !status.ok()) return status;
+  return std::make_unique<EmbeddingKernel>(*spec.inputs[0], *spec.inputs[1]);
 }
 
 // First the samples of each row are listed in order (one thread, integers only). Then rows are
@@ -157,18 +150,8 @@ class EmbeddingGradKernel final : public Kernel {
 };
 
 KernelOr MakeEmbeddingGrad(const KernelSpec& spec) {
-  SpecCheck check(spec);
-  check.Inputs(2, 2)
-      .Outputs(1, 1)
-      .Is(check.in(0), DType::kI32, "ids")
-      .Real(check.in(1), "dy")
-      .Real(check.out(0), "dtable");
-  check.Expect(check.out(0).shape.size() == 2, "dtable[v, h]");
-  check.Expect(LeadingShape(check.in(1), 1) == check.in(0).shape, "dy with the axes of ids");
-  check.Expect(SizeFromEnd(check.out(0), 1) == SizeFromEnd(check.in(1), 1), "dtable as wide as dy");
-  check.Expect(check.in(0).num_elements() <= INT32_MAX, "at most 2^31 - 1 ids");
-  if (!check.ok()) return check.status();
-  return std::make_unique<EmbeddingGradKernel>(check.in(0), check.in(1), check.out(0),
+  if (absl::Status status = CheckEmbeddingGrad(spec); !status.ok()) return status;
+  return std::make_unique<EmbeddingGradKernel>(*spec.inputs[0], *spec.inputs[1], *spec.outputs[0],
                                                spec.num_threads);
 }
 

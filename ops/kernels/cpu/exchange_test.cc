@@ -3,8 +3,8 @@
 #include <random>
 
 #include "gtest/gtest.h"
-#include "ops/kernels/cpu/exchange_plan.h"
 #include "ops/kernels/cpu/kernel_runner_testing.h"
+#include "ops/kernels/shape/exchange_plan.h"
 
 namespace weir::kernels {
 namespace {
@@ -157,7 +157,7 @@ TEST(ExchangePackTest, ADamagedDescriptionIsRefused) {
                               ExchangePack{16, {{0, 0, {{0, 3}, {4, 2}}}}}};
   for (const Transfer& transfer : damaged) {
     spec.transfer = transfer;
-    EXPECT_EQ(KernelRegistry::Create("cpu", spec).status().code(),
+    EXPECT_EQ(KernelRegistry::Create(DeviceOfTests(), spec).status().code(),
               absl::StatusCode::kInvalidArgument);
   }
   spec.transfer = ExchangePack{16, {{0, 0, whole}}};
@@ -395,7 +395,7 @@ TEST(ExchangeFillTest, ADamagedDescriptionIsRefused) {
                               fill(0, whole, {Own({{1}, {5}})})};
   for (const Transfer& transfer : damaged) {
     spec.transfer = transfer;
-    EXPECT_EQ(KernelRegistry::Create("cpu", spec).status().code(),
+    EXPECT_EQ(KernelRegistry::Create(DeviceOfTests(), spec).status().code(),
               absl::StatusCode::kInvalidArgument);
   }
   spec.transfer = fill(0, whole, {Message(0)});

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "oneapi/dnnl/dnnl.hpp"
 #include "ops/kernels/cpu/dnnl_execution.h"
-#include "ops/kernels/cpu/pieces.h"
+#include "ops/kernels/shape/pieces.h"
 
 namespace weir::kernels {
 namespace {

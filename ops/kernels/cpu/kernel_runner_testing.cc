@@ -83,17 +83,10 @@ struct RunResult {
   std::vector<Buffer> outputs;
 };
 
-// Makes one run on a team of the given size.
-RunResult RunOnce(KernelSpec spec, const TestInputs& inputs, const RunOptions& options,
-                  int num_threads) {
+// Makes one run.
+RunResult RunOnce(KernelTrial trial, const TestInputs& inputs, const RunOptions& options) {
+  const KernelSpec& spec = trial.spec;
   RunResult result;
-  spec.num_threads = num_threads;
-  auto kernel = KernelRegistry::Create("cpu", spec);
-  if (!kernel.ok()) {
-    ADD_FAILURE() << kernel.status().ToString();
-    return result;
-  }
-  device::ThreadTeam team(num_threads);
   std::vector<Buffer> in;
   std::vector<const void*> in_pointers;
   std::vector<int64_t> in_bytes;
@@ -110,21 +103,35 @@ RunResult RunOnce(KernelSpec spec, const TestInputs& inputs, const RunOptions& o
       Encode(options.initial_outputs[i], result.outputs.back().data());
     out_pointers.push_back(spec.outputs[i] ? result.outputs.back().data() : nullptr);
   }
-  Buffer workspace((*kernel)->workspace_bytes());
-  KernelArgs args;
+  KernelArgs& args = trial.args;
   args.inputs = in_pointers;
-  args.outputs = out_pointers;
+  args.outputs = absl::MakeSpan(out_pointers);
   args.step = options.step;
   args.micro_batch = options.micro_batch;
   args.chunk = options.chunk;
   args.span_act = options.span_act;
   args.random_key = options.random_key;
   args.input_bytes = in_bytes;
-  EXPECT_EQ((*kernel)->Run(args, {&team, workspace.data()}), absl::OkStatus());
-  EXPECT_TRUE(workspace.guard_intact()) << spec.op << " wrote past its workspace";
+  EXPECT_EQ(Run(trial), absl::OkStatus());
   for (const Buffer& output : result.outputs)
     EXPECT_TRUE(output.guard_intact()) << spec.op << " wrote past an output";
   return result;
+}
+
+// A way to run a kernel that must not change the result.
+struct Variant {
+  int num_threads = 1;
+  uint64_t thread_order = 0;
+};
+
+std::vector<Variant> VariantsOf(const std::string& device) {
+  std::vector<Variant> variants;
+  if (device == "cpu") {
+    for (int num_threads = 1; num_threads <= 4; ++num_threads) variants.push_back({num_threads, 0});
+  } else {
+    for (uint64_t order : ThreadOrdersOf(device)) variants.push_back({1, order});
+  }
+  return variants;
 }
 
 }  // namespace
@@ -171,29 +178,36 @@ TestTensor TensorOf(DType dtype, Shape shape, std::vector<double> values) {
 std::vector<TestTensor> RunKernel(const std::string& op, const Attributes& attrs,
                                   const TestInputs& inputs, const TestOutputs& outputs,
                                   const RunOptions& options) {
-  KernelSpec spec;
+  KernelTrial trial;
+  trial.device = DeviceOfTests();
+  KernelSpec& spec = trial.spec;
   spec.op = op;
   spec.attrs = attrs;
   spec.transfer = options.transfer;
   for (const auto& input : inputs)
     spec.inputs.push_back(input ? std::optional(input->slice) : std::nullopt);
   spec.outputs = outputs;
-  RunResult first = RunOnce(spec, inputs, options, 1);
-  for (int num_threads = 2; num_threads <= 4; ++num_threads) {
-    RunResult other = RunOnce(spec, inputs, options, num_threads);
-    for (size_t i = 0; i < first.outputs.size() && i < other.outputs.size(); ++i) {
+  std::optional<RunResult> first;
+  for (const Variant& variant : VariantsOf(trial.device)) {
+    trial.spec.num_threads = variant.num_threads;
+    trial.thread_order = variant.thread_order;
+    RunResult other = RunOnce(trial, inputs, options);
+    if (!first) {
+      first = std::move(other);
+      continue;
+    }
+    for (size_t i = 0; i < outputs.size(); ++i) {
       EXPECT_EQ(
-          std::memcmp(first.outputs[i].data(), other.outputs[i].data(), first.outputs[i].bytes()),
+          std::memcmp(first->outputs[i].data(), other.outputs[i].data(), other.outputs[i].bytes()),
           0)
-          << op << ": output " << i << " differs on " << num_threads << " threads";
+          << op << ": output " << i << " differs on " << variant.num_threads
+          << " threads in thread order " << variant.thread_order;
     }
   }
   std::vector<TestTensor> results;
-  for (size_t i = 0; i < first.outputs.size(); ++i) {
-    results.push_back(spec.outputs[i] ? Decode(*spec.outputs[i], first.outputs[i].data())
-                                      : TestTensor());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    results.push_back(outputs[i] ? Decode(*outputs[i], first->outputs[i].data()) : TestTensor());
   }
-  results.resize(outputs.size());
   return results;
 }
 

@@ -1,7 +1,9 @@
 // Runs a kernel for tests: makes the kernel through the registry, runs it on teams of 1, 2, 3 and 4
 // threads, and checks that all teams give the same bits, write every byte of their outputs that
 // they should, and write no other bytes. Values are doubles on the outside. If WEIR_TEST_MACHINE is
-// avx2 or baseline in the environment, instruction sets beyond that set are not used.
+// avx2 or baseline in the environment, instruction sets beyond that set are not used. If
+// WEIR_TEST_DEVICE names another kind of device than "cpu", its kernels run instead, in all orders
+// of threads (ops/kernels/testing/kernel_trial.h).
 // Thread rule: one thread.
 #pragma once
 
@@ -9,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/kernels/kernel.h"
+#include "ops/kernels/testing/kernel_trial.h"
 
 namespace weir::kernels {
 
@@ -46,7 +48,7 @@ struct RunOptions {
 using TestInputs = std::vector<std::optional<TestTensor>>;
 using TestOutputs = std::vector<std::optional<TensorSlice>>;
 
-// Failures are reported to GoogleTest; the results are then empty.
+// Failures are reported to GoogleTest; the results then hold zeros.
 std::vector<TestTensor> RunKernel(const std::string& op, const Attributes& attrs,
                                   const TestInputs& inputs, const TestOutputs& outputs,
                                   const RunOptions& options = {});

@@ -2,10 +2,10 @@
 #include <functional>
 #include <type_traits>
 
-#include "ops/kernels/cpu/broadcast_axes.h"
-#include "ops/kernels/cpu/pieces.h"
-#include "ops/kernels/cpu/spec_check.h"
 #include "ops/kernels/kernel.h"
+#include "ops/kernels/shape/broadcast_axes.h"
+#include "ops/kernels/shape/pieces.h"
+#include "ops/kernels/shape/spec_check.h"
 
 namespace weir::kernels {
 namespace {

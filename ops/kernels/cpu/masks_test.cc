@@ -98,7 +98,7 @@ TEST(MaskKernels, OperandsThatDoNotFitAreRefused) {
         KernelSpec{.op = "logical_and", .inputs = {mask, real}, .outputs = {mask}},
         KernelSpec{.op = "where", .inputs = {real, real, real}, .outputs = {real}},
         KernelSpec{.op = "where", .inputs = {mask, mask}, .outputs = {mask}}}) {
-    EXPECT_EQ(KernelRegistry::Create("cpu", spec).status().code(),
+    EXPECT_EQ(KernelRegistry::Create(DeviceOfTests(), spec).status().code(),
               absl::StatusCode::kInvalidArgument)
         << spec.op;
   }

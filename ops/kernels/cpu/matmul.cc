@@ -3,9 +3,9 @@
 #include <optional>
 
 #include "ops/kernels/cpu/gemm.h"
-#include "ops/kernels/cpu/spec_check.h"
 #include "ops/kernels/cpu/unary.h"
 #include "ops/kernels/kernel.h"
+#include "ops/kernels/shape/spec_check.h"
 #include "runtime/base/status.h"
 
 namespace weir::kernels {

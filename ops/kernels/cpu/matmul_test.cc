@@ -127,7 +127,7 @@ TEST(MatmulTest, AWeightOfTheWrongShapeIsRefused) {
       .op = "matmul",
       .inputs = {TensorSlice::Whole(DType::kF32, {4, 6}), TensorSlice::Whole(DType::kF32, {5, 3})},
       .outputs = {TensorSlice::Whole(DType::kF32, {4, 3})}};
-  EXPECT_EQ(KernelRegistry::Create("cpu", spec).status().code(),
+  EXPECT_EQ(KernelRegistry::Create(DeviceOfTests(), spec).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
 

@@ -7,10 +7,11 @@
 #include <vector>
 
 #include "ops/kernels/cpu/gemm_pack.h"
-#include "ops/kernels/cpu/pieces.h"
 #include "ops/kernels/cpu/simd_targets.h"
-#include "ops/kernels/cpu/spec_check.h"
 #include "ops/kernels/kernel.h"
+#include "ops/kernels/shape/norm_check.h"
+#include "ops/kernels/shape/pieces.h"
+#include "ops/kernels/shape/spec_check.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/kernels/cpu/norm.cc"
@@ -242,35 +243,13 @@ class NormKernel final : public Kernel {
   const Pieces pieces_;
 };
 
-void CheckParameter(SpecCheck* check, const TensorSlice& parameter, const char* name) {
-  check->Real(parameter, name);
-  check->Expect(parameter.shape == Shape{SizeFromEnd(check->in(0), 1)},
-                std::string(name) + " as long as the last axis of x");
-}
-
-void CheckStatistic(SpecCheck* check, const TensorSlice& statistic, const char* name) {
-  check->Is(statistic, DType::kF32, name);
-  check->Expect(statistic.shape == LeadingShape(check->in(0), 1),
-                std::string(name) + " with the leading axes of x");
-}
-
 KernelFactory MakeNorm(NormKind kind) {
   return [kind](const KernelSpec& spec) -> KernelOr {
     const bool layer = kind == NormKind::kLayer;
-    SpecCheck check(spec);
-    check.Inputs(2, layer ? 3 : 2)
-        .Outputs(1, layer ? 3 : 2)
-        .Real(check.in(0), "x")
-        .MinRank(check.in(0), 1, "x");
-    check.SameType(check.in(0), check.out(0), "x and y")
-        .SameShape(check.in(0), check.out(0), "x and y");
-    CheckParameter(&check, check.in(1), "gamma");
-    if (check.HasIn(2)) CheckParameter(&check, check.in(2), "beta");
-    for (int i = 1; i < 3; ++i) {
-      if (check.HasOut(i)) CheckStatistic(&check, check.out(i), layer && i == 1 ? "mean" : "rstd");
-    }
-    if (!check.ok()) return check.status();
-    return std::make_unique<NormKernel>(kind, spec, check.in(0), check.in(1), check.in(2));
+    const absl::Status status = layer ? CheckLayerNorm(spec) : CheckRmsNorm(spec);
+    if (!status.ok()) return status;
+    const SpecCheck operands(spec);
+    return std::make_unique<NormKernel>(kind, spec, operands.in(0), operands.in(1), operands.in(2));
   };
 }
 
@@ -335,24 +314,11 @@ class NormGradKernel final : public Kernel {
 KernelFactory MakeNormGrad(NormKind kind) {
   return [kind](const KernelSpec& spec) -> KernelOr {
     const bool layer = kind == NormKind::kLayer;
-    const int num_inputs = layer ? 5 : 4;
-    SpecCheck check(spec);
-    check.Inputs(num_inputs, num_inputs)
-        .Outputs(2, layer ? 3 : 2)
-        .Real(check.in(0), "x")
-        .MinRank(check.in(0), 1, "x");
-    CheckParameter(&check, check.in(1), "gamma");
-    for (int i = 2; i + 1 < num_inputs; ++i) CheckStatistic(&check, check.in(i), "mean and rstd");
-    const TensorSlice& dy = check.in(num_inputs - 1);
-    check.SameType(check.in(0), dy, "x and dy").SameShape(check.in(0), dy, "x and dy");
-    check.SameType(check.in(0), check.out(0), "x and dx")
-        .SameShape(check.in(0), check.out(0), "x and dx");
-    for (int i = 1; i < 3; ++i) {
-      if (check.HasOut(i)) CheckParameter(&check, check.out(i), "dgamma and dbeta");
-    }
-    if (!check.ok()) return check.status();
-    return std::make_unique<NormGradKernel>(kind, check.in(0), check.in(1), check.out(1),
-                                            check.HasOut(2) ? &check.out(2) : nullptr);
+    const absl::Status status = layer ? CheckLayerNormGrad(spec) : CheckRmsNormGrad(spec);
+    if (!status.ok()) return status;
+    const SpecCheck operands(spec);
+    return std::make_unique<NormGradKernel>(kind, operands.in(0), operands.in(1), operands.out(1),
+                                            operands.HasOut(2) ? &operands.out(2) : nullptr);
   };
 }
 

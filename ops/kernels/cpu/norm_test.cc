@@ -12,8 +12,8 @@ struct Sizes {
   Shape leading;
   int64_t h;
 };
-const Sizes kSizes[] = {{{3}, 5},  {{2, 7}, 64}, {{0}, 8}, {{1300}, 33},
-                        {{}, 100}, {{4}, 3000},  {{5}, 1}};
+const Sizes kSizes[] = {{{3}, 5},    {{2, 7}, 64}, {{0}, 8},    {{1300}, 33}, {{}, 100},
+                        {{4}, 3000}, {{5}, 1},     {{70}, 768}, {{9}, 256}};
 
 // The reference in double precision, and its gradients from the analytic formulas of the
 // mean and variance as functions of x (checked against differences below).

@@ -2,10 +2,10 @@
 #include <cmath>
 #include <vector>
 
-#include "ops/kernels/cpu/pieces.h"
 #include "ops/kernels/cpu/simd_targets.h"
-#include "ops/kernels/cpu/spec_check.h"
 #include "ops/kernels/kernel.h"
+#include "ops/kernels/shape/optimizer_check.h"
+#include "ops/kernels/shape/pieces.h"
 #include "runtime/base/schedule.h"
 #include "runtime/base/update_rate.h"
 
@@ -183,22 +183,9 @@ class AdamWKernel final : public Kernel {
   const Pieces pieces_;
 };
 
-void CheckUpdate(SpecCheck* check, int num_outputs) {
-  check->Is(check->in(0), DType::kF32, "grad").Is(check->in(1), DType::kF32, "scale");
-  check->Expect(check->in(1).num_elements() == 1, "one scale");
-  for (int i = 0; i < num_outputs; ++i) {
-    if (!check->HasOut(i)) continue;
-    check->Is(check->out(i), DType::kF32, "weight and its state");
-    check->SameShape(check->in(0), check->out(i), "grad, weight and state");
-  }
-}
-
 KernelOr MakeAdamW(const KernelSpec& spec) {
-  SpecCheck check(spec);
-  check.Inputs(2, 2).Outputs(3, 3);
-  CheckUpdate(&check, 3);
-  if (!check.ok()) return check.status();
-  return std::make_unique<AdamWKernel>(spec.attrs, check.in(0).num_elements());
+  if (absl::Status status = CheckAdamW(spec); !status.ok()) return status;
+  return std::make_unique<AdamWKernel>(spec.attrs, spec.inputs[0]->num_elements());
 }
 
 class SgdKernel final : public Kernel {
@@ -241,12 +228,8 @@ class SgdKernel final : public Kernel {
 };
 
 KernelOr MakeSgd(const KernelSpec& spec) {
-  SpecCheck check(spec);
-  check.Inputs(2, 2).Outputs(1, 2);
-  CheckUpdate(&check, 2);
-  check.Expect(check.HasOut(1) || spec.attrs.Real("momentum") == 0, "a buffer for its momentum");
-  if (!check.ok()) return check.status();
-  return std::make_unique<SgdKernel>(spec.attrs, check.in(0).num_elements());
+  if (absl::Status status = CheckSgd(spec); !status.ok()) return status;
+  return std::make_unique<SgdKernel>(spec.attrs, spec.inputs[0]->num_elements());
 }
 
 // Partial sums of fixed pieces are added up in order in double precision.
@@ -291,12 +274,7 @@ class SumSquaresKernel final : public Kernel {
 };
 
 KernelOr MakeSumSquares(const KernelSpec& spec) {
-  SpecCheck check(spec);
-  const int n = static_cast<int>(spec.inputs.size());
-  check.Inputs(n, n).Outputs(1, 1).Is(check.out(0), DType::kF32, "total");
-  check.Expect(check.out(0).num_elements() == 1, "one total");
-  for (int i = 0; i < n; ++i) check.Real(check.in(i), "x");
-  if (!check.ok()) return check.status();
+  if (absl::Status status = CheckSumSquares(spec); !status.ok()) return status;
   return std::make_unique<SumSquaresKernel>(spec);
 }
 
@@ -343,14 +321,7 @@ class ClipScaleKernel final : public Kernel {
 };
 
 KernelOr MakeClipScale(const KernelSpec& spec) {
-  SpecCheck check(spec);
-  check.Inputs(1, 1)
-      .Outputs(1, 2)
-      .Is(check.in(0), DType::kF32, "total")
-      .Is(check.out(0), DType::kF32, "scale");
-  check.Is(check.out(1), DType::kF32, "norm");
-  check.Expect(check.in(0).num_elements() == 1 && check.out(0).num_elements() == 1, "scalars");
-  if (!check.ok()) return check.status();
+  if (absl::Status status = CheckClipScale(spec); !status.ok()) return status;
   return std::make_unique<ClipScaleKernel>(spec.attrs);
 }
 

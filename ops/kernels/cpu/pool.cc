@@ -6,30 +6,20 @@
 #include <optional>
 
 #include "ops/kernels/cpu/gemm_pack.h"
-#include "ops/kernels/cpu/pieces.h"
-#include "ops/kernels/cpu/spec_check.h"
-#include "ops/kernels/cpu/window_shape.h"
 #include "ops/kernels/kernel.h"
+#include "ops/kernels/shape/pieces.h"
+#include "ops/kernels/shape/pool_shape.h"
+#include "ops/kernels/shape/spec_check.h"
 
 namespace weir::kernels {
 namespace {
 
 using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
 
-constexpr int kAxes = 3;
-
-// The windows over a plane of three dimensions; dimensions that an operand lacks have size 1.
-struct PoolShape {
-  int64_t planes = 0;
-  std::array<WindowAxis, kAxes> axes;
-
-  int64_t in() const { return axes[0].in * axes[1].in * axes[2].in; }
-  int64_t out() const { return axes[0].out * axes[1].out * axes[2].out; }
-};
-
 // The elements of one window along one dimension: begin, begin + dilation, …, below end.
 struct Stretch {
   int64_t begin = 0, end = 0;
+  int64_t inside = 0;        // elements
   int64_t with_padding = 1;  // elements with those in the padding; none lies behind the padding
 };
 
@@ -39,6 +29,7 @@ Stretch StretchOf(const WindowAxis& axis, int64_t window) {
   const int64_t skipped = first < 0 ? (-first + axis.dilation - 1) / axis.dilation : 0;
   stretch.begin = first + skipped * axis.dilation;
   stretch.end = std::min(last, axis.in);
+  stretch.inside = (stretch.end - stretch.begin + axis.dilation - 1) / axis.dilation;
   const int64_t reach = std::min(last, axis.in + axis.padding) - first;
   stretch.with_padding = (reach + axis.dilation - 1) / axis.dilation;
   return stretch;
@@ -47,7 +38,7 @@ Stretch StretchOf(const WindowAxis& axis, int64_t window) {
 // Calls visit(window, stretches) for each window, in order.
 template <class Visit>
 void ForEachWindow(const PoolShape& shape, Visit&& visit) {
-  std::array<Stretch, kAxes> at;
+  std::array<Stretch, kPoolAxes> at;
   int64_t window = 0;
   for (int64_t i = 0; i < shape.axes[0].out; ++i) {
     at[0] = StretchOf(shape.axes[0], i);
@@ -63,7 +54,8 @@ void ForEachWindow(const PoolShape& shape, Visit&& visit) {
 
 // Calls visit(element) for each element of x in a window, in order.
 template <class Visit>
-void ForEachElement(const PoolShape& shape, const std::array<Stretch, kAxes>& at, Visit&& visit) {
+void ForEachElement(const PoolShape& shape, const std::array<Stretch, kPoolAxes>& at,
+                    Visit&& visit) {
   const auto& axes = shape.axes;
   for (int64_t i = at[0].begin; i < at[0].end; i += axes[0].dilation) {
     for (int64_t j = at[1].begin; j < at[1].end; j += axes[1].dilation) {
@@ -74,7 +66,7 @@ void ForEachElement(const PoolShape& shape, const std::array<Stretch, kAxes>& at
 }
 
 // Returns the first of the largest elements, or the last one that is not a number.
-int64_t Largest(const PoolShape& shape, const std::array<Stretch, kAxes>& at, const float* x) {
+int64_t Largest(const PoolShape& shape, const std::array<Stretch, kPoolAxes>& at, const float* x) {
   int64_t largest = -1;
   float value = -std::numeric_limits<float>::infinity();
   ForEachElement(shape, at, [&](int64_t element) {
@@ -135,7 +127,7 @@ class PoolKernel final : public Kernel {
       Read(args.inputs[pool_ == Pool::kMaxGrad ? 1 : 0], plane, out, y);
       std::fill(dx, dx + in, 0.0f);
     }
-    ForEachWindow(shape_, [&](int64_t window, const std::array<Stretch, kAxes>& at) {
+    ForEachWindow(shape_, [&](int64_t window, const std::array<Stretch, kPoolAxes>& at) {
       switch (pool_) {
         case Pool::kMax: y[window] = x[Largest(shape_, at, x)]; break;
         case Pool::kMaxGrad: dx[Largest(shape_, at, x)] += y[window]; break;
@@ -160,10 +152,10 @@ class PoolKernel final : public Kernel {
   }
 
   // Returns the weight of each element of a window in its mean.
-  float Share(const std::array<Stretch, kAxes>& at) const {
+  float Share(const std::array<Stretch, kPoolAxes>& at) const {
     int64_t count = 1;
     for (const Stretch& stretch : at) {
-      count *= padding_ == Padding::kCounts ? stretch.with_padding : stretch.end - stretch.begin;
+      count *= padding_ == Padding::kCounts ? stretch.with_padding : stretch.inside;
     }
     return 1.0f / static_cast<float>(count);
   }
@@ -175,31 +167,6 @@ class PoolKernel final : public Kernel {
   const int num_threads_;
   const Pieces pieces_;
 };
-
-// `x` and `y` are the operands with the elements and with the windows.
-std::optional<PoolShape> ShapeOf(const Attributes& attrs, const TensorSlice& x,
-                                 const TensorSlice& y) {
-  const size_t rank = x.shape.size();
-  if (rank < 3 || rank > 2 + kAxes || y.shape.size() != rank || x.shape[0] != y.shape[0] ||
-      x.shape[1] != y.shape[1]) {
-    return std::nullopt;
-  }
-  const std::vector<int64_t> kernel = PerSpatialDim(attrs, "kernel", rank - 2, {});
-  const std::vector<WindowAxis> axes =
-      WindowAxes(attrs, kernel, kernel, {x.shape.begin() + 2, x.shape.end()},
-                 {y.shape.begin() + 2, y.shape.end()});
-  if (axes.size() + 2 != rank) return std::nullopt;
-  PoolShape shape;
-  shape.planes = x.shape[0] * x.shape[1];
-  std::copy(axes.begin(), axes.end(), shape.axes.end() - static_cast<int64_t>(axes.size()));
-  // Each window has an element of x.
-  const bool covered = std::all_of(axes.begin(), axes.end(), [](const WindowAxis& axis) {
-    return axis.in >= 1 && axis.out >= 1 && axis.padding * 2 <= axis.kernel &&
-           (axis.padding == 0 || axis.dilation <= axis.in) &&
-           (axis.out - 1) * axis.stride < axis.in + axis.padding;
-  });
-  return covered ? std::optional<PoolShape>(shape) : std::nullopt;
-}
 
 kernels::KernelFactory MakePool(Pool pool) {
   return [pool](const KernelSpec& spec) -> KernelOr {
@@ -215,7 +182,7 @@ kernels::KernelFactory MakePool(Pool pool) {
     const TensorSlice& y = pool == Pool::kMaxGrad       ? check.in(1)
                            : pool == Pool::kAverageGrad ? check.in(0)
                                                         : check.out(0);
-    const std::optional<PoolShape> shape = ShapeOf(spec.attrs, x, y);
+    const std::optional<PoolShape> shape = PoolShapeOf(spec.attrs, x, y);
     check.Expect(shape.has_value(), "[b, c, s...] and [b, c, t...] with t windows over s");
     if (!check.ok()) return check.status();
     const Padding padding =

@@ -5,12 +5,12 @@
 #include <cstring>
 #include <limits>
 
-#include "ops/kernels/cpu/axis_groups.h"
 #include "ops/kernels/cpu/gemm_pack.h"
-#include "ops/kernels/cpu/pieces.h"
 #include "ops/kernels/cpu/simd_targets.h"
-#include "ops/kernels/cpu/spec_check.h"
 #include "ops/kernels/kernel.h"
+#include "ops/kernels/shape/axis_groups.h"
+#include "ops/kernels/shape/pieces.h"
+#include "ops/kernels/shape/reduce_check.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/kernels/cpu/reduce.cc"
@@ -232,16 +232,11 @@ enum class Mean : uint8_t { kNo, kYes };
 
 KernelFactory MakeReduce(Reduction reduction, Mean mean) {
   return [reduction, mean](const KernelSpec& spec) -> KernelOr {
-    SpecCheck check(spec);
-    std::vector<int64_t> axes = spec.attrs.Ints("axes");
-    check.Inputs(1, 1).Outputs(1, 1).Real(check.in(0), "x").Real(check.out(0), "y");
-    check.Expect(LegalAxes(check.in(0).shape, axes), "axes of x, each once");
-    if (check.ok())
-      check.Expect(check.out(0).shape == KeptShape(check.in(0).shape, axes),
-                   "y without the reduced axes");
-    if (!check.ok()) return check.status();
-    const double count = static_cast<double>(ReducedElements(check.in(0).global_shape, axes));
-    return std::make_unique<ReduceKernel>(reduction, check.in(0), check.out(0), axes,
+    if (absl::Status status = CheckReduce(spec); !status.ok()) return status;
+    const TensorSlice &x = *spec.inputs[0], &y = *spec.outputs[0];
+    const std::vector<int64_t> axes = spec.attrs.Ints("axes");
+    const double count = static_cast<double>(ReducedElements(x.global_shape, axes));
+    return std::make_unique<ReduceKernel>(reduction, x, y, axes,
                                           mean == Mean::kYes ? 1 / count : 1);
   };
 }
@@ -295,36 +290,15 @@ class ExpandKernel final : public Kernel {
 };
 
 KernelOr MakeExpand(const KernelSpec& spec) {
-  SpecCheck check(spec);
-  std::vector<int64_t> axes = spec.attrs.Ints("axes");
-  check.Inputs(1, 1)
-      .Outputs(1, 1)
-      .Real(check.in(0), "dy")
-      .SameType(check.in(0), check.out(0), "dy and dx");
-  check.Expect(LegalAxes(check.out(0).shape, axes), "axes of dx, each once");
-  if (check.ok())
-    check.Expect(check.in(0).shape == KeptShape(check.out(0).shape, axes),
-                 "dy without the repeated axes");
-  if (!check.ok()) return check.status();
-  return std::make_unique<ExpandKernel>(check.out(0), axes, ExpandKernel::Mask::kNone);
+  if (absl::Status status = CheckExpand(spec); !status.ok()) return status;
+  return std::make_unique<ExpandKernel>(*spec.outputs[0], spec.attrs.Ints("axes"),
+                                        ExpandKernel::Mask::kNone);
 }
 
 KernelOr MakeReduceMaxGrad(const KernelSpec& spec) {
-  SpecCheck check(spec);
-  std::vector<int64_t> axes = spec.attrs.Ints("axes");
-  check.Inputs(3, 3)
-      .Outputs(1, 1)
-      .Real(check.in(0), "x")
-      .SameShape(check.in(0), check.out(0), "x and dx");
-  for (int i = 1; i < 3; ++i) check.SameType(check.in(0), check.in(i), "x, y and dy");
-  check.SameType(check.in(0), check.out(0), "x and dx")
-      .SameShape(check.in(1), check.in(2), "y and dy");
-  check.Expect(LegalAxes(check.in(0).shape, axes), "axes of x, each once");
-  if (check.ok())
-    check.Expect(check.in(1).shape == KeptShape(check.in(0).shape, axes),
-                 "y without the reduced axes");
-  if (!check.ok()) return check.status();
-  return std::make_unique<ExpandKernel>(check.out(0), axes, ExpandKernel::Mask::kMaximum);
+  if (absl::Status status = CheckReduceMaxGrad(spec); !status.ok()) return status;
+  return std::make_unique<ExpandKernel>(*spec.outputs[0], spec.attrs.Ints("axes"),
+                                        ExpandKernel::Mask::kMaximum);
 }
 
 WEIR_REGISTER_KERNEL("cpu", "reduce_sum", MakeReduce(Reduction::kSum, Mean::kNo));

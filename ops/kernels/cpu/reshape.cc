@@ -4,9 +4,12 @@
 #include <vector>
 
 #include "ops/kernels/cpu/gemm_pack.h"
-#include "ops/kernels/cpu/pieces.h"
-#include "ops/kernels/cpu/spec_check.h"
 #include "ops/kernels/kernel.h"
+#include "ops/kernels/shape/ordered_axes.h"
+#include "ops/kernels/shape/pieces.h"
+#include "ops/kernels/shape/row_parts.h"
+#include "ops/kernels/shape/spec_check.h"
+#include "runtime/base/status.h"
 
 namespace weir::kernels {
 namespace {
@@ -19,17 +22,6 @@ const char* In(const KernelArgs& args, size_t i) {
   return static_cast<const char*>(args.inputs[i]);
 }
 char* Out(const KernelArgs& args) { return static_cast<char*>(args.outputs[0]); }
-
-int64_t ProductBefore(const Shape& shape, int64_t axis) {
-  int64_t product = 1;
-  for (int64_t i = 0; i < axis; ++i) product *= shape[i];
-  return product;
-}
-int64_t ProductFrom(const Shape& shape, int64_t axis) {
-  int64_t product = 1;
-  for (size_t i = axis; i < shape.size(); ++i) product *= shape[i];
-  return product;
-}
 
 class ReshapeKernel final : public Kernel {
  public:
@@ -57,21 +49,14 @@ KernelOr MakeReshape(const KernelSpec& spec) {
   return std::make_unique<ReshapeKernel>(check.in(0));
 }
 
-// A RowPart is a part of a row: slice, pad and concat see tensors as rows of the axes from the cut
-// axis on.
-struct RowPart {
-  size_t input;
-  int64_t from, to, bytes;  // offsets in the row of the input and of the output
-};
-
+// Slice, pad and concat.
 class RowPartsKernel final : public Kernel {
  public:
-  RowPartsKernel(int64_t num_rows, std::vector<int64_t> in_row_bytes, int64_t out_row_bytes,
-                 std::vector<RowPart> parts)
-      : in_row_bytes_(std::move(in_row_bytes)),
-        out_row_bytes_(out_row_bytes),
-        parts_(std::move(parts)),
-        rows_(Pieces::OfRows(num_rows, out_row_bytes, kCopyBytes)) {
+  explicit RowPartsKernel(RowParts rows)
+      : in_row_bytes_(std::move(rows.in_row_bytes)),
+        out_row_bytes_(rows.out_row_bytes),
+        parts_(std::move(rows.parts)),
+        rows_(Pieces::OfRows(rows.num_rows, out_row_bytes_, kCopyBytes)) {
     int64_t written = 0;
     for (const RowPart& part : parts_) written += part.bytes;
     clear_ = written < out_row_bytes_;
@@ -102,95 +87,19 @@ class RowPartsKernel final : public Kernel {
   bool clear_ = false;
 };
 
-// Checks that all sizes agree but that of `axis`.
-void CheckAlong(SpecCheck* check, const TensorSlice& a, const TensorSlice& b, int64_t axis) {
-  check->SameType(a, b, "all operands");
-  check->Expect(
-      axis >= 0 && axis < static_cast<int64_t>(a.shape.size()) && a.shape.size() == b.shape.size(),
-      "an axis of its operands");
-  if (!check->ok()) return;
-  Shape like = b.shape;
-  like[axis] = a.shape[axis];
-  check->Expect(like == a.shape, "operands that differ along the axis only");
-}
-
-enum class Cut : uint8_t { kSlice, kPad };
-
-KernelFactory MakeCut(Cut cut) {
-  return [cut](const KernelSpec& spec) -> KernelOr {
-    SpecCheck check(spec);
-    const int64_t axis = spec.attrs.Int("axis"), begin = spec.attrs.Int("begin");
-    check.Inputs(1, 1).Outputs(1, 1);
-    CheckAlong(&check, check.in(0), check.out(0), axis);
-    if (!check.ok()) return check.status();
-    const TensorSlice& large = cut == Cut::kSlice ? check.in(0) : check.out(0);
-    const TensorSlice& small = cut == Cut::kSlice ? check.out(0) : check.in(0);
-    check.Expect(begin >= 0 && begin + small.shape[axis] <= large.shape[axis],
-                 "begin and size inside the axis");
-    check.Expect(large.shape[axis] == large.global_shape[axis], "a whole axis to cut");
-    if (!check.ok()) return check.status();
-    const int64_t size = SizeOf(check.in(0).dtype);
-    const int64_t small_bytes = ProductFrom(small.shape, axis) * size,
-                  large_bytes = ProductFrom(large.shape, axis) * size;
-    const int64_t at = begin * ProductFrom(large.shape, axis + 1) * size;
-    const bool slice = cut == Cut::kSlice;
-    RowPart part{0, slice ? at : 0, slice ? 0 : at, small_bytes};
-    return std::make_unique<RowPartsKernel>(
-        ProductBefore(small.shape, axis), std::vector<int64_t>{slice ? large_bytes : small_bytes},
-        slice ? small_bytes : large_bytes, std::vector<RowPart>{part});
+KernelFactory MakeRows(absl::StatusOr<RowParts> (*parts)(const KernelSpec& spec)) {
+  return [parts](const KernelSpec& spec) -> KernelOr {
+    WEIR_ASSIGN_OR_RETURN(RowParts rows, parts(spec));
+    return std::make_unique<RowPartsKernel>(std::move(rows));
   };
-}
-
-KernelOr MakeConcat(const KernelSpec& spec) {
-  SpecCheck check(spec);
-  const int64_t axis = spec.attrs.Int("axis");
-  const int num_inputs = static_cast<int>(spec.inputs.size());
-  check.Inputs(num_inputs, num_inputs).Outputs(1, 1).Expect(num_inputs > 0, "an input");
-  std::vector<RowPart> parts;
-  std::vector<int64_t> row_bytes;
-  int64_t to = 0;
-  for (int i = 0; i < num_inputs; ++i) {
-    CheckAlong(&check, check.in(i), check.out(0), axis);
-    if (!check.ok()) return check.status();
-    row_bytes.push_back(ProductFrom(check.in(i).shape, axis) * SizeOf(check.in(i).dtype));
-    parts.push_back(RowPart{static_cast<size_t>(i), 0, to, row_bytes.back()});
-    to += row_bytes.back();
-  }
-  const int64_t out_bytes = ProductFrom(check.out(0).shape, axis) * SizeOf(check.out(0).dtype);
-  check.Expect(to == out_bytes, "an output as long as its inputs together");
-  if (!check.ok()) return check.status();
-  return std::make_unique<RowPartsKernel>(ProductBefore(check.out(0).shape, axis), row_bytes,
-                                          out_bytes, parts);
-}
-
-// An Axis is an axis in the order of y, with its stride in x; axes that are neighbours in both x
-// and y are joined.
-struct Axis {
-  int64_t size, stride;
-};
-
-std::vector<Axis> OrderedAxes(const Shape& shape, const std::vector<int64_t>& perm) {
-  Shape strides(shape.size(), 1);
-  for (size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];
-  std::vector<Axis> axes;
-  for (int64_t source : perm) {
-    if (shape[source] == 1) continue;
-    if (!axes.empty() && axes.back().stride == strides[source] * shape[source]) {
-      axes.back() = Axis{axes.back().size * shape[source], strides[source]};
-    } else {
-      axes.push_back(Axis{shape[source], strides[source]});
-    }
-  }
-  return axes;
 }
 
 // If y's last axis is x's last axis, y is runs copied from x in another order. Otherwise the kernel
 // transposes tiles over y's last axis and the axis of y that is x's last.
 class TransposeKernel final : public Kernel {
  public:
-  TransposeKernel(const TensorSlice& x, const std::vector<int64_t>& perm)
-      : size_(SizeOf(x.dtype)), empty_(x.num_elements() == 0), axes_(OrderedAxes(x.shape, perm)) {
-    if (axes_.empty()) axes_.push_back(Axis{1, 1});
+  TransposeKernel(const TensorSlice& x, std::vector<OrderedAxis> axes)
+      : size_(SizeOf(x.dtype)), empty_(x.num_elements() == 0), axes_(std::move(axes)) {
     int64_t stride = 1;
     out_strides_.resize(axes_.size());
     for (size_t i = axes_.size(); i-- > 0;) {
@@ -263,7 +172,7 @@ class TransposeKernel final : public Kernel {
 
   const int64_t size_;
   const bool empty_;
-  std::vector<Axis> axes_;
+  std::vector<OrderedAxis> axes_;
   std::vector<int64_t> out_strides_;
   size_t last_ = 0, fast_ = 0;
   bool runs_ = false;
@@ -271,27 +180,14 @@ class TransposeKernel final : public Kernel {
 };
 
 KernelOr MakeTranspose(const KernelSpec& spec) {
-  SpecCheck check(spec);
-  const std::vector<int64_t> perm = spec.attrs.Ints("perm");
-  check.Inputs(1, 1).Outputs(1, 1).SameType(check.in(0), check.out(0), "x and y");
-  std::vector<bool> seen(check.in(0).shape.size(), false);
-  Shape permuted;
-  bool legal = perm.size() == seen.size();
-  for (int64_t axis : perm) {
-    legal = legal && axis >= 0 && axis < static_cast<int64_t>(seen.size()) && !seen[axis];
-    if (!legal) break;
-    seen[axis] = true;
-    permuted.push_back(check.in(0).shape[axis]);
-  }
-  check.Expect(legal && permuted == check.out(0).shape, "y with the axes of x in the order perm");
-  if (!check.ok()) return check.status();
-  return std::make_unique<TransposeKernel>(check.in(0), perm);
+  WEIR_ASSIGN_OR_RETURN(std::vector<OrderedAxis> axes, TransposedAxes(spec));
+  return std::make_unique<TransposeKernel>(*spec.inputs[0], std::move(axes));
 }
 
 WEIR_REGISTER_KERNEL("cpu", "reshape", MakeReshape);
-WEIR_REGISTER_KERNEL("cpu", "slice", MakeCut(Cut::kSlice));
-WEIR_REGISTER_KERNEL("cpu", "pad", MakeCut(Cut::kPad));
-WEIR_REGISTER_KERNEL("cpu", "concat", MakeConcat);
+WEIR_REGISTER_KERNEL("cpu", "slice", MakeRows(SliceParts));
+WEIR_REGISTER_KERNEL("cpu", "pad", MakeRows(PadParts));
+WEIR_REGISTER_KERNEL("cpu", "concat", MakeRows(ConcatParts));
 WEIR_REGISTER_KERNEL("cpu", "transpose", MakeTranspose);
 
 }  // namespace

@@ -99,7 +99,7 @@ TEST(MoveTest, WhatDoesNotFitIsRefused) {
   TensorSlice split{DType::kF32, {4, 6}, {0, 6}, {4, 12}};
   auto refused = [](const std::string& op, Attributes attrs, TensorSlice in, TensorSlice out) {
     KernelSpec spec{.op = op, .attrs = attrs, .inputs = {in}, .outputs = {out}};
-    return KernelRegistry::Create("cpu", spec).status().code() ==
+    return KernelRegistry::Create(DeviceOfTests(), spec).status().code() ==
            absl::StatusCode::kInvalidArgument;
   };
   EXPECT_TRUE(refused("reshape", {}, x, wrong));

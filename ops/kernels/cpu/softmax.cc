@@ -1,10 +1,11 @@
 // softmax over the last axis and its gradient.
 #include <limits>
 
-#include "ops/kernels/cpu/pieces.h"
 #include "ops/kernels/cpu/simd_targets.h"
-#include "ops/kernels/cpu/spec_check.h"
 #include "ops/kernels/kernel.h"
+#include "ops/kernels/shape/pieces.h"
+#include "ops/kernels/shape/softmax_check.h"
+#include "ops/kernels/shape/spec_check.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/kernels/cpu/softmax.cc"
@@ -123,23 +124,13 @@ class SoftmaxGradKernel final : public Kernel {
 };
 
 KernelOr MakeSoftmax(const KernelSpec& spec) {
-  SpecCheck check(spec);
-  check.Inputs(1, 1).Outputs(1, 1).Real(check.in(0), "x").MinRank(check.in(0), 1, "x");
-  check.SameType(check.in(0), check.out(0), "x and y")
-      .SameShape(check.in(0), check.out(0), "x and y");
-  if (!check.ok()) return check.status();
-  return std::make_unique<SoftmaxKernel>(check.in(0), spec.num_threads);
+  if (absl::Status status = CheckSoftmax(spec); !status.ok()) return status;
+  return std::make_unique<SoftmaxKernel>(*spec.inputs[0], spec.num_threads);
 }
 
 KernelOr MakeSoftmaxGrad(const KernelSpec& spec) {
-  SpecCheck check(spec);
-  check.Inputs(2, 2).Outputs(1, 1).Real(check.in(0), "y").MinRank(check.in(0), 1, "y");
-  check.SameType(check.in(0), check.in(1), "y and dy")
-      .SameShape(check.in(0), check.in(1), "y and dy");
-  check.SameType(check.in(0), check.out(0), "y and dx")
-      .SameShape(check.in(0), check.out(0), "y and dx");
-  if (!check.ok()) return check.status();
-  return std::make_unique<SoftmaxGradKernel>(check.in(0));
+  if (absl::Status status = CheckSoftmaxGrad(spec); !status.ok()) return status;
+  return std::make_unique<SoftmaxGradKernel>(*spec.inputs[0]);
 }
 
 WEIR_REGISTER_KERNEL("cpu", "softmax", MakeSoftmax);

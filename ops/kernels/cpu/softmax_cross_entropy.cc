@@ -8,10 +8,11 @@
 #include <cmath>
 #include <cstring>
 
-#include "ops/kernels/cpu/pieces.h"
 #include "ops/kernels/cpu/simd_targets.h"
-#include "ops/kernels/cpu/spec_check.h"
 #include "ops/kernels/kernel.h"
+#include "ops/kernels/shape/logits.h"
+#include "ops/kernels/shape/pieces.h"
+#include "ops/kernels/shape/spec_check.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/kernels/cpu/softmax_cross_entropy.cc"
@@ -124,26 +125,11 @@ void StoreAt(DType dtype, void* base, int64_t i, float value) {
   }
 }
 
-// IgnoredTarget is the value of the targets that do not count, if there is one.
-struct IgnoredTarget {
-  explicit IgnoredTarget(const Attributes& attrs) {
-    const std::vector<int64_t> values = attrs.Ints("ignore_index");
-    exists = !values.empty();
-    if (exists) value = static_cast<int32_t>(values[0]);
-  }
-  bool Is(int32_t target) const { return exists && target == value; }
-
-  bool exists = false;
-  int32_t value = 0;
-};
-
 // LogitRows holds rows of logits, their targets and the begin of the vocabulary shard.
 struct LogitRows {
   LogitRows(const TensorSlice& logits, const Attributes& attrs)
       : ignored(attrs),
-        of_target(static_cast<float>(1 - attrs.Real("label_smoothing", 0))),
-        of_each(static_cast<float>(attrs.Real("label_smoothing", 0) /
-                                   static_cast<double>(logits.global_shape.back()))),
+        weights(logits, attrs),
         dtype(logits.dtype),
         n(SizeFromEnd(logits, 1)),
         first(logits.offset.back()),
@@ -158,13 +144,13 @@ struct LogitRows {
   bool Holds(int32_t target) const { return first <= target && target < first + n; }
   float Picked(const void* row, int32_t target) const {
     const float logit = Holds(target) ? ElementAt(dtype, row, target - first) : 0;
-    if (of_each == 0) return logit;
-    return of_target * logit + of_each * HWY_DYNAMIC_DISPATCH(RowSum)(dtype, row, n);
+    if (weights.of_each == 0) return logit;
+    return weights.of_target * logit +
+           weights.of_each * HWY_DYNAMIC_DISPATCH(RowSum)(dtype, row, n);
   }
 
   IgnoredTarget ignored;
-  float of_target;  // the weight of the target's own logit
-  float of_each;    // the weight that each logit has besides
+  TargetWeights weights;
   DType dtype;
   int64_t n, first;
   Pieces pieces;
@@ -201,31 +187,9 @@ class CrossEntropyKernel final : public Kernel {
   const LogitRows rows_;
 };
 
-void CheckLogits(SpecCheck* check) {
-  check->Real(check->in(0), "logits")
-      .Is(check->in(1), DType::kI32, "targets")
-      .MinRank(check->in(0), 1, "logits");
-  check->Expect(LeadingShape(check->in(0), 1) == check->in(1).shape,
-                "targets with the leading axes of logits");
-}
-
-void CheckPerRow(SpecCheck* check, const TensorSlice& operand, const char* name) {
-  check->Is(operand, DType::kF32, name);
-  check->Expect(operand.shape == check->in(1).shape,
-                std::string(name) + " with one element per target");
-}
-
 KernelOr MakeCrossEntropy(const KernelSpec& spec) {
-  SpecCheck check(spec);
-  check.Inputs(2, 2).Outputs(1, 3);
-  CheckLogits(&check);
-  for (int i = 0; i < 3; ++i) {
-    if (check.HasOut(i)) CheckPerRow(&check, check.out(i), "an output");
-  }
-  check.Expect(SizeFromEnd(check.in(0), 1) == (check.ok() ? check.in(0).global_shape.back() : 0),
-               "a whole vocabulary");
-  if (!check.ok()) return check.status();
-  return std::make_unique<CrossEntropyKernel>(check.in(0), spec.attrs);
+  if (absl::Status status = CheckCrossEntropy(spec); !status.ok()) return status;
+  return std::make_unique<CrossEntropyKernel>(*spec.inputs[0], spec.attrs);
 }
 
 class CrossEntropyGradKernel final : public Kernel {
@@ -249,11 +213,11 @@ class CrossEntropyGradKernel final : public Kernel {
         // The logit is read before the row is written, because dx may be the logits.
         const bool held = rows_.Holds(targets[i]);
         const float picked = held ? ElementAt(rows_.dtype, row, targets[i] - rows_.first) : 0;
-        const float factor = dloss[i] / sum[i], less = rows_.of_each * dloss[i];
+        const float factor = dloss[i] / sum[i], less = rows_.weights.of_each * dloss[i];
         HWY_DYNAMIC_DISPATCH(RowExpScaled)(rows_.dtype, row, dx, max[i], factor, less, rows_.n);
         if (held)
           StoreAt(rows_.dtype, dx, targets[i] - rows_.first,
-                  std::exp(picked - max[i]) * factor - less - rows_.of_target * dloss[i]);
+                  std::exp(picked - max[i]) * factor - less - rows_.weights.of_target * dloss[i]);
       }
     });
     return absl::OkStatus();
@@ -264,14 +228,8 @@ class CrossEntropyGradKernel final : public Kernel {
 };
 
 KernelOr MakeCrossEntropyGrad(const KernelSpec& spec) {
-  SpecCheck check(spec);
-  check.Inputs(5, 5).Outputs(1, 1);
-  CheckLogits(&check);
-  for (int i = 2; i < 5; ++i) CheckPerRow(&check, check.in(i), "max, sum_exp and dloss");
-  check.SameShape(check.in(0), check.out(0), "logits and dlogits")
-      .SameType(check.in(0), check.out(0), "logits and dlogits");
-  if (!check.ok()) return check.status();
-  return std::make_unique<CrossEntropyGradKernel>(check.in(0), spec.attrs);
+  if (absl::Status status = CheckCrossEntropyGrad(spec); !status.ok()) return status;
+  return std::make_unique<CrossEntropyGradKernel>(*spec.inputs[0], spec.attrs);
 }
 
 class ExpSumPickKernel final : public Kernel {
@@ -298,14 +256,8 @@ class ExpSumPickKernel final : public Kernel {
 };
 
 KernelOr MakeExpSumPick(const KernelSpec& spec) {
-  SpecCheck check(spec);
-  check.Inputs(3, 3).Outputs(2, 2);
-  CheckLogits(&check);
-  CheckPerRow(&check, check.in(2), "max");
-  CheckPerRow(&check, check.out(0), "sum_exp");
-  CheckPerRow(&check, check.out(1), "picked");
-  if (!check.ok()) return check.status();
-  return std::make_unique<ExpSumPickKernel>(check.in(0), spec.attrs);
+  if (absl::Status status = CheckExpSumPick(spec); !status.ok()) return status;
+  return std::make_unique<ExpSumPickKernel>(*spec.inputs[0], spec.attrs);
 }
 
 class CrossEntropyFinishKernel final : public Kernel {
@@ -335,19 +287,8 @@ class CrossEntropyFinishKernel final : public Kernel {
 };
 
 KernelOr MakeCrossEntropyFinish(const KernelSpec& spec) {
-  SpecCheck check(spec);
-  check.Inputs(3, 4).Outputs(1, 1).Is(check.out(0), DType::kF32, "loss");
-  for (int i = 0; i < 3; ++i) {
-    check.Is(check.in(i), DType::kF32, "inputs")
-        .SameShape(check.in(i), check.out(0), "inputs and loss");
-  }
-  if (IgnoredTarget(spec.attrs).exists) {
-    check.Expect(check.HasIn(3), "targets where some are ignored")
-        .Is(check.in(3), DType::kI32, "targets")
-        .SameShape(check.in(3), check.out(0), "targets and loss");
-  }
-  if (!check.ok()) return check.status();
-  return std::make_unique<CrossEntropyFinishKernel>(check.out(0).num_elements(), spec.attrs);
+  if (absl::Status status = CheckCrossEntropyFinish(spec); !status.ok()) return status;
+  return std::make_unique<CrossEntropyFinishKernel>(spec.outputs[0]->num_elements(), spec.attrs);
 }
 
 class AccuracyKernel final : public Kernel {
@@ -373,12 +314,8 @@ class AccuracyKernel final : public Kernel {
 };
 
 KernelOr MakeAccuracy(const KernelSpec& spec) {
-  SpecCheck check(spec);
-  check.Inputs(2, 2).Outputs(1, 1);
-  CheckLogits(&check);
-  CheckPerRow(&check, check.out(0), "hit");
-  if (!check.ok()) return check.status();
-  return std::make_unique<AccuracyKernel>(check.in(0), spec.attrs);
+  if (absl::Status status = CheckAccuracy(spec); !status.ok()) return status;
+  return std::make_unique<AccuracyKernel>(*spec.inputs[0], spec.attrs);
 }
 
 WEIR_REGISTER_KERNEL("cpu", "softmax_cross_entropy", MakeCrossEntropy);

@@ -136,7 +136,7 @@ TEST(CrossEntropyTest, ASplitVocabularyIsRefusedByTheWholeKernel) {
   KernelSpec spec{.op = "softmax_cross_entropy",
                   .inputs = {shard, TensorSlice::Whole(DType::kI32, {3})},
                   .outputs = {TensorSlice::Whole(DType::kF32, {3})}};
-  EXPECT_EQ(KernelRegistry::Create("cpu", spec).status().code(),
+  EXPECT_EQ(KernelRegistry::Create(DeviceOfTests(), spec).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
 

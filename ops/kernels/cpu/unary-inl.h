@@ -1,9 +1,8 @@
-// The functions of unary.h per vector, a type each: Value(x) is the function, and Grad(v, dy) is dy
-// times the derivative. v is the operand that the gradient op reads (ops/defs/unary.cc): x, or the
-// result. Functions without a gradient op have no Grad. Results are right to a few units in the
-// last place unless a function says otherwise, and NaN stays NaN. A function with constants takes
-// them in its constructor.
-// Compiled once per instruction set (Highway's foreach_target).
+// The functions of unary_function.h per vector, a type each: Value(x) is the function, and Grad(v,
+// dy) is dy times the derivative. v is the operand that the gradient op reads (ops/defs/unary.cc):
+// x, or the result. Functions without a gradient op have no Grad. Results are right to a few units
+// in the last place unless a function says otherwise, and NaN stays NaN. A function with constants
+// takes them in its constructor. Compiled once per instruction set (Highway's foreach_target).
 
 #if defined(WEIR_OPS_KERNELS_CPU_UNARY_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef WEIR_OPS_KERNELS_CPU_UNARY_INL_H_
@@ -16,7 +15,7 @@
 
 #include "hwy/contrib/math/math-inl.h"
 #include "ops/kernels/cpu/simd-inl.h"
-#include "ops/kernels/cpu/unary.h"
+#include "ops/kernels/shape/unary_function.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weir::kernels {

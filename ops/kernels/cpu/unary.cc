@@ -1,9 +1,10 @@
 #include "ops/kernels/cpu/unary.h"
 
-#include "ops/kernels/cpu/pieces.h"
 #include "ops/kernels/cpu/simd_targets.h"
-#include "ops/kernels/cpu/spec_check.h"
 #include "ops/kernels/kernel.h"
+#include "ops/kernels/shape/pieces.h"
+#include "ops/kernels/shape/unary_op.h"
+#include "runtime/base/status.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/kernels/cpu/unary.cc"
@@ -73,63 +74,17 @@ namespace weir::kernels {
 HWY_EXPORT(ApplyAny);
 HWY_EXPORT(GradAny);
 
-namespace {
-
-struct Named {
-  Unary function;
-  const char* name;
-  bool has_grad;
-};
-#define WEIR_UNARY_NAME(id, name, Code, has_grad) {Unary::id, name, has_grad},
-constexpr Named kNames[] = {WEIR_UNARY_FUNCTIONS(WEIR_UNARY_NAME)};
-#undef WEIR_UNARY_NAME
-
-}  // namespace
-
-std::optional<Unary> UnaryFromName(const std::string& name) {
-  for (const Named& known : kNames) {
-    if (name == known.name) return known.function;
-  }
-  return std::nullopt;
-}
-
 void ApplyUnary(Unary function, DType dtype, const void* x, void* y, int64_t n) {
   HWY_DYNAMIC_DISPATCH(ApplyAny)(function, {}, dtype, x, y, n);
 }
 
 namespace {
 
-// The attributes that hold the constants, in order.
-std::vector<std::string> ConstantsOf(Unary function) {
-  switch (function) {
-    case Unary::kLeakyRelu: return {"slope"};
-    case Unary::kElu: return {"alpha"};
-    case Unary::kClamp: return {"min", "max"};
-    case Unary::kPower: return {"exponent"};
-    default: return {};
-  }
-}
-
-// Reads the constants. The check fails if an attribute is absent.
-UnaryConstants ReadConstants(Unary function, const KernelSpec& spec, SpecCheck* check) {
-  UnaryConstants constants;
-  float* next = &constants.first;
-  for (const std::string& name : ConstantsOf(function)) {
-    check->Expect(spec.attrs.Has(name), "attribute " + name);
-    if (check->ok()) *next = static_cast<float>(spec.attrs.Real(name));
-    next = &constants.second;
-  }
-  return constants;
-}
-
-// Which op of a function a kernel computes: the function, or its gradient op.
-enum class Part : uint8_t { kValue, kGrad };
-
 class UnaryKernel final : public Kernel {
  public:
-  UnaryKernel(Unary function, Part part, UnaryConstants constants, const TensorSlice& x)
-      : function_(function),
-        part_(part),
+  UnaryKernel(const UnaryOp& op, UnaryConstants constants, const TensorSlice& x)
+      : function_(op.function),
+        part_(op.part),
         constants_(constants),
         dtype_(x.dtype),
         pieces_{x.num_elements(), kHeavyPiece} {}
@@ -139,7 +94,7 @@ class UnaryKernel final : public Kernel {
       const int64_t at = pieces_.begin(piece) * SizeOf(dtype_), n = pieces_.length(piece);
       const char* x = static_cast<const char*>(args.inputs[0]) + at;
       char* out = static_cast<char*>(args.outputs[0]) + at;
-      if (part_ == Part::kValue) {
+      if (part_ == UnaryPart::kValue) {
         HWY_DYNAMIC_DISPATCH(ApplyAny)(function_, constants_, dtype_, x, out, n);
       } else {
         const char* dy = static_cast<const char*>(args.inputs[1]) + at;
@@ -151,37 +106,21 @@ class UnaryKernel final : public Kernel {
 
  private:
   const Unary function_;
-  const Part part_;
+  const UnaryPart part_;
   const UnaryConstants constants_;
   const DType dtype_;
   const Pieces pieces_;
 };
 
-KernelFactory MakeUnary(Unary function, Part part) {
-  return [function, part](const KernelSpec& spec) -> absl::StatusOr<std::unique_ptr<Kernel>> {
-    const int num_inputs = part == Part::kValue ? 1 : 2;
-    SpecCheck check(spec);
-    check.Inputs(num_inputs, num_inputs).Outputs(1, 1).Real(check.in(0), "x");
-    if (part == Part::kGrad) {
-      check.SameType(check.in(0), check.in(1), "x and dy")
-          .SameShape(check.in(0), check.in(1), "x and dy");
-    }
-    const char* names = part == Part::kValue ? "x and y" : "x and dx";
-    check.SameType(check.in(0), check.out(0), names).SameShape(check.in(0), check.out(0), names);
-    const UnaryConstants constants = ReadConstants(function, spec, &check);
-    if (!check.ok()) return check.status();
-    return std::make_unique<UnaryKernel>(function, part, constants, check.in(0));
+KernelFactory MakeUnary(const UnaryOp& op) {
+  return [op](const KernelSpec& spec) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+    WEIR_ASSIGN_OR_RETURN(const UnaryConstants constants, CheckUnary(op, spec));
+    return std::make_unique<UnaryKernel>(op, constants, *spec.inputs[0]);
   };
 }
 
 [[maybe_unused]] const bool kRegistered = [] {
-  for (const Named& known : kNames) {
-    if (known.function == Unary::kNone) continue;
-    KernelRegistry::Register("cpu", known.name, MakeUnary(known.function, Part::kValue));
-    if (known.has_grad)
-      KernelRegistry::Register("cpu", std::string(known.name) + "_grad",
-                               MakeUnary(known.function, Part::kGrad));
-  }
+  for (const UnaryOp& op : UnaryOps()) KernelRegistry::Register("cpu", op.name, MakeUnary(op));
   return true;
 }();
 

@@ -239,7 +239,7 @@ TEST(UnaryTest, AKernelThatDoesNotFitIsRefused) {
   KernelSpec spec{.op = "relu",
                   .inputs = {TensorSlice::Whole(DType::kF32, {3})},
                   .outputs = {TensorSlice::Whole(DType::kF32, {4})}};
-  EXPECT_EQ(KernelRegistry::Create("cpu", spec).status().code(),
+  EXPECT_EQ(KernelRegistry::Create(DeviceOfTests(), spec).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
 

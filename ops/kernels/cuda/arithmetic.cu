@@ -1,0 +1,144 @@
+#include "ops/kernels/cuda/arithmetic.h"
+
+#include <type_traits>
+
+#include "ops/kernels/cuda/elementwise.cuh"
+
+namespace weir::kernels::WEIR_CUDA_SPACE {
+namespace {
+
+template <typename T>
+__global__ void ScaleKernel(float factor, const T* x, T* y, int64_t count) {
+  constexpr int kPack = kPackSize<T>;
+  const int64_t first = GridThread() * kPack;
+  auto pack = LoadPack<kPack>(x, first, count);
+  for (int i = 0; i < kPack; ++i) Store(&pack.at[i], ToFloat(pack.at[i]) * factor);
+  StorePack<kPack>(y, first, count, pack);
+}
+
+// A bool is a byte.
+__device__ inline bool IsTrue(float x) { return x != 0; }
+__device__ inline bool IsTrue(Bf16 x) { return ToFloat(x) != 0; }
+__device__ inline bool IsTrue(int32_t x) { return x != 0; }
+
+__device__ inline float Number(float x) { return x; }
+__device__ inline float Number(Bf16 x) { return ToFloat(x); }
+__device__ inline float Number(int32_t x) { return static_cast<float>(x); }
+__device__ inline float Number(uint8_t x) { return static_cast<float>(x); }
+
+__device__ inline int32_t Integer(float x) {
+  if (x != x) return 0;
+  if (x >= 2147483648.0f) return 2147483647;
+  if (x < -2147483648.0f) return -2147483647 - 1;
+  return static_cast<int32_t>(x);
+}
+__device__ inline int32_t Integer(Bf16 x) { return Integer(ToFloat(x)); }
+__device__ inline int32_t Integer(uint8_t x) { return x; }
+
+template <typename From>
+__device__ inline void CastTo(float* to, From x) {
+  *to = Number(x);
+}
+template <typename From>
+__device__ inline void CastTo(Bf16* to, From x) {
+  Store(to, Number(x));
+}
+template <typename From>
+__device__ inline void CastTo(int32_t* to, From x) {
+  *to = Integer(x);
+}
+template <typename From>
+__device__ inline void CastTo(uint8_t* to, From x) {
+  *to = IsTrue(x) ? 1 : 0;
+}
+
+template <typename From, typename To>
+__global__ void CastKernel(const From* x, To* y, int64_t count) {
+  constexpr int kPack = kPackSize<From> < kPackSize<To> ? kPackSize<To> : kPackSize<From>;
+  const int64_t first = GridThread() * kPack;
+  const auto from = LoadPack<kPack>(x, first, count);
+  Pack<To, kPack> to;
+  for (int i = 0; i < kPack; ++i) CastTo(&to.at[i], from.at[i]);
+  StorePack<kPack>(y, first, count, to);
+}
+
+template <typename T>
+__global__ void CopyKernel(const T* x, T* y, int64_t count) {
+  constexpr int kPack = kPackSize<T>;
+  const int64_t first = GridThread() * kPack;
+  StorePack<kPack>(y, first, count, LoadPack<kPack>(x, first, count));
+}
+
+template <typename T>
+__global__ void AccumulateKernel(const T* g, float* sum, int64_t count) {
+  constexpr int kPack = kPackSize<T>;
+  const int64_t first = GridThread() * kPack;
+  auto total = LoadPack<kPack>(sum, first, count);
+  const auto term = LoadPack<kPack>(g, first, count);
+  for (int i = 0; i < kPack; ++i) total.at[i] += ToFloat(term.at[i]);
+  StorePack<kPack>(sum, first, count, total);
+}
+
+template <typename T>
+void LaunchScaleOf(const ScaleWork& work, device::CudaStream stream) {
+  const unsigned blocks = ElementBlocks(work.count, kPackSize<T>);
+  if (blocks == 0) return;
+  Launch(stream, &ScaleKernel<T>, dim3(blocks), dim3(kElementThreads), 0, work.factor,
+         static_cast<const T*>(work.x), static_cast<T*>(work.y), work.count);
+}
+
+template <typename From, typename To>
+void LaunchCastOf(const CastWork& work, device::CudaStream stream) {
+  if constexpr (std::is_same_v<From, To>) {
+    Launch(stream, &CopyKernel<To>, dim3(ElementBlocks(work.count, kPackSize<To>)),
+           dim3(kElementThreads), 0, static_cast<const From*>(work.x), static_cast<To*>(work.y),
+           work.count);
+  } else {
+    constexpr int kPack = kPackSize<From> < kPackSize<To> ? kPackSize<To> : kPackSize<From>;
+    Launch(stream, &CastKernel<From, To>, dim3(ElementBlocks(work.count, kPack)),
+           dim3(kElementThreads), 0, static_cast<const From*>(work.x), static_cast<To*>(work.y),
+           work.count);
+  }
+}
+
+template <typename From>
+void LaunchCastFrom(const CastWork& work, device::CudaStream stream) {
+  switch (work.to) {
+    case DType::kF32: return LaunchCastOf<From, float>(work, stream);
+    case DType::kBF16: return LaunchCastOf<From, Bf16>(work, stream);
+    case DType::kI32: return LaunchCastOf<From, int32_t>(work, stream);
+    case DType::kBool: return LaunchCastOf<From, uint8_t>(work, stream);
+  }
+}
+
+template <typename T>
+void LaunchAccumulateOf(const AccumulateWork& work, device::CudaStream stream) {
+  const unsigned blocks = ElementBlocks(work.count, kPackSize<T>);
+  if (blocks == 0) return;
+  Launch(stream, &AccumulateKernel<T>, dim3(blocks), dim3(kElementThreads), 0,
+         static_cast<const T*>(work.g), work.sum, work.count);
+}
+
+}  // namespace
+
+void LaunchScale(const ScaleWork& work, device::CudaStream stream) {
+  work.dtype == DType::kBF16 ? LaunchScaleOf<Bf16>(work, stream)
+                             : LaunchScaleOf<float>(work, stream);
+}
+
+void LaunchCast(const CastWork& work, device::CudaStream stream) {
+  if (work.count == 0 || (work.from == work.to && work.x == work.y)) return;
+  switch (work.from) {
+    case DType::kF32: return LaunchCastFrom<float>(work, stream);
+    case DType::kBF16: return LaunchCastFrom<Bf16>(work, stream);
+    case DType::kI32: return LaunchCastFrom<int32_t>(work, stream);
+    case DType::kBool: return LaunchCastFrom<uint8_t>(work, stream);
+  }
+}
+
+void LaunchAccumulate(const AccumulateWork& work, device::CudaStream stream) {
+  work.dtype == DType::kBF16 ? LaunchAccumulateOf<Bf16>(work, stream)
+                             : LaunchAccumulateOf<float>(work, stream);
+}
+
+}  // namespace weir::kernels::WEIR_CUDA_SPACE

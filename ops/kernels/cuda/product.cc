@@ -1,0 +1,48 @@
+#include "ops/kernels/cuda/product.h"
+
+#include "ops/kernels/cuda/arithmetic.h"
+#include "runtime/base/status.h"
+
+namespace weir::kernels::WEIR_CUDA_SPACE {
+
+absl::Status Product::Enqueue(const ProductOperands& operands, void* workspace,
+                              device::CudaStream stream) {
+  ProductFinish finish;
+  finish.rows = spec_.batch * spec_.m;
+  finish.columns = spec_.n;
+  finish.dtype = spec_.result;
+  finish.bias_dtype = spec_.bias;
+  finish.bias = operands.bias;
+  finish.activation = spec_.activation;
+  finish.pre = operands.pre;
+  finish.y = operands.c;
+  if (!IsPlain()) {
+    LaunchProductFinish(finish, stream);
+    return absl::OkStatus();
+  }
+  if (plan_ == nullptr) {
+    ProductSpec planned = spec_;
+    if (narrowed_elements() > 0) planned.result = DType::kF32;
+    WEIR_ASSIGN_OR_RETURN(plan_, MakeProductPlan(planned));
+  }
+  if (narrowed_elements() > 0) {
+    ProductOperands wide = operands;
+    wide.c = static_cast<char*>(workspace) + kProductWorkspace;
+    WEIR_RETURN_IF_ERROR(plan_->Enqueue(wide, workspace, stream));
+    LaunchCast({DType::kF32, DType::kBF16, wide.c, operands.c, narrowed_elements()}, stream);
+    return absl::OkStatus();
+  }
+  if (plan_->reach() == ProductReach::kActivation)
+    return plan_->Enqueue(operands, workspace, stream);
+  ProductOperands stored = operands;
+  if (operands.pre != nullptr) stored.c = operands.pre;
+  WEIR_RETURN_IF_ERROR(plan_->Enqueue(stored, workspace, stream));
+  finish.product = stored.c;
+  if (plan_->reach() == ProductReach::kBias) finish.bias = nullptr;
+  const bool finished =
+      finish.bias == nullptr && finish.activation == Activation::kNone && finish.pre == nullptr;
+  if (!finished) LaunchProductFinish(finish, stream);
+  return absl::OkStatus();
+}
+
+}  // namespace weir::kernels::WEIR_CUDA_SPACE

@@ -1,0 +1,13 @@
+// What the kernels of embedding and its gradient expect of their operands. Each check returns the
+// status of a SpecCheck. Thread rule: pure functions.
+#pragma once
+
+#include "absl/status/status.h"
+#include "ops/kernels/kernel.h"
+
+namespace weir::kernels {
+
+absl::Status CheckEmbedding(const KernelSpec& spec);
+absl::Status CheckEmbeddingGrad(const KernelSpec& spec);
+
+}  // namespace weir::kernels

@@ -1,0 +1,15 @@
+// What the kernels of reduce_variance, normalize and their gradients expect of their operands. Each
+// check returns the status of a SpecCheck. Thread rule: pure functions.
+#pragma once
+
+#include "absl/status/status.h"
+#include "ops/kernels/kernel.h"
+
+namespace weir::kernels {
+
+absl::Status CheckVariance(const KernelSpec& spec);
+absl::Status CheckVarianceGrad(const KernelSpec& spec);
+absl::Status CheckNormalize(const KernelSpec& spec);
+absl::Status CheckNormalizeGrad(const KernelSpec& spec);
+
+}  // namespace weir::kernels

@@ -1,0 +1,55 @@
+#include "ops/kernels/shape/optimizer_check.h"
+
+#include "ops/kernels/shape/spec_check.h"
+
+namespace weir::kernels {
+namespace {
+
+void CheckUpdate(SpecCheck* check, int num_outputs) {
+  check->Is(check->in(0), DType::kF32, "grad").Is(check->in(1), DType::kF32, "scale");
+  check->Expect(check->in(1).num_elements() == 1, "one scale");
+  for (int i = 0; i < num_outputs; ++i) {
+    if (!check->HasOut(i)) continue;
+    check->Is(check->out(i), DType::kF32, "weight and its state");
+    check->SameShape(check->in(0), check->out(i), "grad, weight and state");
+  }
+}
+
+}  // namespace
+
+absl::Status CheckAdamW(const KernelSpec& spec) {
+  SpecCheck check(spec);
+  check.Inputs(2, 2).Outputs(3, 3);
+  CheckUpdate(&check, 3);
+  return check.status();
+}
+
+absl::Status CheckSgd(const KernelSpec& spec) {
+  SpecCheck check(spec);
+  check.Inputs(2, 2).Outputs(1, 2);
+  CheckUpdate(&check, 2);
+  check.Expect(check.HasOut(1) || spec.attrs.Real("momentum") == 0, "a buffer for its momentum");
+  return check.status();
+}
+
+absl::Status CheckSumSquares(const KernelSpec& spec) {
+  SpecCheck check(spec);
+  const int n = static_cast<int>(spec.inputs.size());
+  check.Inputs(n, n).Outputs(1, 1).Is(check.out(0), DType::kF32, "total");
+  check.Expect(check.out(0).num_elements() == 1, "one total");
+  for (int i = 0; i < n; ++i) check.Real(check.in(i), "x");
+  return check.status();
+}
+
+absl::Status CheckClipScale(const KernelSpec& spec) {
+  SpecCheck check(spec);
+  check.Inputs(1, 1)
+      .Outputs(1, 2)
+      .Is(check.in(0), DType::kF32, "total")
+      .Is(check.out(0), DType::kF32, "scale");
+  check.Is(check.out(1), DType::kF32, "norm");
+  check.Expect(check.in(0).num_elements() == 1 && check.out(0).num_elements() == 1, "scalars");
+  return check.status();
+}
+
+}  // namespace weir::kernels

@@ -1,0 +1,14 @@
+// What the kernels of reductions, expand and reduce_max_grad expect of their operands. Each check
+// returns the status of a SpecCheck. Thread rule: pure functions.
+#pragma once
+
+#include "absl/status/status.h"
+#include "ops/kernels/kernel.h"
+
+namespace weir::kernels {
+
+absl::Status CheckReduce(const KernelSpec& spec);
+absl::Status CheckExpand(const KernelSpec& spec);
+absl::Status CheckReduceMaxGrad(const KernelSpec& spec);
+
+}  // namespace weir::kernels

@@ -1,0 +1,13 @@
+// What the kernels of softmax and its gradient expect of their operands. Each check returns the
+// status of a SpecCheck. Thread rule: pure functions.
+#pragma once
+
+#include "absl/status/status.h"
+#include "ops/kernels/kernel.h"
+
+namespace weir::kernels {
+
+absl::Status CheckSoftmax(const KernelSpec& spec);
+absl::Status CheckSoftmaxGrad(const KernelSpec& spec);
+
+}  // namespace weir::kernels

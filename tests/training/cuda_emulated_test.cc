@@ -1,0 +1,87 @@
+// The kernels of a GPU, on the emulation of CUDA, train every kind of layout to the CPU's losses
+// within rounding, and to the same bits with any number of queues and any depth: a wait that is
+// missing, or a copy that is read too early, gives other bits.
+#include <cmath>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/training/layouts.h"
+#include "tests/training/train_run.h"
+#include "tools/zoo/gpt.h"
+#include "tools/zoo/llama.h"
+
+namespace weir::training {
+namespace {
+
+struct Queues {
+  int num, depth;
+};
+
+zoo::TransformerOptions TinyTransformer() {
+  zoo::TransformerOptions options = SmallTransformer();
+  options.layers = 2;
+  options.hidden = 16;
+  options.heads = 2;
+  options.ffn = 32;
+  options.vocab = 32;
+  options.sequence = 8;
+  options.training.batch = 4;
+  return options;
+}
+
+void ExpectTheLossesOfTheCpu(proto::Job job, const std::vector<Queues>& devices) {
+  TrainRunOptions options;
+  options.steps = 2;
+  const absl::StatusOr<TrainRun> cpu = Train(job, options);
+  ASSERT_TRUE(cpu.ok()) << cpu.status();
+  ASSERT_FALSE(cpu->losses.empty());
+  job.mutable_runtime()->set_device("cuda-emulated");
+  const absl::StatusOr<TrainRun> one_by_one = Train(job, options);
+  ASSERT_TRUE(one_by_one.ok()) << one_by_one.status();
+  ASSERT_EQ(one_by_one->losses.size(), cpu->losses.size());
+  for (size_t i = 0; i < cpu->losses.size(); ++i)
+    EXPECT_NEAR(one_by_one->losses[i], cpu->losses[i], 1e-4 * std::abs(cpu->losses[i]));
+  for (const Queues& queues : devices) {
+    SCOPED_TRACE(absl::StrCat(queues.num, " queues, depth ", queues.depth));
+    job.mutable_runtime()->set_device_queues(queues.num);
+    job.mutable_runtime()->set_device_depth(queues.depth);
+    const absl::StatusOr<TrainRun> ahead = Train(job, options);
+    ASSERT_TRUE(ahead.ok()) << ahead.status();
+    EXPECT_EQ(FirstDifference(*ahead, *one_by_one), "");
+  }
+}
+
+TEST(CudaEmulated, TrainsOnEveryKindOfLayoutWithAnyQueues) {
+  const Layout layouts[] = {{"", 0, zoo::SequenceParallel::kNone},
+                            {"dp=2", 2, zoo::SequenceParallel::kNone},
+                            {"tp=2", 0, zoo::SequenceParallel::kMegatron},
+                            {"sp=2", 0, zoo::SequenceParallel::kUlysses},
+                            {"dp=2,pp=2", 0, zoo::SequenceParallel::kNone}};
+  for (const Layout& layout : layouts) {
+    SCOPED_TRACE(NameOf(layout));
+    const absl::StatusOr<proto::Job> job = JobOn(layout, zoo::GptJob, TinyTransformer());
+    ASSERT_TRUE(job.ok()) << job.status();
+    ExpectTheLossesOfTheCpu(*job, {{1, 64}, {2, 2}, {4, 64}});
+  }
+}
+
+TEST(CudaEmulated, TrainsALlamaInBf16) {
+  absl::StatusOr<proto::Job> job =
+      JobOn({"dp=2,tp=2", 1, zoo::SequenceParallel::kNone}, zoo::LlamaJob, TinyTransformer());
+  ASSERT_TRUE(job.ok()) << job.status();
+  job->mutable_training()->set_precision(proto::Training::BF16);
+  job->mutable_runtime()->set_device("cuda-emulated");
+  TrainRunOptions options;
+  options.steps = 2;
+  const absl::StatusOr<TrainRun> one_by_one = Train(*job, options);
+  ASSERT_TRUE(one_by_one.ok()) << one_by_one.status();
+  job->mutable_runtime()->set_device_queues(4);
+  job->mutable_runtime()->set_device_depth(64);
+  const absl::StatusOr<TrainRun> ahead = Train(*job, options);
+  ASSERT_TRUE(ahead.ok()) << ahead.status();
+  EXPECT_EQ(FirstDifference(*ahead, *one_by_one), "");
+}
+
+}  // namespace
+}  // namespace weir::training

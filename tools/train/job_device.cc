@@ -1,0 +1,39 @@
+#include "tools/train/job_device.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+#include "runtime/device/device_factory.h"
+
+namespace weir::train {
+
+absl::Status SettleDevice(proto::Job* job) {
+  proto::Runtime& runtime = *job->mutable_runtime();
+  if (runtime.device().empty()) return absl::OkStatus();
+  const std::string kind = device::ResolveDeviceKind(runtime.device());
+  WEIR_RETURN_IF_ERROR(At("runtime.device", device::CheckDeviceKind(kind)));
+  WEIR_RETURN_IF_ERROR(At("runtime.device", device::CheckDeviceIsBuilt(kind)));
+  runtime.set_device(kind);
+  const device::DeviceLimits limits = device::LimitsOf(kind);
+  if (runtime.device_queues() == 0 && limits.default_num_queues > 1)
+    runtime.set_device_queues(limits.default_num_queues);
+  if (runtime.device_depth() == 0 && limits.default_depth > 1)
+    runtime.set_device_depth(limits.default_depth);
+  return absl::OkStatus();
+}
+
+absl::Status CheckDevice(const proto::Runtime& runtime) {
+  const std::string kind = runtime.device().empty() ? "cpu" : runtime.device();
+  WEIR_RETURN_IF_ERROR(At("runtime.device", device::CheckDeviceKind(kind)));
+  const device::DeviceLimits limits = device::LimitsOf(kind);
+  const auto check = [&](const char* where, int value, int most) {
+    if (value <= most) return absl::OkStatus();
+    return Rejected({"W0529", where, absl::StrCat("at most ", most, " on a device \"", kind, "\""),
+                     absl::StrCat(value), ""});
+  };
+  WEIR_RETURN_IF_ERROR(check("runtime.device_queues", runtime.device_queues(), limits.num_queues));
+  return check("runtime.device_depth", runtime.device_depth(), limits.depth);
+}
+
+}  // namespace weir::train

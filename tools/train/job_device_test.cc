@@ -1,0 +1,58 @@
+#include "tools/train/job_device.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/device/device_factory.h"
+
+namespace weir::train {
+namespace {
+
+using ::testing::HasSubstr;
+
+proto::Job JobFor(const std::string& kind) {
+  proto::Job job;
+  job.mutable_runtime()->set_device(kind);
+  return job;
+}
+
+TEST(JobDeviceTest, AJobThatNamesNoDeviceStaysAsItIs) {
+  proto::Job job;
+  EXPECT_EQ(SettleDevice(&job), absl::OkStatus());
+  EXPECT_EQ(job.runtime().device(), "");
+  EXPECT_EQ(job.runtime().device_depth(), 0);
+}
+
+TEST(JobDeviceTest, AGpuHasQueuesAndTakesActsAheadUnlessTheJobSaysOtherwise) {
+  proto::Job job = JobFor("cuda-emulated");
+  EXPECT_EQ(SettleDevice(&job), absl::OkStatus());
+  EXPECT_EQ(job.runtime().device_queues(), 4);
+  EXPECT_EQ(job.runtime().device_depth(), 64);
+  job.mutable_runtime()->set_device_queues(2);
+  job.mutable_runtime()->set_device_depth(1);
+  EXPECT_EQ(SettleDevice(&job), absl::OkStatus());
+  EXPECT_EQ(job.runtime().device_queues(), 2);
+  EXPECT_EQ(job.runtime().device_depth(), 1);
+  proto::Job cpu = JobFor("cpu");
+  EXPECT_EQ(SettleDevice(&cpu), absl::OkStatus());
+  EXPECT_EQ(cpu.runtime().device_depth(), 0);
+}
+
+TEST(JobDeviceTest, AutoIsWhatTheMachineHas) {
+  proto::Job job = JobFor("auto");
+  EXPECT_EQ(SettleDevice(&job), absl::OkStatus());
+  EXPECT_EQ(job.runtime().device(), device::ResolveDeviceKind("auto"));
+}
+
+TEST(JobDeviceTest, WhatThereIsNotIsRefused) {
+  proto::Job job = JobFor("gpu");
+  EXPECT_THAT(SettleDevice(&job).message(), HasSubstr("W0529 at runtime.device"));
+  proto::Runtime runtime;
+  runtime.set_device("cuda-emulated");
+  runtime.set_device_depth(257);
+  EXPECT_THAT(CheckDevice(runtime).message(), HasSubstr("W0529 at runtime.device_depth"));
+  runtime.set_device_depth(256);
+  EXPECT_EQ(CheckDevice(runtime), absl::OkStatus());
+}
+
+}  // namespace
+}  // namespace weir::train
