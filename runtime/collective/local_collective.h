@@ -1,0 +1,40 @@
+// The reference for collectives: the ranks are threads of one process, and their memory is memory
+// of the host, as that of an emulated CUDA device is. A sum has the CPU's bits: ranks are combined
+// in pairs in the group's order, as the sources of an ExchangeRegion are (runtime/base/transfer),
+// in f32, and a bf16 sum is rounded once. A maximum of f32 or bf16 is NaN if one of its terms is.
+//
+// A stream without a handle is the calling thread, where an operation is done on return. Another
+// stream is an EmulatedStream, whose work waits there for the other ranks of the group. So each
+// device's streams must get on by a thread of their own, or by a thread that needs nothing of the
+// other ranks meanwhile.
+//
+// Where NCCL would wait for ever, a communicator fails: ranks that issue other operations, or the
+// operations of shared groups in other orders, get W0951 with both sides; ranks that wait for one
+// that does not come get W0953 with the missing ranks. Orders are compared between every two ranks.
+// A circle of three ranks or more, of which no two disagree, is found by W0953.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "runtime/collective/collective.h"
+
+namespace weir::collective {
+
+// Thread rule: any thread; outlives its communicators.
+class LocalCollectives final : public CollectiveLibrary {
+ public:
+  LocalCollectives();
+  ~LocalCollectives() override;
+
+  std::string name() const override { return "local collectives"; }
+  absl::StatusOr<std::string> NewUniqueId() override;
+  absl::StatusOr<std::unique_ptr<Communicator>> Create(const CommunicatorSpec& spec) override;
+
+  class World;
+
+ private:
+  const std::shared_ptr<World> world_;
+};
+
+}  // namespace weir::collective
