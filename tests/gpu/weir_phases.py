@@ -1,0 +1,389 @@
+"""The phases that run Weir: tests of kernels, training, equal losses, equal bits, several ranks, costs, a profile."""
+
+import csv
+import hashlib
+import io
+import json
+import os
+import re
+import statistics
+import threading
+import time
+
+import flops
+import machine
+import programs
+
+# Tests that run their kernels on the kind of device that WEIR_TEST_DEVICE names.
+KERNEL_TESTS = ["ops/kernels/cpu/kernels_cuda_emulated_test", "ops/testing/law_cuda_emulated_test",
+                "ops/testing/gradient_cuda_emulated_test"]
+# Tests that find a GPU by themselves, and emulate one otherwise.
+DEVICE_TESTS = ["runtime/device/device_test", "runtime/device/cuda/cuda_device_test"]
+
+LAYOUTS = ["dp=2", "tp=2", "pp=2", "dp=2,tp=2"]
+F32_TOLERANCE = 1e-3
+BF16_TOLERANCE = 1e-2
+
+
+def on_device(check):
+    """Returns the flags of weir that choose the device of the check."""
+    return ["--set", "runtime.device=" + check.device]
+
+
+def write_job(check, size, precision, **settings):
+    """Writes a job of a GPT-2 on random tokens with `weir zoo` and returns its path. Settings are flags of the zoo."""
+    flags = {"layers": size.layers, "hidden": size.hidden, "heads": size.heads, "vocab": size.vocab,
+             "sequence": size.sequence, "batch": size.batch, "micro-batches": size.batch // size.micro_batch,
+             "precision": precision, **settings}
+    words = [word for name, value in flags.items() for word in ("--" + name, str(value))]
+    text = programs.must_run(check.weir("zoo", "gpt", "--tied", *words), check.limit(30))
+    path = check.scratch("job.textproto")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    return path
+
+
+def train_job(check, job, steps, *flags, seconds=None, device_flags=None, on_line=None):
+    """Trains a job and returns the lines of its metrics. A run out of time gives the lines that it wrote."""
+    metrics = check.scratch("metrics.jsonl")
+    command = check.weir("train", job, "--steps", str(steps), "--metrics", metrics,
+                         *(on_device(check) if device_flags is None else device_flags), *flags)
+    late = None
+    try:
+        programs.must_run(command, check.limit(seconds) if seconds else check.seconds_left(), log=check.log,
+                          on_line=on_line)
+    except programs.OutOfTime as reason:
+        late = reason
+    lines = []
+    if os.path.exists(metrics):
+        with open(metrics, encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file if line.endswith("\n")]
+    if late and len(lines) < 3:
+        raise late
+    return lines
+
+
+def kernels(check):
+    """Runs the tests of kernels, laws and gradients on the device."""
+    tests = [test for test in KERNEL_TESTS + DEVICE_TESTS if check.program(test) is not None]
+    if check.small:
+        raise programs.Skipped("tools/test runs them itself")
+    if not tests:
+        raise programs.Failed("the bundle has none of these tests; build them, then run `tools/gpu_check prepare`")
+    failed = []
+    for test in tests:
+        name = os.path.basename(test)
+        passed, missed = [], []
+        state = "ok"
+        try:
+            code, printed = programs.run(
+                check.command(test), check.limit(90), log=check.log,
+                env={"WEIR_TEST_DEVICE": check.device}, on_line=lambda line: _count_test(line, passed, missed))
+            if code != 0:
+                state = f"exit code {code}: {printed.strip().splitlines()[-1][:200] if printed.strip() else ''}"
+        except programs.OutOfTime as reason:
+            state = str(reason)
+        check.add(name + ".passed", len(passed), "tests")
+        for case in missed:
+            check.add(name + ".failed", case)
+        check.add(name, state)
+        if state != "ok":
+            failed.append(name)
+    if failed:
+        raise programs.Failed("tests fail: " + ", ".join(failed))
+
+
+def _count_test(line, passed, missed):
+    case = re.match(r"\[ +(OK|FAILED) +\] (\S+) \(", line)
+    if case:
+        (passed if case[1] == "OK" else missed).append(case[2].rstrip(","))
+
+
+def sanitizer(check):
+    """Runs the tests of kernels under compute-sanitizer's memcheck."""
+    tool = machine.tools()["compute-sanitizer"]
+    if tool is None:
+        raise programs.Skipped("there is no compute-sanitizer here")
+    found = False
+    tests = [test for test in KERNEL_TESTS if check.program(test) is not None]
+    for i, test in enumerate(tests):
+        name = os.path.basename(test)
+        passed, missed, errors = [], [], []
+
+        def read(line):
+            _count_test(line, passed, missed)
+            if line.startswith("========= ") and re.search(r"(Invalid|Error|leak|Misaligned|out of bounds)", line):
+                errors.append(line[10:])
+
+        share = check.seconds_left() / (len(tests) - i)
+        state = "ok"
+        try:
+            code, _ = programs.run([tool, "--tool", "memcheck", "--target-processes", "all", "--error-exitcode", "9",
+                                    *check.command(test)], share, log=check.log, on_line=read,
+                                   env={"WEIR_TEST_DEVICE": check.device})
+            if code != 0:
+                state = f"exit code {code}"
+        except programs.OutOfTime as reason:
+            state = f"no error so far: {reason}" if not errors else str(reason)
+        check.add(name + ".passed", len(passed), "tests")
+        for error in errors[:10]:
+            check.add(name + ".error", error[:200])
+        check.add(name, state)
+        found = found or bool(errors) or state.startswith("exit")
+    if found:
+        raise programs.Failed("memcheck finds errors; gpu_check.log has all that it says")
+
+
+class Observer:
+    """Watches the GPU's memory, power and clock by nvidia-smi while a program runs."""
+
+    def __init__(self):
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self.samples = []
+        self.idle_mib = self._memory()
+
+    @staticmethod
+    def _memory():
+        return float(machine.query_gpu("memory.used").get("memory.used", "nan"))
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *unused):
+        self._end.set()
+        self._thread.join()
+
+    def _watch(self):
+        fields = ["memory.used", "power.draw", "clocks.sm", "temperature.gpu"]
+        while not self._end.wait(1.0):
+            sample = machine.query_gpu(*fields)
+            if sample:
+                self.samples.append([_number(sample[field]) for field in fields])
+
+    def used_bytes(self):
+        """Returns the most memory beyond what was in use before, or None without nvidia-smi."""
+        if not self.samples:
+            return None
+        return (max(sample[0] for sample in self.samples) - self.idle_mib) * (1 << 20)
+
+    def busiest(self, field):
+        """Returns the median of a field over the half of the samples with the most power, or None."""
+        half = sorted(self.samples, key=lambda sample: sample[1])[len(self.samples) // 2:]
+        return statistics.median(sample[field] for sample in half) if half else None
+
+
+def _number(text):
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
+
+
+def train(check):
+    """Trains GPT-2 in bf16 on random tokens: tokens per second, MFU, memory, and how long the GPU idles."""
+    failed = []
+    for name, steps, seconds in [("tiny", 3, 20)] if check.small else [("124M", 12, 60), ("355M", 8, 60),
+                                                                      ("1.5B", 5, 80)]:
+        size = flops.GPT2[name]
+        try:
+            _train_size(check, name, size, steps, seconds)
+        except (programs.Failed, programs.OutOfTime) as reason:
+            check.add(name + ".failed", str(reason))
+            failed.append(name)
+    if failed:
+        raise programs.Failed("training fails: " + ", ".join(failed))
+
+
+def _train_size(check, name, size, steps, seconds):
+    job = write_job(check, size, "bf16")
+    plans, ready = [], []
+    begin = time.monotonic()
+
+    def read(line):
+        plans.extend(planned_bytes(line))
+        if plans and not ready:
+            ready.append(time.monotonic() - begin)
+
+    with Observer() as observer:
+        lines = train_job(check, job, steps, seconds=seconds, on_line=read)
+    if not plans:
+        raise programs.Failed("expected weir train to say how much memory it needs per device, found no such line")
+    planned = plans[0]
+    check.add(name + ".planned_memory", planned, "bytes")
+    check.add(name + ".ready", ready[0], "s until weir has its memory and its weights")
+    check.add(name + ".steps", len(lines), "steps")
+    check.add(name + ".losses", [line["loss"] for line in lines])
+    step = statistics.median(line["step_seconds"] for line in lines[len(lines) // 2:])
+    check.add(name + ".step", step, "s")
+    check.add(name + ".tokens_per_second", size.tokens / step, "tokens/s")
+    if check.device == "cuda":
+        check.add(name + ".mfu", size.utilisation(size.tokens / step), "of 989 TFLOP/s")
+    used = observer.used_bytes()
+    if used is not None:
+        check.add(name + ".used_memory", used, "bytes, with the context of the driver")
+        check.add(name + ".used_beyond_plan", used - planned, "bytes")
+        check.add(name + ".power", observer.busiest(1), "W")
+        check.add(name + ".clock", observer.busiest(2), "MHz")
+    # The trace of one size stays among the results, for `weir view`.
+    trace = check.rows.path("train.pftrace") if name == "124M" else check.scratch("trace.pftrace")
+    train_job(check, job, max(2, steps // 3), "--trace", trace, seconds=seconds)
+    report = json.loads(programs.must_run(check.weir("trace", "report", trace, "--json"), check.limit(60)))
+    # A device has a row per queue. The busiest queue is the one that computes.
+    check.add(name + ".idle", 1 - max(device["busy"] for device in report["devices"]), "of the step")
+    for act in sorted(report.get("why_slow", {}).get("critical_path", {}).get("acts", []),
+                      key=lambda act: -act["ns_per_step"])[:8]:
+        check.add(f"{name}.act.{act['function']}", act["ns_per_step"] * 1e-3, "us per step")
+
+
+def planned_bytes(line):
+    """Returns the memory per device that a line of weir train names, in bytes, as a list of one, or of none."""
+    found = re.search(r"([\d.]+) (B|KiB|MiB|GiB) per device", line)
+    return [round(float(found[1]) * 1024 ** ["B", "KiB", "MiB", "GiB"].index(found[2]))] if found else []
+
+
+def small_size(check):
+    """Returns the size of model that phases of correctness use."""
+    return flops.GPT2["tiny"] if check.small else flops.Size(4, 256, 4, vocab=1024, sequence=128, batch=8,
+                                                             micro_batch=4)
+
+
+def largest_difference(found, expected):
+    """Returns the largest relative difference of two lists of losses. Lists of other lengths differ infinitely."""
+    if len(found) != len(expected) or not expected:
+        return float("inf")
+    worst = max(abs(a - b) / max(abs(b), 1e-12) for a, b in zip(found, expected))
+    return worst if worst == worst else float("inf")
+
+
+def _losses_of(lines):
+    return [line["loss"] for line in lines]
+
+
+def losses(check):
+    """Compares the losses of 20 small steps with those of the CPU, in f32 and in bf16."""
+    steps = 3 if check.small else 20
+    bad = []
+    for precision, tolerance in [("f32", F32_TOLERANCE), ("bf16", BF16_TOLERANCE)]:
+        job = write_job(check, small_size(check), precision)
+        expected = _losses_of(train_job(check, job, steps, device_flags=["--set", "runtime.device=cpu"]))
+        found = _losses_of(train_job(check, job, steps))
+        difference = largest_difference(found, expected)
+        check.add(precision + ".largest_difference", difference, f"relative, of {len(expected)} losses")
+        check.add(precision + ".losses", found)
+        check.add(precision + ".losses_of_the_cpu", expected)
+        if difference > tolerance:
+            bad.append(f"{precision} differs by {difference:.2g}, at most {tolerance:g}")
+    if bad:
+        raise programs.Failed("; ".join(bad))
+
+
+def bits(check):
+    """Trains with queues and depths that differ, and compares the bits of the saved weights."""
+    job = write_job(check, small_size(check), "bf16")
+    weights = {}
+    for name, queues, depth in [("depth_1", 1, 1), ("depth_64", 4, 64), ("depth_64_again", 4, 64)]:
+        saved = check.scratch("weights.safetensors")
+        train_job(check, job, 2 if check.small else 20, "--save", saved, "--set", f"runtime.device_queues={queues}",
+                  "--set", f"runtime.device_depth={depth}")
+        with open(saved, "rb") as file:
+            weights[name] = hashlib.sha256(file.read()).hexdigest()
+        check.add(name, weights[name])
+    if len(set(weights.values())) > 1:
+        raise programs.Failed("the weights of runs that must be equal differ")
+
+
+def ranks(check):
+    """Trains on two and four ranks that share the device, and compares the losses with those of one rank."""
+    steps = 3 if check.small else 10
+    job = write_job(check, small_size(check), "f32")
+    expected = _losses_of(train_job(check, job, steps))
+    check.add("one", expected)
+    bad = []
+    for layout in LAYOUTS[-1:] if check.small else LAYOUTS:
+        try:
+            found = _losses_of(train_job(check, job, steps, "--mesh", layout, seconds=30))
+        except (programs.Failed, programs.OutOfTime) as reason:
+            check.add(layout + ".failed", str(reason))
+            bad.append(layout)
+            continue
+        difference = largest_difference(found, expected)
+        check.add(layout + ".largest_difference", difference, "relative")
+        if difference > F32_TOLERANCE:
+            bad.append(layout)
+    if bad:
+        raise programs.Failed("losses differ from those of one rank, or training fails: " + ", ".join(bad))
+
+
+def calibrate(check):
+    """Measures kernels into a cluster file, and compares the step that the file predicts with the measured one."""
+    name = "tiny" if check.small else "124M"
+    size = flops.GPT2[name]
+    job = write_job(check, size, "bf16")
+    cluster = check.rows.path("device.textproto")
+    programs.must_run(check.weir("calibrate", job, *on_device(check), "--steps", "2", "-o", cluster),
+                      check.seconds_left(), log=check.log)
+    check.add("cluster", os.path.basename(cluster), bytes=os.path.getsize(cluster))
+    plan = json.loads(programs.must_run(check.weir("plan", job, *on_device(check), "--cluster", cluster, "--json"),
+                                        check.limit(60)))
+    predicted = plan["prediction"]["step_seconds"]
+    check.add("predicted_step", predicted, "s")
+    lines = train_job(check, job, 2 if check.small else 6)
+    measured = statistics.median(line["step_seconds"] for line in lines[len(lines) // 2:])
+    check.add("measured_step", measured, "s")
+    check.add("prediction_error", predicted / measured - 1, "relative")
+
+
+def profile(check):
+    """Profiles a step with ncu: time, bytes per second and share of the peak of each kernel."""
+    tool = machine.tools()["ncu"]
+    if tool is None:
+        raise programs.Skipped("there is no ncu here")
+    size = flops.GPT2["124M"]
+    job = write_job(check, flops.Size(size.layers, size.hidden, size.heads, batch=16, micro_batch=16), "bf16")
+    metrics = ["gpu__time_duration.sum", "dram__bytes_read.sum", "dram__bytes_write.sum"]
+    begin = time.monotonic()
+    code, printed = programs.run(
+        [tool, "--clock-control", "none", "--cache-control", "none", "--metrics", ",".join(metrics), "--csv",
+         "--target-processes", "all", "--launch-skip", "1200", "--launch-count", "1000",
+         *check.weir("train", job, "--steps", "3", *on_device(check))], check.seconds_left())
+    rows = read_profile(printed)
+    if not rows:
+        check.log(printed[-4000:])
+        raise programs.Failed(f"ncu measures nothing (exit code {code}); gpu_check.log has what it says")
+    check.add("launches", sum(row["launches"] for row in rows), "launches", seconds=time.monotonic() - begin)
+    total = sum(row["seconds"] for row in rows)
+    with open(check.rows.path("profile.csv"), "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, ["kernel", "launches", "seconds", "read_bytes", "written_bytes"])
+        writer.writeheader()
+        writer.writerows(rows)
+    for row in rows[:25]:
+        rate = (row["read_bytes"] + row["written_bytes"]) / row["seconds"] * 1e-9
+        check.add(row["kernel"][:60], rate, "GB/s", share=row["seconds"] / total, launches=row["launches"],
+                  us=row["seconds"] / row["launches"] * 1e6)
+
+
+_UNITS = {"nsecond": 1e-9, "ns": 1e-9, "usecond": 1e-6, "us": 1e-6, "msecond": 1e-3, "ms": 1e-3, "second": 1, "s": 1,
+          "byte": 1, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9}
+
+
+def read_profile(printed):
+    """Returns a row per kernel from ncu's table, the longest total time first."""
+    lines = printed.splitlines()
+    first = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
+    if first is None:
+        return []
+    fields = {"gpu__time_duration.sum": "seconds", "dram__bytes_read.sum": "read_bytes",
+              "dram__bytes_write.sum": "written_bytes"}
+    kernels_by_name, launches = {}, {}
+    # The program's own lines may stand between those of the table.
+    table = [line for line in lines[first:] if line.startswith('"')]
+    for line in csv.DictReader(io.StringIO("\n".join(table))):
+        name = re.sub(r"\(.*|<.*", "", line["Kernel Name"]).replace("void ", "").split("::")[-1]
+        row = kernels_by_name.setdefault(name, dict.fromkeys(fields.values(), 0.0))
+        value = float(line["Metric Value"].replace(",", ""))
+        row[fields[line["Metric Name"]]] += value * _UNITS[line["Metric Unit"]]
+        launches.setdefault(name, set()).add(line["ID"])
+    rows = [{"kernel": name, "launches": len(launches[name]), **row} for name, row in kernels_by_name.items()]
+    return sorted(rows, key=lambda row: -row["seconds"])
