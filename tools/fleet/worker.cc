@@ -48,7 +48,7 @@ constexpr int64_t kLooksPerDeath = 4;
 // The needs of a worker besides its ranks: threads of gRPC and UCX; files that are open while
 // states are saved.
 constexpr int kThreadsMin = 14;
-constexpr int64_t kAddressesMin = 512 << 20;
+constexpr int64_t kAddressesMin = 896 << 20;
 constexpr int kDescriptorsMin = 12;
 static_assert(kAccountBytesMax < control::kLastWordsBytesMax);
 // An abort takes milliseconds. A starter that is gone sends none.

@@ -113,6 +113,14 @@ TEST(MemoryUseTest, ATraceWithoutPlacesHasNoMemory) {
   EXPECT_TRUE(FindMemoryUse(RunOf(acts.job()), 2).ranks.empty());
 }
 
+TEST(MemoryUseTest, ARankMayHaveTheMemoryOfAGpu) {
+  FourActs acts;
+  acts.rank().arena_bytes = int64_t{80} << 30;
+  std::stringstream out;
+  ASSERT_EQ(WriteTrace(acts.job(), 0, out), absl::OkStatus());
+  EXPECT_EQ(ReadRecordedRun(Read(out.str())).status(), absl::OkStatus());
+}
+
 TEST(MemoryUseTest, ImpossibleSizesAreRefused) {
   FourActs acts;
   acts.rank().states[0].bytes = -1;

@@ -25,6 +25,7 @@ absl::Status Unusable(const std::string& found) {
 }
 
 bool IsCount(int64_t n, int64_t least) { return n >= least && n < kRecordedNumberMax; }
+bool IsBytes(int64_t n) { return n >= 0 && n <= plan_limits::kBytesMax; }
 
 // A RunBuilder joins the ranks' facts of their plans.
 class RunBuilder {
@@ -133,11 +134,11 @@ absl::Status RunBuilder::AddRank(const TraceProcess& process, const proto::PlanF
 absl::Status RunBuilder::AddMemory(const proto::PlanFacts& facts, RecordedRank* rank) {
   rank->arena_bytes = facts.arena_bytes();
   rank->scratch_bytes = facts.scratch_bytes();
-  bool possible = IsCount(rank->arena_bytes, 0) && IsCount(rank->scratch_bytes, 0);
+  bool possible = IsBytes(rank->arena_bytes) && IsBytes(rank->scratch_bytes);
   for (const proto::StateFacts& from : facts.state()) {
     rank->states.push_back({Text(facts, from.name_text()), Text(facts, from.class_text()),
                             from.bytes(), from.arena_offset()});
-    possible = possible && IsCount(from.bytes(), 0) && IsCount(from.arena_offset(), 0);
+    possible = possible && IsBytes(from.bytes()) && IsBytes(from.arena_offset());
   }
   if (possible) return absl::OkStatus();
   return Unusable(absl::StrCat("the memory of rank ", rank->rank, " has impossible numbers"));
