@@ -12,7 +12,8 @@
 
 namespace weir::collective {
 
-// What one rank of a test has: a device with a stream and memory, and a way to the other ranks.
+// A CollectiveSeat is what one rank of a test has: a device with a stream and memory, and a way to
+// the other ranks.
 class CollectiveSeat {
  public:
   virtual ~CollectiveSeat() = default;

@@ -66,7 +66,7 @@ class ThreadStream final : public device::EmulatedStream {
   std::thread thread_;
 };
 
-// Where the operations of a rank are done: in the calling thread, on memory of the host; or in a
+// The operations of a rank are done in the calling thread, on memory of the host; or in a
 // stream, on memory that host code cannot touch.
 enum class Place { kCaller, kStream };
 

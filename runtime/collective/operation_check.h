@@ -1,5 +1,5 @@
-// What all implementations of Communicator check and say about an operation. Thread rule: pure
-// functions.
+// All implementations of Communicator check operations, and speak of them, with these functions.
+// Thread rule: pure functions.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ absl::Status CheckMoves(const CommunicatorSpec& spec, const Moves& moves);
 // Returns W0952 if no communicator can have this ranks, epoch or limits.
 absl::Status CheckSpec(const CommunicatorSpec& spec);
 
-// What an operation must have in common on all ranks: "all-reduce (sum) of 12 f32".
+// Returns what an operation must have in common on all ranks: "all-reduce (sum) of 12 f32".
 std::string Text(const Operation& operation);
 std::string Text(const Moves& moves);  // "send-receive of f32"
 // The bytes that the rank gives and gets.

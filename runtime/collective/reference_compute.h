@@ -1,5 +1,6 @@
-// What collectives compute, written down plainly for all ranks at once. Thread rule: pure functions
-// over the memory that the operations name; all ranks' memory is readable and writable.
+// These functions compute what collectives compute, written down plainly for all ranks at once.
+// Thread rule: pure functions over the memory that the operations name; all ranks' memory is
+// readable and writable.
 #pragma once
 
 #include <vector>

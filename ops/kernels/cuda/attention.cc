@@ -35,7 +35,8 @@ AttentionSizes SizesOf(const AttentionShape& shape) {
   return sizes;
 }
 
-// What computes a call: the first run decides between cuDNN and the kernels of this folder.
+// The Way says what computes a call. The first run decides between cuDNN and the kernels of this
+// folder.
 enum class Way : uint8_t { kUndecided, kCudnn, kOwn };
 
 // Takes cuDNN's object into `*keeps` if cuDNN computes the call. Otherwise the process says once

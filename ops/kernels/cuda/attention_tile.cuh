@@ -1,4 +1,4 @@
-// What attention and its gradient share: which keys a query sees, and scores of a tile.
+// Attention and its gradient share these: which keys a query sees, and scores of a tile.
 #pragma once
 
 #include "ops/kernels/cuda/attention.h"

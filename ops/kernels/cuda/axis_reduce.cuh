@@ -14,7 +14,7 @@
 // where `element` is the place in the tensor, and `result` in the reduced one. The order of a
 // reduction depends on shapes alone.
 //
-// Where a result has much to reduce and there are few results, each is cut into segments, one for
+// If a result has much to reduce and there are few results, each is cut into segments, one for
 // each block. Their partial results go to the workspace, [sum][segment][result], and a second
 // launch merges them in order.
 #pragma once

@@ -1,4 +1,4 @@
-// How kernels read operands that repeat along axes of the result.
+// Kernels read operands that repeat along axes of the result through this header.
 #pragma once
 
 #include "ops/kernels/cuda/broadcast.h"
@@ -6,8 +6,8 @@
 
 namespace weir::kernels::WEIR_CUDA_SPACE {
 
-// Where the operands of one pack of the result lie: of each operand the first element, and whether
-// the element serves the whole pack.
+// A PackPlace says of each operand of one pack of the result which element is the first, and
+// whether the element serves the whole pack.
 template <int kOperands>
 struct PackPlace {
   int64_t first[kOperands];

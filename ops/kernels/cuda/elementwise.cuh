@@ -1,4 +1,4 @@
-// What kernels share that compute each element of a result by itself: a thread computes a pack of N
+// Kernels that compute each element of a result by itself share this: a thread computes a pack of N
 // consecutive elements, the last thread fewer.
 #pragma once
 

@@ -181,8 +181,9 @@ __device__ inline void SumSamples(const Runs& runs, const T* dy, int64_t width, 
 
 __device__ inline bool IsLong(int64_t begin, int64_t end) { return end - begin > kPiece; }
 
-// Where a long run meets the piece of the samples [piece * kPiece, (piece + 1) * kPiece): slot 0
-// if the run has the piece's first sample, else slot 1. A piece meets at most two long runs.
+// Returns the slot of a long run in the piece of the samples [piece * kPiece, (piece + 1) *
+// kPiece): slot 0 if the run has the piece's first sample, else slot 1. A piece meets at most two
+// long runs.
 __device__ inline int SlotOf(int64_t piece, int64_t begin) { return begin > piece * kPiece; }
 
 // A warp sums 32 * kVector columns of a piece's part of a long run.

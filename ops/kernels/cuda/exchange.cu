@@ -5,7 +5,7 @@
 namespace weir::kernels::WEIR_CUDA_SPACE {
 namespace {
 
-// How many levels the tree of a segment's sources has at most: a segment has fewer than 2^levels
+// These are the most levels of the tree of a segment's sources: a segment has fewer than 2^levels
 // sources, or at most one if there are no levels.
 constexpr int kLevelsInParameter = 4;
 constexpr int kLevelsInMemory = 15;

@@ -11,8 +11,9 @@
 
 namespace weir::kernels::WEIR_CUDA_SPACE {
 
-// Where numbered elements lie in a tensor or message. With no axes, element e is at offset
-// first + e. Otherwise the elements are runs of `run` contiguous ones (exchange_plan.h).
+// An ExchangeWalk says where numbered elements lie in a tensor or message. With no axes, element e
+// is at offset first + e. Otherwise the elements are runs of `run` contiguous ones
+// (exchange_plan.h).
 struct ExchangeWalk {
   static constexpr int kAxesMax = 8;
 
@@ -25,7 +26,7 @@ struct ExchangeWalk {
   int64_t strides[kAxesMax] = {};
 };
 
-// Where the sources of a segment lie.
+// The sources of a segment lie in the parameter of the launch, or in the workspace.
 enum class ExchangeSourcesIn : uint8_t { kParameter, kMemory };
 
 // Returns the elements that a thread moves at once if they are aligned and contiguous: those of 16

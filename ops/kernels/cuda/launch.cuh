@@ -1,4 +1,5 @@
-// What every .cu of this folder includes: how to launch a kernel, shared memory, and numbers. The
+// Every .cu of this folder includes this header: it launches kernels, and has shared memory and
+// numbers. The
 // same source is compiled by nvcc for a GPU and by the host's compiler for the emulation
 // (emulation/emulation.h), so a kernel uses only what both have:
 //

@@ -14,7 +14,7 @@ __device__ inline float RootAt(const Statistic& variance, float epsilon, int64_t
   return 1.0f / sqrtf(At(variance, i) + epsilon);
 }
 
-// What a term of a sum over x alone shares.
+// The terms of sums over x alone share OfX.
 template <typename T>
 struct OfX {
   static constexpr int kSums = 1;

@@ -44,8 +44,8 @@ struct ProductOperands {
   void* pre = nullptr;
 };
 
-// How much of a Product a ProductPlan computes: the product, with the bias, or with the activation
-// and `pre`.
+// A ProductReach says how much of a Product a ProductPlan computes: the product, with the bias, or
+// with the activation and `pre`.
 enum class ProductReach : uint8_t { kProduct, kBias, kActivation };
 
 // A ProductPlan computes products of fixed sizes. Without kActivation its result goes to `c` alone.

@@ -1,5 +1,5 @@
-// What follows a matrix product on a GPU: the bias and the activation, where cuBLASLt's epilogues
-// do not fit.
+// A ProductFinish adds the bias to a matrix product on a GPU and applies the activation, where
+// cuBLASLt's epilogues do not fit.
 #pragma once
 
 #include <cstdint>

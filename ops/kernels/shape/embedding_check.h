@@ -1,5 +1,5 @@
-// What the kernels of embedding and its gradient expect of their operands. Each check returns the
-// status of a SpecCheck. Thread rule: pure functions.
+// These checks hold the operands of kernels of embedding and its gradient to what the kernels
+// expect. Each check returns the status of a SpecCheck. Thread rule: pure functions.
 #pragma once
 
 #include "absl/status/status.h"

@@ -14,7 +14,7 @@
 
 namespace weir::kernels {
 
-// What exchange_pack writes into its message.
+// A PackPlan says what exchange_pack writes into its message.
 struct PackPlan {
   struct Piece {
     int64_t tensor;    // the input
@@ -43,8 +43,8 @@ struct PackPlan {
   }
 };
 
-// What exchange_fill reads and combines. Sources of a region are combined as the leaves of the tree
-// that ExchangeRegion describes.
+// A FillPlan says what exchange_fill reads and combines. Sources of a region are combined as the
+// leaves of the tree that ExchangeRegion describes.
 struct FillPlan {
   static constexpr int64_t kSourcesMax = 1 << 14;  // of a region
 

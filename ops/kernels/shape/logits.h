@@ -1,6 +1,7 @@
-// What the kernels of softmax_cross_entropy, of its parts over shards of the vocabulary, and of
-// accuracy expect of their operands, and the attributes that say how a target counts. The checks
-// return the status of a SpecCheck. Thread rule: values and pure functions.
+// These checks hold the operands of softmax_cross_entropy, of its parts over shards of the
+// vocabulary, and of accuracy to what the kernels expect, and read the attributes that say how a
+// target counts. The checks return the status of a SpecCheck. Thread rule: values and pure
+// functions.
 #pragma once
 
 #include <cstdint>

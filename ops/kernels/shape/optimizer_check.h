@@ -1,5 +1,5 @@
-// What the kernels of adamw, sgd, sum_squares and clip_scale expect of their operands. Each check
-// returns the status of a SpecCheck. Thread rule: pure functions.
+// These checks hold the operands of kernels of adamw, sgd, sum_squares and clip_scale to what the
+// kernels expect. Each check returns the status of a SpecCheck. Thread rule: pure functions.
 #pragma once
 
 #include "absl/status/status.h"

@@ -1,5 +1,5 @@
-// What the kernels of reductions, expand and reduce_max_grad expect of their operands. Each check
-// returns the status of a SpecCheck. Thread rule: pure functions.
+// These checks hold the operands of kernels of reductions, expand and reduce_max_grad to what the
+// kernels expect. Each check returns the status of a SpecCheck. Thread rule: pure functions.
 #pragma once
 
 #include "absl/status/status.h"

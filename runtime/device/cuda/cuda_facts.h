@@ -1,4 +1,4 @@
-// What this machine has of CUDA, as far as the program can use it.
+// A CudaFacts says what this machine has of CUDA, as far as the program can use it.
 // Thread rule: any thread.
 #pragma once
 

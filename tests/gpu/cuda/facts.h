@@ -1,4 +1,4 @@
-// What the programs that measure a GPU share: facts on standard output, errors, clocks, and a
+// The programs that measure a GPU share this: facts on standard output, errors, clocks, and a
 // kernel that waits.
 //
 // A fact is a line of JSON: {"fact": "launch.empty", "value": 2100, "unit": "ns"}. The programs

@@ -1,4 +1,4 @@
-// What copies and allocations cost.
+// Measures what copies and allocations cost.
 
 #include <cuda.h>
 

@@ -1,4 +1,5 @@
-// What it costs to order work on a device: launches, events, waits between streams, graphs.
+// Measures what it costs to order work on a device: launches, events, waits between streams,
+// graphs.
 
 #include <string>
 #include <vector>

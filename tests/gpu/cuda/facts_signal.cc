@@ -1,5 +1,5 @@
-// How the host learns that work on a device is done: what each way costs, and how late the news
-// arrives.
+// Measures the ways in which the host learns that work on a device is done: what each way costs,
+// and how late the news arrives.
 //
 // The device's and the host's clocks are not compared. A kernel stores into pinned memory as its
 // last act; the host sees the store first and the signal later, and the time between the two is the

@@ -17,7 +17,8 @@
 //     ends, or at once under AddressSanitizer).
 // Shared memory holds NaNs (every byte 0xff) when a block starts.
 //
-// What it does not emulate: the order in which the memory of a GPU shows writes to other threads.
+// The emulation does not show writes to other threads in another order than they were made, as the
+// memory of a GPU may.
 //
 // Thread rule: any number of host threads run launches at the same time; one launch at a time in
 // each.
@@ -85,7 +86,7 @@ inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 
-// Of the thread that runs now.
+// These are of the thread that runs now.
 extern thread_local constinit uint3 threadIdx;
 extern thread_local constinit uint3 blockIdx;
 extern thread_local constinit dim3 blockDim;
