@@ -42,7 +42,6 @@ PHASES = [
     Phase("bits", weir_phases.bits, 60, needs_gpu=False),
     Phase("ranks", weir_phases.ranks, 90, needs_gpu=False),
     Phase("torch", torch_phases.torch, 300),
-    Phase("calibrate", weir_phases.calibrate, 90, needs_gpu=False),
     Phase("profile", weir_phases.profile, 90),
     Phase("sanitizer", weir_phases.sanitizer, 120),
     Phase("facts", machine_phases.facts, 90),

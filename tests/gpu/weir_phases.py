@@ -316,25 +316,6 @@ def ranks(check):
         raise programs.Failed("losses differ from those of one rank, or training fails: " + ", ".join(bad))
 
 
-def calibrate(check):
-    """Measures kernels into a cluster file, and compares the step that the file predicts with the measured one."""
-    name = "tiny" if check.small else "124M"
-    size = flops.GPT2[name]
-    job = write_job(check, size, "bf16")
-    cluster = check.rows.path("device.textproto")
-    programs.must_run(check.weir("calibrate", job, *on_device(check), "--steps", "2", "-o", cluster),
-                      check.seconds_left(), log=check.log)
-    check.add("cluster", os.path.basename(cluster), bytes=os.path.getsize(cluster))
-    plan = json.loads(programs.must_run(check.weir("plan", job, *on_device(check), "--cluster", cluster, "--json"),
-                                        check.limit(60)))
-    predicted = plan["prediction"]["step_seconds"]
-    check.add("predicted_step", predicted, "s")
-    lines = train_job(check, job, 2 if check.small else 6)
-    measured = statistics.median(line["step_seconds"] for line in lines[len(lines) // 2:])
-    check.add("measured_step", measured, "s")
-    check.add("prediction_error", predicted / measured - 1, "relative")
-
-
 def profile(check):
     """Profiles a step with ncu: time, bytes per second and share of the peak of each kernel."""
     tool = machine.tools()["ncu"]

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "actors/session/virtual_run.h"
@@ -18,6 +19,7 @@
 #include "tools/sim/device_costs.h"
 #include "tools/sim/simulate.h"
 #include "tools/train/job_data.h"
+#include "tools/train/job_device.h"
 #include "tools/train/job_runner.h"
 #include "tools/train/shared_cores.h"
 #include "tools/zoo/gpt.h"
@@ -445,6 +447,13 @@ absl::StatusOr<std::vector<int64_t>> TimeRounds(train::JobRunner* runner, int64_
 }
 
 absl::StatusOr<proto::Cluster> Calibrate(const proto::Job& job, const CalibrateOptions& options) {
+  proto::Job settled = job;
+  WEIR_RETURN_IF_ERROR(train::SettleDevice(&settled));
+  if (absl::StartsWith(settled.runtime().device(), "cuda")) {
+    return Rejected({"W0554", "runtime.device", "a device whose kernels are measured: cpu",
+                     absl::StrCat("\"", settled.runtime().device(), "\""),
+                     "--device cpu; plans for GPUs use a roofline unless --cluster names costs"});
+  }
   return Calibration(job, options).Run();
 }
 
