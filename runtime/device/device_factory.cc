@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
@@ -81,9 +82,11 @@ std::vector<std::string> DeviceKinds() {
 absl::Status CheckDeviceKind(const std::string& kind) {
   if (FindKind(kind) != nullptr) return absl::OkStatus();
   const std::vector<std::string> kinds = DeviceKinds();
+  const bool means_cuda =
+      absl::EqualsIgnoreCase(kind, "gpu") || absl::EqualsIgnoreCase(kind, kCuda);
   return Rejected({"W0529", "",
                    absl::StrCat("a kind of device: auto, ", absl::StrJoin(kinds, ", ")),
-                   absl::StrCat("\"", kind, "\""), Nearest(kind, kinds)});
+                   absl::StrCat("\"", kind, "\""), means_cuda ? kCuda : Nearest(kind, kinds)});
 }
 
 std::string ResolveDeviceKind(const std::string& kind) {

@@ -46,6 +46,10 @@ TEST(JobDeviceTest, AutoIsWhatTheMachineHas) {
 TEST(JobDeviceTest, WhatThereIsNotIsRefused) {
   proto::Job job = JobFor("gpu");
   EXPECT_THAT(SettleDevice(&job).message(), HasSubstr("W0529 at runtime.device"));
+  for (const char* spelled : {"gpu", "CUDA"}) {
+    job.mutable_runtime()->set_device(spelled);
+    EXPECT_THAT(SettleDevice(&job).message(), HasSubstr("Try: cuda"));
+  }
   proto::Runtime runtime;
   runtime.set_device("cuda-emulated");
   runtime.set_device_depth(257);
