@@ -6,6 +6,7 @@
 #include "ops/kernels/cpu/simd_targets.h"
 #include "ops/kernels/kernel.h"
 #include "ops/kernels/shape/attention_shape.h"
+#include "runtime/base/status.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/kernels/cpu/attention.cc"
@@ -223,17 +224,7 @@ class AttentionKernel final : public Kernel {
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeAttention(const KernelSpec& spec) {
-  SpecCheck check(spec);
-  check.Inputs(3, 4).Outputs(1, 2);
-  const AttentionShape shape = CheckAttention(spec, 3, check);
-  check.SameType(check.in(0), check.out(0), "q and o")
-      .SameShape(check.in(0), check.out(0), "q and o");
-  if (check.HasOut(1)) {
-    check.Is(check.out(1), DType::kF32, "lse");
-    check.Expect(check.out(1).shape == Shape{shape.batch, shape.heads, shape.length},
-                 "lse[b, h, s]");
-  }
-  if (!check.ok()) return check.status();
+  WEIR_ASSIGN_OR_RETURN(const AttentionShape shape, ReadAttention(spec));
   return std::make_unique<AttentionKernel>(shape, spec.num_threads);
 }
 

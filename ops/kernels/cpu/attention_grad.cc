@@ -11,6 +11,7 @@
 #include "ops/kernels/cpu/simd_targets.h"
 #include "ops/kernels/kernel.h"
 #include "ops/kernels/shape/attention_shape.h"
+#include "runtime/base/status.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/kernels/cpu/attention_grad.cc"
@@ -363,25 +364,7 @@ class AttentionGradKernel final : public Kernel {
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeAttentionGrad(const KernelSpec& spec) {
-  SpecCheck check(spec);
-  check.Inputs(6, 7).Outputs(3, 4);
-  const AttentionShape shape = CheckAttention(spec, 6, check);
-  check.SameType(check.in(0), check.in(3), "q and o")
-      .SameShape(check.in(0), check.in(3), "q and o");
-  check.SameType(check.in(0), check.in(5), "q and do")
-      .SameShape(check.in(0), check.in(5), "q and do");
-  check.Is(check.in(4), DType::kF32, "lse");
-  check.Expect(check.in(4).shape == Shape{shape.batch, shape.heads, shape.length}, "lse[b, h, s]");
-  for (int i = 0; i < 3; ++i) {
-    check.SameType(check.in(i), check.out(i), "an operand and its gradient");
-    check.SameShape(check.in(i), check.out(i), "an operand and its gradient");
-  }
-  if (check.HasOut(3)) {
-    check.Is(check.out(3), DType::kF32, "dscores");
-    check.Expect(check.out(3).shape == Shape{shape.batch, shape.heads, shape.length, shape.keys},
-                 "dscores[b, h, s, t]");
-  }
-  if (!check.ok()) return check.status();
+  WEIR_ASSIGN_OR_RETURN(const AttentionShape shape, ReadAttentionGrad(spec));
   return std::make_unique<AttentionGradKernel>(shape, spec.num_threads);
 }
 

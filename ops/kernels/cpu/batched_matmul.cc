@@ -5,7 +5,7 @@
 #include "ops/kernels/cpu/gemm.h"
 #include "ops/kernels/kernel.h"
 #include "ops/kernels/shape/pieces.h"
-#include "ops/kernels/shape/spec_check.h"
+#include "ops/kernels/shape/product_shape.h"
 #include "runtime/base/status.h"
 
 namespace weir::kernels {
@@ -57,47 +57,14 @@ class BatchedMatmulKernel final : public Kernel {
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeBatchedMatmul(const KernelSpec& spec) {
-  SpecCheck check(spec);
-  check.Inputs(2, 2)
-      .Outputs(1, 1)
-      .Real(check.in(0), "a")
-      .SameType(check.in(0), check.in(1), "a and b");
-  check.SameType(check.in(0), check.out(0), "a and y")
-      .MinRank(check.in(0), 2, "a")
-      .MinRank(check.in(1), 2, "b")
-      .MinRank(check.out(0), 2, "y");
-  if (!check.ok()) return check.status();
-  const bool ta = spec.attrs.Bool("transpose_a"), tb = spec.attrs.Bool("transpose_b");
-  GemmSpec gemm;
-  gemm.m = SizeFromEnd(check.out(0), 2);
-  gemm.n = SizeFromEnd(check.out(0), 1);
-  gemm.k = SizeFromEnd(check.in(0), ta ? 2 : 1);
-  gemm.operands = gemm.result = check.in(0).dtype;
-  gemm.a = ta ? Storage::kTransposed : Storage::kPlain;
-  gemm.b = tb ? Storage::kTransposed : Storage::kPlain;
-  const auto matrix = [](bool transposed, int64_t rows, int64_t columns) {
-    return transposed ? Shape{columns, rows} : Shape{rows, columns};
-  };
-  const auto ends_in = [](const TensorSlice& operand, const Shape& last) {
-    return Shape{SizeFromEnd(operand, 2), SizeFromEnd(operand, 1)} == last;
-  };
-  check
-      .Expect(ends_in(check.in(0), matrix(ta, gemm.m, gemm.k)),
-              ta ? "a[..., k, m]" : "a[..., m, k]")
-      .Expect(ends_in(check.in(1), matrix(tb, gemm.k, gemm.n)),
-              tb ? "b[..., n, k]" : "b[..., k, n]")
-      .Expect(LeadingShape(check.in(0), 2) == LeadingShape(check.in(1), 2) &&
-                  LeadingShape(check.in(0), 2) == LeadingShape(check.out(0), 2),
-              "a, b and y with equal leading axes");
-  if (!check.ok()) return check.status();
-  const int64_t batch = LeadingElements(check.out(0), 2);
-  const bool one_thread_each = spec.num_threads > 1 && batch >= spec.num_threads;
-  gemm.num_threads = one_thread_each ? 1 : spec.num_threads;
+  WEIR_ASSIGN_OR_RETURN(const ProductShape shape, ReadBatchedMatmul(spec));
+  const bool one_thread_each = spec.num_threads > 1 && shape.batch >= spec.num_threads;
+  const GemmSpec gemm = GemmOf(shape, one_thread_each ? 1 : spec.num_threads);
   std::vector<std::unique_ptr<Gemm>> products;
   for (int i = 0; i < (one_thread_each ? spec.num_threads : 1); ++i) {
     WEIR_ASSIGN_OR_RETURN(products.emplace_back(), Gemm::Create(gemm));
   }
-  return std::make_unique<BatchedMatmulKernel>(std::move(products), gemm, batch);
+  return std::make_unique<BatchedMatmulKernel>(std::move(products), gemm, shape.batch);
 }
 
 WEIR_REGISTER_KERNEL("cpu", "batched_matmul", MakeBatchedMatmul);

@@ -21,6 +21,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "ops/kernels/cpu/gemm_pack.h"
+#include "ops/kernels/shape/product_shape.h"
 #include "runtime/base/dtype.h"
 #include "runtime/device/thread_team.h"
 
@@ -35,6 +36,22 @@ struct GemmSpec {
   std::optional<DType> bias;     // of n elements; none: no bias
   int num_threads = 1;           // at least the team's
 };
+
+// Returns the spec of one product of the shape.
+inline GemmSpec GemmOf(const ProductShape& shape, int num_threads) {
+  const auto stored = [](bool transposed) {
+    return transposed ? Storage::kTransposed : Storage::kPlain;
+  };
+  return {shape.m,
+          shape.n,
+          shape.k,
+          shape.operands,
+          shape.result,
+          stored(shape.a_transposed),
+          stored(shape.b_transposed),
+          shape.bias,
+          num_threads};
+}
 
 class Gemm {
  public:

@@ -5,6 +5,7 @@
 #include "ops/kernels/cpu/gemm.h"
 #include "ops/kernels/cpu/unary.h"
 #include "ops/kernels/kernel.h"
+#include "ops/kernels/shape/product_shape.h"
 #include "ops/kernels/shape/spec_check.h"
 #include "runtime/base/status.h"
 
@@ -48,37 +49,12 @@ class MatmulKernel final : public Kernel {
 };
 
 KernelOr MakeMatmul(const KernelSpec& spec) {
+  WEIR_ASSIGN_OR_RETURN(const ProductShape shape, ReadMatmul(spec));
+  const std::optional<Unary> activation = UnaryFromName(spec.attrs.Str("activation", "none"));
   SpecCheck check(spec);
-  check.Inputs(2, 3)
-      .Outputs(1, 2)
-      .Real(check.in(0), "x")
-      .MinRank(check.in(0), 1, "x")
-      .MinRank(check.out(0), 1, "y");
-  check.SameType(check.in(0), check.in(1), "x and w")
-      .SameType(check.in(0), check.out(0), "x and y");
-  const bool transposed = spec.attrs.Bool("transpose_w");
-  GemmSpec gemm;
-  gemm.m = LeadingElements(check.in(0), 1);
-  gemm.k = SizeFromEnd(check.in(0), 1);
-  gemm.n = SizeFromEnd(check.out(0), 1);
-  gemm.operands = gemm.result = check.in(0).dtype;
-  gemm.b = transposed ? Storage::kTransposed : Storage::kPlain;
-  gemm.num_threads = spec.num_threads;
-  check.Expect(check.in(1).shape == (transposed ? Shape{gemm.n, gemm.k} : Shape{gemm.k, gemm.n}),
-               transposed ? "w[n, k]" : "w[k, n]");
-  check.Expect(LeadingShape(check.in(0), 1) == LeadingShape(check.out(0), 1),
-               "y with the leading axes of x");
-  if (check.HasIn(2)) {
-    check.Real(check.in(2), "bias").Expect(check.in(2).shape == Shape{gemm.n}, "bias[n]");
-    gemm.bias = check.in(2).dtype;
-  }
-  if (check.HasOut(1))
-    check.SameType(check.out(0), check.out(1), "y and pre")
-        .SameShape(check.out(0), check.out(1), "y and pre");
-  std::optional<Unary> activation = UnaryFromName(spec.attrs.Str("activation", "none"));
   check.Expect(activation.has_value(), "attribute activation to name a function of one element");
   if (!check.ok()) return check.status();
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Gemm> made, Gemm::Create(gemm));
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Gemm> made, Gemm::Create(GemmOf(shape, spec.num_threads)));
   return std::make_unique<MatmulKernel>(std::move(made), *activation, check.out(0));
 }
 
@@ -102,27 +78,9 @@ class MatmulGradWeightKernel final : public Kernel {
 };
 
 KernelOr MakeMatmulGradWeight(const KernelSpec& spec) {
-  SpecCheck check(spec);
-  check.Inputs(2, 2)
-      .Outputs(1, 1)
-      .Real(check.in(0), "x")
-      .SameType(check.in(0), check.in(1), "x and dy");
-  check.Real(check.out(0), "dw").MinRank(check.in(0), 1, "x").MinRank(check.in(1), 1, "dy");
-  check.Expect(LeadingShape(check.in(0), 1) == LeadingShape(check.in(1), 1),
-               "dy with the leading axes of x");
-  const int left = spec.attrs.Bool("transpose_w") ? 1 : 0;
-  GemmSpec gemm;
-  gemm.m = SizeFromEnd(check.in(left), 1);
-  gemm.n = SizeFromEnd(check.in(1 - left), 1);
-  gemm.k = LeadingElements(check.in(0), 1);
-  gemm.operands = check.in(0).dtype;
-  gemm.result = check.out(0).dtype;
-  gemm.a = Storage::kTransposed;
-  gemm.num_threads = spec.num_threads;
-  check.Expect(check.out(0).shape == Shape{gemm.m, gemm.n}, left == 0 ? "dw[k, n]" : "dw[n, k]");
-  if (!check.ok()) return check.status();
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Gemm> made, Gemm::Create(gemm));
-  return std::make_unique<MatmulGradWeightKernel>(std::move(made), left);
+  WEIR_ASSIGN_OR_RETURN(const ProductShape shape, ReadMatmulGradWeight(spec));
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Gemm> made, Gemm::Create(GemmOf(shape, spec.num_threads)));
+  return std::make_unique<MatmulGradWeightKernel>(std::move(made), shape.left);
 }
 
 WEIR_REGISTER_KERNEL("cpu", "matmul", MakeMatmul);

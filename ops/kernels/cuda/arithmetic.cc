@@ -91,7 +91,7 @@ KernelOr MakeAccumulate(const KernelSpec& spec) {
 
 WEIR_REGISTER_KERNEL(WEIR_CUDA_KIND, "scale", MakeScale);
 WEIR_REGISTER_KERNEL(WEIR_CUDA_KIND, "cast", MakeCast);
-// Of one micro-batch, the mean over the micro-batches is the operand.
+// A step of one micro-batch has the operand itself as the mean over the micro-batches.
 WEIR_REGISTER_KERNEL(WEIR_CUDA_KIND, "step_mean", MakeCast);
 WEIR_REGISTER_KERNEL(WEIR_CUDA_KIND, "accumulate", MakeAccumulate);
 

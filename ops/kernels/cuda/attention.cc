@@ -8,6 +8,7 @@
 #include "ops/kernels/cuda/cuda_kernel.h"
 #include "ops/kernels/cuda/cudnn_attention.h"
 #include "ops/kernels/shape/attention_shape.h"
+#include "runtime/base/status.h"
 
 namespace weir::kernels::WEIR_CUDA_SPACE {
 namespace {
@@ -92,17 +93,7 @@ class AttentionKernel final : public CudaKernel {
 };
 
 KernelOr MakeAttention(const KernelSpec& spec) {
-  SpecCheck check(spec);
-  check.Inputs(3, 4).Outputs(1, 2);
-  const AttentionShape shape = CheckAttention(spec, 3, check);
-  check.SameType(check.in(0), check.out(0), "q and o")
-      .SameShape(check.in(0), check.out(0), "q and o");
-  if (check.HasOut(1)) {
-    check.Is(check.out(1), DType::kF32, "lse");
-    check.Expect(check.out(1).shape == Shape{shape.batch, shape.heads, shape.length},
-                 "lse[b, h, s]");
-  }
-  if (!check.ok()) return check.status();
+  WEIR_ASSIGN_OR_RETURN(const AttentionShape shape, ReadAttention(spec));
   return std::make_unique<AttentionKernel>(SizesOf(shape));
 }
 
@@ -149,25 +140,7 @@ class AttentionGradKernel final : public CudaKernel {
 };
 
 KernelOr MakeAttentionGrad(const KernelSpec& spec) {
-  SpecCheck check(spec);
-  check.Inputs(6, 7).Outputs(3, 4);
-  const AttentionShape shape = CheckAttention(spec, 6, check);
-  check.SameType(check.in(0), check.in(3), "q and o")
-      .SameShape(check.in(0), check.in(3), "q and o");
-  check.SameType(check.in(0), check.in(5), "q and do")
-      .SameShape(check.in(0), check.in(5), "q and do");
-  check.Is(check.in(4), DType::kF32, "lse");
-  check.Expect(check.in(4).shape == Shape{shape.batch, shape.heads, shape.length}, "lse[b, h, s]");
-  for (int i = 0; i < 3; ++i) {
-    check.SameType(check.in(i), check.out(i), "an operand and its gradient");
-    check.SameShape(check.in(i), check.out(i), "an operand and its gradient");
-  }
-  if (check.HasOut(3)) {
-    check.Is(check.out(3), DType::kF32, "dscores");
-    check.Expect(check.out(3).shape == Shape{shape.batch, shape.heads, shape.length, shape.keys},
-                 "dscores[b, h, s, t]");
-  }
-  if (!check.ok()) return check.status();
+  WEIR_ASSIGN_OR_RETURN(const AttentionShape shape, ReadAttentionGrad(spec));
   return std::make_unique<AttentionGradKernel>(SizesOf(shape));
 }
 

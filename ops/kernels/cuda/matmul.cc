@@ -4,7 +4,9 @@
 
 #include "ops/kernels/cuda/cuda_kernel.h"
 #include "ops/kernels/cuda/product.h"
+#include "ops/kernels/shape/product_shape.h"
 #include "ops/kernels/shape/spec_check.h"
+#include "runtime/base/status.h"
 
 namespace weir::kernels::WEIR_CUDA_SPACE {
 namespace {
@@ -42,41 +44,14 @@ std::optional<Activation> ActivationFromName(const std::string& name) {
 }
 
 KernelOr MakeMatmul(const KernelSpec& spec) {
-  SpecCheck check(spec);
-  check.Inputs(2, 3)
-      .Outputs(1, 2)
-      .Real(check.in(0), "x")
-      .MinRank(check.in(0), 1, "x")
-      .MinRank(check.out(0), 1, "y");
-  check.SameType(check.in(0), check.in(1), "x and w")
-      .SameType(check.in(0), check.out(0), "x and y");
-  const bool transposed = spec.attrs.Bool("transpose_w");
-  ProductSpec product;
-  product.m = LeadingElements(check.in(0), 1);
-  product.k = SizeFromEnd(check.in(0), 1);
-  product.n = SizeFromEnd(check.out(0), 1);
-  product.operands = product.result = check.in(0).dtype;
-  product.b = transposed ? Layout::kTransposed : Layout::kPlain;
-  check.Expect(
-      check.in(1).shape == (transposed ? Shape{product.n, product.k} : Shape{product.k, product.n}),
-      transposed ? "w[n, k]" : "w[k, n]");
-  check.Expect(LeadingShape(check.in(0), 1) == LeadingShape(check.out(0), 1),
-               "y with the leading axes of x");
-  if (check.HasIn(2)) {
-    check.Real(check.in(2), "bias").Expect(check.in(2).shape == Shape{product.n}, "bias[n]");
-    product.has_bias = true;
-    product.bias = check.in(2).dtype;
-  }
-  if (check.HasOut(1)) {
-    check.SameType(check.out(0), check.out(1), "y and pre")
-        .SameShape(check.out(0), check.out(1), "y and pre");
-    product.keeps_pre = true;
-  }
+  WEIR_ASSIGN_OR_RETURN(const ProductShape shape, ReadMatmul(spec));
   const std::optional<Activation> activation =
       ActivationFromName(spec.attrs.Str("activation", "none"));
+  SpecCheck check(spec);
   check.Expect(activation.has_value(),
                "attribute activation to be none, relu, gelu, gelu_exact or silu");
   if (!check.ok()) return check.status();
+  ProductSpec product = SpecOf(shape);
   product.activation = *activation;
   return std::make_unique<MatmulKernel>(product);
 }
@@ -103,26 +78,8 @@ class MatmulGradWeightKernel final : public CudaKernel {
 };
 
 KernelOr MakeMatmulGradWeight(const KernelSpec& spec) {
-  SpecCheck check(spec);
-  check.Inputs(2, 2)
-      .Outputs(1, 1)
-      .Real(check.in(0), "x")
-      .SameType(check.in(0), check.in(1), "x and dy");
-  check.Real(check.out(0), "dw").MinRank(check.in(0), 1, "x").MinRank(check.in(1), 1, "dy");
-  check.Expect(LeadingShape(check.in(0), 1) == LeadingShape(check.in(1), 1),
-               "dy with the leading axes of x");
-  const int left = spec.attrs.Bool("transpose_w") ? 1 : 0;
-  ProductSpec product;
-  product.m = SizeFromEnd(check.in(left), 1);
-  product.n = SizeFromEnd(check.in(1 - left), 1);
-  product.k = LeadingElements(check.in(0), 1);
-  product.operands = check.in(0).dtype;
-  product.result = check.out(0).dtype;
-  product.a = Layout::kTransposed;
-  check.Expect(check.out(0).shape == Shape{product.m, product.n},
-               left == 0 ? "dw[k, n]" : "dw[n, k]");
-  if (!check.ok()) return check.status();
-  return std::make_unique<MatmulGradWeightKernel>(product, left);
+  WEIR_ASSIGN_OR_RETURN(const ProductShape shape, ReadMatmulGradWeight(spec));
+  return std::make_unique<MatmulGradWeightKernel>(SpecOf(shape), shape.left);
 }
 
 WEIR_REGISTER_KERNEL(WEIR_CUDA_KIND, "matmul", MakeMatmul);

@@ -5,6 +5,25 @@
 
 namespace weir::kernels::WEIR_CUDA_SPACE {
 
+ProductSpec SpecOf(const ProductShape& shape) {
+  const auto stored = [](bool transposed) {
+    return transposed ? Layout::kTransposed : Layout::kPlain;
+  };
+  ProductSpec spec;
+  spec.m = shape.m;
+  spec.n = shape.n;
+  spec.k = shape.k;
+  spec.batch = shape.batch;
+  spec.operands = shape.operands;
+  spec.result = shape.result;
+  spec.a = stored(shape.a_transposed);
+  spec.b = stored(shape.b_transposed);
+  spec.has_bias = shape.bias.has_value();
+  spec.bias = shape.bias.value_or(DType::kF32);
+  spec.keeps_pre = shape.keeps_pre;
+  return spec;
+}
+
 absl::Status Product::Enqueue(const ProductOperands& operands, void* workspace,
                               device::CudaStream stream) {
   ProductFinish finish;

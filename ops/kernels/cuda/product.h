@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "ops/kernels/cuda/cuda_mode.h"
 #include "ops/kernels/cuda/product_finish.h"
+#include "ops/kernels/shape/product_shape.h"
 #include "runtime/base/dtype.h"
 #include "runtime/device/cuda/cuda_stream.h"
 
@@ -35,6 +36,9 @@ struct ProductSpec {
   Activation activation = Activation::kNone;
   bool keeps_pre = false;  // `pre` gets the value before the activation
 };
+
+// Returns the spec of the product, without an activation.
+ProductSpec SpecOf(const ProductShape& shape);
 
 struct ProductOperands {
   const void* a = nullptr;

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "ops/kernels/shape/spec_check.h"
+
 namespace weir::kernels {
 namespace {
 
@@ -24,8 +26,8 @@ AttentionMask ReadMask(const AttentionShape& shape, const TensorSlice& mask, Spe
   return read;
 }
 
-}  // namespace
-
+// Reads q, k and v (inputs 0 to 2), the mask (input `mask`, which may be absent) and the
+// attributes, and checks these.
 AttentionShape CheckAttention(const KernelSpec& spec, int mask, SpecCheck& check) {
   const TensorSlice &q = check.in(0), &k = check.in(1), &v = check.in(2);
   check.Real(q, "q").SameType(q, k, "q and k").SameType(q, v, "q and v").SameShape(k, v, "k and v");
@@ -56,6 +58,46 @@ AttentionShape CheckAttention(const KernelSpec& spec, int mask, SpecCheck& check
   const double by_width = shape.width > 0 ? 1.0 / std::sqrt(static_cast<double>(shape.width)) : 1.0;
   shape.scale = static_cast<float>(scale == 0 ? by_width : scale);
   if (check.HasIn(mask)) shape.mask = ReadMask(shape, check.in(mask), check);
+  return shape;
+}
+
+}  // namespace
+
+absl::StatusOr<AttentionShape> ReadAttention(const KernelSpec& spec) {
+  SpecCheck check(spec);
+  check.Inputs(3, 4).Outputs(1, 2);
+  const AttentionShape shape = CheckAttention(spec, 3, check);
+  check.SameType(check.in(0), check.out(0), "q and o")
+      .SameShape(check.in(0), check.out(0), "q and o");
+  if (check.HasOut(1)) {
+    check.Is(check.out(1), DType::kF32, "lse");
+    check.Expect(check.out(1).shape == Shape{shape.batch, shape.heads, shape.length},
+                 "lse[b, h, s]");
+  }
+  if (!check.ok()) return check.status();
+  return shape;
+}
+
+absl::StatusOr<AttentionShape> ReadAttentionGrad(const KernelSpec& spec) {
+  SpecCheck check(spec);
+  check.Inputs(6, 7).Outputs(3, 4);
+  const AttentionShape shape = CheckAttention(spec, 6, check);
+  check.SameType(check.in(0), check.in(3), "q and o")
+      .SameShape(check.in(0), check.in(3), "q and o");
+  check.SameType(check.in(0), check.in(5), "q and do")
+      .SameShape(check.in(0), check.in(5), "q and do");
+  check.Is(check.in(4), DType::kF32, "lse");
+  check.Expect(check.in(4).shape == Shape{shape.batch, shape.heads, shape.length}, "lse[b, h, s]");
+  for (int i = 0; i < 3; ++i) {
+    check.SameType(check.in(i), check.out(i), "an operand and its gradient");
+    check.SameShape(check.in(i), check.out(i), "an operand and its gradient");
+  }
+  if (check.HasOut(3)) {
+    check.Is(check.out(3), DType::kF32, "dscores");
+    check.Expect(check.out(3).shape == Shape{shape.batch, shape.heads, shape.length, shape.keys},
+                 "dscores[b, h, s, t]");
+  }
+  if (!check.ok()) return check.status();
   return shape;
 }
 

@@ -6,8 +6,9 @@
 
 #include <cstdint>
 
+#include "absl/status/statusor.h"
+#include "ops/kernels/kernel.h"
 #include "ops/kernels/shape/pieces.h"
-#include "ops/kernels/shape/spec_check.h"
 #include "runtime/base/dtype.h"
 
 namespace weir::kernels {
@@ -65,8 +66,9 @@ struct AttentionShape {
   }
 };
 
-// Reads q, k and v (inputs 0 to 2), the mask (input `mask`, which may be absent) and the
-// attributes, and checks the preconditions of Run.
-AttentionShape CheckAttention(const KernelSpec& spec, int mask, SpecCheck& check);
+// Reads the operands and attributes of attention, or of its gradient, and checks the preconditions
+// of Run. A result that is not OK is the status of a SpecCheck.
+absl::StatusOr<AttentionShape> ReadAttention(const KernelSpec& spec);
+absl::StatusOr<AttentionShape> ReadAttentionGrad(const KernelSpec& spec);
 
 }  // namespace weir::kernels
