@@ -94,7 +94,7 @@ class LocalCollectives::World {
   void Abort(const CommunicatorSpec& spec, Group* group);
 
  private:
-  // What one of two ranks has issued and the other has not, of the groups that have both.
+  // Holds what one of two ranks has issued and the other has not, of the groups that have both.
   struct PairOrder {
     RankId ahead;
     struct Entry {

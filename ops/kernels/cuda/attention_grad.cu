@@ -30,7 +30,7 @@ __global__ void InnerKernel(AttentionGradWork work, int64_t rows) {
     work.inner[(batch * sizes.heads + head) * sizes.length + query] = sum;
 }
 
-// What a query's scores are measured from, and its D.
+// QueryNumbers are what a query's scores are measured from, and the query's D.
 struct QueryNumbers {
   float lse, inner;
 };

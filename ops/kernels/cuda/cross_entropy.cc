@@ -15,7 +15,7 @@ float* FloatsOrNull(const KernelArgs& args, size_t output) {
   return output < args.outputs.size() ? static_cast<float*>(args.outputs[output]) : nullptr;
 }
 
-// What all kernels of rows of logits share: input 0 holds the logits, input 1 the targets.
+// All kernels of rows of logits share this: input 0 holds the logits, input 1 the targets.
 class LogitsKernel : public CudaKernel {
  protected:
   LogitsKernel(const TensorSlice& logits, const Attributes& attrs) {

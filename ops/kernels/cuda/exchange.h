@@ -55,7 +55,8 @@ struct ExchangeWork {
   DType dtype = DType::kF32;
   int num_segments = 0, num_sources = 0;
   uint32_t num_blocks = 0;
-  // Null: the sources are those below. Otherwise they are there, in the device's memory.
+  // If this is null, the sources are those below. Otherwise the sources are there, in the device's
+  // memory.
   const ExchangeWalk* memory = nullptr;
   ExchangeSegment segments[kSegmentsMax];
   ExchangeWalk sources[kSourcesMax];

@@ -10,7 +10,7 @@ namespace {
 
 using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
 
-// What the four kernels share: x, whose statistics are inputs and outputs, and partial sums.
+// The four kernels share this: x, whose statistics are inputs and outputs, and partial sums.
 class StatisticsKernel : public CudaKernel {
  public:
   // `num_sums` is the number of sums per statistic.

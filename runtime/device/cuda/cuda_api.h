@@ -30,7 +30,7 @@ struct CudaEvent {
   void* handle = nullptr;  // a cudaEvent_t
 };
 
-// What is known of a GPU before it is used.
+// A GpuFacts holds what is known of a GPU before the GPU is used.
 struct GpuFacts {
   std::string name;
   int64_t memory_bytes = 0;

@@ -85,7 +85,7 @@ class CudaDevice::Queue final : public CudaQueue {
   };
 
   Work& WorkOf(int64_t number) { return works_[static_cast<size_t>(number - 1) % works_.size()]; }
-  // Whether the place of the work has not been given to a later work.
+  // Returns whether the place of the work has not been given to a later work.
   bool Has(int64_t number) const {
     return number > 0 && number > num_launched_ - static_cast<int64_t>(works_.size());
   }

@@ -111,7 +111,7 @@ class SharedBlock {
   }
   size_t bytes() const { return bytes_; }
 
-  // Whether the `guard` bytes on both sides are as they were.
+  // Returns whether the `guard` bytes on both sides are as they were.
   bool Intact(size_t guard) const {
 #ifdef __SANITIZE_ADDRESS__
     return true;  // a write has stopped the program already
@@ -205,7 +205,7 @@ class Engine {
   // Says where a thread that does not run is.
   std::string WhereaboutsOf(unsigned number) const;
 
-  // Of the launch.
+  // These belong to the launch.
   LaunchShape shape_;
   void (*thread_)(const void*) = nullptr;
   const void* closure_ = nullptr;
@@ -214,7 +214,7 @@ class Engine {
   unsigned num_threads_ = 0;
   bool runs_ = false;
 
-  // Of the block.
+  // These belong to the block.
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
   unsigned num_ended_ = 0;

@@ -34,7 +34,7 @@ class Fiber {
   boost::context::detail::fcontext_t left_ =
       nullptr;               // where this fiber goes on when its turn comes
   Fiber* leaver_ = nullptr;  // the fiber that switched to this one
-  // Of the sanitizers.
+  // These are for the sanitizers.
   const void* stack_bottom_ = nullptr;
   size_t stack_bytes_ = 0;
   void* fake_stack_ = nullptr;
