@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "runtime/base/draw_numbers.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 
@@ -16,10 +18,14 @@ namespace {
 // A slice of fewer elements is not worth another thread.
 constexpr int64_t kElementsOfThread = int64_t{1} << 19;
 
-// Calls visit(local element, global element) for each element of the rows [first, end), in order. A
-// row is the elements along the last dimension.
+// Numbers that are drawn at once.
+constexpr int64_t kDrawn = 1024;
+
+// Calls visit(local element, global element, count) for the elements of the rows [first, end), in
+// order: `count` of them, at most kDrawn, follow one another in the shard and in the tensor. A row
+// is the elements along the last dimension.
 template <typename Visit>
-void ForEachElement(const TensorSlice& slice, int64_t first, int64_t end, const Visit& visit) {
+void ForEachRun(const TensorSlice& slice, int64_t first, int64_t end, const Visit& visit) {
   const int rank = static_cast<int>(slice.shape.size());
   std::vector<int64_t> global_stride(rank, 1), at(rank, 0);
   for (int i = rank - 2; i >= 0; --i)
@@ -33,7 +39,8 @@ void ForEachElement(const TensorSlice& slice, int64_t first, int64_t end, const 
   for (int64_t local = first * row; local < end * row; local += row) {
     int64_t global = 0;
     for (int i = 0; i < rank; ++i) global += (slice.offset[i] + at[i]) * global_stride[i];
-    for (int64_t k = 0; k < row; ++k) visit(local + k, global + k);
+    for (int64_t k = 0; k < row; k += kDrawn)
+      visit(local + k, global + k, std::min(row - k, kDrawn));
     for (int i = rank - 2; i >= 0 && ++at[i] == slice.shape[i]; --i) at[i] = 0;
   }
 }
@@ -65,6 +72,28 @@ void Store(const TensorSlice& slice, void* memory, int64_t element, float value)
   }
 }
 
+struct Line {
+  double offset = 0, scale = 1;
+};
+
+// Fills the slice with offset + scale * x, for the numbers x that `draw` gives the elements of the
+// whole tensor.
+template <typename DrawNumbers>
+void FillDrawn(const TensorSlice& slice, uint64_t key, const DrawNumbers& draw, const Line& line,
+               void* memory) {
+  ForRanges(slice, [&](int64_t first, int64_t end) {
+    std::array<float, kDrawn> numbers;
+    ForEachRun(slice, first, end, [&](int64_t local, int64_t global, int64_t count) {
+      draw(key, static_cast<uint64_t>(global),
+           absl::MakeSpan(numbers).subspan(0, static_cast<size_t>(count)));
+      for (int64_t i = 0; i < count; ++i) {
+        Store(slice, memory, local + i,
+              static_cast<float>(line.offset + line.scale * numbers[static_cast<size_t>(i)]));
+      }
+    });
+  });
+}
+
 }  // namespace
 
 absl::Status InitializeState(uint64_t seed, const std::string& name, const TensorSlice& slice,
@@ -83,26 +112,11 @@ absl::Status InitializeState(uint64_t seed, const std::string& name, const Tenso
     case PlanInitializer::Kind::kOnes:
       for (int64_t i = 0; i < slice.num_elements(); ++i) Store(slice, memory, i, 1.0f);
       break;
-    case PlanInitializer::Kind::kNormal: {
-      ForRanges(slice, [&](int64_t first, int64_t end) {
-        int64_t pair = -1;
-        std::array<uint32_t, 4> words{};
-        ForEachElement(slice, first, end, [&](int64_t local, int64_t global) {
-          if (global >> 1 != pair)
-            words = RandomBits(key, static_cast<uint64_t>(pair = global >> 1));
-          Store(slice, memory, local,
-                static_cast<float>(init.b + init.a * NormalFrom(words, global)));
-        });
-      });
+    case PlanInitializer::Kind::kNormal:
+      FillDrawn(slice, key, DrawNormals, {.offset = init.b, .scale = init.a}, memory);
       break;
-    }
     case PlanInitializer::Kind::kUniform:
-      ForRanges(slice, [&](int64_t first, int64_t end) {
-        ForEachElement(slice, first, end, [&](int64_t local, int64_t global) {
-          Store(slice, memory, local,
-                static_cast<float>(init.a + (init.b - init.a) * UniformAt(key, global)));
-        });
-      });
+      FillDrawn(slice, key, DrawUniforms, {.offset = init.a, .scale = init.b - init.a}, memory);
       break;
   }
   return absl::OkStatus();

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 
@@ -65,15 +66,53 @@ inline float UniformAt(uint64_t key, uint64_t i) {
   return ToUniform(RandomBits(key, i >> 2)[i & 3]);
 }
 
-// Returns element `i` of a stream of standard normals (Box-Muller, one word pair each), from
-// RandomBits(key, i >> 1), which two neighbours share.
-inline float NormalFrom(const std::array<uint32_t, 4>& words, uint64_t i) {
-  uint32_t a = words[(i & 1) * 2], b = words[(i & 1) * 2 + 1];
-  double u = (static_cast<double>(a) + 1.0) * 0x1p-32;  // (0, 1]
-  double v = static_cast<double>(b) * 0x1p-32;
-  return static_cast<float>(std::sqrt(-2.0 * std::log(u)) * std::cos(6.283185307179586 * v));
+// Returns ln((bits + 1) / 2^32), within 1e-10 relative. The logarithm and the cosine below use
+// nothing of a mathematics library, so every machine gives the same bits, and a loop over them
+// needs no calls.
+inline double LogOfShare(uint32_t bits) {
+  const double x = static_cast<double>(bits) + 1;
+  // x = mantissa * 2^exponent, and sqrt(1/2) <= mantissa < sqrt(2).
+  constexpr uint64_t kSqrtOfHalf = 0x3FE6A09E00000000u, kMantissa = 0x000FFFFFFFFFFFFFu;
+  const uint64_t above = std::bit_cast<uint64_t>(x) - kSqrtOfHalf;
+  const int32_t exponent = static_cast<int32_t>(above >> 52);
+  const double mantissa = std::bit_cast<double>((above & kMantissa) + kSqrtOfHalf);
+  // ln(m) = 2 atanh(s) with s = (m - 1) / (m + 1), as a series.
+  const double s = (mantissa - 1) / (mantissa + 1), q = s * s;
+  const double rest =
+      q *
+      (2.0 / 3 + q * (2.0 / 5 + q * (2.0 / 7 + q * (2.0 / 9 + q * (2.0 / 11 + q * (2.0 / 13))))));
+  return static_cast<double>(exponent - 32) * 0.69314718055994530942 + (2 * s + s * rest);
 }
-inline float NormalAt(uint64_t key, uint64_t i) { return NormalFrom(RandomBits(key, i >> 1), i); }
+
+// Returns cos(2 pi bits / 2^32), within 1e-10.
+inline double CosOfTurn(uint32_t bits) {
+  // The angle is `quarter` quarters of a turn and a rest of at most an eighth of a turn.
+  const uint32_t quarter = (bits + 0x20000000u) >> 30;
+  const double rest = static_cast<double>(static_cast<int32_t>(bits - (quarter << 30))) *
+                      (6.283185307179586 * 0x1p-32);
+  const double q = rest * rest;
+  const double cosine =
+      1 + q * (-1.0 / 2 +
+               q * (1.0 / 24 + q * (-1.0 / 720 + q * (1.0 / 40320 + q * (-1.0 / 3628800 +
+                                                                         q * (1.0 / 479001600))))));
+  const double sine =
+      rest + rest * q *
+                 (-1.0 / 6 +
+                  q * (1.0 / 120 + q * (-1.0 / 5040 + q * (1.0 / 362880 + q * (-1.0 / 39916800)))));
+  const double value = (quarter & 1) != 0 ? sine : cosine;
+  return ((quarter + 1) & 2) != 0 ? -value : value;
+}
+
+// Returns a standard normal made of two words (Box and Muller's transform).
+inline float NormalFrom(uint32_t length, uint32_t turn) {
+  return static_cast<float>(std::sqrt(-2.0 * LogOfShare(length)) * CosOfTurn(turn));
+}
+
+// Returns element `i` of a stream of standard normals: pair i mod 2 of the words of counter i / 2.
+inline float NormalAt(uint64_t key, uint64_t i) {
+  const std::array<uint32_t, 4> words = RandomBits(key, i >> 1);
+  return (i & 1) == 0 ? NormalFrom(words[0], words[1]) : NormalFrom(words[2], words[3]);
+}
 
 // Returns a key made from text (FNV-1a), for parameter and op names.
 constexpr uint64_t KeyOf(const char* text, uint64_t length) {
