@@ -16,7 +16,7 @@ import unittest
 from tests.processes import census
 from tests.processes import weir_jobs
 
-LOAD_S = float(os.environ.get("WEIR_LOAD_S", "60"))
+LOAD_S = float(os.environ.get("WEIR_LOAD_S", "20"))
 LOAD_PROCESSES = 3 * os.cpu_count()
 SURROUNDINGS = 69
 QUICK = ("--heartbeat", "0.1", "--dead-after", "0.5")
