@@ -66,7 +66,6 @@ constexpr int64_t kShutdownMs = 5'000;
 // The number of looks at a starved worker within the time after which silence counts as death.
 constexpr int64_t kLooksPerDeath = 4;
 constexpr int64_t kTracePartBytesMax = int64_t{256} << 20;  // of a part that a host sends
-constexpr uint32_t kEpoch = 1;  // of the plan: a failed job is not resumed with a new plan yet
 
 // Returns the options with the heartbeat of a job of so many workers.
 FleetOptions WithHeartbeat(FleetOptions options, size_t num_workers) {
@@ -256,7 +255,7 @@ absl::Status Fleet::StartCoordinator(control::JobAuthority* authority) {
   control::CoordinatorOptions options;
   options.bind_address = starter_address_.address;
   options.job_id = job_id_;
-  options.epoch = kEpoch;
+  options.epoch = options_.epoch;
   options.num_workers = num_workers();
   options.build_id = BuildId();
   options.heartbeat_ms = options_.heartbeat_ms;
@@ -300,10 +299,10 @@ absl::Status Fleet::StartCoordinator(control::JobAuthority* authority) {
 absl::Status Fleet::TellWorkers(control::JobAuthority* authority) {
   for (const WorkerId worker : workers()) {
     WEIR_ASSIGN_OR_RETURN(control::Credentials credentials,
-                          authority->Issue(control::WorkerIdentity(job_id_, worker, kEpoch)));
+                          authority->Issue(control::WorkerIdentity(job_id_, worker, options_.epoch)));
     proto::WorkerBundle bundle;
     bundle.set_job_id(job_id_);
-    bundle.set_epoch(kEpoch);
+    bundle.set_epoch(options_.epoch);
     bundle.set_worker(worker.value());
     bundle.set_coordinator_address(coordinator()->address());
     bundle.set_authority_pem(credentials.authority_pem);

@@ -47,6 +47,9 @@ struct FleetOptions {
   proto::OpenCommand::Lanes lanes = proto::OpenCommand::AUTOMATIC;
   enum class Checksums : uint8_t { kOff, kOn } checksums = Checksums::kOn;
   std::string log_base = "weir-logs";  // a folder per job is made in it
+  // The number of this start of the job, from 1 on. Processes of earlier starts have other numbers,
+  // so what they still send is dropped.
+  uint32_t epoch = 1;
   std::vector<RankId> ranks_shown;     // on the console; empty: all
   // 0: chosen for the number of workers (heartbeat.h).
   int64_t heartbeat_ms = 0;

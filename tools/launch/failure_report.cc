@@ -115,6 +115,19 @@ std::string EndText(const FailureEvent& exit) {
   return ExitText(end);
 }
 
+// Returns what happened without process numbers and times.
+std::string KindOfFailure(const FailureEvent& first, const FailureEvent* end) {
+  if (end != nullptr) return EndText(*end);
+  switch (first.kind) {
+    case Kind::kExit: return EndText(first);
+    case Kind::kLost: return "lost";
+    case Kind::kFrozen: return "frozen";
+    case Kind::kStuck: return "stuck";
+    case Kind::kBroken: return "lost a connection";
+  }
+  return "";
+}
+
 std::string WhatHappened(const FailureEvent& first, const FailureEvent* end) {
   std::string text;
   switch (first.kind) {
@@ -281,6 +294,9 @@ FailureReport ReportFailure(const FailedJob& job) {
   const std::string who = !first->worker.has_value() ? "the job"
                           : first->ranks.empty()     ? absl::StrCat("worker ", first->worker)
                                                      : RankLabel(first->ranks);
+  report.who = who;
+  report.what = KindOfFailure(*first, end);
+  report.time_ns = first->time_ns;
   const std::string pid =
       first->pid > 0 ? absl::StrCat(" (", ProcessText(first->pid, first->host), ")") : "";
   report.text = absl::StrFormat("The job failed after %.3f s\n",

@@ -287,6 +287,16 @@ TEST(FailureReportTest, ASignalFromOutsideIsAFailure) {
   EXPECT_THAT(Report({Death(20, 1, SIGBUS)}).text, HasSubstr("/dev/shm"));
 }
 
+TEST(FailureReportTest, TheFirstFailureInWordsIsTheSameInEveryRun) {
+  const FailureReport report = Report({Death(20, 1, SIGKILL)}),
+                      other = Report({Death(70, 1, SIGKILL)});
+  EXPECT_EQ(report.who, "ranks 2-3");
+  EXPECT_THAT(report.what, HasSubstr("SIGKILL"));
+  EXPECT_EQ(report.what, other.what);
+  EXPECT_EQ(report.time_ns, kStartNs + 20 * kNsPerMs);
+  EXPECT_EQ(Report({}).who, "");
+}
+
 TEST(FailureReportTest, AnExitBecomesAnEvent) {
   const WorkerExit exit = {WorkerId(3), 4711, 66, 0, Sent::kAsked, 17, {"last"}};
   const FailureEvent event = EventOf(exit, {RankId(6), RankId(7)});

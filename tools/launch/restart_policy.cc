@@ -1,0 +1,26 @@
+#include "tools/launch/restart_policy.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace weir::launch {
+
+std::string RestartPolicy::Note(const JobFailure& failure) {
+  const bool is_same = last_.has_value() && last_->who == failure.who &&
+                       last_->what == failure.what && last_->step == failure.step;
+  last_ = failure;
+  times_ms_.push_back(failure.time_ms);
+  while (times_ms_.front() + limits_.window_ms < failure.time_ms) times_ms_.pop_front();
+  if (is_same) {
+    return absl::StrCat(failure.who, " failed in the same way in the same step as before (step ",
+                        failure.step + 1, ": ", failure.what, ")");
+  }
+  if (recent() > limits_.restarts_max) {
+    return absl::StrCat("the job failed ", recent(), recent() == 1 ? " time" : " times", " within ",
+                        limits_.window_ms / 1000, " s, and --max-restarts is ",
+                        limits_.restarts_max);
+  }
+  ++restarts_;
+  return "";
+}
+
+}  // namespace weir::launch

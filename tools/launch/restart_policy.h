@@ -1,0 +1,46 @@
+// Decides whether a job whose processes failed starts again. A job that fails for reasons of its
+// own fails again at the same place, so the policy looks at where and how the job failed, and at
+// how often it has failed lately.
+// Thread rule: one thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+
+namespace weir::launch {
+
+struct RestartLimits {
+  int restarts_max = 3;                   // within the window
+  int64_t window_ms = int64_t{3600'000};  // an earlier failure counts no longer
+};
+
+// One failure of a job.
+struct JobFailure {
+  std::string who;      // "rank 2"
+  std::string what;     // "killed by SIGKILL (9)"; without process numbers and times
+  int64_t step = 0;     // steps that the job had done
+  int64_t time_ms = 0;  // monotonic, not before the failures noted earlier
+};
+
+class RestartPolicy {
+ public:
+  explicit RestartPolicy(const RestartLimits& limits) : limits_(limits) {}
+
+  // Notes a failure. Returns "" if the job is to start again, else the reason why not, for people.
+  std::string Note(const JobFailure& failure);
+
+  // Returns how many failures were noted after which the job was to start again.
+  int restarts() const { return restarts_; }
+  // Returns the failures within the window.
+  int recent() const { return static_cast<int>(times_ms_.size()); }
+
+ private:
+  const RestartLimits limits_;
+  std::optional<JobFailure> last_;
+  std::deque<int64_t> times_ms_;  // of the failures within the window
+  int restarts_ = 0;
+};
+
+}  // namespace weir::launch

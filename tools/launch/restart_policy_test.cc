@@ -1,0 +1,49 @@
+#include "tools/launch/restart_policy.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weir::launch {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+JobFailure Killed(const std::string& who, int64_t step, int64_t time_ms) {
+  return {who, "killed by SIGKILL (9)", step, time_ms};
+}
+
+TEST(RestartPolicyTest, AFailureElsewhereOrLaterStartsTheJobAgain) {
+  RestartPolicy policy({.restarts_max = 10});
+  EXPECT_THAT(policy.Note(Killed("rank 1", 7, 0)), IsEmpty());
+  EXPECT_THAT(policy.Note(Killed("rank 1", 8, 1)), IsEmpty());
+  EXPECT_THAT(policy.Note(Killed("rank 2", 8, 2)), IsEmpty());
+  EXPECT_THAT(policy.Note({"rank 2", "ended with exit code 70", 8, 3}), IsEmpty());
+  EXPECT_EQ(policy.restarts(), 4);
+}
+
+TEST(RestartPolicyTest, TheSameFailureTwiceInARowEndsTheJob) {
+  RestartPolicy policy({.restarts_max = 10});
+  EXPECT_THAT(policy.Note(Killed("rank 1", 7, 0)), IsEmpty());
+  EXPECT_THAT(policy.Note(Killed("rank 1", 7, 1)),
+              HasSubstr("rank 1 failed in the same way in the same step as before (step 8: "
+                        "killed by SIGKILL (9))"));
+  EXPECT_EQ(policy.restarts(), 1);
+}
+
+TEST(RestartPolicyTest, OnlyFailuresWithinTheWindowCount) {
+  RestartPolicy policy({.restarts_max = 2, .window_ms = 1000});
+  EXPECT_THAT(policy.Note(Killed("rank 1", 1, 0)), IsEmpty());
+  EXPECT_THAT(policy.Note(Killed("rank 1", 2, 500)), IsEmpty());
+  EXPECT_THAT(policy.Note(Killed("rank 1", 3, 1100)), IsEmpty());
+  EXPECT_THAT(policy.Note(Killed("rank 1", 4, 1200)),
+              HasSubstr("failed 3 times within 1 s, and --max-restarts is 2"));
+}
+
+TEST(RestartPolicyTest, NoRestartIsAllowedWithALimitOfNone) {
+  RestartPolicy policy({.restarts_max = 0});
+  EXPECT_THAT(policy.Note(Killed("rank 1", 1, 0)), HasSubstr("failed 1 time within 3600 s"));
+}
+
+}  // namespace
+}  // namespace weir::launch
