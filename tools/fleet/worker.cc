@@ -364,6 +364,7 @@ class Worker {
     options.threads_per_device = command.threads_per_device();
     options.devices_here = command.devices_on_host();
     options.first_step = command.first_step();
+    options.sample_offset = command.sample_offset();
     options.plan_id = command.plan_id();
     options.epoch = bundle_.epoch();
     options.on_nonfinite = OnNonfiniteOf(command.on_nonfinite());
