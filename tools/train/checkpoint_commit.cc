@@ -53,9 +53,9 @@ absl::Status CheckpointCommit::Begin(const CheckpointOrder& order,
   order_ = order;
   states_ = std::move(states);
   token_ = store::PendingCheckpoint::NewToken();
-  WEIR_ASSIGN_OR_RETURN(
-      pending_, store::PendingCheckpoint::Open(order.directory, order.facts.step, token_,
-                                               store::PendingCheckpoint::Role::kMake));
+  WEIR_ASSIGN_OR_RETURN(pending_,
+                        store::PendingCheckpoint::Open(order.directory, order.facts.step, token_,
+                                                       store::PendingCheckpoint::Role::kMake));
   return absl::OkStatus();
 }
 

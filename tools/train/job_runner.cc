@@ -20,6 +20,11 @@ absl::Status WriteTraceFile(const std::string& path, const std::string& trace) {
   });
 }
 
+bool RanksAreGone(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsAborted(status) ||
+         absl::IsDeadlineExceeded(status) || absl::IsCancelled(status);
+}
+
 absl::StatusOr<std::unique_ptr<JobRunner>> LocalRunner::Open(const proto::Job& job,
                                                              const RunnerOptions& options) {
   std::unique_ptr<LocalRunner> runner(new LocalRunner());

@@ -46,6 +46,9 @@ struct RunnerOptions {
   live::TellDoing tell;  // of ranks that are loaded; null: nobody is told
 };
 
+// Returns whether nothing more can be done with the ranks after `status`.
+bool RanksAreGone(const absl::Status& status);
+
 // After an error of kUnavailable, kAborted, kDeadlineExceeded or kCancelled the ranks are gone.
 // After any other error of Save, WriteTrace or Evaluate the ranks are as before, except that a
 // failed evaluation allows no further evaluation.

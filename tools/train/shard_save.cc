@@ -71,7 +71,9 @@ absl::StatusOr<SavedShards> ShardSave::WriteAll(const ShardSaveOrder& order) {
         store::ShardWriter::Create({pending->folder(), store::ShardFileName(rank.value()), "",
                                     order.step, pending->final_path()},
                                    entries));
-    for (; next != shards.end() && next->rank == rank; ++next) {
+    for (size_t i = 0; next != shards.end() && next->rank == rank; ++next, ++i) {
+      if (writer->entries()[i].tensor != next->name)
+        return absl::InternalError(absl::StrCat("the file of rank ", rank, " has another order"));
       NoteNonfinite(*next, &saved.nonfinite);
       const int64_t size = next->slice.bytes();
       for (int64_t begin = 0; begin < size; begin += kPieceBytes) {
@@ -105,7 +107,8 @@ absl::StatusOr<SentBytes> ShardSave::NextBytes(int64_t begin, int64_t bytes_max)
       if (from == 0) NoteNonfinite(shard, &sent.nonfinite);
       int64_t bytes = size - from;
       // At least one element, and whole elements.
-      if (bytes > room) bytes = std::max(kElementBytesMax, room / kElementBytesMax * kElementBytesMax);
+      if (bytes > room)
+        bytes = std::max(kElementBytesMax, room / kElementBytesMax * kElementBytesMax);
       bytes = std::min(bytes, size - from);
       sent.bytes.append(shard.data + from, static_cast<size_t>(bytes));
       sent.end += bytes;

@@ -29,9 +29,9 @@ namespace weir::train {
 
 // Where a process writes its shards.
 struct ShardSaveOrder {
-  std::string directory;  // of the run's checkpoints
-  int64_t step = 0;       // steps done
-  std::string token;      // of store::PendingCheckpoint
+  std::string directory;         // of the run's checkpoints
+  int64_t step = 0;              // steps done
+  std::string token;             // of store::PendingCheckpoint
   int64_t bytes_per_second = 0;  // the most that this process writes; 0: no limit
 };
 

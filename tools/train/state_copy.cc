@@ -1,7 +1,9 @@
 #include "tools/train/state_copy.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/checksum.h"
@@ -58,7 +60,11 @@ absl::Status StateCopy::Take(const actors::Session& session, const compiler::Log
                              StateSet set) {
   shards_.clear();
   bytes_ = 0;
-  std::vector<int64_t> positions;  // of each shard's first byte in the rank's own
+  struct Source {
+    Shard shard;
+    int64_t position = 0;  // of the first byte in what the rank holds
+  };
+  std::vector<Source> sources;
   for (const RankId rank : session.local_ranks()) {
     for (const actors::PlanState& state : session.plan(rank).states) {
       if (!BelongsTo(state.state_class, set)) continue;
@@ -70,29 +76,35 @@ absl::Status StateCopy::Take(const actors::Session& session, const compiler::Log
       if (!share.has_value() || share->num_elements() == 0) continue;
       const int axis = SplitAxis(state.slice);
       const int64_t first = axis < 0 ? 0 : share->offset[axis] - state.slice.offset[axis];
-      positions.push_back(axis < 0 ? 0 : first * (state.slice.bytes() / state.slice.shape[axis]));
+      const int64_t position =
+          axis < 0 ? 0 : first * (state.slice.bytes() / state.slice.shape[axis]);
       bytes_ += share->bytes();
-      shards_.push_back({rank, state.name, *share, nullptr});
+      sources.push_back({{rank, state.name, *share, nullptr}, position});
     }
   }
+  std::stable_sort(sources.begin(), sources.end(), [](const Source& a, const Source& b) {
+    if (a.shard.rank != b.shard.rank) return a.shard.rank < b.shard.rank;
+    return SizeOf(a.shard.slice.dtype) > SizeOf(b.shard.slice.dtype);
+  });
   if (bytes_ > capacity_) {
     memory_.reset();
     capacity_ = 0;
     memory_ = std::unique_ptr<char[]>(new (std::nothrow) char[static_cast<size_t>(bytes_)]);
     if (memory_ == nullptr) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "no memory for a copy of the states, ", BytesText(static_cast<double>(bytes_))));
+      return absl::ResourceExhaustedError(absl::StrCat("no memory for a copy of the states, ",
+                                                       BytesText(static_cast<double>(bytes_))));
     }
     capacity_ = bytes_;
   }
   char* next = memory_.get();
-  for (size_t i = 0; i < shards_.size(); ++i) {
-    Shard& shard = shards_[i];
+  for (Source& source : sources) {
+    Shard& shard = source.shard;
     WEIR_ASSIGN_OR_RETURN(const device::HostView held, session.ReadState(shard.rank, shard.name));
     const auto size = static_cast<size_t>(shard.slice.bytes());
-    std::memcpy(next, static_cast<const char*>(held.data()) + positions[i], size);
+    std::memcpy(next, static_cast<const char*>(held.data()) + source.position, size);
     shard.data = next;
     next += size;
+    shards_.push_back(std::move(shard));
   }
   return absl::OkStatus();
 }

@@ -52,7 +52,9 @@ class StateCopy {
   absl::Status Take(const actors::Session& session, const compiler::LogicalPlan& plan,
                     StateSet set);
 
-  // In the order of ranks, and of states within a rank.
+  // In the order of ranks, and within a rank in the order of a file of shards (store::ShardWriter):
+  // states with wide elements first, otherwise as in the plan. The data lie in this order, without
+  // gaps.
   const std::vector<Shard>& shards() const { return shards_; }
   int64_t bytes() const { return bytes_; }
 
