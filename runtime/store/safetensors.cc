@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <optional>
 #include <set>
 
 #include "absl/strings/match.h"
@@ -19,34 +20,17 @@
 #include "runtime/base/checksum.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
+#include "runtime/store/checkpoint_folder.h"
 #include "runtime/store/safetensors_header.h"
+#include "runtime/store/shared_runs.h"
 #include "runtime/store/slice_runs.h"
+#include "runtime/store/stored_dtype.h"
 #include "runtime/store/weight_index.h"
 
 namespace weir::store {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
-
-// Returns the bytes per element of every dtype of the format that has whole bytes; 0: unknown.
-int64_t BytesOf(const std::string& dtype) {
-  static const std::map<std::string, int64_t> kBytes = {
-      {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1},
-      {"I16", 2},  {"U16", 2}, {"F16", 2}, {"BF16", 2},    {"I32", 4},
-      {"U32", 4},  {"F32", 4}, {"F64", 8}, {"I64", 8},     {"U64", 8}};
-  auto it = kBytes.find(dtype);
-  return it == kBytes.end() ? 0 : it->second;
-}
-
-const char* StoredName(DType dtype) {
-  switch (dtype) {
-    case DType::kF32: return "F32";
-    case DType::kBF16: return "BF16";
-    case DType::kI32: return "I32";
-    case DType::kBool: return "BOOL";
-  }
-  return "?";
-}
 
 float HalfToFloat(uint16_t bits) {
   uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
@@ -91,7 +75,7 @@ absl::Status DamagedFile(const std::string& path, const std::string& expected,
 
 // Returns the bytes of the tensor, or -1 if its dtype or shape makes no sense.
 int64_t BytesFor(const std::string& dtype, const Shape& shape) {
-  int64_t elements = NumElements(shape), width = BytesOf(dtype);
+  int64_t elements = NumElements(shape), width = StoredWidth(dtype);
   if (elements < 0 || width == 0 || elements > INT64_MAX / width) return -1;
   return elements * width;
 }
@@ -101,7 +85,7 @@ absl::Status CheckTensor(const std::string& path, const SafetensorsHeader::Tenso
   std::string where = absl::StrCat(path, ", tensor ", tensor.name);
   std::string offsets =
       absl::StrCat("data_offsets [", tensor.offsets[0], ", ", tensor.offsets[1], "]");
-  if (BytesOf(tensor.dtype) == 0)
+  if (StoredWidth(tensor.dtype) == 0)
     return DamagedFile(where, "a known dtype", "\"" + tensor.dtype + "\"");
   if (tensor.offsets[0] > tensor.offsets[1] || tensor.offsets[1] > data_bytes) {
     return DamagedFile(
@@ -203,7 +187,9 @@ std::string HeaderText(const std::vector<SafetensorsWriter::Entry>& entries,
 absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(
     const std::string& path) {
   auto reader = std::unique_ptr<SafetensorsReader>(new SafetensorsReader(path));
-  if (IsWeightIndex(path)) {
+  if (IsCheckpointFolder(path)) {
+    WEIR_RETURN_IF_ERROR(reader->AddShards());
+  } else if (IsWeightIndex(path)) {
     WEIR_RETURN_IF_ERROR(reader->AddIndex());
   } else {
     WEIR_RETURN_IF_ERROR(reader->AddFile(path));
@@ -231,6 +217,25 @@ absl::Status SafetensorsReader::AddIndex() {
                     absl::StrCat("tensors of the index ", path_, " only"), "another one",
                     "copy the folder again"});
   }
+  return absl::OkStatus();
+}
+
+absl::Status SafetensorsReader::AddShards() {
+  WEIR_ASSIGN_OR_RETURN(shards_, CheckpointShards::Open(path_));
+  const CheckpointFacts& facts = shards_->index().facts;
+  metadata_ = {{"format", "weir"}, {"job", facts.job}};
+  bool is_checkpoint = facts.cursor.has_value();
+  for (const auto& [name, tensor] : shards_->index().tensors) {
+    tensors_[name] = {tensor.dtype, tensor.shape};
+    if (tensor.owner != StateOwner::kWeight) is_checkpoint = true;
+  }
+  if (!is_checkpoint) {
+    if (facts.step > 0) metadata_["trained_steps"] = absl::StrCat(facts.step);
+    return absl::OkStatus();
+  }
+  metadata_["step"] = absl::StrCat(facts.step);
+  metadata_["optimizer_step"] = absl::StrCat(facts.optimizer_step);
+  metadata_["schedule"] = facts.schedule;
   return absl::OkStatus();
 }
 
@@ -278,6 +283,11 @@ absl::Status SafetensorsReader::AddFile(const std::string& path) {
 
 absl::StatusOr<SafetensorsReader::Checked> SafetensorsReader::CheckSums() const {
   Checked all = Checked::kSound;
+  if (shards_ != nullptr) {
+    for (size_t i = 0; i < shards_->index().files.size(); ++i)
+      WEIR_RETURN_IF_ERROR(shards_->CheckFile(i));
+    return all;
+  }
   for (size_t i = 0; i < files_.size(); ++i) {
     WEIR_ASSIGN_OR_RETURN(const Checked checked, CheckSumsOf(static_cast<int>(i)));
     if (checked == Checked::kHasNoChecksums) all = checked;
@@ -327,22 +337,25 @@ absl::StatusOr<StoredElements> SafetensorsReader::ElementsOf(const std::string& 
   const StoredTensor& tensor = it->second;
   StoredElements elements;
   elements.same_ = tensor.dtype == StoredName(dtype);
-  bool real = tensor.dtype == "F32" || tensor.dtype == "BF16" || tensor.dtype == "F16";
-  if (!elements.same_ && !(real && IsReal(dtype))) {
+  if (!elements.same_ && !(IsStoredReal(tensor.dtype) && IsReal(dtype))) {
     return Rejected({"W0045", absl::StrCat(path(), ", tensor ", name),
                      absl::StrCat("a dtype that converts to ", Name(dtype)), tensor.dtype,
                      "save the tensor as F32, BF16 or F16"});
   }
-  elements.data_ = files_[tensor.file].bytes->data() + tensor.begin;
+  if (shards_ == nullptr) elements.data_ = files_[tensor.file].bytes->data() + tensor.begin;
+  elements.shards_ = shards_.get();
+  elements.name_ = &it->first;
+  elements.shape_ = &tensor.shape;
   elements.stored_ = &tensor.dtype;
-  elements.width_ = BytesOf(tensor.dtype);
+  elements.width_ = StoredWidth(tensor.dtype);
   elements.dtype_ = dtype;
   return elements;
 }
 
-void StoredElements::Copy(int64_t first, int64_t stride, int64_t count, void* out) const {
+void StoredElements::CopyFrom(const uint8_t* data, int64_t first, int64_t stride, int64_t count,
+                              void* out) const {
   uint8_t* to = static_cast<uint8_t*>(out);
-  const uint8_t* from = data_ + first * width_;
+  const uint8_t* from = data + first * width_;
   const int64_t out_width = SizeOf(dtype_);
   if (stride == 1 && same_) {
     memcpy(to, from, static_cast<size_t>(count * width_));
@@ -362,12 +375,88 @@ void StoredElements::Copy(int64_t first, int64_t stride, int64_t count, void* ou
   }
 }
 
-bool SafetensorsReader::SameBytes(const std::string& a, const std::string& b) const {
+absl::Status StoredElements::Copy(int64_t first, int64_t stride, int64_t count, void* out) const {
+  if (data_ != nullptr) {
+    CopyFrom(data_, first, stride, count, out);
+    return absl::OkStatus();
+  }
+  // The elements of a row lie side by side in a shard for as long as both last.
+  const int64_t out_width = SizeOf(dtype_);
+  const std::vector<ShardPlace>& places = shards_->ShardsOf(*name_);
+  size_t last = 0;
+  for (int64_t done = 0; done < count;) {
+    const int64_t position = first + done * stride;
+    std::optional<ShardRun> run;
+    for (size_t tried = 0; tried < places.size() && !run.has_value(); ++tried) {
+      const size_t i = (last + tried) % places.size();
+      const ShardRecord& shard = shards_->shard(places[i]);
+      run = FindRun(*shape_, shard.offset, shard.shape, position);
+      if (run.has_value()) last = i;
+    }
+    // Checked: each element has an owner.
+    if (!run.has_value()) return absl::InternalError("no shard has an element of " + *name_);
+    const int64_t taken = std::min(count - done, stride == 1 ? run->count : 1);
+    WEIR_ASSIGN_OR_RETURN(const uint8_t* const bytes,
+                          shards_->Bytes(places[last], run->first * width_, taken * width_));
+    CopyFrom(bytes, 0, 1, taken, static_cast<uint8_t*>(out) + done * out_width);
+    done += taken;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StoredElements::CopyBox(const TensorSlice& slice, void* out) const {
+  const int64_t width = SizeOf(slice.dtype);
+  absl::Status status;
+  if (data_ != nullptr || shards_ == nullptr) {
+    ForEachRun(slice, [&](int64_t local, int64_t global, int64_t count) {
+      CopyFrom(data_, global, 1, count, static_cast<uint8_t*>(out) + local * width);
+    });
+    return status;
+  }
+  for (const ShardPlace& place : shards_->ShardsOf(*name_)) {
+    const ShardRecord& shard = shards_->shard(place);
+    ForEachSharedRun({shard.offset, shard.shape}, {slice.offset, slice.shape},
+                     [&](int64_t in_shard, int64_t local, int64_t count) {
+                       if (!status.ok()) return;
+                       const absl::StatusOr<const uint8_t*> bytes =
+                           shards_->Bytes(place, in_shard * width_, count * width_);
+                       status = bytes.status();
+                       if (status.ok())
+                         CopyFrom(*bytes, 0, 1, count, static_cast<uint8_t*>(out) + local * width);
+                     });
+    WEIR_RETURN_IF_ERROR(status);
+  }
+  return status;
+}
+
+absl::StatusOr<bool> SafetensorsReader::SameBytes(const std::string& a,
+                                                  const std::string& b) const {
   const StoredTensor &first = tensors_.at(a), &second = tensors_.at(b);
-  return first.dtype == second.dtype && first.shape == second.shape &&
-         memcmp(files_[first.file].bytes->data() + first.begin,
-                files_[second.file].bytes->data() + second.begin,
-                static_cast<size_t>(first.end - first.begin)) == 0;
+  if (first.dtype != second.dtype || first.shape != second.shape) return false;
+  if (shards_ == nullptr) {
+    return memcmp(files_[first.file].bytes->data() + first.begin,
+                  files_[second.file].bytes->data() + second.begin,
+                  static_cast<size_t>(first.end - first.begin)) == 0;
+  }
+  bool same = true;
+  absl::Status status;
+  const int64_t width = StoredWidth(first.dtype);
+  for (const ShardPlace& one : shards_->ShardsOf(a)) {
+    for (const ShardPlace& other : shards_->ShardsOf(b)) {
+      const ShardRecord &left = shards_->shard(one), &right = shards_->shard(other);
+      ForEachSharedRun({left.offset, left.shape}, {right.offset, right.shape},
+                       [&](int64_t in_left, int64_t in_right, int64_t count) {
+                         if (!status.ok() || !same) return;
+                         const auto x = shards_->Bytes(one, in_left * width, count * width);
+                         const auto y = shards_->Bytes(other, in_right * width, count * width);
+                         status = x.ok() ? y.status() : x.status();
+                         if (status.ok())
+                           same = memcmp(*x, *y, static_cast<size_t>(count * width)) == 0;
+                       });
+      WEIR_RETURN_IF_ERROR(status);
+    }
+  }
+  return same;
 }
 
 absl::Status SafetensorsReader::Read(const std::string& name, const TensorSlice& slice,
@@ -379,11 +468,7 @@ absl::Status SafetensorsReader::Read(const std::string& name, const TensorSlice&
                      "use weights saved from a model of the same sizes"});
   }
   WEIR_ASSIGN_OR_RETURN(const StoredElements elements, ElementsOf(name, slice.dtype));
-  const int64_t width = SizeOf(slice.dtype);
-  ForEachRun(slice, [&](int64_t local, int64_t global, int64_t count) {
-    elements.Copy(global, 1, count, static_cast<uint8_t*>(out) + local * width);
-  });
-  return absl::OkStatus();
+  return elements.CopyBox(slice, out);
 }
 
 absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(

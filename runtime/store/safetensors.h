@@ -1,10 +1,12 @@
 // Weights on disk in the safetensors format: eight bytes of header length, a JSON header (name ->
 // dtype, shape, data_offsets), then the tensors, row-major.
 //
-// The file is not a checkpoint: it has no layout, only whole tensors. The reader trusts nothing: a
-// file is either wholly consistent (no gap, no overlap, ends where the last tensor ends, shape and
-// dtype agree with the offsets) or kDataLoss with the file, the tensor and the offsets named. The
-// writer is atomic: the path has the whole new file or is unchanged.
+// The reader opens tensors wherever they lie, under one interface: in a file, in the files of an
+// index (weight_index.h), or in the shards of a checkpoint folder (checkpoint_folder.h). The reader
+// trusts nothing: a file is either wholly consistent (no gap, no overlap, ends where the last
+// tensor ends, shape and dtype agree with the offsets) or kDataLoss with the file, the tensor and
+// the offsets named; bytes of a checkpoint folder are checked when they are read. The writer makes
+// one file and is atomic: the path has the whole new file or is unchanged.
 //
 // Files of the writer carry checksums in the metadata, which other programs ignore: "crc32c:NAME"
 // is the CRC32C of the bytes of tensor NAME, "crc32c" is that of the first eight bytes and the
@@ -21,6 +23,7 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/base/tensor_slice.h"
+#include "runtime/store/checkpoint_shards.h"
 #include "runtime/store/mapped_file.h"
 #include "runtime/store/pending_file.h"
 
@@ -32,6 +35,7 @@ inline constexpr int64_t kSafetensorsHeaderBytesMax = 100'000'000;
 struct StoredTensor {
   std::string dtype;  // as in the file: "F32", "BF16", "F16", "I32", …
   Shape shape;
+  // Of a checkpoint folder, whose tensors lie in shards, the rest is 0.
   int64_t begin = 0;  // bytes from the start of the file
   int64_t end = 0;
   int file = 0;  // 0, or the file of the index
@@ -42,12 +46,19 @@ struct StoredTensor {
 class StoredElements {
  public:
   // Copies `count` elements to `out`, the first from position `first` and each next one `stride`
-  // positions further. Precondition: all positions are in the tensor.
-  void Copy(int64_t first, int64_t stride, int64_t count, void* out) const;
+  // positions further. Precondition: all positions are in the tensor. Errors: those of
+  // CheckpointShards::Bytes.
+  absl::Status Copy(int64_t first, int64_t stride, int64_t count, void* out) const;
 
  private:
   friend class SafetensorsReader;
-  const uint8_t* data_ = nullptr;
+  void CopyFrom(const uint8_t* data, int64_t first, int64_t stride, int64_t count, void* out) const;
+  absl::Status CopyBox(const TensorSlice& slice, void* out) const;
+
+  const uint8_t* data_ = nullptr;  // null: the elements lie in shards
+  const CheckpointShards* shards_ = nullptr;
+  const std::string* name_ = nullptr;    // of the tensor, in shards
+  const Shape* shape_ = nullptr;         // likewise
   const std::string* stored_ = nullptr;  // the dtype of the file
   int64_t width_ = 0;                    // its bytes
   DType dtype_ = DType::kF32;            // of the copies
@@ -56,31 +67,37 @@ class StoredElements {
 
 class SafetensorsReader {
  public:
-  // Opens a file, or all files of an index (weight_index.h). kNotFound: no file. kDataLoss:
-  // damaged, see above; or the tensors of the files are not those of the index (W0047).
+  // Opens a file, all files of an index (weight_index.h), or a checkpoint folder, of which it reads
+  // only the index. kNotFound: no file. kDataLoss: damaged, see above; or the tensors of the files
+  // are not those of the index (W0047); or an error of CheckpointShards::Open.
   static absl::StatusOr<std::unique_ptr<SafetensorsReader>> Open(const std::string& path);
 
   const std::string& path() const { return path_; }
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
-  // Empty for an index.
+  // Empty for an index. For a checkpoint folder, the facts of its index under the names that a
+  // checkpoint in one file has.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  // Null unless the path names a checkpoint folder.
+  const CheckpointShards* shards() const { return shards_.get(); }
 
   // Reads the whole file once, or all files of an index, which count as one without checksums if
   // any file has none. kDataLoss (W0960) if a checksum is wrong, or missing while others exist,
-  // with the tensor named.
+  // with the tensor named. Of a checkpoint folder it reads all shards; errors as of
+  // CheckpointShards::Bytes.
   enum class Checked : uint8_t { kSound, kHasNoChecksums };
   absl::StatusOr<Checked> CheckSums() const;
 
   // Copies the part `slice` of tensor `name` to `out` (slice.bytes()), and converts between F32,
   // BF16 and F16 if slice.dtype requires it. kNotFound: no such tensor. kInvalidArgument: the
-  // file's shape is not slice.global_shape, or the dtypes do not convert.
+  // file's shape is not slice.global_shape, or the dtypes do not convert. In a checkpoint folder it
+  // touches only the chunks that have elements of the slice; errors as of CheckpointShards::Bytes.
   absl::Status Read(const std::string& name, const TensorSlice& slice, void* out) const;
 
   // Returns the elements of tensor `name` as `dtype`. Errors as Read, but for the shape.
   absl::StatusOr<StoredElements> ElementsOf(const std::string& name, DType dtype) const;
   // Returns whether two tensors have one type, one shape and the same bytes. Precondition: both are
-  // in tensors().
-  bool SameBytes(const std::string& a, const std::string& b) const;
+  // in tensors(). Errors: those of CheckpointShards::Bytes.
+  absl::StatusOr<bool> SameBytes(const std::string& a, const std::string& b) const;
 
  private:
   struct File {
@@ -93,10 +110,12 @@ class SafetensorsReader {
   // Adds a file and its tensors.
   absl::Status AddFile(const std::string& path);
   absl::Status AddIndex();
+  absl::Status AddShards();
   absl::StatusOr<Checked> CheckSumsOf(int file) const;
 
   const std::string path_;
   std::vector<File> files_;
+  std::unique_ptr<const CheckpointShards> shards_;  // null: no checkpoint folder
   std::map<std::string, StoredTensor> tensors_;
   std::map<std::string, std::string> metadata_;
 };

@@ -33,6 +33,7 @@
 #include "tools/train/generator.h"
 #include "tools/train/job_session.h"
 #include "tools/train/prepare_training.h"
+#include "tools/train/run_checkpoints.h"
 #include "tools/train/trainer.h"
 #include "tools/weights/find_weights.h"
 
@@ -136,6 +137,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
     *context->out << ", " << train::EvaluationText(job, *result.evaluation);
   if (const std::string speed = train::SpeedText(job, result); !speed.empty())
     *context->out << "; " << speed;
+  *context->out << train::CheckpointsText(result);
   *context->out << "\n";
   if (result.interrupted) context->exit_code = launch::kExitInterrupted;
   return absl::OkStatus();

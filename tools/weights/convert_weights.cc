@@ -144,15 +144,17 @@ absl::StatusOr<TensorBytes> Assemble(const store::SafetensorsReader& from,
                           from.ElementsOf(part.weight, entry.dtype));
     std::vector<char> run;
     bool agree = true;
+    absl::Status status;
     planned.layouts.at(part.weight)
         .ForEachElementRun(
             TensorSlice::Whole(entry.dtype, weights.at(part.weight).shape),
             [&](size_t source, int64_t first, int64_t stride, int64_t count, int64_t local) {
-              if (source != part.source || !agree) return;
+              if (source != part.source || !agree || !status.ok()) return;
               run.resize(static_cast<size_t>(count * SizeOf(entry.dtype)));
-              elements.Copy(local, 1, count, run.data());
-              agree = tensor.Put(run.data(), first, stride, count);
+              status = elements.Copy(local, 1, count, run.data());
+              if (status.ok()) agree = tensor.Put(run.data(), first, stride, count);
             });
+    WEIR_RETURN_IF_ERROR(status);
     if (!agree) {
       return CannotExport(absl::StrCat("tensor ", entry.name), "equal values from all its weights",
                           absl::StrCat("other values from ", part.weight),

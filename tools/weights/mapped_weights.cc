@@ -156,7 +156,8 @@ absl::Status MappedWeights::CheckAliases(const std::set<std::string>& used) cons
     if (!same_as.has_value() || used.count(name) > 0) continue;
     for (const std::string& other : map_->NamesInFile(*same_as)) {
       if (other == name || file_->tensors().count(other) == 0) continue;
-      if (file_->SameBytes(name, other)) break;
+      WEIR_ASSIGN_OR_RETURN(const bool is_same, file_->SameBytes(name, other));
+      if (is_same) break;
       return Rejected({"W0071", absl::StrCat(file_->path(), ", tensor ", name),
                        absl::StrCat("the values of ", other, ", with which the job ties it (map ",
                                     map_->name(), ")"),
@@ -229,11 +230,13 @@ absl::Status MappedWeights::Read(const std::string& weight, const TensorSlice& s
     elements.push_back(of_tensor);
   }
   const int64_t width = SizeOf(slice.dtype);
-  located.layout.ForEachElementRun(
-      slice, [&](size_t source, int64_t first, int64_t stride, int64_t count, int64_t local) {
-        elements[source].Copy(first, stride, count, static_cast<char*>(out) + local * width);
-      });
-  return absl::OkStatus();
+  absl::Status status;
+  located.layout.ForEachElementRun(slice, [&](size_t source, int64_t first, int64_t stride,
+                                              int64_t count, int64_t local) {
+    if (!status.ok()) return;
+    status = elements[source].Copy(first, stride, count, static_cast<char*>(out) + local * width);
+  });
+  return status;
 }
 
 }  // namespace weir::weights

@@ -1,0 +1,113 @@
+// The folder of a run's checkpoints:
+//
+//   DIR/latest                        the name of a committed checkpoint, and its CRC32C
+//   DIR/step-000000120/index.pb       a committed checkpoint
+//   DIR/step-000000120/rank-00000.safetensors ...
+//   DIR/step-000000140.partial-TOKEN/ a checkpoint that is being written
+//
+// A checkpoint is committed by the rename of its folder, when the files and the folder are on disk.
+// `latest` is replaced afterwards, so it names a committed one at any time. Each process that
+// writes into a partial folder holds a shared lock on it; a partial folder without a lock is a
+// leftover of a killed run.
+//
+// Without a shared disk, each host has such a folder at the path that the job names. All hosts have
+// the same index, which says which host has which file. The hosts commit their parts before the
+// starter commits its own, and set `latest` after it.
+// Thread rule: any thread; one run at a time writes into a folder.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/store/checkpoint_index.h"
+
+namespace weir::store {
+
+// Returns "step-000000120".
+std::string StepFolderName(int64_t step);
+// Returns the step of such a name; nullopt: the name is another.
+std::optional<int64_t> StepOfName(const std::string& name);
+
+// Returns whether `path` is a folder that holds checkpoints or is one checkpoint. A folder of
+// public weights is neither.
+bool IsCheckpointFolder(const std::string& path);
+// Returns the folder of the checkpoint that `path` names: the path if it is that of a checkpoint,
+// else the one that its `latest` names. kNotFound (W0711): none is committed, or `latest` names
+// none; the error lists those that are there.
+absl::StatusOr<std::string> ResolveCheckpoint(const std::string& path);
+
+// Returns the steps of the committed checkpoints in `directory`, ascending; none if there is no
+// such folder.
+std::vector<int64_t> CommittedSteps(const std::string& directory);
+// Returns the step that `latest` names; nullopt: there is no `latest`. kDataLoss (W0711): the file
+// is damaged.
+absl::StatusOr<std::optional<int64_t>> ReadLatest(const std::string& directory);
+// Replaces `latest`. Precondition: the step is committed. CannotWrite if the disk refuses.
+absl::Status PointLatest(const std::string& directory, int64_t step);
+
+// A checkpoint that is being written, as one process of the run sees it.
+class PendingCheckpoint {
+ public:
+  // kMake: of the process that will call Publish on this host. The folder disappears with the
+  // object unless it was published. kJoin: of a process that only writes its shards.
+  enum class Role : uint8_t { kMake, kJoin };
+  // Makes DIR and DIR/step-...partial-TOKEN where they do not exist. The starter draws the token
+  // (NewToken), so that all processes use one folder. kMake also removes leftovers. CannotWrite if
+  // the folder cannot be made.
+  static absl::StatusOr<std::unique_ptr<PendingCheckpoint>> Open(const std::string& directory,
+                                                                 int64_t step,
+                                                                 const std::string& token,
+                                                                 Role role);
+  static std::string NewToken();
+  ~PendingCheckpoint();
+  PendingCheckpoint(const PendingCheckpoint&) = delete;
+  PendingCheckpoint& operator=(const PendingCheckpoint&) = delete;
+
+  // The folder into which ShardWriter writes.
+  const std::string& folder() const { return folder_; }
+  // The path that the checkpoint has once it is published.
+  const std::string& final_path() const { return final_path_; }
+
+  // Writes the index, flushes the folder and gives it its final name, in place of an earlier
+  // checkpoint of that step. Precondition: every ShardWriter of this folder has finished. `index`
+  // must pass CheckOwners: call MakeIndex. Does not touch `latest`.
+  absl::Status Publish(const CheckpointIndex& index);
+
+ private:
+  PendingCheckpoint() = default;
+
+  std::string directory_, folder_, final_path_;
+  Role role_ = Role::kJoin;
+  int lock_ = -1;
+  bool is_published_ = false;
+};
+
+// Joins what the holders of shards have reported into an index: sets the seals and the content sums
+// of the tensors. `tensors` are all states of the job; their `content` is ignored. kDataLoss
+// (W0714) names a tensor that was not written by exactly one owner per element.
+absl::StatusOr<CheckpointIndex> MakeIndex(CheckpointFacts facts,
+                                          std::map<std::string, TensorFacts> tensors,
+                                          std::vector<ShardFileRecord> files,
+                                          const std::string& path);
+
+// Which checkpoints stay.
+struct Retention {
+  int64_t keep = 0;        // the newest so many; 0: all
+  int64_t keep_every = 0;  // also those whose step is a multiple; 0: none
+};
+// Returns the steps to remove. Never returns a step of `in_use` (being read, as --resume) nor
+// `latest`. Pure.
+std::vector<int64_t> StepsToRemove(const std::vector<int64_t>& committed,
+                                   const Retention& retention, std::optional<int64_t> latest,
+                                   const std::set<int64_t>& in_use);
+// Removes a checkpoint, so that at no time a half of it looks committed. CannotWrite if the disk
+// refuses.
+absl::Status RemoveCheckpoint(const std::string& directory, int64_t step);
+
+}  // namespace weir::store

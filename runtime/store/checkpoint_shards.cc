@@ -1,0 +1,169 @@
+#include "runtime/store/checkpoint_shards.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/checksum.h"
+#include "runtime/base/status.h"
+#include "runtime/store/checkpoint_folder.h"
+#include "runtime/store/content_sum.h"
+#include "runtime/store/stored_dtype.h"
+
+namespace weir::store {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kAnotherCheckpoint[] =
+    "another checkpoint of the run (`weir checkpoint ls`), or a copy of this one";
+
+std::string SumText(uint32_t sum) { return absl::StrCat(absl::Hex(sum, absl::kZeroPad8)); }
+
+absl::Status WrongStep(const std::string& where, int64_t expected, const std::string& found) {
+  return Damaged({"W0717", where, absl::StrCat("states of step ", expected), found,
+                  "another checkpoint of the run (`weir checkpoint ls`); states of two steps do "
+                  "not fit together"});
+}
+
+absl::Status CheckSteps(const CheckpointIndex& index, const std::string& folder) {
+  const int64_t step = index.facts.step;
+  for (const ShardFileRecord& file : index.files) {
+    if (file.step == step) continue;
+    const std::string tensor = file.shards.empty() ? "" : ", tensor " + file.shards[0].tensor;
+    return WrongStep(absl::StrCat(folder, tensor), step,
+                     absl::StrCat(file.name, " of step ", file.step));
+  }
+  const std::optional<int64_t> named =
+      StepOfName(fs::path(folder).lexically_normal().filename().string());
+  if (named.has_value() && *named != step)
+    return WrongStep(folder, *named, absl::StrCat("an index of step ", step));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CheckpointShards>> CheckpointShards::Open(const std::string& path) {
+  auto shards = std::unique_ptr<CheckpointShards>(new CheckpointShards());
+  WEIR_ASSIGN_OR_RETURN(shards->folder_, ResolveCheckpoint(path));
+  WEIR_ASSIGN_OR_RETURN(shards->index_,
+                        ReadIndex((fs::path(shards->folder_) / kIndexFile).string()));
+  const CheckpointIndex& index = shards->index_;
+  WEIR_RETURN_IF_ERROR(CheckOwners(index, shards->folder_));
+  WEIR_RETURN_IF_ERROR(CheckSteps(index, shards->folder_));
+  for (const auto& [name, tensor] : index.tensors) shards->places_[name];
+  shards->files_.resize(index.files.size());
+  for (size_t i = 0; i < index.files.size(); ++i) {
+    size_t chunks = 0;
+    for (size_t k = 0; k < index.files[i].shards.size(); ++k) {
+      const ShardRecord& shard = index.files[i].shards[k];
+      shards->places_[shard.tensor].push_back({i, k});
+      shards->files_[i].first_chunk.push_back(chunks);
+      chunks += shard.chunk_sums.size();
+    }
+    shards->files_[i].is_checked = std::make_unique<std::atomic<bool>[]>(chunks);
+  }
+  return shards;
+}
+
+const std::vector<ShardPlace>& CheckpointShards::ShardsOf(const std::string& tensor) const {
+  return places_.at(tensor);
+}
+
+absl::StatusOr<const CheckpointShards::File*> CheckpointShards::OpenFile(size_t i) const {
+  MutexLock lock(&mutex_);
+  File& file = files_[i];
+  if (file.bytes != nullptr) return &file;
+  const ShardFileRecord& record = index_.files[i];
+  const std::string path = (fs::path(folder_) / record.name).string();
+  const std::string where =
+      absl::StrCat(path, record.shards.empty() ? "" : ", tensor " + record.shards[0].tensor);
+  std::error_code error;
+  if (!fs::exists(path, error)) {
+    return Missing(
+        {"W0712", where,
+         record.host.empty() ? "the shards that the index lists"
+                             : absl::StrCat("the shards that host '", record.host, "' has"),
+         "no such file here",
+         record.host.empty()
+             ? std::string(kAnotherCheckpoint)
+             : absl::StrCat("copy ", record.name, " from host '", record.host, "' into ", folder_,
+                            ", or begin the run with a disk that all hosts share")});
+  }
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<MappedFile> bytes,
+                        MappedFile::Open(path, "shards of a checkpoint"));
+  if (bytes->size() != record.bytes) {
+    return Damaged({"W0713", where, absl::StrCat("a file of ", record.bytes, " bytes"),
+                    absl::StrCat(bytes->size(), " bytes"), kAnotherCheckpoint});
+  }
+  file.bytes = std::move(bytes);
+  return &file;
+}
+
+absl::StatusOr<const uint8_t*> CheckpointShards::Bytes(const ShardPlace& place, int64_t begin,
+                                                       int64_t count) const {
+  const ShardFileRecord& record = index_.files[place.file];
+  const ShardRecord& of_shard = record.shards[place.number];
+  WEIR_ASSIGN_OR_RETURN(const File* const file, OpenFile(place.file));
+  const uint8_t* const data = file->bytes->data() + of_shard.begin;
+  const int64_t size = of_shard.end - of_shard.begin;
+  std::atomic<bool>* const is_checked = file->is_checked.get() + file->first_chunk[place.number];
+  for (int64_t chunk = begin / record.chunk_bytes;
+       count > 0 && chunk <= (begin + count - 1) / record.chunk_bytes; ++chunk) {
+    if (is_checked[chunk].load(std::memory_order_relaxed)) continue;
+    const int64_t at = chunk * record.chunk_bytes;
+    const int64_t length = std::min(record.chunk_bytes, size - at);
+    const uint32_t expected = of_shard.chunk_sums[static_cast<size_t>(chunk)];
+    const uint32_t found = Crc32c(data + at, static_cast<size_t>(length));
+    bytes_read_.fetch_add(length, std::memory_order_relaxed);
+    if (found != expected) {
+      return Damaged(
+          {"W0713", absl::StrCat(file->bytes->path(), ", tensor ", of_shard.tensor),
+           absl::StrCat("bytes ", of_shard.begin + at, " to ", of_shard.begin + at + length,
+                        " with CRC32C ", SumText(expected)),
+           "bytes with CRC32C " + SumText(found), kAnotherCheckpoint});
+    }
+    is_checked[chunk].store(true, std::memory_order_relaxed);
+  }
+  return data + begin;
+}
+
+absl::Status CheckpointShards::CheckFile(size_t i) const {
+  const ShardFileRecord& record = index_.files[i];
+  WEIR_ASSIGN_OR_RETURN(const File* const file, OpenFile(i));
+  const uint32_t found = Crc32c(file->bytes->data(), static_cast<size_t>(record.header_bytes));
+  if (found != record.header_sum) {
+    return Damaged({"W0713", file->bytes->path() + ", header",
+                    "bytes with CRC32C " + SumText(record.header_sum),
+                    "bytes with CRC32C " + SumText(found), kAnotherCheckpoint});
+  }
+  for (size_t k = 0; k < record.shards.size(); ++k) {
+    const ShardRecord& of_shard = record.shards[k];
+    WEIR_RETURN_IF_ERROR(Bytes({i, k}, 0, of_shard.end - of_shard.begin).status());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointShards::CheckContent(const std::string& tensor) const {
+  const TensorFacts& facts = index_.tensors.at(tensor);
+  const uint32_t seed = ContentSeed(tensor);
+  uint64_t sum = 0;
+  for (const ShardPlace& place : ShardsOf(tensor)) {
+    const ShardRecord& of_shard = shard(place);
+    WEIR_ASSIGN_OR_RETURN(const uint8_t* const bytes,
+                          Bytes(place, 0, of_shard.end - of_shard.begin));
+    sum += AddContent(seed, StoredWidth(facts.dtype), facts.shape, of_shard.offset, of_shard.shape,
+                      0, NumElements(of_shard.shape), bytes);
+  }
+  if (sum == facts.content) return absl::OkStatus();
+  return Damaged(
+      {"W0715", absl::StrCat(folder_, ", tensor ", tensor),
+       absl::StrCat("values with the content sum ", absl::Hex(facts.content, absl::kZeroPad16)),
+       absl::StrCat("values with the sum ", absl::Hex(sum, absl::kZeroPad16),
+                    ": they were exchanged, moved or rewritten after the run wrote them"),
+       kAnotherCheckpoint});
+}
+
+}  // namespace weir::store

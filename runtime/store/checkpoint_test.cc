@@ -1,0 +1,254 @@
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <numeric>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/base/temporary_folder_testing.h"
+#include "runtime/store/checkpoint_folder.h"
+#include "runtime/store/checkpoint_testing.h"
+#include "runtime/store/content_sum.h"
+#include "runtime/store/safetensors.h"
+
+namespace weir::store {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::string BytesOfFile(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
+std::vector<float> Count(int64_t count) {
+  std::vector<float> values(static_cast<size_t>(count));
+  std::iota(values.begin(), values.end(), 1.0f);
+  return values;
+}
+
+// x f32[4, 6] in four boxes of unequal size, b f32[5] on ranks 1 and 2, and a scalar on rank 0.
+FolderForTest Sample(int64_t step = 12) {
+  FolderForTest from{FactsForTest(step), {}};
+  from.tensors["x"] = {
+      {4, 6}, Count(24), {{{0, 0}, {3, 2}}, {{0, 2}, {3, 4}}, {{3, 0}, {1, 5}}, {{3, 5}, {1, 1}}}};
+  from.tensors["b"] = {{5}, Count(5), {{{0}, {0}}, {{0}, {2}}, {{2}, {3}}}};
+  from.tensors["b/adam_m"] = {{5}, Count(5), {}, StateOwner::kOptimizerSlot};
+  from.tensors["scale"] = {{}, {3.0f}};
+  return from;
+}
+
+std::unique_ptr<SafetensorsReader> OpenOk(const std::string& path) {
+  absl::StatusOr<std::unique_ptr<SafetensorsReader>> reader = SafetensorsReader::Open(path);
+  EXPECT_TRUE(reader.ok()) << reader.status();
+  return reader.ok() ? *std::move(reader) : nullptr;
+}
+
+TEST(CheckpointTest, EverySliceOfAShardedTensorHasTheElementsOfTheWhole) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(WriteFolderForTest(folder.path(), 4, Sample()).ok());
+  const auto reader = OpenOk(folder.path());
+  ASSERT_NE(reader, nullptr);
+  for (int64_t r0 = 0; r0 <= 4; ++r0)
+    for (int64_t r1 = r0; r1 <= 4; ++r1)
+      for (int64_t c0 = 0; c0 <= 6; ++c0)
+        for (int64_t c1 = c0; c1 <= 6; ++c1) {
+          const TensorSlice slice{DType::kF32, {r1 - r0, c1 - c0}, {r0, c0}, {4, 6}};
+          std::vector<float> part(static_cast<size_t>(slice.num_elements()) + 1, -1.0f);
+          ASSERT_TRUE(reader->Read("x", slice, part.data()).ok());
+          size_t i = 0;
+          for (int64_t r = r0; r < r1; ++r)
+            for (int64_t c = c0; c < c1; ++c)
+              ASSERT_EQ(part[i++], static_cast<float>(r * 6 + c + 1)) << ToText(slice);
+          ASSERT_EQ(part[i], -1.0f) << "wrote past the slice " << ToText(slice);
+        }
+  // Runs with a stride, as a map of weights reads.
+  const StoredElements elements = reader->ElementsOf("x", DType::kF32).value();
+  for (int64_t first = 0; first < 24; ++first)
+    for (int64_t stride = 1; stride <= 7; ++stride) {
+      const int64_t count = (24 - first + stride - 1) / stride;
+      std::vector<float> part(static_cast<size_t>(count));
+      ASSERT_TRUE(elements.Copy(first, stride, count, part.data()).ok());
+      for (int64_t i = 0; i < count; ++i)
+        ASSERT_EQ(part[static_cast<size_t>(i)], static_cast<float>(first + i * stride + 1));
+    }
+  float scale = 0;
+  ASSERT_TRUE(reader->Read("scale", TensorSlice::Whole(DType::kF32, {}), &scale).ok());
+  EXPECT_EQ(scale, 3.0f);
+  EXPECT_EQ(reader->metadata().at("step"), "12");
+  EXPECT_TRUE(reader->SameBytes("b", "b/adam_m").value());
+  EXPECT_TRUE(reader->CheckSums().ok());
+}
+
+TEST(CheckpointTest, AnyPathOfACheckpointOpensIt) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(WriteFolderForTest(folder.path(), 4, Sample(12)).ok());
+  ASSERT_TRUE(WriteFolderForTest(folder.path(), 4, Sample(24)).ok());
+  EXPECT_THAT(CommittedSteps(folder.path()), ElementsAre(12, 24));
+  EXPECT_EQ(OpenOk(folder.path())->metadata().at("step"), "24");
+  EXPECT_EQ(OpenOk(folder.PathFor("step-000000012"))->metadata().at("step"), "12");
+  // Each file of the folder is safetensors by itself.
+  EXPECT_EQ(
+      OpenOk(folder.PathFor("step-000000012/rank-00001.safetensors"))->tensors().at("x").shape,
+      (Shape{3, 4}));
+}
+
+TEST(CheckpointTest, AReaderTouchesOnlyTheChunksOfItsSlice) {
+  const TemporaryFolder folder;
+  FolderForTest from{FactsForTest(1), {}};
+  const int64_t rows = 1024, columns = 1024;  // a chunk of 1 MiB holds 256 rows
+  from.tensors["big"] = {{rows, columns},
+                         Count(rows * columns),
+                         {{{0, 0}, {512, columns}}, {{512, 0}, {512, columns}}}};
+  from.tensors["small"] = {{3}, Count(3)};
+  ASSERT_TRUE(WriteFolderForTest(folder.path(), 2, from).ok());
+  const auto reader = OpenOk(folder.path());
+  EXPECT_EQ(reader->shards()->bytes_read(), 0);
+  std::vector<float> out(static_cast<size_t>(rows * columns));
+  ASSERT_TRUE(reader->Read("small", TensorSlice::Whole(DType::kF32, {3}), out.data()).ok());
+  EXPECT_EQ(reader->shards()->bytes_read(), 12);
+  const TensorSlice half{DType::kF32, {256, columns}, {512, 0}, {rows, columns}};
+  ASSERT_TRUE(reader->Read("big", half, out.data()).ok());
+  EXPECT_EQ(out[0], static_cast<float>(512 * columns + 1));
+  EXPECT_EQ(reader->shards()->bytes_read(), 12 + kShardChunkBytes);
+  ASSERT_TRUE(reader->Read("big", half, out.data()).ok());
+  EXPECT_EQ(reader->shards()->bytes_read(), 12 + kShardChunkBytes) << "each chunk counts once";
+}
+
+TEST(CheckpointTest, AFlippedBitAnywhereIsFoundByAReaderOrByACheck) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(WriteFolderForTest(folder.path(), 4, Sample()).ok());
+  const std::string step = folder.PathFor("step-000000012");
+  size_t flips = 0;
+  std::vector<std::string> names = {"../latest"};
+  for (const auto& entry : fs::directory_iterator(step))
+    names.push_back(entry.path().filename().string());
+  EXPECT_EQ(names.size(), 6u);  // and index.pb, and four ranks
+  for (const std::string& name : names) {
+    const std::string path = step + "/" + name, sound = BytesOfFile(path);
+    for (size_t i = flips % 11; i < sound.size(); i += 11, ++flips) {
+      std::string bytes = sound;
+      bytes[i] = static_cast<char>(bytes[i] ^ (1 << (i % 8)));
+      std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+      const auto reader = SafetensorsReader::Open(folder.path());
+      const absl::Status status = reader.ok() ? (*reader)->CheckSums().status() : reader.status();
+      ASSERT_FALSE(status.ok()) << name << ", byte " << i;
+    }
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << sound;
+  }
+  EXPECT_GT(flips, 100u);
+  EXPECT_TRUE(OpenOk(folder.path())->CheckSums().ok());
+}
+
+TEST(CheckpointTest, AReaderThatLacksAFileNamesTheHostThatHasIt) {
+  const TemporaryFolder folder;
+  FolderForTest from = Sample();
+  from.host = "b";
+  ASSERT_TRUE(WriteFolderForTest(folder.path(), 4, from).ok());
+  fs::remove(folder.PathFor("step-000000012/rank-00002.safetensors"));
+  const auto reader = OpenOk(folder.path());
+  float out[24];
+  // Rows 0 to 2 are on the ranks 0 and 1.
+  EXPECT_TRUE(reader->Read("x", {DType::kF32, {3, 6}, {0, 0}, {4, 6}}, out).ok());
+  const absl::Status status = reader->Read("x", TensorSlice::Whole(DType::kF32, {4, 6}), out);
+  EXPECT_TRUE(absl::IsNotFound(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("host 'b'"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rank-00002.safetensors"));
+}
+
+TEST(CheckpointTest, NoElementHasTwoOwnersOrNone) {
+  const TemporaryFolder folder;
+  FolderForTest twice = Sample();
+  twice.tensors["x"].boxes[2] = {{2, 0}, {2, 5}};
+  EXPECT_THAT(std::string(WriteFolderForTest(folder.path(), 4, twice).message()),
+              HasSubstr("tensor x: expected one owner of each element; found two"));
+  FolderForTest hole = Sample();
+  hole.tensors["x"].boxes[2] = {{3, 1}, {1, 4}};
+  EXPECT_THAT(
+      std::string(WriteFolderForTest(folder.path(), 4, hole).message()),
+      HasSubstr("tensor x: expected an owner of each of its 24 elements; found owners of 23"));
+  EXPECT_THAT(CommittedSteps(folder.path()), IsEmpty());
+  EXPECT_TRUE(fs::is_empty(folder.path())) << "a partial folder stays";
+  EXPECT_TRUE(absl::IsNotFound(ResolveCheckpoint(folder.path()).status()));
+}
+
+TEST(CheckpointTest, AStepIsReplacedAndLeftoversOfKilledRunsGo) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(WriteFolderForTest(folder.path(), 4, Sample()).ok());
+  fs::create_directory(folder.PathFor("step-000000009.partial-0123456789abcdef"));
+  fs::create_directory(folder.PathFor("step-000000003.removed-0123456789abcdef"));
+  FolderForTest other = Sample();
+  other.tensors["scale"].values = {4.0f};
+  ASSERT_TRUE(WriteFolderForTest(folder.path(), 4, other).ok());
+  float scale = 0;
+  ASSERT_TRUE(
+      OpenOk(folder.path())->Read("scale", TensorSlice::Whole(DType::kF32, {}), &scale).ok());
+  EXPECT_EQ(scale, 4.0f);
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder.path()))
+    names.insert(entry.path().filename().string());
+  EXPECT_THAT(names, ElementsAre("latest", "step-000000012"));
+}
+
+TEST(CheckpointTest, OneWhoWritesKeepsThePartialFolderFromOthers) {
+  const TemporaryFolder folder;
+  const auto open = [&](int64_t step, PendingCheckpoint::Role role) {
+    return PendingCheckpoint::Open(folder.path(), step, "0123456789abcdef", role).value();
+  };
+  const auto joined = open(5, PendingCheckpoint::Role::kJoin);
+  open(6, PendingCheckpoint::Role::kMake);
+  EXPECT_TRUE(fs::is_directory(joined->folder()));
+}
+
+TEST(RetentionTest, RemovesOldStepsButNeverOneThatIsNamedOrRead) {
+  const std::vector<int64_t> steps = {10, 20, 30, 40, 50};
+  EXPECT_THAT(StepsToRemove(steps, {}, 50, {}), IsEmpty());
+  EXPECT_THAT(StepsToRemove(steps, {2, 0}, 50, {}), ElementsAre(10, 20, 30));
+  EXPECT_THAT(StepsToRemove(steps, {2, 20}, 50, {}), ElementsAre(10, 30));
+  EXPECT_THAT(StepsToRemove(steps, {2, 0}, 10, {30}), ElementsAre(20));
+  EXPECT_THAT(StepsToRemove(steps, {9, 0}, 50, {}), IsEmpty());
+  EXPECT_THAT(StepsToRemove({}, {1, 0}, std::nullopt, {}), IsEmpty());
+}
+
+TEST(RetentionTest, ARemovedCheckpointIsGone) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(WriteFolderForTest(folder.path(), 4, Sample(12)).ok());
+  ASSERT_TRUE(WriteFolderForTest(folder.path(), 4, Sample(24)).ok());
+  ASSERT_TRUE(RemoveCheckpoint(folder.path(), 12).ok());
+  EXPECT_THAT(CommittedSteps(folder.path()), ElementsAre(24));
+  EXPECT_FALSE(RemoveCheckpoint(folder.path(), 12).ok());
+}
+
+TEST(ContentSumTest, DoesNotDependOnHowATensorIsCutButOnWhereAValueIs) {
+  const std::vector<float> values = Count(24);
+  const uint32_t seed = ContentSeed("x");
+  const uint64_t whole = AddContent(seed, 4, {4, 6}, {0, 0}, {4, 6}, 0, 24, values.data());
+  for (int64_t cut = 0; cut <= 6; ++cut) {
+    std::vector<float> left, right;
+    for (int64_t i = 0; i < 24; ++i)
+      (i % 6 < cut ? left : right).push_back(values[static_cast<size_t>(i)]);
+    // The shards arrive in two parts each.
+    uint64_t sum = 0;
+    for (const auto& [part, offset, width] :
+         {std::tuple{&left, int64_t{0}, cut}, std::tuple{&right, cut, 6 - cut}}) {
+      const int64_t count = 4 * width, first = count / 3;
+      sum += AddContent(seed, 4, {4, 6}, {0, offset}, {4, width}, 0, first, part->data());
+      sum += AddContent(seed, 4, {4, 6}, {0, offset}, {4, width}, first, count - first,
+                        part->data() + first);
+    }
+    EXPECT_EQ(sum, whole) << cut;
+  }
+  std::vector<float> swapped = values;
+  std::swap(swapped[3], swapped[17]);
+  EXPECT_NE(AddContent(seed, 4, {4, 6}, {0, 0}, {4, 6}, 0, 24, swapped.data()), whole);
+  EXPECT_NE(AddContent(ContentSeed("y"), 4, {4, 6}, {0, 0}, {4, 6}, 0, 24, values.data()), whole);
+}
+
+}  // namespace
+}  // namespace weir::store
