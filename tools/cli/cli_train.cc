@@ -28,6 +28,7 @@
 #include "tools/launch/parent_signals.h"
 #include "tools/launch/placement.h"
 #include "tools/launch/program_path.h"
+#include "tools/launch/restart_policy.h"
 #include "tools/launch/signal_watch.h"
 #include "tools/live/live_run.h"
 #include "tools/train/generator.h"
@@ -67,67 +68,131 @@ void BeginRecord(const TrainArguments& arguments, const std::string& title, Ongo
                                           "on without it");
 }
 
+// Returns the options of the processes for a run that `arguments` describe.
+absl::StatusOr<fleet::FleetOptions> FleetFor(const TrainArguments& arguments, const proto::Job& job,
+                                             const hosts::FoundHosts& found,
+                                             const OngoingRun& run) {
+  WEIR_ASSIGN_OR_RETURN(fleet::FleetOptions options,
+                        arguments.fleet.Options(job, found, run.console));
+  options.trace = arguments.options.trace;
+  options.live = run.live.get();
+  for (const std::string& path : {arguments.options.init, arguments.options.resume}) {
+    if (path.empty()) continue;
+    const std::vector<std::string> files = store::FilesOfWeights(path);
+    options.input_files.insert(options.input_files.end(), files.begin(), files.end());
+  }
+  if (!arguments.options.init.empty()) {
+    const std::string constants = weights::ConstantsBeside(arguments.options.job_file);
+    if (!constants.empty() &&
+        std::count(options.input_files.begin(), options.input_files.end(), constants) == 0)
+      options.input_files.push_back(constants);
+  }
+  return options;
+}
+
+// Trains once. If a process of the job fails, returns the report of the failure, which is shown.
+absl::StatusOr<train::TrainResult> TrainOnce(const proto::Job& job,
+                                             const train::TrainOptions& options, OngoingRun* run,
+                                             launch::FailureReport* report, CliContext* context) {
+  absl::StatusOr<train::TrainResult> trained = train::Train(job, options);
+  if (run->fleet == nullptr) return trained;
+  *report = run->fleet->Finish(trained.status());
+  *context->err << report->text << std::flush;
+  run->fleet->AwaitRemaining();
+  return trained;
+}
+
+// Decides after a failure of a process whether the job starts again, and says so. If it does, then
+// the next start resumes the last checkpoint of the run, or begins as this start has begun.
+bool StartsAgain(const launch::FailureReport& report, const train::RunStanding& standing,
+                 launch::RestartPolicy* policy, train::TrainOptions* options, OngoingRun* run) {
+  if (run->signals->interrupted().load()) return false;
+  const std::string refusal = policy->Note(
+      {report.who, report.what, report.where, standing.steps_done, report.time_ns / 1'000'000});
+  if (!refusal.empty()) {
+    run->console->Say(absl::StrCat("the job does not start again: ", refusal));
+    return false;
+  }
+  if (!standing.checkpoint.empty()) {
+    options->resume = standing.checkpoint;
+    options->init.clear();
+  }
+  const std::string from = !options->resume.empty() ? options->resume
+                           : !options->init.empty() ? "the weights of " + options->init
+                                                    : "its beginning";
+  run->console->Say(absl::StrCat("WARNING: restart ", policy->restarts(), " after step ",
+                                 standing.steps_done, ": the job goes on from ", from));
+  const int64_t failed_ns = report.time_ns;
+  options->before_steps = [run, failed_ns] {
+    run->signals->KeepGoing();
+    run->console->Say(absl::StrFormat("all processes are ready again, %.2f s after the failure",
+                                      static_cast<double>(run->clock.NowNs() - failed_ns) * 1e-9));
+  };
+  return true;
+}
+
 // Trains in this process, or on the hosts found; then run->fleet becomes the processes there.
 absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, OngoingRun* run,
                      CliContext* context) {
+  WEIR_RETURN_IF_ERROR(arguments.CheckRestarts(!found.agents.empty()));
   WEIR_ASSIGN_OR_RETURN(JobToTrain read, arguments.Read());
   proto::Job& job = read.job;
   console::Console* const console = run->console;
   launch::SignalWatch* const signals = run->signals;
-  std::unique_ptr<fleet::Fleet>* const fleet = &run->fleet;
   BeginRecord(arguments, arguments.job.Title(job), run);
-  arguments.options.on_nonfinite = arguments.on_nonfinite == "stop" ? train::OnNonfinite::kStop
-                                   : arguments.on_nonfinite == "skip"
-                                       ? train::OnNonfinite::kSkip
-                                       : train::OnNonfinite::kContinue;
-  arguments.options.before_steps = [signals] { signals->KeepGoing(); };
-  arguments.options.console = console;
-  arguments.options.live = run->live.get();
-  arguments.options.interrupted = &signals->interrupted();
-  arguments.options.checkpoints_asked = &signals->checkpoints_asked();
+  train::TrainOptions& options = arguments.options;
+  options.on_nonfinite = arguments.on_nonfinite == "stop"   ? train::OnNonfinite::kStop
+                         : arguments.on_nonfinite == "skip" ? train::OnNonfinite::kSkip
+                                                            : train::OnNonfinite::kContinue;
+  options.before_steps = [signals] { signals->KeepGoing(); };
+  options.console = console;
+  options.live = run->live.get();
+  options.interrupted = &signals->interrupted();
+  options.checkpoints_asked = &signals->checkpoints_asked();
   if (!read.note.empty()) console->Say(read.note);
-  arguments.options.costs = &read.costs.model();
-  arguments.options.find_peak = [&read](const train::DevicesInUse& devices) {
+  options.costs = &read.costs.model();
+  options.find_peak = [&read](const train::DevicesInUse& devices) {
     return read.costs.PeakFor(read.job, devices);
   };
   if (read.costs.source() != sim::JobCosts::Source::kDefaults)
     console->Say(absl::StrCat("planned with ", read.costs.Text()));
-  if (arguments.fleet.processes > 0 || !found.agents.empty()) {
-    arguments.options.processes = arguments.fleet.processes;
-    WEIR_ASSIGN_OR_RETURN(fleet::FleetOptions options,
-                          arguments.fleet.Options(job, found, console));
-    options.trace = arguments.options.trace;
-    options.live = run->live.get();
-    for (const std::string& path : {arguments.options.init, arguments.options.resume}) {
-      if (path.empty()) continue;
-      const std::vector<std::string> files = store::FilesOfWeights(path);
-      options.input_files.insert(options.input_files.end(), files.begin(), files.end());
-    }
-    if (!arguments.options.init.empty()) {
-      const std::string constants = weights::ConstantsBeside(arguments.options.job_file);
-      if (!constants.empty() &&
-          std::count(options.input_files.begin(), options.input_files.end(), constants) == 0)
-        options.input_files.push_back(constants);
-    }
-    fleet::TellHosts(options, &job);
-    arguments.options.hosts = static_cast<int>(options.hosts.size());
-    arguments.options.runner = [fleet, options](const proto::Job& trained,
-                                                const train::RunnerOptions& runner_options) {
-      return fleet::FleetRunner::Open(options, trained, runner_options, fleet);
-    };
+  const bool has_processes = arguments.fleet.processes > 0 || !found.agents.empty();
+  if (has_processes) {
+    options.processes = arguments.fleet.processes;
+    WEIR_ASSIGN_OR_RETURN(const fleet::FleetOptions processes,
+                          FleetFor(arguments, job, found, *run));
+    fleet::TellHosts(processes, &job);
+    options.hosts = static_cast<int>(processes.hosts.size());
   }
   read.costs.TellHosts(&job);
   WEIR_RETURN_IF_ERROR(PlaceAndSay(arguments.place, &job, console));
-  absl::StatusOr<train::TrainResult> trained = train::Train(job, arguments.options);
-  if (*fleet != nullptr) {
-    if (launch::FailureReport report = (*fleet)->Finish(trained.status()); !report.text.empty()) {
-      *context->err << report.text << std::flush;
-      run->failure = report.text;
-      context->exit_code = report.exit_code;
-      (*fleet)->AwaitRemaining();
-      return absl::OkStatus();
+
+  const bool restarts = arguments.on_failure == "restart";
+  if (restarts && options.checkpoint.empty())
+    console->Say(
+        "WARNING: --on-failure restart without --checkpoint starts the job from its "
+        "beginning");
+  launch::RestartPolicy policy({.restarts_max = arguments.max_restarts,
+                                .window_ms = std::llround(arguments.restart_window_seconds * 1e3)});
+  train::RunStanding standing;
+  options.standing = &standing;
+  absl::StatusOr<train::TrainResult> trained;
+  for (uint32_t epoch = 1;; ++epoch) {
+    if (has_processes) {
+      WEIR_ASSIGN_OR_RETURN(fleet::FleetOptions processes, FleetFor(arguments, job, found, *run));
+      processes.epoch = epoch;
+      options.runner = [run, processes](const proto::Job& of_run,
+                                        const train::RunnerOptions& runner_options) {
+        return fleet::FleetRunner::Open(processes, of_run, runner_options, &run->fleet);
+      };
     }
-    (*fleet)->AwaitRemaining();
+    launch::FailureReport report;
+    trained = TrainOnce(job, options, run, &report, context);
+    if (report.text.empty()) break;
+    if (restarts && StartsAgain(report, standing, &policy, &options, run)) continue;
+    run->failure = report.text;
+    context->exit_code = report.exit_code;
+    return absl::OkStatus();
   }
   WEIR_ASSIGN_OR_RETURN(train::TrainResult result, std::move(trained));
   *context->out << absl::StrFormat("%d steps", result.steps_done);
@@ -138,6 +203,9 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   if (const std::string speed = train::SpeedText(job, result); !speed.empty())
     *context->out << "; " << speed;
   *context->out << train::CheckpointsText(result);
+  if (policy.restarts() > 0)
+    *context->out << "; " << policy.restarts()
+                  << (policy.restarts() == 1 ? " restart" : " restarts");
   *context->out << "\n";
   if (result.interrupted) context->exit_code = launch::kExitInterrupted;
   return absl::OkStatus();
@@ -146,6 +214,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
 // Says what a run of this job would start, once the job is known to be sound.
 absl::Status SayWhatWouldRun(const hosts::FoundHosts& found, TrainArguments arguments,
                              console::Console* console, CliContext* context) {
+  WEIR_RETURN_IF_ERROR(arguments.CheckRestarts(!found.agents.empty()));
   WEIR_ASSIGN_OR_RETURN(JobToTrain read, arguments.Read());
   arguments.options.costs = &read.costs.model();
   arguments.options.processes = arguments.fleet.processes;
@@ -282,6 +351,9 @@ void AddTrain(CLI::App* app, CliContext* context) {
       "--checkpoint and\n"
       "--trace; before the first step it ends at once and writes nothing. A second one ends at "
       "once, too. SIGUSR1 writes --checkpoint after the next update, and the run goes on.\n"
+      "--on-failure restart starts all processes again when one ends, hangs or is lost, and goes "
+      "on "
+      "from the last\ncheckpoint of the run.\n"
       "A disk that is full costs no step: metrics and checkpoints on the way are warned of and "
       "tried again.",
       [train, dry_run, context] { return RunTrain(*train, *dry_run, context); });

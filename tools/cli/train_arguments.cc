@@ -242,10 +242,43 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
       ->type_name("HOW")
       ->check(CLI::IsMember({"stop", "skip", "continue"}))
       ->capture_default_str();
+  verb->add_option("--on-failure", on_failure,
+                   "When a process of --processes ends, hangs or is lost: stop, or restart all "
+                   "processes from the last checkpoint of the run")
+      ->type_name("HOW")
+      ->check(CLI::IsMember({"stop", "restart"}))
+      ->capture_default_str();
+  verb->add_option("--max-restarts", max_restarts,
+                   "Restarts within --restart-window after which the job ends")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
+  verb->add_option("--restart-window", restart_window_seconds,
+                   "Earlier failures do not count for --max-restarts")
+      ->type_name("SECONDS")
+      ->check(IsSeconds(1))
+      ->capture_default_str();
+  verb->add_option("--check-replicas", options.check_replicas,
+                   "Compare the replicas of weights every N steps and before each checkpoint, and "
+                   "end the job if they differ; 0: never")
+      ->type_name("N")
+      ->check(IsCount())
+      ->capture_default_str();
   verb->add_option("--threads", options.threads_per_device, "Threads per device [cores / devices]")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
   fleet.AddTo(verb);
+}
+
+absl::Status TrainArguments::CheckRestarts(bool has_agents) const {
+  if (on_failure != "restart" || (fleet.processes > 0 && !has_agents)) return absl::OkStatus();
+  if (has_agents) {
+    return Rejected({"W0756", "--on-failure restart", "processes on this machine",
+                     "processes on hosts that have agents",
+                     "--on-failure stop, and --resume with the last checkpoint"});
+  }
+  return Rejected({"W0756", "--on-failure restart", "processes that can start again",
+                   "a job in one process, which ends with a failure", "--processes 1 or more"});
 }
 
 absl::StatusOr<JobToTrain> TrainArguments::Read() {

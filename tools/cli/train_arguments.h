@@ -59,11 +59,17 @@ struct TrainArguments : PlannedJobArguments {
   int64_t seed = -1;   // below 0: the job's
   std::string checkpoint_every;  // steps, or a time with its unit; empty: neither
   std::string on_nonfinite = "stop";
+  std::string on_failure = "stop";
+  int max_restarts = 3;
+  double restart_window_seconds = 3600;
   FleetArguments fleet;
   bool view = false;  // serve the page of the run
   int view_port = 0;  // 0: any free one
 
   void AddTo(CLI::App* verb, CliContext* context);
+  // kInvalidArgument (W0756): the processes of the run cannot start again, but are asked to.
+  // `has_agents`: agents of hosts start the processes.
+  absl::Status CheckRestarts(bool has_agents) const;
   // Sets options.job_file, too, so that no output replaces the job.
   absl::StatusOr<JobToTrain> Read();
 };

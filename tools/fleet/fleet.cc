@@ -298,8 +298,9 @@ absl::Status Fleet::StartCoordinator(control::JobAuthority* authority) {
 
 absl::Status Fleet::TellWorkers(control::JobAuthority* authority) {
   for (const WorkerId worker : workers()) {
-    WEIR_ASSIGN_OR_RETURN(control::Credentials credentials,
-                          authority->Issue(control::WorkerIdentity(job_id_, worker, options_.epoch)));
+    WEIR_ASSIGN_OR_RETURN(
+        control::Credentials credentials,
+        authority->Issue(control::WorkerIdentity(job_id_, worker, options_.epoch)));
     proto::WorkerBundle bundle;
     bundle.set_job_id(job_id_);
     bundle.set_epoch(options_.epoch);

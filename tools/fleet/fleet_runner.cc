@@ -294,6 +294,20 @@ absl::StatusOr<std::vector<actors::NonfiniteFinding>> FleetRunner::InspectStep(i
   return findings;
 }
 
+absl::StatusOr<std::vector<train::ShardSum>> FleetRunner::SumWeights() {
+  proto::WorkerCommand command;
+  command.mutable_sum_weights();
+  WEIR_ASSIGN_OR_RETURN(auto answers, fleet_->Call(command, Fleet::Watch::kNone));
+  std::vector<train::ShardSum> sums;
+  for (const proto::WorkerAnswer& answer : answers) {
+    for (const proto::ShardSumFact& fact : answer.shard_sum()) {
+      WEIR_ASSIGN_OR_RETURN(TensorSlice slice, SliceFrom(fact.name(), fact.slice()));
+      sums.push_back({RankId(fact.rank()), fact.name(), std::move(slice), fact.crc()});
+    }
+  }
+  return sums;
+}
+
 absl::Status FleetRunner::WriteTrace(const std::string& path) {
   if (failed_)
     return absl::FailedPreconditionError("the job failed: its workers leave the trace as they end");

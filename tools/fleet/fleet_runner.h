@@ -34,6 +34,7 @@ class FleetRunner final : public train::JobRunner {
     return checkpoint_.End(wait);
   }
   absl::StatusOr<std::vector<actors::NonfiniteFinding>> InspectStep(int64_t as_step) override;
+  absl::StatusOr<std::vector<train::ShardSum>> SumWeights() override;
   std::vector<actors::RankWorkReport> Work() const override { return work_; }
   absl::Status WriteTrace(const std::string& path) override;
 

@@ -4,17 +4,38 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
 
 namespace weir::fleet {
+
+proto::TensorSliceProto SliceToProto(const TensorSlice& slice) {
+  proto::TensorSliceProto out;
+  out.set_dtype(std::string(Name(slice.dtype)));
+  for (int64_t size : slice.shape) out.add_shape(size);
+  for (int64_t offset : slice.offset) out.add_offset(offset);
+  for (int64_t size : slice.global_shape) out.add_global_shape(size);
+  return out;
+}
+
+absl::StatusOr<TensorSlice> SliceFrom(const std::string& name, const proto::TensorSliceProto& in) {
+  const std::optional<DType> dtype = DTypeFromName(in.dtype());
+  if (!dtype.has_value())
+    return absl::DataLossError(absl::StrCat("a part of ", name, " of type ", in.dtype()));
+  TensorSlice slice;
+  slice.dtype = *dtype;
+  slice.shape.assign(in.shape().begin(), in.shape().end());
+  slice.offset.assign(in.offset().begin(), in.offset().end());
+  slice.global_shape.assign(in.global_shape().begin(), in.global_shape().end());
+  if (!train::IsSound(slice))
+    return absl::DataLossError(absl::StrCat("a part ", ToText(slice), " of ", name));
+  return slice;
+}
 
 void AddPieces(train::ShardBatch* batch, proto::WorkerAnswer* answer) {
   for (train::ShardPiece& piece : batch->pieces) {
     proto::ShardPiece* const out = answer->add_piece();
     out->set_name(piece.name);
-    out->mutable_slice()->set_dtype(std::string(Name(piece.slice.dtype)));
-    for (int64_t size : piece.slice.shape) out->mutable_slice()->add_shape(size);
-    for (int64_t offset : piece.slice.offset) out->mutable_slice()->add_offset(offset);
-    for (int64_t size : piece.slice.global_shape) out->mutable_slice()->add_global_shape(size);
+    *out->mutable_slice() = SliceToProto(piece.slice);
     out->set_data(std::move(piece.bytes));
   }
   answer->set_end(batch->end);
@@ -24,17 +45,9 @@ void AddPieces(train::ShardBatch* batch, proto::WorkerAnswer* answer) {
 absl::StatusOr<train::ShardPiece> TakePiece(proto::ShardPiece* in) {
   train::ShardPiece piece;
   piece.name = in->name();
-  const proto::TensorSliceProto& slice = in->slice();
-  const std::optional<DType> dtype = DTypeFromName(slice.dtype());
-  if (!dtype.has_value())
-    return absl::DataLossError(absl::StrCat("a piece of ", piece.name, " of type ", slice.dtype()));
-  piece.slice.dtype = *dtype;
-  piece.slice.shape.assign(slice.shape().begin(), slice.shape().end());
-  piece.slice.offset.assign(slice.offset().begin(), slice.offset().end());
-  piece.slice.global_shape.assign(slice.global_shape().begin(), slice.global_shape().end());
+  WEIR_ASSIGN_OR_RETURN(piece.slice, SliceFrom(piece.name, in->slice()));
   piece.bytes = std::move(*in->mutable_data());
-  if (!train::IsSound(piece.slice) ||
-      piece.slice.bytes() != static_cast<int64_t>(piece.bytes.size())) {
+  if (piece.slice.bytes() != static_cast<int64_t>(piece.bytes.size())) {
     return absl::DataLossError(absl::StrCat(piece.bytes.size(), " bytes for a piece ",
                                             ToText(piece.slice), " of ", piece.name));
   }

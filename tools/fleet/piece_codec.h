@@ -1,4 +1,4 @@
-// Pieces of shards as the messages between a worker and its starter carry them.
+// Pieces of shards, and their places in tensors, as the messages between a worker and its starter carry them.
 // Thread rule: pure functions.
 #pragma once
 
@@ -9,6 +9,10 @@
 #include "tools/train/shard_pieces.h"
 
 namespace weir::fleet {
+
+proto::TensorSliceProto SliceToProto(const TensorSlice& slice);
+// kDataLoss if the message describes no part of a tensor; the error names `name`.
+absl::StatusOr<TensorSlice> SliceFrom(const std::string& name, const proto::TensorSliceProto& in);
 
 // Moves the pieces of the batch into the answer, and tells where the batch ends.
 void AddPieces(train::ShardBatch* batch, proto::WorkerAnswer* answer);

@@ -330,6 +330,17 @@ class Worker {
         }
         return absl::OkStatus();
       }
+      case proto::WorkerCommand::kSumWeights: {
+        WEIR_ASSIGN_OR_RETURN(const auto sums, train::SumWeights(group->session()));
+        for (const train::ShardSum& sum : sums) {
+          proto::ShardSumFact* fact = answer->add_shard_sum();
+          fact->set_rank(sum.rank.value());
+          fact->set_name(sum.name);
+          *fact->mutable_slice() = SliceToProto(sum.slice);
+          fact->set_crc(sum.crc);
+        }
+        return absl::OkStatus();
+      }
       case proto::WorkerCommand::kTraceBegin:
         answer->set_begin_ns(group->session().TraceBeginNs());
         return absl::OkStatus();

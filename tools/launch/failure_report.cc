@@ -296,6 +296,7 @@ FailureReport ReportFailure(const FailedJob& job) {
                                                      : RankLabel(first->ranks);
   report.who = who;
   report.what = KindOfFailure(*first, end);
+  report.where = first->last_activity.substr(0, first->last_activity.find(" since "));
   report.time_ns = first->time_ns;
   const std::string pid =
       first->pid > 0 ? absl::StrCat(" (", ProcessText(first->pid, first->host), ")") : "";

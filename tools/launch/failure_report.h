@@ -84,9 +84,10 @@ struct FailedJob {
 
 struct FailureReport {
   std::string text;  // whole lines; empty if nothing failed
-  // The first failure in words, without what differs from run to run: "rank 2" and "was killed by
-  // SIGKILL". Empty if nothing failed.
-  std::string who, what;
+  // The first failure in words, without what differs from run to run: "rank 2", "killed by SIGKILL
+  // (9)", and the last activity "rank 2: actor 'forward layers.1'", which may be unknown. Empty if
+  // nothing failed.
+  std::string who, what, where;
   int64_t time_ns = 0;  // of the first failure, monotonic
   // The exit code of the first failing worker, 128 + signal, or kExitNoProgress. 0 if nothing
   // failed.

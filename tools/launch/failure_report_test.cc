@@ -288,8 +288,11 @@ TEST(FailureReportTest, ASignalFromOutsideIsAFailure) {
 }
 
 TEST(FailureReportTest, TheFirstFailureInWordsIsTheSameInEveryRun) {
-  const FailureReport report = Report({Death(20, 1, SIGKILL)}),
-                      other = Report({Death(70, 1, SIGKILL)});
+  FailureEvent first = Death(20, 1, SIGKILL);
+  first.last_activity = "rank 3: actor 'forward layers.1' since 2.1 s";
+  const FailureReport report = Report({first}), other = Report({Death(70, 1, SIGKILL)});
+  EXPECT_EQ(report.where, "rank 3: actor 'forward layers.1'");
+  EXPECT_EQ(other.where, "");
   EXPECT_EQ(report.who, "ranks 2-3");
   EXPECT_THAT(report.what, HasSubstr("SIGKILL"));
   EXPECT_EQ(report.what, other.what);

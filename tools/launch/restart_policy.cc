@@ -6,13 +6,15 @@ namespace weir::launch {
 
 std::string RestartPolicy::Note(const JobFailure& failure) {
   const bool is_same = last_.has_value() && last_->who == failure.who &&
-                       last_->what == failure.what && last_->step == failure.step;
+                       last_->what == failure.what && last_->where == failure.where &&
+                       last_->step == failure.step;
   last_ = failure;
   times_ms_.push_back(failure.time_ms);
   while (times_ms_.front() + limits_.window_ms < failure.time_ms) times_ms_.pop_front();
   if (is_same) {
-    return absl::StrCat(failure.who, " failed in the same way in the same step as before (step ",
-                        failure.step + 1, ": ", failure.what, ")");
+    return absl::StrCat(failure.who, " failed in the same way at the same place as before (",
+                        failure.what, " after step ", failure.step,
+                        failure.where.empty() ? "" : ", ", failure.where, ")");
   }
   if (recent() > limits_.restarts_max) {
     return absl::StrCat("the job failed ", recent(), recent() == 1 ? " time" : " times", " within ",

@@ -20,6 +20,7 @@ struct RestartLimits {
 struct JobFailure {
   std::string who;      // "rank 2"
   std::string what;     // "killed by SIGKILL (9)"; without process numbers and times
+  std::string where;    // "rank 2: actor 'forward layers.1'"; may be unknown
   int64_t step = 0;     // steps that the job had done
   int64_t time_ms = 0;  // monotonic, not before the failures noted earlier
 };

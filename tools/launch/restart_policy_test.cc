@@ -10,7 +10,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 JobFailure Killed(const std::string& who, int64_t step, int64_t time_ms) {
-  return {who, "killed by SIGKILL (9)", step, time_ms};
+  return {who, "killed by SIGKILL (9)", "actor 'forward'", step, time_ms};
 }
 
 TEST(RestartPolicyTest, AFailureElsewhereOrLaterStartsTheJobAgain) {
@@ -18,16 +18,19 @@ TEST(RestartPolicyTest, AFailureElsewhereOrLaterStartsTheJobAgain) {
   EXPECT_THAT(policy.Note(Killed("rank 1", 7, 0)), IsEmpty());
   EXPECT_THAT(policy.Note(Killed("rank 1", 8, 1)), IsEmpty());
   EXPECT_THAT(policy.Note(Killed("rank 2", 8, 2)), IsEmpty());
-  EXPECT_THAT(policy.Note({"rank 2", "ended with exit code 70", 8, 3}), IsEmpty());
-  EXPECT_EQ(policy.restarts(), 4);
+  EXPECT_THAT(policy.Note({"rank 2", "ended with exit code 70", "actor 'forward'", 8, 3}),
+              IsEmpty());
+  EXPECT_THAT(policy.Note({"rank 2", "ended with exit code 70", "actor 'update'", 8, 4}),
+              IsEmpty());
+  EXPECT_EQ(policy.restarts(), 5);
 }
 
 TEST(RestartPolicyTest, TheSameFailureTwiceInARowEndsTheJob) {
   RestartPolicy policy({.restarts_max = 10});
   EXPECT_THAT(policy.Note(Killed("rank 1", 7, 0)), IsEmpty());
   EXPECT_THAT(policy.Note(Killed("rank 1", 7, 1)),
-              HasSubstr("rank 1 failed in the same way in the same step as before (step 8: "
-                        "killed by SIGKILL (9))"));
+              HasSubstr("rank 1 failed in the same way at the same place as before (killed by "
+                        "SIGKILL (9) after step 7, actor 'forward')"));
   EXPECT_EQ(policy.restarts(), 1);
 }
 

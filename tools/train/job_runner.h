@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "tools/train/checkpoint_commit.h"
 #include "tools/train/rank_group.h"
+#include "tools/train/replica_check.h"
 
 namespace weir::train {
 
@@ -78,6 +79,8 @@ class JobRunner {
   // Runs one more step that repeats step `as_step`. Returns the first values that are not finite,
   // on each rank that has any.
   virtual absl::StatusOr<std::vector<actors::NonfiniteFinding>> InspectStep(int64_t as_step) = 0;
+  // Returns the checksums of all weights on all ranks.
+  virtual absl::StatusOr<std::vector<ShardSum>> SumWeights() = 0;
   // Returns the work of each rank since the job began, as of the end of the last RunSteps. Ranks
   // without an account are left out.
   virtual std::vector<actors::RankWorkReport> Work() const = 0;
@@ -103,6 +106,9 @@ class LocalRunner final : public JobRunner {
   absl::StatusOr<std::optional<CheckpointWritten>> EndCheckpoint(Wait wait) override;
   absl::StatusOr<std::vector<actors::NonfiniteFinding>> InspectStep(int64_t as_step) override {
     return group_->InspectStep(as_step);
+  }
+  absl::StatusOr<std::vector<ShardSum>> SumWeights() override {
+    return train::SumWeights(group_->session());
   }
   std::vector<actors::RankWorkReport> Work() const override { return group_->session().Work(); }
   absl::Status WriteTrace(const std::string& path) override;

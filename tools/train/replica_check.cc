@@ -22,6 +22,16 @@ std::string RanksText(const std::vector<RankId>& ranks) {
                       }));
 }
 
+// The holders of each shard. A shard is a weight and a place in it.
+using Holders = std::map<std::tuple<std::string, Shape, Shape>, std::vector<const ShardSum*>>;
+
+Holders HoldersOfShards(const std::vector<ShardSum>& sums) {
+  Holders holders;
+  for (const ShardSum& sum : sums)
+    holders[{sum.name, sum.slice.offset, sum.slice.shape}].push_back(&sum);
+  return holders;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<ShardSum>> SumWeights(const actors::Session& session) {
@@ -37,11 +47,12 @@ absl::StatusOr<std::vector<ShardSum>> SumWeights(const actors::Session& session)
   return sums;
 }
 
+bool HasReplicas(const std::vector<ShardSum>& sums) {
+  return HoldersOfShards(sums).size() < sums.size();
+}
+
 std::optional<Divergence> FindDivergence(const std::vector<ShardSum>& sums) {
-  // The holders of each shard. A shard is a weight and a place in it.
-  std::map<std::tuple<std::string, Shape, Shape>, std::vector<const ShardSum*>> shards;
-  for (const ShardSum& sum : sums)
-    shards[{sum.name, sum.slice.offset, sum.slice.shape}].push_back(&sum);
+  Holders shards = HoldersOfShards(sums);
   std::optional<Divergence> first;
   std::set<std::string> differing;
   for (auto& [shard, holders] : shards) {

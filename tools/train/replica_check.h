@@ -42,6 +42,9 @@ struct Divergence {
   std::vector<RankId> holders;  // of the shard, in order
 };
 
+// Returns whether any shard is on more than one rank.
+bool HasReplicas(const std::vector<ShardSum>& sums);
+
 // Compares the sums of all ranks. nullopt: all replicas are equal, or there are none.
 std::optional<Divergence> FindDivergence(const std::vector<ShardSum>& sums);
 

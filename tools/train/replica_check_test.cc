@@ -28,6 +28,11 @@ TEST(ReplicaCheckTest, EqualReplicasAndShardsOfDifferentPlacesDoNotDiverge) {
                    .has_value());
 }
 
+TEST(ReplicaCheckTest, ShardsOfDifferentPlacesAreNoReplicas) {
+  EXPECT_FALSE(HasReplicas({Sum(0, "v", 1, Half(0)), Sum(1, "v", 2, Half(2))}));
+  EXPECT_TRUE(HasReplicas({Sum(0, "v", 1, Half(0)), Sum(1, "v", 2, Half(0))}));
+}
+
 TEST(ReplicaCheckTest, TheMinorityIsNamed) {
   const std::optional<Divergence> found =
       FindDivergence({Sum(3, "w", 7, kWhole), Sum(2, "w", 8, kWhole), Sum(1, "w", 7, kWhole),

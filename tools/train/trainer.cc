@@ -27,6 +27,7 @@
 #include "tools/train/metrics_file.h"
 #include "tools/train/nonfinite_steps.h"
 #include "tools/train/prepare_training.h"
+#include "tools/train/replica_watch.h"
 #include "tools/train/run_checkpoints.h"
 #include "tools/train/session_states.h"
 #include "tools/train/step_shares.h"
@@ -64,6 +65,7 @@ class Trainer {
   absl::StatusOr<TrainResult> Run() {
     WEIR_RETURN_IF_ERROR(Open());
     absl::Status status = RunAllSteps();
+    if (!status.ok()) NoteStanding();
     result_.checkpoints = checkpoints_.totals();
     progress_.Finish();
     if (!status.ok()) {
@@ -75,9 +77,21 @@ class Trainer {
   }
 
  private:
+  // Tells who may start the run again where the run stands after a failure.
+  void NoteStanding() {
+    if (options_.standing == nullptr) return;
+    options_.standing->steps_done = result_.steps_done;
+    const absl::Status lost = checkpoints_.Look();  // a checkpoint may just have been committed
+    if (!lost.ok())
+      progress_.Say(absl::StrCat("the checkpoint on its way is lost: ", lost.message()));
+    if (checkpoints_.last_step() >= 0)
+      options_.standing->checkpoint = checkpoints_.PathOf(checkpoints_.last_step());
+  }
+
   absl::Status Open() {
     WEIR_ASSIGN_OR_RETURN(const PreparedTraining prepared, PrepareTraining(job_, options_, {}));
     result_.steps_done = prepared.first_step;
+    if (options_.standing != nullptr) *options_.standing = {result_.steps_done, ""};
     if (!options_.metrics.empty()) {
       const auto begin =
           result_.steps_done > 0 ? MetricsFile::Begin::kAfterOthers : MetricsFile::Begin::kAnew;
@@ -93,6 +107,7 @@ class Trainer {
     }
     WEIR_ASSIGN_OR_RETURN(runner_, options_.runner(job_, runner));
     checkpoints_.Open(runner_.get(), prepared);
+    replicas_.emplace(options_.check_replicas, result_.steps_done);
     if (!options_.init.empty()) WEIR_RETURN_IF_ERROR(LoadInit());
     if (!options_.resume.empty()) WEIR_RETURN_IF_ERROR(LoadCheckpoint());
     NoteArithmetic(prepared);
@@ -340,6 +355,8 @@ class Trainer {
       evaluate = evaluation_problem_.ok();
     }
     const bool checkpoint = done == checkpoint_at && done < steps && !stops();
+    if (!stops())
+      WEIR_RETURN_IF_ERROR(replicas_->Look(done, checkpoint || done == steps, runner_.get()));
     const absl::Status checkpointed =
         checkpoint ? checkpoints_.WriteOnTheWay(done) : absl::OkStatus();
     for (const auto& [step, metrics] : reported_) {
@@ -603,6 +620,7 @@ class Trainer {
   std::unique_ptr<EventFile> event_file_;      // null: --tensorboard is not wanted
   NonfiniteSteps nonfinite_;
   RunCheckpoints checkpoints_;
+  std::optional<ReplicaWatch> replicas_;  // from Open on
   absl::Status evaluation_problem_;
   std::optional<double> gradient_norm_;  // the last reported
   int checkpoints_answered_ = 0;         // of options_.checkpoints_asked

@@ -34,6 +34,12 @@ namespace weir::train {
 using RunnerFactory = std::function<absl::StatusOr<std::unique_ptr<JobRunner>>(
     const proto::Job& job, const RunnerOptions& options)>;
 
+// Where a run stands when it fails, for who starts the run again.
+struct RunStanding {
+  int64_t steps_done = 0;  // of the run, with the steps before a resume
+  std::string checkpoint;  // the last that this run has on disk; empty: none
+};
+
 struct TrainOptions {
   RunnerFactory runner = LocalRunner::Open;
   // The costs for which the plans are made; null: the compiler's defaults. The costs change the
@@ -61,6 +67,9 @@ struct TrainOptions {
   std::string tensorboard;           // a folder of event files
   std::string trace;                 // Perfetto
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
+  // Steps between two comparisons of the ranks' replicas of weights; 0: never.
+  int64_t check_replicas = 100;
+  RunStanding* standing = nullptr;  // set by a run that fails; may be null
   // Called once everything is loaded, before the first step; may be null.
   std::function<void()> before_steps;
   console::Console* console = nullptr;  // must outlive the run; required
