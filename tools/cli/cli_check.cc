@@ -50,7 +50,7 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
   arguments.train.options.processes = arguments.train.fleet.processes;
   WEIR_ASSIGN_OR_RETURN(const hosts::FoundHosts listed,
                         hosts::ListHosts(arguments.train.fleet.hosts));
-  WEIR_RETURN_IF_ERROR(arguments.train.CheckRestarts(!listed.agents.empty()));
+  WEIR_RETURN_IF_ERROR(arguments.train.CheckRestarts(listed));
   if (arguments.train.fleet.processes > 0 || !listed.agents.empty()) {
     WEIR_ASSIGN_OR_RETURN(const fleet::FleetOptions fleet,
                           arguments.train.fleet.Options(read.job, listed, nullptr));

@@ -134,7 +134,7 @@ bool StartsAgain(const launch::FailureReport& report, const train::RunStanding& 
 // Trains in this process, or on the hosts found; then run->fleet becomes the processes there.
 absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, OngoingRun* run,
                      CliContext* context) {
-  WEIR_RETURN_IF_ERROR(arguments.CheckRestarts(!found.agents.empty()));
+  WEIR_RETURN_IF_ERROR(arguments.CheckRestarts(found));
   WEIR_ASSIGN_OR_RETURN(JobToTrain read, arguments.Read());
   proto::Job& job = read.job;
   console::Console* const console = run->console;
@@ -214,7 +214,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
 // Says what a run of this job would start, once the job is known to be sound.
 absl::Status SayWhatWouldRun(const hosts::FoundHosts& found, TrainArguments arguments,
                              console::Console* console, CliContext* context) {
-  WEIR_RETURN_IF_ERROR(arguments.CheckRestarts(!found.agents.empty()));
+  WEIR_RETURN_IF_ERROR(arguments.CheckRestarts(found));
   WEIR_ASSIGN_OR_RETURN(JobToTrain read, arguments.Read());
   arguments.options.costs = &read.costs.model();
   arguments.options.processes = arguments.fleet.processes;

@@ -243,7 +243,7 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
       ->check(CLI::IsMember({"stop", "skip", "continue"}))
       ->capture_default_str();
   verb->add_option("--on-failure", on_failure,
-                   "When a process of --processes ends, hangs or is lost: stop, or restart all "
+                   "When a process of the job ends, hangs or is lost: stop, or restart all "
                    "processes from the last checkpoint of the run")
       ->type_name("HOW")
       ->check(CLI::IsMember({"stop", "restart"}))
@@ -270,13 +270,16 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
   fleet.AddTo(verb);
 }
 
-absl::Status TrainArguments::CheckRestarts(bool has_agents) const {
-  if (on_failure != "restart" || (fleet.processes > 0 && !has_agents)) return absl::OkStatus();
-  if (has_agents) {
-    return Rejected({"W0756", "--on-failure restart", "processes on this machine",
-                     "processes on hosts that have agents",
-                     "--on-failure stop, and --resume with the last checkpoint"});
+absl::Status TrainArguments::CheckRestarts(const hosts::FoundHosts& found) const {
+  if (on_failure != "restart") return absl::OkStatus();
+  // A task of a scheduler serves one start, and the scheduler counts its end as that of the job.
+  if (hosts::IsScheduler(found.backend)) {
+    return Rejected(
+        {"W0756", "--on-failure restart", "processes on this machine, or hosts over ssh",
+         absl::StrCat("tasks of ", hosts::kBackendNames[static_cast<size_t>(found.backend)]),
+         "--on-failure stop, and --resume with the last checkpoint"});
   }
+  if (fleet.processes > 0 || !found.agents.empty()) return absl::OkStatus();
   return Rejected({"W0756", "--on-failure restart", "processes that can start again",
                    "a job in one process, which ends with a failure", "--processes 1 or more"});
 }

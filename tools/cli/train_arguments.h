@@ -67,9 +67,9 @@ struct TrainArguments : PlannedJobArguments {
   int view_port = 0;  // 0: any free one
 
   void AddTo(CLI::App* verb, CliContext* context);
-  // kInvalidArgument (W0756): the processes of the run cannot start again, but are asked to.
-  // `has_agents`: agents of hosts start the processes.
-  absl::Status CheckRestarts(bool has_agents) const;
+  // kInvalidArgument (W0756): the processes of the run cannot start again on the hosts found, but
+  // are asked to.
+  absl::Status CheckRestarts(const hosts::FoundHosts& found) const;
   // Sets options.job_file, too, so that no output replaces the job.
   absl::StatusOr<JobToTrain> Read();
 };
