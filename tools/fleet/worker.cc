@@ -38,6 +38,7 @@
 #include "tools/live/live_run.h"
 #include "tools/sandbox/sandbox.h"
 #include "tools/train/rank_group.h"
+#include "tools/train/replica_check.h"
 #include "tools/train/shard_pieces.h"
 #include "tools/weights/weight_map.h"
 
