@@ -1,5 +1,7 @@
 #include "compiler/ir/rank_builder.h"
 
+#include <algorithm>
+
 #include "absl/container/flat_hash_set.h"
 
 namespace weir::compiler {
@@ -91,6 +93,28 @@ void RankBuilder::FindWaves() {
     if (item.kind == ItemKind::kBoxing && item.frequency == Frequency::kMicroBatch) {
       int from = producer[item.inputs[0]];
       waves_[i] = from >= 0 && from < static_cast<int>(i) ? waves_[from] : Wave::kNone;
+    }
+  }
+  FindTransfersToUpdates();
+}
+
+// A transfer works for the update if only the update, or transfers to the update, read its result.
+void RankBuilder::FindTransfersToUpdates() {
+  const Module& module = plan_.module;
+  std::vector<bool> is_read(module.values.size()), is_read_elsewhere(module.values.size());
+  for (size_t i = module.items.size(); i-- > 0;) {
+    const ProgramItem& item = module.items[i];
+    if (item.kind == ItemKind::kBoxing && waves_[i] == Wave::kNone) {
+      const bool is_for_update =
+          std::all_of(item.outputs.begin(), item.outputs.end(),
+                      [&](int output) { return is_read[output] && !is_read_elsewhere[output]; });
+      if (is_for_update) waves_[i] = Wave::kUpdate;
+    }
+    const bool is_of_update = item.phase == PhaseKind::kUpdate || waves_[i] == Wave::kUpdate;
+    for (int input : item.inputs) {
+      if (input < 0) continue;
+      is_read[input] = true;
+      if (!is_of_update) is_read_elsewhere[input] = true;
     }
   }
 }

@@ -63,6 +63,7 @@ class RankBuilder {
   // Finds the pass that each item works for. A boxing works for the pass of the value that it
   // moves.
   void FindWaves();
+  void FindTransfersToUpdates();
 
   const LogicalPlan& plan_;
   const sbp::Coords coords_;

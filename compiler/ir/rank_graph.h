@@ -131,8 +131,9 @@ struct RankState {
   proto::Initializer init;
 };
 
-// The pass of a micro-batch through the pipeline that an actor works for.
-enum class Wave : uint8_t { kForward, kBackward, kWeightGradient, kNone };
+// The pass of a micro-batch through the pipeline that an actor works for. kUpdate: the actor carries
+// what only the update of the weights reads, such as a sum of gradients.
+enum class Wave : uint8_t { kForward, kBackward, kWeightGradient, kUpdate, kNone };
 
 struct RankActor : Rate {
   std::string name;

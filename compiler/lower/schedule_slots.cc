@@ -12,6 +12,7 @@ std::optional<PipelinePass> PassOf(Wave wave) {
     case Wave::kForward: return PipelinePass::kForward;
     case Wave::kBackward: return PipelinePass::kBackward;
     case Wave::kWeightGradient: return PipelinePass::kWeightGradient;
+    case Wave::kUpdate:
     case Wave::kNone: return std::nullopt;
   }
   return std::nullopt;
@@ -55,6 +56,11 @@ int64_t StagesSkipped(const LogicalPlan& plan, const RankGraph& graph, const Ran
   return most;
 }
 
+// Returns whether other stages wait for backward passes of the rank's stage.
+bool IsAwaitedByStages(const LogicalPlan& plan, const RankGraph& graph) {
+  return graph.stage > 0 || plan.schedule.virtual_stages > 1;
+}
+
 }  // namespace
 
 int64_t ScheduleSlots(const LogicalPlan& plan, const RankGraph& graph, const RankTensor& tensor) {
@@ -90,8 +96,10 @@ int SchedulePriority(const LogicalPlan& plan, const RankGraph& graph, const Rank
   // In a schedule by precedences, data and reports must not delay the actor that goes first.
   const bool one_f_one_b = plan.schedule.kind == ScheduleKind::kOneFOneB;
   switch (actor.phase) {
-    // Transfers go first, so that peers need not wait.
-    case PhaseKind::kBoxing: return 60;
+    // Transfers go first, so that peers need not wait. But an earlier stage waits for backward
+    // passes, and nobody waits for a sum of gradients before the update.
+    case PhaseKind::kBoxing:
+      return actor.wave == Wave::kUpdate && IsAwaitedByStages(plan, graph) ? 20 : 60;
     case PhaseKind::kUpdate: return 50;
     case PhaseKind::kForward:
     case PhaseKind::kBackward:
