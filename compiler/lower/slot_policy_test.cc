@@ -144,6 +144,23 @@ TEST_F(SlotsTest, TransfersGoFirstAndReportsLastUnlessTurnsDecide) {
   EXPECT_GT(priority(data), priority(forward_));
 }
 
+// Stages before this one wait for its backward passes, and nobody waits for sums of gradients.
+TEST_F(SlotsTest, SumsOfGradientsWaitForBackwardPassesThatOtherStagesWaitFor) {
+  const ActorId sum = AddActor(PhaseKind::kBoxing, Wave::kUpdate),
+                weight_gradient = AddActor(PhaseKind::kWeightGradient, Wave::kWeightGradient);
+  const auto priority = [&](ActorId actor) {
+    return SchedulePriority(plan_, graph_, graph_.actors[actor]);
+  };
+  graph_.stage = 0;
+  EXPECT_EQ(priority(sum), priority(moves_));
+  graph_.stage = 1;
+  EXPECT_LT(priority(sum), priority(backward_));
+  EXPECT_GT(priority(sum), priority(weight_gradient));
+  graph_.stage = 0;
+  plan_.schedule.virtual_stages = 2;
+  EXPECT_LT(priority(sum), priority(backward_)) << "the first stage has later parts, too";
+}
+
 TEST_F(SlotsTest, AnActorThatReadsItsOwnPassGoesOn) {
   const int before = SchedulePriority(plan_, graph_, graph_.actors[forward_]);
   const ActorId first = AddActor(PhaseKind::kForward, Wave::kForward);
