@@ -82,12 +82,39 @@ class FunctionUses {
     return absl::OkStatus();
   }
 
+  // Checks the range of an output to which the op writes only indices.
+  absl::Status CheckWritten(const Node& node, const ops::IndexedAxis& index, ops::ValueId output,
+                            const IndexRange& range) const {
+    const sbp::TensorDim dim =
+        ops::IndexedDim(index, node.attrs, TypesOf(node.inputs), TypesOf(node.outputs));
+    if (dim.size <= range.below) return absl::OkStatus();
+    return Rejected({"W0316", node.where,
+                     absl::StrCat("\"", function_.values[output].name, "\" below ", range.below,
+                                  ", since it is ", range.reader),
+                     absl::StrCat(node.op, " along dimension ", dim.name, " of size ", dim.size),
+                     absl::StrCat("a slice of the first ", range.below, " of ", dim.name,
+                                  ", or a larger dimension for the reader")});
+  }
+
+  static bool IsIndex(const ops::OpSchema& schema, size_t input) {
+    return input < schema.inputs.size() && schema.inputs[input].index.has_value();
+  }
+
   absl::Status PassThrough(const Node& node, const ops::OpDef& def) {
-    for (ops::ValueId output : node.outputs) {
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      const ops::ValueId output = node.outputs[o];
+      if (output < 0) continue;
       const std::optional<IndexRange> range = (*this)[output].range;
       if (!range.has_value()) continue;
-      for (ops::ValueId input : node.inputs) {
-        if (input < 0) continue;
+      const auto& schemas = def.schema.outputs;
+      if (o < schemas.size() && schemas[o].index.has_value()) {
+        WEIR_RETURN_IF_ERROR(CheckWritten(node, *schemas[o].index, output, *range));
+        continue;
+      }
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        const ops::ValueId input = node.inputs[i];
+        // The op looks its elements up by an operand of indices, whose own values do not pass.
+        if (input < 0 || IsIndex(def.schema, i)) continue;
         if (!def.schema.moves_elements || function_.values[input].type.dtype != DType::kI32) {
           return Rejected({"W0903", node.where,
                            absl::StrCat("\"", function_.values[output].name,
@@ -109,11 +136,11 @@ class FunctionUses {
       if (!index.has_value() || node.inputs[i] < 0) continue;
       const bool of_input = index->side == ops::IndexedAxis::Side::kInput;
       const sbp::TensorDim dim =
-          ops::IndexedDim(*index, TypesOf(node.inputs), TypesOf(node.outputs));
+          ops::IndexedDim(*index, node.attrs, TypesOf(node.inputs), TypesOf(node.outputs));
       const ops::ValueId indexed = (of_input ? node.inputs : node.outputs)[index->operand];
       IndexRange range;
       range.below = std::min(dim.size, kValues);
-      range.of_rows = index->axis == 0;
+      range.of_rows = of_input && index->axis == 0;
       if (!schema.inputs[i].ignored_by.empty()) {
         const std::vector<int64_t> ignored = node.attrs.Ints(schema.inputs[i].ignored_by);
         if (!ignored.empty()) range.ignored = ignored[0];

@@ -284,6 +284,72 @@ TEST(IndexRanges, AnIndexThatAnOpComputesIsRefused) {
   EXPECT_THAT(error, HasSubstr("dimension i of \"table\""));
 }
 
+// The right tower with the ids that top_k finds among `size` scores.
+proto::Job TowersOfTopK(int size) {
+  proto::Job job = Towers();
+  auto* dim = job.mutable_graph()->add_dim();
+  dim->set_name("scores");
+  dim->set_size(size);
+  weir::proto::Function* right = job.mutable_graph()->mutable_function(1);
+  right->mutable_input(0)->set_type("f32[a, scores]");
+  const weir::proto::Node embedding = right->node(0), mean = right->node(1);
+  right->clear_node();
+  weir::proto::Node* best = right->add_node();
+  best->set_name("best");
+  best->set_op("top_k");
+  best->add_input("ids");
+  best->add_output("values");
+  best->add_output("places");
+  const auto add = [best](const char* name, int64_t value) {
+    proto::NamedAttr* attr = best->add_attr();
+    attr->set_name(name);
+    attr->mutable_value()->set_i(value);
+  };
+  add("axis", 1);
+  add("k", 4);
+  *right->add_node() = embedding;
+  right->mutable_node(1)->set_input(1, "places");
+  *right->add_node() = mean;
+  job.mutable_graph()->mutable_function(3)->mutable_input(1)->set_type("f32[a, scores]");
+  return job;
+}
+
+TEST(IndexRanges, IndicesThatAnOpChoosesFitAReaderWithAsManyPlaces) {
+  EXPECT_FALSE(UsesOf(TowersOfTopK(800))["q"].range.has_value());
+  std::string error = ErrorOf(TowersOfTopK(801));
+  EXPECT_THAT(error,
+              HasSubstr("W0316 at function right, node best: expected \"places\" below 800"));
+  EXPECT_THAT(error, HasSubstr("found top_k along dimension scores of size 801"));
+}
+
+// The values of the ids of `take` are places, and not elements of its result.
+TEST(IndexRanges, OfATakenElementPassesToTheTableAndNotToTheIds) {
+  proto::Job job = Towers();
+  weir::proto::Function* right = job.mutable_graph()->mutable_function(1);
+  auto* places = right->add_input();
+  places->set_name("places");
+  places->set_type("i32[a]");
+  const weir::proto::Node embedding = right->node(0), mean = right->node(1);
+  right->clear_node();
+  weir::proto::Node* take = right->add_node();
+  take->set_name("taken");
+  take->set_op("take");
+  take->add_input("ids");
+  take->add_input("places");
+  proto::NamedAttr* axis = take->add_attr();
+  axis->set_name("axis");
+  axis->mutable_value()->set_i(0);
+  *right->add_node() = embedding;
+  right->mutable_node(1)->set_input(1, "taken");
+  *right->add_node() = mean;
+  weir::proto::Function* main = job.mutable_graph()->mutable_function(3);
+  for (weir::proto::Node& node : *main->mutable_node()) {
+    if (node.function() == "right") node.add_input("free");
+  }
+  EXPECT_EQ(Below(job, "q"), 800);
+  EXPECT_EQ(Below(job, "free"), 8);
+}
+
 TEST(IndexRanges, ThePlanOfARankCarriesThem) {
   auto plan = CompileJob(Towers(), {});
   ASSERT_TRUE(plan.ok()) << plan.status();

@@ -414,6 +414,47 @@ TEST(Rule, ReshapeListsTheSameFactorsInTheSameOrderOnBothSides) {
   EXPECT_GT(num_split, 200);
 }
 
+TEST(Indexing, ResultsHaveThePlacesInTheMiddle) {
+  const Attributes second = {{"axis", int64_t{1}}};
+  EXPECT_EQ(InferText("take", {"f32[batch, heads, hidden]", "i32[i=3, j=5]"}, second),
+            "f32[batch=8/1, i=3/1, j=5/1, hidden=64/1]");
+  EXPECT_EQ(InferText("gather", {"f32[batch, heads]", "i32[b=8, i=3]"}, second),
+            "f32[batch=8/1, i=3/1]");
+  EXPECT_EQ(InferText("segment_sum", {"f32[batch, i=3, j=5]", "i32[i=3, j=5]"},
+                      {{"axis", int64_t{1}}, {"to", std::string("batch, s=9")}}),
+            "f32[batch=8/1, s=9/1]");
+  EXPECT_EQ(InferText("top_k", {"f32[batch, heads]"}, {{"axis", int64_t{1}}, {"k", int64_t{2}}}),
+            "f32[batch=8/1, heads=2/1], i32[batch=8/1, heads=2/1]");
+}
+
+TEST(Indexing, ErrorsSayWhatFits) {
+  const Attributes first = {{"axis", int64_t{0}}};
+  EXPECT_THAT(InferText("take", {"f32[batch, hidden]", "f32[i=3]"}, first), HasSubstr("W0309"));
+  EXPECT_THAT(InferText("take", {"f32[batch]", "i32[i=3]"}, {{"axis", int64_t{1}}}),
+              HasSubstr("W0310"));
+  EXPECT_THAT(InferText("gather", {"f32[batch, hidden]", "i32[i=3]"}, first), HasSubstr("W0307"));
+  EXPECT_THAT(InferText("gather", {"f32[batch, hidden]", "i32[i=3, hidden=63]"}, first),
+              HasSubstr("W0308"));
+  const auto sums = [](int64_t axis, const char* to) {
+    return Attributes{{"axis", axis}, {"to", std::string(to)}};
+  };
+  EXPECT_THAT(InferText("segment_sum", {"f32[i=3, hidden]", "i32[i=4]"}, sums(0, "s=2, hidden")),
+              HasSubstr("W0308"));
+  EXPECT_THAT(InferText("segment_sum", {"f32[i=3]", "i32[i=3]"}, sums(1, "s=2")),
+              AllOf(HasSubstr("W0310"), HasSubstr("axis from 0 to 0")));
+  EXPECT_THAT(InferText("segment_sum", {"f32[i=3, hidden]", "i32[i=3]"}, sums(0, "hidden")),
+              AllOf(HasSubstr("W0310"), HasSubstr("dimension 0 may have any size")));
+  EXPECT_THAT(InferText("scatter_add", {"f32[batch, i=3]", "i32[batch, i=3]"}, sums(1, "v=7, s=9")),
+              HasSubstr("W0310"));
+  EXPECT_THAT(InferText("one_hot", {"i32[batch]"}, {{"to", std::string("batch")}}),
+              AllOf(HasSubstr("W0310"), HasSubstr("Try: batch=8/1, classes=10")));
+  EXPECT_THAT(InferText("top_k", {"f32[batch]"}, {{"axis", int64_t{0}}, {"k", int64_t{9}}}),
+              AllOf(HasSubstr("k from 1 to 8"), HasSubstr("Try: k: 8")));
+  EXPECT_THAT(InferText("argmax", {"i32[batch]"}, first), HasSubstr("W0309"));
+  EXPECT_THAT(InferText("cumsum", {"f32[batch]"}, {{"axis", int64_t{-1}}}),
+              HasSubstr("Try: axis: 0"));
+}
+
 TEST(Rule, GroupedAttentionSplitsQueryHeadsByKeyHeads) {
   EXPECT_EQ(RuleText("attention",
                      {"f32[batch, sequence, heads=6/3, d=4]", "f32[batch, sequence, g=2/1, d=4]",

@@ -36,6 +36,9 @@ struct AttrSchema {
 // An IndexedAxis names the dimension along which the values of an integer operand count: each value
 // is from 0 to below the size of the dimension.
 struct IndexedAxis {
+  // Stands for the axis that the attribute `axis` of the op gives.
+  static constexpr int kAttribute = INT32_MIN;
+
   enum class Side : uint8_t { kInput, kOutput } side = Side::kInput;
   int operand = 0;
   int axis = 0;  // negative: from the end
@@ -46,7 +49,9 @@ struct OperandSchema {
   bool optional = false;  // may be absent; only trailing ones
   bool variadic = false;  // one or more; only the last
   std::string doc;
-  std::optional<IndexedAxis> index;  // set: the op reads the operand, of type i32, as indices
+  // Set: the op reads the input, of type i32, as indices, or writes only indices to the output, of
+  // type i32.
+  std::optional<IndexedAxis> index;
   // The attribute (kInts) with the values that are no index and that the op ignores. Empty: none.
   std::string ignored_by = {};
 };
@@ -70,7 +75,8 @@ struct OpSchema {
 
 // Returns the dimension of the op's types along which the operand that `index` belongs to counts.
 // Precondition: the op infers from these types without error.
-sbp::TensorDim IndexedDim(const IndexedAxis& index, const std::vector<sbp::TensorType>& inputs,
+sbp::TensorDim IndexedDim(const IndexedAxis& index, const Attributes& attrs,
+                          const std::vector<sbp::TensorType>& inputs,
                           const std::vector<sbp::TensorType>& outputs);
 
 // An InferInput is the input of inference. Input types are logical (whole micro-batch tensors).

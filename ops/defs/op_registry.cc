@@ -166,10 +166,12 @@ void OpRegistry::Register(OpDef def) {
   }
 }
 
-sbp::TensorDim IndexedDim(const IndexedAxis& index, const std::vector<sbp::TensorType>& inputs,
+sbp::TensorDim IndexedDim(const IndexedAxis& index, const Attributes& attrs,
+                          const std::vector<sbp::TensorType>& inputs,
                           const std::vector<sbp::TensorType>& outputs) {
   const std::vector<sbp::TensorDim>& dims =
       (index.side == IndexedAxis::Side::kInput ? inputs : outputs)[index.operand].dims;
+  if (index.axis == IndexedAxis::kAttribute) return dims[attrs.Int("axis")];
   return index.axis >= 0 ? dims[index.axis] : dims[dims.size() + index.axis];
 }
 

@@ -25,6 +25,8 @@ const std::map<std::string, std::string>& NotDifferentiable() {
   static const auto* reasons = [] {
     auto* all = new std::map<std::string, std::string>{
         {"accuracy", "a step function: its derivative is zero wherever it exists"},
+        {"argmax", "its result is a place, an integer"},
+        {"one_hot", "its operand is an integer"},
         {"step_mean", "its operand depends on data alone"},
     };
     for (const std::string& name : MakesMasks()) all->emplace(name, "its result is a mask");
@@ -121,7 +123,10 @@ TEST(Completeness, EveryIntegerOperandIsAnIndexOrPassesThrough) {
           << op_case.name << ": say in ops/defs what " << operand.name
           << " indexes (OperandSchema::index), or that the op only moves elements";
       if (!operand.index.has_value()) continue;
-      EXPECT_GT(IndexedDim(*operand.index, example->input_types, example->output_types).size, 0)
+      EXPECT_GT(
+          IndexedDim(*operand.index, example->attrs, example->input_types, example->output_types)
+              .size,
+          0)
           << op_case.name;
     }
   }

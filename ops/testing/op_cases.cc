@@ -196,6 +196,64 @@ void AddEmbedding(std::vector<OpCase>* cases) {
                     {Fill::kIds, kN}});
 }
 
+// Indices from -1 to 8 into 7 places: some are outside, as those of another shard are.
+void AddIndexing(std::vector<OpCase>* cases) {
+  constexpr Fill kI = Fill::kIds;
+  const auto along = [](int64_t axis, const char* to = nullptr) {
+    Attributes attrs = {{"axis", axis}};
+    if (to != nullptr) attrs.Set("to", Text(to));
+    return attrs;
+  };
+  const auto add = [&](const std::string& name, const char* op, Attributes attrs,
+                       std::vector<std::string> inputs, std::vector<Fill> fills, double tolerance) {
+    cases->push_back(
+        {name, op, std::move(attrs), std::move(inputs), std::move(fills), -1, {}, tolerance});
+  };
+  add("take", "take", along(1), {"f32[a=5, v=7, c=2]", "i32[i=4, j=3]"}, {kN, kI}, 0);
+  add("take of heads", "take", along(1), {"f32[a=5, v=14/2, c=4/2]", "i32[i=3]"}, {kN, kI}, 0);
+  add("take of one", "take", along(0), {"f32[v=7, c=5]", "i32[]"}, {kN, kI}, 0);
+  add("take of integers", "take", along(0), {"i32[v=7, c=5]", "i32[i=5]"}, {Fill::kSteps, kI}, 0);
+  add("gather", "gather", along(1), {"f32[a=5, v=7, c=2]", "i32[a=5, i=4, c=2]"}, {kN, kI}, 0);
+  add("gather along the last axis", "gather", along(1), {"f32[a=5, v=7]", "i32[a=5, i=3]"},
+      {kN, kI}, 0);
+  add("gather of masks", "gather", along(0), {"bool[v=7, c=5]", "i32[i=5, c=5]"}, {Fill::kMask, kI},
+      0);
+  add("segment_sum", "segment_sum", along(1, "a=5, s=7, c=2"),
+      {"f32[a=5, i=4, j=3, c=2]", "i32[i=4, j=3]"}, {kN, kI}, 2e-5);
+  add("segment_sum of rows", "segment_sum", along(0, "s=14/2, c=5"),
+      {"f32[i=11, c=5]", "i32[i=11]"}, {kN, kI}, 2e-5);
+  add("scatter_add", "scatter_add", along(1, "a=5, s=7, c=2"),
+      {"f32[a=5, i=6, c=2]", "i32[a=5, i=6, c=2]"}, {kN, kI}, 2e-5);
+  add("scatter_add along the last axis", "scatter_add", along(1, "a=5, s=7"),
+      {"f32[a=5, i=6]", "i32[a=5, i=6]"}, {kN, kI}, 2e-5);
+  add("one_hot", "one_hot", {{"to", Text("b=4, s=3, v=7")}}, {"i32[b=4, s=3]"}, {kI}, 0);
+  add("one_hot of a scalar in bf16", "one_hot",
+      {{"to", Text("v=14/2")}, {"out_dtype", Text("bf16")}}, {"i32[]"}, {kI}, 0);
+}
+
+void AddSelections(std::vector<OpCase>* cases) {
+  const std::string x = "f32[a=5, v=7, c=2]";
+  const auto add = [&](const std::string& name, const char* op, Attributes attrs,
+                       const std::string& input, Fill fill, double tolerance) {
+    cases->push_back({name, op, std::move(attrs), {input}, {fill}, -1, {}, tolerance});
+  };
+  constexpr Fill kD = Fill::kDistinct, kS = Fill::kSteps;
+  add("top_k", "top_k", {{"axis", int64_t{1}}, {"k", int64_t{3}}}, x, kD, 0);
+  add("top_k of the smallest", "top_k",
+      {{"axis", int64_t{1}}, {"k", int64_t{7}}, {"largest", false}}, "f32[a=5, v=7]", kD, 0);
+  add("top_k of heads", "top_k",
+      {{"axis", int64_t{0}}, {"k", int64_t{2}}, {"to", Text("k=2, h=6/2")}}, "f32[v=5, h=6/2]", kD,
+      0);
+  add("argmax", "argmax", {{"axis", int64_t{1}}}, x, kS, 0);
+  add("argmax of the smallest", "argmax", {{"axis", int64_t{0}}, {"largest", false}},
+      "f32[v=5, c=7]", kS, 0);
+  add("cumsum", "cumsum", {{"axis", int64_t{1}}}, x, kN, 2e-5);
+  add("cumsum of those before", "cumsum", {{"axis", int64_t{1}}, {"exclusive", true}},
+      "f32[a=5, n=7]", kN, 2e-5);
+  add("cumsum from the end", "cumsum",
+      {{"axis", int64_t{0}}, {"reverse", true}, {"exclusive", true}}, "f32[n=7, h=34/2]", kN, 2e-5);
+}
+
 void AddNorms(std::vector<OpCase>* cases) {
   cases->push_back(
       {"layer_norm", "layer_norm", {}, {"f32[b=5, s=2, h=6]", "f32[h=6]", "f32[h=6]"}});
@@ -641,6 +699,8 @@ const std::vector<OpCase>& OpCases() {
     AddMatmul(all);
     AddBatchedMatmul(all);
     AddEmbedding(all);
+    AddIndexing(all);
+    AddSelections(all);
     AddNorms(all);
     AddAttention(all);
     AddConvolutions(all);

@@ -258,6 +258,69 @@ class UNet(nn.Module):
         return self.head(self.up[1](torch.cat([self.enlarge(x), first], 1)))
 
 
+class Dlrm(nn.Module):
+    """A recommender: tables of different sizes, bags of several rows, and products of all pairs of vectors."""
+
+    def __init__(self, features=6, hidden=8, rows=(40, 24, 7)):
+        super().__init__()
+        self.bottom = nn.Sequential(nn.Linear(features, 16), nn.ReLU(), nn.Linear(16, hidden), nn.ReLU())
+        self.users, self.items = (nn.EmbeddingBag(count, hidden, mode="sum") for count in rows[:2])
+        self.kinds = nn.Embedding(rows[2], hidden)
+        self.top = nn.Sequential(nn.Linear(hidden + 6, 16), nn.ReLU(), nn.Linear(16, 1))
+
+    def forward(self, dense, user_ids, item_ids, kind_ids):
+        x = self.bottom(dense)
+        vectors = torch.stack([x, self.users(user_ids), self.items(item_ids), self.kinds(kind_ids)], 1)
+        products = vectors @ vectors.transpose(1, 2)
+        i, j = torch.tril_indices(4, 4, offset=-1)
+        return self.top(torch.cat([x, products[:, i, j]], 1))
+
+
+class Experts(nn.Module):
+    """A mixture of experts: each place uses the two experts that a router likes best, by a mask over all of them."""
+
+    def __init__(self, hidden, ffn, count):
+        super().__init__()
+        self.router = nn.Linear(hidden, count, bias=False)
+        self.up = nn.ModuleList(nn.Linear(hidden, ffn) for _ in range(count))
+        self.down = nn.ModuleList(nn.Linear(ffn, hidden) for _ in range(count))
+
+    def forward(self, x):
+        values, chosen = self.router(x).topk(2, dim=-1)
+        chosen = F.one_hot(chosen, len(self.up)).to(x.dtype)
+        gates = (chosen * values.softmax(-1).unsqueeze(-1)).sum(-2)
+        experts = zip(self.up, self.down)
+        return sum(gates[..., e:e + 1] * down(F.gelu(up(x))) for e, (up, down) in enumerate(experts))
+
+
+class MoeBlock(nn.Module):
+
+    def __init__(self, hidden, heads):
+        super().__init__()
+        self.attention_norm, self.ffn_norm = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
+        self.attention, self.experts = Attention(hidden, heads, True), Experts(hidden, 2 * hidden, 4)
+
+    def forward(self, x):
+        x = x + self.attention(self.attention_norm(x))
+        return x + self.experts(self.ffn_norm(x))
+
+
+class MoeGpt(nn.Module):
+    """A GPT whose layers have experts."""
+
+    def __init__(self, vocab=96, hidden=24, heads=4, layers=2, sequence=16):
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(vocab, hidden), nn.Embedding(sequence, hidden)
+        self.blocks = nn.ModuleList(MoeBlock(hidden, heads) for _ in range(layers))
+        self.norm, self.head = nn.LayerNorm(hidden), nn.Linear(hidden, vocab, bias=False)
+
+    def forward(self, tokens):
+        x = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1]))
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+
 class Layer(nn.Module):
 
     def __init__(self, hidden):
@@ -395,6 +458,10 @@ MODELS = {
     "encoder": (Encoder, {"x": ("batch", "sequence", "features"), "targets": ("batch",), "batch": BATCH, "sequence": 6,
                           "features": 12}),
     "gpt": (Gpt, _TEXT),
+    "moe": (MoeGpt, _TEXT),
+    "dlrm": (Dlrm, {"dense": "f32[batch, features]", "user_ids": "i32[batch, visits=3]", "item_ids": "i32[batch, seen=4]",
+                    "kind_ids": ("batch",), "targets": "f32[batch, results]", "batch": BATCH, "features": 6,
+                    "results": 1, "loss": F.binary_cross_entropy_with_logits}),
     "mingpt": (lambda: MaskedGpt(lambda hidden: CausalSelfAttention(hidden, 4, 32), 32), _TEXT),
     "alibi": (lambda: MaskedGpt(lambda hidden: AlibiAttention(hidden, 4), 0), _TEXT),
     "linear_attention": (LinearEncoder, _TEXT),

@@ -13,6 +13,8 @@ SEED = 4
 RATE, BETAS, EPSILON, WEIGHT_DECAY = 3e-3, (0.9, 0.99), 1e-8, 0.1
 CLASSES = 10
 VOCABULARY = 96
+# The rows of tables that are no vocabularies, by the input that has their ids.
+ROWS = {"user_ids": 40, "item_ids": 24, "kind_ids": 7}
 
 
 def batch(declared, step, ignore_index=None):
@@ -25,7 +27,7 @@ def batch(declared, step, ignore_index=None):
         if value.dtype == "bool":
             tensors.append(torch.tensor(synthetic_data.mask(value.name, SEED, step, shape[0], shape[1])))
             continue
-        below = (VOCABULARY if reads_text else CLASSES) if value.dtype == "i32" else None
+        below = ROWS.get(value.name, VOCABULARY if reads_text else CLASSES) if value.dtype == "i32" else None
         ignored = ignore_index if value.name == "targets" else None
         feed = "tokens" if reads_tokens and below is not None and ignored is None else value.name
         rows = synthetic_data.batch(feed, SEED, step, shape[0], math.prod(shape[1:]), below, ignored)

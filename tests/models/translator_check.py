@@ -165,6 +165,33 @@ class OperationsTest(unittest.TestCase):
             self.assertLess(self.differs(lambda net, x, f=function: f(net.fc(x)), fc=nn.Linear(12, 12)), 1e-5)
         self.assertLess(self.differs(lambda net, x: F.glu(net.fc(x)), fc=nn.Linear(12, 24)), 1e-5)
 
+    def test_indices_that_the_model_computes(self):
+        def bags(net, x):
+            best = x.topk(3, dim=1, largest=False)[1]  # [batch, 3, features], places in the sequence
+            return net.fc(x) + net.fc(x).gather(1, best).sum(1, keepdim=True)
+
+        def scattered(net, x):
+            best = x.argsort(1, descending=True)
+            return torch.zeros_like(x).scatter_add(1, best, net.fc(x)) + x.scatter_add(1, best[:, :2], net.fc(x))
+
+        def rows(net, x):
+            place = x.argmax(-1)  # [batch, sequence], places in the features
+            return net.table(place) + net.fc(x) * F.one_hot(x.argmin(-1), 12).to(x.dtype)
+
+        def taken(net, x):
+            places = x[0, :, 0].argsort()
+            return net.fc(x).index_select(1, places) + net.fc(x).index_add(1, places, net.fc(x), alpha=2)
+
+        for forward in (bags, scattered, rows, taken, lambda net, x: net.fc(x).cumsum(1),
+                        lambda net, x: net.fc(x).topk(12, -1)[0], lambda net, x: net.fc(x).transpose(1, 2).sort(1)[0]
+                        .transpose(1, 2), lambda net, x: net.bag(x.argsort(-1).flatten(0, 1)).view(8, 6, 12)):
+            members = {"fc": nn.Linear(12, 12)}
+            if forward is rows:
+                members["table"] = nn.Embedding(12, 12)
+            if not {"bags", "scattered", "rows", "taken"} & {forward.__name__}:
+                members["bag"] = nn.EmbeddingBag(12, 12, mode="mean")
+            self.assertLess(self.differs(forward, **members), 1e-5)
+
     def test_images(self):
         fixed = nn.BatchNorm2d(3).eval()
         fixed.running_mean.normal_(), fixed.running_var.uniform_(0.5, 2.0)
@@ -523,10 +550,10 @@ class RefusalTest(unittest.TestCase):
     def test_everything_that_is_missing_is_listed_at_once(self):
         def forward(net, x):
             x = torch.where(net.head(x) > 0.5, x, -x)
-            return net.head(x.cumsum(-1)) * x.argmax(-1, keepdim=True)
+            return net.head(x.cumprod(-1)) * x.logcumsumexp(-1)
 
         error = self.refused(forward, head=nn.Linear(6, 6))
-        self.assertEqual([part["op"] for part in error.missing], ["aten.cumsum", "aten.argmax"])
+        self.assertEqual([part["op"] for part in error.missing], ["aten.cumprod", "aten.logcumsumexp"])
         self.assertIn("translator_check.py:", str(error))
 
     def test_modules_are_named(self):

@@ -172,6 +172,38 @@ std::vector<ops::OpCase> LongCases() {
                    "reduce_variance",
                    {{"axes", std::vector<int64_t>{0, 2, 3}}},
                    {"f32[b=6, c=19, s=23, t=27]", "f32[c=19]"}});
+  const auto along = [](int64_t axis, const char* to = nullptr) {
+    Attributes attrs = {{"axis", axis}};
+    if (to != nullptr) attrs.Set("to", Text(to));
+    return attrs;
+  };
+  const std::vector<ops::Fill> indexed = {ops::Fill::kNormal, ops::Fill::kIds};
+  cases.push_back(
+      {"take, long", "take", along(1), {"f32[a=9, v=8, c=131]", "i32[i=37, j=5]"}, indexed});
+  cases.push_back({"gather, long",
+                   "gather",
+                   along(1),
+                   {"f32[a=37, v=8, c=70]", "i32[a=37, i=21, c=70]"},
+                   indexed});
+  cases.push_back({"segment_sum, long",
+                   "segment_sum",
+                   along(1, "a=9, s=6, c=131"),
+                   {"f32[a=9, i=151, c=131]", "i32[i=151]"},
+                   indexed});
+  cases.push_back({"segment_sum of rows, long",
+                   "segment_sum",
+                   along(0, "s=6, c=131"),
+                   {"f32[i=301, c=131]", "i32[i=301]"},
+                   indexed});
+  cases.push_back({"scatter_add, long",
+                   "scatter_add",
+                   along(1, "a=70, s=8"),
+                   {"f32[a=70, i=131]", "i32[a=70, i=131]"},
+                   indexed});
+  cases.push_back(
+      {"top_k, long", "top_k", {{"axis", int64_t{1}}, {"k", int64_t{37}}}, {"f32[a=19, v=301]"}});
+  cases.push_back({"argmax, long", "argmax", along(1), {"f32[a=19, v=301, c=3]"}});
+  cases.push_back({"cumsum, long", "cumsum", along(1), {"f32[a=19, n=301, c=3]"}});
   cases.push_back({"add of a row, long", "add", {}, {"f32[a=70, b=131]", "f32[b=131]"}});
   cases.push_back({"mul of a row, long", "mul", {}, {"f32[a=70, b=131]", "f32[b=131]"}});
   cases.push_back({"div by a column, long",

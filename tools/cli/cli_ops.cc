@@ -40,7 +40,8 @@ std::string IndexText(const ops::OpSchema& schema, const ops::OperandSchema& ope
   const std::vector<ops::OperandSchema>& of =
       index.side == ops::IndexedAxis::Side::kInput ? schema.inputs : schema.outputs;
   return absl::StrCat("indices along ",
-                      index.axis >= 0    ? absl::StrCat("dimension ", index.axis)
+                      index.axis == ops::IndexedAxis::kAttribute ? "dimension `axis`"
+                      : index.axis >= 0  ? absl::StrCat("dimension ", index.axis)
                       : index.axis == -1 ? "the last dimension"
                                          : absl::StrCat("dimension ", index.axis, " from the end"),
                       " of ", of[index.operand].name, ": from 0 to below its size",

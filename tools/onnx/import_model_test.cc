@@ -209,15 +209,41 @@ TEST(ImportModel, AMeanOverTargetsThatCountCountsThoseOfTheStep) {
             "softmax_cross_entropy not_equal cast reduce_sum step_mean reduce_sum div");
 }
 
+TEST(ImportModel, ChosenPlacesAreIndicesOfOthers) {
+  ModelBuilder builder;
+  builder.Input("x", Element::kF32, {"4", "5"}).Output("y");
+  builder.Node("ArgMax", {"x"}, "best");
+  builder.Node("GatherElements", {"x", "best"}, "y");
+  EXPECT_EQ(LoweredOps(builder), "argmax reshape gather");
+}
+
+TEST(ImportModel, ScatteredElementsMustBeAdded) {
+  for (const char* reduction : {"add", "mul"}) {
+    ModelBuilder builder;
+    builder.Input("x", Element::kF32, {"4", "5"}).Input("i", Element::kI64, {"4", "5"}).Output("y");
+    proto::OnnxNode* node = builder.Node("ScatterElements", {"x", "i", "x"}, "y");
+    proto::OnnxAttribute* attr = node->add_attribute();
+    attr->set_name("reduction");
+    attr->set_type(3);
+    attr->set_s(reduction);
+    const std::string lowered = LoweredOps(builder);
+    if (std::string(reduction) == "add") {
+      EXPECT_EQ(lowered, "scatter_add add");
+    } else {
+      EXPECT_TRUE(absl::StrContains(lowered, "reduction \"mul\"; Weir has \"add\"")) << lowered;
+    }
+  }
+}
+
 TEST(ImportModel, AllThatIsMissingIsNamedAtOnce) {
   ModelBuilder builder;
   builder.Input("x", Element::kF32, {"3"}).Output("y");
   builder.Node("Hardmax", {"x"}, "a");
-  builder.Node("TopK", {"a"}, "b");
-  builder.Node("TopK", {"a"}, "c");
+  builder.Node("Det", {"a"}, "b");
+  builder.Node("Det", {"a"}, "c");
   builder.Node("Relu", {"x"}, "y");
   const std::string error = LoweredOps(builder);
-  for (const char* part : {"W0833", "node /a (Hardmax)", "node /b and 1 more (TopK)", "weir ops"})
+  for (const char* part : {"W0833", "node /a (Hardmax)", "node /b and 1 more (Det)", "weir ops"})
     EXPECT_TRUE(absl::StrContains(error, part)) << part << " in " << error;
 }
 

@@ -121,28 +121,6 @@ void Gather(Translation& t) {
   t.Result(t.Permute(rows, back));
 }
 
-// A sum along one axis is a product with a triangle of ones.
-void CumSum(Translation& t) {
-  const ValueId x = t.X(0);
-  const std::vector<int64_t> wanted = t.KnownInts(1);
-  if (t.ok() && wanted.size() != 1) return t.Fail("one axis");
-  if (!t.ok()) return;
-  const int axis = t.Axis(wanted[0], t.rank(x));
-  if (!t.ok()) return;
-  const int64_t n = t.shape(x)[axis];
-  if (n > 4096) return t.Fail(absl::StrCat("a sum along ", n, " elements; at most 4096"));
-  const bool reverse = t.Int("reverse", 0) != 0, exclusive = t.Int("exclusive", 0) != 0;
-  std::vector<float> ones(n * n, 0.0f);
-  for (int64_t from = 0; from < n; ++from) {
-    for (int64_t to = 0; to < n; ++to) {
-      const bool before = reverse ? from > to : from < to;
-      if (before || (from == to && !exclusive)) ones[from * n + to] = 1.0f;
-    }
-  }
-  t.Result(
-      t.FromLast(t.Add("matmul", {t.ToLast(x, axis), t.Constant(std::move(ones), {n, n})}), axis));
-}
-
 // Returns the place in a dimension that a place beside it stands for, by the mode of Pad.
 int64_t PaddedIndex(const std::string& mode, int64_t at, int64_t size) {
   if (mode == "edge") return std::clamp<int64_t>(at, 0, size - 1);
@@ -249,7 +227,6 @@ std::vector<Row> MovementRows() {
       {"Expand", 8, Expand},
       {"Tile", 6, Tile},
       {"Gather", 1, Gather},
-      {"CumSum", 11, CumSum},
       {"Pad", 2, Pad},
       {"SpaceToDepth", 1, SpaceToDepth},
       {"DepthToSpace", 1, DepthToSpace},

@@ -9,7 +9,7 @@ const Row* FindRow(const std::string& op) {
   static const auto* rows = [] {
     auto* all = new std::map<std::string, Row>;
     for (const std::vector<Row>& some : {ElementwiseRows(), MovementRows(), ProductRows(),
-                                         ReductionRows(), WindowRows(), MaskRows()}) {
+                                         ReductionRows(), WindowRows(), MaskRows(), IndexRows()}) {
       for (const Row& row : some) all->emplace(row.op, row);
     }
     return all;

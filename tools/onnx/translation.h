@@ -129,6 +129,7 @@ std::vector<Row> ProductRows();
 std::vector<Row> ReductionRows();
 std::vector<Row> WindowRows();
 std::vector<Row> MaskRows();
+std::vector<Row> IndexRows();
 
 // Computes a node whose operands are all known. Returns false if the importer does not compute the
 // operation; a failure is in the translation.

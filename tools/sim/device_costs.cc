@@ -80,7 +80,8 @@ KernelWork WorkOf(const actors::PlanCall& call, int64_t chunks) {
       return work;
   }
   work.shapes = absl::StrCat(ShapesText(call.inputs), "->", ShapesText(call.outputs));
-  if (call.op == "embedding") work.bytes = 2 * out;  // rows of the table, not the whole table
+  // Rows of the table, not the whole table.
+  if (call.op == "embedding" || call.op == "take" || call.op == "gather") work.bytes = 2 * out;
   if (const ops::OpDef* def = ops::OpRegistry::Find(call.op); def != nullptr && def->flops) {
     work.flops = def->flops(call.attrs, Types(call.inputs), Types(call.outputs));
   }

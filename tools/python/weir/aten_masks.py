@@ -140,7 +140,8 @@ class MaskOperations:
         return self._views.reshape(x, tuple(shape))
 
 
-NO_GATHER = "Weir has no gather yet; slices with constant bounds, and constant rows of a matrix, are possible"
+NO_GATHER = ("Weir indexes with one tensor of integers that enters the model (x[ids]), with constant bounds, with constant "
+             "rows of a matrix, and with constant places in the last dimensions (x[:, i, j])")
 
 
 def constant_of(value):

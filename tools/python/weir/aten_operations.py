@@ -9,6 +9,7 @@ import torch
 
 from weir.aten_attention import AttentionOperations
 from weir.aten_images import ImageOperations
+from weir.aten_indexing import IndexingOperations
 from weir.aten_masks import NO_GATHER, MaskOperations
 from weir.aten_products import ProductOperations
 from weir.dims import Dim, sizes
@@ -18,11 +19,8 @@ from weir.views import Refused, View, inverse, permuted, transposed
 
 HINTS = {
     "index": NO_GATHER,
-    "gather": "Weir has no gather yet",
-    "index_select": "Weir has no gather yet",
     **{name: "Weir does not look for numbers that are not finite" for name in ("isnan", "isinf")},
-    "topk": "Weir has no topk yet", "argmax": "Weir has no argmax yet", "sort": "Weir has no sort yet",
-    "cumsum": "Weir has no running sums yet",
+    "scatter": "Weir has scatter_add only", "index_put": "Weir has scatter_add only",
     "instance_norm": "Weir has no instance normalisation yet; nn.GroupNorm with as many groups as channels is the same",
     "adaptive_max_pool2d": "Weir has adaptive average pooling only",
     **{"upsample_" + name: "Weir enlarges images by repeating elements only (mode=\"nearest\")"
@@ -33,7 +31,7 @@ HINTS = {
 }
 
 
-class AtenOperations(ProductOperations, AttentionOperations, ImageOperations, MaskOperations):
+class AtenOperations(ProductOperations, AttentionOperations, ImageOperations, MaskOperations, IndexingOperations):
     """The translations. The subclass Translator adds nodes and makes views and constants."""
 
     # ---- elements of two tensors
@@ -475,7 +473,19 @@ class AtenOperations(ProductOperations, AttentionOperations, ImageOperations, Ma
         x, indices = given["self"], given["indices"]
         if len(indices) == 1 and isinstance(indices[0], Folded) and rank_of(x) == 2:
             return self._constant_rows(x, indices[0].tensor)
+        if len(indices) == 1 and isinstance(indices[0], View) and indices[0].value.dtype == "i32":
+            return self._rows_at(x, indices[0])
+        if isinstance(x, View) and indices and indices[0] is None:
+            chosen = self._constant_places(self._real(x), indices)
+            if chosen is not None:
+                return chosen
         return self._all_elements(x, indices)
+
+    def _rows_at(self, x, ids):
+        """Returns x[ids] for ids of any shape."""
+        x = self._view(x)
+        value = self._emit("take", [self._views.settle(x), self._views.settle(ids)], {"axis": 0})
+        return View.of(value)
 
     def _constant_rows(self, table, ids):
         """Returns constant rows of a table: a stretch of rows, or one row, repeated along the leading dimensions."""

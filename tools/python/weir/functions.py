@@ -318,6 +318,8 @@ class GraphPrinter:
                           ("input", [names[value] for value in node.inputs])])
         if len(node.inputs) == 1:
             fields[-1] = ("input", names[node.inputs[0]])
+        if node.op == "top_k":  # the graph reads its second result
+            fields.add("output", [f"{names[node.output]}_values", names[node.output]])
         for name, value in node.attrs.items():
             fields.add("attr", Message([("name", name), ("value", self._attr(name, value))]))
         return fields

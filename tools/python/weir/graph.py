@@ -1,6 +1,6 @@
 """A model as a list of operations of Weir, before the model is cut into functions.
 
-Every operation has one result. Dimensions are in the order of Weir's operations. The operation "add_scalar" is the one
+Every operation has one result; that of top_k is its second one, the indices. Dimensions are in the order of Weir's operations. The operation "add_scalar" is the one
 that Weir does not have; `rewrite.lower_scalars` replaces what is left of it.
 """
 
@@ -14,7 +14,8 @@ BINARY = ("add", "sub", "mul", "div", "maximum", "minimum")
 COMPARE = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 LOGICAL = ("logical_and", "logical_or", "logical_xor", "logical_not")
 REDUCE = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_variance")
-RESIZE = ("conv", "conv_transpose", "max_pool", "average_pool", "pad")  # `to` holds the dimensions of their results
+# `to` holds the dimensions of the results of these.
+RESIZE = ("conv", "conv_transpose", "max_pool", "average_pool", "pad", "scatter_add", "segment_sum", "one_hot")
 
 
 @dataclasses.dataclass(eq=False)
@@ -128,6 +129,17 @@ def infer(op, inputs, attrs):
         return leading + (dims[rows], inputs[1].dims[columns]), "f32"
     if op == "embedding":
         return inputs[1].dims + dims[1:], "f32"
+    if op == "take":
+        axis = attrs["axis"]
+        return dims[:axis] + inputs[1].dims + dims[axis + 1:], inputs[0].dtype
+    if op == "gather":
+        axis = attrs["axis"]
+        return dims[:axis] + (inputs[1].dims[axis],) + dims[axis + 1:], inputs[0].dtype
+    if op == "top_k":  # the indices, its second result
+        axis = attrs["axis"]
+        return dims[:axis] + (Dim(attrs["k"]),) + dims[axis + 1:], "i32"
+    if op == "argmax":
+        return dims[:attrs["axis"]] + dims[attrs["axis"] + 1:], "i32"
     if op in RESIZE:
         return tuple(attrs["to"]), "f32"
     if op == "reshape":
