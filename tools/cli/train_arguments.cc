@@ -9,6 +9,7 @@
 #include "compiler/compile.h"
 #include "compiler/job/check_training.h"
 #include "runtime/base/status.h"
+#include "runtime/store/checkpoint_folder.h"
 #include "tools/cli/cli_checks.h"
 #include "tools/job/data_paths.h"
 #include "tools/launch/placement.h"
@@ -255,6 +256,12 @@ absl::StatusOr<JobToTrain> TrainArguments::Read() {
   ReadCheckpointEvery(checkpoint_every, &options);
   if (!options.init.empty()) {
     WEIR_ASSIGN_OR_RETURN(options.init, weights::WeightFileOf(options.init));
+  }
+  // The run may replace `latest` of the folder, and goes on from the checkpoint that it names now.
+  for (std::string* const path : {&options.init, &options.resume}) {
+    if (!path->empty() && store::IsCheckpointFolder(*path)) {
+      WEIR_ASSIGN_OR_RETURN(*path, store::ResolveCheckpoint(*path));
+    }
   }
   WEIR_ASSIGN_OR_RETURN(read.costs, sim::JobCosts::Choose(cluster));
   proto::Training* training = read.job.mutable_training();

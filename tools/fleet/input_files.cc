@@ -10,6 +10,7 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
+#include "runtime/store/checkpoint_folder.h"
 
 namespace weir::fleet {
 namespace {
@@ -24,6 +25,12 @@ std::string Describe(const FileFingerprint& file) {
 }  // namespace
 
 FileFingerprint FingerprintOf(const std::string& path) {
+  // The index of a checkpoint has checksums of all that the checkpoint holds.
+  if (store::IsCheckpointFolder(path)) {
+    const absl::StatusOr<std::string> folder = store::ResolveCheckpoint(path);
+    if (!folder.ok()) return {};
+    return FingerprintOf((std::filesystem::path(*folder) / store::kIndexFile).string());
+  }
   FileFingerprint print;
   std::error_code error;
   std::ifstream file(path, std::ios::binary);

@@ -25,6 +25,8 @@ struct FileFingerprint {
   }
 };
 
+// Returns the fingerprint of the file, or of the index of a checkpoint folder: two hosts may have
+// different shards of one checkpoint.
 FileFingerprint FingerprintOf(const std::string& path);
 
 // A file as a host has it.

@@ -19,6 +19,7 @@
 #include "runtime/base/status.h"
 #include "runtime/store/checkpoint_folder.h"
 #include "runtime/store/pending_file.h"
+#include "tools/checkpoint/transition.h"
 #include "tools/launch/placement.h"
 #include "tools/train/checkpoint_header.h"
 #include "tools/train/earlier_run.h"
@@ -207,11 +208,30 @@ std::map<std::string, StateType> StatesOfPlans(const std::map<RankId, proto::Ran
   return states;
 }
 
-// Opens the file and checks its checksums.
+// A checkpoint folder with more bytes is not read as a whole before a run. The ranks check what
+// they read of it.
+constexpr int64_t kFolderBytesReadMax = int64_t{4} << 30;
+
+// Opens the file and checks its values: those of a file by its checksums, those of a checkpoint
+// folder by the contents of each tensor.
 absl::StatusOr<std::shared_ptr<const store::SafetensorsReader>> OpenSound(
     const std::string& path, std::vector<std::string>* notes) {
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<store::SafetensorsReader> file,
                         store::SafetensorsReader::Open(path));
+  if (const store::CheckpointShards* const shards = file->shards(); shards != nullptr) {
+    checkpoint::TransitionOptions options;
+    options.purpose = checkpoint::TransitionOptions::Purpose::kKeep;
+    if (checkpoint::ContentsAreHere(*shards, kFolderBytesReadMax)) {
+      options.depth = checkpoint::TransitionOptions::Depth::kContents;
+    } else {
+      notes->push_back(
+          absl::StrCat(shards->folder(),
+                       " is large or on several hosts: each rank checks the bytes that it reads, "
+                       "and `weir checkpoint verify` checks all of them"));
+    }
+    WEIR_RETURN_IF_ERROR(checkpoint::CheckTransition(*shards, options));
+    return file;
+  }
   WEIR_ASSIGN_OR_RETURN(const store::SafetensorsReader::Checked checked, file->CheckSums());
   if (checked == store::SafetensorsReader::Checked::kHasNoChecksums)
     notes->push_back(path + " carries no checksums: its values are unverified");
