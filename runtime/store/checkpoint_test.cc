@@ -218,14 +218,14 @@ TEST(CheckpointIndexTest, AnIndexThatContradictsItselfIsRefusedWithTheTensorName
     return read.ok() ? "no error" : std::string(read.status().message());
   };
   EXPECT_EQ(error_of([](CheckpointIndex*) {}), "no error");
-  EXPECT_THAT(error_of([](CheckpointIndex* index) { index->files[0].shards[0].begin += 1000; }),
+  EXPECT_THAT(error_of([](CheckpointIndex* index) { index->files[0].shards[1].begin += 1000; }),
               AllOf(HasSubstr("W0710"), HasSubstr("rank-00000.safetensors, tensor b/adam_m")));
   EXPECT_THAT(error_of([](CheckpointIndex* index) {
-                index->files[0].shards[0].shape = {int64_t{1} << 62, 4};
+                index->files[0].shards[1].shape = {int64_t{1} << 62, 4};
               }),
               HasSubstr("possible size"));
   EXPECT_THAT(
-      error_of([](CheckpointIndex* index) { index->files[0].shards[0].chunk_sums.push_back(0); }),
+      error_of([](CheckpointIndex* index) { index->files[0].shards[1].chunk_sums.push_back(0); }),
       HasSubstr("expected 1 checksums, one for each chunk; found 2"));
   EXPECT_THAT(error_of([](CheckpointIndex* index) { index->files[1].name = "../x"; }),
               HasSubstr("in the folder of the checkpoint"));
