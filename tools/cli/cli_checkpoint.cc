@@ -213,10 +213,13 @@ void AddWriters(CLI::App* app, CliContext* context) {
   AddPath(verb, "-o,--out", &exported->out, "The new file")->type_name("PATH");
   verb->add_flag("--all", exported->all,
                  "Also optimizer states: one file that --resume reads as a checkpoint");
-  verb->add_option("--max-shard-size", exported->file_bytes_max,
-                   "Begin another file at this size, and write an index beside the files [5GiB]")
+  CLI::Validator size = CLI::AsSizeValue(true);
+  size.description("");  // the units would fill a line of the help
+  verb->add_option(
+          "--max-shard-size", exported->file_bytes_max,
+          "Begin another file at this size (500MB, 2GiB), with an index beside the files [5GiB]")
       ->type_name("SIZE")
-      ->transform(CLI::AsSizeValue(true));
+      ->transform(size);
 
   auto imported = std::make_shared<CheckpointArguments>();
   verb = AddVerb(app, context, "import", "Write a file of safetensors as a checkpoint folder",
