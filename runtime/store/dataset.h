@@ -4,8 +4,9 @@
 //
 // A Dataset is not a loader with threads or a queue: the engine's source actors call Fill ahead of
 // need. Sample n of the run is row (n mod rows) of its micro-batch:
-//   n = (step * micro_batches + micro_batch) * rows + row
-// A step therefore has the same samples for any number of micro-batches.
+//   n = sample_offset + (step * micro_batches + micro_batch) * rows + row
+// A step therefore has the same samples for any number of micro-batches. The offset is 0 until a
+// run is resumed with another number of samples in a step (BatchPosition).
 //
 // A dataset declares its feeds: the name of each feed, its forms, the size of a sample, and the
 // possible values. CheckRequest compares the requirements of a model (FeedRequest) with the
@@ -34,6 +35,9 @@ struct BatchPosition {
   int64_t step = 0;         // from 0
   int64_t micro_batch = 0;  // of the step, from 0
   int64_t micro_batches = 1;
+  // The samples that the run has used before `step`, less those that as many steps of the present
+  // size use. May be negative; sample numbers are not.
+  int64_t sample_offset = 0;
 };
 
 // A FeedForm is one form in which a feed comes.
@@ -97,7 +101,8 @@ class Dataset {
 
 // Returns the number of the sample in row `row` of the micro-batch at `position`.
 inline int64_t SampleNumber(const BatchPosition& position, int64_t rows, int64_t row) {
-  return (position.step * position.micro_batches + position.micro_batch) * rows + row;
+  return position.sample_offset +
+         (position.step * position.micro_batches + position.micro_batch) * rows + row;
 }
 
 // Checks that the dataset can deliver the request: the feed is known (W0055, which offers the

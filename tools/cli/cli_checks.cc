@@ -26,6 +26,22 @@ CLI::Validator IsCount() {
       "", "count");
 }
 
+CLI::Validator IsCountOrTime() {
+  constexpr int64_t kMost = 1'000'000'000;
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        const bool has_unit =
+            !text.empty() && std::string("smh").find(text.back()) != std::string::npos;
+        int64_t count = 0;
+        if (absl::SimpleAtoi(has_unit ? text.substr(0, text.size() - 1) : text, &count) &&
+            count > 0 && count <= kMost)
+          return "";
+        return absl::StrCat("expected a number of steps from 1 to ", kMost,
+                            ", or a time such as 60s, 10m or 1h; found ", text);
+      },
+      "", "count or time");
+}
+
 CLI::Validator IsSeconds(double least) {
   constexpr double kMost = 1e6;
   return CLI::Validator(

@@ -14,6 +14,9 @@ CLI::Validator IsPath();
 // A whole number from 0 to 2^63 - 1. CLI11 reads a number above 2^63 - 1 as that number.
 CLI::Validator IsCount();
 
+// A whole number above 0, or such a number with a unit of time: 60s, 10m, 1h.
+CLI::Validator IsCountOrTime();
+
 // A number from `least` to 1e6. "nan" lies in every range of CLI11.
 CLI::Validator IsSeconds(double least);
 

@@ -33,6 +33,7 @@
 #include "tools/train/generator.h"
 #include "tools/train/job_session.h"
 #include "tools/train/prepare_training.h"
+#include "tools/train/run_checkpoints.h"
 #include "tools/train/trainer.h"
 #include "tools/weights/find_weights.h"
 
@@ -136,6 +137,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
     *context->out << ", " << train::EvaluationText(job, *result.evaluation);
   if (const std::string speed = train::SpeedText(job, result); !speed.empty())
     *context->out << "; " << speed;
+  *context->out << train::CheckpointsText(result);
   *context->out << "\n";
   if (result.interrupted) context->exit_code = launch::kExitInterrupted;
   return absl::OkStatus();
@@ -273,6 +275,8 @@ void AddTrain(CLI::App* app, CliContext* context) {
       "t.pftrace\n"
       "  weir train gpt.textproto --checkpoint c.safetensors --checkpoint-every 100\n"
       "  weir train gpt.textproto --resume c.safetensors --mesh tp=4    any mesh may resume it\n"
+      "  weir train gpt.textproto --checkpoint run/ --checkpoint-every 60s --keep 3   a folder of "
+      "checkpoints, written beside the steps\n"
       "  weir train gpt.textproto --mesh dp=2,tp=2 --processes 2      two devices in each process\n"
       "  weir train gpt.textproto --mesh dp=2,tp=2 --hosts a,b        on two hosts, over ssh\n"
       "  srun -N2 weir train gpt.textproto --mesh dp=2,tp=2           on two nodes of Slurm\n"

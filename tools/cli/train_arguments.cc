@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +18,22 @@
 #include "tools/weights/find_weights.h"
 
 namespace weir::cli {
+namespace {
+
+// Reads the text of --checkpoint-every, which IsCountOrTime has checked.
+void ReadCheckpointEvery(const std::string& text, train::TrainOptions* options) {
+  if (text.empty()) return;
+  const size_t digits = text.find_first_not_of("0123456789");
+  const int64_t count = std::stoll(text.substr(0, digits));
+  if (digits == std::string::npos) {
+    options->checkpoint_every = count;
+    return;
+  }
+  const int64_t seconds = text[digits] == 'h' ? 3600 : text[digits] == 'm' ? 60 : 1;
+  options->checkpoint_every_seconds = static_cast<double>(count * seconds);
+}
+
+}  // namespace
 
 void AddHostOptions(CLI::App* verb, hosts::HostsRequest* hosts) {
   const auto host_option = [&](const char* name, std::string* value, const char* type,
@@ -178,12 +195,29 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
   verb->add_option("--save", options.save, "Write the weights at the end (safetensors)")
       ->type_name("PATH")
       ->check(IsPath());
-  verb->add_option("--checkpoint", options.checkpoint,
-                   "Write weights, optimiser states and the step")
+  verb->add_option(
+          "--checkpoint", options.checkpoint,
+          "Write weights, optimiser states and the step: into one file, or into a folder of "
+          "checkpoints if the path ends in / or a folder is there")
       ->type_name("PATH")
       ->check(IsPath());
-  verb->add_option("--checkpoint-every", options.checkpoint_every, "Also write it every N steps")
+  verb->add_option("--checkpoint-every", checkpoint_every,
+                   "Also write it every N steps, or at the first update after a time such as 60s, "
+                   "10m or 1h")
+      ->type_name("N|TIME")
+      ->check(IsCountOrTime());
+  verb->add_option("--keep", options.keep, "In a folder of checkpoints keep the newest N [all]")
       ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--keep-every", options.keep_every,
+                   "Keep also those whose step is a multiple of N, whatever their age")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--checkpoint-bandwidth", options.checkpoint_bandwidth,
+                   "Write at most so many bytes in a second beside the steps, such as 200MB; the "
+                   "last checkpoint, for which the run waits, has no limit [none]")
+      ->type_name("BYTES")
+      ->transform(CLI::AsSizeValue(true))
       ->check(CLI::PositiveNumber);
   verb->add_option("--metrics", options.metrics, "Write a line of JSON per step")
       ->type_name("PATH")
@@ -221,6 +255,7 @@ absl::StatusOr<JobToTrain> TrainArguments::Read() {
   JobToTrain read;
   WEIR_ASSIGN_OR_RETURN(read.job, job.Read());
   options.job_file = job.path == "-" ? "" : job.path;
+  ReadCheckpointEvery(checkpoint_every, &options);
   if (!options.init.empty()) {
     WEIR_ASSIGN_OR_RETURN(options.init, weights::WeightFileOf(options.init));
   }

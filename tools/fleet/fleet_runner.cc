@@ -116,6 +116,7 @@ absl::StatusOr<std::unique_ptr<train::JobRunner>> FleetRunner::Open(
     open->set_threads_per_device(runner_options.threads_per_device);
     open->set_devices_on_host(fleet->num_ranks_on_host_of(worker));
     open->set_first_step(runner_options.first_step);
+    open->set_sample_offset(runner_options.sample_offset);
     open->set_on_nonfinite(CommandOf(runner_options.on_nonfinite));
     open->set_lanes(options.lanes);
     open->set_checksums(options.checksums == FleetOptions::Checksums::kOn);

@@ -8,6 +8,7 @@
 #include "runtime/base/id_vector.h"
 #include "runtime/base/ids.h"
 #include "tools/fleet/fleet.h"
+#include "tools/fleet/fleet_checkpoint.h"
 #include "tools/train/job_runner.h"
 
 namespace weir::fleet {
@@ -26,12 +27,18 @@ class FleetRunner final : public train::JobRunner {
   absl::StatusOr<std::map<int64_t, train::StepMetrics>> RunSteps(int64_t steps) override;
   absl::StatusOr<std::map<int64_t, train::StepMetrics>> Evaluate() override;
   absl::Status Save(const train::SaveOrder& order) override;
+  absl::Status BeginCheckpoint(const train::CheckpointOrder& order) override {
+    return checkpoint_.Begin(order, facts_.states);
+  }
+  absl::StatusOr<std::optional<train::CheckpointWritten>> EndCheckpoint(Wait wait) override {
+    return checkpoint_.End(wait);
+  }
   absl::StatusOr<std::vector<actors::NonfiniteFinding>> InspectStep(int64_t as_step) override;
   std::vector<actors::RankWorkReport> Work() const override { return work_; }
   absl::Status WriteTrace(const std::string& path) override;
 
  private:
-  explicit FleetRunner(Fleet* fleet) : fleet_(fleet) {}
+  explicit FleetRunner(Fleet* fleet) : fleet_(fleet), checkpoint_(fleet) {}
   absl::Status CheckInputs(const IdVector<WorkerId, proto::WorkerAnswer>& answers) const;
   absl::Status TakeFacts(const IdVector<WorkerId, proto::WorkerAnswer>& answers);
   absl::Status LetWorkersWrite(const train::SaveOrder& order, store::SafetensorsWriter* writer);
@@ -41,6 +48,7 @@ class FleetRunner final : public train::JobRunner {
 
   Fleet* const fleet_;
   train::RunnerFacts facts_;
+  FleetCheckpoint checkpoint_;
   std::vector<actors::RankWorkReport> work_;  // as of the last run
   // Workers may still be at work, and answer to nothing but the end of the job.
   bool failed_ = false;

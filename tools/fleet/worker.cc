@@ -28,6 +28,7 @@
 #include "runtime/control/worker_link.h"
 #include "runtime/limits/process_limits.h"
 #include "runtime/limits/resident_memory.h"
+#include "runtime/store/shard_file.h"
 #include "runtime/transport/process_transport.h"
 #include "tools/fleet/input_files.h"
 #include "tools/fleet/piece_codec.h"
@@ -316,6 +317,8 @@ class Worker {
         return absl::OkStatus();
       }
       case proto::WorkerCommand::kSave: return Save(*group, command.save(), answer);
+      case proto::WorkerCommand::kCheckpoint:
+        return Checkpoint(*group, command.checkpoint(), answer);
       case proto::WorkerCommand::kInspect: {
         WEIR_ASSIGN_OR_RETURN(auto findings, group->InspectStep(command.inspect().as_step()));
         for (const actors::NonfiniteFinding& finding : findings) {
@@ -357,6 +360,72 @@ class Worker {
     return absl::OkStatus();
   }
 
+  static void AddNonfinite(const std::map<std::string, std::string>& nonfinite,
+                           proto::WorkerAnswer* answer) {
+    for (const auto& [name, found] : nonfinite) {
+      proto::PartFact* part = answer->add_part();
+      part->set_name(name);
+      part->set_nonfinite(found);
+    }
+  }
+
+  static absl::Status Checkpoint(train::RankGroup& group, const proto::CheckpointCommand& command,
+                                 proto::WorkerAnswer* answer) {
+    train::ShardSave& shards = group.shards();
+    switch (command.act_case()) {
+      case proto::CheckpointCommand::kProbe:
+        answer->set_sees_folder(::access(command.probe().folder().c_str(), W_OK | X_OK) == 0);
+        return absl::OkStatus();
+      case proto::CheckpointCommand::kBegin: {
+        const auto& begin = command.begin();
+        const train::ShardSaveOrder order{begin.directory(), begin.step(), begin.token(),
+                                          begin.bytes_per_second()};
+        return begin.sends() ? BeginSending(group, order, answer) : group.BeginShards(order);
+      }
+      case proto::CheckpointCommand::kLook: {
+        if (command.look().lifts_pace()) shards.LiftPace();
+        std::optional<absl::StatusOr<train::SavedShards>> saved =
+            shards.Take(command.look().limit_ms());
+        if (!saved.has_value()) return absl::OkStatus();
+        WEIR_RETURN_IF_ERROR(saved->status());
+        for (const store::ShardFileRecord& file : (*saved)->files)
+          *answer->add_file() = store::ToProto(file);
+        AddNonfinite((*saved)->nonfinite, answer);
+        answer->set_is_done(true);
+        return absl::OkStatus();
+      }
+      case proto::CheckpointCommand::kFetch: {
+        WEIR_ASSIGN_OR_RETURN(train::SentBytes sent, shards.NextBytes(command.fetch().begin(),
+                                                                      command.fetch().bytes_max()));
+        answer->set_shard_bytes(std::move(sent.bytes));
+        answer->set_end(sent.end);
+        answer->set_is_last(sent.is_last);
+        AddNonfinite(sent.nonfinite, answer);
+        return absl::OkStatus();
+      }
+      case proto::CheckpointCommand::ACT_NOT_SET: return absl::OkStatus();
+    }
+    return absl::UnimplementedError("a command of another version");
+  }
+
+  static absl::Status BeginSending(train::RankGroup& group, const train::ShardSaveOrder& order,
+                                   proto::WorkerAnswer* answer) {
+    WEIR_ASSIGN_OR_RETURN(const auto entries,
+                          group.shards().BeginSending(group.session(), group.plan(), order));
+    for (const auto& [rank, shards] : entries) {
+      proto::CheckpointFile* file = answer->add_file();
+      file->set_name(store::ShardFileName(rank.value()));
+      for (const store::ShardEntry& entry : shards) {
+        proto::CheckpointShard* shard = file->add_shard();
+        shard->set_tensor(entry.tensor);
+        shard->set_dtype(entry.dtype);
+        shard->mutable_offset()->Add(entry.offset.begin(), entry.offset.end());
+        shard->mutable_shape()->Add(entry.shape.begin(), entry.shape.end());
+      }
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status Open(const proto::OpenCommand& command, proto::WorkerAnswer* answer) {
     const std::string where = absl::StrCat("worker ", bundle_.worker());
     train::RankGroupOptions options;
@@ -364,6 +433,7 @@ class Worker {
     options.threads_per_device = command.threads_per_device();
     options.devices_here = command.devices_on_host();
     options.first_step = command.first_step();
+    options.sample_offset = command.sample_offset();
     options.plan_id = command.plan_id();
     options.epoch = bundle_.epoch();
     options.on_nonfinite = OnNonfiniteOf(command.on_nonfinite());

@@ -13,16 +13,21 @@ namespace {
 constexpr char kStepKey[] = "step";
 constexpr char kTrainedStepsKey[] = "trained_steps";  // of weights
 constexpr char kOptimizerStepKey[] = "optimizer_step";
+constexpr char kSamplesKey[] = "samples";
+constexpr char kSeedKey[] = "seed";
 constexpr char kScheduleKey[] = "schedule";
 
 }  // namespace
 
-std::map<std::string, std::string> CheckpointMetadata(const proto::Job& job, int64_t step) {
+std::map<std::string, std::string> CheckpointMetadata(const proto::Job& job, int64_t step,
+                                                      int64_t samples) {
   return {
       {"format", "weir"},
       {"job", job.name()},
       {kStepKey, absl::StrCat(step)},
       {kOptimizerStepKey, absl::StrCat(compiler::UpdateRateOf(job.training()).OptimizerStep(step))},
+      {kSamplesKey, absl::StrCat(samples)},
+      {kSeedKey, absl::StrCat(job.training().seed())},
       {kScheduleKey, ScheduleText(job)}};
 }
 
@@ -53,6 +58,18 @@ absl::StatusOr<CheckpointHeader> ReadCheckpointHeader(const store::SafetensorsRe
   if (optimizer_step != metadata.end() &&
       !absl::SimpleAtoi(optimizer_step->second, &header.optimizer_step))
     header.optimizer_step = -1;
+  if (const auto samples = metadata.find(kSamplesKey); samples != metadata.end()) {
+    int64_t count = 0;
+    if (!absl::SimpleAtoi(samples->second, &count) || count < 0) {
+      return Rejected({"W0740", file.path(), "a data cursor: a count of samples",
+                       "\"" + samples->second + "\"", "an earlier checkpoint of the run"});
+    }
+    header.samples = count;
+  }
+  uint64_t seed_value = 0;
+  if (const auto seed = metadata.find(kSeedKey);
+      seed != metadata.end() && absl::SimpleAtoi(seed->second, &seed_value))
+    header.seed = seed_value;
   if (const auto schedule = metadata.find(kScheduleKey); schedule != metadata.end())
     header.schedule = schedule->second;
   return header;
@@ -83,6 +100,19 @@ absl::Status CheckResume(const proto::Job& job, const std::string& path,
                                   ", or --init to start a new run from its weights")});
   }
   return absl::OkStatus();
+}
+
+int64_t SampleOffset(const CheckpointHeader& header, int64_t samples_per_step) {
+  return header.samples.has_value() ? *header.samples - header.step * samples_per_step : 0;
+}
+
+std::string SeedChange(const proto::Job& job, const CheckpointHeader& header) {
+  const uint64_t now = job.training().seed();
+  if (!header.seed.has_value() || *header.seed == now) return "";
+  return absl::StrCat("the checkpoint is of a run with seed ", *header.seed, ", and this run has ",
+                      now,
+                      ": the order of the samples is another, so that the run may see samples "
+                      "again and others never");
 }
 
 std::string ScheduleText(const proto::Job& job) {

@@ -18,12 +18,17 @@ struct CheckpointHeader {
   int64_t step = 0;  // steps done
   // The steps that the optimiser made. May be negative while gradients are delayed.
   int64_t optimizer_step = 0;
+  // The data cursor: the samples that the run has used, in all its parts. Absent: the checkpoint is
+  // from before cursors were written.
+  std::optional<int64_t> samples;
+  std::optional<uint64_t> seed;  // of the run; absent likewise
   // ScheduleText of the run. "": the checkpoint is from before schedules were written.
   std::string schedule;
 };
 
-// Returns the metadata of a checkpoint of `job` after `step` steps.
-std::map<std::string, std::string> CheckpointMetadata(const proto::Job& job, int64_t step);
+// Returns the metadata of a checkpoint of `job` after `step` steps and `samples` samples.
+std::map<std::string, std::string> CheckpointMetadata(const proto::Job& job, int64_t step,
+                                                      int64_t samples);
 
 // Returns the metadata of weights of `job` after `step` steps. Such a file is no checkpoint.
 std::map<std::string, std::string> WeightsMetadata(const proto::Job& job, int64_t step);
@@ -39,6 +44,14 @@ absl::StatusOr<CheckpointHeader> ReadCheckpointHeader(const store::SafetensorsRe
 // Precondition: compiler::CheckTraining is ok.
 absl::Status CheckResume(const proto::Job& job, const std::string& path,
                          const CheckpointHeader& header);
+
+// Returns the offset at which a step of `samples_per_step` samples goes on where the run of the
+// checkpoint stopped (store::BatchPosition). A checkpoint without a cursor has steps of that size.
+int64_t SampleOffset(const CheckpointHeader& header, int64_t samples_per_step);
+
+// Returns a sentence if the run of the checkpoint drew data and random numbers from another seed
+// than `job` does, so that samples repeat, else "".
+std::string SeedChange(const proto::Job& job, const CheckpointHeader& header);
 
 // Returns a sentence if `job` follows another schedule than the run of the checkpoint did, else "".
 std::string ScheduleChange(const proto::Job& job, const CheckpointHeader& header);

@@ -228,6 +228,18 @@ int64_t MicroBatches(const proto::Job& job) {
   return std::max<int64_t>(1, job.training().micro_batches());
 }
 
+int64_t SamplesPerStep(const proto::Job& job) {
+  const absl::StatusOr<std::vector<ModelInput>> inputs =
+      compiler::ModelInputsOf(job, compiler::PlanMode::kTrain);
+  int64_t samples = 1;
+  if (!inputs.ok()) return samples;
+  for (const ModelInput& input : *inputs) {
+    if (input.use.needed && !input.type.dims.empty())
+      samples = std::max(samples, input.type.dims[0].size);
+  }
+  return samples;
+}
+
 StepItems ItemsOf(const proto::Job& job) {
   StepItems items;
   const absl::StatusOr<std::vector<ModelInput>> inputs =
@@ -260,7 +272,7 @@ absl::StatusOr<std::unique_ptr<store::Dataset>> OpenJobData(const proto::Job& jo
 
 store::BatchPosition DatasetFeed::PositionAt(int64_t step, int64_t micro_batch) const {
   if (part_ == store::DataPart::kHeldOut && batches_ > 0) step %= batches_;
-  return {part_, step, micro_batch, micro_batches_};
+  return {part_, step, micro_batch, micro_batches_, sample_offset_};
 }
 
 absl::Status DatasetFeed::Fill(const std::string& feed, int64_t step, int64_t micro_batch,

@@ -17,6 +17,10 @@ namespace weir::train {
 
 int64_t MicroBatches(const proto::Job& job);
 
+// Returns the number of samples in a step: the first dimension of the inputs, which all inputs
+// share (W0908). The result for a job whose graph is unsound is one sample.
+int64_t SamplesPerStep(const proto::Job& job);
+
 // The items that one step counts, for rates. Tokens are the elements of the largest input that
 // looks up rows of a table (embedding) and has a dimension after the samples. A model without such
 // an input counts samples.
@@ -42,6 +46,8 @@ class DatasetFeed final : public actors::DataFeed {
 
   // Held-out part: the number of batches an evaluation has.
   void set_batches(int64_t batches) { batches_ = batches; }
+  // Training part: BatchPosition::sample_offset of every step. Call before the first Fill.
+  void set_sample_offset(int64_t samples) { sample_offset_ = samples; }
 
   absl::Status Fill(const std::string& feed, int64_t step, int64_t micro_batch,
                     const TensorSlice& slice, void* out) override;
@@ -55,6 +61,7 @@ class DatasetFeed final : public actors::DataFeed {
   store::DataPart part_;
   int64_t micro_batches_;
   int64_t batches_ = 0;
+  int64_t sample_offset_ = 0;
 };
 
 }  // namespace weir::train

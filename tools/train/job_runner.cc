@@ -7,6 +7,11 @@
 #include "runtime/store/whole_file.h"
 
 namespace weir::train {
+namespace {
+
+constexpr int64_t kLookMs = 200;  // the length of one wait for a checkpoint
+
+}  // namespace
 
 absl::Status WriteTraceFile(const std::string& path, const std::string& trace) {
   return store::WriteWholeFile(path, [&trace](std::ostream& out) {
@@ -15,12 +20,18 @@ absl::Status WriteTraceFile(const std::string& path, const std::string& trace) {
   });
 }
 
+bool RanksAreGone(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsAborted(status) ||
+         absl::IsDeadlineExceeded(status) || absl::IsCancelled(status);
+}
+
 absl::StatusOr<std::unique_ptr<JobRunner>> LocalRunner::Open(const proto::Job& job,
                                                              const RunnerOptions& options) {
   std::unique_ptr<LocalRunner> runner(new LocalRunner());
   RankGroupOptions group_options;
   group_options.threads_per_device = options.threads_per_device;
   group_options.first_step = options.first_step;
+  group_options.sample_offset = options.sample_offset;
   group_options.on_nonfinite = options.on_nonfinite;
   group_options.prepared = options.prepared;
   group_options.tell = options.tell;
@@ -44,6 +55,38 @@ absl::Status LocalRunner::Save(const SaveOrder& order) {
                         group_->SaveShards(order.set, writer->temporary_path(), order.path));
   WEIR_RETURN_IF_ERROR(NoteParts(parts, order, writer.get()));
   return writer->Commit();
+}
+
+absl::Status LocalRunner::BeginCheckpoint(const CheckpointOrder& order) {
+  WEIR_RETURN_IF_ERROR(commit_.Begin(order, facts_.states));
+  const absl::Status begun = group_->BeginShards(
+      {order.directory, order.facts.step, commit_.token(), order.bytes_per_second});
+  if (!begun.ok()) commit_.GiveUp();
+  return begun;
+}
+
+absl::StatusOr<std::optional<CheckpointWritten>> LocalRunner::EndCheckpoint(Wait wait) {
+  ShardSave& shards = group_->shards();
+  if (wait == Wait::kYes) shards.LiftPace();
+  const int64_t limit_ms = wait == Wait::kNo ? 0 : kLookMs;
+  do {
+    if (!commit_.is_committing()) {
+      std::optional<absl::StatusOr<SavedShards>> saved = shards.Take(limit_ms);
+      if (!saved.has_value()) continue;
+      absl::Status status = saved->status();
+      if (status.ok()) status = commit_.Add(**std::move(saved));
+      if (!status.ok()) {
+        commit_.GiveUp();
+        return status;
+      }
+      commit_.Commit();
+    }
+    if (auto written = commit_.Take(limit_ms); written.has_value()) {
+      WEIR_RETURN_IF_ERROR(written->status());
+      return **std::move(written);
+    }
+  } while (wait != Wait::kNo);
+  return std::nullopt;
 }
 
 absl::Status LocalRunner::WriteTrace(const std::string& path) {

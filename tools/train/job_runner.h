@@ -8,10 +8,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "tools/train/checkpoint_commit.h"
 #include "tools/train/rank_group.h"
 
 namespace weir::train {
@@ -37,11 +39,15 @@ struct PreparedTraining;  // prepare_training.h
 struct RunnerOptions {
   int threads_per_device = 0;  // 0: as the job says; if it says 0, the cores shared evenly
   int64_t first_step = 0;
+  int64_t sample_offset = 0;  // of the training data (store::BatchPosition)
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
   // The result of earlier compiling and opening. Null: the runner does both.
   const PreparedTraining* prepared = nullptr;
   live::TellDoing tell;  // of ranks that are loaded; null: nobody is told
 };
+
+// Returns whether nothing more can be done with the ranks after `status`.
+bool RanksAreGone(const absl::Status& status);
 
 // After an error of kUnavailable, kAborted, kDeadlineExceeded or kCancelled the ranks are gone.
 // After any other error of Save, WriteTrace or Evaluate the ranks are as before, except that a
@@ -60,6 +66,15 @@ class JobRunner {
   // Writes every state of order.set, atomically. Errors: CannotWrite (pending_file.h), or W0963 as
   // in NoteParts.
   virtual absl::Status Save(const SaveOrder& order) = 0;
+  // Begins to write a checkpoint into a folder: copies every state into memory, and returns when
+  // the copies are made. Processes write the copies beside the next steps. A checkpoint begun
+  // before and not ended is given up. Errors: CannotWrite.
+  virtual absl::Status BeginCheckpoint(const CheckpointOrder& order) = 0;
+  // Returns the outcome of the checkpoint begun; nullopt: it goes on. kYes waits for the outcome
+  // and lifts the order's limit of bytes in a second; kPaced waits and keeps the limit. Errors:
+  // CannotWrite, or W0963 as in NoteParts; the checkpoint is then given up.
+  enum class Wait : uint8_t { kNo, kPaced, kYes };
+  virtual absl::StatusOr<std::optional<CheckpointWritten>> EndCheckpoint(Wait wait) = 0;
   // Runs one more step that repeats step `as_step`. Returns the first values that are not finite,
   // on each rank that has any.
   virtual absl::StatusOr<std::vector<actors::NonfiniteFinding>> InspectStep(int64_t as_step) = 0;
@@ -84,6 +99,8 @@ class LocalRunner final : public JobRunner {
   }
   absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override { return group_->Evaluate(); }
   absl::Status Save(const SaveOrder& order) override;
+  absl::Status BeginCheckpoint(const CheckpointOrder& order) override;
+  absl::StatusOr<std::optional<CheckpointWritten>> EndCheckpoint(Wait wait) override;
   absl::StatusOr<std::vector<actors::NonfiniteFinding>> InspectStep(int64_t as_step) override {
     return group_->InspectStep(as_step);
   }
@@ -94,6 +111,7 @@ class LocalRunner final : public JobRunner {
   LocalRunner() = default;
   std::unique_ptr<RankGroup> group_;
   RunnerFacts facts_;
+  CheckpointCommit commit_;
 };
 
 }  // namespace weir::train

@@ -19,9 +19,16 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kFirstColumns[] = {
-    "step",         "loss", "grad_norm",         "lr", "tokens_per_second", "samples_per_second",
-    "step_seconds", "mfu",  "checkpoint_seconds"};
+constexpr const char* kFirstColumns[] = {"step",
+                                         "loss",
+                                         "grad_norm",
+                                         "lr",
+                                         "tokens_per_second",
+                                         "samples_per_second",
+                                         "step_seconds",
+                                         "mfu",
+                                         "checkpoint_seconds",
+                                         "checkpoint_stall_seconds"};
 constexpr size_t kLineBytesMax = 1 << 20;
 
 absl::Status NoMetrics(absl::string_view name, int64_t line, absl::string_view found) {

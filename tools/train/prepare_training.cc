@@ -17,6 +17,7 @@
 #include "compiler/job/check_training.h"
 #include "compiler/job/mesh_use.h"
 #include "runtime/base/status.h"
+#include "runtime/store/checkpoint_folder.h"
 #include "runtime/store/pending_file.h"
 #include "tools/checkpoint/transition.h"
 #include "tools/launch/placement.h"
@@ -27,6 +28,7 @@
 #include "tools/train/job_session.h"
 #include "tools/train/job_variant.h"
 #include "tools/train/output_paths.h"
+#include "tools/train/run_checkpoints.h"
 #include "tools/train/session_states.h"
 #include "tools/train/shared_cores.h"
 
@@ -45,8 +47,20 @@ absl::Status CheckFlags(const TrainOptions& options) {
     return Rejected({"W0074", "--init and --resume", "one of them", "both",
                      "--resume alone: a checkpoint holds the weights"});
   }
-  if (options.checkpoint_every > 0 && options.checkpoint.empty()) {
+  const bool is_repeated = options.checkpoint_every > 0 || options.checkpoint_every_seconds > 0;
+  if (is_repeated && options.checkpoint.empty()) {
     return Rejected({"W0074", "--checkpoint-every", "--checkpoint PATH beside it", "no path", ""});
+  }
+  if (IsFolderPath(options.checkpoint)) return absl::OkStatus();
+  for (const auto& [flag, value] :
+       {std::make_pair("--keep", options.keep), std::make_pair("--keep-every", options.keep_every),
+        std::make_pair("--checkpoint-bandwidth", options.checkpoint_bandwidth)}) {
+    if (value <= 0) continue;
+    return Rejected(
+        {"W0074", flag, "--checkpoint with a folder beside it",
+         options.checkpoint.empty() ? "no path" : "the file " + options.checkpoint,
+         absl::StrCat("--checkpoint ", options.checkpoint.empty() ? "DIR" : options.checkpoint,
+                      "/, whose / at the end says that it is a folder")});
   }
   return absl::OkStatus();
 }
@@ -60,9 +74,27 @@ absl::Status CheckSteps(const proto::Job& job, const TrainOptions& options) {
        "training { steps: 100 }, or --steps 100; --steps 0 is for writing weights, with --save"});
 }
 
+// Checks whether a folder of checkpoints can be made at `path`, or whether the folder there can be
+// written to.
+absl::Status CheckFolder(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0) {
+    const int error = store::CheckPlace(path);
+    return error == 0 ? absl::OkStatus() : store::CannotWrite(path, "cannot make a folder", error);
+  }
+  const int error = !S_ISDIR(info.st_mode)                     ? ENOTDIR
+                    : ::access(path.c_str(), W_OK | X_OK) == 0 ? 0
+                                                               : errno;
+  return error == 0 ? absl::OkStatus()
+                    : store::CannotWrite(path, "cannot make files in this folder", error);
+}
+
 // Checks whether the requested files can be written, as far as that can be known before.
 absl::Status CheckOutputs(const TrainOptions& options) {
-  for (const std::string& path : {options.checkpoint, options.save}) {
+  const bool is_folder = IsFolderPath(options.checkpoint);
+  if (is_folder) WEIR_RETURN_IF_ERROR(CheckFolder(options.checkpoint));
+  for (const std::string& path : {is_folder ? std::string() : options.checkpoint, options.save}) {
     if (path.empty()) continue;
     if (const int error = store::CheckPlace(path))
       return store::CannotWrite(path, "cannot make a temporary file beside it", error);
@@ -175,9 +207,6 @@ std::map<std::string, StateType> StatesOfPlans(const std::map<RankId, proto::Ran
   }
   return states;
 }
-
-// The random key of a checkpoint that is training.seed of the job.
-constexpr char kTrainingKey[] = "training";
 
 // A checkpoint folder with more bytes is not read as a whole before a run. The ranks check what
 // they read of it.
@@ -296,24 +325,31 @@ class Preparation {
     WEIR_RETURN_IF_ERROR(CheckResume(job_, options_.resume, header));
     WEIR_RETURN_IF_ERROR(CheckCheckpoint(*file, states));
     prepared_.first_step = header.step;
+    prepared_.sample_offset = SampleOffset(header, SamplesPerStep(job_));
+    NoteCursor(header);
     WarnOfEarlierCheckpoint();
     if (std::string change = ScheduleChange(job_, header); !change.empty())
       prepared_.warnings.push_back(std::move(change));
-    if (file->shards() != nullptr) WarnOfOtherSeed(file->shards()->index().facts);
+    if (std::string change = SeedChange(job_, header); !change.empty())
+      prepared_.warnings.push_back(std::move(change));
     return absl::OkStatus();
   }
 
-  void WarnOfOtherSeed(const store::CheckpointFacts& facts) {
-    const uint64_t seed = job_.training().seed();
-    for (const store::RandomKey& key : facts.keys) {
-      if (key.name != kTrainingKey || key.key == seed) continue;
-      prepared_.warnings.push_back(absl::StrCat("the checkpoint is of a run with the seed ",
-                                                key.key, "; this run draws from the seed ", seed));
-    }
+  // Says where the run goes on in its data, if the step alone does not say so.
+  void NoteCursor(const CheckpointHeader& header) {
+    const int64_t samples = SamplesPerStep(job_);
+    if (prepared_.sample_offset == 0) return;
+    prepared_.notes.push_back(absl::StrCat(
+        "the run goes on after the ", *header.samples, " samples of its first ", header.step,
+        " steps, and a step now has ", samples, samples == 1 ? " sample" : " samples"));
   }
 
   void WarnOfEarlierCheckpoint() {
     const std::string& path = options_.checkpoint;
+    if (IsFolderPath(path)) {
+      WarnOfEarlierFolder(path);
+      return;
+    }
     const std::optional<int64_t> step = FindEarlierRun(path, prepared_.first_step);
     if (!step.has_value()) return;
     prepared_.warnings.push_back(
@@ -322,6 +358,17 @@ class Preparation {
                      ". A checkpoint of this run with fewer steps replaces the file, which "
                      "is then kept as ",
                      path, ".before. To go on from the file: --resume ", path));
+  }
+
+  void WarnOfEarlierFolder(const std::string& path) {
+    const std::vector<int64_t> steps = store::CommittedSteps(path);
+    if (steps.empty() || steps.back() <= prepared_.first_step) return;
+    prepared_.warnings.push_back(absl::StrCat(
+        path, " holds checkpoints up to step ", steps.back(), ", and this run begins at step ",
+        prepared_.first_step,
+        ". `latest` will name those of this run, and a checkpoint of this run replaces that of the "
+        "same step. To go on from the latest: --resume ",
+        path));
   }
 
   absl::Status CheckData() {

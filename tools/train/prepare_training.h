@@ -36,6 +36,7 @@ struct PreparedTraining {
   int64_t bytes_per_device = 0;
   IdVector<RankId, int64_t> bytes_of_rank;   // likewise of each rank, as its stage needs
   int64_t first_step = 0;                    // steps done in the checkpoint that the run resumes
+  int64_t sample_offset = 0;                 // of the training data (store::BatchPosition)
   std::vector<std::string> notes, warnings;  // sentences
 };
 

@@ -21,6 +21,7 @@ absl::StatusOr<std::unique_ptr<RankGroup>> RankGroup::Open(const proto::Job& job
   }
   group->feed_ = std::make_unique<DatasetFeed>(group->dataset_.get(), store::DataPart::kTrain,
                                                MicroBatches(job));
+  group->feed_->set_sample_offset(options.sample_offset);
   JobSessionOptions session;
   session.ranks = options.ranks;
   session.threads_per_device = options.threads_per_device;

@@ -23,6 +23,7 @@
 #include "tools/train/metric_log.h"
 #include "tools/train/on_nonfinite.h"
 #include "tools/train/session_states.h"
+#include "tools/train/shard_save.h"
 
 namespace weir::train {
 
@@ -37,6 +38,7 @@ struct RankGroupOptions {
   int threads_per_device = 0;  // 0: as the job says; if it says 0, the cores shared evenly
   int64_t devices_here = 0;    // as in JobSessionOptions
   int64_t first_step = 0;
+  int64_t sample_offset = 0;  // of the training data (store::BatchPosition)
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
   std::string plan_id;  // required result of compiling; empty: any plan
   // The result of earlier compiling and opening, for a group of all ranks. Null: nothing is
@@ -79,6 +81,11 @@ class RankGroup {
   absl::StatusOr<std::map<std::string, SavedPart>> SaveShards(StateSet set,
                                                               const std::string& temporary_path,
                                                               const std::string& path);
+  // Begins to save the shards of these ranks into a folder (ShardSave).
+  absl::Status BeginShards(const ShardSaveOrder& order) {
+    return shards_.Begin(*training_.session, *training_.plan, order);
+  }
+  ShardSave& shards() { return shards_; }
   // Runs one more step that repeats step `as_step`, and returns the first values that are not
   // finite (Session::InspectStep).
   absl::StatusOr<std::vector<actors::NonfiniteFinding>> InspectStep(int64_t as_step);
@@ -101,6 +108,8 @@ class RankGroup {
   std::unique_ptr<DatasetFeed> feed_;
   MetricLog log_;
   JobSession training_;  // depends on the feed and the log above
+  const MonotonicClock clock_;
+  ShardSave shards_{&clock_};
   int64_t evaluation_batches_ = 0;
   // The group's thread makes and ends the evaluator; Stop and Progress use it under the mutex.
   mutable Mutex mutex_;

@@ -206,14 +206,18 @@ absl::StatusOr<std::map<std::string, SavedPart>> SaveShards(const actors::Sessio
   return parts;
 }
 
+absl::Status NotFinite(const std::string& path, const std::string& state,
+                       const std::string& found) {
+  return ErrorOf(absl::StatusCode::kOutOfRange,
+                 {"W0963", absl::StrCat(path, ", state ", state), "finite values to keep", found,
+                  "an earlier checkpoint with a lower training.schedule.learning_rate"});
+}
+
 absl::Status NoteParts(const std::map<std::string, SavedPart>& parts, const SaveOrder& order,
                        store::SafetensorsWriter* writer) {
   for (const auto& [name, part] : parts) {
     if (order.nonfinite == Nonfinite::kRefuse && !part.nonfinite.empty()) {
-      return ErrorOf(
-          absl::StatusCode::kOutOfRange,
-          {"W0963", absl::StrCat(order.path, ", state ", name), "finite values to keep",
-           part.nonfinite, "an earlier checkpoint with a lower training.schedule.learning_rate"});
+      return NotFinite(order.path, name, part.nonfinite);
     }
     WEIR_RETURN_IF_ERROR(writer->NotePart(name, part.elements));
   }

@@ -86,6 +86,9 @@ enum class Nonfinite : uint8_t {
   kRefuse,  // refuses to make a file with NaN or infinity in it
   kKeep,
 };
+// Returns the error for a state that is not finite in the file or folder at `path` (kOutOfRange,
+// W0963).
+absl::Status NotFinite(const std::string& path, const std::string& state, const std::string& found);
 struct SaveOrder {
   StateSet set = StateSet::kWeights;
   std::map<std::string, std::string> metadata;

@@ -27,6 +27,7 @@
 #include "tools/train/metrics_file.h"
 #include "tools/train/nonfinite_steps.h"
 #include "tools/train/prepare_training.h"
+#include "tools/train/run_checkpoints.h"
 #include "tools/train/session_states.h"
 #include "tools/train/step_shares.h"
 #include "tools/train/straggler_watch.h"
@@ -48,12 +49,6 @@ double ValueOf(const StepMetrics& metrics, const std::string& name) {
   return it == metrics.end() ? std::nan("") : it->second;
 }
 
-// Returns whether nothing more can be done with the ranks (job_runner.h).
-bool RanksAreGone(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsAborted(status) ||
-         absl::IsDeadlineExceeded(status) || absl::IsCancelled(status);
-}
-
 class Trainer {
  public:
   Trainer(const proto::Job& job, const TrainOptions& options)
@@ -63,11 +58,13 @@ class Trainer {
         progress_(items_.name, &clock_, options.console, options.live),
         schedule_(compiler::LearningRatesOf(job.training())),
         updates_(compiler::UpdateRateOf(job.training())),
-        nonfinite_(options.on_nonfinite, LossName(job)) {}
+        nonfinite_(options.on_nonfinite, LossName(job)),
+        checkpoints_(job_, options_, &clock_, &progress_) {}
 
   absl::StatusOr<TrainResult> Run() {
     WEIR_RETURN_IF_ERROR(Open());
     absl::Status status = RunAllSteps();
+    result_.checkpoints = checkpoints_.totals();
     progress_.Finish();
     if (!status.ok()) {
       if (!options_.trace.empty()) LeaveTrace();
@@ -88,13 +85,14 @@ class Trainer {
     }
     if (!options_.tensorboard.empty())
       event_file_ = std::make_unique<EventFile>(options_.tensorboard);
-    RunnerOptions runner{options_.threads_per_device, result_.steps_done, options_.on_nonfinite,
-                         &prepared, nullptr};
+    RunnerOptions runner{options_.threads_per_device, result_.steps_done, prepared.sample_offset,
+                         options_.on_nonfinite,       &prepared,          nullptr};
     if (live::LiveRun* const live = options_.live; live != nullptr) {
       live->SetDoing({"loading the ranks"});
       runner.tell = [live](const live::Doing& doing) { live->SetDoing(doing); };
     }
     WEIR_ASSIGN_OR_RETURN(runner_, options_.runner(job_, runner));
+    checkpoints_.Open(runner_.get(), prepared);
     if (!options_.init.empty()) WEIR_RETURN_IF_ERROR(LoadInit());
     if (!options_.resume.empty()) WEIR_RETURN_IF_ERROR(LoadCheckpoint());
     NoteArithmetic(prepared);
@@ -219,9 +217,11 @@ class Trainer {
     progress_.Enter(live::Phase::kTraining);
     // The run was resumed after the last update, so the checkpoint is of the start.
     if (started_at_ < steps && started_at_ == updates_.RoundDown(steps))
-      WEIR_RETURN_IF_ERROR(WriteCheckpointOnTheWay());
+      WEIR_RETURN_IF_ERROR(checkpoints_.WriteOnTheWay(started_at_));
     while (result_.steps_done < steps && !(Interrupted() && MayEnd()) && !stops()) {
+      WEIR_RETURN_IF_ERROR(checkpoints_.Look());
       WEIR_RETURN_IF_ERROR(AnswerCheckpointRequest());
+      WEIR_RETURN_IF_ERROR(WriteCheckpointDueByTime());
       int64_t before = clock_.NowNs(), count = std::min(burst, UntilStop(steps));
       const int64_t checkpoint_at = NextCheckpoint(steps);
       WEIR_ASSIGN_OR_RETURN(reported_, runner_->RunSteps(count));
@@ -278,7 +278,8 @@ class Trainer {
     if (eval_every > 0) until = std::min(until, eval_every - done % eval_every);
     if (options_.checkpoint.empty()) return until;
     if (NextCheckpoint(steps) > done) until = std::min(until, NextCheckpoint(steps) - done);
-    const bool awaits_update = (Interrupted() && !MayEnd()) || CheckpointIsAsked();
+    const bool awaits_update =
+        (Interrupted() && !MayEnd()) || CheckpointIsAsked() || checkpoints_.IsDueByTime();
     if (awaits_update && !updates_.IsBetweenUpdates(done))
       until = std::min(until, updates_.RoundUp(done) - done);
     return until;
@@ -301,14 +302,24 @@ class Trainer {
           "WARNING: SIGUSR1 asks for a checkpoint, but the run has no file for it (--checkpoint)");
     } else if (result_.steps_here == 0 || !updates_.IsBetweenUpdates(done)) {
       return absl::OkStatus();
-    } else if (checkpoint_step_ == done) {
-      progress_.Say(
-          absl::StrCat("checkpoint of step ", done, " is in ", options_.checkpoint, " already"));
+    } else if (checkpoints_.Has(done)) {
+      progress_.Say(absl::StrCat("checkpoint of step ", done, " is ",
+                                 checkpoints_.last_step() == done ? "" : "on its way ", "in ",
+                                 checkpoints_.PathOf(done), " already"));
     } else {
-      written = WriteCheckpointOnTheWay();
+      written = checkpoints_.WriteOnTheWay(done);
     }
     checkpoints_answered_ = asked;
     return written;
+  }
+
+  // Writes the checkpoint of --checkpoint-every 60s after the first update at which it is due.
+  absl::Status WriteCheckpointDueByTime() {
+    const int64_t done = result_.steps_done;
+    if (!checkpoints_.IsDueByTime() || result_.steps_here == 0 ||
+        !updates_.IsBetweenUpdates(done) || checkpoints_.Has(done))
+      return absl::OkStatus();
+    return checkpoints_.WriteOnTheWay(done);
   }
 
   bool stops() const {
@@ -329,7 +340,8 @@ class Trainer {
       evaluate = evaluation_problem_.ok();
     }
     const bool checkpoint = done == checkpoint_at && done < steps && !stops();
-    const absl::Status checkpointed = checkpoint ? WriteCheckpointOnTheWay() : absl::OkStatus();
+    const absl::Status checkpointed =
+        checkpoint ? checkpoints_.WriteOnTheWay(done) : absl::OkStatus();
     for (const auto& [step, metrics] : reported_) {
       if (stops() && step > nonfinite_.first()->step) break;
       ReportStep(step, steps, metrics, evaluate && step + 1 == done);
@@ -414,7 +426,7 @@ class Trainer {
 
   // Returns what a step reports, by the names of docs/reference/metrics.md.
   EventFile::Scalars ValuesOf(int64_t step, const StepMetrics& metrics, double rate,
-                              bool evaluated) const {
+                              bool evaluated) {
     EventFile::Scalars values;
     values.emplace_back("loss", ValueOf(metrics, LossName(job_)));
     if (metrics.count("grad_norm") > 0)
@@ -426,8 +438,11 @@ class Trainer {
     for (const auto& [name, value] : metrics) {
       if (name != LossName(job_) && name != "grad_norm") values.emplace_back(name, value);
     }
-    if (step + 1 == checkpoint_step_)
-      values.emplace_back("checkpoint_seconds", checkpoint_seconds_);
+    const RunCheckpoints::Costs costs = checkpoints_.TakeCosts(step + 1);
+    if (costs.write_seconds.has_value())
+      values.emplace_back("checkpoint_seconds", *costs.write_seconds);
+    if (costs.stall_seconds.has_value())
+      values.emplace_back("checkpoint_stall_seconds", *costs.stall_seconds);
     if (!evaluated) return values;
     for (const auto& [name, value] : result_.evaluation->means) {
       values.emplace_back(absl::StrCat("eval_", name == LossName(job_) ? "loss" : name), value);
@@ -450,48 +465,10 @@ class Trainer {
     return absl::OkStatus();
   }
 
-  absl::Status SaveCheckpoint(const std::string& path) {
-    const int64_t before = clock_.NowNs();
-    if (checkpoint_step_ < 0) WEIR_RETURN_IF_ERROR(KeepEarlier("checkpoint", path));
-    const absl::Status saved = runner_->Save(
-        {StateSet::kAll, CheckpointMetadata(job_, result_.steps_done), path, nonfinite_in_files()});
-    checkpoint_seconds_ = static_cast<double>(clock_.NowNs() - before) * 1e-9;
-    return saved;
-  }
-
   absl::Status SaveWeights(const std::string& path) {
     WEIR_RETURN_IF_ERROR(KeepEarlier("weights", path));
     return runner_->Save({StateSet::kWeights, WeightsMetadata(job_, result_.steps_done), path,
                           nonfinite_in_files()});
-  }
-
-  // A write that the disk refuses becomes a warning. The next checkpoint tries again.
-  absl::Status WriteCheckpointOnTheWay() {
-    if (options_.checkpoint.empty()) return absl::OkStatus();
-    progress_.Enter(live::Phase::kSaving);
-    const absl::Status status = SaveCheckpoint(options_.checkpoint);
-    progress_.Enter(live::Phase::kTraining);
-    if (status.ok()) {
-      progress_.Say(absl::StrCat("checkpoint of step ", result_.steps_done, " written to ",
-                                 options_.checkpoint, checkpoint_fails_ ? " again" : ""));
-      checkpoint_fails_ = false;
-      checkpoint_step_ = result_.steps_done;
-      return absl::OkStatus();
-    }
-    if (!store::IsCannotWrite(status)) return status;
-    checkpoint_fails_ = true;
-    progress_.Say(absl::StrCat("WARNING: no checkpoint of step ", result_.steps_done, ": ",
-                               status.message(), " The run goes on; ",
-                               HasCheckpoint()
-                                   ? absl::StrCat("that of step ", checkpoint_step_, " is kept")
-                                   : "there is none of this run"));
-    return absl::OkStatus();
-  }
-
-  // Returns whether a checkpoint of this run is there. Somebody may have removed it with its
-  // folder.
-  bool HasCheckpoint() const {
-    return checkpoint_step_ >= 0 && ::access(options_.checkpoint.c_str(), F_OK) == 0;
   }
 
   // Writes the trace of a job that failed, so that a person can find out why.
@@ -510,7 +487,11 @@ class Trainer {
     }
     progress_.Enter(live::Phase::kSaving);
     std::vector<absl::Status> problems;
-    if (!options_.checkpoint.empty()) WEIR_RETURN_IF_ERROR(WriteLastCheckpoint(&problems));
+    if (checkpoints_.is_wanted()) {
+      const absl::Status written = checkpoints_.WriteLast(result_.steps_done, &problems);
+      result_.checkpoints = checkpoints_.totals();
+      WEIR_RETURN_IF_ERROR(written);
+    }
     if (!options_.save.empty()) WEIR_RETURN_IF_ERROR(WriteWeights(&problems));
     WriteTrace();
     if (!evaluation_problem_.ok()) problems.push_back(evaluation_problem_);
@@ -518,30 +499,6 @@ class Trainer {
     for (size_t i = 1; i < problems.size(); ++i)
       progress_.Say(absl::StrCat("ERROR: ", problems[i].message()));
     return problems.empty() ? absl::OkStatus() : problems[0];
-  }
-
-  absl::Status WriteLastCheckpoint(std::vector<absl::Status>* problems) {
-    const int64_t step = result_.steps_done;
-    if (updates_.IsBetweenUpdates(step)) {
-      const absl::Status status = SaveCheckpoint(options_.checkpoint);
-      if (RanksAreGone(status)) return status;
-      if (status.ok()) checkpoint_step_ = step;
-      if (!status.ok()) problems->push_back(status);
-    }
-    if (checkpoint_step_ >= 0 && problems->empty()) {
-      progress_.Say(absl::StrCat(
-          "checkpoint written to ", options_.checkpoint,
-          checkpoint_step_ == step
-              ? ""
-              : absl::StrCat(", as of step ", checkpoint_step_, ", the last that updates")));
-    } else if (!problems->empty()) {
-      progress_.Say(absl::StrCat(
-          "ERROR: no checkpoint of step ", step,
-          HasCheckpoint()
-              ? absl::StrCat("; ", options_.checkpoint, " has that of step ", checkpoint_step_)
-              : ""));
-    }
-    return absl::OkStatus();
   }
 
   absl::Status WriteWeights(std::vector<absl::Status>* problems) {
@@ -552,10 +509,10 @@ class Trainer {
       return absl::OkStatus();
     }
     problems->push_back(status);
-    if (checkpoint_step_ == result_.steps_done) {
+    if (checkpoints_.last_step() == result_.steps_done) {
       progress_.Say(absl::StrCat("ERROR: weights not written to ", options_.save,
-                                 "; the checkpoint has them: --resume ", options_.checkpoint,
-                                 " --save PATH"));
+                                 "; the checkpoint has them: --resume ",
+                                 checkpoints_.PathOf(result_.steps_done), " --save PATH"));
     }
     return absl::OkStatus();
   }
@@ -588,11 +545,14 @@ class Trainer {
   absl::Status EndAtNonfinite() {
     const NonfiniteStep& bad = *nonfinite_.first();
     const int64_t ran = result_.steps_done;
+    checkpoints_.Await();
     result_.steps_done = updates_.RoundDown(nonfinite_.first_bad_norm().value_or(ran));
     if (result_.steps_done > started_at_) {
-      if (!options_.checkpoint.empty() && updates_.delay == 0)
-        KeepStopped("checkpoint", options_.checkpoint,
-                    SaveCheckpoint(options_.checkpoint + kStoppedSuffix));
+      if (checkpoints_.is_wanted() && updates_.delay == 0) {
+        const std::string path = checkpoints_.base_path();
+        KeepStopped("checkpoint", path,
+                    checkpoints_.WriteStopped(result_.steps_done, path + kStoppedSuffix));
+      }
       if (!options_.save.empty())
         KeepStopped("weights", options_.save, SaveWeights(options_.save + kStoppedSuffix));
     }
@@ -642,10 +602,9 @@ class Trainer {
   std::unique_ptr<MetricsFile> metrics_file_;  // null: no metrics file is wanted
   std::unique_ptr<EventFile> event_file_;      // null: --tensorboard is not wanted
   NonfiniteSteps nonfinite_;
+  RunCheckpoints checkpoints_;
   absl::Status evaluation_problem_;
   std::optional<double> gradient_norm_;  // the last reported
-  int64_t checkpoint_step_ = -1;         // of the last checkpoint written here
-  double checkpoint_seconds_ = 0;        // the time that it took
   int checkpoints_answered_ = 0;         // of options_.checkpoints_asked
   TrainResult result_;
   int64_t started_at_ = 0;   // steps done before
@@ -654,8 +613,7 @@ class Trainer {
     int64_t steps = 0;
     double seconds = 0;
   };
-  Burst first_burst_;              // of this run
-  bool checkpoint_fails_ = false;  // the last checkpoint on the way failed
+  Burst first_burst_;  // of this run
   StragglerWatch stragglers_;
   BusyShares busy_shares_;
   StepShares step_shares_;

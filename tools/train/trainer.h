@@ -41,18 +41,25 @@ struct TrainOptions {
   const compiler::CostModel* costs = nullptr;
   // Finds the peak arithmetic of the job's devices. Null: it is not known.
   FindPeak find_peak;
-  int threads_per_device = 0;    // 0: as the job says; if it says 0, the cores shared evenly
-  int processes = 0;             // for the ranks of `runner`; 0: this process holds all
-  int hosts = 0;                 // for those processes; 0: this machine, which is checked
-  std::string job_file;          // the file of the job, which no output may replace; may be empty
-  std::string init;              // safetensors of weights to start from, under any map that fits
-  std::string resume;            // checkpoint to resume
-  std::string save;              // where to write the weights at the end
-  std::string checkpoint;        // where to write weights, optimiser states and the step
-  int64_t checkpoint_every = 0;  // also every `checkpoint_every` steps
-  std::string metrics;           // JSON lines
-  std::string tensorboard;       // a folder of event files
-  std::string trace;             // Perfetto
+  int threads_per_device = 0;  // 0: as the job says; if it says 0, the cores shared evenly
+  int processes = 0;           // for the ranks of `runner`; 0: this process holds all
+  int hosts = 0;               // for those processes; 0: this machine, which is checked
+  std::string job_file;        // the file of the job, which no output may replace; may be empty
+  std::string init;            // safetensors of weights to start from, under any map that fits
+  std::string resume;          // checkpoint to resume
+  std::string save;            // where to write the weights at the end
+  // Where to write weights, optimiser states and the step: one file, or a folder of checkpoints
+  // (IsFolderPath in run_checkpoints.h).
+  std::string checkpoint;
+  int64_t checkpoint_every = 0;         // also every `checkpoint_every` steps; 0: not by steps
+  double checkpoint_every_seconds = 0;  // also at the first update after so long; 0: not by time
+  // Of a folder of checkpoints: the newest so many stay (0: all), and those whose step is a
+  // multiple of keep_every (0: none).
+  int64_t keep = 0, keep_every = 0;
+  int64_t checkpoint_bandwidth = 0;  // bytes that are written in a second beside steps; 0: any
+  std::string metrics;               // JSON lines
+  std::string tensorboard;           // a folder of event files
+  std::string trace;                 // Perfetto
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
   // Called once everything is loaded, before the first step; may be null.
   std::function<void()> before_steps;
@@ -63,6 +70,14 @@ struct TrainOptions {
   const std::atomic<int>* checkpoints_asked = nullptr;
 };
 
+// What the checkpoints in a folder have cost.
+struct CheckpointTotals {
+  int64_t written = 0;
+  int64_t bytes = 0;
+  double stall_seconds = 0;  // the run waited
+  double write_seconds = 0;  // from the copies of the states to the commits, beside steps
+};
+
 struct TrainResult {
   int64_t steps_done = 0;   // of the run, with the steps before a resume
   int64_t steps_here = 0;   // the steps of this call
@@ -71,6 +86,7 @@ struct TrainResult {
   double last_loss = 0;
   std::optional<Evaluation> evaluation;  // the last one
   bool interrupted = false;
+  CheckpointTotals checkpoints;
 };
 
 // kInvalidArgument: the job is rejected. kNotFound or kDataLoss: an error of an input or an output.

@@ -1,0 +1,289 @@
+#include "tools/train/run_checkpoints.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "compiler/job/check_training.h"
+#include "runtime/base/status.h"
+#include "runtime/base/unit_text.h"
+#include "runtime/store/pending_file.h"
+#include "tools/train/checkpoint_header.h"
+#include "tools/train/earlier_run.h"
+#include "tools/train/job_data.h"
+#include "tools/train/prepare_training.h"
+
+namespace weir::train {
+namespace {
+
+// A shorter wait is reported with its checkpoint only.
+constexpr double kStallSecondsMin = 1e-3;
+// Back-pressure shorter than this is not worth a line.
+constexpr double kWaitSecondsMin = 0.05;
+
+Nonfinite NonfiniteInFiles(const TrainOptions& options) {
+  return options.on_nonfinite == OnNonfinite::kContinue ? Nonfinite::kKeep : Nonfinite::kRefuse;
+}
+
+std::string WithoutSlash(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+}  // namespace
+
+bool IsFolderPath(const std::string& path) {
+  std::error_code error;
+  return !path.empty() && (path.back() == '/' || std::filesystem::is_directory(path, error));
+}
+
+RunCheckpoints::RunCheckpoints(const proto::Job& job, const TrainOptions& options,
+                               const Clock* clock, Progress* progress)
+    : job_(job),
+      options_(options),
+      clock_(clock),
+      progress_(progress),
+      is_folder_(IsFolderPath(options.checkpoint)) {}
+
+void RunCheckpoints::Open(JobRunner* runner, const PreparedTraining& prepared) {
+  runner_ = runner;
+  plan_id_ = prepared.plans.training->plan_id;
+  data_ = runner->facts().data;
+  samples_per_step_ = SamplesPerStep(job_);
+  sample_offset_ = prepared.sample_offset;
+  last_begun_ns_ = clock_->NowNs();
+}
+
+std::string RunCheckpoints::base_path() const { return WithoutSlash(options_.checkpoint); }
+
+std::string RunCheckpoints::PathOf(int64_t step) const {
+  if (!is_folder_) return options_.checkpoint;
+  return absl::StrCat(base_path(), "/", store::StepFolderName(step));
+}
+
+double RunCheckpoints::SecondsSince(int64_t ns) const {
+  return static_cast<double>(clock_->NowNs() - ns) * 1e-9;
+}
+
+bool RunCheckpoints::IsDueByTime() const {
+  return is_wanted() && options_.checkpoint_every_seconds > 0 &&
+         SecondsSince(last_begun_ns_) >= options_.checkpoint_every_seconds;
+}
+
+bool RunCheckpoints::IsLastThere() const {
+  return last_step_ >= 0 && ::access(PathOf(last_step_).c_str(), F_OK) == 0;
+}
+
+std::string RunCheckpoints::LastText() const {
+  if (!IsLastThere()) return "there is none of this run";
+  return is_folder_ ? absl::StrCat("the last good one is ", PathOf(last_step_))
+                    : absl::StrCat("that of step ", last_step_, " is kept");
+}
+
+void RunCheckpoints::AddStall(int64_t since_ns) {
+  const double seconds = SecondsSince(since_ns);
+  stall_seconds_ += seconds;
+  totals_.stall_seconds += seconds;
+}
+
+RunCheckpoints::Costs RunCheckpoints::TakeCosts(int64_t step) {
+  Costs costs;
+  const bool is_of_checkpoint = step == cost_step_;
+  if (is_folder_ || is_of_checkpoint)
+    costs.write_seconds = std::exchange(write_seconds_, std::nullopt);
+  const bool is_long = is_folder_ && cost_step_ < 0 && stall_seconds_ >= kStallSecondsMin;
+  if (is_of_checkpoint || is_long)
+    costs.stall_seconds = std::exchange(stall_seconds_, 0.0);
+  if (is_of_checkpoint) cost_step_ = -1;
+  return costs;
+}
+
+absl::Status RunCheckpoints::SaveFile(int64_t step, const std::string& path) {
+  const int64_t before = clock_->NowNs();
+  if (last_step_ < 0) {
+    WEIR_ASSIGN_OR_RETURN(const std::optional<std::string> kept, KeepEarlierRun(path, step));
+    if (kept.has_value()) {
+      progress_->Say(absl::StrCat("checkpoint of a longer run at ", path, " kept as ", *kept));
+    }
+  }
+  const absl::Status saved =
+      runner_->Save({StateSet::kAll, CheckpointMetadata(job_, step, SamplesAt(step)), path,
+                     NonfiniteInFiles(options_)});
+  AddStall(before);
+  cost_step_ = step;
+  write_seconds_ = SecondsSince(before);
+  return saved;
+}
+
+absl::Status RunCheckpoints::WriteStopped(int64_t step, const std::string& path) {
+  return SaveFile(step, path);
+}
+
+absl::Status RunCheckpoints::BeginFolder(int64_t step) {
+  const int64_t before = clock_->NowNs();
+  CheckpointOrder order;
+  order.directory = base_path();
+  order.facts.job = job_.name();
+  order.facts.plan_id = plan_id_;
+  order.facts.step = step;
+  order.facts.optimizer_step = compiler::UpdateRateOf(job_.training()).OptimizerStep(step);
+  order.facts.schedule = ScheduleText(job_);
+  order.facts.cursor = store::DataCursor{SamplesAt(step), 0, job_.training().seed(), data_};
+  order.facts.keys = {{"training", job_.training().seed()}};
+  order.bytes_per_second = options_.checkpoint_bandwidth;
+  order.retention = {options_.keep, options_.keep_every};
+  order.nonfinite = NonfiniteInFiles(options_);
+  const absl::Status begun = runner_->BeginCheckpoint(order);
+  last_begun_ns_ = before;
+  if (begun.ok()) begun_step_ = step;
+  AddStall(before);
+  cost_step_ = step;
+  return begun;
+}
+
+absl::Status RunCheckpoints::EndFolder(JobRunner::Wait wait) {
+  const int64_t before = clock_->NowNs();
+  absl::StatusOr<std::optional<CheckpointWritten>> ended = runner_->EndCheckpoint(wait);
+  AddStall(before);
+  if (ended.ok() && !ended->has_value()) return absl::OkStatus();
+  const int64_t step = std::exchange(begun_step_, -1);
+  if (!ended.ok()) return WarnOf(step, ended.status());
+  last_step_ = step;
+  NoteWritten(**ended);
+  return absl::OkStatus();
+}
+
+void RunCheckpoints::NoteWritten(const CheckpointWritten& written) {
+  write_seconds_ = SecondsSince(last_begun_ns_);
+  totals_.write_seconds += *write_seconds_;
+  totals_.bytes += written.bytes;
+  ++totals_.written;
+  progress_->Say(absl::StrCat(
+      "checkpoint of step ", last_step_, " written to ", written.path, fails_ ? " again" : "", ": ",
+      BytesText(static_cast<double>(written.bytes)),
+      written.num_files > 1
+          ? absl::StrCat(" of ", written.num_files, " ranks, at most ",
+                         BytesText(static_cast<double>(written.bytes_of_rank_most)), " of one")
+          : "",
+      " in ", DurationText(*write_seconds_)));
+  fails_ = false;
+  if (!written.warning.empty()) progress_->Say("WARNING: " + written.warning);
+}
+
+absl::Status RunCheckpoints::WarnOf(int64_t step, const absl::Status& status) {
+  if (!store::IsCannotWrite(status)) return status;
+  fails_ = true;
+  progress_->Say(absl::StrCat("WARNING: no checkpoint of step ", step, ": ", status.message(),
+                              " The run goes on; ", LastText()));
+  return absl::OkStatus();
+}
+
+absl::Status RunCheckpoints::Look() {
+  return begun_step_ >= 0 ? EndFolder(JobRunner::Wait::kNo) : absl::OkStatus();
+}
+
+absl::Status RunCheckpoints::WriteOnTheWay(int64_t step) {
+  if (!is_wanted()) return absl::OkStatus();
+  if (is_folder_) {
+    if (begun_step_ >= 0) {
+      const int64_t earlier = begun_step_, before = clock_->NowNs();
+      WEIR_RETURN_IF_ERROR(EndFolder(JobRunner::Wait::kPaced));
+      if (const double seconds = SecondsSince(before); seconds >= kWaitSecondsMin) {
+        progress_->Say(absl::StrCat("the run waited ", DurationText(seconds),
+                                    " for the checkpoint of step ", earlier,
+                                    ", because that of step ", step, " is due"));
+      }
+    }
+    const absl::Status begun = BeginFolder(step);
+    return begun.ok() ? begun : WarnOf(step, begun);
+  }
+  progress_->Enter(live::Phase::kSaving);
+  const absl::Status status = SaveFile(step, options_.checkpoint);
+  last_begun_ns_ = clock_->NowNs();
+  progress_->Enter(live::Phase::kTraining);
+  if (!status.ok()) {
+    cost_step_ = -1;
+    return WarnOf(step, status);
+  }
+  progress_->Say(absl::StrCat("checkpoint of step ", step, " written to ", options_.checkpoint,
+                              fails_ ? " again" : ""));
+  fails_ = false;
+  last_step_ = step;
+  return absl::OkStatus();
+}
+
+absl::Status RunCheckpoints::SaveNow(int64_t step) {
+  if (!is_folder_) {
+    WEIR_RETURN_IF_ERROR(SaveFile(step, options_.checkpoint));
+    last_step_ = step;
+    return absl::OkStatus();
+  }
+  WEIR_RETURN_IF_ERROR(BeginFolder(step));
+  const int64_t before = clock_->NowNs();
+  absl::StatusOr<std::optional<CheckpointWritten>> ended =
+      runner_->EndCheckpoint(JobRunner::Wait::kYes);
+  AddStall(before);
+  begun_step_ = -1;
+  WEIR_RETURN_IF_ERROR(ended.status());
+  last_step_ = step;
+  NoteWritten(**ended);
+  return absl::OkStatus();
+}
+
+absl::Status RunCheckpoints::WriteLast(int64_t step, std::vector<absl::Status>* problems) {
+  if (begun_step_ >= 0) {
+    const absl::Status status = EndFolder(JobRunner::Wait::kYes);
+    if (RanksAreGone(status)) return status;
+    if (!status.ok()) problems->push_back(status);
+  }
+  const bool is_there = is_folder_ && last_step_ == step;
+  if (!is_there && problems->empty() &&
+      compiler::UpdateRateOf(job_.training()).IsBetweenUpdates(step)) {
+    absl::Status status = SaveNow(step);
+    if (is_folder_ && store::IsCannotWrite(status)) {
+      progress_->Say(absl::StrCat("WARNING: no checkpoint of step ", step, ": ", status.message(),
+                                  " It is tried again"));
+      status = SaveNow(step);
+    }
+    if (RanksAreGone(status)) return status;
+    if (!status.ok()) problems->push_back(status);
+  }
+  if (last_step_ >= 0 && problems->empty()) {
+    progress_->Say(absl::StrCat(
+        "checkpoint written to ", PathOf(last_step_),
+        last_step_ == step ? ""
+                           : absl::StrCat(", as of step ", last_step_, ", the last that updates")));
+  } else if (!problems->empty()) {
+    progress_->Say(absl::StrCat(
+        "ERROR: no checkpoint of step ", step,
+        !IsLastThere() ? ""
+        : is_folder_   ? absl::StrCat("; ", LastText())
+                     : absl::StrCat("; ", options_.checkpoint, " has that of step ", last_step_)));
+  }
+  return absl::OkStatus();
+}
+
+void RunCheckpoints::Await() {
+  if (begun_step_ < 0) return;
+  const absl::Status status = EndFolder(JobRunner::Wait::kYes);
+  if (!status.ok() && !RanksAreGone(status))
+    progress_->Say(absl::StrCat("WARNING: ", status.message()));
+}
+
+std::string CheckpointsText(const TrainResult& result) {
+  const CheckpointTotals& totals = result.checkpoints;
+  if (totals.written == 0) return "";
+  const double all = result.seconds_here + totals.stall_seconds;
+  return absl::StrCat(
+      "; ", totals.written, totals.written == 1 ? " checkpoint" : " checkpoints",
+      ", for which the run waited ",
+      TimeText(totals.stall_seconds * 1e9 / static_cast<double>(totals.written)), " each, ",
+      absl::StrFormat("%.2f%% of its time", all > 0 ? 100 * totals.stall_seconds / all : 0.0));
+}
+
+}  // namespace weir::train
