@@ -10,6 +10,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "runtime/store/checkpoint_folder.h"
+#include "runtime/store/weight_index.h"
 #include "tools/checkpoint/describe.h"
 #include "tools/checkpoint/diff_checkpoints.h"
 #include "tools/checkpoint/export_safetensors.h"
@@ -17,6 +18,7 @@
 #include "tools/checkpoint/rewrite.h"
 #include "tools/checkpoint/transition.h"
 #include "tools/cli/cli_verbs.h"
+#include "tools/train/output_paths.h"
 
 namespace weir::cli {
 namespace {
@@ -101,6 +103,10 @@ absl::Status Compare(const CheckpointArguments& arguments, CliContext* context) 
 
 absl::Status Export(const CheckpointArguments& arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(const checkpoint::OpenTensors from, checkpoint::Open(arguments.path));
+  WEIR_RETURN_IF_ERROR(train::CheckOutputIsNoInput("-o", arguments.out,
+                                                   from.reader->shards() == nullptr
+                                                       ? store::FilesOfWeights(from.reader->path())
+                                                       : store::FilesOfCheckpoint(arguments.path)));
   checkpoint::ExportOrder order{arguments.out, static_cast<int64_t>(arguments.file_bytes_max)};
   if (arguments.all) order.what = checkpoint::ExportOrder::What::kAll;
   WEIR_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
