@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "google/protobuf/io/coded_stream.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/status.h"
 #include "runtime/store/mapped_file.h"
@@ -27,6 +28,46 @@ absl::Status DamagedIndex(const std::string& where, const std::string& expected,
   return Damaged({"W0710", where, expected, found,
                   "`weir checkpoint ls`, which lists the other checkpoints of the folder, or "
                   "another copy of this one"});
+}
+
+// Messages in memory are larger than in a file, so a file of many empty ones would take much
+// memory. Returns whether the payload can be walked through, and its texts and messages (tensors,
+// files, shards, keys) have kMessageBytesMin bytes on average.
+constexpr uint64_t kMessageBytesMin = 16;
+bool HasBoundedMessages(absl::string_view payload) {
+  enum : uint32_t { kVarint = 0, kFixed64 = 1, kDelimited = 2, kFixed32 = 5 };
+  google::protobuf::io::CodedInputStream in(reinterpret_cast<const uint8_t*>(payload.data()),
+                                            static_cast<int>(payload.size()));
+  uint64_t messages = 0, number = 0;
+  int limit = -1;  // the limit outside of the file whose shards are counted; -1: in no file
+  for (;;) {
+    const uint32_t tag = in.ReadTag();
+    uint32_t size = 0;
+    bool is_read = false;
+    if (tag == 0 && limit >= 0 && in.BytesUntilLimit() == 0) {
+      in.PopLimit(limit);
+      limit = -1;
+      continue;
+    }
+    if (tag == 0) break;
+    switch (tag & 7) {
+      case kVarint: is_read = in.ReadVarint64(&number); break;
+      case kFixed64: is_read = in.ReadLittleEndian64(&number); break;
+      case kFixed32: is_read = in.ReadLittleEndian32(&size); break;
+      case kDelimited: is_read = in.ReadVarint32(&size) && size <= payload.size(); break;
+      default: break;
+    }
+    if (!is_read) return false;
+    if ((tag & 7) != kDelimited) continue;
+    ++messages;
+    if (limit < 0 && (tag >> 3) == proto::CheckpointIndex::kFileFieldNumber) {
+      limit = in.PushLimit(static_cast<int>(size));
+    } else if (!in.Skip(static_cast<int>(size))) {
+      return false;
+    }
+  }
+  return static_cast<size_t>(in.CurrentPosition()) == payload.size() &&
+         (messages <= 64 || messages * kMessageBytesMin <= payload.size());
 }
 
 uint64_t Mix64(uint64_t h) {
@@ -226,7 +267,7 @@ std::string EncodeIndex(const CheckpointIndex& index) {
   return bytes;
 }
 
-absl::StatusOr<CheckpointIndex> DecodeIndex(const std::string& bytes, const std::string& path) {
+absl::StatusOr<CheckpointIndex> DecodeIndex(absl::string_view bytes, const std::string& path) {
   if (bytes.size() < kFrameBytes || memcmp(bytes.data(), kMark, kMarkBytes) != 0)
     return DamagedIndex(path, absl::StrCat("an index, which begins with ", kMark), "another file");
   uint64_t length;
@@ -240,6 +281,10 @@ absl::StatusOr<CheckpointIndex> DecodeIndex(const std::string& bytes, const std:
   if (const uint32_t found = Crc32c(bytes.data(), bytes.size() - sizeof(sum)); found != sum) {
     return DamagedIndex(path, absl::StrCat("bytes with CRC32C ", absl::Hex(sum, absl::kZeroPad8)),
                         absl::StrCat("bytes with CRC32C ", absl::Hex(found, absl::kZeroPad8)));
+  }
+  if (!HasBoundedMessages(bytes.substr(kMarkBytes + sizeof(length), length))) {
+    return DamagedIndex(path, absl::StrCat("messages of ", kMessageBytesMin, " bytes or more"),
+                        "shorter ones, or bytes that are none");
   }
   proto::CheckpointIndex message;
   if (!message.ParseFromArray(bytes.data() + kMarkBytes + sizeof(length), static_cast<int>(length)))
@@ -302,7 +347,7 @@ absl::StatusOr<CheckpointIndex> ReadIndex(const std::string& path) {
     return DamagedIndex(path, absl::StrCat("an index of at most ", kIndexBytesMax, " bytes"),
                         absl::StrCat(file->size(), " bytes"));
   }
-  return DecodeIndex(std::string(file->text()), path);
+  return DecodeIndex(file->text(), path);
 }
 
 namespace {

@@ -1,11 +1,15 @@
 #include "tools/checkpoint/open_tensors.h"
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "runtime/base/status.h"
+#include "runtime/store/checkpoint_folder.h"
 #include "tools/checkpoint/transition.h"
+#include "tools/weights/find_weights.h"
 
 namespace weir::checkpoint {
 namespace {
@@ -25,7 +29,13 @@ store::StateOwner OwnerByName(const std::string& name) {
 
 absl::StatusOr<OpenTensors> Open(const std::string& path) {
   OpenTensors opened;
-  WEIR_ASSIGN_OR_RETURN(opened.reader, store::SafetensorsReader::Open(path));
+  const absl::StatusOr<std::string> named = weights::WeightFileOf(path);
+  // A folder without weights of any kind is taken for one of checkpoints.
+  std::error_code error;
+  if (!named.ok() && std::filesystem::is_directory(path, error))
+    return store::ResolveCheckpoint(path).status();
+  WEIR_RETURN_IF_ERROR(named.status());
+  WEIR_ASSIGN_OR_RETURN(opened.reader, store::SafetensorsReader::Open(*named));
   if (const store::CheckpointShards* const shards = opened.reader->shards(); shards != nullptr) {
     opened.facts = shards->index().facts;
     opened.tensors = shards->index().tensors;

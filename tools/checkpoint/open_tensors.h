@@ -23,7 +23,8 @@ struct OpenTensors {
   std::map<std::string, store::TensorFacts> tensors;
 };
 
-// Errors: those of SafetensorsReader::Open. Checks no values.
+// Opens what a path of weights names (tools/weights/find_weights.h). kNotFound (W0711): a folder
+// without any. Other errors: those of SafetensorsReader::Open. Checks no values.
 absl::StatusOr<OpenTensors> Open(const std::string& path);
 // Opens, and checks all values: the transition gate of a folder, or the checksums of a file.
 absl::StatusOr<OpenTensors> OpenSound(const std::string& path);

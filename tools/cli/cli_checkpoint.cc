@@ -10,6 +10,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "runtime/store/checkpoint_folder.h"
+#include "runtime/store/weight_index.h"
 #include "tools/checkpoint/describe.h"
 #include "tools/checkpoint/diff_checkpoints.h"
 #include "tools/checkpoint/export_safetensors.h"
@@ -17,6 +18,7 @@
 #include "tools/checkpoint/rewrite.h"
 #include "tools/checkpoint/transition.h"
 #include "tools/cli/cli_verbs.h"
+#include "tools/train/output_paths.h"
 
 namespace weir::cli {
 namespace {
@@ -101,6 +103,10 @@ absl::Status Compare(const CheckpointArguments& arguments, CliContext* context) 
 
 absl::Status Export(const CheckpointArguments& arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(const checkpoint::OpenTensors from, checkpoint::Open(arguments.path));
+  WEIR_RETURN_IF_ERROR(train::CheckOutputIsNoInput("-o", arguments.out,
+                                                   from.reader->shards() == nullptr
+                                                       ? store::FilesOfWeights(from.reader->path())
+                                                       : store::FilesOfCheckpoint(arguments.path)));
   checkpoint::ExportOrder order{arguments.out, static_cast<int64_t>(arguments.file_bytes_max)};
   if (arguments.all) order.what = checkpoint::ExportOrder::What::kAll;
   WEIR_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
@@ -213,10 +219,13 @@ void AddWriters(CLI::App* app, CliContext* context) {
   AddPath(verb, "-o,--out", &exported->out, "The new file")->type_name("PATH");
   verb->add_flag("--all", exported->all,
                  "Also optimizer states: one file that --resume reads as a checkpoint");
-  verb->add_option("--max-shard-size", exported->file_bytes_max,
-                   "Begin another file at this size, and write an index beside the files [5GiB]")
+  CLI::Validator size = CLI::AsSizeValue(true);
+  size.description("");  // the units would fill a line of the help
+  verb->add_option(
+          "--max-shard-size", exported->file_bytes_max,
+          "Begin another file at this size (500MB, 2GiB), with an index beside the files [5GiB]")
       ->type_name("SIZE")
-      ->transform(CLI::AsSizeValue(true));
+      ->transform(size);
 
   auto imported = std::make_shared<CheckpointArguments>();
   verb = AddVerb(app, context, "import", "Write a file of safetensors as a checkpoint folder",

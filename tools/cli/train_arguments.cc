@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/compile.h"
@@ -258,10 +260,12 @@ absl::StatusOr<JobToTrain> TrainArguments::Read() {
     WEIR_ASSIGN_OR_RETURN(options.init, weights::WeightFileOf(options.init));
   }
   // The run may replace `latest` of the folder, and goes on from the checkpoint that it names now.
-  for (std::string* const path : {&options.init, &options.resume}) {
-    if (!path->empty() && store::IsCheckpointFolder(*path)) {
-      WEIR_ASSIGN_OR_RETURN(*path, store::ResolveCheckpoint(*path));
-    }
+  if (store::IsCheckpointFolder(options.init)) {
+    WEIR_ASSIGN_OR_RETURN(options.init, store::ResolveCheckpoint(options.init));
+  }
+  std::error_code error;
+  if (std::filesystem::is_directory(options.resume, error)) {
+    WEIR_ASSIGN_OR_RETURN(options.resume, store::ResolveCheckpoint(options.resume));
   }
   WEIR_ASSIGN_OR_RETURN(read.costs, sim::JobCosts::Choose(cluster));
   proto::Training* training = read.job.mutable_training();

@@ -68,6 +68,14 @@ absl::Status CheckSameFile(const FileFingerprint& own, const std::vector<FileOnH
                           : ErrorOfAll(absl::StatusCode::kInvalidArgument, problems);
 }
 
+std::vector<ShippedFile> FilesToShip(const std::string& path) {
+  if (!store::IsCheckpointFolder(path)) return {{path, ""}};
+  std::vector<ShippedFile> files;
+  for (const std::string& file : store::FilesOfCheckpoint(path))
+    files.push_back({file, "/" + std::filesystem::path(file).filename().string()});
+  return files;
+}
+
 std::string ShippedPath(const std::string& log_directory, const std::string& host, size_t index,
                         const std::string& path) {
   return absl::StrCat(log_directory, "/shipped/", host, "/", index, "-",

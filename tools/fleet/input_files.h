@@ -39,6 +39,14 @@ struct FileOnHost {
 // has the fingerprint `own`.
 absl::Status CheckSameFile(const FileFingerprint& own, const std::vector<FileOnHost>& on_hosts);
 
+// Returns what is shipped of an input, and where each file goes beside `to`, the path of the copy
+// of the input: a file to `to` itself, the files of a checkpoint folder into a folder `to`.
+struct ShippedFile {
+  std::string from;
+  std::string below_to;  // "/index.pb", or empty
+};
+std::vector<ShippedFile> FilesToShip(const std::string& path);
+
 // Returns the path of the copy of the `index`-th shipped file on a host. Hosts may be parts of one
 // machine, so their copies have folders of their own.
 std::string ShippedPath(const std::string& log_directory, const std::string& host, size_t index,
