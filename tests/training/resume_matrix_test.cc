@@ -68,8 +68,7 @@ class ResumeMatrixTest : public ::testing::Test {
     options.resume = resume;
     options.checkpoint = checkpoint;
     options.metrics = folder_.PathFor(absl::StrCat("m", ++num_runs_));
-    const absl::StatusOr<train::TrainResult> result =
-        train::Train(JobFor(layout, steps), options);
+    const absl::StatusOr<train::TrainResult> result = train::Train(JobFor(layout, steps), options);
     EXPECT_TRUE(result.ok()) << NameOf(layout) << ": " << result.status() << log.str();
     std::map<int64_t, double> losses;
     std::ifstream in(options.metrics);

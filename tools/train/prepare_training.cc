@@ -17,6 +17,7 @@
 #include "compiler/job/check_training.h"
 #include "compiler/job/mesh_use.h"
 #include "runtime/base/status.h"
+#include "runtime/base/unit_text.h"
 #include "runtime/store/checkpoint_folder.h"
 #include "runtime/store/pending_file.h"
 #include "tools/checkpoint/transition.h"
@@ -315,6 +316,7 @@ class Preparation {
         prepared_.notes.push_back(absl::StrCat(
             "the names in ", options_.init, " are those of the map ", mapped.shared_map()->name()));
     }
+    NoteCopies(states);
     if (options_.resume.empty()) {
       WarnOfEarlierCheckpoint();
       return absl::OkStatus();
@@ -333,6 +335,19 @@ class Preparation {
     if (std::string change = SeedChange(job_, header); !change.empty())
       prepared_.warnings.push_back(std::move(change));
     return absl::OkStatus();
+  }
+
+  // Says how much memory checkpoints need beside that of the plan.
+  void NoteCopies(const std::map<std::string, StateType>& states) {
+    if (!IsFolderPath(options_.checkpoint)) return;
+    double bytes = 0;
+    for (const auto& [name, type] : states) {
+      if (BelongsTo(type.state_class, StateSet::kAll))
+        bytes += static_cast<double>(TensorSlice::Whole(type.dtype, type.shape).bytes());
+    }
+    prepared_.notes.push_back(
+        absl::StrCat("checkpoints copy the states into memory beside the plan's, ",
+                     BytesText(bytes), " over all processes"));
   }
 
   // Says where the run goes on in its data, if the step alone does not say so.

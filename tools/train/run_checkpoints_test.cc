@@ -12,8 +12,8 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <set>
 #include <memory>
+#include <set>
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
@@ -268,9 +268,8 @@ class ReleasingRunner final : public JobRunner {
 // A run that waited for its checkpoint would never come to the third step.
 TEST_F(RunCheckpointsTest, StepsGoOnWhileTheDiskIsBusy) {
   options_.checkpoint_every = 2;
-  options_.runner =
-      [](const proto::Job& job,
-         const RunnerOptions& options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
+  options_.runner = [](const proto::Job& job,
+                       const RunnerOptions& options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
     absl::StatusOr<std::unique_ptr<JobRunner>> runner = LocalRunner::Open(job, options);
     if (!runner.ok()) return runner.status();
     return std::make_unique<ReleasingRunner>(*std::move(runner));
@@ -319,9 +318,9 @@ TEST(SampleNumberTest, AnOffsetMovesAllSamplesOfAStep) {
   for (int64_t step = 4; step < 7; ++step) {
     for (int64_t micro_batch = 0; micro_batch < 2; ++micro_batch) {
       for (int64_t row = 0; row < 2; ++row) {
-        EXPECT_EQ(store::SampleNumber({store::DataPart::kTrain, step, micro_batch, 2, offset}, 2,
-                                      row),
-                  next++);
+        EXPECT_EQ(
+            store::SampleNumber({store::DataPart::kTrain, step, micro_batch, 2, offset}, 2, row),
+            next++);
       }
     }
   }
