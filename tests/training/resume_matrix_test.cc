@@ -102,7 +102,9 @@ TEST_F(ResumeMatrixTest, ACheckpointOfAnyLayoutResumesUnderAnyOther) {
                                                NameOf(kLayouts[target]), ", step ", step);
         EXPECT_NEAR(loss, expected.at(step), kToleranceRelative * std::fabs(expected.at(step)))
             << which;
-        if (source == target) EXPECT_EQ(loss, uninterrupted.at(step)) << which;
+        if (source == target) {
+          EXPECT_EQ(loss, uninterrupted.at(step)) << which;
+        }
       }
     }
   }
