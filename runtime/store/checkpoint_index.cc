@@ -31,26 +31,40 @@ absl::Status DamagedIndex(const std::string& where, const std::string& expected,
 }
 
 // Messages in memory are larger than in a file, so a file of many empty ones would take much
-// memory. Returns whether the payload can be walked through, and its texts and messages (tensors,
-// files, shards, keys) have kMessageBytesMin bytes on average.
+// memory. Returns whether the payload can be walked through, its tensors, files, shards and keys
+// have kMessageBytesMin bytes on average, and its shapes and offsets are packed and have possible
+// sizes.
 constexpr uint64_t kMessageBytesMin = 16;
+constexpr uint32_t kShapeBytesMax = kAxesMax * 10;  // a number has at most 10 bytes
 bool HasBoundedMessages(absl::string_view payload) {
   enum : uint32_t { kVarint = 0, kFixed64 = 1, kDelimited = 2, kFixed32 = 5 };
+  enum class In : uint8_t { kIndex, kTensor, kFile, kShard };
+  using proto::CheckpointFile;
+  using proto::CheckpointShard;
+  using proto::CheckpointTensor;
+  using Index = proto::CheckpointIndex;
   google::protobuf::io::CodedInputStream in(reinterpret_cast<const uint8_t*>(payload.data()),
                                             static_cast<int>(payload.size()));
   uint64_t messages = 0, number = 0;
-  int limit = -1;  // the limit outside of the file whose shards are counted; -1: in no file
+  std::vector<std::pair<In, int>>
+      outer;  // where the messages around this one are, and their limits
+  In place = In::kIndex;
   for (;;) {
-    const uint32_t tag = in.ReadTag();
-    uint32_t size = 0;
-    bool is_read = false;
-    if (tag == 0 && limit >= 0 && in.BytesUntilLimit() == 0) {
-      in.PopLimit(limit);
-      limit = -1;
+    const uint32_t tag = in.ReadTag(), field = tag >> 3, wire = tag & 7;
+    if (tag == 0 && !outer.empty() && in.BytesUntilLimit() == 0) {
+      place = outer.back().first;
+      in.PopLimit(outer.back().second);
+      outer.pop_back();
       continue;
     }
     if (tag == 0) break;
-    switch (tag & 7) {
+    uint32_t size = 0;
+    const bool is_shape = (place == In::kTensor && field == CheckpointTensor::kShapeFieldNumber) ||
+                          (place == In::kShard && (field == CheckpointShard::kShapeFieldNumber ||
+                                                   field == CheckpointShard::kOffsetFieldNumber));
+    if (is_shape && wire != kDelimited) return false;
+    bool is_read = false;
+    switch (wire) {
       case kVarint: is_read = in.ReadVarint64(&number); break;
       case kFixed64: is_read = in.ReadLittleEndian64(&number); break;
       case kFixed32: is_read = in.ReadLittleEndian32(&size); break;
@@ -58,15 +72,20 @@ bool HasBoundedMessages(absl::string_view payload) {
       default: break;
     }
     if (!is_read) return false;
-    if ((tag & 7) != kDelimited) continue;
-    ++messages;
-    if (limit < 0 && (tag >> 3) == proto::CheckpointIndex::kFileFieldNumber) {
-      limit = in.PushLimit(static_cast<int>(size));
-    } else if (!in.Skip(static_cast<int>(size))) {
+    if (wire != kDelimited) continue;
+    std::optional<In> inner;
+    if (place == In::kIndex && field == Index::kTensorFieldNumber) inner = In::kTensor;
+    if (place == In::kIndex && field == Index::kFileFieldNumber) inner = In::kFile;
+    if (place == In::kFile && field == CheckpointFile::kShardFieldNumber) inner = In::kShard;
+    if (place == In::kIndex || inner.has_value()) ++messages;
+    if (inner.has_value()) {
+      outer.emplace_back(place, in.PushLimit(static_cast<int>(size)));
+      place = *inner;
+    } else if ((is_shape && size > kShapeBytesMax) || !in.Skip(static_cast<int>(size))) {
       return false;
     }
   }
-  return static_cast<size_t>(in.CurrentPosition()) == payload.size() &&
+  return outer.empty() && static_cast<size_t>(in.CurrentPosition()) == payload.size() &&
          (messages <= 64 || messages * kMessageBytesMin <= payload.size());
 }
 
@@ -283,8 +302,10 @@ absl::StatusOr<CheckpointIndex> DecodeIndex(absl::string_view bytes, const std::
                         absl::StrCat("bytes with CRC32C ", absl::Hex(found, absl::kZeroPad8)));
   }
   if (!HasBoundedMessages(bytes.substr(kMarkBytes + sizeof(length), length))) {
-    return DamagedIndex(path, absl::StrCat("messages of ", kMessageBytesMin, " bytes or more"),
-                        "shorter ones, or bytes that are none");
+    return DamagedIndex(path,
+                        absl::StrCat("messages of ", kMessageBytesMin,
+                                     " bytes or more, and shapes of at most ", kAxesMax, " axes"),
+                        "shorter ones, larger shapes, or bytes that are none");
   }
   proto::CheckpointIndex message;
   if (!message.ParseFromArray(bytes.data() + kMarkBytes + sizeof(length), static_cast<int>(length)))

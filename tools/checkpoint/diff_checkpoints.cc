@@ -47,7 +47,7 @@ absl::StatusOr<std::optional<TensorDiff>> DiffOf(const std::string& name, const 
   const DType dtype = IsReal(*held) ? DType::kF32 : *held;
   diff.elements = NumElements(left.shape);
   std::string one, two;
-  WEIR_RETURN_IF_ERROR(ForEachPiece(
+  const absl::Status read = ForEachPiece(
       TensorSlice::Whole(dtype, left.shape), [&](const TensorSlice& piece) -> absl::Status {
         one.resize(static_cast<size_t>(piece.bytes()));
         two.resize(one.size());
@@ -60,7 +60,8 @@ absl::StatusOr<std::optional<TensorDiff>> DiffOf(const std::string& name, const 
           CompareBytes(one, two, static_cast<size_t>(SizeOf(dtype)), &diff);
         }
         return absl::OkStatus();
-      }));
+      });
+  WEIR_RETURN_IF_ERROR(read);
   if (diff.differing > 0) diff.kind = TensorDiff::Kind::kOtherValues;
   if (diff.differing > 0 || left.dtype != right.dtype) return diff;
   return std::nullopt;

@@ -39,13 +39,13 @@ absl::Status WriteFile(const std::string& path, const std::map<std::string, NewT
   std::string bytes;
   for (const std::string& name : names) {
     const NewTensor& tensor = tensors.at(name);
-    WEIR_RETURN_IF_ERROR(ForEachPiece(TensorSlice::Whole(tensor.dtype, tensor.shape),
-                                      [&](const TensorSlice& piece) -> absl::Status {
-                                        bytes.resize(static_cast<size_t>(piece.bytes()));
-                                        WEIR_RETURN_IF_ERROR(
-                                            tensor.from->Read(tensor.source, piece, bytes.data()));
-                                        return part->Write(name, piece, bytes.data());
-                                      }));
+    const absl::Status copied =
+        ForEachPiece(TensorSlice::Whole(tensor.dtype, tensor.shape), [&](const TensorSlice& piece) {
+          bytes.resize(static_cast<size_t>(piece.bytes()));
+          const absl::Status read = tensor.from->Read(tensor.source, piece, bytes.data());
+          return read.ok() ? part->Write(name, piece, bytes.data()) : read;
+        });
+    WEIR_RETURN_IF_ERROR(copied);
     WEIR_RETURN_IF_ERROR(writer->NotePart(name, NumElements(tensor.shape)));
   }
   WEIR_RETURN_IF_ERROR(part->Flush());
