@@ -164,6 +164,18 @@ absl::StatusOr<std::string> ResolveCheckpoint(const std::string& path) {
                    CommittedText(path));
 }
 
+std::vector<std::string> FilesOfCheckpoint(const std::string& path) {
+  const absl::StatusOr<std::string> folder = ResolveCheckpoint(path);
+  if (!folder.ok()) return {};
+  std::vector<std::string> files = {Join(*folder, kIndexFile)};
+  const absl::StatusOr<CheckpointIndex> index = ReadIndex(files[0]);
+  if (!index.ok()) return files;
+  for (const ShardFileRecord& file : index->files) {
+    if (IsFile(Join(*folder, file.name))) files.push_back(Join(*folder, file.name));
+  }
+  return files;
+}
+
 absl::Status PointLatest(const std::string& directory, int64_t step) {
   return WriteWholeFile(Join(directory, kLatestFile), [step](std::ostream& out) {
     out << LatestText(StepFolderName(step));

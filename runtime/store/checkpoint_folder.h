@@ -42,6 +42,10 @@ bool IsCheckpointFolder(const std::string& path);
 // none; the error lists those that are there.
 absl::StatusOr<std::string> ResolveCheckpoint(const std::string& path);
 
+// Returns the files of the checkpoint that `path` names that are in its folder, the index first;
+// none if there is no such checkpoint.
+std::vector<std::string> FilesOfCheckpoint(const std::string& path);
+
 // Returns the steps of the committed checkpoints in `directory`, ascending; none if there is no
 // such folder.
 std::vector<int64_t> CommittedSteps(const std::string& directory);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "google/protobuf/io/coded_stream.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/status.h"
 #include "runtime/store/mapped_file.h"
@@ -27,6 +28,65 @@ absl::Status DamagedIndex(const std::string& where, const std::string& expected,
   return Damaged({"W0710", where, expected, found,
                   "`weir checkpoint ls`, which lists the other checkpoints of the folder, or "
                   "another copy of this one"});
+}
+
+// Messages in memory are larger than in a file, so a file of many empty ones would take much
+// memory. Returns whether the payload can be walked through, its tensors, files, shards and keys
+// have kMessageBytesMin bytes on average, and its shapes and offsets are packed and have possible
+// sizes.
+constexpr uint64_t kMessageBytesMin = 16;
+constexpr uint32_t kShapeBytesMax = kAxesMax * 10;  // a number has at most 10 bytes
+bool HasBoundedMessages(absl::string_view payload) {
+  enum : uint32_t { kVarint = 0, kFixed64 = 1, kDelimited = 2, kFixed32 = 5 };
+  enum class In : uint8_t { kIndex, kTensor, kFile, kShard };
+  using proto::CheckpointFile;
+  using proto::CheckpointShard;
+  using proto::CheckpointTensor;
+  using Index = proto::CheckpointIndex;
+  google::protobuf::io::CodedInputStream in(reinterpret_cast<const uint8_t*>(payload.data()),
+                                            static_cast<int>(payload.size()));
+  uint64_t messages = 0, number = 0;
+  std::vector<std::pair<In, int>>
+      outer;  // where the messages around this one are, and their limits
+  In place = In::kIndex;
+  for (;;) {
+    const uint32_t tag = in.ReadTag(), field = tag >> 3, wire = tag & 7;
+    if (tag == 0 && !outer.empty() && in.BytesUntilLimit() == 0) {
+      place = outer.back().first;
+      in.PopLimit(outer.back().second);
+      outer.pop_back();
+      continue;
+    }
+    if (tag == 0) break;
+    uint32_t size = 0;
+    const bool is_shape = (place == In::kTensor && field == CheckpointTensor::kShapeFieldNumber) ||
+                          (place == In::kShard && (field == CheckpointShard::kShapeFieldNumber ||
+                                                   field == CheckpointShard::kOffsetFieldNumber));
+    if (is_shape && wire != kDelimited) return false;
+    bool is_read = false;
+    switch (wire) {
+      case kVarint: is_read = in.ReadVarint64(&number); break;
+      case kFixed64: is_read = in.ReadLittleEndian64(&number); break;
+      case kFixed32: is_read = in.ReadLittleEndian32(&size); break;
+      case kDelimited: is_read = in.ReadVarint32(&size) && size <= payload.size(); break;
+      default: break;
+    }
+    if (!is_read) return false;
+    if (wire != kDelimited) continue;
+    std::optional<In> inner;
+    if (place == In::kIndex && field == Index::kTensorFieldNumber) inner = In::kTensor;
+    if (place == In::kIndex && field == Index::kFileFieldNumber) inner = In::kFile;
+    if (place == In::kFile && field == CheckpointFile::kShardFieldNumber) inner = In::kShard;
+    if (place == In::kIndex || inner.has_value()) ++messages;
+    if (inner.has_value()) {
+      outer.emplace_back(place, in.PushLimit(static_cast<int>(size)));
+      place = *inner;
+    } else if ((is_shape && size > kShapeBytesMax) || !in.Skip(static_cast<int>(size))) {
+      return false;
+    }
+  }
+  return outer.empty() && static_cast<size_t>(in.CurrentPosition()) == payload.size() &&
+         (messages <= 64 || messages * kMessageBytesMin <= payload.size());
 }
 
 uint64_t Mix64(uint64_t h) {
@@ -226,7 +286,7 @@ std::string EncodeIndex(const CheckpointIndex& index) {
   return bytes;
 }
 
-absl::StatusOr<CheckpointIndex> DecodeIndex(const std::string& bytes, const std::string& path) {
+absl::StatusOr<CheckpointIndex> DecodeIndex(absl::string_view bytes, const std::string& path) {
   if (bytes.size() < kFrameBytes || memcmp(bytes.data(), kMark, kMarkBytes) != 0)
     return DamagedIndex(path, absl::StrCat("an index, which begins with ", kMark), "another file");
   uint64_t length;
@@ -240,6 +300,12 @@ absl::StatusOr<CheckpointIndex> DecodeIndex(const std::string& bytes, const std:
   if (const uint32_t found = Crc32c(bytes.data(), bytes.size() - sizeof(sum)); found != sum) {
     return DamagedIndex(path, absl::StrCat("bytes with CRC32C ", absl::Hex(sum, absl::kZeroPad8)),
                         absl::StrCat("bytes with CRC32C ", absl::Hex(found, absl::kZeroPad8)));
+  }
+  if (!HasBoundedMessages(bytes.substr(kMarkBytes + sizeof(length), length))) {
+    return DamagedIndex(path,
+                        absl::StrCat("messages of ", kMessageBytesMin,
+                                     " bytes or more, and shapes of at most ", kAxesMax, " axes"),
+                        "shorter ones, larger shapes, or bytes that are none");
   }
   proto::CheckpointIndex message;
   if (!message.ParseFromArray(bytes.data() + kMarkBytes + sizeof(length), static_cast<int>(length)))
@@ -302,7 +368,7 @@ absl::StatusOr<CheckpointIndex> ReadIndex(const std::string& path) {
     return DamagedIndex(path, absl::StrCat("an index of at most ", kIndexBytesMax, " bytes"),
                         absl::StrCat(file->size(), " bytes"));
   }
-  return DecodeIndex(std::string(file->text()), path);
+  return DecodeIndex(file->text(), path);
 }
 
 namespace {

@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "proto/checkpoint.pb.h"
 #include "runtime/base/tensor_slice.h"
 
@@ -112,7 +113,7 @@ absl::StatusOr<ShardFileRecord> FromProto(proto::CheckpointFile file, const std:
 std::string EncodeIndex(const CheckpointIndex& index);
 // Return the index in such bytes or in such a file. kDataLoss (W0710): damaged, too large, or a
 // record contradicts itself. kInvalidArgument (W0721): a newer format. kNotFound: no such file.
-absl::StatusOr<CheckpointIndex> DecodeIndex(const std::string& bytes, const std::string& path);
+absl::StatusOr<CheckpointIndex> DecodeIndex(absl::string_view bytes, const std::string& path);
 absl::StatusOr<CheckpointIndex> ReadIndex(const std::string& path);
 
 // Checks that each element of each tensor has exactly one owner among the files, and that shards

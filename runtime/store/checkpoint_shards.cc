@@ -54,17 +54,19 @@ absl::StatusOr<std::unique_ptr<CheckpointShards>> CheckpointShards::Open(const s
   WEIR_RETURN_IF_ERROR(CheckOwners(index, shards->folder_));
   WEIR_RETURN_IF_ERROR(CheckSteps(index, shards->folder_));
   for (const auto& [name, tensor] : index.tensors) shards->places_[name];
-  shards->files_.resize(index.files.size());
+  shards->chunks_.resize(index.files.size());
   for (size_t i = 0; i < index.files.size(); ++i) {
     size_t chunks = 0;
     for (size_t k = 0; k < index.files[i].shards.size(); ++k) {
       const ShardRecord& shard = index.files[i].shards[k];
       shards->places_[shard.tensor].push_back({i, k});
-      shards->files_[i].first_chunk.push_back(chunks);
+      shards->chunks_[i].first.push_back(chunks);
       chunks += shard.chunk_sums.size();
     }
-    shards->files_[i].is_checked = std::make_unique<std::atomic<bool>[]>(chunks);
+    shards->chunks_[i].is_checked = std::make_unique<std::atomic<bool>[]>(chunks);
   }
+  MutexLock lock(&shards->mutex_);
+  shards->opened_.resize(index.files.size());
   return shards;
 }
 
@@ -72,10 +74,9 @@ const std::vector<ShardPlace>& CheckpointShards::ShardsOf(const std::string& ten
   return places_.at(tensor);
 }
 
-absl::StatusOr<const CheckpointShards::File*> CheckpointShards::OpenFile(size_t i) const {
+absl::StatusOr<const MappedFile*> CheckpointShards::OpenFile(size_t i) const {
   MutexLock lock(&mutex_);
-  File& file = files_[i];
-  if (file.bytes != nullptr) return &file;
+  if (opened_[i] != nullptr) return opened_[i].get();
   const ShardFileRecord& record = index_.files[i];
   const std::string path = (fs::path(folder_) / record.name).string();
   const std::string where =
@@ -98,18 +99,19 @@ absl::StatusOr<const CheckpointShards::File*> CheckpointShards::OpenFile(size_t 
     return Damaged({"W0713", where, absl::StrCat("a file of ", record.bytes, " bytes"),
                     absl::StrCat(bytes->size(), " bytes"), kAnotherCheckpoint});
   }
-  file.bytes = std::move(bytes);
-  return &file;
+  opened_[i] = std::move(bytes);
+  return opened_[i].get();
 }
 
 absl::StatusOr<const uint8_t*> CheckpointShards::Bytes(const ShardPlace& place, int64_t begin,
                                                        int64_t count) const {
   const ShardFileRecord& record = index_.files[place.file];
   const ShardRecord& of_shard = record.shards[place.number];
-  WEIR_ASSIGN_OR_RETURN(const File* const file, OpenFile(place.file));
-  const uint8_t* const data = file->bytes->data() + of_shard.begin;
+  WEIR_ASSIGN_OR_RETURN(const MappedFile* const file, OpenFile(place.file));
+  const uint8_t* const data = file->data() + of_shard.begin;
   const int64_t size = of_shard.end - of_shard.begin;
-  std::atomic<bool>* const is_checked = file->is_checked.get() + file->first_chunk[place.number];
+  std::atomic<bool>* const is_checked =
+      chunks_[place.file].is_checked.get() + chunks_[place.file].first[place.number];
   for (int64_t chunk = begin / record.chunk_bytes;
        count > 0 && chunk <= (begin + count - 1) / record.chunk_bytes; ++chunk) {
     if (is_checked[chunk].load(std::memory_order_relaxed)) continue;
@@ -120,7 +122,7 @@ absl::StatusOr<const uint8_t*> CheckpointShards::Bytes(const ShardPlace& place, 
     bytes_read_.fetch_add(length, std::memory_order_relaxed);
     if (found != expected) {
       return Damaged(
-          {"W0713", absl::StrCat(file->bytes->path(), ", tensor ", of_shard.tensor),
+          {"W0713", absl::StrCat(file->path(), ", tensor ", of_shard.tensor),
            absl::StrCat("bytes ", of_shard.begin + at, " to ", of_shard.begin + at + length,
                         " with CRC32C ", SumText(expected)),
            "bytes with CRC32C " + SumText(found), kAnotherCheckpoint});
@@ -132,10 +134,10 @@ absl::StatusOr<const uint8_t*> CheckpointShards::Bytes(const ShardPlace& place, 
 
 absl::Status CheckpointShards::CheckFile(size_t i) const {
   const ShardFileRecord& record = index_.files[i];
-  WEIR_ASSIGN_OR_RETURN(const File* const file, OpenFile(i));
-  const uint32_t found = Crc32c(file->bytes->data(), static_cast<size_t>(record.header_bytes));
+  WEIR_ASSIGN_OR_RETURN(const MappedFile* const file, OpenFile(i));
+  const uint32_t found = Crc32c(file->data(), static_cast<size_t>(record.header_bytes));
   if (found != record.header_sum) {
-    return Damaged({"W0713", file->bytes->path() + ", header",
+    return Damaged({"W0713", file->path() + ", header",
                     "bytes with CRC32C " + SumText(record.header_sum),
                     "bytes with CRC32C " + SumText(found), kAnotherCheckpoint});
   }

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/base/mutex.h"
@@ -57,22 +58,23 @@ class CheckpointShards {
   int64_t bytes_read() const { return bytes_read_.load(std::memory_order_relaxed); }
 
  private:
-  struct File {
-    std::unique_ptr<MappedFile> bytes;  // null until the file is needed; mutex_ guards the change
+  struct Chunks {
     // Whether a chunk has been checked, for all shards one after another. Orders nothing: the file
     // does not change.
     std::unique_ptr<std::atomic<bool>[]> is_checked;
-    std::vector<size_t> first_chunk;  // of each shard, in is_checked
+    std::vector<size_t> first;  // of each shard, in is_checked
   };
 
   CheckpointShards() = default;
-  absl::StatusOr<const File*> OpenFile(size_t file) const;
+  absl::StatusOr<const MappedFile*> OpenFile(size_t file) const;
 
   std::string folder_;
   CheckpointIndex index_;
   std::map<std::string, std::vector<ShardPlace>> places_;
+  std::vector<Chunks> chunks_;  // of each file
   mutable Mutex mutex_;
-  mutable std::vector<File> files_;
+  // Of each file; null until the file is needed, and then for good.
+  mutable std::vector<std::unique_ptr<MappedFile>> opened_ ABSL_GUARDED_BY(mutex_);
   mutable std::atomic<int64_t> bytes_read_{0};  // a count, orders nothing
 };
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <numeric>
 #include <set>
@@ -204,6 +205,39 @@ TEST(CheckpointTest, OneWhoWritesKeepsThePartialFolderFromOthers) {
   const auto joined = open(5, PendingCheckpoint::Role::kJoin);
   open(6, PendingCheckpoint::Role::kMake);
   EXPECT_TRUE(fs::is_directory(joined->folder()));
+}
+
+TEST(CheckpointIndexTest, AnIndexThatContradictsItselfIsRefusedWithTheTensorNamed) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(WriteFolderForTest(folder.path(), 4, Sample()).ok());
+  const CheckpointIndex sound = ReadIndex(folder.PathFor("step-000000012/index.pb")).value();
+  const auto error_of = [&](const std::function<void(CheckpointIndex*)>& change) {
+    CheckpointIndex changed = sound;
+    change(&changed);
+    const auto read = DecodeIndex(EncodeIndex(changed), "i");
+    return read.ok() ? "no error" : std::string(read.status().message());
+  };
+  EXPECT_EQ(error_of([](CheckpointIndex*) {}), "no error");
+  EXPECT_THAT(error_of([](CheckpointIndex* index) { index->files[0].shards[1].begin += 1000; }),
+              AllOf(HasSubstr("W0710"), HasSubstr("rank-00000.safetensors, tensor b/adam_m")));
+  EXPECT_THAT(error_of([](CheckpointIndex* index) {
+                index->files[0].shards[1].shape = {int64_t{1} << 62, 4};
+              }),
+              HasSubstr("possible size"));
+  EXPECT_THAT(
+      error_of([](CheckpointIndex* index) { index->files[0].shards[1].chunk_sums.push_back(0); }),
+      HasSubstr("expected 1 checksums, one for each chunk; found 2"));
+  EXPECT_THAT(error_of([](CheckpointIndex* index) { index->files[1].name = "../x"; }),
+              HasSubstr("in the folder of the checkpoint"));
+  EXPECT_THAT(error_of([](CheckpointIndex* index) { index->files[1].name = index->files[0].name; }),
+              HasSubstr("each file once"));
+  EXPECT_THAT(error_of([](CheckpointIndex* index) { index->tensors["x"].shape = {-1}; }),
+              HasSubstr("tensor x"));
+  EXPECT_THAT(error_of([](CheckpointIndex* index) { index->facts.keys.resize(100'000); }),
+              HasSubstr("messages of 16 bytes or more"));
+  const std::string bytes = EncodeIndex(sound);
+  for (size_t length = 0; length < bytes.size(); length += 7)
+    EXPECT_FALSE(DecodeIndex(bytes.substr(0, length), "i").ok()) << length;
 }
 
 TEST(RetentionTest, RemovesOldStepsButNeverOneThatIsNamedOrRead) {

@@ -236,6 +236,10 @@ absl::Status SafetensorsReader::AddShards() {
   metadata_["step"] = absl::StrCat(facts.step);
   metadata_["optimizer_step"] = absl::StrCat(facts.optimizer_step);
   metadata_["schedule"] = facts.schedule;
+  if (facts.cursor.has_value()) {
+    metadata_["samples"] = absl::StrCat(facts.cursor->samples);
+    metadata_["seed"] = absl::StrCat(facts.cursor->seed);
+  }
   return absl::OkStatus();
 }
 

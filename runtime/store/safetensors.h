@@ -115,9 +115,9 @@ class SafetensorsReader {
 
   const std::string path_;
   std::vector<File> files_;
-  std::unique_ptr<const CheckpointShards> shards_;  // null: no checkpoint folder
   std::map<std::string, StoredTensor> tensors_;
   std::map<std::string, std::string> metadata_;
+  std::unique_ptr<const CheckpointShards> shards_;  // null: no checkpoint folder
 };
 
 class SafetensorsWriter {

@@ -89,6 +89,17 @@ exec {ENTER} -- "$2" "mount -t tmpfs none {cls.path('inputs')}; $HIDDEN_FILES $l
         left = [name for _, _, names in os.walk(self.path("shiplogs")) for name in names]
         self.assertEqual([name for name in left if "book" in name or "half" in name], [])
 
+    def test_hosts_that_do_not_see_the_folder_of_checkpoints_send_what_they_hold(self):
+        code, text = self.train_hidden("--ship", "--checkpoint", "inputs/run/", "--checkpoint-every", "2", "--keep", "1")
+        self.assertEqual(code, 0)
+        self.assertEqual(sorted(os.listdir(self.path("inputs/run"))), ["latest", "step-000000006"])
+        self.assertEqual(sorted(os.listdir(self.path("inputs/run/step-000000006"))),
+                         ["index.pb", "rank-00000.safetensors", "rank-00001.safetensors"])
+        for name, resume in (("sent.st", ("--resume", "inputs/run/")), ("straight.st", ())):
+            code, text = self.train("--mesh", "dp=2", "--steps", "8", *resume, "--save", name)
+            self.assertEqual(code, 0, text)
+        self.assertEqual(self.read("sent.st"), self.read("straight.st"))
+
     def test_a_host_with_another_file_is_named(self):
         book = self.path("inputs/book.txt")
         code, text = self.train_hidden(files=f"head -c 20000 /dev/zero | tr '\\0' x > {book};")

@@ -17,8 +17,8 @@ POLYNOMIAL = 0x82F63B78  # of CRC32C, turned around
 WALL_TIME, STEP, VERSION, SUMMARY, SESSION = 1, 2, 3, 5, 7  # of an event
 SESSION_START = 1
 TAGS = {"lr": "learning_rate", "step_seconds": "step_time", "tokens_per_second": "tokens_per_s",
-        "checkpoint_seconds": "checkpoint_time", "checkpoint_stall_seconds": "checkpoint_stall_time", "eval_loss": "eval/loss",
-        "eval_bits_per_byte": "eval/bits_per_byte"}
+        "checkpoint_seconds": "checkpoint_time", "checkpoint_stall_seconds": "checkpoint_stall_time",
+        "eval_loss": "eval/loss", "eval_bits_per_byte": "eval/bits_per_byte"}
 
 
 def crc32c(data):

@@ -197,6 +197,29 @@ class NothingIsLost(weir_jobs.JobCase):
                 self.place.remove("full/m.jsonl")
                 self.expect_nothing_left()
 
+    def test_a_folder_of_checkpoints_is_written_by_every_process_and_resumed_on_another_mesh(self):
+        self.write_job("--steps", "8", "--min-lr", "0.003")
+        self.place.train("--mesh", "dp=2", "--metrics", "through.jsonl", "--save", "through.st")
+        through = self.place.metrics("through.jsonl")
+        for name, spread in SPREADS.items():
+            with self.subTest(spread=name):
+                self.place.train(*spread, "--steps", "4", "--checkpoint", "run/", "--checkpoint-every", "2")
+                self.assertEqual(sorted(os.listdir(self.place.path("run"))),
+                                 ["latest", "step-000000002", "step-000000004"])
+                self.assertEqual(sorted(os.listdir(self.place.path("run/step-000000004"))),
+                                 ["index.pb", "rank-00000.safetensors", "rank-00001.safetensors"])
+                self.place.train("--mesh", "dp=2", "--processes", "2", "--resume", "run/", "--save", "w.st",
+                                 "--metrics", "same.jsonl")
+                self.assertEqual(self.place.metrics("same.jsonl"), through[4:])
+                self.assertTrue(self.place.bytes_of("w.st") == self.place.bytes_of("through.st"))
+                self.place.train("--mesh", "tp=2", "--processes", "2", "--resume", "run/", "--metrics", "other.jsonl")
+                for row, expected in zip(self.place.metrics("other.jsonl"), through[4:], strict=True):
+                    self.assertAlmostEqual(row["loss"], expected["loss"], delta=1e-5 * expected["loss"])
+                shutil.rmtree(self.place.path("run"))
+                for file in ("w.st", "same.jsonl", "other.jsonl"):
+                    self.place.remove(file)
+                self.expect_nothing_left()
+
     def test_a_checkpoint_whose_folder_comes_back_is_written_again(self):
         self.write_job("--steps", MANY_STEPS)
         os.mkdir(self.place.path("there"))

@@ -344,6 +344,8 @@ void AddTrain(CLI::App* app, CliContext* context) {
       "t.pftrace\n"
       "  weir train gpt.textproto --checkpoint c.safetensors --checkpoint-every 100\n"
       "  weir train gpt.textproto --resume c.safetensors --mesh tp=4    any mesh may resume it\n"
+      "  weir train gpt.textproto --checkpoint run/ --checkpoint-every 60s --keep 3   a folder of "
+      "checkpoints, written beside the steps\n"
       "  weir train gpt.textproto --mesh dp=2,tp=2 --processes 2      two devices in each process\n"
       "  weir train gpt.textproto --mesh dp=2,tp=2 --hosts a,b        on two hosts, over ssh\n"
       "  srun -N2 weir train gpt.textproto --mesh dp=2,tp=2           on two nodes of Slurm\n"

@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/compile.h"
 #include "compiler/job/check_training.h"
 #include "runtime/base/status.h"
+#include "runtime/store/checkpoint_folder.h"
 #include "tools/cli/cli_checks.h"
 #include "tools/job/data_paths.h"
 #include "tools/launch/placement.h"
@@ -291,6 +294,14 @@ absl::StatusOr<JobToTrain> TrainArguments::Read() {
   ReadCheckpointEvery(checkpoint_every, &options);
   if (!options.init.empty()) {
     WEIR_ASSIGN_OR_RETURN(options.init, weights::WeightFileOf(options.init));
+  }
+  // The run may replace `latest` of the folder, and goes on from the checkpoint that it names now.
+  if (store::IsCheckpointFolder(options.init)) {
+    WEIR_ASSIGN_OR_RETURN(options.init, store::ResolveCheckpoint(options.init));
+  }
+  std::error_code error;
+  if (std::filesystem::is_directory(options.resume, error)) {
+    WEIR_ASSIGN_OR_RETURN(options.resume, store::ResolveCheckpoint(options.resume));
   }
   WEIR_ASSIGN_OR_RETURN(read.costs, sim::JobCosts::Choose(cluster));
   proto::Training* training = read.job.mutable_training();

@@ -55,8 +55,8 @@ struct JobToTrain {
 
 struct TrainArguments : PlannedJobArguments {
   train::TrainOptions options;
-  int64_t steps = -1;  // below 0: the job's
-  int64_t seed = -1;   // below 0: the job's
+  int64_t steps = -1;            // below 0: the job's
+  int64_t seed = -1;             // below 0: the job's
   std::string checkpoint_every;  // steps, or a time with its unit; empty: neither
   std::string on_nonfinite = "stop";
   std::string on_failure = "stop";

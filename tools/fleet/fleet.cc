@@ -211,14 +211,18 @@ absl::Status Fleet::CheckWaysOf(hosts::HostsSupervisor* supervisor,
 absl::Status Fleet::ShipInputs(hosts::HostsSupervisor* supervisor) {
   for (size_t i = 0; i < options_.input_files.size(); ++i) {
     const std::string& path = options_.input_files[i];
-    IdVector<HostId, std::string> to;
-    for (const hosts::HostAgent& host : options_.hosts)
-      to.push_back(ShippedPath(AbsoluteLogDirectory(), host.host, i, path));
-    WEIR_RETURN_IF_ERROR(supervisor->ShipFile(path, to));
-    std::error_code error;
-    options_.console->Say(absl::StrCat(
-        path, " sent to ", options_.hosts.size(), options_.hosts.size() == 1 ? " host" : " hosts",
-        " (", BytesText(static_cast<double>(std::filesystem::file_size(path, error))), " each)"));
+    double bytes = 0;
+    for (const ShippedFile& file : FilesToShip(path)) {
+      IdVector<HostId, std::string> to;
+      for (const hosts::HostAgent& host : options_.hosts)
+        to.push_back(ShippedPath(AbsoluteLogDirectory(), host.host, i, path) + file.below_to);
+      WEIR_RETURN_IF_ERROR(supervisor->ShipFile(file.from, to));
+      std::error_code error;
+      bytes += static_cast<double>(std::filesystem::file_size(file.from, error));
+    }
+    options_.console->Say(absl::StrCat(path, " sent to ", options_.hosts.size(),
+                                       options_.hosts.size() == 1 ? " host" : " hosts", " (",
+                                       BytesText(bytes), " each)"));
   }
   return absl::OkStatus();
 }
@@ -228,8 +232,11 @@ void Fleet::RemoveShipped(hosts::HostsSupervisor* supervisor) {
   IdVector<HostId, std::vector<std::string>> copies(options_.hosts.size());
   for (const HostId host : options_.hosts.ids()) {
     for (size_t i = 0; i < options_.input_files.size(); ++i) {
-      copies[host].push_back(ShippedPath(AbsoluteLogDirectory(), options_.hosts[host].host, i,
-                                         options_.input_files[i]));
+      const std::string& path = options_.input_files[i];
+      const std::string copy =
+          ShippedPath(AbsoluteLogDirectory(), options_.hosts[host].host, i, path);
+      for (const ShippedFile& file : FilesToShip(path))
+        copies[host].push_back(copy + file.below_to);
     }
   }
   supervisor->RemoveFiles(copies);

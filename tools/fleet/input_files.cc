@@ -10,6 +10,7 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
+#include "runtime/store/checkpoint_folder.h"
 
 namespace weir::fleet {
 namespace {
@@ -24,6 +25,12 @@ std::string Describe(const FileFingerprint& file) {
 }  // namespace
 
 FileFingerprint FingerprintOf(const std::string& path) {
+  // The index of a checkpoint has checksums of all that the checkpoint holds.
+  if (store::IsCheckpointFolder(path)) {
+    const absl::StatusOr<std::string> folder = store::ResolveCheckpoint(path);
+    if (!folder.ok()) return {};
+    return FingerprintOf((std::filesystem::path(*folder) / store::kIndexFile).string());
+  }
   FileFingerprint print;
   std::error_code error;
   std::ifstream file(path, std::ios::binary);
@@ -59,6 +66,14 @@ absl::Status CheckSameFile(const FileFingerprint& own, const std::vector<FileOnH
   }
   return problems.empty() ? absl::OkStatus()
                           : ErrorOfAll(absl::StatusCode::kInvalidArgument, problems);
+}
+
+std::vector<ShippedFile> FilesToShip(const std::string& path) {
+  if (!store::IsCheckpointFolder(path)) return {{path, ""}};
+  std::vector<ShippedFile> files;
+  for (const std::string& file : store::FilesOfCheckpoint(path))
+    files.push_back({file, "/" + std::filesystem::path(file).filename().string()});
+  return files;
 }
 
 std::string ShippedPath(const std::string& log_directory, const std::string& host, size_t index,

@@ -25,6 +25,8 @@ struct FileFingerprint {
   }
 };
 
+// Returns the fingerprint of the file, or of the index of a checkpoint folder: two hosts may have
+// different shards of one checkpoint.
 FileFingerprint FingerprintOf(const std::string& path);
 
 // A file as a host has it.
@@ -36,6 +38,14 @@ struct FileOnHost {
 // Rejected (W0883) with the first file of each host that differs from that of the starter, which
 // has the fingerprint `own`.
 absl::Status CheckSameFile(const FileFingerprint& own, const std::vector<FileOnHost>& on_hosts);
+
+// Returns what is shipped of an input, and where each file goes beside `to`, the path of the copy
+// of the input: a file to `to` itself, the files of a checkpoint folder into a folder `to`.
+struct ShippedFile {
+  std::string from;
+  std::string below_to;  // "/index.pb", or empty
+};
+std::vector<ShippedFile> FilesToShip(const std::string& path);
 
 // Returns the path of the copy of the `index`-th shipped file on a host. Hosts may be parts of one
 // machine, so their copies have folders of their own.

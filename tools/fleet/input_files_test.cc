@@ -50,6 +50,19 @@ TEST_F(InputFilesTest, TheEndsOfALargeFileCount) {
   EXPECT_FALSE(Of(content + "x") == whole);
 }
 
+TEST_F(InputFilesTest, ACheckpointFolderIsItsIndexAndIsShippedFileByFile) {
+  folder_.Write("run/step-000000012/index.pb", "the index");
+  folder_.Write("run/step-000000012/rank-00000.safetensors", "shards of this host");
+  const std::string path = folder_.PathFor("run/step-000000012");
+  EXPECT_TRUE(FingerprintOf(path) == Of("the index"));
+  // This index names no files.
+  const std::vector<ShippedFile> files = FilesToShip(path);
+  ASSERT_EQ(files.size(), 1u);
+  EXPECT_EQ(files[0].from, path + "/index.pb");
+  EXPECT_EQ(files[0].below_to, "/index.pb");
+  EXPECT_EQ(FilesToShip(folder_.PathFor("file"))[0].below_to, "");
+}
+
 TEST_F(InputFilesTest, EachHostWithAnotherFileIsNamedOnce) {
   const FileFingerprint own = {10, 7};
   EXPECT_TRUE(CheckSameFile(own, {{"book.txt", "a", own}, {"book.txt", "b", own}}).ok());

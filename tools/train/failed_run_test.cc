@@ -33,6 +33,12 @@ class FailingRunner final : public JobRunner {
     return reported;
   }
   absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override { return runner_->Evaluate(); }
+  absl::Status BeginCheckpoint(const CheckpointOrder& order) override {
+    return runner_->BeginCheckpoint(order);
+  }
+  absl::StatusOr<std::optional<CheckpointWritten>> EndCheckpoint(Wait wait) override {
+    return runner_->EndCheckpoint(wait);
+  }
   absl::Status Save(const SaveOrder& order) override { return runner_->Save(order); }
   absl::StatusOr<std::vector<actors::NonfiniteFinding>> InspectStep(int64_t as_step) override {
     return runner_->InspectStep(as_step);

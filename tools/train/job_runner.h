@@ -115,9 +115,9 @@ class LocalRunner final : public JobRunner {
 
  private:
   LocalRunner() = default;
+  CheckpointCommit commit_;  // outlives the group, which may still write into its folder
   std::unique_ptr<RankGroup> group_;
   RunnerFacts facts_;
-  CheckpointCommit commit_;
 };
 
 }  // namespace weir::train

@@ -59,6 +59,12 @@ class TroubledRunner final : public JobRunner {
     return trouble_.evaluation_fails ? absl::InvalidArgumentError("W0514 no such image")
                                      : runner_->Evaluate();
   }
+  absl::Status BeginCheckpoint(const CheckpointOrder& order) override {
+    return runner_->BeginCheckpoint(order);
+  }
+  absl::StatusOr<std::optional<CheckpointWritten>> EndCheckpoint(Wait wait) override {
+    return runner_->EndCheckpoint(wait);
+  }
   absl::Status Save(const SaveOrder& order) override {
     if (order.set == StateSet::kAll && trouble_.saves_that_fail-- > 0)
       return store::CannotWrite(order.path, "no room", ENOSPC);

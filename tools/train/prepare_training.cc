@@ -17,8 +17,10 @@
 #include "compiler/job/check_training.h"
 #include "compiler/job/mesh_use.h"
 #include "runtime/base/status.h"
+#include "runtime/base/unit_text.h"
 #include "runtime/store/checkpoint_folder.h"
 #include "runtime/store/pending_file.h"
+#include "tools/checkpoint/transition.h"
 #include "tools/launch/placement.h"
 #include "tools/train/checkpoint_header.h"
 #include "tools/train/earlier_run.h"
@@ -207,11 +209,30 @@ std::map<std::string, StateType> StatesOfPlans(const std::map<RankId, proto::Ran
   return states;
 }
 
-// Opens the file and checks its checksums.
+// A checkpoint folder with more bytes is not read as a whole before a run. The ranks check what
+// they read of it.
+constexpr int64_t kFolderBytesReadMax = int64_t{4} << 30;
+
+// Opens the file and checks its values: those of a file by its checksums, those of a checkpoint
+// folder by the contents of each tensor.
 absl::StatusOr<std::shared_ptr<const store::SafetensorsReader>> OpenSound(
     const std::string& path, std::vector<std::string>* notes) {
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<store::SafetensorsReader> file,
                         store::SafetensorsReader::Open(path));
+  if (const store::CheckpointShards* const shards = file->shards(); shards != nullptr) {
+    checkpoint::TransitionOptions options;
+    options.purpose = checkpoint::TransitionOptions::Purpose::kKeep;
+    if (checkpoint::ContentsAreHere(*shards, kFolderBytesReadMax)) {
+      options.depth = checkpoint::TransitionOptions::Depth::kContents;
+    } else {
+      notes->push_back(
+          absl::StrCat(shards->folder(),
+                       " is large or on several hosts: each rank checks the bytes that it reads, "
+                       "and `weir checkpoint verify` checks all of them"));
+    }
+    WEIR_RETURN_IF_ERROR(checkpoint::CheckTransition(*shards, options));
+    return file;
+  }
   WEIR_ASSIGN_OR_RETURN(const store::SafetensorsReader::Checked checked, file->CheckSums());
   if (checked == store::SafetensorsReader::Checked::kHasNoChecksums)
     notes->push_back(path + " carries no checksums: its values are unverified");
@@ -295,6 +316,7 @@ class Preparation {
         prepared_.notes.push_back(absl::StrCat(
             "the names in ", options_.init, " are those of the map ", mapped.shared_map()->name()));
     }
+    NoteCopies(states);
     if (options_.resume.empty()) {
       WarnOfEarlierCheckpoint();
       return absl::OkStatus();
@@ -313,6 +335,19 @@ class Preparation {
     if (std::string change = SeedChange(job_, header); !change.empty())
       prepared_.warnings.push_back(std::move(change));
     return absl::OkStatus();
+  }
+
+  // Says how much memory checkpoints need beside that of the plan.
+  void NoteCopies(const std::map<std::string, StateType>& states) {
+    if (!IsFolderPath(options_.checkpoint)) return;
+    double bytes = 0;
+    for (const auto& [name, type] : states) {
+      if (BelongsTo(type.state_class, StateSet::kAll))
+        bytes += static_cast<double>(TensorSlice::Whole(type.dtype, type.shape).bytes());
+    }
+    prepared_.notes.push_back(
+        absl::StrCat("checkpoints copy the states into memory beside the plan's, ",
+                     BytesText(bytes), " over all processes"));
   }
 
   // Says where the run goes on in its data, if the step alone does not say so.

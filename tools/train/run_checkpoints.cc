@@ -96,8 +96,8 @@ RunCheckpoints::Costs RunCheckpoints::TakeCosts(int64_t step) {
   const bool is_of_checkpoint = step == cost_step_;
   if (is_folder_ || is_of_checkpoint)
     costs.write_seconds = std::exchange(write_seconds_, std::nullopt);
-  if (is_of_checkpoint || (is_folder_ && stall_seconds_ >= kStallSecondsMin))
-    costs.stall_seconds = std::exchange(stall_seconds_, 0.0);
+  const bool is_long = is_folder_ && cost_step_ < 0 && stall_seconds_ >= kStallSecondsMin;
+  if (is_of_checkpoint || is_long) costs.stall_seconds = std::exchange(stall_seconds_, 0.0);
   if (is_of_checkpoint) cost_step_ = -1;
   return costs;
 }

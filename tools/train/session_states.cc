@@ -8,6 +8,8 @@
 #include "runtime/base/finite.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
+#include "runtime/store/stored_dtype.h"
+#include "tools/checkpoint/transition.h"
 
 namespace weir::train {
 namespace {
@@ -72,6 +74,28 @@ absl::Status CheckNames(const store::SafetensorsReader& file,
                    absl::StrCat("exactly the ", needed, " tensors of the model"), found, hint});
 }
 
+store::StateOwner OwnerOf(actors::StateClass state_class) {
+  switch (state_class) {
+    case actors::StateClass::kOptimizerSlot: return store::StateOwner::kOptimizerSlot;
+    case actors::StateClass::kDelayedGradient: return store::StateOwner::kDelayedGradient;
+    case actors::StateClass::kWeight:
+    case actors::StateClass::kFetched: break;
+  }
+  return store::StateOwner::kWeight;
+}
+
+absl::Status CheckFolder(const store::CheckpointShards& from,
+                         const std::map<std::string, StateType>& states) {
+  std::map<std::string, checkpoint::ExpectedState> expected;
+  for (const auto& [name, type] : states) {
+    if (BelongsTo(type.state_class, StateSet::kAll))
+      expected[name] = {store::StoredName(type.dtype), type.shape, OwnerOf(type.state_class)};
+  }
+  checkpoint::TransitionOptions options;
+  options.states = &expected;
+  return checkpoint::CheckTransition(from, options);
+}
+
 }  // namespace
 
 bool BelongsTo(actors::StateClass state_class, StateSet set) {
@@ -93,6 +117,7 @@ std::map<std::string, StateType> StatesOf(const actors::Session& session, StateS
 absl::Status CheckCheckpoint(const store::SafetensorsReader& file,
                              const std::map<std::string, StateType>& states) {
   WEIR_RETURN_IF_ERROR(CheckNames(file, states));
+  if (file.shards() != nullptr) return CheckFolder(*file.shards(), states);
   // A read of an empty slice checks shape and dtype and touches no data.
   for (const auto& [name, type] : states) {
     if (!BelongsTo(type.state_class, StateSet::kAll)) continue;

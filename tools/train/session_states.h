@@ -38,7 +38,8 @@ struct StateType {
 std::map<std::string, StateType> StatesOf(const actors::Session& session, StateSet set);
 
 // Compares a checkpoint with the states of all ranks of a job. kInvalidArgument: the file lacks a
-// state, has a different shape, or has a tensor that is no state.
+// state, has a different shape, or has a tensor that is no state. A checkpoint folder also passes
+// the transition gate (tools/checkpoint/transition.h), without its contents.
 absl::Status CheckCheckpoint(const store::SafetensorsReader& file,
                              const std::map<std::string, StateType>& states);
 // Returns the types of the weights among `states`.

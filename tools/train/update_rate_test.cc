@@ -79,6 +79,12 @@ class WatchedRunner final : public JobRunner {
     return runner_->RunSteps(steps);
   }
   absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override { return runner_->Evaluate(); }
+  absl::Status BeginCheckpoint(const CheckpointOrder& order) override {
+    return runner_->BeginCheckpoint(order);
+  }
+  absl::StatusOr<std::optional<CheckpointWritten>> EndCheckpoint(Wait wait) override {
+    return runner_->EndCheckpoint(wait);
+  }
   absl::Status Save(const SaveOrder& order) override {
     if (order.set == StateSet::kAll) notes_.saved.push_back(order.metadata.at("step"));
     return runner_->Save(order);

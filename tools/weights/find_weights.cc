@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "runtime/store/checkpoint_folder.h"
 
 namespace weir::weights {
 namespace {
@@ -101,6 +102,7 @@ absl::StatusOr<std::shared_ptr<const store::SafetensorsReader>> ConstantsOf(
 
 absl::StatusOr<std::string> WeightFileOf(const std::string& path) {
   std::error_code error;
+  if (store::IsCheckpointFolder(path)) return path;
   if (fs::is_directory(path, error)) return FileInFolder(path);
   if (IsOfPyTorch(path)) return NoPickles(path);
   return path;

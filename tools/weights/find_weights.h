@@ -21,10 +21,11 @@ struct MapPlaces {
   std::string job_file;  // of the job; empty or "-": nothing lies beside it
 };
 
-// Returns the file of weights that `path` names: the path, or in a folder its
-// model.safetensors.index.json, its model.safetensors, or its only file of safetensors. kNotFound
-// (W0049): a folder without one. kInvalidArgument (W0049): a file of PyTorch, for example a .pt;
-// the advice is the line that makes safetensors of it.
+// Returns the weights that `path` names: the path of a file or of a checkpoint folder
+// (checkpoint_folder.h), or in another folder its model.safetensors.index.json, its
+// model.safetensors, or its only file of safetensors. kNotFound (W0049): a folder without one.
+// kInvalidArgument (W0049): a file of PyTorch, for example a .pt; the advice is the line that makes
+// safetensors of it.
 absl::StatusOr<std::string> WeightFileOf(const std::string& path);
 
 // Returns the path of the map that belongs to a job, whether it exists or not:

@@ -1,0 +1,146 @@
+// Import, edit, export and diff: what goes in comes out, under other names, types and files.
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/base/temporary_folder_testing.h"
+#include "runtime/store/checkpoint_testing.h"
+#include "tools/checkpoint/describe.h"
+#include "tools/checkpoint/diff_checkpoints.h"
+#include "tools/checkpoint/export_safetensors.h"
+#include "tools/checkpoint/open_tensors.h"
+#include "tools/checkpoint/rewrite.h"
+
+namespace weir::checkpoint {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Key;
+
+std::vector<float> CountFrom(int64_t count, float first) {
+  std::vector<float> values(static_cast<size_t>(count));
+  std::iota(values.begin(), values.end(), first);
+  return values;
+}
+
+class ConvertTest : public ::testing::Test {
+ protected:
+  ConvertTest() {
+    store::FolderForTest from{store::FactsForTest(12), {}};
+    from.tensors["layers.0.wq"] = {
+        {4, 6}, CountFrom(24, 1.0f), {{{0, 0}, {4, 2}}, {{0, 2}, {4, 4}}}};
+    from.tensors["layers.0.wq/adam_m"] = {
+        {4, 6}, CountFrom(24, 0.5f), {}, store::StateOwner::kOptimizerSlot};
+    from.tensors["head"] = {{5}, CountFrom(5, 9.0f)};
+    EXPECT_TRUE(store::WriteFolderForTest(run(), 2, from).ok());
+  }
+
+  std::string run() const { return folder_.PathFor("run"); }
+  OpenTensors Opened(const std::string& path) const {
+    absl::StatusOr<OpenTensors> opened = OpenSound(path);
+    EXPECT_TRUE(opened.ok()) << opened.status();
+    return *std::move(opened);
+  }
+  CheckpointDiff DiffTo(const std::string& path) const {
+    return Diff(Opened(run()), Opened(path)).value();
+  }
+  // Edits the run and returns the message of the error.
+  std::string ErrorOfEdit(const Edits& edits) const {
+    const OpenTensors from = Opened(run());
+    return std::string(Apply(edits, AllOf(from).value(), run()).status().message());
+  }
+
+  const TemporaryFolder folder_;
+};
+
+TEST_F(ConvertTest, ExportAndImportKeepEveryTensor) {
+  const std::string file = folder_.PathFor("all.safetensors"), copy = folder_.PathFor("copy");
+  ASSERT_THAT(ExportSafetensors(Opened(run()), {file, 1 << 20, ExportOrder::What::kAll}).value(),
+              ElementsAre(file));
+  EXPECT_THAT(DiffTo(file).tensors, ElementsAre());
+  const OpenTensors opened = Opened(file);
+  EXPECT_EQ(opened.facts.step, 12);
+  EXPECT_EQ(opened.tensors.at("layers.0.wq/adam_m").owner, store::StateOwner::kOptimizerSlot);
+  ASSERT_TRUE(WriteFolder(copy, opened.facts, AllOf(opened).value()).ok());
+  EXPECT_EQ(DiffTo(copy).equal, 3);
+}
+
+TEST_F(ConvertTest, ALargeExportHasSeveralFilesAndAnIndexThatReadersFollow) {
+  const std::string file = folder_.PathFor("m.safetensors");
+  const auto paths = ExportSafetensors(Opened(run()), {file, 50});
+  ASSERT_TRUE(paths.ok()) << paths.status();
+  EXPECT_THAT(*paths, ElementsAre(folder_.PathFor("m-00001-of-00002.safetensors"),
+                                  folder_.PathFor("m-00002-of-00002.safetensors"),
+                                  folder_.PathFor("m.safetensors.index.json")));
+  const OpenTensors opened = Opened(paths->back());
+  EXPECT_THAT(opened.tensors, ElementsAre(Key("head"), Key("layers.0.wq")));
+  const CheckpointDiff diff = DiffTo(paths->back());
+  EXPECT_EQ(diff.equal, 2);
+  EXPECT_THAT(DiffText(diff, 0), HasSubstr("layers.0.wq/adam_m"));
+}
+
+TEST_F(ConvertTest, AnEditTakesTheOptimizerStatesOfAWeightAlong) {
+  const OpenTensors from = Opened(run());
+  Edits edits;
+  edits.drop = {"head"};
+  edits.rename = {"layers.{i}.wq=blocks.{i}.q"};
+  edits.cast = {"blocks.0.q=BF16"};
+  auto tensors = Apply(edits, AllOf(from).value(), run());
+  ASSERT_TRUE(tensors.ok()) << tensors.status();
+  EXPECT_THAT(*tensors, ElementsAre(Key("blocks.0.q"), Key("blocks.0.q/adam_m")));
+  EXPECT_EQ(AddMissing(from, &*tensors).value(), 3);
+  const std::string out = folder_.PathFor("out");
+  ASSERT_TRUE(WriteFolder(out, from.facts, *tensors).ok());
+  const OpenTensors written = Opened(out);
+  EXPECT_EQ(written.tensors.at("blocks.0.q").dtype, "BF16");
+  EXPECT_EQ(written.facts.cursor->samples, 48);
+  std::vector<float> values(24);
+  ASSERT_TRUE(
+      written.reader
+          ->Read("blocks.0.q/adam_m", TensorSlice::Whole(DType::kF32, {4, 6}), values.data())
+          .ok());
+  EXPECT_EQ(values, CountFrom(24, 0.5f));
+}
+
+TEST_F(ConvertTest, AnEditThatFitsNothingNamesTheNearestTensor) {
+  EXPECT_THAT(ErrorOfEdit({{"haed"}, {}, {}}), HasSubstr("the nearest name is head"));
+  EXPECT_THAT(ErrorOfEdit({{}, {"head"}, {}}), HasSubstr("no '='"));
+  EXPECT_THAT(ErrorOfEdit({{}, {"head=layers.0.wq"}, {}}),
+              HasSubstr("a second tensor named layers.0.wq"));
+  EXPECT_THAT(ErrorOfEdit({{}, {}, {"head=F64"}}), HasSubstr("NAME=F32 or NAME=BF16"));
+}
+
+TEST_F(ConvertTest, ADiffCountsElementsAndSaysHowFarTheyAreApart) {
+  store::FolderForTest other{store::FactsForTest(24), {}};
+  other.tensors["layers.0.wq"] = {{4, 6}, CountFrom(24, 1.0f)};
+  other.tensors["layers.0.wq"].values[7] += 2.0f;
+  other.tensors["head"] = {{4}, CountFrom(4, 9.0f)};
+  ASSERT_TRUE(store::WriteFolderForTest(run(), 1, other).ok());
+  const CheckpointDiff diff = Diff(Opened(run() + "/step-000000012"), Opened(run())).value();
+  ASSERT_EQ(diff.tensors.size(), 3u);
+  EXPECT_EQ(diff.tensors[0].kind, TensorDiff::Kind::kOtherType);
+  EXPECT_EQ(diff.tensors[1].differing, 1);
+  EXPECT_EQ(diff.tensors[1].max_difference, 2.0);
+  EXPECT_EQ(diff.tensors[2].kind, TensorDiff::Kind::kOnlyInA);
+  EXPECT_THAT(DiffText(diff, 0), HasSubstr("1 of 24"));
+  EXPECT_THAT(DiffText(diff, 1), HasSubstr("... and 2 tensors more"));
+}
+
+TEST_F(ConvertTest, TheListNamesTheLatestAndWhatIsDamaged) {
+  store::FolderForTest other{store::FactsForTest(24), {}};
+  other.tensors["head"] = {{4}, CountFrom(4, 9.0f)};
+  ASSERT_TRUE(store::WriteFolderForTest(run(), 1, other).ok());
+  folder_.Write("run/step-000000012/index.pb", "WEIRCKPT");
+  const std::string text = ListText(run()).value();
+  EXPECT_THAT(text, HasSubstr("96 samples, 0.96 epochs"));
+  EXPECT_THAT(text, HasSubstr("latest"));
+  EXPECT_THAT(text, HasSubstr("damaged"));
+  EXPECT_THAT(text, HasSubstr("W0710"));
+  EXPECT_TRUE(absl::IsNotFound(ListText(folder_.PathFor("none")).status()));
+}
+
+}  // namespace
+}  // namespace weir::checkpoint

@@ -1,0 +1,30 @@
+// Writes a checkpoint as safetensors that other programs read: one file, or several files with an
+// index beside them ("model.safetensors.index.json") if it is large.
+// Thread rule: one thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tools/checkpoint/open_tensors.h"
+
+namespace weir::checkpoint {
+
+struct ExportOrder {
+  std::string path;  // "model.safetensors"
+  // A file gets no further tensor that would make it larger. A tensor is never cut.
+  int64_t file_bytes_max = int64_t{5} << 30;
+  // kAll also writes the optimiser states, the step and the schedule: a run can resume from one
+  // file of them.
+  enum class What : uint8_t { kWeights, kAll } what = What::kWeights;
+};
+
+// Returns the paths of the files, the index last. kInvalidArgument (W0723): a tensor has a type
+// that Weir does not hold, or there is no tensor to write. Other errors: of reading, or
+// CannotWrite.
+absl::StatusOr<std::vector<std::string>> ExportSafetensors(const OpenTensors& from,
+                                                           const ExportOrder& order);
+
+}  // namespace weir::checkpoint

@@ -1,0 +1,35 @@
+// Opens the tensors of a checkpoint folder, a file of safetensors or an index of such files, with
+// what each tensor is for. Thread rule: immutable, any thread.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "runtime/base/dtype.h"
+#include "runtime/store/checkpoint_index.h"
+#include "runtime/store/safetensors.h"
+
+namespace weir::checkpoint {
+
+struct OpenTensors {
+  std::shared_ptr<const store::SafetensorsReader> reader;
+  // The facts of the folder. Of a file: what its metadata tells, without a cursor and keys.
+  store::CheckpointFacts facts;
+  // Of a file, owners follow from the names: "wq/adam_m" is a slot of wq. Content sums are those of
+  // the index, or 0.
+  std::map<std::string, store::TensorFacts> tensors;
+};
+
+// Opens what a path of weights names (tools/weights/find_weights.h). kNotFound (W0711): a folder
+// without any. Other errors: those of SafetensorsReader::Open. Checks no values.
+absl::StatusOr<OpenTensors> Open(const std::string& path);
+// Opens, and checks all values: the transition gate of a folder, or the checksums of a file.
+absl::StatusOr<OpenTensors> OpenSound(const std::string& path);
+
+// Returns the type in which the values of a stored tensor are held without loss; nullopt: none.
+std::optional<DType> HeldAs(const std::string& stored_dtype);
+
+}  // namespace weir::checkpoint

@@ -1,0 +1,213 @@
+#include "tools/checkpoint/transition.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/base/temporary_folder_testing.h"
+#include "runtime/store/checkpoint_folder.h"
+#include "runtime/store/checkpoint_testing.h"
+
+namespace weir::checkpoint {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kStep = 12;
+
+std::vector<float> Count(int64_t count, float first) {
+  std::vector<float> values(static_cast<size_t>(count));
+  std::iota(values.begin(), values.end(), first);
+  return values;
+}
+
+// A fused weight whose halves two ranks hold, another weight, and the optimiser's moment of it.
+store::FolderForTest Sound() {
+  store::FolderForTest from{store::FactsForTest(kStep), {}};
+  from.tensors["gate_up"] = {{4, 3}, Count(12, 1.0f), {{{0, 0}, {2, 3}}, {{2, 0}, {2, 3}}}};
+  from.tensors["wq"] = {{3, 2}, Count(6, 100.0f)};
+  from.tensors["wq/adam_m"] = {{3, 2}, Count(6, 0.5f), {}, store::StateOwner::kOptimizerSlot};
+  return from;
+}
+
+std::map<std::string, ExpectedState> StatesOfJob() {
+  return {{"gate_up", {"F32", {4, 3}, store::StateOwner::kWeight}},
+          {"wq", {"F32", {3, 2}, store::StateOwner::kWeight}},
+          {"wq/adam_m", {"F32", {3, 2}, store::StateOwner::kOptimizerSlot}}};
+}
+
+absl::Status CheckAt(const std::string& path) {
+  const auto shards = store::CheckpointShards::Open(path);
+  if (!shards.ok()) return shards.status();
+  const std::map<std::string, ExpectedState> states = StatesOfJob();
+  TransitionOptions options;
+  options.states = &states;
+  options.depth = TransitionOptions::Depth::kContents;
+  return CheckTransition(**shards, options);
+}
+
+// Writes the sound checkpoint, then what a faulty program makes of it: `values` changes the values
+// that the files get (with checksums that fit them), `index` changes the index. The index keeps the
+// content sums and seals of the sound one.
+absl::Status CheckAfter(const std::function<void(store::FolderForTest*)>& values,
+                        const std::function<void(store::CheckpointIndex*)>& index) {
+  const TemporaryFolder folder;
+  if (absl::Status written = store::WriteFolderForTest(folder.path(), 2, Sound()); !written.ok())
+    return absl::InternalError(absl::StrCat("the test cannot write: ", written.message()));
+  const std::string path = folder.PathFor(store::StepFolderName(kStep));
+  store::CheckpointIndex changed = store::ReadIndex(path + "/" + store::kIndexFile).value();
+  store::FolderForTest faulty = Sound();
+  if (values) {
+    values(&faulty);
+    for (int32_t rank = 0; rank < 2; ++rank)
+      changed.files[static_cast<size_t>(rank)] =
+          store::WriteRankForTest(path, rank, faulty).value();
+  }
+  if (index) index(&changed);
+  folder.Write(store::StepFolderName(kStep) + "/" + store::kIndexFile, store::EncodeIndex(changed));
+  return CheckAt(path);
+}
+
+std::string TextAfter(const std::function<void(store::FolderForTest*)>& values,
+                      const std::function<void(store::CheckpointIndex*)>& index = nullptr) {
+  const absl::Status status = CheckAfter(values, index);
+  return status.ok() ? "no fault was found" : std::string(status.message());
+}
+
+TEST(TransitionTest, ASoundCheckpointPasses) {
+  EXPECT_TRUE(CheckAfter(nullptr, nullptr).ok());
+  // The same values under another layout are the same contents.
+  EXPECT_TRUE(CheckAfter(
+                  [](store::FolderForTest* from) {
+                    from->tensors["gate_up"].boxes = {{{0, 0}, {4, 1}}, {{0, 1}, {4, 2}}};
+                  },
+                  nullptr)
+                  .ok());
+}
+
+// The ten faults of a conversion that a checkpoint must not survive unnoticed.
+
+TEST(TransitionTest, Fault1PermutedValuesInsideATensor) {
+  EXPECT_THAT(TextAfter([](store::FolderForTest* from) {
+                std::swap(from->tensors["wq"].values[1], from->tensors["wq"].values[4]);
+              }),
+              AllOf(HasSubstr("W0715"), HasSubstr("tensor wq:")));
+}
+
+TEST(TransitionTest, Fault2FusedWeightSplitAtTheWrongPlace) {
+  EXPECT_THAT(TextAfter([](store::FolderForTest* from) {
+                // The halves exchange their places.
+                std::vector<float>& values = from->tensors["gate_up"].values;
+                std::rotate(values.begin(), values.begin() + 6, values.end());
+              }),
+              AllOf(HasSubstr("W0715"), HasSubstr("tensor gate_up:")));
+}
+
+TEST(TransitionTest, Fault3ATensorOverwrittenByAnother) {
+  EXPECT_THAT(TextAfter([](store::FolderForTest* from) {
+                from->tensors["wq"].values = from->tensors["wq/adam_m"].values;
+              }),
+              AllOf(HasSubstr("W0715"), HasSubstr("tensor wq:")));
+}
+
+TEST(TransitionTest, Fault4AStaleMoment) {
+  // A whole file of an earlier step.
+  EXPECT_THAT(
+      TextAfter(nullptr, [](store::CheckpointIndex* index) { index->files[0].step = kStep - 1; }),
+      AllOf(HasSubstr("W0717"), HasSubstr("tensor gate_up:"), HasSubstr("of step 11")));
+  // The values of an earlier step in a file of this one.
+  EXPECT_THAT(TextAfter([](store::FolderForTest* from) {
+                for (float& value : from->tensors["wq/adam_m"].values) value *= 0.9f;
+              }),
+              AllOf(HasSubstr("W0715"), HasSubstr("tensor wq/adam_m:")));
+}
+
+TEST(TransitionTest, Fault5TheStepCounterReset) {
+  EXPECT_THAT(TextAfter(nullptr, [](store::CheckpointIndex* index) { index->facts.step = 0; }),
+              AllOf(HasSubstr("W0717"), HasSubstr("tensor gate_up:")));
+  EXPECT_THAT(
+      TextAfter(nullptr, [](store::CheckpointIndex* index) { index->facts.optimizer_step = 0; }),
+      AllOf(HasSubstr("W0718"), HasSubstr("update 0")));
+}
+
+TEST(TransitionTest, Fault6APrecisionCast) {
+  const auto cast = [](store::CheckpointIndex* index) {
+    index->tensors["wq/adam_m"].dtype = "BF16";
+    for (store::ShardRecord& shard : index->files[0].shards) {
+      if (shard.tensor != "wq/adam_m") continue;
+      shard.dtype = "BF16";
+      shard.end = shard.begin + 12;
+    }
+  };
+  EXPECT_THAT(TextAfter(nullptr, cast),
+              AllOf(HasSubstr("W0716"), HasSubstr("tensor wq/adam_m:"),
+                    HasSubstr("F32[3, 2]; found optimizer slot of BF16[3, 2]")));
+  // Values that were rounded under the old type.
+  EXPECT_THAT(TextAfter([](store::FolderForTest* from) {
+                from->tensors["wq"].values[5] = ToFloat(ToBFloat16(100.5f + 1.0f / 512));
+              }),
+              AllOf(HasSubstr("W0715"), HasSubstr("tensor wq:")));
+}
+
+TEST(TransitionTest, Fault7TheDataCursorReset) {
+  EXPECT_THAT(
+      TextAfter(nullptr, [](store::CheckpointIndex* index) { index->facts.cursor->samples = 0; }),
+      AllOf(HasSubstr("W0718"), HasSubstr("data cursor: "),
+            HasSubstr("found 0 samples at step 12")));
+  EXPECT_THAT(
+      TextAfter(nullptr, [](store::CheckpointIndex* index) { index->facts.cursor.reset(); }),
+      AllOf(HasSubstr("W0718"), HasSubstr("found none")));
+}
+
+TEST(TransitionTest, Fault8AShardNeverWritten) {
+  EXPECT_THAT(
+      TextAfter(nullptr, [](store::CheckpointIndex* index) { index->files[1].shards.clear(); }),
+      AllOf(HasSubstr("W0714"), HasSubstr("tensor gate_up:"),
+            HasSubstr("12 elements; found owners of 6")));
+  // The file is there, and its data was never written.
+  const TemporaryFolder folder;
+  ASSERT_TRUE(store::WriteFolderForTest(folder.path(), 2, Sound()).ok());
+  const std::string path = folder.PathFor("step-000000012/rank-00001.safetensors");
+  const auto size = std::filesystem::file_size(path);
+  std::filesystem::resize_file(path, size - 24);
+  std::filesystem::resize_file(path, size);
+  EXPECT_THAT(std::string(CheckAt(folder.path()).message()),
+              AllOf(HasSubstr("W0713"), HasSubstr("tensor gate_up:")));
+  std::filesystem::remove(path);
+  EXPECT_THAT(std::string(CheckAt(folder.path()).message()),
+              AllOf(HasSubstr("W0712"), HasSubstr("tensor gate_up:")));
+}
+
+TEST(TransitionTest, Fault9TwoOwners) {
+  EXPECT_THAT(TextAfter(nullptr,
+                        [](store::CheckpointIndex* index) {
+                          index->files[1].shards[0].offset = {1, 0};
+                        }),
+              AllOf(HasSubstr("W0714"), HasSubstr("tensor gate_up:"), HasSubstr("found two")));
+}
+
+TEST(TransitionTest, Fault10TwoRandomKeysExchanged) {
+  EXPECT_THAT(TextAfter(nullptr,
+                        [](store::CheckpointIndex* index) {
+                          std::swap(index->facts.keys[0].key, index->facts.keys[1].key);
+                        }),
+              AllOf(HasSubstr("W0719"), HasSubstr("random key training")));
+  EXPECT_THAT(TextAfter(nullptr, [](store::CheckpointIndex* index) { index->facts.keys.clear(); }),
+              AllOf(HasSubstr("W0719"), HasSubstr("found none")));
+}
+
+TEST(TransitionTest, StatesOfAnotherJobAreRejectedByName) {
+  EXPECT_THAT(TextAfter(nullptr,
+                        [](store::CheckpointIndex* index) {
+                          index->tensors["wq/adam_m"].owner = store::StateOwner::kWeight;
+                        }),
+              AllOf(HasSubstr("W0716"), HasSubstr("tensor wq/adam_m:"),
+                    HasSubstr("expected optimizer slot")));
+}
+
+}  // namespace
+}  // namespace weir::checkpoint

@@ -1,0 +1,277 @@
+// weir checkpoint: looks at checkpoints, checks them, and converts them.
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+#include "runtime/base/unit_text.h"
+#include "runtime/store/checkpoint_folder.h"
+#include "runtime/store/weight_index.h"
+#include "tools/checkpoint/describe.h"
+#include "tools/checkpoint/diff_checkpoints.h"
+#include "tools/checkpoint/export_safetensors.h"
+#include "tools/checkpoint/open_tensors.h"
+#include "tools/checkpoint/rewrite.h"
+#include "tools/checkpoint/transition.h"
+#include "tools/cli/cli_verbs.h"
+#include "tools/train/output_paths.h"
+
+namespace weir::cli {
+namespace {
+
+constexpr int64_t kRowsShown = 40;
+
+struct CheckpointArguments {
+  std::string path, other, out;
+  std::vector<std::string> add;
+  checkpoint::Edits edits;
+  uint64_t file_bytes_max = uint64_t{5} << 30;
+  bool all = false;  // rows, or states
+  bool all_steps = false;
+  bool only_here = false;
+  bool as_safetensors = false;
+};
+
+absl::Status List(const CheckpointArguments& arguments, CliContext* context) {
+  WEIR_ASSIGN_OR_RETURN(const std::string text, checkpoint::ListText(arguments.path));
+  *context->out << text;
+  return absl::OkStatus();
+}
+
+absl::Status Show(const CheckpointArguments& arguments, CliContext* context) {
+  WEIR_ASSIGN_OR_RETURN(const checkpoint::OpenTensors opened, checkpoint::Open(arguments.path));
+  *context->out << checkpoint::ShowText(opened, arguments.all ? 0 : kRowsShown);
+  return absl::OkStatus();
+}
+
+// Checks the files that are on this host.
+absl::Status VerifyHere(const checkpoint::OpenTensors& opened, CliContext* context) {
+  const store::CheckpointShards* const shards = opened.reader->shards();
+  if (shards == nullptr) return absl::OkStatus();
+  int64_t files = 0;
+  for (size_t i = 0; i < shards->index().files.size(); ++i) {
+    const absl::Status checked = shards->CheckFile(i);
+    if (absl::IsNotFound(checked)) continue;
+    WEIR_RETURN_IF_ERROR(checked);
+    ++files;
+  }
+  *context->out << shards->folder() << ": the " << Plural(files, "file") << " of "
+                << shards->index().files.size() << " that are here are sound\n";
+  return absl::OkStatus();
+}
+
+absl::Status VerifyOne(const std::string& path, const CheckpointArguments& arguments,
+                       CliContext* context) {
+  if (arguments.only_here) {
+    WEIR_ASSIGN_OR_RETURN(const checkpoint::OpenTensors opened, checkpoint::Open(path));
+    return VerifyHere(opened, context);
+  }
+  WEIR_ASSIGN_OR_RETURN(const checkpoint::OpenTensors opened, checkpoint::OpenSound(path));
+  const store::CheckpointShards* const shards = opened.reader->shards();
+  *context->out << (shards == nullptr ? path : shards->folder())
+                << ": sound: " << checkpoint::SummaryText(opened) << "\n";
+  return absl::OkStatus();
+}
+
+absl::Status Verify(const CheckpointArguments& arguments, CliContext* context) {
+  if (!arguments.all_steps) return VerifyOne(arguments.path, arguments, context);
+  const std::vector<int64_t> steps = store::CommittedSteps(arguments.path);
+  if (steps.empty()) return checkpoint::ListText(arguments.path).status();
+  absl::Status first;
+  for (const int64_t step : steps) {
+    const std::string path =
+        (std::filesystem::path(arguments.path) / store::StepFolderName(step)).string();
+    const absl::Status status = VerifyOne(path, arguments, context);
+    if (status.ok()) continue;
+    if (!first.ok()) *context->err << "weir: " << status.message() << "\n";
+    if (first.ok()) first = status;
+  }
+  return first;
+}
+
+absl::Status Compare(const CheckpointArguments& arguments, CliContext* context) {
+  WEIR_ASSIGN_OR_RETURN(const checkpoint::OpenTensors a, checkpoint::Open(arguments.path));
+  WEIR_ASSIGN_OR_RETURN(const checkpoint::OpenTensors b, checkpoint::Open(arguments.other));
+  WEIR_ASSIGN_OR_RETURN(const checkpoint::CheckpointDiff diff, checkpoint::Diff(a, b));
+  *context->out << checkpoint::DiffText(diff, arguments.all ? 0 : kRowsShown);
+  return absl::OkStatus();
+}
+
+absl::Status Export(const CheckpointArguments& arguments, CliContext* context) {
+  WEIR_ASSIGN_OR_RETURN(const checkpoint::OpenTensors from, checkpoint::Open(arguments.path));
+  WEIR_RETURN_IF_ERROR(train::CheckOutputIsNoInput("-o", arguments.out,
+                                                   from.reader->shards() == nullptr
+                                                       ? store::FilesOfWeights(from.reader->path())
+                                                       : store::FilesOfCheckpoint(arguments.path)));
+  checkpoint::ExportOrder order{arguments.out, static_cast<int64_t>(arguments.file_bytes_max)};
+  if (arguments.all) order.what = checkpoint::ExportOrder::What::kAll;
+  WEIR_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
+                        checkpoint::ExportSafetensors(from, order));
+  *context->out << paths.back() << ": "
+                << (arguments.all ? "weights and optimizer states" : "weights") << " of step "
+                << from.facts.step;
+  if (paths.size() > 1)
+    *context->out << ", in " << Plural(static_cast<int64_t>(paths.size()) - 1, "file");
+  *context->out << "\n";
+  return absl::OkStatus();
+}
+
+// A checkpoint must not be written over its source.
+absl::Status CheckOut(const CheckpointArguments& arguments) {
+  std::error_code error;
+  const std::filesystem::path out = std::filesystem::weakly_canonical(arguments.out, error);
+  const std::filesystem::path in = std::filesystem::weakly_canonical(arguments.path, error);
+  if (out != in && out != in.parent_path()) return absl::OkStatus();
+  return Rejected({"W0926", "-o " + arguments.out, "a folder that the command does not read",
+                   arguments.path + ", in which a checkpoint would be replaced", "another name"});
+}
+
+absl::Status Import(const CheckpointArguments& arguments, CliContext* context) {
+  WEIR_RETURN_IF_ERROR(CheckOut(arguments));
+  WEIR_ASSIGN_OR_RETURN(const checkpoint::OpenTensors from, checkpoint::OpenSound(arguments.path));
+  WEIR_ASSIGN_OR_RETURN(const auto tensors, checkpoint::AllOf(from));
+  WEIR_ASSIGN_OR_RETURN(const std::string written,
+                        checkpoint::WriteFolder(arguments.out, from.facts, tensors));
+  WEIR_ASSIGN_OR_RETURN(const checkpoint::OpenTensors opened, checkpoint::Open(written));
+  *context->out << written << ": " << checkpoint::SummaryText(opened) << "\n";
+  return absl::OkStatus();
+}
+
+absl::Status Edit(const CheckpointArguments& arguments, CliContext* context) {
+  WEIR_RETURN_IF_ERROR(CheckOut(arguments));
+  WEIR_ASSIGN_OR_RETURN(const checkpoint::OpenTensors from, checkpoint::OpenSound(arguments.path));
+  WEIR_ASSIGN_OR_RETURN(auto tensors, checkpoint::AllOf(from));
+  WEIR_ASSIGN_OR_RETURN(tensors,
+                        checkpoint::Apply(arguments.edits, std::move(tensors), arguments.path));
+  std::vector<checkpoint::OpenTensors> others;
+  for (const std::string& path : arguments.add) {
+    WEIR_ASSIGN_OR_RETURN(checkpoint::OpenTensors other, checkpoint::OpenSound(path));
+    WEIR_ASSIGN_OR_RETURN(const int64_t added, checkpoint::AddMissing(other, &tensors));
+    *context->out << Plural(added, "tensor") << " added from " << path << "\n";
+    others.push_back(std::move(other));
+  }
+  WEIR_ASSIGN_OR_RETURN(const std::string written,
+                        checkpoint::WriteFolder(arguments.out, from.facts, tensors));
+  WEIR_ASSIGN_OR_RETURN(const checkpoint::OpenTensors opened, checkpoint::Open(written));
+  *context->out << written << ": " << checkpoint::SummaryText(opened) << "\n";
+  return absl::OkStatus();
+}
+
+CLI::Option* AddPath(CLI::App* verb, const std::string& name, std::string* path,
+                     const std::string& about) {
+  return verb->add_option(name, *path, about)->required();
+}
+
+constexpr char kAnyCheckpoint[] =
+    "A run's folder (its latest checkpoint), one checkpoint of it, or safetensors";
+
+void AddReaders(CLI::App* app, CliContext* context) {
+  auto list = std::make_shared<CheckpointArguments>();
+  CLI::App* verb = AddVerb(app, context, "ls", "List the checkpoints of a run",
+                           "  weir checkpoint ls run", [=] { return List(*list, context); });
+  AddPath(verb, "DIR", &list->path, "The folder that the run was given as --checkpoint");
+
+  auto show = std::make_shared<CheckpointArguments>();
+  verb = AddVerb(app, context, "show", "Print what a checkpoint holds, tensor by tensor",
+                 "  weir checkpoint show run\n"
+                 "  weir checkpoint show run/step-000000120 --all",
+                 [=] { return Show(*show, context); });
+  AddPath(verb, "PATH", &show->path, kAnyCheckpoint);
+  verb->add_flag("--all", show->all, absl::StrCat("All tensors [the first ", kRowsShown, "]"));
+
+  auto verify = std::make_shared<CheckpointArguments>();
+  verb = AddVerb(app, context, "verify",
+                 "Read a checkpoint as a whole, and check each byte and each tensor of it",
+                 "  weir checkpoint verify run\n"
+                 "  weir checkpoint verify run --all-steps",
+                 [=] { return Verify(*verify, context); });
+  AddPath(verb, "PATH", &verify->path, kAnyCheckpoint);
+  verb->add_flag("--all-steps", verify->all_steps, "Every checkpoint of the folder");
+  verb->add_flag("--here", verify->only_here,
+                 "Only the files on this host, where hosts share no disk");
+
+  auto diff = std::make_shared<CheckpointArguments>();
+  verb = AddVerb(app, context, "diff",
+                 "Compare two checkpoints tensor by tensor, whatever their layouts are",
+                 "  weir checkpoint diff run/step-000000100 run/step-000000120\n"
+                 "  weir checkpoint diff run model.safetensors",
+                 [=] { return Compare(*diff, context); });
+  AddPath(verb, "A", &diff->path, kAnyCheckpoint);
+  AddPath(verb, "B", &diff->other, "Likewise");
+  verb->add_flag("--all", diff->all,
+                 absl::StrCat("All tensors that differ [the first ", kRowsShown, "]"));
+}
+
+void AddWriters(CLI::App* app, CliContext* context) {
+  auto exported = std::make_shared<CheckpointArguments>();
+  CLI::App* verb =
+      AddVerb(app, context, "export", "Write the weights of a checkpoint for other programs",
+              "  weir checkpoint export run --safetensors -o model.safetensors\n"
+              "  weir checkpoint export run -o model.safetensors --max-shard-size 2GB",
+              [=] { return Export(*exported, context); });
+  AddPath(verb, "PATH", &exported->path, kAnyCheckpoint);
+  verb->add_flag("--safetensors", exported->as_safetensors,
+                 "Write safetensors, the only format so far");
+  AddPath(verb, "-o,--out", &exported->out, "The new file")->type_name("PATH");
+  verb->add_flag("--all", exported->all,
+                 "Also optimizer states: one file that --resume reads as a checkpoint");
+  CLI::Validator size = CLI::AsSizeValue(true);
+  size.description("");  // the units would fill a line of the help
+  verb->add_option(
+          "--max-shard-size", exported->file_bytes_max,
+          "Begin another file at this size (500MB, 2GiB), with an index beside the files [5GiB]")
+      ->type_name("SIZE")
+      ->transform(size);
+
+  auto imported = std::make_shared<CheckpointArguments>();
+  verb = AddVerb(app, context, "import", "Write a file of safetensors as a checkpoint folder",
+                 "  weir checkpoint import model.safetensors -o run",
+                 [=] { return Import(*imported, context); });
+  AddPath(verb, "FILE", &imported->path, "Safetensors, or an index of them");
+  AddPath(verb, "-o,--out", &imported->out, "The folder of checkpoints")->type_name("DIR");
+
+  auto edit = std::make_shared<CheckpointArguments>();
+  verb = AddVerb(
+      app, context, "edit",
+      "Write a checkpoint again with other tensors. A weight takes its optimizer states along",
+      "  weir checkpoint edit run -o new --rename layers.{i}.wq=blocks.{i}.wq\n"
+      "  weir checkpoint edit run -o new --drop head --add deeper.safetensors",
+      [=] { return Edit(*edit, context); });
+  AddPath(verb, "PATH", &edit->path, kAnyCheckpoint);
+  AddPath(verb, "-o,--out", &edit->out, "The folder of the new checkpoint")->type_name("DIR");
+  verb->add_option("--drop", edit->edits.drop, "Leave these tensors out; may be repeated")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+  verb->add_option("--rename", edit->edits.rename,
+                   "Name tensors anew, after --drop; may be repeated")
+      ->type_name("OLD=NEW")
+      ->allow_extra_args(false);
+  verb->add_option("--cast", edit->edits.cast, "Round reals to F32 or BF16; may be repeated")
+      ->type_name("NAME=TYPE")
+      ->allow_extra_args(false);
+  verb->add_option("--add", edit->add,
+                   "Take the tensors that lack from this file or checkpoint; may be repeated")
+      ->type_name("PATH")
+      ->allow_extra_args(false);
+}
+
+}  // namespace
+
+void AddCheckpointVerbs(CLI::App* app, CliContext* context) {
+  CLI::App* checkpoints = app->add_subcommand(
+      "checkpoint", "Look at the checkpoints of a run, check them, and convert them");
+  checkpoints->footer(
+      "Examples:\n"
+      "  weir checkpoint ls run\n"
+      "  weir checkpoint verify run\n"
+      "  weir checkpoint export run --safetensors -o model.safetensors");
+  checkpoints->require_subcommand(1);
+  AddReaders(checkpoints, context);
+  AddWriters(checkpoints, context);
+}
+
+}  // namespace weir::cli

@@ -1,0 +1,372 @@
+// Tests checkpoints in a folder: what each holder writes, the pace of the writing, what a run does
+// while a disk is slow or refuses, and where a run goes on in its data. The function fsync of this
+// program stands in front of that of the C library and fails or waits on demand.
+#include "tools/train/run_checkpoints.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "runtime/base/temporary_folder_testing.h"
+#include "runtime/store/checkpoint_folder.h"
+#include "runtime/store/safetensors.h"
+#include "tools/train/checkpoint_header.h"
+#include "tools/train/job_data.h"
+#include "tools/train/state_copy.h"
+#include "tools/train/trainer.h"
+#include "tools/train/write_pace.h"
+#include "tools/zoo/gpt.h"
+
+namespace {
+
+// The number of calls of fsync for files that fail next.
+std::atomic<int> flushes_that_fail = 0;
+// A flush of a file waits while this is set.
+std::atomic<bool> flushes_wait = false;
+
+}  // namespace
+
+extern "C" int fsync(int descriptor) {
+  struct stat info;
+  const bool folder = ::fstat(descriptor, &info) == 0 && S_ISDIR(info.st_mode);
+  if (!folder) {
+    flushes_wait.wait(true);
+    if (flushes_that_fail > 0) {
+      --flushes_that_fail;
+      errno = EIO;
+      return -1;
+    }
+  }
+  return static_cast<int>(::syscall(SYS_fsync, descriptor));
+}
+
+namespace weir::train {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr int64_t kSteps = 8;
+
+proto::Job SmallJob(const std::string& mesh = "", int64_t batch = 8) {
+  zoo::TransformerOptions options;
+  options.layers = 2;
+  options.hidden = 16;
+  options.heads = 2;
+  options.sequence = 8;
+  options.training.batch = batch;
+  options.training.micro_batches = 2;
+  options.training.steps = kSteps;
+  options.training.learning_rate = 0.01;
+  options.training.mesh = mesh;
+  absl::StatusOr<proto::Job> job = zoo::GptJob(options);
+  EXPECT_TRUE(job.ok()) << job.status();
+  job->mutable_training()->mutable_schedule()->set_warmup_steps(0);
+  return *job;
+}
+
+class RunCheckpointsTest : public ::testing::Test {
+ protected:
+  RunCheckpointsTest() {
+    options_.console = &console_;
+    options_.threads_per_device = 1;
+    options_.checkpoint = folder_.PathFor("c") + "/";
+  }
+  ~RunCheckpointsTest() override { flushes_that_fail = 0; }
+
+  std::string Path(const std::string& name) const { return folder_.PathFor(name); }
+  TrainResult Run(const proto::Job& job) {
+    absl::StatusOr<TrainResult> result = Train(job, options_);
+    EXPECT_TRUE(result.ok()) << result.status() << "\n" << log_.str();
+    return result.ok() ? *result : TrainResult{};
+  }
+  // Returns the metrics of the last run by step.
+  std::map<int64_t, nlohmann::json> Metrics() const {
+    std::map<int64_t, nlohmann::json> steps;
+    std::ifstream in(options_.metrics);
+    for (std::string line; std::getline(in, line);) {
+      nlohmann::json parsed = nlohmann::json::parse(line);
+      const int64_t step = parsed["step"];
+      steps[step] = std::move(parsed);
+    }
+    return steps;
+  }
+  // Returns the names in the folder of checkpoints.
+  std::set<std::string> Names() const {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(Path("c")))
+      names.insert(entry.path().filename());
+    return names;
+  }
+
+  const TemporaryFolder folder_;
+  std::ostringstream log_;
+  console::Console console_{console::Console::Style::kPlain, &log_};
+  TrainOptions options_;
+};
+
+TEST(ShareOfTest, EveryElementOfAShardHasOneReplicaThatSavesIt) {
+  const TensorSlice large{DType::kF32, {1, 1000, 40}, {3, 0, 0}, {7, 1000, 40}};
+  const TensorSlice small{DType::kF32, {10}, {0}, {10}};
+  const TensorSlice scalar{DType::kF32, {}, {}, {}};
+  for (const int64_t count : {1, 2, 3, 7}) {
+    int64_t next = 0;
+    std::map<std::string, int> savers;
+    for (int64_t index = 0; index < count; ++index) {
+      const std::optional<TensorSlice> share = ShareOf("w", large, {index, count});
+      ASSERT_TRUE(share.has_value());
+      EXPECT_EQ(share->offset, (Shape{3, next, 0}));
+      EXPECT_LE(share->bytes(), large.bytes() / count + 160);
+      next += share->shape[1];
+      if (ShareOf("w", small, {index, count}).has_value()) ++savers["small"];
+      if (ShareOf("w", scalar, {index, count}).has_value()) ++savers["scalar"];
+    }
+    EXPECT_EQ(next, 1000);
+    EXPECT_EQ(savers, (std::map<std::string, int>{{"scalar", 1}, {"small", 1}}));
+  }
+}
+
+TEST(WritePaceTest, AWriterSleepsUntilItsBytesAreDue) {
+  ManualClock clock;
+  WritePace pace(1'000'000, &clock);
+  EXPECT_EQ(pace.NsToSleep(500'000), 500'000'000);
+  clock.AdvanceTo(400'000'000);
+  EXPECT_EQ(pace.NsToSleep(0), 100'000'000);
+  clock.AdvanceTo(2'000'000'000);
+  EXPECT_EQ(pace.NsToSleep(500'000), 0);
+  EXPECT_EQ(pace.NsToSleep(2'000'000), 1'000'000'000);
+  pace.Lift();
+  EXPECT_EQ(pace.NsToSleep(2'000'000), 0);
+  EXPECT_TRUE(pace.Spend(1));
+  pace.Stop();
+  EXPECT_FALSE(pace.Spend(1));
+}
+
+TEST(WritePaceTest, AWriterWithoutLimitNeverSleeps) {
+  ManualClock clock;
+  EXPECT_EQ(WritePace(0, &clock).NsToSleep(int64_t{1} << 40), 0);
+}
+
+TEST_F(RunCheckpointsTest, AFolderHasTheNewestAndEveryFourthAndEqualsTheFile) {
+  options_.checkpoint_every = 2;
+  options_.keep = 1;
+  options_.keep_every = 4;
+  options_.metrics = Path("m");
+  const TrainResult result = Run(SmallJob("dp=2"));
+  EXPECT_THAT(store::CommittedSteps(Path("c")), ElementsAre(4, 8));
+  EXPECT_EQ(Names(), (std::set<std::string>{"latest", "step-000000004", "step-000000008"}));
+  EXPECT_EQ(result.checkpoints.written, 4);
+  const std::map<int64_t, nlohmann::json> metrics = Metrics();
+  for (const int64_t step : {2, 4, 6})
+    EXPECT_TRUE(metrics.at(step).contains("checkpoint_stall_seconds")) << step;
+  // Both ranks write, and each about a half.
+  const store::CheckpointIndex index =
+      store::ReadIndex(absl::StrCat(Path("c"), "/step-000000008/", store::kIndexFile)).value();
+  ASSERT_EQ(index.files.size(), 2u);
+  EXPECT_EQ(index.facts.cursor->samples, kSteps * 8);
+  // The single file of the same run holds the same bits.
+  options_.checkpoint = Path("file");
+  options_.checkpoint_every = options_.keep = options_.keep_every = 0;
+  Run(SmallJob("dp=2"));
+  const auto one = store::SafetensorsReader::Open(Path("file")).value();
+  const auto many = store::SafetensorsReader::Open(Path("c")).value();
+  ASSERT_EQ(one->tensors().size(), many->tensors().size());
+  for (const auto& [name, tensor] : one->tensors()) {
+    const TensorSlice whole = TensorSlice::Whole(DType::kF32, tensor.shape);
+    std::vector<char> a(static_cast<size_t>(whole.bytes())), b(a.size());
+    ASSERT_TRUE(one->Read(name, whole, a.data()).ok()) << name;
+    const absl::Status read = many->Read(name, whole, b.data());
+    ASSERT_TRUE(read.ok()) << read;
+    EXPECT_EQ(a, b) << name;
+  }
+}
+
+TEST_F(RunCheckpointsTest, ADiskThatRefusesCostsACheckpointAndNoStep) {
+  options_.checkpoint_every = 2;
+  // The first flush is that of the shards of step 2.
+  flushes_that_fail = 1;
+  const TrainResult result = Run(SmallJob());
+  EXPECT_EQ(result.steps_done, kSteps);
+  EXPECT_THAT(log_.str(), HasSubstr("WARNING: no checkpoint of step 2"));
+  EXPECT_THAT(log_.str(), HasSubstr("there is none of this run"));
+  EXPECT_THAT(store::CommittedSteps(Path("c")), ElementsAre(4, 6, 8));
+  EXPECT_EQ(*store::ReadLatest(Path("c")).value(), kSteps);
+  for (const std::string& name : Names()) EXPECT_THAT(name, Not(HasSubstr("partial")));
+}
+
+TEST_F(RunCheckpointsTest, TheLastCheckpointIsTriedTwice) {
+  flushes_that_fail = 1;
+  Run(SmallJob());
+  EXPECT_THAT(log_.str(), HasSubstr("It is tried again"));
+  EXPECT_THAT(store::CommittedSteps(Path("c")), ElementsAre(kSteps));
+  flushes_that_fail = 2;
+  options_.checkpoint = Path("d") + "/";
+  const absl::Status failed = Train(SmallJob(), options_).status();
+  EXPECT_THAT(std::string(failed.message()), HasSubstr("W0046"));
+  EXPECT_TRUE(store::CommittedSteps(Path("d")).empty());
+}
+
+TEST_F(RunCheckpointsTest, ARunWaitsForADiskThatIsSlowerThanItsCheckpoints) {
+  options_.checkpoint_every = 2;
+  // The states are some 100 KiB, and the steps take milliseconds.
+  options_.checkpoint_bandwidth = 256 << 10;
+  const TrainResult result = Run(SmallJob());
+  EXPECT_THAT(log_.str(), HasSubstr("the run waited"));
+  EXPECT_THAT(log_.str(), HasSubstr("for the checkpoint of step 2, because that of step 4 is due"));
+  EXPECT_EQ(result.checkpoints.written, 4);
+  EXPECT_GT(result.checkpoints.stall_seconds, 0);
+}
+
+// Lets flushes end once three steps are done.
+class ReleasingRunner final : public JobRunner {
+ public:
+  explicit ReleasingRunner(std::unique_ptr<JobRunner> runner) : runner_(std::move(runner)) {}
+  const RunnerFacts& facts() const override { return runner_->facts(); }
+  absl::Status Load(const LoadOrder& order) override { return runner_->Load(order); }
+  absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override {
+    absl::StatusOr<std::map<int64_t, StepMetrics>> reported = runner_->RunSteps(steps);
+    steps_ += steps;
+    if (steps_ >= 3) {
+      flushes_wait = false;
+      flushes_wait.notify_all();
+    }
+    return reported;
+  }
+  absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override { return runner_->Evaluate(); }
+  absl::Status Save(const SaveOrder& order) override { return runner_->Save(order); }
+  absl::Status BeginCheckpoint(const CheckpointOrder& order) override {
+    return runner_->BeginCheckpoint(order);
+  }
+  absl::StatusOr<std::optional<CheckpointWritten>> EndCheckpoint(Wait wait) override {
+    return runner_->EndCheckpoint(wait);
+  }
+  absl::StatusOr<std::vector<actors::NonfiniteFinding>> InspectStep(int64_t as_step) override {
+    return runner_->InspectStep(as_step);
+  }
+  std::vector<actors::RankWorkReport> Work() const override { return runner_->Work(); }
+  absl::Status WriteTrace(const std::string& path) override { return runner_->WriteTrace(path); }
+
+ private:
+  std::unique_ptr<JobRunner> runner_;
+  int64_t steps_ = 0;
+};
+
+// A run that waited for its checkpoint would never come to the third step.
+TEST_F(RunCheckpointsTest, StepsGoOnWhileTheDiskIsBusy) {
+  options_.checkpoint_every = 2;
+  options_.runner = [](const proto::Job& job,
+                       const RunnerOptions& options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
+    absl::StatusOr<std::unique_ptr<JobRunner>> runner = LocalRunner::Open(job, options);
+    if (!runner.ok()) return runner.status();
+    return std::make_unique<ReleasingRunner>(*std::move(runner));
+  };
+  flushes_wait = true;
+  Run(SmallJob());
+  EXPECT_THAT(store::CommittedSteps(Path("c")), ElementsAre(2, 4, 6, 8));
+}
+
+TEST_F(RunCheckpointsTest, ALeftoverOfADeadRunIsSweptAndALongerRunStays) {
+  std::filesystem::create_directories(Path("c") + "/step-000000002.partial-0123456789abcdef");
+  Run(SmallJob());
+  proto::Job job = SmallJob();
+  job.mutable_training()->set_steps(4);
+  options_.keep = 1;
+  Run(job);
+  EXPECT_EQ(Names(), (std::set<std::string>{"latest", "step-000000004", "step-000000008"}));
+  EXPECT_THAT(log_.str(), HasSubstr("holds checkpoints up to step 8"));
+  EXPECT_EQ(*store::ReadLatest(Path("c")).value(), 4);
+}
+
+TEST_F(RunCheckpointsTest, AResumeWithAnotherBatchGoesOnAtTheNextSample) {
+  options_.metrics = Path("m");
+  proto::Job job = SmallJob();
+  job.mutable_training()->set_steps(4);
+  Run(job);
+  options_.resume = Path("c");
+  options_.checkpoint = Path("d") + "/";
+  Run(SmallJob("", 4));
+  EXPECT_THAT(log_.str(), HasSubstr("the run goes on after the 32 samples of its first 4 steps, "
+                                    "and a step now has 4 samples"));
+  const auto file = store::SafetensorsReader::Open(Path("d")).value();
+  const CheckpointHeader header = ReadCheckpointHeader(*file).value();
+  EXPECT_EQ(header.samples, 48);
+  const int64_t offset = SampleOffset(header, 8);
+  EXPECT_EQ(store::SampleNumber({store::DataPart::kTrain, 8, 0, 2, offset}, 4, 0), 48);
+}
+
+TEST(SampleNumberTest, AnOffsetMovesAllSamplesOfAStep) {
+  // Four steps of 8 samples are done, and a step now has two micro-batches of 2.
+  CheckpointHeader header;
+  header.step = 4;
+  header.samples = 32;
+  const int64_t offset = SampleOffset(header, 4);
+  int64_t next = 32;
+  for (int64_t step = 4; step < 7; ++step) {
+    for (int64_t micro_batch = 0; micro_batch < 2; ++micro_batch) {
+      for (int64_t row = 0; row < 2; ++row) {
+        EXPECT_EQ(
+            store::SampleNumber({store::DataPart::kTrain, step, micro_batch, 2, offset}, 2, row),
+            next++);
+      }
+    }
+  }
+  header.samples.reset();
+  EXPECT_EQ(SampleOffset(header, 4), 0);
+}
+
+TEST_F(RunCheckpointsTest, AStateThatIsNotFiniteIsNeverCommitted) {
+  // Weights with a NaN in them give steps without updates.
+  options_.save = Path("weights");
+  options_.checkpoint.clear();
+  Run(SmallJob());
+  const auto good = store::SafetensorsReader::Open(Path("weights")).value();
+  std::vector<store::SafetensorsWriter::Entry> entries;
+  for (const auto& [name, stored] : good->tensors())
+    entries.push_back({name, DType::kF32, stored.shape});
+  auto writer = store::SafetensorsWriter::Create(Path("bad"), entries, {}).value();
+  for (size_t i = 0; i < writer->entries().size(); ++i) {
+    const auto& entry = writer->entries()[i];
+    std::vector<float> values(static_cast<size_t>(NumElements(entry.shape)));
+    ASSERT_TRUE(
+        good->Read(entry.name, TensorSlice::Whole(DType::kF32, entry.shape), values.data()).ok());
+    values[0] = std::nanf("");
+    ASSERT_TRUE(writer->Write(i, values.data()).ok());
+  }
+  ASSERT_TRUE(writer->Commit().ok());
+  options_.save.clear();
+  options_.init = Path("bad");
+  options_.on_nonfinite = OnNonfinite::kSkip;
+  options_.checkpoint = Path("c") + "/";
+  const absl::Status refused = Train(SmallJob(), options_).status();
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("W0963"));
+  EXPECT_TRUE(Names().empty());
+  options_.on_nonfinite = OnNonfinite::kContinue;
+  Run(SmallJob());
+  EXPECT_THAT(store::CommittedSteps(Path("c")), ElementsAre(kSteps));
+}
+
+TEST(IsFolderPathTest, ASlashOrAFolderSaysSo) {
+  const TemporaryFolder folder;
+  EXPECT_TRUE(IsFolderPath(folder.PathFor("new") + "/"));
+  EXPECT_FALSE(IsFolderPath(folder.PathFor("new")));
+  EXPECT_FALSE(IsFolderPath(""));
+  std::filesystem::create_directory(folder.PathFor("new"));
+  EXPECT_TRUE(IsFolderPath(folder.PathFor("new")));
+}
+
+}  // namespace
+}  // namespace weir::train
