@@ -305,6 +305,7 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
   AddOpsVerb(&app, &context);
   AddDimsVerb(&app, &context);
   AddWeightsVerbs(&app, &context);
+  AddDataVerbs(&app, &context);
   AddImportVerb(&app, &context);
   AddSearchVerb(&app, &context);
   AddSimVerbs(&app, &context);

@@ -83,6 +83,7 @@ void AddZooVerbs(CLI::App* app, CliContext* context);      // zoo gpt | llama | 
 void AddOpsVerb(CLI::App* app, CliContext* context);       // ops
 void AddDimsVerb(CLI::App* app, CliContext* context);      // dims
 void AddWeightsVerbs(CLI::App* app, CliContext* context);  // weights check | convert
+void AddDataVerbs(CLI::App* app, CliContext* context);     // data show | build
 void AddImportVerb(CLI::App* app, CliContext* context);    // import
 void AddSearchVerb(CLI::App* app, CliContext* context);    // search
 void AddSimVerbs(CLI::App* app, CliContext* context);      // sim, calibrate
