@@ -6,13 +6,18 @@ features are of float64. A batch is the whole of the arrays, so the order of sam
 
 import json
 import os
+import shutil
 import subprocess
 import tempfile
+import types
 import unittest
+from unittest import mock
 
 import numpy
 import torch
 import torch.nn.functional as F
+
+import weir
 
 WEIR = "tools/weir"
 BATCH, SEQUENCE, VOCAB, WIDTH, STEPS, RATE = 8, 6, 11, 4, 5, 0.5
@@ -34,8 +39,7 @@ graph {
     node { name: "looked_up" op: "embedding" input: ["table", "ids"] }
     node { name: "x" op: "add" input: ["looked_up", "features"] }
     node { name: "logits" op: "matmul" input: ["x", "w"] }
-    node { name: "losses" op: "softmax_cross_entropy" input: ["logits", "targets"]
-           attr { name: "ignore_index" value { ints { values: -100 } } } }
+    node { name: "losses" op: "softmax_cross_entropy" input: ["logits", "targets"] attr { name: "ignore_index" value { ints { values: -100 } } } }
     node { name: "chosen" op: "where" input: ["mask", "losses"] attr { name: "value" value { f: 0 } } }
     node { name: "counts" op: "not_equal" input: "targets" attr { name: "value" value { f: -100 } } }
     node { name: "both" op: "logical_and" input: ["counts", "mask"] }
@@ -107,25 +111,45 @@ class Arrays(unittest.TestCase):
         return {name: numpy.frombuffer(data[8 + size:][slice(*entry["data_offsets"])], "<f4").reshape(entry["shape"])
                 for name, entry in entries.items() if name != "__metadata__"}
 
-    def test_losses_are_those_of_pytorch_on_every_mesh_and_with_micro_batches(self):
-        # A step of rate 0 leaves the weights as the job draws them.
+    def first_weights(self):
+        """Returns the path of the weights with which runs begin, and PyTorch's losses with them."""
         saved = self.path("first.safetensors")
+        # A step of almost no rate leaves the weights as the job draws them.
         run = self.weir("train", self.path("job.textproto"), "--steps", "1", "--save", saved, "--set",
                         "training.schedule.learning_rate=1e-30")
         self.assertEqual(run.returncode, 0, run.stderr)
-        expected = self.of_pytorch({name: value.copy() for name, value in self.read_weights(saved).items()})
+        return saved, self.of_pytorch({name: value.copy() for name, value in self.read_weights(saved).items()})
+
+    def test_losses_are_those_of_pytorch_on_every_mesh_and_with_micro_batches(self):
+        saved, expected = self.first_weights()
         for words in ([], ["--mesh", "dp=2"], ["--mesh", "dp=2,tp=2"], ["--set", "training.micro_batches=4"]):
             with self.subTest(words=words):
                 numpy.testing.assert_allclose(self.losses(*words, "--init", saved), expected, rtol=1e-5)
+
+    def test_python_takes_the_arrays_themselves(self):
+        saved, expected = self.first_weights()
+        body = JOB[JOB.index("  dim {"):JOB.index("}\nrule {")]
+        graph = types.SimpleNamespace(model="own", text=body, weight_map=lambda: "",
+                                      write_weights=lambda path: shutil.copy(saved, path))
+        data = {"tokens": torch.tensor(self.arrays["tokens"]), "mask": self.arrays["mask"].astype(bool),
+                "features": self.arrays["features"].astype("float32"), "targets": self.arrays["targets"],
+                "feed": {"ids": "tokens"}}
+        with mock.patch.dict(os.environ, {"WEIR": os.path.abspath(WEIR)}):
+            job = weir.job(graph, data=data, steps=STEPS, optimizer=weir.Sgd(lr=RATE), mesh="dp=2",
+                           rules={"batch": "dp"})
+            job.write(self.path("run"))
+            losses = [metrics["loss"] for metrics in weir.train(job, processes=2)]
+        numpy.testing.assert_allclose(losses, expected, rtol=1e-5)
+        with self.assertRaisesRegex(weir.Error, "array targets: expected 8 samples, as array tokens has; found 3"):
+            weir.job(graph, data={**data, "targets": data["targets"][:3]}, steps=1)
 
     def test_arrays_that_do_not_fit_the_model_are_refused_before_the_first_step(self):
         job = self.path("job.textproto")
         with open(job, encoding="utf-8") as file:
             text = file.read()
         for old, new, found in (
-                ('ignore_index', 'no_such', "W0"),
-                ("i32[batch, sequence]", "i32[batch, width]", "W0792"),
-                ("f32[batch, sequence, width]", "f32[batch, sequence]", "W0"),
+                (' attr { name: "ignore_index" value { ints { values: -100 } } }', "", "ignore_index: -100"),
+                ("sequence\" size: 6", "sequence\" size: 7", "W0792"),
                 ("vocab\" size: 11", "vocab\" size: 10", "W0793"),
                 ("from: \"tokens\"", "from: \"features\"", "W0792"),
                 ("from: \"tokens\"", "from: \"token\"", "W0055")):

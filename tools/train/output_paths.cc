@@ -65,6 +65,7 @@ absl::Status CheckOutputPaths(const proto::Job& job, const TrainOptions& options
   const std::vector<std::string> weights = store::FilesOfWeights(options.init);
   for (size_t i = 1; i < weights.size(); ++i) inputs.push_back({"a file of --init", weights[i]});
   for (const job::DataPath& data : job::DataPathsOf(job)) inputs.push_back({data.field, data.path});
+  for (const std::string& file : job::DataFilesOf(job)) inputs.push_back({"a file of data", file});
   for (const std::string& path : weights::FilesBeside(options.job_file)) {
     // Weights beside a job may be its constants and the weights with which it begins.
     if (absl::EndsWith(path, kTextEnding)) inputs.push_back({"the map beside the job", path});
