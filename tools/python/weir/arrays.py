@@ -185,7 +185,7 @@ def check_inputs(data, graph_text):
     feeds = data.get("feed", {})
     bound = {feed.get("input"): feed.get("from") for feed in feeds if isinstance(feed, dict)} \
         if isinstance(feeds, (list, tuple)) else feeds
-    main = next((part for part in re.split(r"^function \{", graph_text, flags=re.MULTILINE)
+    main = next((part for part in re.split(r"^ *function \{", graph_text, flags=re.MULTILINE)
                  if re.match(r'\s*name: "main"', part)), "")
     for name in re.findall(r'^\s*input \{ name: "([^"]+)"', main, re.MULTILINE):
         if bound.get(name, name) not in names:
