@@ -218,7 +218,10 @@ void AddWeightsVerbs(CLI::App* app, CliContext* context) {
   verb->add_option("--max-shard-size", convert->file_bytes_max,
                    "With --export: tensors of more bytes go to several files with an index [5GiB]")
       ->transform(CLI::AsSizeValue(true))
-      ->check(CLI::PositiveNumber)
+      ->check([](const std::string& size) {
+        const bool is_zero = size.find_first_not_of('0') == std::string::npos;
+        return is_zero ? std::string("expected a size above 0, such as 5G") : std::string();
+      })
       ->type_name("BYTES")
       ->needs(to_public);
 }
