@@ -19,6 +19,7 @@ bool Fits(const FeedType& feed, DType dtype, const Shape& shape) {
     case FeedType::Sample::kWindow: return shape.size() == 2 && shape[1] == feed.elements;
     case FeedType::Sample::kElements:
       return NumElements(Shape(shape.begin() + 1, shape.end())) == feed.elements;
+    case FeedType::Sample::kShape: return Shape(shape.begin() + 1, shape.end()) == feed.shape;
     case FeedType::Sample::kAny: return true;
   }
   return false;
@@ -63,6 +64,10 @@ std::string ToText(const FeedType& feed) {
       case FeedType::Sample::kElements:
         absl::StrAppend(&text, ", ...] with ", feed.elements, " elements a sample");
         break;
+      case FeedType::Sample::kShape:
+        for (int64_t size : feed.shape) absl::StrAppend(&text, ", ", size);
+        absl::StrAppend(&text, "]");
+        break;
       case FeedType::Sample::kAny: absl::StrAppend(&text, ", ...]"); break;
     }
     forms.push_back(std::move(text));
@@ -70,14 +75,20 @@ std::string ToText(const FeedType& feed) {
   return absl::StrJoin(forms, " or ");
 }
 
+absl::Status Dataset::CheckType(const FeedRequest& request) const {
+  for (const FeedType& feed : feeds()) {
+    if (feed.name != request.feed || Fits(feed, request.dtype, request.shape)) continue;
+    return WrongType(absl::StrCat("input ", request.input, " of main"), feed, request.dtype,
+                     request.shape);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckRequest(const Dataset& dataset, const FeedRequest& request) {
   const std::vector<FeedType> feeds = dataset.feeds();
   for (const FeedType& feed : feeds) {
     if (feed.name != request.feed) continue;
-    if (!Fits(feed, request.dtype, request.shape)) {
-      return WrongType(absl::StrCat("input ", request.input, " of main"), feed, request.dtype,
-                       request.shape);
-    }
+    WEIR_RETURN_IF_ERROR(dataset.CheckType(request));
     return dataset.CheckValues(request);
   }
   std::vector<FeedType> fitting;

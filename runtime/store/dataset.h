@@ -59,8 +59,10 @@ struct FeedType {
     kWindow,    // one, of `elements`
     kElements,  // any, with `elements` in all
     kAny,       // any
+    kShape,     // those of `shape`
   } sample = Sample::kOne;
   int64_t elements = 1;
+  Shape shape = {};
 };
 
 // "i32[samples, 128]", or several with "or" between them.
@@ -82,6 +84,9 @@ class Dataset {
   virtual ~Dataset() = default;
 
   virtual std::vector<FeedType> feeds() const = 0;
+  // Checks that the feed, which is one of feeds(), comes in the type of the request. The default
+  // compares the request with feeds() (W0056).
+  virtual absl::Status CheckType(const FeedRequest& request) const;
   // Checks that every value of the feed, in the training part and the held-out part, is inside the
   // range of the request, as far as can be known before reading. kInvalidArgument names the first
   // value outside the range.
@@ -106,8 +111,8 @@ inline int64_t SampleNumber(const BatchPosition& position, int64_t rows, int64_t
 }
 
 // Checks that the dataset can deliver the request: the feed is known (W0055, which offers the
-// nearest feed of the requested type), is of the requested type (W0056), and every value known in
-// advance is in range (Dataset::CheckValues).
+// nearest feed of the requested type), is of the requested type (Dataset::CheckType), and every
+// value known in advance is in range (Dataset::CheckValues).
 absl::Status CheckRequest(const Dataset& dataset, const FeedRequest& request);
 
 // Returns the error for feed `from`, wanted by input `input`, that is none of `known`.

@@ -21,6 +21,7 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/store/checkpoint_folder.h"
+#include "runtime/store/half.h"
 #include "runtime/store/safetensors_header.h"
 #include "runtime/store/shared_runs.h"
 #include "runtime/store/slice_runs.h"
@@ -31,17 +32,6 @@ namespace weir::store {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
-
-float HalfToFloat(uint16_t bits) {
-  uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
-  uint32_t exponent = (bits >> 10) & 0x1fu, mantissa = bits & 0x3ffu;
-  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
-  if (exponent == 0) {
-    float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
-    return sign != 0 ? -magnitude : magnitude;
-  }
-  return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
-}
 
 // Returns element i of stored reals as float. Stored data need not be aligned.
 float LoadReal(const std::string& dtype, const uint8_t* data, int64_t i) {

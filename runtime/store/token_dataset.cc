@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
-#include "runtime/store/index_permutation.h"
+#include "runtime/store/sample_order.h"
 
 namespace weir::store {
 namespace {
@@ -16,8 +16,6 @@ constexpr char kTokens[] = "tokens", kTargets[] = "targets";
 constexpr int64_t kPieceTokens = 1 << 20;
 // Values of larger files are checked when they are read, not before.
 constexpr int64_t kCheckedTokensMax = int64_t{1} << 31;
-// The samples of a block follow one another, and each source has its share of a block.
-constexpr int64_t kBlockSamples = 4096;
 
 // Returns a number that is uniform in [0, range), from 64 random bits.
 int64_t UniformBelow(uint64_t key, uint64_t counter, int64_t range) {
@@ -37,43 +35,21 @@ int64_t Windows(int64_t tokens, int64_t sequence) {
   return tokens < 1 ? 0 : (tokens - 1) / sequence;
 }
 
-// Files that share epochs.
-struct Source {
-  std::vector<size_t> files;
-  int64_t windows = 0;            // of an epoch
-  int64_t quota = kBlockSamples;  // samples of a block
-};
-
-// Returns the quotas of a block by the shares: whole numbers of samples, each at least 1, that add
-// up to a block. The largest remainders get what rounding down leaves.
-std::vector<int64_t> Quotas(const std::vector<double>& weights) {
-  const double largest = *std::max_element(weights.begin(), weights.end());
-  double sum = 0;  // of weights of at most 1, so that large weights do not overflow
-  for (double weight : weights) sum += weight / largest;
-  std::vector<int64_t> quotas;
-  std::vector<std::pair<double, size_t>> remainders;
-  int64_t left = kBlockSamples;
-  for (size_t i = 0; i < weights.size(); ++i) {
-    const double share = weights[i] / largest / sum * static_cast<double>(kBlockSamples);
-    quotas.push_back(std::max<int64_t>(1, static_cast<int64_t>(share)));
-    remainders.emplace_back(static_cast<double>(quotas[i]) - share, i);
-    left -= quotas[i];
+SampleOrder OrderOf(const std::vector<File>& files, const TokenDataOptions& options) {
+  std::vector<int64_t> windows;  // of the files to train on, which come first
+  for (const File& file : files) {
+    if (file.train > 0) windows.push_back(Windows(file.train, options.sequence));
   }
-  std::sort(remainders.begin(), remainders.end());
-  for (size_t i = 0; left > 0; i = (i + 1) % remainders.size(), --left)
-    ++quotas[remainders[i].second];
-  for (; left < 0; ++left) --*std::max_element(quotas.begin(), quotas.end());
-  return quotas;
+  return {std::move(windows), options.weights, MixKey(options.seed, KeyOf("token epochs", 12))};
 }
 
 class TokenDataset : public Dataset {
  public:
-  TokenDataset(std::vector<File> files, std::vector<Source> sources, TokenDataOptions options)
+  TokenDataset(std::vector<File> files, TokenDataOptions options)
       : files_(std::move(files)),
-        sources_(std::move(sources)),
         options_(std::move(options)),
-        anywhere_key_(MixKey(options_.seed, KeyOf("text windows", 12))),
-        epochs_key_(MixKey(options_.seed, KeyOf("token epochs", 12))) {}
+        order_(OrderOf(files_, options_)),
+        anywhere_key_(MixKey(options_.seed, KeyOf("text windows", 12))) {}
 
   std::vector<FeedType> feeds() const override { return {Feed(kTokens), Feed(kTargets)}; }
 
@@ -162,27 +138,8 @@ class TokenDataset : public Dataset {
       return {0, UniformBelow(anywhere_key_, static_cast<uint64_t>(sample),
                               files_[0].train - options_.sequence)};
     }
-    // The samples of a block are dealt to the sources. The deal is another one in each block.
-    const int64_t block = sample / kBlockSamples;
-    int64_t slot = sample % kBlockSamples;
-    size_t s = 0;
-    if (sources_.size() > 1) {
-      slot = IndexPermutation(MixKey(epochs_key_, static_cast<uint64_t>(block)), kBlockSamples)
-                 .At(slot);
-      for (; slot >= sources_[s].quota; ++s) slot -= sources_[s].quota;
-    }
-    const Source& source = sources_[s];
-    const int64_t of_source = block * source.quota + slot;
-    const uint64_t key = MixKey(MixKey(epochs_key_, KeyOf("source", 6) + s),
-                                static_cast<uint64_t>(of_source / source.windows));
-    int64_t window = IndexPermutation(key, source.windows).At(of_source % source.windows);
-    size_t f = 0;
-    for (; f + 1 < source.files.size(); ++f) {
-      const int64_t windows = Windows(files_[source.files[f]].train, options_.sequence);
-      if (window < windows) break;
-      window -= windows;
-    }
-    return {source.files[f], window * options_.sequence};
+    const SampleOrder::Place place = order_.At(sample);
+    return {place.part, place.sample * options_.sequence};
   }
 
   absl::StatusOr<Place> HeldOutPlace(int64_t sample) const {
@@ -204,9 +161,9 @@ class TokenDataset : public Dataset {
   }
 
   std::vector<File> files_;
-  std::vector<Source> sources_;
   TokenDataOptions options_;
-  uint64_t anywhere_key_, epochs_key_;
+  SampleOrder order_;
+  uint64_t anywhere_key_;
 };
 
 absl::Status CheckOptions(const TokenDataOptions& options) {
@@ -223,37 +180,7 @@ absl::Status CheckOptions(const TokenDataOptions& options) {
     return Rejected({"W0052", absl::StrCat(field, ".path"), "the path of at least one file", "none",
                      "path: \"train.bin\""});
   }
-  if (!options.weights.empty() && options.weights.size() != options.paths.size()) {
-    return Rejected({"W0052", absl::StrCat(field, ".weight"),
-                     absl::StrCat("as many weights as paths, ", options.paths.size(), ", or none"),
-                     absl::StrCat(options.weights.size()), ""});
-  }
-  for (double weight : options.weights) {
-    if (weight > 0 && std::isfinite(weight)) continue;
-    return Rejected({"W0052", absl::StrCat(field, ".weight"), "weights above 0",
-                     absl::StrCat(weight), "leave a file out that no sample shall come from"});
-  }
-  if (options.weights.size() > kBlockSamples / 2) {
-    return Rejected({"W0052", absl::StrCat(field, ".weight"),
-                     absl::StrCat("at most ", kBlockSamples / 2, " files with weights"),
-                     absl::StrCat(options.weights.size()), "join files"});
-  }
-  return absl::OkStatus();
-}
-
-std::vector<Source> SourcesOf(const std::vector<File>& files, const TokenDataOptions& options) {
-  std::vector<Source> sources;
-  if (options.weights.empty()) {
-    sources.emplace_back();
-    for (size_t f = 0; f < files.size(); ++f) sources[0].files.push_back(f);
-  } else {
-    const std::vector<int64_t> quotas = Quotas(options.weights);
-    for (size_t f = 0; f < files.size(); ++f) sources.push_back({{f}, 0, quotas[f]});
-  }
-  for (Source& source : sources) {
-    for (size_t f : source.files) source.windows += Windows(files[f].train, options.sequence);
-  }
-  return sources;
+  return SampleOrder::CheckWeights(field, options.weights, options.paths.size());
 }
 
 }  // namespace
@@ -283,17 +210,25 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenTokenDataset(const TokenDataOptions
     held_windows += Windows(of_file, options.sequence);
     files.push_back(std::move(file));
   }
+  for (const std::string& path : options.held_out_paths) {
+    File file;
+    WEIR_ASSIGN_OR_RETURN(
+        file.tokens, TokenFile::Open(path, absl::StrCat("held-out ", noun, "s"), options.type));
+    held += file.held();
+    held_windows += Windows(file.held(), options.sequence);
+    files.push_back(std::move(file));
+  }
   // Held-out windows share their border token, so a batch takes batch * sequence + 1 tokens.
-  if (options.held_out > 0 && held_windows < options.batch) {
-    return Rejected({"W0054", options.paths[0],
+  const bool holds_out = options.held_out > 0 || !options.held_out_paths.empty();
+  if (holds_out && held_windows < options.batch) {
+    return Rejected({"W0054",
+                     options.held_out_paths.empty() ? options.paths[0] : options.held_out_paths[0],
                      absl::StrCat("held-out ", noun, "s for one batch of ", options.batch,
                                   " windows of ", options.sequence, " ", noun, "s"),
                      absl::StrCat(held, " ", noun, "s held out, ", held_windows, " windows"),
                      "hold out a larger share, or 0 for no evaluation, or use a smaller batch"});
   }
-  std::vector<Source> sources = SourcesOf(files, options);
-  return std::unique_ptr<Dataset>(
-      std::make_unique<TokenDataset>(std::move(files), std::move(sources), options));
+  return std::unique_ptr<Dataset>(std::make_unique<TokenDataset>(std::move(files), options));
 }
 
 }  // namespace weir::store

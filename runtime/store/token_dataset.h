@@ -1,6 +1,7 @@
 // Files of tokens, text among them, whose tokens are bytes. A sample is a window of sequence + 1
 // tokens; feed "tokens" has the first `sequence` of them, and feed "targets" the last `sequence`.
-// Held-out windows follow one another, file by file.
+// Held-out windows follow one another, file by file: the ends of the files to train on, then the
+// files that are wholly held out.
 // Thread rule: see dataset.h.
 #pragma once
 
@@ -32,9 +33,10 @@ struct TokenDataOptions {
   std::vector<double> weights;
   TokenType type = TokenType::kU8;
   WindowOrder order = WindowOrder::kAnywhere;
-  double held_out = 0;   // share of each file, at its end; 0 <= held_out < 1
-  int64_t batch = 1;     // samples per step
-  int64_t sequence = 1;  // tokens per sample
+  double held_out = 0;                      // share of each file, at its end; 0 <= held_out < 1
+  std::vector<std::string> held_out_paths;  // files that are wholly held out
+  int64_t batch = 1;                        // samples per step
+  int64_t sequence = 1;                     // tokens per sample
   uint64_t seed = 0;
 };
 

@@ -187,6 +187,23 @@ TEST(TokenDataset, AnEpochHasEachWindowOfEachFileOnceInAnOrderOfItsOwn) {
   EXPECT_NE(orders[1], orders[2]);
 }
 
+TEST(TokenDataset, HeldOutFilesAreEvaluatedAfterTheHeldOutEnds) {
+  TokenDataOptions options = Options({WriteTemporary("train", BytesOf(Count(0, 41)))});
+  options.held_out = 0.3;  // 12 tokens, which are 2 windows
+  options.held_out_paths = {WriteTemporary("test", BytesOf(Count(1000, 13)))};
+  auto data = OpenTokenDataset(options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ((*data)->num_held_out_batches(), 2);
+  EXPECT_EQ(Window(**data, DataPart::kHeldOut, 0)[0], 29);
+  EXPECT_EQ(Window(**data, DataPart::kHeldOut, 2)[0], 1000);
+  EXPECT_EQ(Window(**data, DataPart::kHeldOut, 3)[0], 1005);
+  for (int64_t sample = 0; sample < 40; ++sample)
+    EXPECT_LT(Window(**data, DataPart::kTrain, sample)[0], 29);
+  options.held_out = 0;
+  options.held_out_paths = {WriteTemporary("short", BytesOf(Count(0, 7)))};
+  EXPECT_THAT(std::string(OpenTokenDataset(options).status().message()), HasSubstr("W0054"));
+}
+
 TEST(TokenDataset, WeightsDealSamplesAndEachFileHasEpochsOfItsOwn) {
   TokenDataOptions options = Options(
       {WriteTemporary("c", BytesOf(Count(0, 41))), WriteTemporary("d", BytesOf(Count(1000, 23)))});

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "runtime/base/status.h"
+#include "runtime/store/npy_header.h"
 
 namespace weir::store {
 namespace {
@@ -19,8 +19,7 @@ namespace {
 constexpr int64_t kPieceTokens = 1 << 16;
 constexpr int64_t kLlmcHeaderBytes = 256 * 4;
 constexpr int32_t kLlmcU16 = 20240520, kLlmcU32 = 20240801;
-constexpr char kNpyMagic[] = "\x93NUMPY", kMegatronMagic[] = "MMIDIDX";
-constexpr int64_t kNpyHeaderMax = 64 << 10;
+constexpr char kMegatronMagic[] = "MMIDIDX";
 
 struct Form {
   std::string name;  // "llm.c"; empty: none
@@ -62,38 +61,15 @@ absl::StatusOr<Form> LlmcForm(const std::string& path, const std::vector<uint8_t
   return Form{"llm.c", is_u16 ? "u16" : "u32", is_u16 ? 2 : 4, kLlmcHeaderBytes, tokens};
 }
 
-// Returns the text between `key` and the next comma or bracket of a header of NumPy.
-std::string NpyField(const std::string& header, const std::string& key, const char* end) {
-  size_t at = header.find(absl::StrCat("'", key, "':"));
-  if (at == std::string::npos) return "";
-  at += key.size() + 3;
-  return std::string(
-      absl::StripAsciiWhitespace(header.substr(at, header.find_first_of(end, at) - at)));
-}
-
 absl::StatusOr<Form> NpyForm(const std::string& path, const std::vector<uint8_t>& bytes) {
-  if (bytes.size() > 7 && (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0)) {
-    return Damaged(path, "version 1.0, 2.0 or 3.0 of a file of NumPy",
-                   absl::StrCat("version ", bytes[6], ".", bytes[7]),
-                   "save the array again with numpy.save");
-  }
-  const bool is_v1 = bytes.size() > 6 && bytes[6] == 1;
-  const int64_t begin = is_v1 ? 10 : 12;
-  if (static_cast<int64_t>(bytes.size()) < begin)
-    return Damaged(path, "a whole header of NumPy", absl::StrCat(bytes.size(), " bytes"));
-  const int64_t length =
-      is_v1 ? int64_t{Number<uint16_t>(bytes, 8)} : int64_t{Number<uint32_t>(bytes, 8)};
-  if (begin + length > static_cast<int64_t>(bytes.size()))
-    return Damaged(path, "a whole header of NumPy", absl::StrCat("a header of ", length, " bytes"));
-  const std::string header(bytes.begin() + begin, bytes.begin() + begin + length);
-  const std::string type = NpyField(header, "descr", ",}");
-  std::string shape = NpyField(header, "shape", ")}");
-  shape = std::string(absl::StripAsciiWhitespace(absl::StripPrefix(shape, "(")));
-  int64_t tokens = 0;
-  if (!absl::SimpleAtoi(absl::StripSuffix(shape, ","), &tokens) || tokens < 0) {
+  WEIR_ASSIGN_OR_RETURN(const NpyHeader header, ParseNpyHeader("W0909", path, bytes));
+  if (header.shape.size() != 1) {
     return Damaged(path, "an array of NumPy with one dimension",
-                   absl::StrCat("shape (", shape, ")"), "save the array with .reshape(-1)");
+                   absl::StrCat("shape ", header.shape_text),
+                   "save the array with .reshape(-1), or use data { arrays } for samples of their "
+                   "own");
   }
+  const int64_t tokens = header.shape[0];
   static constexpr struct {
     const char* descr;
     const char* name;
@@ -104,10 +80,11 @@ absl::StatusOr<Form> NpyForm(const std::string& path, const std::vector<uint8_t>
                 {"'<i4'", "i32", 4},
                 {"'<i8'", "i64", 8}};
   for (const auto& known : kTypes) {
-    if (type == known.descr) return Form{"npy", known.name, known.width, begin + length, tokens};
+    if (header.descr == known.descr)
+      return Form{"npy", known.name, known.width, header.begin, tokens};
   }
-  return Damaged(path, "an array of NumPy of type u1, u2, u4, i4 or i8, little-endian", type,
-                 "save the array with .astype(\"uint16\")");
+  return Damaged(path, "an array of NumPy of type u1, u2, u4, i4 or i8, little-endian",
+                 header.descr, "save the array with .astype(\"uint16\")");
 }
 
 // Returns the form that the index beside FILE.bin tells; nullopt: there is no index.
@@ -136,9 +113,9 @@ absl::StatusOr<std::optional<Form>> MegatronForm(const std::string& path) {
 }
 
 absl::StatusOr<std::optional<Form>> FormOf(const WatchedFile& file) {
-  WEIR_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, Begin(file, kNpyHeaderMax));
+  WEIR_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, Begin(file, kNpyHeaderBytesMax));
   std::optional<Form> form;
-  if (bytes.size() >= 6 && std::memcmp(bytes.data(), kNpyMagic, 6) == 0) {
+  if (IsNpy(bytes)) {
     WEIR_ASSIGN_OR_RETURN(form, NpyForm(file.path(), bytes));
     return form;
   }

@@ -22,7 +22,7 @@ def codes_in_sources():
     for folder in SOURCES:
         for parent, _, names in os.walk(os.path.join(ROOT, folder)):
             for name in names:
-                if not name.endswith((".cc", ".h", ".cu")) or name.endswith("_test.cc"):
+                if not name.endswith((".cc", ".h", ".cu", ".py")) or name.endswith(("_test.cc", "_test.py")):
                     continue
                 path = os.path.join(parent, name)
                 with open(path, encoding="utf-8") as file:

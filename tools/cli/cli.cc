@@ -306,6 +306,7 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
   AddDimsVerb(&app, &context);
   AddWeightsVerbs(&app, &context);
   AddCheckpointVerbs(&app, &context);
+  AddDataVerbs(&app, &context);
   AddImportVerb(&app, &context);
   AddSearchVerb(&app, &context);
   AddSimVerbs(&app, &context);

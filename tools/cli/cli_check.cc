@@ -33,6 +33,8 @@ void EnterSandboxOf(const proto::Job& job, const CheckArguments& arguments,
   std::erase(rules.read, "");
   if (!arguments.without_data) {
     for (std::string& file : job::DataFilesOf(job)) rules.read.push_back(std::move(file));
+    // A folder of arrays is listed before its files are read.
+    for (job::DataPath& data : job::DataPathsOf(job)) rules.read.push_back(std::move(data.path));
   }
   const sandbox::SandboxFacts sandbox = context.Confine(rules, sandbox::CpuTime::kLimited);
   if (arguments.verbose) *context.err << sandbox.Text() << "\n";

@@ -582,6 +582,49 @@ TEST(CliTest, CheckpointsAreImportedListedCheckedAndConverted) {
   EXPECT_EQ(Weir({"train", job, "--init", run}).code, 66);
 }
 
+std::string NpyFile(const std::string& name, const std::string& descr, const std::string& shape,
+                    const std::string& data) {
+  const std::string dict =
+      "{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape + ", }\n";
+  std::string bytes = "\x93NUMPY";
+  bytes += {1, 0, static_cast<char>(dict.size()), 0};
+  std::ofstream(PathFor(name), std::ios::binary) << bytes << dict << data;
+  return PathFor(name);
+}
+
+TEST(CliTest, DataShowSaysWhatAFileIs) {
+  const Outcome tokens = Weir({"data", "show", NpyFile("ids.npy", "<u2", "(2,)", "ab\xff\xff")});
+  EXPECT_THAT(tokens.out, AllOf(HasSubstr("2 tokens, npy u16"), HasSubstr("values 25185 to 65535"),
+                                HasSubstr("next: data { tokens { path: ")));
+  const Outcome rows = Weir({"data", "show", NpyFile("rows.npy", "|i1", "(2, 2)", "\1\2\x9c\3")});
+  EXPECT_THAT(rows.out, AllOf(HasSubstr("i8[2, 2]"), HasSubstr("values -100 to 3, first 1 2"),
+                              HasSubstr("array { name: \"rows\"")));
+  std::ofstream(PathFor("raw")) << std::string("ab\0\0", 4);
+  EXPECT_THAT(Weir({"data", "show", PathFor("raw")}).err, HasSubstr("W0796"));
+  EXPECT_THAT(Weir({"data", "show", PathFor("raw"), "--type", "u16"}).out, HasSubstr("type: U16"));
+  std::ofstream(PathFor("book")) << "a line\nanother";
+  EXPECT_THAT(Weir({"data", "show", PathFor("book")}).out,
+              AllOf(HasSubstr("text of 14 bytes"), HasSubstr("\"a line\"")));
+  EXPECT_EQ(Weir({"data", "show", "/no/such/file"}).code, 66);
+}
+
+TEST(CliTest, DataBuildNeedsPython) {
+  const std::string path = ::getenv("PATH") == nullptr ? "" : ::getenv("PATH");
+  ::setenv("PATH", "/no/such/folder", 1);
+  const Outcome build = Weir({"data", "build", PathFor("book"), "-o", PathFor("book.npy")});
+  ::setenv("PATH", path.c_str(), 1);
+  EXPECT_EQ(build.code, 66);
+  EXPECT_THAT(build.err, AllOf(HasSubstr("W0796"), HasSubstr("python3")));
+}
+
+TEST(CliTest, WeightsDoNotReplaceAMap) {
+  const std::string job = SmallJob(), weights = PathFor("mapped.safetensors");
+  ASSERT_EQ(Weir({"train", job, "--steps", "1", "--save", weights}).code, 0);
+  const std::string map = PathFor("some.weights.textproto");
+  EXPECT_THAT(Weir({"train", job, "--steps", "1", "--save", map}).err, HasSubstr("W0840"));
+  EXPECT_THAT(Weir({"weights", "convert", job, weights, "-o", map}).err, HasSubstr("W0840"));
+}
+
 TEST(CliTest, AnImportRefusesADimensionThatIsGivenTwice) {
   const Outcome twice = Weir({"import", "model.onnx", "--dim", "batch=8", "--dim", "batch=4"});
   EXPECT_EQ(twice.code, 65);

@@ -85,6 +85,7 @@ void AddDimsVerb(CLI::App* app, CliContext* context);      // dims
 void AddWeightsVerbs(CLI::App* app, CliContext* context);  // weights check | convert
 // checkpoint ls | show | verify | diff | export | import | edit
 void AddCheckpointVerbs(CLI::App* app, CliContext* context);
+void AddDataVerbs(CLI::App* app, CliContext* context);     // data show | build
 void AddImportVerb(CLI::App* app, CliContext* context);    // import
 void AddSearchVerb(CLI::App* app, CliContext* context);    // search
 void AddSimVerbs(CLI::App* app, CliContext* context);      // sim, calibrate

@@ -1,4 +1,6 @@
 // weir weights: says whether weights of a file fit a job, and writes them under other names.
+#include <algorithm>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -28,6 +30,7 @@ struct WeightsArguments {
   std::string out;
   bool to_public = false;
   std::string like;
+  uint64_t file_bytes_max = uint64_t{5} << 30;
 
   void AddTo(CLI::App* verb, CliContext* context) {
     job.AddTo(verb, context, JobArguments::Data::kNotOpened);
@@ -90,17 +93,32 @@ std::string MapOf(const weights::MappedWeights& mapped) {
   return mapped.shared_map() == nullptr ? "" : mapped.shared_map()->name();
 }
 
+// Prints lines, or with a file of another model only the first of many lines.
+void PrintSome(const std::vector<std::string>& lines, const std::string& what, bool all,
+               CliContext* context) {
+  constexpr size_t kShown = 10;
+  const size_t shown = all || lines.size() <= kShown + 1 ? lines.size() : kShown;
+  for (size_t i = 0; i < shown; ++i) *context->out << lines[i] << "\n";
+  if (shown < lines.size()) {
+    *context->out << "and " << lines.size() - shown << " more " << what
+                  << " that do not fit; --list lists them all\n";
+  }
+}
+
 absl::Status CheckWeights(const WeightsArguments& arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(const JobAndFile both, ReadBoth(arguments));
   WEIR_ASSIGN_OR_RETURN(const weights::MappedWeights nearest,
                         weights::NearestMap(both.file, both.places, both.types));
   const weights::Misfit misfit = nearest.Compare(both.types);
+  std::vector<std::string> missing, unused;
   for (const weights::Misfit::Lack& lack : misfit.missing) {
-    *context->out << "weight " << lack.weight
-                  << (lack.tensor.empty() ? ": no rule" : ": no tensor " + lack.tensor) << "\n";
+    missing.push_back(absl::StrCat(
+        "weight ", lack.weight, lack.tensor.empty() ? ": no rule" : ": no tensor " + lack.tensor));
   }
   for (const std::string& tensor : misfit.unused)
-    *context->out << "tensor " << tensor << ": no weight uses it\n";
+    unused.push_back(absl::StrCat("tensor ", tensor, ": no weight uses it"));
+  PrintSome(missing, "weights", arguments.list, context);
+  PrintSome(unused, "tensors", arguments.list, context);
   WEIR_RETURN_IF_ERROR(nearest.Check(both.types));
   if (arguments.list) {
     for (const auto& [weight, type] : both.types) {
@@ -117,8 +135,12 @@ absl::Status CheckWeights(const WeightsArguments& arguments, CliContext* context
 
 absl::Status ConvertWeights(const WeightsArguments& arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(const JobAndFile both, ReadBoth(arguments));
-  weights::ExportOrder order{both.places, nullptr, arguments.out};
+  weights::ExportOrder order{both.places, nullptr, arguments.out,
+                             static_cast<int64_t>(std::min<uint64_t>(
+                                 arguments.file_bytes_max, std::numeric_limits<int64_t>::max()))};
   std::vector<std::string> inputs = store::FilesOfWeights(both.file->path());
+  for (std::string& path : weights::FilesBeside(arguments.job.path))
+    inputs.push_back(std::move(path));
   inputs.push_back(arguments.job.path);
   if (!arguments.map.empty()) inputs.push_back(arguments.map);
   if (!arguments.like.empty()) {
@@ -126,20 +148,34 @@ absl::Status ConvertWeights(const WeightsArguments& arguments, CliContext* conte
     for (std::string& path : store::FilesOfWeights(order.like->path()))
       inputs.push_back(std::move(path));
   }
-  WEIR_RETURN_IF_ERROR(train::CheckOutputIsNoInput("-o", arguments.out, inputs));
-  std::string map;
+  const auto check = [&](const std::vector<std::string>& outputs) {
+    for (const std::string& output : outputs) {
+      WEIR_RETURN_IF_ERROR(train::CheckOutputIsNoInput("-o", output, inputs));
+      WEIR_RETURN_IF_ERROR(train::CheckNameOfWeights("-o", output));
+    }
+    return absl::OkStatus();
+  };
+  WEIR_RETURN_IF_ERROR(check({arguments.out}));
+  std::string map, out = arguments.out;
   if (arguments.to_public) {
     WEIR_RETURN_IF_ERROR(weights::MappedWeights(both.file).Check(both.types));
-    WEIR_ASSIGN_OR_RETURN(map, weights::WritePublic(*both.file, both.types, order));
+    WEIR_ASSIGN_OR_RETURN(const weights::Exported exported,
+                          weights::WritePublic(*both.file, both.types, order, check));
+    map = exported.map;
+    out = exported.files.back();
+    if (exported.files.size() > 1) {
+      *context->out << Plural(static_cast<int64_t>(exported.files.size()) - 1, "file")
+                    << " of tensors, from " << exported.files.front() << " on\n";
+    }
   } else {
     WEIR_ASSIGN_OR_RETURN(const weights::MappedWeights mapped,
                           weights::MapWeights(both.file, both.places, both.types));
     map = MapOf(mapped);
     WEIR_RETURN_IF_ERROR(weights::WriteForJob(mapped, both.types, arguments.out));
   }
-  *context->out << arguments.out << ": "
-                << Plural(static_cast<int64_t>(both.types.size()), "weight") << " of " << both.title
-                << (arguments.to_public ? " under public names, " : ", ") << MapText(map) << "\n";
+  *context->out << out << ": " << Plural(static_cast<int64_t>(both.types.size()), "weight")
+                << " of " << both.title << (arguments.to_public ? " under public names, " : ", ")
+                << MapText(map) << "\n";
   return absl::OkStatus();
 }
 
@@ -160,7 +196,8 @@ void AddWeightsVerbs(CLI::App* app, CliContext* context) {
                            "  weir weights check gpt.textproto folder --list",
                            [check, context] { return CheckWeights(*check, context); });
   check->AddTo(verb, context);
-  verb->add_flag("--list", check->list, "Say for each weight which tensors it comes from");
+  verb->add_flag("--list", check->list,
+                 "Say for each weight which tensors it comes from, or all that does not fit");
 
   auto convert = std::make_shared<WeightsArguments>();
   verb =
@@ -177,6 +214,15 @@ void AddWeightsVerbs(CLI::App* app, CliContext* context) {
   verb->add_option("--like", convert->like,
                    "With --export: a public file of the model, for names, shapes and types")
       ->type_name("PATH")
+      ->needs(to_public);
+  verb->add_option("--max-shard-size", convert->file_bytes_max,
+                   "With --export: tensors of more bytes go to several files with an index [5GiB]")
+      ->transform(CLI::AsSizeValue(true))
+      ->check([](const std::string& size) {
+        const bool is_zero = size.find_first_not_of('0') == std::string::npos;
+        return is_zero ? std::string("expected a size above 0, such as 5G") : std::string();
+      })
+      ->type_name("BYTES")
       ->needs(to_public);
 }
 

@@ -156,6 +156,14 @@ absl::StatusOr<fleet::FleetOptions> FleetArguments::Options(const proto::Job& jo
   options.address = hosts.address;
   options.interface = interface;
   options.ships_inputs = ship;
+  for (const job::DataPath& data : job::DataPathsOf(job)) {
+    std::error_code ignored;
+    if (!ship || !std::filesystem::is_directory(data.path, ignored)) continue;
+    return Rejected(
+        {"W0795", data.field, "files, which --ship copies to the hosts",
+         absl::StrCat("the folder ", data.path),
+         "data { arrays { array { name: \"x\" path: \"FOLDER/x.npy\" } } }, or an .npz"});
+  }
   for (std::string& file : job::DataFilesOf(job)) options.input_files.push_back(std::move(file));
   if (!ranks.empty()) {
     WEIR_ASSIGN_OR_RETURN(std::unique_ptr<compiler::LogicalPlan> plan,

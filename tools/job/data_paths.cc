@@ -27,6 +27,11 @@ using google::protobuf::Reflection;
 
 constexpr char kSystemData[] = "/usr/share";
 
+// Texts of a data kind are paths, but for the names of arrays.
+bool IsPath(const FieldDescriptor& field) {
+  return field.cpp_type() == FieldDescriptor::CPPTYPE_STRING && field.name() != "name";
+}
+
 void AddTexts(const Message& message, const std::string& where, std::vector<DataPath>* found) {
   const Reflection* reflection = message.GetReflection();
   std::vector<const FieldDescriptor*> fields;
@@ -40,7 +45,7 @@ void AddTexts(const Message& message, const std::string& where, std::vector<Data
         AddTexts(field->is_repeated() ? reflection->GetRepeatedMessage(message, field, i)
                                       : reflection->GetMessage(message, field),
                  place, found);
-      } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
+      } else if (IsPath(*field)) {
         std::string text = field->is_repeated() ? reflection->GetRepeatedString(message, field, i)
                                                 : reflection->GetString(message, field);
         if (!text.empty()) found->push_back({place, std::move(text)});
@@ -54,7 +59,7 @@ void ReplaceTexts(const std::function<std::string(const std::string&)>& replace,
   std::vector<const FieldDescriptor*> fields;
   reflection->ListFields(*message, &fields);
   for (const FieldDescriptor* field : fields) {
-    const bool is_text = field->cpp_type() == FieldDescriptor::CPPTYPE_STRING;
+    const bool is_text = IsPath(*field);
     const bool is_message = field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
     const int count = field->is_repeated() ? reflection->FieldSize(*message, field) : 1;
     for (int i = 0; i < count; ++i) {
@@ -93,6 +98,20 @@ std::vector<std::filesystem::path> ImpliedFolders(const std::string& job_path) {
   return folders;
 }
 
+// Returns the files of arrays in a folder, at most 256 (runtime/store/stored_array.h); none if
+// `path` is no folder.
+std::vector<std::string> FilesIn(const std::string& path) {
+  constexpr size_t kFilesMax = 256;
+  std::vector<std::string> files;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(path, error), end;
+       !error && it != end && files.size() < kFilesMax; it.increment(error)) {
+    if (it->path().extension() == ".npy") files.push_back(it->path().string());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
 }  // namespace
 
 std::vector<DataPath> DataPathsOf(const proto::Job& job) {
@@ -108,6 +127,10 @@ std::vector<DataPath> DataPathsOf(const proto::Job& job) {
 std::vector<std::string> DataFilesOf(const proto::Job& job) {
   std::vector<std::string> files;
   for (const DataPath& data : DataPathsOf(job)) {
+    if (std::error_code ignored; std::filesystem::is_directory(data.path, ignored)) {
+      for (std::string& file : FilesIn(data.path)) files.push_back(std::move(file));
+      continue;
+    }
     files.push_back(data.path);
     std::filesystem::path index = data.path;
     if (!job.data().has_tokens() || index.extension() != ".bin") continue;
@@ -124,6 +147,27 @@ void ReplaceDataPaths(const std::function<std::string(const std::string&)>& repl
   if (kind != nullptr) ReplaceTexts(replace, data->GetReflection()->MutableMessage(data, kind));
 }
 
+namespace {
+
+absl::Status CheckPath(const std::string& field, const std::string& path,
+                       const std::vector<std::filesystem::path>& folders,
+                       const DataPathRules& rules) {
+  const std::filesystem::path file = ResolvedPath(path);
+  if (std::any_of(folders.begin(), folders.end(),
+                  [&](const auto& folder) { return LiesIn(file, folder); }))
+    return absl::OkStatus();
+  const bool is_link = !file.empty() && file != std::filesystem::absolute(path).lexically_normal();
+  return Rejected(
+      {"W0813",
+       absl::StrCat(rules.job_path == "-" ? "standard input" : rules.job_path, ", ", field),
+       absl::StrCat("a file in the folder of the job, in the current folder or in ", kSystemData),
+       absl::StrCat(path, is_link ? absl::StrCat(", which is ", file.string()) : ""),
+       absl::StrCat("--allow-path ", file.parent_path().string(),
+                    ", if you trust the job with the files there")});
+}
+
+}  // namespace
+
 absl::Status CheckDataPaths(const std::vector<DataPath>& paths, const DataPathRules& rules) {
   std::vector<std::filesystem::path> folders = ImpliedFolders(rules.job_path);
   for (const std::string& allowed : rules.allowed) {
@@ -136,19 +180,10 @@ absl::Status CheckDataPaths(const std::vector<DataPath>& paths, const DataPathRu
     folders.push_back(folder);
   }
   for (const DataPath& named : paths) {
-    const std::filesystem::path file = ResolvedPath(named.path);
-    if (std::any_of(folders.begin(), folders.end(),
-                    [&](const auto& folder) { return LiesIn(file, folder); }))
-      continue;
-    const bool is_link =
-        !file.empty() && file != std::filesystem::absolute(named.path).lexically_normal();
-    return Rejected(
-        {"W0813",
-         absl::StrCat(rules.job_path == "-" ? "standard input" : rules.job_path, ", ", named.field),
-         absl::StrCat("a file in the folder of the job, in the current folder or in ", kSystemData),
-         absl::StrCat(named.path, is_link ? absl::StrCat(", which is ", file.string()) : ""),
-         absl::StrCat("--allow-path ", file.parent_path().string(),
-                      ", if you trust the job with the files there")});
+    WEIR_RETURN_IF_ERROR(CheckPath(named.field, named.path, folders, rules));
+    // A link in a folder of arrays counts as the file to which the link points.
+    for (const std::string& file : FilesIn(named.path))
+      WEIR_RETURN_IF_ERROR(CheckPath(named.field, file, folders, rules));
   }
   return absl::OkStatus();
 }

@@ -31,12 +31,12 @@ struct DataPath {
   std::string field;  // "data.text.path"
   std::string path;
 };
-// Returns every non-empty text field in the data kind of a job (text, idx, ...). Fields and kinds
-// that are added later are confined without a change here.
+// Returns every non-empty text field in the data kind of a job (text, idx, ...), but for fields
+// called `name`. Fields and kinds that are added later are confined without a change here.
 std::vector<DataPath> DataPathsOf(const proto::Job& job);
 
-// Returns the files that a reader of the data opens: those of DataPathsOf, and the index FILE.idx
-// beside a file FILE.bin of tokens, if there is one.
+// Returns the files that a reader of the data opens: those of DataPathsOf, the index FILE.idx
+// beside a file FILE.bin of tokens, if there is one, and in place of a folder of arrays its files.
 std::vector<std::string> DataFilesOf(const proto::Job& job);
 
 // Replaces each of these texts by `replace` of it.

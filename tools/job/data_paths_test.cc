@@ -69,6 +69,18 @@ TEST_F(DataPathsTest, AFolderThatIsNamedIsFree) {
               HasSubstr("W0814 at --allow-path: expected a folder"));
 }
 
+TEST_F(DataPathsTest, ALinkInAFolderOfArraysCountsAsItsFile) {
+  folder_.Write("job/arrays/x.npy", "x");
+  EXPECT_TRUE(Check(root_ / "job/arrays").ok());
+  std::filesystem::create_symlink(root_ / "other/secret", root_ / "job/arrays/y.npy");
+  EXPECT_THAT(std::string(Check(root_ / "job/arrays").message()),
+              AllOf(HasSubstr("W0813"), HasSubstr("other/secret")));
+  proto::Job job;
+  job.mutable_data()->mutable_arrays()->add_path(root_ / "job/arrays");
+  EXPECT_EQ(DataFilesOf(job),
+            (std::vector<std::string>{root_ / "job/arrays/x.npy", root_ / "job/arrays/y.npy"}));
+}
+
 TEST_F(DataPathsTest, AJobFromAPipeHasTheCurrentFolderAlone) {
   const std::string beside = root_ / "job/data/text";
   EXPECT_FALSE(CheckDataPaths({{"data.text.path", beside}}, {"-", {}}).ok());
@@ -89,6 +101,20 @@ TEST(DataPathsOfTest, ReplacesEveryTextOfTheData) {
   EXPECT_EQ(job.data().idx().images(), "/copies/a");
   EXPECT_EQ(job.data().idx().labels(), "/copies/b");
   EXPECT_EQ(job.data().idx().test_images(), "");
+}
+
+TEST(DataPathsOfTest, ANameOfAnArrayIsNoPath) {
+  proto::Job job;
+  proto::Data::Arrays* arrays = job.mutable_data()->mutable_arrays();
+  arrays->add_scale()->set_name("image");
+  proto::Data::Arrays::Array* array = arrays->add_array();
+  array->set_name("image");
+  array->add_path("i.npy");
+  ASSERT_EQ(DataPathsOf(job).size(), 1u);
+  EXPECT_EQ(DataPathsOf(job)[0].path, "i.npy");
+  ReplaceDataPaths([](const std::string& path) { return "/copies/" + path; }, job.mutable_data());
+  EXPECT_EQ(array->name(), "image");
+  EXPECT_EQ(array->path(0), "/copies/i.npy");
 }
 
 TEST(DataPathsOfTest, FindsEveryTextOfTheData) {

@@ -12,7 +12,8 @@ import unittest
 from unittest import mock
 
 import weir
-from weir import data_sources, dims, functions, inputs, program, rewrite, safetensors_file, textproto, weight_map
+from weir import (arrays, data_sources, dims, functions, inputs, program, remedies, rewrite, safetensors_file,
+                  textproto, token_files, weight_map)
 from weir.dims import Dim
 from weir.graph import Cut, Graph, Parameter, Value, make_node
 from weir.textproto import Enum, Message
@@ -471,7 +472,7 @@ class DataTest(unittest.TestCase):
                             ({"text": ["a", "b"]}, "text as a dictionary"), (["a.txt"], "found builtins.list"),
                             ({"text": "a", "feed": "tokens"}, "feed as .*; found 'tokens'"),
                             ({"text": "a", "feed": [{"idx": "tokens"}]}, "feed as "),
-                            (types.SimpleNamespace(shape=(3,)), "found types.SimpleNamespace. Try: save tokens")):
+                            (types.SimpleNamespace(shape=(3,)), "found types.SimpleNamespace. Try: data={")):
             with self.subTest(data=data), self.assertRaisesRegex(weir.Error, found):
                 self.text(data)
 
@@ -490,6 +491,182 @@ class DataTest(unittest.TestCase):
             path.write_text(job.text, encoding="utf-8")
             done = subprocess.run([PROGRAM, "train", path], check=False, capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stderr)
+
+
+class Rows:
+    """Rows stand for an array of NumPy, which this test does without."""
+    dtype, ndim = "int64", 2
+
+    def __init__(self, *shape):
+        self.shape = shape
+
+    def __len__(self):
+        return self.shape[0]
+
+
+class ArraysTest(unittest.TestCase):
+
+    def as_text(self, data):
+        with mock.patch.object(arrays, "_as_numpy", lambda name, value: value):
+            made, sources = arrays.as_files(data, data_sources.KIND_NAMES)
+        return textproto.to_text(data_sources.data_message(made)), [source.path for source in sources]
+
+    def test_arrays_become_files_beside_the_job(self):
+        text, paths = self.as_text({"ids": Rows(4, 3), "image": Rows(4, 2), "held_out": 0.25,
+                                    "scale": {"image": (0.5, -1)}, "feed": {"x": "ids"}})
+        self.assertEqual(paths, ["data/ids.npy", "data/image.npy"])
+        self.assertEqual(text, 'arrays {\n  array { name: "ids" path: "data/ids.npy" }\n'
+                               '  array { name: "image" path: "data/image.npy" }\n  held_out: 0.25\n'
+                               '  scale { name: "image" by: 0.5 plus: -1.0 }\n}\nfeed { input: "x" from: "ids" }\n')
+
+    def test_held_out_arrays_have_files_of_their_own(self):
+        text, paths = self.as_text({"x": Rows(4, 3), "held_out": {"x": Rows(2, 3)}})
+        self.assertEqual(paths, ["data/x.npy", "data/x.held_out.npy"])
+        self.assertIn('held_out_path: "data/x.held_out.npy"', text)
+        with self.assertRaisesRegex(weir.Error, "held_out: expected an array x, as the data have; found y"):
+            self.as_text({"x": Rows(4, 3), "held_out": {"y": Rows(2, 3)}})
+
+    def test_paths_of_arrays_are_whole(self):
+        text, paths = self.as_text({"x": "a.npy", "y": ["b.npy", "c.npy"]})
+        self.assertEqual(paths, [])
+        self.assertIn(f'array {{ name: "x" path: "{os.path.abspath("a.npy")}" }}', text)
+
+    def test_kinds_stay_kinds(self):
+        for data in ({"tokens": "t.npy"}, {"text": "a.txt"}, {"synthetic": {}}, "a.txt"):
+            self.assertEqual(arrays.as_files(data, data_sources.KIND_NAMES), (data, []))
+        self.assertEqual(data_sources.data_message("a.npz")[0][0], "arrays")
+
+    def test_arrays_of_other_numbers_of_samples_are_refused(self):
+        with self.assertRaisesRegex(weir.Error, "array y: expected 4 samples, as array x has; found 3"):
+            self.as_text({"x": Rows(4, 3), "y": Rows(3, 3)})
+        with self.assertRaisesRegex(weir.Error, "array y: expected an array of NumPy.*found 3"):
+            self.as_text({"x": Rows(4, 3), "y": 3})
+
+    def test_every_input_has_an_array(self):
+        text = ('function {\n  name: "block"\n  input { name: "z" type: "f32[b]" }\n}\n'
+                'function {\n  name: "main"\n  input { name: "x" type: "f32[b]" }\n'
+                '  input { name: "m" type: "bool[b]" }\n}\n')
+        check = lambda names, **more: arrays.check_inputs(
+            {"arrays": {"array": [{"name": name, "path": "p"} for name in names]}, **more}, text)
+        check(["x", "m"])
+        check(["x", "mask"], feed={"m": "mask"})
+        with self.assertRaisesRegex(weir.Error, 'an array for the input m; found arrays x, mask.*"m": array'):
+            check(["x", "mask"])
+        arrays.check_inputs({"arrays": {"path": "a.npz"}}, text)
+        arrays.check_inputs("book.txt", text)
+
+    def test_targets_that_do_not_count_need_a_loss_that_ignores_them(self):
+        source = arrays.Source("data/targets.npy", types.SimpleNamespace(
+            dtype=types.SimpleNamespace(kind="i"), size=4, min=lambda: -100))
+        arrays.check_ignored([source], 'op: "softmax_cross_entropy" attr { name: "ignore_index" }')
+        with self.assertRaisesRegex(weir.Error, r"array targets: .*found -100. Try: weir.from_torch\(..., ign"):
+            arrays.check_ignored([source], 'op: "softmax_cross_entropy"')
+
+    def test_a_written_job_names_whole_paths(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(arrays.Source, "write", lambda *_: None):
+            job = weir.Job(Fake(), 'data { arrays { array { name: "x" path: "data/x.npy" } } }',
+                           [arrays.Source("data/x.npy", None)])
+            job.write(folder)
+            written = pathlib.Path(folder, "job.textproto").read_text(encoding="utf-8")
+            self.assertIn(f'path: "{pathlib.Path(folder).resolve()}/data/x.npy"', written)
+
+
+class RemedyTest(unittest.TestCase):
+
+    def test_advice_of_the_program_is_said_in_python(self):
+        for advice, remedy in (('Try: rule { dim: "batch" axis:\n  "dp" }, or', 'weir.job(..., rules={"batch": "dp"})'),
+                               ("Try: ignore_index: -100 on", "weir.from_torch(..., ignore_index=-100)"),
+                               ("Try: a larger size", None)):
+            expected = f"{advice}\n  In Python: {remedy}" if remedy else advice
+            self.assertEqual(remedies.with_remedy(advice), expected)
+
+
+class TokenFilesTest(unittest.TestCase):
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def write(self, name, data):
+        path = self.folder / name
+        path.write_bytes(data)
+        return path
+
+    def tokens(self, name):
+        data = (self.folder / name).read_bytes()
+        return memoryview(data[128:] if name.endswith(".npy") else data).cast("H").tolist()
+
+    def test_documents_end_with_the_separator(self):
+        lines = self.write("a.jsonl", b'{"text": "ab"}\n\n{"text": "", "id": 1}\n{"text": "c"}\n')
+        built = weir.build_tokens([lines, self.write("b.txt", b"d\n")], self.folder / "t.bin")
+        self.assertEqual(self.tokens("t.bin"), [97, 98, 0, 99, 0, 100, 10, 0])
+        self.assertEqual(built["files"][0]["documents"], 3)
+        weir.build_tokens(lines, self.folder / "t.bin", separator="none")
+        self.assertEqual(self.tokens("t.bin"), [97, 98, 99])
+
+    def test_held_out_documents_are_drawn_and_nothing_is_lost(self):
+        lines = self.write("a.jsonl", b"".join(b'{"text": "%d"}\n' % i for i in range(100)))
+        parts = []
+        for seed in (1, 1, 2):
+            weir.build_tokens(lines, self.folder / "t.npy", held_out=0.3, seed=seed)
+            parts.append([bytes(self.tokens(name)) for name in ("t.npy", "t.held_out.npy")])
+        self.assertEqual(parts[0], parts[1])
+        self.assertNotEqual(parts[0], parts[2])
+        documents = sorted(b"".join(parts[0]).split(b"\0")[:-1], key=int)
+        self.assertEqual(documents, [b"%d" % i for i in range(100)])
+        self.assertTrue(15 < parts[0][1].count(b"\0") < 45)
+
+    def test_a_text_is_cut_between_lines_and_characters(self):
+        text = ("é✓𝄞x" * 120000 + "\n") * 2 + "end"
+        path = self.write("a.txt", text.encode())
+        with open(path, "rb") as file:
+            pieces = list(token_files._text_pieces(str(path), file, os.path.getsize(path), False))
+        self.assertGreater(len(pieces), 2)
+        self.assertEqual("".join(pieces), text)
+        weir.build_tokens(path, self.folder / "t.bin", held_out=0.4, separator="none")
+        self.assertEqual(bytes(self.tokens("t.bin") + self.tokens("t.held_out.bin")), text.encode())
+        self.assertEqual(bytes(self.tokens("t.held_out.bin")), b"end")
+
+    def test_what_cannot_be_built_leaves_no_file(self):
+        lines = self.write("a.jsonl", b'{"text": "ab"}\n{"body": "c"}\n')
+        bad = self.write("bad.jsonl", b"{oops\n")
+        out = self.folder / "t.npy"
+        for inputs, options, found in (
+                (lines, {}, 'W0797 at .*line 2: expected an object with a text "text"; found body'),
+                (bad, {}, "W0797 at .*line 1: expected an object of JSON"),
+                (self.folder / "none", {}, "W0797 .*no such file"),
+                (self.write("empty.txt", b""), {}, "W0799 .*at least one token"),
+                (lines, {"tokenizer": self.folder}, "W0798 .*a folder with tokenizer.json"),
+                (lines, {"separator": "xy"}, "W0798 .*a token of bytes"),
+                (lines, {"held_out": 1}, "W0799 .*a share"), (lines, {"type": "u8"}, "W0799 .*u16 or u32")):
+            with self.subTest(found=found), self.assertRaisesRegex(weir.Error, found):
+                weir.build_tokens(inputs, out, **options)
+        with self.assertRaisesRegex(weir.Error, "W0799 .*which would be lost"):
+            own = self.write("own.bin", b"text")
+            weir.build_tokens(own, own)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()),
+                         ["a.jsonl", "bad.jsonl", "empty.txt", "own.bin"])
+
+    def test_a_tokenizer_of_a_library_encodes_pieces_in_order(self):
+        library = types.ModuleType("tokenizers")
+        words = {"<|endoftext|>": 70000, "a": 1, "b": 2}
+        library.Tokenizer = types.SimpleNamespace(from_file=lambda path: types.SimpleNamespace(
+            no_truncation=lambda: None, no_padding=lambda: None, token_to_id=words.get,
+            get_vocab=lambda with_added_tokens: words,
+            encode_batch=lambda pieces, add_special_tokens: [
+                types.SimpleNamespace(ids=[words[word] for word in piece.split()]) for piece in pieces]))
+        lines = self.write("a.jsonl", b'{"text": "a b"}\n{"text": "b"}\n')
+        model = self.write("tokenizer.json", b"{}")
+        with mock.patch.dict(sys.modules, {"tokenizers": library}):
+            built = weir.build_tokens(lines, self.folder / "t.bin", tokenizer=model)
+        self.assertEqual(memoryview((self.folder / "t.bin").read_bytes()).cast("I").tolist(),
+                         [1, 2, 70000, 2, 70000])
+        self.assertEqual((built["type"], token_files.data_text(built)),
+                         ("u32", f'data {{ tokens {{ path: "{self.folder}/t.bin" type: U32 }} }}'))
+        with mock.patch.dict(sys.modules, {"tokenizers": None}):
+            with self.assertRaisesRegex(weir.Error, "W0798 .*the Python library tokenizers.*pip install tokenizers"):
+                weir.build_tokens(lines, self.folder / "t.bin", tokenizer=model)
 
 
 class ProgramTest(unittest.TestCase):

@@ -10,6 +10,7 @@
 #include "compiler/job/import_graph.h"
 #include "compiler/job/model_inputs.h"
 #include "runtime/base/status.h"
+#include "runtime/store/array_dataset.h"
 #include "runtime/store/idx_dataset.h"
 #include "runtime/store/synthetic_dataset.h"
 #include "runtime/store/token_dataset.h"
@@ -35,6 +36,9 @@ class BoundDataset final : public store::Dataset {
       }
     }
     return feeds;
+  }
+  absl::Status CheckType(const store::FeedRequest& request) const override {
+    return dataset_->CheckType(request);
   }
   absl::Status CheckValues(const store::FeedRequest& request) const override {
     return dataset_->CheckValues(request);
@@ -163,6 +167,7 @@ store::TokenDataOptions TokenOptions(const proto::Data::Tokens& tokens) {
   }
   options.order = store::WindowOrder::kEpochs;
   options.held_out = tokens.held_out();
+  options.held_out_paths.assign(tokens.held_out_path().begin(), tokens.held_out_path().end());
   return options;
 }
 
@@ -208,18 +213,45 @@ absl::StatusOr<std::unique_ptr<store::Dataset>> OpenIdx(
   return store::OpenIdxDataset(options);
 }
 
+absl::StatusOr<std::unique_ptr<store::Dataset>> OpenArrays(
+    const proto::Job& job, const std::vector<store::FeedRequest>& requests) {
+  const proto::Data::Arrays& arrays = job.data().arrays();
+  store::ArrayDataOptions options;
+  WEIR_ASSIGN_OR_RETURN(options.batch, SamplesOf(job, requests));
+  options.batch = std::max<int64_t>(1, options.batch);
+  options.seed = job.training().seed();
+  options.paths.assign(arrays.path().begin(), arrays.path().end());
+  options.held_out_paths.assign(arrays.held_out_path().begin(), arrays.held_out_path().end());
+  for (const proto::Data::Arrays::Array& array : arrays.array()) {
+    options.arrays.push_back({array.name(),
+                              {array.path().begin(), array.path().end()},
+                              {array.held_out_path().begin(), array.held_out_path().end()}});
+  }
+  options.weights.assign(arrays.weight().begin(), arrays.weight().end());
+  options.held_out = arrays.held_out();
+  for (const proto::Data::Arrays::Scale& scale : arrays.scale()) {
+    if (options.scales.emplace(scale.name(), store::ElementScale{scale.by(), scale.plus()}).second)
+      continue;
+    return Rejected({"W0791", "data.arrays.scale", "each array once",
+                     absl::StrCat("two scales of \"", scale.name(), "\""), "remove one of them"});
+  }
+  for (const store::FeedRequest& request : requests) options.wanted.push_back(request.feed);
+  return store::OpenArrayDataset(options);
+}
+
 absl::StatusOr<std::unique_ptr<store::Dataset>> OpenByKind(
     const proto::Job& job, const std::vector<store::FeedRequest>& requests) {
   switch (job.data().kind_case()) {
     case proto::Data::kText: return OpenTokens(job, requests, TextOptions(job.data().text()));
     case proto::Data::kTokens: return OpenTokens(job, requests, TokenOptions(job.data().tokens()));
     case proto::Data::kIdx: return OpenIdx(job, requests);
+    case proto::Data::kArrays: return OpenArrays(job, requests);
     case proto::Data::kSynthetic:
       return store::MakeSyntheticDataset({requests, job.training().seed()});
     case proto::Data::KIND_NOT_SET: break;
   }
-  return Rejected(
-      {"W0050", "data", "one of text, tokens, idx, synthetic", "nothing", "data { synthetic {} }"});
+  return Rejected({"W0050", "data", "one of text, tokens, idx, arrays, synthetic", "nothing",
+                   "data { synthetic {} }"});
 }
 
 }  // namespace

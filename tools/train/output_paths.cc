@@ -4,10 +4,12 @@
 #include <system_error>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/store/weight_index.h"
 #include "tools/job/data_paths.h"
+#include "tools/weights/find_weights.h"
 
 namespace weir::train {
 namespace {
@@ -43,7 +45,15 @@ bool MayReplace(const Use& output, const Use& input) {
          (output.flag == "--save" && input.flag == "--init");
 }
 
+constexpr char kTextEnding[] = ".textproto";
+
 }  // namespace
+
+absl::Status CheckNameOfWeights(const std::string& flag, const std::string& output) {
+  if (!absl::EndsWith(output, kTextEnding)) return absl::OkStatus();
+  return Rejected({"W0840", absl::StrCat(flag, " ", output), "the name of a file of weights",
+                   "that of a job or of a map, which ends in .textproto", "model.safetensors"});
+}
 
 absl::Status CheckOutputPaths(const proto::Job& job, const TrainOptions& options) {
   std::vector<Use> outputs = {{"--checkpoint", options.checkpoint},
@@ -55,6 +65,11 @@ absl::Status CheckOutputPaths(const proto::Job& job, const TrainOptions& options
   const std::vector<std::string> weights = store::FilesOfWeights(options.init);
   for (size_t i = 1; i < weights.size(); ++i) inputs.push_back({"a file of --init", weights[i]});
   for (const job::DataPath& data : job::DataPathsOf(job)) inputs.push_back({data.field, data.path});
+  for (const std::string& file : job::DataFilesOf(job)) inputs.push_back({"a file of data", file});
+  for (const std::string& path : weights::FilesBeside(options.job_file)) {
+    // Weights beside a job may be its constants and the weights with which it begins.
+    if (absl::EndsWith(path, kTextEnding)) inputs.push_back({"the map beside the job", path});
+  }
   for (Use& output : outputs) output.file = FileAt(output.path);
   for (Use& input : inputs) input.file = FileAt(input.path);
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -71,6 +86,8 @@ absl::Status CheckOutputPaths(const proto::Job& job, const TrainOptions& options
                        "another name"});
     }
   }
+  for (const Use& output : {outputs[0], outputs[1]})
+    WEIR_RETURN_IF_ERROR(CheckNameOfWeights(output.flag, output.path));
   return absl::OkStatus();
 }
 

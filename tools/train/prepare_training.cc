@@ -427,8 +427,9 @@ absl::StatusOr<PreparedEvaluation> PrepareEvaluation(const proto::Job& job,
   const int64_t batches = EvaluationBatches(job, *prepared.dataset);
   if (batches == 0) {
     return Rejected({"W0077", "data", "something held out to evaluate on", "nothing",
-                     job.data().has_tokens() ? "data { tokens { held_out: 0.1 } }"
-                     : job.data().has_idx()  ? "data { idx { test_images test_labels } }"
+                     job.data().has_tokens()   ? "data { tokens { held_out: 0.1 } }"
+                     : job.data().has_arrays() ? "data { arrays { held_out: 0.1 } }"
+                     : job.data().has_idx()    ? "data { idx { test_images test_labels } }"
                      : job.data().has_text()
                          ? "data { text { held_out: 0.1 } }"
                          : "data of files; synthetic data have no held-out part"});

@@ -2,13 +2,17 @@
 
 #include <string.h>
 
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "nlohmann/json.hpp"
 #include "runtime/base/status.h"
+#include "runtime/store/whole_file.h"
 
 namespace weir::weights {
 namespace {
@@ -165,6 +169,46 @@ absl::StatusOr<TensorBytes> Assemble(const store::SafetensorsReader& from,
   return tensor;
 }
 
+using Entries = std::vector<store::SafetensorsWriter::Entry>;
+
+int64_t BytesOf(const store::SafetensorsWriter::Entry& entry) {
+  return NumElements(entry.shape) * SizeOf(entry.dtype);
+}
+
+// Returns the tensors of each file, in the order of their names.
+std::vector<Entries> FilesFor(const PublicTensors& planned, int64_t file_bytes_max) {
+  std::vector<Entries> files(1);
+  int64_t bytes = 0;  // of the last file
+  for (const auto& [name, entry] : planned.entries) {
+    if (file_bytes_max > 0 && !files.back().empty() && BytesOf(entry) > file_bytes_max - bytes) {
+      files.emplace_back();
+      bytes = 0;
+    }
+    bytes += BytesOf(entry);
+    files.back().push_back(entry);
+  }
+  return files;
+}
+
+// Writes the index of the files; paths has one path more than there are files.
+absl::Status WriteIndex(const std::vector<std::string>& paths, const std::vector<Entries>& files) {
+  nlohmann::ordered_json file_of = nlohmann::ordered_json::object();
+  int64_t bytes = 0;
+  for (size_t f = 0; f < files.size(); ++f) {
+    const std::string name = std::filesystem::path(paths[f]).filename().string();
+    for (const store::SafetensorsWriter::Entry& entry : files[f]) {
+      file_of[entry.name] = name;
+      bytes += BytesOf(entry);
+    }
+  }
+  const nlohmann::ordered_json index = {{"metadata", {{"total_size", bytes}}},
+                                        {"weight_map", std::move(file_of)}};
+  return store::WriteWholeFile(paths.back(), [&](std::ostream& out) {
+    out << index.dump(2) << "\n";
+    return absl::OkStatus();
+  });
+}
+
 // A tensor that is larger than all its weights together cannot be covered, and may be larger than
 // any memory.
 absl::Status CheckSizes(const WeightTypes& weights, const PublicTensors& planned) {
@@ -234,8 +278,20 @@ absl::Status WriteForJob(const MappedWeights& from, const WeightTypes& weights,
   return writer->Commit();
 }
 
-absl::StatusOr<std::string> WritePublic(const store::SafetensorsReader& from,
-                                        const WeightTypes& weights, const ExportOrder& order) {
+std::vector<std::string> FilesOfExport(const std::string& path, size_t num_files) {
+  if (num_files <= 1) return {path};
+  constexpr char kEnding[] = ".safetensors";
+  const std::string stem(absl::StripSuffix(path, kEnding));
+  std::vector<std::string> files;
+  for (size_t f = 1; f <= num_files; ++f)
+    files.push_back(absl::StrFormat("%s-%05d-of-%05d%s", stem, f, num_files, kEnding));
+  files.push_back(absl::StrCat(stem, kEnding, ".index.json"));
+  return files;
+}
+
+absl::StatusOr<Exported> WritePublic(const store::SafetensorsReader& from,
+                                     const WeightTypes& weights, const ExportOrder& order,
+                                     const CheckPaths& check) {
   std::map<std::string, SourcesOfWeight> sources;
   WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<const WeightMap> map,
                         MapForExport(weights, order, &sources));
@@ -244,19 +300,23 @@ absl::StatusOr<std::string> WritePublic(const store::SafetensorsReader& from,
     WEIR_RETURN_IF_ERROR(planner.Add(weight, weights.at(weight), of_weight));
   const PublicTensors planned = planner.Take();
   WEIR_RETURN_IF_ERROR(CheckSizes(weights, planned));
-  std::vector<store::SafetensorsWriter::Entry> entries;
-  for (const auto& [name, entry] : planned.entries) entries.push_back(entry);
-  // Readers of public files want to know which library's tensors they are.
-  WEIR_ASSIGN_OR_RETURN(
-      const std::unique_ptr<store::SafetensorsWriter> writer,
-      store::SafetensorsWriter::Create(order.path, std::move(entries), {{"format", "pt"}}));
-  for (size_t i = 0; i < writer->entries().size(); ++i) {
-    WEIR_ASSIGN_OR_RETURN(const TensorBytes tensor,
-                          Assemble(from, weights, planned, writer->entries()[i]));
-    WEIR_RETURN_IF_ERROR(writer->Write(i, tensor.data()));
+  const std::vector<Entries> files = FilesFor(planned, order.file_bytes_max);
+  Exported exported{map->name(), FilesOfExport(order.path, files.size())};
+  if (check != nullptr) WEIR_RETURN_IF_ERROR(check(exported.files));
+  for (size_t f = 0; f < files.size(); ++f) {
+    // Readers of public files want to know which library's tensors they are.
+    WEIR_ASSIGN_OR_RETURN(
+        const std::unique_ptr<store::SafetensorsWriter> writer,
+        store::SafetensorsWriter::Create(exported.files[f], files[f], {{"format", "pt"}}));
+    for (size_t i = 0; i < writer->entries().size(); ++i) {
+      WEIR_ASSIGN_OR_RETURN(const TensorBytes tensor,
+                            Assemble(from, weights, planned, writer->entries()[i]));
+      WEIR_RETURN_IF_ERROR(writer->Write(i, tensor.data()));
+    }
+    WEIR_RETURN_IF_ERROR(writer->Commit());
   }
-  WEIR_RETURN_IF_ERROR(writer->Commit());
-  return map->name();
+  if (files.size() > 1) WEIR_RETURN_IF_ERROR(WriteIndex(exported.files, files));
+  return exported;
 }
 
 }  // namespace weir::weights

@@ -4,8 +4,11 @@
 // Thread rule: pure functions, except for reading and writing files.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "runtime/store/safetensors.h"
@@ -25,11 +28,25 @@ struct ExportOrder {
   // gives.
   std::shared_ptr<const store::SafetensorsReader> like;
   std::string path;  // of the new file
+  // Tensors of more bytes in all go to several files, each of at most so many bytes or of one
+  // tensor; 0: one file in any case.
+  int64_t file_bytes_max = 0;
 };
-// Writes the weights in `from`, which has the names of the job, as public tensors. Returns the name
-// of the map. kInvalidArgument: no map has a rule for each weight (W0071); the shape of a tensor is
-// not known, a tensor is not covered, or two weights disagree about it (W0063).
-absl::StatusOr<std::string> WritePublic(const store::SafetensorsReader& from,
-                                        const WeightTypes& weights, const ExportOrder& order);
+struct Exported {
+  std::string map;                 // its name
+  std::vector<std::string> files;  // of tensors, and then the index, if there are several
+};
+// Returns the names of the files that WritePublic may make beside `path` if the tensors need
+// `num_files`: NAME-00001-of-00003.safetensors, ..., and NAME.safetensors.index.json.
+std::vector<std::string> FilesOfExport(const std::string& path, size_t num_files);
+
+// Writes the weights in `from`, which has the names of the job, as public tensors. Each file
+// appears as a whole, the index last. `check` gets the paths before anything is written, and its
+// error ends the work. kInvalidArgument: no map has a rule for each weight (W0071); the shape of a
+// tensor is not known, a tensor is not covered, or two weights disagree about it (W0063).
+using CheckPaths = std::function<absl::Status(const std::vector<std::string>& paths)>;
+absl::StatusOr<Exported> WritePublic(const store::SafetensorsReader& from,
+                                     const WeightTypes& weights, const ExportOrder& order,
+                                     const CheckPaths& check = nullptr);
 
 }  // namespace weir::weights

@@ -119,7 +119,7 @@ absl::Status MappedWeights::MisfitError(const Misfit& misfit, size_t num_weights
       {"W0071", file_->path(),
        absl::StrCat("a source for each of the ", num_weights,
                     " weights of the job, and a use for each tensor, by the map ", map_->name()),
-       found, "`weir weights check JOB FILE`, which lists all of them"});
+       found, "`weir weights check JOB FILE --list`, which lists all of them"});
 }
 
 absl::StatusOr<MappedWeights::Located> MappedWeights::Locate(const std::string& weight,

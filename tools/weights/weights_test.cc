@@ -266,6 +266,42 @@ TEST(ConvertWeightsTest, ThereAndBackGivesEqualBytes) {
   EXPECT_EQ(BytesOf(mine), BytesOf(mine_again));
 }
 
+TEST(ConvertWeightsTest, ManyBytesGoToSeveralFilesWithAnIndex) {
+  const std::string map = TemporaryPath("many_map.textproto");
+  std::ofstream(map) << kForBoth;
+  const WeightTypes types = {{"q.0", {DType::kF32, {2, 2}}},
+                             {"k.0", {DType::kF32, {2, 2}}},
+                             {"up", {DType::kF32, {2, 3}}},
+                             {"two", {DType::kF32, {3}}}};
+  const SharedFile mine = Written("many.safetensors", {{"q.0", Counted({2, 2}, 0)},
+                                                       {"k.0", Counted({2, 2}, 10)},
+                                                       {"up", Counted({2, 3}, 50)},
+                                                       {"two", Counted({3}, 70)}});
+  ExportOrder order{{map, ""}, nullptr, TemporaryPath("many/model.safetensors")};
+  std::filesystem::create_directory(TemporaryPath("many"));
+  // Tensors a and b take 8 and 4 bytes, fused.0 takes 32, and up takes 24.
+  order.file_bytes_max = 30;
+  const auto refuse = [](const std::vector<std::string>& paths) {
+    return absl::CancelledError(paths[3]);
+  };
+  EXPECT_THAT(ErrorText(WritePublic(*mine, types, order, refuse).status()),
+              HasSubstr("model.safetensors.index.json"));
+  EXPECT_TRUE(std::filesystem::is_empty(TemporaryPath("many")));
+  const auto exported = WritePublic(*mine, types, order);
+  ASSERT_EQ(exported.status(), absl::OkStatus());
+  EXPECT_THAT(exported->files, ElementsAre(TemporaryPath("many/model-00001-of-00003.safetensors"),
+                                           TemporaryPath("many/model-00002-of-00003.safetensors"),
+                                           TemporaryPath("many/model-00003-of-00003.safetensors"),
+                                           TemporaryPath("many/model.safetensors.index.json")));
+  const SharedFile index = store::SafetensorsReader::Open(exported->files[3]).value();
+  EXPECT_EQ(store::SafetensorsReader::Open(exported->files[0]).value()->tensors().size(), 2u);
+  const MappedWeights read = MapWeights(index, {map, ""}, types).value();
+  for (const auto& [weight, type] : types) {
+    EXPECT_EQ(ReadWhole(read, weight, type.shape),
+              ReadWhole(MappedWeights(mine), weight, type.shape));
+  }
+}
+
 TEST(ConvertWeightsTest, OnlyConstantsAreLeftOut) {
   const std::string folder = TemporaryPath("constants");
   ASSERT_TRUE(std::filesystem::create_directory(folder));

@@ -8,7 +8,8 @@ from weir.textproto import Enum, Message
 
 _TOKEN_TYPES = ("FOUND", "U16", "U32")
 _LLMC_MAGICS = (20240520, 20240801)  # of the files of llm.c
-_EXPECTED = ("expected the path of a text, \"synthetic\", or a kind with its fields such as "
+_EXPECTED = ("expected the path of a text, \"synthetic\", arrays with names such as {\"tokens\": tokens, "
+             "\"targets\": targets}, or a kind with its fields such as "
              "{\"tokens\": {\"path\": \"tokens.bin\", \"type\": \"u16\"}, \"feed\": {\"idx\": \"tokens\"}}")
 
 
@@ -42,13 +43,50 @@ def _token_type(value):
     return Enum(name.upper())
 
 
+def _scales(value):
+    """Returns a message per array of {array: factor} or {array: (factor, summand)}."""
+    if not isinstance(value, dict):
+        raise ValueError("{array: factor} or {array: (factor, summand)}")
+    messages = []
+    for name, scale in value.items():
+        by, plus = scale if isinstance(scale, (list, tuple)) and len(scale) == 2 else (scale, None)
+        message = Message([("name", _text(name)), ("by", _number(by))])
+        if plus is not None:
+            message.add("plus", _number(plus))
+        messages.append(message)
+    return Repeated(messages)
+
+
+def _arrays(value):
+    """Returns a message per array of {array: paths}, or of a list of {"name": array, "path": paths}."""
+    entries = [{"name": name, "path": path} for name, path in value.items()] if isinstance(value, dict) else value
+    fields = ("name", "path", "held_out_path")
+    if not isinstance(entries, (list, tuple)) or not all(
+            isinstance(entry, dict) and {"name", "path"} <= entry.keys() <= set(fields) for entry in entries):
+        raise ValueError("{array: path of a .npy file}, or a list of {\"name\": array, \"path\": path}")
+    return Repeated(Message((field, _one_or_all(_texts(entry[field]))) for field in fields if field in entry)
+                    for entry in entries)
+
+
+def _one_or_all(texts):
+    return texts[0] if isinstance(texts, list) and len(texts) == 1 else texts
+
+
+class Repeated(list):
+    """A Repeated holds the values of a field that occurs once for each."""
+
+
 # The kinds of data with their fields, and what makes a value of protobuf text of each field.
 _KINDS = {
     "text": {"path": _text, "held_out": _number},
-    "tokens": {"path": _texts, "weight": _numbers, "type": _token_type, "held_out": _number},
+    "tokens": {"path": _texts, "weight": _numbers, "type": _token_type, "held_out": _number,
+               "held_out_path": _texts},
     "idx": {"images": _text, "labels": _text, "test_images": _text, "test_labels": _text},
+    "arrays": {"path": _texts, "array": _arrays, "weight": _numbers, "held_out": _number, "held_out_path": _texts,
+               "scale": _scales},
     "synthetic": {},
 }
+KIND_NAMES = tuple(_KINDS)
 
 
 def _kind_message(kind, fields):
@@ -64,9 +102,11 @@ def _kind_message(kind, fields):
         if name not in known:
             raise Error(f"data: expected fields of {kind} out of {', '.join(known) or 'none'}; found \"{name}\"")
         try:
-            message.add(name, known[name](value))
+            made = known[name](value)
         except ValueError as error:
             raise Error(f"data: expected {kind}.{name} as {error}; found {value!r}") from None
+        for item in made if isinstance(made, Repeated) else [made]:
+            message.add(name, item)
     return message
 
 
@@ -83,8 +123,10 @@ def _feed_messages(feeds):
 
 
 def _kind_of(path):
-    """Returns "tokens" or "text" for the path of a file. An Error asks where the name leaves both possible."""
+    """Returns the kind of a file or folder. An Error asks where the name leaves both tokens and a text possible."""
     ending = os.path.splitext(path)[1].lower()
+    if ending in (".npz", ".safetensors") or os.path.isdir(path):
+        return "arrays"
     if ending == ".npy":
         return "tokens"
     if ending != ".bin":
@@ -116,8 +158,7 @@ def data_message(data):
     if isinstance(data, (str, os.PathLike)):
         data = {_kind_of(os.fspath(data)): {"path": data}}
     if not isinstance(data, dict):
-        hint = ". Try: save tokens with numpy.save(\"tokens.npy\", tokens.reshape(-1)), and data={\"tokens\": " \
-               "\"tokens.npy\"}" if hasattr(data, "shape") else ""
+        hint = ". Try: data={\"tokens\": tokens}, with the name of the input" if hasattr(data, "shape") else ""
         raise Error(f"data: {_EXPECTED}; found {type(data).__module__}.{type(data).__name__}{hint}")
     kinds = [kind for kind in data if kind != "feed"]
     if len(kinds) != 1 or kinds[0] not in _KINDS:

@@ -4,9 +4,10 @@ import dataclasses
 import operator
 import pathlib
 
-from weir.data_sources import data_message
+from weir.arrays import as_files, check_ignored, check_inputs
+from weir.data_sources import KIND_NAMES, data_message
 from weir.errors import Error
-from weir.textproto import Enum, Message, to_text
+from weir.textproto import Enum, Message, quoted, to_text
 from weir.weight_map import CONSTANTS_FILE
 
 _SCOPES = ("ALL", "ACTIVATIONS", "PARAMETERS")
@@ -47,22 +48,30 @@ class Schedule:
 
 
 class Job:
-    """A Job is the text of a job file and the weights with which the job begins."""
+    """A Job is the text of a job file, the weights with which the job begins, and the arrays that are its data.
 
-    def __init__(self, graph, text):
+    The text names the files of arrays relative to the folder of the job; a written job names their whole paths.
+    """
+
+    def __init__(self, graph, text, arrays=()):
         self.graph = graph
         self.text = text
+        self.arrays = list(arrays)
         self.folder = None  # of the last `write`
 
     def write(self, folder):
-        """Writes job.textproto, its weights and the map of public weights into a folder, which is made if need be."""
+        """Writes job.textproto, its weights, arrays and the map of public weights into a folder, which may be new."""
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.write_files(self.folder)
 
     def write_files(self, folder):
         """Writes all files into a folder that exists, and does not remember the folder."""
-        (folder / "job.textproto").write_text(self.text, encoding="utf-8")
+        text = self.text
+        for source in self.arrays:
+            source.write(folder)
+            text = text.replace(f"path: {quoted(source.path)}", f"path: {quoted(str(folder.resolve() / source.path))}")
+        (folder / "job.textproto").write_text(text, encoding="utf-8")
         (folder / "job.weights.textproto").write_text(self.graph.weight_map(), encoding="utf-8")
         self.graph.write_weights(folder / CONSTANTS_FILE)
 
@@ -111,7 +120,9 @@ def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedul
 
     graph              what weir.from_torch returned
     mesh, rules        the devices, "dp=2,tp=2", and {dimension: axis} or {dimension: (axis, "activations")}
-    data               the path of a text, "synthetic", or {kind: {field: value}} as in `data` of a job file, such as
+    data               {input: array}, with arrays of NumPy, tensors of PyTorch or paths of .npy files whose rows are
+                       samples, and perhaps "held_out": 0.1 and "scale": {input: 1 / 255}; the path of a text;
+                       "synthetic"; or {kind: {field: value}} as in `data` of a job file, such as
                        {"tokens": {"path": "tokens.bin", "type": "u16"}, "feed": {"idx": "tokens"}}
     optimizer          weir.AdamW or weir.Sgd, with the learning rate
     schedule           weir.Schedule; None: the learning rate stays
@@ -134,6 +145,9 @@ def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedul
         pipeline = tail.add("pipeline", Message(("cut", call) for call in cut))
         if pipeline_schedule:
             pipeline.add("schedule", Enum(pipeline_schedule.upper()))
+    data, arrays = as_files(data, KIND_NAMES)
+    check_inputs(data, graph.text)
+    check_ignored(arrays, graph.text)
     tail.add("data", data_message(data))
     training = tail.add("training", Message([("steps", steps)]))
     if micro_batches != 1:
@@ -158,4 +172,4 @@ def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedul
         training.add("seed", int(seed))
     body = "".join(f"  {line}\n" if line else "\n" for line in graph.text.splitlines())
     return Job(graph, "# proto-file: proto/job.proto\n# proto-message: weir.proto.Job\n\n" + to_text(message)
-               + f"\ngraph {{\n{body}}}\n\n" + to_text(tail))
+               + f"\ngraph {{\n{body}}}\n\n" + to_text(tail), arrays)

@@ -13,6 +13,7 @@ import weakref
 
 from weir.errors import Error
 from weir.program import find_program
+from weir.remedies import with_remedy
 
 _POLL_SECONDS = 0.1
 _STOP_SECONDS = 60
@@ -84,7 +85,7 @@ class Run:
         if self._process.returncode != 0 and not self._stopped:
             log = self.folder / "program.log"
             text = log.read_text(encoding="utf-8", errors="replace").strip() if log.exists() else ""
-            raise Error(text or f"weir train ended with exit code {self._process.returncode}")
+            raise Error(with_remedy(text) or f"weir train ended with exit code {self._process.returncode}")
 
 
 def _stop(process):
