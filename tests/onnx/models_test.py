@@ -1,4 +1,7 @@
-"""Imports models that PyTorch exported to ONNX, trains them on several meshes, and compares with PyTorch's losses."""
+"""Imports models that PyTorch exported to ONNX, trains them on several meshes, and compares with PyTorch's losses.
+
+Models of Weir go to ONNX and back, and have the losses that they had.
+"""
 
 import json
 import pathlib
@@ -6,7 +9,7 @@ import subprocess
 import tempfile
 import unittest
 
-from tests.models import weir_runs
+from tests.models import synthetic_data, weir_runs
 from tests.onnx import settings
 
 PROGRAM = pathlib.Path("tools/weir").resolve()
@@ -38,7 +41,63 @@ def imported(folder, scratch):
     return pathlib.Path(scratch, "job.textproto").read_text(encoding="utf-8")
 
 
+ZOO = {
+    "gpt": ["--layers", 2, "--hidden", 16, "--heads", 4, "--vocab", 32, "--sequence", 8, "--batch", 4, "--tied"],
+    "llama": ["--layers", 2, "--hidden", 16, "--heads", 4, "--kv-heads", 2, "--vocab", 32, "--sequence", 8, "--batch",
+              4],
+}
+
+
+def weir(*arguments):
+    """Runs the program and returns what it prints."""
+    done = subprocess.run([str(part) for part in (PROGRAM, *arguments)], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise AssertionError(f"{' '.join(str(part) for part in arguments)}: {done.stderr}")
+    return done.stdout
+
+
+def zoo_model(name, scratch):
+    """Makes a model of the zoo in a folder, trains it for three steps, and exports it."""
+    job, weights = pathlib.Path(scratch, "job.textproto"), pathlib.Path(scratch, "weights.safetensors")
+    job.write_text(weir("zoo", name, *ZOO[name]), encoding="utf-8")
+    weir("train", job, "--steps", 3, "--save", weights)
+    weir("export", job, "--weights", weights, "--onnx", pathlib.Path(scratch, "model.onnx"))
+    return job
+
+
 class ModelsTest(unittest.TestCase):
+
+    def test_a_model_that_goes_to_onnx_and_back_has_equal_losses(self):
+        for name in ("gpt", "llama"):
+            with self.subTest(model=name), tempfile.TemporaryDirectory() as scratch:
+                zoo_model(name, scratch)
+                back = pathlib.Path(scratch, "back")
+                back.mkdir()
+                weir("import", pathlib.Path(scratch, "model.onnx"), "-o", back / "job.textproto", "--loss",
+                     "cross_entropy", "--dim", "batch=4", "--dim", "sequence=8")
+                (back / "job.safetensors").rename(back / "weights.safetensors")
+                settled = [part for change in TRAINING for part in ("--set", change)]
+                before = weir_runs.losses(PROGRAM, scratch, settled, steps=5)
+                after = weir_runs.losses(PROGRAM, back, settled, steps=5)
+                self.assertLessEqual(weir_runs.difference(after, before), weir_runs.LOSS_TOLERANCE)
+
+    def test_onnx_runtime_computes_the_scores_of_an_exported_model(self):
+        try:
+            import numpy  # pylint: disable=import-outside-toplevel
+            import onnxruntime  # pylint: disable=import-outside-toplevel
+        except ImportError as error:
+            self.skipTest(f"NOT TESTED: {error}; a venv with the package onnxruntime of PyPI has it")
+        for name in ("gpt", "llama"):
+            with self.subTest(model=name), tempfile.TemporaryDirectory() as scratch:
+                job, model = zoo_model(name, scratch), pathlib.Path(scratch, "loss.onnx")
+                weights = pathlib.Path(scratch, "weights.safetensors")
+                weir("export", job, "--weights", weights, "--onnx", model, "--output", "loss", "--beside")
+                session = onnxruntime.InferenceSession(str(model))
+                feeds = {feed: numpy.array(synthetic_data.batch(feed, settings.SEED, 0, 4, 8, 32), numpy.int32)
+                         for feed in ("tokens", "targets")}
+                options = ["--set", f"training.seed={settings.SEED}"]
+                ours = weir_runs.losses(PROGRAM, scratch, options, steps=1)[0]
+                self.assertAlmostEqual(float(session.run(["loss"], feeds)[0]), ours, places=5)
 
     def test_every_model_has_the_losses_of_pytorch_on_every_mesh(self):
         self.assertEqual([folder.name for folder in FIXTURES], ["gpt_16", "gpt_17", "mlp_15"])

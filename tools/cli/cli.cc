@@ -306,6 +306,7 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
   AddDimsVerb(&app, &context);
   AddWeightsVerbs(&app, &context);
   AddImportVerb(&app, &context);
+  AddExportVerb(&app, &context);
   AddSearchVerb(&app, &context);
   AddSimVerbs(&app, &context);
   AddTraceVerbs(&app, &context);

@@ -84,6 +84,7 @@ void AddOpsVerb(CLI::App* app, CliContext* context);       // ops
 void AddDimsVerb(CLI::App* app, CliContext* context);      // dims
 void AddWeightsVerbs(CLI::App* app, CliContext* context);  // weights check | convert
 void AddImportVerb(CLI::App* app, CliContext* context);    // import
+void AddExportVerb(CLI::App* app, CliContext* context);    // export
 void AddSearchVerb(CLI::App* app, CliContext* context);    // search
 void AddSimVerbs(CLI::App* app, CliContext* context);      // sim, calibrate
 void AddTraceVerbs(CLI::App* app, CliContext* context);    // trace report | diff | chrome
