@@ -112,14 +112,15 @@ bool FixIntegers(SuiteCase* suite_case) {
     any = true;
     proto::OnnxTensor* fixed = suite_case->model.mutable_graph()->add_initializer();
     fixed->set_name(name);
-    fixed->set_type(
-        static_cast<int>(tensor.element == Element::kBool ? Element::kBool : Element::kI64));
+    fixed->set_type(static_cast<int>(tensor.element));
     for (int64_t size : tensor.shape) fixed->add_dims(size);
     for (int64_t value : tensor.integers) {
-      if (tensor.element == Element::kBool)
-        fixed->add_ints(static_cast<int32_t>(value));
-      else
+      if (tensor.element == Element::kI64)
         fixed->add_longs(value);
+      else if (tensor.element == Element::kU32 || tensor.element == Element::kU64)
+        fixed->add_unsigned_longs(static_cast<uint64_t>(value));
+      else
+        fixed->add_ints(static_cast<int32_t>(value));
     }
   }
   return any;

@@ -69,11 +69,13 @@ int64_t Narrowed(Element element, int64_t value) {
   }
 }
 
-// A shift by as many bits as the type has, or more, leaves nothing.
+// A shift by as many bits as the type has, or more, leaves nothing but the sign. So does a shift by
+// a negative number, which ONNX leaves open.
 int64_t ShiftedLeft(int64_t a, int64_t bits) {
   return bits < 0 || bits > 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << bits);
 }
-int64_t ShiftedRight(int64_t a, int64_t bits) {
+int64_t ShiftedRight(int64_t a, int64_t bits) { return a >> (bits < 0 || bits > 63 ? 63 : bits); }
+int64_t UnsignedShiftedRight(int64_t a, int64_t bits) {
   return bits < 0 || bits > 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) >> bits);
 }
 
@@ -93,6 +95,7 @@ constexpr BinaryFunction kFmod = {
 
 constexpr BinaryFunction kShiftLeft = {nullptr, ShiftedLeft, false};
 constexpr BinaryFunction kShiftRight = {nullptr, ShiftedRight, false};
+constexpr BinaryFunction kUnsignedShiftRight = {nullptr, UnsignedShiftedRight, false};
 
 const BinaryFunction* FindBinary(const std::string& op) {
   static const auto* functions = new std::map<std::string, BinaryFunction>{
@@ -624,7 +627,10 @@ bool Fold(Translation& t) {
   } else if (const UnaryFunction unary = FindUnary(op)) {
     FoldUnary(t, unary);
   } else if (op == "BitShift") {
-    FoldBinary(t, t.Str("direction", "") == "LEFT" ? kShiftLeft : kShiftRight);
+    const bool is_unsigned = t.input(0).element == Element::kU64;
+    FoldBinary(t, t.Str("direction", "") == "LEFT" ? kShiftLeft
+                  : is_unsigned                    ? kUnsignedShiftRight
+                                                   : kShiftRight);
   } else if (op == "BitwiseNot") {
     FoldBitwiseNot(t);
   } else if (op == "Cast") {
