@@ -273,6 +273,26 @@ std::map<std::string, DimName> ByName(const proto::Job& job) {
   return names;
 }
 
+TEST(Dims, OfAMatrixThatIsStoredTheOtherWayRoundAreFoundAtTheOtherAxis) {
+  const std::string read =
+      "input: [ \"x\", \"q_proj.weight\" ]\n        attr {\n          name: \"transpose_w\"\n"
+      "          value { b: true }";
+  std::string turned = kJob;
+  ASSERT_NE(turned.find(read), std::string::npos);
+  turned = absl::StrReplaceAll(turned, {{read, absl::StrReplaceAll(read, {{"true", "false"}})}});
+  proto::Job job = Job(turned);
+  const auto dims = FindDims(job);
+  ASSERT_TRUE(dims.ok()) << dims.status();
+  const std::vector<DimName> names = NameDims(*dims);
+  ReplaceProvisional(*dims, names, &job);
+  auto types = TypesOf(job.graph());
+  EXPECT_EQ(types["q_proj.weight"], "f32[hidden, heads*heads_per_group*head_dim]");
+  EXPECT_EQ(types["x"], "f32[batch, time, hidden]");
+  for (const DimName& name : names) {
+    if (name.name == "heads") EXPECT_EQ(name.why, "the usual name of q_proj.weight[1]");
+  }
+}
+
 TEST(Dims, SayWhyTheyHaveTheirNameAndWhichParametersHaveThem) {
   const auto names = ByName(Job());
   EXPECT_EQ(names.at("batch").why, "given by ids");

@@ -244,6 +244,8 @@ class DimFinder {
                                    operands[i].dims[d]});
       }
     }
+    if (node.op() == "matmul" && !attrs.Bool("transpose_w"))
+      found_.turned.insert(TensorName(function, node.input(1)));
     for (int a = 0; a < node.attr_size(); ++a) {
       if (!ListsDims(node.op(), node.attr(a).name())) continue;
       Write({WrittenDim::Place::kAttribute, f, n, a, 0, TensorName(function, node.name())},

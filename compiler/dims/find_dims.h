@@ -4,6 +4,7 @@
 // Thread rule: pure function.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,9 @@ struct GraphDims {
   DimAtoms atoms;
   std::vector<WrittenDim> written;
   std::vector<OperandDim> operands;
+  // The parameters that a product reads as [in, out], called as WrittenDim::tensor: the matrices
+  // that most files of weights hold as [out, in].
+  std::set<std::string> turned;
 };
 
 // Returns whether an importer made up the name of a dimension: "_" and digits.

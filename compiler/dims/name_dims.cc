@@ -16,7 +16,7 @@ namespace weir::compiler {
 namespace {
 
 // Names of parameters that many published models share, with the dimension that they tell. `axis`
-// is that of the stored parameter.
+// is that of the parameter as most files hold it, a matrix as [out, in].
 struct KnownParameter {
   const char* suffix;
   int axis;
@@ -179,10 +179,11 @@ class Namer {
     if (at.place != WrittenDim::Place::kParameter) return;
     for (size_t k = 0; k < std::size(kKnownParameters); ++k) {
       const KnownParameter& known = kKnownParameters[k];
-      if (known.axis == at.axis && EndsInParts(at.tensor, known.suffix) &&
-          MayName(at.dim, known.name)) {
+      // A matrix that a product reads as [in, out] has the axes the other way round.
+      const int axis = dims_.turned.count(at.tensor) > 0 ? 1 - known.axis : known.axis;
+      if (axis == at.axis && EndsInParts(at.tensor, known.suffix) && MayName(at.dim, known.name)) {
         Offer(at.dim[0], {Source::kKnownParameter, k, known.name,
-                          absl::StrCat("the usual name of ", known.suffix, "[", known.axis, "]")});
+                          absl::StrCat("the usual name of ", known.suffix, "[", axis, "]")});
       }
     }
     if (at.dim.size() == 1) {

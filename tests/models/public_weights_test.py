@@ -166,7 +166,7 @@ class PublicWeightsTest(unittest.TestCase):
                 write(public, tensors)
                 self.weir("weights", "convert", job, public, "-o", own)
                 self.assertEqual(read(own), read(folder / "weights.safetensors"))
-                self.weir("weights", "convert", job, own, "-o", back, "--export", "--like", public)
+                self.weir("export", job, "--weights", own, "--safetensors", back, "--like", public)
                 self.assertEqual(read(back), {name: tensor for name, tensor in tensors.items()
                                               if name not in not_needed})
                 self.weir("weights", "convert", job, back, "-o", again)
@@ -209,7 +209,7 @@ class PublicWeightsTest(unittest.TestCase):
                                  8, "--batch", 4, *extra, *(["--tied"] if tied else []))
                 job.write_text(text, encoding="utf-8")
                 self.weir("train", job, "--steps", 1, "--save", own)
-                self.weir("weights", "convert", job, own, "-o", public, "--export")
+                self.weir("export", job, "--weights", own, "--safetensors", public)
                 tensors = read(public)
                 if tied:
                     self.assertEqual(tensors["transformer.h.1.attn.c_attn.weight"],

@@ -87,12 +87,12 @@ class EqualityTest(unittest.TestCase):
                 safetensors_file.write(public, {
                     key: ("F32", tuple(tensor.shape), lambda tensor=tensor: tensor.contiguous().numpy().tobytes())
                     for key, tensor in state.items()})
-                convert = [os.environ["WEIR"], "weights", "convert", job, "--map",
-                           f"{job.with_suffix('')}.weights.textproto"]
-                subprocess.run([*convert, public, "-o", own], check=True)
+                by_map = [job, "--map", f"{job.with_suffix('')}.weights.textproto"]
+                subprocess.run([os.environ["WEIR"], "weights", "convert", *by_map, public, "-o", own], check=True)
                 weights = pathlib.Path(folder, "weights.safetensors")
                 self.assertEqual(safetensors_file.read(own), safetensors_file.read(weights))
-                subprocess.run([*convert, own, "-o", back, "--export"], check=True)
+                subprocess.run([os.environ["WEIR"], "export", *by_map, "--weights", own, "--safetensors", back],
+                               check=True)
                 written, before = safetensors_file.read(back), safetensors_file.read(public)
                 parameters = {key for key, _ in translated.model.named_parameters()}
                 self.assertEqual(written, {key: before[key] for key in parameters})

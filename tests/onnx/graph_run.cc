@@ -50,11 +50,18 @@ std::string Violation(const ops::LawSubject& subject) {
   return "";
 }
 
+// Returns what legal layouts depend on: operation, attributes and types.
+std::string OperationText(const GraphNode& node, const ops::OpExample& example) {
+  std::string text = absl::StrCat(node.op, ToText(example.attrs));
+  for (const sbp::TensorType& type : example.input_types) absl::StrAppend(&text, " ", ToText(type));
+  return text;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<ops::HostTensor>> RunGraph(const WeirGraph& graph,
                                                       const std::map<std::string, Tensor>& inputs,
-                                                      Devices devices) {
+                                                      CoveredOperations* covered) {
   std::vector<ops::HostTensor> values;
   for (const GraphValue& value : graph.values) values.emplace_back(value.type);
   for (const GraphInput& input : graph.inputs) {
@@ -93,7 +100,7 @@ absl::StatusOr<std::vector<ops::HostTensor>> RunGraph(const WeirGraph& graph,
     if (!subject.ok()) return At(absl::StrCat("node ", node.name), subject.status());
     // Partial operands round as numbers of their own size do, whatever their sum is.
     subject->tolerance = 5e-5 * LargestOf(subject->example.inputs);
-    if (devices == Devices::kAlsoTwoAndFour) {
+    if (covered != nullptr && covered->insert(OperationText(node, subject->example)).second) {
       const std::string violation = Violation(*subject);
       if (!violation.empty())
         return absl::InternalError(absl::StrCat("layouts of ", node.op, ": ", violation));

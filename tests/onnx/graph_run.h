@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,17 +13,16 @@
 
 namespace weir::onnx {
 
-// How many devices each node of a run is split over.
-enum class Devices : uint8_t {
-  kOne,
-  kAlsoTwoAndFour,  // one, and every legal layout on 2, 4 and 2x2 devices
-};
+// The operations whose legal layouts a run has tried: operation, attributes and types of operands.
+using CoveredOperations = std::set<std::string>;
 
-// Returns all values of the graph. `inputs` are by name. The result is an error if a kernel refuses
-// its operands, or if a split node gives another result than the whole one.
+// Returns all values of the graph. `inputs` are by name. Each node runs whole, and in every legal
+// layout on 2, 4 and 2x2 devices unless `covered` has its operation; RunGraph adds the operation
+// then. Null: each node runs whole alone. The result is an error if a kernel refuses its operands,
+// or if a split node gives another result than the whole one.
 absl::StatusOr<std::vector<ops::HostTensor>> RunGraph(const WeirGraph& graph,
                                                       const std::map<std::string, Tensor>& inputs,
-                                                      Devices devices);
+                                                      CoveredOperations* covered);
 
 // Returns "" if the elements of `found` are those of `expected` within 1e-7 + 1e-3 |expected|, the
 // tolerance of ONNX's own tests; otherwise the first difference.

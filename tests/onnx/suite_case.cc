@@ -7,7 +7,6 @@
 #include "absl/strings/str_replace.h"
 #include "runtime/base/status.h"
 #include "runtime/store/mapped_file.h"
-#include "tests/onnx/graph_run.h"
 #include "tools/onnx/import_model.h"
 #include "tools/onnx/model_file.h"
 
@@ -47,7 +46,7 @@ std::string ReasonOf(const absl::Status& status) {
   return absl::StrReplaceAll(text, {{"\n", " "}});
 }
 
-absl::StatusOr<CaseResult::Kind> Run(const SuiteCase& suite_case) {
+absl::StatusOr<CaseResult::Kind> Run(const SuiteCase& suite_case, CoveredOperations* covered) {
   ImportOptions options;
   for (const proto::OnnxValue* input : FreeInputs(suite_case.model.graph())) {
     const auto& dims = input->type().tensor().shape();
@@ -59,7 +58,7 @@ absl::StatusOr<CaseResult::Kind> Run(const SuiteCase& suite_case) {
   }
   WEIR_ASSIGN_OR_RETURN(const Lowered lowered, Lower(suite_case.model, options));
   WEIR_ASSIGN_OR_RETURN(const std::vector<ops::HostTensor> values,
-                        RunGraph(lowered.graph, suite_case.inputs, Devices::kAlsoTwoAndFour));
+                        RunGraph(lowered.graph, suite_case.inputs, covered));
   bool folded = true;
   for (size_t i = 0; i < lowered.outputs.size() && i < suite_case.outputs.size(); ++i) {
     const LoweredOutput& output = lowered.outputs[i];
@@ -113,28 +112,39 @@ bool FixIntegers(SuiteCase* suite_case) {
     any = true;
     proto::OnnxTensor* fixed = suite_case->model.mutable_graph()->add_initializer();
     fixed->set_name(name);
-    fixed->set_type(
-        static_cast<int>(tensor.element == Element::kBool ? Element::kBool : Element::kI64));
+    fixed->set_type(static_cast<int>(tensor.element));
     for (int64_t size : tensor.shape) fixed->add_dims(size);
     for (int64_t value : tensor.integers) {
-      if (tensor.element == Element::kBool)
-        fixed->add_ints(static_cast<int32_t>(value));
-      else
+      if (tensor.element == Element::kI64)
         fixed->add_longs(value);
+      else if (tensor.element == Element::kU32 || tensor.element == Element::kU64)
+        fixed->add_unsigned_longs(static_cast<uint64_t>(value));
+      else
+        fixed->add_ints(static_cast<int32_t>(value));
     }
   }
   return any;
 }
 
-CaseResult RunSuiteCase(const std::string& folder) {
+CaseResult RunSuiteCase(const std::string& folder, CoveredOperations* covered) {
   auto read = ReadSuiteCase(folder);
   if (!read.ok()) return {CaseResult::Kind::kFail, ReasonOf(read.status())};
-  auto live = Run(*read);
+  auto live = Run(*read, covered);
   if (live.ok()) return {*live, ""};
   if (!FixIntegers(&*read)) return {CaseResult::Kind::kFail, ReasonOf(live.status())};
-  auto fixed = Run(*read);
+  auto fixed = Run(*read, covered);
   if (!fixed.ok()) return {CaseResult::Kind::kFail, ReasonOf(fixed.status())};
   return {*fixed == CaseResult::Kind::kPass ? CaseResult::Kind::kConstants : *fixed, ""};
+}
+
+std::string LineOf(const CaseResult& result) {
+  switch (result.kind) {
+    case CaseResult::Kind::kPass: return "pass";
+    case CaseResult::Kind::kConstants: return "pass, integers as constants";
+    case CaseResult::Kind::kFolded: return "pass, computed at import";
+    case CaseResult::Kind::kFail: break;
+  }
+  return absl::StrCat("no: ", result.reason);
 }
 
 }  // namespace weir::onnx

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "proto/onnx.pb.h"
+#include "tests/onnx/graph_run.h"
 #include "tools/onnx/tensor.h"
 
 namespace weir::onnx {
@@ -36,7 +37,10 @@ struct CaseResult {
   std::string reason;  // kFail
 };
 // Imports a case, runs it on one device and in every legal layout, and compares with the expected
-// outputs.
-CaseResult RunSuiteCase(const std::string& folder);
+// outputs. Layouts of the operations in `covered` are not tried again (graph_run.h).
+CaseResult RunSuiteCase(const std::string& folder, CoveredOperations* covered);
+
+// Returns what the ledger says of a result: "pass", or "no: " and the reason.
+std::string LineOf(const CaseResult& result);
 
 }  // namespace weir::onnx

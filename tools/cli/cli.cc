@@ -308,6 +308,7 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
   AddCheckpointVerbs(&app, &context);
   AddDataVerbs(&app, &context);
   AddImportVerb(&app, &context);
+  AddExportVerb(&app, &context);
   AddSearchVerb(&app, &context);
   AddSimVerbs(&app, &context);
   AddTraceVerbs(&app, &context);

@@ -87,6 +87,7 @@ void AddWeightsVerbs(CLI::App* app, CliContext* context);  // weights check | co
 void AddCheckpointVerbs(CLI::App* app, CliContext* context);
 void AddDataVerbs(CLI::App* app, CliContext* context);     // data show | build
 void AddImportVerb(CLI::App* app, CliContext* context);    // import
+void AddExportVerb(CLI::App* app, CliContext* context);    // export
 void AddSearchVerb(CLI::App* app, CliContext* context);    // search
 void AddSimVerbs(CLI::App* app, CliContext* context);      // sim, calibrate
 void AddTraceVerbs(CLI::App* app, CliContext* context);    // trace report | diff | chrome

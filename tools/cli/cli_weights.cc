@@ -1,20 +1,17 @@
-// weir weights: says whether weights of a file fit a job, and writes them under other names.
-#include <algorithm>
-#include <limits>
+// weir weights: says whether weights of a file fit a job, and writes them under the names of the
+// job.
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/compile.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "runtime/store/safetensors.h"
 #include "runtime/store/weight_index.h"
 #include "tools/cli/cli_verbs.h"
-#include "tools/job/job_file.h"
-#include "tools/train/job_session.h"
+#include "tools/cli/job_weights.h"
 #include "tools/train/output_paths.h"
 #include "tools/weights/convert_weights.h"
 #include "tools/weights/find_weights.h"
@@ -28,9 +25,6 @@ struct WeightsArguments {
   std::string map;
   bool list = false;
   std::string out;
-  bool to_public = false;
-  std::string like;
-  uint64_t file_bytes_max = uint64_t{5} << 30;
 
   void AddTo(CLI::App* verb, CliContext* context) {
     job.AddTo(verb, context, JobArguments::Data::kNotOpened);
@@ -42,44 +36,20 @@ struct WeightsArguments {
   }
 };
 
-using SharedFile = std::shared_ptr<const store::SafetensorsReader>;
-
-absl::StatusOr<SharedFile> OpenFile(const std::string& path) {
-  WEIR_ASSIGN_OR_RETURN(const std::string file, weights::WeightFileOf(path));
-  WEIR_ASSIGN_OR_RETURN(SharedFile opened, store::SafetensorsReader::Open(file));
-  return opened;
-}
-
 // A job with the weights that it has and those of a file.
 struct JobAndFile {
   std::string title;  // of the job
   weights::WeightTypes types;
-  SharedFile file;
+  std::shared_ptr<const store::SafetensorsReader> file;
   weights::MapPlaces places;
 };
-
-// One device suffices: a weight has one name and one shape on all.
-absl::StatusOr<weights::WeightTypes> WeightsOf(proto::Job job) {
-  WEIR_RETURN_IF_ERROR(job::SetMesh("", &job));
-  compiler::CompileOptions options;
-  options.mode = compiler::PlanMode::kEvaluate;
-  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<compiler::LogicalPlan> plan,
-                        train::CompileConfined(job, options));
-  weights::WeightTypes types;
-  for (const compiler::Variable& variable : plan->module.variables) {
-    Shape shape;
-    for (const sbp::TensorDim& dim : variable.type.dims) shape.push_back(dim.size);
-    types[variable.name] = {variable.type.dtype, std::move(shape)};
-  }
-  return types;
-}
 
 absl::StatusOr<JobAndFile> ReadBoth(const WeightsArguments& arguments) {
   JobAndFile both;
   WEIR_ASSIGN_OR_RETURN(const proto::Job job, arguments.job.Read());
   both.title = arguments.job.Title(job);
-  WEIR_ASSIGN_OR_RETURN(both.types, WeightsOf(job));
-  WEIR_ASSIGN_OR_RETURN(both.file, OpenFile(arguments.file));
+  WEIR_ASSIGN_OR_RETURN(both.types, WeightsOfJob(job));
+  WEIR_ASSIGN_OR_RETURN(both.file, OpenWeights(arguments.file));
   WEIR_RETURN_IF_ERROR(both.file->CheckSums().status());
   both.places = {arguments.map, arguments.job.path};
   return both;
@@ -135,47 +105,19 @@ absl::Status CheckWeights(const WeightsArguments& arguments, CliContext* context
 
 absl::Status ConvertWeights(const WeightsArguments& arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(const JobAndFile both, ReadBoth(arguments));
-  weights::ExportOrder order{both.places, nullptr, arguments.out,
-                             static_cast<int64_t>(std::min<uint64_t>(
-                                 arguments.file_bytes_max, std::numeric_limits<int64_t>::max()))};
   std::vector<std::string> inputs = store::FilesOfWeights(both.file->path());
   for (std::string& path : weights::FilesBeside(arguments.job.path))
     inputs.push_back(std::move(path));
   inputs.push_back(arguments.job.path);
   if (!arguments.map.empty()) inputs.push_back(arguments.map);
-  if (!arguments.like.empty()) {
-    WEIR_ASSIGN_OR_RETURN(order.like, OpenFile(arguments.like));
-    for (std::string& path : store::FilesOfWeights(order.like->path()))
-      inputs.push_back(std::move(path));
-  }
-  const auto check = [&](const std::vector<std::string>& outputs) {
-    for (const std::string& output : outputs) {
-      WEIR_RETURN_IF_ERROR(train::CheckOutputIsNoInput("-o", output, inputs));
-      WEIR_RETURN_IF_ERROR(train::CheckNameOfWeights("-o", output));
-    }
-    return absl::OkStatus();
-  };
-  WEIR_RETURN_IF_ERROR(check({arguments.out}));
-  std::string map, out = arguments.out;
-  if (arguments.to_public) {
-    WEIR_RETURN_IF_ERROR(weights::MappedWeights(both.file).Check(both.types));
-    WEIR_ASSIGN_OR_RETURN(const weights::Exported exported,
-                          weights::WritePublic(*both.file, both.types, order, check));
-    map = exported.map;
-    out = exported.files.back();
-    if (exported.files.size() > 1) {
-      *context->out << Plural(static_cast<int64_t>(exported.files.size()) - 1, "file")
-                    << " of tensors, from " << exported.files.front() << " on\n";
-    }
-  } else {
-    WEIR_ASSIGN_OR_RETURN(const weights::MappedWeights mapped,
-                          weights::MapWeights(both.file, both.places, both.types));
-    map = MapOf(mapped);
-    WEIR_RETURN_IF_ERROR(weights::WriteForJob(mapped, both.types, arguments.out));
-  }
-  *context->out << out << ": " << Plural(static_cast<int64_t>(both.types.size()), "weight")
-                << " of " << both.title << (arguments.to_public ? " under public names, " : ", ")
-                << MapText(map) << "\n";
+  WEIR_RETURN_IF_ERROR(train::CheckOutputIsNoInput("-o", arguments.out, inputs));
+  WEIR_RETURN_IF_ERROR(train::CheckNameOfWeights("-o", arguments.out));
+  WEIR_ASSIGN_OR_RETURN(const weights::MappedWeights mapped,
+                        weights::MapWeights(both.file, both.places, both.types));
+  WEIR_RETURN_IF_ERROR(weights::WriteForJob(mapped, both.types, arguments.out));
+  *context->out << arguments.out << ": "
+                << Plural(static_cast<int64_t>(both.types.size()), "weight") << " of " << both.title
+                << ", " << MapText(MapOf(mapped)) << "\n";
   return absl::OkStatus();
 }
 
@@ -200,30 +142,12 @@ void AddWeightsVerbs(CLI::App* app, CliContext* context) {
                  "Say for each weight which tensors it comes from, or all that does not fit");
 
   auto convert = std::make_shared<WeightsArguments>();
-  verb =
-      AddVerb(weights, context, "convert",
-              "Write the weights of a public file as the job names them, or back",
-              "  weir weights convert gpt.textproto model.safetensors -o gpt.safetensors\n"
-              "  weir weights convert gpt.textproto gpt.safetensors -o model.safetensors --export",
-              [convert, context] { return ConvertWeights(*convert, context); });
+  verb = AddVerb(weights, context, "convert",
+                 "Write the weights of a public file as the job names them (back: weir export)",
+                 "  weir weights convert gpt.textproto model.safetensors -o gpt.safetensors",
+                 [convert, context] { return ConvertWeights(*convert, context); });
   convert->AddTo(verb, context);
   verb->add_option("-o,--out", convert->out, "The new file")->type_name("PATH")->required();
-  CLI::Option* to_public =
-      verb->add_flag("--export", convert->to_public,
-                     "FILE has weights or a checkpoint of the job; write public names");
-  verb->add_option("--like", convert->like,
-                   "With --export: a public file of the model, for names, shapes and types")
-      ->type_name("PATH")
-      ->needs(to_public);
-  verb->add_option("--max-shard-size", convert->file_bytes_max,
-                   "With --export: tensors of more bytes go to several files with an index [5GiB]")
-      ->transform(CLI::AsSizeValue(true))
-      ->check([](const std::string& size) {
-        const bool is_zero = size.find_first_not_of('0') == std::string::npos;
-        return is_zero ? std::string("expected a size above 0, such as 5G") : std::string();
-      })
-      ->type_name("BYTES")
-      ->needs(to_public);
 }
 
 }  // namespace weir::cli

@@ -81,12 +81,35 @@ void Mean(Translation& t) {
   t.Result(t.Scaled(total, 1.0 / t.num_inputs()));
 }
 
+ValueId IsEqual(Translation& t, ValueId a, ValueId b) {
+  return t.Add("cast", {t.Add("equal", {a, b})}, {{"to", std::string("f32")}});
+}
+
+// |x|^y = e^(y log|x|), with the sign of x where y is odd. Where x is below 0 and y is no whole
+// number, 0 / 0 makes the result NaN. Where y is 0, the result is 1.
+ValueId RealPower(Translation& t, ValueId x, ValueId y) {
+  const ValueId y_is_zero = t.Add("equal", {y}, {{"value", 0.0}});
+  const ValueId one = t.Number(1);
+  const ValueId size = t.Add("exp", {t.Add("mul", {y, t.Add("log", {t.Add("abs", {x})})})});
+  const ValueId half = t.Scaled(y, 0.5);
+  const ValueId whole = IsEqual(t, t.Add("floor", {y}), y),
+                even = IsEqual(t, t.Add("floor", {half}), half);
+  const ValueId below =
+      t.Add("cast", {t.Add("less", {x}, {{"value", 0.0}})}, {{"to", std::string("f32")}});
+  // 1 where x is not below 0 or y is even, -1 where y is odd, 0 / 0 where y is no whole number.
+  const ValueId sign_of_odd = t.Plus(t.Scaled(even, 2), -1);
+  const ValueId sign = t.Add("div", {t.Add("mul", {sign_of_odd, whole}), whole});
+  const ValueId is_below = t.Add("greater", {below}, {{"value", 0.0}});
+  const ValueId signed_size = t.Add("where", {is_below, t.Add("mul", {size, sign}), size});
+  return t.Add("where", {y_is_zero, one, signed_size});
+}
+
 void Pow(Translation& t) {
   const ValueId x = t.X(0);
   const Tensor* power = t.Has(1) ? t.input(1).constant.get() : nullptr;
   if (t.ok() &&
       (power == nullptr || power->size() != 1 || power->shape.size() > t.input(0).shape.size()))
-    return t.Fail("an exponent that is not one known number");
+    return t.Result(RealPower(t, x, t.X(1)));
   if (!t.ok()) return;
   const double exponent = power->number(0);
   if (exponent == 2) return t.Result(t.Add("square", {x}));
@@ -95,6 +118,16 @@ void Pow(Translation& t) {
   if (exponent == -0.5) return t.Result(t.Add("rsqrt", {x}));
   if (exponent == -1) return t.Result(t.Add("reciprocal", {x}));
   t.Result(t.Add("power", {x}, {{"exponent", exponent}}));
+}
+
+// The remainder of real numbers has the sign of the dividend: x - y * (x / y without its fraction).
+void Mod(Translation& t) {
+  if (t.Int("fmod", 0) == 0) return t.Fail("fmod of 0, the remainder of integers");
+  const ValueId x = t.X(0), y = t.X(1);
+  const ValueId ratio = t.Add("div", {x, y});
+  const ValueId whole =
+      t.Add("mul", {t.Add("sign", {ratio}), t.Add("floor", {t.Add("abs", {ratio})})});
+  t.Result(t.Add("sub", {x, t.Add("mul", {y, whole})}));
 }
 
 void Clip(Translation& t) {
@@ -286,6 +319,7 @@ std::vector<Row> ElementwiseRows() {
       {"Sum", 8, Several<k_add>},
       {"Mean", 8, Mean},
       {"Pow", 7, Pow},
+      {"Mod", 10, Mod},
       {"Clip", 1, Clip},
       {"LeakyRelu", 1, LeakyRelu},
       {"Elu", 1, EluRow},

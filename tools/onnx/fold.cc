@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tools/onnx/shapes.h"
 #include "tools/onnx/translation.h"
@@ -55,6 +56,29 @@ int64_t Wrapped(char op, int64_t a, int64_t b) {
   return static_cast<int64_t>(op == '+' ? x + y : op == '-' ? x - y : x * y);
 }
 
+// Returns an integer as its type holds it: the higher bits are lost.
+int64_t Narrowed(Element element, int64_t value) {
+  switch (element) {
+    case Element::kU8: return static_cast<uint8_t>(value);
+    case Element::kI8: return static_cast<int8_t>(value);
+    case Element::kU16: return static_cast<uint16_t>(value);
+    case Element::kI16: return static_cast<int16_t>(value);
+    case Element::kU32: return static_cast<uint32_t>(value);
+    case Element::kI32: return static_cast<int32_t>(value);
+    default: return value;
+  }
+}
+
+// A shift by as many bits as the type has, or more, leaves nothing but the sign. So does a shift by
+// a negative number, which ONNX leaves open.
+int64_t ShiftedLeft(int64_t a, int64_t bits) {
+  return bits < 0 || bits > 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << bits);
+}
+int64_t ShiftedRight(int64_t a, int64_t bits) { return a >> (bits < 0 || bits > 63 ? 63 : bits); }
+int64_t UnsignedShiftedRight(int64_t a, int64_t bits) {
+  return bits < 0 || bits > 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) >> bits);
+}
+
 using RealFunction = double (*)(double, double);
 using IntegerFunction = int64_t (*)(int64_t, int64_t);
 
@@ -68,6 +92,10 @@ struct BinaryFunction {
 constexpr BinaryFunction kFmod = {
     [](double a, double b) { return std::fmod(a, b); },
     [](int64_t a, int64_t b) -> int64_t { return b == 0 || b == -1 ? 0 : a % b; }, false};
+
+constexpr BinaryFunction kShiftLeft = {nullptr, ShiftedLeft, false};
+constexpr BinaryFunction kShiftRight = {nullptr, ShiftedRight, false};
+constexpr BinaryFunction kUnsignedShiftRight = {nullptr, UnsignedShiftedRight, false};
 
 const BinaryFunction* FindBinary(const std::string& op) {
   static const auto* functions = new std::map<std::string, BinaryFunction>{
@@ -117,6 +145,9 @@ const BinaryFunction* FindBinary(const std::string& op) {
       {"GreaterOrEqual",
        {[](double a, double b) -> double { return a >= b; },
         [](int64_t a, int64_t b) -> int64_t { return a >= b; }, true}},
+      {"BitwiseAnd", {nullptr, [](int64_t a, int64_t b) { return a & b; }, false}},
+      {"BitwiseOr", {nullptr, [](int64_t a, int64_t b) { return a | b; }, false}},
+      {"BitwiseXor", {nullptr, [](int64_t a, int64_t b) { return a ^ b; }, false}},
       {"And", {nullptr, [](int64_t a, int64_t b) -> int64_t { return a != 0 && b != 0; }, true}},
       {"Or", {nullptr, [](int64_t a, int64_t b) -> int64_t { return a != 0 || b != 0; }, true}},
       {"Xor",
@@ -141,14 +172,18 @@ void FoldBinary(Translation& t, const BinaryFunction& function) {
     total = Zeros(t, function.truth ? Element::kBool : a.element, shape);
     if (!t.ok()) return;
     const BroadcastIndex at_a(a.shape, shape), at_b(b->shape, shape);
-    if (a.element != Element::kBool && a.element != Element::kI64 && a.element != Element::kI32 &&
-        !a.is_real() && !function.truth)
-      return t.Fail(absl::StrCat("arithmetic on constants of type ", Name(a.element)));
+    for (const Tensor* operand : {&a, b}) {
+      if (operand->element != Element::kU64 || absl::StartsWith(t.node().op(), "Bit")) continue;
+      for (int64_t value : operand->integers) {
+        if (value < 0) return t.Fail("arithmetic on u64 from 2^63 on");
+      }
+    }
     for (int64_t i = 0; i < total.size(); ++i) {
       if (a.is_real())
         Set(total, i, function.real(a.reals[at_a(i)], b->reals[at_b(i)]));
       else
-        total.integers[i] = function.integer(a.integers[at_a(i)], b->integers[at_b(i)]);
+        total.integers[i] =
+            Narrowed(total.element, function.integer(a.integers[at_a(i)], b->integers[at_b(i)]));
     }
   }
   t.ResultConstant(0, std::move(total));
@@ -184,6 +219,15 @@ void FoldUnary(Translation& t, UnaryFunction function) {
   if (!t.ok()) return;
   Tensor y = Zeros(t, x->element, x->shape);
   for (int64_t i = 0; t.ok() && i < y.size(); ++i) Set(y, i, function(x->number(i)));
+  t.ResultConstant(0, std::move(y));
+}
+
+void FoldBitwiseNot(Translation& t) {
+  const Tensor* x = t.Known(0);
+  if (!t.ok()) return;
+  if (x->is_real()) return t.Fail("the bits of real numbers");
+  Tensor y = *x;
+  for (int64_t& value : y.integers) value = Narrowed(y.element, ~value);
   t.ResultConstant(0, std::move(y));
 }
 
@@ -582,6 +626,13 @@ bool Fold(Translation& t) {
     FoldBinary(t, op == "Mod" && t.Int("fmod", 0) != 0 ? kFmod : *binary);
   } else if (const UnaryFunction unary = FindUnary(op)) {
     FoldUnary(t, unary);
+  } else if (op == "BitShift") {
+    const bool is_unsigned = t.input(0).element == Element::kU64;
+    FoldBinary(t, t.Str("direction", "") == "LEFT" ? kShiftLeft
+                  : is_unsigned                    ? kUnsignedShiftRight
+                                                   : kShiftRight);
+  } else if (op == "BitwiseNot") {
+    FoldBitwiseNot(t);
   } else if (op == "Cast") {
     const int64_t to = t.Int("to", 0);
     FoldCast(t, to > 0 && to <= 16 ? static_cast<Element>(to) : Element::kUndefined);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "absl/strings/match.h"
@@ -397,6 +398,95 @@ TEST(ModelFile, ShapesThatDoNotFitTheElementsAreRefused) {
   tensor.set_dims(0, 3);
   tensor.add_floats(1);
   EXPECT_TRUE(absl::StrContains(Decode(tensor, {}, 100, "w").status().message(), "W0831"));
+}
+
+// `rounds` blocks x + relu(x w + b) * gate, whose weights are numbered and whose gate is shared.
+ModelBuilder LayeredModel(int rounds) {
+  ModelBuilder builder;
+  builder.Input("x", Element::kF32, {"6", "8"}).Output("logits");
+  builder.Weight("gate", {8}).Weight("head", {8, 5});
+  std::string x = "x";
+  builder.Weight("stem", {8, 8});
+  builder.Node("MatMul", {x, "stem"}, "stemmed");
+  x = "stemmed";
+  for (int r = 0; r < rounds; ++r) {
+    const std::string block = absl::StrCat("net.blocks.", r, ".");
+    builder.Weight(absl::StrCat(block, "w"), {8, 8}).Weight(absl::StrCat(block, "b"), {8});
+    builder.Node("MatMul", {x, absl::StrCat(block, "w")}, absl::StrCat("p", r));
+    builder.Node("Add", {absl::StrCat("p", r), absl::StrCat(block, "b")}, absl::StrCat("q", r));
+    builder.Node("Relu", {absl::StrCat("q", r)}, absl::StrCat("r", r));
+    builder.Node("Mul", {absl::StrCat("r", r), "gate"}, absl::StrCat("s", r));
+    builder.Node("Add", {x, absl::StrCat("s", r)}, absl::StrCat("y", r));
+    x = absl::StrCat("y", r);
+  }
+  builder.Node("MatMul", {x, "head"}, "logits");
+  return builder;
+}
+
+std::vector<std::string> CallsOf(const proto::Job& job) {
+  std::vector<std::string> calls;
+  for (const proto::Node& node : job.graph().function(0).node()) {
+    if (node.op() == "call") calls.push_back(node.name());
+  }
+  return calls;
+}
+
+TEST(ImportModel, BlocksThatRepeatAreCallsOfOneFunctionAndKeepTheNamesOfTheirWeights) {
+  const ModelBuilder builder = LayeredModel(3);
+  ImportOptions options;
+  options.loss = "cross_entropy";
+  const auto imported = ImportModel(builder.model(), options);
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  EXPECT_EQ(CallsOf(imported->job),
+            (std::vector<std::string>{"net.blocks.0", "net.blocks.1", "net.blocks.2"}));
+  ASSERT_EQ(imported->job.graph().function_size(), 2);
+  const proto::Function& layer = imported->job.graph().function(1);
+  EXPECT_EQ(layer.parameter_size(), 2);
+  EXPECT_EQ(layer.input_size(), 2) << "the value that goes through, and the gate";
+  for (const char* name : {"gate", "head", "stem", "net.blocks.0.w", "net.blocks.2.b"})
+    EXPECT_EQ(std::count(imported->names.begin(), imported->names.end(), name), 1) << name;
+  EXPECT_EQ(imported->names.size(), 9u);
+}
+
+TEST(ImportModel, BlocksAreNoLayersIfSomethingElseReadsInsideThem) {
+  ModelBuilder builder = LayeredModel(2);
+  builder.Node("MatMul", {"r0", "head"}, "other");
+  builder.Node("Add", {"logits", "other"}, "sum");
+  builder.graph()->mutable_output(0)->set_name("sum");
+  ImportOptions options;
+  options.loss = "cross_entropy";
+  const auto imported = ImportModel(builder.model(), options);
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  EXPECT_TRUE(CallsOf(imported->job).empty());
+}
+
+TEST(ImportModel, AnInnerWeightThatTwoBlocksShareKeepsThemApart) {
+  ModelBuilder builder = LayeredModel(3);
+  // The second block reads the weight of the first.
+  for (proto::OnnxNode& node : *builder.graph()->mutable_node()) {
+    for (std::string& input : *node.mutable_input()) {
+      if (input == "net.blocks.1.w") input = "net.blocks.0.w";
+    }
+  }
+  ImportOptions options;
+  options.loss = "cross_entropy";
+  const auto imported = ImportModel(builder.model(), options);
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  EXPECT_LT(CallsOf(imported->job).size(), 3u);
+}
+
+TEST(ImportModel, LossesByLabelsLeaveTheWeightsOfClassesAsTheyAre) {
+  ModelBuilder builder;
+  builder.Input("x", Element::kF32, {"6", "5"})
+      .Input("labels", Element::kI64, {"6"})
+      .Output("loss");
+  builder.Weight("per_class", {5});
+  builder.Node("LogSoftmax", {"x"}, "logs");
+  builder.Node("NegativeLogLikelihoodLoss", {"logs", "labels", "per_class"}, "loss");
+  const auto lowered = Lower(builder.model(), {});
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  for (const GraphParameter& parameter : lowered->graph.parameters)
+    EXPECT_FALSE(parameter.trained) << parameter.name;
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ void Compare(Translation& t, const char* relation) {
   const Tensor* number =
       t.Has(1) && t.Has(0) && t.input(1).constant != nullptr ? t.input(1).constant.get() : nullptr;
   if (number != nullptr && number->size() == 1 && number->shape.size() <= t.input(0).shape.size() &&
-      number->element != Element::kBool)
+      number->element != Element::kBool && std::isfinite(number->number(0)))
     return t.Result(t.Add(relation, {t.Any(0)}, {{"value", number->number(0)}}));
   t.Result(t.Add(relation, {t.Any(0), t.Any(1)}));
 }

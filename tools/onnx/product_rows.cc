@@ -1,4 +1,4 @@
-// Translations of products: matrices, attention, rotary positions.
+// Translations of products: matrices, rotary positions.
 #include <algorithm>
 #include <cmath>
 
@@ -63,51 +63,6 @@ void Gemm(Translation& t) {
   t.Result(y);
 }
 
-// Returns [b, s, heads, d] of operand i of Attention: [b, heads, s, d] or [b, s, heads * d].
-ValueId Heads(Translation& t, int i, const char* count) {
-  const ValueId x = t.X(i);
-  if (!t.ok()) return -1;
-  const Sizes s = t.shape(x);
-  if (s.size() == 4) return t.Permute(x, {0, 2, 1, 3});
-  const int64_t heads = t.Int(count, 0);
-  if (s.size() != 3 || heads < 1 || s[2] % heads != 0) {
-    t.Fail(absl::StrCat("operand ", i,
-                        " that is neither [b, heads, s, d] nor [b, s, heads * d] with ", count));
-    return -1;
-  }
-  return t.Reshape(x, {s[0], s[1], heads, s[2] / heads});
-}
-
-// The mask is [.., queries, keys]: truths, or numbers that are added.
-void Attention(Translation& t) {
-  for (int i : {4, 5, 6}) {
-    if (t.Has(i)) return t.Fail("earlier keys and values, or their lengths, as operands");
-  }
-  if (t.Real("softcap", 0) != 0) return t.Fail("softcap");
-  if (t.Int("left_window_size", -1) >= 0 || t.Int("right_window_size", -1) >= 0)
-    return t.Fail("a window");
-  if (t.node().output_size() > 1) return t.Fail("results besides the first");
-  const ValueId q = Heads(t, 0, "q_num_heads"), k = Heads(t, 1, "kv_num_heads"),
-                v = Heads(t, 2, "kv_num_heads");
-  if (!t.ok()) return;
-  const bool causal = t.Int("is_causal", 0) != 0;
-  const Sizes out = t.shape(q);
-  if (t.shape(v)[3] != out[3]) return t.Fail("values of another width than keys");
-  std::vector<ValueId> operands = {q, k, v};
-  if (t.Has(3)) {
-    const ValueId mask = t.Any(3);
-    Sizes shape = t.shape(mask);
-    if (!t.ok() || shape.size() < 2 || shape.size() > 4)
-      return t.Fail("a mask that is not [.., queries, keys]");
-    shape.insert(shape.begin(), 4 - shape.size(), 1);
-    operands.push_back(t.Reshape(mask, shape));
-  }
-  const ValueId y =
-      t.Add("attention", operands, {{"causal", causal}, {"scale", t.Real("scale", 0)}});
-  if (t.input(0).shape.size() == 4) return t.Result(t.Permute(y, {0, 2, 1, 3}));
-  t.Result(t.Reshape(y, {out[0], out[1], out[2] * out[3]}));
-}
-
 // Halves or neighbours of the first `rotary_embedding_dim` numbers of each head are turned by known
 // angles.
 void RotaryEmbedding(Translation& t) {
@@ -170,7 +125,6 @@ std::vector<Row> ProductRows() {
   return {
       {"MatMul", 1, MatMul},
       {"Gemm", 6, Gemm},
-      {"Attention", 23, Attention},
       {"RotaryEmbedding", 23, RotaryEmbedding},
   };
 }

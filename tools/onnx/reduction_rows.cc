@@ -1,4 +1,4 @@
-// Translations of reductions, norms, softmax and losses.
+// Translations of reductions, norms and softmax.
 #include <algorithm>
 #include <numeric>
 
@@ -198,31 +198,66 @@ void MeanVarianceNormalization(Translation& t) {
   t.Result(Standardized(t, x, axes, 1e-9));
 }
 
-// Scores [n, classes, places...] and labels [n, places...].
-void SoftmaxCrossEntropyLoss(Translation& t) {
-  if (t.Has(2)) return t.Fail("weights of classes");
-  const ValueId x = t.X(0), labels = t.Any(1);
-  if (t.ok() && t.rank(x) < 2) return t.Fail("scores without classes");
-  const bool ignores = t.HasAttr("ignore_index");
-  const int64_t ignored = t.Int("ignore_index", 0);
-  const Attributes attrs = ignores ? Attributes{{"ignore_index", Sizes{ignored}}} : Attributes{};
-  const ValueId losses = t.Add("softmax_cross_entropy", {t.ToLast(x, 1), labels}, attrs);
-  const std::string reduction = t.Str("reduction", "mean");
-  if (reduction == "none") {
-    t.Result(losses);
-  } else if (reduction == "mean" && ignores) {
-    const ValueId counts = t.Add("not_equal", {labels}, {{"value", static_cast<double>(ignored)}});
-    const ValueId ones = t.Add("cast", {counts}, {{"to", std::string("f32")}});
-    // The count of the whole step, so that the loss is the same for each number of micro-batches.
-    const ValueId count =
-        t.Add("step_mean", {t.Reduce("reduce_sum", ones, {}, Axes::kDropped)}, {});
-    t.Result(t.Add("div", {t.Reduce("reduce_sum", losses, {}, Axes::kDropped), count}));
-  } else if (reduction == "mean" || reduction == "sum") {
-    t.Result(t.Reduce(absl::StrCat("reduce_", reduction), losses, {}, Axes::kDropped));
-  } else {
-    return t.Fail(absl::StrCat("reduction \"", reduction, "\""));
+// The product by halves: n factors take log2(n) multiplications, and no factor is divided out.
+void ReduceProd(Translation& t) {
+  ValueId x = t.X(0);
+  const ReducedAxes axes = AxesOfReduction(t, t.rank(x));
+  if (!t.ok()) return;
+  if (axes.none) return t.ResultInput(0, 0);
+  Sizes to = t.shape(x);
+  for (int64_t axis : axes.axes) {
+    for (int64_t size = t.ok() ? t.shape(x)[axis] : 1; size > 1; size = size - size / 2) {
+      const int64_t half = size / 2;
+      const auto part = [&](int64_t begin, int64_t count) {
+        return t.Add("slice", {x}, {{"axis", axis}, {"begin", begin}, {"size", count}});
+      };
+      ValueId product = t.Add("mul", {part(0, half), part(half, half)});
+      if (size % 2 == 1) product = t.Add("concat", {product, part(2 * half, 1)}, {{"axis", axis}});
+      x = product;
+    }
+    to[axis] = axes.keep ? 1 : 0;
   }
-  if (t.node().output_size() > 1) t.Result(1, LogSoftmax(t, x, 1));
+  if (!axes.keep) {
+    for (auto axis = axes.axes.rbegin(); axis != axes.axes.rend(); ++axis)
+      to.erase(to.begin() + *axis);
+  }
+  t.Result(t.Reshape(x, to));
+}
+
+// x / (sum of |x|^p)^(1/p) along one axis, and 0 where the sum is 0.
+void LpNormalization(Translation& t) {
+  const ValueId x = t.X(0);
+  const int axis = t.Axis(t.Int("axis", -1), t.rank(x));
+  const int64_t p = t.Int("p", 2);
+  if (p != 1 && p != 2) return t.Fail(absl::StrCat("p ", p));
+  ValueId norm = t.Reduce("reduce_sum", t.Add(p == 1 ? "abs" : "square", {x}), {axis}, Axes::kKept);
+  if (p == 2) norm = t.Add("sqrt", {norm});
+  const ValueId is_zero = t.Add("equal", {norm}, {{"value", 0.0}});
+  norm = t.Add("add", {norm, t.Add("cast", {is_zero}, {{"to", std::string("f32")}})});
+  t.Result(t.Add("div", {x, norm}));
+}
+
+// x / (bias + alpha / size * sum of squares of the channels around)^beta
+void Lrn(Translation& t) {
+  const ValueId x = t.X(0);
+  const int64_t size = t.Int("size", 0);
+  if (!t.ok() || t.rank(x) < 2 || size < 1 || size > 4096)
+    return t.Fail("an operand with channels, and a size up to 4096");
+  const int64_t channels = t.shape(x)[1], before = (size - 1) / 2;
+  if (channels > 4096) return t.Fail("more than 4096 channels");
+  std::vector<float> around(channels * channels, 0.0f);
+  for (int64_t from = 0; from < channels; ++from) {
+    for (int64_t to = 0; to < channels; ++to) {
+      if (from >= to - before && from <= to + size - 1 - before)
+        around[from * channels + to] = 1.0f;
+    }
+  }
+  const ValueId squares = t.ToLast(t.Add("square", {x}), 1);
+  const ValueId sums = t.FromLast(
+      t.Add("matmul", {squares, t.Constant(std::move(around), {channels, channels})}), 1);
+  const ValueId base =
+      t.Plus(t.Scaled(sums, t.Real("alpha", 1e-4) / static_cast<double>(size)), t.Real("bias", 1));
+  t.Result(t.Add("mul", {x, t.Add("power", {base}, {{"exponent", -t.Real("beta", 0.75)}})}));
 }
 
 }  // namespace
@@ -248,7 +283,9 @@ std::vector<Row> ReductionRows() {
       {"GroupNormalization", 21, GroupNormalization},
       {"BatchNormalization", 1, BatchNormalization},
       {"MeanVarianceNormalization", 9, MeanVarianceNormalization},
-      {"SoftmaxCrossEntropyLoss", 12, SoftmaxCrossEntropyLoss},
+      {"ReduceProd", 1, ReduceProd},
+      {"LpNormalization", 1, LpNormalization},
+      {"LRN", 1, Lrn},
   };
 }
 

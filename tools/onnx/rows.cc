@@ -8,8 +8,9 @@ namespace weir::onnx {
 const Row* FindRow(const std::string& op) {
   static const auto* rows = [] {
     auto* all = new std::map<std::string, Row>;
-    for (const std::vector<Row>& some : {ElementwiseRows(), MovementRows(), ProductRows(),
-                                         ReductionRows(), WindowRows(), MaskRows(), IndexRows()}) {
+    for (const std::vector<Row>& some :
+         {ElementwiseRows(), MovementRows(), ProductRows(), ReductionRows(), WindowRows(),
+          MaskRows(), IndexRows(), AttentionRows(), LossRows(), ResizeRows()}) {
       for (const Row& row : some) all->emplace(row.op, row);
     }
     return all;

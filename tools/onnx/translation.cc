@@ -138,6 +138,13 @@ ValueId Translation::CastConstant(const Tensor& constant) {
 
 ValueId Translation::X(int i) { return Read(i, false); }
 
+ValueId Translation::Untrained(int i) {
+  const ValueId value = Read(i, false);
+  if (value >= 0 && graph_->values[value].parameter >= 0)
+    graph_->parameters[graph_->values[value].parameter].trained = false;
+  return value;
+}
+
 ValueId Translation::Any(int i) { return Read(i, true); }
 
 const Tensor* Translation::Known(int i) {

@@ -57,6 +57,8 @@ class Translation {
   // wants real numbers, `Any` takes integers, too.
   ValueId X(int i);
   ValueId Any(int i);
+  // Returns operand i, real numbers that training leaves alone even where the file has a weight.
+  ValueId Untrained(int i);
   // Returns the known elements of operand i; fails if they are not known.
   const Tensor* Known(int i);
   std::vector<int64_t> KnownInts(int i);
@@ -130,6 +132,9 @@ std::vector<Row> ReductionRows();
 std::vector<Row> WindowRows();
 std::vector<Row> MaskRows();
 std::vector<Row> IndexRows();
+std::vector<Row> AttentionRows();
+std::vector<Row> LossRows();
+std::vector<Row> ResizeRows();
 
 // Computes a node whose operands are all known. Returns false if the importer does not compute the
 // operation; a failure is in the translation.

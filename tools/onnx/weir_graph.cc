@@ -1,14 +1,17 @@
 #include "tools/onnx/weir_graph.h"
 
 #include <map>
+#include <optional>
 #include <set>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "ops/defs/op_def.h"
 #include "ops/defs/type_text.h"
 #include "runtime/base/status.h"
+#include "tools/onnx/find_layers.h"
 
 namespace weir::onnx {
 namespace {
@@ -40,6 +43,9 @@ class GraphPrinter {
   explicit GraphPrinter(const WeirGraph& graph) : graph_(graph), names_(graph.values.size()) {}
 
   PrintedGraph Print(const std::string& name, const std::vector<GraphOutput>& outputs) {
+    std::vector<ValueId> values;
+    for (const GraphOutput& output : outputs) values.push_back(output.value);
+    layers_ = FindLayers(graph_, values);
     printed_.graph.set_name(name);
     printed_.graph.set_main("main");
     main_ = printed_.graph.add_function();
@@ -50,8 +56,16 @@ class GraphPrinter {
     for (const GraphOutput& output : outputs)
       names_[output.value] = table_.Take(PlainName(output.name));
     AddInputs();
+    if (layers_.has_value()) NameLayers();
     AddParameters();
-    for (const GraphNode& node : graph_.nodes) AddNode(node);
+    for (int n = 0; n < static_cast<int>(graph_.nodes.size()); ++n) {
+      if (layers_.has_value() && n == layers_->first) {
+        AddLayers();
+        n += layers_->period * layers_->rounds - 1;
+      } else {
+        AddNode(graph_.nodes[n], &names_, &table_, main_);
+      }
+    }
     for (const GraphOutput& output : outputs) main_->add_output(names_[output.value]);
     return std::move(printed_);
   }
@@ -89,28 +103,130 @@ class GraphPrinter {
   }
 
   void AddParameters() {
-    for (const GraphParameter& parameter : graph_.parameters) {
+    for (size_t i = 0; i < graph_.parameters.size(); ++i) {
+      const GraphParameter& parameter = graph_.parameters[i];
+      const auto of_layer = of_layers_.find(static_cast<int>(i));
+      if (of_layer != of_layers_.end()) {
+        printed_.parameters.push_back(of_layer->second);
+        continue;
+      }
       names_[parameter.value] = table_.Take(PlainName(parameter.name));
       printed_.parameters.push_back(names_[parameter.value]);
-      proto::Parameter* added = main_->add_parameter();
-      added->set_name(names_[parameter.value]);
-      added->set_type(TypeText(parameter.value, {}));
-      if (parameter.trained && graph_.values[parameter.value].type.dims.size() >= 2)
-        added->set_decay(true);
-      if (!parameter.trained) added->set_frozen(true);
+      AddParameter(parameter, names_[parameter.value], main_);
     }
   }
 
-  void AddNode(const GraphNode& node) {
-    proto::Node* added = main_->add_node();
+  void AddParameter(const GraphParameter& parameter, const std::string& name,
+                    proto::Function* function) {
+    proto::Parameter* added = function->add_parameter();
+    added->set_name(name);
+    added->set_type(TypeText(parameter.value, {}));
+    if (parameter.trained && graph_.values[parameter.value].type.dims.size() >= 2)
+      added->set_decay(true);
+    if (!parameter.trained) added->set_frozen(true);
+  }
+
+  std::string NameOfParameter(int round, size_t place) const {
+    return PlainName(graph_.parameters[layers_->parameters[round][place]].name);
+  }
+
+  // Splits the names that a parameter has in the rounds into a beginning, a number that grows by 1
+  // from round to round, and an end. Returns the places of both in the first name, if they exist.
+  struct NumberedName {
+    std::string beginning, end;
+    int64_t first = 0;
+  };
+  std::optional<NumberedName> Numbered(size_t place) const {
+    const std::string name = NameOfParameter(0, place);
+    for (size_t begin = 0; begin < name.size(); ++begin) {
+      size_t end = begin;
+      while (end < name.size() && absl::ascii_isdigit(static_cast<unsigned char>(name[end]))) ++end;
+      NumberedName numbered{name.substr(0, begin), name.substr(end)};
+      const bool starts = begin == 0 || name[begin - 1] == '.';
+      if (!starts || end == begin || end - begin > 9 || numbered.end.size() < 2 ||
+          numbered.end[0] != '.' ||
+          !absl::SimpleAtoi(name.substr(begin, end - begin), &numbered.first))
+        continue;
+      bool fits = true;
+      for (int r = 1; fits && r < layers_->rounds; ++r) {
+        fits = NameOfParameter(r, place) ==
+               absl::StrCat(numbered.beginning, numbered.first + r, numbered.end);
+      }
+      if (fits) return numbered;
+    }
+    return std::nullopt;
+  }
+
+  // Names the calls and their parameters. Parameters keep the names of the file where the file
+  // numbers its layers: "blocks.1.weight" is parameter "weight" of call "blocks.1".
+  void NameLayers() {
+    const size_t count = layers_->parameters[0].size();
+    std::optional<NumberedName> calls;
+    for (size_t i = 0; i < count && !calls.has_value(); ++i) calls = Numbered(i);
+    NameTable locals;
+    locals.Take("x");
+    for (size_t i = 0; i < count; ++i) {
+      const std::optional<NumberedName> numbered = calls.has_value() ? Numbered(i) : std::nullopt;
+      const bool fits = numbered.has_value() && numbered->beginning == calls->beginning &&
+                        numbered->first == calls->first;
+      locals_.push_back(locals.Take(fits ? numbered->end.substr(1) : NameOfParameter(0, i)));
+    }
+    for (int r = 0; r < layers_->rounds; ++r) {
+      calls_.push_back(table_.Take(calls.has_value()
+                                       ? absl::StrCat(calls->beginning, calls->first + r)
+                                       : absl::StrCat("layers.", r)));
+      for (size_t i = 0; i < count; ++i)
+        of_layers_[layers_->parameters[r][i]] = absl::StrCat(calls_[r], ".", locals_[i]);
+    }
+  }
+
+  // Adds the function of the layers, and its calls.
+  void AddLayers() {
+    proto::Function* function = printed_.graph.add_function();
+    function->set_name("layer");
+    NameTable table;
+    std::vector<std::string> names(graph_.values.size());
+    const auto add_input = [&](ValueId value, const std::string& name) {
+      names[value] = table.Take(name);
+      proto::TensorDecl* input = function->add_input();
+      input->set_name(names[value]);
+      input->set_type(TypeText(value, {}));
+    };
+    add_input(layers_->carried, "x");
+    for (const std::string& local : locals_) table.Take(local);
+    for (ValueId value : layers_->shared) add_input(value, names_[value]);
+    for (size_t i = 0; i < locals_.size(); ++i) {
+      const GraphParameter& parameter = graph_.parameters[layers_->parameters[0][i]];
+      names[parameter.value] = locals_[i];
+      AddParameter(parameter, locals_[i], function);
+    }
+    for (int n = layers_->first; n < layers_->first + layers_->period; ++n)
+      AddNode(graph_.nodes[n], &names, &table, function);
+    function->add_output(names[layers_->results[0]]);
+    for (int r = 0; r < layers_->rounds; ++r) {
+      proto::Node* call = main_->add_node();
+      call->set_name(calls_[r]);
+      call->set_op("call");
+      call->set_function(function->name());
+      call->add_input(names_[r == 0 ? layers_->carried : layers_->results[r - 1]]);
+      for (ValueId value : layers_->shared) call->add_input(names_[value]);
+      std::string& result = names_[layers_->results[r]];
+      if (result.empty()) result = table_.Take(absl::StrCat(calls_[r], ".result"));
+      call->add_output(result);
+    }
+  }
+
+  void AddNode(const GraphNode& node, std::vector<std::string>* names, NameTable* table,
+               proto::Function* function) {
+    proto::Node* added = function->add_node();
     for (size_t i = 0; i < node.outputs.size(); ++i) {
-      std::string& name = names_[node.outputs[i]];
-      if (name.empty()) name = table_.Take(PlainName(node.name.empty() ? node.op : node.name));
+      std::string& name = (*names)[node.outputs[i]];
+      if (name.empty()) name = table->Take(PlainName(node.name.empty() ? node.op : node.name));
       if (i == 0) added->set_name(name);
       if (node.outputs.size() > 1) added->add_output(name);
     }
     added->set_op(node.op);
-    for (ValueId input : node.inputs) added->add_input(names_[input]);
+    for (ValueId input : node.inputs) added->add_input((*names)[input]);
     for (const auto& [name, value] : node.attrs.map()) {
       proto::NamedAttr* attr = added->add_attr();
       attr->set_name(name);
@@ -139,6 +255,9 @@ class GraphPrinter {
   int dims_ = 0;
   PrintedGraph printed_;
   proto::Function* main_ = nullptr;
+  std::optional<Layers> layers_;
+  std::vector<std::string> locals_, calls_;  // names of parameters in a layer, and of calls
+  std::map<int, std::string> of_layers_;     // names of parameters of layers in the job
 };
 
 }  // namespace

@@ -98,7 +98,8 @@ struct GraphOutput {
   ValueId value = -1;
   std::string name;
 };
-// Precondition: the outputs are results of nodes.
+// Layers become calls of a function (find_layers.h). Precondition: the outputs are results of
+// nodes.
 PrintedGraph Print(const WeirGraph& graph, const std::string& name,
                    const std::vector<GraphOutput>& outputs);
 

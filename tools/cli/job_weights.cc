@@ -1,0 +1,37 @@
+#include "tools/cli/job_weights.h"
+
+#include <utility>
+
+#include "compiler/compile.h"
+#include "runtime/base/status.h"
+#include "tools/job/job_file.h"
+#include "tools/train/job_session.h"
+#include "tools/weights/find_weights.h"
+
+namespace weir::cli {
+
+// One device suffices: a weight has one name and one shape on all.
+absl::StatusOr<weights::WeightTypes> WeightsOfJob(proto::Job job) {
+  WEIR_RETURN_IF_ERROR(job::SetMesh("", &job));
+  compiler::CompileOptions options;
+  options.mode = compiler::PlanMode::kEvaluate;
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<compiler::LogicalPlan> plan,
+                        train::CompileConfined(job, options));
+  weights::WeightTypes types;
+  for (const compiler::Variable& variable : plan->module.variables) {
+    Shape shape;
+    for (const sbp::TensorDim& dim : variable.type.dims) shape.push_back(dim.size);
+    types[variable.name] = {variable.type.dtype, std::move(shape)};
+  }
+  return types;
+}
+
+absl::StatusOr<std::shared_ptr<const store::SafetensorsReader>> OpenWeights(
+    const std::string& path) {
+  WEIR_ASSIGN_OR_RETURN(const std::string file, weights::WeightFileOf(path));
+  WEIR_ASSIGN_OR_RETURN(std::shared_ptr<const store::SafetensorsReader> opened,
+                        store::SafetensorsReader::Open(file));
+  return opened;
+}
+
+}  // namespace weir::cli

@@ -1,0 +1,22 @@
+// The weights of a job, and files of weights, as the verbs read both.
+// Thread rule: pure functions, except for reading files.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/job.pb.h"
+#include "runtime/store/safetensors.h"
+#include "tools/weights/mapped_weights.h"
+
+namespace weir::cli {
+
+// Returns the weights that a job has, whatever its mesh. Errors are those of a compilation.
+absl::StatusOr<weights::WeightTypes> WeightsOfJob(proto::Job job);
+
+// Opens a file of weights, or the file in a folder (weights::WeightFileOf), without reading it.
+absl::StatusOr<std::shared_ptr<const store::SafetensorsReader>> OpenWeights(
+    const std::string& path);
+
+}  // namespace weir::cli
