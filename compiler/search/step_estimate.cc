@@ -9,6 +9,9 @@ namespace {
 // The largest tensors of a function that are alive at once, besides what is kept.
 constexpr double kTensorsAtWork = 3;
 
+// The largest tensors between calls that are alive at once in an evaluation.
+constexpr double kBordersAlive = 3;
+
 // Time on the device, and on links while the device may do other work.
 struct Time {
   double device_ns = 0, link_ns = 0;
@@ -32,6 +35,9 @@ struct CallCost {
   double held_bytes = 0;  // over the step
   double kept_bytes = 0;  // of a micro-batch, from forward to backward
   double work_bytes = 0;  // while the call is at work
+  // Of an evaluation beside the training, which has its own weights and tensors.
+  double evaluation_weights_bytes = 0;
+  double evaluation_work_bytes = 0;  // while the call is at work
 };
 
 class Estimator {
@@ -59,7 +65,8 @@ class Estimator {
             &cost.weights.link_ns, &cost.gradients.device_ns, &cost.gradients.link_ns,
             &cost.update_ns, &cost.step_weights.device_ns, &cost.step_weights.link_ns,
             &cost.step_gradients.device_ns, &cost.step_gradients.link_ns, &cost.sent_bytes,
-            &cost.step_sent_bytes, &cost.held_bytes, &cost.kept_bytes})
+            &cost.step_sent_bytes, &cost.held_bytes, &cost.kept_bytes,
+            &cost.evaluation_weights_bytes})
         *part *= share;
       costs[name] = cost;
     }
@@ -68,6 +75,7 @@ class Estimator {
 
   // The largest tensor that passes from call to call, which stages send each other.
   const BoxingTime& border() const { return border_; }
+  double border_bytes() const { return border_bytes_; }
 
  private:
   static double TimesPerStep(const LogicalPlan& plan, Frequency frequency) {
@@ -181,6 +189,9 @@ class Estimator {
     CallCost& cost = CostOf(static_cast<int>(item.instance));
     const FunctionCost& of = OfFunction(item.function);
     cost.work_bytes = std::max(cost.work_bytes, kTensorsAtWork * of.largest_bytes);
+    if (item.phase == PhaseKind::kForward)
+      cost.evaluation_work_bytes =
+          std::max(cost.evaluation_work_bytes, kTensorsAtWork * of.largest_bytes);
     if (!IsEachMicroBatch(item)) {
       cost.update_ns += TimesPerStep(plan_, item.frequency) * (of.kernels_ns + of.boxing_ns);
       return;
@@ -229,6 +240,7 @@ class Estimator {
       const double bytes = boxings_.LocalBytes(value.type, value.layout);
       if (value.frequency != Frequency::kMicroBatch) {
         cost.held_bytes += bytes;
+        if (is_weight_[v] != 0) cost.evaluation_weights_bytes += bytes;
       } else if (by_forward_[v] != 0 && read_by_backward_[v] != 0) {
         cost.kept_bytes += bytes;
       } else if (is_weight_[v] != 0) {
@@ -248,15 +260,14 @@ class Estimator {
   }
 
   void AddBorders() {
-    double largest = 0;
     for (const ModelCall& call : module_.model.calls) {
       const ModelFunction& of = module_.model.functions[call.model_function];
       const Function& function = module_.functions[of.forward];
       for (int r = 0; r < of.num_results; ++r) {
         const Value& value = function.values[function.results[r].value];
         const double bytes = boxings_.LocalBytes(value.type, value.layout);
-        if (value.type.dims.empty() || bytes <= largest) continue;
-        largest = bytes;
+        if (value.type.dims.empty() || bytes <= border_bytes_) continue;
+        border_bytes_ = bytes;
         border_ = boxings_.ToNextStage(value.type, value.layout);
       }
     }
@@ -272,6 +283,7 @@ class Estimator {
   std::map<std::string, CallCost> sums_;
   std::map<int, FunctionCost> functions_;
   BoxingTime border_;
+  double border_bytes_ = 0;
 };
 
 // Returns what is left of `time` if the links may work for `hidden_ns` while the device does.
@@ -283,7 +295,7 @@ double Exposed(const Time& time, double hidden_ns) {
 struct StageTime {
   double compute_ns = 0, boxing_ns = 0, weights_ns = 0, gradients_ns = 0;  // of a micro-batch
   double step_ns = 0, step_weights_ns = 0, step_gradients_ns = 0;
-  double bytes = 0, sent_bytes = 0, step_sent_bytes = 0;
+  double bytes = 0, evaluation_bytes = 0, sent_bytes = 0, step_sent_bytes = 0;
   double MicroBatchNs() const { return compute_ns + boxing_ns + weights_ns + gradients_ns; }
   double OnceNs() const { return step_ns + step_weights_ns + step_gradients_ns; }
 };
@@ -293,6 +305,7 @@ StageTime TimeOf(const std::map<std::string, CallCost>& costs,
   StageTime stage;
   Time step_weights, step_gradients;
   double forward_ns = 0, backward_ns = 0, work_bytes = 0, largest_link_ns = 0;
+  double evaluation_work_bytes = 0;
   for (const auto& [name, count] : calls) {
     const auto found = costs.find(name);
     if (found == costs.end()) continue;
@@ -313,9 +326,12 @@ StageTime TimeOf(const std::map<std::string, CallCost>& costs,
     stage.sent_bytes += count * cost.sent_bytes;
     stage.step_sent_bytes += count * cost.step_sent_bytes;
     work_bytes = std::max(work_bytes, cost.work_bytes);
+    stage.evaluation_bytes += count * cost.evaluation_weights_bytes;
+    evaluation_work_bytes = std::max(evaluation_work_bytes, cost.evaluation_work_bytes);
   }
   stage.compute_ns = forward_ns + backward_ns;
   stage.bytes += work_bytes;
+  stage.evaluation_bytes += evaluation_work_bytes;
   // Gradients travel while the last backward pass goes on, but for those of its last call.
   stage.step_gradients_ns =
       Exposed(step_gradients, std::min(backward_ns, step_gradients.link_ns - largest_link_ns));
@@ -357,7 +373,8 @@ StepEstimate EstimateStep(const LogicalPlan& plan, const ModelShape& shape, cons
     }
     all_ns += stage.MicroBatchNs();
     once_ns = std::max(once_ns, stage.OnceNs());
-    estimate.device_bytes = std::max(estimate.device_bytes, stage.bytes);
+    stage.evaluation_bytes += kBordersAlive * estimator.border_bytes();
+    estimate.device_bytes = std::max(estimate.device_bytes, stage.bytes + stage.evaluation_bytes);
     if (s == 0 || stage.MicroBatchNs() > slowest.MicroBatchNs()) slowest = stage;
   }
   // The first micro-batch passes all stages and comes back; the others follow at the pace of the

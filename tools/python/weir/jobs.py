@@ -110,7 +110,8 @@ def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedul
     """Returns a Job.
 
     graph              what weir.from_torch returned
-    mesh, rules        the devices, "dp=2,tp=2", and {dimension: axis} or {dimension: (axis, "activations")}
+    mesh, rules        the devices, "dp=2,tp=2", and {dimension: axis} or {dimension: (axis, "activations")}; rules="auto":
+                       a search finds them when the job is planned or trained
     data               the path of a text, "synthetic", or {kind: {field: value}} as in `data` of a job file, such as
                        {"tokens": {"path": "tokens.bin", "type": "u16"}, "feed": {"idx": "tokens"}}
     optimizer          weir.AdamW or weir.Sgd, with the learning rate
@@ -128,6 +129,11 @@ def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedul
     schedule = schedule or Schedule()
     message = Message([("name", name or graph.model)])
     tail = Message([("mesh", mesh_message(mesh))])
+    if isinstance(rules, str):
+        if rules != "auto":
+            raise Error(f"rules: expected {{dimension: axis}} or \"auto\"; found \"{rules}\"")
+        tail.add("rules", Enum("AUTO"))
+        rules = None
     for rule in rule_messages(rules or {}):
         tail.add("rule", rule)
     if cut or pipeline_schedule:
