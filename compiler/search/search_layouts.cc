@@ -76,6 +76,7 @@ class Search {
     WEIR_ASSIGN_OR_RETURN(found.estimate, trial_->Estimate(variant));
     ++report_.compiled;
     found.fits = options_.memory_bytes <= 0 || found.estimate.device_bytes <= options_.memory_bytes;
+    report_.memory_bounds = report_.memory_bounds || !found.fits;
     return found;
   }
 

@@ -63,6 +63,7 @@ struct SearchReport {
   int64_t compiled = 0;               // candidates
   int64_t solved = 0;                 // layout problems
   bool exact = true;                  // all of them were solved exactly
+  bool memory_bounds = false;         // some candidate does not fit, by the estimate
   // "function/node" of an operation whose statistics are those of one micro-batch, so that the
   // search kept the number of micro-batches although it was free. "": there is none.
   std::string batch_statistics;

@@ -6,9 +6,6 @@
 namespace weir::compiler {
 namespace {
 
-// The largest tensors of a function that are alive at once, besides what is kept.
-constexpr double kTensorsAtWork = 3;
-
 // The largest tensors between calls that are alive at once in an evaluation.
 constexpr double kBordersAlive = 3;
 
@@ -152,8 +149,38 @@ class Estimator {
   }
 
   struct FunctionCost {
-    double kernels_ns = 0, boxing_ns = 0, sent_bytes = 0, largest_bytes = 0;
+    double kernels_ns = 0, boxing_ns = 0, sent_bytes = 0;
+    double work_bytes = 0;  // the most bytes of its own tensors that are alive at once
   };
+
+  // Returns the bytes of those tensors of a function that are neither its inputs nor its results,
+  // at the node where they are most.
+  double WorkBytes(const Function& function) const {
+    constexpr int kNotOwn = -1;
+    std::vector<int> last_reader(function.values.size(), kNotOwn);
+    for (size_t n = 0; n < function.nodes.size(); ++n) {
+      for (ops::ValueId output : function.nodes[n].outputs)
+        last_reader[output] = static_cast<int>(n);
+      for (ops::ValueId input : function.nodes[n].inputs) {
+        if (input >= 0 && last_reader[input] != kNotOwn) last_reader[input] = static_cast<int>(n);
+      }
+    }
+    for (const Result& result : function.results) last_reader[result.value] = kNotOwn;
+    std::vector<double> freed(function.nodes.size(), 0);
+    double alive = 0, most = 0;
+    for (size_t n = 0; n < function.nodes.size(); ++n) {
+      for (ops::ValueId output : function.nodes[n].outputs) {
+        const Value& value = function.values[output];
+        if (last_reader[output] == kNotOwn || value.layout.empty()) continue;
+        const double bytes = static_cast<double>(Slice(value).bytes());
+        alive += bytes;
+        freed[last_reader[output]] += bytes;
+      }
+      most = std::max(most, alive);
+      alive -= freed[n];
+    }
+    return most;
+  }
 
   const FunctionCost& OfFunction(int index) {
     const auto [known, is_new] = functions_.try_emplace(index);
@@ -161,10 +188,7 @@ class Estimator {
     if (!is_new) return cost;
     const Function& function = module_.functions[index];
     cost.kernels_ns = static_cast<double>(costs_.ActNs());
-    for (const Value& value : function.values)
-      if (!value.layout.empty())
-        cost.largest_bytes =
-            std::max(cost.largest_bytes, static_cast<double>(Slice(value).bytes()));
+    cost.work_bytes = WorkBytes(function);
     for (const Node& node : function.nodes) {
       if (node.op == kBoxingOp) {
         const Value &from = function.values[node.inputs[0]], &to = function.values[node.outputs[0]];
@@ -188,10 +212,9 @@ class Estimator {
   void AddCall(const ProgramItem& item) {
     CallCost& cost = CostOf(static_cast<int>(item.instance));
     const FunctionCost& of = OfFunction(item.function);
-    cost.work_bytes = std::max(cost.work_bytes, kTensorsAtWork * of.largest_bytes);
+    cost.work_bytes = std::max(cost.work_bytes, of.work_bytes);
     if (item.phase == PhaseKind::kForward)
-      cost.evaluation_work_bytes =
-          std::max(cost.evaluation_work_bytes, kTensorsAtWork * of.largest_bytes);
+      cost.evaluation_work_bytes = std::max(cost.evaluation_work_bytes, of.work_bytes);
     if (!IsEachMicroBatch(item)) {
       cost.update_ns += TimesPerStep(plan_, item.frequency) * (of.kernels_ns + of.boxing_ns);
       return;
@@ -245,6 +268,9 @@ class Estimator {
         cost.kept_bytes += bytes;
       } else if (is_weight_[v] != 0) {
         cost.work_bytes += bytes;
+      } else if (by_forward_[v] == 0 && read_by_model_[v] == 0) {
+        // A gradient of a parameter is alive until the update, which waits for all of them.
+        cost.held_bytes += bytes;
       }
     }
     std::map<std::string, const Variable*> variables;

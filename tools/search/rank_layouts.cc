@@ -19,15 +19,34 @@ namespace {
 // The acts that all virtual runs of a search may take together, after the first two rows. A row
 // beyond that has the estimate of the search, at the scale of the row that is best by it.
 constexpr double kActsMax = 4e5;
-// Searches with less and less memory, if the plans need more than the estimates.
+// Searches under a bound of memory, each with the estimates held to what the plans of the last
+// needed.
 constexpr int kMemoryRounds = 3;
 constexpr double kMemorySlack = 0.98;
+constexpr double kMemoryTolerance = 0.1;
 
 // What the plan of a job says of a step.
 struct Figures {
   Source source = Source::kEstimated;
   double step_ns = 0, device_bytes = 0;
 };
+
+bool IsBetter(const RankedLayouts& a, const RankedLayouts& b) {
+  if (a.fits != b.fits) return a.fits;
+  return a.fits ? a.step_ns < b.step_ns : a.device_bytes < b.device_bytes;
+}
+
+// Returns the memory of the plan over that of the estimate, of the first row that was planned and
+// found.
+double PlannedShare(const std::vector<RankedLayouts>& rows) {
+  for (const RankedLayouts& row : rows) {
+    if (row.row == RankedLayouts::Row::kPresent || row.source == Source::kEstimated ||
+        row.found.estimate.device_bytes <= 0)
+      continue;
+    return row.device_bytes / row.found.estimate.device_bytes;
+  }
+  return 1;
+}
 
 class Ranking {
  public:
@@ -96,11 +115,7 @@ class Ranking {
   }
 
   std::vector<RankedLayouts> Sorted() && {
-    std::stable_sort(rows_.begin(), rows_.end(),
-                     [](const RankedLayouts& a, const RankedLayouts& b) {
-                       if (a.fits != b.fits) return a.fits;
-                       return a.fits ? a.step_ns < b.step_ns : a.device_bytes < b.device_bytes;
-                     });
+    std::stable_sort(rows_.begin(), rows_.end(), IsBetter);
     return std::move(rows_);
   }
 
@@ -196,16 +211,19 @@ absl::StatusOr<RankedSearch> RankLayouts(const proto::Job& job, const sim::JobCo
     for (const compiler::FoundLayouts& found : report.best)
       ranking.Add(found, RankedLayouts::Row::kFound);
     WEIR_RETURN_IF_ERROR(ranking.Predict());
-    ranked.rows = std::move(ranking).Sorted();
+    std::vector<RankedLayouts> rows = std::move(ranking).Sorted();
     ranked.compiled += report.compiled;
     ranked.solved += report.solved;
     ranked.batch_statistics = report.batch_statistics;
     ranked.exact = ranked.exact && report.exact;
-    if (ranked.rows[0].fits || !report.best[0].fits) break;
-    // The plans need more than the estimates, so the next search gets less.
-    const RankedLayouts& least = ranked.rows[0];
-    search.memory_bytes *= kMemorySlack * std::min(1.0, least.found.estimate.device_bytes /
-                                                            std::max(1.0, least.device_bytes));
+    const double planned = PlannedShare(rows);
+    if (ranked.rows.empty() || IsBetter(rows[0], ranked.rows[0])) ranked.rows = std::move(rows);
+    // Another search helps if the plans need more than there is, or if the estimates have refused
+    // what the plans may have room for.
+    const bool refused =
+        planned * search.memory_bytes < (1 - kMemoryTolerance) * options.memory_bytes;
+    if (!report.memory_bounds || (ranked.rows[0].fits && !refused)) break;
+    search.memory_bytes = kMemorySlack * options.memory_bytes / planned;
   }
   const RankedLayouts& first = ranked.rows[0];
   if (!first.fits && options.if_nothing_fits == RankOptions::IfNothingFits::kIsAnError) {
