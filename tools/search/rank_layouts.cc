@@ -217,12 +217,13 @@ absl::StatusOr<RankedSearch> RankLayouts(const proto::Job& job, const sim::JobCo
     ranked.batch_statistics = report.batch_statistics;
     ranked.exact = ranked.exact && report.exact;
     const double planned = PlannedShare(rows);
+    const bool is_hopeless = !report.best[0].fits && !rows[0].fits;
     if (ranked.rows.empty() || IsBetter(rows[0], ranked.rows[0])) ranked.rows = std::move(rows);
     // Another search helps if the plans need more than there is, or if the estimates have refused
-    // what the plans may have room for.
+    // what the plans may have room for; not if even the smallest layouts need too much.
     const bool refused =
         planned * search.memory_bytes < (1 - kMemoryTolerance) * options.memory_bytes;
-    if (!report.memory_bounds || (ranked.rows[0].fits && !refused)) break;
+    if (!report.memory_bounds || is_hopeless || (ranked.rows[0].fits && !refused)) break;
     search.memory_bytes = kMemorySlack * options.memory_bytes / planned;
   }
   const RankedLayouts& first = ranked.rows[0];
