@@ -91,7 +91,9 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
   plan->schedule = ScheduleOf(plan->settings.pipeline, plan->places.size(), plan->micro_batches);
 
   PassPipeline passes({options.dump_after, options.disabled, options.dump_to,
-                       options.text_for_second_run, options.on_pass});
+                       options.text_for_second_run, options.on_pass,
+                       options.program_only ? PassPipelineOptions::Verification::kNone
+                                            : PassPipelineOptions::Verification::kAfterEachPass});
   passes.Add({"import-graph", "the functions and calls of the graph, with a type for every value",
               true, [&](const PassContext& facts, Module* module) -> absl::Status {
                 WEIR_ASSIGN_OR_RETURN(*module, ImportGraph(job, facts.dims, options.mode));

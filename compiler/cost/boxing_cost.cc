@@ -4,6 +4,9 @@
 #include <cmath>
 #include <string>
 
+#include "absl/container/inlined_vector.h"
+#include "absl/strings/string_view.h"
+
 namespace weir::compiler {
 namespace {
 
@@ -226,16 +229,20 @@ BoxingTime BoxingCosts::TimeOf(const sbp::TensorType& type, const sbp::Layout& f
 
 const BoxingTime& BoxingCosts::Of(const sbp::TensorType& type, const sbp::Layout& from,
                                   const sbp::Layout& to, ExchangePieces pieces) {
-  std::vector<int64_t> key{static_cast<int64_t>(type.dtype), static_cast<int64_t>(pieces)};
+  // The lookup takes no memory: a search asks the same again and again.
+  absl::InlinedVector<char, 128> key{static_cast<char>(type.dtype), static_cast<char>(pieces)};
   for (const sbp::TensorDim& dim : type.dims) {
-    key.push_back(dim.size);
-    key.push_back(dim.unit);
+    for (const int64_t number : {dim.size, dim.unit}) {
+      const auto* const bytes = reinterpret_cast<const char*>(&number);
+      key.insert(key.end(), bytes, bytes + sizeof(number));
+    }
   }
-  for (const sbp::Sbp& sbp : from) key.push_back(NumberOf(sbp));
-  for (const sbp::Sbp& sbp : to) key.push_back(NumberOf(sbp));
-  const auto known = known_.find(key);
+  for (const sbp::Sbp& sbp : from) key.push_back(static_cast<char>(NumberOf(sbp)));
+  for (const sbp::Sbp& sbp : to) key.push_back(static_cast<char>(NumberOf(sbp)));
+  const absl::string_view text(key.data(), key.size());
+  const auto known = known_.find(text);
   if (known != known_.end()) return known->second;
-  return known_.emplace(std::move(key), TimeOf(type, from, to, pieces)).first->second;
+  return known_.emplace(std::string(text), TimeOf(type, from, to, pieces)).first->second;
 }
 
 BoxingTime BoxingCosts::ToNextStage(const sbp::TensorType& type, const sbp::Layout& layout) {

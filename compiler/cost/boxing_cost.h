@@ -13,8 +13,9 @@
 
 #include <cstdint>
 #include <map>
-#include <vector>
+#include <string>
 
+#include "absl/container/node_hash_map.h"
 #include "compiler/cost/cost_model.h"
 #include "sbp/layout.h"
 #include "sbp/places.h"
@@ -86,7 +87,7 @@ class BoxingCosts {
   const bool over_hosts_;         // boxings go within hosts first, then between them
   int64_t devices_on_host_ = 1;
   std::map<uint32_t, Group> groups_;
-  std::map<std::vector<int64_t>, BoxingTime> known_;
+  absl::node_hash_map<std::string, BoxingTime> known_;  // by the bytes of type and layouts
 };
 
 }  // namespace weir::compiler

@@ -117,6 +117,11 @@ absl::StatusOr<JobSettings> ImportSettings(const proto::Job& job) {
 
 absl::StatusOr<LayoutRules> ImportRules(const proto::Job& job, const sbp::Mesh& stage_mesh,
                                         const std::map<std::string, sbp::TensorDim>& dims) {
+  if (job.rules() == proto::Job::AUTO) {
+    return Rejected({"W0760", "rules: AUTO", "the rules that a search has found for the mesh",
+                     "a job to which nobody has added them",
+                     "weir search JOB -o FILE, which writes the job with the rules found"});
+  }
   LayoutRules rules(stage_mesh);
   std::vector<std::string> names;
   for (const auto& [name, dim] : dims) names.push_back(name);

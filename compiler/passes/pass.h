@@ -1,6 +1,6 @@
 // A pass is one named transformation of the module. The PassPipeline runs passes in order, verifies
-// the module after each pass, measures the time, dumps the module on request and leaves out passes
-// that are disabled by name. A second run of a pass changes nothing.
+// the module after each pass unless it is told not to, measures the time, dumps the module on
+// request and leaves out passes that are disabled by name. A second run of a pass changes nothing.
 // Thread rule: one thread.
 #pragma once
 
@@ -47,6 +47,8 @@ struct PassPipelineOptions {
   // if the second run changes this text of the module, or the pass's own result.
   std::function<std::string(const Module&)> text_for_second_run = nullptr;
   std::function<void(const PassProgress&)> on_pass = nullptr;  // told before each pass
+  enum class Verification : uint8_t { kAfterEachPass, kNone };
+  Verification verification = Verification::kAfterEachPass;
 };
 
 class PassPipeline {

@@ -76,7 +76,8 @@ absl::Status PassPipeline::Run(const PassContext& context, Module* module) {
     auto begin = std::chrono::steady_clock::now();
     WEIR_RETURN_IF_ERROR(pass.run(context, module));
     auto end = std::chrono::steady_clock::now();
-    WEIR_RETURN_IF_ERROR(Verify(context, *module, pass.name));
+    if (options_.verification == PassPipelineOptions::Verification::kAfterEachPass)
+      WEIR_RETURN_IF_ERROR(Verify(context, *module, pass.name));
     if (options_.text_for_second_run != nullptr)
       WEIR_RETURN_IF_ERROR(RunAgain(pass, options_, context, module));
     PassTiming timing{pass.name, std::chrono::duration<double, std::micro>(end - begin).count(), 0};

@@ -98,7 +98,7 @@ DimRoles RolesOf(const LayoutProblem& problem, const std::string& batch,
 
 std::vector<NamedRules> KnownRules(const DimRoles& roles,
                                    const std::vector<FunctionCalls>& functions,
-                                   const sbp::Mesh& mesh, size_t count_max) {
+                                   const sbp::Mesh& mesh, int zero_axis, size_t count_max) {
   std::vector<NamedRules> all{{"", {}}};
   for (const sbp::MeshAxis& axis : mesh.axes()) {
     if (axis.size == 1) continue;
@@ -106,6 +106,7 @@ std::vector<NamedRules> KnownRules(const DimRoles& roles,
     for (const NamedRules& before : all) {
       for (Role role : kRoles) {
         if (NeedsSequence(role) && roles.sequence.empty()) continue;
+        if (role == Role::kNothing && mesh.AxisIndex(axis.name) != zero_axis) continue;
         NamedRules& with = longer.emplace_back(before);
         absl::StrAppend(&with.name, with.name.empty() ? "" : ", ", axis.name, " ", Name(role));
         AddRole(role, axis.name, roles, functions, &with.rules);

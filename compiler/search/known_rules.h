@@ -37,10 +37,11 @@ struct NamedRules {
 };
 
 // Returns the rules of all combinations of roles, at most `count_max`: those that come first in the
-// table go first.
+// table go first. Only `zero_axis` may split nothing, because a job in which an axis splits no
+// tensor is refused (W0920); -1: ZeRO splits no states.
 std::vector<NamedRules> KnownRules(const DimRoles& roles,
                                    const std::vector<FunctionCalls>& functions,
-                                   const sbp::Mesh& mesh, size_t count_max);
+                                   const sbp::Mesh& mesh, int zero_axis, size_t count_max);
 
 // Returns whether a parameter of the functions has the dimension.
 bool IsOfParameter(const std::vector<FunctionCalls>& functions, const std::string& dim);

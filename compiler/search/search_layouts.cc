@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -29,8 +28,10 @@ constexpr double kGain = 1e-4;
 
 class Search {
  public:
-  Search(const proto::Job& job, const SearchOptions& options, std::unique_ptr<JobTrial> trial)
-      : job_(job), options_(options), trial_(std::move(trial)) {}
+  // `hints`: the first rules of `job` and of every candidate.
+  Search(const proto::Job& job, size_t hints, const SearchOptions& options,
+         std::unique_ptr<JobTrial> trial)
+      : job_(job), hints_(hints), options_(options), trial_(std::move(trial)) {}
 
   absl::StatusOr<SearchReport> Run() {
     WEIR_ASSIGN_OR_RETURN(report_.present, Try(job_, FoundLayouts::Origin::kPresent, ""));
@@ -75,6 +76,7 @@ class Search {
     WEIR_ASSIGN_OR_RETURN(found.estimate, trial_->Estimate(variant));
     ++report_.compiled;
     found.fits = options_.memory_bytes <= 0 || found.estimate.device_bytes <= options_.memory_bytes;
+    report_.memory_bounds = report_.memory_bounds || !found.fits;
     return found;
   }
 
@@ -118,9 +120,19 @@ class Search {
     if (best.size() > kKept) best.pop_back();
   }
 
+  // Returns a job with the hints, and then with those of `rules` that are about other dimensions or
+  // axes.
   proto::Job WithRules(const proto::Job& settings, const RuleList& rules) const {
+    RuleList all = RulesOf(job_);
+    all.resize(hints_);
+    for (const RuleEntry& rule : rules) {
+      const bool is_hinted = std::any_of(
+          all.begin(), all.begin() + static_cast<int64_t>(hints_),
+          [&](const RuleEntry& hint) { return hint.dim == rule.dim && hint.axis == rule.axis; });
+      if (!is_hinted) all.push_back(rule);
+    }
     proto::Job variant = settings;
-    SetRules(rules, &variant);
+    SetRules(all, &variant);
     return variant;
   }
 
@@ -131,7 +143,7 @@ class Search {
     WEIR_RETURN_IF_ERROR(ReadModel(settings));
     std::optional<FoundLayouts> best;
     for (const NamedRules& known :
-         KnownRules(roles_, functions_, trial_->stage_mesh(), kKnownRulesMax)) {
+         KnownRules(roles_, functions_, trial_->stage_mesh(), ZeroAxis(), kKnownRulesMax)) {
       std::optional<FoundLayouts> found =
           TryNew(WithRules(settings, known.rules), Origin::kKnown, known.name);
       if (found.has_value() && (!best.has_value() || Better(*found, *best)))
@@ -143,6 +155,9 @@ class Search {
     Change();
     return absl::OkStatus();
   }
+
+  // The axis over which ZeRO splits states, or -1.
+  int ZeroAxis() const { return problem_options_.zero_stage > 0 ? problem_options_.zero_axis : -1; }
 
   // Compiles the model with a rule for each dimension of a loss over classes, so that the functions
   // have the ops with which such a dimension can be split.
@@ -178,13 +193,13 @@ class Search {
         static_cast<double>(std::min(plan_->micro_batches, trial_->num_stages()));
     if (!roles_.batch.empty()) return absl::OkStatus();
     WEIR_ASSIGN_OR_RETURN(const std::string batch, BatchDim(settings, problem_options_.dims));
-    WEIR_ASSIGN_OR_RETURN(const LayoutProblem problem,
-                          MakeLayoutProblem(functions_, problem_options_));
+    problem_options_.ns_per_byte = 0;
+    WEIR_ASSIGN_OR_RETURN(problem_without_price_, MakeLayoutProblem(functions_, problem_options_));
     std::vector<sbp::TensorType> inputs;
     for (const ModelValue& value : plan_->module.model.values) {
       if (value.call < 0) inputs.push_back(value.type);
     }
-    roles_ = RolesOf(problem, batch, inputs);
+    roles_ = RolesOf(*problem_without_price_, batch, inputs);
     if (options_.free.micro_batches) report_.batch_statistics = BatchStatistics();
     return absl::OkStatus();
   }
@@ -192,9 +207,13 @@ class Search {
   // Tries the rules of the exact solution at a price of memory.
   absl::StatusOr<std::optional<FoundLayouts>> Solve(const proto::Job& settings,
                                                     double ns_per_byte) {
-    problem_options_.ns_per_byte = ns_per_byte;
-    WEIR_ASSIGN_OR_RETURN(const LayoutProblem problem,
-                          MakeLayoutProblem(functions_, problem_options_));
+    std::optional<LayoutProblem> made;
+    if (ns_per_byte == 0) made = std::exchange(problem_without_price_, std::nullopt);
+    if (!made.has_value()) {
+      problem_options_.ns_per_byte = ns_per_byte;
+      WEIR_ASSIGN_OR_RETURN(made, MakeLayoutProblem(functions_, problem_options_));
+    }
+    const LayoutProblem& problem = *made;
     const MinSumSolution solution = SolveMinSum(problem.problem);
     ++report_.solved;
     report_.exact = report_.exact && solution.exact;
@@ -240,7 +259,8 @@ class Search {
   std::vector<RuleList> ChangesOf(const RuleList& rules) const {
     std::vector<RuleList> all;
     const sbp::Mesh& mesh = trial_->stage_mesh();
-    for (size_t i = 0; i < rules.size(); ++i) {
+    const auto first = static_cast<int64_t>(hints_);
+    for (size_t i = hints_; i < rules.size(); ++i) {
       RuleList& without = all.emplace_back(rules);
       without.erase(without.begin() + static_cast<int64_t>(i));
       if (i + 1 < rules.size() && rules[i].axis == rules[i + 1].axis) {
@@ -264,7 +284,7 @@ class Search {
         });
         if (has) continue;
         all.emplace_back(rules).push_back({dim, axis.name});
-        all.emplace_back(rules).insert(all.back().begin(), {dim, axis.name});
+        all.emplace_back(rules).insert(all.back().begin() + first, {dim, axis.name});
       }
     }
     return all;
@@ -274,7 +294,7 @@ class Search {
   absl::Status DropIdleRules() {
     for (FoundLayouts& found : report_.best) {
       if (found.origin == Origin::kPresent) continue;
-      for (size_t i = found.rules.size(); i-- > 0;) {
+      for (size_t i = found.rules.size(); i-- > hints_;) {
         RuleList fewer = found.rules;
         fewer.erase(fewer.begin() + static_cast<int64_t>(i));
         const absl::StatusOr<FoundLayouts> without =
@@ -406,6 +426,7 @@ class Search {
   static constexpr size_t kKept = 32;
 
   const proto::Job& job_;
+  const size_t hints_;
   const SearchOptions& options_;
   const std::unique_ptr<JobTrial> trial_;
   SearchReport report_;
@@ -413,6 +434,7 @@ class Search {
   std::unique_ptr<LogicalPlan> plan_;  // of ReadModel
   std::vector<FunctionCalls> functions_;
   LayoutProblemOptions problem_options_;
+  std::optional<LayoutProblem> problem_without_price_;  // of the model just read, until solved
   DimRoles roles_;
   std::vector<std::string> class_dims_;
   bool rules_read_ = false;
@@ -432,72 +454,59 @@ FreeSettings SettingsLeftFree(const proto::Job& job) {
   return free;
 }
 
-absl::StatusOr<std::vector<ChoiceSaving>> SavingsOf(const FoundLayouts& found,
-                                                    const proto::Job& job,
-                                                    const SearchOptions& options) {
-  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<JobTrial> trial,
-                        JobTrial::Create(job, options.costs));
-  std::vector<ChoiceSaving> savings;
-  const auto take_back = [&](const std::string& choice, const proto::Job& without) {
-    const absl::StatusOr<StepEstimate> estimate = trial->Estimate(without);
-    if (!estimate.ok()) return;
-    savings.push_back({choice, estimate->step_ns - found.estimate.step_ns,
-                       estimate->device_bytes - found.estimate.device_bytes});
+std::vector<ChoiceTakenBack> ChoicesOf(const proto::Job& found, const proto::Job& before) {
+  std::vector<ChoiceTakenBack> choices;
+  const auto take_back = [&](std::string choice) {
+    choices.push_back({std::move(choice), found});
+    return &choices.back().job;
   };
-  const RuleList present = RulesOf(job);
-  for (const sbp::MeshAxis& axis : trial->stage_mesh().axes()) {
-    if (axis.size == 1) continue;
-    const auto of_axis = [&axis](const RuleList& rules) {
-      RuleList kept;
-      std::copy_if(rules.begin(), rules.end(), std::back_inserter(kept),
-                   [&](const RuleEntry& rule) { return rule.axis == axis.name; });
-      return kept;
-    };
-    if (of_axis(present) == of_axis(found.rules)) continue;
-    RuleList rules = found.rules;
-    std::erase_if(rules, [&](const RuleEntry& rule) { return rule.axis == axis.name; });
-    const RuleList before = of_axis(present);
-    rules.insert(rules.end(), before.begin(), before.end());
-    proto::Job without = found.job;
-    SetRules(rules, &without);
-    take_back(absl::StrCat("rules of ", axis.name), without);
+  const RuleList rules_before = RulesOf(before), rules_found = RulesOf(found);
+  for (const proto::MeshAxisSpec& axis : before.mesh().axis()) {
+    if (axis.size() == 1 || axis.name() == sbp::kPipelineAxis) continue;
+    RuleList had, without, has;
+    for (const RuleEntry& rule : rules_before)
+      if (rule.axis == axis.name()) had.push_back(rule);
+    for (const RuleEntry& rule : rules_found)
+      (rule.axis == axis.name() ? has : without).push_back(rule);
+    if (had == has) continue;
+    without.insert(without.end(), had.begin(), had.end());
+    SetRules(without, take_back(absl::StrCat("rules of ", axis.name())));
   }
-  const proto::Training &had = job.training(), &has = found.job.training();
+  const proto::Training &had = before.training(), &has = found.training();
   if (has.micro_batches() != had.micro_batches()) {
-    proto::Job without = found.job;
-    without.mutable_training()->set_micro_batches(had.micro_batches());
     take_back(absl::StrCat(has.micro_batches(), " micro-batches instead of ",
-                           std::max<int64_t>(1, had.micro_batches())),
-              without);
+                           std::max<int64_t>(1, had.micro_batches())))
+        ->mutable_training()
+        ->set_micro_batches(had.micro_batches());
   }
   if (has.zero_stage() != had.zero_stage()) {
-    proto::Job without = found.job;
-    without.mutable_training()->set_zero_stage(had.zero_stage());
-    take_back(absl::StrCat("ZeRO stage ", has.zero_stage(), " instead of ", had.zero_stage()),
-              without);
+    take_back(absl::StrCat("ZeRO stage ", has.zero_stage(), " instead of ", had.zero_stage()))
+        ->mutable_training()
+        ->set_zero_stage(had.zero_stage());
   }
-  if (found.job.runtime().recompute_size() != job.runtime().recompute_size()) {
-    proto::Job without = found.job;
-    *without.mutable_runtime()->mutable_recompute() = job.runtime().recompute();
-    take_back("recomputation of repeated functions", without);
+  if (found.runtime().recompute_size() != before.runtime().recompute_size()) {
+    *take_back("recomputation of repeated functions")->mutable_runtime()->mutable_recompute() =
+        before.runtime().recompute();
   }
-  if (found.job.pipeline().cut_size() != job.pipeline().cut_size()) {
-    proto::Job without = found.job;
-    *without.mutable_pipeline()->mutable_cut() = job.pipeline().cut();
-    take_back("the cut of the pipeline", without);
+  if (found.pipeline().cut_size() != before.pipeline().cut_size()) {
+    *take_back("the cut of the pipeline")->mutable_pipeline()->mutable_cut() =
+        before.pipeline().cut();
   }
-  return savings;
+  return choices;
 }
 
 absl::StatusOr<SearchReport> SearchLayouts(const proto::Job& job, const SearchOptions& options) {
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<JobTrial> trial, JobTrial::Create(job, options.costs));
+  proto::Job as_written = job;
+  as_written.clear_rules();
+  const size_t hints = job.rules() == proto::Job::AUTO ? RulesOf(job).size() : 0;
   const sbp::Mesh& mesh = trial->stage_mesh();
   if (mesh.num_ranks() * trial->num_stages() == 1) {
     return Rejected({"W0990",
                      mesh.num_axes() == 0 ? "the mesh" : absl::StrCat("mesh ", mesh.ToText()),
                      "several devices to lay the model over", "one", "--mesh dp=2,tp=4"});
   }
-  return Search(job, options, std::move(trial)).Run();
+  return Search(as_written, hints, options, std::move(trial)).Run();
 }
 
 }  // namespace weir::compiler

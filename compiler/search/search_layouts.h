@@ -1,7 +1,8 @@
 // Searches the layouts of a job: rules, and, where the job leaves them free, the number of
 // micro-batches, the ZeRO stage, recomputation and the cut of the pipeline. The result is a job
 // with other rules, which propagate-layouts turns into layouts as always, so it is legal and a
-// person can read it. Explicit layouts of the job stay and hold.
+// person can read it. Explicit layouts of the job stay and hold. Of a job with `rules: AUTO`, the
+// rules stay, too, and come first; the result has no such wish any more.
 //
 //   rules      the exact solution of the layout problem (layout_problem.h), at several prices of
 //              memory; known rules for each axis (data, tensor, sequence and so on); the present
@@ -62,6 +63,7 @@ struct SearchReport {
   int64_t compiled = 0;               // candidates
   int64_t solved = 0;                 // layout problems
   bool exact = true;                  // all of them were solved exactly
+  bool memory_bounds = false;         // some candidate does not fit, by the estimate
   // "function/node" of an operation whose statistics are those of one micro-batch, so that the
   // search kept the number of micro-batches although it was free. "": there is none.
   std::string batch_statistics;
@@ -71,19 +73,14 @@ struct SearchReport {
 // there is nothing to search.
 absl::StatusOr<SearchReport> SearchLayouts(const proto::Job& job, const SearchOptions& options);
 
-// A ChoiceSaving says what one choice of a result saves against the job as it is: the estimate of
-// the result with this choice taken back, less the estimate of the result. A negative number means
-// that the choice costs time or memory, and that something else gains by it.
-struct ChoiceSaving {
+// A job that the search has found, with one of its choices taken back.
+struct ChoiceTakenBack {
   std::string choice;  // "rules of dp", "ZeRO stage 1 instead of 0"
-  double step_ns = 0;
-  double device_bytes = 0;
+  proto::Job job;
 };
 
-// Returns an entry for each axis with other rules, and for each other setting. A choice that the
-// compiler refuses to take back has no entry. Errors: as SearchLayouts.
-absl::StatusOr<std::vector<ChoiceSaving>> SavingsOf(const FoundLayouts& found,
-                                                    const proto::Job& job,
-                                                    const SearchOptions& options);
+// Returns an entry for each axis on which `found` has other rules than `before`, and for each other
+// setting. The compiler may refuse some of these jobs.
+std::vector<ChoiceTakenBack> ChoicesOf(const proto::Job& found, const proto::Job& before);
 
 }  // namespace weir::compiler

@@ -6,8 +6,8 @@
 namespace weir::compiler {
 namespace {
 
-// The largest tensors of a function that are alive at once, besides what is kept.
-constexpr double kTensorsAtWork = 3;
+// The largest tensors between calls that are alive at once in an evaluation.
+constexpr double kBordersAlive = 3;
 
 // Time on the device, and on links while the device may do other work.
 struct Time {
@@ -32,6 +32,9 @@ struct CallCost {
   double held_bytes = 0;  // over the step
   double kept_bytes = 0;  // of a micro-batch, from forward to backward
   double work_bytes = 0;  // while the call is at work
+  // Of an evaluation beside the training, which has its own weights and tensors.
+  double evaluation_weights_bytes = 0;
+  double evaluation_work_bytes = 0;  // while the call is at work
 };
 
 class Estimator {
@@ -59,7 +62,8 @@ class Estimator {
             &cost.weights.link_ns, &cost.gradients.device_ns, &cost.gradients.link_ns,
             &cost.update_ns, &cost.step_weights.device_ns, &cost.step_weights.link_ns,
             &cost.step_gradients.device_ns, &cost.step_gradients.link_ns, &cost.sent_bytes,
-            &cost.step_sent_bytes, &cost.held_bytes, &cost.kept_bytes})
+            &cost.step_sent_bytes, &cost.held_bytes, &cost.kept_bytes,
+            &cost.evaluation_weights_bytes})
         *part *= share;
       costs[name] = cost;
     }
@@ -68,6 +72,7 @@ class Estimator {
 
   // The largest tensor that passes from call to call, which stages send each other.
   const BoxingTime& border() const { return border_; }
+  double border_bytes() const { return border_bytes_; }
 
  private:
   static double TimesPerStep(const LogicalPlan& plan, Frequency frequency) {
@@ -144,8 +149,38 @@ class Estimator {
   }
 
   struct FunctionCost {
-    double kernels_ns = 0, boxing_ns = 0, sent_bytes = 0, largest_bytes = 0;
+    double kernels_ns = 0, boxing_ns = 0, sent_bytes = 0;
+    double work_bytes = 0;  // the most bytes of its own tensors that are alive at once
   };
+
+  // Returns the bytes of those tensors of a function that are neither its inputs nor its results,
+  // at the node where they are most.
+  double WorkBytes(const Function& function) const {
+    constexpr int kNotOwn = -1;
+    std::vector<int> last_reader(function.values.size(), kNotOwn);
+    for (size_t n = 0; n < function.nodes.size(); ++n) {
+      for (ops::ValueId output : function.nodes[n].outputs)
+        last_reader[output] = static_cast<int>(n);
+      for (ops::ValueId input : function.nodes[n].inputs) {
+        if (input >= 0 && last_reader[input] != kNotOwn) last_reader[input] = static_cast<int>(n);
+      }
+    }
+    for (const Result& result : function.results) last_reader[result.value] = kNotOwn;
+    std::vector<double> freed(function.nodes.size(), 0);
+    double alive = 0, most = 0;
+    for (size_t n = 0; n < function.nodes.size(); ++n) {
+      for (ops::ValueId output : function.nodes[n].outputs) {
+        const Value& value = function.values[output];
+        if (last_reader[output] == kNotOwn || value.layout.empty()) continue;
+        const double bytes = static_cast<double>(Slice(value).bytes());
+        alive += bytes;
+        freed[last_reader[output]] += bytes;
+      }
+      most = std::max(most, alive);
+      alive -= freed[n];
+    }
+    return most;
+  }
 
   const FunctionCost& OfFunction(int index) {
     const auto [known, is_new] = functions_.try_emplace(index);
@@ -153,10 +188,7 @@ class Estimator {
     if (!is_new) return cost;
     const Function& function = module_.functions[index];
     cost.kernels_ns = static_cast<double>(costs_.ActNs());
-    for (const Value& value : function.values)
-      if (!value.layout.empty())
-        cost.largest_bytes =
-            std::max(cost.largest_bytes, static_cast<double>(Slice(value).bytes()));
+    cost.work_bytes = WorkBytes(function);
     for (const Node& node : function.nodes) {
       if (node.op == kBoxingOp) {
         const Value &from = function.values[node.inputs[0]], &to = function.values[node.outputs[0]];
@@ -180,7 +212,9 @@ class Estimator {
   void AddCall(const ProgramItem& item) {
     CallCost& cost = CostOf(static_cast<int>(item.instance));
     const FunctionCost& of = OfFunction(item.function);
-    cost.work_bytes = std::max(cost.work_bytes, kTensorsAtWork * of.largest_bytes);
+    cost.work_bytes = std::max(cost.work_bytes, of.work_bytes);
+    if (item.phase == PhaseKind::kForward)
+      cost.evaluation_work_bytes = std::max(cost.evaluation_work_bytes, of.work_bytes);
     if (!IsEachMicroBatch(item)) {
       cost.update_ns += TimesPerStep(plan_, item.frequency) * (of.kernels_ns + of.boxing_ns);
       return;
@@ -229,10 +263,14 @@ class Estimator {
       const double bytes = boxings_.LocalBytes(value.type, value.layout);
       if (value.frequency != Frequency::kMicroBatch) {
         cost.held_bytes += bytes;
+        if (is_weight_[v] != 0) cost.evaluation_weights_bytes += bytes;
       } else if (by_forward_[v] != 0 && read_by_backward_[v] != 0) {
         cost.kept_bytes += bytes;
       } else if (is_weight_[v] != 0) {
         cost.work_bytes += bytes;
+      } else if (by_forward_[v] == 0 && read_by_model_[v] == 0) {
+        // A gradient of a parameter is alive until the update, which waits for all of them.
+        cost.held_bytes += bytes;
       }
     }
     std::map<std::string, const Variable*> variables;
@@ -248,15 +286,14 @@ class Estimator {
   }
 
   void AddBorders() {
-    double largest = 0;
     for (const ModelCall& call : module_.model.calls) {
       const ModelFunction& of = module_.model.functions[call.model_function];
       const Function& function = module_.functions[of.forward];
       for (int r = 0; r < of.num_results; ++r) {
         const Value& value = function.values[function.results[r].value];
         const double bytes = boxings_.LocalBytes(value.type, value.layout);
-        if (value.type.dims.empty() || bytes <= largest) continue;
-        largest = bytes;
+        if (value.type.dims.empty() || bytes <= border_bytes_) continue;
+        border_bytes_ = bytes;
         border_ = boxings_.ToNextStage(value.type, value.layout);
       }
     }
@@ -272,6 +309,7 @@ class Estimator {
   std::map<std::string, CallCost> sums_;
   std::map<int, FunctionCost> functions_;
   BoxingTime border_;
+  double border_bytes_ = 0;
 };
 
 // Returns what is left of `time` if the links may work for `hidden_ns` while the device does.
@@ -283,7 +321,7 @@ double Exposed(const Time& time, double hidden_ns) {
 struct StageTime {
   double compute_ns = 0, boxing_ns = 0, weights_ns = 0, gradients_ns = 0;  // of a micro-batch
   double step_ns = 0, step_weights_ns = 0, step_gradients_ns = 0;
-  double bytes = 0, sent_bytes = 0, step_sent_bytes = 0;
+  double bytes = 0, evaluation_bytes = 0, sent_bytes = 0, step_sent_bytes = 0;
   double MicroBatchNs() const { return compute_ns + boxing_ns + weights_ns + gradients_ns; }
   double OnceNs() const { return step_ns + step_weights_ns + step_gradients_ns; }
 };
@@ -293,6 +331,7 @@ StageTime TimeOf(const std::map<std::string, CallCost>& costs,
   StageTime stage;
   Time step_weights, step_gradients;
   double forward_ns = 0, backward_ns = 0, work_bytes = 0, largest_link_ns = 0;
+  double evaluation_work_bytes = 0;
   for (const auto& [name, count] : calls) {
     const auto found = costs.find(name);
     if (found == costs.end()) continue;
@@ -313,9 +352,12 @@ StageTime TimeOf(const std::map<std::string, CallCost>& costs,
     stage.sent_bytes += count * cost.sent_bytes;
     stage.step_sent_bytes += count * cost.step_sent_bytes;
     work_bytes = std::max(work_bytes, cost.work_bytes);
+    stage.evaluation_bytes += count * cost.evaluation_weights_bytes;
+    evaluation_work_bytes = std::max(evaluation_work_bytes, cost.evaluation_work_bytes);
   }
   stage.compute_ns = forward_ns + backward_ns;
   stage.bytes += work_bytes;
+  stage.evaluation_bytes += evaluation_work_bytes;
   // Gradients travel while the last backward pass goes on, but for those of its last call.
   stage.step_gradients_ns =
       Exposed(step_gradients, std::min(backward_ns, step_gradients.link_ns - largest_link_ns));
@@ -357,7 +399,8 @@ StepEstimate EstimateStep(const LogicalPlan& plan, const ModelShape& shape, cons
     }
     all_ns += stage.MicroBatchNs();
     once_ns = std::max(once_ns, stage.OnceNs());
-    estimate.device_bytes = std::max(estimate.device_bytes, stage.bytes);
+    stage.evaluation_bytes += kBordersAlive * estimator.border_bytes();
+    estimate.device_bytes = std::max(estimate.device_bytes, stage.bytes + stage.evaluation_bytes);
     if (s == 0 || stage.MicroBatchNs() > slowest.MicroBatchNs()) slowest = stage;
   }
   // The first micro-batch passes all stages and comes back; the others follow at the pace of the

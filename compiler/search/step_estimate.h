@@ -26,7 +26,9 @@ struct ModelShape {
 
 struct StepEstimate {
   double step_ns = 0;
-  double device_bytes = 0;  // of the fullest device
+  // Of the fullest device, with an evaluation beside the training, and without the workspace of
+  // kernels, which the compiler does not know. A plan of the whole job tells more.
+  double device_bytes = 0;
   // Parts of step_ns, of the stage that takes longest: what the device computes, and the time that
   // boxings in the passes, gradients and weights add to that. The rest is the pipeline's bubble.
   double compute_ns = 0;

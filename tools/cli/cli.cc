@@ -228,6 +228,15 @@ std::vector<CLI::Option*> JobArguments::AddFlagsTo(CLI::App* verb, CliContext* o
   return options;
 }
 
+CLI::Option* JobArguments::AddRulesFlag(CLI::App* verb) {
+  return verb
+      ->add_option("--rules", rules,
+                   "auto: lay the model out by rules that a search finds, in place of the job's "
+                   "(--set rules=auto keeps those and adds to them); written: by the job's alone")
+      ->type_name("HOW")
+      ->check(CLI::IsMember({kRulesAuto, kRulesWritten}));
+}
+
 absl::StatusOr<proto::Job> JobArguments::Read() const {
   WEIR_ASSIGN_OR_RETURN(std::string text, job::ReadJobText(path));
   WEIR_ASSIGN_OR_RETURN(proto::Job job, job::ParseJob(text, job::JobName(path)));
@@ -250,6 +259,12 @@ absl::StatusOr<proto::Job> JobArguments::Read() const {
     std::vector<job::DataPath> written = job::DataPathsOf(job);
     std::erase_if(written, [&](const job::DataPath& named) { return said.count(named.field) > 0; });
     WEIR_RETURN_IF_ERROR(job::CheckDataPaths(written, {path, allowed_paths}));
+  }
+  if (rules == kRulesAuto) {
+    job.clear_rule();
+    job.set_rules(proto::Job::AUTO);
+  } else if (rules == kRulesWritten) {
+    job.clear_rules();
   }
   if (!device.empty()) job.mutable_runtime()->set_device(device);
   WEIR_RETURN_IF_ERROR(train::SettleDevice(&job));

@@ -1,4 +1,6 @@
 // weir check: tests whether a job would train, without a step.
+#include <optional>
+
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
@@ -60,6 +62,12 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
     fleet::TellHosts(fleet, &read.job);
   }
   read.costs.TellHosts(&read.job);
+  WEIR_ASSIGN_OR_RETURN(const std::optional<search::SettledRules> settled,
+                        search::SettleRules(read.rule_costs,
+                                            arguments.any_machine ? search::MachineMemory::kIgnored
+                                                                  : search::MachineMemory::kMust,
+                                            &read.job));
+  if (settled.has_value()) *context->err << search::SettledText(*settled) << "\n";
   WEIR_ASSIGN_OR_RETURN(const plan::PlacedAxes placed,
                         plan::PlaceAxes(arguments.train.place, &read.job));
   if (const std::string line = plan::PlacedText(placed, read.job); !line.empty())

@@ -11,6 +11,7 @@
 #include "nlohmann/json.hpp"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
+#include "runtime/base/wrap_text.h"
 #include "tools/cli/planned_job.h"
 #include "tools/plan/plan_json.h"
 #include "tools/plan/plan_screen.h"
@@ -125,14 +126,21 @@ absl::Status PrintRank(const compiler::LogicalPlan& plan, int64_t rank, std::ost
   return absl::OkStatus();
 }
 
+// Returns the rules that a search has found, as text for the job.
+std::string FoundRulesSection(const search::SettledRules& settled, const CliContext& context) {
+  return absl::StrCat("\n", WrapText(search::SettledText(settled), context.columns),
+                      "\nthe same as text, for the job in place of its rules and of rules: AUTO\n",
+                      search::RulesToPaste(settled));
+}
+
 // Prints the screen and the requested sections.
-absl::Status PrintText(const compiler::LogicalPlan& plan, const sim::JobCosts& costs,
-                       const plan::PlacedAxes& placed, const PlanArguments& arguments,
-                       std::ostream& out) {
+absl::Status PrintText(const PlannedJob& planned, const sim::JobCosts& costs,
+                       const PlanArguments& arguments, const CliContext& context) {
+  const compiler::LogicalPlan& plan = *planned.plan;
   WEIR_ASSIGN_OR_RETURN(const train::NeedAndPlans memory, train::NeedAndPlansOf(plan));
   WEIR_ASSIGN_OR_RETURN(
       std::string text,
-      plan::PlanScreen(plan, costs, sim::PredictStep(plan, costs), memory, placed));
+      plan::PlanScreen(plan, costs, sim::PredictStep(plan, costs), memory, planned.placed));
   const auto add = [&text](absl::StatusOr<std::string> section) -> absl::Status {
     WEIR_RETURN_IF_ERROR(section.status());
     absl::StrAppend(&text, *section);
@@ -146,16 +154,23 @@ absl::Status PrintText(const compiler::LogicalPlan& plan, const sim::JobCosts& c
     WEIR_RETURN_IF_ERROR(add(plan::ScheduleSection(plan, costs.model())));
   if (all || arguments.actors) WEIR_RETURN_IF_ERROR(add(plan::ActorsSection(plan)));
   if (all || arguments.memory) WEIR_RETURN_IF_ERROR(add(MemorySection(plan, memory)));
-  out << text;
+  if (planned.settled.has_value())
+    absl::StrAppend(&text, FoundRulesSection(*planned.settled, context));
+  *context.out << text;
   return absl::OkStatus();
 }
 
-absl::Status PrintJson(const compiler::LogicalPlan& plan, const sim::JobCosts& costs,
-                       const plan::PlacedAxes& placed, std::ostream& out) {
+absl::Status PrintJson(const PlannedJob& planned, const sim::JobCosts& costs, std::ostream& out) {
+  const compiler::LogicalPlan& plan = *planned.plan;
   WEIR_ASSIGN_OR_RETURN(const train::NeedAndPlans memory, train::NeedAndPlansOf(plan));
-  WEIR_ASSIGN_OR_RETURN(const nlohmann::ordered_json json,
-                        plan::PlanJson(plan, costs, sim::PredictStep(plan, costs), memory, placed,
-                                       plan::RanksInJson::kAll));
+  WEIR_ASSIGN_OR_RETURN(nlohmann::ordered_json json,
+                        plan::PlanJson(plan, costs, sim::PredictStep(plan, costs), memory,
+                                       planned.placed, plan::RanksInJson::kAll));
+  if (planned.settled.has_value()) {
+    nlohmann::ordered_json& found = json["rules_found"];
+    found["text"] = search::SettledText(*planned.settled);
+    found["job_text"] = search::RulesToPaste(*planned.settled);
+  }
   out << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
   return absl::OkStatus();
 }
@@ -178,10 +193,12 @@ absl::Status ShowPlan(const PlanArguments& arguments, const CliContext& context)
   for (const std::string& sentence : compiler::DevicesWithoutWork(*plan)) {
     if (!on_screen) *context.err << "WARNING: " << sentence << "\n";
   }
+  if (!on_screen && planned.settled.has_value())
+    *context.err << search::SettledText(*planned.settled) << "\n";
   if (arguments.rank >= 0) return PrintRank(*plan, arguments.rank, out);
   if (arguments.curve) return PrintCurve(*plan, costs.model(), arguments, out);
-  if (arguments.json) return PrintJson(*plan, costs, planned.placed, out);
-  WEIR_RETURN_IF_ERROR(PrintText(*plan, costs, planned.placed, arguments, out));
+  if (arguments.json) return PrintJson(planned, costs, out);
+  WEIR_RETURN_IF_ERROR(PrintText(planned, costs, arguments, context));
   if (arguments.timings) {
     out << "\npasses\n";
     for (const auto& timing : plan->timings) {
@@ -213,6 +230,7 @@ void AddPlanVerb(CLI::App* app, CliContext* context) {
       "  weir plan gpt.textproto --dump-after 'propagate-.*'",
       [plan, context] { return ShowPlan(*plan, *context); });
   plan->AddTo(verb, context, JobArguments::Data::kNotOpened);
+  plan->job.AddRulesFlag(verb);
   verb->add_option_function<std::string>(
           "--layouts",
           [plan](const std::string& function) {

@@ -55,6 +55,7 @@ absl::Status Sim(SimArguments arguments, CliContext* context) {
         std::filesystem::absolute(arguments.options.trace).parent_path().string()};
   context->Confine(rules, sandbox::CpuTime::kUnlimited);
   WEIR_ASSIGN_OR_RETURN(const PlannedJob planned, PlanJob(arguments.place, {}, &read));
+  if (planned.settled.has_value()) *context->err << search::SettledText(*planned.settled) << "\n";
   if (const std::string line = plan::PlacedText(planned.placed, read.job); !line.empty())
     *context->err << line << "\n";
   WEIR_ASSIGN_OR_RETURN(
@@ -184,11 +185,13 @@ absl::Status CheckOutputs(const CalibrateArguments& arguments, const proto::Job&
 absl::Status RunCalibrate(CalibrateArguments arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(proto::Job job, arguments.job.Read());
   WEIR_RETURN_IF_ERROR(CheckOutputs(arguments, job));
+  WEIR_RETURN_IF_ERROR(SettleRulesConfined(&job));
   if (arguments.keep) {
     WEIR_ASSIGN_OR_RETURN(arguments.out, MakeKeptPlace(arguments));
   }
   for (const std::string& layout : arguments.also) {
     WEIR_ASSIGN_OR_RETURN(proto::Job other, InLayout(arguments.job, layout));
+    WEIR_RETURN_IF_ERROR(SettleRulesConfined(&other));
     arguments.options.layouts.push_back(std::move(other));
   }
   arguments.options.say = [context](const std::string& line) {
@@ -314,6 +317,7 @@ void AddSimVerbs(CLI::App* app, CliContext* context) {
       "else the defaults of a server's core. `weir plan` predicts the same step.",
       [sim, context] { return Sim(*sim, context); });
   sim->AddTo(verb, context, JobArguments::Data::kNotOpened);
+  sim->job.AddRulesFlag(verb);
   verb->add_option("--steps", sim->options.steps,
                    "Steps to simulate; figures are of those after the first that updates [up to "
                    "the second update, of very large jobs the first]")

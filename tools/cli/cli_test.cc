@@ -513,6 +513,37 @@ TEST(CliTest, SearchWritesAJobThatCheckTakes) {
   }
 }
 
+// One command line gives one plan in all verbs, and the lines that plan prints give it, too.
+TEST(CliTest, RulesThatASearchFindsAreAlikeInAllVerbsAndCanBePasted) {
+  const std::string job = SmallJob();
+  const std::vector<std::string> flags = {"--mesh", "dp=2,tp=2", "--rules", "auto"};
+  const auto with_flags = [&](std::vector<std::string> args) {
+    args.insert(args.end(), flags.begin(), flags.end());
+    return Weir(args);
+  };
+  const Outcome plan = with_flags({"plan", job});
+  ASSERT_EQ(plan.code, 0) << plan.err;
+  const size_t begin = plan.out.find("\nrules found: ");
+  ASSERT_NE(begin, std::string::npos) << plan.out;
+  const std::string rules = plan.out.substr(plan.out.find("rule { ", begin));
+  for (const char* verb : {"sim", "check", "train"}) {
+    const Outcome run = with_flags({verb, job});
+    EXPECT_EQ(run.code, 0) << run.err;
+    EXPECT_THAT(run.err, HasSubstr("rules found: ")) << verb;
+  }
+  const Outcome as_json = with_flags({"plan", job, "--json"});
+  ASSERT_EQ(as_json.code, 0) << as_json.err;
+  const nlohmann::json found = nlohmann::json::parse(as_json.out);
+  EXPECT_EQ(found["rules_found"]["job_text"], rules);
+  std::string text = ReadFile(job);
+  for (size_t rule = text.find("rule {"); rule != std::string::npos; rule = text.find("rule {"))
+    text.erase(rule, text.find('\n', rule) + 1 - rule);
+  const std::string pasted = WriteFile("pasted.textproto", text + rules);
+  const Outcome again = Weir({"plan", pasted, "--mesh", "dp=2,tp=2", "--json"});
+  ASSERT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(nlohmann::json::parse(again.out)["plan_id"], found["plan_id"]);
+}
+
 TEST(CliTest, OpsListsAndExplainsOps) {
   Outcome list = Weir({"ops"});
   EXPECT_EQ(list.code, 0);

@@ -41,8 +41,15 @@
 namespace weir::cli {
 namespace {
 
-// Lays the axes of the mesh over hosts, and says so if their order is not the job's.
-absl::Status PlaceAndSay(const std::string& place, proto::Job* job, console::Console* console) {
+// Settles the rules, lays the axes of the mesh over hosts, and says what the job does not say
+// itself.
+absl::Status LayOutAndSay(const std::string& place, const sim::JobCosts& costs, proto::Job* job,
+                          console::Console* console) {
+  if (job->rules() == proto::Job::AUTO) console->Say("searching for rules (rules: AUTO)");
+  WEIR_ASSIGN_OR_RETURN(const std::optional<search::SettledRules> settled,
+                        SettleRulesConfined(costs, search::MachineMemory::kMust, job));
+  if (settled.has_value()) console->Say(search::SettledText(*settled));
+
   WEIR_ASSIGN_OR_RETURN(const plan::PlacedAxes placed, plan::PlaceAxes(place, job));
   if (const std::string line = plan::PlacedText(placed, *job); !line.empty()) console->Say(line);
   return absl::OkStatus();
@@ -165,7 +172,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
     options.hosts = static_cast<int>(processes.hosts.size());
   }
   read.costs.TellHosts(&job);
-  WEIR_RETURN_IF_ERROR(PlaceAndSay(arguments.place, &job, console));
+  WEIR_RETURN_IF_ERROR(LayOutAndSay(arguments.place, read.rule_costs, &job, console));
 
   const bool restarts = arguments.on_failure == "restart";
   if (restarts && options.checkpoint.empty())
@@ -224,7 +231,7 @@ absl::Status SayWhatWouldRun(const hosts::FoundHosts& found, TrainArguments argu
   arguments.options.hosts = static_cast<int>(options.hosts.size());
   if (has_processes) fleet::TellHosts(options, &read.job);
   read.costs.TellHosts(&read.job);
-  WEIR_RETURN_IF_ERROR(PlaceAndSay(arguments.place, &read.job, console));
+  WEIR_RETURN_IF_ERROR(LayOutAndSay(arguments.place, read.rule_costs, &read.job, console));
   WEIR_ASSIGN_OR_RETURN(const train::PreparedTraining prepared,
                         train::PrepareTraining(read.job, arguments.options, {}));
   const auto& mesh = prepared.plans.training->mesh;
@@ -298,6 +305,7 @@ struct EvalArguments {
 
 absl::Status RunEval(const EvalArguments& arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(proto::Job job, arguments.job.Read());
+  WEIR_RETURN_IF_ERROR(SettleRulesConfined(&job));
   WEIR_ASSIGN_OR_RETURN(const std::string init, weights::WeightFileOf(arguments.init));
   WEIR_ASSIGN_OR_RETURN(train::Evaluation evaluation,
                         train::EvaluateWeights(job, init, arguments.threads, arguments.job.path));
@@ -312,6 +320,7 @@ struct GenerateArguments {
 
 absl::Status RunGenerate(GenerateArguments arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(proto::Job job, arguments.job.Read());
+  WEIR_RETURN_IF_ERROR(SettleRulesConfined(&job));
   WEIR_ASSIGN_OR_RETURN(arguments.options.init, weights::WeightFileOf(arguments.options.init));
   arguments.options.job_file = arguments.job.path;
   launch::SignalWatch signals(launch::SecondSignal::kEndsTheProcess);
@@ -423,6 +432,7 @@ void AddTrainVerbs(CLI::App* app, CliContext* context) {
               "  weir eval gpt.textproto --init gpt.safetensors",
               [eval, context] { return RunEval(*eval, context); });
   eval->job.AddTo(verb, context, JobArguments::Data::kOpened);
+  eval->job.AddRulesFlag(verb);
   verb->add_option("--init", eval->init, kInitHelp)->type_name("PATH")->required();
   verb->add_option("--threads", eval->threads, "Threads per device [cores / devices]")
       ->type_name("N")
@@ -435,6 +445,7 @@ void AddTrainVerbs(CLI::App* app, CliContext* context) {
       "  weir generate gpt.textproto --init gpt.safetensors --temperature 0",
       [generate, context] { return RunGenerate(*generate, context); });
   generate->job.AddTo(verb, context, JobArguments::Data::kNotOpened);
+  generate->job.AddRulesFlag(verb);
   verb->add_option("--init", generate->options.init, kInitHelp)->type_name("PATH")->required();
   verb->add_option("--prompt", generate->options.prompt, "Text to continue [a new line]")
       ->type_name("TEXT");

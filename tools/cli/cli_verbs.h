@@ -44,6 +44,9 @@ struct CliContext {
 // Returns the exit code of a verb that has returned `status`.
 int ExitCodeOf(const CliContext& context, const absl::Status& status);
 
+// Values of --rules.
+inline constexpr char kRulesAuto[] = "auto", kRulesWritten[] = "written";
+
 // The place of a job and the changes that the command line makes to the job.
 struct JobArguments {
   std::string path;
@@ -51,6 +54,7 @@ struct JobArguments {
   bool has_mesh = false;
   std::vector<std::string> set;
   std::string device;  // empty: as the job says
+  std::string rules;   // kRulesAuto, kRulesWritten; empty: as the job says
   // kOpened: the verb opens the data of the job, whose paths must then be allowed (data_paths.h).
   enum class Data : uint8_t { kOpened, kNotOpened } data = Data::kOpened;
   std::vector<std::string> allowed_paths;
@@ -61,6 +65,8 @@ struct JobArguments {
   // Adds --mesh, --set and --device, and --allow-path if the verb opens the data. Returns the
   // options.
   std::vector<CLI::Option*> AddFlagsTo(CLI::App* verb, CliContext* of, Data opens);
+  // Adds --rules, of a verb that settles rules (planned_job.h).
+  CLI::Option* AddRulesFlag(CLI::App* verb);
   // Returns what people call the job: its name, else its file, else "the job of standard input".
   std::string Title(const proto::Job& job) const;
   // Returns the job with the changes of the command line.

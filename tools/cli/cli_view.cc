@@ -338,6 +338,7 @@ void AddViewVerb(CLI::App* app, CliContext* context) {
           ->expected(-1);
   arguments->plan_options =
       arguments->plan.AddFlagsTo(verb, context, JobArguments::Data::kNotOpened);
+  arguments->plan_options.push_back(arguments->plan.job.AddRulesFlag(verb));
   CLI::Option* attach = verb->add_option("--attach", arguments->run,
                                          "Show a run of this user on this machine as it goes on")
                             ->type_name("[RUN]")

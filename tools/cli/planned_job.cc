@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "runtime/base/status.h"
+#include "tools/sandbox/run_confined.h"
 
 namespace weir::cli {
 
@@ -43,9 +44,28 @@ absl::StatusOr<JobWithCosts> PlannedJobArguments::ReadWithCosts() const {
   return JobWithCosts{std::move(read), std::move(costs)};
 }
 
+absl::StatusOr<std::optional<search::SettledRules>> SettleRulesConfined(
+    const sim::JobCosts& costs, search::MachineMemory machine, proto::Job* job) {
+  std::optional<search::SettledRules> settled;
+  WEIR_RETURN_IF_ERROR(sandbox::RunConfined([&]() -> absl::Status {
+    WEIR_ASSIGN_OR_RETURN(settled, search::SettleRules(costs, machine, job));
+    return absl::OkStatus();
+  }));
+  return settled;
+}
+
+absl::Status SettleRulesConfined(proto::Job* job) {
+  if (job->rules() != proto::Job::AUTO) return absl::OkStatus();
+  WEIR_ASSIGN_OR_RETURN(const sim::JobCosts costs, sim::JobCosts::Choose("", *job));
+  return SettleRulesConfined(costs, search::MachineMemory::kShould, job).status();
+}
+
 absl::StatusOr<PlannedJob> PlanJob(const std::string& place, compiler::CompileOptions options,
                                    JobWithCosts* read) {
   PlannedJob planned;
+  WEIR_ASSIGN_OR_RETURN(
+      planned.settled,
+      search::SettleRules(read->costs, search::MachineMemory::kShould, &read->job));
   WEIR_ASSIGN_OR_RETURN(planned.placed, plan::PlaceAxes(place, &read->job));
   options.costs = &read->costs.model();
   WEIR_ASSIGN_OR_RETURN(planned.plan, compiler::CompileJob(read->job, options));

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "proto/job.pb.h"
 #include "tools/cli/cli_verbs.h"
 #include "tools/plan/place_axes.h"
+#include "tools/search/settle_rules.h"
 #include "tools/sim/job_costs.h"
 
 namespace weir::cli {
@@ -40,13 +42,22 @@ struct PlannedJobArguments {
   std::vector<CLI::Option*> AddCostOptions(CLI::App* verb);
 };
 
+// Settles the rules of a job (search::SettleRules) in a process that is not confined: the search
+// runs in a thread that is.
+absl::StatusOr<std::optional<search::SettledRules>> SettleRulesConfined(
+    const sim::JobCosts& costs, search::MachineMemory machine, proto::Job* job);
+// The same for a verb without --cluster: by the costs that `weir train` takes without one.
+absl::Status SettleRulesConfined(proto::Job* job);
+
 struct PlannedJob {
+  std::optional<search::SettledRules> settled;
   plan::PlacedAxes placed;
   std::unique_ptr<compiler::LogicalPlan> plan;
 };
 
-// Orders the axes of `read.job` as `place` asks for, and compiles the job. Opens no file.
-// `options.costs` are those of `read`. Errors: those of plan::PlaceAxes and of CompileJob.
+// Settles the rules of `read.job`, orders its axes as `place` asks for, and compiles the job. Opens
+// no file. `options.costs` are those of `read`. Errors: those of search::SettleRules, of
+// plan::PlaceAxes and of CompileJob.
 absl::StatusOr<PlannedJob> PlanJob(const std::string& place, compiler::CompileOptions options,
                                    JobWithCosts* read);
 

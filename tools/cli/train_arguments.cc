@@ -166,8 +166,11 @@ absl::StatusOr<fleet::FleetOptions> FleetArguments::Options(const proto::Job& jo
   }
   for (std::string& file : job::DataFilesOf(job)) options.input_files.push_back(std::move(file));
   if (!ranks.empty()) {
+    // The number of ranks does not depend on rules, which a search may still have to find.
+    proto::Job with_written_rules = job;
+    with_written_rules.clear_rules();
     WEIR_ASSIGN_OR_RETURN(std::unique_ptr<compiler::LogicalPlan> plan,
-                          train::CompileConfined(job, {}));
+                          train::CompileConfined(with_written_rules, {}));
     WEIR_ASSIGN_OR_RETURN(options.ranks_shown,
                           launch::ParseRanks(ranks, static_cast<int>(plan->mesh.num_ranks())));
   }
@@ -187,6 +190,7 @@ absl::StatusOr<fleet::FleetOptions> FleetArguments::Options(const proto::Job& jo
 
 void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
   PlannedJobArguments::AddTo(verb, context, JobArguments::Data::kOpened);
+  job.AddRulesFlag(verb);
   verb->add_option(
           "--steps", steps,
           "Step to end at, instead of the job's; the schedule of learning rates stays the job's")
@@ -312,6 +316,9 @@ absl::StatusOr<JobToTrain> TrainArguments::Read() {
     WEIR_ASSIGN_OR_RETURN(options.resume, store::ResolveCheckpoint(options.resume));
   }
   WEIR_ASSIGN_OR_RETURN(read.costs, sim::JobCosts::Choose(cluster));
+  if (read.job.rules() == proto::Job::AUTO) {
+    WEIR_ASSIGN_OR_RETURN(read.rule_costs, sim::JobCosts::Choose(cluster, read.job));
+  }
   proto::Training* training = read.job.mutable_training();
   if (seed >= 0) training->set_seed(static_cast<uint64_t>(seed));
   const int64_t planned = training->steps();

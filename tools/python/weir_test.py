@@ -424,6 +424,11 @@ class JobTest(unittest.TestCase):
                      "schedule { learning_rate: 0.5 }"):
             self.assertIn(part, job.text)
 
+    def test_rules_that_a_search_finds_are_a_wish_of_the_job(self):
+        self.assertIn("rules: AUTO", weir.job(Fake(), data="synthetic", steps=1, mesh="dp=2", rules="auto").text)
+        with self.assertRaisesRegex(weir.Error, 'expected {dimension: axis} or "auto"; found "automatic"'):
+            weir.job(Fake(), data="synthetic", steps=1, mesh="dp=2", rules="automatic")
+
     def test_a_mesh_that_is_none_is_refused(self):
         with self.assertRaisesRegex(weir.Error, 'expected axes such as "dp=2,tp=2"; found "dp"'):
             weir.job(Fake(), data="synthetic", steps=1, mesh="dp")

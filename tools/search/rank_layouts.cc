@@ -2,20 +2,51 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/compile.h"
+#include "compiler/search/job_trial.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "tools/sim/predict_step.h"
+#include "tools/train/memory_budget.h"
 
 namespace weir::search {
 namespace {
 
 // The acts that all virtual runs of a search may take together, after the first two rows. A row
-// beyond that has the estimate of the search, at the scale of the second row.
-constexpr double kActsMax = 2e6;
+// beyond that has the estimate of the search, at the scale of the row that is best by it.
+constexpr double kActsMax = 4e5;
+// Searches under a bound of memory, each with the estimates held to what the plans of the last
+// needed.
+constexpr int kMemoryRounds = 3;
+constexpr double kMemorySlack = 0.98;
+constexpr double kMemoryTolerance = 0.1;
+
+// What the plan of a job says of a step.
+struct Figures {
+  Source source = Source::kEstimated;
+  double step_ns = 0, device_bytes = 0;
+};
+
+bool IsBetter(const RankedLayouts& a, const RankedLayouts& b) {
+  if (a.fits != b.fits) return a.fits;
+  return a.fits ? a.step_ns < b.step_ns : a.device_bytes < b.device_bytes;
+}
+
+// Returns the memory of the plan over that of the estimate, of the first row that was planned and
+// found.
+double PlannedShare(const std::vector<RankedLayouts>& rows) {
+  for (const RankedLayouts& row : rows) {
+    if (row.row == RankedLayouts::Row::kPresent || row.source == Source::kEstimated ||
+        row.found.estimate.device_bytes <= 0)
+      continue;
+    return row.device_bytes / row.found.estimate.device_bytes;
+  }
+  return 1;
+}
 
 class Ranking {
  public:
@@ -23,75 +54,83 @@ class Ranking {
       : costs_(costs), options_(options) {}
 
   void Add(const compiler::FoundLayouts& found, RankedLayouts::Row row) {
-    for (const RankedLayouts& known : rows_) {
-      if (known.found.estimate.step_ns == found.estimate.step_ns &&
-          known.found.estimate.device_bytes == found.estimate.device_bytes)
-        return;
+    for (RankedLayouts& known : rows_) {
+      if (known.found.estimate.step_ns != found.estimate.step_ns ||
+          known.found.estimate.device_bytes != found.estimate.device_bytes)
+        continue;
+      // Fewer rules that say the same are easier to read.
+      if (known.row == RankedLayouts::Row::kKnown && row == RankedLayouts::Row::kFound &&
+          found.rules.size() < known.found.rules.size()) {
+        const std::string name = known.found.name;
+        known.found = found;
+        known.found.name = name;
+      }
+      return;
     }
     RankedLayouts& ranked = rows_.emplace_back();
     ranked.found = found;
     ranked.row = row;
   }
 
-  // Predicts the rows in their order, as far as the acts reach.
+  // Predicts the rows in their order, as far as the acts reach. The first row that was found is the
+  // best by the estimate.
   absl::Status Predict() {
+    std::optional<size_t> scale;
     for (size_t i = 0; i < rows_.size(); ++i) {
       RankedLayouts& row = rows_[i];
+      if (!scale.has_value() && row.row == RankedLayouts::Row::kFound) scale = i;
       row.device_bytes = row.found.estimate.device_bytes;
       row.step_ns = row.found.estimate.step_ns;
-      if (i < 2 || acts_ < kActsMax) {
+      if (i < 2 || HasActsLeft()) {
         WEIR_RETURN_IF_ERROR(PredictRow(&row));
-      } else {
-        // The second row is the best by the estimate, so at its scale the others come after it.
-        const RankedLayouts& scale = rows_[1];
-        row.step_ns *= scale.step_ns / scale.found.estimate.step_ns;
-        row.device_bytes *= scale.device_bytes / scale.found.estimate.device_bytes;
+      } else if (scale.has_value()) {
+        const RankedLayouts& best = rows_[*scale];
+        row.step_ns *= best.step_ns / best.found.estimate.step_ns;
+        row.device_bytes *= best.device_bytes / best.found.estimate.device_bytes;
       }
-      row.fits = options_.memory_bytes <= 0 || row.device_bytes <= options_.memory_bytes;
+      row.fits =
+          row.fits && (options_.memory_bytes <= 0 || row.device_bytes <= options_.memory_bytes);
     }
     return absl::OkStatus();
   }
 
+  bool HasActsLeft() const { return acts_ < kActsMax; }
+
+  absl::StatusOr<Figures> FiguresOf(const proto::Job& job) {
+    compiler::CompileOptions options;
+    options.costs = &costs_.model();
+    WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<compiler::LogicalPlan> plan,
+                          compiler::CompileJob(job, options));
+    Figures figures;
+    const sim::StepPrediction prediction = sim::PredictStep(*plan, costs_);
+    if (prediction.step_ns > 0) {
+      figures.step_ns = prediction.step_ns;
+      figures.source = prediction.report.has_value() ? Source::kSimulated : Source::kPlanned;
+    }
+    acts_ +=
+        prediction.report.has_value() ? static_cast<double>(prediction.report->acts) : kActsMax;
+    WEIR_ASSIGN_OR_RETURN(const train::NeedAndPlans memory, train::NeedAndPlansOf(*plan));
+    figures.device_bytes = static_cast<double>(memory.need.bytes);
+    return figures;
+  }
+
   std::vector<RankedLayouts> Sorted() && {
-    std::stable_sort(rows_.begin(), rows_.end(),
-                     [](const RankedLayouts& a, const RankedLayouts& b) {
-                       if (a.fits != b.fits) return a.fits;
-                       return a.fits ? a.step_ns < b.step_ns : a.device_bytes < b.device_bytes;
-                     });
+    std::stable_sort(rows_.begin(), rows_.end(), IsBetter);
     return std::move(rows_);
   }
 
  private:
   absl::Status PredictRow(RankedLayouts* row) {
-    compiler::CompileOptions options;
-    options.costs = &costs_.model();
-    absl::StatusOr<std::unique_ptr<compiler::LogicalPlan>> plan =
-        compiler::CompileJob(row->found.job, options);
-    if (!plan.ok()) {
+    const absl::StatusOr<Figures> figures = FiguresOf(row->found.job);
+    if (!figures.ok()) {
       // The present job must compile; of a result, the reason is in its figures.
-      if (row->row == RankedLayouts::Row::kPresent) return plan.status();
+      if (row->row == RankedLayouts::Row::kPresent) return figures.status();
       row->fits = false;
       return absl::OkStatus();
     }
-    const sim::StepPrediction prediction = sim::PredictStep(**plan, costs_);
-    if (prediction.step_ns > 0) {
-      row->step_ns = prediction.step_ns;
-      row->source = prediction.report.has_value() ? RankedLayouts::Source::kSimulated
-                                                  : RankedLayouts::Source::kPlanned;
-    }
-    row->device_bytes = 0;
-    if (prediction.report.has_value()) {
-      acts_ += static_cast<double>(prediction.report->acts);
-      for (const sim::SimulateReport::Device& device : prediction.report->devices)
-        row->device_bytes = std::max(row->device_bytes, device.arena_bytes);
-      return absl::OkStatus();
-    }
-    acts_ = kActsMax;
-    for (int64_t stage = 0; stage < (*plan)->places.size(); ++stage) {
-      WEIR_ASSIGN_OR_RETURN(const proto::RankPlan lowered,
-                            compiler::LowerForRank(**plan, (*plan)->places.RankAt(stage, 0)));
-      row->device_bytes = std::max(row->device_bytes, static_cast<double>(lowered.arena_bytes()));
-    }
+    if (figures->step_ns > 0) row->step_ns = figures->step_ns;
+    row->source = figures->source;
+    row->device_bytes = figures->device_bytes;
     return absl::OkStatus();
   }
 
@@ -101,12 +140,52 @@ class Ranking {
   double acts_ = 0;
 };
 
+// Fills in the savings of rows[0]: from virtual runs if that row has one and all choices can have
+// one, else from estimates.
+absl::Status AddSavings(const proto::Job& job, const sim::JobCosts& costs,
+                        const RankOptions& options, RankedSearch* ranked) {
+  const RankedLayouts& first = ranked->rows[0];
+  const std::vector<compiler::ChoiceTakenBack> choices = compiler::ChoicesOf(first.found.job, job);
+  Ranking runs(costs, options);
+  bool are_simulated = first.source == Source::kSimulated;
+  for (const compiler::ChoiceTakenBack& choice : choices) {
+    if (!are_simulated) break;
+    const absl::StatusOr<Figures> figures = runs.FiguresOf(choice.job);
+    if (!figures.ok()) continue;
+    are_simulated = figures->source == Source::kSimulated && runs.HasActsLeft();
+    ranked->savings.push_back({choice.choice, figures->step_ns - first.step_ns,
+                               figures->device_bytes - first.device_bytes});
+  }
+  ranked->savings_source = Source::kSimulated;
+  if (are_simulated) return absl::OkStatus();
+  ranked->savings_source = Source::kEstimated;
+  ranked->savings.clear();
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<compiler::JobTrial> trial,
+                        compiler::JobTrial::Create(job, &costs.model()));
+  for (const compiler::ChoiceTakenBack& choice : choices) {
+    const absl::StatusOr<compiler::StepEstimate> estimate = trial->Estimate(choice.job);
+    if (!estimate.ok()) continue;
+    ranked->savings.push_back({choice.choice, estimate->step_ns - first.found.estimate.step_ns,
+                               estimate->device_bytes - first.found.estimate.device_bytes});
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-const RankedLayouts& RankedSearch::present() const {
-  return *std::find_if(rows.begin(), rows.end(), [](const RankedLayouts& row) {
-    return row.row == RankedLayouts::Row::kPresent;
-  });
+const char* Name(Source source) {
+  switch (source) {
+    case Source::kSimulated: return "simulated";
+    case Source::kPlanned: return "planned";
+    case Source::kEstimated: return "estimated";
+  }
+  return "";
+}
+
+const RankedLayouts* RankedSearch::Find(RankedLayouts::Row row) const {
+  const auto found = std::find_if(rows.begin(), rows.end(),
+                                  [row](const RankedLayouts& other) { return other.row == row; });
+  return found == rows.end() ? nullptr : &*found;
 }
 
 absl::StatusOr<RankedSearch> RankLayouts(const proto::Job& job, const sim::JobCosts& costs,
@@ -116,33 +195,48 @@ absl::StatusOr<RankedSearch> RankLayouts(const proto::Job& job, const sim::JobCo
   search.memory_bytes = options.memory_bytes;
   search.free = options.free;
   search.results_max = options.top;
-  WEIR_ASSIGN_OR_RETURN(const compiler::SearchReport report, compiler::SearchLayouts(job, search));
-  Ranking ranking(costs, options);
-  ranking.Add(report.present, RankedLayouts::Row::kPresent);
-  ranking.Add(report.best[0], RankedLayouts::Row::kFound);
-  if (report.known.has_value()) ranking.Add(*report.known, RankedLayouts::Row::kKnown);
-  for (const compiler::FoundLayouts& found : report.best)
-    ranking.Add(found, RankedLayouts::Row::kFound);
-  WEIR_RETURN_IF_ERROR(ranking.Predict());
   RankedSearch ranked;
-  ranked.rows = std::move(ranking).Sorted();
-  ranked.compiled = report.compiled;
-  ranked.solved = report.solved;
-  ranked.batch_statistics = report.batch_statistics;
-  ranked.exact = report.exact;
   ranked.memory_bytes = options.memory_bytes;
   for (const proto::MeshAxisSpec& axis : job.mesh().axis()) ranked.devices *= axis.size();
+  for (int round = 0; round < kMemoryRounds; ++round) {
+    WEIR_ASSIGN_OR_RETURN(const compiler::SearchReport report,
+                          compiler::SearchLayouts(job, search));
+    Ranking ranking(costs, options);
+    const bool has_present = options.beside == RankOptions::Beside::kPresentAndKnown;
+    if (has_present) {
+      ranking.Add(report.present, RankedLayouts::Row::kPresent);
+      ranking.Add(report.best[0], RankedLayouts::Row::kFound);
+    }
+    if (report.known.has_value()) ranking.Add(*report.known, RankedLayouts::Row::kKnown);
+    for (const compiler::FoundLayouts& found : report.best)
+      ranking.Add(found, RankedLayouts::Row::kFound);
+    WEIR_RETURN_IF_ERROR(ranking.Predict());
+    std::vector<RankedLayouts> rows = std::move(ranking).Sorted();
+    ranked.compiled += report.compiled;
+    ranked.solved += report.solved;
+    ranked.batch_statistics = report.batch_statistics;
+    ranked.exact = ranked.exact && report.exact;
+    const double planned = PlannedShare(rows);
+    const bool is_hopeless = !report.best[0].fits && !rows[0].fits;
+    if (ranked.rows.empty() || IsBetter(rows[0], ranked.rows[0])) ranked.rows = std::move(rows);
+    // Another search helps if the plans need more than there is, or if the estimates have refused
+    // what the plans may have room for; not if even the smallest layouts need too much.
+    const bool refused =
+        planned * search.memory_bytes < (1 - kMemoryTolerance) * options.memory_bytes;
+    if (!report.memory_bounds || is_hopeless || (ranked.rows[0].fits && !refused)) break;
+    search.memory_bytes = kMemorySlack * options.memory_bytes / planned;
+  }
   const RankedLayouts& first = ranked.rows[0];
-  if (!first.fits) {
-    return Rejected({"W0991", absl::StrCat("memory of a device, --memory"),
+  if (!first.fits && options.if_nothing_fits == RankOptions::IfNothingFits::kIsAnError) {
+    return Rejected({"W0991", absl::StrCat("memory of a device, ", options.memory_of),
                      absl::StrCat("at least ", BytesText(first.device_bytes),
                                   ", which the smallest layouts found need"),
                      BytesText(options.memory_bytes),
                      "more devices (--mesh), or settings that stay free (weir search --help)"});
   }
-  if (first.row != RankedLayouts::Row::kPresent) {
-    WEIR_ASSIGN_OR_RETURN(ranked.savings, compiler::SavingsOf(first.found, job, search));
-  }
+  if (options.beside == RankOptions::Beside::kPresentAndKnown &&
+      first.row != RankedLayouts::Row::kPresent)
+    WEIR_RETURN_IF_ERROR(AddSavings(job, costs, options, &ranked));
   return ranked;
 }
 

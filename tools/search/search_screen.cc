@@ -22,15 +22,6 @@ sbp::Mesh MeshOf(const proto::Job& job) {
   return sbp::Mesh(std::move(axes));
 }
 
-const char* Name(RankedLayouts::Source source) {
-  switch (source) {
-    case RankedLayouts::Source::kSimulated: return "simulated";
-    case RankedLayouts::Source::kPlanned: return "planned";
-    case RankedLayouts::Source::kEstimated: return "estimated";
-  }
-  return "";
-}
-
 std::string NameOf(const RankedLayouts& row, size_t place) {
   if (row.row == RankedLayouts::Row::kPresent) return "present";
   if (row.row == RankedLayouts::Row::kKnown) return "by hand";
@@ -87,7 +78,7 @@ std::string ChangeText(double before, double after, const std::string& what) {
   return absl::StrFormat("%.1f %% %s %s", std::abs(share), share > 0 ? "less" : "more", what);
 }
 
-std::string SavingText(const compiler::ChoiceSaving& saving) {
+std::string SavingText(const ChoiceSaving& saving) {
   const auto part = [](double amount, const std::string& text, const char* what) {
     if (text.empty()) return std::string();
     return absl::StrCat(amount > 0 ? "saves " : "costs ", text, what);
@@ -133,7 +124,8 @@ std::string SearchScreen(const RankedSearch& search, const proto::Job& job) {
                                TimeText(row.step_ns), Name(row.source), BytesText(row.device_bytes),
                                SettingsText(row.found.job), row.fits ? "" : "; DOES NOT FIT"));
   }
-  const RankedLayouts &first = search.rows[0], &present = search.present();
+  const RankedLayouts& first = search.rows[0];
+  const RankedLayouts& present = *search.Find(RankedLayouts::Row::kPresent);
   absl::StrAppend(&text, "\n", RulesText(present.found.rules, mesh, "present"));
   if (&first == &present) {
     absl::StrAppend(&text, "\n", Labelled("result", "the present rules are the best found"));
@@ -146,8 +138,12 @@ std::string SearchScreen(const RankedSearch& search, const proto::Job& job) {
                absl::StrCat(ChangeText(present.step_ns, first.step_ns, "time"), ", ",
                             ChangeText(present.device_bytes, first.device_bytes, "memory"),
                             " than with the present rules")));
-  for (size_t i = 0; i < search.savings.size(); ++i)
-    absl::StrAppend(&text, Labelled(i == 0 ? "choices" : "", SavingText(search.savings[i])));
+  if (!search.savings.empty()) {
+    absl::StrAppend(&text, Labelled("choices", absl::StrCat("what each saves alone, ",
+                                                            Name(search.savings_source), ":")));
+  }
+  for (const ChoiceSaving& saving : search.savings)
+    absl::StrAppend(&text, Labelled("", SavingText(saving)));
   return text;
 }
 
@@ -165,6 +161,7 @@ std::string SearchJson(const RankedSearch& search) {
     entry["step_source"] = Name(row.source);
     entry["estimated_seconds"] = row.found.estimate.step_ns * 1e-9;
     entry["memory_bytes"] = row.device_bytes;
+    entry["estimated_bytes"] = row.found.estimate.device_bytes;
     entry["fits"] = row.fits;
     entry["micro_batches"] = std::max<int64_t>(1, row.found.job.training().micro_batches());
     entry["zero_stage"] = row.found.job.training().zero_stage();
@@ -173,8 +170,9 @@ std::string SearchJson(const RankedSearch& search) {
       entry["rules"].push_back(compiler::ToText(rule));
     json["layouts"].push_back(std::move(entry));
   }
-  for (const compiler::ChoiceSaving& saving : search.savings) {
+  for (const ChoiceSaving& saving : search.savings) {
     json["choices"].push_back({{"choice", saving.choice},
+                               {"source", Name(search.savings_source)},
                                {"saves_seconds", saving.step_ns * 1e-9},
                                {"saves_bytes", saving.device_bytes}});
   }

@@ -12,6 +12,7 @@ namespace weir::search {
 inline constexpr int kSearchColumns = 100;
 
 // Returns lines of at most kSearchColumns characters. `job` is the job as it was before the search.
+// Precondition: `search` has a row of the present rules.
 std::string SearchScreen(const RankedSearch& search, const proto::Job& job);
 std::string SearchJson(const RankedSearch& search);
 

@@ -14,6 +14,7 @@
 #include "tools/job/job_file.h"
 #include "tools/search/rank_layouts.h"
 #include "tools/search/search_screen.h"
+#include "tools/search/settle_rules.h"
 #include "tools/sim/cluster_file.h"
 #include "tools/sim/simulate.h"
 #include "tools/zoo/llama.h"
@@ -303,8 +304,10 @@ TEST(RankLayouts, TheScreenFitsAndTheWrittenJobHasThePredictedStep) {
   options.free = compiler::SettingsLeftFree(job);
   const auto ranked = RankLayouts(job, costs, options);
   ASSERT_TRUE(ranked.ok()) << ranked.status();
-  EXPECT_LE(ranked->rows[0].step_ns, ranked->present().step_ns);
-  EXPECT_EQ(ranked->rows[0].source, RankedLayouts::Source::kSimulated);
+  EXPECT_LE(ranked->rows[0].step_ns, ranked->Find(RankedLayouts::Row::kPresent)->step_ns);
+  EXPECT_EQ(ranked->rows[0].source, Source::kSimulated);
+  // The plan knows more of the memory than the estimate does, which is near it nevertheless.
+  EXPECT_NEAR(ranked->rows[0].found.estimate.device_bytes / ranked->rows[0].device_bytes, 0.9, 0.2);
   const std::string screen = SearchScreen(*ranked, job);
   for (const std::string& line : std::vector<std::string>(absl::StrSplit(screen, '\n')))
     EXPECT_LE(line.size(), static_cast<size_t>(kSearchColumns)) << line;
@@ -318,6 +321,88 @@ TEST(RankLayouts, TooLittleMemoryNamesWhatWouldDo) {
   options.memory_bytes = 1e5;
   const auto ranked = RankLayouts(Llama("dp=2,tp=2", 8, 128, 512), costs, options);
   EXPECT_THAT(ranked.status().message(), HasSubstr("W0991"));
+}
+
+// The job asks for rules; it has none of its own.
+proto::Job AsksForRules(const std::string& mesh) {
+  proto::Job job = Llama(mesh, 8, 128, 512);
+  job.clear_rule();
+  job.set_rules(proto::Job::AUTO);
+  return job;
+}
+
+TEST(SettleRules, TheJobGetsRulesThatASearchOfTheRulesAloneFinds) {
+  const sim::JobCosts costs = Costs();
+  const proto::Job asked = AsksForRules("dp=2,tp=2");
+  EXPECT_THAT(compiler::CompileJob(asked, {}).status().message(), HasSubstr("W0760"));
+  proto::Job job = asked, again = asked;
+  const auto settled = SettleRules(costs, MachineMemory::kIgnored, &job);
+  ASSERT_TRUE(settled.ok()) << settled.status();
+  ASSERT_TRUE(settled->has_value());
+  EXPECT_EQ(job.rules(), proto::Job::WRITTEN);
+  EXPECT_EQ(job.training().zero_stage(), asked.training().zero_stage());
+  EXPECT_EQ(job.training().micro_batches(), asked.training().micro_batches());
+  const auto ranked = RankLayouts(asked, costs, {});
+  ASSERT_TRUE(ranked.ok()) << ranked.status();
+  EXPECT_EQ(compiler::RulesOf(job), ranked->rows[0].found.rules);
+  // A second search finds the same, and a job with the printed rules has the same plan.
+  ASSERT_TRUE(SettleRules(costs, MachineMemory::kIgnored, &again).ok());
+  EXPECT_EQ(again.SerializeAsString(), job.SerializeAsString());
+  const auto pasted = job::ParseJob(RulesToPaste(**settled), "pasted");
+  ASSERT_TRUE(pasted.ok()) << pasted.status();
+  proto::Job by_hand = asked;
+  by_hand.clear_rules();
+  *by_hand.mutable_rule() = pasted->rule();
+  const auto plan = compiler::CompileJob(job, {}), plan_by_hand = compiler::CompileJob(by_hand, {});
+  ASSERT_TRUE(plan.ok() && plan_by_hand.ok());
+  EXPECT_EQ((*plan)->plan_id, (*plan_by_hand)->plan_id);
+  EXPECT_THAT(SettledText(**settled), HasSubstr("rules found: dp "));
+}
+
+TEST(SettleRules, RulesBesideTheWishComeFirstAndStay) {
+  const sim::JobCosts costs = Costs();
+  proto::Job job = AsksForRules("dp=2,tp=2");
+  const compiler::RuleList hints = {{"sequence", "dp"}, {"hidden", "tp"}};
+  compiler::SetRules(hints, &job);
+  const auto settled = SettleRules(costs, MachineMemory::kIgnored, &job);
+  ASSERT_TRUE(settled.ok()) << settled.status();
+  compiler::RuleList rules = compiler::RulesOf(job);
+  ASSERT_GE(rules.size(), hints.size());
+  rules.resize(hints.size());
+  EXPECT_EQ(rules, hints);
+}
+
+TEST(SettleRules, OneDeviceAndWrittenRulesNeedNoSearch) {
+  const sim::JobCosts costs = Costs();
+  for (const char* mesh : {"dp=1", "pp=2"}) {
+    proto::Job job = AsksForRules(mesh);
+    const auto settled = SettleRules(costs, MachineMemory::kMust, &job);
+    ASSERT_TRUE(settled.ok()) << settled.status();
+    EXPECT_FALSE(settled->has_value()) << mesh;
+    EXPECT_EQ(job.rules(), proto::Job::WRITTEN);
+  }
+  proto::Job written = Llama("dp=2", 8, 128, 512);
+  const std::string before = written.SerializeAsString();
+  EXPECT_FALSE(SettleRules(costs, MachineMemory::kMust, &written)->has_value());
+  EXPECT_EQ(written.SerializeAsString(), before);
+}
+
+TEST(SettleRules, TheMemoryOfADeviceHolds) {
+  const sim::JobCosts costs = Costs();
+  proto::Job job = AsksForRules("dp=2,tp=2");
+  const auto wide = SettleRules(costs, MachineMemory::kIgnored, &job);
+  ASSERT_TRUE(wide.ok()) << wide.status();
+  const double bytes = (*wide)->best.device_bytes;
+  proto::Job small = AsksForRules("dp=2,tp=2");
+  small.mutable_runtime()->set_memory_bytes_max(static_cast<int64_t>(bytes * 0.9));
+  const auto narrow = SettleRules(costs, MachineMemory::kIgnored, &small);
+  ASSERT_TRUE(narrow.ok()) << narrow.status();
+  EXPECT_LE((*narrow)->best.device_bytes, bytes * 0.9);
+  proto::Job tiny = AsksForRules("dp=2,tp=2");
+  tiny.mutable_runtime()->set_memory_bytes_max(1000);
+  const auto none = SettleRules(costs, MachineMemory::kIgnored, &tiny);
+  EXPECT_THAT(none.status().message(), HasSubstr("W0761"));
+  EXPECT_THAT(none.status().message(), HasSubstr("runtime.memory_bytes_max"));
 }
 
 }  // namespace

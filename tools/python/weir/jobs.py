@@ -119,7 +119,8 @@ def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedul
     """Returns a Job.
 
     graph              what weir.from_torch returned
-    mesh, rules        the devices, "dp=2,tp=2", and {dimension: axis} or {dimension: (axis, "activations")}
+    mesh, rules        the devices, "dp=2,tp=2", and {dimension: axis} or {dimension: (axis, "activations")}; rules="auto":
+                       a search finds them when the job is planned or trained
     data               {input: array}, with arrays of NumPy, tensors of PyTorch or paths of .npy files whose rows are
                        samples, and perhaps "held_out": 0.1 and "scale": {input: 1 / 255}; the path of a text;
                        "synthetic"; or {kind: {field: value}} as in `data` of a job file, such as
@@ -139,6 +140,11 @@ def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedul
     schedule = schedule or Schedule()
     message = Message([("name", name or graph.model)])
     tail = Message([("mesh", mesh_message(mesh))])
+    if isinstance(rules, str):
+        if rules != "auto":
+            raise Error(f"rules: expected {{dimension: axis}} or \"auto\"; found \"{rules}\"")
+        tail.add("rules", Enum("AUTO"))
+        rules = None
     for rule in rule_messages(rules or {}):
         tail.add("rule", rule)
     if cut or pipeline_schedule:

@@ -1,0 +1,152 @@
+#include "tools/search/settle_rules.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "compiler/search/rule_list.h"
+#include "runtime/base/status.h"
+#include "runtime/base/unit_text.h"
+#include "tools/train/memory_budget.h"
+
+namespace weir::search {
+namespace {
+
+// Rules that are predicted, besides the best by hand.
+constexpr int kRulesPredicted = 3;
+
+struct Bound {
+  double bytes = 0;  // of a device; 0: none
+  std::string text;  // what bounds
+  bool is_of_machine = false;
+};
+
+int64_t DevicesOf(const proto::Job& job) {
+  int64_t devices = 1;
+  for (const proto::MeshAxisSpec& axis : job.mesh().axis())
+    devices *= std::max<int64_t>(1, axis.size());
+  return devices;
+}
+
+// Returns the least memory of the cluster's devices; 0: the cluster says nothing of it.
+double DeviceBytesOf(const proto::Cluster& cluster) {
+  double least = 0;
+  for (const auto& device : cluster.device()) {
+    const double bytes = device.memory_bytes();
+    if (bytes > 0 && (least == 0 || bytes < least)) least = bytes;
+  }
+  return least;
+}
+
+// Returns the bound that `weir plan` and `weir train` hold the job to.
+Bound BoundOf(const proto::Job& job, const sim::JobCosts& costs, MachineMemory machine) {
+  const train::MemoryBudget budget = train::BudgetOf(job);
+  const auto of_job = static_cast<double>(budget.device_bytes);
+  const double of_cluster =
+      costs.source() == sim::JobCosts::Source::kFile ? DeviceBytesOf(costs.cluster()) : 0;
+  if (of_job > 0 && (of_cluster <= 0 || of_job <= of_cluster))
+    return {of_job, "runtime.memory_bytes_max", false};
+  if (of_cluster > 0) return {of_cluster, "that of a device of the cluster", false};
+  if (machine == MachineMemory::kIgnored) return {};
+  const int64_t all = DevicesOf(job), of_host = job.mesh().devices_per_host();
+  const int64_t here = of_host > 1 ? std::min(all, of_host) : all;
+  return {static_cast<double>(budget.machine_bytes) / static_cast<double>(here),
+          absl::StrCat("the part of each of ", here, " devices in the memory of ", budget.machine),
+          true};
+}
+
+// Whether the devices of a stage are several, so that there is something to split.
+bool HasDevicesToSplitOver(const proto::Job& job) {
+  return std::any_of(job.mesh().axis().begin(), job.mesh().axis().end(),
+                     [](const proto::MeshAxisSpec& axis) {
+                       return axis.size() > 1 && axis.name() != sbp::kPipelineAxis;
+                     });
+}
+
+sbp::Mesh MeshOf(const proto::Job& job) {
+  std::vector<sbp::MeshAxis> axes;
+  for (const proto::MeshAxisSpec& axis : job.mesh().axis())
+    axes.push_back({axis.name(), axis.size()});
+  return sbp::Mesh(std::move(axes));
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<SettledRules>> SettleRules(const sim::JobCosts& costs,
+                                                        MachineMemory machine, proto::Job* job) {
+  if (job->rules() != proto::Job::AUTO) return std::nullopt;
+  if (!HasDevicesToSplitOver(*job)) {
+    job->clear_rules();
+    return std::nullopt;
+  }
+  const Bound bound = BoundOf(*job, costs, machine);
+  RankOptions options;
+  options.memory_bytes = bound.bytes;
+  options.memory_of = bound.text;
+  options.top = kRulesPredicted;
+  options.beside = RankOptions::Beside::kKnown;
+  options.if_nothing_fits = RankOptions::IfNothingFits::kIsAResult;
+  WEIR_ASSIGN_OR_RETURN(RankedSearch ranked, RankLayouts(*job, costs, options));
+  if (!ranked.rows[0].fits && bound.is_of_machine && machine == MachineMemory::kShould) {
+    options.memory_bytes = 0;
+    WEIR_ASSIGN_OR_RETURN(ranked, RankLayouts(*job, costs, options));
+  }
+  const RankedLayouts& best = ranked.rows[0];
+  if (!best.fits) {
+    return Rejected(
+        {"W0761", absl::StrCat("rules: AUTO on mesh ", MeshOf(*job).ToText()),
+         absl::StrCat("rules with which a device needs at most ", BytesText(bound.bytes), " (",
+                      bound.text, ")"),
+         absl::StrCat("at least ", BytesText(best.device_bytes), ", which the smallest of ",
+                      ranked.compiled, " need"),
+         "weir search, which also changes micro-batches, ZeRO and recomputation; more devices; "
+         "training.zero_stage=3; training.micro_batches"});
+  }
+  SettledRules settled;
+  settled.hints = static_cast<size_t>(job->rule_size());
+  settled.mesh = MeshOf(*job);
+  if (const RankedLayouts* by_hand = ranked.Find(RankedLayouts::Row::kKnown); by_hand != nullptr)
+    settled.by_hand = *by_hand;
+  settled.best = std::move(ranked.rows[0]);
+  *job = settled.best.found.job;
+  return settled;
+}
+
+std::string SettledText(const SettledRules& settled) {
+  std::vector<std::string> axes;
+  for (const std::string& line : compiler::AxisLines(settled.best.found.rules, settled.mesh)) {
+    const size_t space = line.find(' ');
+    axes.push_back(absl::StrCat(line.substr(0, space), " ",
+                                absl::StripLeadingAsciiWhitespace(line.substr(space))));
+  }
+  const RankedLayouts& best = settled.best;
+  const std::string text = absl::StrCat("rules found: ", absl::StrJoin(axes, "; "), "; a step of ",
+                                        TimeText(best.step_ns), " (", Name(best.source), ")");
+  if (!settled.by_hand.has_value()) return text;
+  const RankedLayouts& by_hand = *settled.by_hand;
+  if (best.row == RankedLayouts::Row::kKnown)
+    return absl::StrCat(text, ", the best rules by hand (", by_hand.found.name, ")");
+  const std::string known = absl::StrCat("the best rules by hand (", by_hand.found.name, ")");
+  if (!by_hand.fits) return absl::StrCat(text, "; ", known, " do not fit the memory");
+  if (by_hand.source != best.source || by_hand.step_ns <= 0) return text;
+  const double share = (1 - best.step_ns / by_hand.step_ns) * 100;
+  if (share < 0.05) return absl::StrCat(text, ", as long as with ", known);
+  return absl::StrCat(text, absl::StrFormat(", %.1f %% less than with ", share), known);
+}
+
+std::string RulesToPaste(const SettledRules& settled) {
+  std::string text;
+  for (const compiler::RuleEntry& rule : settled.best.found.rules) {
+    absl::StrAppend(&text, "rule { dim: \"", rule.dim, "\" axis: \"", rule.axis, "\"",
+                    rule.scope == compiler::RuleScope::kActivations  ? " scope: ACTIVATIONS"
+                    : rule.scope == compiler::RuleScope::kParameters ? " scope: PARAMETERS"
+                                                                     : "",
+                    " }\n");
+  }
+  return text;
+}
+
+}  // namespace weir::search
