@@ -120,16 +120,15 @@ std::string JsonLine(size_t prompt, const Tokens& tokens, train::Generated::End 
   return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-std::string StatsLine(const train::Generated& generated) {
-  const double later = generated.seconds - generated.first_seconds;
-  std::string line = absl::StrFormat("%d tokens in %.3f s", generated.tokens, generated.seconds);
-  if (generated.seconds > 0)
-    absl::StrAppendFormat(&line, ", %.1f tokens/s",
-                          static_cast<double>(generated.tokens) / generated.seconds);
-  if (generated.cached_tokens > 0 && later > 0) {
-    absl::StrAppendFormat(&line, "; %d of them with the cache; the prompts took %.3f s",
-                          generated.cached_tokens, generated.first_seconds);
-  }
+// Returns the line of --stats. The rate leaves out the first step, which reads the prompts.
+std::string StatsLine(const train::Generated& generated, size_t prompts) {
+  const double seconds = generated.seconds - generated.first_seconds;
+  const int64_t tokens = generated.tokens - static_cast<int64_t>(prompts);
+  std::string line = absl::StrFormat("%d tokens in %.3f s, the first of each prompt in %.3f s",
+                                     generated.tokens, generated.seconds, generated.first_seconds);
+  if (tokens > 0 && seconds > 0)
+    absl::StrAppendFormat(&line, ", then %.1f tokens/s", static_cast<double>(tokens) / seconds);
+  absl::StrAppendFormat(&line, "; %d with the cache", generated.cached_tokens);
   return line;
 }
 
@@ -139,7 +138,8 @@ absl::StatusOr<train::Generated> GenerateAndReport(
     const std::function<void(size_t, int32_t)>& on_token) {
   WEIR_ASSIGN_OR_RETURN(const train::Generated generated,
                         train::Generate(job, arguments.options, on_token));
-  if (arguments.stats) *context->err << StatsLine(generated) << "\n";
+  if (arguments.stats)
+    *context->err << StatsLine(generated, arguments.options.prompts.size()) << "\n";
   return generated;
 }
 

@@ -231,7 +231,6 @@ class Generator {
       for (int64_t i = 0; i < width; ++i) positions[i] = static_cast<int32_t>(i);
     }
     WEIR_RETURN_IF_ERROR(RunStep(&loaded));
-    result_.first_seconds = result_.seconds;
     WEIR_RETURN_IF_ERROR(Draw(*loaded.opened.session, [&](size_t row) {
       return static_cast<int64_t>(row) * width + static_cast<int64_t>(sequences_[row].size()) - 1;
     }));
@@ -269,6 +268,7 @@ class Generator {
     WEIR_RETURN_IF_ERROR(loaded->opened.session->RunSteps(1));
     result_.seconds +=
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (made_ == 0) result_.first_seconds = result_.seconds;
     return absl::OkStatus();
   }
 

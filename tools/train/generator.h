@@ -51,7 +51,7 @@ struct Generated {
   std::vector<End> ends;
   int64_t tokens = 0;         // of all prompts together
   int64_t cached_tokens = 0;  // of these, by steps that computed one position of each sequence
-  double first_seconds = 0;   // of the step that reads the prompts
+  double first_seconds = 0;   // of the first step, which reads the prompts
   double seconds = 0;         // of all steps, without compiling and loading
 };
 
