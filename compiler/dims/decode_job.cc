@@ -27,8 +27,7 @@ using Dim = DimAtoms::Dim;
 
 absl::Status Impossible(const std::string& where, const std::string& expected,
                         const std::string& found) {
-  return Rejected({"W0770", where, expected, found,
-                   "the whole sequence is computed again for each token, which needs no cache"});
+  return Rejected({"W0770", where, expected, found, ""});
 }
 
 bool Has(const Dim& dim, int atom) { return std::count(dim.begin(), dim.end(), atom) > 0; }

@@ -195,7 +195,8 @@ class Generator {
     absl::StatusOr<compiler::DecodeJob> reading =
         compiler::DecodeJobOf(variant_.job, variant_.input, sizes);
     if (!reading.ok()) {
-      Note(absl::StrCat("no cache of keys and values: ", reading.status().message()));
+      Note(absl::StrCat("no cache of keys and values, so each token runs the whole window: ",
+                        reading.status().message()));
       return absl::OkStatus();
     }
     sizes.positions = 1;
