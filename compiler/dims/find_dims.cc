@@ -76,15 +76,25 @@ class DimFinder {
     for (int f = 0; f < graph.function_size(); ++f) by_name_.emplace(graph.function(f).name(), f);
   }
 
-  absl::StatusOr<GraphDims> Run(const std::set<int>& reached) {
+  absl::StatusOr<GraphNodeDims> Run(const std::set<int>& reached) {
     walked_.resize(graph_.function_size());
     for (const int f : reached) WEIR_RETURN_IF_ERROR(Walk(f));
     for (WrittenDim& written : found_.written) written.dim = found_.atoms.Resolve(written.dim);
     for (OperandDim& operand : found_.operands) operand.dim = found_.atoms.Resolve(operand.dim);
-    return std::move(found_);
+    for (NodeDims& node : nodes_) {
+      for (auto* tensors : {&node.operands, &node.results}) {
+        for (std::vector<DimAtoms::Dim>& dims : *tensors) Resolve(&dims);
+      }
+      Resolve(&node.whole);
+    }
+    return GraphNodeDims{std::move(found_), std::move(nodes_)};
   }
 
  private:
+  void Resolve(std::vector<DimAtoms::Dim>* dims) const {
+    for (DimAtoms::Dim& dim : *dims) dim = found_.atoms.Resolve(dim);
+  }
+
   struct Tensor {
     DType dtype = DType::kF32;
     std::vector<int64_t> shape;
@@ -246,6 +256,13 @@ class DimFinder {
     }
     if (node.op() == "matmul" && !attrs.Bool("transpose_w"))
       found_.turned.insert(TensorName(function, node.input(1)));
+    NodeDims dims{f, n, {}, {}, {}};
+    for (const Tensor& operand : operands) dims.operands.push_back(operand.dims);
+    for (const Tensor& result : results) dims.results.push_back(result.dims);
+    for (size_t i = 0; i < factors.size(); ++i) {
+      if (rule.factors[i].whole) dims.whole.push_back(factors[i]);
+    }
+    nodes_.push_back(std::move(dims));
     for (int a = 0; a < node.attr_size(); ++a) {
       if (!ListsDims(node.op(), node.attr(a).name())) continue;
       Write({WrittenDim::Place::kAttribute, f, n, a, 0, TensorName(function, node.name())},
@@ -274,6 +291,7 @@ class DimFinder {
   std::map<std::string, int> by_name_;
   std::vector<Walked> walked_;
   GraphDims found_;
+  std::vector<NodeDims> nodes_;
 };
 
 }  // namespace
@@ -284,12 +302,17 @@ bool IsProvisional(const std::string& name) {
 }
 
 absl::StatusOr<GraphDims> FindDims(const proto::Job& job) {
+  WEIR_ASSIGN_OR_RETURN(GraphNodeDims found, FindNodeDims(job, PlanMode::kTrain));
+  return std::move(found.dims);
+}
+
+absl::StatusOr<GraphNodeDims> FindNodeDims(const proto::Job& job, PlanMode mode) {
   WEIR_ASSIGN_OR_RETURN(const Dims table, ImportDimTable(job));
   const std::set<int> reached = Reached(job.graph());
   proto::Job by_size = job;
   WEIR_ASSIGN_OR_RETURN(const bool provisional,
                         CallBySize(table, reached, by_size.mutable_graph()));
-  WEIR_RETURN_IF_ERROR(ImportGraph(provisional ? by_size : job, table, PlanMode::kTrain).status());
+  WEIR_RETURN_IF_ERROR(ImportGraph(provisional ? by_size : job, table, mode).status());
   return DimFinder(job.graph(), table).Run(reached);
 }
 

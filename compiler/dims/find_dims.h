@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/dims/dim_atoms.h"
+#include "compiler/ir/logical_plan.h"
 #include "proto/job.pb.h"
 
 namespace weir::compiler {
@@ -48,6 +49,19 @@ struct GraphDims {
   std::set<std::string> turned;
 };
 
+// The dimensions of one node that is no call.
+struct NodeDims {
+  int function = 0;                                           // of Graph::function
+  int node = 0;                                               // of the function
+  std::vector<std::vector<DimAtoms::Dim>> operands, results;  // by operand and axis
+  std::vector<DimAtoms::Dim> whole;  // of the factors that the op needs whole
+};
+
+struct GraphNodeDims {
+  GraphDims dims;
+  std::vector<NodeDims> nodes;  // in the order of the walk
+};
+
 // Returns whether an importer made up the name of a dimension: "_" and digits.
 bool IsProvisional(const std::string& name);
 
@@ -56,5 +70,7 @@ bool IsProvisional(const std::string& name);
 // its dimensions. An error is one of ImportGraph (import_graph.h). In a graph with provisional
 // names, an error calls a dimension by its size, "n64".
 absl::StatusOr<GraphDims> FindDims(const proto::Job& job);
+// Returns the dimensions of the nodes, too. The graph must be right for plans of `mode`.
+absl::StatusOr<GraphNodeDims> FindNodeDims(const proto::Job& job, PlanMode mode);
 
 }  // namespace weir::compiler

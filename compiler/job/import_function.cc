@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "ops/defs/at_positions.h"
 #include "ops/defs/type_text.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
@@ -264,6 +265,8 @@ absl::Status FunctionImporter::AddOp(const weir::proto::Node& node, int index, S
     ops::ValueId value = function_.AddValue(absl::StrCat(scope->prefix, output), inferred->at(i));
     out.outputs.push_back(value);
     WEIR_RETURN_IF_ERROR(Define(output, value, where, scope));
+    if (i > 0 && ops::KeepsOutputs(node.op()))
+      function_.states[value] = function_.values[value].name;
   }
   function_.nodes.push_back(std::move(out));
   return absl::OkStatus();

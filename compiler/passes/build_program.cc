@@ -349,6 +349,9 @@ class ProgramBuilder {
     item.instance = c;
     item.inputs = calls_[c].forward_inputs = inputs;
     item.outputs = calls_[c].forward_outputs = outputs;
+    for (const auto& [value, name] : function.states)
+      item.states.push_back(
+          {absl::StrCat(call.name, ".", name), "", function.values[value].layout});
   }
 
   // Returns the gradient of a result of a call: the sum over the readers of the result, in program

@@ -246,6 +246,21 @@ TEST(Infer, ErrorsNameTheOperandAndBothShapes) {
               HasSubstr("W0308"));
 }
 
+TEST(Infer, ImpossibleCallsOfCachedAttentionAreRefused) {
+  const auto cached = [](const std::string& k, int64_t slots, int64_t window) {
+    return InferText("attention_cached", {"f32[batch, s=2, h=6, d=4]", k, k, "i32[batch, s=2]"},
+                     {{"slots", slots}, {"window", window}});
+  };
+  const std::string k = "f32[batch, s=2, g=3, d=4]";
+  EXPECT_THAT(cached(k, 5, 0), HasSubstr("f32[batch=8/1, slots=5/1, g=3/1, d=4/1]"));
+  EXPECT_THAT(cached("f32[batch, s=2, g=4, d=4]", 5, 0), HasSubstr("multiple of the heads of k"));
+  EXPECT_THAT(cached("f32[batch, s=3, g=3, d=4]", 5, 0), HasSubstr("W0308"));
+  EXPECT_THAT(cached(k, 0, 0), HasSubstr("slots of at least 1"));
+  EXPECT_THAT(cached(k, 5, -1), HasSubstr("window of 0 or more"));
+  EXPECT_THAT(InferText("rotary", {"f32[batch, s=2, h=4, d=6]", "i32[batch, s=3]"}),
+              HasSubstr("W0308"));
+}
+
 TEST(Infer, WindowsGiveTheSizesThatFollowFromThem) {
   using Ints = std::vector<int64_t>;
   const std::string x = "f32[batch, c=6, h=9, w=8/2]", weight = "f32[n=4, c=6, v=3, u=3]";

@@ -27,6 +27,7 @@ const std::map<std::string, std::string>& NotDifferentiable() {
         {"accuracy", "a step function: its derivative is zero wherever it exists"},
         {"argmax", "its result is a place, an integer"},
         {"one_hot", "its operand is an integer"},
+        {"attention_cached", "it runs models that are trained"},
         {"step_mean", "its operand depends on data alone"},
     };
     for (const std::string& name : MakesMasks()) all->emplace(name, "its result is a mask");
@@ -116,10 +117,10 @@ TEST(Completeness, EveryIntegerOperandIsAnIndexOrPassesThrough) {
       if (example->input_types[i].dtype != DType::kI32) continue;
       const OperandSchema& operand = schema.inputs[std::min(i, schema.inputs.size() - 1)];
       // cross_entropy_finish compares its targets with the ignored one, after ranges have been
-      // found.
+      // found. rotary takes any number as a position.
       EXPECT_TRUE(operand.index.has_value() || schema.moves_elements ||
                   MovesBytes().count(op_case.op) > 0 || MakesMasks().count(op_case.op) > 0 ||
-                  op_case.op == "cross_entropy_finish")
+                  op_case.op == "cross_entropy_finish" || op_case.op == "rotary")
           << op_case.name << ": say in ops/defs what " << operand.name
           << " indexes (OperandSchema::index), or that the op only moves elements";
       if (!operand.index.has_value()) continue;

@@ -311,6 +311,23 @@ void AddMaskedAttention(std::vector<OpCase>* cases) {
   add(" with a bias of keys", false, longer, "f32[one=1, two=1, three=1, t=7]", kN);
 }
 
+// Some positions have no slot, and some come twice.
+void AddCachedAttention(std::vector<OpCase>* cases) {
+  const auto add = [&](const char* how, const Attributes& attrs, const char* q, const char* k) {
+    cases->push_back({absl::StrCat("attention_cached", how),
+                      "attention_cached",
+                      attrs,
+                      {q, k, k, "i32[b=3, s=4]"},
+                      {kN, kN, kN, Fill::kIds},
+                      -1,
+                      {kN, kN, kN}});
+  };
+  add("", {{"slots", int64_t{7}}}, "f32[b=3, s=4, h=3, d=5]", "f32[b=3, s=4, h=3, d=5]");
+  add(" of grouped heads in a window",
+      {{"slots", int64_t{7}}, {"window", int64_t{2}}, {"scale", 0.3}}, "f32[b=3, s=4, h=6/2, d=5]",
+      "f32[b=3, s=4, g=3, d=5]");
+}
+
 void AddAttention(std::vector<OpCase>* cases) {
   cases->push_back(
       {"attention",
@@ -372,6 +389,12 @@ void AddAttention(std::vector<OpCase>* cases) {
                     "rotary",
                     {{"inverse", true}, {"base", 100.0}},
                     {"f32[b=2, s=5, h=3, d=6]"}});
+  cases->push_back({"rotary at positions",
+                    "rotary",
+                    {},
+                    {"f32[b=3, s=5, h=3, d=6]", "i32[b=3, s=5]"},
+                    {kN, Fill::kIds}});
+  AddCachedAttention(cases);
 }
 
 void AddConvolutions(std::vector<OpCase>* cases) {

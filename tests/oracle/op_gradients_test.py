@@ -134,12 +134,13 @@ def attention(attrs, outputs, q, k, v, mask=None):
     return (probabilities @ v).transpose(1, 2)
 
 
-def rotary(attrs, outputs, x):
+def rotary(attrs, outputs, x, positions=None):
     half = x.shape[-1] // 2
-    angle = (torch.arange(x.shape[1], dtype=x.dtype)[:, None]
+    positions = torch.arange(x.shape[1]) if positions is None else positions
+    angle = (positions.to(x.dtype)[..., None]
              * attrs["base"] ** (-torch.arange(half, dtype=x.dtype) / half))
     # The op rotates each pair of elements in the complex plane.
-    turn = torch.polar(torch.ones_like(angle), -angle if attrs["inverse"] else angle)[:, None, :]
+    turn = torch.polar(torch.ones_like(angle), -angle if attrs["inverse"] else angle)[..., None, :]
     turned = torch.complex(x[..., :half], x[..., half:]) * turn
     return torch.cat([turned.real, turned.imag], -1)
 

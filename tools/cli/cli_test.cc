@@ -584,6 +584,12 @@ TEST(CliTest, TrainsSavesAndTellsTheLoss) {
   EXPECT_EQ(Weir({"train", job, "--save", "/no/such/folder/w.safetensors"}).code, 66);
   EXPECT_EQ(Weir({"train", job, "--checkpoint-every", "1"}).code, 65);
   EXPECT_EQ(Weir({"generate", job, "--init", weights}).code, 65) << "images are not text";
+  const std::string prompts = PathFor("prompts.jsonl");
+  std::ofstream(prompts) << "[1, 2]\n1 2\n";
+  const Outcome ids = Weir({"generate", job, "--init", weights, "--prompt-ids", prompts});
+  EXPECT_EQ(ids.code, 65);
+  EXPECT_THAT(ids.err, HasSubstr("W0771"));
+  EXPECT_THAT(ids.err, HasSubstr("line 2"));
   EXPECT_EQ(Weir({"eval", job, "--init", weights}).code, 65) << "synthetic data holds nothing out";
 }
 

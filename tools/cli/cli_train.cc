@@ -1,4 +1,4 @@
-// weir train, weir eval and weir generate, and weir worker, which train starts.
+// weir train and weir eval, and weir worker, which train starts.
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,7 +31,6 @@
 #include "tools/launch/restart_policy.h"
 #include "tools/launch/signal_watch.h"
 #include "tools/live/live_run.h"
-#include "tools/train/generator.h"
 #include "tools/train/job_session.h"
 #include "tools/train/prepare_training.h"
 #include "tools/train/run_checkpoints.h"
@@ -313,36 +312,6 @@ absl::Status RunEval(const EvalArguments& arguments, CliContext* context) {
   return absl::OkStatus();
 }
 
-struct GenerateArguments {
-  JobArguments job;
-  train::GenerateOptions options;
-};
-
-absl::Status RunGenerate(GenerateArguments arguments, CliContext* context) {
-  WEIR_ASSIGN_OR_RETURN(proto::Job job, arguments.job.Read());
-  WEIR_RETURN_IF_ERROR(SettleRulesConfined(&job));
-  WEIR_ASSIGN_OR_RETURN(arguments.options.init, weights::WeightFileOf(arguments.options.init));
-  arguments.options.job_file = arguments.job.path;
-  launch::SignalWatch signals(launch::SecondSignal::kEndsTheProcess);
-  arguments.options.interrupted = &signals.interrupted();
-  // A file or a pipe gets the model's bytes. A terminal gets printable text, because it would obey
-  // some bytes.
-  std::ostream& out = ::isatty(STDOUT_FILENO) ? *context->out : *context->raw_out;
-  // The prompt comes with the first byte, so that a job that cannot generate prints only its error.
-  bool has_begun = false;
-  const auto begin = [&] {
-    if (!std::exchange(has_begun, true)) out << arguments.options.prompt;
-  };
-  const absl::Status status = train::Generate(job, arguments.options, [&](char byte) {
-    begin();
-    out << byte << std::flush;
-  });
-  if (status.ok()) begin();
-  if (has_begun) out << "\n" << std::flush;
-  if (signals.interrupted().load()) context->exit_code = launch::kExitInterrupted;
-  return status;
-}
-
 void AddTrain(CLI::App* app, CliContext* context) {
   auto train = std::make_shared<TrainArguments>();
   auto dry_run = std::make_shared<bool>(false);
@@ -435,32 +404,6 @@ void AddTrainVerbs(CLI::App* app, CliContext* context) {
   eval->job.AddRulesFlag(verb);
   verb->add_option("--init", eval->init, kInitHelp)->type_name("PATH")->required();
   verb->add_option("--threads", eval->threads, "Threads per device [cores / devices]")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber);
-
-  auto generate = std::make_shared<GenerateArguments>();
-  verb = AddVerb(
-      app, context, "generate", "Continue a text with a trained language model",
-      "  weir generate gpt.textproto --init gpt.safetensors --prompt 'Once upon' --tokens 300\n"
-      "  weir generate gpt.textproto --init gpt.safetensors --temperature 0",
-      [generate, context] { return RunGenerate(*generate, context); });
-  generate->job.AddTo(verb, context, JobArguments::Data::kNotOpened);
-  generate->job.AddRulesFlag(verb);
-  verb->add_option("--init", generate->options.init, kInitHelp)->type_name("PATH")->required();
-  verb->add_option("--prompt", generate->options.prompt, "Text to continue [a new line]")
-      ->type_name("TEXT");
-  verb->add_option("--tokens", generate->options.tokens, "Bytes to add")
-      ->type_name("N")
-      ->capture_default_str();
-  verb->add_option("--temperature", generate->options.temperature,
-                   "0: always the likeliest; 1: as the model says")
-      ->type_name("T")
-      ->capture_default_str();
-  verb->add_option("--seed", generate->options.seed, "Seed of the choice")
-      ->type_name("N")
-      ->check(IsCount())
-      ->capture_default_str();
-  verb->add_option("--threads", generate->options.threads, "Threads [all cores]")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
 }

@@ -84,7 +84,8 @@ CLI::App* AddVerb(CLI::App* app, CliContext* context, const std::string& name,
 
 void AddCheckVerb(CLI::App* app, CliContext* context);     // check
 void AddPlanVerb(CLI::App* app, CliContext* context);      // plan
-void AddTrainVerbs(CLI::App* app, CliContext* context);    // train, eval, generate
+void AddTrainVerbs(CLI::App* app, CliContext* context);    // train, eval
+void AddGenerateVerb(CLI::App* app, CliContext* context);  // generate
 void AddZooVerbs(CLI::App* app, CliContext* context);      // zoo gpt | llama | mlp
 void AddOpsVerb(CLI::App* app, CliContext* context);       // ops
 void AddDimsVerb(CLI::App* app, CliContext* context);      // dims

@@ -1,5 +1,9 @@
-// Continues a text with a trained language model over bytes, on one device. Each token runs the
-// whole window again, because there is no cache of keys and values.
+// Continues prompts with a trained language model, on one device or on the mesh of a job whose
+// ranks are all in this process. The generator keeps the keys and values of earlier positions in
+// states of the ranks (compiler/dims/decode_job.h): one plan reads the prompts, and another one
+// computes one position of each sequence in a step. Where the model has no such form, and where a
+// sequence is longer than the window of the model, each token runs the whole window again. The
+// tokens are the same either way, apart from the rounding of equal sums in another order.
 // Thread rule: one thread.
 #pragma once
 
@@ -12,28 +16,49 @@
 
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
-#include "tools/train/job_session.h"
+#include "tools/train/job_variant.h"
+#include "tools/train/sampling.h"
 
 namespace weir::train {
 
+using Tokens = std::vector<int32_t>;
+
+// Returns the bytes of a text as tokens.
+Tokens TokensOf(const std::string& text);
+
 struct GenerateOptions {
-  std::string init;           // safetensors of weights; empty: first values (noise)
-  std::string job_file;       // where a map of weights may lie; empty: nowhere
-  std::string prompt = "\n";  // bytes; must not be empty
-  int64_t tokens = 200;
-  double temperature = 0.8;  // 0: always the likeliest
+  std::string init;      // safetensors of weights; empty: first values (noise)
+  std::string job_file;  // where a map of weights may lie; empty: nowhere
+  // At least one, none of them empty. All are continued together, as the rows of a batch.
+  std::vector<Tokens> prompts = {TokensOf("\n")};
+  int64_t max_tokens = 200;   // for each prompt
+  std::vector<Tokens> stops;  // a sequence ends with the first of these; none of them empty
+  SamplingOptions sampling;
+  // The draws of prompt i are a function of the seed, i and the place.
   uint64_t seed = 1;
-  int threads = 0;  // 0: all cores
+  int threads = 0;  // of each device; 0: all cores, shared evenly
+  // kBytes: only tokens below 256 may come, which can be written as bytes.
+  enum class Alphabet : uint8_t { kBytes, kAll } alphabet = Alphabet::kBytes;
+  GenerationDevices devices = GenerationDevices::kOneDevice;
+  enum class Cache : uint8_t { kWherePossible, kNever } cache = Cache::kWherePossible;
   const std::atomic<bool>* interrupted = nullptr;
+  std::function<void(const std::string&)> note;  // why the window is computed again; may be null
 };
 
-// Calls `emit` for each new byte, in order. The text is a function of weights, prompt,
-// temperature and seed.
-absl::Status Generate(const proto::Job& job, const GenerateOptions& options,
-                      const std::function<void(char)>& emit);
+struct Generated {
+  // For each prompt, why it ended.
+  enum class End : uint8_t { kLength, kStop, kInterrupted };
+  std::vector<End> ends;
+  int64_t tokens = 0;         // of all prompts together
+  int64_t cached_tokens = 0;  // of these, by steps that computed one position of each sequence
+  double first_seconds = 0;   // of the first step, which reads the prompts
+  double seconds = 0;         // of all steps, without compiling and loading
+};
 
-// Draws a token from `logits` with random number `uniform` in [0, 1): the likeliest token if
-// temperature is 0, else by softmax(logits / temperature). Returns -1 if a logit is not a number.
-int64_t SampleToken(const std::vector<float>& logits, double temperature, double uniform);
+// Calls `emit` with the number of the prompt for each new token, in order. The tokens are a
+// function of weights, prompts, sampling options and seed. Errors: W0070, W0078, W0079, those of
+// the compiler and of OpenJobSession.
+absl::StatusOr<Generated> Generate(const proto::Job& job, const GenerateOptions& options,
+                                   const std::function<void(size_t prompt, int32_t token)>& emit);
 
 }  // namespace weir::train

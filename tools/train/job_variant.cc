@@ -47,7 +47,8 @@ proto::Job EvaluationJob(const proto::Job& job) {
   return variant;
 }
 
-absl::StatusOr<GenerationVariant> GenerationJob(const proto::Job& job) {
+absl::StatusOr<GenerationVariant> GenerationJob(const proto::Job& job, int64_t rows,
+                                                GenerationDevices devices) {
   GenerationVariant generation;
   WEIR_ASSIGN_OR_RETURN(const compiler::ModelInput tokens, TokensOf(job));
   generation.input = tokens.name;
@@ -57,12 +58,18 @@ absl::StatusOr<GenerationVariant> GenerationJob(const proto::Job& job) {
   proto::Job& variant = generation.job;
   for (proto::Dim& dim : *variant.mutable_graph()->mutable_dim()) {
     if (dim.name() != tokens.type.dims[0].name) continue;
-    dim.set_size(1);
+    dim.set_size(rows);
     dim.clear_unit();
   }
-  variant.clear_mesh();
-  variant.clear_layout();
-  variant.clear_pipeline();
+  if (devices == GenerationDevices::kOneDevice) {
+    variant.clear_mesh();
+    variant.clear_layout();
+    variant.clear_pipeline();
+  } else if (variant.pipeline().schedule() != proto::Pipeline::ONE_F_ONE_B) {
+    // All stages work on the one micro-batch in turn, so no other schedule gains anything. The cuts
+    // of such a schedule may be those of more parts than stages.
+    variant.clear_pipeline();
+  }
   variant.mutable_training()->set_micro_batches(1);
   variant.mutable_training()->set_zero_stage(0);
   return generation;

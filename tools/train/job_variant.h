@@ -1,5 +1,5 @@
-// Turns a trained job into a job that evaluates, or that generates text on one device. The model is
-// the same, and the names of weights stay, so the weights carry over.
+// Turns a trained job into a job that evaluates, or that generates text. The model is the same, and
+// the names of weights stay, so the weights carry over.
 // Thread rule: pure functions.
 #pragma once
 
@@ -14,15 +14,20 @@ namespace weir::train {
 // Returns the job without dropout, otherwise unchanged.
 proto::Job EvaluationJob(const proto::Job& job);
 
-// A language model that runs on one window at a time.
+// kMeshOfJob: the mesh, the layouts and the stages are those of the job.
+enum class GenerationDevices : uint8_t { kOneDevice, kMeshOfJob };
+
+// A language model that runs on one window of each sequence at a time.
 struct GenerationVariant {
-  proto::Job job;     // one device, one sample, one micro-batch, no dropout
-  std::string input;  // of main: the window of tokens, i32[1, window]
+  proto::Job job;     // one micro-batch of `rows` samples, no dropout
+  std::string input;  // of main: the windows of tokens, i32[rows, window]
   int64_t window = 1;
   int64_t below = 0;  // tokens are from 0 to below this
 };
 // The input is the only input of main that looks up rows of a table and is i32[samples, window].
 // kInvalidArgument (W0070): there is no such input, or more than one.
-absl::StatusOr<GenerationVariant> GenerationJob(const proto::Job& job);
+absl::StatusOr<GenerationVariant> GenerationJob(
+    const proto::Job& job, int64_t rows = 1,
+    GenerationDevices devices = GenerationDevices::kOneDevice);
 
 }  // namespace weir::train

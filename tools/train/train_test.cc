@@ -313,42 +313,18 @@ TEST_F(TrainTest, ALanguageModelTrainedOnManyDevicesSpeaksOnOne) {
   EXPECT_LT(*BitsPerByte(job, *result.evaluation), 0.5);
   GenerateOptions generate;
   generate.init = options_.save;
-  generate.prompt = "the quick";
-  generate.tokens = 22;  // beyond the window of 16
-  generate.temperature = 0;
+  generate.prompts = {TokensOf("the quick"), TokensOf("fox. th")};
+  generate.max_tokens = 22;  // beyond the window of 16
+  generate.sampling.temperature = 0;
   generate.threads = 1;
-  std::string said;
-  absl::Status status = Generate(job, generate, [&](char byte) { said.push_back(byte); });
-  ASSERT_TRUE(status.ok()) << status;
-  EXPECT_EQ(said, " fox. the quick fox. t");
-}
-
-TEST(GenerateTest, TheSameSeedSaysTheSameAndAnotherSomethingElse) {
-  auto say = [](uint64_t seed) {
-    GenerateOptions options;
-    options.tokens = 30;
-    options.temperature = 1;
-    options.seed = seed;
-    options.threads = 1;
-    std::string said;
-    EXPECT_TRUE(Generate(TextJob(), options, [&](char byte) { said.push_back(byte); }).ok());
-    return said;
-  };
-  EXPECT_EQ(say(1), say(1));
-  EXPECT_NE(say(1), say(2));
-}
-
-TEST(GenerateTest, ImpossibleOptionsAreRefused) {
-  GenerateOptions options;
-  auto refused = [&] { return Generate(TextJob(), options, [](char) {}).code(); };
-  options.prompt = "";
-  EXPECT_EQ(refused(), absl::StatusCode::kInvalidArgument);
-  options = {};
-  options.temperature = -1;
-  EXPECT_EQ(refused(), absl::StatusCode::kInvalidArgument);
-  options = {};
-  options.init = TemporaryPath("no_weights.safetensors");
-  EXPECT_EQ(refused(), absl::StatusCode::kNotFound);
+  std::string said[2];
+  const absl::StatusOr<Generated> generated = Generate(
+      job, generate,
+      [&](size_t prompt, int32_t byte) { said[prompt].push_back(static_cast<char>(byte)); });
+  ASSERT_TRUE(generated.ok()) << generated.status();
+  EXPECT_EQ(said[0], " fox. the quick fox. t");
+  EXPECT_EQ(said[1], "e quick fox. the quick");
+  EXPECT_EQ(generated->cached_tokens, 2 * 6) << "up to the window of 16";
 }
 
 TEST(JobVariantTest, GenerationIsOneSampleOnOneDeviceWithoutDropout) {

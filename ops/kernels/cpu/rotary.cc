@@ -58,50 +58,73 @@ namespace {
 
 class RotaryKernel final : public Kernel {
  public:
-  // The constructor makes the tables of the shard's positions once, in double precision.
-  RotaryKernel(const TensorSlice& x, double base, double direction)
+  // The constructor makes the tables of the shard's positions once, in double precision. If an
+  // operand gives the positions, each run makes the rows of the table that it uses.
+  RotaryKernel(const TensorSlice& x, bool has_positions, double base, double direction,
+               int num_threads)
       : dtype_(x.dtype),
+        has_positions_(has_positions),
+        direction_(direction),
+        num_threads_(num_threads),
         sequence_(x.shape[1]),
         num_heads_(x.shape[2]),
         half_(x.shape[3] / 2),
         pieces_(Pieces::OfRows(x.shape[0] * sequence_, num_heads_ * 2 * half_, kHeavyPiece)),
-        cosine_(sequence_ * half_),
-        sine_(sequence_ * half_) {
-    for (int64_t s = 0; s < sequence_; ++s) {
-      for (int64_t i = 0; i < half_; ++i) {
-        const double frequency =
-            std::pow(base, -static_cast<double>(i) / static_cast<double>(half_));
-        const double angle = static_cast<double>(x.offset[1] + s) * frequency;
-        cosine_[s * half_ + i] = static_cast<float>(std::cos(angle));
-        sine_[s * half_ + i] = static_cast<float>(direction * std::sin(angle));
-      }
-    }
+        frequencies_(half_),
+        cosine_(has_positions ? 0 : sequence_ * half_),
+        sine_(has_positions ? 0 : sequence_ * half_) {
+    for (int64_t i = 0; i < half_; ++i)
+      frequencies_[i] = std::pow(base, -static_cast<double>(i) / static_cast<double>(half_));
+    if (has_positions) return;
+    for (int64_t s = 0; s < sequence_; ++s)
+      FillTable(x.offset[1] + s, cosine_.data() + s * half_, sine_.data() + s * half_);
+  }
+
+  int64_t workspace_bytes() const override {
+    return has_positions_ ? 2 * num_threads_ * padded_half() * int64_t{sizeof(float)} : 0;
   }
 
   absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     const int64_t stride = num_heads_ * 2 * half_ * SizeOf(dtype_);
-    launch.team->For(pieces_.count(), [&](int64_t piece) {
+    const auto* positions = has_positions_ ? static_cast<const int32_t*>(args.inputs[1]) : nullptr;
+    launch.team->For(pieces_.count(), [&](int64_t piece, int worker) {
+      float* own = static_cast<float*>(launch.workspace) + 2 * worker * padded_half();
       for (int64_t i = pieces_.begin(piece); i < pieces_.end(piece); ++i) {
         const int64_t at = i % sequence_ * half_;
+        if (has_positions_) FillTable(positions[i], own, own + padded_half());
         HWY_DYNAMIC_DISPATCH(TurnHeads)
         (dtype_, static_cast<const char*>(args.inputs[0]) + i * stride,
-         static_cast<char*>(args.outputs[0]) + i * stride, cosine_.data() + at, sine_.data() + at,
-         num_heads_, half_);
+         static_cast<char*>(args.outputs[0]) + i * stride,
+         has_positions_ ? own : cosine_.data() + at,
+         has_positions_ ? own + padded_half() : sine_.data() + at, num_heads_, half_);
       }
     });
     return absl::OkStatus();
   }
 
  private:
+  void FillTable(int64_t position, float* cosine, float* sine) const {
+    for (int64_t i = 0; i < half_; ++i) {
+      const double angle = static_cast<double>(position) * frequencies_[i];
+      cosine[i] = static_cast<float>(std::cos(angle));
+      sine[i] = static_cast<float>(direction_ * std::sin(angle));
+    }
+  }
+  int64_t padded_half() const { return RoundUp(half_, 16); }
+
   const DType dtype_;
+  const bool has_positions_;
+  const double direction_;
+  const int num_threads_;
   const int64_t sequence_, num_heads_, half_;
   const Pieces pieces_;
-  std::vector<float> cosine_, sine_;  // [position][pair]
+  std::vector<double> frequencies_;   // by pair
+  std::vector<float> cosine_, sine_;  // [position][pair]; empty if an operand gives the positions
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeRotary(const KernelSpec& spec) {
   SpecCheck check(spec);
-  check.Inputs(1, 1)
+  check.Inputs(1, 2)
       .Outputs(1, 1)
       .Real(check.in(0), "x")
       .Expect(check.in(0).shape.size() == 4, "x[b, s, h, d]");
@@ -109,9 +132,14 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeRotary(const KernelSpec& spec) {
       .SameShape(check.in(0), check.out(0), "x and y");
   check.Expect(SizeFromEnd(check.in(0), 1) % 2 == 0, "an even d");
   check.Expect(spec.attrs.Real("base", 10000) > 0, "a base above 0");
+  if (check.HasIn(1)) {
+    check.Is(check.in(1), DType::kI32, "positions")
+        .Expect(check.in(1).shape == Shape{check.in(0).shape[0], check.in(0).shape[1]},
+                "positions[b, s]");
+  }
   if (!check.ok()) return check.status();
-  return std::make_unique<RotaryKernel>(check.in(0), spec.attrs.Real("base", 10000),
-                                        spec.attrs.Bool("inverse") ? -1.0 : 1.0);
+  return std::make_unique<RotaryKernel>(check.in(0), check.HasIn(1), spec.attrs.Real("base", 10000),
+                                        spec.attrs.Bool("inverse") ? -1.0 : 1.0, spec.num_threads);
 }
 
 WEIR_REGISTER_KERNEL("cpu", "rotary", MakeRotary);

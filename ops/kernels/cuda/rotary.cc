@@ -8,7 +8,7 @@ namespace {
 
 class RotaryKernel final : public CudaKernel {
  public:
-  RotaryKernel(const TensorSlice& x, double base, double direction) {
+  RotaryKernel(const TensorSlice& x, bool has_positions, double base, double direction) {
     work_.dtype = x.dtype;
     work_.base = base;
     work_.direction = direction;
@@ -17,6 +17,7 @@ class RotaryKernel final : public CudaKernel {
     work_.num_heads = x.shape[2];
     work_.half = x.shape[3] / 2;
     work_.first_position = x.offset[1];
+    work_.rows = has_positions ? work_.batch * work_.sequence : work_.sequence;
   }
 
   int64_t workspace_bytes() const override { return work_.table_bytes(); }
@@ -26,6 +27,7 @@ class RotaryKernel final : public CudaKernel {
                        device::CudaStream stream) override {
     RotaryWork work = work_;
     work.x = args.inputs[0];
+    work.positions = args.inputs.size() > 1 ? static_cast<const int32_t*>(args.inputs[1]) : nullptr;
     work.y = args.outputs[0];
     work.table = static_cast<float*>(workspace);
     LaunchRotary(work, stream);
@@ -37,7 +39,7 @@ class RotaryKernel final : public CudaKernel {
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeRotary(const KernelSpec& spec) {
   SpecCheck check(spec);
-  check.Inputs(1, 1)
+  check.Inputs(1, 2)
       .Outputs(1, 1)
       .Real(check.in(0), "x")
       .Expect(check.in(0).shape.size() == 4, "x[b, s, h, d]");
@@ -45,8 +47,13 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeRotary(const KernelSpec& spec) {
       .SameShape(check.in(0), check.out(0), "x and y");
   check.Expect(SizeFromEnd(check.in(0), 1) % 2 == 0, "an even d");
   check.Expect(spec.attrs.Real("base", 10000) > 0, "a base above 0");
+  if (check.HasIn(1)) {
+    check.Is(check.in(1), DType::kI32, "positions")
+        .Expect(check.in(1).shape == Shape{check.in(0).shape[0], check.in(0).shape[1]},
+                "positions[b, s]");
+  }
   if (!check.ok()) return check.status();
-  return std::make_unique<RotaryKernel>(check.in(0), spec.attrs.Real("base", 10000),
+  return std::make_unique<RotaryKernel>(check.in(0), check.HasIn(1), spec.attrs.Real("base", 10000),
                                         spec.attrs.Bool("inverse") ? -1.0 : 1.0);
 }
 

@@ -7,11 +7,14 @@ namespace {
 
 // Writes the table in double precision.
 __global__ void RotaryTableKernel(RotaryWork work) {
-  const int64_t at = GridThread(), entries = work.sequence * work.half;
+  const int64_t at = GridThread(), entries = work.rows * work.half;
   if (at >= entries) return;
   const double pair = static_cast<double>(at % work.half);
   const double frequency = pow(work.base, -pair / static_cast<double>(work.half));
-  const double angle = static_cast<double>(work.first_position + at / work.half) * frequency;
+  const int64_t row = at / work.half;
+  const int64_t position =
+      work.positions == nullptr ? work.first_position + row : work.positions[row];
+  const double angle = static_cast<double>(position) * frequency;
   work.table[at] = static_cast<float>(cos(angle));
   work.table[entries + at] = static_cast<float>(work.direction * sin(angle));
 }
@@ -25,10 +28,9 @@ __global__ void RotaryKernel(RotaryWork work, const T* x, T* y) {
   const Index packs_per_head = static_cast<Index>(work.half / N);
   const Index head = static_cast<Index>(pack) / packs_per_head;
   const int64_t pair = static_cast<int64_t>(static_cast<Index>(pack) % packs_per_head) * N;
-  const int64_t position =
-      head / static_cast<Index>(work.num_heads) % static_cast<Index>(work.sequence);
+  const int64_t row = head / static_cast<Index>(work.num_heads) % static_cast<Index>(work.rows);
   const int64_t at = static_cast<int64_t>(head) * 2 * work.half + pair;
-  const int64_t entries = work.sequence * work.half, entry = position * work.half + pair;
+  const int64_t entries = work.rows * work.half, entry = row * work.half + pair;
   const auto a = LoadPack<N>(x + at, 0, N), b = LoadPack<N>(x + at + work.half, 0, N);
   const auto c = LoadPack<N>(work.table + entry, 0, N);
   const auto s = LoadPack<N>(work.table + entries + entry, 0, N);
@@ -61,7 +63,7 @@ void LaunchOf(const RotaryWork& work, device::CudaStream stream) {
 
 void LaunchRotary(const RotaryWork& work, device::CudaStream stream) {
   if (work.batch * work.sequence * work.num_heads * work.half == 0) return;
-  Launch(stream, &RotaryTableKernel, dim3(ElementBlocks(work.sequence * work.half, 1)),
+  Launch(stream, &RotaryTableKernel, dim3(ElementBlocks(work.rows * work.half, 1)),
          dim3(kElementThreads), 0, work);
   work.dtype == DType::kBF16 ? LaunchOf<Bf16>(work, stream) : LaunchOf<float>(work, stream);
 }

@@ -1,0 +1,42 @@
+// Derives from the job of a language model the job that generates: the same model up to its logits,
+// over a few positions of each sequence, with the keys and values of all earlier positions in
+// states. The derived graph is found from what ops do (ops/defs/at_positions.h and factor rules),
+// not from names:
+//
+//   attention, causal along the positions   keeps its keys and values (attention_cached)
+//   rotary                                  reads the position of each element
+//   a table with a row for each position    is looked up at the positions
+//   an op that treats all positions alike   stays as it is
+//
+// A graph with another op that mixes positions has no such form. Then only the whole sequence can
+// be computed, again for each token.
+// Thread rule: pure function.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/job.pb.h"
+
+namespace weir::compiler {
+
+struct DecodeSizes {
+  int64_t rows = 1;       // sequences at a time
+  int64_t positions = 1;  // of each sequence in one step
+  int64_t slots = 1;      // positions of each sequence that are kept
+};
+
+struct DecodeJob {
+  proto::Job
+      job;  // for plans of PlanMode::kGenerate; mesh, rules and pipeline are those of the job
+  // The input of main with the position of each token, i32[rows, positions], like the tokens.
+  std::string positions;
+};
+
+// `tokens` is the input of main with the tokens, i32[samples, window]. kInvalidArgument: W0770 if
+// the graph has no such form, with the op and the reason; or the error of FindDims.
+absl::StatusOr<DecodeJob> DecodeJobOf(const proto::Job& job, const std::string& tokens,
+                                      const DecodeSizes& sizes);
+
+}  // namespace weir::compiler

@@ -1,0 +1,201 @@
+// Generation with a cache of keys and values gives the tokens of generation by whole windows, on
+// every mesh; and graphs without such a form say which op is in the way.
+#include "tools/train/generator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "compiler/dims/decode_job.h"
+#include "google/protobuf/text_format.h"
+#include "tools/job/job_file.h"
+#include "tools/zoo/gpt.h"
+#include "tools/zoo/llama.h"
+
+namespace weir::train {
+namespace {
+
+using testing::HasSubstr;
+
+zoo::TransformerOptions SmallModel() {
+  zoo::TransformerOptions options;
+  options.layers = 2;
+  options.hidden = 32;
+  options.heads = 4;
+  options.sequence = 24;
+  options.training.batch = 2;
+  options.training.steps = 1;
+  options.training.data = "not_read.txt";
+  return options;
+}
+
+proto::Job Gpt() { return *zoo::GptJob(SmallModel()); }
+proto::Job Llama() {
+  zoo::TransformerOptions options = SmallModel();
+  options.kv_heads = 2;
+  return *zoo::LlamaJob(options);
+}
+
+GenerateOptions TwoPrompts() {
+  GenerateOptions options;
+  options.prompts = {TokensOf("a longer prompt"), TokensOf("x")};
+  options.max_tokens = 6;
+  options.sampling.temperature = 0;
+  options.threads = 1;
+  return options;
+}
+
+struct Said {
+  std::vector<Tokens> tokens;
+  Generated generated;
+};
+
+Said Say(const proto::Job& job, const GenerateOptions& options) {
+  Said said;
+  said.tokens.resize(options.prompts.size());
+  const auto generated = Generate(
+      job, options, [&](size_t prompt, int32_t token) { said.tokens[prompt].push_back(token); });
+  EXPECT_TRUE(generated.ok()) << generated.status();
+  if (generated.ok()) said.generated = *generated;
+  return said;
+}
+
+// The weights are noise. So logits are close to each other, and a wrong position shows.
+void ExpectSameTokensOnMeshes(proto::Job job) {
+  GenerateOptions options = TwoPrompts();
+  options.cache = GenerateOptions::Cache::kNever;
+  const Said by_windows = Say(job, options);
+  EXPECT_EQ(by_windows.generated.cached_tokens, 0);
+  options.cache = GenerateOptions::Cache::kWherePossible;
+  options.devices = GenerationDevices::kMeshOfJob;
+  for (const char* mesh : {"", "tp=2", "pp=2", "dp=2"}) {
+    ASSERT_TRUE(job::SetMesh(mesh, &job).ok());
+    const Said cached = Say(job, options);
+    EXPECT_EQ(cached.tokens, by_windows.tokens) << "on mesh \"" << mesh << "\"";
+    EXPECT_EQ(cached.generated.tokens, 12);
+    EXPECT_EQ(cached.generated.cached_tokens, 10) << "all but the first ones";
+  }
+}
+
+TEST(GeneratorTest, AGptSaysTheSameWithTheCacheOnEveryMesh) { ExpectSameTokensOnMeshes(Gpt()); }
+
+TEST(GeneratorTest, ALlamaOfGroupedHeadsSaysTheSameWithTheCacheOnEveryMesh) {
+  ExpectSameTokensOnMeshes(Llama());
+}
+
+TEST(GeneratorTest, ASequenceThatFillsTheWindowGoesOnByWindows) {
+  GenerateOptions options = TwoPrompts();
+  options.max_tokens = 12;
+  std::string note;
+  options.note = [&](const std::string& text) { note = text; };
+  const Said mixed = Say(Gpt(), options);
+  EXPECT_THAT(note, HasSubstr("fills the window of 24 tokens"));
+  EXPECT_EQ(mixed.generated.cached_tokens, 2 * 8);
+  options.cache = GenerateOptions::Cache::kNever;
+  EXPECT_EQ(mixed.tokens, Say(Gpt(), options).tokens);
+}
+
+TEST(GeneratorTest, ASequenceEndsWithAStop) {
+  GenerateOptions options = TwoPrompts();
+  const Said all = Say(Gpt(), options);
+  options.stops = {{all.tokens[1][1], all.tokens[1][2]}};
+  const Said stopped = Say(Gpt(), options);
+  EXPECT_EQ(stopped.generated.ends[1], Generated::End::kStop);
+  EXPECT_LE(stopped.tokens[1].size(), 3u);
+  EXPECT_EQ(stopped.tokens[1].back(), all.tokens[1][2]);
+}
+
+TEST(GeneratorTest, TheSameSeedSaysTheSameAndAnotherSomethingElse) {
+  const auto say = [](uint64_t seed) {
+    GenerateOptions options = TwoPrompts();
+    options.sampling.temperature = 1;
+    options.seed = seed;
+    return Say(Gpt(), options).tokens;
+  };
+  EXPECT_EQ(say(1), say(1));
+  EXPECT_NE(say(1), say(2));
+}
+
+TEST(GeneratorTest, ImpossibleOptionsAreRefused) {
+  const auto refused = [](const std::function<void(GenerateOptions*)>& change) {
+    GenerateOptions options = TwoPrompts();
+    change(&options);
+    return Generate(Gpt(), options, [](size_t, int32_t) {}).status();
+  };
+  const auto text = [&](const std::function<void(GenerateOptions*)>& change) {
+    return std::string(refused(change).message());
+  };
+  EXPECT_THAT(text([](auto* o) { o->prompts[1].clear(); }), HasSubstr("prompt 2"));
+  EXPECT_THAT(text([](auto* o) { o->prompts[0] = {9999}; }), HasSubstr("9999"));
+  EXPECT_THAT(text([](auto* o) { o->prompts.clear(); }), HasSubstr("--prompt"));
+  EXPECT_THAT(text([](auto* o) { o->sampling.temperature = -1; }), HasSubstr("--temperature"));
+  EXPECT_THAT(text([](auto* o) { o->sampling.top_p = 0; }), HasSubstr("--top-p"));
+  EXPECT_THAT(text([](auto* o) { o->sampling.top_k = -1; }), HasSubstr("--top-k"));
+  EXPECT_THAT(text([](auto* o) { o->stops = {{}}; }), HasSubstr("--stop"));
+  EXPECT_EQ(refused([](auto* o) { o->init = "no_weights.safetensors"; }).code(),
+            absl::StatusCode::kNotFound);
+}
+
+// Sets attribute `name` of the first node with `op`.
+void SetAttribute(const std::string& op, const std::string& name, bool value, proto::Job* job) {
+  for (proto::Function& function : *job->mutable_graph()->mutable_function()) {
+    for (proto::Node& node : *function.mutable_node()) {
+      if (node.op() != op) continue;
+      for (proto::NamedAttr& attr : *node.mutable_attr()) {
+        if (attr.name() == name) attr.mutable_value()->set_b(value);
+      }
+      return;
+    }
+  }
+}
+
+TEST(GeneratorTest, AGraphWithoutSuchAFormNamesTheOpAndGoesByWindows) {
+  proto::Job job = Gpt();
+  SetAttribute("attention", "causal", false, &job);
+  const auto derived = compiler::DecodeJobOf(job, "tokens", {2, 1, 8});
+  EXPECT_THAT(std::string(derived.status().message()), HasSubstr("attended (attention)"));
+  GenerateOptions options = TwoPrompts();
+  options.max_tokens = 2;
+  std::string note;
+  options.note = [&](const std::string& text) { note = text; };
+  EXPECT_EQ(Say(job, options).generated.cached_tokens, 0);
+  EXPECT_THAT(note, HasSubstr("no cache of keys and values"));
+}
+
+TEST(GeneratorTest, NamesOfDimensionsDecideNothing) {
+  proto::Job renamed = Gpt();
+  std::string graph = renamed.graph().DebugString();
+  for (const auto& [from, to] :
+       {std::pair<std::string, std::string>{"sequence", "channels"}, {"batch", "sequence"}}) {
+    for (size_t at = 0; (at = graph.find(from, at)) != std::string::npos; at += to.size())
+      graph.replace(at, from.size(), to);
+  }
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(graph, renamed.mutable_graph()));
+  renamed.clear_rule();  // they speak of the old names
+  const Said said = Say(renamed, TwoPrompts());
+  EXPECT_EQ(said.tokens, Say(Gpt(), TwoPrompts()).tokens);
+  EXPECT_EQ(said.generated.cached_tokens, 10);
+}
+
+TEST(SamplingTest, TopKAndTopPLeaveTheLikeliestTokens) {
+  const std::vector<float> logits = {0, 3, 1, 2};
+  const auto drawn = [&](const SamplingOptions& options) {
+    std::vector<int64_t> tokens;
+    for (int i = 0; i < 100; ++i) {
+      const int64_t token = SampleToken(logits, options, i / 100.0);
+      if (std::find(tokens.begin(), tokens.end(), token) == tokens.end()) tokens.push_back(token);
+    }
+    std::sort(tokens.begin(), tokens.end());
+    return tokens;
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(drawn({.temperature = 1}), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(drawn({.temperature = 0}), ElementsAre(1));
+  EXPECT_THAT(drawn({.temperature = 1, .top_k = 2}), ElementsAre(1, 3));
+  EXPECT_THAT(drawn({.temperature = 1, .top_p = 0.6}), ElementsAre(1)) << "it has 0.64";
+  EXPECT_THAT(drawn({.temperature = 1, .top_p = 0.7}), ElementsAre(1, 3));
+}
+
+}  // namespace
+}  // namespace weir::train
