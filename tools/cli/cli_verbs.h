@@ -58,8 +58,8 @@ struct JobArguments {
 
   // Adds the positional JOB, and the flags.
   void AddTo(CLI::App* verb, CliContext* of, Data opens);
-  // Adds --mesh, --set and --device, and --allow-path if the verb opens the data. Returns the
-  // options.
+  // Adds --mesh, --set, --device and --collectives, and --allow-path if the verb opens the data.
+  // Returns the options.
   std::vector<CLI::Option*> AddFlagsTo(CLI::App* verb, CliContext* of, Data opens);
   // Returns what people call the job: its name, else its file, else "the job of standard input".
   std::string Title(const proto::Job& job) const;
