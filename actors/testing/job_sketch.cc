@@ -28,7 +28,7 @@ JobSketch::Actor JobSketch::AddSend(int rank, const std::string& name) {
 }
 
 JobSketch::Actor JobSketch::AddCollective(int rank, const std::string& name,
-                                          const std::vector<int>& group) {
+                                          const std::vector<int>& group, const std::string& dtype) {
   const Actor actor = Add(rank, name);
   Spec(actor)->set_kind(proto::ActorSpec::COLLECTIVE);
   Spec(actor)->set_program(plans_[rank].program_size());
@@ -37,7 +37,7 @@ JobSketch::Actor JobSketch::AddCollective(int rank, const std::string& name,
   for (int member : group) call->mutable_collective()->add_rank(member);
   for (proto::Operand* operand : {call->add_input(), call->add_output()}) {
     operand->set_place(proto::Operand::SCRATCH);
-    operand->mutable_slice()->set_dtype("f32");
+    operand->mutable_slice()->set_dtype(dtype);
     operand->mutable_slice()->add_shape(0);
   }
   return actor;

@@ -300,7 +300,7 @@ class RankLowering {
     const sbp::BoxingStep& step = moved.steps()[0][k];
     TransferNote note;
     note.method = Name(step.method);
-    if (transfers_.IsCollective(moved, k)) note.method += " of a group";
+    if (transfers_.IsCollective(moved, k)) note.method = absl::StrCat("group ", note.method);
     note.from_stage = static_cast<int32_t>(step.from.place);
     note.to_stage = static_cast<int32_t>(step.to.place);
     std::vector<const sbp::BoxingStep*> changes;

@@ -30,12 +30,10 @@ int64_t LinkNs(const RankKernel& kernel, const CostModel& costs) {
     if (costs.LevelBetween(collective->ranks[0], rank) == LinkLevel::kBetweenHosts)
       level = LinkLevel::kBetweenHosts;
   }
-  const auto size = static_cast<double>(collective->ranks.size());
   const int64_t shard =
       AlignedBytes(std::min(kernel.inputs[0].slice.bytes(), kernel.outputs[0].slice.bytes()));
-  const double sent = (collective->kind == Collective::Kind::kAllReduce ? 2 / size : 1) *
-                      (size - 1) * static_cast<double>(shard);
-  const auto bytes = static_cast<int64_t>(std::min(sent, static_cast<double>(kBytesMax)));
+  const auto bytes =
+      static_cast<int64_t>(std::min(RingBytes(*collective, shard), static_cast<double>(kBytesMax)));
   return std::min(kActNsMax, costs.LatencyNs(level, bytes));
 }
 

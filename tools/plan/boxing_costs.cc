@@ -113,8 +113,8 @@ class CostsOfPlan {
       std::vector<std::string> methods;
       const std::vector<sbp::BoxingStep>& steps = bundle.moved.steps()[0];
       for (size_t k = 0; k < steps.size(); ++k) {
-        methods.push_back(absl::StrCat(
-            Name(steps[k].method), transfers_.IsCollective(bundle.moved, k) ? " of a group" : ""));
+        methods.push_back(absl::StrCat(transfers_.IsCollective(bundle.moved, k) ? "group " : "",
+                                       Name(steps[k].method)));
       }
       cost.method = absl::StrJoin(methods, " + ");
       cost.times = 0;
