@@ -84,7 +84,7 @@ TEST(Collectives, TrainToTheBitsOfExchangesInAnyInterleaving) {
   const absl::StatusOr<proto::Job> job =
       JobOn({"dp=2,tp=2", 0, zoo::SequenceParallel::kNone}, zoo::GptJob, TinyTransformer());
   ASSERT_TRUE(job.ok()) << job.status();
-  for (const uint64_t seed : {1, 2, 3}) {
+  for (const uint64_t seed : {1, 2}) {
     TrainRunOptions options;
     options.session.engine = actors::SessionOptions::EngineKind::kSim;
     options.session.sim.seed = seed;
