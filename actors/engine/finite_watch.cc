@@ -55,7 +55,8 @@ void FiniteWatch::BeginAct(const PlanActor& actor, int64_t act, int64_t micro_ba
       first_.has_value() && OrderOf(*first_) < std::make_tuple(1, start_ns_, plan_->rank);
   // A SEND only copies, so the watch skips it. The result of a transfer is whole after the last
   // chunk; before that, the slot still holds bytes of an earlier token.
-  looks_ = !found_earlier && actor.kind != ActorKind::kSend && chunk == actor.chunks - 1;
+  looks_ = !found_earlier && actor.kind != ActorKind::kSend &&
+           actor.kind != ActorKind::kCollective && chunk == actor.chunks - 1;
 }
 
 device::HostView FiniteWatch::View(const PlanOperand& operand, const void* at) const {

@@ -47,6 +47,10 @@ absl::StatusOr<KernelSet> KernelSet::Create(const Plan& plan, const std::string&
   for (const PlanProgram& program : plan.programs) {
     std::vector<std::unique_ptr<kernels::Kernel>>& kernels = set.kernels_.emplace_back();
     for (const PlanCall& call : program.calls) {
+      if (std::holds_alternative<Collective>(call.transfer)) {
+        kernels.emplace_back();
+        continue;
+      }
       kernels::KernelSpec spec;
       spec.op = call.op;
       spec.attrs = call.attrs;
@@ -109,7 +113,7 @@ BoundProgram::BoundProgram(const Plan& plan, const PlanActor& actor, const Kerne
     }
     if (!call.outputs.empty() && call.outputs[0].place == PlanOperand::Place::kOutput &&
         call.outputs[0].byte_offset == 0 && actor.outputs[call.outputs[0].index].tokens == 1) {
-      const bool packs = bound.kernel->output_bytes(/*chunk=*/0) >= 0;
+      const bool packs = bound.kernel != nullptr && bound.kernel->output_bytes(/*chunk=*/0) >= 0;
       packers_[call.outputs[0].index] = packs ? bound.kernel : nullptr;
     }
   }

@@ -28,6 +28,7 @@ class KernelSet {
   static absl::StatusOr<KernelSet> Create(const Plan& plan, const std::string& device,
                                           int num_threads);
 
+  // Null for a collective, which is no kernel.
   kernels::Kernel* kernel(ProgramId program, size_t call) const {
     return kernels_[program][call].get();
   }
@@ -90,6 +91,9 @@ class BoundProgram {
                         std::vector<int64_t>* kernel_ns);
   // The same, waiting for each kernel, under a watch, which knows of the act already.
   absl::Status RunWatched(const Act& act, const kernels::LaunchContext& launch, FiniteWatch* watch);
+
+  // Returns the addresses of the operands of a call, as bound now.
+  const kernels::KernelArgs& args(size_t call) const { return calls_[call].args; }
 
   // Bytes that an act with this chunk fills of output `port`, which holds `slot_bytes`.
   int64_t PayloadBytes(int port, int64_t chunk, int64_t slot_bytes) const;

@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -34,6 +35,8 @@ void RankExecutor::Stream::Seek() {
 
 ActorId RankExecutor::TurnBefore(ActorId actor) const {
   const ActorRuntime& a = actors_[actor];
+  if (a.kind == ActorKind::kCollective && a.machine.ready() && collective_order_.actor() != actor)
+    return collective_order_.actor();
   if (!a.stream.has_value() || !a.machine.ready() || streams_[a.stream].actor() == actor)
     return ActorId();
   return streams_[a.stream].actor();
@@ -55,6 +58,7 @@ void RankExecutor::RaiseLimits(int64_t steps) {
   record.ready = record.start = record.end = now_;
   account_.BeginRun(now_);
   num_unfinished_ = static_cast<int64_t>(actors_.size());
+  collective_order_.SetLimit(next_step_ + steps);
   for (ActorRuntime& actor : actors_) {
     const int64_t acts =
         actor.plan->ActsBefore(next_step_ + steps) - actor.plan->ActsBefore(next_step_);
@@ -72,15 +76,22 @@ absl::Status RankExecutor::RunUntilIdle(const std::atomic<bool>& stop) {
         Fault(num_messages.status());
         break;
       }
-      if (*num_messages == 0 && ready_.empty() && num_running_ == 0) {
+      if (*num_messages == 0 && ready_.empty() && num_running_ == 0 && meetings_.empty()) {
         if (absl::Status flushed = endpoint_->Flush(); !flushed.ok()) Fault(flushed);
         break;
       }
     }
     if (num_running_ > 0) CollectCompletions();
+    if (!meetings_.empty()) CollectMeetings();
     if (!ready_.empty() && device_has_room()) {
       Start(actors_[actor_at_place_[ready_.First()]]);
-    } else if (!has_edges_ && num_running_ == 0) {
+    } else if (num_running_ > 0) {
+      continue;
+    } else if (!meetings_.empty()) {
+      // The others may wait for messages that the endpoint holds back, or for this core.
+      if (absl::Status flushed = endpoint_->Flush(); !flushed.ok()) Fault(flushed);
+      std::this_thread::yield();
+    } else if (!has_edges_) {
       break;
     }
   }
@@ -99,6 +110,8 @@ absl::Status RankExecutor::Poll() {
 // false if it is not the actor's turn in its stream.
 bool RankExecutor::TakesPlace(ActorRuntime& actor) const {
   if (actor.stream.has_value() && streams_[actor.stream].actor() != actor.machine.id())
+    return false;
+  if (actor.kind == ActorKind::kCollective && collective_order_.actor() != actor.machine.id())
     return false;
   if (actor.places != nullptr) actor.place = actor.places[actor.act.micro_batch];
   return true;
@@ -164,6 +177,7 @@ void RankExecutor::Start(ActorRuntime& actor) {
   effects_.clear();
   actor.machine.Start(&effects_);
   if (actor.stream.has_value()) PassTurn(streams_[actor.stream]);
+  if (actor.kind == ActorKind::kCollective) PassCollective();
   if (actor.rebinds) BindSlots(actor);
   if (options_.clock != nullptr) now_ = Now();
   actor.act.number = actor.machine.acts_done();
@@ -177,7 +191,7 @@ void RankExecutor::Start(ActorRuntime& actor) {
   }
   if (device_->Launch({&RunBody, &actor, actor.cost_ns, actor.queue}) ==
       device::Device::Launched::kDone) {
-    Finish(actor);
+    Meets(actor) ? BeginMeeting(actor, actor.act) : Finish(actor);
     return;
   }
   FlightRing& flights = flights_[actor.queue];
@@ -189,7 +203,7 @@ void RankExecutor::Start(ActorRuntime& actor) {
   flight.leaving.clear();
   flights.Add();
   ++num_running_;
-  if (depth_ > 1) FinishIssue(actor, flight);
+  if (depth_ > 1 && !Meets(actor)) FinishIssue(actor, flight);
 }
 
 // Lets the queue of the act that is about to be issued wait for the work of other queues on the
@@ -243,6 +257,64 @@ void RankExecutor::PassTurn(Stream& stream) {
   if (next.machine.ready()) AddReady(next);
 }
 
+void RankExecutor::PassCollective() {
+  collective_order_.Advance();
+  const ActorId next = collective_order_.actor();
+  if (next.has_value() && actors_[next].machine.ready()) AddReady(actors_[next]);
+}
+
+// The operands of the act are there, and its slots are free. The last rank to come does the work of
+// all, and that is the time of its act.
+void RankExecutor::BeginMeeting(ActorRuntime& actor, Act act) {
+  act.start_ticks = Now();
+  if (absl::Status begun = collectives_->Begin(*actor.plan, *actor.program); !begun.ok())
+    return Fault(At(absl::StrCat("rank ", plan_->rank), begun));
+  const absl::StatusOr<bool> ended = collectives_->HasEnded(act.actor);
+  if (!ended.ok()) return Fault(At(absl::StrCat("rank ", plan_->rank), ended.status()));
+  now_ = Now();
+  if (*ended) return FinishMeeting(act, WaitOf(act.cause));
+  meetings_.push_back(act);
+  if (num_running_ == 0) ShowAct(act);
+}
+
+bool RankExecutor::HasEndedMeeting() {
+  for (const Act& act : meetings_) {
+    const absl::StatusOr<bool> ended = collectives_->HasEnded(act.actor);
+    if (!ended.ok() || *ended) return true;
+  }
+  return false;
+}
+
+void RankExecutor::CollectMeetings() {
+  for (size_t i = 0; i < meetings_.size();) {
+    const absl::StatusOr<bool> ended = collectives_->HasEnded(meetings_[i].actor);
+    if (!ended.ok()) return Fault(At(absl::StrCat("rank ", plan_->rank), ended.status()));
+    if (!*ended) {
+      ++i;
+      continue;
+    }
+    Act act = meetings_[i];
+    meetings_.erase(meetings_.begin() + static_cast<std::ptrdiff_t>(i));
+    // The rank has done other things meanwhile, so the act itself takes no time.
+    now_ = act.ready_ticks = act.start_ticks = Now();
+    FinishMeeting(act, TimePart::kOtherRanks);
+  }
+}
+
+// All ranks of the group have come, and the results are there. What comes before the act on other
+// queues was over when the meeting began, so no later act need wait for it.
+void RankExecutor::FinishMeeting(const Act& act, TimePart wait) {
+  ActorRuntime& actor = actors_[act.actor];
+  actor.measured = false;
+  effects_.clear();
+  const bool is_ready = actor.machine.OnActDone(&effects_);
+  int64_t bytes_sent = 0;
+  for (const Effect& effect : effects_) bytes_sent += Perform(actor, act, effect);
+  Record(actor, act, wait, now_, bytes_sent);
+  BeginNextAct(actor, is_ready);
+  if (actor.machine.done()) --num_unfinished_;
+}
+
 void RankExecutor::ReportMetric(const Act& act, float value) {
   if (options_.sink == nullptr || options_.compute == RankExecutorOptions::Compute::kSkip) return;
   options_.sink->Report(plan_->actors[act.actor].feed, act.step, act.micro_batch, value);
@@ -256,7 +328,7 @@ void RankExecutor::Finish(ActorRuntime& actor) {
   const bool is_ready = actor.machine.OnActDone(&effects_);
   int64_t bytes_sent = 0;
   for (const Effect& effect : effects_) bytes_sent += Perform(actor, actor.act, effect);
-  Record(actor, actor.act, now_, bytes_sent);
+  Record(actor, actor.act, WaitOf(actor.act.cause), now_, bytes_sent);
   BeginNextAct(actor, is_ready);
   if (actor.machine.done()) --num_unfinished_;
 }
@@ -292,6 +364,11 @@ void RankExecutor::FinishFlight(QueueId queue) {
   Flight& flight = flights.oldest();
   ActorRuntime& actor = actors_[flight.act.actor];
   now_ = Now();
+  if (Meets(actor)) {
+    flights.RemoveOldest();
+    --num_running_;
+    return BeginMeeting(actor, flight.act);  // the ring keeps the flight until the next Add
+  }
   if (actor.kind == ActorKind::kSink) ReportMetric(flight.act, flight.metric);
   if (depth_ == 1) FinishIssue(actor, flight);
   int64_t bytes_sent = 0;
@@ -304,7 +381,7 @@ void RankExecutor::FinishFlight(QueueId queue) {
   flights.RemoveOldest();
   --num_running_;
   // The ring keeps a removed flight until the next Add.
-  Record(actor, flight.act, times.end, bytes_sent);
+  Record(actor, flight.act, WaitOf(flight.act.cause), times.end, bytes_sent);
 }
 
 // Ends the waits for the act at `done`, which `flight` is, and the waits of that act itself for
@@ -342,7 +419,8 @@ void RankExecutor::BeginNextAct(ActorRuntime& actor, bool is_ready) {
 }
 
 // Writes an act that is done to the trace, and shows what runs now.
-void RankExecutor::Record(ActorRuntime& actor, const Act& act, int64_t end, int64_t bytes_sent) {
+void RankExecutor::Record(ActorRuntime& actor, const Act& act, TimePart wait, int64_t end,
+                          int64_t bytes_sent) {
   trace::ActRecord& record = trace_.Add();
   record.actor = act.actor;
   record.waited_register = act.cause.register_id;
@@ -354,12 +432,13 @@ void RankExecutor::Record(ActorRuntime& actor, const Act& act, int64_t end, int6
   record.start = act.start_ticks;
   record.end = end;
   record.bytes_sent = bytes_sent;
-  account_.AddAct(depth_ > 1 ? actor.queue : QueueId(0), actor.work, WaitOf(act.cause),
-                  act.ready_ticks, act.start_ticks, end);
+  account_.AddAct(depth_ > 1 ? actor.queue : QueueId(0), actor.work, wait, act.ready_ticks,
+                  act.start_ticks, end);
   MeasureAct(actor, act, record);
 
   shown_.acts.store(shown_.acts.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   if (num_running_ == 0) {
+    if (!meetings_.empty()) return ShowAct(meetings_.front());
     shown_.actor.store(ActorId(), std::memory_order_relaxed);
     return;
   }

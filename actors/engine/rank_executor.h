@@ -12,8 +12,13 @@
 // a credit to another rank, a metric) waits until the host knows that the act is done. A device
 // with a depth of one act does nothing ahead: all is passed on when the act is done.
 //
-// In steady state nothing is allocated. Not here: threads, sleeping, other ranks.
-// Thread rule: one thread at a time, except num_sent/num_received, read at rest, and
+// A COLLECTIVE waits for other ranks, so it is done in two parts: its work on the device says that
+// its operands are there, and then the rank meets the other ranks of the group. Its effects are
+// performed when all have come, and until then the rank does other acts. The collectives of a rank
+// begin in the order of their planned starts, whatever is ready first (start_order.h).
+//
+// In steady state nothing is allocated, but by collectives. Not here: threads, sleeping, other
+// ranks. Thread rule: one thread at a time, except num_sent/num_received, read at rest, and
 // progress(), any time.
 #pragma once
 
@@ -32,7 +37,10 @@
 #include "actors/engine/finite_watch.h"
 #include "actors/engine/flight_ring.h"
 #include "actors/engine/program_binding.h"
+#include "actors/engine/rank_collectives.h"
+#include "actors/engine/rank_options.h"
 #include "actors/engine/ready_set.h"
+#include "actors/engine/start_order.h"
 #include "actors/engine/step_account.h"
 #include "actors/plan/plan.h"
 #include "actors/plan/register_count.h"
@@ -48,36 +56,6 @@
 #include "runtime/transport/transport.h"
 
 namespace weir::actors {
-
-struct RankExecutorOptions {
-  DataFeed* feed = nullptr;     // needed if the plan has SOURCE actors
-  MetricSink* sink = nullptr;   // may be null: metrics are dropped
-  StateInitializer state_init;  // null: states are zero
-  enum class Compute : uint8_t {
-    kRun,   // kernels, feeds and sinks
-    kSkip,  // the protocol alone: no kernel is made, no memory is taken
-  };
-  Compute compute = Compute::kRun;
-  const Clock* clock = nullptr;  // of the trace; null: TickClock
-  int64_t trace_capacity = 1 << 14;
-  int64_t first_step = 0;
-  uint32_t epoch = 1;  // of the plan, and
-  uint16_t role = 0;   // which of the job's networks: in every message, and checked
-  // Returns the time that an act takes on a device with virtual time. Null: an act takes no time.
-  std::function<int64_t(const Plan& plan, const PlanActor& actor)> cost_ns;
-  // Told after every act of a program what each of its kernels took. Null: nobody measures.
-  std::function<void(const PlanActor& actor, absl::Span<const int64_t> kernel_ns)> on_kernels;
-};
-
-// Bytes of a rank beside the code; `arena` is what the plan says.
-struct RankMemory {
-  int64_t arena_bytes = 0;      // of it pages that nothing lies in are never backed
-  int64_t scratch_bytes = 0;    // part of the arena
-  int64_t workspace_bytes = 0;  // of kernels
-  int64_t staging_bytes = 0;    // for edges whose landing buffer cannot be mapped
-  int64_t landing_bytes =
-      0;  // of the transport, for inbound registers, instead of their place in the arena
-};
 
 class RankExecutor final : private transport::MessageReceiver {
  public:
@@ -115,7 +93,10 @@ class RankExecutor final : private transport::MessageReceiver {
   bool device_has_room() const { return num_running_ < depth_; }
   void StartReady(int k);     // the k-th best ready actor; precondition: the device has room
   void CollectCompletions();  // of the device
-  absl::Status Poll();        // of the transport
+  // Returns whether all ranks have come to a meeting of this rank.
+  bool HasEndedMeeting();
+  void CollectMeetings();  // finishes those to which all ranks have come
+  absl::Status Poll();     // of the transport
   ActorId ready_actor(int k) const { return actor_at_place_[ready_.Nth(k)]; }
   // The act that was issued first of those that a queue of the device has not done. Precondition:
   // it has one.
@@ -268,6 +249,7 @@ class RankExecutor final : private transport::MessageReceiver {
   absl::Status AddEdge(const PlanRegister& spec, RegisterRuntime& r);
   absl::Status MakeActors();
   void MakeStreams();
+  absl::Status MakeCollectives();
   std::vector<PortSpec> InputSpecs(const PlanActor& actor) const;
   std::vector<PortSpec> OutputSpecs(const PlanActor& actor) const;
   PortSpec SpanSpec(const PlanPort& port, int64_t acts) const;
@@ -315,10 +297,16 @@ class RankExecutor final : private transport::MessageReceiver {
   void Finish(ActorRuntime& actor);
   void FinishIssue(ActorRuntime& actor, Flight& flight);
   void FinishFlight(QueueId queue);
+  bool Meets(const ActorRuntime& actor) const {
+    return actor.kind == ActorKind::kCollective && collectives_ != nullptr;
+  }
+  void BeginMeeting(ActorRuntime& actor, Act act);
+  void FinishMeeting(const Act& act, TimePart wait);
+  void PassCollective();
   void EndWaits(Flight& flight, device::QueuePosition done, int64_t end);
   static void EndWait(const AwaitedAct& awaited, int64_t end, Act* act);
   void BeginNextAct(ActorRuntime& actor, bool is_ready);
-  void Record(ActorRuntime& actor, const Act& act, int64_t end, int64_t bytes_sent);
+  void Record(ActorRuntime& actor, const Act& act, TimePart wait, int64_t end, int64_t bytes_sent);
   TimePart WaitOf(const WaitCause& cause) const;
   void MeasureAct(ActorRuntime& actor, const Act& act, trace::ActRecord& record);
   void ReportMetric(const Act& act, float value);
@@ -349,7 +337,10 @@ class RankExecutor final : private transport::MessageReceiver {
   std::vector<ActorId> actor_at_place_;
   std::vector<int32_t> micro_batch_places_;
   IdVector<StreamId, Stream> streams_;
-  IdVector<RegisterId, RegisterCount> counts_;  // before the first step
+  StartOrder collective_order_;
+  std::unique_ptr<RankCollectives> collectives_;  // null: as the options say, or there are none
+  std::vector<Act> meetings_;                     // collectives that wait for other ranks
+  IdVector<RegisterId, RegisterCount> counts_;    // before the first step
   int64_t next_step_ = 0;  // the first that no actor has been allowed to act in
   IdVector<EdgeHandle, RegisterId> register_of_edge_;
   ReadySet ready_;

@@ -265,7 +265,8 @@ absl::Status RankExecutor::MakeActors() {
                        "a data feed", "none", "give the session one"});
     }
     const bool has_program = spec.program.has_value() &&
-                             (spec.kind == ActorKind::kCompute || spec.kind == ActorKind::kSend);
+                             (spec.kind == ActorKind::kCompute || spec.kind == ActorKind::kSend ||
+                              spec.kind == ActorKind::kCollective);
     if (has_program && compute) {
       programs_.push_back(std::make_unique<BoundProgram>(*plan_, spec, kernels_, arena_.base()));
       actor.program = programs_.back().get();
@@ -273,6 +274,21 @@ absl::Status RankExecutor::MakeActors() {
   }
   MakePlaces();
   MakeStreams();
+  return MakeCollectives();
+}
+
+absl::Status RankExecutor::MakeCollectives() {
+  collective_order_ = StartOrder(plan_, options_.first_step);
+  for (ActorRuntime& actor : actors_) actor.in_order |= actor.kind == ActorKind::kCollective;
+  if (collective_order_.num_actors() == 0 || options_.collectives == nullptr ||
+      options_.compute == RankExecutorOptions::Compute::kSkip) {
+    return absl::OkStatus();
+  }
+  meetings_.reserve(collective_order_.num_actors());
+  absl::StatusOr<std::unique_ptr<RankCollectives>> made =
+      RankCollectives::Create(plan_, options_.collectives);
+  if (!made.ok()) return At(absl::StrCat("rank ", plan_->rank), made.status());
+  collectives_ = *std::move(made);
   return absl::OkStatus();
 }
 

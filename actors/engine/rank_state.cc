@@ -12,6 +12,7 @@ struct RankExecutor::Beginning {
   IdVector<ActorId, ActorRuntime> actors;
   IdVector<RegisterId, RegisterRuntime> registers;
   IdVector<StreamId, Stream> streams;
+  StartOrder collective_order;
   int64_t next_step = 0;
   ReadySet ready;
   int64_t num_unfinished = 0;
@@ -25,9 +26,9 @@ std::string RankExecutor::Contents(const device::DeviceBlock& block) const {
 }
 
 void RankExecutor::MarkBeginning() {
-  beginning_ =
-      std::make_shared<Beginning>(Beginning{actors_, registers_, streams_, next_step_, ready_,
-                                            num_unfinished_, Contents(arena_), Contents(staging_)});
+  beginning_ = std::make_shared<Beginning>(
+      Beginning{actors_, registers_, streams_, collective_order_, next_step_, ready_,
+                num_unfinished_, Contents(arena_), Contents(staging_)});
 }
 
 void RankExecutor::Rewind() {
@@ -35,6 +36,8 @@ void RankExecutor::Rewind() {
   actors_ = b.actors;  // element by element, so nothing is allocated
   registers_ = b.registers;
   streams_ = b.streams;
+  collective_order_ = b.collective_order;
+  meetings_.clear();
   next_step_ = b.next_step;
   ready_ = b.ready;
   for (FlightRing& flights : flights_) flights.Clear();
@@ -49,6 +52,9 @@ void RankExecutor::Rewind() {
   now_ = 0;
   account_.BeginRun(now_);
   if (!fault_.ok()) fault_ = absl::OkStatus();
+  if (collectives_ != nullptr) {
+    if (absl::Status joined = collectives_->Rejoin(); !joined.ok()) Fault(joined);
+  }
   shown_.acts.store(0, std::memory_order_relaxed);
   shown_.actor.store(ActorId(), std::memory_order_relaxed);
 }
@@ -78,6 +84,8 @@ uint64_t RankExecutor::HashState() const {
     add(static_cast<uint64_t>(stream.round));
     add(static_cast<uint64_t>(stream.entry));
   }
+  add(collective_order_.num_passed());
+  for (const Act& act : meetings_) add(act.actor.value());
   for (const FlightRing& flights : flights_) {
     for (int k = 0; k < flights.size(); ++k) add(flights[k].act.actor.value());
   }

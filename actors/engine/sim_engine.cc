@@ -172,6 +172,7 @@ void SimEngine::ListEnabled() {
     if (dead_[i]) continue;
     if (network_->HasNotice(ranks_[i]->plan().rank)) enabled_.push_back({Kind::kNotice, index});
     ListWork(index);
+    if (ranks_[i]->HasEndedMeeting()) enabled_.push_back({Kind::kMeet, index});
     if (!ranks_[i]->device_has_room()) continue;
     for (int k = 0; k < ranks_[i]->num_ready(); ++k) {
       enabled_.push_back({Kind::kStart, index, k, ranks_[i]->ready_actor(k)});
@@ -333,6 +334,7 @@ absl::Status SimEngine::Happen(const SimEvent& event) {
       return dead_[rank] ? absl::OkStatus() : ranks_[rank]->Poll();
     }
     case Kind::kNotice: return ranks_[event.index]->Poll();
+    case Kind::kMeet: ranks_[event.index]->CollectMeetings(); return ranks_[event.index]->fault();
   }
   return absl::OkStatus();
 }

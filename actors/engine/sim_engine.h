@@ -46,6 +46,7 @@ struct SimEvent {
     kWork,      // rank `index`: queue `choice` goes on, on a device with several queues
     kSettle,    // what delivery `index` in pieces left open
     kNotice,    // rank `index` learns that a peer is gone
+    kMeet,      // rank `index` learns that all ranks have come to collectives of its own
   } kind = Kind::kDeliver;
   int index = 0;
   int choice = 0;

@@ -71,7 +71,7 @@ struct PlanRhythm {
   int64_t micro_batch_ns = 0;
 };
 
-enum class ActorKind : uint8_t { kCompute, kSource, kSink, kSend };
+enum class ActorKind : uint8_t { kCompute, kSource, kSink, kSend, kCollective };
 enum class ActorPhase : uint8_t {
   kNone,
   kForward,
@@ -89,7 +89,7 @@ struct PlanActor : Rate {
   ActorId id;
   std::string name;
   ActorKind kind = ActorKind::kCompute;
-  ProgramId program;  // none: it runs no program
+  ProgramId program;  // none: it runs no program; that of a kCollective has collectives alone
   std::vector<PlanPort> inputs;
   std::vector<PlanPort> outputs;
   std::vector<StateId> states;

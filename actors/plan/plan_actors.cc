@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "actors/plan/plan_reader.h"
 #include "actors/plan/register_count.h"
 #include "runtime/base/plan_limits.h"
@@ -345,6 +346,7 @@ absl::Status PlanReader::CheckKind(const proto::ActorSpec& in, const std::string
     case proto::ActorSpec::SOURCE: out->kind = ActorKind::kSource; break;
     case proto::ActorSpec::SINK: out->kind = ActorKind::kSink; break;
     case proto::ActorSpec::SEND: out->kind = ActorKind::kSend; break;
+    case proto::ActorSpec::COLLECTIVE: out->kind = ActorKind::kCollective; break;
     default: return Bad("W0503", where, "a known kind", absl::StrCat(static_cast<int>(in.kind())));
   }
   if (out->kind == ActorKind::kSend ? (local || !outbound) : outbound) {
@@ -361,6 +363,8 @@ absl::Status PlanReader::CheckKind(const proto::ActorSpec& in, const std::string
                  absl::StrCat(out->inputs.size(), " inputs, ", out->outputs.size(), " outputs"));
     }
   }
+  if (out->kind == ActorKind::kCollective && !out->program.has_value())
+    return Bad("W0503", where, "a program with the operations of a COLLECTIVE", "none");
   if (out->kind == ActorKind::kSource) {
     if (out->outputs.size() != 1 || out->outputs[0].tokens != 1) {
       return Bad("W0503", where, "one output port of one token on a SOURCE",
@@ -420,6 +424,7 @@ absl::Status PlanReader::CheckOperands(const PlanActor& actor) const {
     for (const PlanOperand& operand : call.inputs) {
       WEIR_RETURN_IF_ERROR(CheckOperand(actor, operand, program, where));
     }
+    WEIR_RETURN_IF_ERROR(CheckCollective(actor, call, program, where));
     for (const PlanOperand& operand : call.outputs) {
       WEIR_RETURN_IF_ERROR(CheckOperand(actor, operand, program, where));
       if (operand.place != PlanOperand::Place::kInput) continue;
@@ -430,6 +435,43 @@ absl::Status PlanReader::CheckOperands(const PlanActor& actor) const {
                    absl::StrCat(r.consumers.size()));
       }
     }
+  }
+  return absl::OkStatus();
+}
+
+// A COLLECTIVE has collectives alone, all of one group that has this rank, and no other actor has
+// collectives.
+absl::Status PlanReader::CheckCollective(const PlanActor& actor, const PlanCall& call,
+                                         const PlanProgram& program, Where where) const {
+  const auto* collective = std::get_if<Collective>(&call.transfer);
+  if (actor.kind != ActorKind::kCollective || collective == nullptr) {
+    if (actor.kind != ActorKind::kCollective && collective == nullptr) return absl::OkStatus();
+    return Bad("W0502", where, "collectives in COLLECTIVE actors, and nothing else there",
+               Name(actor.kind));
+  }
+  if (call.inputs.size() != 1 || call.outputs.size() != 1 ||
+      call.inputs[0].place == PlanOperand::Place::kNone ||
+      call.outputs[0].place == PlanOperand::Place::kNone ||
+      call.inputs[0].slice.dtype != call.outputs[0].slice.dtype) {
+    return Bad("W0502", where, "one input and one output, of one element type",
+               absl::StrCat(call.inputs.size(), " and ", call.outputs.size()));
+  }
+  if (const auto flaw = FindFlawWith(*collective, call.inputs[0].slice.num_elements(),
+                                     call.outputs[0].slice.num_elements())) {
+    return Bad("W0502", where, flaw->expected, flaw->found);
+  }
+  const auto* first = std::get_if<Collective>(&program.calls[0].transfer);
+  if (first == nullptr || first->ranks != collective->ranks)
+    return Bad("W0502", where, "one group of ranks for all operations of an act", "two");
+  bool has_own = false, all_known = true;
+  for (const RankId rank : collective->ranks) {
+    has_own |= rank == plan_.rank;
+    all_known &= rank < RankId(plan_.num_ranks);
+  }
+  if (!has_own || !all_known) {
+    return Bad("W0502", where,
+               absl::StrCat("a group of ranks below ", plan_.num_ranks, " with rank ", plan_.rank),
+               absl::StrCat("ranks ", absl::StrJoin(collective->ranks, " ")));
   }
   return absl::OkStatus();
 }

@@ -9,6 +9,7 @@ const char* Name(ActorKind kind) {
     case ActorKind::kSource: return "SOURCE";
     case ActorKind::kSink: return "SINK";
     case ActorKind::kSend: return "SEND";
+    case ActorKind::kCollective: return "COLLECTIVE";
   }
   return "?";
 }

@@ -86,6 +86,8 @@ class PlanReader {
   absl::Status CheckKind(const proto::ActorSpec& in, const std::string& where, PlanActor* out);
   absl::Status CheckEnds(const PlanRegister& r) const;
   absl::Status CheckOperands(const PlanActor& actor) const;
+  absl::Status CheckCollective(const PlanActor& actor, const PlanCall& call,
+                               const PlanProgram& program, Where where) const;
   absl::Status CheckOperand(const PlanActor& actor, const PlanOperand& operand,
                             const PlanProgram& program, Where where) const;
 

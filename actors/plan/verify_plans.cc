@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/plan/certificate.h"
+#include "actors/plan/group_statement.h"
 #include "runtime/base/status.h"
 
 namespace weir::actors {
@@ -148,7 +149,7 @@ absl::Status VerifyLocalPlans(absl::Span<const Plan> plans) {
           DescribeEnds(*sides.in_plan, *sides.in));
     }
   }
-  return absl::OkStatus();
+  return VerifyGroups(plans);
 }
 
 }  // namespace weir::actors

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "actors/engine/stall_report.h"
 #include "actors/plan/certificate.h"
+#include "actors/plan/group_statement.h"
 #include "actors/plan/verify_plans.h"
 #include "actors/session/initialize_state.h"
 #include "actors/session/traced_job.h"
@@ -56,6 +57,7 @@ absl::Status Session::Verify(const SessionOptions& options) {
           "a simulated session has a network of its own; one was given");
     }
     WEIR_RETURN_IF_ERROR(VerifyLocalPlans(plans_));
+    WEIR_RETURN_IF_ERROR(CheckGroupsAreHere(plans_));
     std::sort(plans_.begin(), plans_.end(),
               [](const Plan& a, const Plan& b) { return a.rank < b.rank; });
   }
@@ -101,6 +103,7 @@ absl::Status Session::MakeExecutors(const SessionOptions& options) {
   rank_options.first_step = options.first_step;
   rank_options.epoch = options.epoch;
   rank_options.role = options.role;
+  rank_options.collectives = &collectives_;
   if (sim) rank_options.cost_ns = options.sim_cost_ns;
   transport::TransportNetwork* network = given_network_;
   if (network == nullptr)

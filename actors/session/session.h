@@ -39,6 +39,7 @@
 #include "runtime/base/id_vector.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/tick_clock.h"
+#include "runtime/collective/local_collective.h"
 #include "runtime/transport/transport.h"
 
 namespace weir::actors {
@@ -198,6 +199,7 @@ class Session {
   ManualClock virtual_clock_;
   std::unique_ptr<transport::SimNetwork> sim_network_;
   std::unique_ptr<transport::LoopbackNetwork> loopback_network_;
+  collective::LocalCollectives collectives_;  // of all ranks
   std::vector<std::unique_ptr<device::Device>> devices_;
   std::vector<std::unique_ptr<RankExecutor>> executors_;
   std::vector<RankExecutor*> ranks_;  // the same

@@ -27,6 +27,28 @@ JobSketch::Actor JobSketch::AddSend(int rank, const std::string& name) {
   return actor;
 }
 
+JobSketch::Actor JobSketch::AddCollective(int rank, const std::string& name,
+                                          const std::vector<int>& group, const std::string& dtype) {
+  const Actor actor = Add(rank, name);
+  Spec(actor)->set_kind(proto::ActorSpec::COLLECTIVE);
+  Spec(actor)->set_program(plans_[rank].program_size());
+  proto::KernelCall* call = plans_[rank].add_program()->add_call();
+  call->set_op("collective");
+  for (int member : group) call->mutable_collective()->add_rank(member);
+  for (proto::Operand* operand : {call->add_input(), call->add_output()}) {
+    operand->set_place(proto::Operand::SCRATCH);
+    operand->mutable_slice()->set_dtype(dtype);
+    operand->mutable_slice()->add_shape(0);
+  }
+  return actor;
+}
+
+void JobSketch::SetTime(Actor actor, int64_t start_ns, int64_t iteration_ns) {
+  Spec(actor)->mutable_timing()->set_start_ns(start_ns);
+  Spec(actor)->mutable_timing()->set_time_ns(1);
+  plans_[actor.rank].mutable_certificate()->set_iteration_ns(iteration_ns);
+}
+
 proto::RegisterSpec* JobSketch::AddRegister(int rank, const std::string& name, int slots,
                                             int64_t tokens) {
   proto::RegisterSpec* r = plans_[rank].add_registers();

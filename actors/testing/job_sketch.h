@@ -3,6 +3,7 @@
 // thread at a time.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,12 @@ class JobSketch {
   Actor Add(int rank, const std::string& name, int acts = 0);
   // Adds a SEND actor, whose act tells another rank.
   Actor AddSend(int rank, const std::string& name);
+  // Adds a COLLECTIVE, which reduces no elements of a type with the ranks of a group, `rank` among
+  // them.
+  Actor AddCollective(int rank, const std::string& name, const std::vector<int>& group,
+                      const std::string& dtype);
+  // Lets the actor act from `start_ns` on, for 1 ns, in an iteration of `iteration_ns`.
+  void SetTime(Actor actor, int64_t start_ns, int64_t iteration_ns);
 
   // An End is one end of an edge: a span of `period` acts moves `tokens`.
   struct End {

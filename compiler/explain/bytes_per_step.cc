@@ -11,7 +11,7 @@ namespace weir::compiler {
 
 absl::StatusOr<int64_t> BytesPerStep(const LogicalPlan& plan) {
   const Module& module = plan.module;
-  TransferFactory transfers;
+  TransferFactory transfers(plan.settings.runtime.collectives);
   int64_t total = 0;
   std::map<int, int64_t> of_function;  // bytes of one call
   for (const ProgramItem& item : module.items) {

@@ -46,12 +46,16 @@ struct TrainingSettings {
   LearningRateSchedule learning_rates;
 };
 
+// What moves the data of reductions and gathers of a group of ranks (job.proto).
+enum class Collectives : uint8_t { kExchanges, kLocal };
+
 struct RuntimeSettings {
   std::string device;           // kind of device; "": the default kind
   int device_queues = 0;        // 0: the default, as for all counts here
   int device_depth = 0;         // acts
   int64_t chunk_bytes_max = 0;  // of a message
   RegisterChoice registers = RegisterChoice::kSchedule;
+  Collectives collectives = Collectives::kExchanges;
   int64_t debug_register_slots = 0;  // if above 0: the slots of every register
   int64_t register_bytes_max = 0;    // of a device, where slots are solved; 0: no bound
   int64_t gather_ahead = 1;          // calls; below 0: no bound

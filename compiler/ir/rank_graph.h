@@ -33,6 +33,7 @@ enum class TransferRole : uint8_t {
   kNone,      // the actor belongs to no transfer
   kSends,     // the actor's messages go to actors of the peer station
   kReceives,  // the actor reads messages of actors of the peer station
+  kMeets,     // the actor acts together with those of other ranks at its own station
 };
 
 // A TransferSite is one transfer of the program as all ranks of a stage know it: its stations, in

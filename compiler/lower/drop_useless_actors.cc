@@ -21,6 +21,8 @@ void DropUnreadVariables(const IdVector<TensorId, char>& read, RankGraph* graph,
 bool HasEffect(const RankGraph& graph, const RankActor& actor,
                const IdVector<TensorId, char>& read) {
   if (actor.kind == proto::ActorSpec::SINK || actor.kind == proto::ActorSpec::SEND) return true;
+  // The other ranks of a group need this one, whether or not somebody reads the result here.
+  if (actor.kind == proto::ActorSpec::COLLECTIVE) return true;
   // An update keeps its variable. A variable that is only kept must have a reader.
   bool updates = !actor.inputs.empty();
   for (TensorId output : actor.outputs) {

@@ -300,6 +300,7 @@ class RankLowering {
     const sbp::BoxingStep& step = moved.steps()[0][k];
     TransferNote note;
     note.method = Name(step.method);
+    if (transfers_.IsCollective(moved, k)) note.method = absl::StrCat("group ", note.method);
     note.from_stage = static_cast<int32_t>(step.from.place);
     note.to_stage = static_cast<int32_t>(step.to.place);
     std::vector<const sbp::BoxingStep*> changes;
@@ -449,7 +450,7 @@ class RankLowering {
 absl::Status ShapeStages(LogicalPlan* plan) {
   plan->stages.clear();
   KnownCalls known;
-  TransferFactory transfers;
+  TransferFactory transfers(plan->settings.runtime.collectives);
   for (int64_t stage = 0; stage < plan->places.size(); ++stage) {
     WEIR_ASSIGN_OR_RETURN(StageShape shape, RankLowering(*plan, plan->places.RankAt(stage, 0),
                                                          nullptr, &known, &transfers)
@@ -466,7 +467,7 @@ absl::StatusOr<RankGraph> LowerToRankGraph(const LogicalPlan& plan, RankId rank)
 
 absl::StatusOr<RankGraph> LowerToRankGraph(const LogicalPlan& plan, RankId rank,
                                            KnownCalls* known) {
-  TransferFactory transfers;
+  TransferFactory transfers(plan.settings.runtime.collectives);
   return RankLowering(plan, rank, &plan.stages[plan.places.PlaceOf(rank)], known, &transfers).Run();
 }
 

@@ -20,6 +20,23 @@ int64_t AlignedBytes(int64_t bytes) {
   return bytes < 0 || bytes > kBytesMax ? kBytesMax : AlignUp(bytes);
 }
 
+// Returns the time in which the bytes of a collective pass, as if each rank sent its part to the
+// next rank of a ring. Messages of exchanges have the same price.
+int64_t LinkNs(const RankKernel& kernel, const CostModel& costs) {
+  const auto* collective = std::get_if<Collective>(&kernel.transfer);
+  if (collective == nullptr) return 0;
+  LinkLevel level = LinkLevel::kWithinHost;
+  for (const RankId rank : collective->ranks) {
+    if (costs.LevelBetween(collective->ranks[0], rank) == LinkLevel::kBetweenHosts)
+      level = LinkLevel::kBetweenHosts;
+  }
+  const int64_t shard =
+      AlignedBytes(std::min(kernel.inputs[0].slice.bytes(), kernel.outputs[0].slice.bytes()));
+  const auto bytes =
+      static_cast<int64_t>(std::min(RingBytes(*collective, shard), static_cast<double>(kBytesMax)));
+  return std::min(kActNsMax, costs.LatencyNs(level, bytes));
+}
+
 }  // namespace
 
 int64_t ActNs(const RankActor& actor, const CostModel& costs) {
@@ -41,6 +58,7 @@ int64_t ActNs(const RankActor& actor, const CostModel& costs) {
       use.inputs.reserve(kernel.inputs.size());
       for (const RankOperand& input : kernel.inputs) use.inputs.push_back(input.slice);
     }
+    ns += LinkNs(kernel, costs);
     const int64_t whole = costs.KernelNs(use);
     ns += traffic == TransferTraffic::kChunk ? whole / std::max<int64_t>(1, actor.chunks) : whole;
   }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "compiler/transfer/collective_lowering.h"
 #include "compiler/transfer/exchange_lowering.h"
 #include "runtime/base/status.h"
 
@@ -58,8 +59,14 @@ absl::StatusOr<MovedTensors> TransferFactory::Plan(const Module& module, const P
   return *std::move(moved);
 }
 
+bool TransferFactory::IsCollective(const MovedTensors& moved, size_t k) const {
+  return collectives_ != Collectives::kExchanges && CollectiveLowering::Fits(moved, k);
+}
+
 std::unique_ptr<TransferLowering> TransferFactory::Make(const MovedTensors& moved, size_t k,
                                                         TransferOptions options) {
+  if (IsCollective(moved, k))
+    return std::make_unique<CollectiveLowering>(moved, k, std::move(options));
   return std::make_unique<ExchangeLowering>(moved, k, std::move(options), &largest_shard_,
                                             &known_exchanges_);
 }

@@ -2,8 +2,9 @@
 // so that bytes cross from rank to rank. Transfers are a family: a member says which stations it
 // takes, which stations are the ends of its messages, what actors a rank has there, and how many
 // bytes it sends to whom. The lowering of calls, the rhythm, the orders of memory and the simulator
-// use this interface and what it writes into the graph, and know no member by name. Today every
-// transfer is an exchange (exchange_lowering.h).
+// use this interface and what it writes into the graph, and know no member by name. A transfer is
+// an exchange (exchange_lowering.h) or, where the job asks for them and the step allows, a
+// collective (collective_lowering.h).
 //
 // A new member implements TransferLowering, is chosen in TransferFactory::Make, and describes what
 // its kernels move in a Transfer (runtime/base/transfer/transfer.h).
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "compiler/ir/job_settings.h"
 #include "compiler/ir/rank_builder.h"
 #include "compiler/transfer/known_exchanges.h"
 #include "compiler/transfer/largest_shard.h"
@@ -91,9 +93,15 @@ class TransferLowering {
 
 class TransferFactory {
  public:
+  explicit TransferFactory(Collectives collectives = Collectives::kExchanges)
+      : collectives_(collectives) {}
+
   // Plans the steps of a boxing item. The places of all calls are those of one job.
   absl::StatusOr<MovedTensors> Plan(const Module& module, const ProgramItem& item,
                                     const sbp::Places& places);
+
+  // Returns whether transfer `k` of `moved` is a collective.
+  bool IsCollective(const MovedTensors& moved, size_t k) const;
 
   // Returns the lowering of transfer `k` of `moved`, which outlives the lowering, as the factory
   // does.
@@ -104,6 +112,7 @@ class TransferFactory {
   int64_t TotalBytes(const MovedTensors& moved);
 
  private:
+  const Collectives collectives_;
   sbp::KnownBoxings known_boxings_;
   LargestShard largest_shard_;
   KnownExchanges known_exchanges_;

@@ -258,6 +258,105 @@ TEST(TransferLoweringTest, ABoxingWithoutMessagesIsAKernelOfItsActor) {
   EXPECT_EQ(fill.regions[0].sources[0].own, (Rect{{3, 0}, {5, 5}}));
 }
 
+// Lowers the only transfer of MovePlan's item where the job asks for collectives.
+RankGraph LoweredWithCollectives(const LogicalPlan& plan, LoweredFor lowered_for, RankId rank) {
+  RankBuilder builder(plan, rank);
+  builder.BeginItem(0);
+  TransferFactory transfers(Collectives::kLocal);
+  const MovedTensors moved = *transfers.Plan(plan.module, builder.item(), plan.places);
+  EXPECT_EQ(moved.num_transfers(), 1u);
+  const std::vector<TensorId> inputs = {builder.AddTensor("x", 4, 2, 1)};
+  AddTransfer(*transfers.Make(moved, 0, {"move x", /*key=*/99, kChunkElements}), lowered_for,
+              inputs, &builder);
+  return builder.TakeGraph();
+}
+
+LogicalPlan EvenMovePlan(const std::string& mesh, const sbp::Layout& from, const sbp::Layout& to) {
+  LogicalPlan plan = MovePlan(mesh, from, to);
+  for (ProgramValue& value : plan.module.values)
+    value.type = {DType::kF32, {{"rows", 8, 1}, {"columns", 4, 1}}};
+  return plan;
+}
+
+TEST(TransferLoweringTest, EvenShardsInOnePieceAreCollectives) {
+  const auto p = sbp::Sbp::P(), b = sbp::Sbp::B(), rows = sbp::Sbp::S(0);
+  struct Case {
+    const char* mesh;
+    sbp::Layout from, to;
+    Collective::Kind kind;
+    std::vector<RankId> group;  // of rank 1
+  };
+  for (const Case& c :
+       {Case{"dp=4",
+             {p},
+             {rows},
+             Collective::Kind::kReduceScatter,
+             {RankId(0), RankId(1), RankId(2), RankId(3)}},
+        Case{"dp=4",
+             {rows},
+             {b},
+             Collective::Kind::kAllGather,
+             {RankId(0), RankId(1), RankId(2), RankId(3)}},
+        Case{"dp=2", {p}, {b}, Collective::Kind::kAllReduce, {RankId(0), RankId(1)}},
+        Case{"dp=2,tp=2",
+             {p, rows},
+             {b, rows},
+             Collective::Kind::kAllReduce,
+             {RankId(1), RankId(3)}}}) {
+    const LogicalPlan plan = EvenMovePlan(c.mesh, c.from, c.to);
+    SCOPED_TRACE(Name(c.kind));
+    const RankGraph graph = LoweredWithCollectives(plan, LoweredFor::kRank, RankId(1));
+    ASSERT_EQ(graph.actors.size(), 1u);
+    const RankActor& actor = graph.actors[ActorId(0)];
+    EXPECT_EQ(actor.kind, proto::ActorSpec::COLLECTIVE);
+    EXPECT_EQ(actor.role, TransferRole::kMeets);
+    EXPECT_EQ(graph.PeerOf(actor), actor.station);
+    ASSERT_EQ(actor.chain->kernels.size(), 1u);
+    const RankKernel& kernel = actor.chain->kernels[0];
+    const auto& collective = std::get<Collective>(kernel.transfer);
+    EXPECT_EQ(collective.kind, c.kind);
+    EXPECT_EQ(collective.ranks, c.group);
+    EXPECT_FALSE(FindFlawWith(collective, kernel.inputs[0].slice.num_elements(),
+                              kernel.outputs[0].slice.num_elements())
+                     .has_value());
+    const RankGraph stage = LoweredWithCollectives(plan, LoweredFor::kStage, RankId(0));
+    ASSERT_EQ(stage.actors.size(), 1u);
+    EXPECT_EQ(stage.actors[ActorId(0)].station, actor.station);
+    EXPECT_EQ(stage.actors[ActorId(0)].kind, actor.kind);
+  }
+}
+
+TEST(TransferLoweringTest, OtherShardsAreExchangesWhateverTheJobAsksFor) {
+  const auto p = sbp::Sbp::P(), b = sbp::Sbp::B(), rows = sbp::Sbp::S(0), columns = sbp::Sbp::S(1);
+  for (const LogicalPlan& plan :
+       {EvenMovePlan("dp=2", {columns}, {b}),     // a shard is a piece of each row
+        EvenMovePlan("dp=2", {p}, {columns}),     // likewise
+        EvenMovePlan("dp=2", {rows}, {columns}),  // an all-to-all
+        MovePlan("dp=2", {rows}, {b})}) {         // 4 and 3 rows
+    const RankGraph graph = LoweredWithCollectives(plan, LoweredFor::kRank, RankId(1));
+    for (const RankActor& actor : graph.actors)
+      EXPECT_NE(actor.kind, proto::ActorSpec::COLLECTIVE) << actor.name;
+  }
+}
+
+TEST(TransferLoweringTest, TheBytesOfACollectiveAreThoseOfItsRing) {
+  const auto p = sbp::Sbp::P(), b = sbp::Sbp::B(), rows = sbp::Sbp::S(0);
+  for (const LogicalPlan& plan :
+       {EvenMovePlan("dp=4", {p}, {rows}), EvenMovePlan("dp=4", {rows}, {b}),
+        EvenMovePlan("dp=2,tp=2", {p, rows}, {b, rows})}) {
+    TransferFactory transfers(Collectives::kLocal);
+    const MovedTensors moved = *transfers.Plan(plan.module, plan.module.items[0], plan.places);
+    ASSERT_TRUE(transfers.IsCollective(moved, 0));
+    const std::unique_ptr<TransferLowering> transfer = transfers.Make(moved, 0, {});
+    int64_t sent = 0;
+    for (RankId rank : plan.places.all_ranks()) {
+      for (const auto& [peer, bytes] : transfer->BytesSent(rank)) sent += bytes;
+    }
+    EXPECT_EQ(sent, transfer->TotalBytes());
+    EXPECT_EQ(sent, TransferFactory().Make(moved, 0, {})->TotalBytes());
+  }
+}
+
 // A member with a single station, which is its own peer, as the stations of a ring are.
 class OneStation final : public TransferLowering {
  public:

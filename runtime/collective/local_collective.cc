@@ -69,6 +69,12 @@ absl::Status MismatchError(const CommunicatorSpec& spec, const std::string& expe
                   .hint = "issue the operations of all groups in one order on all ranks"});
 }
 
+absl::Status Refusal(const CommunicatorSpec& spec, const std::string& expected,
+                     const std::string& found) {
+  return ErrorOf(absl::StatusCode::kUnavailable,
+                 {.code = "W0952", .where = Place(spec), .expected = expected, .found = found});
+}
+
 }  // namespace
 
 // The groups of the process, and what their ranks have issued.
@@ -80,12 +86,20 @@ class LocalCollectives::World {
   }
   // Returns the group once all its ranks have joined.
   absl::StatusOr<Group*> Join(const CommunicatorSpec& spec);
+  // Returns the group at once.
+  absl::StatusOr<Group*> JoinPolled(const CommunicatorSpec& spec);
   // Ends a member's part in the group: with `is_idle`, others may finish what they have issued.
   void Leave(const CommunicatorSpec& spec, Group* group);
   // Notes that the member issues an operation, and compares with what others have issued.
   absl::Status Announce(const CommunicatorSpec& spec, Group* group, const Issue& issue);
   // Waits, with a member's stream, for the other members, and does the operation.
   absl::Status Meet(const CommunicatorSpec& spec, Group* group, const Issue& issue, Work work);
+  // Does the member's part without waiting: notes it, and does the operation if it is the last.
+  absl::Status Arrive(const CommunicatorSpec& spec, Group* group, const Issue& issue, Work work);
+  // Returns whether the operation, to which the member came at `arrived_ns`, has ended.
+  absl::StatusOr<bool> HasEnded(const CommunicatorSpec& spec, Group* group, const Issue& issue,
+                                int64_t arrived_ns);
+  int64_t NowNs() const { return clock_.NowNs(); }
   absl::Status ErrorOfGroup(const Group* group) {
     MutexLock lock(&mutex_);
     return group->error;
@@ -117,6 +131,14 @@ class LocalCollectives::World {
   }
   absl::Status FailLocked(Group* group, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Group*> JoinLocked(const CommunicatorSpec& spec)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Meeting*> ArriveLocked(const CommunicatorSpec& spec, Group* group,
+                                        const Issue& issue, Work work)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status FailOverdue(const CommunicatorSpec& spec, Group* group, const Issue& issue,
+                           const Meeting& meeting, int64_t waited_ms)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetIssues(const Group* group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Does the operation at which all ranks are. Releases the mutex meanwhile.
   absl::Status ComputeAll(const CommunicatorSpec& spec, Group* group, const Issue& issue,
@@ -143,8 +165,7 @@ std::string LocalCollectives::World::Missing(const Group& group, const std::set<
   return absl::StrJoin(missing, ", ");
 }
 
-absl::StatusOr<Group*> LocalCollectives::World::Join(const CommunicatorSpec& spec) {
-  MutexLock lock(&mutex_);
+absl::StatusOr<Group*> LocalCollectives::World::JoinLocked(const CommunicatorSpec& spec) {
   std::unique_ptr<Group>& kept = groups_[spec.unique_id];
   if (kept == nullptr) {
     kept = std::make_unique<Group>();
@@ -153,25 +174,33 @@ absl::StatusOr<Group*> LocalCollectives::World::Join(const CommunicatorSpec& spe
     kept->ranks = spec.ranks;
   }
   Group* const group = kept.get();
-  const auto refuse = [&](const std::string& expected, const std::string& found) {
-    return ErrorOf(absl::StatusCode::kUnavailable,
-                   {.code = "W0952", .where = Place(spec), .expected = expected, .found = found});
-  };
   if (group->name != spec.group || group->epoch != spec.epoch || group->ranks != spec.ranks)
-    return refuse("the group, epoch and ranks that another rank has given for this id",
-                  absl::StrCat("group ", group->name, ", epoch ", group->epoch, ", ranks ",
-                               absl::StrJoin(group->ranks, " "), " there"));
+    return Refusal(spec, "the group, epoch and ranks that another rank has given for this id",
+                   absl::StrCat("group ", group->name, ", epoch ", group->epoch, ", ranks ",
+                                absl::StrJoin(group->ranks, " "), " there"));
   if (!group->joined.insert(spec.rank).second)
-    return refuse("one communicator for each rank and id", "a second one");
+    return Refusal(spec, "one communicator for each rank and id", "a second one");
   TellChange();
+  return group;
+}
+
+absl::StatusOr<Group*> LocalCollectives::World::JoinPolled(const CommunicatorSpec& spec) {
+  MutexLock lock(&mutex_);
+  return JoinLocked(spec);
+}
+
+absl::StatusOr<Group*> LocalCollectives::World::Join(const CommunicatorSpec& spec) {
+  MutexLock lock(&mutex_);
+  WEIR_ASSIGN_OR_RETURN(Group* const group, JoinLocked(spec));
   const int64_t end_ns = clock_.NowNs() + spec.limit_ms * 1'000'000;
   while (static_cast<int>(group->joined.size()) < spec.size() && group->error.ok()) {
     if (IsStopped(spec))
-      FailLocked(group, refuse("all ranks of the group", "the caller's wish to stop"))
+      FailLocked(group, Refusal(spec, "all ranks of the group", "the caller's wish to stop"))
           .IgnoreError();
     else if (clock_.NowNs() >= end_ns)
-      FailLocked(group, refuse(absl::StrCat("all ranks of the group within ", spec.limit_ms, " ms"),
-                               absl::StrCat("no ", Missing(*group, group->joined))))
+      FailLocked(group,
+                 Refusal(spec, absl::StrCat("all ranks of the group within ", spec.limit_ms, " ms"),
+                         absl::StrCat("no ", Missing(*group, group->joined))))
           .IgnoreError();
     else
       WaitForChange();
@@ -284,48 +313,77 @@ absl::Status LocalCollectives::World::ComputeAll(const CommunicatorSpec& spec, G
   return absl::OkStatus();
 }
 
-absl::Status LocalCollectives::World::Meet(const CommunicatorSpec& spec, Group* group,
-                                           const Issue& issue, Work work) {
-  MutexLock lock(&mutex_);
+absl::StatusOr<Meeting*> LocalCollectives::World::ArriveLocked(const CommunicatorSpec& spec,
+                                                               Group* group, const Issue& issue,
+                                                               Work work) {
   if (!group->error.ok()) return group->error;
   Meeting& meeting = group->meetings[issue.number];
   meeting.works.resize(spec.size());
   meeting.works[spec.rank] = std::move(work);
-  if (++meeting.num_here == spec.size()) {
-    const absl::Status status = ComputeAll(spec, group, issue, &meeting);
-    if (!status.ok()) return FailLocked(group, status);
-    meeting.is_computed = true;
-    TellChange();
+  if (++meeting.num_here < spec.size()) return &meeting;
+  const absl::Status status = ComputeAll(spec, group, issue, &meeting);
+  if (!status.ok()) return FailLocked(group, status);
+  meeting.is_computed = true;
+  TellChange();
+  return &meeting;
+}
+
+absl::Status LocalCollectives::World::FailOverdue(const CommunicatorSpec& spec, Group* group,
+                                                  const Issue& issue, const Meeting& meeting,
+                                                  int64_t waited_ms) {
+  std::set<int> here;
+  for (int place = 0; place < spec.size(); ++place) {
+    if (meeting.works[place].has_value()) here.insert(place);
   }
+  const Work& own = *meeting.works[spec.rank];
+  const auto* const operation = std::get_if<Operation>(&own);
+  const auto* const moves = std::get_if<OwnMoves>(&own);
+  const int64_t bytes = operation != nullptr
+                            ? BytesOf(*operation, spec.size())
+                            : BytesOf(Moves{moves->dtype, moves->sends, moves->receives});
+  return FailLocked(group, At(absl::StrCat("without ", Missing(*group, here)),
+                              Overdue(spec, issue.number, issue.text, bytes, waited_ms)));
+}
+
+absl::Status LocalCollectives::World::Arrive(const CommunicatorSpec& spec, Group* group,
+                                             const Issue& issue, Work work) {
+  MutexLock lock(&mutex_);
+  return ArriveLocked(spec, group, issue, std::move(work)).status();
+}
+
+absl::StatusOr<bool> LocalCollectives::World::HasEnded(const CommunicatorSpec& spec, Group* group,
+                                                       const Issue& issue, int64_t arrived_ns) {
+  MutexLock lock(&mutex_);
+  const auto meeting = group->meetings.find(issue.number);
+  if (meeting != group->meetings.end() && meeting->second.is_computed) {
+    if (++meeting->second.num_gone == spec.size()) group->meetings.erase(meeting);
+    return true;
+  }
+  if (!group->error.ok()) return group->error;
+  const int64_t waited_ms = (clock_.NowNs() - arrived_ns) / 1'000'000;
+  if (spec.overdue_ms > 0 && waited_ms >= spec.overdue_ms && meeting->second.num_here < spec.size())
+    return FailOverdue(spec, group, issue, meeting->second, waited_ms);
+  return false;
+}
+
+absl::Status LocalCollectives::World::Meet(const CommunicatorSpec& spec, Group* group,
+                                           const Issue& issue, Work work) {
+  MutexLock lock(&mutex_);
+  WEIR_ASSIGN_OR_RETURN(Meeting* const arrived, ArriveLocked(spec, group, issue, std::move(work)));
+  Meeting& meeting = *arrived;
   const int64_t begin_ns = clock_.NowNs();
   // Once all are here, their memory is in use until the result is there.
   while (!meeting.is_computed && (group->error.ok() || group->num_computing > 0)) {
     const int64_t waited_ms = (clock_.NowNs() - begin_ns) / 1'000'000;
     if (group->error.ok() && meeting.num_here < spec.size()) {
       if (IsStopped(spec)) {
-        FailLocked(group,
-                   ErrorOf(absl::StatusCode::kUnavailable,
-                           {.code = "W0952",
-                            .where = Place(spec),
-                            .expected = absl::StrCat("all ranks at operation ", issue.number),
-                            .found = "the caller's wish to stop"}))
+        FailLocked(group, Refusal(spec, absl::StrCat("all ranks at operation ", issue.number),
+                                  "the caller's wish to stop"))
             .IgnoreError();
         continue;
       }
       if (spec.overdue_ms > 0 && waited_ms >= spec.overdue_ms) {
-        std::set<int> here;
-        for (int place = 0; place < spec.size(); ++place) {
-          if (meeting.works[place].has_value()) here.insert(place);
-        }
-        const Work& own = *meeting.works[spec.rank];
-        const auto* const operation = std::get_if<Operation>(&own);
-        const auto* const moves = std::get_if<OwnMoves>(&own);
-        const int64_t bytes = operation != nullptr
-                                  ? BytesOf(*operation, spec.size())
-                                  : BytesOf(Moves{moves->dtype, moves->sends, moves->receives});
-        FailLocked(group, At(absl::StrCat("without ", Missing(*group, here)),
-                             Overdue(spec, issue.number, issue.text, bytes, waited_ms)))
-            .IgnoreError();
+        FailOverdue(spec, group, issue, meeting, waited_ms).IgnoreError();
         continue;
       }
     }
@@ -337,6 +395,11 @@ absl::Status LocalCollectives::World::Meet(const CommunicatorSpec& spec, Group* 
 }
 
 namespace {
+
+// Returns where the host reaches memory of an emulated device.
+char* Inside(const char* address) {
+  return static_cast<char*>(device::WalledMemory::Inside(address));
+}
 
 class LocalCommunicator final : public Communicator {
  public:
@@ -392,11 +455,6 @@ class LocalCommunicator final : public Communicator {
     std::atomic<int64_t> num_ended = 0;
   };
 
-  // Returns where the host reaches memory of an emulated device.
-  static char* Inside(const char* address) {
-    return static_cast<char*>(device::WalledMemory::Inside(address));
-  }
-
   absl::Status Put(const std::string& text, Work work, device::CudaStream stream) {
     const Issue issue{member_->num_issued.load(), text};
     WEIR_RETURN_IF_ERROR(member_->world->Announce(spec(), member_->group, issue));
@@ -412,6 +470,53 @@ class LocalCommunicator final : public Communicator {
   const std::shared_ptr<Member> member_;
 };
 
+class LocalPolledCommunicator final : public PolledCommunicator {
+ public:
+  LocalPolledCommunicator(std::shared_ptr<LocalCollectives::World> world, CommunicatorSpec spec,
+                          Group* group)
+      : world_(std::move(world)), spec_(std::move(spec)), group_(group) {}
+  ~LocalPolledCommunicator() override {
+    if (!under_way_.empty()) world_->Abort(spec_, group_);
+    world_->Leave(spec_, group_);
+  }
+
+  const CommunicatorSpec& spec() const override { return spec_; }
+
+  absl::StatusOr<int64_t> Begin(const Operation& operation) override {
+    WEIR_RETURN_IF_ERROR(CheckOperation(spec_, operation));
+    Operation inside = operation;
+    inside.from = Inside(operation.from);
+    inside.to = Inside(operation.to);
+    const Issue issue{num_begun_++, Text(operation)};
+    WEIR_RETURN_IF_ERROR(world_->Announce(spec_, group_, issue));
+    under_way_.push_back({issue, world_->NowNs()});
+    WEIR_RETURN_IF_ERROR(world_->Arrive(spec_, group_, issue, inside));
+    return issue.number;
+  }
+
+  absl::StatusOr<bool> HasEnded(int64_t number) override {
+    for (size_t i = 0; i < under_way_.size(); ++i) {
+      if (under_way_[i].issue.number != number) continue;
+      WEIR_ASSIGN_OR_RETURN(const bool ended, world_->HasEnded(spec_, group_, under_way_[i].issue,
+                                                               under_way_[i].arrived_ns));
+      if (ended) under_way_.erase(under_way_.begin() + static_cast<std::ptrdiff_t>(i));
+      return ended;
+    }
+    return true;
+  }
+
+ private:
+  struct UnderWay {
+    Issue issue;
+    int64_t arrived_ns = 0;
+  };
+  const std::shared_ptr<LocalCollectives::World> world_;
+  const CommunicatorSpec spec_;
+  Group* const group_;
+  int64_t num_begun_ = 0;
+  std::vector<UnderWay> under_way_;
+};
+
 }  // namespace
 
 LocalCollectives::LocalCollectives() : world_(std::make_shared<World>()) {}
@@ -424,6 +529,13 @@ absl::StatusOr<std::unique_ptr<Communicator>> LocalCollectives::Create(
   WEIR_RETURN_IF_ERROR(CheckSpec(spec));
   WEIR_ASSIGN_OR_RETURN(Group* const group, world_->Join(spec));
   return std::make_unique<LocalCommunicator>(world_, spec, group);
+}
+
+absl::StatusOr<std::unique_ptr<PolledCommunicator>> LocalCollectives::CreatePolled(
+    const CommunicatorSpec& spec) {
+  WEIR_RETURN_IF_ERROR(CheckSpec(spec));
+  WEIR_ASSIGN_OR_RETURN(Group* const group, world_->JoinPolled(spec));
+  return std::make_unique<LocalPolledCommunicator>(world_, spec, group);
 }
 
 }  // namespace weir::collective

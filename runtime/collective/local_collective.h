@@ -21,6 +21,22 @@
 
 namespace weir::collective {
 
+// One rank's side of a group whose ranks never wait for each other: the rank that comes to an
+// operation last does the operation for all, and the others ask whether this has happened. So the
+// ranks may be tasks of one thread. Thread rule: one thread at a time.
+class PolledCommunicator {
+ public:
+  virtual ~PolledCommunicator() = default;  // aborts what has not ended
+  virtual const CommunicatorSpec& spec() const = 0;
+  // Comes to the next operation and returns its number. What is to be read must be there, and the
+  // memory stays until the operation has ended. Errors are those of Communicator::Run.
+  virtual absl::StatusOr<int64_t> Begin(const Operation& operation) = 0;
+  // Returns whether all ranks have come to the operation and its results are there; the number is
+  // gone after `true`. W0953 if an operation is overdue, with the ranks that have not come; else
+  // the first error of the group. Never waits for other ranks.
+  virtual absl::StatusOr<bool> HasEnded(int64_t number) = 0;
+};
+
 // Thread rule: any thread; outlives its communicators.
 class LocalCollectives final : public CollectiveLibrary {
  public:
@@ -30,6 +46,9 @@ class LocalCollectives final : public CollectiveLibrary {
   std::string name() const override { return "local collectives"; }
   absl::StatusOr<std::string> NewUniqueId() override;
   absl::StatusOr<std::unique_ptr<Communicator>> Create(const CommunicatorSpec& spec) override;
+  // Makes one rank's polled communicator without waiting for the other ranks. `spec.unique_id` is
+  // any name that the caller gives to the group and the epoch.
+  absl::StatusOr<std::unique_ptr<PolledCommunicator>> CreatePolled(const CommunicatorSpec& spec);
 
   class World;
 

@@ -5,6 +5,7 @@
 #include <deque>
 #include <thread>
 
+#include "gmock/gmock.h"
 #include "runtime/base/mutex.h"
 #include "runtime/collective/collective_conformance.h"
 #include "runtime/collective/collective_failures_conformance.h"
@@ -385,6 +386,66 @@ TEST(LocalCollectiveTest, RanksThatDisagreeOnTheGroupOfAnIdAreRefused) {
   EXPECT_TRUE(absl::StrContains(library.Create(spec).status().message(), "a second one"));
   spec.ranks = {RankId(1)};
   EXPECT_TRUE(absl::StrContains(library.Create(spec).status().message(), "ranks 0 there"));
+}
+
+CommunicatorSpec PolledSpec(int rank, const std::string& group) {
+  CommunicatorSpec spec;
+  spec.group = group;
+  spec.ranks = {RankId(4), RankId(7)};
+  spec.rank = rank;
+  spec.unique_id = group;
+  return spec;
+}
+
+TEST(PolledCommunicator, RanksOfOneThreadMeetWithoutWaiting) {
+  LocalCollectives library;
+  const auto first = library.CreatePolled(PolledSpec(0, "dp")),
+             second = library.CreatePolled(PolledSpec(1, "dp"));
+  ASSERT_TRUE(first.ok() && second.ok());
+  const std::vector<float> a = {1, 2}, b = {10, 20};
+  std::vector<float> sum_a(2), sum_b(2);
+  const auto reduce = [](const std::vector<float>& from, std::vector<float>* to) {
+    return Operation{.count = 2,
+                     .from = reinterpret_cast<const char*>(from.data()),
+                     .to = reinterpret_cast<char*>(to->data())};
+  };
+  const auto number = (*first)->Begin(reduce(a, &sum_a));
+  ASSERT_TRUE(number.ok()) << number.status();
+  EXPECT_FALSE(*(*first)->HasEnded(*number));
+  const auto last = (*second)->Begin(reduce(b, &sum_b));
+  ASSERT_TRUE(last.ok()) << last.status();
+  EXPECT_TRUE(*(*first)->HasEnded(*number));
+  EXPECT_TRUE(*(*second)->HasEnded(*last));
+  EXPECT_EQ(sum_a, (std::vector<float>{11, 22}));
+  EXPECT_EQ(sum_b, sum_a);
+}
+
+TEST(PolledCommunicator, RanksThatComeToGroupsInOtherOrdersAreTold) {
+  LocalCollectives library;
+  const auto dp_0 = library.CreatePolled(PolledSpec(0, "dp")),
+             dp_1 = library.CreatePolled(PolledSpec(1, "dp")),
+             tp_0 = library.CreatePolled(PolledSpec(0, "tp")),
+             tp_1 = library.CreatePolled(PolledSpec(1, "tp"));
+  ASSERT_TRUE(dp_0.ok() && dp_1.ok() && tp_0.ok() && tp_1.ok());
+  ASSERT_TRUE((*dp_0)->Begin(Operation()).ok());
+  const auto other = (*tp_1)->Begin(Operation());
+  EXPECT_THAT(std::string(other.status().message()), ::testing::HasSubstr("W0951"));
+  EXPECT_FALSE((*dp_0)->HasEnded(0).ok());
+}
+
+TEST(PolledCommunicator, ARankThatDoesNotComeIsNamed) {
+  LocalCollectives library;
+  CommunicatorSpec spec = PolledSpec(0, "dp");
+  spec.overdue_ms = 1;
+  const auto first = library.CreatePolled(spec), second = library.CreatePolled(PolledSpec(1, "dp"));
+  ASSERT_TRUE(first.ok() && second.ok());
+  const auto number = (*first)->Begin(Operation());
+  ASSERT_TRUE(number.ok());
+  absl::StatusOr<bool> ended = false;
+  while (ended.ok() && !*ended) ended = (*first)->HasEnded(*number);
+  EXPECT_THAT(std::string(ended.status().message()),
+              ::testing::AllOf(::testing::HasSubstr("W0953"),
+                               ::testing::HasSubstr("without place 1 (rank 7)")));
 }
 
 }  // namespace

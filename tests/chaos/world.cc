@@ -199,6 +199,9 @@ void World::Tell(int64_t number, const actors::SimEvent& event, std::ostream& ou
     case actors::SimEvent::Kind::kNotice:
       out << "rank " << event.index << " learns that a peer is gone";
       break;
+    case actors::SimEvent::Kind::kMeet:
+      out << "rank " << event.index << " learns that all ranks have come to a collective";
+      break;
   }
   out << "\n";
 }

@@ -62,8 +62,8 @@ struct JobArguments {
 
   // Adds the positional JOB, and the flags.
   void AddTo(CLI::App* verb, CliContext* of, Data opens);
-  // Adds --mesh, --set and --device, and --allow-path if the verb opens the data. Returns the
-  // options.
+  // Adds --mesh, --set, --device and --collectives, and --allow-path if the verb opens the data.
+  // Returns the options.
   std::vector<CLI::Option*> AddFlagsTo(CLI::App* verb, CliContext* of, Data opens);
   // Adds --rules, of a verb that settles rules (planned_job.h).
   CLI::Option* AddRulesFlag(CLI::App* verb);

@@ -67,7 +67,8 @@ std::string Listed(std::vector<std::string> names) {
 
 class CostsOfPlan {
  public:
-  explicit CostsOfPlan(const compiler::LogicalPlan& plan) : plan_(plan) {}
+  explicit CostsOfPlan(const compiler::LogicalPlan& plan)
+      : plan_(plan), transfers_(plan.settings.runtime.collectives) {}
 
   absl::StatusOr<std::vector<BoxingCost>> Run() {
     WEIR_RETURN_IF_ERROR(OfFunctions());
@@ -110,8 +111,11 @@ class CostsOfPlan {
     if (is_new) {
       order_.push_back(key);
       std::vector<std::string> methods;
-      for (const sbp::BoxingStep& step : bundle.moved.steps()[0])
-        methods.push_back(Name(step.method));
+      const std::vector<sbp::BoxingStep>& steps = bundle.moved.steps()[0];
+      for (size_t k = 0; k < steps.size(); ++k) {
+        methods.push_back(absl::StrCat(transfers_.IsCollective(bundle.moved, k) ? "group " : "",
+                                       Name(steps[k].method)));
+      }
       cost.method = absl::StrJoin(methods, " + ");
       cost.times = 0;
       group.of_program = key[0] == 'p';

@@ -134,10 +134,11 @@ std::string RankText(const proto::RankPlan& lowered) {
     if (state.has_token()) of_gradients.insert(state.token().register_id());
   }
   for (const proto::ActorSpec& actor : lowered.actor()) {
-    actors[actor.kind() == proto::ActorSpec::SEND     ? "send"
-           : actor.kind() == proto::ActorSpec::SOURCE ? "source"
-           : actor.kind() == proto::ActorSpec::SINK   ? "sink"
-                                                      : "compute"]++;
+    actors[actor.kind() == proto::ActorSpec::SEND         ? "send"
+           : actor.kind() == proto::ActorSpec::SOURCE     ? "source"
+           : actor.kind() == proto::ActorSpec::SINK       ? "sink"
+           : actor.kind() == proto::ActorSpec::COLLECTIVE ? "collective"
+                                                          : "compute"]++;
     if (actor.program() >= 0) kernels += lowered.program(actor.program()).call_size();
   }
   for (const proto::RegisterSpec& spec : lowered.registers()) {

@@ -1,8 +1,10 @@
 #include "tools/sim/act_costs.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <string>
+#include <variant>
 
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
@@ -77,6 +79,29 @@ double SendNs(const ClusterMap& map, const actors::Plan& plan, const actors::Pla
   return ns;
 }
 
+// Returns the time in which the bytes of an act's collectives pass over the slowest link of the
+// rank's group, as if each rank sent its part to the next rank of a ring.
+double CollectiveNs(const ClusterMap& map, const actors::Plan& plan,
+                    const actors::PlanActor& actor) {
+  if (actor.kind != actors::ActorKind::kCollective) return 0;
+  double ns = 0;
+  for (const actors::PlanCall& call : plan.programs[actor.program].calls) {
+    const auto& collective = std::get<Collective>(call.transfer);
+    const double bytes = RingBytes(
+        collective, std::min(call.inputs[0].slice.bytes(), call.outputs[0].slice.bytes()));
+    double slowest_ns = 0;
+    for (const RankId rank : collective.ranks) {
+      if (rank == plan.rank) continue;
+      const proto::Link& link = map.LinkBetween(plan.rank, rank);
+      const double per_second = link.bytes_per_second();
+      slowest_ns =
+          std::max(slowest_ns, link.latency_ns() + (per_second > 0 ? 1e9 * bytes / per_second : 0));
+    }
+    ns += slowest_ns;
+  }
+  return ns;
+}
+
 }  // namespace
 
 absl::StatusOr<ActCosts::Kernel> ActCosts::Find(const DeviceCosts& costs, uint64_t key,
@@ -92,7 +117,8 @@ absl::StatusOr<ActCosts::Kernel> ActCosts::Find(const DeviceCosts& costs, uint64
 absl::StatusOr<ActCosts::Cost> ActCosts::CostOf(const actors::Plan& plan,
                                                 const actors::PlanActor& actor) {
   const DeviceCosts& costs = map_->costs(plan.rank);
-  const double alone_ns = costs.model().act_ns() + SendNs(*map_, plan, actor);
+  const double alone_ns =
+      costs.model().act_ns() + SendNs(*map_, plan, actor) + CollectiveNs(*map_, plan, actor);
   double ns = alone_ns, busy_ns = alone_ns;
   bool any_busy = false;
   const auto add = [&](const Kernel& kernel) {

@@ -8,6 +8,19 @@
 
 namespace weir::train {
 
+namespace {
+
+// The local library reads and writes the memory of all ranks as the host does.
+absl::Status CheckCollectives(const proto::Runtime& runtime) {
+  if (runtime.collectives() != proto::Runtime::LOCAL || runtime.device() != "cuda")
+    return absl::OkStatus();
+  return Rejected({"W0956", "runtime.collectives",
+                   "EXCHANGES on a device \"cuda\", whose memory the host does not reach", "LOCAL",
+                   "runtime.collectives=EXCHANGES"});
+}
+
+}  // namespace
+
 absl::Status SettleDevice(proto::Job* job) {
   proto::Runtime& runtime = *job->mutable_runtime();
   if (runtime.device().empty()) return absl::OkStatus();
@@ -20,7 +33,7 @@ absl::Status SettleDevice(proto::Job* job) {
     runtime.set_device_queues(limits.default_num_queues);
   if (runtime.device_depth() == 0 && limits.default_depth > 1)
     runtime.set_device_depth(limits.default_depth);
-  return absl::OkStatus();
+  return CheckCollectives(runtime);
 }
 
 absl::Status CheckDevice(const proto::Runtime& runtime) {

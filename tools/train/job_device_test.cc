@@ -58,5 +58,18 @@ TEST(JobDeviceTest, WhatThereIsNotIsRefused) {
   EXPECT_EQ(CheckDevice(runtime), absl::OkStatus());
 }
 
+TEST(JobDeviceTest, LocalCollectivesNeedMemoryThatTheHostReaches) {
+  for (const char* kind : {"", "cpu", "walled", "cuda-emulated"}) {
+    proto::Job job = JobFor(kind);
+    job.mutable_runtime()->set_collectives(proto::Runtime::LOCAL);
+    EXPECT_EQ(SettleDevice(&job), absl::OkStatus()) << kind;
+  }
+  if (device::CheckDeviceIsBuilt("cuda").ok()) {
+    proto::Job job = JobFor("cuda");
+    job.mutable_runtime()->set_collectives(proto::Runtime::LOCAL);
+    EXPECT_THAT(SettleDevice(&job).message(), HasSubstr("W0956 at runtime.collectives"));
+  }
+}
+
 }  // namespace
 }  // namespace weir::train

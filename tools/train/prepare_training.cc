@@ -264,6 +264,7 @@ class Preparation {
       const int ranks = static_cast<int>(prepared_.plans.training->mesh.num_ranks());
       WEIR_RETURN_IF_ERROR(launch::PlaceRanks(ranks, options_.processes).status());
     }
+    WEIR_RETURN_IF_ERROR(CheckCollectives());
     if (machine() == PrepareScope::Machine::kThis) {
       WEIR_RETURN_IF_ERROR(CheckMachine(*prepared_.plans.training, options_.threads_per_device));
       NoteSharedCores(prepared_.plans.training->mesh.num_ranks());
@@ -277,6 +278,16 @@ class Preparation {
   }
 
  private:
+  // The local library is for the ranks of one process.
+  absl::Status CheckCollectives() const {
+    const bool is_one = options_.processes == 1 || (options_.processes == 0 && options_.hosts == 0);
+    if (job_.runtime().collectives() != proto::Runtime::LOCAL || is_one) return absl::OkStatus();
+    return Rejected({"W0955", "runtime.collectives", "EXCHANGES between processes",
+                     options_.processes > 0
+                         ? absl::StrCat("LOCAL with ", options_.processes, " processes")
+                         : std::string("LOCAL with processes on hosts"),
+                     "--processes 1, or runtime.collectives=EXCHANGES"});
+  }
   // Other hosts check themselves.
   PrepareScope::Machine machine() const {
     return options_.hosts > 0 ? PrepareScope::Machine::kAny : scope_.machine;

@@ -1,6 +1,7 @@
 #include "runtime/base/transfer/transfer.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/plan_limits.h"
@@ -85,6 +86,18 @@ Flaw FlawOf(const ExchangeFill& fill) {
   return std::nullopt;
 }
 
+Flaw FlawOf(const Collective& collective) {
+  if (collective.ranks.size() < 2)
+    return Missing("a group of at least 2 ranks", absl::StrCat(collective.ranks.size()));
+  for (size_t i = 0; i < collective.ranks.size(); ++i) {
+    const RankId rank = collective.ranks[i];
+    const auto end = collective.ranks.begin() + static_cast<std::ptrdiff_t>(i);
+    if (!rank.has_value() || std::find(collective.ranks.begin(), end, rank) != end)
+      return Missing("a group of different ranks from 0", absl::StrCat("rank ", rank));
+  }
+  return std::nullopt;
+}
+
 bool IsInside(const Rect& rect, const Shape& shape) {
   if (rect.end.size() != shape.size()) return false;
   for (size_t d = 0; d < shape.size(); ++d) {
@@ -98,7 +111,17 @@ bool IsInside(const Rect& rect, const Shape& shape) {
 std::optional<TransferFlaw> FindFlaw(const Transfer& transfer) {
   if (const auto* pack = std::get_if<ExchangePack>(&transfer)) return FlawOf(*pack);
   if (const auto* fill = std::get_if<ExchangeFill>(&transfer)) return FlawOf(*fill);
+  if (const auto* collective = std::get_if<Collective>(&transfer)) return FlawOf(*collective);
   return std::nullopt;
+}
+
+const char* Name(Collective::Kind kind) {
+  switch (kind) {
+    case Collective::Kind::kAllReduce: return "all-reduce";
+    case Collective::Kind::kReduceScatter: return "reduce-scatter";
+    case Collective::Kind::kAllGather: return "all-gather";
+  }
+  return "?";
 }
 
 std::optional<TransferFlaw> FindFlawWith(const ExchangePack& pack, absl::Span<const Shape> inputs) {
@@ -132,6 +155,18 @@ std::optional<TransferFlaw> FindFlawWith(const ExchangeFill& fill, int64_t num_i
   return std::nullopt;
 }
 
+std::optional<TransferFlaw> FindFlawWith(const Collective& collective, int64_t input_elements,
+                                         int64_t output_elements) {
+  const auto size = static_cast<int64_t>(collective.ranks.size());
+  int64_t small = input_elements, large = output_elements, factor = 1;
+  if (collective.kind == Collective::Kind::kReduceScatter) std::swap(small, large);
+  if (collective.kind != Collective::Kind::kAllReduce) factor = size;
+  if (small >= 0 && small <= kElementsMax / size && large == small * factor) return std::nullopt;
+  return Missing(
+      absl::StrCat("operands that fit an ", Name(collective.kind), " of ", size, " ranks"),
+      absl::StrCat(input_elements, " elements in, ", output_elements, " out"));
+}
+
 std::vector<int64_t> MessageElements(const Transfer& transfer, int64_t num_chunks) {
   const auto* pack = std::get_if<ExchangePack>(&transfer);
   if (pack == nullptr) return {};
@@ -151,7 +186,7 @@ std::vector<int64_t> MessageElements(const Transfer& transfer, int64_t num_chunk
 
 TransferTraffic TransferTrafficOf(const std::string& op) {
   if (op == "exchange_pack") return TransferTraffic::kMessage;
-  if (op == "exchange_fill") return TransferTraffic::kChunk;
+  if (op == "exchange_fill" || op == "collective") return TransferTraffic::kChunk;
   return TransferTraffic::kNone;
 }
 

@@ -2,10 +2,11 @@
 // plan, and kernels, simulators and the costs of acts read the description. Neither side knows
 // another form of it.
 //
-// Transfers are a family. Its only member today is the *exchange*: every receiving rank fills
-// regions of its new shards from its own shards and from messages. A further member adds a message
-// to the oneof KernelCall.transfer (proto/plan.proto), an alternative to Transfer, and its case in
-// each function below.
+// Transfers are a family. In an *exchange* every receiving rank fills regions of its new shards
+// from its own shards and from messages. In a *collective* a group of ranks does one operation
+// together, without messages that the engine sees. A further member adds a message to the oneof
+// KernelCall.transfer (proto/plan.proto), an alternative to Transfer, and its case in each function
+// below.
 //
 // The elements that one rank receives in an exchange have numbers, the *positions*: the regions of
 // the receiver laid end to end. A chunk is `chunk_elements` positions; act c of a kernel works on
@@ -22,6 +23,7 @@
 
 #include "absl/types/span.h"
 #include "runtime/base/combiner.h"
+#include "runtime/base/ids.h"
 #include "runtime/base/rect.h"
 
 namespace weir {
@@ -71,8 +73,23 @@ struct ExchangeFill {
   friend bool operator==(const ExchangeFill&, const ExchangeFill&) = default;
 };
 
+// One operation of a group of ranks, from the call's only input to its only output, both without
+// gaps (runtime/collective/collective.h has what each rank gets).
+struct Collective {
+  enum class Kind : uint8_t {
+    kAllReduce,      // the output is as large as the input
+    kReduceScatter,  // the input has a shard for each rank, in the order of the group
+    kAllGather,      // so has the output
+  };
+  Kind kind = Kind::kAllReduce;
+  Combiner combiner = Combiner::kSum;  // of the reductions
+  std::vector<RankId> ranks;           // of the job, in the order of the group
+  friend bool operator==(const Collective&, const Collective&) = default;
+};
+const char* Name(Collective::Kind kind);  // "all-reduce"
+
 // Monostate: the kernel belongs to no transfer.
-using Transfer = std::variant<std::monostate, ExchangePack, ExchangeFill>;
+using Transfer = std::variant<std::monostate, ExchangePack, ExchangeFill, Collective>;
 
 // A TransferFlaw says what a description should be, and what was found. The reader of the
 // description adds code and place.
@@ -91,6 +108,11 @@ std::optional<TransferFlaw> FindFlaw(const Transfer& transfer);
 std::optional<TransferFlaw> FindFlawWith(const ExchangePack& pack, absl::Span<const Shape> inputs);
 // Looks for a flaw beside FindFlaw(Transfer): own shards or messages that are not among the inputs.
 std::optional<TransferFlaw> FindFlawWith(const ExchangeFill& fill, int64_t num_inputs);
+
+// Looks for a flaw beside FindFlaw(Transfer): an input and an output whose elements do not fit the
+// kind and the number of ranks.
+std::optional<TransferFlaw> FindFlawWith(const Collective& collective, int64_t input_elements,
+                                         int64_t output_elements);
 
 // Returns the elements of each chunk of the message that the kernel makes, for chunks 0 to
 // num_chunks - 1. Empty: the kernel makes no message. Precondition: no flaw.

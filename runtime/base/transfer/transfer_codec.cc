@@ -16,6 +16,18 @@ Rect DecodeRect(const proto::RectProto& in) {
   return {Shape(in.begin().begin(), in.begin().end()), Shape(in.end().begin(), in.end().end())};
 }
 
+proto::ExchangeProto::Combiner EncodeCombiner(Combiner combiner) {
+  return combiner == Combiner::kMax ? proto::ExchangeProto::MAX : proto::ExchangeProto::SUM;
+}
+
+Flaw DecodeCombiner(proto::ExchangeProto::Combiner in, Combiner* out) {
+  switch (in) {
+    case proto::ExchangeProto::SUM: *out = Combiner::kSum; return std::nullopt;
+    case proto::ExchangeProto::MAX: *out = Combiner::kMax; return std::nullopt;
+    default: return TransferFlaw{"a known combiner", absl::StrCat(static_cast<int>(in))};
+  }
+}
+
 void EncodePack(const ExchangePack& pack, proto::ExchangeProto* out) {
   out->set_chunk_elements(pack.chunk_elements);
   proto::ExchangeProto::Pack* half = out->mutable_pack();
@@ -34,8 +46,7 @@ void EncodeFill(const ExchangeFill& fill, proto::ExchangeProto* out) {
   for (const ExchangeRegion& region : fill.regions) {
     proto::ExchangeProto::Region* to = half->add_region();
     to->set_tensor(region.tensor);
-    to->set_combiner(region.combiner == Combiner::kMax ? proto::ExchangeProto::MAX
-                                                       : proto::ExchangeProto::SUM);
+    to->set_combiner(EncodeCombiner(region.combiner));
     EncodeRect(region.target, to->mutable_target());
     for (const ExchangeSource& source : region.sources) {
       if (source.message == ExchangeSource::kOwn) {
@@ -76,12 +87,7 @@ Flaw DecodeFill(int64_t chunk_elements, const proto::ExchangeProto::Fill& in, Ex
     ExchangeRegion& to = out->regions.emplace_back();
     to.tensor = region.tensor();
     to.target = DecodeRect(region.target());
-    switch (region.combiner()) {
-      case proto::ExchangeProto::SUM: to.combiner = Combiner::kSum; break;
-      case proto::ExchangeProto::MAX: to.combiner = Combiner::kMax; break;
-      default:
-        return TransferFlaw{"a known combiner", absl::StrCat(static_cast<int>(region.combiner()))};
-    }
+    if (Flaw flaw = DecodeCombiner(region.combiner(), &to.combiner)) return flaw;
     to.sources.resize(region.source_size());
     for (int i = 0; i < region.source_size(); ++i) {
       if (Flaw flaw = DecodeSource(region.source(i), &to.sources[i])) return flaw;
@@ -102,6 +108,35 @@ Flaw DecodeExchange(const proto::ExchangeProto& in, Transfer* out) {
   return TransferFlaw{"an exchange that packs or fills", "neither"};
 }
 
+void EncodeCollective(const Collective& collective, proto::CollectiveProto* out) {
+  switch (collective.kind) {
+    case Collective::Kind::kAllReduce: out->set_kind(proto::CollectiveProto::ALL_REDUCE); break;
+    case Collective::Kind::kReduceScatter:
+      out->set_kind(proto::CollectiveProto::REDUCE_SCATTER);
+      break;
+    case Collective::Kind::kAllGather: out->set_kind(proto::CollectiveProto::ALL_GATHER); break;
+  }
+  out->set_combiner(EncodeCombiner(collective.combiner));
+  for (const RankId rank : collective.ranks) out->add_rank(rank.value());
+}
+
+Flaw DecodeCollective(const proto::CollectiveProto& in, Collective* out) {
+  switch (in.kind()) {
+    case proto::CollectiveProto::ALL_REDUCE: out->kind = Collective::Kind::kAllReduce; break;
+    case proto::CollectiveProto::REDUCE_SCATTER:
+      out->kind = Collective::Kind::kReduceScatter;
+      break;
+    case proto::CollectiveProto::ALL_GATHER: out->kind = Collective::Kind::kAllGather; break;
+    default:
+      return TransferFlaw{"a known kind of collective", absl::StrCat(static_cast<int>(in.kind()))};
+  }
+  for (const int32_t rank : in.rank()) {
+    if (rank < 0) return TransferFlaw{"a group of ranks from 0", absl::StrCat("rank ", rank)};
+    out->ranks.emplace_back(rank);
+  }
+  return DecodeCombiner(in.combiner(), &out->combiner);
+}
+
 }  // namespace
 
 void EncodeTransfer(const Transfer& transfer, proto::KernelCall* call) {
@@ -109,6 +144,8 @@ void EncodeTransfer(const Transfer& transfer, proto::KernelCall* call) {
     EncodePack(*pack, call->mutable_exchange());
   if (const auto* fill = std::get_if<ExchangeFill>(&transfer))
     EncodeFill(*fill, call->mutable_exchange());
+  if (const auto* collective = std::get_if<Collective>(&transfer))
+    EncodeCollective(*collective, call->mutable_collective());
 }
 
 std::optional<TransferFlaw> DecodeTransfer(const proto::KernelCall& call, Transfer* out) {
@@ -116,6 +153,9 @@ std::optional<TransferFlaw> DecodeTransfer(const proto::KernelCall& call, Transf
   switch (call.transfer_case()) {
     case proto::KernelCall::kExchange:
       if (Flaw flaw = DecodeExchange(call.exchange(), out)) return flaw;
+      break;
+    case proto::KernelCall::kCollective:
+      if (Flaw flaw = DecodeCollective(call.collective(), &out->emplace<Collective>())) return flaw;
       break;
     case proto::KernelCall::TRANSFER_NOT_SET: break;
   }

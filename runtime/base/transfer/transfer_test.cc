@@ -119,6 +119,36 @@ TEST(TransferTest, DescriptionsMustFitTheirOperands) {
   EXPECT_TRUE(FindFlawWith(fill, 0).has_value());
 }
 
+TEST(TransferCodecTest, ACollectiveComesBackAsItWas) {
+  const Collective collective{
+      Collective::Kind::kReduceScatter, Combiner::kMax, {RankId(3), RankId(1)}};
+  proto::KernelCall call;
+  EncodeTransfer(collective, &call);
+  Transfer read;
+  EXPECT_FALSE(DecodeTransfer(call, &read).has_value());
+  EXPECT_EQ(read, Transfer(collective));
+  call.mutable_collective()->add_rank(3);
+  EXPECT_EQ(DecodeTransfer(call, &read)->expected, "a group of different ranks from 0");
+  call.mutable_collective()->clear_rank();
+  EXPECT_EQ(DecodeTransfer(call, &read)->expected, "a group of at least 2 ranks");
+  call.mutable_collective()->add_rank(-1);
+  EXPECT_EQ(DecodeTransfer(call, &read)->found, "rank -1");
+}
+
+TEST(TransferTest, ACollectiveMustFitItsOperands) {
+  const auto fits = [](Collective::Kind kind, int64_t in, int64_t out) {
+    return !FindFlawWith(Collective{kind, Combiner::kSum, {RankId(0), RankId(1), RankId(2)}}, in,
+                         out)
+                .has_value();
+  };
+  EXPECT_TRUE(fits(Collective::Kind::kAllReduce, 5, 5));
+  EXPECT_FALSE(fits(Collective::Kind::kAllReduce, 5, 4));
+  EXPECT_TRUE(fits(Collective::Kind::kReduceScatter, 6, 2));
+  EXPECT_FALSE(fits(Collective::Kind::kReduceScatter, 2, 6));
+  EXPECT_TRUE(fits(Collective::Kind::kAllGather, 2, 6));
+  EXPECT_FALSE(fits(Collective::Kind::kAllGather, kElementsMax, 3 * kElementsMax));
+}
+
 TEST(TransferTest, AMessageHasTheElementsOfItsChunk) {
   // Positions 3 to 9, 20 to 25 and 40, in chunks of 8.
   const std::vector<int64_t> expected{5, 1, 4, 1, 0, 1, 0};
