@@ -4,6 +4,7 @@
 
 A row has the step of Megatron's rules (the batch over dp, the inner dimensions over the other axes), of the best rules
 that people write by hand, and of the rules found, as `weir search` predicts them; and the processor time of the search.
+The cell of the rules by hand is empty if they are those found, or Megatron's.
 For small models a row also has the least step of all lists of rules with at most two dimensions on an axis, each
 predicted by `weir sim`. Settings are those of the job. Nothing here is a test.
 """
