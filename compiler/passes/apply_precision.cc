@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -56,6 +57,22 @@ bool OnlyCastsRead(const Function& function, ops::ValueId value) {
   return read;
 }
 
+// An op that makes real numbers of integers or masks makes bf16, too, unless its attribute names
+// the type.
+void MakeNarrowNumbers(Function* function) {
+  for (Node& node : function->nodes) {
+    const ops::OpDef* def = ops::OpRegistry::Find(node.op);
+    const auto is_real = [function](ops::ValueId input) {
+      return input >= 0 && IsReal(function->values[input].type.dtype);
+    };
+    if (def == nullptr || std::any_of(node.inputs.begin(), node.inputs.end(), is_real)) continue;
+    for (const ops::AttrSchema& attr : def->schema.attrs) {
+      if (attr.name == "out_dtype" && node.attrs.Str("out_dtype").empty())
+        node.attrs.Set("out_dtype", std::string("bf16"));
+    }
+  }
+}
+
 }  // namespace
 
 absl::Status ApplyPrecision(const PassContext& context, Module* module) {
@@ -92,6 +109,7 @@ absl::Status ApplyPrecision(const PassContext& context, Module* module) {
       casts.push_back(std::move(node));
     }
     function.nodes.insert(function.nodes.begin(), casts.begin(), casts.end());
+    MakeNarrowNumbers(&function);
     WEIR_RETURN_IF_ERROR(InferTypes(context, &function));
     for (size_t r = 0; r < function.results.size(); ++r) {
       Result& result = function.results[r];

@@ -333,7 +333,8 @@ OpDef OneHotDef() {
                       IndexedAxis{.side = IndexedAxis::Side::kOutput, .operand = 0, .axis = -1}}},
       .outputs = {{.name = "y", .doc = "[..., v]"}},
       .attrs = {ToAttr(),
-                {"out_dtype", AttrKind::kString, std::string("f32"), "element type of y"}},
+                {"out_dtype", AttrKind::kString, std::string(),
+                 "element type of y; empty: f32, or bf16 in a job of that precision"}},
       .factors = "... -> ... v"};
   def.infer = [](const InferInput& in) -> absl::StatusOr<Types> {
     OperandCheck check(in, {"ids"});

@@ -308,7 +308,7 @@ class MoeBlock(nn.Module):
 class MoeGpt(nn.Module):
     """A GPT whose layers have experts."""
 
-    def __init__(self, vocab=96, hidden=24, heads=4, layers=2, sequence=16):
+    def __init__(self, vocab=96, hidden=16, heads=4, layers=2, sequence=16):
         super().__init__()
         self.tokens, self.positions = nn.Embedding(vocab, hidden), nn.Embedding(sequence, hidden)
         self.blocks = nn.ModuleList(MoeBlock(hidden, heads) for _ in range(layers))
@@ -459,9 +459,9 @@ MODELS = {
                           "features": 12}),
     "gpt": (Gpt, _TEXT),
     "moe": (MoeGpt, _TEXT),
-    "dlrm": (Dlrm, {"dense": "f32[batch, features]", "user_ids": "i32[batch, visits=3]", "item_ids": "i32[batch, seen=4]",
-                    "kind_ids": ("batch",), "targets": "f32[batch, results]", "batch": BATCH, "features": 6,
-                    "results": 1, "loss": F.binary_cross_entropy_with_logits}),
+    "dlrm": (Dlrm, {"dense": "f32[batch, features]", "user_ids": "i32[batch, visits=3]",
+                    "item_ids": "i32[batch, seen=4]", "kind_ids": ("batch",), "targets": "f32[batch, results]",
+                    "batch": BATCH, "features": 6, "results": 1, "loss": F.binary_cross_entropy_with_logits}),
     "mingpt": (lambda: MaskedGpt(lambda hidden: CausalSelfAttention(hidden, 4, 32), 32), _TEXT),
     "alibi": (lambda: MaskedGpt(lambda hidden: AlibiAttention(hidden, 4), 0), _TEXT),
     "linear_attention": (LinearEncoder, _TEXT),

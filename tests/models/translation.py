@@ -10,9 +10,10 @@ from tests.models import models, torch_losses
 
 # The rules of all fixtures. A mesh uses those whose axes it has, and a model those whose dimensions it has.
 RULES = {"batch": "dp", "heads": "tp", "ffn": "tp", "up": "tp", "dense_h_to_4h": "tp", "vocab": "tp"}
-# Further dimensions that tp splits: heads that no operation shows to be heads, and channels.
+# Further dimensions that tp splits: heads that no operation shows to be heads, channels, and the rows of tables.
 SPLIT = {"linear_attention": ("d4",), "alibi": ("dim_0",), "resnet": ("channels_3", "channels_5"),
-         "convnext": ("pwconv1", "pwconv1_2", "pwconv1_3"), "unet": ("groups",)}
+         "convnext": ("pwconv1", "pwconv1_2", "pwconv1_3"), "unet": ("groups",),
+         "dlrm": ("vocab_2", "vocab_3", "dim_0", "dim_0_2")}
 
 
 @dataclasses.dataclass

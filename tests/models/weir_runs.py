@@ -18,6 +18,13 @@ RUNS = {
 # Models with batch normalisation. Their statistics are those of a micro-batch, and PyTorch's are those of the batch, so
 # their runs have one micro-batch.
 BATCH_NORM = ("resnet",)
+# Models without a function that is called several times, which a pipeline cannot cut.
+NO_STAGES = ("dlrm",)
+
+
+def runs_of(model):
+    """Returns the names of the runs that are possible for a model."""
+    return [run for run in RUNS if not (model in NO_STAGES and run.startswith("pp="))]
 
 
 def options_of(model, run):

@@ -101,8 +101,9 @@ class Model:
     def losses_of_weir(self, *options):
         with tempfile.TemporaryDirectory() as folder:
             weights = os.path.join(folder, "weights.safetensors")
-            safetensors_file.write(weights, {name: ("F32", tuple(value.shape), lambda value=value: value.numpy().tobytes())
-                                             for name, value in self.weights.items()})
+            safetensors_file.write(weights, {
+                name: ("F32", tuple(value.shape), lambda value=value: value.numpy().tobytes())
+                for name, value in self.weights.items()})
             metrics = os.path.join(folder, "metrics.jsonl")
             done = subprocess.run(["tools/weir", "train", self.job, "--init", weights, "--metrics", metrics, *options],
                                   capture_output=True, text=True, check=False)
@@ -132,6 +133,12 @@ class Recommender(unittest.TestCase):
                 with self.subTest(model=model.name, mesh=mesh):
                     ours = model.losses_of_weir(*(["--mesh", mesh] if mesh else []))
                     self.assertLessEqual(difference(ours, theirs), TOLERANCE)
+
+    def test_the_models_learn_in_bf16(self):
+        for model in self.models:
+            with self.subTest(model=model.name):
+                ours = model.losses_of_weir("--set", "training.precision=BF16", "--mesh", "dp=2,tp=2")
+                self.assertLess(sum(ours[-5:]), sum(ours[:5]))
 
     def test_the_models_learn_and_another_rate_is_told_apart(self):
         for model, theirs in zip(self.models, self.theirs):

@@ -140,8 +140,8 @@ class MaskOperations:
         return self._views.reshape(x, tuple(shape))
 
 
-NO_GATHER = ("Weir indexes with one tensor of integers that enters the model (x[ids]), with constant bounds, with constant "
-             "rows of a matrix, and with constant places in the last dimensions (x[:, i, j])")
+NO_GATHER = ("Weir indexes with one tensor of integers that enters the model (x[ids]), with constant bounds, with "
+             "constant rows of a matrix, and with constant places in the last dimensions (x[:, i, j])")
 
 
 def constant_of(value):
