@@ -255,7 +255,7 @@ class Exporter {
           owner = of_weight.name == name ? &tensor : owner;
       }
       if (owner == nullptr) {
-        open_[name] = dim->second.size;
+        open_[name].size = dim->second.size;
       } else {
         notes_.push_back(absl::StrCat("dimension ", name, " keeps the size ", dim->second.size,
                                       ", which weight ", owner->name, " has"));
@@ -298,13 +298,20 @@ class Exporter {
       if (tensor.node >= 0) continue;
       for (const sbp::TensorDim& dim : tensor.type.dims) {
         const auto open = open_.find(dim.name);
-        const bool is_open = tensor.is_input && open != open_.end() && open->second == dim.size;
+        const bool is_open =
+            tensor.is_input && open != open_.end() && open->second.size == dim.size;
         value.sizes.push_back(is_open ? OpenSize{1, {dim.name}} : OpenSize{dim.size, {}});
       }
       if (!read[t]) continue;
       value.name = builder.TakeName(tensor.name);
       if (tensor.is_input) {
         builder.AddInput(value.name, tensor.type.dtype, DimsOf(value));
+        for (size_t d = 0; d < value.sizes.size(); ++d) {
+          for (const std::string& name : value.sizes[d].open) {
+            open_[name].input = value.name;
+            open_[name].axis = static_cast<int>(d);
+          }
+        }
       } else {
         builder.AddWeight(value.name, flat_.weights[tensor.weight].shape);
         ExportedWeight weight = flat_.weights[tensor.weight];
@@ -325,7 +332,7 @@ class Exporter {
       builder.AddOutput(value.name, value.type.dtype, DimsOf(value));
     }
     exported.model = std::move(builder).Finish();
-    for (const auto& [name, size] : open_) exported.open.push_back(name);
+    for (const auto& [name, dim] : open_) exported.open.push_back(name);
     exported.notes = notes_;
     return exported;
   }
@@ -399,7 +406,7 @@ class Exporter {
   compiler::Module module_;
   Flat flat_;
   std::vector<TensorId> outputs_;
-  std::map<std::string, int64_t> open_;
+  OpenDims open_;
   std::map<std::string, std::string> fixed_;  // dimensions that must close, and the first reader
   std::map<std::string, std::pair<std::string, int>> problems_;  // first node, and how many more
   std::vector<std::string> notes_;

@@ -31,7 +31,7 @@ OpenSize Product(const std::vector<OpenSize>& sizes) {
 
 }  // namespace
 
-ExportNode::ExportNode(const compiler::Node& node, const std::map<std::string, int64_t>& open,
+ExportNode::ExportNode(const compiler::Node& node, const OpenDims& open,
                        std::vector<const ExportedValue*> inputs,
                        std::vector<ExportedValue*> outputs, ModelBuilder* builder)
     : node_(node),
@@ -79,8 +79,8 @@ std::vector<OpenSize> ExportNode::SizesOfText() const {
     if (d < items.size()) {
       for (const std::string& name : NamesOf(items[d])) {
         const auto found = open_.find(name);
-        if (found == open_.end() || size.factor % found->second != 0) continue;
-        size.factor /= found->second;
+        if (found == open_.end() || size.factor % found->second.size != 0) continue;
+        size.factor /= found->second.size;
         size.open.push_back(name);
       }
     }
@@ -152,17 +152,18 @@ void ExportNode::Reshape() {
     }
   }
   if (unknown <= 1) return Result(0, "Reshape", {In(0), Ints(target)});
-  // Each size is a product of sizes that dimensions of the operand have.
+  // Each size is a product of sizes that inputs of the model have.
   std::vector<std::string> parts;
   for (const OpenSize& size : to) {
     std::string part = Ints({size.factor});
     for (const std::string& name : size.open) {
-      const auto found = std::find(from.begin(), from.end(), OpenSize{1, {name}});
-      if (found == from.end()) {
+      const OpenDim& dim = open_.at(name);
+      if (dim.input.empty()) {
         fixed_.insert(name);
         return;
       }
-      const std::string open = SizeOf(0, static_cast<int>(found - from.begin()));
+      const std::string open = Add(
+          "Shape", {dim.input}, NodeAttributes().Int("start", dim.axis).Int("end", dim.axis + 1));
       part = size.factor == 1 && size.open.size() == 1 ? open : Add("Mul", {part, open});
     }
     parts.push_back(part);

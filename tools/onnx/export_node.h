@@ -24,6 +24,14 @@ struct OpenSize {
   friend bool operator==(const OpenSize&, const OpenSize&) = default;
 };
 
+// An open dimension: its size in the job, and where the exported model has it.
+struct OpenDim {
+  int64_t size = 0;
+  std::string input = {};  // of the model; empty: no input that is read has the dimension
+  int axis = 0;
+};
+using OpenDims = std::map<std::string, OpenDim>;  // by name
+
 // A tensor of the exported model.
 struct ExportedValue {
   std::string name;
@@ -33,9 +41,9 @@ struct ExportedValue {
 
 class ExportNode {
  public:
-  // `open` has the sizes of open dimensions in the job. Arguments must outlive the node. `outputs`
-  // have names and types; the constructor finds their sizes.
-  ExportNode(const compiler::Node& node, const std::map<std::string, int64_t>& open,
+  // Arguments must outlive the node. `outputs` have names and types; the constructor finds their
+  // sizes.
+  ExportNode(const compiler::Node& node, const OpenDims& open,
              std::vector<const ExportedValue*> inputs, std::vector<ExportedValue*> outputs,
              ModelBuilder* builder);
 
@@ -87,7 +95,7 @@ class ExportNode {
   std::vector<OpenSize> SizesOfText() const;
 
   const compiler::Node& node_;
-  const std::map<std::string, int64_t>& open_;
+  const OpenDims& open_;
   const std::vector<const ExportedValue*> inputs_;  // null: the node leaves the operand out
   const std::vector<ExportedValue*> outputs_;
   ModelBuilder* const builder_;
