@@ -110,8 +110,8 @@ def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedul
     """Returns a Job.
 
     graph              what weir.from_torch returned
-    mesh, rules        the devices, "dp=2,tp=2", and {dimension: axis} or {dimension: (axis, "activations")}; rules="auto":
-                       a search finds them when the job is planned or trained
+    mesh, rules        the devices, "dp=2,tp=2", and {dimension: axis} or {dimension: (axis, "activations")};
+                       rules="auto": a search finds them when the job is planned or trained
     data               the path of a text, "synthetic", or {kind: {field: value}} as in `data` of a job file, such as
                        {"tokens": {"path": "tokens.bin", "type": "u16"}, "feed": {"idx": "tokens"}}
     optimizer          weir.AdamW or weir.Sgd, with the learning rate
