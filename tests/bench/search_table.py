@@ -33,7 +33,8 @@ class Case:
 
 LLAMA_8B = "llama --hidden 4096 --heads 32 --kv-heads 8 --ffn 14336 --vocab 128256 "
 CASES = [
-    Case("MLP, width 512", "mlp --layers 1 --hidden 512 --ffn 2048 --batch 64", "dp=2,tp=2", ("batch", "ffn", "hidden")),
+    Case("MLP, width 512", "mlp --layers 1 --hidden 512 --ffn 2048 --batch 64", "dp=2,tp=2",
+         ("batch", "ffn", "hidden")),
     Case("MLP, width 512", "mlp --layers 1 --hidden 512 --ffn 2048 --batch 64", "tp=4", ("batch", "ffn", "hidden")),
     Case("GPT-2 124M, 4 layers", "gpt --layers 4 --hidden 768 --heads 12 --vocab 50257 --sequence 1024 --batch 16",
          "dp=4"),
@@ -91,7 +92,8 @@ def row_of(weir, case, folder):
     job = str(pathlib.Path(folder) / "job.textproto")
     out, _ = run([weir, "zoo", *case.zoo.split()])
     pathlib.Path(job).write_text(out, encoding="utf-8")
-    out, seconds = run([weir, "search", job, "--mesh", case.mesh, "--cluster", str(CLUSTER), "--fix", "settings", "--json"])
+    out, seconds = run([weir, "search", job, "--mesh", case.mesh, "--cluster", str(CLUSTER), "--fix", "settings",
+                        "--json"])
     found = json.loads(out)
     least = None
     if case.dims:

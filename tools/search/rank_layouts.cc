@@ -221,7 +221,9 @@ absl::StatusOr<RankedSearch> RankLayouts(const proto::Job& job, const sim::JobCo
     if (ranked.rows.empty() || IsBetter(rows[0], ranked.rows[0])) ranked.rows = std::move(rows);
     // Another search helps if the plans need more than there is, or if the estimates have refused
     // what the plans may have room for; not if even the smallest layouts need too much.
+    // The plans of a job that is too large for a virtual run take too long for the latter.
     const bool refused =
+        ranked.rows[0].source == Source::kSimulated &&
         planned * search.memory_bytes < (1 - kMemoryTolerance) * options.memory_bytes;
     if (!report.memory_bounds || is_hopeless || (ranked.rows[0].fits && !refused)) break;
     search.memory_bytes = kMemorySlack * options.memory_bytes / planned;

@@ -119,8 +119,8 @@ def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedul
     """Returns a Job.
 
     graph              what weir.from_torch returned
-    mesh, rules        the devices, "dp=2,tp=2", and {dimension: axis} or {dimension: (axis, "activations")}; rules="auto":
-                       a search finds them when the job is planned or trained
+    mesh, rules        the devices, "dp=2,tp=2", and {dimension: axis} or {dimension: (axis, "activations")};
+                       rules="auto": a search finds them when the job is planned or trained
     data               {input: array}, with arrays of NumPy, tensors of PyTorch or paths of .npy files whose rows are
                        samples, and perhaps "held_out": 0.1 and "scale": {input: 1 / 255}; the path of a text;
                        "synthetic"; or {kind: {field: value}} as in `data` of a job file, such as
