@@ -172,7 +172,7 @@ class OperationsTest(unittest.TestCase):
 
         def scattered(net, x):
             best = x.argsort(1, descending=True)
-            return torch.zeros_like(x).scatter_add(1, best, net.fc(x)) + x.scatter_add(1, best[:, :2], net.fc(x))
+            return torch.zeros_like(x).scatter_add(1, best, net.fc(x)) + x.scatter_add(1, best[:, :2], net.fc(x)[:, :2])
 
         def rows(net, x):
             place = x.argmax(-1)  # [batch, sequence], places in the features
