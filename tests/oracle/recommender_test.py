@@ -1,8 +1,8 @@
 """Trains a recommender and a mixture of experts, and compares the losses with PyTorch's.
 
 Both sides start with the same weights and have the same batches, 20 steps of AdamW long. PyTorch computes in double
-precision. Weir gives PyTorch's losses on every mesh: with the samples, the rows of tables, their columns, or the experts
-split over devices.
+precision. Weir gives PyTorch's losses on every mesh: with the samples, the rows of tables, their columns, or the
+experts split over devices.
 """
 
 import json

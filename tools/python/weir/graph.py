@@ -1,7 +1,8 @@
 """A model as a list of operations of Weir, before the model is cut into functions.
 
 Every operation has one result; that of top_k is its second one, the indices. Dimensions are in the order of Weir's
-operations. The operation "add_scalar" is the one that Weir does not have; `rewrite.lower_scalars` replaces what is left of it.
+operations. The operation "add_scalar" is the one that Weir does not have; `rewrite.lower_scalars` replaces what is
+left of it.
 """
 
 import dataclasses
