@@ -289,7 +289,9 @@ TEST(Dims, OfAMatrixThatIsStoredTheOtherWayRoundAreFoundAtTheOtherAxis) {
   EXPECT_EQ(types["q_proj.weight"], "f32[hidden, heads*heads_per_group*head_dim]");
   EXPECT_EQ(types["x"], "f32[batch, time, hidden]");
   for (const DimName& name : names) {
-    if (name.name == "heads") EXPECT_EQ(name.why, "the usual name of q_proj.weight[1]");
+    if (name.name == "heads") {
+      EXPECT_EQ(name.why, "the usual name of q_proj.weight[1]");
+    }
   }
 }
 
