@@ -74,18 +74,24 @@ function Fill({ run, register }: { run: Run; register: number }): JSX.Element {
   return (
     <figure>
       <figcaption>
-        <b>{name}</b>: {slots} <Term word="slot">slots</Term> of {bytes(c.register_bytes[register])}, at most{" "}
+        <b>{name}</b>: {slots} <Term word="slot">{slots === 1 ? "slot" : "slots"}</Term> of {bytes(c.register_bytes[register])}, at most{" "}
         {c.register_most[register]} in use.{" "}
         {producer >= 0 &&
           `${nameOf(run, "actor_name", producer)} on rank ${rankAcross(run, register, producer, readerOf(run, register))} writes it; `}
-        {consumers.length > 0 && `${consumers.join(", ")} read it and hold its slots.`}
+        {consumers.length > 0 && (consumers.length === 1 ? `${consumers[0]} reads it and holds its slots.` :
+          `${consumers.join(", ")} read it and hold its slots.`)}{" "}
+        The line is the number of slots in use, the dashed line the number granted; steps begin at the vertical lines.
       </figcaption>
+      <div class="axes">
+      <ul class="scale" aria-hidden="true"><li>{slots}</li><li>0</li></ul>
       <svg viewBox={`0 0 ${WIDTH} ${HEIGHT + 4}`} preserveAspectRatio="none" role="img"
            aria-label={`slots of ${name} in use over time, at most ${c.register_most[register]} of ${slots}`}>
         {steps.map((s) => <line x1={x(s.begin_ns)} x2={x(s.begin_ns)} y1={0} y2={HEIGHT} class="border" />)}
         <line x1={0} x2={WIDTH} y1={y(slots)} y2={y(slots)} class="granted" />
         <path d={line} class="fill" />
       </svg>
+      </div>
+      <div class="scale-x" aria-hidden="true"><span>{time(from)}</span><span>{time(to)}</span></div>
     </figure>
   );
 }
