@@ -21,6 +21,16 @@ MEANINGS_OUTSIDE = """
     return box.width === 0 || box.left < 0 || box.right > innerWidth || box.top < 0 || box.bottom > innerHeight;
   }).map((term) => term.innerText);
 """
+CLICK_BOX = """
+  [...document.querySelectorAll(".box")].find((box) => box.textContent.startsWith(arguments[0]))
+    .dispatchEvent(new MouseEvent("click", {bubbles: true}));
+"""
+HAS_COLOUR = """
+  const c = document.querySelector("canvas"), d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+  const [red, green, blue] = arguments[0];
+  for (let i = 0; i < d.length; i += 4) if (d[i] === red && d[i + 1] === green && d[i + 2] === blue) return true;
+  return false;
+"""
 TOO_WIDE = """
   return [...document.querySelectorAll(".table")].filter((t) => t.scrollWidth > t.clientWidth)
     .map((t) => t.getAttribute("aria-label"));
@@ -66,14 +76,12 @@ class View(view_case.ViewCase):
             self.assertIn(text, self.browser.text())
 
     def test_the_timeline_is_used_with_keys_and_a_link_leads_back(self):
+        for phase, colour in (("forward", [0, 114, 178]), ("backward", [213, 94, 0])):
+            # In the whole run an act may be narrower than a pixel. The pipeline leads to one that is wide.
+            self.browser.open(f"{self.address}#view=pipeline")
+            self.browser.run(CLICK_BOX, phase)
+            self.browser.until(f"{phase} acts have their colour", HAS_COLOUR, colour)
         self.browser.open(f"{self.address}#view=timeline")
-        colours = self.browser.run("""
-          const c = document.querySelector("canvas"), d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
-          const seen = new Set();
-          for (let i = 0; i < d.length; i += 4) seen.add(d[i] + "," + d[i + 1] + "," + d[i + 2]);
-          return [...seen];""")
-        self.assertIn("0,114,178", colours, "forward acts")
-        self.assertIn("213,94,0", colours, "backward acts")
         for _ in range(40):  # one of these acts waited for another rank
             self.browser.key(".")
             if self.browser.run("return [...document.querySelectorAll('button')]"

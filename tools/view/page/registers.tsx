@@ -9,6 +9,7 @@ import { nameOf, rankAcross, rankOfActor, ViewProps } from "./view";
 const ROWS = 40;
 const WIDTH = 900;
 const HEIGHT = 120;
+const GAIN_MIN = 0.03; // of a step
 
 interface Row {
   register: number;
@@ -96,6 +97,20 @@ function Fill({ run, register }: { run: Run; register: number }): JSX.Element {
   );
 }
 
+// What the best change of slots would gain, if it is worth a word.
+export function SlotGain({ run }: { run: Run }): JSX.Element | null {
+  const why = run.object.report.why_slow;
+  const rows = why === undefined ? [] : why.what_if.filter((row) => row.finished && row.change.startsWith("slots:"));
+  const best = rows.sort((a, b) => (b.gain || 0) - (a.gain || 0))[0];
+  if (best === undefined || (best.gain || 0) < GAIN_MIN) return null;
+  return (
+    <p>
+      A <Term word="replay" /> with {best.about} saves {percent(best.gain || 0)} of a step. A wait is named after the
+      event that ended it, so waits for <Term word="slot">slots</Term> may show as waits for input.
+    </p>
+  );
+}
+
 export function Registers({ run, state, go }: ViewProps): JSX.Element {
   const rows = rowsOf(run);
   const pick = (row: Row) => <button class="link" onClick={() => go({ register: row.register })}>{row.name}</button>;
@@ -107,6 +122,7 @@ export function Registers({ run, state, go }: ViewProps): JSX.Element {
   return (
     <section>
       <h2><Term word="register">Registers</Term></h2>
+      <SlotGain run={run} />
       {register >= 0 && <Fill run={run} register={register} />}
       <Table name="Actors waited for a free slot: these hold others up" rows={full} most={ROWS} columns={[
         { title: "register", cell: pick },
