@@ -494,6 +494,9 @@ TEST(CliTest, ViewShowsThePlanOfAJobAndRefusesWhatIsNeitherJobNorTrace) {
   EXPECT_THAT(unnamed.err, HasSubstr("--export: needs the name of the page to write"));
   EXPECT_EQ(Weir({"view", WriteFile("no.pftrace", std::string("\x01\x02", 2))}).code, 66)
       << "a file that is no trace, without --export";
+  const Outcome empty = Weir({"view", WriteFile("empty.pftrace", "")});
+  EXPECT_EQ(empty.code, 66);
+  EXPECT_THAT(empty.err, AllOf(HasSubstr("W0531"), HasSubstr("an empty file")));
   EXPECT_EQ(Weir({"view", "--attach", "1", "--mesh", "dp=2"}).code, 2);
   EXPECT_EQ(Weir({"view", "/no/such/job"}).code, 66);
 }
