@@ -65,6 +65,8 @@ class Trainer {
   absl::StatusOr<TrainResult> Run() {
     WEIR_RETURN_IF_ERROR(Open());
     absl::Status status = RunAllSteps();
+    // A checkpoint on its way is from before the error, and may be the last good one.
+    if (!status.ok() && !RanksAreGone(status)) checkpoints_.Await();
     if (!status.ok()) NoteStanding();
     result_.checkpoints = checkpoints_.totals();
     progress_.Finish();
@@ -253,9 +255,9 @@ class Trainer {
       WEIR_RETURN_IF_ERROR(AfterBurst(steps, checkpoint_at));
     }
     result_.interrupted = result_.steps_done < steps && !stops();
-    if (result_.interrupted && result_.steps_here > 0)
-      progress_.Say(absl::StrCat("interrupted after step ", result_.steps_done, " of ", steps));
-    return absl::OkStatus();
+    if (!result_.interrupted || result_.steps_here == 0) return absl::OkStatus();
+    progress_.Say(absl::StrCat("interrupted after step ", result_.steps_done, " of ", steps));
+    return replicas_->Look(result_.steps_done, true, runner_.get());
   }
 
   // `seconds`: the length of the burst that has ended.
@@ -322,10 +324,16 @@ class Trainer {
                                  checkpoints_.last_step() == done ? "" : "on its way ", "in ",
                                  checkpoints_.PathOf(done), " already"));
     } else {
-      written = checkpoints_.WriteOnTheWay(done);
+      written = WriteCheckpoint();
     }
     checkpoints_answered_ = asked;
     return written;
+  }
+
+  // Begins a checkpoint of the steps done, once the replicas of the weights are found to be equal.
+  absl::Status WriteCheckpoint() {
+    WEIR_RETURN_IF_ERROR(replicas_->Look(result_.steps_done, true, runner_.get()));
+    return checkpoints_.WriteOnTheWay(result_.steps_done);
   }
 
   // Writes the checkpoint of --checkpoint-every 60s after the first update at which it is due.
@@ -334,7 +342,7 @@ class Trainer {
     if (!checkpoints_.IsDueByTime() || result_.steps_here == 0 ||
         !updates_.IsBetweenUpdates(done) || checkpoints_.Has(done))
       return absl::OkStatus();
-    return checkpoints_.WriteOnTheWay(done);
+    return WriteCheckpoint();
   }
 
   bool stops() const {
