@@ -548,6 +548,21 @@ class ArraysTest(unittest.TestCase):
         with self.assertRaisesRegex(weir.Error, "array y: expected an array of NumPy.*found 3"):
             self.as_text({"x": Rows(4, 3), "y": 3})
 
+    def test_arrays_are_written_in_row_major_order(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("no NumPy")
+        array = numpy.arange(6, dtype=">f4").reshape(2, 3)
+        _, sources = arrays.as_files({"x": array.T}, data_sources.KIND_NAMES)
+        with tempfile.TemporaryDirectory() as folder:
+            sources[0].write(folder)
+            with open(os.path.join(folder, "data/x.npy"), "rb") as file:
+                header = file.read(128)
+        self.assertIn(b"'descr': '<f4', 'fortran_order': False, 'shape': (3, 2)", header)
+        with self.assertRaisesRegex(weir.Error, "array x: .*found a masked array.*x.filled"):
+            arrays.as_files({"x": numpy.ma.masked_equal(array, 3)}, data_sources.KIND_NAMES)
+
     def test_every_input_has_an_array(self):
         text = ('function {\n  name: "block"\n  input { name: "z" type: "f32[b]" }\n}\n'
                 'function {\n  name: "main"\n  input { name: "x" type: "f32[b]" }\n'
