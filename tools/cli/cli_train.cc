@@ -44,7 +44,7 @@ namespace {
 // itself.
 absl::Status LayOutAndSay(const std::string& place, const sim::JobCosts& costs, proto::Job* job,
                           console::Console* console) {
-  if (job->rules() == proto::Job::AUTO) console->Say("searching for rules (rules: AUTO)");
+  if (search::IsSearched(*job)) console->Say("searching for rules (rules: AUTO)");
   WEIR_ASSIGN_OR_RETURN(const std::optional<search::SettledRules> settled,
                         SettleRulesConfined(costs, search::MachineMemory::kMust, job));
   if (settled.has_value()) console->Say(search::SettledText(*settled));

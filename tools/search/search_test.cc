@@ -376,12 +376,15 @@ TEST(SettleRules, OneDeviceAndWrittenRulesNeedNoSearch) {
   const sim::JobCosts costs = Costs();
   for (const char* mesh : {"dp=1", "pp=2"}) {
     proto::Job job = AsksForRules(mesh);
+    EXPECT_FALSE(IsSearched(job)) << mesh;
     const auto settled = SettleRules(costs, MachineMemory::kMust, &job);
     ASSERT_TRUE(settled.ok()) << settled.status();
     EXPECT_FALSE(settled->has_value()) << mesh;
     EXPECT_EQ(job.rules(), proto::Job::WRITTEN);
   }
+  EXPECT_TRUE(IsSearched(AsksForRules("dp=2")));
   proto::Job written = Llama("dp=2", 8, 128, 512);
+  EXPECT_FALSE(IsSearched(written));
   const std::string before = written.SerializeAsString();
   EXPECT_FALSE(SettleRules(costs, MachineMemory::kMust, &written)->has_value());
   EXPECT_EQ(written.SerializeAsString(), before);

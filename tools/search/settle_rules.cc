@@ -58,14 +58,6 @@ Bound BoundOf(const proto::Job& job, const sim::JobCosts& costs, MachineMemory m
           true};
 }
 
-// Whether the devices of a stage are several, so that there is something to split.
-bool HasDevicesToSplitOver(const proto::Job& job) {
-  return std::any_of(job.mesh().axis().begin(), job.mesh().axis().end(),
-                     [](const proto::MeshAxisSpec& axis) {
-                       return axis.size() > 1 && axis.name() != sbp::kPipelineAxis;
-                     });
-}
-
 sbp::Mesh MeshOf(const proto::Job& job) {
   std::vector<sbp::MeshAxis> axes;
   for (const proto::MeshAxisSpec& axis : job.mesh().axis())
@@ -75,10 +67,17 @@ sbp::Mesh MeshOf(const proto::Job& job) {
 
 }  // namespace
 
+bool IsSearched(const proto::Job& job) {
+  return job.rules() == proto::Job::AUTO &&
+         std::any_of(job.mesh().axis().begin(), job.mesh().axis().end(),
+                     [](const proto::MeshAxisSpec& axis) {
+                       return axis.size() > 1 && axis.name() != sbp::kPipelineAxis;
+                     });
+}
+
 absl::StatusOr<std::optional<SettledRules>> SettleRules(const sim::JobCosts& costs,
                                                         MachineMemory machine, proto::Job* job) {
-  if (job->rules() != proto::Job::AUTO) return std::nullopt;
-  if (!HasDevicesToSplitOver(*job)) {
+  if (!IsSearched(*job)) {
     job->clear_rules();
     return std::nullopt;
   }

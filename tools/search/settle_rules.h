@@ -36,6 +36,10 @@ struct SettledRules {
   sbp::Mesh mesh;
 };
 
+// Returns whether SettleRules searches: the job has `rules: AUTO`, and a stage of its mesh has
+// several devices to lay tensors over.
+bool IsSearched(const proto::Job& job);
+
 // Writes the rules found into the job, which then has `rules: WRITTEN`. Nothing: the job has no
 // such wish, or has no two devices to lay tensors over, and its rules stay. The job knows where
 // hosts end (JobCosts::TellHosts).
