@@ -32,9 +32,7 @@ MemoryRings::MemoryRings(const LogicalPlan& plan, int64_t stage)
       stage_(stage),
       ahead_(plan.settings.runtime.gather_ahead),
       members_(plan.module.items.size()) {
-  // With turns, ZeRO-3 over collectives gave other bits in a few runs of a hundred, for a reason
-  // that is not known yet (docs/decisions/0034-own-exchanges-and-nccl.md).
-  if (ahead_ < 0 || plan.settings.runtime.collectives != Collectives::kExchanges) return;
+  if (ahead_ < 0) return;
   FindCalls();
   FindMoves();
 }
