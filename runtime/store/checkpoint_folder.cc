@@ -183,6 +183,23 @@ absl::Status PointLatest(const std::string& directory, int64_t step) {
   });
 }
 
+absl::StatusOr<std::unique_ptr<FolderClaim>> FolderClaim::Take(const std::string& directory,
+                                                               Absent absent) {
+  if (absent == Absent::kMake && ::mkdir(directory.c_str(), 0777) != 0 && errno != EEXIST)
+    return CannotWrite(directory, "cannot make the folder", errno);
+  const int lock = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (lock < 0 && errno == ENOENT && absent == Absent::kLeave) return nullptr;
+  if (lock < 0) return CannotWrite(directory, "cannot open the folder", errno);
+  auto claim = std::unique_ptr<FolderClaim>(new FolderClaim(lock));
+  if (::flock(lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return claim;
+  return Rejected({"W0741", directory, "a folder into which no other run writes checkpoints",
+                   "another run that goes on and writes there",
+                   "another folder, or wait for the end of that run (`weir top` lists the runs of "
+                   "this machine)"});
+}
+
+FolderClaim::~FolderClaim() { ::close(lock_); }
+
 std::string PendingCheckpoint::NewToken() {
   uint64_t bits = 0;
   (void)!::getrandom(&bits, sizeof(bits), 0);

@@ -55,6 +55,26 @@ absl::StatusOr<std::optional<int64_t>> ReadLatest(const std::string& directory);
 // Replaces `latest`. Precondition: the step is committed. CannotWrite if the disk refuses.
 absl::Status PointLatest(const std::string& directory, int64_t step);
 
+// The right of one run to write checkpoints into a folder, until the object goes away. It ends with
+// the process in any case. On a file system without locks, any number of runs have the right.
+class FolderClaim {
+ public:
+  enum class Absent : uint8_t { kLeave, kMake };
+  // Returns the right for `directory`. If there is no such folder, makes the folder, or returns
+  // null. kInvalidArgument (W0741): another run has the right. CannotWrite if the folder cannot be
+  // made or opened.
+  static absl::StatusOr<std::unique_ptr<FolderClaim>> Take(const std::string& directory,
+                                                           Absent absent);
+  ~FolderClaim();
+  FolderClaim(const FolderClaim&) = delete;
+  FolderClaim& operator=(const FolderClaim&) = delete;
+
+ private:
+  explicit FolderClaim(int lock) : lock_(lock) {}
+
+  const int lock_;
+};
+
 // A checkpoint that is being written, as one process of the run sees it.
 class PendingCheckpoint {
  public:

@@ -259,6 +259,19 @@ TEST(RetentionTest, ARemovedCheckpointIsGone) {
   EXPECT_FALSE(RemoveCheckpoint(folder.path(), 12).ok());
 }
 
+TEST(FolderClaimTest, OneRunAtATimeHasTheRightToAFolder) {
+  const TemporaryFolder folder;
+  const std::string path = folder.PathFor("c");
+  EXPECT_EQ(FolderClaim::Take(path, FolderClaim::Absent::kLeave).value(), nullptr);
+  EXPECT_FALSE(std::filesystem::exists(path));
+  std::unique_ptr<FolderClaim> first = FolderClaim::Take(path, FolderClaim::Absent::kMake).value();
+  ASSERT_NE(first, nullptr);
+  for (const auto absent : {FolderClaim::Absent::kLeave, FolderClaim::Absent::kMake})
+    EXPECT_THAT(FolderClaim::Take(path, absent).status().message(), HasSubstr("W0741"));
+  first.reset();
+  EXPECT_NE(FolderClaim::Take(path, FolderClaim::Absent::kLeave).value(), nullptr);
+}
+
 TEST(ContentSumTest, DoesNotDependOnHowATensorIsCutButOnWhereAValueIs) {
   const std::vector<float> values = Count(24);
   const uint32_t seed = ContentSeed("x");

@@ -197,6 +197,19 @@ class NothingIsLost(weir_jobs.JobCase):
                 self.place.remove("full/m.jsonl")
                 self.expect_nothing_left()
 
+    def test_a_checkpoint_for_which_a_disk_has_no_room_leaves_nothing_on_it(self):
+        self.write_job("--steps", "8")
+        for name, spread in SPREADS.items():
+            with self.subTest(spread=name):
+                self.mount_small_disk(f"room_{len(spread)}", "1m")
+                folder = f"room_{len(spread)}/run"
+                ended = self.place.start(*spread, "--checkpoint", folder + "/", "--checkpoint-every", "4").wait()
+                self.assertEqual(ended.code, DAMAGED, ended.err)
+                self.assertIn("WARNING: no checkpoint of step 8: W0046 at ", ended.err)
+                self.assertIn(f"the last good one is {folder}/step-000000004", ended.err)
+                self.assertEqual(sorted(os.listdir(self.place.path(folder))), ["latest", "step-000000004"])
+                self.expect_nothing_left()
+
     def test_a_folder_of_checkpoints_is_written_by_every_process_and_resumed_on_another_mesh(self):
         self.write_job("--steps", "8", "--min-lr", "0.003")
         self.place.train("--mesh", "dp=2", "--metrics", "through.jsonl", "--save", "through.st")

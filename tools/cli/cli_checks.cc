@@ -16,12 +16,12 @@ CLI::Validator IsPath() {
       "", "path");
 }
 
-CLI::Validator IsCount() {
+CLI::Validator IsCount(int64_t least) {
   return CLI::Validator(
-      [](std::string& text) -> std::string {
+      [least](std::string& text) -> std::string {
         int64_t count = 0;
-        if (absl::SimpleAtoi(text, &count) && count >= 0) return "";
-        return absl::StrCat("expected a whole number from 0 to 2^63 - 1; found ", text);
+        if (absl::SimpleAtoi(text, &count) && count >= least) return "";
+        return absl::StrCat("expected a whole number from ", least, " to 2^63 - 1; found ", text);
       },
       "", "count");
 }

@@ -3,6 +3,8 @@
 // Thread rule: pure functions.
 #pragma once
 
+#include <cstdint>
+
 #include "CLI/CLI.hpp"
 
 namespace weir::cli {
@@ -11,8 +13,9 @@ namespace weir::cli {
 // check the run would keep nothing.
 CLI::Validator IsPath();
 
-// A whole number from 0 to 2^63 - 1. CLI11 reads a number above 2^63 - 1 as that number.
-CLI::Validator IsCount();
+// A whole number from `least` to 2^63 - 1. CLI11 reads a number above 2^63 - 1 as that number, and
+// its own check for a number above 0 names the largest double as the end of the range.
+CLI::Validator IsCount(int64_t least = 0);
 
 // A whole number above 0, or such a number with a unit of time: 60s, 10m, 1h.
 CLI::Validator IsCountOrTime();

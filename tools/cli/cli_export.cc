@@ -11,6 +11,7 @@
 #include "runtime/base/unit_text.h"
 #include "runtime/store/safetensors.h"
 #include "runtime/store/weight_index.h"
+#include "tools/cli/cli_checks.h"
 #include "tools/cli/cli_verbs.h"
 #include "tools/cli/job_weights.h"
 #include "tools/onnx/export_model.h"
@@ -205,6 +206,7 @@ void AddExportVerb(CLI::App* app, CliContext* context) {
   verb->add_option("--max-shard-size", arguments->file_bytes_max,
                    "Tensors of more bytes go to several files (500MB, 2GiB) with an index [5GiB]")
       ->transform(size)
+      ->check(IsCount(1))
       ->type_name("SIZE")
       ->needs(to_safetensors);
   verb->add_option("--output", arguments->options.outputs,

@@ -267,7 +267,7 @@ void AddGenerateVerb(CLI::App* app, CliContext* context) {
   verb->add_flag("--stats", generate->stats, "Say on standard error how fast it was");
   verb->add_option("--threads", generate->options.threads, "Threads per device [cores / devices]")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(IsCount(1));
 }
 
 }  // namespace weir::cli

@@ -405,7 +405,7 @@ void AddTrainVerbs(CLI::App* app, CliContext* context) {
   verb->add_option("--init", eval->init, kInitHelp)->type_name("PATH")->required();
   verb->add_option("--threads", eval->threads, "Threads per device [cores / devices]")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(IsCount(1));
 }
 
 }  // namespace weir::cli

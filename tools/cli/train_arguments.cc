@@ -220,17 +220,17 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
       ->check(IsCountOrTime());
   verb->add_option("--keep", options.keep, "In a folder of checkpoints keep the newest N [all]")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(IsCount(1));
   verb->add_option("--keep-every", options.keep_every,
                    "Keep also those whose step is a multiple of N, whatever their age")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(IsCount(1));
   verb->add_option("--checkpoint-bandwidth", options.checkpoint_bandwidth,
                    "Write at most so many bytes in a second beside the steps, such as 200MB; the "
                    "last checkpoint, for which the run waits, has no limit [none]")
       ->type_name("BYTES")
       ->transform(CLI::AsSizeValue(true))
-      ->check(CLI::PositiveNumber);
+      ->check(IsCount(1));
   verb->add_option("--metrics", options.metrics, "Write a line of JSON per step")
       ->type_name("PATH")
       ->check(IsPath());
@@ -281,7 +281,7 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
       ->capture_default_str();
   verb->add_option("--threads", options.threads_per_device, "Threads per device [cores / devices]")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(IsCount(1));
   fleet.AddTo(verb);
 }
 

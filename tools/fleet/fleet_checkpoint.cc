@@ -31,8 +31,20 @@ absl::Status FleetCheckpoint::Begin(const train::CheckpointOrder& order,
   pace_ = std::make_unique<train::WritePace>(order.bytes_per_second, &clock_);
   WEIR_RETURN_IF_ERROR(commit_.Begin(order, states));
   const absl::Status begun = BeginAll(order, states);
-  if (!begun.ok()) commit_.GiveUp();
+  if (!begun.ok()) GiveUp(begun);
   return begun;
+}
+
+// A worker that still wrote would keep a part of the folder, and the space that the part takes.
+void FleetCheckpoint::GiveUp(const absl::Status& reason) {
+  if (!train::RanksAreGone(reason)) {
+    proto::WorkerCommand command;
+    command.mutable_checkpoint()->mutable_give_up();
+    // The reason is reported, and an error of this command follows from it.
+    fleet_->Call(command, Fleet::Watch::kNone).status().IgnoreError();
+  }
+  for (Part& part : parts_) part.sender.reset();
+  commit_.GiveUp();
 }
 
 absl::Status FleetCheckpoint::Probe() {
@@ -182,7 +194,7 @@ absl::StatusOr<std::optional<train::CheckpointWritten>> FleetCheckpoint::End(
     if (!commit_.is_committing()) {
       absl::Status status = IsWritten() ? absl::OkStatus() : LookAt(limit_ms, wait);
       if (!status.ok()) {
-        commit_.GiveUp();
+        GiveUp(status);
         return status;
       }
       if (!IsWritten()) continue;
@@ -192,7 +204,7 @@ absl::StatusOr<std::optional<train::CheckpointWritten>> FleetCheckpoint::End(
       WEIR_RETURN_IF_ERROR(written->status());
       return **std::move(written);
     }
-  } while (wait != train::JobRunner::Wait::kNo);
+  } while (wait == train::JobRunner::Wait::kYes);
   return std::nullopt;
 }
 

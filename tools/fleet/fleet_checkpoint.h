@@ -55,6 +55,9 @@ class FleetCheckpoint {
   absl::Status TakeBytes(const proto::WorkerAnswer& answer, Part* part);
   absl::Status TakeFiles(const proto::WorkerAnswer& answer, Part* part);
   bool IsWritten() const;
+  // Ends the writing of all workers that live, and removes what is written. `reason` is the error
+  // that ends the checkpoint.
+  void GiveUp(const absl::Status& reason);
   bool MayFetch(train::JobRunner::Wait wait);
 
   Fleet* const fleet_;

@@ -415,6 +415,7 @@ class Worker {
         AddNonfinite(sent.nonfinite, answer);
         return absl::OkStatus();
       }
+      case proto::CheckpointCommand::kGiveUp: shards.GiveUp(); return absl::OkStatus();
       case proto::CheckpointCommand::ACT_NOT_SET: return absl::OkStatus();
     }
     return absl::UnimplementedError("a command of another version");

@@ -85,7 +85,7 @@ absl::StatusOr<std::optional<CheckpointWritten>> LocalRunner::EndCheckpoint(Wait
       WEIR_RETURN_IF_ERROR(written->status());
       return **std::move(written);
     }
-  } while (wait != Wait::kNo);
+  } while (wait == Wait::kYes);
   return std::nullopt;
 }
 

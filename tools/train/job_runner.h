@@ -72,8 +72,8 @@ class JobRunner {
   // before and not ended is given up. Errors: CannotWrite.
   virtual absl::Status BeginCheckpoint(const CheckpointOrder& order) = 0;
   // Returns the outcome of the checkpoint begun; nullopt: it goes on. kYes waits for the outcome
-  // and lifts the order's limit of bytes in a second; kPaced waits and keeps the limit. Errors:
-  // CannotWrite, or W0963 as in NoteParts; the checkpoint is then given up.
+  // and lifts the order's limit of bytes in a second; kPaced waits a moment and keeps the limit.
+  // Errors: CannotWrite, or W0963 as in NoteParts; the checkpoint is then given up.
   enum class Wait : uint8_t { kNo, kPaced, kYes };
   virtual absl::StatusOr<std::optional<CheckpointWritten>> EndCheckpoint(Wait wait) = 0;
   // Runs one more step that repeats step `as_step`. Returns the first values that are not finite,

@@ -50,6 +50,13 @@ RunCheckpoints::RunCheckpoints(const proto::Job& job, const TrainOptions& option
       progress_(progress),
       is_folder_(IsFolderPath(options.checkpoint)) {}
 
+absl::Status RunCheckpoints::Claim() {
+  if (!is_folder_) return absl::OkStatus();
+  WEIR_ASSIGN_OR_RETURN(claim_,
+                        store::FolderClaim::Take(base_path(), store::FolderClaim::Absent::kLeave));
+  return absl::OkStatus();
+}
+
 void RunCheckpoints::Open(JobRunner* runner, const PreparedTraining& prepared) {
   runner_ = runner;
   plan_id_ = prepared.plans.training->plan_id;
@@ -125,6 +132,10 @@ absl::Status RunCheckpoints::WriteStopped(int64_t step, const std::string& path)
 
 absl::Status RunCheckpoints::BeginFolder(int64_t step) {
   const int64_t before = clock_->NowNs();
+  if (claim_ == nullptr) {
+    WEIR_ASSIGN_OR_RETURN(claim_,
+                          store::FolderClaim::Take(base_path(), store::FolderClaim::Absent::kMake));
+  }
   CheckpointOrder order;
   order.directory = base_path();
   order.facts.job = job_.name();
@@ -191,7 +202,10 @@ absl::Status RunCheckpoints::WriteOnTheWay(int64_t step) {
   if (is_folder_) {
     if (begun_step_ >= 0) {
       const int64_t earlier = begun_step_, before = clock_->NowNs();
-      WEIR_RETURN_IF_ERROR(EndFolder(JobRunner::Wait::kPaced));
+      while (begun_step_ >= 0) {
+        WEIR_RETURN_IF_ERROR(
+            EndFolder(IsInterrupted() ? JobRunner::Wait::kYes : JobRunner::Wait::kPaced));
+      }
       if (const double seconds = SecondsSince(before); seconds >= kWaitSecondsMin) {
         progress_->Say(absl::StrCat("the run waited ", DurationText(seconds),
                                     " for the checkpoint of step ", earlier,

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "absl/status/status.h"
 #include "proto/job.pb.h"
 #include "runtime/base/clock.h"
+#include "runtime/store/checkpoint_folder.h"
 #include "tools/train/job_runner.h"
 #include "tools/train/progress.h"
 #include "tools/train/trainer.h"
@@ -33,7 +35,10 @@ class RunCheckpoints {
   RunCheckpoints(const proto::Job& job, const TrainOptions& options, const Clock* clock,
                  Progress* progress);
 
-  // Call once, before anything else. `runner` must outlive this object. `prepared` is of the run.
+  // Call before the ranks are loaded. kInvalidArgument (W0741): another run writes into the folder.
+  absl::Status Claim();
+  // Call once, before all that follows. `runner` must outlive this object. `prepared` is of the
+  // run.
   void Open(JobRunner* runner, const PreparedTraining& prepared);
 
   bool is_wanted() const { return !options_.checkpoint.empty(); }
@@ -86,6 +91,10 @@ class RunCheckpoints {
   // Returns whether a checkpoint of this run is there. Somebody may have removed it.
   bool IsLastThere() const;
   int64_t SamplesAt(int64_t step) const { return sample_offset_ + step * samples_per_step_; }
+  // Returns whether somebody has asked the run to end, and waits for that.
+  bool IsInterrupted() const {
+    return options_.interrupted != nullptr && options_.interrupted->load();
+  }
   double SecondsSince(int64_t ns) const;
   void AddStall(int64_t since_ns);
 
@@ -95,6 +104,7 @@ class RunCheckpoints {
   Progress* const progress_;
   const bool is_folder_;
   JobRunner* runner_ = nullptr;
+  std::unique_ptr<store::FolderClaim> claim_;  // null: there is no folder yet
   std::string plan_id_, data_;
   int64_t samples_per_step_ = 1, sample_offset_ = 0;
 

@@ -93,6 +93,7 @@ class Trainer {
 
   absl::Status Open() {
     WEIR_ASSIGN_OR_RETURN(const PreparedTraining prepared, PrepareTraining(job_, options_, {}));
+    WEIR_RETURN_IF_ERROR(checkpoints_.Claim());
     result_.steps_done = prepared.first_step;
     if (options_.standing != nullptr) *options_.standing = {result_.steps_done, ""};
     if (!options_.metrics.empty()) {
