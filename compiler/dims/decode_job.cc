@@ -62,7 +62,27 @@ class DecodeDeriver {
     InsertLookups();
     HandOverPositions();
     ClearWhatTrains();
-    return DecodeJob{std::move(job_), positions_};
+    return DecodeJob{std::move(job_), positions_, std::move(unused_)};
+  }
+
+  // Changes the number of samples alone.
+  absl::StatusOr<proto::Job> RunOfSamples() {
+    WEIR_RETURN_IF_ERROR(FindMain());
+    WEIR_ASSIGN_OR_RETURN(table_, ImportDimTable(job_));
+    WEIR_ASSIGN_OR_RETURN(found_, FindNodeDims(job_, PlanMode::kGenerate));
+    const Dim samples = DimOfTokens(0);
+    if (samples.empty() && sizes_.rows == 1) return std::move(job_);
+    if (samples.size() == 1) sample_ = samples[0];
+    if (SetNamedSamples()) return std::move(job_);
+    if (sample_ < 0) {
+      return Rejected(
+          {"W0070", absl::StrCat("input ", tokens_),
+           "a number of samples that follows from the prompts",
+           samples.empty() ? "one sample, written into the type" : "a number that an op cuts",
+           "name the dimension in graph.dim, and write the name"});
+    }
+    Resize();
+    return std::move(job_);
   }
 
  private:
@@ -102,12 +122,15 @@ class DecodeDeriver {
       const std::vector<std::string> outputs = OutputsOfNode(node);
       if (std::none_of(outputs.begin(), outputs.end(),
                        [&](const std::string& name) { return needed.count(name) > 0; })) {
+        WEIR_RETURN_IF_ERROR(CheckDropped(node));
         continue;
       }
       needed.insert(node.input().begin(), node.input().end());
       needed.insert(node.shared().begin(), node.shared().end());
       kept.push_back(node);
     }
+    for (int n = loss + 1; n < main.node_size(); ++n)
+      WEIR_RETURN_IF_ERROR(CheckDropped(main.node(n)));
     std::reverse(kept.begin(), kept.end());
     proto::Node loss_node = main.node(loss);
     targets_ = FreeName("targets");
@@ -119,11 +142,34 @@ class DecodeDeriver {
     main.mutable_node()->Assign(kept.begin(), kept.end());
     const auto unused = [&](const auto& tensor) { return needed.count(tensor.name()) == 0; };
     auto* parameters = main.mutable_parameter();
+    WEIR_ASSIGN_OR_RETURN(const Dims table, ImportDimTable(job_));
+    for (const proto::Parameter& parameter : *parameters) {
+      if (!unused(parameter)) continue;
+      absl::StatusOr<sbp::TensorType> type = ops::ParseType(parameter.type(), table);
+      if (!type.ok()) return At(FunctionWhere(main.name()), type.status());
+      unused_.emplace(parameter.name(), *std::move(type));
+    }
     parameters->erase(std::remove_if(parameters->begin(), parameters->end(), unused),
                       parameters->end());
     auto* inputs = main.mutable_input();
     inputs->erase(std::remove_if(inputs->begin(), inputs->end(), unused), inputs->end());
     return AddTargets();
+  }
+
+  // Weights of a function that is not called any more would be unknown to the job.
+  absl::Status CheckDropped(const proto::Node& node) {
+    if (node.op() != "call") return absl::OkStatus();
+    for (const proto::Function& called : graph().function()) {
+      const bool has_weights =
+          called.parameter_size() > 0 ||
+          std::any_of(called.node().begin(), called.node().end(),
+                      [](const proto::Node& inner) { return inner.op() == "call"; });
+      if (called.name() != node.function() || !has_weights) continue;
+      return Impossible(
+          absl::StrCat(FunctionWhere(function(main_).name()), ", a call of ", called.name()),
+          "logits that depend on each call with weights", "a call for another loss");
+    }
+    return absl::OkStatus();
   }
 
   // Gives the targets the shape of the logits without their last dimension.
@@ -181,13 +227,39 @@ class DecodeDeriver {
     return nullptr;
   }
 
-  absl::Status FindAtoms() {
-    Dim samples, positions;
+  // Sets the number of samples in the table of dimensions. Returns false if the table does not have
+  // it, or if its name means something else in another place.
+  bool SetNamedSamples() {
+    const std::string items = DimsOf(InputOf(tokens_)->type());
+    const std::string name(absl::StripAsciiWhitespace(items.substr(0, items.find(','))));
     for (const WrittenDim& written : found_.dims.written) {
-      if (written.place != WrittenDim::Place::kInput || written.function != main_) continue;
-      if (function(main_).input(written.index).name() != tokens_) continue;
-      (written.axis == 0 ? samples : positions) = written.dim;
+      const std::vector<std::string> factors = absl::StrSplit(written.item, '*');
+      if (sample_ >= 0 && std::count(factors.begin(), factors.end(), name) > 0 &&
+          !Has(written.dim, sample_)) {
+        return false;
+      }
     }
+    for (proto::Dim& dim : *graph().mutable_dim()) {
+      if (dim.name() != name) continue;
+      dim.set_size(sizes_.rows);
+      dim.clear_unit();
+      return true;
+    }
+    return false;
+  }
+
+  // Returns a dimension of the tokens; empty: its size is 1.
+  Dim DimOfTokens(int axis) {
+    for (const WrittenDim& written : found_.dims.written) {
+      if (written.place == WrittenDim::Place::kInput && written.function == main_ &&
+          written.axis == axis && function(main_).input(written.index).name() == tokens_)
+        return written.dim;
+    }
+    return {};
+  }
+
+  absl::Status FindAtoms() {
+    const Dim samples = DimOfTokens(0), positions = DimOfTokens(1);
     const std::string where = absl::StrCat("input ", tokens_);
     if (samples.size() != 1)
       return Impossible(where, "samples of which no op cuts the number", "a number that is cut");
@@ -226,18 +298,26 @@ class DecodeDeriver {
       return ReadPositions(node, *at, of);
     for (const std::vector<Dim>& operand : node.operands) {
       if (!IsOfTokens(operand)) continue;
-      for (const Dim& whole : node.whole) {
-        if (Has(whole, position_)) return Mixes(node);
-      }
-      if (Count(operand, position_) > 1) return Mixes(node);
-      for (const std::vector<Dim>& result : node.results) {
-        if (Count(result, position_) != 1) return Mixes(node);
+      for (const int atom : {position_, sample_}) {
+        for (const Dim& whole : node.whole) {
+          if (Has(whole, atom)) return Mixes(node, atom);
+        }
+        if (Count(operand, atom) > 1) return Mixes(node, atom);
+        for (const std::vector<Dim>& result : node.results) {
+          if (Count(result, atom) != 1) return Mixes(node, atom);
+        }
       }
     }
     return VisitTables(node);
   }
 
-  absl::Status Mixes(const NodeDims& node) {
+  // In one step the sequences are at different positions. So an op that relates the sequences to
+  // each other cannot stay either.
+  absl::Status Mixes(const NodeDims& node, int atom) {
+    if (atom == sample_) {
+      return Impossible(Where(node), "ops that treat each sequence by itself",
+                        "an op that relates the sequences to each other");
+    }
     return Impossible(Where(node), "only causal attention to relate the positions of a sequence",
                       "an op that needs all of them together");
   }
@@ -265,6 +345,11 @@ class DecodeDeriver {
       }
       of->mutable_attr()->DeleteSubrange(a, 1);
     }
+    for (int o = 1; o < of->output_size(); ++o) {
+      if (!IsRead(function(node.function), of->output(o))) continue;
+      return Impossible(Where(node), "an op of which the model reads the first result alone",
+                        absl::StrCat("a reader of ", of->output(o)));
+    }
     of->set_op(at.op);
     readers_.emplace_back(node.function, node.node);
     if (!at.keeps) return absl::OkStatus();
@@ -279,6 +364,16 @@ class DecodeDeriver {
                             : FreeName(absl::StrCat(first, ".", def->schema.outputs[o].name)));
     }
     return absl::OkStatus();
+  }
+
+  static bool IsRead(const proto::Function& function, const std::string& tensor) {
+    const auto has = [&](const auto& names) {
+      return std::find(names.begin(), names.end(), tensor) != names.end();
+    };
+    return has(function.output()) || std::any_of(function.node().begin(), function.node().end(),
+                                                 [&](const proto::Node& node) {
+                                                   return has(node.input()) || has(node.shared());
+                                                 });
   }
 
   // An operand with a row for each position, which all samples share, is looked up.
@@ -421,12 +516,18 @@ class DecodeDeriver {
 
   // What concerns training or the whole sequence alone goes.
   void ClearWhatTrains() {
-    const std::string items = DimsOf(InputOf(tokens_)->type());
-    std::string name = items.substr(items.find(',') + 1);
-    name = std::string(absl::StripAsciiWhitespace(name.substr(0, name.find('='))));
+    // Names of dimensions, and whether each of them means positions everywhere.
+    std::map<std::string, bool> of_positions;
+    for (const WrittenDim& written : found_.dims.written) {
+      bool& only = of_positions.emplace(written.name, true).first->second;
+      only = only && written.dim == Dim{position_};
+    }
     auto* rules = job_.mutable_rule();
     rules->erase(std::remove_if(rules->begin(), rules->end(),
-                                [&](const proto::Rule& rule) { return rule.dim() == name; }),
+                                [&](const proto::Rule& rule) {
+                                  const auto found = of_positions.find(rule.dim());
+                                  return found != of_positions.end() && found->second;
+                                }),
                  rules->end());
     for (proto::Function& of : *graph().mutable_function()) of.clear_keep();
     job_.mutable_runtime()->clear_recompute();
@@ -457,6 +558,7 @@ class DecodeDeriver {
   const DecodeSizes sizes_;
   int main_ = -1;
   std::string logits_, targets_, positions_;
+  std::map<std::string, sbp::TensorType> unused_;
   Dims table_;
   GraphNodeDims found_;
   int sample_ = -1, position_ = -1;  // atoms
@@ -472,6 +574,11 @@ class DecodeDeriver {
 absl::StatusOr<DecodeJob> DecodeJobOf(const proto::Job& job, const std::string& tokens,
                                       const DecodeSizes& sizes) {
   return DecodeDeriver(job, tokens, sizes).Run();
+}
+
+absl::StatusOr<proto::Job> WithSamples(const proto::Job& job, const std::string& tokens,
+                                       int64_t samples) {
+  return DecodeDeriver(job, tokens, {.rows = samples}).RunOfSamples();
 }
 
 }  // namespace weir::compiler

@@ -77,6 +77,8 @@ absl::StatusOr<std::vector<Tokens>> ReadPromptIds(const std::string& path) {
                        "a list of token ids, each from 0 to below 2^31",
                        std::string(line.substr(0, 60)), "[1, 15, 7]"});
     };
+    // The parser takes a zero byte for the end of the text.
+    if (line.find('\0') != absl::string_view::npos) return refused();
     const nlohmann::json ids =
         nlohmann::json::parse(line.begin(), line.end(), nullptr, /*allow_exceptions=*/false);
     if (!ids.is_array()) return refused();
@@ -198,11 +200,12 @@ absl::Status RunGenerate(GenerateArguments arguments, CliContext* context) {
   }
   for (const std::string& stop : arguments.stops) options.stops.push_back(train::TokensOf(stop));
   launch::SignalWatch signals(launch::SecondSignal::kEndsTheProcess);
-  options.interrupted = &signals.interrupted();
   options.note = [context](const std::string& text) { *context->err << text << "\n"; };
   // A file or a pipe gets the model's bytes. A terminal gets printable text, because it would obey
   // some bytes.
   std::ostream& out = ::isatty(STDOUT_FILENO) ? *context->out : *context->raw_out;
+  // Nobody wants more tokens if the reader of a pipe has gone.
+  options.interrupted = [&] { return signals.interrupted().load() || out.fail(); };
   const bool is_one_text = options.prompts.size() == 1 && !arguments.json;
   const absl::Status status = is_one_text ? StreamText(job, arguments, context, out)
                                           : PrintAll(job, arguments, context, out);
@@ -247,7 +250,12 @@ void AddGenerateVerb(CLI::App* app, CliContext* context) {
   verb->add_option("--init", generate->options.init,
                    "The weights: safetensors, an index of them, or a folder")
       ->type_name("PATH")
-      ->required();
+      ->required()
+      ->check(CLI::Validator(
+          [](std::string& path) {
+            return std::string(path.empty() ? "expected the path of weights; found nothing" : "");
+          },
+          ""));
   CLI::Option* prompt = verb->add_option("--prompt", generate->prompts,
                                          "Text to continue, again for each prompt [a new line]")
                             ->type_name("TEXT")

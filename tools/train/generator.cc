@@ -6,11 +6,13 @@
 #include <chrono>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/dims/decode_job.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
+#include "sbp/layout.h"
 #include "tools/train/copy_fetched_states.h"
 #include "tools/train/job_session.h"
 #include "tools/train/session_states.h"
@@ -113,6 +115,16 @@ absl::Status CheckOptions(const GenerateOptions& options, int64_t below) {
   return absl::OkStatus();
 }
 
+weights::WeightTypes TypesOf(const std::map<std::string, sbp::TensorType>& parameters) {
+  weights::WeightTypes types;
+  for (const auto& [name, type] : parameters) {
+    Shape shape;
+    for (const sbp::TensorDim& dim : type.dims) shape.push_back(dim.size);
+    types[name] = {type.dtype, std::move(shape)};
+  }
+  return types;
+}
+
 // A plan that is loaded, and what it is fed.
 struct Loaded {
   std::unique_ptr<TokenFeed> feed;
@@ -135,6 +147,10 @@ class Generator {
       WEIR_RETURN_IF_ERROR(weights_->CheckSums().status());
     }
     sequences_ = options_.prompts;
+    if (static_cast<int64_t>(longest()) > variant_.window && options_.max_tokens > 0) {
+      Note(absl::StrCat("a prompt of ", longest(), " tokens is longer than the window of ",
+                        variant_.window, "; the model reads the last ", variant_.window));
+    }
     stopped_.assign(sequences_.size(), false);
     result_.ends.assign(sequences_.size(), Generated::End::kLength);
     WEIR_RETURN_IF_ERROR(GenerateWithCache());
@@ -150,7 +166,7 @@ class Generator {
   }
 
   bool IsDone() {
-    if (options_.interrupted != nullptr && options_.interrupted->load()) {
+    if (options_.interrupted && options_.interrupted()) {
       for (size_t r = 0; r < stopped_.size(); ++r) {
         if (!stopped_[r]) result_.ends[r] = Generated::End::kInterrupted;
       }
@@ -165,7 +181,8 @@ class Generator {
   }
 
   absl::StatusOr<Loaded> Load(const proto::Job& job, int64_t width,
-                              const std::vector<std::string>& inputs) const {
+                              const std::vector<std::string>& inputs,
+                              const weights::WeightTypes& unused = {}) const {
     Loaded loaded;
     loaded.feed = std::make_unique<TokenFeed>(static_cast<int64_t>(options_.prompts.size()), width);
     for (const std::string& input : inputs) loaded.feed->Add(input);
@@ -177,7 +194,7 @@ class Generator {
     WEIR_ASSIGN_OR_RETURN(loaded.opened, OpenJobSession(job, session));
     if (weights_ != nullptr) {
       WEIR_RETURN_IF_ERROR(
-          LoadWeights(weights_, {"", options_.job_file}, loaded.opened.session.get()));
+          LoadWeights(weights_, {"", options_.job_file}, loaded.opened.session.get(), unused));
     }
     return loaded;
   }
@@ -187,22 +204,35 @@ class Generator {
   absl::Status GenerateWithCache() {
     if (options_.cache == GenerateOptions::Cache::kNever || IsDone()) return absl::OkStatus();
     const auto prompt = static_cast<int64_t>(longest());
-    if (prompt >= variant_.window) return absl::OkStatus();
+    if (prompt >= variant_.window) {
+      why_windows_ = absl::StrCat("the longest prompt fills the window of ", variant_.window,
+                                  " tokens, so each token runs the whole window");
+      return absl::OkStatus();
+    }
+    const bool fills = options_.max_tokens > variant_.window - prompt;
     compiler::DecodeSizes sizes;
     sizes.rows = static_cast<int64_t>(sequences_.size());
-    sizes.slots = std::min(variant_.window, prompt + options_.max_tokens);
+    sizes.slots = fills ? variant_.window : prompt + options_.max_tokens;
     sizes.positions = prompt;
     absl::StatusOr<compiler::DecodeJob> reading =
-        compiler::DecodeJobOf(variant_.job, variant_.input, sizes);
+        compiler::DecodeJobOf(variant_.written, variant_.input, sizes);
     if (!reading.ok()) {
-      Note(absl::StrCat("no cache of keys and values, so each token runs the whole window: ",
-                        reading.status().message()));
+      why_windows_ =
+          absl::StrCat("no cache of keys and values, so each token runs the whole window: ",
+                       reading.status().message());
       return absl::OkStatus();
     }
     sizes.positions = 1;
     WEIR_ASSIGN_OR_RETURN(compiler::DecodeJob step,
-                          compiler::DecodeJobOf(variant_.job, variant_.input, sizes));
-    WEIR_ASSIGN_OR_RETURN(Loaded steps, Load(step.job, 1, {variant_.input, step.positions}));
+                          compiler::DecodeJobOf(variant_.written, variant_.input, sizes));
+    WEIR_ASSIGN_OR_RETURN(
+        Loaded steps, Load(step.job, 1, {variant_.input, step.positions}, TypesOf(step.unused)));
+    // This line comes before the text, because a line in the middle of the text would break it.
+    if (fills) {
+      Note(absl::StrCat("the longest sequence fills the window of ", variant_.window,
+                        " tokens after ", variant_.window - prompt,
+                        " new ones; from there on each token runs the whole window"));
+    }
     WEIR_RETURN_IF_ERROR(ReadPrompts(*reading, prompt, steps.opened.session.get()));
     while (!IsDone() && static_cast<int64_t>(longest()) < variant_.window) {
       for (size_t r = 0; r < sequences_.size(); ++r) {
@@ -221,8 +251,9 @@ class Generator {
   // Draws the first token of each sequence, and fills the states of `steps`.
   absl::Status ReadPrompts(const compiler::DecodeJob& reading, int64_t width,
                            actors::Session* steps) {
-    WEIR_ASSIGN_OR_RETURN(Loaded loaded,
-                          Load(reading.job, width, {variant_.input, reading.positions}));
+    WEIR_ASSIGN_OR_RETURN(
+        Loaded loaded,
+        Load(reading.job, width, {variant_.input, reading.positions}, TypesOf(reading.unused)));
     for (size_t r = 0; r < sequences_.size(); ++r) {
       int32_t* tokens = loaded.feed->Row(variant_.input, r);
       int32_t* positions = loaded.feed->Row(reading.positions, r);
@@ -241,12 +272,8 @@ class Generator {
   // Computes the window again for each token.
   absl::Status GenerateByWindows() {
     if (IsDone()) return absl::OkStatus();
-    if (options_.cache != GenerateOptions::Cache::kNever &&
-        static_cast<int64_t>(longest()) >= variant_.window) {
-      Note(absl::StrCat("a sequence fills the window of ", variant_.window,
-                        " tokens; from here on each token runs the whole window"));
-    }
     WEIR_ASSIGN_OR_RETURN(Loaded loaded, Load(variant_.job, variant_.window, {variant_.input}));
+    if (!why_windows_.empty()) Note(why_windows_);
     while (!IsDone()) {
       for (size_t r = 0; r < sequences_.size(); ++r) {
         const Tokens& sequence = sequences_[r];
@@ -319,7 +346,8 @@ class Generator {
   std::shared_ptr<const store::SafetensorsReader> weights_;  // null: the first values
   std::vector<Tokens> sequences_;                            // prompts and what follows
   std::vector<bool> stopped_;
-  int64_t made_ = 0;  // tokens of a sequence that has not stopped
+  int64_t made_ = 0;         // tokens of a sequence that has not stopped
+  std::string why_windows_;  // a note; empty: no cache was wanted, or the cache was used
   Generated result_;
 };
 

@@ -7,7 +7,6 @@
 // Thread rule: one thread.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -41,8 +40,8 @@ struct GenerateOptions {
   enum class Alphabet : uint8_t { kBytes, kAll } alphabet = Alphabet::kBytes;
   GenerationDevices devices = GenerationDevices::kOneDevice;
   enum class Cache : uint8_t { kWherePossible, kNever } cache = Cache::kWherePossible;
-  const std::atomic<bool>* interrupted = nullptr;
-  std::function<void(const std::string&)> note;  // why the window is computed again; may be null
+  std::function<bool()> interrupted;  // asked before each token: whether to end; null: never
+  std::function<void(const std::string&)> note;  // why whole windows are computed; may be null
 };
 
 struct Generated {

@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 
+#include "absl/strings/str_cat.h"
 #include "compiler/dims/decode_job.h"
 #include "google/protobuf/text_format.h"
 #include "tools/job/job_file.h"
@@ -90,7 +92,7 @@ TEST(GeneratorTest, ASequenceThatFillsTheWindowGoesOnByWindows) {
   std::string note;
   options.note = [&](const std::string& text) { note = text; };
   const Said mixed = Say(Gpt(), options);
-  EXPECT_THAT(note, HasSubstr("fills the window of 24 tokens"));
+  EXPECT_THAT(note, HasSubstr("fills the window of 24 tokens after 9 new ones"));
   EXPECT_EQ(mixed.generated.cached_tokens, 2 * 8);
   options.cache = GenerateOptions::Cache::kNever;
   EXPECT_EQ(mixed.tokens, Say(Gpt(), options).tokens);
@@ -161,6 +163,147 @@ TEST(GeneratorTest, AGraphWithoutSuchAFormNamesTheOpAndGoesByWindows) {
   options.note = [&](const std::string& text) { note = text; };
   EXPECT_EQ(Say(job, options).generated.cached_tokens, 0);
   EXPECT_THAT(note, HasSubstr("no cache of keys and values"));
+}
+
+// Returns a model of one layer whose text is `nodes` between the lookup and the logits. No
+// dimension has a name of graph.dim.
+proto::Job Written(const std::string& nodes, const std::string& parameters = "") {
+  proto::Job job;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      absl::StrCat(R"pb(
+                     graph {
+                       main: "main"
+                       function { name: "main"
+                                  input { name: "signs" type: "i32[flock=3, stretch=20]" }
+                                  input { name: "goal" type: "i32[flock=3, stretch=20]" }
+                                  parameter {
+                                    name: "book"
+                                    type: "f32[kinds=256, girth=16]"
+                                    init { normal { std: 0.5 } }
+                                  }
+                                  parameter {
+                                    name: "out"
+                                    type: "f32[girth=16, kinds=256]"
+                                    init { normal { std: 0.5 } }
+                                  }
+                                  node { name: "e" op: "embedding" input: "book" input: "signs" }
+                                  node {
+                                    name: "h"
+                                    op: "reshape"
+                                    input: "e"
+                                    attr {
+                                      name: "to"
+                                      value { s: "flock=3, stretch=20, eyes=4, depth=4" }
+                                    }
+                                  }
+                   )pb",
+                   nodes, R"pb(
+                     node {
+                       name: "j"
+                       op: "reshape"
+                       input: "a"
+                       attr {
+                         name: "to"
+                         value { s: "flock=3, stretch=20, girth=16" }
+                       }
+                     }
+                     node { name: "logits" op: "matmul" input: "j" input: "out" }
+                     node { name: "tl" op: "softmax_cross_entropy" input: "logits" input: "goal" }
+                     node { name: "loss" op: "reduce_mean" input: "tl" }
+                     output: "loss"
+                   )pb",
+                   parameters, "} }"),
+      &job));
+  job.mutable_training()->set_steps(1);
+  return job;
+}
+
+constexpr char kAttention[] =
+    R"pb(node { name: "a" op: "attention" input: "h" input: "h" input: "h" })pb";
+
+TEST(GeneratorTest, SamplesWithoutANameOfTheTableFollowThePrompts) {
+  for (const size_t prompts : {1, 2}) {
+    GenerateOptions options = TwoPrompts();
+    options.prompts.resize(prompts);
+    options.max_tokens = 4;
+    const Said cached = Say(Written(kAttention), options);
+    EXPECT_EQ(cached.generated.cached_tokens, static_cast<int64_t>(3 * prompts));
+    options.cache = GenerateOptions::Cache::kNever;
+    EXPECT_EQ(cached.tokens, Say(Written(kAttention), options).tokens);
+  }
+}
+
+TEST(GeneratorTest, ANameThatMeansSamplesAndHeadsIsTwoSizes) {
+  proto::Job job = Written(kAttention);
+  proto::Dim* dim = job.mutable_graph()->add_dim();
+  dim->set_name("eyes");
+  dim->set_size(4);
+  std::string graph = job.graph().DebugString();
+  for (const char* from : {"flock=3", "eyes=4"}) {
+    for (size_t at = 0; (at = graph.find(from, at)) != std::string::npos; at += 4)
+      graph.replace(at, std::string(from).size(), "eyes");
+  }
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(graph, job.mutable_graph()));
+  const Said cached = Say(job, TwoPrompts());
+  GenerateOptions options = TwoPrompts();
+  options.cache = GenerateOptions::Cache::kNever;
+  EXPECT_EQ(cached.tokens, Say(job, options).tokens);
+}
+
+TEST(GeneratorTest, AnOpThatRelatesSequencesHasNoCache) {
+  const auto derived = compiler::DecodeJobOf(
+      Written(R"pb(node {
+                     name: "c"
+                     op: "cumsum"
+                     input: "h"
+                     attr {
+                       name: "axis"
+                       value { i: 0 }
+                     }
+                   }
+                   node { name: "a" op: "attention" input: "c" input: "c" input: "c" })pb"),
+      "signs", {2, 1, 8});
+  EXPECT_THAT(std::string(derived.status().message()), HasSubstr("node c (cumsum)"));
+  EXPECT_THAT(std::string(derived.status().message()), HasSubstr("relates the sequences"));
+}
+
+TEST(GeneratorTest, AReaderOfASecondResultOfAttentionHasNoCache) {
+  const auto derived =
+      compiler::DecodeJobOf(Written(R"pb(node {
+                                           name: "attended"
+                                           op: "attention"
+                                           input: [ "h", "h", "h" ]
+                                           output: [ "o", "lse" ]
+                                         }
+                                         node { name: "t" op: "reduce_mean" input: "lse" }
+                                         node { name: "a" op: "add" input: "o" input: "t" })pb"),
+                            "signs", {2, 1, 8});
+  EXPECT_THAT(std::string(derived.status().message()), HasSubstr("a reader of lse"));
+}
+
+TEST(GeneratorTest, AWeightOfAnotherLossIsNamed) {
+  const auto derived = compiler::DecodeJobOf(
+      Written(absl::StrCat(kAttention, R"pb(
+                node { name: "aux" op: "matmul" input: "e" input: "aw" }
+                node { name: "al" op: "softmax_cross_entropy" input: "aux" input: "goal" }
+              )pb"),
+              R"pb(parameter {
+                     name: "aw"
+                     type: "f32[girth=16, kinds=256]"
+                     init { zeros: true }
+                   })pb"),
+      "signs", {2, 1, 8});
+  ASSERT_TRUE(derived.ok()) << derived.status();
+  ASSERT_EQ(derived->unused.size(), 1u);
+  EXPECT_EQ(derived->unused.count("aw"), 1u);
+}
+
+TEST(GeneratorTest, TheLargestNumberOfTokensIsNoSize) {
+  GenerateOptions options = TwoPrompts();
+  options.max_tokens = INT64_MAX;
+  int asked = 0;
+  options.interrupted = [&] { return ++asked > 3; };
+  EXPECT_EQ(Say(Gpt(), options).generated.ends[0], Generated::End::kInterrupted);
 }
 
 TEST(GeneratorTest, NamesOfDimensionsDecideNothing) {

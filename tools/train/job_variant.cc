@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "compiler/dims/decode_job.h"
 #include "compiler/job/model_inputs.h"
 #include "runtime/base/status.h"
 
@@ -56,11 +57,6 @@ absl::StatusOr<GenerationVariant> GenerationJob(const proto::Job& job, int64_t r
   generation.below = tokens.use.range->below;
   generation.job = EvaluationJob(job);
   proto::Job& variant = generation.job;
-  for (proto::Dim& dim : *variant.mutable_graph()->mutable_dim()) {
-    if (dim.name() != tokens.type.dims[0].name) continue;
-    dim.set_size(rows);
-    dim.clear_unit();
-  }
   if (devices == GenerationDevices::kOneDevice) {
     variant.clear_mesh();
     variant.clear_layout();
@@ -72,6 +68,8 @@ absl::StatusOr<GenerationVariant> GenerationJob(const proto::Job& job, int64_t r
   }
   variant.mutable_training()->set_micro_batches(1);
   variant.mutable_training()->set_zero_stage(0);
+  generation.written = variant;
+  WEIR_ASSIGN_OR_RETURN(variant, compiler::WithSamples(variant, tokens.name, rows));
   return generation;
 }
 

@@ -19,8 +19,9 @@ enum class GenerationDevices : uint8_t { kOneDevice, kMeshOfJob };
 
 // A language model that runs on one window of each sequence at a time.
 struct GenerationVariant {
-  proto::Job job;     // one micro-batch of `rows` samples, no dropout
-  std::string input;  // of main: the windows of tokens, i32[rows, window]
+  proto::Job job;      // one micro-batch of `rows` samples, no dropout
+  proto::Job written;  // the same with as many samples as the given job, for DecodeJobOf
+  std::string input;   // of main: the windows of tokens, i32[rows, window]
   int64_t window = 1;
   int64_t below = 0;  // tokens are from 0 to below this
 };

@@ -163,10 +163,12 @@ absl::Status LoadShards(const weights::MappedWeights& from, StateSet set,
 }
 
 absl::Status LoadWeights(std::shared_ptr<const store::SafetensorsReader> file,
-                         const weights::MapPlaces& places, actors::Session* session) {
+                         const weights::MapPlaces& places, actors::Session* session,
+                         const weights::WeightTypes& unused) {
+  weights::WeightTypes types = WeightTypesOf(StatesOf(*session, StateSet::kWeights));
+  types.insert(unused.begin(), unused.end());
   WEIR_ASSIGN_OR_RETURN(const weights::MappedWeights mapped,
-                        weights::MapWeights(std::move(file), places,
-                                            WeightTypesOf(StatesOf(*session, StateSet::kWeights))));
+                        weights::MapWeights(std::move(file), places, types));
   return LoadShards(mapped, StateSet::kWeights, session);
 }
 

@@ -58,10 +58,11 @@ absl::StatusOr<weights::MappedWeights> OpenWeights(const LoadOrder& order);
 // Precondition: CheckCheckpoint or MapWeights.
 absl::Status LoadShards(const weights::MappedWeights& from, StateSet set, actors::Session* session);
 
-// Finds the map of a file of weights and loads them, for a session that holds all ranks. Errors:
-// those of MapWeights.
+// Finds the map of a file of weights and loads them, for a session that holds all ranks. The file
+// also has the weights `unused`, which no state of the session is. Errors: those of MapWeights.
 absl::Status LoadWeights(std::shared_ptr<const store::SafetensorsReader> file,
-                         const weights::MapPlaces& places, actors::Session* session);
+                         const weights::MapPlaces& places, actors::Session* session,
+                         const weights::WeightTypes& unused = {});
 
 // Begins the file for the states of `set` among `states`. SaveShards fills the file.
 absl::StatusOr<std::unique_ptr<store::SafetensorsWriter>> BeginSave(
