@@ -75,6 +75,8 @@ TEST_F(ConvertTest, ALargeExportHasSeveralFilesAndAnIndexThatReadersFollow) {
   EXPECT_THAT(*paths, ElementsAre(folder_.PathFor("m-00001-of-00002.safetensors"),
                                   folder_.PathFor("m-00002-of-00002.safetensors"),
                                   folder_.PathFor("m.safetensors.index.json")));
+  EXPECT_THAT(ExportSafetensors(Opened(run()), {file, 1 << 20}).status().ToString(),
+              HasSubstr("no index of several files beside a single file"));
   const OpenTensors opened = Opened(paths->back());
   EXPECT_THAT(opened.tensors, ElementsAre(Key("head"), Key("layers.0.wq")));
   const CheckpointDiff diff = DiffTo(paths->back());

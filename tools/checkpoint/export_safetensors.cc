@@ -14,6 +14,7 @@
 #include "runtime/store/whole_file.h"
 #include "tools/checkpoint/rewrite.h"
 #include "tools/checkpoint/tensor_pieces.h"
+#include "tools/weights/convert_weights.h"
 
 namespace weir::checkpoint {
 namespace {
@@ -98,6 +99,7 @@ absl::StatusOr<std::vector<std::string>> ExportSafetensors(const OpenTensors& fr
                      "--all, which also writes optimizer states"});
   }
   const std::vector<std::vector<std::string>> files = Pack(tensors, order.file_bytes_max);
+  WEIR_RETURN_IF_ERROR(weights::CheckNoOtherExport(order.path, files.size()));
   const std::map<std::string, std::string> metadata = MetadataOf(from, order.what);
   if (files.size() == 1) {
     WEIR_RETURN_IF_ERROR(WriteFile(order.path, tensors, files[0], metadata));

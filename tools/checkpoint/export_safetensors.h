@@ -21,9 +21,9 @@ struct ExportOrder {
   enum class What : uint8_t { kWeights, kAll } what = What::kWeights;
 };
 
-// Returns the paths of the files, the index last. kInvalidArgument (W0723): a tensor has a type
-// that Weir does not hold, or there is no tensor to write. Other errors: of reading, or
-// CannotWrite.
+// Returns the paths of the files, the index last. kInvalidArgument (W0841): see
+// weights::CheckNoOtherExport; (W0723): a tensor has a type that Weir does not hold, or there is no
+// tensor to write. Other errors: of reading, or CannotWrite.
 absl::StatusOr<std::vector<std::string>> ExportSafetensors(const OpenTensors& from,
                                                            const ExportOrder& order);
 

@@ -102,6 +102,10 @@ absl::Status Compare(const CheckpointArguments& arguments, CliContext* context) 
 }
 
 absl::Status Export(const CheckpointArguments& arguments, CliContext* context) {
+  if (static_cast<int64_t>(arguments.file_bytes_max) < 1) {
+    return Rejected({"W0929", "--max-shard-size", "a size of at least 1 byte",
+                     absl::StrCat(static_cast<int64_t>(arguments.file_bytes_max)), "5GiB"});
+  }
   WEIR_ASSIGN_OR_RETURN(const checkpoint::OpenTensors from, checkpoint::Open(arguments.path));
   WEIR_RETURN_IF_ERROR(train::CheckOutputIsNoInput("-o", arguments.out,
                                                    from.reader->shards() == nullptr

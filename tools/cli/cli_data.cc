@@ -46,12 +46,13 @@ std::string NumberText(double value) {
 struct Seen {
   double smallest = std::numeric_limits<double>::infinity();
   double largest = -std::numeric_limits<double>::infinity();
-  int64_t not_numbers = 0;
+  int64_t not_numbers = 0, infinite = 0;
   std::vector<std::string> first;
 
   void Add(double value) {
     if (first.size() < static_cast<size_t>(kFirstValues)) first.push_back(NumberText(value));
     if (std::isnan(value)) ++not_numbers;
+    if (std::isinf(value)) ++infinite;
     smallest = std::min(smallest, value);
     largest = std::max(largest, value);
   }
@@ -59,7 +60,8 @@ struct Seen {
     if (first.empty()) return "no values";
     return absl::StrCat("values ", NumberText(smallest), " to ", NumberText(largest),
                         not_numbers > 0 ? absl::StrCat(", ", not_numbers, " not a number") : "",
-                        ", first ", absl::StrJoin(first, " "));
+                        infinite > 0 ? absl::StrCat(", ", infinite, " infinite") : "", ", first ",
+                        absl::StrJoin(first, " "));
   }
 };
 
