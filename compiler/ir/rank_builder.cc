@@ -98,24 +98,39 @@ void RankBuilder::FindWaves() {
   FindTransfersToUpdates();
 }
 
-// A transfer works for the update if only the update, or transfers to the update, read its result.
+// A transfer carries gradients to the update if only the update, or such a transfer, reads its
+// result, and the update has not made what the transfer carries. Norms of gradients, which the
+// update makes, are for other stages and must not wait.
 void RankBuilder::FindTransfersToUpdates() {
   const Module& module = plan_.module;
+  const auto is_transfer = [&](size_t i) {
+    return module.items[i].kind == ItemKind::kBoxing && waves_[i] == Wave::kNone;
+  };
   std::vector<bool> is_read(module.values.size()), is_read_elsewhere(module.values.size());
+  std::vector<bool> is_for_update(module.items.size());
   for (size_t i = module.items.size(); i-- > 0;) {
     const ProgramItem& item = module.items[i];
-    if (item.kind == ItemKind::kBoxing && waves_[i] == Wave::kNone) {
-      const bool is_for_update =
-          std::all_of(item.outputs.begin(), item.outputs.end(),
-                      [&](int output) { return is_read[output] && !is_read_elsewhere[output]; });
-      if (is_for_update) waves_[i] = Wave::kUpdate;
-    }
-    const bool is_of_update = item.phase == PhaseKind::kUpdate || waves_[i] == Wave::kUpdate;
+    is_for_update[i] =
+        item.phase == PhaseKind::kUpdate ||
+        (is_transfer(i) && std::all_of(item.outputs.begin(), item.outputs.end(), [&](int output) {
+           return is_read[output] && !is_read_elsewhere[output];
+         }));
     for (int input : item.inputs) {
       if (input < 0) continue;
       is_read[input] = true;
-      if (!is_of_update) is_read_elsewhere[input] = true;
+      if (!is_for_update[i]) is_read_elsewhere[input] = true;
     }
+  }
+  std::vector<bool> is_made_by_update(module.values.size());
+  for (size_t i = 0; i < module.items.size(); ++i) {
+    const ProgramItem& item = module.items[i];
+    const bool is_of_update =
+        item.phase == PhaseKind::kUpdate ||
+        (is_transfer(i) && std::any_of(item.inputs.begin(), item.inputs.end(), [&](int input) {
+           return input >= 0 && is_made_by_update[input];
+         }));
+    for (int output : item.outputs) is_made_by_update[output] = is_of_update;
+    if (is_transfer(i) && is_for_update[i] && !is_of_update) waves_[i] = Wave::kUpdate;
   }
 }
 

@@ -133,7 +133,7 @@ struct RankState {
 };
 
 // The pass of a micro-batch through the pipeline that an actor works for. kUpdate: the actor carries
-// what only the update of the weights reads, such as a sum of gradients.
+// gradients to the update of the weights.
 enum class Wave : uint8_t { kForward, kBackward, kWeightGradient, kUpdate, kNone };
 
 struct RankActor : Rate {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
@@ -78,6 +79,7 @@ class RegisterAllocator {
     for (const TransferNote& note : graph_.notes) *out_.add_note() = weir::ToProto(note);
     GroupTensors();
     for (ActorId a : graph_.actors.ids()) AddActor(a);
+    MoveScratchOfCollectives();
     WEIR_RETURN_IF_ERROR(ApplyRhythm(plan_.rhythm, plan_.updates.every, graph_, readers_, &out_));
     WEIR_RETURN_IF_ERROR(CheckMemory());
     PlaceMemory(AddStates(), LandingOrders(), &out_);
@@ -287,6 +289,31 @@ class RegisterAllocator {
       for (const RankOperand& output : kernel.outputs) set_operand(output, call->add_output());
     }
     return KnownProgram();
+  }
+
+  // Other ranks write the results of a collective while this rank acts on. What nobody reads of
+  // them lies in scratch, but not where other acts have theirs.
+  void MoveScratchOfCollectives() {
+    std::set<int> of_collectives;
+    for (const proto::ActorSpec& actor : out_.actor()) {
+      if (actor.kind() == proto::ActorSpec::COLLECTIVE) of_collectives.insert(actor.program());
+    }
+    int64_t others = 0;
+    for (int p = 0; p < out_.program_size(); ++p) {
+      if (of_collectives.count(p) == 0)
+        others = std::max(others, AlignUp(out_.program(p).scratch_bytes()));
+    }
+    for (int p : of_collectives) {
+      proto::Program* const program = out_.mutable_program(p);
+      if (program->scratch_bytes() == 0) continue;
+      program->set_scratch_bytes(program->scratch_bytes() + others);
+      for (proto::KernelCall& call : *program->mutable_call()) {
+        for (proto::Operand& output : *call.mutable_output()) {
+          if (output.place() == proto::Operand::SCRATCH)
+            output.set_byte_offset(output.byte_offset() + others);
+        }
+      }
+    }
   }
 
   // Returns an earlier program that is equal to the last, which then goes, or else the last.

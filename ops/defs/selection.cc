@@ -84,7 +84,9 @@ OpDef ArgmaxDef() {
                     "first. NaN counts as the largest.",
                 .inputs = {{.name = "x", .doc = "any shape with the axis"}},
                 .outputs = {{.name = "y", .doc = "i32, x without the axis", .index = PlacesOfX()}},
-                .attrs = {AxisAttr(), LargestAttr()},
+                .attrs = {AxisAttr(),
+                          {"largest", AttrKind::kBool, true,
+                           "true: the place of the largest; false: of the smallest"}},
                 .factors = "... v ... -> ...; v is whole"};
   def.infer = [](const InferInput& in) -> absl::StatusOr<Types> {
     const int64_t axis = in.attrs.Int("axis");

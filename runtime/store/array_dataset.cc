@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -34,7 +35,19 @@ Shape SampleShape(const StoredArray& array) {
   return {array.shape().begin() + 1, array.shape().end()};
 }
 
-bool NeedsCheck(const FeedRequest& request, ElementType type) {
+// Returns whether finite elements may become infinite as f32.
+bool MayOverflow(ElementType type, const std::optional<ElementScale>& scale) {
+  constexpr double kLargestF32 = std::numeric_limits<float>::max();
+  const ElementScale by = scale.value_or(ElementScale());
+  double largest = kLargestF32;
+  if (type == ElementType::kF64) largest = std::numeric_limits<double>::max();
+  if (!IsReal(type)) largest = 0x1p64;
+  return largest * std::abs(by.by) + std::abs(by.plus) > kLargestF32;
+}
+
+bool NeedsCheck(const FeedRequest& request, ElementType type,
+                const std::optional<ElementScale>& scale) {
+  if (request.dtype == DType::kF32) return MayOverflow(type, scale);
   if (request.dtype == DType::kBool) return type != ElementType::kBool;
   if (request.dtype != DType::kI32) return false;
   return request.below > 0 || type == ElementType::kU32 || type == ElementType::kU64 ||
@@ -131,16 +144,17 @@ class ArrayDataset final : public Dataset {
   }
 
   absl::Status CheckValues(const FeedRequest& request) const override {
-    std::vector<int32_t> piece;
+    const std::optional<ElementScale> scale = ScaleOf(request.feed);
+    std::vector<int32_t> piece;  // elements of any type need as many bytes at most
     for (const Part& part : parts_) {
       const StoredArray& array = part.arrays.at(request.feed);
-      if (!NeedsCheck(request, array.type())) continue;
+      if (!NeedsCheck(request, array.type(), scale)) continue;
       const int64_t size = std::min(NumElements(array.shape()), kCheckedElementsMax);
       // Elements in holes are 0, which every range has.
       for (int64_t begin = array.SkipHole(0); begin < size;) {
         const int64_t count = std::min(kPieceElements, size - begin);
         piece.resize(static_cast<size_t>(count));
-        WEIR_RETURN_IF_ERROR(array.Read(begin, count, request.dtype, std::nullopt, piece.data()));
+        WEIR_RETURN_IF_ERROR(array.Read(begin, count, request.dtype, scale, piece.data()));
         for (int64_t i = 0; request.dtype == DType::kI32 && request.below > 0 && i < count; ++i) {
           const int32_t value = piece[static_cast<size_t>(i)];
           if ((value < 0 || value >= request.below) && value != request.ignored)
@@ -326,7 +340,8 @@ absl::StatusOr<Part> OpenPart(const ArrayDataOptions& options, size_t p, bool is
     if (first == nullptr) first = &array->second;
     if (array->second.samples() == first->samples()) continue;
     return Rejected({"W0794", array->second.place(),
-                     absl::StrCat(first->samples(), " samples, as in ", first->place()),
+                     absl::StrCat(first->samples(), first->samples() == 1 ? " sample" : " samples",
+                                  ", as in ", first->place()),
                      absl::StrCat(array->second.samples(), ", by the first dimension of ",
                                   array->second.TypeText()),
                      "give every array one row for each sample"});
@@ -337,7 +352,8 @@ absl::StatusOr<Part> OpenPart(const ArrayDataOptions& options, size_t p, bool is
   part.train = part.samples - held;
   if (part.train == 0 && !is_held_out) {
     return Rejected({"W0794", part.path, "at least one sample to train on",
-                     absl::StrCat("none of ", part.samples), "hold out a smaller share"});
+                     absl::StrCat("none of ", part.samples),
+                     part.samples == 0 ? "save arrays with samples" : "hold out a smaller share"});
   }
   return part;
 }

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -160,6 +161,8 @@ TEST(StoredArray, FilesThatHoldNoArrayAreRefused) {
       {WriteTemporary("columns.npz",
                       Zip({{"x.npy", Npy("<i4", "(2, 2)", "16 bytes of data", "True")}})),
        "column-major"},
+      {WriteTemporary("order.npz", Zip({{"x.npy", Npy("<i4", "(1,)", "4444", "1")}})),
+       "fortran_order True or False in the header of NumPy; found 1"},
       {WriteTemporary("big.npz", Zip({{"x.npy", Npy(">i4", "(1,)", "4444")}})), "little-endian"},
       {WriteTemporary("lone.npz", Zip({{"x.npy", Npy("<i4", "()", "4444")}})), "single number"},
       {WriteTemporary("short.npz", Zip({{"x.npy", Npy("<i4", "(2,)", "4444")}})), "2 elements"},
@@ -327,6 +330,23 @@ TEST(ArrayDataset, ValuesOutOfRangeAreNamedWithTheirSample) {
               AllOf(HasSubstr("sample 0, element 2"), HasSubstr("0 or 1")));
   EXPECT_THAT(Refusal(CheckRequest(**dataset, Request("wide", DType::kI32, {2}))),
               AllOf(HasSubstr("sample 1"), HasSubstr("found 2147483648")));
+}
+
+TEST(ArrayDataset, FiniteNumbersStayFinite) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const std::vector<double> large = {kInfinity, 3e38, -1e300};
+  const std::vector<float> scaled = {1, 2e38F, 3};
+  ArrayDataOptions options;
+  options.arrays = {{"large", {WriteTemporary("l.npy", Npy("<f8", "(3,)", BytesOf(large)))}, {}},
+                    {"scaled", {WriteTemporary("s.npy", Npy("<f4", "(3,)", BytesOf(scaled)))}, {}}};
+  options.wanted = {"large", "scaled"};
+  options.scales["scaled"].by = 2;
+  const auto dataset = OpenArrayDataset(options);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_THAT(Refusal(CheckRequest(**dataset, Request("large", DType::kF32, {3}))),
+              AllOf(HasSubstr("W0793"), HasSubstr("sample 2"), HasSubstr("found -1e+300")));
+  EXPECT_THAT(Refusal(CheckRequest(**dataset, Request("scaled", DType::kF32, {3}))),
+              AllOf(HasSubstr("W0793"), HasSubstr("sample 1"), HasSubstr("with its scale")));
 }
 
 TEST(ArrayDataset, ContradictionsAreRefused) {

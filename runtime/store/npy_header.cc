@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -52,7 +53,13 @@ absl::StatusOr<NpyHeader> ParseNpyHeader(const std::string& code, const std::str
   NpyHeader header;
   header.begin = static_cast<int64_t>(begin + length);
   header.descr = FieldOf(text, "descr", ",}");
-  header.fortran_order = FieldOf(text, "fortran_order", ",}") == "True";
+  if (absl::StartsWith(header.descr, "[")) header.descr = FieldOf(text, "descr", "]") + "]";
+  const std::string order = FieldOf(text, "fortran_order", ",}");
+  if (order != "True" && order != "False") {
+    return Rejected({code, path, "fortran_order True or False in the header of NumPy",
+                     order.empty() ? "none" : order, "save the array again with numpy.save"});
+  }
+  header.fortran_order = order == "True";
   const std::string shape = FieldOf(text, "shape", ")}");
   header.shape_text = absl::StrCat(shape, ")");
   bool is_shape = absl::StartsWith(shape, "(");

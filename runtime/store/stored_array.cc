@@ -1,6 +1,7 @@
 #include "runtime/store/stored_array.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <limits>
@@ -112,13 +113,28 @@ int64_t ToTruth(ElementType type, const uint8_t* bytes, int64_t count, uint8_t* 
   });
 }
 
-void ToReals(ElementType type, const uint8_t* bytes, int64_t count,
-             const std::optional<ElementScale>& scale, float* out) {
+// Writes elements as f32 and returns the first finite one that becomes infinite, or -1.
+int64_t ToReals(ElementType type, const uint8_t* bytes, int64_t count,
+                const std::optional<ElementScale>& scale, float* out) {
   const ElementScale by = scale.value_or(ElementScale());
-  FirstRefused(type, bytes, count, [out, by](int64_t i, auto element) {
-    out[i] = static_cast<float>(static_cast<double>(element) * by.by + by.plus);
-    return true;
+  return FirstRefused(type, bytes, count, [out, by](int64_t i, auto element) {
+    const auto value = static_cast<double>(element);
+    out[i] = static_cast<float>(value * by.by + by.plus);
+    return !std::isinf(out[i]) || !std::isfinite(value);
   });
+}
+
+// Returns what an input of type `dtype` expects of an element.
+const char* ExpectedElement(DType dtype) {
+  if (dtype == DType::kI32) return "an integer of 32 bits, for an input of i32";
+  if (dtype == DType::kBool) return "0 or 1, for an input of bool";
+  return "a number that is finite as f32, with its scale, for an input of f32";
+}
+
+const char* ElementAdvice(DType dtype) {
+  if (dtype == DType::kI32) return "save ids below 2^31";
+  if (dtype == DType::kBool) return "save (array != 0), or give the input the type i32";
+  return "save smaller numbers, such as their logarithms";
 }
 
 absl::StatusOr<StoredArray> NpyArrayAt(const std::string& place,
@@ -274,14 +290,11 @@ absl::Status StoredArray::Read(int64_t begin, int64_t count, DType dtype,
     if (dtype == DType::kBool)
       refused = ToTruth(type_, bytes.data(), piece, static_cast<uint8_t*>(out) + done);
     if (dtype == DType::kF32)
-      ToReals(type_, bytes.data(), piece, scale, static_cast<float*>(out) + done);
+      refused = ToReals(type_, bytes.data(), piece, scale, static_cast<float*>(out) + done);
     if (refused >= 0) {
       return Rejected({"W0793", absl::StrCat(place_, ", ", PositionText(begin + done + refused)),
-                       dtype == DType::kI32 ? "an integer of 32 bits, for an input of i32"
-                                            : "0 or 1, for an input of bool",
-                       ElementText(type_, bytes.data(), refused),
-                       dtype == DType::kI32 ? "save ids below 2^31"
-                                            : "save (array != 0), or give the input the type i32"});
+                       ExpectedElement(dtype), ElementText(type_, bytes.data(), refused),
+                       ElementAdvice(dtype)});
     }
     done += piece;
   }

@@ -71,8 +71,8 @@ class StoredArray {
   std::string PositionText(int64_t position) const;
 
   // Reads elements [begin, begin + count) as `dtype`. Precondition: Converts, and the elements are
-  // in the array. kInvalidArgument (W0793): an element that i32 or bool does not have, with its
-  // sample. kDataLoss: see WatchedFile.
+  // in the array. kInvalidArgument (W0793): an element that i32 or bool does not have, or a
+  // finite one that is infinite as f32, with its sample. kDataLoss: see WatchedFile.
   absl::Status Read(int64_t begin, int64_t count, DType dtype,
                     const std::optional<ElementScale>& scale, void* out) const;
 

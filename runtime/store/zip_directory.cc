@@ -111,8 +111,10 @@ absl::StatusOr<bool> IsZip(const WatchedFile& file) {
 absl::StatusOr<std::vector<ZipMember>> ZipMembersOf(const WatchedFile& file, int64_t members_max) {
   WEIR_ASSIGN_OR_RETURN(const Directory directory, FindDirectory(file));
   if (directory.entries > static_cast<uint64_t>(members_max) || directory.size > kDirectoryBytesMax)
-    return Broken(file,
-                  absl::StrCat(directory.entries, " members, which are more than ", members_max));
+    return Rejected({"W0790", file.path(),
+                     absl::StrCat("an archive of at most ", members_max, " members"),
+                     absl::StrCat(directory.entries, " members"),
+                     "save one array with a row for each sample, not an array for each sample"});
   WEIR_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes,
                         BytesAt(file, directory.begin, directory.size));
   const auto size = static_cast<int64_t>(bytes.size());

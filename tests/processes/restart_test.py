@@ -18,17 +18,28 @@ from tests.processes import weir_jobs
 
 KILLS = int(os.environ.get("WEIR_RESTARTS", "4"))
 MESH = ("--mesh", "dp=2,tp=2", "--processes", "4")
-STEPS = "400"
+STEPS = str(25 * (KILLS + 2))
 RESTARTS = ("--on-failure", "restart")
 READY = r"all processes are ready again, (\d+\.\d+) s after the failure"
 KILLED = 128 + signal.SIGKILL
 
 
 class Restart(weir_jobs.JobCase):
+    @classmethod
+    def setUpClass(cls):
+        """Trains once without a failure. Every test has the same job."""
+        place = weir_jobs.Place()
+        try:
+            place.write_job(*weir_jobs.SMALL, "--steps", STEPS)
+            place.train(*MESH, "--save", "good.st", "--metrics", "good.jsonl")
+            cls.good_weights = place.bytes_of("good.st")
+            cls.good_rows = {row["step"]: row for row in place.metrics("good.jsonl")}
+        finally:
+            place.close()
+
     def setUp(self):
         super().setUp()
         self.write_job("--steps", STEPS)
-        self.place.train(*MESH, "--save", "good.st", "--metrics", "good.jsonl")
 
     def kill_when(self, job, seen, rank="1"):
         """Kills the worker of that rank once the job has printed `seen`. Returns the worker's process number."""
@@ -37,14 +48,38 @@ class Restart(weir_jobs.JobCase):
         os.kill(pid, signal.SIGKILL)
         return pid
 
+    def may_kill(self, job, kills, chance):
+        """Waits for a moment to kill a worker for the next time: while the ranks load, or some checkpoints later.
+
+        Returns whether the job still runs.
+        """
+
+        def has_restarted():
+            return kills == 0 or f"WARNING: restart {kills} after step " in job.errors()
+
+        def ended():
+            return job.starter.poll() is not None
+
+        weir_jobs.until("a restart", lambda: has_restarted() or ended())
+        weir_jobs.until("workers", lambda: len(job.workers()) == 4 or ended())
+        if chance.random() < 0.5:
+            time.sleep(chance.uniform(0, 0.5))
+        else:
+            count = job.errors().count("checkpoint of step ") + chance.randint(1, 4)
+            weir_jobs.until("checkpoints", lambda: job.errors().count("checkpoint of step ") >= count or ended())
+        return not ended()
+
     def expect_good(self, ended, restarts_max):
         """Expects the end of a run without failure. Some of the kills may have come after the last step."""
         self.assertEqual(ended.code, 0, ended.err)
-        self.assertEqual(ended.err.count("first failure: "), len(re.findall(READY, ended.err)), ended.err)
-        self.assertLessEqual(ended.err.count("first failure: "), restarts_max)
-        self.assertTrue(self.place.bytes_of("weights.st") == self.place.bytes_of("good.st"), "the weights differ")
+        failures = ended.err.count("first failure: ")
+        self.assertEqual(failures, ended.err.count("WARNING: restart "), ended.err)
+        self.assertLessEqual(failures, restarts_max)
+        # Processes that fail while they load are never ready.
+        self.assertLessEqual(min(failures, 1), len(re.findall(READY, ended.err)), ended.err)
+        self.assertTrue(self.place.bytes_of("weights.st") == self.good_weights, "the weights differ")
         # A step that was done again has two rows, which say the same.
-        good = {row["step"]: row for row in self.place.metrics("good.jsonl")}
+        good = self.good_rows
         rows = self.place.metrics("metrics.jsonl")
         self.assertEqual([row for row in rows if row != good[row["step"]]], [])
         self.assertEqual({row["step"] for row in rows}, set(good))
@@ -55,7 +90,7 @@ class Restart(weir_jobs.JobCase):
 
     def test_a_killed_worker_costs_the_steps_since_the_last_checkpoint(self):
         job = self.start("--checkpoint", "checkpoints/", "--checkpoint-every", "5")
-        self.kill_when(job, "step 10/")
+        self.kill_when(job, "checkpoint of step 5 written")
         job.wait_for_text("restart 1 after step ")
         ended = job.wait()
         self.expect_good(ended, 1)
@@ -74,33 +109,29 @@ class Restart(weir_jobs.JobCase):
         seed = weir_jobs.seed()
         print(f"WEIR_TEST_SEED={seed}")
         chance = random.Random(seed)
-        self.write_job("--steps", str(40 * (KILLS + 2)))
-        self.place.train(*MESH, "--save", "good.st", "--metrics", "good.jsonl")
         memory, sockets = census.SharedMemory(), census.Sockets()
         job = self.start("--checkpoint", "checkpoints/", "--checkpoint-every", "3", "--keep", "2",
                          "--max-restarts", str(KILLS), "--transport", chance.choice(("shm", "tcp")))
-        job.wait_for_workers(4)
-        kills = 0
-        for number in range(KILLS):
-            # The moment is in the loading of the ranks, or among the steps.
-            if number > 0:
-                weir_jobs.until("a restart", lambda: f"restart {number} after step " in job.errors() or
-                                job.starter.poll() is not None)
-            weir_jobs.until("workers", lambda: len(job.workers()) == 4 or job.starter.poll() is not None)
-            time.sleep(chance.uniform(0, 1.5))
+        kills, last = 0, None
+        while kills < KILLS and self.may_kill(job, kills, chance):
             sockets.see(job.pids())
-            workers = sorted(job.workers())
-            if job.starter.poll() is not None or not workers:
+            # The same failure of one rank twice at the same place would end the job.
+            workers = sorted(pid for pid, rank in job.workers().items() if rank != last)
+            if not workers:
                 break
+            pid = chance.choice(workers)
+            last = job.workers().get(pid)
             try:
-                os.kill(chance.choice(workers), signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 break
             kills += 1
         ended = job.wait()
         self.expect_good(ended, kills)
         seconds = [float(text) for text in re.findall(READY, ended.err)]
-        print(f"{kills} kills; ready again after {statistics.median(seconds):.2f} s (median), {max(seconds):.2f} s (most)")
+        if seconds:
+            print(f"{kills} kills; ready again after {statistics.median(seconds):.2f} s (median), "
+                  f"{max(seconds):.2f} s (most)")
         self.assertEqual(memory.leftovers() + sockets.leftovers() + os.listdir(self.place.temporary), [])
         self.assertEqual(sorted(name for name in os.listdir(self.place.path("checkpoints")) if "step" in name)[2:], [])
 

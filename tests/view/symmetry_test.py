@@ -42,6 +42,10 @@ class Symmetry(view_case.ViewCase):
         self.browser.open(f"{address}#view={view}")
         return re.sub(r"\s+", " ", self.browser.text())
 
+    def folded(self):
+        """Returns the text that the head of the page folds away."""
+        return self.browser.run("return document.querySelector('header details').textContent")
+
     def test_every_view_shows_whom_the_simulated_ranks_stand_for(self):
         simulated = self.simulate()
         self.assertEqual((simulated["ranks"], simulated["ranks_simulated"]), (RANKS, STAGES))
@@ -57,10 +61,11 @@ class Symmetry(view_case.ViewCase):
             with self.subTest(view=view):
                 text = self.open(address, view)
                 self.assertRegex(re.sub(r"\s+", " ", self.browser.heading()), heading)
-                self.assertIn(report["by_symmetry"]["text"], text)
+                self.assertIn(f"By symmetry: {STAGES} simulated ranks stand for {RANKS:,}", text)
+                self.assertIn(report["by_symmetry"]["text"], self.folded())
                 self.assertEqual(self.browser.nameless(), [])
         self.assertEqual([m for m in self.browser.messages() if "favicon" not in m], [])
-        self.assertIn("over 4 devices, which stand for 1,024", self.open(address, "verdict"))
+        self.assertIn("of 4 devices, which stand for 1,024", self.open(address, "verdict"))
         self.assertIn("stands for ranks", self.open(address, "memory"))
         for row in self.browser.rows("All ranks"):
             self.assertIn(int(row[0]), [of["rank"] for of in report["by_symmetry"]["classes"]])
@@ -72,7 +77,8 @@ class Symmetry(view_case.ViewCase):
 
     def test_the_page_of_a_plan_for_them_has_the_simulated_step(self):
         address = self.serve("job.textproto", "--cluster", "cluster.textproto", "--mesh", MESH)
-        self.assertIn("1024 ranks are simulated by 4: rank 0 stands for ranks ", self.open(address, "timeline"))
+        self.open(address, "timeline")
+        self.assertIn("1024 ranks are simulated by 4: rank 0 stands for ranks ", self.folded())
 
 
 if __name__ == "__main__":

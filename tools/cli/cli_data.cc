@@ -72,6 +72,12 @@ absl::StatusOr<Seen> SeenIn(const store::StoredArray& array) {
     WEIR_RETURN_IF_ERROR(
         array.ReadNumbers(begin, static_cast<int64_t>(piece.size()), piece.data()));
     for (double value : piece) seen.Add(value);
+    // The numbers in holes are 0, and the first of a long hole have been seen if the file begins
+    // with it.
+    const int64_t next = begin + static_cast<int64_t>(piece.size());
+    const int64_t after = array.SkipHole(next);
+    if (after > next) seen.Add(0);
+    begin += after - next;
   }
   return seen;
 }
@@ -108,15 +114,17 @@ absl::Status ShowArrays(const std::string& path,
 
 absl::Status ShowNpy(const std::string& path, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(const store::StoredArray array, store::OpenNpyArray(path, kPurpose));
-  if (array.shape().size() == 1 && store::IsInteger(array.type())) {
-    const auto tokens = store::TokenFile::Open(path, kPurpose, store::TokenType::kFound);
-    if (tokens.ok()) return ShowTokens(**tokens, "", context);
-  }
   WEIR_ASSIGN_OR_RETURN(const Seen seen, SeenIn(array));
   const std::string name = std::filesystem::path(path).stem().string();
   *context->out << path << ": " << array.TypeText() << "\n  " << seen.Text() << "\n"
                 << "next: data { arrays { array { name: " << Quoted(name)
                 << " path: " << Quoted(path) << " } } }\n";
+  // A row of ids from 0 may also be one long text, which is cut into windows.
+  if (array.shape().size() == 1 && seen.smallest >= 0 && seen.largest < 0x1p31 &&
+      store::TokenFile::Open(path, kPurpose, store::TokenType::kFound).ok()) {
+    *context->out << "  or, if the numbers are the tokens of one long text: data { tokens { path: "
+                  << Quoted(path) << " } }\n";
+  }
   return absl::OkStatus();
 }
 
@@ -127,6 +135,10 @@ absl::Status ShowText(const store::WatchedFile& file, CliContext* context) {
   if (std::find(bytes.begin(), bytes.end(), 0) != bytes.end()) {
     return Rejected({"W0796", file.path(), "a text, arrays, or a file of tokens with a header",
                      "bytes without a header", "--type u16 or --type u32, if they are tokens"});
+  }
+  if (bytes.empty()) {
+    return Rejected(
+        {"W0796", file.path(), "a file of data", "an empty file", "copy or save the file again"});
   }
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   *context->out << file.path() << ": text of " << Plural(file.size(), "byte") << "\n  first line "

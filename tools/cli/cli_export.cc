@@ -131,12 +131,12 @@ absl::Status ExportSafetensors(const ExportArguments& arguments, CliContext* con
     WEIR_ASSIGN_OR_RETURN(order.like, OpenWeights(arguments.like));
     files.push_back(order.like);
   }
-  const auto check = [&](const std::vector<std::string>& outputs) {
+  const auto check = [&](const std::vector<std::string>& outputs) -> absl::Status {
     for (const std::string& output : outputs)
       WEIR_RETURN_IF_ERROR(CheckOutput("--safetensors", output, arguments, files));
-    return absl::OkStatus();
+    return weights::CheckNoOtherExport(arguments.safetensors_path, outputs.size());
   };
-  WEIR_RETURN_IF_ERROR(check({arguments.safetensors_path}));
+  WEIR_RETURN_IF_ERROR(CheckOutput("--safetensors", arguments.safetensors_path, arguments, files));
   WEIR_RETURN_IF_ERROR(weights::MappedWeights(file).Check(types));
   WEIR_ASSIGN_OR_RETURN(const weights::Exported exported,
                         weights::WritePublic(*file, types, order, check));
@@ -160,6 +160,10 @@ absl::Status Export(const ExportArguments& arguments, CliContext* context) {
                      as_onnx ? "both" : "neither", "weir export job.textproto --onnx model.onnx"});
   }
   if (as_onnx) return ExportOnnx(arguments, context);
+  if (arguments.file_bytes_max < 1) {
+    return Rejected({"W0929", "--max-shard-size", "a size of at least 1 byte",
+                     absl::StrCat(arguments.file_bytes_max), "5GiB"});
+  }
   if (arguments.weights.empty()) {
     return Rejected({"W0929", "--safetensors", "--weights FILE, with weights of the job", "none",
                      "--weights job.safetensors"});
@@ -196,11 +200,12 @@ void AddExportVerb(CLI::App* app, CliContext* context) {
                    "A public file of the model, for names, shapes and types")
       ->type_name("PATH")
       ->needs(to_safetensors);
+  CLI::Validator size = CLI::AsSizeValue(true);
+  size.description("");  // the units would fill a line of the help
   verb->add_option("--max-shard-size", arguments->file_bytes_max,
-                   "Tensors of more bytes go to several files with an index [5GiB]")
-      ->transform(CLI::AsSizeValue(true))
-      ->check(CLI::PositiveNumber)
-      ->type_name("BYTES")
+                   "Tensors of more bytes go to several files (500MB, 2GiB) with an index [5GiB]")
+      ->transform(size)
+      ->type_name("SIZE")
       ->needs(to_safetensors);
   verb->add_option("--output", arguments->options.outputs,
                    "A tensor of main that becomes an output [what the loss reads]")

@@ -494,6 +494,9 @@ TEST(CliTest, ViewShowsThePlanOfAJobAndRefusesWhatIsNeitherJobNorTrace) {
   EXPECT_THAT(unnamed.err, HasSubstr("--export: needs the name of the page to write"));
   EXPECT_EQ(Weir({"view", WriteFile("no.pftrace", std::string("\x01\x02", 2))}).code, 66)
       << "a file that is no trace, without --export";
+  const Outcome empty = Weir({"view", WriteFile("empty.pftrace", "")});
+  EXPECT_EQ(empty.code, 66);
+  EXPECT_THAT(empty.err, AllOf(HasSubstr("W0531"), HasSubstr("an empty file")));
   EXPECT_EQ(Weir({"view", "--attach", "1", "--mesh", "dp=2"}).code, 2);
   EXPECT_EQ(Weir({"view", "/no/such/job"}).code, 66);
 }
@@ -633,8 +636,12 @@ std::string NpyFile(const std::string& name, const std::string& descr, const std
 
 TEST(CliTest, DataShowSaysWhatAFileIs) {
   const Outcome tokens = Weir({"data", "show", NpyFile("ids.npy", "<u2", "(2,)", "ab\xff\xff")});
-  EXPECT_THAT(tokens.out, AllOf(HasSubstr("2 tokens, npy u16"), HasSubstr("values 25185 to 65535"),
-                                HasSubstr("next: data { tokens { path: ")));
+  EXPECT_THAT(tokens.out, AllOf(HasSubstr("u16[2]"), HasSubstr("values 25185 to 65535"),
+                                HasSubstr("one long text: data { tokens { path: ")));
+  const Outcome labels = Weir({"data", "show", NpyFile("labels.npy", "|i1", "(2,)", "\1\x9c")});
+  EXPECT_THAT(labels.out, AllOf(HasSubstr("values -100 to 1"), Not(HasSubstr("tokens {"))));
+  std::ofstream(PathFor("nothing"));
+  EXPECT_THAT(Weir({"data", "show", PathFor("nothing")}).err, HasSubstr("an empty file"));
   const Outcome rows = Weir({"data", "show", NpyFile("rows.npy", "|i1", "(2, 2)", "\1\2\x9c\3")});
   EXPECT_THAT(rows.out, AllOf(HasSubstr("i8[2, 2]"), HasSubstr("values -100 to 3, first 1 2"),
                               HasSubstr("array { name: \"rows\"")));

@@ -144,6 +144,10 @@ absl::StatusOr<bool> ShowsPlan(const std::string& path) {
   if (path == "-") return true;
   WEIR_ASSIGN_OR_RETURN(const auto file,
                         store::MappedFile::Open(path, "trace of `weir train --trace`, or job"));
+  if (file->text().empty()) {
+    return Damaged({"W0531", path, "a trace written by weir, or a job", "an empty file",
+                    "weir train --trace FILE, or weir zoo for a job"});
+  }
   if (!IsText(file->text())) return false;
   if (absl::StripLeadingAsciiWhitespace(file->text()).substr(0, 1) != "{") return true;
   return Damaged({"W0538", path, "a trace, or a job as protobuf text",

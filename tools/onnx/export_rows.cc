@@ -335,7 +335,7 @@ void Attention(ExportNode& e) {
 // The pairs (i, i + d/2) of each head turn by angles that the file holds for the positions of the
 // job; a shorter sequence takes the first of them.
 void Rotary(ExportNode& e) {
-  if (e.Has(1)) return e.Fail("angles at positions that an input gives");
+  if (e.Has(1)) return e.Fail("positions as an operand");
   const int64_t positions = e.size(0, 1), half = e.size(0, 3) / 2;
   if (positions > kFoldedElementsMax / half)
     return e.Fail(absl::StrCat("angles of ", positions, " positions"));

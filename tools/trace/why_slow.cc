@@ -37,7 +37,18 @@ constexpr double kNamedMin = 0.03;
 constexpr size_t kOutliersNamed = 3;
 constexpr size_t kRowIndent = 24;
 
-std::string Places(const std::set<std::string>& places) {
+// A RankOrder sorts texts that begin with a rank by this rank, so that rank 8 comes before rank 16.
+struct RankOrder {
+  bool operator()(const std::string& a, const std::string& b) const {
+    const auto digits = [](const std::string& text) {
+      return std::min(text.size(), text.find_first_not_of("0123456789"));
+    };
+    return std::make_pair(digits(a), a) < std::make_pair(digits(b), b);
+  }
+};
+using PlaceSet = std::set<std::string, RankOrder>;
+
+std::string Places(const PlaceSet& places) {
   constexpr size_t kShown = 4;
   return Listed(std::vector<std::string>(places.begin(), places.end()), kShown);
 }
@@ -49,7 +60,7 @@ struct Line {
   double ns = 0;
   std::string before, family, after;  // of the name
   std::set<std::string> names;        // that the family stands for here
-  std::set<std::string> places;       // "1", or "0 to 1"
+  PlaceSet places;                    // "1", or "0 to 1"
 
   // Returns "`backward layers.*` x4"; for one layer, that layer's own name.
   std::string Name() const {
@@ -61,18 +72,22 @@ struct Line {
 };
 
 std::vector<Line> LinesOf(const CriticalPath& path) {
-  std::map<std::tuple<std::string, std::string, std::string>, Line> lines_by_name;
+  struct Gathered {
+    Line line;
+    std::map<std::string, double> share_of_places;  // of all layers
+  };
+  std::map<std::tuple<std::string, std::string, std::string>, Gathered> lines_by_name;
   const auto add = [&lines_by_name](const char* before, const std::string& name, const char* after,
                                     const std::string& place, double share, double ns) {
     const std::string family = LayerFamily(name);
-    Line& line = lines_by_name[{before, family, after}];
+    auto& [line, share_of_places] = lines_by_name[{before, family, after}];
     line.before = before;
     line.family = family;
     line.after = after;
     line.share += share;
     line.ns += ns;
     line.names.insert(name);
-    if (share >= kShareShownMin) line.places.insert(place);
+    share_of_places[place] += share;
   };
   for (const PathActs& acts : path.acts) {
     add("", acts.function, " on rank ", absl::StrCat(acts.rank), acts.share, acts.ns_per_step);
@@ -84,7 +99,17 @@ std::vector<Line> LinesOf(const CriticalPath& path) {
         absl::StrCat(edge.from, " to ", edge.to), edge.share, edge.ns_per_step);
   }
   std::vector<Line> lines;
-  for (auto& [name, line] : lines_by_name) lines.push_back(std::move(line));
+  for (auto& [name, gathered] : lines_by_name) {
+    auto& [line, share_of_places] = gathered;
+    // A line whose places are all small has them all, because a line without any names nobody.
+    const bool all_small =
+        std::all_of(share_of_places.begin(), share_of_places.end(),
+                    [](const auto& place) { return place.second < kShareShownMin; });
+    for (const auto& [place, share] : share_of_places) {
+      if (all_small || share >= kShareShownMin) line.places.insert(place);
+    }
+    lines.push_back(std::move(line));
+  }
   std::stable_sort(lines.begin(), lines.end(),
                    [](const Line& a, const Line& b) { return a.share > b.share; });
   return lines;
@@ -489,10 +514,12 @@ std::string AdviceOnCores(const SpeedReport& speeds) {
     if (most == nullptr || device.core_share > most->core_share) most = &device;
   }
   if (most == nullptr || most->core_share >= kHasACoreMin) return "";
+  const std::string from = absl::StrFormat("%.0f", least->core_share * 100);
+  const std::string to = absl::StrFormat("%.0f", most->core_share * 100);
   const std::string shares =
       most->core_share < kStragglerFactorMin * least->core_share
-          ? absl::StrFormat("a device has one for %.0f to %.0f %%", least->core_share * 100,
-                            most->core_share * 100)
+          ? absl::StrCat("a device has one for ", from == to ? "" : absl::StrCat(from, " to "), to,
+                         " %")
           : absl::StrFormat(
                 "rank %d has one for only %.0f %%, and rank %d, the best off, for %.0f "
                 "%%,",

@@ -317,6 +317,8 @@ TEST(WhySlowTest, IfAllRanksLackACoreTheWorstOffIsNamed) {
                                 "best off, for 60 %, of the time that it works"));
   const std::string even = Advice(WhyOf(EqualWork(1.1, 0.5, 1000, /*core_of_rank_0=*/0.55)));
   EXPECT_THAT(even, HasSubstr("cores are missing: a device has one for 50 to 55 % of the time"));
+  const std::string equal = Advice(WhyOf(EqualWork(1.1, 0.5, 1000, /*core_of_rank_0=*/0.5)));
+  EXPECT_THAT(equal, HasSubstr("cores are missing: a device has one for 50 % of the time"));
 }
 
 TEST(WhySlowTest, ARankWithOtherWorkIsNotSlow) {
@@ -340,6 +342,24 @@ TEST(WhySlowTest, RowsOfEqualLayersAreOneRow) {
   const std::string text = ToText(WhyOf(EqualWork(1, 1)), 5);
   EXPECT_THAT(text, HasSubstr("`forward layers.*` x3 on rank 0"));
   EXPECT_THAT(text, ::testing::Not(HasSubstr("layers.1")));
+}
+
+TEST(WhySlowTest, ALineOfManySmallLayersNamesItsRanksInTheirOrder) {
+  CriticalPath path;
+  const auto add = [&path](const std::string& function, int rank, double share) {
+    PathActs& acts = path.acts.emplace_back();
+    acts.function = function;
+    acts.rank = RankId(rank);
+    acts.share = share;
+  };
+  for (int layer = 0; layer < 40; ++layer)
+    add(absl::StrCat("norm layers.", layer), layer < 20 ? 16 : 8, 0.0005);
+  add("norm layers.40", 24, 0.0005);  // not worth a word beside the others
+  add("clip", 3, 0.0005);             // and here there are no others
+  const std::vector<PathLine> lines = PathLines(path);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0].text, "`norm layers.*` x41 on rank 8, 16");
+  EXPECT_EQ(lines[1].text, "`clip` on rank 3");
 }
 
 TEST(WhySlowTest, NoLineIsWiderThanTheReport) {

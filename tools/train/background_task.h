@@ -3,8 +3,7 @@
 //
 //   idle --Begin--> busy --the function returns--> done --Take--> idle
 //
-// The thread has a lower priority than the threads that compute, so that it uses the time that they
-// leave. The function must end by itself; the destructor waits for it. Thread rule: one owner.
+// The function must end by itself; the destructor waits for it. Thread rule: one owner.
 #pragma once
 
 #include <functional>
@@ -15,9 +14,6 @@
 #include "runtime/base/mutex.h"
 
 namespace weir::train {
-
-// Gives the calling thread alone a lower priority, as far as the system allows.
-void LowerOwnPriority();
 
 template <typename Result>
 class BackgroundTask {
@@ -30,7 +26,6 @@ class BackgroundTask {
   // Precondition: idle.
   void Begin(std::function<Result()> work) {
     thread_ = std::thread([this, work = std::move(work)] {
-      LowerOwnPriority();
       Result result = work();
       MutexLock lock(&mutex_);
       result_.emplace(std::move(result));

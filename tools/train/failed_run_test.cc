@@ -1,4 +1,6 @@
-// Tests that a run that fails leaves its trace.
+// Tests that a run that fails leaves its trace, and that no checkpoint is made of replicas that
+// differ.
+#include <atomic>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -6,10 +8,12 @@
 #include <sstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/temporary_folder_testing.h"
+#include "runtime/store/checkpoint_folder.h"
 #include "tools/trace/trace_report.h"
 #include "tools/train/trainer.h"
 #include "tools/zoo/gpt.h"
@@ -19,17 +23,26 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Runs a given number of steps and then reports that the steps failed.
+// Runs a given number of steps. After these, steps fail or replicas differ.
 class FailingRunner final : public JobRunner {
  public:
-  FailingRunner(std::unique_ptr<JobRunner> runner, int64_t steps_until)
-      : runner_(std::move(runner)), steps_until_(steps_until) {}
+  enum class Failure : uint8_t { kSteps, kReplicas };
+  FailingRunner(std::unique_ptr<JobRunner> runner, int64_t steps_until, Failure failure,
+                std::atomic<int>* asked = nullptr, std::atomic<bool>* interrupted = nullptr)
+      : runner_(std::move(runner)),
+        steps_until_(steps_until),
+        failure_(failure),
+        asked_(asked),
+        interrupted_(interrupted) {}
   const RunnerFacts& facts() const override { return runner_->facts(); }
   absl::Status Load(const LoadOrder& order) override { return runner_->Load(order); }
   absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override {
     steps_until_ -= steps;
     absl::StatusOr<std::map<int64_t, StepMetrics>> reported = runner_->RunSteps(steps);
-    if (steps_until_ <= 0) return absl::AbortedError("a step that failed");
+    if (steps_until_ > 0) return reported;
+    if (failure_ == Failure::kSteps) return absl::AbortedError("a step that failed");
+    if (asked_ != nullptr) asked_->store(1);
+    if (interrupted_ != nullptr) interrupted_->store(true);
     return reported;
   }
   absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override { return runner_->Evaluate(); }
@@ -43,24 +56,37 @@ class FailingRunner final : public JobRunner {
   absl::StatusOr<std::vector<actors::NonfiniteFinding>> InspectStep(int64_t as_step) override {
     return runner_->InspectStep(as_step);
   }
+  absl::StatusOr<std::vector<ShardSum>> SumWeights() override {
+    absl::StatusOr<std::vector<ShardSum>> sums = runner_->SumWeights();
+    if (sums.ok() && failure_ == Failure::kReplicas && steps_until_ <= 0) ++sums->front().crc;
+    return sums;
+  }
   std::vector<actors::RankWorkReport> Work() const override { return runner_->Work(); }
   absl::Status WriteTrace(const std::string& path) override { return runner_->WriteTrace(path); }
 
  private:
   std::unique_ptr<JobRunner> runner_;
   int64_t steps_until_;
+  const Failure failure_;
+  // Set after the last step before the failure; null: nothing is set.
+  std::atomic<int>* const asked_;
+  std::atomic<bool>* const interrupted_;
 };
 
-TEST(FailedRunTest, ARunThatFailsLeavesItsTrace) {
+absl::StatusOr<proto::Job> JobOfTwoRanks(int64_t steps) {
   zoo::TransformerOptions job_options;
   job_options.layers = 1;
   job_options.hidden = 16;
   job_options.heads = 2;
   job_options.sequence = 8;
   job_options.training.batch = 4;
-  job_options.training.steps = 1000;
+  job_options.training.steps = steps;
   job_options.training.mesh = "dp=2";
-  const absl::StatusOr<proto::Job> job = zoo::GptJob(job_options);
+  return zoo::GptJob(job_options);
+}
+
+TEST(FailedRunTest, ARunThatFailsLeavesItsTrace) {
+  const absl::StatusOr<proto::Job> job = JobOfTwoRanks(1000);
   ASSERT_TRUE(job.ok()) << job.status();
   std::ostringstream log;
   console::Console console(console::Console::Style::kPlain, &log);
@@ -74,7 +100,7 @@ TEST(FailedRunTest, ARunThatFailsLeavesItsTrace) {
          const RunnerOptions& runner_options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
     absl::StatusOr<std::unique_ptr<JobRunner>> runner = LocalRunner::Open(trained, runner_options);
     if (!runner.ok()) return runner.status();
-    return std::make_unique<FailingRunner>(*std::move(runner), 5);
+    return std::make_unique<FailingRunner>(*std::move(runner), 5, FailingRunner::Failure::kSteps);
   };
   EXPECT_EQ(Train(*job, options).status().message(), "a step that failed");
   EXPECT_THAT(log.str(), HasSubstr("trace of the failed job written to " + options.trace));
@@ -84,6 +110,42 @@ TEST(FailedRunTest, ARunThatFailsLeavesItsTrace) {
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->devices.size(), 2u);
   EXPECT_GE(report->last_step, 4);
+}
+
+TEST(FailedRunTest, NoCheckpointIsMadeOfReplicasThatDiffer) {
+  enum class Cause : uint8_t { kRequest, kTime, kInterrupt };
+  for (const Cause cause : {Cause::kRequest, Cause::kTime, Cause::kInterrupt}) {
+    SCOPED_TRACE(static_cast<int>(cause));
+    const absl::StatusOr<proto::Job> job = JobOfTwoRanks(40);
+    ASSERT_TRUE(job.ok()) << job.status();
+    const TemporaryFolder folder;
+    std::ostringstream log;
+    console::Console console(console::Console::Style::kPlain, &log);
+    std::atomic<int> asked = 0;
+    std::atomic<bool> interrupted = false;
+    TrainOptions options;
+    options.console = &console;
+    options.threads_per_device = 1;
+    options.checkpoint = folder.PathFor("c") + "/";
+    options.checkpoint_every_seconds = cause == Cause::kTime ? 1e-9 : 0;
+    options.checkpoints_asked = &asked;
+    options.interrupted = &interrupted;
+    options.runner =
+        [&](const proto::Job& trained,
+            const RunnerOptions& runner_options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
+      absl::StatusOr<std::unique_ptr<JobRunner>> runner =
+          LocalRunner::Open(trained, runner_options);
+      if (!runner.ok()) return runner.status();
+      return std::make_unique<FailingRunner>(*std::move(runner), 5,
+                                             FailingRunner::Failure::kReplicas,
+                                             cause == Cause::kRequest ? &asked : nullptr,
+                                             cause == Cause::kInterrupt ? &interrupted : nullptr);
+    };
+    EXPECT_THAT(std::string(Train(*job, options).status().message()), HasSubstr("W0757"));
+    const std::vector<int64_t> steps = store::CommittedSteps(folder.PathFor("c"));
+    EXPECT_EQ(steps.empty(), cause != Cause::kTime) << log.str();
+    EXPECT_TRUE(steps.empty() || steps.back() < 5) << log.str();
+  }
 }
 
 }  // namespace

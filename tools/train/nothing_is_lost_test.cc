@@ -73,6 +73,7 @@ class TroubledRunner final : public JobRunner {
   absl::StatusOr<std::vector<actors::NonfiniteFinding>> InspectStep(int64_t as_step) override {
     return runner_->InspectStep(as_step);
   }
+  absl::StatusOr<std::vector<ShardSum>> SumWeights() override { return runner_->SumWeights(); }
   std::vector<actors::RankWorkReport> Work() const override { return runner_->Work(); }
   absl::Status WriteTrace(const std::string& path) override { return runner_->WriteTrace(path); }
 
@@ -409,7 +410,7 @@ TEST_F(NothingIsLostTest, WeightsThatTheLastUpdateMadeInfiniteReplaceNoFile) {
 TEST_F(NothingIsLostTest, AnUpdateLeftOutChangesNothingOnAnyMeshAndSkipMakesTheNext) {
   for (const char* mesh : {"", "dp=2", "dp=2,tp=2", "pp=2"}) {
     for (OnNonfinite policy : {OnNonfinite::kSkip, OnNonfinite::kStop}) {
-      auto runner = LocalRunner::Open(SmallJob(mesh), {1, 0, policy}).value();
+      auto runner = LocalRunner::Open(SmallJob(mesh), {1, 0, 0, policy}).value();
       ASSERT_TRUE(runner->RunSteps(1).ok());
       const auto save = [&](const std::string& name) {
         return runner->Save({StateSet::kAll, {}, Path(name), Nonfinite::kKeep});

@@ -108,7 +108,7 @@ class RankGroup {
   std::unique_ptr<DatasetFeed> feed_;
   MetricLog log_;
   JobSession training_;  // depends on the feed and the log above
-  const MonotonicClock clock_;
+  const MonotonicClock clock_{};
   ShardSave shards_{&clock_};
   int64_t evaluation_batches_ = 0;
   // The group's thread makes and ends the evaluator; Stop and Progress use it under the mutex.

@@ -28,8 +28,10 @@ absl::Status ReplicaWatch::Look(int64_t steps_done, bool before_checkpoint, JobR
        "the same bits of a weight on all ranks that hold the weight",
        absl::StrCat(DivergenceText(*divergence), "; no rank differed ",
                     good_step == 0 ? "at the start" : absl::StrCat("after step ", good_step)),
-       absl::StrCat("resume from a checkpoint of step ", good_step,
-                    " or before, and test the memory of that machine")});
+       absl::StrCat(good_step == 0 ? "start the run again"
+                                   : absl::StrCat("resume from a checkpoint of step ", good_step,
+                                                  " or before"),
+                    ", and test the memory of that machine")});
 }
 
 }  // namespace weir::train

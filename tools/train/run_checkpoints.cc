@@ -88,7 +88,7 @@ std::string RunCheckpoints::LastText() const {
 void RunCheckpoints::AddStall(int64_t since_ns) {
   const double seconds = SecondsSince(since_ns);
   stall_seconds_ += seconds;
-  totals_.stall_seconds += seconds;
+  if (!is_ending_) totals_.stall_seconds += seconds;
 }
 
 RunCheckpoints::Costs RunCheckpoints::TakeCosts(int64_t step) {
@@ -199,6 +199,7 @@ absl::Status RunCheckpoints::WriteOnTheWay(int64_t step) {
       }
     }
     const absl::Status begun = BeginFolder(step);
+    ++totals_.num_stalls;
     return begun.ok() ? begun : WarnOf(step, begun);
   }
   progress_->Enter(live::Phase::kSaving);
@@ -235,6 +236,7 @@ absl::Status RunCheckpoints::SaveNow(int64_t step) {
 }
 
 absl::Status RunCheckpoints::WriteLast(int64_t step, std::vector<absl::Status>* problems) {
+  is_ending_ = true;
   if (begun_step_ >= 0) {
     const absl::Status status = EndFolder(JobRunner::Wait::kYes);
     if (RanksAreGone(status)) return status;
@@ -277,12 +279,14 @@ void RunCheckpoints::Await() {
 std::string CheckpointsText(const TrainResult& result) {
   const CheckpointTotals& totals = result.checkpoints;
   if (totals.written == 0) return "";
+  std::string text =
+      absl::StrCat("; ", totals.written, totals.written == 1 ? " checkpoint" : " checkpoints");
+  if (totals.num_stalls == 0) return text;
   const double all = result.seconds_here + totals.stall_seconds;
   return absl::StrCat(
-      "; ", totals.written, totals.written == 1 ? " checkpoint" : " checkpoints",
-      ", for which the run waited ",
-      TimeText(totals.stall_seconds * 1e9 / static_cast<double>(totals.written)), " each, ",
-      absl::StrFormat("%.2f%% of its time", all > 0 ? 100 * totals.stall_seconds / all : 0.0));
+      text, ", for each of which on the way the steps waited ",
+      TimeText(totals.stall_seconds * 1e9 / static_cast<double>(totals.num_stalls)), ", ",
+      absl::StrFormat("%.2f%% of the time", all > 0 ? 100 * totals.stall_seconds / all : 0.0));
 }
 
 }  // namespace weir::train

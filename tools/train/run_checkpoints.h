@@ -102,6 +102,7 @@ class RunCheckpoints {
   int64_t begun_step_ = -1;    // of the checkpoint that is being written; -1: none
   int64_t last_begun_ns_ = 0;  // when the run or its last checkpoint began
   bool fails_ = false;         // the last attempt on the way
+  bool is_ending_ = false;     // no step follows
   // Not yet reported by TakeCosts.
   int64_t cost_step_ = -1;  // of the checkpoint
   double stall_seconds_ = 0;
@@ -109,8 +110,8 @@ class RunCheckpoints {
   CheckpointTotals totals_;
 };
 
-// Returns "; 5 checkpoints, for which the run waited 12.1ms each, 0.31% of its time"; empty if the
-// run wrote none into a folder.
+// Returns "; 5 checkpoints, for each of which on the way the steps waited 12.1 ms, 0.31% of the
+// time"; empty if the run wrote none into a folder.
 std::string CheckpointsText(const TrainResult& result);
 
 }  // namespace weir::train

@@ -257,6 +257,7 @@ class ReleasingRunner final : public JobRunner {
   absl::StatusOr<std::vector<actors::NonfiniteFinding>> InspectStep(int64_t as_step) override {
     return runner_->InspectStep(as_step);
   }
+  absl::StatusOr<std::vector<ShardSum>> SumWeights() override { return runner_->SumWeights(); }
   std::vector<actors::RankWorkReport> Work() const override { return runner_->Work(); }
   absl::Status WriteTrace(const std::string& path) override { return runner_->WriteTrace(path); }
 

@@ -347,11 +347,11 @@ TEST(JobVariantTest, GenerationIsOneSampleOnOneDeviceWithoutDropout) {
 TEST(SampleTokenTest, FollowsTheDistributionAndTemperatureZeroTakesTheLikeliest) {
   std::vector<float> logits = {0, std::log(3.0f), -INFINITY};
   int counts[3] = {0, 0, 0};
-  for (int i = 0; i < 4000; ++i) ++counts[SampleToken(logits, 1.0, UniformAt(3, i))];
+  for (int i = 0; i < 4000; ++i) ++counts[SampleToken(logits, {.temperature = 1}, UniformAt(3, i))];
   EXPECT_NEAR(counts[1] / 4000.0, 0.75, 0.03);
   EXPECT_EQ(counts[2], 0);
-  EXPECT_EQ(SampleToken(logits, 0, 0.99), 1);
-  EXPECT_EQ(SampleToken({0, NAN}, 1, 0.5), -1);
+  EXPECT_EQ(SampleToken(logits, {.temperature = 0}, 0.99), 1);
+  EXPECT_EQ(SampleToken({0, NAN}, {.temperature = 1}, 0.5), -1);
 }
 
 }  // namespace

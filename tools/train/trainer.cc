@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -65,6 +66,8 @@ class Trainer {
   absl::StatusOr<TrainResult> Run() {
     WEIR_RETURN_IF_ERROR(Open());
     absl::Status status = RunAllSteps();
+    // A checkpoint on its way is from before the error, and may be the last good one.
+    if (!status.ok() && !RanksAreGone(status)) checkpoints_.Await();
     if (!status.ok()) NoteStanding();
     result_.checkpoints = checkpoints_.totals();
     progress_.Finish();
@@ -253,9 +256,9 @@ class Trainer {
       WEIR_RETURN_IF_ERROR(AfterBurst(steps, checkpoint_at));
     }
     result_.interrupted = result_.steps_done < steps && !stops();
-    if (result_.interrupted && result_.steps_here > 0)
-      progress_.Say(absl::StrCat("interrupted after step ", result_.steps_done, " of ", steps));
-    return absl::OkStatus();
+    if (!result_.interrupted || result_.steps_here == 0) return absl::OkStatus();
+    progress_.Say(absl::StrCat("interrupted after step ", result_.steps_done, " of ", steps));
+    return replicas_->Look(result_.steps_done, true, runner_.get());
   }
 
   // `seconds`: the length of the burst that has ended.
@@ -322,10 +325,16 @@ class Trainer {
                                  checkpoints_.last_step() == done ? "" : "on its way ", "in ",
                                  checkpoints_.PathOf(done), " already"));
     } else {
-      written = checkpoints_.WriteOnTheWay(done);
+      written = WriteCheckpoint();
     }
     checkpoints_answered_ = asked;
     return written;
+  }
+
+  // Begins a checkpoint of the steps done, once the replicas of the weights are found to be equal.
+  absl::Status WriteCheckpoint() {
+    WEIR_RETURN_IF_ERROR(replicas_->Look(result_.steps_done, true, runner_.get()));
+    return checkpoints_.WriteOnTheWay(result_.steps_done);
   }
 
   // Writes the checkpoint of --checkpoint-every 60s after the first update at which it is due.
@@ -334,7 +343,7 @@ class Trainer {
     if (!checkpoints_.IsDueByTime() || result_.steps_here == 0 ||
         !updates_.IsBetweenUpdates(done) || checkpoints_.Has(done))
       return absl::OkStatus();
-    return checkpoints_.WriteOnTheWay(done);
+    return WriteCheckpoint();
   }
 
   bool stops() const {
@@ -576,12 +585,15 @@ class Trainer {
     WriteTrace();
     SayWhatIsMissing();
     const std::string first = FindFirstTensor(bad);
+    const bool is_data = absl::StrContains(first, " of the data");
     return ErrorOf(
         absl::StatusCode::kOutOfRange,
         {"W0962", absl::StrCat("step ", bad.step + 1), "a finite loss and finite gradients",
          absl::StrCat(bad.found, first.empty() ? "" : "; first not finite: " + first),
-         "a lower training.schedule.learning_rate, warm-up or training.optimizer.clip_norm=1; or "
-         "--on-nonfinite skip, which leaves such updates out"});
+         absl::StrCat(is_data ? "data without such values, which `weir data show FILE` counts"
+                              : "a lower training.schedule.learning_rate, warm-up or "
+                                "training.optimizer.clip_norm=1",
+                      "; or --on-nonfinite skip, which leaves such updates out")});
   }
 
   void KeepStopped(const std::string& what, const std::string& path, const absl::Status& status) {

@@ -83,8 +83,11 @@ struct TrainOptions {
 struct CheckpointTotals {
   int64_t written = 0;
   int64_t bytes = 0;
-  double stall_seconds = 0;  // the run waited
-  double write_seconds = 0;  // from the copies of the states to the commits, beside steps
+  double write_seconds = 0;  // from the copies of the states to the commits
+  // The time that steps waited, and for how many checkpoints. The last checkpoint of a run is not
+  // among them: no step follows it.
+  double stall_seconds = 0;
+  int64_t num_stalls = 0;
 };
 
 struct TrainResult {

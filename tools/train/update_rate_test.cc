@@ -89,6 +89,7 @@ class WatchedRunner final : public JobRunner {
     if (order.set == StateSet::kAll) notes_.saved.push_back(order.metadata.at("step"));
     return runner_->Save(order);
   }
+  absl::StatusOr<std::vector<ShardSum>> SumWeights() override { return runner_->SumWeights(); }
   std::vector<actors::RankWorkReport> Work() const override { return runner_->Work(); }
   absl::StatusOr<std::vector<actors::NonfiniteFinding>> InspectStep(int64_t as_step) override {
     return runner_->InspectStep(as_step);

@@ -1,25 +1,8 @@
 #include "tools/train/write_pace.h"
 
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 
-#include "tools/train/background_task.h"
-
 namespace weir::train {
-
-namespace {
-
-constexpr int kLowerPriority = 10;  // of -20, the highest, to 19
-
-}  // namespace
-
-void LowerOwnPriority() {
-  // A refusal changes nothing but the time that the thread takes from others.
-  (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kLowerPriority);
-}
 
 int64_t WritePace::NsToSleep(int64_t bytes) {
   MutexLock lock(&mutex_);

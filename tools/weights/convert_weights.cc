@@ -248,8 +248,10 @@ absl::StatusOr<std::shared_ptr<const WeightMap>> MapForExport(
                            least > 1 ? absl::StrCat(" and ", least - 1, " more") : "", " in ",
                            map->name());
   }
-  return Rejected({"W0071", "maps of weights", "a map with a rule for each weight of the job",
-                   nearest, "--map FILE; docs/reference/weight_maps.md describes one"});
+  return Rejected(
+      {"W0071", "maps of weights", "a map with a rule for each weight of the job", nearest,
+       "--map FILE; a file with `rule { weight: \"{*}\" from { tensor: \"{*}\" } }` keeps "
+       "the names of the job"});
 }
 
 }  // namespace
@@ -287,6 +289,17 @@ std::vector<std::string> FilesOfExport(const std::string& path, size_t num_files
     files.push_back(absl::StrFormat("%s-%05d-of-%05d%s", stem, f, num_files, kEnding));
   files.push_back(absl::StrCat(stem, kEnding, ".index.json"));
   return files;
+}
+
+absl::Status CheckNoOtherExport(const std::string& path, size_t num_files) {
+  const std::string other = FilesOfExport(path, num_files > 1 ? 1 : 2).back();
+  std::error_code error;
+  if (!std::filesystem::exists(other, error)) return absl::OkStatus();
+  return Rejected({"W0841", other,
+                   num_files > 1 ? "no single file beside the index of several files"
+                                 : "no index of several files beside a single file",
+                   "one, whose tensors a reader of the folder may take in place of the new ones",
+                   "remove it, or write into another folder"});
 }
 
 absl::StatusOr<Exported> WritePublic(const store::SafetensorsReader& from,

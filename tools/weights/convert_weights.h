@@ -39,6 +39,10 @@ struct Exported {
 // Returns the names of the files that WritePublic may make beside `path` if the tensors need
 // `num_files`: NAME-00001-of-00003.safetensors, ..., and NAME.safetensors.index.json.
 std::vector<std::string> FilesOfExport(const std::string& path, size_t num_files);
+// kInvalidArgument (W0841): the tensors need `num_files` files, and beside `path` is an export of
+// the other kind, the index or the single file, which a reader of the folder would not tell from
+// the new one.
+absl::Status CheckNoOtherExport(const std::string& path, size_t num_files);
 
 // Writes the weights in `from`, which has the names of the job, as public tensors. Each file
 // appears as a whole, the index last. `check` gets the paths before anything is written, and its

@@ -16,6 +16,7 @@
 namespace weir::weights {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using SharedFile = std::shared_ptr<const store::SafetensorsReader>;
@@ -293,6 +294,9 @@ TEST(ConvertWeightsTest, ManyBytesGoToSeveralFilesWithAnIndex) {
                                            TemporaryPath("many/model-00002-of-00003.safetensors"),
                                            TemporaryPath("many/model-00003-of-00003.safetensors"),
                                            TemporaryPath("many/model.safetensors.index.json")));
+  EXPECT_TRUE(CheckNoOtherExport(order.path, 4).ok()) << "shards may be written again";
+  EXPECT_THAT(ErrorText(CheckNoOtherExport(order.path, 1)),
+              AllOf(HasSubstr("W0841"), HasSubstr("model.safetensors.index.json")));
   const SharedFile index = store::SafetensorsReader::Open(exported->files[3]).value();
   EXPECT_EQ(store::SafetensorsReader::Open(exported->files[0]).value()->tensors().size(), 2u);
   const MappedWeights read = MapWeights(index, {map, ""}, types).value();

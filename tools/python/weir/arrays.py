@@ -37,6 +37,12 @@ def is_array(value):
     return hasattr(value, "shape") and hasattr(value, "dtype")
 
 
+def _short(value):
+    """Returns the beginning of what Python prints of a value."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}..."
+
+
 def _is_path(value):
     return isinstance(value, (str, os.PathLike))
 
@@ -72,9 +78,12 @@ def _as_numpy(name, value):
                     f"bits; found {array.dtype}. Try: {name}.astype(\"float32\") or {name}.astype(\"int32\")")
     if array.ndim == 0:
         raise Error(f"data: array {name}: expected a first dimension that counts samples; found a single number")
+    if isinstance(array, numpy.ma.MaskedArray):
+        raise Error(f"data: array {name}: expected an element at each place; found a masked array. Try: "
+                    f"{name}.filled(0), and the mask as an array of its own")
     if array.dtype.byteorder == ">":
         array = array.astype(array.dtype.newbyteorder("<"))
-    return array
+    return numpy.ascontiguousarray(array)  # numpy.save keeps column-major order, which the program does not read
 
 
 def _check_counts(arrays):
@@ -111,7 +120,7 @@ class _Files:
         paths = value if isinstance(value, (list, tuple)) else [value]
         if not _is_npy(paths):
             raise Error(f"data: array {name}: expected an array of NumPy, a tensor of PyTorch, or the path of a .npy "
-                        f"file; found {value!r}. Try: numpy.asarray(...)")
+                        f"file; found {_short(value)}. Try: numpy.asarray(...)")
         return [os.path.abspath(os.fspath(path)) for path in paths]
 
 

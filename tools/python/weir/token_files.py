@@ -254,6 +254,8 @@ def _json_documents(path, field, is_held_out, as_bytes):
                 raise _error("W0797", where, "an object of JSON", str(error), "one object a line") from None
             if not isinstance(document, dict) or not isinstance(document.get(field), str):
                 found = ", ".join(map(str, document)) if isinstance(document, dict) else type(document).__name__
+                if isinstance(document, dict) and field in document:
+                    found = f"\"{field}\" of type {type(document[field]).__name__}"
                 raise _error("W0797", where, f"an object with a text \"{field}\"", found[:200] or "an empty object",
                              "--field NAME, the key of the text")
             text = document[field].encode("utf-8", "replace") if as_bytes else document[field]
@@ -323,7 +325,8 @@ def _check(inputs, out, tokenizer, held_out):
     for path in inputs:
         if not os.path.isfile(path):
             raise _error("W0797", path, "a file of text, or of JSONL (.jsonl)",
-                         "a folder" if os.path.isdir(path) else "no such file", "check the path")
+                         "a folder" if os.path.isdir(path) else
+                         "a device or a pipe" if os.path.exists(path) else "no such file", "check the path")
     if not out.endswith((".npy", ".bin")):
         raise _error("W0799", out, "a name that ends in .npy, or in .bin for numbers without a header", out,
                      "-o tokens.npy")

@@ -109,7 +109,13 @@ export class App extends Component<AppProps, State> {
   private symmetry(): JSX.Element | null {
     const { run } = this.props.bundle;
     const of = run === undefined ? undefined : run.object.report.by_symmetry;
-    return of === undefined ? null : <p class="note"><Term word="rank class">By symmetry</Term>: {of.text}.</p>;
+    return of === undefined ? null : (
+      <details class="note">
+        <summary>By symmetry: {count(of.ranks_simulated)} simulated ranks stand
+          for {count(run!.object.report.ranks)}</summary>
+        One rank of each <Term word="rank class">class</Term> is simulated. {of.text}.
+      </details>
+    );
   }
 
   // Returns the line below the title.
@@ -120,11 +126,13 @@ export class App extends Component<AppProps, State> {
         "; the other views show its simulated step"}</p>;
     }
     const report = run!.object.report;
+    // The verdict is about the same steps.
+    const step_ns = report.why_slow === undefined ? report.step_ns : report.why_slow.recorded_step_ns;
     return (
       <p class="note">
-        plan {report.plan}, {count(report.ranks)} devices{report.stages > 1 && `, ${report.stages} stages`}
+        plan {report.plan}, {count(report.ranks)} {report.ranks === 1 ? "device" : "devices"}{report.stages > 1 && `, ${report.stages} stages`}
         {report.micro_batches > 1 && `, ${report.micro_batches} micro-batches`}
-        {report.step_ns > 0 && `, ${time(report.step_ns)} a step`}
+        {step_ns > 0 && `, ${time(step_ns)} a step`}
       </p>
     );
   }

@@ -178,7 +178,7 @@ export interface WhySlow {
 export interface Report {
   plan: string;
   ranks: number;
-  by_symmetry?: { text: string }; // of a simulation by symmetry: which ranks stand for all
+  by_symmetry?: { text: string; ranks_simulated: number }; // of a simulation by symmetry: which ranks stand for all
   stages: number;
   micro_batches: number;
   first_step: number;

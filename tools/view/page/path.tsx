@@ -5,7 +5,7 @@ import { Run, StepPath, WhatIf } from "./bundle";
 import { PARTS } from "./colours";
 import { State } from "./state";
 import { Bar, Table, Term } from "./ui";
-import { bytes, percent, time } from "./units";
+import { bytes, count, percent, time } from "./units";
 import { nameOf, ViewProps } from "./view";
 
 const ROW = 30; // pixels
@@ -148,7 +148,8 @@ export function Path({ run, state, go }: ViewProps): JSX.Element {
           Show the step on the timeline</button>
       </div>
       <p>
-        The path of this step takes {time(path.ns)} in {shown.end - shown.first} pieces. Boxes are{" "}
+        The path of this step takes {time(path.ns)} in {count(shown.end - shown.first)} pieces.{" "}
+        {shown.end - shown.first > DRAWN_MAX && `The picture has the longest ${count(DRAWN_MAX)} of them. `} Boxes are{" "}
         <Term word="act">acts</Term>; lines are tokens, or dashed lines slots, <Term word="between ranks" />; thin bars
         are time <Term word="between acts" />.
       </p>
@@ -165,9 +166,9 @@ export function Path({ run, state, go }: ViewProps): JSX.Element {
         { title: "as a bar", cell: (r) => <Bar share={r.group.share} colour="#0072b2"
           label={percent(r.group.share)} /> },
         { title: "cause", cell: (r) => r.group.cause },
-        { title: "of", cell: (r) => link(r.longest, r.group.name || "the longest") },
+        { title: "of", cell: (r) => link(r.longest, r.group.name || "the longest piece") },
         { title: "ranks", cell: (r) => r.group.ranks.join(", ") },
-        { title: "pieces", number: true, cell: (r) => r.group.times },
+        { title: "pieces", number: true, cell: (r) => count(r.group.times) },
       ]} />
       <WhatIfs run={run} />
       <Table name="The longest pieces of the path" rows={pieces} most={PIECES} columns={[

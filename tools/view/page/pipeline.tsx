@@ -40,8 +40,9 @@ export function Pipeline({ run, state, go }: ViewProps): JSX.Element {
   const report = run.object.report;
   const steps = run.object.steps;
   if (steps.length === 0) return <section><h2>Pipeline</h2><p>No step is whole in the trace.</p></section>;
-  const last = steps[steps.length - 1].step;
-  const step = state.step !== undefined && steps.some((s) => s.step === state.step) ? state.step : last;
+  const isWhole = (step: number | undefined): step is number => steps.some((s) => s.step === step);
+  const typical = report.why_slow === undefined ? undefined : report.why_slow.typical_step;
+  const step = [state.step, typical].find(isWhole) ?? steps[steps.length - 1].step;
   const boxes = boxesOf(run, step);
   if (boxes.length === 0) return <section><h2>Pipeline</h2><p>The step has no acts of micro-batches.</p></section>;
   const from = boxes.reduce((least, b) => Math.min(least, b.begin), Infinity);
@@ -66,7 +67,8 @@ export function Pipeline({ run, state, go }: ViewProps): JSX.Element {
       <div class="controls">
         <label>Step <select value={String(step)}
           onChange={(e: Event) => go({ step: Number((e.target as HTMLSelectElement).value) })}>
-          {steps.map((s) => <option value={String(s.step)}>{`${s.step}: ${time(s.end_ns - s.begin_ns)}`}</option>)}
+          {steps.map((s) => <option value={String(s.step)}>{`${s.step}: ${time(s.end_ns - s.begin_ns)}${
+            s.step === typical ? ", typical" : ""}`}</option>)}
         </select></label>
         <label>Colour by <select value={state.colour || "phase"}
           onChange={(e: Event) => go({ colour: (e.target as HTMLSelectElement).value === "micro-batch" ?
@@ -91,7 +93,13 @@ export function Pipeline({ run, state, go }: ViewProps): JSX.Element {
           ))}
         </svg>
       </div>
-      <p class="note">The number in a box is its micro-batch. A box leads to the timeline.</p>
+      {!byMicroBatch && (
+        <ul class="legend" aria-label="Colours">
+          {PHASES.filter((phase) => boxes.some((b) => b.phase === phase)).map((phase) => (
+            <li><span class="key" style={{ background: phaseColour(phase) }} />{phase}</li>))}
+        </ul>
+      )}
+      <p class="note">The number in a box is its micro-batch; a narrow box has none. A box leads to the timeline.</p>
       <Table name={`What each device did in these ${time(to - from)}`} rows={rows} columns={[
         { title: "device", cell: (r) => r.name },
         { title: "acts", number: true, cell: (r) => r.acts },

@@ -2,6 +2,7 @@
 
 import { h } from "preact";
 import { BackPressure, PressureEdge, PressureNode } from "./bundle";
+import { SlotGain } from "./registers";
 import { Table, Term } from "./ui";
 import { bytes, percent, time } from "./units";
 import { ViewProps } from "./view";
@@ -129,6 +130,7 @@ export function Pressure({ run, state, go }: ViewProps): JSX.Element {
     <section>
       <h2><Term word="back-pressure">Back-pressure</Term></h2>
       <p class="advice">{pressure.text}.</p>
+      <SlotGain run={run} />
       <p>
         A ring shows how an <Term word="actor" /> spends its time,
         clockwise from the top: busy, <Term word="starved" />,{" "}

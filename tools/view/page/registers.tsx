@@ -9,6 +9,7 @@ import { nameOf, rankAcross, rankOfActor, ViewProps } from "./view";
 const ROWS = 40;
 const WIDTH = 900;
 const HEIGHT = 120;
+const GAIN_MIN = 0.03; // of a step
 
 interface Row {
   register: number;
@@ -74,19 +75,39 @@ function Fill({ run, register }: { run: Run; register: number }): JSX.Element {
   return (
     <figure>
       <figcaption>
-        <b>{name}</b>: {slots} <Term word="slot">slots</Term> of {bytes(c.register_bytes[register])}, at most{" "}
+        <b>{name}</b>: {slots} <Term word="slot">{slots === 1 ? "slot" : "slots"}</Term> of {bytes(c.register_bytes[register])}, at most{" "}
         {c.register_most[register]} in use.{" "}
         {producer >= 0 &&
           `${nameOf(run, "actor_name", producer)} on rank ${rankAcross(run, register, producer, readerOf(run, register))} writes it; `}
-        {consumers.length > 0 && `${consumers.join(", ")} read it and hold its slots.`}
+        {consumers.length > 0 && (consumers.length === 1 ? `${consumers[0]} reads it and holds its slots.` :
+          `${consumers.join(", ")} read it and hold its slots.`)}{" "}
+        The line is the number of slots in use, the dashed line the number granted; steps begin at the vertical lines.
       </figcaption>
+      <div class="axes">
+      <ul class="scale" aria-hidden="true"><li>{slots}</li><li>0</li></ul>
       <svg viewBox={`0 0 ${WIDTH} ${HEIGHT + 4}`} preserveAspectRatio="none" role="img"
            aria-label={`slots of ${name} in use over time, at most ${c.register_most[register]} of ${slots}`}>
         {steps.map((s) => <line x1={x(s.begin_ns)} x2={x(s.begin_ns)} y1={0} y2={HEIGHT} class="border" />)}
         <line x1={0} x2={WIDTH} y1={y(slots)} y2={y(slots)} class="granted" />
         <path d={line} class="fill" />
       </svg>
+      </div>
+      <div class="scale-x" aria-hidden="true"><span>{time(from)}</span><span>{time(to)}</span></div>
     </figure>
+  );
+}
+
+// What the best change of slots would gain, if it is worth a word.
+export function SlotGain({ run }: { run: Run }): JSX.Element | null {
+  const why = run.object.report.why_slow;
+  const rows = why === undefined ? [] : why.what_if.filter((row) => row.finished && row.change.startsWith("slots:"));
+  const best = rows.sort((a, b) => (b.gain || 0) - (a.gain || 0))[0];
+  if (best === undefined || (best.gain || 0) < GAIN_MIN) return null;
+  return (
+    <p>
+      A <Term word="replay" /> with {best.about} saves {percent(best.gain || 0)} of a step. A wait is named after the
+      event that ended it, so waits for <Term word="slot">slots</Term> may show as waits for input.
+    </p>
   );
 }
 
@@ -101,6 +122,7 @@ export function Registers({ run, state, go }: ViewProps): JSX.Element {
   return (
     <section>
       <h2><Term word="register">Registers</Term></h2>
+      <SlotGain run={run} />
       {register >= 0 && <Fill run={run} register={register} />}
       <Table name="Actors waited for a free slot: these hold others up" rows={full} most={ROWS} columns={[
         { title: "register", cell: pick },

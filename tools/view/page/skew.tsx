@@ -3,7 +3,7 @@
 import { h } from "preact";
 import { Run } from "./bundle";
 import { Table, Term } from "./ui";
-import { percent, time } from "./units";
+import { time } from "./units";
 import { nameOf, ranksOf, ViewProps } from "./view";
 
 const ROWS = 60;
@@ -85,7 +85,7 @@ export function Skew({ run, go }: ViewProps): JSX.Element {
         { title: "fastest", number: true, cell: (w) => time(w.least) },
         { title: "slowest", number: true, cell: (w) => time(w.most) },
         { title: "slowest rank", number: true, cell: (w) => w.slowest },
-        { title: "longer", number: true, cell: (w) => percent(w.most / Math.max(1, w.least) - 1) },
+        { title: "times as long", number: true, cell: (w) => (w.most / Math.max(1, w.least)).toFixed(2) },
       ]} />
     </section>
   );

@@ -19,13 +19,13 @@ export function Devices({ run }: ViewProps): JSX.Element {
         { title: "as a bar", cell: (d) => <Bar share={d.busy} colour="#0072b2" label={`busy ${percent(d.busy)}`} /> },
         { title: "waits for input", number: true, cell: (d) => percent(d.waits_for_input) },
         { title: "for free slots", number: true, cell: (d) => percent(d.waits_for_credit) },
-        { title: "between acts", number: true, cell: (d) => percent(d.between_acts) },
-        { title: "had a core", number: true, cell: (d) => d.core_share === undefined ? "" : percent(d.core_share) },
+        { title: <Term word="between acts" />, number: true, cell: (d) => percent(d.between_acts) },
+        { title: <Term word="had a core" />, number: true, cell: (d) => d.core_share === undefined ? "" : percent(d.core_share) },
       ]} />
       <Table name="The longest waits" rows={report.waits} most={ROWS} columns={[
         { title: "rank", number: true, cell: (w) => w.rank },
-        { title: "share", number: true, cell: (w) => percent(w.share) },
-        { title: "total", number: true, cell: (w) => time(w.total_ns) },
+        { title: "share of its time", number: true, cell: (w) => percent(w.share) },
+        { title: "in all steps", number: true, cell: (w) => time(w.total_ns) },
         { title: "times", number: true, cell: (w) => w.times },
         { title: "for", cell: (w) => w.for === "input" ? "a token of" : "a free slot of" },
         { title: "register", cell: (w) => w.register },
@@ -71,8 +71,8 @@ export function Transfers({ run, go }: ViewProps): JSX.Element {
         Devices waited for tokens of these transfers and had nothing else to do. After the token was sent the wait is
         communication; before, the sender was one of the <Term word="late ranks" />. The speed is that of the messages
         which were waited for: the record does not show how long others took. The speed of the link is that of the same
-        messages, by the costs that the plan was made with. Why a tensor arrives in a layout is what the
-        compiler decided by.
+        messages, by the costs that the plan was made with. The column “why” has the rule, or the reader,
+        for which the compiler chose the layout.
       </p>
       <Table name="Boxings of all layers, longest waits first" rows={rows} most={ROWS} columns={[
         { title: "boxing", cell: (t) =>
@@ -81,13 +81,13 @@ export function Transfers({ run, go }: ViewProps): JSX.Element {
         { title: <Term word="rule">why</Term>, cell: (t) => <Reasons transfer={t} /> },
         { title: "bytes per step", number: true, cell: (t) => bytes(t.bytes_per_step) },
         { title: "messages", number: true, cell: (t) => count(t.messages_per_step) },
-        { title: "links", number: true, cell: (t) => t.links },
+        { title: "links", number: true, cell: (t) => count(t.links) },
         { title: <Term word="exposed">waits while under way</Term>, number: true, cell: (t) =>
           time(t.under_way_ns_per_step) },
         { title: "before it was sent", number: true, cell: (t) => time(t.late_ns_per_step) },
-        { title: "a message takes, planned", number: true, cell: (t) =>
+        { title: "a message takes; below, as planned", number: true, cell: (t) =>
           <Beside has={t.way_ns} planned={t.planned_way_ns} text={time} /> },
-        { title: "speed, of the link", number: true, cell: (t) =>
+        { title: "its speed; below, that of the link", number: true, cell: (t) =>
           <Beside has={t.bytes_per_second} planned={t.planned_bytes_per_second} text={rate} /> },
       ]} />
       <Table name="Exposed communication, mean over all devices" rows={report.exposed} most={ROWS} columns={[

@@ -9,6 +9,17 @@ import { bytes, count, percent, time } from "./units";
 import { ViewProps } from "./view";
 
 const CAUSES = 5;
+// The words that explain the parts of a step (tools/trace/step_parts.cc).
+const PART_WORDS: { [part: string]: string } = {
+  "packing and combining": "packing and combining", "waits for tokens under way": "under way",
+  "waits for late ranks": "late ranks", "waits for input of the own rank": "starved",
+  "waits for free slots": "slot", "between acts": "between acts",
+};
+
+function partName(name: string): JSX.Element {
+  const word = PART_WORDS[name];
+  return word === undefined ? <span>{name}</span> : <Term word={word}>{name}</Term>;
+}
 
 function Stack({ parts, step_ns }: { parts: Part[]; step_ns: number }): JSX.Element {
   const told = parts.map((part) => `${part.name} ${percent(part.share)}`).join(", ");
@@ -23,7 +34,7 @@ function Stack({ parts, step_ns }: { parts: Part[]; step_ns: number }): JSX.Elem
       <ul class="legend">
         {parts.map((part, i) => part.share > 0.0005 && (
           <li><span class={`key part${i}`} style={{ background: PARTS[i] }} />
-            {part.name} <b>{time(part.ns_per_step)}</b> {percent(part.share)}</li>
+            {partName(part.name)} <b>{time(part.ns_per_step)}</b> {percent(part.share)}</li>
         ))}
       </ul>
     </div>
@@ -43,6 +54,7 @@ export function Verdict({ run, go }: ViewProps): JSX.Element {
     );
   }
   const errorOfReplay = why.replayed_step_ns / Math.max(1, why.recorded_step_ns) - 1;
+  const ofAll = why.parts.reduce((sum, part) => sum + part.ns_per_step, 0);
   const toStep = (step: number) => {
     const found = run.object.steps.find((s) => s.step === step);
     if (found) go({ view: "timeline", from: found.begin_ns, to: found.end_ns });
@@ -53,19 +65,23 @@ export function Verdict({ run, go }: ViewProps): JSX.Element {
       <Ending run={run} go={go} />
       {why.causes.length === 0 && why.advice && <p class="advice">{why.advice}</p>}
       {why.causes.length > 0 && (
-        <ol class="causes" aria-label="Causes, the costliest first">
+        <ol class="causes" aria-label="Causes: missing cores before all others, then the costliest first">
           {why.causes.map((cause) => <li><b>{percent(cause.share)}</b> {cause.text}</li>)}
         </ol>
       )}
       <p class="note">
-        Mean of steps {report.first_step} to {report.last_step} over {report.devices.length}{" "}
-        <Term word="device">devices</Term>{report.by_symmetry &&
+        {stepsText(report.first_step, report.last_step)}, of {report.devices.length}{" "}
+        <Term word="device">{report.devices.length === 1 ? "device" : "devices"}</Term>{report.by_symmetry &&
           `, which stand for ${count(report.ranks)}`}. {why.outliers.length > 0 && (
           <span>Left out as outliers: {why.outliers.map((o) => (
             <button class="link" onClick={() => toStep(o.step)}>{`step ${o.step} (${time(o.ns)})`}</button>
           ))}</span>)}
       </p>
-      <Stack parts={why.parts} step_ns={why.recorded_step_ns} />
+      {why.outliers.length > 0 && (
+        <p class="note">With the outliers, the mean of a step is {time(ofAll)}. The bar divides this time by cause, mean
+          of all devices:</p>
+      )}
+      <Stack parts={why.parts} step_ns={ofAll} />
       <Table
         name="What the critical path of a step is made of"
         rows={why.path_lines}
@@ -126,6 +142,11 @@ export function Verdict({ run, go }: ViewProps): JSX.Element {
       )}
     </section>
   );
+}
+
+// Returns "Mean of steps 2 to 19".
+function stepsText(first: number, last: number): string {
+  return first === last ? `This is step ${first} alone` : `Mean of steps ${first} to ${last}`;
 }
 
 // Returns "0, 1, 2, 3 and 4 more".

@@ -22,11 +22,16 @@ export const WORDS: { [word: string]: string } = {
   fit: "Whether each device, or this machine with all of them, has the memory that the plan needs.",
   function: "A part of the model that the plan calls one or more times, such as a layer, or the gradient of such a part.",
   "in acts": "The share of the last steps in which acts ran. In the rest the rank waited for others, or had nothing to do.",
+  "had a core":
+    "The share of the time in long acts in which the thread of the device had a core. Far below 100 %, other programs or " +
+    "other ranks use the cores. A device with short acts alone has no such figure.",
   layout: "How a tensor lies over the devices: split (S), broadcast (B) or partial (P), for each axis of the mesh.",
   MFU:
     "Model flops utilisation: the arithmetic of the model's step, three times that of its forward pass, over what the " +
     "devices could do in that time.",
   "micro-batch": "A part of the batch of a step that goes through the model by itself.",
+  "packing and combining":
+    "Acts of boxings: they pack tensors for other ranks, and combine what has come from them, such as the sum of an all-reduce.",
   phase: "What an act serves: forward, backward, the gradients of weights, update, boxing, data or metrics.",
   queue: "Acts on one queue of a device run one after another.",
   predicted: "By a simulation of the plan in virtual time, with the costs that are named. Nothing has run.",
