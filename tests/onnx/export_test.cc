@@ -234,6 +234,43 @@ TEST(ExportModel, LeavesBatchAndSequenceOpenSoThatOtherSizesAreRead) {
   EXPECT_THAT(lowered->graph.shape(lowered->outputs[0].value), ElementsAre(3, 5, 10));
 }
 
+// An importer takes initializers of real numbers for weights, and would train the angles.
+TEST(ExportModel, AnglesOfPositionsAreNoWeights) {
+  auto exported = ExportModel(ParsedJob(R"(
+    graph {
+      dim { name: "batch" size: 4 }
+      dim { name: "sequence" size: 6 }
+      main: "main"
+      function {
+        name: "main"
+        input { name: "x" type: "f32[batch, sequence, heads=2, width=4]" }
+        input { name: "targets" type: "i32[batch, sequence, heads=2]" }
+        parameter { name: "w" type: "f32[width=4, vocab=5]" }
+        node { name: "turned" op: "rotary" input: "x" }
+        node { name: "logits" op: "matmul" input: "turned" input: "w" }
+        node { name: "losses" op: "softmax_cross_entropy" input: "logits" input: "targets" }
+        node { name: "loss" op: "reduce_mean" input: "losses" }
+        output: "loss"
+      }
+    })"),
+                              {});
+  ASSERT_TRUE(exported.ok()) << exported.status();
+  EXPECT_THAT(NamesOf(*exported), ElementsAre("w"));
+  for (proto::OnnxTensor& tensor : *exported->model.mutable_graph()->mutable_initializer()) {
+    if (tensor.name() == "w") tensor.set_raw(std::string(4 * 5 * sizeof(float), '\0'));
+  }
+  ImportOptions options;
+  options.dims = {{"batch", 3}, {"sequence", 5}};
+  const auto lowered = Lower(exported->model, options);
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  std::vector<std::string> trained;
+  for (const GraphParameter& parameter : lowered->graph.parameters) {
+    if (parameter.trained) trained.push_back(parameter.name);
+  }
+  EXPECT_THAT(trained, ElementsAre("w"));
+  EXPECT_GT(lowered->graph.parameters.size(), 1u);
+}
+
 TEST(ExportModel, ClosesADimensionThatAWeightHasAndSaysSo) {
   std::string text = kJob;
   text.replace(text.find("f32[vocab, hidden]"), 18,

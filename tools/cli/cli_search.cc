@@ -63,6 +63,7 @@ absl::Status RunSearch(const SearchArguments& arguments, CliContext* context) {
       arguments.memory_bytes > 0
           ? arguments.memory_bytes
           : static_cast<uint64_t>(std::max<int64_t>(0, read.job.runtime().memory_bytes_max())));
+  options.memory_of = arguments.memory_bytes > 0 ? "--memory" : "runtime.memory_bytes_max";
   options.top = arguments.top;
   options.free = FreeOf(arguments, read.job);
   WEIR_ASSIGN_OR_RETURN(const search::RankedSearch found,

@@ -514,6 +514,8 @@ TEST(CliTest, SearchWritesAJobThatCheckTakes) {
     const Outcome check = Weir({"check", found});
     EXPECT_EQ(check.code, 0) << check.err;
   }
+  const Outcome small = Weir({"search", job, "--mesh", "dp=2", "--memory", "1K"});
+  EXPECT_THAT(small.err, HasSubstr("W0991 at memory of a device, --memory: "));
 }
 
 // One command line gives one plan in all verbs, and the lines that plan prints give it, too.

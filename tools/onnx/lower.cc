@@ -1,6 +1,7 @@
 // Walks over the nodes of an ONNX graph, and folds or translates each of them.
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <set>
 
 #include "absl/strings/match.h"
@@ -225,7 +226,7 @@ class Lowering {
   }
 
   absl::Status AddInputs() {
-    std::set<std::string> open;
+    std::set<std::string> open, known;  // known: what --dim may name
     for (const proto::OnnxValue& input : model_.graph().input()) {
       if (operands_.count(input.name()) > 0) continue;  // a weight with a default
       const std::string where = absl::StrCat("input ", input.name());
@@ -244,6 +245,8 @@ class Lowering {
       for (int d = 0; d < type.shape().dim_size(); ++d) {
         const proto::OnnxDim& dim = type.shape().dim(d);
         const std::string place = absl::StrCat(input.name(), "[", d, "]");
+        known.insert(place);
+        if (!dim.symbol().empty()) known.insert(dim.symbol());
         auto given = options_.dims.find(place);
         if (given == options_.dims.end() && !dim.symbol().empty())
           given = options_.dims.find(dim.symbol());
@@ -279,9 +282,15 @@ class Lowering {
     for (const auto& [name, problem] : unusable_) AddProblem("", name, problem);
     for (const auto& [name, size] : options_.dims) {
       if (used_.count(name) > 0) continue;
-      return Rejected({"W0834", absl::StrCat("--dim ", name),
-                       "a dimension of an input of the model", "none of that name",
-                       Nearest(name, open)});
+      constexpr size_t kNamesMax = 8;
+      const size_t shown = std::min(known.size(), kNamesMax);
+      const std::string nearest = Nearest(name, known);
+      return Rejected(
+          {"W0834", absl::StrCat("--dim ", name), "a dimension of an input of the model",
+           absl::StrCat("none of that name; the model has ",
+                        absl::StrJoin(known.begin(), std::next(known.begin(), shown), ", "),
+                        shown < known.size() ? " and more" : ""),
+           nearest.empty() ? "" : absl::StrCat("--dim \"", nearest, "=8\"")});
     }
     if (open.empty()) return absl::OkStatus();
     std::vector<std::string> flags;

@@ -1,6 +1,9 @@
 #include "tools/onnx/model_builder.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -10,7 +13,8 @@ namespace weir::onnx {
 namespace {
 
 // Types of attributes by their numbers in ONNX.
-constexpr int kRealAttribute = 1, kIntAttribute = 2, kTextAttribute = 3, kIntsAttribute = 7;
+constexpr int kRealAttribute = 1, kIntAttribute = 2, kTextAttribute = 3, kTensorAttribute = 4,
+              kIntsAttribute = 7;
 
 }  // namespace
 
@@ -49,6 +53,11 @@ NodeAttributes& NodeAttributes::Text(const std::string& name, const std::string&
 NodeAttributes& NodeAttributes::Ints(const std::string& name, const std::vector<int64_t>& values) {
   proto::OnnxAttribute& added = New(name, kIntsAttribute);
   for (int64_t value : values) added.add_ints(value);
+  return *this;
+}
+
+NodeAttributes& NodeAttributes::Value(const std::string& name, proto::OnnxTensor value) {
+  *New(name, kTensorAttribute).mutable_t() = std::move(value);
   return *this;
 }
 
@@ -167,9 +176,24 @@ std::string ModelBuilder::Truths(const std::string& wanted, const std::vector<bo
   return name;
 }
 
+// Tables of reals are nodes and no initializers, which whoever trains the model takes for weights.
 proto::OnnxModel ModelBuilder::Finish() && {
-  for (proto::OnnxTensor& constant : constants_)
-    *model_.mutable_graph()->add_initializer() = std::move(constant);
+  proto::OnnxGraph& graph = *model_.mutable_graph();
+  const int num_nodes = graph.node_size();
+  for (proto::OnnxTensor& constant : constants_) {
+    const bool is_table =
+        constant.type() == static_cast<int>(Element::kF32) && constant.dims_size() > 0;
+    if (!is_table) {
+      *graph.add_initializer() = std::move(constant);
+      continue;
+    }
+    const std::string name = constant.name();
+    AddNode("Constant", {}, {name}, NodeAttributes().Value("value", std::move(constant)));
+  }
+  // A node stands before those that read it.
+  std::rotate(graph.mutable_node()->pointer_begin(),
+              std::next(graph.mutable_node()->pointer_begin(), num_nodes),
+              graph.mutable_node()->pointer_end());
   return std::move(model_);
 }
 

@@ -21,6 +21,7 @@ class NodeAttributes {
   NodeAttributes& Real(const std::string& name, double value);
   NodeAttributes& Text(const std::string& name, const std::string& value);
   NodeAttributes& Ints(const std::string& name, const std::vector<int64_t>& values);
+  NodeAttributes& Value(const std::string& name, proto::OnnxTensor value);
 
   const std::vector<proto::OnnxAttribute>& list() const { return list_; }
 
