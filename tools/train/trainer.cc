@@ -84,9 +84,7 @@ class Trainer {
   void NoteStanding() {
     if (options_.standing == nullptr) return;
     options_.standing->steps_done = result_.steps_done;
-    const absl::Status lost = checkpoints_.Look();  // a checkpoint may just have been committed
-    if (!lost.ok())
-      progress_.Say(absl::StrCat("the checkpoint on its way is lost: ", lost.message()));
+    checkpoints_.Await();  // all ranks may have written their parts of a checkpoint
     if (checkpoints_.last_step() >= 0)
       options_.standing->checkpoint = checkpoints_.PathOf(checkpoints_.last_step());
   }
