@@ -51,6 +51,13 @@ absl::StatusOr<OpenTensors> Open(const std::string& path) {
   opened.facts.optimizer_step = opened.facts.step;
   if (absl::SimpleAtoi(ValueOf(metadata, "optimizer_step"), &step))
     opened.facts.optimizer_step = step;
+  int64_t samples = 0;
+  uint64_t seed = 0;
+  if (metadata.count("step") > 0 && absl::SimpleAtoi(ValueOf(metadata, "seed"), &seed) &&
+      absl::SimpleAtoi(ValueOf(metadata, "samples"), &samples) && samples >= 0) {
+    opened.facts.cursor = store::DataCursor{samples, 0, seed, ""};
+    opened.facts.keys = {{"training", seed}};
+  }
   for (const auto& [name, tensor] : opened.reader->tensors())
     opened.tensors[name] = {tensor.dtype, tensor.shape, OwnerByName(name)};
   return opened;
