@@ -132,8 +132,8 @@ struct RankState {
   proto::Initializer init;
 };
 
-// The pass of a micro-batch through the pipeline that an actor works for. kUpdate: the actor carries
-// gradients to the update of the weights.
+// The pass of a micro-batch through the pipeline that an actor works for. kUpdate: the actor
+// carries gradients to the update of the weights.
 enum class Wave : uint8_t { kForward, kBackward, kWeightGradient, kUpdate, kNone };
 
 struct RankActor : Rate {

@@ -1,7 +1,7 @@
 // How ops along a sequence run on a few positions at a time, with what they keep of the earlier
-// ones. The compiler derives the graph that generates from these entries (compiler/dims/decode_job.h), and so
-// names no op itself. An op registers its entries beside its definition.
-// Thread rule: filled before main, frozen after.
+// ones. The compiler derives the graph that generates from these entries
+// (compiler/dims/decode_job.h), and so names no op itself. An op registers its entries beside its
+// definition. Thread rule: filled before main, frozen after.
 #pragma once
 
 #include <string>

@@ -92,8 +92,9 @@ bool IsOnlyWritten(const std::string& op) {
   return ops.count(op) > 0;
 }
 
-// An exported model has no bf16 and no dropout, and an importer drops casts among real numbers. ONNX
-// has no sum of segments, and no exported model reads a cache or keeps positions as an operand.
+// An exported model has no bf16 and no dropout, and an importer drops casts among real numbers.
+// ONNX has no sum of segments, and no exported model reads a cache or keeps positions as an
+// operand.
 bool IsLeftOut(const ops::OpCase& op_case) {
   const ops::OpDef* def = ops::OpRegistry::Find(op_case.op);
   return def == nullptr || def->schema.internal || op_case.op == "dropout" ||

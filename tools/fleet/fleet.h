@@ -50,7 +50,7 @@ struct FleetOptions {
   // The number of this start of the job, from 1 on. Processes of earlier starts have other numbers,
   // so what they still send is dropped.
   uint32_t epoch = 1;
-  std::vector<RankId> ranks_shown;     // on the console; empty: all
+  std::vector<RankId> ranks_shown;  // on the console; empty: all
   // 0: chosen for the number of workers (heartbeat.h).
   int64_t heartbeat_ms = 0;
   int64_t dead_after_ms = 0;

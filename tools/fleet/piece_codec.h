@@ -1,5 +1,5 @@
-// Pieces of shards, and their places in tensors, as the messages between a worker and its starter carry them.
-// Thread rule: pure functions.
+// Pieces of shards, and their places in tensors, as the messages between a worker and its starter
+// carry them. Thread rule: pure functions.
 #pragma once
 
 #include <string>
