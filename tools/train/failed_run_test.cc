@@ -15,6 +15,7 @@
 #include "runtime/base/temporary_folder_testing.h"
 #include "runtime/store/checkpoint_folder.h"
 #include "tools/trace/trace_report.h"
+#include "tools/train/forwarding_runner_testing.h"
 #include "tools/train/trainer.h"
 #include "tools/zoo/gpt.h"
 
@@ -24,48 +25,32 @@ namespace {
 using ::testing::HasSubstr;
 
 // Runs a given number of steps. After these, steps fail or replicas differ.
-class FailingRunner final : public JobRunner {
+class FailingRunner final : public ForwardingRunner {
  public:
   enum class Failure : uint8_t { kSteps, kReplicas };
   FailingRunner(std::unique_ptr<JobRunner> runner, int64_t steps_until, Failure failure,
                 std::atomic<int>* asked = nullptr, std::atomic<bool>* interrupted = nullptr)
-      : runner_(std::move(runner)),
+      : ForwardingRunner(std::move(runner)),
         steps_until_(steps_until),
         failure_(failure),
         asked_(asked),
         interrupted_(interrupted) {}
-  const RunnerFacts& facts() const override { return runner_->facts(); }
-  absl::Status Load(const LoadOrder& order) override { return runner_->Load(order); }
   absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override {
     steps_until_ -= steps;
-    absl::StatusOr<std::map<int64_t, StepMetrics>> reported = runner_->RunSteps(steps);
+    absl::StatusOr<std::map<int64_t, StepMetrics>> reported = ForwardingRunner::RunSteps(steps);
     if (steps_until_ > 0) return reported;
     if (failure_ == Failure::kSteps) return absl::AbortedError("a step that failed");
     if (asked_ != nullptr) asked_->store(1);
     if (interrupted_ != nullptr) interrupted_->store(true);
     return reported;
   }
-  absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override { return runner_->Evaluate(); }
-  absl::Status BeginCheckpoint(const CheckpointOrder& order) override {
-    return runner_->BeginCheckpoint(order);
-  }
-  absl::StatusOr<std::optional<CheckpointWritten>> EndCheckpoint(Wait wait) override {
-    return runner_->EndCheckpoint(wait);
-  }
-  absl::Status Save(const SaveOrder& order) override { return runner_->Save(order); }
-  absl::StatusOr<std::vector<actors::NonfiniteFinding>> InspectStep(int64_t as_step) override {
-    return runner_->InspectStep(as_step);
-  }
   absl::StatusOr<std::vector<ShardSum>> SumWeights() override {
-    absl::StatusOr<std::vector<ShardSum>> sums = runner_->SumWeights();
+    absl::StatusOr<std::vector<ShardSum>> sums = ForwardingRunner::SumWeights();
     if (sums.ok() && failure_ == Failure::kReplicas && steps_until_ <= 0) ++sums->front().crc;
     return sums;
   }
-  std::vector<actors::RankWorkReport> Work() const override { return runner_->Work(); }
-  absl::Status WriteTrace(const std::string& path) override { return runner_->WriteTrace(path); }
 
  private:
-  std::unique_ptr<JobRunner> runner_;
   int64_t steps_until_;
   const Failure failure_;
   // Set after the last step before the failure; null: nothing is set.

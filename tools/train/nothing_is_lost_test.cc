@@ -18,6 +18,7 @@
 #include "runtime/base/temporary_folder_testing.h"
 #include "runtime/store/pending_file.h"
 #include "runtime/store/safetensors.h"
+#include "tools/train/forwarding_runner_testing.h"
 #include "tools/train/metrics_file.h"
 #include "tools/train/nonfinite_steps.h"
 #include "tools/train/trainer.h"
@@ -40,45 +41,31 @@ struct Trouble {
   int64_t steps = 0;
 };
 
-class TroubledRunner final : public JobRunner {
+class TroubledRunner final : public ForwardingRunner {
  public:
   TroubledRunner(std::unique_ptr<JobRunner> runner, Trouble* trouble)
-      : runner_(std::move(runner)), trouble_(*trouble) {}
+      : ForwardingRunner(std::move(runner)), trouble_(*trouble) {}
   const RunnerFacts& facts() const override {
-    facts_ = runner_->facts();
+    facts_ = ForwardingRunner::facts();
     if (trouble_.evaluation_fails) facts_.evaluation_batches = 1;
     return facts_;
   }
-  absl::Status Load(const LoadOrder& order) override { return runner_->Load(order); }
   absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override {
     trouble_.steps += steps;
     if (trouble_.steps == trouble_.interrupt_at) trouble_.interrupted = true;
-    return runner_->RunSteps(steps);
+    return ForwardingRunner::RunSteps(steps);
   }
   absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override {
     return trouble_.evaluation_fails ? absl::InvalidArgumentError("W0514 no such image")
-                                     : runner_->Evaluate();
-  }
-  absl::Status BeginCheckpoint(const CheckpointOrder& order) override {
-    return runner_->BeginCheckpoint(order);
-  }
-  absl::StatusOr<std::optional<CheckpointWritten>> EndCheckpoint(Wait wait) override {
-    return runner_->EndCheckpoint(wait);
+                                     : ForwardingRunner::Evaluate();
   }
   absl::Status Save(const SaveOrder& order) override {
     if (order.set == StateSet::kAll && trouble_.saves_that_fail-- > 0)
       return store::CannotWrite(order.path, "no room", ENOSPC);
-    return runner_->Save(order);
+    return ForwardingRunner::Save(order);
   }
-  absl::StatusOr<std::vector<actors::NonfiniteFinding>> InspectStep(int64_t as_step) override {
-    return runner_->InspectStep(as_step);
-  }
-  absl::StatusOr<std::vector<ShardSum>> SumWeights() override { return runner_->SumWeights(); }
-  std::vector<actors::RankWorkReport> Work() const override { return runner_->Work(); }
-  absl::Status WriteTrace(const std::string& path) override { return runner_->WriteTrace(path); }
 
  private:
-  std::unique_ptr<JobRunner> runner_;
   Trouble& trouble_;
   mutable RunnerFacts facts_;
 };

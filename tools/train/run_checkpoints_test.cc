@@ -24,6 +24,7 @@
 #include "runtime/store/checkpoint_folder.h"
 #include "runtime/store/safetensors.h"
 #include "tools/train/checkpoint_header.h"
+#include "tools/train/forwarding_runner_testing.h"
 #include "tools/train/job_data.h"
 #include "tools/train/state_copy.h"
 #include "tools/train/trainer.h"
@@ -232,13 +233,12 @@ TEST_F(RunCheckpointsTest, ARunWaitsForADiskThatIsSlowerThanItsCheckpoints) {
 }
 
 // Lets flushes end once three steps are done.
-class ReleasingRunner final : public JobRunner {
+class ReleasingRunner final : public ForwardingRunner {
  public:
-  explicit ReleasingRunner(std::unique_ptr<JobRunner> runner) : runner_(std::move(runner)) {}
-  const RunnerFacts& facts() const override { return runner_->facts(); }
-  absl::Status Load(const LoadOrder& order) override { return runner_->Load(order); }
+  explicit ReleasingRunner(std::unique_ptr<JobRunner> runner)
+      : ForwardingRunner(std::move(runner)) {}
   absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override {
-    absl::StatusOr<std::map<int64_t, StepMetrics>> reported = runner_->RunSteps(steps);
+    absl::StatusOr<std::map<int64_t, StepMetrics>> reported = ForwardingRunner::RunSteps(steps);
     steps_ += steps;
     if (steps_ >= 3) {
       flushes_wait = false;
@@ -246,23 +246,8 @@ class ReleasingRunner final : public JobRunner {
     }
     return reported;
   }
-  absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override { return runner_->Evaluate(); }
-  absl::Status Save(const SaveOrder& order) override { return runner_->Save(order); }
-  absl::Status BeginCheckpoint(const CheckpointOrder& order) override {
-    return runner_->BeginCheckpoint(order);
-  }
-  absl::StatusOr<std::optional<CheckpointWritten>> EndCheckpoint(Wait wait) override {
-    return runner_->EndCheckpoint(wait);
-  }
-  absl::StatusOr<std::vector<actors::NonfiniteFinding>> InspectStep(int64_t as_step) override {
-    return runner_->InspectStep(as_step);
-  }
-  absl::StatusOr<std::vector<ShardSum>> SumWeights() override { return runner_->SumWeights(); }
-  std::vector<actors::RankWorkReport> Work() const override { return runner_->Work(); }
-  absl::Status WriteTrace(const std::string& path) override { return runner_->WriteTrace(path); }
 
  private:
-  std::unique_ptr<JobRunner> runner_;
   int64_t steps_ = 0;
 };
 

@@ -11,6 +11,7 @@
 #include "nlohmann/json.hpp"
 #include "runtime/base/temporary_folder_testing.h"
 #include "runtime/store/safetensors.h"
+#include "tools/train/forwarding_runner_testing.h"
 #include "tools/train/trainer.h"
 #include "tools/zoo/gpt.h"
 
@@ -60,7 +61,7 @@ proto::Job TextJob(const Rates& rates, const std::string& mesh = "", int zero = 
 }
 
 // A runner that records the steps at which it saved, and interrupts the run after a step.
-class WatchedRunner final : public JobRunner {
+class WatchedRunner final : public ForwardingRunner {
  public:
   struct Notes {
     std::vector<std::string> saved;  // steps, as the files record them
@@ -69,35 +70,19 @@ class WatchedRunner final : public JobRunner {
     int64_t steps = 0;
   };
   WatchedRunner(std::unique_ptr<JobRunner> runner, Notes* notes)
-      : runner_(std::move(runner)), notes_(*notes) {}
-  const RunnerFacts& facts() const override { return runner_->facts(); }
-  absl::Status Load(const LoadOrder& order) override { return runner_->Load(order); }
+      : ForwardingRunner(std::move(runner)), notes_(*notes) {}
   absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override {
     notes_.steps += steps;
     if (notes_.interrupt_after >= 0 && notes_.steps >= notes_.interrupt_after)
       notes_.interrupted = true;
-    return runner_->RunSteps(steps);
-  }
-  absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override { return runner_->Evaluate(); }
-  absl::Status BeginCheckpoint(const CheckpointOrder& order) override {
-    return runner_->BeginCheckpoint(order);
-  }
-  absl::StatusOr<std::optional<CheckpointWritten>> EndCheckpoint(Wait wait) override {
-    return runner_->EndCheckpoint(wait);
+    return ForwardingRunner::RunSteps(steps);
   }
   absl::Status Save(const SaveOrder& order) override {
     if (order.set == StateSet::kAll) notes_.saved.push_back(order.metadata.at("step"));
-    return runner_->Save(order);
+    return ForwardingRunner::Save(order);
   }
-  absl::StatusOr<std::vector<ShardSum>> SumWeights() override { return runner_->SumWeights(); }
-  std::vector<actors::RankWorkReport> Work() const override { return runner_->Work(); }
-  absl::StatusOr<std::vector<actors::NonfiniteFinding>> InspectStep(int64_t as_step) override {
-    return runner_->InspectStep(as_step);
-  }
-  absl::Status WriteTrace(const std::string& path) override { return runner_->WriteTrace(path); }
 
  private:
-  std::unique_ptr<JobRunner> runner_;
   Notes& notes_;
 };
 
