@@ -105,6 +105,26 @@ Lists ReplacedLists(const Lists& lists, int64_t axis, size_t count, const Lists&
   return all;
 }
 
+// Gives x the gradient of an op that reads x at the indices: `sum` of dy at the same indices.
+absl::Status SumGradient(GradientBuilder& b, const char* sum) {
+  const ValueId dy = OutputGrad(b, 0);
+  if (dy < 0 || !b.needs_grad(0)) return absl::OkStatus();
+  SetGrad(b, 0,
+          Add1(b, sum, {dy, b.input(1)},
+               {{"axis", b.attrs().Int("axis")},
+                {"to", DimsText(b.input_type(0).dims)},
+                {"out_dtype", std::string("f32")}}));
+  return absl::OkStatus();
+}
+
+// Gives x the gradient of an op that sums x at the indices: what `read` reads of dy there.
+absl::Status ReadGradient(GradientBuilder& b, const char* read) {
+  const ValueId dy = OutputGrad(b, 0);
+  if (dy < 0 || !b.needs_grad(0)) return absl::OkStatus();
+  SetGrad(b, 0, Add1(b, read, {dy, b.input(1)}, {{"axis", b.attrs().Int("axis")}}));
+  return absl::OkStatus();
+}
+
 // ---- take and segment_sum
 
 absl::StatusOr<Types> InferTake(const InferInput& in) {
@@ -141,16 +161,7 @@ OpDef TakeDef() {
                 .moves_elements = true};
   def.infer = InferTake;
   def.rule = TakeRule;
-  def.gradient = [](GradientBuilder& b) {
-    const ValueId dy = OutputGrad(b, 0);
-    if (dy < 0 || !b.needs_grad(0)) return absl::OkStatus();
-    SetGrad(b, 0,
-            Add1(b, "segment_sum", {dy, b.input(1)},
-                 {{"axis", b.attrs().Int("axis")},
-                  {"to", DimsText(b.input_type(0).dims)},
-                  {"out_dtype", std::string("f32")}}));
-    return absl::OkStatus();
-  };
+  def.gradient = [](GradientBuilder& b) { return SumGradient(b, "segment_sum"); };
   def.flops = NoFlops();
   return def;
 }
@@ -204,12 +215,7 @@ OpDef SegmentSumDef() {
           "segments); linear in x"};
   def.infer = InferSegmentSum;
   def.rule = SegmentSumRule;
-  def.gradient = [](GradientBuilder& b) {
-    const ValueId dy = OutputGrad(b, 0);
-    if (dy < 0 || !b.needs_grad(0)) return absl::OkStatus();
-    SetGrad(b, 0, Add1(b, "take", {dy, b.input(1)}, {{"axis", b.attrs().Int("axis")}}));
-    return absl::OkStatus();
-  };
+  def.gradient = [](GradientBuilder& b) { return ReadGradient(b, "take"); };
   def.flops = FlopsPerInput(1);
   return def;
 }
@@ -261,16 +267,7 @@ OpDef GatherDef() {
                 .moves_elements = true};
   def.infer = InferGather;
   def.rule = GatherRule;
-  def.gradient = [](GradientBuilder& b) {
-    const ValueId dy = OutputGrad(b, 0);
-    if (dy < 0 || !b.needs_grad(0)) return absl::OkStatus();
-    SetGrad(b, 0,
-            Add1(b, "scatter_add", {dy, b.input(1)},
-                 {{"axis", b.attrs().Int("axis")},
-                  {"to", DimsText(b.input_type(0).dims)},
-                  {"out_dtype", std::string("f32")}}));
-    return absl::OkStatus();
-  };
+  def.gradient = [](GradientBuilder& b) { return SumGradient(b, "scatter_add"); };
   def.flops = NoFlops();
   return def;
 }
@@ -310,12 +307,7 @@ OpDef ScatterAddDef() {
           "places); linear in x"};
   def.infer = InferScatterAdd;
   def.rule = ScatterAddRule;
-  def.gradient = [](GradientBuilder& b) {
-    const ValueId dy = OutputGrad(b, 0);
-    if (dy < 0 || !b.needs_grad(0)) return absl::OkStatus();
-    SetGrad(b, 0, Add1(b, "gather", {dy, b.input(1)}, {{"axis", b.attrs().Int("axis")}}));
-    return absl::OkStatus();
-  };
+  def.gradient = [](GradientBuilder& b) { return ReadGradient(b, "gather"); };
   def.flops = FlopsPerInput(1);
   return def;
 }
