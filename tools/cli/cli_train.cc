@@ -74,26 +74,17 @@ void BeginRecord(const TrainArguments& arguments, const std::string& title, Ongo
                                           "on without it");
 }
 
-// Returns the options of the processes for a run that `arguments` describe.
-absl::StatusOr<fleet::FleetOptions> FleetFor(const TrainArguments& arguments, const proto::Job& job,
-                                             const hosts::FoundHosts& found,
-                                             const OngoingRun& run) {
-  WEIR_ASSIGN_OR_RETURN(fleet::FleetOptions options,
-                        arguments.fleet.Options(job, found, run.console));
-  options.trace = arguments.options.trace;
-  options.live = run.live.get();
-  for (const std::string& path : {arguments.options.init, arguments.options.resume}) {
+// Adds the files from which a run begins to those that workers read.
+void AddFilesOfStart(const train::TrainOptions& options, std::vector<std::string>* files) {
+  for (const std::string& path : {options.init, options.resume}) {
     if (path.empty()) continue;
-    const std::vector<std::string> files = store::FilesOfWeights(path);
-    options.input_files.insert(options.input_files.end(), files.begin(), files.end());
+    const std::vector<std::string> weights = store::FilesOfWeights(path);
+    files->insert(files->end(), weights.begin(), weights.end());
   }
-  if (!arguments.options.init.empty()) {
-    const std::string constants = weights::ConstantsBeside(arguments.options.job_file);
-    if (!constants.empty() &&
-        std::count(options.input_files.begin(), options.input_files.end(), constants) == 0)
-      options.input_files.push_back(constants);
-  }
-  return options;
+  if (options.init.empty()) return;
+  const std::string constants = weights::ConstantsBeside(options.job_file);
+  if (!constants.empty() && std::count(files->begin(), files->end(), constants) == 0)
+    files->push_back(constants);
 }
 
 // Trains once. If a process of the job fails, returns the report of the failure, which is shown.
@@ -163,10 +154,12 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   if (read.costs.source() != sim::JobCosts::Source::kDefaults)
     console->Say(absl::StrCat("planned with ", read.costs.Text()));
   const bool has_processes = arguments.fleet.processes > 0 || !found.agents.empty();
+  fleet::FleetOptions processes;  // of every start, but for the epoch and the files of the start
   if (has_processes) {
     options.processes = arguments.fleet.processes;
-    WEIR_ASSIGN_OR_RETURN(const fleet::FleetOptions processes,
-                          FleetFor(arguments, job, found, *run));
+    WEIR_ASSIGN_OR_RETURN(processes, arguments.fleet.Options(job, found, console));
+    processes.trace = options.trace;
+    processes.live = run->live.get();
     fleet::TellHosts(processes, &job);
     options.hosts = static_cast<int>(processes.hosts.size());
   }
@@ -185,11 +178,12 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   absl::StatusOr<train::TrainResult> trained;
   for (uint32_t epoch = 1;; ++epoch) {
     if (has_processes) {
-      WEIR_ASSIGN_OR_RETURN(fleet::FleetOptions processes, FleetFor(arguments, job, found, *run));
-      processes.epoch = epoch;
-      options.runner = [run, processes](const proto::Job& of_run,
-                                        const train::RunnerOptions& runner_options) {
-        return fleet::FleetRunner::Open(processes, of_run, runner_options, &run->fleet);
+      fleet::FleetOptions of_start = processes;
+      of_start.epoch = epoch;
+      AddFilesOfStart(options, &of_start.input_files);
+      options.runner = [run, of_start](const proto::Job& of_run,
+                                       const train::RunnerOptions& runner_options) {
+        return fleet::FleetRunner::Open(of_start, of_run, runner_options, &run->fleet);
       };
     }
     launch::FailureReport report;
