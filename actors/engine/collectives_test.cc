@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kIterationNs = 1000;
 
-// When the collectives of a rank start. 0: the rank does not have it.
+// A Starts says when the collectives of a rank start. 0: the rank does not have the collective.
 struct Starts {
   int64_t a = 10;
   int64_t b = 20;

@@ -1,4 +1,5 @@
-// What a rank is given besides its plan, and what memory it takes. Thread rule: values.
+// RankExecutorOptions are what a rank gets besides its plan; RankMemory is the memory that the rank
+// takes. Thread rule: values.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,8 @@ struct RankExecutorOptions {
   // Does the collectives; outlives the executor. Null: an act of a collective takes its time on the
   // device, moves nothing, and waits for nobody.
   collective::LocalCollectives* collectives = nullptr;
-  // Told after every act of a program what each of its kernels took. Null: nobody measures.
+  // Is called after every act of a program with the time of each of its kernels. Null: nobody
+  // measures.
   std::function<void(const PlanActor& actor, absl::Span<const int64_t> kernel_ns)> on_kernels;
 };
 

@@ -1,4 +1,4 @@
-// What the ranks of a group must say alike about their collectives, so that the proof holds: each
+// The ranks of a group state the same of their collectives, so that the proof holds: each
 // collective is there on all ranks, with one kind and count, and starts at one time.
 //
 // The argument is that of the certificate (certificate.h), for the job as a whole. The collectives

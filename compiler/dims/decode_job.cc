@@ -86,7 +86,7 @@ class DecodeDeriver {
   }
 
  private:
-  // What becomes of the table that a node reads.
+  // A Lookup says how the derived graph reads the table that a node reads.
   struct Lookup {
     int function = 0, node = 0, operand = 0;
   };
@@ -514,7 +514,7 @@ class DecodeDeriver {
     }
   }
 
-  // What concerns training or the whole sequence alone goes.
+  // Removes the fields that concern training, or the whole sequence, alone.
   void ClearWhatTrains() {
     // Names of dimensions, and whether each of them means positions everywhere.
     std::map<std::string, bool> of_positions;

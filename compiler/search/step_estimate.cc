@@ -32,7 +32,7 @@ struct CallCost {
   double held_bytes = 0;  // over the step
   double kept_bytes = 0;  // of a micro-batch, from forward to backward
   double work_bytes = 0;  // while the call is at work
-  // Of an evaluation beside the training, which has its own weights and tensors.
+  // The bytes of an evaluation beside the training, which has its own weights and tensors.
   double evaluation_weights_bytes = 0;
   double evaluation_work_bytes = 0;  // while the call is at work
 };

@@ -26,8 +26,8 @@ struct ModelShape {
 
 struct StepEstimate {
   double step_ns = 0;
-  // Of the fullest device, with an evaluation beside the training, and without the workspace of
-  // kernels, which the compiler does not know. A plan of the whole job tells more.
+  // The bytes of the fullest device, with an evaluation beside the training, and without the
+  // workspace of kernels, which the compiler does not know. A plan of the whole job tells more.
   double device_bytes = 0;
   // Parts of step_ns, of the stage that takes longest: what the device computes, and the time that
   // boxings in the passes, gradients and weights add to that. The rest is the pipeline's bubble.

@@ -46,7 +46,7 @@ struct RandomKey {
   uint64_t seal = 0;  // KeySeal when the checkpoint was written
 };
 
-// What a checkpoint records about the run that wrote it.
+// CheckpointFacts are what a checkpoint records about the run that wrote it.
 struct CheckpointFacts {
   std::string job;     // its name
   std::string job_id;  // of this run; may be empty

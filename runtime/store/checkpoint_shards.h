@@ -59,8 +59,8 @@ class CheckpointShards {
 
  private:
   struct Chunks {
-    // Whether a chunk has been checked, for all shards one after another. Orders nothing: the file
-    // does not change.
+    // is_checked tells of each chunk whether it has been checked, for all shards one after another.
+    // The flags order nothing, because the file does not change.
     std::unique_ptr<std::atomic<bool>[]> is_checked;
     std::vector<size_t> first;  // of each shard, in is_checked
   };
@@ -73,7 +73,7 @@ class CheckpointShards {
   std::map<std::string, std::vector<ShardPlace>> places_;
   std::vector<Chunks> chunks_;  // of each file
   mutable Mutex mutex_;
-  // Of each file; null until the file is needed, and then for good.
+  // The map of each file: null until the file is needed, and then kept for good.
   mutable std::vector<std::unique_ptr<MappedFile>> opened_ ABSL_GUARDED_BY(mutex_);
   mutable std::atomic<int64_t> bytes_read_{0};  // a count, orders nothing
 };

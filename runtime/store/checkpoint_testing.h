@@ -24,7 +24,7 @@ struct TensorForTest {
   StateOwner owner = StateOwner::kWeight;
 };
 
-// What a test changes between the states of a run and the folder.
+// A FolderForTest is the content of a folder, which a test may change before the folder is written.
 struct FolderForTest {
   CheckpointFacts facts;
   std::map<std::string, TensorForTest> tensors;

@@ -35,7 +35,7 @@ inline constexpr int64_t kSafetensorsHeaderBytesMax = 100'000'000;
 struct StoredTensor {
   std::string dtype;  // as in the file: "F32", "BF16", "F16", "I32", …
   Shape shape;
-  // Of a checkpoint folder, whose tensors lie in shards, the rest is 0.
+  // The fields below are 0 in a checkpoint folder, whose tensors lie in shards.
   int64_t begin = 0;  // bytes from the start of the file
   int64_t end = 0;
   int file = 0;  // 0, or the file of the index

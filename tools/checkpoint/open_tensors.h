@@ -18,8 +18,8 @@ struct OpenTensors {
   std::shared_ptr<const store::SafetensorsReader> reader;
   // The facts of the folder. Of a file: what its metadata tells, without a cursor and keys.
   store::CheckpointFacts facts;
-  // Of a file, owners follow from the names: "wq/adam_m" is a slot of wq. Content sums are those of
-  // the index, or 0.
+  // In a file, the owners follow from the names: "wq/adam_m" is a slot of wq. Content sums are
+  // those of the index, or 0.
   std::map<std::string, store::TensorFacts> tensors;
 };
 

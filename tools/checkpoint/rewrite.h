@@ -37,7 +37,7 @@ absl::StatusOr<std::string> WriteFolder(const std::string& directory,
 // without loss. kInvalidArgument (W0723): a tensor has a type that Weir does not hold.
 absl::StatusOr<std::map<std::string, NewTensor>> AllOf(const OpenTensors& opened);
 
-// What `weir checkpoint edit` changes, in this order.
+// Edits are the changes of `weir checkpoint edit`, in the order in which they are made.
 struct Edits {
   std::vector<std::string> drop;    // patterns of names (tools/weights/name_pattern.h)
   std::vector<std::string> rename;  // "PATTERN=NAME"

@@ -12,7 +12,7 @@ namespace weir::fleet {
 namespace {
 
 constexpr int64_t kLookMs = 200;  // the length of one wait for workers
-// What all workers together send at a time, between two bursts of steps.
+// All workers together send at most so many bytes between two bursts of steps.
 constexpr int64_t kFetchBytesOfAll = 16 << 20;
 constexpr int64_t kFetchBytesMin = 1 << 20;
 

@@ -1,4 +1,4 @@
-// What each operation of Weir is in operations of ONNX.
+// This file translates each operation of Weir to operations of ONNX.
 #include <algorithm>
 #include <cmath>
 #include <map>

@@ -15,7 +15,7 @@ using Sizes = std::vector<int64_t>;
 
 constexpr int64_t kResizedMax = 1 << 16;  // places of an axis, before and after
 
-// How one axis is resized.
+// A ResizedAxis says how one axis is resized.
 struct ResizedAxis {
   int axis = 0;
   int64_t from = 0, to = 0;
@@ -172,7 +172,7 @@ void Resize(Translation& t) {
   if (form.kind != "nearest" && form.kind != "linear" && form.kind != "cubic")
     return t.Fail(absl::StrCat("mode \"", form.kind, "\""));
   const std::vector<ResizedAxis> axes = AxesOf(t, shape);
-  // What lies beyond x has one value. The products leave 0 there.
+  // All places beyond x have one value. The products leave 0 there.
   Sizes apart(shape.size(), 1);
   std::vector<std::vector<bool>> outside(shape.size(), {false});
   bool any_outside = false;

@@ -25,7 +25,7 @@ constexpr int kMemoryRounds = 3;
 constexpr double kMemorySlack = 0.98;
 constexpr double kMemoryTolerance = 0.1;
 
-// What the plan of a job says of a step.
+// Figures are what the plan of a job says of a step.
 struct Figures {
   Source source = Source::kEstimated;
   double step_ns = 0, device_bytes = 0;

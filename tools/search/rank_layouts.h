@@ -55,8 +55,8 @@ struct ChoiceSaving {
 struct RankedSearch {
   // In the order in which a user would want them: those that fit first, then by step_ns.
   std::vector<RankedLayouts> rows;
-  // Of rows[0]; empty if these are the present rules. All of them are figures of one source. A
-  // choice that the compiler refuses to take back has no entry.
+  // The savings of rows[0]; empty if these are the present rules. All of them are figures of one
+  // source. A choice that the compiler refuses to take back has no entry.
   std::vector<ChoiceSaving> savings;
   Source savings_source = Source::kEstimated;
   int64_t compiled = 0, solved = 0;

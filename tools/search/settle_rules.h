@@ -21,8 +21,8 @@
 
 namespace weir::search {
 
-// Whether the memory of this machine bounds a job that gives no bound (runtime.memory_bytes_max)
-// and whose costs have none (--cluster).
+// MachineMemory says whether the memory of this machine bounds a job that gives no bound
+// (runtime.memory_bytes_max) and whose costs have none (--cluster).
 enum class MachineMemory : uint8_t {
   kMust,    // the job is to run here: nothing that needs more will do
   kShould,  // if nothing fits, the memory does not count

@@ -258,7 +258,7 @@ class Generator {
       int32_t* tokens = loaded.feed->Row(variant_.input, r);
       int32_t* positions = loaded.feed->Row(reading.positions, r);
       std::copy(sequences_[r].begin(), sequences_[r].end(), tokens);
-      // What stands behind a shorter prompt goes to slots that later positions overwrite before
+      // The padding behind a shorter prompt goes to slots that later positions overwrite before
       // any query sees them.
       for (int64_t i = 0; i < width; ++i) positions[i] = static_cast<int32_t>(i);
     }

@@ -66,7 +66,7 @@ class RunCheckpoints {
   // Waits for a checkpoint that is being written, before the run ends for another reason.
   void Await();
 
-  // What the metrics of a step report.
+  // Costs are what the metrics of a step report.
   struct Costs {
     std::optional<double> write_seconds;  // of the checkpoint that has ended since
     std::optional<double> stall_seconds;  // the time that the run has waited since

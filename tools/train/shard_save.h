@@ -35,7 +35,7 @@ struct ShardSaveOrder {
   int64_t bytes_per_second = 0;  // the most that this process writes; 0: no limit
 };
 
-// What a process has written, or a part of it.
+// SavedShards are the shards that a process has written, or a part of them.
 struct SavedShards {
   std::vector<store::ShardFileRecord> files;
   // The states with values that are not finite, and these values, for people.

@@ -59,8 +59,8 @@ struct TrainOptions {
   std::string checkpoint;
   int64_t checkpoint_every = 0;         // also every `checkpoint_every` steps; 0: not by steps
   double checkpoint_every_seconds = 0;  // also at the first update after so long; 0: not by time
-  // Of a folder of checkpoints: the newest so many stay (0: all), and those whose step is a
-  // multiple of keep_every (0: none).
+  // In a folder of checkpoints the newest `keep` stay (0: all), and those whose step is a multiple
+  // of keep_every (0: none).
   int64_t keep = 0, keep_every = 0;
   int64_t checkpoint_bandwidth = 0;  // bytes that are written in a second beside steps; 0: any
   std::string metrics;               // JSON lines
@@ -79,7 +79,7 @@ struct TrainOptions {
   const std::atomic<int>* checkpoints_asked = nullptr;
 };
 
-// What the checkpoints in a folder have cost.
+// CheckpointTotals are the costs of the checkpoints in a folder.
 struct CheckpointTotals {
   int64_t written = 0;
   int64_t bytes = 0;
