@@ -21,8 +21,8 @@ import weir_phases
 
 NCU_TABLE = """step 1/3  loss 10.9
 "ID","Process ID","Kernel Name","Metric Name","Metric Unit","Metric Value"
-"0","7","void weir::kernels::cuda::NormKernel<float>(NormWork)","dram__bytes_read.sum","Mbyte","1.5"
-"0","7","void weir::kernels::cuda::NormKernel<float>(NormWork)","gpu__time_duration.sum","usecond","2.0"
+"0","7","void weir::kernels::cuda::(anonymous namespace)::NormKernel<float>(NormWork)","dram__bytes_read.sum","Mbyte","1.5"
+"0","7","void weir::kernels::cuda::<unnamed>::NormKernel<float>(NormWork)","gpu__time_duration.sum","usecond","2.0"
 step 2/3  loss 10.8
 "1","7","void weir::kernels::cuda::NormKernel<__nv_bfloat16>(NormWork)","gpu__time_duration.sum","usecond","1,000"
 "1","7","void weir::kernels::cuda::NormKernel<__nv_bfloat16>(NormWork)","dram__bytes_write.sum","byte","512"
@@ -57,7 +57,7 @@ class GpuCheckTest(unittest.TestCase):
         rows = self.rows()
         states = {row["phase"]: row["value"] for row in rows if row["name"] == "phase"}
         self.assertEqual([phase for phase, state in states.items() if state == "ok"],
-                         ["env", "losses", "train", "bits", "ranks"])
+                         ["env", "losses", "train", "bits", "ranks", "generate"])
         values = {(row["phase"], row["name"]): row["value"] for row in rows}
         self.assertLess(values["losses", "f32.largest_difference"], weir_phases.F32_TOLERANCE)
         self.assertGreater(values["train", "tiny.tokens_per_second"], 0)

@@ -19,6 +19,8 @@ KERNEL_TESTS = ["ops/kernels/cpu/kernels_cuda_emulated_test", "ops/testing/law_c
                 "ops/testing/gradient_cuda_emulated_test"]
 # Tests that find a GPU by themselves, and emulate one otherwise.
 DEVICE_TESTS = ["runtime/device/device_test", "runtime/device/cuda/cuda_device_test"]
+# The suite of collectives over NCCL: one rank, and two processes on the one GPU.
+NCCL_TEST = "runtime/collective/nccl_collective_test"
 
 LAYOUTS = ["dp=2", "tp=2", "pp=2", "dp=2,tp=2"]
 F32_TOLERANCE = 1e-3
@@ -70,22 +72,34 @@ def kernels(check):
         raise programs.Skipped("tools/test runs them itself")
     if not tests:
         raise programs.Failed("the bundle has none of these tests; build them, then run `tools/gpu_check prepare`")
+    run_tests(check, tests, 90, {"WEIR_TEST_DEVICE": check.device})
+
+
+def run_tests(check, tests, seconds, env):
+    """Runs programs of GoogleTest, each for at most so many seconds, and adds what passed, failed and was skipped."""
     failed = []
     for test in tests:
         name = os.path.basename(test)
-        passed, missed = [], []
+        cases = {"OK": [], "FAILED": [], "SKIPPED": []}
+
+        def count(line, cases=cases):
+            case = re.match(r"\[ +(OK|FAILED|SKIPPED) +\] (\S+) \(", line)
+            if case:
+                cases[case[1]].append(case[2].rstrip(","))
+
         state = "ok"
         try:
-            code, printed = programs.run(
-                check.command(test), check.limit(90), log=check.log,
-                env={"WEIR_TEST_DEVICE": check.device}, on_line=lambda line: _count_test(line, passed, missed))
+            code, printed = programs.run(check.command(test), check.limit(seconds), log=check.log, env=env,
+                                         on_line=count)
             if code != 0:
                 state = f"exit code {code}: {printed.strip().splitlines()[-1][:200] if printed.strip() else ''}"
         except programs.OutOfTime as reason:
             state = str(reason)
-        check.add(name + ".passed", len(passed), "tests")
-        for case in missed:
+        check.add(name + ".passed", len(cases["OK"]), "tests")
+        for case in cases["FAILED"]:
             check.add(name + ".failed", case)
+        if cases["SKIPPED"]:
+            check.add(name + ".skipped", len(cases["SKIPPED"]), "tests")
         check.add(name, state)
         if state != "ok":
             failed.append(name)
@@ -295,25 +309,45 @@ def bits(check):
 
 
 def ranks(check):
-    """Trains on two and four ranks that share the device, and compares the losses with those of one rank."""
+    """Trains on ranks that share the device, in one and two processes, and compares losses with those of one rank."""
     steps = 3 if check.small else 10
     job = write_job(check, small_size(check), "f32")
     expected = _losses_of(train_job(check, job, steps))
     check.add("one", expected)
     bad = []
-    for layout in LAYOUTS[-1:] if check.small else LAYOUTS:
+    runs = [(layout, ["--mesh", layout]) for layout in (LAYOUTS[-1:] if check.small else LAYOUTS)]
+    if not check.small:
+        runs += [(layout + ".processes", ["--mesh", layout, "--processes", "2"]) for layout in LAYOUTS[:3]]
+    for name, flags in runs:
         try:
-            found = _losses_of(train_job(check, job, steps, "--mesh", layout, seconds=30))
+            found = _losses_of(train_job(check, job, steps, *flags, seconds=30))
         except (programs.Failed, programs.OutOfTime) as reason:
-            check.add(layout + ".failed", str(reason))
-            bad.append(layout)
+            check.add(name + ".failed", str(reason))
+            bad.append(name)
             continue
         difference = largest_difference(found, expected)
-        check.add(layout + ".largest_difference", difference, "relative")
+        check.add(name + ".largest_difference", difference, "relative")
         if difference > F32_TOLERANCE:
-            bad.append(layout)
+            bad.append(name)
     if bad:
         raise programs.Failed("losses differ from those of one rank, or training fails: " + ", ".join(bad))
+
+
+def generate(check):
+    """Generates from trained weights on the device and on the CPU, with and without the cache: the same text."""
+    job = write_job(check, flops.Size(2, 64, 4, vocab=256, sequence=64, batch=4, micro_batch=4), "f32")
+    weights = check.scratch("weights.safetensors")
+    train_job(check, job, 3 if check.small else 20, "--save", weights)
+    texts = {}
+    gpu = on_device(check)
+    for name, flags in [("cpu", ["--set", "runtime.device=cpu"]), ("cache", gpu), ("windows", [*gpu, "--no-cache"]),
+                        ("tp=2", [*gpu, "--mesh", "tp=2"])]:
+        texts[name] = programs.must_run(
+            check.weir("generate", job, "--init", weights, "--temperature", "0", "--tokens", "20", "--prompt", "And",
+                       *flags), check.limit(30))
+        check.add(name, hashlib.sha256(texts[name].encode()).hexdigest()[:16])
+    if len(set(texts.values())) > 1:
+        raise programs.Failed("texts that must be equal differ")
 
 
 def profile(check):
@@ -327,7 +361,7 @@ def profile(check):
     begin = time.monotonic()
     code, printed = programs.run(
         [tool, "--clock-control", "none", "--cache-control", "none", "--metrics", ",".join(metrics), "--csv",
-         "--target-processes", "all", "--launch-skip", "1200", "--launch-count", "1000",
+         "--target-processes", "all", "--launch-skip", "900", "--launch-count", "2500",
          *check.weir("train", job, "--steps", "3", *on_device(check))], check.seconds_left())
     rows = read_profile(printed)
     if not rows:
@@ -349,6 +383,12 @@ _UNITS = {"nsecond": 1e-9, "ns": 1e-9, "usecond": 1e-6, "us": 1e-6, "msecond": 1
           "byte": 1, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9}
 
 
+def kernel_name(signature):
+    """Returns the name of a kernel without its result, namespaces, template arguments and parameters."""
+    bare = signature.replace("(anonymous namespace)::", "").replace("<unnamed>::", "").replace("void ", "")
+    return re.sub(r"\(.*|<.*", "", bare).split("::")[-1]
+
+
 def read_profile(printed):
     """Returns a row per kernel from ncu's table, the longest total time first."""
     lines = printed.splitlines()
@@ -361,7 +401,7 @@ def read_profile(printed):
     # The program's own lines may stand between those of the table.
     table = [line for line in lines[first:] if line.startswith('"')]
     for line in csv.DictReader(io.StringIO("\n".join(table))):
-        name = re.sub(r"\(.*|<.*", "", line["Kernel Name"]).replace("void ", "").split("::")[-1]
+        name = kernel_name(line["Kernel Name"])
         row = kernels_by_name.setdefault(name, dict.fromkeys(fields.values(), 0.0))
         value = float(line["Metric Value"].replace(",", ""))
         row[fields[line["Metric Name"]]] += value * _UNITS[line["Metric Unit"]]
