@@ -79,10 +79,9 @@ void RankExecutor::Unwatch() {
   step_shift_ = 0;
 }
 
-absl::Status RankExecutor::RunProgram(ActorRuntime& actor) {
+inline absl::Status RankExecutor::RunProgram(ActorRuntime& actor) {
   const BoundProgram::Act act{actor.act.step, actor.act.micro_batch, actor.act.chunk};
-  const kernels::LaunchContext launch{device_->team(), WorkspaceOf(actor.queue),
-                                      &device_->queue(actor.queue)};
+  const kernels::LaunchContext& launch = launches_[actor.queue];
   if (watch_ != nullptr) return actor.program->RunWatched(act, launch, watch_);
   if (!options_.on_kernels) return actor.program->Run(act, launch);
   WEIR_RETURN_IF_ERROR(actor.program->RunTimed(act, launch, &kernel_ns_));
@@ -90,14 +89,7 @@ absl::Status RankExecutor::RunProgram(ActorRuntime& actor) {
   return absl::OkStatus();
 }
 
-void RankExecutor::RunBody(void* context) {
-  ActorRuntime& actor = *static_cast<ActorRuntime*>(context);
-  RankExecutor& self = *actor.owner;
-  const absl::Status done = self.RunAct(actor);
-  if (!done.ok()) self.Fault(At(absl::StrCat("rank ", self.plan_->rank), done));
-}
-
-absl::Status RankExecutor::RunAct(ActorRuntime& actor) {
+inline absl::Status RankExecutor::RunAct(ActorRuntime& actor) {
   // The work of a collective on the device says that its operands are there.
   if (actor.kind == ActorKind::kCollective) return absl::OkStatus();
   if (watch_ != nullptr) {
@@ -113,6 +105,13 @@ absl::Status RankExecutor::RunAct(ActorRuntime& actor) {
     case ActorKind::kCollective: break;
   }
   return absl::OkStatus();
+}
+
+void RankExecutor::RunBody(void* context) {
+  ActorRuntime& actor = *static_cast<ActorRuntime*>(context);
+  RankExecutor& self = *actor.owner;
+  const absl::Status done = self.RunAct(actor);
+  if (!done.ok()) self.Fault(At(absl::StrCat("rank ", self.plan_->rank), done));
 }
 
 absl::Status RankExecutor::FillFromFeed(ActorRuntime& actor) {

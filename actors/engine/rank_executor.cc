@@ -33,6 +33,85 @@ void RankExecutor::Stream::Seek() {
   }
 }
 
+// --- parts of every act, which are inlined: calls would be much of what a hop costs ---------
+
+inline void RankExecutor::Deliver(RegisterRuntime& r, int32_t slot) {
+  if (r.ledger.Publish(slot) == SlotLedger::Use::kFree) {  // nobody reads it
+    ActorRuntime& producer = actors_[r.producer_actor];
+    if (producer.machine.OnCredit(r.producer_port)) AddReady(producer);
+    return;
+  }
+  ActorRuntime& first = actors_[r.first_consumer.actor];
+  if (first.machine.OnToken(r.first_consumer.port)) AddReady(first);
+  for (const PortRef& consumer : r.other_consumers) {
+    ActorRuntime& actor = actors_[consumer.actor];
+    if (actor.machine.OnToken(consumer.port)) AddReady(actor);
+  }
+}
+
+inline void RankExecutor::Release(RegisterRuntime& r, int32_t slot) {
+  if (r.ledger.Release(slot) == SlotLedger::Use::kInUse) return;
+  if (r.side == RegisterSide::kLocal) {
+    ActorRuntime& producer = actors_[r.producer_actor];
+    if (producer.machine.OnCredit(r.producer_port)) AddReady(producer);
+    return;
+  }
+  ++num_sent_;
+  absl::Status sent = endpoint_->ReturnCredit(r.edge, slot);
+  if (!sent.ok()) Fault(sent);
+}
+
+// A token or a credit of an act; returns payload bytes sent.
+inline int64_t RankExecutor::Perform(const ActorRuntime& actor, const Act& act,
+                                     const Effect& effect) {
+  RegisterRuntime& r = registers_[effect.register_id];
+  if (effect.kind == Effect::Kind::kReturnCredit) {
+    Release(r, effect.slot);
+  } else if (r.side == RegisterSide::kOutbound) {
+    return Send(actor, act, r, effect);
+  } else {
+    Deliver(r, effect.slot);
+  }
+  return 0;
+}
+
+inline TimePart RankExecutor::WaitOf(const WaitCause& cause) const {
+  if (cause.kind == WaitCause::Kind::kNone) return TimePart::kBetweenActs;
+  if (cause.kind == WaitCause::Kind::kCredit) return TimePart::kCredit;
+  return registers_[cause.register_id].side == RegisterSide::kInbound ? TimePart::kOtherRanks
+                                                                      : TimePart::kOwnInput;
+}
+
+// Records for how much of the time of the act the thread had a core.
+inline void RankExecutor::MeasureAct(ActorRuntime& actor, const Act& act,
+                                     trace::ActRecord& record) {
+  const int64_t ticks = record.end - record.start;
+  record.cpu_us = trace::ActRecord::kCpuUnknown;
+  if (depth_ > 1) return;  // the thread has done other things meanwhile
+  if (actor.measured) {
+    const int64_t cpu_ns = std::max<int64_t>(0, ThreadCpuNs() - act.start_cpu_ns);
+    measured_ticks_ += ticks;
+    cpu_ns_ += cpu_ns;
+    record.cpu_us =
+        static_cast<uint32_t>(std::min<int64_t>(cpu_ns / 1000, trace::ActRecord::kCpuUnknown - 1));
+  }
+  actor.measured = long_act_ticks_ > 0 && ticks >= long_act_ticks_;
+}
+
+inline void RankExecutor::BeginNextAct(ActorRuntime& actor, bool is_ready) {
+  Act& act = actor.act;
+  if (++actor.act_in_step == actor.acts_per_step) {
+    actor.act_in_step = act.micro_batch = act.chunk = 0;
+    act.step += actor.every;
+  } else if (++act.chunk == actor.chunks) {
+    act.chunk = 0;
+    ++act.micro_batch;
+  }
+  if (is_ready) AddReady(actor);
+}
+
+// --- runs ----------------------------------------------------------------------------------
+
 ActorId RankExecutor::TurnBefore(ActorId actor) const {
   const ActorRuntime& a = actors_[actor];
   if (a.kind == ActorKind::kCollective && a.machine.ready() && collective_order_.actor() != actor)
@@ -174,8 +253,7 @@ int64_t RankExecutor::NumLeaving(RegisterId register_id) const {
 
 void RankExecutor::Start(ActorRuntime& actor) {
   ready_.Remove(actor.place);
-  effects_.clear();
-  actor.machine.Start(&effects_);
+  actor.machine.Start();
   if (actor.stream.has_value()) PassTurn(streams_[actor.stream]);
   if (actor.kind == ActorKind::kCollective) PassCollective();
   if (actor.rebinds) BindSlots(actor);
@@ -406,18 +484,6 @@ void RankExecutor::EndWait(const AwaitedAct& awaited, int64_t end, Act* act) {
   act->cause = awaited.cause;
 }
 
-void RankExecutor::BeginNextAct(ActorRuntime& actor, bool is_ready) {
-  Act& act = actor.act;
-  if (++actor.act_in_step == actor.acts_per_step) {
-    actor.act_in_step = act.micro_batch = act.chunk = 0;
-    act.step += actor.every;
-  } else if (++act.chunk == actor.chunks) {
-    act.chunk = 0;
-    ++act.micro_batch;
-  }
-  if (is_ready) AddReady(actor);
-}
-
 // Writes an act that is done to the trace, and shows what runs now.
 void RankExecutor::Record(ActorRuntime& actor, const Act& act, TimePart wait, int64_t end,
                           int64_t bytes_sent) {
@@ -447,55 +513,6 @@ void RankExecutor::Record(ActorRuntime& actor, const Act& act, TimePart wait, in
   }
 }
 
-TimePart RankExecutor::WaitOf(const WaitCause& cause) const {
-  if (cause.kind == WaitCause::Kind::kNone) return TimePart::kBetweenActs;
-  if (cause.kind == WaitCause::Kind::kCredit) return TimePart::kCredit;
-  return registers_[cause.register_id].side == RegisterSide::kInbound ? TimePart::kOtherRanks
-                                                                      : TimePart::kOwnInput;
-}
-
-// Records for how much of the time of the act the thread had a core.
-void RankExecutor::MeasureAct(ActorRuntime& actor, const Act& act, trace::ActRecord& record) {
-  const int64_t ticks = record.end - record.start;
-  record.cpu_us = trace::ActRecord::kCpuUnknown;
-  if (depth_ > 1) return;  // the thread has done other things meanwhile
-  if (actor.measured) {
-    const int64_t cpu_ns = std::max<int64_t>(0, ThreadCpuNs() - act.start_cpu_ns);
-    measured_ticks_ += ticks;
-    cpu_ns_ += cpu_ns;
-    record.cpu_us =
-        static_cast<uint32_t>(std::min<int64_t>(cpu_ns / 1000, trace::ActRecord::kCpuUnknown - 1));
-  }
-  actor.measured = long_act_ticks_ > 0 && ticks >= long_act_ticks_;
-}
-
-// A token or a credit of an act; returns payload bytes sent.
-int64_t RankExecutor::Perform(const ActorRuntime& actor, const Act& act, const Effect& effect) {
-  RegisterRuntime& r = registers_[effect.register_id];
-  if (effect.kind == Effect::Kind::kReturnCredit) {
-    Release(r, effect.slot);
-  } else if (r.side == RegisterSide::kOutbound) {
-    return Send(actor, act, r, effect);
-  } else {
-    Deliver(r, effect.slot);
-  }
-  return 0;
-}
-
-void RankExecutor::Deliver(RegisterRuntime& r, int32_t slot) {
-  if (r.ledger.Publish(slot) == SlotLedger::Use::kFree) {  // nobody reads it
-    ActorRuntime& producer = actors_[r.producer_actor];
-    if (producer.machine.OnCredit(r.producer_port)) AddReady(producer);
-    return;
-  }
-  ActorRuntime& first = actors_[r.first_consumer.actor];
-  if (first.machine.OnToken(r.first_consumer.port)) AddReady(first);
-  for (const PortRef& consumer : r.other_consumers) {
-    ActorRuntime& actor = actors_[consumer.actor];
-    if (actor.machine.OnToken(consumer.port)) AddReady(actor);
-  }
-}
-
 int64_t RankExecutor::Send(const ActorRuntime& actor, const Act& act, RegisterRuntime& r,
                            const Effect& effect) {
   transport::MessageHeader header;
@@ -515,18 +532,6 @@ int64_t RankExecutor::Send(const ActorRuntime& actor, const Act& act, RegisterRu
   absl::Status sent = endpoint_->Put(r.edge, header, r.addresses[effect.slot]);
   if (!sent.ok()) Fault(sent);
   return header.payload_bytes;
-}
-
-void RankExecutor::Release(RegisterRuntime& r, int32_t slot) {
-  if (r.ledger.Release(slot) == SlotLedger::Use::kInUse) return;
-  if (r.side == RegisterSide::kLocal) {
-    ActorRuntime& producer = actors_[r.producer_actor];
-    if (producer.machine.OnCredit(r.producer_port)) AddReady(producer);
-    return;
-  }
-  ++num_sent_;
-  absl::Status sent = endpoint_->ReturnCredit(r.edge, slot);
-  if (!sent.ok()) Fault(sent);
 }
 
 absl::Status RankExecutor::OnToken(EdgeHandle edge, const transport::MessageHeader& header) {

@@ -29,6 +29,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/attributes.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -280,8 +281,8 @@ class RankExecutor final : private transport::MessageReceiver {
   void BindPort(ActorRuntime& actor, const ActorMachine::Port& port, int index,
                 void (BoundProgram::*bind)(int port, int token, char* address));
   static void RunBody(void* actor);
-  absl::Status RunAct(ActorRuntime& actor);
-  absl::Status RunProgram(ActorRuntime& actor);
+  ABSL_ATTRIBUTE_ALWAYS_INLINE absl::Status RunAct(ActorRuntime& actor);
+  ABSL_ATTRIBUTE_ALWAYS_INLINE absl::Status RunProgram(ActorRuntime& actor);
   absl::Status FillFromFeed(ActorRuntime& actor);
   void CopyToOutput(ActorRuntime& actor);
   void TakeMetric(ActorRuntime& actor);
@@ -305,19 +306,17 @@ class RankExecutor final : private transport::MessageReceiver {
   void PassCollective();
   void EndWaits(Flight& flight, device::QueuePosition done, int64_t end);
   static void EndWait(const AwaitedAct& awaited, int64_t end, Act* act);
-  void BeginNextAct(ActorRuntime& actor, bool is_ready);
+  ABSL_ATTRIBUTE_ALWAYS_INLINE void BeginNextAct(ActorRuntime& actor, bool is_ready);
   void Record(ActorRuntime& actor, const Act& act, TimePart wait, int64_t end, int64_t bytes_sent);
-  TimePart WaitOf(const WaitCause& cause) const;
-  void MeasureAct(ActorRuntime& actor, const Act& act, trace::ActRecord& record);
+  ABSL_ATTRIBUTE_ALWAYS_INLINE TimePart WaitOf(const WaitCause& cause) const;
+  ABSL_ATTRIBUTE_ALWAYS_INLINE void MeasureAct(ActorRuntime& actor, const Act& act,
+                                               trace::ActRecord& record);
   void ReportMetric(const Act& act, float value);
-  int64_t Perform(const ActorRuntime& actor, const Act& act, const Effect& effect);
-  void Deliver(RegisterRuntime& r, int32_t slot);
+  ABSL_ATTRIBUTE_ALWAYS_INLINE int64_t Perform(const ActorRuntime& actor, const Act& act,
+                                               const Effect& effect);
+  ABSL_ATTRIBUTE_ALWAYS_INLINE void Deliver(RegisterRuntime& r, int32_t slot);
   int64_t Send(const ActorRuntime& actor, const Act& act, RegisterRuntime& r, const Effect& effect);
-  void Release(RegisterRuntime& r, int32_t slot);
-  void* WorkspaceOf(QueueId queue) const {
-    if (workspace_.base() == nullptr) return nullptr;
-    return workspace_.base() + queue.value() * workspace_stride_;
-  }
+  ABSL_ATTRIBUTE_ALWAYS_INLINE void Release(RegisterRuntime& r, int32_t slot);
   std::string ActsUnderWay() const;
   void Fault(const absl::Status& status) {
     if (fault_.ok()) fault_ = status;
@@ -368,8 +367,8 @@ class RankExecutor final : private transport::MessageReceiver {
 
   KernelSet kernels_;
   device::DeviceBlock arena_;
-  device::DeviceBlock workspace_;  // of each queue, one after another
-  int64_t workspace_stride_ = 0;
+  device::DeviceBlock workspace_;                       // of each queue, one after another
+  IdVector<QueueId, kernels::LaunchContext> launches_;  // empty: nothing is computed
   device::DeviceBlock staging_;
   device::DeviceBlock landing_;  // the transport's, or the device's; empty: in the arena
   std::vector<device::DeviceBlock> mapped_;  // the slots of other ranks that acts write themselves

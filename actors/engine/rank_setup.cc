@@ -25,7 +25,7 @@ size_t MaxTokens(const Plan& plan) {
     for (const PlanPort& port : actor.outputs) tokens += port.tokens;
     most = std::max(most, tokens);
   }
-  return most + 1;
+  return most;
 }
 
 // The number of the token that lies in slot 0 first. Remote registers are numbered anew in each
@@ -96,9 +96,16 @@ absl::Status RankExecutor::MakeMemory() {
   device::DeviceMemory& memory = device_->memory();
   WEIR_ASSIGN_OR_RETURN(arena_,
                         memory.Allocate(plan_->arena_bytes, device::DeviceMemory::Reach::kDevice));
-  workspace_stride_ = AlignUp(kernels_.workspace_bytes());
-  WEIR_ASSIGN_OR_RETURN(workspace_, memory.Allocate(num_queues_ * workspace_stride_,
+  const int64_t workspace_bytes = AlignUp(kernels_.workspace_bytes());
+  WEIR_ASSIGN_OR_RETURN(workspace_, memory.Allocate(num_queues_ * workspace_bytes,
                                                     device::DeviceMemory::Reach::kDevice));
+  for (const QueueId queue : IdRange<QueueId>(num_queues_)) {
+    char* const workspace = workspace_.base();
+    launches_.push_back(
+        {device_->team(),
+         workspace == nullptr ? nullptr : workspace + queue.value() * workspace_bytes,
+         &device_->queue(queue)});
+  }
   memory_.arena_bytes = plan_->arena_bytes;
   memory_.scratch_bytes = plan_->scratch_bytes;
   memory_.workspace_bytes = workspace_.bytes();

@@ -213,8 +213,7 @@ int64_t Play::EarliestStart(ActorKey key) {
 void Play::Act(ActorKey key) {
   ActorPlay& actor = at(key.rank, key.actor);
   actor.queued = false;
-  Effects effects(1);
-  actor.machine.Start(&effects);
+  actor.machine.Start();
   const int64_t start = EarliestStart(key);
   const int64_t end = start + plan(key.rank).actors[key.actor].timing.time_ns;
   actor.starts.push_back(start);

@@ -39,19 +39,18 @@ const char* Name(ActorState state);
 // An Effect is an order of the machine to its engine.
 struct Effect {
   enum class Kind : uint8_t {
-    kLaunch,        // run act `number`; slots are bound in the ports
     kPublishToken,  // token `number` of the register lies in `slot`
     kReturnCredit,  // this port no longer reads `slot`, which held token `number`
   };
-  Kind kind = Kind::kLaunch;
+  Kind kind = Kind::kPublishToken;
   int32_t port = -1;
   RegisterId register_id;
   int32_t slot = -1;
   int64_t number = 0;
 };
 
-// Effects holds the effects of one input, in order. The room is allocated once, for the largest
-// actor: an input has at most one effect per token of each port, and one more.
+// Effects holds the effects of one act, in order. The room is allocated once, for the largest
+// actor: an act has at most one effect per token of each port.
 class Effects {
  public:
   explicit Effects(size_t capacity) : list_(capacity) {}
@@ -124,8 +123,9 @@ class ActorMachine {
     return OnArrival(ports_[num_inputs_ + output], WaitCause::Kind::kCredit);
   }
 
-  // Starts the act on the device. Precondition: ready(). Emits one kLaunch.
-  void Start(Effects* effects);
+  // Starts the act: takes the tokens and slots of the spans that begin with it. Precondition:
+  // ready().
+  void Start();
   // Ends the running act. Emits tokens and credits of the spans that end with the act; returns
   // whether the next act is ready at once.
   bool OnActDone(Effects* effects);
@@ -158,6 +158,25 @@ class ActorMachine {
     return --missing_ == 0 && !running_ && acts_done_ < limit_;
   }
 
+  // Gives up the tokens or slots of a span that ends with the act.
+  void EndActOfPort(Port& port, Effect::Kind kind, int32_t index, Effects* effects) {
+    if (++port.position < port.period) return;
+    port.position = 0;
+    if (port.tokens == 1) {  // nearly always, and faster without a loop
+      effects->Add({kind, index, port.register_id, port.held_slot, port.next_token - 1});
+    } else {
+      for (int32_t k = 0; k < port.tokens; ++k) {
+        effects->Add(
+            {kind, index, port.register_id, port.slot(k), port.next_token - port.tokens + k});
+      }
+    }
+    port.held_slot = -1;
+    if (port.available < port.tokens) {
+      port.wanted = true;
+      ++missing_;
+    }
+  }
+
   ActorId id_;
   int32_t num_inputs_ = 0;
   int32_t missing_ = 0;  // ports that are `wanted`
@@ -168,7 +187,7 @@ class ActorMachine {
   std::vector<Port> ports_;  // inputs, then outputs
 };
 
-inline void ActorMachine::Start(Effects* effects) {
+inline void ActorMachine::Start() {
   for (Port& port : ports_) {
     if (port.held_slot >= 0) continue;
     port.available -= port.tokens;
@@ -178,7 +197,6 @@ inline void ActorMachine::Start(Effects* effects) {
         port.next_slot + port.tokens < port.slots ? port.tokens : port.tokens - port.slots;
   }
   running_ = true;
-  effects->Add({Effect::Kind::kLaunch, -1, RegisterId(), -1, acts_done_});
 }
 
 inline bool ActorMachine::OnActDone(Effects* effects) {
@@ -186,28 +204,11 @@ inline bool ActorMachine::OnActDone(Effects* effects) {
   ++acts_done_;
   cause_ = {};
   // Outputs come first: tokens that others wait for leave before slots that others may reuse.
-  const int num_ports = static_cast<int>(ports_.size());
-  for (int i = num_ports - 1; i >= 0; --i) {
-    Port& port = ports_[i];
-    if (++port.position < port.period) continue;
-    port.position = 0;
-    const bool input = i < num_inputs_;
-    const Effect::Kind kind = input ? Effect::Kind::kReturnCredit : Effect::Kind::kPublishToken;
-    const int32_t port_index = input ? i : i - num_inputs_;
-    if (port.tokens == 1) {  // nearly always, and faster without a loop
-      effects->Add({kind, port_index, port.register_id, port.held_slot, port.next_token - 1});
-    } else {
-      for (int32_t k = 0; k < port.tokens; ++k) {
-        effects->Add(
-            {kind, port_index, port.register_id, port.slot(k), port.next_token - port.tokens + k});
-      }
-    }
-    port.held_slot = -1;
-    if (port.available < port.tokens) {
-      port.wanted = true;
-      ++missing_;
-    }
-  }
+  const int32_t num_ports = static_cast<int32_t>(ports_.size());
+  for (int32_t i = num_ports - 1; i >= num_inputs_; --i)
+    EndActOfPort(ports_[i], Effect::Kind::kPublishToken, i - num_inputs_, effects);
+  for (int32_t i = num_inputs_ - 1; i >= 0; --i)
+    EndActOfPort(ports_[i], Effect::Kind::kReturnCredit, i, effects);
   return ready();
 }
 
