@@ -78,7 +78,7 @@ __device__ inline Vector<T> LoadVector(const T* at) {
 }
 template <typename T>
 __device__ inline void StoreVector(T* at, const Vector<T>& vector) {
-  *reinterpret_cast<Vector<T>*>(at) = vector;
+  StoreWhole(at, vector);
 }
 
 // Splits the elements [0, n) of a row between `lanes` threads, of which this is number `lane`, and

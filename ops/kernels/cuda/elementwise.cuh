@@ -35,7 +35,7 @@ __device__ inline Pack<T, N> LoadPack(const T* from, int64_t first, int64_t coun
 template <int N, typename T>
 __device__ inline void StorePack(T* to, int64_t first, int64_t count, const Pack<T, N>& pack) {
   if (first + N <= count) {
-    *reinterpret_cast<Pack<T, N>*>(to + first) = pack;
+    StoreWhole(to + first, pack);
     return;
   }
   for (int i = 0; i < N; ++i) {

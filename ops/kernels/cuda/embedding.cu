@@ -27,7 +27,7 @@ __global__ void EmbeddingKernel(EmbeddingWork work) {
       pack = *reinterpret_cast<const Pack<T, kVector>*>(
           static_cast<const T*>(work.table) + row * work.width + place.remainder * kVector);
     }
-    *reinterpret_cast<Pack<T, kVector>*>(static_cast<T*>(work.y) + at * kVector) = pack;
+    StoreWhole(static_cast<T*>(work.y) + at * kVector, pack);
   }
 }
 
@@ -241,7 +241,7 @@ __global__ void RowKernel(EmbeddingGradWork work, Runs runs) {
       Pack<U, kStore> pack;
       WEIR_UNROLL
       for (int j = 0; j < kStore; ++j) Store(&pack.at[j], sums[at + j]);
-      *reinterpret_cast<Pack<U, kStore>*>(to + at) = pack;
+      StoreWhole(to + at, pack);
     }
   }
 }

@@ -29,7 +29,7 @@ __global__ void IndexedReadKernel(IndexedReadWork work) {
       pack = *reinterpret_cast<const Pack<T, kVector>*>(
           static_cast<const T*>(work.x) + (narrow.quotient * sizes.rows + row) * sizes.inner + j);
     }
-    *reinterpret_cast<Pack<T, kVector>*>(static_cast<T*>(work.y) + at * kVector) = pack;
+    StoreWhole(static_cast<T*>(work.y) + at * kVector, pack);
   }
 }
 

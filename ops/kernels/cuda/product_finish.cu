@@ -57,8 +57,8 @@ __global__ void FinishKernel(Activation activation, Operands<T> of, int64_t coun
     Store(&product.at[i], x);
     Store(&y.at[i], Apply(activation, Rounded(of.y, x)));
   }
-  if (of.pre != nullptr) *reinterpret_cast<Pack<T, kPack>*>(of.pre + first) = product;
-  *reinterpret_cast<Pack<T, kPack>*>(of.y + first) = y;
+  if (of.pre != nullptr) StoreWhole(of.pre + first, product);
+  StoreWhole(of.y + first, y);
 }
 
 template <typename T>
