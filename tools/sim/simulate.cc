@@ -206,6 +206,12 @@ class Simulation {
           share;
     }
     device.exposed = static_cast<double>(times.exposed_ns) / window_ns;
+    // An act belongs to its step, though a device with several queues begins it in the step before.
+    // So the acts of the window may take a little more than the window.
+    const double sum = std::max(1.0, device.compute + device.transfer + device.exposed);
+    device.compute /= sum;
+    device.transfer /= sum;
+    device.exposed /= sum;
     // Waiting is the rest: the time between acts and after the last act.
     device.waiting = std::max(0.0, 1 - device.compute - device.transfer - device.exposed);
     device.arena_bytes = static_cast<double>(plan.arena_bytes);

@@ -257,6 +257,10 @@ TEST(SimulateTest, SharesOfEveryDeviceSumToOne) {
     EXPECT_NEAR(device.compute + device.transfer + device.exposed + device.waiting, 1, 1e-9);
   }
   EXPECT_NEAR(report.bubble_formula, 1.0 / 5, 1e-12);
+  // A device of several queues that never idles begins acts of a step while the step before ends.
+  const SimulateReport busy = Simulated(OnQueues(SmallGpt(""), 4, 64), GivenCluster());
+  ASSERT_EQ(busy.devices.size(), 1u);
+  EXPECT_LE(busy.compute + busy.transfer + busy.exposed + busy.waiting, 1 + 1e-9);
 }
 
 TEST(SimulateTest, GradientsThatTravelRarelyOrLateTakeLessOfAStep) {
