@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/alignment.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/random.h"
@@ -44,8 +45,11 @@ std::vector<int32_t> FirstTokens(const std::vector<PlanPort>& ports, size_t* num
 absl::StatusOr<KernelSet> KernelSet::Create(const Plan& plan, const std::string& device,
                                             int num_threads) {
   KernelSet set;
+  set.workspace_bytes_ = IdVector<QueueId, int64_t>(plan.num_queues, 0);
+  IdVector<ProgramId, int64_t> workspaces;
   for (const PlanProgram& program : plan.programs) {
     std::vector<std::unique_ptr<kernels::Kernel>>& kernels = set.kernels_.emplace_back();
+    int64_t& workspace = workspaces.emplace_back(0);
     for (const PlanCall& call : program.calls) {
       if (std::holds_alternative<Collective>(call.transfer)) {
         kernels.emplace_back();
@@ -66,9 +70,14 @@ absl::StatusOr<KernelSet> KernelSet::Create(const Plan& plan, const std::string&
                         absl::StrCat("rank ", plan.rank, ", program '", program.name, "', call '",
                                      call.name, "' of ", call.op));
       }
-      set.workspace_bytes_ = std::max(set.workspace_bytes_, (*kernel)->workspace_bytes());
+      workspace = std::max(workspace, (*kernel)->workspace_bytes());
       kernels.push_back(*std::move(kernel));
     }
+  }
+  for (const PlanActor& actor : plan.actors) {
+    if (!actor.program.has_value()) continue;
+    int64_t& of_queue = set.workspace_bytes_[actor.queue];
+    of_queue = std::max(of_queue, AlignUp(workspaces[actor.program]));
   }
   return set;
 }
@@ -127,7 +136,7 @@ void BoundProgram::Place(const PlanOperand& operand, const Plan& plan, const Pla
   switch (operand.place) {
     case PlanOperand::Place::kNone: break;
     case PlanOperand::Place::kScratch:
-      address = arena + actor.queue.value() * plan.scratch_bytes_of_queue() + operand.byte_offset;
+      address = arena + plan.scratch_offsets[actor.queue] + operand.byte_offset;
       break;
     case PlanOperand::Place::kState:
       address = arena + plan.states[actor.states[operand.index]].arena_offset + operand.byte_offset;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -32,11 +33,15 @@ class KernelSet {
   kernels::Kernel* kernel(ProgramId program, size_t call) const {
     return kernels_[program][call].get();
   }
-  int64_t workspace_bytes() const { return workspace_bytes_; }  // the largest of any kernel
+  // The largest workspace of any kernel of a queue's actors: a multiple of kOperandAlignment.
+  int64_t workspace_bytes(QueueId queue) const { return workspace_bytes_[queue]; }
+  int64_t workspace_bytes() const {  // of all queues
+    return std::accumulate(workspace_bytes_.begin(), workspace_bytes_.end(), int64_t{0});
+  }
 
  private:
   IdVector<ProgramId, std::vector<std::unique_ptr<kernels::Kernel>>> kernels_;  // by call
-  int64_t workspace_bytes_ = 0;
+  IdVector<QueueId, int64_t> workspace_bytes_;
 };
 
 // One actor's program. Does not move, since kernels' arguments point into it.

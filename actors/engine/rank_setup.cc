@@ -96,15 +96,14 @@ absl::Status RankExecutor::MakeMemory() {
   device::DeviceMemory& memory = device_->memory();
   WEIR_ASSIGN_OR_RETURN(arena_,
                         memory.Allocate(plan_->arena_bytes, device::DeviceMemory::Reach::kDevice));
-  const int64_t workspace_bytes = AlignUp(kernels_.workspace_bytes());
-  WEIR_ASSIGN_OR_RETURN(workspace_, memory.Allocate(num_queues_ * workspace_bytes,
+  WEIR_ASSIGN_OR_RETURN(workspace_, memory.Allocate(kernels_.workspace_bytes(),
                                                     device::DeviceMemory::Reach::kDevice));
+  char* workspace = workspace_.base();
   for (const QueueId queue : IdRange<QueueId>(num_queues_)) {
-    char* const workspace = workspace_.base();
+    const int64_t bytes = kernels_.workspace_bytes(queue);
     launches_.push_back(
-        {device_->team(),
-         workspace == nullptr ? nullptr : workspace + queue.value() * workspace_bytes,
-         &device_->queue(queue)});
+        {device_->team(), bytes == 0 ? nullptr : workspace, &device_->queue(queue)});
+    if (bytes > 0) workspace += bytes;
   }
   memory_.arena_bytes = plan_->arena_bytes;
   memory_.scratch_bytes = plan_->scratch_bytes;

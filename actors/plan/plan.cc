@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "actors/plan/plan_reader.h"
 #include "actors/plan/register_count.h"
+#include "runtime/base/alignment.h"
 #include "runtime/base/plan_limits.h"
 #include "runtime/base/status.h"
 #include "runtime/base/transfer/transfer_codec.h"
@@ -49,13 +50,6 @@ absl::Status PlanReader::ReadQueues() {
   }
   plan_.num_queues = std::max(1, proto_.num_queues());
   plan_.depth = std::max(1, proto_.depth());
-  if (plan_.num_queues > 1 &&
-      proto_.scratch_bytes() % (plan_.num_queues * kOperandAlignment) != 0) {
-    return Bad("W0501", "scratch_bytes",
-               absl::StrCat("equal parts for ", plan_.num_queues, " queues, each a multiple of ",
-                            kOperandAlignment),
-               absl::StrCat(proto_.scratch_bytes()));
-  }
   return absl::OkStatus();
 }
 
@@ -133,6 +127,25 @@ absl::Status PlanReader::ReadRhythm() {
   return absl::OkStatus();
 }
 
+absl::Status PlanReader::PlaceScratch() {
+  IdVector<QueueId, int64_t> bytes(plan_.num_queues, 0);
+  for (const PlanActor& actor : plan_.actors) {
+    if (!actor.program.has_value()) continue;
+    int64_t& most = bytes[actor.queue];
+    most = std::max(most, plan_.programs[actor.program].scratch_bytes);
+  }
+  int64_t end = 0;
+  for (const int64_t part : bytes) {
+    plan_.scratch_offsets.push_back(AlignUp(end));
+    end = AlignUp(end) + part;
+  }
+  if (end <= plan_.scratch_bytes) return absl::OkStatus();
+  return Bad("W0501", "scratch_bytes",
+             absl::StrCat("at least ", end, ", for the largest program of each of ",
+                          plan_.num_queues, " queues"),
+             absl::StrCat(plan_.scratch_bytes));
+}
+
 absl::Status PlanReader::ReadSlice(const proto::TensorSliceProto& in, const char* code, Where where,
                                    TensorSlice* out) {
   std::optional<DType> dtype = DTypeFromName(in.dtype());
@@ -173,9 +186,9 @@ absl::Status PlanReader::ReadProgram(int index) {
   PlanProgram program;
   program.name = in.name();
   program.scratch_bytes = in.scratch_bytes();
-  if (in.scratch_bytes() < 0 || in.scratch_bytes() > plan_.scratch_bytes_of_queue()) {
+  if (in.scratch_bytes() < 0 || in.scratch_bytes() > plan_.scratch_bytes) {
     return Bad("W0502", absl::StrCat("program ", index, " '", in.name(), "'"),
-               absl::StrCat("scratch_bytes from 0 to the plan's ", plan_.scratch_bytes_of_queue()),
+               absl::StrCat("scratch_bytes from 0 to the plan's ", plan_.scratch_bytes),
                absl::StrCat(in.scratch_bytes()));
   }
   program.calls.resize(in.call_size());

@@ -193,19 +193,19 @@ struct Plan {
   IdVector<RegisterId, PlanRegister> registers;
   IdVector<StateId, PlanState> states;
   int64_t arena_bytes = 0;
-  int64_t scratch_bytes = 0;  // at the arena's start; each queue has an equal part
-  int32_t num_queues = 1;     // of the device
-  int32_t depth = 1;          // acts that the device may have been given and not have done
-  std::string device;         // where it stands in the mesh, for people
-  std::string device_kind;    // runtime/device/device_factory.h
+  int64_t scratch_bytes = 0;  // at the arena's start
+  // Where the scratch of each queue begins. Its size is that of the largest program of the queue.
+  IdVector<QueueId, int64_t> scratch_offsets;
+  int32_t num_queues = 1;   // of the device
+  int32_t depth = 1;        // acts that the device may have been given and not have done
+  std::string device;       // where it stands in the mesh, for people
+  std::string device_kind;  // runtime/device/device_factory.h
   int32_t stage = 0;
   int32_t num_stages = 1;
   std::string schedule;         // of the pipeline, for people
   double predicted_bubble = 0;  // 0: unknown
   PlanRhythm rhythm;
   IdVector<StreamId, PlanStream> streams;
-
-  int64_t scratch_bytes_of_queue() const { return scratch_bytes / num_queues; }
 };
 
 // Converts and checks. Every error is kInvalidArgument with a code:

@@ -37,6 +37,7 @@ class PlanReader {
       WEIR_RETURN_IF_ERROR(CheckStepsEnd(r));
     }
     WEIR_RETURN_IF_ERROR(CheckTokenStates());
+    WEIR_RETURN_IF_ERROR(PlaceScratch());
     for (int i = 0; i < proto_.stream_order_size(); ++i)
       WEIR_RETURN_IF_ERROR(ReadStream(proto_.stream_order(i)));
     for (const PlanActor& a : plan_.actors) WEIR_RETURN_IF_ERROR(CheckOperands(a));
@@ -64,6 +65,7 @@ class PlanReader {
   absl::Status ReadSlice(const proto::TensorSliceProto& in, const char* code, Where where,
                          TensorSlice* out);
   absl::Status ReadProgram(int index);
+  absl::Status PlaceScratch();
   absl::Status ReadCall(const proto::KernelCall& in, const PlanProgram& program, PlanCall* out);
   absl::Status ReadOperand(const proto::Operand& in, Where where, PlanOperand* out);
   absl::Status ReadState(int index);

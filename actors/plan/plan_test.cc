@@ -61,6 +61,16 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"RankOutOfRange", [](RankPlan& p) { p.set_rank(1); }, "W0501"},
         Mistake{"HugeArena", [](RankPlan& p) { p.set_arena_bytes(int64_t{1} << 62); }, "arena_bytes"},
         Mistake{"ScratchBeyondArena", [](RankPlan& p) { p.set_scratch_bytes(p.arena_bytes() + 1); }, "scratch_bytes"},
+        Mistake{"NoRoomForTheScratchOfASecondQueue",
+                [](RankPlan& p) {
+                  p.set_num_queues(2);
+                  for (proto::Program& program : *p.mutable_program())
+                    program.set_scratch_bytes(p.scratch_bytes());
+                  int computing = 0;
+                  for (proto::ActorSpec& actor : *p.mutable_actor())
+                    if (actor.program() >= 0) actor.set_queue(computing++ % 2);
+                },
+                "for the largest program of each of 2 queues"},
         Mistake{"NegativeMicroBatches", [](RankPlan& p) { p.set_micro_batches(-1); }, "micro_batches"},
         Mistake{"ActorIdsNotDense", [](RankPlan& p) { p.mutable_actor(1)->set_id(7); }, "actor 1 'first'"},
         Mistake{"RegisterIdsNotDense", [](RankPlan& p) { p.mutable_registers(2)->set_id(0); }, "register 2 'out'"},

@@ -298,14 +298,25 @@ int64_t PlaceSharers(const std::vector<int>& sharers, const std::vector<LandingO
   return end;
 }
 
+// Returns the bytes of the scratch of all queues, one after another. Each has room for the largest
+// program of the actors of the queue.
+int64_t ScratchOfQueues(const proto::RankPlan& plan) {
+  std::vector<int64_t> bytes(static_cast<size_t>(std::max(1, plan.num_queues())), 0);
+  for (const proto::ActorSpec& actor : plan.actor()) {
+    if (actor.program() < 0 || actor.program() >= plan.program_size()) continue;
+    int64_t& most = bytes[actor.queue()];
+    most = std::max(most, plan.program(actor.program()).scratch_bytes());
+  }
+  int64_t end = 0;
+  for (const int64_t part : bytes) end = AlignUp(end) + part;
+  return end;
+}
+
 }  // namespace
 
 void PlaceMemory(const std::vector<StateHome>& homes, const std::vector<LandingOrder>& landings,
                  proto::RankPlan* plan) {
-  int64_t scratch = 0;
-  for (const proto::Program& program : plan->program())
-    scratch = std::max(scratch, program.scratch_bytes());
-  if (plan->num_queues() > 1) scratch = AlignUp(scratch) * plan->num_queues();
+  const int64_t scratch = ScratchOfQueues(*plan);
   plan->set_scratch_bytes(scratch);
   for (proto::RegisterSpec& r : *plan->mutable_registers()) {
     if (r.side() != proto::RegisterSpec::OUTBOUND) r.set_stride(AlignUp(r.bytes()));

@@ -52,6 +52,20 @@ bool Overlap(const proto::RankPlan& plan, int a, int b) {
          y.arena_offset() < x.arena_offset() + x.stride() * x.slots();
 }
 
+TEST(PlaceMemory, EachQueueHasScratchForItsOwnLargestProgram) {
+  proto::RankPlan plan = Chain(4, 1);
+  plan.set_num_queues(3);
+  for (const int64_t bytes : {1000, 100, 10}) plan.add_program()->set_scratch_bytes(bytes);
+  for (int a = 0; a < 4; ++a) {
+    plan.mutable_actor(a)->set_program(a - 1);  // the first has none
+    plan.mutable_actor(a)->set_queue(a == 1 ? 0 : 2);
+  }
+  PlaceMemory({}, {}, &plan);
+  EXPECT_EQ(plan.scratch_bytes(), 1024 + 100);
+  for (const proto::RegisterSpec& r : plan.registers())
+    EXPECT_GE(r.arena_offset(), plan.scratch_bytes());
+}
+
 TEST(PlaceMemory, AChainWhoseBeginningMayRunAheadSharesNothing) {
   proto::RankPlan plan = Chain(4, 1);
   PlaceMemory({}, {}, &plan);

@@ -52,7 +52,7 @@ _MACHINE_MUTANTS = [
     Mutant("span-in-one-slot", "All tokens of a span are looked for in its first slot.", (
         Expression(MACHINE, "held_slot + k < slots ? held_slot + k : held_slot + k - slots", "held_slot"),)),
     Mutant("writes-without-credit", "An act begins though no slot is free.", (
-        Before(MACHINE, "if (port.available < port.tokens) {", "if (!input) continue;"),)),
+        Before(MACHINE, "if (port.available < port.tokens) {", "if (kind == Effect::Kind::kPublishToken) return;"),)),
     Mutant("slot-reused-too-early", "The first of several readers frees the slot.", (
         Expression(SLOT_LEDGER, "--readers_[slot] == 0", "--readers_[slot] == num_consumers_ - 1"),)),
 ]
@@ -121,7 +121,7 @@ _QUEUE_MUTANTS = [
               continue;
             }""", ""),)),
     Mutant("workspace-shared", "The kernels of all queues have one workspace.", (
-        Expression(EXECUTOR_HEADER, "workspace_.base() + queue.value() * workspace_stride_", "workspace_.base()"),)),
+        Statement(SETUP, "if (bytes > 0) workspace += bytes;", ""),)),
     Mutant("wait-remembered-too-far", "A queue that waited for one act counts as having waited for the next.", (
         Statement(QUEUE_CLOCK, "awaited = position.number;", "awaited = position.number + 1;"),)),
 ]

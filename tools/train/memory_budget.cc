@@ -91,7 +91,7 @@ class StageWorkspaces {
     if (!read.ok()) return 0;
     const absl::StatusOr<actors::KernelSet> kernels =
         actors::KernelSet::Create(*read, read->device_kind, threads_per_device_);
-    return kernels.ok() ? read->num_queues * kernels->workspace_bytes() : 0;
+    return kernels.ok() ? kernels->workspace_bytes() : 0;
   }
 
   const int threads_per_device_;
