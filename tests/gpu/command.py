@@ -41,6 +41,7 @@ PHASES = [
     Phase("train", weir_phases.train, 240, needs_gpu=False),
     Phase("bits", weir_phases.bits, 60, needs_gpu=False),
     Phase("ranks", weir_phases.ranks, 90, needs_gpu=False),
+    Phase("groups", weir_phases.groups, 120, needs_gpu=False),
     Phase("torch", torch_phases.torch, 300),
     Phase("profile", weir_phases.profile, 90),
     Phase("sanitizer", weir_phases.sanitizer, 120),
@@ -125,7 +126,7 @@ def prepare(options):
     parts = os.path.join(ROOT, "out", "gpu_check_programs")
     os.makedirs(parts, exist_ok=True)
     packed = [bundle.build_facts(name, parts) for name in bundle.FACTS]
-    for name in ["tools/weir", *weir_phases.KERNEL_TESTS, *weir_phases.DEVICE_TESTS]:
+    for name in ["tools/weir", *weir_phases.KERNEL_TESTS, *weir_phases.DEVICE_TESTS, weir_phases.NCCL_TEST]:
         built = os.path.join(options.bin, name)
         if os.path.exists(built):
             packed.append(built)

@@ -19,6 +19,7 @@ KERNEL_TESTS = ["ops/kernels/cpu/kernels_cuda_emulated_test", "ops/testing/law_c
                 "ops/testing/gradient_cuda_emulated_test"]
 # Tests that find a GPU by themselves, and emulate one otherwise.
 DEVICE_TESTS = ["runtime/device/device_test", "runtime/device/cuda/cuda_device_test"]
+NCCL_TEST = "runtime/collective/nccl_collective_test"
 
 LAYOUTS = ["dp=2", "tp=2", "pp=2", "dp=2,tp=2"]
 F32_TOLERANCE = 1e-3
@@ -43,7 +44,7 @@ def write_job(check, size, precision, **settings):
     return path
 
 
-def train_job(check, job, steps, *flags, seconds=None, device_flags=None, on_line=None):
+def train_job(check, job, steps, *flags, seconds=None, device_flags=None, on_line=None, env=None):
     """Trains a job and returns the lines of its metrics. A run out of time gives the lines that it wrote."""
     metrics = check.scratch("metrics.jsonl")
     command = check.weir("train", job, "--steps", str(steps), "--metrics", metrics,
@@ -51,7 +52,7 @@ def train_job(check, job, steps, *flags, seconds=None, device_flags=None, on_lin
     late = None
     try:
         programs.must_run(command, check.limit(seconds) if seconds else check.seconds_left(), log=check.log,
-                          on_line=on_line)
+                          on_line=on_line, env=env)
     except programs.OutOfTime as reason:
         late = reason
     lines = []
@@ -314,6 +315,45 @@ def ranks(check):
             bad.append(layout)
     if bad:
         raise programs.Failed("losses differ from those of one rank, or training fails: " + ", ".join(bad))
+
+
+def groups(check):
+    """Trains on two ranks whose groups NCCL serves, and compares the losses with those of one rank.
+
+    NCCL takes one process and one GPU for each rank, and this machine has one GPU. So NCCL is told that each process
+    is a host of its own. Emulated devices have an emulated NCCL, for the ranks of one process.
+    """
+    if check.device == "cuda":
+        _run_nccl_suite(check)
+    steps = 3 if check.small else 10
+    job = write_job(check, small_size(check), "f32")
+    expected = _losses_of(train_job(check, job, steps))
+    processes = ["--processes", "2"] if check.device == "cuda" else []
+    bad = []
+    for layout in ["dp=2"] if check.small else ["dp=2", "tp=2"]:
+        found = _losses_of(train_job(check, job, steps, "--mesh", layout, "--collectives", "nccl", *processes,
+                                     seconds=60, env={"WEIR_NCCL_SHARE_GPU": "1"}))
+        difference = largest_difference(found, expected)
+        check.add(layout + ".largest_difference", difference, "relative")
+        if difference > F32_TOLERANCE:
+            bad.append(layout)
+    if bad:
+        raise programs.Failed("losses differ from those of one rank: " + ", ".join(bad))
+
+
+def _run_nccl_suite(check):
+    """Runs Weir's suite of collectives over NCCL, if its program is there."""
+    if check.program(NCCL_TEST) is None:
+        check.add("nccl_collective_test", "the bundle lacks it")
+        return
+    passed, missed = [], []
+    code, _ = programs.run(check.command(NCCL_TEST), check.limit(60), log=check.log,
+                           on_line=lambda line: _count_test(line, passed, missed))
+    check.add("nccl_collective_test.passed", len(passed), "tests")
+    for case in missed:
+        check.add("nccl_collective_test.failed", case)
+    if code != 0:
+        raise programs.Failed(f"nccl_collective_test: exit code {code}")
 
 
 def profile(check):
