@@ -90,7 +90,9 @@ inline absl::Status RankExecutor::RunProgram(ActorRuntime& actor) {
 }
 
 inline absl::Status RankExecutor::RunAct(ActorRuntime& actor) {
-  // The work of a collective on the device says that its operands are there.
+  if (IsJoint(actor))
+    return groups_->Issue(*actor.plan, *actor.program, positions_[actor.queue] + 1);
+  // The work of another collective on the device says that its operands are there.
   if (actor.kind == ActorKind::kCollective) return absl::OkStatus();
   if (watch_ != nullptr) {
     watch_->BeginAct(*actor.plan, actor.act.number, actor.act.micro_batch, actor.act.chunk);

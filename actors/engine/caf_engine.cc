@@ -64,6 +64,7 @@ void Pause() {
 // CAF 0.17 names messages by atoms; no message carries more than a number.
 using RunAtom = caf::atom_constant<caf::atom("run")>;    // (steps): new limits
 using WakeAtom = caf::atom_constant<caf::atom("wake")>;  // a message waits
+using MeetAtom = caf::atom_constant<caf::atom("meet")>;  // all ranks have come to a meeting
 using StopAtom = caf::atom_constant<caf::atom("stop")>;  // leave
 using RestAtom = caf::atom_constant<caf::atom("rest")>;  // to the controller: all ranks are at rest
 using FaultAtom = caf::atom_constant<caf::atom("fault")>;  // to the controller: see Board::fault
@@ -92,10 +93,22 @@ class Board {
     MutexLock lock(&mutex_);
     ranks_[rank].run = 0;
   }
+  // Counts the wake-ups of ranks that wait for meetings: nothing is at rest while one is under way.
+  void AddWake() {
+    MutexLock lock(&mutex_);
+    ++num_wakes_;
+  }
+  // Rank `rank` has got its wake-up, and works.
+  void TakeWake(size_t rank) {
+    MutexLock lock(&mutex_);
+    --num_wakes_;
+    ranks_[rank].run = 0;
+  }
   // Parks rank `rank`. Returns true if everything is then at rest.
   bool Park(size_t rank, const Parked& parked) {
     MutexLock lock(&mutex_);
     ranks_[rank] = parked;
+    if (num_wakes_ > 0) return false;
     int64_t under_way = 0;
     bool all_at_rest = true;
     for (const Parked& p : ranks_) {
@@ -129,6 +142,7 @@ class Board {
   mutable Mutex mutex_;
   int64_t run_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<Parked> ranks_ ABSL_GUARDED_BY(mutex_);
+  int num_wakes_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status fault_ ABSL_GUARDED_BY(mutex_);
   std::atomic<bool> stop_{false};
 };
@@ -154,8 +168,21 @@ class RankActor {
     Work();
   }
 
+  // A rank that comes last to a meeting wakes the others, from its own thread. Returns whether this
+  // rank is to get the message; a rank that is awake looks for itself.
+  bool TakesWake() {
+    if (!sleeps_.exchange(false)) return false;
+    board_->AddWake();
+    return true;
+  }
+  void OnMeeting() {
+    board_->TakeWake(index_);
+    Work();
+  }
+
   // Runs until no work is left, and parks.
   void Work() {
+    sleeps_ = false;
     board_->Unpark(index_);
     rank_->SetSleep(RankExecutor::Sleep::kAwake);
     while (!board_->stop().load(std::memory_order_relaxed)) {
@@ -165,8 +192,13 @@ class RankActor {
         return;
       }
       if (board_->stop().load(std::memory_order_relaxed)) break;
-      if (rank_->endpoint()->Park() == transport::TransportEndpoint::ParkResult::kMessagesWait)
+      // A meeting that ends from here on sends a message, and one that has ended is seen here.
+      sleeps_ = true;
+      if (rank_->HasEndedMeeting() ||
+          rank_->endpoint()->Park() == transport::TransportEndpoint::ParkResult::kMessagesWait) {
+        sleeps_ = false;
         continue;
+      }
       rank_->SetSleep(rank_->all_done() ? RankExecutor::Sleep::kDone
                                         : RankExecutor::Sleep::kWaiting);
       if (board_->Park(index_, Parking())) {
@@ -214,12 +246,15 @@ class RankActor {
   caf::actor controller_;
   int polls_;
   int64_t run_ = 0;
+  // The thread of another rank may clear the flag, which is set before the last look at meetings.
+  std::atomic<bool> sleeps_{false};
 };
 
 caf::behavior RankBehavior(caf::event_based_actor* self, std::shared_ptr<RankActor> rank) {
   return {
       [rank](RunAtom, int64_t steps) { rank->OnRun(steps); },
       [rank](WakeAtom) { rank->Work(); },
+      [rank](MeetAtom) { rank->OnMeeting(); },
       [self](StopAtom) { self->quit(); },
   };
 }
@@ -245,13 +280,23 @@ class CafEngine final : public Engine {
       auto state = std::make_shared<RankActor>(ranks_[i], i, &board_, to_controller_, polls);
       caf::actor actor = system_.spawn<caf::detached>(RankBehavior, state);
       ranks_[i]->endpoint()->SetWakeHook([actor] { caf::anon_send(actor, WakeAtom::value); });
+      ranks_[i]->SetMeetingHook([actor, state] {
+        if (state->TakesWake()) caf::anon_send(actor, MeetAtom::value);
+      });
       actors_.push_back(std::move(actor));
     }
   }
 
   ~CafEngine() override {
+    // Ranks that have ended well leave their groups before the stop, which is the end of waits.
+    const bool ended_well = board_.fault().ok();
+    if (ended_well) LeaveGroups();
     StopAll();
-    for (RankExecutor* rank : ranks_) rank->endpoint()->SetWakeHook(nullptr);
+    if (!ended_well) LeaveGroups();
+    for (RankExecutor* rank : ranks_) {
+      rank->endpoint()->SetWakeHook(nullptr);
+      rank->SetMeetingHook(nullptr);
+    }
   }
 
   absl::Status RunSteps(int64_t steps) override {
@@ -292,6 +337,10 @@ class CafEngine final : public Engine {
   }
 
  private:
+  void LeaveGroups() {
+    for (RankExecutor* rank : ranks_) rank->LeaveGroups();
+  }
+
   // Stops all ranks and returns when no rank's thread runs any more.
   void StopAll() {
     board_.Stop();

@@ -13,7 +13,9 @@
 // so no message of this run is still to come, and only the next run can move the rank again. A plan
 // without progress is not noticed: to this process a rank that waits in vain looks like a rank that
 // waits for long.
-// Thread rule: as Engine.
+//
+// A rank that waits for the other ranks of a meeting sleeps, too. The rank that comes last wakes
+// it, and nothing counts as at rest while such a message is under way. Thread rule: as Engine.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // Collectives in plans: ranks whose inputs are ready in any order begin their collectives in the
 // order of planned starts, and plans whose ranks would begin them in different orders are refused.
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "actors/engine/start_order.h"
@@ -75,6 +76,49 @@ TEST(CollectivesTest, RanksOnThreadsMeet) {
   auto session = Session::Create(TwoReductions({}), {});
   ASSERT_TRUE(session.ok()) << session.status();
   EXPECT_EQ((*session)->RunSteps(100), absl::OkStatus());
+}
+
+// The same on emulated GPUs, with an emulated NCCL, whose operations are work of a queue.
+std::vector<proto::RankPlan> TwoReductionsOn(const std::string& device, int depth) {
+  std::vector<proto::RankPlan> plans = TwoReductions({});
+  for (proto::RankPlan& plan : plans) {
+    plan.set_device_kind(device);
+    plan.set_num_queues(2);
+    plan.set_depth(depth);
+  }
+  return plans;
+}
+
+TEST(CollectivesTest, DevicesOfRanksMeetInTheirQueues) {
+  SessionOptions options;
+  options.collectives = SessionOptions::Collectives::kNccl;
+  for (const int depth : {1, 2, 64}) {
+    SCOPED_TRACE(depth);
+    auto session = Session::Create(TwoReductionsOn("cuda-emulated", depth), options);
+    ASSERT_TRUE(session.ok()) << session.status();
+    EXPECT_EQ((*session)->RunSteps(3), absl::OkStatus());
+    EXPECT_EQ((*session)->RunSteps(3), absl::OkStatus());
+  }
+}
+
+TEST(CollectivesTest, DevicesThatLeaveTheirGroupsInTheMiddleEnd) {
+  SessionOptions options;
+  options.collectives = SessionOptions::Collectives::kNccl;
+  auto session = Session::Create(TwoReductionsOn("cuda-emulated", 64), options);
+  ASSERT_TRUE(session.ok()) << session.status();
+  std::thread stopper([&] {
+    while ((*session)->Progress().acts == 0) std::this_thread::yield();
+    (*session)->Stop(absl::AbortedError("enough"));
+  });
+  EXPECT_EQ((*session)->RunSteps(1'000'000), absl::AbortedError("enough"));
+  stopper.join();
+}
+
+TEST(CollectivesTest, NcclNeedsGpus) {
+  SessionOptions options;
+  options.collectives = SessionOptions::Collectives::kNccl;
+  EXPECT_THAT(std::string(Session::Create(TwoReductionsOn("cpu", 1), options).status().message()),
+              HasSubstr("W0957"));
 }
 
 TEST(CollectivesTest, PlansThatBeginThemInAnotherOrderAreRefused) {

@@ -40,6 +40,12 @@ struct Flight {
   std::vector<Effect> leaving;  // what becomes known outside when it is done
 };
 
+// An act of a collective that waits for other ranks at the host.
+struct Meeting {
+  Act act;
+  int64_t takes = 0;  // of virtual time, once all ranks have come
+};
+
 // The acts of one queue, in their order: a ring, so that nothing is allocated.
 class FlightRing {
  public:

@@ -31,63 +31,92 @@ Operation OperationOf(const PlanCall& call) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<RankCollectives>> RankCollectives::Create(
-    const Plan* plan, collective::LocalCollectives* library) {
-  std::unique_ptr<RankCollectives> made(new RankCollectives(plan, library));
-  made->actors_.resize(plan->actors.size());
-  for (const PlanActor& actor : plan->actors) {
-    if (actor.kind != ActorKind::kCollective) continue;
-    const std::vector<RankId>& ranks = GroupOf(*plan, actor).ranks;
-    const auto known = std::find(made->groups_.begin(), made->groups_.end(), ranks);
-    ActorSide& side = made->actors_[actor.id];
-    side.group = static_cast<size_t>(known - made->groups_.begin());
-    if (known == made->groups_.end()) made->groups_.push_back(ranks);
-    for (const PlanCall& call : plan->programs[actor.program].calls)
-      side.operations.push_back(OperationOf(call));
-    side.under_way.reserve(side.operations.size());
+PlannedGroups::PlannedGroups(const Plan& plan) {
+  const auto is_collective = [](const PlanActor& actor) {
+    return actor.kind == ActorKind::kCollective;
+  };
+  for (const PlanActor& actor : plan.actors) {
+    if (is_collective(actor)) ranks.push_back(GroupOf(plan, actor).ranks);
   }
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  actors.resize(plan.actors.size());
+  for (const PlanActor& actor : plan.actors) {
+    if (!is_collective(actor)) continue;
+    Side& side = actors[actor.id];
+    side.group = static_cast<size_t>(
+        std::lower_bound(ranks.begin(), ranks.end(), GroupOf(plan, actor).ranks) - ranks.begin());
+    for (const PlanCall& call : plan.programs[actor.program].calls)
+      side.operations.push_back(OperationOf(call));
+  }
+}
+
+collective::CommunicatorSpec PlannedGroups::SpecOf(size_t group, RankId rank) const {
+  const std::vector<RankId>& of = ranks[group];
+  collective::CommunicatorSpec spec;
+  spec.group = absl::StrCat("of ranks ", absl::StrJoin(of, " "));
+  spec.ranks = of;
+  spec.rank = static_cast<int>(std::find(of.begin(), of.end(), rank) - of.begin());
+  return spec;
+}
+
+Operation WithAddresses(Operation operation, const BoundProgram& program, size_t call) {
+  operation.from = static_cast<const char*>(program.args(call).inputs[0]);
+  operation.to = static_cast<char*>(program.args(call).outputs[0]);
+  return operation;
+}
+
+RankCollectives::RankCollectives(const Plan* plan, collective::PolledCollectives* library,
+                                 std::function<void()> wake)
+    : plan_(plan),
+      library_(library),
+      wake_(std::move(wake)),
+      groups_(*plan),
+      under_way_(plan->actors.size()) {
+  for (const ActorId actor : under_way_.ids())
+    under_way_[actor].reserve(groups_.actors[actor].operations.size());
+}
+
+absl::StatusOr<std::unique_ptr<RankCollectives>> RankCollectives::Create(
+    const Plan* plan, collective::PolledCollectives* library, std::function<void()> wake) {
+  std::unique_ptr<RankCollectives> made(new RankCollectives(plan, library, std::move(wake)));
   WEIR_RETURN_IF_ERROR(made->Rejoin());
   return made;
 }
 
 absl::Status RankCollectives::Rejoin() {
   communicators_.clear();
-  for (ActorSide& side : actors_) side.under_way.clear();
+  for (std::vector<int64_t>& numbers : under_way_) numbers.clear();
   ++epoch_;
-  for (const std::vector<RankId>& ranks : groups_) {
-    collective::CommunicatorSpec spec;
-    spec.group = absl::StrCat("of ranks ", absl::StrJoin(ranks, " "));
+  for (size_t group = 0; group < groups_.ranks.size(); ++group) {
+    collective::CommunicatorSpec spec = groups_.SpecOf(group, plan_->rank);
     spec.epoch = epoch_;
-    spec.ranks = ranks;
-    spec.rank =
-        static_cast<int>(std::find(ranks.begin(), ranks.end(), plan_->rank) - ranks.begin());
     spec.unique_id = absl::StrCat(spec.group, ", epoch ", epoch_);
-    WEIR_ASSIGN_OR_RETURN(communicators_.emplace_back(), library_->CreatePolled(spec));
+    WEIR_ASSIGN_OR_RETURN(communicators_.emplace_back(), library_->CreatePolled(spec, wake_));
   }
   return absl::OkStatus();
 }
 
-absl::Status RankCollectives::Begin(const PlanActor& actor, const BoundProgram& program) {
-  ActorSide& side = actors_[actor.id];
+absl::Status RankCollectives::Begin(const PlanActor& actor, const BoundProgram* program) {
+  const PlannedGroups::Side& side = groups_.actors[actor.id];
   for (size_t i = 0; i < side.operations.size(); ++i) {
-    Operation operation = side.operations[i];
-    operation.from = static_cast<const char*>(program.args(i).inputs[0]);
-    operation.to = static_cast<char*>(program.args(i).outputs[0]);
-    absl::StatusOr<int64_t> number = communicators_[side.group]->Begin(operation);
+    const absl::StatusOr<int64_t> number = communicators_[side.group]->Begin(
+        program == nullptr ? side.operations[i] : WithAddresses(side.operations[i], *program, i));
     if (!number.ok()) return At(absl::StrCat("actor '", actor.name, "'"), number.status());
-    side.under_way.push_back(*number);
+    under_way_[actor.id].push_back(*number);
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<bool> RankCollectives::HasEnded(ActorId actor) {
-  ActorSide& side = actors_[actor];
-  while (!side.under_way.empty()) {
-    const absl::StatusOr<bool> ended = communicators_[side.group]->HasEnded(side.under_way.back());
+  const size_t group = groups_.actors[actor].group;
+  std::vector<int64_t>& numbers = under_way_[actor];
+  while (!numbers.empty()) {
+    const absl::StatusOr<bool> ended = communicators_[group]->HasEnded(numbers.back());
     if (!ended.ok())
       return At(absl::StrCat("actor '", plan_->actors[actor].name, "'"), ended.status());
     if (!*ended) return false;
-    side.under_way.pop_back();
+    numbers.pop_back();
   }
   return true;
 }

@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <chrono>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -20,18 +21,12 @@ int64_t ThreadCpuNs() {
   return int64_t{1'000'000'000} * now.tv_sec + now.tv_nsec;
 }
 
-}  // namespace
+// A rank whose device does nothing but wait for other ranks looks so often without a rest. Then it
+// leaves the core to others between two looks: those ranks may need the core.
+constexpr int kLooksWithoutRest = 200;
+constexpr auto kRest = std::chrono::microseconds(20);
 
-void RankExecutor::Stream::Seek() {
-  for (;; ++entry) {
-    if (entry == static_cast<int32_t>(plan->entries.size())) {
-      entry = 0;
-      if (++round == acts_per_step) round = -lead;
-    }
-    const int32_t act = round + plan->entries[entry].ahead;
-    if (act >= 0 && act < acts_per_step) return;
-  }
-}
+}  // namespace
 
 // --- parts of every act, which are inlined: calls would be much of what a hop costs ---------
 
@@ -78,6 +73,7 @@ inline int64_t RankExecutor::Perform(const ActorRuntime& actor, const Act& act,
 inline TimePart RankExecutor::WaitOf(const WaitCause& cause) const {
   if (cause.kind == WaitCause::Kind::kNone) return TimePart::kBetweenActs;
   if (cause.kind == WaitCause::Kind::kCredit) return TimePart::kCredit;
+  if (cause.kind == WaitCause::Kind::kGroup) return TimePart::kOtherRanks;
   return registers_[cause.register_id].side == RegisterSide::kInbound ? TimePart::kOtherRanks
                                                                       : TimePart::kOwnInput;
 }
@@ -148,6 +144,36 @@ void RankExecutor::RaiseLimits(int64_t steps) {
 }
 
 absl::Status RankExecutor::RunUntilIdle(const std::atomic<bool>& stop) {
+  if (groups_ == nullptr) return Work(stop);
+  if (!groups_->has_joined()) WEIR_RETURN_IF_ERROR(JoinGroups(stop));
+  if (groups_->has_joined()) Work(stop).IgnoreError();
+  if (!fault_.ok() || stop.load(std::memory_order_relaxed)) {
+    groups_->Abort();
+  } else if (absl::Status checked = CheckGroups(); !checked.ok()) {
+    Fault(checked);
+  }
+  return fault_;
+}
+
+absl::Status RankExecutor::JoinGroups(const std::atomic<bool>& stop) {
+  if (absl::Status joined = groups_->Join(stop); !joined.ok()) {
+    Fault(At(absl::StrCat("rank ", plan_->rank), joined));
+    groups_->Abort();
+  }
+  positions_[QueueId(num_queues_ - 1)] = groups_->num_own_works();
+  return fault_;
+}
+
+absl::Status RankExecutor::CheckGroups() {
+  return At(absl::StrCat("rank ", plan_->rank), groups_->Check());
+}
+
+void RankExecutor::LeaveGroups() {
+  if (groups_ != nullptr) groups_->Leave();
+}
+
+absl::Status RankExecutor::Work(const std::atomic<bool>& stop) {
+  int num_looks = 0;  // at collectives of the device, since the last act began
   while (fault_.ok() && !stop.load(std::memory_order_relaxed)) {
     if (has_edges_) {
       absl::StatusOr<int64_t> num_messages = endpoint_->Poll(this);
@@ -155,21 +181,24 @@ absl::Status RankExecutor::RunUntilIdle(const std::atomic<bool>& stop) {
         Fault(num_messages.status());
         break;
       }
-      if (*num_messages == 0 && ready_.empty() && num_running_ == 0 && meetings_.empty()) {
+      if (*num_messages == 0 && ready_.empty() && NumInFlight() == 0 && !HasEndedMeeting()) {
+        // The others may wait for messages that the endpoint holds back.
         if (absl::Status flushed = endpoint_->Flush(); !flushed.ok()) Fault(flushed);
         break;
       }
     }
-    if (num_running_ > 0) CollectCompletions();
+    if (NumInFlight() > 0) CollectCompletions();
     if (!meetings_.empty()) CollectMeetings();
     if (!ready_.empty() && device_has_room()) {
       Start(actors_[actor_at_place_[ready_.First()]]);
+      num_looks = 0;
     } else if (num_running_ > 0) {
       continue;
-    } else if (!meetings_.empty()) {
+    } else if (num_joint_ > 0) {
       // The others may wait for messages that the endpoint holds back, or for this core.
       if (absl::Status flushed = endpoint_->Flush(); !flushed.ok()) Fault(flushed);
-      std::this_thread::yield();
+      if (absl::Status checked = CheckGroups(); !checked.ok()) Fault(checked);
+      if (++num_looks > kLooksWithoutRest) std::this_thread::sleep_for(kRest);
     } else if (!has_edges_) {
       break;
     }
@@ -229,7 +258,7 @@ std::string RankExecutor::ActsUnderWay() const {
   }
   if (names.empty()) return "";
   return absl::StrCat(", under way ", absl::StrJoin(names, ", "),
-                      num_running_ > static_cast<int>(names.size()) ? " and more" : "");
+                      NumInFlight() > static_cast<int>(names.size()) ? " and more" : "");
 }
 
 ActorId RankExecutor::running_actor() const {
@@ -261,7 +290,7 @@ void RankExecutor::Start(ActorRuntime& actor) {
   actor.act.number = actor.machine.acts_done();
   actor.act.cause = actor.machine.last_cause();
   actor.act.start_ticks = now_;
-  if (num_running_ == 0) ShowAct(actor.act);
+  if (NumInFlight() == 0) ShowAct(actor.act);
   if (actor.measured) actor.act.start_cpu_ns = ThreadCpuNs();
   if (depth_ > 1) AwaitOthers(actor);
   if (has_edges_ && actor.is_long) {
@@ -269,7 +298,7 @@ void RankExecutor::Start(ActorRuntime& actor) {
   }
   if (device_->Launch({&RunBody, &actor, actor.cost_ns, actor.queue}) ==
       device::Device::Launched::kDone) {
-    Meets(actor) ? BeginMeeting(actor, actor.act) : Finish(actor);
+    Meets(actor) ? BeginMeeting(actor, actor.act, 0) : Finish(actor);
     return;
   }
   FlightRing& flights = flights_[actor.queue];
@@ -280,8 +309,8 @@ void RankExecutor::Start(ActorRuntime& actor) {
   flight.awaited.swap(awaited_);
   flight.leaving.clear();
   flights.Add();
-  ++num_running_;
-  if (depth_ > 1 && !Meets(actor)) FinishIssue(actor, flight);
+  ++(IsJoint(actor) ? num_joint_ : num_running_);
+  if (depth_ > 1 && !Meets(actor) && !IsJoint(actor)) FinishIssue(actor, flight);
 }
 
 // Lets the queue of the act that is about to be issued wait for the work of other queues on the
@@ -329,7 +358,7 @@ void RankExecutor::Await(QueueId queue, device::QueuePosition position, WaitCaus
 }
 
 // The device runs what it is given in that order, so the next may be given to it at once.
-void RankExecutor::PassTurn(Stream& stream) {
+void RankExecutor::PassTurn(TurnOrder& stream) {
   stream.Advance();
   ActorRuntime& next = actors_[stream.actor()];
   if (next.machine.ready()) AddReady(next);
@@ -342,22 +371,22 @@ void RankExecutor::PassCollective() {
 }
 
 // The operands of the act are there, and its slots are free. The last rank to come does the work of
-// all, and that is the time of its act.
-void RankExecutor::BeginMeeting(ActorRuntime& actor, Act act) {
-  act.start_ticks = Now();
-  if (absl::Status begun = collectives_->Begin(*actor.plan, *actor.program); !begun.ok())
+// all, and that is the time of its act. In virtual time the act takes what its work has taken.
+void RankExecutor::BeginMeeting(ActorRuntime& actor, Act act, int64_t takes) {
+  act.start_ticks = Now() - takes;
+  if (absl::Status begun = collectives_->Begin(*actor.plan, actor.program); !begun.ok())
     return Fault(At(absl::StrCat("rank ", plan_->rank), begun));
   const absl::StatusOr<bool> ended = collectives_->HasEnded(act.actor);
   if (!ended.ok()) return Fault(At(absl::StrCat("rank ", plan_->rank), ended.status()));
   now_ = Now();
   if (*ended) return FinishMeeting(act, WaitOf(act.cause));
-  meetings_.push_back(act);
+  meetings_.push_back({act, takes});
   if (num_running_ == 0) ShowAct(act);
 }
 
 bool RankExecutor::HasEndedMeeting() {
-  for (const Act& act : meetings_) {
-    const absl::StatusOr<bool> ended = collectives_->HasEnded(act.actor);
+  for (const Meeting& meeting : meetings_) {
+    const absl::StatusOr<bool> ended = collectives_->HasEnded(meeting.act.actor);
     if (!ended.ok() || *ended) return true;
   }
   return false;
@@ -365,16 +394,21 @@ bool RankExecutor::HasEndedMeeting() {
 
 void RankExecutor::CollectMeetings() {
   for (size_t i = 0; i < meetings_.size();) {
-    const absl::StatusOr<bool> ended = collectives_->HasEnded(meetings_[i].actor);
+    const absl::StatusOr<bool> ended = collectives_->HasEnded(meetings_[i].act.actor);
     if (!ended.ok()) return Fault(At(absl::StrCat("rank ", plan_->rank), ended.status()));
     if (!*ended) {
       ++i;
       continue;
     }
-    Act act = meetings_[i];
+    Act act = meetings_[i].act;
+    now_ = Now();
+    // The rank has done other things meanwhile. So the act itself takes no time but virtual time,
+    // in which its queue did nothing else.
+    const QueueId queue = depth_ > 1 ? actors_[act.actor].queue : QueueId(0);
+    act.ready_ticks = act.start_ticks =
+        std::max(now_ - meetings_[i].takes, std::min(now_, recorded_until_[queue]));
+    act.cause = {WaitCause::Kind::kGroup, RegisterId()};
     meetings_.erase(meetings_.begin() + static_cast<std::ptrdiff_t>(i));
-    // The rank has done other things meanwhile, so the act itself takes no time.
-    now_ = act.ready_ticks = act.start_ticks = Now();
     FinishMeeting(act, TimePart::kOtherRanks);
   }
 }
@@ -443,12 +477,14 @@ void RankExecutor::FinishFlight(QueueId queue) {
   ActorRuntime& actor = actors_[flight.act.actor];
   now_ = Now();
   if (Meets(actor)) {
+    const device::WorkTimes times = device_->TimesOf({queue, flight.position});
     flights.RemoveOldest();
     --num_running_;
-    return BeginMeeting(actor, flight.act);  // the ring keeps the flight until the next Add
+    // The ring keeps the flight until the next Add.
+    return BeginMeeting(actor, flight.act, options_.clock != nullptr ? times.end - times.begin : 0);
   }
   if (actor.kind == ActorKind::kSink) ReportMetric(flight.act, flight.metric);
-  if (depth_ == 1) FinishIssue(actor, flight);
+  if (depth_ == 1 || IsJoint(actor)) FinishIssue(actor, flight);
   int64_t bytes_sent = 0;
   for (const Effect& effect : flight.leaving) bytes_sent += Perform(actor, flight.act, effect);
   const device::QueuePosition position{queue, flight.position};
@@ -457,7 +493,7 @@ void RankExecutor::FinishFlight(QueueId queue) {
   if (num_queues_ > 1) EndWaits(flight, position, times.end);
   if (flight.is_last) --num_unfinished_;
   flights.RemoveOldest();
-  --num_running_;
+  --(IsJoint(actor) ? num_joint_ : num_running_);
   // The ring keeps a removed flight until the next Add.
   Record(actor, flight.act, WaitOf(flight.act.cause), times.end, bytes_sent);
 }
@@ -501,10 +537,12 @@ void RankExecutor::Record(ActorRuntime& actor, const Act& act, TimePart wait, in
   account_.AddAct(depth_ > 1 ? actor.queue : QueueId(0), actor.work, wait, act.ready_ticks,
                   act.start_ticks, end);
   MeasureAct(actor, act, record);
+  int64_t& recorded_until = recorded_until_[depth_ > 1 ? actor.queue : QueueId(0)];
+  recorded_until = std::max(recorded_until, end);
 
   shown_.acts.store(shown_.acts.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  if (num_running_ == 0) {
-    if (!meetings_.empty()) return ShowAct(meetings_.front());
+  if (NumInFlight() == 0) {
+    if (!meetings_.empty()) return ShowAct(meetings_.front().act);
     shown_.actor.store(ActorId(), std::memory_order_relaxed);
     return;
   }

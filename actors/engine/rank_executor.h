@@ -12,9 +12,11 @@
 // a credit to another rank, a metric) waits until the host knows that the act is done. A device
 // with a depth of one act does nothing ahead: all is passed on when the act is done.
 //
-// A COLLECTIVE waits for other ranks, so it is done in two parts: its work on the device says that
-// its operands are there, and then the rank meets the other ranks of the group. Its effects are
-// performed when all have come, and until then the rank does other acts. The collectives of a rank
+// A COLLECTIVE waits for other ranks, so its effects are performed when all ranks of its group have
+// come, and until then the rank does other acts. Where ranks meet at the host, its work on the
+// device says that its operands are there, and then the rank meets the others (rank_collectives.h).
+// Where a library does it on the device, its work is the operation, in a queue for collectives
+// alone (stream_collectives.h), beside the acts that the depth allows. The collectives of a rank
 // begin in the order of their planned starts, whatever is ready first (start_order.h).
 //
 // In steady state nothing is allocated, but by collectives. Not here: threads, sleeping, other
@@ -43,6 +45,8 @@
 #include "actors/engine/ready_set.h"
 #include "actors/engine/start_order.h"
 #include "actors/engine/step_account.h"
+#include "actors/engine/stream_collectives.h"
+#include "actors/engine/turn_order.h"
 #include "actors/plan/plan.h"
 #include "actors/plan/register_count.h"
 #include "actors/protocol/actor_machine.h"
@@ -96,6 +100,12 @@ class RankExecutor final : private transport::MessageReceiver {
   void CollectCompletions();  // of the device
   // Returns whether all ranks have come to a meeting of this rank.
   bool HasEndedMeeting();
+  // Lets another rank, which comes last to a meeting of this rank, call `hook`, which may come from
+  // any thread. Null: none. At rest.
+  void SetMeetingHook(std::function<void()> hook) { meeting_hook_ = std::move(hook); }
+  // Ends the part of this rank in the groups whose operations are work of the device. At rest,
+  // after the last run.
+  void LeaveGroups();
   void CollectMeetings();  // finishes those to which all ranks have come
   absl::Status Poll();     // of the transport
   ActorId ready_actor(int k) const { return actor_at_place_[ready_.Nth(k)]; }
@@ -135,6 +145,11 @@ class RankExecutor final : private transport::MessageReceiver {
   ActorId TurnBefore(ActorId actor) const;
 
   const Plan& plan() const { return *plan_; }
+  // Of the plan: without collectives that are work of the device.
+  int depth() const { return depth_; }
+  // Returns whether acts may work beside each other.
+  bool takes_ahead() const { return depth_ > 1 || groups_ != nullptr; }
+  QueueId queue_of(ActorId actor) const { return actors_[actor].queue; }
   // The actor of an act that runs, on the first queue that has one, if one runs.
   ActorId running_actor() const;
   const ActorMachine& machine(ActorId actor) const { return actors_[actor].machine; }
@@ -216,22 +231,6 @@ class RankExecutor final : private transport::MessageReceiver {
     std::vector<int64_t> token_bytes;
   };
 
-  // Actors that act in a fixed order, and whose turn it is.
-  struct Stream {
-    const PlanStream* plan = nullptr;
-    int32_t acts_per_step = 1;
-    int32_t lead = 0;  // the most that an entry is ahead: rounds before round 0
-    int32_t round = 0;
-    int32_t entry = 0;
-
-    ActorId actor() const { return plan->entries[entry].actor; }
-    void Seek();  // to the first act at or after (round, entry)
-    void Advance() {
-      ++entry;
-      Seek();
-    }
-  };
-
   // Progress, on a cache line that the rank's thread alone writes. Relaxed: nobody concludes
   // from one number anything about another, or about memory.
   struct alignas(64) Shown {
@@ -276,7 +275,7 @@ class RankExecutor final : private transport::MessageReceiver {
   }
   void Start(ActorRuntime& actor);
   bool TakesPlace(ActorRuntime& actor) const;
-  void PassTurn(Stream& stream);
+  void PassTurn(TurnOrder& stream);
   void BindSlots(ActorRuntime& actor);
   void BindPort(ActorRuntime& actor, const ActorMachine::Port& port, int index,
                 void (BoundProgram::*bind)(int port, int token, char* address));
@@ -298,11 +297,21 @@ class RankExecutor final : private transport::MessageReceiver {
   void Finish(ActorRuntime& actor);
   void FinishIssue(ActorRuntime& actor, Flight& flight);
   void FinishFlight(QueueId queue);
+  // Returns whether an act of the actor is a meeting at the host, once its work is done.
   bool Meets(const ActorRuntime& actor) const {
     return actor.kind == ActorKind::kCollective && collectives_ != nullptr;
   }
-  void BeginMeeting(ActorRuntime& actor, Act act);
+  // Returns whether the work of an act waits for other ranks.
+  bool IsJoint(const ActorRuntime& actor) const {
+    return actor.kind == ActorKind::kCollective && groups_ != nullptr;
+  }
+  // Acts that the device was given and has not done.
+  int NumInFlight() const { return num_running_ + num_joint_; }
+  absl::Status Work(const std::atomic<bool>& stop);
+  absl::Status JoinGroups(const std::atomic<bool>& stop);
+  void BeginMeeting(ActorRuntime& actor, Act act, int64_t takes);
   void FinishMeeting(const Act& act, TimePart wait);
+  absl::Status CheckGroups();
   void PassCollective();
   void EndWaits(Flight& flight, device::QueuePosition done, int64_t end);
   static void EndWait(const AwaitedAct& awaited, int64_t end, Act* act);
@@ -335,10 +344,10 @@ class RankExecutor final : private transport::MessageReceiver {
   // An actor whose precedence differs from micro-batch to micro-batch has a place for each.
   std::vector<ActorId> actor_at_place_;
   std::vector<int32_t> micro_batch_places_;
-  IdVector<StreamId, Stream> streams_;
+  IdVector<StreamId, TurnOrder> streams_;
   StartOrder collective_order_;
   std::unique_ptr<RankCollectives> collectives_;  // null: as the options say, or there are none
-  std::vector<Act> meetings_;                     // collectives that wait for other ranks
+  std::vector<Meeting> meetings_;                 // collectives that wait for other ranks
   IdVector<RegisterId, RegisterCount> counts_;    // before the first step
   int64_t next_step_ = 0;  // the first that no actor has been allowed to act in
   IdVector<EdgeHandle, RegisterId> register_of_edge_;
@@ -380,6 +389,10 @@ class RankExecutor final : private transport::MessageReceiver {
   int64_t step_shift_ = 0;              // of all actors, while somebody does
   trace::ActRing trace_;
   Shown shown_;
+  std::function<void()> meeting_hook_;         // may be null
+  std::unique_ptr<StreamCollectives> groups_;  // null: collectives are no work of the device
+  int num_joint_ = 0;                          // acts of these that the device has not done
+  IdVector<QueueId, int64_t> recorded_until_;  // the end of the last act in the trace
 };
 
 }  // namespace weir::actors

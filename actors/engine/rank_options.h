@@ -10,8 +10,19 @@
 #include "actors/plan/plan.h"
 #include "runtime/base/clock.h"
 #include "runtime/collective/local_collective.h"
+#include "runtime/transport/exchange.h"
 
 namespace weir::actors {
+
+// What does the collectives of ranks: `polled`, at meetings of ranks on the host; or `library`, in
+// the last queue of the device, which is a CUDA device with a queue for collectives alone and room
+// for NumCollectivesInFlight acts beside the plan's depth (stream_collectives.h). All outlive the
+// ranks.
+struct CollectiveMeans {
+  collective::PolledCollectives* polled = nullptr;
+  collective::CollectiveLibrary* library = nullptr;  // null: `polled`
+  transport::Exchange* exchange = nullptr;           // where ids of the library's groups travel
+};
 
 struct RankExecutorOptions {
   DataFeed* feed = nullptr;     // needed if the plan has SOURCE actors
@@ -29,9 +40,9 @@ struct RankExecutorOptions {
   uint16_t role = 0;   // which of the job's networks: in every message, and checked
   // Returns the time that an act takes on a device with virtual time. Null: an act takes no time.
   std::function<int64_t(const Plan& plan, const PlanActor& actor)> cost_ns;
-  // Does the collectives; outlives the executor. Null: an act of a collective takes its time on the
-  // device, moves nothing, and waits for nobody.
-  collective::LocalCollectives* collectives = nullptr;
+  // What does the collectives; outlives the executor. Null: an act of a collective takes its time
+  // on the device, moves nothing, and waits for nobody.
+  const CollectiveMeans* collectives = nullptr;
   // Is called after every act of a program with the time of each of its kernels. Null: nobody
   // measures.
   std::function<void(const PlanActor& actor, absl::Span<const int64_t> kernel_ns)> on_kernels;

@@ -47,6 +47,12 @@ int64_t LandingBytes(const PlanRegister& r) {
   return r.bytes == 0 ? 0 : (r.slots - 1) * r.stride + AlignUp(r.bytes);
 }
 
+// Returns how many acts of collectives the device takes beside the plan's depth.
+int NumJointMax(const Plan& plan, const RankExecutorOptions& options) {
+  const CollectiveMeans* const means = options.collectives;
+  return means == nullptr || means->library == nullptr ? 0 : NumCollectivesInFlight(plan);
+}
+
 }  // namespace
 
 RankExecutor::RankExecutor(const Plan* plan, device::Device* device,
@@ -58,7 +64,7 @@ RankExecutor::RankExecutor(const Plan* plan, device::Device* device,
       next_step_(options_.first_step),
       ready_(0),
       effects_(MaxTokens(*plan)),
-      depth_(device->depth()),
+      depth_(device->depth() - NumJointMax(*plan, options_)),
       num_queues_(device->num_queues()),
       positions_(num_queues_, 0),
       awaited_(num_queues_),
@@ -68,10 +74,11 @@ RankExecutor::RankExecutor(const Plan* plan, device::Device* device,
                depth_ > 1 ? StepAccount::TakesAhead::kYes : StepAccount::TakesAhead::kNo),
       made_ns_(MonotonicClock().NowNs()),
       made_ticks_(TickClock::Now()),
-      trace_(options_.trace_capacity) {
+      trace_(options_.trace_capacity),
+      recorded_until_(num_queues_, 0) {
   flights_.reserve(num_queues_);
   for (int queue = 0; queue < num_queues_; ++queue)
-    flights_.emplace_back(depth_, num_queues_, MaxTokens(*plan));
+    flights_.emplace_back(device->depth(), num_queues_, MaxTokens(*plan));
   counts_.reserve(plan->registers.size());
   for (const PlanRegister& r : plan->registers)
     counts_.push_back(CountAt(*plan, r, options_.first_step));
@@ -250,6 +257,7 @@ void RankExecutor::MakePlaces() {
 
 absl::Status RankExecutor::MakeActors() {
   actors_.reserve(plan_->actors.size());
+  const bool has_own_queue = NumJointMax(*plan_, options_) > 0;
   const bool compute = options_.compute == RankExecutorOptions::Compute::kRun;
   for (const PlanActor& spec : plan_->actors) {
     ActorRuntime& actor =
@@ -261,7 +269,9 @@ absl::Status RankExecutor::MakeActors() {
     actor.kind = spec.kind;
     actor.work = WorkOf(spec.phase);
     actor.every = spec.every;
-    actor.queue = QueueId(spec.queue.value() % num_queues_);
+    actor.queue = QueueId(spec.queue.value() % (num_queues_ - (has_own_queue ? 1 : 0)));
+    if (has_own_queue && spec.kind == ActorKind::kCollective)
+      actor.queue = QueueId(num_queues_ - 1);
     actor.act.actor = spec.id;
     actor.act.step = spec.StepOf(spec.ActsBefore(options_.first_step));
     actor.is_long = spec.timing.time_ns >= kLongActNs;
@@ -286,14 +296,27 @@ absl::Status RankExecutor::MakeActors() {
 absl::Status RankExecutor::MakeCollectives() {
   collective_order_ = StartOrder(plan_, options_.first_step);
   for (ActorRuntime& actor : actors_) actor.in_order |= actor.kind == ActorKind::kCollective;
-  if (collective_order_.num_actors() == 0 || options_.collectives == nullptr ||
-      options_.compute == RankExecutorOptions::Compute::kSkip) {
+  const CollectiveMeans* const means = options_.collectives;
+  if (collective_order_.num_actors() == 0 || means == nullptr) return absl::OkStatus();
+  const std::string where = absl::StrCat("rank ", plan_->rank);
+  if (means->library != nullptr) {
+    absl::StatusOr<std::unique_ptr<StreamCollectives>> made =
+        StreamCollectives::Create(plan_, device_,
+                                  {.library = means->library,
+                                   .exchange = means->exchange,
+                                   .epoch = options_.epoch,
+                                   .role = options_.role,
+                                   .queue = QueueId(num_queues_ - 1)});
+    if (!made.ok()) return At(where, made.status());
+    groups_ = *std::move(made);
     return absl::OkStatus();
   }
   meetings_.reserve(collective_order_.num_actors());
   absl::StatusOr<std::unique_ptr<RankCollectives>> made =
-      RankCollectives::Create(plan_, options_.collectives);
-  if (!made.ok()) return At(absl::StrCat("rank ", plan_->rank), made.status());
+      RankCollectives::Create(plan_, means->polled, [this] {
+        if (meeting_hook_) meeting_hook_();
+      });
+  if (!made.ok()) return At(where, made.status());
   collectives_ = *std::move(made);
   return absl::OkStatus();
 }
@@ -341,7 +364,7 @@ void RankExecutor::MakeStreams() {
   streams_.reserve(plan_->streams.size());
   for (const PlanStream& plan : plan_->streams) {
     const StreamId id = streams_.next_id();
-    Stream& stream = streams_.emplace_back();
+    TurnOrder& stream = streams_.emplace_back();
     stream.plan = &plan;
     stream.acts_per_step = plan_->actors[plan.entries[0].actor].acts_per_step;
     for (const PlanStream::Entry& entry : plan.entries) {

@@ -11,7 +11,7 @@ namespace weir::actors {
 struct RankExecutor::Beginning {
   IdVector<ActorId, ActorRuntime> actors;
   IdVector<RegisterId, RegisterRuntime> registers;
-  IdVector<StreamId, Stream> streams;
+  IdVector<StreamId, TurnOrder> streams;
   StartOrder collective_order;
   int64_t next_step = 0;
   ReadySet ready;
@@ -43,6 +43,7 @@ void RankExecutor::Rewind() {
   for (FlightRing& flights : flights_) flights.Clear();
   positions_.assign(positions_.size(), 0);
   num_done_.assign(num_done_.size(), 0);
+  recorded_until_.assign(recorded_until_.size(), 0);
   queue_clock_.Reset();
   num_running_ = 0;
   num_unfinished_ = b.num_unfinished;
@@ -80,12 +81,12 @@ uint64_t RankExecutor::HashState() const {
     add(r.expected_sequence);
     add(r.expected_slot * 64 + r.num_outstanding);
   }
-  for (const Stream& stream : streams_) {
+  for (const TurnOrder& stream : streams_) {
     add(static_cast<uint64_t>(stream.round));
     add(static_cast<uint64_t>(stream.entry));
   }
   add(collective_order_.num_passed());
-  for (const Act& act : meetings_) add(act.actor.value());
+  for (const Meeting& meeting : meetings_) add(meeting.act.actor.value());
   for (const FlightRing& flights : flights_) {
     for (int k = 0; k < flights.size(); ++k) add(flights[k].act.actor.value());
   }

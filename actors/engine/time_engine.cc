@@ -126,6 +126,7 @@ TimeEngine::TimeEngine(std::vector<RankExecutor*> ranks, std::vector<TimeDevice*
     for (Queue& queue : rank.queues) queue.acts.resize(rank.device->depth());
     const Plan& plan = rank.executor->plan();
     rank.endpoint = network->time_endpoint(plan.rank);
+    rank.executor->SetMeetingHook([this, i] { Touch(static_cast<int32_t>(i)); });
     if (i < options.devices.size()) rank.options = options.devices[i];
     int32_t num_edges = 0;  // the executor adds its edges in the order of its registers
     for (const PlanRegister& r : plan.registers) {
@@ -265,8 +266,7 @@ absl::Status TimeEngine::FinishAct(int32_t index, QueueId queue) {
   rank.device->Complete(queue, clock_->NowNs());
   rank.executor->CollectCompletions();
   PushPosted();
-  const trace::ActRing& ring = rank.executor->trace();
-  AccountAct(index, ring.at(ring.size() - 1));
+  AccountActs(index);
   BeginActs(index);
   Touch(index);
   return rank.executor->fault();
@@ -278,6 +278,11 @@ absl::Status TimeEngine::Look(int32_t index) {
   Rank& rank = ranks_[index];
   rank.touched = false;
   if (rank.num_working > 0 && rank.device->depth() == 1) return absl::OkStatus();
+  if (rank.executor->HasEndedMeeting()) {
+    rank.executor->CollectMeetings();
+    PushPosted();
+    AccountActs(index);
+  }
   if (rank.endpoint->has_messages()) {
     WEIR_RETURN_IF_ERROR(rank.executor->Poll());
     rank.owed_ns += rank.endpoint->TakeReceiveNs();
@@ -398,13 +403,20 @@ void TimeEngine::AccountIdle(int32_t index, const LaunchedAct& next) {
   times_[index].waiting_ns += idle - exposed;
 }
 
-void TimeEngine::AccountAct(int32_t index, const trace::ActRecord& record) {
-  ++num_acts_;
-  if (ranks_[index].ends_step[record.actor] &&
-      record.step < static_cast<int64_t>(step_end_ns_.size())) {
-    step_end_ns_[record.step] = std::max(step_end_ns_[record.step], record.end);
+// Accounts the acts that the rank has recorded since the last time.
+void TimeEngine::AccountActs(int32_t index) {
+  Rank& rank = ranks_[index];
+  const trace::ActRing& ring = rank.executor->trace();
+  const int64_t num_recorded = ring.size() + ring.num_dropped();
+  const int64_t num_new = num_recorded - std::exchange(rank.num_recorded, num_recorded);
+  for (int64_t i = std::max<int64_t>(0, ring.size() - num_new); i < ring.size(); ++i) {
+    const trace::ActRecord& record = ring.at(i);
+    if (!record.actor.has_value()) continue;  // a run began
+    ++num_acts_;
+    if (rank.ends_step[record.actor] && record.step < static_cast<int64_t>(step_end_ns_.size()))
+      step_end_ns_[record.step] = std::max(step_end_ns_[record.step], record.end);
+    if (IsSettled(record.step)) ++times_[index].acts;
   }
-  if (IsSettled(record.step)) ++times_[index].acts;
 }
 
 }  // namespace weir::actors

@@ -138,7 +138,8 @@ struct RankTimes {
 class TimeEngine final : public Engine {
  public:
   // All must outlive the engine. The i-th of ranks, devices and options.devices belong together;
-  // the ranks' trace clock is `clock`, and they keep at least one act of their trace.
+  // the ranks' trace clock is `clock`, and they keep as many acts of their trace as they have
+  // collectives, and one more.
   TimeEngine(std::vector<RankExecutor*> ranks, std::vector<TimeDevice*> devices,
              TimeNetwork* network, ManualClock* clock, TimeEngineOptions options);
 
@@ -199,6 +200,7 @@ class TimeEngine final : public Engine {
     bool touched = false;
     int64_t accounted_ns = 0;  // the times of the rank are known up to here
     int64_t owed_ns = 0;       // for messages received; the next act pays
+    int64_t num_recorded = 0;  // records of the trace that are accounted
     uint64_t num_draws = 0;
   };
   // A host whose cores are shared: what is left of its acts shrinks at their speeds, which change
@@ -242,7 +244,7 @@ class TimeEngine final : public Engine {
   }
   void AccountWork(int32_t rank);
   void AccountIdle(int32_t rank, const LaunchedAct& next);
-  void AccountAct(int32_t rank, const trace::ActRecord& record);
+  void AccountActs(int32_t rank);
   absl::Status NoProgress() const;
 
   std::vector<Rank> ranks_;

@@ -85,7 +85,7 @@ struct PortSpec {
 
 // A WaitCause is the last thing that an act waited for.
 struct WaitCause {
-  enum class Kind : uint8_t { kNone, kInput, kCredit };
+  enum class Kind : uint8_t { kNone, kInput, kCredit, kGroup };
   Kind kind = Kind::kNone;
   RegisterId register_id;
 };

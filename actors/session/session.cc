@@ -16,12 +16,21 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
+#include "runtime/collective/nccl_collective.h"
+#include "runtime/collective/nccl_placement.h"
+#include "runtime/device/cuda/cuda_facts.h"
 #include "runtime/device/device_factory.h"
 #include "runtime/device/walled_device.h"
 #include "runtime/trace/trace_file.h"
 #include "runtime/transport/loopback_transport.h"
 
 namespace weir::actors {
+namespace {
+
+constexpr char kCuda[] = "cuda";
+constexpr int64_t kExchangeLimitMs = 60'000;  // for the id of a group, between threads
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(const std::vector<proto::RankPlan>& plans,
                                                          SessionOptions options) {
@@ -44,8 +53,10 @@ Session::~Session() {
     for (const QueueId queue : IdRange<QueueId>(device->num_queues()))
       (void)device->queue(queue).Finish();
   }
-  if (given_network_ == nullptr) return;
-  for (const RankId rank : local_ranks_) given_network_->endpoint(rank)->Close();
+  if (given_network_ != nullptr) {
+    for (const RankId rank : local_ranks_) given_network_->endpoint(rank)->Close();
+  }
+  executors_.clear();  // before the libraries of their groups
 }
 
 absl::Status Session::Verify(const SessionOptions& options) {
@@ -57,7 +68,11 @@ absl::Status Session::Verify(const SessionOptions& options) {
           "a simulated session has a network of its own; one was given");
     }
     WEIR_RETURN_IF_ERROR(VerifyLocalPlans(plans_));
-    WEIR_RETURN_IF_ERROR(CheckGroupsAreHere(plans_));
+    // NCCL connects processes. The other libraries, its emulation too, are for one.
+    const bool is_nccl = options.collectives == SessionOptions::Collectives::kNccl &&
+                         std::all_of(plans_.begin(), plans_.end(),
+                                     [](const Plan& plan) { return plan.device_kind == kCuda; });
+    if (!is_nccl) WEIR_RETURN_IF_ERROR(CheckGroupsAreHere(plans_));
     std::sort(plans_.begin(), plans_.end(),
               [](const Plan& a, const Plan& b) { return a.rank < b.rank; });
   }
@@ -103,7 +118,13 @@ absl::Status Session::MakeExecutors(const SessionOptions& options) {
   rank_options.first_step = options.first_step;
   rank_options.epoch = options.epoch;
   rank_options.role = options.role;
-  rank_options.collectives = &collectives_;
+  if (rank_options.compute == RankExecutorOptions::Compute::kRun) {
+    WEIR_RETURN_IF_ERROR(OpenCollectives(options));
+  } else {
+    virtual_collectives_ = std::make_unique<collective::VirtualCollectives>(local_ranks_);
+    means_.polled = virtual_collectives_.get();
+  }
+  rank_options.collectives = &means_;
   if (sim) rank_options.cost_ns = options.sim_cost_ns;
   transport::TransportNetwork* network = given_network_;
   if (network == nullptr)
@@ -116,8 +137,10 @@ absl::Status Session::MakeExecutors(const SessionOptions& options) {
       device::DeviceOptions device;
       device.kind = plan.device_kind;
       device.num_threads = options.threads_per_device;
-      device.num_queues = plan.num_queues;
-      device.depth = plan.depth;
+      const int joint = means_.library == nullptr ? 0 : NumCollectivesInFlight(plan);
+      device.num_queues = plan.num_queues + (joint > 0 ? 1 : 0);
+      device.depth = plan.depth + joint;
+      if (joint > 0) device.collective_queue = QueueId(plan.num_queues);
       device.seed = MixKey(plan.seed, static_cast<uint64_t>(plan.rank.value()));
       device.number_on_host =
           plan.rank.value() % (options.devices_on_host > 0 ? options.devices_on_host : num_ranks());
@@ -128,6 +151,38 @@ absl::Status Session::MakeExecutors(const SessionOptions& options) {
                                                network->endpoint(plan.rank), rank_options));
     ranks_.push_back(executor.get());
     executors_.push_back(std::move(executor));
+  }
+  return absl::OkStatus();
+}
+
+// Simulated ranks are tasks of one thread, so they meet at the host whatever the job asks for.
+absl::Status Session::OpenCollectives(const SessionOptions& options) {
+  const auto collects = [](const Plan& plan) { return NumCollectivesInFlight(plan) > 0; };
+  const auto plan = std::find_if(plans_.begin(), plans_.end(), collects);
+  if (plan == plans_.end()) return absl::OkStatus();
+  const bool sim = options.engine == SessionOptions::EngineKind::kSim;
+  if (sim || options.collectives == SessionOptions::Collectives::kLocal) {
+    means_.polled = &collectives_;
+    return absl::OkStatus();
+  }
+  const int num_here = static_cast<int>(plans_.size());
+  const int on_host = options.devices_on_host > 0 ? options.devices_on_host : num_ranks();
+  collective::NcclPlacement placement{plan->device_kind, num_ranks(), num_here, on_host};
+  const bool is_cuda = plan->device_kind == kCuda;
+  if (is_cuda) placement.num_gpus = static_cast<int>(device::FindGpus().gpus.size());
+  WEIR_RETURN_IF_ERROR(CheckNcclPlacement(placement));
+  if (is_cuda) {
+    collective::ShareGpu(plan->rank);
+    WEIR_ASSIGN_OR_RETURN(const collective::NcclLibrary library, collective::NcclLibrary::Open());
+    nccl_ = std::make_unique<collective::NcclCollectives>(library);
+    means_.library = nccl_.get();
+  } else {
+    means_.library = &collectives_;
+  }
+  means_.exchange = options.exchange;
+  if (options.exchange == nullptr) {
+    exchange_ = std::make_unique<transport::LocalExchange>(kExchangeLimitMs);
+    means_.exchange = exchange_.get();
   }
   return absl::OkStatus();
 }

@@ -40,6 +40,8 @@
 #include "runtime/base/ids.h"
 #include "runtime/base/tick_clock.h"
 #include "runtime/collective/local_collective.h"
+#include "runtime/collective/virtual_collective.h"
+#include "runtime/transport/exchange.h"
 #include "runtime/transport/transport.h"
 
 namespace weir::actors {
@@ -63,6 +65,17 @@ struct SessionOptions {
   // Devices of the job on this host, in all processes; rank r has the one with the number r modulo
   // this. 0: as many as the job has ranks.
   int devices_on_host = 0;
+
+  // What does the collectives of the plans.
+  enum class Collectives : uint8_t {
+    kLocal,  // meetings of the ranks of this process, at the host
+    // NCCL, on the streams of the GPUs: one rank for each process and GPU. Emulated GPUs have an
+    // emulation of NCCL, for the ranks of one process.
+    kNccl,
+  } collectives = Collectives::kLocal;
+  // Where the ids of NCCL's groups travel between processes; must outlive the session. Null: all
+  // ranks of the job are in this process.
+  transport::Exchange* exchange = nullptr;
 
   CafEngineOptions caf;  // the session sets `rest`
 
@@ -187,6 +200,7 @@ class Session {
   absl::Status Verify(const SessionOptions& options);
   absl::Status Load(SessionOptions options);
   absl::Status MakeExecutors(const SessionOptions& options);
+  absl::Status OpenCollectives(const SessionOptions& options);
   absl::Status Connect();
   TickScale ClosedScale() const;
   void MakeCafEngine(CafEngineOptions options);
@@ -208,6 +222,12 @@ class Session {
   TickScale tick_scale_;
   int64_t first_step_ = 0;
   int64_t steps_done_ = 0;
+  // Executors use these.
+  std::unique_ptr<collective::VirtualCollectives>
+      virtual_collectives_;                              // of ranks that do not compute
+  std::unique_ptr<collective::CollectiveLibrary> nccl_;  // null: not asked for
+  std::unique_ptr<transport::LocalExchange> exchange_;   // of the ids of groups in one process
+  CollectiveMeans means_;
 };
 
 }  // namespace weir::actors

@@ -66,14 +66,14 @@ trace::TracedRank MakeTracedRank(const RankExecutor& executor, const Holders& ho
   rank.acts = &executor.trace();
   rank.scale = scale;
   // A device with a depth of one act does one act at a time.
-  rank.depth = executor.device()->depth();
-  rank.num_queues = rank.depth > 1 ? executor.device()->num_queues() : 1;
+  rank.depth = executor.depth();
+  rank.num_queues = executor.takes_ahead() ? executor.device()->num_queues() : 1;
   AddMemory(plan, &rank);
   for (const PlanActor& actor : plan.actors) {
     rank.actors.push_back({actor, actor.name, actor.function, Name(actor.phase),
                            Ports(actor.inputs), Ports(actor.outputs), actor.priority,
                            actor.precedence, actor.timing.time_ns});
-    rank.actors.back().queue = QueueId(actor.queue.value() % rank.num_queues);
+    rank.actors.back().queue = QueueId(executor.queue_of(actor.id).value() % rank.num_queues);
   }
   for (const PlanRegister& r : plan.registers) {
     const bool crosses = r.side != RegisterSide::kLocal;

@@ -66,7 +66,16 @@ absl::StatusOr<std::unique_ptr<VirtualRun>> VirtualRun::Create(std::vector<Plan>
   rank_options.sink = options.measured.sink;
   if (measured) rank_options.state_init = SeededInitializer(run->plans_[0].seed);
   rank_options.clock = &run->clock_;
-  rank_options.trace_capacity = std::max<int64_t>(1, options.trace_capacity);
+  std::vector<RankId> ranks;
+  int64_t collectives = 0;  // the most of a rank
+  for (const Plan& plan : run->plans_) {
+    ranks.push_back(plan.rank);
+    collectives = std::max<int64_t>(collectives, NumCollectivesInFlight(plan));
+  }
+  run->collectives_ = std::make_unique<collective::VirtualCollectives>(ranks);
+  run->means_.polled = run->collectives_.get();
+  rank_options.collectives = &run->means_;
+  rank_options.trace_capacity = std::max<int64_t>(1 + collectives, options.trace_capacity);
   rank_options.cost_ns = options.cost_ns;
   std::vector<TimeDevice*> devices;
   for (const Plan& plan : run->plans_) {

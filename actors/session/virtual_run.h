@@ -25,6 +25,7 @@
 #include "actors/plan/plan.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/rank_ranges.h"
+#include "runtime/collective/virtual_collective.h"
 #include "runtime/trace/trace_file.h"
 
 namespace weir::actors {
@@ -96,6 +97,8 @@ class VirtualRun {
   std::vector<std::unique_ptr<RankExecutor>> executors_;
   std::vector<RankExecutor*> ranks_;
   std::unique_ptr<TimeEngine> engine_;
+  std::unique_ptr<collective::VirtualCollectives> collectives_;
+  CollectiveMeans means_;  // of the ranks
 };
 
 // Returns the payloads of the tokens of a step on an outgoing register: the bytes of each chunk

@@ -10,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "actors/testing/job_sketch.h"
 #include "actors/testing/pipeline_job.h"
 #include "actors/testing/test_job.h"
 #include "gmock/gmock.h"
@@ -65,6 +66,27 @@ TEST(VirtualRunTest, APipelineStepTakesMicroBatchesPlusStagesLessOneSlots) {
           << stages << " stages, " << micro_batches;
     }
   }
+}
+
+// The collective takes its time once its last rank is there.
+TEST(VirtualRunTest, ACollectiveEndsForAllRanksWhenTheLastHasDoneIt) {
+  JobSketch job(2, 1);
+  for (int rank = 0; rank < 2; ++rank) {
+    const JobSketch::Actor make = job.Add(rank, "make"), use = job.Add(rank, "use"),
+                           reduce = job.AddCollective(rank, "reduce", {0, 1}, "f32");
+    job.SetTime(make, 0, 1000);
+    job.SetTime(reduce, 10, 1000);
+    job.SetTime(use, 20, 1000);
+    job.Connect("a", {make}, {{reduce}}, 1);
+    job.Connect("sum", {reduce}, {{use}}, 1);
+  }
+  VirtualRunOptions options;
+  options.cost_ns = [](const Plan& plan, const PlanActor& actor) -> int64_t {
+    if (actor.name == "make") return plan.rank == RankId(1) ? 100 : 10;
+    return actor.name == "reduce" ? 5 : 7;
+  };
+  auto run = RunIt(Plans(job.plans()), std::move(options), 1);
+  EXPECT_EQ(run->now_ns(), 100 + 5 + 7);
 }
 
 TEST(VirtualRunTest, QueuesThatTakeActsAheadWorkBesideEachOther) {

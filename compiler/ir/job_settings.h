@@ -46,8 +46,9 @@ struct TrainingSettings {
   LearningRateSchedule learning_rates;
 };
 
-// What moves the data of reductions and gathers of a group of ranks (job.proto).
-enum class Collectives : uint8_t { kExchanges, kLocal };
+// What moves the data of reductions and gathers of a group of ranks (job.proto). kGroups:
+// operations of the groups, whichever library does them.
+enum class Collectives : uint8_t { kExchanges, kGroups };
 
 struct RuntimeSettings {
   std::string device;           // kind of device; "": the default kind

@@ -79,7 +79,8 @@ RuntimeSettings ImportRuntime(const proto::Runtime& runtime) {
   settings.device_depth = runtime.device_depth();
   settings.chunk_bytes_max = runtime.chunk_bytes_max();
   settings.registers = RegisterChoiceOf(runtime.registers());
-  if (runtime.collectives() == proto::Runtime::LOCAL) settings.collectives = Collectives::kLocal;
+  if (runtime.collectives() != proto::Runtime::EXCHANGES)
+    settings.collectives = Collectives::kGroups;
   settings.debug_register_slots = runtime.debug_register_slots();
   settings.register_bytes_max = runtime.register_bytes_max();
   if (runtime.gather_ahead() != 0) settings.gather_ahead = runtime.gather_ahead();

@@ -262,7 +262,7 @@ TEST(TransferLoweringTest, ABoxingWithoutMessagesIsAKernelOfItsActor) {
 RankGraph LoweredWithCollectives(const LogicalPlan& plan, LoweredFor lowered_for, RankId rank) {
   RankBuilder builder(plan, rank);
   builder.BeginItem(0);
-  TransferFactory transfers(Collectives::kLocal);
+  TransferFactory transfers(Collectives::kGroups);
   const MovedTensors moved = *transfers.Plan(plan.module, builder.item(), plan.places);
   EXPECT_EQ(moved.num_transfers(), 1u);
   const std::vector<TensorId> inputs = {builder.AddTensor("x", 4, 2, 1)};
@@ -344,7 +344,7 @@ TEST(TransferLoweringTest, TheBytesOfACollectiveAreThoseOfItsRing) {
   for (const LogicalPlan& plan :
        {EvenMovePlan("dp=4", {p}, {rows}), EvenMovePlan("dp=4", {rows}, {b}),
         EvenMovePlan("dp=2,tp=2", {p, rows}, {b, rows})}) {
-    TransferFactory transfers(Collectives::kLocal);
+    TransferFactory transfers(Collectives::kGroups);
     const MovedTensors moved = *transfers.Plan(plan.module, plan.module.items[0], plan.places);
     ASSERT_TRUE(transfers.IsCollective(moved, 0));
     const std::unique_ptr<TransferLowering> transfer = transfers.Make(moved, 0, {});

@@ -1,6 +1,7 @@
 #include "runtime/collective/local_collective.h"
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -43,11 +44,12 @@ struct Group {
   std::string name;
   int64_t epoch = 0;
   std::vector<RankId> ranks;
-  std::set<int> joined;                 // places
-  int num_left = 0;                     // whose communicators are gone
-  absl::Status error;                   // the first
-  std::map<int64_t, Meeting> meetings;  // by number of the operation
-  int num_computing = 0;                // meetings whose memory is in use outside the mutex
+  std::set<int> joined;                        // places
+  std::map<int, std::function<void()>> wakes;  // of polled members, by place
+  int num_left = 0;                            // whose communicators are gone
+  absl::Status error;                          // the first
+  std::map<int64_t, Meeting> meetings;         // by number of the operation
+  int num_computing = 0;                       // meetings whose memory is in use outside the mutex
 };
 
 bool IsStopped(const CommunicatorSpec& spec) {
@@ -87,7 +89,7 @@ class LocalCollectives::World {
   // Returns the group once all its ranks have joined.
   absl::StatusOr<Group*> Join(const CommunicatorSpec& spec);
   // Returns the group at once.
-  absl::StatusOr<Group*> JoinPolled(const CommunicatorSpec& spec);
+  absl::StatusOr<Group*> JoinPolled(const CommunicatorSpec& spec, std::function<void()> wake);
   // Ends a member's part in the group: with `is_idle`, others may finish what they have issued.
   void Leave(const CommunicatorSpec& spec, Group* group);
   // Notes that the member issues an operation, and compares with what others have issued.
@@ -184,9 +186,12 @@ absl::StatusOr<Group*> LocalCollectives::World::JoinLocked(const CommunicatorSpe
   return group;
 }
 
-absl::StatusOr<Group*> LocalCollectives::World::JoinPolled(const CommunicatorSpec& spec) {
+absl::StatusOr<Group*> LocalCollectives::World::JoinPolled(const CommunicatorSpec& spec,
+                                                           std::function<void()> wake) {
   MutexLock lock(&mutex_);
-  return JoinLocked(spec);
+  WEIR_ASSIGN_OR_RETURN(Group* const group, JoinLocked(spec));
+  if (wake) group->wakes[spec.rank] = std::move(wake);
+  return group;
 }
 
 absl::StatusOr<Group*> LocalCollectives::World::Join(const CommunicatorSpec& spec) {
@@ -213,6 +218,7 @@ absl::StatusOr<Group*> LocalCollectives::World::Join(const CommunicatorSpec& spe
 
 void LocalCollectives::World::Leave(const CommunicatorSpec& spec, Group* group) {
   MutexLock lock(&mutex_);
+  group->wakes.erase(spec.rank);
   if (++group->num_left < spec.size()) return;
   ForgetIssues(group);
   groups_.erase(spec.unique_id);
@@ -347,8 +353,18 @@ absl::Status LocalCollectives::World::FailOverdue(const CommunicatorSpec& spec, 
 
 absl::Status LocalCollectives::World::Arrive(const CommunicatorSpec& spec, Group* group,
                                              const Issue& issue, Work work) {
-  MutexLock lock(&mutex_);
-  return ArriveLocked(spec, group, issue, std::move(work)).status();
+  std::vector<std::function<void()>> wakes;
+  {
+    MutexLock lock(&mutex_);
+    WEIR_ASSIGN_OR_RETURN(const Meeting* const meeting,
+                          ArriveLocked(spec, group, issue, std::move(work)));
+    if (!meeting->is_computed) return absl::OkStatus();
+    for (const auto& [place, wake] : group->wakes) {
+      if (place != spec.rank) wakes.push_back(wake);
+    }
+  }
+  for (const std::function<void()>& wake : wakes) wake();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<bool> LocalCollectives::World::HasEnded(const CommunicatorSpec& spec, Group* group,
@@ -360,8 +376,13 @@ absl::StatusOr<bool> LocalCollectives::World::HasEnded(const CommunicatorSpec& s
     return true;
   }
   if (!group->error.ok()) return group->error;
+  if (meeting->second.num_here == spec.size()) return false;
+  if (IsStopped(spec)) {
+    return FailLocked(group, Refusal(spec, absl::StrCat("all ranks at operation ", issue.number),
+                                     "the caller's wish to stop"));
+  }
   const int64_t waited_ms = (clock_.NowNs() - arrived_ns) / 1'000'000;
-  if (spec.overdue_ms > 0 && waited_ms >= spec.overdue_ms && meeting->second.num_here < spec.size())
+  if (spec.overdue_ms > 0 && waited_ms >= spec.overdue_ms)
     return FailOverdue(spec, group, issue, meeting->second, waited_ms);
   return false;
 }
@@ -446,6 +467,21 @@ class LocalCommunicator final : public Communicator {
       ++num_ended;
       return status;
     }
+    // Comes to the operation at the first call, which sets `arrived_ns`. Returns whether the
+    // operation has ended, well or not; AsyncError tells which.
+    bool Attempt(const Issue& issue, const Work& work, int64_t* arrived_ns) {
+      bool fails = false;
+      if (*arrived_ns < 0) {
+        *arrived_ns = world->NowNs();
+        fails = !world->Arrive(spec, group, issue, work).ok();
+      }
+      if (!fails) {
+        const absl::StatusOr<bool> ended = world->HasEnded(spec, group, issue, *arrived_ns);
+        if (ended.ok() && !*ended) return false;
+      }
+      ++num_ended;
+      return true;
+    }
 
     const std::shared_ptr<LocalCollectives::World> world;
     const CommunicatorSpec spec;
@@ -461,9 +497,10 @@ class LocalCommunicator final : public Communicator {
     ++member_->num_issued;
     if (stream.handle == nullptr) return member_->Meet(issue, work);
     static_cast<device::EmulatedStream*>(stream.handle)
-        ->Put([member = member_, issue, work = std::move(work)] {
-          member->Meet(issue, work).IgnoreError();  // AsyncError tells
-        });
+        ->PutAttempts(
+            [member = member_, issue, work = std::move(work), arrived_ns = int64_t{-1}]() mutable {
+              return member->Attempt(issue, work, &arrived_ns);
+            });
     return absl::OkStatus();
   }
 
@@ -532,9 +569,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> LocalCollectives::Create(
 }
 
 absl::StatusOr<std::unique_ptr<PolledCommunicator>> LocalCollectives::CreatePolled(
-    const CommunicatorSpec& spec) {
+    const CommunicatorSpec& spec, std::function<void()> wake) {
   WEIR_RETURN_IF_ERROR(CheckSpec(spec));
-  WEIR_ASSIGN_OR_RETURN(Group* const group, world_->JoinPolled(spec));
+  WEIR_ASSIGN_OR_RETURN(Group* const group, world_->JoinPolled(spec, std::move(wake)));
   return std::make_unique<LocalPolledCommunicator>(world_, spec, group);
 }
 

@@ -4,9 +4,8 @@
 // in f32, and a bf16 sum is rounded once. A maximum of f32 or bf16 is NaN if one of its terms is.
 //
 // A stream without a handle is the calling thread, where an operation is done on return. Another
-// stream is an EmulatedStream, whose work waits there for the other ranks of the group. So each
-// device's streams must get on by a thread of their own, or by a thread that needs nothing of the
-// other ranks meanwhile.
+// stream is an EmulatedStream, which tries the operation until all ranks of the group have come. So
+// these communicators are also the NCCL of emulated GPUs.
 //
 // Where NCCL would wait for ever, a communicator fails: ranks that issue other operations, or the
 // operations of shared groups in other orders, get W0951 with both sides; ranks that wait for one
@@ -14,6 +13,7 @@
 // A circle of three ranks or more, of which no two disagree, is found by W0953.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -38,7 +38,19 @@ class PolledCommunicator {
 };
 
 // Thread rule: any thread; outlives its communicators.
-class LocalCollectives final : public CollectiveLibrary {
+class PolledCollectives {
+ public:
+  virtual ~PolledCollectives() = default;
+  // Makes one rank's polled communicator without waiting for the other ranks. `spec.unique_id` is
+  // any name that the caller gives to the group and the epoch. `wake` is called when an operation
+  // has ended that this rank has begun and another rank has ended: by the thread of the other rank,
+  // which holds no lock. May be null.
+  virtual absl::StatusOr<std::unique_ptr<PolledCommunicator>> CreatePolled(
+      const CommunicatorSpec& spec, std::function<void()> wake) = 0;
+};
+
+// Thread rule: any thread; outlives its communicators.
+class LocalCollectives final : public CollectiveLibrary, public PolledCollectives {
  public:
   LocalCollectives();
   ~LocalCollectives() override;
@@ -46,9 +58,8 @@ class LocalCollectives final : public CollectiveLibrary {
   std::string name() const override { return "local collectives"; }
   absl::StatusOr<std::string> NewUniqueId() override;
   absl::StatusOr<std::unique_ptr<Communicator>> Create(const CommunicatorSpec& spec) override;
-  // Makes one rank's polled communicator without waiting for the other ranks. `spec.unique_id` is
-  // any name that the caller gives to the group and the epoch.
-  absl::StatusOr<std::unique_ptr<PolledCommunicator>> CreatePolled(const CommunicatorSpec& spec);
+  absl::StatusOr<std::unique_ptr<PolledCommunicator>> CreatePolled(
+      const CommunicatorSpec& spec, std::function<void()> wake) override;
 
   class World;
 

@@ -9,6 +9,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/collective/collective_conformance.h"
 #include "runtime/collective/collective_failures_conformance.h"
+#include "runtime/device/cuda/emulated_cuda_api.h"
 #include "runtime/device/walled_memory.h"
 
 namespace weir::collective {
@@ -399,8 +400,8 @@ CommunicatorSpec PolledSpec(int rank, const std::string& group) {
 
 TEST(PolledCommunicator, RanksOfOneThreadMeetWithoutWaiting) {
   LocalCollectives library;
-  const auto first = library.CreatePolled(PolledSpec(0, "dp")),
-             second = library.CreatePolled(PolledSpec(1, "dp"));
+  const auto first = library.CreatePolled(PolledSpec(0, "dp"), nullptr),
+             second = library.CreatePolled(PolledSpec(1, "dp"), nullptr);
   ASSERT_TRUE(first.ok() && second.ok());
   const std::vector<float> a = {1, 2}, b = {10, 20};
   std::vector<float> sum_a(2), sum_b(2);
@@ -422,10 +423,10 @@ TEST(PolledCommunicator, RanksOfOneThreadMeetWithoutWaiting) {
 
 TEST(PolledCommunicator, RanksThatComeToGroupsInOtherOrdersAreTold) {
   LocalCollectives library;
-  const auto dp_0 = library.CreatePolled(PolledSpec(0, "dp")),
-             dp_1 = library.CreatePolled(PolledSpec(1, "dp")),
-             tp_0 = library.CreatePolled(PolledSpec(0, "tp")),
-             tp_1 = library.CreatePolled(PolledSpec(1, "tp"));
+  const auto dp_0 = library.CreatePolled(PolledSpec(0, "dp"), nullptr),
+             dp_1 = library.CreatePolled(PolledSpec(1, "dp"), nullptr),
+             tp_0 = library.CreatePolled(PolledSpec(0, "tp"), nullptr),
+             tp_1 = library.CreatePolled(PolledSpec(1, "tp"), nullptr);
   ASSERT_TRUE(dp_0.ok() && dp_1.ok() && tp_0.ok() && tp_1.ok());
   ASSERT_TRUE((*dp_0)->Begin(Operation()).ok());
   const auto other = (*tp_1)->Begin(Operation());
@@ -437,13 +438,121 @@ TEST(PolledCommunicator, ARankThatDoesNotComeIsNamed) {
   LocalCollectives library;
   CommunicatorSpec spec = PolledSpec(0, "dp");
   spec.overdue_ms = 1;
-  const auto first = library.CreatePolled(spec), second = library.CreatePolled(PolledSpec(1, "dp"));
+  const auto first = library.CreatePolled(spec, nullptr),
+             second = library.CreatePolled(PolledSpec(1, "dp"), nullptr);
   ASSERT_TRUE(first.ok() && second.ok());
   const auto number = (*first)->Begin(Operation());
   ASSERT_TRUE(number.ok());
   absl::StatusOr<bool> ended = false;
   while (ended.ok() && !*ended) ended = (*first)->HasEnded(*number);
   EXPECT_THAT(std::string(ended.status().message()),
+              ::testing::AllOf(::testing::HasSubstr("W0953"),
+                               ::testing::HasSubstr("without place 1 (rank 7)")));
+}
+
+TEST(PolledCommunicator, TheLastRankToComeWakesTheOthers) {
+  LocalCollectives library;
+  int num_wakes[2] = {0, 0};
+  const auto first = library.CreatePolled(PolledSpec(0, "dp"), [&] { ++num_wakes[0]; }),
+             second = library.CreatePolled(PolledSpec(1, "dp"), [&] { ++num_wakes[1]; });
+  ASSERT_TRUE(first.ok() && second.ok());
+  ASSERT_TRUE((*first)->Begin(Operation()).ok());
+  EXPECT_EQ(num_wakes[0], 0);
+  ASSERT_TRUE((*second)->Begin(Operation()).ok());
+  EXPECT_EQ(num_wakes[0], 1);
+  EXPECT_EQ(num_wakes[1], 0);
+}
+
+// A rank of an emulated GPU, which makes its input in one stream and reduces it in another.
+class EmulatedRank {
+ public:
+  enum class Event : uint8_t { kAwaited, kForgotten };
+
+  EmulatedRank(int rank, uint64_t seed, LocalCollectives* library, int64_t overdue_ms)
+      : api_(seed * 2 + static_cast<uint64_t>(rank)) {
+    CommunicatorSpec spec = PolledSpec(rank, "dp");
+    spec.overdue_ms = overdue_ms;
+    absl::StatusOr<std::unique_ptr<Communicator>> made = library->Create(spec);
+    EXPECT_TRUE(made.ok()) << made.status();
+    communicator_ = *std::move(made);
+    api_.CreateStream(device::CudaApi::Priority::kNormal, &compute_);
+    api_.CreateStream(device::CudaApi::Priority::kHigh, &collective_);
+    api_.CreateEvent(&ready_);
+    api_.CreateEvent(&done_);
+    api_.Malloc(&from_, sizeof(float));
+    api_.Malloc(&to_, sizeof(float));
+    api_.MallocHost(&host_, sizeof(float));
+  }
+  ~EmulatedRank() { communicator_->Abort(); }
+
+  void Reduce(float value, Event event) {
+    *reinterpret_cast<float*>(host_) = value;
+    api_.Copy(from_, host_, sizeof(float), compute_);
+    api_.RecordEvent(ready_, compute_);
+    if (event == Event::kAwaited) api_.WaitEvent(collective_, ready_);
+    EXPECT_EQ(communicator_->Run({.count = 1, .from = from_, .to = to_}, collective_),
+              absl::OkStatus());
+    api_.RecordEvent(done_, collective_);
+  }
+  bool IsDone() { return api_.QueryEvent(done_) == device::CudaResult::kSuccess; }
+  absl::Status AsyncError() { return communicator_->AsyncError(); }
+  float Sum() {
+    api_.SynchronizeStream(compute_);
+    api_.Copy(host_, to_, sizeof(float), compute_);
+    api_.SynchronizeStream(compute_);
+    return *reinterpret_cast<float*>(host_);
+  }
+
+ private:
+  device::EmulatedCudaApi api_;
+  std::unique_ptr<Communicator> communicator_;
+  device::CudaStream compute_, collective_;
+  device::CudaEvent ready_, done_;
+  char *from_ = nullptr, *to_ = nullptr, *host_ = nullptr;
+};
+
+std::vector<std::unique_ptr<EmulatedRank>> EmulatedRanks(uint64_t seed, LocalCollectives* library,
+                                                         int64_t overdue_ms = 0) {
+  std::vector<std::unique_ptr<EmulatedRank>> ranks(2);
+  std::thread other(
+      [&] { ranks[1] = std::make_unique<EmulatedRank>(1, seed, library, overdue_ms); });
+  ranks[0] = std::make_unique<EmulatedRank>(0, seed, library, overdue_ms);
+  other.join();
+  return ranks;
+}
+
+// Returns how many of the seeds give sums that are wrong.
+int WrongSums(EmulatedRank::Event event) {
+  int num_wrong = 0;
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    LocalCollectives library;
+    const auto ranks = EmulatedRanks(seed, &library);
+    ranks[0]->Reduce(1, event);
+    ranks[1]->Reduce(2, event);
+    // A question lets the streams of that rank get on.
+    for (bool first = false, second = false; !first || !second;) {
+      first = ranks[0]->IsDone();
+      second = ranks[1]->IsDone();
+    }
+    num_wrong += ranks[0]->Sum() != 3 || ranks[1]->Sum() != 3;
+  }
+  return num_wrong;
+}
+
+TEST(EmulatedStreams, OneThreadWorksOnTheStreamsOfRanksThatWaitForEachOther) {
+  EXPECT_EQ(WrongSums(EmulatedRank::Event::kAwaited), 0);
+}
+
+TEST(EmulatedStreams, AnEventThatIsForgottenBetweenStreamsIsFound) {
+  EXPECT_GT(WrongSums(EmulatedRank::Event::kForgotten), 0);
+}
+
+TEST(EmulatedStreams, ARankThatDoesNotComeIsNamed) {
+  LocalCollectives library;
+  const auto ranks = EmulatedRanks(1, &library, /*overdue_ms=*/1);
+  ranks[0]->Reduce(1, EmulatedRank::Event::kAwaited);
+  while (ranks[0]->AsyncError().ok()) ranks[0]->IsDone();
+  EXPECT_THAT(std::string(ranks[0]->AsyncError().message()),
               ::testing::AllOf(::testing::HasSubstr("W0953"),
                                ::testing::HasSubstr("without place 1 (rank 7)")));
 }

@@ -45,6 +45,7 @@ absl::StatusOr<std::unique_ptr<Device>> MakeCuda(const DeviceOptions& options) {
   cuda.gpu = options.number_on_host % static_cast<int>(facts.gpus.size());
   cuda.num_queues = options.num_queues;
   cuda.depth = options.depth;
+  cuda.collective_queue = options.collective_queue;
   return CudaDevice::Create(MakeCudaRuntimeApi(), cuda);
 }
 
@@ -53,6 +54,7 @@ absl::StatusOr<std::unique_ptr<Device>> MakeEmulatedCuda(const DeviceOptions& op
   cuda.kind = kCudaEmulated;
   cuda.num_queues = options.num_queues;
   cuda.depth = options.depth;
+  cuda.collective_queue = options.collective_queue;
   return CudaDevice::Create(std::make_unique<EmulatedCudaApi>(options.seed), cuda);
 }
 

@@ -40,6 +40,8 @@ struct DeviceOptions {
   // The number of the device among those of this host. A host with fewer GPUs than devices gives
   // several devices the same GPU, in turn.
   int number_on_host = 0;
+  // The queue that has collectives alone, on a GPU; none: the device has no such queue.
+  QueueId collective_queue;
 };
 
 // Errors are those of CheckDeviceKind and CheckDeviceIsHere, and of the first calls to a GPU

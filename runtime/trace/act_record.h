@@ -14,7 +14,8 @@
 namespace weir::trace {
 
 struct ActRecord {
-  enum class Wait : uint8_t { kNone, kInput, kCredit };
+  // kGroup: for the other ranks of the group of a collective, and for no register.
+  enum class Wait : uint8_t { kNone, kInput, kCredit, kGroup };
 
   ActorId actor;               // none: no act, but the moment a run began
   RegisterId waited_register;  // what came last before the act was ready

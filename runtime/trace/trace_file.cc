@@ -312,7 +312,11 @@ void RankWriter::Slice(const std::string& lane, const std::string& category,
   event->set_track_uuid(LaneTrack(rank_.rank, lane));
   event->add_category_iids(writer_.Category(category));
   event->set_name_iid(writer_.Name(name));
-  if (waiting != nullptr) {
+  if (waiting != nullptr && waiting->wait == ActRecord::Wait::kGroup) {
+    writer_.Annotate(event, "waiting actor", rank_.actors[waiting->actor].name);
+    if (HasQueues())
+      writer_.Annotate(event, kTraceQueue, rank_.actors[waiting->actor].queue.value());
+  } else if (waiting != nullptr) {
     const TracedRegister& r = rank_.registers[waiting->waited_register];
     const bool input = waiting->wait == ActRecord::Wait::kInput;
     writer_.Annotate(event, "register", r.name);
@@ -338,14 +342,19 @@ void RankWriter::End(const std::string& lane, int64_t ns) {
 // Writes a wait: the queue of the act was idle from `since` until `until`, when `act` had what it
 // needed.
 void RankWriter::Wait(const ActRecord& act, int64_t since, int64_t until) {
+  const TracedActor& actor = rank_.actors[act.actor];
+  if (act.wait == ActRecord::Wait::kGroup) {
+    return Slice(WaitLane(actor), kTraceWaitsForGroup,
+                 absl::StrCat("waits for the group of ", actor.name), since, until, &act);
+  }
   if (act.wait == ActRecord::Wait::kNone || !act.waited_register.has_value()) return;
   const TracedRegister& r = rank_.registers[act.waited_register];
   const bool input = act.wait == ActRecord::Wait::kInput;
   const std::string name =
       input ? absl::StrCat("waits for input ", r.name, " held by ", r.token_holder)
             : absl::StrCat("waits for credit ", r.name, " held by ", r.slot_holder);
-  Slice(WaitLane(rank_.actors[act.actor]), input ? kTraceWaitsForInput : kTraceWaitsForCredit, name,
-        since, until, &act);
+  Slice(WaitLane(actor), input ? kTraceWaitsForInput : kTraceWaitsForCredit, name, since, until,
+        &act);
 }
 
 void RankWriter::Act(const ActRecord& act, int64_t start, int64_t end) {

@@ -12,6 +12,7 @@ inline constexpr uint32_t kTraceJobSequence = 1;
 inline constexpr char kTraceAct[] = "act";
 inline constexpr char kTraceWaitsForInput[] = "waits for input";
 inline constexpr char kTraceWaitsForCredit[] = "waits for credit";
+inline constexpr char kTraceWaitsForGroup[] = "waits for group";
 inline constexpr char kTraceRest[] = "rest";
 // The track of a device's waits and rests. A device with several queues has only its rests there.
 inline constexpr char kTraceWaits[] = "waits";

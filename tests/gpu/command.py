@@ -42,6 +42,7 @@ PHASES = [
     Phase("bits", weir_phases.bits, 60, needs_gpu=False),
     Phase("ranks", weir_phases.ranks, 90, needs_gpu=False),
     Phase("generate", weir_phases.generate, 60, needs_gpu=False),
+    Phase("groups", weir_phases.groups, 120, needs_gpu=False),
     Phase("torch", torch_phases.torch, 300),
     Phase("profile", weir_phases.profile, 90),
     Phase("sanitizer", weir_phases.sanitizer, 120),

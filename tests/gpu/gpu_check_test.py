@@ -57,7 +57,7 @@ class GpuCheckTest(unittest.TestCase):
         rows = self.rows()
         states = {row["phase"]: row["value"] for row in rows if row["name"] == "phase"}
         self.assertEqual([phase for phase, state in states.items() if state == "ok"],
-                         ["env", "losses", "train", "bits", "ranks", "generate"])
+                         ["env", "losses", "train", "bits", "ranks", "generate", "groups"])
         values = {(row["phase"], row["name"]): row["value"] for row in rows}
         self.assertLess(values["losses", "f32.largest_difference"], weir_phases.F32_TOLERANCE)
         self.assertGreater(values["train", "tiny.tokens_per_second"], 0)

@@ -7,7 +7,6 @@ import tempfile
 import bundle
 import machine
 import programs
-import weir_phases
 
 
 def env(check):
@@ -40,18 +39,12 @@ def facts(check):
 
 
 def nccl(check):
-    """Runs Weir's suite of collectives over NCCL, and tries NCCL alone: one rank, and two processes on the one GPU."""
+    """Tries NCCL alone: one rank, and two processes on the one GPU."""
     paths = machine.find_library("libnccl")
     if not paths:
         raise programs.Skipped("there is no libnccl.so here")
     check.add("library", paths[0])
     failures = []
-    if check.program(weir_phases.NCCL_TEST) is not None:
-        try:
-            weir_phases.run_tests(check, [weir_phases.NCCL_TEST], 60,
-                                  {"WEIR_CUDA_LIBRARIES": os.path.dirname(paths[0])})
-        except programs.Failed as failure:
-            failures.append(str(failure))
     for mode, seconds in [("one", 40), ("pair", 45)]:
         try:
             _run_facts(check, "nccl_facts", [paths[0], mode], min(seconds, check.seconds_left()))

@@ -45,7 +45,7 @@ def write_job(check, size, precision, **settings):
     return path
 
 
-def train_job(check, job, steps, *flags, seconds=None, device_flags=None, on_line=None):
+def train_job(check, job, steps, *flags, seconds=None, device_flags=None, on_line=None, env=None):
     """Trains a job and returns the lines of its metrics. A run out of time gives the lines that it wrote."""
     metrics = check.scratch("metrics.jsonl")
     command = check.weir("train", job, "--steps", str(steps), "--metrics", metrics,
@@ -53,7 +53,7 @@ def train_job(check, job, steps, *flags, seconds=None, device_flags=None, on_lin
     late = None
     try:
         programs.must_run(command, check.limit(seconds) if seconds else check.seconds_left(), log=check.log,
-                          on_line=on_line)
+                          on_line=on_line, env=env)
     except programs.OutOfTime as reason:
         late = reason
     lines = []
@@ -348,6 +348,39 @@ def generate(check):
         check.add(name, hashlib.sha256(texts[name].encode()).hexdigest()[:16])
     if len(set(texts.values())) > 1:
         raise programs.Failed("texts that must be equal differ")
+
+
+def groups(check):
+    """Trains on two ranks whose groups NCCL serves, and compares the losses with those of one rank.
+
+    NCCL takes one process and one GPU for each rank, and this machine has one GPU. So NCCL is told that each process
+    is a host of its own. Emulated devices have an emulated NCCL, for the ranks of one process.
+    """
+    if check.device == "cuda":
+        _run_nccl_suite(check)
+    steps = 3 if check.small else 10
+    job = write_job(check, small_size(check), "f32")
+    expected = _losses_of(train_job(check, job, steps))
+    processes = ["--processes", "2"] if check.device == "cuda" else []
+    bad = []
+    for layout in ["dp=2"] if check.small else ["dp=2", "tp=2"]:
+        found = _losses_of(train_job(check, job, steps, "--mesh", layout, "--collectives", "nccl", *processes,
+                                     seconds=60, env={"WEIR_NCCL_SHARE_GPU": "1"}))
+        difference = largest_difference(found, expected)
+        check.add(layout + ".largest_difference", difference, "relative")
+        if difference > F32_TOLERANCE:
+            bad.append(layout)
+    if bad:
+        raise programs.Failed("losses differ from those of one rank: " + ", ".join(bad))
+
+
+def _run_nccl_suite(check):
+    """Runs Weir's suite of collectives over NCCL, if its program is there."""
+    if check.program(NCCL_TEST) is None:
+        check.add("nccl_collective_test", "the bundle lacks it")
+        return
+    libraries = machine.find_library("libnccl")
+    run_tests(check, [NCCL_TEST], 60, {"WEIR_CUDA_LIBRARIES": os.path.dirname(libraries[0])} if libraries else {})
 
 
 def profile(check):

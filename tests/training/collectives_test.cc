@@ -80,6 +80,30 @@ TEST(Collectives, TrainToTheBitsOfExchangesWhereADeviceWorksAhead) {
   }
 }
 
+// An emulated NCCL, whose sums are those of the local library, works on the streams of emulated
+// GPUs.
+TEST(Collectives, OfNcclTrainToTheBitsOfTheLocalLibrary) {
+  TrainRunOptions options;
+  options.steps = 2;
+  for (const Layout& layout : kLayouts) {
+    SCOPED_TRACE(NameOf(layout));
+    absl::StatusOr<proto::Job> job = JobOn(layout, zoo::GptJob, TinyTransformer());
+    ASSERT_TRUE(job.ok()) << job.status();
+    proto::Runtime& runtime = *job->mutable_runtime();
+    runtime.set_device("cuda-emulated");
+    runtime.set_device_queues(2);
+    runtime.set_device_depth(64);
+    runtime.set_collectives(proto::Runtime::LOCAL);
+    const absl::StatusOr<TrainRun> local = Train(*job, options);
+    ASSERT_TRUE(local.ok()) << local.status();
+    ASSERT_FALSE(local->losses.empty());
+    runtime.set_collectives(proto::Runtime::NCCL);
+    const absl::StatusOr<TrainRun> nccl = Train(*job, options);
+    ASSERT_TRUE(nccl.ok()) << nccl.status();
+    EXPECT_EQ(FirstDifference(*nccl, *local), "");
+  }
+}
+
 TEST(Collectives, TrainToTheBitsOfExchangesInAnyInterleaving) {
   const absl::StatusOr<proto::Job> job =
       JobOn({"dp=2,tp=2", 0, zoo::SequenceParallel::kNone}, zoo::GptJob, TinyTransformer());

@@ -167,6 +167,8 @@ absl::StatusOr<TrainRun> Train(const proto::Job& job, const TrainRunOptions& opt
   actors::SessionOptions session_options = options.session;
   session_options.feed = feed.get();
   session_options.sink = &sink;
+  if (job.runtime().collectives() == proto::Runtime::NCCL)
+    session_options.collectives = actors::SessionOptions::Collectives::kNccl;
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<actors::Session> session,
                         actors::Session::Create(plans, session_options));
   const bool computes = options.session.compute != actors::RankExecutorOptions::Compute::kSkip;

@@ -217,14 +217,16 @@ std::vector<CLI::Option*> JobArguments::AddFlagsTo(CLI::App* verb, CliContext* o
                        "Kind of all devices, replacing runtime.device: cpu, cuda, or auto, which "
                        "takes GPUs where this machine has any")
           ->type_name("KIND"));
-  options.push_back(verb->add_option_function<std::string>(
-                            "--collectives",
-                            [this](const std::string& what) {
-                              set.push_back(absl::StrCat("runtime.collectives=", what));
-                            },
-                            "What does sums and gathers of groups of ranks, replacing "
-                            "runtime.collectives: exchanges, or local, one operation of the group")
-                        ->type_name("WHAT"));
+  options.push_back(
+      verb->add_option_function<std::string>(
+              "--collectives",
+              [this](const std::string& what) {
+                set.push_back(absl::StrCat("runtime.collectives=", what));
+              },
+              "What does sums and gathers of groups of ranks, replacing "
+              "runtime.collectives: exchanges; local, one operation of the group in one "
+              "process; or nccl, NCCL's operations between GPUs")
+          ->type_name("WHAT"));
   if (opens == Data::kNotOpened) return options;
   options.push_back(
       verb->add_option(

@@ -457,6 +457,7 @@ class Worker {
     if (command.has_evaluation_rhythm()) {
       WEIR_ASSIGN_OR_RETURN(options.evaluation_rhythm, RhythmOf(command.evaluation_rhythm()));
     }
+    options.exchange = link_.get();
     options.network = [&](train::GroupRole role) -> train::NetworkFactory {
       transport::UcxTransportOptions ucx;
       ucx.lanes = LanesOf(command.lanes());

@@ -254,7 +254,8 @@ absl::Status RunBuilder::AddActs(const TraceProcess& process) {
   for (const TraceSlice& slice : process.slices) {
     if (slice.category == kTraceRest)
       rank.runs.push_back({static_cast<int32_t>(rank.acts.size()), slice.end});
-    if (slice.category == kTraceWaitsForInput || slice.category == kTraceWaitsForCredit)
+    if (slice.category == kTraceWaitsForInput || slice.category == kTraceWaitsForCredit ||
+        slice.category == kTraceWaitsForGroup)
       wait = &slice;
     if (slice.category != kTraceAct) continue;
     WEIR_ASSIGN_OR_RETURN(RecordedAct act, ActOf(slice, actor_of));
@@ -321,6 +322,8 @@ void RunBuilder::JoinQueues(RecordedRank* rank) const {
 }
 
 void RunBuilder::SetWait(const TraceSlice& wait, RecordedAct* act) const {
+  act->waited_for_group = wait.category == kTraceWaitsForGroup;
+  if (act->waited_for_group) return;
   const bool input = wait.category == kTraceWaitsForInput;
   auto name = wait.texts.find("register");
   if (name == wait.texts.end()) return;

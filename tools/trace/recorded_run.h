@@ -81,6 +81,8 @@ struct RecordedAct {
   enum class Wait : uint8_t { kNone, kInput, kCredit };
   RecordedActorId actor;
   Wait wait = Wait::kNone;  // of the queue, before this act
+  // The queue waited for the other ranks of the group of a collective. `wait` is then kNone.
+  bool waited_for_group = false;
   RecordedRegisterId waited_register;
   int32_t previous = -1;  // on the same queue: a place in the acts of the rank; -1: none is kept
   int64_t number = 0;

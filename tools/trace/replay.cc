@@ -138,7 +138,8 @@ void Replayer::FindDurations() {
       const RecordedAct& act = rank.acts[i];
       for (; run != rank.runs.end() && run->act <= static_cast<int32_t>(i); ++run)
         free_since = std::max(free_since, run->at);
-      const bool waited = act.wait != RecordedAct::Wait::kNone || i == 0 || rank.takes_ahead();
+      const bool waited = act.wait != RecordedAct::Wait::kNone || act.waited_for_group || i == 0 ||
+                          rank.takes_ahead();
       const int64_t ns =
           std::max<int64_t>(0, act.end - (waited ? std::max(act.start, free_since) : free_since));
       if (!rank.takes_ahead()) free_since = std::max(free_since, act.end);

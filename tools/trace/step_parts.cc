@@ -32,7 +32,10 @@ class Window {
 void AddWait(const RecordedRun& run, const RecordedAct& act, int64_t from, Window* window) {
   const int64_t ready = std::clamp(act.ready, from, std::max(from, act.start));
   switch (act.wait) {
-    case RecordedAct::Wait::kNone: window->Add(StepPartKind::kBetweenActs, from, ready); break;
+    case RecordedAct::Wait::kNone:
+      window->Add(act.waited_for_group ? StepPartKind::kLateSender : StepPartKind::kBetweenActs,
+                  from, ready);
+      break;
     case RecordedAct::Wait::kCredit: window->Add(StepPartKind::kCredit, from, ready); break;
     case RecordedAct::Wait::kInput: {
       if (!run.registers[act.waited_register].crosses_ranks) {

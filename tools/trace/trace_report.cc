@@ -102,6 +102,7 @@ class WaitSums {
   // Adds a wait of `rank`, `ns` of it in the window. `busy` is when queues of the rank worked
   // meanwhile, merged and in order.
   void Add(RankId rank, const TraceSlice& slice, double ns, const Intervals& busy) {
+    if (slice.category == kTraceWaitsForGroup) return AddGroup(rank, slice, ns);
     const bool input = slice.category == kTraceWaitsForInput;
     const WaitReport::Kind kind = input ? WaitReport::Kind::kInput : WaitReport::Kind::kCredit;
     const TraceFlowEnd* far = FarEnd(slice, input ? senders_ : takers_);
@@ -151,6 +152,18 @@ class WaitSums {
   }
 
  private:
+  // A collective needs the inputs of all ranks of its group.
+  void AddGroup(RankId rank, const TraceSlice& slice, double ns) {
+    const std::string name = absl::StrCat("collective '", TextOf(slice, "waiting actor"), "'");
+    WaitReport& wait =
+        waits_[{rank, WaitReport::Kind::kInput, name, "the other ranks of its group"}];
+    wait.rank = rank;
+    wait.kind = WaitReport::Kind::kInput;
+    wait.register_name = name;
+    wait.holder = "the other ranks of its group";
+    wait.total_ns += ns;
+    ++wait.times;
+  }
   struct Exposed {
     double total_ns = 0;
     double sent_ns = 0;
@@ -220,7 +233,8 @@ double ReportDevice(const TraceProcess& process, QueueId queue, const Window& wi
       measured += static_cast<double>(slice.end - slice.begin);
       cpu += static_cast<double>(at->second) * 1e3;
     }
-    const bool for_input = slice.category == kTraceWaitsForInput;
+    const bool for_input =
+        slice.category == kTraceWaitsForInput || slice.category == kTraceWaitsForGroup;
     if (!for_input && slice.category != kTraceWaitsForCredit) continue;
     (for_input ? input : credit) += ns;
     waits->Add(process.rank, slice, ns, others);

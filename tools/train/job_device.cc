@@ -4,14 +4,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "runtime/collective/nccl_placement.h"
 #include "runtime/device/device_factory.h"
 
 namespace weir::train {
 
 namespace {
 
-// The local library reads and writes the memory of all ranks as the host does.
+// The local library reads and writes the memory of all ranks as the host does, and NCCL that of
+// GPUs.
 absl::Status CheckCollectives(const proto::Runtime& runtime) {
+  if (runtime.collectives() == proto::Runtime::NCCL)
+    return collective::CheckNcclPlacement({.device_kind = runtime.device()});
   if (runtime.collectives() != proto::Runtime::LOCAL || runtime.device() != "cuda")
     return absl::OkStatus();
   return Rejected({"W0956", "runtime.collectives",
@@ -23,7 +27,7 @@ absl::Status CheckCollectives(const proto::Runtime& runtime) {
 
 absl::Status SettleDevice(proto::Job* job) {
   proto::Runtime& runtime = *job->mutable_runtime();
-  if (runtime.device().empty()) return absl::OkStatus();
+  if (runtime.device().empty()) return CheckCollectives(runtime);
   const std::string kind = device::ResolveDeviceKind(runtime.device());
   WEIR_RETURN_IF_ERROR(At("runtime.device", device::CheckDeviceKind(kind)));
   WEIR_RETURN_IF_ERROR(At("runtime.device", device::CheckDeviceIsBuilt(kind)));

@@ -10,8 +10,8 @@ namespace weir::train {
 // Replaces what the job leaves open by what it gets: "auto" by a kind of device that this machine
 // has, and numbers of queues and acts that are 0 by the defaults of a GPU. The defaults of other
 // kinds stay 0. kInvalidArgument (W0529) for a kind that does not exist, kUnavailable (W0552) for
-// one that this program was built without, kInvalidArgument (W0956) for collectives that the device
-// cannot have.
+// one that this program was built without, kInvalidArgument (W0956, W0957) for collectives that the
+// device cannot have.
 absl::Status SettleDevice(proto::Job* job);
 
 // Checks the queues and the acts that the job asks for: kInvalidArgument (W0529).

@@ -158,6 +158,9 @@ absl::StatusOr<JobSession> OpenJobSession(const proto::Job& job, const JobSessio
   session.devices_on_host = static_cast<int>(devices_here);
   session.trace_capacity = TraceCapacity(plans, options.trace);
   session.state_init = options.state_init;
+  if (opened.plan->job->runtime().collectives() == proto::Runtime::NCCL)
+    session.collectives = actors::SessionOptions::Collectives::kNccl;
+  session.exchange = options.exchange;
   if (options.network) {
     WEIR_ASSIGN_OR_RETURN(opened.network, options.network(static_cast<int>(devices), ranks));
     session.network = opened.network.get();

@@ -12,6 +12,7 @@
 #include "compiler/compile.h"
 #include "proto/job.pb.h"
 #include "runtime/base/ids.h"
+#include "runtime/transport/exchange.h"
 #include "runtime/transport/transport.h"
 #include "tools/live/live_run.h"
 #include "tools/train/on_nonfinite.h"
@@ -28,12 +29,13 @@ struct JobSessionOptions {
   actors::DataFeed* feed = nullptr;    // must outlive the session
   actors::MetricSink* sink = nullptr;  // must outlive the session
   int64_t first_step = 0;
-  std::vector<RankId> ranks;  // the ranks in this process; empty: all
-  NetworkFactory network;     // to other processes; null if all ranks are here
-  int64_t devices_here = 0;   // of the job, on this machine in all processes; 0: all of the job
-  uint32_t epoch = 1;         // of the plan, and
-  uint16_t role = 0;          // of the session in its job: messages carry both
-  std::string plan_id;        // required result of compiling; empty: any plan
+  std::vector<RankId> ranks;                // the ranks in this process; empty: all
+  NetworkFactory network;                   // to other processes; null if all ranks are here
+  transport::Exchange* exchange = nullptr;  // likewise; outlives the session
+  int64_t devices_here = 0;  // of the job, on this machine in all processes; 0: all of the job
+  uint32_t epoch = 1;        // of the plan, and
+  uint16_t role = 0;         // of the session in its job: messages carry both
+  std::string plan_id;       // required result of compiling; empty: any plan
   // The plan from an earlier compilation whose memory was already checked. Null: OpenJobSession
   // does both.
   std::shared_ptr<const compiler::LogicalPlan> plan;

@@ -18,6 +18,9 @@
 #include "compiler/job/mesh_use.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
+#include "runtime/collective/nccl_library.h"
+#include "runtime/collective/nccl_placement.h"
+#include "runtime/device/cuda/cuda_facts.h"
 #include "runtime/store/checkpoint_folder.h"
 #include "runtime/store/pending_file.h"
 #include "tools/checkpoint/transition.h"
@@ -278,8 +281,26 @@ class Preparation {
   }
 
  private:
+  // NCCL needs a process and a GPU for each rank. What this machine has counts if it runs the job.
+  absl::Status CheckNccl() const {
+    const auto ranks = static_cast<int>(prepared_.plans.training->mesh.num_ranks());
+    const int processes =
+        options_.processes > 0 ? options_.processes : std::max(1, options_.hosts > 0 ? ranks : 1);
+    collective::NcclPlacement placement;
+    placement.device_kind = job_.runtime().device();
+    placement.num_ranks = placement.devices_on_host = ranks;
+    placement.ranks_here = (ranks + processes - 1) / processes;
+    const bool is_here =
+        machine() == PrepareScope::Machine::kThis && placement.device_kind == "cuda";
+    if (is_here) placement.num_gpus = static_cast<int>(device::FindGpus().gpus.size());
+    WEIR_RETURN_IF_ERROR(CheckNcclPlacement(placement));
+    return is_here ? collective::NcclLibrary::Open().status() : absl::OkStatus();
+  }
   // The local library is for the ranks of one process.
   absl::Status CheckCollectives() const {
+    if (job_.runtime().collectives() == proto::Runtime::NCCL &&
+        prepared_.plans.training->mesh.num_ranks() > 1)
+      return CheckNccl();
     const bool is_one = options_.processes == 1 || (options_.processes == 0 && options_.hosts == 0);
     if (job_.runtime().collectives() != proto::Runtime::LOCAL || is_one) return absl::OkStatus();
     return Rejected({"W0955", "runtime.collectives", "EXCHANGES between processes",

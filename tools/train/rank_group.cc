@@ -34,6 +34,7 @@ absl::StatusOr<std::unique_ptr<RankGroup>> RankGroup::Open(const proto::Job& job
   session.plan_id = options.plan_id;
   session.plan = plans.training;
   session.rhythm = options.rhythm;
+  session.exchange = options.exchange;
   session.on_nonfinite = options.on_nonfinite;
   session.tell = options.tell;
   if (options.network) session.network = options.network(GroupRole::kTraining);

@@ -50,7 +50,8 @@ struct RankGroupOptions {
   uint32_t epoch = 1;               // of the plan; messages carry the epoch
   // Makes the network of a role; null: all ranks are in this process.
   std::function<NetworkFactory(GroupRole role)> network;
-  live::TellDoing tell;  // of passes and ranks; null: nobody is told
+  transport::Exchange* exchange = nullptr;  // of the job's processes; outlives the group
+  live::TellDoing tell;                     // of passes and ranks; null: nobody is told
 };
 
 class RankGroup {

@@ -33,7 +33,8 @@ class CudaDevice::Queue final : public CudaQueue {
   // Makes the stream and the events.
   void Open(int num_queues) {
     CudaApi& api = *device_.api_;
-    const auto priority = id_ == kTransfers ? CudaApi::Priority::kHigh : CudaApi::Priority::kNormal;
+    const bool is_first = id_ == kTransfers || id_ == device_.options_.collective_queue;
+    const auto priority = is_first ? CudaApi::Priority::kHigh : CudaApi::Priority::kNormal;
     device_.Succeeds(api.CreateStream(priority, &stream_), "cudaStreamCreate");
     for (Work& work : works_) {
       device_.Succeeds(api.CreateEvent(&work.end), "cudaEventCreate");

@@ -29,14 +29,15 @@ struct CudaDeviceOptions {
   int gpu = 0;                // as cudaSetDevice numbers them
   int num_queues = 1;
   int depth = 1;
+  QueueId collective_queue;  // that has collectives alone; none: there is no such queue
   // The time after which the clocks of host and GPU are compared anew.
   int64_t clocks_good_ns = 1'000'000'000;
 };
 
 class CudaDevice final : public Device {
  public:
-  // Queue 1, which has the transfers of a job, has the higher priority. Errors are those of the
-  // first calls to the GPU (W0553).
+  // Queue 1, which has the transfers of a job, and the queue of collectives have the higher
+  // priority. Errors are those of the first calls to the GPU (W0553).
   static absl::StatusOr<std::unique_ptr<CudaDevice>> Create(std::unique_ptr<CudaApi> api,
                                                             const CudaDeviceOptions& options);
   ~CudaDevice() override;

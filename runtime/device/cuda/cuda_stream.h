@@ -3,6 +3,8 @@
 #pragma once
 
 #include <functional>
+#include <thread>
+#include <utility>
 
 namespace weir::device {
 
@@ -15,6 +17,14 @@ class EmulatedStream {
  public:
   virtual ~EmulatedStream() = default;
   virtual void Put(std::function<void()> work) = 0;
+  // Puts work that waits for other devices: the stream calls `attempt` until `attempt` returns
+  // true, and does nothing else meanwhile. An attempt never waits. A stream that one thread shares
+  // with other streams returns to these between attempts.
+  virtual void PutAttempts(std::function<bool()> attempt) {
+    Put([attempt = std::move(attempt)] {
+      while (!attempt()) std::this_thread::yield();
+    });
+  }
 };
 
 }  // namespace weir::device

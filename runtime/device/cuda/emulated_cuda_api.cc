@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "runtime/base/clock.h"
@@ -24,10 +25,13 @@ class EmulatedCudaApi::Stream final : public EmulatedStream {
  public:
   void Put(std::function<void()> work) override { Put(nullptr, std::move(work)); }
   void Put(std::function<void()> begin, std::function<void()> run) {
-    operations_.push_back({std::move(begin), std::move(run), nullptr});
+    operations_.push_back({std::move(begin), std::move(run), nullptr, nullptr});
+  }
+  void PutAttempts(std::function<bool()> attempt) override {
+    operations_.push_back({nullptr, nullptr, nullptr, std::move(attempt)});
   }
   void Await(std::shared_ptr<Record> record) {
-    operations_.push_back({nullptr, nullptr, std::move(record)});
+    operations_.push_back({nullptr, nullptr, std::move(record), nullptr});
   }
 
   bool empty() const { return operations_.empty(); }
@@ -36,14 +40,19 @@ class EmulatedCudaApi::Stream final : public EmulatedStream {
     const Record* const awaited = operations_.front().awaited.get();
     return awaited == nullptr || awaited->done ? this : awaited->stream;
   }
-  // Begins or ends the next operation. Precondition: there is one, and the stream is its own
-  // holder.
-  void Step() {
+  // Begins or ends the next operation, or tries it; returns false if it is to be tried again.
+  // Precondition: there is one, and the stream is its own holder.
+  bool Step() {
     Operation& next = operations_.front();
-    if (next.begin) return std::exchange(next.begin, nullptr)();
+    if (next.begin) {
+      std::exchange(next.begin, nullptr)();
+      return true;
+    }
+    if (next.attempt && !next.attempt()) return false;
     const std::function<void()> run = std::move(next.run);
     operations_.pop_front();
     if (run) run();
+    return true;
   }
 
  private:
@@ -162,7 +171,7 @@ void EmulatedCudaApi::Finish(Stream& stream) {
   while (!stream.empty()) {
     Stream* next = &stream;
     while (next->holder() != next) next = next->holder();
-    next->Step();
+    if (!next->Step()) std::this_thread::yield();
   }
 }
 

@@ -8,6 +8,9 @@
 // An event is the latest of its records, as in CUDA: a stream that waits has waited for the record
 // that was the latest when the wait was put there. An event that was never recorded is done.
 //
+// Work that waits for other devices (EmulatedStream::PutAttempts) is tried at each step of its
+// stream, and the other streams go on meanwhile.
+//
 // Free and FreeHost wait for all streams, as in CUDA.
 //
 // Thread rule: Malloc, MallocHost and the registration of memory by any thread; all else by one
@@ -74,6 +77,7 @@ class EmulatedCudaApi : public CudaApi {
   struct Operation {
     std::function<void()> begin, run;
     std::shared_ptr<Record> awaited;  // or nothing but a wait
+    std::function<bool()> attempt;    // or nothing but attempts
   };
 
   Stream* Find(CudaStream stream) const;
