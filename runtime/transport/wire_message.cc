@@ -57,7 +57,7 @@ absl::StatusOr<WireMessage> DecodeWireMessage(const char* data, size_t size) {
     std::memcpy(&value, next, sizeof(value));
     next += sizeof(value);
   });
-  if (message.kind < WireMessage::Kind::kHello || message.kind > WireMessage::Kind::kBye) {
+  if (message.kind < WireMessage::Kind::kHello || message.kind > WireMessage::Kind::kBell) {
     return absl::DataLossError(absl::StrCat("a message of kind ", static_cast<int>(message.kind)));
   }
   if (message.payload > WireMessage::Payload::kSent) {
