@@ -10,7 +10,9 @@ namespace {
 constexpr int64_t kLineBytes = 64;
 constexpr int64_t kEntryBytes = 128;
 constexpr int64_t kRingBytes = kLineBytes + kRingEntries * kEntryBytes;
-static_assert(kWireMessageBytes + sizeof(uint64_t) <= kEntryBytes);
+// Message, number, riders.
+constexpr int64_t kRidersAt = kWireMessageBytes + sizeof(uint64_t);
+static_assert(kRidersAt + sizeof(RingEntry::riders) == kEntryBytes);
 static_assert(kWireMessageBytes % alignof(uint64_t) == 0);
 static_assert(std::atomic_ref<uint64_t>::is_always_lock_free);
 
@@ -59,9 +61,11 @@ bool RingReader::has_message() const {
          NumberAt(ring_, num_taken_).load(std::memory_order_acquire) == num_taken_ + 1;
 }
 
-bool RingReader::TryTake(char* wire) {
+bool RingReader::TryTake(RingEntry* entry) {
   if (!has_message()) return false;
-  std::memcpy(wire, EntryAt(ring_, num_taken_), kWireMessageBytes);
+  const char* const from = EntryAt(ring_, num_taken_);
+  std::memcpy(entry->wire, from, kWireMessageBytes);
+  std::memcpy(entry->riders.data(), from + kRidersAt, sizeof(entry->riders));
   ++num_taken_;
   // Release: the entry was copied before the sender may write it again.
   WordAt(ring_).store(num_taken_, std::memory_order_release);
@@ -70,18 +74,20 @@ bool RingReader::TryTake(char* wire) {
 
 RingWriter::RingWriter(char* block, int64_t ring) : ring_(RingAt(block, ring)) {}
 
-bool RingWriter::HasRoom(int64_t num_messages) {
+bool RingWriter::HasRoom(int64_t num_entries) {
   if (ring_ == nullptr) return false;
   const auto fits = [&] {
-    return num_put_ - num_taken_ + static_cast<uint64_t>(num_messages) <= kRingEntries;
+    return num_put_ - num_taken_ + static_cast<uint64_t>(num_entries) <= kRingEntries;
   };
   if (fits()) return true;
   num_taken_ = WordAt(ring_).load(std::memory_order_acquire);
   return num_put_ >= num_taken_ && fits();
 }
 
-void RingWriter::Put(const char* wire) {
-  std::memcpy(EntryAt(ring_, num_put_), wire, kWireMessageBytes);
+void RingWriter::Put(const char* wire, const std::array<RingRider, 2>& riders) {
+  char* const to = EntryAt(ring_, num_put_);
+  std::memcpy(to, wire, kWireMessageBytes);
+  std::memcpy(to + kRidersAt, riders.data(), sizeof(riders));
   NumberAt(ring_, num_put_).store(num_put_ + 1, std::memory_order_release);
   ++num_put_;
 }

@@ -4,10 +4,10 @@
 //
 //   sleep sign | ring 0: taken, entries | ring 1: ... | ...
 //
-// An entry is a message and its number. The sender writes the message and then the number, the
-// receiver copies the message once the number is there, and `taken` tells the sender how many
-// entries are free again. Nothing waits: a full ring takes no message, and the sender then sends
-// the message in another way.
+// An entry takes two lines of the cache: a message, its number, and up to two credits that ride on
+// the message. The sender writes all that and then the number, the receiver copies the entry once
+// the number is there, and `taken` tells the sender how many entries are free again. Nothing waits:
+// a full ring takes no message, and the sender then sends the message in another way.
 //
 // A receiver that is about to sleep shows its sleep sign and looks into its rings once more. A
 // sender that has filled entries looks at the sign: if the sign is shown, the sender takes the sign
@@ -20,13 +20,28 @@
 // thread; the two sides, and all senders at a sign, work at the same time.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
+#include "runtime/base/ids.h"
 #include "runtime/transport/wire_message.h"
 
 namespace weir::transport {
 
 inline constexpr int64_t kRingEntries = 64;
+
+// A RingRider is a credit as far as it differs from the message that it rides on.
+struct RingRider {
+  EdgeHandle receiver_edge;  // none: there is no rider
+  int32_t slot = 0;
+  uint32_t number = 0;
+};
+
+// A RingEntry is a message and the credits that ride on it, those first that there are.
+struct RingEntry {
+  char wire[kWireMessageBytes] = {};
+  std::array<RingRider, 2> riders;
+};
 
 // Returns the size of a block with this many rings. A block begins as zeros, and its address is a
 // multiple of 64.
@@ -55,8 +70,8 @@ class RingReader {
   RingReader(char* block, int64_t ring);
 
   bool has_message() const;
-  // Copies the next message to `wire` (kWireMessageBytes), or returns false if there is none.
-  bool TryTake(char* wire);
+  // Copies the next entry to `entry`, or returns false if there is none.
+  bool TryTake(RingEntry* entry);
 
  private:
   char* ring_ = nullptr;  // null: there is no ring
@@ -70,9 +85,9 @@ class RingWriter {
   RingWriter(char* block, int64_t ring);
 
   // Returns whether there is a ring with this many free entries.
-  bool HasRoom(int64_t num_messages);
-  // Puts kWireMessageBytes from `wire`. Precondition: HasRoom(1).
-  void Put(const char* wire);
+  bool HasRoom(int64_t num_entries);
+  // Precondition: HasRoom(1).
+  void Put(const char* wire, const std::array<RingRider, 2>& riders);
 
  private:
   char* ring_ = nullptr;

@@ -33,8 +33,8 @@ std::string Wire(int number) {
 }
 
 std::string Take(RingReader& reader) {
-  std::string wire(kWireMessageBytes, '\0');
-  return reader.TryTake(wire.data()) ? wire : "";
+  RingEntry entry;
+  return reader.TryTake(&entry) ? std::string(entry.wire, kWireMessageBytes) : "";
 }
 
 TEST(MessageRing, MessagesArriveOnceAndInOrder) {
@@ -44,19 +44,36 @@ TEST(MessageRing, MessagesArriveOnceAndInOrder) {
   EXPECT_FALSE(reader.has_message());
   for (int number = 0; number < 3; ++number) {
     ASSERT_TRUE(writer.HasRoom(1));
-    writer.Put(Wire(number).data());
+    writer.Put(Wire(number).data(), {});
   }
   EXPECT_TRUE(reader.has_message());
   for (int number = 0; number < 3; ++number) EXPECT_EQ(Take(reader), Wire(number));
   EXPECT_EQ(Take(reader), "");
 }
 
+TEST(MessageRing, CreditsRideOnAMessage) {
+  Block block;
+  RingWriter writer(block.get(), 0);
+  RingReader reader(block.get(), 0);
+  writer.Put(Wire(0).data(), {{{EdgeHandle(7), 3, 41}, {EdgeHandle(0), 0, 42}}});
+  writer.Put(Wire(1).data(), {});
+  RingEntry entry;
+  ASSERT_TRUE(reader.TryTake(&entry));
+  EXPECT_EQ(entry.riders[0].receiver_edge, EdgeHandle(7));
+  EXPECT_EQ(entry.riders[0].slot, 3);
+  EXPECT_EQ(entry.riders[0].number, 41u);
+  EXPECT_EQ(entry.riders[1].receiver_edge, EdgeHandle(0));
+  EXPECT_EQ(entry.riders[1].number, 42u);
+  ASSERT_TRUE(reader.TryTake(&entry));
+  EXPECT_FALSE(entry.riders[0].receiver_edge.has_value());
+}
+
 TEST(MessageRing, RingsOfABlockAreApart) {
   Block block;
   RingWriter first(block.get(), 0), last(block.get(), kNumRings - 1);
   for (int number = 0; number < kRingEntries; ++number) {
-    first.Put(Wire(number).data());
-    last.Put(Wire(1000 + number).data());
+    first.Put(Wire(number).data(), {});
+    last.Put(Wire(1000 + number).data(), {});
   }
   RingReader from_first(block.get(), 0), from_second(block.get(), 1),
       from_last(block.get(), kNumRings - 1);
@@ -73,7 +90,7 @@ TEST(MessageRing, AFullRingHasNoRoomUntilMessagesAreTaken) {
   RingReader reader(block.get(), 0);
   for (int number = 0; number < kRingEntries; ++number) {
     ASSERT_TRUE(writer.HasRoom(1));
-    writer.Put(Wire(number).data());
+    writer.Put(Wire(number).data(), {});
   }
   EXPECT_FALSE(writer.HasRoom(1));
   EXPECT_EQ(Take(reader), Wire(0));
@@ -94,7 +111,7 @@ TEST(MessageRing, WhatOthersWriteIntoTheMemoryNeverMakesAMessageOfTheWrongTurn) 
   // A receiver that claims to have taken more than was put gets nothing more through the ring once
   // the ring is full by the sender's own count.
   RingWriter writer(block.get(), 0);
-  for (int number = 0; number < kRingEntries; ++number) writer.Put(Wire(number).data());
+  for (int number = 0; number < kRingEntries; ++number) writer.Put(Wire(number).data(), {});
   EXPECT_FALSE(writer.HasRoom(1));
 }
 
@@ -121,7 +138,7 @@ TEST(SleepSign, NoMessageIsMissedByAnOwnerThatGoesToSleep) {
     SleepSign sign(block.get());
     for (int round = 0; round < kRounds; ++round) {
       while (!writer.HasRoom(1)) std::this_thread::yield();
-      writer.Put(Wire(round).data());
+      writer.Put(Wire(round).data(), {});
       if (sign.TakeDown()) woken.store(round);
     }
   });

@@ -300,12 +300,17 @@ absl::Status UcxEndpoint::SendHeld(Peer& peer) {
 // ring, if there is one with room for all of it.
 bool UcxEndpoint::PutIntoRing(Peer& peer, const Record& record) {
   if (!peer.to_peer.HasRoom(1 + peer.num_held)) return false;
-  peer.to_peer.Put(record.wire);
-  ledger_->EndSend(record.edge, record.slot);
-  for (int i = 0; i < peer.num_held; ++i) {
-    peer.to_peer.Put(peer.held[i]->wire);
-    ledger_->EndSend(peer.held[i]->edge, peer.held[i]->slot);
+  std::array<RingRider, 2> riders;
+  const int num_riders = std::min<int>(peer.num_held, riders.size());
+  for (int i = 0; i < num_riders; ++i) {
+    WireMessage credit;
+    std::memcpy(&credit, peer.held[i]->wire, sizeof(credit));
+    riders[i] = {credit.receiver_edge, credit.header.slot, credit.number};
   }
+  peer.to_peer.Put(record.wire, riders);
+  for (int i = num_riders; i < peer.num_held; ++i) peer.to_peer.Put(peer.held[i]->wire, {});
+  ledger_->EndSend(record.edge, record.slot);
+  for (int i = 0; i < peer.num_held; ++i) ledger_->EndSend(peer.held[i]->edge, peer.held[i]->slot);
   peer.num_sent += 1 + peer.num_held;
   num_held_ -= peer.num_held;
   peer.num_held = 0;
@@ -478,11 +483,32 @@ void UcxEndpoint::MarkReady(EdgeHandle edge) {
 void UcxEndpoint::TakeFromRings() {
   if (rings_ == nullptr) return;
   if (std::exchange(shows_sleep_, false)) sleeps_.Hide();
-  char wire[kWireMessageBytes];
+  RingEntry entry;
   for (Peer& peer : peers_) {
-    while (damage_.ok() && peer.from_peer.TryTake(wire))
-      Enter(wire, kWireMessageBytes, nullptr, 0, nullptr);
+    while (damage_.ok() && peer.from_peer.TryTake(&entry)) {
+      Enter(entry.wire, kWireMessageBytes, nullptr, 0, nullptr);
+      for (const RingRider& rider : entry.riders) {
+        if (rider.receiver_edge.has_value() && damage_.ok()) EnterRider(entry, rider);
+      }
+    }
   }
+}
+
+// Enters a credit with the sender and the tags of the message that the credit rides on.
+void UcxEndpoint::EnterRider(const RingEntry& entry, const RingRider& rider) {
+  WireMessage message;
+  std::memcpy(&message, entry.wire, sizeof(message));
+  message.kind = WireMessage::Kind::kCredit;
+  message.payload = WireMessage::Payload::kNone;
+  message.receiver_edge = rider.receiver_edge;
+  message.number = rider.number;
+  message.checksum = 0;
+  message.header = MessageHeader();
+  message.header.slot = rider.slot;
+  if (edges_.Has(rider.receiver_edge)) message.header.edge = edges_[rider.receiver_edge].spec.edge;
+  char wire[kWireMessageBytes];
+  EncodeWireMessage(message, wire);
+  Enter(wire, kWireMessageBytes, nullptr, 0, nullptr);
 }
 
 absl::StatusOr<int64_t> UcxEndpoint::Poll(MessageReceiver* receiver) {

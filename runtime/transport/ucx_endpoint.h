@@ -141,6 +141,7 @@ class UcxEndpoint final : public TransportEndpoint {
   bool PutIntoRing(Peer& peer, const Record& record);
   absl::Status RingBell(Peer& peer);
   void TakeFromRings();
+  void EnterRider(const RingEntry& entry, const RingRider& rider);
   void OnLeft(Record& record, ucs_status_t status);
   void EndSend(const Record& record, ucs_status_t status);
   static ucs_status_t OnMessage(void* endpoint, const void* header, size_t header_bytes, void* data,
