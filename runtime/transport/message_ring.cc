@@ -36,29 +36,26 @@ Word NumberAt(char* ring, uint64_t number) {
 
 int64_t RingBlockBytes(int64_t num_rings) { return kLineBytes + num_rings * kRingBytes; }
 
-// The order of the sign and of the entries decides who sees whom. The exchange in Show and the
-// fence in TakeDown are both in the one order of all such operations: a sender whose fence comes
-// first has put entries that the owner sees after Show, and any other sender sees the sign.
-void SleepSign::Show() {
-  WordAt(block_).exchange(1, std::memory_order_seq_cst);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-}
+// The order of the sign and of the numbers of entries decides who sees whom, so all of these
+// operations have one order: an owner whose look at a number comes before the number has shown the
+// sign before that, and the sender, who looks at the sign after it, sees the sign.
+void SleepSign::Show() { WordAt(block_).store(1, std::memory_order_seq_cst); }
 
 void SleepSign::Hide() { WordAt(block_).store(0, std::memory_order_relaxed); }
 
 bool SleepSign::TakeDown() {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
   const Word sign = WordAt(block_);
-  return sign.load(std::memory_order_relaxed) != 0 &&
+  return sign.load(std::memory_order_seq_cst) != 0 &&
          sign.exchange(0, std::memory_order_seq_cst) != 0;
 }
 
 RingReader::RingReader(char* block, int64_t ring) : ring_(RingAt(block, ring)) {}
 
-// Acquire: the message, and the payload that the message announces, were written before its number.
+// The order of SleepSign::Show, and acquire: the message, and the payload that the message
+// announces, were written before its number.
 bool RingReader::has_message() const {
   return ring_ != nullptr &&
-         NumberAt(ring_, num_taken_).load(std::memory_order_acquire) == num_taken_ + 1;
+         NumberAt(ring_, num_taken_).load(std::memory_order_seq_cst) == num_taken_ + 1;
 }
 
 bool RingReader::TryTake(RingEntry* entry) {
@@ -88,7 +85,8 @@ void RingWriter::Put(const char* wire, const std::array<RingRider, 2>& riders) {
   char* const to = EntryAt(ring_, num_put_);
   std::memcpy(to, wire, kWireMessageBytes);
   std::memcpy(to + kRidersAt, riders.data(), sizeof(riders));
-  NumberAt(ring_, num_put_).store(num_put_ + 1, std::memory_order_release);
+  // The order of SleepSign::TakeDown, and release.
+  NumberAt(ring_, num_put_).store(num_put_ + 1, std::memory_order_seq_cst);
   ++num_put_;
 }
 
