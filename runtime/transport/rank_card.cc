@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -12,7 +13,7 @@
 namespace weir::transport {
 namespace {
 
-constexpr uint32_t kVersion = 3;
+constexpr uint32_t kVersion = 4;
 constexpr char kCardPrefix[] = "transport";
 constexpr uint64_t kStringBytesMax = 1 << 16;
 constexpr uint64_t kEdgesMax = 1 << 20;
@@ -84,6 +85,9 @@ void ForEachField(Card& card, Field& field) {
   field(card.landing_key);
   field(card.landing_address);
   field(card.landing_bytes);
+  field(card.rings_key);
+  field(card.rings_address);
+  field(card.rings_bytes);
 }
 
 template <typename Edge, typename Field>
@@ -138,6 +142,12 @@ std::string TextOf(const CardEdge& edge) {
 
 }  // namespace
 
+std::vector<RankId> PeersOf(const std::vector<CardEdge>& edges) {
+  std::set<RankId> peers;
+  for (const CardEdge& edge : edges) peers.insert(edge.peer);
+  return {peers.begin(), peers.end()};
+}
+
 std::string CardSubject(uint32_t epoch, uint16_t role, RankId rank) {
   return absl::StrCat(kCardPrefix, "/", epoch, "/", role, "/", rank);
 }
@@ -180,7 +190,7 @@ absl::StatusOr<RankCard> DecodeRankCard(const std::string& bytes) {
   if (!read.ok() || !read.at_end())
     return BadCard(absl::StrCat(bytes.size(), " bytes that end elsewhere"));
   if (card.num_ranks < 1 || card.rank.value() < 0 || card.rank.value() >= card.num_ranks ||
-      card.landing_bytes < 0) {
+      card.landing_bytes < 0 || card.rings_bytes < 0) {
     return BadCard(absl::StrCat("rank ", card.rank, " of ", card.num_ranks));
   }
   for (size_t i = 0; i < card.edges.size(); ++i) {

@@ -42,8 +42,16 @@ struct RankCard {
   std::string landing_key;       // empty: no landing memory that others can reach
   uint64_t landing_address = 0;  // at the rank of the card; a peer's library translates it
   int64_t landing_bytes = 0;
+  // The block of message rings (message_ring.h), with a ring for each rank that `edges` name as a
+  // peer, in the order of the ranks. The fields are as those of the landing memory.
+  std::string rings_key;
+  uint64_t rings_address = 0;
+  int64_t rings_bytes = 0;
   std::vector<CardEdge> edges;
 };
+
+// Returns the ranks that `edges` name as peers, ascending.
+std::vector<RankId> PeersOf(const std::vector<CardEdge>& edges);
 
 // Returns the name under which the card of a rank travels, for the session of a role in an epoch of
 // the plan.

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -36,6 +38,7 @@ absl::Status UcxEndpoint::Connect() {
     return CodedError(absl::StatusCode::kInvalidArgument, "W0522",
                       absl::StrCat("rank ", rank_, ": connects once"));
   FindPeers();
+  WEIR_RETURN_IF_ERROR(MakeRings());
   WEIR_ASSIGN_OR_RETURN(const RankCard mine, MakeCard());
   const std::string& key = network_->options.job_key;
   const std::string subject = CardSubject(network_->options.epoch, network_->options.role, rank_);
@@ -54,7 +57,7 @@ absl::Status UcxEndpoint::Connect() {
 
 // Finds the ranks that share an edge, and makes the records per edge and slot.
 void UcxEndpoint::FindPeers() {
-  std::set<RankId> ranks;
+  std::set<RankId> ranks;  // PeersOf the card
   for (const Edge& edge : edges_) ranks.insert(edge.spec.peer);
   peers_.resize(ranks.size());
   int position = 0;
@@ -62,7 +65,7 @@ void UcxEndpoint::FindPeers() {
     Peer& peer = peers_[position];
     peer.rank = rank;
     peer.owner = this;
-    for (Record* greeting : {&peer.hello, &peer.bye}) {
+    for (Record* greeting : {&peer.hello, &peer.bye, &peer.bell}) {
       greeting->owner = this;
       greeting->slot = position;
     }
@@ -88,6 +91,27 @@ void UcxEndpoint::FindPeers() {
   ledger_ = std::make_unique<MessageLedger>(std::move(identity), std::move(ledger_edges));
 }
 
+// Makes the block of rings, one for each peer, since which of them are on this host is not known
+// yet.
+absl::Status UcxEndpoint::MakeRings() {
+  if (network_->options.lanes == Lanes::kTcp || peers_.empty()) return absl::OkStatus();
+  WEIR_ASSIGN_OR_RETURN(rings_, AllocateShared(RingBlockBytes(std::ssize(peers_)), &rings_memory_));
+  std::memset(rings_, 0, RingBlockBytes(std::ssize(peers_)));
+  sleeps_ = SleepSign(rings_);
+  return absl::OkStatus();
+}
+
+absl::Status UcxEndpoint::PackKey(ucp_mem_h memory, std::string* key) const {
+  void* packed = nullptr;
+  size_t size = 0;
+  const ucs_status_t status = ucp_rkey_pack(network_->context->get(), memory, &packed, &size);
+  if (status != UCS_OK)
+    return UcxError(status, absl::StrCat("rank ", rank_, " has no key to its shared memory"));
+  key->assign(static_cast<const char*>(packed), size);
+  ucp_rkey_buffer_release(packed);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<RankCard> UcxEndpoint::MakeCard() const {
   RankCard card;
   card.rank = rank_;
@@ -98,15 +122,14 @@ absl::StatusOr<RankCard> UcxEndpoint::MakeCard() const {
   card.address = address_;
   card.public_key = key_.public_key();
   if (landing_memory_ != nullptr) {
-    void* packed = nullptr;
-    size_t size = 0;
-    ucs_status_t status = ucp_rkey_pack(network_->context->get(), landing_memory_, &packed, &size);
-    if (status != UCS_OK)
-      return UcxError(status, absl::StrCat("rank ", rank_, " has no key to its landing memory"));
-    card.landing_key.assign(static_cast<const char*>(packed), size);
-    ucp_rkey_buffer_release(packed);
+    WEIR_RETURN_IF_ERROR(PackKey(landing_memory_, &card.landing_key));
     card.landing_address = reinterpret_cast<uint64_t>(landing_);
     card.landing_bytes = landing_bytes_;
+  }
+  if (rings_memory_ != nullptr) {
+    WEIR_RETURN_IF_ERROR(PackKey(rings_memory_, &card.rings_key));
+    card.rings_address = reinterpret_cast<uint64_t>(rings_);
+    card.rings_bytes = RingBlockBytes(std::ssize(peers_));
   }
   for (const EdgeHandle handle : edges_.ids()) {
     const TransportEdge& spec = edges_[handle].spec;
@@ -177,25 +200,50 @@ absl::Status UcxEndpoint::Reach(Peer& peer) {
     peer.ep = nullptr;
     return UcxError(status, absl::StrCat("rank ", rank_, " cannot reach rank ", peer.rank));
   }
-  return peer.same_host && !peer.card.landing_key.empty() ? MapLanding(peer) : absl::OkStatus();
+  return peer.same_host ? MapMemory(peer) : absl::OkStatus();
 }
 
-// Maps the peer's landing memory. If UCX cannot map it, tokens are sent.
-absl::Status UcxEndpoint::MapLanding(Peer& peer) {
-  ucs_status_t status = ucp_ep_rkey_unpack(peer.ep, peer.card.landing_key.data(), &peer.rkey);
+// Maps the peer's landing memory and its rings. What UCX cannot map is done without: then tokens
+// are sent, and all messages go through UCX.
+absl::Status UcxEndpoint::MapMemory(Peer& peer) {
+  const RankCard& card = peer.card;
+  WEIR_ASSIGN_OR_RETURN(peer.landing, MapOf(peer, card.landing_key, card.landing_address,
+                                            card.landing_bytes, &peer.rkey));
+  WEIR_ASSIGN_OR_RETURN(char* const rings, MapOf(peer, card.rings_key, card.rings_address,
+                                                 card.rings_bytes, &peer.rings_rkey));
+  // Each rank has a ring for each of its peers, in the order of the ranks.
+  peer.from_peer = RingReader(rings_, &peer - peers_.data());
+  const std::vector<RankId> ranks = PeersOf(card.edges);
+  const auto mine = std::find(ranks.begin(), ranks.end(), rank_);
+  if (rings == nullptr) return absl::OkStatus();
+  if (mine == ranks.end() || card.rings_bytes < RingBlockBytes(std::ssize(ranks))) {
+    return Damaged(
+        {"W0523", absl::StrCat("rank ", peer.rank, "'s card"),
+         absl::StrCat("a ring for each of ", ranks.size(), " peers, rank ", rank_, " among them"),
+         absl::StrCat(card.rings_bytes, " bytes"), ""});
+  }
+  peer.to_peer = RingWriter(rings, mine - ranks.begin());
+  peer.peer_sleeps = SleepSign(rings);
+  return absl::OkStatus();
+}
+
+// Returns where `bytes` of the peer's memory lie in this process; null if UCX cannot map them.
+absl::StatusOr<char*> UcxEndpoint::MapOf(const Peer& peer, const std::string& key, uint64_t address,
+                                         int64_t bytes, ucp_rkey_h* rkey) const {
+  if (key.empty()) return nullptr;
+  ucs_status_t status = ucp_ep_rkey_unpack(peer.ep, key.data(), rkey);
   if (status != UCS_OK) {
-    peer.rkey = nullptr;
+    *rkey = nullptr;
     return UcxError(status, absl::StrCat("rank ", rank_, " cannot read rank ", peer.rank,
                                          "'s key to its memory"));
   }
   void* here = nullptr;
-  if (ucp_rkey_ptr(peer.rkey, peer.card.landing_address, &here) != UCS_OK) return absl::OkStatus();
-  if (!IsMapped(static_cast<const char*>(here), peer.card.landing_bytes)) {
+  if (ucp_rkey_ptr(*rkey, address, &here) != UCS_OK) return nullptr;
+  if (!IsMapped(static_cast<const char*>(here), bytes)) {
     return Damaged({"W0523", absl::StrCat("rank ", peer.rank, "'s card"),
-                    absl::StrCat(peer.card.landing_bytes, " bytes of shared memory"), "less", ""});
+                    absl::StrCat(bytes, " bytes of shared memory"), "less", ""});
   }
-  peer.landing = static_cast<char*>(here);
-  return absl::OkStatus();
+  return static_cast<char*>(here);
 }
 
 void UcxEndpoint::JoinEdges() {
@@ -212,6 +260,8 @@ void UcxEndpoint::JoinEdges() {
       edge.mapped_stride = other.stride;
     }
   }
+  all_have_rings_ =
+      std::all_of(peers_.begin(), peers_.end(), [](Peer& peer) { return peer.to_peer.HasRoom(1); });
   for (Peer& peer : peers_) {
     peer.card = RankCard();
     peer.pairs.clear();

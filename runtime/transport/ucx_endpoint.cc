@@ -17,6 +17,7 @@
 #include "runtime/base/checksum.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
+#include "runtime/base/tick_clock.h"
 #include "runtime/transport/envelope.h"
 
 namespace weir::transport {
@@ -37,6 +38,11 @@ constexpr int kRoundsMax = 10'000;
 constexpr int kArmsAfterNap = 4;
 // A credit that is held back is sent after this many polls that find nothing, in a row.
 constexpr int kPollsInVainMax = 4;
+// Where all peers have rings, UCX brings bells and the rare message that found its ring full, so it
+// works in one of this many polls.
+constexpr int kPollsOfRingsMax = 8;
+// A poll after an act of some length lets UCX work in any case: half a microsecond.
+constexpr int64_t kTicksOfRingsMax = 1'500;
 constexpr int64_t kNsPerSecond = 1'000'000'000;
 const absl::Duration kCloseMax = absl::Milliseconds(200);
 // The interval at which a wait looks at states that no event announces, such as the end of the job.
@@ -109,22 +115,26 @@ absl::StatusOr<char*> UcxEndpoint::AllocateLanding(int64_t bytes) {
                       absl::StrCat("rank ", rank_, ": landing memory of ", bytes, " bytes"));
   }
   if (network_->options.lanes == UcxTransportOptions::Lanes::kTcp || bytes == 0) return nullptr;
+  WEIR_ASSIGN_OR_RETURN(landing_, AllocateShared(bytes, &landing_memory_));
+  landing_bytes_ = bytes;
+  return landing_;
+}
+
+absl::StatusOr<char*> UcxEndpoint::AllocateShared(int64_t bytes, ucp_mem_h* memory) const {
   ucp_mem_map_params_t params{};
   params.field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS;
   params.length = static_cast<size_t>(bytes);
   params.flags = UCP_MEM_MAP_ALLOCATE;
-  ucs_status_t status = ucp_mem_map(network_->context->get(), &params, &landing_memory_);
+  ucs_status_t status = ucp_mem_map(network_->context->get(), &params, memory);
   if (status != UCS_OK) {
     return UcxError(status,
                     absl::StrCat("rank ", rank_, " gets no shared memory of ", bytes, " bytes"));
   }
   ucp_mem_attr_t attributes{};
   attributes.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS | UCP_MEM_ATTR_FIELD_LENGTH;
-  status = ucp_mem_query(landing_memory_, &attributes);
+  status = ucp_mem_query(*memory, &attributes);
   if (status != UCS_OK) return UcxError(status, "shared memory without an address");
-  landing_ = static_cast<char*>(attributes.address);
-  landing_bytes_ = bytes;
-  return landing_;
+  return static_cast<char*>(attributes.address);
 }
 
 absl::StatusOr<EdgeHandle> UcxEndpoint::AddEdge(const TransportEdge& edge) {
@@ -286,8 +296,43 @@ absl::Status UcxEndpoint::SendHeld(Peer& peer) {
   return Send(peer, first, nullptr, 0);
 }
 
-// Sends the message in record.wire, and behind it what is held back for this peer.
+// Puts the message in record.wire, and behind it what is held back for this peer, into the peer's
+// ring, if there is one with room for all of it.
+bool UcxEndpoint::PutIntoRing(Peer& peer, const Record& record) {
+  if (!peer.to_peer.HasRoom(1 + peer.num_held)) return false;
+  std::array<RingRider, 2> riders;
+  const int num_riders = std::min<int>(peer.num_held, riders.size());
+  for (int i = 0; i < num_riders; ++i) {
+    WireMessage credit;
+    std::memcpy(&credit, peer.held[i]->wire, sizeof(credit));
+    riders[i] = {credit.receiver_edge, credit.header.slot, credit.number};
+  }
+  peer.to_peer.Put(record.wire, riders);
+  for (int i = num_riders; i < peer.num_held; ++i) peer.to_peer.Put(peer.held[i]->wire, {});
+  ledger_->EndSend(record.edge, record.slot);
+  for (int i = 0; i < peer.num_held; ++i) ledger_->EndSend(peer.held[i]->edge, peer.held[i]->slot);
+  peer.num_sent += 1 + peer.num_held;
+  num_held_ -= peer.num_held;
+  peer.num_held = 0;
+  ++traffic_.sends;
+  ++traffic_.ring_sends;
+  return true;
+}
+
+// Wakes a peer that sleeps, by a message through UCX. A bell that UCX has not sent yet does for
+// this one, too.
+absl::Status UcxEndpoint::RingBell(Peer& peer) {
+  if (peer.bell_under_way) return absl::OkStatus();
+  peer.bell_under_way = true;
+  EncodeWireMessage(NewMessage(WireMessage::Kind::kBell, peer, EdgeHandle(0)), peer.bell.wire);
+  return Send(peer, peer.bell, nullptr, 0);
+}
+
+// Sends the message in record.wire, and behind it what is held back for this peer. What has no
+// payload behind it goes through the peer's ring, all else through UCX.
 absl::Status UcxEndpoint::Send(Peer& peer, Record& record, const void* bytes, size_t size) {
+  if (size == 0 && record.edge.has_value() && PutIntoRing(peer, record))
+    return peer.peer_sleeps.TakeDown() ? RingBell(peer) : absl::OkStatus();
   record.num_riders = peer.num_held;
   for (int i = 0; i < peer.num_held; ++i) {
     record.riders[i] = peer.held[i];
@@ -334,7 +379,9 @@ void UcxEndpoint::OnLeft(Record& record, ucs_status_t status) {
 void UcxEndpoint::EndSend(const Record& record, ucs_status_t status) {
   if (!record.edge.has_value()) {
     --num_pending_greetings_;
-    if (status != UCS_OK) Lose(peers_[record.slot], status);
+    Peer& peer = peers_[record.slot];
+    if (&record == &peer.bell) peer.bell_under_way = false;
+    if (status != UCS_OK) Lose(peer, status);
     return;
   }
   --num_pending_;
@@ -373,6 +420,7 @@ void UcxEndpoint::Enter(const char* header, size_t header_bytes, void* data, siz
   }
   if (message.kind == WireMessage::Kind::kHello || message.kind == WireMessage::Kind::kBye)
     return OnGreeting(message);
+  if (message.kind == WireMessage::Kind::kBell) return;  // it has ended the sleep
   if (size > 0) return Receive(message, data, size, param);
   MarkReady(message.receiver_edge);
 }
@@ -431,10 +479,50 @@ void UcxEndpoint::MarkReady(EdgeHandle edge) {
   ready_.push_back(edge);
 }
 
+// Takes what peers of this host have put into their rings.
+void UcxEndpoint::TakeFromRings() {
+  if (rings_ == nullptr) return;
+  if (std::exchange(shows_sleep_, false)) sleeps_.Hide();
+  RingEntry entry;
+  for (Peer& peer : peers_) {
+    while (damage_.ok() && peer.from_peer.TryTake(&entry)) {
+      Enter(entry.wire, kWireMessageBytes, nullptr, 0, nullptr);
+      for (const RingRider& rider : entry.riders) {
+        if (rider.receiver_edge.has_value() && damage_.ok()) EnterRider(entry, rider);
+      }
+    }
+  }
+}
+
+// Enters a credit with the sender and the tags of the message that the credit rides on.
+void UcxEndpoint::EnterRider(const RingEntry& entry, const RingRider& rider) {
+  WireMessage message;
+  std::memcpy(&message, entry.wire, sizeof(message));
+  message.kind = WireMessage::Kind::kCredit;
+  message.payload = WireMessage::Payload::kNone;
+  message.receiver_edge = rider.receiver_edge;
+  message.number = rider.number;
+  message.checksum = 0;
+  message.header = MessageHeader();
+  message.header.slot = rider.slot;
+  if (edges_.Has(rider.receiver_edge)) message.header.edge = edges_[rider.receiver_edge].spec.edge;
+  char wire[kWireMessageBytes];
+  EncodeWireMessage(message, wire);
+  Enter(wire, kWireMessageBytes, nullptr, 0, nullptr);
+}
+
 absl::StatusOr<int64_t> UcxEndpoint::Poll(MessageReceiver* receiver) {
   if (!connected_) return 0;
-  // A message may take UCX several rounds; messages that have come by then are handed over at once.
-  while (ucp_worker_progress(worker_) != 0 && ready_.empty() && damage_.ok()) {
+  TakeFromRings();
+  if (const int64_t ticks = TickClock::Now(); !all_have_rings_ || num_pending_ > 0 ||
+                                              ++num_polls_of_rings_ >= kPollsOfRingsMax ||
+                                              ticks - ucx_worked_ticks_ >= kTicksOfRingsMax) {
+    // A message may take UCX several rounds; messages that have come by then are handed over at
+    // once.
+    while (ucp_worker_progress(worker_) != 0 && ready_.empty() && damage_.ok()) {
+    }
+    num_polls_of_rings_ = 0;
+    ucx_worked_ticks_ = ticks;
   }
   if (!damage_.ok()) return damage_;
   int64_t num_messages = 0;
@@ -507,13 +595,19 @@ void UcxEndpoint::OnNews(uint32_t parking) {
 bool UcxEndpoint::HasNews() const {
   const auto deliverable = [this](EdgeHandle edge) { return ledger_->Front(edge) != nullptr; };
   const auto gone = [this](const Peer& peer) { return IsGone(peer); };
+  const auto writes = [](const Peer& peer) { return peer.from_peer.has_message(); };
   return !damage_.ok() || std::any_of(ready_.begin(), ready_.end(), deliverable) ||
-         std::any_of(peers_.begin(), peers_.end(), gone);
+         std::any_of(peers_.begin(), peers_.end(), gone) ||
+         std::any_of(peers_.begin(), peers_.end(), writes);
 }
 
 TransportEndpoint::ParkResult UcxEndpoint::Park() {
   if (!connected_ || peers_.empty()) return ParkResult::kParked;
   Flush().IgnoreError();  // a peer that is gone shows in the next Poll
+  if (rings_ != nullptr) {
+    sleeps_.Show();
+    shows_sleep_ = true;
+  }
   // Once armed, the descriptor announces everything that comes from here on, and everything for
   // which UCX itself waits.
   const int arms_max = nap_.IsFirst() ? kArmsMax : kArmsAfterNap;
@@ -594,7 +688,9 @@ void UcxEndpoint::Close() {
 void UcxEndpoint::CloseUcx() {
   std::set<void*> closing;  // requests
   for (Peer& peer : peers_) {
-    if (peer.rkey != nullptr) ucp_rkey_destroy(peer.rkey);
+    for (ucp_rkey_h rkey : {peer.rkey, peer.rings_rkey}) {
+      if (rkey != nullptr) ucp_rkey_destroy(rkey);
+    }
     if (peer.ep == nullptr) continue;
     ucp_request_param_t param;
     param.op_attr_mask =
@@ -614,7 +710,9 @@ void UcxEndpoint::CloseUcx() {
   // a worker ends before the owner of such a request has given the request up.
   for (void* request : closing) ucp_request_free(request);
   if (worker_ != nullptr) ucp_worker_destroy(worker_);
-  if (landing_memory_ != nullptr) ucp_mem_unmap(network_->context->get(), landing_memory_);
+  for (ucp_mem_h memory : {landing_memory_, rings_memory_}) {
+    if (memory != nullptr) ucp_mem_unmap(network_->context->get(), memory);
+  }
 }
 
 }  // namespace weir::transport

@@ -18,6 +18,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/transport/growing_nap.h"
 #include "runtime/transport/message_ledger.h"
+#include "runtime/transport/message_ring.h"
 #include "runtime/transport/pair_key.h"
 #include "runtime/transport/rank_card.h"
 #include "runtime/transport/transport.h"
@@ -83,6 +84,10 @@ class UcxEndpoint final : public TransportEndpoint {
     ucp_ep_h ep = nullptr;
     ucp_rkey_h rkey = nullptr;
     char* landing = nullptr;  // the peer's landing memory as it is mapped here
+    ucp_rkey_h rings_rkey = nullptr;
+    RingWriter to_peer;     // none: messages to the peer go through UCX alone
+    SleepSign peer_sleeps;  // where to_peer is
+    RingReader from_peer;   // none: the peer shares no memory with this rank
     bool greeted = false;
     bool left = false;                   // has said bye
     bool lost = false;                   // UCX reports an error
@@ -90,7 +95,8 @@ class UcxEndpoint final : public TransportEndpoint {
     int64_t num_sent = 0;
     int64_t num_handed = 0;    // over to the receiver, of what it sent
     int64_t num_expected = 0;  // by its bye
-    Record hello, bye;
+    Record hello, bye, bell;
+    bool bell_under_way = false;
     std::array<Record*, kRidersMax> held = {};  // credits that wait for a token, in their order
     int num_held = 0;
     UcxEndpoint* owner = nullptr;
@@ -119,13 +125,23 @@ class UcxEndpoint final : public TransportEndpoint {
   void FindPeers();
   absl::Status ReadCard(Peer& peer, const RankCard& mine);
   absl::Status Reach(Peer& peer);
-  absl::Status MapLanding(Peer& peer);
+  absl::Status MakeRings();
+  absl::StatusOr<char*> AllocateShared(int64_t bytes, ucp_mem_h* memory) const;
+  // Packs the key to memory of this rank for a card.
+  absl::Status PackKey(ucp_mem_h memory, std::string* key) const;
+  absl::Status MapMemory(Peer& peer);
+  absl::StatusOr<char*> MapOf(const Peer& peer, const std::string& key, uint64_t address,
+                              int64_t bytes, ucp_rkey_h* rkey) const;
   void JoinEdges();
   absl::Status Greet();
 
   WireMessage NewMessage(WireMessage::Kind kind, const Peer& peer, EdgeHandle receiver_edge) const;
   absl::Status Send(Peer& peer, Record& record, const void* bytes, size_t size);
   absl::Status SendHeld(Peer& peer);
+  bool PutIntoRing(Peer& peer, const Record& record);
+  absl::Status RingBell(Peer& peer);
+  void TakeFromRings();
+  void EnterRider(const RingEntry& entry, const RingRider& rider);
   void OnLeft(Record& record, ucs_status_t status);
   void EndSend(const Record& record, ucs_status_t status);
   static ucs_status_t OnMessage(void* endpoint, const void* header, size_t header_bytes, void* data,
@@ -163,6 +179,14 @@ class UcxEndpoint final : public TransportEndpoint {
   ucp_mem_h landing_memory_ = nullptr;
   char* landing_ = nullptr;
   int64_t landing_bytes_ = 0;
+  // The block of the rings from each peer, in the order of peers_; null: there is no such memory.
+  ucp_mem_h rings_memory_ = nullptr;
+  char* rings_ = nullptr;
+  SleepSign sleeps_;  // of this rank, in rings_
+  bool shows_sleep_ = false;
+  bool all_have_rings_ = false;
+  int num_polls_of_rings_ = 0;  // in a row, without UCX
+  int64_t ucx_worked_ticks_ = 0;
 
   IdVector<EdgeHandle, Edge> edges_;
   std::vector<Peer> peers_;

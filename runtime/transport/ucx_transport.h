@@ -2,7 +2,9 @@
 // otherwise. Each rank of this process has one UCX worker, which only the rank's thread uses.
 //
 // On shared memory the consumer's landing buffers are mapped into the producer, which computes
-// straight into them; only a header crosses. On TCP, UCX reads the producer's slot and the data
+// straight into them; only a header crosses, through a ring in memory of the consumer
+// (message_ring.h). UCX carries what finds its ring full, and the bell that wakes a rank which
+// sleeps. On TCP, UCX reads the producer's slot and the data
 // lands in the consumer's slot. A credit is a separate message in the other direction. UCX does not
 // order active messages of different sizes, so both sides go by sequence numbers.
 //
@@ -56,7 +58,8 @@ struct UcxTraffic {
   int64_t foreign_messages = 0;   // of another job: dropped
   int64_t fenced_messages = 0;    // of another epoch or role: dropped
   int64_t pending_sends_max = 0;  // the most that were ever under way at once in UCX
-  int64_t sends = 0;  // of tokens, credits and greetings, several of which may be in one
+  int64_t sends = 0;       // of tokens, credits and greetings, several of which may be in one
+  int64_t ring_sends = 0;  // of those, the sends through message rings
 };
 
 class UcxNetwork : public TransportNetwork {

@@ -17,6 +17,7 @@
 
 #include "gtest/gtest.h"
 #include "runtime/transport/envelope.h"
+#include "runtime/transport/message_ring.h"
 #include "runtime/transport/rank_card.h"
 #include "runtime/transport/transport_conformance.h"
 #include "runtime/transport/ucx_context.h"
@@ -363,6 +364,43 @@ TEST(UcxTransport, AnEndpointEndsAlthoughItsPeerTakesNothingMore) {
     ASSERT_EQ(pair.Put(sequence, bytes.data(), 64), absl::OkStatus());
   EXPECT_GT(pair.traffic(0).pending_sends_max, 100);
   pair.Close(0);
+}
+
+// What finds the ring full goes through UCX, and may arrive before what is in the ring.
+TEST(UcxTransport, MoreMessagesThanARingHoldsArriveInOrder) {
+  constexpr int32_t kManySlots = 3 * kRingEntries;
+  UcxPair pair(kManySlots);
+  pair.Make(OptionsFor(Lanes::kSharedMemory), 64);
+  pair.ConnectWell();
+  const std::vector<char> bytes(64, 'a');
+  RecordingReceiver receiver;
+  for (int64_t first = 0; first < 2 * kManySlots; first += kManySlots) {
+    for (int64_t sequence = first; sequence < first + kManySlots; ++sequence)
+      ASSERT_EQ(pair.Put(sequence, bytes.data(), 64), absl::OkStatus());
+    while (std::ssize(receiver.tokens) < first + kManySlots)
+      ASSERT_TRUE(pair.PollAtConsumer(&receiver).ok());
+    for (int32_t slot = 0; slot < kManySlots; ++slot)
+      ASSERT_EQ(pair.endpoint(1)->ReturnCredit(EdgeHandle(0), slot), absl::OkStatus());
+    ASSERT_EQ(pair.endpoint(1)->Flush(), absl::OkStatus());
+    RecordingReceiver credits;
+    while (std::ssize(credits.log) < kManySlots) {
+      for (int rank : {0, 1}) ASSERT_TRUE(pair.endpoint(rank)->Poll(&credits).ok());
+    }
+  }
+  for (int64_t sequence = 0; sequence < 2 * kManySlots; ++sequence)
+    EXPECT_EQ(receiver.tokens[sequence].sequence, sequence);
+  EXPECT_GE(pair.traffic(0).ring_sends, 2 * kRingEntries);
+  EXPECT_LT(pair.traffic(0).ring_sends, pair.traffic(0).sends - 2);
+}
+
+TEST_P(UcxLanesTest, OnlySharedMemoryHasRings) {
+  pair_.Make(OptionsFor(GetParam()), 64);
+  pair_.ConnectWell();
+  const int64_t before = pair_.traffic(0).sends;
+  const std::vector<char> bytes(64, 'a');
+  ASSERT_EQ(pair_.Put(0, bytes.data(), 64), absl::OkStatus());
+  EXPECT_EQ(pair_.traffic(0).sends - before, 1);
+  EXPECT_EQ(pair_.traffic(0).ring_sends, GetParam() == Lanes::kSharedMemory ? 1 : 0);
 }
 
 TEST_P(UcxLanesTest, SidesWithOtherOptionsDoNotConnect) {

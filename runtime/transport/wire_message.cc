@@ -1,7 +1,9 @@
 #include "runtime/transport/wire_message.h"
 
 #include <bit>
+#include <cstddef>
 #include <cstring>
+#include <type_traits>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/transport/envelope.h"
@@ -11,39 +13,18 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the wire is little-endian");
 
-// Visits all fields in the order of the wire.
-template <typename Message, typename Field>
-void ForEachField(Message& m, Field&& field) {
-  field(m.job_tag);
-  field(m.pair_tag);
-  field(m.epoch);
-  field(m.role);
-  field(m.kind);
-  field(m.payload);
-  field(m.sender);
-  field(m.receiver_edge);
-  field(m.number);
-  field(m.checksum);
-  field(m.header.epoch);
-  field(m.header.role);
-  field(m.header.codec_version);
-  field(m.header.edge);
-  field(m.header.slot);
-  field(m.header.micro_batch);
-  field(m.header.sequence);
-  field(m.header.step);
-  field(m.header.version);
-  field(m.header.payload_bytes);
-}
+// A message in memory is a message on the wire: the fields of both stand one after another.
+static_assert(std::is_trivially_copyable_v<WireMessage>);
+static_assert(sizeof(WireMessage) == kWireMessageBytes);
+static_assert(offsetof(WireMessage, sender) == 24);
+static_assert(offsetof(WireMessage, header) == 40);
+static_assert(offsetof(MessageHeader, edge) == 8);
+static_assert(offsetof(MessageHeader, payload_bytes) == 48);
 
 }  // namespace
 
 void EncodeWireMessage(const WireMessage& message, char* out) {
-  char* next = out;
-  ForEachField(message, [&next](const auto& value) {
-    std::memcpy(next, &value, sizeof(value));
-    next += sizeof(value);
-  });
+  std::memcpy(out, &message, sizeof(message));
 }
 
 absl::StatusOr<WireMessage> DecodeWireMessage(const char* data, size_t size) {
@@ -52,12 +33,8 @@ absl::StatusOr<WireMessage> DecodeWireMessage(const char* data, size_t size) {
         absl::StrCat("a header of ", size, " bytes instead of ", kWireMessageBytes));
   }
   WireMessage message;
-  const char* next = data;
-  ForEachField(message, [&next](auto& value) {
-    std::memcpy(&value, next, sizeof(value));
-    next += sizeof(value);
-  });
-  if (message.kind < WireMessage::Kind::kHello || message.kind > WireMessage::Kind::kBye) {
+  std::memcpy(&message, data, sizeof(message));
+  if (message.kind < WireMessage::Kind::kHello || message.kind > WireMessage::Kind::kBell) {
     return absl::DataLossError(absl::StrCat("a message of kind ", static_cast<int>(message.kind)));
   }
   if (message.payload > WireMessage::Payload::kSent) {

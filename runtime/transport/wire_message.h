@@ -16,7 +16,8 @@
 namespace weir::transport {
 
 struct WireMessage {
-  enum class Kind : uint8_t { kHello = 1, kToken = 2, kCredit = 3, kBye = 4 };
+  // A bell says nothing but that the receiver shall look into its message rings.
+  enum class Kind : uint8_t { kHello = 1, kToken = 2, kCredit = 3, kBye = 4, kBell = 5 };
   // The place of a token's payload: nowhere, in the slot already, behind the header.
   enum class Payload : uint8_t { kNone = 0, kMapped = 1, kSent = 2 };
 

@@ -118,7 +118,7 @@ class LedgerRun {
     message.receiver_edge = EdgeHandle(input.Byte() % kEdges);
     message.sender = weir::RankId(message.receiver_edge.value() < 2 ? 0 : 2);
     message.pair_tag = kPairTag + (message.sender == weir::RankId(2) ? 1 : 0);
-    message.kind = static_cast<weir::transport::WireMessage::Kind>(1 + input.Byte() % 4);
+    message.kind = static_cast<weir::transport::WireMessage::Kind>(1 + input.Byte() % 5);
     message.payload = static_cast<weir::transport::WireMessage::Payload>(input.Byte() % 3);
     message.number = next_[message.receiver_edge] + input.Byte() % 4;
     message.header.edge = weir::EdgeId(100 + message.receiver_edge.value());
@@ -138,8 +138,8 @@ class LedgerRun {
             "refused as damage");
     if (!verdict.ok() || *verdict != weir::transport::MessageLedger::Verdict::kAccepted) return;
     Require(message.sender == weir::RankId(0) || message.sender == weir::RankId(2), "a peer");
-    if (message.kind == weir::transport::WireMessage::Kind::kHello ||
-        message.kind == weir::transport::WireMessage::Kind::kBye)
+    if (message.kind != weir::transport::WireMessage::Kind::kToken &&
+        message.kind != weir::transport::WireMessage::Kind::kCredit)
       return;
     Require(under_way_.Has(message.receiver_edge), "an edge");
     const weir::transport::TransportEdge& spec = ledger_.spec(message.receiver_edge);

@@ -59,7 +59,8 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
     WEIR_ASSIGN_OR_RETURN(const fleet::FleetOptions fleet,
                           arguments.train.fleet.Options(read.job, listed, nullptr));
     arguments.train.options.hosts = static_cast<int>(fleet.hosts.size());
-    fleet::TellHosts(fleet, &read.job);
+    if (const std::string line = fleet::TellHosts(fleet, &read.job); !line.empty())
+      *context->err << line << "\n";
   }
   read.costs.TellHosts(&read.job);
   WEIR_ASSIGN_OR_RETURN(const std::optional<search::SettledRules> settled,

@@ -160,7 +160,8 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
     WEIR_ASSIGN_OR_RETURN(processes, arguments.fleet.Options(job, found, console));
     processes.trace = options.trace;
     processes.live = run->live.get();
-    fleet::TellHosts(processes, &job);
+    if (const std::string line = fleet::TellHosts(processes, &job); !line.empty())
+      console->Say(line);
     options.hosts = static_cast<int>(processes.hosts.size());
   }
   read.costs.TellHosts(&job);
@@ -222,7 +223,10 @@ absl::Status SayWhatWouldRun(const hosts::FoundHosts& found, TrainArguments argu
   WEIR_ASSIGN_OR_RETURN(const fleet::FleetOptions options,
                         arguments.fleet.Options(read.job, found, console));
   arguments.options.hosts = static_cast<int>(options.hosts.size());
-  if (has_processes) fleet::TellHosts(options, &read.job);
+  if (has_processes) {
+    if (const std::string line = fleet::TellHosts(options, &read.job); !line.empty())
+      console->Say(line);
+  }
   read.costs.TellHosts(&read.job);
   WEIR_RETURN_IF_ERROR(LayOutAndSay(arguments.place, read.rule_costs, &read.job, console));
   WEIR_ASSIGN_OR_RETURN(const train::PreparedTraining prepared,

@@ -1,9 +1,11 @@
 #include "tools/fleet/rank_spread.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "tools/hosts/host_placement.h"
 #include "tools/launch/placement.h"
@@ -29,11 +31,12 @@ absl::StatusOr<RankSpread> SpreadRanks(const FleetOptions& options, int num_rank
   return spread;
 }
 
-int64_t DevicesPerHost(const RankSpread& spread, const IdVector<HostId, hosts::HostAgent>& agents) {
+std::vector<int64_t> DevicesByHost(const RankSpread& spread,
+                                   const IdVector<HostId, hosts::HostAgent>& agents) {
   const auto machine_of = [&](HostId host) {
     return agents.empty() ? std::string() : agents[host].machine;
   };
-  std::vector<int64_t> devices;  // by host, of those that have ranks
+  std::vector<int64_t> devices;
   HostId previous;
   for (const WorkerId process : spread.host_of.ids()) {
     const HostId host = spread.host_of[process];
@@ -43,21 +46,33 @@ int64_t DevicesPerHost(const RankSpread& spread, const IdVector<HostId, hosts::H
     devices.back() += static_cast<int64_t>(spread.ranks_of[process].size());
     previous = host;
   }
+  return devices;
+}
+
+int64_t DevicesPerHost(const RankSpread& spread, const IdVector<HostId, hosts::HostAgent>& agents) {
+  const std::vector<int64_t> devices = DevicesByHost(spread, agents);
   const bool is_even = std::all_of(devices.begin(), devices.end(),
                                    [&](int64_t count) { return count == devices.front(); });
   return devices.size() < 2 || !is_even ? 0 : devices.front();
 }
 
-void TellHosts(const FleetOptions& options, proto::Job* job) {
-  if (job->mesh().devices_per_host() != 0) return;
+std::string TellHosts(const FleetOptions& options, proto::Job* job) {
+  if (job->mesh().devices_per_host() != 0) return "";
   int64_t num_ranks = 1;
   for (const proto::MeshAxisSpec& axis : job->mesh().axis()) {
-    if (axis.size() < 1 || axis.size() > kDevicesEnough / num_ranks) return;
+    if (axis.size() < 1 || axis.size() > kDevicesEnough / num_ranks) return "";
     num_ranks *= axis.size();
   }
   const absl::StatusOr<RankSpread> spread = SpreadRanks(options, static_cast<int>(num_ranks));
-  if (spread.ok())
-    job->mutable_mesh()->set_devices_per_host(DevicesPerHost(*spread, options.hosts));
+  if (!spread.ok()) return "";
+  job->mutable_mesh()->set_devices_per_host(DevicesPerHost(*spread, options.hosts));
+  std::vector<int64_t> devices = DevicesByHost(*spread, options.hosts);
+  std::sort(devices.begin(), devices.end(), std::greater<int64_t>());
+  devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
+  if (devices.size() < 2) return "";
+  return absl::StrCat("hosts have ", devices.back(), " to ", devices.front(),
+                      " devices of the mesh, so transfers do not go within hosts first; hosts with "
+                      "equally many would send fewer bytes between them");
 }
 
 }  // namespace weir::fleet

@@ -44,6 +44,15 @@ TEST(RankSpreadTest, HostsWithDifferentNumbersOfRanksAreNotTold) {
       << "one is idle";
 }
 
+TEST(RankSpreadTest, WhoeverSpreadsRanksUnevenlyIsTold) {
+  proto::Job job = JobOf({4});
+  EXPECT_EQ(TellHosts(OnHosts({{"a", 3}, {"b", 1}}), &job),
+            "hosts have 1 to 3 devices of the mesh, so transfers do not go within hosts first; "
+            "hosts with equally many would send fewer bytes between them");
+  EXPECT_EQ(job.mesh().devices_per_host(), 0);
+  EXPECT_EQ(TellHosts(OnHosts({{"a", 2}, {"b", 2}}), &job), "");
+}
+
 TEST(RankSpreadTest, AJobLearnsWhereHostsEnd) {
   proto::Job job = JobOf({2, 2});
   TellHosts(OnHosts({{"a", 0}, {"b", 0}}), &job);
