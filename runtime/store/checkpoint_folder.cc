@@ -1,18 +1,11 @@
 #include "runtime/store/checkpoint_folder.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/fs.h>
-#include <stdio.h>
-#include <sys/file.h>
-#include <sys/random.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
-#include <fstream>
-#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -24,7 +17,6 @@
 #include "runtime/base/checksum.h"
 #include "runtime/base/status.h"
 #include "runtime/store/pending_file.h"
-#include "runtime/store/whole_file.h"
 
 namespace weir::store {
 namespace {
@@ -35,37 +27,43 @@ constexpr char kLatestFile[] = "latest";
 constexpr char kStepPrefix[] = "step-";
 constexpr char kPartialMark[] = ".partial-";
 constexpr char kRemovedMark[] = ".removed-";
-constexpr int64_t kLatestBytesMax = 256;
+constexpr char kReplacedMark[] = ".replaced-";
 constexpr size_t kStepsShown = 8;
+constexpr int kClaimAttempts = 5;
+constexpr std::chrono::milliseconds kClaimWait(10);
 
 std::string Join(const std::string& directory, const std::string& name) {
   return (fs::path(directory) / name).string();
 }
 
-bool IsFile(const std::string& path) {
-  std::error_code error;
-  return fs::is_regular_file(path, error);
-}
-bool IsFolder(const std::string& path) {
-  std::error_code error;
-  return fs::is_directory(path, error);
+bool IsFile(FileSystem* files, const std::string& path) {
+  return files->KindOf(path) == FileSystem::Kind::kFile;
 }
 
-std::vector<std::string> NamesIn(const std::string& directory) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error))
-    names.push_back(it->path().filename().string());
-  return names;
+// Writes a file from start to end and flushes it. The name is not flushed.
+absl::Status WriteFile(FileSystem* files, const std::string& path, const std::string& bytes) {
+  std::unique_ptr<OpenedFile> file;
+  if (const int error = files->Create(path, &file))
+    return CannotWrite(path, "cannot make it", error);
+  // The lock is for RemoveLeftovers of another run, where the file system has locks.
+  file->TryLock(OpenedFile::Lock::kExclusive);
+  if (const int error = file->WriteAt(0, bytes.data(), static_cast<int64_t>(bytes.size())))
+    return CannotWrite(path, "write failed", error);
+  if (const int error = file->Flush()) return CannotWrite(path, "cannot flush", error);
+  return absl::OkStatus();
 }
 
-int FlushFolderAt(const std::string& path) {
-  const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return errno;
-  // Some file systems cannot flush a folder, and say so by EINVAL.
-  const int error = ::fsync(folder) == 0 || errno == EINVAL ? 0 : errno;
-  ::close(folder);
-  return error;
+// Makes the folder of checkpoints where there is none. The name of the folder must survive a loss
+// of power, too, or all checkpoints would be lost with it.
+absl::Status MakeDirectory(FileSystem* files, const std::string& directory) {
+  if (const int error = files->MakeFolder(directory); error != 0 && error != EEXIST)
+    return CannotWrite(directory, "cannot make the folder", error);
+  std::string parent =
+      fs::path(directory + "/").lexically_normal().parent_path().parent_path().string();
+  if (parent.empty()) parent = ".";
+  if (const int error = FlushFolder(files, parent))
+    return CannotWrite(directory, "cannot flush the folder around it", error);
+  return absl::OkStatus();
 }
 
 std::string LatestText(const std::string& name) {
@@ -73,8 +71,8 @@ std::string LatestText(const std::string& name) {
                       "\n");
 }
 
-std::string CommittedText(const std::string& directory) {
-  const std::vector<int64_t> steps = CommittedSteps(directory);
+std::string CommittedText(FileSystem* files, const std::string& directory) {
+  const std::vector<int64_t> steps = CommittedSteps(directory, files);
   if (steps.empty()) return "no committed checkpoint";
   std::vector<std::string> names;
   for (size_t i = steps.size() - std::min(steps.size(), kStepsShown); i < steps.size(); ++i)
@@ -82,27 +80,45 @@ std::string CommittedText(const std::string& directory) {
   return absl::StrJoin(names, ", ");
 }
 
-absl::Status NoneNamed(const std::string& directory, const std::string& expected,
+absl::Status NoneNamed(FileSystem* files, const std::string& directory, const std::string& expected,
                        const std::string& found) {
-  const std::vector<int64_t> steps = CommittedSteps(directory);
+  const std::vector<int64_t> steps = CommittedSteps(directory, files);
   return Missing({"W0711", directory, expected, found,
                   steps.empty() ? "the folder that a run was given as --checkpoint"
                                 : absl::StrCat("a committed checkpoint by its own path, ",
                                                Join(directory, StepFolderName(steps.back())))});
 }
 
-// Removes folders that nobody writes into any more, and halves of removed checkpoints.
-void RemoveLeftovers(const std::string& directory) {
-  for (const std::string& name : NamesIn(directory)) {
-    if (!absl::StartsWith(name, kStepPrefix)) continue;
+absl::Status InUse(const std::string& directory) {
+  return Rejected({"W0741", directory, "a folder into which no other run writes checkpoints",
+                   "another run that goes on and writes there",
+                   "another folder, or wait for the end of that run (`weir top` lists the runs of "
+                   "this machine)"});
+}
+
+// Removes what nobody writes any more, and halves of removed checkpoints. A checkpoint that was
+// about to be replaced gets its name back if the other one has not got the name.
+void RemoveLeftovers(FileSystem* files, const std::string& directory) {
+  std::vector<std::string> leftovers;
+  for (const Leftover& leftover : LeftoversIn(directory, files)) {
+    if (leftover.kind != Leftover::Kind::kWithoutIndex) leftovers.push_back(leftover.name);
+  }
+  if (leftovers.empty()) return;
+  for (const std::string& name : leftovers) {
+    const size_t mark = name.find(kReplacedMark);
+    if (mark == std::string::npos) continue;
+    const std::string owner = Join(directory, name.substr(0, mark));
+    if (files->KindOf(owner) == FileSystem::Kind::kNone)
+      files->Rename(Join(directory, name), owner);
+  }
+  // A leftover may still have the name of a committed checkpoint on disk. If its files went first
+  // and the power failed, the name would be that of a damaged checkpoint.
+  if (FlushFolder(files, directory) != 0) return;
+  for (const std::string& name : leftovers) {
     const std::string path = Join(directory, name);
-    std::error_code ignored;
-    if (absl::StrContains(name, kRemovedMark)) fs::remove_all(path, ignored);
-    if (!absl::StrContains(name, kPartialMark)) continue;
-    const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (folder < 0) continue;
-    if (::flock(folder, LOCK_EX | LOCK_NB) == 0) fs::remove_all(path, ignored);
-    ::close(folder);
+    std::unique_ptr<OpenedFile> opened;
+    if (files->Open(path, &opened) == 0 && opened->TryLock(OpenedFile::Lock::kExclusive) == 0)
+      RemoveTree(files, path);
   }
 }
 
@@ -119,118 +135,151 @@ std::optional<int64_t> StepOfName(const std::string& name) {
   return step;
 }
 
-std::vector<int64_t> CommittedSteps(const std::string& directory) {
+std::vector<int64_t> CommittedSteps(const std::string& directory, FileSystem* files) {
   std::vector<int64_t> steps;
-  for (const std::string& name : NamesIn(directory)) {
+  for (const std::string& name : files->NamesIn(directory)) {
     const std::optional<int64_t> step = StepOfName(name);
-    if (step.has_value() && IsFile(Join(Join(directory, name), kIndexFile))) steps.push_back(*step);
+    if (step.has_value() && IsFile(files, Join(Join(directory, name), kIndexFile)))
+      steps.push_back(*step);
   }
   std::sort(steps.begin(), steps.end());
   return steps;
 }
 
 bool IsCheckpointFolder(const std::string& path) {
-  return IsFolder(path) && (IsFile(Join(path, kIndexFile)) || IsFile(Join(path, kLatestFile)) ||
-                            !CommittedSteps(path).empty());
+  FileSystem* const files = MachineFiles();
+  return files->KindOf(path) == FileSystem::Kind::kFolder &&
+         (IsFile(files, Join(path, kIndexFile)) || IsFile(files, Join(path, kLatestFile)) ||
+          !CommittedSteps(path).empty());
 }
 
-absl::StatusOr<std::optional<int64_t>> ReadLatest(const std::string& directory) {
+absl::StatusOr<std::optional<int64_t>> ReadLatest(const std::string& directory, FileSystem* files) {
   const std::string path = Join(directory, kLatestFile);
-  if (!IsFile(path)) return std::nullopt;
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kLatestBytesMax, '\0');
-  file.read(text.data(), kLatestBytesMax);
-  text.resize(static_cast<size_t>(std::max<std::streamsize>(file.gcount(), 0)));
-  const std::string name = text.substr(0, text.find(' '));
+  if (!IsFile(files, path)) return std::nullopt;
+  WEIR_ASSIGN_OR_RETURN(const FileBytes bytes, files->Map(path, "name of a checkpoint"));
+  const absl::string_view text(reinterpret_cast<const char*>(bytes.data),
+                               static_cast<size_t>(bytes.size));
+  const std::string name(text.substr(0, text.find(' ')));
   const std::optional<int64_t> step = StepOfName(name);
   if (step.has_value() && text == LatestText(name)) return step;
-  const std::vector<int64_t> steps = CommittedSteps(directory);
+  const std::vector<int64_t> steps = CommittedSteps(directory, files);
   return Damaged({"W0711", path, "the name of a checkpoint and its CRC32C", "other bytes",
                   steps.empty() ? ""
                                 : absl::StrCat("a committed checkpoint by its own path, ",
                                                Join(directory, StepFolderName(steps.back())))});
 }
 
-absl::StatusOr<std::string> ResolveCheckpoint(const std::string& path) {
-  if (IsFile(Join(path, kIndexFile))) return path;
-  WEIR_ASSIGN_OR_RETURN(const std::optional<int64_t> step, ReadLatest(path));
+absl::StatusOr<std::string> ResolveCheckpoint(const std::string& path, FileSystem* files) {
+  if (IsFile(files, Join(path, kIndexFile))) return path;
+  WEIR_ASSIGN_OR_RETURN(const std::optional<int64_t> step, ReadLatest(path, files));
   if (!step.has_value()) {
-    return NoneNamed(path, "a checkpoint, or a folder whose `latest` names one",
-                     CommittedText(path) + " and no `latest`");
+    return NoneNamed(files, path, "a checkpoint, or a folder whose `latest` names one",
+                     CommittedText(files, path) + " and no `latest`");
   }
   std::string folder = Join(path, StepFolderName(*step));
-  if (IsFile(Join(folder, kIndexFile))) return folder;
-  return NoneNamed(path, absl::StrCat(StepFolderName(*step), ", which `latest` names"),
-                   CommittedText(path));
+  if (IsFile(files, Join(folder, kIndexFile))) return folder;
+  return NoneNamed(files, path, absl::StrCat(StepFolderName(*step), ", which `latest` names"),
+                   CommittedText(files, path));
 }
 
 std::vector<std::string> FilesOfCheckpoint(const std::string& path) {
   const absl::StatusOr<std::string> folder = ResolveCheckpoint(path);
   if (!folder.ok()) return {};
-  std::vector<std::string> files = {Join(*folder, kIndexFile)};
-  const absl::StatusOr<CheckpointIndex> index = ReadIndex(files[0]);
-  if (!index.ok()) return files;
+  std::vector<std::string> paths = {Join(*folder, kIndexFile)};
+  const absl::StatusOr<CheckpointIndex> index = ReadIndex(paths[0]);
+  if (!index.ok()) return paths;
   for (const ShardFileRecord& file : index->files) {
-    if (IsFile(Join(*folder, file.name))) files.push_back(Join(*folder, file.name));
+    if (IsFile(MachineFiles(), Join(*folder, file.name))) paths.push_back(Join(*folder, file.name));
   }
-  return files;
+  return paths;
 }
 
-absl::Status PointLatest(const std::string& directory, int64_t step) {
-  return WriteWholeFile(Join(directory, kLatestFile), [step](std::ostream& out) {
-    out << LatestText(StepFolderName(step));
-    return absl::OkStatus();
-  });
+absl::Status PointLatest(const std::string& directory, int64_t step, FileSystem* files) {
+  const std::string path = Join(directory, kLatestFile);
+  const std::string partial = absl::StrCat(path, kPartialMark, files->NewToken());
+  absl::Status written = WriteFile(files, partial, LatestText(StepFolderName(step)));
+  if (written.ok()) {
+    if (const int error = files->Rename(partial, path))
+      written = CannotWrite(path, "cannot put it in its place", error);
+  }
+  if (!written.ok()) {
+    files->RemoveFile(partial);
+    return written;
+  }
+  if (const int error = FlushFolder(files, directory))
+    return CannotWrite(path, "it is in its place, but its folder cannot be flushed", error);
+  return absl::OkStatus();
+}
+
+std::vector<Leftover> LeftoversIn(const std::string& directory, FileSystem* files) {
+  std::vector<Leftover> leftovers;
+  for (const std::string& name : files->NamesIn(directory)) {
+    const bool is_step = absl::StartsWith(name, kStepPrefix);
+    if (!is_step && !absl::StartsWith(name, absl::StrCat(kLatestFile, kPartialMark))) continue;
+    if (absl::StrContains(name, kPartialMark)) {
+      leftovers.push_back({name, Leftover::Kind::kPartial});
+    } else if (absl::StrContains(name, kRemovedMark)) {
+      leftovers.push_back({name, Leftover::Kind::kRemoved});
+    } else if (absl::StrContains(name, kReplacedMark)) {
+      leftovers.push_back({name, Leftover::Kind::kReplaced});
+    } else if (StepOfName(name).has_value() &&
+               !IsFile(files, Join(Join(directory, name), kIndexFile))) {
+      leftovers.push_back({name, Leftover::Kind::kWithoutIndex});
+    }
+  }
+  std::sort(leftovers.begin(), leftovers.end(),
+            [](const Leftover& a, const Leftover& b) { return a.name < b.name; });
+  return leftovers;
 }
 
 absl::StatusOr<std::unique_ptr<FolderClaim>> FolderClaim::Take(const std::string& directory,
                                                                Absent absent) {
-  if (absent == Absent::kMake && ::mkdir(directory.c_str(), 0777) != 0 && errno != EEXIST)
-    return CannotWrite(directory, "cannot make the folder", errno);
-  const int lock = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (lock < 0 && errno == ENOENT && absent == Absent::kLeave) return nullptr;
-  if (lock < 0) return CannotWrite(directory, "cannot open the folder", errno);
-  auto claim = std::unique_ptr<FolderClaim>(new FolderClaim(lock));
-  if (::flock(lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return claim;
-  return Rejected({"W0741", directory, "a folder into which no other run writes checkpoints",
-                   "another run that goes on and writes there",
-                   "another folder, or wait for the end of that run (`weir top` lists the runs of "
-                   "this machine)"});
+  FileSystem* const files = MachineFiles();
+  if (absent == Absent::kMake) WEIR_RETURN_IF_ERROR(MakeDirectory(files, directory));
+  std::unique_ptr<OpenedFile> folder;
+  const int error = files->Open(directory + "/", &folder);
+  if (error == ENOENT && absent == Absent::kLeave) return nullptr;
+  if (error != 0) return CannotWrite(directory, "cannot open the folder", error);
+  for (int attempt = 1; folder->TryLock(OpenedFile::Lock::kExclusive) == EWOULDBLOCK; ++attempt) {
+    if (attempt == kClaimAttempts) return InUse(directory);
+    // Check of another program holds a lock for a moment.
+    std::this_thread::sleep_for(kClaimWait);
+  }
+  return std::unique_ptr<FolderClaim>(new FolderClaim(std::move(folder)));
 }
 
-FolderClaim::~FolderClaim() { ::close(lock_); }
-
-std::string PendingCheckpoint::NewToken() {
-  uint64_t bits = 0;
-  (void)!::getrandom(&bits, sizeof(bits), 0);
-  return absl::StrCat(absl::Hex(bits, absl::kZeroPad16));
+absl::Status FolderClaim::Check(const std::string& directory) {
+  std::unique_ptr<OpenedFile> folder;
+  // Whether the folder can be written is for others to say.
+  if (MachineFiles()->Open(directory + "/", &folder) != 0) return absl::OkStatus();
+  return folder->TryLock(OpenedFile::Lock::kShared) == EWOULDBLOCK ? InUse(directory)
+                                                                   : absl::OkStatus();
 }
+
+std::string PendingCheckpoint::NewToken() { return MachineFiles()->NewToken(); }
 
 absl::StatusOr<std::unique_ptr<PendingCheckpoint>> PendingCheckpoint::Open(
-    const std::string& directory, int64_t step, const std::string& token, Role role) {
-  auto pending = std::unique_ptr<PendingCheckpoint>(new PendingCheckpoint());
+    const std::string& directory, int64_t step, const std::string& token, Role role,
+    FileSystem* files) {
+  auto pending = std::unique_ptr<PendingCheckpoint>(new PendingCheckpoint(files));
   pending->directory_ = directory;
   pending->role_ = role;
   pending->final_path_ = Join(directory, StepFolderName(step));
   const std::string folder = absl::StrCat(pending->final_path_, kPartialMark, token);
-  if (::mkdir(directory.c_str(), 0777) != 0 && errno != EEXIST)
-    return CannotWrite(directory, "cannot make the folder", errno);
-  if (role == Role::kMake) RemoveLeftovers(directory);
-  if (::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
-    return CannotWrite(folder, "cannot make the folder", errno);
+  WEIR_RETURN_IF_ERROR(MakeDirectory(files, directory));
+  if (role == Role::kMake) RemoveLeftovers(files, directory);
+  if (const int error = files->MakeFolder(folder); error != 0 && error != EEXIST)
+    return CannotWrite(folder, "cannot make the folder", error);
   pending->folder_ = folder;
-  pending->lock_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (pending->lock_ < 0) return CannotWrite(folder, "cannot open the folder", errno);
+  if (const int error = files->Open(folder, &pending->lock_))
+    return CannotWrite(folder, "cannot open the folder", error);
   // A file system without locks has no leftovers removed, either.
-  ::flock(pending->lock_, LOCK_SH | LOCK_NB);
+  pending->lock_->TryLock(OpenedFile::Lock::kShared);
   return pending;
 }
 
 PendingCheckpoint::~PendingCheckpoint() {
-  if (lock_ >= 0) ::close(lock_);
-  if (role_ != Role::kMake || is_published_ || folder_.empty()) return;
-  std::error_code ignored;
-  fs::remove_all(folder_, ignored);
+  if (role_ == Role::kMake && !is_published_ && !folder_.empty()) RemoveTree(files_, folder_);
 }
 
 absl::Status PendingCheckpoint::Publish(const CheckpointIndex& index) {
@@ -240,35 +289,45 @@ absl::Status PendingCheckpoint::Publish(const CheckpointIndex& index) {
                      absl::StrCat("an index of at most ", kIndexBytesMax, " bytes"),
                      absl::StrCat(bytes.size(), " bytes"), ""});
   }
-  WEIR_RETURN_IF_ERROR(WriteWholeFile(Join(folder_, kIndexFile), [&](std::ostream& out) {
-    out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    return absl::OkStatus();
-  }));
-  if (const int error = FlushFolderAt(folder_))
+  WEIR_RETURN_IF_ERROR(WriteFile(files_, Join(folder_, kIndexFile), bytes));
+  if (const int error = lock_->Flush())
     return CannotWrite(folder_, "cannot flush the folder", error);
   bool had_earlier = false;
-  if (::rename(folder_.c_str(), final_path_.c_str()) != 0) {
-    if (errno != ENOTEMPTY && errno != EEXIST)
-      return CannotWrite(final_path_, "cannot give the folder its name", errno);
+  std::string earlier = folder_;
+  if (const int error = files_->Rename(folder_, final_path_)) {
+    if (error != ENOTEMPTY && error != EEXIST)
+      return CannotWrite(final_path_, "cannot give the folder its name", error);
     // An earlier checkpoint of that step goes away under the partial name.
     had_earlier = true;
-    if (::renameat2(AT_FDCWD, folder_.c_str(), AT_FDCWD, final_path_.c_str(), RENAME_EXCHANGE) !=
-        0) {
-      const std::string earlier = absl::StrCat(final_path_, kRemovedMark, NewToken());
-      if (::rename(final_path_.c_str(), earlier.c_str()) != 0 ||
-          ::rename(folder_.c_str(), final_path_.c_str()) != 0)
-        return CannotWrite(final_path_, "cannot replace the earlier one", errno);
+    if (files_->Exchange(folder_, final_path_) != 0) {
+      earlier = absl::StrCat(final_path_, kReplacedMark, files_->NewToken());
+      int failed = files_->Rename(final_path_, earlier);
+      if (failed == 0) {
+        failed = files_->Rename(folder_, final_path_);
+        if (failed != 0) files_->Rename(earlier, final_path_);
+      }
+      if (failed != 0) return CannotWrite(final_path_, "cannot replace the earlier one", failed);
     }
   }
   is_published_ = true;
-  if (const int error = FlushFolderAt(directory_))
+  if (const int error = FlushFolder(files_, directory_))
     return CannotWrite(final_path_, "it is in its place, but its folder cannot be flushed", error);
-  if (had_earlier) {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-    RemoveLeftovers(directory_);
-  }
+  if (had_earlier) RemoveTree(files_, earlier);
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> PendingCheckpoint::Commit(const CheckpointIndex& index,
+                                                      const Retention& retention) {
+  WEIR_RETURN_IF_ERROR(Publish(index));
+  const int64_t step = index.facts.step;
+  WEIR_RETURN_IF_ERROR(PointLatest(directory_, step, files_));
+  std::vector<int64_t> committed = CommittedSteps(directory_, files_);
+  std::erase_if(committed, [step](int64_t other) { return other > step; });
+  for (const int64_t old : StepsToRemove(committed, retention, step, {})) {
+    if (const absl::Status removed = RemoveCheckpoint(directory_, old, files_); !removed.ok())
+      return absl::StrCat("the checkpoint of step ", old, " stays: ", removed.message());
+  }
+  return std::string();
 }
 
 absl::StatusOr<CheckpointIndex> MakeIndex(CheckpointFacts facts,
@@ -307,14 +366,16 @@ std::vector<int64_t> StepsToRemove(const std::vector<int64_t>& committed,
   return removed;
 }
 
-absl::Status RemoveCheckpoint(const std::string& directory, int64_t step) {
+absl::Status RemoveCheckpoint(const std::string& directory, int64_t step, FileSystem* files) {
   const std::string path = Join(directory, StepFolderName(step));
-  const std::string removed = absl::StrCat(path, kRemovedMark, PendingCheckpoint::NewToken());
-  if (::rename(path.c_str(), removed.c_str()) != 0)
-    return CannotWrite(path, "cannot remove the checkpoint", errno);
-  std::error_code error;
-  fs::remove_all(removed, error);
-  if (error) return CannotWrite(removed, "cannot remove the checkpoint", error.value());
+  const std::string removed = absl::StrCat(path, kRemovedMark, files->NewToken());
+  if (const int error = files->Rename(path, removed))
+    return CannotWrite(path, "cannot remove the checkpoint", error);
+  // Before the new name is on disk, the files belong to a committed checkpoint.
+  if (const int error = FlushFolder(files, directory))
+    return CannotWrite(removed, "cannot flush the folder around it", error);
+  if (const int error = RemoveTree(files, removed))
+    return CannotWrite(removed, "cannot remove the checkpoint", error);
   return absl::OkStatus();
 }
 

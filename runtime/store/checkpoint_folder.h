@@ -5,6 +5,10 @@
 //   DIR/step-000000120/rank-00000.safetensors ...
 //   DIR/step-000000140.partial-TOKEN/ a checkpoint that is being written
 //
+// For a moment, or after a crash, there are also step-...removed-TOKEN/ (a checkpoint that is being
+// removed), step-...replaced-TOKEN/ (one that makes room for another of its step, where the file
+// system cannot exchange names) and latest.partial-TOKEN. The next checkpoint removes them.
+//
 // A checkpoint is committed by the rename of its folder, when the files and the folder are on disk.
 // `latest` is replaced afterwards, so it names a committed one at any time. Each process that
 // writes into a partial folder holds a shared lock on it; a partial folder without a lock is a
@@ -13,7 +17,10 @@
 // Without a shared disk, each host has such a folder at the path that the job names. All hosts have
 // the same index, which says which host has which file. The hosts commit their parts before the
 // starter commits its own, and set `latest` after it.
-// Thread rule: any thread; one run at a time writes into a folder.
+//
+// All operations go through a FileSystem, and tests/disk crashes at each of them. A checkpoint
+// whose Commit has returned survives a loss of power. Thread rule: any thread; one run at a time
+// writes into a folder.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +28,13 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/store/checkpoint_index.h"
+#include "runtime/store/file_system.h"
 
 namespace weir::store {
 
@@ -40,7 +49,8 @@ bool IsCheckpointFolder(const std::string& path);
 // Returns the folder of the checkpoint that `path` names: the path if it is that of a checkpoint,
 // else the one that its `latest` names. kNotFound (W0711): none is committed, or `latest` names
 // none; the error lists those that are there.
-absl::StatusOr<std::string> ResolveCheckpoint(const std::string& path);
+absl::StatusOr<std::string> ResolveCheckpoint(const std::string& path,
+                                              FileSystem* files = MachineFiles());
 
 // Returns the files of the checkpoint that `path` names that are in its folder, the index first;
 // none if there is no such checkpoint.
@@ -48,12 +58,25 @@ std::vector<std::string> FilesOfCheckpoint(const std::string& path);
 
 // Returns the steps of the committed checkpoints in `directory`, ascending; none if there is no
 // such folder.
-std::vector<int64_t> CommittedSteps(const std::string& directory);
+std::vector<int64_t> CommittedSteps(const std::string& directory,
+                                    FileSystem* files = MachineFiles());
 // Returns the step that `latest` names; nullopt: there is no `latest`. kDataLoss (W0711): the file
 // is damaged.
-absl::StatusOr<std::optional<int64_t>> ReadLatest(const std::string& directory);
+absl::StatusOr<std::optional<int64_t>> ReadLatest(const std::string& directory,
+                                                  FileSystem* files = MachineFiles());
 // Replaces `latest`. Precondition: the step is committed. CannotWrite if the disk refuses.
-absl::Status PointLatest(const std::string& directory, int64_t step);
+absl::Status PointLatest(const std::string& directory, int64_t step,
+                         FileSystem* files = MachineFiles());
+
+// A name in a folder of checkpoints that is no checkpoint: a run writes it at this moment, or was
+// killed while it wrote, replaced or removed it.
+struct Leftover {
+  enum class Kind : uint8_t { kPartial, kRemoved, kReplaced, kWithoutIndex };
+  std::string name;
+  Kind kind = Kind::kPartial;
+};
+// Returns them in the order of their names.
+std::vector<Leftover> LeftoversIn(const std::string& directory, FileSystem* files = MachineFiles());
 
 // The right of one run to write checkpoints into a folder, until the object goes away. It ends with
 // the process in any case. On a file system without locks, any number of runs have the right.
@@ -65,14 +88,21 @@ class FolderClaim {
   // made or opened.
   static absl::StatusOr<std::unique_ptr<FolderClaim>> Take(const std::string& directory,
                                                            Absent absent);
-  ~FolderClaim();
+  // Returns kInvalidArgument (W0741) if another run has the right for `directory`, and takes none.
+  static absl::Status Check(const std::string& directory);
   FolderClaim(const FolderClaim&) = delete;
   FolderClaim& operator=(const FolderClaim&) = delete;
 
  private:
-  explicit FolderClaim(int lock) : lock_(lock) {}
+  explicit FolderClaim(std::unique_ptr<OpenedFile> folder) : folder_(std::move(folder)) {}
 
-  const int lock_;
+  const std::unique_ptr<OpenedFile> folder_;  // locked
+};
+
+// Which checkpoints stay.
+struct Retention {
+  int64_t keep = 0;        // the newest so many; 0: all
+  int64_t keep_every = 0;  // also those whose step is a multiple; 0: none
 };
 
 // A checkpoint that is being written, as one process of the run sees it.
@@ -81,13 +111,12 @@ class PendingCheckpoint {
   // kMake: of the process that will call Publish on this host. The folder disappears with the
   // object unless it was published. kJoin: of a process that only writes its shards.
   enum class Role : uint8_t { kMake, kJoin };
-  // Makes DIR and DIR/step-...partial-TOKEN where they do not exist. The starter draws the token
-  // (NewToken), so that all processes use one folder. kMake also removes leftovers. CannotWrite if
-  // the folder cannot be made.
-  static absl::StatusOr<std::unique_ptr<PendingCheckpoint>> Open(const std::string& directory,
-                                                                 int64_t step,
-                                                                 const std::string& token,
-                                                                 Role role);
+  // Makes DIR and DIR/step-...partial-TOKEN where they do not exist. `files` must outlive the
+  // object. The starter draws the token (NewToken), so that all processes use one folder. kMake
+  // also removes leftovers. CannotWrite if the folder cannot be made.
+  static absl::StatusOr<std::unique_ptr<PendingCheckpoint>> Open(
+      const std::string& directory, int64_t step, const std::string& token, Role role,
+      FileSystem* files = MachineFiles());
   static std::string NewToken();
   ~PendingCheckpoint();
   PendingCheckpoint(const PendingCheckpoint&) = delete;
@@ -102,13 +131,19 @@ class PendingCheckpoint {
   // checkpoint of that step. Precondition: every ShardWriter of this folder has finished. `index`
   // must pass CheckOwners: call MakeIndex. Does not touch `latest`.
   absl::Status Publish(const CheckpointIndex& index);
+  // Publishes, points `latest` to the checkpoint, and removes the earlier ones that `retention`
+  // does not keep. Checkpoints of later steps are those of a longer run and stay. Returns a
+  // sentence about an earlier checkpoint that could not be removed, or "". Errors as of Publish;
+  // after an error `latest` names what it named before, or this checkpoint.
+  absl::StatusOr<std::string> Commit(const CheckpointIndex& index, const Retention& retention);
 
  private:
-  PendingCheckpoint() = default;
+  explicit PendingCheckpoint(FileSystem* files) : files_(files) {}
 
+  FileSystem* const files_;
   std::string directory_, folder_, final_path_;
   Role role_ = Role::kJoin;
-  int lock_ = -1;
+  std::unique_ptr<OpenedFile> lock_;  // the folder, locked
   bool is_published_ = false;
 };
 
@@ -120,11 +155,6 @@ absl::StatusOr<CheckpointIndex> MakeIndex(CheckpointFacts facts,
                                           std::vector<ShardFileRecord> files,
                                           const std::string& path);
 
-// Which checkpoints stay.
-struct Retention {
-  int64_t keep = 0;        // the newest so many; 0: all
-  int64_t keep_every = 0;  // also those whose step is a multiple; 0: none
-};
 // Returns the steps to remove. Never returns a step of `in_use` (being read, as --resume) nor
 // `latest`. Pure.
 std::vector<int64_t> StepsToRemove(const std::vector<int64_t>& committed,
@@ -132,6 +162,7 @@ std::vector<int64_t> StepsToRemove(const std::vector<int64_t>& committed,
                                    const std::set<int64_t>& in_use);
 // Removes a checkpoint, so that at no time a half of it looks committed. CannotWrite if the disk
 // refuses.
-absl::Status RemoveCheckpoint(const std::string& directory, int64_t step);
+absl::Status RemoveCheckpoint(const std::string& directory, int64_t step,
+                              FileSystem* files = MachineFiles());
 
 }  // namespace weir::store

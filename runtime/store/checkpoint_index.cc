@@ -11,7 +11,6 @@
 #include "google/protobuf/io/coded_stream.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/status.h"
-#include "runtime/store/mapped_file.h"
 #include "runtime/store/stored_dtype.h"
 
 namespace weir::store {
@@ -362,13 +361,14 @@ absl::StatusOr<CheckpointIndex> DecodeIndex(absl::string_view bytes, const std::
   return index;
 }
 
-absl::StatusOr<CheckpointIndex> ReadIndex(const std::string& path) {
-  WEIR_ASSIGN_OR_RETURN(const auto file, MappedFile::Open(path, "index of a checkpoint"));
-  if (file->size() > kIndexBytesMax) {
+absl::StatusOr<CheckpointIndex> ReadIndex(const std::string& path, FileSystem* files) {
+  WEIR_ASSIGN_OR_RETURN(const FileBytes file, files->Map(path, "index of a checkpoint"));
+  if (file.size > kIndexBytesMax) {
     return DamagedIndex(path, absl::StrCat("an index of at most ", kIndexBytesMax, " bytes"),
-                        absl::StrCat(file->size(), " bytes"));
+                        absl::StrCat(file.size, " bytes"));
   }
-  return DecodeIndex(file->text(), path);
+  return DecodeIndex({reinterpret_cast<const char*>(file.data), static_cast<size_t>(file.size)},
+                     path);
 }
 
 namespace {

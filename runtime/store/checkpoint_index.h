@@ -19,6 +19,7 @@
 #include "absl/strings/string_view.h"
 #include "proto/checkpoint.pb.h"
 #include "runtime/base/tensor_slice.h"
+#include "runtime/store/file_system.h"
 
 namespace weir::store {
 
@@ -114,7 +115,8 @@ std::string EncodeIndex(const CheckpointIndex& index);
 // Return the index in such bytes or in such a file. kDataLoss (W0710): damaged, too large, or a
 // record contradicts itself. kInvalidArgument (W0721): a newer format. kNotFound: no such file.
 absl::StatusOr<CheckpointIndex> DecodeIndex(absl::string_view bytes, const std::string& path);
-absl::StatusOr<CheckpointIndex> ReadIndex(const std::string& path);
+absl::StatusOr<CheckpointIndex> ReadIndex(const std::string& path,
+                                          FileSystem* files = MachineFiles());
 
 // Checks that each element of each tensor has exactly one owner among the files, and that shards
 // have the type and lie within the shape of their tensor. kDataLoss (W0714) names the tensor.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -45,11 +44,12 @@ absl::Status CheckSteps(const CheckpointIndex& index, const std::string& folder)
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CheckpointShards>> CheckpointShards::Open(const std::string& path) {
-  auto shards = std::unique_ptr<CheckpointShards>(new CheckpointShards());
-  WEIR_ASSIGN_OR_RETURN(shards->folder_, ResolveCheckpoint(path));
+absl::StatusOr<std::unique_ptr<CheckpointShards>> CheckpointShards::Open(const std::string& path,
+                                                                         FileSystem* files) {
+  auto shards = std::unique_ptr<CheckpointShards>(new CheckpointShards(files));
+  WEIR_ASSIGN_OR_RETURN(shards->folder_, ResolveCheckpoint(path, files));
   WEIR_ASSIGN_OR_RETURN(shards->index_,
-                        ReadIndex((fs::path(shards->folder_) / kIndexFile).string()));
+                        ReadIndex((fs::path(shards->folder_) / kIndexFile).string(), files));
   const CheckpointIndex& index = shards->index_;
   WEIR_RETURN_IF_ERROR(CheckOwners(index, shards->folder_));
   WEIR_RETURN_IF_ERROR(CheckSteps(index, shards->folder_));
@@ -74,15 +74,18 @@ const std::vector<ShardPlace>& CheckpointShards::ShardsOf(const std::string& ten
   return places_.at(tensor);
 }
 
-absl::StatusOr<const MappedFile*> CheckpointShards::OpenFile(size_t i) const {
+std::string CheckpointShards::PathOf(size_t file) const {
+  return (fs::path(folder_) / index_.files[file].name).string();
+}
+
+absl::StatusOr<const FileBytes*> CheckpointShards::OpenFile(size_t i) const {
   MutexLock lock(&mutex_);
-  if (opened_[i] != nullptr) return opened_[i].get();
+  if (opened_[i].owner != nullptr) return &opened_[i];
   const ShardFileRecord& record = index_.files[i];
-  const std::string path = (fs::path(folder_) / record.name).string();
+  const std::string path = PathOf(i);
   const std::string where =
       absl::StrCat(path, record.shards.empty() ? "" : ", tensor " + record.shards[0].tensor);
-  std::error_code error;
-  if (!fs::exists(path, error)) {
+  if (files_->KindOf(path) == FileSystem::Kind::kNone) {
     return Missing(
         {"W0712", where,
          record.host.empty() ? "the shards that the index lists"
@@ -93,22 +96,21 @@ absl::StatusOr<const MappedFile*> CheckpointShards::OpenFile(size_t i) const {
              : absl::StrCat("copy ", record.name, " from host '", record.host, "' into ", folder_,
                             ", or begin the run with a disk that all hosts share")});
   }
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<MappedFile> bytes,
-                        MappedFile::Open(path, "shards of a checkpoint"));
-  if (bytes->size() != record.bytes) {
+  WEIR_ASSIGN_OR_RETURN(FileBytes bytes, files_->Map(path, "shards of a checkpoint"));
+  if (bytes.size != record.bytes) {
     return Damaged({"W0713", where, absl::StrCat("a file of ", record.bytes, " bytes"),
-                    absl::StrCat(bytes->size(), " bytes"), kAnotherCheckpoint});
+                    absl::StrCat(bytes.size, " bytes"), kAnotherCheckpoint});
   }
   opened_[i] = std::move(bytes);
-  return opened_[i].get();
+  return &opened_[i];
 }
 
 absl::StatusOr<const uint8_t*> CheckpointShards::Bytes(const ShardPlace& place, int64_t begin,
                                                        int64_t count) const {
   const ShardFileRecord& record = index_.files[place.file];
   const ShardRecord& of_shard = record.shards[place.number];
-  WEIR_ASSIGN_OR_RETURN(const MappedFile* const file, OpenFile(place.file));
-  const uint8_t* const data = file->data() + of_shard.begin;
+  WEIR_ASSIGN_OR_RETURN(const FileBytes* const file, OpenFile(place.file));
+  const uint8_t* const data = file->data + of_shard.begin;
   const int64_t size = of_shard.end - of_shard.begin;
   std::atomic<bool>* const is_checked =
       chunks_[place.file].is_checked.get() + chunks_[place.file].first[place.number];
@@ -122,7 +124,7 @@ absl::StatusOr<const uint8_t*> CheckpointShards::Bytes(const ShardPlace& place, 
     bytes_read_.fetch_add(length, std::memory_order_relaxed);
     if (found != expected) {
       return Damaged(
-          {"W0713", absl::StrCat(file->path(), ", tensor ", of_shard.tensor),
+          {"W0713", absl::StrCat(PathOf(place.file), ", tensor ", of_shard.tensor),
            absl::StrCat("bytes ", of_shard.begin + at, " to ", of_shard.begin + at + length,
                         " with CRC32C ", SumText(expected)),
            "bytes with CRC32C " + SumText(found), kAnotherCheckpoint});
@@ -132,12 +134,21 @@ absl::StatusOr<const uint8_t*> CheckpointShards::Bytes(const ShardPlace& place, 
   return data + begin;
 }
 
+absl::Status CheckpointShards::CheckSizes() const {
+  for (size_t i = 0; i < index_.files.size(); ++i) {
+    const absl::Status opened = OpenFile(i).status();
+    if (absl::IsNotFound(opened) && !index_.files[i].host.empty()) continue;
+    WEIR_RETURN_IF_ERROR(opened);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckpointShards::CheckFile(size_t i) const {
   const ShardFileRecord& record = index_.files[i];
-  WEIR_ASSIGN_OR_RETURN(const MappedFile* const file, OpenFile(i));
-  const uint32_t found = Crc32c(file->data(), static_cast<size_t>(record.header_bytes));
+  WEIR_ASSIGN_OR_RETURN(const FileBytes* const file, OpenFile(i));
+  const uint32_t found = Crc32c(file->data, static_cast<size_t>(record.header_bytes));
   if (found != record.header_sum) {
-    return Damaged({"W0713", file->path() + ", header",
+    return Damaged({"W0713", PathOf(i) + ", header",
                     "bytes with CRC32C " + SumText(record.header_sum),
                     "bytes with CRC32C " + SumText(found), kAnotherCheckpoint});
   }

@@ -18,7 +18,7 @@
 #include "absl/status/statusor.h"
 #include "runtime/base/mutex.h"
 #include "runtime/store/checkpoint_index.h"
-#include "runtime/store/mapped_file.h"
+#include "runtime/store/file_system.h"
 
 namespace weir::store {
 
@@ -31,9 +31,11 @@ struct ShardPlace {
 class CheckpointShards {
  public:
   // Opens the checkpoint that `path` names (ResolveCheckpoint) and checks its index, but no data.
+  // `files` must outlive the object.
   // Errors: those of ResolveCheckpoint, ReadIndex and CheckOwners. kDataLoss (W0717): the step of
   // the index is not that of its folder or of its files.
-  static absl::StatusOr<std::unique_ptr<CheckpointShards>> Open(const std::string& path);
+  static absl::StatusOr<std::unique_ptr<CheckpointShards>> Open(const std::string& path,
+                                                                FileSystem* files = MachineFiles());
 
   const std::string& folder() const { return folder_; }
   const CheckpointIndex& index() const { return index_; }
@@ -48,6 +50,9 @@ class CheckpointShards {
   // has it. kDataLoss (W0713): the bytes are damaged; the error names the tensor.
   absl::StatusOr<const uint8_t*> Bytes(const ShardPlace& place, int64_t begin, int64_t count) const;
 
+  // Checks that each file that should be on this host is there and has its size. Reads no data.
+  // Errors as of Bytes. A file that the index places on another host may be absent.
+  absl::Status CheckSizes() const;
   // Reads a whole file, and checks its size, its header, and every chunk. Errors as of Bytes.
   absl::Status CheckFile(size_t file) const;
   // Adds up the elements of a tensor. kDataLoss (W0715): the content sum is not that of the index.
@@ -65,17 +70,19 @@ class CheckpointShards {
     std::vector<size_t> first;  // of each shard, in is_checked
   };
 
-  CheckpointShards() = default;
-  absl::StatusOr<const MappedFile*> OpenFile(size_t file) const;
+  explicit CheckpointShards(FileSystem* files) : files_(files) {}
+  absl::StatusOr<const FileBytes*> OpenFile(size_t file) const;
+  std::string PathOf(size_t file) const;
 
   std::string folder_;
   CheckpointIndex index_;
   std::map<std::string, std::vector<ShardPlace>> places_;
   std::vector<Chunks> chunks_;  // of each file
   mutable Mutex mutex_;
-  // The map of each file: null until the file is needed, and then kept for good.
-  mutable std::vector<std::unique_ptr<MappedFile>> opened_ ABSL_GUARDED_BY(mutex_);
+  // The bytes of each file: none until the file is needed, and then kept for good.
+  mutable std::vector<FileBytes> opened_ ABSL_GUARDED_BY(mutex_);
   mutable std::atomic<int64_t> bytes_read_{0};  // a count, orders nothing
+  FileSystem* const files_;
 };
 
 }  // namespace weir::store

@@ -268,7 +268,9 @@ TEST(FolderClaimTest, OneRunAtATimeHasTheRightToAFolder) {
   ASSERT_NE(first, nullptr);
   for (const auto absent : {FolderClaim::Absent::kLeave, FolderClaim::Absent::kMake})
     EXPECT_THAT(FolderClaim::Take(path, absent).status().message(), HasSubstr("W0741"));
+  EXPECT_THAT(FolderClaim::Check(path).message(), HasSubstr("W0741"));
   first.reset();
+  EXPECT_TRUE(FolderClaim::Check(path).ok());
   EXPECT_NE(FolderClaim::Take(path, FolderClaim::Absent::kLeave).value(), nullptr);
 }
 

@@ -1,9 +1,5 @@
 #include "runtime/store/shard_file.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -92,33 +88,19 @@ absl::StatusOr<std::unique_ptr<ShardWriter>> ShardWriter::Create(const Options& 
   record.bytes = record.header_bytes + writer->data_bytes_;
   writer->entries_ = std::move(entries);
   const std::string path = absl::StrCat(options.folder, "/", options.file);
-  writer->descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (writer->descriptor_ < 0) return CannotWrite(path, "cannot make it", errno);
-  if (const int error = ::posix_fallocate(writer->descriptor_, 0, record.bytes))
+  if (const int error = options.files->Create(path, &writer->file_))
+    return CannotWrite(path, "cannot make it", error);
+  if (const int error = writer->file_->Reserve(record.bytes))
     return CannotWrite(path, absl::StrCat("no room for ", record.bytes, " bytes"), error);
   WEIR_RETURN_IF_ERROR(writer->WriteAt(0, header.data(), record.header_bytes));
   return writer;
 }
 
-ShardWriter::~ShardWriter() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
 absl::Status ShardWriter::WriteAt(int64_t position, const void* data, int64_t bytes) {
-  const char* from = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t done = ::pwrite(descriptor_, from, static_cast<size_t>(bytes), position);
-    if (done < 0 && errno == EINTR) continue;
-    if (done <= 0) {
-      return CannotWrite(absl::StrCat(options_.folder, "/", options_.file),
-                         absl::StrCat("write failed at byte ", position),
-                         done < 0 ? errno : ENOSPC);
-    }
-    from += done;
-    position += done;
-    bytes -= done;
-  }
-  return absl::OkStatus();
+  const int error = file_->WriteAt(position, data, bytes);
+  if (error == 0) return absl::OkStatus();
+  return CannotWrite(absl::StrCat(options_.folder, "/", options_.file),
+                     absl::StrCat("write failed after byte ", position), error);
 }
 
 // Precondition: the bytes belong to the current entry.
@@ -167,8 +149,8 @@ absl::StatusOr<ShardFileRecord> ShardWriter::Finish() {
     return absl::InternalError(
         absl::StrCat(record_.name, " lacks ", bytes_left(), " of its ", data_bytes_, " bytes"));
   }
-  if (::fsync(descriptor_) != 0)
-    return CannotWrite(absl::StrCat(options_.folder, "/", options_.file), "cannot flush", errno);
+  if (const int error = file_->Flush())
+    return CannotWrite(absl::StrCat(options_.folder, "/", options_.file), "cannot flush", error);
   return record_;
 }
 

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "runtime/base/tensor_slice.h"
 #include "runtime/store/checkpoint_index.h"
+#include "runtime/store/file_system.h"
 
 namespace weir::store {
 
@@ -36,12 +37,12 @@ class ShardWriter {
     std::string host;     // for the index; empty: all hosts share the disk
     int64_t step = 0;     // steps done when the states were copied
     std::string purpose;  // the final path, for messages
+    FileSystem* files = MachineFiles();
   };
   // Makes the file, and reserves room for all entries. A tensor may be in `entries` once.
   // CannotWrite (pending_file.h) if the file cannot be made.
   static absl::StatusOr<std::unique_ptr<ShardWriter>> Create(const Options& options,
                                                              std::vector<ShardEntry> entries);
-  ~ShardWriter();
   ShardWriter(const ShardWriter&) = delete;
   ShardWriter& operator=(const ShardWriter&) = delete;
 
@@ -65,7 +66,7 @@ class ShardWriter {
   std::vector<ShardEntry> entries_;
   std::vector<uint32_t> seeds_;
   ShardFileRecord record_;
-  int descriptor_ = -1;
+  std::unique_ptr<OpenedFile> file_;
   int64_t data_bytes_ = 0, appended_ = 0;
   size_t entry_ = 0;      // that the next byte belongs to
   int64_t in_entry_ = 0;  // bytes of it that have come

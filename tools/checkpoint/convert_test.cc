@@ -64,8 +64,23 @@ TEST_F(ConvertTest, ExportAndImportKeepEveryTensor) {
   const OpenTensors opened = Opened(file);
   EXPECT_EQ(opened.facts.step, 12);
   EXPECT_EQ(opened.tensors.at("layers.0.wq/adam_m").owner, store::StateOwner::kOptimizerSlot);
-  ASSERT_TRUE(WriteFolder(copy, opened.facts, AllOf(opened).value()).ok());
+  ASSERT_TRUE(WriteFolder(copy, opened.facts, AllOf(opened).value(), Existing::kRefuse).ok());
   EXPECT_EQ(DiffTo(copy).equal, 3);
+}
+
+TEST_F(ConvertTest, ACheckpointOfTheSameStepIsReplacedOnlyOnDemand) {
+  const OpenTensors opened = Opened(run() + "/step-000000012");
+  const auto tensors = AllOf(opened).value();
+  const std::string copy = folder_.PathFor("copy");
+  ASSERT_TRUE(WriteFolder(copy, opened.facts, tensors, Existing::kRefuse).ok());
+  const absl::Status refused = WriteFolder(copy, opened.facts, tensors, Existing::kRefuse).status();
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("W0724"));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("step-000000012"));
+  EXPECT_TRUE(WriteFolder(copy, opened.facts, tensors, Existing::kReplace).ok());
+  const auto claim = store::FolderClaim::Take(copy, store::FolderClaim::Absent::kLeave).value();
+  EXPECT_THAT(
+      std::string(WriteFolder(copy, opened.facts, tensors, Existing::kReplace).status().message()),
+      HasSubstr("W0741"));
 }
 
 TEST_F(ConvertTest, ALargeExportHasSeveralFilesAndAnIndexThatReadersFollow) {
@@ -95,7 +110,7 @@ TEST_F(ConvertTest, AnEditTakesTheOptimizerStatesOfAWeightAlong) {
   EXPECT_THAT(*tensors, ElementsAre(Key("blocks.0.q"), Key("blocks.0.q/adam_m")));
   EXPECT_EQ(AddMissing(from, &*tensors).value(), 3);
   const std::string out = folder_.PathFor("out");
-  ASSERT_TRUE(WriteFolder(out, from.facts, *tensors).ok());
+  ASSERT_TRUE(WriteFolder(out, from.facts, *tensors, Existing::kRefuse).ok());
   const OpenTensors written = Opened(out);
   EXPECT_EQ(written.tensors.at("blocks.0.q").dtype, "BF16");
   EXPECT_EQ(written.facts.cursor->samples, 48);
@@ -142,6 +157,21 @@ TEST_F(ConvertTest, TheListNamesTheLatestAndWhatIsDamaged) {
   EXPECT_THAT(text, HasSubstr("damaged"));
   EXPECT_THAT(text, HasSubstr("W0710"));
   EXPECT_TRUE(absl::IsNotFound(ListText(folder_.PathFor("none")).status()));
+}
+
+TEST_F(ConvertTest, TheListTellsFilesOfAnotherSizeAndWhatIsLeftOver) {
+  std::filesystem::resize_file(run() + "/step-000000012/rank-00000.safetensors", 100);
+  std::filesystem::create_directory(run() + "/step-000000024.partial-0123456789abcdef");
+  std::filesystem::create_directory(run() + "/step-000000006");
+  const std::string text = ListText(run()).value();
+  EXPECT_THAT(text, HasSubstr("latest, damaged"));
+  EXPECT_THAT(text, HasSubstr("found 100 bytes"));
+  EXPECT_THAT(text, HasSubstr("left over"));
+  EXPECT_THAT(text, HasSubstr("no index"));
+  const auto claim = store::FolderClaim::Take(run(), store::FolderClaim::Absent::kLeave).value();
+  EXPECT_THAT(ListText(run()).value(), HasSubstr("being written"));
+  std::filesystem::remove(run() + "/step-000000012/rank-00000.safetensors");
+  EXPECT_THAT(ListText(run()).value(), HasSubstr("incomplete"));
 }
 
 }  // namespace

@@ -87,6 +87,32 @@ std::string MoreText(int64_t rows, int64_t shown, const std::string& word) {
                       : "";
 }
 
+// Returns what a name that is no checkpoint is, for people.
+std::string LeftoverText(store::Leftover::Kind kind, bool is_in_use) {
+  switch (kind) {
+    case store::Leftover::Kind::kPartial: return is_in_use ? "being written" : "left over";
+    case store::Leftover::Kind::kRemoved: return is_in_use ? "being removed" : "left over";
+    case store::Leftover::Kind::kReplaced: return is_in_use ? "being replaced" : "left over";
+    case store::Leftover::Kind::kWithoutIndex: return "no index";
+  }
+  return "?";
+}
+
+// Adds what no run of the folder needs any more. Returns a sentence about it, or "".
+std::string ListLeftovers(const std::string& directory, Table* table) {
+  const bool is_in_use = !store::FolderClaim::Check(directory).ok();
+  bool has_some = false;
+  for (const store::Leftover& leftover : store::LeftoversIn(directory)) {
+    const std::string text = LeftoverText(leftover.kind, is_in_use);
+    has_some = has_some || text == "left over";
+    table->Add({leftover.name, "-", "-", "-", "-", "-", text});
+  }
+  return has_some
+             ? "what is left over was never committed, or was about to be removed; the next run "
+               "that writes here removes it\n"
+             : "";
+}
+
 }  // namespace
 
 std::string SummaryText(const OpenTensors& opened) {
@@ -108,19 +134,31 @@ absl::StatusOr<std::string> ListText(const std::string& directory) {
   for (const int64_t step : steps) {
     const std::string name = store::StepFolderName(step);
     const absl::StatusOr<OpenTensors> opened = Open((fs::path(directory) / name).string());
-    const bool is_latest = latest.ok() && *latest == step;
+    const std::string mark = latest.ok() && *latest == step ? "latest" : "";
+    const std::string before = mark.empty() ? "" : mark + ", ";
     if (!opened.ok()) {
-      table.Add({name, "-", "-", "-", "-", "-", is_latest ? "latest, damaged" : "damaged"});
+      table.Add({name, "-", "-", "-", "-", "-", before + "damaged"});
       absl::StrAppend(&problems, opened.status().message(), "\n");
       continue;
     }
+    absl::Status sizes;
+    if (opened->reader->shards() != nullptr) sizes = opened->reader->shards()->CheckSizes();
+    if (!sizes.ok()) absl::StrAppend(&problems, sizes.message(), "\n");
     table.Add({name, absl::StrCat(opened->tensors.size()), SizeText(TotalBytes(*opened)),
                FilesText(*opened), CursorText(opened->facts),
-               opened->facts.job.empty() ? "-" : opened->facts.job, is_latest ? "latest" : ""});
+               opened->facts.job.empty() ? "-" : opened->facts.job,
+               sizes.ok()                ? mark
+               : absl::IsNotFound(sizes) ? before + "incomplete"
+                                         : before + "damaged"});
   }
   if (!latest.ok()) absl::StrAppend(&problems, latest.status().message(), "\n");
-  if (latest.ok() && !latest->has_value())
+  if (latest.ok() && !latest->has_value()) {
     absl::StrAppend(&problems, directory, " has no `latest`: name a checkpoint by its own path\n");
+  } else if (latest.ok() && !std::binary_search(steps.begin(), steps.end(), **latest)) {
+    absl::StrAppend(&problems, "`latest` names ", store::StepFolderName(**latest),
+                    ", which is not there\n");
+  }
+  absl::StrAppend(&problems, ListLeftovers(directory, &table));
   return table.Text() + problems;
 }
 

@@ -1,5 +1,6 @@
 #include "tools/checkpoint/rewrite.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -180,9 +181,22 @@ absl::StatusOr<int64_t> AddMissing(const OpenTensors& from,
   return added;
 }
 
+absl::Status CheckPlace(const std::string& directory, int64_t step, Existing existing) {
+  const std::vector<int64_t> steps = store::CommittedSteps(directory);
+  if (existing == Existing::kReplace || !std::binary_search(steps.begin(), steps.end(), step))
+    return absl::OkStatus();
+  return Rejected({"W0724", directory, absl::StrCat("no checkpoint of step ", step),
+                   store::StepFolderName(step) + ", which would be replaced",
+                   "another folder, or --overwrite to replace that checkpoint"});
+}
+
 absl::StatusOr<std::string> WriteFolder(const std::string& directory,
                                         const store::CheckpointFacts& facts,
-                                        const std::map<std::string, NewTensor>& tensors) {
+                                        const std::map<std::string, NewTensor>& tensors,
+                                        Existing existing) {
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<store::FolderClaim> claim,
+                        store::FolderClaim::Take(directory, store::FolderClaim::Absent::kMake));
+  WEIR_RETURN_IF_ERROR(CheckPlace(directory, facts.step, existing));
   WEIR_ASSIGN_OR_RETURN(
       const std::unique_ptr<store::PendingCheckpoint> pending,
       store::PendingCheckpoint::Open(directory, facts.step, store::PendingCheckpoint::NewToken(),

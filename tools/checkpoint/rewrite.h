@@ -27,11 +27,18 @@ struct NewTensor {
   store::StateOwner owner = store::StateOwner::kWeight;
 };
 
+// What becomes of a checkpoint of the same step that is there already.
+enum class Existing : uint8_t { kRefuse, kReplace };
+// Checks that a checkpoint of `step` may be written into `directory`. kInvalidArgument (W0724): one
+// is there, and `existing` refuses.
+absl::Status CheckPlace(const std::string& directory, int64_t step, Existing existing);
 // Writes a checkpoint of step facts.step into the folder `directory`, as its `latest`. Returns the
-// path of the checkpoint. Errors: those of reading, CannotWrite (pending_file.h), or of the gate.
+// path of the checkpoint. Errors: those of CheckPlace and of reading, CannotWrite (pending_file.h),
+// W0741 (a run writes checkpoints into the folder), or those of the gate.
 absl::StatusOr<std::string> WriteFolder(const std::string& directory,
                                         const store::CheckpointFacts& facts,
-                                        const std::map<std::string, NewTensor>& tensors);
+                                        const std::map<std::string, NewTensor>& tensors,
+                                        Existing existing);
 
 // Returns the tensors of an opened checkpoint, each under its name and in the type that holds it
 // without loss. kInvalidArgument (W0723): a tensor has a type that Weir does not hold.

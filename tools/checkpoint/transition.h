@@ -21,6 +21,9 @@
 
 namespace weir::checkpoint {
 
+// A checkpoint with more bytes is not read as a whole before a run. The ranks check what they read.
+inline constexpr int64_t kContentsReadMax = int64_t{4} << 30;
+
 // A state as the job wants it.
 struct ExpectedState {
   std::string dtype;  // as in safetensors

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <numeric>
 
@@ -11,6 +12,7 @@
 #include "runtime/base/temporary_folder_testing.h"
 #include "runtime/store/checkpoint_folder.h"
 #include "runtime/store/checkpoint_testing.h"
+#include "tools/checkpoint/find_whole.h"
 
 namespace weir::checkpoint {
 namespace {
@@ -207,6 +209,71 @@ TEST(TransitionTest, StatesOfAnotherJobAreRejectedByName) {
                         }),
               AllOf(HasSubstr("W0716"), HasSubstr("tensor wq/adam_m:"),
                     HasSubstr("expected optimizer slot")));
+}
+
+class FindWholeTest : public ::testing::Test {
+ protected:
+  // The folder has checkpoints of the steps 12, 24 and 36, and `latest` names the last.
+  FindWholeTest() {
+    for (const int64_t step : {12, 24, 36}) {
+      store::FolderForTest from = Sound();
+      from.facts = store::FactsForTest(step);
+      EXPECT_TRUE(store::WriteFolderForTest(folder_.path(), 2, from).ok());
+    }
+  }
+  std::string Path(int64_t step) const { return folder_.PathFor(store::StepFolderName(step)); }
+  // Turns a bit of a value, which leaves the size as it is.
+  void Damage(int64_t step) const {
+    std::fstream file(Path(step) + "/rank-00000.safetensors",
+                      std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(-1, std::ios::end);
+    const char last = static_cast<char>(file.get() ^ 1);
+    file.seekp(-1, std::ios::end);
+    file.put(last);
+  }
+
+  const TemporaryFolder folder_;
+};
+
+TEST_F(FindWholeTest, TheLatestIsTakenWithoutAWordIfItIsWhole) {
+  const WholeCheckpoint whole = FindWhole(folder_.path()).value();
+  EXPECT_EQ(whole.path, Path(36));
+  EXPECT_TRUE(whole.warnings.empty());
+  EXPECT_TRUE(CheckNamed(Path(36)).ok());
+}
+
+TEST_F(FindWholeTest, ADamagedOneIsPassedOverWithItsFileAndTensorNamed) {
+  Damage(36);
+  std::filesystem::remove(Path(24) + "/rank-00001.safetensors");
+  const WholeCheckpoint whole = FindWhole(folder_.path()).value();
+  EXPECT_EQ(whole.path, Path(12));
+  ASSERT_EQ(whole.warnings.size(), 3u);
+  EXPECT_THAT(whole.warnings[0], HasSubstr("W0713"));
+  EXPECT_THAT(whole.warnings[0], HasSubstr("step-000000036/rank-00000.safetensors, tensor"));
+  EXPECT_THAT(whole.warnings[1], HasSubstr("W0712"));
+  EXPECT_THAT(whole.warnings[2], HasSubstr("does 24 steps again"));
+  EXPECT_EQ(FindWholeUpTo(Path(24)).value().path, Path(12));
+  EXPECT_THAT(std::string(CheckNamed(Path(36)).message()),
+              HasSubstr("Try: " + Path(12) + ", the newest before it that is whole"));
+}
+
+TEST_F(FindWholeTest, ALatestThatNamesNoneCostsNoCheckpoint) {
+  std::filesystem::remove_all(Path(36));
+  EXPECT_EQ(FindWhole(folder_.path()).value().path, Path(24));
+  folder_.Write("latest", "step-000000012 00000000\n");
+  EXPECT_EQ(FindWhole(folder_.path()).value().path, Path(24));
+  std::filesystem::remove(folder_.PathFor("latest"));
+  EXPECT_THAT(FindWhole(folder_.path()).value().warnings[0], HasSubstr("no `latest`"));
+}
+
+TEST_F(FindWholeTest, WithoutAnyThatIsWholeTheErrorTellsWhatTheNewestLacks) {
+  for (const int64_t step : {12, 24, 36}) Damage(step);
+  const std::string text(FindWhole(folder_.path()).status().message());
+  EXPECT_THAT(text, HasSubstr("W0725"));
+  EXPECT_THAT(text, HasSubstr("3 checkpoints, none of them whole"));
+  EXPECT_THAT(text, HasSubstr("rank-00000.safetensors"));
+  const TemporaryFolder empty;
+  EXPECT_THAT(std::string(FindWhole(empty.path()).status().message()), HasSubstr("W0711"));
 }
 
 }  // namespace

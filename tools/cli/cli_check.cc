@@ -1,16 +1,22 @@
 // weir check: tests whether a job would train, without a step.
+#include <filesystem>
 #include <optional>
+#include <string>
+#include <system_error>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "runtime/base/wrap_text.h"
+#include "runtime/store/checkpoint_index.h"
 #include "runtime/store/weight_index.h"
 #include "tools/cli/cli_verbs.h"
 #include "tools/cli/train_arguments.h"
 #include "tools/fleet/rank_spread.h"
 #include "tools/job/data_paths.h"
 #include "tools/train/prepare_training.h"
+#include "tools/train/run_checkpoints.h"
 #include "tools/weights/find_weights.h"
 
 namespace weir::cli {
@@ -31,6 +37,11 @@ void EnterSandboxOf(const proto::Job& job, const CheckArguments& arguments,
   for (std::string& file : weights::FilesBeside(arguments.train.options.job_file))
     rules.read.push_back(std::move(file));
   rules.read.push_back(arguments.train.options.resume);
+  // The error for a damaged checkpoint names one beside it that is whole.
+  const std::filesystem::path resume = arguments.train.options.resume;
+  std::error_code error;
+  if (std::filesystem::exists(resume / store::kIndexFile, error))
+    rules.read.push_back(resume.parent_path().string());
   rules.read.push_back(arguments.train.options.checkpoint);
   std::erase(rules.read, "");
   if (!arguments.without_data) {
@@ -47,7 +58,10 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(JobToTrain read, arguments.train.Read());
   arguments.train.options.costs = &read.costs.model();
   if (!read.note.empty()) *context->err << read.note << "\n";
+  // The sandbox knows no locks.
+  WEIR_RETURN_IF_ERROR(train::CheckFolderIsFree(arguments.train.options.checkpoint));
   EnterSandboxOf(read.job, arguments, *context);
+  WEIR_ASSIGN_OR_RETURN(const std::vector<std::string> passed_over, arguments.train.ChooseResume());
   train::PrepareScope scope;
   if (arguments.without_data) scope.data = train::PrepareScope::Data::kLeave;
   if (arguments.any_machine) scope.machine = train::PrepareScope::Machine::kAny;
@@ -78,7 +92,8 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
   const compiler::LogicalPlan& plan = *prepared.plans.training;
   const int64_t ranks = plan.mesh.num_ranks();
   for (const std::string& note : prepared.notes) *context->err << note << "\n";
-  std::vector<std::string> warnings = prepared.warnings;
+  std::vector<std::string> warnings = passed_over;
+  warnings.insert(warnings.end(), prepared.warnings.begin(), prepared.warnings.end());
   if (std::string text = read.costs.MissingDevicesText(ranks); !text.empty())
     warnings.insert(warnings.begin(), std::move(text));
   for (const std::string& warning : warnings)

@@ -34,6 +34,11 @@ struct CheckpointArguments {
   bool all_steps = false;
   bool only_here = false;
   bool as_safetensors = false;
+  bool overwrite = false;
+
+  checkpoint::Existing existing() const {
+    return overwrite ? checkpoint::Existing::kReplace : checkpoint::Existing::kRefuse;
+  }
 };
 
 absl::Status List(const CheckpointArguments& arguments, CliContext* context) {
@@ -134,12 +139,22 @@ absl::Status CheckOut(const CheckpointArguments& arguments) {
                    arguments.path + ", in which a checkpoint would be replaced", "another name"});
 }
 
+// Opens the checkpoint that is written again. Refuses before all of it is read if the new one has
+// no place.
+absl::StatusOr<checkpoint::OpenTensors> OpenSource(const CheckpointArguments& arguments) {
+  WEIR_ASSIGN_OR_RETURN(const checkpoint::OpenTensors from, checkpoint::Open(arguments.path));
+  WEIR_RETURN_IF_ERROR(
+      checkpoint::CheckPlace(arguments.out, from.facts.step, arguments.existing()));
+  return checkpoint::OpenSound(arguments.path);
+}
+
 absl::Status Import(const CheckpointArguments& arguments, CliContext* context) {
   WEIR_RETURN_IF_ERROR(CheckOut(arguments));
-  WEIR_ASSIGN_OR_RETURN(const checkpoint::OpenTensors from, checkpoint::OpenSound(arguments.path));
+  WEIR_ASSIGN_OR_RETURN(const checkpoint::OpenTensors from, OpenSource(arguments));
   WEIR_ASSIGN_OR_RETURN(const auto tensors, checkpoint::AllOf(from));
-  WEIR_ASSIGN_OR_RETURN(const std::string written,
-                        checkpoint::WriteFolder(arguments.out, from.facts, tensors));
+  WEIR_ASSIGN_OR_RETURN(
+      const std::string written,
+      checkpoint::WriteFolder(arguments.out, from.facts, tensors, arguments.existing()));
   WEIR_ASSIGN_OR_RETURN(const checkpoint::OpenTensors opened, checkpoint::Open(written));
   *context->out << written << ": " << checkpoint::SummaryText(opened) << "\n";
   return absl::OkStatus();
@@ -147,7 +162,7 @@ absl::Status Import(const CheckpointArguments& arguments, CliContext* context) {
 
 absl::Status Edit(const CheckpointArguments& arguments, CliContext* context) {
   WEIR_RETURN_IF_ERROR(CheckOut(arguments));
-  WEIR_ASSIGN_OR_RETURN(const checkpoint::OpenTensors from, checkpoint::OpenSound(arguments.path));
+  WEIR_ASSIGN_OR_RETURN(const checkpoint::OpenTensors from, OpenSource(arguments));
   WEIR_ASSIGN_OR_RETURN(auto tensors, checkpoint::AllOf(from));
   WEIR_ASSIGN_OR_RETURN(tensors,
                         checkpoint::Apply(arguments.edits, std::move(tensors), arguments.path));
@@ -158,8 +173,9 @@ absl::Status Edit(const CheckpointArguments& arguments, CliContext* context) {
     *context->out << Plural(added, "tensor") << " added from " << path << "\n";
     others.push_back(std::move(other));
   }
-  WEIR_ASSIGN_OR_RETURN(const std::string written,
-                        checkpoint::WriteFolder(arguments.out, from.facts, tensors));
+  WEIR_ASSIGN_OR_RETURN(
+      const std::string written,
+      checkpoint::WriteFolder(arguments.out, from.facts, tensors, arguments.existing()));
   WEIR_ASSIGN_OR_RETURN(const checkpoint::OpenTensors opened, checkpoint::Open(written));
   *context->out << written << ": " << checkpoint::SummaryText(opened) << "\n";
   return absl::OkStatus();
@@ -173,10 +189,18 @@ CLI::Option* AddPath(CLI::App* verb, const std::string& name, std::string* path,
 constexpr char kAnyCheckpoint[] =
     "A run's folder (its latest checkpoint), one checkpoint of it, or safetensors";
 
+void AddOverwrite(CLI::App* verb, bool* overwrite) {
+  verb->add_flag("--overwrite", *overwrite,
+                 "Replace a checkpoint of the same step that is in the folder");
+}
+
 void AddReaders(CLI::App* app, CliContext* context) {
   auto list = std::make_shared<CheckpointArguments>();
-  CLI::App* verb = AddVerb(app, context, "ls", "List the checkpoints of a run",
-                           "  weir checkpoint ls run", [=] { return List(*list, context); });
+  CLI::App* verb =
+      AddVerb(app, context, "ls",
+              "List the checkpoints of a run, and what is damaged or left over. Reads no values: "
+              "`verify` does",
+              "  weir checkpoint ls run", [=] { return List(*list, context); });
   AddPath(verb, "DIR", &list->path, "The folder that the run was given as --checkpoint");
 
   auto show = std::make_shared<CheckpointArguments>();
@@ -237,6 +261,7 @@ void AddWriters(CLI::App* app, CliContext* context) {
                  [=] { return Import(*imported, context); });
   AddPath(verb, "FILE", &imported->path, "Safetensors, or an index of them");
   AddPath(verb, "-o,--out", &imported->out, "The folder of checkpoints")->type_name("DIR");
+  AddOverwrite(verb, &imported->overwrite);
 
   auto edit = std::make_shared<CheckpointArguments>();
   verb = AddVerb(
@@ -247,6 +272,7 @@ void AddWriters(CLI::App* app, CliContext* context) {
       [=] { return Edit(*edit, context); });
   AddPath(verb, "PATH", &edit->path, kAnyCheckpoint);
   AddPath(verb, "-o,--out", &edit->out, "The folder of the new checkpoint")->type_name("DIR");
+  AddOverwrite(verb, &edit->overwrite);
   verb->add_option("--drop", edit->edits.drop, "Leave these tensors out; may be repeated")
       ->type_name("NAME")
       ->allow_extra_args(false);

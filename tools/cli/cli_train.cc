@@ -13,6 +13,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "runtime/store/weight_index.h"
+#include "tools/checkpoint/find_whole.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/cli_checks.h"
 #include "tools/cli/cli_verbs.h"
@@ -99,6 +100,23 @@ absl::StatusOr<train::TrainResult> TrainOnce(const proto::Job& job,
   return trained;
 }
 
+// Lets the next start resume the checkpoint at `path`, or the newest one before it that is whole.
+// If there is none, the next start begins as this one.
+void ResumeFrom(const std::string& path, train::TrainOptions* options, OngoingRun* run) {
+  checkpoint::WholeCheckpoint whole{path, {}};
+  if (train::IsFolderPath(path)) {
+    absl::StatusOr<checkpoint::WholeCheckpoint> found = checkpoint::FindWholeUpTo(path);
+    if (!found.ok()) {
+      run->console->Say(absl::StrCat("WARNING: ", found.status().message()));
+      return;
+    }
+    whole = *std::move(found);
+  }
+  for (const std::string& warning : whole.warnings) run->console->Say("WARNING: " + warning);
+  options->resume = whole.path;
+  options->init.clear();
+}
+
 // Decides after a failure of a process whether the job starts again, and says so. If it does, then
 // the next start resumes the last checkpoint of the run, or begins as this start has begun.
 bool StartsAgain(const launch::FailureReport& report, const train::RunStanding& standing,
@@ -110,10 +128,7 @@ bool StartsAgain(const launch::FailureReport& report, const train::RunStanding& 
     run->console->Say(absl::StrCat("the job does not start again: ", refusal));
     return false;
   }
-  if (!standing.checkpoint.empty()) {
-    options->resume = standing.checkpoint;
-    options->init.clear();
-  }
+  if (!standing.checkpoint.empty()) ResumeFrom(standing.checkpoint, options, run);
   const std::string from = !options->resume.empty() ? options->resume
                            : !options->init.empty() ? "the weights of " + options->init
                                                     : "its beginning";
@@ -135,6 +150,8 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   WEIR_ASSIGN_OR_RETURN(JobToTrain read, arguments.Read());
   proto::Job& job = read.job;
   console::Console* const console = run->console;
+  WEIR_ASSIGN_OR_RETURN(const std::vector<std::string> passed_over, arguments.ChooseResume());
+  for (const std::string& warning : passed_over) console->Say("WARNING: " + warning);
   launch::SignalWatch* const signals = run->signals;
   BeginRecord(arguments, arguments.job.Title(job), run);
   train::TrainOptions& options = arguments.options;
@@ -217,6 +234,9 @@ absl::Status SayWhatWouldRun(const hosts::FoundHosts& found, TrainArguments argu
                              console::Console* console, CliContext* context) {
   WEIR_RETURN_IF_ERROR(arguments.CheckRestarts(found));
   WEIR_ASSIGN_OR_RETURN(JobToTrain read, arguments.Read());
+  WEIR_ASSIGN_OR_RETURN(const std::vector<std::string> passed_over, arguments.ChooseResume());
+  for (const std::string& warning : passed_over) console->Say("WARNING: " + warning);
+  WEIR_RETURN_IF_ERROR(train::CheckFolderIsFree(arguments.options.checkpoint));
   arguments.options.costs = &read.costs.model();
   arguments.options.processes = arguments.fleet.processes;
   const bool has_processes = arguments.fleet.processes > 0 || !found.agents.empty();

@@ -6,12 +6,14 @@
 #include <memory>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/compile.h"
 #include "compiler/job/check_training.h"
 #include "runtime/base/status.h"
 #include "runtime/store/checkpoint_folder.h"
+#include "tools/checkpoint/find_whole.h"
 #include "tools/cli/cli_checks.h"
 #include "tools/job/data_paths.h"
 #include "tools/launch/placement.h"
@@ -299,6 +301,19 @@ absl::Status TrainArguments::CheckRestarts(const hosts::FoundHosts& found) const
                    "a job in one process, which ends with a failure", "--processes 1 or more"});
 }
 
+absl::StatusOr<std::vector<std::string>> TrainArguments::ChooseResume() {
+  std::error_code error;
+  const std::filesystem::path resume = options.resume;
+  if (!std::filesystem::is_directory(resume, error)) return std::vector<std::string>();
+  if (std::filesystem::exists(resume / store::kIndexFile, error)) {
+    WEIR_RETURN_IF_ERROR(checkpoint::CheckNamed(options.resume));
+    return std::vector<std::string>();
+  }
+  WEIR_ASSIGN_OR_RETURN(checkpoint::WholeCheckpoint whole, checkpoint::FindWhole(options.resume));
+  options.resume = std::move(whole.path);
+  return std::move(whole.warnings);
+}
+
 absl::StatusOr<JobToTrain> TrainArguments::Read() {
   JobToTrain read;
   WEIR_ASSIGN_OR_RETURN(read.job, job.Read());
@@ -310,10 +325,6 @@ absl::StatusOr<JobToTrain> TrainArguments::Read() {
   // The run may replace `latest` of the folder, and goes on from the checkpoint that it names now.
   if (store::IsCheckpointFolder(options.init)) {
     WEIR_ASSIGN_OR_RETURN(options.init, store::ResolveCheckpoint(options.init));
-  }
-  std::error_code error;
-  if (std::filesystem::is_directory(options.resume, error)) {
-    WEIR_ASSIGN_OR_RETURN(options.resume, store::ResolveCheckpoint(options.resume));
   }
   WEIR_ASSIGN_OR_RETURN(read.costs, sim::JobCosts::Choose(cluster));
   if (read.job.rules() == proto::Job::AUTO) {

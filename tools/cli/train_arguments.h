@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
@@ -75,6 +76,12 @@ struct TrainArguments : PlannedJobArguments {
   absl::Status CheckRestarts(const hosts::FoundHosts& found) const;
   // Sets options.job_file, too, so that no output replaces the job.
   absl::StatusOr<JobToTrain> Read();
+  // Decides from which checkpoint a run with --resume goes on, which options.resume names then. If
+  // --resume names the folder of a run whose last checkpoint is damaged, this is the newest one
+  // that is whole, and the result says so, in warnings. kDataLoss, kNotFound: --resume names a
+  // damaged checkpoint, or a folder without any that is whole. Call before the run writes
+  // checkpoints: it may replace `latest`.
+  absl::StatusOr<std::vector<std::string>> ChooseResume();
 };
 
 }  // namespace weir::cli

@@ -25,6 +25,12 @@ train::SavedShards NonfiniteOf(const proto::WorkerAnswer& answer) {
 
 }  // namespace
 
+absl::Status FleetCheckpoint::Prepare() {
+  proto::WorkerCommand command;
+  command.mutable_checkpoint()->mutable_prepare();
+  return fleet_->Call(command, Fleet::Watch::kNone).status();
+}
+
 absl::Status FleetCheckpoint::Begin(const train::CheckpointOrder& order,
                                     const std::map<std::string, train::StateType>& states) {
   parts_ = IdVector<WorkerId, Part>(fleet_->num_workers());

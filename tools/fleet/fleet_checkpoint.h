@@ -26,7 +26,9 @@ class FleetCheckpoint {
   // `fleet` must outlive this object.
   explicit FleetCheckpoint(Fleet* fleet) : fleet_(fleet) {}
 
-  // See JobRunner::BeginCheckpoint and EndCheckpoint. `states` are those of all ranks.
+  // See JobRunner::PrepareCheckpoints, BeginCheckpoint and EndCheckpoint. `states` are those of all
+  // ranks.
+  absl::Status Prepare();
   absl::Status Begin(const train::CheckpointOrder& order,
                      const std::map<std::string, train::StateType>& states);
   absl::StatusOr<std::optional<train::CheckpointWritten>> End(train::JobRunner::Wait wait);

@@ -27,6 +27,7 @@ class FleetRunner final : public train::JobRunner {
   absl::StatusOr<std::map<int64_t, train::StepMetrics>> RunSteps(int64_t steps) override;
   absl::StatusOr<std::map<int64_t, train::StepMetrics>> Evaluate() override;
   absl::Status Save(const train::SaveOrder& order) override;
+  absl::Status PrepareCheckpoints() override { return checkpoint_.Prepare(); }
   absl::Status BeginCheckpoint(const train::CheckpointOrder& order) override {
     return checkpoint_.Begin(order, facts_.states);
   }

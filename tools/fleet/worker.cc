@@ -416,6 +416,7 @@ class Worker {
         return absl::OkStatus();
       }
       case proto::CheckpointCommand::kGiveUp: shards.GiveUp(); return absl::OkStatus();
+      case proto::CheckpointCommand::kPrepare: group.PrepareShards(); return absl::OkStatus();
       case proto::CheckpointCommand::ACT_NOT_SET: return absl::OkStatus();
     }
     return absl::UnimplementedError("a command of another version");

@@ -144,7 +144,20 @@ class Summarizer {
     if (workspace > 0) parts.push_back(absl::StrCat("workspace of kernels ", bytes(workspace)));
     if (memory_.need.beside_bytes > 0)
       parts.push_back(absl::StrCat("evaluation ", bytes(memory_.need.beside_bytes)));
-    return absl::StrCat("rank ", memory_.need.rank, ": ", absl::StrJoin(parts, ", "));
+    return absl::StrCat("rank ", memory_.need.rank, ": ", absl::StrJoin(parts, ", "), CopyText());
+  }
+
+  // Says what checkpoints need beside the plan.
+  std::string CopyText() const {
+    if (plan_.mode != compiler::PlanMode::kTrain) return "";
+    const double bytes = train::CheckpointCopyBytes(memory_.plans);
+    const int64_t devices = plan_.mesh.num_ranks();
+    return absl::StrCat("; a run with --checkpoint DIR/ also copies ", BytesText(bytes),
+                        " of states into the memory of its hosts",
+                        devices > 1
+                            ? absl::StrCat(", ", BytesText(bytes / static_cast<double>(devices)),
+                                           " for each device on average")
+                            : "");
   }
 
   std::string BytesLine(double sum) const {

@@ -30,21 +30,6 @@ std::map<std::string, store::TensorFacts> TensorsOf(
   return tensors;
 }
 
-// Removes the checkpoints that the order does not keep. Checkpoints of later steps are those of a
-// longer run and stay. Returns a sentence if one could not be removed, else "".
-std::string RemoveOld(const CheckpointOrder& order) {
-  std::vector<int64_t> committed = store::CommittedSteps(order.directory);
-  committed.erase(std::remove_if(committed.begin(), committed.end(),
-                                 [&](int64_t step) { return step > order.facts.step; }),
-                  committed.end());
-  for (const int64_t step :
-       store::StepsToRemove(committed, order.retention, order.facts.step, {})) {
-    if (const absl::Status removed = store::RemoveCheckpoint(order.directory, step); !removed.ok())
-      return absl::StrCat("the checkpoint of step ", step, " stays: ", removed.message());
-  }
-  return "";
-}
-
 }  // namespace
 
 absl::Status CheckpointCommit::Begin(const CheckpointOrder& order,
@@ -83,9 +68,7 @@ absl::StatusOr<CheckpointWritten> CheckpointCommit::CommitAll() {
   }
   WEIR_ASSIGN_OR_RETURN(const store::CheckpointIndex index,
                         store::MakeIndex(order_.facts, TensorsOf(states_), files_, written.path));
-  WEIR_RETURN_IF_ERROR(pending_->Publish(index));
-  WEIR_RETURN_IF_ERROR(store::PointLatest(order_.directory, order_.facts.step));
-  written.warning = RemoveOld(order_);
+  WEIR_ASSIGN_OR_RETURN(written.warning, pending_->Commit(index, order_.retention));
   return written;
 }
 

@@ -25,6 +25,7 @@ class ForwardingRunner : public JobRunner {
   }
   absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override { return runner_->Evaluate(); }
   absl::Status Save(const SaveOrder& order) override { return runner_->Save(order); }
+  absl::Status PrepareCheckpoints() override { return runner_->PrepareCheckpoints(); }
   absl::Status BeginCheckpoint(const CheckpointOrder& order) override {
     return runner_->BeginCheckpoint(order);
   }

@@ -88,6 +88,9 @@ class JobRunner {
   // WriteTraceFile, or the reason why ranks cannot report; kFailedPrecondition if the code that
   // ends the job writes the trace.
   virtual absl::Status WriteTrace(const std::string& path) = 0;
+  // Takes the memory of the copies of BeginCheckpoint ahead, beside the next steps. May do nothing:
+  // then the first checkpoint takes it. Errors: none but that the ranks are gone.
+  virtual absl::Status PrepareCheckpoints() { return absl::OkStatus(); }
 };
 
 class LocalRunner final : public JobRunner {
@@ -102,6 +105,10 @@ class LocalRunner final : public JobRunner {
   }
   absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override { return group_->Evaluate(); }
   absl::Status Save(const SaveOrder& order) override;
+  absl::Status PrepareCheckpoints() override {
+    group_->PrepareShards();
+    return absl::OkStatus();
+  }
   absl::Status BeginCheckpoint(const CheckpointOrder& order) override;
   absl::StatusOr<std::optional<CheckpointWritten>> EndCheckpoint(Wait wait) override;
   absl::StatusOr<std::vector<actors::NonfiniteFinding>> InspectStep(int64_t as_step) override {

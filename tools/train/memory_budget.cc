@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -284,6 +285,24 @@ MemoryNeed NeedOf(const std::vector<proto::RankPlan>& plans, int threads_per_dev
     need.bytes = bytes;
   }
   return need;
+}
+
+double CheckpointCopyBytes(const std::map<RankId, proto::RankPlan>& plans) {
+  std::map<std::string, double> bytes_of;
+  for (const auto& [rank, plan] : plans) {
+    for (const proto::StateSpec& state : plan.state()) {
+      const proto::TensorSliceProto& slice = state.slice();
+      const std::optional<DType> dtype = DTypeFromName(slice.dtype());
+      if (state.state_class() == proto::StateSpec::FETCHED || !dtype.has_value()) continue;
+      double bytes = static_cast<double>(SizeOf(*dtype));
+      for (const int64_t size : slice.global_shape().empty() ? slice.shape() : slice.global_shape())
+        bytes *= static_cast<double>(size);
+      bytes_of[state.name()] = bytes;
+    }
+  }
+  double all = 0;
+  for (const auto& [name, bytes] : bytes_of) all += bytes;
+  return all;
 }
 
 bool Fits(const MemoryNeed& need, const MemoryBudget& budget) {

@@ -58,6 +58,11 @@ absl::StatusOr<NeedAndPlans> NeedAndPlansOf(const compiler::LogicalPlan& plan);
 // Returns the need of plans for all ranks, with nothing beside.
 MemoryNeed NeedOf(const std::vector<proto::RankPlan>& plans, int threads_per_device);
 
+// Returns the bytes of the weights and the states of the optimizer, each element once, of a job
+// whose ranks have these plans. A run that writes checkpoints into a folder copies them into the
+// memory of its hosts: about 1/p of them for each of p devices.
+double CheckpointCopyBytes(const std::map<RankId, proto::RankPlan>& plans);
+
 // Returns whether the need is within the budget.
 bool Fits(const MemoryNeed& need, const MemoryBudget& budget);
 

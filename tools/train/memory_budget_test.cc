@@ -109,5 +109,16 @@ TEST(MemoryBudget, WhatIsSaidToHelpNeedsWhatIsSaid) {
   EXPECT_THAT(without, Not(HasSubstr(remedy + ", fits)")));
 }
 
+TEST(MemoryBudget, TheCopyForCheckpointsHasEachStateOnceOnAnyMesh) {
+  for (const char* mesh : {"", "dp=2", "dp=2,tp=2"}) {
+    const std::unique_ptr<compiler::LogicalPlan> plan = Compiled(SmallGpt(mesh));
+    double weight_bytes = 0;
+    for (const auto& variable : plan->module.variables)
+      weight_bytes += 4 * static_cast<double>(variable.type.num_elements());
+    // The optimizer keeps two states for each weight.
+    EXPECT_EQ(CheckpointCopyBytes(NeedAndPlansOf(*plan)->plans), 3 * weight_bytes) << mesh;
+  }
+}
+
 }  // namespace
 }  // namespace weir::train

@@ -212,10 +212,6 @@ std::map<std::string, StateType> StatesOfPlans(const std::map<RankId, proto::Ran
   return states;
 }
 
-// A checkpoint folder with more bytes is not read as a whole before a run. The ranks check what
-// they read of it.
-constexpr int64_t kFolderBytesReadMax = int64_t{4} << 30;
-
 // Opens the file and checks its values: those of a file by its checksums, those of a checkpoint
 // folder by the contents of each tensor.
 absl::StatusOr<std::shared_ptr<const store::SafetensorsReader>> OpenSound(
@@ -225,7 +221,7 @@ absl::StatusOr<std::shared_ptr<const store::SafetensorsReader>> OpenSound(
   if (const store::CheckpointShards* const shards = file->shards(); shards != nullptr) {
     checkpoint::TransitionOptions options;
     options.purpose = checkpoint::TransitionOptions::Purpose::kKeep;
-    if (checkpoint::ContentsAreHere(*shards, kFolderBytesReadMax)) {
+    if (checkpoint::ContentsAreHere(*shards, checkpoint::kContentsReadMax)) {
       options.depth = checkpoint::TransitionOptions::Depth::kContents;
     } else {
       notes->push_back(
@@ -333,6 +329,7 @@ class Preparation {
     WEIR_RETURN_IF_ERROR(ProvePlans(plan, of.plans, tell_, &prepared_));
     if (prepared_.plans.evaluation != nullptr)
       WEIR_RETURN_IF_ERROR(ProvePlans(*prepared_.plans.evaluation, {}, tell_, &prepared_));
+    NoteCopies(CheckpointCopyBytes(of.plans), of.need.all_bytes);
     return CheckInputs(StatesOfPlans(of.plans));
   }
 
@@ -348,7 +345,6 @@ class Preparation {
         prepared_.notes.push_back(absl::StrCat(
             "the names in ", options_.init, " are those of the map ", mapped.shared_map()->name()));
     }
-    NoteCopies(states);
     if (options_.resume.empty()) {
       WarnOfEarlierCheckpoint();
       return absl::OkStatus();
@@ -369,17 +365,20 @@ class Preparation {
     return absl::OkStatus();
   }
 
-  // Says how much memory checkpoints need beside that of the plan.
-  void NoteCopies(const std::map<std::string, StateType>& states) {
+  // Says how much memory checkpoints need beside the `plan_bytes` of all ranks.
+  void NoteCopies(double bytes, double plan_bytes) {
     if (!IsFolderPath(options_.checkpoint)) return;
-    double bytes = 0;
-    for (const auto& [name, type] : states) {
-      if (BelongsTo(type.state_class, StateSet::kAll))
-        bytes += static_cast<double>(TensorSlice::Whole(type.dtype, type.shape).bytes());
-    }
     prepared_.notes.push_back(
         absl::StrCat("checkpoints copy the states into memory beside the plan's, ",
                      BytesText(bytes), " over all processes"));
+    const MemoryBudget budget = BudgetFor(job_, machine());
+    const bool is_in_one_memory = job_.runtime().device() != "cuda";
+    if (!is_in_one_memory || bytes + plan_bytes <= static_cast<double>(budget.machine_bytes))
+      return;
+    prepared_.warnings.push_back(absl::StrCat(
+        "the job and the copy of its states for checkpoints need ", BytesText(bytes + plan_bytes),
+        " of the ", BytesText(static_cast<double>(budget.machine_bytes)), " of ", budget.machine,
+        "; a file, as in --checkpoint c.safetensors, needs no copy"));
   }
 
   // Says where the run goes on in its data, if the step alone does not say so.
@@ -414,8 +413,9 @@ class Preparation {
         path, " holds checkpoints up to step ", steps.back(), ", and this run begins at step ",
         prepared_.first_step,
         ". `latest` will name those of this run, and a checkpoint of this run replaces that of the "
-        "same step. To go on from the latest: --resume ",
-        path));
+        "same step",
+        options_.resume.empty() ? absl::StrCat(". To go on from the latest: --resume ", path)
+                                : ""));
   }
 
   absl::Status CheckData() {

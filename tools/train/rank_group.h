@@ -86,6 +86,8 @@ class RankGroup {
   absl::Status BeginShards(const ShardSaveOrder& order) {
     return shards_.Begin(*training_.session, *training_.plan, order);
   }
+  // Takes the memory for that ahead (ShardSave).
+  void PrepareShards() { shards_.Prepare(*training_.session, *training_.plan); }
   ShardSave& shards() { return shards_; }
   // Runs one more step that repeats step `as_step`, and returns the first values that are not
   // finite (Session::InspectStep).
@@ -110,11 +112,11 @@ class RankGroup {
   MetricLog log_;
   JobSession training_;  // depends on the feed and the log above
   const MonotonicClock clock_{};
-  ShardSave shards_{&clock_};
   int64_t evaluation_batches_ = 0;
   // The group's thread makes and ends the evaluator; Stop and Progress use it under the mutex.
   mutable Mutex mutex_;
   std::unique_ptr<Evaluator> evaluator_ ABSL_GUARDED_BY(mutex_);
+  ShardSave shards_{&clock_};
 };
 
 }  // namespace weir::train

@@ -42,6 +42,10 @@ bool IsFolderPath(const std::string& path) {
   return !path.empty() && (path.back() == '/' || std::filesystem::is_directory(path, error));
 }
 
+absl::Status CheckFolderIsFree(const std::string& path) {
+  return IsFolderPath(path) ? store::FolderClaim::Check(WithoutSlash(path)) : absl::OkStatus();
+}
+
 RunCheckpoints::RunCheckpoints(const proto::Job& job, const TrainOptions& options,
                                const Clock* clock, Progress* progress)
     : job_(job),
@@ -64,6 +68,11 @@ void RunCheckpoints::Open(JobRunner* runner, const PreparedTraining& prepared) {
   samples_per_step_ = SamplesPerStep(job_);
   sample_offset_ = prepared.sample_offset;
   last_begun_ns_ = clock_->NowNs();
+}
+
+absl::Status RunCheckpoints::Prepare() {
+  const bool has_some = options_.checkpoint_every > 0 || options_.checkpoint_every_seconds > 0;
+  return is_folder_ && has_some ? runner_->PrepareCheckpoints() : absl::OkStatus();
 }
 
 std::string RunCheckpoints::base_path() const { return WithoutSlash(options_.checkpoint); }

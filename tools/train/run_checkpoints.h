@@ -28,6 +28,9 @@ namespace weir::train {
 // Returns whether `path` names a folder of checkpoints: it ends in "/", or a folder is there. Any
 // other path is that of one file.
 bool IsFolderPath(const std::string& path);
+// Checks for a run that does not begin yet that no other run writes checkpoints into the folder at
+// `path`. OkStatus for any other path. kInvalidArgument (W0741): another run does.
+absl::Status CheckFolderIsFree(const std::string& path);
 
 class RunCheckpoints {
  public:
@@ -40,6 +43,8 @@ class RunCheckpoints {
   // Call once, before all that follows. `runner` must outlive this object. `prepared` is of the
   // run.
   void Open(JobRunner* runner, const PreparedTraining& prepared);
+  // Call once the ranks are loaded, before the first step: takes memory for checkpoints on the way.
+  absl::Status Prepare();
 
   bool is_wanted() const { return !options_.checkpoint.empty(); }
   // The step of the last checkpoint of this run that is on disk; -1: there is none.

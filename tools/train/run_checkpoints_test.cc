@@ -265,6 +265,44 @@ TEST_F(RunCheckpointsTest, StepsGoOnWhileTheDiskIsBusy) {
   EXPECT_THAT(store::CommittedSteps(Path("c")), ElementsAre(2, 4, 6, 8));
 }
 
+// Counts how often the memory for checkpoints is taken ahead.
+class CountingRunner final : public ForwardingRunner {
+ public:
+  CountingRunner(std::unique_ptr<JobRunner> runner, int* count)
+      : ForwardingRunner(std::move(runner)), count_(count) {}
+  absl::Status PrepareCheckpoints() override {
+    ++*count_;
+    return ForwardingRunner::PrepareCheckpoints();
+  }
+
+ private:
+  int* const count_;
+};
+
+TEST_F(RunCheckpointsTest, MemoryIsTakenAheadForCheckpointsOnTheWay) {
+  int count = 0;
+  options_.runner =
+      [&count](const proto::Job& job,
+               const RunnerOptions& options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
+    absl::StatusOr<std::unique_ptr<JobRunner>> runner = LocalRunner::Open(job, options);
+    if (!runner.ok()) return runner.status();
+    return std::make_unique<CountingRunner>(*std::move(runner), &count);
+  };
+  Run(SmallJob());
+  EXPECT_EQ(count, 0);
+  options_.checkpoint_every = 2;
+  Run(SmallJob());
+  EXPECT_EQ(count, 1);
+  EXPECT_THAT(store::CommittedSteps(Path("c")), ElementsAre(2, 4, 6, 8));
+}
+
+TEST_F(RunCheckpointsTest, ACheckOfTheFolderSeesTheRunThatWritesThere) {
+  EXPECT_TRUE(CheckFolderIsFree(options_.checkpoint).ok());
+  const auto claim = store::FolderClaim::Take(Path("c"), store::FolderClaim::Absent::kMake).value();
+  EXPECT_THAT(std::string(CheckFolderIsFree(options_.checkpoint).message()), HasSubstr("W0741"));
+  EXPECT_TRUE(CheckFolderIsFree(Path("file")).ok());
+}
+
 TEST_F(RunCheckpointsTest, ALeftoverOfADeadRunIsSweptAndALongerRunStays) {
   std::filesystem::create_directories(Path("c") + "/step-000000002.partial-0123456789abcdef");
   Run(SmallJob());

@@ -35,9 +35,25 @@ std::map<RankId, std::vector<store::ShardEntry>> EntriesOf(const StateCopy& copy
 
 }  // namespace
 
+void ShardSave::Prepare(const actors::Session& session, const compiler::LogicalPlan& plan) {
+  GiveUp();
+  AwaitTouching();
+  if (!copy_.Reserve(session, plan, StateSet::kAll).ok()) return;
+  touching_.Begin([this] {
+    copy_.Touch();
+    return absl::OkStatus();
+  });
+}
+
+void ShardSave::AwaitTouching() {
+  while (touching_.is_begun() && !touching_.Take(1000).has_value()) {
+  }
+}
+
 absl::Status ShardSave::Copy(const actors::Session& session, const compiler::LogicalPlan& plan,
                              const ShardSaveOrder& order) {
   GiveUp();
+  AwaitTouching();
   const absl::Status copied = copy_.Take(session, plan, StateSet::kAll);
   if (!absl::IsResourceExhausted(copied)) return copied;
   return store::CannotWrite(order.directory, std::string(copied.message()), ENOMEM);

@@ -57,6 +57,10 @@ class ShardSave {
   ShardSave(const ShardSave&) = delete;
   ShardSave& operator=(const ShardSave&) = delete;
 
+  // Takes the memory of the copy, and touches it beside the next steps, so that the first
+  // checkpoint takes no longer than the others. If there is no memory, the first checkpoint says
+  // so.
+  void Prepare(const actors::Session& session, const compiler::LogicalPlan& plan);
   // Copies the states of the local ranks and begins to write them, a file for each rank.
   // CannotWrite if there is no memory for the copy.
   absl::Status Begin(const actors::Session& session, const compiler::LogicalPlan& plan,
@@ -82,6 +86,7 @@ class ShardSave {
   int64_t bytes() const { return copy_.bytes(); }
 
  private:
+  void AwaitTouching();
   // Takes the copy.
   absl::Status Copy(const actors::Session& session, const compiler::LogicalPlan& plan,
                     const ShardSaveOrder& order);
@@ -92,6 +97,7 @@ class ShardSave {
   StateCopy copy_;
   std::unique_ptr<WritePace> pace_;
   BackgroundTask<absl::StatusOr<SavedShards>> writing_;
+  BackgroundTask<absl::Status> touching_;  // uses copy_
 };
 
 }  // namespace weir::train

@@ -1,8 +1,9 @@
 #include "tools/train/state_copy.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstring>
-#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,8 @@ namespace {
 
 // Below this size a shard is not worth an entry for each replica.
 constexpr int64_t kSharedBytesMin = 64 << 10;
+constexpr size_t kLargePage = 2 << 20;
+constexpr int64_t kPage = 4 << 10;
 
 // Returns the first axis of which a slice has more than one element; -1 if there is none.
 int SplitAxis(const TensorSlice& slice) {
@@ -56,14 +59,9 @@ std::optional<TensorSlice> ShareOf(const std::string& name, const TensorSlice& s
   return share;
 }
 
-absl::Status StateCopy::Take(const actors::Session& session, const compiler::LogicalPlan& plan,
-                             StateSet set) {
-  shards_.clear();
+absl::StatusOr<std::vector<StateCopy::Source>> StateCopy::FindSources(
+    const actors::Session& session, const compiler::LogicalPlan& plan, StateSet set) {
   bytes_ = 0;
-  struct Source {
-    Shard shard;
-    int64_t position = 0;  // of the first byte in what the rank holds
-  };
   std::vector<Source> sources;
   for (const RankId rank : session.local_ranks()) {
     for (const actors::PlanState& state : session.plan(rank).states) {
@@ -86,16 +84,42 @@ absl::Status StateCopy::Take(const actors::Session& session, const compiler::Log
     if (a.shard.rank != b.shard.rank) return a.shard.rank < b.shard.rank;
     return SizeOf(a.shard.slice.dtype) > SizeOf(b.shard.slice.dtype);
   });
-  if (bytes_ > capacity_) {
-    memory_.reset();
-    capacity_ = 0;
-    memory_ = std::unique_ptr<char[]>(new (std::nothrow) char[static_cast<size_t>(bytes_)]);
-    if (memory_ == nullptr) {
-      return absl::ResourceExhaustedError(absl::StrCat("no memory for a copy of the states, ",
-                                                       BytesText(static_cast<double>(bytes_))));
-    }
-    capacity_ = bytes_;
+  return sources;
+}
+
+absl::Status StateCopy::Allocate() {
+  if (bytes_ <= capacity_) return absl::OkStatus();
+  memory_.reset();
+  capacity_ = 0;
+  const size_t bytes = (static_cast<size_t>(bytes_) + kLargePage - 1) / kLargePage * kLargePage;
+  memory_.reset(static_cast<char*>(std::aligned_alloc(kLargePage, bytes)));
+  if (memory_ == nullptr) {
+    return absl::ResourceExhaustedError(absl::StrCat("no memory for a copy of the states, ",
+                                                     BytesText(static_cast<double>(bytes_))));
   }
+  // Large pages are touched in less time. A system without them ignores the advice.
+  ::madvise(memory_.get(), bytes, MADV_HUGEPAGE);
+  capacity_ = bytes_;
+  return absl::OkStatus();
+}
+
+absl::Status StateCopy::Reserve(const actors::Session& session, const compiler::LogicalPlan& plan,
+                                StateSet set) {
+  shards_.clear();
+  WEIR_RETURN_IF_ERROR(FindSources(session, plan, set).status());
+  return Allocate();
+}
+
+void StateCopy::Touch() {
+  volatile char* const memory = memory_.get();
+  for (int64_t at = 0; at < capacity_; at += kPage) memory[at] = 0;
+}
+
+absl::Status StateCopy::Take(const actors::Session& session, const compiler::LogicalPlan& plan,
+                             StateSet set) {
+  shards_.clear();
+  WEIR_ASSIGN_OR_RETURN(std::vector<Source> sources, FindSources(session, plan, set));
+  WEIR_RETURN_IF_ERROR(Allocate());
   char* next = memory_.get();
   for (Source& source : sources) {
     Shard& shard = source.shard;

@@ -112,6 +112,7 @@ class Trainer {
     replicas_.emplace(options_.check_replicas, result_.steps_done);
     if (!options_.init.empty()) WEIR_RETURN_IF_ERROR(LoadInit());
     if (!options_.resume.empty()) WEIR_RETURN_IF_ERROR(LoadCheckpoint());
+    WEIR_RETURN_IF_ERROR(checkpoints_.Prepare());
     NoteArithmetic(prepared);
     if (options_.live != nullptr) options_.live->SetFacts(FactsFor(prepared));
     SayWhatRuns();
@@ -136,7 +137,14 @@ class Trainer {
     WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<store::SafetensorsReader> file,
                           store::SafetensorsReader::Open(options_.resume));
     WEIR_RETURN_IF_ERROR(CheckCheckpoint(*file, runner_->facts().states));
-    return runner_->Load({options_.resume, StateSet::kAll});
+    const int64_t before = clock_.NowNs();
+    WEIR_RETURN_IF_ERROR(runner_->Load({options_.resume, StateSet::kAll}));
+    double bytes = 0;
+    for (const auto& [name, type] : runner_->facts().states)
+      bytes += static_cast<double>(TensorSlice::Whole(type.dtype, type.shape).bytes());
+    progress_.Say(absl::StrCat("states read from ", options_.resume, ": ", BytesText(bytes), " in ",
+                               DurationText(static_cast<double>(clock_.NowNs() - before) * 1e-9)));
+    return absl::OkStatus();
   }
 
   int64_t NumParameters() const {

@@ -1,0 +1,136 @@
+#include "tools/checkpoint/find_whole.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/problem.h"
+#include "runtime/base/status.h"
+#include "runtime/base/unit_text.h"
+#include "runtime/store/checkpoint_folder.h"
+#include "runtime/store/checkpoint_shards.h"
+#include "tools/checkpoint/transition.h"
+
+namespace weir::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string FolderOf(const std::string& directory, int64_t step) {
+  return (fs::path(directory) / store::StepFolderName(step)).string();
+}
+
+// The folder of a run, and the step of a checkpoint in it.
+struct Named {
+  std::string directory;
+  int64_t step = 0;
+};
+std::optional<Named> Split(const std::string& folder) {
+  std::string text = folder;
+  while (text.size() > 1 && text.back() == '/') text.pop_back();
+  const fs::path path = text;
+  const std::optional<int64_t> step = store::StepOfName(path.filename().string());
+  if (!step.has_value()) return std::nullopt;
+  std::string directory = path.parent_path().string();
+  return Named{directory.empty() ? "." : std::move(directory), *step};
+}
+
+std::string PassedOver(const std::string& folder, const absl::Status& status) {
+  return absl::StrCat("the checkpoint ", folder,
+                      " is damaged and is passed over: ", status.message());
+}
+
+// Returns the newest of `steps`, ascending, that is whole, and adds to the warnings.
+absl::StatusOr<WholeCheckpoint> NewestOf(const std::string& directory,
+                                         const std::vector<int64_t>& steps,
+                                         std::vector<std::string> warnings) {
+  const int64_t newest = steps.back();
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    const std::string folder = FolderOf(directory, *step);
+    const absl::Status whole = CheckWhole(folder);
+    if (absl::IsInvalidArgument(whole)) return whole;
+    if (!whole.ok()) {
+      warnings.push_back(PassedOver(folder, whole));
+      continue;
+    }
+    if (*step != newest) {
+      warnings.push_back(absl::StrCat("the run goes on from ", folder,
+                                      ", which is whole, and does ", Plural(newest - *step, "step"),
+                                      " again"));
+    }
+    return WholeCheckpoint{folder, std::move(warnings)};
+  }
+  return Damaged({"W0725", directory, "a checkpoint that is whole",
+                  absl::StrCat(Plural(static_cast<int64_t>(steps.size()), "checkpoint"),
+                               ", none of them whole; the newest: ",
+                               CheckWhole(FolderOf(directory, newest)).message()),
+                  "a copy of the folder, or `weir checkpoint ls`, which says what each lacks"});
+}
+
+}  // namespace
+
+absl::Status CheckWhole(const std::string& folder) {
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<store::CheckpointShards> shards,
+                        store::CheckpointShards::Open(folder));
+  WEIR_RETURN_IF_ERROR(shards->CheckSizes());
+  TransitionOptions options;
+  options.purpose = TransitionOptions::Purpose::kKeep;
+  if (ContentsAreHere(*shards, kContentsReadMax))
+    options.depth = TransitionOptions::Depth::kContents;
+  return CheckTransition(*shards, options);
+}
+
+absl::StatusOr<WholeCheckpoint> FindWhole(const std::string& directory) {
+  std::vector<int64_t> steps = store::CommittedSteps(directory);
+  if (steps.empty()) return store::ResolveCheckpoint(directory).status();
+  const absl::StatusOr<std::optional<int64_t>> latest = store::ReadLatest(directory);
+  if (!latest.ok()) return NewestOf(directory, steps, {std::string(latest.status().message())});
+  if (!latest->has_value()) {
+    return NewestOf(directory, steps,
+                    {absl::StrCat(directory, " has no `latest`; its newest checkpoint counts")});
+  }
+  std::vector<std::string> warnings;
+  if (!std::binary_search(steps.begin(), steps.end(), **latest)) {
+    warnings.push_back(absl::StrCat("`latest` in ", directory, " names ",
+                                    store::StepFolderName(**latest), ", which is not there"));
+  }
+  std::vector<int64_t> earlier = steps;
+  std::erase_if(earlier, [&](int64_t step) { return step > **latest; });
+  return NewestOf(directory, earlier.empty() ? steps : earlier, std::move(warnings));
+}
+
+absl::StatusOr<WholeCheckpoint> FindWholeUpTo(const std::string& folder) {
+  const std::optional<Named> named = Split(folder);
+  if (!named.has_value()) {
+    WEIR_RETURN_IF_ERROR(CheckWhole(folder));
+    return WholeCheckpoint{folder, {}};
+  }
+  std::vector<int64_t> steps = store::CommittedSteps(named->directory);
+  std::erase_if(steps, [&](int64_t step) { return step >= named->step; });
+  steps.push_back(named->step);
+  return NewestOf(named->directory, steps, {});
+}
+
+absl::Status CheckNamed(const std::string& folder) {
+  const absl::Status whole = CheckWhole(folder);
+  const std::optional<Named> named = Split(folder);
+  std::optional<Problem> problem = ProblemOf(whole);
+  if (whole.ok() || absl::IsInvalidArgument(whole) || !named.has_value() || !problem.has_value())
+    return whole;
+  std::vector<int64_t> steps = store::CommittedSteps(named->directory);
+  while (!steps.empty()) {
+    const int64_t step = steps.back();
+    steps.pop_back();
+    if (step >= named->step || !CheckWhole(FolderOf(named->directory, step)).ok()) continue;
+    problem->hint =
+        absl::StrCat(FolderOf(named->directory, step), ", the newest before it that is whole, or ",
+                     named->directory, "/, which takes that one by itself");
+    return ErrorOf(whole.code(), *problem);
+  }
+  return whole;
+}
+
+}  // namespace weir::checkpoint

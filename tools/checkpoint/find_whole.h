@@ -1,0 +1,38 @@
+// Finds the checkpoint from which a run goes on if the last one is damaged: the newest one that is
+// whole. A checkpoint is whole if its index is readable, its files have their sizes and headers,
+// and its values have their checksums and content sums. Values are not read if they are many
+// (kContentsReadMax), or on other hosts.
+// Thread rule: pure functions over files.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace weir::checkpoint {
+
+// OkStatus if the checkpoint in `folder` (DIR/step-000000120) is whole. kDataLoss or kNotFound:
+// what is damaged or lacks, with the file and the tensor. kInvalidArgument (W0721): a newer format.
+absl::Status CheckWhole(const std::string& folder);
+
+struct WholeCheckpoint {
+  std::string path;  // DIR/step-000000100
+  // For people: which newer checkpoints are passed over, and why. Empty: the one that was wanted.
+  std::vector<std::string> warnings;
+};
+// Returns the checkpoint that `latest` of the folder of a run names if that one is whole, else the
+// newest whole one before it, or of all if `latest` names none. kNotFound (W0711): the folder has
+// no committed checkpoint. kDataLoss (W0725): none is whole. kInvalidArgument: see CheckWhole.
+absl::StatusOr<WholeCheckpoint> FindWhole(const std::string& directory);
+// Returns the checkpoint in `folder` if it is whole, else the newest whole one before it in the
+// same folder of a run. Errors as of FindWhole.
+absl::StatusOr<WholeCheckpoint> FindWholeUpTo(const std::string& folder);
+
+// Returns the error of CheckWhole. If there is an earlier checkpoint beside `folder` that is whole,
+// the advice names it.
+absl::Status CheckNamed(const std::string& folder);
+
+}  // namespace weir::checkpoint
