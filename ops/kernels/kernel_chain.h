@@ -40,7 +40,7 @@ struct ChainOperand {
 
 struct ChainKernel {
   KernelSpec spec;            // of a joined kernel: that of the first call, under another name
-  std::vector<size_t> calls;  // of the program, whose work this kernel does, in order
+  std::vector<size_t> calls;  // of the program, whose work this kernel does; the first names it
   std::vector<ChainOperand> inputs, outputs;
   std::unique_ptr<Kernel> joined;  // null: the kernel of its one call
 
@@ -57,8 +57,9 @@ using KernelChain = std::vector<ChainKernel>;
 std::optional<size_t> FirstToTouch(const KernelChain& chain, size_t from,
                                    const ChainOperand& operand);
 
-// Returns whether nobody reads the operand's bytes, which must be scratch, after kernel `from`
-// before they are written anew.
+// Returns whether nobody reads what the operand's bytes, which must be scratch, hold before kernel
+// `from` does its work after that: all later readers find bytes that `from` or others have written
+// anew.
 bool IsDeadAfter(const KernelChain& chain, size_t from, const ChainOperand& operand);
 
 // Returns whether kernel `from` may do its work at the place of the later kernel `to`, or a part of
