@@ -84,6 +84,15 @@ class LtCall {
     return Choose();
   }
 
+  // Returns the parts into which the algorithm cuts the sum over k, for more blocks at a time.
+  int32_t num_parts() const {
+    int32_t parts = 1;
+    size_t written = 0;
+    const cublasStatus_t status = library_->cublasLtMatmulAlgoConfigGetAttribute(
+        &algorithm_, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &parts, sizeof(parts), &written);
+    return status == CUBLAS_STATUS_SUCCESS && parts > 1 ? parts : 1;
+  }
+
   absl::Status Enqueue(const ProductOperands& operands, void* workspace,
                        device::CudaStream stream) {
     if (vector_ != Vector::kNone) {
@@ -231,6 +240,10 @@ class CublasLtPlan final : public ProductPlan {
         WEIR_ASSIGN_OR_RETURN(found, TryRun(handle, run, candidate, &last_run_));
       }
       if (!found) continue;
+      if (spec_.sums != SummedOperand::kNone && candidate.reach == ProductReach::kAll) {
+        WEIR_ASSIGN_OR_RETURN(const bool keeps, KeepsParts(handle));
+        if (!keeps) continue;
+      }
       reach_ = candidate.reach;
       return absl::OkStatus();
     }
@@ -266,6 +279,16 @@ class CublasLtPlan final : public ProductPlan {
                               const Candidate& candidate, std::optional<LtCall>* call) {
     call->emplace(library_);
     return (*call)->Prepare(handle, spec, candidate.epilogue);
+  }
+
+  // Returns whether the product has as many parts with its epilogue as without. With fewer, it
+  // would leave most of a GPU idle where c is small and k large, which costs more than sums do.
+  absl::StatusOr<bool> KeepsParts(cublasLtHandle_t handle) {
+    std::optional<LtCall> plain;
+    WEIR_ASSIGN_OR_RETURN(
+        const bool found,
+        TryRun(handle, spec_, {CUBLASLT_EPILOGUE_DEFAULT, ProductReach::kProduct}, &plain));
+    return !found || plain->num_parts() <= run_->num_parts();
   }
 
   const ProductSpec spec_;
