@@ -81,7 +81,7 @@ void RankExecutor::Unwatch() {
 
 inline absl::Status RankExecutor::RunProgram(ActorRuntime& actor) {
   const BoundProgram::Act act{actor.act.step, actor.act.micro_batch, actor.act.chunk};
-  const kernels::LaunchContext& launch = launches_[actor.queue];
+  const kernels::LaunchContext& launch = launches_[actor.plan->queue];
   if (watch_ != nullptr) return actor.program->RunWatched(act, launch, watch_);
   if (!options_.on_kernels) return actor.program->Run(act, launch);
   WEIR_RETURN_IF_ERROR(actor.program->RunTimed(act, launch, &kernel_ns_));

@@ -17,6 +17,7 @@
 #include "actors/engine/finite_watch.h"
 #include "actors/plan/plan.h"
 #include "ops/kernels/kernel.h"
+#include "ops/kernels/kernel_chain.h"
 #include "runtime/base/id_vector.h"
 #include "runtime/base/ids.h"
 
@@ -33,14 +34,23 @@ class KernelSet {
   kernels::Kernel* kernel(ProgramId program, size_t call) const {
     return kernels_[program][call].get();
   }
-  // The largest workspace of any kernel of a queue's actors: a multiple of kOperandAlignment.
+  // What an act of the program runs, after the device has joined what it can. Empty: the calls one
+  // by one.
+  const kernels::KernelChain& chain(ProgramId program) const { return chains_[program]; }
+  // The largest workspace of any kernel of the actors of a queue of the plan: a multiple of
+  // kOperandAlignment.
   int64_t workspace_bytes(QueueId queue) const { return workspace_bytes_[queue]; }
   int64_t workspace_bytes() const {  // of all queues
     return std::accumulate(workspace_bytes_.begin(), workspace_bytes_.end(), int64_t{0});
   }
 
  private:
+  absl::Status Join(const PlanProgram& program, const std::string& device,
+                    std::vector<kernels::KernelSpec> specs);
+
   IdVector<ProgramId, std::vector<std::unique_ptr<kernels::Kernel>>> kernels_;  // by call
+  IdVector<ProgramId, kernels::KernelChain> chains_;
+  IdVector<ProgramId, int64_t> workspaces_;  // the largest of a program's kernels
   IdVector<QueueId, int64_t> workspace_bytes_;
 };
 
@@ -79,7 +89,7 @@ class BoundProgram {
   // An act of a span of output `port`, the `position`th from 0.
   bool Collects(int port) const { return !collectors_[port].empty(); }
   void SetPosition(int port, int64_t position) {
-    for (int32_t call : collectors_[port]) calls_[call].args.span_act = position;
+    for (kernels::KernelArgs* args : collectors_[port]) args->span_act = position;
   }
 
   // The act that the kernels of the program compute.
@@ -88,13 +98,14 @@ class BoundProgram {
     int64_t micro_batch = 0;
     int64_t chunk = 0;
   };
-  // Runs all kernels, in order, or puts them into the queue. An error is that of the first kernel
-  // that fails (W0528), with its name; those after it are not run.
+  // Runs all kernels, in order, or puts them into the queue, joined where the device joins them. An
+  // error is that of the first kernel that fails (W0528), with its name; those after it are not
+  // run.
   absl::Status Run(const Act& act, const kernels::LaunchContext& launch);
-  // The same, waiting for each kernel, and what it took.
+  // The same, call by call, waiting for each kernel, and what it took.
   absl::Status RunTimed(const Act& act, const kernels::LaunchContext& launch,
                         std::vector<int64_t>* kernel_ns);
-  // The same, waiting for each kernel, under a watch, which knows of the act already.
+  // The same, call by call, waiting for each kernel, under a watch, which knows of the act already.
   absl::Status RunWatched(const Act& act, const kernels::LaunchContext& launch, FiniteWatch* watch);
 
   // Returns the addresses of the operands of a call, as bound now.
@@ -109,6 +120,7 @@ class BoundProgram {
   struct Call {
     kernels::Kernel* kernel;
     kernels::KernelArgs args;
+    std::vector<size_t> calls;  // of the program, whose work this is
   };
   // Entry `entry` of inputs_ or outputs_ is byte `offset` of the port's slot, and as long as
   // `bytes`.
@@ -131,30 +143,34 @@ class BoundProgram {
       }
     }
   }
-  void Place(const PlanOperand& operand, const Plan& plan, const PlanActor& actor, char* arena,
-             bool is_output);
-  absl::Status RunCall(size_t index, const Act& act, const kernels::LaunchContext& launch) {
-    Call& call = calls_[index];
+  // Adds a kernel to `calls`, which has room, with the addresses of its operands.
+  void AddCall(const kernels::ChainKernel& call, kernels::Kernel* kernel, const Plan& plan,
+               const PlanActor& actor, char* arena, std::vector<Call>* calls);
+  void Place(const kernels::ChainOperand& operand, const Plan& plan, const PlanActor& actor,
+             char* arena, bool is_output);
+  absl::Status RunCall(Call& call, const Act& act, const kernels::LaunchContext& launch) {
     call.args.step = act.step;
     call.args.micro_batch = act.micro_batch;
     call.args.chunk = act.chunk;
     absl::Status status = call.kernel->Run(call.args, launch);
-    return status.ok() ? status : Failed(index, status);
+    return status.ok() ? status : Failed(call, status);
   }
-  absl::Status Failed(size_t index, const absl::Status& status) const;
+  absl::Status Failed(const Call& call, const absl::Status& status) const;
 
   const PlanProgram* program_ = nullptr;
 
-  std::vector<const void*> inputs_;  // of all calls, one after another
+  std::vector<const void*> inputs_;  // of all calls, one after another, then of joined_
   std::vector<void*> outputs_;
   std::vector<int64_t> input_bytes_;  // of inputs_
-  std::vector<Call> calls_;
+  std::vector<Call> calls_;           // those of the program
+  std::vector<Call> joined_;  // what an act runs in their place; empty: the calls themselves
   std::vector<std::vector<Patch>> input_patches_;   // by port and token
   std::vector<std::vector<Patch>> output_patches_;  // by port and token
   std::vector<int32_t> input_first_;                // by port: where its tokens begin
   std::vector<int32_t> output_first_;
-  std::vector<std::vector<int32_t>> collectors_;  // by output port: calls whose output 0 lies
-                                                  // there, if its spans have several acts
+  // By output port: the arguments of kernels whose output 0 lies there, if its spans have several
+  // acts.
+  std::vector<std::vector<kernels::KernelArgs*>> collectors_;
   // The kernel that fills an output port from its start and may leave a rest, by port; null: none.
   std::vector<kernels::Kernel*> packers_;
 };

@@ -273,6 +273,9 @@ class RankExecutor final : private transport::MessageReceiver {
     shown_.since.store(act.start_ticks, std::memory_order_relaxed);
     shown_.actor.store(act.actor, std::memory_order_relaxed);
   }
+  QueueId QueueOfDevice(QueueId of_plan) const {
+    return QueueId(of_plan.value() % (num_queues_ - (has_joint_queue_ ? 1 : 0)));
+  }
   void Start(ActorRuntime& actor);
   bool TakesPlace(ActorRuntime& actor) const;
   void PassTurn(TurnOrder& stream);
@@ -355,6 +358,8 @@ class RankExecutor final : private transport::MessageReceiver {
   Effects effects_;
   const int depth_;       // of the device
   const int num_queues_;  // likewise
+  const bool
+      has_joint_queue_;  // the last queue of the device has the collectives, and nothing else
   IdVector<QueueId, FlightRing> flights_;
   IdVector<QueueId, int64_t> positions_;   // of the act that was issued last
   IdVector<QueueId, AwaitedAct> awaited_;  // what the act that is being issued waits for
@@ -376,8 +381,9 @@ class RankExecutor final : private transport::MessageReceiver {
 
   KernelSet kernels_;
   device::DeviceBlock arena_;
-  device::DeviceBlock workspace_;                       // of each queue, one after another
-  IdVector<QueueId, kernels::LaunchContext> launches_;  // empty: nothing is computed
+  device::DeviceBlock workspace_;  // of each queue, one after another
+  IdVector<QueueId, kernels::LaunchContext>
+      launches_;  // by queue of the plan; empty: nothing is computed
   device::DeviceBlock staging_;
   device::DeviceBlock landing_;  // the transport's, or the device's; empty: in the arena
   std::vector<device::DeviceBlock> mapped_;  // the slots of other ranks that acts write themselves

@@ -66,6 +66,7 @@ RankExecutor::RankExecutor(const Plan* plan, device::Device* device,
       effects_(MaxTokens(*plan)),
       depth_(device->depth() - NumJointMax(*plan, options_)),
       num_queues_(device->num_queues()),
+      has_joint_queue_(NumJointMax(*plan, options_) > 0),
       positions_(num_queues_, 0),
       awaited_(num_queues_),
       num_done_(num_queues_, 0),
@@ -106,10 +107,10 @@ absl::Status RankExecutor::MakeMemory() {
   WEIR_ASSIGN_OR_RETURN(workspace_, memory.Allocate(kernels_.workspace_bytes(),
                                                     device::DeviceMemory::Reach::kDevice));
   char* workspace = workspace_.base();
-  for (const QueueId queue : IdRange<QueueId>(num_queues_)) {
+  for (const QueueId queue : IdRange<QueueId>(plan_->num_queues)) {
     const int64_t bytes = kernels_.workspace_bytes(queue);
     launches_.push_back(
-        {device_->team(), bytes == 0 ? nullptr : workspace, &device_->queue(queue)});
+        {device_->team(), bytes == 0 ? nullptr : workspace, &device_->queue(QueueOfDevice(queue))});
     if (bytes > 0) workspace += bytes;
   }
   memory_.arena_bytes = plan_->arena_bytes;
@@ -257,7 +258,6 @@ void RankExecutor::MakePlaces() {
 
 absl::Status RankExecutor::MakeActors() {
   actors_.reserve(plan_->actors.size());
-  const bool has_own_queue = NumJointMax(*plan_, options_) > 0;
   const bool compute = options_.compute == RankExecutorOptions::Compute::kRun;
   for (const PlanActor& spec : plan_->actors) {
     ActorRuntime& actor =
@@ -269,9 +269,9 @@ absl::Status RankExecutor::MakeActors() {
     actor.kind = spec.kind;
     actor.work = WorkOf(spec.phase);
     actor.every = spec.every;
-    actor.queue = QueueId(spec.queue.value() % (num_queues_ - (has_own_queue ? 1 : 0)));
-    if (has_own_queue && spec.kind == ActorKind::kCollective)
-      actor.queue = QueueId(num_queues_ - 1);
+    actor.queue = has_joint_queue_ && spec.kind == ActorKind::kCollective
+                      ? QueueId(num_queues_ - 1)
+                      : QueueOfDevice(spec.queue);
     actor.act.actor = spec.id;
     actor.act.step = spec.StepOf(spec.ActsBefore(options_.first_step));
     actor.is_long = spec.timing.time_ns >= kLongActNs;

@@ -57,7 +57,7 @@ class GpuCheckTest(unittest.TestCase):
         rows = self.rows()
         states = {row["phase"]: row["value"] for row in rows if row["name"] == "phase"}
         self.assertEqual([phase for phase, state in states.items() if state == "ok"],
-                         ["env", "losses", "train", "bits", "ranks", "generate", "groups"])
+                         ["env", "losses", "train", "bits", "ranks", "generate", "groups", "joins"])
         values = {(row["phase"], row["name"]): row["value"] for row in rows}
         self.assertLess(values["losses", "f32.largest_difference"], weir_phases.F32_TOLERANCE)
         self.assertGreater(values["train", "tiny.tokens_per_second"], 0)
@@ -158,6 +158,19 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual([(row["kernel"], row["launches"]) for row in rows], [("sm90_gemm", 1), ("NormKernel", 2)])
         self.assertAlmostEqual(rows[1]["seconds"], 1002e-6)
         self.assertEqual((rows[1]["read_bytes"], rows[1]["written_bytes"]), (1.5e6, 512))
+
+    def test_kernels_are_of_libraries_or_own(self):
+        kinds = {"nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_TNT": "products", "splitKreduce_kernel": "products",
+                 "cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16": "attention", "matmul_dq": "attention",
+                 "AdamKernel": "own", "CrossEntropyGradKernel": "own"}
+        self.assertEqual({kernel: weir_phases.kernel_kind(kernel) for kernel in kinds}, kinds)
+
+    def test_shares_of_a_step_add_up(self):
+        acts = [{"function": f"f{i}", "ns_per_step": 1000 * i} for i in range(1, 5)]
+        report = {"why_slow": {"critical_path": {"acts": acts}}}
+        self.assertEqual(weir_phases.step_shares(report, most=2),
+                         [("f4", 4.0, 0.4), ("f3", 3.0, 0.3), ("others", 3.0, 0.3)])
+        self.assertEqual(weir_phases.step_shares({}), [])
 
     def test_planned_memory_is_read_in_its_unit(self):
         line = "gpt: 28.0k parameters, 1 device, 2 threads each, 1.5 MiB per device"

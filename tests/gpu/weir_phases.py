@@ -246,9 +246,41 @@ def _train_size(check, name, size, steps, seconds):
     report = json.loads(programs.must_run(check.weir("trace", "report", trace, "--json"), check.limit(60)))
     # A device has a row per queue. The busiest queue is the one that computes.
     check.add(name + ".idle", 1 - max(device["busy"] for device in report["devices"]), "of the step")
-    for act in sorted(report.get("why_slow", {}).get("critical_path", {}).get("acts", []),
-                      key=lambda act: -act["ns_per_step"])[:8]:
-        check.add(f"{name}.act.{act['function']}", act["ns_per_step"] * 1e-3, "us per step")
+    for function, microseconds, share in step_shares(report):
+        check.add(f"{name}.act.{function}", microseconds, "us per step", share=share)
+
+
+def step_shares(report, most=12):
+    """Returns what the step's time goes into by a trace's report: (function, us per step, share), longest first."""
+    acts = report.get("why_slow", {}).get("critical_path", {}).get("acts", [])
+    total = sum(act["ns_per_step"] for act in acts)
+    acts = sorted(acts, key=lambda act: -act["ns_per_step"])
+    rows = [(act["function"], act["ns_per_step"] * 1e-3, act["ns_per_step"] / total) for act in acts[:most]]
+    rest = sum(act["ns_per_step"] for act in acts[most:])
+    return rows + ([("others", rest * 1e-3, rest / total)] if rest else [])
+
+
+# The rules of ops/kernels/cuda/join.cc, the one that is least sure to gain first.
+JOINS = ["all", "bias-gradient", "gelu-gradient", "addition", "many", "norm-addition", "accumulate", "square-sums"]
+
+
+def joins(check):
+    """Trains without each of the rules by which kernels are joined, and says how much longer a step takes."""
+    name, steps = ("tiny", 3) if check.small else ("124M", 6)
+    job = write_job(check, flops.GPT2[name], "bf16")
+
+    def step_without(rules):
+        lines = train_job(check, job, steps, seconds=40, env={"WEIR_CUDA_UNJOINED": rules})
+        return statistics.median(line["step_seconds"] for line in lines[len(lines) // 2:]), lines[-1]["loss"]
+
+    joined, loss = step_without("")
+    check.add("joined", joined, "s per step", loss=loss)
+    for rule in JOINS[:2] if check.small else JOINS:
+        if check.seconds_left() < 15:
+            check.add(rule + ".failed", "no time is left")
+            continue
+        without, loss = step_without(rule)
+        check.add("without." + rule, without / joined - 1, "longer", step_seconds=without, loss=loss)
 
 
 def planned_bytes(line):
@@ -394,7 +426,7 @@ def profile(check):
     begin = time.monotonic()
     code, printed = programs.run(
         [tool, "--clock-control", "none", "--cache-control", "none", "--metrics", ",".join(metrics), "--csv",
-         "--target-processes", "all", "--launch-skip", "900", "--launch-count", "2500",
+         "--target-processes", "all", "--launch-skip", "900", "--launch-count", "900",
          *check.weir("train", job, "--steps", "3", *on_device(check))], check.seconds_left())
     rows = read_profile(printed)
     if not rows:
@@ -406,6 +438,9 @@ def profile(check):
         writer = csv.DictWriter(file, ["kernel", "launches", "seconds", "read_bytes", "written_bytes"])
         writer.writeheader()
         writer.writerows(rows)
+    for kind in sorted({kernel_kind(row["kernel"]) for row in rows}):
+        seconds = sum(row["seconds"] for row in rows if kernel_kind(row["kernel"]) == kind)
+        check.add("share." + kind, seconds / total, "of the kernels' time")
     for row in rows[:25]:
         rate = (row["read_bytes"] + row["written_bytes"]) / row["seconds"] * 1e-9
         check.add(row["kernel"][:60], rate, "GB/s", share=row["seconds"] / total, launches=row["launches"],
@@ -420,6 +455,15 @@ def kernel_name(signature):
     """Returns the name of a kernel without its result, namespaces, template arguments and parameters."""
     bare = signature.replace("(anonymous namespace)::", "").replace("<unnamed>::", "").replace("void ", "")
     return re.sub(r"\(.*|<.*", "", bare).split("::")[-1]
+
+
+def kernel_kind(kernel):
+    """Returns what a kernel is for: the products and the attention of libraries, or Weir's own kernels."""
+    if re.match(r"(nvjet|cutlass|sm\d+_xmma|gemm|gemv|splitK)", kernel) or "gemm" in kernel:
+        return "products"
+    if re.search(r"sdpa|^matmul_dq|^compute_dot_do_o|^convert_dq|^cudnn", kernel):
+        return "attention"
+    return "own"
 
 
 def read_profile(printed):

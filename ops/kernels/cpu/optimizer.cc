@@ -5,6 +5,7 @@
 #include "ops/kernels/cpu/simd_targets.h"
 #include "ops/kernels/kernel.h"
 #include "ops/kernels/shape/optimizer_check.h"
+#include "ops/kernels/shape/optimizer_step.h"
 #include "ops/kernels/shape/pieces.h"
 #include "runtime/base/schedule.h"
 #include "runtime/base/update_rate.h"
@@ -19,25 +20,12 @@
 #define WEIR_OPS_KERNELS_CPU_OPTIMIZER_ONCE
 namespace weir::kernels {
 
-// The numbers of one step, which are the same for every element.
-struct AdamStep {
+// The numbers of one step, with what the gradients are multiplied with.
+struct AdamStep : AdamNumbers {
   float gradient_scale;
-  float decay;       // 1 - rate * weight_decay
-  float beta1_rest;  // 1 - beta1
-  float beta2;
-  float beta2_rest;        // 1 - beta2
-  float correction2_root;  // sqrt(1 - beta2^t)
-  float epsilon;
-  float step_size;  // rate / (1 - beta1^t)
 };
-
-enum class Momentum : uint8_t { kNone, kFirst, kLater };
-
-struct SgdStep {
+struct SgdStep : SgdNumbers {
   float gradient_scale;
-  float weight_decay;
-  float momentum;
-  float rate;
 };
 
 }  // namespace weir::kernels
@@ -84,12 +72,11 @@ HWY_INLINE VF Decayed(const SgdStep& step, VF g, VF w) {
 }
 
 // `buffer` is null without momentum.
-void SgdRange(const SgdStep& step, Momentum momentum, const float* g, float* w, float* buffer,
-              int64_t n) {
+void SgdRange(const SgdStep& step, const float* g, float* w, float* buffer, int64_t n) {
   const float* old_w = w;
   const float* old_buffer = buffer;
   const VF rate = hn::Set(DF(), step.rate), keep = hn::Set(DF(), step.momentum);
-  switch (momentum) {
+  switch (step.kind) {
     case Momentum::kNone:
       return MapInto(
           w, n,
@@ -141,30 +128,13 @@ constexpr int64_t kUpdatePiece = 16384;
 
 class AdamWKernel final : public Kernel {
  public:
-  AdamWKernel(const Attributes& attrs, int64_t n)
-      : schedule_(LearningRateSchedule::FromAttributes(attrs)),
-        updates_(UpdateRate::FromAttributes(attrs)),
-        beta1_(attrs.Real("beta1", 0.9)),
-        beta2_(attrs.Real("beta2", 0.999)),
-        epsilon_(attrs.Real("epsilon", 1e-8)),
-        weight_decay_(attrs.Real("weight_decay", 0.01)),
-        pieces_{n, kUpdatePiece} {}
+  AdamWKernel(const Attributes& attrs, int64_t n) : steps_(attrs), pieces_{n, kUpdatePiece} {}
 
   absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
-    const int64_t number = updates_.OptimizerStep(args.step);
-    if (number < 0) return absl::OkStatus();
-    const double t = static_cast<double>(number) + 1;
-    const double rate = schedule_.At(number);
-    AdamStep step;
-    step.gradient_scale = *static_cast<const float*>(args.inputs[1]);
-    if (step.gradient_scale < 0) return absl::OkStatus();
-    step.decay = static_cast<float>(1 - rate * weight_decay_);
-    step.beta1_rest = static_cast<float>(1 - beta1_);
-    step.beta2 = static_cast<float>(beta2_);
-    step.beta2_rest = static_cast<float>(1 - beta2_);
-    step.correction2_root = static_cast<float>(std::sqrt(1 - std::pow(beta2_, t)));
-    step.epsilon = static_cast<float>(epsilon_);
-    step.step_size = static_cast<float>(rate / (1 - std::pow(beta1_, t)));
+    const std::optional<AdamNumbers> numbers = steps_.At(args.step);
+    const float scale = *static_cast<const float*>(args.inputs[1]);
+    if (!numbers.has_value() || scale < 0) return absl::OkStatus();
+    const AdamStep step{*numbers, scale};
     const float* g = static_cast<const float*>(args.inputs[0]);
     float* w = static_cast<float*>(args.outputs[0]);
     float* m = static_cast<float*>(args.outputs[1]);
@@ -177,9 +147,7 @@ class AdamWKernel final : public Kernel {
   }
 
  private:
-  const LearningRateSchedule schedule_;
-  const UpdateRate updates_;
-  const double beta1_, beta2_, epsilon_, weight_decay_;
+  const AdamSteps steps_;
   const Pieces pieces_;
 };
 
@@ -190,40 +158,26 @@ KernelOr MakeAdamW(const KernelSpec& spec) {
 
 class SgdKernel final : public Kernel {
  public:
-  SgdKernel(const Attributes& attrs, int64_t n)
-      : schedule_(LearningRateSchedule::FromAttributes(attrs)),
-        updates_(UpdateRate::FromAttributes(attrs)),
-        momentum_(attrs.Real("momentum")),
-        weight_decay_(attrs.Real("weight_decay")),
-        pieces_{n, kUpdatePiece} {}
+  SgdKernel(const Attributes& attrs, int64_t n) : steps_(attrs), pieces_{n, kUpdatePiece} {}
 
   absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
-    const int64_t number = updates_.OptimizerStep(args.step);
-    if (number < 0) return absl::OkStatus();
-    SgdStep step;
-    step.gradient_scale = *static_cast<const float*>(args.inputs[1]);
-    if (step.gradient_scale < 0) return absl::OkStatus();
-    step.weight_decay = static_cast<float>(weight_decay_);
-    step.momentum = static_cast<float>(momentum_);
-    step.rate = static_cast<float>(schedule_.At(number));
+    const std::optional<SgdNumbers> numbers = steps_.At(args.step, args.outputs.size() > 1);
+    const float scale = *static_cast<const float*>(args.inputs[1]);
+    if (!numbers.has_value() || scale < 0) return absl::OkStatus();
+    const SgdStep step{*numbers, scale};
     const float* g = static_cast<const float*>(args.inputs[0]);
     float* w = static_cast<float*>(args.outputs[0]);
     float* buffer = args.outputs.size() > 1 ? static_cast<float*>(args.outputs[1]) : nullptr;
-    const Momentum kind = !buffer       ? Momentum::kNone
-                          : number == 0 ? Momentum::kFirst
-                                        : Momentum::kLater;
     launch.team->For(pieces_.count(), [&](int64_t piece) {
       int64_t at = pieces_.begin(piece);
       HWY_DYNAMIC_DISPATCH(SgdRange)
-      (step, kind, g + at, w + at, buffer ? buffer + at : nullptr, pieces_.length(piece));
+      (step, g + at, w + at, buffer ? buffer + at : nullptr, pieces_.length(piece));
     });
     return absl::OkStatus();
   }
 
  private:
-  const LearningRateSchedule schedule_;
-  const UpdateRate updates_;
-  const double momentum_, weight_decay_;
+  const SgdSteps steps_;
   const Pieces pieces_;
 };
 

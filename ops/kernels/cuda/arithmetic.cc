@@ -1,6 +1,7 @@
 #include "ops/kernels/cuda/arithmetic.h"
 
 #include "ops/kernels/cuda/cuda_kernel.h"
+#include "ops/kernels/cuda/joined_kernels.h"
 #include "ops/kernels/shape/spec_check.h"
 
 namespace weir::kernels::WEIR_CUDA_SPACE {
@@ -88,6 +89,47 @@ KernelOr MakeAccumulate(const KernelSpec& spec) {
   if (!check.ok()) return check.status();
   return std::make_unique<AccumulateKernel>(check.in(0));
 }
+
+// Casts of several tensors of one pair of types, or accumulate of several.
+class ManyKernel final : public CudaKernel {
+ public:
+  enum class Op : uint8_t { kCast, kAccumulate };
+  ManyKernel(Op op, absl::Span<const KernelSpec* const> specs) : op_(op) {
+    work_.from = specs[0]->inputs[0]->dtype;
+    work_.to = specs[0]->outputs[0]->dtype;
+    for (const KernelSpec* spec : specs) {
+      work_.tensors[work_.num_tensors++] = {nullptr, nullptr, spec->inputs[0]->num_elements(),
+                                            /*first_block=*/0};
+    }
+  }
+
+ private:
+  absl::Status Enqueue(const KernelArgs& args, void* workspace,
+                       device::CudaStream stream) override {
+    ManyWork work = work_;
+    for (int i = 0; i < work.num_tensors; ++i) {
+      work.tensors[i].x = args.inputs[i];
+      work.tensors[i].y = args.outputs[i];
+    }
+    work.adds = op_ == Op::kAccumulate && args.span_act > 0;
+    LaunchMany(work, stream);
+    return absl::OkStatus();
+  }
+
+  const Op op_;
+  ManyWork work_;  // without addresses
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> MakeCastOfMany(absl::Span<const KernelSpec* const> specs) {
+  return std::make_unique<ManyKernel>(ManyKernel::Op::kCast, specs);
+}
+std::unique_ptr<Kernel> MakeAccumulateOfMany(absl::Span<const KernelSpec* const> specs) {
+  return std::make_unique<ManyKernel>(ManyKernel::Op::kAccumulate, specs);
+}
+
+namespace {
 
 WEIR_REGISTER_KERNEL(WEIR_CUDA_KIND, "scale", MakeScale);
 WEIR_REGISTER_KERNEL(WEIR_CUDA_KIND, "cast", MakeCast);

@@ -79,6 +79,65 @@ __global__ void AccumulateKernel(const T* g, float* sum, int64_t count) {
   StorePack<kPack>(sum, first, count, total);
 }
 
+constexpr int kPacksOfThread = 4;
+
+// A block takes kElementThreads * kPacksOfThread packs of one tensor.
+template <typename From, typename To, bool kAdds>
+__global__ void ManyKernel(ManyWork work) {
+  constexpr int kPack = kPackSize<From> < kPackSize<To> ? kPackSize<To> : kPackSize<From>;
+  int t = 0, end = work.num_tensors;
+  while (end - t > 1) {
+    const int middle = (t + end) / 2;
+    if (work.tensors[middle].first_block <= blockIdx.x) {
+      t = middle;
+    } else {
+      end = middle;
+    }
+  }
+  const ManyWork::Tensor& tensor = work.tensors[t];
+  const auto* const x = static_cast<const From*>(tensor.x);
+  auto* const y = static_cast<To*>(tensor.y);
+  const int64_t block = blockIdx.x - tensor.first_block;
+  for (int p = 0; p < kPacksOfThread; ++p) {
+    const int64_t first = ((block * kPacksOfThread + p) * kElementThreads + threadIdx.x) * kPack;
+    if (first >= tensor.count) return;
+    const auto from = LoadPack<kPack>(x, first, tensor.count);
+    Pack<To, kPack> to = {};
+    if constexpr (kAdds) {
+      to = LoadPack<kPack>(y, first, tensor.count);
+      for (int i = 0; i < kPack; ++i) Store(&to.at[i], ToFloat(to.at[i]) + ToFloat(from.at[i]));
+    } else {
+      for (int i = 0; i < kPack; ++i) CastTo(&to.at[i], from.at[i]);
+    }
+    StorePack<kPack>(y, first, tensor.count, to);
+  }
+}
+
+template <typename From, typename To, bool kAdds>
+void LaunchManyOf(ManyWork& work, device::CudaStream stream) {
+  constexpr int kPack = kPackSize<From> < kPackSize<To> ? kPackSize<To> : kPackSize<From>;
+  constexpr int64_t kOfBlock = int64_t{kElementThreads} * kPacksOfThread * kPack;
+  int64_t blocks = 0;
+  int kept = 0;
+  for (int t = 0; t < work.num_tensors; ++t) {
+    if (work.tensors[t].count == 0) continue;
+    work.tensors[kept] = work.tensors[t];
+    work.tensors[kept].first_block = blocks;
+    blocks += (work.tensors[kept++].count + kOfBlock - 1) / kOfBlock;
+  }
+  work.num_tensors = kept;
+  if (blocks == 0) return;
+  Launch(stream, &ManyKernel<From, To, kAdds>, dim3(static_cast<unsigned>(blocks)),
+         dim3(kElementThreads), 0, work);
+}
+
+template <typename From>
+void LaunchManyFrom(ManyWork& work, device::CudaStream stream) {
+  if (work.adds) return LaunchManyOf<From, float, true>(work, stream);
+  work.to == DType::kBF16 ? LaunchManyOf<From, Bf16, false>(work, stream)
+                          : LaunchManyOf<From, float, false>(work, stream);
+}
+
 template <typename T>
 void LaunchScaleOf(const ScaleWork& work, device::CudaStream stream) {
   const unsigned blocks = ElementBlocks(work.count, kPackSize<T>);
@@ -139,6 +198,11 @@ void LaunchCast(const CastWork& work, device::CudaStream stream) {
 void LaunchAccumulate(const AccumulateWork& work, device::CudaStream stream) {
   work.dtype == DType::kBF16 ? LaunchAccumulateOf<Bf16>(work, stream)
                              : LaunchAccumulateOf<float>(work, stream);
+}
+
+void LaunchMany(ManyWork work, device::CudaStream stream) {
+  work.from == DType::kBF16 ? LaunchManyFrom<Bf16>(work, stream)
+                            : LaunchManyFrom<float>(work, stream);
 }
 
 }  // namespace weir::kernels::WEIR_CUDA_SPACE

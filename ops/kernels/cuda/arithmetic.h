@@ -36,8 +36,25 @@ struct AccumulateWork {
   int64_t count = 0;
 };
 
+// Casts, or additions to sums, of several pairs of tensors of one pair of types. The types are f32
+// and bf16.
+struct ManyWork {
+  static constexpr int kTensorsMax = 32;
+  struct Tensor {
+    const void* x;
+    void* y;
+    int64_t count;
+    int64_t first_block;  // of the launch, which sets it
+  };
+  DType from = DType::kF32, to = DType::kF32;
+  bool adds = false;  // y += x, where y is f32; else y = x
+  int num_tensors = 0;
+  Tensor tensors[kTensorsMax];
+};
+
 void LaunchScale(const ScaleWork& work, device::CudaStream stream);
 void LaunchCast(const CastWork& work, device::CudaStream stream);
 void LaunchAccumulate(const AccumulateWork& work, device::CudaStream stream);
+void LaunchMany(ManyWork work, device::CudaStream stream);
 
 }  // namespace weir::kernels::WEIR_CUDA_SPACE

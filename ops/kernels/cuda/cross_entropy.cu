@@ -88,32 +88,79 @@ __global__ void CrossEntropyFinishKernel(CrossEntropyFinishWork work) {
   }
 }
 
-// d = e^(x - max) dloss / sum_exp - of_each dloss, less of_target dloss at the target.
+#ifdef WEIR_CUDA_EMULATED
+__device__ inline float Exp2(float x) { return exp2f(x); }
+#else
+// Two units in the last place from 2^x, in one instruction.
+__device__ inline float Exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+#endif
+
+// e^(x - max) as precisely as a result of type T shows. A bf16 result has 8 bits, so its error may
+// be that of a product with log2(e): about 1e-7 times the larger of |x| and |max|.
+template <typename T>
+struct ExpBelow {
+  float max;
+
+  __device__ explicit ExpBelow(float of_row) : max(of_row) {}
+  __device__ float operator()(float x) const { return expf(x - max); }
+};
+template <>
+struct ExpBelow<Bf16> {
+  static constexpr float kLog2E = 1.44269504f;
+  float scaled_max;
+
+  __device__ explicit ExpBelow(float of_row) : scaled_max(of_row * kLog2E) {}
+  __device__ float operator()(float x) const { return Exp2(fmaf(x, kLog2E, -scaled_max)); }
+};
+
+// d = e^(x - max) dloss / sum_exp - of_each dloss, less of_target dloss at the target. An element
+// costs few instructions, so that memory sets the time: the target is looked for once in a pack.
 template <typename T>
 __device__ void CrossEntropyGradRow(const CrossEntropyGradWork& work, int64_t r) {
+  constexpr int kPack = kPackSize<T>;
   const LogitRows& rows = work.rows;
   const T* row = static_cast<const T*>(rows.logits) + r * rows.n;
   T* drow = static_cast<T*>(work.dlogits) + r * rows.n;
   const int32_t target = rows.targets[r];
-  const bool ignored = IsIgnored(rows, target);
+  if (IsIgnored(rows, target)) {
+    ForRow(
+        drow, rows.n, threadIdx.x, blockDim.x,
+        [&](int64_t first) { StoreVector(drow + first, Vector<T>{}); },
+        [&](int64_t i) { Store(&drow[i], 0.0f); });
+    return;
+  }
   const int64_t place = PlaceOf(rows, target);
-  const float dloss = work.dloss[r], max = work.max[r];
+  const float dloss = work.dloss[r];
+  const ExpBelow<T> exp_below(work.max[r]);
   const float factor = dloss / work.sum_exp[r];
   const float less = rows.of_each * dloss, less_at_target = rows.of_target * dloss;
-  auto gradient = [&](float logit, int64_t at) {
-    const float d = expf(logit - max) * factor - less;
-    return ignored ? 0.0f : at == place ? d - less_at_target : d;
-  };
   ForRow(
       row, rows.n, threadIdx.x, blockDim.x,
       [&](int64_t first) {
         const Vector<T> logits = LoadVector(row + first);
+        float d[kPack];
+        WEIR_UNROLL
+        for (int i = 0; i < kPack; ++i)
+          d[i] = fmaf(exp_below(ToFloat(logits.at[i])), factor, -less);
+        if (first <= place && place < first + kPack) {
+          WEIR_UNROLL
+          for (int i = 0; i < kPack; ++i) {
+            if (first + i == place) d[i] -= less_at_target;
+          }
+        }
         Vector<T> dlogits;
-        for (int i = 0; i < kPackSize<T>; ++i)
-          Store(&dlogits.at[i], gradient(ToFloat(logits.at[i]), first + i));
+        WEIR_UNROLL
+        for (int i = 0; i < kPack; ++i) Store(&dlogits.at[i], d[i]);
         StoreVector(drow + first, dlogits);
       },
-      [&](int64_t i) { Store(&drow[i], gradient(ToFloat(row[i]), i)); });
+      [&](int64_t i) {
+        const float d = fmaf(exp_below(ToFloat(row[i])), factor, -less);
+        Store(&drow[i], i == place ? d - less_at_target : d);
+      });
 }
 
 template <typename T>

@@ -20,6 +20,7 @@ namespace weir::kernels::WEIR_CUDA_SPACE {
   ROW(cublasLtCreate)                       \
   ROW(cublasLtGetStatusString)              \
   ROW(cublasLtMatmul)                       \
+  ROW(cublasLtMatmulAlgoConfigGetAttribute) \
   ROW(cublasLtMatmulAlgoGetHeuristic)       \
   ROW(cublasLtMatmulDescCreate)             \
   ROW(cublasLtMatmulDescDestroy)            \

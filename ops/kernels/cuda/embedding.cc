@@ -2,6 +2,7 @@
 #include "ops/kernels/cuda/embedding.h"
 
 #include "ops/kernels/cuda/cuda_kernel.h"
+#include "ops/kernels/cuda/joined_kernels.h"
 #include "ops/kernels/shape/embedding_check.h"
 
 namespace weir::kernels::WEIR_CUDA_SPACE {
@@ -40,7 +41,9 @@ KernelOr MakeEmbedding(const KernelSpec& spec) {
 
 class EmbeddingGradKernel final : public CudaKernel {
  public:
-  EmbeddingGradKernel(const TensorSlice& ids, const TensorSlice& dy, const TensorSlice& dtable) {
+  EmbeddingGradKernel(const TensorSlice& ids, const TensorSlice& dy, const TensorSlice& dtable,
+                      bool accumulates)
+      : accumulates_(accumulates) {
     work_.dy_dtype = dy.dtype;
     work_.dtable_dtype = dtable.dtype;
     work_.num_ids = ids.num_elements();
@@ -60,19 +63,31 @@ class EmbeddingGradKernel final : public CudaKernel {
     work.ids = static_cast<const int32_t*>(args.inputs[0]);
     work.dy = args.inputs[1];
     work.dtable = args.outputs[0];
+    work.adds = accumulates_ && args.span_act > 0;
     work.workspace = workspace;
     LaunchEmbeddingGrad(work, stream);
     return absl::OkStatus();
   }
 
  private:
+  const bool accumulates_;  // over the acts of a span
   EmbeddingGradWork work_;  // without addresses
 };
 
 KernelOr MakeEmbeddingGrad(const KernelSpec& spec) {
   if (absl::Status status = CheckEmbeddingGrad(spec); !status.ok()) return status;
-  return std::make_unique<EmbeddingGradKernel>(*spec.inputs[0], *spec.inputs[1], *spec.outputs[0]);
+  return std::make_unique<EmbeddingGradKernel>(*spec.inputs[0], *spec.inputs[1], *spec.outputs[0],
+                                               /*accumulates=*/false);
 }
+
+}  // namespace
+
+std::unique_ptr<Kernel> MakeEmbeddingGradInto(const KernelSpec& grad) {
+  return std::make_unique<EmbeddingGradKernel>(*grad.inputs[0], *grad.inputs[1], *grad.outputs[0],
+                                               /*accumulates=*/true);
+}
+
+namespace {
 
 WEIR_REGISTER_KERNEL(WEIR_CUDA_KIND, "embedding", MakeEmbedding);
 WEIR_REGISTER_KERNEL(WEIR_CUDA_KIND, "embedding_grad", MakeEmbeddingGrad);

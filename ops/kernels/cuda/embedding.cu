@@ -223,6 +223,7 @@ __global__ void RowKernel(EmbeddingGradWork work, Runs runs) {
     const int64_t column = (place.remainder * kWarp + lane) * kVector;
     if (column >= work.width) continue;
     const int64_t begin = runs.begin[row], end = runs.end[row];
+    if (work.adds && begin == end) continue;
     float sums[kVector] = {};
     if (IsLong(begin, end)) {
       for (int64_t piece = begin / kPiece; piece <= (end - 1) / kPiece; ++piece) {
@@ -238,9 +239,10 @@ __global__ void RowKernel(EmbeddingGradWork work, Runs runs) {
     constexpr int kStore = kVector == 1 ? 1 : kPackSize<U> < kVector ? kPackSize<U> : kVector;
     WEIR_UNROLL
     for (int at = 0; at < kVector; at += kStore) {
-      Pack<U, kStore> pack;
+      Pack<U, kStore> pack = {};
+      if (work.adds) pack = *reinterpret_cast<const Pack<U, kStore>*>(to + at);
       WEIR_UNROLL
-      for (int j = 0; j < kStore; ++j) Store(&pack.at[j], sums[at + j]);
+      for (int j = 0; j < kStore; ++j) Store(&pack.at[j], ToFloat(pack.at[j]) + sums[at + j]);
       StoreWhole(to + at, pack);
     }
   }

@@ -25,6 +25,7 @@ struct EmbeddingGradWork {
   const int32_t* ids = nullptr;
   const void* dy = nullptr;
   void* dtable = nullptr;
+  bool adds = false;  // to what dtable holds, where it is f32; rows without ids stay as they are
   void* workspace = nullptr;  // EmbeddingGradWorkspace bytes
 };
 // Returns the bytes of workspace.

@@ -2,6 +2,7 @@
 #include "ops/kernels/cuda/norm.h"
 
 #include "ops/kernels/cuda/cuda_kernel.h"
+#include "ops/kernels/cuda/joined_kernels.h"
 #include "ops/kernels/shape/norm_check.h"
 #include "ops/kernels/shape/spec_check.h"
 
@@ -55,7 +56,8 @@ KernelFactory MakeNorm(Norm norm) {
 
 class NormGradKernel final : public CudaKernel {
  public:
-  NormGradKernel(Norm norm, const KernelSpec& spec) {
+  // `adds`: behind the other inputs stands one that is added to dx.
+  NormGradKernel(Norm norm, const KernelSpec& spec, bool adds) : adds_(adds) {
     const SpecCheck operands(spec);
     work_.norm = norm;
     work_.dtype = operands.in(0).dtype;
@@ -80,6 +82,7 @@ class NormGradKernel final : public CudaKernel {
     work.mean = layer ? static_cast<const float*>(args.inputs[2]) : nullptr;
     work.rstd = static_cast<const float*>(args.inputs[layer ? 3 : 2]);
     work.dy = args.inputs[layer ? 4 : 3];
+    work.addend = adds_ ? args.inputs.back() : nullptr;
     work.dx = args.outputs[0];
     work.dgamma = args.outputs[1];
     work.dbeta = OutputOrNull(args, 2);
@@ -89,6 +92,7 @@ class NormGradKernel final : public CudaKernel {
   }
 
  private:
+  const bool adds_;
   NormGradWork work_;  // without addresses
 };
 
@@ -97,9 +101,18 @@ KernelFactory MakeNormGrad(Norm norm) {
     const absl::Status status =
         norm == Norm::kLayer ? CheckLayerNormGrad(spec) : CheckRmsNormGrad(spec);
     if (!status.ok()) return status;
-    return std::make_unique<NormGradKernel>(norm, spec);
+    return std::make_unique<NormGradKernel>(norm, spec, /*adds=*/false);
   };
 }
+
+}  // namespace
+
+std::unique_ptr<Kernel> MakeNormGradPlus(const KernelSpec& grad) {
+  const Norm norm = grad.op == "layer_norm_grad" ? Norm::kLayer : Norm::kRms;
+  return std::make_unique<NormGradKernel>(norm, grad, /*adds=*/true);
+}
+
+namespace {
 
 WEIR_REGISTER_KERNEL(WEIR_CUDA_KIND, "layer_norm", MakeNorm(Norm::kLayer));
 WEIR_REGISTER_KERNEL(WEIR_CUDA_KIND, "rms_norm", MakeNorm(Norm::kRms));

@@ -156,7 +156,8 @@ __device__ inline float* PartialsOf(const NormGradWork& work, int64_t segment) {
   return work.partials + segment * 2 * work.n;
 }
 
-// dx = rstd (dy gamma - mean(dy gamma) - xhat mean(dy gamma xhat)); rms_norm lacks the middle term.
+// dx = rstd (dy gamma - mean(dy gamma) - xhat mean(dy gamma xhat)) + addend; rms_norm lacks the
+// second term.
 // The threads keep the sums over their rows in registers. Warps of a block add them up in order in
 // shared memory.
 template <typename T, int kPacks, Owner kOwner>
@@ -170,6 +171,8 @@ __global__ void __launch_bounds__(kOwner == Owner::kWarp ? kWarpsOfBlock * kWarp
   for (int64_t row = part.first_row; row < work.rows; row += part.row_step) {
     const T* x = static_cast<const T*>(work.x) + row * work.n;
     const T* dy = static_cast<const T*>(work.dy) + row * work.n;
+    const T* addend =
+        work.addend == nullptr ? nullptr : static_cast<const T*>(work.addend) + row * work.n;
     T* dx = static_cast<T*>(work.dx) + row * work.n;
     const float mean = work.mean == nullptr ? 0.0f : work.mean[row], rstd = work.rstd[row];
     Vector<T> xs[kPacks], dys[kPacks];
@@ -204,11 +207,13 @@ __global__ void __launch_bounds__(kOwner == Owner::kWarp ? kWarpsOfBlock * kWarp
       if (first >= work.n) continue;
       float gamma[kPack];
       LoadMany<kPack>(work.gamma, first, gamma);
-      Vector<T> result;
+      Vector<T> result = {};
+      if (addend != nullptr) result = LoadVector(addend + first);
       WEIR_UNROLL
       for (int j = 0; j < kPack; ++j) {
         const float normal = (ToFloat(xs[p].at[j]) - mean) * rstd;
-        Store(&result.at[j], rstd * (ToFloat(dys[p].at[j]) * gamma[j] - level - normal * along));
+        Store(&result.at[j], rstd * (ToFloat(dys[p].at[j]) * gamma[j] - level - normal * along) +
+                                 ToFloat(result.at[j]));
       }
       StoreVector(dx + first, result);
     }
@@ -246,6 +251,8 @@ __global__ void LongNormGradKernel(NormGradWork work) {
   for (int64_t row = blockIdx.x; row < work.rows; row += gridDim.x) {
     const T* x = static_cast<const T*>(work.x) + row * work.n;
     const T* dy = static_cast<const T*>(work.dy) + row * work.n;
+    const T* addend =
+        work.addend == nullptr ? nullptr : static_cast<const T*>(work.addend) + row * work.n;
     T* dx = static_cast<T*>(work.dx) + row * work.n;
     const float mean = work.mean == nullptr ? 0.0f : work.mean[row], rstd = work.rstd[row];
     float along = 0, level = 0;
@@ -259,7 +266,8 @@ __global__ void LongNormGradKernel(NormGradWork work) {
     for (int64_t i = threadIdx.x; i < work.n; i += blockDim.x) {
       const float normal = (ToFloat(x[i]) - mean) * rstd;
       const float scaled = ToFloat(dy[i]) * Load(work.gamma, i);
-      Store(&dx[i], rstd * (scaled - level - normal * along));
+      const float more = addend == nullptr ? 0.0f : ToFloat(addend[i]);
+      Store(&dx[i], rstd * (scaled - level - normal * along) + more);
     }
   }
 }

@@ -43,7 +43,8 @@ struct NormGradWork {
   const float* mean = nullptr;
   const float* rstd = nullptr;
   const void* dy = nullptr;
-  void* dx = nullptr;
+  const void* addend = nullptr;  // like dx, and added to it; null: none
+  void* dx = nullptr;            // may be x, dy or addend
   DType dgamma_dtype = DType::kF32, dbeta_dtype = DType::kF32;
   void* dgamma = nullptr;
   void* dbeta = nullptr;

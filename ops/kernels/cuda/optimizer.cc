@@ -2,13 +2,14 @@
 // (ops/kernels/cpu/optimizer.cc) say what the results are.
 #include "ops/kernels/cuda/optimizer.h"
 
-#include <cmath>
+#include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "ops/kernels/cuda/cuda_kernel.h"
+#include "ops/kernels/cuda/joined_kernels.h"
 #include "ops/kernels/shape/optimizer_check.h"
-#include "runtime/base/schedule.h"
-#include "runtime/base/update_rate.h"
+#include "ops/kernels/shape/optimizer_step.h"
 
 namespace weir::kernels::WEIR_CUDA_SPACE {
 namespace {
@@ -19,113 +20,103 @@ float* Floats(const KernelArgs& args, size_t output) {
   return output < args.outputs.size() ? static_cast<float*>(args.outputs[output]) : nullptr;
 }
 
+// One tensor, or as many as one launch takes. The operands are the gradients, then the scale; and
+// weight and moments of each tensor.
 class AdamWKernel final : public CudaKernel {
  public:
-  AdamWKernel(const Attributes& attrs, int64_t n)
-      : schedule_(LearningRateSchedule::FromAttributes(attrs)),
-        updates_(UpdateRate::FromAttributes(attrs)),
-        beta1_(attrs.Real("beta1", 0.9)),
-        beta2_(attrs.Real("beta2", 0.999)),
-        epsilon_(attrs.Real("epsilon", 1e-8)),
-        weight_decay_(attrs.Real("weight_decay", 0.01)),
-        n_(n) {}
+  explicit AdamWKernel(absl::Span<const KernelSpec* const> specs) {
+    for (const KernelSpec* spec : specs)
+      tensors_.push_back({AdamSteps(spec->attrs), spec->inputs[0]->num_elements()});
+  }
 
  protected:
   absl::Status Enqueue(const KernelArgs& args, void*, device::CudaStream stream) override {
-    const int64_t number = updates_.OptimizerStep(args.step);
-    if (number < 0) return absl::OkStatus();
-    const double t = static_cast<double>(number) + 1;
-    const double rate = schedule_.At(number);
     AdamWork work;
-    work.scale = static_cast<const float*>(args.inputs[1]);
-    work.decay = static_cast<float>(1 - rate * weight_decay_);
-    work.beta1_rest = static_cast<float>(1 - beta1_);
-    work.beta2 = static_cast<float>(beta2_);
-    work.beta2_rest = static_cast<float>(1 - beta2_);
-    work.correction2_root = static_cast<float>(std::sqrt(1 - std::pow(beta2_, t)));
-    work.epsilon = static_cast<float>(epsilon_);
-    work.step_size = static_cast<float>(rate / (1 - std::pow(beta1_, t)));
-    work.n = n_;
-    work.gradient = static_cast<const float*>(args.inputs[0]);
-    work.weight = Floats(args, 0);
-    work.first = Floats(args, 1);
-    work.second = Floats(args, 2);
+    work.scale = static_cast<const float*>(args.inputs[tensors_.size()]);
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      const std::optional<AdamNumbers> numbers = tensors_[i].steps.At(args.step);
+      if (!numbers.has_value()) continue;
+      AdamWork::Tensor& tensor = work.tensors[work.num_tensors++];
+      tensor = {*numbers,
+                tensors_[i].n,
+                static_cast<const float*>(args.inputs[i]),
+                Floats(args, 3 * i),
+                Floats(args, 3 * i + 1),
+                Floats(args, 3 * i + 2),
+                /*first_block=*/0};
+    }
     LaunchAdam(work, stream);
     return absl::OkStatus();
   }
 
  private:
-  const LearningRateSchedule schedule_;
-  const UpdateRate updates_;
-  const double beta1_, beta2_, epsilon_, weight_decay_;
-  const int64_t n_;
+  struct Tensor {
+    AdamSteps steps;
+    int64_t n;
+  };
+  std::vector<Tensor> tensors_;
 };
 
 KernelOr MakeAdamW(const KernelSpec& spec) {
   if (absl::Status status = CheckAdamW(spec); !status.ok()) return status;
-  return std::make_unique<AdamWKernel>(spec.attrs, spec.inputs[0]->num_elements());
+  const KernelSpec* const only = &spec;
+  return std::make_unique<AdamWKernel>(absl::MakeConstSpan(&only, 1));
 }
 
+// The same for sgd. A tensor with momentum has its buffer behind its weight.
 class SgdKernel final : public CudaKernel {
  public:
-  SgdKernel(const Attributes& attrs, int64_t n)
-      : schedule_(LearningRateSchedule::FromAttributes(attrs)),
-        updates_(UpdateRate::FromAttributes(attrs)),
-        momentum_(attrs.Real("momentum")),
-        weight_decay_(attrs.Real("weight_decay")),
-        n_(n) {}
+  explicit SgdKernel(absl::Span<const KernelSpec* const> specs) {
+    for (const KernelSpec* spec : specs) {
+      tensors_.push_back({SgdSteps(spec->attrs), spec->inputs[0]->num_elements(),
+                          spec->outputs.size() > 1 && spec->outputs[1].has_value()});
+    }
+  }
 
  protected:
   absl::Status Enqueue(const KernelArgs& args, void*, device::CudaStream stream) override {
-    const int64_t number = updates_.OptimizerStep(args.step);
-    if (number < 0) return absl::OkStatus();
     SgdWork work;
-    work.scale = static_cast<const float*>(args.inputs[1]);
-    work.weight_decay = static_cast<float>(weight_decay_);
-    work.momentum = static_cast<float>(momentum_);
-    work.rate = static_cast<float>(schedule_.At(number));
-    work.n = n_;
-    work.gradient = static_cast<const float*>(args.inputs[0]);
-    work.weight = Floats(args, 0);
-    work.buffer = Floats(args, 1);
-    work.kind = work.buffer == nullptr ? Momentum::kNone
-                : number == 0          ? Momentum::kFirst
-                                       : Momentum::kLater;
+    work.scale = static_cast<const float*>(args.inputs[tensors_.size()]);
+    size_t output = 0;
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      const Tensor& of = tensors_[i];
+      float* const weight = Floats(args, output++);
+      float* const buffer = of.has_buffer ? Floats(args, output++) : nullptr;
+      const std::optional<SgdNumbers> numbers = of.steps.At(args.step, of.has_buffer);
+      if (!numbers.has_value()) continue;
+      work.tensors[work.num_tensors++] = {
+          *numbers, of.n,   static_cast<const float*>(args.inputs[i]),
+          weight,   buffer, /*first_block=*/0};
+    }
     LaunchSgd(work, stream);
     return absl::OkStatus();
   }
 
  private:
-  const LearningRateSchedule schedule_;
-  const UpdateRate updates_;
-  const double momentum_, weight_decay_;
-  const int64_t n_;
+  struct Tensor {
+    SgdSteps steps;
+    int64_t n;
+    bool has_buffer;
+  };
+  std::vector<Tensor> tensors_;
 };
 
 KernelOr MakeSgd(const KernelSpec& spec) {
   if (absl::Status status = CheckSgd(spec); !status.ok()) return status;
-  return std::make_unique<SgdKernel>(spec.attrs, spec.inputs[0]->num_elements());
+  const KernelSpec* const only = &spec;
+  return std::make_unique<SgdKernel>(absl::MakeConstSpan(&only, 1));
 }
 
-// Partial sums of fixed pieces are added up in one order in double precision.
-class SumSquaresKernel final : public CudaKernel {
- public:
-  explicit SumSquaresKernel(const KernelSpec& spec) {
-    for (const auto& input : spec.inputs) {
-      const int64_t n = input->num_elements();
-      tensors_.push_back({nullptr, n, num_pieces_, input->dtype});
-      num_pieces_ += (n + kSquaresPiece - 1) / kSquaresPiece;
-    }
-  }
-
-  int64_t workspace_bytes() const override {
-    return num_pieces_ * static_cast<int64_t>(sizeof(float));
-  }
-
+// Partial sums of fixed pieces of tensors, before they are added up in one order.
+class SquaresKernel : public CudaKernel {
  protected:
-  absl::Status Enqueue(const KernelArgs& args, void* workspace,
-                       device::CudaStream stream) override {
-    auto* const partials = static_cast<float*>(workspace);
+  void AddTensor(const TensorSlice& tensor) {
+    const int64_t n = tensor.num_elements();
+    tensors_.push_back({nullptr, n, num_pieces_, tensor.dtype});
+    num_pieces_ += (n + kSquaresPiece - 1) / kSquaresPiece;
+  }
+
+  void LaunchPieces(const KernelArgs& args, float* partials, device::CudaStream stream) const {
     for (size_t first = 0; first < tensors_.size(); first += SquaresWork::kTensorsMax) {
       const size_t end = std::min(first + SquaresWork::kTensorsMax, tensors_.size());
       SquaresWork work;
@@ -139,13 +130,62 @@ class SumSquaresKernel final : public CudaKernel {
       }
       LaunchSquares(work, stream);
     }
+  }
+
+  std::vector<SquaresWork::Tensor> tensors_;  // without addresses
+  int64_t num_pieces_ = 0;
+};
+
+// The partial sums are added up in double precision.
+class SumSquaresKernel final : public SquaresKernel {
+ public:
+  explicit SumSquaresKernel(const KernelSpec& spec) {
+    for (const auto& input : spec.inputs) AddTensor(*input);
+  }
+
+  int64_t workspace_bytes() const override {
+    return num_pieces_ * static_cast<int64_t>(sizeof(float));
+  }
+
+ protected:
+  absl::Status Enqueue(const KernelArgs& args, void* workspace,
+                       device::CudaStream stream) override {
+    auto* const partials = static_cast<float*>(workspace);
+    LaunchPieces(args, partials, stream);
     LaunchTotal(partials, num_pieces_, Floats(args, 0), stream);
+    return absl::OkStatus();
+  }
+};
+
+// A sum of squares for each call, and then the sum of these, one after another.
+class SumOfSumsKernel final : public SquaresKernel {
+ public:
+  explicit SumOfSumsKernel(absl::Span<const KernelSpec* const> specs) {
+    for (const KernelSpec* spec : specs) {
+      for (const auto& input : spec->inputs) AddTensor(*input);
+      totals_.end_piece[totals_.num_tensors++] = num_pieces_;
+    }
+  }
+
+  int64_t workspace_bytes() const override {
+    return (num_pieces_ + totals_.num_tensors) * static_cast<int64_t>(sizeof(float));
+  }
+
+ protected:
+  absl::Status Enqueue(const KernelArgs& args, void* workspace,
+                       device::CudaStream stream) override {
+    TotalsWork totals = totals_;
+    totals.totals = static_cast<float*>(workspace);
+    float* const partials = totals.totals + totals.num_tensors;
+    totals.partials = partials;
+    totals.total = Floats(args, 0);
+    LaunchPieces(args, partials, stream);
+    LaunchTotals(totals, stream);
     return absl::OkStatus();
   }
 
  private:
-  std::vector<SquaresWork::Tensor> tensors_;  // without addresses
-  int64_t num_pieces_ = 0;
+  TotalsWork totals_;  // without addresses
 };
 
 KernelOr MakeSumSquares(const KernelSpec& spec) {
@@ -202,6 +242,20 @@ KernelOr MakeClipScale(const KernelSpec& spec) {
   if (absl::Status status = CheckClipScale(spec); !status.ok()) return status;
   return std::make_unique<ClipScaleKernel>(spec.attrs);
 }
+
+}  // namespace
+
+std::unique_ptr<Kernel> MakeAdamWOfMany(absl::Span<const KernelSpec* const> specs) {
+  return std::make_unique<AdamWKernel>(specs);
+}
+std::unique_ptr<Kernel> MakeSgdOfMany(absl::Span<const KernelSpec* const> specs) {
+  return std::make_unique<SgdKernel>(specs);
+}
+std::unique_ptr<Kernel> MakeSumOfSquareSums(absl::Span<const KernelSpec* const> specs) {
+  return std::make_unique<SumOfSumsKernel>(specs);
+}
+
+namespace {
 
 WEIR_REGISTER_KERNEL(WEIR_CUDA_KIND, "adamw", MakeAdamW);
 WEIR_REGISTER_KERNEL(WEIR_CUDA_KIND, "sgd", MakeSgd);

@@ -9,80 +9,140 @@ constexpr int kThreads = 256;
 constexpr int kPack = kPackSize<float>;
 constexpr float kNoUpdate = -1;
 
+// A block updates this many elements of one tensor.
+constexpr int kPacksOfThread = 4;
+constexpr int64_t kElementsOfBlock = int64_t{kThreads} * kPack * kPacksOfThread;
+
+// Returns the tensor of a block.
+template <typename Work>
+__device__ inline int TensorOf(const Work& work, int64_t block) {
+  int first = 0, end = work.num_tensors;
+  while (end - first > 1) {
+    const int middle = (first + end) / 2;
+    if (work.tensors[middle].first_block <= block) {
+      first = middle;
+    } else {
+      end = middle;
+    }
+  }
+  return first;
+}
+
+// Calls vector(i) for packs of elements from i on, and single(i) for the other elements, of the
+// part of this thread in block `block` of a tensor of n elements.
+template <typename Vectors, typename Singles>
+__device__ inline void ForPart(int64_t block, int64_t n, Vectors vector, Singles single) {
+  WEIR_UNROLL
+  for (int p = 0; p < kPacksOfThread; ++p) {
+    const int64_t at =
+        block * kElementsOfBlock + (static_cast<int64_t>(p) * kThreads + threadIdx.x) * kPack;
+    if (at + kPack <= n) {
+      vector(at);
+    } else {
+      for (int64_t i = at; i < n; ++i) single(i);
+    }
+  }
+}
+
 struct AdamState {
   float weight, first, second;
 };
 
-__device__ inline AdamState AdamStep(const AdamWork& work, float scale, float gradient,
+__device__ inline AdamState AdamStep(const AdamNumbers& step, float scale, float gradient,
                                      AdamState state) {
   const float g = gradient * scale;
-  state.weight *= work.decay;
-  state.first = fmaf(g - state.first, work.beta1_rest, state.first);
-  state.second = fmaf(g * g, work.beta2_rest, state.second * work.beta2);
-  const float root = sqrtf(state.second) / work.correction2_root;
-  state.weight = fmaf(-(state.first / (root + work.epsilon)), work.step_size, state.weight);
+  state.weight *= step.decay;
+  state.first = fmaf(g - state.first, step.beta1_rest, state.first);
+  state.second = fmaf(g * g, step.beta2_rest, state.second * step.beta2);
+  const float root = sqrtf(state.second) / step.correction2_root;
+  state.weight = fmaf(-(state.first / (root + step.epsilon)), step.step_size, state.weight);
   return state;
 }
 
 __global__ void AdamKernel(AdamWork work) {
   const float scale = *work.scale;
   if (scale < 0) return;
-  for (int64_t at = GlobalThread() * kPack; at < work.n; at += NumThreads() * kPack) {
-    if (at + kPack <= work.n) {
-      const Vector<float> g = LoadVector(work.gradient + at);
-      Vector<float> w = LoadVector(work.weight + at), m = LoadVector(work.first + at),
-                    v = LoadVector(work.second + at);
-      WEIR_UNROLL
-      for (int i = 0; i < kPack; ++i) {
-        const AdamState state = AdamStep(work, scale, g.at[i], {w.at[i], m.at[i], v.at[i]});
-        w.at[i] = state.weight;
-        m.at[i] = state.first;
-        v.at[i] = state.second;
-      }
-      StoreVector(work.weight + at, w);
-      StoreVector(work.first + at, m);
-      StoreVector(work.second + at, v);
-    } else {
-      for (int64_t i = at; i < work.n; ++i) {
-        const AdamState state = AdamStep(work, scale, work.gradient[i],
-                                         {work.weight[i], work.first[i], work.second[i]});
-        work.weight[i] = state.weight;
-        work.first[i] = state.first;
-        work.second[i] = state.second;
-      }
-    }
-  }
+  const AdamWork::Tensor& of = work.tensors[TensorOf(work, blockIdx.x)];
+  const AdamNumbers step = of.numbers;
+  ForPart(
+      blockIdx.x - of.first_block, of.n,
+      [&](int64_t at) {
+        const Vector<float> g = LoadVector(of.gradient + at);
+        Vector<float> w = LoadVector(of.weight + at), m = LoadVector(of.first + at),
+                      v = LoadVector(of.second + at);
+        WEIR_UNROLL
+        for (int i = 0; i < kPack; ++i) {
+          const AdamState state = AdamStep(step, scale, g.at[i], {w.at[i], m.at[i], v.at[i]});
+          w.at[i] = state.weight;
+          m.at[i] = state.first;
+          v.at[i] = state.second;
+        }
+        StoreVector(of.weight + at, w);
+        StoreVector(of.first + at, m);
+        StoreVector(of.second + at, v);
+      },
+      [&](int64_t i) {
+        const AdamState state =
+            AdamStep(step, scale, of.gradient[i], {of.weight[i], of.first[i], of.second[i]});
+        of.weight[i] = state.weight;
+        of.first[i] = state.first;
+        of.second[i] = state.second;
+      });
 }
 
-__device__ inline void SgdStep(const SgdWork& work, float scale, float gradient, float* weight,
+__device__ inline void SgdStep(const SgdNumbers& step, float scale, float gradient, float* weight,
                                float* buffer) {
-  const float decayed = fmaf(*weight, work.weight_decay, gradient * scale);
-  *buffer = work.kind == Momentum::kLater ? fmaf(*buffer, work.momentum, decayed) : decayed;
-  *weight = fmaf(-*buffer, work.rate, *weight);
+  const float decayed = fmaf(*weight, step.weight_decay, gradient * scale);
+  *buffer = step.kind == Momentum::kLater ? fmaf(*buffer, step.momentum, decayed) : decayed;
+  *weight = fmaf(-*buffer, step.rate, *weight);
 }
 
 __global__ void SgdKernel(SgdWork work) {
   const float scale = *work.scale;
   if (scale < 0) return;
-  const bool reads_buffer = work.kind == Momentum::kLater;
-  const bool has_buffer = work.kind != Momentum::kNone;
-  for (int64_t at = GlobalThread() * kPack; at < work.n; at += NumThreads() * kPack) {
-    if (at + kPack <= work.n) {
-      const Vector<float> g = LoadVector(work.gradient + at);
-      Vector<float> w = LoadVector(work.weight + at), b = {};
-      if (reads_buffer) b = LoadVector(work.buffer + at);
-      WEIR_UNROLL
-      for (int i = 0; i < kPack; ++i) SgdStep(work, scale, g.at[i], &w.at[i], &b.at[i]);
-      StoreVector(work.weight + at, w);
-      if (has_buffer) StoreVector(work.buffer + at, b);
-    } else {
-      for (int64_t i = at; i < work.n; ++i) {
-        float b = reads_buffer ? work.buffer[i] : 0.0f;
-        SgdStep(work, scale, work.gradient[i], &work.weight[i], &b);
-        if (has_buffer) work.buffer[i] = b;
-      }
-    }
+  const SgdWork::Tensor& of = work.tensors[TensorOf(work, blockIdx.x)];
+  const SgdNumbers step = of.numbers;
+  const bool reads_buffer = step.kind == Momentum::kLater;
+  const bool has_buffer = step.kind != Momentum::kNone;
+  ForPart(
+      blockIdx.x - of.first_block, of.n,
+      [&](int64_t at) {
+        const Vector<float> g = LoadVector(of.gradient + at);
+        Vector<float> w = LoadVector(of.weight + at), b = {};
+        if (reads_buffer) b = LoadVector(of.buffer + at);
+        WEIR_UNROLL
+        for (int i = 0; i < kPack; ++i) SgdStep(step, scale, g.at[i], &w.at[i], &b.at[i]);
+        StoreVector(of.weight + at, w);
+        if (has_buffer) StoreVector(of.buffer + at, b);
+      },
+      [&](int64_t i) {
+        float b = reads_buffer ? of.buffer[i] : 0.0f;
+        SgdStep(step, scale, of.gradient[i], &of.weight[i], &b);
+        if (has_buffer) of.buffer[i] = b;
+      });
+}
+
+// Numbers the blocks of the tensors and returns their count. Tensors without elements go.
+template <typename Work>
+int64_t NumberBlocks(Work* work) {
+  int64_t blocks = 0;
+  int kept = 0;
+  for (int t = 0; t < work->num_tensors; ++t) {
+    if (work->tensors[t].n == 0) continue;
+    work->tensors[kept] = work->tensors[t];
+    work->tensors[kept++].first_block = blocks;
+    blocks += (work->tensors[t].n + kElementsOfBlock - 1) / kElementsOfBlock;
   }
+  work->num_tensors = kept;
+  return blocks;
+}
+
+// Returns the threads that add n partial sums.
+__host__ __device__ inline int TotalThreads(int64_t n) {
+  const int64_t threads = (n + 4 * kWarp - 1) / (4 * kWarp) * kWarp;
+  return static_cast<int>(threads < kWarp              ? kWarp
+                          : threads > kBlockThreadsMax ? kBlockThreadsMax
+                                                       : threads);
 }
 
 template <typename T>
@@ -116,12 +176,38 @@ __global__ void SquaresKernel(SquaresWork work) {
   }
 }
 
+// Returns the sum of the partial sums [begin, end) for all threads of the block. The first
+// `threads` of them add partial sums; those beyond would add nothing but zeros.
+__device__ inline float TotalOf(const float* partials, int64_t begin, int64_t end, int threads,
+                                double* scratch) {
+  double sum = 0;
+  if (static_cast<int>(threadIdx.x) < threads) {
+    for (int64_t i = begin + threadIdx.x; i < end; i += threads) sum += partials[i];
+  }
+  return static_cast<float>(BlockReduce(sum, scratch, Plus()));
+}
+
 __global__ void TotalKernel(const float* partials, int64_t n, float* total) {
   WEIR_SHARED(double, scratch);
-  double sum = 0;
-  for (int64_t i = threadIdx.x; i < n; i += blockDim.x) sum += partials[i];
-  sum = BlockReduce(sum, scratch, Plus());
-  if (threadIdx.x == 0) *total = static_cast<float>(sum);
+  const float sum = TotalOf(partials, 0, n, static_cast<int>(blockDim.x), scratch);
+  if (threadIdx.x == 0) *total = sum;
+}
+
+// A block for each tensor. As many threads add as those of TotalKernel for as many partial sums, so
+// that the bits are the same.
+__global__ void TotalsKernel(TotalsWork work) {
+  WEIR_SHARED(double, scratch);
+  const int t = static_cast<int>(blockIdx.x);
+  const int64_t begin = t == 0 ? 0 : work.end_piece[t - 1];
+  const int64_t end = work.end_piece[t];
+  const float sum = TotalOf(work.partials, begin, end, TotalThreads(end - begin), scratch);
+  if (threadIdx.x == 0) work.totals[t] = sum;
+}
+
+__global__ void AddTotalsKernel(TotalsWork work) {
+  float sum = work.totals[0];
+  for (int t = 1; t < work.num_tensors; ++t) sum += work.totals[t];
+  *work.total = sum;
 }
 
 __global__ void ClipScaleKernel(ClipScaleWork work) {
@@ -143,14 +229,16 @@ __global__ void ClipScaleKernel(ClipScaleWork work) {
 
 }  // namespace
 
-void LaunchAdam(const AdamWork& work, device::CudaStream stream) {
-  if (work.n == 0) return;
-  Launch(stream, &AdamKernel, dim3(NumBlocks(work.n, kThreads * kPack)), dim3(kThreads), 0, work);
+void LaunchAdam(AdamWork work, device::CudaStream stream) {
+  const int64_t blocks = NumberBlocks(&work);
+  if (blocks == 0) return;
+  Launch(stream, &AdamKernel, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, work);
 }
 
-void LaunchSgd(const SgdWork& work, device::CudaStream stream) {
-  if (work.n == 0) return;
-  Launch(stream, &SgdKernel, dim3(NumBlocks(work.n, kThreads * kPack)), dim3(kThreads), 0, work);
+void LaunchSgd(SgdWork work, device::CudaStream stream) {
+  const int64_t blocks = NumberBlocks(&work);
+  if (blocks == 0) return;
+  Launch(stream, &SgdKernel, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, work);
 }
 
 void LaunchSquares(const SquaresWork& work, device::CudaStream stream) {
@@ -160,8 +248,20 @@ void LaunchSquares(const SquaresWork& work, device::CudaStream stream) {
 }
 
 void LaunchTotal(const float* partials, int64_t n, float* total, device::CudaStream stream) {
-  Launch(stream, &TotalKernel, dim3(1), dim3(ThreadsOfRow(n, 4, kBlockThreadsMax)),
-         kBlockScratch * sizeof(double), partials, n, total);
+  Launch(stream, &TotalKernel, dim3(1), dim3(TotalThreads(n)), kBlockScratch * sizeof(double),
+         partials, n, total);
+}
+
+void LaunchTotals(const TotalsWork& work, device::CudaStream stream) {
+  int threads = 0;
+  for (int t = 0; t < work.num_tensors; ++t) {
+    const int64_t begin = t == 0 ? 0 : work.end_piece[t - 1];
+    const int of_tensor = TotalThreads(work.end_piece[t] - begin);
+    if (of_tensor > threads) threads = of_tensor;
+  }
+  Launch(stream, &TotalsKernel, dim3(static_cast<unsigned>(work.num_tensors)), dim3(threads),
+         kBlockScratch * sizeof(double), work);
+  Launch(stream, &AddTotalsKernel, dim3(1), dim3(1), 0, work);
 }
 
 void LaunchClipScale(const ClipScaleWork& work, device::CudaStream stream) {

@@ -4,42 +4,46 @@
 #include <cstdint>
 
 #include "ops/kernels/cuda/cuda_mode.h"
+#include "ops/kernels/shape/optimizer_numbers.h"
 #include "runtime/base/dtype.h"
 #include "runtime/device/cuda/cuda_stream.h"
 
 namespace weir::kernels::WEIR_CUDA_SPACE {
 
-// The numbers of one step, which are the same for every element. `scale` points to what the
-// gradients are multiplied with; a negative scale leaves weights and state as they are.
+// Weights that one launch updates, all with one scale: what their gradients are multiplied with; a
+// negative scale leaves weights and state as they are. A weight without elements is left out.
 struct AdamWork {
+  static constexpr int kTensorsMax = 32;
+  struct Tensor {
+    AdamNumbers numbers;
+    int64_t n;
+    const float* gradient;
+    float* weight;
+    float* first;  // the moments
+    float* second;
+    int64_t first_block;  // of the launch; LaunchAdam sets it
+  };
   const float* scale = nullptr;
-  float decay = 1;       // 1 - rate * weight_decay
-  float beta1_rest = 0;  // 1 - beta1
-  float beta2 = 0;
-  float beta2_rest = 0;        // 1 - beta2
-  float correction2_root = 1;  // sqrt(1 - beta2^t)
-  float epsilon = 0;
-  float step_size = 0;  // rate / (1 - beta1^t)
-  int64_t n = 0;
-  const float* gradient = nullptr;
-  float* weight = nullptr;
-  float* first = nullptr;  // the moments
-  float* second = nullptr;
+  int num_tensors = 0;
+  Tensor tensors[kTensorsMax];
 };
-void LaunchAdam(const AdamWork& work, device::CudaStream stream);
-
-enum class Momentum : uint8_t { kNone, kFirst, kLater };
+void LaunchAdam(AdamWork work, device::CudaStream stream);
 
 struct SgdWork {
+  static constexpr int kTensorsMax = 32;
+  struct Tensor {
+    SgdNumbers numbers;
+    int64_t n;
+    const float* gradient;
+    float* weight;
+    float* buffer;  // null without momentum
+    int64_t first_block;
+  };
   const float* scale = nullptr;  // as above
-  float weight_decay = 0, momentum = 0, rate = 0;
-  Momentum kind = Momentum::kNone;
-  int64_t n = 0;
-  const float* gradient = nullptr;
-  float* weight = nullptr;
-  float* buffer = nullptr;  // null without momentum
+  int num_tensors = 0;
+  Tensor tensors[kTensorsMax];
 };
-void LaunchSgd(const SgdWork& work, device::CudaStream stream);
+void LaunchSgd(SgdWork work, device::CudaStream stream);
 
 // Tensors whose squares one launch sums. A piece is kSquaresPiece elements of one tensor, and
 // becomes one partial sum.
@@ -60,6 +64,18 @@ struct SquaresWork {
 void LaunchSquares(const SquaresWork& work, device::CudaStream stream);
 // Sets total to the sum of n partial sums.
 void LaunchTotal(const float* partials, int64_t n, float* total, device::CudaStream stream);
+
+// Sets total to what kernels of sum_squares, one for each tensor, and additions of their results,
+// one after another, would make of the partial sums. `totals` is memory for a number per tensor.
+struct TotalsWork {
+  static constexpr int kTensorsMax = 256;
+  int64_t end_piece[kTensorsMax];  // where the partial sums of each tensor end
+  int num_tensors = 0;
+  const float* partials = nullptr;
+  float* totals = nullptr;
+  float* total = nullptr;
+};
+void LaunchTotals(const TotalsWork& work, device::CudaStream stream);
 
 // Sets scale, and norm unless norm is null.
 struct ClipScaleWork {

@@ -1,6 +1,7 @@
 #include "ops/kernels/cuda/product.h"
 
 #include "ops/kernels/cuda/arithmetic.h"
+#include "ops/kernels/cuda/unary.h"
 #include "runtime/base/status.h"
 
 namespace weir::kernels::WEIR_CUDA_SPACE {
@@ -51,8 +52,32 @@ absl::Status Product::Enqueue(const ProductOperands& operands, void* workspace,
     LaunchCast({DType::kF32, DType::kBF16, wide.c, operands.c, narrowed_elements()}, stream);
     return absl::OkStatus();
   }
-  if (plan_->reach() == ProductReach::kActivation)
-    return plan_->Enqueue(operands, workspace, stream);
+  if (plan_->reach() == ProductReach::kAll) {
+    const absl::Status status = plan_->Enqueue(operands, workspace, stream);
+    const bool asks_much = spec_.gelu_grad || spec_.sums != SummedOperand::kNone;
+    if (status.ok() || has_run_ || !asks_much) {
+      has_run_ = true;
+      return status;
+    }
+    // The library has promised what it does not do for these operands.
+    ProductSpec less = spec_;
+    less.gelu_grad = false;
+    less.sums = SummedOperand::kNone;
+    WEIR_ASSIGN_OR_RETURN(plan_, MakeProductPlan(less));
+  }
+  has_run_ = true;
+  if (spec_.gelu_grad) {
+    WEIR_RETURN_IF_ERROR(plan_->Enqueue(operands, workspace, stream));
+    UnaryWork grad;
+    grad.function = Unary::kGelu;
+    grad.dtype = spec_.result;
+    grad.x = operands.gelu_input;
+    grad.dy = operands.c;
+    grad.y = operands.c;
+    grad.count = spec_.batch * spec_.m * spec_.n;
+    LaunchUnaryGrad(grad, stream);
+    return absl::OkStatus();
+  }
   ProductOperands stored = operands;
   if (operands.pre != nullptr) stored.c = operands.pre;
   WEIR_RETURN_IF_ERROR(plan_->Enqueue(stored, workspace, stream));

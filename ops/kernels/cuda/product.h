@@ -24,6 +24,8 @@ namespace weir::kernels::WEIR_CUDA_SPACE {
 
 enum class Layout : uint8_t { kPlain, kTransposed };
 
+enum class SummedOperand : uint8_t { kNone, kA, kB };
+
 struct ProductSpec {
   int64_t m = 0, n = 0, k = 0;
   int64_t batch = 1;             // products, whose operands lie one after the other
@@ -35,6 +37,12 @@ struct ProductSpec {
   DType bias = DType::kF32;
   Activation activation = Activation::kNone;
   bool keeps_pre = false;  // `pre` gets the value before the activation
+  // c is the product times the derivative of GELU (the tanh form) at gelu_input. For a bf16 result
+  // without bias and activation.
+  bool gelu_grad = false;
+  // The operand whose sums over k a product that can gives besides, in f32: m sums of a, n of b.
+  // For a batch of one, without bias, activation and gelu_grad.
+  SummedOperand sums = SummedOperand::kNone;
 };
 
 // Returns the spec of the product, without an activation.
@@ -44,15 +52,21 @@ struct ProductOperands {
   const void* a = nullptr;
   const void* b = nullptr;
   const void* bias = nullptr;
+  // What is added to the product before it is stored, a tensor like c: c itself, or a tensor that
+  // shares no bytes with c; null: nothing. May come and go from call to call. For a product without
+  // activation and gelu_grad, whose result is of the operands' type or f32.
+  const void* addend = nullptr;
+  const void* gelu_input = nullptr;  // of gelu_grad, a tensor like c
   void* c = nullptr;
   void* pre = nullptr;
+  float* sums = nullptr;
 };
 
 // A ProductReach says how much of a Product a ProductPlan computes: the product, with the bias, or
-// with the activation and `pre`.
-enum class ProductReach : uint8_t { kProduct, kBias, kActivation };
+// all that the spec asks for. Each of them includes the addend.
+enum class ProductReach : uint8_t { kProduct, kBias, kAll };
 
-// A ProductPlan computes products of fixed sizes. Without kActivation its result goes to `c` alone.
+// A ProductPlan computes products of fixed sizes. Without kAll its result goes to `c` alone.
 class ProductPlan {
  public:
   virtual ~ProductPlan() = default;
@@ -78,6 +92,13 @@ class Product {
   // activation.
   absl::Status Enqueue(const ProductOperands& operands, void* workspace, device::CudaStream stream);
 
+  // Returns whether the calls of Enqueue, of which there was one, set operands.sums. Where the
+  // library has no such product, they leave the sums to the caller.
+  bool makes_sums() const {
+    return spec_.sums != SummedOperand::kNone && plan_ != nullptr &&
+           plan_->reach() == ProductReach::kAll;
+  }
+
  private:
   // True if there are products to add.
   bool IsPlain() const { return spec_.m > 0 && spec_.n > 0 && spec_.k > 0 && spec_.batch > 0; }
@@ -91,6 +112,7 @@ class Product {
 
   const ProductSpec spec_;
   std::unique_ptr<ProductPlan> plan_;  // null until first used
+  bool has_run_ = false;
 };
 
 }  // namespace weir::kernels::WEIR_CUDA_SPACE

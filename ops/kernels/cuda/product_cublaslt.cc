@@ -57,15 +57,22 @@ class LtCall {
     WEIR_RETURN_IF_ERROR(Describe(CUBLASLT_MATMUL_DESC_TRANSA, operation(spec.b)));
     WEIR_RETURN_IF_ERROR(Describe(CUBLASLT_MATMUL_DESC_TRANSB, operation(spec.a)));
     WEIR_RETURN_IF_ERROR(Describe(CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<uint32_t>(epilogue)));
-    has_bias_ = (epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
-    has_pre_ =
-        epilogue == CUBLASLT_EPILOGUE_GELU_AUX || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
-    if (has_bias_) {
+    vector_ = epilogue == CUBLASLT_EPILOGUE_BGRADA || epilogue == CUBLASLT_EPILOGUE_BGRADB
+                  ? Vector::kSums
+              : (epilogue & CUBLASLT_EPILOGUE_BIAS) != 0 ? Vector::kBias
+                                                         : Vector::kNone;
+    matrix_ =
+        epilogue == CUBLASLT_EPILOGUE_DGELU ? Matrix::kGeluInput
+        : epilogue == CUBLASLT_EPILOGUE_GELU_AUX || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS
+            ? Matrix::kPre
+            : Matrix::kNone;
+    if (vector_ != Vector::kNone) {
+      const DType type = vector_ == Vector::kSums ? DType::kF32 : spec.bias;
       WEIR_RETURN_IF_ERROR(Describe(CUBLASLT_MATMUL_DESC_BIAS_POINTER, kAnyPointer));
       WEIR_RETURN_IF_ERROR(
-          Describe(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<int32_t>(TypeOf(spec.bias))));
+          Describe(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<int32_t>(TypeOf(type))));
     }
-    if (has_pre_) {
+    if (matrix_ != Matrix::kNone) {
       WEIR_RETURN_IF_ERROR(Describe(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, kAnyPointer));
       WEIR_RETURN_IF_ERROR(Describe(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, spec.n));
       WEIR_RETURN_IF_ERROR(Describe(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE,
@@ -77,15 +84,33 @@ class LtCall {
     return Choose();
   }
 
+  // Returns the parts into which the algorithm cuts the sum over k, for more blocks at a time.
+  int32_t num_parts() const {
+    int32_t parts = 1;
+    size_t written = 0;
+    const cublasStatus_t status = library_->cublasLtMatmulAlgoConfigGetAttribute(
+        &algorithm_, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &parts, sizeof(parts), &written);
+    return status == CUBLAS_STATUS_SUCCESS && parts > 1 ? parts : 1;
+  }
+
   absl::Status Enqueue(const ProductOperands& operands, void* workspace,
                        device::CudaStream stream) {
-    if (has_bias_) WEIR_RETURN_IF_ERROR(Describe(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias));
-    if (has_pre_)
-      WEIR_RETURN_IF_ERROR(Describe(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.pre));
+    if (vector_ != Vector::kNone) {
+      WEIR_RETURN_IF_ERROR(Describe(
+          CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+          vector_ == Vector::kSums ? static_cast<const void*>(operands.sums) : operands.bias));
+    }
+    if (matrix_ != Matrix::kNone) {
+      WEIR_RETURN_IF_ERROR(Describe(
+          CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
+          matrix_ == Matrix::kPre ? static_cast<const void*>(operands.pre) : operands.gelu_input));
+    }
     const float one = 1, zero = 0;
+    const bool adds = operands.addend != nullptr;
     return library_->Check(
         library_->cublasLtMatmul(handle_, description_, &one, operands.b, layouts_[0], operands.a,
-                                 layouts_[1], &zero, operands.c, layouts_[2], operands.c,
+                                 layouts_[1], adds ? &one : &zero,
+                                 adds ? operands.addend : operands.c, layouts_[2], operands.c,
                                  layouts_[2], &algorithm_, workspace, workspace_bytes_,
                                  static_cast<cudaStream_t>(stream.handle)),
         "cublasLtMatmul");
@@ -157,7 +182,8 @@ class LtCall {
   cublasLtMatmulAlgo_t algorithm_{};
   uint32_t alignment_ = kOperandAlignment;  // in bytes
   size_t workspace_bytes_ = 0;
-  bool has_bias_ = false, has_pre_ = false;
+  enum class Vector : uint8_t { kNone, kBias, kSums } vector_ = Vector::kNone;
+  enum class Matrix : uint8_t { kNone, kPre, kGeluInput } matrix_ = Matrix::kNone;
 };
 
 // An epilogue of cuBLASLt, and how much of the product it leaves.
@@ -178,13 +204,20 @@ std::vector<Candidate> CandidatesFor(const ProductSpec& spec) {
   // that value or not, so that the bits are the same.
   if (spec.activation == Activation::kGelu && spec.result == DType::kBF16 && spec.n % 8 == 0) {
     if (!spec.keeps_pre) {
-      add(CUBLASLT_EPILOGUE_GELU_BIAS, CUBLASLT_EPILOGUE_GELU, ProductReach::kActivation);
+      add(CUBLASLT_EPILOGUE_GELU_BIAS, CUBLASLT_EPILOGUE_GELU, ProductReach::kAll);
     } else {
-      add(CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_GELU_AUX, ProductReach::kActivation);
+      add(CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_GELU_AUX, ProductReach::kAll);
     }
   }
+  if (spec.gelu_grad && spec.result == DType::kBF16 && spec.n % 8 == 0)
+    candidates.push_back({CUBLASLT_EPILOGUE_DGELU, ProductReach::kAll});
+  // The library counts operands the other way round.
+  if (spec.sums == SummedOperand::kA)
+    candidates.push_back({CUBLASLT_EPILOGUE_BGRADB, ProductReach::kAll});
+  if (spec.sums == SummedOperand::kB)
+    candidates.push_back({CUBLASLT_EPILOGUE_BGRADA, ProductReach::kAll});
   if (spec.activation == Activation::kRelu && !spec.keeps_pre)
-    add(CUBLASLT_EPILOGUE_RELU_BIAS, CUBLASLT_EPILOGUE_RELU, ProductReach::kActivation);
+    add(CUBLASLT_EPILOGUE_RELU_BIAS, CUBLASLT_EPILOGUE_RELU, ProductReach::kAll);
   if (spec.has_bias) candidates.push_back({CUBLASLT_EPILOGUE_BIAS, ProductReach::kBias});
   candidates.push_back({CUBLASLT_EPILOGUE_DEFAULT, ProductReach::kProduct});
   return candidates;
@@ -207,6 +240,10 @@ class CublasLtPlan final : public ProductPlan {
         WEIR_ASSIGN_OR_RETURN(found, TryRun(handle, run, candidate, &last_run_));
       }
       if (!found) continue;
+      if (spec_.sums != SummedOperand::kNone && candidate.reach == ProductReach::kAll) {
+        WEIR_ASSIGN_OR_RETURN(const bool keeps, KeepsParts(handle));
+        if (!keeps) continue;
+      }
       reach_ = candidate.reach;
       return absl::OkStatus();
     }
@@ -242,6 +279,16 @@ class CublasLtPlan final : public ProductPlan {
                               const Candidate& candidate, std::optional<LtCall>* call) {
     call->emplace(library_);
     return (*call)->Prepare(handle, spec, candidate.epilogue);
+  }
+
+  // Returns whether the product has as many parts with its epilogue as without. With fewer, it
+  // would leave most of a GPU idle where c is small and k large, which costs more than sums do.
+  absl::StatusOr<bool> KeepsParts(cublasLtHandle_t handle) {
+    std::optional<LtCall> plain;
+    WEIR_ASSIGN_OR_RETURN(
+        const bool found,
+        TryRun(handle, spec_, {CUBLASLT_EPILOGUE_DEFAULT, ProductReach::kProduct}, &plain));
+    return !found || plain->num_parts() <= run_->num_parts();
   }
 
   const ProductSpec spec_;

@@ -43,7 +43,10 @@ void Compute(const ProductSpec& spec, const ProductOperands& operands, int64_t i
     }
     for (int64_t column = 0; column < n; ++column) {
       const float bias = spec.has_bias ? Read(operands.bias, spec.bias, column) : 0.0f;
-      Write(operands.c, spec.result, i * m * n + row * n + column, sums[column] + bias);
+      const int64_t at = i * m * n + row * n + column;
+      const float addend =
+          operands.addend != nullptr ? Read(operands.addend, spec.result, at) : 0.0f;
+      Write(operands.c, spec.result, at, sums[column] + bias + addend);
     }
   }
 }

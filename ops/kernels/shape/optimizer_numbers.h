@@ -1,0 +1,26 @@
+// The numbers of one update that are the same for every element of a weight. Thread rule: values.
+#pragma once
+
+#include <cstdint>
+
+namespace weir::kernels {
+
+struct AdamNumbers {
+  float decay = 1;       // 1 - rate * weight_decay
+  float beta1_rest = 0;  // 1 - beta1
+  float beta2 = 0;
+  float beta2_rest = 0;        // 1 - beta2
+  float correction2_root = 1;  // sqrt(1 - beta2^t)
+  float epsilon = 0;
+  float step_size = 0;  // rate / (1 - beta1^t)
+};
+
+// kFirst: the first update with momentum, which has no buffer to read.
+enum class Momentum : uint8_t { kNone, kFirst, kLater };
+
+struct SgdNumbers {
+  float weight_decay = 0, momentum = 0, rate = 0;
+  Momentum kind = Momentum::kNone;
+};
+
+}  // namespace weir::kernels
