@@ -72,7 +72,7 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
     return [0, this.props.run.object.open_acts === undefined ? to : to * (1 + OPEN_SHARE)];
   }
 
-  // Finds actors by name or function; `*` stands for any text. A register stands for its producer and its readers.
+  // Finds actors by name, function or phase; `*` stands for any text. A register stands for its producer and its readers.
   private find(text: string): Uint8Array {
     const { run } = this.props;
     const c = run.columns;
@@ -80,7 +80,8 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
       part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join(".*"), "i");
     const found = new Uint8Array(c.actor_name.length);
     for (let actor = 0; actor < found.length; ++actor) {
-      if (pattern.test(nameOf(run, "actor_name", actor)) || pattern.test(nameOf(run, "actor_function", actor))) {
+      if (pattern.test(nameOf(run, "actor_name", actor)) || pattern.test(nameOf(run, "actor_function", actor)) ||
+        nameOf(run, "actor_phase", actor) === text) {
         found[actor] = 1;
       }
     }
