@@ -98,7 +98,9 @@ function Facts({ run, now }: { run: LiveRun; now: number }): JSX.Element {
     state.resident_bytes;
   if (resident > 0 && !over) told.push(["memory in RAM", bytes(resident)]);
   if (step && step.seconds_left !== null && !over) told.push(["left", duration(step.seconds_left * 1000)]);
-  if (state.restart) told.push(["restarts", `${state.restart.count}, the last after step ${count(state.restart.after_step)}`]);
+  if (state.restart) {
+    told.push(["restarts", `${state.restart.count}, the last after step ${count(state.restart.after_step)}`]);
+  }
   told.push(["running", duration((over ? state.updated_unix_ms : now) - state.started_unix_ms)]);
   return (
     <div>
@@ -163,8 +165,8 @@ function Run({ run, now }: { run: LiveRun; now: number }): JSX.Element {
   const facts = state.facts;
   // The last step is in the history only if its turn has come.
   const last = run.steps[run.steps.length - 1];
-  const steps: LiveStep[] = state.step && (!last || last.step !== state.step.step) && !run.isRestarted ? run.steps.concat([
-    Object.assign({ at_ms: 0 }, state.step)]) : run.steps;
+  const isNew = state.step && (!last || last.step !== state.step.step) && !run.isRestarted;
+  const steps: LiveStep[] = isNew ? run.steps.concat([Object.assign({ at_ms: 0 }, state.step)]) : run.steps;
   return (
     <div class="page">
       <header>

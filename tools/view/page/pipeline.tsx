@@ -127,7 +127,8 @@ class Chart extends Component<ChartProps, { at: number; isTold: boolean }> {
               return (
                 <g class={pick ? "box leads" : "box"} role={pick ? "button" : "img"} aria-label={told}
                    tabIndex={i === focused ? 0 : -1} onClick={pick && (() => pick(b))}
-                   onFocus={() => this.setState({ at: i, isTold: true })} onBlur={() => this.setState({ isTold: false })}
+                   onFocus={() => this.setState({ at: i, isTold: true })}
+                   onBlur={() => this.setState({ isTold: false })}
                    onKeyDown={(e: KeyboardEvent) => this.onKey(e, i)}>
                   <title>{told}</title>
                   <rect x={`${x(b.begin)}%`} y={b.queue * ROW + 3} width={`${Math.max(0.05, x(b.end) - x(b.begin))}%`}
@@ -188,8 +189,10 @@ export function Pipeline({ run, state, go }: ViewProps): JSX.Element {
           <option value="phase">phase</option><option value="micro-batch">micro-batch</option></select></label>
       </div>
       <Chart name={`As it ran: ${time(span.ns)}`} rows={rows.map((r) => r.name)} boxes={boxes} width_ns={width_ns}
-        byMicroBatch={byMicroBatch} pick={(b) => go({ view: "timeline", act: b.act, from: b.begin - 2 * (b.end - b.begin),
-                                                      to: b.end + 2 * (b.end - b.begin) })} />
+        byMicroBatch={byMicroBatch} pick={(b) => {
+          const around = 2 * (b.end - b.begin);
+          go({ view: "timeline", act: b.act, from: b.begin - around, to: b.end + around });
+        }} />
       {planned.length > 0 && <Chart name={`As the plan expects it: ${time(spanOf(planned).ns)}`}
         rows={rows.map((r) => r.name)} boxes={planned} width_ns={width_ns} byMicroBatch={byMicroBatch} />}
       {!byMicroBatch && (
@@ -200,8 +203,8 @@ export function Pipeline({ run, state, go }: ViewProps): JSX.Element {
       )}
       <p class="note">The number in a box is its micro-batch; a narrow box has none. A box of the run leads to the
         timeline. Keys: arrows go from box to box, Enter follows a box. {planned.length > 0 && (
-          <span>Both charts have one scale. The second is a <Term word="replay" /> in which acts and messages take the time of
-            the costs that the plan was made with.</span>)}</p>
+          <span>Both charts have one scale. The second is a <Term word="replay" /> in which acts and messages take the
+            time of the costs that the plan was made with.</span>)}</p>
       <Table name={`What each device did in these ${time(span.ns)}`} rows={rows} columns={[
         { title: "device", cell: (r) => r.name },
         { title: "acts", number: true, cell: (r) => r.acts },

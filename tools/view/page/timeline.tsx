@@ -72,7 +72,8 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
     return [0, this.props.run.object.open_acts === undefined ? to : to * (1 + OPEN_SHARE)];
   }
 
-  // Finds actors by name, function or phase; `*` stands for any text. A register stands for its producer and its readers.
+  // Finds actors by name, function or phase; `*` stands for any text. A register stands for its producer and its
+  // readers.
   private find(text: string): Uint8Array {
     const { run } = this.props;
     const c = run.columns;
@@ -211,7 +212,8 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
       this.scene.measure = [this.painter!.nsAt(drag.x, this.scene), this.painter!.nsAt(event.offsetX, this.scene)];
       this.setState({ measured: Math.abs(this.scene.measure[1] - this.scene.measure[0]) });
     } else {
-      const by = ((drag.x - event.offsetX) / (this.canvas!.clientWidth - this.painter!.namesWidth())) * (drag.to - drag.from);
+      const width = this.canvas!.clientWidth - this.painter!.namesWidth();
+      const by = ((drag.x - event.offsetX) / width) * (drag.to - drag.from);
       this.scene.from = drag.from + by;
       this.scene.to = drag.to + by;
       this.scroll(drag.top + drag.y - event.offsetY - this.scene.top);
