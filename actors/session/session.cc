@@ -349,6 +349,12 @@ absl::Status Session::WriteTrace(std::ostream& out, const TraceClock& clock) con
   return weir::trace::WriteTrace(job, clock.begin_ns.value_or(weir::trace::TraceBeginNs(job)), out);
 }
 
+bool Session::HasDroppedActs() const {
+  const trace::TracedJob job = MakeTracedJob(ranks_, first_step_, ClosedScale());
+  return std::any_of(job.ranks.begin(), job.ranks.end(),
+                     [](const trace::TracedRank& rank) { return rank.acts->num_dropped() > 0; });
+}
+
 int64_t Session::TraceBeginNs() const {
   return weir::trace::TraceBeginNs(MakeTracedJob(ranks_, first_step_, ClosedScale()));
 }

@@ -179,7 +179,8 @@ class Session {
   absl::Status WriteTrace(const std::string& path) const;
   // Writes the same trace as a part of the job's trace. The job's trace is the parts of all its
   // sessions, one after another in any order. All parts must have the same begin_ns: best the
-  // latest TraceBeginNs() of all, each less its offset. kDataLoss if the stream fails.
+  // latest TraceBeginNs() of those that have dropped acts, or the earliest of all if none has,
+  // each less its offset. kDataLoss if the stream fails.
   struct TraceClock {
     int64_t offset_ns = 0;  // this process's CLOCK_MONOTONIC less the job's clock
     // The begin of the trace in the job's clock; acts that began before are left out. Absent: the
@@ -189,6 +190,8 @@ class Session {
   };
   absl::Status WriteTrace(std::ostream& out, const TraceClock& clock) const;
   int64_t TraceBeginNs() const;  // by CLOCK_MONOTONIC of this process; 0 before the first run
+  // Returns whether a local rank no longer keeps its first acts.
+  bool HasDroppedActs() const;
 
   const RankExecutor& executor(RankId rank) const { return *executors_[place_of_rank_[rank]]; }
   // Null unless the engine is kSim.

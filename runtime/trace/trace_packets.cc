@@ -3,6 +3,7 @@
 #include <limits>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
@@ -67,6 +68,42 @@ bool HasFewParts(absl::string_view packet) {
   return CountParts(*proto::TracePacket::descriptor(), &in, &parts);
 }
 
+constexpr char kCopyAgain[] = "copy the file again, or record it again: weir train --trace FILE";
+
+std::string WholeText(int64_t packets) {
+  return absl::StrCat("after ", packets, packets == 1 ? " whole packet" : " whole packets");
+}
+
+// Returns the error of a file of which byte `at` and those after it are `what`.
+absl::Status BrokenAt(absl::string_view name, absl::string_view what, int64_t at, size_t bytes,
+                      int64_t packets) {
+  if (packets == 0) return DamagedTrace(name, what);
+  return Damaged({"W0531", std::string(name), "a trace written by weir",
+                  absl::StrCat(what, " at byte ", at, " of ", bytes, ", ", WholeText(packets)),
+                  kCopyAgain});
+}
+
+// Returns whether the field that begins at byte `at`, or its length, reaches beyond the end of the
+// file.
+bool IsCutShort(absl::string_view file, int64_t at) {
+  CodedInputStream in(reinterpret_cast<const uint8_t*>(file.data()) + at,
+                      static_cast<int>(file.size()) - static_cast<int>(at));
+  uint32_t tag = 0, length = 0;
+  if (!in.ReadVarint32(&tag)) return true;
+  if (tag != kTracePacketTag) return false;
+  if (!in.ReadVarint32(&length)) return true;
+  return length <= kPacketBytesMax &&
+         length > file.size() - static_cast<size_t>(at) - static_cast<size_t>(in.CurrentPosition());
+}
+
+absl::Status CutTrace(absl::string_view name, int64_t at, size_t bytes, int64_t packets) {
+  return Damaged(
+      {"W0531", std::string(name), "a whole trace written by weir",
+       absl::StrCat("that the file ends at byte ", bytes,
+                    ", within the packet that begins at byte ", at, ", ", WholeText(packets)),
+       kCopyAgain});
+}
+
 }  // namespace
 
 absl::Status DamagedTrace(absl::string_view name, absl::string_view found) {
@@ -82,18 +119,23 @@ absl::Status ForEachTracePacket(absl::string_view file, absl::string_view name,
   google::protobuf::io::CodedInputStream in(&array);
   in.SetTotalBytesLimit(std::numeric_limits<int>::max());
   proto::TracePacket packet;
-  while (uint32_t tag = in.ReadTag()) {
+  int64_t packets = 0;
+  for (int64_t at = 0; static_cast<size_t>(at) < file.size(); at = in.CurrentPosition()) {
+    if (IsCutShort(file, at)) return CutTrace(name, at, file.size(), packets);
+    const uint32_t tag = in.ReadTag();
     uint32_t length = 0;
     if (tag != kTracePacketTag || !in.ReadVarint32(&length) || length > kPacketBytesMax)
-      return DamagedTrace(name, "other bytes");
+      return BrokenAt(name, "other bytes", at, file.size(), packets);
     if (length > kCountedPacketBytes &&
         !HasFewParts(file.substr(static_cast<size_t>(in.CurrentPosition()), length))) {
-      return DamagedTrace(name, "a damaged packet, or one of too many parts");
+      return BrokenAt(name, "a damaged packet, or one of too many parts,", at, file.size(),
+                      packets);
     }
     const auto limit = in.PushLimit(static_cast<int>(length));
     if (!packet.ParseFromCodedStream(&in) || !in.ConsumedEntireMessage())
-      return DamagedTrace(name, "a damaged packet");
+      return BrokenAt(name, "a damaged packet", at, file.size(), packets);
     in.PopLimit(limit);
+    ++packets;
     take(packet);
   }
   return absl::OkStatus();

@@ -5,6 +5,9 @@ import re
 import subprocess
 import unittest
 
+from selenium import webdriver
+from selenium.webdriver.common import keys
+
 from tests.view import view_case
 
 VIEWS = {"verdict": r"A step.* takes ", "timeline": "Timeline", "registers": "Registers",
@@ -24,6 +27,10 @@ MEANINGS_OUTSIDE = """
 CLICK_BOX = """
   [...document.querySelectorAll(".box")].find((box) => box.textContent.startsWith(arguments[0]))
     .dispatchEvent(new MouseEvent("click", {bubbles: true}));
+"""
+TITLES = """
+  return [...document.querySelectorAll(".pipeline")[arguments[0]].querySelectorAll(".box title")].map(
+    (title) => title.textContent);
 """
 HAS_COLOUR = """
   const c = document.querySelector("canvas"), d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
@@ -142,13 +149,55 @@ class View(view_case.ViewCase):
 
     def test_the_pipeline_shows_each_act_of_a_step_and_leads_to_it(self):
         self.browser.open(f"{self.address}#view=pipeline&step=3")
-        titles = self.browser.run("return [...document.querySelectorAll('.box title')].map(t => t.textContent)")
+        titles = self.browser.run(TITLES, 0)
         self.assertTrue(titles and all(", step 3, micro-batch " in title for title in titles), titles)
         acts = [row[1] for row in self.browser.rows("What each device did")]
         self.assertEqual(len(titles), sum(int(count) for count in acts))
+        planned = self.browser.run(TITLES, 1)
+        self.assertEqual(sorted(title.split(", step")[0].split(", micro")[0] for title in titles),
+                         sorted(title.split(", micro")[0] for title in planned))
+        self.assertTrue(all(", as planned, " in title for title in planned), planned)
         self.browser.run("document.querySelector('.box').dispatchEvent(new MouseEvent('click', {bubbles: true}))")
         self.assertEqual(self.browser.heading(), "Timeline")
         self.assertIn(", step 3, ", self.browser.run("return document.querySelector('.card h3').innerText"))
+
+    def test_the_boxes_of_the_pipeline_are_reached_with_the_keyboard(self):
+        self.browser.open(f"{self.address}#view=pipeline&step=3")
+        focused = "return document.activeElement.getAttribute('aria-label')"
+        rows = []
+        for chart in (0, 1):
+            stops = self.browser.run("return document.querySelectorAll('.pipeline')[arguments[0]]"
+                                     ".querySelectorAll('[tabindex=\"0\"]').length", chart)
+            self.assertEqual(stops, 1, "one stop of the Tab key for a chart")
+            self.browser.run("document.querySelectorAll('.pipeline')[arguments[0]]"
+                             ".querySelector('[tabindex=\"0\"]').focus()", chart)
+            keyboard = webdriver.ActionChains(self.browser.driver)
+            first = self.browser.run(focused)
+            keyboard.send_keys(keys.Keys.ARROW_RIGHT).perform()
+            self.assertNotEqual(self.browser.run(focused), first)
+            keyboard.send_keys(keys.Keys.ARROW_LEFT).perform()
+            self.assertEqual(self.browser.run(focused), first)
+            keyboard.send_keys(keys.Keys.ARROW_DOWN).perform()
+            told = "return document.querySelector('.pipeline .note').innerText"
+            rows.append(self.browser.run(told))
+            self.assertIn(self.browser.run(focused), rows[-1])
+        self.assertTrue(all(row.startswith("rank 1 ") for row in rows), rows)
+        self.browser.run("document.querySelector('.pipeline [tabindex=\"0\"]').focus()")
+        box = self.browser.run(focused)
+        webdriver.ActionChains(self.browser.driver).send_keys(keys.Keys.ENTER).perform()
+        self.assertEqual(self.browser.heading(), "Timeline")
+        self.assertTrue(box.startswith(self.browser.run("return document.querySelector('.card h3').innerText")), box)
+
+    def test_each_cause_has_its_time_and_leads_to_the_view_that_shows_it(self):
+        why = self.report()["why_slow"]
+        if not why["causes"]:
+            self.skipTest("this run has no cause to name")
+        for i, cause in enumerate(why["causes"]):
+            self.assertAlmostEqual(cause["ns_per_step"], cause["share"] * why["recorded_step_ns"], delta=1)
+            self.browser.open(f"{self.address}#view=verdict")
+            self.browser.run("document.querySelectorAll('.causes button')[arguments[0]].click()", i)
+            self.assertRegex(re.sub(r"\s+", " ", self.browser.heading()), VIEWS[cause["view"]])
+            self.assertIn(f"view={cause['view']}", self.browser.driver.current_url)
 
     def test_the_memory_of_a_rank_is_that_of_the_report_and_fits_the_plan(self):
         memory = self.report()["why_slow"]["memory"]

@@ -137,6 +137,28 @@ class Live(view_case.ViewCase):
         self.browser.open(address)  # a reader that comes later
         self.await_text("The run has ended with exit code 137.")
 
+    def test_a_restart_is_told_and_the_page_follows_the_run_on(self):
+        job = self.place.start(*TWO, *ENDLESS, "--on-failure", "restart", "--checkpoint", "c/",
+                               "--checkpoint-every", "20", "--keep", "2")
+        job.wait_for_text("checkpoint of step 20 written")
+        address = self.attach(job)
+        self.browser.open(address)
+        self.await_text("running")
+        self.assertNotIn("restarts", self.browser.text())
+        os.kill(job.wait_for_workers(2)["1"], signal.SIGKILL)
+        job.wait_for_text("all processes are ready again")
+        self.await_text("restarts")
+        told = self.browser.until("the restart", "return (document.body.innerText.match("
+                                                 "/1, the last after step ([\\d,]+)/) || [])[1]")
+        self.await_text("The run is training")
+        self.assertIn("first failure: rank 1", self.browser.run("return document.querySelector('details').textContent"))
+        self.assertIn("WARNING: restart 1 after step", self.browser.text())
+        self.assertRegex(self.top(job), rf"(?m)^1 restart so far, the last after step {told.replace(',', '')}$")
+        with urllib.request.urlopen(address + "metrics") as answer:
+            self.assertRegex(answer.read().decode(), r'(?m)^weir_restarts\{job_name="\w+"\} 1$')
+        os.kill(job.starter.pid, signal.SIGINT)
+        self.assertEqual(job.wait(120).code, 130)
+
     def test_a_killed_starter_is_told(self):
         job = self.place.start(*ENDLESS)
         job.wait_for_step()

@@ -65,6 +65,12 @@ struct OngoingRun {
   std::string failure;                  // the report of a failed process
 };
 
+// Shows a line to people, here and wherever the run is watched.
+void Tell(absl::string_view line, OngoingRun* run) {
+  run->console->Say(line);
+  if (run->live != nullptr) run->live->Say(line);
+}
+
 // Begins the record of the run, and shows it with --view.
 void BeginRecord(const TrainArguments& arguments, const std::string& title, OngoingRun* run) {
   run->live = std::make_unique<live::LiveRun>(title, &run->clock);
@@ -125,20 +131,24 @@ bool StartsAgain(const launch::FailureReport& report, const train::RunStanding& 
   const std::string refusal = policy->Note(
       {report.who, report.what, report.where, standing.steps_done, report.time_ns / 1'000'000});
   if (!refusal.empty()) {
-    run->console->Say(absl::StrCat("the job does not start again: ", refusal));
+    Tell(absl::StrCat("the job does not start again: ", refusal), run);
     return false;
   }
   if (!standing.checkpoint.empty()) ResumeFrom(standing.checkpoint, options, run);
   const std::string from = !options->resume.empty() ? options->resume
                            : !options->init.empty() ? "the weights of " + options->init
                                                     : "its beginning";
-  run->console->Say(absl::StrCat("WARNING: restart ", policy->restarts(), " after step ",
-                                 standing.steps_done, ": the job goes on from ", from));
+  Tell(absl::StrCat("WARNING: restart ", policy->restarts(), " after step ", standing.steps_done,
+                    ": the job goes on from ", from),
+       run);
+  if (run->live != nullptr)
+    run->live->ReportRestart({policy->restarts(), standing.steps_done, report.text});
   const int64_t failed_ns = report.time_ns;
   options->before_steps = [run, failed_ns] {
     run->signals->KeepGoing();
-    run->console->Say(absl::StrFormat("all processes are ready again, %.2f s after the failure",
-                                      static_cast<double>(run->clock.NowNs() - failed_ns) * 1e-9));
+    Tell(absl::StrFormat("all processes are ready again, %.2f s after the failure",
+                         static_cast<double>(run->clock.NowNs() - failed_ns) * 1e-9),
+         run);
   };
   return true;
 }

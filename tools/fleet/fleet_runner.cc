@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -314,11 +315,16 @@ absl::Status FleetRunner::WriteTrace(const std::string& path) {
   proto::WorkerCommand command;
   command.mutable_trace_begin();
   WEIR_ASSIGN_OR_RETURN(auto begins, fleet_->Call(command, Fleet::Watch::kNone));
-  // Converts all clocks to the starter's. The trace begins when all ranks have acts.
-  int64_t begin_ns = std::numeric_limits<int64_t>::min();
+  // Converts all clocks to the starter's. The trace begins before all acts, or, if older acts have
+  // been dropped, when all ranks have acts.
+  int64_t earliest_ns = std::numeric_limits<int64_t>::max();
+  std::optional<int64_t> all_kept_ns;
   for (const WorkerId worker : fleet_->workers()) {
-    begin_ns = std::max(begin_ns, begins[worker].begin_ns() - fleet_->clock_offset_ns(worker));
+    const int64_t at = begins[worker].begin_ns() - fleet_->clock_offset_ns(worker);
+    earliest_ns = std::min(earliest_ns, at);
+    if (begins[worker].has_dropped_acts()) all_kept_ns = std::max(all_kept_ns.value_or(at), at);
   }
+  const int64_t begin_ns = all_kept_ns.value_or(earliest_ns);
   IdVector<WorkerId, proto::WorkerCommand> commands(fleet_->num_workers());
   for (const WorkerId worker : fleet_->workers()) {
     commands[worker].mutable_trace()->set_clock_offset_ns(fleet_->clock_offset_ns(worker));

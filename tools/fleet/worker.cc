@@ -344,6 +344,7 @@ class Worker {
       }
       case proto::WorkerCommand::kTraceBegin:
         answer->set_begin_ns(group->session().TraceBeginNs());
+        answer->set_has_dropped_acts(group->session().HasDroppedActs());
         return absl::OkStatus();
       case proto::WorkerCommand::kTrace: {
         std::ostringstream trace;

@@ -199,6 +199,9 @@ LiveState StateOf(const Json& object) {
   TakeStep(PartIn(object, "step"), &state);
   state.stepped_unix_ms = IntegerIn(object, "stepped_unix_ms");
   state.evaluation = TextIn(PartIn(object, "evaluation"), "text");
+  const Json restart = PartIn(object, "restart");
+  state.restarts = IntegerIn(restart, "count");
+  state.restarted_after_step = IntegerIn(restart, "after_step");
   TakeRanks(object, &state);
   state.warnings = IntegerIn(object, "warnings");
   state.said = TextIn(object, "said");

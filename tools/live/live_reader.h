@@ -47,8 +47,10 @@ struct LiveState {
   std::string item, mesh, where, peak_from;
   bool has_step = false;
   Step step;
-  int64_t stepped_unix_ms = 0;  // when it was reported
-  std::string evaluation;       // empty: none yet
+  int64_t stepped_unix_ms = 0;       // when it was reported
+  std::string evaluation;            // empty: none yet
+  int64_t restarts = 0;              // so far, and
+  int64_t restarted_after_step = 0;  // the steps that were done at the last one
   std::vector<Busy> work;
   std::vector<Worker> workers;
   int64_t warnings = 0;

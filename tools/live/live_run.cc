@@ -133,6 +133,12 @@ class LiveRun::Record {
     state_["evaluation"] = std::move(evaluation);
     WriteState();
   }
+  void ReportRestart(Json restart) {
+    MutexLock lock(&mutex_);
+    Add("restart", restart);
+    state_["restart"] = std::move(restart);
+    EnterLocked(Phase::kStarting);
+  }
   bool WantsWorkers() const {
     MutexLock lock(&mutex_);
     return clock_->NowNs() - workers_ns_ >= kWorkersEveryNs;
@@ -228,6 +234,11 @@ void LiveRun::ReportStep(const LiveStep& step) { record_->ReportStep(step); }
 
 void LiveRun::ReportEvaluation(int64_t step, const std::string& text) {
   record_->ReportEvaluation({{"step", step}, {"text", text}});
+}
+
+void LiveRun::ReportRestart(const LiveRestart& restart) {
+  record_->ReportRestart(
+      {{"count", restart.count}, {"after_step", restart.after_step}, {"report", restart.report}});
 }
 
 void LiveRun::SetWork(const std::vector<RankBusy>& work) {

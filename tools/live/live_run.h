@@ -33,13 +33,15 @@
 //   work                [{rank, stage, busy, parts}]: the share of the last steps that the rank
 //   spent
 //                       in acts, and the shares of all parts
+//   restart             {count, after_step, report}; the last one, absent before the first. count:
+//                       of the run so far; report: of the failure behind it
 //   workers             [{ranks, host, pid, state, silent_ms, acts, resident_bytes, activity}]
 //   warnings, said      how many lines were warnings or errors; the last line
 //   end                 {code, report}, once the run has ended; the report of a failure
 //
 // Lines of the history: {"at_ms": since the start, and one of "phase", "step", "evaluation",
-// "said", "end"}. Steps are thinned as the run grows (kStepsPerRun), so that the history of a month
-// takes a few MiB.
+// "restart", "said", "end"}. Steps are thinned as the run grows (kStepsPerRun), so that the history
+// of a month takes a few MiB.
 //
 // Thread rule: any thread.
 #pragma once
@@ -136,6 +138,13 @@ struct LiveWorker {
   int64_t resident_bytes = 0;  // 0: not known
 };
 
+// A LiveRestart is a new start of all processes of the run after a failure.
+struct LiveRestart {
+  int64_t count = 0;       // of the run so far, with this one
+  int64_t after_step = 0;  // steps that were done when the run failed
+  std::string report;      // of the failure
+};
+
 class LiveRun {
  public:
   // `clock` must outlive this object. If the system refuses files in memory, the run has no record.
@@ -151,6 +160,8 @@ class LiveRun {
   // Call once per burst of steps, with the last of them: each call writes the state.
   void ReportStep(const LiveStep& step);
   void ReportEvaluation(int64_t step, const std::string& text);
+  // Call before the next start. The run then starts again.
+  void ReportRestart(const LiveRestart& restart);
   void SetWork(const std::vector<RankBusy>& work);
   // Returns whether the workers have not been set for a second.
   bool WantsWorkers() const;

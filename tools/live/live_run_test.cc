@@ -113,6 +113,24 @@ TEST(LiveRunTest, WhatGoesOnBeforeTheFirstStepIsToldUntilThen) {
   EXPECT_EQ(StateOf(*reader).doing.what, "");
 }
 
+TEST(LiveRunTest, ARestartIsInTheStateAndInTheHistoryAndTheRunStartsAgain) {
+  ManualClock clock;
+  LiveRun run("restarts", &clock);
+  const auto reader = ReaderOfThis();
+  run.Enter(Phase::kTraining);
+  EXPECT_EQ(StateOf(*reader).restarts, 0);
+  run.ReportRestart({1, 250, "rank 1 was killed"});
+  run.ReportRestart({2, 300, "rank 0 was killed"});
+  const LiveState state = StateOf(*reader);
+  EXPECT_EQ(state.restarts, 2);
+  EXPECT_EQ(state.restarted_after_step, 300);
+  EXPECT_EQ(state.phase, "starting");
+  EXPECT_FALSE(state.has_ended);
+  const std::vector<nlohmann::json> restarts = HistoryOf(*reader, "restart");
+  ASSERT_EQ(restarts.size(), 2u);
+  EXPECT_EQ(restarts[0]["restart"]["report"], "rank 1 was killed");
+}
+
 TEST(LiveRunTest, AStepHasItsPartsInTheStateAndInTheHistory) {
   ManualClock clock;
   LiveRun run("parts", &clock);

@@ -260,6 +260,10 @@ void AddEnd(const LiveState& state, Screen* screen) {
     screen->Add("");
     screen->Add(state.said);
   }
+  if (state.restarts > 0) {
+    screen->Add(absl::StrCat(Plural(state.restarts, "restart"), " so far, the last after step ",
+                             state.restarted_after_step));
+  }
   if (state.warnings > 0) screen->Add(absl::StrCat(Plural(state.warnings, "warning"), " so far"));
 }
 
@@ -393,6 +397,8 @@ std::string PrometheusText(const SeenRun& run, int64_t now_unix_ms) {
              SecondsSince(state.updated_unix_ms, now_unix_ms));
   gauges.Add("warnings", "Warnings and errors that the run has printed.",
              static_cast<double>(state.warnings));
+  gauges.Add("restarts", "Starts of all processes after a failure.",
+             static_cast<double>(state.restarts));
   if (state.has_facts) AddFactGauges(state, &gauges);
   if (state.has_step) AddStepGauges(state, &gauges);
   if (state.has_ended)

@@ -55,6 +55,16 @@ int64_t WidthOf(absl::string_view line) {
                        [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
 }
 
+TEST(TopTextTest, RestartsAreCounted) {
+  SeenRun run = Training();
+  EXPECT_THAT(TopText(run, kNowMs, 16), Not(HasSubstr("restart")));
+  EXPECT_THAT(PrometheusText(run, kNowMs), HasSubstr("weir_restarts{job_name=\"gpt\"} 0\n"));
+  run.state.restarts = 2;
+  run.state.restarted_after_step = 120;
+  EXPECT_THAT(TopText(run, kNowMs, 16), HasSubstr("2 restarts so far, the last after step 120\n"));
+  EXPECT_THAT(PrometheusText(run, kNowMs), HasSubstr("weir_restarts{job_name=\"gpt\"} 2\n"));
+}
+
 TEST(TopTextTest, EveryLineFitsATerminalOf80Columns) {
   SeenRun run = Training();
   run.state.title = std::string(200, 't');

@@ -16,6 +16,7 @@ constexpr double kUnevenMin = 1.25;       // of the mean of the other devices
 constexpr double kBubbleMin = 0.2;        // of a step, of a pipeline of even stages
 constexpr double kOfOnePairMin = 0.6;     // of the time under way
 constexpr double kFixedPartMin = 0.5;     // of the mean act, below which acts are not short
+constexpr size_t kRowIndent = 24;         // of the lines of a cause after its first
 constexpr double kFixedActNsMax = 200e3;  // what an act takes as such; longer ones are work
 
 class CauseFinder {
@@ -41,8 +42,14 @@ class CauseFinder {
   }
 
  private:
-  void Add(double share, const std::string& text) {
-    if (share >= kNamedMin) causes_.push_back({std::min(share, 1.0), text});
+  // `view` and `find` are those of Cause.
+  Cause Make(double share, const std::string& text, const std::string& view,
+             const std::string& find = "") const {
+    const double of_step = std::min(share, 1.0);
+    return {of_step, of_step * why_.recorded_step_ns, text, view, find};
+  }
+  void Add(const Cause& cause) {
+    if (cause.share >= kNamedMin) causes_.push_back(cause);
   }
 
   // Where no device has a core, the other causes tell of the machine as much as of the job.
@@ -54,15 +61,17 @@ class CauseFinder {
       lost_ns += device.core_share < 0 ? 0 : device.busy_ns_per_step * (1 - device.core_share);
     const double devices = static_cast<double>(why_.speeds.devices.size());
     const double share = lost_ns / devices / std::max(1.0, why_.recorded_step_ns);
-    causes_.insert(causes_.begin(), {std::min(share, 1.0), text});
+    causes_.insert(causes_.begin(), Make(share, text, "devices"));
   }
 
   void AddSlowRanks() {
     for (const Straggler& slow : why_.speeds.stragglers) {
       const double share = slow.more_ns_per_step / std::max(1.0, why_.recorded_step_ns);
-      Add(share, absl::StrFormat("rank %d is slow: its acts take %.1f times as long as the same "
-                                 "acts elsewhere; look at its machine",
-                                 slow.rank.value(), slow.factor));
+      Add(Make(share,
+               absl::StrFormat("rank %d is slow: its acts take %.1f times as long as the same "
+                               "acts elsewhere; look at its machine",
+                               slow.rank.value(), slow.factor),
+               "skew"));
     }
   }
 
@@ -70,9 +79,10 @@ class CauseFinder {
     const SlotGain slots = FindSlotGain(why_);
     const std::string named =
         slots.named == nullptr ? "" : absl::StrCat(", first of all ", slots.named->about);
-    Add(slots.most,
-        absl::StrCat("registers are too few: more slots save up to ", PercentText(slots.most),
-                     named, "; runtime.registers=SOLVED lets the compiler choose"));
+    Add(Make(slots.most,
+             absl::StrCat("registers are too few: more slots save up to ", PercentText(slots.most),
+                          named, "; runtime.registers=SOLVED lets the compiler choose"),
+             "registers"));
   }
 
   double GainOf(absl::string_view spec) const {
@@ -108,20 +118,24 @@ class CauseFinder {
                       worst->first.second, " has ", PercentText(worst->second / in_transfer),
                       " of it");
     }
-    Add(gain, absl::StrCat(text,
-                           ": take another layout (`weir plan` names the rule behind each "
-                           "exchange and its bytes), or a faster link"));
+    Add(Make(gain,
+             absl::StrCat(text,
+                          ": take another layout (`weir plan` names the rule behind each "
+                          "exchange and its bytes), or a faster link"),
+             "timeline", longest->first));
   }
 
   void AddBubble() {
     if (report_.num_stages < 2 || report_.bubble_formula < kBubbleMin) return;
     const double share = std::min(report_.pipeline_bubble, report_.bubble_formula);
-    Add(share,
+    Add(Make(
+        share,
         absl::StrFormat("the pipeline has few micro-batches, %d for %d stages: a stage has no work "
                         "for %s of a step even if all stages take the same time (here %s); take "
                         "more micro-batches",
                         report_.micro_batches, report_.num_stages, PercentText(share),
-                        PercentText(report_.pipeline_bubble)));
+                        PercentText(report_.pipeline_bubble)),
+        "pipeline"));
   }
 
   void AddUnevenWork() {
@@ -136,18 +150,22 @@ class CauseFinder {
     const double others = (all - most->busy_ns_per_step) / static_cast<double>(devices.size() - 1);
     if (most->busy_ns_per_step < kUnevenMin * others) return;
     const double mean = all / static_cast<double>(devices.size());
-    Add((most->busy_ns_per_step - mean) / std::max(1.0, why_.recorded_step_ns),
+    Add(Make(
+        (most->busy_ns_per_step - mean) / std::max(1.0, why_.recorded_step_ns),
         absl::StrCat("work is uneven: rank ", most->rank, " works ",
                      MillisecondsText(most->busy_ns_per_step), " a step, the others ",
                      MillisecondsText(others), "; ",
-                     report_.num_stages > 1 ? "cut the stages elsewhere" : "take another layout"));
+                     report_.num_stages > 1 ? "cut the stages elsewhere" : "take another layout"),
+        "devices"));
   }
 
   void AddPhase(const std::string& phase, const std::string& what, const std::string& advice) {
     const auto at = why_.path.phases.find(phase);
     if (at == why_.path.phases.end()) return;
-    Add(at->second, absl::StrCat(what, " takes ", PercentText(at->second),
-                                 " of a step on its critical path: ", advice));
+    Add(Make(at->second,
+             absl::StrCat(what, " takes ", PercentText(at->second),
+                          " of a step on its critical path: ", advice),
+             "timeline", phase));
   }
 
   void AddShortActs() {
@@ -155,12 +173,14 @@ class CauseFinder {
     if (cost.mean_ns <= 0 || cost.fixed_ns > kFixedActNsMax ||
         cost.fixed_ns < kFixedPartMin * cost.mean_ns)
       return;
-    Add(cost.fixed_ns * cost.acts_per_step / std::max(1.0, why_.recorded_step_ns),
+    Add(Make(
+        cost.fixed_ns * cost.acts_per_step / std::max(1.0, why_.recorded_step_ns),
         absl::StrFormat("acts are too short: of the %s that an act takes on average, %s are the "
                         "same for the smallest work, %.0f times a step; take fewer and larger "
                         "operations, larger micro-batches or fewer devices",
                         MillisecondsText(cost.mean_ns), MillisecondsText(cost.fixed_ns),
-                        cost.acts_per_step));
+                        cost.acts_per_step),
+        "timeline"));
   }
 
   const TraceReport& report_;
@@ -180,7 +200,9 @@ std::string ToText(const std::vector<Cause>& causes) {
   if (causes.empty()) return "";
   std::string text = "\ncauses, the costliest first; some tell of the same time\n";
   for (const Cause& cause : causes)
-    AppendLine(absl::StrFormat("  %8s  %s", PercentText(cause.share), cause.text), 12, &text);
+    AppendLine(absl::StrFormat("  %8s  %9.3f ms  %s", PercentText(cause.share),
+                               cause.ns_per_step * 1e-6, cause.text),
+               kRowIndent, &text);
   return text;
 }
 

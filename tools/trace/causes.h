@@ -25,8 +25,11 @@
 namespace weir::trace {
 
 struct Cause {
-  double share = 0;  // of a step
-  std::string text;  // a sentence with its advice
+  double share = 0;        // of a step
+  double ns_per_step = 0;  // the same share of a typical step of the record
+  std::string text;        // a sentence with its advice
+  std::string view;        // the view of `weir view` that shows the cause: "timeline"
+  std::string find;        // what to look for there, as on the timeline; empty: nothing
 };
 
 // Returns at most `most` causes.

@@ -109,6 +109,7 @@ Replayer::Replayer(const RecordedRun* run) : run_(run) {
   FindDurations();
   FindRests();
   FindMessages();
+  FindPlannedCredits();
   Record();
   ChooseSample();
   as_it_was_ = Play({}, run->first_step);
@@ -204,6 +205,27 @@ void Replayer::FindMessages() {
       }
     }
   }
+}
+
+void Replayer::FindPlannedCredits() {
+  for (const RecordedRegister& r : run_->registers) {
+    if (!r.crosses_ranks || r.planned_way_ns <= 0) continue;
+    planned_credit_ns_ =
+        planned_credit_ns_ == 0 ? r.planned_way_ns : std::min(planned_credit_ns_, r.planned_way_ns);
+  }
+}
+
+std::vector<ReplayedAct> Replayer::PlayAsPlanned() const {
+  constexpr int64_t kSteps = 3;  // the kept one has one before it and one after it
+  const bool is_planned =
+      std::any_of(run_->actors.begin(), run_->actors.end(),
+                  [](const RecordedActor& actor) { return actor.planned_ns > 0; });
+  if (!is_planned) return {};
+  ReplayChanges changes;
+  changes.times = ReplayChanges::Times::kPlanned;
+  changes.kept_step = std::max(run_->first_step, run_->last_step - 1);
+  ReplayResult result = Play(changes, std::max(run_->first_step, run_->last_step + 1 - kSteps));
+  return result.finished ? std::move(result.acts) : std::vector<ReplayedAct>();
 }
 
 void Replayer::Record() {
@@ -319,6 +341,15 @@ class ReplayState {
     ranks_[a.rank_index].ready.emplace(
         -int64_t{a.priority}, a.precedence.At(a.MicroBatchOf(actors_[actor].acts_done)), actor);
     Touch(a.rank_index);
+  }
+  bool IsAsPlanned() const { return changes_.times == ReplayChanges::Times::kPlanned; }
+  int64_t TokenNs(RecordedRegisterId index, int64_t token) const {
+    const int64_t planned = run_.registers[index].planned_way_ns;
+    return IsAsPlanned() && planned > 0 ? planned : replayer_.TokenNs(index, token);
+  }
+  int64_t CreditNs(RecordedRegisterId index, int64_t token) const {
+    const int64_t planned = replayer_.planned_credit_ns_;
+    return IsAsPlanned() && planned > 0 ? planned : replayer_.CreditNs(index, token);
   }
   void Touch(RecordedRankId rank) { touched_.insert(rank); }
   int64_t LastEnd() const {
@@ -506,10 +537,13 @@ void ReplayState::Start(RecordedRankId index) {
   if (!changes_.act_factor.empty() && changes_.act_factor[a] != 1) {
     ns = std::lround(static_cast<double>(ns) * changes_.act_factor[a]);
   }
+  if (IsAsPlanned() && run_.actors[a].planned_ns > 0) ns = run_.actors[a].planned_ns;
   Queue& queue = queues_[run_.actors[a].queue];
   int64_t begin = std::max(now_, queue.free_at);
   if (device.num_queues > 1) begin = HeldUntil(a, begin);
   queue.free_at = begin + ns;
+  if (run_.actors[a].StepOf(actor.acts_done) == changes_.kept_step)
+    result_.acts.push_back({a, actor.acts_done, begin, queue.free_at});
   queue.flights.push_back({a, actor.acts_done});
   Push(queue.free_at, Event::kActDone, run_.actors[a].queue.value());
   if (!device.takes_ahead()) return;
@@ -641,7 +675,7 @@ void ReplayState::Publish(RecordedRegisterId index, int64_t tokens) {
     return;
   }
   for (int64_t token = first; token < r.published; ++token) {
-    const double ns = static_cast<double>(replayer_.TokenNs(index, token)) * r.transfer_factor;
+    const double ns = static_cast<double>(TokenNs(index, token)) * r.transfer_factor;
     r.last_token_at = std::max(r.last_token_at, now_ + std::lround(ns));
     Push(r.last_token_at, Event::kToken, index.value());
   }
@@ -661,7 +695,7 @@ void ReplayState::Release(RecordedRegisterId index, int32_t port, int64_t tokens
     return;
   }
   for (int64_t token = first; token < r.freed; ++token) {
-    const double ns = static_cast<double>(replayer_.CreditNs(index, token)) * r.transfer_factor;
+    const double ns = static_cast<double>(CreditNs(index, token)) * r.transfer_factor;
     r.last_credit_at = std::max(r.last_credit_at, now_ + std::lround(ns));
     Push(r.last_credit_at, Event::kCredit, index.value());
   }

@@ -32,10 +32,24 @@ inline constexpr int64_t kSampleActsMax = 200'000;
 inline constexpr int64_t kSampleStepsMin = 5;
 
 struct ReplayChanges {
+  // kPlanned: acts and messages take as long as the plan expects; those that the plan says nothing
+  // about take as long as in the record. A slot on its way back takes as long as the quickest
+  // message.
+  enum class Times : uint8_t { kRecorded, kPlanned };
+  Times times = Times::kRecorded;
+  int64_t kept_step = -1;                       // the step whose acts are kept; negative: none
   IdVector<RecordedRegisterId, int64_t> slots;  // empty: as recorded
   // The factor of the time of a register's tokens and credits; empty: 1.
   IdVector<RecordedRegisterId, double> transfer_factor;
   IdVector<RecordedActorId, double> act_factor;  // of the time of its acts; empty: 1
+};
+
+// A ReplayedAct is an act of a replay, in ns from the begin of the replay.
+struct ReplayedAct {
+  RecordedActorId actor;
+  int64_t number = 0;  // of the actor's acts
+  int64_t begin = 0;
+  int64_t end = 0;
 };
 
 struct ReplayResult {
@@ -47,6 +61,7 @@ struct ReplayResult {
   std::vector<int64_t> step_ns_of;
   // The time for which producers lacked only a free slot of the register.
   IdVector<RecordedRegisterId, int64_t> waited_for_slot_ns;
+  std::vector<ReplayedAct> acts;  // of the kept step, in the order in which they were started
 };
 
 class Replayer {
@@ -63,6 +78,9 @@ class Replayer {
   const ReplayResult& sample() const {
     return sample_first_ == run_->first_step ? as_it_was_ : sample_;
   }
+  // Replays the last steps with the times that the plan expects, and returns the acts of one of
+  // them. Empty if the plan expects no times, or if the replay comes to a standstill.
+  std::vector<ReplayedAct> PlayAsPlanned() const;
   // Returns the first step of the sample. Its last step is that of the run.
   int64_t sample_first_step() const { return sample_first_; }
 
@@ -98,6 +116,7 @@ class Replayer {
   void FindDurations();
   void FindRests();
   void FindMessages();
+  void FindPlannedCredits();
   void Record();
   void ChooseSample();
   ReplayResult Play(const ReplayChanges& changes, int64_t first_step) const;
@@ -109,8 +128,9 @@ class Replayer {
   const RecordedRun* run_;
   IdVector<RecordedActorId, std::vector<int64_t>> durations_;  // by act, from first_act
   IdVector<RecordedRegisterId, Messages> tokens_, credits_;    // empty for those within a rank
-  std::vector<char> is_outlier_;                               // by step of the record
-  std::vector<Rest> rests_;                                    // by step, ascending
+  int64_t planned_credit_ns_ = 0;  // of the quickest message; 0: the plan does not say
+  std::vector<char> is_outlier_;   // by step of the record
+  std::vector<Rest> rests_;        // by step, ascending
   int64_t sample_first_ = 0;
   ReplayResult recorded_;
   ReplayResult as_it_was_;

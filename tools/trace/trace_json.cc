@@ -339,8 +339,13 @@ std::string ToJson(const TraceReport& report, const absl::StatusOr<WhySlow>& why
   if (why.ok()) {
     json["why_slow"] = WhyJson(*why);
     Json& causes = json["why_slow"]["causes"] = Json::array();
-    for (const Cause& cause : FindCauses(report, *why))
-      causes.push_back({{"share", cause.share}, {"text", cause.text}});
+    for (const Cause& cause : FindCauses(report, *why)) {
+      causes.push_back({{"share", cause.share},
+                        {"ns_per_step", cause.ns_per_step},
+                        {"text", cause.text},
+                        {"view", cause.view}});
+      if (!cause.find.empty()) causes.back()["find"] = cause.find;
+    }
   } else {
     json["why_slow_error"] = std::string(why.status().message());
   }

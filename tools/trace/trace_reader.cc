@@ -33,7 +33,8 @@ absl::Status TraceReader::Read(absl::string_view file, absl::string_view name) {
   if (IsFull())
     return DamagedTrace(name, absl::StrCat("texts, tracks, flows and plans that take more than ",
                                            kept_bytes_max_, " bytes"));
-  if (!has_job) return DamagedTrace(name, "no description of a job");
+  if (!has_job)
+    return DamagedTrace(name, file.empty() ? "an empty file" : "no description of a job");
   return absl::OkStatus();
 }
 

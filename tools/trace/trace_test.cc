@@ -85,6 +85,26 @@ TEST(TraceTest, ATraceInVirtualTimeReadsAsThatOfARun) {
   EXPECT_GT(report->bubble, report->bubble_formula - 1e-9);
 }
 
+TEST(TraceTest, AFileThatIsCutOrDamagedSaysWhere) {
+  std::unique_ptr<actors::Session> session = SimulatedPipeline({}, 0);
+  ASSERT_EQ(session->RunSteps(2), absl::OkStatus());
+  ASSERT_EQ(session->WriteTrace(TracePath()), absl::OkStatus());
+  const std::string file = ReadFile(TracePath());
+  ASSERT_TRUE(ReadTraceReport(file).ok());
+  const std::string cut = ReadTraceReport(file.substr(0, file.size() - 1)).status().ToString();
+  EXPECT_THAT(cut, HasSubstr(absl::StrCat("the file ends at byte ", file.size() - 1,
+                                          ", within the packet that begins at byte ")));
+  EXPECT_THAT(cut, HasSubstr("copy the file again"));
+  std::string damaged = file + "no packet";
+  EXPECT_THAT(ReadTraceReport(damaged).status().ToString(),
+              HasSubstr(absl::StrCat("other bytes at byte ", file.size(), " of ", damaged.size(),
+                                     ", after ")));
+  damaged = file + std::string("\x0a\x02\xff\xff", 4);
+  EXPECT_THAT(ReadTraceReport(damaged).status().ToString(),
+              HasSubstr(absl::StrCat("a damaged packet at byte ", file.size())));
+  EXPECT_THAT(ReadTraceReport("").status().ToString(), HasSubstr("an empty file"));
+}
+
 TEST(TraceTest, AOneForwardOneBackwardPipelineShowsTheBubbleOfTheFormula) {
   actors::PipelineJob job;
   job.num_stages = 4;

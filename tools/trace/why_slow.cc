@@ -437,6 +437,8 @@ absl::StatusOr<WhySlow> FindWhySlow(const RecordedRun& run, const WhySlowOptions
   tell("replays the run");
   const Replayer replayer(&run);
   WhySlow why;
+  tell("replays a step as it was planned");
+  why.as_planned = replayer.PlayAsPlanned();
   tell("follows the critical paths of steps");
   why.steps = FindStepPaths(run);
   tell("divides the time of a step by cause");

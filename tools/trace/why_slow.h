@@ -50,10 +50,11 @@ struct ActCost {
 
 struct WhySlow {
   CriticalPath path;
-  StepPaths steps;                     // the paths of single steps
-  std::vector<NamedSegment> segments;  // of `path`, if one step was asked for; else empty
-  std::vector<StepPart> parts;         // of a steady step
-  std::vector<WaitRoot> roots;         // of the waits among the parts
+  StepPaths steps;                      // the paths of single steps
+  std::vector<NamedSegment> segments;   // of `path`, if one step was asked for; else empty
+  std::vector<StepPart> parts;          // of a steady step
+  std::vector<WaitRoot> roots;          // of the waits among the parts
+  std::vector<ReplayedAct> as_planned;  // a step as the plan expects it; empty: unknown
   BackPressure pressure;
   std::vector<TransferRow> transfers;
   MemoryUse memory;  // of the step of the path, or of a typical one

@@ -301,6 +301,15 @@ std::vector<Cause> CausesOf(const std::string& file) {
   return FindCauses(MakeTraceReport(Read(file)), WhyOf(file));
 }
 
+TEST(CausesTest, ACauseHasItsTimeAndTheViewThatShowsIt) {
+  const WhySlow why = WhyOf(EqualWork(2.5, 1));
+  const std::vector<Cause> causes = CausesOf(EqualWork(2.5, 1));
+  ASSERT_FALSE(causes.empty());
+  EXPECT_EQ(causes[0].view, "skew");
+  EXPECT_DOUBLE_EQ(causes[0].ns_per_step, causes[0].share * why.recorded_step_ns);
+  EXPECT_THAT(ToText(causes), HasSubstr("4.500 ms  rank 1 is slow"));
+}
+
 TEST(CausesTest, MissingCoresComeBeforeASlowRank) {
   const std::vector<Cause> lacking = CausesOf(EqualWork(2.5, 0.1, 1000, /*core_of_rank_0=*/0.6));
   ASSERT_GE(lacking.size(), 2u);
@@ -319,6 +328,28 @@ TEST(WhySlowTest, IfAllRanksLackACoreTheWorstOffIsNamed) {
   EXPECT_THAT(even, HasSubstr("cores are missing: a device has one for 50 to 55 % of the time"));
   const std::string equal = Advice(WhyOf(EqualWork(1.1, 0.5, 1000, /*core_of_rank_0=*/0.5)));
   EXPECT_THAT(equal, HasSubstr("cores are missing: a device has one for 50 % of the time"));
+}
+
+TEST(WhySlowTest, AStepAsPlannedHasTheTimesOfThePlanAndTheOrderOfTheProtocol) {
+  const Relay relay(6);
+  EXPECT_TRUE(WhyOf(relay.File({0, 1})).as_planned.empty()) << "its plan expects no times";
+  TracedJob job;
+  job.ranks = {relay.Rank(0), relay.Rank(1)};
+  for (TracedRank& rank : job.ranks) rank.registers[RegisterId(0)].planned_way_ns = 2500;
+  job.ranks[0].actors[ActorId(0)].planned_ns = 4000;
+  job.ranks[1].actors[ActorId(0)].planned_ns = 6000;
+  std::stringstream out;
+  ASSERT_EQ(WriteTrace(job, 0, out), absl::OkStatus());
+  const WhySlow why = WhyOf(out.str());
+  EXPECT_DOUBLE_EQ(why.replayed_step_ns, 35 * kMicrosecond) << "other replays are as recorded";
+  const std::vector<ReplayedAct>& acts = why.as_planned;
+  ASSERT_EQ(acts.size(), 2u);
+  EXPECT_EQ(acts[0].number, 4);  // of the last step but one, so that a step overlaps it
+  EXPECT_EQ(acts[0].end - acts[0].begin, 4000);
+  EXPECT_EQ(acts[1].begin - acts[0].end, 2500);
+  EXPECT_EQ(acts[1].end - acts[1].begin, 6000);
+  // The second step of the replay begins once the slot is back, as quickly as a message.
+  EXPECT_EQ(acts[0].begin, 4000 + 2500 + 6000 + 2500);
 }
 
 TEST(WhySlowTest, ARankWithOtherWorkIsNotSlow) {

@@ -22,6 +22,7 @@
 #include "tools/trace/why_slow.h"
 #include "tools/view/bundle_writer.h"
 #include "tools/view/path_columns.h"
+#include "tools/view/planned_columns.h"
 
 namespace weir::view {
 namespace {
@@ -43,17 +44,23 @@ struct ActPlace {
   int32_t place = 0;
 };
 
+// The parts of the analysis that are columns.
+struct Analysis {
+  trace::StepPaths paths;
+  std::vector<trace::ReplayedAct> as_planned;
+};
+
 class BundleBuilder {
  public:
   explicit BundleBuilder(const RecordedRun& run) : run_(run), begin_(BeginOf(run)) { OrderActs(); }
 
   // Return the whole bundle, and its two parts. `head` has the fields of the object that do not
   // describe the run.
-  std::string Whole(const Json& report, const trace::StepPaths& paths,
+  std::string Whole(const Json& report, const Analysis& analysis,
                     const std::optional<trace::LastState>& last_state, Json head) {
     BundleWriter writer;
     AddRun(&writer);
-    AddPaths(paths, &writer);
+    AddAnalysis(analysis, &writer);
     Json object = ObjectOf(last_state, std::move(head));
     object["report"] = report;
     return std::move(writer).Finish(std::move(object));
@@ -65,9 +72,9 @@ class BundleBuilder {
     object["pending"] = true;
     return std::move(writer).Finish(std::move(object));
   }
-  std::string AnalysisPart(const Json& report, const trace::StepPaths& paths, Json head) const {
+  std::string AnalysisPart(const Json& report, const Analysis& analysis, Json head) const {
     BundleWriter writer;
-    AddPaths(paths, &writer);
+    AddAnalysis(analysis, &writer);
     head["report"] = report;
     return std::move(writer).Finish(std::move(head));
   }
@@ -130,9 +137,11 @@ class BundleBuilder {
     AddActors(writer);
     AddRegisters(writer);
   }
-  void AddPaths(const trace::StepPaths& paths, BundleWriter* writer) const {
+  void AddAnalysis(const Analysis& analysis, BundleWriter* writer) const {
     AddPathColumns(
-        run_, paths, begin_, [this](const RecordedAct* act) { return IndexOf(act); }, writer);
+        run_, analysis.paths, begin_, [this](const RecordedAct* act) { return IndexOf(act); },
+        writer);
+    AddPlannedColumns(run_, analysis.as_planned, writer);
   }
   Json ObjectOf(const std::optional<trace::LastState>& last_state, Json head) const {
     head["ranks"] = Ranks();
@@ -348,8 +357,8 @@ Json ReportOf(const RunToShow& show, const trace::TraceReader& reader,
   return Json::parse(trace::ToJson(trace::MakeTraceReport(reader), why, show.last_state));
 }
 
-trace::StepPaths PathsOf(const absl::StatusOr<trace::WhySlow>& why) {
-  return why.ok() ? why->steps : trace::StepPaths{};
+Analysis AnalysisOf(const absl::StatusOr<trace::WhySlow>& why) {
+  return why.ok() ? Analysis{why->steps, why->as_planned} : Analysis{};
 }
 
 // Returns the parts of the report that are known before the analysis.
@@ -376,8 +385,8 @@ absl::StatusOr<Json> WithDiff(const RunToShow& show, absl::string_view title,
 
 std::string WholeBundle(const RunToShow& show, const trace::TraceReader& reader, Json head) {
   const absl::StatusOr<trace::WhySlow> why = WhyOf(show, {});
-  return BundleBuilder(show.run).Whole(ReportOf(show, reader, why), PathsOf(why), show.last_state,
-                                       std::move(head));
+  return BundleBuilder(show.run).Whole(ReportOf(show, reader, why), AnalysisOf(why),
+                                       show.last_state, std::move(head));
 }
 
 }  // namespace
@@ -415,7 +424,7 @@ absl::StatusOr<std::string> MakeRunBundleInParts(const trace::TraceReader& reade
     WEIR_ASSIGN_OR_RETURN(head, WithDiff(show, title, *other, other_title, std::move(head)));
   }
   taker.tell("writes the report");
-  return builder.AnalysisPart(ReportOf(show, reader, why), PathsOf(why), std::move(head));
+  return builder.AnalysisPart(ReportOf(show, reader, why), AnalysisOf(why), std::move(head));
 }
 
 absl::StatusOr<std::string> MakePlanBundle(const Json& plan, const trace::TraceReader& simulated,

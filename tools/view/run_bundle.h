@@ -39,6 +39,8 @@
 //   group_longest_segment by group, in the order of the report
 //   segment_*             begin, end, cause (StepPartKind of tools/trace/step_parts.h), act (that
 //                         ran, or was held up), rank, sender, register; -1: none
+//   planned_*             of the acts that a pipeline hands from stage to stage, in a step as the
+//                         plan expects it: begin (0: of the first of them), ns, actor, micro_batch
 //
 // A bundle of two runs has all of this of the first, and diff, which is the object of `weir trace
 // diff --json`.
@@ -48,8 +50,8 @@
 // and no columns, and no_run says why.
 //
 // A bundle may come in two parts. The first is the bundle of the run with `pending`, a report that
-// has only what its head says, and neither diff nor the columns of paths. The second, the analysis,
-// has the whole report, diff and these columns, and nothing else.
+// has only what its head says, and neither diff nor the columns of paths and of the planned step.
+// The second, the analysis, has the whole report, diff and these columns, and nothing else.
 //
 // Thread rule: pure functions.
 #pragma once

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -97,6 +98,24 @@ TEST(RunBundleTest, ItsTwoPartsHaveWhatTheWholeHas) {
             whole.object()["columns"].size());
   EXPECT_EQ(run.Column<double>("act_begin"), whole.Column<double>("act_begin"));
   EXPECT_EQ(analysis.Column<double>("segment_begin"), whole.Column<double>("segment_begin"));
+}
+
+TEST(RunBundleTest, TheActsOfAPipelineStandAsPlannedFromTheFirstOn) {
+  const trace::Relay relay(4);
+  trace::TracedJob job;
+  job.ranks = {relay.Rank(0), relay.Rank(1)};
+  for (trace::TracedRank& rank : job.ranks) rank.actors[ActorId(0)].planned_ns = 3000;
+  std::stringstream out;
+  ASSERT_EQ(trace::WriteTrace(job, 0, out), absl::OkStatus());
+  const absl::StatusOr<std::string> bytes = MakeRunBundle(trace::Read(out.str()), "the relay");
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  const Bundle bundle(*bytes);
+  // The way of the token is not planned, so the way is that of the record.
+  EXPECT_THAT(bundle.Column<double>("planned_begin"), ElementsAre(0, 3000 + 5 * kMicrosecond));
+  EXPECT_THAT(bundle.Column<double>("planned_ns"), ElementsAre(3000, 3000));
+  EXPECT_THAT(bundle.Column<uint32_t>("planned_actor"), ElementsAre(0, 1));
+  EXPECT_THAT(bundle.Column<int32_t>("planned_micro_batch"), ElementsAre(0, 0));
+  EXPECT_TRUE(BundleOf(relay).Column<double>("planned_begin").empty());
 }
 
 TEST(RunBundleTest, ThatOfTwoRunsInPartsHasTheirDifferenceInTheSecond) {

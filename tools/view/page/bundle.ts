@@ -170,7 +170,7 @@ export interface WhySlow {
   replayed_step_ns: number;
   slow_ranks: SlowRank[];
   advice: string;
-  causes: { share: number; text: string }[];
+  causes: { share: number; ns_per_step: number; text: string; view: string; find?: string }[];
   what_if_steps?: number; // the last steps of a long run, over which changes are replayed; absent: all
   what_if: WhatIf[];
 }
@@ -375,6 +375,10 @@ export interface Columns {
   segment_rank: Int32Array;
   segment_sender: Int32Array;
   segment_register: Int32Array;
+  planned_begin: Float64Array;
+  planned_ns: Float64Array;
+  planned_actor: Uint32Array;
+  planned_micro_batch: Int32Array;
 }
 
 export interface Run {

@@ -79,7 +79,7 @@ export function Compare({ run, go }: ViewProps): JSX.Element {
       <p>
         A is {diff.a.name} on {diff.a.ranks} ranks, B is {diff.b.name} on {diff.b.ranks}. {diff.actors_matched}{" "}
         <Term word="actor">actors</Term> match: their plan nodes have one name and one rank. Only A has{" "}
-        {diff.actors_only_a}, only B {diff.actors_only_b}. The other views show A.
+        {diff.actors_only_a}, only B {diff.actors_only_b}. The other views show A.{" "}
         {diff.actors_matched < diff.actors_only_a && "Most actors of A have no like in B, as with another job or another " +
           "mesh: the tables compare the causes, and few acts. "}
         B takes {percent(diff.b.step_ns / Math.max(1, diff.a.step_ns))} of the time of A for a step.

@@ -40,6 +40,8 @@ function Curve({ name, unit, steps, field }: {
   const points: (Point | null)[] = [];
   for (let i = 0; i < steps.length; i += i + stride < steps.length ? stride : Math.max(1, steps.length - 1 - i)) {
     const y = steps[i][field];
+    // A restart goes back to a checkpoint, so the line begins anew there.
+    if (steps.slice(Math.max(0, i - stride + 1), i + 1).some((step) => step.begins)) points.push(null);
     points.push(y === null ? null : { x: steps[i].step, y });
   }
   const known = points.filter((p) => p !== null) as Point[];
@@ -47,7 +49,7 @@ function Curve({ name, unit, steps, field }: {
   const most = known.reduce((m, p) => Math.max(m, p.y), -Infinity);
   const least = known.reduce((m, p) => Math.min(m, p.y), Infinity);
   const first = known[0].x;
-  const last = Math.max(known[known.length - 1].x, first + 1);
+  const last = known.reduce((m, p) => Math.max(m, p.x), first + 1);
   const x = (v: number) => ((v - first) / (last - first)) * WIDTH;
   const y = (v: number) => HEIGHT - 6 - ((v - least) / (most - least || 1)) * (HEIGHT - 12);
   const now = known[known.length - 1].y;
@@ -96,6 +98,9 @@ function Facts({ run, now }: { run: LiveRun; now: number }): JSX.Element {
     state.resident_bytes;
   if (resident > 0 && !over) told.push(["memory in RAM", bytes(resident)]);
   if (step && step.seconds_left !== null && !over) told.push(["left", duration(step.seconds_left * 1000)]);
+  if (state.restart) {
+    told.push(["restarts", `${state.restart.count}, the last after step ${count(state.restart.after_step)}`]);
+  }
   told.push(["running", duration((over ? state.updated_unix_ms : now) - state.started_unix_ms)]);
   return (
     <div>
@@ -160,8 +165,8 @@ function Run({ run, now }: { run: LiveRun; now: number }): JSX.Element {
   const facts = state.facts;
   // The last step is in the history only if its turn has come.
   const last = run.steps[run.steps.length - 1];
-  const steps: LiveStep[] = state.step && (!last || last.step < state.step.step) ? run.steps.concat([
-    Object.assign({ at_ms: 0 }, state.step)]) : run.steps;
+  const isNew = state.step && (!last || last.step !== state.step.step) && !run.isRestarted;
+  const steps: LiveStep[] = isNew ? run.steps.concat([Object.assign({ at_ms: 0 }, state.step)]) : run.steps;
   return (
     <div class="page">
       <header>
@@ -174,6 +179,9 @@ function Run({ run, now }: { run: LiveRun; now: number }): JSX.Element {
         <h2>Run</h2>
         <Facts run={run} now={now} />
         {state.end && state.end.report && <pre class="card" aria-label="Report of the failure">{state.end.report}</pre>}
+        {state.restart && !state.end && (
+          <details><summary>Report of the failure before the last restart</summary>
+            <pre class="card">{state.restart.report}</pre></details>)}
         <div class="curves">
           <Curve name="loss" unit={shortNumber} steps={steps} field="loss" />
           <Curve name="norm of the gradients" unit={shortNumber} steps={steps} field="grad_norm" />

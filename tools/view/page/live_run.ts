@@ -9,6 +9,7 @@ export interface LiveStep {
   step_seconds: number | null;
   seconds_left: number | null;
   mfu?: number | null; // model flops over the peak's
+  begins?: boolean; // the first after a restart, which may repeat steps
   parts?: number[]; // shares of the step by cause, in the order of part_names; absent: not known
 }
 
@@ -58,10 +59,18 @@ export interface LiveState {
   step?: LiveStep;
   stepped_unix_ms?: number;
   evaluation?: { step: number; text: string };
+  restart?: LiveRestart; // the last one
   work?: LiveRank[];
   workers?: LiveWorker[];
   warnings: number;
   end?: { code: number; report: string };
+}
+
+// A new start of all processes after a failure.
+export interface LiveRestart {
+  count: number; // of the run so far
+  after_step: number;
+  report: string; // of the failure
 }
 
 export interface LiveEvent {
@@ -69,6 +78,7 @@ export interface LiveEvent {
   phase?: string;
   step?: LiveStep;
   evaluation?: { step: number; text: string };
+  restart?: LiveRestart;
   said?: string;
 }
 
@@ -79,12 +89,13 @@ export interface LiveRun {
   steps: (LiveStep & { at_ms: number })[];
   events: LiveEvent[]; // all but steps
   next: number; // byte of the history
+  isRestarted: boolean; // since the last step
   isLost: boolean; // the server does not answer
   heard: number; // ms since 1970: when it last did
 }
 
 export function emptyRun(): LiveRun {
-  return { isAlive: true, steps: [], events: [], next: 0, isLost: false, heard: Date.now() };
+  return { isAlive: true, steps: [], events: [], next: 0, isRestarted: false, isLost: false, heard: Date.now() };
 }
 
 export function isOver(run: LiveRun): boolean {
@@ -111,14 +122,21 @@ export async function ask(run: LiveRun): Promise<{ run: LiveRun; more: boolean }
   }
   const steps = run.steps.slice();
   const events = run.events.slice();
+  let { isRestarted } = run;
   for (const line of told.history.split("\n")) {
     if (line === "") continue;
     const event: LiveEvent = JSON.parse(line);
-    if (event.step) steps.push(Object.assign({ at_ms: event.at_ms }, event.step));
-    else events.push(event);
+    if (event.restart) isRestarted = true;
+    if (event.step) {
+      steps.push(Object.assign({ at_ms: event.at_ms, begins: isRestarted }, event.step));
+      isRestarted = false;
+    } else {
+      events.push(event);
+    }
   }
   return {
-    run: { state: complete(told.state), isAlive: told.is_alive, steps, events, next: told.next, isLost: false, heard: Date.now() },
+    run: { state: complete(told.state), isAlive: told.is_alive, steps, events, next: told.next, isRestarted,
+           isLost: false, heard: Date.now() },
     more: told.history !== "",
   };
 }

@@ -99,7 +99,7 @@ function Walk({ run, shown, go }: { run: Run; shown: Shown; go: ViewProps["go"] 
           const width = `${Math.max(0.06, (length(s) / Math.max(1, to - from)) * 100).toFixed(3)}%`;
           const middle = row(c.segment_rank[s]) + ROW / 2;
           return (
-            <g class="box" onClick={() => go(placeOf(run, s))}>
+            <g class="box leads" onClick={() => go(placeOf(run, s))}>
               <title>{title(s)}</title>
               {cause === UNDER_WAY || cause === SLOT ? (
                 <line x1={x(c.segment_begin[s])} y1={row(c.segment_sender[s]) + ROW / 2}

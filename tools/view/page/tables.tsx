@@ -8,7 +8,7 @@ import { ViewProps } from "./view";
 
 const ROWS = 60;
 
-export function Devices({ run }: ViewProps): JSX.Element {
+export function Devices({ run, go }: ViewProps): JSX.Element {
   const report = run.object.report;
   return (
     <section>
@@ -27,8 +27,9 @@ export function Devices({ run }: ViewProps): JSX.Element {
         { title: "share of its time", number: true, cell: (w) => percent(w.share) },
         { title: "in all steps", number: true, cell: (w) => time(w.total_ns) },
         { title: "times", number: true, cell: (w) => w.times },
-        { title: "for", cell: (w) => w.for === "input" ? "a token of" : "a free slot of" },
-        { title: "register", cell: (w) => w.register },
+        { title: "for", cell: (w) => w.for === "input" ? "a\u00a0token\u00a0of" : "a\u00a0free\u00a0slot\u00a0of" },
+        { title: "register", cell: (w) =>
+          <button class="link" onClick={() => go({ view: "timeline", find: w.register })}>{w.register}</button> },
         { title: "held by", cell: (w) => w.holder },
       ]} />
     </section>

@@ -4,7 +4,7 @@ import { Component, h } from "preact";
 import { PHASES, WaitKind, WAITS } from "./colours";
 import { actAt } from "./detail";
 import { OPEN_SHARE } from "./ending";
-import { AXIS_HEIGHT, NAMES_WIDTH, ROW_HEIGHT, Scene, Theme, TimelineCanvas, waitTile } from "./timeline_canvas";
+import { AXIS_HEIGHT, ROW_HEIGHT, Scene, Theme, TimelineCanvas, waitTile } from "./timeline_canvas";
 import { Term } from "./ui";
 import { bytes, time } from "./units";
 import { actText, nameOf, queueOfAct, rankAcross, rankOfActor, ViewProps } from "./view";
@@ -72,7 +72,8 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
     return [0, this.props.run.object.open_acts === undefined ? to : to * (1 + OPEN_SHARE)];
   }
 
-  // Finds actors by name or function; `*` stands for any text. A register stands for its producer and its readers.
+  // Finds actors by name, function or phase; `*` stands for any text. A register stands for its producer and its
+  // readers.
   private find(text: string): Uint8Array {
     const { run } = this.props;
     const c = run.columns;
@@ -80,7 +81,8 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
       part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join(".*"), "i");
     const found = new Uint8Array(c.actor_name.length);
     for (let actor = 0; actor < found.length; ++actor) {
-      if (pattern.test(nameOf(run, "actor_name", actor)) || pattern.test(nameOf(run, "actor_function", actor))) {
+      if (pattern.test(nameOf(run, "actor_name", actor)) || pattern.test(nameOf(run, "actor_function", actor)) ||
+        nameOf(run, "actor_phase", actor) === text) {
         found[actor] = 1;
       }
     }
@@ -142,7 +144,7 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
   }
 
   private onKey(event: KeyboardEvent): void {
-    const middle = NAMES_WIDTH + (this.canvas!.clientWidth - NAMES_WIDTH) / 2;
+    const middle = (this.painter!.namesWidth() + this.canvas!.clientWidth) / 2;
     const act = this.scene.act;
     switch (event.key) {
       case "w": case "+": this.zoom(1 / ZOOM, middle); break;
@@ -190,7 +192,7 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
 
   private actUnder(event: MouseEvent): number {
     const queue = this.painter!.queueAt(event.offsetY, this.scene);
-    if (event.offsetX < NAMES_WIDTH || event.offsetY < AXIS_HEIGHT || queue < 0 ||
+    if (event.offsetX < this.painter!.namesWidth() || event.offsetY < AXIS_HEIGHT || queue < 0 ||
       queue >= this.props.detail.length) return -1;
     return actAt(this.props.run.columns, this.props.detail[queue], this.painter!.nsAt(event.offsetX, this.scene));
   }
@@ -210,7 +212,8 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
       this.scene.measure = [this.painter!.nsAt(drag.x, this.scene), this.painter!.nsAt(event.offsetX, this.scene)];
       this.setState({ measured: Math.abs(this.scene.measure[1] - this.scene.measure[0]) });
     } else {
-      const by = ((drag.x - event.offsetX) / (this.canvas!.clientWidth - NAMES_WIDTH)) * (drag.to - drag.from);
+      const width = this.canvas!.clientWidth - this.painter!.namesWidth();
+      const by = ((drag.x - event.offsetX) / width) * (drag.to - drag.from);
       this.scene.from = drag.from + by;
       this.scene.to = drag.to + by;
       this.scroll(drag.top + drag.y - event.offsetY - this.scene.top);

@@ -9,7 +9,9 @@ import { nameOf, queueOfAct } from "./view";
 
 export const ROW_HEIGHT = 26;
 export const AXIS_HEIGHT = 22;
-export const NAMES_WIDTH = 260;
+const NAMES_WIDTH_MAX = 260;
+const NAMES_SHARE_MAX = 0.4; // of the width
+const TICK_WIDTH_MIN = 90; // pixels, of a time with its unit
 const PAD = 3;
 const TEXT_MIN = 34; // pixels
 const FAINT = 0.25; // the least opacity of a bucket that is mostly idle
@@ -49,16 +51,20 @@ export class TimelineCanvas {
 
   // Returns the moment at a horizontal place of the canvas, and the place of a moment.
   nsAt(x: number, scene: Scene): number {
-    return scene.from + ((x - NAMES_WIDTH) / this.width()) * (scene.to - scene.from);
+    return scene.from + ((x - this.namesWidth()) / this.width()) * (scene.to - scene.from);
   }
   xAt(ns: number, scene: Scene): number {
-    return NAMES_WIDTH + ((ns - scene.from) / (scene.to - scene.from)) * this.width();
+    return this.namesWidth() + ((ns - scene.from) / (scene.to - scene.from)) * this.width();
   }
   queueAt(y: number, scene: Scene): number {
     return Math.floor((y - AXIS_HEIGHT + scene.top) / ROW_HEIGHT);
   }
+  // Returns the width of the names of queues, left of the acts. A narrow window cuts names.
+  namesWidth(): number {
+    return Math.min(NAMES_WIDTH_MAX, Math.round(NAMES_SHARE_MAX * this.canvas.clientWidth));
+  }
   private width(): number {
-    return this.canvas.clientWidth - NAMES_WIDTH;
+    return Math.max(1, this.canvas.clientWidth - this.namesWidth());
   }
 
   draw(scene: Scene): void {
@@ -79,7 +85,7 @@ export class TimelineCanvas {
     const last = Math.min(this.detail.length - 1, this.queueAt(height, scene));
     g.save();
     g.beginPath();
-    g.rect(NAMES_WIDTH, AXIS_HEIGHT, width - NAMES_WIDTH, height - AXIS_HEIGHT);
+    g.rect(this.namesWidth(), AXIS_HEIGHT, width - this.namesWidth(), height - AXIS_HEIGHT);
     g.clip();
     for (let q = first; q <= last; ++q) this.drawQueue(g, q, scene);
     this.drawOpenActs(g, scene);
@@ -141,7 +147,7 @@ export class TimelineCanvas {
     for (const act of this.run.object.open_acts || []) {
       const y = this.rowTop(act.queue, scene) + PAD;
       if (act.waits) this.fillWait(g, "late", act.since_ns, Math.max(scene.to, act.since_ns), y, height, scene);
-      const x = Math.max(this.xAt(act.since_ns, scene), NAMES_WIDTH);
+      const x = Math.max(this.xAt(act.since_ns, scene), this.namesWidth());
       g.fillStyle = this.theme.text;
       g.fillText(`⚠ ${act.text}`, x + 4, y + height / 2);
     }
@@ -177,7 +183,7 @@ export class TimelineCanvas {
   }
 
   private drawText(g: CanvasRenderingContext2D, text: string, x: number, y: number, w: number, height: number): void {
-    const visible = Math.max(x, NAMES_WIDTH);
+    const visible = Math.max(x, this.namesWidth());
     const room = Math.floor((x + w - visible - 6) / 6.5);
     if (room < 3) return;
     g.fillStyle = "#ffffff";
@@ -192,7 +198,7 @@ export class TimelineCanvas {
     let last = -1e9;
     for (const step of steps) {
       const x = this.xAt(step.begin_ns, scene);
-      if (x < NAMES_WIDTH - 1 || x > this.canvas.clientWidth || x - last < 4) continue;
+      if (x < this.namesWidth() - 1 || x > this.canvas.clientWidth || x - last < 4) continue;
       last = x;
       g.beginPath();
       g.moveTo(x, AXIS_HEIGHT);
@@ -246,11 +252,11 @@ export class TimelineCanvas {
 
   private drawNames(g: CanvasRenderingContext2D, first: number, last: number, scene: Scene): void {
     g.fillStyle = this.theme.ground;
-    g.fillRect(0, 0, NAMES_WIDTH, this.canvas.clientHeight);
+    g.fillRect(0, 0, this.namesWidth(), this.canvas.clientHeight);
     g.fillStyle = this.theme.text;
     g.save();
     g.beginPath();
-    g.rect(0, AXIS_HEIGHT, NAMES_WIDTH - 6, this.canvas.clientHeight);
+    g.rect(0, AXIS_HEIGHT, this.namesWidth() - 6, this.canvas.clientHeight);
     g.clip();
     for (let q = first; q <= last; ++q) {
       g.fillText(this.run.object.queues[q].name, 8, this.rowTop(q, scene) + ROW_HEIGHT / 2);
@@ -262,14 +268,16 @@ export class TimelineCanvas {
     g.fillStyle = this.theme.ground;
     g.fillRect(0, 0, width, AXIS_HEIGHT);
     const span = scene.to - scene.from;
-    const step = Math.pow(10, Math.floor(Math.log10(Math.max(1, span / 5))));
-    const every = span / step > 25 ? step * 5 : span / step > 12 ? step * 2 : step;
+    // A round time that is no less than what a label needs.
+    const least = (span * TICK_WIDTH_MIN) / this.width();
+    const ten = Math.pow(10, Math.floor(Math.log10(Math.max(1, least))));
+    const every = least <= ten ? ten : least <= 2 * ten ? 2 * ten : least <= 5 * ten ? 5 * ten : 10 * ten;
     const [scale, unit] = every < 1e3 ? [1, "ns"] : every < 1e6 ? [1e-3, "µs"] : every < 1e9 ? [1e-6, "ms"] : [1e-9, "s"];
     g.strokeStyle = this.theme.line;
     g.lineWidth = 1;
     for (let at = Math.ceil(scene.from / every) * every; at <= scene.to; at += every) {
       const x = this.xAt(at, scene);
-      if (x < NAMES_WIDTH) continue;
+      if (x < this.namesWidth()) continue;
       g.beginPath();
       g.moveTo(x, AXIS_HEIGHT - 5);
       g.lineTo(x, AXIS_HEIGHT);

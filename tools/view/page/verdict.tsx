@@ -1,7 +1,7 @@
 // The verdict: where the time of a step goes, and what would make it shorter.
 
 import { h } from "preact";
-import { Part } from "./bundle";
+import { Part, WhySlow } from "./bundle";
 import { PARTS } from "./colours";
 import { Ending } from "./ending";
 import { Bar, Table, Term } from "./ui";
@@ -9,6 +9,10 @@ import { bytes, count, percent, time } from "./units";
 import { ViewProps } from "./view";
 
 const CAUSES = 5;
+// The titles of the views that show causes (app.tsx).
+const PLACES: { [view: string]: string } = {
+  devices: "Devices and waits", pipeline: "Pipeline", registers: "Registers", skew: "Skew", timeline: "Timeline",
+};
 // The words that explain the parts of a step (tools/trace/step_parts.cc).
 const PART_WORDS: { [part: string]: string } = {
   "packing and combining": "packing and combining", "waits for tokens under way": "under way",
@@ -59,6 +63,12 @@ export function Verdict({ run, go }: ViewProps): JSX.Element {
     const found = run.object.steps.find((s) => s.step === step);
     if (found) go({ view: "timeline", from: found.begin_ns, to: found.end_ns });
   };
+  // On the timeline, a typical step shows more than the whole run.
+  const toCause = (cause: WhySlow["causes"][number]) => {
+    const typical = run.object.steps.find((s) => s.step === why.typical_step);
+    const part = cause.view === "timeline" && typical !== undefined ? typical : undefined;
+    go({ view: cause.view, find: cause.find, from: part && part.begin_ns, to: part && part.end_ns });
+  };
   return (
     <section>
       <h2>A <Term word="step" /> takes {time(why.recorded_step_ns)}</h2>
@@ -66,7 +76,13 @@ export function Verdict({ run, go }: ViewProps): JSX.Element {
       {why.causes.length === 0 && why.advice && <p class="advice">{why.advice}</p>}
       {why.causes.length > 0 && (
         <ol class="causes" aria-label="Causes: missing cores before all others, then the costliest first">
-          {why.causes.map((cause) => <li><b>{percent(cause.share)}</b> {cause.text}</li>)}
+          {why.causes.map((cause) => (
+            <li>
+              <b>{percent(cause.share)}, {time(cause.ns_per_step)}</b> {cause.text}.{" "}
+              {PLACES[cause.view] !== undefined && (
+                <button class="link" onClick={() => toCause(cause)}>{`Show it: ${PLACES[cause.view]}`}</button>)}
+            </li>
+          ))}
         </ol>
       )}
       <p class="note">
