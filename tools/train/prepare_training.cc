@@ -264,7 +264,7 @@ class Preparation {
       const int ranks = static_cast<int>(prepared_.plans.training->mesh.num_ranks());
       WEIR_RETURN_IF_ERROR(launch::PlaceRanks(ranks, options_.processes).status());
     }
-    WEIR_RETURN_IF_ERROR(CheckCollectives());
+    WEIR_RETURN_IF_ERROR(CheckCollectives(job_, options_.processes, options_.hosts));
     if (machine() == PrepareScope::Machine::kThis) {
       WEIR_RETURN_IF_ERROR(CheckMachine(*prepared_.plans.training, options_.threads_per_device));
       NoteSharedCores(prepared_.plans.training->mesh.num_ranks());
@@ -278,16 +278,6 @@ class Preparation {
   }
 
  private:
-  // The local library is for the ranks of one process.
-  absl::Status CheckCollectives() const {
-    const bool is_one = options_.processes == 1 || (options_.processes == 0 && options_.hosts == 0);
-    if (job_.runtime().collectives() != proto::Runtime::LOCAL || is_one) return absl::OkStatus();
-    return Rejected({"W0955", "runtime.collectives", "EXCHANGES between processes",
-                     options_.processes > 0
-                         ? absl::StrCat("LOCAL with ", options_.processes, " processes")
-                         : std::string("LOCAL with processes on hosts"),
-                     "--processes 1, or runtime.collectives=EXCHANGES"});
-  }
   // Other hosts check themselves.
   PrepareScope::Machine machine() const {
     return options_.hosts > 0 ? PrepareScope::Machine::kAny : scope_.machine;
@@ -419,6 +409,15 @@ int64_t EvaluationBatches(const proto::Job& job, const store::Dataset& dataset) 
   const int64_t batches = dataset.num_held_out_batches();
   return job.training().eval_batches() > 0 ? std::min(batches, job.training().eval_batches())
                                            : batches;
+}
+
+absl::Status CheckCollectives(const proto::Job& job, int processes, int hosts) {
+  const bool is_one = processes == 1 || (processes == 0 && hosts == 0);
+  if (job.runtime().collectives() != proto::Runtime::LOCAL || is_one) return absl::OkStatus();
+  return Rejected({"W0955", "runtime.collectives", "EXCHANGES between processes",
+                   processes > 0 ? absl::StrCat("LOCAL with ", processes, " processes")
+                                 : std::string("LOCAL with processes on hosts"),
+                   "--processes 1, or runtime.collectives=EXCHANGES"});
 }
 
 absl::StatusOr<PreparedTraining> PrepareTraining(const proto::Job& job, const TrainOptions& options,

@@ -45,6 +45,11 @@ struct PreparedTraining {
 absl::StatusOr<PreparedTraining> PrepareTraining(const proto::Job& job, const TrainOptions& options,
                                                  const PrepareScope& scope);
 
+// Checks that the job's collectives work between its processes: the local library is for the ranks
+// of one process. `processes` 0: one, or with hosts as many as these have slots. kInvalidArgument
+// (W0955).
+absl::Status CheckCollectives(const proto::Job& job, int processes, int hosts);
+
 struct PreparedEvaluation {
   std::shared_ptr<const store::Dataset> dataset;
   std::shared_ptr<const compiler::LogicalPlan> plan;
