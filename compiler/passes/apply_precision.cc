@@ -1,10 +1,13 @@
 #include <algorithm>
+#include <map>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/passes/infer_types.h"
 #include "compiler/passes/passes.h"
+#include "runtime/base/status.h"
 
 namespace weir::compiler {
 
@@ -73,6 +76,117 @@ void MakeNarrowNumbers(Function* function) {
   }
 }
 
+// Returns a node that casts `value`, and makes the value that it gives.
+Node CastNode(ops::ValueId value, DType to, Function* function) {
+  const std::string type(Name(to));
+  sbp::TensorType cast_type = function->values[value].type;
+  cast_type.dtype = to;
+  Node node;
+  node.name = absl::StrCat(function->values[value].name, ".", type);
+  node.op = "cast";
+  node.inputs = {value};
+  node.outputs = {function->AddValue(node.name, cast_type)};
+  node.attrs.Set("to", type);
+  node.where = absl::StrCat("function ", function->name, ", node ", node.name);
+  return node;
+}
+
+// Appends such a node, and returns the value that it gives.
+ops::ValueId AddCast(ops::ValueId value, DType to, Function* function) {
+  function->nodes.push_back(CastNode(value, to, function));
+  return function->nodes.back().outputs[0];
+}
+
+// Returns whether the value is a result of the function, and no node reads it.
+bool IsOnlyResult(const Function& function, ops::ValueId value) {
+  const auto reads = [value](const Node& node) {
+    return std::count(node.inputs.begin(), node.inputs.end(), value) > 0;
+  };
+  return std::none_of(function.nodes.begin(), function.nodes.end(), reads) &&
+         std::any_of(function.results.begin(), function.results.end(),
+                     [value](const Result& result) { return result.value == value; });
+}
+
+// Returns whether some node reads the value, and every reader is a step_mean, which computes in
+// f32.
+bool OnlyStepMeansRead(const Function& function, ops::ValueId value) {
+  bool read = false;
+  for (const Node& node : function.nodes) {
+    if (std::count(node.inputs.begin(), node.inputs.end(), value) == 0) continue;
+    if (node.op != "step_mean") return false;
+    read = true;
+  }
+  return read;
+}
+
+// A sum that is reported, or that counts what a step has, keeps the digits of its f32 arithmetic.
+void MakeWideSums(Function* function) {
+  for (Node& node : function->nodes) {
+    if (node.op != "reduce_sum" && node.op != "reduce_mean") continue;
+    const ops::ValueId sum = node.outputs[0];
+    const bool is_reported =
+        function->values[sum].type.dims.empty() && IsOnlyResult(*function, sum);
+    if (!is_reported && !OnlyStepMeansRead(*function, sum)) continue;
+    if (node.attrs.Str("out_dtype").empty()) node.attrs.Set("out_dtype", std::string("f32"));
+  }
+}
+
+// Infers the types of a function's values, and inserts casts where operands of a node do not match:
+// a cast to f32 makes f32 of a mask or of integers, and other real operands are bf16.
+class TypeMatching {
+ public:
+  TypeMatching(const PassContext& context, Function* function)
+      : context_(context), function_(*function) {}
+
+  absl::Status Run() {
+    std::vector<Node> given = std::move(function_.nodes);
+    function_.nodes.clear();
+    for (Node& node : given) {
+      absl::Status status = Infer(&node);
+      if (!status.ok() && node.op == "step_mean") {
+        CastInputs(DType::kBF16, DType::kF32, &node);
+        status = Infer(&node);
+      } else if (!status.ok() && HasInput(node, DType::kBF16) && HasInput(node, DType::kF32)) {
+        CastInputs(DType::kF32, DType::kBF16, &node);
+        status = Infer(&node);
+      }
+      WEIR_RETURN_IF_ERROR(status);
+      function_.nodes.push_back(std::move(node));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Infer(Node* node) {
+    Function of_node;
+    of_node.values = std::move(function_.values);
+    of_node.nodes.push_back(std::move(*node));
+    const absl::Status status = InferTypes(context_, &of_node);
+    *node = std::move(of_node.nodes.back());
+    function_.values = std::move(of_node.values);
+    return status;
+  }
+
+  bool HasInput(const Node& node, DType dtype) const {
+    return std::any_of(node.inputs.begin(), node.inputs.end(), [&](ops::ValueId input) {
+      return input >= 0 && function_.values[input].type.dtype == dtype;
+    });
+  }
+
+  void CastInputs(DType from, DType to, Node* node) {
+    for (ops::ValueId& input : node->inputs) {
+      if (input < 0 || function_.values[input].type.dtype != from) continue;
+      const auto [found, is_new] = casts_.emplace(std::pair(input, to), ops::ValueId());
+      if (is_new) found->second = AddCast(input, to, &function_);
+      input = found->second;
+    }
+  }
+
+  const PassContext& context_;
+  Function& function_;
+  std::map<std::pair<ops::ValueId, DType>, ops::ValueId> casts_;  // inserted
+};
+
 }  // namespace
 
 absl::Status ApplyPrecision(const PassContext& context, Module* module) {
@@ -83,34 +197,25 @@ absl::Status ApplyPrecision(const PassContext& context, Module* module) {
     std::vector<Node> casts;
     for (size_t a = 0; a < function.args.size(); ++a) {
       Arg& arg = function.args[a];
-      sbp::TensorType type = function.values[arg.value].type;
-      if (type.dtype != DType::kF32) continue;
+      if (function.values[arg.value].type.dtype != DType::kF32) continue;
       if (wide.args.count({static_cast<int>(f), static_cast<int>(a)}) == 0) {
         function.values[arg.value].type.dtype = DType::kBF16;
         continue;
       }
       // The value is cast where it enters.
       if (OnlyCastsRead(function, arg.value)) continue;
-      type.dtype = DType::kBF16;
-      ops::ValueId cast =
-          function.AddValue(absl::StrCat(function.values[arg.value].name, ".bf16"), type);
+      Node cast = CastNode(arg.value, DType::kBF16, &function);
       for (Node& node : function.nodes) {
         for (ops::ValueId& input : node.inputs) {
-          if (input == arg.value) input = cast;
+          if (input == arg.value) input = cast.outputs[0];
         }
       }
-      Node node;
-      node.name = function.values[cast].name;
-      node.op = "cast";
-      node.inputs = {arg.value};
-      node.outputs = {cast};
-      node.attrs.Set("to", std::string("bf16"));
-      node.where = absl::StrCat("function ", function.name, ", node ", node.name);
-      casts.push_back(std::move(node));
+      casts.push_back(std::move(cast));
     }
     function.nodes.insert(function.nodes.begin(), casts.begin(), casts.end());
     MakeNarrowNumbers(&function);
-    WEIR_RETURN_IF_ERROR(InferTypes(context, &function));
+    MakeWideSums(&function);
+    WEIR_RETURN_IF_ERROR(TypeMatching(context, &function).Run());
     for (size_t r = 0; r < function.results.size(); ++r) {
       Result& result = function.results[r];
       const Value& value = function.values[result.value];
@@ -118,18 +223,7 @@ absl::Status ApplyPrecision(const PassContext& context, Module* module) {
       const bool in_f32 = value.type.dims.empty() ||
                           wide.results.count({static_cast<int>(f), static_cast<int>(r)}) > 0;
       if (in_f32 && value.type.dtype == DType::kBF16) {
-        sbp::TensorType type = value.type;
-        type.dtype = DType::kF32;
-        ops::ValueId cast = function.AddValue(absl::StrCat(value.name, ".f32"), type);
-        Node node;
-        node.name = function.values[cast].name;
-        node.op = "cast";
-        node.inputs = {result.value};
-        node.outputs = {cast};
-        node.attrs.Set("to", std::string("f32"));
-        node.where = absl::StrCat("function ", function.name, ", node ", node.name);
-        function.nodes.push_back(std::move(node));
-        result.value = cast;
+        result.value = AddCast(result.value, DType::kF32, &function);
       }
     }
   }

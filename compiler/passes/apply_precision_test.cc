@@ -70,8 +70,66 @@ TEST(ApplyPrecision, ScalarsAreReportedWide) {
   Module module = Chain();
   Apply(ApplyPrecision, Bf16(), &module);
   const Function& last = module.functions[2];
-  EXPECT_THAT(NodeLines(last), ElementsAre("loss = reduce_mean(z)", "loss.f32 = cast(loss)"));
-  EXPECT_EQ(last.results[0].value, Find(last, "loss.f32"));
+  EXPECT_THAT(NodeLines(last), ElementsAre("loss = reduce_mean(z)"));
+  EXPECT_EQ(TypeIn(last, "loss"), DType::kF32);
+}
+
+TEST(ApplyPrecision, AScalarThatASumDoesNotMakeIsCast) {
+  FunctionMaker last("last");
+  const ops::ValueId z = last.Input("z", "f32[batch, wide]");
+  const ops::ValueId mean = last.Node("mean", "reduce_mean", {z});
+  last.Return(last.Node("loss", "exp", {mean}));
+  ModelMaker maker;
+  const int data = maker.Data("data", "f32[batch, wide]");
+  maker.module.model.loss = maker.Call("last", maker.Add(last.function), {data})[0];
+  Apply(ApplyPrecision, Bf16(), &maker.module);
+  const Function& function = maker.module.functions[0];
+  EXPECT_EQ(TypeIn(function, "mean"), DType::kBF16);
+  EXPECT_THAT(NodeLines(function), Contains("loss.f32 = cast(loss)"));
+}
+
+// A mask that was cast to f32 multiplies narrow numbers, and counts in f32.
+TEST(ApplyPrecision, AMaskMatchesWhatItMultipliesAndCountsWide) {
+  FunctionMaker last("last");
+  const ops::ValueId z = last.Input("z", "f32[batch, wide]");
+  const ops::ValueId mask = last.Input("mask", "bool[batch, wide]");
+  Attributes to;
+  to.Set("to", std::string("f32"));
+  const ops::ValueId ones = last.Node("ones", "cast", {mask}, to);
+  const ops::ValueId kept = last.Node("kept", "mul", {z, ones});
+  const ops::ValueId count = last.Node("count", "reduce_sum", {ones});
+  const ops::ValueId per_step = last.Node("per_step", "step_mean", {count});
+  const ops::ValueId sum = last.Node("sum", "reduce_sum", {kept});
+  last.Return(last.Node("loss", "div", {sum, per_step}));
+  ModelMaker maker;
+  const int data = maker.Data("data", "f32[batch, wide]");
+  const int counted = maker.Data("counted", "bool[batch, wide]");
+  maker.module.model.loss = maker.Call("last", maker.Add(last.function), {data, counted})[0];
+  Apply(ApplyPrecision, Bf16(), &maker.module);
+  const Function& function = maker.module.functions[0];
+  EXPECT_THAT(NodeLines(function),
+              ElementsAre("z.bf16 = cast(z)", "ones = cast(mask)", "ones.bf16 = cast(ones)",
+                          "kept = mul(z.bf16, ones.bf16)", "count = reduce_sum(ones)",
+                          "per_step = step_mean(count)", "sum = reduce_sum(kept)",
+                          "per_step.bf16 = cast(per_step)", "loss = div(sum, per_step.bf16)",
+                          "loss.f32 = cast(loss)"));
+  EXPECT_EQ(TypeIn(function, "count"), DType::kF32);
+}
+
+TEST(ApplyPrecision, AStepMeanOfDataCountsWide) {
+  FunctionMaker last("last");
+  const ops::ValueId weight = last.Input("weight", "f32[batch]");
+  const ops::ValueId count = last.Node("count", "reduce_sum", {weight});
+  last.Return(last.Node("loss", "step_mean", {count}));
+  ModelMaker maker;
+  const int data = maker.Data("data", "f32[batch]");
+  maker.module.model.loss = maker.Call("last", maker.Add(last.function), {data})[0];
+  Apply(ApplyPrecision, Bf16(), &maker.module);
+  const Function& function = maker.module.functions[0];
+  EXPECT_THAT(NodeLines(function),
+              ElementsAre("weight.bf16 = cast(weight)", "count = reduce_sum(weight.bf16)",
+                          "loss = step_mean(count)"));
+  EXPECT_EQ(TypeIn(function, "count"), DType::kF32);
 }
 
 TEST(ApplyPrecision, ModelValuesHaveTheTypesOfTheResults) {

@@ -74,14 +74,14 @@ class Ended:
 
 
 class Job:
-    """A Job is a running `weir train`. The processes of a Job end with it."""
+    """A Job is a running `weir train`, or another verb. The processes of a Job end with it."""
 
-    def __init__(self, place, arguments, job="job.textproto"):
+    def __init__(self, place, arguments, job="job.textproto", verb="train"):
         self._place = place
         self._out = tempfile.TemporaryFile("w+", dir=place.records)
         self._err = tempfile.TemporaryFile("w+", dir=place.records)
         self.started_s = time.monotonic()
-        self.starter = subprocess.Popen([place.program, "train", job, *arguments], cwd=place.folder,
+        self.starter = subprocess.Popen([place.program, verb, job, *arguments], cwd=place.folder,
                                         env=place.environment, stdin=subprocess.DEVNULL, stdout=self._out,
                                         stderr=self._err)
 
@@ -221,8 +221,8 @@ class Place:
         return [{key: value for key, value in row.items() if not key.endswith(("_per_second", "_seconds"))}
                 for row in rows]
 
-    def start(self, *arguments, job="job.textproto"):
-        return Job(self, list(arguments), job)
+    def start(self, *arguments, job="job.textproto", verb="train"):
+        return Job(self, list(arguments), job, verb)
 
     def train(self, *arguments, job="job.textproto"):
         """Trains to the end. Fails if the job fails."""

@@ -108,6 +108,7 @@ absl::StatusOr<std::vector<std::string>> ExportSafetensors(const OpenTensors& fr
   const std::string stem = absl::EndsWith(order.path, kEnding)
                                ? order.path.substr(0, order.path.size() - (sizeof(kEnding) - 1))
                                : order.path;
+  const weights::EarlierShards earlier(order.path);
   std::vector<std::string> paths;
   nlohmann::ordered_json map = nlohmann::ordered_json::object();
   int64_t total = 0;
@@ -127,6 +128,7 @@ absl::StatusOr<std::vector<std::string>> ExportSafetensors(const OpenTensors& fr
     out << index.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
     return absl::OkStatus();
   }));
+  earlier.RemoveOthers(paths);
   return paths;
 }
 

@@ -1,4 +1,4 @@
-// weir generate.
+// weir generate, in this process or in several.
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -17,8 +18,14 @@
 #include "tools/cli/cli.h"
 #include "tools/cli/cli_checks.h"
 #include "tools/cli/cli_verbs.h"
+#include "tools/cli/job_weights.h"
 #include "tools/cli/planned_job.h"
+#include "tools/cli/train_arguments.h"
 #include "tools/console/console.h"
+#include "tools/fleet/fleet_generation.h"
+#include "tools/fleet/rank_spread.h"
+#include "tools/hosts/find_hosts.h"
+#include "tools/launch/failure_report.h"
 #include "tools/launch/signal_watch.h"
 #include "tools/train/generator.h"
 #include "tools/weights/find_weights.h"
@@ -37,6 +44,8 @@ struct GenerateArguments {
   std::vector<std::string> prompts;  // texts
   std::string prompt_ids;            // a file of JSON lines; empty: none
   std::vector<std::string> stops;
+  std::vector<std::string> stop_ids;  // a list of token ids in each
+  FleetArguments fleet;
   bool json = false;
   bool without_cache = false;
   bool stats = false;
@@ -181,25 +190,47 @@ absl::Status PrintAll(const proto::Job& job, const GenerateArguments& arguments,
   return absl::OkStatus();
 }
 
-absl::Status RunGenerate(GenerateArguments arguments, CliContext* context) {
-  WEIR_ASSIGN_OR_RETURN(proto::Job job, arguments.job.Read());
-  WEIR_RETURN_IF_ERROR(SettleRulesConfined(&job));
-  train::GenerateOptions& options = arguments.options;
+// Returns the token ids of "7" or "13,10".
+absl::StatusOr<Tokens> ReadStopIds(const std::string& text) {
+  Tokens tokens;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    int32_t token = 0;
+    if (!absl::SimpleAtoi(part, &token) || token < 0) {
+      return Rejected({"W0780", "--stop-ids", "token ids from 0 to below 2^31 with commas between",
+                       absl::StrCat("\"", text, "\""), "--stop-ids 2, or --stop-ids 13,10"});
+    }
+    tokens.push_back(token);
+  }
+  return tokens;
+}
+
+// Fills the options that the arguments hold as text.
+absl::Status ReadOptions(GenerateArguments* arguments) {
+  train::GenerateOptions& options = arguments->options;
   WEIR_ASSIGN_OR_RETURN(options.init, weights::WeightFileOf(options.init));
-  options.job_file = arguments.job.path;
-  if (arguments.job.has_mesh) options.devices = train::GenerationDevices::kMeshOfJob;
-  if (arguments.without_cache) options.cache = train::GenerateOptions::Cache::kNever;
-  if (!arguments.prompt_ids.empty()) {
-    WEIR_ASSIGN_OR_RETURN(options.prompts, ReadPromptIds(arguments.prompt_ids));
+  options.job_file = arguments->job.path;
+  if (arguments->job.has_mesh) options.devices = train::GenerationDevices::kMeshOfJob;
+  if (arguments->without_cache) options.cache = train::GenerateOptions::Cache::kNever;
+  if (!arguments->prompt_ids.empty()) {
+    WEIR_ASSIGN_OR_RETURN(options.prompts, ReadPromptIds(arguments->prompt_ids));
     options.alphabet = train::GenerateOptions::Alphabet::kAll;
-    arguments.json = true;
-  } else if (!arguments.prompts.empty()) {
+    arguments->json = true;
+  } else if (!arguments->prompts.empty()) {
     options.prompts.clear();
-    for (const std::string& text : arguments.prompts)
+    for (const std::string& text : arguments->prompts)
       options.prompts.push_back(train::TokensOf(text));
   }
-  for (const std::string& stop : arguments.stops) options.stops.push_back(train::TokensOf(stop));
-  launch::SignalWatch signals(launch::SecondSignal::kEndsTheProcess);
+  for (const std::string& stop : arguments->stops) options.stops.push_back(train::TokensOf(stop));
+  for (const std::string& ids : arguments->stop_ids) {
+    WEIR_ASSIGN_OR_RETURN(Tokens stop, ReadStopIds(ids));
+    options.stops.push_back(std::move(stop));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GenerateAndPrint(const proto::Job& job, GenerateArguments& arguments,
+                              const launch::SignalWatch& signals, CliContext* context) {
+  train::GenerateOptions& options = arguments.options;
   options.note = [context](const std::string& text) { *context->err << text << "\n"; };
   // A file or a pipe gets the model's bytes. A terminal gets printable text, because it would obey
   // some bytes.
@@ -207,9 +238,60 @@ absl::Status RunGenerate(GenerateArguments arguments, CliContext* context) {
   // Nobody wants more tokens if the reader of a pipe has gone.
   options.interrupted = [&] { return signals.interrupted().load() || out.fail(); };
   const bool is_one_text = options.prompts.size() == 1 && !arguments.json;
-  const absl::Status status = is_one_text ? StreamText(job, arguments, context, out)
-                                          : PrintAll(job, arguments, context, out);
+  return is_one_text ? StreamText(job, arguments, context, out)
+                     : PrintAll(job, arguments, context, out);
+}
+
+// Generates in this process, or on the hosts found; then `*fleet` becomes the processes there.
+absl::Status GenerateOn(const hosts::FoundHosts& found, GenerateArguments arguments,
+                        const launch::SignalWatch& signals, console::Console* console,
+                        std::unique_ptr<fleet::Fleet>* fleet, CliContext* context) {
+  WEIR_ASSIGN_OR_RETURN(proto::Job job, arguments.job.Read());
+  WEIR_RETURN_IF_ERROR(SettleRulesConfined(&job));
+  WEIR_RETURN_IF_ERROR(ReadOptions(&arguments));
+  train::GenerateOptions& options = arguments.options;
+  if (arguments.fleet.processes == 0 && found.agents.empty())
+    return GenerateAndPrint(job, arguments, signals, context);
+  options.devices = train::GenerationDevices::kMeshOfJob;
+  proto::Job without_data = job;  // whose files nobody reads
+  without_data.clear_data();
+  WEIR_ASSIGN_OR_RETURN(fleet::FleetOptions processes,
+                        arguments.fleet.Options(without_data, found, console));
+  processes.input_files = FilesOfWeights(options.init, options.job_file);
+  fleet::TellHosts(processes, &job);
+  fleet::FleetGeneration runner(processes, options.threads, fleet);
+  options.runner = &runner;
+  const absl::Status status = GenerateAndPrint(job, arguments, signals, context);
+  if (*fleet == nullptr) return status;
+  const launch::FailureReport report = (*fleet)->Finish(status);
+  *context->err << report.text << std::flush;
+  (*fleet)->AwaitRemaining();
+  if (report.text.empty()) return status;
+  context->exit_code = report.exit_code;
+  return absl::OkStatus();
+}
+
+absl::Status RunGenerate(const GenerateArguments& arguments, CliContext* context) {
+  console::Console console(::isatty(STDERR_FILENO) ? console::Console::Style::kTerminal
+                                                   : console::Console::Style::kPlain,
+                           context->raw_err,
+                           [] { return console::TerminalColumns(STDERR_FILENO); });
+  console::ConsoleLines agent_lines(&console);
+  WEIR_ASSIGN_OR_RETURN(hosts::FoundHosts found,
+                        hosts::FindHosts(arguments.fleet.hosts, &agent_lines));
+  if (found.served.has_value()) {
+    context->exit_code = *found.served;
+    return absl::OkStatus();
+  }
+  if (!found.line.empty()) console.Say(found.line);
+  launch::SignalWatch signals(launch::SecondSignal::kEndsTheProcess);
+  std::unique_ptr<fleet::Fleet> fleet;
+  const absl::Status status = GenerateOn(found, arguments, signals, &console, &fleet, context);
   if (signals.interrupted().load()) context->exit_code = launch::kExitInterrupted;
+  const int exit_code = ExitCodeOf(*context, status);
+  if (fleet != nullptr) fleet->TellEnd(exit_code);
+  fleet.reset();
+  found.TellEnd(exit_code);
   return status;
 }
 
@@ -243,7 +325,9 @@ void AddGenerateVerb(CLI::App* app, CliContext* context) {
       "  weir generate gpt.textproto --init gpt.safetensors --prompt 'Once upon' --tokens 300\n"
       "  weir generate gpt.textproto --init gpt.safetensors --temperature 0\n"
       "  weir generate gpt.textproto --init gpt.safetensors --mesh tp=2 --prompt A --prompt B\n"
-      "  weir generate llama.textproto --init folder/ --prompt-ids prompts.jsonl > out.jsonl",
+      "  weir generate llama.textproto --init folder/ --prompt-ids prompts.jsonl --stop-ids 2 > "
+      "out.jsonl\n"
+      "  weir generate llama.textproto --init folder/ --mesh tp=2,pp=2 --processes 4",
       [generate, context] { return RunGenerate(*generate, context); });
   generate->job.AddTo(verb, context, JobArguments::Data::kNotOpened);
   generate->job.AddRulesFlag(verb);
@@ -268,6 +352,10 @@ void AddGenerateVerb(CLI::App* app, CliContext* context) {
   verb->add_option("--stop", generate->stops, "End a sequence after this text, again for each text")
       ->type_name("TEXT")
       ->allow_extra_args(false);
+  verb->add_option("--stop-ids", generate->stop_ids,
+                   "End a sequence after these token ids, such as 2 or 13,10, again for each list")
+      ->type_name("LIST")
+      ->allow_extra_args(false);
   verb->add_flag("--json", generate->json,
                  "Print a JSON line for each prompt, with its new tokens, instead of text");
   verb->add_flag("--no-cache", generate->without_cache,
@@ -276,6 +364,7 @@ void AddGenerateVerb(CLI::App* app, CliContext* context) {
   verb->add_option("--threads", generate->options.threads, "Threads per device [cores / devices]")
       ->type_name("N")
       ->check(IsCount(1));
+  generate->fleet.AddTo(verb);
 }
 
 }  // namespace weir::cli

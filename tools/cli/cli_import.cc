@@ -85,7 +85,8 @@ absl::Status Import(ImportArguments arguments, CliContext* context) {
                      arguments.job, "-o job.textproto"});
   fs::path folder = fs::path(arguments.model).parent_path();
   arguments.options.files.folder = folder.empty() ? "." : folder.string();
-  WEIR_ASSIGN_OR_RETURN(const proto::OnnxModel model, onnx::ReadModelFile(arguments.model));
+  WEIR_ASSIGN_OR_RETURN(proto::OnnxModel model, onnx::ReadModelFile(arguments.model));
+  const int64_t constants = onnx::MakeWeightsOfConstants(&model);
   std::vector<std::string> inputs = ExternalFilesOf(model, arguments.options.files.folder);
   inputs.push_back(arguments.model);
   WEIR_RETURN_IF_ERROR(train::CheckOutputIsNoInput("-o", arguments.job, inputs));
@@ -103,6 +104,10 @@ absl::Status Import(ImportArguments arguments, CliContext* context) {
   *context->out << "wrote " << arguments.job << " with " << Plural(nodes, "operation") << " and "
                 << weights << " with "
                 << Plural(static_cast<int64_t>(imported->names.size()), "tensor") << "\n";
+  if (constants > 0) {
+    *context->out << "note: the file has no initializers, so " << Plural(constants, "node")
+                  << " `Constant` with several real numbers count as weights\n";
+  }
   for (const std::string& note : imported->notes) *context->out << "note: " << note << "\n";
   *context->out << "next: weir train " << arguments.job << " --init " << weights << "\n";
   return absl::OkStatus();
@@ -129,8 +134,9 @@ void AddImportVerb(CLI::App* app, CliContext* context) {
           "--loss", arguments->options.loss,
           "cross_entropy or mse between an output and targets; without it, an output is the loss")
       ->type_name("KIND");
-  verb->add_option("--output", arguments->options.output,
-                   "The output that the loss reads [the only one]")
+  verb->add_option(
+          "--output", arguments->options.output,
+          "The output, or any other tensor of the file, that the loss reads [the only output]")
       ->type_name("NAME");
   verb->add_option("--targets", arguments->options.targets,
                    "The name of the input with the targets")

@@ -18,6 +18,7 @@
 #include "tools/cli/cli_checks.h"
 #include "tools/cli/cli_verbs.h"
 #include "tools/cli/dry_run.h"
+#include "tools/cli/job_weights.h"
 #include "tools/cli/run_viewer.h"
 #include "tools/cli/train_arguments.h"
 #include "tools/console/console.h"
@@ -83,15 +84,12 @@ void BeginRecord(const TrainArguments& arguments, const std::string& title, Ongo
 
 // Adds the files from which a run begins to those that workers read.
 void AddFilesOfStart(const train::TrainOptions& options, std::vector<std::string>* files) {
-  for (const std::string& path : {options.init, options.resume}) {
-    if (path.empty()) continue;
-    const std::vector<std::string> weights = store::FilesOfWeights(path);
-    files->insert(files->end(), weights.begin(), weights.end());
+  std::vector<std::string> needed;
+  if (!options.init.empty()) needed = FilesOfWeights(options.init, options.job_file);
+  if (!options.resume.empty()) needed = store::FilesOfWeights(options.resume);
+  for (std::string& path : needed) {
+    if (std::count(files->begin(), files->end(), path) == 0) files->push_back(std::move(path));
   }
-  if (options.init.empty()) return;
-  const std::string constants = weights::ConstantsBeside(options.job_file);
-  if (!constants.empty() && std::count(files->begin(), files->end(), constants) == 0)
-    files->push_back(constants);
 }
 
 // Trains once. If a process of the job fails, returns the report of the failure, which is shown.

@@ -4,6 +4,7 @@
 
 #include "compiler/compile.h"
 #include "runtime/base/status.h"
+#include "runtime/store/weight_index.h"
 #include "tools/job/job_file.h"
 #include "tools/train/job_session.h"
 #include "tools/weights/find_weights.h"
@@ -32,6 +33,13 @@ absl::StatusOr<std::shared_ptr<const store::SafetensorsReader>> OpenWeights(
   WEIR_ASSIGN_OR_RETURN(std::shared_ptr<const store::SafetensorsReader> opened,
                         store::SafetensorsReader::Open(file));
   return opened;
+}
+
+std::vector<std::string> FilesOfWeights(const std::string& path, const std::string& job_file) {
+  std::vector<std::string> files = store::FilesOfWeights(path);
+  if (std::string constants = weights::ConstantsBeside(job_file); !constants.empty())
+    files.push_back(std::move(constants));
+  return files;
 }
 
 }  // namespace weir::cli

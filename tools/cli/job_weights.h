@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
@@ -18,5 +19,9 @@ absl::StatusOr<weights::WeightTypes> WeightsOfJob(proto::Job job);
 // Opens a file of weights, or the file in a folder (weights::WeightFileOf), without reading it.
 absl::StatusOr<std::shared_ptr<const store::SafetensorsReader>> OpenWeights(
     const std::string& path);
+
+// Returns the files that processes read to begin with the weights in `path`: those of the weights,
+// and the constants of the map beside the job.
+std::vector<std::string> FilesOfWeights(const std::string& path, const std::string& job_file);
 
 }  // namespace weir::cli

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,9 +11,10 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/control/outcome.h"
-#include "tools/fleet/input_files.h"
+#include "tools/fleet/fleet_start.h"
 #include "tools/fleet/piece_codec.h"
 #include "tools/fleet/rank_spread.h"
+#include "tools/fleet/worker_facts.h"
 #include "tools/job/data_paths.h"
 #include "tools/train/prepare_training.h"
 
@@ -75,23 +75,8 @@ absl::StatusOr<std::unique_ptr<train::JobRunner>> FleetRunner::Open(
   }
   const compiler::LogicalPlan* const plan = prepared->plans.training.get();
   const int num_ranks = static_cast<int>(plan->mesh.num_ranks());
-  WEIR_ASSIGN_OR_RETURN(RankSpread spread, SpreadRanks(options, num_ranks));
-  if (!options.listed_hosts.empty()) {
-    const std::set<HostId> used(spread.host_of.begin(), spread.host_of.end());
-    if (const size_t idle = options.listed_hosts.size() - used.size(); idle > 0) {
-      options.console->Say(absl::StrCat(
-          idle, " of ", options.listed_hosts.size(), options.is_scheduled ? " tasks" : " hosts",
-          " have nothing to do: the mesh has ", num_ranks, num_ranks == 1 ? " device" : " devices",
-          " (--mesh gives more)"));
-    }
-  }
-  FleetOptions fleet_options = options;
-  fleet_options.processes = spread.ranks_of.next_id().value();
-  fleet_options.host_of = std::move(spread.host_of);
-  fleet_options.bytes_of_rank = prepared->bytes_of_rank;
-  *owner = std::make_unique<Fleet>(std::move(spread.ranks_of), fleet_options);
+  WEIR_RETURN_IF_ERROR(LaunchFleet(options, num_ranks, prepared->bytes_of_rank, owner));
   Fleet* const fleet = owner->get();
-  WEIR_RETURN_IF_ERROR(fleet->Launch());
 
   std::unique_ptr<FleetRunner> runner(new FleetRunner(fleet));
   runner->facts_.num_ranks = plan->mesh.num_ranks();
@@ -103,51 +88,23 @@ absl::StatusOr<std::unique_ptr<train::JobRunner>> FleetRunner::Open(
   IdVector<WorkerId, proto::WorkerCommand> commands(fleet->num_workers());
   for (const WorkerId worker : fleet->workers()) {
     proto::OpenCommand* open = commands[worker].mutable_open();
-    *open->mutable_job() = job;
+    *open = OpenCommandFor(*fleet, worker, options, job, runner_options.threads_per_device,
+                           plan->plan_id);
     if (options.ships_inputs) {
       *open->mutable_data() = job.data();
       job::ReplaceDataPaths([&](const std::string& path) { return fleet->PathOn(worker, path); },
                             open->mutable_data());
     }
-    if (fleet->is_spread_over_hosts()) {
-      for (const std::string& path : fleet->input_files())
-        open->add_input_file(fleet->PathOn(worker, path));
-    }
-    for (const RankId rank : fleet->ranks_of(worker)) open->add_rank(rank.value());
-    open->set_threads_per_device(runner_options.threads_per_device);
-    open->set_devices_on_host(fleet->num_ranks_on_host_of(worker));
     open->set_first_step(runner_options.first_step);
     open->set_sample_offset(runner_options.sample_offset);
     open->set_on_nonfinite(CommandOf(runner_options.on_nonfinite));
-    open->set_lanes(options.lanes);
-    open->set_checksums(options.checksums == FleetOptions::Checksums::kOn);
-    open->set_plan_id(plan->plan_id);
     *open->mutable_rhythm() = rhythm;
     if (evaluation != nullptr) *open->mutable_evaluation_rhythm() = evaluation_rhythm;
   }
   WEIR_ASSIGN_OR_RETURN(auto answers, fleet->CallEach(commands, Fleet::Watch::kNone));
-  WEIR_RETURN_IF_ERROR(runner->CheckInputs(answers));
+  WEIR_RETURN_IF_ERROR(CheckInputs(*fleet, answers));
   WEIR_RETURN_IF_ERROR(runner->TakeFacts(answers));
   return runner;
-}
-
-absl::Status FleetRunner::CheckInputs(
-    const IdVector<WorkerId, proto::WorkerAnswer>& answers) const {
-  if (!fleet_->is_spread_over_hosts()) return absl::OkStatus();
-  for (size_t i = 0; i < fleet_->input_files().size(); ++i) {
-    const std::string& path = fleet_->input_files()[i];
-    std::vector<FileOnHost> files;
-    for (const WorkerId worker : answers.ids()) {
-      FileFingerprint found;
-      if (static_cast<int>(i) < answers[worker].input_file_size()) {
-        const proto::FileFact& fact = answers[worker].input_file(static_cast<int>(i));
-        found = {fact.size(), fact.crc()};
-      }
-      files.push_back({fleet_->PathOn(worker, path), fleet_->HostOf(worker), found});
-    }
-    WEIR_RETURN_IF_ERROR(CheckSameFile(FingerprintOf(path), files));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status FleetRunner::TakeFacts(const IdVector<WorkerId, proto::WorkerAnswer>& answers) {
@@ -158,16 +115,7 @@ absl::Status FleetRunner::TakeFacts(const IdVector<WorkerId, proto::WorkerAnswer
     facts_.threads_per_device = answer.threads_per_device();
     facts_.evaluation_batches = answer.evaluation_batches();
     facts_.bytes_per_device = std::max(facts_.bytes_per_device, answer.bytes_per_device());
-    for (const proto::StateFact& fact : answer.state()) {
-      const std::optional<DType> dtype = DTypeFromName(fact.dtype());
-      if (!dtype.has_value())
-        return absl::InternalError(absl::StrCat("a state of type ", fact.dtype()));
-      const std::optional<actors::StateClass> state_class = actors::FromProto(fact.state_class());
-      if (!state_class.has_value())
-        return absl::InternalError(absl::StrCat("a state of class ", fact.state_class()));
-      facts_.states[fact.name()] = {*dtype, Shape(fact.shape().begin(), fact.shape().end()),
-                                    *state_class};
-    }
+    WEIR_RETURN_IF_ERROR(TakeStates(answer, &facts_.states));
   }
   return absl::OkStatus();
 }

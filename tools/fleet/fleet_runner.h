@@ -41,7 +41,6 @@ class FleetRunner final : public train::JobRunner {
 
  private:
   explicit FleetRunner(Fleet* fleet) : fleet_(fleet), checkpoint_(fleet) {}
-  absl::Status CheckInputs(const IdVector<WorkerId, proto::WorkerAnswer>& answers) const;
   absl::Status TakeFacts(const IdVector<WorkerId, proto::WorkerAnswer>& answers);
   absl::Status LetWorkersWrite(const train::SaveOrder& order, store::SafetensorsWriter* writer);
   absl::Status CollectShards(const train::SaveOrder& order, store::SafetensorsWriter* writer);

@@ -30,13 +30,15 @@
 #include "runtime/limits/resident_memory.h"
 #include "runtime/store/shard_file.h"
 #include "runtime/transport/process_transport.h"
-#include "tools/fleet/input_files.h"
 #include "tools/fleet/piece_codec.h"
 #include "tools/fleet/wait_account.h"
+#include "tools/fleet/worker_facts.h"
+#include "tools/fleet/worker_generation.h"
 #include "tools/launch/core_dumps.h"
 #include "tools/launch/process_state.h"
 #include "tools/live/live_run.h"
 #include "tools/sandbox/sandbox.h"
+#include "tools/train/generation_ranks.h"
 #include "tools/train/rank_group.h"
 #include "tools/train/replica_check.h"
 #include "tools/train/shard_pieces.h"
@@ -180,13 +182,19 @@ class Worker {
     MutexLock lock(&mutex_);
     return group_.get();
   }
+  // Returns the ranks, which train or generate; null if none are loaded.
+  train::LoadedRanks* ranks() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return generation_ != nullptr ? static_cast<train::LoadedRanks*>(generation_.get())
+                                  : group_.get();
+  }
 
   control::WorkerProgress Progress() {
     MutexLock lock(&mutex_);
     const int64_t resident_bytes = limits::OwnResidentBytes();
-    if (group_ == nullptr)
+    train::LoadedRanks* const ranks = this->ranks();
+    if (ranks == nullptr || !opening_.empty())
       return {0, false, opening_.empty() ? "waits for commands" : opening_, resident_bytes};
-    actors::SessionProgress progress = group_->Progress();
+    actors::SessionProgress progress = ranks->Progress();
     TellFault(progress.fault);
     return {progress.acts, progress.done, std::move(progress.activity), resident_bytes};
   }
@@ -213,7 +221,7 @@ class Worker {
     MutexLock lock(&mutex_);
     abort_ = reason;
     aborted_.NotifyAll();
-    if (group_ != nullptr) group_->Stop(reason);
+    if (train::LoadedRanks* const ranks = this->ranks(); ranks != nullptr) ranks->Stop(reason);
   }
 
   // Returns whether the job has ended. A failure after that is a consequence of the end.
@@ -234,12 +242,16 @@ class Worker {
   // Tells what each actor of these ranks waits for. Only a job without progress is explained so;
   // other reasons explain themselves. Called when no command runs any more.
   std::string LastWords(const absl::Status& reason) {
-    const train::RankGroup* const group = this->group();
-    if (group == nullptr || !absl::IsAborted(reason)) return "";
-    if (const std::string stall = group->DescribeStall(); !stall.empty())
+    const train::LoadedRanks* ranks = nullptr;
+    {
+      MutexLock lock(&mutex_);
+      ranks = this->ranks();
+    }
+    if (ranks == nullptr || !absl::IsAborted(reason)) return "";
+    if (const std::string stall = ranks->DescribeStall(); !stall.empty())
       log_ << stall << std::endl;
     proto::WorkerLastWords words;
-    *words.mutable_account() = AccountOf(group->ListWaits());
+    *words.mutable_account() = AccountOf(ranks->ListWaits());
     return words.SerializeAsString();
   }
 
@@ -262,9 +274,11 @@ class Worker {
   // Called when no command runs any more.
   void CloseGroup() {
     std::unique_ptr<train::RankGroup> group;
+    std::unique_ptr<train::GenerationRanks> generation;
     {
       MutexLock lock(&mutex_);
       group = std::move(group_);
+      generation = std::move(generation_);
     }
   }
 
@@ -273,7 +287,8 @@ class Worker {
     if (!command.ParseFromString(bytes)) return absl::InternalError("a command that is none");
     proto::WorkerAnswer answer;
     absl::Status status = Do(command, &answer);
-    const bool ends_the_job = command.has_open() || command.has_run() || command.has_evaluate();
+    const bool ends_the_job = command.has_open() || command.has_run() || command.has_evaluate() ||
+                              command.has_generation();
     if (absl::IsUnavailable(status) && !AwaitEnd() && ends_the_job) {
       // No process has ended the job yet, so the failure of the job begins here.
       TellTrouble(status);
@@ -282,7 +297,7 @@ class Worker {
     return answer.SerializeAsString();
   }
 
-  static absl::Status Load(const proto::LoadCommand& command, train::RankGroup* group) {
+  static absl::StatusOr<train::LoadOrder> OrderOf(const proto::LoadCommand& command) {
     train::LoadOrder order{command.path(), SetOf(command.everything()), nullptr,
                            command.constants()};
     if (command.has_map()) {
@@ -291,11 +306,29 @@ class Worker {
                             weights::WeightMap::Make(command.map(), "of the starter"));
       order.map = std::make_shared<const weights::WeightMap>(std::move(map));
     }
+    return order;
+  }
+
+  static absl::Status Load(const proto::LoadCommand& command, train::RankGroup* group) {
+    WEIR_ASSIGN_OR_RETURN(const train::LoadOrder order, OrderOf(command));
     return group->Load(order);
+  }
+
+  absl::Status Generate(const proto::GenerationCommand& command, proto::WorkerAnswer* answer) {
+    if (command.has_open()) return OpenGeneration(command, answer);
+    train::GenerationRanks* const ranks = generation_ranks();
+    if (ranks == nullptr) return absl::FailedPreconditionError("no ranks are loaded yet");
+    if (!command.has_load()) return DoGeneration(command, ranks, answer);
+    WEIR_ASSIGN_OR_RETURN(const train::GenerationPlan plan, GenerationPlanOf(command));
+    if (!ranks->IsOpen(plan)) return absl::FailedPreconditionError("the plan is not open");
+    WEIR_ASSIGN_OR_RETURN(const train::LoadOrder order, OrderOf(command.load()));
+    WEIR_ASSIGN_OR_RETURN(const weights::MappedWeights from, train::OpenWeights(order));
+    return ranks->Load(plan, from);
   }
 
   absl::Status Do(const proto::WorkerCommand& command, proto::WorkerAnswer* answer) {
     if (command.has_open()) return Open(command.open(), answer);
+    if (command.has_generation()) return Generate(command.generation(), answer);
     train::RankGroup* const group = this->group();
     if (group == nullptr) return absl::FailedPreconditionError("no ranks are loaded yet");
     switch (command.command_case()) {
@@ -441,6 +474,33 @@ class Worker {
     return absl::OkStatus();
   }
 
+  // Returns the maker of this worker's network for the messages of `role`.
+  train::NetworkFactory NetworkOf(const proto::OpenCommand& command, uint16_t role) {
+    transport::UcxTransportOptions ucx;
+    ucx.lanes = LanesOf(command.lanes());
+    ucx.interface = bundle_.interface();
+    ucx.epoch = bundle_.epoch();
+    ucx.role = role;
+    ucx.job_key = bundle_.job_key();
+    ucx.checksum = command.checksums() ? transport::UcxTransportOptions::Checksum::kCrc32c
+                                       : transport::UcxTransportOptions::Checksum::kNone;
+    return [this, ucx](int num_ranks, const std::vector<RankId>& local_ranks) {
+      return transport::MakeProcessNetwork(num_ranks, local_ranks, link_.get(), ucx);
+    };
+  }
+
+  // Says from now on that this worker loads its ranks, and returns what tells how far it is.
+  live::TellDoing TellsOpening() ABSL_LOCKS_EXCLUDED(mutex_) {
+    const auto say = [this](const std::string& text) {
+      MutexLock lock(&mutex_);
+      opening_ = text;
+    };
+    say("is loading its ranks");
+    return [say](const live::Doing& doing) {
+      say(absl::StrCat("is loading its ranks: ", live::TextOf(doing)));
+    };
+  }
+
   absl::Status Open(const proto::OpenCommand& command, proto::WorkerAnswer* answer) {
     const std::string where = absl::StrCat("worker ", bundle_.worker());
     train::RankGroupOptions options;
@@ -460,27 +520,10 @@ class Worker {
       WEIR_ASSIGN_OR_RETURN(options.evaluation_rhythm, RhythmOf(command.evaluation_rhythm()));
     }
     options.exchange = link_.get();
-    options.network = [&](train::GroupRole role) -> train::NetworkFactory {
-      transport::UcxTransportOptions ucx;
-      ucx.lanes = LanesOf(command.lanes());
-      ucx.interface = bundle_.interface();
-      ucx.epoch = bundle_.epoch();
-      ucx.role = static_cast<uint16_t>(role);
-      ucx.job_key = bundle_.job_key();
-      ucx.checksum = command.checksums() ? transport::UcxTransportOptions::Checksum::kCrc32c
-                                         : transport::UcxTransportOptions::Checksum::kNone;
-      return [this, ucx](int num_ranks, const std::vector<RankId>& local_ranks) {
-        return transport::MakeProcessNetwork(num_ranks, local_ranks, link_.get(), ucx);
-      };
+    options.network = [&](train::GroupRole role) {
+      return NetworkOf(command, static_cast<uint16_t>(role));
     };
-    const auto say = [this](const std::string& text) {
-      MutexLock lock(&mutex_);
-      opening_ = text;
-    };
-    say("is loading its ranks");
-    options.tell = [say](const live::Doing& doing) {
-      say(absl::StrCat("is loading its ranks: ", live::TextOf(doing)));
-    };
+    options.tell = TellsOpening();
     absl::StatusOr<std::unique_ptr<train::RankGroup>> group =
         train::RankGroup::Open(command.job(), options);
     MutexLock lock(&mutex_);
@@ -495,19 +538,50 @@ class Worker {
     answer->set_bytes_per_device(group_->bytes_per_device());
     answer->set_evaluation_batches(group_->evaluation_batches());
     answer->set_data(group_->dataset().Describe());
-    for (const std::string& path : command.input_file()) {
-      const FileFingerprint print = FingerprintOf(path);
-      proto::FileFact* fact = answer->add_input_file();
-      fact->set_size(print.size);
-      fact->set_crc(print.crc);
+    AddInputFiles(command, answer);
+    AddStates(group_->States(train::StateSet::kAll), answer);
+    return absl::OkStatus();
+  }
+
+  train::GenerationRanks* generation_ranks() ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    return generation_.get();
+  }
+
+  absl::Status OpenGeneration(const proto::GenerationCommand& command,
+                              proto::WorkerAnswer* answer) {
+    WEIR_ASSIGN_OR_RETURN(const train::GenerationPlan plan, GenerationPlanOf(command));
+    const proto::OpenCommand& open = command.open();
+    train::JobSessionOptions session;
+    for (const int32_t rank : open.rank()) session.ranks.emplace_back(rank);
+    session.threads_per_device = open.threads_per_device();
+    session.devices_here = open.devices_on_host();
+    session.plan_id = open.plan_id();
+    session.epoch = bundle_.epoch();
+    session.role = static_cast<uint16_t>(plan);
+    session.network = NetworkOf(open, session.role);
+    session.exchange = link_.get();
+    WEIR_ASSIGN_OR_RETURN(session.rhythm, RhythmOf(open.rhythm()));
+    session.tell = TellsOpening();
+    train::GenerationRanks* ranks = nullptr;
+    {
+      MutexLock lock(&mutex_);
+      if (generation_ == nullptr) generation_ = std::make_unique<train::GenerationRanks>();
+      if (!abort_.ok()) generation_->Stop(abort_);
+      ranks = generation_.get();
     }
-    for (const auto& [name, type] : group_->States(train::StateSet::kAll)) {
-      proto::StateFact* fact = answer->add_state();
-      fact->set_name(name);
-      fact->set_dtype(std::string(Name(type.dtype)));
-      fact->set_state_class(actors::ToProto(type.state_class));
-      for (int64_t size : type.shape) fact->add_shape(size);
+    const absl::Status opened = ranks->Open(plan, open.job(), std::move(session));
+    {
+      MutexLock lock(&mutex_);
+      opening_.clear();
     }
+    WEIR_RETURN_IF_ERROR(opened);
+    const train::JobSession& of_plan = ranks->opened(plan);
+    answer->set_plan_id(of_plan.plan->plan_id);
+    answer->set_threads_per_device(of_plan.threads_per_device);
+    answer->set_has_logits(ranks->HasLogits(plan));
+    AddInputFiles(open, answer);
+    AddStates(train::StatesOf(*of_plan.session, train::StateSet::kWeights), answer);
     return absl::OkStatus();
   }
 
@@ -517,9 +591,11 @@ class Worker {
   Mutex starter_mutex_;
   launch::SilentProcess starter_ ABSL_GUARDED_BY(starter_mutex_);
   bool has_told_of_starter_ ABSL_GUARDED_BY(starter_mutex_) = false;
-  // The serving thread alone makes and ends the group; the link's thread uses it under the mutex.
+  // The serving thread alone makes and ends the ranks; the link's thread uses them under the mutex.
+  // At most one of the two is there: a job trains or generates.
   Mutex mutex_;
   std::unique_ptr<train::RankGroup> group_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<train::GenerationRanks> generation_ ABSL_GUARDED_BY(mutex_);
   std::string opening_
       ABSL_GUARDED_BY(mutex_);  // what the loading of ranks does; empty: none goes on
   int beats_with_fault_ ABSL_GUARDED_BY(mutex_) = 0;

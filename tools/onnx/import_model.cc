@@ -10,6 +10,7 @@
 #include "compiler/dims/name_dims.h"
 #include "runtime/base/status.h"
 #include "runtime/store/safetensors.h"
+#include "tools/onnx/rewrite.h"
 
 namespace weir::onnx {
 namespace {
@@ -35,7 +36,8 @@ absl::StatusOr<ValueId> ChosenOutput(const Lowered& lowered, const ImportOptions
   if (chosen == nullptr) {
     return NoLoss(
         options.output.empty() ? "--output" : absl::StrCat("--output ", options.output),
-        "an output of the graph", absl::StrCat(NamesOf(lowered.outputs), " in the graph"),
+        "an output of the graph, or the result of a node",
+        absl::StrCat(NamesOf(lowered.outputs), " in the graph"),
         lowered.outputs.empty() ? "" : absl::StrCat("--output ", lowered.outputs[0].name));
   }
   if (chosen->value < 0)
@@ -48,7 +50,7 @@ absl::StatusOr<ValueId> ChosenOutput(const Lowered& lowered, const ImportOptions
 
 // Adds a loss to the graph and returns its value.
 absl::StatusOr<ValueId> AddLoss(const ImportOptions& options, Lowered* lowered) {
-  WEIR_ASSIGN_OR_RETURN(const ValueId output, ChosenOutput(*lowered, options));
+  WEIR_ASSIGN_OR_RETURN(ValueId output, ChosenOutput(*lowered, options));
   WeirGraph& graph = lowered->graph;
   const std::vector<int64_t> shape = graph.shape(output);
   if (options.loss.empty()) {
@@ -75,6 +77,13 @@ absl::StatusOr<ValueId> AddLoss(const ImportOptions& options, Lowered* lowered) 
   if (shape.empty())
     return NoLoss("--loss", "an output whose last dimension counts classes", "a single number",
                   "--loss mse");
+  const GraphNode& last = graph.nodes[graph.values[output].node];
+  if (last.op == "softmax") {
+    output = last.inputs[0];
+    lowered->notes.push_back(
+        "the file ends with a softmax, which the loss contains: the loss reads what the softmax "
+        "reads");
+  }
   const ValueId targets =
       graph.AddInput(options.targets, DType::kI32, {shape.begin(), shape.end() - 1}, {});
   WEIR_ASSIGN_OR_RETURN(const ValueId losses, add("softmax_cross_entropy", {output, targets}));
@@ -155,14 +164,48 @@ void NoteSharedWeights(const WeirGraph& graph, std::vector<std::string>* notes) 
       ". Exporters join weights that are equal when they write the file"));
 }
 
+// Returns whether training may change the tensor: real numbers, several of them.
+bool IsWeight(const proto::OnnxTensor& tensor) {
+  const bool is_known = tensor.type() > 0 && tensor.type() <= 16;
+  return is_known && IsReal(static_cast<Element>(tensor.type())) &&
+         std::any_of(tensor.dims().begin(), tensor.dims().end(),
+                     [](int64_t size) { return size > 1; }) &&
+         std::all_of(tensor.dims().begin(), tensor.dims().end(),
+                     [](int64_t size) { return size > 0; });
+}
+
 }  // namespace
+
+int64_t MakeWeightsOfConstants(proto::OnnxModel* model) {
+  proto::OnnxGraph* const graph = model->mutable_graph();
+  if (std::any_of(graph->initializer().begin(), graph->initializer().end(), IsWeight)) return 0;
+  int64_t made = 0;
+  int kept = 0;
+  for (int i = 0; i < graph->node_size(); ++i) {
+    proto::OnnxNode* const node = graph->mutable_node(i);
+    const bool is_weight = node->op() == "Constant" && node->output_size() == 1 &&
+                           node->attribute_size() == 1 && node->attribute(0).name() == "value" &&
+                           IsWeight(node->attribute(0).t());
+    if (!is_weight) {
+      graph->mutable_node()->SwapElements(kept++, i);
+      continue;
+    }
+    proto::OnnxTensor* const weight = graph->add_initializer();
+    weight->Swap(node->mutable_attribute(0)->mutable_t());
+    weight->set_name(node->output(0));
+    ++made;
+  }
+  graph->mutable_node()->DeleteSubrange(kept, graph->node_size() - kept);
+  return made;
+}
 
 absl::StatusOr<ImportedModel> ImportModel(const proto::OnnxModel& model,
                                           const ImportOptions& options) {
   WEIR_ASSIGN_OR_RETURN(Lowered lowered, Lower(model, options));
   NameWeightsByBias(&lowered.graph);
   NoteSharedWeights(lowered.graph, &lowered.notes);
-  WEIR_ASSIGN_OR_RETURN(const ValueId loss, AddLoss(options, &lowered));
+  WEIR_ASSIGN_OR_RETURN(ValueId loss, AddLoss(options, &lowered));
+  Simplify(&lowered.graph, {&loss});
   if (lowered.graph.inputs.empty())
     return NoLoss("graph", "an input", "a graph without inputs, which computes a constant", "");
   ImportedModel imported;

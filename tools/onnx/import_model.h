@@ -29,8 +29,10 @@ struct ImportOptions {
   // Initializers that training leaves alone and that the importer may compute with: names, or
   // "beginning*".
   std::vector<std::string> constants;
-  std::string loss;                 // "": none; "cross_entropy" or "mse"
-  std::string output;               // of the graph, for the loss; "": the only one
+  std::string loss;  // "": none; "cross_entropy" or "mse"
+  // The tensor that the loss reads, an output of the graph or any other result of a node; nodes
+  // that the tensor does not need are left out. "": the only output.
+  std::string output;
   std::string targets = "targets";  // the name of the input that the loss adds
   ExternalFiles files;
 };
@@ -62,6 +64,12 @@ struct ImportedModel {
   std::vector<std::vector<int64_t>> shapes;
   std::vector<std::string> notes;
 };
+
+// Some exporters write weights as nodes `Constant`, and no real tensor as an initializer. Turns
+// such nodes of the graph into initializers under the names of their results: those with real
+// tensors of several elements. Returns how many; a model with a weight among its initializers stays
+// as it is.
+int64_t MakeWeightsOfConstants(proto::OnnxModel* model);
 
 // Lowers a model, adds the loss, and names the dimensions. W0836: the loss does not fit the
 // outputs.

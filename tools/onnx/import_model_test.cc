@@ -1,5 +1,6 @@
 #include "tools/onnx/import_model.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -474,6 +475,85 @@ TEST(ImportModel, AnInnerWeightThatTwoBlocksShareKeepsThemApart) {
   const auto imported = ImportModel(builder.model(), options);
   ASSERT_TRUE(imported.ok()) << imported.status();
   EXPECT_LT(CallsOf(imported->job).size(), 3u);
+}
+
+// A file for inference: the logits, a softmax, and an output that Weir cannot compute.
+ModelBuilder Classifier() {
+  ModelBuilder builder;
+  builder.Input("x", Element::kF32, {"6", "5"}).Output("chances").Output("odd");
+  builder.Weight("w", {5, 4});
+  builder.Node("MatMul", {"x", "w"}, "logits");
+  builder.Node("Softmax", {"logits"}, "chances");
+  builder.Node("Unheard", {"chances"}, "odd");
+  return builder;
+}
+
+TEST(ImportModel, CrossEntropyReadsWhatASoftmaxAtTheEndReads) {
+  ImportOptions options;
+  options.loss = "cross_entropy";
+  std::vector<std::string> jobs;
+  for (const char* output : {"logits", "chances"}) {
+    options.output = output;
+    ModelBuilder builder = Classifier();
+    const auto imported = ImportModel(builder.model(), options);
+    ASSERT_TRUE(imported.ok()) << imported.status();
+    jobs.push_back(imported->job.DebugString());
+    EXPECT_THAT(jobs.back(), ::testing::Not(::testing::HasSubstr("\"softmax\"")));
+  }
+  EXPECT_EQ(jobs[0], jobs[1]);
+}
+
+TEST(ImportModel, NodesThatTheChosenOutputDoesNotNeedAreLeftOut) {
+  ModelBuilder builder = Classifier();
+  ImportOptions options;
+  options.loss = "mse";
+  options.output = "odd";
+  EXPECT_THAT(ImportModel(builder.model(), options).status().message(),
+              testing::HasSubstr("Unheard"));
+  options.output = "nothing";
+  EXPECT_THAT(ImportModel(builder.model(), options).status().message(),
+              testing::HasSubstr("Unheard"));
+  options.output = "chances";
+  EXPECT_TRUE(ImportModel(builder.model(), options).ok());
+}
+
+TEST(ImportModel, WeightsWrittenAsConstantNodesAreTrained) {
+  ModelBuilder builder;
+  builder.Input("x", Element::kF32, {"6", "5"}).Output("y");
+  builder.Weight("w", {5, 4}).Weight("six", {1});
+  for (const proto::OnnxTensor& tensor : builder.graph()->initializer()) {
+    proto::OnnxAttribute* const value =
+        builder.Node("Constant", {}, tensor.name())->add_attribute();
+    value->set_name("value");
+    *value->mutable_t() = tensor;
+  }
+  builder.graph()->clear_initializer();
+  builder.Node("MatMul", {"x", "w"}, "product");
+  builder.Node("Div", {"product", "six"}, "y");
+  proto::OnnxModel model = builder.model();
+  EXPECT_EQ(MakeWeightsOfConstants(&model), 1);
+  EXPECT_EQ(MakeWeightsOfConstants(&model), 0) << "a model with a weight stays as it is";
+  ImportOptions options;
+  options.loss = "mse";
+  const auto imported = ImportModel(model, options);
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  EXPECT_THAT(imported->names, testing::ElementsAre("w"));
+  EXPECT_TRUE(imported->weights[0].trained);
+}
+
+TEST(ImportModel, TrainingLeavesTheStatisticsOfBatchNormalisationAlone) {
+  ModelBuilder builder;
+  builder.Input("x", Element::kF32, {"6", "5"}).Output("y");
+  for (const char* name : {"factor", "offset", "mean", "variance"}) builder.Weight(name, {5});
+  builder.Node("BatchNormalization", {"x", "factor", "offset", "mean", "variance"}, "y");
+  const auto lowered = Lower(builder.model(), {});
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  std::map<std::string, bool> trained;
+  for (const GraphParameter& parameter : lowered->graph.parameters)
+    trained[parameter.name] = parameter.trained;
+  EXPECT_EQ(trained,
+            (std::map<std::string, bool>{
+                {"factor", true}, {"mean", false}, {"offset", true}, {"variance", false}}));
 }
 
 TEST(ImportModel, LossesByLabelsLeaveTheWeightsOfClassesAsTheyAre) {

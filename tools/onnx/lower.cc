@@ -136,21 +136,22 @@ class Lowering {
     WEIR_RETURN_IF_ERROR(AddInitializers());
     WEIR_RETURN_IF_ERROR(AddInputs());
     WEIR_ASSIGN_OR_RETURN(nodes_, Inliner(model_).Run());
+    const std::vector<std::string> names = OutputNames();
+    KeepNodesFor(names);
     WEIR_RETURN_IF_ERROR(AddNodes());
     if (!problems_.empty()) return NotTranslated();
-    for (const proto::OnnxValue& output : model_.graph().output()) {
-      const auto found = operands_.find(output.name());
+    for (const std::string& name : names) {
+      const auto found = operands_.find(name);
       if (found == operands_.end())
-        return Malformed("graph", "a node for each output",
-                         absl::StrCat("none for ", output.name()));
+        return Malformed("graph", "a node for each output", absl::StrCat("none for ", name));
       LoweredOutput lowered;
-      lowered.name = output.name();
+      lowered.name = name;
       const Operand& operand = found->second;
       lowered.constant = operand.constant;
       lowered.value = operand.value;
       if (operand.constant == nullptr && operand.value < 0)
-        return Malformed(absl::StrCat("output ", output.name()),
-                         "a result of a node with a translation", "another");
+        return Malformed(absl::StrCat("output ", name), "a result of a node with a translation",
+                         "another");
       lowered_.outputs.push_back(std::move(lowered));
     }
     std::vector<ValueId*> outputs;
@@ -313,6 +314,36 @@ class Lowering {
       if (!output.empty()) return output;
     }
     return absl::StrCat("node ", place);
+  }
+
+  // Returns the one tensor that the options ask for, if the graph computes it; else the outputs of
+  // the graph.
+  std::vector<std::string> OutputNames() const {
+    for (const proto::OnnxNode& node : nodes_) {
+      if (options_.output.empty()) break;
+      if (std::count(node.output().begin(), node.output().end(), options_.output) > 0)
+        return {options_.output};
+    }
+    std::vector<std::string> names;
+    for (const proto::OnnxValue& output : model_.graph().output()) names.push_back(output.name());
+    return names;
+  }
+
+  // Drops the nodes that none of the outputs needs.
+  void KeepNodesFor(const std::vector<std::string>& outputs) {
+    if (options_.output.empty()) return;
+    std::set<std::string> needed(outputs.begin(), outputs.end());
+    std::vector<proto::OnnxNode> kept;
+    for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
+      const auto& made = node->output();
+      if (std::none_of(made.begin(), made.end(),
+                       [&](const std::string& name) { return needed.count(name) > 0; })) {
+        continue;
+      }
+      needed.insert(node->input().begin(), node->input().end());
+      kept.push_back(std::move(*node));
+    }
+    nodes_.assign(std::make_move_iterator(kept.rbegin()), std::make_move_iterator(kept.rend()));
   }
 
   // The nodes of a file are sorted: each reads what stands before it. So a cycle is a name without

@@ -164,7 +164,8 @@ void GroupNormalization(Translation& t) {
       t.Add("add", {t.Add("mul", {y, PerChannel(t, 1, t.rank(x))}), PerChannel(t, 2, t.rank(x))}));
 }
 
-// With the statistics of the file, or of the batch in a file that is made for training. The results
+// With the statistics of the file, which training leaves alone (a step of the optimiser would make
+// variances negative), or of the batch in a file that is made for training. The results
 // after the first are the statistics for later, of which the batch has the share 1 - momentum.
 void BatchNormalization(Translation& t) {
   const ValueId x = t.X(0);
@@ -174,7 +175,7 @@ void BatchNormalization(Translation& t) {
   for (int d = 2; d < t.rank(x); ++d) axes.push_back(d);
   const Attributes attrs = {{"axes", axes}, {"epsilon", t.Real("epsilon", 1e-5)}};
   const bool trains = t.opset() < 7 ? t.Int("is_test", 0) == 0 : t.Int("training_mode", 0) != 0;
-  ValueId statistics[2] = {t.X(3), t.X(4)};
+  ValueId statistics[2] = {t.Untrained(3), t.Untrained(4)};
   if (trains) {
     if (t.opset() < 14) return t.Fail("training in a version before 14 of ONNX's operations");
     const ValueId mean = t.Add("reduce_mean", {x}, {{"axes", axes}});

@@ -1,10 +1,9 @@
 #include "tools/train/generator.h"
 
-#include <string.h>
-
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -13,75 +12,9 @@
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 #include "sbp/layout.h"
-#include "tools/train/copy_fetched_states.h"
-#include "tools/train/job_session.h"
-#include "tools/train/session_states.h"
 
 namespace weir::train {
 namespace {
-
-constexpr char kLogitsState[] = "fetch/logits";
-
-// Feeds tokens and positions, i32[rows, width] each. All other inputs of the model are zero.
-class TokenFeed final : public actors::DataFeed {
- public:
-  TokenFeed(int64_t rows, int64_t width) : rows_(rows), width_(width) {}
-
-  void Add(const std::string& input) {
-    values_[input].assign(static_cast<size_t>(rows_ * width_), 0);
-  }
-  int32_t* Row(const std::string& input, size_t row) {
-    return values_.at(input).data() + static_cast<int64_t>(row) * width_;
-  }
-
-  absl::Status Fill(const std::string& feed, int64_t, int64_t, const TensorSlice& slice,
-                    void* out) override {
-    if (slice.bytes() == 0) return absl::OkStatus();
-    memset(out, 0, static_cast<size_t>(slice.bytes()));
-    const auto found = values_.find(feed);
-    if (found == values_.end()) return absl::OkStatus();
-    if (slice.dtype != DType::kI32 || slice.global_shape != Shape{rows_, width_}) {
-      return Rejected({"W0070", absl::StrCat("input ", feed),
-                       absl::StrCat("i32[", rows_, ", ", width_, "]"), ToText(slice), ""});
-    }
-    for (int64_t r = 0; r < slice.shape[0]; ++r) {
-      memcpy(static_cast<int32_t*>(out) + r * slice.shape[1],
-             found->second.data() + (slice.offset[0] + r) * width_ + slice.offset[1],
-             static_cast<size_t>(slice.shape[1]) * sizeof(int32_t));
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  int64_t rows_, width_;
-  std::map<std::string, std::vector<int32_t>> values_;  // by input of main
-};
-
-// Returns row `row` of the logits as floats, counted over all positions of all sequences.
-absl::StatusOr<std::vector<float>> LogitsAt(const actors::Session& session, int64_t row) {
-  for (const RankId rank : session.local_ranks()) {
-    for (const actors::PlanState& state : session.plan(rank).states) {
-      if (state.name != kLogitsState) continue;
-      const Shape& shape = state.slice.shape;
-      if (shape.size() < 2 || (row + 1) * shape.back() > state.slice.num_elements()) break;
-      WEIR_ASSIGN_OR_RETURN(const device::HostView memory, session.ReadState(rank, state.name));
-      std::vector<float> logits(static_cast<size_t>(shape.back()));
-      const int64_t width = SizeOf(state.slice.dtype);
-      const char* from = memory.data() + row * shape.back() * width;
-      for (size_t i = 0; i < logits.size(); ++i) {
-        if (state.slice.dtype == DType::kBF16) {
-          BFloat16 value;
-          memcpy(&value.bits, from + i * 2, 2);
-          logits[i] = ToFloat(value);
-        } else {
-          memcpy(&logits[i], from + i * 4, 4);
-        }
-      }
-      return logits;
-    }
-  }
-  return absl::InternalError("the plan fetches no logits with a row for each token");
-}
 
 absl::Status CheckOptions(const GenerateOptions& options, int64_t below) {
   const SamplingOptions& sampling = options.sampling;
@@ -100,6 +33,12 @@ absl::Status CheckOptions(const GenerateOptions& options, int64_t below) {
     return refused("--max-tokens", "0 or more", absl::StrCat(options.max_tokens), "");
   for (const Tokens& stop : options.stops) {
     if (stop.empty()) return refused("--stop", "at least one byte", "nothing", "leave it out");
+    for (const int32_t token : stop) {
+      if (token < below) continue;
+      return refused("a stop",
+                     absl::StrCat("tokens from 0 to below ", below, ", those of the model"),
+                     absl::StrCat("token ", token), "");
+    }
   }
   for (size_t p = 0; p < options.prompts.size(); ++p) {
     const std::string prompt =
@@ -125,17 +64,15 @@ weights::WeightTypes TypesOf(const std::map<std::string, sbp::TensorType>& param
   return types;
 }
 
-// A plan that is loaded, and what it is fed.
-struct Loaded {
-  std::unique_ptr<TokenFeed> feed;
-  JobSession opened;
-};
-
 class Generator {
  public:
   Generator(const proto::Job& job, const GenerateOptions& options,
             const std::function<void(size_t, int32_t)>& emit)
-      : job_(job), options_(options), emit_(emit) {}
+      : job_(job),
+        options_(options),
+        emit_(emit),
+        local_(options.runner == nullptr ? MakeLocalGeneration(options.threads) : nullptr),
+        runner_(options.runner == nullptr ? local_.get() : options.runner) {}
 
   absl::StatusOr<Generated> Run() {
     const auto rows = static_cast<int64_t>(options_.prompts.size());
@@ -180,23 +117,13 @@ class Generator {
     if (options_.note) options_.note(text);
   }
 
-  absl::StatusOr<Loaded> Load(const proto::Job& job, int64_t width,
-                              const std::vector<std::string>& inputs,
-                              const weights::WeightTypes& unused = {}) const {
-    Loaded loaded;
-    loaded.feed = std::make_unique<TokenFeed>(static_cast<int64_t>(options_.prompts.size()), width);
-    for (const std::string& input : inputs) loaded.feed->Add(input);
-    JobSessionOptions session;
-    session.mode = compiler::PlanMode::kGenerate;
-    session.threads_per_device = options_.threads;
-    session.feed = loaded.feed.get();
-    session.trace = JobSessionOptions::Trace::kNone;
-    WEIR_ASSIGN_OR_RETURN(loaded.opened, OpenJobSession(job, session));
-    if (weights_ != nullptr) {
-      WEIR_RETURN_IF_ERROR(
-          LoadWeights(weights_, {"", options_.job_file}, loaded.opened.session.get(), unused));
-    }
-    return loaded;
+  absl::Status Open(GenerationPlan plan, const proto::Job& job,
+                    const weights::WeightTypes& unused = {}) {
+    return runner_->Open(plan, {&job, weights_, options_.job_file, unused});
+  }
+
+  TokenRows Rows(int64_t width, const std::vector<std::string>& inputs) const {
+    return {static_cast<int64_t>(options_.prompts.size()), width, inputs};
   }
 
   // Reads the prompts, and then computes one position of each sequence in a step, until a sequence
@@ -225,65 +152,77 @@ class Generator {
     sizes.positions = 1;
     WEIR_ASSIGN_OR_RETURN(compiler::DecodeJob step,
                           compiler::DecodeJobOf(variant_.written, variant_.input, sizes));
-    WEIR_ASSIGN_OR_RETURN(
-        Loaded steps, Load(step.job, 1, {variant_.input, step.positions}, TypesOf(step.unused)));
+    WEIR_RETURN_IF_ERROR(Open(GenerationPlan::kSteps, step.job, TypesOf(step.unused)));
     // This line comes before the text, because a line in the middle of the text would break it.
     if (fills) {
       Note(absl::StrCat("the longest sequence fills the window of ", variant_.window,
                         " tokens after ", variant_.window - prompt,
                         " new ones; from there on each token runs the whole window"));
     }
-    WEIR_RETURN_IF_ERROR(ReadPrompts(*reading, prompt, steps.opened.session.get()));
+    TokenRows tokens = Rows(1, {variant_.input, step.positions});
+    WEIR_RETURN_IF_ERROR(ReadPrompts(*reading, prompt, step.positions, &tokens));
     while (!IsDone() && static_cast<int64_t>(longest()) < variant_.window) {
       for (size_t r = 0; r < sequences_.size(); ++r) {
-        *steps.feed->Row(variant_.input, r) = sequences_[r].back();
-        *steps.feed->Row(step.positions, r) = static_cast<int32_t>(sequences_[r].size()) - 1;
+        *tokens.Row(variant_.input, r) = sequences_[r].back();
+        *tokens.Row(step.positions, r) = static_cast<int32_t>(sequences_[r].size()) - 1;
       }
-      WEIR_RETURN_IF_ERROR(RunStep(&steps));
+      WEIR_RETURN_IF_ERROR(RunStep(GenerationPlan::kSteps, tokens));
       const int64_t before = result_.tokens;
       WEIR_RETURN_IF_ERROR(
-          Draw(*steps.opened.session, [](size_t row) { return static_cast<int64_t>(row); }));
+          Draw(GenerationPlan::kSteps, [](size_t row) { return static_cast<int64_t>(row); }));
       result_.cached_tokens += result_.tokens - before;
     }
-    return absl::OkStatus();
+    return runner_->Close(GenerationPlan::kSteps);
   }
 
-  // Draws the first token of each sequence, and fills the states of `steps`.
+  // Draws the first token of each sequence, and fills the cache of kSteps. `step` are the inputs of
+  // kSteps.
   absl::Status ReadPrompts(const compiler::DecodeJob& reading, int64_t width,
-                           actors::Session* steps) {
-    WEIR_ASSIGN_OR_RETURN(
-        Loaded loaded,
-        Load(reading.job, width, {variant_.input, reading.positions}, TypesOf(reading.unused)));
+                           const std::string& step_positions, TokenRows* step) {
+    WEIR_RETURN_IF_ERROR(Open(GenerationPlan::kPrompts, reading.job, TypesOf(reading.unused)));
+    TokenRows read = Rows(width, {variant_.input, reading.positions});
     for (size_t r = 0; r < sequences_.size(); ++r) {
-      int32_t* tokens = loaded.feed->Row(variant_.input, r);
-      int32_t* positions = loaded.feed->Row(reading.positions, r);
-      std::copy(sequences_[r].begin(), sequences_[r].end(), tokens);
+      int32_t* positions = read.Row(reading.positions, r);
+      std::copy(sequences_[r].begin(), sequences_[r].end(), read.Row(variant_.input, r));
       // The padding behind a shorter prompt goes to slots that later positions overwrite before
       // any query sees them.
       for (int64_t i = 0; i < width; ++i) positions[i] = static_cast<int32_t>(i);
     }
-    WEIR_RETURN_IF_ERROR(RunStep(&loaded));
-    WEIR_RETURN_IF_ERROR(Draw(*loaded.opened.session, [&](size_t row) {
+    WEIR_RETURN_IF_ERROR(RunStep(GenerationPlan::kPrompts, read));
+    WEIR_RETURN_IF_ERROR(Draw(GenerationPlan::kPrompts, [&](size_t row) {
       return static_cast<int64_t>(row) * width + static_cast<int64_t>(sequences_[row].size()) - 1;
     }));
-    return CopyFetchedStates(*loaded.opened.session, kLogitsState, steps);
+    WEIR_ASSIGN_OR_RETURN(const bool is_carried, runner_->CarryCache());
+    WEIR_RETURN_IF_ERROR(runner_->Close(GenerationPlan::kPrompts));
+    if (is_carried) return absl::OkStatus();
+    // The plans lay the cache out in two ways, and no process has all that it needs. So the
+    // prompts are read once more, position by position.
+    for (int64_t i = 0; i < width; ++i) {
+      for (size_t r = 0; r < sequences_.size(); ++r) {
+        *step->Row(variant_.input, r) = read.Row(variant_.input, r)[i];
+        *step->Row(step_positions, r) = static_cast<int32_t>(i);
+      }
+      WEIR_RETURN_IF_ERROR(RunStep(GenerationPlan::kSteps, *step));
+    }
+    return absl::OkStatus();
   }
 
   // Computes the window again for each token.
   absl::Status GenerateByWindows() {
     if (IsDone()) return absl::OkStatus();
-    WEIR_ASSIGN_OR_RETURN(Loaded loaded, Load(variant_.job, variant_.window, {variant_.input}));
+    WEIR_RETURN_IF_ERROR(Open(GenerationPlan::kWindows, variant_.job));
+    TokenRows tokens = Rows(variant_.window, {variant_.input});
     if (!why_windows_.empty()) Note(why_windows_);
     while (!IsDone()) {
       for (size_t r = 0; r < sequences_.size(); ++r) {
         const Tokens& sequence = sequences_[r];
         const size_t shown = std::min<size_t>(sequence.size(), variant_.window);
-        int32_t* row = loaded.feed->Row(variant_.input, r);
+        int32_t* row = tokens.Row(variant_.input, r);
         std::fill(row, row + variant_.window, 0);
         std::copy(sequence.end() - static_cast<int64_t>(shown), sequence.end(), row);
       }
-      WEIR_RETURN_IF_ERROR(RunStep(&loaded));
-      WEIR_RETURN_IF_ERROR(Draw(*loaded.opened.session, [&](size_t row) {
+      WEIR_RETURN_IF_ERROR(RunStep(GenerationPlan::kWindows, tokens));
+      WEIR_RETURN_IF_ERROR(Draw(GenerationPlan::kWindows, [&](size_t row) {
         return static_cast<int64_t>(row) * variant_.window +
                std::min<int64_t>(static_cast<int64_t>(sequences_[row].size()), variant_.window) - 1;
       }));
@@ -291,9 +230,9 @@ class Generator {
     return absl::OkStatus();
   }
 
-  absl::Status RunStep(Loaded* loaded) {
+  absl::Status RunStep(GenerationPlan plan, const TokenRows& tokens) {
     const auto begin = std::chrono::steady_clock::now();
-    WEIR_RETURN_IF_ERROR(loaded->opened.session->RunSteps(1));
+    WEIR_RETURN_IF_ERROR(runner_->RunStep(plan, tokens));
     result_.seconds +=
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     if (made_ == 0) result_.first_seconds = result_.seconds;
@@ -302,13 +241,19 @@ class Generator {
 
   // Draws the next token of each sequence that has not ended, from row row_of(sequence) of the
   // logits.
-  absl::Status Draw(const actors::Session& session, const std::function<int64_t(size_t)>& row_of) {
+  absl::Status Draw(GenerationPlan plan, const std::function<int64_t(size_t)>& row_of) {
     const bool bytes = options_.alphabet == GenerateOptions::Alphabet::kBytes;
     // Tokens that the model does not read cannot be fed back.
     const int64_t below = bytes ? std::min<int64_t>(variant_.below, 256) : variant_.below;
+    std::vector<int64_t> rows;  // of the logits, by sequence that has not ended
+    for (size_t r = 0; r < sequences_.size(); ++r) {
+      if (!stopped_[r]) rows.push_back(row_of(r));
+    }
+    WEIR_ASSIGN_OR_RETURN(std::vector<std::vector<float>> of_rows, runner_->Logits(plan, rows));
+    size_t next = 0;
     for (size_t r = 0; r < sequences_.size(); ++r) {
       if (stopped_[r]) continue;
-      WEIR_ASSIGN_OR_RETURN(std::vector<float> logits, LogitsAt(session, row_of(r)));
+      std::vector<float> logits = std::move(of_rows[next++]);
       logits.resize(std::min<size_t>(logits.size(), static_cast<size_t>(below)));
       uint64_t key = MixKey(options_.seed, KeyOf("generate", 8));
       if (r > 0) key = MixKey(key, r);
@@ -342,6 +287,8 @@ class Generator {
   const proto::Job& job_;
   const GenerateOptions& options_;
   const std::function<void(size_t, int32_t)>& emit_;
+  const std::unique_ptr<GenerationRunner> local_;  // null: the options have a runner
+  GenerationRunner* const runner_;
   GenerationVariant variant_;
   std::shared_ptr<const store::SafetensorsReader> weights_;  // null: the first values
   std::vector<Tokens> sequences_;                            // prompts and what follows

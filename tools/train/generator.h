@@ -1,10 +1,10 @@
-// Continues prompts with a trained language model, on one device or on the mesh of a job whose
-// ranks are all in this process. The generator keeps the keys and values of earlier positions in
-// states of the ranks (compiler/dims/decode_job.h): one plan reads the prompts, and another one
-// computes one position of each sequence in a step. Where the model has no such form, and where a
-// sequence is longer than the window of the model, each token runs the whole window again. The
-// tokens are the same either way, apart from the rounding of equal sums in another order.
-// Thread rule: one thread.
+// Continues prompts with a trained language model, on one device or on the mesh of a job, whose
+// ranks are in this process or in others (generation_runner.h). The generator keeps the keys and
+// values of earlier positions in states of the ranks (compiler/dims/decode_job.h): one plan reads
+// the prompts, and another one computes one position of each sequence in a step. Where the model
+// has no such form, and where a sequence is longer than the window of the model, each token runs
+// the whole window again. The tokens are the same either way, apart from the rounding of equal sums
+// in another order. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
+#include "tools/train/generation_runner.h"
 #include "tools/train/job_variant.h"
 #include "tools/train/sampling.h"
 
@@ -35,7 +36,8 @@ struct GenerateOptions {
   SamplingOptions sampling;
   // The draws of prompt i are a function of the seed, i and the place.
   uint64_t seed = 1;
-  int threads = 0;  // of each device; 0: all cores, shared evenly
+  GenerationRunner* runner = nullptr;  // null: all ranks are in this process
+  int threads = 0;  // of each device of this process; 0: all cores, shared evenly
   // kBytes: only tokens below 256 may come, which can be written as bytes.
   enum class Alphabet : uint8_t { kBytes, kAll } alphabet = Alphabet::kBytes;
   GenerationDevices devices = GenerationDevices::kOneDevice;
@@ -56,7 +58,7 @@ struct Generated {
 
 // Calls `emit` with the number of the prompt for each new token, in order. The tokens are a
 // function of weights, prompts, sampling options and seed. Errors: W0070, W0078, W0079, those of
-// the compiler and of OpenJobSession.
+// the compiler and of the runner.
 absl::StatusOr<Generated> Generate(const proto::Job& job, const GenerateOptions& options,
                                    const std::function<void(size_t prompt, int32_t token)>& emit);
 

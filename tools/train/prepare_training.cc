@@ -263,7 +263,9 @@ class Preparation {
       const int ranks = static_cast<int>(prepared_.plans.training->mesh.num_ranks());
       WEIR_RETURN_IF_ERROR(launch::PlaceRanks(ranks, options_.processes).status());
     }
-    WEIR_RETURN_IF_ERROR(CheckCollectives());
+    WEIR_RETURN_IF_ERROR(
+        CheckCollectives(job_, static_cast<int>(prepared_.plans.training->mesh.num_ranks()),
+                         options_.processes, options_.hosts, machine()));
     if (machine() == PrepareScope::Machine::kThis) {
       WEIR_RETURN_IF_ERROR(CheckMachine(*prepared_.plans.training, options_.threads_per_device));
       NoteSharedCores(prepared_.plans.training->mesh.num_ranks());
@@ -277,34 +279,6 @@ class Preparation {
   }
 
  private:
-  // NCCL needs a process and a GPU for each rank. What this machine has counts if it runs the job.
-  absl::Status CheckNccl() const {
-    const auto ranks = static_cast<int>(prepared_.plans.training->mesh.num_ranks());
-    const int processes =
-        options_.processes > 0 ? options_.processes : std::max(1, options_.hosts > 0 ? ranks : 1);
-    collective::NcclPlacement placement;
-    placement.device_kind = job_.runtime().device();
-    placement.num_ranks = placement.devices_on_host = ranks;
-    placement.ranks_here = (ranks + processes - 1) / processes;
-    const bool is_here =
-        machine() == PrepareScope::Machine::kThis && placement.device_kind == "cuda";
-    if (is_here) placement.num_gpus = static_cast<int>(device::FindGpus().gpus.size());
-    WEIR_RETURN_IF_ERROR(CheckNcclPlacement(placement));
-    return is_here ? collective::NcclLibrary::Open().status() : absl::OkStatus();
-  }
-  // The local library is for the ranks of one process.
-  absl::Status CheckCollectives() const {
-    if (job_.runtime().collectives() == proto::Runtime::NCCL &&
-        prepared_.plans.training->mesh.num_ranks() > 1)
-      return CheckNccl();
-    const bool is_one = options_.processes == 1 || (options_.processes == 0 && options_.hosts == 0);
-    if (job_.runtime().collectives() != proto::Runtime::LOCAL || is_one) return absl::OkStatus();
-    return Rejected({"W0955", "runtime.collectives", "EXCHANGES between processes",
-                     options_.processes > 0
-                         ? absl::StrCat("LOCAL with ", options_.processes, " processes")
-                         : std::string("LOCAL with processes on hosts"),
-                     "--processes 1, or runtime.collectives=EXCHANGES"});
-  }
   // Other hosts check themselves.
   PrepareScope::Machine machine() const {
     return options_.hosts > 0 ? PrepareScope::Machine::kAny : scope_.machine;
@@ -434,12 +408,38 @@ class Preparation {
   PreparedTraining prepared_;
 };
 
+// NCCL needs a process and a GPU for each rank. What this machine has counts if it runs the job.
+absl::Status CheckNccl(const proto::Job& job, int num_ranks, int processes, int hosts,
+                       PrepareScope::Machine machine) {
+  if (processes == 0) processes = hosts > 0 ? num_ranks : 1;
+  collective::NcclPlacement placement;
+  placement.device_kind = job.runtime().device();
+  placement.num_ranks = placement.devices_on_host = num_ranks;
+  placement.ranks_here = (num_ranks + processes - 1) / processes;
+  const bool is_here = machine == PrepareScope::Machine::kThis && placement.device_kind == "cuda";
+  if (is_here) placement.num_gpus = static_cast<int>(device::FindGpus().gpus.size());
+  WEIR_RETURN_IF_ERROR(CheckNcclPlacement(placement));
+  return is_here ? collective::NcclLibrary::Open().status() : absl::OkStatus();
+}
+
 }  // namespace
 
 int64_t EvaluationBatches(const proto::Job& job, const store::Dataset& dataset) {
   const int64_t batches = dataset.num_held_out_batches();
   return job.training().eval_batches() > 0 ? std::min(batches, job.training().eval_batches())
                                            : batches;
+}
+
+absl::Status CheckCollectives(const proto::Job& job, int num_ranks, int processes, int hosts,
+                              PrepareScope::Machine machine) {
+  if (job.runtime().collectives() == proto::Runtime::NCCL && num_ranks > 1)
+    return CheckNccl(job, num_ranks, processes, hosts, machine);
+  const bool is_one = processes == 1 || (processes == 0 && hosts == 0);
+  if (job.runtime().collectives() != proto::Runtime::LOCAL || is_one) return absl::OkStatus();
+  return Rejected({"W0955", "runtime.collectives", "EXCHANGES between processes",
+                   processes > 0 ? absl::StrCat("LOCAL with ", processes, " processes")
+                                 : std::string("LOCAL with processes on hosts"),
+                   "--processes 1, or runtime.collectives=EXCHANGES"});
 }
 
 absl::StatusOr<PreparedTraining> PrepareTraining(const proto::Job& job, const TrainOptions& options,

@@ -20,6 +20,7 @@
 #include "tools/train/evaluator.h"
 #include "tools/train/job_data.h"
 #include "tools/train/job_session.h"
+#include "tools/train/loaded_ranks.h"
 #include "tools/train/metric_log.h"
 #include "tools/train/on_nonfinite.h"
 #include "tools/train/session_states.h"
@@ -54,7 +55,7 @@ struct RankGroupOptions {
   live::TellDoing tell;                     // of passes and ranks; null: nobody is told
 };
 
-class RankGroup {
+class RankGroup final : public LoadedRanks {
  public:
   static absl::StatusOr<std::unique_ptr<RankGroup>> Open(const proto::Job& job,
                                                          const RankGroupOptions& options);
@@ -95,10 +96,10 @@ class RankGroup {
 
   // Any thread: ends the running work with `reason`. Afterwards the group only serves
   // DescribeStall and ListWaits, when the work has ended.
-  void Stop(const absl::Status& reason);
-  actors::SessionProgress Progress() const;
-  std::string DescribeStall() const;
-  std::vector<actors::Wait> ListWaits() const;  // of training and evaluation
+  void Stop(const absl::Status& reason) override;
+  actors::SessionProgress Progress() const override;
+  std::string DescribeStall() const override;
+  std::vector<actors::Wait> ListWaits() const override;  // of training and evaluation
   actors::Session& session() { return *training_.session; }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "absl/strings/strip.h"
 #include "nlohmann/json.hpp"
 #include "runtime/base/status.h"
+#include "runtime/store/weight_index.h"
 #include "runtime/store/whole_file.h"
 
 namespace weir::weights {
@@ -302,6 +304,28 @@ absl::Status CheckNoOtherExport(const std::string& path, size_t num_files) {
                    "remove it, or write into another folder"});
 }
 
+EarlierShards::EarlierShards(const std::string& path) {
+  const absl::StatusOr<store::WeightIndex> index =
+      store::ReadWeightIndex(FilesOfExport(path, 2).back());
+  if (!index.ok() || index->files.size() < 2) return;
+  const std::vector<std::string> of_export = FilesOfExport(path, index->files.size());
+  for (const std::string& file : of_export) {
+    const auto is_named = [&](const std::string& named) {
+      return std::filesystem::path(named).lexically_normal() ==
+             std::filesystem::path(file).lexically_normal();
+    };
+    if (std::any_of(index->files.begin(), index->files.end(), is_named)) files_.push_back(file);
+  }
+}
+
+void EarlierShards::RemoveOthers(const std::vector<std::string>& files) const {
+  for (const std::string& earlier : files_) {
+    std::error_code stays;
+    if (std::count(files.begin(), files.end(), earlier) == 0)
+      std::filesystem::remove(earlier, stays);
+  }
+}
+
 absl::StatusOr<Exported> WritePublic(const store::SafetensorsReader& from,
                                      const WeightTypes& weights, const ExportOrder& order,
                                      const CheckPaths& check) {
@@ -316,6 +340,7 @@ absl::StatusOr<Exported> WritePublic(const store::SafetensorsReader& from,
   const std::vector<Entries> files = FilesFor(planned, order.file_bytes_max);
   Exported exported{map->name(), FilesOfExport(order.path, files.size())};
   if (check != nullptr) WEIR_RETURN_IF_ERROR(check(exported.files));
+  const EarlierShards earlier(order.path);
   for (size_t f = 0; f < files.size(); ++f) {
     // Readers of public files want to know which library's tensors they are.
     WEIR_ASSIGN_OR_RETURN(
@@ -329,6 +354,7 @@ absl::StatusOr<Exported> WritePublic(const store::SafetensorsReader& from,
     WEIR_RETURN_IF_ERROR(writer->Commit());
   }
   if (files.size() > 1) WEIR_RETURN_IF_ERROR(WriteIndex(exported.files, files));
+  earlier.RemoveOthers(exported.files);
   return exported;
 }
 

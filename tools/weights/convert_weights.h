@@ -44,6 +44,21 @@ std::vector<std::string> FilesOfExport(const std::string& path, size_t num_files
 // the new one.
 absl::Status CheckNoOtherExport(const std::string& path, size_t num_files);
 
+// The files of tensors that an earlier export to several files has left beside `path`, as its index
+// names them. With another number of files a new export replaces the index, and these files would
+// stay with nothing that names them.
+class EarlierShards {
+ public:
+  // Reads the index, if there is one. Only names of FilesOfExport count.
+  explicit EarlierShards(const std::string& path);
+  // Removes the files that are not among `files`, once the index of `files` is written. A file that
+  // cannot be removed stays.
+  void RemoveOthers(const std::vector<std::string>& files) const;
+
+ private:
+  std::vector<std::string> files_;
+};
+
 // Writes the weights in `from`, which has the names of the job, as public tensors. Each file
 // appears as a whole, the index last. `check` gets the paths before anything is written, and its
 // error ends the work. kInvalidArgument: no map has a rule for each weight (W0071); the shape of a

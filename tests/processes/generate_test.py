@@ -1,0 +1,64 @@
+"""Tests `weir generate` in several processes: the tokens of one process, and how a disturbed run ends."""
+
+import json
+import os
+import signal
+import unittest
+
+from tests.processes import weir_jobs
+
+WINDOW = 16  # of weir_jobs.SMALL
+PROMPTS = ("--prompt", "abcde", "--prompt", "x", "--temperature", "1", "--top-k", "40", "--json")
+
+
+class Generate(weir_jobs.JobCase):
+    def setUp(self):
+        super().setUp()
+        self.write_job()
+        self.place.train("--steps", "3", "--save", "w.safetensors")
+
+    def start(self, *arguments):
+        return self.place.start("--init", "w.safetensors", *arguments, verb="generate")
+
+    def tokens(self, *arguments):
+        ended = self.start(*PROMPTS, *arguments).wait()
+        self.assertEqual(ended.code, 0, ended.err)
+        return [json.loads(line)["tokens"] for line in ended.out.splitlines()]
+
+    def test_every_layout_in_two_processes_says_what_one_device_says_and_leaves_no_logs(self):
+        for count in (8, WINDOW):  # within the window, and past its end, where whole windows are computed
+            alone = self.tokens("--max-tokens", str(count))
+            self.assertEqual([len(tokens) for tokens in alone], [count, count])
+            for mesh in ("tp=2", "pp=2", "dp=2", "dp=2,tp=2"):
+                with self.subTest(mesh=mesh, count=count):
+                    self.assertEqual(
+                        self.tokens("--max-tokens", str(count), "--mesh", mesh, "--processes", "2"), alone)
+        self.assertFalse(os.path.exists(self.place.path("weir-logs")))
+
+    def test_a_sequence_ends_with_the_token_ids_of_a_stop(self):
+        alone = self.tokens("--max-tokens", "8")
+        stop = ",".join(map(str, alone[0][2:4]))
+        stopped = self.tokens("--max-tokens", "8", "--mesh", "tp=2", "--processes", "2", "--stop-ids", stop)
+        self.assertEqual(stopped[0], alone[0][:4])
+
+    def test_a_worker_that_is_killed_is_named_and_nothing_is_left(self):
+        job = self.start("--prompt", "a", "--max-tokens", "1000000", "--mesh", "tp=2", "--processes", "2")
+        job.wait_for_text("the longest sequence")  # the ranks are loaded
+        os.kill(job.wait_for_workers(2)["1"], signal.SIGKILL)
+        ended = job.wait()
+        self.assertEqual(ended.code, 128 + signal.SIGKILL)
+        self.assertEqual(ended.first_failure()[0], "1", ended.err)
+        self.assertEqual(self.place.processes(), [])
+
+    def test_an_interrupted_run_ends_in_order_with_what_there_is(self):
+        job = self.start("--prompt", "a", "--max-tokens", "1000000", "--mesh", "tp=2", "--processes", "2", "--json")
+        job.wait_for_text("the longest sequence")
+        job.starter.send_signal(signal.SIGINT)
+        ended = job.wait()
+        self.assertEqual(ended.code, 130)
+        self.assertEqual(json.loads(ended.out)["end"], "interrupted")
+        self.assertNotIn("failure", ended.err)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,160 @@
+#include "tools/fleet/fleet_generation.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/compile.h"
+#include "compiler/ir/rhythm_codec.h"
+#include "runtime/base/status.h"
+#include "tools/fleet/fleet_start.h"
+#include "tools/fleet/worker_facts.h"
+#include "tools/fleet/worker_generation.h"
+#include "tools/train/job_session.h"
+#include "tools/train/memory_budget.h"
+#include "tools/train/prepare_training.h"
+
+namespace weir::fleet {
+namespace {
+
+// The rows of logits in one answer. A vocabulary of 256k tokens then makes 8 MiB of them.
+constexpr size_t kRowsPerAnswer = 8;
+
+// Checks what a process that holds all ranks checks when it opens its session.
+absl::StatusOr<IdVector<RankId, int64_t>> CheckPlan(const compiler::LogicalPlan& plan, int threads,
+                                                    bool is_on_hosts) {
+  train::MemoryBudget budget = train::BudgetOf(*plan.job);
+  if (is_on_hosts) {
+    budget.machine_bytes = std::numeric_limits<int64_t>::max();  // the hosts check themselves
+  } else {
+    WEIR_RETURN_IF_ERROR(train::CheckMachine(plan, threads));
+  }
+  WEIR_ASSIGN_OR_RETURN(const train::NeedAndPlans of,
+                        train::NeedAndPlansOf(plan, train::Beside::kNothing));
+  WEIR_RETURN_IF_ERROR(train::CheckNeed(plan, train::Beside::kNothing, of.need, budget));
+  IdVector<RankId, int64_t> bytes_of_rank;
+  for (int32_t rank = 0; rank < plan.mesh.num_ranks(); ++rank)
+    bytes_of_rank.push_back(of.need.bytes_of_stage.at(plan.places.PlaceOf(RankId(rank))));
+  return bytes_of_rank;
+}
+
+}  // namespace
+
+absl::Status FleetGeneration::Open(train::GenerationPlan plan,
+                                   const train::GenerationOrder& order) {
+  const proto::Job& job = *order.job;
+  compiler::CompileOptions compile;
+  compile.mode = compiler::PlanMode::kGenerate;
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<compiler::LogicalPlan> compiled,
+                        train::CompileConfined(job, compile));
+  WEIR_RETURN_IF_ERROR(
+      train::CheckCollectives(job, static_cast<int>(compiled->mesh.num_ranks()), options_.processes,
+                              static_cast<int>(options_.hosts.size()),
+                              options_.hosts.empty() ? train::PrepareScope::Machine::kThis
+                                                     : train::PrepareScope::Machine::kAny));
+  WEIR_ASSIGN_OR_RETURN(const auto bytes_of_rank,
+                        CheckPlan(*compiled, threads_, !options_.hosts.empty()));
+  if (*fleet_ == nullptr) {
+    WEIR_RETURN_IF_ERROR(
+        LaunchFleet(options_, static_cast<int>(compiled->mesh.num_ranks()), bytes_of_rank, fleet_));
+  }
+  Fleet* const fleet = fleet_->get();
+  IdVector<WorkerId, proto::WorkerCommand> commands(fleet->num_workers());
+  for (const WorkerId worker : fleet->workers()) {
+    proto::GenerationCommand* const command = commands[worker].mutable_generation();
+    command->set_plan(ToProto(plan));
+    *command->mutable_open() =
+        OpenCommandFor(*fleet, worker, options_, job, threads_, compiled->plan_id);
+    *command->mutable_open()->mutable_rhythm() = compiler::ToProto(compiled->rhythm);
+  }
+  WEIR_ASSIGN_OR_RETURN(const auto answers, fleet->CallEach(commands, Fleet::Watch::kNone));
+  WEIR_RETURN_IF_ERROR(CheckInputs(*fleet, answers));
+  const auto found = std::find_if(answers.begin(), answers.end(),
+                                  [](const auto& answer) { return answer.has_logits(); });
+  if (found == answers.end()) return absl::InternalError("no worker has the logits");
+  has_logits_[plan] = WorkerId(static_cast<int32_t>(found - answers.begin()));
+  return order.weights == nullptr ? absl::OkStatus() : Load(plan, order, answers);
+}
+
+absl::Status FleetGeneration::Load(train::GenerationPlan plan, const train::GenerationOrder& order,
+                                   const IdVector<WorkerId, proto::WorkerAnswer>& answers) {
+  std::map<std::string, train::StateType> states;
+  for (const proto::WorkerAnswer& answer : answers)
+    WEIR_RETURN_IF_ERROR(TakeStates(answer, &states));
+  weights::WeightTypes types = train::WeightTypesOf(states);
+  types.insert(order.unused.begin(), order.unused.end());
+  WEIR_ASSIGN_OR_RETURN(const weights::MappedWeights mapped,
+                        weights::MapWeights(order.weights, {"", order.job_file}, types));
+  Fleet* const fleet = fleet_->get();
+  IdVector<WorkerId, proto::WorkerCommand> commands(fleet->num_workers());
+  for (const WorkerId worker : fleet->workers()) {
+    proto::GenerationCommand* const command = commands[worker].mutable_generation();
+    command->set_plan(ToProto(plan));
+    proto::LoadCommand* const load = command->mutable_load();
+    load->set_path(fleet->PathOn(worker, order.weights->path()));
+    if (mapped.shared_map() == nullptr) continue;
+    *load->mutable_map() = mapped.shared_map()->message();
+    if (!mapped.constants().empty()) load->set_constants(fleet->PathOn(worker, mapped.constants()));
+  }
+  return fleet->CallEach(commands, Fleet::Watch::kNone).status();
+}
+
+absl::Status FleetGeneration::RunStep(train::GenerationPlan plan, const train::TokenRows& tokens) {
+  proto::WorkerCommand command;
+  command.mutable_generation()->set_plan(ToProto(plan));
+  proto::GenerationCommand::Step* const step = command.mutable_generation()->mutable_step();
+  step->set_rows(tokens.rows());
+  step->set_width(tokens.width());
+  for (const auto& [name, values] : tokens.values()) {
+    proto::GenerationCommand::Input* const input = step->add_input();
+    input->set_name(name);
+    input->mutable_value()->Add(values.begin(), values.end());
+  }
+  return (*fleet_)->Call(command, Fleet::Watch::kProgress).status();
+}
+
+absl::StatusOr<std::vector<std::vector<float>>> FleetGeneration::Logits(
+    train::GenerationPlan plan, const std::vector<int64_t>& rows) {
+  Fleet* const fleet = fleet_->get();
+  const WorkerId asked = has_logits_.at(plan);
+  std::vector<std::vector<float>> logits;
+  for (size_t begin = 0; begin < rows.size(); begin += kRowsPerAnswer) {
+    const size_t count = std::min(kRowsPerAnswer, rows.size() - begin);
+    IdVector<WorkerId, proto::WorkerCommand> commands(fleet->num_workers());
+    for (const WorkerId worker : fleet->workers()) {
+      proto::GenerationCommand* const command = commands[worker].mutable_generation();
+      command->set_plan(ToProto(plan));
+      proto::GenerationCommand::Logits* const wanted = command->mutable_logits();
+      if (worker == asked) wanted->mutable_row()->Add(&rows[begin], &rows[begin] + count);
+    }
+    WEIR_ASSIGN_OR_RETURN(const auto answers, fleet->CallEach(commands, Fleet::Watch::kNone));
+    const auto& values = answers[asked].logits();
+    if (values.empty() || values.size() % static_cast<int>(count) != 0) {
+      return absl::InternalError(
+          absl::StrCat("a worker sends ", values.size(), " logits for ", count, " rows"));
+    }
+    const int width = values.size() / static_cast<int>(count);
+    for (auto row = values.begin(); row != values.end(); row += width)
+      logits.emplace_back(row, row + width);
+  }
+  return logits;
+}
+
+absl::StatusOr<bool> FleetGeneration::CarryCache() {
+  proto::WorkerCommand command;
+  command.mutable_generation()->set_plan(ToProto(train::GenerationPlan::kSteps));
+  command.mutable_generation()->mutable_carry_cache();
+  WEIR_ASSIGN_OR_RETURN(const auto answers, (*fleet_)->Call(command, Fleet::Watch::kNone));
+  return std::none_of(answers.begin(), answers.end(),
+                      [](const auto& answer) { return answer.lacks_cache(); });
+}
+
+absl::Status FleetGeneration::Close(train::GenerationPlan plan) {
+  proto::WorkerCommand command;
+  command.mutable_generation()->set_plan(ToProto(plan));
+  command.mutable_generation()->mutable_close();
+  return (*fleet_)->Call(command, Fleet::Watch::kNone).status();
+}
+
+}  // namespace weir::fleet

@@ -1,0 +1,34 @@
+// The start of every job in a fleet, whatever the job does: its ranks are spread, its processes
+// begin, and its files are compared.
+// Thread rule: one thread.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "proto/worker.pb.h"
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
+#include "tools/fleet/fleet.h"
+
+namespace weir::fleet {
+
+// Spreads the ranks evenly over the processes and hosts of `options`, and launches the processes.
+// `bytes_of_rank` is the memory that each rank needs. `*fleet` is set as soon as there may be
+// processes, even if an error is returned: the fleet reports the failure.
+absl::Status LaunchFleet(const FleetOptions& options, int num_ranks,
+                         const IdVector<RankId, int64_t>& bytes_of_rank,
+                         std::unique_ptr<Fleet>* fleet);
+
+// Returns the command that opens the ranks of a worker for a plan with the id `plan_id`. The
+// command names the input files if the workers may have no files in common with this process.
+proto::OpenCommand OpenCommandFor(const Fleet& fleet, WorkerId worker, const FleetOptions& options,
+                                  const proto::Job& job, int threads_per_device,
+                                  const std::string& plan_id);
+
+// Compares the input files on the hosts, as the answers to OpenCommandFor tell, with those of this
+// host. Rejected (W0883): a host has another file.
+absl::Status CheckInputs(const Fleet& fleet,
+                         const IdVector<WorkerId, proto::WorkerAnswer>& answers);
+
+}  // namespace weir::fleet

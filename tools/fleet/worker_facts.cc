@@ -1,0 +1,44 @@
+#include "tools/fleet/worker_facts.h"
+
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "tools/fleet/input_files.h"
+
+namespace weir::fleet {
+
+void AddStates(const std::map<std::string, train::StateType>& states, proto::WorkerAnswer* answer) {
+  for (const auto& [name, type] : states) {
+    proto::StateFact* fact = answer->add_state();
+    fact->set_name(name);
+    fact->set_dtype(std::string(Name(type.dtype)));
+    fact->set_state_class(actors::ToProto(type.state_class));
+    for (const int64_t size : type.shape) fact->add_shape(size);
+  }
+}
+
+absl::Status TakeStates(const proto::WorkerAnswer& answer,
+                        std::map<std::string, train::StateType>* states) {
+  for (const proto::StateFact& fact : answer.state()) {
+    const std::optional<DType> dtype = DTypeFromName(fact.dtype());
+    if (!dtype.has_value())
+      return absl::InternalError(absl::StrCat("a state of type ", fact.dtype()));
+    const std::optional<actors::StateClass> state_class = actors::FromProto(fact.state_class());
+    if (!state_class.has_value())
+      return absl::InternalError(absl::StrCat("a state of class ", fact.state_class()));
+    (*states)[fact.name()] = {*dtype, Shape(fact.shape().begin(), fact.shape().end()),
+                              *state_class};
+  }
+  return absl::OkStatus();
+}
+
+void AddInputFiles(const proto::OpenCommand& command, proto::WorkerAnswer* answer) {
+  for (const std::string& path : command.input_file()) {
+    const FileFingerprint print = FingerprintOf(path);
+    proto::FileFact* fact = answer->add_input_file();
+    fact->set_size(print.size);
+    fact->set_crc(print.crc);
+  }
+}
+
+}  // namespace weir::fleet
