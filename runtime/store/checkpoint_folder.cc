@@ -58,10 +58,8 @@ absl::Status WriteFile(FileSystem* files, const std::string& path, const std::st
 absl::Status MakeDirectory(FileSystem* files, const std::string& directory) {
   if (const int error = files->MakeFolder(directory); error != 0 && error != EEXIST)
     return CannotWrite(directory, "cannot make the folder", error);
-  std::string parent =
-      fs::path(directory + "/").lexically_normal().parent_path().parent_path().string();
-  if (parent.empty()) parent = ".";
-  if (const int error = FlushFolder(files, parent))
+  const fs::path parent = fs::path(directory + "/").lexically_normal().parent_path().parent_path();
+  if (const int error = FlushFolder(files, parent.empty() ? "." : parent.string()))
     return CannotWrite(directory, "cannot flush the folder around it", error);
   return absl::OkStatus();
 }

@@ -241,23 +241,24 @@ class Joiner {
     const ChainKernel& grad = chain_[i];
     if (grad.spec.op != "matmul_grad_w" || grad.inputs[0].bytes == 0 || grad.outputs[0].bytes == 0)
       return;
-    const auto sum = Has("accumulate") ? AccumulateOf(i) : std::nullopt;
-    const auto bias = Has("bias-gradient") ? BiasGradOf(i) : std::nullopt;
-    if (!sum.has_value() && !bias.has_value()) return;
+    const size_t none = chain_.size();
+    const size_t sum = Has("accumulate") ? AccumulateOf(i).value_or(none) : none;
+    const size_t bias = Has("bias-gradient") ? BiasGradOf(i).value_or(none) : none;
+    if (sum == none && bias == none) return;
     std::vector<size_t> from = {i};
     const Operands inputs = grad.inputs;
     Operands outputs = grad.outputs;
-    if (sum.has_value()) {
-      from.push_back(*sum);
-      outputs[0] = chain_[*sum].outputs[0];
+    if (sum != none) {
+      from.push_back(sum);
+      outputs[0] = chain_[sum].outputs[0];
     }
-    if (bias.has_value()) {
-      from.push_back(*bias);
-      outputs.push_back(chain_[*bias].outputs[0]);
+    if (bias != none) {
+      from.push_back(bias);
+      outputs.push_back(chain_[bias].outputs[0]);
     }
     Put(i, from,
-        MakeMatmulGradWeightWith(grad.spec, sum.has_value(),
-                                 bias.has_value() ? &chain_[*bias].spec : nullptr),
+        MakeMatmulGradWeightWith(grad.spec, sum != none,
+                                 bias != none ? &chain_[bias].spec : nullptr),
         inputs, std::move(outputs));
   }
 
