@@ -166,10 +166,11 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual({kernel: weir_phases.kernel_kind(kernel) for kernel in kinds}, kinds)
 
     def test_shares_of_a_step_add_up(self):
-        acts = [{"function": f"f{i}", "ns_per_step": 1000 * i} for i in range(1, 5)]
+        acts = [{"function": f"f{i}", "ns_per_step": 1000 * i} for i in range(1, 4)]
+        acts += [{"function": f"layers.{i}", "ns_per_step": 2000} for i in range(2)]
         report = {"why_slow": {"critical_path": {"acts": acts}}}
         self.assertEqual(weir_phases.step_shares(report, most=2),
-                         [("f4", 4.0, 0.4), ("f3", 3.0, 0.3), ("others", 3.0, 0.3)])
+                         [("layers", 4.0, 0.4), ("f3", 3.0, 0.3), ("others", 3.0, 0.3)])
         self.assertEqual(weir_phases.step_shares({}), [])
 
     def test_planned_memory_is_read_in_its_unit(self):
