@@ -82,6 +82,23 @@ void BeginRecord(const TrainArguments& arguments, const std::string& title, Ongo
                                           "on without it");
 }
 
+// Lets the next start resume the checkpoint at `path`, or the newest one before it that is whole.
+// If there is none, the next start begins as this one.
+void ResumeFrom(const std::string& path, train::TrainOptions* options, OngoingRun* run) {
+  checkpoint::WholeCheckpoint whole{path, {}};
+  if (train::IsFolderPath(path)) {
+    absl::StatusOr<checkpoint::WholeCheckpoint> found = checkpoint::FindWholeUpTo(path);
+    if (!found.ok()) {
+      run->console->Say(absl::StrCat("WARNING: ", found.status().message()));
+      return;
+    }
+    whole = *std::move(found);
+  }
+  for (const std::string& warning : whole.warnings) run->console->Say("WARNING: " + warning);
+  options->resume = whole.path;
+  options->init.clear();
+}
+
 // Adds the files from which a run begins to those that workers read.
 void AddFilesOfStart(const train::TrainOptions& options, std::vector<std::string>* files) {
   std::vector<std::string> needed;
@@ -102,23 +119,6 @@ absl::StatusOr<train::TrainResult> TrainOnce(const proto::Job& job,
   *context->err << report->text << std::flush;
   run->fleet->AwaitRemaining();
   return trained;
-}
-
-// Lets the next start resume the checkpoint at `path`, or the newest one before it that is whole.
-// If there is none, the next start begins as this one.
-void ResumeFrom(const std::string& path, train::TrainOptions* options, OngoingRun* run) {
-  checkpoint::WholeCheckpoint whole{path, {}};
-  if (train::IsFolderPath(path)) {
-    absl::StatusOr<checkpoint::WholeCheckpoint> found = checkpoint::FindWholeUpTo(path);
-    if (!found.ok()) {
-      run->console->Say(absl::StrCat("WARNING: ", found.status().message()));
-      return;
-    }
-    whole = *std::move(found);
-  }
-  for (const std::string& warning : whole.warnings) run->console->Say("WARNING: " + warning);
-  options->resume = whole.path;
-  options->init.clear();
 }
 
 // Decides after a failure of a process whether the job starts again, and says so. If it does, then

@@ -67,6 +67,9 @@ class JobRunner {
   // Writes every state of order.set, atomically. Errors: CannotWrite (pending_file.h), or W0963 as
   // in NoteParts.
   virtual absl::Status Save(const SaveOrder& order) = 0;
+  // Takes the memory of the copies of BeginCheckpoint ahead, beside the next steps. May do nothing:
+  // then the first checkpoint takes it. Errors: none but that the ranks are gone.
+  virtual absl::Status PrepareCheckpoints() { return absl::OkStatus(); }
   // Begins to write a checkpoint into a folder: copies every state into memory, and returns when
   // the copies are made. Processes write the copies beside the next steps. A checkpoint begun
   // before and not ended is given up. Errors: CannotWrite.
@@ -88,9 +91,6 @@ class JobRunner {
   // WriteTraceFile, or the reason why ranks cannot report; kFailedPrecondition if the code that
   // ends the job writes the trace.
   virtual absl::Status WriteTrace(const std::string& path) = 0;
-  // Takes the memory of the copies of BeginCheckpoint ahead, beside the next steps. May do nothing:
-  // then the first checkpoint takes it. Errors: none but that the ranks are gone.
-  virtual absl::Status PrepareCheckpoints() { return absl::OkStatus(); }
 };
 
 class LocalRunner final : public JobRunner {

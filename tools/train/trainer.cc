@@ -112,8 +112,8 @@ class Trainer {
     replicas_.emplace(options_.check_replicas, result_.steps_done);
     if (!options_.init.empty()) WEIR_RETURN_IF_ERROR(LoadInit());
     if (!options_.resume.empty()) WEIR_RETURN_IF_ERROR(LoadCheckpoint());
-    WEIR_RETURN_IF_ERROR(checkpoints_.Prepare());
     NoteArithmetic(prepared);
+    WEIR_RETURN_IF_ERROR(checkpoints_.Prepare());
     if (options_.live != nullptr) options_.live->SetFacts(FactsFor(prepared));
     SayWhatRuns();
     for (const std::string& note : prepared.notes) progress_.Say(note);
