@@ -1,6 +1,7 @@
 #include "runtime/control/coordinator.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -98,8 +99,10 @@ class GrpcCoordinator final : public Coordinator {
   void Run();
   void HandleTag(Session::Tag* tag, bool ok, int64_t now_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FindDead(int64_t now_ns, int64_t grace_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NoteDeath(const Worker& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    first_death_ns_ = std::min(first_death_ns_, worker.liveness->dies_ns());
+  }
   void PingAll(int64_t now_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  int64_t NextWakeNs(int64_t now_ns) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   void AwaitSession() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Greet(Session* session, int64_t now_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -147,6 +150,8 @@ class GrpcCoordinator final : public Coordinator {
   std::map<int64_t, Call*> calls_ ABSL_GUARDED_BY(mutex_);
   int64_t next_call_ ABSL_GUARDED_BY(mutex_) = 1;
   int64_t next_ping_ns_ ABSL_GUARDED_BY(mutex_) = 0;
+  // No connected worker is overdue before, so the loop need not look at all of them at each event.
+  int64_t first_death_ns_ ABSL_GUARDED_BY(mutex_) = std::numeric_limits<int64_t>::max();
   absl::Status start_refusal_ ABSL_GUARDED_BY(mutex_);  // another build tried to join
   std::optional<absl::Status> abort_ ABSL_GUARDED_BY(mutex_);
   bool is_ending_ ABSL_GUARDED_BY(mutex_) = false;    // Shutdown was called
@@ -218,7 +223,7 @@ void GrpcCoordinator::Run() {
     {
       MutexLock lock(&mutex_);
       const int64_t now_ns = NowNs();
-      wake_ns = NextWakeNs(now_ns);
+      wake_ns = std::max(std::min(next_ping_ns_, first_death_ns_), now_ns);
       attention_.Sleeps(now_ns, wake_ns);
     }
     void* tag = nullptr;
@@ -248,16 +253,8 @@ void GrpcCoordinator::Run() {
   }
 }
 
-int64_t GrpcCoordinator::NextWakeNs(int64_t now_ns) const {
-  int64_t wake_ns = next_ping_ns_;
-  for (const Worker& worker : workers_) {
-    if (worker.presence == Presence::kConnected)
-      wake_ns = std::min(wake_ns, worker.liveness->dies_ns());
-  }
-  return std::max(wake_ns, now_ns);
-}
-
 void GrpcCoordinator::FindDead(int64_t now_ns, int64_t grace_ns) {
+  if (now_ns - grace_ns < first_death_ns_) return;
   for (const WorkerId w : workers_.ids()) {
     Worker& worker = workers_[w];
     if (worker.presence != Presence::kConnected || !worker.liveness->IsOverdue(now_ns - grace_ns))
@@ -271,6 +268,9 @@ void GrpcCoordinator::FindDead(int64_t now_ns, int64_t grace_ns) {
               absl::StrCat("none for ", worker.liveness->SinceHeardNs(now_ns) / kNsPerMs, " ms"),
           .hint = "whether its process is stopped or starved of CPU"});
   }
+  first_death_ns_ = std::numeric_limits<int64_t>::max();
+  for (const Worker& worker : workers_)
+    if (worker.presence == Presence::kConnected) NoteDeath(worker);
 }
 
 void GrpcCoordinator::PingAll(int64_t now_ns) {
@@ -368,6 +368,7 @@ void GrpcCoordinator::Greet(Session* session, int64_t now_ns) {
   worker.pid = hello.pid();
   worker.progress_ns = now_ns;
   worker.liveness.emplace(now_ns, options_.dead_after_ms * kNsPerMs);
+  NoteDeath(worker);
   session->worker = WorkerId(hello.worker());
   session->state = Session::State::kOpen;
   session->StartRead();
@@ -462,6 +463,7 @@ void GrpcCoordinator::HandleFrame(Session* session, int64_t now_ns) {
 void GrpcCoordinator::HandleHeartbeat(Worker* worker, const proto::Heartbeat& beat,
                                       int64_t now_ns) {
   worker->liveness->Heard(now_ns);
+  NoteDeath(*worker);
   if (!std::exchange(worker->has_beaten, true)) changed_.NotifyAll();
   if (beat.acts() != worker->progress.acts) worker->progress_ns = now_ns;
   worker->progress = {beat.acts(), beat.done(), beat.activity().substr(0, kActivityBytesMax),

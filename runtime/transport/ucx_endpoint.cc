@@ -41,7 +41,8 @@ constexpr int kPollsInVainMax = 4;
 // Where all peers have rings, UCX brings bells and the rare message that found its ring full, so it
 // works in one of this many polls.
 constexpr int kPollsOfRingsMax = 8;
-// A poll after an act of some length lets UCX work in any case: half a microsecond.
+// A poll after an act of some length lets UCX work in any case. These ticks (tick_clock.h) are half
+// a microsecond or a little more.
 constexpr int64_t kTicksOfRingsMax = 1'500;
 constexpr int64_t kNsPerSecond = 1'000'000'000;
 const absl::Duration kCloseMax = absl::Milliseconds(200);
@@ -479,13 +480,15 @@ void UcxEndpoint::MarkReady(EdgeHandle edge) {
   ready_.push_back(edge);
 }
 
-// Takes what peers of this host have put into their rings.
+// Takes what peers of this host have put into their rings, and no more than a ring holds, since a
+// peer may go on.
 void UcxEndpoint::TakeFromRings() {
   if (rings_ == nullptr) return;
   if (std::exchange(shows_sleep_, false)) sleeps_.Hide();
   RingEntry entry;
   for (Peer& peer : peers_) {
-    while (damage_.ok() && peer.from_peer.TryTake(&entry)) {
+    for (int64_t taken = 0; taken < kRingEntries && damage_.ok() && peer.from_peer.TryTake(&entry);
+         ++taken) {
       Enter(entry.wire, kWireMessageBytes, nullptr, 0, nullptr);
       for (const RingRider& rider : entry.riders) {
         if (rider.receiver_edge.has_value() && damage_.ok()) EnterRider(entry, rider);
