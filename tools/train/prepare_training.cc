@@ -284,30 +284,34 @@ class Preparation {
   // NCCL needs a process and a GPU for each rank. What this machine has counts if it runs the job.
   absl::Status CheckNccl() const {
     const auto ranks = static_cast<int>(prepared_.plans.training->mesh.num_ranks());
-    const int processes =
-        options_.processes > 0 ? options_.processes : std::max(1, options_.hosts > 0 ? ranks : 1);
+    int processes = std::max(1, options_.processes);
+    if (options_.processes == 0 && options_.hosts > 0) processes = ranks;
     collective::NcclPlacement placement;
     placement.device_kind = job_.runtime().device();
     placement.num_ranks = placement.devices_on_host = ranks;
     placement.ranks_here = (ranks + processes - 1) / processes;
-    const bool is_here =
-        machine() == PrepareScope::Machine::kThis && placement.device_kind == "cuda";
-    if (is_here) placement.num_gpus = static_cast<int>(device::FindGpus().gpus.size());
+    const auto num_gpus = machine() == PrepareScope::Machine::kThis
+                              ? static_cast<int>(device::FindGpus().gpus.size())
+                              : 0;
+    // CheckMachine says why there are none.
+    if (num_gpus > 0) placement.num_gpus = num_gpus;
     WEIR_RETURN_IF_ERROR(CheckNcclPlacement(placement));
-    return is_here ? collective::NcclLibrary::Open().status() : absl::OkStatus();
+    return num_gpus > 0 ? collective::NcclLibrary::Open().status() : absl::OkStatus();
   }
-  // The local library is for the ranks of one process.
+  // The local library, and NCCL's emulation, are for the ranks of one process.
   absl::Status CheckCollectives() const {
-    if (job_.runtime().collectives() == proto::Runtime::NCCL &&
-        prepared_.plans.training->mesh.num_ranks() > 1)
-      return CheckNccl();
+    const proto::Runtime::Collectives asked = job_.runtime().collectives();
+    if (asked == proto::Runtime::EXCHANGES || prepared_.plans.training->mesh.num_ranks() == 1)
+      return absl::OkStatus();
+    if (asked == proto::Runtime::NCCL && job_.runtime().device() == "cuda") return CheckNccl();
     const bool is_one = options_.processes == 1 || (options_.processes == 0 && options_.hosts == 0);
-    if (job_.runtime().collectives() != proto::Runtime::LOCAL || is_one) return absl::OkStatus();
-    return Rejected({"W0955", "runtime.collectives", "EXCHANGES between processes",
-                     options_.processes > 0
-                         ? absl::StrCat("LOCAL with ", options_.processes, " processes")
-                         : std::string("LOCAL with processes on hosts"),
-                     "--processes 1, or runtime.collectives=EXCHANGES"});
+    if (is_one) return absl::OkStatus();
+    return Rejected(
+        {"W0955", "runtime.collectives", "EXCHANGES between processes",
+         absl::StrCat(proto::Runtime::Collectives_Name(asked), " with ",
+                      options_.processes > 0 ? absl::StrCat(options_.processes, " processes")
+                                             : std::string("processes on hosts")),
+         "--processes 1, or runtime.collectives=EXCHANGES"});
   }
   // Other hosts check themselves.
   PrepareScope::Machine machine() const {
