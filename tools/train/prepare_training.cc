@@ -416,10 +416,12 @@ absl::Status CheckNccl(const proto::Job& job, int num_ranks, int processes, int 
   placement.device_kind = job.runtime().device();
   placement.num_ranks = placement.devices_on_host = num_ranks;
   placement.ranks_here = (num_ranks + processes - 1) / processes;
-  const bool is_here = machine == PrepareScope::Machine::kThis && placement.device_kind == "cuda";
-  if (is_here) placement.num_gpus = static_cast<int>(device::FindGpus().gpus.size());
+  const auto num_gpus = machine == PrepareScope::Machine::kThis
+                            ? static_cast<int>(device::FindGpus().gpus.size())
+                            : 0;
+  if (num_gpus > 0) placement.num_gpus = num_gpus;  // CheckMachine says why there are none
   WEIR_RETURN_IF_ERROR(CheckNcclPlacement(placement));
-  return is_here ? collective::NcclLibrary::Open().status() : absl::OkStatus();
+  return num_gpus > 0 ? collective::NcclLibrary::Open().status() : absl::OkStatus();
 }
 
 }  // namespace
@@ -432,13 +434,15 @@ int64_t EvaluationBatches(const proto::Job& job, const store::Dataset& dataset) 
 
 absl::Status CheckCollectives(const proto::Job& job, int num_ranks, int processes, int hosts,
                               PrepareScope::Machine machine) {
-  if (job.runtime().collectives() == proto::Runtime::NCCL && num_ranks > 1)
+  const proto::Runtime::Collectives asked = job.runtime().collectives();
+  if (asked == proto::Runtime::EXCHANGES || num_ranks == 1) return absl::OkStatus();
+  if (asked == proto::Runtime::NCCL && job.runtime().device() == "cuda")
     return CheckNccl(job, num_ranks, processes, hosts, machine);
-  const bool is_one = processes == 1 || (processes == 0 && hosts == 0);
-  if (job.runtime().collectives() != proto::Runtime::LOCAL || is_one) return absl::OkStatus();
+  if (processes == 1 || (processes == 0 && hosts == 0)) return absl::OkStatus();
   return Rejected({"W0955", "runtime.collectives", "EXCHANGES between processes",
-                   processes > 0 ? absl::StrCat("LOCAL with ", processes, " processes")
-                                 : std::string("LOCAL with processes on hosts"),
+                   absl::StrCat(proto::Runtime::Collectives_Name(asked), " with ",
+                                processes > 0 ? absl::StrCat(processes, " processes")
+                                              : std::string("processes on hosts")),
                    "--processes 1, or runtime.collectives=EXCHANGES"});
 }
 

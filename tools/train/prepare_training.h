@@ -45,10 +45,10 @@ struct PreparedTraining {
 absl::StatusOr<PreparedTraining> PrepareTraining(const proto::Job& job, const TrainOptions& options,
                                                  const PrepareScope& scope);
 
-// Checks that the job's collectives work between its processes: the local library is for the ranks
-// of one process, and NCCL for ranks with a process and a GPU each. `processes` 0: one, or with
-// hosts as many as these have slots. kInvalidArgument (W0955, and those of CheckNcclPlacement);
-// kUnavailable: NCCL is not here.
+// Checks that the job's collectives work between its processes: the local library, and the
+// emulation of NCCL, are for the ranks of one process, and NCCL is for ranks with a process and a
+// GPU each. `processes` 0: one, or with hosts as many as these have slots. kInvalidArgument (W0955,
+// and those of CheckNcclPlacement); kUnavailable: NCCL is not here.
 absl::Status CheckCollectives(const proto::Job& job, int num_ranks, int processes, int hosts,
                               PrepareScope::Machine machine);
 
