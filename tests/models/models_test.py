@@ -5,6 +5,8 @@ A fixture is a model of PyTorch that the package weir has translated: tests/mode
 
 import json
 import pathlib
+import subprocess
+import tempfile
 import unittest
 
 from tests.models import weir_runs
@@ -16,6 +18,15 @@ WEIGHTS_BYTES_MAX = 100_000
 
 def torch_losses(folder):
     return json.loads((folder / "losses.json").read_text(encoding="utf-8"))["losses"]
+
+
+def tensors_of(path):
+    """Returns the type, the shape and the bytes of each tensor of a safetensors file."""
+    data = path.read_bytes()
+    begin = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:begin])
+    return {name: (entry["dtype"], entry["shape"], data[slice(*(begin + at for at in entry["data_offsets"]))])
+            for name, entry in header.items() if name != "__metadata__"}
 
 
 class ModelsTest(unittest.TestCase):
@@ -39,6 +50,17 @@ class ModelsTest(unittest.TestCase):
                 with self.subTest(model=folder.name, change=change):
                     ours = weir_runs.losses(PROGRAM, folder, ["--set", change])
                     self.assertGreater(weir_runs.difference(ours, torch_losses(folder)), 3 * weir_runs.LOSS_TOLERANCE)
+
+    def test_weights_leave_under_the_names_of_the_module_and_come_back(self):
+        for folder in FIXTURES:
+            with self.subTest(model=folder.name), tempfile.TemporaryDirectory() as scratch:
+                job, weights = folder / "job.textproto", folder / "weights.safetensors"
+                public, back = pathlib.Path(scratch, "public.safetensors"), pathlib.Path(scratch, "back.safetensors")
+                for words in (["export", job, "--weights", weights, "--safetensors", public],
+                              ["weights", "convert", job, public, "-o", back]):
+                    done = subprocess.run([PROGRAM, *words], capture_output=True, text=True, check=False)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(tensors_of(back), tensors_of(weights))
 
     def test_the_fixtures_are_there_and_small(self):
         self.assertEqual([folder.name for folder in FIXTURES],

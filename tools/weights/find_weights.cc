@@ -160,13 +160,16 @@ absl::StatusOr<std::vector<std::shared_ptr<const WeightMap>>> MapsFor(const MapP
 absl::StatusOr<MappedWeights> NearestMap(std::shared_ptr<const store::SafetensorsReader> file,
                                          const MapPlaces& places, const WeightTypes& weights) {
   std::optional<MappedWeights> nearest;
-  size_t least = 0;
+  // The names that do not fit, and then whether shapes do not: a file may have the names of the job
+  // for tensors that the map of the job reshapes.
+  std::pair<size_t, bool> least;
   const auto fits = [&](MappedWeights mapped) {
-    const size_t size = mapped.Compare(weights).size();
-    if (nearest.has_value() && size >= least) return false;
+    const size_t names = mapped.Compare(weights).size();
+    const std::pair<size_t, bool> lack = {names, names > 0 || !mapped.Check(weights).ok()};
+    if (nearest.has_value() && lack >= least) return false;
     nearest = std::move(mapped);
-    least = size;
-    return size == 0;
+    least = lack;
+    return lack == std::pair<size_t, bool>(0, false);
   };
   bool found = places.map.empty() && fits(MappedWeights(file));
   if (!found) {

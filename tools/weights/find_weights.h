@@ -1,8 +1,8 @@
 // Finds the weights that a command names, and the map under which they fit a job.
 //
 // The order: a map that the command names; the names as they are; the map beside the job; the maps
-// of the program for public files. The first one counts under which every weight has a source and
-// every tensor a use. Thread rule: pure functions, except for reading files.
+// of the program for public files. The first one counts under which every weight has a source of
+// its shape and every tensor a use. Thread rule: pure functions, except for reading files.
 #pragma once
 
 #include <memory>

@@ -431,6 +431,13 @@ class AtenOperations(ProductOperations, AttentionOperations, ImageOperations, Ma
     def op_amax(self, node, given):
         return self._reduce("reduce_max", node, given)
 
+    def op_logsumexp(self, node, given):
+        # The largest element is taken out first, so that no exponential overflows.
+        largest = self._reduce("reduce_max", node, {**given, "keepdim": True})
+        powers = self._unary("exp", self._binary("sub", given["self"], largest))
+        sums = self._reduce("reduce_sum", node, {**given, "self": powers})
+        return self._binary("add", self._unary("log", sums), self._reduce("reduce_max", node, given))
+
     def op_linalg_vector_norm(self, node, given):
         if given["ord"] != 2:
             raise Refused("Weir has the Euclidean norm only")
@@ -554,7 +561,9 @@ class AtenOperations(ProductOperations, AttentionOperations, ImageOperations, Ma
             raise Refused("Weir has cross entropy without class weights")
         logits, targets = self._real(given["self"]), given["target"]
         if not isinstance(targets, View) or targets.value.dtype == "f32":
-            raise Refused("targets of cross entropy are integers that enter the model")
+            raise Refused("targets of cross entropy are integers that enter the model; with constant targets, such as "
+                          "torch.arange of a contrastive loss, write torch.logsumexp(logits, -1) less the logits of "
+                          "the targets, which are the products of the pairs")
         rank = len(logits.perm)
         if rank > 2:
             logits = permuted(logits, [0, *range(2, rank), 1])
