@@ -53,15 +53,17 @@ absl::Status WriteFile(FileSystem* files, const std::string& path, const std::st
   return absl::OkStatus();
 }
 
-// Makes the folder of checkpoints where there is none. The name of the folder must survive a loss
-// of power, too, or all checkpoints would be lost with it.
+// Makes the folder of checkpoints where there is none.
 absl::Status MakeDirectory(FileSystem* files, const std::string& directory) {
-  if (const int error = files->MakeFolder(directory); error != 0 && error != EEXIST)
-    return CannotWrite(directory, "cannot make the folder", error);
-  const fs::path parent = fs::path(directory + "/").lexically_normal().parent_path().parent_path();
-  if (const int error = FlushFolder(files, parent.empty() ? "." : parent.string()))
-    return CannotWrite(directory, "cannot flush the folder around it", error);
-  return absl::OkStatus();
+  const int error = files->MakeFolder(directory);
+  if (error == 0 || error == EEXIST) return absl::OkStatus();
+  return CannotWrite(directory, "cannot make the folder", error);
+}
+
+// Returns the folder around the folder of checkpoints.
+std::string OuterFolder(const std::string& directory) {
+  const fs::path path = fs::path(directory + "/").lexically_normal().parent_path();
+  return path.has_parent_path() ? path.parent_path().string() : ".";
 }
 
 std::string LatestText(const std::string& name) {
@@ -310,6 +312,9 @@ absl::Status PendingCheckpoint::Publish(const CheckpointIndex& index) {
   is_published_ = true;
   if (const int error = FlushFolder(files_, directory_))
     return CannotWrite(final_path_, "it is in its place, but its folder cannot be flushed", error);
+  // A new folder of checkpoints must keep its own name, too. The steps do not wait for this flush.
+  if (const int error = FlushFolder(files_, OuterFolder(directory_)))
+    return CannotWrite(directory_, "cannot flush the folder around it", error);
   if (had_earlier) RemoveTree(files_, earlier);
   return absl::OkStatus();
 }

@@ -66,8 +66,8 @@ CheckpointLife::Attempt CheckpointLife::NextAttempt() {
   attempt.version = ++versions_;
   attempt.step = last_step_ + 10;
   const uint64_t way = Draw(8);
-  if (way == 0 && last_step_ > 0) attempt.step = last_step_;
-  if (way == 1 && last_step_ > 10) attempt.step = last_step_ - 10;
+  if (way < 2 && last_step_ > 0) attempt.step = last_step_;
+  if (way == 2 && last_step_ > 10) attempt.step = last_step_ - 10;
   last_step_ = attempt.step;
   attempt.ranks = static_cast<int32_t>(1 + Draw(3));
   attempt.retention = {static_cast<int64_t>(Draw(4)), Draw(2) == 0 ? 0 : 20};
@@ -225,16 +225,20 @@ std::string CheckpointLife::CheckClean(const absl::Status& saved) {
 }
 
 LifeOutcome LiveAtRandom(const CheckpointLife::Options& options) {
-  constexpr uint64_t kOperationsOfSave = 110;
+  constexpr uint64_t kOperationsOfSave = 110, kOperationsOfSweep = 30;
   LifeOutcome outcome;
   CheckpointLife life(options);
   SimulatedDisk* const disk = life.disk();
   std::mt19937_64 random(options.seed);
   const auto draw = [&](uint64_t bound) { return random() % bound; };
   const uint64_t saves = 3 + draw(6);
+  bool was_killed = false;
   for (uint64_t i = 0; i <= saves && outcome.problem.empty(); ++i) {
     const uint64_t way = i == saves ? 9 : draw(10);
-    const int64_t at = disk->operations() + 1 + static_cast<int64_t>(draw(kOperationsOfSave));
+    // After a kill, a second failure often comes while the next save sweeps what the first has
+    // left.
+    const uint64_t span = was_killed && draw(2) == 0 ? kOperationsOfSweep : kOperationsOfSave;
+    const int64_t at = disk->operations() + 1 + static_cast<int64_t>(draw(span));
     constexpr int kErrors[] = {EIO, ENOSPC};
     if (way < 5) disk->CrashAt(at);
     if (way == 5 || way == 6) disk->FailAt(at, kErrors[draw(2)]);
@@ -245,8 +249,9 @@ LifeOutcome LiveAtRandom(const CheckpointLife::Options& options) {
     if (!has_crashed && !saved.ok()) ++outcome.errors;
     disk->Calm();
     if (way > 6) outcome.problem = life.CheckClean(saved);
+    was_killed = has_crashed && draw(2) == 0;
     if (has_crashed || draw(3) == 0) {
-      disk->Restart(draw(3) == 0 ? SimulatedDisk::Loss::kProcess : SimulatedDisk::Loss::kPower);
+      disk->Restart(was_killed ? SimulatedDisk::Loss::kProcess : SimulatedDisk::Loss::kPower);
     }
     if (outcome.problem.empty()) outcome.problem = life.Check();
     if (!outcome.problem.empty())

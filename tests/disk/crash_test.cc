@@ -43,7 +43,7 @@ TEST(PlantedFaultsTest, EachPlantedFaultIsNoticed) {
   for (int i = 1; i < kNumPlanted; ++i) {
     const auto planted = static_cast<Planted>(i);
     uint64_t found = 0;
-    for (uint64_t seed = 1; seed <= kSeeds && found == 0; ++seed) {
+    for (uint64_t seed = 1; seed <= 4 * kSeeds && found == 0; ++seed) {
       const LifeOutcome outcome = LiveAtRandom({seed, true, planted});
       if (!outcome.problem.empty()) found = seed;
     }

@@ -81,17 +81,17 @@ class FaultyFile final : public store::OpenedFile {
 };
 
 bool PlantedFaults::SkipsFlush(const std::string& path) const {
-  const bool is_inner = IsPartialStep(path) || IsShard(path) || IsIndex(path) || IsLatest(path);
+  const bool is_directory = BaseName(path) == "run";
   switch (planted_) {
     case Planted::kShardsNotFlushed: return IsShard(path);
     case Planted::kIndexNotFlushed: return IsIndex(path);
     case Planted::kPartialFolderNotFlushed: return IsPartialStep(path);
     case Planted::kLatestNotFlushed: return IsLatest(path);
-    case Planted::kCommitNotFlushed: return !is_inner && last_ == Last::kCommit;
-    case Planted::kLatestNameNotFlushed: return !is_inner && last_ == Last::kLatest;
-    case Planted::kOuterFolderNotFlushed: return !is_inner && last_ == Last::kMadeOuter;
-    case Planted::kRemovedBeforeItsName: return !is_inner && last_ == Last::kRemoved;
-    case Planted::kSweptBeforeItsName: return !is_inner && last_ == Last::kListed;
+    case Planted::kCommitNotFlushed: return is_directory && last_ == Last::kCommit;
+    case Planted::kLatestNameNotFlushed: return is_directory && last_ == Last::kLatest;
+    case Planted::kOuterFolderNotFlushed: return BaseName(path) == "data";
+    case Planted::kRemovedBeforeItsName: return is_directory && last_ == Last::kRemoved;
+    case Planted::kSweptBeforeItsName: return is_directory && last_ == Last::kListed;
     default: return false;
   }
 }
@@ -116,7 +116,7 @@ int PlantedFaults::Open(const std::string& path, std::unique_ptr<store::OpenedFi
 }
 
 int PlantedFaults::MakeFolder(const std::string& path) {
-  last_ = IsStep(path) ? Last::kOther : Last::kMadeOuter;
+  last_ = Last::kOther;
   const int error = disk_->MakeFolder(path);
   if (error == 0 && IsStep(path)) later_.clear();  // those of a save that has failed
   return error;

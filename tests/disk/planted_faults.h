@@ -33,7 +33,7 @@ const char* Name(Planted planted);
 
 class PlantedFaults final : public store::FileSystem {
  public:
-  // `disk` must outlive this object.
+  // `disk` must outlive this object. The folder of checkpoints is "/data/run".
   PlantedFaults(store::FileSystem* disk, Planted planted) : disk_(disk), planted_(planted) {}
 
   int Create(const std::string& path, std::unique_ptr<store::OpenedFile>* file) override;
@@ -54,7 +54,7 @@ class PlantedFaults final : public store::FileSystem {
  private:
   friend class FaultyFile;
   // The last thing that was done to names.
-  enum class Last : uint8_t { kOther, kMadeOuter, kCommit, kLatest, kRemoved, kListed };
+  enum class Last : uint8_t { kOther, kCommit, kLatest, kRemoved, kListed };
 
   bool SkipsFlush(const std::string& path) const;
 
