@@ -119,16 +119,14 @@ bool OnlyStepMeansRead(const Function& function, ops::ValueId value) {
   return read;
 }
 
-// A sum that is reported, or that counts what a step has, keeps the digits of its f32 arithmetic.
-void MakeWideSums(Function* function) {
-  for (Node& node : function->nodes) {
-    if (node.op != "reduce_sum" && node.op != "reduce_mean") continue;
-    const ops::ValueId sum = node.outputs[0];
-    const bool is_reported =
-        function->values[sum].type.dims.empty() && IsOnlyResult(*function, sum);
-    if (!is_reported && !OnlyStepMeansRead(*function, sum)) continue;
-    if (node.attrs.Str("out_dtype").empty()) node.attrs.Set("out_dtype", std::string("f32"));
-  }
+// Returns whether a node sums or averages what is reported, or what counts over a step. Such a sum
+// keeps the digits of its f32 arithmetic.
+bool IsWideSum(const Function& function, const Node& node) {
+  if (node.op != "reduce_sum" && node.op != "reduce_mean") return false;
+  if (!node.attrs.Str("out_dtype").empty()) return false;
+  const ops::ValueId sum = node.outputs[0];
+  return OnlyStepMeansRead(function, sum) ||
+         (function.values[sum].type.dims.empty() && IsOnlyResult(function, sum));
 }
 
 // Infers the types of a function's values, and inserts casts where operands of a node do not match:
@@ -139,9 +137,17 @@ class TypeMatching {
       : context_(context), function_(*function) {}
 
   absl::Status Run() {
+    std::set<ops::ValueId> wide_sums;
+    for (const Node& node : function_.nodes) {
+      if (IsWideSum(function_, node)) wide_sums.insert(node.outputs[0]);
+    }
     std::vector<Node> given = std::move(function_.nodes);
     function_.nodes.clear();
     for (Node& node : given) {
+      if (!node.outputs.empty() && wide_sums.count(node.outputs[0]) > 0 &&
+          HasInput(node, DType::kBF16)) {
+        node.attrs.Set("out_dtype", std::string("f32"));
+      }
       absl::Status status = Infer(&node);
       if (!status.ok() && node.op == "step_mean") {
         CastInputs(DType::kBF16, DType::kF32, &node);
@@ -214,7 +220,6 @@ absl::Status ApplyPrecision(const PassContext& context, Module* module) {
     }
     function.nodes.insert(function.nodes.begin(), casts.begin(), casts.end());
     MakeNarrowNumbers(&function);
-    MakeWideSums(&function);
     WEIR_RETURN_IF_ERROR(TypeMatching(context, &function).Run());
     for (size_t r = 0; r < function.results.size(); ++r) {
       Result& result = function.results[r];
