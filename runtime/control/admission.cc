@@ -11,6 +11,8 @@
 namespace weir::control {
 namespace {
 
+constexpr int kWorkersMax = 1 << 16;
+
 std::string NameOf(const proto::Hello& hello) { return absl::StrCat("worker ", hello.worker()); }
 
 absl::Status OfAnother(const char* code, const proto::Hello& hello, const std::string& expected,
@@ -52,17 +54,40 @@ absl::Status CheckJob(const proto::Hello& hello, const CoordinatorOptions& optio
     return OfAnother("W0605", hello, absl::StrCat("job ", options.job_id),
                      absl::StrCat("job ", hello.job_id()));
   }
-  if (hello.epoch() != options.epoch) {
-    return OfAnother("W0605", hello, absl::StrCat("epoch ", options.epoch),
-                     absl::StrCat("epoch ", hello.epoch()));
-  }
   return absl::OkStatus();
+}
+
+absl::Status CheckEpoch(const proto::Hello& hello, uint32_t epoch) {
+  if (hello.epoch() == epoch) return absl::OkStatus();
+  return OfAnother("W0605", hello, absl::StrCat("epoch ", epoch),
+                   absl::StrCat("epoch ", hello.epoch()));
 }
 
 absl::Status CheckBuild(const proto::Hello& hello, const CoordinatorOptions& options) {
   if (hello.build_id() == options.build_id) return absl::OkStatus();
   return OfAnother("W0604", hello, absl::StrCat("build ", options.build_id),
                    absl::StrCat("build ", hello.build_id()));
+}
+
+absl::Status CheckOptions(const CoordinatorOptions& options) {
+  const auto refuse = [](const std::string& expected, const std::string& found) {
+    return Rejected({.code = "W0615",
+                     .where = "the coordinator's options",
+                     .expected = expected,
+                     .found = found});
+  };
+  if (options.num_workers < 1 || options.num_workers > kWorkersMax) {
+    return refuse(absl::StrCat("1 to ", kWorkersMax, " workers"),
+                  absl::StrCat(options.num_workers));
+  }
+  if (options.heartbeat_ms < 1 || options.dead_after_ms <= options.heartbeat_ms) {
+    return refuse("a heartbeat of 1 ms or more, and dead after longer than that",
+                  absl::StrCat(options.heartbeat_ms, " ms and ", options.dead_after_ms, " ms"));
+  }
+  if (!IsKeyPair(options.credentials)) return refuse("a certificate and its key", "something else");
+  if (options.message_bytes_max < 1)
+    return refuse("messages of a byte or more", absl::StrCat(options.message_bytes_max));
+  return absl::OkStatus();
 }
 
 }  // namespace weir::control

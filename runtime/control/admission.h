@@ -15,9 +15,14 @@ namespace weir::control {
 // certificate of the connection is not that of the worker that the hello names.
 absl::Status ReadHello(const grpc::ServerContext& context, proto::Hello* hello);
 
-// kFailedPrecondition (W0605) if the worker is of another job, or of an earlier incarnation of this
-// job.
+// kFailedPrecondition (W0605) if the worker is of another job.
 absl::Status CheckJob(const proto::Hello& hello, const CoordinatorOptions& options);
+
+// kFailedPrecondition (W0605) if the worker is of an earlier incarnation of the job.
+absl::Status CheckEpoch(const proto::Hello& hello, uint32_t epoch);
+
+// kInvalidArgument (W0615) for options with which no coordinator can work.
+absl::Status CheckOptions(const CoordinatorOptions& options);
 
 // kFailedPrecondition (W0604) if the worker runs another build, since plans of two builds need not
 // fit together.

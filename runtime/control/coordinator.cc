@@ -17,6 +17,7 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/control/admission.h"
+#include "runtime/control/call_errors.h"
 #include "runtime/control/connection_gate.h"
 #include "runtime/control/counted_wait.h"
 #include "runtime/control/grpc_setup.h"
@@ -30,7 +31,6 @@ namespace weir::control {
 namespace {
 
 constexpr int64_t kNsPerMs = 1'000'000;
-constexpr int kWorkersMax = 1 << 16;
 // Connections beyond the workers': refused connections on their way out, strangers on their way in.
 constexpr int kSpareConnections = 16;
 // The limit of messages that wait to be written to one worker.
@@ -66,6 +66,12 @@ class GrpcCoordinator final : public Coordinator {
   absl::StatusOr<IdVector<WorkerId, std::string>> CallEach(
       const IdVector<WorkerId, std::string>& commands, int64_t limit_ms) override;
   IdVector<WorkerId, WorkerHealth> Health() const override;
+  void BeginEpoch(uint32_t epoch, const std::vector<WorkerId>& anew,
+                  const absl::Status& reason) override;
+  int64_t num_fenced() const override {
+    MutexLock lock(&mutex_);
+    return num_fenced_;
+  }
   void Abort(const absl::Status& reason) override;
   void Shutdown(int64_t limit_ms) override;
 
@@ -153,6 +159,8 @@ class GrpcCoordinator final : public Coordinator {
   // No connected worker is overdue before, so the loop need not look at all of them at each event.
   int64_t first_death_ns_ ABSL_GUARDED_BY(mutex_) = std::numeric_limits<int64_t>::max();
   absl::Status start_refusal_ ABSL_GUARDED_BY(mutex_);  // another build tried to join
+  uint32_t epoch_ ABSL_GUARDED_BY(mutex_);
+  int64_t num_fenced_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<absl::Status> abort_ ABSL_GUARDED_BY(mutex_);
   bool is_ending_ ABSL_GUARDED_BY(mutex_) = false;    // Shutdown was called
   bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;  // no new operation is started
@@ -165,6 +173,7 @@ GrpcCoordinator::GrpcCoordinator(CoordinatorOptions options, std::unique_ptr<Con
     : options_(std::move(options)),
       gate_(std::move(gate)),
       workers_(options_.num_workers),
+      epoch_(options_.epoch),
       attention_(std::max<int64_t>(options_.heartbeat_ms * kNsPerMs / 4, 2 * kNsPerMs)) {}
 
 absl::Status GrpcCoordinator::Open() {
@@ -241,10 +250,9 @@ void GrpcCoordinator::Run() {
       }
       if (got == grpc::CompletionQueue::GOT_EVENT)
         HandleTag(static_cast<Session::Tag*>(tag), ok, now_ns);
-      if (got == grpc::CompletionQueue::TIMEOUT) FindDead(now_ns, 0);
       // A heartbeat may be among the events that are still to be read, so a worker has that long.
-      if (got == grpc::CompletionQueue::GOT_EVENT)
-        FindDead(now_ns, options_.heartbeat_ms * kNsPerMs);
+      const bool has_more = got == grpc::CompletionQueue::GOT_EVENT;
+      FindDead(now_ns, has_more ? options_.heartbeat_ms * kNsPerMs : 0);
       PingAll(now_ns);
       hooks.swap(hooks_);
     }
@@ -351,6 +359,8 @@ void GrpcCoordinator::Greet(Session* session, int64_t now_ns) {
   proto::Hello hello;
   absl::Status verdict = ReadHello(session->context, &hello);
   if (verdict.ok()) verdict = CheckJob(hello, options_);
+  if (verdict.ok() && hello.epoch() != epoch_) ++num_fenced_;
+  if (verdict.ok()) verdict = CheckEpoch(hello, epoch_);
   if (verdict.ok()) {
     verdict = CheckBuild(hello, options_);
     start_refusal_.Update(verdict);  // no other worker will come in its place
@@ -417,7 +427,8 @@ void GrpcCoordinator::Lose(WorkerId index, LostWorker::How how, Problem why) {
   LostWorker lost{how, why.found,
                   how == LostWorker::How::kSilent
                       ? ErrorOf(absl::StatusCode::kDeadlineExceeded, why)
-                      : ErrorOf(absl::StatusCode::kUnavailable, why)};
+                      : ErrorOf(absl::StatusCode::kUnavailable, why),
+                  epoch_};
   worker.presence = Presence::kLost;
   worker.lost_because = lost.status;
   worker.session->state = Session::State::kClosed;
@@ -477,6 +488,10 @@ absl::Status GrpcCoordinator::HandleMessage(WorkerId worker, const std::string& 
   proto::WorkerMessage message;
   if (!message.ParseFromString(bytes))
     return absl::InvalidArgumentError("a message that does not parse");
+  if (message.epoch() != epoch_) {
+    ++num_fenced_;
+    return absl::OkStatus();
+  }
   switch (message.kind_case()) {
     case proto::WorkerMessage::kPublish:
       HandlePublish(worker, message.mutable_publish());
@@ -615,13 +630,7 @@ absl::Status GrpcCoordinator::WaitForWorkers(int64_t limit_ms) {
     return true;
   };
   if (WaitCounted(&changed_, &mutex_, limit_ms, is_decided)) return verdict;
-  return ErrorOf(
-      absl::StatusCode::kDeadlineExceeded,
-      {.code = "W0601",
-       .where = absl::StrCat("job ", options_.job_id),
-       .expected = absl::StrCat(options_.num_workers, " workers within ", limit_ms, " ms"),
-       .found = absl::StrCat("no word from ", Absent()),
-       .hint = "what they printed"});
+  return NotAllCame(options_.job_id, options_.num_workers, limit_ms, Absent());
 }
 
 absl::StatusOr<IdVector<WorkerId, std::string>> GrpcCoordinator::CallAll(const std::string& command,
@@ -657,10 +666,7 @@ absl::StatusOr<IdVector<WorkerId, std::string>> GrpcCoordinator::Run(
     const std::vector<const std::string*>& commands, int64_t limit_ms) {
   for (const std::string* command : commands) {
     if (static_cast<int64_t>(command->size()) <= options_.message_bytes_max) continue;
-    return Rejected({.code = "W0613",
-                     .where = "a command",
-                     .expected = absl::StrCat("at most ", options_.message_bytes_max, " bytes"),
-                     .found = absl::StrCat(command->size())});
+    return TooLarge("a command", options_.message_bytes_max, command->size());
   }
   Call call;
   call.answers.resize(options_.num_workers);
@@ -680,12 +686,8 @@ absl::StatusOr<IdVector<WorkerId, std::string>> GrpcCoordinator::Run(
     Send(w, messages[messages.size() == 1 ? 0 : static_cast<size_t>(w.value())]);
   messages.clear();
   const auto is_over = [&] { return call.is_over(); };
-  bool in_time = true;
-  if (limit_ms > 0) {
-    in_time = WaitCounted(&changed_, &mutex_, limit_ms, is_over);
-  } else {
-    changed_.Wait(&mutex_, is_over);
-  }
+  const bool in_time = limit_ms == 0 || WaitCounted(&changed_, &mutex_, limit_ms, is_over);
+  if (limit_ms == 0) changed_.Wait(&mutex_, is_over);
   calls_.erase(id);
   if (!call.error.ok()) return call.error;
   if (!in_time) {
@@ -693,11 +695,7 @@ absl::StatusOr<IdVector<WorkerId, std::string>> GrpcCoordinator::Run(
     for (const WorkerId w : workers_.ids()) {
       if (!call.answers[w].has_value()) silent.push_back(NameOf(w));
     }
-    return ErrorOf(absl::StatusCode::kDeadlineExceeded,
-                   {.code = "W0611",
-                    .where = absl::StrJoin(silent, ", "),
-                    .expected = absl::StrCat("an answer within ", limit_ms, " ms"),
-                    .found = "none"});
+    return NoAnswerFrom(absl::StrJoin(silent, ", "), limit_ms);
   }
   IdVector<WorkerId, std::string> answers;
   for (auto& answer : call.answers) answers.push_back(std::move(*answer));
@@ -743,6 +741,30 @@ void GrpcCoordinator::Abort(const absl::Status& reason) {
   changed_.NotifyAll();
 }
 
+void GrpcCoordinator::BeginEpoch(uint32_t epoch, const std::vector<WorkerId>& anew,
+                                 const absl::Status& reason) {
+  proto::CoordinatorMessage message;
+  message.mutable_new_epoch()->set_epoch(epoch);
+  *message.mutable_new_epoch()->mutable_reason() = ToOutcome(reason);
+  const Message told = std::make_shared<const std::string>(message.SerializeAsString());
+  MutexLock lock(&mutex_);
+  if (IsOver()) return;
+  epoch_ = epoch;
+  values_ = PublishedValues();
+  for (auto& [id, call] : calls_)
+    call->error.Update(WithCode(absl::StatusCode::kUnavailable, reason));
+  for (const WorkerId w : anew) {
+    if (Session* const session = workers_[w].session; session != nullptr) {
+      session->state = Session::State::kClosed;
+      session->outbox.Clear();
+      session->Cancel();
+    }
+    workers_[w] = Worker();
+  }
+  for (const WorkerId w : workers_.ids()) Send(w, told);
+  changed_.NotifyAll();
+}
+
 void GrpcCoordinator::Shutdown(int64_t limit_ms) {
   MutexLock lock(&mutex_);
   if (abort_.has_value()) return;
@@ -761,27 +783,6 @@ void GrpcCoordinator::Shutdown(int64_t limit_ms) {
       return worker.presence == Presence::kConnected;
     });
   });
-}
-
-absl::Status CheckOptions(const CoordinatorOptions& options) {
-  const auto refuse = [](const std::string& expected, const std::string& found) {
-    return Rejected({.code = "W0615",
-                     .where = "the coordinator's options",
-                     .expected = expected,
-                     .found = found});
-  };
-  if (options.num_workers < 1 || options.num_workers > kWorkersMax) {
-    return refuse(absl::StrCat("1 to ", kWorkersMax, " workers"),
-                  absl::StrCat(options.num_workers));
-  }
-  if (options.heartbeat_ms < 1 || options.dead_after_ms <= options.heartbeat_ms) {
-    return refuse("a heartbeat of 1 ms or more, and dead after longer than that",
-                  absl::StrCat(options.heartbeat_ms, " ms and ", options.dead_after_ms, " ms"));
-  }
-  if (!IsKeyPair(options.credentials)) return refuse("a certificate and its key", "something else");
-  if (options.message_bytes_max < 1)
-    return refuse("messages of a byte or more", absl::StrCat(options.message_bytes_max));
-  return absl::OkStatus();
 }
 
 }  // namespace

@@ -6,6 +6,11 @@
 //   Start -> (workers connect and say hello) -> WaitForWorkers -> { CallAll ... } -> Shutdown |
 //   Abort
 //
+// When workers are lost, the job may go on in a new epoch: BeginEpoch -> WaitForWorkers. The
+// connections of the other workers stay. What a worker says belongs to the epoch in which the
+// worker's work began; the coordinator drops and counts messages of other epochs, and refuses and
+// counts hellos of other epochs.
+//
 // There is one gRPC stream per worker over mTLS, bound to the loopback address unless told
 // otherwise. Every wait has a deadline and every message a size limit. A limit counts only while
 // this process runs: a starter that is stopped and goes on has lost nothing. Thread rule: any
@@ -55,6 +60,7 @@ struct LostWorker {
   How how = How::kBroken;
   std::string found;    // in a few words: "its connection closed"
   absl::Status status;  // kDeadlineExceeded (W0602) if silent, otherwise kUnavailable (W0603)
+  uint32_t epoch = 1;   // of the job when it was lost
 };
 
 struct CoordinatorOptions {
@@ -67,7 +73,7 @@ struct CoordinatorOptions {
   int64_t heartbeat_ms = 1000;
   int64_t dead_after_ms = 4000;
   int64_t message_bytes_max = 64 << 20;
-  // Called when a connected worker is lost: once per worker, not after Abort.
+  // Called when a connected worker is lost: once per worker and epoch, not after Abort.
   std::function<void(WorkerId worker, const LostWorker& lost)> on_lost;
   // Called before a worker is lost for want of a heartbeat. Returns the number of milliseconds by
   // which the deadline moves, from now; 0: the worker is lost, unless the worker was excused at the
@@ -106,6 +112,15 @@ class Coordinator {
       const IdVector<WorkerId, std::string>& commands, int64_t limit_ms) = 0;
 
   virtual IdVector<WorkerId, WorkerHealth> Health() const = 0;
+
+  // Begins an epoch, whose number is above the last. All calls under way end with kUnavailable and
+  // the words of `reason`, and published values are forgotten. The connections of the workers
+  // `anew` are cut; new workers with their numbers are awaited. The other workers learn of the
+  // epoch (WorkerLinkOptions::on_epoch). Does nothing after Abort or Shutdown.
+  virtual void BeginEpoch(uint32_t epoch, const std::vector<WorkerId>& anew,
+                          const absl::Status& reason) = 0;
+  // Returns the number of messages and hellos of other epochs that were refused.
+  virtual int64_t num_fenced() const = 0;
 
   // Ends the job for a reason: workers' abort hooks are called and all waits end. Idempotent. A
   // hook may call Abort.

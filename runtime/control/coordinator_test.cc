@@ -432,6 +432,56 @@ TEST(CoordinatorTest, HealthTellsProgressAndClocks) {
   EXPECT_LE(std::abs(health.clock_offset_ns), health.round_trip_ns);
 }
 
+TEST(CoordinatorTest, AJobGoesOnInANewEpochWithANewWorkerInThePlaceOfALostOne) {
+  TestJob job(2);
+  std::atomic<uint32_t> told_epoch = 0;
+  WorkerLinkOptions options = job.WorkerOptions(0);
+  options.on_epoch = [&](uint32_t epoch, const absl::Status& /*reason*/) { told_epoch = epoch; };
+  auto survivor = *WorkerLink::Connect(std::move(options));
+  auto lost = *WorkerLink::Connect(job.WorkerOptions(1));
+  ASSERT_TRUE(job->WaitForWorkers(kPatienceMs).ok());
+  absl::Status fetched;
+  std::thread serving([&] {
+    const absl::Status end = survivor->Serve([&](const std::string& command) {
+      if (command == "wait") fetched = survivor->ExchangeOf(1)->Fetch("never").status();
+      return absl::StatusOr<std::string>(command);
+    });
+    EXPECT_TRUE(end.ok()) << end;
+  });
+  std::thread calling(
+      [&] { EXPECT_EQ(job->CallAll("wait", 0).status().code(), absl::StatusCode::kUnavailable); });
+  lost.reset();
+  calling.join();
+  job.WaitForLost(1);
+  job->BeginEpoch(2, {WorkerId(1)}, absl::UnavailableError("rank 1 was lost"));
+
+  const absl::Status late = WorkerLink::Connect(job.WorkerOptions(1)).status();
+  EXPECT_THAT(MessageOf(late), AllOf(HasSubstr("W0605"), HasSubstr("epoch 2")));
+  WorkerLinkOptions anew = job.WorkerOptions(1);
+  anew.epoch = 2;
+  anew.credentials = *job.authority().Issue(WorkerIdentity(job.job_id(), WorkerId(1), 2));
+  auto replaced = WorkerLink::Connect(std::move(anew));
+  ASSERT_TRUE(replaced.ok()) << replaced.status();
+  std::thread serving_anew([&] {
+    const absl::Status end = (*replaced)->Serve(
+        [](const std::string& command) { return absl::StatusOr<std::string>(command); });
+    EXPECT_TRUE(end.ok()) << end;
+  });
+  EXPECT_TRUE(job->WaitForWorkers(kPatienceMs).ok());
+  const auto answers = job->CallAll("again", kPatienceMs);
+  ASSERT_TRUE(answers.ok()) << answers.status();
+  EXPECT_THAT(*answers, ElementsAre("again", "again"));
+  EXPECT_EQ(told_epoch.load(), 2u);
+  EXPECT_THAT(MessageOf(fetched), AllOf(HasSubstr("W0758"), HasSubstr("rank 1 was lost")));
+  EXPECT_THAT(MessageOf(survivor->ExchangeOf(1)->JobStatus()), HasSubstr("W0758"));
+  EXPECT_TRUE(survivor->ExchangeOf(2)->JobStatus().ok());
+  // The answer to the command of epoch 1, and the hello of epoch 1.
+  EXPECT_EQ(job->num_fenced(), 2);
+  job->Shutdown(kPatienceMs);
+  serving.join();
+  serving_anew.join();
+}
+
 TEST(CoordinatorTest, OptionsThatMakeNoSenseAreRefused) {
   for (const auto& change : std::vector<std::function<void(CoordinatorOptions*)>>{
            [](CoordinatorOptions* options) { options->num_workers = 0; },

@@ -380,6 +380,7 @@ proto::WorkerFrame RudeFrame(std::mt19937_64* random) {
     case 3: message.set_event("event"); break;
     default: break;
   }
+  message.set_epoch((*random)() % 8 == 0 ? 2 : 1);
   proto::WorkerFrame frame;
   if ((*random)() % 4 == 0) {
     frame.mutable_heartbeat()->set_ping_sent_ns(static_cast<int64_t>((*random)()));

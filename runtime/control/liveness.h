@@ -43,7 +43,7 @@ class Liveness {
   int64_t SinceHeardNs(int64_t now_ns) const { return now_ns - heard_ns_; }
 
  private:
-  const int64_t dead_after_ns_;
+  int64_t dead_after_ns_;
   int64_t heard_ns_;
   int64_t dies_ns_;
   bool was_excused_ = false;  // at the last look

@@ -18,6 +18,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
+#include "runtime/control/call_errors.h"
 #include "runtime/control/counted_wait.h"
 #include "runtime/control/grpc_setup.h"
 #include "runtime/control/liveness.h"
@@ -58,11 +59,14 @@ class GrpcWorkerLink final : public WorkerLink {
   absl::Status Publish(const std::string& key, const std::string& value) override;
   absl::StatusOr<std::string> Fetch(const std::string& key) override;
   absl::Status JobStatus() override;
+  std::unique_ptr<transport::Exchange> ExchangeOf(uint32_t epoch) override;
 
  private:
+  class EpochExchange;
   enum class Operation : intptr_t { kStart = 1, kRead, kWrite, kFinish };
   struct Command {
     int64_t call = 0;
+    uint32_t epoch = 0;
     std::string text;
   };
   // A Request is a publish or fetch under way.
@@ -96,7 +100,15 @@ class GrpcWorkerLink final : public WorkerLink {
   void Leave(std::string words, int64_t limit_ms) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string LastWords(const absl::Status& reason) const ABSL_LOCKS_EXCLUDED(mutex_);
   std::optional<Command> NextCommand() ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<std::string> Ask(proto::WorkerMessage message, const std::string& key);
+  // nullopt: the present epoch.
+  absl::StatusOr<std::string> Ask(proto::WorkerMessage message, const std::string& key,
+                                  std::optional<uint32_t> epoch);
+  absl::Status PublishIn(std::optional<uint32_t> epoch, const std::string& key,
+                         const std::string& value);
+  absl::StatusOr<std::string> FetchIn(std::optional<uint32_t> epoch, const std::string& key);
+  absl::Status JobStatusIn(uint32_t epoch) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status EpochEnded(const std::string& where) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void HandleEpoch(const proto::NewEpoch& epoch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status JobEnded(const std::string& where) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const WorkerLinkOptions options_;
@@ -131,6 +143,10 @@ class GrpcWorkerLink final : public WorkerLink {
   std::deque<Command> commands_ ABSL_GUARDED_BY(mutex_);
   std::map<int64_t, Request> requests_ ABSL_GUARDED_BY(mutex_);
   int64_t next_request_ ABSL_GUARDED_BY(mutex_) = 1;
+  uint32_t epoch_ ABSL_GUARDED_BY(mutex_);  // of the job
+  // The epoch that on_epoch is to be told, and why it has begun.
+  std::optional<std::pair<uint32_t, absl::Status>> owed_epoch_ ABSL_GUARDED_BY(mutex_);
+  absl::Status epoch_because_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);  // of the job: OK if orderly
   // The coordinator has aborted the job, and awaits the farewell.
   bool is_dismissed_ ABSL_GUARDED_BY(mutex_) = false;
@@ -142,7 +158,8 @@ GrpcWorkerLink::GrpcWorkerLink(WorkerLinkOptions options)
     : options_(std::move(options)),
       attention_(std::max<int64_t>(options_.heartbeat_ms * kNsPerMs / 4, 2 * kNsPerMs)),
       outbox_(kEventsMax, 2 * (options_.message_bytes_max + kMessageOverheadBytes)),
-      inbox_(options_.message_bytes_max + kMessageOverheadBytes) {}
+      inbox_(options_.message_bytes_max + kMessageOverheadBytes),
+      epoch_(options_.epoch) {}
 
 absl::Status GrpcWorkerLink::Open(int64_t limit_ms) {
   proto::Hello hello;
@@ -208,6 +225,7 @@ void GrpcWorkerLink::Run() {
     const auto got = queue_.AsyncNext(&tag, &ok, MonotonicDeadline(wake_ns));
     if (got == grpc::CompletionQueue::SHUTDOWN) return;
     std::optional<absl::Status> abort;
+    std::optional<std::pair<uint32_t, absl::Status>> epoch;
     bool is_due;
     {
       MutexLock lock(&mutex_);
@@ -220,8 +238,10 @@ void GrpcWorkerLink::Run() {
         CheckCoordinator(now_ns);
       }
       if (std::exchange(is_owed_abort_, false)) abort = *end_;
+      epoch = std::exchange(owed_epoch_, std::nullopt);
       is_due = IsDue(now_ns);
     }
+    if (epoch.has_value() && options_.on_epoch) options_.on_epoch(epoch->first, epoch->second);
     if (abort.has_value() && options_.on_abort) options_.on_abort(*abort);
     if (is_due) Beat();
   }
@@ -328,8 +348,12 @@ absl::Status GrpcWorkerLink::HandleMessage(const std::string& bytes) {
   if (message.has_command()) {
     if (commands_.size() >= kCommandsMax)
       return absl::ResourceExhaustedError(absl::StrCat("more than ", kCommandsMax, " commands"));
-    commands_.push_back(
-        {message.command().call(), std::move(*message.mutable_command()->mutable_command())});
+    commands_.push_back({message.command().call(), epoch_,
+                         std::move(*message.mutable_command()->mutable_command())});
+    return absl::OkStatus();
+  }
+  if (message.has_new_epoch()) {
+    HandleEpoch(message.new_epoch());
     return absl::OkStatus();
   }
   if (!message.has_reply()) return absl::InvalidArgumentError("a message of no known kind");
@@ -342,6 +366,17 @@ absl::Status GrpcWorkerLink::HandleMessage(const std::string& bytes) {
     found->second.reply = outcome;
   }
   return absl::OkStatus();
+}
+
+void GrpcWorkerLink::HandleEpoch(const proto::NewEpoch& epoch) {
+  epoch_ = epoch.epoch();
+  epoch_because_ = WithCode(absl::StatusCode::kUnavailable, FromOutcome(epoch.reason()));
+  owed_epoch_ = {epoch_, epoch_because_};
+  commands_.clear();
+  for (auto& [number, request] : requests_) {
+    if (!request.reply.has_value()) request.reply = EpochEnded(absl::StrCat("request ", number));
+  }
+  changed_.NotifyAll();
 }
 
 void GrpcWorkerLink::Beat() {
@@ -444,6 +479,7 @@ absl::Status GrpcWorkerLink::Serve(const Handler& handler) {
                         .found = absl::StrCat(answer->size())});
     }
     proto::WorkerMessage message;
+    message.set_epoch(command->epoch);
     message.mutable_answer()->set_call(command->call);
     *message.mutable_answer()->mutable_outcome() = ToOutcome(answer.status());
     if (answer.ok()) message.mutable_answer()->set_value(*std::move(answer));
@@ -483,31 +519,78 @@ void GrpcWorkerLink::Send(std::string event) {
   proto::WorkerMessage message;
   message.set_event(std::move(event));
   MutexLock lock(&mutex_);
+  message.set_epoch(epoch_);
   if (!end_.has_value() || end_->ok()) Push(message);
 }
 
+// The exchange of ranks that work in one epoch.
+class GrpcWorkerLink::EpochExchange final : public transport::Exchange {
+ public:
+  EpochExchange(GrpcWorkerLink* link, uint32_t epoch) : link_(link), epoch_(epoch) {}
+  absl::Status Publish(const std::string& key, const std::string& value) override {
+    return link_->PublishIn(epoch_, key, value);
+  }
+  absl::StatusOr<std::string> Fetch(const std::string& key) override {
+    return link_->FetchIn(epoch_, key);
+  }
+  absl::Status JobStatus() override { return link_->JobStatusIn(epoch_); }
+
+ private:
+  GrpcWorkerLink* const link_;
+  const uint32_t epoch_;
+};
+
+std::unique_ptr<transport::Exchange> GrpcWorkerLink::ExchangeOf(uint32_t epoch) {
+  return std::make_unique<EpochExchange>(this, epoch);
+}
+
 absl::Status GrpcWorkerLink::Publish(const std::string& key, const std::string& value) {
+  return PublishIn(std::nullopt, key, value);
+}
+
+absl::StatusOr<std::string> GrpcWorkerLink::Fetch(const std::string& key) {
+  return FetchIn(std::nullopt, key);
+}
+
+absl::Status GrpcWorkerLink::PublishIn(std::optional<uint32_t> epoch, const std::string& key,
+                                       const std::string& value) {
   if (static_cast<int64_t>(value.size()) > options_.message_bytes_max) {
-    return Rejected({.code = "W0613",
-                     .where = absl::StrCat("key '", key.substr(0, kKeyShownBytes), "'"),
-                     .expected = absl::StrCat("at most ", options_.message_bytes_max, " bytes"),
-                     .found = absl::StrCat(value.size())});
+    return TooLarge(absl::StrCat("key '", key.substr(0, kKeyShownBytes), "'"),
+                    options_.message_bytes_max, value.size());
   }
   proto::WorkerMessage message;
   message.mutable_publish()->set_key(key);
   message.mutable_publish()->set_value(value);
-  return Ask(std::move(message), key).status();
+  return Ask(std::move(message), key, epoch).status();
 }
 
-absl::StatusOr<std::string> GrpcWorkerLink::Fetch(const std::string& key) {
+absl::StatusOr<std::string> GrpcWorkerLink::FetchIn(std::optional<uint32_t> epoch,
+                                                    const std::string& key) {
   proto::WorkerMessage message;
   message.mutable_fetch()->set_key(key);
-  return Ask(std::move(message), key);
+  return Ask(std::move(message), key, epoch);
 }
 
 absl::Status GrpcWorkerLink::JobStatus() {
   MutexLock lock(&mutex_);
   return end_.has_value() ? JobEnded(absl::StrCat("worker ", options_.worker)) : absl::OkStatus();
+}
+
+absl::Status GrpcWorkerLink::JobStatusIn(uint32_t epoch) {
+  MutexLock lock(&mutex_);
+  const std::string where = absl::StrCat("worker ", options_.worker);
+  if (end_.has_value()) return JobEnded(where);
+  return epoch == epoch_ ? absl::OkStatus() : EpochEnded(where);
+}
+
+// Returns the error for calls of an old epoch.
+absl::Status GrpcWorkerLink::EpochEnded(const std::string& where) const {
+  return ErrorOf(
+      absl::StatusCode::kUnavailable,
+      {.code = "W0758",
+       .where = where,
+       .expected = "ranks of the present epoch",
+       .found = absl::StrCat("the job is in epoch ", epoch_, ": ", epoch_because_.message())});
 }
 
 // Returns the error for calls after the end of the job.
@@ -521,8 +604,12 @@ absl::Status GrpcWorkerLink::JobEnded(const std::string& where) const {
 
 // Sends a publish or fetch, and waits for the reply.
 absl::StatusOr<std::string> GrpcWorkerLink::Ask(proto::WorkerMessage message,
-                                                const std::string& key) {
+                                                const std::string& key,
+                                                std::optional<uint32_t> epoch) {
   MutexLock lock(&mutex_);
+  const std::string where = absl::StrCat("key '", key.substr(0, kKeyShownBytes), "'");
+  if (epoch.has_value() && *epoch != epoch_) return EpochEnded(where);
+  message.set_epoch(epoch_);
   const int64_t request = next_request_++;
   if (message.has_publish()) message.mutable_publish()->set_request(request);
   if (message.has_fetch()) message.mutable_fetch()->set_request(request);
@@ -543,7 +630,6 @@ absl::StatusOr<std::string> GrpcWorkerLink::Ask(proto::WorkerMessage message,
   const auto reply = std::move(entry->second.reply);
   requests_.erase(entry);
   if (reply.has_value()) return *reply;
-  const std::string where = absl::StrCat("key '", key.substr(0, kKeyShownBytes), "'");
   if (end_.has_value()) return JobEnded(where);
   return ErrorOf(absl::StatusCode::kDeadlineExceeded,
                  {.code = "W0611",

@@ -4,6 +4,10 @@
 //
 //   Connect -> Serve(handler): { command -> handler -> answer }* -> OK | the reason of the end
 //
+// When the coordinator begins a new epoch (Coordinator::BeginEpoch), publishes and fetches under
+// way fail, commands that wait are forgotten, and the next commands are of the new epoch. The
+// answer to a command carries the epoch of the command.
+//
 // Thread rule: any thread. The handler runs on the thread that called Serve, one command at a time;
 // heartbeats and the abort hook come from a thread of the link.
 #pragma once
@@ -46,6 +50,9 @@ struct WorkerLinkOptions {
   std::function<WorkerProgress()> progress;
   // Called once when the job was aborted or the coordinator is gone; must not block.
   std::function<void(const absl::Status& reason)> on_abort;
+  // Called when the coordinator has begun a new epoch; must not block. The command that runs is of
+  // an old epoch, and its answer is dropped. Null: nothing is to be done.
+  std::function<void(uint32_t epoch, const absl::Status& reason)> on_epoch;
   // Called once by Serve after the coordinator has aborted the job, when no command runs any more.
   // Returns the last words of this worker, which the coordinator keeps (WorkerHealth::last_words).
   // Words of more than kLastWordsBytesMax bytes are not sent. Null: no words.
@@ -67,6 +74,11 @@ class WorkerLink : public transport::Exchange {
   // the coordinator listens, has the last words. A handler's error is sent as the answer and does
   // not end serving.
   virtual absl::Status Serve(const Handler& handler) = 0;
+
+  // Returns an exchange for ranks that work in `epoch`. Its calls fail with kUnavailable once the
+  // job is in another epoch or has ended. The link must outlive the exchange. The link itself, as
+  // an exchange, is of the present epoch.
+  virtual std::unique_ptr<transport::Exchange> ExchangeOf(uint32_t epoch) = 0;
 
   // Sends an event to the coordinator, such as a metric. Does not block; events arrive in order.
   // With more than 65,536 unsent events the link ends, with kResourceExhausted.

@@ -121,13 +121,52 @@ absl::StatusOr<train::TrainResult> TrainOnce(const proto::Job& job,
   return trained;
 }
 
-// Decides after a failure of a process whether the job starts again, and says so. If it does, then
-// the next start resumes the last checkpoint of the run, or begins as this start has begun.
+// What followed the failures of processes of a run so far.
+struct Failures {
+  launch::RestartPolicy policy;
+  int restarts = 0;    // of all processes
+  int recoveries = 0;  // after which the other processes lived on
+  // The last failure after which the others could live on; its text is empty if there was none.
+  launch::FailureReport last;
+  std::string refusal;         // why that failure ends the job; empty: it does not
+  bool is_recovering = false;  // no step is done since
+};
+
+// Decides after a failure of a process whether the others live on, and says so.
+bool GoesOn(int64_t steps_done, Failures* failures, OngoingRun* run, CliContext* context) {
+  const launch::FailureReport report = run->fleet->ReportLoss();
+  if (report.text.empty() || run->signals->interrupted().load()) return false;
+  failures->last = report;
+  failures->refusal = failures->policy.Note(
+      {report.who, report.what, report.where, steps_done, report.time_ns / 1'000'000});
+  if (!failures->refusal.empty()) return false;
+  *context->err << report.text << std::flush;
+  ++failures->recoveries;
+  failures->is_recovering = true;
+  run->console->Say(absl::StrCat("WARNING: recovery ", failures->recoveries, " after step ",
+                                 steps_done, ": the process of ", report.who,
+                                 " starts anew, and the others live on"));
+  return true;
+}
+
+// Says how the job goes on once a step is done again.
+void SayRecovered(const std::string& how, Failures* failures, OngoingRun* run) {
+  failures->is_recovering = false;
+  const int64_t ns = run->clock.NowNs() - failures->last.time_ns;
+  run->console->Say(absl::StrFormat("a step is done again, %.2f s after the failure: %s",
+                                    static_cast<double>(ns) * 1e-9, how));
+}
+
+// Decides after a failure of a process whether all processes start again, and says so. If they do,
+// then the next start resumes the last checkpoint of the run, or begins as this start has begun.
 bool StartsAgain(const launch::FailureReport& report, const train::RunStanding& standing,
-                 launch::RestartPolicy* policy, train::TrainOptions* options, OngoingRun* run) {
+                 Failures* failures, train::TrainOptions* options, OngoingRun* run) {
   if (run->signals->interrupted().load()) return false;
-  const std::string refusal = policy->Note(
-      {report.who, report.what, report.where, standing.steps_done, report.time_ns / 1'000'000});
+  const bool is_noted = report.time_ns == failures->last.time_ns;
+  const std::string refusal =
+      is_noted ? failures->refusal
+               : failures->policy.Note({report.who, report.what, report.where, standing.steps_done,
+                                        report.time_ns / 1'000'000});
   if (!refusal.empty()) {
     Tell(absl::StrCat("the job does not start again: ", refusal), run);
     return false;
@@ -136,11 +175,13 @@ bool StartsAgain(const launch::FailureReport& report, const train::RunStanding& 
   const std::string from = !options->resume.empty() ? options->resume
                            : !options->init.empty() ? "the weights of " + options->init
                                                     : "its beginning";
-  Tell(absl::StrCat("WARNING: restart ", policy->restarts(), " after step ", standing.steps_done,
+  ++failures->restarts;
+  failures->is_recovering = false;
+  Tell(absl::StrCat("WARNING: restart ", failures->restarts, " after step ", standing.steps_done,
                     ": the job goes on from ", from),
        run);
   if (run->live != nullptr)
-    run->live->ReportRestart({policy->restarts(), standing.steps_done, report.text});
+    run->live->ReportRestart({failures->restarts, standing.steps_done, report.text});
   const int64_t failed_ns = report.time_ns;
   options->before_steps = [run, failed_ns] {
     run->signals->KeepGoing();
@@ -149,6 +190,18 @@ bool StartsAgain(const launch::FailureReport& report, const train::RunStanding& 
          run);
   };
   return true;
+}
+
+// Returns "; 2 restarts; 1 recovery", as far as there were any.
+std::string FailuresText(const Failures& failures) {
+  std::string text;
+  if (failures.restarts > 0)
+    absl::StrAppend(&text, "; ", failures.restarts,
+                    failures.restarts == 1 ? " restart" : " restarts");
+  if (failures.recoveries > 0)
+    absl::StrAppend(&text, "; ", failures.recoveries,
+                    failures.recoveries == 1 ? " recovery" : " recoveries");
+  return text;
 }
 
 // Trains in this process, or on the hosts found; then run->fleet becomes the processes there.
@@ -192,17 +245,31 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   read.costs.TellHosts(&job);
   WEIR_RETURN_IF_ERROR(LayOutAndSay(arguments.place, read.rule_costs, &job, console));
 
-  const bool restarts = arguments.on_failure == "restart";
-  if (restarts && options.checkpoint.empty())
+  const bool restarts = arguments.on_failure != "stop";
+  processes.recovers = arguments.on_failure == "elastic" && processes.hosts.empty();
+  if (arguments.on_failure == "elastic" && !processes.recovers) {
     console->Say(
-        "WARNING: --on-failure restart without --checkpoint starts the job from its "
-        "beginning");
-  launch::RestartPolicy policy({.restarts_max = arguments.max_restarts,
-                                .window_ms = std::llround(arguments.restart_window_seconds * 1e3)});
+        "WARNING: --on-failure elastic lets processes live on if all are on this machine; on "
+        "several hosts a failure restarts all of them");
+  }
+  if (restarts && options.checkpoint.empty()) {
+    console->Say(absl::StrCat("WARNING: --on-failure ", arguments.on_failure,
+                              " without --checkpoint starts the job from its beginning",
+                              processes.recovers ? " if states are lost" : ""));
+  }
+  Failures failures{
+      launch::RestartPolicy({.restarts_max = arguments.max_restarts,
+                             .window_ms = std::llround(arguments.restart_window_seconds * 1e3)})};
   train::RunStanding standing;
   options.standing = &standing;
+  if (processes.recovers) {
+    options.may_recover = [&](int64_t steps_done) {
+      return GoesOn(steps_done, &failures, run, context);
+    };
+    options.recovered = [&](const std::string& how) { SayRecovered(how, &failures, run); };
+  }
   absl::StatusOr<train::TrainResult> trained;
-  for (uint32_t epoch = 1;; ++epoch) {
+  for (uint32_t epoch = 1;; epoch = run->fleet->epoch() + 1) {
     if (has_processes) {
       fleet::FleetOptions of_start = processes;
       of_start.epoch = epoch;
@@ -214,8 +281,13 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
     }
     launch::FailureReport report;
     trained = TrainOnce(job, options, run, &report, context);
+    if (report.text.empty() && failures.is_recovering && !trained.ok()) {
+      report = failures.last;
+      console->Say(absl::StrCat("WARNING: the other processes could not go on: ",
+                                trained.status().message()));
+    }
     if (report.text.empty()) break;
-    if (restarts && StartsAgain(report, standing, &policy, &options, run)) continue;
+    if (restarts && StartsAgain(report, standing, &failures, &options, run)) continue;
     run->failure = report.text;
     context->exit_code = report.exit_code;
     return absl::OkStatus();
@@ -229,9 +301,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   if (const std::string speed = train::SpeedText(job, result); !speed.empty())
     *context->out << "; " << speed;
   *context->out << train::CheckpointsText(result);
-  if (policy.restarts() > 0)
-    *context->out << "; " << policy.restarts()
-                  << (policy.restarts() == 1 ? " restart" : " restarts");
+  *context->out << FailuresText(failures);
   *context->out << "\n";
   if (result.interrupted) context->exit_code = launch::kExitInterrupted;
   return absl::OkStatus();
@@ -359,7 +429,8 @@ void AddTrain(CLI::App* app, CliContext* context) {
       "once, too. SIGUSR1 writes --checkpoint after the next update, and the run goes on.\n"
       "--on-failure restart starts all processes again when one ends, hangs or is lost, and goes "
       "on "
-      "from the last\ncheckpoint of the run.\n"
+      "from the last\ncheckpoint of the run. --on-failure elastic starts that process anew; the "
+      "others live on.\n"
       "A disk that is full costs no step: metrics and checkpoints on the way are warned of and "
       "tried again.",
       [train, dry_run, context] { return RunTrain(*train, *dry_run, context); });

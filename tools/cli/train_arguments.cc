@@ -260,13 +260,14 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
       ->check(CLI::IsMember({"stop", "skip", "continue"}))
       ->capture_default_str();
   verb->add_option("--on-failure", on_failure,
-                   "When a process of the job ends, hangs or is lost: stop, or restart all "
-                   "processes from the last checkpoint of the run")
+                   "When a process of the job ends, hangs or is lost: stop, restart all processes "
+                   "from the last checkpoint of the run, or elastic: start that process anew, and "
+                   "let the others live on with their states")
       ->type_name("HOW")
-      ->check(CLI::IsMember({"stop", "restart"}))
+      ->check(CLI::IsMember({"stop", "restart", "elastic"}))
       ->capture_default_str();
   verb->add_option("--max-restarts", max_restarts,
-                   "Restarts within --restart-window after which the job ends")
+                   "Failures within --restart-window after which the job ends")
       ->type_name("N")
       ->check(CLI::Range(0, 1000000))
       ->capture_default_str();
@@ -288,16 +289,17 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
 }
 
 absl::Status TrainArguments::CheckRestarts(const hosts::FoundHosts& found) const {
-  if (on_failure != "restart") return absl::OkStatus();
+  if (on_failure == "stop") return absl::OkStatus();
+  const std::string option = "--on-failure " + on_failure;
   // A task of a scheduler serves one start, and the scheduler counts its end as that of the job.
   if (hosts::IsScheduler(found.backend)) {
     return Rejected(
-        {"W0756", "--on-failure restart", "processes on this machine, or hosts over ssh",
+        {"W0756", option, "processes on this machine, or hosts over ssh",
          absl::StrCat("tasks of ", hosts::kBackendNames[static_cast<size_t>(found.backend)]),
          "--on-failure stop, and --resume with the last checkpoint"});
   }
   if (fleet.processes > 0 || !found.agents.empty()) return absl::OkStatus();
-  return Rejected({"W0756", "--on-failure restart", "processes that can start again",
+  return Rejected({"W0756", option, "processes that can start again",
                    "a job in one process, which ends with a failure", "--processes 1 or more"});
 }
 

@@ -83,6 +83,7 @@ Fleet::Fleet(IdVector<WorkerId, std::vector<RankId>> ranks_of, const FleetOption
       options_(WithHeartbeat(options, ranks_of_.size())),
       job_id_(control::MakeJobId()),
       started_ns_(clock_.NowNs()),
+      epoch_(options.epoch),
       starvation_(::sysconf(_SC_CLK_TCK), options_.dead_after_ms * 1'000'000),
       worker_lines_(options.console) {}
 
@@ -105,9 +106,9 @@ absl::Status Fleet::Launch() {
   launch::PointLatestAt(log_directory_);
   WEIR_RETURN_IF_ERROR(StartWorkers());
   launch::KeepMemoryOutOfCoreDumps();
-  WEIR_ASSIGN_OR_RETURN(control::JobAuthority authority, control::JobAuthority::Create(job_id_));
-  WEIR_RETURN_IF_ERROR(StartCoordinator(&authority));
-  WEIR_RETURN_IF_ERROR(TellWorkers(&authority));
+  WEIR_ASSIGN_OR_RETURN(authority_, control::JobAuthority::Create(job_id_));
+  WEIR_RETURN_IF_ERROR(StartCoordinator());
+  for (const WorkerId worker : workers()) WEIR_RETURN_IF_ERROR(TellWorker(worker));
   return coordinator()->WaitForWorkers(kHelloLimitMs + control::GreetingMs(num_workers()));
 }
 
@@ -258,7 +259,7 @@ void Fleet::TellEnd(int exit_code) {
   if (on_hosts_ != nullptr) on_hosts_->TellEnd(exit_code);
 }
 
-absl::Status Fleet::StartCoordinator(control::JobAuthority* authority) {
+absl::Status Fleet::StartCoordinator() {
   control::CoordinatorOptions options;
   options.bind_address = starter_address_.address;
   options.job_id = job_id_;
@@ -268,6 +269,7 @@ absl::Status Fleet::StartCoordinator(control::JobAuthority* authority) {
   options.heartbeat_ms = options_.heartbeat_ms;
   options.dead_after_ms = options_.dead_after_ms;
   options.on_lost = [this](WorkerId worker, const control::LostWorker& lost) {
+    if (lost.epoch != epoch_.load()) return;  // its process has started anew
     const bool silent = lost.how == control::LostWorker::How::kSilent;
     launch::FailureEvent event;
     event.kind = silent ? launch::FailureEvent::Kind::kFrozen : launch::FailureEvent::Kind::kLost;
@@ -289,7 +291,7 @@ absl::Status Fleet::StartCoordinator(control::JobAuthority* authority) {
     TakeTrouble(worker, event);
   };
   WEIR_ASSIGN_OR_RETURN(options.credentials,
-                        authority->Issue(control::CoordinatorIdentity(job_id_)));
+                        authority_->Issue(control::CoordinatorIdentity(job_id_)));
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<control::Coordinator> coordinator,
                         control::Coordinator::Start(std::move(options)));
   bool failed = false;
@@ -303,35 +305,6 @@ absl::Status Fleet::StartCoordinator(control::JobAuthority* authority) {
   return absl::OkStatus();
 }
 
-absl::Status Fleet::TellWorkers(control::JobAuthority* authority) {
-  for (const WorkerId worker : workers()) {
-    WEIR_ASSIGN_OR_RETURN(
-        control::Credentials credentials,
-        authority->Issue(control::WorkerIdentity(job_id_, worker, options_.epoch)));
-    proto::WorkerBundle bundle;
-    bundle.set_job_id(job_id_);
-    bundle.set_epoch(options_.epoch);
-    bundle.set_worker(worker.value());
-    bundle.set_coordinator_address(coordinator()->address());
-    bundle.set_authority_pem(credentials.authority_pem);
-    bundle.set_certificate_pem(credentials.certificate_pem);
-    bundle.set_key_pem(credentials.key_pem);
-    bundle.set_job_key(credentials.job_key);
-    bundle.set_heartbeat_ms(options_.heartbeat_ms);
-    bundle.set_dead_after_ms(options_.dead_after_ms);
-    bundle.set_num_workers(num_workers());
-    bundle.set_trace_part(TracePartOf(worker));
-    bundle.set_is_child_of_starter(options_.hosts.empty());
-    bundle.set_interface(
-        options_.hosts.empty()        ? "lo"
-        : !options_.interface.empty() ? options_.interface
-                                      : starter_address_.interfaces[options_.host_of[worker]]);
-    // If a worker is already gone, WaitForWorkers reports it.
-    supervisor_->Tell(worker, bundle.SerializeAsString()).IgnoreError();
-  }
-  return absl::OkStatus();
-}
-
 void Fleet::WatchProcesses() {
   while (!ending_.load()) {
     const int64_t slept_ns = clock_.NowNs();
@@ -341,6 +314,7 @@ void Fleet::WatchProcesses() {
     if (clock_.NowNs() - slept_ns > kLateMs * 1'000'000) watch_since_ns_.store(clock_.NowNs());
     if (exit.ok() && exit->has_value()) TakeExit(**exit);
     TakeLost();
+    DoRequest();
     CheckProgress();
     RecordWorkers();
   }
@@ -456,21 +430,23 @@ void Fleet::TakeLost() {
     // Other workers may need time to stop waiting for this worker. A person who watches learns at
     // once why the job ends.
     if (event.kind == launch::FailureEvent::Kind::kFrozen) {
-      options_.console->Say(
-          absl::StrCat("the process of ", launch::RankLabel(event.ranks), " (",
-                       launch::ProcessText(event.pid, event.host), ") is frozen: ", event.reason,
-                       event.cause.empty() ? "" : "; ", event.cause, "; the job ends"));
+      options_.console->Say(absl::StrCat("the process of ", launch::RankLabel(event.ranks), " (",
+                                         launch::ProcessText(event.pid, event.host),
+                                         ") is frozen: ", event.reason,
+                                         event.cause.empty() ? "" : "; ", event.cause,
+                                         may_recover_.load() ? "" : "; the job ends"));
     }
     Fail(std::move(event), reason);
   }
   MutexLock lock(&mutex_);
   is_explaining_ = false;
+  failed_.NotifyAll();
 }
 
 // Takes the report of a worker that cannot go on and knows why. Runs on the coordinator's thread.
 void Fleet::TakeTrouble(WorkerId worker, const std::string& bytes) {
   proto::WorkerTrouble trouble;
-  if (!trouble.ParseFromString(bytes)) return;
+  if (!trouble.ParseFromString(bytes) || trouble.epoch() != epoch_.load()) return;
   launch::FailureEvent event;
   event.kind = launch::FailureEvent::Kind::kBroken;
   event.time_ns = clock_.NowNs();
@@ -602,7 +578,13 @@ void Fleet::Fail(launch::FailureEvent event, const absl::Status& reason) {
   control::Coordinator* coordinator = nullptr;
   {
     MutexLock lock(&mutex_);
+    const bool is_loss = event.kind != launch::FailureEvent::Kind::kStuck;
     failures_.push_back(std::move(event));
+    if (may_recover_.load() && is_loss && !has_ended_) {
+      failed_.NotifyAll();
+      return;
+    }
+    has_ended_ = true;
     coordinator = coordinator_.get();
   }
   failed_.NotifyAll();

@@ -5,6 +5,11 @@
 //
 //   Launch -> { Call }* -> Finish -> AwaitRemaining
 //
+// With `recovers`, a lost process does not end the job once AllowRecovery has been called. Calls
+// then end with kUnavailable, and the job goes on in a new epoch (fleet_epochs.cc):
+//
+//   Call fails -> ReportLoss -> BeginEpoch -> { Call }*
+//
 // A Fleet notices a failure in four ways: a process ends (noticed at once), a process reports that
 // it cannot go on (at once), a process no longer beats (after dead_after_ms), or no actor makes
 // progress while steps run (after stuck_after_ms). Each failure ends the job: Calls return, and
@@ -18,6 +23,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -47,8 +53,8 @@ struct FleetOptions {
   proto::OpenCommand::Lanes lanes = proto::OpenCommand::AUTOMATIC;
   enum class Checksums : uint8_t { kOff, kOn } checksums = Checksums::kOn;
   std::string log_base = "weir-logs";  // a folder per job is made in it
-  // The number of this start of the job, from 1 on. Processes of earlier starts have other numbers,
-  // so what they still send is dropped.
+  // The number of the first epoch of this start of the job, from 1 on. Processes of earlier starts
+  // have other numbers, so what they still send is dropped.
   uint32_t epoch = 1;
   std::vector<RankId> ranks_shown;  // on the console; empty: all
   // 0: chosen for the number of workers (heartbeat.h).
@@ -66,6 +72,8 @@ struct FleetOptions {
   IdVector<WorkerId, HostId> host_of;
   // A scheduler has started this process and sends signals to every process of the job.
   bool is_scheduled = false;
+  // Other processes survive the loss of one. On this machine alone.
+  bool recovers = false;
   // The files that workers read: data of the job, weights, a checkpoint.
   std::vector<std::string> input_files;
   IdVector<RankId, int64_t> bytes_of_rank;  // the memory that each rank needs; empty: not known
@@ -113,6 +121,20 @@ class Fleet {
   absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> CallEach(
       const IdVector<WorkerId, proto::WorkerCommand>& commands, Watch watch);
 
+  uint32_t epoch() const { return epoch_.load(); }
+  // With `recovers`: from here on the processes that are not lost live on.
+  void AllowRecovery() { may_recover_.store(options_.recovers); }
+  // Call after a Call has failed. Returns the report of the processes that were lost in this epoch;
+  // empty if none was, and then the job has ended. Waits a moment for the news.
+  launch::FailureReport ReportLoss();
+  // Call after a report of ReportLoss. Begins the next epoch: the other processes leave the old
+  // one, and the lost processes start anew. Returns the workers that are new, once they have said
+  // hello. kUnavailable, kDeadlineExceeded: another process was lost meanwhile, or a process did
+  // not come.
+  absl::StatusOr<std::vector<WorkerId>> BeginEpoch();
+  // Returns the number of control messages of other epochs that were refused.
+  int64_t num_fenced() const { return coordinator()->num_fenced(); }
+
   // Records that the trace is complete. If the job fails later, the traces that its workers leave
   // do not replace the complete trace.
   void NoteTraceWritten() { trace_written_ = true; }
@@ -142,8 +164,16 @@ class Fleet {
   void RemoveShipped(hosts::HostsSupervisor* supervisor);
   // The log directory as the hosts know it.
   std::string AbsoluteLogDirectory() const;
-  absl::Status StartCoordinator(control::JobAuthority* authority);
-  absl::Status TellWorkers(control::JobAuthority* authority);
+  absl::Status StartCoordinator();
+  // Writes to the worker's process who it is, in the present epoch.
+  absl::Status TellWorker(WorkerId worker);
+  std::vector<WorkerId> LostWorkers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Lets the watching thread, which is the parent of the processes, do `act`. Returns when that is
+  // done.
+  void LetWatcherDo(std::function<void()> act) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The watching thread calls this.
+  absl::Status StartAnew(const std::vector<WorkerId>& lost) ABSL_LOCKS_EXCLUDED(mutex_);
+  void DoRequest() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The watching thread calls these.
   void WatchProcesses();
@@ -178,6 +208,9 @@ class Fleet {
   std::string job_id_;
   MonotonicClock clock_;
   int64_t started_ns_ = 0;
+  std::optional<control::JobAuthority> authority_;  // from Launch on
+  std::atomic<uint32_t> epoch_;                     // changed by watcher_
+  std::atomic<bool> may_recover_{false};
   launch::CpuStarvation starvation_;  // the coordinator's thread's
   std::string log_directory_;
   hosts::StarterAddress starter_address_{"127.0.0.1", {}, {}};
@@ -195,7 +228,9 @@ class Fleet {
 
   mutable Mutex mutex_;
   CondVar failed_;
-  std::vector<launch::FailureEvent> failures_ ABSL_GUARDED_BY(mutex_);
+  std::vector<launch::FailureEvent> failures_ ABSL_GUARDED_BY(mutex_);  // of this epoch
+  bool has_ended_ ABSL_GUARDED_BY(mutex_) = false;         // a failure has ended the job
+  std::function<void()> request_ ABSL_GUARDED_BY(mutex_);  // for watcher_; null: none
   // The workers that the coordinator lost, or that told of a failure; not yet taken.
   std::vector<launch::FailureEvent> lost_ ABSL_GUARDED_BY(mutex_);
   bool is_explaining_ ABSL_GUARDED_BY(mutex_) = false;  // losses that were taken from lost_

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/compile.h"
 #include "compiler/ir/rhythm_codec.h"
+#include "compiler/job/check_training.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/control/outcome.h"
@@ -85,11 +86,16 @@ absl::StatusOr<std::unique_ptr<train::JobRunner>> FleetRunner::Open(
   const proto::RhythmSpec rhythm = compiler::ToProto(plan->rhythm);
   const proto::RhythmSpec evaluation_rhythm =
       evaluation != nullptr ? compiler::ToProto(evaluation->rhythm) : proto::RhythmSpec();
-  IdVector<WorkerId, proto::WorkerCommand> commands(fleet->num_workers());
+  runner->console_ = options.console;
+  runner->updates_ = compiler::UpdateRateOf(job.training());
+  runner->steps_done_ = runner_options.first_step;
+  IdVector<WorkerId, proto::WorkerCommand>& commands = runner->open_commands_;
+  commands.resize(fleet->num_workers());
   for (const WorkerId worker : fleet->workers()) {
     proto::OpenCommand* open = commands[worker].mutable_open();
     *open = OpenCommandFor(*fleet, worker, options, job, runner_options.threads_per_device,
                            plan->plan_id);
+    open->set_tells_shards(options.recovers);
     if (options.ships_inputs) {
       *open->mutable_data() = job.data();
       job::ReplaceDataPaths([&](const std::string& path) { return fleet->PathOn(worker, path); },
@@ -104,6 +110,7 @@ absl::StatusOr<std::unique_ptr<train::JobRunner>> FleetRunner::Open(
   WEIR_ASSIGN_OR_RETURN(auto answers, fleet->CallEach(commands, Fleet::Watch::kNone));
   WEIR_RETURN_IF_ERROR(CheckInputs(*fleet, answers));
   WEIR_RETURN_IF_ERROR(runner->TakeFacts(answers));
+  if (options.recovers) WEIR_RETURN_IF_ERROR(runner->TakeShards(answers));
   return runner;
 }
 
@@ -134,12 +141,17 @@ absl::Status FleetRunner::Load(const train::LoadOrder& order) {
 }
 
 absl::StatusOr<std::map<int64_t, train::StepMetrics>> FleetRunner::RunSteps(int64_t steps) {
+  fleet_->AllowRecovery();
+  const bool keeps = KeepIsDue();
   proto::WorkerCommand command;
   command.mutable_run()->set_steps(steps);
+  command.mutable_run()->set_keeps_states(keeps);
   absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> answers =
       fleet_->Call(command, Fleet::Watch::kProgress);
   failed_ = !answers.ok();
   WEIR_RETURN_IF_ERROR(answers.status());
+  steps_done_ += steps;
+  if (keeps) NoteKept(*answers);
   TakeWork(*answers);
   return MetricsOf(*answers);
 }

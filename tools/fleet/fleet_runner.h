@@ -5,10 +5,14 @@
 
 #include <memory>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/id_vector.h"
 #include "runtime/base/ids.h"
+#include "runtime/base/update_rate.h"
+#include "tools/console/console.h"
 #include "tools/fleet/fleet.h"
 #include "tools/fleet/fleet_checkpoint.h"
+#include "tools/fleet/recovery_plan.h"
 #include "tools/train/job_runner.h"
 
 namespace weir::fleet {
@@ -38,6 +42,7 @@ class FleetRunner final : public train::JobRunner {
   absl::StatusOr<std::vector<train::ShardSum>> SumWeights() override;
   std::vector<actors::RankWorkReport> Work() const override { return work_; }
   absl::Status WriteTrace(const std::string& path) override;
+  absl::StatusOr<train::Recovery> Recover(const train::RecoveryOrder& order) override;
 
  private:
   explicit FleetRunner(Fleet* fleet) : fleet_(fleet), checkpoint_(fleet) {}
@@ -47,7 +52,33 @@ class FleetRunner final : public train::JobRunner {
 
   void TakeWork(const IdVector<WorkerId, proto::WorkerAnswer>& answers);
 
+  // The parts of a recovery (fleet_runner_recovery.cc). Workers keep copies of their states from
+  // time to time, so that the loss of another worker costs few steps.
+  absl::Status TakeShards(const IdVector<WorkerId, proto::WorkerAnswer>& answers);
+  bool KeepIsDue() const;
+  void NoteKept(const IdVector<WorkerId, proto::WorkerAnswer>& answers);
+  absl::StatusOr<RecoveryPlan> PlanFromMemory();
+  absl::Status MoveStates(const RecoveryPlan& plan);
+  std::string RecoveryText(const std::vector<WorkerId>& anew, const RecoveryPlan& plan,
+                           int64_t fenced) const;
+
+  // The copies of the states, and the pace at which they are made.
+  struct Keeping {
+    bool is_on = false;   // workers keep copies
+    bool is_due = true;   // before the next steps
+    int64_t kept_ns = 0;  // when the last copies were made
+    int64_t took_ns = 0;  // how long the slowest of them took
+    int64_t bytes = 0;    // of the largest; 0: none was made yet
+  };
+
   Fleet* const fleet_;
+  const MonotonicClock clock_{};
+  console::Console* console_ = nullptr;
+  UpdateRate updates_;
+  int64_t steps_done_ = 0;
+  IdVector<WorkerId, proto::WorkerCommand> open_commands_;  // of the first epoch
+  IdVector<RankId, std::vector<HeldState>> shards_of_;      // empty: nothing recovers
+  Keeping keeping_;
   train::RunnerFacts facts_;
   FleetCheckpoint checkpoint_;
   std::vector<actors::RankWorkReport> work_;  // as of the last run

@@ -45,6 +45,7 @@ proto::OpenCommand OpenCommandFor(const Fleet& fleet, WorkerId worker, const Fle
   for (const RankId rank : fleet.ranks_of(worker)) open.add_rank(rank.value());
   open.set_threads_per_device(threads_per_device);
   open.set_devices_on_host(fleet.num_ranks_on_host_of(worker));
+  open.set_epoch(fleet.epoch());
   open.set_lanes(options.lanes);
   open.set_checksums(options.checksums == FleetOptions::Checksums::kOn);
   open.set_plan_id(plan_id);

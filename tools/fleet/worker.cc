@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
 #include <sstream>
@@ -30,6 +31,7 @@
 #include "runtime/limits/resident_memory.h"
 #include "runtime/store/shard_file.h"
 #include "runtime/transport/process_transport.h"
+#include "tools/fleet/kept_states.h"
 #include "tools/fleet/piece_codec.h"
 #include "tools/fleet/wait_account.h"
 #include "tools/fleet/worker_facts.h"
@@ -39,6 +41,7 @@
 #include "tools/live/live_run.h"
 #include "tools/sandbox/sandbox.h"
 #include "tools/train/generation_ranks.h"
+#include "tools/train/prepare_training.h"
 #include "tools/train/rank_group.h"
 #include "tools/train/replica_check.h"
 #include "tools/train/shard_pieces.h"
@@ -118,6 +121,18 @@ void AddParts(const std::map<std::string, train::SavedPart>& parts, proto::Worke
   }
 }
 
+void AddShards(const actors::Session& session, proto::WorkerAnswer* answer) {
+  for (const RankId rank : session.local_ranks()) {
+    for (const actors::PlanState& state : session.plan(rank).states) {
+      if (!IsKept(state.state_class)) continue;
+      proto::HeldShard* const held = answer->add_held();
+      held->set_rank(rank.value());
+      held->set_name(state.name);
+      *held->mutable_slice() = SliceToProto(state.slice);
+    }
+  }
+}
+
 class Worker {
  public:
   Worker(proto::WorkerBundle bundle, std::ostream& log)
@@ -141,8 +156,15 @@ class Worker {
     options.fetch_limit_ms += control::GreetingMs(bundle_.num_workers());
     options.excuse_ms = [this] { return ExcuseStarterMs(); };
     options.progress = [this] { return Progress(); };
+    options.on_epoch = [this](uint32_t epoch, const absl::Status& reason) {
+      OnEpoch(epoch, reason);
+    };
     options.on_abort = [this](const absl::Status& reason) { OnAbort(reason); };
     options.last_words = [this](const absl::Status& reason) { return LastWords(reason); };
+    {
+      MutexLock lock(&mutex_);
+      epoch_ = group_epoch_ = bundle_.epoch();
+    }
     WEIR_ASSIGN_OR_RETURN(link_, control::WorkerLink::Connect(std::move(options)));
     absl::Status end = link_->Serve([this](const std::string& command) { return Handle(command); });
     if (!end.ok()) WriteTracePart();
@@ -206,14 +228,15 @@ class Worker {
     const std::optional<Problem> problem = ProblemOf(fault);
     const bool is_broken = problem.has_value() && problem->code == transport::kBrokenConnection;
     if (!is_broken || !abort_.ok() || ++beats_with_fault_ != 2) return;
-    TellTrouble(fault);
+    TellTrouble(fault, group_epoch_);
   }
 
-  // Tells the starter that the job fails here.
-  void TellTrouble(const absl::Status& status) {
+  // Tells the starter that the job fails here, in work of that epoch.
+  void TellTrouble(const absl::Status& status, uint32_t epoch) {
     log_ << status.message() << std::endl;
     proto::WorkerTrouble trouble;
     *trouble.mutable_outcome() = control::ToOutcome(status);
+    trouble.set_epoch(epoch);
     link_->Send(trouble.SerializeAsString());
   }
 
@@ -224,19 +247,30 @@ class Worker {
     if (train::LoadedRanks* const ranks = this->ranks(); ranks != nullptr) ranks->Stop(reason);
   }
 
+  // The job goes on in another epoch: the work of the old one ends, and the states stay. The next
+  // command tells what to do with them.
+  void OnEpoch(uint32_t epoch, const absl::Status& reason) {
+    MutexLock lock(&mutex_);
+    epoch_ = epoch;
+    beats_with_fault_ = 0;
+    aborted_.NotifyAll();
+    if (group_ != nullptr && group_epoch_ != epoch) group_->Stop(reason);
+  }
+
   // Returns whether the job has ended. A failure after that is a consequence of the end.
   bool HasEnded() {
     MutexLock lock(&mutex_);
     return !abort_.ok();
   }
 
-  // Returns whether the job has ended, or ends now. If a peer has left, it mostly has left because
-  // the job ends, and the end is on its way to this worker too.
-  bool AwaitEnd() {
+  // Returns whether the job or the epoch of this work has ended, or ends now. If a peer has left,
+  // it mostly has left because the job ends, and the end is on its way to this worker too.
+  bool AwaitEnd(uint32_t epoch) {
     MutexLock lock(&mutex_);
     return aborted_.WaitFor(&mutex_, kReasonLimitMs,
-                            [this]()
-                                ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !abort_.ok(); });
+                            [this, epoch]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                              return !abort_.ok() || epoch_ != epoch;
+                            });
   }
 
   // Tells what each actor of these ranks waits for. Only a job without progress is explained so;
@@ -289,9 +323,10 @@ class Worker {
     absl::Status status = Do(command, &answer);
     const bool ends_the_job = command.has_open() || command.has_run() || command.has_evaluate() ||
                               command.has_generation();
-    if (absl::IsUnavailable(status) && !AwaitEnd() && ends_the_job) {
+    const uint32_t epoch = command.has_open() ? command.open().epoch() : GroupEpoch();
+    if (absl::IsUnavailable(status) && !AwaitEnd(epoch) && ends_the_job) {
       // No process has ended the job yet, so the failure of the job begins here.
-      TellTrouble(status);
+      TellTrouble(status, epoch);
     }
     if (!status.ok()) return status;
     return answer.SerializeAsString();
@@ -326,19 +361,84 @@ class Worker {
     return ranks->Load(plan, from);
   }
 
+  uint32_t GroupEpoch() {
+    MutexLock lock(&mutex_);
+    return group_epoch_;
+  }
+
+  // Runs steps. The copy of the states is made before, because a worker that is lost in these steps
+  // leaves the states of the others in the middle of one.
+  absl::Status RunSteps(const proto::RunCommand& command, train::RankGroup* group,
+                        proto::WorkerAnswer* answer) {
+    if (command.keeps_states()) {
+      const int64_t before_ns = clock_.NowNs();
+      // A worker without memory for the copy works on, and has none.
+      const absl::Status kept = kept_.Take(group->session());
+      if (!kept.ok() && !absl::IsResourceExhausted(kept)) return kept;
+      if (kept.ok()) answer->set_keep_ns(clock_.NowNs() - before_ns);
+      answer->set_kept_bytes(kept_.bytes());
+    }
+    resting_step_ = -1;
+    WEIR_ASSIGN_OR_RETURN(auto reported, group->RunSteps(command.steps()));
+    resting_step_ = group->session().steps_done();
+    AddMetrics(reported, answer);
+    AddWork(group->session().Work(), answer);
+    return absl::OkStatus();
+  }
+
+  absl::Status Give(const proto::GiveCommand& command, proto::WorkerAnswer* answer) const {
+    for (const proto::ShardRange& range : command.range()) {
+      WEIR_ASSIGN_OR_RETURN(
+          const absl::string_view bytes,
+          kept_.Read(RankId(range.rank()), range.name(), range.begin(), range.bytes()));
+      answer->add_given(std::string(bytes));
+    }
+    return absl::OkStatus();
+  }
+
+  // Takes parts of states of these ranks. The parts of a state come in order, and the state is
+  // written when it is whole.
+  absl::Status Take(const proto::TakeCommand& command, train::RankGroup* group) {
+    if (command.range_size() != command.data_size())
+      return absl::InternalError("a command with other parts of states than it names");
+    for (int i = 0; i < command.range_size(); ++i) {
+      const proto::ShardRange& range = command.range(i);
+      const RankId rank(range.rank());
+      int64_t whole = 0;
+      {
+        WEIR_ASSIGN_OR_RETURN(const device::HostView held,
+                              group->session().ReadState(rank, range.name()));
+        whole = held.size();
+      }
+      std::string& taken = taken_[{rank, range.name()}];
+      const int64_t begin = static_cast<int64_t>(taken.size());
+      const int64_t bytes = static_cast<int64_t>(command.data(i).size());
+      if (range.begin() != begin || bytes > whole - begin)
+        return absl::InternalError(absl::StrCat("bytes of the state ", range.name(), " at ",
+                                                range.begin(), " instead of at ", begin));
+      taken += command.data(i);
+      if (begin + bytes < whole) continue;
+      WEIR_RETURN_IF_ERROR(group->session().WriteState(rank, range.name(), taken));
+      taken_.erase({rank, range.name()});
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status Do(const proto::WorkerCommand& command, proto::WorkerAnswer* answer) {
     if (command.has_open()) return Open(command.open(), answer);
     if (command.has_generation()) return Generate(command.generation(), answer);
+    if (command.has_standing()) {
+      answer->set_kept_step(kept_.step());
+      answer->set_resting_step(resting_step_);
+      return absl::OkStatus();
+    }
+    if (command.has_give()) return Give(command.give(), answer);
     train::RankGroup* const group = this->group();
     if (group == nullptr) return absl::FailedPreconditionError("no ranks are loaded yet");
     switch (command.command_case()) {
       case proto::WorkerCommand::kLoad: return Load(command.load(), group);
-      case proto::WorkerCommand::kRun: {
-        WEIR_ASSIGN_OR_RETURN(auto reported, group->RunSteps(command.run().steps()));
-        AddMetrics(reported, answer);
-        AddWork(group->session().Work(), answer);
-        return absl::OkStatus();
-      }
+      case proto::WorkerCommand::kRun: return RunSteps(command.run(), group, answer);
+      case proto::WorkerCommand::kTake: return Take(command.take(), group);
       case proto::WorkerCommand::kEvaluate: {
         absl::StatusOr<std::map<int64_t, train::StepMetrics>> reported = group->Evaluate();
         if (reported.ok()) {
@@ -354,6 +454,7 @@ class Worker {
       case proto::WorkerCommand::kCheckpoint:
         return Checkpoint(*group, command.checkpoint(), answer);
       case proto::WorkerCommand::kInspect: {
+        resting_step_ = -1;
         WEIR_ASSIGN_OR_RETURN(auto findings, group->InspectStep(command.inspect().as_step()));
         for (const actors::NonfiniteFinding& finding : findings) {
           proto::NonfiniteFact* fact = answer->add_nonfinite();
@@ -479,13 +580,13 @@ class Worker {
     transport::UcxTransportOptions ucx;
     ucx.lanes = LanesOf(command.lanes());
     ucx.interface = bundle_.interface();
-    ucx.epoch = bundle_.epoch();
+    ucx.epoch = command.epoch();
     ucx.role = role;
     ucx.job_key = bundle_.job_key();
     ucx.checksum = command.checksums() ? transport::UcxTransportOptions::Checksum::kCrc32c
                                        : transport::UcxTransportOptions::Checksum::kNone;
     return [this, ucx](int num_ranks, const std::vector<RankId>& local_ranks) {
-      return transport::MakeProcessNetwork(num_ranks, local_ranks, link_.get(), ucx);
+      return transport::MakeProcessNetwork(num_ranks, local_ranks, exchange_.get(), ucx);
     };
   }
 
@@ -501,7 +602,30 @@ class Worker {
     };
   }
 
+  // Ends the ranks of an earlier epoch. What of them serves again stays: the data, the plans, and,
+  // if this worker goes on with them, the states.
+  absl::Status LeaveEpoch(const proto::OpenCommand& command) {
+    train::RankGroup* const group = this->group();
+    if (command.goes_on() && kept_.step() != command.first_step()) {
+      if (group == nullptr || resting_step_ != command.first_step()) {
+        return absl::InternalError(absl::StrCat("the states of step ", command.first_step(),
+                                                " are not here, but of step ", kept_.step()));
+      }
+      WEIR_RETURN_IF_ERROR(kept_.Take(group->session()));
+    }
+    if (!command.goes_on()) kept_.Forget();
+    taken_.clear();
+    resting_step_ = -1;
+    if (group != nullptr) prepared_ = group->Prepared();
+    CloseGroup();
+    exchange_ = link_->ExchangeOf(command.epoch());
+    MutexLock lock(&mutex_);
+    group_epoch_ = command.epoch();
+    return absl::OkStatus();
+  }
+
   absl::Status Open(const proto::OpenCommand& command, proto::WorkerAnswer* answer) {
+    WEIR_RETURN_IF_ERROR(LeaveEpoch(command));
     const std::string where = absl::StrCat("worker ", bundle_.worker());
     train::RankGroupOptions options;
     for (const int32_t rank : command.rank()) options.ranks.emplace_back(rank);
@@ -510,7 +634,8 @@ class Worker {
     options.first_step = command.first_step();
     options.sample_offset = command.sample_offset();
     options.plan_id = command.plan_id();
-    options.epoch = bundle_.epoch();
+    if (prepared_.has_value()) options.prepared = &*prepared_;
+    options.epoch = command.epoch();
     options.on_nonfinite = OnNonfiniteOf(command.on_nonfinite());
     if (command.has_data()) options.data = command.data();
     if (command.has_rhythm()) {
@@ -519,13 +644,14 @@ class Worker {
     if (command.has_evaluation_rhythm()) {
       WEIR_ASSIGN_OR_RETURN(options.evaluation_rhythm, RhythmOf(command.evaluation_rhythm()));
     }
-    options.exchange = link_.get();
+    options.exchange = exchange_.get();
     options.network = [&](train::GroupRole role) {
       return NetworkOf(command, static_cast<uint16_t>(role));
     };
     options.tell = TellsOpening();
     absl::StatusOr<std::unique_ptr<train::RankGroup>> group =
         train::RankGroup::Open(command.job(), options);
+    if (group.ok() && command.goes_on()) WEIR_RETURN_IF_ERROR(kept_.PutInto(&(*group)->session()));
     MutexLock lock(&mutex_);
     opening_.clear();
     if (!group.ok()) return group.status();
@@ -533,6 +659,7 @@ class Worker {
     WEIR_RETURN_IF_ERROR(limits::CheckRoomForFiles(where, kDescriptorsMin));
     group_ = *std::move(group);
     if (!abort_.ok()) group_->Stop(abort_);
+    if (epoch_ != command.epoch()) group_->Stop(absl::UnavailableError("the epoch has ended"));
     answer->set_plan_id(group_->plan().plan_id);
     answer->set_threads_per_device(group_->threads_per_device());
     answer->set_bytes_per_device(group_->bytes_per_device());
@@ -557,10 +684,11 @@ class Worker {
     session.threads_per_device = open.threads_per_device();
     session.devices_here = open.devices_on_host();
     session.plan_id = open.plan_id();
-    session.epoch = bundle_.epoch();
+    session.epoch = open.epoch();
     session.role = static_cast<uint16_t>(plan);
+    if (exchange_ == nullptr) exchange_ = link_->ExchangeOf(open.epoch());
     session.network = NetworkOf(open, session.role);
-    session.exchange = link_.get();
+    session.exchange = exchange_.get();
     WEIR_ASSIGN_OR_RETURN(session.rhythm, RhythmOf(open.rhythm()));
     session.tell = TellsOpening();
     train::GenerationRanks* ranks = nullptr;
@@ -587,10 +715,17 @@ class Worker {
 
   const proto::WorkerBundle bundle_;
   std::ostream& log_;
+  const MonotonicClock clock_;
   const pid_t starter_pid_;
   Mutex starter_mutex_;
   launch::SilentProcess starter_ ABSL_GUARDED_BY(starter_mutex_);
   bool has_told_of_starter_ ABSL_GUARDED_BY(starter_mutex_) = false;
+  // The serving thread's.
+  KeptStates kept_;
+  int64_t resting_step_ = -1;  // the steps done of the ranks, if they are at rest; -1: they are not
+  std::map<std::pair<RankId, std::string>, std::string> taken_;  // states that are not whole yet
+  std::optional<train::PreparedTraining> prepared_;              // by an earlier epoch
+  std::unique_ptr<transport::Exchange> exchange_;                // of the group; outlives it
   // The serving thread alone makes and ends the ranks; the link's thread uses them under the mutex.
   // At most one of the two is there: a job trains or generates.
   Mutex mutex_;
@@ -600,7 +735,9 @@ class Worker {
       ABSL_GUARDED_BY(mutex_);  // what the loading of ranks does; empty: none goes on
   int beats_with_fault_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status abort_ ABSL_GUARDED_BY(mutex_);
-  CondVar aborted_;
+  uint32_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;        // of the job
+  uint32_t group_epoch_ ABSL_GUARDED_BY(mutex_) = 0;  // of the group, or of the group to be
+  CondVar aborted_;                                   // or the epoch has ended
   std::unique_ptr<control::WorkerLink>
       link_;  // destroyed first, because its thread calls the members above
 };

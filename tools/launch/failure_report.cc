@@ -300,7 +300,8 @@ FailureReport ReportFailure(const FailedJob& job) {
   report.time_ns = first->time_ns;
   const std::string pid =
       first->pid > 0 ? absl::StrCat(" (", ProcessText(first->pid, first->host), ")") : "";
-  report.text = absl::StrFormat("The job failed after %.3f s\n",
+  report.text = absl::StrFormat("%s failed after %.3f s\n",
+                                job.ends == FailedJob::Ends::kJob ? "The job" : "A process",
                                 static_cast<double>(first->time_ns - job.start_ns) / kNsPerSecond);
   absl::StrAppend(&report.text, "  first failure: ", who, pid, ": ",
                   Printable(WhatHappened(*first, end)), "\n");

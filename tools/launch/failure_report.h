@@ -80,6 +80,8 @@ struct FailedJob {
   std::vector<FailureEvent> events;  // in any order; of one worker at most one kExit
   std::vector<RemainingWorker> remaining;
   WorkerProgram program = WorkerProgram::kWeir;
+  // What the failure means: the end of the job, or of the failed processes alone.
+  enum class Ends : uint8_t { kJob, kProcess } ends = Ends::kJob;
 };
 
 struct FailureReport {

@@ -313,5 +313,11 @@ TEST(FailureReportTest, AnExitBecomesAnEvent) {
   EXPECT_THAT(event.last_lines, ::testing::ElementsAre("last"));
 }
 
+TEST(FailureReportTest, AFailureThatEndsAProcessAloneSaysSo) {
+  FailedJob job = {kStartNs, "", {Death(2000, 1, SIGKILL)}, {}};
+  job.ends = FailedJob::Ends::kProcess;
+  EXPECT_THAT(ReportFailure(job).text, ::testing::StartsWith("A process failed after 2.000 s\n"));
+}
+
 }  // namespace
 }  // namespace weir::launch

@@ -34,8 +34,9 @@ struct Worker {
   Worker(WorkerProcess started, WorkerOutput read)
       : process(std::move(started)), output(std::move(read)) {}
 
-  // `pid` and the descriptor `output` belong to the serving thread. The supervisor's mutex guards
-  // `input` and `process`. The serving thread alone closes the descriptors, except for `input`.
+  // The descriptor `output` belongs to the serving thread, which alone changes `pid`. The
+  // supervisor's mutex guards `pid`, `input` and `process`. The serving thread alone closes the
+  // descriptors, except for `input`.
   WorkerProcess process;
   WorkerOutput output;  // the serving thread's
 };
@@ -78,10 +79,14 @@ class LocalSupervisor final : public Supervisor {
   absl::Status StartWorkers(const IdVector<WorkerId, WorkerLaunch>& commands);
 
   absl::Status Tell(WorkerId worker, const std::string& bytes) override;
+  absl::Status StartAgain(WorkerId worker) override;
   absl::StatusOr<std::optional<WorkerExit>> Wait(int64_t limit_ms) override;
   void Wake() override { wake_.Wake(); }
   int num_running() const override;
-  int64_t pid(WorkerId worker) const override { return workers_[worker].process.pid; }
+  int64_t pid(WorkerId worker) const override {
+    MutexLock lock(&mutex_);
+    return workers_[worker].process.pid;
+  }
   void Signal(int signal) override;
   std::vector<WorkerExit> Stop() override;
   std::vector<WorkerExit> Reap(int64_t limit_ms) override;
@@ -103,6 +108,7 @@ class LocalSupervisor final : public Supervisor {
   }
 
  private:
+  absl::StatusOr<Worker> StartOne(const WorkerLaunch& command, const std::string& log_path) const;
   absl::StatusOr<Served> Serve(int64_t limit_ns, Listen listen);
   std::vector<pollfd> DescriptorsToPoll(Listen listen) const;
   void Send(WorkerId index, int signal) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -115,8 +121,9 @@ class LocalSupervisor final : public Supervisor {
   const SupervisorOptions options_;
   WakeEvent wake_;
   const MonotonicClock clock_;
+  IdVector<WorkerId, WorkerLaunch> commands_;
   IdVector<WorkerId, std::string> log_paths_;
-  IdVector<WorkerId, Worker> workers_;  // fixed after the start
+  IdVector<WorkerId, Worker> workers_;  // their number is fixed after the start
   std::deque<WorkerExit> exits_;        // for the serving thread: seen and not yet returned
 
   mutable Mutex mutex_;
@@ -131,18 +138,53 @@ absl::Status LocalSupervisor::StartWorkers(const IdVector<WorkerId, WorkerLaunch
     if (!names.insert(name).second)
       return absl::InternalError(absl::StrCat("two workers log to ", name));
     log_paths_.push_back(absl::StrCat(options_.log_directory, "/", name));
-    WEIR_ASSIGN_OR_RETURN(OwnedDescriptor log, OpenLog(log_paths_.back()));
-    StartOptions start;
-    if (options_.program == WorkerProgram::kOfUser)
-      start.environment = StartOptions::Environment::kWhole;
-    start.variables = command.variables;
-    WEIR_ASSIGN_OR_RETURN(WorkerProcess process, StartProcess(command.arguments, start));
-    std::ostream* console =
-        IsShown(command.ranks, options_.ranks_shown) ? options_.console : nullptr;
-    workers_.emplace_back(std::move(process), WorkerOutput(std::move(log), command.label, console));
+    WEIR_ASSIGN_OR_RETURN(Worker worker, StartOne(command, log_paths_.back()));
+    commands_.push_back(command);
+    workers_.push_back(std::move(worker));
     MutexLock lock(&mutex_);
     states_.emplace_back();
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Worker> LocalSupervisor::StartOne(const WorkerLaunch& command,
+                                                 const std::string& log_path) const {
+  WEIR_ASSIGN_OR_RETURN(OwnedDescriptor log, OpenLog(log_path));
+  StartOptions start;
+  if (options_.program == WorkerProgram::kOfUser)
+    start.environment = StartOptions::Environment::kWhole;
+  start.variables = command.variables;
+  WEIR_ASSIGN_OR_RETURN(WorkerProcess process, StartProcess(command.arguments, start));
+  std::ostream* console = IsShown(command.ranks, options_.ranks_shown) ? options_.console : nullptr;
+  return Worker(std::move(process), WorkerOutput(std::move(log), command.label, console));
+}
+
+absl::Status LocalSupervisor::StartAgain(WorkerId index) {
+  const auto is_running = [this, index] {
+    MutexLock lock(&mutex_);
+    return states_[index].running;
+  };
+  if (is_running()) {
+    MutexLock lock(&mutex_);
+    Send(index, SIGKILL);
+    KillGroup(workers_[index].process);
+  }
+  const int64_t end_ns = clock_.NowNs() + options_.reap_ms * kNsPerMs;
+  while (is_running()) {
+    const int64_t left_ns = end_ns - clock_.NowNs();
+    if (left_ns <= 0) {
+      return absl::UnavailableError(
+          absl::StrCat("the process ", pid(index), " of worker ", index, " does not end"));
+    }
+    WEIR_RETURN_IF_ERROR(Serve(left_ns, Listen::kToWorkersOnly).status());
+  }
+  exits_.erase(std::remove_if(exits_.begin(), exits_.end(),
+                              [index](const WorkerExit& exit) { return exit.worker == index; }),
+               exits_.end());
+  WEIR_ASSIGN_OR_RETURN(Worker worker, StartOne(commands_[index], log_paths_[index]));
+  MutexLock lock(&mutex_);
+  workers_[index] = std::move(worker);
+  states_[index] = WorkerState();
   return absl::OkStatus();
 }
 
@@ -361,6 +403,11 @@ void LocalSupervisor::StopWithin(int64_t limit_ns, Listen listen) {
 }
 
 }  // namespace
+
+absl::Status Supervisor::StartAgain(WorkerId worker) {
+  return absl::UnimplementedError(
+      absl::StrCat("worker ", worker, " cannot start anew beside the others"));
+}
 
 void KeepExits() {
   struct sigaction action = {};

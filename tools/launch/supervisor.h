@@ -105,6 +105,13 @@ class Supervisor {
   // everything, only its exit shows that.
   virtual absl::Status Tell(WorkerId worker, const std::string& bytes) = 0;
 
+  // Starts a worker anew, with the arguments of its first start: for a worker that has ended, or
+  // that this call kills. An end of the old process that Wait has not returned is forgotten. Then
+  // Tell may be called once more. Called by the thread that calls Wait. kUnimplemented: this
+  // supervisor cannot do that. kUnavailable (W0092, W0093): there is no process, and the worker
+  // does not run.
+  virtual absl::Status StartAgain(WorkerId worker);
+
   // Serves output and ends until a worker ends, `limit_ms` have passed (negative: no limit), Wake
   // is called, or no worker is running. Returns each end once, in order of time, with all output of
   // the worker served; else nullopt. Exits seen at the same moment have the same time.

@@ -51,6 +51,26 @@ TEST_P(SupervisorTest, TellingAWorkerThatIsGoneIsUnavailableAndNoSignal) {
   EXPECT_EQ(supervisor_->Tell(WorkerId(1), "hello").code(), absl::StatusCode::kUnavailable);
 }
 
+TEST_P(SupervisorTest, AWorkerStartsAgainBesideTheOthers) {
+  Start({"exit 3", "wait"});
+  EXPECT_EQ(NextExit().code, 3);
+  const int64_t other = supervisor_->pid(WorkerId(1));
+  ASSERT_TRUE(supervisor_->StartAgain(WorkerId(0)).ok());
+  const WorkerExit again = NextExit();
+  EXPECT_EQ(again.worker, WorkerId(0));
+  EXPECT_EQ(again.code, 3);
+  EXPECT_EQ(again.pid, supervisor_->pid(WorkerId(0)));
+  EXPECT_EQ(supervisor_->pid(WorkerId(1)), other);
+  // A worker that runs is killed first, and its end is not told.
+  ASSERT_TRUE(supervisor_->StartAgain(WorkerId(1)).ok());
+  EXPECT_NE(supervisor_->pid(WorkerId(1)), other);
+  EXPECT_THAT(supervisor_->running(), ElementsAre(WorkerId(1)));
+  EXPECT_TRUE(supervisor_->Tell(WorkerId(1), "hello").ok());
+  const std::vector<WorkerExit> exits = supervisor_->Stop();
+  ASSERT_EQ(exits.size(), 1u);
+  EXPECT_EQ(exits[0].pid, supervisor_->pid(WorkerId(1)));
+}
+
 TEST_P(SupervisorTest, AStoppedWorkerIsWokenToEnd) {
   Start({"stop-itself"});
   siginfo_t info = {};

@@ -35,6 +35,7 @@ class Evaluator {
   absl::StatusOr<std::map<int64_t, StepMetrics>> Run();
   int64_t batches() const { return batches_; }
   actors::Session* session() const { return opened_.session.get(); }
+  std::shared_ptr<const compiler::LogicalPlan> plan() const { return opened_.plan; }
 
  private:
   Evaluator(const store::Dataset* dataset, int64_t batches, int64_t micro_batches)

@@ -25,6 +25,10 @@ bool RanksAreGone(const absl::Status& status) {
          absl::IsDeadlineExceeded(status) || absl::IsCancelled(status);
 }
 
+absl::StatusOr<Recovery> JobRunner::Recover(const RecoveryOrder& /*order*/) {
+  return absl::UnimplementedError("ranks of one process do not come back");
+}
+
 absl::StatusOr<std::unique_ptr<JobRunner>> LocalRunner::Open(const proto::Job& job,
                                                              const RunnerOptions& options) {
   std::unique_ptr<LocalRunner> runner(new LocalRunner());

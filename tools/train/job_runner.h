@@ -47,10 +47,22 @@ struct RunnerOptions {
   live::TellDoing tell;  // of ranks that are loaded; null: nobody is told
 };
 
+// The states from files with which a run can go on after it has lost ranks.
+struct RecoveryOrder {
+  int64_t step = 0;  // steps done in these states
+};
+// Where a run goes on.
+struct Recovery {
+  int64_t step = 0;         // steps done
+  bool has_states = false;  // false: the states of the order must be loaded
+  std::string text;         // where the states come from, for people
+};
+
 // Returns whether nothing more can be done with the ranks after `status`.
 bool RanksAreGone(const absl::Status& status);
 
-// After an error of kUnavailable, kAborted, kDeadlineExceeded or kCancelled the ranks are gone.
+// After an error of kUnavailable, kAborted, kDeadlineExceeded or kCancelled the ranks are gone,
+// unless Recover brings them back.
 // After any other error of Save, WriteTrace or Evaluate the ranks are as before, except that a
 // failed evaluation allows no further evaluation.
 class JobRunner {
@@ -91,6 +103,11 @@ class JobRunner {
   // WriteTraceFile, or the reason why ranks cannot report; kFailedPrecondition if the code that
   // ends the job writes the trace.
   virtual absl::Status WriteTrace(const std::string& path) = 0;
+  // Brings the ranks back after some of them were lost: from the last step whose states are still
+  // in memory, or, if the order has later ones or memory has not all of them, ready to load the
+  // states of the order. kUnimplemented: these ranks do not come back. If the ranks are gone after
+  // an error, the next call may help.
+  virtual absl::StatusOr<Recovery> Recover(const RecoveryOrder& order);
 };
 
 class LocalRunner final : public JobRunner {

@@ -46,12 +46,23 @@ absl::StatusOr<std::unique_ptr<RankGroup>> RankGroup::Open(const proto::Job& job
   if (options.network) session.network = options.network(GroupRole::kEvaluation);
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Evaluator> evaluator,
                         Evaluator::Create(job, group->dataset_.get(), session));
-  if (evaluator != nullptr) group->evaluation_batches_ = evaluator->batches();
+  if (evaluator != nullptr) {
+    group->evaluation_batches_ = evaluator->batches();
+    group->evaluation_plan_ = evaluator->plan();
+  }
   {
     MutexLock lock(&group->mutex_);
     group->evaluator_ = std::move(evaluator);
   }
   return group;
+}
+
+PreparedTraining RankGroup::Prepared() const {
+  PreparedTraining prepared;
+  prepared.dataset = dataset_;
+  prepared.plans.training = training_.plan;
+  prepared.plans.evaluation = evaluation_plan_;
+  return prepared;
 }
 
 Evaluator* RankGroup::evaluator() const {

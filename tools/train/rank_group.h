@@ -42,8 +42,8 @@ struct RankGroupOptions {
   int64_t sample_offset = 0;  // of the training data (store::BatchPosition)
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
   std::string plan_id;  // required result of compiling; empty: any plan
-  // The result of earlier compiling and opening, for a group of all ranks. Null: nothing is
-  // prepared.
+  // The result of earlier compiling and opening, for a group of all ranks or for these ranks (data
+  // and plans alone count). Null: nothing is prepared.
   const PreparedTraining* prepared = nullptr;
   // Solved by another process for the same job; null: Open solves them.
   std::shared_ptr<const compiler::JobRhythm> rhythm, evaluation_rhythm;
@@ -61,6 +61,9 @@ class RankGroup final : public LoadedRanks {
                                                          const RankGroupOptions& options);
 
   const compiler::LogicalPlan& plan() const { return *training_.plan; }
+  // Returns the data and the plans, with which another group of the same job opens without
+  // compiling. The other group may outlive this one.
+  PreparedTraining Prepared() const;
   const store::Dataset& dataset() const { return *dataset_; }
   int threads_per_device() const { return training_.threads_per_device; }
   int64_t evaluation_batches() const { return evaluation_batches_; }  // 0: nothing is held out
@@ -114,6 +117,7 @@ class RankGroup final : public LoadedRanks {
   JobSession training_;  // depends on the feed and the log above
   const MonotonicClock clock_{};
   int64_t evaluation_batches_ = 0;
+  std::shared_ptr<const compiler::LogicalPlan> evaluation_plan_;  // null: nothing is held out
   // The group's thread makes and ends the evaluator; Stop and Progress use it under the mutex.
   mutable Mutex mutex_;
   std::unique_ptr<Evaluator> evaluator_ ABSL_GUARDED_BY(mutex_);

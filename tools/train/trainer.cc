@@ -110,8 +110,7 @@ class Trainer {
     WEIR_ASSIGN_OR_RETURN(runner_, options_.runner(job_, runner));
     checkpoints_.Open(runner_.get(), prepared);
     replicas_.emplace(options_.check_replicas, result_.steps_done);
-    if (!options_.init.empty()) WEIR_RETURN_IF_ERROR(LoadInit());
-    if (!options_.resume.empty()) WEIR_RETURN_IF_ERROR(LoadCheckpoint());
+    WEIR_RETURN_IF_ERROR(LoadStart());
     NoteArithmetic(prepared);
     WEIR_RETURN_IF_ERROR(checkpoints_.Prepare());
     if (options_.live != nullptr) options_.live->SetFacts(FactsFor(prepared));
@@ -121,6 +120,12 @@ class Trainer {
       progress_.Say(absl::StrCat("WARNING: ", warning));
     if (options_.before_steps) options_.before_steps();
     return absl::OkStatus();
+  }
+
+  // Loads the states with which this run begins.
+  absl::Status LoadStart() {
+    if (!options_.init.empty()) WEIR_RETURN_IF_ERROR(LoadInit());
+    return options_.resume.empty() ? absl::OkStatus() : LoadCheckpoint();
   }
 
   absl::Status LoadInit() {
@@ -236,13 +241,56 @@ class Trainer {
   }
 
   absl::Status RunAllSteps() {
-    int64_t steps = job_.training().steps();
-    int64_t burst = 1;
+    const int64_t steps = job_.training().steps();
     started_at_ = result_.steps_done;
     progress_.Enter(live::Phase::kTraining);
     // The run was resumed after the last update, so the checkpoint is of the start.
     if (started_at_ < steps && started_at_ == updates_.RoundDown(steps))
       WEIR_RETURN_IF_ERROR(checkpoints_.WriteOnTheWay(started_at_));
+    absl::Status status = RunStepsTo(steps);
+    while (RanksAreGone(status) && options_.may_recover != nullptr &&
+           options_.may_recover(result_.steps_done)) {
+      status = Recover();
+      if (status.ok()) status = RunStepsTo(steps);
+    }
+    WEIR_RETURN_IF_ERROR(status);
+    result_.interrupted = result_.steps_done < steps && !stops();
+    if (!result_.interrupted || result_.steps_here == 0) return absl::OkStatus();
+    progress_.Say(absl::StrCat("interrupted after step ", result_.steps_done, " of ", steps));
+    return replicas_->Look(result_.steps_done, true, runner_.get());
+  }
+
+  // Goes on from the last step whose states some rank has in memory, or from files.
+  absl::Status Recover() {
+    checkpoints_.Await();  // all ranks may have written their parts of a checkpoint
+    const int64_t saved = checkpoints_.last_step();
+    WEIR_ASSIGN_OR_RETURN(const Recovery recovery,
+                          runner_->Recover({saved >= 0 ? saved : started_at_}));
+    if (!recovery.has_states) {
+      WEIR_RETURN_IF_ERROR(saved >= 0 ? runner_->Load({checkpoints_.PathOf(saved), StateSet::kAll})
+                                      : LoadStart());
+    }
+    const int64_t lost = result_.steps_done - recovery.step;
+    recovered_ = absl::StrCat(
+        recovery.text,
+        recovery.has_states ? ""
+        : saved >= 0        ? absl::StrCat("; all states come from ", checkpoints_.PathOf(saved))
+                            : "; the job goes on from its beginning",
+        lost == 0 ? "" : absl::StrCat("; ", Plural(lost, "step"), " must be done again"));
+    result_.steps_done = recovery.step;
+    result_.steps_here = std::max<int64_t>(result_.steps_here - lost, 0);
+    reported_.clear();
+    // These watches know the work of ranks that are gone.
+    stragglers_.emplace();
+    busy_shares_ = BusyShares();
+    step_shares_ = StepShares();
+    replicas_.emplace(options_.check_replicas, started_at_);
+    return replicas_->Look(recovery.step, true, runner_.get());
+  }
+
+  // Runs until `steps` steps are done, the run is interrupted, or values are not finite.
+  absl::Status RunStepsTo(int64_t steps) {
+    int64_t burst = 1;
     while (result_.steps_done < steps && !(Interrupted() && MayEnd()) && !stops()) {
       WEIR_RETURN_IF_ERROR(checkpoints_.Look());
       WEIR_RETURN_IF_ERROR(AnswerCheckpointRequest());
@@ -259,19 +307,18 @@ class Trainer {
       step_seconds_ = std::max(seconds / static_cast<double>(count), 1e-9);
       if (result_.seconds_here == 0) first_burst_ = {count, seconds};
       result_.seconds_here += seconds;
+      if (recovered_.has_value() && options_.recovered != nullptr) options_.recovered(*recovered_);
+      recovered_.reset();
       LookAtRanks(seconds);
       WEIR_RETURN_IF_ERROR(AfterBurst(steps, checkpoint_at));
     }
-    result_.interrupted = result_.steps_done < steps && !stops();
-    if (!result_.interrupted || result_.steps_here == 0) return absl::OkStatus();
-    progress_.Say(absl::StrCat("interrupted after step ", result_.steps_done, " of ", steps));
-    return replicas_->Look(result_.steps_done, true, runner_.get());
+    return absl::OkStatus();
   }
 
   // `seconds`: the length of the burst that has ended.
   void LookAtRanks(double seconds) {
     const std::vector<actors::RankWorkReport> work = runner_->Work();
-    for (const std::string& line : stragglers_.Look(work, seconds))
+    for (const std::string& line : stragglers_->Look(work, seconds))
       progress_.Say("WARNING: " + line);
     if (options_.live == nullptr) return;
     step_parts_ = step_shares_.Look(work, seconds);
@@ -644,14 +691,15 @@ class Trainer {
   std::optional<double> gradient_norm_;  // the last reported
   int checkpoints_answered_ = 0;         // of options_.checkpoints_asked
   TrainResult result_;
-  int64_t started_at_ = 0;   // steps done before
-  double step_seconds_ = 0;  // mean over the last burst
+  int64_t started_at_ = 0;                // steps done before
+  double step_seconds_ = 0;               // mean over the last burst
+  std::optional<std::string> recovered_;  // how the ranks came back, until a step is done
   struct Burst {
     int64_t steps = 0;
     double seconds = 0;
   };
   Burst first_burst_;  // of this run
-  StragglerWatch stragglers_;
+  std::optional<StragglerWatch> stragglers_{std::in_place};
   BusyShares busy_shares_;
   StepShares step_shares_;
   std::vector<double> step_parts_;  // of the last burst, by actors::TimePart

@@ -75,6 +75,11 @@ struct TrainOptions {
   console::Console* console = nullptr;  // must outlive the run; required
   live::LiveRun* live = nullptr;        // must outlive the run; null: no record is kept
   const std::atomic<bool>* interrupted = nullptr;
+  // Called when ranks are lost between the first step and the last. Returns whether the run brings
+  // them back (JobRunner::Recover) and goes on. Null: the run ends.
+  std::function<bool(int64_t steps_done)> may_recover;
+  // Called when a step is done again after that; `text` says how the ranks came back. May be null.
+  std::function<void(const std::string& text)> recovered;
   // How often a checkpoint has been asked for (SIGUSR1): one is written after the next update.
   const std::atomic<int>* checkpoints_asked = nullptr;
 };

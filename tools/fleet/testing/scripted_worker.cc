@@ -40,6 +40,7 @@ absl::StatusOr<std::string> Answer(const proto::WorkerBundle& bundle, Script scr
                                                    .where = "the connection",
                                                    .found = "it broke",
                                                    .hint = "a network that holds"}));
+      trouble.set_epoch(bundle.epoch());
       link->Send(trouble.SerializeAsString());
       ::sleep(60);
       break;

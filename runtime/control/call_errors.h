@@ -1,0 +1,23 @@
+// The errors of calls over the control plane that several of its parts return.
+// Thread rule: pure functions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace weir::control {
+
+// kInvalidArgument (W0613): `what`, such as "a command", has more bytes than a message may have.
+absl::Status TooLarge(const std::string& what, int64_t bytes_max, size_t bytes);
+
+// kDeadlineExceeded (W0611): `silent` names the workers that have not answered.
+absl::Status NoAnswerFrom(const std::string& silent, int64_t limit_ms);
+
+// kDeadlineExceeded (W0601): `absent` names the workers that have not come.
+absl::Status NotAllCame(const std::string& job_id, int num_workers, int64_t limit_ms,
+                        const std::string& absent);
+
+}  // namespace weir::control

@@ -1,0 +1,174 @@
+// The parts of FleetRunner that bring the ranks back after a worker was lost.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/base/status.h"
+#include "runtime/base/unit_text.h"
+#include "tools/fleet/fleet_runner.h"
+#include "tools/fleet/piece_codec.h"
+#include "tools/launch/placement.h"
+
+namespace weir::fleet {
+namespace {
+
+// Copies of the states take at most one part in so many of the time.
+constexpr int64_t kKeepShare = 100;
+// The bytes of states that move at once. Both ends and the starter hold them.
+constexpr int64_t kMoveBytes = 16 << 20;
+
+void SetRange(const StateMove& move, RankId rank, proto::ShardRange* range) {
+  range->set_rank(rank.value());
+  range->set_name(move.name);
+  range->set_begin(move.begin);
+  range->set_bytes(move.bytes);
+}
+
+}  // namespace
+
+absl::Status FleetRunner::TakeShards(const IdVector<WorkerId, proto::WorkerAnswer>& answers) {
+  shards_of_.resize(facts_.num_ranks);
+  for (const proto::WorkerAnswer& answer : answers) {
+    for (const proto::HeldShard& held : answer.held()) {
+      const RankId rank(held.rank());
+      if (!shards_of_.Has(rank))
+        return absl::InternalError(absl::StrCat("a worker holds rank ", rank));
+      WEIR_ASSIGN_OR_RETURN(TensorSlice slice, SliceFrom(held.name(), held.slice()));
+      shards_of_[rank].push_back({held.name(), std::move(slice)});
+    }
+  }
+  // Gradients that wait for their update are part of no step's states.
+  keeping_.is_on = updates_.delay == 0;
+  if (!keeping_.is_on) {
+    console_->Say(
+        "WARNING: --on-failure elastic goes on from the last checkpoint, and not from memory, "
+        "because gradients are delayed");
+  }
+  return absl::OkStatus();
+}
+
+bool FleetRunner::KeepIsDue() const {
+  if (!keeping_.is_on || !updates_.IsBetweenUpdates(steps_done_)) return false;
+  return keeping_.is_due || clock_.NowNs() - keeping_.kept_ns >= kKeepShare * keeping_.took_ns;
+}
+
+void FleetRunner::NoteKept(const IdVector<WorkerId, proto::WorkerAnswer>& answers) {
+  const bool is_first = keeping_.bytes == 0;
+  keeping_.is_due = false;
+  keeping_.kept_ns = clock_.NowNs();
+  keeping_.took_ns = 0;
+  bool all_keep = true;
+  for (const proto::WorkerAnswer& answer : answers) {
+    all_keep = all_keep && answer.keep_ns() > 0;
+    keeping_.took_ns = std::max(keeping_.took_ns, answer.keep_ns());
+    keeping_.bytes = std::max(keeping_.bytes, answer.kept_bytes());
+  }
+  if (!is_first) return;
+  console_->Say(all_keep
+                    ? absl::StrCat("each process keeps a copy of its states in memory, at most ",
+                                   BytesText(static_cast<double>(keeping_.bytes)), ", made in ",
+                                   TimeText(static_cast<double>(keeping_.took_ns)))
+                    : "WARNING: a process has no memory for a copy of its states, so the loss of "
+                      "another may cost the steps since the last checkpoint");
+}
+
+absl::StatusOr<RecoveryPlan> FleetRunner::PlanFromMemory() {
+  proto::WorkerCommand command;
+  command.mutable_standing();
+  WEIR_ASSIGN_OR_RETURN(const auto answers, fleet_->Call(command, Fleet::Watch::kNone));
+  IdVector<WorkerId, WorkerStanding> standings;
+  IdVector<WorkerId, std::vector<RankId>> ranks_of;
+  for (const WorkerId worker : fleet_->workers()) {
+    standings.push_back({answers[worker].kept_step(), answers[worker].resting_step()});
+    ranks_of.push_back(fleet_->ranks_of(worker));
+  }
+  return PlanRecovery(standings, ranks_of, shards_of_,
+                      [this](int64_t step) { return updates_.IsBetweenUpdates(step); });
+}
+
+// Moves the shards of the plan from the workers that keep them, by way of this process, to the
+// workers that hold the same shards from now on.
+absl::Status FleetRunner::MoveStates(const RecoveryPlan& plan) {
+  IdVector<RankId, WorkerId> worker_of(shards_of_.size());
+  for (const WorkerId worker : fleet_->workers()) {
+    for (const RankId rank : fleet_->ranks_of(worker)) worker_of[rank] = worker;
+  }
+  for (const std::vector<StateMove>& batch : BatchesOf(plan.transfers, kMoveBytes)) {
+    IdVector<WorkerId, proto::WorkerCommand> gives(fleet_->num_workers());
+    IdVector<WorkerId, proto::WorkerCommand> takes(fleet_->num_workers());
+    for (const WorkerId worker : fleet_->workers()) {
+      gives[worker].mutable_give();
+      takes[worker].mutable_take();
+    }
+    for (const StateMove& move : batch) {
+      SetRange(move, move.from, gives[worker_of[move.from]].mutable_give()->add_range());
+      SetRange(move, move.to, takes[worker_of[move.to]].mutable_take()->add_range());
+    }
+    WEIR_ASSIGN_OR_RETURN(auto given, fleet_->CallEach(gives, Fleet::Watch::kNone));
+    IdVector<WorkerId, int> num_taken(fleet_->num_workers(), 0);
+    for (const StateMove& move : batch) {
+      const WorkerId from = worker_of[move.from];
+      if (num_taken[from] >= given[from].given_size())
+        return absl::InternalError("a worker gives fewer states than it was asked for");
+      takes[worker_of[move.to]].mutable_take()->add_data(
+          std::move(*given[from].mutable_given(num_taken[from]++)));
+    }
+    WEIR_RETURN_IF_ERROR(fleet_->CallEach(takes, Fleet::Watch::kNone).status());
+  }
+  return absl::OkStatus();
+}
+
+std::string FleetRunner::RecoveryText(const std::vector<WorkerId>& anew, const RecoveryPlan& plan,
+                                      int64_t fenced) const {
+  std::vector<std::string> names;
+  for (const WorkerId worker : anew) names.push_back(launch::RankLabel(fleet_->ranks_of(worker)));
+  std::string text =
+      absl::StrCat("epoch ", fleet_->epoch(),
+                   anew.size() == 1 ? " has a new process for " : " has new processes for ",
+                   absl::StrJoin(names, " and "));
+  std::set<RankId> givers;
+  for (const Transfer& transfer : plan.transfers) givers.insert(transfer.from);
+  if (!givers.empty()) {
+    absl::StrAppend(&text, ", with states from the memory of ",
+                    launch::RankLabel({givers.begin(), givers.end()}), " (",
+                    BytesText(static_cast<double>(plan.bytes)), ")");
+  }
+  if (fenced > 0) {
+    absl::StrAppend(&text, "; ", fenced, fenced == 1 ? " message" : " messages",
+                    " of the old epoch ", fenced == 1 ? "was" : "were", " refused");
+  }
+  return text;
+}
+
+absl::StatusOr<train::Recovery> FleetRunner::Recover(const train::RecoveryOrder& order) {
+  const int64_t fenced_before = fleet_->num_fenced();
+  WEIR_ASSIGN_OR_RETURN(const std::vector<WorkerId> anew, fleet_->BeginEpoch());
+  RecoveryPlan plan;
+  if (keeping_.is_on) {
+    WEIR_ASSIGN_OR_RETURN(plan, PlanFromMemory());
+  }
+  if (plan.step < order.step) plan = RecoveryPlan();
+  train::Recovery recovery;
+  recovery.has_states = plan.step >= 0;
+  recovery.step = recovery.has_states ? plan.step : order.step;
+  IdVector<WorkerId, proto::WorkerCommand> commands = open_commands_;
+  for (const WorkerId worker : fleet_->workers()) {
+    proto::OpenCommand* const open = commands[worker].mutable_open();
+    open->set_epoch(fleet_->epoch());
+    open->set_first_step(recovery.step);
+    open->set_tells_shards(false);
+    open->set_goes_on(recovery.has_states && plan.has_states[worker]);
+  }
+  WEIR_RETURN_IF_ERROR(fleet_->CallEach(commands, Fleet::Watch::kNone).status());
+  if (recovery.has_states) WEIR_RETURN_IF_ERROR(MoveStates(plan));
+  steps_done_ = recovery.step;
+  keeping_.is_due = true;
+  failed_ = false;
+  work_.clear();
+  recovery.text = RecoveryText(anew, plan, fleet_->num_fenced() - fenced_before);
+  return recovery;
+}
+
+}  // namespace weir::fleet

@@ -1,0 +1,93 @@
+#include "tools/fleet/recovery_plan.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weir::fleet {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr int64_t kNone = -1;
+
+bool Anywhere(int64_t /*step*/) { return true; }
+
+// Returns the shard of `part` of 2 parts of a state of 8 elements of 4 bytes.
+HeldState Half(const std::string& name, int64_t part) {
+  return {name, {DType::kF32, {4}, {4 * part}, {8}}};
+}
+
+// Four workers with one rank each on dp=2,tp=2: ranks 0 and 2 hold the same halves, and so do ranks
+// 1 and 3.
+const IdVector<WorkerId, std::vector<RankId>> kRanksOf = {
+    {RankId(0)}, {RankId(1)}, {RankId(2)}, {RankId(3)}};
+const IdVector<RankId, std::vector<HeldState>> kShardsOf = {
+    {Half("w", 0)}, {Half("w", 1)}, {Half("w", 0)}, {Half("w", 1)}};
+
+RecoveryPlan Plan(const IdVector<WorkerId, WorkerStanding>& standings) {
+  return PlanRecovery(standings, kRanksOf, kShardsOf, Anywhere);
+}
+
+TEST(RecoveryPlanTest, ANewWorkerTakesItsShardsFromItsReplica) {
+  const RecoveryPlan plan = Plan({{7, kNone}, {kNone, kNone}, {7, kNone}, {7, kNone}});
+  EXPECT_EQ(plan.step, 7);
+  EXPECT_THAT(plan.has_states, ElementsAre(true, false, true, true));
+  ASSERT_EQ(plan.transfers.size(), 1u);
+  EXPECT_EQ(plan.transfers[0].from, RankId(3));
+  EXPECT_EQ(plan.transfers[0].to, RankId(1));
+  EXPECT_EQ(plan.transfers[0].name, "w");
+  EXPECT_EQ(plan.bytes, 16);
+}
+
+TEST(RecoveryPlanTest, RanksAtRestAreAsGoodAsACopyAndTheLastCommonStepCounts) {
+  // Worker 2 has not begun the steps before which the others copied their states.
+  EXPECT_EQ(Plan({{9, kNone}, {kNone, kNone}, {7, 9}, {9, kNone}}).step, 9);
+  // All rest after step 12, though their copies are older.
+  EXPECT_EQ(Plan({{9, 12}, {kNone, kNone}, {9, 12}, {9, 12}}).step, 12);
+  // Worker 0 rests after step 12; worker 2 was in the middle of it. Nobody else holds the half of
+  // workers 0 and 2, so worker 2 can take it from worker 0, but worker 3 has no step 12.
+  EXPECT_EQ(Plan({{9, 12}, {kNone, kNone}, {9, kNone}, {9, kNone}}).step, 9);
+}
+
+TEST(RecoveryPlanTest, AWorkerWithOtherStatesTakesThoseOfItsReplicaIfThatIsLater) {
+  const RecoveryPlan plan = Plan({{9, 12}, {kNone, kNone}, {9, kNone}, {9, 12}});
+  EXPECT_EQ(plan.step, 12);
+  EXPECT_THAT(plan.has_states, ElementsAre(true, false, false, true));
+  EXPECT_EQ(plan.transfers.size(), 2u);
+}
+
+TEST(RecoveryPlanTest, WithoutAReplicaMemoryDoesNotSuffice) {
+  const RecoveryPlan plan = Plan({{7, kNone}, {kNone, kNone}, {7, kNone}, {kNone, kNone}});
+  EXPECT_EQ(plan.step, kNone);
+  EXPECT_THAT(plan.transfers, IsEmpty());
+}
+
+TEST(RecoveryPlanTest, NoRunBeginsBetweenTheGradientsOfAnUpdate) {
+  const auto after_even = [](int64_t step) { return step % 2 == 0; };
+  EXPECT_EQ(
+      PlanRecovery({{8, 9}, {kNone, kNone}, {8, 9}, {8, 9}}, kRanksOf, kShardsOf, after_even).step,
+      8);
+}
+
+TEST(RecoveryPlanTest, BatchesCutWhatIsLargeAndKeepTheOrder) {
+  const std::vector<Transfer> transfers = {{RankId(0), RankId(1), "a", 5},
+                                           {RankId(0), RankId(1), "empty", 0},
+                                           {RankId(2), RankId(1), "b", 4}};
+  const auto batches = BatchesOf(transfers, 3);
+  std::vector<std::string> found;
+  for (const auto& batch : batches) {
+    int64_t bytes = 0;
+    for (const StateMove& move : batch) {
+      found.push_back(move.name + "@" + std::to_string(move.begin) + "+" +
+                      std::to_string(move.bytes));
+      bytes += move.bytes;
+    }
+    EXPECT_LE(bytes, 3);
+  }
+  EXPECT_EQ(batches.size(), 3u);
+  EXPECT_THAT(found, ElementsAre("a@0+3", "a@3+2", "empty@0+0", "b@0+1", "b@1+3"));
+}
+
+}  // namespace
+}  // namespace weir::fleet
