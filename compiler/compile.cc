@@ -152,7 +152,7 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
   }
   WEIR_RETURN_IF_ERROR(passes.Run(context, &plan->module));
   plan->timings = passes.timings();
-  plan->plan_id = PlanId(*plan);
+  if (!options.program_only) plan->plan_id = PlanId(*plan);
   plan->predicted_bubble = plan->rhythm.bubble;
   return plan;
 }

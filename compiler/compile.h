@@ -27,8 +27,8 @@ inline constexpr int64_t kDevicesMax = 16384;
 struct CompileOptions {
   PlanMode mode = PlanMode::kTrain;
   // True: the compilation ends with the program of a step (the pass bundle-boxings), which takes a
-  // small part of the time. Such a plan can be looked at, but not lowered, and the module is not
-  // verified after each pass.
+  // small part of the time. Such a plan can be looked at, but not lowered. The plan has no id, and
+  // the module is not verified after each pass.
   bool program_only = false;
   std::string dump_after;           // regular expression over pass names; "" = none
   std::set<std::string> disabled;   // passes not to run

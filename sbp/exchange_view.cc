@@ -235,24 +235,44 @@ Range ExchangeView::RangeIn(const Layout& layout, int tensor_axis, const Coords&
 int64_t ExchangeView::LengthOf(Measure measure, int tensor_axis, const Coords& coords) const {
   const Range old = RangeIn(from_, tensor_axis, coords);
   if (measure == Measure::kKept) return Overlap(old, RangeIn(to_, tensor_axis, coords)).length();
-  return OverlapSum(coords, tensor_axis, 0, Range{0, type_.dims[tensor_axis].size}, old);
+  int agreeing_end = 0;
+  for (int axis = 0; axis < static_cast<int>(to_.size()); ++axis) {
+    if (IsSplitAfter(axis, tensor_axis) && Agrees(axis)) agreeing_end = axis + 1;
+  }
+  return OverlapSum(coords, tensor_axis, 0, agreeing_end, Range{0, type_.dims[tensor_axis].size},
+                    old);
 }
 
+// The parts of a split lie side by side and cover what is split. Receivers that run freely over all
+// inner axes therefore ask together for the whole part, and of the outer parts, only those count
+// that meet `old`.
 int64_t ExchangeView::OverlapSum(const Coords& sender, int tensor_axis, int mesh_axis,
-                                 const Range& part, const Range& old) const {
-  const int num_axes = static_cast<int>(to_.size());
-  while (mesh_axis < num_axes && !(to_[mesh_axis].is_split() && to_[mesh_axis].axis == tensor_axis))
-    ++mesh_axis;
-  if (Overlap(part, old).length() == 0) return 0;
-  if (mesh_axis == num_axes) return Overlap(part, old).length();
+                                 int agreeing_end, const Range& part, const Range& old) const {
+  const int64_t overlap = Overlap(part, old).length();
+  if (overlap == 0) return 0;
+  while (mesh_axis < agreeing_end && !IsSplitAfter(mesh_axis, tensor_axis)) ++mesh_axis;
+  if (mesh_axis >= agreeing_end) return overlap;
   const int64_t unit = type_.dims[tensor_axis].unit, parts = mesh_->size(mesh_axis);
-  auto sum_of = [&](int64_t i) {
-    return OverlapSum(sender, tensor_axis, mesh_axis + 1,
-                      PartOf(part, to_[mesh_axis], unit, parts, i), old);
+  const auto part_of = [&](int64_t i) { return PartOf(part, to_[mesh_axis], unit, parts, i); };
+  const auto sum_of = [&](const Range& inner) {
+    return OverlapSum(sender, tensor_axis, mesh_axis + 1, agreeing_end, inner, old);
   };
-  if (Agrees(mesh_axis)) return sum_of(sender[mesh_axis]);
+  if (Agrees(mesh_axis)) return sum_of(part_of(sender[mesh_axis]));
+  int64_t first = 0;
+  for (int64_t end = parts; first < end;) {
+    const int64_t middle = first + (end - first) / 2;
+    if (part_of(middle).end > old.begin) {
+      end = middle;
+    } else {
+      first = middle + 1;
+    }
+  }
   int64_t sum = 0;
-  for (int64_t i = 0; i < parts; ++i) sum += sum_of(i);
+  for (int64_t i = first; i < parts; ++i) {
+    const Range inner = part_of(i);
+    if (inner.begin >= old.end) break;
+    sum += sum_of(inner);
+  }
   return sum;
 }
 

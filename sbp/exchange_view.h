@@ -92,8 +92,14 @@ class ExchangeView {
 
   void CollectLeaves(int tensor_axis, int mesh_axis, const Range& range, const Range& window,
                      Leaf* leaf, std::vector<Leaf>* leaves) const;
-  int64_t OverlapSum(const Coords& sender, int tensor_axis, int mesh_axis, const Range& part,
-                     const Range& old) const;
+  // Returns the elements of `old` that the receivers of `part` ask of a sender: those whose
+  // coordinates on the mesh axes from `mesh_axis` on agree with the sender's where they must. No
+  // axis from `agreeing_end` on must.
+  int64_t OverlapSum(const Coords& sender, int tensor_axis, int mesh_axis, int agreeing_end,
+                     const Range& part, const Range& old) const;
+  bool IsSplitAfter(int mesh_axis, int tensor_axis) const {
+    return to_[mesh_axis].is_split() && to_[mesh_axis].axis == tensor_axis;
+  }
   // Returns whether only receivers that agree with a sender on the axis count.
   bool Agrees(int mesh_axis) const {
     return rules_[mesh_axis] == SourceRule::kSame || (!agreed_.empty() && agreed_[mesh_axis]);

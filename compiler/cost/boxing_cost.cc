@@ -69,16 +69,20 @@ const BoxingCosts::Group& BoxingCosts::GroupOf(uint32_t axes) {
   }
 }
 
-double BoxingCosts::KernelNs(const char* op, double bytes) const {
-  const std::string name = op;
-  const Attributes attrs;
-  const TensorSlice slice = TensorSlice::Whole(
-      DType::kF32, {std::max<int64_t>(1, static_cast<int64_t>(bytes / SizeOf(DType::kF32)))});
-  return static_cast<double>(costs_->KernelNs({name, attrs, {slice}, {slice}}));
+double BoxingCosts::KernelNs(Kernel kernel, double bytes) {
+  const int64_t elements = std::max<int64_t>(1, static_cast<int64_t>(bytes / SizeOf(DType::kF32)));
+  const auto [known, is_new] = kernels_[static_cast<size_t>(kernel)].try_emplace(elements, 0);
+  if (is_new) {
+    const std::string name = kernel == Kernel::kPack ? "exchange_pack" : "exchange_fill";
+    const Attributes attrs;
+    const TensorSlice slice = TensorSlice::Whole(DType::kF32, {elements});
+    known->second = static_cast<double>(costs_->KernelNs({name, attrs, {slice}, {slice}}));
+  }
+  return known->second;
 }
 
 void BoxingCosts::AddExchange(LinkLevel level, int64_t peers, const Exchange& exchange,
-                              BoxingTime* time) const {
+                              BoxingTime* time) {
   if (peers <= 0) return;
   const bool crosses = level == LinkLevel::kBetweenHosts &&
                        places_.HostOf(RankId(static_cast<int32_t>(places_.num_ranks() - 1))) > 0;
@@ -89,10 +93,10 @@ void BoxingCosts::AddExchange(LinkLevel level, int64_t peers, const Exchange& ex
   const double chunks = std::max(1.0, std::ceil(exchange.filled / chunk_bytes));
   const double act_ns = static_cast<double>(costs_->ActNs()), p = static_cast<double>(peers);
   // A send acts once for each chunk of the receiver, and all acts together pack the message.
-  const double pack_ns = act_ns + KernelNs("exchange_pack", exchange.message / chunks);
+  const double pack_ns = act_ns + KernelNs(Kernel::kPack, exchange.message / chunks);
   // A fill reads what it has and what comes, and writes its part.
   const double fill_ns =
-      act_ns + KernelNs("exchange_fill", (exchange.own + exchange.filled) / 2 / chunks);
+      act_ns + KernelNs(Kernel::kFill, (exchange.own + exchange.filled) / 2 / chunks);
   time->device_ns += chunks * (p * pack_ns + fill_ns);
   double on_link = exchange.message;
   if (costs_->SharingOf(level) != LinkSharing::kPair) on_link *= p;
@@ -107,7 +111,7 @@ void BoxingCosts::AddExchange(LinkLevel level, int64_t peers, const Exchange& ex
 // Where boxings know no hosts, one exchange has peers on the same host and on others, and both
 // kinds of links work at once.
 void BoxingCosts::AddOverBothLevels(const Group& group, const Exchange& exchange,
-                                    BoxingTime* time) const {
+                                    BoxingTime* time) {
   if (group.within_host == group.size)
     return AddExchange(LinkLevel::kWithinHost, group.size - 1, exchange, time);
   BoxingTime within, between;
@@ -120,7 +124,7 @@ void BoxingCosts::AddOverBothLevels(const Group& group, const Exchange& exchange
 }
 
 void BoxingCosts::AddMerge(const Group& group, double before, ExchangePieces pieces,
-                           BoxingTime* time) const {
+                           BoxingTime* time) {
   const double size = static_cast<double>(group.size);
   const int64_t hosts = group.size / group.within_host;
   if (!over_hosts_ || hosts == 1 || group.within_host == 1)
@@ -132,7 +136,7 @@ void BoxingCosts::AddMerge(const Group& group, double before, ExchangePieces pie
 }
 
 void BoxingCosts::AddGather(const Group& group, double after, ExchangePieces pieces,
-                            BoxingTime* time) const {
+                            BoxingTime* time) {
   const double size = static_cast<double>(group.size);
   const int64_t hosts = group.size / group.within_host;
   if (!over_hosts_ || hosts == 1 || group.within_host == 1)
@@ -211,7 +215,7 @@ BoxingTime BoxingCosts::TimeOf(const sbp::TensorType& type, const sbp::Layout& f
       if ((sliced >> axis & 1) != 0 && nests) gathered |= uint32_t{1} << axis;
     }
     if (lacking <= 0 || gathered == 0) {
-      time.device_ns += KernelNs("exchange_fill", after);
+      time.device_ns += KernelNs(Kernel::kFill, after);
       return time;
     }
     const Group& group = GroupOf(gathered);

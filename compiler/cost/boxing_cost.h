@@ -15,6 +15,7 @@
 #include <map>
 #include <string>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/node_hash_map.h"
 #include "compiler/cost/cost_model.h"
 #include "sbp/layout.h"
@@ -68,16 +69,16 @@ class BoxingCosts {
     double message = 0, own = 0, filled = 0;
     ExchangePieces pieces = ExchangePieces::kChunks;
   };
-  void AddMerge(const Group& group, double before, ExchangePieces pieces, BoxingTime* time) const;
-  void AddGather(const Group& group, double after, ExchangePieces pieces, BoxingTime* time) const;
-  void AddExchange(LinkLevel level, int64_t peers, const Exchange& exchange,
-                   BoxingTime* time) const;
-  void AddOverBothLevels(const Group& group, const Exchange& exchange, BoxingTime* time) const;
+  void AddMerge(const Group& group, double before, ExchangePieces pieces, BoxingTime* time);
+  void AddGather(const Group& group, double after, ExchangePieces pieces, BoxingTime* time);
+  void AddExchange(LinkLevel level, int64_t peers, const Exchange& exchange, BoxingTime* time);
+  void AddOverBothLevels(const Group& group, const Exchange& exchange, BoxingTime* time);
   // Returns the bytes of its new shard that a device does not have, on average over devices with a
   // new shard that is not empty.
   double LackingBytes(const sbp::TensorType& type, const sbp::Layout& from,
                       const sbp::Layout& to) const;
-  double KernelNs(const char* op, double bytes) const;
+  enum class Kernel : uint8_t { kPack, kFill };
+  double KernelNs(Kernel kernel, double bytes);
   BoxingTime TimeOf(const sbp::TensorType& type, const sbp::Layout& from, const sbp::Layout& to,
                     ExchangePieces pieces);
 
@@ -87,6 +88,7 @@ class BoxingCosts {
   const bool over_hosts_;         // boxings go within hosts first, then between them
   int64_t devices_on_host_ = 1;
   std::map<uint32_t, Group> groups_;
+  absl::flat_hash_map<int64_t, double> kernels_[2];     // by Kernel, by elements
   absl::node_hash_map<std::string, BoxingTime> known_;  // by the bytes of type and layouts
 };
 

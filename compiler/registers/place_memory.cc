@@ -268,32 +268,41 @@ std::vector<int> Sharers(const proto::RankPlan& plan, const std::vector<StateHom
   return sharers;
 }
 
+// A Placed register takes the bytes [from, to) of the arena.
+struct Placed {
+  int64_t from = 0, to = 0;
+  size_t sharer = 0;
+};
+
 // Each at the lowest place that is free of all that may live beside it; returns the end of them
-// all.
+// all. The proof that two are apart costs more than a comparison of places, so only those are asked
+// about that could stand in the way.
 int64_t PlaceSharers(const std::vector<int>& sharers, const std::vector<LandingOrder>& landings,
                      int64_t begin, proto::RankPlan* plan) {
   std::vector<BeatOrder> orders;
   orders.emplace_back(*plan, landings, Beat::kStep, sharers);
   if (plan->micro_batches() > 1) orders.emplace_back(*plan, landings, Beat::kMicroBatch, sharers);
   int64_t end = begin;
-  std::vector<std::pair<int64_t, int64_t>> busy;
+  std::vector<Placed> placed;  // ascending by `from`
+  placed.reserve(sharers.size());
   for (size_t i = 0; i < sharers.size(); ++i) {
     proto::RegisterSpec* r = plan->mutable_registers(sharers[i]);
-    busy.clear();
-    for (size_t j = 0; j < i; ++j) {
-      const proto::RegisterSpec& other = plan->registers(sharers[j]);
-      const bool apart = std::any_of(orders.begin(), orders.end(),
-                                     [&](const BeatOrder& order) { return order.Apart(i, j); });
-      if (!apart) busy.push_back({other.arena_offset(), other.arena_offset() + SpaceOf(other)});
-    }
-    std::sort(busy.begin(), busy.end());
+    const int64_t space = SpaceOf(*r);
     int64_t at = begin;
-    for (const auto& [from, to] : busy) {
-      if (at + SpaceOf(*r) <= from) break;
-      at = std::max(at, to);
+    for (const Placed& other : placed) {
+      if (at + space <= other.from) break;
+      if (other.to <= at) continue;
+      const bool apart = std::any_of(orders.begin(), orders.end(), [&](const BeatOrder& order) {
+        return order.Apart(i, other.sharer);
+      });
+      if (!apart) at = other.to;
     }
     r->set_arena_offset(at);
-    end = std::max(end, at + SpaceOf(*r));
+    end = std::max(end, at + space);
+    const auto after =
+        std::upper_bound(placed.begin(), placed.end(), at,
+                         [](int64_t from, const Placed& other) { return from < other.from; });
+    placed.insert(after, {at, at + space, i});
   }
   return end;
 }

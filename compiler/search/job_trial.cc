@@ -86,6 +86,8 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> JobTrial::Compile(const proto::Job&
   CompileOptions options;
   options.costs = &costs_;
   options.program_only = true;
+  // Bundles change no estimate, and their making plans each boxing.
+  options.disabled = {"bundle-boxings"};
   return CompileJob(Reduced(variant), options);
 }
 

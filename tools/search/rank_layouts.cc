@@ -95,6 +95,8 @@ class Ranking {
   }
 
   bool HasActsLeft() const { return acts_ < kActsMax; }
+  // Returns the acts of a virtual run, on average over those so far.
+  double ActsOfRow() const { return acts_ / static_cast<double>(std::max<int64_t>(1, runs_)); }
 
   absl::StatusOr<Figures> FiguresOf(const proto::Job& job) {
     compiler::CompileOptions options;
@@ -107,6 +109,7 @@ class Ranking {
       figures.step_ns = prediction.step_ns;
       figures.source = prediction.report.has_value() ? Source::kSimulated : Source::kPlanned;
     }
+    ++runs_;
     acts_ +=
         prediction.report.has_value() ? static_cast<double>(prediction.report->acts) : kActsMax;
     WEIR_ASSIGN_OR_RETURN(const train::NeedAndPlans memory, train::NeedAndPlansOf(*plan));
@@ -138,16 +141,19 @@ class Ranking {
   const RankOptions& options_;
   std::vector<RankedLayouts> rows_;
   double acts_ = 0;
+  int64_t runs_ = 0;
 };
 
 // Fills in the savings of rows[0]: from virtual runs if that row has one and all choices can have
-// one, else from estimates.
+// one, else from estimates. `acts_of_row`: of a virtual run of a row.
 absl::Status AddSavings(const proto::Job& job, const sim::JobCosts& costs,
-                        const RankOptions& options, RankedSearch* ranked) {
+                        const RankOptions& options, double acts_of_row, RankedSearch* ranked) {
   const RankedLayouts& first = ranked->rows[0];
   const std::vector<compiler::ChoiceTakenBack> choices = compiler::ChoicesOf(first.found.job, job);
   Ranking runs(costs, options);
-  bool are_simulated = first.source == Source::kSimulated;
+  // Runs that would be too many in the end are not begun: their figures would be dropped.
+  bool are_simulated = first.source == Source::kSimulated &&
+                       acts_of_row * static_cast<double>(choices.size()) < kActsMax;
   for (const compiler::ChoiceTakenBack& choice : choices) {
     if (!are_simulated) break;
     const absl::StatusOr<Figures> figures = runs.FiguresOf(choice.job);
@@ -198,6 +204,7 @@ absl::StatusOr<RankedSearch> RankLayouts(const proto::Job& job, const sim::JobCo
   RankedSearch ranked;
   ranked.memory_bytes = options.memory_bytes;
   for (const proto::MeshAxisSpec& axis : job.mesh().axis()) ranked.devices *= axis.size();
+  double acts_of_row = 0;
   for (int round = 0; round < kMemoryRounds; ++round) {
     WEIR_ASSIGN_OR_RETURN(const compiler::SearchReport report,
                           compiler::SearchLayouts(job, search));
@@ -211,6 +218,7 @@ absl::StatusOr<RankedSearch> RankLayouts(const proto::Job& job, const sim::JobCo
     for (const compiler::FoundLayouts& found : report.best)
       ranking.Add(found, RankedLayouts::Row::kFound);
     WEIR_RETURN_IF_ERROR(ranking.Predict());
+    acts_of_row = ranking.ActsOfRow();
     std::vector<RankedLayouts> rows = std::move(ranking).Sorted();
     ranked.compiled += report.compiled;
     ranked.solved += report.solved;
@@ -238,7 +246,7 @@ absl::StatusOr<RankedSearch> RankLayouts(const proto::Job& job, const sim::JobCo
   }
   if (options.beside == RankOptions::Beside::kPresentAndKnown &&
       first.row != RankedLayouts::Row::kPresent)
-    WEIR_RETURN_IF_ERROR(AddSavings(job, costs, options, &ranked));
+    WEIR_RETURN_IF_ERROR(AddSavings(job, costs, options, acts_of_row, &ranked));
   return ranked;
 }
 

@@ -4,7 +4,6 @@
 #include <optional>
 #include <string>
 
-#include "compiler/rhythm/solve_rhythm.h"
 #include "runtime/base/problem.h"
 
 namespace weir::sim {
@@ -25,13 +24,9 @@ bool IsQuick(const compiler::LogicalPlan& plan) {
   return acts * static_cast<double>(ranks > kRanksInFull ? plan.places.size() : ranks) <= kActsMax;
 }
 
-double PlannedStepNs(const compiler::LogicalPlan& plan, const compiler::CostModel& costs) {
-  const absl::StatusOr<compiler::StationGraph> graph = BuildStationGraph(plan, costs);
-  if (!graph.ok()) return 0;
-  const absl::StatusOr<compiler::RegisterSolution> solution = SolveStations(plan, *graph);
-  return solution.ok() ? static_cast<double>(solution->times.iteration_ns) /
-                             static_cast<double>(std::max<int64_t>(1, plan.updates.every))
-                       : 0;
+double PlannedStepNs(const compiler::LogicalPlan& plan) {
+  return static_cast<double>(plan.rhythm.iteration_ns) /
+         static_cast<double>(std::max<int64_t>(1, plan.updates.every));
 }
 
 std::string Found(const absl::Status& status) {
@@ -56,7 +51,7 @@ StepPrediction PredictStep(const compiler::LogicalPlan& plan, const JobCosts& co
   } else {
     prediction.why_not = Found(report.status());
   }
-  prediction.step_ns = PlannedStepNs(plan, costs.model());
+  prediction.step_ns = PlannedStepNs(plan);
   return prediction;
 }
 
