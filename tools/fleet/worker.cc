@@ -666,6 +666,7 @@ class Worker {
     answer->set_evaluation_batches(group_->evaluation_batches());
     answer->set_data(group_->dataset().Describe());
     AddInputFiles(command, answer);
+    if (command.tells_shards()) AddShards(group_->session(), answer);
     AddStates(group_->States(train::StateSet::kAll), answer);
     return absl::OkStatus();
   }
