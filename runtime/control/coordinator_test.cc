@@ -441,15 +441,20 @@ TEST(CoordinatorTest, AJobGoesOnInANewEpochWithANewWorkerInThePlaceOfALostOne) {
   auto lost = *WorkerLink::Connect(job.WorkerOptions(1));
   ASSERT_TRUE(job->WaitForWorkers(kPatienceMs).ok());
   absl::Status fetched;
+  std::promise<void> begun;
   std::thread serving([&] {
     const absl::Status end = survivor->Serve([&](const std::string& command) {
-      if (command == "wait") fetched = survivor->ExchangeOf(1)->Fetch("never").status();
+      if (command == "wait") {
+        begun.set_value();
+        fetched = survivor->ExchangeOf(1)->Fetch("never").status();
+      }
       return absl::StatusOr<std::string>(command);
     });
     EXPECT_TRUE(end.ok()) << end;
   });
   std::thread calling(
       [&] { EXPECT_EQ(job->CallAll("wait", 0).status().code(), absl::StatusCode::kUnavailable); });
+  begun.get_future().wait();
   lost.reset();
   calling.join();
   job.WaitForLost(1);
@@ -475,8 +480,8 @@ TEST(CoordinatorTest, AJobGoesOnInANewEpochWithANewWorkerInThePlaceOfALostOne) {
   EXPECT_THAT(MessageOf(fetched), AllOf(HasSubstr("W0758"), HasSubstr("rank 1 was lost")));
   EXPECT_THAT(MessageOf(survivor->ExchangeOf(1)->JobStatus()), HasSubstr("W0758"));
   EXPECT_TRUE(survivor->ExchangeOf(2)->JobStatus().ok());
-  // The answer to the command of epoch 1, and the hello of epoch 1.
-  EXPECT_EQ(job->num_fenced(), 2);
+  // The answer to the command of epoch 1, and the hello of epoch 1, which may come more than once.
+  EXPECT_GE(job->num_fenced(), 2);
   job->Shutdown(kPatienceMs);
   serving.join();
   serving_anew.join();
