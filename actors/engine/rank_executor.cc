@@ -94,6 +94,12 @@ inline void RankExecutor::MeasureAct(ActorRuntime& actor, const Act& act,
   actor.measured = long_act_ticks_ > 0 && ticks >= long_act_ticks_;
 }
 
+inline void RankExecutor::ShowAct(const Act& act) {
+  shown_.act.store(act.number, std::memory_order_relaxed);
+  shown_.since.store(act.start_ticks, std::memory_order_relaxed);
+  shown_.actor.store(act.actor, std::memory_order_relaxed);
+}
+
 inline void RankExecutor::BeginNextAct(ActorRuntime& actor, bool is_ready) {
   Act& act = actor.act;
   if (++actor.act_in_step == actor.acts_per_step) {

@@ -268,14 +268,8 @@ class RankExecutor final : private transport::MessageReceiver {
     actor.act.ready_ticks = now_;
     ready_.Add(actor.place);
   }
-  void ShowAct(const Act& act) {
-    shown_.act.store(act.number, std::memory_order_relaxed);
-    shown_.since.store(act.start_ticks, std::memory_order_relaxed);
-    shown_.actor.store(act.actor, std::memory_order_relaxed);
-  }
-  QueueId QueueOfDevice(QueueId of_plan) const {
-    return QueueId(of_plan.value() % (num_queues_ - (has_joint_queue_ ? 1 : 0)));
-  }
+  ABSL_ATTRIBUTE_ALWAYS_INLINE void ShowAct(const Act& act);
+  QueueId QueueOfDevice(QueueId of_plan) const;
   void Start(ActorRuntime& actor);
   bool TakesPlace(ActorRuntime& actor) const;
   void PassTurn(TurnOrder& stream);

@@ -256,6 +256,10 @@ void RankExecutor::MakePlaces() {
   }
 }
 
+QueueId RankExecutor::QueueOfDevice(QueueId of_plan) const {
+  return QueueId(of_plan.value() % (num_queues_ - (has_joint_queue_ ? 1 : 0)));
+}
+
 absl::Status RankExecutor::MakeActors() {
   actors_.reserve(plan_->actors.size());
   const bool compute = options_.compute == RankExecutorOptions::Compute::kRun;

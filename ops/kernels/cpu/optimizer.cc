@@ -161,13 +161,13 @@ class SgdKernel final : public Kernel {
   SgdKernel(const Attributes& attrs, int64_t n) : steps_(attrs), pieces_{n, kUpdatePiece} {}
 
   absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
-    const std::optional<SgdNumbers> numbers = steps_.At(args.step, args.outputs.size() > 1);
+    float* buffer = args.outputs.size() > 1 ? static_cast<float*>(args.outputs[1]) : nullptr;
+    const std::optional<SgdNumbers> numbers = steps_.At(args.step, buffer != nullptr);
     const float scale = *static_cast<const float*>(args.inputs[1]);
     if (!numbers.has_value() || scale < 0) return absl::OkStatus();
     const SgdStep step{*numbers, scale};
     const float* g = static_cast<const float*>(args.inputs[0]);
     float* w = static_cast<float*>(args.outputs[0]);
-    float* buffer = args.outputs.size() > 1 ? static_cast<float*>(args.outputs[1]) : nullptr;
     launch.team->For(pieces_.count(), [&](int64_t piece) {
       int64_t at = pieces_.begin(piece);
       HWY_DYNAMIC_DISPATCH(SgdRange)
