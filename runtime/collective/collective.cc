@@ -4,7 +4,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/collective/operation_check.h"
@@ -194,11 +196,28 @@ absl::Status CheckMoves(const CommunicatorSpec& spec, const Moves& moves) {
   return absl::OkStatus();
 }
 
+std::string IdSubject(const CommunicatorSpec& spec) {
+  return absl::StrCat("collective/", spec.epoch, "/", spec.ranks.front(), "/", spec.group);
+}
+
+RankId RankOfIdSubject(const std::string& subject) {
+  const std::vector<std::string> parts = absl::StrSplit(subject, absl::MaxSplits('/', 3));
+  CommunicatorSpec spec;
+  int rank = -1;
+  if (parts.size() != 4 || !absl::SimpleAtoi(parts[1], &spec.epoch) ||
+      !absl::SimpleAtoi(parts[2], &rank) || rank < 0)
+    return RankId();
+  spec.ranks = {RankId(rank)};
+  spec.group = parts[3];
+  // Other spellings of the same numbers (" 7", "+7", "007") are other names.
+  return subject == IdSubject(spec) ? spec.ranks.front() : RankId();
+}
+
 absl::StatusOr<std::unique_ptr<Communicator>> CreateOver(transport::Exchange* exchange,
                                                          CollectiveLibrary* library,
                                                          CommunicatorSpec spec) {
   WEIR_RETURN_IF_ERROR(CheckSpec(spec));
-  const std::string key = absl::StrCat("collective/", spec.epoch, "/", spec.group);
+  const std::string key = IdSubject(spec);
   if (spec.rank == 0) {
     WEIR_ASSIGN_OR_RETURN(spec.unique_id, library->NewUniqueId());
     WEIR_RETURN_IF_ERROR(At(Place(spec), exchange->Publish(key, spec.unique_id)));

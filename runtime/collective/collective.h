@@ -152,8 +152,14 @@ class CollectiveLibrary {
   virtual absl::StatusOr<std::unique_ptr<Communicator>> Create(const CommunicatorSpec& spec) = 0;
 };
 
-// Makes a communicator whose id travels in `exchange`: rank 0 publishes it under the group's name
-// and epoch. `spec.unique_id` is not used.
+// Returns the name under which the id of a group travels: the first rank of `spec.ranks` publishes
+// it.
+std::string IdSubject(const CommunicatorSpec& spec);
+// Returns the rank that publishes under this name; RankId() if IdSubject makes no such name.
+RankId RankOfIdSubject(const std::string& subject);
+
+// Makes a communicator whose id travels in `exchange` under IdSubject. `spec.unique_id` is not
+// used.
 absl::StatusOr<std::unique_ptr<Communicator>> CreateOver(transport::Exchange* exchange,
                                                          CollectiveLibrary* library,
                                                          CommunicatorSpec spec);

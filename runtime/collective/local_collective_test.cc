@@ -140,6 +140,18 @@ std::unique_ptr<CollectiveFixture> MakeStreamFixture() {
   return std::make_unique<LocalFixture>(Place::kStream);
 }
 
+TEST(IdSubjectTest, TheNameOfAnIdSaysWhichRankPublishesIt) {
+  CommunicatorSpec spec;
+  spec.group = "of ranks 3/7";
+  spec.epoch = 2;
+  spec.ranks = {RankId(3), RankId(7)};
+  EXPECT_EQ(RankOfIdSubject(IdSubject(spec)), RankId(3));
+  for (const char* other : {"", "collective/2/3", "collective/2/-3/a", "collective/2/+3/a",
+                            "collective/2/03/a", "transport/2/3/a", "collective/2/2147483648/a"}) {
+    EXPECT_EQ(RankOfIdSubject(other), RankId()) << other;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(LocalInCaller, CollectiveConformance,
                          ::testing::Combine(::testing::Values(&MakeCallerFixture),
                                             ::testing::Range(1, 6)));

@@ -19,6 +19,7 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
+#include "runtime/collective/collective.h"
 #include "runtime/control/greeting_time.h"
 #include "runtime/control/outcome.h"
 #include "runtime/limits/process_limits.h"
@@ -285,7 +286,9 @@ absl::Status Fleet::StartCoordinator() {
   options.excuse_ms = [this](WorkerId worker) { return ExcuseMs(worker); };
   options.may_publish = [this](WorkerId worker, const std::string& key) {
     const std::vector<RankId>& ranks = ranks_of_[worker];
-    return std::find(ranks.begin(), ranks.end(), transport::RankOfCardSubject(key)) != ranks.end();
+    return std::any_of(ranks.begin(), ranks.end(), [&key](RankId rank) {
+      return rank == transport::RankOfCardSubject(key) || rank == collective::RankOfIdSubject(key);
+    });
   };
   options.on_event = [this](WorkerId worker, const std::string& event) {
     TakeTrouble(worker, event);

@@ -193,7 +193,7 @@ TEST_P(AttentionKernelTest, GradientsAreThoseOfTheDefinition) {
                   {x.q.slice, x.k.slice, x.v.slice});
     Reference expected = Gradients(call, x.q, x.k, x.v, forward[0], forward[1], x.d_o);
     // A gradient is a sum of products of two rounded factors: the weights, or their gradients.
-    const double scale = RoundsWeights(GetParam()) ? 2 : 1;
+    const double scale = RoundsWeights(GetParam()) ? 3 : 1;
     ExpectClose(results[0], expected.dq, scale);
     ExpectClose(results[1], expected.dk, scale);
     ExpectClose(results[2], expected.dv, scale);
