@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "compiler/explain/memory_view.h"
 #include "compiler/job/mesh_use.h"
+#include "proto/job.pb.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "tools/plan/plan_sections.h"
@@ -121,10 +122,12 @@ class Summarizer {
 
   std::string TimeText() const {
     const sim::SimulateReport& report = *prediction_.report;
+    const bool has_collectives = plan_.job->runtime().collectives() != proto::Runtime::EXCHANGES;
     return absl::StrFormat(
-        "%.0f %% computing, %.0f %% packing and filling messages, %.0f %% waiting for messages "
+        "%.0f %% computing, %.0f %% %spacking and filling messages, %.0f %% waiting for messages "
         "under way, %.0f %% waiting for others%s",
-        100 * report.compute, 100 * report.transfer, 100 * report.exposed, 100 * report.waiting,
+        100 * report.compute, 100 * report.transfer, has_collectives ? "collectives, " : "",
+        100 * report.exposed, 100 * report.waiting,
         report.devices.size() > 1 ? " (means over devices)" : "");
   }
 

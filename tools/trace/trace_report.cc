@@ -102,7 +102,11 @@ class WaitSums {
   // Adds a wait of `rank`, `ns` of it in the window. `busy` is when queues of the rank worked
   // meanwhile, merged and in order.
   void Add(RankId rank, const TraceSlice& slice, double ns, const Intervals& busy) {
-    if (slice.category == kTraceWaitsForGroup) return AddGroup(rank, slice, ns);
+    if (slice.category == kTraceWaitsForGroup) {
+      AddGroup(rank, slice, ns);
+      // The wait ends when the last rank comes, so no part of the wait is after sending.
+      return AddExposed(TextOf(slice, "waiting actor"), slice, ns, nullptr, busy);
+    }
     const bool input = slice.category == kTraceWaitsForInput;
     const WaitReport::Kind kind = input ? WaitReport::Kind::kInput : WaitReport::Kind::kCredit;
     const TraceFlowEnd* far = FarEnd(slice, input ? senders_ : takers_);
@@ -114,17 +118,8 @@ class WaitSums {
     wait.holder = holder;
     wait.total_ns += ns;
     ++wait.times;
-    if (!input || slice.texts.count(kTraceBoxing) == 0) return;
-    const double exposed_ns = ns - Hidden(slice.begin, slice.end, busy);
-    if (exposed_ns <= 0) return;
-    Exposed& exposed = exposed_[TextOf(slice, kTraceBoxing)];
-    exposed.total_ns += exposed_ns;
-    ++exposed.times;
-    if (far != nullptr) {
-      const int64_t sent = std::max(far->end, slice.begin);
-      exposed.sent_ns +=
-          static_cast<double>(window_.Inside(sent, slice.end)) - Hidden(sent, slice.end, busy);
-    }
+    if (input && slice.texts.count(kTraceBoxing) > 0)
+      AddExposed(TextOf(slice, kTraceBoxing), slice, ns, far, busy);
   }
 
   // Precondition: the report has its devices and steps already.
@@ -169,6 +164,19 @@ class WaitSums {
     double sent_ns = 0;
     int64_t times = 0;
   };
+  // Adds the part of a wait that no work hid. `far` is the act that sent the token, or null.
+  void AddExposed(const std::string& boxing, const TraceSlice& slice, double ns,
+                  const TraceFlowEnd* far, const Intervals& busy) {
+    const double exposed_ns = ns - Hidden(slice.begin, slice.end, busy);
+    if (exposed_ns <= 0) return;
+    Exposed& exposed = exposed_[boxing];
+    exposed.total_ns += exposed_ns;
+    ++exposed.times;
+    if (far == nullptr) return;
+    const int64_t sent = std::max(far->end, slice.begin);
+    exposed.sent_ns +=
+        static_cast<double>(window_.Inside(sent, slice.end)) - Hidden(sent, slice.end, busy);
+  }
   // Returns the part of [from, to) in the window in which queues of the rank worked.
   double Hidden(int64_t from, int64_t to, const Intervals& busy) const {
     int64_t ns = 0;

@@ -46,8 +46,8 @@ struct WaitReport {
 };
 
 // An ExposedReport is communication that no work hid: devices waited for tokens of one boxing from
-// other ranks and had no other work, on any of their queues. Not all of the time is the
-// transport's: the sender may have been late.
+// other ranks, or for the other ranks of one collective, and had no other work, on any of their
+// queues. Not all of the time is the transport's: the sender may have been late.
 struct ExposedReport {
   std::string boxing;      // "reduce-scatter x", "move y": as its registers, without ranks
   double ns_per_step = 0;  // mean over all devices

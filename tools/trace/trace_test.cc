@@ -12,6 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "actors/session/session.h"
 #include "actors/session/virtual_run.h"
 #include "actors/testing/pipeline_job.h"
@@ -19,6 +20,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/trace.pb.h"
+#include "runtime/trace/trace_names.h"
 #include "tools/trace/trace_report.h"
 
 namespace weir::trace {
@@ -166,6 +168,30 @@ TEST(TraceTest, CommunicationThatNoWorkHidesIsSummedByBoxing) {
     EXPECT_THAT(ToText(*report), HasSubstr("(all)"));
     EXPECT_THAT(ToText(*report, 1), HasSubstr("(1 more)"));
   }
+}
+
+// A trace in which all waits for tokens are waits for the group of a collective.
+TEST(TraceTest, WaitsForAGroupAreExposedByCollective) {
+  actors::PipelineJob job;
+  job.num_stages = 2;
+  job.micro_batches = 2;
+  std::unique_ptr<actors::Session> session = SimulatedPipeline(job, 0);
+  ASSERT_EQ(session->RunSteps(3), absl::OkStatus());
+  ASSERT_EQ(session->WriteTrace(TracePath()), absl::OkStatus());
+  // The two names have one length, so the messages around them stay whole.
+  static_assert(sizeof(kTraceWaitsForInput) == sizeof(kTraceWaitsForGroup));
+  absl::StatusOr<TraceReport> report = ReadTraceReport(
+      absl::StrReplaceAll(ReadFile(TracePath()), {{kTraceWaitsForInput, kTraceWaitsForGroup}}));
+  ASSERT_TRUE(report.ok()) << report.status();
+  double waits = 0, share = 0;
+  for (const DeviceReport& device : report->devices) waits += device.waits_for_input / 2;
+  for (const ExposedReport& exposed : report->exposed) {
+    EXPECT_TRUE(exposed.boxing == "forward" || exposed.boxing == "backward") << exposed.boxing;
+    EXPECT_EQ(exposed.share_sent, 0);
+    share += exposed.share;
+  }
+  EXPECT_GT(share, 0);
+  EXPECT_NEAR(share, waits, 1e-9);
 }
 
 // Returns the part of a trace that does not depend on speed: every act with its numbers and flows.
