@@ -84,6 +84,17 @@ class Elastic(weir_jobs.JobCase):
         self.assertEqual([rank for rank in ("0", "2") if before[rank] != after[rank]], [])
         self.assertIn("all states come from checkpoints/step-", self.expect_good(job.wait())[-1][1])
 
+    def test_a_new_process_that_ends_at_once_is_replaced_at_once(self):
+        job = self.start()
+        job.wait_for_step()
+        lost = self.kill(job, "1")["1"]
+        again = weir_jobs.until("a new process", lambda: [pid for pid, rank in job.workers().items()
+                                                          if rank == "1" and pid != lost])
+        os.kill(again[0], signal.SIGKILL)  # the process has said no hello yet
+        recoveries = self.expect_good(job.wait())
+        # The job waits 30 s for a hello of a process that lives.
+        self.assertLess(recoveries[-1][0], 20)
+
     def test_random_kills(self):
         seed = weir_jobs.seed()
         print(f"WEIR_TEST_SEED={seed}")

@@ -173,6 +173,8 @@ class Fleet {
   void LetWatcherDo(std::function<void()> act) ABSL_LOCKS_EXCLUDED(mutex_);
   // The watching thread calls this.
   absl::Status StartAnew(const std::vector<WorkerId>& lost) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Waits for the workers of a new epoch. kUnavailable as soon as the process of one has ended.
+  absl::Status WaitForHellos() ABSL_LOCKS_EXCLUDED(mutex_);
   void DoRequest() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The watching thread calls these.

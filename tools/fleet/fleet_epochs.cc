@@ -17,6 +17,8 @@ namespace {
 // The time to notice what ended a call: the end of a process mostly comes at once.
 constexpr int64_t kNoticeMs = 1000;
 constexpr int64_t kHelloLimitMs = 30'000;
+// The time between two looks at whether a process has ended before its hello.
+constexpr int64_t kHelloLookMs = 20;
 
 bool IsLoss(const launch::FailureEvent& event) {
   return event.kind == launch::FailureEvent::Kind::kExit ||
@@ -154,8 +156,25 @@ absl::StatusOr<std::vector<WorkerId>> Fleet::BeginEpoch() {
   absl::Status started;
   LetWatcherDo([&] { started = StartAnew(lost); });
   WEIR_RETURN_IF_ERROR(started);
-  WEIR_RETURN_IF_ERROR(coordinator()->WaitForWorkers(kHelloLimitMs));
+  WEIR_RETURN_IF_ERROR(WaitForHellos());
   return lost;
+}
+
+// Waits until all workers have said hello in the new epoch. The coordinator cannot know that a
+// process has ended before its hello; only the supervisor sees that end.
+absl::Status Fleet::WaitForHellos() {
+  const int64_t end_ns = clock_.NowNs() + kHelloLimitMs * 1'000'000;
+  while (true) {
+    const absl::Status come = coordinator()->WaitForWorkers(kHelloLookMs);
+    if (!absl::IsDeadlineExceeded(come)) return come;
+    MutexLock lock(&mutex_);
+    for (const launch::FailureEvent& event : failures_) {
+      if (event.kind != launch::FailureEvent::Kind::kExit) continue;
+      return absl::UnavailableError(absl::StrCat("the process of ", launch::RankLabel(event.ranks),
+                                                 " ended before it said hello"));
+    }
+    if (clock_.NowNs() >= end_ns) return come;
+  }
 }
 
 }  // namespace weir::fleet
