@@ -353,7 +353,8 @@ void AddGenerateVerb(CLI::App* app, CliContext* context) {
       ->type_name("TEXT")
       ->allow_extra_args(false);
   verb->add_option("--stop-ids", generate->stop_ids,
-                   "End a sequence after these token ids, such as 2 or 13,10, again for each list")
+                   "End a sequence after this token id, or these in a row: 2, or 13,10; again for "
+                   "each other end")
       ->type_name("LIST")
       ->allow_extra_args(false);
   verb->add_flag("--json", generate->json,

@@ -46,7 +46,8 @@ absl::Status AddRange(absl::string_view part, int num_ranks, std::set<RankId>* r
 absl::StatusOr<IdVector<WorkerId, WorkerPlacement>> PlaceRanks(int num_ranks, int num_processes) {
   if (num_processes < 1 || num_processes > num_ranks) {
     return Rejected({"W0090", "processes",
-                     absl::StrCat("1 to ", num_ranks, ", as many as the mesh has devices"),
+                     absl::StrCat(num_ranks == 1 ? "" : "1 to ", num_ranks,
+                                  ", as many as the mesh has devices"),
                      absl::StrCat(num_processes), "another number of processes, or a larger mesh"});
   }
   IdVector<WorkerId, WorkerPlacement> placements;

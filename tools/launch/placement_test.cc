@@ -53,6 +53,11 @@ TEST(PlacementTest, AsManyProcessesAsFitTheMeshAreAccepted) {
   }
 }
 
+TEST(PlacementTest, TheErrorOfOneDeviceNamesOneNumber) {
+  EXPECT_TRUE(absl::StrContains(PlaceRanks(1, 2).status().message(),
+                                "expected 1, as many as the mesh has devices"));
+}
+
 TEST(PlacementTest, ALabelJoinsRunsOfRanks) {
   EXPECT_EQ(RankLabel({RankId(5)}), "rank 5");
   EXPECT_EQ(RankLabel({RankId(2), RankId(3)}), "ranks 2-3");

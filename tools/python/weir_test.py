@@ -429,7 +429,21 @@ class JobTest(unittest.TestCase):
         with self.assertRaisesRegex(weir.Error, 'expected {dimension: axis} or "auto"; found "automatic"'):
             weir.job(Fake(), data="synthetic", steps=1, mesh="dp=2", rules="automatic")
 
-    def test_a_mesh_that_is_none_is_refused(self):
+    def test_a_mesh_of_none_is_one_device(self):
+        texts = [weir.job(Fake(), data="synthetic", steps=1, mesh=mesh).text for mesh in (None, "")]
+        self.assertEqual(texts[0], texts[1])
+
+    def test_meshes_and_rules_of_other_types_are_refused_by_name(self):
+        for arguments, expected in (({"mesh": {"dp": 2}}, "mesh: expected axes such as"),
+                                    ({"rules": [("batch", "dp")]}, "rules: expected {dimension: axis}"),
+                                    ({"rules": {"batch": None}}, "rule for batch: expected the name of an axis"),
+                                    ({"rules": {"batch": ("dp",)}}, "rule for batch: expected the name of an axis"),
+                                    ({"rules": {"batch": ("dp", 1)}}, "rule for batch: expected the name of an axis")):
+            with self.subTest(arguments=arguments), self.assertRaises(weir.Error) as caught:
+                weir.job(Fake(), data="synthetic", steps=1, **arguments)
+            self.assertIn(expected, str(caught.exception))
+
+    def test_a_text_that_is_no_mesh_is_refused(self):
         with self.assertRaisesRegex(weir.Error, 'expected axes such as "dp=2,tp=2"; found "dp"'):
             weir.job(Fake(), data="synthetic", steps=1, mesh="dp")
 

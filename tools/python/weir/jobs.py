@@ -77,7 +77,10 @@ class Job:
 
 
 def mesh_message(mesh):
-    """Returns the message of a mesh such as "dp=2,tp=2"; "" is one device."""
+    """Returns the message of a mesh such as "dp=2,tp=2"; "" and None are one device."""
+    mesh = "" if mesh is None else mesh
+    if not isinstance(mesh, str):
+        raise Error(f"mesh: expected axes such as \"dp=2,tp=2\"; found {mesh!r}")
     message = Message()
     for item in filter(None, (part.strip() for part in mesh.split(","))):
         name, _, size = item.partition("=")
@@ -90,9 +93,14 @@ def mesh_message(mesh):
 def rule_messages(rules):
     """Returns a message per rule of {dimension: axis} or {dimension: (axis, scope)}; earlier rules win."""
     messages = []
+    if not isinstance(rules, dict):
+        raise Error(f"rules: expected {{dimension: axis}} or \"auto\"; found {rules!r}")
     for dim, axis in rules.items():
         scope = None
         if not isinstance(axis, str):
+            if not isinstance(axis, (tuple, list)) or len(axis) != 2 or not all(isinstance(part, str) for part in axis):
+                raise Error(f"rule for {dim}: expected the name of an axis, such as \"dp\", or an axis and a scope, "
+                            f"(\"dp\", \"activations\"); found {axis!r}")
             axis, scope = axis
             if scope.upper() not in _SCOPES:
                 raise Error(f"rule for {dim}: expected a scope out of {', '.join(_SCOPES)}; found \"{scope}\"")
@@ -119,7 +127,8 @@ def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedul
     """Returns a Job.
 
     graph              what weir.from_torch returned
-    mesh, rules        the devices, "dp=2,tp=2", and {dimension: axis} or {dimension: (axis, "activations")};
+    mesh, rules        the devices, "dp=2,tp=2", one device without; and {dimension: axis} or
+                       {dimension: (axis, "activations")};
                        rules="auto": a search finds them when the job is planned or trained
     data               {input: array}, with arrays of NumPy, tensors of PyTorch or paths of .npy files whose rows are
                        samples, and perhaps "held_out": 0.1 and "scale": {input: 1 / 255}; the path of a text;
