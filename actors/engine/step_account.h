@@ -1,7 +1,8 @@
 // Counts where the time of a rank goes, by cause, while the rank runs: from the times that each act
 // has anyway, so the count reads no clock. The causes are those of the report of a trace
 // (tools/trace/step_parts.h), found by the same rule. One of them is joint here: whether an awaited
-// token was under way or its sender was late is known only beside the records of the sender.
+// token was under way or its sender was late, and whether that is a bubble, is known only beside
+// the records of the other ranks.
 //
 // The time before an act, since its queue had done the act before, is a wait if the act got what it
 // needed in that time, and otherwise lies between acts. Time after the last act of a run belongs to

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace weir::trace {
 
@@ -37,5 +38,11 @@ inline constexpr char kTraceRanks[] = "ranks";
 // millionths.
 inline constexpr char kTraceSchedule[] = "schedule";
 inline constexpr char kTracePredictedBubble[] = "predicted bubble";
+
+// Returns whether acts of a phase belong to the passes of a micro-batch, of which a pipeline's
+// schedule consists.
+inline bool IsPassPhase(std::string_view phase) {
+  return phase == "forward" || phase == "backward" || phase == "weight gradient";
+}
 
 }  // namespace weir::trace

@@ -10,7 +10,7 @@ from tests.processes import weir_jobs
 STEPS = 60  # fewer than a trace keeps
 TRIES = 4  # of a measurement that other programs may disturb
 NEAR = 0.03  # of a step, between a share counted live and that of the report
-JOINT = {"waits for tokens under way": "waits for other ranks", "waits for late ranks": "waits for other ranks"}
+JOINT = dict.fromkeys(("waits for tokens under way", "bubble of the pipeline", "waits for late ranks"), "waits for other ranks")
 
 
 class StepParts(weir_jobs.JobCase):

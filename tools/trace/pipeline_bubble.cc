@@ -29,8 +29,7 @@ PassActors PassActorsOf(const proto::PlanFacts& facts) {
   };
   PassActors found;
   for (const proto::ActorFacts& actor : facts.actor()) {
-    const std::string phase = text(actor.phase_text());
-    if (phase != "forward" && phase != "backward" && phase != "weight gradient") continue;
+    if (!IsPassPhase(text(actor.phase_text()))) continue;
     found.names.insert(text(actor.name_text()));
     found.queues.insert(actor.queue());
   }

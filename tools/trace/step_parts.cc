@@ -3,6 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <iterator>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "runtime/trace/trace_names.h"
 
 namespace weir::trace {
 namespace {
@@ -28,8 +34,75 @@ class Window {
   Times sums_ = {};
 };
 
+// Passes hold when the ranks compute passes: for each step, from its first forward act to its last
+// act of a backward pass. Spans that overlap are one.
+class Passes {
+ public:
+  explicit Passes(const RecordedRun& run);
+  bool HasQueue(RecordedQueueId queue) const { return queues_.count(queue) > 0; }
+  // Calls `visit(from, to)` for each part of [from, to) in which a pass goes on.
+  template <typename Visitor>
+  void ForEachInside(int64_t from, int64_t to, const Visitor& visit) const {
+    for (auto span = spans_.upper_bound(from); span != spans_.end(); ++span) {
+      const auto& [end, begin] = *span;
+      if (begin >= to) break;
+      visit(std::max(from, begin), std::min(to, end));
+    }
+  }
+
+ private:
+  std::set<RecordedQueueId> queues_;
+  std::map<int64_t, int64_t> spans_;  // begin by end, disjoint
+};
+
+Passes::Passes(const RecordedRun& run) {
+  struct Span {
+    int64_t begin, end;
+  };
+  std::map<int64_t, Span> of_step;
+  for (const RecordedRank& rank : run.ranks) {
+    for (const RecordedAct& act : rank.acts) {
+      const RecordedActor& actor = run.actors[act.actor];
+      if (!IsPassPhase(actor.phase)) continue;
+      queues_.insert(actor.queue);
+      Span& span = of_step.try_emplace(act.step, Span{act.start, act.end}).first->second;
+      span.begin = std::min(span.begin, act.start);
+      span.end = std::max(span.end, act.end);
+    }
+  }
+  std::vector<Span> spans;
+  for (const auto& [step, span] : of_step) spans.push_back(span);
+  std::sort(spans.begin(), spans.end(),
+            [](const Span& a, const Span& b) { return a.begin < b.begin; });
+  for (Span span : spans) {
+    if (!spans_.empty() && spans_.rbegin()->first >= span.begin) {
+      const auto last = std::prev(spans_.end());
+      span = {last->second, std::max(last->first, span.end)};
+      spans_.erase(last);
+    }
+    spans_[span.end] = span.begin;
+  }
+}
+
+// Divides a wait for a token that its sender had not sent into the bubble and the rest.
+void AddLateSender(const RecordedRun& run, const Passes& passes, const RecordedAct& act,
+                   int64_t from, int64_t to, Window* window) {
+  const auto& note = run.registers[act.waited_register].note;
+  int64_t late_since = from;
+  if (note != nullptr && note->from_stage != note->to_stage &&
+      passes.HasQueue(run.actors[act.actor].queue)) {
+    passes.ForEachInside(from, to, [&](int64_t begin, int64_t end) {
+      window->Add(StepPartKind::kLateSender, late_since, begin);
+      window->Add(StepPartKind::kBubble, begin, end);
+      late_since = end;
+    });
+  }
+  window->Add(StepPartKind::kLateSender, late_since, to);
+}
+
 // Divides the time in which a queue waited for `act` from `from` on.
-void AddWait(const RecordedRun& run, const RecordedAct& act, int64_t from, Window* window) {
+void AddWait(const RecordedRun& run, const Passes& passes, const RecordedAct& act, int64_t from,
+             Window* window) {
   const int64_t ready = std::clamp(act.ready, from, std::max(from, act.start));
   switch (act.wait) {
     case RecordedAct::Wait::kNone:
@@ -44,7 +117,7 @@ void AddWait(const RecordedRun& run, const RecordedAct& act, int64_t from, Windo
       }
       const RecordedAct* sender = run.Cause(act);
       const int64_t sent = sender == nullptr ? from : std::clamp(sender->end, from, ready);
-      window->Add(StepPartKind::kLateSender, from, sent);
+      AddLateSender(run, passes, act, from, sent, window);
       window->Add(StepPartKind::kUnderWay, sent, ready);
       break;
     }
@@ -52,9 +125,10 @@ void AddWait(const RecordedRun& run, const RecordedAct& act, int64_t from, Windo
   window->Add(StepPartKind::kBetweenActs, ready, act.start);
 }
 
-void AddRank(const RecordedRun& run, const RecordedRank& rank, Window* window) {
+void AddRank(const RecordedRun& run, const Passes& passes, const RecordedRank& rank,
+             Window* window) {
   for (const RecordedAct& act : rank.acts) {
-    AddWait(run, act, rank.FreeSince(act, window->begin()), window);
+    AddWait(run, passes, act, rank.FreeSince(act, window->begin()), window);
     window->Add(KindOfWork(run.actors[act.actor]), act.start, act.end);
   }
 }
@@ -72,6 +146,7 @@ std::string Name(StepPartKind kind) {
     case StepPartKind::kCommunication: return "packing and combining";
     case StepPartKind::kData: return "reading data";
     case StepPartKind::kUnderWay: return "waits for tokens under way";
+    case StepPartKind::kBubble: return "bubble of the pipeline";
     case StepPartKind::kLateSender: return "waits for late ranks";
     case StepPartKind::kOwnInput: return "waits for input of the own rank";
     case StepPartKind::kCredit: return "waits for free slots";
@@ -82,9 +157,10 @@ std::string Name(StepPartKind kind) {
 
 std::vector<StepPart> FindStepParts(const RecordedRun& run) {
   Window window(run.times);
+  const Passes passes(run);
   int64_t num_queues = 0;
   for (const RecordedRank& rank : run.ranks) {
-    AddRank(run, rank, &window);
+    AddRank(run, passes, rank, &window);
     num_queues += rank.num_queues;
   }
   Times sums = window.sums();

@@ -2,8 +2,16 @@
 // worked on, and what they waited for while they had nothing to do.
 //
 // A wait for a token of another rank has two parts. Until the token had been sent, its sender was
-// late: in a pipeline this is the bubble, elsewhere an imbalance. Afterwards the token was under
-// way: that is communication which no work hid. After the last act of a queue nothing tells what
+// late. Afterwards the token was under way: that is communication which no work hid.
+//
+// A late sender of another stage makes the bubble of the pipeline, by the rule of
+// pipeline_bubble.h: only queues that compute passes have a bubble, and only between the first
+// forward act of a step and its last act of a backward pass. That measure has all time without such
+// acts in this span, so it is never less than the bubble here, which has no communication, no wait
+// within a stage and no wait for a slot; where there are none of these, both are the same time.
+// Elsewhere a late sender is an imbalance, or it is a stage that updates its weights.
+//
+// After the last act of a queue nothing tells what
 // the queue waits for, so that time counts as between acts. Thread rule: pure functions.
 #pragma once
 
@@ -20,7 +28,8 @@ enum class StepPartKind : uint8_t {
   kCommunication,  // acts that pack, unpack and combine tokens of other ranks
   kData,           // acts that read the data
   kUnderWay,       // waits for tokens of other ranks that had been sent
-  kLateSender,     // waits for tokens of other ranks that had not been sent
+  kBubble,         // waits for tokens of other stages that had not been sent, during passes
+  kLateSender,     // other waits for tokens of other ranks that had not been sent
   kOwnInput,       // waits for tokens of the own rank: its other queues were late
   kCredit,         // waits for a free slot
   kBetweenActs,    // ready, or without a known event to wait for

@@ -2,6 +2,7 @@
 #include "tools/trace/step_parts.h"
 
 #include <map>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -35,6 +36,27 @@ TEST(StepPartsTest, AWaitForAnotherRankIsLateUntilTheTokenIsSentAndThenUnderWay)
   EXPECT_NEAR(share[StepPartKind::kUnderWay], 5.0 / 70, 1e-12);
   EXPECT_NEAR(share[StepPartKind::kOwnInput], 0, 1e-12);
   EXPECT_NEAR(share[StepPartKind::kBetweenActs], 25.0 / (5 * 70), 1e-12);
+}
+
+TEST(StepPartsTest, AWaitForALateStageIsABubbleOnlyWhilePassesGoOn) {
+  RecordedRun run = RunOf(Relay(6));
+  auto note = std::make_shared<TransferNote>();
+  note->to_stage = 1;
+  run.registers[RecordedRegisterId(0)].note = note;
+  const auto shares = [&run] {
+    std::map<StepPartKind, double> share;
+    for (const StepPart& part : FindStepParts(run)) share[part.kind] = part.share;
+    return share;
+  };
+  std::map<StepPartKind, double> share = shares();
+  EXPECT_NEAR(share[StepPartKind::kBubble], 10.0 / 70, 1e-12);
+  EXPECT_NEAR(share[StepPartKind::kLateSender], 0, 1e-12);
+  EXPECT_NEAR(share[StepPartKind::kUnderWay], 5.0 / 70, 1e-12);
+  // Where rank 0 updates, the passes of a step begin when rank 1 reads.
+  run.actors[RecordedActorId(0)].phase = "update";
+  share = shares();
+  EXPECT_NEAR(share[StepPartKind::kBubble], 0, 1e-12);
+  EXPECT_NEAR(share[StepPartKind::kLateSender], 10.0 / 70, 1e-12);
 }
 
 TEST(WaitRootsTest, AWaitForAWaitBelongsToWhatTheOtherWaitedFor) {

@@ -26,11 +26,11 @@ export const WAITS: { [kind in WaitKind]: { colour: string; name: string } } = {
 };
 
 // The parts of a step (tools/trace/step_parts.h), in their order.
-export const PARTS = ["#0072b2", "#e69f00", "#56b4e9", "#f0c066", "#b9b9b9", "#9fd3f0", "#cc79a7", "#e8e8e8"];
+export const PARTS = ["#0072b2", "#e69f00", "#56b4e9", "#f0c066", "#7f7f7f", "#b9b9b9", "#9fd3f0", "#cc79a7", "#e8e8e8"];
 
 // The parts of a step of a run that goes on (kStepParts of tools/live/live_run.h): the place of each among PARTS. Waits
 // for other ranks are one part there.
-export const LIVE_PARTS = [0, 1, 2, 4, 5, 6, 7];
+export const LIVE_PARTS = [0, 1, 2, 5, 6, 7, 8];
 
 // A colour for each micro-batch; neighbours differ in hue and in lightness.
 export function microBatchColour(n: number): string {

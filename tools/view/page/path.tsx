@@ -14,12 +14,12 @@ const PIECES = 20;
 const GROUPS = 40;
 // The causes of segments, numbered as in tools/trace/step_parts.h.
 const CAUSES: { [cause: number]: string } = {
-  0: "compute", 1: "packing and combining", 2: "reading data", 3: "token under way", 6: "slot on its way back",
-  7: "between acts",
+  0: "compute", 1: "packing and combining", 2: "reading data", 3: "token under way", 7: "slot on its way back",
+  8: "between acts",
 };
 const UNDER_WAY = 3;
-const SLOT = 6;
-const BETWEEN = 7;
+const SLOT = 7;
+const BETWEEN = 8;
 
 interface Shown {
   path: StepPath;

@@ -16,7 +16,7 @@ const PLACES: { [view: string]: string } = {
 // The words that explain the parts of a step (tools/trace/step_parts.cc).
 const PART_WORDS: { [part: string]: string } = {
   "packing and combining": "packing and combining", "waits for tokens under way": "under way",
-  "waits for late ranks": "late ranks", "waits for input of the own rank": "starved",
+  "bubble of the pipeline": "bubble in a step", "waits for late ranks": "late ranks", "waits for input of the own rank": "starved",
   "waits for free slots": "slot", "between acts": "between acts",
 };
 

@@ -11,13 +11,20 @@ export const WORDS: { [word: string]: string } = {
   blocked: "The actor has its input, and waits until a reader gives up a slot of its output.",
   boxing: "The transfers that bring a tensor from one layout to another, such as an all-reduce.",
   "busiest link": "Of all pairs of ranks, the one over which this boxing sends most in a step.",
-  bubble: "The share of a step in which the stages of a pipeline have no work because they fill or drain.",
+  bubble:
+    "The share of the time from the first forward act of a step to its last backward act in which devices do no act of " +
+    "a pass: the pipeline fills or drains, or a stage waits for something else.",
+  "bubble in a step":
+    "Between the first forward act of a step and its last backward act, a device waited for a token that another stage " +
+    "had not sent yet. The bubble in the view Pipeline also has communication, waits within a stage and waits for slots.",
   credit: "The permission to write a slot of a register again, given back by its last reader.",
   "critical path":
     "The chain of acts and waits that leads from the end of a step back to its begin. Only what lies on it can make " +
     "the step shorter.",
   device: "What runs the acts of a rank: a CPU with its threads, or a GPU.",
-  "late ranks": "The sender of an awaited token had not sent it yet: a bubble of the pipeline, or an imbalance.",
+  "late ranks":
+    "The sender of an awaited token had not sent it yet: a rank of the same stage that is slower, or a stage that " +
+    "updates its weights. Waits for another stage during the passes of a step are its bubble.",
   exposed: "Time in which a device had nothing else to do and waited for a message that was on its way: communication that no work hid.",
   fit: "Whether each device, or this machine with all of them, has the memory that the plan needs.",
   function: "A part of the model that the plan calls one or more times, such as a layer, or the gradient of such a part.",
