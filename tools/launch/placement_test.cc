@@ -1,5 +1,6 @@
 #include "tools/launch/placement.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
