@@ -41,9 +41,9 @@ struct Played {
 std::vector<double> Joined(const std::vector<trace::StepPart>& parts) {
   std::vector<double> shares(live::kStepParts.size(), 0);
   for (const trace::StepPart& part : parts) {
-    const bool is_other_rank =
-        part.kind == StepPartKind::kUnderWay || part.kind == StepPartKind::kBubble ||
-        part.kind == StepPartKind::kLateSender;
+    const bool is_other_rank = part.kind == StepPartKind::kUnderWay ||
+                               part.kind == StepPartKind::kBubble ||
+                               part.kind == StepPartKind::kLateSender;
     const std::string name = is_other_rank ? "waits for other ranks" : trace::Name(part.kind);
     const auto at = std::find(live::kStepParts.begin(), live::kStepParts.end(), name);
     EXPECT_NE(at, live::kStepParts.end()) << name;
