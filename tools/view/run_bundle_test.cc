@@ -146,7 +146,7 @@ TEST(RunBundleTest, HoldsEachActWithItsTimeItsWaitAndWhatEndedTheWait) {
   EXPECT_THAT(bundle.Column<int32_t>("register_most"), ElementsAre(1));
   EXPECT_THAT(bundle.Column<double>("change_at"), ElementsAre(0, 70e3));
   EXPECT_EQ(bundle.object()["steps"][1]["begin_ns"], 35 * kMicrosecond);
-  EXPECT_EQ(bundle.object()["report"]["why_slow"]["parts"].size(), 8u);
+  EXPECT_EQ(bundle.object()["report"]["why_slow"]["parts"].size(), 9u);
 }
 
 TEST(RunBundleTest, TwoRunsAreTheFirstWithItsDifferenceToTheSecond) {
