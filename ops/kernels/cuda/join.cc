@@ -272,7 +272,7 @@ class Joiner {
 
   // A chain of nothing but sum_squares and additions that add up their results in order.
   void JoinSquareSums() {
-    // What lies in scratch: the sum of the first `count` results, or result `first` alone.
+    // A Value lies in scratch: the sum of the first `count` results, or result `first` alone.
     struct Value {
       ChainOperand place;
       size_t first, count;

@@ -4,9 +4,8 @@
 #include <string>
 
 #include "ops/kernels/cuda/axis_walk_of.h"
-#include "ops/kernels/cuda/cuda_kernel.h"
 #include "ops/kernels/cuda/joined_kernels.h"
-#include "ops/kernels/cuda/product.h"
+#include "ops/kernels/cuda/product_kernel.h"
 #include "ops/kernels/cuda/reduce.h"
 #include "ops/kernels/shape/product_shape.h"
 #include "ops/kernels/shape/spec_check.h"
@@ -17,26 +16,28 @@ namespace {
 
 using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
 
-class MatmulKernel final : public CudaKernel {
- public:
-  explicit MatmulKernel(const ProductSpec& spec) : product_(spec) {}
-  int64_t workspace_bytes() const override { return product_.workspace_bytes(); }
+// x w, with a bias and with the value before the activation if the call has them.
+ProductOperands MatmulOperands(const KernelArgs& args) {
+  ProductOperands operands = PlainOperands(args);
+  operands.bias = args.inputs.size() > 2 ? args.inputs[2] : nullptr;
+  operands.pre = args.outputs.size() > 1 ? args.outputs[1] : nullptr;
+  return operands;
+}
 
- protected:
-  absl::Status Enqueue(const KernelArgs& args, void* workspace,
-                       device::CudaStream stream) override {
-    ProductOperands operands;
-    operands.a = args.inputs[0];
-    operands.b = args.inputs[1];
-    operands.bias = args.inputs.size() > 2 ? args.inputs[2] : nullptr;
-    operands.c = args.outputs[0];
-    operands.pre = args.outputs.size() > 1 ? args.outputs[1] : nullptr;
-    return product_.Enqueue(operands, workspace, stream);
-  }
+// x w + bias + addend.
+ProductOperands MatmulPlusOperands(const KernelArgs& args) {
+  ProductOperands operands = PlainOperands(args);
+  operands.bias = args.inputs[2];
+  operands.addend = args.inputs[3];
+  return operands;
+}
 
- private:
-  Product product_;
-};
+// The gradient of GELU at args.inputs[2], of dy = x w.
+ProductOperands GeluGradOperands(const KernelArgs& args) {
+  ProductOperands operands = PlainOperands(args);
+  operands.gelu_input = args.inputs[2];
+  return operands;
+}
 
 std::optional<Activation> ActivationFromName(const std::string& name) {
   if (name == "none") return Activation::kNone;
@@ -57,83 +58,16 @@ KernelOr MakeMatmul(const KernelSpec& spec) {
   if (!check.ok()) return check.status();
   ProductSpec product = SpecOf(shape);
   product.activation = *activation;
-  return std::make_unique<MatmulKernel>(product);
+  return std::make_unique<ProductKernel>(product, &MatmulOperands);
 }
 
-// Computes x w + bias + addend.
-class MatmulPlusKernel final : public CudaKernel {
- public:
-  explicit MatmulPlusKernel(const ProductSpec& spec) : product_(spec) {}
-  int64_t workspace_bytes() const override { return product_.workspace_bytes(); }
-
- protected:
-  absl::Status Enqueue(const KernelArgs& args, void* workspace,
-                       device::CudaStream stream) override {
-    ProductOperands operands;
-    operands.a = args.inputs[0];
-    operands.b = args.inputs[1];
-    operands.bias = args.inputs[2];
-    operands.addend = args.inputs[3];
-    operands.c = args.outputs[0];
-    return product_.Enqueue(operands, workspace, stream);
-  }
-
- private:
-  Product product_;
-};
-
-// Computes the gradient of GELU at args.inputs[2], of dy = x w.
-class MatmulGeluGradKernel final : public CudaKernel {
- public:
-  explicit MatmulGeluGradKernel(const ProductSpec& spec) : product_(spec) {}
-  int64_t workspace_bytes() const override { return product_.workspace_bytes(); }
-
- protected:
-  absl::Status Enqueue(const KernelArgs& args, void* workspace,
-                       device::CudaStream stream) override {
-    ProductOperands operands;
-    operands.a = args.inputs[0];
-    operands.b = args.inputs[1];
-    operands.gelu_input = args.inputs[2];
-    operands.c = args.outputs[0];
-    return product_.Enqueue(operands, workspace, stream);
-  }
-
- private:
-  Product product_;
-};
-
-// Computes dw = x^T dy, or dy^T x where the weight is stored transposed.
+// Computes dw = x^T dy, or dy^T x where the weight is stored transposed. If it accumulates, dw is
+// added to the result of the earlier acts of the span. It may compute the sums of dy over all rows,
+// too.
 class MatmulGradWeightKernel final : public CudaKernel {
  public:
-  MatmulGradWeightKernel(const ProductSpec& spec, int left) : product_(spec), left_(left) {}
-  int64_t workspace_bytes() const override { return product_.workspace_bytes(); }
-
- protected:
-  absl::Status Enqueue(const KernelArgs& args, void* workspace,
-                       device::CudaStream stream) override {
-    ProductOperands operands;
-    operands.a = args.inputs[left_];
-    operands.b = args.inputs[1 - left_];
-    operands.c = args.outputs[0];
-    return product_.Enqueue(operands, workspace, stream);
-  }
-
- private:
-  Product product_;
-  const int left_;  // which input is transposed
-};
-
-KernelOr MakeMatmulGradWeight(const KernelSpec& spec) {
-  WEIR_ASSIGN_OR_RETURN(const ProductShape shape, ReadMatmulGradWeight(spec));
-  return std::make_unique<MatmulGradWeightKernel>(SpecOf(shape), shape.left);
-}
-
-// The same, added to what earlier acts of the span have left, or with the sums of dy over all rows.
-class MatmulGradWeightWithKernel final : public CudaKernel {
- public:
-  MatmulGradWeightWithKernel(const ProductSpec& spec, int left, bool accumulates,
-                             const std::optional<ReduceWork>& sums)
+  MatmulGradWeightKernel(const ProductSpec& spec, int left, bool accumulates,
+                         const std::optional<ReduceWork>& sums)
       : product_(spec), left_(left), accumulates_(accumulates), sums_(sums) {}
 
   int64_t workspace_bytes() const override {
@@ -166,6 +100,12 @@ class MatmulGradWeightWithKernel final : public CudaKernel {
   const std::optional<ReduceWork> sums_;  // of dy, without addresses
 };
 
+KernelOr MakeMatmulGradWeight(const KernelSpec& spec) {
+  WEIR_ASSIGN_OR_RETURN(const ProductShape shape, ReadMatmulGradWeight(spec));
+  return std::make_unique<MatmulGradWeightKernel>(SpecOf(shape), shape.left,
+                                                  /*accumulates=*/false, std::nullopt);
+}
+
 ReduceWork SumsOf(const KernelSpec& reduce_sum) {
   ReduceWork work;
   work.reduction = Reduction::kSum;
@@ -181,13 +121,13 @@ ReduceWork SumsOf(const KernelSpec& reduce_sum) {
 
 // The specs have been read before, so that reading them again cannot fail.
 std::unique_ptr<Kernel> MakeMatmulPlus(const KernelSpec& matmul) {
-  return std::make_unique<MatmulPlusKernel>(SpecOf(ReadMatmul(matmul).value()));
+  return std::make_unique<ProductKernel>(SpecOf(ReadMatmul(matmul).value()), &MatmulPlusOperands);
 }
 
 std::unique_ptr<Kernel> MakeMatmulGeluGrad(const KernelSpec& matmul) {
   ProductSpec product = SpecOf(ReadMatmul(matmul).value());
   product.gelu_grad = true;
-  return std::make_unique<MatmulGeluGradKernel>(product);
+  return std::make_unique<ProductKernel>(product, &GeluGradOperands);
 }
 
 std::unique_ptr<Kernel> MakeMatmulGradWeightWith(const KernelSpec& grad, bool accumulates,
@@ -200,7 +140,7 @@ std::unique_ptr<Kernel> MakeMatmulGradWeightWith(const KernelSpec& grad, bool ac
     product.sums = shape.left == 1 ? SummedOperand::kA : SummedOperand::kB;
     sums = SumsOf(*bias_grad);
   }
-  return std::make_unique<MatmulGradWeightWithKernel>(product, shape.left, accumulates, sums);
+  return std::make_unique<MatmulGradWeightKernel>(product, shape.left, accumulates, sums);
 }
 
 namespace {

@@ -52,9 +52,10 @@ struct ProductOperands {
   const void* a = nullptr;
   const void* b = nullptr;
   const void* bias = nullptr;
-  // What is added to the product before it is stored, a tensor like c: c itself, or a tensor that
-  // shares no bytes with c; null: nothing. May come and go from call to call. For a product without
-  // activation and gelu_grad, whose result is of the operands' type or f32.
+  // The product is added to this tensor like c before it is stored: to c itself, or to a tensor
+  // that shares no bytes with c. Null: to nothing. One call may have an addend and the next none.
+  // Only a product without activation and gelu_grad has one, and its result is of the operands'
+  // type or f32.
   const void* addend = nullptr;
   const void* gelu_input = nullptr;  // of gelu_grad, a tensor like c
   void* c = nullptr;
