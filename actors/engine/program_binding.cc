@@ -81,9 +81,10 @@ absl::StatusOr<KernelSet> KernelSet::Create(const Plan& plan, const std::string&
                                             int num_threads) {
   KernelSet set;
   set.workspace_bytes_ = IdVector<QueueId, int64_t>(plan.num_queues, 0);
+  IdVector<ProgramId, int64_t> workspaces;  // the largest of a program's kernels
   for (const PlanProgram& program : plan.programs) {
     std::vector<std::unique_ptr<kernels::Kernel>>& kernels = set.kernels_.emplace_back();
-    set.workspaces_.push_back(0);
+    int64_t& workspace = workspaces.emplace_back(0);
     std::vector<kernels::KernelSpec> specs;
     for (const PlanCall& call : program.calls) {
       if (std::holds_alternative<Collective>(call.transfer)) {
@@ -105,7 +106,7 @@ absl::StatusOr<KernelSet> KernelSet::Create(const Plan& plan, const std::string&
                         absl::StrCat("rank ", plan.rank, ", program '", program.name, "', call '",
                                      call.name, "' of ", call.op));
       }
-      set.workspaces_.back() = std::max(set.workspaces_.back(), (*kernel)->workspace_bytes());
+      workspace = std::max(workspace, (*kernel)->workspace_bytes());
       kernels.push_back(*std::move(kernel));
       specs.push_back(std::move(spec));
     }
@@ -113,11 +114,15 @@ absl::StatusOr<KernelSet> KernelSet::Create(const Plan& plan, const std::string&
       return CausedBy(joined, "W0512",
                       absl::StrCat("rank ", plan.rank, ", program '", program.name, "'"));
     }
+    for (const kernels::ChainKernel& kernel : set.chains_.back()) {
+      if (kernel.joined != nullptr)
+        workspace = std::max(workspace, kernel.joined->workspace_bytes());
+    }
   }
   for (const PlanActor& actor : plan.actors) {
     if (!actor.program.has_value()) continue;
     int64_t& of_queue = set.workspace_bytes_[actor.queue];
-    of_queue = std::max(of_queue, AlignUp(set.workspaces_[actor.program]));
+    of_queue = std::max(of_queue, AlignUp(workspaces[actor.program]));
   }
   return set;
 }
@@ -131,12 +136,8 @@ absl::Status KernelSet::Join(const PlanProgram& program, const std::string& devi
     chain.back().spec = std::move(specs[i]);
   }
   WEIR_RETURN_IF_ERROR(kernels::JoinKernels(device, &chain));
-  bool any = false;
-  for (const kernels::ChainKernel& kernel : chain) {
-    if (kernel.joined == nullptr) continue;
-    any = true;
-    workspaces_.back() = std::max(workspaces_.back(), kernel.joined->workspace_bytes());
-  }
+  const bool any = std::any_of(chain.begin(), chain.end(),
+                               [](const auto& kernel) { return kernel.joined != nullptr; });
   if (!any) chain.clear();
   return absl::OkStatus();
 }

@@ -34,8 +34,8 @@ class KernelSet {
   kernels::Kernel* kernel(ProgramId program, size_t call) const {
     return kernels_[program][call].get();
   }
-  // What an act of the program runs, after the device has joined what it can. Empty: the calls one
-  // by one.
+  // Returns the kernels that an act of the program runs, after the device has joined what it can.
+  // Empty: the act runs the calls one by one.
   const kernels::KernelChain& chain(ProgramId program) const { return chains_[program]; }
   // The largest workspace of any kernel of the actors of a queue of the plan: a multiple of
   // kOperandAlignment.
@@ -50,7 +50,6 @@ class KernelSet {
 
   IdVector<ProgramId, std::vector<std::unique_ptr<kernels::Kernel>>> kernels_;  // by call
   IdVector<ProgramId, kernels::KernelChain> chains_;
-  IdVector<ProgramId, int64_t> workspaces_;  // the largest of a program's kernels
   IdVector<QueueId, int64_t> workspace_bytes_;
 };
 

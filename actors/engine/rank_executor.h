@@ -145,7 +145,7 @@ class RankExecutor final : private transport::MessageReceiver {
   ActorId TurnBefore(ActorId actor) const;
 
   const Plan& plan() const { return *plan_; }
-  // Of the plan: without collectives that are work of the device.
+  // Returns the depth of the plan, which does not count collectives that are work of the device.
   int depth() const { return depth_; }
   // Returns whether acts may work beside each other.
   bool takes_ahead() const { return depth_ > 1 || groups_ != nullptr; }

@@ -14,10 +14,10 @@
 
 namespace weir::actors {
 
-// What does the collectives of ranks: `polled`, at meetings of ranks on the host; or `library`, in
-// the last queue of the device, which is a CUDA device with a queue for collectives alone and room
-// for NumCollectivesInFlight acts beside the plan's depth (stream_collectives.h). All outlive the
-// ranks.
+// CollectiveMeans do the collectives of ranks: either `polled`, at meetings of ranks on the host,
+// or `library`, in the last queue of the device. That device is a CUDA device with a queue for
+// collectives alone and room for NumCollectivesInFlight acts beside the plan's depth
+// (stream_collectives.h). All means outlive the ranks.
 struct CollectiveMeans {
   collective::PolledCollectives* polled = nullptr;
   collective::CollectiveLibrary* library = nullptr;  // null: `polled`
@@ -40,8 +40,8 @@ struct RankExecutorOptions {
   uint16_t role = 0;   // which of the job's networks: in every message, and checked
   // Returns the time that an act takes on a device with virtual time. Null: an act takes no time.
   std::function<int64_t(const Plan& plan, const PlanActor& actor)> cost_ns;
-  // What does the collectives; outlives the executor. Null: an act of a collective takes its time
-  // on the device, moves nothing, and waits for nobody.
+  // These means do the collectives, and outlive the executor. Null: an act of a collective takes
+  // its time on the device, moves nothing, and waits for nobody.
   const CollectiveMeans* collectives = nullptr;
   // Is called after every act of a program with the time of each of its kernels. Null: nobody
   // measures.

@@ -66,7 +66,7 @@ struct SessionOptions {
   // this. 0: as many as the job has ranks.
   int devices_on_host = 0;
 
-  // What does the collectives of the plans.
+  // The library that does the collectives of the plans.
   enum class Collectives : uint8_t {
     kLocal,  // meetings of the ranks of this process, at the host
     // NCCL, on the streams of the GPUs: one rank for each process and GPU. Emulated GPUs have an

@@ -46,8 +46,8 @@ struct TrainingSettings {
   LearningRateSchedule learning_rates;
 };
 
-// What moves the data of reductions and gathers of a group of ranks (job.proto). kGroups:
-// operations of the groups, whichever library does them.
+// Collectives says how the data of reductions and gathers of a group of ranks move (job.proto).
+// kGroups: in operations of the groups, whichever library does them.
 enum class Collectives : uint8_t { kExchanges, kGroups };
 
 struct RuntimeSettings {

@@ -250,7 +250,7 @@ absl::StatusOr<std::unique_ptr<FolderClaim>> FolderClaim::Take(const std::string
 
 absl::Status FolderClaim::Check(const std::string& directory) {
   std::unique_ptr<OpenedFile> folder;
-  // Whether the folder can be written is for others to say.
+  // A folder that cannot be opened is no error here: whoever writes into it says so.
   if (MachineFiles()->Open(directory + "/", &folder) != 0) return absl::OkStatus();
   return folder->TryLock(OpenedFile::Lock::kShared) == EWOULDBLOCK ? InUse(directory)
                                                                    : absl::OkStatus();

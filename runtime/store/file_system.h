@@ -3,7 +3,7 @@
 // crash leaves of a checkpoint follows from the operations that checkpoints use, and a test tries
 // every crash.
 //
-// What survives a loss of power, on any file system:
+// Any file system keeps this over a loss of power:
 //
 //   bytes of a file             once its Flush has returned
 //   a name in a folder          once the Flush of the folder has returned

@@ -366,7 +366,7 @@ TEST(UcxTransport, AnEndpointEndsAlthoughItsPeerTakesNothingMore) {
   pair.Close(0);
 }
 
-// What finds the ring full goes through UCX, and may arrive before what is in the ring.
+// A message that finds the ring full goes through UCX, and may arrive before those in the ring.
 TEST(UcxTransport, MoreMessagesThanARingHoldsArriveInOrder) {
   constexpr int32_t kManySlots = 3 * kRingEntries;
   UcxPair pair(kManySlots);

@@ -71,7 +71,7 @@ class SimulatedFile final : public store::OpenedFile {
       node_->changes.clear();
       return 0;
     }
-    // What an earlier flush has lost stays lost.
+    // Writes that an earlier flush has lost stay lost.
     for (const SimulatedDisk::Write& write : node_->writes)
       WriteInto(&node_->bytes_on_disk, write.position, write.bytes);
     node_->writes.clear();

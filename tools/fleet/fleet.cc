@@ -285,10 +285,10 @@ absl::Status Fleet::StartCoordinator() {
   };
   options.excuse_ms = [this](WorkerId worker) { return ExcuseMs(worker); };
   options.may_publish = [this](WorkerId worker, const std::string& key) {
+    RankId owner = transport::RankOfCardSubject(key);
+    if (!owner.has_value()) owner = collective::RankOfIdSubject(key);
     const std::vector<RankId>& ranks = ranks_of_[worker];
-    return std::any_of(ranks.begin(), ranks.end(), [&key](RankId rank) {
-      return rank == transport::RankOfCardSubject(key) || rank == collective::RankOfIdSubject(key);
-    });
+    return std::find(ranks.begin(), ranks.end(), owner) != ranks.end();
   };
   options.on_event = [this](WorkerId worker, const std::string& event) {
     TakeTrouble(worker, event);
