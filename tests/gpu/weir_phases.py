@@ -81,16 +81,10 @@ def run_tests(check, tests, seconds, env):
     for test in tests:
         name = os.path.basename(test)
         cases = {"OK": [], "FAILED": [], "SKIPPED": []}
-
-        def count(line, cases=cases):
-            case = re.match(r"\[ +(OK|FAILED|SKIPPED) +\] (\S+) \(", line)
-            if case:
-                cases[case[1]].append(case[2].rstrip(","))
-
         state = "ok"
         try:
             code, printed = programs.run(check.command(test), check.limit(seconds), log=check.log, env=env,
-                                         on_line=count)
+                                         on_line=lambda line, cases=cases: _count_test(line, cases))
             if code != 0:
                 state = f"exit code {code}: {printed.strip().splitlines()[-1][:200] if printed.strip() else ''}"
         except programs.OutOfTime as reason:
@@ -107,10 +101,11 @@ def run_tests(check, tests, seconds, env):
         raise programs.Failed("tests fail: " + ", ".join(failed))
 
 
-def _count_test(line, passed, missed):
-    case = re.match(r"\[ +(OK|FAILED) +\] (\S+) \(", line)
+def _count_test(line, cases):
+    """Adds the test whose end a line of GoogleTest tells to the lists of `cases`: "OK", "FAILED" and "SKIPPED"."""
+    case = re.match(r"\[ +(OK|FAILED|SKIPPED) +\] (\S+) \(", line)
     if case:
-        (passed if case[1] == "OK" else missed).append(case[2].rstrip(","))
+        cases[case[1]].append(case[2].rstrip(","))
 
 
 def sanitizer(check):
@@ -122,10 +117,10 @@ def sanitizer(check):
     tests = [test for test in KERNEL_TESTS if check.program(test) is not None]
     for i, test in enumerate(tests):
         name = os.path.basename(test)
-        passed, missed, errors = [], [], []
+        cases, errors = {"OK": [], "FAILED": [], "SKIPPED": []}, []
 
         def read(line):
-            _count_test(line, passed, missed)
+            _count_test(line, cases)
             if line.startswith("========= ") and re.search(r"(Invalid|Error|leak|Misaligned|out of bounds)", line):
                 errors.append(line[10:])
 
@@ -139,7 +134,7 @@ def sanitizer(check):
                 state = f"exit code {code}"
         except programs.OutOfTime as reason:
             state = f"no error so far: {reason}" if not errors else str(reason)
-        check.add(name + ".passed", len(passed), "tests")
+        check.add(name + ".passed", len(cases["OK"]), "tests")
         for error in errors[:10]:
             check.add(name + ".error", error[:200])
         check.add(name, state)

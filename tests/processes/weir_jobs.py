@@ -253,3 +253,44 @@ class JobCase(unittest.TestCase):
                   file=sys.stderr)
             self.skipTest("cannot mount a tmpfs")
         self.addCleanup(subprocess.run, ["umount", "-l", self.place.path(name)], check=False)
+
+
+class FailureCase(JobCase):
+    """A FailureCase loses processes of jobs, which end with the bits of a run without failure.
+
+    A subclass has STEPS of the job, and FLAGS of its own. Each job has four processes.
+    """
+
+    MESH = ("--mesh", "dp=2,tp=2", "--processes", "4")
+    STEPS = "0"
+    FLAGS = ()
+
+    @classmethod
+    def setUpClass(cls):
+        """Trains once without a failure. Every test has the same job."""
+        place = Place()
+        try:
+            place.write_job(*SMALL, "--steps", cls.STEPS)
+            place.train(*cls.MESH, "--save", "good.st", "--metrics", "good.jsonl")
+            cls.good_weights = place.bytes_of("good.st")
+            cls.good_rows = {row["step"]: row for row in place.metrics("good.jsonl")}
+        finally:
+            place.close()
+
+    def setUp(self):
+        super().setUp()
+        self.write_job("--steps", self.STEPS)
+
+    def start(self, *options):
+        return self.place.start(*self.MESH, "--save", "weights.st", "--metrics", "metrics.jsonl", *self.FLAGS, *options)
+
+    def expect_results_of_no_failure(self, ended):
+        """Expects the weights and metrics of the run without failure, and that no process is left."""
+        self.assertEqual(ended.code, 0, ended.err)
+        self.assertTrue(self.place.bytes_of("weights.st") == self.good_weights, "the weights differ\n" + ended.err)
+        # A step that was done again has two rows, which say the same.
+        good = self.good_rows
+        rows = self.place.metrics("metrics.jsonl")
+        self.assertEqual([row for row in rows if row != good[row["step"]]], [])
+        self.assertEqual({row["step"] for row in rows}, set(good))
+        self.assertEqual(self.place.processes(), [])
