@@ -9,10 +9,11 @@
 // the number is there, and `taken` tells the sender how many entries are free again. Nothing waits:
 // a full ring takes no message, and the sender then sends the message in another way.
 //
-// A receiver that is about to sleep shows its sleep sign and looks into its rings once more. A
-// sender that has filled entries looks at the sign: if the sign is shown, the sender takes the sign
-// down and wakes the receiver in another way. So either the receiver sees the entries, or a sender
-// sees the sign.
+// A receiver that is about to sleep shows its sleep sign and looks into its rings once more
+// (fall_asleep.h). A sender that has filled entries looks at the sign: if the sign is shown, the
+// sender takes the sign down and wakes the receiver in another way. So either the receiver sees the
+// entries, or a sender sees the sign. A sender may be late, and take down a sign that the receiver
+// shows for the next sleep.
 //
 // Other processes can write all of this memory at any time. A reader believes only its own count of
 // entries, and what it returns is a copy that nobody else can change. The caller judges the copy.

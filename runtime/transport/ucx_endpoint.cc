@@ -19,6 +19,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/tick_clock.h"
 #include "runtime/transport/envelope.h"
+#include "runtime/transport/fall_asleep.h"
 
 namespace weir::transport {
 namespace {
@@ -604,35 +605,48 @@ bool UcxEndpoint::HasNews() const {
          std::any_of(peers_.begin(), peers_.end(), writes);
 }
 
+// Sleeper is the endpoint as FallAsleep sees it.
+class UcxEndpoint::Sleeper {
+ public:
+  explicit Sleeper(UcxEndpoint* endpoint) : endpoint_(endpoint) {}
+
+  // UCX has work without end where a socket is half dead.
+  bool Work() {
+    int rounds = 0;
+    while (rounds < kRoundsMax && ucp_worker_progress(endpoint_->worker_) != 0) ++rounds;
+    return rounds < kRoundsMax;
+  }
+  void ShowSign() {
+    if (endpoint_->rings_ == nullptr) return;
+    endpoint_->sleeps_.Show();
+    endpoint_->shows_sleep_ = true;
+  }
+  bool HasNews() const { return endpoint_->HasNews(); }
+  // Once armed, the descriptor announces everything that comes from here on, and everything for
+  // which UCX itself waits.
+  Armed Arm() {
+    const ucs_status_t status = ucp_worker_arm(endpoint_->worker_);
+    if (status == UCS_OK) return Armed::kYes;
+    if (status == UCS_ERR_BUSY) return Armed::kBusy;
+    absl::Status& damage = endpoint_->damage_;
+    if (damage.ok())
+      damage = UcxError(status, absl::StrCat("rank ", endpoint_->rank_, " cannot sleep"));
+    return Armed::kFailed;
+  }
+
+ private:
+  UcxEndpoint* const endpoint_;
+};
+
 TransportEndpoint::ParkResult UcxEndpoint::Park() {
   if (!connected_ || peers_.empty()) return ParkResult::kParked;
   Flush().IgnoreError();  // a peer that is gone shows in the next Poll
-  if (rings_ != nullptr) {
-    sleeps_.Show();
-    shows_sleep_ = true;
-  }
-  // Once armed, the descriptor announces everything that comes from here on, and everything for
-  // which UCX itself waits.
-  const int arms_max = nap_.IsFirst() ? kArmsMax : kArmsAfterNap;
-  ucs_status_t armed = UCS_ERR_BUSY;
-  for (int i = 0; i < arms_max && armed == UCS_ERR_BUSY; ++i) {
-    // UCX has work without end where a socket is half dead.
-    int rounds = 0;
-    while (++rounds < kRoundsMax && ucp_worker_progress(worker_) != 0) {
-    }
-    if (rounds == kRoundsMax || HasNews()) {
-      nap_.Reset();
-      return ParkResult::kMessagesWait;
-    }
-    armed = ucp_worker_arm(worker_);
-  }
-  if (armed == UCS_OK) {
-    nap_.Reset();
-    return StartParking(index_);
-  }
-  if (armed != UCS_ERR_BUSY) {
-    if (damage_.ok()) damage_ = UcxError(armed, absl::StrCat("rank ", rank_, " cannot sleep"));
-    return ParkResult::kMessagesWait;
+  Sleeper sleeper(this);
+  switch (FallAsleep(sleeper, nap_.IsFirst() ? kArmsMax : kArmsAfterNap)) {
+    case FallenAsleep::kNews: nap_.Reset(); return ParkResult::kMessagesWait;
+    case FallenAsleep::kFailed: return ParkResult::kMessagesWait;
+    case FallenAsleep::kYes: nap_.Reset(); return StartParking(index_);
+    case FallenAsleep::kBusy: break;
   }
   // Half a message lies there. Its sender gives no sign when it goes on, so the clock ends this
   // parking.

@@ -158,6 +158,7 @@ class UcxEndpoint final : public TransportEndpoint {
     return peer.lost || (peer.left && peer.num_handed >= peer.num_expected);
   }
   bool HasNews() const;
+  class Sleeper;
   ParkResult StartParking(int watched);
   static void Lose(Peer& peer, ucs_status_t why);
   absl::Status PeerGone(const Peer& peer) const;
