@@ -167,7 +167,8 @@ absl::Status TimeNetwork::Put(int32_t index, const transport::MessageHeader& hea
 }
 
 void TimeNetwork::Enter(int32_t lane, int64_t takes_ns) {
-  const Way& way = edges_[lane / 2].there;
+  const Edge& edge = edges_[lane / 2];
+  const Way& way = lane % 2 == 0 ? edge.there : edge.back;
   int64_t& free_at = FreeAt(way.in);
   free_at = std::max(clock_->NowNs(), free_at) + takes_ns;
   posted_.push_back({free_at + way.latency_ns, lane});
@@ -178,7 +179,18 @@ void TimeNetwork::ReturnCredit(int32_t index, int32_t slot) {
   if (edge.from == nullptr) return SendLoose(index, slot);
   const int32_t slots = static_cast<int32_t>(edge.credits.size());
   edge.credits[(edge.first_credit + edge.num_credits++) % slots] = slot;
-  posted_.push_back({clock_->NowNs() + edge.back.latency_ns, 2 * index + 1});
+  const int64_t now = clock_->NowNs();
+  const Way& back = edge.back;
+  if (!back.queues_credits || back.out < 0) {
+    posted_.push_back({now + back.latency_ns, 2 * index + 1});
+    return;
+  }
+  const int64_t begin = std::max(now, FreeAt(back.out));
+  if (back.in >= 0) {
+    posted_.push_back({begin, 2 * index + 1, Arrival::At::kWayIn, 0});
+  } else {
+    posted_.push_back({begin + back.latency_ns, 2 * index + 1});
+  }
 }
 
 RankId TimeNetwork::Arrive(int32_t lane) {

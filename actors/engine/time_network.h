@@ -3,7 +3,8 @@
 // message_ns + bytes * ns_per_byte; each way carries one message after another. The message arrives
 // latency_ns after it has passed both ways. A message asks for the way in when it gets the way out;
 // if it must wait for the way in, it waits between the two, and the way out is free for the next
-// message. Credits take the latency alone.
+// message. Credits take the latency alone, or, on ways that queue credits, wait on both ways for
+// what these carry before them.
 //
 // Nothing is copied: a consumer's slot is mapped where the executor has memory, and only headers
 // travel where the executor has none. Rank classes: some ranks may stand for others. A token that
@@ -40,6 +41,7 @@ class TimeNetwork final : public transport::TransportNetwork {
     // The ways that the message occupies, as small numbers that others may share; -1: none.
     int32_t out = -1;
     int32_t in = -1;
+    bool queues_credits = false;
     // The time for which the message keeps the receiving device from acting, and the same per byte.
     int64_t receive_ns = 0;
     double receive_ns_per_byte = 0;

@@ -295,6 +295,48 @@ TEST(VirtualRunTest, AMessageThatWaitsAtTheReceiverDoesNotHoldUpTheNextOneOfItsS
       << "the last to be put is the first there";
 }
 
+// Returns the arrival of a credit that rank 1 gives back to rank 0 at the moment at which rank 1
+// sends three messages of 100 ns each.
+int64_t ArrivalOfCredit(bool queues_credits) {
+  ManualClock clock;
+  TimeNetwork network(&clock, [&](RankId from, RankId to) {
+    return TimeNetwork::Way{.latency_ns = 7,
+                            .message_ns = 100,
+                            .out = from.value(),
+                            .in = 10 + to.value(),
+                            .queues_credits = queues_credits};
+  });
+  using Direction = transport::TransportEdge::Direction;
+  const auto add = [&](int edge, int from, int to, int32_t slots) {
+    transport::TransportEdge spec{.direction = Direction::kIncoming, .edge = EdgeId(edge)};
+    spec.slots = slots;
+    spec.peer = RankId(from);
+    const EdgeHandle in = *network.endpoint(RankId(to))->AddEdge(spec);
+    spec.direction = Direction::kOutgoing;
+    spec.peer = RankId(to);
+    return std::pair(*network.endpoint(RankId(from))->AddEdge(spec), in);
+  };
+  const auto there = add(0, 0, 1, 1), back = add(1, 1, 0, 3);
+  EXPECT_TRUE(network.endpoint(RankId(0))->Connect().ok());
+  for (int32_t slot = 0; slot < 3; ++slot) {
+    EXPECT_TRUE(network.endpoint(RankId(1))->Put(back.first, {.slot = slot}, nullptr).ok());
+  }
+  const size_t num_tokens = network.posted().size();
+  EXPECT_TRUE(network.endpoint(RankId(1))->ReturnCredit(there.second, 0).ok());
+  TimeNetwork::Arrival credit = network.posted()[num_tokens];
+  if (credit.at == TimeNetwork::Arrival::At::kWayIn) {
+    clock.AdvanceTo(credit.at_ns);
+    network.Enter(credit.lane, credit.takes_ns);
+    credit = network.posted().back();
+  }
+  return credit.at_ns;
+}
+
+TEST(VirtualRunTest, ACreditWaitsForTheMessagesBeforeItWhereWaysQueueCredits) {
+  EXPECT_EQ(ArrivalOfCredit(false), 7);
+  EXPECT_EQ(ArrivalOfCredit(true), 300 + 7);
+}
+
 TEST(VirtualRunTest, DevicesThatShareACoreTakeTwiceAsLong) {
   VirtualRunOptions options = Costs();
   options.engine.hosts = {{.cores = 1}};

@@ -65,6 +65,8 @@ actors::TimeNetwork::Way ClusterMap::WayBetween(RankId from, RankId to) {
   way.ns_per_byte = link.bytes_per_second() > 0 ? 1e9 / link.bytes_per_second() : 0;
   if (link.bytes_per_second() == 0 && link.message_ns() == 0) return way;  // no cost to wait for
   const int64_t level = SameHost(from, to) ? 0 : 1;  // the two levels are separate networks
+  // A credit to another host is bytes of the same connections and network cards as payloads.
+  way.queues_credits = !SameHost(from, to);
   if (link.shared() == proto::Link::PAIR) {
     way.out = NameOf(kPairLink, from.value(), to.value());
   } else if (link.shared() == proto::Link::DEVICE || host_links_ == HostLinks::kDivided) {
