@@ -1,6 +1,7 @@
 #include "compiler/registers/place_memory.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "runtime/base/alignment.h"
@@ -37,6 +38,8 @@ int64_t SpaceOf(const proto::RegisterSpec& r) { return r.stride() * r.slots(); }
 // proof finds holds, but the proof does not find every order that holds.
 enum class Beat : uint8_t { kStep, kMicroBatch };
 
+constexpr size_t kBlockWords = 8;  // a line of the cache, for 512 writers
+
 class BeatOrder {
  public:
   // `registers`: those that may be asked about, without initial tokens, local or with a landing
@@ -58,12 +61,13 @@ class BeatOrder {
   void AddTies(const proto::RankPlan& plan, const std::vector<LandingOrder>& landings);
   void TieLanding(const LandingOrder& landing, int peer);
   void TieRegister(const proto::RegisterSpec& r);
-  void Close();
+  // Returns the events in an order that ties within a beat allow; empty if there is none.
+  std::vector<int> EventsInOrder() const;
+  void Close(const std::vector<int>& events, const std::vector<int>& registers);
+  void CloseBlock(const std::vector<int>& events, const std::vector<int>& registers, size_t block);
   bool Has(const std::vector<uint64_t>& rows, size_t row, int column) const {
     return (rows[row * words_ + static_cast<size_t>(column) / 64] >> (column % 64)) & 1;
   }
-  void JoinReaders(const std::vector<int>& registers);
-
   Beat beat_;
   int64_t micro_batches_;
   std::vector<char> in_beat_;                // by actor
@@ -73,10 +77,10 @@ class BeatOrder {
   std::vector<std::vector<Tie>> ties_;       // by event: start of actor a is 2a, its end 2a + 1
   std::vector<int> column_;  // by actor, then by landing order; -1: makes none of `registers`
   size_t words_ = 0;
-  std::vector<uint64_t> same_,
-      next_;  // by event: writers whose start is known to come later, in the same beat or the next
   std::vector<int> asked_;  // by index in `registers`: column of the producer; -1: nothing is known
-  std::vector<uint64_t> all_same_, all_next_;  // likewise: what comes after all its readers
+  // Likewise: writers whose start is known to come after all its readers, in the same beat or the
+  // next.
+  std::vector<uint64_t> all_same_, all_next_;
 };
 
 int StartOf(int actor) { return 2 * actor; }
@@ -96,8 +100,7 @@ BeatOrder::BeatOrder(const proto::RankPlan& plan, const std::vector<LandingOrder
     if (producer_[reg] >= 0 && column_[producer_[reg]] < 0) column_[producer_[reg]] = columns++;
   }
   words_ = (static_cast<size_t>(columns) + 63) / 64;
-  Close();
-  JoinReaders(registers);
+  Close(EventsInOrder(), registers);
 }
 
 int64_t BeatOrder::ActsPerBeat(const proto::ActorSpec& actor) const {
@@ -179,11 +182,10 @@ void BeatOrder::TieRegister(const proto::RegisterSpec& r) {
   }
 }
 
-// Ties within a beat have no cycle in a plan that can run; in one that cannot, nothing is said to
-// be apart.
-void BeatOrder::Close() {
+std::vector<int> BeatOrder::EventsInOrder() const {
   const size_t events = ties_.size();
   std::vector<int> open(events, 0), order;
+  order.reserve(events);
   for (const auto& list : ties_) {
     for (const Tie& tie : list) open[tie.to] += !tie.next;
   }
@@ -195,47 +197,57 @@ void BeatOrder::Close() {
       if (!tie.next && --open[tie.to] == 0) order.push_back(tie.to);
     }
   }
-  same_.assign(events * words_, 0);
-  next_.assign(events * words_, 0);
-  if (order.size() != events) return;
-  auto add = [&](std::vector<uint64_t>* rows, int event, const std::vector<uint64_t>& from,
-                 int later) {
-    for (size_t w = 0; w < words_; ++w) (*rows)[event * words_ + w] |= from[later * words_ + w];
-  };
-  auto add_start = [&](std::vector<uint64_t>* rows, int event, int later) {
-    const int column = later % 2 == 0 ? column_[later / 2] : -1;
-    if (column >= 0)
-      (*rows)[event * words_ + static_cast<size_t>(column) / 64] |= uint64_t{1} << (column % 64);
-  };
-  for (size_t i = order.size(); i-- > 0;) {
-    for (const Tie& tie : ties_[order[i]]) {
-      if (tie.next) continue;
-      add(&same_, order[i], same_, tie.to);
-      add_start(&same_, order[i], tie.to);
-    }
-  }
-  for (size_t i = order.size(); i-- > 0;) {
-    for (const Tie& tie : ties_[order[i]]) {
-      if (tie.next) {
-        add(&next_, order[i], same_, tie.to);
-        add_start(&next_, order[i], tie.to);
-      } else {
-        add(&next_, order[i], next_, tie.to);
-      }
-    }
-  }
+  if (order.size() != events) order.clear();
+  return order;
 }
 
-void BeatOrder::JoinReaders(const std::vector<int>& registers) {
+// Ties within a beat have no cycle in a plan that can run; in one that cannot, nothing is said to
+// be apart.
+void BeatOrder::Close(const std::vector<int>& events, const std::vector<int>& registers) {
+  for (const int reg : registers) asked_.push_back(known_[reg] ? column_[producer_[reg]] : -1);
+  if (events.empty()) asked_.assign(registers.size(), -1);
   all_same_.assign(registers.size() * words_, ~uint64_t{0});
   all_next_ = all_same_;
+  for (size_t block = 0; block < words_ && !events.empty(); block += kBlockWords)
+    CloseBlock(events, registers, block);
+}
+
+// Finds what is later of the writers of the words from `block` on. The rows of all events for all
+// writers would not stay in the cache of the processor, and only those of readers are needed.
+void BeatOrder::CloseBlock(const std::vector<int>& events, const std::vector<int>& registers,
+                           size_t block) {
+  using Row = std::array<uint64_t, kBlockWords>;
+  const auto join = [](Row* row, const Row& later) {
+    for (size_t w = 0; w < kBlockWords; ++w) (*row)[w] |= later[w];
+  };
+  // By event: the writers whose start is known to come later, in the same beat or the next.
+  std::vector<Row> same(ties_.size(), Row{}), next(ties_.size(), Row{});
+  const auto join_start = [&](Row* row, int later) {
+    const int column = later % 2 == 0 ? column_[later / 2] : -1;
+    const size_t word = static_cast<size_t>(column) / 64 - block;
+    if (column >= 0 && word < kBlockWords) (*row)[word] |= uint64_t{1} << (column % 64);
+  };
+  for (size_t i = events.size(); i-- > 0;) {
+    for (const Tie& tie : ties_[events[i]]) {
+      if (tie.next) continue;
+      join(&same[events[i]], same[tie.to]);
+      join_start(&same[events[i]], tie.to);
+    }
+  }
+  for (size_t i = events.size(); i-- > 0;) {
+    for (const Tie& tie : ties_[events[i]]) {
+      join(&next[events[i]], tie.next ? same[tie.to] : next[tie.to]);
+      if (tie.next) join_start(&next[events[i]], tie.to);
+    }
+  }
+  const size_t words = std::min(kBlockWords, words_ - block);
   for (size_t i = 0; i < registers.size(); ++i) {
-    asked_.push_back(known_[registers[i]] ? column_[producer_[registers[i]]] : -1);
-    for (int reader : consumers_[registers[i]]) {
-      const size_t end = static_cast<size_t>(EndOf(reader)) * words_;
-      for (size_t w = 0; w < words_; ++w) {
-        all_same_[i * words_ + w] &= same_[end + w];
-        all_next_[i * words_ + w] &= same_[end + w] | next_[end + w];
+    const size_t at = i * words_ + block;
+    for (const int reader : consumers_[registers[i]]) {
+      const Row &same_row = same[EndOf(reader)], &next_row = next[EndOf(reader)];
+      for (size_t w = 0; w < words; ++w) {
+        all_same_[at + w] &= same_row[w];
+        all_next_[at + w] &= same_row[w] | next_row[w];
       }
     }
   }
