@@ -17,7 +17,7 @@ int64_t EventsOf(Phase phase) {
     case Phase::kStart: return 40;
     case Phase::kRun: return 60;
     case Phase::kSave: return 40;
-    case Phase::kCommit: return 45;
+    case Phase::kCommit: return 24;
     case Phase::kNotice: return 3;
     case Phase::kHello: return 8;
     case Phase::kStanding: return 10;
@@ -49,8 +49,8 @@ class Draws {
 };
 
 RecoveryFault DrawFault(bool is_first, Draws* draws) {
-  constexpr Phase kFirst[] = {Phase::kRun,  Phase::kRun,    Phase::kRun,  Phase::kSave,
-                              Phase::kSave, Phase::kCommit, Phase::kStart};
+  constexpr Phase kFirst[] = {Phase::kRun,  Phase::kRun,    Phase::kRun,    Phase::kSave,
+                              Phase::kSave, Phase::kCommit, Phase::kCommit, Phase::kStart};
   constexpr Phase kLater[] = {Phase::kRun,   Phase::kSave,  Phase::kCommit,   Phase::kNotice,
                               Phase::kHello, Phase::kHello, Phase::kStanding, Phase::kOpen,
                               Phase::kOpen,  Phase::kMove,  Phase::kMove,     Phase::kLoad};
@@ -58,8 +58,8 @@ RecoveryFault DrawFault(bool is_first, Draws* draws) {
                            Kind::kKill,        Kind::kKillTwo,     Kind::kFreeze,
                            Kind::kFreeze,      Kind::kKillStarter, Kind::kKillStarter,
                            Kind::kKillWriting, Kind::kPower,       Kind::kDiskError};
-  constexpr Kind kOfCommit[] = {Kind::kKill, Kind::kKillStarter, Kind::kPower, Kind::kPower,
-                                Kind::kDiskError};
+  constexpr Kind kOfCommit[] = {Kind::kKill,  Kind::kKillStarter, Kind::kPower,
+                                Kind::kPower, Kind::kPower,       Kind::kDiskError};
   RecoveryFault fault;
   fault.phase = is_first ? draws->OneOf(kFirst) : draws->OneOf(kLater);
   fault.kind = fault.phase == Phase::kCommit ? draws->OneOf(kOfCommit) : draws->OneOf(kAny);

@@ -9,7 +9,7 @@
 namespace weir::chaos {
 namespace {
 
-constexpr uint64_t kSeeds = 3000;
+constexpr uint64_t kSeeds = 8000;
 
 std::string StoryOf(uint64_t seed) {
   return absl::StrCat("replay: bazel run //tests/chaos:recovery -- --seeds=", seed, " --explain\n",

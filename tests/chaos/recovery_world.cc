@@ -16,6 +16,7 @@ namespace {
 constexpr int64_t kEventsMax = 60'000;
 // A process that is killed as it writes ends at one of so many operations on the disk.
 constexpr int64_t kOperationsOfWriting = 8;
+constexpr uint64_t kEventsBeforeEpoch = 4;  // fewer
 
 using Kind = launch::FailureEvent::Kind;
 
@@ -613,6 +614,9 @@ absl::Status RecoveryWorld::BeginEpoch() {
   const std::vector<WorkerId> lost = fleet::LostWorkers(failures_);
   if (lost.empty()) return absl::FailedPreconditionError("no process of the job is lost");
   const std::vector<WorkerId> replaced = fleet::WorkersToReplace(lost, is_connected);
+  // The thread that watches the processes comes to the request a moment later.
+  for (uint64_t events = Draw(kEventsBeforeEpoch); events > 0; --events) Step();
+  if (is_gone_) return absl::CancelledError("the starter is gone");
   fence_->Begin(++epoch_);
   values_ = control::PublishedValues();
   TellStarter(absl::StrCat("epoch ", epoch_, " begins"));

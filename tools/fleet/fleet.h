@@ -167,6 +167,7 @@ class Fleet {
   absl::Status StartCoordinator();
   // Writes to the worker's process who it is, in the present epoch.
   absl::Status TellWorker(WorkerId worker);
+  std::vector<WorkerId> LostWorkers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Lets the watching thread, which is the parent of the processes, do `act`. Returns when that is
   // done.
   void LetWatcherDo(std::function<void()> act) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -48,6 +48,8 @@ absl::Status Fleet::TellWorker(WorkerId worker) {
   return absl::OkStatus();
 }
 
+std::vector<WorkerId> Fleet::LostWorkers() const { return fleet::LostWorkers(failures_); }
+
 launch::FailureReport Fleet::ReportLoss() {
   launch::FailedJob job;
   bool is_lost = false;
@@ -63,7 +65,7 @@ launch::FailureReport Fleet::ReportLoss() {
     };
     failed_.WaitFor(&mutex_, kNoticeMs, is_known);
     if (has_ended_ || !may_recover_.load()) return {};
-    is_lost = !LostWorkers(failures_).empty();
+    is_lost = !LostWorkers().empty();
     has_ended_ = !is_lost;
     job.events = failures_;
   }
@@ -125,7 +127,7 @@ absl::StatusOr<std::vector<WorkerId>> Fleet::BeginEpoch() {
   std::vector<WorkerId> lost;
   {
     MutexLock lock(&mutex_);
-    lost = LostWorkers(failures_);
+    lost = LostWorkers();
   }
   if (lost.empty()) return absl::FailedPreconditionError("no process of the job is lost");
   IdVector<WorkerId, bool> is_connected;
