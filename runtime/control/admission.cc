@@ -57,8 +57,7 @@ absl::Status CheckJob(const proto::Hello& hello, const CoordinatorOptions& optio
   return absl::OkStatus();
 }
 
-absl::Status CheckEpoch(const proto::Hello& hello, uint32_t epoch) {
-  if (hello.epoch() == epoch) return absl::OkStatus();
+absl::Status OfAnotherEpoch(const proto::Hello& hello, uint32_t epoch) {
   return OfAnother("W0605", hello, absl::StrCat("epoch ", epoch),
                    absl::StrCat("epoch ", hello.epoch()));
 }

@@ -18,8 +18,8 @@ absl::Status ReadHello(const grpc::ServerContext& context, proto::Hello* hello);
 // kFailedPrecondition (W0605) if the worker is of another job.
 absl::Status CheckJob(const proto::Hello& hello, const CoordinatorOptions& options);
 
-// kFailedPrecondition (W0605) if the worker is of an earlier incarnation of the job.
-absl::Status CheckEpoch(const proto::Hello& hello, uint32_t epoch);
+// Returns kFailedPrecondition (W0605) for a worker of another epoch than the present one.
+absl::Status OfAnotherEpoch(const proto::Hello& hello, uint32_t epoch);
 
 // kInvalidArgument (W0615) for options with which no coordinator can work.
 absl::Status CheckOptions(const CoordinatorOptions& options);

@@ -20,6 +20,7 @@
 #include "runtime/control/call_errors.h"
 #include "runtime/control/connection_gate.h"
 #include "runtime/control/counted_wait.h"
+#include "runtime/control/epoch_fence.h"
 #include "runtime/control/grpc_setup.h"
 #include "runtime/control/liveness.h"
 #include "runtime/control/outbox.h"
@@ -70,7 +71,7 @@ class GrpcCoordinator final : public Coordinator {
                   const absl::Status& reason) override;
   int64_t num_fenced() const override {
     MutexLock lock(&mutex_);
-    return num_fenced_;
+    return fence_.num_refused();
   }
   void Abort(const absl::Status& reason) override;
   void Shutdown(int64_t limit_ms) override;
@@ -159,8 +160,7 @@ class GrpcCoordinator final : public Coordinator {
   // No connected worker is overdue before, so the loop need not look at all of them at each event.
   int64_t first_death_ns_ ABSL_GUARDED_BY(mutex_) = std::numeric_limits<int64_t>::max();
   absl::Status start_refusal_ ABSL_GUARDED_BY(mutex_);  // another build tried to join
-  uint32_t epoch_ ABSL_GUARDED_BY(mutex_);
-  int64_t num_fenced_ ABSL_GUARDED_BY(mutex_) = 0;
+  EpochFence fence_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> abort_ ABSL_GUARDED_BY(mutex_);
   bool is_ending_ ABSL_GUARDED_BY(mutex_) = false;    // Shutdown was called
   bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;  // no new operation is started
@@ -173,7 +173,7 @@ GrpcCoordinator::GrpcCoordinator(CoordinatorOptions options, std::unique_ptr<Con
     : options_(std::move(options)),
       gate_(std::move(gate)),
       workers_(options_.num_workers),
-      epoch_(options_.epoch),
+      fence_(options_.epoch),
       attention_(std::max<int64_t>(options_.heartbeat_ms * kNsPerMs / 4, 2 * kNsPerMs)) {}
 
 absl::Status GrpcCoordinator::Open() {
@@ -359,8 +359,8 @@ void GrpcCoordinator::Greet(Session* session, int64_t now_ns) {
   proto::Hello hello;
   absl::Status verdict = ReadHello(session->context, &hello);
   if (verdict.ok()) verdict = CheckJob(hello, options_);
-  if (verdict.ok() && hello.epoch() != epoch_) ++num_fenced_;
-  if (verdict.ok()) verdict = CheckEpoch(hello, epoch_);
+  if (verdict.ok() && !fence_.Admits(hello.epoch()))
+    verdict = OfAnotherEpoch(hello, fence_.epoch());
   if (verdict.ok()) {
     verdict = CheckBuild(hello, options_);
     start_refusal_.Update(verdict);  // no other worker will come in its place
@@ -428,7 +428,7 @@ void GrpcCoordinator::Lose(WorkerId index, LostWorker::How how, Problem why) {
                   how == LostWorker::How::kSilent
                       ? ErrorOf(absl::StatusCode::kDeadlineExceeded, why)
                       : ErrorOf(absl::StatusCode::kUnavailable, why),
-                  epoch_};
+                  fence_.epoch()};
   worker.presence = Presence::kLost;
   worker.lost_because = lost.status;
   worker.session->state = Session::State::kClosed;
@@ -488,10 +488,7 @@ absl::Status GrpcCoordinator::HandleMessage(WorkerId worker, const std::string& 
   proto::WorkerMessage message;
   if (!message.ParseFromString(bytes))
     return absl::InvalidArgumentError("a message that does not parse");
-  if (message.epoch() != epoch_) {
-    ++num_fenced_;
-    return absl::OkStatus();
-  }
+  if (!fence_.Admits(message.epoch())) return absl::OkStatus();
   switch (message.kind_case()) {
     case proto::WorkerMessage::kPublish:
       HandlePublish(worker, message.mutable_publish());
@@ -749,7 +746,7 @@ void GrpcCoordinator::BeginEpoch(uint32_t epoch, const std::vector<WorkerId>& an
   const Message told = std::make_shared<const std::string>(message.SerializeAsString());
   MutexLock lock(&mutex_);
   if (IsOver()) return;
-  epoch_ = epoch;
+  fence_.Begin(epoch);
   values_ = PublishedValues();
   for (auto& [id, call] : calls_)
     call->error.Update(WithCode(absl::StatusCode::kUnavailable, reason));

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <deque>
 #include <map>
 #include <optional>
 #include <thread>
@@ -19,6 +18,7 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/control/call_errors.h"
+#include "runtime/control/command_queue.h"
 #include "runtime/control/counted_wait.h"
 #include "runtime/control/grpc_setup.h"
 #include "runtime/control/liveness.h"
@@ -64,11 +64,7 @@ class GrpcWorkerLink final : public WorkerLink {
  private:
   class EpochExchange;
   enum class Operation : intptr_t { kStart = 1, kRead, kWrite, kFinish };
-  struct Command {
-    int64_t call = 0;
-    uint32_t epoch = 0;
-    std::string text;
-  };
+  using Commands = CommandQueue<std::string>;
   // A Request is a publish or fetch under way.
   struct Request {
     std::optional<absl::StatusOr<std::string>> reply;
@@ -99,7 +95,7 @@ class GrpcWorkerLink final : public WorkerLink {
   void Cut() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Leave(std::string words, int64_t limit_ms) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string LastWords(const absl::Status& reason) const ABSL_LOCKS_EXCLUDED(mutex_);
-  std::optional<Command> NextCommand() ABSL_LOCKS_EXCLUDED(mutex_);
+  std::optional<Commands::Command> NextCommand() ABSL_LOCKS_EXCLUDED(mutex_);
   // nullopt: the present epoch.
   absl::StatusOr<std::string> Ask(proto::WorkerMessage message, const std::string& key,
                                   std::optional<uint32_t> epoch);
@@ -140,10 +136,9 @@ class GrpcWorkerLink final : public WorkerLink {
     int64_t received_ns;
   };
   std::optional<ReceivedPing> ping_to_answer_ ABSL_GUARDED_BY(mutex_);
-  std::deque<Command> commands_ ABSL_GUARDED_BY(mutex_);
+  Commands commands_ ABSL_GUARDED_BY(mutex_);  // in the epoch of the job
   std::map<int64_t, Request> requests_ ABSL_GUARDED_BY(mutex_);
   int64_t next_request_ ABSL_GUARDED_BY(mutex_) = 1;
-  uint32_t epoch_ ABSL_GUARDED_BY(mutex_);  // of the job
   // The epoch that on_epoch is to be told, and why it has begun.
   std::optional<std::pair<uint32_t, absl::Status>> owed_epoch_ ABSL_GUARDED_BY(mutex_);
   absl::Status epoch_because_ ABSL_GUARDED_BY(mutex_);
@@ -159,7 +154,7 @@ GrpcWorkerLink::GrpcWorkerLink(WorkerLinkOptions options)
       attention_(std::max<int64_t>(options_.heartbeat_ms * kNsPerMs / 4, 2 * kNsPerMs)),
       outbox_(kEventsMax, 2 * (options_.message_bytes_max + kMessageOverheadBytes)),
       inbox_(options_.message_bytes_max + kMessageOverheadBytes),
-      epoch_(options_.epoch) {}
+      commands_(options_.epoch) {}
 
 absl::Status GrpcWorkerLink::Open(int64_t limit_ms) {
   proto::Hello hello;
@@ -348,8 +343,8 @@ absl::Status GrpcWorkerLink::HandleMessage(const std::string& bytes) {
   if (message.has_command()) {
     if (commands_.size() >= kCommandsMax)
       return absl::ResourceExhaustedError(absl::StrCat("more than ", kCommandsMax, " commands"));
-    commands_.push_back({message.command().call(), epoch_,
-                         std::move(*message.mutable_command()->mutable_command())});
+    commands_.Push(message.command().call(),
+                   std::move(*message.mutable_command()->mutable_command()));
     return absl::OkStatus();
   }
   if (message.has_new_epoch()) {
@@ -369,10 +364,9 @@ absl::Status GrpcWorkerLink::HandleMessage(const std::string& bytes) {
 }
 
 void GrpcWorkerLink::HandleEpoch(const proto::NewEpoch& epoch) {
-  epoch_ = epoch.epoch();
+  commands_.BeginEpoch(epoch.epoch());
   epoch_because_ = WithCode(absl::StatusCode::kUnavailable, FromOutcome(epoch.reason()));
-  owed_epoch_ = {epoch_, epoch_because_};
-  commands_.clear();
+  owed_epoch_ = {commands_.epoch(), epoch_because_};
   for (auto& [number, request] : requests_) {
     if (!request.reply.has_value()) request.reply = EpochEnded(absl::StrCat("request ", number));
   }
@@ -468,9 +462,9 @@ std::string GrpcWorkerLink::LastWords(const absl::Status& reason) const {
 // --- Calls from outside ---
 
 absl::Status GrpcWorkerLink::Serve(const Handler& handler) {
-  while (std::optional<Command> command = NextCommand()) {
-    absl::StatusOr<std::string> answer = handler(command->text);
-    command->text = std::string();
+  while (std::optional<Commands::Command> command = NextCommand()) {
+    absl::StatusOr<std::string> answer = handler(command->content);
+    command->content = std::string();
     if (answer.ok() && static_cast<int64_t>(answer->size()) > options_.message_bytes_max) {
       answer = ErrorOf(absl::StatusCode::kResourceExhausted,
                        {.code = "W0613",
@@ -504,22 +498,20 @@ absl::Status GrpcWorkerLink::Serve(const Handler& handler) {
 }
 
 // Waits for the next command; absent once the job has ended.
-std::optional<GrpcWorkerLink::Command> GrpcWorkerLink::NextCommand() {
+std::optional<GrpcWorkerLink::Commands::Command> GrpcWorkerLink::NextCommand() {
   MutexLock lock(&mutex_);
   changed_.Wait(&mutex_, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return end_.has_value() || !commands_.empty();
   });
   if (end_.has_value()) return std::nullopt;
-  Command command = std::move(commands_.front());
-  commands_.pop_front();
-  return command;
+  return commands_.Pop();
 }
 
 void GrpcWorkerLink::Send(std::string event) {
   proto::WorkerMessage message;
   message.set_event(std::move(event));
   MutexLock lock(&mutex_);
-  message.set_epoch(epoch_);
+  message.set_epoch(commands_.epoch());
   if (!end_.has_value() || end_->ok()) Push(message);
 }
 
@@ -580,17 +572,17 @@ absl::Status GrpcWorkerLink::JobStatusIn(uint32_t epoch) {
   MutexLock lock(&mutex_);
   const std::string where = absl::StrCat("worker ", options_.worker);
   if (end_.has_value()) return JobEnded(where);
-  return epoch == epoch_ ? absl::OkStatus() : EpochEnded(where);
+  return epoch == commands_.epoch() ? absl::OkStatus() : EpochEnded(where);
 }
 
 // Returns the error for calls of an old epoch.
 absl::Status GrpcWorkerLink::EpochEnded(const std::string& where) const {
-  return ErrorOf(
-      absl::StatusCode::kUnavailable,
-      {.code = "W0758",
-       .where = where,
-       .expected = "ranks of the present epoch",
-       .found = absl::StrCat("the job is in epoch ", epoch_, ": ", epoch_because_.message())});
+  return ErrorOf(absl::StatusCode::kUnavailable,
+                 {.code = "W0758",
+                  .where = where,
+                  .expected = "ranks of the present epoch",
+                  .found = absl::StrCat("the job is in epoch ", commands_.epoch(), ": ",
+                                        epoch_because_.message())});
 }
 
 // Returns the error for calls after the end of the job.
@@ -608,8 +600,8 @@ absl::StatusOr<std::string> GrpcWorkerLink::Ask(proto::WorkerMessage message,
                                                 std::optional<uint32_t> epoch) {
   MutexLock lock(&mutex_);
   const std::string where = absl::StrCat("key '", key.substr(0, kKeyShownBytes), "'");
-  if (epoch.has_value() && *epoch != epoch_) return EpochEnded(where);
-  message.set_epoch(epoch_);
+  if (epoch.has_value() && *epoch != commands_.epoch()) return EpochEnded(where);
+  message.set_epoch(commands_.epoch());
   const int64_t request = next_request_++;
   if (message.has_publish()) message.mutable_publish()->set_request(request);
   if (message.has_fetch()) message.mutable_fetch()->set_request(request);

@@ -369,6 +369,13 @@ std::vector<int64_t> StepsToRemove(const std::vector<int64_t>& committed,
   return removed;
 }
 
+std::vector<int64_t> StepsToResume(std::vector<int64_t> committed, std::optional<int64_t> latest) {
+  std::sort(committed.begin(), committed.end(), std::greater<int64_t>());
+  std::vector<int64_t> steps = committed;
+  if (latest.has_value()) std::erase_if(steps, [&](int64_t step) { return step > *latest; });
+  return steps.empty() ? committed : steps;
+}
+
 absl::Status RemoveCheckpoint(const std::string& directory, int64_t step, FileSystem* files) {
   const std::string path = Join(directory, StepFolderName(step));
   const std::string removed = absl::StrCat(path, kRemovedMark, files->NewToken());

@@ -160,6 +160,10 @@ absl::StatusOr<CheckpointIndex> MakeIndex(CheckpointFacts facts,
 std::vector<int64_t> StepsToRemove(const std::vector<int64_t>& committed,
                                    const Retention& retention, std::optional<int64_t> latest,
                                    const std::set<int64_t>& in_use);
+// Returns the steps from which a run may go on, the one to try first at the front: the one that
+// `latest` names and those before it, from the newest on. If there is none of these, all are tried.
+// Pure.
+std::vector<int64_t> StepsToResume(std::vector<int64_t> committed, std::optional<int64_t> latest);
 // Removes a checkpoint, so that at no time a half of it looks committed. CannotWrite if the disk
 // refuses.
 absl::Status RemoveCheckpoint(const std::string& directory, int64_t step,

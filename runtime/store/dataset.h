@@ -3,10 +3,7 @@
 // order, and all ranks agree.
 //
 // A Dataset is not a loader with threads or a queue: the engine's source actors call Fill ahead of
-// need. Sample n of the run is row (n mod rows) of its micro-batch:
-//   n = sample_offset + (step * micro_batches + micro_batch) * rows + row
-// A step therefore has the same samples for any number of micro-batches. The offset is 0 until a
-// run is resumed with another number of samples in a step (BatchPosition).
+// need. Which samples a batch has follows from its position (batch_position.h).
 //
 // A dataset declares its feeds: the name of each feed, its forms, the size of a sample, and the
 // possible values. CheckRequest compares the requirements of a model (FeedRequest) with the
@@ -22,23 +19,9 @@
 
 #include "absl/status/status.h"
 #include "runtime/base/tensor_slice.h"
+#include "runtime/store/batch_position.h"
 
 namespace weir::store {
-
-enum class DataPart : uint8_t {
-  kTrain,    // random, without end
-  kHeldOut,  // in order, once; positions from num_held_out_batches() on are an error
-};
-
-struct BatchPosition {
-  DataPart part = DataPart::kTrain;
-  int64_t step = 0;         // from 0
-  int64_t micro_batch = 0;  // of the step, from 0
-  int64_t micro_batches = 1;
-  // The samples that the run has used before `step`, less those that as many steps of the present
-  // size use. May be negative; sample numbers are not.
-  int64_t sample_offset = 0;
-};
 
 // A FeedForm is one form in which a feed comes.
 struct FeedForm {
@@ -103,12 +86,6 @@ class Dataset {
   virtual absl::Status Fill(const std::string& feed, const BatchPosition& position,
                             const TensorSlice& slice, void* out) const = 0;
 };
-
-// Returns the number of the sample in row `row` of the micro-batch at `position`.
-inline int64_t SampleNumber(const BatchPosition& position, int64_t rows, int64_t row) {
-  return position.sample_offset +
-         (position.step * position.micro_batches + position.micro_batch) * rows + row;
-}
 
 // Checks that the dataset can deliver the request: the feed is known (W0055, which offers the
 // nearest feed of the requested type), is of the requested type (Dataset::CheckType), and every

@@ -3,6 +3,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/chaos/chaos_case.h"
+#include "tests/chaos/recovery_job.h"
 
 namespace weir::chaos {
 namespace {
@@ -18,6 +19,15 @@ TEST(FreshSeeds, AreClean) {
       ASSERT_EQ(result.failure, "") << "replay: bazel run //tests/chaos -- --plans=" << plan.name
                                     << " --seeds=" << seed << " --explain";
     }
+  }
+}
+
+TEST(FreshSeeds, OfRecoveryAreClean) {
+  std::random_device entropy;
+  const uint64_t first = (uint64_t{entropy()} << 16) + 1;
+  for (uint64_t seed = first; seed < first + 3000; ++seed) {
+    ASSERT_EQ(PlayRecovery({seed}).violation, "")
+        << "replay: bazel run //tests/chaos:recovery -- --seeds=" << seed << " --explain";
   }
 }
 

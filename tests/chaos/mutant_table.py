@@ -3,7 +3,7 @@
 mutation.py defines the kinds of edits. The number of a mutant is its place in MUTANTS.
 """
 
-from tests.chaos.mutation import CUDA_DEVICE_TEST, LEDGER_TEST, Before, Expression, Mutant, Statement
+from tests.chaos.mutation import CUDA_DEVICE_TEST, LEDGER_TEST, RECOVERY_TEST, Before, Expression, Mutant, Statement
 
 MACHINE = "actors/protocol/actor_machine.h"
 MACHINE_SOURCE = "actors/protocol/actor_machine.cc"
@@ -15,6 +15,15 @@ SETUP = "actors/engine/rank_setup.cc"
 CUDA_DEVICE = "runtime/device/cuda/cuda_device.cc"
 QUEUE_CLOCK = "runtime/device/queue_clock.h"
 MESSAGE_LEDGER = "runtime/transport/message_ledger.cc"
+EPOCH_FENCE = "runtime/control/epoch_fence.h"
+RECOVERY_PLAN = "tools/fleet/recovery_plan.cc"
+EPOCH_START = "tools/fleet/epoch_start.cc"
+LOSSES = "tools/fleet/losses.cc"
+STATE_PARTS = "tools/fleet/state_parts.h"
+RESTART_POLICY = "tools/launch/restart_policy.cc"
+BATCH_POSITION = "runtime/store/batch_position.h"
+CHECKPOINT_FOLDER = "runtime/store/checkpoint_folder.cc"
+SHARD_FILE = "runtime/store/shard_file.cc"
 
 # The actor protocol.
 _MACHINE_MUTANTS = [
@@ -195,4 +204,69 @@ _LEDGER_MUTANTS = [
         Expression(MESSAGE_LEDGER, "e.slots[arrival.message.header.slot].leaving", "false"),), killed_by=LEDGER_TEST),
 ]
 
-MUTANTS = _MACHINE_MUTANTS + _EXECUTOR_MUTANTS + _QUEUE_MUTANTS + _CUDA_MUTANTS + _LEDGER_MUTANTS
+
+def _recovery(name, what, *edits):
+    return Mutant(name, what, edits, killed_by=RECOVERY_TEST)
+
+
+# What follows a failure: epochs, states in memory, restarts, checkpoints.
+_RECOVERY_MUTANTS = [
+    _recovery("old-epoch-admitted", "What a process of an old epoch says counts.",
+              Expression(EPOCH_FENCE, "epoch == epoch_", "epoch <= epoch_")),
+    _recovery("epoch-not-begun", "The fence stays in the old epoch.",
+              Statement(EPOCH_FENCE, "epoch_ = epoch;", "")),
+    _recovery("replica-of-another-slice", "A shard of the same state counts as a replica, whatever its place is.",
+              Statement(RECOVERY_PLAN, "return {shard.name, ToText(shard.slice)};", 'return {shard.name, ""};')),
+    _recovery("copy-of-another-step", "A kept copy counts, whatever its step is.",
+              Expression(RECOVERY_PLAN, "standing.kept_step == step", "standing.kept_step >= 0")),
+    _recovery("later-step-counts", "Ranks that rest after a later step count as having the states of the step.",
+              Expression(RECOVERY_PLAN, "standing.resting_step == step", "standing.resting_step >= step")),
+    _recovery("rest-of-a-shard-forgotten", "Only the first part of a large shard moves.",
+              Expression(RECOVERY_PLAN, "begin < transfer.bytes", "false")),
+    _recovery("begins-between-gradients", "The job goes on from a step between the gradients of an update.",
+              Expression(RECOVERY_PLAN, "step >= 0 && may_begin_at(step)", "step >= 0")),
+    _recovery("memory-before-later-files", "States in memory count though the files are of a later step.",
+              Expression(EPOCH_START, "plan.step >= 0 && plan.step >= file_step", "plan.step >= 0")),
+    _recovery("step-of-the-files", "The data goes on where the files stand, and the states are those of memory.",
+              Statement(EPOCH_START, "return {has_states ? plan.step : file_step, has_states};",
+                        "return {file_step, has_states};")),
+    _recovery("survivor-keeps-another-step", "A worker goes on with its copy, whatever its step is.",
+              Expression(EPOCH_START, "standing.kept_step == first_step", "standing.kept_step >= 0")),
+    _recovery("foreign-states-are-own", "A worker that gets its states from others wants its own.",
+              Statement(EPOCH_START, "if (!goes_on) return Leaving::kForgetsCopy;", "")),
+    _recovery("death-during-recovery-forgotten", "An epoch forgets the losses that it does not settle.",
+              Expression(LOSSES, "!IsLoss(event) || Has(replaced, event.worker)", "true")),
+    _recovery("settled-loss-stays", "A loss stays though a new process has come.",
+              Expression(LOSSES, "!IsLoss(event) || Has(replaced, event.worker)", "!IsLoss(event)")),
+    _recovery("process-without-hello-forgotten", "A process that has not come is awaited in the next epoch.",
+              Expression(LOSSES, "!is_connected[worker] && !Has(lost, worker)", "false")),
+    _recovery("half-a-state-stays", "Parts of states that came in the last epoch stay.",
+              Statement(STATE_PARTS, "parts_.clear();", "")),
+    _recovery("cursor-not-rewound", "A resumed run counts samples from its step alone.",
+              Statement(BATCH_POSITION, "return used - steps * samples_per_step;", "return 0;")),
+    _recovery("cursor-without-offset", "A checkpoint of a resumed run has a cursor that counts steps alone.",
+              Statement(BATCH_POSITION, "return sample_offset + steps * samples_per_step;",
+                        "return steps * samples_per_step;")),
+    _recovery("same-failure-again", "The same failure at the same place starts the job again.",
+              Expression(RESTART_POLICY, "last_->step == failure.step", "false")),
+    _recovery("one-restart-too-many", "The job starts again once more than it may.",
+              Expression(RESTART_POLICY, "recent() > limits_.restarts_max", "recent() > limits_.restarts_max + 1")),
+    _recovery("shards-not-flushed", "The bytes of shards are not on disk at the commit.",
+              Expression(SHARD_FILE, "file_->Flush()", "0")),
+    _recovery("index-not-flushed", "The bytes of the index and of latest are not on disk when names lead to them.",
+              Expression(CHECKPOINT_FOLDER, "file->Flush()", "0")),
+    _recovery("renamed-before-flushed", "The folder gets its name before the names in it are on disk.",
+              Expression(CHECKPOINT_FOLDER, "lock_->Flush()", "0")),
+    _recovery("commit-not-flushed", "The name of a committed checkpoint is not on disk.",
+              Expression(CHECKPOINT_FOLDER, "FlushFolder(files_, directory_)", "0")),
+    _recovery("latest-before-the-commit", "The file latest names a checkpoint before it is committed.",
+              Before(CHECKPOINT_FOLDER, "WEIR_RETURN_IF_ERROR(Publish(index));", """
+                  WEIR_RETURN_IF_ERROR(PointLatest(directory_, index.facts.step, files_));""")),
+    _recovery("oldest-checkpoint-resumed", "A run goes on from the oldest checkpoint.",
+              Statement(CHECKPOINT_FOLDER, """
+                  std::sort(committed.begin(), committed.end(), std::greater<int64_t>());""", """
+                  std::sort(committed.begin(), committed.end());""")),
+]
+
+MUTANTS = (_MACHINE_MUTANTS + _EXECUTOR_MUTANTS + _QUEUE_MUTANTS + _CUDA_MUTANTS + _LEDGER_MUTANTS +
+           _RECOVERY_MUTANTS)

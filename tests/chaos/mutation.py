@@ -11,12 +11,13 @@ outlives a change of format.
 import dataclasses
 import re
 
-# tests/chaos has two ways to kill a mutant: to play the standard plans under seeds, and to run the unit tests of the
-# message ledger or of the CUDA device.
+# tests/chaos has two ways to kill a mutant: to play the standard plans under seeds, and to run a test program that is
+# built on the copies: the unit tests of the message ledger or of the CUDA device, or the simulation of recovery.
 CHAOS = "chaos"
 LEDGER_TEST = "message_ledger_test"
 CUDA_DEVICE_TEST = "cuda_device_test"
-KILLERS = (CHAOS, LEDGER_TEST, CUDA_DEVICE_TEST)
+RECOVERY_TEST = "recovery_test"
+KILLERS = (CHAOS, LEDGER_TEST, CUDA_DEVICE_TEST, RECOVERY_TEST)
 
 SWITCH = '#include "tests/chaos/mutant_switch.h"\n'
 _ON = "::weir::chaos::MutantIsOn({})"

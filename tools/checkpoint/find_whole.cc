@@ -43,22 +43,22 @@ std::string PassedOver(const std::string& folder, const absl::Status& status) {
                       " is damaged and is passed over: ", status.message());
 }
 
-// Returns the newest of `steps`, ascending, that is whole, and adds to the warnings.
+// Returns the first of `steps`, descending, that is whole, and adds to the warnings.
 absl::StatusOr<WholeCheckpoint> NewestOf(const std::string& directory,
                                          const std::vector<int64_t>& steps,
                                          std::vector<std::string> warnings) {
-  const int64_t newest = steps.back();
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    const std::string folder = FolderOf(directory, *step);
+  const int64_t newest = steps.front();
+  for (const int64_t step : steps) {
+    const std::string folder = FolderOf(directory, step);
     const absl::Status whole = CheckWhole(folder);
     if (absl::IsInvalidArgument(whole)) return whole;
     if (!whole.ok()) {
       warnings.push_back(PassedOver(folder, whole));
       continue;
     }
-    if (*step != newest) {
+    if (step != newest) {
       warnings.push_back(absl::StrCat("the run goes on from ", folder,
-                                      ", which is whole, and does ", Plural(newest - *step, "step"),
+                                      ", which is whole, and does ", Plural(newest - step, "step"),
                                       " again"));
     }
     return WholeCheckpoint{folder, std::move(warnings)};
@@ -84,22 +84,22 @@ absl::Status CheckWhole(const std::string& folder) {
 }
 
 absl::StatusOr<WholeCheckpoint> FindWhole(const std::string& directory) {
-  std::vector<int64_t> steps = store::CommittedSteps(directory);
-  if (steps.empty()) return store::ResolveCheckpoint(directory).status();
+  const std::vector<int64_t> committed = store::CommittedSteps(directory);
+  if (committed.empty()) return store::ResolveCheckpoint(directory).status();
   const absl::StatusOr<std::optional<int64_t>> latest = store::ReadLatest(directory);
+  const std::vector<int64_t> steps =
+      store::StepsToResume(committed, latest.ok() ? *latest : std::nullopt);
   if (!latest.ok()) return NewestOf(directory, steps, {std::string(latest.status().message())});
   if (!latest->has_value()) {
     return NewestOf(directory, steps,
                     {absl::StrCat(directory, " has no `latest`; its newest checkpoint counts")});
   }
   std::vector<std::string> warnings;
-  if (!std::binary_search(steps.begin(), steps.end(), **latest)) {
+  if (!std::binary_search(committed.begin(), committed.end(), **latest)) {
     warnings.push_back(absl::StrCat("`latest` in ", directory, " names ",
                                     store::StepFolderName(**latest), ", which is not there"));
   }
-  std::vector<int64_t> earlier = steps;
-  std::erase_if(earlier, [&](int64_t step) { return step > **latest; });
-  return NewestOf(directory, earlier.empty() ? steps : earlier, std::move(warnings));
+  return NewestOf(directory, steps, std::move(warnings));
 }
 
 absl::StatusOr<WholeCheckpoint> FindWholeUpTo(const std::string& folder) {
@@ -111,6 +111,7 @@ absl::StatusOr<WholeCheckpoint> FindWholeUpTo(const std::string& folder) {
   std::vector<int64_t> steps = store::CommittedSteps(named->directory);
   std::erase_if(steps, [&](int64_t step) { return step >= named->step; });
   steps.push_back(named->step);
+  std::reverse(steps.begin(), steps.end());
   return NewestOf(named->directory, steps, {});
 }
 

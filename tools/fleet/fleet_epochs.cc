@@ -9,6 +9,7 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "tools/fleet/fleet.h"
+#include "tools/fleet/losses.h"
 #include "tools/launch/placement.h"
 
 namespace weir::fleet {
@@ -19,12 +20,6 @@ constexpr int64_t kNoticeMs = 1000;
 constexpr int64_t kHelloLimitMs = 30'000;
 // The time between two looks at whether a process has ended before its hello.
 constexpr int64_t kHelloLookMs = 20;
-
-bool IsLoss(const launch::FailureEvent& event) {
-  return event.kind == launch::FailureEvent::Kind::kExit ||
-         event.kind == launch::FailureEvent::Kind::kLost ||
-         event.kind == launch::FailureEvent::Kind::kFrozen;
-}
 
 }  // namespace
 
@@ -53,15 +48,7 @@ absl::Status Fleet::TellWorker(WorkerId worker) {
   return absl::OkStatus();
 }
 
-std::vector<WorkerId> Fleet::LostWorkers() const {
-  std::vector<WorkerId> lost;
-  for (const launch::FailureEvent& event : failures_) {
-    if (IsLoss(event) && std::count(lost.begin(), lost.end(), event.worker) == 0)
-      lost.push_back(event.worker);
-  }
-  std::sort(lost.begin(), lost.end());
-  return lost;
-}
+std::vector<WorkerId> Fleet::LostWorkers() const { return fleet::LostWorkers(failures_); }
 
 launch::FailureReport Fleet::ReportLoss() {
   launch::FailedJob job;
@@ -131,10 +118,8 @@ absl::Status Fleet::StartAnew(const std::vector<WorkerId>& lost) {
     WEIR_RETURN_IF_ERROR(TellWorker(worker));
   }
   MutexLock lock(&mutex_);
-  const auto is_of_old = [&lost](const launch::FailureEvent& event) {
-    return !IsLoss(event) || std::count(lost.begin(), lost.end(), event.worker) > 0;
-  };
-  failures_.erase(std::remove_if(failures_.begin(), failures_.end(), is_of_old), failures_.end());
+  DropSettled(lost, &failures_);
+  DropSettled(lost, &lost_);  // what the coordinator has told of the old epoch
   return absl::OkStatus();
 }
 
@@ -145,14 +130,10 @@ absl::StatusOr<std::vector<WorkerId>> Fleet::BeginEpoch() {
     lost = LostWorkers();
   }
   if (lost.empty()) return absl::FailedPreconditionError("no process of the job is lost");
-  // The end of a process may not be noticed yet, and a process that has not said hello would say it
-  // for the old epoch.
-  const IdVector<WorkerId, control::WorkerHealth> health = coordinator()->Health();
-  for (const WorkerId worker : workers()) {
-    if (!health[worker].connected && std::count(lost.begin(), lost.end(), worker) == 0)
-      lost.push_back(worker);
-  }
-  std::sort(lost.begin(), lost.end());
+  IdVector<WorkerId, bool> is_connected;
+  for (const control::WorkerHealth& health : coordinator()->Health())
+    is_connected.push_back(health.connected);
+  lost = WorkersToReplace(std::move(lost), is_connected);
   absl::Status started;
   LetWatcherDo([&] { started = StartAnew(lost); });
   WEIR_RETURN_IF_ERROR(started);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
+#include "tools/fleet/epoch_start.h"
 #include "tools/fleet/fleet_runner.h"
 #include "tools/fleet/piece_codec.h"
 #include "tools/launch/placement.h"
@@ -149,10 +150,11 @@ absl::StatusOr<train::Recovery> FleetRunner::Recover(const train::RecoveryOrder&
   if (keeping_.is_on) {
     WEIR_ASSIGN_OR_RETURN(plan, PlanFromMemory());
   }
-  if (plan.step < order.step) plan = RecoveryPlan();
+  const EpochStart start = ChooseStart(plan, order.step);
+  if (!start.has_states) plan = RecoveryPlan();
   train::Recovery recovery;
-  recovery.has_states = plan.step >= 0;
-  recovery.step = recovery.has_states ? plan.step : order.step;
+  recovery.has_states = start.has_states;
+  recovery.step = start.step;
   IdVector<WorkerId, proto::WorkerCommand> commands = open_commands_;
   for (const WorkerId worker : fleet_->workers()) {
     proto::OpenCommand* const open = commands[worker].mutable_open();

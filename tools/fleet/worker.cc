@@ -31,8 +31,10 @@
 #include "runtime/limits/resident_memory.h"
 #include "runtime/store/shard_file.h"
 #include "runtime/transport/process_transport.h"
+#include "tools/fleet/epoch_start.h"
 #include "tools/fleet/kept_states.h"
 #include "tools/fleet/piece_codec.h"
+#include "tools/fleet/state_parts.h"
 #include "tools/fleet/wait_account.h"
 #include "tools/fleet/worker_facts.h"
 #include "tools/fleet/worker_generation.h"
@@ -410,16 +412,10 @@ class Worker {
                               group->session().ReadState(rank, range.name()));
         whole = held.size();
       }
-      std::string& taken = taken_[{rank, range.name()}];
-      const int64_t begin = static_cast<int64_t>(taken.size());
-      const int64_t bytes = static_cast<int64_t>(command.data(i).size());
-      if (range.begin() != begin || bytes > whole - begin)
-        return absl::InternalError(absl::StrCat("bytes of the state ", range.name(), " at ",
-                                                range.begin(), " instead of at ", begin));
-      taken += command.data(i);
-      if (begin + bytes < whole) continue;
-      WEIR_RETURN_IF_ERROR(group->session().WriteState(rank, range.name(), taken));
-      taken_.erase({rank, range.name()});
+      WEIR_ASSIGN_OR_RETURN(const std::optional<std::string> state,
+                            taken_.Add(rank, range.name(), range.begin(), command.data(i), whole));
+      if (state.has_value())
+        WEIR_RETURN_IF_ERROR(group->session().WriteState(rank, range.name(), *state));
     }
     return absl::OkStatus();
   }
@@ -606,15 +602,12 @@ class Worker {
   // if this worker goes on with them, the states.
   absl::Status LeaveEpoch(const proto::OpenCommand& command) {
     train::RankGroup* const group = this->group();
-    if (command.goes_on() && kept_.step() != command.first_step()) {
-      if (group == nullptr || resting_step_ != command.first_step()) {
-        return absl::InternalError(absl::StrCat("the states of step ", command.first_step(),
-                                                " are not here, but of step ", kept_.step()));
-      }
-      WEIR_RETURN_IF_ERROR(kept_.Take(group->session()));
-    }
-    if (!command.goes_on()) kept_.Forget();
-    taken_.clear();
+    const WorkerStanding standing = {kept_.step(), group == nullptr ? -1 : resting_step_};
+    WEIR_ASSIGN_OR_RETURN(const Leaving leaving,
+                          ChooseLeaving(standing, command.goes_on(), command.first_step()));
+    if (leaving == Leaving::kCopiesRanks) WEIR_RETURN_IF_ERROR(kept_.Take(group->session()));
+    if (leaving == Leaving::kForgetsCopy) kept_.Forget();
+    taken_.Clear();
     resting_step_ = -1;
     if (group != nullptr) prepared_ = group->Prepared();
     CloseGroup();
@@ -724,9 +717,9 @@ class Worker {
   // The serving thread's.
   KeptStates kept_;
   int64_t resting_step_ = -1;  // the steps done of the ranks, if they are at rest; -1: they are not
-  std::map<std::pair<RankId, std::string>, std::string> taken_;  // states that are not whole yet
-  std::optional<train::PreparedTraining> prepared_;              // by an earlier epoch
-  std::unique_ptr<transport::Exchange> exchange_;                // of the group; outlives it
+  StateParts taken_;
+  std::optional<train::PreparedTraining> prepared_;  // by an earlier epoch
+  std::unique_ptr<transport::Exchange> exchange_;    // of the group; outlives it
   // The serving thread alone makes and ends the ranks; the link's thread uses them under the mutex.
   // At most one of the two is there: a job trains or generates.
   Mutex mutex_;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/job/check_training.h"
 #include "runtime/base/status.h"
+#include "runtime/store/batch_position.h"
 
 namespace weir::train {
 namespace {
@@ -103,7 +104,8 @@ absl::Status CheckResume(const proto::Job& job, const std::string& path,
 }
 
 int64_t SampleOffset(const CheckpointHeader& header, int64_t samples_per_step) {
-  return header.samples.has_value() ? *header.samples - header.step * samples_per_step : 0;
+  if (!header.samples.has_value()) return 0;
+  return store::SampleOffsetBehind(*header.samples, header.step, samples_per_step);
 }
 
 std::string SeedChange(const proto::Job& job, const CheckpointHeader& header) {

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "proto/job.pb.h"
 #include "runtime/base/clock.h"
+#include "runtime/store/batch_position.h"
 #include "runtime/store/checkpoint_folder.h"
 #include "tools/train/job_runner.h"
 #include "tools/train/progress.h"
@@ -95,7 +96,9 @@ class RunCheckpoints {
   std::string LastText() const;
   // Returns whether a checkpoint of this run is there. Somebody may have removed it.
   bool IsLastThere() const;
-  int64_t SamplesAt(int64_t step) const { return sample_offset_ + step * samples_per_step_; }
+  int64_t SamplesAt(int64_t step) const {
+    return store::SamplesUsed(sample_offset_, step, samples_per_step_);
+  }
   // Returns whether somebody has asked the run to end, and waits for that.
   bool IsInterrupted() const {
     return options_.interrupted != nullptr && options_.interrupted->load();

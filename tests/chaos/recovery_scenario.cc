@@ -1,0 +1,160 @@
+#include "tests/chaos/recovery_scenario.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/tensor_slice.h"
+
+namespace weir::chaos {
+namespace {
+
+using Phase = RecoveryPhase;
+using Kind = RecoveryFault::Kind;
+
+// A fault comes after at most so many events of its phase, which is about the length of the phase.
+int64_t EventsOf(Phase phase) {
+  switch (phase) {
+    case Phase::kStart: return 40;
+    case Phase::kRun: return 60;
+    case Phase::kSave: return 40;
+    case Phase::kCommit: return 24;
+    case Phase::kNotice: return 3;
+    case Phase::kHello: return 8;
+    case Phase::kStanding: return 10;
+    case Phase::kOpen: return 40;
+    case Phase::kMove: return 24;
+    case Phase::kLoad: return 12;
+  }
+  return 1;
+}
+
+class Draws {
+ public:
+  explicit Draws(uint64_t seed) : state_(seed * 0x2545f4914f6cdd1du + 0x9e3779b97f4a7c15u) {}
+  uint64_t Below(uint64_t bound) {
+    state_ += 0x9e3779b97f4a7c15u;
+    uint64_t x = state_;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return (x ^ (x >> 31)) % bound;
+  }
+  bool Chance(uint64_t one_in) { return Below(one_in) == 0; }
+  template <typename T, size_t n>
+  T OneOf(const T (&all)[n]) {
+    return all[Below(n)];
+  }
+
+ private:
+  uint64_t state_;
+};
+
+RecoveryFault DrawFault(bool is_first, Draws* draws) {
+  constexpr Phase kFirst[] = {Phase::kRun,  Phase::kRun,    Phase::kRun,    Phase::kSave,
+                              Phase::kSave, Phase::kCommit, Phase::kCommit, Phase::kStart};
+  constexpr Phase kLater[] = {Phase::kRun,   Phase::kSave,  Phase::kCommit,   Phase::kNotice,
+                              Phase::kHello, Phase::kHello, Phase::kStanding, Phase::kOpen,
+                              Phase::kOpen,  Phase::kMove,  Phase::kMove,     Phase::kLoad};
+  constexpr Kind kAny[] = {Kind::kKill,        Kind::kKill,        Kind::kKill,
+                           Kind::kKill,        Kind::kKillTwo,     Kind::kFreeze,
+                           Kind::kFreeze,      Kind::kKillStarter, Kind::kKillStarter,
+                           Kind::kKillWriting, Kind::kPower,       Kind::kDiskError};
+  constexpr Kind kOfCommit[] = {Kind::kKill,  Kind::kKillStarter, Kind::kPower,
+                                Kind::kPower, Kind::kPower,       Kind::kDiskError};
+  RecoveryFault fault;
+  fault.phase = is_first ? draws->OneOf(kFirst) : draws->OneOf(kLater);
+  fault.kind = fault.phase == Phase::kCommit ? draws->OneOf(kOfCommit) : draws->OneOf(kAny);
+  const bool writes =
+      fault.phase == Phase::kRun || fault.phase == Phase::kSave || fault.phase == Phase::kCommit;
+  if (fault.kind == Kind::kDiskError && !writes) fault.kind = Kind::kKill;
+  fault.after = static_cast<int64_t>(1 + draws->Below(EventsOf(fault.phase)));
+  fault.who = draws->Below(12);
+  return fault;
+}
+
+RecoveryLayout DrawLayout(Draws* draws) {
+  constexpr int32_t kReplicas[] = {1, 2, 2, 2, 3, 3};
+  RecoveryLayout layout;
+  layout.dp = draws->OneOf(kReplicas);
+  layout.tp = static_cast<int32_t>(1 + draws->Below(2));
+  layout.shards_over_dp = draws->Chance(4);
+  if (layout.num_ranks() % 2 == 0 && draws->Chance(3)) layout.ranks_per_worker = 2;
+  return layout;
+}
+
+}  // namespace
+
+RecoveryScenario DrawScenario(uint64_t seed) {
+  Draws draws(seed);
+  RecoveryScenario scenario;
+  scenario.layout = DrawLayout(&draws);
+  scenario.steps = static_cast<int64_t>(3 + draws.Below(7));
+  scenario.samples_per_step = static_cast<int64_t>(1 + draws.Below(3));
+  if (draws.Chance(3)) {
+    scenario.updates.every = 2;
+    scenario.updates.phase = static_cast<int64_t>(draws.Below(2));
+  }
+  scenario.checkpoint_every = static_cast<int64_t>(draws.Below(5));
+  scenario.retention.keep = static_cast<int64_t>(draws.Below(3));
+  scenario.is_elastic = !draws.Chance(5);
+  scenario.limits.restarts_max = static_cast<int>(1 + draws.Below(6));
+  scenario.limits.window_ms = static_cast<int64_t>(200 + draws.Below(2000));
+  scenario.tells_broken = draws.Chance(2);
+  scenario.changes_at_resume = draws.Chance(2);
+  if (draws.Chance(20)) scenario.poisoned_step = static_cast<int64_t>(1 + draws.Below(3));
+  const uint64_t num_faults = draws.Below(5);
+  for (uint64_t i = 0; i < num_faults; ++i)
+    scenario.faults.push_back(DrawFault(i == 0 || draws.Chance(4), &draws));
+  return scenario;
+}
+
+void ChangeAtResume(RecoveryScenario* scenario) {
+  scenario->layout.dp = scenario->layout.dp % 3 + 1;
+  scenario->layout.tp = 3 - scenario->layout.tp;
+  scenario->layout.shards_over_dp = !scenario->layout.shards_over_dp;
+  scenario->layout.ranks_per_worker = 1;
+  scenario->samples_per_step = scenario->samples_per_step % 3 + 1;
+}
+
+WorkerFacts FactsOf(const RecoveryScenario& scenario) {
+  WorkerFacts facts;
+  facts.layout = scenario.layout;
+  facts.ranks_of = scenario.layout.RanksOf();
+  facts.shards_of = scenario.layout.ShardsOf();
+  facts.updates = scenario.updates;
+  facts.tells_broken = scenario.tells_broken;
+  // The first of the ranks that hold a shard writes it.
+  std::vector<fleet::HeldState> written;
+  for (const std::vector<fleet::HeldState>& shards : facts.shards_of) {
+    std::vector<bool>& writes = facts.writes.emplace_back();
+    for (const fleet::HeldState& shard : shards) {
+      writes.push_back(std::none_of(written.begin(), written.end(), [&](const auto& other) {
+        return other.name == shard.name && other.slice == shard.slice;
+      }));
+      if (writes.back()) written.push_back(shard);
+    }
+  }
+  return facts;
+}
+
+std::string ToText(const RecoveryScenario& scenario) {
+  std::string text = absl::StrCat(
+      scenario.layout.ToText(), ", ", scenario.steps, " steps of ", scenario.samples_per_step,
+      " samples, an update every ", scenario.updates.every, ", ",
+      scenario.checkpoint_every == 0
+          ? "no checkpoints"
+          : absl::StrCat(
+                "a checkpoint every ", scenario.checkpoint_every, " of which ",
+                scenario.retention.keep == 0 ? "all" : absl::StrCat(scenario.retention.keep),
+                " stay"),
+      ", --on-failure ", scenario.is_elastic ? "elastic" : "restart", ", at most ",
+      scenario.limits.restarts_max, " restarts");
+  if (scenario.poisoned_step >= 0)
+    absl::StrAppend(&text, ", worker 0 dies before step ", scenario.poisoned_step);
+  for (const RecoveryFault& fault : scenario.faults) {
+    absl::StrAppend(&text, "; ", Name(fault.kind), " in ", Name(fault.phase), " after ",
+                    fault.after);
+  }
+  return text;
+}
+
+}  // namespace weir::chaos

@@ -1,0 +1,29 @@
+// Losses are those failures after which other processes of a job can live on: a process ended, its
+// connection broke, or it is silent. These functions decide which processes start anew, and what an
+// epoch forgets of the failures before it.
+// Thread rule: pure functions over values.
+#pragma once
+
+#include <vector>
+
+#include "runtime/base/id_vector.h"
+#include "runtime/base/ids.h"
+#include "tools/launch/failure_report.h"
+
+namespace weir::fleet {
+
+// Returns whether the failure takes the process of its worker away. A worker that only reports a
+// failure lives, and a job without progress has lost nobody.
+bool IsLoss(const launch::FailureEvent& event);
+// Returns the workers that the events take away, each once, ascending.
+std::vector<WorkerId> LostWorkers(const std::vector<launch::FailureEvent>& events);
+// Returns the workers that start anew in the next epoch, ascending: those that are lost, and those
+// that are not connected. The end of such a process may not be noticed yet, and a process that has
+// not said hello would say it for the old epoch.
+std::vector<WorkerId> WorkersToReplace(std::vector<WorkerId> lost,
+                                       const IdVector<WorkerId, bool>& is_connected);
+// Drops the events that an epoch with new processes for `replaced` settles. The losses of other
+// workers stay, because the next epoch must settle them.
+void DropSettled(const std::vector<WorkerId>& replaced, std::vector<launch::FailureEvent>* events);
+
+}  // namespace weir::fleet
