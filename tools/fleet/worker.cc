@@ -674,7 +674,6 @@ class Worker {
 
   const proto::WorkerBundle bundle_;
   std::ostream& log_;
-  const MonotonicClock clock_;
   const pid_t starter_pid_;
   Mutex starter_mutex_;
   launch::SilentProcess starter_ ABSL_GUARDED_BY(starter_mutex_);

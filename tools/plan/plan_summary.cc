@@ -13,8 +13,8 @@
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "tools/plan/plan_sections.h"
-#include "tools/train/shared_cores.h"
 #include "tools/train/buddy_memory.h"
+#include "tools/train/shared_cores.h"
 
 namespace weir::plan {
 namespace {
