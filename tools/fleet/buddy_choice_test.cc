@@ -57,7 +57,9 @@ TEST(BuddyChoiceTest, TheLoadIsEvenWhereverTheWorkersAre) {
     for (const WorkerId worker : host_of.ids()) {
       ASSERT_TRUE(buddies[worker].has_value());
       EXPECT_NE(*buddies[worker], worker);
-      if (on_host.size() > 1) EXPECT_NE(host_of[*buddies[worker]], host_of[worker]);
+      if (on_host.size() > 1) {
+        EXPECT_NE(host_of[*buddies[worker]], host_of[worker]);
+      }
       ++load[*buddies[worker]];
     }
     int64_t most = 0;
