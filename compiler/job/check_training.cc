@@ -131,6 +131,7 @@ absl::Status CheckRuntime(const proto::Runtime& runtime) {
       {"runtime.register_bytes_max", runtime.register_bytes_max(),
        std::numeric_limits<int64_t>::max()},
       {"runtime.memory_bytes_max", runtime.memory_bytes_max(), std::numeric_limits<int64_t>::max()},
+      {"runtime.buddy_every", runtime.buddy_every(), std::numeric_limits<int64_t>::max()},
   };
   for (const Count& count : counts) {
     if (count.value >= 0 && count.value <= count.max) continue;

@@ -120,5 +120,25 @@ class Elastic(weir_jobs.FailureCase):
                       ended.err)
 
 
+class Buddies(weir_jobs.FailureCase):
+    """Nobody else holds the states of a stage, and the job writes no checkpoint."""
+
+    MESH = ("--mesh", "pp=2", "--processes", "2")
+    STEPS = "60"
+    FLAGS = ("--on-failure", "elastic", "--buddy-every", "5")
+
+    def test_a_stage_comes_back_from_the_memory_of_its_buddy(self):
+        job = self.start()
+        job.wait_for_text("its buddy keeps what has no replica")
+        before = job.wait_for_workers(2)
+        os.kill(before["1"], signal.SIGKILL)
+        job.wait_for_text("a step is done again")
+        after = job.wait_for_workers(2)
+        self.assertEqual([rank for rank in before if before[rank] != after[rank]], ["1"])
+        ended = job.wait()
+        self.expect_results_of_no_failure(ended)
+        self.assertIn("from the memory of rank 0 (buddy)", re.findall(DONE, ended.err)[0][1])
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -215,11 +215,11 @@ class Place:
             file.write(" ".join(chance.choices(words, k=num_words)))
 
     def metrics(self, name):
-        """Returns what each step reported, without the values that time decides."""
+        """Returns what each step reported, without the values that time and the number of processes decide."""
         with open(self.path(name), encoding="utf-8") as file:
             rows = [json.loads(line) for line in file]
-        return [{key: value for key, value in row.items() if not key.endswith(("_per_second", "_seconds"))}
-                for row in rows]
+        return [{key: value for key, value in row.items()
+                 if not key.endswith(("_per_second", "_seconds")) and key != "buddy_bytes"} for row in rows]
 
     def start(self, *arguments, job="job.textproto", verb="train"):
         return Job(self, list(arguments), job, verb)

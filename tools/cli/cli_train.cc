@@ -257,6 +257,8 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
                               " without --checkpoint starts the job from its beginning",
                               processes.recovers ? " if states are lost" : ""));
   }
+  if (job.runtime().buddy_every() > 0 && !processes.recovers)
+    console->Say("no buddy copies are made: processes do not live on when another is lost");
   Failures failures{
       launch::RestartPolicy({.restarts_max = arguments.max_restarts,
                              .window_ms = std::llround(arguments.restart_window_seconds * 1e3)})};

@@ -266,6 +266,12 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
       ->type_name("HOW")
       ->check(CLI::IsMember({"stop", "restart", "elastic"}))
       ->capture_default_str();
+  verb->add_option("--buddy-every", buddy_every,
+                   "With elastic: every N steps copy the states that no other process holds into "
+                   "the memory of another process, on another host where there is one; 0: never "
+                   "[runtime.buddy_every of the job]")
+      ->type_name("N")
+      ->check(IsCount());
   verb->add_option("--max-restarts", max_restarts,
                    "Failures within --restart-window after which the job ends")
       ->type_name("N")
@@ -289,6 +295,10 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
 }
 
 absl::Status TrainArguments::CheckRestarts(const hosts::FoundHosts& found) const {
+  if (buddy_every > 0 && on_failure != "elastic") {
+    return Rejected({"W0733", "--buddy-every", "--on-failure elastic, which uses these copies",
+                     "--on-failure " + on_failure, "--on-failure elastic"});
+  }
   if (on_failure == "stop") return absl::OkStatus();
   const std::string option = "--on-failure " + on_failure;
   // A task of a scheduler serves one start, and the scheduler counts its end as that of the job.
@@ -333,6 +343,7 @@ absl::StatusOr<JobToTrain> TrainArguments::Read() {
     WEIR_ASSIGN_OR_RETURN(read.rule_costs, sim::JobCosts::Choose(cluster, read.job));
   }
   proto::Training* training = read.job.mutable_training();
+  if (buddy_every >= 0) read.job.mutable_runtime()->set_buddy_every(buddy_every);
   if (seed >= 0) training->set_seed(static_cast<uint64_t>(seed));
   const int64_t planned = training->steps();
   if (steps < 0 || steps == planned) return read;

@@ -64,6 +64,7 @@ struct TrainArguments : PlannedJobArguments {
   std::string checkpoint_every;  // steps, or a time with its unit; empty: neither
   std::string on_nonfinite = "stop";
   std::string on_failure = "stop";
+  int64_t buddy_every = -1;  // below 0: the job's
   int max_restarts = 3;
   double restart_window_seconds = 3600;
   FleetArguments fleet;
@@ -72,7 +73,7 @@ struct TrainArguments : PlannedJobArguments {
 
   void AddTo(CLI::App* verb, CliContext* context);
   // kInvalidArgument (W0756): the processes of the run cannot start again on the hosts found, but
-  // are asked to.
+  // are asked to. W0733: --buddy-every without --on-failure elastic.
   absl::Status CheckRestarts(const hosts::FoundHosts& found) const;
   // Sets options.job_file, too, so that no output replaces the job.
   absl::StatusOr<JobToTrain> Read();

@@ -12,7 +12,8 @@ EpochStart ChooseStart(const RecoveryPlan& plan, int64_t file_step) {
 absl::StatusOr<Leaving> ChooseLeaving(const WorkerStanding& standing, bool goes_on,
                                       int64_t first_step) {
   if (!goes_on) return Leaving::kForgetsCopy;
-  if (standing.kept_step == first_step) return Leaving::kKeepsCopy;
+  if (standing.kept_step == first_step || standing.older_kept_step == first_step)
+    return Leaving::kKeepsCopy;
   if (standing.resting_step == first_step) return Leaving::kCopiesRanks;
   return absl::InternalError(absl::StrCat("the states of step ", first_step,
                                           " are not here, but of step ", standing.kept_step));

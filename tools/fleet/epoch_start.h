@@ -23,7 +23,7 @@ EpochStart ChooseStart(const RecoveryPlan& plan, int64_t file_step);
 // What a worker does with the states of the epoch that it leaves.
 enum class Leaving : uint8_t {
   kForgetsCopy,  // it goes on with other states
-  kKeepsCopy,    // its copy has the states that it goes on with
+  kKeepsCopy,    // a copy of its has the states that it goes on with
   kCopiesRanks,  // its ranks, which rest, have them
 };
 // Returns what a worker does that has the states of `standing`. `goes_on`: it goes on with its

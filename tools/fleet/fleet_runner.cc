@@ -110,7 +110,8 @@ absl::StatusOr<std::unique_ptr<train::JobRunner>> FleetRunner::Open(
   WEIR_ASSIGN_OR_RETURN(auto answers, fleet->CallEach(commands, Fleet::Watch::kNone));
   WEIR_RETURN_IF_ERROR(CheckInputs(*fleet, answers));
   WEIR_RETURN_IF_ERROR(runner->TakeFacts(answers));
-  if (options.recovers) WEIR_RETURN_IF_ERROR(runner->TakeShards(answers));
+  if (options.recovers)
+    WEIR_RETURN_IF_ERROR(runner->TakeShards(answers, job.runtime().buddy_every()));
   return runner;
 }
 
@@ -146,12 +147,17 @@ absl::StatusOr<std::map<int64_t, train::StepMetrics>> FleetRunner::RunSteps(int6
   proto::WorkerCommand command;
   command.mutable_run()->set_steps(steps);
   command.mutable_run()->set_keeps_states(keeps);
+  if (keeps && buddies_.is_on()) {
+    command.mutable_run()->set_sends_copy(true);
+    buddies_.NoteBegun(steps_done_);
+  }
   absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> answers =
       fleet_->Call(command, Fleet::Watch::kProgress);
   failed_ = !answers.ok();
   WEIR_RETURN_IF_ERROR(answers.status());
   steps_done_ += steps;
   if (keeps) NoteKept(*answers);
+  if (buddies_.is_on()) buddies_.NoteRun(*answers);
   TakeWork(*answers);
   return MetricsOf(*answers);
 }

@@ -10,6 +10,7 @@
 #include "runtime/base/ids.h"
 #include "runtime/base/update_rate.h"
 #include "tools/console/console.h"
+#include "tools/fleet/buddy_copies.h"
 #include "tools/fleet/fleet.h"
 #include "tools/fleet/fleet_checkpoint.h"
 #include "tools/fleet/recovery_plan.h"
@@ -29,6 +30,8 @@ class FleetRunner final : public train::JobRunner {
   const train::RunnerFacts& facts() const override { return facts_; }
   absl::Status Load(const train::LoadOrder& order) override;
   absl::StatusOr<std::map<int64_t, train::StepMetrics>> RunSteps(int64_t steps) override;
+  int64_t StepsToNextCopy() const override;
+  train::CopyCosts TakeCopyCosts() override { return buddies_.TakeCosts(); }
   absl::StatusOr<std::map<int64_t, train::StepMetrics>> Evaluate() override;
   absl::Status Save(const train::SaveOrder& order) override;
   absl::Status PrepareCheckpoints() override { return checkpoint_.Prepare(); }
@@ -54,15 +57,17 @@ class FleetRunner final : public train::JobRunner {
 
   // The parts of a recovery (fleet_runner_recovery.cc). Workers keep copies of their states from
   // time to time, so that the loss of another worker costs few steps.
-  absl::Status TakeShards(const IdVector<WorkerId, proto::WorkerAnswer>& answers);
+  absl::Status TakeShards(const IdVector<WorkerId, proto::WorkerAnswer>& answers,
+                          int64_t buddy_every);
   bool KeepIsDue() const;
   void NoteKept(const IdVector<WorkerId, proto::WorkerAnswer>& answers);
   absl::StatusOr<RecoveryPlan> PlanFromMemory();
   absl::Status MoveStates(const RecoveryPlan& plan);
+  std::string GivenText(const RecoveryPlan& plan, Transfer::Source source) const;
   std::string RecoveryText(const std::vector<WorkerId>& anew, const RecoveryPlan& plan,
                            int64_t fenced) const;
 
-  // The copies of the states, and the pace at which they are made.
+  // The copies of the states, and the pace at which they are made where none go to buddies.
   struct Keeping {
     bool is_on = false;   // workers keep copies
     bool is_due = true;   // before the next steps
@@ -79,6 +84,7 @@ class FleetRunner final : public train::JobRunner {
   IdVector<WorkerId, proto::WorkerCommand> open_commands_;  // of the first epoch
   IdVector<RankId, std::vector<HeldState>> shards_of_;      // empty: nothing recovers
   Keeping keeping_;
+  BuddyCopies buddies_;
   train::RunnerFacts facts_;
   FleetCheckpoint checkpoint_;
   std::vector<actors::RankWorkReport> work_;  // as of the last run

@@ -29,7 +29,8 @@ void SetRange(const StateMove& move, RankId rank, proto::ShardRange* range) {
 
 }  // namespace
 
-absl::Status FleetRunner::TakeShards(const IdVector<WorkerId, proto::WorkerAnswer>& answers) {
+absl::Status FleetRunner::TakeShards(const IdVector<WorkerId, proto::WorkerAnswer>& answers,
+                                     int64_t buddy_every) {
   shards_of_.resize(facts_.num_ranks);
   for (const proto::WorkerAnswer& answer : answers) {
     for (const proto::HeldShard& held : answer.held()) {
@@ -46,12 +47,19 @@ absl::Status FleetRunner::TakeShards(const IdVector<WorkerId, proto::WorkerAnswe
     console_->Say(
         "WARNING: --on-failure elastic goes on from the last checkpoint, and not from memory, "
         "because gradients are delayed");
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  buddies_.Open(fleet_, buddy_every, updates_, shards_of_, console_);
+  return buddies_.Join();
+}
+
+int64_t FleetRunner::StepsToNextCopy() const {
+  return buddies_.is_on() ? buddies_.StepsToNext(steps_done_) : JobRunner::StepsToNextCopy();
 }
 
 bool FleetRunner::KeepIsDue() const {
   if (!keeping_.is_on || !updates_.IsBetweenUpdates(steps_done_)) return false;
+  if (buddies_.is_on()) return buddies_.IsDue(steps_done_);
   return keeping_.is_due || clock_.NowNs() - keeping_.kept_ns >= kKeepShare * keeping_.took_ns;
 }
 
@@ -66,7 +74,7 @@ void FleetRunner::NoteKept(const IdVector<WorkerId, proto::WorkerAnswer>& answer
     keeping_.took_ns = std::max(keeping_.took_ns, answer.keep_ns());
     keeping_.bytes = std::max(keeping_.bytes, answer.kept_bytes());
   }
-  if (!is_first) return;
+  if (!is_first || (all_keep && buddies_.is_on())) return;  // the buddies say more
   console_->Say(all_keep
                     ? absl::StrCat("each process keeps a copy of its states in memory, at most ",
                                    BytesText(static_cast<double>(keeping_.bytes)), ", made in ",
@@ -82,7 +90,14 @@ absl::StatusOr<RecoveryPlan> FleetRunner::PlanFromMemory() {
   IdVector<WorkerId, WorkerStanding> standings;
   IdVector<WorkerId, std::vector<RankId>> ranks_of;
   for (const WorkerId worker : fleet_->workers()) {
-    standings.push_back({answers[worker].kept_step(), answers[worker].resting_step()});
+    const proto::WorkerAnswer& answer = answers[worker];
+    WorkerStanding standing;
+    standing.kept_step = answer.kept_step();
+    standing.resting_step = answer.resting_step();
+    standing.older_kept_step = answer.older_kept_step();
+    for (const proto::WholeCopyFact& copy : answer.whole_copy())
+      standing.guarded.push_back({WorkerId(copy.charge()), copy.step()});
+    standings.push_back(std::move(standing));
     ranks_of.push_back(fleet_->ranks_of(worker));
   }
   return PlanRecovery(standings, ranks_of, shards_of_,
@@ -104,13 +119,13 @@ absl::Status FleetRunner::MoveStates(const RecoveryPlan& plan) {
       takes[worker].mutable_take();
     }
     for (const StateMove& move : batch) {
-      SetRange(move, move.from, gives[worker_of[move.from]].mutable_give()->add_range());
+      SetRange(move, move.from, gives[move.giver].mutable_give()->add_range());
       SetRange(move, move.to, takes[worker_of[move.to]].mutable_take()->add_range());
     }
     WEIR_ASSIGN_OR_RETURN(auto given, fleet_->CallEach(gives, Fleet::Watch::kNone));
     IdVector<WorkerId, int> num_taken(fleet_->num_workers(), 0);
     for (const StateMove& move : batch) {
-      const WorkerId from = worker_of[move.from];
+      const WorkerId from = move.giver;
       if (num_taken[from] >= given[from].given_size())
         return absl::InternalError("a worker gives fewer states than it was asked for");
       takes[worker_of[move.to]].mutable_take()->add_data(
@@ -121,6 +136,25 @@ absl::Status FleetRunner::MoveStates(const RecoveryPlan& plan) {
   return absl::OkStatus();
 }
 
+// Returns "from the memory of rank 3 (16.0 KiB)" for the transfers from that source; empty: there
+// are none.
+std::string FleetRunner::GivenText(const RecoveryPlan& plan, Transfer::Source source) const {
+  std::set<RankId> givers;
+  int64_t bytes = 0;
+  for (const Transfer& transfer : plan.transfers) {
+    if (transfer.source != source) continue;
+    const std::vector<RankId>& ranks = fleet_->ranks_of(transfer.giver);
+    if (source == Transfer::Source::kReplica) givers.insert(transfer.from);
+    if (source == Transfer::Source::kBuddy) givers.insert(ranks.begin(), ranks.end());
+    bytes += transfer.bytes;
+  }
+  if (givers.empty()) return "";
+  return absl::StrCat("from the memory of ", launch::RankLabel({givers.begin(), givers.end()}),
+                      source == Transfer::Source::kBuddy ? " (buddy), " : " (",
+                      BytesText(static_cast<double>(bytes)),
+                      source == Transfer::Source::kBuddy ? "" : ")");
+}
+
 std::string FleetRunner::RecoveryText(const std::vector<WorkerId>& anew, const RecoveryPlan& plan,
                                       int64_t fenced) const {
   std::vector<std::string> names;
@@ -129,12 +163,15 @@ std::string FleetRunner::RecoveryText(const std::vector<WorkerId>& anew, const R
       absl::StrCat("epoch ", fleet_->epoch(),
                    anew.size() == 1 ? " has a new process for " : " has new processes for ",
                    absl::StrJoin(names, " and "));
-  std::set<RankId> givers;
-  for (const Transfer& transfer : plan.transfers) givers.insert(transfer.from);
-  if (!givers.empty()) {
-    absl::StrAppend(&text, ", with states from the memory of ",
-                    launch::RankLabel({givers.begin(), givers.end()}), " (",
-                    BytesText(static_cast<double>(plan.bytes)), ")");
+  std::vector<std::string> sources;
+  for (const Transfer::Source source : {Transfer::Source::kReplica, Transfer::Source::kBuddy}) {
+    const std::string given = GivenText(plan, source);
+    if (!given.empty()) sources.push_back(given);
+  }
+  if (!sources.empty()) absl::StrAppend(&text, ", with states ", absl::StrJoin(sources, " and "));
+  for (const WorkerId worker : plan.without_states) {
+    absl::StrAppend(&text, "; no memory has the states of ",
+                    launch::RankLabel(fleet_->ranks_of(worker)), buddies_.BuddyText(worker));
   }
   if (fenced > 0) {
     absl::StrAppend(&text, "; ", fenced, fenced == 1 ? " message" : " messages",
@@ -151,7 +188,10 @@ absl::StatusOr<train::Recovery> FleetRunner::Recover(const train::RecoveryOrder&
     WEIR_ASSIGN_OR_RETURN(plan, PlanFromMemory());
   }
   const EpochStart start = ChooseStart(plan, order.step);
-  if (!start.has_states) plan = RecoveryPlan();
+  if (!start.has_states) {
+    plan.step = -1;
+    plan.transfers.clear();
+  }
   train::Recovery recovery;
   recovery.has_states = start.has_states;
   recovery.step = start.step;
@@ -165,11 +205,12 @@ absl::StatusOr<train::Recovery> FleetRunner::Recover(const train::RecoveryOrder&
   }
   WEIR_RETURN_IF_ERROR(fleet_->CallEach(commands, Fleet::Watch::kNone).status());
   if (recovery.has_states) WEIR_RETURN_IF_ERROR(MoveStates(plan));
+  recovery.text = RecoveryText(anew, plan, fleet_->num_fenced() - fenced_before);
+  WEIR_RETURN_IF_ERROR(buddies_.Join());  // chooses buddies anew
   steps_done_ = recovery.step;
   keeping_.is_due = true;
   failed_ = false;
   work_.clear();
-  recovery.text = RecoveryText(anew, plan, fleet_->num_fenced() - fenced_before);
   return recovery;
 }
 

@@ -60,4 +60,38 @@ absl::StatusOr<absl::string_view> KeptStates::Read(RankId rank, const std::strin
   return absl::string_view(memory_.get() + found->second.begin + begin, static_cast<size_t>(bytes));
 }
 
+absl::StatusOr<std::vector<absl::string_view>> KeptStates::Pieces(
+    const std::vector<GuardedShard>& shards) const {
+  std::vector<absl::string_view> pieces;
+  for (const GuardedShard& shard : shards) {
+    WEIR_ASSIGN_OR_RETURN(const absl::string_view bytes,
+                          Read(shard.rank, shard.name, 0, shard.bytes));
+    if (!pieces.empty() && pieces.back().data() + pieces.back().size() == bytes.data()) {
+      pieces.back() = absl::string_view(pieces.back().data(), pieces.back().size() + bytes.size());
+    } else {
+      pieces.push_back(bytes);
+    }
+  }
+  return pieces;
+}
+
+absl::Status KeptSteps::Take(const actors::Session& session, int copies_max) {
+  if (copies_max > 1 && copies_[last_].step() >= 0) last_ = 1 - last_;
+  return copies_[last_].Take(session);
+}
+
+const KeptStates* KeptSteps::Of(int64_t step) const {
+  for (const KeptStates& copy : copies_) {
+    if (copy.step() == step && step >= 0) return &copy;
+  }
+  return nullptr;
+}
+
+void KeptSteps::ForgetAllBut(int64_t step) {
+  for (KeptStates& copy : copies_) {
+    if (copy.step() != step) copy.Forget();
+  }
+  if (copies_[last_].step() < 0) last_ = 1 - last_;
+}
+
 }  // namespace weir::fleet

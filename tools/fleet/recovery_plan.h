@@ -1,10 +1,10 @@
 // Decides from which states a job goes on after it has lost workers: the step of which every shard
 // is still in some worker's memory, and who gives whom which shard.
 //
-// A worker has the states of at most two steps: its copy (kept_states.h), and its ranks at rest,
-// which may be ahead of the copy. A worker without the states of the step takes them from ranks
-// that held the same shards, which are replicas: in data parallelism, the same place in the other
-// replicas.
+// A worker has the states of its copies (kept_states.h), and of its ranks at rest, which may be
+// ahead of the copies. A worker without the states of the step takes them from ranks that held the
+// same shards, which are replicas: in data parallelism, the same place in the other replicas.
+// Shards without a replica come from the copy that the worker's buddy has (guarded_states.h).
 // Thread rule: pure functions.
 #pragma once
 
@@ -16,6 +16,7 @@
 #include "runtime/base/id_vector.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/tensor_slice.h"
+#include "tools/fleet/guarded_states.h"
 
 namespace weir::fleet {
 
@@ -23,6 +24,8 @@ namespace weir::fleet {
 struct WorkerStanding {
   int64_t kept_step = -1;
   int64_t resting_step = -1;
+  int64_t older_kept_step = -1;
+  std::vector<WholeCopy> guarded;  // of the lone shards of other workers
 };
 
 struct HeldState {
@@ -30,11 +33,19 @@ struct HeldState {
   TensorSlice slice;
 };
 
+// Returns, for each worker, the shards of its ranks that no other worker holds, each shard once, in
+// the order of ranks and names.
+IdVector<WorkerId, std::vector<GuardedShard>> LoneShards(
+    const IdVector<WorkerId, std::vector<RankId>>& ranks_of,
+    const IdVector<RankId, std::vector<HeldState>>& shards_of);
+
 // A Transfer gives a shard of a state of rank `from` to rank `to`, which holds the same shard.
 struct Transfer {
   RankId from, to;
   std::string name;
   int64_t bytes = 0;
+  WorkerId giver;  // has the bytes: the worker of rank `from`, or the buddy of that worker
+  enum class Source : uint8_t { kReplica, kBuddy } source = Source::kReplica;
 };
 
 struct RecoveryPlan {
@@ -42,6 +53,8 @@ struct RecoveryPlan {
   IdVector<WorkerId, bool> has_states;  // of the step
   std::vector<Transfer> transfers;      // to workers that have them not
   int64_t bytes = 0;                    // of the transfers
+  // Without a step: the workers whose lone shards are in nobody's memory, of no step.
+  std::vector<WorkerId> without_states;
 };
 
 // Returns the plan for the last step that memory has whole. `may_begin_at` says at which steps a
@@ -58,6 +71,7 @@ struct StateMove {
   std::string name;
   int64_t begin = 0;
   int64_t bytes = 0;
+  WorkerId giver;
 };
 // Returns the parts of the transfers in order, in batches of at most `bytes_max` bytes each.
 std::vector<std::vector<StateMove>> BatchesOf(const std::vector<Transfer>& transfers,

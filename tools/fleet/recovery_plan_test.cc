@@ -63,6 +63,76 @@ TEST(RecoveryPlanTest, WithoutAReplicaMemoryDoesNotSuffice) {
   EXPECT_THAT(plan.transfers, IsEmpty());
 }
 
+// Two workers with one rank each on pp=2: nobody holds what the other holds. A state "t" is on
+// both.
+const IdVector<WorkerId, std::vector<RankId>> kStagesRanksOf = {{RankId(0)}, {RankId(1)}};
+const IdVector<RankId, std::vector<HeldState>> kStagesShardsOf = {{Half("a", 0), Half("t", 0)},
+                                                                  {Half("b", 0), Half("t", 0)}};
+
+WorkerStanding Kept(int64_t last, int64_t older, std::vector<WholeCopy> guarded) {
+  WorkerStanding standing;
+  standing.kept_step = last;
+  standing.older_kept_step = older;
+  standing.guarded = std::move(guarded);
+  return standing;
+}
+
+TEST(RecoveryPlanTest, LoneShardsAreThoseThatNoOtherWorkerHolds) {
+  const auto lone = LoneShards(kStagesRanksOf, kStagesShardsOf);
+  ASSERT_EQ(lone[WorkerId(0)].size(), 1u);
+  EXPECT_EQ(lone[WorkerId(0)][0].name, "a");
+  EXPECT_EQ(lone[WorkerId(1)][0].name, "b");
+  EXPECT_EQ(lone[WorkerId(1)][0].bytes, 16);
+  for (const auto& none : LoneShards(kRanksOf, kShardsOf)) EXPECT_THAT(none, IsEmpty());
+  // Replicas in one process die together.
+  const IdVector<WorkerId, std::vector<RankId>> pairs = {{RankId(0), RankId(2)},
+                                                         {RankId(1), RankId(3)}};
+  const auto once = LoneShards(pairs, kShardsOf);
+  ASSERT_EQ(once[WorkerId(1)].size(), 1u);
+  EXPECT_EQ(once[WorkerId(1)][0].rank, RankId(1));
+}
+
+TEST(RecoveryPlanTest, ShardsWithoutAReplicaComeFromTheBuddy) {
+  // The copies of step 12 were under way: the buddy has those of step 8.
+  const RecoveryPlan plan = PlanRecovery({Kept(12, 8, {{WorkerId(1), 8}}), Kept(kNone, kNone, {})},
+                                         kStagesRanksOf, kStagesShardsOf, Anywhere);
+  EXPECT_EQ(plan.step, 8);
+  EXPECT_THAT(plan.has_states, ElementsAre(true, false));
+  ASSERT_EQ(plan.transfers.size(), 2u);
+  EXPECT_EQ(plan.transfers[0].name, "b");
+  EXPECT_EQ(plan.transfers[0].source, Transfer::Source::kBuddy);
+  EXPECT_EQ(plan.transfers[0].from, RankId(1));
+  EXPECT_EQ(plan.transfers[0].to, RankId(1));
+  EXPECT_EQ(plan.transfers[0].giver, WorkerId(0));
+  EXPECT_EQ(plan.transfers[1].name, "t");
+  EXPECT_EQ(plan.transfers[1].source, Transfer::Source::kReplica);
+  EXPECT_EQ(plan.transfers[1].from, RankId(0));
+  EXPECT_EQ(plan.bytes, 32);
+}
+
+TEST(RecoveryPlanTest, TheLastCopyThatIsWholeEverywhereCounts) {
+  EXPECT_EQ(PlanRecovery({Kept(12, 8, {{WorkerId(1), 8}, {WorkerId(1), 12}}), {}}, kStagesRanksOf,
+                         kStagesShardsOf, Anywhere)
+                .step,
+            12);
+  // The survivor no longer has the step of the copy.
+  const RecoveryPlan plan = PlanRecovery({Kept(16, 12, {{WorkerId(1), 8}}), {}}, kStagesRanksOf,
+                                         kStagesShardsOf, Anywhere);
+  EXPECT_EQ(plan.step, kNone);
+  EXPECT_THAT(plan.without_states, IsEmpty());
+}
+
+TEST(RecoveryPlanTest, AWorkerThatIsLostWithItsBuddyIsWithoutStates) {
+  const IdVector<WorkerId, std::vector<RankId>> ranks_of = {{RankId(0)}, {RankId(1)}, {RankId(2)}};
+  const IdVector<RankId, std::vector<HeldState>> shards_of = {
+      {Half("a", 0)}, {Half("b", 0)}, {Half("c", 0)}};
+  // Worker 1 is the buddy of worker 0, and worker 2 that of worker 1.
+  const RecoveryPlan plan =
+      PlanRecovery({{}, {}, Kept(8, 4, {{WorkerId(1), 8}})}, ranks_of, shards_of, Anywhere);
+  EXPECT_EQ(plan.step, kNone);
+  EXPECT_THAT(plan.without_states, ElementsAre(WorkerId(0)));
+}
+
 TEST(RecoveryPlanTest, NoRunBeginsBetweenTheGradientsOfAnUpdate) {
   const auto after_even = [](int64_t step) { return step % 2 == 0; };
   EXPECT_EQ(

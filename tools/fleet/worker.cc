@@ -31,13 +31,13 @@
 #include "runtime/limits/resident_memory.h"
 #include "runtime/store/shard_file.h"
 #include "runtime/transport/process_transport.h"
-#include "tools/fleet/epoch_start.h"
+#include "tools/fleet/buddy_line.h"
 #include "tools/fleet/kept_states.h"
 #include "tools/fleet/piece_codec.h"
-#include "tools/fleet/state_parts.h"
 #include "tools/fleet/wait_account.h"
 #include "tools/fleet/worker_facts.h"
 #include "tools/fleet/worker_generation.h"
+#include "tools/fleet/worker_states.h"
 #include "tools/launch/core_dumps.h"
 #include "tools/launch/process_state.h"
 #include "tools/live/live_run.h"
@@ -309,6 +309,7 @@ class Worker {
 
   // Called when no command runs any more.
   void CloseGroup() {
+    states_.LeaveBuddies();
     std::unique_ptr<train::RankGroup> group;
     std::unique_ptr<train::GenerationRanks> generation;
     {
@@ -369,54 +370,17 @@ class Worker {
   }
 
   // Runs steps. The copy of the states is made before, because a worker that is lost in these steps
-  // leaves the states of the others in the middle of one.
+  // leaves the states of the others in the middle of one. A copy travels to the buddy beside steps.
   absl::Status RunSteps(const proto::RunCommand& command, train::RankGroup* group,
                         proto::WorkerAnswer* answer) {
-    if (command.keeps_states()) {
-      const int64_t before_ns = clock_.NowNs();
-      // A worker without memory for the copy works on, and has none.
-      const absl::Status kept = kept_.Take(group->session());
-      if (!kept.ok() && !absl::IsResourceExhausted(kept)) return kept;
-      if (kept.ok()) answer->set_keep_ns(clock_.NowNs() - before_ns);
-      answer->set_kept_bytes(kept_.bytes());
-    }
+    if (command.keeps_states())
+      WEIR_RETURN_IF_ERROR(states_.Keep(command, group->session(), answer));
     resting_step_ = -1;
     WEIR_ASSIGN_OR_RETURN(auto reported, group->RunSteps(command.steps()));
     resting_step_ = group->session().steps_done();
     AddMetrics(reported, answer);
     AddWork(group->session().Work(), answer);
-    return absl::OkStatus();
-  }
-
-  absl::Status Give(const proto::GiveCommand& command, proto::WorkerAnswer* answer) const {
-    for (const proto::ShardRange& range : command.range()) {
-      WEIR_ASSIGN_OR_RETURN(
-          const absl::string_view bytes,
-          kept_.Read(RankId(range.rank()), range.name(), range.begin(), range.bytes()));
-      answer->add_given(std::string(bytes));
-    }
-    return absl::OkStatus();
-  }
-
-  // Takes parts of states of these ranks. The parts of a state come in order, and the state is
-  // written when it is whole.
-  absl::Status Take(const proto::TakeCommand& command, train::RankGroup* group) {
-    if (command.range_size() != command.data_size())
-      return absl::InternalError("a command with other parts of states than it names");
-    for (int i = 0; i < command.range_size(); ++i) {
-      const proto::ShardRange& range = command.range(i);
-      const RankId rank(range.rank());
-      int64_t whole = 0;
-      {
-        WEIR_ASSIGN_OR_RETURN(const device::HostView held,
-                              group->session().ReadState(rank, range.name()));
-        whole = held.size();
-      }
-      WEIR_ASSIGN_OR_RETURN(const std::optional<std::string> state,
-                            taken_.Add(rank, range.name(), range.begin(), command.data(i), whole));
-      if (state.has_value())
-        WEIR_RETURN_IF_ERROR(group->session().WriteState(rank, range.name(), *state));
-    }
+    states_.AddFacts(answer);
     return absl::OkStatus();
   }
 
@@ -424,17 +388,20 @@ class Worker {
     if (command.has_open()) return Open(command.open(), answer);
     if (command.has_generation()) return Generate(command.generation(), answer);
     if (command.has_standing()) {
-      answer->set_kept_step(kept_.step());
+      states_.AddStanding(answer);
       answer->set_resting_step(resting_step_);
       return absl::OkStatus();
     }
-    if (command.has_give()) return Give(command.give(), answer);
+    if (command.has_give()) return states_.Give(command.give(), answer);
     train::RankGroup* const group = this->group();
     if (group == nullptr) return absl::FailedPreconditionError("no ranks are loaded yet");
     switch (command.command_case()) {
       case proto::WorkerCommand::kLoad: return Load(command.load(), group);
       case proto::WorkerCommand::kRun: return RunSteps(command.run(), group, answer);
-      case proto::WorkerCommand::kTake: return Take(command.take(), group);
+      case proto::WorkerCommand::kTake: return states_.Take(command.take(), &group->session());
+      case proto::WorkerCommand::kBuddy:
+        return states_.JoinBuddies(command.buddy(), group->session().local_ranks().front(),
+                                   network_of_line_, answer);
       case proto::WorkerCommand::kEvaluate: {
         absl::StatusOr<std::map<int64_t, train::StepMetrics>> reported = group->Evaluate();
         if (reported.ok()) {
@@ -602,12 +569,8 @@ class Worker {
   // if this worker goes on with them, the states.
   absl::Status LeaveEpoch(const proto::OpenCommand& command) {
     train::RankGroup* const group = this->group();
-    const WorkerStanding standing = {kept_.step(), group == nullptr ? -1 : resting_step_};
-    WEIR_ASSIGN_OR_RETURN(const Leaving leaving,
-                          ChooseLeaving(standing, command.goes_on(), command.first_step()));
-    if (leaving == Leaving::kCopiesRanks) WEIR_RETURN_IF_ERROR(kept_.Take(group->session()));
-    if (leaving == Leaving::kForgetsCopy) kept_.Forget();
-    taken_.Clear();
+    WEIR_RETURN_IF_ERROR(
+        states_.Leave(command, group == nullptr ? nullptr : &group->session(), resting_step_));
     resting_step_ = -1;
     if (group != nullptr) prepared_ = group->Prepared();
     CloseGroup();
@@ -619,6 +582,7 @@ class Worker {
 
   absl::Status Open(const proto::OpenCommand& command, proto::WorkerAnswer* answer) {
     WEIR_RETURN_IF_ERROR(LeaveEpoch(command));
+    network_of_line_ = NetworkOf(command, kBuddyRole);
     const std::string where = absl::StrCat("worker ", bundle_.worker());
     train::RankGroupOptions options;
     for (const int32_t rank : command.rank()) options.ranks.emplace_back(rank);
@@ -644,7 +608,8 @@ class Worker {
     options.tell = TellsOpening();
     absl::StatusOr<std::unique_ptr<train::RankGroup>> group =
         train::RankGroup::Open(command.job(), options);
-    if (group.ok() && command.goes_on()) WEIR_RETURN_IF_ERROR(kept_.PutInto(&(*group)->session()));
+    if (group.ok() && command.goes_on())
+      WEIR_RETURN_IF_ERROR(states_.PutInto(&(*group)->session()));
     MutexLock lock(&mutex_);
     opening_.clear();
     if (!group.ok()) return group.status();
@@ -709,17 +674,16 @@ class Worker {
 
   const proto::WorkerBundle bundle_;
   std::ostream& log_;
-  const MonotonicClock clock_;
   const pid_t starter_pid_;
   Mutex starter_mutex_;
   launch::SilentProcess starter_ ABSL_GUARDED_BY(starter_mutex_);
   bool has_told_of_starter_ ABSL_GUARDED_BY(starter_mutex_) = false;
   // The serving thread's.
-  KeptStates kept_;
+  train::NetworkFactory network_of_line_;  // to the buddy, in this epoch
   int64_t resting_step_ = -1;  // the steps done of the ranks, if they are at rest; -1: they are not
-  StateParts taken_;
   std::optional<train::PreparedTraining> prepared_;  // by an earlier epoch
-  std::unique_ptr<transport::Exchange> exchange_;    // of the group; outlives it
+  std::unique_ptr<transport::Exchange> exchange_;    // of the group and the line; outlives them
+  WorkerStates states_;
   // The serving thread alone makes and ends the ranks; the link's thread uses them under the mutex.
   // At most one of the two is there: a job trains or generates.
   Mutex mutex_;

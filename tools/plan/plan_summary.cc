@@ -13,6 +13,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "tools/plan/plan_sections.h"
+#include "tools/train/buddy_memory.h"
 #include "tools/train/shared_cores.h"
 
 namespace weir::plan {
@@ -147,7 +148,8 @@ class Summarizer {
     if (workspace > 0) parts.push_back(absl::StrCat("workspace of kernels ", bytes(workspace)));
     if (memory_.need.beside_bytes > 0)
       parts.push_back(absl::StrCat("evaluation ", bytes(memory_.need.beside_bytes)));
-    return absl::StrCat("rank ", memory_.need.rank, ": ", absl::StrJoin(parts, ", "), CopyText());
+    return absl::StrCat("rank ", memory_.need.rank, ": ", absl::StrJoin(parts, ", "), CopyText(),
+                        train::BuddyText(plan_, memory_.plans));
   }
 
   // Says what checkpoints need beside the plan.
@@ -200,6 +202,9 @@ class Summarizer {
     std::vector<std::string> warnings = compiler::DevicesWithoutWork(plan_);
     if (warnings.empty()) AddUnevenWork(&warnings);
     AddMissingDevices(&warnings);
+    if (std::string text = train::BuddyWarning(plan_, memory_, train::BudgetOf(*plan_.job));
+        !text.empty())
+      warnings.push_back(std::move(text));
     AddCostlyRules(&warnings);
     if (plan_.predicted_bubble > kLargeBubble) {
       warnings.push_back(absl::StrFormat(

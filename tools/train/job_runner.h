@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -58,6 +59,14 @@ struct Recovery {
   std::string text;         // where the states come from, for people
 };
 
+// What copies of states in the memory of other processes have cost (runtime.buddy_every). A value
+// that is absent has nothing new.
+struct CopyCosts {
+  std::optional<double> stall_seconds;  // the time that the steps waited
+  std::optional<double> seconds;        // from the copy until all buddies had it, beside the steps
+  std::optional<int64_t> bytes;         // that travelled, of all processes
+};
+
 // Returns whether nothing more can be done with the ranks after `status`.
 bool RanksAreGone(const absl::Status& status);
 
@@ -74,6 +83,11 @@ class JobRunner {
   virtual absl::Status Load(const LoadOrder& order) = 0;
   // Runs `steps` steps and returns the reports of each step.
   virtual absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) = 0;
+  // Returns the number of steps, from 1 on, after which the runner may copy states to other
+  // processes before it runs more. A call of RunSteps should run no more steps.
+  virtual int64_t StepsToNextCopy() const { return std::numeric_limits<int64_t>::max(); }
+  // Returns what these copies have cost since the last call.
+  virtual CopyCosts TakeCopyCosts() { return {}; }
   // Evaluates the present weights on the held-out data and returns the reports of each batch.
   virtual absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() = 0;
   // Writes every state of order.set, atomically. Errors: CannotWrite (pending_file.h), or W0963 as

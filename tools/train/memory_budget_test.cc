@@ -6,6 +6,7 @@
 #include "gtest/gtest.h"
 #include "runtime/base/unit_text.h"
 #include "tools/job/job_file.h"
+#include "tools/train/buddy_memory.h"
 #include "tools/train/job_session.h"
 #include "tools/zoo/gpt.h"
 
@@ -118,6 +119,38 @@ TEST(MemoryBudget, TheCopyForCheckpointsHasEachStateOnceOnAnyMesh) {
     // The optimizer keeps two states for each weight.
     EXPECT_EQ(CheckpointCopyBytes(NeedAndPlansOf(*plan)->plans), 3 * weight_bytes) << mesh;
   }
+}
+
+TEST(MemoryBudget, BuddiesKeepTheStatesWithoutAReplica) {
+  const auto need_of = [](const proto::Job& job) {
+    const std::unique_ptr<compiler::LogicalPlan> plan = Compiled(job);
+    return BuddyNeedOf(*plan, NeedAndPlansOf(*plan)->plans);
+  };
+  EXPECT_EQ(need_of(SmallGpt("dp=2")).moved_bytes, 0);
+  proto::Job zero = SmallGpt("dp=2");
+  zero.mutable_training()->set_zero_stage(3);
+  for (const proto::Job& job : {zero, SmallGpt("pp=2")}) {
+    const std::unique_ptr<compiler::LogicalPlan> plan = Compiled(job);
+    const double states = CheckpointCopyBytes(NeedAndPlansOf(*plan)->plans);
+    const BuddyNeed need = need_of(job);
+    EXPECT_EQ(need.moved_bytes, states);
+    // Two copies at the owners, and two at the buddies.
+    EXPECT_EQ(need.all_bytes, 4 * states);
+    EXPECT_GE(need.rank_bytes, 2 * states);
+    EXPECT_LE(need.rank_bytes, 4 * states);
+  }
+}
+
+TEST(MemoryBudget, AJobWhoseBuddyCopiesDoNotFitIsWarnedOf) {
+  proto::Job job = SmallGpt("pp=2");
+  job.mutable_runtime()->set_buddy_every(10);
+  const std::unique_ptr<compiler::LogicalPlan> plan = Compiled(job);
+  const NeedAndPlans of = *NeedAndPlansOf(*plan);
+  const double sum = of.need.all_bytes + BuddyNeedOf(*plan, of.plans).all_bytes;
+  MemoryBudget budget{0, static_cast<int64_t>(sum), "this machine"};
+  EXPECT_EQ(BuddyWarning(*plan, of, budget), "");
+  --budget.machine_bytes;
+  EXPECT_THAT(BuddyWarning(*plan, of, budget), HasSubstr("runtime.buddy_every"));
 }
 
 }  // namespace

@@ -25,6 +25,7 @@
 #include "runtime/store/pending_file.h"
 #include "tools/checkpoint/transition.h"
 #include "tools/launch/placement.h"
+#include "tools/train/buddy_memory.h"
 #include "tools/train/checkpoint_header.h"
 #include "tools/train/earlier_run.h"
 #include "tools/train/event_file.h"
@@ -304,6 +305,8 @@ class Preparation {
     if (prepared_.plans.evaluation != nullptr)
       WEIR_RETURN_IF_ERROR(ProvePlans(*prepared_.plans.evaluation, {}, tell_, &prepared_));
     NoteCopies(CheckpointCopyBytes(of.plans), of.need.all_bytes);
+    if (std::string warning = BuddyWarning(plan, of, BudgetFor(job_, machine())); !warning.empty())
+      prepared_.warnings.push_back(std::move(warning));
     return CheckInputs(StatesOfPlans(of.plans));
   }
 

@@ -346,7 +346,7 @@ class Trainer {
   int64_t UntilStop(int64_t steps) const {
     const int64_t done = result_.steps_done,
                   eval_every = evaluates() ? job_.training().eval_every() : 0;
-    int64_t until = steps - done;
+    int64_t until = std::min(steps - done, runner_->StepsToNextCopy());
     if (eval_every > 0) until = std::min(until, eval_every - done % eval_every);
     if (options_.checkpoint.empty()) return until;
     if (NextCheckpoint(steps) > done) until = std::min(until, NextCheckpoint(steps) - done);
@@ -523,6 +523,7 @@ class Trainer {
       values.emplace_back("checkpoint_seconds", *costs.write_seconds);
     if (costs.stall_seconds.has_value())
       values.emplace_back("checkpoint_stall_seconds", *costs.stall_seconds);
+    if (step + 1 == result_.steps_done) AddCopyCosts(&values);
     if (!evaluated) return values;
     for (const auto& [name, value] : result_.evaluation->means) {
       values.emplace_back(absl::StrCat("eval_", name == LossName(job_) ? "loss" : name), value);
@@ -530,6 +531,16 @@ class Trainer {
     if (auto bits = BitsPerByte(job_, *result_.evaluation))
       values.emplace_back("eval_bits_per_byte", *bits);
     return values;
+  }
+
+  // Adds what copies in the memory of other processes have cost since the last burst.
+  void AddCopyCosts(EventFile::Scalars* values) {
+    const CopyCosts costs = runner_->TakeCopyCosts();
+    if (costs.seconds.has_value()) values->emplace_back("buddy_seconds", *costs.seconds);
+    if (costs.stall_seconds.has_value())
+      values->emplace_back("buddy_stall_seconds", *costs.stall_seconds);
+    if (costs.bytes.has_value())
+      values->emplace_back("buddy_bytes", static_cast<double>(*costs.bytes));
   }
 
   Nonfinite nonfinite_in_files() const {
