@@ -140,12 +140,18 @@ bool GoesOn(int64_t steps_done, Failures* failures, OngoingRun* run, CliContext*
   failures->refusal = failures->policy.Note(
       {report.who, report.what, report.where, steps_done, report.time_ns / 1'000'000});
   if (!failures->refusal.empty()) return false;
+  const fleet::Fleet::Replacement replacement = run->fleet->ForeseeReplacement();
+  if (!replacement.status.ok()) {
+    Tell(
+        absl::StrCat("WARNING: the other processes cannot live on: ", replacement.status.message()),
+        run);
+    return false;
+  }
   *context->err << report.text << std::flush;
   ++failures->recoveries;
   failures->is_recovering = true;
   run->console->Say(absl::StrCat("WARNING: recovery ", failures->recoveries, " after step ",
-                                 steps_done, ": the process of ", report.who,
-                                 " starts anew, and the others live on"));
+                                 steps_done, ": ", replacement.text, ", and the others live on"));
   return true;
 }
 
@@ -246,12 +252,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   WEIR_RETURN_IF_ERROR(LayOutAndSay(arguments.place, read.rule_costs, &job, console));
 
   const bool restarts = arguments.on_failure != "stop";
-  processes.recovers = arguments.on_failure == "elastic" && processes.hosts.empty();
-  if (arguments.on_failure == "elastic" && !processes.recovers) {
-    console->Say(
-        "WARNING: --on-failure elastic lets processes live on if all are on this machine; on "
-        "several hosts a failure restarts all of them");
-  }
+  processes.recovers = arguments.on_failure == "elastic";
   if (restarts && options.checkpoint.empty()) {
     console->Say(absl::StrCat("WARNING: --on-failure ", arguments.on_failure,
                               " without --checkpoint starts the job from its beginning",
@@ -287,6 +288,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
                                 trained.status().message()));
     }
     if (report.text.empty()) break;
+    processes.lost_hosts = run->fleet->LostHosts();
     if (restarts && StartsAgain(report, standing, &failures, &options, run)) continue;
     run->failure = report.text;
     context->exit_code = report.exit_code;

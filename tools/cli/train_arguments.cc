@@ -158,6 +158,7 @@ absl::StatusOr<fleet::FleetOptions> FleetArguments::Options(const proto::Job& jo
   options.address = hosts.address;
   options.interface = interface;
   options.ships_inputs = ship;
+  options.spares = spares;
   for (const job::DataPath& data : job::DataPathsOf(job)) {
     std::error_code ignored;
     if (!ship || !std::filesystem::is_directory(data.path, ignored)) continue;
@@ -286,9 +287,17 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
       ->type_name("N")
       ->check(IsCount(1));
   fleet.AddTo(verb);
+  verb->add_option("--spares", fleet.spares,
+                   "Hold the last N of the hosts in reserve: they take the place of hosts that are "
+                   "lost (with --on-failure restart or elastic)")
+      ->type_name("N")
+      ->check(CLI::Range(0, hosts::kHostsMax))
+      ->capture_default_str()
+      ->group("Hosts");
 }
 
 absl::Status TrainArguments::CheckRestarts(const hosts::FoundHosts& found) const {
+  if (fleet.spares > 0) WEIR_RETURN_IF_ERROR(CheckSpares(found));
   if (on_failure == "stop") return absl::OkStatus();
   const std::string option = "--on-failure " + on_failure;
   // A task of a scheduler serves one start, and the scheduler counts its end as that of the job.
@@ -301,6 +310,24 @@ absl::Status TrainArguments::CheckRestarts(const hosts::FoundHosts& found) const
   if (fleet.processes > 0 || !found.agents.empty()) return absl::OkStatus();
   return Rejected({"W0756", option, "processes that can start again",
                    "a job in one process, which ends with a failure", "--processes 1 or more"});
+}
+
+absl::Status TrainArguments::CheckSpares(const hosts::FoundHosts& found) const {
+  const std::string option = absl::StrCat("--spares ", fleet.spares);
+  const int num_hosts = found.listed.next_id().value();
+  if (num_hosts == 0 || hosts::IsScheduler(found.backend)) {
+    return Rejected({"W0726", option, "hosts over ssh, the last of which are held in reserve",
+                     num_hosts == 0 ? "a job on this machine alone" : "tasks of a scheduler",
+                     "--hosts a,b,c"});
+  }
+  if (fleet.spares >= num_hosts) {
+    return Rejected({"W0726", option, "fewer hosts in reserve than there are",
+                     absl::StrCat(num_hosts, num_hosts == 1 ? " host" : " hosts"),
+                     "more hosts in --hosts, or a smaller --spares"});
+  }
+  if (on_failure != "stop") return absl::OkStatus();
+  return Rejected({"W0726", option, "a job that goes on after a failure", "--on-failure stop",
+                   "--on-failure elastic"});
 }
 
 absl::StatusOr<std::vector<std::string>> TrainArguments::ChooseResume() {

@@ -38,6 +38,7 @@ struct FleetArguments {
   double stuck_after_seconds = 60;
   double grace_seconds = 5;
   bool ship = false;  // the inputs of the job to the hosts
+  int spares = 0;     // hosts at the end of the list that begin without processes
 
   void AddTo(CLI::App* verb);
   // `found`: the hosts of the job (hosts::FindHosts), which must be agents' own for a run.
@@ -71,9 +72,10 @@ struct TrainArguments : PlannedJobArguments {
   int view_port = 0;  // 0: any free one
 
   void AddTo(CLI::App* verb, CliContext* context);
-  // kInvalidArgument (W0756): the processes of the run cannot start again on the hosts found, but
-  // are asked to.
+  // kInvalidArgument: the processes of the run cannot start again on the hosts found, but are asked
+  // to (W0756), or hosts are held in reserve that cannot take over (W0726).
   absl::Status CheckRestarts(const hosts::FoundHosts& found) const;
+  absl::Status CheckSpares(const hosts::FoundHosts& found) const;  // W0726
   // Sets options.job_file, too, so that no output replaces the job.
   absl::StatusOr<JobToTrain> Read();
   // Decides from which checkpoint a run with --resume goes on, which options.resume names then. If

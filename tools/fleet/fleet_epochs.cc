@@ -47,7 +47,7 @@ absl::Status Fleet::TellWorker(WorkerId worker) {
   bundle.set_is_child_of_starter(options_.hosts.empty());
   bundle.set_interface(options_.hosts.empty()        ? "lo"
                        : !options_.interface.empty() ? options_.interface
-                                                     : starter_address_.interfaces[options_.host_of[worker]]);
+                                                     : starter_address_.interfaces[HostIdOf(worker)]);
   // If the worker is already gone, WaitForWorkers reports it.
   supervisor_->Tell(worker, bundle.SerializeAsString()).IgnoreError();
   return absl::OkStatus();
@@ -115,22 +115,45 @@ void Fleet::DoRequest() {
   if (request) request();
 }
 
+// Returns the workers whose processes are lost, in order.
+std::vector<WorkerId> Fleet::WorkersToStart() const {
+  std::vector<WorkerId> lost;
+  {
+    MutexLock lock(&mutex_);
+    lost = LostWorkers();
+  }
+  if (lost.empty()) return lost;
+  // The end of a process may not be noticed yet, and a process that has not said hello would say it
+  // for the old epoch.
+  const IdVector<WorkerId, control::WorkerHealth> health = coordinator()->Health();
+  const std::vector<WorkerId> running = supervisor_->running();
+  for (const WorkerId worker : workers()) {
+    const bool is_there =
+        health[worker].connected && std::count(running.begin(), running.end(), worker) > 0;
+    if (!is_there && std::count(lost.begin(), lost.end(), worker) == 0) lost.push_back(worker);
+  }
+  std::sort(lost.begin(), lost.end());
+  return lost;
+}
+
 absl::Status Fleet::StartAnew(const std::vector<WorkerId>& lost) {
   std::vector<std::string> names;
   for (const WorkerId worker : lost) names.push_back(launch::RankLabel(ranks_of_[worker]));
   const absl::Status reason = absl::UnavailableError(
       absl::StrCat("the process of ", absl::StrJoin(names, " and "), " was lost, and starts anew"));
+  if (on_hosts_ != nullptr) WEIR_RETURN_IF_ERROR(PlacesFromNowOn().status());
   const uint32_t epoch = epoch_.load() + 1;
   // What the coordinator loses from here on is of the new epoch.
   epoch_.store(epoch);
   coordinator()->BeginEpoch(epoch, lost, reason);
   for (const WorkerId worker : lost) {
     // Whether a process can start follows from no other process.
-    const absl::Status started = supervisor_->StartAgain(worker);
+    const absl::Status started = StartOneAnew(worker);
     if (!started.ok()) return WithCode(absl::StatusCode::kFailedPrecondition, started);
     WEIR_RETURN_IF_ERROR(TellWorker(worker));
   }
   MutexLock lock(&mutex_);
+  for (const WorkerId worker : lost) lost_hosts_.erase(worker);
   const auto is_of_old = [&lost](const launch::FailureEvent& event) {
     return !IsLoss(event) || std::count(lost.begin(), lost.end(), event.worker) > 0;
   };
@@ -140,21 +163,12 @@ absl::Status Fleet::StartAnew(const std::vector<WorkerId>& lost) {
 
 absl::StatusOr<std::vector<WorkerId>> Fleet::BeginEpoch() {
   std::vector<WorkerId> lost;
-  {
-    MutexLock lock(&mutex_);
-    lost = LostWorkers();
-  }
-  if (lost.empty()) return absl::FailedPreconditionError("no process of the job is lost");
-  // The end of a process may not be noticed yet, and a process that has not said hello would say it
-  // for the old epoch.
-  const IdVector<WorkerId, control::WorkerHealth> health = coordinator()->Health();
-  for (const WorkerId worker : workers()) {
-    if (!health[worker].connected && std::count(lost.begin(), lost.end(), worker) == 0)
-      lost.push_back(worker);
-  }
-  std::sort(lost.begin(), lost.end());
   absl::Status started;
-  LetWatcherDo([&] { started = StartAnew(lost); });
+  LetWatcherDo([&] {
+    lost = WorkersToStart();
+    started = lost.empty() ? absl::FailedPreconditionError("no process of the job is lost")
+                           : StartAnew(lost);
+  });
   WEIR_RETURN_IF_ERROR(started);
   WEIR_RETURN_IF_ERROR(WaitForHellos());
   return lost;

@@ -8,6 +8,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "tools/fleet/fleet_runner.h"
+#include "tools/fleet/fleet_start.h"
 #include "tools/fleet/piece_codec.h"
 #include "tools/launch/placement.h"
 
@@ -123,7 +124,11 @@ absl::Status FleetRunner::MoveStates(const RecoveryPlan& plan) {
 std::string FleetRunner::RecoveryText(const std::vector<WorkerId>& anew, const RecoveryPlan& plan,
                                       int64_t fenced) const {
   std::vector<std::string> names;
-  for (const WorkerId worker : anew) names.push_back(launch::RankLabel(fleet_->ranks_of(worker)));
+  for (const WorkerId worker : anew) {
+    const std::string host = fleet_->HostOf(worker);
+    names.push_back(absl::StrCat(launch::RankLabel(fleet_->ranks_of(worker)),
+                                 host.empty() ? "" : absl::StrCat(" on host '", host, "'")));
+  }
   std::string text =
       absl::StrCat("epoch ", fleet_->epoch(),
                    anew.size() == 1 ? " has a new process for " : " has new processes for ",
@@ -153,6 +158,7 @@ absl::StatusOr<train::Recovery> FleetRunner::Recover(const train::RecoveryOrder&
   train::Recovery recovery;
   recovery.has_states = plan.step >= 0;
   recovery.step = recovery.has_states ? plan.step : order.step;
+  for (const WorkerId worker : anew) set_place_(worker, open_commands_[worker].mutable_open());
   IdVector<WorkerId, proto::WorkerCommand> commands = open_commands_;
   for (const WorkerId worker : fleet_->workers()) {
     proto::OpenCommand* const open = commands[worker].mutable_open();
@@ -161,7 +167,9 @@ absl::StatusOr<train::Recovery> FleetRunner::Recover(const train::RecoveryOrder&
     open->set_tells_shards(false);
     open->set_goes_on(recovery.has_states && plan.has_states[worker]);
   }
-  WEIR_RETURN_IF_ERROR(fleet_->CallEach(commands, Fleet::Watch::kNone).status());
+  WEIR_ASSIGN_OR_RETURN(const auto answers, fleet_->CallEach(commands, Fleet::Watch::kNone));
+  WEIR_RETURN_IF_ERROR(CheckInputs(*fleet_, answers));
+  NoteInputsChecked();
   if (recovery.has_states) WEIR_RETURN_IF_ERROR(MoveStates(plan));
   steps_done_ = recovery.step;
   keeping_.is_due = true;
