@@ -69,11 +69,13 @@ launch::FailureReport Fleet::ReportLoss() {
   {
     MutexLock lock(&mutex_);
     const auto is_known = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      // The end of a process says more than the end of its connection.
-      const bool has_end =
-          std::any_of(failures_.begin(), failures_.end(), [](const launch::FailureEvent& event) {
-            return IsLoss(event) && event.kind != launch::FailureEvent::Kind::kLost;
-          });
+      // The end of a process, or of its host, says more than the end of its connection.
+      bool has_end = false;
+      for (const launch::FailureEvent& event : failures_) {
+        const bool is_connection =
+            event.kind == launch::FailureEvent::Kind::kLost && lost_hosts_.count(event.worker) == 0;
+        has_end = has_end || (IsLoss(event) && !is_connection);
+      }
       return has_ended_ || (has_end && !is_explaining_ && lost_.empty());
     };
     failed_.WaitFor(&mutex_, kNoticeMs, is_known);

@@ -217,7 +217,9 @@ absl::StatusOr<IdVector<WorkerId, HostId>> Fleet::PlacesFromNowOn() const {
        "a host in reserve, or free slots on another host",
        names.size() == 1 ? "the host is lost, and no host has room for its processes"
                          : "the hosts are lost, and no hosts have room for their processes",
-       "one host more at the end of --hosts, with --spares 1"});
+       "--resume with other hosts, if the job ends; next time one host more in --hosts, and "
+       "--spares "
+       "1"});
 }
 
 Fleet::Replacement Fleet::ForeseeReplacement() {
@@ -274,7 +276,8 @@ absl::Status Fleet::StartOneAnew(WorkerId worker) {
     }
     // A host that gives no answer is lost now, and another one may take its place.
     if (on_hosts_->LostText(host).empty()) return started;
-    options_.console->Say(absl::StrCat("WARNING: ", started.message()));
+    options_.console->Say(absl::StrCat("WARNING: host '", options_.hosts[host].host,
+                                       "' counts as lost: ", started.message()));
   }
 }
 

@@ -142,9 +142,10 @@ absl::Status FleetRunner::Load(const train::LoadOrder& order) {
     if (!order.constants.empty()) load->set_constants(fleet_->PathOn(worker, order.constants));
   }
   const absl::Status loaded = fleet_->CallEach(commands, Fleet::Watch::kNone).status();
-  const bool is_there = !absl::IsNotFound(loaded);
-  if (is_there || !fleet_->is_spread_over_hosts()) return loaded;
-  return CausedBy(loaded, "W0728", order.path);
+  if (!absl::IsNotFound(loaded) || !fleet_->is_spread_over_hosts()) return loaded;
+  return ErrorOf(absl::StatusCode::kNotFound,
+                 {"W0728", order.path, "this path on every host", "a host that does not have it",
+                  "a folder that all hosts share, or --ship"});
 }
 
 absl::StatusOr<std::map<int64_t, train::StepMetrics>> FleetRunner::RunSteps(int64_t steps) {
