@@ -42,7 +42,7 @@ class SshTest(HostJobs):
 
     def test_a_worker_and_a_host_are_lost_and_the_bits_are_those_of_one_process(self):
         """A host in reserve takes the place of the host; the process that lives keeps its states."""
-        steps = ("--mesh", "dp=2", "--steps", "1500")
+        steps = ("--mesh", "dp=2", "--steps", "1000")
         code, text = self.train(*steps, "--save", "good.st")
         self.assertEqual(code, 0, text)
         job = self.start(*steps, "--save", "moved.st", "--on-failure", "elastic", "--spares", "1", "--hosts",

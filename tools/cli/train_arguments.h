@@ -67,6 +67,7 @@ struct TrainArguments : PlannedJobArguments {
   std::string on_failure = "stop";
   int max_restarts = 3;
   double restart_window_seconds = 3600;
+  int64_t min_devices = 0;  // to which the mesh may become smaller; 0: it stays
   FleetArguments fleet;
   bool view = false;  // serve the page of the run
   int view_port = 0;  // 0: any free one
@@ -75,7 +76,8 @@ struct TrainArguments : PlannedJobArguments {
   // kInvalidArgument: the processes of the run cannot start again on the hosts found, but are asked
   // to (W0756), or hosts are held in reserve that cannot take over (W0726).
   absl::Status CheckRestarts(const hosts::FoundHosts& found) const;
-  absl::Status CheckSpares(const hosts::FoundHosts& found) const;  // W0726
+  // kInvalidArgument (W0729): --min-devices, and a job without replicas.
+  absl::Status CheckReplicas(const proto::Job& job) const;
   // Sets options.job_file, too, so that no output replaces the job.
   absl::StatusOr<JobToTrain> Read();
   // Decides from which checkpoint a run with --resume goes on, which options.resume names then. If

@@ -81,6 +81,8 @@ struct FleetOptions {
   // The hosts that were lost in an earlier start of the job. Spares take their place, and then they
   // need not come. Without enough spares they must.
   std::set<HostId> lost_hosts;
+  // What happens to lost hosts whose place no other takes: they must come, or get no processes.
+  enum class Lost : uint8_t { kMustCome, kLeftOut } lost = Lost::kMustCome;
   // The files that workers read: data of the job, weights, a checkpoint.
   std::vector<std::string> input_files;
   IdVector<RankId, int64_t> bytes_of_rank;  // the memory that each rank needs; empty: not known
@@ -111,6 +113,10 @@ class Fleet {
   std::string HostOf(WorkerId worker) const;
   // Returns the hosts that are lost. Call after Finish.
   std::set<HostId> LostHosts() const;
+  // Returns how many ranks were on other hosts. Call after Finish.
+  int num_ranks_left() const;
+  // Returns whether no host takes the place of a lost one. Call after Finish.
+  bool LacksHosts() const { return on_hosts_ != nullptr && !PlacesFromNowOn().ok(); }
   // Returns the path at which a worker finds the input file `path`.
   std::string PathOn(WorkerId worker, const std::string& path) const;
   const std::vector<std::string>& input_files() const { return options_.input_files; }

@@ -195,6 +195,16 @@ std::set<HostId> Fleet::LostHosts() const {
   return lost;
 }
 
+int Fleet::num_ranks_left() const {
+  const std::set<HostId> lost = LostHosts();
+  size_t count = 0;
+  for (const WorkerId worker : workers()) {
+    if (options_.hosts.empty() || lost.count(HostIdOf(worker)) == 0)
+      count += ranks_of_[worker].size();
+  }
+  return static_cast<int>(count);
+}
+
 // Returns where the workers are from now on. kFailedPrecondition: a host is lost, and no other
 // takes its place.
 absl::StatusOr<IdVector<WorkerId, HostId>> Fleet::PlacesFromNowOn() const {

@@ -18,12 +18,29 @@ namespace {
 // More devices than any mesh may have (compiler/compile.h).
 constexpr int64_t kDevicesEnough = 1 << 20;
 
+// Places processes on the hosts that are not lost.
+absl::StatusOr<IdVector<WorkerId, HostId>> PlaceOnLiving(const FleetOptions& options,
+                                                         int processes) {
+  hosts::HostList living;
+  IdVector<HostId, HostId> listed;  // by host of `living`
+  for (const HostId host : options.listed_hosts.ids()) {
+    if (options.lost_hosts.count(host) > 0) continue;
+    living.push_back(options.listed_hosts[host]);
+    listed.push_back(host);
+  }
+  WEIR_ASSIGN_OR_RETURN(auto host_of, hosts::PlaceOnHosts(living, processes));
+  for (HostId& host : host_of) host = listed[host];
+  return host_of;
+}
+
 }  // namespace
 
 absl::StatusOr<RankSpread> SpreadRanks(const FleetOptions& options, int num_ranks) {
   RankSpread spread;
   int processes = options.processes;
-  if (!options.listed_hosts.empty()) {
+  if (options.lost == FleetOptions::Lost::kLeftOut) {
+    WEIR_ASSIGN_OR_RETURN(spread.host_of, PlaceOnLiving(options, processes));
+  } else if (!options.listed_hosts.empty()) {
     hosts::HostList first = options.listed_hosts;
     first.resize(first.size() - static_cast<size_t>(options.spares));
     if (processes == 0) processes = hosts::NumProcesses(first, num_ranks);
