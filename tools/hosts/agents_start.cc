@@ -127,33 +127,40 @@ absl::Status AgentsSupervisor::StartAgainOn(WorkerId index, HostId host) {
       one->set_process(worker.process.value());
     }
     one->set_request(++num_requests_);
+    starting_ = index;
     agent.started_one.reset();
     agent.channel.Send(order.SerializeAsString());
   }
   ServeUntil(kStartOneMs, Listen::kToAgentsOnly,
              [&agent] { return agent.started_one.has_value() || !agent.lost.empty(); });
-  // The end of the old process has no consequence any more.
-  std::erase_if(exits_, [index](const WorkerExit& exit) { return exit.worker == index; });
   if (!agent.lost.empty() || !agent.started_one.has_value()) {
     const absl::Status status = NoWorkersOf(host);
     Lose(host, "it gives no answer");
     return status;
   }
-  const absl::Status started = control::FromOutcome(agent.started_one->outcome());
-  if (!started.ok()) return Refused(host, started);
-  MutexLock lock(&mutex_);
+  return agent.started_one->ok() ? absl::OkStatus() : Refused(host, *agent.started_one);
+}
+
+// Takes the answer to the order to start the process of `starting_`. The end of that process may be
+// the next report.
+void AgentsSupervisor::TakeStartOne(Agent* agent, const proto::StartOneReport& report) {
+  if (report.request() != num_requests_) return;  // of an order that was given up
+  agent->started_one = control::FromOutcome(report.outcome());
+  if (!agent->started_one->ok()) return;
+  const WorkerId index = starting_;
+  // The end of the old process has no consequence any more.
+  std::erase_if(exits_, [index](const WorkerExit& exit) { return exit.worker == index; });
   Worker& worker = workers_[index];
   if (!worker.process.has_value()) {
-    worker.process = agent.workers.next_id();
-    agent.workers.push_back(index);
+    worker.process = agent->workers.next_id();
+    agent->workers.push_back(index);
   }
-  worker.pid = agent.started_one->pid();
-  worker.log_path = agent.started_one->log_path();
+  worker.pid = report.pid();
+  worker.log_path = report.log_path();
   worker.running = true;
   worker.told = false;
   worker.sent = WorkerExit::Sent::kNothing;
   worker.use.reset();
-  return absl::OkStatus();
 }
 
 // Lets an agent that has started no workers yet do what comes before their start.

@@ -499,12 +499,11 @@ void AgentsSupervisor::Take(HostId host, const proto::AgentReport& report) {
   if (report.has_fetch()) TakeFetch(&agent, report.fetch());
   if (report.has_ship() && report.ship().request() == num_requests_)
     agent.ship_status = control::FromOutcome(report.ship().outcome());
-  if (report.has_start_one() && report.start_one().request() == num_requests_)
-    agent.started_one = report.start_one();
   if (report.has_relay()) TakeRelay(host, report.relay());
   if (report.has_output()) output_ += report.output().lines();
   MutexLock lock(&mutex_);
   if (report.has_start()) TakeStart(&agent, report.start());
+  if (report.has_start_one()) TakeStartOne(&agent, report.start_one());
   if (report.has_exit()) TakeExit(agent, report.exit());
   if (report.has_use()) TakeUse(agent, report.use());
 }

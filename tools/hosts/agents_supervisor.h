@@ -131,8 +131,8 @@ class AgentsSupervisor final : public HostsSupervisor {
     bool has_hello = false;
     bool has_started = false;  // has answered the order to start workers
     absl::Status start_status;
-    std::optional<proto::StartOneReport> started_one;  // of the last request
-    std::string lost;  // why the channel has ended; empty: it has not
+    std::optional<absl::Status> started_one;  // of the last request to start one
+    std::string lost;                         // why the channel has ended; empty: it has not
     // When its command was started, here or by a relay; below 0: it was not, or its silence since
     // then has had its consequence.
     int64_t tried_ns = -1;
@@ -178,6 +178,8 @@ class AgentsSupervisor final : public HostsSupervisor {
   void TakeHello(HostId host, const proto::AgentHello& hello);
   void TakeStart(Agent* agent, const proto::StartReport& report)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeStartOne(Agent* agent, const proto::StartOneReport& report)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeExit(const Agent& agent, const proto::ExitReport& report)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeUse(const Agent& agent, const proto::UseReport& report)
@@ -209,6 +211,7 @@ class AgentsSupervisor final : public HostsSupervisor {
   // For the serving thread: seen and not yet returned.
   std::deque<launch::WorkerExit> exits_;
   IdVector<WorkerId, launch::WorkerLaunch> launches_;  // the serving thread's
+  WorkerId starting_;                                  // likewise: of the last request to start one
 
   mutable Mutex mutex_;
   // StartAgents fixes the number of agents, and an agent does not move.
