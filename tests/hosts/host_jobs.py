@@ -56,8 +56,12 @@ class HostJobs(unittest.TestCase):
 
     def await_step(self, job):
         """Waits for the first step, and returns what the job printed up to there."""
+        return self.await_text(job, "step 1/")
+
+    def await_text(self, job, wanted):
+        """Waits for a text, and returns what the job printed up to the end of its line."""
         said = ""
-        while "step 1/" not in said:
+        while wanted not in said:
             line = job.stdout.readline()
             self.assertTrue(line, said)
             said += line

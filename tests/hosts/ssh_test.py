@@ -2,11 +2,13 @@
 to the bits of one process, and that a host without a key is named."""
 
 import os
+import signal
 import subprocess
 import unittest
 
-from tests.hosts.host_jobs import HostJobs, unwrapped
+from tests.hosts.host_jobs import HostJobs, LIMIT_S, unwrapped
 from tests.hosts.ssh_lab import HOSTS, SshLab
+from tests.processes import census
 
 JOB = ("--mesh", "dp=2,tp=2", "--steps", "8")
 
@@ -37,6 +39,38 @@ class SshTest(HostJobs):
         doctor = subprocess.run([self.program, "doctor", "--commands", "--hosts", ",".join(HOSTS), "--ssh",
                                  self.servers.command(), "--fan-out", "1"], capture_output=True, text=True, check=True)
         self.assertRegex(doctor.stdout, rf"{HOSTS[1]}\s+ssh .* run by {HOSTS[0]}")
+
+    def test_a_worker_and_a_host_are_lost_and_the_bits_are_those_of_one_process(self):
+        """A host in reserve takes the place of the host; the process that lives keeps its states."""
+        steps = ("--mesh", "dp=2", "--steps", "1000")
+        code, text = self.train(*steps, "--save", "good.st")
+        self.assertEqual(code, 0, text)
+        job = self.start(*steps, "--save", "moved.st", "--on-failure", "elastic", "--spares", "1", "--hosts",
+                         ",".join((*HOSTS, "localhost")), "--ssh", self.servers.command())
+        said = self.await_text(job, "step 1/")
+        first, second = self.workers()
+        os.kill(second, signal.SIGKILL)
+        said += self.await_text(job, "a step is done again")
+        os.kill(census.parent_of(self.workers()[1]), signal.SIGKILL)
+        said += self.await_text(job, "a step is done again")
+        self.assertEqual(self.workers()[0], first)
+        rest, _ = job.communicate(timeout=LIMIT_S)
+        said = unwrapped(said + rest)
+        print(said[-3000:], flush=True)
+        self.assertEqual(job.returncode, 0, said)
+        self.assertIn("in reserve, if a host is lost: localhost", said)
+        self.assertRegex(said, "recovery 1 after step [0-9]+: the process of rank 1 starts anew, and the others live on")
+        self.assertIn(f"host '{HOSTS[1]}' is lost, and the process of rank 1 starts anew on host 'localhost', and the others "
+                      "live on", said)
+        self.assertIn("with states from the memory of rank 0", said)
+        self.assertIn("; 2 recoveries", said)
+        self.assertEqual(self.read("moved.st"), self.read("good.st"))
+        self.expect_nothing_left()
+
+    def workers(self):
+        """Returns the pids of the workers of ranks 0 and 1."""
+        ranks = {census.arguments_of(pid)[-1]: pid for pid in self.processes("worker")}
+        return ranks["rank 0"], ranks["rank 1"]
 
     def test_a_host_that_knows_no_key_is_named_with_the_words_of_ssh(self):
         os.rename(self.path("authorized_keys"), self.path("authorized_keys.away"))

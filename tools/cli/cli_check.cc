@@ -69,6 +69,7 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(const hosts::FoundHosts listed,
                         hosts::ListHosts(arguments.train.fleet.hosts));
   WEIR_RETURN_IF_ERROR(arguments.train.CheckRestarts(listed));
+  WEIR_RETURN_IF_ERROR(arguments.train.CheckReplicas(read.job));
   if (arguments.train.fleet.processes > 0 || !listed.agents.empty()) {
     WEIR_ASSIGN_OR_RETURN(const fleet::FleetOptions fleet,
                           arguments.train.fleet.Options(read.job, listed, nullptr));

@@ -26,6 +26,7 @@
 #include "tools/fleet/rank_spread.h"
 #include "tools/fleet/worker.h"
 #include "tools/hosts/agent.h"
+#include "tools/job/fewer_replicas.h"
 #include "tools/launch/failure_report.h"
 #include "tools/launch/parent_signals.h"
 #include "tools/launch/placement.h"
@@ -140,12 +141,18 @@ bool GoesOn(int64_t steps_done, Failures* failures, OngoingRun* run, CliContext*
   failures->refusal = failures->policy.Note(
       {report.who, report.what, report.where, steps_done, report.time_ns / 1'000'000});
   if (!failures->refusal.empty()) return false;
+  const fleet::Fleet::Replacement replacement = run->fleet->ForeseeReplacement();
+  if (!replacement.status.ok()) {
+    Tell(
+        absl::StrCat("WARNING: the other processes cannot live on: ", replacement.status.message()),
+        run);
+    return false;
+  }
   *context->err << report.text << std::flush;
   ++failures->recoveries;
   failures->is_recovering = true;
   run->console->Say(absl::StrCat("WARNING: recovery ", failures->recoveries, " after step ",
-                                 steps_done, ": the process of ", report.who,
-                                 " starts anew, and the others live on"));
+                                 steps_done, ": ", replacement.text, ", and the others live on"));
   return true;
 }
 
@@ -192,6 +199,36 @@ bool StartsAgain(const launch::FailureReport& report, const train::RunStanding& 
   return true;
 }
 
+// Makes the job smaller for its next start, if a host is lost whose place no other takes and
+// --min-devices allows that. `written` is the job as it was before hosts were told.
+absl::Status MakeSmaller(const TrainArguments& arguments, const proto::Job& written,
+                         fleet::FleetOptions* processes, JobToTrain* read, OngoingRun* run) {
+  const fleet::Fleet& before = *run->fleet;
+  if (arguments.min_devices == 0 || !before.LacksHosts()) return absl::OkStatus();
+  std::optional<job::FewerReplicas> smaller =
+      job::WithFewerReplicas(written, before.num_ranks_left(), arguments.min_devices);
+  if (!smaller.has_value()) {
+    Tell(absl::StrCat("WARNING: the job does not become smaller: of its devices, ",
+                      before.num_ranks_left(), " are left, and --min-devices is ",
+                      arguments.min_devices),
+         run);
+    return absl::OkStatus();
+  }
+  Tell(absl::StrCat("WARNING: no host takes the place of a lost one, so the job goes on with ",
+                    smaller->text),
+       run);
+  int num_ranks = 0;
+  for (const WorkerId worker : before.workers())
+    num_ranks += static_cast<int>(before.ranks_of(worker).size());
+  processes->processes = std::max<int>(
+      1, before.num_workers() * static_cast<int>(smaller->devices) / std::max(num_ranks, 1));
+  processes->lost = fleet::FleetOptions::Lost::kLeftOut;
+  read->job = std::move(smaller->job);
+  fleet::TellHosts(*processes, &read->job);
+  read->costs.TellHosts(&read->job);
+  return LayOutAndSay(arguments.place, read->rule_costs, &read->job, run->console);
+}
+
 // Returns "; 2 restarts; 1 recovery", as far as there were any.
 std::string FailuresText(const Failures& failures) {
   std::string text;
@@ -209,7 +246,9 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
                      CliContext* context) {
   WEIR_RETURN_IF_ERROR(arguments.CheckRestarts(found));
   WEIR_ASSIGN_OR_RETURN(JobToTrain read, arguments.Read());
+  WEIR_RETURN_IF_ERROR(arguments.CheckReplicas(read.job));
   proto::Job& job = read.job;
+  const proto::Job written = job;
   console::Console* const console = run->console;
   WEIR_ASSIGN_OR_RETURN(const std::vector<std::string> passed_over, arguments.ChooseResume());
   for (const std::string& warning : passed_over) console->Say("WARNING: " + warning);
@@ -246,12 +285,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   WEIR_RETURN_IF_ERROR(LayOutAndSay(arguments.place, read.rule_costs, &job, console));
 
   const bool restarts = arguments.on_failure != "stop";
-  processes.recovers = arguments.on_failure == "elastic" && processes.hosts.empty();
-  if (arguments.on_failure == "elastic" && !processes.recovers) {
-    console->Say(
-        "WARNING: --on-failure elastic lets processes live on if all are on this machine; on "
-        "several hosts a failure restarts all of them");
-  }
+  processes.recovers = arguments.on_failure == "elastic";
   if (restarts && options.checkpoint.empty()) {
     console->Say(absl::StrCat("WARNING: --on-failure ", arguments.on_failure,
                               " without --checkpoint starts the job from its beginning",
@@ -289,7 +323,11 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
                                 trained.status().message()));
     }
     if (report.text.empty()) break;
-    if (restarts && StartsAgain(report, standing, &failures, &options, run)) continue;
+    processes.lost_hosts = run->fleet->LostHosts();
+    if (restarts && StartsAgain(report, standing, &failures, &options, run)) {
+      WEIR_RETURN_IF_ERROR(MakeSmaller(arguments, written, &processes, &read, run));
+      continue;
+    }
     run->failure = report.text;
     context->exit_code = report.exit_code;
     return absl::OkStatus();
@@ -314,6 +352,7 @@ absl::Status SayWhatWouldRun(const hosts::FoundHosts& found, TrainArguments argu
                              console::Console* console, CliContext* context) {
   WEIR_RETURN_IF_ERROR(arguments.CheckRestarts(found));
   WEIR_ASSIGN_OR_RETURN(JobToTrain read, arguments.Read());
+  WEIR_RETURN_IF_ERROR(arguments.CheckReplicas(read.job));
   WEIR_ASSIGN_OR_RETURN(const std::vector<std::string> passed_over, arguments.ChooseResume());
   for (const std::string& warning : passed_over) console->Say("WARNING: " + warning);
   WEIR_RETURN_IF_ERROR(train::CheckFolderIsFree(arguments.options.checkpoint));

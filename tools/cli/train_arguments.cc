@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "compiler/compile.h"
 #include "compiler/job/check_training.h"
 #include "runtime/base/status.h"
@@ -16,6 +17,7 @@
 #include "tools/checkpoint/find_whole.h"
 #include "tools/cli/cli_checks.h"
 #include "tools/job/data_paths.h"
+#include "tools/job/fewer_replicas.h"
 #include "tools/launch/placement.h"
 #include "tools/weights/find_weights.h"
 
@@ -158,6 +160,7 @@ absl::StatusOr<fleet::FleetOptions> FleetArguments::Options(const proto::Job& jo
   options.address = hosts.address;
   options.interface = interface;
   options.ships_inputs = ship;
+  options.spares = spares;
   for (const job::DataPath& data : job::DataPathsOf(job)) {
     std::error_code ignored;
     if (!ship || !std::filesystem::is_directory(data.path, ignored)) continue;
@@ -292,12 +295,57 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
       ->type_name("N")
       ->check(IsCount(1));
   fleet.AddTo(verb);
+  verb->add_option("--spares", fleet.spares,
+                   "Hold the last N of the hosts in reserve: they take the place of hosts that are "
+                   "lost (with --on-failure restart or elastic)")
+      ->type_name("N")
+      ->check(CLI::Range(0, hosts::kHostsMax))
+      ->capture_default_str()
+      ->group("Hosts");
+  verb->add_option("--min-devices", min_devices,
+                   "If no host takes the place of a lost one, go on from the last checkpoint with "
+                   "fewer replicas (axis dp) and more micro-batches, on N devices at least [the "
+                   "mesh stays]")
+      ->type_name("N")
+      ->check(IsCount(1))
+      ->group("Hosts");
 }
+
+namespace {
+
+// Rejects an option for lost hosts where no host can be lost, or the loss ends the job (W0726).
+absl::Status CheckHostsOfLoss(const std::string& option, const std::string& on_failure,
+                              const hosts::FoundHosts& found) {
+  if (found.listed.empty() || hosts::IsScheduler(found.backend)) {
+    return Rejected({"W0726", option, "hosts over ssh",
+                     found.listed.empty() ? "a job on this machine alone" : "tasks of a scheduler",
+                     "--hosts a,b,c"});
+  }
+  if (on_failure != "stop") return absl::OkStatus();
+  return Rejected({"W0726", option, "a job that goes on after a failure", "--on-failure stop",
+                   "--on-failure elastic"});
+}
+
+}  // namespace
 
 absl::Status TrainArguments::CheckRestarts(const hosts::FoundHosts& found) const {
   if (buddy_every > 0 && on_failure != "elastic") {
     return Rejected({"W0733", "--buddy-every", "--on-failure elastic, which uses these copies",
                      "--on-failure " + on_failure, "--on-failure elastic"});
+  }
+  if (min_devices > 0) {
+    WEIR_RETURN_IF_ERROR(
+        CheckHostsOfLoss(absl::StrCat("--min-devices ", min_devices), on_failure, found));
+  }
+  if (fleet.spares > 0) {
+    const std::string spares = absl::StrCat("--spares ", fleet.spares);
+    WEIR_RETURN_IF_ERROR(CheckHostsOfLoss(spares, on_failure, found));
+    const int num_hosts = found.listed.next_id().value();
+    if (fleet.spares >= num_hosts) {
+      return Rejected({"W0726", spares, "fewer hosts in reserve than there are",
+                       absl::StrCat(num_hosts, num_hosts == 1 ? " host" : " hosts"),
+                       "more hosts in --hosts, or a smaller --spares"});
+    }
   }
   if (on_failure == "stop") return absl::OkStatus();
   const std::string option = "--on-failure " + on_failure;
@@ -311,6 +359,17 @@ absl::Status TrainArguments::CheckRestarts(const hosts::FoundHosts& found) const
   if (fleet.processes > 0 || !found.agents.empty()) return absl::OkStatus();
   return Rejected({"W0756", option, "processes that can start again",
                    "a job in one process, which ends with a failure", "--processes 1 or more"});
+}
+
+absl::Status TrainArguments::CheckReplicas(const proto::Job& job) const {
+  if (min_devices == 0 || job::HasReplicas(job)) return absl::OkStatus();
+  std::vector<std::string> axes;
+  for (const proto::MeshAxisSpec& axis : job.mesh().axis())
+    axes.push_back(absl::StrCat(axis.name(), "=", axis.size()));
+  return Rejected({"W0729", absl::StrCat("--min-devices ", min_devices),
+                   "a mesh with an axis dp of more than one device",
+                   axes.empty() ? "no mesh" : absl::StrJoin(axes, ","),
+                   "--mesh dp=2, or no --min-devices: then the mesh stays"});
 }
 
 absl::StatusOr<std::vector<std::string>> TrainArguments::ChooseResume() {

@@ -38,6 +38,7 @@ struct FleetArguments {
   double stuck_after_seconds = 60;
   double grace_seconds = 5;
   bool ship = false;  // the inputs of the job to the hosts
+  int spares = 0;     // hosts at the end of the list that begin without processes
 
   void AddTo(CLI::App* verb);
   // `found`: the hosts of the job (hosts::FindHosts), which must be agents' own for a run.
@@ -67,14 +68,18 @@ struct TrainArguments : PlannedJobArguments {
   int64_t buddy_every = -1;  // below 0: the job's
   int max_restarts = 3;
   double restart_window_seconds = 3600;
+  int64_t min_devices = 0;  // to which the mesh may become smaller; 0: it stays
   FleetArguments fleet;
   bool view = false;  // serve the page of the run
   int view_port = 0;  // 0: any free one
 
   void AddTo(CLI::App* verb, CliContext* context);
-  // kInvalidArgument (W0756): the processes of the run cannot start again on the hosts found, but
-  // are asked to. W0733: --buddy-every without --on-failure elastic.
+  // kInvalidArgument: the processes of the run cannot start again on the hosts found, but are asked
+  // to (W0756), hosts are held in reserve that cannot take over (W0726), or --buddy-every comes
+  // without --on-failure elastic (W0733).
   absl::Status CheckRestarts(const hosts::FoundHosts& found) const;
+  // kInvalidArgument (W0729): --min-devices, and a job without replicas.
+  absl::Status CheckReplicas(const proto::Job& job) const;
   // Sets options.job_file, too, so that no output replaces the job.
   absl::StatusOr<JobToTrain> Read();
   // Decides from which checkpoint a run with --resume goes on, which options.resume names then. If

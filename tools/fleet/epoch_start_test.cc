@@ -49,8 +49,8 @@ TEST(LossesTest, WhoIsLostOrHasNotComeStartsAnew) {
                                      EventOf(Event::Kind::kFrozen, 1)};
   const std::vector<WorkerId> lost = LostWorkers(events);
   EXPECT_EQ(lost, (std::vector<WorkerId>{WorkerId(1), WorkerId(2)}));
-  IdVector<WorkerId, bool> is_connected = {false, true, false, true};
-  EXPECT_EQ(WorkersToReplace(lost, is_connected),
+  IdVector<WorkerId, bool> is_there = {false, true, false, true};
+  EXPECT_EQ(WorkersToReplace(lost, is_there),
             (std::vector<WorkerId>{WorkerId(0), WorkerId(1), WorkerId(2)}));
 }
 

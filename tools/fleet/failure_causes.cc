@@ -68,8 +68,9 @@ void Fleet::ExplainSilence(launch::FailureEvent* event) {
   const launch::WorkerLook look = supervisor_->Look({event->worker}).front();
   if (!look.is_seen) {
     event->cause = absl::StrCat("its host '", event->host, "' does not answer either");
-    event->advice = absl::StrCat("the host is down, or the network to it: `ping ", event->host,
-                                 "`; `--resume` takes the job up from its last checkpoint");
+    event->advice = absl::StrCat(
+        "the host is down, or the network to it: `ping ", event->host, "`",
+        may_recover_.load() ? "" : "; `--resume` takes the job up from its last checkpoint");
     return;
   }
   const launch::ProcessState::Kind kind = look.kind;

@@ -3,10 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <future>
-#include <map>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -18,7 +16,6 @@
 #include "runtime/base/build_id.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
-#include "runtime/base/unit_text.h"
 #include "runtime/collective/collective.h"
 #include "runtime/control/greeting_time.h"
 #include "runtime/control/outcome.h"
@@ -26,10 +23,7 @@
 #include "runtime/trace/trace_parts.h"
 #include "runtime/transport/rank_card.h"
 #include "tools/fleet/heartbeat.h"
-#include "tools/fleet/host_memory.h"
-#include "tools/fleet/input_files.h"
 #include "tools/fleet/wait_account.h"
-#include "tools/hosts/host_ways.h"
 #include "tools/launch/core_dumps.h"
 #include "tools/launch/log_directory.h"
 #include "tools/launch/placement.h"
@@ -86,7 +80,8 @@ Fleet::Fleet(IdVector<WorkerId, std::vector<RankId>> ranks_of, const FleetOption
       started_ns_(clock_.NowNs()),
       epoch_(options.epoch),
       starvation_(::sysconf(_SC_CLK_TCK), options_.dead_after_ms * 1'000'000),
-      worker_lines_(options.console) {}
+      worker_lines_(options.console),
+      host_of_(options_.host_of) {}
 
 Fleet::~Fleet() { Finish(absl::CancelledError("the job was given up")); }
 
@@ -137,123 +132,6 @@ absl::Status Fleet::StartWorkers() {
     if (supervisor_ != nullptr) WatchProcesses();
   });
   return launched.get_future().get();
-}
-
-// Reaches the hosts, finds the address at which they reach this machine, and starts the workers.
-absl::StatusOr<std::unique_ptr<launch::Supervisor>> Fleet::StartOnHosts(
-    const IdVector<WorkerId, launch::WorkerLaunch>& launches,
-    const launch::SupervisorOptions& options) {
-  hosts::HostsSupervisorOptions of_hosts;
-  of_hosts.workers = options;
-  of_hosts.build_id = BuildId();
-  of_hosts.use_age_max_ms = UseAgeMaxMs({options_.heartbeat_ms, options_.dead_after_ms});
-  std::error_code error;
-  of_hosts.folder = std::filesystem::current_path(error).string();
-  of_hosts.workers.log_directory = std::filesystem::absolute(options.log_directory, error).string();
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<hosts::HostsSupervisor> supervisor,
-                        hosts::HostsSupervisor::Reach(options_.hosts, of_hosts));
-  // Hosts that are parts of one machine and may use the same cores share the cores.
-  std::map<std::pair<std::string, std::vector<int>>, HostId> machines;
-  for (const hosts::HostFacts& facts : supervisor->facts())
-    machine_of_.push_back(
-        machines.emplace(std::pair(facts.machine, facts.cores), machine_of_.next_id())
-            .first->second);
-  const IdVector<HostId, std::string> names = hosts::NamesOf(options_.hosts);
-  absl::StatusOr<hosts::StarterAddress> address =
-      hosts::ChooseStarterAddress(supervisor.get(), names, options_.address);
-  absl::Status started = CheckMemory(supervisor->facts());
-  if (started.ok()) started = address.status();
-  if (started.ok()) started = CheckWaysOf(supervisor.get(), *address, names);
-  if (started.ok() && options_.ships_inputs) started = ShipInputs(supervisor.get());
-  if (started.ok()) started = supervisor->StartWorkers(launches);
-  if (!started.ok()) {
-    RemoveShipped(supervisor.get());
-    supervisor->TellEnd(ExitCode(started));
-    return started;
-  }
-  starter_address_ = *std::move(address);
-  on_hosts_ = supervisor.get();
-  return supervisor;
-}
-
-absl::Status Fleet::CheckMemory(const IdVector<HostId, hosts::HostFacts>& facts) const {
-  if (options_.bytes_of_rank.empty()) return absl::OkStatus();
-  std::vector<HostShare> shares;
-  for (const HostId host : facts.ids()) {
-    HostShare share = {options_.hosts[host].host, facts[host].machine, facts[host].memory_bytes};
-    for (const WorkerId worker : workers()) {
-      if (options_.host_of[worker] != host) continue;
-      for (const RankId rank : ranks_of_[worker]) {
-        ++share.num_ranks;
-        share.rank_bytes += options_.bytes_of_rank[rank];
-      }
-    }
-    shares.push_back(std::move(share));
-  }
-  return CheckHostMemory(
-      shares, *std::max_element(options_.bytes_of_rank.begin(), options_.bytes_of_rank.end()));
-}
-
-// Tries the ways between the hosts that have workers.
-absl::Status Fleet::CheckWaysOf(hosts::HostsSupervisor* supervisor,
-                                const hosts::StarterAddress& address,
-                                const IdVector<HostId, std::string>& names) const {
-  const std::set<HostId> used(options_.host_of.begin(), options_.host_of.end());
-  IdVector<HostId, std::string> addresses = address.addresses;
-  if (!options_.interface.empty()) {
-    WEIR_ASSIGN_OR_RETURN(addresses,
-                          hosts::AddressesOn(options_.interface, names, supervisor->facts(), used));
-  }
-  for (const HostId host : names.ids()) {
-    if (used.count(host) == 0) addresses[host].clear();
-  }
-  return hosts::CheckWays(supervisor, names, addresses);
-}
-
-absl::Status Fleet::ShipInputs(hosts::HostsSupervisor* supervisor) {
-  for (size_t i = 0; i < options_.input_files.size(); ++i) {
-    const std::string& path = options_.input_files[i];
-    double bytes = 0;
-    for (const ShippedFile& file : FilesToShip(path)) {
-      IdVector<HostId, std::string> to;
-      for (const hosts::HostAgent& host : options_.hosts)
-        to.push_back(ShippedPath(AbsoluteLogDirectory(), host.host, i, path) + file.below_to);
-      WEIR_RETURN_IF_ERROR(supervisor->ShipFile(file.from, to));
-      std::error_code error;
-      bytes += static_cast<double>(std::filesystem::file_size(file.from, error));
-    }
-    options_.console->Say(absl::StrCat(path, " sent to ", options_.hosts.size(),
-                                       options_.hosts.size() == 1 ? " host" : " hosts", " (",
-                                       BytesText(bytes), " each)"));
-  }
-  return absl::OkStatus();
-}
-
-void Fleet::RemoveShipped(hosts::HostsSupervisor* supervisor) {
-  if (supervisor == nullptr || !options_.ships_inputs) return;
-  IdVector<HostId, std::vector<std::string>> copies(options_.hosts.size());
-  for (const HostId host : options_.hosts.ids()) {
-    for (size_t i = 0; i < options_.input_files.size(); ++i) {
-      const std::string& path = options_.input_files[i];
-      const std::string copy =
-          ShippedPath(AbsoluteLogDirectory(), options_.hosts[host].host, i, path);
-      for (const ShippedFile& file : FilesToShip(path))
-        copies[host].push_back(copy + file.below_to);
-    }
-  }
-  supervisor->RemoveFiles(copies);
-}
-
-std::string Fleet::PathOn(WorkerId worker, const std::string& path) const {
-  const auto input = std::find(options_.input_files.begin(), options_.input_files.end(), path);
-  if (!options_.ships_inputs || input == options_.input_files.end()) return path;
-  return ShippedPath(AbsoluteLogDirectory(), HostOf(worker),
-                     static_cast<size_t>(input - options_.input_files.begin()), path);
-}
-
-std::string Fleet::AbsoluteLogDirectory() const {
-  std::error_code error;
-  return std::filesystem::absolute(log_directory_, error).string();
 }
 
 void Fleet::TellEnd(int exit_code) {
@@ -333,22 +211,6 @@ void Fleet::WatchProcesses() {
   if (at_end_) at_end_();
 }
 
-int Fleet::num_ranks_on_host_of(WorkerId worker) const {
-  size_t count = 0;
-  for (const WorkerId other : workers()) {
-    if (options_.hosts.empty() ||
-        machine_of_[options_.host_of[other]] == machine_of_[options_.host_of[worker]])
-      count += ranks_of_[other].size();
-  }
-  return static_cast<int>(count);
-}
-
-std::string Fleet::HostOf(WorkerId worker) const {
-  return options_.hosts.empty() || !worker.has_value()
-             ? ""
-             : options_.hosts[options_.host_of[worker]].host;
-}
-
 control::Coordinator* Fleet::coordinator() const {
   MutexLock lock(&mutex_);
   return coordinator_.get();
@@ -380,9 +242,9 @@ void Fleet::TakeExit(const launch::WorkerExit& exit) {
   launch::FailureEvent event = launch::EventOf(exit, ranks_of_[exit.worker]);
   event.host = HostOf(exit.worker);
   if (!exit.lost.empty()) {
-    event.advice = absl::StrCat("look at host '", event.host,
-                                "': is it up, and is its network? "
-                                "`--resume` takes the job up from its last checkpoint");
+    event.advice = absl::StrCat(
+        "look at host '", event.host, "': is it up, and is its network?",
+        may_recover_.load() ? "" : " `--resume` takes the job up from its last checkpoint");
     ExplainLostHost(event);
   }
   AddActivity(&event);
@@ -629,7 +491,7 @@ std::string Fleet::TracePartOf(WorkerId worker) const {
 // Reads the part that a worker has left, on its host. kNotFound if the part is absent or empty.
 absl::StatusOr<std::string> Fleet::ReadTracePart(WorkerId worker) {
   if (on_hosts_ != nullptr)
-    return on_hosts_->FetchFile(options_.host_of[worker], TracePartOf(worker), kTracePartBytesMax);
+    return on_hosts_->FetchFile(HostIdOf(worker), TracePartOf(worker), kTracePartBytesMax);
   std::ostringstream bytes;
   bytes << std::ifstream(TracePartOf(worker), std::ios::binary).rdbuf();
   if (!bytes) return absl::NotFoundError(TracePartOf(worker));
@@ -662,7 +524,7 @@ void Fleet::GatherTrace(const IdVector<WorkerId, int64_t>& clock_offset_ns) {
   IdVector<HostId, std::vector<std::string>> on_hosts(options_.hosts.size());
   for (const WorkerId worker : workers()) {
     if (on_hosts_ != nullptr) {
-      on_hosts[options_.host_of[worker]].push_back(TracePartOf(worker));
+      on_hosts[HostIdOf(worker)].push_back(TracePartOf(worker));
     } else {
       ::unlink(TracePartOf(worker).c_str());
     }

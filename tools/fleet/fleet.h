@@ -24,6 +24,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -72,8 +73,16 @@ struct FleetOptions {
   IdVector<WorkerId, HostId> host_of;
   // A scheduler has started this process and sends signals to every process of the job.
   bool is_scheduled = false;
-  // Other processes survive the loss of one. On this machine alone.
+  // Other processes survive the loss of one.
   bool recovers = false;
+  // The hosts at the end of listed_hosts that get no processes at the start. They, and free slots
+  // of other hosts, take the place of hosts that are lost. Below the number of hosts.
+  int spares = 0;
+  // The hosts that were lost in an earlier start of the job. Spares take their place, and then they
+  // need not come. Without enough spares they must.
+  std::set<HostId> lost_hosts;
+  // What happens to lost hosts whose place no other takes: they must come, or get no processes.
+  enum class Lost : uint8_t { kMustCome, kLeftOut } lost = Lost::kMustCome;
   // The files that workers read: data of the job, weights, a checkpoint.
   std::vector<std::string> input_files;
   IdVector<RankId, int64_t> bytes_of_rank;  // the memory that each rank needs; empty: not known
@@ -102,9 +111,18 @@ class Fleet {
   const std::vector<RankId>& ranks_of(WorkerId worker) const { return ranks_of_[worker]; }
   // Returns the name of the worker's host; empty if the job has one host.
   std::string HostOf(WorkerId worker) const;
+  // Returns the hosts that are lost. Call after Finish.
+  std::set<HostId> LostHosts() const;
+  // Returns how many ranks were on other hosts. Call after Finish.
+  int num_ranks_left() const;
+  // Returns whether no host takes the place of a lost one. Call after Finish.
+  bool LacksHosts() const { return on_hosts_ != nullptr && !PlacesFromNowOn().ok(); }
   // Returns the path at which a worker finds the input file `path`.
   std::string PathOn(WorkerId worker, const std::string& path) const;
   const std::vector<std::string>& input_files() const { return options_.input_files; }
+  // Sends a file or checkpoint folder that workers are to read from now on to all hosts, if inputs
+  // are shipped and it is none yet. Errors are those of HostsSupervisor::ShipFile.
+  absl::Status BringInput(const std::string& path);
   // Returns how many ranks all workers have together that share the cores of that worker's host.
   int num_ranks_on_host_of(WorkerId worker) const;
   int64_t clock_offset_ns(WorkerId worker) const {
@@ -127,6 +145,12 @@ class Fleet {
   // Call after a Call has failed. Returns the report of the processes that were lost in this epoch;
   // empty if none was, and then the job has ended. Waits a moment for the news.
   launch::FailureReport ReportLoss();
+  // Call after a report of ReportLoss. Tells what BeginEpoch will do with the lost processes.
+  struct Replacement {
+    absl::Status status;  // kFailedPrecondition (W0727): no host takes the place of a lost one
+    std::string text;     // if ok: "the process of rank 1 starts anew", for people
+  };
+  Replacement ForeseeReplacement();
   // Call after a report of ReportLoss. Begins the next epoch: the other processes leave the old
   // one, and the lost processes start anew. Returns the workers that are new, once they have said
   // hello. kUnavailable, kDeadlineExceeded: another process was lost meanwhile, or a process did
@@ -161,6 +185,7 @@ class Fleet {
   absl::Status CheckWaysOf(hosts::HostsSupervisor* supervisor, const hosts::StarterAddress& address,
                            const IdVector<HostId, std::string>& names) const;
   absl::Status ShipInputs(hosts::HostsSupervisor* supervisor);
+  absl::Status ShipInput(size_t index, hosts::HostsSupervisor* supervisor);
   void RemoveShipped(hosts::HostsSupervisor* supervisor);
   // The log directory as the hosts know it.
   std::string AbsoluteLogDirectory() const;
@@ -168,11 +193,16 @@ class Fleet {
   // Writes to the worker's process who it is, in the present epoch.
   absl::Status TellWorker(WorkerId worker);
   std::vector<WorkerId> LostWorkers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  HostId HostIdOf(WorkerId worker) const ABSL_LOCKS_EXCLUDED(mutex_);
   // Lets the watching thread, which is the parent of the processes, do `act`. Returns when that is
   // done.
   void LetWatcherDo(std::function<void()> act) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The watching thread calls this.
+  // The watching thread calls these five.
   absl::Status StartAnew(const std::vector<WorkerId>& lost) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status StartOneAnew(WorkerId worker) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<WorkerId> WorkersToStart() const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<IdVector<WorkerId, HostId>> PlacesFromNowOn() const ABSL_LOCKS_EXCLUDED(mutex_);
+  Replacement Foresee() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Waits for the workers of a new epoch. kUnavailable as soon as the process of one has ended.
   absl::Status WaitForHellos() ABSL_LOCKS_EXCLUDED(mutex_);
   void DoRequest() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -229,6 +259,7 @@ class Fleet {
   std::atomic<int64_t> watch_since_ns_{0};
 
   mutable Mutex mutex_;
+  IdVector<WorkerId, HostId> host_of_ ABSL_GUARDED_BY(mutex_);  // changed by watcher_
   CondVar failed_;
   std::vector<launch::FailureEvent> failures_ ABSL_GUARDED_BY(mutex_);  // of this epoch
   bool has_ended_ ABSL_GUARDED_BY(mutex_) = false;         // a failure has ended the job

@@ -42,7 +42,7 @@ absl::Status Fleet::TellWorker(WorkerId worker) {
   bundle.set_is_child_of_starter(options_.hosts.empty());
   bundle.set_interface(options_.hosts.empty()        ? "lo"
                        : !options_.interface.empty() ? options_.interface
-                                                     : starter_address_.interfaces[options_.host_of[worker]]);
+                                                     : starter_address_.interfaces[HostIdOf(worker)]);
   // If the worker is already gone, WaitForWorkers reports it.
   supervisor_->Tell(worker, bundle.SerializeAsString()).IgnoreError();
   return absl::OkStatus();
@@ -56,11 +56,13 @@ launch::FailureReport Fleet::ReportLoss() {
   {
     MutexLock lock(&mutex_);
     const auto is_known = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      // The end of a process says more than the end of its connection.
-      const bool has_end =
-          std::any_of(failures_.begin(), failures_.end(), [](const launch::FailureEvent& event) {
-            return IsLoss(event) && event.kind != launch::FailureEvent::Kind::kLost;
-          });
+      // The end of a process, or of its host, says more than the end of its connection.
+      bool has_end = false;
+      for (const launch::FailureEvent& event : failures_) {
+        const bool is_connection =
+            event.kind == launch::FailureEvent::Kind::kLost && lost_hosts_.count(event.worker) == 0;
+        has_end = has_end || (IsLoss(event) && !is_connection);
+      }
       return has_ended_ || (has_end && !is_explaining_ && lost_.empty());
     };
     failed_.WaitFor(&mutex_, kNoticeMs, is_known);
@@ -102,22 +104,41 @@ void Fleet::DoRequest() {
   if (request) request();
 }
 
+// Returns the workers whose processes are lost, in order.
+std::vector<WorkerId> Fleet::WorkersToStart() const {
+  std::vector<WorkerId> lost;
+  {
+    MutexLock lock(&mutex_);
+    lost = LostWorkers();
+  }
+  if (lost.empty()) return lost;
+  const std::vector<WorkerId> running = supervisor_->running();
+  IdVector<WorkerId, bool> is_there;
+  for (const control::WorkerHealth& health : coordinator()->Health()) {
+    is_there.push_back(health.connected &&
+                       std::count(running.begin(), running.end(), is_there.next_id()) > 0);
+  }
+  return WorkersToReplace(std::move(lost), is_there);
+}
+
 absl::Status Fleet::StartAnew(const std::vector<WorkerId>& lost) {
   std::vector<std::string> names;
   for (const WorkerId worker : lost) names.push_back(launch::RankLabel(ranks_of_[worker]));
   const absl::Status reason = absl::UnavailableError(
       absl::StrCat("the process of ", absl::StrJoin(names, " and "), " was lost, and starts anew"));
+  if (on_hosts_ != nullptr) WEIR_RETURN_IF_ERROR(PlacesFromNowOn().status());
   const uint32_t epoch = epoch_.load() + 1;
   // What the coordinator loses from here on is of the new epoch.
   epoch_.store(epoch);
   coordinator()->BeginEpoch(epoch, lost, reason);
   for (const WorkerId worker : lost) {
     // Whether a process can start follows from no other process.
-    const absl::Status started = supervisor_->StartAgain(worker);
+    const absl::Status started = StartOneAnew(worker);
     if (!started.ok()) return WithCode(absl::StatusCode::kFailedPrecondition, started);
     WEIR_RETURN_IF_ERROR(TellWorker(worker));
   }
   MutexLock lock(&mutex_);
+  for (const WorkerId worker : lost) lost_hosts_.erase(worker);
   DropSettled(lost, &failures_);
   DropSettled(lost, &lost_);  // what the coordinator has told of the old epoch
   return absl::OkStatus();
@@ -125,17 +146,12 @@ absl::Status Fleet::StartAnew(const std::vector<WorkerId>& lost) {
 
 absl::StatusOr<std::vector<WorkerId>> Fleet::BeginEpoch() {
   std::vector<WorkerId> lost;
-  {
-    MutexLock lock(&mutex_);
-    lost = LostWorkers();
-  }
-  if (lost.empty()) return absl::FailedPreconditionError("no process of the job is lost");
-  IdVector<WorkerId, bool> is_connected;
-  for (const control::WorkerHealth& health : coordinator()->Health())
-    is_connected.push_back(health.connected);
-  lost = WorkersToReplace(std::move(lost), is_connected);
   absl::Status started;
-  LetWatcherDo([&] { started = StartAnew(lost); });
+  LetWatcherDo([&] {
+    lost = WorkersToStart();
+    started = lost.empty() ? absl::FailedPreconditionError("no process of the job is lost")
+                           : StartAnew(lost);
+  });
   WEIR_RETURN_IF_ERROR(started);
   WEIR_RETURN_IF_ERROR(WaitForHellos());
   return lost;

@@ -16,7 +16,6 @@
 #include "tools/fleet/piece_codec.h"
 #include "tools/fleet/rank_spread.h"
 #include "tools/fleet/worker_facts.h"
-#include "tools/job/data_paths.h"
 #include "tools/train/prepare_training.h"
 
 namespace weir::fleet {
@@ -86,6 +85,9 @@ absl::StatusOr<std::unique_ptr<train::JobRunner>> FleetRunner::Open(
   const proto::RhythmSpec rhythm = compiler::ToProto(plan->rhythm);
   const proto::RhythmSpec evaluation_rhythm =
       evaluation != nullptr ? compiler::ToProto(evaluation->rhythm) : proto::RhythmSpec();
+  runner->set_place_ = [fleet, options, job](WorkerId worker, proto::OpenCommand* open) {
+    SetPlace(*fleet, worker, options, job, open);
+  };
   runner->console_ = options.console;
   runner->updates_ = compiler::UpdateRateOf(job.training());
   runner->steps_done_ = runner_options.first_step;
@@ -96,11 +98,6 @@ absl::StatusOr<std::unique_ptr<train::JobRunner>> FleetRunner::Open(
     *open = OpenCommandFor(*fleet, worker, options, job, runner_options.threads_per_device,
                            plan->plan_id);
     open->set_tells_shards(options.recovers);
-    if (options.ships_inputs) {
-      *open->mutable_data() = job.data();
-      job::ReplaceDataPaths([&](const std::string& path) { return fleet->PathOn(worker, path); },
-                            open->mutable_data());
-    }
     open->set_first_step(runner_options.first_step);
     open->set_sample_offset(runner_options.sample_offset);
     open->set_on_nonfinite(CommandOf(runner_options.on_nonfinite));
@@ -110,9 +107,15 @@ absl::StatusOr<std::unique_ptr<train::JobRunner>> FleetRunner::Open(
   WEIR_ASSIGN_OR_RETURN(auto answers, fleet->CallEach(commands, Fleet::Watch::kNone));
   WEIR_RETURN_IF_ERROR(CheckInputs(*fleet, answers));
   WEIR_RETURN_IF_ERROR(runner->TakeFacts(answers));
+  runner->NoteInputsChecked();
   if (options.recovers)
     WEIR_RETURN_IF_ERROR(runner->TakeShards(answers, job.runtime().buddy_every()));
   return runner;
+}
+
+// A worker that opens its ranks again reads the same files, and need not look at them again.
+void FleetRunner::NoteInputsChecked() {
+  for (proto::WorkerCommand& command : open_commands_) command.mutable_open()->clear_input_file();
 }
 
 absl::Status FleetRunner::TakeFacts(const IdVector<WorkerId, proto::WorkerAnswer>& answers) {
@@ -129,6 +132,7 @@ absl::Status FleetRunner::TakeFacts(const IdVector<WorkerId, proto::WorkerAnswer
 }
 
 absl::Status FleetRunner::Load(const train::LoadOrder& order) {
+  WEIR_RETURN_IF_ERROR(fleet_->BringInput(order.path));
   IdVector<WorkerId, proto::WorkerCommand> commands(fleet_->num_workers());
   for (const WorkerId worker : fleet_->workers()) {
     proto::LoadCommand* const load = commands[worker].mutable_load();
@@ -138,7 +142,11 @@ absl::Status FleetRunner::Load(const train::LoadOrder& order) {
     *load->mutable_map() = order.map->message();
     if (!order.constants.empty()) load->set_constants(fleet_->PathOn(worker, order.constants));
   }
-  return fleet_->CallEach(commands, Fleet::Watch::kNone).status();
+  const absl::Status loaded = fleet_->CallEach(commands, Fleet::Watch::kNone).status();
+  if (!absl::IsNotFound(loaded) || !fleet_->is_spread_over_hosts()) return loaded;
+  return ErrorOf(absl::StatusCode::kNotFound,
+                 {"W0728", order.path, "this path on every host", "a host that does not have it",
+                  "a folder that all hosts share, or --ship"});
 }
 
 absl::StatusOr<std::map<int64_t, train::StepMetrics>> FleetRunner::RunSteps(int64_t steps) {

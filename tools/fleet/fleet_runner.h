@@ -3,6 +3,7 @@
 // Thread rule: one thread.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "runtime/base/clock.h"
@@ -50,6 +51,7 @@ class FleetRunner final : public train::JobRunner {
  private:
   explicit FleetRunner(Fleet* fleet) : fleet_(fleet), checkpoint_(fleet) {}
   absl::Status TakeFacts(const IdVector<WorkerId, proto::WorkerAnswer>& answers);
+  void NoteInputsChecked();
   absl::Status LetWorkersWrite(const train::SaveOrder& order, store::SafetensorsWriter* writer);
   absl::Status CollectShards(const train::SaveOrder& order, store::SafetensorsWriter* writer);
 
@@ -82,7 +84,9 @@ class FleetRunner final : public train::JobRunner {
   UpdateRate updates_;
   int64_t steps_done_ = 0;
   IdVector<WorkerId, proto::WorkerCommand> open_commands_;  // of the first epoch
-  IdVector<RankId, std::vector<HeldState>> shards_of_;      // empty: nothing recovers
+  // Writes into a command what depends on the worker's present host.
+  std::function<void(WorkerId, proto::OpenCommand*)> set_place_;
+  IdVector<RankId, std::vector<HeldState>> shards_of_;  // empty: nothing recovers
   Keeping keeping_;
   BuddyCopies buddies_;
   train::RunnerFacts facts_;

@@ -9,6 +9,7 @@
 #include "runtime/base/unit_text.h"
 #include "tools/fleet/epoch_start.h"
 #include "tools/fleet/fleet_runner.h"
+#include "tools/fleet/fleet_start.h"
 #include "tools/fleet/piece_codec.h"
 #include "tools/launch/placement.h"
 
@@ -158,7 +159,11 @@ std::string FleetRunner::GivenText(const RecoveryPlan& plan, Transfer::Source so
 std::string FleetRunner::RecoveryText(const std::vector<WorkerId>& anew, const RecoveryPlan& plan,
                                       int64_t fenced) const {
   std::vector<std::string> names;
-  for (const WorkerId worker : anew) names.push_back(launch::RankLabel(fleet_->ranks_of(worker)));
+  for (const WorkerId worker : anew) {
+    const std::string host = fleet_->HostOf(worker);
+    names.push_back(absl::StrCat(launch::RankLabel(fleet_->ranks_of(worker)),
+                                 host.empty() ? "" : absl::StrCat(" on host '", host, "'")));
+  }
   std::string text =
       absl::StrCat("epoch ", fleet_->epoch(),
                    anew.size() == 1 ? " has a new process for " : " has new processes for ",
@@ -195,6 +200,7 @@ absl::StatusOr<train::Recovery> FleetRunner::Recover(const train::RecoveryOrder&
   train::Recovery recovery;
   recovery.has_states = start.has_states;
   recovery.step = start.step;
+  for (const WorkerId worker : anew) set_place_(worker, open_commands_[worker].mutable_open());
   IdVector<WorkerId, proto::WorkerCommand> commands = open_commands_;
   for (const WorkerId worker : fleet_->workers()) {
     proto::OpenCommand* const open = commands[worker].mutable_open();
@@ -203,7 +209,9 @@ absl::StatusOr<train::Recovery> FleetRunner::Recover(const train::RecoveryOrder&
     open->set_tells_shards(false);
     open->set_goes_on(recovery.has_states && plan.has_states[worker]);
   }
-  WEIR_RETURN_IF_ERROR(fleet_->CallEach(commands, Fleet::Watch::kNone).status());
+  WEIR_ASSIGN_OR_RETURN(const auto answers, fleet_->CallEach(commands, Fleet::Watch::kNone));
+  WEIR_RETURN_IF_ERROR(CheckInputs(*fleet_, answers));
+  NoteInputsChecked();
   if (recovery.has_states) WEIR_RETURN_IF_ERROR(MoveStates(plan));
   recovery.text = RecoveryText(anew, plan, fleet_->num_fenced() - fenced_before);
   WEIR_RETURN_IF_ERROR(buddies_.Join());  // chooses buddies anew

@@ -1,16 +1,37 @@
 #include "tools/fleet/fleet_start.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
 #include "tools/fleet/input_files.h"
 #include "tools/fleet/rank_spread.h"
+#include "tools/job/data_paths.h"
 
 namespace weir::fleet {
+
+namespace {
+
+void SayWhoStandsBy(const FleetOptions& options, const std::set<HostId>& used) {
+  constexpr size_t kNamesMax = 4;
+  std::vector<std::string> names;
+  for (const HostId host : options.listed_hosts.ids()) {
+    if (used.count(host) == 0 && options.lost_hosts.count(host) == 0)
+      names.push_back(options.listed_hosts[host].name);
+  }
+  if (names.empty()) return;
+  const size_t more = names.size() - std::min(names.size(), kNamesMax);
+  names.resize(names.size() - more);
+  options.console->Say(absl::StrCat("in reserve, if a host is lost: ", absl::StrJoin(names, ", "),
+                                    more > 0 ? absl::StrCat(" and ", more, " more") : ""));
+}
+
+}  // namespace
 
 absl::Status LaunchFleet(const FleetOptions& options, int num_ranks,
                          const IdVector<RankId, int64_t>& bytes_of_rank,
@@ -18,7 +39,10 @@ absl::Status LaunchFleet(const FleetOptions& options, int num_ranks,
   WEIR_ASSIGN_OR_RETURN(RankSpread spread, SpreadRanks(options, num_ranks));
   if (!options.listed_hosts.empty()) {
     const std::set<HostId> used(spread.host_of.begin(), spread.host_of.end());
-    if (const size_t idle = options.listed_hosts.size() - used.size(); idle > 0) {
+    const size_t idle = options.listed_hosts.size() - used.size();
+    if (idle > 0 && (options.recovers || options.spares > 0)) {
+      SayWhoStandsBy(options, used);
+    } else if (idle > 0) {
       options.console->Say(absl::StrCat(
           idle, " of ", options.listed_hosts.size(), options.is_scheduled ? " tasks" : " hosts",
           " have nothing to do: the mesh has ", num_ranks, num_ranks == 1 ? " device" : " devices",
@@ -38,18 +62,27 @@ proto::OpenCommand OpenCommandFor(const Fleet& fleet, WorkerId worker, const Fle
                                   const std::string& plan_id) {
   proto::OpenCommand open;
   *open.mutable_job() = job;
-  if (fleet.is_spread_over_hosts()) {
-    for (const std::string& path : fleet.input_files())
-      open.add_input_file(fleet.PathOn(worker, path));
-  }
+  SetPlace(fleet, worker, options, job, &open);
   for (const RankId rank : fleet.ranks_of(worker)) open.add_rank(rank.value());
   open.set_threads_per_device(threads_per_device);
-  open.set_devices_on_host(fleet.num_ranks_on_host_of(worker));
   open.set_epoch(fleet.epoch());
   open.set_lanes(options.lanes);
   open.set_checksums(options.checksums == FleetOptions::Checksums::kOn);
   open.set_plan_id(plan_id);
   return open;
+}
+
+void SetPlace(const Fleet& fleet, WorkerId worker, const FleetOptions& options,
+              const proto::Job& job, proto::OpenCommand* open) {
+  open->set_devices_on_host(fleet.num_ranks_on_host_of(worker));
+  if (!fleet.is_spread_over_hosts()) return;
+  open->clear_input_file();
+  for (const std::string& path : fleet.input_files())
+    open->add_input_file(fleet.PathOn(worker, path));
+  if (!options.ships_inputs) return;
+  *open->mutable_data() = job.data();
+  job::ReplaceDataPaths([&](const std::string& path) { return fleet.PathOn(worker, path); },
+                        open->mutable_data());
 }
 
 absl::Status CheckInputs(const Fleet& fleet,
@@ -59,6 +92,7 @@ absl::Status CheckInputs(const Fleet& fleet,
     const std::string& path = fleet.input_files()[i];
     std::vector<FileOnHost> files;
     for (const WorkerId worker : answers.ids()) {
+      if (answers[worker].input_file().empty()) continue;
       FileFingerprint found;
       if (static_cast<int>(i) < answers[worker].input_file_size()) {
         const proto::FileFact& fact = answers[worker].input_file(static_cast<int>(i));

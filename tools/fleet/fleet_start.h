@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "proto/worker.pb.h"
@@ -26,8 +27,14 @@ proto::OpenCommand OpenCommandFor(const Fleet& fleet, WorkerId worker, const Fle
                                   const proto::Job& job, int threads_per_device,
                                   const std::string& plan_id);
 
-// Compares the input files on the hosts, as the answers to OpenCommandFor tell, with those of this
-// host. Rejected (W0883): a host has another file.
+// Writes into the command what depends on the worker's host: the paths of the input files, and the
+// number of ranks there.
+void SetPlace(const Fleet& fleet, WorkerId worker, const FleetOptions& options,
+              const proto::Job& job, proto::OpenCommand* open);
+
+// Compares the input files on the hosts, as the answers to OpenCommandFor tell, with
+// those of this host. An answer without files has none to compare. Rejected (W0883): a host has
+// another file.
 absl::Status CheckInputs(const Fleet& fleet,
                          const IdVector<WorkerId, proto::WorkerAnswer>& answers);
 

@@ -27,9 +27,9 @@ std::vector<WorkerId> LostWorkers(const std::vector<launch::FailureEvent>& event
 }
 
 std::vector<WorkerId> WorkersToReplace(std::vector<WorkerId> lost,
-                                       const IdVector<WorkerId, bool>& is_connected) {
-  for (const WorkerId worker : is_connected.ids()) {
-    if (!is_connected[worker] && !Has(lost, worker)) lost.push_back(worker);
+                                       const IdVector<WorkerId, bool>& is_there) {
+  for (const WorkerId worker : is_there.ids()) {
+    if (!is_there[worker] && !Has(lost, worker)) lost.push_back(worker);
   }
   std::sort(lost.begin(), lost.end());
   return lost;

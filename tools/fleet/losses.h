@@ -18,10 +18,11 @@ bool IsLoss(const launch::FailureEvent& event);
 // Returns the workers that the events take away, each once, ascending.
 std::vector<WorkerId> LostWorkers(const std::vector<launch::FailureEvent>& events);
 // Returns the workers that start anew in the next epoch, ascending: those that are lost, and those
-// that are not connected. The end of such a process may not be noticed yet, and a process that has
-// not said hello would say it for the old epoch.
+// that are not there, that is, whose process does not run or is not connected. The end of such a
+// process may not be noticed yet, and a process that has not said hello would say it for the old
+// epoch.
 std::vector<WorkerId> WorkersToReplace(std::vector<WorkerId> lost,
-                                       const IdVector<WorkerId, bool>& is_connected);
+                                       const IdVector<WorkerId, bool>& is_there);
 // Drops the events that an epoch with new processes for `replaced` settles. The losses of other
 // workers stay, because the next epoch must settle them.
 void DropSettled(const std::vector<WorkerId>& replaced, std::vector<launch::FailureEvent>* events);

@@ -59,6 +59,47 @@ TEST(RankSpreadTest, AJobLearnsWhereHostsEnd) {
   EXPECT_EQ(job.mesh().devices_per_host(), 2);
 }
 
+// Returns the places of workers that have these hosts, once the lost ones are replaced; empty:
+// there is no room.
+std::vector<int> Replaced(const hosts::HostList& listed, const std::set<HostId>& lost,
+                          const std::vector<int>& host_of) {
+  IdVector<WorkerId, HostId> before;
+  for (const int host : host_of) before.emplace_back(host);
+  std::vector<int> after;
+  for (const HostId host :
+       ReplaceHosts(listed, lost, before).value_or(IdVector<WorkerId, HostId>()))
+    after.push_back(host.value());
+  return after;
+}
+
+TEST(RankSpreadTest, AHostInReserveTakesThePlaceOfALostOne) {
+  const hosts::HostList free = {{"a"}, {"b"}, {"c"}, {"d"}};
+  EXPECT_THAT(Replaced(free, {HostId(1)}, {0, 0, 1, 1}), ElementsAre(0, 0, 2, 2));
+  EXPECT_THAT(Replaced(free, {HostId(0), HostId(1)}, {0, 0, 1, 1}), ElementsAre(2, 2, 3, 3));
+  EXPECT_THAT(Replaced(free, {HostId(2)}, {0, 1}), ElementsAre(0, 1)) << "it has no workers";
+  EXPECT_TRUE(Replaced({{"a"}, {"b"}}, {HostId(1)}, {0, 0, 1, 1}).empty());
+  EXPECT_TRUE(Replaced(free, {HostId(1), HostId(2), HostId(3)}, {0, 1}).empty());
+}
+
+TEST(RankSpreadTest, FreeSlotsTakeThePlaceOfALostHost) {
+  const hosts::HostList slots = {{"a", 3}, {"b", 2}, {"c", 1}, {"d", 2}};
+  EXPECT_THAT(Replaced(slots, {HostId(1)}, {0, 0, 1, 1}), ElementsAre(0, 0, 3, 3))
+      << "workers of one host stay together";
+  EXPECT_THAT(Replaced(slots, {HostId(1), HostId(3)}, {0, 0, 1, 1}), ElementsAre(0, 0, 2, 0));
+  EXPECT_TRUE(Replaced(slots, {HostId(1), HostId(2), HostId(3)}, {0, 0, 1, 1}).empty());
+}
+
+TEST(RankSpreadTest, SparesGetProcessesInThePlaceOfHostsThatAreLostAlone) {
+  FleetOptions options = OnHosts({{"a"}, {"b"}, {"c"}});
+  options.spares = 1;
+  EXPECT_THAT(SpreadRanks(options, 4)->host_of, ElementsAre(HostId(0), HostId(1)));
+  options.lost_hosts = {HostId(0)};
+  EXPECT_THAT(SpreadRanks(options, 4)->host_of, ElementsAre(HostId(2), HostId(1)));
+  options.lost_hosts = {HostId(0), HostId(2)};
+  EXPECT_THAT(SpreadRanks(options, 4)->host_of, ElementsAre(HostId(0), HostId(1)))
+      << "both must come";
+}
+
 // One task with one device on each of these machines.
 int64_t OnTasksOf(const std::vector<std::string>& machines) {
   FleetOptions options;

@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <ostream>
+#include <set>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -184,6 +185,7 @@ class Agent {
   bool Obey(const proto::AgentOrder& order) {
     switch (order.kind_case()) {
       case proto::AgentOrder::kStart: return Start(order.start());
+      case proto::AgentOrder::kStartOne: return StartOne(order.start_one());
       case proto::AgentOrder::kTell: return Tell(order.tell());
       case proto::AgentOrder::kSignal:
         if (supervisor_ != nullptr) supervisor_->Signal(order.signal().signal());
@@ -240,17 +242,10 @@ class Agent {
       Send(report);
       return true;
     }
+    program_ = *program;
     IdVector<WorkerId, launch::WorkerLaunch> launches;
-    for (const proto::StartOrder::Process& process : order.process()) {
-      launch::WorkerLaunch launch;
-      launch.arguments = {*program};
-      launch.arguments.insert(launch.arguments.end(), process.argument().begin(),
-                              process.argument().end());
-      launch.label = process.label();
-      for (const int32_t rank : process.rank()) launch.ranks.emplace_back(rank);
-      launch.variables.assign(process.variable().begin(), process.variable().end());
-      launches.push_back(std::move(launch));
-    }
+    for (const proto::StartOrder::Process& process : order.process())
+      launches.push_back(LaunchOf(process));
     launch::SupervisorOptions options;
     options.log_directory = order.log_directory();
     for (const int32_t rank : order.rank_shown()) options.ranks_shown.emplace_back(rank);
@@ -274,6 +269,44 @@ class Agent {
         report.mutable_start()->add_pid(supervisor_->pid(w));
         report.mutable_start()->add_log_path(supervisor_->log_path(w));
       }
+    }
+    Send(report);
+    return true;
+  }
+
+  launch::WorkerLaunch LaunchOf(const proto::StartOrder::Process& process) const {
+    launch::WorkerLaunch launch;
+    launch.arguments = {program_};
+    launch.arguments.insert(launch.arguments.end(), process.argument().begin(),
+                            process.argument().end());
+    launch.label = process.label();
+    for (const int32_t rank : process.rank()) launch.ranks.emplace_back(rank);
+    launch.variables.assign(process.variable().begin(), process.variable().end());
+    return launch;
+  }
+
+  bool StartOne(const proto::StartOneOrder& order) {
+    const bool is_added = order.has_added() && order.process() == num_processes_;
+    if (supervisor_ == nullptr || (!is_added && !IsProcess(order.process()))) return false;
+    const WorkerId process(order.process());
+    const absl::Status started = is_added ? supervisor_->StartMore(LaunchOf(order.added())).status()
+                                          : supervisor_->StartAgain(process);
+    if (is_added && started.ok()) ++num_processes_;
+    if (IsProcess(order.process())) {
+      const std::vector<WorkerId> running = supervisor_->running();
+      if (std::count(running.begin(), running.end(), process) > 0) {
+        ended_.erase(process);
+      } else {
+        ended_.insert(process);  // the report of this order tells it
+      }
+    }
+    proto::AgentReport report;
+    proto::StartOneReport* const one = report.mutable_start_one();
+    one->set_request(order.request());
+    *one->mutable_outcome() = control::ToOutcome(started);
+    if (started.ok()) {
+      one->set_pid(supervisor_->pid(process));
+      one->set_log_path(supervisor_->log_path(process));
     }
     Send(report);
     return true;
@@ -422,7 +455,7 @@ class Agent {
   // Waits for news of the processes or the channel, and reports them.
   void Serve() {
     const int64_t now_ms = clock_.NowNs() / 1'000'000;
-    if (num_ended_ == num_processes_) {
+    if (static_cast<int>(ended_.size()) == num_processes_) {
       pollfd polled = {news(), POLLIN, 0};
       ::poll(&polled, 1, channel_.num_waiting() > 0 ? kFlushEveryMs : kLookEveryMs);
     } else {
@@ -463,7 +496,7 @@ class Agent {
   }
 
   void SendExit(const launch::WorkerExit& exit) {
-    ++num_ended_;
+    ended_.insert(exit.worker);
     proto::AgentReport report;
     proto::ExitReport* const end = report.mutable_exit();
     end->set_process(exit.worker.value());
@@ -501,7 +534,8 @@ class Agent {
   std::ostream console_{&lines_};
   size_t num_bytes_not_shown_ = 0;
   int num_processes_ = 0;
-  int num_ended_ = 0;  // of these; their ends are reported
+  std::set<WorkerId> ended_;  // of these; their ends are reported
+  std::string program_;       // of the processes
   int64_t next_use_ms_ = 0;
   ProbeTargets targets_;
   std::optional<FetchedFile> fetched_;

@@ -233,13 +233,19 @@ absl::Status AgentsSupervisor::ShipFile(const std::string& from,
     piece.set_is_last(file.eof());
     if (!ShipPiece(piece, to)) break;
   }
-  if (piece.is_last())
-    AwaitAll(kPieceMs, [](const Agent& agent) { return agent.ship_status.has_value(); });
+  if (piece.is_last()) {
+    ServeUntil(kPieceMs, Listen::kToAgentsOnly, [this, &to] {
+      return AreAllHosts([this, &to](HostId host) {
+        const Agent& agent = agents_[host];
+        return to[host].empty() || !agent.lost.empty() || agent.ship_status.has_value();
+      });
+    });
+  }
   // After a host has failed, the others have not been sent everything.
   std::optional<HostId> silent;
   for (const HostId host : agents_.ids()) {
     const Agent& agent = agents_[host];
-    if (agent.ship_status.has_value() && agent.ship_status->ok()) continue;
+    if (to[host].empty() || (agent.ship_status.has_value() && agent.ship_status->ok())) continue;
     const std::string where = absl::StrCat(to[host], " on host '", hosts_[host].host, "'");
     if (agent.ship_status.has_value() && ProblemOf(*agent.ship_status).has_value())
       return CausedBy(*agent.ship_status, "W0881", where);
@@ -266,6 +272,7 @@ absl::Status AgentsSupervisor::ShipFile(const std::string& from,
 bool AgentsSupervisor::ShipPiece(const proto::ShipOrder& piece,
                                  const IdVector<HostId, std::string>& to) {
   for (const HostId host : agents_.ids()) {
+    if (to[host].empty()) continue;
     proto::AgentOrder order;
     *order.mutable_ship() = piece;
     order.mutable_ship()->set_path(to[host]);
@@ -278,8 +285,9 @@ bool AgentsSupervisor::ShipPiece(const proto::ShipOrder& piece,
     });
   };
   ServeUntil(kPieceMs, Listen::kToAgentsOnly, is_free);
-  return is_free() && std::all_of(agents_.begin(), agents_.end(), [](const Agent& agent) {
-           return agent.lost.empty() && !agent.ship_status.has_value();
+  return is_free() && AreAllHosts([this, &to](HostId host) {
+           const Agent& agent = agents_[host];
+           return to[host].empty() || (agent.lost.empty() && !agent.ship_status.has_value());
          });
 }
 

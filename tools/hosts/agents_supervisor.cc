@@ -18,14 +18,12 @@
 #include "runtime/control/outcome.h"
 #include "tools/launch/program_path.h"
 #include "tools/launch/signal_watch.h"
-#include "tools/launch/worker_environment.h"
 
 namespace weir::hosts {
 namespace {
 
 using launch::OwnedDescriptor;
 using launch::WorkerExit;
-using launch::WorkerLaunch;
 
 constexpr int64_t kNsPerMs = 1000 * 1000;
 constexpr int64_t kLastTextMs = 500;  // for the last words of a command whose channel has closed
@@ -33,6 +31,7 @@ constexpr int64_t kLastTextMs = 500;  // for the last words of a command whose c
 constexpr int64_t kSilencesInLimit = 3;
 constexpr int64_t kLooksInSilence = 10;
 constexpr size_t kReadBytes = 16 << 10;
+constexpr int64_t kMayLackMs = 3000;  // for agents that need not come, once the others have
 
 // Returns the name of a command's program, without its folder.
 std::string ProgramName(const std::vector<std::string>& arguments) {
@@ -193,15 +192,21 @@ void AgentsSupervisor::TakeRelay(HostId through, const proto::RelayReport& repor
 absl::Status AgentsSupervisor::AwaitHellos() {
   const int64_t end_ns = clock_.NowNs() + options_.hello_limit_ms * kNsPerMs;
   const int64_t silence_ms = options_.hello_limit_ms / kSilencesInLimit;
-  const auto has_come = [](const Agent& agent) { return agent.has_hello; };
-  while (!AreAll(has_come) && clock_.NowNs() < end_ns) {
+  const auto have_come = [this] {
+    return AreAllHosts(
+        [this](HostId host) { return options_.may_lack.count(host) > 0 || HasCome(host); });
+  };
+  while (!have_come() && clock_.NowNs() < end_ns) {
     const int64_t left_ms = (end_ns - clock_.NowNs()) / kNsPerMs + 1;
-    AwaitAll(std::min(left_ms, std::max<int64_t>(silence_ms / kLooksInSilence, 1)), has_come);
+    ServeUntil(std::min(left_ms, std::max<int64_t>(silence_ms / kLooksInSilence, 1)),
+               Listen::kToAgentsOnly, have_come);
     PassOverSilent(silence_ms * kNsPerMs);
   }
+  GiveUpThoseThatMayLack();
   std::vector<Problem> missing, strangers;
   for (const HostId host : agents_.ids()) {
     const Agent& agent = agents_[host];
+    if (options_.may_lack.count(host) > 0 && !agent.lost.empty()) continue;
     const std::string where = absl::StrCat("host '", hosts_[host].host, "'");
     // A host that was never tried is not named beside the one in between that has not come.
     const bool was_tried = agent.relayed == nullptr || agents_[hosts_[host].through].has_hello;
@@ -231,6 +236,25 @@ absl::Status AgentsSupervisor::AwaitHellos() {
   return absl::OkStatus();
 }
 
+// Returns whether the agent has come, or cannot come any more.
+bool AgentsSupervisor::HasCome(HostId host) const {
+  return agents_[host].has_hello || !agents_[host].lost.empty();
+}
+
+// Waits a moment for the agents that need not come, and gives up those that have not.
+void AgentsSupervisor::GiveUpThoseThatMayLack() {
+  const std::set<HostId>& hosts = options_.may_lack;
+  ServeUntil(hosts.empty() ? 0 : kMayLackMs, Listen::kToAgentsOnly, [this, &hosts] {
+    return std::all_of(hosts.begin(), hosts.end(), [this](HostId host) { return HasCome(host); });
+  });
+  for (const HostId host : hosts) {
+    const bool is_stranger = agents_[host].has_hello && !options_.build_id.empty() &&
+                             facts_[host].build_id != options_.build_id;
+    if (is_stranger) Lose(host, absl::StrCat("it is of build ", facts_[host].build_id));
+    if (!HasCome(host)) Lose(host, "it has not come");
+  }
+}
+
 // Gives up the relays of agents that have been silent since they were tried: a relayed agent is
 // reached from here, and so are the agents that would be reached through an agent that does not
 // come.
@@ -251,64 +275,6 @@ void AgentsSupervisor::PassOverSilent(int64_t silence_ns) {
       if (IsReachedThrough(child, host)) ReachItself(child, absl::StrCat("it says ", reason));
     }
   }
-}
-
-absl::Status AgentsSupervisor::StartWorkers(const IdVector<WorkerId, WorkerLaunch>& workers) {
-  IdVector<HostId, proto::AgentOrder> orders(hosts_.size());
-  for (proto::AgentOrder& order : orders) {
-    proto::StartOrder* const start = order.mutable_start();
-    start->set_log_directory(options_.workers.log_directory);
-    for (const RankId rank : options_.workers.ranks_shown) start->add_rank_shown(rank.value());
-    start->set_reap_ms(options_.workers.reap_ms);
-    start->set_program(options_.program);
-    start->set_folder(options_.folder);
-    start->set_is_program_of_user(options_.workers.program == launch::WorkerProgram::kOfUser);
-    for (const std::string& entry : launch::SharedEnvironment(::environ))
-      start->add_environment(entry);
-  }
-  {
-    MutexLock lock(&mutex_);
-    for (const WorkerLaunch& launch : workers) {
-      Agent& agent = agents_[launch.host];
-      proto::StartOrder::Process* const process =
-          orders[launch.host].mutable_start()->add_process();
-      for (size_t i = 1; i < launch.arguments.size(); ++i)
-        process->add_argument(launch.arguments[i]);
-      process->set_label(launch.label);
-      for (const RankId rank : launch.ranks) process->add_rank(rank.value());
-      for (const std::string& variable : launch.variables) process->add_variable(variable);
-      Worker worker;
-      worker.host = launch.host;
-      worker.process = agent.workers.next_id();
-      agent.workers.push_back(workers_.next_id());
-      workers_.push_back(std::move(worker));
-    }
-    for (const HostId host : agents_.ids()) {
-      if (orders[host].start().process_size() > 0)
-        agents_[host].channel.Send(orders[host].SerializeAsString());
-    }
-  }
-  AwaitAll(options_.hello_limit_ms,
-           [](const Agent& agent) { return agent.workers.empty() || agent.has_started; });
-  for (const HostId host : agents_.ids()) {
-    const Agent& agent = agents_[host];
-    if (agent.workers.empty() || (agent.has_started && agent.start_status.ok())) continue;
-    const std::string where = absl::StrCat("host '", hosts_[host].host, "'");
-    std::optional<Problem> refused = ProblemOf(agent.start_status);
-    if (refused.has_value() && refused->code == "W0874") {
-      refused->where = where;
-      return ErrorOf(agent.start_status.code(), *refused);
-    }
-    if (agent.has_started) return CausedBy(agent.start_status, "W0874", where);
-    const SilentHost silent = FindSilent(host);
-    return ErrorOf(
-        absl::StatusCode::kUnavailable,
-        {"W0874", absl::StrCat("host '", hosts_[silent.host].host, "'"), "its workers",
-         silent.found,
-         agent.lost.empty() ? "look at that host: is it overloaded, or is its agent stopped?"
-                            : ""});
-  }
-  return absl::OkStatus();
 }
 
 absl::Status AgentsSupervisor::Tell(WorkerId index, const std::string& bytes) {
@@ -433,6 +399,13 @@ void AgentsSupervisor::AwaitAll(int64_t limit_ms, bool (*is_done)(const Agent& a
   ServeUntil(limit_ms, Listen::kToAgentsOnly, [this, is_done] { return AreAll(is_done); });
 }
 
+bool AgentsSupervisor::AreAllHosts(const std::function<bool(HostId host)>& holds) const {
+  for (const HostId host : agents_.ids()) {
+    if (!holds(host)) return false;
+  }
+  return true;
+}
+
 bool AgentsSupervisor::AreAll(bool (*is_done)(const Agent& agent)) const {
   return std::all_of(agents_.begin(), agents_.end(), [is_done](const Agent& agent) {
     return !agent.lost.empty() || is_done(agent);
@@ -530,6 +503,7 @@ void AgentsSupervisor::Take(HostId host, const proto::AgentReport& report) {
   if (report.has_output()) output_ += report.output().lines();
   MutexLock lock(&mutex_);
   if (report.has_start()) TakeStart(&agent, report.start());
+  if (report.has_start_one()) TakeStartOne(&agent, report.start_one());
   if (report.has_exit()) TakeExit(agent, report.exit());
   if (report.has_use()) TakeUse(agent, report.use());
 }
@@ -555,7 +529,9 @@ void AgentsSupervisor::TakeHello(HostId host, const proto::AgentHello& hello) {
 }
 
 AgentsSupervisor::Worker* AgentsSupervisor::WorkerOf(const Agent& agent, HostProcessId process) {
-  return agent.workers.Has(process) ? &workers_[agent.workers[process]] : nullptr;
+  if (!agent.workers.Has(process)) return nullptr;
+  Worker& worker = workers_[agent.workers[process]];
+  return BelongsTo(worker, agent) && worker.process == process ? &worker : nullptr;
 }
 
 void AgentsSupervisor::TakeStart(Agent* agent, const proto::StartReport& report) {
@@ -675,7 +651,7 @@ void AgentsSupervisor::LoseWorkers(HostId host) {
   MutexLock lock(&mutex_);
   for (const WorkerId index : agent.workers) {
     Worker& worker = workers_[index];
-    if (!worker.running) continue;
+    if (!worker.running || !BelongsTo(worker, agent)) continue;
     worker.running = false;
     WorkerExit exit;
     exit.worker = index;

@@ -1,6 +1,6 @@
-// The HostsSupervisor over agents. agents_supervisor.cc has the life of agents and workers, and
-// agent_questions.cc has what the supervisor asks of agents and what travels in files. Only these
-// two and hosts_supervisor.cc include this header.
+// The HostsSupervisor over agents. agents_supervisor.cc has the life of agents and workers,
+// agents_start.cc has the starts of workers, and agent_questions.cc has what the supervisor asks of
+// agents and what travels in files. Only these three and hosts_supervisor.cc include this header.
 #pragma once
 
 #include <poll.h>
@@ -64,7 +64,11 @@ class AgentsSupervisor final : public HostsSupervisor {
   void RemoveFiles(const IdVector<HostId, std::vector<std::string>>& paths_of_hosts) override;
   absl::Status ShipFile(const std::string& from, const IdVector<HostId, std::string>& to) override;
 
+  std::string LostText(HostId host) const override { return agents_[host].lost; }
+
   absl::Status Tell(WorkerId worker, const std::string& bytes) override;
+  absl::Status StartAgain(WorkerId worker) override;
+  absl::Status StartAgainOn(WorkerId worker, HostId host) override;
   absl::StatusOr<std::optional<launch::WorkerExit>> Wait(int64_t limit_ms) override;
   void Wake() override { wake_.Wake(); }
   int num_running() const override { return static_cast<int>(running().size()); }
@@ -127,12 +131,13 @@ class AgentsSupervisor final : public HostsSupervisor {
     bool has_hello = false;
     bool has_started = false;  // has answered the order to start workers
     absl::Status start_status;
-    std::string lost;  // why the channel has ended; empty: it has not
+    std::optional<absl::Status> started_one;  // of the last request to start one
+    std::string lost;                         // why the channel has ended; empty: it has not
     // When its command was started, here or by a relay; below 0: it was not, or its silence since
     // then has had its consequence.
     int64_t tried_ns = -1;
     std::optional<launch::EndOfProcess> end;
-    IdVector<HostProcessId, WorkerId> workers;
+    IdVector<HostProcessId, WorkerId> workers;  // also those that belong to another host now
     std::optional<proto::LookReport> look;
     std::optional<proto::ProbeReport> probe;
     std::optional<proto::ListenReport> listen;
@@ -145,6 +150,13 @@ class AgentsSupervisor final : public HostsSupervisor {
     bool has_removed = false;                 // what the last request names
   };
 
+  bool HasCome(HostId host) const;
+  void GiveUpThoseThatMayLack();
+  proto::StartOrder EmptyStart() const;
+  absl::Status PrepareStart(HostId host);
+  absl::Status StartStatusOf(HostId host);
+  absl::Status Refused(HostId host, const absl::Status& status) const;
+  absl::Status NoWorkersOf(HostId host);
   absl::Status StartCommand(HostId host);
   void StartRelayed(HostId host);
   void ReachItself(HostId host, const std::string& reason);
@@ -157,6 +169,7 @@ class AgentsSupervisor final : public HostsSupervisor {
   void SendToAll(const proto::AgentOrder& order);
   void AwaitAll(int64_t limit_ms, bool (*is_done)(const Agent& agent));
   bool AreAll(bool (*is_done)(const Agent& agent)) const;
+  bool AreAllHosts(const std::function<bool(HostId host)>& holds) const;
   std::vector<pollfd> DescriptorsToPoll(Listen listen) const;
   void ShowOutput();
   void ReadErrors(Agent* agent);
@@ -164,6 +177,8 @@ class AgentsSupervisor final : public HostsSupervisor {
   void Take(HostId host, const proto::AgentReport& report);
   void TakeHello(HostId host, const proto::AgentHello& hello);
   void TakeStart(Agent* agent, const proto::StartReport& report)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeStartOne(Agent* agent, const proto::StartOneReport& report)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeExit(const Agent& agent, const proto::ExitReport& report)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -180,6 +195,10 @@ class AgentsSupervisor final : public HostsSupervisor {
   void LoseWorkers(HostId host);
   std::string LastText(const Agent& agent) const;
   Worker* WorkerOf(const Agent& agent, HostProcessId process) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool BelongsTo(const Worker& worker, const Agent& agent) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return &agents_[worker.host] == &agent;
+  }
 
   const IdVector<HostId, HostAgent> hosts_;
   const HostsSupervisorOptions options_;
@@ -189,7 +208,10 @@ class AgentsSupervisor final : public HostsSupervisor {
   bool shows_output_ = true;
   std::string output_;  // of workers, received and not yet shown
   int64_t num_requests_ = 0;
-  std::deque<launch::WorkerExit> exits_;  // for the serving thread: seen and not yet returned
+  // For the serving thread: seen and not yet returned.
+  std::deque<launch::WorkerExit> exits_;
+  IdVector<WorkerId, launch::WorkerLaunch> launches_;  // the serving thread's
+  WorkerId starting_;                                  // likewise: of the last request to start one
 
   mutable Mutex mutex_;
   // StartAgents fixes the number of agents, and an agent does not move.

@@ -7,6 +7,7 @@
 //
 // If the channel to an agent ends, the workers of that host end with the agent. Their exits say
 // that the host is lost (WorkerExit::lost). The agents that are reached through it are lost, too.
+// A lost host stays lost. StartAgain starts a worker anew on its host, and StartAgainOn on another.
 // If this process ends for any reason, the commands are killed, so the channels close and the
 // agents end.
 //
@@ -18,6 +19,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -75,6 +77,8 @@ struct HostsSupervisorOptions {
   std::string folder;               // in which workers work, where the host has it
   int64_t hello_limit_ms = 30'000;  // for all agents together
   int64_t use_age_max_ms = 3'000;   // an older report of processor use is none (Supervisor::Use)
+  // Hosts that need not come. One that has not come a moment after the others is lost.
+  std::set<HostId> may_lack;
 };
 
 class HostsSupervisor : public launch::Supervisor {
@@ -109,6 +113,13 @@ class HostsSupervisor : public launch::Supervisor {
   // running.
   virtual absl::Status StartWorkers(const IdVector<WorkerId, launch::WorkerLaunch>& workers) = 0;
 
+  // Returns why the agent of a host is not there; empty: it is.
+  virtual std::string LostText(HostId host) const = 0;
+  // Does the same as StartAgain, but on the host `host`, to which the worker belongs from then on.
+  // Precondition: the worker does not run, or `host` is its host.
+  // kUnavailable (W0874): the host is lost, gives no answer and is lost from then on, or cannot.
+  virtual absl::Status StartAgainOn(WorkerId worker, HostId host) = 0;
+
   // Tells the agents that the job is over and with which exit code, so that those of tasks end with
   // it. Otherwise they find the starter lost when the supervisor is gone. The last call counts.
   // Call when no thread is in Wait.
@@ -123,8 +134,8 @@ class HostsSupervisor : public launch::Supervisor {
   virtual void RemoveFiles(const IdVector<HostId, std::vector<std::string>>& paths_of_hosts) = 0;
 
   // Copies the file `from` of this machine to the path to[h] of each host h, and makes the folders
-  // there. A copy appears at its path when it is complete. kUnavailable (W0881) with the path and
-  // the host that cannot.
+  // there. A host with an empty path gets no copy. A copy appears at its path when it is complete.
+  // kUnavailable (W0881) with the path and the host that cannot.
   virtual absl::Status ShipFile(const std::string& from,
                                 const IdVector<HostId, std::string>& to) = 0;
 };

@@ -351,6 +351,46 @@ TEST_F(HostsSupervisorTest, ALostAgentIsTheEndOfItsWorkersAndOfNoOthers) {
   EXPECT_EQ(census_.CollectOrphans(), 1);  // its death signal has ended it
 }
 
+TEST_F(HostsSupervisorTest, AWorkerStartsAgainOnItsHostAndOnOthers) {
+  ASSERT_TRUE(Reach({CommandOf("a"), CommandOf("b"), CommandOf("c")}).ok());
+  Start({"wait", "wait"});
+  const int64_t first = supervisor_->pid(WorkerId(0)), second = supervisor_->pid(WorkerId(1));
+  ASSERT_EQ(::kill(static_cast<pid_t>(second), SIGKILL), 0);
+  EXPECT_EQ(NextExit().signal, SIGKILL);
+  ASSERT_TRUE(supervisor_->StartAgain(WorkerId(1)).ok());
+  const int64_t again = supervisor_->pid(WorkerId(1));
+  EXPECT_NE(again, second);
+  ASSERT_EQ(::kill(static_cast<pid_t>(again), SIGKILL), 0);
+  const WorkerExit exit = NextExit();
+  EXPECT_EQ(exit.pid, again);
+
+  // A host without workers, and one that has some.
+  EXPECT_EQ(supervisor_->LostText(HostId(1)), "");
+  for (const int host : {2, 0}) {
+    ASSERT_TRUE(supervisor_->StartAgainOn(WorkerId(1), HostId(host)).ok());
+    EXPECT_TRUE(supervisor_->Tell(WorkerId(1), "hello").ok());
+    ASSERT_EQ(::kill(static_cast<pid_t>(supervisor_->pid(WorkerId(1))), SIGKILL), 0);
+    EXPECT_EQ(NextExit().worker, WorkerId(1));
+  }
+  ASSERT_TRUE(supervisor_->StartAgainOn(WorkerId(1), HostId(2)).ok());
+  ASSERT_EQ(::kill(static_cast<pid_t>(supervisor_->facts()[HostId(1)].agent_pid), SIGKILL), 0);
+  while (supervisor_->LostText(HostId(1)).empty()) ASSERT_TRUE(supervisor_->Wait(10).ok());
+  EXPECT_EQ(supervisor_->num_running(), 2) << "its worker has another host";
+  EXPECT_EQ(supervisor_->pid(WorkerId(0)), first);
+  const absl::Status lost = supervisor_->StartAgainOn(WorkerId(1), HostId(1));
+  EXPECT_THAT(std::string(lost.message()), StartsWith("W0874 at host 'b'"));
+}
+
+TEST_F(HostsSupervisorTest, AHostThatMayLackIsLostIfItDoesNotCome) {
+  HostsSupervisorOptions options = OptionsOf(options_);
+  options.may_lack = {HostId(1)};
+  absl::StatusOr<std::unique_ptr<HostsSupervisor>> supervisor =
+      HostsSupervisor::Reach({CommandOf("a"), CommandOf("b", "refuse")}, options);
+  ASSERT_TRUE(supervisor.ok()) << supervisor.status();
+  EXPECT_EQ((*supervisor)->LostText(HostId(0)), "");
+  EXPECT_THAT((*supervisor)->LostText(HostId(1)), HasSubstr("Permission denied"));
+}
+
 TEST_F(HostsSupervisorTest, ALostHostIsTheEndOfThoseThatAreReachedThroughIt) {
   ASSERT_TRUE(Reach(Chain({CommandOf("a"), CommandOf("b"), CommandOf("c")})).ok());
   Start({"wait", "wait", "wait"});

@@ -55,10 +55,11 @@ absl::StatusOr<StarterAddress> ChooseStarterAddress(HostsSupervisor* supervisor,
   for (size_t i = 0; i < tried.size(); ++i) {
     StarterAddress chosen;
     chosen.address = targets.open[i]->host();
-    for (const std::vector<AddressProbe>& of_host : probes) {
-      if (!of_host[i].error.empty()) break;
-      chosen.interfaces.push_back(of_host[i].interface);
-      chosen.addresses.push_back(of_host[i].local_address);
+    for (const HostId host : hosts.ids()) {
+      const AddressProbe& probe = probes[host][i];
+      if (!probe.error.empty() && supervisor->LostText(host).empty()) break;
+      chosen.interfaces.push_back(probe.interface);
+      chosen.addresses.push_back(probe.local_address);
     }
     if (chosen.interfaces.size() == hosts.size()) return chosen;
   }

@@ -80,6 +80,7 @@ class LocalSupervisor final : public Supervisor {
 
   absl::Status Tell(WorkerId worker, const std::string& bytes) override;
   absl::Status StartAgain(WorkerId worker) override;
+  absl::StatusOr<WorkerId> StartMore(const WorkerLaunch& command) override;
   absl::StatusOr<std::optional<WorkerExit>> Wait(int64_t limit_ms) override;
   void Wake() override { wake_.Wake(); }
   int num_running() const override;
@@ -91,7 +92,10 @@ class LocalSupervisor final : public Supervisor {
   std::vector<WorkerExit> Stop() override;
   std::vector<WorkerExit> Reap(int64_t limit_ms) override;
   std::vector<WorkerId> running() const override;
-  std::string log_path(WorkerId worker) const override { return log_paths_[worker]; }
+  std::string log_path(WorkerId worker) const override {
+    MutexLock lock(&mutex_);
+    return log_paths_[worker];
+  }
   void HideOutput() override {
     for (Worker& worker : workers_) worker.output.Hide();
   }
@@ -121,10 +125,11 @@ class LocalSupervisor final : public Supervisor {
   const SupervisorOptions options_;
   WakeEvent wake_;
   const MonotonicClock clock_;
+  // The serving thread alone adds to these three, under the mutex.
   IdVector<WorkerId, WorkerLaunch> commands_;
   IdVector<WorkerId, std::string> log_paths_;
-  IdVector<WorkerId, Worker> workers_;  // their number is fixed after the start
-  std::deque<WorkerExit> exits_;        // for the serving thread: seen and not yet returned
+  IdVector<WorkerId, Worker> workers_;
+  std::deque<WorkerExit> exits_;  // for the serving thread: seen and not yet returned
 
   mutable Mutex mutex_;
   IdVector<WorkerId, WorkerState> states_ ABSL_GUARDED_BY(mutex_);
@@ -137,14 +142,22 @@ absl::Status LocalSupervisor::StartWorkers(const IdVector<WorkerId, WorkerLaunch
     const std::string name = LogFileName(command.label);
     if (!names.insert(name).second)
       return absl::InternalError(absl::StrCat("two workers log to ", name));
-    log_paths_.push_back(absl::StrCat(options_.log_directory, "/", name));
-    WEIR_ASSIGN_OR_RETURN(Worker worker, StartOne(command, log_paths_.back()));
-    commands_.push_back(command);
-    workers_.push_back(std::move(worker));
-    MutexLock lock(&mutex_);
-    states_.emplace_back();
+    WEIR_RETURN_IF_ERROR(StartMore(command).status());
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<WorkerId> LocalSupervisor::StartMore(const WorkerLaunch& command) {
+  const std::string log_path =
+      absl::StrCat(options_.log_directory, "/", LogFileName(command.label));
+  WEIR_ASSIGN_OR_RETURN(Worker worker, StartOne(command, log_path));
+  MutexLock lock(&mutex_);
+  const WorkerId index = workers_.next_id();
+  commands_.push_back(command);
+  log_paths_.push_back(log_path);
+  workers_.push_back(std::move(worker));
+  states_.emplace_back();
+  return index;
 }
 
 absl::StatusOr<Worker> LocalSupervisor::StartOne(const WorkerLaunch& command,
@@ -407,6 +420,10 @@ void LocalSupervisor::StopWithin(int64_t limit_ns, Listen listen) {
 absl::Status Supervisor::StartAgain(WorkerId worker) {
   return absl::UnimplementedError(
       absl::StrCat("worker ", worker, " cannot start anew beside the others"));
+}
+
+absl::StatusOr<WorkerId> Supervisor::StartMore(const WorkerLaunch& /*worker*/) {
+  return absl::UnimplementedError("no worker can start beside the others");
 }
 
 void KeepExits() {

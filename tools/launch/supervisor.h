@@ -112,6 +112,11 @@ class Supervisor {
   // does not run.
   virtual absl::Status StartAgain(WorkerId worker);
 
+  // Starts one more worker, and returns its number, the next one. A worker of the same label that
+  // has ended may have written to the same log file. Called by the thread that calls Wait.
+  // kUnimplemented, kUnavailable as in StartAgain; then the number is not used.
+  virtual absl::StatusOr<WorkerId> StartMore(const WorkerLaunch& worker);
+
   // Serves output and ends until a worker ends, `limit_ms` have passed (negative: no limit), Wake
   // is called, or no worker is running. Returns each end once, in order of time, with all output of
   // the worker served; else nullopt. Exits seen at the same moment have the same time.

@@ -1,0 +1,294 @@
+// The parts of Fleet that know hosts: how they are reached and examined, what is sent to them, and
+// which host takes the place of a lost one.
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/base/build_id.h"
+#include "runtime/base/problem.h"
+#include "runtime/base/status.h"
+#include "runtime/base/unit_text.h"
+#include "tools/fleet/fleet.h"
+#include "tools/fleet/heartbeat.h"
+#include "tools/fleet/host_memory.h"
+#include "tools/fleet/input_files.h"
+#include "tools/fleet/rank_spread.h"
+#include "tools/hosts/host_ways.h"
+#include "tools/launch/placement.h"
+
+namespace weir::fleet {
+
+// Reaches the hosts, finds the address at which they reach this machine, and starts the workers.
+absl::StatusOr<std::unique_ptr<launch::Supervisor>> Fleet::StartOnHosts(
+    const IdVector<WorkerId, launch::WorkerLaunch>& launches,
+    const launch::SupervisorOptions& options) {
+  hosts::HostsSupervisorOptions of_hosts;
+  of_hosts.workers = options;
+  of_hosts.build_id = BuildId();
+  of_hosts.use_age_max_ms = UseAgeMaxMs({options_.heartbeat_ms, options_.dead_after_ms});
+  of_hosts.may_lack = options_.lost_hosts;
+  for (const HostId used : options_.host_of) of_hosts.may_lack.erase(used);
+  std::error_code error;
+  of_hosts.folder = std::filesystem::current_path(error).string();
+  of_hosts.workers.log_directory = std::filesystem::absolute(options.log_directory, error).string();
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<hosts::HostsSupervisor> supervisor,
+                        hosts::HostsSupervisor::Reach(options_.hosts, of_hosts));
+  // Hosts that are parts of one machine and may use the same cores share the cores.
+  std::map<std::pair<std::string, std::vector<int>>, HostId> machines;
+  for (const hosts::HostFacts& facts : supervisor->facts())
+    machine_of_.push_back(
+        machines.emplace(std::pair(facts.machine, facts.cores), machine_of_.next_id())
+            .first->second);
+  const IdVector<HostId, std::string> names = hosts::NamesOf(options_.hosts);
+  absl::StatusOr<hosts::StarterAddress> address =
+      hosts::ChooseStarterAddress(supervisor.get(), names, options_.address);
+  absl::Status started = CheckMemory(supervisor->facts());
+  if (started.ok()) started = address.status();
+  if (started.ok()) started = CheckWaysOf(supervisor.get(), *address, names);
+  if (started.ok() && options_.ships_inputs) started = ShipInputs(supervisor.get());
+  if (started.ok()) started = supervisor->StartWorkers(launches);
+  if (!started.ok()) {
+    RemoveShipped(supervisor.get());
+    supervisor->TellEnd(ExitCode(started));
+    return started;
+  }
+  starter_address_ = *std::move(address);
+  on_hosts_ = supervisor.get();
+  return supervisor;
+}
+
+absl::Status Fleet::CheckMemory(const IdVector<HostId, hosts::HostFacts>& facts) const {
+  if (options_.bytes_of_rank.empty()) return absl::OkStatus();
+  std::vector<HostShare> shares;
+  for (const HostId host : facts.ids()) {
+    HostShare share = {options_.hosts[host].host, facts[host].machine, facts[host].memory_bytes};
+    for (const WorkerId worker : workers()) {
+      if (options_.host_of[worker] != host) continue;
+      for (const RankId rank : ranks_of_[worker]) {
+        ++share.num_ranks;
+        share.rank_bytes += options_.bytes_of_rank[rank];
+      }
+    }
+    shares.push_back(std::move(share));
+  }
+  return CheckHostMemory(
+      shares, *std::max_element(options_.bytes_of_rank.begin(), options_.bytes_of_rank.end()));
+}
+
+// Tries the ways between the hosts that have workers, or may get some.
+absl::Status Fleet::CheckWaysOf(hosts::HostsSupervisor* supervisor,
+                                const hosts::StarterAddress& address,
+                                const IdVector<HostId, std::string>& names) const {
+  std::set<HostId> used(options_.host_of.begin(), options_.host_of.end());
+  for (const HostId host : names.ids()) {
+    // Processes may start there later.
+    if (options_.recovers && supervisor->LostText(host).empty()) used.insert(host);
+  }
+  IdVector<HostId, std::string> addresses = address.addresses;
+  if (!options_.interface.empty()) {
+    WEIR_ASSIGN_OR_RETURN(addresses,
+                          hosts::AddressesOn(options_.interface, names, supervisor->facts(), used));
+  }
+  for (const HostId host : names.ids()) {
+    if (used.count(host) == 0) addresses[host].clear();
+  }
+  return hosts::CheckWays(supervisor, names, addresses);
+}
+
+absl::Status Fleet::ShipInputs(hosts::HostsSupervisor* supervisor) {
+  for (size_t i = 0; i < options_.input_files.size(); ++i)
+    WEIR_RETURN_IF_ERROR(ShipInput(i, supervisor));
+  return absl::OkStatus();
+}
+
+absl::Status Fleet::ShipInput(size_t index, hosts::HostsSupervisor* supervisor) {
+  const std::string& path = options_.input_files[index];
+  double bytes = 0;
+  int num_hosts = 0;
+  for (const ShippedFile& file : FilesToShip(path)) {
+    IdVector<HostId, std::string> to(options_.hosts.size());
+    num_hosts = 0;
+    for (const HostId host : to.ids()) {
+      if (!supervisor->LostText(host).empty()) continue;
+      to[host] = ShippedPath(AbsoluteLogDirectory(), options_.hosts[host].host, index, path) +
+                 file.below_to;
+      ++num_hosts;
+    }
+    WEIR_RETURN_IF_ERROR(supervisor->ShipFile(file.from, to));
+    std::error_code error;
+    bytes += static_cast<double>(std::filesystem::file_size(file.from, error));
+  }
+  options_.console->Say(absl::StrCat(path, " sent to ", num_hosts,
+                                     num_hosts == 1 ? " host" : " hosts", " (", BytesText(bytes),
+                                     " each)"));
+  return absl::OkStatus();
+}
+
+absl::Status Fleet::BringInput(const std::string& path) {
+  const std::vector<std::string>& files = options_.input_files;
+  if (!options_.ships_inputs || std::count(files.begin(), files.end(), path) > 0)
+    return absl::OkStatus();
+  absl::Status shipped;
+  LetWatcherDo([&] {
+    options_.input_files.push_back(path);
+    shipped = ShipInput(options_.input_files.size() - 1, on_hosts_);
+  });
+  return shipped;
+}
+
+void Fleet::RemoveShipped(hosts::HostsSupervisor* supervisor) {
+  if (supervisor == nullptr || !options_.ships_inputs) return;
+  IdVector<HostId, std::vector<std::string>> copies(options_.hosts.size());
+  for (const HostId host : options_.hosts.ids()) {
+    for (size_t i = 0; i < options_.input_files.size(); ++i) {
+      const std::string& path = options_.input_files[i];
+      const std::string copy =
+          ShippedPath(AbsoluteLogDirectory(), options_.hosts[host].host, i, path);
+      for (const ShippedFile& file : FilesToShip(path))
+        copies[host].push_back(copy + file.below_to);
+    }
+  }
+  supervisor->RemoveFiles(copies);
+}
+
+std::string Fleet::PathOn(WorkerId worker, const std::string& path) const {
+  const auto input = std::find(options_.input_files.begin(), options_.input_files.end(), path);
+  if (!options_.ships_inputs || input == options_.input_files.end()) return path;
+  return ShippedPath(AbsoluteLogDirectory(), HostOf(worker),
+                     static_cast<size_t>(input - options_.input_files.begin()), path);
+}
+
+std::string Fleet::AbsoluteLogDirectory() const {
+  std::error_code error;
+  return std::filesystem::absolute(log_directory_, error).string();
+}
+
+int Fleet::num_ranks_on_host_of(WorkerId worker) const {
+  size_t count = 0;
+  for (const WorkerId other : workers()) {
+    if (options_.hosts.empty() || machine_of_[HostIdOf(other)] == machine_of_[HostIdOf(worker)])
+      count += ranks_of_[other].size();
+  }
+  return static_cast<int>(count);
+}
+
+std::string Fleet::HostOf(WorkerId worker) const {
+  return options_.hosts.empty() || !worker.has_value() ? "" : options_.hosts[HostIdOf(worker)].host;
+}
+
+HostId Fleet::HostIdOf(WorkerId worker) const {
+  MutexLock lock(&mutex_);
+  return host_of_[worker];
+}
+
+std::set<HostId> Fleet::LostHosts() const {
+  if (on_hosts_ == nullptr) return options_.lost_hosts;
+  std::set<HostId> lost;
+  for (const HostId host : options_.hosts.ids()) {
+    if (!on_hosts_->LostText(host).empty()) lost.insert(host);
+  }
+  return lost;
+}
+
+int Fleet::num_ranks_left() const {
+  const std::set<HostId> lost = LostHosts();
+  size_t count = 0;
+  for (const WorkerId worker : workers()) {
+    if (options_.hosts.empty() || lost.count(HostIdOf(worker)) == 0)
+      count += ranks_of_[worker].size();
+  }
+  return static_cast<int>(count);
+}
+
+// Returns where the workers are from now on. kFailedPrecondition: a host is lost, and no other
+// takes its place.
+absl::StatusOr<IdVector<WorkerId, HostId>> Fleet::PlacesFromNowOn() const {
+  IdVector<WorkerId, HostId> host_of;
+  {
+    MutexLock lock(&mutex_);
+    host_of = host_of_;
+  }
+  const std::set<HostId> lost = LostHosts();
+  std::optional<IdVector<WorkerId, HostId>> places =
+      ReplaceHosts(options_.listed_hosts, lost, host_of);
+  if (places.has_value()) return *std::move(places);
+  std::set<std::string> names;
+  for (const HostId host : host_of) {
+    if (lost.count(host) > 0) names.insert(absl::StrCat("'", options_.hosts[host].host, "'"));
+  }
+  return ErrorOf(
+      absl::StatusCode::kFailedPrecondition,
+      {"W0727", absl::StrCat(names.size() == 1 ? "host " : "hosts ", absl::StrJoin(names, " and ")),
+       "a host in reserve, or free slots on another host",
+       names.size() == 1 ? "the host is lost, and no host has room for its processes"
+                         : "the hosts are lost, and no hosts have room for their processes",
+       "--resume with other hosts, if the job ends; next time one host more in --hosts, and "
+       "--spares "
+       "1"});
+}
+
+Fleet::Replacement Fleet::ForeseeReplacement() {
+  Replacement replacement;
+  LetWatcherDo([&] { replacement = Foresee(); });
+  return replacement;
+}
+
+Fleet::Replacement Fleet::Foresee() const {
+  const std::vector<WorkerId> lost = WorkersToStart();
+  std::vector<std::string> stay;
+  std::map<std::pair<HostId, HostId>, std::vector<std::string>> moves;  // by the old and new host
+  absl::StatusOr<IdVector<WorkerId, HostId>> places = IdVector<WorkerId, HostId>();
+  if (on_hosts_ != nullptr) {
+    places = PlacesFromNowOn();
+    if (!places.ok()) return {places.status(), ""};
+  }
+  for (const WorkerId worker : lost) {
+    const std::string name = launch::RankLabel(ranks_of_[worker]);
+    if (on_hosts_ == nullptr || (*places)[worker] == HostIdOf(worker)) {
+      stay.push_back(name);
+    } else {
+      moves[{HostIdOf(worker), (*places)[worker]}].push_back(name);
+    }
+  }
+  const auto processes = [](const std::vector<std::string>& names) {
+    return absl::StrCat(names.size() == 1 ? "the process of " : "the processes of ",
+                        absl::StrJoin(names, " and "));
+  };
+  std::vector<std::string> texts;
+  if (!stay.empty())
+    texts.push_back(
+        absl::StrCat(processes(stay), stay.size() == 1 ? " starts anew" : " start anew"));
+  for (const auto& [way, names] : moves) {
+    texts.push_back(absl::StrCat("host '", options_.hosts[way.first].host, "' is lost, and ",
+                                 processes(names), names.size() == 1 ? " starts" : " start",
+                                 " anew on host '", options_.hosts[way.second].host, "'"));
+  }
+  return {absl::OkStatus(), absl::StrJoin(texts, "; ")};
+}
+
+// Starts the process of a worker anew, on another host if its own is lost. The watching thread
+// calls this.
+absl::Status Fleet::StartOneAnew(WorkerId worker) {
+  if (on_hosts_ == nullptr) return supervisor_->StartAgain(worker);
+  while (true) {
+    WEIR_ASSIGN_OR_RETURN(const auto places, PlacesFromNowOn());
+    const HostId host = places[worker];
+    const absl::Status started = on_hosts_->StartAgainOn(worker, host);
+    if (started.ok()) {
+      MutexLock lock(&mutex_);
+      host_of_[worker] = host;
+      return started;
+    }
+    // A host that gives no answer is lost now, and another one may take its place.
+    if (on_hosts_->LostText(host).empty()) return started;
+    options_.console->Say(absl::StrCat("WARNING: host '", options_.hosts[host].host,
+                                       "' counts as lost: ", started.message()));
+  }
+}
+
+}  // namespace weir::fleet
