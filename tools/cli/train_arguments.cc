@@ -266,6 +266,14 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
       ->type_name("HOW")
       ->check(CLI::IsMember({"stop", "restart", "elastic"}))
       ->capture_default_str();
+  verb->add_option(
+          "--on-slow", on_slow,
+          "When a rank stays slower than its peers: warn, which names the rank, or "
+          "replace, which also ends its process and starts it anew (--on-failure elastic), "
+          "at most one within --restart-window")
+      ->type_name("HOW")
+      ->check(CLI::IsMember({"warn", "replace"}))
+      ->capture_default_str();
   verb->add_option("--max-restarts", max_restarts,
                    "Failures within --restart-window after which the job ends")
       ->type_name("N")
@@ -289,6 +297,12 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
 }
 
 absl::Status TrainArguments::CheckRestarts(const hosts::FoundHosts& found) const {
+  if (on_slow == "replace" && on_failure != "elastic") {
+    return Rejected({"W0742", "--on-slow replace",
+                     "--on-failure elastic, with which the other "
+                     "processes live on",
+                     "--on-failure " + on_failure, "--on-failure elastic, or --on-slow warn"});
+  }
   if (on_failure == "stop") return absl::OkStatus();
   const std::string option = "--on-failure " + on_failure;
   // A task of a scheduler serves one start, and the scheduler counts its end as that of the job.

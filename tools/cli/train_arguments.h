@@ -64,6 +64,7 @@ struct TrainArguments : PlannedJobArguments {
   std::string checkpoint_every;  // steps, or a time with its unit; empty: neither
   std::string on_nonfinite = "stop";
   std::string on_failure = "stop";
+  std::string on_slow = "warn";
   int max_restarts = 3;
   double restart_window_seconds = 3600;
   FleetArguments fleet;
@@ -71,8 +72,8 @@ struct TrainArguments : PlannedJobArguments {
   int view_port = 0;  // 0: any free one
 
   void AddTo(CLI::App* verb, CliContext* context);
-  // kInvalidArgument (W0756): the processes of the run cannot start again on the hosts found, but
-  // are asked to.
+  // kInvalidArgument: the processes of the run cannot start again on the hosts found, but are asked
+  // to (W0756), or one is to be replaced although the others do not live on (W0742).
   absl::Status CheckRestarts(const hosts::FoundHosts& found) const;
   // Sets options.job_file, too, so that no output replaces the job.
   absl::StatusOr<JobToTrain> Read();

@@ -10,6 +10,7 @@
 #include "runtime/base/status.h"
 #include "tools/fleet/fleet.h"
 #include "tools/launch/placement.h"
+#include "tools/launch/process_state.h"
 
 namespace weir::fleet {
 namespace {
@@ -17,13 +18,16 @@ namespace {
 // The time to notice what ended a call: the end of a process mostly comes at once.
 constexpr int64_t kNoticeMs = 1000;
 constexpr int64_t kHelloLimitMs = 30'000;
+// The longest wait for the end of a process that is ending, which frees its memory first.
+constexpr int64_t kTogetherMs = 1000;
 // The time between two looks at whether a process has ended before its hello.
 constexpr int64_t kHelloLookMs = 20;
 
 bool IsLoss(const launch::FailureEvent& event) {
   return event.kind == launch::FailureEvent::Kind::kExit ||
          event.kind == launch::FailureEvent::Kind::kLost ||
-         event.kind == launch::FailureEvent::Kind::kFrozen;
+         event.kind == launch::FailureEvent::Kind::kFrozen ||
+         event.kind == launch::FailureEvent::Kind::kSlow;
 }
 
 }  // namespace
@@ -63,6 +67,32 @@ std::vector<WorkerId> Fleet::LostWorkers() const {
   return lost;
 }
 
+absl::Status Fleet::GiveUp(WorkerId worker, const std::string& evidence) {
+  launch::FailureEvent event;
+  event.kind = launch::FailureEvent::Kind::kSlow;
+  event.time_ns = clock_.NowNs();
+  event.worker = worker;
+  event.ranks = ranks_of_[worker];
+  event.pid = supervisor_->pid(worker);
+  event.host = HostOf(worker);
+  event.reason = evidence;
+  const absl::Status reason = absl::UnavailableError(
+      absl::StrCat("the process of ", launch::RankLabel(event.ranks), " is slow: ", evidence));
+  Fail(std::move(event), reason);
+  return reason;
+}
+
+bool Fleet::AnotherIsEnding() const {
+  if (is_spread_over_hosts()) return false;
+  const std::vector<WorkerId> lost = LostWorkers();
+  for (const WorkerId worker : workers()) {
+    if (std::count(lost.begin(), lost.end(), worker) == 0 &&
+        launch::IsEnding(static_cast<pid_t>(supervisor_->pid(worker))))
+      return true;
+  }
+  return false;
+}
+
 launch::FailureReport Fleet::ReportLoss() {
   launch::FailedJob job;
   bool is_lost = false;
@@ -78,6 +108,12 @@ launch::FailureReport Fleet::ReportLoss() {
     };
     failed_.WaitFor(&mutex_, kNoticeMs, is_known);
     if (has_ended_ || !may_recover_.load()) return {};
+    // Processes that were killed at the same moment are one loss, though one ends before the other.
+    failed_.WaitFor(&mutex_, kTogetherMs, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return has_ended_ || !AnotherIsEnding();
+    });
+    if (has_ended_) return {};
+    told_lost_ = LostWorkers();
     is_lost = !LostWorkers().empty();
     has_ended_ = !is_lost;
     job.events = failures_;
@@ -121,8 +157,15 @@ absl::Status Fleet::StartAnew(const std::vector<WorkerId>& lost) {
   const absl::Status reason = absl::UnavailableError(
       absl::StrCat("the process of ", absl::StrJoin(names, " and "), " was lost, and starts anew"));
   const uint32_t epoch = epoch_.load() + 1;
-  // What the coordinator loses from here on is of the new epoch.
-  epoch_.store(epoch);
+  {
+    // What the coordinator loses from here on is of the new epoch. What it lost before, and nobody
+    // has taken yet, is known unless its worker is none of the lost.
+    MutexLock lock(&mutex_);
+    epoch_.store(epoch);
+    std::erase_if(lost_, [&lost](const launch::FailureEvent& event) {
+      return !IsLoss(event) || std::count(lost.begin(), lost.end(), event.worker) > 0;
+    });
+  }
   coordinator()->BeginEpoch(epoch, lost, reason);
   for (const WorkerId worker : lost) {
     // Whether a process can start follows from no other process.
@@ -153,11 +196,30 @@ absl::StatusOr<std::vector<WorkerId>> Fleet::BeginEpoch() {
       lost.push_back(worker);
   }
   std::sort(lost.begin(), lost.end());
+  SayAlsoLost(lost);
+  anew_ = lost;
   absl::Status started;
   LetWatcherDo([&] { started = StartAnew(lost); });
   WEIR_RETURN_IF_ERROR(started);
   WEIR_RETURN_IF_ERROR(WaitForHellos());
+  anew_.clear();
   return lost;
+}
+
+// Tells of losses that came after the report. A new process that has said no hello yet is none of
+// them.
+void Fleet::SayAlsoLost(const std::vector<WorkerId>& lost) {
+  for (const WorkerId worker : lost) {
+    if (std::count(told_lost_.begin(), told_lost_.end(), worker) +
+            std::count(anew_.begin(), anew_.end(), worker) >
+        0)
+      continue;
+    const std::string line =
+        absl::StrCat("WARNING: the process of ", launch::RankLabel(ranks_of_[worker]),
+                     " was lost a moment later, and starts anew, too");
+    options_.console->Say(line);
+    if (options_.live != nullptr) options_.live->Say(line);
+  }
 }
 
 // Waits until all workers have said hello in the new epoch. The coordinator cannot know that a

@@ -3,7 +3,11 @@
 // Thread rule: one thread.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/id_vector.h"
@@ -43,6 +47,7 @@ class FleetRunner final : public train::JobRunner {
   std::vector<actors::RankWorkReport> Work() const override { return work_; }
   absl::Status WriteTrace(const std::string& path) override;
   absl::StatusOr<train::Recovery> Recover(const train::RecoveryOrder& order) override;
+  absl::Status Replace(RankId rank, const std::string& evidence) override;
 
  private:
   explicit FleetRunner(Fleet* fleet) : fleet_(fleet), checkpoint_(fleet) {}
@@ -57,7 +62,8 @@ class FleetRunner final : public train::JobRunner {
   absl::Status TakeShards(const IdVector<WorkerId, proto::WorkerAnswer>& answers);
   bool KeepIsDue() const;
   void NoteKept(const IdVector<WorkerId, proto::WorkerAnswer>& answers);
-  absl::StatusOr<RecoveryPlan> PlanFromMemory();
+  // Also takes into `reported` what steps have reported that are done beyond steps_done_.
+  absl::StatusOr<RecoveryPlan> PlanFromMemory(std::map<int64_t, train::StepMetrics>* reported);
   absl::Status MoveStates(const RecoveryPlan& plan);
   std::string RecoveryText(const std::vector<WorkerId>& anew, const RecoveryPlan& plan,
                            int64_t fenced) const;
@@ -78,6 +84,7 @@ class FleetRunner final : public train::JobRunner {
   int64_t steps_done_ = 0;
   IdVector<WorkerId, proto::WorkerCommand> open_commands_;  // of the first epoch
   IdVector<RankId, std::vector<HeldState>> shards_of_;      // empty: nothing recovers
+  std::set<std::string> metrics_of_every_step_;             // names; empty: no step has reported
   Keeping keeping_;
   train::RunnerFacts facts_;
   FleetCheckpoint checkpoint_;

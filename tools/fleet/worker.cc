@@ -379,9 +379,9 @@ class Worker {
       answer->set_kept_bytes(kept_.bytes());
     }
     resting_step_ = -1;
-    WEIR_ASSIGN_OR_RETURN(auto reported, group->RunSteps(command.steps()));
+    WEIR_ASSIGN_OR_RETURN(reported_, group->RunSteps(command.steps()));
     resting_step_ = group->session().steps_done();
-    AddMetrics(reported, answer);
+    AddMetrics(reported_, answer);
     AddWork(group->session().Work(), answer);
     return absl::OkStatus();
   }
@@ -430,6 +430,7 @@ class Worker {
     if (command.has_standing()) {
       answer->set_kept_step(kept_.step());
       answer->set_resting_step(resting_step_);
+      AddMetrics(reported_, answer);
       return absl::OkStatus();
     }
     if (command.has_give()) return Give(command.give(), answer);
@@ -724,6 +725,8 @@ class Worker {
   // The serving thread's.
   KeptStates kept_;
   int64_t resting_step_ = -1;  // the steps done of the ranks, if they are at rest; -1: they are not
+  // Of the last steps that were run to their end. The starter may not have heard of them.
+  std::map<int64_t, train::StepMetrics> reported_;
   std::map<std::pair<RankId, std::string>, std::string> taken_;  // states that are not whole yet
   std::optional<train::PreparedTraining> prepared_;              // by an earlier epoch
   std::unique_ptr<transport::Exchange> exchange_;                // of the group; outlives it
