@@ -275,10 +275,9 @@ class Trainer {
                     : saved >= 0
                         ? absl::StrCat("; all states come from ", checkpoints_.PathOf(saved))
                         : "; the job goes on from its beginning",
-                    lost > 0   ? absl::StrCat("; ", Plural(lost, "step"), " must be done again")
-                    : lost < 0 ? absl::StrCat("; the last ", Plural(-lost, "step"),
-                                              " had been done everywhere else, and count")
-                               : "");
+                    lost < 0 ? absl::StrCat("; the last ", Plural(-lost, "step"),
+                                            " had been done everywhere else, and count")
+                             : "");
     recovered_ = RunRecovery{recovery.step, std::max<int64_t>(lost, 0), recovery.text, false};
     TakeStepsOf(std::move(recovery));
     // These watches know the work of ranks that are gone.
@@ -342,6 +341,12 @@ class Trainer {
   void TellRecovered(bool has_step) {
     if (!recovered_.has_value()) return;
     recovered_->has_step = has_step;
+    if (const int64_t lost = recovered_->steps_lost; lost > 0) {
+      absl::StrAppend(&recovered_->text, "; ", Plural(lost, "step"),
+                      has_step    ? " must be done again"
+                      : lost == 1 ? " is lost"
+                                  : " are lost");
+    }
     if (options_.recovered != nullptr) recovery_seconds_ = options_.recovered(*recovered_);
     recovered_.reset();
   }
