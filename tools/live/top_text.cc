@@ -266,9 +266,9 @@ void AddEnd(const LiveState& state, Screen* screen) {
   }
   if (state.recoveries > 0) {
     screen->Add(absl::StrCat(state.recoveries, state.recoveries == 1 ? " recovery" : " recoveries",
-                             " so far, the last of ", state.recovered, ": from step ",
-                             state.recovered_to_step, " on, ",
-                             NumberText(state.recovery_seconds, "%.2f"), " s after the loss"));
+                             " so far, the last of ", state.recovered, ", to step ",
+                             state.recovered_to_step, " in ",
+                             NumberText(state.recovery_seconds, "%.2f"), " s"));
   }
   if (state.warnings > 0) screen->Add(absl::StrCat(Plural(state.warnings, "warning"), " so far"));
 }

@@ -56,7 +56,7 @@ int64_t WidthOf(absl::string_view line) {
 }
 
 TEST(TopTextTest, RecoveriesAreCountedAndTheLastOneIsTold) {
-  SeenRun run = TrainingRun();
+  SeenRun run = Training();
   EXPECT_THAT(TopText(run, kNowMs, 16), Not(HasSubstr("recover")));
   EXPECT_THAT(PrometheusText(run, kNowMs), HasSubstr("weir_recoveries{job_name=\"gpt\"} 0\n"));
   EXPECT_THAT(PrometheusText(run, kNowMs), Not(HasSubstr("weir_recovery_seconds")));
@@ -66,8 +66,7 @@ TEST(TopTextTest, RecoveriesAreCountedAndTheLastOneIsTold) {
   run.state.recovery_seconds = 0.146;
   EXPECT_THAT(
       TopText(run, kNowMs, 16),
-      HasSubstr("2 recoveries so far, the last of rank 1 and rank 3: from step 119 on, 0.15 "
-                "s after the loss\n"));
+      HasSubstr("2 recoveries so far, the last of rank 1 and rank 3, to step 119 in 0.15 s\n"));
   EXPECT_THAT(PrometheusText(run, kNowMs),
               HasSubstr("weir_recovery_seconds{job_name=\"gpt\"} 0.146\n"));
 }

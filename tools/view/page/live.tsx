@@ -103,8 +103,8 @@ function Facts({ run, now }: { run: LiveRun; now: number }): JSX.Element {
   }
   if (state.recovery) {
     const { count: times, who, to_step: step, seconds } = state.recovery;
-    told.push(["recoveries", `${times}, the last of ${who}: from step ${count(step)} on` +
-      (seconds === null ? "" : `, ${time(seconds * 1e9)} after the loss`)]);
+    told.push(["recoveries", `${times}, the last of ${who}, to step ${count(step)}` +
+      (seconds === null ? "" : ` in ${time(seconds * 1e9)}`)]);
   }
   told.push(["running", duration((over ? state.updated_unix_ms : now) - state.started_unix_ms)]);
   return (
