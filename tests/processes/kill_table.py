@@ -137,7 +137,7 @@ def table(losses, step_s):
         some = [loss for loss in losses if kind in (loss.kind, "all")]
         back = [loss for loss in some if loss.recovery_s is not None]
         steps = [loss.steps_lost for loss in back]
-        ways = [f"{sum(loss.how == how for loss in back)} {how}" for how in sorted({loss.how for loss in back})]
+        ways = [f"{how}: {sum(loss.how == how for loss in back)}" for how in sorted({loss.how for loss in back})]
         again = (f"{statistics.median(steps):g} ({statistics.median(steps) * step_s:.2f} s), "
                  f"{max(steps)} ({max(steps) * step_s:.2f} s)" if steps else "-")
         lines.append(f"| {kind} | {len(some)} | {sum(len(loss.ranks) for loss in some)} | "
