@@ -174,6 +174,7 @@ class Fleet {
   std::vector<WorkerId> LostWorkers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns whether another process of this machine is ending, and its end is not known yet.
   bool AnotherIsEnding() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Says which of these workers ReportLoss has not told of.
   void SayAlsoLost(const std::vector<WorkerId>& lost);
   // Lets the watching thread, which is the parent of the processes, do `act`. Returns when that is
   // done.
