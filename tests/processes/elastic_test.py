@@ -1,8 +1,6 @@
 """Kills workers of jobs whose other processes live on. The jobs end with the bits of a run without failure.
 
-WEIR_TEST_SEED repeats the choices of a run. WEIR_KILLS sets how many workers the test of random kills kills. This
-command kills 100:
-WEIR_KILLS=100 WEIR=bazel-bin/tools/weir python3 -m tests.processes.elastic_test
+WEIR_TEST_SEED repeats the choices of a run. tests/processes/kill_table.py kills many more.
 """
 
 import os
@@ -13,16 +11,17 @@ import statistics
 import time
 import unittest
 
-from tests.processes import census
+from tests.processes import kill_table
 from tests.processes import weir_jobs
 
-KILLS = int(os.environ.get("WEIR_KILLS", "4"))
+LOSSES = 3
 DONE = r"a step is done again, (\d+\.\d+) s after the failure: (.*)"
 KILLED = 128 + signal.SIGKILL
+INTERRUPTED = 130
 
 
 class Elastic(weir_jobs.FailureCase):
-    STEPS = str(30 * (KILLS + 2))
+    STEPS = kill_table.steps_for(LOSSES)
     FLAGS = ("--on-failure", "elastic")
 
     def expect_good(self, ended):
@@ -69,46 +68,69 @@ class Elastic(weir_jobs.FailureCase):
         # The job waits 30 s for a hello of a process that lives.
         self.assertLess(recoveries[-1][0], 20)
 
-    def test_random_kills(self):
+    def test_random_losses(self):
         seed = weir_jobs.seed()
         print(f"WEIR_TEST_SEED={seed}")
-        chance = random.Random(seed)
-        memory, sockets = census.SharedMemory(), census.Sockets()
-        job = self.start("--checkpoint", "checkpoints/", "--checkpoint-every", "30", "--keep", "2",
-                         "--max-restarts", str(KILLS), "--transport", chance.choice(("shm", "tcp")))
+        series = kill_table.Series(LOSSES, self.good_weights, self.good_rows)
+        losses, faults, step_s = series.run(random.Random(seed), 2 * LOSSES)
+        print(kill_table.table(losses, statistics.median(step_s)))
+        self.assertEqual(faults, [], "\n".join(faults))
+
+    def test_two_that_are_killed_at_once_are_one_loss_with_both_names(self):
+        job = self.start()
         job.wait_for_step()
-        kills, last, seen = 0, None, 0
-
-        def news():
-            text = job.errors()
-            return text.count("a step is done again") + text.count("all processes are ready again")
-
-        while kills < KILLS:
-            # Some kills come while an epoch begins.
-            if kills > 0 and chance.random() < 0.6:
-                weir_jobs.until("a recovery", lambda count=seen: news() > count or job.starter.poll() is not None)
-            seen = news()
-            time.sleep(chance.uniform(0, 0.4))
-            sockets.see(job.pids())
-            # The same failure of one rank twice at the same place would end the job.
-            workers = sorted(pid for pid, rank in job.workers().items() if rank != last)
-            if job.starter.poll() is not None or not workers:
-                break
-            pid = chance.choice(workers)
-            last = job.workers().get(pid)
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                break
-            kills += 1
+        self.kill(job, "0", "3")
+        job.wait_for_text("a step is done again")
         ended = job.wait()
-        seconds = [seconds for seconds, _ in self.expect_good(ended)]
-        restarts = ended.err.count("WARNING: restart ")
-        self.assertLessEqual(ended.err.count("WARNING: recovery ") + restarts, 2 * kills, ended.err)
-        if seconds:
-            print(f"{kills} kills, {restarts} restarts; a step is done again after "
-                  f"{statistics.median(seconds):.2f} s (median), {max(seconds):.2f} s (most)")
-        self.assertEqual(memory.leftovers() + sockets.leftovers() + os.listdir(self.place.temporary), [])
+        self.expect_good(ended)
+        # Which of them ends first is not known.
+        self.assertRegex(ended.err, r"recovery 1 after step \d+: the processes of rank [03] and rank [03] start anew")
+        self.assertRegex(ended.err, r"  also failed: rank [03] \(pid \d+\): killed by SIGKILL \(9\)\n")
+        self.assertIn("; 1 recovery\n", ended.out)
+
+    def test_a_signal_at_the_moment_of_a_loss_ends_the_job_with_what_it_has(self):
+        job = self.start("--checkpoint", "checkpoints/")
+        job.wait_for_step()
+        # The first steps may be lost with the process, and then there would be nothing to save.
+        weir_jobs.until("more steps", lambda: len(self.place.metrics("metrics.jsonl")) > 3)
+        os.kill(job.starter.pid, signal.SIGSTOP)  # so that both come at once
+        self.kill(job, "1")
+        job.starter.send_signal(signal.SIGTERM)
+        os.kill(job.starter.pid, signal.SIGCONT)
+        ended = job.wait()
+        self.assertEqual(ended.code, INTERRUPTED, ended.err)
+        self.assertIn("then the job ends, because a signal asks it to", ended.err)
+        self.assertRegex(ended.err, r"interrupted after step \d+ of ")
+        self.assertIn("weights written to weights.st", ended.err)
+        self.assertIn("checkpoint written to checkpoints/step-", ended.err)
+
+    def test_a_process_that_stays_slow_is_replaced_once(self):
+        self.write_job("--steps", "1000000", "--min-lr", "0.003")
+        job = self.start("--on-slow", "replace")
+        job.wait_for_step()
+        slow = job.wait_for_workers(4)["2"]
+
+        def holds_back():
+            """Lets the process run for a small part of the time."""
+            try:
+                os.kill(slow, signal.SIGSTOP)
+                time.sleep(0.03)
+                os.kill(slow, signal.SIGCONT)
+                time.sleep(0.005)
+            except ProcessLookupError:
+                return True
+            return "a step is done again" in job.errors()
+
+        weir_jobs.until("a replacement", holds_back, 60)
+        job.wait_for_text("a step is done again")
+        self.assertNotEqual(job.wait_for_workers(4)["2"], slow)
+        job.starter.send_signal(signal.SIGTERM)
+        ended = job.wait()
+        self.assertEqual(ended.code, INTERRUPTED, ended.err)
+        self.assertRegex(ended.err, r"WARNING: rank 2 is slow: for \d+ s its acts have taken \d+\.\d times as long")
+        self.assertRegex(ended.err, r"first failure: rank 2 \(pid \d+\): slow: for \d+ s its acts")
+        self.assertIn("the process of rank 2 starts anew, and the others live on", ended.err)
+        self.assertNotIn("must be done again", ended.err)
 
     def test_a_limit_ends_the_job_with_the_code_of_the_failure(self):
         job = self.start("--max-restarts", "0")

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "compiler/compile.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
@@ -129,17 +130,27 @@ struct Failures {
   int recoveries = 0;  // after which the other processes lived on
   // The last failure after which the others could live on; its text is empty if there was none.
   launch::FailureReport last;
-  std::string refusal;         // why that failure ends the job; empty: it does not
-  bool is_recovering = false;  // no step is done since
+  std::string refusal;              // why that failure ends the job; empty: it does not
+  bool is_recovering = false;       // no step is done since
+  std::vector<std::string> lost;    // the ranks of all processes lost since the last step
+  int64_t lost_after_step = 0;      // steps done when the first of them was lost, and
+  int64_t lost_ns = 0;              // the time
+  bool is_replacing = false;        // the next loss is of a process that is slow
+  bool is_ended_by_signal = false;  // and not by the failure
 };
 
-// Decides after a failure of a process whether the others live on, and says so.
+// Decides after a failure of a process whether the others live on, and says so. If a signal has
+// asked the job to end, then they live on to save what the run has.
 bool GoesOn(int64_t steps_done, Failures* failures, OngoingRun* run, CliContext* context) {
   const launch::FailureReport report = run->fleet->ReportLoss();
-  if (report.text.empty() || run->signals->interrupted().load()) return false;
+  if (report.text.empty()) return false;
   failures->last = report;
-  failures->refusal = failures->policy.Note(
-      {report.who, report.what, report.where, steps_done, report.time_ns / 1'000'000});
+  const std::string who = absl::StrJoin(report.everyone, " and ");
+  const bool is_replaced =
+      std::exchange(failures->is_replacing, false) && report.what == launch::kSlowProcess;
+  failures->refusal = is_replaced ? ""
+                                  : failures->policy.Note({who, report.what, report.where,
+                                                           steps_done, report.time_ns / 1'000'000});
   if (!failures->refusal.empty()) return false;
   const fleet::Fleet::Replacement replacement = run->fleet->ForeseeReplacement();
   if (!replacement.status.ok()) {
@@ -150,25 +161,69 @@ bool GoesOn(int64_t steps_done, Failures* failures, OngoingRun* run, CliContext*
   }
   *context->err << report.text << std::flush;
   ++failures->recoveries;
+  std::string line = absl::StrCat("WARNING: recovery ", failures->recoveries, " after step ",
+                                  steps_done, ": ", replacement.text, ", and the others live on");
+  if (failures->is_recovering) {
+    absl::StrAppend(&line, "; no step is done since the loss of ",
+                    absl::StrJoin(failures->lost, " and "));
+  } else {
+    failures->lost.clear();
+    failures->lost_after_step = steps_done;
+    failures->lost_ns = report.time_ns;
+  }
+  if (run->signals->interrupted().load())
+    absl::StrAppend(&line, "; then the job ends, because a signal asks it to");
   failures->is_recovering = true;
-  run->console->Say(absl::StrCat("WARNING: recovery ", failures->recoveries, " after step ",
-                                 steps_done, ": ", replacement.text, ", and the others live on"));
+  for (const std::string& one : report.everyone) {
+    if (std::count(failures->lost.begin(), failures->lost.end(), one) == 0)
+      failures->lost.push_back(one);
+  }
+  Tell(line, run);
+  run->live->BeginRecovery(absl::StrJoin(failures->lost, " and "));
   return true;
 }
 
-// Says how the job goes on once a step is done again.
-void SayRecovered(const std::string& how, Failures* failures, OngoingRun* run) {
+// Says how the job goes on once a step is done again. Returns the seconds since the failure.
+double SayRecovered(const train::RunRecovery& recovery, Failures* failures, OngoingRun* run) {
   failures->is_recovering = false;
-  const int64_t ns = run->clock.NowNs() - failures->last.time_ns;
-  run->console->Say(absl::StrFormat("a step is done again, %.2f s after the failure: %s",
-                                    static_cast<double>(ns) * 1e-9, how));
+  const double seconds = static_cast<double>(run->clock.NowNs() - failures->lost_ns) * 1e-9;
+  Tell(absl::StrFormat(recovery.has_step
+                           ? "a step is done again, %.2f s after the failure: %s"
+                           : "all ranks are back %.2f s after the failure, and the run ends: %s",
+                       seconds, recovery.text),
+       run);
+  run->live->ReportRecovery({failures->recoveries, absl::StrJoin(failures->lost, " and "),
+                             failures->lost_after_step, recovery.step, seconds,
+                             failures->last.text});
+  return seconds;
+}
+
+// Decides whether the process of a slow rank is replaced, and says so if it is not.
+bool IsReplaced(RankId rank, Failures* failures, OngoingRun* run) {
+  const std::string name = launch::RankLabel({rank});
+  const std::string refusal =
+      failures->policy.NoteReplacement(name, run->clock.NowNs() / 1'000'000);
+  if (!refusal.empty()) {
+    Tell(absl::StrCat(name, " keeps its process: ", refusal), run);
+    return false;
+  }
+  failures->is_replacing = true;
+  return true;
 }
 
 // Decides after a failure of a process whether all processes start again, and says so. If they do,
 // then the next start resumes the last checkpoint of the run, or begins as this start has begun.
 bool StartsAgain(const launch::FailureReport& report, const train::RunStanding& standing,
                  Failures* failures, train::TrainOptions* options, OngoingRun* run) {
-  if (run->signals->interrupted().load()) return false;
+  if (run->signals->interrupted().load()) {
+    failures->is_ended_by_signal = true;
+    Tell(absl::StrCat("the job does not start again, because a signal asks it to end; ",
+                      standing.checkpoint.empty()
+                          ? "this run has written no checkpoint"
+                          : absl::StrCat("its last checkpoint is ", standing.checkpoint)),
+         run);
+    return false;
+  }
   const bool is_noted = report.time_ns == failures->last.time_ns;
   const std::string refusal =
       is_noted ? failures->refusal
@@ -302,7 +357,12 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
     options.may_recover = [&](int64_t steps_done) {
       return GoesOn(steps_done, &failures, run, context);
     };
-    options.recovered = [&](const std::string& how) { SayRecovered(how, &failures, run); };
+    options.recovered = [&](const train::RunRecovery& recovery) {
+      return SayRecovered(recovery, &failures, run);
+    };
+    if (arguments.on_slow == "replace") {
+      options.may_replace = [&](RankId rank) { return IsReplaced(rank, &failures, run); };
+    }
   }
   absl::StatusOr<train::TrainResult> trained;
   for (uint32_t epoch = 1;; epoch = run->fleet->epoch() + 1) {
@@ -329,7 +389,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
       continue;
     }
     run->failure = report.text;
-    context->exit_code = report.exit_code;
+    context->exit_code = failures.is_ended_by_signal ? launch::kExitInterrupted : report.exit_code;
     return absl::OkStatus();
   }
   WEIR_ASSIGN_OR_RETURN(train::TrainResult result, std::move(trained));
@@ -471,7 +531,8 @@ void AddTrain(CLI::App* app, CliContext* context) {
       "--on-failure restart starts all processes again when one ends, hangs or is lost, and goes "
       "on "
       "from the last\ncheckpoint of the run. --on-failure elastic starts that process anew; the "
-      "others live on.\n"
+      "others live on. --on-slow replace does the\nsame with a process that stays slower than its "
+      "peers.\n"
       "A disk that is full costs no step: metrics and checkpoints on the way are warned of and "
       "tried again.",
       [train, dry_run, context] { return RunTrain(*train, *dry_run, context); });

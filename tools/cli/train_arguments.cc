@@ -275,6 +275,14 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
                    "[runtime.buddy_every of the job]")
       ->type_name("N")
       ->check(IsCount());
+  verb->add_option(
+          "--on-slow", on_slow,
+          "When a rank stays slower than its peers: warn, which names the rank, or "
+          "replace, which also ends its process and starts it anew (--on-failure elastic), "
+          "at most one within --restart-window")
+      ->type_name("HOW")
+      ->check(CLI::IsMember({"warn", "replace"}))
+      ->capture_default_str();
   verb->add_option("--max-restarts", max_restarts,
                    "Failures within --restart-window after which the job ends")
       ->type_name("N")
@@ -346,6 +354,12 @@ absl::Status TrainArguments::CheckRestarts(const hosts::FoundHosts& found) const
                        absl::StrCat(num_hosts, num_hosts == 1 ? " host" : " hosts"),
                        "more hosts in --hosts, or a smaller --spares"});
     }
+  }
+  if (on_slow == "replace" && on_failure != "elastic") {
+    return Rejected({"W0742", "--on-slow replace",
+                     "--on-failure elastic, with which the other "
+                     "processes live on",
+                     "--on-failure " + on_failure, "--on-failure elastic, or --on-slow warn"});
   }
   if (on_failure == "stop") return absl::OkStatus();
   const std::string option = "--on-failure " + on_failure;

@@ -66,6 +66,7 @@ struct TrainArguments : PlannedJobArguments {
   std::string on_nonfinite = "stop";
   std::string on_failure = "stop";
   int64_t buddy_every = -1;  // below 0: the job's
+  std::string on_slow = "warn";
   int max_restarts = 3;
   double restart_window_seconds = 3600;
   int64_t min_devices = 0;  // to which the mesh may become smaller; 0: it stays
@@ -75,8 +76,9 @@ struct TrainArguments : PlannedJobArguments {
 
   void AddTo(CLI::App* verb, CliContext* context);
   // kInvalidArgument: the processes of the run cannot start again on the hosts found, but are asked
-  // to (W0756), hosts are held in reserve that cannot take over (W0726), or --buddy-every comes
-  // without --on-failure elastic (W0733).
+  // to (W0756), hosts are held in reserve that cannot take over (W0726), --buddy-every comes without
+  // --on-failure elastic (W0733), or a slow process is to be replaced although the others do not
+  // live on (W0742).
   absl::Status CheckRestarts(const hosts::FoundHosts& found) const;
   // kInvalidArgument (W0729): --min-devices, and a job without replicas.
   absl::Status CheckReplicas(const proto::Job& job) const;

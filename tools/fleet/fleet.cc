@@ -148,7 +148,6 @@ absl::Status Fleet::StartCoordinator() {
   options.heartbeat_ms = options_.heartbeat_ms;
   options.dead_after_ms = options_.dead_after_ms;
   options.on_lost = [this](WorkerId worker, const control::LostWorker& lost) {
-    if (lost.epoch != epoch_.load()) return;  // its process has started anew
     const bool silent = lost.how == control::LostWorker::How::kSilent;
     launch::FailureEvent event;
     event.kind = silent ? launch::FailureEvent::Kind::kFrozen : launch::FailureEvent::Kind::kLost;
@@ -158,6 +157,7 @@ absl::Status Fleet::StartCoordinator() {
                                             static_cast<double>(options_.dead_after_ms) * 1e-3)
                           : lost.found;
     MutexLock lock(&mutex_);
+    if (lost.epoch != epoch_.load()) return;  // its process has started anew
     lost_.push_back(std::move(event));
     supervisor_->Wake();
   };
@@ -311,7 +311,7 @@ void Fleet::TakeLost() {
 // Takes the report of a worker that cannot go on and knows why. Runs on the coordinator's thread.
 void Fleet::TakeTrouble(WorkerId worker, const std::string& bytes) {
   proto::WorkerTrouble trouble;
-  if (!trouble.ParseFromString(bytes) || trouble.epoch() != epoch_.load()) return;
+  if (!trouble.ParseFromString(bytes)) return;
   launch::FailureEvent event;
   event.kind = launch::FailureEvent::Kind::kBroken;
   event.time_ns = clock_.NowNs();
@@ -324,6 +324,7 @@ void Fleet::TakeTrouble(WorkerId worker, const std::string& bytes) {
     event.advice = problem->hint;
   }
   MutexLock lock(&mutex_);
+  if (trouble.epoch() != epoch_.load()) return;
   lost_.push_back(std::move(event));
   supervisor_->Wake();
 }

@@ -142,8 +142,12 @@ class Fleet {
   uint32_t epoch() const { return epoch_.load(); }
   // With `recovers`: from here on the processes that are not lost live on.
   void AllowRecovery() { may_recover_.store(options_.recovers); }
+  // Call after AllowRecovery, between two Calls. Gives up the process of a worker that is slow, as
+  // if it had failed: ReportLoss has it with the `evidence`. Returns kUnavailable.
+  absl::Status GiveUp(WorkerId worker, const std::string& evidence);
   // Call after a Call has failed. Returns the report of the processes that were lost in this epoch;
-  // empty if none was, and then the job has ended. Waits a moment for the news.
+  // empty if none was, and then the job has ended. Waits a moment for the news, and for the end of
+  // processes that are ending too.
   launch::FailureReport ReportLoss();
   // Call after a report of ReportLoss. Tells what BeginEpoch will do with the lost processes.
   struct Replacement {
@@ -194,6 +198,10 @@ class Fleet {
   absl::Status TellWorker(WorkerId worker);
   std::vector<WorkerId> LostWorkers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   HostId HostIdOf(WorkerId worker) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Returns whether another process of this machine is ending, and its end is not known yet.
+  bool AnotherIsEnding() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Says which of these workers ReportLoss has not told of.
+  void SayAlsoLost(const std::vector<WorkerId>& lost);
   // Lets the watching thread, which is the parent of the processes, do `act`. Returns when that is
   // done.
   void LetWatcherDo(std::function<void()> act) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -262,7 +270,10 @@ class Fleet {
   IdVector<WorkerId, HostId> host_of_ ABSL_GUARDED_BY(mutex_);  // changed by watcher_
   CondVar failed_;
   std::vector<launch::FailureEvent> failures_ ABSL_GUARDED_BY(mutex_);  // of this epoch
-  bool has_ended_ ABSL_GUARDED_BY(mutex_) = false;         // a failure has ended the job
+  bool has_ended_ ABSL_GUARDED_BY(mutex_) = false;  // a failure has ended the job
+  // The caller's: the workers that ReportLoss has told of, and those whose new processes have not
+  // all said hello.
+  std::vector<WorkerId> told_lost_, anew_;
   std::function<void()> request_ ABSL_GUARDED_BY(mutex_);  // for watcher_; null: none
   // The workers that the coordinator lost, or that told of a failure; not yet taken.
   std::vector<launch::FailureEvent> lost_ ABSL_GUARDED_BY(mutex_);

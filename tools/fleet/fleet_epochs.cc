@@ -11,6 +11,7 @@
 #include "tools/fleet/fleet.h"
 #include "tools/fleet/losses.h"
 #include "tools/launch/placement.h"
+#include "tools/launch/process_state.h"
 
 namespace weir::fleet {
 namespace {
@@ -18,6 +19,8 @@ namespace {
 // The time to notice what ended a call: the end of a process mostly comes at once.
 constexpr int64_t kNoticeMs = 1000;
 constexpr int64_t kHelloLimitMs = 30'000;
+// The longest wait for the end of a process that is ending, which frees its memory first.
+constexpr int64_t kTogetherMs = 1000;
 // The time between two looks at whether a process has ended before its hello.
 constexpr int64_t kHelloLookMs = 20;
 
@@ -50,6 +53,32 @@ absl::Status Fleet::TellWorker(WorkerId worker) {
 
 std::vector<WorkerId> Fleet::LostWorkers() const { return fleet::LostWorkers(failures_); }
 
+absl::Status Fleet::GiveUp(WorkerId worker, const std::string& evidence) {
+  launch::FailureEvent event;
+  event.kind = launch::FailureEvent::Kind::kSlow;
+  event.time_ns = clock_.NowNs();
+  event.worker = worker;
+  event.ranks = ranks_of_[worker];
+  event.pid = supervisor_->pid(worker);
+  event.host = HostOf(worker);
+  event.reason = evidence;
+  const absl::Status reason = absl::UnavailableError(
+      absl::StrCat("the process of ", launch::RankLabel(event.ranks), " is slow: ", evidence));
+  Fail(std::move(event), reason);
+  return reason;
+}
+
+bool Fleet::AnotherIsEnding() const {
+  if (is_spread_over_hosts()) return false;
+  const std::vector<WorkerId> lost = LostWorkers();
+  for (const WorkerId worker : workers()) {
+    if (std::count(lost.begin(), lost.end(), worker) == 0 &&
+        launch::IsEnding(static_cast<pid_t>(supervisor_->pid(worker))))
+      return true;
+  }
+  return false;
+}
+
 launch::FailureReport Fleet::ReportLoss() {
   launch::FailedJob job;
   bool is_lost = false;
@@ -67,6 +96,12 @@ launch::FailureReport Fleet::ReportLoss() {
     };
     failed_.WaitFor(&mutex_, kNoticeMs, is_known);
     if (has_ended_ || !may_recover_.load()) return {};
+    // Processes that were killed at the same moment are one loss, though one ends before the other.
+    failed_.WaitFor(&mutex_, kTogetherMs, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return has_ended_ || !AnotherIsEnding();
+    });
+    if (has_ended_) return {};
+    told_lost_ = LostWorkers();
     is_lost = !LostWorkers().empty();
     has_ended_ = !is_lost;
     job.events = failures_;
@@ -128,8 +163,13 @@ absl::Status Fleet::StartAnew(const std::vector<WorkerId>& lost) {
       absl::StrCat("the process of ", absl::StrJoin(names, " and "), " was lost, and starts anew"));
   if (on_hosts_ != nullptr) WEIR_RETURN_IF_ERROR(PlacesFromNowOn().status());
   const uint32_t epoch = epoch_.load() + 1;
-  // What the coordinator loses from here on is of the new epoch.
-  epoch_.store(epoch);
+  {
+    // What the coordinator loses from here on is of the new epoch. What it lost before, and nobody
+    // has taken yet, is known unless its worker is none of the lost.
+    MutexLock lock(&mutex_);
+    epoch_.store(epoch);
+    DropSettled(lost, &lost_);
+  }
   coordinator()->BeginEpoch(epoch, lost, reason);
   for (const WorkerId worker : lost) {
     // Whether a process can start follows from no other process.
@@ -140,21 +180,37 @@ absl::Status Fleet::StartAnew(const std::vector<WorkerId>& lost) {
   MutexLock lock(&mutex_);
   for (const WorkerId worker : lost) lost_hosts_.erase(worker);
   DropSettled(lost, &failures_);
-  DropSettled(lost, &lost_);  // what the coordinator has told of the old epoch
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<WorkerId>> Fleet::BeginEpoch() {
   std::vector<WorkerId> lost;
+  LetWatcherDo([&] { lost = WorkersToStart(); });
+  if (lost.empty()) return absl::FailedPreconditionError("no process of the job is lost");
+  SayAlsoLost(lost);
+  anew_ = lost;
   absl::Status started;
-  LetWatcherDo([&] {
-    lost = WorkersToStart();
-    started = lost.empty() ? absl::FailedPreconditionError("no process of the job is lost")
-                           : StartAnew(lost);
-  });
+  LetWatcherDo([&] { started = StartAnew(lost); });
   WEIR_RETURN_IF_ERROR(started);
   WEIR_RETURN_IF_ERROR(WaitForHellos());
+  anew_.clear();
   return lost;
+}
+
+// Tells of losses that came after the report. A new process that has said no hello yet is none of
+// them.
+void Fleet::SayAlsoLost(const std::vector<WorkerId>& lost) {
+  for (const WorkerId worker : lost) {
+    if (std::count(told_lost_.begin(), told_lost_.end(), worker) +
+            std::count(anew_.begin(), anew_.end(), worker) >
+        0)
+      continue;
+    const std::string line =
+        absl::StrCat("WARNING: the process of ", launch::RankLabel(ranks_of_[worker]),
+                     " was lost a moment later, and starts anew, too");
+    options_.console->Say(line);
+    if (options_.live != nullptr) options_.live->Say(line);
+  }
 }
 
 // Waits until all workers have said hello in the new epoch. The coordinator cannot know that a

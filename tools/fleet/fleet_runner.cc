@@ -13,6 +13,7 @@
 #include "runtime/base/status.h"
 #include "runtime/control/outcome.h"
 #include "tools/fleet/fleet_start.h"
+#include "tools/fleet/metrics_of_answers.h"
 #include "tools/fleet/piece_codec.h"
 #include "tools/fleet/rank_spread.h"
 #include "tools/fleet/worker_facts.h"
@@ -20,17 +21,6 @@
 
 namespace weir::fleet {
 namespace {
-
-// Collects metrics. Scalars of a step are equal on all ranks that report them.
-std::map<int64_t, train::StepMetrics> MetricsOf(
-    const IdVector<WorkerId, proto::WorkerAnswer>& answers) {
-  std::map<int64_t, train::StepMetrics> steps;
-  for (const proto::WorkerAnswer& answer : answers) {
-    for (const proto::MetricFact& fact : answer.metric())
-      steps[fact.step()].emplace(fact.name(), fact.value());
-  }
-  return steps;
-}
 
 proto::OpenCommand::OnNonfinite CommandOf(train::OnNonfinite on_nonfinite) {
   switch (on_nonfinite) {
@@ -167,7 +157,15 @@ absl::StatusOr<std::map<int64_t, train::StepMetrics>> FleetRunner::RunSteps(int6
   if (keeps) NoteKept(*answers);
   if (buddies_.is_on()) buddies_.NoteRun(*answers);
   TakeWork(*answers);
-  return MetricsOf(*answers);
+  std::map<int64_t, train::StepMetrics> reported = MetricsOf(*answers);
+  if (metrics_of_every_step_.empty() && !reported.empty()) {
+    for (const auto& [name, value] : reported.begin()->second) metrics_of_every_step_.insert(name);
+  }
+  for (const auto& [step, metrics] : reported) {
+    std::erase_if(metrics_of_every_step_,
+                  [&metrics](const std::string& name) { return metrics.count(name) == 0; });
+  }
+  return reported;
 }
 
 void FleetRunner::TakeWork(const IdVector<WorkerId, proto::WorkerAnswer>& answers) {

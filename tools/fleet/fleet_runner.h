@@ -4,7 +4,11 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/id_vector.h"
@@ -47,6 +51,7 @@ class FleetRunner final : public train::JobRunner {
   std::vector<actors::RankWorkReport> Work() const override { return work_; }
   absl::Status WriteTrace(const std::string& path) override;
   absl::StatusOr<train::Recovery> Recover(const train::RecoveryOrder& order) override;
+  absl::Status Replace(RankId rank, const std::string& evidence) override;
 
  private:
   explicit FleetRunner(Fleet* fleet) : fleet_(fleet), checkpoint_(fleet) {}
@@ -63,7 +68,8 @@ class FleetRunner final : public train::JobRunner {
                           int64_t buddy_every);
   bool KeepIsDue() const;
   void NoteKept(const IdVector<WorkerId, proto::WorkerAnswer>& answers);
-  absl::StatusOr<RecoveryPlan> PlanFromMemory();
+  // Also takes into `reported` what steps have reported that are done beyond steps_done_.
+  absl::StatusOr<RecoveryPlan> PlanFromMemory(std::map<int64_t, train::StepMetrics>* reported);
   absl::Status MoveStates(const RecoveryPlan& plan);
   std::string GivenText(const RecoveryPlan& plan, Transfer::Source source) const;
   std::string RecoveryText(const std::vector<WorkerId>& anew, const RecoveryPlan& plan,
@@ -87,6 +93,7 @@ class FleetRunner final : public train::JobRunner {
   // Writes into a command what depends on the worker's present host.
   std::function<void(WorkerId, proto::OpenCommand*)> set_place_;
   IdVector<RankId, std::vector<HeldState>> shards_of_;  // empty: nothing recovers
+  std::set<std::string> metrics_of_every_step_;         // names; empty: no step has reported
   Keeping keeping_;
   BuddyCopies buddies_;
   train::RunnerFacts facts_;

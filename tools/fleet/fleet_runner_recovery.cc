@@ -10,6 +10,7 @@
 #include "tools/fleet/epoch_start.h"
 #include "tools/fleet/fleet_runner.h"
 #include "tools/fleet/fleet_start.h"
+#include "tools/fleet/metrics_of_answers.h"
 #include "tools/fleet/piece_codec.h"
 #include "tools/launch/placement.h"
 
@@ -84,7 +85,8 @@ void FleetRunner::NoteKept(const IdVector<WorkerId, proto::WorkerAnswer>& answer
                       "another may cost the steps since the last checkpoint");
 }
 
-absl::StatusOr<RecoveryPlan> FleetRunner::PlanFromMemory() {
+absl::StatusOr<RecoveryPlan> FleetRunner::PlanFromMemory(
+    std::map<int64_t, train::StepMetrics>* reported) {
   proto::WorkerCommand command;
   command.mutable_standing();
   WEIR_ASSIGN_OR_RETURN(const auto answers, fleet_->Call(command, Fleet::Watch::kNone));
@@ -101,8 +103,14 @@ absl::StatusOr<RecoveryPlan> FleetRunner::PlanFromMemory() {
     standings.push_back(std::move(standing));
     ranks_of.push_back(fleet_->ranks_of(worker));
   }
-  return PlanRecovery(standings, ranks_of, shards_of_,
-                      [this](int64_t step) { return updates_.IsBetweenUpdates(step); });
+  *reported = MetricsOf(answers);
+  reported->erase(reported->begin(), reported->lower_bound(steps_done_));
+  // The steps of a call that failed may be done on all ranks, but a step whose report was lost with
+  // a worker must be done again.
+  return PlanRecovery(standings, ranks_of, shards_of_, [this, reported](int64_t step) {
+    return updates_.IsBetweenUpdates(step) &&
+           HasMetrics(*reported, steps_done_, step, metrics_of_every_step_);
+  });
 }
 
 // Moves the shards of the plan from the workers that keep them, by way of this process, to the
@@ -189,17 +197,18 @@ absl::StatusOr<train::Recovery> FleetRunner::Recover(const train::RecoveryOrder&
   const int64_t fenced_before = fleet_->num_fenced();
   WEIR_ASSIGN_OR_RETURN(const std::vector<WorkerId> anew, fleet_->BeginEpoch());
   RecoveryPlan plan;
+  train::Recovery recovery;
   if (keeping_.is_on) {
-    WEIR_ASSIGN_OR_RETURN(plan, PlanFromMemory());
+    WEIR_ASSIGN_OR_RETURN(plan, PlanFromMemory(&recovery.reported));
   }
   const EpochStart start = ChooseStart(plan, order.step);
   if (!start.has_states) {
     plan.step = -1;
     plan.transfers.clear();
   }
-  train::Recovery recovery;
   recovery.has_states = start.has_states;
   recovery.step = start.step;
+  recovery.reported.erase(recovery.reported.lower_bound(recovery.step), recovery.reported.end());
   for (const WorkerId worker : anew) set_place_(worker, open_commands_[worker].mutable_open());
   IdVector<WorkerId, proto::WorkerCommand> commands = open_commands_;
   for (const WorkerId worker : fleet_->workers()) {
@@ -220,6 +229,16 @@ absl::StatusOr<train::Recovery> FleetRunner::Recover(const train::RecoveryOrder&
   failed_ = false;
   work_.clear();
   return recovery;
+}
+
+absl::Status FleetRunner::Replace(RankId rank, const std::string& evidence) {
+  for (const WorkerId worker : fleet_->workers()) {
+    const std::vector<RankId>& ranks = fleet_->ranks_of(worker);
+    if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) continue;
+    failed_ = true;
+    return fleet_->GiveUp(worker, evidence);
+  }
+  return absl::InternalError(absl::StrCat("no process has rank ", rank));
 }
 
 }  // namespace weir::fleet

@@ -155,6 +155,43 @@ TEST_F(FleetTest, AReasonThatAWorkerTellsReachesTheReportWithItsAdvice) {
                                                  HasSubstr("a network that holds")));
 }
 
+TEST_F(FleetTest, ProcessesThatAreKilledAtOnceAreOneLossAndStartAnew) {
+  options_.recovers = true;
+  Launch(4);
+  ASSERT_EQ(launched_, absl::OkStatus());
+  fleet_->AllowRecovery();
+  IdVector<WorkerId, proto::WorkerCommand> commands(4, CommandFor(Script::kAnswers));
+  commands[WorkerId(1)] = commands[WorkerId(3)] = CommandFor(Script::kIsKilled);
+  EXPECT_FALSE(fleet_->CallEach(commands, Fleet::Watch::kNone).ok());
+  const launch::FailureReport report = fleet_->ReportLoss();
+  EXPECT_THAT(report.everyone, ::testing::UnorderedElementsAre("ranks 2-3", "ranks 6-7"));
+  const auto anew = fleet_->BeginEpoch();
+  ASSERT_TRUE(anew.ok()) << anew.status();
+  EXPECT_THAT(*anew, ::testing::ElementsAre(WorkerId(1), WorkerId(3)));
+  EXPECT_EQ(fleet_->Call(CommandFor(Script::kAnswers), Fleet::Watch::kNone).status(),
+            absl::OkStatus());
+  EXPECT_THAT(fleet_->Finish(absl::OkStatus()).text, IsEmpty());
+  EXPECT_THAT(said_.str(), Not(HasSubstr("a moment later")));
+}
+
+TEST_F(FleetTest, AProcessThatIsGivenUpBecauseItIsSlowIsALossWithTheEvidence) {
+  options_.recovers = true;
+  Launch(2);
+  ASSERT_EQ(launched_, absl::OkStatus());
+  fleet_->AllowRecovery();
+  EXPECT_EQ(fleet_->GiveUp(WorkerId(1), "its acts take long").code(),
+            absl::StatusCode::kUnavailable);
+  const launch::FailureReport report = fleet_->ReportLoss();
+  EXPECT_EQ(report.what, launch::kSlowProcess);
+  EXPECT_THAT(report.text, HasSubstr("ranks 2-3"));
+  EXPECT_THAT(report.text, HasSubstr("slow: its acts take long"));
+  const auto anew = fleet_->BeginEpoch();
+  ASSERT_TRUE(anew.ok()) << anew.status();
+  EXPECT_THAT(*anew, ::testing::ElementsAre(WorkerId(1)));
+  EXPECT_EQ(CallWith(Script::kAnswers), absl::OkStatus());
+  EXPECT_THAT(fleet_->Finish(absl::OkStatus()).text, IsEmpty()) << "the old process is forgotten";
+}
+
 TEST_F(FleetTest, AProgramThatDoesNotExistIsAnErrorOfLaunch) {
   options_.program = "/no/such/worker";
   Launch(2);

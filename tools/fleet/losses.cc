@@ -14,7 +14,8 @@ bool Has(const std::vector<WorkerId>& workers, WorkerId worker) {
 bool IsLoss(const launch::FailureEvent& event) {
   return event.kind == launch::FailureEvent::Kind::kExit ||
          event.kind == launch::FailureEvent::Kind::kLost ||
-         event.kind == launch::FailureEvent::Kind::kFrozen;
+         event.kind == launch::FailureEvent::Kind::kFrozen ||
+         event.kind == launch::FailureEvent::Kind::kSlow;
 }
 
 std::vector<WorkerId> LostWorkers(const std::vector<launch::FailureEvent>& events) {

@@ -1,6 +1,6 @@
 // Losses are those failures after which other processes of a job can live on: a process ended, its
-// connection broke, or it is silent. These functions decide which processes start anew, and what an
-// epoch forgets of the failures before it.
+// connection broke, it is silent, or it is given up as slow. These functions decide which processes
+// start anew, and what an epoch forgets of the failures before it.
 // Thread rule: pure functions over values.
 #pragma once
 

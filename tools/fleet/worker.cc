@@ -376,9 +376,9 @@ class Worker {
     if (command.keeps_states())
       WEIR_RETURN_IF_ERROR(states_.Keep(command, group->session(), answer));
     resting_step_ = -1;
-    WEIR_ASSIGN_OR_RETURN(auto reported, group->RunSteps(command.steps()));
+    WEIR_ASSIGN_OR_RETURN(reported_, group->RunSteps(command.steps()));
     resting_step_ = group->session().steps_done();
-    AddMetrics(reported, answer);
+    AddMetrics(reported_, answer);
     AddWork(group->session().Work(), answer);
     states_.AddFacts(answer);
     return absl::OkStatus();
@@ -390,6 +390,7 @@ class Worker {
     if (command.has_standing()) {
       states_.AddStanding(answer);
       answer->set_resting_step(resting_step_);
+      AddMetrics(reported_, answer);
       return absl::OkStatus();
     }
     if (command.has_give()) return states_.Give(command.give(), answer);
@@ -681,6 +682,8 @@ class Worker {
   // The serving thread's.
   train::NetworkFactory network_of_line_;  // to the buddy, in this epoch
   int64_t resting_step_ = -1;  // the steps done of the ranks, if they are at rest; -1: they are not
+  // Of the last steps that were run to their end. The starter may not have heard of them.
+  std::map<int64_t, train::StepMetrics> reported_;
   std::optional<train::PreparedTraining> prepared_;  // by an earlier epoch
   std::unique_ptr<transport::Exchange> exchange_;    // of the group and the line; outlives them
   WorkerStates states_;

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -124,6 +125,7 @@ std::string KindOfFailure(const FailureEvent& first, const FailureEvent* end) {
     case Kind::kFrozen: return "frozen";
     case Kind::kStuck: return "stuck";
     case Kind::kBroken: return "lost a connection";
+    case Kind::kSlow: return kSlowProcess;
   }
   return "";
 }
@@ -142,6 +144,7 @@ std::string WhatHappened(const FailureEvent& first, const FailureEvent* end) {
     case Kind::kFrozen: text = "frozen"; break;
     case Kind::kStuck: text = "stuck"; break;
     case Kind::kBroken: text = first.reason; break;
+    case Kind::kSlow: text = kSlowProcess; break;
   }
   if (!first.reason.empty() && first.kind != Kind::kBroken)
     absl::StrAppend(&text, ": ", first.reason);
@@ -196,6 +199,9 @@ std::string Advice(const FailedJob& job, const FailureEvent& first, const Failur
              "memory and swapping? `vmstat 1` shows the latter";
     case Kind::kStuck:
       return "a job that cannot go on is a fault of Weir: report the job, the mesh and the logs";
+    case Kind::kSlow:
+      return "look at its machine: another program on its cores, heat, a device that others use; "
+             "--on-slow warn leaves such a process as it is";
     case Kind::kBroken:
       return "the last lines of the logs say more; `--resume` takes the job up from its last "
              "checkpoint";
@@ -240,13 +246,42 @@ void AppendLines(const std::string& title, const std::vector<std::string>& lines
   }
 }
 
-// Counts the workers other than the first that have ended since.
-int NumFollowing(const FailedJob& job, const FailureEvent& first) {
+std::string WhoOf(const FailureEvent& event) {
+  return !event.worker.has_value() ? "the job"
+         : event.ranks.empty()     ? absl::StrCat("worker ", event.worker)
+                                   : RankLabel(event.ranks);
+}
+
+std::string PidOf(const FailureEvent& event) {
+  return event.pid > 0 ? absl::StrCat(" (", ProcessText(event.pid, event.host), ")") : "";
+}
+
+// Returns, where only processes failed and the job lives on, one event of each worker other than
+// the first that failed by itself: its end, if that is known.
+std::vector<const FailureEvent*> AlsoFailed(const FailedJob& job, const FailureEvent& first) {
+  std::map<WorkerId, const FailureEvent*> failed;
+  if (job.ends != FailedJob::Ends::kProcess) return {};
+  for (const FailureEvent& event : job.events) {
+    if (!event.worker.has_value() || event.worker == first.worker || event.kind == Kind::kBroken ||
+        IsFollowing(job, event))
+      continue;
+    const FailureEvent*& known = failed[event.worker];
+    if (known == nullptr || event.kind == Kind::kExit) known = &event;
+  }
+  std::vector<const FailureEvent*> events;
+  for (const auto& [worker, event] : failed) events.push_back(event);
+  return events;
+}
+
+// Counts the workers other than the first that have ended since, but for these.
+int NumFollowing(const FailedJob& job, const FailureEvent& first,
+                 const std::vector<const FailureEvent*>& also_failed) {
   std::set<WorkerId> workers;
   for (const FailureEvent& event : job.events) {
     if (event.kind == Kind::kExit && event.worker != first.worker && event.time_ns >= first.time_ns)
       workers.insert(event.worker);
   }
+  for (const FailureEvent* event : also_failed) workers.erase(event->worker);
   return static_cast<int>(workers.size());
 }
 
@@ -291,20 +326,22 @@ FailureReport ReportFailure(const FailedJob& job) {
   FailureReport report;
   report.exit_code = ExitCodeOf(*first, end);
 
-  const std::string who = !first->worker.has_value() ? "the job"
-                          : first->ranks.empty()     ? absl::StrCat("worker ", first->worker)
-                                                     : RankLabel(first->ranks);
-  report.who = who;
+  report.who = WhoOf(*first);
+  report.everyone = {report.who};
   report.what = KindOfFailure(*first, end);
   report.where = first->last_activity.substr(0, first->last_activity.find(" since "));
   report.time_ns = first->time_ns;
-  const std::string pid =
-      first->pid > 0 ? absl::StrCat(" (", ProcessText(first->pid, first->host), ")") : "";
   report.text = absl::StrFormat("%s failed after %.3f s\n",
                                 job.ends == FailedJob::Ends::kJob ? "The job" : "A process",
                                 static_cast<double>(first->time_ns - job.start_ns) / kNsPerSecond);
-  absl::StrAppend(&report.text, "  first failure: ", who, pid, ": ",
+  absl::StrAppend(&report.text, "  first failure: ", report.who, PidOf(*first), ": ",
                   Printable(WhatHappened(*first, end)), "\n");
+  const std::vector<const FailureEvent*> also_failed = AlsoFailed(job, *first);
+  for (const FailureEvent* event : also_failed) {
+    report.everyone.push_back(WhoOf(*event));
+    absl::StrAppend(&report.text, "  also failed: ", WhoOf(*event), PidOf(*event), ": ",
+                    Printable(WhatHappened(*event, OwnEnd(job, *event))), "\n");
+  }
   if (!first->last_activity.empty()) {
     absl::StrAppend(&report.text, "  last activity", AgeText(first->activity_age_ms), ": ",
                     Printable(first->last_activity), "\n");
@@ -313,7 +350,8 @@ FailureReport ReportFailure(const FailedJob& job) {
   AppendLines("its last lines",
               first->last_lines.empty() && exit != nullptr ? exit->last_lines : first->last_lines,
               &report.text);
-  if (const int count = NumFollowing(job, *first)) report.text += FollowingText(count, *first);
+  if (const int count = NumFollowing(job, *first, also_failed))
+    report.text += FollowingText(count, *first);
   if (!job.log_directory.empty()) {
     absl::StrAppend(&report.text, "  logs: ", job.log_directory);
     if (!first->ranks.empty())

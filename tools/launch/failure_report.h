@@ -22,6 +22,8 @@
 
 namespace weir::launch {
 
+// FailureReport::what of a process that was given up because it is slow.
+inline constexpr char kSlowProcess[] = "slow";
 // Exit code of a worker of Weir that ended because the job ended: another worker failed first, or
 // the starter is gone.
 inline constexpr int kExitFollowing = 75;
@@ -41,6 +43,7 @@ struct FailureEvent {
     // The worker itself reports the failure: `reason` is what it met, for example a broken
     // connection to another worker.
     kBroken,
+    kSlow,  // the starter gives the process up: `reason` is the evidence
   };
   Kind kind = Kind::kExit;
   int64_t time_ns = 0;  // monotonic
@@ -90,6 +93,9 @@ struct FailureReport {
   // (9)", and the last activity "rank 2: actor 'forward layers.1'", which may be unknown. Empty if
   // nothing failed.
   std::string who, what, where;
+  // Every process that failed by itself, the first one first: "rank 2", "rank 3". Ends::kJob has
+  // the first alone.
+  std::vector<std::string> everyone;
   int64_t time_ns = 0;  // of the first failure, monotonic
   // The exit code of the first failing worker, 128 + signal, or kExitNoProgress. 0 if nothing
   // failed.

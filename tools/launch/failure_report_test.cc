@@ -319,5 +319,33 @@ TEST(FailureReportTest, AFailureThatEndsAProcessAloneSaysSo) {
   EXPECT_THAT(ReportFailure(job).text, ::testing::StartsWith("A process failed after 2.000 s\n"));
 }
 
+TEST(FailureReportTest, ProcessesThatFailTogetherWhileTheJobLivesOnAreAllNamed) {
+  FailedJob job;
+  job.start_ns = kStartNs;
+  job.ends = FailedJob::Ends::kProcess;
+  // Worker 0 only sees that its connection to worker 1 broke.
+  job.events = {Death(100, 1, SIGKILL), EventAt(Kind::kLost, 101, 2),
+                EventAt(Kind::kBroken, 102, 0), Death(105, 2, SIGKILL)};
+  const FailureReport report = ReportFailure(job);
+  EXPECT_THAT(report.text,
+              HasSubstr("A process failed after 0.100 s\n"
+                        "  first failure: ranks 2-3 (pid 4001): killed by SIGKILL (9)\n"
+                        "  also failed: ranks 4-5 (pid 4002): killed by SIGKILL (9)\n"));
+  EXPECT_THAT(report.text, Not(HasSubstr("because of it")));
+  EXPECT_THAT(report.everyone, ::testing::ElementsAre("ranks 2-3", "ranks 4-5"));
+  job.ends = FailedJob::Ends::kJob;
+  EXPECT_THAT(ReportFailure(job).everyone, ::testing::ElementsAre("ranks 2-3"));
+}
+
+TEST(FailureReportTest, ASlowProcessIsToldWithTheEvidence) {
+  FailureEvent slow = EventAt(Kind::kSlow, 100, 1);
+  slow.reason = "for 6 s its acts have taken 3.0 times as long as the same acts of rank 0";
+  const FailureReport report = Report({slow});
+  EXPECT_THAT(report.text,
+              HasSubstr("first failure: ranks 2-3 (pid 4001): slow: for 6 s its acts"));
+  EXPECT_THAT(report.text, HasSubstr("--on-slow warn"));
+  EXPECT_EQ(report.what, kSlowProcess);
+}
+
 }  // namespace
 }  // namespace weir::launch

@@ -1,6 +1,9 @@
 #include "tools/launch/process_state.h"
 
+#include <signal.h>
+
 #include <chrono>
+#include <cstdint>
 #include <thread>
 
 #include "absl/strings/match.h"
@@ -16,6 +19,9 @@ namespace {
 using Kind = ProcessState::Kind;
 
 constexpr int kLooksMax = 3;
+// In /proc/PID/stat, behind the name: the place of the flags, and PF_EXITING of the kernel.
+constexpr size_t kFlagsField = 6;
+constexpr uint64_t kIsExiting = 0x4;
 constexpr auto kBetweenLooks = std::chrono::milliseconds(50);
 
 struct Threads {
@@ -62,6 +68,28 @@ ProcessState ReadProcessState(pid_t pid) {
   });
   state.kind = KindOf(threads);
   return state;
+}
+
+bool IsEnding(pid_t pid) {
+  const std::string folder = absl::StrCat("/proc/", pid);
+  // The name before the last ')' may hold any byte.
+  const std::string stat = ReadProcFile(folder + "/stat");
+  const size_t name_end = stat.rfind(')');
+  if (name_end == std::string::npos) return true;
+  const std::vector<std::string> fields =
+      absl::StrSplit(absl::string_view(stat).substr(name_end + 1), ' ', absl::SkipEmpty());
+  uint64_t flags = 0;
+  if (fields.size() <= kFlagsField || !absl::SimpleAtoi(fields[kFlagsField], &flags)) return true;
+  if (fields[0] == "Z" || fields[0] == "X" || (flags & kIsExiting) != 0) return true;
+  for (const absl::string_view line : absl::StrSplit(ReadProcFile(folder + "/status"), '\n')) {
+    absl::string_view value = line;
+    uint64_t pending = 0;
+    if ((absl::ConsumePrefix(&value, "SigPnd:") || absl::ConsumePrefix(&value, "ShdPnd:")) &&
+        absl::SimpleHexAtoi(absl::StripAsciiWhitespace(value), &pending) &&
+        (pending & (uint64_t{1} << (SIGKILL - 1))) != 0)
+      return true;
+  }
+  return false;
 }
 
 Kind SettledKind(pid_t pid) {

@@ -29,6 +29,9 @@ struct ProcessState {
 };
 
 ProcessState ReadProcessState(pid_t pid);
+// Returns whether the process has ended or will end soon: it is killed, or it exits and frees what
+// it holds.
+bool IsEnding(pid_t pid);
 // Returns the kind, but returns kUninterruptible only for a process that stays in that state,
 // because every access to a disk puts a process there for a moment. The check then takes up to 150
 // ms.

@@ -54,6 +54,18 @@ void Work() {
   for (volatile int i = 0;;) i = 1 - i;
 }
 
+TEST(ProcessStateTest, AProcessThatIsKilledIsEndingAtOnceAndStaysSo) {
+  for (const std::function<void()>& body : {Sleep, Work}) {
+    Child child(body);
+    EXPECT_FALSE(IsEnding(child.pid()));
+    ASSERT_EQ(::kill(child.pid(), SIGKILL), 0);
+    EXPECT_TRUE(IsEnding(child.pid())) << "it may not have run since";
+    EXPECT_TRUE(child.Becomes(Kind::kGone));
+    EXPECT_TRUE(IsEnding(child.pid())) << "nobody has collected it";
+  }
+  EXPECT_TRUE(IsEnding(0x7ffffff0)) << "there is no such process";
+}
+
 TEST(ProcessStateTest, AProcessIsAsleepReadyStoppedOrGone) {
   Child sleeps(Sleep), works(Work);
   EXPECT_TRUE(sleeps.Becomes(Kind::kAsleep));

@@ -25,4 +25,16 @@ std::string RestartPolicy::Note(const JobFailure& failure) {
   return "";
 }
 
+std::string RestartPolicy::NoteReplacement(const std::string& who, int64_t time_ms) {
+  if (!replaced_.empty() && time_ms - replaced_ms_ < limits_.window_ms) {
+    return absl::StrCat("the process of ", replaced_, " was replaced ",
+                        (time_ms - replaced_ms_) / 1000,
+                        " s ago, and at most one is replaced within ", limits_.window_ms / 1000,
+                        " s (--restart-window)");
+  }
+  replaced_ = who;
+  replaced_ms_ = time_ms;
+  return "";
+}
+
 }  // namespace weir::launch

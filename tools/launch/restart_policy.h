@@ -32,6 +32,11 @@ class RestartPolicy {
   // Notes a failure. Returns "" if the job is to start again, else the reason why not, for people.
   std::string Note(const JobFailure& failure);
 
+  // Notes that the process of `who` is to be replaced because it is slow. Returns "" if it is to
+  // be, else the reason why not, for people: at most one process is replaced within the window,
+  // since a machine that stays slow would slow the next one, too. A replacement is no failure.
+  std::string NoteReplacement(const std::string& who, int64_t time_ms);
+
   // Returns how many failures were noted after which the job was to start again.
   int restarts() const { return restarts_; }
   // Returns the failures within the window.
@@ -42,6 +47,8 @@ class RestartPolicy {
   std::optional<JobFailure> last_;
   std::deque<int64_t> times_ms_;  // of the failures within the window
   int restarts_ = 0;
+  std::string replaced_;  // the last one; empty: none
+  int64_t replaced_ms_ = 0;
 };
 
 }  // namespace weir::launch

@@ -48,5 +48,15 @@ TEST(RestartPolicyTest, NoRestartIsAllowedWithALimitOfNone) {
   EXPECT_THAT(policy.Note(Killed("rank 1", 1, 0)), HasSubstr("failed 1 time within 3600 s"));
 }
 
+TEST(RestartPolicyTest, OneProcessIsReplacedWithinTheWindowAndThatIsNoFailure) {
+  RestartPolicy policy({.restarts_max = 0, .window_ms = 60'000});
+  EXPECT_THAT(policy.NoteReplacement("rank 2", 5'000), IsEmpty());
+  EXPECT_THAT(policy.NoteReplacement("rank 1", 45'000),
+              HasSubstr("the process of rank 2 was replaced 40 s ago, and at most one is replaced "
+                        "within 60 s"));
+  EXPECT_THAT(policy.NoteReplacement("rank 2", 65'000), IsEmpty());
+  EXPECT_EQ(policy.recent(), 0);
+}
+
 }  // namespace
 }  // namespace weir::launch

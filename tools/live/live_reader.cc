@@ -202,6 +202,11 @@ LiveState StateOf(const Json& object) {
   const Json restart = PartIn(object, "restart");
   state.restarts = IntegerIn(restart, "count");
   state.restarted_after_step = IntegerIn(restart, "after_step");
+  const Json recovery = PartIn(object, "recovery");
+  state.recoveries = IntegerIn(recovery, "count");
+  state.recovered = TextIn(recovery, "who");
+  state.recovered_to_step = IntegerIn(recovery, "to_step");
+  state.recovery_seconds = NumberIn(recovery, "seconds");
   TakeRanks(object, &state);
   state.warnings = IntegerIn(object, "warnings");
   state.said = TextIn(object, "said");

@@ -51,6 +51,10 @@ struct LiveState {
   std::string evaluation;            // empty: none yet
   int64_t restarts = 0;              // so far, and
   int64_t restarted_after_step = 0;  // the steps that were done at the last one
+  int64_t recoveries = 0;            // so far, and of the last one:
+  std::string recovered;             // the lost ranks, in words
+  int64_t recovered_to_step = 0;
+  double recovery_seconds = 0;
   std::vector<Busy> work;
   std::vector<Worker> workers;
   int64_t warnings = 0;

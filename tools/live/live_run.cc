@@ -139,6 +139,17 @@ class LiveRun::Record {
     state_["restart"] = std::move(restart);
     EnterLocked(Phase::kStarting);
   }
+  void BeginRecovery(Json doing) {
+    MutexLock lock(&mutex_);
+    state_["doing"] = std::move(doing);
+    EnterLocked(Phase::kStarting);
+  }
+  void ReportRecovery(Json recovery) {
+    MutexLock lock(&mutex_);
+    Add("recovery", recovery);
+    state_["recovery"] = std::move(recovery);
+    EnterLocked(Phase::kTraining);
+  }
   bool WantsWorkers() const {
     MutexLock lock(&mutex_);
     return clock_->NowNs() - workers_ns_ >= kWorkersEveryNs;
@@ -239,6 +250,19 @@ void LiveRun::ReportEvaluation(int64_t step, const std::string& text) {
 void LiveRun::ReportRestart(const LiveRestart& restart) {
   record_->ReportRestart(
       {{"count", restart.count}, {"after_step", restart.after_step}, {"report", restart.report}});
+}
+
+void LiveRun::BeginRecovery(const std::string& who) {
+  record_->BeginRecovery({{"what", "recovery of " + who}, {"done", 0}, {"of", 0}});
+}
+
+void LiveRun::ReportRecovery(const LiveRecovery& recovery) {
+  record_->ReportRecovery({{"count", recovery.count},
+                           {"who", recovery.who},
+                           {"after_step", recovery.after_step},
+                           {"to_step", recovery.to_step},
+                           {"seconds", NumberOrNull(recovery.seconds)},
+                           {"report", recovery.report}});
 }
 
 void LiveRun::SetWork(const std::vector<RankBusy>& work) {

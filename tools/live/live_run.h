@@ -35,13 +35,18 @@
 //                       in acts, and the shares of all parts
 //   restart             {count, after_step, report}; the last one, absent before the first. count:
 //                       of the run so far; report: of the failure behind it
+//   recovery            {count, who, after_step, to_step, seconds, report}; the last one, absent
+//   before
+//                       the first. who: the ranks whose processes were lost, in words; to_step: the
+//                       steps done with which the run went on; seconds: from the failure until a
+//                       step was done again
 //   workers             [{ranks, host, pid, state, silent_ms, acts, resident_bytes, activity}]
 //   warnings, said      how many lines were warnings or errors; the last line
 //   end                 {code, report}, once the run has ended; the report of a failure
 //
 // Lines of the history: {"at_ms": since the start, and one of "phase", "step", "evaluation",
-// "restart", "said", "end"}. Steps are thinned as the run grows (kStepsPerRun), so that the history
-// of a month takes a few MiB.
+// "restart", "recovery", "said", "end"}. Steps are thinned as the run grows (kStepsPerRun), so that
+// the history of a month takes a few MiB.
 //
 // Thread rule: any thread.
 #pragma once
@@ -145,6 +150,16 @@ struct LiveRestart {
   std::string report;      // of the failure
 };
 
+// A LiveRecovery is a return of lost processes while the others live on.
+struct LiveRecovery {
+  int64_t count = 0;       // of the run so far, with this one
+  std::string who;         // the lost: "rank 1 and rank 3"
+  int64_t after_step = 0;  // steps that were done when the processes were lost
+  int64_t to_step = 0;     // steps done with which the run went on
+  double seconds = 0;      // from the failure until a step was done again
+  std::string report;      // of the failure
+};
+
 class LiveRun {
  public:
   // `clock` must outlive this object. If the system refuses files in memory, the run has no record.
@@ -162,6 +177,9 @@ class LiveRun {
   void ReportEvaluation(int64_t step, const std::string& text);
   // Call before the next start. The run then starts again.
   void ReportRestart(const LiveRestart& restart);
+  // Call when processes are lost and the others live on: the run recovers until ReportRecovery.
+  void BeginRecovery(const std::string& who);
+  void ReportRecovery(const LiveRecovery& recovery);
   void SetWork(const std::vector<RankBusy>& work);
   // Returns whether the workers have not been set for a second.
   bool WantsWorkers() const;

@@ -131,6 +131,29 @@ TEST(LiveRunTest, ARestartIsInTheStateAndInTheHistoryAndTheRunStartsAgain) {
   EXPECT_EQ(restarts[0]["restart"]["report"], "rank 1 was killed");
 }
 
+TEST(LiveRunTest, ARecoveryIsInTheStateAndInTheHistoryAndTheRunGoesOn) {
+  ManualClock clock;
+  LiveRun run("recovers", &clock);
+  const auto reader = ReaderOfThis();
+  run.Enter(Phase::kTraining);
+  run.BeginRecovery("rank 1");
+  EXPECT_EQ(StateOf(*reader).phase, "starting");
+  EXPECT_EQ(StateOf(*reader).doing.what, "recovery of rank 1");
+  run.ReportRecovery({1, "rank 1", 250, 248, 0.25, "rank 1 was killed"});
+  const LiveState state = StateOf(*reader);
+  EXPECT_EQ(state.phase, "training");
+  EXPECT_EQ(state.doing.what, "");
+  EXPECT_EQ(state.recoveries, 1);
+  EXPECT_EQ(state.recovered, "rank 1");
+  EXPECT_EQ(state.recovered_to_step, 248);
+  EXPECT_EQ(state.recovery_seconds, 0.25);
+  EXPECT_EQ(state.restarts, 0);
+  const std::vector<nlohmann::json> recoveries = HistoryOf(*reader, "recovery");
+  ASSERT_EQ(recoveries.size(), 1u);
+  EXPECT_EQ(recoveries[0]["recovery"]["after_step"], 250);
+  EXPECT_EQ(recoveries[0]["recovery"]["report"], "rank 1 was killed");
+}
+
 TEST(LiveRunTest, AStepHasItsPartsInTheStateAndInTheHistory) {
   ManualClock clock;
   LiveRun run("parts", &clock);

@@ -264,6 +264,12 @@ void AddEnd(const LiveState& state, Screen* screen) {
     screen->Add(absl::StrCat(Plural(state.restarts, "restart"), " so far, the last after step ",
                              state.restarted_after_step));
   }
+  if (state.recoveries > 0) {
+    screen->Add(absl::StrCat(state.recoveries, state.recoveries == 1 ? " recovery" : " recoveries",
+                             " so far, the last of ", state.recovered, ", to step ",
+                             state.recovered_to_step, " in ",
+                             NumberText(state.recovery_seconds, "%.2f"), " s"));
+  }
   if (state.warnings > 0) screen->Add(absl::StrCat(Plural(state.warnings, "warning"), " so far"));
 }
 
@@ -399,6 +405,12 @@ std::string PrometheusText(const SeenRun& run, int64_t now_unix_ms) {
              static_cast<double>(state.warnings));
   gauges.Add("restarts", "Starts of all processes after a failure.",
              static_cast<double>(state.restarts));
+  gauges.Add("recoveries", "Losses of processes after which the other processes lived on.",
+             static_cast<double>(state.recoveries));
+  if (state.recoveries > 0) {
+    gauges.Add("recovery_seconds", "Time from the last such loss until a step was done again.",
+               state.recovery_seconds);
+  }
   if (state.has_facts) AddFactGauges(state, &gauges);
   if (state.has_step) AddStepGauges(state, &gauges);
   if (state.has_ended)

@@ -55,6 +55,22 @@ int64_t WidthOf(absl::string_view line) {
                        [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
 }
 
+TEST(TopTextTest, RecoveriesAreCountedAndTheLastOneIsTold) {
+  SeenRun run = Training();
+  EXPECT_THAT(TopText(run, kNowMs, 16), Not(HasSubstr("recover")));
+  EXPECT_THAT(PrometheusText(run, kNowMs), HasSubstr("weir_recoveries{job_name=\"gpt\"} 0\n"));
+  EXPECT_THAT(PrometheusText(run, kNowMs), Not(HasSubstr("weir_recovery_seconds")));
+  run.state.recoveries = 2;
+  run.state.recovered = "rank 1 and rank 3";
+  run.state.recovered_to_step = 119;
+  run.state.recovery_seconds = 0.146;
+  EXPECT_THAT(
+      TopText(run, kNowMs, 16),
+      HasSubstr("2 recoveries so far, the last of rank 1 and rank 3, to step 119 in 0.15 s\n"));
+  EXPECT_THAT(PrometheusText(run, kNowMs),
+              HasSubstr("weir_recovery_seconds{job_name=\"gpt\"} 0.146\n"));
+}
+
 TEST(TopTextTest, RestartsAreCounted) {
   SeenRun run = Training();
   EXPECT_THAT(TopText(run, kNowMs, 16), Not(HasSubstr("restart")));

@@ -3,6 +3,7 @@
 #include <sstream>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/store/whole_file.h"
 
@@ -27,6 +28,10 @@ bool RanksAreGone(const absl::Status& status) {
 
 absl::StatusOr<Recovery> JobRunner::Recover(const RecoveryOrder& /*order*/) {
   return absl::UnimplementedError("ranks of one process do not come back");
+}
+
+absl::Status JobRunner::Replace(RankId rank, const std::string& /*evidence*/) {
+  return absl::UnimplementedError(absl::StrCat("rank ", rank, " has no process of its own"));
 }
 
 absl::StatusOr<std::unique_ptr<JobRunner>> LocalRunner::Open(const proto::Job& job,

@@ -1,6 +1,6 @@
 // A JobRunner holds the ranks of a job and executes the trainer's requests on all of them. The
 // ranks are in this process (LocalRunner) or in worker processes (FleetRunner,
-// tools/train/fleet_runner.h). The trainer does not know which, and the answers do not depend on
+// tools/fleet/fleet_runner.h). The trainer does not know which, and the answers do not depend on
 // it.
 // Thread rule: one thread.
 #pragma once
@@ -57,6 +57,9 @@ struct Recovery {
   int64_t step = 0;         // steps done
   bool has_states = false;  // false: the states of the order must be loaded
   std::string text;         // where the states come from, for people
+  // What the steps have reported that all ranks had done, though RunSteps failed; empty unless
+  // `step` is later than the last step of a RunSteps that did not fail.
+  std::map<int64_t, StepMetrics> reported;
 };
 
 // What copies of states in the memory of other processes have cost (runtime.buddy_every). A value
@@ -122,6 +125,10 @@ class JobRunner {
   // states of the order. kUnimplemented: these ranks do not come back. If the ranks are gone after
   // an error, the next call may help.
   virtual absl::StatusOr<Recovery> Recover(const RecoveryOrder& order);
+  // Gives up the process of a rank that is slow, as if the process had failed; `evidence` is for
+  // people. Returns kUnavailable: the ranks are gone until Recover brings them back, with a new
+  // process for that rank. kUnimplemented: these ranks do not come back, and go on as before.
+  virtual absl::Status Replace(RankId rank, const std::string& evidence);
 };
 
 class LocalRunner final : public JobRunner {

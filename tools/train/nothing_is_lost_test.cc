@@ -9,7 +9,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <numeric>
 #include <sstream>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -464,6 +466,167 @@ TEST(NonfiniteStepsTest, TellsEachPolicyItsOwn) {
   NonfiniteSteps go_on(OnNonfinite::kContinue, "loss");
   EXPECT_THAT(go_on.Look(0, bad), HasSubstr("weights are likely lost"));
   EXPECT_EQ(go_on.Look(1, bad), "") << "once";
+}
+
+// Loses its ranks once, at the step `at`, and has them back in the state in which they were.
+class LosingRunner final : public ForwardingRunner {
+ public:
+  enum class Where : uint8_t { kInSteps, kInEvaluation, kInChecksums, kInCheckpoint };
+  LosingRunner(std::unique_ptr<JobRunner> runner, Where where, int64_t at)
+      : ForwardingRunner(std::move(runner)), where_(where), at_(at) {}
+  const RunnerFacts& facts() const override {
+    facts_ = ForwardingRunner::facts();
+    facts_.evaluation_batches = 1;
+    return facts_;
+  }
+  absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override {
+    auto reported = ForwardingRunner::RunSteps(steps);
+    steps_ += steps;
+    if (!Loses(Where::kInSteps)) return reported;
+    reported_ = *std::move(reported);
+    return kLost;
+  }
+  absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override {
+    if (Loses(Where::kInEvaluation)) return kLost;
+    return std::map<int64_t, StepMetrics>{{0, {{"loss", static_cast<double>(steps_)}}}};
+  }
+  absl::StatusOr<std::vector<ShardSum>> SumWeights() override {
+    if (Loses(Where::kInChecksums)) return kLost;
+    return ForwardingRunner::SumWeights();
+  }
+  absl::Status Save(const SaveOrder& order) override {
+    return Loses(Where::kInCheckpoint) ? kLost : ForwardingRunner::Save(order);
+  }
+  absl::StatusOr<Recovery> Recover(const RecoveryOrder& /*order*/) override {
+    return Recovery{steps_, true, "they are back", std::exchange(reported_, {})};
+  }
+
+ private:
+  bool Loses(Where where) {
+    return where == where_ && steps_ == at_ && !std::exchange(lost_, true);
+  }
+
+  const absl::Status kLost = absl::UnavailableError("a rank is lost");
+  const Where where_;
+  const int64_t at_;
+  bool lost_ = false;
+  int64_t steps_ = 0;
+  std::map<int64_t, StepMetrics> reported_;
+  mutable RunnerFacts facts_;
+};
+
+// A step that is done has its row, its evaluation and its checkpoint, wherever in all this a loss
+// comes. Ranks that live on may stand at the end of a burst of which nothing is written yet.
+TEST_F(NothingIsLostTest, AStepThatIsDoneKeepsItsRowWhereverRanksAreLost) {
+  using Where = LosingRunner::Where;
+  proto::Job job = SmallJob("dp=2");
+  job.mutable_training()->set_eval_every(4);
+  for (const Where where :
+       {Where::kInSteps, Where::kInEvaluation, Where::kInChecksums, Where::kInCheckpoint}) {
+    for (const int64_t at : {8, 12}) {
+      if (where == Where::kInCheckpoint && at == 12) continue;  // the end of a run does not recover
+      SCOPED_TRACE(absl::StrCat(static_cast<int>(where), " at ", at));
+      log_.str("");
+      options_.metrics = Path(absl::StrCat("metrics-", static_cast<int>(where), "-", at));
+      options_.checkpoint = options_.metrics + ".checkpoint";
+      options_.checkpoint_every = 4;
+      std::vector<RunRecovery> recoveries;
+      options_.may_recover = [](int64_t /*steps_done*/) { return true; };
+      options_.recovered = [&recoveries](const RunRecovery& recovery) {
+        recoveries.push_back(recovery);
+        return 0.25;
+      };
+      options_.runner =
+          [&](const proto::Job& trained,
+              const RunnerOptions& options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
+        auto runner = LocalRunner::Open(trained, options);
+        if (!runner.ok()) return runner.status();
+        return std::make_unique<LosingRunner>(*std::move(runner), where, at);
+      };
+      EXPECT_EQ(Run(job).steps_done, kSteps);
+      std::vector<int64_t> steps, evaluated, recovered;
+      std::istringstream lines(Text(options_.metrics));
+      for (std::string line; std::getline(lines, line);) {
+        const nlohmann::json row = nlohmann::json::parse(line);
+        steps.push_back(row["step"]);
+        if (row.contains("eval_loss")) evaluated.push_back(row["step"]);
+        if (row.contains("recovery_seconds")) recovered.push_back(row["step"]);
+      }
+      std::vector<int64_t> all(kSteps);
+      std::iota(all.begin(), all.end(), 1);
+      EXPECT_EQ(steps, all);
+      EXPECT_THAT(evaluated, ::testing::ElementsAre(4, 8, 12));
+      EXPECT_THAT(log_.str(), HasSubstr("checkpoint of step 8 written"));
+      ASSERT_EQ(recoveries.size(), 1u);
+      EXPECT_EQ(recoveries[0].step, at);
+      EXPECT_EQ(recoveries[0].steps_lost, 0);
+      EXPECT_EQ(recoveries[0].has_step, at < kSteps);
+      EXPECT_EQ(recovered.size(), at < kSteps ? 1u : 0u);
+    }
+  }
+}
+
+// A SlowRunner has a rank whose acts take three times as long as those of the other one, until it
+// is replaced.
+class SlowRunner final : public ForwardingRunner {
+ public:
+  SlowRunner(std::unique_ptr<JobRunner> runner, std::vector<std::string>* replaced)
+      : ForwardingRunner(std::move(runner)), replaced_(*replaced) {}
+  absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override {
+    steps_ += steps;
+    planned_ns_ += 1'000'000;
+    slow_ns_ += replaced_.empty() ? 3'000'000 : 1'000'000;
+    return ForwardingRunner::RunSteps(steps);
+  }
+  std::vector<actors::RankWorkReport> Work() const override {
+    return {{RankId(0), 0, planned_ns_, planned_ns_, planned_ns_, planned_ns_},
+            {RankId(1), 0, slow_ns_, planned_ns_, slow_ns_, slow_ns_}};
+  }
+  absl::Status Replace(RankId rank, const std::string& evidence) override {
+    replaced_.push_back(absl::StrCat(rank, ": ", evidence));
+    return absl::UnavailableError("it is replaced");
+  }
+  absl::StatusOr<Recovery> Recover(const RecoveryOrder& /*order*/) override {
+    return Recovery{steps_, true, "it is back", {}};
+  }
+
+ private:
+  std::vector<std::string>& replaced_;
+  int64_t steps_ = 0, planned_ns_ = 0, slow_ns_ = 0;
+};
+
+TEST_F(NothingIsLostTest, ASlowRankIsReplacedOnceBetweenTwoStepsIfThatIsAllowed) {
+  proto::Job job = SmallJob("dp=2");
+  job.mutable_training()->set_steps(24);
+  for (const bool may_replace : {false, true}) {
+    SCOPED_TRACE(may_replace);
+    log_.str("");
+    std::vector<std::string> replaced;
+    std::vector<RankId> asked;
+    options_.stragglers = {.window_seconds = 1e-6};
+    options_.checkpoint = Path("checkpoint");
+    options_.checkpoint_every = 4;  // so that bursts are short
+    options_.may_recover = [](int64_t /*steps_done*/) { return true; };
+    options_.may_replace = [&](RankId rank) {
+      asked.push_back(rank);
+      return may_replace;
+    };
+    options_.runner =
+        [&](const proto::Job& trained,
+            const RunnerOptions& options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
+      auto runner = LocalRunner::Open(trained, options);
+      if (!runner.ok()) return runner.status();
+      return std::make_unique<SlowRunner>(*std::move(runner), &replaced);
+    };
+    EXPECT_EQ(Run(job).steps_done, 24);
+    EXPECT_THAT(log_.str(), HasSubstr("WARNING: rank 1 is slow: for "));
+    EXPECT_THAT(asked, ::testing::ElementsAre(RankId(1)));
+    if (may_replace) {
+      EXPECT_THAT(replaced, ::testing::ElementsAre(HasSubstr("1: for ")));
+    } else {
+      EXPECT_THAT(replaced, ::testing::IsEmpty());
+    }
+  }
 }
 
 }  // namespace

@@ -45,8 +45,10 @@ std::string PeersText(std::vector<RankId> ranks) {
 
 }  // namespace
 
-std::vector<std::string> StragglerWatch::Look(const std::vector<actors::RankWorkReport>& work,
-                                              double seconds) {
+std::string Straggler::Text() const { return absl::StrCat("rank ", rank, " is slow: ", evidence); }
+
+std::vector<Straggler> StragglerWatch::Look(const std::vector<actors::RankWorkReport>& work,
+                                            double seconds) {
   if (ranks_.empty()) {  // the first burst fills caches, so figures begin after it
     for (const actors::RankWorkReport& report : work) ranks_[report.rank].before = report;
     return {};
@@ -58,8 +60,7 @@ std::vector<std::string> StragglerWatch::Look(const std::vector<actors::RankWork
   return EndWindow(work);
 }
 
-std::vector<std::string> StragglerWatch::EndWindow(
-    const std::vector<actors::RankWorkReport>& work) {
+std::vector<Straggler> StragglerWatch::EndWindow(const std::vector<actors::RankWorkReport>& work) {
   std::map<int, std::vector<Window>> stages;
   for (const actors::RankWorkReport& now : work) {
     const actors::RankWorkReport before = std::exchange(ranks_[now.rank].before, now);
@@ -72,7 +73,7 @@ std::vector<std::string> StragglerWatch::EndWindow(
                                      ? static_cast<double>(now.cpu_ns - before.cpu_ns) / measured
                                      : 1.0});
   }
-  std::vector<std::string> lines;
+  std::vector<Straggler> found;
   for (const auto& [stage, windows] : stages) {
     for (const Window& window : windows) {
       Rank& rank = ranks_[window.rank];
@@ -88,18 +89,19 @@ std::vector<std::string> StragglerWatch::EndWindow(
       const double factor = others.empty() ? 0 : window.slowness / std::max(Median(others), 1e-9);
       rank.slow_windows = factor >= options_.factor ? rank.slow_windows + 1 : 0;
       if (rank.slow_windows < options_.windows || std::exchange(rank.named, true)) continue;
-      lines.push_back(absl::StrFormat(
-          "rank %d is slow: for %.0f s its acts have taken %.1f times as long as the same acts of "
-          "%s; %s",
-          window.rank.value(), slow_seconds_, factor, PeersText(peers),
-          window.core_share < kHasNoCore
-              ? absl::StrFormat("it had a core for only %.0f %% of that time: other programs use "
-                                "it, or the process is stopped now and then",
-                                window.core_share * 100)
-              : std::string("its device is slower, or shared")));
+      found.push_back(
+          {window.rank,
+           absl::StrFormat(
+               "for %.0f s its acts have taken %.1f times as long as the same acts of %s; %s",
+               slow_seconds_, factor, PeersText(peers),
+               window.core_share < kHasNoCore
+                   ? absl::StrFormat("it had a core for only %.0f %% of that time: other programs "
+                                     "use it, or the process is stopped now and then",
+                                     window.core_share * 100)
+                   : std::string("its device is slower, or shared"))});
     }
   }
-  return lines;
+  return found;
 }
 
 }  // namespace weir::train

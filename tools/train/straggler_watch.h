@@ -24,14 +24,22 @@ struct StragglerWatchOptions {
   double factor = 1.5;  // of the median of its peers
 };
 
+// A Straggler is a rank that was found to be slow.
+struct Straggler {
+  RankId rank;
+  // "for 6 s its acts have taken 3.0 times as long as the same acts of rank 0; …"
+  std::string evidence;
+  std::string Text() const;  // "rank 1 is slow: for 6 s …"
+};
+
 class StragglerWatch {
  public:
   explicit StragglerWatch(StragglerWatchOptions options = {}) : options_(options) {}
 
   // Call after each burst of steps. `work` is the work of the ranks since the job began, and
-  // `seconds` is the length of the burst. Returns a line for each rank that is now found to be
-  // slow; mostly nothing.
-  std::vector<std::string> Look(const std::vector<actors::RankWorkReport>& work, double seconds);
+  // `seconds` is the length of the burst. Returns each rank that is now found to be slow;
+  // mostly nothing.
+  std::vector<Straggler> Look(const std::vector<actors::RankWorkReport>& work, double seconds);
 
  private:
   struct Rank {
@@ -39,7 +47,7 @@ class StragglerWatch {
     int slow_windows = 0;
     bool named = false;
   };
-  std::vector<std::string> EndWindow(const std::vector<actors::RankWorkReport>& work);
+  std::vector<Straggler> EndWindow(const std::vector<actors::RankWorkReport>& work);
 
   const StragglerWatchOptions options_;
   double seconds_ = 0;  // of this window

@@ -36,7 +36,7 @@ class Job {
         work_[rank].measured_ns += static_cast<int64_t>(0.9 * busy);
         work_[rank].cpu_ns += static_cast<int64_t>(0.9 * busy * (slowness[rank] > 1 ? core : 1));
       }
-      for (std::string& line : watch_.Look(work_, 0.5)) lines.push_back(std::move(line));
+      for (const Straggler& slow : watch_.Look(work_, 0.5)) lines.push_back(slow.Text());
     }
     return lines;
   }

@@ -42,10 +42,6 @@ constexpr int64_t kBurstMax = 64;
 constexpr char kStoppedSuffix[] = ".stopped";  // of the files that hold the last finite state
 constexpr int64_t kStepsInspectedMax = 64;
 
-std::string LossName(const proto::Job& job) {
-  return job.graph().loss().empty() ? "loss" : job.graph().loss();
-}
-
 double ValueOf(const StepMetrics& metrics, const std::string& name) {
   auto it = metrics.find(name);
   return it == metrics.end() ? std::nan("") : it->second;
@@ -61,7 +57,8 @@ class Trainer {
         schedule_(compiler::LearningRatesOf(job.training())),
         updates_(compiler::UpdateRateOf(job.training())),
         nonfinite_(options.on_nonfinite, LossName(job)),
-        checkpoints_(job_, options_, &clock_, &progress_) {}
+        checkpoints_(job_, options_, &clock_, &progress_),
+        stragglers_(std::in_place, options.stragglers) {}
 
   absl::StatusOr<TrainResult> Run() {
     WEIR_RETURN_IF_ERROR(Open());
@@ -254,6 +251,7 @@ class Trainer {
       if (status.ok()) status = RunStepsTo(steps);
     }
     WEIR_RETURN_IF_ERROR(status);
+    TellRecovered(/*has_step=*/false);
     result_.interrupted = result_.steps_done < steps && !stops();
     if (!result_.interrupted || result_.steps_here == 0) return absl::OkStatus();
     progress_.Say(absl::StrCat("interrupted after step ", result_.steps_done, " of ", steps));
@@ -264,40 +262,67 @@ class Trainer {
   absl::Status Recover() {
     checkpoints_.Await();  // all ranks may have written their parts of a checkpoint
     const int64_t saved = checkpoints_.last_step();
-    WEIR_ASSIGN_OR_RETURN(const Recovery recovery,
-                          runner_->Recover({saved >= 0 ? saved : started_at_}));
+    WEIR_ASSIGN_OR_RETURN(Recovery recovery, runner_->Recover({saved >= 0 ? saved : started_at_}));
     if (!recovery.has_states) {
       WEIR_RETURN_IF_ERROR(saved >= 0 ? runner_->Load({checkpoints_.PathOf(saved), StateSet::kAll})
                                       : LoadStart());
     }
-    const int64_t lost = result_.steps_done - recovery.step;
-    recovered_ = absl::StrCat(
-        recovery.text,
-        recovery.has_states ? ""
-        : saved >= 0        ? absl::StrCat("; all states come from ", checkpoints_.PathOf(saved))
-                            : "; the job goes on from its beginning",
-        lost == 0 ? "" : absl::StrCat("; ", Plural(lost, "step"), " must be done again"));
-    result_.steps_done = recovery.step;
-    result_.steps_here = std::max<int64_t>(result_.steps_here - lost, 0);
-    reported_.clear();
+    // An earlier recovery may have ended before a step was done.
+    const int64_t lost =
+        result_.steps_done - recovery.step + (recovered_.has_value() ? recovered_->steps_lost : 0);
+    absl::StrAppend(&recovery.text,
+                    recovery.has_states ? ""
+                    : saved >= 0
+                        ? absl::StrCat("; all states come from ", checkpoints_.PathOf(saved))
+                        : "; the job goes on from its beginning",
+                    lost < 0 ? absl::StrCat("; the last ", Plural(-lost, "step"),
+                                            " had been done everywhere else, and count")
+                             : "");
+    recovered_ = RunRecovery{recovery.step, std::max<int64_t>(lost, 0), recovery.text, false};
+    TakeStepsOf(std::move(recovery));
     // These watches know the work of ranks that are gone.
-    stragglers_.emplace();
+    stragglers_.emplace(options_.stragglers);
+    slow_.reset();
     busy_shares_ = BusyShares();
     step_shares_ = StepShares();
     replicas_.emplace(options_.check_replicas, started_at_);
-    return replicas_->Look(recovery.step, true, runner_.get());
+    return replicas_->Look(result_.steps_done, true, runner_.get());
+  }
+
+  // Goes to the step of the recovery. Each step that is done and not done again gets its row, its
+  // evaluation and its checkpoint: also the last burst, if ranks were lost before all that, and a
+  // burst that failed here although all ranks had done it.
+  void TakeStepsOf(Recovery recovery) {
+    const int64_t steps = job_.training().steps(), gained = recovery.step - result_.steps_done;
+    if (gained != 0 && burst_.has_value()) {
+      reported_.erase(reported_.lower_bound(recovery.step), reported_.end());
+      if (!burst_->is_reported) ReportBurst(steps, /*evaluated=*/false);
+      burst_.reset();
+    }
+    if (gained > 0) {
+      burst_ = Burst{NextCheckpoint(steps)};
+      reported_ = std::move(recovery.reported);
+      result_.seconds_here += step_seconds_ * static_cast<double>(gained);
+    }
+    result_.steps_done = recovery.step;
+    result_.steps_here = std::max<int64_t>(result_.steps_here + gained, 0);
   }
 
   // Runs until `steps` steps are done, the run is interrupted, or values are not finite.
   absl::Status RunStepsTo(int64_t steps) {
     int64_t burst = 1;
-    while (result_.steps_done < steps && !(Interrupted() && MayEnd()) && !stops()) {
+    while (true) {
+      if (burst_.has_value()) WEIR_RETURN_IF_ERROR(EndBurst(steps));
+      if (result_.steps_done >= steps || (Interrupted() && MayEnd()) || stops())
+        return absl::OkStatus();
+      if (slow_.has_value()) return runner_->Replace(slow_->rank, slow_->evidence);
       WEIR_RETURN_IF_ERROR(checkpoints_.Look());
       WEIR_RETURN_IF_ERROR(AnswerCheckpointRequest());
       WEIR_RETURN_IF_ERROR(WriteCheckpointDueByTime());
       int64_t before = clock_.NowNs(), count = std::min(burst, UntilStop(steps));
       const int64_t checkpoint_at = NextCheckpoint(steps);
       WEIR_ASSIGN_OR_RETURN(reported_, runner_->RunSteps(count));
+      burst_ = Burst{checkpoint_at};
       double seconds = static_cast<double>(clock_.NowNs() - before) * 1e-9;
       burst = std::clamp<int64_t>(
           std::llround(kBurstSeconds * static_cast<double>(count) / std::max(seconds, 1e-9)), 1,
@@ -307,19 +332,33 @@ class Trainer {
       step_seconds_ = std::max(seconds / static_cast<double>(count), 1e-9);
       if (result_.seconds_here == 0) first_burst_ = {count, seconds};
       result_.seconds_here += seconds;
-      if (recovered_.has_value() && options_.recovered != nullptr) options_.recovered(*recovered_);
-      recovered_.reset();
+      TellRecovered(/*has_step=*/true);
       LookAtRanks(seconds);
-      WEIR_RETURN_IF_ERROR(AfterBurst(steps, checkpoint_at));
     }
-    return absl::OkStatus();
+  }
+
+  // Tells of a recovery once a step is done again, or once the run is found to need none.
+  void TellRecovered(bool has_step) {
+    if (!recovered_.has_value()) return;
+    recovered_->has_step = has_step;
+    if (const int64_t lost = recovered_->steps_lost; lost > 0) {
+      absl::StrAppend(&recovered_->text, "; ", Plural(lost, "step"),
+                      has_step    ? " must be done again"
+                      : lost == 1 ? " is lost"
+                                  : " are lost");
+    }
+    if (options_.recovered != nullptr) recovery_seconds_ = options_.recovered(*recovered_);
+    recovered_.reset();
   }
 
   // `seconds`: the length of the burst that has ended.
   void LookAtRanks(double seconds) {
     const std::vector<actors::RankWorkReport> work = runner_->Work();
-    for (const std::string& line : stragglers_->Look(work, seconds))
-      progress_.Say("WARNING: " + line);
+    for (Straggler& slow : stragglers_->Look(work, seconds)) {
+      progress_.Say(absl::StrCat("WARNING: ", slow.Text()));
+      if (options_.may_replace != nullptr && options_.may_replace(slow.rank))
+        slow_ = std::move(slow);
+    }
     if (options_.live == nullptr) return;
     step_parts_ = step_shares_.Look(work, seconds);
     const std::vector<live::RankBusy> busy = busy_shares_.Look(work, seconds);
@@ -404,34 +443,41 @@ class Trainer {
     return options_.on_nonfinite == OnNonfinite::kStop && nonfinite_.first().has_value();
   }
 
-  absl::Status AfterBurst(int64_t steps, int64_t checkpoint_at) {
-    for (const auto& [step, metrics] : reported_) {
-      if (const std::string line = nonfinite_.Look(step, metrics); !line.empty())
-        progress_.Say(line);
+  // Draws the consequences of the steps of a burst. After a loss of ranks it may be called again.
+  absl::Status EndBurst(int64_t steps) {
+    Burst& burst = *burst_;
+    if (!std::exchange(burst.is_checked, true)) {
+      for (const auto& [step, metrics] : reported_) {
+        if (const std::string line = nonfinite_.Look(step, metrics); !line.empty())
+          progress_.Say(line);
+      }
     }
-    int64_t done = result_.steps_done;
-    int64_t eval_every = job_.training().eval_every();
-    bool evaluate =
-        !stops() && evaluates() && (done == steps || (eval_every > 0 && done % eval_every == 0));
-    if (evaluate) {
+    const int64_t done = result_.steps_done, eval_every = job_.training().eval_every();
+    if (!burst.is_evaluated && !stops() && evaluates() &&
+        (done == steps || (eval_every > 0 && done % eval_every == 0))) {
       WEIR_RETURN_IF_ERROR(Evaluate());
-      evaluate = evaluation_problem_.ok();
+      burst.is_evaluated = evaluation_problem_.ok();
     }
-    const bool checkpoint = done == checkpoint_at && done < steps && !stops();
+    const bool checkpoint = done == burst.checkpoint_at && done < steps && !stops();
     if (!stops())
       WEIR_RETURN_IF_ERROR(replicas_->Look(done, checkpoint || done == steps, runner_.get()));
     const absl::Status checkpointed =
         checkpoint ? checkpoints_.WriteOnTheWay(done) : absl::OkStatus();
+    if (!std::exchange(burst.is_reported, true)) ReportBurst(steps, burst.is_evaluated);
+    if (!RanksAreGone(checkpointed)) burst_.reset();
+    return checkpointed;
+  }
+
+  void ReportBurst(int64_t steps, bool evaluated) {
+    const int64_t done = result_.steps_done;
     for (const auto& [step, metrics] : reported_) {
       if (stops() && step > nonfinite_.first()->step) break;
-      ReportStep(step, steps, metrics, evaluate && step + 1 == done);
+      ReportStep(step, steps, metrics, evaluated && step + 1 == done);
     }
-    if (evaluate) {
-      const std::string text = EvaluationText(job_, *result_.evaluation);
-      progress_.Say(absl::StrCat("step ", done, ": ", text));
-      if (options_.live != nullptr) options_.live->ReportEvaluation(done, text);
-    }
-    return checkpointed;
+    if (!evaluated) return;
+    const std::string text = EvaluationText(job_, *result_.evaluation);
+    progress_.Say(absl::StrCat("step ", done, ": ", text));
+    if (options_.live != nullptr) options_.live->ReportEvaluation(done, text);
   }
 
   // A failed evaluation ends evaluations and not the run. Its error is returned at the end.
@@ -518,6 +564,8 @@ class Trainer {
     for (const auto& [name, value] : metrics) {
       if (name != LossName(job_) && name != "grad_norm") values.emplace_back(name, value);
     }
+    if (recovery_seconds_.has_value())
+      values.emplace_back("recovery_seconds", *std::exchange(recovery_seconds_, std::nullopt));
     const RunCheckpoints::Costs costs = checkpoints_.TakeCosts(step + 1);
     if (costs.write_seconds.has_value())
       values.emplace_back("checkpoint_seconds", *costs.write_seconds);
@@ -692,6 +740,15 @@ class Trainer {
   LearningRateSchedule schedule_;
   UpdateRate updates_;  // meaningful once a runner is open
   std::unique_ptr<JobRunner> runner_;
+  // A burst of steps that are done, and what of its consequences is drawn: a loss of ranks may come
+  // between.
+  struct Burst {
+    int64_t checkpoint_at = 0;  // the step after which a checkpoint was due when it began
+    bool is_checked = false;    // for values that are not finite
+    bool is_evaluated = false;
+    bool is_reported = false;
+  };
+  std::optional<Burst> burst_;                 // the last one, if consequences are left
   std::map<int64_t, StepMetrics> reported_;    // of the last burst
   std::unique_ptr<MetricsFile> metrics_file_;  // null: no metrics file is wanted
   std::unique_ptr<EventFile> event_file_;      // null: --tensorboard is not wanted
@@ -702,15 +759,17 @@ class Trainer {
   std::optional<double> gradient_norm_;  // the last reported
   int checkpoints_answered_ = 0;         // of options_.checkpoints_asked
   TrainResult result_;
-  int64_t started_at_ = 0;                // steps done before
-  double step_seconds_ = 0;               // mean over the last burst
-  std::optional<std::string> recovered_;  // how the ranks came back, until a step is done
-  struct Burst {
+  int64_t started_at_ = 0;                  // steps done before
+  double step_seconds_ = 0;                 // mean over the last burst
+  std::optional<RunRecovery> recovered_;    // until it is told
+  std::optional<double> recovery_seconds_;  // told, and not yet in a row
+  struct FirstBurst {
     int64_t steps = 0;
     double seconds = 0;
   };
-  Burst first_burst_;  // of this run
-  std::optional<StragglerWatch> stragglers_{std::in_place};
+  FirstBurst first_burst_;                    // of this run
+  std::optional<StragglerWatch> stragglers_;  // from the constructor on
+  std::optional<Straggler> slow_;             // to be replaced before the next step
   BusyShares busy_shares_;
   StepShares step_shares_;
   std::vector<double> step_parts_;  // of the last burst, by actors::TimePart
@@ -718,62 +777,10 @@ class Trainer {
   PeakArithmetic peak_;
 };
 
-std::string MeanText(double mean) {
-  return std::isnan(mean) ? "undefined" : absl::StrFormat("%.4f", mean);
-}
-
 }  // namespace
 
 absl::StatusOr<TrainResult> Train(const proto::Job& job, const TrainOptions& options) {
   return Trainer(job, options).Run();
-}
-
-absl::StatusOr<Evaluation> EvaluateWeights(const proto::Job& job, const std::string& weights,
-                                           int threads_per_device, const std::string& job_file) {
-  WEIR_ASSIGN_OR_RETURN(const PreparedEvaluation prepared,
-                        PrepareEvaluation(job, weights, threads_per_device, job_file));
-  WEIR_ASSIGN_OR_RETURN(std::shared_ptr<const store::SafetensorsReader> file,
-                        store::SafetensorsReader::Open(weights));
-  JobSessionOptions session;
-  session.threads_per_device = threads_per_device;
-  session.plan = prepared.plan;
-  WEIR_ASSIGN_OR_RETURN(auto evaluator, Evaluator::Create(job, prepared.dataset.get(), session));
-  WEIR_RETURN_IF_ERROR(LoadWeights(std::move(file), {"", job_file}, evaluator->session()));
-  WEIR_ASSIGN_OR_RETURN(auto batches, evaluator->Run());
-  return MeanOf(batches);
-}
-
-std::optional<double> BitsPerByte(const proto::Job& job, const Evaluation& evaluation) {
-  auto it = evaluation.means.find(LossName(job));
-  if (!job.data().has_text() || it == evaluation.means.end() || std::isnan(it->second))
-    return std::nullopt;
-  return it->second / std::log(2.0);
-}
-
-std::string SpeedText(const proto::Job& job, const TrainResult& result) {
-  if (result.steps_here == 0) return "";
-  const StepItems items = ItemsOf(job);
-  const double count = static_cast<double>(items.count * result.steps_here);
-  return absl::StrCat(
-      Plural(result.steps_here, "step"), " took ", DurationText(result.seconds_here), ", mean ",
-      ShortCount(count / std::max(result.seconds_here, 1e-9)), " ", items.name, "/s");
-}
-
-std::string EvaluationText(const proto::Job& job, const Evaluation& evaluation) {
-  std::string text;
-  for (const auto& [name, value] : evaluation.means) {
-    if (name == LossName(job)) text = absl::StrCat("held-out loss ", MeanText(value));
-  }
-  for (const auto& [name, value] : evaluation.means) {
-    if (name != LossName(job)) absl::StrAppend(&text, ", ", name, " ", MeanText(value));
-  }
-  if (auto bits = BitsPerByte(job, evaluation))
-    absl::StrAppend(&text, absl::StrFormat(", %.4f bits per byte", *bits));
-  absl::StrAppend(&text, " (", evaluation.batches, evaluation.batches == 1 ? " batch" : " batches");
-  if (evaluation.undefined > 0)
-    absl::StrAppend(&text, "; in ", evaluation.undefined,
-                    " no target counts, or weights are not finite");
-  return absl::StrCat(text, ")");
 }
 
 }  // namespace weir::train

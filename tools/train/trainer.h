@@ -27,6 +27,7 @@
 #include "tools/train/job_runner.h"
 #include "tools/train/peak_arithmetic.h"
 #include "tools/train/progress.h"
+#include "tools/train/straggler_watch.h"
 
 namespace weir::train {
 
@@ -38,6 +39,14 @@ using RunnerFactory = std::function<absl::StatusOr<std::unique_ptr<JobRunner>>(
 struct RunStanding {
   int64_t steps_done = 0;  // of the run, with the steps before a resume
   std::string checkpoint;  // the last that this run has on disk; empty: none
+};
+
+// A RunRecovery is how a run goes on after it has lost ranks.
+struct RunRecovery {
+  int64_t step = 0;        // steps done, from which it goes on
+  int64_t steps_lost = 0;  // steps that were done, and are done again
+  std::string text;        // how the ranks came back, for people
+  bool has_step = false;   // false: the run ends without another step
 };
 
 struct TrainOptions {
@@ -78,8 +87,13 @@ struct TrainOptions {
   // Called when ranks are lost between the first step and the last. Returns whether the run brings
   // them back (JobRunner::Recover) and goes on. Null: the run ends.
   std::function<bool(int64_t steps_done)> may_recover;
-  // Called when a step is done again after that; `text` says how the ranks came back. May be null.
-  std::function<void(const std::string& text)> recovered;
+  // Called when a step is done again after that, or when the run ends without another step. Returns
+  // the seconds since the failure. May be null.
+  std::function<double(const RunRecovery& recovery)> recovered;
+  StragglerWatchOptions stragglers;  // when a rank counts as slow
+  // Called when a rank is found to be slow (straggler_watch.h). Returns whether its process is to
+  // be replaced (JobRunner::Replace). Null: it is not.
+  std::function<bool(RankId rank)> may_replace;
   // How often a checkpoint has been asked for (SIGUSR1): one is written after the next update.
   const std::atomic<int>* checkpoints_asked = nullptr;
 };
@@ -116,6 +130,9 @@ absl::StatusOr<TrainResult> Train(const proto::Job& job, const TrainOptions& opt
 absl::StatusOr<Evaluation> EvaluateWeights(const proto::Job& job, const std::string& weights,
                                            int threads_per_device,
                                            const std::string& job_file = "");
+
+// Returns the name of the metric that the job minimises.
+std::string LossName(const proto::Job& job);
 
 // Returns "held-out loss 1.9312, 2.7860 bits per byte (87 batches)". A mean that is not a number is
 // "undefined", and the text then says in how many batches and why.

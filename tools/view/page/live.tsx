@@ -40,7 +40,7 @@ function Curve({ name, unit, steps, field }: {
   const points: (Point | null)[] = [];
   for (let i = 0; i < steps.length; i += i + stride < steps.length ? stride : Math.max(1, steps.length - 1 - i)) {
     const y = steps[i][field];
-    // A restart goes back to a checkpoint, so the line begins anew there.
+    // A restart or a recovery goes back to an earlier step, so the line begins anew there.
     if (steps.slice(Math.max(0, i - stride + 1), i + 1).some((step) => step.begins)) points.push(null);
     points.push(y === null ? null : { x: steps[i].step, y });
   }
@@ -100,6 +100,11 @@ function Facts({ run, now }: { run: LiveRun; now: number }): JSX.Element {
   if (step && step.seconds_left !== null && !over) told.push(["left", duration(step.seconds_left * 1000)]);
   if (state.restart) {
     told.push(["restarts", `${state.restart.count}, the last after step ${count(state.restart.after_step)}`]);
+  }
+  if (state.recovery) {
+    const { count: times, who, to_step: step, seconds } = state.recovery;
+    told.push(["recoveries", `${times}, the last of ${who}, to step ${count(step)}` +
+      (seconds === null ? "" : ` in ${time(seconds * 1e9)}`)]);
   }
   told.push(["running", duration((over ? state.updated_unix_ms : now) - state.started_unix_ms)]);
   return (
@@ -182,6 +187,9 @@ function Run({ run, now }: { run: LiveRun; now: number }): JSX.Element {
         {state.restart && !state.end && (
           <details><summary>Report of the failure before the last restart</summary>
             <pre class="card">{state.restart.report}</pre></details>)}
+        {state.recovery && !state.end && (
+          <details><summary>Report of the failure before the last recovery</summary>
+            <pre class="card">{state.recovery.report}</pre></details>)}
         <div class="curves">
           <Curve name="loss" unit={shortNumber} steps={steps} field="loss" />
           <Curve name="norm of the gradients" unit={shortNumber} steps={steps} field="grad_norm" />

@@ -9,7 +9,7 @@ export interface LiveStep {
   step_seconds: number | null;
   seconds_left: number | null;
   mfu?: number | null; // model flops over the peak's
-  begins?: boolean; // the first after a restart, which may repeat steps
+  begins?: boolean; // the first after a restart or a recovery, which may repeat steps
   parts?: number[]; // shares of the step by cause, in the order of part_names; absent: not known
 }
 
@@ -60,6 +60,7 @@ export interface LiveState {
   stepped_unix_ms?: number;
   evaluation?: { step: number; text: string };
   restart?: LiveRestart; // the last one
+  recovery?: LiveRecovery; // the last one
   work?: LiveRank[];
   workers?: LiveWorker[];
   warnings: number;
@@ -73,12 +74,23 @@ export interface LiveRestart {
   report: string; // of the failure
 }
 
+// A return of lost processes while the others live on.
+export interface LiveRecovery {
+  count: number; // of the run so far
+  who: string; // the lost ranks, in words
+  after_step: number;
+  to_step: number;
+  seconds: number | null; // from the failure until a step was done again
+  report: string; // of the failure
+}
+
 export interface LiveEvent {
   at_ms: number;
   phase?: string;
   step?: LiveStep;
   evaluation?: { step: number; text: string };
   restart?: LiveRestart;
+  recovery?: LiveRecovery;
   said?: string;
 }
 
@@ -126,7 +138,7 @@ export async function ask(run: LiveRun): Promise<{ run: LiveRun; more: boolean }
   for (const line of told.history.split("\n")) {
     if (line === "") continue;
     const event: LiveEvent = JSON.parse(line);
-    if (event.restart) isRestarted = true;
+    if (event.restart || event.recovery) isRestarted = true;
     if (event.step) {
       steps.push(Object.assign({ at_ms: event.at_ms, begins: isRestarted }, event.step));
       isRestarted = false;
