@@ -143,7 +143,7 @@ absl::Status KernelSet::Join(const PlanProgram& program, const std::string& devi
 }
 
 BoundProgram::BoundProgram(const Plan& plan, const PlanActor& actor, const KernelSet& kernels,
-                           char* arena)
+                           const StatePlaces& places)
     : collectors_(actor.outputs.size()), packers_(actor.outputs.size(), nullptr) {
   size_t num_tokens = 0;
   input_first_ = FirstTokens(actor.inputs, &num_tokens);
@@ -170,24 +170,24 @@ BoundProgram::BoundProgram(const Plan& plan, const PlanActor& actor, const Kerne
   joined_.reserve(chain.size());
   for (size_t i = 0; i < program.calls.size(); ++i) {
     AddCall(ChainKernelOf(program.calls[i], i), kernels.kernel(actor.program, i), plan, actor,
-            arena, &calls_);
+            places, &calls_);
   }
   for (const kernels::ChainKernel& kernel : chain) {
     AddCall(kernel,
             kernel.joined != nullptr ? kernel.joined.get()
                                      : kernels.kernel(actor.program, kernel.calls[0]),
-            plan, actor, arena, &joined_);
+            plan, actor, places, &joined_);
   }
 }
 
 void BoundProgram::AddCall(const kernels::ChainKernel& call, kernels::Kernel* kernel,
-                           const Plan& plan, const PlanActor& actor, char* arena,
+                           const Plan& plan, const PlanActor& actor, const StatePlaces& places,
                            std::vector<Call>* calls) {
   const size_t first_input = inputs_.size(), first_output = outputs_.size();
   for (const kernels::ChainOperand& operand : call.inputs)
-    Place(operand, plan, actor, arena, /*is_output=*/false);
+    Place(operand, plan, actor, places, /*is_output=*/false);
   for (const kernels::ChainOperand& operand : call.outputs)
-    Place(operand, plan, actor, arena, /*is_output=*/true);
+    Place(operand, plan, actor, places, /*is_output=*/true);
   Call& bound = calls->emplace_back();
   bound.kernel = kernel;
   bound.calls = call.calls;
@@ -207,18 +207,20 @@ void BoundProgram::AddCall(const kernels::ChainKernel& call, kernels::Kernel* ke
 }
 
 void BoundProgram::Place(const kernels::ChainOperand& operand, const Plan& plan,
-                         const PlanActor& actor, char* arena, bool is_output) {
+                         const PlanActor& actor, const StatePlaces& places, bool is_output) {
   char* address = nullptr;
   const int32_t entry = static_cast<int32_t>(is_output ? outputs_.size() : inputs_.size());
   switch (operand.space) {
     case Space::kNone: break;
     case Space::kScratch:
-      address = arena + plan.scratch_offsets[actor.queue] + operand.offset;
+      address = places.arena + plan.scratch_offsets[actor.queue] + operand.offset;
       break;
     case Space::kState:
-      address = arena + plan.states[actor.states[operand.index]].arena_offset + operand.offset;
+      address = places.AddressOf(plan, actor.states[operand.index]) + operand.offset;
       break;
     case Space::kInput:
+      address = places.AddressOf(actor.inputs[operand.index].register_id, operand.offset);
+      if (address != nullptr) break;  // for good
       input_patches_[input_first_[operand.index] + operand.token].push_back(
           {entry, is_output, operand.offset, operand.bytes});
       break;

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "actors/engine/finite_watch.h"
 #include "actors/plan/plan.h"
+#include "actors/plan/shared_states.h"
 #include "ops/kernels/kernel.h"
 #include "ops/kernels/kernel_chain.h"
 #include "runtime/base/id_vector.h"
@@ -53,11 +54,28 @@ class KernelSet {
   IdVector<QueueId, int64_t> workspace_bytes_;
 };
 
+// Where the states and the scratch of a rank lie. Shared states lie in the arena of their owner.
+struct StatePlaces {
+  char* arena = nullptr;
+  const SharedStates* shared = nullptr;  // null: nothing is shared
+  char* owner_arena = nullptr;
+
+  char* AddressOf(const Plan& plan, StateId state) const {
+    return shared != nullptr && shared->Has(state) ? owner_arena + shared->OffsetOf(state)
+                                                   : arena + plan.states[state].arena_offset;
+  }
+  // Returns where a byte of a shared register lies; null if the register is not shared.
+  char* AddressOf(RegisterId r, int64_t byte) const {
+    return shared != nullptr && shared->Has(r) ? owner_arena + shared->OffsetOf(r, byte) : nullptr;
+  }
+};
+
 // One actor's program. Does not move, since kernels' arguments point into it.
 class BoundProgram {
  public:
-  // `arena`: where the rank's states and scratch lie. `plan` must outlive the program.
-  BoundProgram(const Plan& plan, const PlanActor& actor, const KernelSet& kernels, char* arena);
+  // `plan` must outlive the program.
+  BoundProgram(const Plan& plan, const PlanActor& actor, const KernelSet& kernels,
+               const StatePlaces& places);
   BoundProgram(const BoundProgram&) = delete;
   BoundProgram& operator=(const BoundProgram&) = delete;
 
@@ -144,9 +162,9 @@ class BoundProgram {
   }
   // Adds a kernel to `calls`, which has room, with the addresses of its operands.
   void AddCall(const kernels::ChainKernel& call, kernels::Kernel* kernel, const Plan& plan,
-               const PlanActor& actor, char* arena, std::vector<Call>* calls);
+               const PlanActor& actor, const StatePlaces& places, std::vector<Call>* calls);
   void Place(const kernels::ChainOperand& operand, const Plan& plan, const PlanActor& actor,
-             char* arena, bool is_output);
+             const StatePlaces& places, bool is_output);
   absl::Status RunCall(Call& call, const Act& act, const kernels::LaunchContext& launch) {
     call.args.step = act.step;
     call.args.micro_batch = act.micro_batch;

@@ -25,6 +25,10 @@ Operation OperationOf(const PlanCall& call) {
     case Collective::Kind::kAllReduce: operation.kind = Operation::Kind::kAllReduce; break;
     case Collective::Kind::kReduceScatter: operation.kind = Operation::Kind::kReduceScatter; break;
     case Collective::Kind::kAllGather: operation.kind = Operation::Kind::kAllGather; break;
+    case Collective::Kind::kAllToAll:
+      operation.kind = Operation::Kind::kAllToAll;
+      operation.count = in / static_cast<int64_t>(collective.ranks.size());
+      break;
   }
   return operation;
 }

@@ -167,6 +167,7 @@ class RankExecutor final : private transport::MessageReceiver {
     return endpoint_->Traffic(registers_[register_id].edge);
   }
   RankMemory memory() const { return memory_; }
+  char* arena() const { return arena_.base(); }  // null: nothing is computed
   const trace::ActRing& trace() const { return trace_; }
   RankWork work() const;  // read at rest
   transport::TransportEndpoint* endpoint() const { return endpoint_; }
@@ -375,6 +376,7 @@ class RankExecutor final : private transport::MessageReceiver {
 
   KernelSet kernels_;
   device::DeviceBlock arena_;
+  StatePlaces places_;
   device::DeviceBlock workspace_;  // of each queue, one after another
   IdVector<QueueId, kernels::LaunchContext>
       launches_;  // by queue of the plan; empty: nothing is computed

@@ -8,6 +8,7 @@
 #include "absl/types/span.h"
 #include "actors/engine/feed.h"
 #include "actors/plan/plan.h"
+#include "actors/plan/shared_states.h"
 #include "runtime/base/clock.h"
 #include "runtime/collective/local_collective.h"
 #include "runtime/transport/exchange.h"
@@ -43,6 +44,11 @@ struct RankExecutorOptions {
   // These means do the collectives, and outlive the executor. Null: an act of a collective takes
   // its time on the device, moves nothing, and waits for nobody.
   const CollectiveMeans* collectives = nullptr;
+  // Where the weights lie that the plan does not hold itself, and the arena of the rank that has
+  // them, which outlives the executor. The rank never runs while its owner runs. Null: the plan
+  // holds all its states.
+  const SharedStates* shared = nullptr;
+  char* owner_arena = nullptr;
   // Is called after every act of a program with the time of each of its kernels. Null: nobody
   // measures.
   std::function<void(const PlanActor& actor, absl::Span<const int64_t> kernel_ns)> on_kernels;

@@ -106,6 +106,7 @@ absl::Status RankExecutor::MakeMemory() {
                         memory.Allocate(plan_->arena_bytes, device::DeviceMemory::Reach::kDevice));
   WEIR_ASSIGN_OR_RETURN(workspace_, memory.Allocate(kernels_.workspace_bytes(),
                                                     device::DeviceMemory::Reach::kDevice));
+  places_ = {arena_.base(), options_.shared, options_.owner_arena};
   char* workspace = workspace_.base();
   for (const QueueId queue : IdRange<QueueId>(plan_->num_queues)) {
     const int64_t bytes = kernels_.workspace_bytes(queue);
@@ -175,8 +176,10 @@ absl::Status RankExecutor::MakeRegisters() {
       const bool lands = spec.side == RegisterSide::kInbound && landing != nullptr;
       char* first = lands ? landing : arena_.base() + spec.arena_offset;
       for (int32_t k = 0; k < spec.slots; ++k) {
-        // A register without bytes may lie anywhere; it is never touched.
-        r.addresses[k] = spec.bytes == 0 ? arena_.base() : first + k * spec.stride;
+        // A register without bytes may lie anywhere, since it is never touched; a shared one is
+        // read state by state.
+        const bool is_elsewhere = options_.shared != nullptr && options_.shared->Has(spec.id);
+        r.addresses[k] = spec.bytes == 0 || is_elsewhere ? arena_.base() : first + k * spec.stride;
         // The arena is zero from the start.
         if (lands && k < count.in_use()) device_->memory().Zero(r.addresses[k], spec.bytes);
       }
@@ -288,7 +291,7 @@ absl::Status RankExecutor::MakeActors() {
                              (spec.kind == ActorKind::kCompute || spec.kind == ActorKind::kSend ||
                               spec.kind == ActorKind::kCollective);
     if (has_program && compute) {
-      programs_.push_back(std::make_unique<BoundProgram>(*plan_, spec, kernels_, arena_.base()));
+      programs_.push_back(std::make_unique<BoundProgram>(*plan_, spec, kernels_, places_));
       actor.program = programs_.back().get();
     }
   }
@@ -433,6 +436,7 @@ absl::Status RankExecutor::Connect() {
   if (!options_.state_init) return absl::OkStatus();
   for (const StateId id : plan_->states.ids()) {
     const PlanState& state = plan_->states[id];
+    if (options_.shared != nullptr && options_.shared->Has(id)) continue;  // its owner has done so
     if (state.init.kind == PlanInitializer::Kind::kZeros)
       continue;  // as the arena is from the start
     WEIR_RETURN_IF_ERROR(

@@ -100,12 +100,12 @@ uint64_t RankExecutor::HashState() const {
 
 char* RankExecutor::StateAddress(StateId state) const {
   const PlanState& spec = plan_->states[state];
-  int64_t offset = spec.arena_offset;
+  char* address = places_.AddressOf(*plan_, state);
   if (spec.register_id.has_value()) {
     const PlanRegister& r = plan_->registers[spec.register_id];
-    offset += (CountAt(*plan_, r, next_step_).released + spec.token) % r.slots * r.stride;
+    address += (CountAt(*plan_, r, next_step_).released + spec.token) % r.slots * r.stride;
   }
-  return arena_.base() + offset;
+  return address;
 }
 
 device::HostView RankExecutor::ReadState(StateId state) const {

@@ -18,12 +18,11 @@ std::string Statement(const Plan& plan, const PlanActor& actor, int64_t number) 
   for (size_t i = 0; i < program.calls.size(); ++i) {
     const PlanCall& call = program.calls[i];
     const auto& collective = std::get<Collective>(call.transfer);
+    const bool reduces = collective.kind == Collective::Kind::kAllReduce ||
+                         collective.kind == Collective::Kind::kReduceScatter;
     absl::StrAppend(&text, i == 0 ? "" : ", ", Name(collective.kind),
-                    collective.kind == Collective::Kind::kAllGather
-                        ? ""
-                        : absl::StrCat(" (", Name(collective.combiner), ")"),
-                    " of ", call.inputs[0].slice.num_elements(), " ",
-                    Name(call.inputs[0].slice.dtype));
+                    reduces ? absl::StrCat(" (", Name(collective.combiner), ")") : "", " of ",
+                    call.inputs[0].slice.num_elements(), " ", Name(call.inputs[0].slice.dtype));
   }
   const PlanTiming& timing = actor.timing;
   const PlanRhythm& rhythm = plan.rhythm;

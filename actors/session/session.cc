@@ -41,6 +41,10 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(const std::vector<proto
     session->plans_.push_back(std::move(plan));
   }
   WEIR_RETURN_IF_ERROR(session->Verify(options));
+  if (options.weights_of != nullptr) {
+    for (Plan& plan : session->plans_)
+      session->shared_.push_back(ShareWeights(options.weights_of->plan(plan.rank), &plan));
+  }
   WEIR_RETURN_IF_ERROR(session->Load(std::move(options)));
   return session;
 }
@@ -145,6 +149,16 @@ absl::Status Session::MakeExecutors(const SessionOptions& options) {
       device.number_on_host =
           plan.rank.value() % (options.devices_on_host > 0 ? options.devices_on_host : num_ranks());
       WEIR_ASSIGN_OR_RETURN(devices_.emplace_back(), device::MakeDevice(device));
+    }
+    if (options.on_kernels) {
+      rank_options.on_kernels = [&plan, told = options.on_kernels](
+                                    const PlanActor& actor, absl::Span<const int64_t> kernel_ns) {
+        told(plan, actor, kernel_ns);
+      };
+    }
+    if (options.weights_of != nullptr) {
+      rank_options.shared = &shared_[place_of_rank_[plan.rank]];
+      rank_options.owner_arena = options.weights_of->executor(plan.rank).arena();
     }
     WEIR_ASSIGN_OR_RETURN(std::unique_ptr<RankExecutor> executor,
                           RankExecutor::Create(&plan, devices_.back().get(),
@@ -272,6 +286,11 @@ absl::StatusOr<StateId> Session::FindState(RankId rank, const std::string& name)
   }
   return Missing(
       {"W0507", absl::StrCat("rank ", rank), absl::StrCat("a state '", name, "'"), "none", ""});
+}
+
+bool Session::IsShared(RankId rank, const std::string& name) const {
+  const absl::StatusOr<StateId> state = FindState(rank, name);
+  return state.ok() && !shared_.empty() && shared_[place_of_rank_[rank]].Has(*state);
 }
 
 absl::StatusOr<device::HostView> Session::ReadState(RankId rank, const std::string& name) const {

@@ -34,6 +34,7 @@
 #include "actors/engine/step_account.h"
 #include "actors/engine/wait_graph.h"
 #include "actors/plan/plan.h"
+#include "actors/plan/shared_states.h"
 #include "actors/session/progress.h"
 #include "proto/plan.pb.h"
 #include "runtime/base/id_vector.h"
@@ -45,6 +46,8 @@
 #include "runtime/transport/transport.h"
 
 namespace weir::actors {
+
+class Session;
 
 struct SessionOptions {
   int threads_per_device = 1;
@@ -76,6 +79,16 @@ struct SessionOptions {
   // Where the ids of NCCL's groups travel between processes; must outlive the session. Null: all
   // ranks of the job are in this process.
   transport::Exchange* exchange = nullptr;
+
+  // The session of the same ranks whose weights this session reads where they lie
+  // (plan/shared_states.h), on the same devices. That session outlives this one, and the two never
+  // run at the same time. Null: this session has all its states itself.
+  const Session* weights_of = nullptr;
+
+  // Is called, by the thread of the rank, after every act of a program with the time of each of its
+  // kernels, which the device then does one by one while the host waits. Null: nobody measures.
+  std::function<void(const Plan& plan, const PlanActor& actor, absl::Span<const int64_t> kernel_ns)>
+      on_kernels;
 
   CafEngineOptions caf;  // the session sets `rest`
 
@@ -167,6 +180,9 @@ class Session {
   absl::Status FillState(RankId rank, const std::string& name,
                          absl::FunctionRef<absl::Status(char* host)> fill);
 
+  // Returns whether the rank is local and the state lies in the session of options.weights_of.
+  bool IsShared(RankId rank, const std::string& name) const;
+
   RankMemory Memory(RankId rank) const { return executor(rank).memory(); }
   std::vector<RankWorkReport> Work() const;  // of the local ranks, at rest
   std::vector<EdgeReport> Edges() const;     // on which local ranks send: by sender, then register
@@ -210,7 +226,8 @@ class Session {
   void MakeSimEngine(const SimEngineOptions& options);
 
   transport::TransportNetwork* given_network_ = nullptr;
-  std::vector<Plan> plans_;  // of the local ranks, ascending, as devices_ and executors_
+  std::vector<Plan> plans_;           // of the local ranks, ascending, as devices_ and executors_
+  std::vector<SharedStates> shared_;  // likewise; empty: nothing is shared
   std::vector<RankId> local_ranks_;
   IdVector<RankId, int> place_of_rank_;  // in plans_; -1: not local
   ManualClock virtual_clock_;

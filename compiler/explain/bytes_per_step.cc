@@ -11,7 +11,7 @@ namespace weir::compiler {
 
 absl::StatusOr<int64_t> BytesPerStep(const LogicalPlan& plan) {
   const Module& module = plan.module;
-  TransferFactory transfers(plan.settings.runtime.collectives);
+  TransferFactory transfers(plan.settings.runtime);
   int64_t total = 0;
   std::map<int, int64_t> of_function;  // bytes of one call
   for (const ProgramItem& item : module.items) {
@@ -27,7 +27,7 @@ absl::StatusOr<int64_t> BytesPerStep(const LogicalPlan& plan) {
       const Function& function = module.functions[item.function];
       WEIR_ASSIGN_OR_RETURN(const SegmentedFunction segmented, CutSegments(function, plan.places));
       for (const TransferBundle& bundle : segmented.transfers)
-        bytes += transfers.TotalBytes(bundle.moved);
+        bytes += transfers.TotalBytes(transfers.Joined(bundle.moved));
       known = of_function.emplace(item.function, bytes).first;
     }
     total += times * known->second;

@@ -57,6 +57,7 @@ struct RuntimeSettings {
   int64_t chunk_bytes_max = 0;  // of a message
   RegisterChoice registers = RegisterChoice::kSchedule;
   Collectives collectives = Collectives::kExchanges;
+  int32_t collective_kib_min = 0;    // smaller tensors pass in exchanges
   int64_t debug_register_slots = 0;  // if above 0: the slots of every register
   int64_t register_bytes_max = 0;    // of a device, where slots are solved; 0: no bound
   int64_t gather_ahead = 1;          // calls; below 0: no bound

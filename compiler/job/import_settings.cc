@@ -79,8 +79,10 @@ RuntimeSettings ImportRuntime(const proto::Runtime& runtime) {
   settings.device_depth = runtime.device_depth();
   settings.chunk_bytes_max = runtime.chunk_bytes_max();
   settings.registers = RegisterChoiceOf(runtime.registers());
-  if (runtime.collectives() != proto::Runtime::EXCHANGES)
+  if (runtime.collectives() == proto::Runtime::LOCAL ||
+      runtime.collectives() == proto::Runtime::NCCL)
     settings.collectives = Collectives::kGroups;
+  settings.collective_kib_min = runtime.collective_kib_min();
   settings.debug_register_slots = runtime.debug_register_slots();
   settings.register_bytes_max = runtime.register_bytes_max();
   if (runtime.gather_ahead() != 0) settings.gather_ahead = runtime.gather_ahead();

@@ -165,9 +165,9 @@ class RankLowering {
         std::string name = absl::StrCat(
             item.name, ": ", function.values[function.nodes[bundle.nodes[0]].inputs[0]].name,
             bundle.nodes.size() > 1 ? absl::StrCat(" +", bundle.nodes.size() - 1) : "");
-        std::vector<TensorId> outputs =
-            LowerTransfers(name, next_transfer + 1, bundle.moved.At(stage_), inputs,
-                           {item.function, WhyOf(function, function.nodes[bundle.nodes[0]])});
+        std::vector<TensorId> outputs = LowerTransfers(
+            name, next_transfer + 1, transfers_.Joined(bundle.moved.At(stage_)), inputs,
+            {item.function, WhyOf(function, function.nodes[bundle.nodes[0]])});
         for (size_t k = 0; k < bundle.nodes.size(); ++k)
           tensor_of[function.nodes[bundle.nodes[k]].outputs[0]] = outputs[k];
         ++next_transfer;
@@ -450,7 +450,7 @@ class RankLowering {
 absl::Status ShapeStages(LogicalPlan* plan) {
   plan->stages.clear();
   KnownCalls known;
-  TransferFactory transfers(plan->settings.runtime.collectives);
+  TransferFactory transfers(plan->settings.runtime);
   for (int64_t stage = 0; stage < plan->places.size(); ++stage) {
     WEIR_ASSIGN_OR_RETURN(StageShape shape, RankLowering(*plan, plan->places.RankAt(stage, 0),
                                                          nullptr, &known, &transfers)
@@ -467,7 +467,7 @@ absl::StatusOr<RankGraph> LowerToRankGraph(const LogicalPlan& plan, RankId rank)
 
 absl::StatusOr<RankGraph> LowerToRankGraph(const LogicalPlan& plan, RankId rank,
                                            KnownCalls* known) {
-  TransferFactory transfers(plan.settings.runtime.collectives);
+  TransferFactory transfers(plan.settings.runtime);
   return RankLowering(plan, rank, &plan.stages[plan.places.PlaceOf(rank)], known, &transfers).Run();
 }
 

@@ -41,6 +41,32 @@ MovedTensors MovedTensors::At(int64_t place) const {
   return moved;
 }
 
+void MovedTensors::JoinSteps(size_t k) {
+  for (std::vector<sbp::BoxingStep>& steps : steps_) {
+    steps[k].method = sbp::BoxingMethod::kAllReduce;
+    steps[k].to = steps[k + 1].to;
+    steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(k) + 1);
+  }
+}
+
+MovedTensors TransferFactory::Joined(MovedTensors moved) const {
+  if (collectives_ == Collectives::kExchanges) return moved;
+  for (size_t k = 0; k + 1 < moved.num_transfers(); ++k) {
+    const bool is_sum_and_gather = std::all_of(
+        moved.steps().begin(), moved.steps().end(), [k](const std::vector<sbp::BoxingStep>& steps) {
+          const sbp::BoxingStep &sum = steps[k], &gather = steps[k + 1];
+          return sum.flat && gather.flat && sum.flat_axes == gather.flat_axes &&
+                 sum.method == sbp::BoxingMethod::kReduceScatter &&
+                 gather.method == sbp::BoxingMethod::kAllGather && sum.to == gather.from;
+        });
+    if (!is_sum_and_gather) continue;
+    MovedTensors joined = moved;
+    joined.JoinSteps(k);
+    if (IsCollective(joined, k)) moved = std::move(joined);
+  }
+  return moved;
+}
+
 absl::StatusOr<MovedTensors> TransferFactory::Plan(const Module& module, const ProgramItem& item,
                                                    const sbp::Places& places) {
   std::optional<MovedTensors> moved;
@@ -56,11 +82,12 @@ absl::StatusOr<MovedTensors> TransferFactory::Plan(const Module& module, const P
       moved->Add(*boxing);
     }
   }
-  return *std::move(moved);
+  return Joined(*std::move(moved));
 }
 
 bool TransferFactory::IsCollective(const MovedTensors& moved, size_t k) const {
-  return collectives_ != Collectives::kExchanges && CollectiveLowering::Fits(moved, k);
+  return collectives_ != Collectives::kExchanges && CollectiveLowering::Fits(moved, k) &&
+         CollectiveLowering::BytesOf(moved, k) >= collective_bytes_min_;
 }
 
 std::unique_ptr<TransferLowering> TransferFactory::Make(const MovedTensors& moved, size_t k,

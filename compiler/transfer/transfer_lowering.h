@@ -44,6 +44,10 @@ class MovedTensors {
   // mesh is that of `place`.
   MovedTensors At(int64_t place) const;
 
+  // Puts one step into the place of steps `k` and k + 1 of all tensors: an all-reduce.
+  // Precondition: step k is a sum into flat shards, which step k + 1 gathers.
+  void JoinSteps(size_t k);
+
   const std::vector<sbp::TensorType>& types() const { return types_; }
   const std::vector<std::vector<sbp::BoxingStep>>& steps() const { return steps_; }
   // Over whose meshes the steps have their layouts.
@@ -93,12 +97,18 @@ class TransferLowering {
 
 class TransferFactory {
  public:
-  explicit TransferFactory(Collectives collectives = Collectives::kExchanges)
-      : collectives_(collectives) {}
+  TransferFactory() = default;  // all transfers are exchanges
+  explicit TransferFactory(const RuntimeSettings& settings)
+      : collectives_(settings.collectives),
+        collective_bytes_min_(int64_t{settings.collective_kib_min} * 1024) {}
 
   // Plans the steps of a boxing item. The places of all calls are those of one job.
   absl::StatusOr<MovedTensors> Plan(const Module& module, const ProgramItem& item,
                                     const sbp::Places& places);
+
+  // Returns the same moves with one step, an all-reduce, in the place of two, where a sum into flat
+  // shards and the gather of these shards can be one collective.
+  MovedTensors Joined(MovedTensors moved) const;
 
   // Returns whether transfer `k` of `moved` is a collective.
   bool IsCollective(const MovedTensors& moved, size_t k) const;
@@ -112,7 +122,8 @@ class TransferFactory {
   int64_t TotalBytes(const MovedTensors& moved);
 
  private:
-  const Collectives collectives_;
+  const Collectives collectives_ = Collectives::kExchanges;
+  const int64_t collective_bytes_min_ = 0;
   sbp::KnownBoxings known_boxings_;
   LargestShard largest_shard_;
   KnownExchanges known_exchanges_;

@@ -258,11 +258,18 @@ TEST(TransferLoweringTest, ABoxingWithoutMessagesIsAKernelOfItsActor) {
   EXPECT_EQ(fill.regions[0].sources[0].own, (Rect{{3, 0}, {5, 5}}));
 }
 
+RuntimeSettings WithGroups(int32_t kib_min = 0) {
+  RuntimeSettings settings;
+  settings.collectives = Collectives::kGroups;
+  settings.collective_kib_min = kib_min;
+  return settings;
+}
+
 // Lowers the only transfer of MovePlan's item where the job asks for collectives.
 RankGraph LoweredWithCollectives(const LogicalPlan& plan, LoweredFor lowered_for, RankId rank) {
   RankBuilder builder(plan, rank);
   builder.BeginItem(0);
-  TransferFactory transfers(Collectives::kGroups);
+  TransferFactory transfers(WithGroups());
   const MovedTensors moved = *transfers.Plan(plan.module, builder.item(), plan.places);
   EXPECT_EQ(moved.num_transfers(), 1u);
   const std::vector<TensorId> inputs = {builder.AddTensor("x", 4, 2, 1)};
@@ -298,6 +305,11 @@ TEST(TransferLoweringTest, EvenShardsInOnePieceAreCollectives) {
              Collective::Kind::kAllGather,
              {RankId(0), RankId(1), RankId(2), RankId(3)}},
         Case{"dp=2", {p}, {b}, Collective::Kind::kAllReduce, {RankId(0), RankId(1)}},
+        Case{"dp=4",
+             {p},
+             {b},
+             Collective::Kind::kAllReduce,
+             {RankId(0), RankId(1), RankId(2), RankId(3)}},
         Case{"dp=2,tp=2",
              {p, rows},
              {b, rows},
@@ -329,13 +341,55 @@ TEST(TransferLoweringTest, EvenShardsInOnePieceAreCollectives) {
 TEST(TransferLoweringTest, OtherShardsAreExchangesWhateverTheJobAsksFor) {
   const auto p = sbp::Sbp::P(), b = sbp::Sbp::B(), rows = sbp::Sbp::S(0), columns = sbp::Sbp::S(1);
   for (const LogicalPlan& plan :
-       {EvenMovePlan("dp=2", {columns}, {b}),     // a shard is a piece of each row
-        EvenMovePlan("dp=2", {p}, {columns}),     // likewise
-        EvenMovePlan("dp=2", {rows}, {columns}),  // an all-to-all
-        MovePlan("dp=2", {rows}, {b})}) {         // 4 and 3 rows
+       {EvenMovePlan("dp=2", {columns}, {b}),  // a shard is a piece of each row
+        EvenMovePlan("dp=2", {p}, {columns}),  // likewise
+        MovePlan("dp=2", {rows}, {columns}),   // 4 and 3 rows, to 3 and 2 columns
+        MovePlan("dp=2", {rows}, {b})}) {      // 4 and 3 rows
     const RankGraph graph = LoweredWithCollectives(plan, LoweredFor::kRank, RankId(1));
     for (const RankActor& actor : graph.actors)
       EXPECT_NE(actor.kind, proto::ActorSpec::COLLECTIVE) << actor.name;
+  }
+}
+
+// Rows to columns: the block for each rank is a part of each row of a rank's own, and what comes
+// lies in its place. Columns to rows: the reverse.
+TEST(TransferLoweringTest, AnAllToAllPacksOrUnpacksWhatDoesNotLieInOnePiece) {
+  const auto rows = sbp::Sbp::S(0), columns = sbp::Sbp::S(1);
+  for (const bool packs : {true, false}) {
+    const LogicalPlan plan =
+        packs ? EvenMovePlan("dp=4", {rows}, {columns}) : EvenMovePlan("dp=4", {columns}, {rows});
+    const RankGraph graph = LoweredWithCollectives(plan, LoweredFor::kRank, RankId(1));
+    ASSERT_EQ(graph.actors.size(), 2u);
+    const RankActor& to_all = graph.actors[ActorId(packs ? 1 : 0)];
+    const RankActor& block = graph.actors[ActorId(packs ? 0 : 1)];
+    EXPECT_EQ(to_all.kind, proto::ActorSpec::COLLECTIVE);
+    EXPECT_EQ(to_all.station, (Station{0, 1}));
+    EXPECT_EQ(std::get<Collective>(to_all.chain->kernels[0].transfer).kind,
+              Collective::Kind::kAllToAll);
+    EXPECT_EQ(block.kind, proto::ActorSpec::COMPUTE);
+    EXPECT_EQ(block.station, (Station{0, packs ? 0 : 2}));
+    ASSERT_EQ(block.chain->kernels.size(), 1u);
+    const RankKernel& kernel = block.chain->kernels[0];
+    EXPECT_FALSE(FindFlaw(kernel.transfer).has_value());
+    // Rank 1 of 4 has 2 of 8 rows, or 1 of 4 columns: the block of rank 2 has 2 rows and 1 column.
+    const Rect in_shard = packs ? Rect{{0, 2}, {2, 3}} : Rect{{0, 0}, {2, 1}};
+    const ExchangeRegion& region = std::get<ExchangeFill>(kernel.transfer).regions[packs ? 2 : 0];
+    const Rect packed = packs ? Rect{{4, 0}, {6, 1}} : Rect{{0, 0}, {2, 1}};
+    EXPECT_EQ(packs ? region.sources[0].own : region.target, in_shard);
+    EXPECT_EQ(packs ? region.target : region.sources[0].own, packed);
+    const RankGraph stage = LoweredWithCollectives(plan, LoweredFor::kStage, RankId(0));
+    ASSERT_EQ(stage.actors.size(), 2u);
+    for (int i = 0; i < 2; ++i)
+      EXPECT_EQ(stage.actors[ActorId(i)].station, graph.actors[ActorId(i)].station);
+  }
+}
+
+TEST(TransferLoweringTest, SmallTensorsAreExchangesWhereTheJobSaysSo) {
+  const LogicalPlan plan = EvenMovePlan("dp=4", {sbp::Sbp::S(0)}, {sbp::Sbp::B()});
+  for (const int32_t kib_min : {0, 1}) {  // the tensor has 128 bytes
+    TransferFactory transfers(WithGroups(kib_min));
+    const MovedTensors moved = *transfers.Plan(plan.module, plan.module.items[0], plan.places);
+    EXPECT_EQ(transfers.IsCollective(moved, 0), kib_min == 0);
   }
 }
 
@@ -343,8 +397,9 @@ TEST(TransferLoweringTest, TheBytesOfACollectiveAreThoseOfItsRing) {
   const auto p = sbp::Sbp::P(), b = sbp::Sbp::B(), rows = sbp::Sbp::S(0);
   for (const LogicalPlan& plan :
        {EvenMovePlan("dp=4", {p}, {rows}), EvenMovePlan("dp=4", {rows}, {b}),
-        EvenMovePlan("dp=2,tp=2", {p, rows}, {b, rows})}) {
-    TransferFactory transfers(Collectives::kGroups);
+        EvenMovePlan("dp=2,tp=2", {p, rows}, {b, rows}),
+        EvenMovePlan("dp=4", {rows}, {sbp::Sbp::S(1)})}) {
+    TransferFactory transfers(WithGroups());
     const MovedTensors moved = *transfers.Plan(plan.module, plan.module.items[0], plan.places);
     ASSERT_TRUE(transfers.IsCollective(moved, 0));
     const std::unique_ptr<TransferLowering> transfer = transfers.Make(moved, 0, {});

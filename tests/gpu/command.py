@@ -46,6 +46,7 @@ PHASES = [
     Phase("torch", torch_phases.torch, 300),
     Phase("profile", weir_phases.profile, 60),
     Phase("joins", weir_phases.joins, 150, needs_gpu=False),
+    Phase("calibrate", weir_phases.calibrate, 90, needs_gpu=False),
     Phase("sanitizer", weir_phases.sanitizer, 120),
     Phase("facts", machine_phases.facts, 90),
     Phase("nccl", machine_phases.nccl, 100),

@@ -57,7 +57,8 @@ class GpuCheckTest(unittest.TestCase):
         rows = self.rows()
         states = {row["phase"]: row["value"] for row in rows if row["name"] == "phase"}
         self.assertEqual([phase for phase, state in states.items() if state == "ok"],
-                         ["env", "losses", "train", "bits", "ranks", "generate", "groups", "joins"])
+                         ["env", "losses", "train", "bits", "ranks", "generate", "groups", "joins",
+                          "calibrate"])
         values = {(row["phase"], row["name"]): row["value"] for row in rows}
         self.assertLess(values["losses", "f32.largest_difference"], weir_phases.F32_TOLERANCE)
         self.assertGreater(values["train", "tiny.tokens_per_second"], 0)
@@ -176,6 +177,7 @@ class GpuCheckTest(unittest.TestCase):
     def test_planned_memory_is_read_in_its_unit(self):
         line = "gpt: 28.0k parameters, 1 device, 2 threads each, 1.5 MiB per device"
         self.assertEqual(weir_phases.planned_bytes(line), [1572864])
+        self.assertEqual(weir_phases.planned_bytes(line + " and 512.0 KiB for its driver"), [2097152])
         self.assertEqual(weir_phases.planned_bytes("step 1/3  loss 4.1748"), [])
 
     def test_losses_that_are_missing_or_not_numbers_differ_infinitely(self):

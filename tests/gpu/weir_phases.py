@@ -232,7 +232,7 @@ def _train_size(check, name, size, steps, seconds):
     used = observer.used_bytes()
     if used is not None:
         check.add(name + ".used_memory", used, "bytes, with the context of the driver")
-        check.add(name + ".used_beyond_plan", used - planned, "bytes")
+        check.add(name + ".used_beyond_plan", used - planned, "bytes", share=used / planned - 1)
         check.add(name + ".power", observer.busiest(1), "W")
         check.add(name + ".clock", observer.busiest(2), "MHz")
     # The trace of one size stays among the results, for `weir view`.
@@ -262,7 +262,8 @@ def step_shares(report, most=12):
 
 
 # The rules of ops/kernels/cuda/join.cc, the one that is least sure to gain first.
-JOINS = ["all", "bias-gradient", "gelu-gradient", "addition", "many", "norm-addition", "accumulate", "square-sums"]
+JOINS = ["all", "bias-gradient", "gelu-gradient", "addition", "many", "norm-addition", "accumulate", "square-sums",
+         "norm-of-sum", "silu-product"]
 
 
 def joins(check):
@@ -284,10 +285,34 @@ def joins(check):
         check.add("without." + rule, without / joined - 1, "longer", step_seconds=without, loss=loss)
 
 
+def calibrate(check):
+    """Measures the costs of the kernels of a job, and says what step they predict beside the step of a run."""
+    name, steps = ("tiny", 3) if check.small else ("124M", 6)
+    job = write_job(check, flops.GPT2[name], "bf16")
+    costs = check.rows.path("gpu.textproto")
+    calibrate_job = check.weir("calibrate", job, *on_device(check), "--steps", "2", "-o", costs)
+    programs.must_run(calibrate_job, check.limit(60), log=check.log)
+    printed = programs.must_run(check.weir("plan", job, *on_device(check), "--cluster", costs, "--json"),
+                                check.limit(30))
+    predicted = json.loads(printed[printed.index("{"):])["prediction"]["step_seconds"]
+    lines = train_job(check, job, steps, seconds=40)
+    step = statistics.median(line["step_seconds"] for line in lines[len(lines) // 2:])
+    check.add("predicted_step", predicted, "s")
+    check.add("step", step, "s")
+    check.add("predicted_over_step", predicted / step, "")
+
+
 def planned_bytes(line):
-    """Returns the memory per device that a line of weir train names, in bytes, as a list of one, or of none."""
-    found = re.search(r"([\d.]+) (B|KiB|MiB|GiB) per device", line)
-    return [round(float(found[1]) * 1024 ** ["B", "KiB", "MiB", "GiB"].index(found[2]))] if found else []
+    """Returns the memory per device that a line of weir train names, in bytes, as a list of one, or of none.
+
+    The memory that the line plans for the driver of a device counts, too.
+    """
+    found = re.search(r"([\d.]+) (B|KiB|MiB|GiB) per device(?: and ([\d.]+) (B|KiB|MiB|GiB) for its driver)?", line)
+    if not found:
+        return []
+    units = ["B", "KiB", "MiB", "GiB"]
+    driver = float(found[3]) * 1024 ** units.index(found[4]) if found[3] else 0
+    return [round(float(found[1]) * 1024 ** units.index(found[2]) + driver)]
 
 
 def small_size(check):

@@ -15,7 +15,7 @@ zoo::TransformerOptions TinyTransformer() {
   zoo::TransformerOptions options = SmallTransformer();
   options.layers = 2;
   options.hidden = 16;
-  options.heads = 2;
+  options.heads = 4;
   options.ffn = 32;
   options.vocab = 32;
   options.sequence = 8;
@@ -53,10 +53,11 @@ void ExpectTheBitsOfExchanges(proto::Job job, TrainRunOptions options = {}) {
 }
 
 const Layout kLayouts[] = {
-    {"dp=2", 0, zoo::SequenceParallel::kNone},     {"dp=2", 1, zoo::SequenceParallel::kNone},
-    {"dp=2", 3, zoo::SequenceParallel::kNone},     {"dp=4", 0, zoo::SequenceParallel::kNone},
-    {"tp=2", 0, zoo::SequenceParallel::kNone},     {"dp=2,tp=2", 0, zoo::SequenceParallel::kNone},
-    {"dp=2,pp=2", 0, zoo::SequenceParallel::kNone}};
+    {"dp=2", 0, zoo::SequenceParallel::kNone},      {"dp=2", 1, zoo::SequenceParallel::kNone},
+    {"dp=2", 3, zoo::SequenceParallel::kNone},      {"dp=4", 0, zoo::SequenceParallel::kNone},
+    {"tp=2", 0, zoo::SequenceParallel::kNone},      {"dp=2,tp=2", 0, zoo::SequenceParallel::kNone},
+    {"dp=2,pp=2", 0, zoo::SequenceParallel::kNone}, {"sp=2", 0, zoo::SequenceParallel::kUlysses},
+    {"sp=4", 0, zoo::SequenceParallel::kUlysses}};
 
 TEST(Collectives, TrainToTheBitsOfExchangesOnEveryKindOfLayout) {
   for (const Layout& layout : kLayouts) {

@@ -225,7 +225,7 @@ std::vector<CLI::Option*> JobArguments::AddFlagsTo(CLI::App* verb, CliContext* o
               },
               "What does sums and gathers of groups of ranks, replacing "
               "runtime.collectives: exchanges; local, one operation of the group in one "
-              "process; or nccl, NCCL's operations between GPUs")
+              "process; nccl, NCCL's operations between GPUs; or auto, nccl where it is cheaper")
           ->type_name("WHAT"));
   if (opens == Data::kNotOpened) return options;
   options.push_back(

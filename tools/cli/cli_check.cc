@@ -57,6 +57,7 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
   if (arguments.without_data) arguments.train.job.data = JobArguments::Data::kNotOpened;
   WEIR_ASSIGN_OR_RETURN(JobToTrain read, arguments.train.Read());
   arguments.train.options.costs = &read.costs.model();
+  arguments.train.options.driver_bytes = read.rule_costs.DriverBytes(read.job);
   if (!read.note.empty()) *context->err << read.note << "\n";
   // The sandbox knows no locks.
   WEIR_RETURN_IF_ERROR(train::CheckFolderIsFree(arguments.train.options.checkpoint));
@@ -88,6 +89,13 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
                         plan::PlaceAxes(arguments.train.place, &read.job));
   if (const std::string line = plan::PlacedText(placed, read.job); !line.empty())
     *context->err << line << "\n";
+  WEIR_ASSIGN_OR_RETURN(
+      const plan::SettledCollectives collectives,
+      plan::SettleCollectives(read.rule_costs.model(),
+                              train::ObstacleToNccl(read.job, arguments.train.options.processes,
+                                                    arguments.train.options.hosts, scope.machine),
+                              &read.job));
+  if (!collectives.text.empty()) *context->err << collectives.text << "\n";
   WEIR_ASSIGN_OR_RETURN(const train::PreparedTraining prepared,
                         train::PrepareTraining(read.job, arguments.train.options, scope));
   const compiler::LogicalPlan& plan = *prepared.plans.training;

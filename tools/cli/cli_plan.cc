@@ -137,7 +137,8 @@ std::string FoundRulesSection(const search::SettledRules& settled, const CliCont
 absl::Status PrintText(const PlannedJob& planned, const sim::JobCosts& costs,
                        const PlanArguments& arguments, const CliContext& context) {
   const compiler::LogicalPlan& plan = *planned.plan;
-  WEIR_ASSIGN_OR_RETURN(const train::NeedAndPlans memory, train::NeedAndPlansOf(plan));
+  WEIR_ASSIGN_OR_RETURN(train::NeedAndPlans memory, train::NeedAndPlansOf(plan));
+  train::AddDriver(costs.DriverBytes(*plan.job), plan.mesh.num_ranks(), &memory.need);
   WEIR_ASSIGN_OR_RETURN(
       std::string text,
       plan::PlanScreen(plan, costs, sim::PredictStep(plan, costs), memory, planned.placed));
@@ -154,6 +155,8 @@ absl::Status PrintText(const PlannedJob& planned, const sim::JobCosts& costs,
     WEIR_RETURN_IF_ERROR(add(plan::ScheduleSection(plan, costs.model())));
   if (all || arguments.actors) WEIR_RETURN_IF_ERROR(add(plan::ActorsSection(plan)));
   if (all || arguments.memory) WEIR_RETURN_IF_ERROR(add(MemorySection(plan, memory)));
+  if (!planned.collectives.text.empty())
+    absl::StrAppend(&text, "\n", WrapText(planned.collectives.text, context.columns), "\n");
   if (planned.settled.has_value())
     absl::StrAppend(&text, FoundRulesSection(*planned.settled, context));
   *context.out << text;
@@ -162,10 +165,12 @@ absl::Status PrintText(const PlannedJob& planned, const sim::JobCosts& costs,
 
 absl::Status PrintJson(const PlannedJob& planned, const sim::JobCosts& costs, std::ostream& out) {
   const compiler::LogicalPlan& plan = *planned.plan;
-  WEIR_ASSIGN_OR_RETURN(const train::NeedAndPlans memory, train::NeedAndPlansOf(plan));
+  WEIR_ASSIGN_OR_RETURN(train::NeedAndPlans memory, train::NeedAndPlansOf(plan));
+  train::AddDriver(costs.DriverBytes(*plan.job), plan.mesh.num_ranks(), &memory.need);
   WEIR_ASSIGN_OR_RETURN(nlohmann::ordered_json json,
                         plan::PlanJson(plan, costs, sim::PredictStep(plan, costs), memory,
                                        planned.placed, plan::RanksInJson::kAll));
+  if (!planned.collectives.text.empty()) json["collectives"] = planned.collectives.text;
   if (planned.settled.has_value()) {
     nlohmann::ordered_json& found = json["rules_found"];
     found["text"] = search::SettledText(*planned.settled);
@@ -195,6 +200,8 @@ absl::Status ShowPlan(const PlanArguments& arguments, const CliContext& context)
   }
   if (!on_screen && planned.settled.has_value())
     *context.err << search::SettledText(*planned.settled) << "\n";
+  if (!on_screen && !planned.collectives.text.empty())
+    *context.err << planned.collectives.text << "\n";
   if (arguments.rank >= 0) return PrintRank(*plan, arguments.rank, out);
   if (arguments.curve) return PrintCurve(*plan, costs.model(), arguments, out);
   if (arguments.json) return PrintJson(planned, costs, out);

@@ -33,6 +33,8 @@ namespace weir::cli {
 namespace {
 
 constexpr int kProcessesMeasured = 2;
+constexpr char kGpus[] = "cuda";
+constexpr char kEmulatedGpus[] = "cuda-emulated";
 constexpr int64_t kProbeMs = 1'000;
 
 struct SimArguments : PlannedJobArguments {
@@ -56,6 +58,7 @@ absl::Status Sim(SimArguments arguments, CliContext* context) {
   context->Confine(rules, sandbox::CpuTime::kUnlimited);
   WEIR_ASSIGN_OR_RETURN(const PlannedJob planned, PlanJob(arguments.place, {}, &read));
   if (planned.settled.has_value()) *context->err << search::SettledText(*planned.settled) << "\n";
+  if (!planned.collectives.text.empty()) *context->err << planned.collectives.text << "\n";
   if (const std::string line = plan::PlacedText(planned.placed, read.job); !line.empty())
     *context->err << line << "\n";
   WEIR_ASSIGN_OR_RETURN(
@@ -118,11 +121,16 @@ absl::StatusOr<std::vector<int64_t>> TimeInProcesses(const fleet::FleetOptions& 
 }
 
 // Returns the path where --keep writes, and makes the folders above it.
-absl::StatusOr<std::string> MakeKeptPlace(const CalibrateArguments& arguments) {
+absl::StatusOr<std::string> MakeKeptPlace(const CalibrateArguments& arguments,
+                                          const proto::Job& job) {
+  const std::string& device = job.runtime().device();
+  if (device == kEmulatedGpus)
+    return Rejected({"W0964", "weir calibrate --keep", "a device whose costs plans may go by",
+                     device, "-o PATH: the times of an emulated GPU serve tests"});
   if (!arguments.out.empty())
     return Rejected({"W0942", "-o and --keep", "one of them", "both",
                      "--keep alone: other verbs then find the costs"});
-  const std::string path = sim::KeptClusterPath();
+  const std::string path = device == kGpus ? sim::KeptGpuClusterPath() : sim::KeptClusterPath();
   if (path.empty())
     return Missing({"W0942", "--keep", "a folder of the user's ($HOME)", "none",
                     "-o PATH, and --cluster PATH with other verbs"});
@@ -182,12 +190,34 @@ absl::Status CheckOutputs(const CalibrateArguments& arguments, const proto::Job&
   return train::CheckOutputIsNoInput("--trace", arguments.options.trace, inputs);
 }
 
+std::string CoresText(const std::string& path, const proto::Cluster& cluster) {
+  const proto::DeviceModel& device = cluster.device(0);
+  return absl::StrFormat(
+      "%s: %d kernels on a device of %d thread%s; acts cost %.0f ns, waking %.0f ns; %d cores",
+      path, device.kernel_size(), device.cores(), device.cores() == 1 ? "" : "s", device.act_ns(),
+      device.wake_ns(), cluster.host(0).cores());
+}
+
+// Returns "gpu.textproto: 61 kernels on NVIDIA H100; products reach 612.3 TFLOP/s bf16; memory 2.90
+// TB/s".
+std::string GpuText(const std::string& path, const proto::DeviceModel& device) {
+  std::string text =
+      absl::StrFormat("%s: %d kernels on %s", path, device.kernel_size(), device.name());
+  for (const proto::Peak& peak : device.peak())
+    absl::StrAppendFormat(
+        &text, "; products reach %.1f TFLOP/s %s",
+        peak.flops_per_second() * (peak.efficiency() > 0 ? peak.efficiency() : 1) * 1e-12,
+        peak.dtype());
+  absl::StrAppendFormat(&text, "; memory %.2f TB/s", device.bytes_per_second() * 1e-12);
+  return text;
+}
+
 absl::Status RunCalibrate(CalibrateArguments arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(proto::Job job, arguments.job.Read());
   WEIR_RETURN_IF_ERROR(CheckOutputs(arguments, job));
   WEIR_RETURN_IF_ERROR(SettleRulesConfined(&job));
   if (arguments.keep) {
-    WEIR_ASSIGN_OR_RETURN(arguments.out, MakeKeptPlace(arguments));
+    WEIR_ASSIGN_OR_RETURN(arguments.out, MakeKeptPlace(arguments, job));
   }
   for (const std::string& layout : arguments.also) {
     WEIR_ASSIGN_OR_RETURN(proto::Job other, InLayout(arguments.job, layout));
@@ -217,6 +247,10 @@ absl::Status RunCalibrate(CalibrateArguments arguments, CliContext* context) {
     context->exit_code = *found.served;
     return absl::OkStatus();
   }
+  if (job.runtime().device() == kEmulatedGpus)
+    *context->err
+        << "WARNING: an emulated GPU has the times of its emulation on this processor, not "
+           "those of a GPU\n";
   WEIR_ASSIGN_OR_RETURN(proto::Cluster cluster, sim::Calibrate(job, arguments.options));
   if (!found.agents.empty()) WEIR_RETURN_IF_ERROR(MeasureHosts(found, &console, &cluster));
   const std::string text = sim::ClusterText(cluster);
@@ -231,11 +265,9 @@ absl::Status RunCalibrate(CalibrateArguments arguments, CliContext* context) {
     return Missing({"W0706", "-o " + arguments.out, "a file that can be written", "none",
                     "check that the folder exists"});
   }
-  *context->out << absl::StrFormat(
-      "%s: %d kernels on a device of %d thread%s; acts cost %.0f ns, waking %.0f ns; %d cores",
-      arguments.out, cluster.device(0).kernel_size(), cluster.device(0).cores(),
-      cluster.device(0).cores() == 1 ? "" : "s", cluster.device(0).act_ns(),
-      cluster.device(0).wake_ns(), cluster.host(0).cores());
+  *context->out << (job.runtime().device() == kGpus || job.runtime().device() == kEmulatedGpus
+                        ? GpuText(arguments.out, cluster.device(0))
+                        : CoresText(arguments.out, cluster));
   if (!arguments.transport.empty()) {
     const double per_second = cluster.within_host().send_bytes_per_second();
     *context->out << (per_second > 0
@@ -260,6 +292,7 @@ void AddCalibrate(CLI::App* app, CliContext* context) {
       app, context, "calibrate", "Measure what a job's kernels take on this machine, for weir sim",
       "  weir calibrate gpt.textproto --keep               for plan and sim of jobs like this one\n"
       "  weir calibrate gpt.textproto -o here.textproto\n"
+      "  weir calibrate gpt.textproto --device cuda --keep  of this machine's GPU\n"
       "  weir calibrate gpt.textproto --also dp=2 --also 'dp=2 training.zero_stage=3' -o "
       "here.textproto\n"
       "  weir sim gpt.textproto --cluster here.textproto --mesh dp=2\n"
@@ -273,7 +306,8 @@ void AddCalibrate(CLI::App* app, CliContext* context) {
       ->type_name("PATH");
   verb->add_flag("--keep", calibrate->keep,
                  "Write it where plan and sim look for the costs of this machine ($WEIR_CLUSTER, "
-                 "~/.config/weir/here.textproto)");
+                 "~/.config/weir/here.textproto; of a GPU $WEIR_GPU_CLUSTER, "
+                 "~/.config/weir/gpu.textproto)");
   verb->add_option("--also", calibrate->also,
                    "Measure kernels as this layout has them, too: a mesh, what --set takes, "
                    "another job file; repeatable")

@@ -293,7 +293,8 @@ TEST(CliTest, CalibrateWritesAClusterThatSimReads) {
               AllOf(HasSubstr("2 devices, 2 stages"), HasSubstr("pipeline, 1F1B: bubble ")));
   EXPECT_EQ(Weir({"calibrate", job, "--steps", "1", "-o", "/no/such/folder/c.textproto"}).code, 66);
   EXPECT_EQ(Weir({"calibrate", job, "--also", "dp=two"}).code, 65);
-  EXPECT_THAT(Weir({"calibrate", job, "--device", "cuda-emulated"}).err, HasSubstr("W0554"));
+  EXPECT_THAT(Weir({"calibrate", job, "--device", "cuda-emulated", "--keep"}).err,
+              HasSubstr("W0964"));
   for (const std::vector<std::string>& outputs : std::vector<std::vector<std::string>>{
            {"-o", job}, {"--trace", job}, {"-o", trace, "--trace", trace}}) {
     std::vector<std::string> words{"calibrate", job, "--steps", "1"};

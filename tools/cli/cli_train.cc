@@ -46,15 +46,23 @@ namespace {
 
 // Settles the rules, lays the axes of the mesh over hosts, and says what the job does not say
 // itself.
-absl::Status LayOutAndSay(const std::string& place, const sim::JobCosts& costs, proto::Job* job,
-                          console::Console* console) {
+absl::Status LayOutAndSay(const TrainArguments& arguments, const sim::JobCosts& costs,
+                          proto::Job* job, console::Console* console) {
   if (search::IsSearched(*job)) console->Say("searching for rules (rules: AUTO)");
   WEIR_ASSIGN_OR_RETURN(const std::optional<search::SettledRules> settled,
                         SettleRulesConfined(costs, search::MachineMemory::kMust, job));
   if (settled.has_value()) console->Say(search::SettledText(*settled));
 
-  WEIR_ASSIGN_OR_RETURN(const plan::PlacedAxes placed, plan::PlaceAxes(place, job));
+  WEIR_ASSIGN_OR_RETURN(const plan::PlacedAxes placed, plan::PlaceAxes(arguments.place, job));
   if (const std::string line = plan::PlacedText(placed, *job); !line.empty()) console->Say(line);
+  WEIR_ASSIGN_OR_RETURN(
+      const plan::SettledCollectives collectives,
+      plan::SettleCollectives(
+          costs.model(),
+          train::ObstacleToNccl(*job, arguments.options.processes, arguments.options.hosts,
+                                train::PrepareScope::Machine::kThis),
+          job));
+  if (!collectives.text.empty()) console->Say(collectives.text);
   return absl::OkStatus();
 }
 
@@ -320,6 +328,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   options.checkpoints_asked = &signals->checkpoints_asked();
   if (!read.note.empty()) console->Say(read.note);
   options.costs = &read.costs.model();
+  options.driver_bytes = read.rule_costs.DriverBytes(read.job);
   options.find_peak = [&read](const train::DevicesInUse& devices) {
     return read.costs.PeakFor(read.job, devices);
   };
@@ -337,7 +346,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
     options.hosts = static_cast<int>(processes.hosts.size());
   }
   read.costs.TellHosts(&job);
-  WEIR_RETURN_IF_ERROR(LayOutAndSay(arguments.place, read.rule_costs, &job, console));
+  WEIR_RETURN_IF_ERROR(LayOutAndSay(arguments, read.rule_costs, &job, console));
 
   const bool restarts = arguments.on_failure != "stop";
   processes.recovers = arguments.on_failure == "elastic";
@@ -417,6 +426,7 @@ absl::Status SayWhatWouldRun(const hosts::FoundHosts& found, TrainArguments argu
   for (const std::string& warning : passed_over) console->Say("WARNING: " + warning);
   WEIR_RETURN_IF_ERROR(train::CheckFolderIsFree(arguments.options.checkpoint));
   arguments.options.costs = &read.costs.model();
+  arguments.options.driver_bytes = read.rule_costs.DriverBytes(read.job);
   arguments.options.processes = arguments.fleet.processes;
   const bool has_processes = arguments.fleet.processes > 0 || !found.agents.empty();
   WEIR_ASSIGN_OR_RETURN(const fleet::FleetOptions options,
@@ -427,7 +437,7 @@ absl::Status SayWhatWouldRun(const hosts::FoundHosts& found, TrainArguments argu
       console->Say(line);
   }
   read.costs.TellHosts(&read.job);
-  WEIR_RETURN_IF_ERROR(LayOutAndSay(arguments.place, read.rule_costs, &read.job, console));
+  WEIR_RETURN_IF_ERROR(LayOutAndSay(arguments, read.rule_costs, &read.job, console));
   WEIR_ASSIGN_OR_RETURN(const train::PreparedTraining prepared,
                         train::PrepareTraining(read.job, arguments.options, {}));
   const auto& mesh = prepared.plans.training->mesh;

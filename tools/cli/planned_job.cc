@@ -67,6 +67,8 @@ absl::StatusOr<PlannedJob> PlanJob(const std::string& place, compiler::CompileOp
       planned.settled,
       search::SettleRules(read->costs, search::MachineMemory::kShould, &read->job));
   WEIR_ASSIGN_OR_RETURN(planned.placed, plan::PlaceAxes(place, &read->job));
+  WEIR_ASSIGN_OR_RETURN(planned.collectives,
+                        plan::SettleCollectives(read->costs.model(), "", &read->job));
   options.costs = &read->costs.model();
   WEIR_ASSIGN_OR_RETURN(planned.plan, compiler::CompileJob(read->job, options));
   return planned;

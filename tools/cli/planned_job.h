@@ -14,6 +14,7 @@
 #include "proto/job.pb.h"
 #include "tools/cli/cli_verbs.h"
 #include "tools/plan/place_axes.h"
+#include "tools/plan/settle_collectives.h"
 #include "tools/search/settle_rules.h"
 #include "tools/sim/job_costs.h"
 
@@ -52,12 +53,14 @@ absl::Status SettleRulesConfined(proto::Job* job);
 struct PlannedJob {
   std::optional<search::SettledRules> settled;
   plan::PlacedAxes placed;
+  plan::SettledCollectives collectives;
   std::unique_ptr<compiler::LogicalPlan> plan;
 };
 
-// Settles the rules of `read.job`, orders its axes as `place` asks for, and compiles the job. Opens
-// no file. `options.costs` are those of `read`. Errors: those of search::SettleRules, of
-// plan::PlaceAxes and of CompileJob.
+// Settles the rules of `read.job`, orders its axes as `place` asks for, settles its collectives as
+// if each rank had a process and a device of its own, and compiles the job. Opens no file.
+// `options.costs` are those of `read`. Errors: those of search::SettleRules, of plan::PlaceAxes and
+// of CompileJob.
 absl::StatusOr<PlannedJob> PlanJob(const std::string& place, compiler::CompileOptions options,
                                    JobWithCosts* read);
 

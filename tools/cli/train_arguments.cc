@@ -412,7 +412,8 @@ absl::StatusOr<JobToTrain> TrainArguments::Read() {
     WEIR_ASSIGN_OR_RETURN(options.init, store::ResolveCheckpoint(options.init));
   }
   WEIR_ASSIGN_OR_RETURN(read.costs, sim::JobCosts::Choose(cluster));
-  if (read.job.rules() == proto::Job::AUTO) {
+  if (read.job.rules() == proto::Job::AUTO || read.job.runtime().device() == "cuda" ||
+      read.job.runtime().collectives() == proto::Runtime::AUTO) {
     WEIR_ASSIGN_OR_RETURN(read.rule_costs, sim::JobCosts::Choose(cluster, read.job));
   }
   proto::Training* training = read.job.mutable_training();

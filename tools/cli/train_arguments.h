@@ -53,8 +53,8 @@ struct JobToTrain {
   // A sentence on learning rates, if --steps differs from the job; may be empty.
   std::string note;
   sim::JobCosts costs;  // for which the plans are made
-  // The costs of `weir plan`, of a job with `rules: AUTO`. The search for rules goes by these
-  // costs.
+  // The costs of `weir plan`, of a job on GPUs, with `rules: AUTO` or with collectives AUTO. What
+  // these leave open is decided by these costs, and they know the memory of a GPU's driver.
   sim::JobCosts rule_costs;
 };
 

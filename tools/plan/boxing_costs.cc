@@ -68,7 +68,7 @@ std::string Listed(std::vector<std::string> names) {
 class CostsOfPlan {
  public:
   explicit CostsOfPlan(const compiler::LogicalPlan& plan)
-      : plan_(plan), transfers_(plan.settings.runtime.collectives) {}
+      : plan_(plan), transfers_(plan.settings.runtime) {}
 
   absl::StatusOr<std::vector<BoxingCost>> Run() {
     WEIR_RETURN_IF_ERROR(OfFunctions());
@@ -186,7 +186,7 @@ class CostsOfPlan {
                             compiler::CutSegments(function, plan_.places));
       for (const TransferBundle& transfers : segmented.transfers) {
         std::vector<std::string> names;
-        const Bundle bundle{transfers.moved.At(key.second), times};
+        const Bundle bundle{transfers_.Joined(transfers.moved.At(key.second)), times};
         for (size_t k = 0; k < transfers.nodes.size(); ++k) {
           const compiler::Value& from =
               function.values[function.nodes[transfers.nodes[k]].inputs[0]];

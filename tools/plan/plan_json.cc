@@ -112,6 +112,7 @@ Json FitJson(const PlanSummary& summary, const train::MemoryNeed& need) {
               {"rank", need.rank.value()},
               {"rank_bytes", need.bytes},
               {"all_bytes", need.all_bytes}};
+  if (need.driver_bytes > 0) fit["driver_bytes"] = need.driver_bytes;
   if (summary.device_bytes_max > 0) fit["device_bytes_max"] = summary.device_bytes_max;
   return fit;
 }

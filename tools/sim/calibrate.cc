@@ -16,7 +16,9 @@
 #include "compiler/compile.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
+#include "tools/sim/calibrate_gpu.h"
 #include "tools/sim/device_costs.h"
+#include "tools/sim/kernel_times.h"
 #include "tools/sim/simulate.h"
 #include "tools/train/job_data.h"
 #include "tools/train/job_device.h"
@@ -37,58 +39,6 @@ constexpr int64_t kBytesSteps = 20;
 constexpr int64_t kBytesRounds = 5;
 constexpr double kTrialNsPerByte = 1;
 constexpr double kLeastNsPerByte = 1e-3;
-
-int64_t Median(std::vector<int64_t> values) {
-  if (values.empty()) return 0;
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
-
-// The times of every kernel of a run, by place: rank, actor, act of the step, kernel of the act.
-class KernelTimes {
- public:
-  void Add(const actors::Plan& plan, const actors::PlanActor& actor,
-           absl::Span<const int64_t> kernel_ns) {
-    ActorTimes& times = actors_[{plan.rank, actor.id}];
-    times.plan = &plan;
-    times.kernels = kernel_ns.size();
-    times.ns.insert(times.ns.end(), kernel_ns.begin(), kernel_ns.end());
-  }
-  void Clear() { actors_.clear(); }
-
-  // Calls `told` with each kernel and its median at one place.
-  void ForEachPlace(const std::function<void(const actors::Plan&, const actors::PlanActor&,
-                                             size_t kernel, int64_t ns)>& told) const {
-    for (const auto& [key, times] : actors_) {
-      const actors::PlanActor& actor = times.plan->actors[key.second];
-      const size_t acts = times.kernels == 0 ? 0 : times.ns.size() / times.kernels,
-                   per_step = actor.acts_per_step;
-      for (size_t act = 0; act < std::min(acts, per_step); ++act) {
-        for (size_t k = 0; k < times.kernels; ++k) {
-          std::vector<int64_t> samples;
-          for (size_t at = act; at < acts; at += per_step)
-            samples.push_back(times.ns[at * times.kernels + k]);
-          told(*times.plan, actor, k, Median(std::move(samples)));
-        }
-      }
-    }
-  }
-  int64_t Total() const {
-    int64_t total = 0;
-    ForEachPlace([&total](const actors::Plan&, const actors::PlanActor&, size_t, int64_t ns) {
-      total += ns;
-    });
-    return total;
-  }
-
- private:
-  struct ActorTimes {
-    const actors::Plan* plan = nullptr;
-    size_t kernels = 0;
-    std::vector<int64_t> ns;  // of all acts, in order
-  };
-  std::map<std::pair<RankId, ActorId>, ActorTimes> actors_;
-};
 
 // A job with all its ranks here and with real kernels under virtual time.
 struct MeasuredJob {
@@ -449,11 +399,7 @@ absl::StatusOr<std::vector<int64_t>> TimeRounds(train::JobRunner* runner, int64_
 absl::StatusOr<proto::Cluster> Calibrate(const proto::Job& job, const CalibrateOptions& options) {
   proto::Job settled = job;
   WEIR_RETURN_IF_ERROR(train::SettleDevice(&settled));
-  if (absl::StartsWith(settled.runtime().device(), "cuda")) {
-    return Rejected({"W0554", "runtime.device", "a device whose kernels are measured: cpu",
-                     absl::StrCat("\"", settled.runtime().device(), "\""),
-                     "--device cpu; plans for GPUs use a roofline unless --cluster names costs"});
-  }
+  if (absl::StartsWith(settled.runtime().device(), "cuda")) return CalibrateGpu(settled, options);
   return Calibration(job, options).Run();
 }
 

@@ -18,6 +18,8 @@
 //             is charged half to the sender and half to the receiver, whose threads copy and check
 //             the bytes. The wake is then that of processes.
 //
+// A job for GPUs has its kernels measured on the GPU, and nothing else (calibrate_gpu.h).
+//
 // Nothing else should use the machine meanwhile. Thread rule: one thread, which starts others.
 #pragma once
 

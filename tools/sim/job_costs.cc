@@ -47,33 +47,6 @@ proto::Cluster DefaultCluster(int64_t ranks) {
   return cluster;
 }
 
-// An H100 SXM by its data sheet, with the shares of it that large kernels reach; tensors pass
-// through pinned memory of the host.
-proto::Cluster GpuCluster(int64_t ranks) {
-  constexpr int kDevicesPerHost = 8;
-  proto::Cluster cluster;
-  cluster.set_name("an H100");
-  proto::DeviceModel* device = cluster.add_device();
-  device->set_name("H100");
-  proto::Peak* bf16 = device->add_peak();
-  bf16->set_dtype("bf16");
-  bf16->set_flops_per_second(989e12);
-  bf16->set_efficiency(0.65);
-  proto::Peak* f32 = device->add_peak();
-  f32->set_dtype("f32");
-  f32->set_flops_per_second(67e12);
-  device->set_bytes_per_second(0.85 * 3.35e12);
-  device->set_act_ns(5'000);
-  device->set_kernel_ns(5'000);
-  proto::HostGroup* host = cluster.add_host();
-  host->set_device(device->name());
-  host->set_devices(kDevicesPerHost);
-  host->set_count(static_cast<int32_t>((ranks + kDevicesPerHost - 1) / kDevicesPerHost));
-  SetLink({20'000, 25e9}, cluster.mutable_within_host());
-  SetLink({40'000, 10e9}, cluster.mutable_between_hosts());
-  return cluster;
-}
-
 bool IsForGpus(const proto::Job& job) {
   return job.runtime().device() == "cuda" || job.runtime().device() == "cuda-emulated";
 }
@@ -96,18 +69,52 @@ std::string Environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-}  // namespace
-
-std::string KeptClusterPath() {
-  if (std::string path = Environment("WEIR_CLUSTER"); !path.empty()) return path;
+// In the folder of the user's settings, unless the variable names a file.
+std::string KeptPath(const char* variable, const char* name) {
+  if (std::string path = Environment(variable); !path.empty()) return path;
   std::string folder = Environment("XDG_CONFIG_HOME");
   if (folder.empty()) {
     const std::string home = Environment("HOME");
     if (home.empty()) return "";
     folder = home + "/.config";
   }
-  return folder + "/weir/here.textproto";
+  return absl::StrCat(folder, "/weir/", name);
 }
+
+}  // namespace
+
+// An H100 SXM by its data sheet, with the shares of it that large kernels reach; tensors pass
+// through pinned memory of the host.
+proto::Cluster DefaultGpuCluster(int64_t ranks) {
+  constexpr int kDevicesPerHost = 8;
+  // Measured on an H100: 0.94 to 1.0 GB, whatever the job (docs/how_to/measure.md).
+  constexpr double kDriverBytes = 0.97e9;
+  proto::Cluster cluster;
+  cluster.set_name("an H100");
+  proto::DeviceModel* device = cluster.add_device();
+  device->set_name("H100");
+  proto::Peak* bf16 = device->add_peak();
+  bf16->set_dtype("bf16");
+  bf16->set_flops_per_second(989e12);
+  bf16->set_efficiency(0.65);
+  proto::Peak* f32 = device->add_peak();
+  f32->set_dtype("f32");
+  f32->set_flops_per_second(67e12);
+  device->set_bytes_per_second(0.85 * 3.35e12);
+  device->set_act_ns(5'000);
+  device->set_kernel_ns(5'000);
+  device->set_driver_bytes(kDriverBytes);
+  proto::HostGroup* host = cluster.add_host();
+  host->set_device(device->name());
+  host->set_devices(kDevicesPerHost);
+  host->set_count(static_cast<int32_t>((ranks + kDevicesPerHost - 1) / kDevicesPerHost));
+  SetLink({20'000, 25e9}, cluster.mutable_within_host());
+  SetLink({40'000, 10e9}, cluster.mutable_between_hosts());
+  return cluster;
+}
+
+std::string KeptClusterPath() { return KeptPath("WEIR_CLUSTER", "here.textproto"); }
+std::string KeptGpuClusterPath() { return KeptPath("WEIR_GPU_CLUSTER", "gpu.textproto"); }
 
 absl::StatusOr<JobCosts> JobCosts::Choose(const std::string& cluster) {
   if (cluster == kDefaultCosts) return Defaults();
@@ -128,8 +135,18 @@ absl::StatusOr<JobCosts> JobCosts::Choose(const std::string& cluster, const prot
   for (const proto::MeshAxisSpec& axis : job.mesh().axis())
     ranks =
         std::clamp<int64_t>(ranks * std::clamp<int64_t>(axis.size(), 1, kRanksMax), 1, kRanksMax);
-  JobCosts costs = Of(GpuCluster(ranks));
-  costs.source_ = Source::kGpuDefaults;
+  proto::Cluster described = DefaultGpuCluster(ranks);
+  const std::string kept = KeptGpuClusterPath();
+  const bool is_kept = cluster.empty() && job.runtime().device() == "cuda" && !kept.empty() &&
+                       ::access(kept.c_str(), F_OK) == 0;
+  if (is_kept) {
+    WEIR_ASSIGN_OR_RETURN(const proto::Cluster read, ReadClusterFile(kept));
+    if (read.device_size() > 0) *described.mutable_device(0) = read.device(0);
+    described.mutable_host(0)->set_device(described.device(0).name());
+  }
+  JobCosts costs = Of(described);
+  costs.source_ = is_kept ? Source::kKept : Source::kGpuDefaults;
+  if (is_kept) costs.path_ = kept;
   return costs;
 }
 
@@ -146,8 +163,13 @@ JobCosts JobCosts::Of(const proto::Cluster& cluster) {
 }
 
 proto::Cluster JobCosts::ClusterFor(int64_t ranks) const {
-  if (source_ == Source::kGpuDefaults) return GpuCluster(ranks);
+  if (source_ == Source::kGpuDefaults) return DefaultGpuCluster(ranks);
   return source_ == Source::kDefaults ? DefaultCluster(ranks) : cluster_;
+}
+
+int64_t JobCosts::DriverBytes(const proto::Job& job) const {
+  if (job.runtime().device() != "cuda" || cluster_.device_size() == 0) return 0;
+  return static_cast<int64_t>(cluster_.device(0).driver_bytes());
 }
 
 void JobCosts::TellHosts(proto::Job* job) const {

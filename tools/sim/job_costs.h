@@ -9,8 +9,10 @@
 //
 // The defaults are a core of a present-day server (compiler::DevicePeaks), with as many hosts of
 // eight as the job needs. A job for GPUs (runtime.device: cuda, cuda-emulated) has other defaults:
-// a roofline of an H100 from its data sheet, which nobody has measured; costs that are kept are
-// those of this machine's cores, and do not count for it. The costs change the time of a training's
+// a roofline of an H100 from its data sheet, which nobody has measured; and the costs that are kept
+// of this machine's cores do not count for it. A job of kind cuda takes those that `weir calibrate
+// --device cuda --keep` measured on this machine's GPU, if there are any, on as many hosts of eight
+// as it needs. The costs change the time of a training's
 // step, and not the bits of its results. Thread rule: immutable once made, except for reading files
 // and the environment.
 #pragma once
@@ -54,6 +56,9 @@ class JobCosts {
   // Returns a sentence for people if the user has named a cluster with fewer devices than `ranks`;
   // else an empty text.
   std::string MissingDevicesText(int64_t ranks) const;
+  // Returns the bytes that the driver and its libraries take of a device's memory if the job runs
+  // on GPUs, by the first device of the cluster; 0 for other devices.
+  int64_t DriverBytes(const proto::Job& job) const;
   // The costs with which the compiler plans. The costs live as long as any copy of this object.
   const compiler::CostModel& model() const { return *model_; }
   // Returns the peak arithmetic of the devices of `job`, for operands of its precision, as the
@@ -71,6 +76,13 @@ class JobCosts {
   proto::Cluster cluster_;
   std::shared_ptr<const compiler::CostModel> model_ = std::make_shared<compiler::PeakCosts>();
 };
+
+// Returns the defaults for GPUs, with at least `ranks` devices.
+proto::Cluster DefaultGpuCluster(int64_t ranks);
+
+// Returns the path where `weir calibrate --device cuda --keep` writes the costs of this machine's
+// GPU: weir/gpu.textproto beside the file below, or $WEIR_GPU_CLUSTER.
+std::string KeptGpuClusterPath();
 
 // Returns the path where `weir calibrate --keep` writes the costs of this machine and where the
 // other verbs look for them: $WEIR_CLUSTER, else weir/here.textproto in $XDG_CONFIG_HOME or in

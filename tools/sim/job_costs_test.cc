@@ -59,6 +59,32 @@ TEST_F(JobCostsTest, AJobForGpusHasTheRooflineOfAnH100UnlessAFileIsNamed) {
   EXPECT_EQ(JobCosts::Choose("", job)->source(), JobCosts::Source::kKept);
 }
 
+TEST_F(JobCostsTest, AJobForGpusGoesByTheGpuThatWasMeasured) {
+  const std::string kept = home_.Write(".config/weir/gpu.textproto", kCluster);
+  EXPECT_EQ(KeptGpuClusterPath(), kept);
+  proto::Job job;
+  job.mutable_runtime()->set_device("cuda");
+  proto::MeshAxisSpec* const axis = job.mutable_mesh()->add_axis();
+  axis->set_name("dp");
+  axis->set_size(9);
+  const absl::StatusOr<JobCosts> costs = JobCosts::Choose("", job);
+  ASSERT_TRUE(costs.ok()) << costs.status();
+  EXPECT_EQ(costs->source(), JobCosts::Source::kKept);
+  EXPECT_EQ(costs->model().ActNs(), 777);
+  EXPECT_EQ(costs->ClusterFor(9).host(0).count(), 2) << "as many as the job needs";
+  EXPECT_EQ(JobCosts::Choose("defaults", job)->model().ActNs(), 5'000);
+  job.mutable_runtime()->set_device("cuda-emulated");
+  EXPECT_EQ(JobCosts::Choose("", job)->source(), JobCosts::Source::kGpuDefaults);
+}
+
+TEST_F(JobCostsTest, TheDriverOfAGpuTakesMemory) {
+  proto::Job job;
+  job.mutable_runtime()->set_device("cuda");
+  EXPECT_EQ(JobCosts::Choose("", job)->DriverBytes(job), 970'000'000);
+  job.mutable_runtime()->set_device("cuda-emulated");
+  EXPECT_EQ(JobCosts::Choose("", job)->DriverBytes(job), 0);
+}
+
 TEST_F(JobCostsTest, WhatIsKeptIsFoundAndNamed) {
   const std::string path = home_.Write(".config/weir/here.textproto", kCluster);
   EXPECT_EQ(KeptClusterPath(), path);

@@ -161,6 +161,7 @@ absl::StatusOr<JobSession> OpenJobSession(const proto::Job& job, const JobSessio
   if (opened.plan->job->runtime().collectives() == proto::Runtime::NCCL)
     session.collectives = actors::SessionOptions::Collectives::kNccl;
   session.exchange = options.exchange;
+  session.weights_of = options.weights_of;
   if (options.network) {
     WEIR_ASSIGN_OR_RETURN(opened.network, options.network(static_cast<int>(devices), ranks));
     session.network = opened.network.get();

@@ -44,7 +44,8 @@ struct JobSessionOptions {
   enum class Trace : uint8_t { kNone, kLastSteps } trace = Trace::kLastSteps;
   // Solved by another process for the same job; null: OpenJobSession solves it.
   std::shared_ptr<const compiler::JobRhythm> rhythm;
-  actors::StateInitializer state_init;  // null: as the plan says
+  const actors::Session* weights_of = nullptr;  // as in SessionOptions
+  actors::StateInitializer state_init;          // null: as the plan says
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
   live::TellDoing tell;  // of passes and ranks; null: nobody is told
 };

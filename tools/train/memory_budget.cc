@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "actors/engine/program_binding.h"
 #include "actors/plan/plan.h"
+#include "actors/plan/shared_states.h"
 #include "compiler/explain/memory_view.h"
 #include "compiler/job/batch_dim.h"
 #include "compiler/job/import_graph.h"
@@ -100,6 +101,16 @@ class StageWorkspaces {
   std::map<int, int64_t> by_stage_;
 };
 
+// Returns the bytes of the arena of `beside` without the weights that it shares with `own`. A plan
+// that cannot be read shares nothing, and the session reports the reason.
+int64_t ArenaBeside(const proto::RankPlan& own, const proto::RankPlan& beside) {
+  const absl::StatusOr<actors::Plan> owner = actors::PlanFromProto(own);
+  absl::StatusOr<actors::Plan> plan = actors::PlanFromProto(beside);
+  if (!owner.ok() || !plan.ok()) return beside.arena_bytes();
+  actors::ShareWeights(*owner, &*plan);
+  return plan->arena_bytes;
+}
+
 // Returns the need of the ranks of `plan` and, unless `evaluation` is null, of the ranks of
 // `evaluation` beside them.
 absl::StatusOr<NeedAndPlans> NeedBeside(const compiler::LogicalPlan& plan,
@@ -117,7 +128,7 @@ absl::StatusOr<NeedAndPlans> NeedBeside(const compiler::LogicalPlan& plan,
     if (evaluation != nullptr) {
       WEIR_ASSIGN_OR_RETURN(const proto::RankPlan beside,
                             compiler::LowerForRank(*evaluation, rank));
-      beside_bytes = beside.arena_bytes() + beside_workspaces.Of(beside);
+      beside_bytes = ArenaBeside(own, beside) + beside_workspaces.Of(beside);
     }
     const int64_t bytes = own.arena_bytes() + own_workspaces.Of(own) + beside_bytes;
     of.need.all_bytes += static_cast<double>(bytes) * static_cast<double>(ranks);
@@ -285,6 +296,13 @@ MemoryNeed NeedOf(const std::vector<proto::RankPlan>& plans, int threads_per_dev
     need.bytes = bytes;
   }
   return need;
+}
+
+void AddDriver(int64_t bytes_per_device, int64_t num_ranks, MemoryNeed* need) {
+  need->driver_bytes = bytes_per_device;
+  need->bytes += bytes_per_device;
+  need->all_bytes += static_cast<double>(bytes_per_device) * static_cast<double>(num_ranks);
+  for (auto& [stage, bytes] : need->bytes_of_stage) bytes += bytes_per_device;
 }
 
 double CheckpointCopyBytes(const std::map<RankId, proto::RankPlan>& plans) {

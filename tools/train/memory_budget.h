@@ -28,13 +28,15 @@ struct MemoryBudget {
 // are none, that of as many H100s as it has devices.
 MemoryBudget BudgetOf(const proto::Job& job);
 
-// A training job that evaluates has two open sessions, each with its own memory.
+// A training job that evaluates has two open sessions. The evaluation reads the weights where the
+// training has them, and has its own memory for everything else.
 enum class Beside : uint8_t { kNothing, kEvaluation };
 
 struct MemoryNeed {
   RankId rank = RankId(0);   // the rank that needs most
   int64_t bytes = 0;         // of that rank: its arena, and the workspace of its kernels
   int64_t beside_bytes = 0;  // the part of `bytes` for the evaluation beside it
+  int64_t driver_bytes = 0;  // the part of `bytes` for the driver of the device and its libraries
   double all_bytes = 0;      // of all ranks
   std::map<int64_t, int64_t> bytes_of_stage;  // of the rank that needs most of each stage
 };
@@ -57,6 +59,10 @@ absl::StatusOr<NeedAndPlans> NeedAndPlansOf(const compiler::LogicalPlan& plan);
 
 // Returns the need of plans for all ranks, with nothing beside.
 MemoryNeed NeedOf(const std::vector<proto::RankPlan>& plans, int threads_per_device);
+
+// Adds what the driver and its libraries take of the memory of each device. Of ranks that share a
+// device in one process, each counts as if it had a device of its own.
+void AddDriver(int64_t bytes_per_device, int64_t num_ranks, MemoryNeed* need);
 
 // Returns the bytes of the weights and the states of the optimizer, each element once, of a job
 // whose ranks have these plans. A run that writes checkpoints into a folder copies them into the

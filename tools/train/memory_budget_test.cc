@@ -2,12 +2,15 @@
 #include "tools/train/memory_budget.h"
 
 #include "absl/strings/str_cat.h"
+#include "actors/plan/plan.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/alignment.h"
 #include "runtime/base/unit_text.h"
 #include "tools/job/job_file.h"
 #include "tools/train/buddy_memory.h"
 #include "tools/train/job_session.h"
+#include "tools/train/job_variant.h"
 #include "tools/zoo/gpt.h"
 
 namespace weir::train {
@@ -89,6 +92,38 @@ TEST(MemoryBudget, EvaluationBesideTheTrainingCounts) {
   const MemoryNeed both = NeedOfJob(job, Beside::kEvaluation);
   EXPECT_GT(both.beside_bytes, 0);
   EXPECT_EQ(both.bytes, NeedOfJob(job, Beside::kNothing).bytes + both.beside_bytes);
+}
+
+TEST(MemoryBudget, AnEvaluationHasNoWeightsOfItsOwn) {
+  for (const int zero_stage : {0, 3}) {
+    proto::Job job = SmallGpt("dp=2");
+    job.mutable_training()->set_zero_stage(zero_stage);
+    const std::unique_ptr<compiler::LogicalPlan> plan = Compiled(job);
+    compiler::CompileOptions options;
+    options.mode = compiler::PlanMode::kEvaluate;
+    const auto evaluation = *compiler::CompileJob(EvaluationJob(job), options);
+    const proto::RankPlan training = *compiler::LowerForRank(*plan, RankId(0));
+    const MemoryNeed both = NeedOfJob(job, Beside::kEvaluation);
+    ASSERT_EQ(both.rank, RankId(0));
+    int64_t weight_bytes = 0;
+    for (const actors::PlanState& state : actors::PlanFromProto(training)->states) {
+      if (state.state_class == actors::StateClass::kWeight)
+        weight_bytes += AlignUp(state.slice.bytes());
+    }
+    EXPECT_EQ(both.beside_bytes, NeedOf(*evaluation, Beside::kNothing)->bytes - weight_bytes)
+        << "ZeRO " << zero_stage;
+  }
+}
+
+TEST(MemoryBudget, TheDriverOfEachDeviceCounts) {
+  MemoryNeed need = NeedOfJob(SmallGpt("pp=2"), Beside::kNothing);
+  const MemoryNeed before = need;
+  AddDriver(1000, /*num_ranks=*/2, &need);
+  EXPECT_EQ(need.driver_bytes, 1000);
+  EXPECT_EQ(need.bytes, before.bytes + 1000);
+  EXPECT_EQ(need.all_bytes, before.all_bytes + 2000);
+  for (const auto& [stage, bytes] : before.bytes_of_stage)
+    EXPECT_EQ(need.bytes_of_stage.at(stage), bytes + 1000);
 }
 
 TEST(MemoryBudget, WhatIsSaidToHelpNeedsWhatIsSaid) {

@@ -16,6 +16,7 @@
 #include "actors/plan/verify_plans.h"
 #include "compiler/job/check_training.h"
 #include "compiler/job/mesh_use.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "runtime/collective/nccl_library.h"
@@ -292,8 +293,9 @@ class Preparation {
 
   absl::Status CheckPlans() {
     const compiler::LogicalPlan& plan = *prepared_.plans.training;
-    WEIR_ASSIGN_OR_RETURN(const NeedAndPlans of,
+    WEIR_ASSIGN_OR_RETURN(NeedAndPlans of,
                           NeedOf(prepared_.plans, options_.threads_per_device, tell_));
+    AddDriver(options_.driver_bytes, plan.mesh.num_ranks(), &of.need);
     const Beside beside =
         prepared_.plans.evaluation != nullptr ? Beside::kEvaluation : Beside::kNothing;
     WEIR_RETURN_IF_ERROR(CheckNeed(plan, beside, of.need, BudgetFor(job_, machine())));
@@ -411,6 +413,8 @@ class Preparation {
   PreparedTraining prepared_;
 };
 
+constexpr int kRanksOfNcclMax = 1 << 20;
+
 // NCCL needs a process and a GPU for each rank. What this machine has counts if it runs the job.
 absl::Status CheckNccl(const proto::Job& job, int num_ranks, int processes, int hosts,
                        PrepareScope::Machine machine) {
@@ -438,7 +442,8 @@ int64_t EvaluationBatches(const proto::Job& job, const store::Dataset& dataset) 
 absl::Status CheckCollectives(const proto::Job& job, int num_ranks, int processes, int hosts,
                               PrepareScope::Machine machine) {
   const proto::Runtime::Collectives asked = job.runtime().collectives();
-  if (asked == proto::Runtime::EXCHANGES || num_ranks == 1) return absl::OkStatus();
+  if (asked == proto::Runtime::EXCHANGES || asked == proto::Runtime::AUTO || num_ranks == 1)
+    return absl::OkStatus();
   if (asked == proto::Runtime::NCCL && job.runtime().device() == "cuda")
     return CheckNccl(job, num_ranks, processes, hosts, machine);
   if (processes == 1 || (processes == 0 && hosts == 0)) return absl::OkStatus();
@@ -447,6 +452,21 @@ absl::Status CheckCollectives(const proto::Job& job, int num_ranks, int processe
                                 processes > 0 ? absl::StrCat(processes, " processes")
                                               : std::string("processes on hosts")),
                    "--processes 1, or runtime.collectives=EXCHANGES"});
+}
+
+std::string ObstacleToNccl(const proto::Job& job, int processes, int hosts,
+                           PrepareScope::Machine machine) {
+  proto::Job with_nccl = job;
+  with_nccl.mutable_runtime()->set_collectives(proto::Runtime::NCCL);
+  int num_ranks = 1;
+  for (const proto::MeshAxisSpec& axis : job.mesh().axis()) {
+    if (axis.size() < 1 || axis.size() > kRanksOfNcclMax / num_ranks) return "";  // refused later
+    num_ranks *= static_cast<int>(axis.size());
+  }
+  const absl::Status status = CheckCollectives(with_nccl, num_ranks, processes, hosts, machine);
+  if (status.ok()) return "";
+  const std::optional<Problem> problem = ProblemOf(status);
+  return problem.has_value() ? problem->found : std::string(status.message());
 }
 
 absl::StatusOr<PreparedTraining> PrepareTraining(const proto::Job& job, const TrainOptions& options,

@@ -52,6 +52,10 @@ absl::StatusOr<PreparedTraining> PrepareTraining(const proto::Job& job, const Tr
 absl::Status CheckCollectives(const proto::Job& job, int num_ranks, int processes, int hosts,
                               PrepareScope::Machine machine);
 
+// Returns why the job, which leaves its collectives open, cannot have NCCL there; empty: it can.
+std::string ObstacleToNccl(const proto::Job& job, int processes, int hosts,
+                           PrepareScope::Machine machine);
+
 struct PreparedEvaluation {
   std::shared_ptr<const store::Dataset> dataset;
   std::shared_ptr<const compiler::LogicalPlan> plan;

@@ -42,6 +42,7 @@ absl::StatusOr<std::unique_ptr<RankGroup>> RankGroup::Open(const proto::Job& job
   session.role = static_cast<uint16_t>(GroupRole::kEvaluation);
   session.plan_id.clear();  // the evaluation's id follows from the job, as the training's does
   session.plan = plans.evaluation;
+  session.weights_of = group->training_.session.get();
   session.rhythm = options.evaluation_rhythm;
   if (options.network) session.network = options.network(GroupRole::kEvaluation);
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Evaluator> evaluator,

@@ -229,6 +229,7 @@ absl::Status NoteParts(const std::map<std::string, SavedPart>& parts, const Save
 absl::Status CopyWeights(const actors::Session& from, actors::Session* to) {
   return ForEachShard(
       *to, StateSet::kWeights, [&](RankId rank, const actors::PlanState& state) -> absl::Status {
+        if (to->IsShared(rank, state.name)) return absl::OkStatus();
         const IdVector<StateId, actors::PlanState>& sources = from.plan(rank).states;
         auto source = std::find_if(sources.begin(), sources.end(), [&](const actors::PlanState& s) {
           return s.name == state.name;

@@ -101,8 +101,8 @@ struct SaveOrder {
 absl::Status NoteParts(const std::map<std::string, SavedPart>& parts, const SaveOrder& order,
                        store::SafetensorsWriter* writer);
 
-// Copies every weight of the local ranks of `to` from the same rank of `from`, which holds the same
-// shard.
+// Copies every weight of the local ranks of `to` that `to` does not share with `from` from the same
+// rank of `from`, which holds the same shard.
 absl::Status CopyWeights(const actors::Session& from, actors::Session* to);
 
 }  // namespace weir::train

@@ -13,9 +13,12 @@
 #include "runtime/base/temporary_folder_testing.h"
 #include "runtime/store/safetensors.h"
 #include "tools/job/job_file.h"
+#include "tools/train/evaluator.h"
 #include "tools/train/generator.h"
 #include "tools/train/job_data.h"
 #include "tools/train/job_variant.h"
+#include "tools/train/rank_group.h"
+#include "tools/train/session_states.h"
 #include "tools/train/shared_cores.h"
 #include "tools/train/trainer.h"
 #include "tools/zoo/gpt.h"
@@ -242,6 +245,45 @@ TEST_F(TrainTest, EvaluatingSavedWeightsGivesWhatTheRunSaid) {
   auto evaluation = EvaluateWeights(ImageJob(), options_.save, 1);
   ASSERT_TRUE(evaluation.ok()) << evaluation.status();
   EXPECT_NEAR(evaluation->means.at("loss"), result.evaluation->means.at("loss"), 1e-5);
+}
+
+TEST_F(TrainTest, AnEvaluationReadsTheWeightsWhereTheTrainingHasThem) {
+  for (const char* device : {"cpu", "walled", "cuda-emulated"}) {
+    for (const char* mesh : {"", "dp=2"}) {
+      SCOPED_TRACE(absl::StrCat(device, " ", mesh));
+      proto::Job job = ImageJob(mesh);
+      job.mutable_runtime()->set_device(device);
+      job.mutable_training()->set_precision(proto::Training::BF16);
+      absl::StatusOr<std::unique_ptr<RankGroup>> group = RankGroup::Open(job, {});
+      ASSERT_TRUE(group.ok()) << group.status();
+      const actors::Session& training = (*group)->session();
+      absl::StatusOr<std::unique_ptr<Evaluator>> apart =
+          Evaluator::Create(job, &(*group)->dataset(), {});
+      ASSERT_TRUE(apart.ok()) << apart.status();
+      std::map<int64_t, StepMetrics> last;
+      for (int burst = 0; burst < 2; ++burst) {
+        ASSERT_TRUE((*group)->RunSteps(2).ok());
+        const absl::StatusOr<std::map<int64_t, StepMetrics>> beside = (*group)->Evaluate();
+        ASSERT_TRUE(beside.ok()) << beside.status();
+        ASSERT_TRUE(CopyWeights(training, (*apart)->session()).ok());
+        const absl::StatusOr<std::map<int64_t, StepMetrics>> copied = (*apart)->Run();
+        ASSERT_TRUE(copied.ok()) << copied.status();
+        EXPECT_EQ(*beside, *copied);
+        EXPECT_NE(*beside, last) << "the evaluation sees new weights";
+        last = *beside;
+      }
+      int64_t weight_bytes = 0, copied_bytes = 0;
+      for (const actors::PlanState& state : training.plan(RankId(0)).states) {
+        if (state.state_class == actors::StateClass::kWeight) weight_bytes += state.slice.bytes();
+      }
+      const actors::RankMemory own = training.Memory(RankId(0)),
+                               copy = (*apart)->session()->Memory(RankId(0));
+      copied_bytes =
+          own.arena_bytes + own.workspace_bytes + copy.arena_bytes + copy.workspace_bytes;
+      EXPECT_LE((*group)->bytes_per_device(), copied_bytes - weight_bytes);
+      EXPECT_GT((*group)->bytes_per_device(), own.arena_bytes + own.workspace_bytes);
+    }
+  }
 }
 
 TEST_F(TrainTest, AnEvaluationWithoutALossSaysWhy) {

@@ -193,13 +193,17 @@ class Trainer {
     const RunnerFacts& facts = runner_->facts();
     progress_.Say(facts.data);
     progress_.Say(absl::StrFormat(
-        "%s: %s parameters, %d device%s%s%s, %d thread%s each, %s per device",
+        "%s: %s parameters, %d device%s%s%s, %d thread%s each, %s per device%s",
         job_.name().empty() ? "the job" : job_.name(),
         ShortCount(static_cast<double>(NumParameters())), facts.num_ranks,
         facts.num_ranks == 1 ? "" : "s", facts.mesh.empty() ? "" : " (" + facts.mesh + ")",
         facts.where.empty() ? "" : " " + facts.where, facts.threads_per_device,
         facts.threads_per_device == 1 ? "" : "s",
-        BytesText(static_cast<double>(facts.bytes_per_device))));
+        BytesText(static_cast<double>(facts.bytes_per_device)),
+        options_.driver_bytes == 0
+            ? ""
+            : absl::StrCat(" and ", BytesText(static_cast<double>(options_.driver_bytes)),
+                           " for its driver")));
     SayWhatUpdates();
     const int64_t steps = job_.training().steps();
     if (result_.steps_done > 0 && result_.steps_done < steps)

@@ -1,15 +1,16 @@
 // The joiner of kernels for CUDA: which neighbours of a chain one kernel does the work of. Each
 // rule saves passes over memory or launches:
 //
-//   gelu-gradient  matmul, gelu_grad               cuBLASLt's epilogue multiplies by the derivative
-//   addition       matmul, add                     cuBLASLt adds as it stores
-//   norm-addition  layer_norm_grad, add            so does the kernel of the norm; and
-//   rms_norm_grad accumulate     matmul_grad_w, accumulate       the sum over micro-batches grows
-//   in place; and
-//                                                  embedding_grad, which touches its rows alone
-//   bias-gradient  matmul_grad_w, reduce_sum       cuBLASLt sums an operand that it reads anyway
-//   square-sums    sum_squares, add, ...           three launches for all weights of a call
-//   many           adamw, adamw, ...               one launch; and sgd, cast, accumulate
+//   gelu-gradient: matmul, gelu_grad. cuBLASLt's epilogue multiplies by the derivative.
+//   addition: matmul, add. cuBLASLt adds as it stores.
+//   norm-addition: layer_norm_grad or rms_norm_grad, add. So does the kernel of the norm.
+//   norm-of-sum: add, layer_norm or rms_norm. The sum stays in registers until its norm is made.
+//   silu-product: silu, or a matmul through silu, mul. So does silu(x) until its product is made.
+//   accumulate: matmul_grad_w or embedding_grad, accumulate. The sum over micro-batches grows in
+//     place.
+//   bias-gradient: matmul_grad_w, reduce_sum. cuBLASLt sums an operand that it reads anyway.
+//   square-sums: sum_squares, add, ... Three launches serve all weights of a call.
+//   many: adamw, adamw, ... One launch serves all; so it is with sgd, cast and accumulate.
 //
 // WEIR_CUDA_UNJOINED names rules to leave out, with commas between them, or is "all".
 #include <algorithm>
@@ -32,8 +33,9 @@ using Space = ChainOperand::Space;
 using Operands = std::vector<ChainOperand>;
 
 constexpr char kVariable[] = "WEIR_CUDA_UNJOINED";
-const char* const kRules[] = {"gelu-gradient", "addition",    "norm-addition", "accumulate",
-                              "bias-gradient", "square-sums", "many"};
+const char* const kRules[] = {"gelu-gradient", "addition",     "norm-addition",
+                              "norm-of-sum",   "silu-product", "accumulate",
+                              "bias-gradient", "square-sums",  "many"};
 
 bool IsPresent(const Operands& operands, size_t i) {
   return i < operands.size() && operands[i].space != Space::kNone;
@@ -52,10 +54,24 @@ bool CrossesAny(const ChainOperand& operand, const Operands& others) {
   });
 }
 
-// Returns whether kernel `add` adds tensors of one shape and type.
-bool IsPlainAddition(const ChainKernel& add) {
-  return add.spec.op == "add" && add.spec.inputs[0]->shape == add.spec.outputs[0]->shape &&
-         add.spec.inputs[1]->shape == add.spec.outputs[0]->shape;
+// Returns whether the kernel is `op`, a binary op, on tensors of one shape.
+bool IsPlainBinary(const ChainKernel& kernel, const char* op) {
+  return kernel.spec.op == op && kernel.spec.inputs[0]->shape == kernel.spec.outputs[0]->shape &&
+         kernel.spec.inputs[1]->shape == kernel.spec.outputs[0]->shape;
+}
+bool IsPlainAddition(const ChainKernel& add) { return IsPlainBinary(add, "add"); }
+
+bool HasEmptyInput(const ChainKernel& kernel) {
+  return std::any_of(kernel.inputs.begin(), kernel.inputs.end(), [](const ChainOperand& input) {
+    return input.space != Space::kNone && input.bytes == 0;
+  });
+}
+
+// A matmul through silu whose result has the type of its operands.
+bool IsSiluMatmul(const ChainKernel& matmul) {
+  return matmul.spec.op == "matmul" && !HasEmptyInput(matmul) &&
+         matmul.spec.attrs.Str("activation", "none") == "silu" &&
+         matmul.spec.inputs[0]->dtype == matmul.spec.outputs[0]->dtype;
 }
 
 // Returns whether kernel `reduce` sums a bf16 tensor over all axes but the last into f32.
@@ -73,10 +89,7 @@ bool SumsRows(const ChainKernel& reduce) {
 
 // A matmul whose result is the product with at most a bias.
 bool IsPlainMatmul(const ChainKernel& matmul) {
-  const bool empty = std::any_of(
-      matmul.inputs.begin(), matmul.inputs.end(),
-      [](const ChainOperand& input) { return input.space != Space::kNone && input.bytes == 0; });
-  return matmul.spec.op == "matmul" && !empty && !IsPresent(matmul.outputs, 1) &&
+  return matmul.spec.op == "matmul" && !HasEmptyInput(matmul) && !IsPresent(matmul.outputs, 1) &&
          matmul.spec.attrs.Str("activation", "none") == "none" &&
          matmul.spec.inputs[0]->dtype == matmul.spec.outputs[0]->dtype;
 }
@@ -92,6 +105,8 @@ class Joiner {
       if (Has("gelu-gradient")) JoinGeluGrad(i);
       if (Has("addition")) JoinAddition(i);
       if (Has("norm-addition")) JoinNormAddition(i);
+      if (Has("norm-of-sum")) JoinNormOfSum(i);
+      if (Has("silu-product")) JoinSiluProduct(i);
       JoinGradWeight(i);
       if (Has("accumulate")) JoinEmbeddingGrad(i);
     }
@@ -210,6 +225,63 @@ class Joiner {
     inputs.push_back(addend);
     outputs[0] = sum;
     Put(*j, {i, *j}, MakeNormGradPlus(grad.spec), std::move(inputs), std::move(outputs));
+  }
+
+  // An addition that a product has taken is no longer there.
+  void JoinNormOfSum(size_t i) {
+    if (!IsPlainAddition(chain_[i])) return;
+    const Operands addends = chain_[i].inputs;
+    const ChainOperand sum = chain_[i].outputs[0];
+    if (sum.bytes == 0) return;
+    const std::optional<size_t> j = FirstToTouch(chain_, i, sum);
+    if (!j.has_value()) return;
+    const ChainKernel& norm = chain_[*j];
+    if (norm.spec.op != "layer_norm" && norm.spec.op != "rms_norm") return;
+    const Operands others(norm.inputs.begin() + 1, norm.inputs.end());
+    if (norm.inputs[0] != sum || OverlapsAny(sum, others) || OverlapsAny(sum, norm.outputs) ||
+        CrossesAny(sum, addends)) {
+      return;
+    }
+    for (const ChainOperand& output : norm.outputs) {
+      if (OverlapsAny(output, addends)) return;
+    }
+    const bool later = CanMove(chain_, i, *j, addends, {sum});
+    if (!later && !CanMove(chain_, i, *j, others, norm.outputs)) return;
+    Operands inputs = norm.inputs, outputs = norm.outputs;
+    inputs[0] = addends[0];
+    inputs.push_back(addends[1]);
+    outputs.push_back(sum);
+    Put(later ? *j : i, {i, *j}, MakeNormOfSum(norm.spec), std::move(inputs), std::move(outputs));
+  }
+
+  // Where a matmul makes silu(x), the product before silu stays a kernel of its own, since the
+  // other factor often comes after it.
+  void JoinSiluProduct(size_t i) {
+    const ChainKernel& silu = chain_[i];
+    const bool is_matmul = IsSiluMatmul(silu);
+    if (silu.spec.op != "silu" && !is_matmul) return;
+    const ChainOperand y = silu.outputs[0];
+    if (y.bytes == 0) return;
+    const std::optional<size_t> j = FirstToTouch(chain_, i, y);
+    if (!j.has_value() || !IsPlainBinary(chain_[*j], "mul")) return;
+    const ChainKernel& mul = chain_[*j];
+    const size_t place = mul.inputs[0] == y ? 0 : 1;
+    const ChainOperand factor = mul.inputs[1 - place], h = mul.outputs[0];
+    if (mul.inputs[place] != y || factor.Overlaps(y)) return;
+    const bool keeps_x = is_matmul && IsPresent(silu.outputs, 1);
+    const ChainOperand x = keeps_x ? silu.outputs[1] : is_matmul ? y : silu.inputs[0];
+    const bool wants_y = !IsScratch(y) || !IsDeadAfter(chain_, *j, y);
+    if (CrossesAny(h, {x, factor}) || CrossesAny(y, {x}) || (wants_y && h.Overlaps(y))) return;
+    if (!CanMove(chain_, i, *j, {x}, {y})) return;
+    Operands outputs = {h};
+    if (wants_y) outputs.push_back(y);
+    std::unique_ptr<Kernel> product = MakeSiluProduct(mul.spec);
+    if (!is_matmul) {
+      Put(*j, {i, *j}, std::move(product), {x, factor}, std::move(outputs));
+      return;
+    }
+    Put(*j, {*j}, std::move(product), {x, factor}, std::move(outputs));
+    Put(i, {i}, MakeMatmulBeforeActivation(silu.spec), silu.inputs, {x});
   }
 
   // Returns the accumulate that alone reads the f32 result of kernel i, if kernel i can add to its

@@ -318,6 +318,90 @@ TEST_F(JoinTest, TheGradientOfANormAddsInPlace) {
   EXPECT_THAT(chain_, testing::SizeIs(4));
 }
 
+// A row of 64 numbers is whole packs; one of 63 is none. The sum is read again.
+TEST_F(JoinTest, ASumAndItsNormHaveTheBitsOfEach) {
+  for (const int64_t n : {64, 63}) {
+    for (const DType dtype : {kBF16, kF32}) {
+      chain_.clear();
+      const Shape shape = {20, n};
+      Call("add", {}, {In(0, dtype, shape), In(1, dtype, shape)}, {Scratch(0, dtype, shape)});
+      Call("layer_norm", {}, {Scratch(0, dtype, shape), In(2, kF32, {n}), In(3, kF32, {n})},
+           {Out(0, dtype, shape), Out(1, kF32, {20}), Out(2, kF32, {20})});
+      Call("mul", {}, {Scratch(0, dtype, shape), In(4, dtype, shape)}, {Out(3, dtype, shape)});
+      ExpectSame({0, 1, 2, 3}, 0);
+      EXPECT_THAT(chain_, testing::SizeIs(2));
+    }
+  }
+}
+
+TEST_F(JoinTest, ASumInThePlaceOfAnAddendTakesItsRmsNorm) {
+  const Shape shape = {20, 64};
+  Call("cast", {}, {In(0, kF32, shape)}, {Scratch(0, kBF16, shape)});
+  Call("add", {}, {Scratch(0, kBF16, shape), In(1, kBF16, shape)}, {Scratch(0, kBF16, shape)});
+  Call("rms_norm", {}, {Scratch(0, kBF16, shape), In(2, kBF16, {64})},
+       {Out(0, kBF16, shape), Out(1, kF32, {20})});
+  Call("cast", {}, {Scratch(0, kBF16, shape)}, {Out(2, kF32, shape)});
+  ExpectSame({0, 1, 2}, 0);
+  EXPECT_THAT(chain_, testing::SizeIs(3));
+}
+
+TEST_F(JoinTest, ANormStaysWhereItsResultLiesOverAnAddend) {
+  const Shape shape = {20, 64};
+  Call("cast", {}, {In(0, kF32, shape)}, {Scratch(0, kBF16, shape)});
+  Call("add", {}, {Scratch(0, kBF16, shape), In(1, kBF16, shape)}, {Scratch(4096, kBF16, shape)});
+  Call("rms_norm", {}, {Scratch(4096, kBF16, shape), In(2, kBF16, {64})},
+       {Scratch(0, kBF16, shape), Out(1, kF32, {20})});
+  Call("mul", {}, {Scratch(0, kBF16, shape), Scratch(4096, kBF16, shape)}, {Out(0, kBF16, shape)});
+  EXPECT_THAT(Join(), ElementsAre("cast", "add", "rms_norm", "mul"));
+}
+
+// 99 numbers are no whole packs. The gradient reads silu(x) later, or nobody does.
+TEST_F(JoinTest, SiluAndItsProductHaveTheBitsOfEach) {
+  for (const bool is_read_later : {true, false}) {
+    for (const DType dtype : {kBF16, kF32}) {
+      chain_.clear();
+      const Shape shape = {9, 11};
+      Call("silu", {}, {In(0, dtype, shape)}, {Scratch(0, dtype, shape)});
+      Call("mul", {}, {In(1, dtype, shape), Scratch(0, dtype, shape)}, {Out(0, dtype, shape)});
+      if (is_read_later)
+        Call("add", {}, {Scratch(0, dtype, shape), In(2, dtype, shape)}, {Out(1, dtype, shape)});
+      ExpectSame(is_read_later ? std::vector<int32_t>{0, 1} : std::vector<int32_t>{0}, 0);
+      EXPECT_THAT(chain_, testing::SizeIs(is_read_later ? 2 : 1));
+      EXPECT_THAT(chain_[0].outputs, testing::SizeIs(is_read_later ? 2 : 1));
+    }
+  }
+}
+
+// SwiGLU, with the value before silu and without.
+TEST_F(JoinTest, SwiGluHasTheBitsOfItsKernels) {
+  const Shape shape = {6, 24};
+  Attributes silu;
+  silu.Set("activation", std::string("silu"));
+  for (const bool keeps_x : {true, false}) {
+    chain_.clear();
+    std::vector<Placed> gate = {keeps_x ? Out(1, kBF16, shape) : Scratch(0, kBF16, shape)};
+    if (keeps_x) gate.push_back(Out(2, kBF16, shape));
+    Call("matmul", silu, {In(0, kBF16, {6, 16}), In(1, kBF16, {16, 24})}, gate);
+    Call("matmul", {}, {In(0, kBF16, {6, 16}), In(2, kBF16, {16, 24})},
+         {Scratch(1024, kBF16, shape)});
+    Call("mul", {}, {gate[0], Scratch(1024, kBF16, shape)}, {Out(0, kBF16, shape)});
+    ExpectSame(keeps_x ? std::vector<int32_t>{0, 1, 2} : std::vector<int32_t>{0}, OfProducts(0.05));
+    ASSERT_THAT(chain_, testing::SizeIs(3));
+    EXPECT_EQ(chain_[0].spec.op, "joined matmul");
+    EXPECT_EQ(chain_[1].spec.op, "matmul");
+    EXPECT_EQ(chain_[2].spec.op, "joined mul");
+  }
+}
+
+TEST_F(JoinTest, SiluStaysWhereItsOperandIsOverwritten) {
+  const Shape shape = {8, 16};
+  Call("cast", {}, {In(0, kF32, shape)}, {Scratch(0, kBF16, shape)});
+  Call("silu", {}, {Scratch(0, kBF16, shape)}, {Scratch(1024, kBF16, shape)});
+  Call("cast", {}, {In(1, kF32, shape)}, {Scratch(0, kBF16, shape)});
+  Call("mul", {}, {Scratch(0, kBF16, shape), Scratch(1024, kBF16, shape)}, {Out(0, kBF16, shape)});
+  EXPECT_THAT(Join(), ElementsAre("cast", "silu", "cast", "mul"));
+}
+
 TEST_F(JoinTest, UpdatesOfManyWeightsHaveTheBitsOfEach) {
   Attributes attrs;
   attrs.Set("learning_rate", 0.01);

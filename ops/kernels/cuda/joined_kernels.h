@@ -30,6 +30,18 @@ std::unique_ptr<Kernel> MakeMatmulGradWeightWith(const KernelSpec& grad, bool ac
 // the gradient, with one more input, the addend. Output 0, the sum, may be x, dy or the addend.
 std::unique_ptr<Kernel> MakeNormGradPlus(const KernelSpec& grad);
 
+// A layer_norm or rms_norm of a sum of two tensors of its shape. Operands: as the norm, with the
+// first addend as x; then one more input, the second addend, and one more output, the sum, which
+// may be an addend. The bits are those of the addition and the norm.
+std::unique_ptr<Kernel> MakeNormOfSum(const KernelSpec& norm);
+
+// A silu and a mul of its result by a tensor of its shape. Inputs: x of silu, the factor. Outputs:
+// the product, and silu(x), which may be absent. The bits are those of the two.
+std::unique_ptr<Kernel> MakeSiluProduct(const KernelSpec& mul);
+// A matmul without the activation that its attributes name. Operands: x, w, bias (may be absent),
+// and the product. The bits are those of the value before the activation.
+std::unique_ptr<Kernel> MakeMatmulBeforeActivation(const KernelSpec& matmul);
+
 // An embedding_grad whose result is only accumulated. Operands: as the gradient.
 std::unique_ptr<Kernel> MakeEmbeddingGradInto(const KernelSpec& grad);
 

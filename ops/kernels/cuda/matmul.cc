@@ -32,6 +32,12 @@ ProductOperands MatmulPlusOperands(const KernelArgs& args) {
   return operands;
 }
 
+ProductOperands BeforeActivationOperands(const KernelArgs& args) {
+  ProductOperands operands = PlainOperands(args);
+  operands.bias = args.inputs.size() > 2 ? args.inputs[2] : nullptr;
+  return operands;
+}
+
 // The gradient of GELU at args.inputs[2], of dy = x w.
 ProductOperands GeluGradOperands(const KernelArgs& args) {
   ProductOperands operands = PlainOperands(args);
@@ -122,6 +128,12 @@ ReduceWork SumsOf(const KernelSpec& reduce_sum) {
 // The specs have been read before, so that reading them again cannot fail.
 std::unique_ptr<Kernel> MakeMatmulPlus(const KernelSpec& matmul) {
   return std::make_unique<ProductKernel>(SpecOf(ReadMatmul(matmul).value()), &MatmulPlusOperands);
+}
+
+std::unique_ptr<Kernel> MakeMatmulBeforeActivation(const KernelSpec& matmul) {
+  ProductSpec product = SpecOf(ReadMatmul(matmul).value());
+  product.keeps_pre = false;
+  return std::make_unique<ProductKernel>(product, &BeforeActivationOperands);
 }
 
 std::unique_ptr<Kernel> MakeMatmulGeluGrad(const KernelSpec& matmul) {

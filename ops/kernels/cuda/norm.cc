@@ -17,7 +17,10 @@ void* OutputOrNull(const KernelArgs& args, size_t i) {
 
 class NormKernel final : public CudaKernel {
  public:
-  NormKernel(Norm norm, const KernelSpec& spec) {
+  // `adds`: behind the other inputs stands one that is added to x, and behind the other outputs the
+  // sum.
+  NormKernel(Norm norm, const KernelSpec& spec, bool adds)
+      : num_inputs_(spec.inputs.size()), num_outputs_(spec.outputs.size()), adds_(adds) {
     const SpecCheck operands(spec);
     work_.norm = norm;
     work_.dtype = operands.in(0).dtype;
@@ -34,15 +37,25 @@ class NormKernel final : public CudaKernel {
     NormWork work = work_;
     work.x = args.inputs[0];
     work.gamma.data = args.inputs[1];
-    work.beta.data = layer && args.inputs.size() > 2 ? args.inputs[2] : nullptr;
+    work.beta.data = layer && num_inputs_ > 2 ? args.inputs[2] : nullptr;
     work.y = args.outputs[0];
-    work.mean = layer ? static_cast<float*>(OutputOrNull(args, 1)) : nullptr;
-    work.rstd = static_cast<float*>(OutputOrNull(args, layer ? 2 : 1));
+    work.mean = layer ? OutputOrNull(args, 1) : nullptr;
+    work.rstd = OutputOrNull(args, layer ? 2 : 1);
+    if (adds_) {
+      work.addend = args.inputs[num_inputs_];
+      work.sum = args.outputs[num_outputs_];
+    }
     LaunchNorm(work, stream);
     return absl::OkStatus();
   }
 
  private:
+  float* OutputOrNull(const KernelArgs& args, size_t i) const {
+    return i < num_outputs_ ? static_cast<float*>(args.outputs[i]) : nullptr;
+  }
+
+  const size_t num_inputs_, num_outputs_;  // of the norm alone
+  const bool adds_;
   NormWork work_;  // without addresses
 };
 
@@ -50,7 +63,7 @@ KernelFactory MakeNorm(Norm norm) {
   return [norm](const KernelSpec& spec) -> KernelOr {
     const absl::Status status = norm == Norm::kLayer ? CheckLayerNorm(spec) : CheckRmsNorm(spec);
     if (!status.ok()) return status;
-    return std::make_unique<NormKernel>(norm, spec);
+    return std::make_unique<NormKernel>(norm, spec, /*adds=*/false);
   };
 }
 
@@ -106,6 +119,11 @@ KernelFactory MakeNormGrad(Norm norm) {
 }
 
 }  // namespace
+
+std::unique_ptr<Kernel> MakeNormOfSum(const KernelSpec& norm) {
+  const Norm kind = norm.op == "layer_norm" ? Norm::kLayer : Norm::kRms;
+  return std::make_unique<NormKernel>(kind, norm, /*adds=*/true);
+}
 
 std::unique_ptr<Kernel> MakeNormGradPlus(const KernelSpec& grad) {
   const Norm norm = grad.op == "layer_norm_grad" ? Norm::kLayer : Norm::kRms;

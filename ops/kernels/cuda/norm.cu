@@ -79,6 +79,20 @@ __global__ void __launch_bounds__(kOwner == Owner::kWarp ? kWarpsOfBlock * kWarp
       const int64_t first = static_cast<int64_t>(p * part.lanes + part.lane) * kPack;
       if (first < work.n) held[p] = LoadVector(x + first);
     }
+    if (work.addend != nullptr) {
+      const T* addend = static_cast<const T*>(work.addend) + row * work.n;
+      T* sums = static_cast<T*>(work.sum) + row * work.n;
+      WEIR_UNROLL
+      for (int p = 0; p < kPacks; ++p) {
+        const int64_t first = static_cast<int64_t>(p * part.lanes + part.lane) * kPack;
+        if (first >= work.n) continue;
+        const Vector<T> more = LoadVector(addend + first);
+        WEIR_UNROLL
+        for (int j = 0; j < kPack; ++j)
+          Store(&held[p].at[j], ToFloat(held[p].at[j]) + ToFloat(more.at[j]));
+        StoreVector(sums + first, held[p]);
+      }
+    }
     if (work.norm == Norm::kLayer) {
       float sum = 0;
       WEIR_UNROLL
@@ -128,6 +142,14 @@ __global__ void LongNormKernel(NormWork work) {
   for (int64_t row = blockIdx.x; row < work.rows; row += gridDim.x) {
     const T* x = static_cast<const T*>(work.x) + row * work.n;
     T* y = static_cast<T*>(work.y) + row * work.n;
+    if (work.addend != nullptr) {
+      const T* addend = static_cast<const T*>(work.addend) + row * work.n;
+      T* sums = static_cast<T*>(work.sum) + row * work.n;
+      // Each thread reads what it has written.
+      for (int64_t i = threadIdx.x; i < work.n; i += blockDim.x)
+        Store(&sums[i], ToFloat(x[i]) + ToFloat(addend[i]));
+      x = sums;
+    }
     float mean = 0;
     if (work.norm == Norm::kLayer) {
       float sum = 0;

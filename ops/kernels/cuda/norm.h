@@ -18,7 +18,7 @@ struct NormParameter {
 };
 
 // y = (x - mean) rstd gamma + beta per row. beta, mean and rstd may be null; rms_norm has a mean of
-// 0.
+// 0. With an addend, which is like x, the norm is that of x + addend as stored in `sum`.
 struct NormWork {
   Norm norm = Norm::kLayer;
   DType dtype = DType::kF32;  // of x and y
@@ -29,6 +29,8 @@ struct NormWork {
   void* y = nullptr;
   float* mean = nullptr;
   float* rstd = nullptr;
+  const void* addend = nullptr;  // null: none
+  void* sum = nullptr;           // of x and the addend; may be one of them
 };
 void LaunchNorm(const NormWork& work, device::CudaStream stream);
 

@@ -28,11 +28,13 @@ inline int64_t MeanMessageElements(const Transfer& transfer, int64_t num_chunks)
   return (TotalMessageElements(transfer) + chunks - 1) / chunks;
 }
 
-// Returns the bytes that each rank of a collective sends if the ranks stand in a ring, for the
-// costs of acts. `bytes`: of the smaller operand.
+// Returns the bytes that each rank of a collective sends if the ranks stand in a ring, or of an
+// all-to-all sends to the others, for the costs of acts. `bytes`: of the smaller operand.
 inline double RingBytes(const Collective& collective, int64_t bytes) {
   const auto size = static_cast<double>(collective.ranks.size());
-  const double shards = collective.kind == Collective::Kind::kAllReduce ? 2 / size : 1;
+  double shards = 1;
+  if (collective.kind == Collective::Kind::kAllReduce) shards = 2 / size;
+  if (collective.kind == Collective::Kind::kAllToAll) shards = 1 / size;
   return shards * (size - 1) * static_cast<double>(bytes);
 }
 

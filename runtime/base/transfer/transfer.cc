@@ -120,6 +120,7 @@ const char* Name(Collective::Kind kind) {
     case Collective::Kind::kAllReduce: return "all-reduce";
     case Collective::Kind::kReduceScatter: return "reduce-scatter";
     case Collective::Kind::kAllGather: return "all-gather";
+    case Collective::Kind::kAllToAll: return "all-to-all";
   }
   return "?";
 }
@@ -160,8 +161,11 @@ std::optional<TransferFlaw> FindFlawWith(const Collective& collective, int64_t i
   const auto size = static_cast<int64_t>(collective.ranks.size());
   int64_t small = input_elements, large = output_elements, factor = 1;
   if (collective.kind == Collective::Kind::kReduceScatter) std::swap(small, large);
-  if (collective.kind != Collective::Kind::kAllReduce) factor = size;
-  if (small >= 0 && small <= kElementsMax / size && large == small * factor) return std::nullopt;
+  const bool is_to_all = collective.kind == Collective::Kind::kAllToAll;
+  if (collective.kind != Collective::Kind::kAllReduce && !is_to_all) factor = size;
+  const bool has_blocks = !is_to_all || input_elements % size == 0;
+  if (has_blocks && small >= 0 && small <= kElementsMax / size && large == small * factor)
+    return std::nullopt;
   return Missing(
       absl::StrCat("operands that fit an ", Name(collective.kind), " of ", size, " ranks"),
       absl::StrCat(input_elements, " elements in, ", output_elements, " out"));

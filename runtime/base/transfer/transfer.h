@@ -80,6 +80,7 @@ struct Collective {
     kAllReduce,      // the output is as large as the input
     kReduceScatter,  // the input has a shard for each rank, in the order of the group
     kAllGather,      // so has the output
+    kAllToAll,       // the input has a block for each rank, the output one of each
   };
   Kind kind = Kind::kAllReduce;
   Combiner combiner = Combiner::kSum;  // of the reductions

@@ -115,6 +115,7 @@ void EncodeCollective(const Collective& collective, proto::CollectiveProto* out)
       out->set_kind(proto::CollectiveProto::REDUCE_SCATTER);
       break;
     case Collective::Kind::kAllGather: out->set_kind(proto::CollectiveProto::ALL_GATHER); break;
+    case Collective::Kind::kAllToAll: out->set_kind(proto::CollectiveProto::ALL_TO_ALL); break;
   }
   out->set_combiner(EncodeCombiner(collective.combiner));
   for (const RankId rank : collective.ranks) out->add_rank(rank.value());
@@ -127,6 +128,7 @@ Flaw DecodeCollective(const proto::CollectiveProto& in, Collective* out) {
       out->kind = Collective::Kind::kReduceScatter;
       break;
     case proto::CollectiveProto::ALL_GATHER: out->kind = Collective::Kind::kAllGather; break;
+    case proto::CollectiveProto::ALL_TO_ALL: out->kind = Collective::Kind::kAllToAll; break;
     default:
       return TransferFlaw{"a known kind of collective", absl::StrCat(static_cast<int>(in.kind()))};
   }

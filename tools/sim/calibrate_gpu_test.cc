@@ -1,0 +1,77 @@
+#include "tools/sim/calibrate_gpu.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/device/cuda/cuda_facts.h"
+#include "tools/sim/job_costs.h"
+#include "tools/zoo/gpt.h"
+
+namespace weir::sim {
+namespace {
+
+using ::testing::HasSubstr;
+
+MeasuredKernel Kernel(const std::string& op, const std::string& dtype, double flops, double bytes,
+                      double ns) {
+  MeasuredKernel kernel;
+  kernel.work.op = op;
+  kernel.work.dtype = dtype;
+  kernel.work.flops = flops;
+  kernel.work.bytes = bytes;
+  kernel.ns = ns;
+  return kernel;
+}
+
+TEST(CalibrateGpu, WhatWaitingTakesIsNoPartOfAKernel) {
+  proto::DeviceModel device = DefaultGpuCluster(1).device(0);
+  // Waiting takes 12 us: the quickest kernel takes 14 us, 2 us of which are its own.
+  DescribeGpu("GPU",
+              {Kernel("add", "bf16", 0, 1e3, 14'000), Kernel("matmul", "bf16", 6e9, 1e6, 22'000),
+               Kernel("cast", "bf16", 0, 3e7, 22'000)},
+              &device);
+  EXPECT_EQ(device.name(), "GPU");
+  ASSERT_EQ(device.kernel_size(), 3);
+  EXPECT_EQ(device.kernel(0).ns(), 2'000);
+  EXPECT_EQ(device.kernel(1).ns(), 10'000);
+  EXPECT_EQ(device.bytes_per_second(), 3e12);
+  ASSERT_EQ(device.peak_size(), 2);
+  EXPECT_EQ(device.peak(0).flops_per_second(), 6e14);
+  EXPECT_EQ(device.peak(0).efficiency(), 0) << "what was reached needs no share";
+  EXPECT_EQ(device.peak(1).flops_per_second(), 67e12) << "no product of f32 was measured";
+  EXPECT_GT(device.driver_bytes(), 0);
+}
+
+TEST(CalibrateGpu, TheKernelsOfAnEmulatedGpuAreMeasured) {
+  zoo::TransformerOptions tiny;
+  tiny.layers = 1;
+  tiny.hidden = 8;
+  tiny.heads = 2;
+  tiny.vocab = 16;
+  tiny.sequence = 8;
+  tiny.training.batch = 2;
+  absl::StatusOr<proto::Job> job = zoo::GptJob(tiny);
+  ASSERT_TRUE(job.ok()) << job.status();
+  job->mutable_runtime()->set_device("cuda-emulated");
+  CalibrateOptions options;
+  options.steps = 1;
+  const absl::StatusOr<proto::Cluster> cluster = Calibrate(*job, options);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  EXPECT_EQ(cluster->device(0).name(), "emulated GPU");
+  EXPECT_GT(cluster->device(0).kernel_size(), 10);
+  for (const proto::KernelCost& kernel : cluster->device(0).kernel()) EXPECT_GT(kernel.ns(), 0);
+  options.trace = "trace.pftrace";
+  EXPECT_THAT(std::string(Calibrate(*job, options).status().message()), HasSubstr("W0964"));
+}
+
+TEST(CalibrateGpu, NobodyMeasuresAGpuThatIsNotThere) {
+  if (!device::FindGpus().gpus.empty()) GTEST_SKIP() << "this machine has a GPU";
+  proto::Job job;
+  job.mutable_runtime()->set_device("cuda");
+  EXPECT_THAT(std::string(Calibrate(job, {}).status().message()),
+              ::testing::ContainsRegex("W055[0-2]"));
+}
+
+}  // namespace
+}  // namespace weir::sim
