@@ -556,6 +556,32 @@ TEST(ImportModel, TrainingLeavesTheStatisticsOfBatchNormalisationAlone) {
                 {"factor", true}, {"mean", false}, {"offset", true}, {"variance", false}}));
 }
 
+TEST(ImportModel, AModelMadeForTrainingUpdatesTheStatisticsOfBatchNormalisation) {
+  ModelBuilder builder;
+  builder.Input("x", Element::kF32, {"6", "5"}).Output("y");
+  for (const char* name : {"factor", "offset", "mean", "variance"}) builder.Weight(name, {5});
+  proto::OnnxNode* const node =
+      builder.Node("BatchNormalization", {"x", "factor", "offset", "mean", "variance"}, "y");
+  ModelBuilder::Int(node, "training_mode", 1);
+  proto::OnnxAttribute* const momentum = node->add_attribute();
+  momentum->set_name("momentum");
+  momentum->set_type(1);  // a real number
+  momentum->set_f(0.75);
+  ImportOptions options;
+  options.loss = "mse";
+  const auto imported = ImportModel(builder.model(), options);
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  std::vector<std::string> averages;
+  for (const proto::Node& made : imported->job.graph().function(0).node()) {
+    if (made.op() != "moving_average") continue;
+    averages.push_back(made.input(1));
+    EXPECT_EQ(made.attr(0).value().f(), 0.25);
+  }
+  EXPECT_THAT(averages, testing::ElementsAre("mean", "variance"));
+  for (const proto::Parameter& parameter : imported->job.graph().function(0).parameter())
+    EXPECT_FALSE(parameter.frozen() || parameter.decay()) << parameter.name();
+}
+
 TEST(ImportModel, LossesByLabelsLeaveTheWeightsOfClassesAsTheyAre) {
   ModelBuilder builder;
   builder.Input("x", Element::kF32, {"6", "5"})
