@@ -157,8 +157,9 @@ class ImageOperations:
 
     def _running_statistics(self, x, axes, given, path):
         momentum = given.get("momentum", given.get("exponential_average_factor"))
-        averages = [self.average(given[name]) for name in ("running_mean", "running_var")]
-        if not momentum or None in averages:
+        known = isinstance(momentum, (int, float)) and 0 < momentum <= 1
+        averages = [self.average(given[name]) for name in ("running_mean", "running_var")] if known else [None]
+        if None in averages:
             self._warn_of_statistics(path)
             return self._statistics(x, axes)
         mean = self._emit("reduce_mean", [x], {"axes": axes, "out_dtype": "f32"})
@@ -169,9 +170,9 @@ class ImageOperations:
                 self._emit("moving_average", [variance, averages[1], unbiased], attrs)]
 
     def _warn_of_statistics(self, path):
-        warning = ("batch normalisation: running_mean and running_var stay as they are, because the module has no momentum "
-                   "or runs several times in a step. Before model.eval(), let PyTorch compute them: "
-                   "docs/how_to/bring_a_pytorch_model.md says how. The first such module is "
+        warning = ("batch normalisation: running_mean and running_var stay as they are in a module without momentum, and "
+                   "follow the first run alone in one that runs several times in a step. Before model.eval(), let PyTorch "
+                   "compute them: docs/how_to/bring_a_pytorch_model.md says how. The first such module is "
                    f"{path or 'the model itself'}")
         if not any(known.startswith("batch normalisation:") for known in self.warnings):
             self.warnings.append(warning)
