@@ -30,6 +30,7 @@
 namespace weir::compiler {
 
 inline constexpr char kBoxingOp[] = "boxing";
+inline constexpr char kMovingAverageOp[] = "moving_average";
 
 struct Value {
   std::string name;
@@ -94,6 +95,9 @@ struct ParameterInfo {
   // The caller gives the weight as this input of the graph's function; -1: each call has a weight
   // of its own, and `init` and `decay` are those of the weight.
   int input = -1;
+  // Above 0: some moving_average has the parameter for its average, and this is the share of the
+  // new sample in an update.
+  float momentum = 0;
 };
 
 struct Function {
@@ -260,7 +264,7 @@ struct ProgramItem {
   std::vector<ItemState> states;    // kCall: those of the function, in the order of their values
 };
 
-// A trained weight of one call.
+// A weight of one call.
 struct Variable {
   std::string name;      // "layers.3.wq"
   sbp::TensorType type;  // f32
@@ -269,6 +273,9 @@ struct Variable {
   int64_t stage = 0;
   sbp::Layout layout;  // at rest
   int value = -1;      // the program value that holds it
+  // Above 0: updates move the variable by this share towards samples (ops/defs/moving_average.cc).
+  // 0: a gradient trains the variable.
+  float momentum = 0;
 };
 
 struct Module {

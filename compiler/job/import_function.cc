@@ -268,7 +268,40 @@ absl::Status FunctionImporter::AddOp(const weir::proto::Node& node, int index, S
     if (i > 0 && ops::KeepsOutputs(node.op()))
       function_.states[value] = function_.values[value].name;
   }
+  if (out.op == kMovingAverageOp) WEIR_RETURN_IF_ERROR(MarkAverage(out));
   function_.nodes.push_back(std::move(out));
+  return absl::OkStatus();
+}
+
+absl::Status FunctionImporter::MarkAverage(const Node& node) {
+  const ops::ValueId average = node.inputs[1];
+  const int arg = function_.ArgOf(average);
+  for (ParameterInfo& parameter : function_.parameters) {
+    if (parameter.arg != arg || arg < 0) continue;
+    parameter.momentum = static_cast<float>(node.attrs.Real("momentum"));
+    return absl::OkStatus();
+  }
+  return Rejected({"W0317", node.where, "a parameter as the average",
+                   absl::StrCat("\"", function_.values[average].name, "\", which is none"),
+                   "declare a parameter of the function with the type of the statistic"});
+}
+
+absl::Status FunctionImporter::CheckAverages() const {
+  for (const ParameterInfo& parameter : function_.parameters) {
+    if (parameter.momentum == 0) continue;
+    const ops::ValueId average = function_.args[parameter.arg].value;
+    std::vector<std::string> readers;
+    for (const Node& node : function_.nodes) {
+      for (const ops::ValueId input : node.inputs) {
+        if (input == average) readers.push_back(absl::StrCat("\"", node.name, "\""));
+      }
+    }
+    if (readers.size() == 1) continue;
+    return Rejected(
+        {"W0317", absl::StrCat(FunctionWhere(graph_function_), ", parameter ", parameter.name),
+         "one reader of a moving average, the node moving_average", absl::StrJoin(readers, ", "),
+         "give each moving_average a parameter of its own"});
+  }
   return absl::OkStatus();
 }
 

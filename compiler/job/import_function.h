@@ -88,6 +88,9 @@ class FunctionImporter {
   // Keeps the values of `names`. A part of main has only some of these values.
   absl::Status Keep(const std::vector<std::string>& names, Extent extent, const std::string& where);
 
+  // W0317 unless each moving average has one reader.
+  absl::Status CheckAverages() const;
+
   Function& function() { return function_; }
 
  private:
@@ -107,6 +110,8 @@ class FunctionImporter {
   absl::Status AddParameter(const weir::proto::Parameter& parameter, Scope* scope);
   absl::Status AddOp(const weir::proto::Node& node, int index, Scope* scope);
   absl::Status AddNode(const weir::proto::Node& node, int index, Scope* scope);
+  // Marks the average of a moving_average, `node`. W0317 unless the average is a parameter.
+  absl::Status MarkAverage(const Node& node);
   absl::Status Inline(const weir::proto::Node& node, Scope* scope);
   // Adds the nodes of `called` and returns its results.
   absl::StatusOr<std::vector<ops::ValueId>> AddRound(const weir::proto::Function& called,

@@ -225,6 +225,7 @@ class GraphImporter {
       WEIR_RETURN_IF_ERROR(importer.AddParameter(parameter));
     }
     for (int i = begin; i < end; ++i) WEIR_RETURN_IF_ERROR(importer.AddNode(main.node(i), i));
+    WEIR_RETURN_IF_ERROR(importer.CheckAverages());
     if (auto keep = KeepOf(main))
       WEIR_RETURN_IF_ERROR(
           importer.Keep(*keep, FunctionImporter::Extent::kPart, FunctionWhere(main.name())));
@@ -337,6 +338,7 @@ class GraphImporter {
       WEIR_RETURN_IF_ERROR(importer.AddParameter(parameter));
     for (int i = 0; i < graph.node_size(); ++i)
       WEIR_RETURN_IF_ERROR(importer.AddNode(graph.node(i), i));
+    WEIR_RETURN_IF_ERROR(importer.CheckAverages());
     if (auto keep = KeepOf(graph)) {
       WEIR_RETURN_IF_ERROR(importer.Keep(*keep, FunctionImporter::Extent::kWhole,
                                          absl::StrCat(FunctionWhere(name), ", keep")));
@@ -543,6 +545,18 @@ class GraphImporter {
   int num_outlined_ = 0;
 };
 
+// Without training the result of a moving_average is the average.
+void ReadAverages(Module* module) {
+  for (Function& function : module->functions) {
+    for (Node& node : function.nodes) {
+      if (node.op != kMovingAverageOp) continue;
+      node.op = "scale";
+      node.inputs = {node.inputs[1]};
+      node.attrs = {{"factor", 1.0}};
+    }
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::map<std::string, sbp::TensorDim>> ImportDimTable(const proto::Job& job) {
@@ -598,6 +612,7 @@ absl::StatusOr<Module> ImportGraph(const proto::Job& job,
                                    const std::map<std::string, sbp::TensorDim>& dims,
                                    PlanMode mode) {
   WEIR_ASSIGN_OR_RETURN(Module module, GraphImporter(job, dims, mode).Run());
+  if (mode != PlanMode::kTrain) ReadAverages(&module);
   WEIR_RETURN_IF_ERROR(InferIndexRanges(job.graph().main(), &module));
   return module;
 }

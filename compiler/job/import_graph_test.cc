@@ -159,5 +159,42 @@ TEST(ImportGraph, RefusesWhatCallsCannotBeGiven) {
               HasSubstr("W0420"));
 }
 
+TEST(ImportGraph, AMovingAverageIsAParameterWithOneReader) {
+  const std::string mean = R"(
+      node { name: "mean" op: "reduce_mean" input: "x" attr { name: "axes" value { ints { values: [0] } } } })";
+  const std::string average = R"(parameter { name: "average" type: "f32[wide]" })";
+  const std::string follow =
+      R"( node { name: "m" op: "moving_average" input: ["mean", "average"] })";
+  const Module module =
+      Imported(average + mean + follow + R"( node { name: "out" op: "sub" input: ["x", "m"] })");
+  ASSERT_EQ(module.functions[0].parameters.size(), 1u);
+  EXPECT_FLOAT_EQ(module.functions[0].parameters[0].momentum, 0.1f);
+  EXPECT_THAT(ErrorOf(mean + R"(
+      node { name: "m" op: "moving_average" input: ["mean", "mean"] }
+      node { name: "out" op: "sub" input: ["x", "m"] })"),
+              HasSubstr("W0317"));
+  EXPECT_THAT(ErrorOf(average + mean + follow + R"(
+      node { name: "centred" op: "sub" input: ["x", "m"] }
+      node { name: "out" op: "add" input: ["centred", "average"] })"),
+              HasSubstr("W0317"));
+}
+
+TEST(ImportGraph, WithoutTrainingTheResultOfAMovingAverageIsTheAverage) {
+  const proto::Job job = JobOf(R"(
+      parameter { name: "average" type: "f32[wide]" }
+      node { name: "mean" op: "reduce_mean" input: "x" attr { name: "axes" value { ints { values: [0] } } } }
+      node { name: "m" op: "moving_average" input: ["mean", "average"] }
+      node { name: "out" op: "sub" input: ["x", "m"] })");
+  const auto dims = ImportDims(job);
+  ASSERT_TRUE(dims.ok());
+  const absl::StatusOr<Module> module = ImportGraph(job, *dims, PlanMode::kEvaluate);
+  ASSERT_TRUE(module.ok()) << module.status();
+  const Function& function = module->functions[0];
+  const Node& m = function.nodes[1];
+  EXPECT_EQ(m.op, "scale");
+  ASSERT_EQ(m.inputs.size(), 1u);
+  EXPECT_EQ(function.values[m.inputs[0]].name, "average");
+}
+
 }  // namespace
 }  // namespace weir::compiler

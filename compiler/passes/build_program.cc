@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/function_builder.h"
+#include "compiler/passes/program_items.h"
 #include "compiler/passes/weight_functions.h"
 #include "compiler/passes/weight_uses.h"
 #include "runtime/base/status.h"
@@ -11,12 +12,10 @@
 namespace weir::compiler {
 namespace {
 
-class ProgramBuilder {
+class ProgramBuilder : private ProgramItems {
  public:
   ProgramBuilder(const LayoutRules& rules, LogicalPlan* plan)
-      : rules_(rules),
-        plan_(*plan),
-        module_(plan->module),
+      : ProgramItems(rules, plan),
         model_(plan->module.model),
         everywhere_(sbp::Broadcast(plan->stage_mesh)) {}
 
@@ -29,9 +28,8 @@ class ProgramBuilder {
     for (const auto& [name, value] : model_.metrics) AddMetric(name, value);
     if (plan_.mode == PlanMode::kEvaluate) return absl::OkStatus();
     for (size_t c = model_.calls.size(); c-- > 0;) AddBackward(static_cast<int>(c));
-    AddNorm();
-    for (size_t c = 0; c < model_.calls.size(); ++c)
-      WEIR_RETURN_IF_ERROR(AddUpdate(static_cast<int>(c)));
+    WEIR_RETURN_IF_ERROR(AddNorm());
+    for (size_t c = 0; c < model_.calls.size(); ++c) AddUpdate(static_cast<int>(c));
     return absl::OkStatus();
   }
 
@@ -49,6 +47,8 @@ class ProgramBuilder {
     std::vector<int> gradients;         // by parameter: of this call alone; -1: none
     // Owned variables that the loss depends on, and their gradients: per step, update layout.
     std::vector<int> trained, updates;
+    // Owned moving averages, and the sums of their samples, as above.
+    std::vector<int> averages, samples;
   };
 
   const Function& ForwardOf(const ModelCall& call) const {
@@ -60,63 +60,7 @@ class ProgramBuilder {
     return plan_.mode == PlanMode::kGenerate ? 0 : plan_.settings.training.zero_stage;
   }
 
-  // at_update is the rate of work that happens when weights are updated; after_update is the rate
-  // of values made from new weights. The first step needs these values too. So if the first step
-  // does not come right after an update (see Training::update_phase), every step makes them anew.
-  Frequency at_update() const {
-    return plan_.updates.every > 1 ? Frequency::kUpdate : Frequency::kStep;
-  }
-  Frequency after_update() const {
-    return plan_.updates.every > 1 && plan_.updates.phase == plan_.updates.every - 1
-               ? Frequency::kAfterUpdate
-               : Frequency::kStep;
-  }
   bool accumulates() const { return plan_.micro_batches * plan_.updates.every > 1; }
-
-  int NewValue(const std::string& name, const sbp::TensorType& type, const sbp::Layout& layout,
-               int64_t stage, Frequency frequency) {
-    ProgramValue value;
-    value.name = name;
-    value.type = type;
-    value.layout = layout;
-    value.stage = stage;
-    value.frequency = frequency;
-    return module_.AddValue(std::move(value));
-  }
-
-  ProgramItem& NewItem(ItemKind kind, PhaseKind phase, const std::string& name,
-                       Frequency frequency) {
-    ProgramItem item;
-    item.kind = kind;
-    item.phase = phase;
-    item.name = name;
-    item.frequency = frequency;
-    item.part = part_;
-    module_.items.push_back(std::move(item));
-    return module_.items.back();
-  }
-
-  // Returns `value` at another place, boxed there at `rate` (the value of a step may be boxed again
-  // for every micro-batch). There is one boxing for each place, rate and purpose.
-  int Boxed(int value, const sbp::Layout& layout, int64_t stage, Frequency frequency,
-            const std::string& purpose = "") {
-    const ProgramValue have = module_.values[value];
-    if (have.layout == layout && have.stage == stage) return value;
-    std::string key = absl::StrCat(value, "|", stage, "|", static_cast<int>(frequency), "|",
-                                   purpose, "|", ToText(layout, plan_.stage_mesh));
-    auto known = boxed_.find(key);
-    if (known != boxed_.end()) return known->second;
-    int out = NewValue(have.name, have.type, layout, stage, frequency);
-    ProgramItem& item =
-        NewItem(ItemKind::kBoxing, PhaseKind::kBoxing,
-                purpose.empty() ? have.name : absl::StrCat(have.name, " for ", purpose), frequency);
-    item.inputs = {value};
-    item.outputs = {out};
-    item.why = rules_.WhyBoxed(have.layout, layout);
-    if (have.stage != stage) item.why.push_back({LayoutReason::Kind::kStages});
-    boxed_[key] = out;
-    return out;
-  }
 
   sbp::Layout UpdateLayout(const sbp::Layout& compute, const sbp::TensorType& type) const {
     return LayoutAtRest(plan_, zero(), compute, type);
@@ -165,6 +109,7 @@ class ProgramBuilder {
     variable.type.dtype = DType::kF32;
     variable.init = weight.init;
     variable.decay = weight.decay;
+    if (!weight.frozen) variable.momentum = function.parameters[p].momentum;
     variable.stage = call.stage;
     variable.layout = UpdateLayout(compute.layout, variable.type);
     const int index = static_cast<int>(module_.variables.size());
@@ -217,18 +162,6 @@ class ProgramBuilder {
     item.instance = c;
     item.inputs = inputs;
     item.outputs = outputs;
-  }
-
-  // All calls with the same text share a function that is built here.
-  int InternFunction(FunctionBuilder& builder) {
-    Function function = builder.Take();
-    std::string text = ToText(function, plan_.stage_mesh);
-    auto known = interned_.find(text);
-    if (known != interned_.end()) return known->second;
-    module_.functions.push_back(std::move(function));
-    int index = static_cast<int>(module_.functions.size()) - 1;
-    interned_[text] = index;
-    return index;
   }
 
   // Returns whether the functions that only work on the weights of these calls are the same.
@@ -543,6 +476,11 @@ class ProgramBuilder {
     for (size_t p : state.owned) {
       const int gradient = GradientOfWeight(model_.calls[c].weights[p], state.variables[p]);
       if (gradient < 0) continue;
+      if (module_.variables[state.variables[p]].momentum > 0) {
+        state.averages.push_back(state.variables[p]);
+        state.samples.push_back(gradient);
+        continue;
+      }
       state.trained.push_back(state.variables[p]);
       state.updates.push_back(gradient);
       if (plan_.updates.delay == 0) continue;
@@ -603,16 +541,16 @@ class ProgramBuilder {
     item.outputs = outputs;
   }
 
-  std::vector<const Variable*> Trained(const CallState& state) const {
+  std::vector<const Variable*> Variables(const std::vector<int>& indices) const {
     std::vector<const Variable*> variables;
-    for (int variable : state.trained) variables.push_back(&module_.variables[variable]);
+    for (int variable : indices) variables.push_back(&module_.variables[variable]);
     return variables;
   }
 
   // Adds |g|^2 over all gradients. The sum of a call is P over the mesh. The sums are added from
   // the last call to the first, whatever their stages, and merged on stage 0. So cuts do not change
   // the order of the sum, and the sum travels in the direction in which backward passes end.
-  void AddNorm() {
+  absl::Status AddNorm() {
     const sbp::TensorType scalar{DType::kF32, {}};
     std::vector<std::vector<int>> by_part;
     int64_t last_part = -1;
@@ -622,7 +560,7 @@ class ProgramBuilder {
       part_ = model_.calls[c].part;
       const int function = FunctionForWeights(
           "norm", static_cast<int>(c),
-          [&](FunctionBuilder* builder) { BuildNorm(Trained(state), plan_, builder); });
+          [&](FunctionBuilder* builder) { BuildNorm(Variables(state.trained), plan_, builder); });
       int64_t stage = model_.calls[c].stage;
       int out = NewValue(absl::StrCat(model_.calls[c].name, ".norm2"), scalar,
                          AllPartial(plan_.stage_mesh), stage, at_update());
@@ -635,6 +573,11 @@ class ProgramBuilder {
       if (part_ != last_part) by_part.emplace_back();
       last_part = part_;
       by_part.back().push_back(out);
+    }
+    if (by_part.empty()) {
+      return Rejected({"W0451", "graph", "a loss that depends on at least one parameter",
+                       "a loss that only moving averages and frozen parameters have a part in",
+                       "train a parameter, or evaluate the job with `weir eval`"});
     }
     int total = -1;
     for (std::vector<int>& norms : by_part) {
@@ -654,27 +597,41 @@ class ProgramBuilder {
     item.inputs = {total};
     item.outputs = {clip_scale_, norm};
     AddSink("grad_norm", norm);
+    AddSampleFactor(total);
+    return absl::OkStatus();
   }
 
-  int Sum(const std::string& name, const std::vector<int>& parts, const sbp::TensorType& type,
-          const sbp::Layout& layout, int64_t stage) {
-    if (parts.size() == 1) return parts[0];
-    FunctionBuilder builder("add", plan_.stage_mesh);
-    ops::ValueId total = -1;
-    for (size_t i = 0; i < parts.size(); ++i) {
-      ops::ValueId arg = builder.AddArg(absl::StrCat("x", i), type, layout);
-      total = i == 0 ? arg : builder.Emit("add", {total, arg}, {{type, layout}}, {})[0];
-    }
-    builder.AddResult(total, Frequency::kMicroBatch);
-    int out = NewValue(name, type, layout, stage, at_update());
-    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate, name, at_update());
+  // `total`: the sum of the squares of all gradients, on stage 0.
+  void AddSampleFactor(int total) {
+    const auto averages = [](const CallState& state) { return !state.averages.empty(); };
+    if (std::none_of(calls_.begin(), calls_.end(), averages)) return;
+    FunctionBuilder builder("sample_factor", plan_.stage_mesh);
+    BuildSampleFactor(plan_, &builder);
+    sample_factor_ = NewValue("sample_factor", {DType::kF32, {}}, everywhere_, 0, at_update());
+    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate, "sample factor", at_update());
     item.function = InternFunction(builder);
-    item.inputs = parts;
-    item.outputs = {out};
-    return out;
+    item.inputs = {total};
+    item.outputs = {sample_factor_};
   }
 
-  absl::Status AddUpdate(int c) {
+  void AddAverages(int c) {
+    const CallState& state = calls_[c];
+    const ModelCall& call = model_.calls[c];
+    if (state.averages.empty()) return;
+    FunctionBuilder builder(absl::StrCat("averages.", ForwardOf(call).name), plan_.stage_mesh);
+    BuildAverages(Variables(state.averages), plan_, &builder);
+    std::vector<int> inputs = state.samples, outputs;
+    for (int average : state.averages) outputs.push_back(module_.variables[average].value);
+    inputs.push_back(Boxed(sample_factor_, everywhere_, call.stage, at_update()));
+    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate,
+                                absl::StrCat("averages ", call.name), at_update());
+    item.function = InternFunction(builder);
+    item.instance = c;
+    item.inputs = inputs;
+    item.outputs = outputs;
+  }
+
+  void AddUpdate(int c) {
     CallState& state = calls_[c];
     const ModelCall& call = model_.calls[c];
     part_ = call.part;
@@ -682,16 +639,20 @@ class ProgramBuilder {
     std::vector<int> kept;
     for (size_t p : state.owned) {
       const int variable = state.variables[p];
-      if (std::find(state.trained.begin(), state.trained.end(), variable) == state.trained.end())
+      const auto among = [variable](const std::vector<int>& changed) {
+        return std::find(changed.begin(), changed.end(), variable) != changed.end();
+      };
+      if (!among(state.trained) && !among(state.averages))
         kept.push_back(module_.variables[variable].value);
     }
     if (!kept.empty()) AddKeep(c, kept);
-    if (state.trained.empty()) return absl::OkStatus();
+    AddAverages(c);
+    if (state.trained.empty()) return;
     std::vector<int> inputs = state.updates, outputs;
     for (int variable : state.trained) outputs.push_back(module_.variables[variable].value);
     inputs.push_back(Boxed(clip_scale_, everywhere_, call.stage, at_update()));
     const int function = FunctionForWeights("update", c, [&](FunctionBuilder* builder) {
-      BuildUpdate(Trained(state), plan_, builder);
+      BuildUpdate(Variables(state.trained), plan_, builder);
     });
     ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate,
                                 absl::StrCat("update ", call.name), at_update());
@@ -708,7 +669,6 @@ class ProgramBuilder {
       item.states.push_back(
           {absl::StrCat(variable.name, "/", name), variable.name, variable.layout});
     }
-    return absl::OkStatus();
   }
 
   // Reports scalars of the model once a step, as the mean over the micro-batches of the step.
@@ -736,13 +696,6 @@ class ProgramBuilder {
     AddSink(name, Boxed(out, everywhere_, have.stage, Frequency::kStep));
   }
 
-  void AddSink(const std::string& name, int value) {
-    ProgramItem& sink = NewItem(ItemKind::kSink, PhaseKind::kMetric, absl::StrCat("report ", name),
-                                module_.values[value].frequency);
-    sink.feed = name;
-    sink.inputs = {value};
-  }
-
   absl::Status AddFetch() {
     if (model_.logits < 0) {
       return Rejected({"W0474", "graph",
@@ -764,9 +717,6 @@ class ProgramBuilder {
     return absl::OkStatus();
   }
 
-  const LayoutRules& rules_;
-  LogicalPlan& plan_;
-  Module& module_;
   Model& model_;
   sbp::Layout everywhere_;
   std::vector<CallState> calls_;
@@ -776,12 +726,9 @@ class ProgramBuilder {
   std::vector<std::map<int64_t, int>>
       at_;  // by model value: stage (or -1 where computed) -> program value
   std::vector<std::vector<int>> grads_;  // by model value
-  std::map<std::string, int> boxed_;
-  std::map<std::string, int> interned_;
   // By purpose: calls of the model, each with the function for its weights.
   std::map<std::string, std::vector<std::pair<int, int>>> for_weights_;
-  int64_t part_ = 0;  // of the call that items are added for
-  int clip_scale_ = -1;
+  int clip_scale_ = -1, sample_factor_ = -1;  // program values
 };
 
 }  // namespace

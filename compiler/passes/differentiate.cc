@@ -4,7 +4,8 @@
 // read (arguments of f itself, or stashes: extra results of f), and the gradients of f's real
 // results. Its results are the gradients of the arguments of f that need one. Gradients of
 // parameters come out in f32 and keep the layout that their op produces (P over the axes that split
-// the batch). The program decides the further way of these gradients.
+// the batch). The program decides the further way of these gradients. A moving average has its
+// sample in the place of a gradient.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -120,6 +121,16 @@ class FunctionDifferentiator {
   }
 
   absl::Status Visit(int index);
+
+  // The average of a moving_average has the sample for a gradient, so that samples are added up as
+  // gradients are.
+  void FollowSample(const Node& node) {
+    const ops::ValueId average = node.inputs[1];
+    if (!needs_[average]) return;
+    const ops::ValueId sample = node.inputs[node.inputs.size() > 2 ? 2 : 0];
+    Accumulate(average, Emit("scale", {Stash(sample)}, {{"factor", 1.0}}, node.rng_key,
+                             absl::StrCat("sample of ", node.name))[0]);
+  }
 
   absl::Status Finish(int a) {
     ops::ValueId value = forward_.args[a].value;
@@ -333,6 +344,7 @@ absl::Status FunctionDifferentiator::Visit(int index) {
                      "move it off the way to the loss"});
   }
   NodeGradient gradient(this, index);
+  if (node.op == kMovingAverageOp) FollowSample(node);
   absl::Status status = def->gradient(gradient);
   if (!status.ok()) return At(forward_.nodes[index].where, status);
   return error_;

@@ -49,6 +49,23 @@ ops::ValueId AdamW(const AdamWSettings& adamw, const Variable& weight, ops::Valu
   return out[0];
 }
 
+// Samples of moving averages are not late, unlike gradients with a delay.
+UpdateRate WithoutDelay(UpdateRate rate) {
+  rate.delay = 0;
+  return rate;
+}
+
+// Returns the attributes of a clip_scale. A micro-batch always has the weight of a micro-batch of a
+// whole update, but the first update may have fewer micro-batches.
+Attributes FactorAttributes(const UpdateRate& updates) {
+  Attributes attrs;
+  updates.ToAttributes(&attrs);
+  const double steps = static_cast<double>(updates.every),
+               first_steps = static_cast<double>(updates.phase + 1);
+  if (updates.every > 1 && first_steps < steps) attrs.Set("first_scale", steps / first_steps);
+  return attrs;
+}
+
 }  // namespace
 
 sbp::Layout AllPartial(const sbp::Mesh& mesh) {
@@ -102,17 +119,40 @@ void BuildNorm(const std::vector<const Variable*>& weights, const LogicalPlan& p
 void BuildClip(const LogicalPlan& plan, FunctionBuilder* builder) {
   const sbp::Layout everywhere = sbp::Broadcast(plan.stage_mesh);
   const ops::ValueId arg = builder->AddArg("norm2", Scalar(), everywhere);
-  Attributes attrs{{"clip_norm", plan.settings.training.clip_norm}};
-  plan.updates.ToAttributes(&attrs);
-  // A micro-batch always has the weight of a micro-batch of a whole update, but the first update
-  // may have fewer micro-batches.
-  const double steps = static_cast<double>(plan.updates.every),
-               first_steps = static_cast<double>(plan.updates.phase + 1);
-  if (plan.updates.every > 1 && first_steps < steps) attrs.Set("first_scale", steps / first_steps);
+  Attributes attrs = FactorAttributes(plan.updates);
+  attrs.Set("clip_norm", plan.settings.training.clip_norm);
   const std::vector<ops::ValueId> out =
       builder->Emit("clip_scale", {arg}, {{Scalar(), everywhere}, {Scalar(), everywhere}}, attrs);
   builder->AddResult(out[0], Frequency::kMicroBatch);
   builder->AddResult(out[1], Frequency::kMicroBatch);
+}
+
+void BuildSampleFactor(const LogicalPlan& plan, FunctionBuilder* builder) {
+  const sbp::Layout everywhere = sbp::Broadcast(plan.stage_mesh);
+  const ops::ValueId arg = builder->AddArg("norm2", Scalar(), everywhere);
+  Attributes attrs = FactorAttributes(WithoutDelay(plan.updates));
+  attrs.Set("clip_norm", 0.0);
+  builder->AddResult(builder->Emit("clip_scale", {arg}, {{Scalar(), everywhere}}, attrs)[0],
+                     Frequency::kMicroBatch);
+}
+
+void BuildAverages(const std::vector<const Variable*>& averages, const LogicalPlan& plan,
+                   FunctionBuilder* builder) {
+  const std::vector<ops::ValueId> samples = AddGradientArgs(averages, builder);
+  const ops::ValueId factor = builder->AddArg("factor", Scalar(), sbp::Broadcast(plan.stage_mesh));
+  const double share = 1.0 / static_cast<double>(plan.micro_batches * plan.updates.every);
+  for (size_t i = 0; i < averages.size(); ++i) {
+    // average - momentum * (average - sample) is a step of gradient descent.
+    const std::pair<sbp::TensorType, sbp::Layout> slot{averages[i]->type, averages[i]->layout};
+    const ops::ValueId negative =
+        builder->Emit("scale", {samples[i]}, {slot}, {{"factor", -share}})[0];
+    Attributes attrs{{"learning_rate", static_cast<double>(averages[i]->momentum)},
+                     {"momentum", 0.0},
+                     {"weight_decay", 1.0}};
+    WithoutDelay(plan.updates).ToAttributes(&attrs);
+    builder->AddResult(builder->Emit("sgd", {negative, factor}, {slot}, attrs)[0],
+                       Frequency::kMicroBatch);
+  }
 }
 
 void BuildUpdate(const std::vector<const Variable*>& weights, const LogicalPlan& plan,

@@ -1,5 +1,6 @@
 // The functions of a step that work on weights and their gradients alone: the norm of the
-// gradients, the factor that clips them, and the update. The pass build-program calls them.
+// gradients, the factor that clips them, and the update, also of moving averages. The pass
+// build-program calls them.
 //
 // Thread rule: pure functions.
 #pragma once
@@ -28,6 +29,17 @@ void BuildNorm(const std::vector<const Variable*>& weights, const LogicalPlan& p
 // Argument: the sum of the squares of all gradients of an update, B. Results: the factor for the
 // gradients, and the norm of the gradients, both B.
 void BuildClip(const LogicalPlan& plan, FunctionBuilder* builder);
+
+// Argument: as of BuildClip. Result, B: the factor for the samples of moving averages; below 0: the
+// update leaves averages as they are, as it leaves weights.
+void BuildSampleFactor(const LogicalPlan& plan, FunctionBuilder* builder);
+
+// Arguments: the sums of the samples of `averages` over the micro-batches of an update, in the
+// layouts of the averages, and the factor for the samples. Results: the new averages, (1 -
+// momentum)
+// * average + momentum * mean of the samples.
+void BuildAverages(const std::vector<const Variable*>& averages, const LogicalPlan& plan,
+                   FunctionBuilder* builder);
 
 // Arguments: the gradients of `weights`, in the layouts of the weights, and the factor for the
 // gradients. Results: the new weights. The states of the optimiser are states of the function.

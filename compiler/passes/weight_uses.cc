@@ -14,6 +14,8 @@ const Function& ForwardOf(const Module& module, const ModelCall& call) {
   return module.functions[module.model.functions[call.model_function].forward];
 }
 
+// Returns whether `function` computes a gradient of its argument `arg`, or a sample of a moving
+// average.
 bool HasGradient(const ModelFunction& function, int arg) {
   const auto among = [arg](const std::vector<int>& args) {
     return std::find(args.begin(), args.end(), arg) != args.end();
@@ -61,6 +63,16 @@ absl::StatusOr<std::vector<std::vector<WeightUse>>> FindWeightUses(const Module&
     const ModelWeight& weight = model.weights[w];
     const WeightUse& first = uses[w].front();
     const Function& function = ForwardOf(module, model.calls[first.call]);
+    for (const WeightUse& use : uses[w]) {
+      const ModelCall &call = model.calls[use.call], &first_call = model.calls[first.call];
+      if (uses[w].size() == 1 || ForwardOf(module, call).parameters[use.parameter].momentum == 0)
+        continue;
+      return Rejected({"W0317", absl::StrCat("parameter ", weight.name),
+                       "one call that reads a moving average",
+                       absl::StrCat(uses[w].size(), " calls, the first of them ", first_call.name),
+                       "declare the average in the function that has the moving_average, so that "
+                       "each call has one of its own"});
+    }
     const bool needs_gradient = mode == PlanMode::kTrain && !weight.frozen;
     if (needs_gradient && (!read[w] || !trained[w])) {
       return Rejected(

@@ -21,7 +21,8 @@ struct WeightUse {
 };
 
 // Returns the uses of each weight of the model, in the order of calls. Refuses two weights of one
-// name (W0473) and, in kTrain, a weight that is not frozen and has no gradient (W0475).
+// name (W0473), a moving average with several uses (W0317) and, in kTrain, a weight that is not
+// frozen and has no gradient (W0475).
 absl::StatusOr<std::vector<std::vector<WeightUse>>> FindWeightUses(const Module& module,
                                                                    PlanMode mode);
 

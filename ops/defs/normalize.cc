@@ -68,6 +68,14 @@ sbp::FactorRule Rule(const Attributes& attrs, const Types& inputs, const Types& 
   return rule;
 }
 
+// Returns n / (n - 1), where n elements of x have one mean; 1 if n is 1.
+double UnbiasedFactor(const GradientBuilder& b) {
+  double n = 1;
+  for (int64_t axis : b.attrs().Ints("axes"))
+    n *= static_cast<double>(b.input_type(0).dims[static_cast<size_t>(axis)].size);
+  return n > 1 ? n / (n - 1) : 1;
+}
+
 OpDef ReduceVarianceDef() {
   OpDef def;
   def.schema = {.name = "reduce_variance",
@@ -76,19 +84,29 @@ OpDef ReduceVarianceDef() {
                     "whole tensor.",
                 .inputs = {{.name = "x", .doc = "any shape"},
                            {.name = "mean", .doc = "x without the axes, as reduce_mean gives it"}},
-                .outputs = {{.name = "variance", .doc = "f32, x without the axes"}},
+                .outputs = {{.name = "variance", .doc = "f32, x without the axes"},
+                            {.name = "unbiased",
+                             .optional = true,
+                             .doc = "f32, variance * n / (n - 1), where n elements of x have one "
+                                    "mean; variance if n is 1"}},
                 .attrs = {AxesAttr()},
-                .factors = "..., what remains -> what remains; reduced axes are merged by sum"};
+                .factors =
+                    "..., what remains -> what remains, what remains; reduced axes are "
+                    "merged by sum"};
   def.infer = [](const InferInput& in) -> absl::StatusOr<Types> {
     OperandCheck check(in, {"x", "mean"});
     WEIR_ASSIGN_OR_RETURN(const sbp::TensorType variance, CheckStatistics(in, &check, {1}));
-    return Types{variance};
+    return Types{variance, variance};
   };
   def.rule = [](const Attributes& attrs, const Types& inputs, const Types& outputs) {
     return Rule(attrs, inputs, outputs, -1);
   };
   def.gradient = [](GradientBuilder& b) {
-    const ValueId dv = OutputGrad(b, 0);
+    ValueId dv = OutputGrad(b, 0);
+    if (const ValueId unbiased = OutputGrad(b, 1); unbiased >= 0) {
+      const ValueId part = Add1(b, "scale", {unbiased}, {{"factor", UnbiasedFactor(b)}});
+      dv = dv < 0 ? part : Add1(b, "add", {dv, part}, {});
+    }
     if (dv < 0 || !(b.needs_grad(0) || b.needs_grad(1))) return absl::OkStatus();
     const std::vector<ValueId> grads = b.Add("reduce_variance_grad", {b.input(0), b.input(1), dv},
                                              {{"axes", b.attrs().Ints("axes")}});

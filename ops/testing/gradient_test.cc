@@ -58,10 +58,11 @@ class Gradient : public ::testing::TestWithParam<OpCase> {
     return example;
   }
 
-  // Output 0 is differentiable for every op, output 1 for matmul.
+  // Output 0 is differentiable for every op, output 1 for matmul and reduce_variance.
   static std::map<int, HostTensor> OutputGrads(const OpExample& example) {
     std::map<int, HostTensor> grads;
-    int count = example.def->schema.name == "matmul" ? 2 : 1;
+    const std::string& op = example.def->schema.name;
+    const int count = op == "matmul" || op == "reduce_variance" ? 2 : 1;
     for (int o = 0; o < count; ++o) {
       HostTensor grad(example.output_types[o]);
       for (int64_t i = 0; i < grad.size(); ++i) grad.Set(i, NormalAt(MixKey(kSeed, 50 + o), i));
@@ -78,12 +79,6 @@ class Gradient : public ::testing::TestWithParam<OpCase> {
     }
     return loss;
   }
-
-  static std::vector<bool> RealInputs(const OpExample& example) {
-    std::vector<bool> real;
-    for (const sbp::TensorType& type : example.input_types) real.push_back(IsReal(type.dtype));
-    return real;
-  }
 };
 
 TEST_P(Gradient, EqualsFiniteDifferences) {
@@ -93,7 +88,7 @@ TEST_P(Gradient, EqualsFiniteDifferences) {
   KernelRun run = RunOf(GetParam(), *example);
   KernelRun on_cpu = run;
   on_cpu.device = "cpu";
-  EagerGradient builder(run, *example, output_grads, RealInputs(*example));
+  EagerGradient builder(run, *example, output_grads, TakesGradient(*example));
   absl::Status status = example->def->gradient(builder);
   ASSERT_TRUE(status.ok()) << status;
   ASSERT_TRUE(builder.status().ok()) << builder.status();
@@ -124,7 +119,7 @@ TEST_P(Gradient, IsOnlyComputedForTheInputsThatNeedIt) {
   ASSERT_TRUE(example.ok()) << example.status();
   auto output_grads = OutputGrads(*example);
   KernelRun run = RunOf(GetParam(), *example);
-  EagerGradient all(run, *example, output_grads, RealInputs(*example));
+  EagerGradient all(run, *example, output_grads, TakesGradient(*example));
   ASSERT_TRUE(example->def->gradient(all).ok());
   ASSERT_TRUE(all.status().ok()) << all.status();
   for (int i = 0; i < all.num_inputs(); ++i) {
@@ -143,7 +138,7 @@ TEST_P(Gradient, IsOnlyComputedForTheInputsThatNeedIt) {
 TEST_P(Gradient, IsNothingWhereNoGradientArrives) {
   auto example = Forward(GetParam());
   ASSERT_TRUE(example.ok()) << example.status();
-  EagerGradient builder(RunOf(GetParam(), *example), *example, {}, RealInputs(*example));
+  EagerGradient builder(RunOf(GetParam(), *example), *example, {}, TakesGradient(*example));
   ASSERT_TRUE(example->def->gradient(builder).ok());
   EXPECT_TRUE(builder.status().ok()) << builder.status();
   EXPECT_TRUE(builder.grads().empty());
@@ -160,9 +155,9 @@ TEST_P(Gradient, InBf16ComesNearTheOneInF32) {
   ASSERT_TRUE(wide_example.ok()) << wide_example.status();
   ASSERT_TRUE(example.ok()) << example.status();
   EagerGradient wide(RunOf(GetParam(), *wide_example), *wide_example, OutputGrads(*wide_example),
-                     RealInputs(*wide_example));
+                     TakesGradient(*wide_example));
   EagerGradient builder(RunOf(narrow, *example), *example, OutputGrads(*example),
-                        RealInputs(*example));
+                        TakesGradient(*example));
   ASSERT_TRUE(wide_example->def->gradient(wide).ok());
   ASSERT_TRUE(example->def->gradient(builder).ok());
   ASSERT_TRUE(builder.status().ok()) << builder.status();

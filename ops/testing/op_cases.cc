@@ -518,6 +518,12 @@ void AddStatistics(std::vector<OpCase>* cases) {
           {absl::StrCat(op, how, form.name), op, attrs, std::move(inputs), std::move(fills)});
     };
     add("reduce_variance", "", {form.x, form.rest}, {});
+    cases->push_back({absl::StrCat("reduce_variance alone", form.name),
+                      "reduce_variance",
+                      attrs,
+                      {form.x, form.rest},
+                      {},
+                      1});
     add("reduce_variance_grad", "", {form.x, form.rest, form.rest}, {});
     add("normalize", "", {form.x, form.rest, form.rest, form.rest, form.rest}, {kN, kN, positive});
     add("normalize", " without factors", {form.x, form.rest, form.rest}, {kN, kN, positive});
@@ -526,6 +532,12 @@ void AddStatistics(std::vector<OpCase>* cases) {
     add("normalize_grad", " without factors", {form.x, form.rest, form.rest, form.x},
         {kN, kN, positive});
   }
+  const std::string statistic = "f32[g=4, c=7]";
+  cases->push_back({"moving_average", "moving_average", {}, {statistic, statistic}});
+  cases->push_back({"moving_average of a sample",
+                    "moving_average",
+                    {{"momentum", 0.25}},
+                    {statistic, statistic, statistic}});
 }
 
 void AddMovement(std::vector<OpCase>* cases) {
@@ -769,6 +781,14 @@ absl::StatusOr<OpExample> MakeExample(const OpCase& op_case, uint64_t seed) {
     }
   }
   return example;
+}
+
+std::vector<bool> TakesGradient(const OpExample& example) {
+  const bool averages = example.def->schema.name == "moving_average";
+  std::vector<bool> takes;
+  for (const sbp::TensorType& type : example.input_types)
+    takes.push_back(IsReal(type.dtype) && !(averages && !takes.empty()));
+  return takes;
 }
 
 }  // namespace weir::ops

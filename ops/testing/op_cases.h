@@ -55,4 +55,8 @@ struct OpExample {
 };
 absl::StatusOr<OpExample> MakeExample(const OpCase& op_case, uint64_t seed);
 
+// Marks the inputs that a gradient reaches: real ones, but those of moving_average that only its
+// average needs.
+std::vector<bool> TakesGradient(const OpExample& example);
+
 }  // namespace weir::ops

@@ -1,12 +1,15 @@
-"""Prints the table of docs/how_to/find_layouts.md: models on meshes, with the steps before and after a search.
+"""Prints the tables of docs/how_to/find_layouts.md: models on meshes, with the steps before and after a search.
 
-  python3 -m tests.bench.search_table [--weir PROGRAM] [--small]
+  python3 -m tests.bench.search_table [--weir PROGRAM] [--small | --models]
 
 A row has the step of Megatron's rules (the batch over dp, the inner dimensions over the other axes), of the best rules
 that people write by hand, and of the rules found, as `weir search` predicts them; and the processor time of the search.
 The cell of the rules by hand is empty if they are those found, or Megatron's.
 For small models a row also has the least step of all lists of rules with at most two dimensions on an axis, each
 predicted by `weir sim`. Settings are those of the job. Nothing here is a test.
+
+With --models the models are those of tests/models, which PyTorch trains, in their small configurations, each on every mesh of
+MESHES. Their jobs have Megatron's rules.
 """
 
 import argparse
@@ -26,9 +29,10 @@ DIMS_ON_AN_AXIS = 2
 @dataclasses.dataclass
 class Case:
     name: str
-    zoo: str
+    zoo: str  # arguments of `weir zoo`; empty: the job is in `job`
     mesh: str
     dims: tuple = ()  # whose rules are all tried; none: the model is too large for that
+    job: str = ""  # the folder of a job in tests/models
 
 
 LLAMA_8B = "llama --hidden 4096 --heads 32 --kv-heads 8 --ffn 14336 --vocab 128256 "
@@ -46,6 +50,11 @@ CASES = [
     Case("Llama 8B, 32 layers, pipeline", LLAMA_8B + "--layers 32 --sequence 4096 --batch 64 --micro-batches 16",
          "dp=2,tp=4,pp=4"),
 ]
+
+
+MODELS = {"GPT-2": "gpt2", "Llama": "llama", "Qwen2": "qwen2", "BERT": "bert", "ViT": "vit", "T5": "t5",
+          "ResNet": "resnet", "ConvNeXt": "convnext", "U-Net": "unet", "Whisper": "whisper", "DLRM": "dlrm"}
+MESHES = ("dp=4", "dp=2,tp=2", "tp=4")
 
 
 def run(arguments):
@@ -90,10 +99,15 @@ def text_of(seconds):
 def row_of(weir, case, folder):
     """Returns the cells of a row."""
     job = str(pathlib.Path(folder) / "job.textproto")
-    out, _ = run([weir, "zoo", *case.zoo.split()])
-    pathlib.Path(job).write_text(out, encoding="utf-8")
+    if case.job:
+        job = str(ROOT / "tests" / "models" / case.job / "job.textproto")
+    else:
+        out, _ = run([weir, "zoo", *case.zoo.split()])
+        pathlib.Path(job).write_text(out, encoding="utf-8")
     out, seconds = run([weir, "search", job, "--mesh", case.mesh, "--cluster", str(CLUSTER), "--fix", "settings",
                         "--json"])
+    if out is None:
+        return [case.name, case.mesh, "refused", "", "", "", "", f"{seconds:.1f}"]
     found = json.loads(out)
     least = None
     if case.dims:
@@ -115,11 +129,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--weir", default=str(ROOT / "bazel-bin" / "tools" / "weir"))
     parser.add_argument("--small", action="store_true", help="only models of which all rules are tried")
+    parser.add_argument("--models", action="store_true", help="the models of tests/models in place of large ones")
     arguments = parser.parse_args()
+    cases = [Case(name, "", mesh, job=job) for name, job in MODELS.items() for mesh in MESHES]
     print("| model | mesh | Megatron's rules | best by hand | found | best of all | rules found | seconds |")
     print("|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
-        for case in CASES:
+        for case in cases if arguments.models else CASES:
             if case.dims or not arguments.small:
                 print("| " + " | ".join(row_of(arguments.weir, case, folder)) + " |", flush=True)
 

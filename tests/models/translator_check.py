@@ -561,8 +561,18 @@ class RefusalTest(unittest.TestCase):
         self.assertEqual({part["module"] for part in error.missing}, {"norm"})
         self.assertIn("Weir has no instance normalisation yet", str(error))
 
+    def test_running_statistics_are_parameters_that_training_updates(self):
+        net = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6, momentum=0.25))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            graph = weir.from_torch(net, x=("batch", "n"), targets="f32[batch, n]", batch=4, n=6, loss="mse")
+        self.assertEqual(graph.text.count('op: "moving_average"'), 2)
+        self.assertEqual(graph.text.count('op: "reduce_variance"'), 1)
+        self.assertIn("1.running_mean", graph.weight_map())
+        self.assertEqual(graph.weight("1.running_var").tolist(), [1.0] * 6)
+
     def test_running_statistics_that_stay_are_told(self):
-        net = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6))
+        net = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6, momentum=0.0))
         with self.assertWarnsRegex(UserWarning, "running_mean and running_var stay as they are.* such module is 1$"):
             weir.from_torch(net, x=("batch", "n"), targets="f32[batch, n]", batch=4, n=6, loss="mse")
         with warnings.catch_warnings():

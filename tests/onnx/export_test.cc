@@ -93,14 +93,15 @@ bool IsOnlyWritten(const std::string& op) {
 }
 
 // An exported model has no bf16 and no dropout, and an importer drops casts among real numbers.
-// ONNX has no sum of segments, and no exported model reads a cache or keeps positions as an
-// operand.
+// ONNX has no sum of segments, and no exported model reads a cache, keeps positions as an operand,
+// or updates an average.
 bool IsLeftOut(const ops::OpCase& op_case) {
   const ops::OpDef* def = ops::OpRegistry::Find(op_case.op);
   return def == nullptr || def->schema.internal || op_case.op == "dropout" ||
          op_case.op == "segment_sum" || op_case.op == "attention_cached" ||
          (op_case.op == "rotary" && op_case.inputs.size() > 1) ||
          op_case.attrs.Str("to") == "bf16" || op_case.op == "step_mean" ||
+         op_case.op == "moving_average" ||
          std::any_of(op_case.inputs.begin(), op_case.inputs.end(),
                      [](const std::string& type) { return absl::StrContains(type, "bf16"); });
 }

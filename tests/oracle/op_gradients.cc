@@ -266,10 +266,11 @@ nlohmann::json AttributesJson(const Attributes& attrs) {
 }
 
 // Returns gradients of the differentiable outputs: the first output, and for matmul also the value
-// before the activation.
+// before the activation, and for reduce_variance the unbiased variance.
 std::map<int, ops::HostTensor> OutputGrads(const ops::OpExample& example) {
   std::map<int, ops::HostTensor> grads;
-  for (int o = 0; o < (example.def->schema.name == "matmul" ? 2 : 1); ++o) {
+  const std::string& op = example.def->schema.name;
+  for (int o = 0; o < (op == "matmul" || op == "reduce_variance" ? 2 : 1); ++o) {
     if (!IsReal(example.output_types[o].dtype)) continue;
     ops::HostTensor grad(example.output_types[o]);
     for (int64_t i = 0; i < grad.size(); ++i) grad.Set(i, NormalAt(MixKey(kSeed, 50 + o), i));
@@ -283,16 +284,15 @@ absl::Status AddCase(const ops::OpCase& op_case, TensorArchive* archive) {
   ops::KernelRun run{op_case.op, example.attrs, op_case.step, op_case.micro_batch, kSeed, 2};
   WEIR_RETURN_IF_ERROR(ops::RunKernel(run, example.inputs, &example.outputs));
   std::map<int, ops::HostTensor> output_grads = OutputGrads(example);
-  std::vector<bool> real;
-  for (const sbp::TensorType& type : example.input_types) real.push_back(IsReal(type.dtype));
-  ops::EagerGradient gradient(run, example, output_grads, real);
+  const std::vector<bool> takes = ops::TakesGradient(example);
+  ops::EagerGradient gradient(run, example, output_grads, takes);
   if (!output_grads.empty()) {
     WEIR_RETURN_IF_ERROR(example.def->gradient(gradient));
     WEIR_RETURN_IF_ERROR(gradient.status());
   }
   for (size_t i = 0; i < example.inputs.size(); ++i) {
     AddTensor(absl::StrCat(op_case.name, "/input/", i), example.inputs[i], archive);
-    if (!real[i] || output_grads.empty()) continue;
+    if (!takes[i] || output_grads.empty()) continue;
     if (gradient.grads().count(i) == 0)
       return absl::InternalError(absl::StrCat("no gradient of input ", i));
     AddTensor(absl::StrCat(op_case.name, "/input_grad/", i),

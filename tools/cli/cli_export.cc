@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "actors/session/initialize_state.h"
+#include "compiler/compile.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "runtime/store/safetensors.h"
@@ -15,6 +16,7 @@
 #include "tools/cli/cli_verbs.h"
 #include "tools/cli/job_weights.h"
 #include "tools/onnx/export_model.h"
+#include "tools/onnx/sharding.h"
 #include "tools/train/output_paths.h"
 #include "tools/weights/convert_weights.h"
 #include "tools/weights/find_weights.h"
@@ -75,9 +77,69 @@ onnx::WeightSource InitialWeights(uint64_t seed) {
   };
 }
 
+// Returns how a tensor of a program lies over the devices of its stage.
+onnx::TensorSharding ShardingOf(const sbp::TensorType& type, const sbp::Layout& layout,
+                                int64_t stage, const sbp::Places& places) {
+  onnx::TensorSharding sharding;
+  sharding.stage = stage;
+  sharding.shards.assign(type.dims.size(), 1);
+  const sbp::Mesh& mesh = places.mesh(stage);
+  int64_t count = 1;
+  for (size_t axis = 0; axis < layout.size(); ++axis) {
+    if (!layout[axis].is_split()) continue;
+    sharding.shards[layout[axis].axis] *= mesh.size(static_cast<int>(axis));
+    count *= mesh.size(static_cast<int>(axis));
+  }
+  sharding.devices.resize(count);
+  for (int64_t device = 0; device < mesh.num_ranks(); ++device) {
+    const sbp::Coords coords = mesh.CoordsOf(device);
+    int64_t shard =
+        0;  // row-major over the dimensions; of one dimension, over the axes of the mesh
+    for (size_t dim = 0; dim < type.dims.size(); ++dim) {
+      for (size_t axis = 0; axis < layout.size(); ++axis) {
+        if (layout[axis].is_split() && layout[axis].axis == static_cast<int>(dim))
+          shard = shard * mesh.size(static_cast<int>(axis)) + coords[axis];
+      }
+    }
+    sharding.devices[shard].push_back(places.RankAt(stage, device).value());
+  }
+  return sharding;
+}
+
+// Returns the shardings of the weights and inputs of a job on its mesh.
+absl::StatusOr<onnx::ModelSharding> ShardingOfJob(const proto::Job& job) {
+  compiler::CompileOptions options;
+  options.mode = compiler::PlanMode::kEvaluate;
+  options.program_only = true;
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<compiler::LogicalPlan> plan,
+                        compiler::CompileJob(job, options));
+  onnx::ModelSharding sharding;
+  sharding.num_devices = plan->mesh.num_ranks();
+  sharding.num_stages = plan->places.size();
+  for (const compiler::Variable& variable : plan->module.variables) {
+    sharding.tensors[variable.name] =
+        ShardingOf(variable.type, variable.layout, variable.stage, plan->places);
+  }
+  for (const compiler::ProgramItem& item : plan->module.items) {
+    if (item.kind != compiler::ItemKind::kSource) continue;
+    const compiler::ProgramValue& value = plan->module.values[item.outputs[0]];
+    sharding.tensors.emplace(item.feed,
+                             ShardingOf(value.type, value.layout, value.stage, plan->places));
+  }
+  return sharding;
+}
+
 absl::Status ExportOnnx(const ExportArguments& arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(const proto::Job job, arguments.job.Read());
   WEIR_ASSIGN_OR_RETURN(onnx::ExportedModel exported, onnx::ExportModel(job, arguments.options));
+  if (job.mesh().axis_size() > 0) {
+    WEIR_ASSIGN_OR_RETURN(const onnx::ModelSharding sharding, ShardingOfJob(job));
+    onnx::AddSharding(sharding, &exported.model);
+    if (sharding.num_devices > 1) {
+      exported.notes.push_back(absl::StrCat("nodes say how their weights and inputs lie over ",
+                                            sharding.num_devices, " devices, as hints"));
+    }
+  }
   onnx::WeightSource source = InitialWeights(job.training().seed());
   std::vector<SharedFile> files;
   std::string origin = "first values of the job";

@@ -142,9 +142,14 @@ void AddImportVerb(CLI::App* app, CliContext* context) {
                    "The name of the input with the targets")
       ->type_name("NAME")
       ->capture_default_str();
-  verb->add_option(
-          "--constant", arguments->options.constants,
-          "An initializer that training leaves as it is: its name, or the beginning of names and *")
+  verb->add_option("--constant", arguments->options.constants,
+                   "An initializer that training leaves as it is and import may compute with: its "
+                   "name, or the "
+                   "beginning of names and *")
+      ->type_name("NAME");
+  verb->add_option("--freeze", arguments->options.frozen,
+                   "An initializer that becomes a frozen parameter: its name, or the beginning of "
+                   "names and *")
       ->type_name("NAME");
 }
 

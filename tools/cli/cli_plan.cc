@@ -33,7 +33,7 @@ absl::StatusOr<compiler::PlanMode> ParseMode(const std::string& mode) {
 
 struct PlanArguments : PlannedJobArguments {
   std::string mode = "train";
-  bool json = false;
+  bool json = false, all_ranks = false;
   bool curve = false;
   int64_t rank = -1;
   bool timings = false;
@@ -163,20 +163,34 @@ absl::Status PrintText(const PlannedJob& planned, const sim::JobCosts& costs,
   return absl::OkStatus();
 }
 
-absl::Status PrintJson(const PlannedJob& planned, const sim::JobCosts& costs, std::ostream& out) {
+// On larger meshes the JSON has figures of the ranks that stand for all, unless all are asked for.
+constexpr int64_t kRanksInJsonMax = 64;
+
+absl::Status PrintJson(const PlannedJob& planned, const sim::JobCosts& costs,
+                       const PlanArguments& arguments, const CliContext& context) {
   const compiler::LogicalPlan& plan = *planned.plan;
+  const int64_t num_ranks = plan.mesh.num_ranks();
+  const bool all = arguments.all_ranks || num_ranks <= kRanksInJsonMax;
   WEIR_ASSIGN_OR_RETURN(train::NeedAndPlans memory, train::NeedAndPlansOf(plan));
   train::AddDriver(costs.DriverBytes(*plan.job), plan.mesh.num_ranks(), &memory.need);
-  WEIR_ASSIGN_OR_RETURN(nlohmann::ordered_json json,
-                        plan::PlanJson(plan, costs, sim::PredictStep(plan, costs), memory,
-                                       planned.placed, plan::RanksInJson::kAll));
+  WEIR_ASSIGN_OR_RETURN(
+      nlohmann::ordered_json json,
+      plan::PlanJson(plan, costs, sim::PredictStep(plan, costs), memory, planned.placed,
+                     all ? plan::RanksInJson::kAll : plan::RanksInJson::kLookedAt));
+  if (!all) {
+    *context.err
+        << "the JSON has figures of " << json["ranks"].size() << " of " << num_ranks
+        << " ranks, which stand for the others; --all-ranks lists all, and --rank N prints "
+           "the plan of one\n";
+  }
   if (!planned.collectives.text.empty()) json["collectives"] = planned.collectives.text;
   if (planned.settled.has_value()) {
     nlohmann::ordered_json& found = json["rules_found"];
     found["text"] = search::SettledText(*planned.settled);
     found["job_text"] = search::RulesToPaste(*planned.settled);
   }
-  out << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
+  *context.out << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
+               << "\n";
   return absl::OkStatus();
 }
 
@@ -204,7 +218,7 @@ absl::Status ShowPlan(const PlanArguments& arguments, const CliContext& context)
     *context.err << planned.collectives.text << "\n";
   if (arguments.rank >= 0) return PrintRank(*plan, arguments.rank, out);
   if (arguments.curve) return PrintCurve(*plan, costs.model(), arguments, out);
-  if (arguments.json) return PrintJson(planned, costs, out);
+  if (arguments.json) return PrintJson(planned, costs, arguments, context);
   WEIR_RETURN_IF_ERROR(PrintText(planned, costs, arguments, context));
   if (arguments.timings) {
     out << "\npasses\n";
@@ -258,7 +272,12 @@ void AddPlanVerb(CLI::App* app, CliContext* context) {
   verb->add_option("--mode", plan->mode, "train, evaluate or generate")
       ->type_name("MODE")
       ->capture_default_str();
-  verb->add_flag("--json", plan->json, "Print all of it as JSON, with figures of every rank");
+  CLI::Option* const json = verb->add_flag(
+      "--json", plan->json, "Print all of it as JSON, with figures of every rank of up to 64");
+  verb->add_flag("--all-ranks", plan->all_ranks,
+                 "With --json: figures of every rank, however many; each takes up to a second and "
+                 "megabytes of text")
+      ->needs(json);
   verb->add_flag("--curve", plan->curve,
                  "Print memory against speed for all register counts worth having");
   verb->add_option("--rank", plan->rank, "Print the plan of one rank as protobuf text")

@@ -470,6 +470,16 @@ TEST(CliTest, PlanPrintsFiguresOfEveryRankAsJson) {
   EXPECT_EQ(json["mesh"], "dp=2,tp=2");
   EXPECT_GT(json["ranks"][3]["arena_bytes"], 0);
   EXPECT_FALSE(json["ranks"][3]["states"].empty());
+  EXPECT_EQ(json["ranks_left_out"], 0);
+}
+
+TEST(CliTest, ThePlanOfALargeMeshIsJsonOfTheRanksThatStandForAll) {
+  const Outcome large = Weir({"plan", SmallJob(), "--mesh", "dp=8,tp=16", "--json"});
+  EXPECT_THAT(large.err, HasSubstr("of 128 ranks, which stand for the others; --all-ranks"));
+  ASSERT_EQ(large.code, 0) << large.err;
+  const auto json = nlohmann::json::parse(large.out);
+  EXPECT_EQ(json["ranks"].size() + json["ranks_left_out"].get<size_t>(), 128u);
+  EXPECT_LT(json["ranks"].size(), 8u);
 }
 
 TEST(CliTest, ViewShowsThePlanOfAJobAndRefusesWhatIsNeitherJobNorTrace) {

@@ -88,6 +88,12 @@ class Flattener {
     return known;
   }
 
+  // Returns whether the node only reads a weight, as a moving_average does in evaluation.
+  bool IsWeightItself(const compiler::Node& node, const std::vector<TensorId>& ids) const {
+    return node.op == "scale" && node.attrs.Real("factor") == 1 &&
+           flat_.tensors[ids[node.inputs[0]]].weight >= 0;
+  }
+
   void AddCall(const compiler::ModelCall& call) {
     const compiler::Function& function =
         module_.functions[model_.functions[call.model_function].forward];
@@ -109,6 +115,10 @@ class Flattener {
     for (size_t r = 0; r < call.results.size(); ++r)
       results[function.results[r].value] = model_.values[call.results[r]].name;
     for (const compiler::Node& node : function.nodes) {
+      if (IsWeightItself(node, ids) && results.count(node.outputs[0]) == 0) {
+        ids[node.outputs[0]] = ids[node.inputs[0]];
+        continue;
+      }
       FlatNode flat{&node, {}, {}, {}};
       bool of_weights = false;
       for (ops::ValueId input : node.inputs) {

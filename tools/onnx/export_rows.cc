@@ -225,6 +225,13 @@ void ReduceVariance(ExportNode& e) {
   const std::string centred = e.Add("Sub", {e.In(0), e.PutAxes(e.In(1), axes)});
   e.Result(0, "ReduceMean", {e.Add("Mul", {centred, centred}), e.Ints(axes)},
            NodeAttributes().Int("keepdims", 0));
+  if (e.num_outputs() < 2) return;
+  double n = 1;
+  for (int64_t axis : axes) {
+    e.Fixes(0, static_cast<int>(axis));
+    n *= static_cast<double>(e.size(0, static_cast<int>(axis)));
+  }
+  e.Result(1, "Mul", {e.output(0).name, e.Real(n > 1 ? n / (n - 1) : 1)});
 }
 
 // A norm over the channels, which are dimension 1, is a batch normalisation.

@@ -1,16 +1,19 @@
 #include "tools/onnx/import_model.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "compiler/dims/find_dims.h"
 #include "compiler/dims/name_dims.h"
 #include "runtime/base/status.h"
 #include "runtime/store/safetensors.h"
 #include "tools/onnx/rewrite.h"
+#include "tools/onnx/sharding.h"
 
 namespace weir::onnx {
 namespace {
@@ -140,6 +143,81 @@ void NameWeightsByBias(WeirGraph* graph) {
   }
 }
 
+// Leaves the weights alone that `patterns` names in the file.
+void Freeze(const std::vector<std::string>& patterns, WeirGraph* graph) {
+  for (GraphParameter& parameter : graph->parameters) {
+    if (parameter.stored == nullptr) continue;
+    for (const std::string& pattern : patterns) {
+      if (Names(pattern, parameter.stored->name())) parameter.trained = false;
+    }
+  }
+}
+
+// Returns the name of the dimension at `axis` of a type such as "f32[batch, heads*head_dim]": of a
+// product the first factor, which a split in even parts splits first. Empty: there is none.
+std::string DimAt(const std::string& type, int64_t axis) {
+  const size_t begin = type.find('['), end = type.find(']');
+  if (begin == std::string::npos || end == std::string::npos) return "";
+  const std::vector<std::string> dims =
+      absl::StrSplit(type.substr(begin + 1, end - begin - 1), ", ", absl::SkipEmpty());
+  const auto rank = static_cast<int64_t>(dims.size());
+  if (axis < 0) axis += rank;
+  if (axis < 0 || axis >= rank || absl::StrContains(dims[axis], "=")) return "";
+  return dims[axis].substr(0, dims[axis].find('*'));
+}
+
+// Returns the types of the inputs and of the weights of a graph, by name. The weights of a call are
+// called after it.
+std::map<std::string, std::string> TypesOf(const proto::Graph& graph) {
+  std::map<std::string, const proto::Function*> functions;
+  for (const proto::Function& function : graph.function()) functions[function.name()] = &function;
+  const proto::Function& main = *functions.at(graph.main());
+  std::map<std::string, std::string> types;
+  for (const proto::TensorDecl& input : main.input()) types[input.name()] = input.type();
+  for (const proto::Parameter& parameter : main.parameter())
+    types[parameter.name()] = parameter.type();
+  for (const proto::Node& node : main.node()) {
+    if (node.op() != "call") continue;
+    for (const proto::Parameter& parameter : functions.at(node.function())->parameter())
+      types[absl::StrCat(node.name(), ".", parameter.name())] = parameter.type();
+  }
+  return types;
+}
+
+// Turns the shardings that the file hints at into rules: the dimension of the samples goes over dp,
+// and any other over tp. Notes say so. Returns false if the job has none of the tensors.
+// `imported` has its names of weights.
+bool AddHintedRules(const proto::OnnxModel& model, ImportedModel* imported) {
+  std::map<std::string, std::string> in_job;  // by the name in the file
+  for (size_t i = 0; i < imported->weights.size(); ++i) {
+    if (imported->weights[i].stored != nullptr)
+      in_job[imported->weights[i].stored->name()] = imported->names[i];
+  }
+  proto::Job* const job = &imported->job;
+  const std::map<std::string, std::string> types = TypesOf(job->graph());
+  const auto main = std::find_if(
+      job->graph().function().begin(), job->graph().function().end(),
+      [&](const proto::Function& function) { return function.name() == job->graph().main(); });
+  const std::string samples = DimAt(main->input(0).type(), 0);
+  std::map<std::string, int64_t> shards;  // by dimension; those of the first hint
+  for (const ShardingHint& hint : ShardingHints(model)) {
+    const auto weight = in_job.find(hint.tensor);
+    const auto type = types.find(weight == in_job.end() ? PlainName(hint.tensor) : weight->second);
+    const std::string dim = type == types.end() ? "" : DimAt(type->second, hint.axis);
+    if (dim.empty() || !shards.emplace(dim, hint.shards).second) continue;
+    proto::Rule* const rule = job->add_rule();
+    rule->set_dim(dim);
+    rule->set_axis(dim == samples ? "dp" : "tp");
+  }
+  if (shards.empty()) return false;
+  std::vector<std::string> texts;
+  for (const auto& [dim, count] : shards) texts.push_back(absl::StrCat(dim, " in ", count));
+  imported->notes.push_back(
+      absl::StrCat("the rules are those that the file hints at, which splits ",
+                   absl::StrJoin(texts, ", "), ": samples over dp, other dimensions over tp"));
+  return true;
+}
+
 // Notes the weights that several nodes share, since an exporter joins weights that are equal when
 // the file is made.
 void NoteSharedWeights(const WeirGraph& graph, std::vector<std::string>* notes) {
@@ -203,6 +281,7 @@ absl::StatusOr<ImportedModel> ImportModel(const proto::OnnxModel& model,
                                           const ImportOptions& options) {
   WEIR_ASSIGN_OR_RETURN(Lowered lowered, Lower(model, options));
   NameWeightsByBias(&lowered.graph);
+  Freeze(options.frozen, &lowered.graph);
   NoteSharedWeights(lowered.graph, &lowered.notes);
   WEIR_ASSIGN_OR_RETURN(ValueId loss, AddLoss(options, &lowered));
   Simplify(&lowered.graph, {&loss});
@@ -221,7 +300,7 @@ absl::StatusOr<ImportedModel> ImportModel(const proto::OnnxModel& model,
   imported.notes = std::move(lowered.notes);
   WEIR_ASSIGN_OR_RETURN(const compiler::GraphDims dims, compiler::FindDims(imported.job));
   compiler::ReplaceProvisional(dims, compiler::NameDims(dims), &imported.job);
-  AddRules(&imported.job);
+  if (!AddHintedRules(model, &imported)) AddRules(&imported.job);
   return imported;
 }
 

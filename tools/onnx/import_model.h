@@ -29,6 +29,8 @@ struct ImportOptions {
   // Initializers that training leaves alone and that the importer may compute with: names, or
   // "beginning*".
   std::vector<std::string> constants;
+  // Initializers that training leaves alone and that stay parameters: names, or "beginning*".
+  std::vector<std::string> frozen;
   std::string loss;  // "": none; "cross_entropy" or "mse"
   // The tensor that the loss reads, an output of the graph or any other result of a node; nodes
   // that the tensor does not need are left out. "": the only output.
@@ -50,6 +52,9 @@ struct Lowered {
   std::vector<LoweredOutput> outputs;
   std::vector<std::string> notes;  // what differs from the file, sentence by sentence
 };
+
+// Returns whether `pattern`, a name or the beginning of names and *, stands for `name`.
+bool Names(const std::string& pattern, const std::string& name);
 
 // Translates the graph of a model. kInvalidArgument: W0833 lists all nodes without a translation,
 // with what to do; W0834 names open dimensions; W0835 the graph is malformed (a cycle, a name

@@ -11,6 +11,7 @@
 #include "runtime/base/temporary_folder_testing.h"
 #include "runtime/store/safetensors.h"
 #include "tools/onnx/model_file.h"
+#include "tools/onnx/sharding.h"
 
 namespace weir::onnx {
 namespace {
@@ -554,6 +555,110 @@ TEST(ImportModel, TrainingLeavesTheStatisticsOfBatchNormalisationAlone) {
   EXPECT_EQ(trained,
             (std::map<std::string, bool>{
                 {"factor", true}, {"mean", false}, {"offset", true}, {"variance", false}}));
+}
+
+TEST(ImportModel, AModelMadeForTrainingUpdatesTheStatisticsOfBatchNormalisation) {
+  ModelBuilder builder;
+  builder.Input("x", Element::kF32, {"6", "5"}).Output("y");
+  for (const char* name : {"factor", "offset", "mean", "variance"}) builder.Weight(name, {5});
+  proto::OnnxNode* const node =
+      builder.Node("BatchNormalization", {"x", "factor", "offset", "mean", "variance"}, "y");
+  ModelBuilder::Int(node, "training_mode", 1);
+  proto::OnnxAttribute* const momentum = node->add_attribute();
+  momentum->set_name("momentum");
+  momentum->set_type(1);  // a real number
+  momentum->set_f(0.75);
+  ImportOptions options;
+  options.loss = "mse";
+  const auto imported = ImportModel(builder.model(), options);
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  std::vector<std::string> averages;
+  for (const proto::Node& made : imported->job.graph().function(0).node()) {
+    if (made.op() != "moving_average") continue;
+    averages.push_back(made.input(1));
+    EXPECT_EQ(made.attr(0).value().f(), 0.25);
+  }
+  EXPECT_THAT(averages, testing::ElementsAre("mean", "variance"));
+  for (const proto::Parameter& parameter : imported->job.graph().function(0).parameter())
+    EXPECT_FALSE(parameter.frozen() || parameter.decay()) << parameter.name();
+}
+
+// Returns a perceptron of two weights.
+proto::OnnxModel Perceptron() {
+  ModelBuilder builder;
+  builder.Input("x", Element::kF32, {"8", "6"}).Output("y");
+  builder.Weight("up", {6, 16}).Weight("down", {16, 4});
+  builder.Node("MatMul", {"x", "up"}, "h");
+  builder.Node("Relu", {"h"}, "r");
+  builder.Node("MatMul", {"r", "down"}, "y");
+  return builder.model();
+}
+
+TEST(ImportModel, FrozenInitializersStayParametersThatTrainingLeavesAlone) {
+  ImportOptions options;
+  options.loss = "mse";
+  options.frozen = {"u*"};
+  const auto imported = ImportModel(Perceptron(), options);
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  std::map<std::string, bool> frozen;
+  for (const proto::Parameter& parameter : imported->job.graph().function(0).parameter())
+    frozen[parameter.name()] = parameter.frozen();
+  EXPECT_EQ(frozen, (std::map<std::string, bool>{{"down", false}, {"up", true}}));
+  options.frozen = {"left"};
+  EXPECT_THAT(std::string(ImportModel(Perceptron(), options).status().message()),
+              testing::HasSubstr("--freeze left"));
+}
+
+TEST(Sharding, IsWrittenForEachReaderAndReadAsRules) {
+  proto::OnnxModel model = Perceptron();
+  ModelSharding sharding{.num_devices = 8, .num_stages = 2};
+  sharding.tensors["x"] = {{2, 1}, {{0, 1}, {2, 3}}, 0};
+  sharding.tensors["up"] = {{1, 2}, {{0, 2}, {1, 3}}, 0};
+  sharding.tensors["down"] = {{1, 1}, {{4, 5, 6, 7}}, 1};
+  AddSharding(sharding, &model);
+  EXPECT_EQ(model.ir_version(), kShardingIrVersion);
+  EXPECT_EQ(model.configuration(0).devices(), 8);
+  std::vector<int> stages;
+  for (const proto::OnnxNode& node : model.graph().node())
+    stages.push_back(node.configuration(0).stage());
+  EXPECT_THAT(stages, testing::ElementsAre(0, 0, 1));
+  const proto::OnnxSharding& up = model.graph().node(0).configuration(0).sharding(1);
+  EXPECT_EQ(up.tensor(), "up");
+  EXPECT_THAT(up.device(), testing::ElementsAre(-1, -2));
+  EXPECT_THAT(up.group(1).device(), testing::ElementsAre(1, 3));
+  EXPECT_EQ(up.dim(0).axis(), 1);
+  EXPECT_EQ(up.dim(0).part(0).shards(), 2);
+
+  ImportOptions options;
+  options.loss = "mse";
+  const auto imported = ImportModel(model, options);
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  std::vector<std::string> axes;
+  for (const proto::Rule& rule : imported->job.rule()) axes.push_back(rule.axis());
+  EXPECT_THAT(axes, testing::ElementsAre("dp", "tp"));
+  EXPECT_THAT(imported->notes, testing::Contains(testing::HasSubstr("that the file hints at")));
+}
+
+TEST(Sharding, HintsThatMakeNoSenseAreLeftOut) {
+  proto::OnnxModel model = Perceptron();
+  proto::OnnxSharding* const sharding =
+      model.mutable_graph()->mutable_node(0)->add_configuration()->add_sharding();
+  sharding->set_tensor("up");
+  for (int64_t shards : {int64_t{0}, int64_t{-4}, int64_t{1} << 62}) {
+    proto::OnnxShardedDim* const dim = sharding->add_dim();
+    dim->set_axis(1);
+    dim->add_part()->set_shards(shards);
+    dim->add_part()->set_shards(shards);
+  }
+  EXPECT_TRUE(ShardingHints(model).empty());
+  sharding->mutable_dim(0)->set_axis(77);
+  sharding->mutable_dim(0)->mutable_part(0)->set_shards(2);
+  sharding->mutable_dim(0)->mutable_part(1)->set_shards(3);
+  ASSERT_EQ(ShardingHints(model).size(), 1u);
+  EXPECT_EQ(ShardingHints(model)[0].shards, 6);
+  ImportOptions options;
+  options.loss = "mse";
+  EXPECT_TRUE(ImportModel(model, options).ok()) << "an axis that the tensor lacks is left out";
 }
 
 TEST(ImportModel, LossesByLabelsLeaveTheWeightsOfClassesAsTheyAre) {

@@ -193,32 +193,26 @@ class Lowering {
       if (!operands_.emplace(tensor.name(), std::move(operand)).second)
         return Malformed(where, "each tensor once", "the name twice");
     }
-    return CheckConstants();
+    WEIR_RETURN_IF_ERROR(CheckNames("--constant", options_.constants));
+    return CheckNames("--freeze", options_.frozen);
   }
 
-  // Checks that each name or pattern of the caller's constants is that of an initializer.
-  absl::Status CheckConstants() const {
+  // Checks that each name or pattern of the caller's is that of an initializer.
+  absl::Status CheckNames(const std::string& flag, const std::vector<std::string>& patterns) const {
     std::vector<std::string> names;
     for (const proto::OnnxTensor& tensor : model_.graph().initializer())
       names.push_back(tensor.name());
-    for (const std::string& pattern : options_.constants) {
+    for (const std::string& pattern : patterns) {
       if (std::any_of(names.begin(), names.end(),
                       [&](const std::string& name) { return Names(pattern, name); }))
         continue;
       const std::string nearest = Nearest(pattern, names);
-      return Rejected({"W0837", absl::StrCat("--constant ", pattern),
+      return Rejected({"W0837", absl::StrCat(flag, " ", pattern),
                        "the name of an initializer, or the beginning of names and *",
                        absl::StrCat("none of that name among ", names.size(), " initializers"),
-                       nearest.empty() ? "" : absl::StrCat("--constant ", nearest)});
+                       nearest.empty() ? "" : absl::StrCat(flag, " ", nearest)});
     }
     return absl::OkStatus();
-  }
-
-  // Returns whether a name, or the beginning of names and *, stands for `name`.
-  static bool Names(const std::string& pattern, const std::string& name) {
-    return absl::EndsWith(pattern, "*")
-               ? absl::StartsWith(name, pattern.substr(0, pattern.size() - 1))
-               : name == pattern;
   }
 
   bool IsConstant(const std::string& name) const {
@@ -475,6 +469,12 @@ class Lowering {
 };
 
 }  // namespace
+
+bool Names(const std::string& pattern, const std::string& name) {
+  return absl::EndsWith(pattern, "*")
+             ? absl::StartsWith(name, pattern.substr(0, pattern.size() - 1))
+             : name == pattern;
+}
 
 absl::StatusOr<Lowered> Lower(const proto::OnnxModel& model, const ImportOptions& options) {
   return Lowering(model, options).Run();

@@ -165,8 +165,9 @@ void GroupNormalization(Translation& t) {
 }
 
 // With the statistics of the file, which training leaves alone (a step of the optimiser would make
-// variances negative), or of the batch in a file that is made for training. The results
-// after the first are the statistics for later, of which the batch has the share 1 - momentum.
+// variances negative), or of the batch in a file that is made for training. Training then updates
+// those of the file, of which the batch has the share 1 - momentum. The results after the first are
+// the statistics for later.
 void BatchNormalization(Translation& t) {
   const ValueId x = t.X(0);
   if (t.ok() && t.rank(x) < 2) return t.Fail("an operand without channels");
@@ -175,18 +176,21 @@ void BatchNormalization(Translation& t) {
   for (int d = 2; d < t.rank(x); ++d) axes.push_back(d);
   const Attributes attrs = {{"axes", axes}, {"epsilon", t.Real("epsilon", 1e-5)}};
   const bool trains = t.opset() < 7 ? t.Int("is_test", 0) == 0 : t.Int("training_mode", 0) != 0;
-  ValueId statistics[2] = {t.Untrained(3), t.Untrained(4)};
-  if (trains) {
-    if (t.opset() < 14) return t.Fail("training in a version before 14 of ONNX's operations");
-    const ValueId mean = t.Add("reduce_mean", {x}, {{"axes", axes}});
-    const ValueId variance = t.Add("reduce_variance", {x, mean}, {{"axes", axes}});
-    const ValueId of_batch[2] = {mean, variance};
-    const double momentum = t.Real("momentum", 0.9);
-    for (int i : {0, 1}) {
-      const ValueId old = t.Scaled(statistics[i], momentum);
-      if (t.node().output_size() > i + 1)
-        t.Result(i + 1, t.Add("add", {old, t.Scaled(of_batch[i], 1 - momentum)}));
-      statistics[i] = of_batch[i];
+  if (!trains) {
+    return t.Result(t.Add("normalize", {x, t.Untrained(3), t.Untrained(4), t.X(1), t.X(2)}, attrs));
+  }
+  if (t.opset() < 14) return t.Fail("training in a version before 14 of ONNX's operations");
+  const ValueId mean = t.Add("reduce_mean", {x}, {{"axes", axes}});
+  const ValueId variance = t.Add("reduce_variance", {x, mean}, {{"axes", axes}});
+  ValueId statistics[2] = {mean, variance};
+  const double momentum = t.Real("momentum", 0.9);
+  for (int i : {0, 1}) {
+    const ValueId of_batch = statistics[i], average = t.Average(3 + i);
+    if (average >= 0 && momentum >= 0 && momentum < 1)
+      statistics[i] = t.Add("moving_average", {of_batch, average}, {{"momentum", 1 - momentum}});
+    const ValueId old = average >= 0 ? average : t.Untrained(3 + i);
+    if (t.node().output_size() > i + 1) {
+      t.Result(i + 1, t.Add("add", {t.Scaled(old, momentum), t.Scaled(of_batch, 1 - momentum)}));
     }
   }
   t.Result(t.Add("normalize", {x, statistics[0], statistics[1], t.X(1), t.X(2)}, attrs));

@@ -145,6 +145,8 @@ ValueId Translation::Untrained(int i) {
   return value;
 }
 
+ValueId Translation::Average(int i) { return input(i).weight == nullptr ? -1 : Read(i, false); }
+
 ValueId Translation::Any(int i) { return Read(i, true); }
 
 const Tensor* Translation::Known(int i) {

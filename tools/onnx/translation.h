@@ -59,6 +59,9 @@ class Translation {
   ValueId Any(int i);
   // Returns operand i, real numbers that training leaves alone even where the file has a weight.
   ValueId Untrained(int i);
+  // Returns operand i, a weight of the file that training updates as a moving average; -1 if the
+  // operand is no weight.
+  ValueId Average(int i);
   // Returns the known elements of operand i; fails if they are not known.
   const Tensor* Known(int i);
   std::vector<int64_t> KnownInts(int i);

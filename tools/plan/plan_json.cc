@@ -235,6 +235,7 @@ absl::StatusOr<Json> PlanJson(const compiler::LogicalPlan& plan, const sim::JobC
               {"boxings", BoxingsJson(summary.boxings)},
               {"functions", FunctionsJson(plan)},
               {"passes", std::move(passes)},
+              {"ranks_left_out", plan.mesh.num_ranks() - static_cast<int64_t>(rank_list.size())},
               {"ranks", std::move(rank_list)}};
 }
 

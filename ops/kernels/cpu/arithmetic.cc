@@ -193,6 +193,18 @@ KernelOr MakeCast(const KernelSpec& spec) {
   return std::make_unique<CastKernel>(check.in(0), check.out(0));
 }
 
+// In training the result is the statistic; the average and the sample are for the update.
+KernelOr MakeMovingAverage(const KernelSpec& spec) {
+  SpecCheck check(spec);
+  check.Inputs(2, 3)
+      .Outputs(1, 1)
+      .Real(check.in(0), "x")
+      .SameType(check.in(0), check.out(0), "x and y");
+  check.SameShape(check.in(0), check.out(0), "x and y");
+  if (!check.ok()) return check.status();
+  return std::make_unique<CastKernel>(check.in(0), check.out(0));
+}
+
 // acc = g in the first act of a span, acc += g in the others.
 class AccumulateKernel final : public Kernel {
  public:
@@ -230,6 +242,7 @@ KernelOr MakeAccumulate(const KernelSpec& spec) {
 
 WEIR_REGISTER_KERNEL("cpu", "scale", MakeScale);
 WEIR_REGISTER_KERNEL("cpu", "cast", MakeCast);
+WEIR_REGISTER_KERNEL("cpu", "moving_average", MakeMovingAverage);
 // A step of one micro-batch has the operand itself as the mean over the micro-batches.
 WEIR_REGISTER_KERNEL("cpu", "step_mean", MakeCast);
 WEIR_REGISTER_KERNEL("cpu", "accumulate", MakeAccumulate);

@@ -208,8 +208,11 @@ class VarianceKernel final : public StatisticsKernel {
 
   absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     auto* variance = static_cast<float*>(args.outputs[0]);
+    auto* unbiased = args.outputs.size() > 1 ? static_cast<float*>(args.outputs[1]) : nullptr;
     if (domain_.empty()) {
-      Set(variance, [](int64_t) { return 0.0f; });
+      for (float* output : {variance, unbiased}) {
+        if (output != nullptr) Set(output, [](int64_t) { return 0.0f; });
+      }
       return absl::OkStatus();
     }
     const float* mean = Statistic(args, launch, 1, 0);
@@ -220,6 +223,10 @@ class VarianceKernel final : public StatisticsKernel {
                 });
     const double count = count_;
     Set(variance, [=](int64_t s) { return static_cast<float>(variance[s] / count); });
+    if (unbiased != nullptr) {
+      const float factor = UnbiasedFactor(count);
+      Set(unbiased, [=](int64_t s) { return variance[s] * factor; });
+    }
     return absl::OkStatus();
   }
 };

@@ -1,6 +1,7 @@
 // reduce_variance, normalize and their gradients: factories of the kernels for CUDA.
 #include "ops/kernels/cuda/normalize.h"
 
+#include "ops/kernels/cuda/arithmetic.h"
 #include "ops/kernels/cuda/axis_walk_of.h"
 #include "ops/kernels/cuda/cuda_kernel.h"
 #include "ops/kernels/shape/normalize_check.h"
@@ -57,7 +58,13 @@ class VarianceKernel final : public StatisticsKernel {
  protected:
   absl::Status Enqueue(const KernelArgs& args, void* workspace,
                        device::CudaStream stream) override {
-    LaunchVariance({ShapeWith(workspace), args.inputs[0], In(args, 1), Out(args, 0)}, stream);
+    const NormalizeShape shape = ShapeWith(workspace);
+    LaunchVariance({shape, args.inputs[0], In(args, 1), Out(args, 0)}, stream);
+    if (args.outputs.size() > 1 && args.outputs[1] != nullptr) {
+      LaunchScale({DType::kF32, UnbiasedFactor(shape.count), args.outputs[0], args.outputs[1],
+                   shape.walk.num_results()},
+                  stream);
+    }
     return absl::OkStatus();
   }
 };

@@ -36,8 +36,9 @@ void CheckLikeX(const TensorSlice& operand, SpecCheck* check) {
 
 absl::Status CheckVariance(const KernelSpec& spec) {
   SpecCheck check(spec);
-  check.Inputs(2, 2).Outputs(1, 1);
+  check.Inputs(2, 2).Outputs(1, 2);
   CheckStatistics(spec, {1}, {0}, &check);
+  if (check.HasOut(1)) CheckStatistics(spec, {}, {1}, &check);
   return check.status();
 }
 
@@ -64,6 +65,10 @@ absl::Status CheckNormalizeGrad(const KernelSpec& spec) {
   CheckLikeX(check.in(3), &check);
   CheckLikeX(check.out(0), &check);
   return check.status();
+}
+
+float UnbiasedFactor(double count) {
+  return count > 1 ? static_cast<float>(count / (count - 1)) : 1.0f;
 }
 
 }  // namespace weir::kernels

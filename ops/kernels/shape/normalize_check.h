@@ -13,4 +13,8 @@ absl::Status CheckVarianceGrad(const KernelSpec& spec);
 absl::Status CheckNormalize(const KernelSpec& spec);
 absl::Status CheckNormalizeGrad(const KernelSpec& spec);
 
+// Returns what makes an unbiased variance of the variance of `count` numbers: count / (count - 1),
+// or 1 of a single number.
+float UnbiasedFactor(double count);
+
 }  // namespace weir::kernels

@@ -147,18 +147,32 @@ class ImageOperations:
         x = self._views.settle(self._real(self._view(given["input"])))
         axes = [d for d in range(len(x.dims)) if d != 1]
         training = given["training"] or given["running_mean"] is None
-        if training:
-            statistics = self._statistics(x, axes)
-            if given["running_mean"] is not None:
-                self._warn_of_statistics(module_path(node))
-        else:
+        if not training:
             statistics = [self._value(given["running_mean"]), self._value(given["running_var"])]
+        elif given["running_mean"] is None:
+            statistics = self._statistics(x, axes)
+        else:
+            statistics = self._running_statistics(x, axes, given, module_path(node))
         return View.of(self._normalize(x, statistics, axes, given))
 
+    def _running_statistics(self, x, axes, given, path):
+        momentum = given.get("momentum", given.get("exponential_average_factor"))
+        known = isinstance(momentum, (int, float)) and 0 < momentum <= 1
+        averages = [self.average(given[name]) for name in ("running_mean", "running_var")] if known else [None]
+        if None in averages:
+            self._warn_of_statistics(path)
+            return self._statistics(x, axes)
+        mean = self._emit("reduce_mean", [x], {"axes": axes, "out_dtype": "f32"})
+        variance = self._emit("reduce_variance", [x, mean], {"axes": axes})
+        unbiased = self._emit("unbiased_variance", [x, mean], {"axes": axes})
+        attrs = {"momentum": float(momentum)}
+        return [self._emit("moving_average", [mean, averages[0]], attrs),
+                self._emit("moving_average", [variance, averages[1], unbiased], attrs)]
+
     def _warn_of_statistics(self, path):
-        warning = ("batch normalisation: Weir trains with the mean and the variance of each micro-batch and keeps no "
-                   "running statistics, so running_mean and running_var stay as they are. Before model.eval(), let "
-                   "PyTorch compute them: docs/how_to/bring_a_pytorch_model.md says how. The first such module is "
+        warning = ("batch normalisation: running_mean and running_var stay as they are in a module without momentum, and "
+                   "follow the first run alone in one that runs several times in a step. Before model.eval(), let PyTorch "
+                   "compute them: docs/how_to/bring_a_pytorch_model.md says how. The first such module is "
                    f"{path or 'the model itself'}")
         if not any(known.startswith("batch normalisation:") for known in self.warnings):
             self.warnings.append(warning)

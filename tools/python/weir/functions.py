@@ -313,6 +313,24 @@ class GraphPrinter:
                 fields.add("frozen", True)
             message.add("parameter", fields)
 
+    def _nodes(self, nodes, names):
+        """Returns {node: message} in order. Both variances of one tensor are results of one reduce_variance."""
+        messages = {}
+        unbiased = {tuple(node.inputs): node for node in nodes if node.op == "unbiased_variance"}
+        biased = {tuple(node.inputs) for node in nodes if node.op == "reduce_variance"}
+        for node in nodes:
+            if node.op == "unbiased_variance" and tuple(node.inputs) in biased:
+                continue
+            fields = self._node(node, names)
+            other = unbiased.get(tuple(node.inputs))
+            if node.op == "reduce_variance" and other is not None:
+                fields.add("output", [names[node.output], names[other.output]])
+            elif node.op == "unbiased_variance":
+                fields[1] = ("op", "reduce_variance")
+                fields.add("output", [f"{names[node.output]}_biased", names[node.output]])
+            messages[node] = fields
+        return messages
+
     def _node(self, node, names):
         fields = Message([("name", names[node.output]), ("op", node.op),
                           ("input", [names[value] for value in node.inputs])])
@@ -340,8 +358,8 @@ class GraphPrinter:
     def _function(self, function):
         message = Message([("name", function.name)])
         self._declarations(message, function)
-        for node in function.nodes:
-            message.add("node", self._node(node, function.names))
+        for fields in self._nodes(function.nodes, function.names).values():
+            message.add("node", fields)
         for value in function.outputs:
             message.add("output", function.names[value])
         return message
@@ -350,9 +368,11 @@ class GraphPrinter:
         main = self._model.main
         message = Message([("name", "main")])
         self._declarations(message, main)
+        nodes = self._nodes([item for item in self._model.body if not isinstance(item, Call)], main.names)
         for item in self._model.body:
+            if item in nodes:
+                message.add("node", nodes[item])
             if not isinstance(item, Call):
-                message.add("node", self._node(item, main.names))
                 continue
             message.add("node", Message([
                 ("name", item.name), ("op", "call"), ("function", item.function.name),

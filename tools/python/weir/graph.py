@@ -1,8 +1,8 @@
 """A model as a list of operations of Weir, before the model is cut into functions.
 
 Every operation has one result; that of top_k is its second one, the indices. Dimensions are in the order of Weir's
-operations. The operation "add_scalar" is the one that Weir does not have; `rewrite.lower_scalars` replaces what is
-left of it.
+operations. Weir does not have two of the operations: "add_scalar", of which `rewrite.lower_scalars` replaces what is
+left, and "unbiased_variance", which is printed as the second result of reduce_variance.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from weir.dims import Dim, sizes
 BINARY = ("add", "sub", "mul", "div", "maximum", "minimum")
 COMPARE = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 LOGICAL = ("logical_and", "logical_or", "logical_xor", "logical_not")
-REDUCE = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_variance")
+REDUCE = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_variance", "unbiased_variance")
 # `to` holds the dimensions of the results of these.
 RESIZE = ("conv", "conv_transpose", "max_pool", "average_pool", "pad", "scatter_add", "segment_sum", "one_hot")
 

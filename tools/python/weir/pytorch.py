@@ -220,7 +220,7 @@ def from_torch(model, *, loss=None, ignore_index=None, decay=None, name=None, na
                 translator.graph.parameters.append(parameters[path])
             arguments.append(View.of(parameters[path]))
         elif kind == "BUFFER" and spec.persistent:
-            arguments.append(translator.buffer(program.state_dict[spec.target]))
+            arguments.append(translator.buffer(program.state_dict[spec.target], spec.target.removeprefix("_model.")))
         else:
             arguments.append(translator.buffer(program.constants[spec.target]))
     outputs = translator.run(program.graph_module, arguments)
@@ -242,6 +242,9 @@ def from_torch(model, *, loss=None, ignore_index=None, decay=None, name=None, na
     text = to_text(functions.GraphPrinter(cut, name or type(model).__name__).message())
     for warning in translator.warnings:
         warnings.warn(warning, stacklevel=3)
+    of_buffers = dict(model.named_buffers(remove_duplicate=False))
+    read = {parameter.cut.source for parameter in cut.weights.values() if parameter.cut is not None}
+    stored.update({path: of_buffers[path] for path in translator.averages if path in read})
     buffers = {key: tensor for key, tensor in model.state_dict().items() if key not in stored and key not in aliases}
     made = TorchGraph(name or type(model).__name__, text, cut.weights, stored, aliases, buffers, translator.warnings)
     if name_dims:

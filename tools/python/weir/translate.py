@@ -13,7 +13,7 @@ from weir.aten_operations import HINTS, AtenOperations
 from weir.dims import Dim, sizes
 from weir.errors import Error, Unsupported
 from weir.exported_nodes import describe_op, module_path, source_line
-from weir.graph import Graph, Parameter, Value, make_node
+from weir.graph import Cut, Graph, Parameter, Value, make_node
 from weir.operands import Folded
 from weir.views import Refused, View, ViewOperations
 
@@ -43,14 +43,33 @@ class Translator(AtenOperations):
         self._constants = {}
         self._copies = {}  # value with repeated heads -> the view that repeats them
         self._buffers = set()  # the memory of folded buffers
+        self._paths = {}  # id of the value of a buffer -> (path in the state_dict, the value)
+        self.averages = []  # paths of the buffers that training updates
         self._node = None
         self._views = ViewOperations(self._emit)
 
-    def buffer(self, tensor):
-        """Returns the value of a buffer of the module: a copy, because the program may change what it folds."""
+    def buffer(self, tensor, path=None):
+        """Returns the value of a buffer of the module: a copy, because the program may change what it folds.
+
+        A buffer with a `path` in the state_dict may become a moving average.
+        """
         copy = tensor.detach().clone()
         self._buffers.add(copy.untyped_storage().data_ptr())
-        return Folded(copy)
+        folded = Folded(copy)
+        if path is not None and tensor.dtype == torch.float32:
+            self._paths[id(folded)] = (path, folded)
+        return folded
+
+    def average(self, item):
+        """Returns the parameter for a buffer that training updates; None if `item` is none, or was asked for before."""
+        path, folded = self._paths.pop(id(item), (None, None))
+        if folded is not item:
+            return None
+        shape = tuple(item.tensor.shape)
+        parameter = Parameter(tuple(Dim(size) for size in shape), "f32", path, cut=Cut(path, shape))
+        self.graph.parameters.append(parameter)
+        self.averages.append(path)
+        return parameter
 
     # ---- the walk over the program
 

@@ -1,0 +1,98 @@
+#include "compiler/passes/program_items.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace weir::compiler {
+
+ProgramItems::ProgramItems(const LayoutRules& rules, LogicalPlan* plan)
+    : rules_(rules), plan_(*plan), module_(plan->module) {}
+
+Frequency ProgramItems::at_update() const {
+  return plan_.updates.every > 1 ? Frequency::kUpdate : Frequency::kStep;
+}
+Frequency ProgramItems::after_update() const {
+  return plan_.updates.every > 1 && plan_.updates.phase == plan_.updates.every - 1
+             ? Frequency::kAfterUpdate
+             : Frequency::kStep;
+}
+
+int ProgramItems::NewValue(const std::string& name, const sbp::TensorType& type,
+                           const sbp::Layout& layout, int64_t stage, Frequency frequency) {
+  ProgramValue value;
+  value.name = name;
+  value.type = type;
+  value.layout = layout;
+  value.stage = stage;
+  value.frequency = frequency;
+  return module_.AddValue(std::move(value));
+}
+
+ProgramItem& ProgramItems::NewItem(ItemKind kind, PhaseKind phase, const std::string& name,
+                                   Frequency frequency) {
+  ProgramItem item;
+  item.kind = kind;
+  item.phase = phase;
+  item.name = name;
+  item.frequency = frequency;
+  item.part = part_;
+  module_.items.push_back(std::move(item));
+  return module_.items.back();
+}
+
+int ProgramItems::Boxed(int value, const sbp::Layout& layout, int64_t stage, Frequency frequency,
+                        const std::string& purpose) {
+  const ProgramValue have = module_.values[value];
+  if (have.layout == layout && have.stage == stage) return value;
+  std::string key = absl::StrCat(value, "|", stage, "|", static_cast<int>(frequency), "|", purpose,
+                                 "|", ToText(layout, plan_.stage_mesh));
+  auto known = boxed_.find(key);
+  if (known != boxed_.end()) return known->second;
+  int out = NewValue(have.name, have.type, layout, stage, frequency);
+  ProgramItem& item =
+      NewItem(ItemKind::kBoxing, PhaseKind::kBoxing,
+              purpose.empty() ? have.name : absl::StrCat(have.name, " for ", purpose), frequency);
+  item.inputs = {value};
+  item.outputs = {out};
+  item.why = rules_.WhyBoxed(have.layout, layout);
+  if (have.stage != stage) item.why.push_back({LayoutReason::Kind::kStages});
+  boxed_[key] = out;
+  return out;
+}
+
+int ProgramItems::InternFunction(FunctionBuilder& builder) {
+  Function function = builder.Take();
+  std::string text = ToText(function, plan_.stage_mesh);
+  auto known = interned_.find(text);
+  if (known != interned_.end()) return known->second;
+  module_.functions.push_back(std::move(function));
+  int index = static_cast<int>(module_.functions.size()) - 1;
+  interned_[text] = index;
+  return index;
+}
+
+int ProgramItems::Sum(const std::string& name, const std::vector<int>& parts,
+                      const sbp::TensorType& type, const sbp::Layout& layout, int64_t stage) {
+  if (parts.size() == 1) return parts[0];
+  FunctionBuilder builder("add", plan_.stage_mesh);
+  ops::ValueId total = -1;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    ops::ValueId arg = builder.AddArg(absl::StrCat("x", i), type, layout);
+    total = i == 0 ? arg : builder.Emit("add", {total, arg}, {{type, layout}}, {})[0];
+  }
+  builder.AddResult(total, Frequency::kMicroBatch);
+  int out = NewValue(name, type, layout, stage, at_update());
+  ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate, name, at_update());
+  item.function = InternFunction(builder);
+  item.inputs = parts;
+  item.outputs = {out};
+  return out;
+}
+
+void ProgramItems::AddSink(const std::string& name, int value) {
+  ProgramItem& sink = NewItem(ItemKind::kSink, PhaseKind::kMetric, absl::StrCat("report ", name),
+                              module_.values[value].frequency);
+  sink.feed = name;
+  sink.inputs = {value};
+}
+
+}  // namespace weir::compiler
