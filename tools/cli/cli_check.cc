@@ -58,6 +58,7 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(JobToTrain read, arguments.train.Read());
   arguments.train.options.costs = &read.costs.model();
   if (!read.note.empty()) *context->err << read.note << "\n";
+  if (!read.products.empty()) *context->err << read.products << "\n";
   // The sandbox knows no locks.
   WEIR_RETURN_IF_ERROR(train::CheckFolderIsFree(arguments.train.options.checkpoint));
   EnterSandboxOf(read.job, arguments, *context);

@@ -51,7 +51,8 @@ struct JobToTrain {
   proto::Job job;
   // A sentence on learning rates, if --steps differs from the job; may be empty.
   std::string note;
-  sim::JobCosts costs;  // for which the plans are made
+  std::string products;  // a line on the ways of products, for people; may be empty
+  sim::JobCosts costs;   // for which the plans are made
   // The costs of `weir plan`, of a job with `rules: AUTO`. The search for rules goes by these
   // costs.
   sim::JobCosts rule_costs;

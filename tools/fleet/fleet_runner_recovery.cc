@@ -8,6 +8,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "tools/fleet/fleet_runner.h"
+#include "tools/fleet/fleet_start.h"
 #include "tools/fleet/piece_codec.h"
 #include "tools/launch/placement.h"
 
@@ -161,7 +162,9 @@ absl::StatusOr<train::Recovery> FleetRunner::Recover(const train::RecoveryOrder&
     open->set_tells_shards(false);
     open->set_goes_on(recovery.has_states && plan.has_states[worker]);
   }
-  WEIR_RETURN_IF_ERROR(fleet_->CallEach(commands, Fleet::Watch::kNone).status());
+  WEIR_ASSIGN_OR_RETURN(const auto answers, fleet_->CallEach(commands, Fleet::Watch::kNone));
+  const proto::Job& job = commands[WorkerId(0)].open().job();
+  WEIR_RETURN_IF_ERROR(CheckProcessors(*fleet_, job, answers));
   if (recovery.has_states) WEIR_RETURN_IF_ERROR(MoveStates(plan));
   steps_done_ = recovery.step;
   keeping_.is_due = true;

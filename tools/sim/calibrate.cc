@@ -98,18 +98,6 @@ struct MeasuredJob {
   std::unique_ptr<actors::VirtualRun> run;
 };
 
-absl::StatusOr<std::vector<actors::Plan>> PlansOf(const proto::Job& job) {
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<compiler::LogicalPlan> logical,
-                        compiler::CompileJob(job, {}));
-  std::vector<actors::Plan> plans;
-  for (RankId rank : logical->places.all_ranks()) {
-    WEIR_ASSIGN_OR_RETURN(proto::RankPlan proto, compiler::LowerForRank(*logical, rank));
-    WEIR_ASSIGN_OR_RETURN(actors::Plan plan, actors::PlanFromProto(proto));
-    plans.push_back(std::move(plan));
-  }
-  return plans;
-}
-
 absl::StatusOr<std::unique_ptr<MeasuredJob>> OpenMeasured(const proto::Job& job, int threads,
                                                           int64_t traced_steps = 1) {
   auto measured = std::make_unique<MeasuredJob>();
@@ -434,6 +422,18 @@ class Calibration {
 
 }  // namespace
 
+absl::StatusOr<std::vector<actors::Plan>> PlansOf(const proto::Job& job) {
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<compiler::LogicalPlan> logical,
+                        compiler::CompileJob(job, {}));
+  std::vector<actors::Plan> plans;
+  for (RankId rank : logical->places.all_ranks()) {
+    WEIR_ASSIGN_OR_RETURN(proto::RankPlan proto, compiler::LowerForRank(*logical, rank));
+    WEIR_ASSIGN_OR_RETURN(actors::Plan plan, actors::PlanFromProto(proto));
+    plans.push_back(std::move(plan));
+  }
+  return plans;
+}
+
 absl::StatusOr<std::vector<int64_t>> TimeRounds(train::JobRunner* runner, int64_t rounds,
                                                 int64_t steps) {
   std::vector<int64_t> samples;
@@ -446,14 +446,17 @@ absl::StatusOr<std::vector<int64_t>> TimeRounds(train::JobRunner* runner, int64_
   return samples;
 }
 
+absl::Status CheckDeviceIsMeasured(const proto::Job& job) {
+  if (!absl::StartsWith(job.runtime().device(), "cuda")) return absl::OkStatus();
+  return Rejected({"W0554", "runtime.device", "a device whose kernels are measured: cpu",
+                   absl::StrCat("\"", job.runtime().device(), "\""),
+                   "--device cpu; plans for GPUs use a roofline unless --cluster names costs"});
+}
+
 absl::StatusOr<proto::Cluster> Calibrate(const proto::Job& job, const CalibrateOptions& options) {
   proto::Job settled = job;
   WEIR_RETURN_IF_ERROR(train::SettleDevice(&settled));
-  if (absl::StartsWith(settled.runtime().device(), "cuda")) {
-    return Rejected({"W0554", "runtime.device", "a device whose kernels are measured: cpu",
-                     absl::StrCat("\"", settled.runtime().device(), "\""),
-                     "--device cpu; plans for GPUs use a roofline unless --cluster names costs"});
-  }
+  WEIR_RETURN_IF_ERROR(CheckDeviceIsMeasured(settled));
   return Calibration(job, options).Run();
 }
 
