@@ -13,7 +13,7 @@
 #include "oneapi/dnnl/dnnl.hpp"
 #include "ops/kernels/cpu/simd_targets.h"
 
-// Not sorted above: the header of targets must come first.
+// This header comes last, because simd_targets.h must come before it.
 #include "hwy/targets.h"
 
 namespace weir::kernels {
