@@ -77,6 +77,7 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
   WEIR_RETURN_IF_ERROR(CheckTraining(job, plan->stage_mesh, options.mode));
   plan->micro_batches = std::max<int64_t>(1, job.training().micro_batches());
   WEIR_ASSIGN_OR_RETURN(plan->settings, ImportSettings(job));
+  WEIR_ASSIGN_OR_RETURN(plan->products, ImportProducts(job));
   if (plan->settings.runtime.chunk_bytes_max > 0)
     plan->chunk_bytes_max = plan->settings.runtime.chunk_bytes_max;
 

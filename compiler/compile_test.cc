@@ -368,5 +368,59 @@ TEST(Compile, ATransferOfEarlyDataThatStandsLateLosesNoOp) {
   }
 }
 
+// Returns the ways of the calls of `op` on all ranks, one for each call.
+std::vector<std::string> WaysOf(const LogicalPlan& plan, const std::string& op) {
+  std::vector<std::string> ways;
+  for (const RankId rank : plan.places.all_ranks()) {
+    const auto lowered = LowerForRank(plan, rank);
+    EXPECT_TRUE(lowered.ok()) << lowered.status();
+    if (!lowered.ok()) continue;
+    for (const proto::Program& program : lowered->program()) {
+      for (const proto::KernelCall& call : program.call()) {
+        if (call.op() != op) continue;
+        ways.emplace_back();
+        for (const proto::NamedAttr& attr : call.attr()) {
+          if (attr.name() == "way") ways.back() = attr.value().s();
+        }
+      }
+    }
+  }
+  return ways;
+}
+
+TEST(Compile, EveryRankGetsTheWaysOfProductsThatTheJobNames) {
+  proto::Job job = TinyJob("dp=2");
+  const auto before = CompileJob(job, {});
+  ASSERT_TRUE(before.ok()) << before.status();
+  for (const char* op : {"matmul", "matmul_grad_w"}) {
+    for (const std::string& way : WaysOf(**before, op)) EXPECT_EQ(way, "") << op;
+  }
+  // Of the weights' gradients alone. Their sizes are those of the weights, and the tokens of a
+  // rank.
+  for (const int64_t n : {16, 32}) {
+    proto::ProductWayChoice* choice = job.mutable_runtime()->add_product();
+    choice->set_way("plain");
+    choice->mutable_of()->set_operands("f32");
+    choice->mutable_of()->set_m(16);
+    choice->mutable_of()->set_n(n);
+    choice->mutable_of()->set_k(32);
+    choice->mutable_of()->set_a_transposed(true);
+  }
+  const auto plan = CompileJob(job, {});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const std::vector<std::string> gradients = WaysOf(**plan, "matmul_grad_w");
+  EXPECT_FALSE(gradients.empty());
+  for (const std::string& way : gradients) EXPECT_EQ(way, "plain");
+  for (const std::string& way : WaysOf(**plan, "matmul")) EXPECT_EQ(way, "");
+  EXPECT_NE((*plan)->plan_id, (*before)->plan_id) << "other kernels make another plan";
+}
+
+TEST(Compile, AWayOfProductsThatDoesNotExistIsRefused) {
+  proto::Job job = TinyJob("");
+  job.mutable_runtime()->add_product()->set_way("fast");
+  const absl::Status status = CompileJob(job, {}).status();
+  EXPECT_NE(status.message().find("W0843 at runtime.product[0]"), std::string::npos) << status;
+}
+
 }  // namespace
 }  // namespace weir::compiler

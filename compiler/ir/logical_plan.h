@@ -13,6 +13,7 @@
 #include "compiler/ir/job_settings.h"
 #include "compiler/ir/pipeline_schedule.h"
 #include "compiler/ir/stage_shape.h"
+#include "runtime/base/product.h"
 #include "runtime/base/update_rate.h"
 #include "sbp/places.h"
 
@@ -54,6 +55,7 @@ struct LogicalPlan {
   std::vector<StageShape> stages;  // the combined work of the ranks of each stage
   JobRhythm rhythm;                // when every station acts
   std::vector<PassTiming> timings;
+  ProductChoices products;  // the ways in which a CPU computes products (runtime.product)
 };
 
 // Returns how often something of frequency `rate` happens in Training::update_every steps.

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/pipeline_schedule.h"
 #include "compiler/job/check_training.h"
+#include "runtime/base/product_codec.h"
 #include "runtime/base/status.h"
 
 namespace weir::compiler {
@@ -117,6 +118,10 @@ absl::StatusOr<JobSettings> ImportSettings(const proto::Job& job) {
   settings.training = ImportTraining(job.training());
   settings.runtime = ImportRuntime(job.runtime());
   return settings;
+}
+
+absl::StatusOr<ProductChoices> ImportProducts(const proto::Job& job) {
+  return ProductChoicesOf(job.runtime().product(), "runtime.product");
 }
 
 absl::StatusOr<LayoutRules> ImportRules(const proto::Job& job, const sbp::Mesh& stage_mesh,

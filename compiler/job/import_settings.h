@@ -10,6 +10,7 @@
 #include "compiler/ir/job_settings.h"
 #include "compiler/ir/layout_rules.h"
 #include "proto/job.pb.h"
+#include "runtime/base/product.h"
 #include "sbp/mesh.h"
 
 namespace weir::compiler {
@@ -17,6 +18,10 @@ namespace weir::compiler {
 // Returns the settings. kInvalidArgument (W0476): the job names a schedule that does not exist, or
 // the schedule has no use for pipeline.virtual_stages. Precondition: CheckTraining.
 absl::StatusOr<JobSettings> ImportSettings(const proto::Job& job);
+
+// Returns the ways of products that the job names. kInvalidArgument (W0843): one of them, or its
+// class, does not exist.
+absl::StatusOr<ProductChoices> ImportProducts(const proto::Job& job);
 
 // Returns the rules. Leaves out rules about axes that the mesh does not have, so that a job keeps
 // its rules when the mesh shrinks. kInvalidArgument: a rule or an override that cannot be meant

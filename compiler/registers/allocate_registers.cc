@@ -13,7 +13,9 @@
 #include "compiler/registers/place_memory.h"
 #include "compiler/registers/scratch_plan.h"
 #include "compiler/rhythm/rank_rhythm.h"
+#include "ops/defs/product_class.h"
 #include "runtime/base/alignment.h"
+#include "runtime/base/product.h"
 #include "runtime/base/rate_codec.h"
 #include "runtime/base/status.h"
 #include "runtime/base/transfer/transfer_codec.h"
@@ -284,11 +286,31 @@ class RegisterAllocator {
       call->set_name(kernel.name.empty() ? actor.name : kernel.name);
       call->set_rng_key(kernel.rng_key);
       SetAttrs(kernel.attrs, call->mutable_attr());
+      SetProductWay(kernel, call);
       EncodeTransfer(kernel.transfer, call);
       for (const RankOperand& input : kernel.inputs) set_operand(input, call->add_input());
       for (const RankOperand& output : kernel.outputs) set_operand(output, call->add_output());
     }
     return KnownProgram();
+  }
+
+  // Names the way of a product, if the job has one for its class. Kernels do not choose by
+  // themselves where a choice may differ from rank to rank.
+  void SetProductWay(const RankKernel& kernel, proto::KernelCall* call) const {
+    const ProductChoices& products = plan_.products;
+    if (products.empty()) return;
+    const auto slices_of = [](const std::vector<RankOperand>& operands) {
+      std::vector<const TensorSlice*> slices;
+      for (const RankOperand& operand : operands)
+        slices.push_back(operand.kind == RankOperand::kNone ? nullptr : &operand.slice);
+      return slices;
+    };
+    const std::optional<ProductClass> product = ops::ProductClassOf(
+        kernel.op, kernel.attrs, slices_of(kernel.inputs), slices_of(kernel.outputs));
+    if (!product.has_value()) return;
+    const ProductWay way = products.WayOf(*product);
+    if (way != ProductWay::kAutomatic)
+      SetAttrs({{kProductWayAttr, Name(way)}}, call->mutable_attr());
   }
 
   // Other ranks write the results of a collective while this rank acts on. What nobody reads of

@@ -59,6 +59,7 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
   arguments.train.options.costs = &read.costs.model();
   arguments.train.options.driver_bytes = read.rule_costs.DriverBytes(read.job);
   if (!read.note.empty()) *context->err << read.note << "\n";
+  if (!read.products.empty()) *context->err << read.products << "\n";
   // The sandbox knows no locks.
   WEIR_RETURN_IF_ERROR(train::CheckFolderIsFree(arguments.train.options.checkpoint));
   EnterSandboxOf(read.job, arguments, *context);

@@ -27,6 +27,7 @@
 #include "tools/hosts/find_hosts.h"
 #include "tools/launch/failure_report.h"
 #include "tools/launch/signal_watch.h"
+#include "tools/sim/product_ways.h"
 #include "tools/train/generator.h"
 #include "tools/weights/find_weights.h"
 
@@ -248,6 +249,8 @@ absl::Status GenerateOn(const hosts::FoundHosts& found, GenerateArguments argume
                         std::unique_ptr<fleet::Fleet>* fleet, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(proto::Job job, arguments.job.Read());
   WEIR_RETURN_IF_ERROR(SettleRulesConfined(&job));
+  WEIR_ASSIGN_OR_RETURN(const std::string products, sim::SettleProducts(&job));
+  if (!products.empty()) console->Say(products);
   WEIR_RETURN_IF_ERROR(ReadOptions(&arguments));
   train::GenerateOptions& options = arguments.options;
   if (arguments.fleet.processes == 0 && found.agents.empty())

@@ -18,6 +18,7 @@
 #include "tools/plan/plan_sections.h"
 #include "tools/sim/job_costs.h"
 #include "tools/sim/predict_step.h"
+#include "tools/sim/product_ways.h"
 #include "tools/train/memory_budget.h"
 
 namespace weir::cli {
@@ -41,7 +42,7 @@ struct PlanArguments : PlannedJobArguments {
   std::vector<std::string> disabled;
   // Sections below the screen.
   bool layouts = false, boxings = false, schedule = false, memory = false, actors = false,
-       all = false;
+       products = false, all = false;
   std::string layouts_of;
 };
 
@@ -154,6 +155,7 @@ absl::Status PrintText(const PlannedJob& planned, const sim::JobCosts& costs,
   if (all || arguments.schedule)
     WEIR_RETURN_IF_ERROR(add(plan::ScheduleSection(plan, costs.model())));
   if (all || arguments.actors) WEIR_RETURN_IF_ERROR(add(plan::ActorsSection(plan)));
+  if (all || arguments.products) WEIR_RETURN_IF_ERROR(add(sim::ProductsSection(plan)));
   if (all || arguments.memory) WEIR_RETURN_IF_ERROR(add(MemorySection(plan, memory)));
   if (!planned.collectives.text.empty())
     absl::StrAppend(&text, "\n", WrapText(planned.collectives.text, context.columns), "\n");
@@ -212,6 +214,7 @@ absl::Status ShowPlan(const PlanArguments& arguments, const CliContext& context)
   for (const std::string& sentence : compiler::DevicesWithoutWork(*plan)) {
     if (!on_screen) *context.err << "WARNING: " << sentence << "\n";
   }
+  if (!read.products.empty()) *context.err << read.products << "\n";
   if (!on_screen && planned.settled.has_value())
     *context.err << search::SettledText(*planned.settled) << "\n";
   if (!on_screen && !planned.collectives.text.empty())
@@ -268,6 +271,8 @@ void AddPlanVerb(CLI::App* app, CliContext* context) {
       "Add the stages with their calls, the chart of the pipeline, and the planned times");
   verb->add_flag("--memory", plan->memory, "Add the memory over the step and the largest tensors");
   verb->add_flag("--actors", plan->actors, "Add the actors, registers and memory of every rank");
+  verb->add_flag("--products", plan->products,
+                 "Add the ways in which a CPU computes the matrix products, and why");
   verb->add_flag("--all", plan->all, "Add all of these");
   verb->add_option("--mode", plan->mode, "train, evaluate or generate")
       ->type_name("MODE")

@@ -51,6 +51,8 @@ absl::Status RunSearch(const SearchArguments& arguments, CliContext* context) {
   WEIR_RETURN_IF_ERROR(
       train::CheckOutputIsNoInput("-o", arguments.out, {arguments.job.path, arguments.cluster}));
   WEIR_ASSIGN_OR_RETURN(JobWithCosts read, arguments.ReadWithCosts());
+  // The job that is written serves other machines, too.
+  if (!read.products.empty()) read.job.mutable_runtime()->clear_product();
   sandbox::SandboxRules rules;
   if (!arguments.out.empty())
     rules.write_folders = {std::filesystem::absolute(arguments.out).parent_path().string()};

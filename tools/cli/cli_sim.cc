@@ -26,6 +26,7 @@
 #include "tools/sim/calibrate.h"
 #include "tools/sim/cluster_file.h"
 #include "tools/sim/job_costs.h"
+#include "tools/sim/product_ways.h"
 #include "tools/sim/simulate.h"
 #include "tools/train/output_paths.h"
 
@@ -57,6 +58,7 @@ absl::Status Sim(SimArguments arguments, CliContext* context) {
         std::filesystem::absolute(arguments.options.trace).parent_path().string()};
   context->Confine(rules, sandbox::CpuTime::kUnlimited);
   WEIR_ASSIGN_OR_RETURN(const PlannedJob planned, PlanJob(arguments.place, {}, &read));
+  if (!read.products.empty()) *context->err << read.products << "\n";
   if (planned.settled.has_value()) *context->err << search::SettledText(*planned.settled) << "\n";
   if (!planned.collectives.text.empty()) *context->err << planned.collectives.text << "\n";
   if (const std::string line = plan::PlacedText(planned.placed, read.job); !line.empty())
@@ -79,6 +81,7 @@ struct CalibrateArguments {
   hosts::HostsRequest hosts;
   std::string out;
   bool keep = false;
+  bool products = false;  // nothing but the ways of products
   std::string transport;  // between processes; empty: one process
   std::string logs = launch::kLogBaseDefault;
   std::vector<std::string> also;
@@ -212,9 +215,32 @@ std::string GpuText(const std::string& path, const proto::DeviceModel& device) {
   return text;
 }
 
+// Measures the ways of the products of the jobs, keeps them if the user asks for it, and lets the
+// jobs have them.
+absl::Status MeasureAndUseProducts(const CalibrateArguments& arguments, CliContext* context,
+                                   proto::Job* job, std::vector<proto::Job>* layouts) {
+  std::vector<proto::Job> jobs{*job};
+  jobs.insert(jobs.end(), layouts->begin(), layouts->end());
+  WEIR_ASSIGN_OR_RETURN(const proto::MeasuredProducts measured,
+                        sim::MeasureProducts(jobs, arguments.options.say));
+  if (arguments.products) *context->out << sim::ProductsText(measured);
+  if (arguments.keep) {
+    const std::string path = sim::KeptProductsPath();
+    WEIR_RETURN_IF_ERROR(sim::KeepProducts(measured, path));
+    *context->out << path << ": " << measured.row_size()
+                  << (measured.row_size() == 1 ? " class" : " classes") << " of products\n";
+  }
+  sim::UseProducts(measured, job);
+  for (proto::Job& layout : *layouts) sim::UseProducts(measured, &layout);
+  return absl::OkStatus();
+}
+
 absl::Status RunCalibrate(CalibrateArguments arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(proto::Job job, arguments.job.Read());
   WEIR_RETURN_IF_ERROR(CheckOutputs(arguments, job));
+  if (arguments.products && !arguments.out.empty())
+    return Rejected({"W0942", "-o and --products", "one of them", "both",
+                     "--keep keeps the ways of products where jobs look for them"});
   WEIR_RETURN_IF_ERROR(SettleRulesConfined(&job));
   if (arguments.keep) {
     WEIR_ASSIGN_OR_RETURN(arguments.out, MakeKeptPlace(arguments, job));
@@ -227,6 +253,18 @@ absl::Status RunCalibrate(CalibrateArguments arguments, CliContext* context) {
   arguments.options.say = [context](const std::string& line) {
     *context->err << "measuring " << line << std::endl;
   };
+  const bool on_gpu =
+      job.runtime().device() == kGpus || job.runtime().device() == kEmulatedGpus;
+  if (arguments.products || (arguments.keep && !on_gpu)) {
+    WEIR_RETURN_IF_ERROR(
+        MeasureAndUseProducts(arguments, context, &job, &arguments.options.layouts));
+    if (arguments.products) return absl::OkStatus();
+  } else {
+    WEIR_ASSIGN_OR_RETURN(const std::string line, sim::SettleProducts(&job));
+    if (!line.empty()) *context->err << line << "\n";
+    for (proto::Job& layout : arguments.options.layouts)
+      WEIR_RETURN_IF_ERROR(sim::SettleProducts(&layout).status());
+  }
   console::Console console(console::Console::Style::kPlain, context->raw_err);
   if (!arguments.transport.empty()) {
     fleet::FleetOptions fleet;
@@ -265,9 +303,8 @@ absl::Status RunCalibrate(CalibrateArguments arguments, CliContext* context) {
     return Missing({"W0706", "-o " + arguments.out, "a file that can be written", "none",
                     "check that the folder exists"});
   }
-  *context->out << (job.runtime().device() == kGpus || job.runtime().device() == kEmulatedGpus
-                        ? GpuText(arguments.out, cluster.device(0))
-                        : CoresText(arguments.out, cluster));
+  *context->out << (on_gpu ? GpuText(arguments.out, cluster.device(0))
+                           : CoresText(arguments.out, cluster));
   if (!arguments.transport.empty()) {
     const double per_second = cluster.within_host().send_bytes_per_second();
     *context->out << (per_second > 0
@@ -291,6 +328,7 @@ void AddCalibrate(CLI::App* app, CliContext* context) {
   CLI::App* verb = AddVerb(
       app, context, "calibrate", "Measure what a job's kernels take on this machine, for weir sim",
       "  weir calibrate gpt.textproto --keep               for plan and sim of jobs like this one\n"
+      "  weir calibrate gpt.textproto --products             the ways of its matrix products\n"
       "  weir calibrate gpt.textproto -o here.textproto\n"
       "  weir calibrate gpt.textproto --device cuda --keep  of this machine's GPU\n"
       "  weir calibrate gpt.textproto --also dp=2 --also 'dp=2 training.zero_stage=3' -o "
@@ -304,10 +342,13 @@ void AddCalibrate(CLI::App* app, CliContext* context) {
   calibrate->job.AddTo(verb, context, JobArguments::Data::kOpened);
   verb->add_option("-o,--out", calibrate->out, "Where to write the cluster [standard output]")
       ->type_name("PATH");
-  verb->add_flag("--keep", calibrate->keep,
-                 "Write it where plan and sim look for the costs of this machine ($WEIR_CLUSTER, "
-                 "~/.config/weir/here.textproto; of a GPU $WEIR_GPU_CLUSTER, "
-                 "~/.config/weir/gpu.textproto)");
+  verb->add_flag(
+      "--keep", calibrate->keep,
+      "Write it where plan and sim look for the costs of this machine ($WEIR_CLUSTER, "
+      "~/.config/weir/here.textproto; of a GPU $WEIR_GPU_CLUSTER, ~/.config/weir/gpu.textproto), "
+      "and beside it the fastest ways of matrix products ($WEIR_PRODUCTS), which jobs then take");
+  verb->add_flag("--products", calibrate->products,
+                 "Measure the ways of matrix products alone, and print them");
   verb->add_option("--also", calibrate->also,
                    "Measure kernels as this layout has them, too: a mesh, what --set takes, "
                    "another job file; repeatable")

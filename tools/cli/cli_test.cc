@@ -302,6 +302,13 @@ TEST(CliTest, CalibrateWritesAClusterThatSimReads) {
     EXPECT_THAT(Weir(words).err, HasSubstr("W0926")) << outputs.front() << " " << outputs.back();
   }
   EXPECT_EQ(Weir({"check", job}).code, 0) << "the job is as it was";
+  EXPECT_THAT(Weir({"calibrate", job, "--products", "-o", cluster}).err, HasSubstr("W0942"));
+  const Outcome products = Weir({"calibrate", job, "--products"});
+  EXPECT_EQ(products.code, 0) << products.err;
+  EXPECT_THAT(products.out, AllOf(HasSubstr("matrix products on "), HasSubstr("  automatic "),
+                                  HasSubstr("  chosen")));
+  EXPECT_THAT(Weir({"plan", job, "--products"}).out,
+              HasSubstr("products: how a CPU computes them, and why"));
 }
 
 // Returns the text after the name of a line: "85.2 ms" of "  step    85.2 ms, 24,045 tokens/s".

@@ -35,6 +35,7 @@
 #include "tools/launch/restart_policy.h"
 #include "tools/launch/signal_watch.h"
 #include "tools/live/live_run.h"
+#include "tools/sim/product_ways.h"
 #include "tools/train/job_session.h"
 #include "tools/train/prepare_training.h"
 #include "tools/train/run_checkpoints.h"
@@ -327,6 +328,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   options.interrupted = &signals->interrupted();
   options.checkpoints_asked = &signals->checkpoints_asked();
   if (!read.note.empty()) console->Say(read.note);
+  if (!read.products.empty()) console->Say(read.products);
   options.costs = &read.costs.model();
   options.driver_bytes = read.rule_costs.DriverBytes(read.job);
   options.find_peak = [&read](const train::DevicesInUse& devices) {
@@ -512,6 +514,8 @@ struct EvalArguments {
 absl::Status RunEval(const EvalArguments& arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(proto::Job job, arguments.job.Read());
   WEIR_RETURN_IF_ERROR(SettleRulesConfined(&job));
+  WEIR_ASSIGN_OR_RETURN(const std::string products, sim::SettleProducts(&job));
+  if (!products.empty()) *context->err << products << "\n";
   WEIR_ASSIGN_OR_RETURN(const std::string init, weights::WeightFileOf(arguments.init));
   WEIR_ASSIGN_OR_RETURN(train::Evaluation evaluation,
                         train::EvaluateWeights(job, init, arguments.threads, arguments.job.path));

@@ -4,6 +4,7 @@
 
 #include "runtime/base/status.h"
 #include "tools/sandbox/run_confined.h"
+#include "tools/sim/product_ways.h"
 
 namespace weir::cli {
 
@@ -21,9 +22,11 @@ std::vector<CLI::Option*> PlannedJobArguments::AddFlagsTo(CLI::App* verb, CliCon
 
 std::vector<CLI::Option*> PlannedJobArguments::AddCostOptions(CLI::App* verb) {
   CLI::Option* const costs =
-      verb->add_option("--cluster", cluster,
-                       "Machines whose costs the plan is made for (proto/cluster.proto), or "
-                       "`defaults` [those kept by weir calibrate --keep, else the defaults]")
+      verb->add_option(
+              "--cluster", cluster,
+              "Machines whose costs the plan is made for (proto/cluster.proto), or "
+              "`defaults` [those kept by weir calibrate --keep, else the defaults]; `defaults` "
+              "leaves the ways of products to the kernels, too")
           ->type_name("PATH");
   CLI::Option* const order =
       verb->add_option(
@@ -41,7 +44,11 @@ absl::StatusOr<JobWithCosts> PlannedJobArguments::ReadWithCosts() const {
   WEIR_ASSIGN_OR_RETURN(proto::Job read, job.Read());
   WEIR_ASSIGN_OR_RETURN(sim::JobCosts costs, sim::JobCosts::Choose(cluster, read));
   costs.TellHosts(&read);
-  return JobWithCosts{std::move(read), std::move(costs)};
+  std::string products;
+  if (cluster != sim::kDefaultCosts) {
+    WEIR_ASSIGN_OR_RETURN(products, sim::SettleProducts(&read));
+  }
+  return JobWithCosts{std::move(read), std::move(costs), std::move(products)};
 }
 
 absl::StatusOr<std::optional<search::SettledRules>> SettleRulesConfined(

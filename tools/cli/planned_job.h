@@ -24,6 +24,7 @@ namespace weir::cli {
 struct JobWithCosts {
   proto::Job job;
   sim::JobCosts costs;
+  std::string products;  // a line on the ways of products, for people; may be empty
 };
 
 struct PlannedJobArguments {
@@ -35,8 +36,10 @@ struct PlannedJobArguments {
   void AddTo(CLI::App* verb, CliContext* of, JobArguments::Data opens);
   // Adds the flags of JobArguments, --cluster and --place. Returns the options.
   std::vector<CLI::Option*> AddFlagsTo(CLI::App* verb, CliContext* of, JobArguments::Data opens);
-  // Opens and reads the job and the costs. The job knows where hosts end (JobCosts::TellHosts).
-  // Errors: those of JobArguments::Read and of JobCosts::Choose.
+  // Opens and reads the job, the costs and the kept ways of products, which the job then has
+  // (sim::SettleProducts), unless --cluster says `defaults`. The job knows where hosts end
+  // (JobCosts::TellHosts). Errors: those of JobArguments::Read, of JobCosts::Choose and of
+  // SettleProducts.
   absl::StatusOr<JobWithCosts> ReadWithCosts() const;
 
  private:

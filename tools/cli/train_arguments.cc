@@ -19,6 +19,7 @@
 #include "tools/job/data_paths.h"
 #include "tools/job/fewer_replicas.h"
 #include "tools/launch/placement.h"
+#include "tools/sim/product_ways.h"
 #include "tools/weights/find_weights.h"
 
 namespace weir::cli {
@@ -410,6 +411,9 @@ absl::StatusOr<JobToTrain> TrainArguments::Read() {
   // The run may replace `latest` of the folder, and goes on from the checkpoint that it names now.
   if (store::IsCheckpointFolder(options.init)) {
     WEIR_ASSIGN_OR_RETURN(options.init, store::ResolveCheckpoint(options.init));
+  }
+  if (cluster != sim::kDefaultCosts) {
+    WEIR_ASSIGN_OR_RETURN(read.products, sim::SettleProducts(&read.job));
   }
   WEIR_ASSIGN_OR_RETURN(read.costs, sim::JobCosts::Choose(cluster));
   if (read.job.rules() == proto::Job::AUTO || read.job.runtime().device() == "cuda" ||

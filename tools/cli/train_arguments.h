@@ -52,6 +52,7 @@ struct JobToTrain {
   proto::Job job;
   // A sentence on learning rates, if --steps differs from the job; may be empty.
   std::string note;
+  std::string products;  // a line on the ways of products, for people; may be empty
   sim::JobCosts costs;  // for which the plans are made
   // The costs of `weir plan`, of a job on GPUs, with `rules: AUTO` or with collectives AUTO. What
   // these leave open is decided by these costs, and they know the memory of a GPU's driver.

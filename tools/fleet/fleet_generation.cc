@@ -70,6 +70,7 @@ absl::Status FleetGeneration::Open(train::GenerationPlan plan,
   }
   WEIR_ASSIGN_OR_RETURN(const auto answers, fleet->CallEach(commands, Fleet::Watch::kNone));
   WEIR_RETURN_IF_ERROR(CheckInputs(*fleet, answers));
+  WEIR_RETURN_IF_ERROR(CheckProcessors(*fleet, job, answers));
   const auto found = std::find_if(answers.begin(), answers.end(),
                                   [](const auto& answer) { return answer.has_logits(); });
   if (found == answers.end()) return absl::InternalError("no worker has the logits");

@@ -96,6 +96,7 @@ absl::StatusOr<std::unique_ptr<train::JobRunner>> FleetRunner::Open(
   }
   WEIR_ASSIGN_OR_RETURN(auto answers, fleet->CallEach(commands, Fleet::Watch::kNone));
   WEIR_RETURN_IF_ERROR(CheckInputs(*fleet, answers));
+  WEIR_RETURN_IF_ERROR(CheckProcessors(*fleet, job, answers));
   WEIR_RETURN_IF_ERROR(runner->TakeFacts(answers));
   runner->NoteInputsChecked();
   if (options.recovers)

@@ -221,6 +221,8 @@ absl::StatusOr<train::Recovery> FleetRunner::Recover(const train::RecoveryOrder&
   WEIR_ASSIGN_OR_RETURN(const auto answers, fleet_->CallEach(commands, Fleet::Watch::kNone));
   WEIR_RETURN_IF_ERROR(CheckInputs(*fleet_, answers));
   NoteInputsChecked();
+  const proto::Job& job = commands[WorkerId(0)].open().job();
+  WEIR_RETURN_IF_ERROR(CheckProcessors(*fleet_, job, answers));
   if (recovery.has_states) WEIR_RETURN_IF_ERROR(MoveStates(plan));
   recovery.text = RecoveryText(anew, plan, fleet_->num_fenced() - fenced_before);
   WEIR_RETURN_IF_ERROR(buddies_.Join());  // chooses buddies anew

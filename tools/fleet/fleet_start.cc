@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
@@ -101,6 +102,32 @@ absl::Status CheckInputs(const Fleet& fleet,
       files.push_back({fleet.PathOn(worker, path), fleet.HostOf(worker), found});
     }
     WEIR_RETURN_IF_ERROR(CheckSameFile(FingerprintOf(path), files));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckProcessors(const Fleet& fleet, const proto::Job& job,
+                             const IdVector<WorkerId, proto::WorkerAnswer>& answers) {
+  if (job.runtime().mixed_processors() || absl::StartsWith(job.runtime().device(), "cuda"))
+    return absl::OkStatus();
+  std::vector<ProcessorOfWorker> processors;
+  for (const WorkerId worker : answers.ids()) {
+    processors.push_back({fleet.is_spread_over_hosts() ? absl::StrCat("host ", fleet.HostOf(worker))
+                                                       : absl::StrCat("worker ", worker),
+                          answers[worker].processor()});
+  }
+  return CheckSameProcessors(processors);
+}
+
+absl::Status CheckSameProcessors(const std::vector<ProcessorOfWorker>& processors) {
+  for (const ProcessorOfWorker& processor : processors) {
+    const ProcessorOfWorker& first = processors.front();
+    if (processor.kernels == first.kernels) continue;
+    return Rejected({"W0844", absl::StrCat("the processor of ", processor.where),
+                     absl::StrCat("kernels as on ", first.where, " (", first.kernels, ")"),
+                     processor.kernels,
+                     "hosts of one kind; or --set runtime.mixed_processors=true, with which "
+                     "replicas may differ in their last bits"});
   }
   return absl::OkStatus();
 }

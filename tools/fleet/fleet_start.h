@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "proto/worker.pb.h"
@@ -37,5 +38,19 @@ void SetPlace(const Fleet& fleet, WorkerId worker, const FleetOptions& options,
 // another file.
 absl::Status CheckInputs(const Fleet& fleet,
                          const IdVector<WorkerId, proto::WorkerAnswer>& answers);
+
+// Compares what the kernels of the workers depend on, as the answers tell. Rejected (W0844): two
+// workers differ, so that replicas might differ in their bits, and the job does not allow that
+// (runtime.mixed_processors). Kernels of GPUs do not depend on processors.
+absl::Status CheckProcessors(const Fleet& fleet, const proto::Job& job,
+                             const IdVector<WorkerId, proto::WorkerAnswer>& answers);
+
+// The processor of a worker.
+struct ProcessorOfWorker {
+  std::string where;    // "host b"
+  std::string kernels;  // what its kernels depend on
+};
+// Returns the error of the first processor that differs from the first one.
+absl::Status CheckSameProcessors(const std::vector<ProcessorOfWorker>& processors);
 
 }  // namespace weir::fleet

@@ -7,6 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tools/fleet/fleet_start.h"
 #include "tools/fleet/testing/scripted_worker.h"
 
 namespace weir::fleet {
@@ -99,6 +100,16 @@ TEST_F(FleetTest, AWorkerPublishesNoCardOfARankOfAnother) {
   const auto own = fleet_->CallEach({CommandFor(Script::kForges), CommandFor(Script::kAnswers)},
                                     Fleet::Watch::kNone);
   EXPECT_TRUE(own.ok()) << "worker 0 has rank 0: " << own.status();
+}
+
+TEST(FleetStartTest, AProcessorWithOtherKernelsIsNamed) {
+  EXPECT_EQ(CheckSameProcessors({}), absl::OkStatus());
+  EXPECT_EQ(CheckSameProcessors({{"host a", "AVX2"}, {"host b", "AVX2"}}), absl::OkStatus());
+  const absl::Status other =
+      CheckSameProcessors({{"host a", "AVX2"}, {"host b", "AVX2"}, {"host c", "AVX3"}});
+  EXPECT_THAT(std::string(other.message()),
+              HasSubstr("W0844 at the processor of host c: expected kernels as on host a (AVX2); "
+                        "found AVX3"));
 }
 
 TEST_F(FleetTest, AProcessThatEndsIsTheFirstFailureAndTheOthersFollow) {

@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/rhythm_codec.h"
+#include "ops/kernels/cpu/processor_kernels.h"
 #include "proto/worker.pb.h"
 #include "runtime/base/build_id.h"
 #include "runtime/base/clock.h"
@@ -620,6 +621,7 @@ class Worker {
     if (!abort_.ok()) group_->Stop(abort_);
     if (epoch_ != command.epoch()) group_->Stop(absl::UnavailableError("the epoch has ended"));
     answer->set_plan_id(group_->plan().plan_id);
+    answer->set_processor(kernels::ProcessorKernels());
     answer->set_threads_per_device(group_->threads_per_device());
     answer->set_bytes_per_device(group_->bytes_per_device());
     answer->set_evaluation_batches(group_->evaluation_batches());
@@ -666,6 +668,7 @@ class Worker {
     WEIR_RETURN_IF_ERROR(opened);
     const train::JobSession& of_plan = ranks->opened(plan);
     answer->set_plan_id(of_plan.plan->plan_id);
+    answer->set_processor(kernels::ProcessorKernels());
     answer->set_threads_per_device(of_plan.threads_per_device);
     answer->set_has_logits(ranks->HasLogits(plan));
     AddInputFiles(open, answer);

@@ -41,8 +41,8 @@ class Screen {
     Boxings();
     Warnings();
     Line("more",
-         "--layouts [FUNCTION], --boxings, --schedule, --memory, --actors, or --all of them; "
-         "--curve, --json");
+         "--layouts [FUNCTION], --boxings, --schedule, --products, --memory, --actors, or --all of "
+         "them; --curve, --json");
     return std::move(text_);
   }
 

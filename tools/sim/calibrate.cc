@@ -48,18 +48,6 @@ struct MeasuredJob {
   std::unique_ptr<actors::VirtualRun> run;
 };
 
-absl::StatusOr<std::vector<actors::Plan>> PlansOf(const proto::Job& job) {
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<compiler::LogicalPlan> logical,
-                        compiler::CompileJob(job, {}));
-  std::vector<actors::Plan> plans;
-  for (RankId rank : logical->places.all_ranks()) {
-    WEIR_ASSIGN_OR_RETURN(proto::RankPlan proto, compiler::LowerForRank(*logical, rank));
-    WEIR_ASSIGN_OR_RETURN(actors::Plan plan, actors::PlanFromProto(proto));
-    plans.push_back(std::move(plan));
-  }
-  return plans;
-}
-
 absl::StatusOr<std::unique_ptr<MeasuredJob>> OpenMeasured(const proto::Job& job, int threads,
                                                           int64_t traced_steps = 1) {
   auto measured = std::make_unique<MeasuredJob>();
@@ -383,6 +371,18 @@ class Calibration {
 };
 
 }  // namespace
+
+absl::StatusOr<std::vector<actors::Plan>> PlansOf(const proto::Job& job) {
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<compiler::LogicalPlan> logical,
+                        compiler::CompileJob(job, {}));
+  std::vector<actors::Plan> plans;
+  for (RankId rank : logical->places.all_ranks()) {
+    WEIR_ASSIGN_OR_RETURN(proto::RankPlan proto, compiler::LowerForRank(*logical, rank));
+    WEIR_ASSIGN_OR_RETURN(actors::Plan plan, actors::PlanFromProto(proto));
+    plans.push_back(std::move(plan));
+  }
+  return plans;
+}
 
 absl::StatusOr<std::vector<int64_t>> TimeRounds(train::JobRunner* runner, int64_t rounds,
                                                 int64_t steps) {

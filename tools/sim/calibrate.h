@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "actors/plan/plan.h"
 #include "proto/cluster.pb.h"
 #include "proto/job.pb.h"
 #include "tools/train/job_runner.h"
@@ -51,6 +52,9 @@ struct CalibrateOptions {
 // Returns the time of a step in each of `rounds` rounds, after one unmeasured round.
 absl::StatusOr<std::vector<int64_t>> TimeRounds(train::JobRunner* runner, int64_t rounds,
                                                 int64_t steps);
+
+// Compiles the job and returns the plan of each rank. Errors: those of the job.
+absl::StatusOr<std::vector<actors::Plan>> PlansOf(const proto::Job& job);
 
 // Errors: those of the job, its data or a layout; W0532 if the trace cannot be written.
 absl::StatusOr<proto::Cluster> Calibrate(const proto::Job& job, const CalibrateOptions& options);

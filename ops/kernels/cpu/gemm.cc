@@ -9,6 +9,7 @@
 #include "oneapi/dnnl/dnnl.hpp"
 #include "ops/kernels/cpu/dnnl_execution.h"
 #include "ops/kernels/shape/pieces.h"
+#include "runtime/base/problem.h"
 
 namespace weir::kernels {
 namespace {
@@ -114,8 +115,8 @@ int64_t PanelBlockRows(int64_t m) { return m <= 1024 ? 64 : m <= 2048 ? 128 : 25
 class PanelGemm final : public Gemm {
  public:
   // Returns null if oneDNN has no block kernel for these sizes or types.
-  static std::unique_ptr<Gemm> TryCreate(const GemmSpec& spec) {
-    auto gemm = std::unique_ptr<PanelGemm>(new PanelGemm(spec));
+  static std::unique_ptr<Gemm> TryCreate(const GemmSpec& spec, DType compute) {
+    auto gemm = std::unique_ptr<PanelGemm>(new PanelGemm(spec, compute));
     return gemm->Prepare() ? std::move(gemm) : nullptr;
   }
 
@@ -125,83 +126,138 @@ class PanelGemm final : public Gemm {
   void Run(device::ThreadTeam* team, const Operands& operands,
            absl::FunctionRef<void(const Block&)> finished) override {
     PackRight(team, operands);
-    const int64_t size = SizeOf(spec_.operands);
+    const void* bias = operands.bias;
+    if (widened_bias_) {
+      ConvertReal(*spec_.bias, compute_, bias, At(operands.workspace, bias_at_), spec_.n);
+      bias = At(operands.workspace, bias_at_);
+    }
     team->For(rows_.count(), [&](int64_t piece, int worker) {
-      Block block{rows_.begin(piece), rows_.length(piece), 0, spec_.n};
-      char* lane = At(operands.workspace, lanes_at_ + worker * lane_bytes_);
-      const void* a = At(operands.a, block.row * spec_.k * size);
-      if (spec_.a == Storage::kTransposed) {
-        TransposeTile(size, At(operands.a, block.row * size), spec_.k, block.num_rows, spec_.m,
-                      lane, spec_.k);
-        a = lane;
-      }
-      void* c = At(operands.c, block.row * spec_.n * SizeOf(spec_.result));
+      const Block block{rows_.begin(piece), rows_.length(piece), 0, spec_.n};
+      char* lane = LaneOf(operands, worker);
+      const void* a = RowsOfLeft(operands.a, block, lane);
+      char* c = At(operands.c, block.row * spec_.n * SizeOf(spec_.result));
+      char* made = staged_ ? lane + staging_at_ : c;
       Execution& execution = block.num_rows == rows_.size ? whole_[worker] : rest_[worker];
-      execution.Run(a, operands.workspace, operands.bias, c, lane + scratch_at_);
+      execution.Run(a, operands.workspace, bias, made, lane + scratch_at_);
+      if (staged_) ConvertReal(compute_, spec_.result, made, c, block.num_rows * spec_.n);
       finished(block);
     });
   }
 
  private:
-  explicit PanelGemm(const GemmSpec& spec)
-      : spec_(spec), rows_{spec.m, std::min(PanelBlockRows(spec.m), spec.m)} {}
+  PanelGemm(const GemmSpec& spec, DType compute)
+      : spec_(spec),
+        compute_(compute),
+        staged_(compute == DType::kF32 && spec.result == DType::kBF16),
+        widened_bias_(compute == DType::kF32 && spec.bias == DType::kBF16),
+        rows_{spec.m, std::min(PanelBlockRows(spec.m), spec.m)} {}
+
+  bool is_widened() const { return compute_ != spec_.operands; }
 
   bool Prepare() {
     dnnl::engine engine(dnnl::engine::kind::cpu, 0);
     OneOpenMpThread one_thread;
-    memory::desc bias;
-    if (spec_.bias)
-      bias = memory::desc({1, spec_.n}, DnnlType(*spec_.bias), memory::format_tag::ab);
-    auto make = [&](int64_t num_rows, const memory::desc& b) {
-      return MakePrimitive(
-          engine, Strided(num_rows, spec_.k, spec_.operands, Storage::kPlain, spec_.k), b, bias,
-          Strided(num_rows, spec_.n, spec_.result, Storage::kPlain, spec_.n));
-    };
-    memory::desc any({spec_.k, spec_.n}, DnnlType(spec_.operands), memory::format_tag::any);
-    std::optional<Primitive> whole = make(rows_.size, any);
+    memory::desc any({spec_.k, spec_.n}, DnnlType(compute_), memory::format_tag::any);
+    std::optional<Primitive> whole = Make(engine, rows_.size, any);
     if (!whole) return false;
-    std::optional<PanelLayout> layout =
-        PanelsOf(whole->desc.weights_desc(), spec_.operands, spec_.n);
+    std::optional<PanelLayout> layout = PanelsOf(whole->desc.weights_desc(), compute_, spec_.n);
     if (!layout) return false;
     layout_ = *layout;
     kernel_name_ = whole->desc.impl_info_str();
     int64_t scratch_bytes = ScratchBytes(*whole);
     for (int i = 0; i < spec_.num_threads; ++i) whole_.emplace_back(engine, *whole);
     if (int64_t num_rows = spec_.m % rows_.size; num_rows != 0) {
-      std::optional<Primitive> rest = make(num_rows, whole->desc.weights_desc());
+      std::optional<Primitive> rest = Make(engine, num_rows, whole->desc.weights_desc());
       if (!rest) return false;
       scratch_bytes = std::max(scratch_bytes, ScratchBytes(*rest));
       for (int i = 0; i < spec_.num_threads; ++i) rest_.emplace_back(engine, *rest);
     }
     panels_ = Pieces::OfRows((spec_.n + layout_.columns - 1) / layout_.columns,
                              layout_.panel_elements(), kLightPiece);
-    lanes_at_ =
-        RoundUp(panels_.total * layout_.panel_elements() * SizeOf(spec_.operands), kCacheLine);
-    Region lane;
-    lane.Take(spec_.a == Storage::kTransposed ? rows_.size * spec_.k * SizeOf(spec_.operands) : 0);
-    scratch_at_ = lane.Take(scratch_bytes);
-    lane_bytes_ = lane.bytes();
+    PlaceWorkspace(scratch_bytes);
     return true;
   }
 
+  std::optional<Primitive> Make(const dnnl::engine& engine, int64_t num_rows,
+                                const memory::desc& b) const {
+    memory::desc bias;
+    if (spec_.bias) {
+      bias = memory::desc({1, spec_.n}, DnnlType(widened_bias_ ? compute_ : *spec_.bias),
+                          memory::format_tag::ab);
+    }
+    return MakePrimitive(
+        engine, Strided(num_rows, spec_.k, compute_, Storage::kPlain, spec_.k), b, bias,
+        Strided(num_rows, spec_.n, staged_ ? compute_ : spec_.result, Storage::kPlain, spec_.n));
+  }
+
+  void PlaceWorkspace(int64_t scratch_bytes) {
+    const int64_t size = SizeOf(compute_), elements = rows_.size * spec_.k;
+    Region region;
+    region.Take(panels_.total * layout_.panel_elements() * size);
+    bias_at_ = region.Take(widened_bias_ ? spec_.n * size : 0);
+    lanes_at_ = region.bytes();
+    Region lane;
+    lane.Take(spec_.a == Storage::kTransposed || is_widened() ? elements * size : 0);
+    // Packing and products take turns, so what is narrow of either lies at one place.
+    int64_t narrow = 0;
+    if (is_widened() && spec_.a == Storage::kTransposed) narrow = elements;
+    if (is_widened()) narrow = std::max(narrow, layout_.panel_elements());
+    narrow_at_ = lane.Take(narrow * SizeOf(spec_.operands));
+    staging_at_ = lane.Take(staged_ ? rows_.size * spec_.n * size : 0);
+    scratch_at_ = lane.Take(scratch_bytes);
+    lane_bytes_ = lane.bytes();
+  }
+
+  char* LaneOf(const Operands& operands, int worker) const {
+    return At(operands.workspace, lanes_at_ + worker * lane_bytes_);
+  }
+
+  // Returns the rows of a as the product reads them: in place, or copied to the lane.
+  const void* RowsOfLeft(const void* from, const Block& block, char* lane) const {
+    const int64_t size = SizeOf(spec_.operands), elements = block.num_rows * spec_.k;
+    const void* rows = At(from, block.row * spec_.k * size);
+    if (spec_.a == Storage::kTransposed) {
+      char* to = is_widened() ? lane + narrow_at_ : lane;
+      TransposeTile(size, At(from, block.row * size), spec_.k, block.num_rows, spec_.m, to,
+                    spec_.k);
+      rows = to;
+    }
+    if (!is_widened()) return rows;
+    ConvertReal(spec_.operands, compute_, rows, lane, elements);
+    return lane;
+  }
+
   void PackRight(device::ThreadTeam* team, const Operands& operands) {
-    const int64_t panel_bytes = layout_.panel_elements() * SizeOf(spec_.operands);
-    team->For(panels_.count(), [&](int64_t piece) {
+    const int64_t panel_bytes = layout_.panel_elements() * SizeOf(compute_);
+    team->For(panels_.count(), [&](int64_t piece, int worker) {
       for (int64_t panel = panels_.begin(piece); panel < panels_.end(piece); ++panel) {
-        PackPanel(spec_.operands, spec_.b, operands.b, spec_.k, spec_.n, layout_, panel,
-                  At(operands.workspace, panel * panel_bytes));
+        char* to = At(operands.workspace, panel * panel_bytes);
+        if (!is_widened()) {
+          PackPanel(spec_.operands, spec_.b, operands.b, spec_.k, spec_.n, layout_, panel, to);
+          continue;
+        }
+        char* narrow = LaneOf(operands, worker) + narrow_at_;
+        PackPanelUngrouped(spec_.operands, spec_.b, operands.b, spec_.k, spec_.n, layout_, panel,
+                           narrow);
+        ConvertReal(spec_.operands, compute_, narrow, to, layout_.panel_elements());
       }
     });
   }
 
   const GemmSpec spec_;
+  const DType compute_;
+  const bool staged_;        // oneDNN cannot write the result's type: f32 to a staging block first
+  const bool widened_bias_;  // oneDNN cannot read the bias's type beside f32 operands
   const Pieces rows_;
   Pieces panels_;
   PanelLayout layout_;
   std::string kernel_name_;
   std::vector<Execution> whole_, rest_;  // per worker
-  // The workspace holds the panels of b, then per worker a's rows (if transposed) and scratch.
-  int64_t lanes_at_ = 0, lane_bytes_ = 0, scratch_at_ = 0;
+  // The workspace holds the panels of b and the widened bias (if any), then per worker a's rows (if
+  // transposed or widened), what is packed or transposed before it is widened, a staging block and
+  // scratch.
+  int64_t bias_at_ = 0, lanes_at_ = 0, lane_bytes_ = 0;
+  int64_t narrow_at_ = 0, staging_at_ = 0, scratch_at_ = 0;  // in a lane
 };
 
 // --- plain ----------------------------------------------------------------------------
@@ -377,19 +433,39 @@ class EmptyGemm final : public Gemm {
 constexpr int64_t kPackedBytesMax = 8 << 20;
 constexpr int64_t kPanelRowsMin = 32;
 
+std::string SizesOf(const GemmSpec& spec) {
+  return ToText(ProductClass{spec.operands, spec.result, spec.m, spec.n, spec.k,
+                             spec.a == Storage::kTransposed, spec.b == Storage::kTransposed});
+}
+
+absl::StatusOr<std::unique_ptr<Gemm>> CreateNamed(const GemmSpec& spec) {
+  const bool in_f32 = spec.way == ProductWay::kPanelsInF32 || spec.way == ProductWay::kPlainInF32;
+  const bool panels = spec.way == ProductWay::kPanels || spec.way == ProductWay::kPanelsInF32;
+  const DType compute = in_f32 ? DType::kF32 : spec.operands;
+  std::unique_ptr<Gemm> gemm =
+      panels ? PanelGemm::TryCreate(spec, compute) : PlainGemm::TryCreate(spec, compute);
+  if (gemm != nullptr) return gemm;
+  return ErrorOf(
+      absl::StatusCode::kUnavailable,
+      {"W0842", absl::StrCat("the product ", SizesOf(spec)),
+       absl::StrCat("a processor with kernels for the way \"", Name(spec.way), "\""),
+       "oneDNN without one here",
+       "hosts of one kind, or --cluster defaults, with which measured ways do not count; or "
+       "remove the way from runtime.product of the job"});
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Gemm>> Gemm::Create(const GemmSpec& spec) {
   if (spec.m == 0 || spec.n == 0 || spec.k == 0) return std::make_unique<EmptyGemm>(spec);
+  if (spec.way != ProductWay::kAutomatic) return CreateNamed(spec);
   if (spec.m >= kPanelRowsMin && spec.k * spec.n * SizeOf(spec.operands) <= kPackedBytesMax &&
       !(spec.operands == DType::kF32 && spec.result == DType::kBF16)) {
-    if (std::unique_ptr<Gemm> gemm = PanelGemm::TryCreate(spec)) return gemm;
+    if (std::unique_ptr<Gemm> gemm = PanelGemm::TryCreate(spec, spec.operands)) return gemm;
   }
   if (std::unique_ptr<Gemm> gemm = PlainGemm::TryCreate(spec, spec.operands)) return gemm;
   if (std::unique_ptr<Gemm> gemm = PlainGemm::TryCreate(spec, DType::kF32)) return gemm;
-  return absl::InternalError(absl::StrCat("oneDNN has no product of ", spec.m, " x ", spec.k,
-                                          " by ", spec.k, " x ", spec.n, " in ",
-                                          Name(spec.operands)));
+  return absl::InternalError(absl::StrCat("oneDNN has no product of ", SizesOf(spec)));
 }
 
 }  // namespace weir::kernels

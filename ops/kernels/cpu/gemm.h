@@ -2,12 +2,14 @@
 // product is cut into blocks of c, and oneDNN computes each block on one thread.
 //
 // Gemm does not use oneDNN's own parallelism, because oneDNN cuts by the number of threads, so that
-// sums might come out in another order. There are two ways, chosen by shape and machine:
+// sums might come out in another order. There are two ways to cut a product:
 //   panels  b is first packed, panel by panel, into the order that oneDNN's block kernels
 //           (AVX-512, AMX) read; a block is some rows of c, whole width
-//   plain   b is read in place; a block is a rectangle of c. For few rows, for b too large to
-//           be worth a copy, and for machines without block kernels
-// Where oneDNN has no bf16 (no AVX-512), bf16 operands are widened to f32 and results narrowed.
+//   plain   b is read in place; a block is a rectangle of c
+// Each way has two types in which to multiply bf16 operands: bf16, or f32 after a conversion of the
+// operands. The spec names cut and type (ProductWay). If it says kAutomatic, shape and machine
+// decide: plain for few rows, for b too large to be worth a copy, and for machines without block
+// kernels; f32 where oneDNN has no bf16 (no AVX-512).
 //
 // Everything is made in Create. Run allocates nothing itself; oneDNN 2.6 allocates a small table of
 // arguments per execution, freed before the execution returns.
@@ -23,6 +25,7 @@
 #include "ops/kernels/cpu/gemm_pack.h"
 #include "ops/kernels/shape/product_shape.h"
 #include "runtime/base/dtype.h"
+#include "runtime/base/product.h"
 #include "runtime/device/thread_team.h"
 
 namespace weir::kernels {
@@ -35,6 +38,7 @@ struct GemmSpec {
   Storage b = Storage::kPlain;   // kTransposed: stored as [n, k]
   std::optional<DType> bias;     // of n elements; none: no bias
   int num_threads = 1;           // at least the team's
+  ProductWay way = ProductWay::kAutomatic;
 };
 
 // Returns the spec of one product of the shape.
@@ -50,7 +54,8 @@ inline GemmSpec GemmOf(const ProductShape& shape, int num_threads) {
           stored(shape.a_transposed),
           stored(shape.b_transposed),
           shape.bias,
-          num_threads};
+          num_threads,
+          shape.way};
 }
 
 class Gemm {
@@ -67,7 +72,8 @@ class Gemm {
     int64_t row = 0, num_rows = 0, column = 0, num_columns = 0;
   };
 
-  // kInternal if oneDNN refuses a product that it should support.
+  // kUnavailable (W0842) if this processor has no kernel for the way that the spec names, kInternal
+  // if oneDNN refuses a product that it should support.
   static absl::StatusOr<std::unique_ptr<Gemm>> Create(const GemmSpec& spec);
   virtual ~Gemm() = default;
 

@@ -224,6 +224,24 @@ void PackPanelAny(DType dtype, Storage storage, const void* src, int64_t k, int6
   }
 }
 
+void PackPanelUngroupedAny(DType dtype, Storage storage, const void* src, int64_t k, int64_t n,
+                           const PanelLayout& layout, int64_t panel, void* dst) {
+  const int64_t size = SizeOf(dtype), row_bytes = layout.columns * size;
+  const int64_t column = panel * layout.columns;
+  const int64_t used = std::min(layout.columns, n - column);
+  uint8_t* const bytes = static_cast<uint8_t*>(dst);
+  const bool is_plain = storage == Storage::kPlain;
+  const int64_t written = used < layout.columns ? 0 : k;  // rows without padding
+  std::memset(bytes + written * row_bytes, 0, (layout.padded_rows - written) * row_bytes);
+  const uint8_t* from = static_cast<const uint8_t*>(src) + column * (is_plain ? 1 : k) * size;
+  if (is_plain) {
+    for (int64_t row = 0; row < k; ++row)
+      std::memcpy(bytes + row * row_bytes, from + row * n * size, used * size);
+    return;
+  }
+  TransposeAny(size, from, used, k, k, dst, layout.columns);
+}
+
 void ConvertAny(DType from, DType to, const void* src, void* dst, int64_t n) {
   WithReal(from, [&](auto* x_type) HWY_ATTR {
     using TX = std::remove_pointer_t<decltype(x_type)>;
@@ -245,6 +263,7 @@ namespace weir::kernels {
 
 HWY_EXPORT(TransposeAny);
 HWY_EXPORT(PackPanelAny);
+HWY_EXPORT(PackPanelUngroupedAny);
 HWY_EXPORT(ConvertAny);
 
 void TransposeTile(int64_t element_bytes, const void* src, int64_t rows, int64_t cols,
@@ -255,6 +274,11 @@ void TransposeTile(int64_t element_bytes, const void* src, int64_t rows, int64_t
 void PackPanel(DType dtype, Storage storage, const void* src, int64_t k, int64_t n,
                const PanelLayout& layout, int64_t panel, void* dst) {
   HWY_DYNAMIC_DISPATCH(PackPanelAny)(dtype, storage, src, k, n, layout, panel, dst);
+}
+
+void PackPanelUngrouped(DType dtype, Storage storage, const void* src, int64_t k, int64_t n,
+                        const PanelLayout& layout, int64_t panel, void* dst) {
+  HWY_DYNAMIC_DISPATCH(PackPanelUngroupedAny)(dtype, storage, src, k, n, layout, panel, dst);
 }
 
 void ConvertReal(DType from, DType to, const void* src, void* dst, int64_t n) {

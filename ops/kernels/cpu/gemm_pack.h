@@ -31,6 +31,11 @@ enum class Storage : uint8_t { kPlain, kTransposed };
 void PackPanel(DType dtype, Storage storage, const void* src, int64_t k, int64_t n,
                const PanelLayout& layout, int64_t panel, void* dst);
 
+// The same without groups, for elements that are widened afterwards: row r of the panel lies at
+// r * layout.columns. `layout.group` is 1, whatever the type.
+void PackPanelUngrouped(DType dtype, Storage storage, const void* src, int64_t k, int64_t n,
+                        const PanelLayout& layout, int64_t panel, void* dst);
+
 // Converts n elements from one real type to another.
 void ConvertReal(DType from, DType to, const void* src, void* dst, int64_t n);
 

@@ -122,6 +122,47 @@ TEST_P(MatmulKernelTest, ALargeWeightIsNotPacked) {
   EXPECT_THAT((*gemm)->debug_text(), testing::StartsWith("plain")) << (*gemm)->workspace_bytes();
 }
 
+// Processors have different ways. Those that this one lacks are refused by name.
+TEST_P(MatmulKernelTest, EveryWayGivesTheSameNumbers) {
+  for (const Sizes& sizes : kSizes) {
+    const TestTensor x = RandomTensor(dtype(), sizes.With(sizes.k), 1),
+                     dy = RandomTensor(dtype(), sizes.With(sizes.n), 4);
+    const TestTensor w = RandomWeight(sizes.k, sizes.n), bias = RandomTensor(dtype(), {sizes.n}, 3);
+    const TensorSlice y = TensorSlice::Whole(dtype(), sizes.With(sizes.n));
+    const Shape dw_shape = transposed() ? Shape{sizes.n, sizes.k} : Shape{sizes.k, sizes.n};
+    const TensorSlice dw = TensorSlice::Whole(DType::kF32, dw_shape);
+    Attributes attrs{{"transpose_w", transposed()}};
+    const auto expected = RunKernel("matmul", attrs, {x, w, bias}, {y});
+    const auto expected_dw = RunKernel("matmul_grad_w", attrs, {x, dy}, {dw});
+    for (const ProductWay way : kProductWays) {
+      attrs.Set(kProductWayAttr, Name(way));
+      const auto made =
+          KernelRegistry::Create(DeviceOfTests(), {.op = "matmul",
+                                                   .attrs = attrs,
+                                                   .inputs = {x.slice, w.slice, bias.slice},
+                                                   .outputs = {y}});
+      if (!made.ok()) {
+        EXPECT_THAT(made.status().message(), testing::HasSubstr("W0842")) << Name(way);
+        continue;
+      }
+      const double scale = std::sqrt(static_cast<double>(sizes.k) + 1);
+      ExpectClose(RunKernel("matmul", attrs, {x, w, bias}, {y})[0], expected[0].values, scale);
+      ExpectClose(RunKernel("matmul_grad_w", attrs, {x, dy}, {dw})[0], expected_dw[0].values,
+                  std::sqrt(static_cast<double>(NumElements(sizes.leading)) + 1));
+    }
+  }
+}
+
+TEST(MatmulTest, AWayThatDoesNotExistIsRefused) {
+  KernelSpec spec{
+      .op = "matmul",
+      .attrs = {{kProductWayAttr, std::string("fast")}},
+      .inputs = {TensorSlice::Whole(DType::kF32, {4, 5}), TensorSlice::Whole(DType::kF32, {5, 3})},
+      .outputs = {TensorSlice::Whole(DType::kF32, {4, 3})}};
+  EXPECT_THAT(KernelRegistry::Create(DeviceOfTests(), spec).status().message(),
+              testing::HasSubstr("attribute way to be automatic, panels"));
+}
+
 TEST(MatmulTest, AWeightOfTheWrongShapeIsRefused) {
   KernelSpec spec{
       .op = "matmul",

@@ -3,6 +3,16 @@
 #include "ops/kernels/shape/spec_check.h"
 
 namespace weir::kernels {
+namespace {
+
+ProductWay ReadWay(const KernelSpec& spec, SpecCheck* check) {
+  const std::optional<ProductWay> way =
+      ProductWayFromName(spec.attrs.Str(kProductWayAttr, Name(ProductWay::kAutomatic)));
+  check->Expect(way.has_value(), "attribute way to be " + ProductWayNames());
+  return way.value_or(ProductWay::kAutomatic);
+}
+
+}  // namespace
 
 absl::StatusOr<ProductShape> ReadMatmul(const KernelSpec& spec) {
   SpecCheck check(spec);
@@ -32,6 +42,7 @@ absl::StatusOr<ProductShape> ReadMatmul(const KernelSpec& spec) {
   if (product.keeps_pre)
     check.SameType(check.out(0), check.out(1), "y and pre")
         .SameShape(check.out(0), check.out(1), "y and pre");
+  product.way = ReadWay(spec, &check);
   if (!check.ok()) return check.status();
   return product;
 }
@@ -56,6 +67,7 @@ absl::StatusOr<ProductShape> ReadMatmulGradWeight(const KernelSpec& spec) {
   product.a_transposed = true;
   check.Expect(check.out(0).shape == Shape{product.m, product.n},
                product.left == 0 ? "dw[k, n]" : "dw[n, k]");
+  product.way = ReadWay(spec, &check);
   if (!check.ok()) return check.status();
   return product;
 }
@@ -93,6 +105,7 @@ absl::StatusOr<ProductShape> ReadBatchedMatmul(const KernelSpec& spec) {
       .Expect(LeadingShape(check.in(0), 2) == LeadingShape(check.in(1), 2) &&
                   LeadingShape(check.in(0), 2) == LeadingShape(check.out(0), 2),
               "a, b and y with equal leading axes");
+  product.way = ReadWay(spec, &check);
   if (!check.ok()) return check.status();
   return product;
 }

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "ops/kernels/kernel.h"
 #include "runtime/base/dtype.h"
+#include "runtime/base/product.h"
 
 namespace weir::kernels {
 
@@ -16,9 +17,10 @@ struct ProductShape {
   int64_t m = 0, n = 0, k = 0, batch = 1;
   DType operands = DType::kF32, result = DType::kF32;
   bool a_transposed = false, b_transposed = false;
-  std::optional<DType> bias;  // of n elements
-  bool keeps_pre = false;     // output 1 gets the value before the activation
-  int left = 0;               // the input that is a: of a weight gradient, dy where w is transposed
+  std::optional<DType> bias;                // of n elements
+  bool keeps_pre = false;                   // output 1 gets the value before the activation
+  ProductWay way = ProductWay::kAutomatic;  // on a CPU
+  int left = 0;  // the input that is a: of a weight gradient, dy where w is transposed
 };
 
 // The results are the statuses of a SpecCheck where operands do not fit. The attribute `activation`
