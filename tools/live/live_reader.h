@@ -52,6 +52,7 @@ struct LiveState {
   int64_t restarts = 0;              // so far, and
   int64_t restarted_after_step = 0;  // the steps that were done at the last one
   std::vector<Busy> work;
+  int64_t epoch = 0;  // of the workers; 0: not told
   std::vector<Worker> workers;
   int64_t warnings = 0;
   std::string said;

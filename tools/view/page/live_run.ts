@@ -61,6 +61,7 @@ export interface LiveState {
   evaluation?: { step: number; text: string };
   restart?: LiveRestart; // the last one
   work?: LiveRank[];
+  epoch?: number; // of the processes; absent: not told
   workers?: LiveWorker[];
   warnings: number;
   end?: { code: number; report: string };
