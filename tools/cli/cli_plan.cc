@@ -166,11 +166,7 @@ absl::Status PrintJson(const PlannedJob& planned, const sim::JobCosts& costs, st
   WEIR_ASSIGN_OR_RETURN(nlohmann::ordered_json json,
                         plan::PlanJson(plan, costs, sim::PredictStep(plan, costs), memory,
                                        planned.placed, plan::RanksInJson::kAll));
-  if (planned.settled.has_value()) {
-    nlohmann::ordered_json& found = json["rules_found"];
-    found["text"] = search::SettledText(*planned.settled);
-    found["job_text"] = search::RulesToPaste(*planned.settled);
-  }
+  AddFoundRules(planned, &json);
   out << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
   return absl::OkStatus();
 }
