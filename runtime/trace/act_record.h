@@ -60,8 +60,11 @@ class ActRing {
   explicit ActRing(int64_t capacity)
       : mask_(capacity > 0 ? std::bit_ceil(static_cast<uint64_t>(capacity)) - 1 : 0),
         keep_(capacity > 0) {
-    MoveTo(std::shared_ptr<char>(static_cast<char*>(::operator new(bytes(), kAlignment)),
-                                 [](char* memory) { ::operator delete(memory, kAlignment); }));
+    MoveTo(NewMemory());
+  }
+  // A copy has memory of its own.
+  ActRing(const ActRing& other) : memory_(other.memory_), mask_(other.mask_), keep_(other.keep_) {
+    MoveTo(NewMemory());
   }
   ActRing(ActRing&&) = default;
   ActRing& operator=(ActRing&&) = default;
@@ -113,6 +116,10 @@ class ActRing {
  private:
   static constexpr std::align_val_t kAlignment{alignof(Head)};
 
+  std::shared_ptr<char> NewMemory() const {
+    return std::shared_ptr<char>(static_cast<char*>(::operator new(bytes(), kAlignment)),
+                                 [](char* memory) { ::operator delete(memory, kAlignment); });
+  }
   Head* head() const { return reinterpret_cast<Head*>(memory_.get()); }
   ActRecord* records() const { return reinterpret_cast<ActRecord*>(memory_.get() + sizeof(Head)); }
 
