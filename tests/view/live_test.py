@@ -18,7 +18,7 @@ TWO = ("--mesh", "dp=2", "--processes", "2")
 ENDLESS = ("--steps", "100000000")
 # In place of ssh: every host is this machine.
 SSH = """#!/bin/sh
-while :; do case "$1" in -*) shift ;; *) break ;; esac; done
+while :; do case "$1" in -o) shift 2 ;; -*) shift ;; *) break ;; esac; done
 shift
 exec sh -c "$*"
 """

@@ -110,7 +110,7 @@ TEST(TopTextTest, OfProcessesOfOneRankTheRowSaysTheRankOnce) {
   const std::string screen = TopText(run, kNowMs, 16);
   EXPECT_THAT(screen, HasSubstr("\nRANKS HOST       PID HEARTBEAT"));
   EXPECT_THAT(screen, HasSubstr("\n0     left        11 "));
-  EXPECT_THAT(screen, HasSubstr("MiB  actor 'forward laye…\n"));
+  EXPECT_THAT(screen, HasSubstr("MiB  actor 'forward layers.…\n"));
   EXPECT_THAT(screen, HasSubstr("MiB  waits\n"));
 }
 
