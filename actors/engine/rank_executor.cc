@@ -134,9 +134,10 @@ void RankExecutor::RaiseLimits(int64_t steps) {
     long_act_ticks_ =
         std::max<int64_t>(1, static_cast<int64_t>(trace::kCpuReadMinNs * ticks_per_ns));
   }
-  trace::ActRecord& record = trace_.Add();  // no actor: a run begins
+  trace::ActRecord& record = trace_.Next();  // no actor: a run begins
   record = {};
   record.ready = record.start = record.end = now_;
+  trace_.Commit();
   account_.BeginRun(now_);
   num_unfinished_ = static_cast<int64_t>(actors_.size());
   collective_order_.SetLimit(next_step_ + steps);
@@ -529,7 +530,7 @@ void RankExecutor::EndWait(const AwaitedAct& awaited, int64_t end, Act* act) {
 // Writes an act that is done to the trace, and shows what runs now.
 void RankExecutor::Record(ActorRuntime& actor, const Act& act, TimePart wait, int64_t end,
                           int64_t bytes_sent) {
-  trace::ActRecord& record = trace_.Add();
+  trace::ActRecord& record = trace_.Next();
   record.actor = act.actor;
   record.waited_register = act.cause.register_id;
   record.wait = static_cast<trace::ActRecord::Wait>(act.cause.kind);
@@ -543,6 +544,7 @@ void RankExecutor::Record(ActorRuntime& actor, const Act& act, TimePart wait, in
   account_.AddAct(depth_ > 1 ? actor.queue : QueueId(0), actor.work, wait, act.ready_ticks,
                   act.start_ticks, end);
   MeasureAct(actor, act, record);
+  trace_.Commit();
   int64_t& recorded_until = recorded_until_[depth_ > 1 ? actor.queue : QueueId(0)];
   recorded_until = std::max(recorded_until, end);
 

@@ -169,7 +169,8 @@ class RankExecutor final : private transport::MessageReceiver {
   RankMemory memory() const { return memory_; }
   char* arena() const { return arena_.base(); }  // null: nothing is computed
   const trace::ActRing& trace() const { return trace_; }
-  RankWork work() const;  // read at rest
+  trace::ActRing* mutable_trace() { return &trace_; }  // at rest
+  RankWork work() const;                               // read at rest
   transport::TransportEndpoint* endpoint() const { return endpoint_; }
   device::Device* device() const { return device_; }
 

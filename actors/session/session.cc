@@ -21,6 +21,7 @@
 #include "runtime/device/cuda/cuda_facts.h"
 #include "runtime/device/device_factory.h"
 #include "runtime/device/walled_device.h"
+#include "runtime/trace/kept_acts.h"
 #include "runtime/trace/trace_file.h"
 #include "runtime/transport/loopback_transport.h"
 
@@ -29,6 +30,13 @@ namespace {
 
 constexpr char kCuda[] = "cuda";
 constexpr int64_t kExchangeLimitMs = 60'000;  // for the id of a group, between threads
+
+// Adds the host to the names of the devices of all ranks.
+void TellHost(const std::string& host, trace::TracedJob* job) {
+  if (host.empty()) return;
+  for (trace::TracedRank& rank : job->ranks)
+    absl::StrAppend(&rank.device, rank.device.empty() ? "" : ", ", "host ", host);
+}
 
 }  // namespace
 
@@ -365,7 +373,16 @@ absl::Status Session::WriteTrace(std::ostream& out, const TraceClock& clock) con
   scale.Subtract(clock.offset_ns);
   trace::TracedJob job = MakeTracedJob(ranks_, first_step_, scale);
   job.describing_rank = clock.describing_rank;
+  TellHost(clock.host, &job);
   return weir::trace::WriteTrace(job, clock.begin_ns.value_or(weir::trace::TraceBeginNs(job)), out);
+}
+
+absl::Status Session::KeepActs(const std::string& host, trace::KeptActs* kept) const {
+  std::vector<trace::ActRing*> rings;
+  for (RankExecutor* const rank : ranks_) rings.push_back(rank->mutable_trace());
+  trace::TracedJob job = MakeTracedJob(ranks_, first_step_, ClosedScale());
+  TellHost(host, &job);
+  return kept->Keep(job, rings);
 }
 
 bool Session::HasDroppedActs() const {

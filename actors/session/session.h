@@ -45,6 +45,10 @@
 #include "runtime/transport/exchange.h"
 #include "runtime/transport/transport.h"
 
+namespace weir::trace {
+class KeptActs;
+}  // namespace weir::trace
+
 namespace weir::actors {
 
 class Session;
@@ -203,9 +207,14 @@ class Session {
     // begin of the local ranks' acts.
     std::optional<int64_t> begin_ns;
     RankId describing_rank{0};  // the rank whose part describes the job
+    std::string host;           // of this process, told with its ranks; empty: not told
   };
   absl::Status WriteTrace(std::ostream& out, const TraceClock& clock) const;
   int64_t TraceBeginNs() const;  // by CLOCK_MONOTONIC of this process; 0 before the first run
+  // Lets the records of the local ranks' acts lie in `kept` from now on, so that they outlive this
+  // process. The memory of `kept` must outlive the session. `host` as in TraceClock. At rest.
+  // Errors are those of KeptActs::Keep; the records then stay where they are.
+  absl::Status KeepActs(const std::string& host, trace::KeptActs* kept) const;
   // Returns whether a local rank no longer keeps its first acts.
   bool HasDroppedActs() const;
 

@@ -24,6 +24,27 @@ struct TickClock {
   }
 };
 
+// A TickMoment is one moment read in both measures.
+struct TickMoment {
+  int64_t ns = 0;  // of CLOCK_MONOTONIC
+  int64_t ticks = 0;
+  // Reads the present moment a few times and returns the best reading: a thread may lose its core
+  // between the two measures.
+  static TickMoment Now() {
+    TickMoment best;
+    int64_t best_width = -1;
+    for (int i = 0; i < 4; ++i) {
+      const int64_t before = TickClock::Now();
+      const int64_t ns = MonotonicClock().NowNs();
+      const int64_t width = TickClock::Now() - before;
+      if (best_width >= 0 && width >= best_width) continue;
+      best_width = width;
+      best = {ns, before + width / 2};
+    }
+    return best;
+  }
+};
+
 // A TickScale holds two moments read in both measures: the line through them turns ticks into time,
 // less the time by which this clock is ahead.
 class TickScale {
@@ -32,18 +53,25 @@ class TickScale {
   TickScale() = default;
   // Opens with the present moment; Close() adds the second moment.
   static TickScale Open() {
-    TickScale scale;
-    scale.first_ns_ = MonotonicClock().NowNs();
-    scale.first_ticks_ = TickClock::Now();
-    scale.identity_ = false;
-    return scale;
+    const TickMoment now = TickMoment::Now();
+    return Between(now, now);
   }
   void Close() {
     if (identity_) return;
-    const int64_t ns = MonotonicClock().NowNs(), ticks = TickClock::Now();
-    ns_per_tick_ = ticks > first_ticks_ ? static_cast<double>(ns - first_ns_) /
-                                              static_cast<double>(ticks - first_ticks_)
-                                        : 1;
+    const int64_t ahead_ns = ahead_ns_;
+    *this = Between({first_ns_, first_ticks_}, TickMoment::Now());
+    ahead_ns_ = ahead_ns;
+  }
+  // Returns the line through two moments.
+  static TickScale Between(const TickMoment& first, const TickMoment& last) {
+    TickScale scale;
+    scale.first_ns_ = first.ns;
+    scale.first_ticks_ = first.ticks;
+    scale.identity_ = false;
+    if (last.ticks > first.ticks)
+      scale.ns_per_tick_ =
+          static_cast<double>(last.ns - first.ns) / static_cast<double>(last.ticks - first.ticks);
+    return scale;
   }
   // Makes all times from now on less by `ns`: they become the times of a clock that this clock is
   // ahead of.

@@ -13,8 +13,7 @@
 #include "proto/trace.pb.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/random.h"
-#include "runtime/base/rate_codec.h"
-#include "runtime/base/transfer/transfer_note_codec.h"
+#include "runtime/trace/plan_facts.h"
 #include "runtime/trace/trace_names.h"
 #include "runtime/trace/trace_packets.h"
 
@@ -34,6 +33,7 @@ uint64_t RankTrack(RankId rank) { return MixKey(0x7261, static_cast<uint64_t>(ra
 uint64_t LaneTrack(RankId rank, const std::string& lane) {
   return MixKey(RankTrack(rank), KeyOf(lane.data(), lane.size())) | 1;
 }
+uint64_t JobTrack() { return LaneTrack(RankId(), "job"); }
 uint64_t FlowId(EdgeId edge, int64_t token) {
   return MixKey(edge.value(), static_cast<uint64_t>(token));
 }
@@ -238,68 +238,7 @@ void RankWriter::Description() {
 }
 
 void RankWriter::Facts() {
-  std::map<std::string, uint64_t> texts;
-  proto::PlanFacts* facts = writer_.Begin(begin_ns_).mutable_weir_plan();
-  const auto text = [&texts, facts](const std::string& s) {
-    auto [at, added] = texts.try_emplace(s, texts.size());
-    if (added) facts->add_text(s);
-    return static_cast<uint32_t>(at->second);
-  };
-  const auto port = [](const TracedPort& from, proto::PortFacts* to) {
-    to->set_register_id(from.register_id.value());
-    if (from.span != Span()) *to->mutable_span() = ToProto(from.span);
-  };
-  facts->set_rank(rank_.rank.value());
-  if (rank_.num_queues != 1) facts->set_num_queues(rank_.num_queues);
-  if (rank_.depth != 1) facts->set_depth(rank_.depth);
-  if (rank_.arena_bytes > 0) facts->set_arena_bytes(rank_.arena_bytes);
-  if (rank_.scratch_bytes > 0) facts->set_scratch_bytes(rank_.scratch_bytes);
-  for (const RankRanges::Range& from : rank_.stands_for.ranges()) {
-    proto::RankRange* to = facts->add_stands_for();
-    to->set_first(static_cast<int32_t>(from.first));
-    if (from.stride != 1) to->set_stride(static_cast<int32_t>(from.stride));
-    to->set_count(static_cast<int32_t>(from.count));
-  }
-  for (const TracedState& from : rank_.states) {
-    proto::StateFacts* to = facts->add_state();
-    to->set_name_text(text(from.name));
-    to->set_class_text(text(from.state_class));
-    to->set_bytes(from.bytes);
-    to->set_arena_offset(from.arena_offset);
-  }
-  for (const TracedActor& from : rank_.actors) {
-    proto::ActorFacts* to = facts->add_actor();
-    to->set_name_text(text(from.name));
-    to->set_function_text(text(from.function));
-    to->set_phase_text(text(from.phase));
-    to->set_priority(from.priority);
-    *to->mutable_rate() = ToProto(Rate(from));
-    if (from.planned_ns > 0) to->set_planned_ns(from.planned_ns);
-    if (!from.precedence.always_zero()) *to->mutable_precedence() = ToProto(from.precedence);
-    if (from.queue != QueueId(0)) to->set_queue(from.queue.value());
-    for (const TracedPort& p : from.inputs) port(p, to->add_input());
-    for (const TracedPort& p : from.outputs) port(p, to->add_output());
-  }
-  std::map<const TransferNote*, int> notes;  // their places among the facts
-  for (const TracedRegister& from : rank_.registers) {
-    proto::RegisterFacts* to = facts->add_registers();
-    to->set_name_text(text(from.name));
-    to->set_bytes(from.bytes);
-    if (from.slots != 1) to->set_slots(from.slots);
-    if (from.initial_tokens != 0) to->set_initial_tokens(from.initial_tokens);
-    if (from.arena_offset >= 0) to->set_arena_offset(from.arena_offset);
-    if (!from.crosses_ranks) continue;
-    to->set_crosses_ranks(true);
-    to->set_edge(from.edge.value());
-    to->set_boxing_text(text(from.boxing));
-    if (from.planned_way_ns > 0) to->set_planned_way_ns(from.planned_way_ns);
-    if (from.other_rank.has_value()) to->set_other_rank(from.other_rank.value());
-    if (from.on_time) to->set_on_time(true);
-    if (from.note == nullptr) continue;
-    const auto [at, added] = notes.try_emplace(from.note.get(), facts->note_size());
-    if (added) *facts->add_note() = ToProto(*from.note);
-    to->set_note(static_cast<uint32_t>(at->second));
-  }
+  FactsWriter(writer_.Begin(begin_ns_).mutable_weir_plan()).Write(rank_);
   writer_.Finish();
 }
 
@@ -463,10 +402,14 @@ void RankWriter::Occupancy(RegisterId register_id) {
   }
 }
 
+absl::Status CannotWriteTrace() {
+  return CodedError(absl::StatusCode::kDataLoss, "W0530", "the trace could not be written");
+}
+
 bool WriteJobEvent(const TracedJob& job, int64_t begin_ns,
                    google::protobuf::io::ZeroCopyOutputStream* out) {
   PacketWriter writer(out, kTraceJobSequence);
-  const uint64_t uuid = LaneTrack(RankId(), "job");
+  const uint64_t uuid = JobTrack();
   proto::TrackDescriptor* process = writer.Begin(begin_ns).mutable_track_descriptor();
   process->set_uuid(uuid);
   process->mutable_process()->set_pid(kJobPid);
@@ -489,7 +432,33 @@ bool WriteJobEvent(const TracedJob& job, int64_t begin_ns,
   return !writer.failed();
 }
 
+void WriteFailure(const TraceFailure& failure, PacketWriter* writer) {
+  const auto mark = [&](uint64_t track, RankId rank) {
+    proto::TrackEvent* event = writer->Begin(failure.ns).mutable_track_event();
+    event->set_type(proto::TrackEvent::TYPE_INSTANT);
+    event->set_track_uuid(track);
+    event->add_category_iids(writer->Category(kTraceFailure));
+    event->set_name_iid(writer->Name(failure.text));
+    if (rank.has_value()) writer->Annotate(event, "rank", rank.value());
+    writer->Finish();
+  };
+  for (const RankId rank : failure.ranks) mark(RankTrack(rank), rank);
+  if (failure.ranks.empty()) mark(JobTrack(), RankId());
+}
+
 }  // namespace
+
+absl::Status WriteFailures(const std::vector<TraceFailure>& failures, std::ostream& out) {
+  bool ok = true;
+  {
+    google::protobuf::io::OstreamOutputStream stream(&out);
+    PacketWriter writer(&stream, kTraceFailureSequence);
+    for (const TraceFailure& failure : failures) WriteFailure(failure, &writer);
+    ok = !writer.failed();
+  }
+  out.flush();
+  return ok && out.good() ? absl::OkStatus() : CannotWriteTrace();
+}
 
 int64_t TraceBeginNs(const TracedJob& job) {
   std::optional<int64_t> begin, all_kept;
@@ -512,9 +481,7 @@ absl::Status WriteTrace(const TracedJob& job, int64_t begin_ns, std::ostream& ou
     }
   }
   out.flush();
-  if (!ok || !out.good())
-    return CodedError(absl::StatusCode::kDataLoss, "W0530", "the trace could not be written");
-  return absl::OkStatus();
+  return ok && out.good() ? absl::OkStatus() : CannotWriteTrace();
 }
 
 }  // namespace weir::trace

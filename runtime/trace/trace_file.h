@@ -110,6 +110,13 @@ struct TracedJob {
   std::vector<TracedRank> ranks;
 };
 
+// A TraceFailure is a failure that ended a job, as the trace of the job marks it.
+struct TraceFailure {
+  int64_t ns = 0;             // when it was noticed, by the clock of the trace
+  std::vector<RankId> ranks;  // of the process that failed; empty: the job as a whole
+  std::string text;           // "killed by SIGKILL (9)"
+};
+
 // Returns the time when the trace of these ranks begins: before the first act of any rank, or, if
 // old records have been dropped, when all ranks have records. In time of the ranks' scales; 0
 // without acts.
@@ -117,5 +124,9 @@ int64_t TraceBeginNs(const TracedJob& job);
 
 // Writes the acts that began at `begin_ns` or later to `out`. kDataLoss if the stream fails.
 absl::Status WriteTrace(const TracedJob& job, int64_t begin_ns, std::ostream& out);
+
+// Writes the marks of failures. They belong behind the parts of all ranks. kDataLoss if the stream
+// fails.
+absl::Status WriteFailures(const std::vector<TraceFailure>& failures, std::ostream& out);
 
 }  // namespace weir::trace

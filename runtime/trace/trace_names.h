@@ -6,8 +6,10 @@
 
 namespace weir::trace {
 
-// The sequence of the packets that describe the job. The sequence of a rank is its number plus 2.
+// The sequences of the packets that describe the job, and of its failures. The sequence of a rank
+// is its number plus 2.
 inline constexpr uint32_t kTraceJobSequence = 1;
+inline constexpr uint32_t kTraceFailureSequence = 0xffffffff;
 
 // Categories of slices.
 inline constexpr char kTraceAct[] = "act";
@@ -28,6 +30,10 @@ inline constexpr char kTraceQueue[] = "queue";
 // Instants that describe the job and each rank.
 inline constexpr char kTraceJobEvent[] = "weir.job";
 inline constexpr char kTraceRankEvent[] = "weir.rank";
+
+// The category of an instant that marks a failure on the track of its rank, or of the job. The name
+// of the instant is the failure in words.
+inline constexpr char kTraceFailure[] = "failure";
 
 // Annotation of an act: the CPU time of the rank's own thread in the act, in microseconds.
 inline constexpr char kTraceCpu[] = "cpu_us";

@@ -179,10 +179,13 @@ class Drills(OnHosts):
     def test_the_trace_of_a_failed_job_comes_from_the_hosts(self):
         job = self.start_two("--trace", "failed.pftrace")
         os.kill(self.worker_on(1), signal.SIGKILL)
-        self.expect_end(job, 137, r"trace of the failed job written to failed.pftrace; missing: rank 1")
+        self.expect_end(job, 137, r"trace of the failed job written to failed.pftrace; "
+                                  r"from memory that outlived the process: rank 1")
         report = subprocess.run([self.program, "trace", "report", self.path("failed.pftrace")], capture_output=True,
                                 text=True, check=True)
-        self.assertIn("rank 0", report.stdout)
+        for rank, host in enumerate(self.lab.hosts):
+            self.assertRegex(report.stdout, rf"rank {rank} · .*host {host}")
+        self.assertIn("The process of rank 1 failed: killed by SIGKILL (9).", " ".join(report.stdout.split()))
 
     def test_a_host_whose_processes_all_die_is_named(self):
         job = self.start_two()

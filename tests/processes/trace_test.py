@@ -1,7 +1,7 @@
 """Tests the use of a trace when a job goes wrong.
 
-A job that fails leaves the trace of the ranks that lived. A rank that is slower than its equals is named while the job
-runs, and in the report of its trace.
+A job that fails leaves the trace of all ranks, also of those whose processes were killed. A rank that is slower than
+its equals is named while the job runs, and in the report of its trace.
 """
 
 import json
@@ -37,29 +37,38 @@ class Trace(weir_jobs.JobCase):
         self.assertNotEqual(ended.code, 0)
         return ended
 
-    def test_when_a_worker_is_killed_the_others_leave_the_trace(self):
+    def expect_all_ranks(self, ended, victim, what):
+        """Expects that the trace has the last acts of the victim, too, and that it marks the failure."""
+        self.assertIn("trace of the failed job written to t.pftrace; from memory that outlived the process: "
+                      f"rank {victim}\n", ended.err)
+        text = " ".join(self.report().split())
+        self.assertIn("4 devices, 1 stage, 2 micro-batches", text)
+        self.assertIn(f"The process of rank {victim} failed: {what}.", text)
+        report = json.loads(self.report("--json"))
+        self.assertEqual([device["rank"] for device in report["devices"]], [0, 1, 2, 3])
+        self.assertGreater(report["step_ns"], 0)
+        self.assertTrue(all(device["busy"] > 0 for device in report["devices"]))
+        state = report["last_state"]
+        self.assertEqual(state["missing_ranks"], [])
+        self.assertEqual([(failure["rank"], failure["text"]) for failure in state["failures"]], [(victim, what)])
+        # Nobody is further than the others wait for: the last acts of the victim are there.
+        steps = [rank["step"] for rank in state["ranks"] if "step" in rank]
+        self.assertTrue(steps and max(steps) - min(steps) <= 2, state)
+        self.assertGreaterEqual(min(steps), report["last_step"])
+        self.expect_no_parts()
+
+    def test_when_a_worker_is_killed_its_last_acts_are_in_the_trace(self):
         self.write_job("--steps", "1000000")
         for victim in range(4):  # also rank 0, which otherwise describes the job
             with self.subTest(victim=victim):
                 ended = self.end_by(lambda workers, victim=victim: os.kill(workers[str(victim)], signal.SIGKILL))
-                self.assertIn(f"trace of the failed job written to t.pftrace; missing: rank {victim}\n", ended.err)
-                text = self.report()
-                self.assertIn("4 devices, 1 stage, 2 micro-batches", text)
-                self.assertIn(f"the trace lacks rank {victim}: ", text)
-                report = json.loads(self.report("--json"))
-                self.assertEqual([device["rank"] for device in report["devices"]],
-                                 [rank for rank in range(4) if rank != victim])
-                self.assertGreater(report["step_ns"], 0)
-                self.assertTrue(all(device["busy"] > 0 for device in report["devices"]))
-                self.expect_no_parts()
+                self.expect_all_ranks(ended, victim, "killed by SIGKILL (9)")
 
-    def test_when_a_worker_freezes_the_others_leave_the_trace(self):
+    def test_when_a_worker_freezes_its_last_acts_are_in_the_trace(self):
         self.write_job("--steps", "1000000")
         ended = self.end_by(lambda workers: os.kill(workers["3"], signal.SIGSTOP),
                             "--heartbeat", "0.3", "--dead-after", "3")
-        self.assertIn("trace of the failed job written to t.pftrace; missing: rank 3\n", ended.err)
-        self.assertIn("the trace lacks rank 3: ", self.report())
-        self.expect_no_parts()
+        self.expect_all_ranks(ended, 3, "frozen")
 
     def test_a_job_that_is_interrupted_leaves_a_trace_of_all_ranks(self):
         self.write_job("--steps", "1000000")

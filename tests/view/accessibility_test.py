@@ -7,6 +7,7 @@ colours. axe-core is Deque's; `tools/deps/install --with-browser` fetches it fro
 import os
 import pwd
 import re
+import signal
 import unittest
 
 from tests.processes import weir_jobs
@@ -59,10 +60,23 @@ class Accessibility(weir_jobs.JobCase):
         self.assertGreater(len(views), 5)
         for view in views:
             self.expect_no_obstacles(page + view)
+        page = self.export("run.pftrace", "run.pftrace")
+        self.expect_no_obstacles(page + "#view=compare")
+
+    def test_the_page_of_a_run_that_failed_has_no_obstacle(self):
+        self.write_job("--steps", "100000000")
+        job = self.place.start("--mesh", "dp=2", "--processes", "2", "--trace", "run.pftrace")
+        workers = job.wait_for_workers(2)
+        job.wait_for_step()
+        os.kill(workers["1"], signal.SIGKILL)
+        self.assertNotEqual(job.wait().code, 0)
+        page = self.export("run.pftrace")
+        for view in ("verdict", "timeline"):
+            self.expect_no_obstacles(f"{page}#view={view}")
 
     def test_the_plan_of_a_job_has_no_obstacle(self):
         self.write_job()
-        page = self.export("job.textproto", "--mesh", "pp=2,dp=2")
+        page = self.export("job.textproto", "--mesh", "pp=2,dp=2", "--rules", "auto")
         self.expect_no_obstacles(page + "#view=plan&inside=1")
 
     def test_the_page_of_a_run_that_goes_on_has_no_obstacle(self):

@@ -16,6 +16,12 @@ from tests.view import view_case
 
 TWO = ("--mesh", "dp=2", "--processes", "2")
 ENDLESS = ("--steps", "100000000")
+# In place of ssh: every host is this machine.
+SSH = """#!/bin/sh
+while :; do case "$1" in -o) shift 2 ;; -*) shift ;; *) break ;; esac; done
+shift
+exec sh -c "$*"
+"""
 CLUSTER = """
 device { name: "core" bytes_per_second: 1e10 peak { dtype: "f32" flops_per_second: 1e12 } }
 host { device: "core" devices: 1 }
@@ -47,7 +53,8 @@ class Live(view_case.ViewCase):
         return self.place.run("top", str(job.starter.pid), *flags).stdout
 
     def step_shown(self):
-        shown = self.browser.run("return document.body.innerText.match(/step\\s([\\d,]+)\\s*of/)[1]")
+        shown = self.browser.until("a step", "return (document.body.innerText.match("
+                                             "/step\\s([\\d,]+)\\s*of/) || [])[1]")
         return int(shown.replace(",", ""))
 
     def await_text(self, text):
@@ -68,8 +75,8 @@ class Live(view_case.ViewCase):
         before = self.step_shown()
         self.browser.until("a later step", "return Number(document.body.innerText.match(/step\\s([\\d,]+)\\s*of/)[1]"
                                            ".replaceAll(',', '')) > arguments[0]", before)
-        curves = self.browser.run("return [...document.querySelectorAll('svg')].map(s => s.getAttribute('aria-label'))")
-        self.assertEqual(len(curves), 5, curves)
+        curves = self.browser.until("five curves", "const all = [...document.querySelectorAll('svg')];"
+                                    "return all.length === 5 && all.map(s => s.getAttribute('aria-label'))")
         self.expect_parts(state_of(address), curves[-1])
         self.assertEqual([url for url in self.browser.loaded() if not url.startswith(address)], [])
         self.assertEqual([m for m in self.browser.messages() if "favicon" not in m], [])
@@ -153,11 +160,41 @@ class Live(view_case.ViewCase):
         self.await_text("The run is training")
         self.assertIn("first failure: rank 1", self.browser.run("return document.querySelector('details').textContent"))
         self.assertIn("WARNING: restart 1 after step", self.browser.text())
+        (failure,) = self.browser.rows("Failures that the run has survived")
+        self.assertEqual(failure[1], told)
+        self.assertRegex(failure[2], r"^rank 1 \(pid \d+\): killed by SIGKILL")
+        self.assertEqual(state_of(address)["epoch"], 2)
+        self.await_text("epoch of the processes")
         self.assertRegex(self.top(job), rf"(?m)^1 restart so far, the last after step {told.replace(',', '')}$")
         with urllib.request.urlopen(address + "metrics") as answer:
             self.assertRegex(answer.read().decode(), r'(?m)^weir_restarts\{job_name="\w+"\} 1$')
         os.kill(job.starter.pid, signal.SIGINT)
         self.assertEqual(job.wait(120).code, 130)
+
+    def test_a_run_over_hosts_shows_the_host_of_each_process_and_what_failed(self):
+        with open(self.place.path("ssh"), "w", encoding="ascii") as file:
+            file.write(SSH)
+        os.chmod(self.place.path("ssh"), 0o755)
+        job = self.place.start("--mesh", "dp=2", "--hosts", "left:1,right:1", "--ssh", "./ssh", *ENDLESS)
+        job.wait_for_step()
+        address = self.attach(job)
+        self.browser.open(address)
+        rows_of = "return [...document.querySelectorAll('[aria-label={}] tbody tr')]"
+        self.browser.until("two processes at work", rows_of.format("Processes") +
+                           ".filter(r => r.innerText.includes(' ago')).length === 2")
+        rows = self.browser.rows("Processes")
+        self.assertEqual([(row[0], row[1]) for row in rows], [("0", "left"), ("1", "right")])
+        self.browser.until("the ranks with their hosts", rows_of.format("Ranks") +
+                           ".map(r => r.cells[2].innerText).join() === 'left,right'")
+        screen = self.top(job)
+        for row in rows:
+            self.assertRegex(screen, rf"(?m)^{row[0]} +{row[1]} +{row[2]} ")
+        self.assertTrue(all(len(line) <= 80 for line in screen.splitlines()), screen)
+        os.kill(int(rows[1][2]), signal.SIGKILL)
+        self.assertEqual(job.wait().code, 137)
+        self.await_text("The run has ended with exit code 137.")
+        self.assertRegex(self.browser.run("return document.querySelector('pre').innerText"),
+                         rf"first failure: rank 1 \(pid {rows[1][2]} on right\): killed by SIGKILL")
 
     def test_a_killed_starter_is_told(self):
         job = self.place.start(*ENDLESS)

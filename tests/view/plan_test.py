@@ -53,6 +53,17 @@ class PlanView(view_case.ViewCase):
                          [(b["method"], b["layouts"], b.get("why", "")) for b in plan["boxings"]][:30])
         self.assertEqual(len(self.browser.rows("Devices in a predicted step")), 4)
 
+    def test_rules_that_a_search_has_found_are_told(self):
+        self.write_job()
+        found = self.plan(*MESH, "--rules", "auto")["rules_found"]
+        self.place.run("view", "job.textproto", *MESH, "--rules", "auto", "--export", "plan.html")
+        self.browser.open(f"file://{self.place.path('plan.html')}")
+        text = self.text()
+        self.assertIn("Rules that the search found", text)
+        self.assertIn(re.sub(r"\s+", " ", found["text"].removeprefix("rules found: ")), text)
+        details = self.browser.run("return document.querySelector('section details').textContent")
+        self.assertIn(found["job_text"], details)
+
     def test_a_function_shows_its_tensors_with_their_layouts_and_a_link_leads_back(self):
         self.write_job()
         self.place.run("view", "job.textproto", *MESH, "--export", "plan.html")

@@ -186,11 +186,7 @@ absl::Status PrintJson(const PlannedJob& planned, const sim::JobCosts& costs,
            "the plan of one\n";
   }
   if (!planned.collectives.text.empty()) json["collectives"] = planned.collectives.text;
-  if (planned.settled.has_value()) {
-    nlohmann::ordered_json& found = json["rules_found"];
-    found["text"] = search::SettledText(*planned.settled);
-    found["job_text"] = search::RulesToPaste(*planned.settled);
-  }
+  AddFoundRules(planned, &json);
   *context.out << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
                << "\n";
   return absl::OkStatus();

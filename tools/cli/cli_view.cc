@@ -173,9 +173,10 @@ absl::StatusOr<std::string> PlanPage(const std::string& place, JobWithCosts read
   const sim::StepPrediction prediction = sim::PredictStep(plan, read.costs);
   WEIR_ASSIGN_OR_RETURN(train::NeedAndPlans memory, train::NeedAndPlansOf(plan));
   train::AddDriver(read.costs.DriverBytes(*plan.job), plan.mesh.num_ranks(), &memory.need);
-  WEIR_ASSIGN_OR_RETURN(const nlohmann::ordered_json json,
+  WEIR_ASSIGN_OR_RETURN(nlohmann::ordered_json json,
                         plan::PlanJson(plan, read.costs, prediction, memory, planned.placed,
                                        plan::RanksInJson::kLookedAt));
+  AddFoundRules(planned, &json);
   if (const std::string why = WhyNoRun(prediction); !why.empty())
     return view::MakePlanBundle(json, why, title);
   std::ostringstream trace;

@@ -81,4 +81,11 @@ absl::StatusOr<PlannedJob> PlanJob(const std::string& place, compiler::CompileOp
   return planned;
 }
 
+void AddFoundRules(const PlannedJob& planned, nlohmann::ordered_json* json) {
+  if (!planned.settled.has_value()) return;
+  nlohmann::ordered_json& found = (*json)["rules_found"];
+  found["text"] = search::SettledText(*planned.settled);
+  found["job_text"] = search::RulesToPaste(*planned.settled);
+}
+
 }  // namespace weir::cli

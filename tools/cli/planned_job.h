@@ -11,6 +11,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
 #include "compiler/compile.h"
+#include "nlohmann/json.hpp"
 #include "proto/job.pb.h"
 #include "tools/cli/cli_verbs.h"
 #include "tools/plan/place_axes.h"
@@ -66,5 +67,9 @@ struct PlannedJob {
 // of CompileJob.
 absl::StatusOr<PlannedJob> PlanJob(const std::string& place, compiler::CompileOptions options,
                                    JobWithCosts* read);
+
+// Adds the rules that a search has found, if the job left its rules to one, to the object of
+// plan_json.h as `rules_found`: {text: in words, job_text: for the job}.
+void AddFoundRules(const PlannedJob& planned, nlohmann::ordered_json* json);
 
 }  // namespace weir::cli

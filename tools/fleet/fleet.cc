@@ -20,7 +20,6 @@
 #include "runtime/control/greeting_time.h"
 #include "runtime/control/outcome.h"
 #include "runtime/limits/process_limits.h"
-#include "runtime/trace/trace_parts.h"
 #include "runtime/transport/rank_card.h"
 #include "tools/fleet/heartbeat.h"
 #include "tools/fleet/wait_account.h"
@@ -60,7 +59,6 @@ constexpr int64_t kTellMs = 5'000;
 constexpr int64_t kShutdownMs = 5'000;
 // The number of looks at a starved worker within the time after which silence counts as death.
 constexpr int64_t kLooksPerDeath = 4;
-constexpr int64_t kTracePartBytesMax = int64_t{256} << 20;  // of a part that a host sends
 
 // Returns the options with the heartbeat of a job of so many workers.
 FleetOptions WithHeartbeat(FleetOptions options, size_t num_workers) {
@@ -394,7 +392,7 @@ void Fleet::RecordWorkers() {
     if (!health[worker].connected && health[worker].pid > 0)
       one.state = live::LiveWorker::State::kEnded;
   }
-  options_.live->SetWorkers(seen);
+  options_.live->SetWorkers(seen, epoch_.load());
 }
 
 // Explains the waits of a stuck job. Workers that could still look at their actors have given an
@@ -480,60 +478,6 @@ absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> Fleet::CallEach(
     }
   }
   return answers;
-}
-
-std::string Fleet::TracePartOf(WorkerId worker) const {
-  if (options_.trace.empty()) return "";
-  // A host need not have this process's folder as its own.
-  return absl::StrCat(options_.hosts.empty() ? log_directory_ : AbsoluteLogDirectory(), "/worker-",
-                      worker, ".pftrace-part");
-}
-
-// Reads the part that a worker has left, on its host. kNotFound if the part is absent or empty.
-absl::StatusOr<std::string> Fleet::ReadTracePart(WorkerId worker) {
-  if (on_hosts_ != nullptr)
-    return on_hosts_->FetchFile(HostIdOf(worker), TracePartOf(worker), kTracePartBytesMax);
-  std::ostringstream bytes;
-  bytes << std::ifstream(TracePartOf(worker), std::ios::binary).rdbuf();
-  if (!bytes) return absl::NotFoundError(TracePartOf(worker));
-  return bytes.str();
-}
-
-// Gathers the trace. Workers that could still write their parts have done so by now.
-void Fleet::GatherTrace(const IdVector<WorkerId, int64_t>& clock_offset_ns) {
-  std::vector<trace::TracePart> parts;
-  std::vector<std::string> missing;
-  for (const WorkerId worker : workers()) {
-    absl::StatusOr<std::string> bytes = ReadTracePart(worker);
-    if (!bytes.ok()) {
-      missing.push_back(launch::RankLabel(ranks_of_[worker]));
-      continue;
-    }
-    parts.push_back({*std::move(bytes), clock_offset_ns[worker]});
-  }
-  if (parts.empty()) {
-    options_.console->Say("no trace: no worker could write what its ranks did");
-    return;
-  }
-  const absl::StatusOr<std::string> joined = trace::JoinTraceParts(parts);
-  const absl::Status written =
-      joined.ok() ? train::WriteTraceFile(options_.trace, *joined) : joined.status();
-  if (!written.ok()) {
-    options_.console->Say(absl::StrCat("no trace: ", written.message()));
-    return;
-  }
-  IdVector<HostId, std::vector<std::string>> on_hosts(options_.hosts.size());
-  for (const WorkerId worker : workers()) {
-    if (on_hosts_ != nullptr) {
-      on_hosts[HostIdOf(worker)].push_back(TracePartOf(worker));
-    } else {
-      ::unlink(TracePartOf(worker).c_str());
-    }
-  }
-  if (on_hosts_ != nullptr) on_hosts_->RemoveFiles(on_hosts);
-  options_.console->Say(absl::StrCat(
-      "trace of the failed job written to ", options_.trace,
-      missing.empty() ? "" : absl::StrCat("; missing: ", absl::StrJoin(missing, ", "))));
 }
 
 std::vector<launch::RemainingWorker> Fleet::Remaining() const {

@@ -169,8 +169,9 @@ class Fleet {
 
   // Ends all workers, in good order if `status`, the outcome of the work with them, is ok. If a
   // process failed, rather than a command, the report names the process and the failure and stands
-  // for `status`; otherwise the report is empty. If the job failed, the recordings of the surviving
-  // workers become the trace. Does not wait for a process that the system holds.
+  // for `status`; otherwise the report is empty. If the job failed, the recordings of the workers,
+  // also of those that were killed, become the trace, and the failures are marked in it. Does not
+  // wait for a process that the system holds.
   launch::FailureReport Finish(const absl::Status& status);
   // Call after Finish, when its report has been shown. Waits at most remaining_limit_ms for
   // processes that were killed and that their hosts still show, and names on the console those that
@@ -241,6 +242,8 @@ class Fleet {
   // The file of the worker's part; empty: no trace is wanted.
   std::string TracePartOf(WorkerId worker) const;
   absl::StatusOr<std::string> ReadTracePart(WorkerId worker);
+  absl::StatusOr<std::string> ReadKeptActs(WorkerId worker);
+  std::string MarksOfFailures();
   void GatherTrace(const IdVector<WorkerId, int64_t>& clock_offset_ns);
 
   const IdVector<WorkerId, std::vector<RankId>> ranks_of_;

@@ -42,6 +42,7 @@ absl::Status Fleet::TellWorker(WorkerId worker) {
   bundle.set_dead_after_ms(options_.dead_after_ms);
   bundle.set_num_workers(num_workers());
   bundle.set_trace_part(TracePartOf(worker));
+  bundle.set_host(HostOf(worker));
   bundle.set_is_child_of_starter(options_.hosts.empty());
   bundle.set_interface(options_.hosts.empty()        ? "lo"
                        : !options_.interface.empty() ? options_.interface

@@ -31,6 +31,7 @@
 #include "runtime/limits/process_limits.h"
 #include "runtime/limits/resident_memory.h"
 #include "runtime/store/shard_file.h"
+#include "runtime/trace/kept_acts.h"
 #include "runtime/transport/process_transport.h"
 #include "tools/fleet/buddy_line.h"
 #include "tools/fleet/kept_states.h"
@@ -41,6 +42,7 @@
 #include "tools/fleet/worker_states.h"
 #include "tools/launch/core_dumps.h"
 #include "tools/launch/process_state.h"
+#include "tools/launch/worker_process.h"
 #include "tools/live/live_run.h"
 #include "tools/sandbox/sandbox.h"
 #include "tools/train/generation_ranks.h"
@@ -142,7 +144,10 @@ class Worker {
       : bundle_(std::move(bundle)),
         log_(log),
         starter_pid_(::getppid()),
-        starter_(starter_pid_, ::sysconf(_SC_CLK_TCK), bundle_.dead_after_ms() * 1'000'000) {}
+        starter_(starter_pid_, ::sysconf(_SC_CLK_TCK), bundle_.dead_after_ms() * 1'000'000) {
+    const int memory = bundle_.trace_part().empty() ? -1 : launch::OwnMemory();
+    if (memory >= 0) kept_acts_ = trace::KeptActs::Open(memory);
+  }
 
   absl::Status Run() {
     control::WorkerLinkOptions options;
@@ -214,6 +219,7 @@ class Worker {
   }
 
   control::WorkerProgress Progress() {
+    if (kept_acts_ != nullptr) kept_acts_->NoteTime();
     MutexLock lock(&mutex_);
     const int64_t resident_bytes = limits::OwnResidentBytes();
     train::LoadedRanks* const ranks = this->ranks();
@@ -292,6 +298,14 @@ class Worker {
     return words.SerializeAsString();
   }
 
+  // Lets the records of the ranks' acts outlive this process, if the job wants a trace. A process
+  // without memory for that works on, and leaves no trace if it is killed.
+  void KeepActs(const actors::Session& session) {
+    if (kept_acts_ == nullptr) return;
+    if (const absl::Status kept = session.KeepActs(bundle_.host(), kept_acts_.get()); !kept.ok())
+      log_ << "no trace of these ranks if this process is killed: " << kept.message() << std::endl;
+  }
+
   // Called when the job has failed and no command runs any more. Leaves a record of these ranks'
   // work for the search for the cause.
   void WriteTracePart() {
@@ -300,8 +314,8 @@ class Worker {
     const actors::Session& session = group->session();
     const std::string partial = bundle_.trace_part() + ".partial";
     std::ofstream file(partial, std::ios::binary | std::ios::trunc);
-    const absl::Status status =
-        session.WriteTrace(file, {.describing_rank = session.local_ranks().front()});
+    const absl::Status status = session.WriteTrace(
+        file, {.describing_rank = session.local_ranks().front(), .host = bundle_.host()});
     file.close();
     if (!status.ok() || !file || std::rename(partial.c_str(), bundle_.trace_part().c_str()) != 0) {
       log_ << "no trace of these ranks: cannot write " << bundle_.trace_part() << std::endl;
@@ -447,8 +461,10 @@ class Worker {
         return absl::OkStatus();
       case proto::WorkerCommand::kTrace: {
         std::ostringstream trace;
-        WEIR_RETURN_IF_ERROR(group->session().WriteTrace(
-            trace, {command.trace().clock_offset_ns(), command.trace().begin_ns()}));
+        WEIR_RETURN_IF_ERROR(
+            group->session().WriteTrace(trace, {.offset_ns = command.trace().clock_offset_ns(),
+                                                .begin_ns = command.trace().begin_ns(),
+                                                .host = bundle_.host()}));
         answer->set_trace(std::move(trace).str());
         return absl::OkStatus();
       }
@@ -612,6 +628,7 @@ class Worker {
         train::RankGroup::Open(command.job(), options);
     if (group.ok() && command.goes_on())
       WEIR_RETURN_IF_ERROR(states_.PutInto(&(*group)->session()));
+    if (group.ok()) KeepActs((*group)->session());
     MutexLock lock(&mutex_);
     opening_.clear();
     if (!group.ok()) return group.status();
@@ -682,6 +699,7 @@ class Worker {
   Mutex starter_mutex_;
   launch::SilentProcess starter_ ABSL_GUARDED_BY(starter_mutex_);
   bool has_told_of_starter_ ABSL_GUARDED_BY(starter_mutex_) = false;
+  std::unique_ptr<trace::KeptActs> kept_acts_;  // null: there is no memory for them, or no need
   // The serving thread's.
   train::NetworkFactory network_of_line_;  // to the buddy, in this epoch
   int64_t resting_step_ = -1;  // the steps done of the ranks, if they are at rest; -1: they are not

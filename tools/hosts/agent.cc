@@ -199,7 +199,7 @@ class Agent {
       case proto::AgentOrder::kClock: return TellTime(order.clock());
       case proto::AgentOrder::kMeasure: return Measure(order.measure());
       case proto::AgentOrder::kEnd: job_code_ = order.end().exit_code(); return true;
-      case proto::AgentOrder::kFetch: fetched_.emplace(order.fetch()); return true;
+      case proto::AgentOrder::kFetch: return Fetch(order.fetch());
       case proto::AgentOrder::kShip: return Ship(order.ship());
       case proto::AgentOrder::kRemove: return Remove(order.remove());
       case proto::AgentOrder::kRelay: return ObeyAsRelay(order.relay());
@@ -437,6 +437,17 @@ class Agent {
 
   // Returns the descriptor that shows orders, and what the commands of the relay have to say.
   int news() const { return relay_ == nullptr ? channel_.input() : relay_->descriptor(); }
+
+  bool Fetch(const proto::FetchOrder& order) {
+    if (!order.is_memory()) {
+      fetched_.emplace(order);
+      return true;
+    }
+    if (!IsProcess(order.process())) return false;
+    fetched_.emplace(order.request(),
+                     supervisor_->ReadMemory(WorkerId(order.process()), order.bytes_max()));
+    return true;
+  }
 
   // Sends pieces of the file that the starter fetches, as the channel takes them.
   void SendFetched() {

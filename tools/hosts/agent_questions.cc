@@ -171,13 +171,34 @@ std::vector<launch::WorkerLook> AgentsSupervisor::Look(const std::vector<WorkerI
 
 absl::StatusOr<std::string> AgentsSupervisor::FetchFile(HostId host, const std::string& path,
                                                         int64_t bytes_max) {
+  proto::FetchOrder fetch;
+  fetch.set_path(path);
+  fetch.set_bytes_max(bytes_max);
+  return Fetch(host, fetch, path);
+}
+
+absl::StatusOr<std::string> AgentsSupervisor::ReadMemory(WorkerId worker, int64_t bytes_max) {
+  proto::FetchOrder fetch;
+  fetch.set_is_memory(true);
+  fetch.set_bytes_max(bytes_max);
+  HostId host;
+  {
+    MutexLock lock(&mutex_);
+    host = workers_[worker].host;
+    fetch.set_process(workers_[worker].process.value());
+  }
+  return Fetch(host, fetch, absl::StrCat("the memory of worker ", worker));
+}
+
+absl::StatusOr<std::string> AgentsSupervisor::Fetch(HostId host, const proto::FetchOrder& fetch,
+                                                    const std::string& what) {
   Agent& agent = agents_[host];
+  if (!agent.lost.empty()) return absl::UnavailableError(absl::StrCat(what, ": ", agent.lost));
   agent.fetched.clear();
   agent.fetch_status.reset();
   proto::AgentOrder order;
+  *order.mutable_fetch() = fetch;
   order.mutable_fetch()->set_request(++num_requests_);
-  order.mutable_fetch()->set_path(path);
-  order.mutable_fetch()->set_bytes_max(bytes_max);
   SendTo(&agent, order);
   size_t before = 0;
   do {  // as long as bytes come
@@ -188,7 +209,7 @@ absl::StatusOr<std::string> AgentsSupervisor::FetchFile(HostId host, const std::
   } while (!agent.fetch_status.has_value() && agent.lost.empty() && agent.fetched.size() > before);
   if (!agent.fetch_status.has_value()) {
     return absl::UnavailableError(
-        absl::StrCat(path, " of host '", hosts_[host].host, "': ",
+        absl::StrCat(what, " of host '", hosts_[host].host, "': ",
                      agent.lost.empty() ? absl::StrCat("nothing came for ", kPieceMs / 1000, " s")
                                         : agent.lost));
   }

@@ -82,6 +82,7 @@ class AgentsSupervisor final : public HostsSupervisor {
   std::vector<WorkerId> running() const override;
   std::vector<launch::WorkerLook> Look(const std::vector<WorkerId>& workers) override;
   std::optional<launch::ProcessorUse> Use(WorkerId worker) override;
+  absl::StatusOr<std::string> ReadMemory(WorkerId worker, int64_t bytes_max) override;
   std::string log_path(WorkerId worker) const override {
     MutexLock lock(&mutex_);
     const Worker& of = workers_[worker];
@@ -186,6 +187,8 @@ class AgentsSupervisor final : public HostsSupervisor {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool AskTime(HostId host);
   SilentHost FindSilent(HostId host);
+  absl::StatusOr<std::string> Fetch(HostId host, const proto::FetchOrder& fetch,
+                                    const std::string& what);
   void TakeFetch(Agent* agent, const proto::FetchReport& report);
   bool ShipPiece(const proto::ShipOrder& piece, const IdVector<HostId, std::string>& to);
   void EndCommand(Agent* agent);

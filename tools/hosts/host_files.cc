@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
@@ -32,6 +35,11 @@ absl::Status WriteAll(int descriptor, const std::string& bytes) {
 FetchedFile::FetchedFile(const proto::FetchOrder& order)
     : request_(order.request()), status_(Open(order)) {}
 
+FetchedFile::FetchedFile(int64_t request, absl::StatusOr<std::string> bytes)
+    : request_(request), status_(bytes.status()) {
+  if (bytes.ok()) content_ = std::make_unique<std::istringstream>(*std::move(bytes));
+}
+
 absl::Status FetchedFile::Open(const proto::FetchOrder& order) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(order.path(), error))
@@ -42,8 +50,9 @@ absl::Status FetchedFile::Open(const proto::FetchOrder& order) {
     return absl::ResourceExhaustedError(absl::StrCat(
         order.path(), " has ", size, " bytes, more than the ", order.bytes_max(), " wanted"));
   }
-  file_.open(order.path(), std::ios::binary);
-  return file_ ? absl::OkStatus() : absl::NotFoundError(absl::StrCat("cannot open ", order.path()));
+  content_ = std::make_unique<std::ifstream>(order.path(), std::ios::binary);
+  return *content_ ? absl::OkStatus()
+                   : absl::NotFoundError(absl::StrCat("cannot open ", order.path()));
 }
 
 std::optional<proto::FetchReport> FetchedFile::Next() {
@@ -53,9 +62,9 @@ std::optional<proto::FetchReport> FetchedFile::Next() {
   std::string bytes;
   if (status_.ok()) {
     bytes.resize(kPieceBytes);
-    file_.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    bytes.resize(static_cast<size_t>(std::max<std::streamsize>(file_.gcount(), 0)));
-    if (file_.bad()) status_ = absl::DataLossError("the file cannot be read to its end");
+    content_->read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    bytes.resize(static_cast<size_t>(std::max<std::streamsize>(content_->gcount(), 0)));
+    if (content_->bad()) status_ = absl::DataLossError("the file cannot be read to its end");
   }
   if (bytes.empty() || !status_.ok()) {
     has_ended_ = true;

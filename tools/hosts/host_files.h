@@ -1,14 +1,16 @@
-// The files that travel between the starter and the host of an agent: a file that the starter
-// fetches, in pieces, and files that the starter ships here. Thread rule: one thread.
+// The files that travel between the starter and the host of an agent: a file, or the memory that a
+// process has left, that the starter fetches, in pieces, and files that the starter ships here.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
-#include <fstream>
+#include <istream>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "proto/agent.pb.h"
 #include "runtime/store/pending_file.h"
 
@@ -19,6 +21,8 @@ class FetchedFile {
  public:
   // Opens the file. An error is in the only report then.
   explicit FetchedFile(const proto::FetchOrder& order);
+  // Gives these bytes in place of a file.
+  FetchedFile(int64_t request, absl::StatusOr<std::string> bytes);
 
   // Returns the next report of the file; nullopt after the last one.
   std::optional<proto::FetchReport> Next();
@@ -27,7 +31,7 @@ class FetchedFile {
   absl::Status Open(const proto::FetchOrder& order);
 
   const int64_t request_;
-  std::ifstream file_;
+  std::unique_ptr<std::istream> content_;  // null: status_ says why
   absl::Status status_;
   bool has_ended_ = false;
 };

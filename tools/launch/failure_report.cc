@@ -368,4 +368,22 @@ FailureReport ReportFailure(const FailedJob& job) {
   return report;
 }
 
+std::vector<FailureMark> MarkFailures(const FailedJob& job) {
+  const FailureEvent* const first = FirstFailure(job);
+  std::vector<const FailureEvent*> events;
+  for (const FailureEvent& event : job.events) {
+    if (&event == first || !IsFollowing(job, event)) events.push_back(&event);
+  }
+  std::sort(events.begin(), events.end(),
+            [](const FailureEvent* a, const FailureEvent* b) { return IsBefore(*a, *b); });
+  std::vector<FailureMark> marks;
+  std::set<WorkerId> marked;
+  for (const FailureEvent* event : events) {
+    // The end of a worker whose connection broke is the same failure.
+    if (!marked.insert(event->worker).second) continue;
+    marks.push_back({event->time_ns, event->ranks, KindOfFailure(*event, OwnEnd(job, *event))});
+  }
+  return marks;
+}
+
 }  // namespace weir::launch

@@ -103,4 +103,14 @@ struct FailureReport {
 };
 FailureReport ReportFailure(const FailedJob& job);
 
+// A FailureMark is a failure as a trace marks it.
+struct FailureMark {
+  int64_t time_ns = 0;        // monotonic
+  std::vector<RankId> ranks;  // of the process; empty: the job as a whole
+  std::string what;           // "killed by SIGKILL (9)"
+};
+// Returns the failures that do not follow from others, or else the first failure: one of each
+// worker, in order of time.
+std::vector<FailureMark> MarkFailures(const FailedJob& job);
+
 }  // namespace weir::launch

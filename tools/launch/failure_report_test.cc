@@ -300,6 +300,26 @@ TEST(FailureReportTest, TheFirstFailureInWordsIsTheSameInEveryRun) {
   EXPECT_EQ(Report({}).who, "");
 }
 
+TEST(FailureReportTest, EachWorkerThatFailsByItselfHasAMark) {
+  const FailedJob job = {
+      kStartNs,
+      "logs",
+      {EventAt(Kind::kLost, 1000, 2), Exit(1200, 0, kExitFollowing), Death(1100, 1, SIGSEGV),
+       Death(1005, 2, SIGKILL), Death(1300, 3, SIGKILL, Sent::kKilled)},
+      {}};
+  const std::vector<FailureMark> marks = MarkFailures(job);
+  ASSERT_EQ(marks.size(), 2u);
+  EXPECT_EQ(marks[0].time_ns, kStartNs + 1000 * kNsPerMs);
+  EXPECT_EQ(marks[0].what, "killed by SIGKILL (9)");
+  EXPECT_EQ(marks[0].ranks, (std::vector<RankId>{RankId(4), RankId(5)}));
+  EXPECT_EQ(marks[1].what, "killed by SIGSEGV (11)");
+  const std::vector<FailureMark> stuck =
+      MarkFailures({kStartNs, "logs", {EventAt(Kind::kStuck, 5, -1)}, {}});
+  ASSERT_EQ(stuck.size(), 1u);
+  EXPECT_TRUE(stuck[0].ranks.empty()) << "the job as a whole";
+  EXPECT_TRUE(MarkFailures({kStartNs, "logs", {}, {}}).empty());
+}
+
 TEST(FailureReportTest, AnExitBecomesAnEvent) {
   const WorkerExit exit = {WorkerId(3), 4711, 66, 0, Sent::kAsked, 17, {"last"}};
   const FailureEvent event = EventOf(exit, {RankId(6), RankId(7)});

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -107,6 +108,7 @@ class LocalSupervisor final : public Supervisor {
     }
     return looks;
   }
+  absl::StatusOr<std::string> ReadMemory(WorkerId worker, int64_t bytes_max) override;
   std::optional<ProcessorUse> Use(WorkerId worker) override {
     return ReadProcessorUse(static_cast<pid_t>(pid(worker)));
   }
@@ -167,6 +169,7 @@ absl::StatusOr<Worker> LocalSupervisor::StartOne(const WorkerLaunch& command,
   if (options_.program == WorkerProgram::kOfUser)
     start.environment = StartOptions::Environment::kWhole;
   start.variables = command.variables;
+  if (options_.program == WorkerProgram::kWeir) start.memory = StartOptions::Memory::kShared;
   WEIR_ASSIGN_OR_RETURN(WorkerProcess process, StartProcess(command.arguments, start));
   std::ostream* console = IsShown(command.ranks, options_.ranks_shown) ? options_.console : nullptr;
   return Worker(std::move(process), WorkerOutput(std::move(log), command.label, console));
@@ -366,6 +369,28 @@ void LocalSupervisor::End(WorkerId index, int64_t time_ns) {
                     worker.output.last_lines(), end.cpu_ms, /*lost=*/""});
 }
 
+absl::StatusOr<std::string> LocalSupervisor::ReadMemory(WorkerId index, int64_t bytes_max) {
+  const OwnedDescriptor& memory = workers_[index].process.memory;
+  struct stat found = {};
+  if (!memory.open() || ::fstat(memory.get(), &found) != 0)
+    return absl::NotFoundError(absl::StrCat("worker ", index, " has no memory that outlives it"));
+  if (found.st_size > bytes_max) {
+    return absl::ResourceExhaustedError(absl::StrCat("worker ", index, " has left ", found.st_size,
+                                                     " bytes, more than the ", bytes_max,
+                                                     " wanted"));
+  }
+  std::string bytes(static_cast<size_t>(found.st_size), '\0');
+  for (size_t at = 0; at < bytes.size();) {
+    const ssize_t count =
+        ::pread(memory.get(), bytes.data() + at, bytes.size() - at, static_cast<off_t>(at));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0)
+      return absl::NotFoundError(absl::StrCat("the memory of worker ", index, " cannot be read"));
+    at += static_cast<size_t>(count);
+  }
+  return bytes;
+}
+
 std::vector<WorkerExit> LocalSupervisor::Stop() {
   {
     MutexLock lock(&mutex_);
@@ -424,6 +449,10 @@ absl::Status Supervisor::StartAgain(WorkerId worker) {
 
 absl::StatusOr<WorkerId> Supervisor::StartMore(const WorkerLaunch& /*worker*/) {
   return absl::UnimplementedError("no worker can start beside the others");
+}
+
+absl::StatusOr<std::string> Supervisor::ReadMemory(WorkerId worker, int64_t /*bytes_max*/) {
+  return absl::NotFoundError(absl::StrCat("worker ", worker, " has no memory that outlives it"));
 }
 
 void KeepExits() {

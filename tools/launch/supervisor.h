@@ -145,6 +145,12 @@ class Supervisor {
   // nothing is known yet. Returns at once; any thread.
   virtual std::optional<ProcessorUse> Use(WorkerId worker) = 0;
 
+  // Returns what a worker has left in the memory that it was started with (OwnMemory in
+  // worker_process.h): call after its end, and before it is started again. kNotFound if there is no
+  // such memory, kResourceExhausted if it has more than `bytes_max` bytes, kUnavailable if its host
+  // does not answer. Called by the thread that calls Wait, or after Stop.
+  virtual absl::StatusOr<std::string> ReadMemory(WorkerId worker, int64_t bytes_max);
+
   virtual std::string log_path(WorkerId worker) const = 0;
   // From here on the output of workers goes to their files alone. Called by the thread that calls
   // Wait.

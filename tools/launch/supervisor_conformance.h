@@ -217,7 +217,7 @@ TEST_P(SupervisorConformance, ADeathBySignalIsNamed) {
   EXPECT_EQ(SignalText(SIGRTMIN), "signal 34");
 }
 
-TEST_P(SupervisorConformance, AWorkerHasThreeDescriptorsADeathSignalAGroupAndStandardSignals) {
+TEST_P(SupervisorConformance, AWorkerHasItsDescriptorsADeathSignalAGroupAndStandardSignals) {
   const int leak = ::open("/dev/null", O_RDONLY);  // as a library might, without O_CLOEXEC
   sigset_t mask, before;
   sigemptyset(&mask);
@@ -233,9 +233,21 @@ TEST_P(SupervisorConformance, AWorkerHasThreeDescriptorsADeathSignalAGroupAndSta
   EXPECT_FALSE(sigismember(&after, SIGUSR2));
   for (int i = 0; i < 3; ++i) {
     EXPECT_THAT(NextExit().last_lines,
-                ::testing::ElementsAre("descriptors 0 1 2", "death signal 9", "own group",
+                ::testing::ElementsAre("descriptors 0 1 2 3", "death signal 9", "own group",
                                        "SigBlk: 0", "SigIgn: 0"));
   }
+}
+
+TEST_P(SupervisorConformance, WhatAWorkerLeavesInItsMemoryOutlivesIt) {
+  Start({"leave-memory", "wait"});
+  EXPECT_EQ(NextExit().signal, SIGKILL);
+  const absl::StatusOr<std::string> left = supervisor_->ReadMemory(WorkerId(0), 100);
+  ASSERT_TRUE(left.ok()) << left.status();
+  EXPECT_EQ(*left, "left here");
+  EXPECT_EQ(supervisor_->ReadMemory(WorkerId(0), 8).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  const absl::StatusOr<std::string> none = supervisor_->ReadMemory(WorkerId(1), 100);
+  EXPECT_EQ(none.value_or("none"), "") << none.status();
 }
 
 TEST_P(SupervisorConformance, AWorkerIsToldThroughItsStandardInput) {

@@ -5,6 +5,7 @@
 #include <linux/close_range.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include <climits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/problem.h"
@@ -22,9 +24,11 @@
 namespace weir::launch {
 namespace {
 
-// The descriptors lie above the standard three, so that the new process can move pipes there in any
-// order.
-constexpr int kDescriptorMin = 3;
+constexpr int kMemoryDescriptor = 3;
+constexpr char kMemoryName[] = "weir-worker";
+constexpr char kMemoryLink[] = "/memfd:weir-worker";
+// The descriptors lie above those of the new process, which can then move them there in any order.
+constexpr int kDescriptorMin = kMemoryDescriptor + 1;
 
 absl::Status CannotStart(const std::string& program, const std::string& what, int error) {
   return ErrorOf(
@@ -38,7 +42,7 @@ struct Pipe {
 };
 
 // Returns 0, or errno.
-int MoveAboveStandard(OwnedDescriptor* descriptor) {
+int MoveUp(OwnedDescriptor* descriptor) {
   if (descriptor->get() >= kDescriptorMin) return 0;
   const int moved = ::fcntl(descriptor->get(), F_DUPFD_CLOEXEC, kDescriptorMin);
   if (moved < 0) return errno;
@@ -51,8 +55,13 @@ int OpenPipe(Pipe* pipe) {
   if (::pipe2(ends, O_CLOEXEC) != 0) return errno;
   pipe->read = OwnedDescriptor(ends[0]);
   pipe->write = OwnedDescriptor(ends[1]);
-  if (int error = MoveAboveStandard(&pipe->read)) return error;
-  return MoveAboveStandard(&pipe->write);
+  if (int error = MoveUp(&pipe->read)) return error;
+  return MoveUp(&pipe->write);
+}
+
+OwnedDescriptor MakeMemory() {
+  OwnedDescriptor memory(::memfd_create(kMemoryName, MFD_CLOEXEC));
+  return memory.open() && MoveUp(&memory) == 0 ? std::move(memory) : OwnedDescriptor();
 }
 
 // The data that the child needs between fork and exec. It is made before the fork, because the
@@ -60,6 +69,7 @@ int OpenPipe(Pipe* pipe) {
 struct ChildSetup {
   pid_t parent = 0;
   int input = -1, output = -1, errors = -1, failure = -1;
+  int memory = -1;  // -1: none
   char* const* arguments = nullptr;
   char* const* environment = nullptr;
 };
@@ -88,7 +98,8 @@ constexpr const char* kSteps[] = {"setpgid", "prctl", "dup2", "close_range", "ex
   if (::getppid() != setup.parent) ::_exit(126);
   if (::dup2(setup.input, 0) < 0 || ::dup2(setup.output, 1) < 0 || ::dup2(setup.errors, 2) < 0)
     GiveUp(setup, 2);
-  if (::close_range(kDescriptorMin, UINT_MAX, CLOSE_RANGE_CLOEXEC) != 0) GiveUp(setup, 3);
+  if (::close_range(kMemoryDescriptor, UINT_MAX, CLOSE_RANGE_CLOEXEC) != 0) GiveUp(setup, 3);
+  if (setup.memory >= 0 && ::dup2(setup.memory, kMemoryDescriptor) < 0) GiveUp(setup, 2);
   // All signals have been blocked since before the fork, so no handler of the starter has run here.
   struct sigaction standard = {};
   standard.sa_handler = SIG_DFL;
@@ -159,6 +170,8 @@ absl::StatusOr<WorkerProcess> StartProcess(const std::vector<std::string>& argum
     if (pipe == &errors && !apart) continue;
     if (int error = OpenPipe(pipe)) return CannotStart(arguments[0], "pipe", error);
   }
+  WorkerProcess process;
+  if (options.memory == StartOptions::Memory::kShared) process.memory = MakeMemory();
   const std::vector<std::string> environment = EnvironmentOf(options);
   const std::vector<char*> argument_pointers = PointersTo(arguments),
                            environment_pointers = PointersTo(environment);
@@ -167,9 +180,9 @@ absl::StatusOr<WorkerProcess> StartProcess(const std::vector<std::string>& argum
                             output.write.get(),
                             apart ? errors.write.get() : output.write.get(),
                             failure.write.get(),
+                            process.memory.get(),
                             argument_pointers.data(),
                             environment_pointers.data()};
-  WorkerProcess process;
   process.pid = ForkWorker(setup);
   if (process.pid < 0) return CannotStart(arguments[0], "fork", errno);
   const pid_t pid = static_cast<pid_t>(process.pid);
@@ -195,6 +208,14 @@ absl::StatusOr<WorkerProcess> StartProcess(const std::vector<std::string>& argum
     SetNonBlocking(process.errors);
   }
   return process;
+}
+
+int OwnMemory() {
+  char link[64] = {};
+  const std::string path = absl::StrCat("/proc/self/fd/", kMemoryDescriptor);
+  const ssize_t length = ::readlink(path.c_str(), link, sizeof(link) - 1);
+  const bool is_memory = length > 0 && std::string(link).starts_with(kMemoryLink);
+  return is_memory ? kMemoryDescriptor : -1;
 }
 
 SigpipeHeld::SigpipeHeld() {

@@ -3,8 +3,8 @@
 // workers.
 //
 // The new process
-//   - has descriptors 0 (a pipe to read), 1 and 2 (pipes to write; see StartOptions), and no other
-//     descriptor of this process;
+//   - has descriptors 0 (a pipe to read), 1 and 2 (pipes to write; see StartOptions), 3 if it gets
+//     memory, and no other descriptor of this process;
 //   - is killed with SIGKILL when the thread that started it ends;
 //   - leads a process group of its own: a terminal's Ctrl-C does not reach it;
 //   - starts with no signal blocked or ignored;
@@ -35,6 +35,7 @@ struct WorkerProcess {
   OwnedDescriptor input;    // writes to its standard input; does not block
   OwnedDescriptor output;   // reads what it prints; does not block
   OwnedDescriptor errors;   // of Streams::kApart: reads its standard error; does not block
+  OwnedDescriptor memory;   // of Memory::kShared, if the system has given it
 };
 
 struct StartOptions {
@@ -43,6 +44,10 @@ struct StartOptions {
   // kOfWorker: the listed variables alone. kWhole: all variables, for a program of the system that
   // reaches another host.
   enum class Environment : uint8_t { kOfWorker, kWhole } environment = Environment::kOfWorker;
+  // kShared: the process gets a file in memory, empty at first, that this process holds open too.
+  // So what the process leaves there can be read after its end, however it ends. If the system
+  // refuses the file, the process starts without one.
+  enum class Memory : uint8_t { kNone, kShared } memory = Memory::kNone;
   // "NAME=value": added to the environment, or in place of the inherited value.
   std::vector<std::string> variables;
 };
@@ -51,6 +56,9 @@ struct StartOptions {
 // (W0093): the process cannot be made or the program cannot be executed, and nothing of it is left.
 absl::StatusOr<WorkerProcess> StartProcess(const std::vector<std::string>& arguments,
                                            const StartOptions& options = {});
+
+// Returns the descriptor of the file in memory that this process was started with, or -1.
+int OwnMemory();
 
 // While a SigpipeHeld lives, writes by its thread to a pipe or socket without a reader give EPIPE
 // and never SIGPIPE. A signal that was pending before stays pending. Keeps errno.

@@ -200,6 +200,7 @@ LiveState StateOf(const Json& object) {
   state.stepped_unix_ms = IntegerIn(object, "stepped_unix_ms");
   state.evaluation = TextIn(PartIn(object, "evaluation"), "text");
   const Json restart = PartIn(object, "restart");
+  state.epoch = IntegerIn(object, "epoch");
   state.restarts = IntegerIn(restart, "count");
   state.restarted_after_step = IntegerIn(restart, "after_step");
   const Json recovery = PartIn(object, "recovery");

@@ -56,6 +56,7 @@ struct LiveState {
   int64_t recovered_to_step = 0;
   double recovery_seconds = 0;
   std::vector<Busy> work;
+  int64_t epoch = 0;  // of the workers; 0: not told
   std::vector<Worker> workers;
   int64_t warnings = 0;
   std::string said;

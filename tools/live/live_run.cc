@@ -154,9 +154,10 @@ class LiveRun::Record {
     MutexLock lock(&mutex_);
     return clock_->NowNs() - workers_ns_ >= kWorkersEveryNs;
   }
-  void SetWorkers(Json workers) {
+  void SetWorkers(Json workers, int64_t epoch) {
     MutexLock lock(&mutex_);
     workers_ns_ = clock_->NowNs();
+    state_["epoch"] = epoch;
     state_["workers"] = std::move(workers);
     WriteState();
   }
@@ -278,7 +279,7 @@ void LiveRun::SetWork(const std::vector<RankBusy>& work) {
 
 bool LiveRun::WantsWorkers() const { return record_->WantsWorkers(); }
 
-void LiveRun::SetWorkers(const std::vector<LiveWorker>& workers) {
+void LiveRun::SetWorkers(const std::vector<LiveWorker>& workers, int64_t epoch) {
   Json list = Json::array();
   for (const LiveWorker& worker : workers) {
     list.push_back({{"ranks", NumbersOf(worker.ranks)},
@@ -290,7 +291,7 @@ void LiveRun::SetWorkers(const std::vector<LiveWorker>& workers) {
                     {"resident_bytes", worker.resident_bytes},
                     {"activity", worker.activity}});
   }
-  record_->SetWorkers(std::move(list));
+  record_->SetWorkers(std::move(list), epoch);
 }
 
 void LiveRun::Say(absl::string_view line) { record_->Say(line); }

@@ -36,10 +36,11 @@
 //   restart             {count, after_step, report}; the last one, absent before the first. count:
 //                       of the run so far; report: of the failure behind it
 //   recovery            {count, who, after_step, to_step, seconds, report}; the last one, absent
-//   before
-//                       the first. who: the ranks whose processes were lost, in words; to_step: the
-//                       steps done with which the run went on; seconds: from the failure until a
-//                       step was done again
+//                       before the first. who: the ranks whose processes were lost, in words;
+//                       to_step: the steps done with which the run went on; seconds: from the
+//                       failure until a step was done again
+//   epoch               of the processes, from 1 on: each recovery in place and each new start
+//                       begins one; absent where all ranks are in this process
 //   workers             [{ranks, host, pid, state, silent_ms, acts, resident_bytes, activity}]
 //   warnings, said      how many lines were warnings or errors; the last line
 //   end                 {code, report}, once the run has ended; the report of a failure
@@ -183,7 +184,8 @@ class LiveRun {
   void SetWork(const std::vector<RankBusy>& work);
   // Returns whether the workers have not been set for a second.
   bool WantsWorkers() const;
-  void SetWorkers(const std::vector<LiveWorker>& workers);
+  // `epoch`: in which the workers are.
+  void SetWorkers(const std::vector<LiveWorker>& workers, int64_t epoch);
   // Records a line that a person was shown.
   void Say(absl::string_view line);
   // Call last. `report`: why the run failed; may be empty.

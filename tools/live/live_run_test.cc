@@ -76,7 +76,7 @@ TEST(LiveRunTest, AReaderSeesWhatTheRunIs) {
   worker.ranks = {RankId(0), RankId(1)};
   worker.state = LiveWorker::State::kConnected;
   worker.activity = "forward";
-  run.SetWorkers({worker});
+  run.SetWorkers({worker}, /*epoch=*/2);
   run.Say("WARNING: something");
 
   const auto reader = ReaderOfThis();
@@ -95,6 +95,7 @@ TEST(LiveRunTest, AReaderSeesWhatTheRunIs) {
   EXPECT_TRUE(std::isnan(state.peak_flops)) << "it is not known";
   EXPECT_EQ(state.peak_from, "calibrate");
   EXPECT_GT(state.resident_bytes, 0);
+  EXPECT_EQ(state.epoch, 2);
   ASSERT_EQ(state.workers.size(), 1);
   EXPECT_THAT(state.workers[0].ranks, ElementsAre(0, 1));
   EXPECT_EQ(state.warnings, 1);
@@ -286,7 +287,7 @@ TEST(LiveReaderTest, TheStateOfALiveRunIsKeptWhole) {
   LiveRun run("whole", &clock);
   LiveWorker worker;
   worker.ranks = {RankId(0), RankId(7)};
-  run.SetWorkers({worker});
+  run.SetWorkers({worker}, /*epoch=*/1);
   const auto reader = ReaderOfThis();
   const absl::StatusOr<std::string> text = reader->StateText();
   ASSERT_TRUE(text.ok());

@@ -5,12 +5,14 @@
 #include <map>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "runtime/base/unit_text.h"
 #include "runtime/base/wrap_text.h"
 
@@ -23,7 +25,7 @@ constexpr int kBusyCells = 10;
 constexpr int kPartCells = 20;
 constexpr double kPartShownMin = 0.005;  // of a step
 constexpr size_t kPartNameColumns = 32;
-constexpr size_t kHostColumns = 12;
+constexpr size_t kHostColumns = 12, kRanksColumns = 9;  // at most
 constexpr size_t kReportLines = 12;
 // A record that is not written for this long says so, because a step may be long or a run stopped.
 constexpr int64_t kStaleMs = 3'000;
@@ -89,7 +91,8 @@ void AddHead(const SeenRun& run, int64_t now_unix_ms, Screen* screen) {
     screen->Add(absl::StrCat(ShortCount(static_cast<double>(state.parameters)), " parameters, ",
                              Plural(state.ranks, "device"),
                              state.mesh.empty() ? "" : absl::StrCat(" (", state.mesh, ")"),
-                             state.where.empty() ? "" : absl::StrCat(" ", state.where), ", ",
+                             state.where.empty() ? "" : absl::StrCat(" ", state.where),
+                             state.epoch > 1 ? absl::StrCat(", epoch ", state.epoch) : "", ", ",
                              BytesText(static_cast<double>(state.bytes_per_rank)), " each"));
   }
   if (state.phase == "starting" && !run.is_over() && !state.doing.what.empty())
@@ -194,18 +197,34 @@ WorkerShares SharesOf(const LiveState& state, const LiveState::Worker& worker,
   return {sum.busy / count, sum.waits / count};
 }
 
+// Returns what a worker does. Its only rank stands in the row already.
+std::string NowText(const LiveState::Worker& worker) {
+  absl::string_view now = worker.activity;
+  if (worker.ranks.size() == 1 && absl::ConsumePrefix(&now, absl::StrCat("rank ", worker.ranks[0])))
+    absl::ConsumePrefix(&now, ":");
+  return std::string(absl::StripAsciiWhitespace(now));
+}
+
 void AddWorkers(const LiveState& state, int rows_max, Screen* screen) {
-  const bool has_hosts =
-      std::any_of(state.workers.begin(), state.workers.end(),
-                  [](const LiveState::Worker& worker) { return !worker.host.empty(); });
+  bool has_hosts = false;
+  size_t ranks_columns = std::string("RANKS").size(), host_columns = std::string("HOST").size();
+  for (const LiveState::Worker& worker : state.workers) {
+    has_hosts = has_hosts || !worker.host.empty();
+    ranks_columns = std::max(ranks_columns, RanksText(worker.ranks).size());
+    host_columns = std::max(host_columns, worker.host.size());
+  }
+  ranks_columns = std::min(ranks_columns, kRanksColumns);
+  host_columns = std::min(host_columns, kHostColumns);
   std::map<int64_t, const LiveState::Busy*> rank_of;
   for (const LiveState::Busy& rank : state.work) rank_of[rank.rank] = &rank;
   const auto row = [&](const std::string& ranks, const std::string& host, const std::string& pid,
                        const std::string& beat, const std::string& busy, const std::string& waits,
                        const std::string& memory, const std::string& now) {
     screen->Add(absl::StrCat(
-        absl::StrFormat("%-9s ", ranks),
-        has_hosts ? absl::StrFormat("%-12s ", Cut(host, kHostColumns)) : "",
+        absl::StrFormat("%-*s ", static_cast<int>(ranks_columns), ranks),
+        has_hosts
+            ? absl::StrFormat("%-*s ", static_cast<int>(host_columns), Cut(host, host_columns))
+            : "",
         absl::StrFormat("%8s %-10s %7s %5s %9s  ", pid, beat, busy, waits, memory), now));
   };
   screen->Add("");
@@ -221,7 +240,7 @@ void AddWorkers(const LiveState& state, int rows_max, Screen* screen) {
     row(RanksText(worker.ranks), worker.host, absl::StrCat(worker.pid), beat,
         PercentText(shares.busy), PercentText(shares.waits),
         worker.resident_bytes > 0 ? BytesText(static_cast<double>(worker.resident_bytes)) : "",
-        worker.activity);
+        NowText(worker));
   }
   if (const int more = static_cast<int>(state.workers.size()) - rows_max; more > 0)
     screen->Add(absl::StrCat("and ", Plural(more, "more process")));
@@ -403,6 +422,10 @@ std::string PrometheusText(const SeenRun& run, int64_t now_unix_ms) {
              SecondsSince(state.updated_unix_ms, now_unix_ms));
   gauges.Add("warnings", "Warnings and errors that the run has printed.",
              static_cast<double>(state.warnings));
+  if (state.epoch > 0) {
+    gauges.Add("epoch", "Epoch of the processes: each recovery and each restart begins one.",
+               static_cast<double>(state.epoch));
+  }
   gauges.Add("restarts", "Starts of all processes after a failure.",
              static_cast<double>(state.restarts));
   gauges.Add("recoveries", "Losses of processes after which the other processes lived on.",

@@ -81,6 +81,15 @@ TEST(TopTextTest, RestartsAreCounted) {
   EXPECT_THAT(PrometheusText(run, kNowMs), HasSubstr("weir_restarts{job_name=\"gpt\"} 2\n"));
 }
 
+TEST(TopTextTest, AnEpochAfterTheFirstIsTold) {
+  SeenRun run = Training();
+  run.state.epoch = 1;
+  EXPECT_THAT(TopText(run, kNowMs, 16), Not(HasSubstr("epoch")));
+  run.state.epoch = 3;
+  EXPECT_THAT(TopText(run, kNowMs, 16), HasSubstr("in 2 processes, epoch 3, "));
+  EXPECT_THAT(PrometheusText(run, kNowMs), HasSubstr("weir_epoch{job_name=\"gpt\"} 3\n"));
+}
+
 TEST(TopTextTest, EveryLineFitsATerminalOf80Columns) {
   SeenRun run = Training();
   run.state.title = std::string(200, 't');
@@ -101,6 +110,24 @@ TEST(TopTextTest, SaysHowFarTheRunIsAndWhatItsProcessesDo) {
   EXPECT_THAT(screen, HasSubstr("500 ms a step  52.3k tokens/s  4.00GFLOP/s  MFU 25 %"));
   EXPECT_THAT(screen, HasSubstr("   70 %  30 %  96.0 MiB  forward")) << "means of ranks 0 and 1";
   EXPECT_THAT(screen, HasSubstr("a-host-with…"));
+}
+
+TEST(TopTextTest, OfProcessesOfOneRankTheRowSaysTheRankOnce) {
+  SeenRun run = Training();
+  run.state.workers = {{{0},
+                        "left",
+                        "connected",
+                        "rank 0: actor 'forward layers.1', act 3, for 2.1 s",
+                        11,
+                        200,
+                        9000,
+                        96 << 20},
+                       {{1}, "right", "connected", "rank 1 waits", 12, 200, 9000, 96 << 20}};
+  const std::string screen = TopText(run, kNowMs, 16);
+  EXPECT_THAT(screen, HasSubstr("\nRANKS HOST       PID HEARTBEAT"));
+  EXPECT_THAT(screen, HasSubstr("\n0     left        11 "));
+  EXPECT_THAT(screen, HasSubstr("MiB  actor 'forward layers.…\n"));
+  EXPECT_THAT(screen, HasSubstr("MiB  waits\n"));
 }
 
 TEST(TopTextTest, TheStepIsDividedByCause) {

@@ -137,6 +137,12 @@ void ChromeWriter::OnEvent(const TrackEvent& event, int64_t ns, const Sequence& 
     case TrackEvent::TYPE_INSTANT:
       if (Find(sequence.names, event.name_iid()) == kTraceJobEvent)
         job_ = Annotations(event, sequence);
+      if (event.category_iids_size() > 0 &&
+          Find(sequence.categories, event.category_iids(0)) == kTraceFailure) {
+        Write(absl::StrCat("\"ph\":\"i\",\"s\":\"p\",\"cat\":\"", kTraceFailure,
+                           "\",\"name\":", Dump(Find(sequence.names, event.name_iid())),
+                           ",\"pid\":", track.pid, ",\"tid\":0,\"ts\":", Microseconds(ns)));
+      }
       return;
     default: return;
   }

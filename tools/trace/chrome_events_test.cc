@@ -64,6 +64,19 @@ TEST(ChromeEventsTest, AnArrowLeadsFromWithinTheSendToTheActThatTakesTheToken) {
   }
 }
 
+TEST(ChromeEventsTest, AFailureIsAMarkOfItsRank) {
+  std::ostringstream marks;
+  ASSERT_EQ(
+      WriteFailures({{kBegin + 90 * kMicrosecond, {RankId(1)}, "killed by SIGKILL (9)"}}, marks),
+      absl::OkStatus());
+  const json whole = EventsOf(Relay(2).File({0, 1}) + marks.str());
+  const std::vector<json> found = OfKind(whole, "i");
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0]["name"], "killed by SIGKILL (9)");
+  EXPECT_EQ(found[0]["pid"], 3) << "the process of rank 1";
+  EXPECT_DOUBLE_EQ(found[0]["ts"].get<double>(), 1000 + 90);
+}
+
 TEST(ChromeEventsTest, BytesThatAreNoTraceAreRefused) {
   std::ostringstream out;
   EXPECT_THAT(std::string(WriteChromeEvents("no trace", "it", out).message()), HasSubstr("W0531"));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "tools/trace/report_text.h"
@@ -35,6 +36,7 @@ class LastStateFinder {
     FindRoots();
     LastState state;
     state.missing = run_.missing;
+    state.failures = run_.failures;
     for (const RecordedRankId rank : run_.ranks.ids()) state.acts.push_back(OpenActOf(rank));
     AddSentences(&state);
     return state;
@@ -128,6 +130,7 @@ class LastStateFinder {
     open.rank = run_.ranks[rank].rank;
     open.device = run_.ranks[rank].name;
     open.need = Need::kNoStep;
+    open.failure = FailureOf(open.rank);
     open.queue = RecordedQueueId(run_.ranks[rank].first_queue);
     if (earliest.has_value()) Describe(LastOfRank(earliest), &open);
     for (const RecordedAct& act : run_.ranks[rank].acts) {
@@ -193,15 +196,25 @@ class LastStateFinder {
     if (!root.has_value()) return "each other, in a ring";
     const NextAct& next = next_[root];
     if (next.need == Need::kNothing) {
-      return absl::StrCat("`", run_.actors[root].function, "` on rank ",
-                          run_.ranks[run_.actors[root].rank_index].rank,
-                          ", which had all that it needs, or this was on its way");
+      const RankId rank = run_.ranks[run_.actors[root].rank_index].rank;
+      return absl::StrCat("`", run_.actors[root].function, "` on rank ", rank,
+                          FailureOf(rank).empty()
+                              ? ", which had all that it needs, or this was on its way"
+                              : ", whose process failed");
     }
     const RankId rank = run_.registers[next.of].other_rank;
     return rank.has_value() ? absl::StrCat("rank ", rank, ", which the trace lacks")
                             : "a rank that the trace lacks";
   }
 
+  // Returns the failure of the rank's process in words, or nothing.
+  std::string FailureOf(RankId rank) const {
+    for (const MarkedFailure& failure : run_.failures) {
+      if (failure.rank == rank) return failure.text;
+    }
+    return "";
+  }
+  void AddFailures(LastState* state) const;
   void AddSentences(LastState* state) const;
 
   const RecordedRun& run_;
@@ -211,7 +224,24 @@ class LastStateFinder {
   IdVector<RecordedActorId, RecordedActorId> root_;
 };
 
+// Adds a sentence for each failure; the ranks of one process fail together.
+void LastStateFinder::AddFailures(LastState* state) const {
+  std::map<std::pair<int64_t, std::string>, std::vector<std::string>> ranks_of;
+  for (const MarkedFailure& failure : run_.failures) {
+    std::vector<std::string>& ranks = ranks_of[{failure.ns, failure.text}];
+    if (failure.rank.has_value()) ranks.push_back(absl::StrCat(failure.rank));
+  }
+  for (const auto& [failure, ranks] : ranks_of) {
+    state->sentences.push_back(absl::StrCat(
+        ranks.empty() ? "The job failed: "
+                      : absl::StrCat("The process of ", ranks.size() == 1 ? "rank " : "ranks ",
+                                     Listed(ranks, kRanksNamed), " failed: "),
+        failure.second, "."));
+  }
+}
+
 void LastStateFinder::AddSentences(LastState* state) const {
+  AddFailures(state);
   std::vector<std::string> missing;
   for (const RankId rank : state->missing) missing.push_back(absl::StrCat(rank));
   if (!missing.empty()) {
@@ -250,7 +280,12 @@ void LastStateFinder::AddSentences(LastState* state) const {
 
 std::string OpenAct::Reason() const {
   switch (need) {
-    case Need::kNothing: return "had all that it needs, or this was on its way";
+    case Need::kNothing:
+      return failure.empty() ? "had all that it needs, or this was on its way"
+                             : absl::StrCat(
+                                   "was under way or about to begin when the process "
+                                   "failed: ",
+                                   failure);
     case Need::kNoStep: return "has done all acts of the steps in the trace";
     case Need::kToken:
     case Need::kSlot: break;
@@ -269,7 +304,8 @@ std::string OpenAct::Text() const {
 }
 
 std::optional<LastState> FindLastState(const RecordedRun& run) {
-  if (run.missing.empty() && !run.times.steps.empty() && run.times.last_ends_run)
+  if (run.missing.empty() && run.failures.empty() && !run.times.steps.empty() &&
+      run.times.last_ends_run)
     return std::nullopt;
   return LastStateFinder(run).Find();
 }

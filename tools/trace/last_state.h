@@ -1,6 +1,7 @@
-// The LastState of a run is where its ranks stood when the record ended: the ranks that the trace
-// lacks, and for each rank that it holds the act that the rank had not done, with what that act
-// needed and from whom. It tells of a job that failed, stood still or was interrupted in a step.
+// The LastState of a run is where its ranks stood when the record ended: the failures that the
+// trace marks, the ranks that it lacks, and for each rank that it holds the act that the rank had
+// not done, with what that act needed and from whom. It tells of a job that failed, stood still or
+// was interrupted in a step.
 //
 // A trace holds acts that are done. What came next follows from the plans and from how many acts
 // each actor has done, by the rule of the runtime: an act needs a token of each input and a slot of
@@ -37,17 +38,20 @@ struct OpenAct {
   RankId holder_rank;          // none unless it needs something
   std::string holder;          // the function whose act would give it; empty: on a missing rank
   int64_t since = 0;           // the end of the last act on its queue; 0: none is kept
+  std::string failure;         // of the rank's process, in words; empty: the trace marks none
   std::string Text() const;    // "rank 0: `forward x`, step 3, micro-batch 0, needs a token of ..."
   std::string Reason() const;  // "needs a token of ..."
 };
 
 struct LastState {
   std::vector<RankId> missing;
-  std::vector<OpenAct> acts;           // of the ranks that the trace holds, by rank
-  std::vector<std::string> sentences;  // what is missing, what is whole, what all wait for
+  std::vector<MarkedFailure> failures;  // in order of time
+  std::vector<OpenAct> acts;            // of the ranks that the trace holds, by rank
+  // What failed, what is missing, what is whole, what all wait for.
+  std::vector<std::string> sentences;
 };
 
-// Returns nullopt if the trace has all ranks and its last step is whole.
+// Returns nullopt if the trace has all ranks and marks no failure, and its last step is whole.
 std::optional<LastState> FindLastState(const RecordedRun& run);
 
 std::string ToText(const LastState& state);

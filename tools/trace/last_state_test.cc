@@ -2,7 +2,9 @@
 #include "tools/trace/last_state.h"
 
 #include <optional>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -70,6 +72,42 @@ TEST(LastStateTest, ARankThatNeedsATokenOfAMissingOneSaysSo) {
   EXPECT_EQ(state->acts[0].holder_rank, RankId(0));
   EXPECT_THAT(state->sentences.back(),
               HasSubstr("1 of these 1 actors depend in the end on rank 0, which the trace lacks"));
+}
+
+std::string WithFailures(const std::string& file, const std::vector<TraceFailure>& failures) {
+  std::ostringstream marks;
+  EXPECT_EQ(WriteFailures(failures, marks), absl::OkStatus());
+  return file + marks.str();
+}
+
+TEST(LastStateTest, AFailureThatTheTraceMarksIsToldAndWhoDependsOnIt) {
+  Relay relay(2);
+  relay.BeginStep();
+  const std::string file = relay.File({0, 1});
+  const TraceFailure failure = {kBegin + 90 * kMicrosecond, {RankId(1)}, "killed by SIGKILL (9)"};
+  const std::optional<LastState> state = FindLastState(RunWithGaps(WithFailures(file, {failure})));
+  ASSERT_TRUE(state.has_value());
+  ASSERT_EQ(state->failures.size(), 1u);
+  EXPECT_EQ(state->failures[0].ns, failure.ns);
+  EXPECT_EQ(state->failures[0].rank, RankId(1));
+  EXPECT_EQ(state->sentences[0], "The process of rank 1 failed: killed by SIGKILL (9).");
+  EXPECT_EQ(state->acts[1].Text(),
+            "rank 1: `read x`, step 2, micro-batch 0, was under way or about to begin when the "
+            "process failed: killed by SIGKILL (9)");
+  EXPECT_THAT(state->sentences.back(),
+              HasSubstr("depend in the end on `read x` on rank 1, whose process failed."));
+}
+
+TEST(LastStateTest, AWholeRunThatFailedAfterwardsHasALastState) {
+  const std::vector<TraceFailure> failures = {{kBegin + 9000, {}, "stuck"},
+                                              {kBegin + 5000, {RankId(0), RankId(1)}, "lost"}};
+  const std::optional<LastState> state =
+      FindLastState(RunWithGaps(WithFailures(Relay(3).File({0, 1}), failures)));
+  ASSERT_TRUE(state.has_value());
+  ASSERT_EQ(state->failures.size(), 3u);
+  EXPECT_EQ(state->failures[0].text, "lost") << "in order of time";
+  EXPECT_EQ(state->sentences[0], "The process of ranks 0, 1 failed: lost.");
+  EXPECT_EQ(state->sentences[1], "The job failed: stuck.");
 }
 
 TEST(LastStateTest, ATraceOfNoWholeStepStillHasALastState) {

@@ -56,6 +56,9 @@ class RunBuilder {
                                      "' is on a rank that the trace lacks"));
       }
     }
+    run_.failures = trace_.failures;
+    std::stable_sort(run_.failures.begin(), run_.failures.end(),
+                     [](const MarkedFailure& a, const MarkedFailure& b) { return a.ns < b.ns; });
     run_.times = FindStepTimes(trace_);
     if (gaps_ == Gaps::kAllowed) {
       IndexAllActs();

@@ -139,6 +139,7 @@ struct RecordedRun {
   StepTimes times;
   // The ranks of the job that the trace lacks and that no rank stands for, ascending.
   std::vector<RankId> missing;
+  std::vector<MarkedFailure> failures;  // as the trace marks them, in order of time
 
   const StepTime& TimeOf(int64_t step) const { return times.steps[step - first_step]; }
 

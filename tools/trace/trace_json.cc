@@ -314,6 +314,11 @@ Json WhyJson(const WhySlow& why) {
 Json LastStateJson(const LastState& state) {
   Json json;
   json["missing_ranks"] = Numbers(state.missing);
+  json["failures"] = Json::array();
+  for (const MarkedFailure& failure : state.failures) {
+    Json& to = json["failures"].emplace_back(Json{{"ns", failure.ns}, {"text", failure.text}});
+    if (failure.rank.has_value()) to["rank"] = failure.rank.value();
+  }
   json["sentences"] = state.sentences;
   json["ranks"] = Json::array();
   for (const OpenAct& act : state.acts) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/plan_limits.h"
 #include "runtime/base/status.h"
 #include "runtime/trace/trace_names.h"
 #include "runtime/trace/trace_packets.h"
@@ -124,7 +125,7 @@ void TraceReader::OnEvent(const proto::TrackEvent& event, int64_t ns, Sequence& 
   } else if (event.type() == proto::TrackEvent::TYPE_SLICE_END) {
     OnSliceEnd(event.track_uuid(), process, ns);
   } else if (event.type() == proto::TrackEvent::TYPE_INSTANT) {
-    OnInstant(event, process, sequence);
+    OnInstant(event, process, ns, sequence);
   }
 }
 
@@ -144,7 +145,7 @@ void TraceReader::OnSliceEnd(uint64_t track, uint64_t process, int64_t ns) {
   open_.erase(at);
 }
 
-void TraceReader::OnInstant(const proto::TrackEvent& event, uint64_t process,
+void TraceReader::OnInstant(const proto::TrackEvent& event, uint64_t process, int64_t ns,
                             const Sequence& sequence) {
   TraceSlice instant;
   ReadAnnotations(event, sequence, &instant);
@@ -163,6 +164,14 @@ void TraceReader::OnInstant(const proto::TrackEvent& event, uint64_t process,
     const int rank = static_cast<int>(number("rank"));
     processes[process].rank = rank >= 0 ? RankId(rank) : RankId();
     processes[process].acts_dropped = number("acts dropped");
+  } else if (event.category_iids_size() > 0 &&
+             Find(sequence.categories, event.category_iids(0)) == kTraceFailure) {
+    const auto rank = instant.numbers.find("rank");
+    const bool is_of_rank =
+        rank != instant.numbers.end() && rank->second >= 0 && rank->second < plan_limits::kRanksMax;
+    Keep(kTrackBytes + static_cast<int64_t>(name.text().size()));
+    failures.push_back(
+        {ns, is_of_rank ? RankId(static_cast<int32_t>(rank->second)) : RankId(), name.text()});
   }
 }
 

@@ -95,6 +95,13 @@ struct TraceFlowEnd {
   int64_t end = 0;
 };
 
+// A MarkedFailure is a failure that the trace of a failed job marks.
+struct MarkedFailure {
+  int64_t ns = 0;    // when the starter of the job noticed it
+  RankId rank;       // of the process that failed; none: the job as a whole
+  std::string text;  // "killed by SIGKILL (9)"
+};
+
 // Reads the packets one by one and resolves interned texts per sequence.
 class TraceReader {
  public:
@@ -112,6 +119,7 @@ class TraceReader {
   std::map<uint64_t, TraceProcess> processes;  // by track
   std::map<RankId, proto::PlanFacts> plans;
   std::vector<TraceFlowEnd> senders, takers;  // in the order in which the acts ended
+  std::vector<MarkedFailure> failures;        // in the order of the file
   std::map<std::string, std::string> job_texts;
   std::map<std::string, int64_t> job_numbers;
   bool has_job = false;
@@ -140,7 +148,8 @@ class TraceReader {
   void OnTrack(const proto::TrackDescriptor& track);
   void OnEvent(const proto::TrackEvent& event, int64_t ns, Sequence& sequence);
   void OnSliceEnd(uint64_t track, uint64_t process, int64_t ns);
-  void OnInstant(const proto::TrackEvent& event, uint64_t process, const Sequence& sequence);
+  void OnInstant(const proto::TrackEvent& event, uint64_t process, int64_t ns,
+                 const Sequence& sequence);
   void Learn(const proto::InternedData& data, Sequence* sequence);
   void ReadAnnotations(const proto::TrackEvent& event, const Sequence& sequence, TraceSlice* out);
   // Counts the bytes that are kept.

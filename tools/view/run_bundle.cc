@@ -142,12 +142,16 @@ class BundleBuilder {
         run_, analysis.paths, begin_, [this](const RecordedAct* act) { return IndexOf(act); },
         writer);
     AddPlannedColumns(run_, analysis.as_planned, writer);
+    AddFills(writer);
   }
   Json ObjectOf(const std::optional<trace::LastState>& last_state, Json head) const {
     head["ranks"] = Ranks();
     head["queues"] = Queues();
     head["steps"] = Steps();
-    if (last_state.has_value()) head["open_acts"] = OpenActs(*last_state);
+    if (last_state.has_value()) {
+      head["open_acts"] = OpenActs(*last_state);
+      head["failures"] = Failures(*last_state);
+    }
     return head;
   }
 
@@ -212,10 +216,10 @@ class BundleBuilder {
   }
 
   void AddRegisters(BundleWriter* writer) const {
-    std::vector<uint32_t> name, family, first_consumer = {0}, first_change = {0}, consumers;
-    std::vector<int32_t> producer, slots, most, in_use, other_rank;
+    std::vector<uint32_t> name, family, first_consumer = {0}, consumers;
+    std::vector<int32_t> producer, slots, other_rank;
     std::vector<uint8_t> crosses;
-    std::vector<double> bytes, full_ns, at;
+    std::vector<double> bytes;
     for (const RecordedRegisterId id : run_.registers.ids()) {
       const trace::RecordedRegister& r = run_.registers[id];
       name.push_back(writer->StringId(r.name));
@@ -228,6 +232,27 @@ class BundleBuilder {
       for (const trace::RecordedPortRef& consumer : r.consumers)
         consumers.push_back(static_cast<uint32_t>(consumer.actor.value()));
       first_consumer.push_back(static_cast<uint32_t>(consumers.size()));
+    }
+    writer->Add("register_name", name);
+    writer->Add("register_family", family);
+    writer->Add("register_bytes", bytes);
+    writer->Add("register_slots", slots);
+    writer->Add("register_producer", producer);
+    writer->Add("register_crosses_ranks", crosses);
+    writer->Add("register_other_rank", other_rank);
+    writer->Add("register_waited_input_ns", waited_input_ns_);
+    writer->Add("register_waited_credit_ns", waited_credit_ns_);
+    writer->Add("register_first_consumer", first_consumer);
+    writer->Add("consumer_actor", consumers);
+  }
+
+  // The changes take more bytes than all else, and the first picture shows none of them, so they
+  // come with the analysis.
+  void AddFills(BundleWriter* writer) const {
+    std::vector<uint32_t> first_change = {0};
+    std::vector<int32_t> most, in_use;
+    std::vector<double> full_ns, at;
+    for (const RecordedRegisterId id : run_.registers.ids()) {
       const trace::RegisterFill fill = FillOf(id);
       most.push_back(static_cast<int32_t>(fill.most));
       full_ns.push_back(static_cast<double>(fill.full_ns));
@@ -237,19 +262,8 @@ class BundleBuilder {
       }
       first_change.push_back(static_cast<uint32_t>(at.size()));
     }
-    writer->Add("register_name", name);
-    writer->Add("register_family", family);
-    writer->Add("register_bytes", bytes);
-    writer->Add("register_slots", slots);
-    writer->Add("register_producer", producer);
-    writer->Add("register_crosses_ranks", crosses);
-    writer->Add("register_other_rank", other_rank);
     writer->Add("register_most", most);
     writer->Add("register_full_ns", full_ns);
-    writer->Add("register_waited_input_ns", waited_input_ns_);
-    writer->Add("register_waited_credit_ns", waited_credit_ns_);
-    writer->Add("register_first_consumer", first_consumer);
-    writer->Add("consumer_actor", consumers);
     writer->Add("register_first_change", first_change);
     writer->Add("change_at", at);
     writer->Add("change_in_use", in_use);
@@ -307,6 +321,18 @@ class BundleBuilder {
                       {"text", act.Text()}});
     }
     return acts;
+  }
+  Json Failures(const trace::LastState& state) const {
+    Json failures = Json::array();
+    for (const trace::MarkedFailure& failure : state.failures) {
+      Json& to = failures.emplace_back(
+          Json{{"at_ns", std::max<int64_t>(0, failure.ns - begin_)}, {"text", failure.text}});
+      for (const RecordedRankId rank : run_.ranks.ids()) {
+        if (failure.rank.has_value() && run_.ranks[rank].rank == failure.rank)
+          to["queue"] = run_.ranks[rank].first_queue;
+      }
+    }
+    return failures;
   }
   Json Steps() const {
     Json steps = Json::array();

@@ -17,8 +17,9 @@
 //                     others has stands_for: {ranks: how many, itself included, text: which}
 //   steps             [{step, begin_ns, end_ns, first_of_run}]; empty if no step is whole
 //   open_acts         of a run that did not end whole (tools/trace/last_state.h), what each rank
-//   had
-//                     not done: [{queue, since_ns, waits, text}]
+//                     had not done: [{queue, since_ns, waits, text}]
+//   failures          of such a run, as its trace marks them: [{at_ns, text, queue}]; queue is the
+//                     first of the rank that failed, and absent for the job as a whole
 //
 // All times are in ns from the first event of the trace. Columns, by the thing that they describe:
 //
@@ -50,8 +51,9 @@
 // and no columns, and no_run says why.
 //
 // A bundle may come in two parts. The first is the bundle of the run with `pending`, a report that
-// has only what its head says, and neither diff nor the columns of paths and of the planned step.
-// The second, the analysis, has the whole report, diff and these columns, and nothing else.
+// has only what its head says, and neither diff nor the columns of paths, of the planned step and
+// of the slots in use (register_most, register_full_ns, register_first_change, change_*). The
+// second, the analysis, has the whole report, diff and these columns, and nothing else.
 //
 // Thread rule: pure functions.
 #pragma once

@@ -196,6 +196,23 @@ TEST(RunBundleTest, ATraceThatLacksARankShowsTheOthersAndSaysWhatIsUnknown) {
   EXPECT_EQ(object["open_acts"][0]["waits"], true);
 }
 
+TEST(RunBundleTest, AFailureThatTheTraceMarksHasItsTimeAndItsRow) {
+  trace::Relay relay(2);
+  relay.BeginStep();
+  std::ostringstream marks;
+  ASSERT_EQ(trace::WriteFailures({{trace::kBegin + 90 * kMicrosecond, {RankId(1)}, "killed"},
+                                  {trace::kBegin + 95 * kMicrosecond, {}, "stuck"}},
+                                 marks),
+            absl::OkStatus());
+  absl::StatusOr<std::string> bytes =
+      MakeRunBundle(trace::Read(relay.File({0, 1}) + marks.str()), "failed");
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  const Bundle bundle(*std::move(bytes));
+  EXPECT_EQ(bundle.object()["failures"], nlohmann::json::parse(R"([
+      {"at_ns": 90000, "text": "killed", "queue": 1}, {"at_ns": 95000, "text": "stuck"}])"));
+  EXPECT_EQ(bundle.object()["report"]["last_state"]["failures"][0]["rank"], 1);
+}
+
 TEST(RunBundleTest, ATraceOfNoWholeStepShowsTheActsThatItHas) {
   trace::Relay relay(0);
   relay.BeginStep();

@@ -205,6 +205,13 @@ export interface LastState {
   ranks: { rank: number; text: string }[];
 }
 
+// A Failure is a mark of the trace: a process or the whole job failed.
+export interface Failure {
+  at_ns: number;
+  text: string;
+  queue?: number; // the first of the rank that failed; absent: the job as a whole
+}
+
 // An OpenAct is the act that a rank had not done when the record ended.
 export interface OpenAct {
   queue: number;
@@ -290,6 +297,7 @@ export interface Plan {
   mesh: string;
   micro_batches: number;
   fit: { fits: boolean; text: string; rank: number; rank_bytes: number; all_bytes: number; device_bytes_max?: number };
+  rules_found?: { text: string; job_text: string }; // by a search, if the job left its rules to it
   lines: { job: string; step: string; memory: string; bytes: string; time?: string; hosts?: string };
   warnings: string[];
   prediction: { costs: string; step_seconds: number; simulated: boolean };
@@ -318,6 +326,7 @@ export interface RunObject {
   queues: { rank: number; name: string; missing?: boolean }[];
   steps: Step[];
   open_acts?: OpenAct[];
+  failures?: Failure[];
   strings: string[];
   columns: ColumnPlace[];
   pending?: boolean; // the analysis is still to come: the report has only its head, and there are no paths

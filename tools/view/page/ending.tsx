@@ -14,7 +14,7 @@ export function Ending({ run, go }: { run: Run; go: ViewProps["go"] }): JSX.Elem
   const acts = run.object.open_acts;
   if (state === undefined || acts === undefined) return null;
   const end = endOf(run);
-  const toEnd = () => go({ view: "timeline", from: end * (1 - SHOWN), to: end * (1 + OPEN_SHARE), act: undefined });
+  const toEnd = () => go({ view: "timeline", from: end * (1 - SHOWN), to: shownUntil(run), act: undefined });
   return (
     <div class="ending">
       <p class="advice">This run did not end whole. {state.sentences.join(" ")}</p>
@@ -29,7 +29,15 @@ export function Ending({ run, go }: { run: Run; go: ViewProps["go"] }): JSX.Elem
 }
 
 // The timeline shows this share more than the run, for what was open at its end.
-export const OPEN_SHARE = 0.05;
+const OPEN_SHARE = 0.05;
+
+// Returns the time up to which the timeline shows a run: behind its last act, and behind its failures.
+export function shownUntil(run: Run): number {
+  const end = endOf(run);
+  if (run.object.open_acts === undefined) return end;
+  const failures = (run.object.failures || []).map((failure) => failure.at_ns);
+  return (1 + OPEN_SHARE) * Math.max(end, ...failures);
+}
 
 // Returns the end of the last act.
 export function endOf(run: Run): number {

@@ -11,6 +11,7 @@ const ASK_AGAIN_MS = 3000; // when the server does not answer
 const WIDTH = 900;
 const HEIGHT = 130;
 const MESSAGES = 200;
+const FAILURES = 20;
 const STALE_MS = 3000;
 const STEP_LATE_FACTOR = 5; // as in tools/live/top_text.cc
 
@@ -106,6 +107,7 @@ function Facts({ run, now }: { run: LiveRun; now: number }): JSX.Element {
     told.push(["recoveries", `${times}, the last of ${who}, to step ${count(step)}` +
       (seconds === null ? "" : ` in ${time(seconds * 1e9)}`)]);
   }
+  if (state.epoch !== undefined && state.epoch > 1) told.push(["epoch of the processes", count(state.epoch)]);
   told.push(["running", duration((over ? state.updated_unix_ms : now) - state.started_unix_ms)]);
   return (
     <div>
@@ -152,6 +154,26 @@ function Processes({ state, over }: { state: LiveState; over: boolean }): JSX.El
   );
 }
 
+// Every failure that the run has survived, the last one first.
+function Failures({ run }: { run: LiveRun }): JSX.Element | null {
+  const survived = run.events.flatMap(({ at_ms, restart, recovery }) => {
+    const failure = restart || recovery;
+    return failure ? [{ at_ms, after_step: failure.after_step, report: failure.report }] : [];
+  }).reverse();
+  if (survived.length === 0) return null;
+  const first = (report: string) => (report.split("\n").find((line) => /first failure/.test(line)) ||
+    report.split("\n")[0] || "").replace(/^.*?first failure: /, "");
+  return (
+    <Table name="Failures that the run has survived" rows={survived} most={FAILURES} columns={[
+      { title: "after", number: true, cell: (event) => duration(event.at_ms) },
+      { title: "after step", number: true, cell: (event) => count(event.after_step) },
+      { title: "what failed", cell: (event) => (
+        <details><summary>{first(event.report)}</summary>
+          <pre class="card">{event.report}</pre></details>) },
+    ]} />
+  );
+}
+
 function Messages({ run }: { run: LiveRun }): JSX.Element {
   const said = run.events.filter((event) => event.said !== undefined ||
     event.phase !== undefined).slice(-MESSAGES).reverse();
@@ -184,12 +206,6 @@ function Run({ run, now }: { run: LiveRun; now: number }): JSX.Element {
         <h2>Run</h2>
         <Facts run={run} now={now} />
         {state.end && state.end.report && <pre class="card" aria-label="Report of the failure">{state.end.report}</pre>}
-        {state.restart && !state.end && (
-          <details><summary>Report of the failure before the last restart</summary>
-            <pre class="card">{state.restart.report}</pre></details>)}
-        {state.recovery && !state.end && (
-          <details><summary>Report of the failure before the last recovery</summary>
-            <pre class="card">{state.recovery.report}</pre></details>)}
         <div class="curves">
           <Curve name="loss" unit={shortNumber} steps={steps} field="loss" />
           <Curve name="norm of the gradients" unit={shortNumber} steps={steps} field="grad_norm" />
@@ -202,6 +218,7 @@ function Run({ run, now }: { run: LiveRun; now: number }): JSX.Element {
           {state.step && <PartsNow step={state.step} names={state.part_names} />}
         </div>
         {state.evaluation && <p>after step {count(state.evaluation.step)}: {state.evaluation.text}</p>}
+        <Failures run={run} />
         <RankBars state={state} />
         <Processes state={state} over={isOver(run)} />
         <Messages run={run} />

@@ -62,6 +62,7 @@ export interface LiveState {
   restart?: LiveRestart; // the last one
   recovery?: LiveRecovery; // the last one
   work?: LiveRank[];
+  epoch?: number; // of the processes; absent: not told
   workers?: LiveWorker[];
   warnings: number;
   end?: { code: number; report: string };

@@ -45,6 +45,19 @@ function Facts({ plan }: { plan: Plan }): JSX.Element {
   return <dl class="lines">{rows.map((row) => [<dt>{row.word}</dt>, <dd>{row.text}</dd>])}</dl>;
 }
 
+// The rules that a search has found for the job, in words and as text for the job.
+function RulesFound({ plan }: { plan: Plan }): JSX.Element | null {
+  if (plan.rules_found === undefined) return null;
+  return (
+    <section>
+      <h3>Rules that the search found</h3>
+      <p>{plan.rules_found.text.replace(/^rules found: /, "")}</p>
+      <details><summary>As text for the job, in place of its rules and of rules: AUTO</summary>
+        <pre class="card">{plan.rules_found.job_text}</pre></details>
+    </section>
+  );
+}
+
 function Warnings({ warnings }: { warnings: string[] }): JSX.Element {
   if (warnings.length === 0) return <p class="note">No warnings.</p>;
   return (
@@ -148,6 +161,7 @@ export function PlanView({ plan, bundle, state, go }: PlanProps): JSX.Element {
         `A step is predicted to take ${time(plan.prediction.step_seconds * 1e9)}` : "A plan before any run"}</h2>
       <p class={plan.fit.fits ? "advice" : "advice error"}><Term word="fit">Memory</Term> {plan.fit.text}</p>
       <Facts plan={plan} />
+      <RulesFound plan={plan} />
       <Warnings warnings={plan.warnings} />
       {bundle.no_run !== undefined && <p class="note">The views of a simulated run are not here: {bundle.no_run}.</p>}
       {stages.length > 1 && (

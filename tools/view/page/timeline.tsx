@@ -3,7 +3,7 @@
 import { Component, h } from "preact";
 import { PHASES, WaitKind, WAITS } from "./colours";
 import { actAt } from "./detail";
-import { OPEN_SHARE } from "./ending";
+import { shownUntil } from "./ending";
 import { AXIS_HEIGHT, ROW_HEIGHT, Scene, Theme, TimelineCanvas, waitTile } from "./timeline_canvas";
 import { Term } from "./ui";
 import { bytes, time } from "./units";
@@ -36,7 +36,7 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
     const style = getComputedStyle(document.documentElement);
     const colour = (name: string) => style.getPropertyValue(name).trim();
     const theme: Theme = { text: colour("--text"), faint: colour("--faint"), ground: colour("--ground"),
-                           line: colour("--line"), accent: colour("--accent") };
+                           line: colour("--line"), accent: colour("--accent"), warning: colour("--warn") };
     this.painter = new TimelineCanvas(this.canvas!, this.props.run, this.props.detail, theme);
     this.canvas!.addEventListener("wheel", (event) => this.onWheel(event), { passive: false });
     window.addEventListener("resize", this.onResize);
@@ -64,12 +64,7 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
   }
 
   private whole(): [number, number] {
-    const c = this.props.run.columns;
-    let to = 1;
-    for (const queue of this.props.detail) {
-      if (queue.end > queue.first) to = Math.max(to, c.act_begin[queue.end - 1] + c.act_ns[queue.end - 1]);
-    }
-    return [0, this.props.run.object.open_acts === undefined ? to : to * (1 + OPEN_SHARE)];
+    return [0, Math.max(1, shownUntil(this.props.run))];
   }
 
   // Finds actors by name, function or phase; `*` stands for any text. A register stands for its producer and its

@@ -32,6 +32,7 @@ export interface Theme {
   ground: string;
   line: string;
   accent: string;
+  warning: string;
 }
 
 export class TimelineCanvas {
@@ -89,6 +90,7 @@ export class TimelineCanvas {
     g.clip();
     for (let q = first; q <= last; ++q) this.drawQueue(g, q, scene);
     this.drawOpenActs(g, scene);
+    this.drawFailures(g, height, scene);
     this.drawSteps(g, height, scene);
     if (scene.act >= 0) this.drawCauses(g, scene);
     if (scene.measure) this.drawMeasure(g, height, scene);
@@ -141,13 +143,34 @@ export class TimelineCanvas {
     }
   }
 
+  // Draws where a process or the job failed: a line through the row of the rank, or through all rows.
+  private drawFailures(g: CanvasRenderingContext2D, bottom: number, scene: Scene): void {
+    for (const failure of this.run.object.failures || []) {
+      const x = this.xAt(failure.at_ns, scene);
+      if (x < this.namesWidth() || x > this.canvas.clientWidth) continue;
+      const top = failure.queue === undefined ? AXIS_HEIGHT : this.rowTop(failure.queue, scene);
+      const height = failure.queue === undefined ? bottom - AXIS_HEIGHT : ROW_HEIGHT;
+      g.fillStyle = this.theme.warning;
+      g.fillRect(x - 1.5, top, 3, height);
+      const text = `✖ ${failure.text}`;
+      const width = g.measureText(text).width + 8;
+      // The text lies left of the line, where the row of a rank that failed has no act any more.
+      g.fillRect(x - width, top + PAD, width, ROW_HEIGHT - 2 * PAD);
+      g.fillStyle = this.theme.ground;
+      g.fillText(text, x - width + 4, top + ROW_HEIGHT / 2);
+    }
+  }
+
   // Draws the acts and waits that were open when the record ended. They have no end.
   private drawOpenActs(g: CanvasRenderingContext2D, scene: Scene): void {
     const height = ROW_HEIGHT - 2 * PAD;
     for (const act of this.run.object.open_acts || []) {
       const y = this.rowTop(act.queue, scene) + PAD;
       if (act.waits) this.fillWait(g, "late", act.since_ns, Math.max(scene.to, act.since_ns), y, height, scene);
-      const x = Math.max(this.xAt(act.since_ns, scene), this.namesWidth());
+      // The mark of a failure in this row lies left of the text.
+      const failure = (this.run.object.failures || []).find((of) => of.queue === act.queue);
+      const from = failure === undefined ? act.since_ns : Math.max(act.since_ns, failure.at_ns);
+      const x = Math.max(this.xAt(from, scene), this.namesWidth());
       g.fillStyle = this.theme.text;
       g.fillText(`⚠ ${act.text}`, x + 4, y + height / 2);
     }

@@ -89,9 +89,9 @@ export function Verdict({ run, go }: ViewProps): JSX.Element {
         {stepsText(report.first_step, report.last_step)}, of {report.devices.length}{" "}
         <Term word="device">{report.devices.length === 1 ? "device" : "devices"}</Term>{report.by_symmetry &&
           `, which stand for ${count(report.ranks)}`}. {why.outliers.length > 0 && (
-          <span>Left out as outliers: {why.outliers.map((o) => (
-            <button class="link" onClick={() => toStep(o.step)}>{`step ${o.step} (${time(o.ns)})`}</button>
-          ))}</span>)}
+          <span>Left out as outliers: {why.outliers.map((o, i) => [i > 0 && ", ",
+            <button class="link" onClick={() => toStep(o.step)}>{`step ${o.step} (${time(o.ns)})`}</button>,
+          ])}</span>)}
       </p>
       {why.outliers.length > 0 && (
         <p class="note">With the outliers, the mean of a step is {time(ofAll)}. The bar divides this time by cause, mean
