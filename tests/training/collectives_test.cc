@@ -56,8 +56,7 @@ const Layout kLayouts[] = {
     {"dp=2", 0, zoo::SequenceParallel::kNone},      {"dp=2", 1, zoo::SequenceParallel::kNone},
     {"dp=2", 3, zoo::SequenceParallel::kNone},      {"dp=4", 0, zoo::SequenceParallel::kNone},
     {"tp=2", 0, zoo::SequenceParallel::kNone},      {"dp=2,tp=2", 0, zoo::SequenceParallel::kNone},
-    {"dp=2,pp=2", 0, zoo::SequenceParallel::kNone}, {"sp=2", 0, zoo::SequenceParallel::kUlysses},
-    {"sp=4", 0, zoo::SequenceParallel::kUlysses}};
+    {"dp=2,pp=2", 0, zoo::SequenceParallel::kNone}, {"sp=4", 0, zoo::SequenceParallel::kUlysses}};
 
 TEST(Collectives, TrainToTheBitsOfExchangesOnEveryKindOfLayout) {
   for (const Layout& layout : kLayouts) {
