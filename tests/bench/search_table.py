@@ -8,8 +8,8 @@ The cell of the rules by hand is empty if they are those found, or Megatron's.
 For small models a row also has the least step of all lists of rules with at most two dimensions on an axis, each
 predicted by `weir sim`. Settings are those of the job. Nothing here is a test.
 
-With --models the models are those of tests/models, which PyTorch trains, in their small configurations, each on every mesh of
-MESHES. Their jobs have Megatron's rules.
+With --models the models are those of tests/models, which PyTorch trains, in their small configurations, each on every
+mesh of MESHES. Their jobs have Megatron's rules.
 """
 
 import argparse

@@ -170,9 +170,9 @@ class ImageOperations:
                 self._emit("moving_average", [variance, averages[1], unbiased], attrs)]
 
     def _warn_of_statistics(self, path):
-        warning = ("batch normalisation: running_mean and running_var stay as they are in a module without momentum, and "
-                   "follow the first run alone in one that runs several times in a step. Before model.eval(), let PyTorch "
-                   "compute them: docs/how_to/bring_a_pytorch_model.md says how. The first such module is "
+        warning = ("batch normalisation: running_mean and running_var stay as they are in a module without momentum, "
+                   "and follow the first run alone in one that runs several times in a step. Before model.eval(), let "
+                   "PyTorch compute them: docs/how_to/bring_a_pytorch_model.md says how. The first such module is "
                    f"{path or 'the model itself'}")
         if not any(known.startswith("batch normalisation:") for known in self.warnings):
             self.warnings.append(warning)
