@@ -70,13 +70,11 @@ class Accessibility(weir_jobs.JobCase):
         job.wait_for_step()
         os.kill(workers["1"], signal.SIGKILL)
         self.assertNotEqual(job.wait().code, 0)
-        page = self.export("run.pftrace")
-        for view in ("verdict", "timeline"):
-            self.expect_no_obstacles(f"{page}#view={view}")
+        self.expect_no_obstacles(self.export("run.pftrace") + "#view=verdict")
 
     def test_the_plan_of_a_job_has_no_obstacle(self):
         self.write_job()
-        page = self.export("job.textproto", "--mesh", "pp=2,dp=2", "--rules", "auto")
+        page = self.export("job.textproto", "--mesh", "pp=2,dp=2")
         self.expect_no_obstacles(page + "#view=plan&inside=1")
 
     def test_the_page_of_a_run_that_goes_on_has_no_obstacle(self):
