@@ -382,14 +382,14 @@ class RecoveryJob {
       IdVector<WorkerId, VirtualCommand> gives(facts_.ranks_of.size(), give);
       IdVector<WorkerId, VirtualCommand> takes(facts_.ranks_of.size(), take);
       for (const fleet::StateMove& move : batch) {
-        gives[worker_of(move.from)].moves.push_back(move);
+        gives[move.giver].moves.push_back(move);
         takes[worker_of(move.to)].moves.push_back(move);
         outcome_.moved_bytes += move.bytes;
       }
       WEIR_ASSIGN_OR_RETURN(auto given, world_.Call(gives));
       IdVector<WorkerId, size_t> num_taken(given.size(), 0);
       for (const fleet::StateMove& move : batch) {
-        const WorkerId from = worker_of(move.from);
+        const WorkerId from = move.giver;
         takes[worker_of(move.to)].data.push_back(std::move(given[from].given[num_taken[from]++]));
       }
       WEIR_RETURN_IF_ERROR(world_.Call(takes).status());

@@ -253,8 +253,7 @@ absl::Status RunCalibrate(CalibrateArguments arguments, CliContext* context) {
   arguments.options.say = [context](const std::string& line) {
     *context->err << "measuring " << line << std::endl;
   };
-  const bool on_gpu =
-      job.runtime().device() == kGpus || job.runtime().device() == kEmulatedGpus;
+  const bool on_gpu = job.runtime().device() == kGpus || job.runtime().device() == kEmulatedGpus;
   if (arguments.products || (arguments.keep && !on_gpu)) {
     WEIR_RETURN_IF_ERROR(
         MeasureAndUseProducts(arguments, context, &job, &arguments.options.layouts));

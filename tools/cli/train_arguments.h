@@ -53,7 +53,7 @@ struct JobToTrain {
   // A sentence on learning rates, if --steps differs from the job; may be empty.
   std::string note;
   std::string products;  // a line on the ways of products, for people; may be empty
-  sim::JobCosts costs;  // for which the plans are made
+  sim::JobCosts costs;   // for which the plans are made
   // The costs of `weir plan`, of a job on GPUs, with `rules: AUTO` or with collectives AUTO. What
   // these leave open is decided by these costs, and they know the memory of a GPU's driver.
   sim::JobCosts rule_costs;
@@ -77,7 +77,8 @@ struct TrainArguments : PlannedJobArguments {
 
   void AddTo(CLI::App* verb, CliContext* context);
   // kInvalidArgument: the processes of the run cannot start again on the hosts found, but are asked
-  // to (W0756), hosts are held in reserve that cannot take over (W0726), --buddy-every comes without
+  // to (W0756), hosts are held in reserve that cannot take over (W0726), --buddy-every comes
+  // without
   // --on-failure elastic (W0733), or a slow process is to be replaced although the others do not
   // live on (W0742).
   absl::Status CheckRestarts(const hosts::FoundHosts& found) const;
