@@ -290,7 +290,7 @@ absl::Status MakeSmaller(const TrainArguments& arguments, const proto::Job& writ
   read->job = std::move(smaller->job);
   fleet::TellHosts(*processes, &read->job);
   read->costs.TellHosts(&read->job);
-  return LayOutAndSay(arguments.place, read->rule_costs, &read->job, run->console);
+  return LayOutAndSay(arguments, read->rule_costs, &read->job, run->console);
 }
 
 // Returns "; 2 restarts; 1 recovery", as far as there were any.

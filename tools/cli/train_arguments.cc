@@ -376,10 +376,10 @@ absl::Status TrainArguments::CheckRestarts(const hosts::FoundHosts& found) const
                    "a job in one process, which ends with a failure", "--processes 1 or more"});
 }
 
-absl::Status TrainArguments::CheckReplicas(const proto::Job& job) const {
-  if (min_devices == 0 || job::HasReplicas(job)) return absl::OkStatus();
+absl::Status TrainArguments::CheckReplicas(const proto::Job& trained) const {
+  if (min_devices == 0 || job::HasReplicas(trained)) return absl::OkStatus();
   std::vector<std::string> axes;
-  for (const proto::MeshAxisSpec& axis : job.mesh().axis())
+  for (const proto::MeshAxisSpec& axis : trained.mesh().axis())
     axes.push_back(absl::StrCat(axis.name(), "=", axis.size()));
   return Rejected({"W0729", absl::StrCat("--min-devices ", min_devices),
                    "a mesh with an axis dp of more than one device",

@@ -83,7 +83,7 @@ struct TrainArguments : PlannedJobArguments {
   // live on (W0742).
   absl::Status CheckRestarts(const hosts::FoundHosts& found) const;
   // kInvalidArgument (W0729): --min-devices, and a job without replicas.
-  absl::Status CheckReplicas(const proto::Job& job) const;
+  absl::Status CheckReplicas(const proto::Job& trained) const;
   // Sets options.job_file, too, so that no output replaces the job.
   absl::StatusOr<JobToTrain> Read();
   // Decides from which checkpoint a run with --resume goes on, which options.resume names then. If
