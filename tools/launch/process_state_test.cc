@@ -55,7 +55,7 @@ void Work() {
 }
 
 TEST(ProcessStateTest, AProcessThatIsKilledIsEndingAtOnceAndStaysSo) {
-  for (const std::function<void()>& body : {Sleep, Work}) {
+  for (void (*const body)() : {Sleep, Work}) {
     Child child(body);
     EXPECT_FALSE(IsEnding(child.pid()));
     ASSERT_EQ(::kill(child.pid(), SIGKILL), 0);
