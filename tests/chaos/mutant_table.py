@@ -239,7 +239,7 @@ _RECOVERY_MUTANTS = [
     _recovery("settled-loss-stays", "A loss stays though a new process has come.",
               Expression(LOSSES, "!IsLoss(event) || Has(replaced, event.worker)", "!IsLoss(event)")),
     _recovery("process-without-hello-forgotten", "A process that has not come is awaited in the next epoch.",
-              Expression(LOSSES, "!is_connected[worker] && !Has(lost, worker)", "false")),
+              Expression(LOSSES, "!is_there[worker] && !Has(lost, worker)", "false")),
     _recovery("half-a-state-stays", "Parts of states that came in the last epoch stay.",
               Statement(STATE_PARTS, "parts_.clear();", "")),
     _recovery("cursor-not-rewound", "A resumed run counts samples from its step alone.",
