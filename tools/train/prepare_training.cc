@@ -456,7 +456,8 @@ absl::Status CheckCollectives(const proto::Job& job, int num_ranks, int processe
 
 std::string ObstacleToNccl(const proto::Job& job, int processes, int hosts,
                            PrepareScope::Machine machine) {
-  proto::Job with_nccl = job;
+  proto::Job with_nccl;  // of the job, its runtime alone counts
+  *with_nccl.mutable_runtime() = job.runtime();
   with_nccl.mutable_runtime()->set_collectives(proto::Runtime::NCCL);
   int num_ranks = 1;
   for (const proto::MeshAxisSpec& axis : job.mesh().axis()) {
