@@ -141,7 +141,7 @@ void DescribeGpu(const std::string& name, std::vector<MeasuredKernel> kernels,
   for (const auto& [dtype, flops] : flops_of) {
     const auto known =
         std::find_if(device->mutable_peak()->begin(), device->mutable_peak()->end(),
-                     [&dtype](const proto::Peak& peak) { return peak.dtype() == dtype; });
+                     [&name = dtype](const proto::Peak& peak) { return peak.dtype() == name; });
     proto::Peak* peak = known != device->mutable_peak()->end() ? &*known : device->add_peak();
     peak->Clear();
     peak->set_dtype(dtype);

@@ -106,7 +106,9 @@ TEST(MemoryBudget, AnEvaluationHasNoWeightsOfItsOwn) {
     const MemoryNeed both = NeedOfJob(job, Beside::kEvaluation);
     ASSERT_EQ(both.rank, RankId(0));
     int64_t weight_bytes = 0;
-    for (const actors::PlanState& state : actors::PlanFromProto(training)->states) {
+    const absl::StatusOr<actors::Plan> read = actors::PlanFromProto(training);
+    ASSERT_TRUE(read.ok()) << read.status();
+    for (const actors::PlanState& state : read->states) {
       if (state.state_class == actors::StateClass::kWeight)
         weight_bytes += AlignUp(state.slice.bytes());
     }
