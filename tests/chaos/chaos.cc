@@ -13,12 +13,12 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "tests/chaos/chaos_case.h"
 #include "tests/chaos/exhaustive.h"
+#include "tests/disk/seed_range.h"
 
 ABSL_FLAG(std::string, plans, "standard",
           "names of plans, separated by commas; `standard` is all of --list");
@@ -55,12 +55,11 @@ bool ReadSeeds(const std::string& text, Options* options) {
     options->first = options->last = (uint64_t{entropy()} << 16) + 1;
     return true;
   }
-  const std::vector<std::string> ends = absl::StrSplit(text, "..");
-  if (ends.size() > 2 || !absl::SimpleAtoi(ends.front(), &options->first) ||
-      !absl::SimpleAtoi(ends.back(), &options->last)) {
-    return false;
-  }
-  return options->first <= options->last;
+  const std::optional<disk::SeedRange> seeds = disk::ReadSeedRange(text);
+  if (!seeds.has_value()) return false;
+  options->first = seeds->first;
+  options->last = seeds->last;
+  return true;
 }
 
 std::optional<CaseFaults> FaultsNamed(const std::string& name) {

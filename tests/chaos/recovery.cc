@@ -2,15 +2,15 @@
 #include <chrono>
 #include <cstdio>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_split.h"
 #include "tests/chaos/recovery_job.h"
+#include "tests/disk/seed_range.h"
 
 ABSL_FLAG(std::string, seeds, "1..20000", "a seed, or first..last");
 ABSL_FLAG(double, minutes, 0, "goes on beyond the last seed until so many minutes have passed");
@@ -20,16 +20,6 @@ namespace weir::chaos {
 namespace {
 
 constexpr int kFailuresShownMax = 3;
-
-struct Seeds {
-  uint64_t first = 1, last = 1;
-};
-
-bool Read(const std::string& text, Seeds* seeds) {
-  const std::vector<std::string> ends = absl::StrSplit(text, "..");
-  return ends.size() <= 2 && absl::SimpleAtoi(ends.front(), &seeds->first) &&
-         absl::SimpleAtoi(ends.back(), &seeds->last) && seeds->first <= seeds->last;
-}
 
 void Print(const RecoveryOutcome& outcome) {
   for (const std::string& line : outcome.story) std::cout << line << "\n";
@@ -54,8 +44,8 @@ struct Sums {
 };
 
 int Run() {
-  Seeds seeds;
-  if (!Read(absl::GetFlag(FLAGS_seeds), &seeds)) {
+  const std::optional<disk::SeedRange> seeds = disk::ReadSeedRange(absl::GetFlag(FLAGS_seeds));
+  if (!seeds.has_value()) {
     std::cerr << "recovery: --seeds=" << absl::GetFlag(FLAGS_seeds)
               << "; expected a seed, or first..last\n";
     return 2;
@@ -66,8 +56,8 @@ int Run() {
   };
   Sums sums;
   int num_failures = 0;
-  uint64_t seed = seeds.first;
-  for (; seed <= seeds.last || minutes() < absl::GetFlag(FLAGS_minutes); ++seed) {
+  uint64_t seed = seeds->first;
+  for (; seed <= seeds->last || minutes() < absl::GetFlag(FLAGS_minutes); ++seed) {
     const RecoveryOutcome outcome = PlayRecovery({seed, absl::GetFlag(FLAGS_explain)});
     sums.Add(outcome);
     Print(outcome);
@@ -83,7 +73,7 @@ int Run() {
       "%lld jobs in %.1f minutes: %lld events, %lld faults, %lld epochs (%lld kB from memory), "
       "%lld restarts, %lld resumes by a person, %lld checkpoints, %lld loads, %lld messages "
       "refused, %lld jobs ended by the policy: %s\n",
-      count(static_cast<int64_t>(seed - seeds.first)), minutes(), count(sums.events),
+      count(static_cast<int64_t>(seed - seeds->first)), minutes(), count(sums.events),
       count(sums.faults), count(sums.epochs), count(sums.moved_bytes / 1000), count(sums.restarts),
       count(sums.resumes), count(sums.commits), count(sums.loads), count(sums.fenced),
       count(sums.refusals), num_failures == 0 ? "all holds" : "FAILED");

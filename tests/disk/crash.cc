@@ -2,15 +2,15 @@
 #include <chrono>
 #include <cstdint>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_split.h"
 #include "tests/disk/checkpoint_life.h"
+#include "tests/disk/seed_range.h"
 
 ABSL_FLAG(std::string, seeds, "1..20000", "a seed, or first..last");
 ABSL_FLAG(double, minutes, 0, "goes on beyond the last seed until so many minutes have passed");
@@ -22,18 +22,8 @@ namespace {
 
 constexpr int kFailuresShownMax = 5;
 
-struct Seeds {
-  uint64_t first = 1, last = 1;
-};
-
-bool Read(const std::string& text, Seeds* seeds) {
-  const std::vector<std::string> ends = absl::StrSplit(text, "..");
-  return ends.size() <= 2 && absl::SimpleAtoi(ends.front(), &seeds->first) &&
-         absl::SimpleAtoi(ends.back(), &seeds->last) && seeds->first <= seeds->last;
-}
-
 // Returns 0 if all holds in every life.
-int LiveAll(const Seeds& seeds) {
+int LiveAll(const SeedRange& seeds) {
   const auto begun = std::chrono::steady_clock::now();
   const auto minutes = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count() / 60;
@@ -61,7 +51,7 @@ int LiveAll(const Seeds& seeds) {
 }
 
 // Returns 0 if a life notices the fault.
-int LivePlanted(Planted planted, const Seeds& seeds) {
+int LivePlanted(Planted planted, const SeedRange& seeds) {
   for (uint64_t seed = seeds.first; seed <= seeds.last; ++seed) {
     const LifeOutcome outcome = LiveAtRandom({seed, true, planted});
     if (outcome.problem.empty()) continue;
@@ -73,21 +63,21 @@ int LivePlanted(Planted planted, const Seeds& seeds) {
 }
 
 int Run() {
-  Seeds seeds;
-  if (!Read(absl::GetFlag(FLAGS_seeds), &seeds)) {
+  const std::optional<SeedRange> seeds = ReadSeedRange(absl::GetFlag(FLAGS_seeds));
+  if (!seeds.has_value()) {
     std::cerr << "crash: --seeds=" << absl::GetFlag(FLAGS_seeds)
               << "; expected a seed, or first..last\n";
     return 2;
   }
   const std::string planted = absl::GetFlag(FLAGS_planted);
-  if (planted.empty()) return LiveAll(seeds);
+  if (planted.empty()) return LiveAll(*seeds);
   int result = 0, count = 0;
   for (int i = 1; i < kNumPlanted; ++i) {
     const auto fault = static_cast<Planted>(i);
     if (planted == "list") std::cout << Name(fault) << "\n";
     if (planted != "all" && planted != Name(fault)) continue;
     ++count;
-    if (LivePlanted(fault, seeds) != 0) result = 1;
+    if (LivePlanted(fault, *seeds) != 0) result = 1;
   }
   if (planted == "list" || count > 0) return result;
   std::cerr << "crash: --planted=" << planted << "; expected `all` or one of --planted=list\n";
