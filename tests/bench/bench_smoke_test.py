@@ -70,7 +70,7 @@ class BenchSmokeTest(unittest.TestCase):
 
     def test_the_document_lists_every_section(self):
         document = (BENCH.parent.parent / "docs/how_to/measure.md").read_text(encoding="utf-8")
-        listed = re.findall(r"^\| `(\w+)` \|", document, re.MULTILINE)
+        listed = re.findall(r"^\| `(\w+)` \|.*tests/bench/", document, re.MULTILINE)
         self.assertEqual(sorted(listed), sorted(sections()))
 
 
