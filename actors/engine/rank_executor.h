@@ -378,9 +378,8 @@ class RankExecutor final : private transport::MessageReceiver {
   KernelSet kernels_;
   device::DeviceBlock arena_;
   StatePlaces places_;
-  device::DeviceBlock workspace_;  // of each queue, one after another
-  IdVector<QueueId, kernels::LaunchContext>
-      launches_;  // by queue of the plan; empty: nothing is computed
+  device::DeviceBlock workspace_;                       // of each queue, one after another
+  IdVector<QueueId, kernels::LaunchContext> launches_;  // empty: nothing is computed
   device::DeviceBlock staging_;
   device::DeviceBlock landing_;  // the transport's, or the device's; empty: in the arena
   std::vector<device::DeviceBlock> mapped_;  // the slots of other ranks that acts write themselves

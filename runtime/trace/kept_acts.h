@@ -57,7 +57,8 @@ class KeptActs {
   KeptActs(int descriptor, KeptHead* head);
 
   const int descriptor_;
-  Mutex mutex_;  // of the moments in the head
+  // Guards no member: it serializes the writers of the moments, which lie in the head.
+  Mutex mutex_;
   KeptHead* const head_;
   int64_t end_ = 0;                  // of the regions; used by Keep
   std::weak_ptr<void> last_region_;  // likewise

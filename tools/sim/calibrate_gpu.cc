@@ -70,16 +70,18 @@ absl::Status MeasureJob(const proto::Job& job, const CalibrateOptions& options,
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<store::Dataset> dataset,
                         train::OpenJobData(measured));
   train::DatasetFeed feed(dataset.get(), store::DataPart::kTrain, train::MicroBatches(measured));
-  Mutex mutex;  // guards the times, which come from the threads of the ranks
-  KernelTimes times;
+  struct {
+    Mutex mutex;
+    KernelTimes times ABSL_GUARDED_BY(mutex);
+  } measured_by_ranks;  // whose threads report
   actors::SessionOptions session_options;
   session_options.threads_per_device = options.threads_per_device;
   session_options.feed = &feed;
   session_options.trace_capacity = 1;
   session_options.on_kernels = [&](const actors::Plan& plan, const actors::PlanActor& actor,
                                    absl::Span<const int64_t> ns) {
-    MutexLock lock(&mutex);
-    times.Add(plan, actor, ns);
+    MutexLock lock(&measured_by_ranks.mutex);
+    measured_by_ranks.times.Add(plan, actor, ns);
   };
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<actors::Session> session,
                         actors::Session::Create(plans, session_options));
@@ -89,9 +91,13 @@ absl::Status MeasureJob(const proto::Job& job, const CalibrateOptions& options,
                                 options.steps));
   }
   WEIR_RETURN_IF_ERROR(session->RunSteps(1));  // libraries choose, kernels are loaded
-  times.Clear();
+  {
+    MutexLock lock(&measured_by_ranks.mutex);
+    measured_by_ranks.times.Clear();
+  }
   WEIR_RETURN_IF_ERROR(session->RunSteps(options.steps));
-  times.ForEachPlace(
+  MutexLock lock(&measured_by_ranks.mutex);
+  measured_by_ranks.times.ForEachPlace(
       [rows](const actors::Plan& plan, const actors::PlanActor& actor, size_t kernel, int64_t ns) {
         const KernelWork work = WorkOf(plan.programs[actor.program].calls[kernel], actor.chunks);
         Row& row = (*rows)[{work.op, work.dtype, work.shapes}];
