@@ -71,9 +71,13 @@ absl::Status Fleet::GiveUp(WorkerId worker, const std::string& evidence) {
 
 bool Fleet::AnotherIsEnding() const {
   if (is_spread_over_hosts()) return false;
-  const std::vector<WorkerId> lost = LostWorkers();
+  // A connection closes before the end of its process is known, and the end says more.
+  std::vector<WorkerId> ended;
+  for (const launch::FailureEvent& event : failures_) {
+    if (event.kind == launch::FailureEvent::Kind::kExit) ended.push_back(event.worker);
+  }
   for (const WorkerId worker : workers()) {
-    if (std::count(lost.begin(), lost.end(), worker) == 0 &&
+    if (std::count(ended.begin(), ended.end(), worker) == 0 &&
         launch::IsEnding(static_cast<pid_t>(supervisor_->pid(worker))))
       return true;
   }
