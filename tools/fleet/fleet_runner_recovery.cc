@@ -52,7 +52,7 @@ absl::Status FleetRunner::TakeShards(const IdVector<WorkerId, proto::WorkerAnswe
     return absl::OkStatus();
   }
   buddies_.Open(fleet_, buddy_every, updates_, shards_of_, console_);
-  return buddies_.Join();
+  return buddies_.Join(shards_of_);
 }
 
 int64_t FleetRunner::StepsToNextCopy() const {
@@ -107,10 +107,11 @@ absl::StatusOr<RecoveryPlan> FleetRunner::PlanFromMemory(
   reported->erase(reported->begin(), reported->lower_bound(steps_done_));
   // The steps of a call that failed may be done on all ranks, but a step whose report was lost with
   // a worker must be done again.
-  return PlanRecovery(standings, ranks_of, shards_of_, [this, reported](int64_t step) {
-    return updates_.IsBetweenUpdates(step) &&
-           HasMetrics(*reported, steps_done_, step, metrics_of_every_step_);
-  });
+  return PlanRecovery(
+      standings, ranks_of, shards_of_, buddies_.lone(), [this, reported](int64_t step) {
+        return updates_.IsBetweenUpdates(step) &&
+               HasMetrics(*reported, steps_done_, step, metrics_of_every_step_);
+      });
 }
 
 // Moves the shards of the plan from the workers that keep them, by way of this process, to the
@@ -225,7 +226,7 @@ absl::StatusOr<train::Recovery> FleetRunner::Recover(const train::RecoveryOrder&
   WEIR_RETURN_IF_ERROR(CheckProcessors(*fleet_, job, answers));
   if (recovery.has_states) WEIR_RETURN_IF_ERROR(MoveStates(plan));
   recovery.text = RecoveryText(anew, plan, fleet_->num_fenced() - fenced_before);
-  WEIR_RETURN_IF_ERROR(buddies_.Join());  // chooses buddies anew
+  WEIR_RETURN_IF_ERROR(buddies_.Join(shards_of_));  // chooses buddies anew
   steps_done_ = recovery.step;
   keeping_.is_due = true;
   failed_ = false;
