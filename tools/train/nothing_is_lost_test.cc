@@ -570,8 +570,8 @@ TEST_F(NothingIsLostTest, AStepThatIsDoneKeepsItsRowWhereverRanksAreLost) {
 // is replaced.
 class SlowRunner final : public ForwardingRunner {
  public:
-  SlowRunner(std::unique_ptr<JobRunner> runner, std::vector<std::string>* replaced)
-      : ForwardingRunner(std::move(runner)), replaced_(*replaced) {}
+  SlowRunner(std::unique_ptr<JobRunner> runner, bool outlive, std::vector<std::string>* replaced)
+      : ForwardingRunner(std::move(runner)), outlive_(outlive), replaced_(*replaced) {}
   absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override {
     steps_ += steps;
     planned_ns_ += 1'000'000;
@@ -582,6 +582,7 @@ class SlowRunner final : public ForwardingRunner {
     return {{RankId(0), 0, planned_ns_, planned_ns_, planned_ns_, planned_ns_},
             {RankId(1), 0, slow_ns_, planned_ns_, slow_ns_, slow_ns_}};
   }
+  bool StatesOutlive(RankId /*rank*/) const override { return outlive_; }
   absl::Status Replace(RankId rank, const std::string& evidence) override {
     replaced_.push_back(absl::StrCat(rank, ": ", evidence));
     return absl::UnavailableError("it is replaced");
@@ -591,6 +592,7 @@ class SlowRunner final : public ForwardingRunner {
   }
 
  private:
+  const bool outlive_;
   std::vector<std::string>& replaced_;
   int64_t steps_ = 0, planned_ns_ = 0, slow_ns_ = 0;
 };
@@ -616,7 +618,7 @@ TEST_F(NothingIsLostTest, ASlowRankIsReplacedOnceBetweenTwoStepsIfThatIsAllowed)
             const RunnerOptions& options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
       auto runner = LocalRunner::Open(trained, options);
       if (!runner.ok()) return runner.status();
-      return std::make_unique<SlowRunner>(*std::move(runner), &replaced);
+      return std::make_unique<SlowRunner>(*std::move(runner), /*outlive=*/true, &replaced);
     };
     EXPECT_EQ(Run(job).steps_done, 24);
     EXPECT_THAT(log_.str(), HasSubstr("WARNING: rank 1 is slow: for "));
@@ -627,6 +629,27 @@ TEST_F(NothingIsLostTest, ASlowRankIsReplacedOnceBetweenTwoStepsIfThatIsAllowed)
       EXPECT_THAT(replaced, ::testing::IsEmpty());
     }
   }
+}
+
+TEST_F(NothingIsLostTest, ASlowRankKeepsAProcessThatAloneHasItsStates) {
+  proto::Job job = SmallJob("dp=2");
+  job.mutable_training()->set_steps(24);
+  std::vector<std::string> replaced;
+  options_.stragglers = {.window_seconds = 1e-6};
+  options_.checkpoint = Path("checkpoint");
+  options_.checkpoint_every = 4;  // so that bursts are short
+  options_.may_recover = [](int64_t /*steps_done*/) { return true; };
+  options_.may_replace = [](RankId /*rank*/) { return true; };
+  options_.runner =
+      [&](const proto::Job& trained,
+          const RunnerOptions& options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
+    auto runner = LocalRunner::Open(trained, options);
+    if (!runner.ok()) return runner.status();
+    return std::make_unique<SlowRunner>(*std::move(runner), /*outlive=*/false, &replaced);
+  };
+  EXPECT_EQ(Run(job).steps_done, 24);
+  EXPECT_THAT(log_.str(), HasSubstr("rank 1 keeps its process: no other process has its states"));
+  EXPECT_THAT(replaced, ::testing::IsEmpty());
 }
 
 }  // namespace

@@ -41,6 +41,9 @@ constexpr double kBurstSeconds = 0.2;
 constexpr int64_t kBurstMax = 64;
 constexpr char kStoppedSuffix[] = ".stopped";  // of the files that hold the last finite state
 constexpr int64_t kStepsInspectedMax = 64;
+constexpr char kLoneStates[] =
+    " keeps its process: no other process has its states (--buddy-every N lets a buddy keep them, "
+    "but not with gradient_delay)";
 
 double ValueOf(const StepMetrics& metrics, const std::string& name) {
   auto it = metrics.find(name);
@@ -319,7 +322,8 @@ class Trainer {
       if (burst_.has_value()) WEIR_RETURN_IF_ERROR(EndBurst(steps));
       if (result_.steps_done >= steps || (Interrupted() && MayEnd()) || stops())
         return absl::OkStatus();
-      if (slow_.has_value()) return runner_->Replace(slow_->rank, slow_->evidence);
+      if (slow_.has_value() && updates_.IsBetweenUpdates(result_.steps_done))
+        return runner_->Replace(slow_->rank, slow_->evidence);
       WEIR_RETURN_IF_ERROR(checkpoints_.Look());
       WEIR_RETURN_IF_ERROR(AnswerCheckpointRequest());
       WEIR_RETURN_IF_ERROR(WriteCheckpointDueByTime());
@@ -360,8 +364,12 @@ class Trainer {
     const std::vector<actors::RankWorkReport> work = runner_->Work();
     for (Straggler& slow : stragglers_->Look(work, seconds)) {
       progress_.Say(absl::StrCat("WARNING: ", slow.Text()));
-      if (options_.may_replace != nullptr && options_.may_replace(slow.rank))
+      if (options_.may_replace == nullptr) continue;
+      if (!runner_->StatesOutlive(slow.rank)) {
+        progress_.Say(absl::StrCat("rank ", slow.rank, kLoneStates));
+      } else if (options_.may_replace(slow.rank)) {
         slow_ = std::move(slow);
+      }
     }
     if (options_.live == nullptr) return;
     step_parts_ = step_shares_.Look(work, seconds);
@@ -391,10 +399,12 @@ class Trainer {
                   eval_every = evaluates() ? job_.training().eval_every() : 0;
     int64_t until = std::min(steps - done, runner_->StepsToNextCopy());
     if (eval_every > 0) until = std::min(until, eval_every - done % eval_every);
-    if (options_.checkpoint.empty()) return until;
-    if (NextCheckpoint(steps) > done) until = std::min(until, NextCheckpoint(steps) - done);
+    const bool writes = !options_.checkpoint.empty();
+    if (writes && NextCheckpoint(steps) > done)
+      until = std::min(until, NextCheckpoint(steps) - done);
     const bool awaits_update =
-        (Interrupted() && !MayEnd()) || CheckpointIsAsked() || checkpoints_.IsDueByTime();
+        slow_.has_value() || (writes && ((Interrupted() && !MayEnd()) || CheckpointIsAsked() ||
+                                         checkpoints_.IsDueByTime()));
     if (awaits_update && !updates_.IsBetweenUpdates(done))
       until = std::min(until, updates_.RoundUp(done) - done);
     return until;
