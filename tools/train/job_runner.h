@@ -134,6 +134,11 @@ class JobRunner {
   virtual bool StatesOutlive(RankId /*rank*/) const { return true; }
 };
 
+// What people read after "rank 1" if StatesOutlive is false.
+inline constexpr char kKeepsItsProcess[] =
+    " keeps its process: no other process has its states (--buddy-every N lets a buddy keep them, "
+    "but not with gradient_delay)";
+
 class LocalRunner final : public JobRunner {
  public:
   static absl::StatusOr<std::unique_ptr<JobRunner>> Open(const proto::Job& job,

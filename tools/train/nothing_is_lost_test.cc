@@ -566,6 +566,51 @@ TEST_F(NothingIsLostTest, AStepThatIsDoneKeepsItsRowWhereverRanksAreLost) {
   }
 }
 
+// Loses its ranks after some steps, when a signal asks the run to end, and has them back as of
+// step 3.
+class ForgettingRunner final : public ForwardingRunner {
+ public:
+  ForgettingRunner(std::unique_ptr<JobRunner> runner, std::atomic<bool>* interrupted)
+      : ForwardingRunner(std::move(runner)), interrupted_(*interrupted) {}
+  int64_t StepsToNextCopy() const override { return 2; }  // so that bursts are short
+  absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override {
+    if (steps_ >= 6) {
+      interrupted_ = true;
+      return absl::UnavailableError("a rank is lost");
+    }
+    steps_ += steps;
+    return ForwardingRunner::RunSteps(steps);
+  }
+  absl::StatusOr<Recovery> Recover(const RecoveryOrder& /*order*/) override {
+    return Recovery{3, true, "they are back", {}};
+  }
+
+ private:
+  std::atomic<bool>& interrupted_;
+  int64_t steps_ = 0;
+};
+
+TEST_F(NothingIsLostTest, TheLossAtTheEndIsThatOfTheLastStepThatIsNotLost) {
+  options_.metrics = Path("metrics");
+  options_.may_recover = [](int64_t /*steps_done*/) { return true; };
+  options_.runner =
+      [&](const proto::Job& trained,
+          const RunnerOptions& options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
+    auto runner = LocalRunner::Open(trained, options);
+    if (!runner.ok()) return runner.status();
+    return std::make_unique<ForgettingRunner>(*std::move(runner), &trouble_.interrupted);
+  };
+  const TrainResult result = Run(SmallJob());
+  ASSERT_EQ(result.steps_done, 3);
+  std::vector<double> losses;
+  std::istringstream lines(Text(options_.metrics));
+  for (std::string line; std::getline(lines, line);)
+    losses.push_back(nlohmann::json::parse(line)["loss"]);
+  ASSERT_GT(losses.size(), 3u);
+  EXPECT_NE(losses[2], losses.back());
+  EXPECT_NEAR(result.last_loss, losses[2], 1e-6);
+}
+
 // A SlowRunner has a rank whose acts take three times as long as those of the other one, until it
 // is replaced.
 class SlowRunner final : public ForwardingRunner {
