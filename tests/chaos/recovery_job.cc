@@ -364,9 +364,9 @@ class RecoveryJob {
     WEIR_ASSIGN_OR_RETURN(const auto answers, world_.CallAll(command));
     IdVector<WorkerId, fleet::WorkerStanding> standings;
     for (const VirtualAnswer& answer : answers) standings.push_back(answer.standing);
-    return fleet::PlanRecovery(standings, facts_.ranks_of, facts_.shards_of, [this](int64_t step) {
-      return scenario_.updates.IsBetweenUpdates(step);
-    });
+    return fleet::PlanRecovery(
+        standings, facts_.ranks_of, facts_.shards_of, {},
+        [this](int64_t step) { return scenario_.updates.IsBetweenUpdates(step); });
   }
 
   absl::Status MoveStates(const fleet::RecoveryPlan& plan) {

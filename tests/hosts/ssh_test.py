@@ -67,6 +67,23 @@ class SshTest(HostJobs):
         self.assertEqual(self.read("moved.st"), self.read("good.st"))
         self.expect_nothing_left()
 
+    def test_a_lost_host_leaves_what_it_alone_had_to_the_buddies_on_the_other_host(self):
+        """All replicas of the norms of a stage are on one host, because tp lies inside hosts."""
+        steps = ("--mesh", "pp=2,tp=2", "--steps", "400")
+        code, text = self.train(*steps, "--save", "whole.st")
+        self.assertEqual(code, 0, text)
+        hosts = ",".join(f"{host}:2" for host in (*HOSTS, "localhost"))
+        job = self.start(*steps, "--save", "buddies.st", "--on-failure", "elastic", "--buddy-every", "2", "--hosts",
+                         hosts, "--spares", "1", "--place", "as-written", "--ssh", self.servers.command())
+        said = self.await_text(job, "its buddy keeps what has no replica")
+        os.kill(census.parent_of(self.workers()[0]), signal.SIGKILL)
+        rest, _ = job.communicate(timeout=LIMIT_S)
+        said = unwrapped(said + rest)
+        self.assertEqual(job.returncode, 0, said)
+        self.assertRegex(said, r"with states from the memory of ranks 2-3 \(buddy\)")
+        self.assertEqual(self.read("buddies.st"), self.read("whole.st"))
+        self.expect_nothing_left()
+
     def workers(self):
         """Returns the pids of the workers of ranks 0 and 1."""
         ranks = {census.arguments_of(pid)[-1]: pid for pid in self.processes("worker")}

@@ -271,9 +271,9 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
       ->check(CLI::IsMember({"stop", "restart", "elastic"}))
       ->capture_default_str();
   verb->add_option("--buddy-every", buddy_every,
-                   "With elastic: every N steps copy the states that no other process holds into "
-                   "the memory of another process, on another host where there is one; 0: never "
-                   "[runtime.buddy_every of the job]")
+                   "With elastic: every N steps copy the states that no other process holds, or no "
+                   "other host, into the memory of another process, on another host where there is "
+                   "one; 0: never [runtime.buddy_every of the job]")
       ->type_name("N")
       ->check(IsCount());
   verb->add_option(

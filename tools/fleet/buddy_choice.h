@@ -1,5 +1,5 @@
 // Chooses the buddies of the processes of a job. The buddy of a process keeps, in its memory, a
-// copy of those states of the process that no other process holds.
+// copy of those states of the process that end with the process or with its host.
 // Thread rule: pure functions.
 #pragma once
 

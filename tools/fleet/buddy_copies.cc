@@ -34,21 +34,33 @@ void BuddyCopies::Open(Fleet* fleet, int64_t every, const UpdateRate& updates,
   console_ = console;
   updates_ = updates;
   if (every == 0) return;
-  IdVector<WorkerId, std::vector<RankId>> ranks_of;
-  for (const WorkerId worker : fleet->workers()) ranks_of.push_back(fleet->ranks_of(worker));
-  lone_ = LoneShards(ranks_of, shards_of);
+  lone_ = LoneOf(shards_of);
   if (fleet->num_workers() < 2) {
     console->Say("buddy copies need a second process, and this job has one: none are made");
   } else if (std::all_of(lone_.begin(), lone_.end(),
                          [](const std::vector<GuardedShard>& lone) { return lone.empty(); })) {
-    console->Say("every state has a replica in another process: no buddy copies are needed");
+    console->Say(
+        absl::StrCat("every state has a replica ",
+                     fleet->HostOf(WorkerId(0)).empty() ? "in another process" : "on another host",
+                     ": no buddy copies are needed"));
   } else {
     every_ = every;
   }
 }
 
-absl::Status BuddyCopies::Join() {
+LoneShardsOf BuddyCopies::LoneOf(const IdVector<RankId, std::vector<HeldState>>& shards_of) const {
+  IdVector<WorkerId, std::vector<RankId>> ranks_of;
+  IdVector<WorkerId, std::string> host_of;
+  for (const WorkerId worker : fleet_->workers()) {
+    ranks_of.push_back(fleet_->ranks_of(worker));
+    host_of.push_back(fleet_->HostOf(worker));
+  }
+  return LoneShards(ranks_of, shards_of, host_of);
+}
+
+absl::Status BuddyCopies::Join(const IdVector<RankId, std::vector<HeldState>>& shards_of) {
   if (!is_on()) return absl::OkStatus();
+  lone_ = LoneOf(shards_of);
   begun_.reset();
   is_ordered_ = false;
   next_ = 0;

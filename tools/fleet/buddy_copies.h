@@ -34,13 +34,17 @@ class BuddyCopies {
   // False: no states need a copy, or copies cannot be made any more.
   bool is_on() const { return every_ > 0; }
 
-  // Chooses the buddies and joins the workers. Call when all ranks of an epoch are open. The next
-  // copy is due at once.
-  absl::Status Join();
+  // Chooses the buddies, and what they keep, by the hosts of this epoch, and joins the workers.
+  // Call when all ranks of an epoch are open. The next copy is due at once.
+  absl::Status Join(const IdVector<RankId, std::vector<HeldState>>& shards_of);
+  // Returns the shards of which buddies have copies since the last Join; empty: none ever.
+  const LoneShardsOf& lone() const { return lone_; }
   // Returns whether copies are to be made when `steps_done` steps are done.
   bool IsDue(int64_t steps_done) const;
   // Returns the number of steps, from 1 on, after which IsDue may hold.
   int64_t StepsToNext(int64_t steps_done) const;
+  // Returns whether copies are on their way.
+  bool is_under_way() const { return begun_.has_value(); }
   // The copies of `step` steps done are ordered with a run.
   void NoteBegun(int64_t step);
   // Takes the answers to a run.
@@ -52,6 +56,7 @@ class BuddyCopies {
   std::string BuddyText(WorkerId worker) const;
 
  private:
+  LoneShardsOf LoneOf(const IdVector<RankId, std::vector<HeldState>>& shards_of) const;
   bool HasLone(WorkerId worker) const { return !lone_[worker].empty(); }
   void NoteCopied(const IdVector<WorkerId, proto::WorkerAnswer>& answers);
   // Ends the copies, and warns.
@@ -61,7 +66,7 @@ class BuddyCopies {
   console::Console* console_ = nullptr;
   int64_t every_ = 0;
   UpdateRate updates_;
-  IdVector<WorkerId, std::vector<GuardedShard>> lone_;
+  LoneShardsOf lone_;
   IdVector<WorkerId, std::optional<WorkerId>> buddy_of_;
   std::optional<int64_t> begun_;               // the step of the copies under way
   int64_t next_ = 0;                           // steps done at which the next copies are due

@@ -142,7 +142,23 @@ absl::Status FleetRunner::Load(const train::LoadOrder& order) {
 
 absl::StatusOr<std::map<int64_t, train::StepMetrics>> FleetRunner::RunSteps(int64_t steps) {
   fleet_->AllowRecovery();
-  const bool keeps = KeepIsDue();
+  WEIR_ASSIGN_OR_RETURN(const auto answers, RunAfterCopies(steps, KeepIsDue()));
+  steps_done_ += steps;
+  TakeWork(answers);
+  std::map<int64_t, train::StepMetrics> reported = MetricsOf(answers);
+  if (metrics_of_every_step_.empty() && !reported.empty()) {
+    for (const auto& [name, value] : reported.begin()->second) metrics_of_every_step_.insert(name);
+  }
+  for (const auto& [step, metrics] : reported) {
+    std::erase_if(metrics_of_every_step_,
+                  [&metrics](const std::string& name) { return metrics.count(name) == 0; });
+  }
+  return reported;
+}
+
+// Runs steps after the copies of the states, if they are due.
+absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> FleetRunner::RunAfterCopies(int64_t steps,
+                                                                                    bool keeps) {
   proto::WorkerCommand command;
   command.mutable_run()->set_steps(steps);
   command.mutable_run()->set_keeps_states(keeps);
@@ -154,19 +170,9 @@ absl::StatusOr<std::map<int64_t, train::StepMetrics>> FleetRunner::RunSteps(int6
       fleet_->Call(command, Fleet::Watch::kProgress);
   failed_ = !answers.ok();
   WEIR_RETURN_IF_ERROR(answers.status());
-  steps_done_ += steps;
   if (keeps) NoteKept(*answers);
   if (buddies_.is_on()) buddies_.NoteRun(*answers);
-  TakeWork(*answers);
-  std::map<int64_t, train::StepMetrics> reported = MetricsOf(*answers);
-  if (metrics_of_every_step_.empty() && !reported.empty()) {
-    for (const auto& [name, value] : reported.begin()->second) metrics_of_every_step_.insert(name);
-  }
-  for (const auto& [step, metrics] : reported) {
-    std::erase_if(metrics_of_every_step_,
-                  [&metrics](const std::string& name) { return metrics.count(name) == 0; });
-  }
-  return reported;
+  return answers;
 }
 
 void FleetRunner::TakeWork(const IdVector<WorkerId, proto::WorkerAnswer>& answers) {

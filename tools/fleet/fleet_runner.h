@@ -51,6 +51,7 @@ class FleetRunner final : public train::JobRunner {
   std::vector<actors::RankWorkReport> Work() const override { return work_; }
   absl::Status WriteTrace(const std::string& path) override;
   absl::StatusOr<train::Recovery> Recover(const train::RecoveryOrder& order) override;
+  bool StatesOutlive(RankId rank) const override;
   absl::Status Replace(RankId rank, const std::string& evidence) override;
 
  private:
@@ -60,6 +61,7 @@ class FleetRunner final : public train::JobRunner {
   absl::Status LetWorkersWrite(const train::SaveOrder& order, store::SafetensorsWriter* writer);
   absl::Status CollectShards(const train::SaveOrder& order, store::SafetensorsWriter* writer);
 
+  absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> RunAfterCopies(int64_t steps, bool keeps);
   void TakeWork(const IdVector<WorkerId, proto::WorkerAnswer>& answers);
 
   // The parts of a recovery (fleet_runner_recovery.cc). Workers keep copies of their states from
@@ -71,6 +73,10 @@ class FleetRunner final : public train::JobRunner {
   // Also takes into `reported` what steps have reported that are done beyond steps_done_.
   absl::StatusOr<RecoveryPlan> PlanFromMemory(std::map<int64_t, train::StepMetrics>* reported);
   absl::Status MoveStates(const RecoveryPlan& plan);
+  // Lets the buddies have the states of the last step while all ranks rest. Waits for a minute at
+  // most: then the copies before count.
+  absl::Status LetBuddiesHaveStep();
+  WorkerId WorkerOf(RankId rank) const;
   std::string GivenText(const RecoveryPlan& plan, Transfer::Source source) const;
   std::string RecoveryText(const std::vector<WorkerId>& anew, const RecoveryPlan& plan,
                            int64_t fenced) const;

@@ -1,6 +1,9 @@
 // The parts of FleetRunner that bring the ranks back after a worker was lost.
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +24,9 @@ namespace {
 constexpr int64_t kKeepShare = 100;
 // The bytes of states that move at once. Both ends and the starter hold them.
 constexpr int64_t kMoveBytes = 16 << 20;
+// The wait for copies before a process is replaced, and the time between two looks at them.
+constexpr int64_t kBuddyWaitNs = 60'000'000'000;
+constexpr auto kBuddyLook = std::chrono::milliseconds(2);
 
 void SetRange(const StateMove& move, RankId rank, proto::ShardRange* range) {
   range->set_rank(rank.value());
@@ -52,7 +58,7 @@ absl::Status FleetRunner::TakeShards(const IdVector<WorkerId, proto::WorkerAnswe
     return absl::OkStatus();
   }
   buddies_.Open(fleet_, buddy_every, updates_, shards_of_, console_);
-  return buddies_.Join();
+  return buddies_.Join(shards_of_);
 }
 
 int64_t FleetRunner::StepsToNextCopy() const {
@@ -107,10 +113,11 @@ absl::StatusOr<RecoveryPlan> FleetRunner::PlanFromMemory(
   reported->erase(reported->begin(), reported->lower_bound(steps_done_));
   // The steps of a call that failed may be done on all ranks, but a step whose report was lost with
   // a worker must be done again.
-  return PlanRecovery(standings, ranks_of, shards_of_, [this, reported](int64_t step) {
-    return updates_.IsBetweenUpdates(step) &&
-           HasMetrics(*reported, steps_done_, step, metrics_of_every_step_);
-  });
+  return PlanRecovery(standings, ranks_of, shards_of_, buddies_.lone(),
+                      [this, reported](int64_t step) {
+                        return updates_.IsBetweenUpdates(step) &&
+                               HasMetrics(*reported, steps_done_, step, metrics_of_every_step_);
+                      });
 }
 
 // Moves the shards of the plan from the workers that keep them, by way of this process, to the
@@ -225,7 +232,7 @@ absl::StatusOr<train::Recovery> FleetRunner::Recover(const train::RecoveryOrder&
   WEIR_RETURN_IF_ERROR(CheckProcessors(*fleet_, job, answers));
   if (recovery.has_states) WEIR_RETURN_IF_ERROR(MoveStates(plan));
   recovery.text = RecoveryText(anew, plan, fleet_->num_fenced() - fenced_before);
-  WEIR_RETURN_IF_ERROR(buddies_.Join());  // chooses buddies anew
+  WEIR_RETURN_IF_ERROR(buddies_.Join(shards_of_));  // chooses buddies anew
   steps_done_ = recovery.step;
   keeping_.is_due = true;
   failed_ = false;
@@ -233,14 +240,45 @@ absl::StatusOr<train::Recovery> FleetRunner::Recover(const train::RecoveryOrder&
   return recovery;
 }
 
-absl::Status FleetRunner::Replace(RankId rank, const std::string& evidence) {
+bool FleetRunner::StatesOutlive(RankId rank) const {
+  if (!keeping_.is_on) return false;
+  if (buddies_.is_on()) return true;
+  IdVector<WorkerId, std::vector<RankId>> ranks_of;
+  for (const WorkerId worker : fleet_->workers()) ranks_of.push_back(fleet_->ranks_of(worker));
+  // The other processes of the host live on.
+  const IdVector<WorkerId, std::string> one_host(ranks_of.size(), "");
+  return LoneShards(ranks_of, shards_of_, one_host)[WorkerOf(rank)].empty();
+}
+
+// A run of no steps moves nothing in the ranks, and makes and sends a copy as any other run does.
+absl::Status FleetRunner::LetBuddiesHaveStep() {
+  const int64_t end_ns = clock_.NowNs() + kBuddyWaitNs;
+  bool is_begun = false;
+  while (buddies_.is_on() && clock_.NowNs() < end_ns) {
+    if (!buddies_.is_under_way()) {
+      if (is_begun) return absl::OkStatus();
+      is_begun = true;
+      WEIR_RETURN_IF_ERROR(RunAfterCopies(0, /*keeps=*/true).status());
+    } else {
+      std::this_thread::sleep_for(kBuddyLook);
+      WEIR_RETURN_IF_ERROR(RunAfterCopies(0, /*keeps=*/false).status());
+    }
+  }
+  return absl::OkStatus();
+}
+
+WorkerId FleetRunner::WorkerOf(RankId rank) const {
   for (const WorkerId worker : fleet_->workers()) {
     const std::vector<RankId>& ranks = fleet_->ranks_of(worker);
-    if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) continue;
-    failed_ = true;
-    return fleet_->GiveUp(worker, evidence);
+    if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end()) return worker;
   }
-  return absl::InternalError(absl::StrCat("no process has rank ", rank));
+  std::abort();  // each rank has a process
+}
+
+absl::Status FleetRunner::Replace(RankId rank, const std::string& evidence) {
+  WEIR_RETURN_IF_ERROR(LetBuddiesHaveStep());
+  failed_ = true;
+  return fleet_->GiveUp(WorkerOf(rank), evidence);
 }
 
 }  // namespace weir::fleet

@@ -1,8 +1,8 @@
 // GuardedStates are the copies of states that a process keeps in its memory for others, its charges
-// (buddy_choice.h). A copy has those states of a charge that no other process holds, as of the end
-// of a step, one shard after another. The bytes of a copy come in order, and a copy counts when it
-// is whole. The last whole copy stays until the next one is whole, so a charge that is lost in the
-// middle of a copy has left one.
+// (buddy_choice.h). A copy has those states of a charge that end with it or with its host
+// (LoneShards), as of the end of a step, one shard after another. The bytes of a copy come in
+// order, and a copy counts when it is whole. The last whole copy stays until the next one is whole,
+// so a charge that is lost in the middle of a copy has left one.
 //
 // This class moves no bytes between processes (buddy_line.h).
 // Thread rule: any thread; the bytes that Read returns stay until the next Expect, or until Add has

@@ -25,11 +25,12 @@ class Planner {
  public:
   Planner(const IdVector<WorkerId, WorkerStanding>& standings,
           const IdVector<WorkerId, std::vector<RankId>>& ranks_of,
-          const IdVector<RankId, std::vector<HeldState>>& shards_of)
+          const IdVector<RankId, std::vector<HeldState>>& shards_of, const LoneShardsOf& lone)
       : standings_(standings),
         ranks_of_(ranks_of),
         shards_of_(shards_of),
-        lone_(LoneShards(ranks_of, shards_of)) {}
+        lone_(lone),
+        copied_(CopiedShards()) {}
 
   // Returns the plan for one step; nullopt if memory lacks a shard of that step.
   std::optional<RecoveryPlan> PlanFor(int64_t step) const {
@@ -49,7 +50,7 @@ class Planner {
       for (const RankId rank : ranks_of_[worker]) {
         for (const HeldState& shard : shards_of_[rank]) {
           std::optional<Transfer> transfer = FromReplica(holders, rank, shard);
-          if (!transfer.has_value()) transfer = FromBuddy(step, worker, rank, shard);
+          if (!transfer.has_value()) transfer = FromBuddy(step, rank, shard);
           if (!transfer.has_value()) return std::nullopt;
           plan.bytes += transfer->bytes;
           plan.transfers.push_back(*std::move(transfer));
@@ -63,7 +64,9 @@ class Planner {
     std::vector<WorkerId> without;
     for (const WorkerId worker : standings_.ids()) {
       const WorkerStanding& own = standings_[worker];
-      if (lone_[worker].empty() || own.kept_step >= 0 || own.resting_step >= 0) continue;
+      if (!lone_.Has(worker) || lone_[worker].empty() || own.kept_step >= 0 ||
+          own.resting_step >= 0)
+        continue;
       const bool has_copy =
           std::any_of(standings_.begin(), standings_.end(), [worker](const WorkerStanding& other) {
             return std::any_of(other.guarded.begin(), other.guarded.end(),
@@ -90,64 +93,78 @@ class Planner {
     return Transfer{giver.rank, rank, shard.name, shard.slice.bytes(), giver.worker};
   }
 
-  std::optional<Transfer> FromBuddy(int64_t step, WorkerId worker, RankId rank,
-                                    const HeldState& shard) const {
+  // The copy may be of another worker that held the same shard, and was lost at the same time.
+  std::optional<Transfer> FromBuddy(int64_t step, RankId rank, const HeldState& shard) const {
+    const auto found = copied_.find(KeyOf(shard));
+    if (found == copied_.end()) return std::nullopt;
+    const Holder& of = found->second;
     for (const WorkerId other : standings_.ids()) {
       for (const WholeCopy& copy : standings_[other].guarded) {
-        if (copy.charge != worker || copy.step != step) continue;
-        const std::optional<RankId> copied = CopiedFrom(worker, shard);
-        if (!copied.has_value()) return std::nullopt;
+        if (copy.charge != of.worker || copy.step != step) continue;
         return Transfer{
-            *copied, rank, shard.name, shard.slice.bytes(), other, Transfer::Source::kBuddy};
+            of.rank, rank, shard.name, shard.slice.bytes(), other, Transfer::Source::kBuddy};
       }
     }
     return std::nullopt;
   }
 
-  // Returns the rank under which the copy of the worker's lone shards has this shard; nullopt: the
-  // shard is not lone.
-  std::optional<RankId> CopiedFrom(WorkerId worker, const HeldState& shard) const {
-    const ShardKey key = KeyOf(shard);
-    for (const GuardedShard& lone : lone_[worker]) {
-      if (lone.name != shard.name) continue;
-      for (const HeldState& held : shards_of_[lone.rank]) {
-        if (KeyOf(held) == key) return lone.rank;
+  // Returns of which worker, and under which of its ranks, a buddy has the copy of each lone shard.
+  std::map<ShardKey, Holder> CopiedShards() const {
+    std::map<ShardKey, Holder> copied;
+    for (const WorkerId worker : lone_.ids()) {
+      std::set<std::pair<RankId, std::string>> lone;
+      for (const GuardedShard& shard : lone_[worker]) lone.insert({shard.rank, shard.name});
+      for (const RankId rank : ranks_of_[worker]) {
+        for (const HeldState& shard : shards_of_[rank]) {
+          if (lone.count({rank, shard.name}) > 0) copied[KeyOf(shard)] = {worker, rank};
+        }
       }
     }
-    return std::nullopt;
+    return copied;
   }
 
   const IdVector<WorkerId, WorkerStanding>& standings_;
   const IdVector<WorkerId, std::vector<RankId>>& ranks_of_;
   const IdVector<RankId, std::vector<HeldState>>& shards_of_;
-  const IdVector<WorkerId, std::vector<GuardedShard>> lone_;
+  const LoneShardsOf& lone_;
+  const std::map<ShardKey, Holder> copied_;
 };
 
 }  // namespace
 
-IdVector<WorkerId, std::vector<GuardedShard>> LoneShards(
-    const IdVector<WorkerId, std::vector<RankId>>& ranks_of,
-    const IdVector<RankId, std::vector<HeldState>>& shards_of) {
-  std::map<ShardKey, std::set<WorkerId>> holders;
-  for (const WorkerId worker : ranks_of.ids()) {
-    for (const RankId rank : ranks_of[worker]) {
-      for (const HeldState& shard : shards_of[rank]) holders[KeyOf(shard)].insert(worker);
-    }
-  }
-  IdVector<WorkerId, std::vector<GuardedShard>> lone(ranks_of.size());
-  std::set<ShardKey> seen;
+LoneShardsOf LoneShards(const IdVector<WorkerId, std::vector<RankId>>& ranks_of,
+                        const IdVector<RankId, std::vector<HeldState>>& shards_of,
+                        const IdVector<WorkerId, std::string>& host_of) {
+  struct Holders {
+    std::map<WorkerId, GuardedShard> first_of;  // the first rank of each worker
+    std::set<std::string> hosts;
+  };
+  std::map<ShardKey, Holders> holders_of;
   for (const WorkerId worker : ranks_of.ids()) {
     for (const RankId rank : ranks_of[worker]) {
       for (const HeldState& shard : shards_of[rank]) {
-        const ShardKey key = KeyOf(shard);
-        if (holders[key].size() == 1 && seen.insert(key).second)
-          lone[worker].push_back({rank, shard.name, shard.slice.bytes()});
+        Holders& holders = holders_of[KeyOf(shard)];
+        holders.first_of.insert({worker, {rank, shard.name, shard.slice.bytes()}});
+        holders.hosts.insert(host_of[worker]);
       }
     }
-    std::sort(lone[worker].begin(), lone[worker].end(),
-              [](const GuardedShard& a, const GuardedShard& b) {
-                return std::tie(a.rank, a.name) < std::tie(b.rank, b.name);
-              });
+  }
+  const bool are_on_one_host = std::set<std::string>(host_of.begin(), host_of.end()).size() == 1;
+  LoneShardsOf lone(ranks_of.size());
+  IdVector<WorkerId, int64_t> bytes_of(ranks_of.size(), 0);
+  for (const auto& [key, holders] : holders_of) {
+    if (are_on_one_host ? holders.first_of.size() > 1 : holders.hosts.size() > 1) continue;
+    const auto chosen = std::min_element(holders.first_of.begin(), holders.first_of.end(),
+                                         [&bytes_of](const auto& a, const auto& b) {
+                                           return bytes_of[a.first] < bytes_of[b.first];
+                                         });
+    lone[chosen->first].push_back(chosen->second);
+    bytes_of[chosen->first] += chosen->second.bytes;
+  }
+  for (std::vector<GuardedShard>& shards : lone) {
+    std::sort(shards.begin(), shards.end(), [](const GuardedShard& a, const GuardedShard& b) {
+      return std::tie(a.rank, a.name) < std::tie(b.rank, b.name);
+    });
   }
   return lone;
 }
@@ -155,6 +172,7 @@ IdVector<WorkerId, std::vector<GuardedShard>> LoneShards(
 RecoveryPlan PlanRecovery(const IdVector<WorkerId, WorkerStanding>& standings,
                           const IdVector<WorkerId, std::vector<RankId>>& ranks_of,
                           const IdVector<RankId, std::vector<HeldState>>& shards_of,
+                          const LoneShardsOf& lone,
                           const std::function<bool(int64_t step)>& may_begin_at) {
   std::set<int64_t, std::greater<>> steps;  // the last one first
   for (const WorkerStanding& standing : standings) {
@@ -163,7 +181,7 @@ RecoveryPlan PlanRecovery(const IdVector<WorkerId, WorkerStanding>& standings,
       if (step >= 0 && may_begin_at(step)) steps.insert(step);
     }
   }
-  const Planner planner(standings, ranks_of, shards_of);
+  const Planner planner(standings, ranks_of, shards_of, lone);
   for (const int64_t step : steps) {
     if (std::optional<RecoveryPlan> plan = planner.PlanFor(step)) return *std::move(plan);
   }

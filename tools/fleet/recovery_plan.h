@@ -33,11 +33,15 @@ struct HeldState {
   TensorSlice slice;
 };
 
-// Returns, for each worker, the shards of its ranks that no other worker holds, each shard once, in
-// the order of ranks and names.
-IdVector<WorkerId, std::vector<GuardedShard>> LoneShards(
-    const IdVector<WorkerId, std::vector<RankId>>& ranks_of,
-    const IdVector<RankId, std::vector<HeldState>>& shards_of);
+// For each worker, shards of its ranks, in the order of ranks and names.
+using LoneShardsOf = IdVector<WorkerId, std::vector<GuardedShard>>;
+
+// Returns the shards that end with one host, or, if all workers are on one host, with one worker.
+// Each is of one worker: of those that hold the shard, the one with the fewest bytes so far.
+// `host_of[worker]` names the host.
+LoneShardsOf LoneShards(const IdVector<WorkerId, std::vector<RankId>>& ranks_of,
+                        const IdVector<RankId, std::vector<HeldState>>& shards_of,
+                        const IdVector<WorkerId, std::string>& host_of);
 
 // A Transfer gives a shard of a state of rank `from` to rank `to`, which holds the same shard.
 struct Transfer {
@@ -59,10 +63,11 @@ struct RecoveryPlan {
 
 // Returns the plan for the last step that memory has whole. `may_begin_at` says at which steps a
 // run may begin: not between the gradients of an update. `shards_of[rank]` are the shards that the
-// rank holds.
+// rank holds, and lone[worker] those whose copies the buddy of the worker has.
 RecoveryPlan PlanRecovery(const IdVector<WorkerId, WorkerStanding>& standings,
                           const IdVector<WorkerId, std::vector<RankId>>& ranks_of,
                           const IdVector<RankId, std::vector<HeldState>>& shards_of,
+                          const LoneShardsOf& lone,
                           const std::function<bool(int64_t step)>& may_begin_at);
 
 // A StateMove is a part of a transfer: bytes of the shard, row-major.

@@ -26,7 +26,7 @@ const IdVector<RankId, std::vector<HeldState>> kShardsOf = {
     {Half("w", 0)}, {Half("w", 1)}, {Half("w", 0)}, {Half("w", 1)}};
 
 RecoveryPlan Plan(const IdVector<WorkerId, WorkerStanding>& standings) {
-  return PlanRecovery(standings, kRanksOf, kShardsOf, Anywhere);
+  return PlanRecovery(standings, kRanksOf, kShardsOf, {}, Anywhere);
 }
 
 TEST(RecoveryPlanTest, ANewWorkerTakesItsShardsFromItsReplica) {
@@ -69,6 +69,8 @@ const IdVector<WorkerId, std::vector<RankId>> kStagesRanksOf = {{RankId(0)}, {Ra
 const IdVector<RankId, std::vector<HeldState>> kStagesShardsOf = {{Half("a", 0), Half("t", 0)},
                                                                   {Half("b", 0), Half("t", 0)}};
 
+LoneShardsOf StagesLone() { return LoneShards(kStagesRanksOf, kStagesShardsOf, {"", ""}); }
+
 WorkerStanding Kept(int64_t last, int64_t older, std::vector<WholeCopy> guarded) {
   WorkerStanding standing;
   standing.kept_step = last;
@@ -78,16 +80,17 @@ WorkerStanding Kept(int64_t last, int64_t older, std::vector<WholeCopy> guarded)
 }
 
 TEST(RecoveryPlanTest, LoneShardsAreThoseThatNoOtherWorkerHolds) {
-  const auto lone = LoneShards(kStagesRanksOf, kStagesShardsOf);
+  const auto lone = LoneShards(kStagesRanksOf, kStagesShardsOf, {"", ""});
   ASSERT_EQ(lone[WorkerId(0)].size(), 1u);
   EXPECT_EQ(lone[WorkerId(0)][0].name, "a");
   EXPECT_EQ(lone[WorkerId(1)][0].name, "b");
   EXPECT_EQ(lone[WorkerId(1)][0].bytes, 16);
-  for (const auto& none : LoneShards(kRanksOf, kShardsOf)) EXPECT_THAT(none, IsEmpty());
+  for (const auto& none : LoneShards(kRanksOf, kShardsOf, {"", "", "", ""}))
+    EXPECT_THAT(none, IsEmpty());
   // Replicas in one process die together.
   const IdVector<WorkerId, std::vector<RankId>> pairs = {{RankId(0), RankId(2)},
                                                          {RankId(1), RankId(3)}};
-  const auto once = LoneShards(pairs, kShardsOf);
+  const auto once = LoneShards(pairs, kShardsOf, {"", ""});
   ASSERT_EQ(once[WorkerId(1)].size(), 1u);
   EXPECT_EQ(once[WorkerId(1)][0].rank, RankId(1));
 }
@@ -95,7 +98,7 @@ TEST(RecoveryPlanTest, LoneShardsAreThoseThatNoOtherWorkerHolds) {
 TEST(RecoveryPlanTest, ShardsWithoutAReplicaComeFromTheBuddy) {
   // The copies of step 12 were under way: the buddy has those of step 8.
   const RecoveryPlan plan = PlanRecovery({Kept(12, 8, {{WorkerId(1), 8}}), Kept(kNone, kNone, {})},
-                                         kStagesRanksOf, kStagesShardsOf, Anywhere);
+                                         kStagesRanksOf, kStagesShardsOf, StagesLone(), Anywhere);
   EXPECT_EQ(plan.step, 8);
   EXPECT_THAT(plan.has_states, ElementsAre(true, false));
   ASSERT_EQ(plan.transfers.size(), 2u);
@@ -110,14 +113,36 @@ TEST(RecoveryPlanTest, ShardsWithoutAReplicaComeFromTheBuddy) {
   EXPECT_EQ(plan.bytes, 32);
 }
 
+TEST(RecoveryPlanTest, ALostHostTakesBothReplicasWithItAndABuddyOfOneHasTheShard) {
+  // Workers 0 and 1 are on one host, and workers 2 and 3 on another.
+  const IdVector<RankId, std::vector<HeldState>> shards_of = {
+      {Half("a", 0)}, {Half("a", 0)}, {Half("b", 0), Half("c", 0)}, {Half("b", 0), Half("c", 0)}};
+  const LoneShardsOf lone = LoneShards(kRanksOf, shards_of, {"h", "h", "i", "i"});
+  for (const WorkerId worker : {WorkerId(2), WorkerId(3)})
+    EXPECT_EQ(lone[worker].size(), 1u) << "each replica has a copy made of a part";
+  const RecoveryPlan plan =
+      PlanRecovery({Kept(8, 4, {{WorkerId(2), 8}}), Kept(8, 4, {{WorkerId(3), 8}}), {}, {}},
+                   kRanksOf, shards_of, lone, Anywhere);
+  EXPECT_EQ(plan.step, 8);
+  ASSERT_EQ(plan.transfers.size(), 4u);
+  for (const Transfer& transfer : plan.transfers) {
+    EXPECT_EQ(transfer.source, Transfer::Source::kBuddy);
+    EXPECT_EQ(transfer.from, transfer.name == "b" ? RankId(2) : RankId(3));
+    EXPECT_EQ(transfer.giver, transfer.name == "b" ? WorkerId(0) : WorkerId(1));
+  }
+  // Replicas on two hosts need no copy.
+  for (const auto& none : LoneShards(kRanksOf, shards_of, {"h", "i", "h", "i"}))
+    EXPECT_THAT(none, IsEmpty());
+}
+
 TEST(RecoveryPlanTest, TheLastCopyThatIsWholeEverywhereCounts) {
   EXPECT_EQ(PlanRecovery({Kept(12, 8, {{WorkerId(1), 8}, {WorkerId(1), 12}}), {}}, kStagesRanksOf,
-                         kStagesShardsOf, Anywhere)
+                         kStagesShardsOf, StagesLone(), Anywhere)
                 .step,
             12);
   // The survivor no longer has the step of the copy.
   const RecoveryPlan plan = PlanRecovery({Kept(16, 12, {{WorkerId(1), 8}}), {}}, kStagesRanksOf,
-                                         kStagesShardsOf, Anywhere);
+                                         kStagesShardsOf, StagesLone(), Anywhere);
   EXPECT_EQ(plan.step, kNone);
   EXPECT_THAT(plan.without_states, IsEmpty());
 }
@@ -128,7 +153,8 @@ TEST(RecoveryPlanTest, AWorkerThatIsLostWithItsBuddyIsWithoutStates) {
       {Half("a", 0)}, {Half("b", 0)}, {Half("c", 0)}};
   // Worker 1 is the buddy of worker 0, and worker 2 that of worker 1.
   const RecoveryPlan plan =
-      PlanRecovery({{}, {}, Kept(8, 4, {{WorkerId(1), 8}})}, ranks_of, shards_of, Anywhere);
+      PlanRecovery({{}, {}, Kept(8, 4, {{WorkerId(1), 8}})}, ranks_of, shards_of,
+                   LoneShards(ranks_of, shards_of, {"", "", ""}), Anywhere);
   EXPECT_EQ(plan.step, kNone);
   EXPECT_THAT(plan.without_states, ElementsAre(WorkerId(0)));
 }
@@ -136,7 +162,8 @@ TEST(RecoveryPlanTest, AWorkerThatIsLostWithItsBuddyIsWithoutStates) {
 TEST(RecoveryPlanTest, NoRunBeginsBetweenTheGradientsOfAnUpdate) {
   const auto after_even = [](int64_t step) { return step % 2 == 0; };
   EXPECT_EQ(
-      PlanRecovery({{8, 9}, {kNone, kNone}, {8, 9}, {8, 9}}, kRanksOf, kShardsOf, after_even).step,
+      PlanRecovery({{8, 9}, {kNone, kNone}, {8, 9}, {8, 9}}, kRanksOf, kShardsOf, {}, after_even)
+          .step,
       8);
 }
 

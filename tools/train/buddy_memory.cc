@@ -63,7 +63,8 @@ std::string BuddyText(const compiler::LogicalPlan& plan,
   const int64_t every = plan.job->runtime().buddy_every();
   if (every <= 0 || plan.mesh.num_ranks() < 2) return "";
   const BuddyNeed need = BuddyNeedOf(plan, plans);
-  if (need.moved_bytes == 0) return "; every state has a replica, so no buddy copies are made";
+  if (need.moved_bytes == 0)
+    return "; every state has a replica, so buddy copies are made only of what one host alone has";
   return absl::StrCat("; buddy copies every ", every == 1 ? "step" : Plural(every, "step"),
                       " take up to ", BytesText(need.rank_bytes),
                       " of the memory of a process of one device, ", BytesText(need.all_bytes),

@@ -129,7 +129,15 @@ class JobRunner {
   // people. Returns kUnavailable: the ranks are gone until Recover brings them back, with a new
   // process for that rank. kUnimplemented: these ranks do not come back, and go on as before.
   virtual absl::Status Replace(RankId rank, const std::string& evidence);
+  // Returns whether the states of the steps that are done outlive the process of this rank: Replace
+  // then loses no step.
+  virtual bool StatesOutlive(RankId /*rank*/) const { return true; }
 };
+
+// What people read after "rank 1" if StatesOutlive is false.
+inline constexpr char kKeepsItsProcess[] =
+    " keeps its process: no other process has its states (--buddy-every N lets a buddy keep them, "
+    "but not with gradient_delay)";
 
 class LocalRunner final : public JobRunner {
  public:

@@ -566,12 +566,57 @@ TEST_F(NothingIsLostTest, AStepThatIsDoneKeepsItsRowWhereverRanksAreLost) {
   }
 }
 
+// Loses its ranks after some steps, when a signal asks the run to end, and has them back as of
+// step 3.
+class ForgettingRunner final : public ForwardingRunner {
+ public:
+  ForgettingRunner(std::unique_ptr<JobRunner> runner, std::atomic<bool>* interrupted)
+      : ForwardingRunner(std::move(runner)), interrupted_(*interrupted) {}
+  int64_t StepsToNextCopy() const override { return 2; }  // so that bursts are short
+  absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override {
+    if (steps_ >= 6) {
+      interrupted_ = true;
+      return absl::UnavailableError("a rank is lost");
+    }
+    steps_ += steps;
+    return ForwardingRunner::RunSteps(steps);
+  }
+  absl::StatusOr<Recovery> Recover(const RecoveryOrder& /*order*/) override {
+    return Recovery{3, true, "they are back", {}};
+  }
+
+ private:
+  std::atomic<bool>& interrupted_;
+  int64_t steps_ = 0;
+};
+
+TEST_F(NothingIsLostTest, TheLossAtTheEndIsThatOfTheLastStepThatIsNotLost) {
+  options_.metrics = Path("metrics");
+  options_.may_recover = [](int64_t /*steps_done*/) { return true; };
+  options_.runner =
+      [&](const proto::Job& trained,
+          const RunnerOptions& options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
+    auto runner = LocalRunner::Open(trained, options);
+    if (!runner.ok()) return runner.status();
+    return std::make_unique<ForgettingRunner>(*std::move(runner), &trouble_.interrupted);
+  };
+  const TrainResult result = Run(SmallJob());
+  ASSERT_EQ(result.steps_done, 3);
+  std::vector<double> losses;
+  std::istringstream lines(Text(options_.metrics));
+  for (std::string line; std::getline(lines, line);)
+    losses.push_back(nlohmann::json::parse(line)["loss"]);
+  ASSERT_GT(losses.size(), 3u);
+  EXPECT_NE(losses[2], losses.back());
+  EXPECT_NEAR(result.last_loss, losses[2], 1e-6);
+}
+
 // A SlowRunner has a rank whose acts take three times as long as those of the other one, until it
 // is replaced.
 class SlowRunner final : public ForwardingRunner {
  public:
-  SlowRunner(std::unique_ptr<JobRunner> runner, std::vector<std::string>* replaced)
-      : ForwardingRunner(std::move(runner)), replaced_(*replaced) {}
+  SlowRunner(std::unique_ptr<JobRunner> runner, bool outlive, std::vector<std::string>* replaced)
+      : ForwardingRunner(std::move(runner)), outlive_(outlive), replaced_(*replaced) {}
   absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override {
     steps_ += steps;
     planned_ns_ += 1'000'000;
@@ -582,6 +627,7 @@ class SlowRunner final : public ForwardingRunner {
     return {{RankId(0), 0, planned_ns_, planned_ns_, planned_ns_, planned_ns_},
             {RankId(1), 0, slow_ns_, planned_ns_, slow_ns_, slow_ns_}};
   }
+  bool StatesOutlive(RankId /*rank*/) const override { return outlive_; }
   absl::Status Replace(RankId rank, const std::string& evidence) override {
     replaced_.push_back(absl::StrCat(rank, ": ", evidence));
     return absl::UnavailableError("it is replaced");
@@ -591,6 +637,7 @@ class SlowRunner final : public ForwardingRunner {
   }
 
  private:
+  const bool outlive_;
   std::vector<std::string>& replaced_;
   int64_t steps_ = 0, planned_ns_ = 0, slow_ns_ = 0;
 };
@@ -616,7 +663,7 @@ TEST_F(NothingIsLostTest, ASlowRankIsReplacedOnceBetweenTwoStepsIfThatIsAllowed)
             const RunnerOptions& options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
       auto runner = LocalRunner::Open(trained, options);
       if (!runner.ok()) return runner.status();
-      return std::make_unique<SlowRunner>(*std::move(runner), &replaced);
+      return std::make_unique<SlowRunner>(*std::move(runner), /*outlive=*/true, &replaced);
     };
     EXPECT_EQ(Run(job).steps_done, 24);
     EXPECT_THAT(log_.str(), HasSubstr("WARNING: rank 1 is slow: for "));
@@ -627,6 +674,27 @@ TEST_F(NothingIsLostTest, ASlowRankIsReplacedOnceBetweenTwoStepsIfThatIsAllowed)
       EXPECT_THAT(replaced, ::testing::IsEmpty());
     }
   }
+}
+
+TEST_F(NothingIsLostTest, ASlowRankKeepsAProcessThatAloneHasItsStates) {
+  proto::Job job = SmallJob("dp=2");
+  job.mutable_training()->set_steps(24);
+  std::vector<std::string> replaced;
+  options_.stragglers = {.window_seconds = 1e-6};
+  options_.checkpoint = Path("checkpoint");
+  options_.checkpoint_every = 4;  // so that bursts are short
+  options_.may_recover = [](int64_t /*steps_done*/) { return true; };
+  options_.may_replace = [](RankId /*rank*/) { return true; };
+  options_.runner =
+      [&](const proto::Job& trained,
+          const RunnerOptions& options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
+    auto runner = LocalRunner::Open(trained, options);
+    if (!runner.ok()) return runner.status();
+    return std::make_unique<SlowRunner>(*std::move(runner), /*outlive=*/false, &replaced);
+  };
+  EXPECT_EQ(Run(job).steps_done, 24);
+  EXPECT_THAT(log_.str(), HasSubstr("rank 1 keeps its process: no other process has its states"));
+  EXPECT_THAT(replaced, ::testing::IsEmpty());
 }
 
 }  // namespace

@@ -41,6 +41,7 @@ constexpr double kBurstSeconds = 0.2;
 constexpr int64_t kBurstMax = 64;
 constexpr char kStoppedSuffix[] = ".stopped";  // of the files that hold the last finite state
 constexpr int64_t kStepsInspectedMax = 64;
+constexpr size_t kLossesMax = 4096;  // that are kept for the steps that a recovery goes back
 
 double ValueOf(const StepMetrics& metrics, const std::string& name) {
   auto it = metrics.find(name);
@@ -308,6 +309,8 @@ class Trainer {
       reported_ = std::move(recovery.reported);
       result_.seconds_here += step_seconds_ * static_cast<double>(gained);
     }
+    losses_.erase(losses_.lower_bound(recovery.step), losses_.end());
+    if (!losses_.empty()) result_.last_loss = losses_.rbegin()->second;
     result_.steps_done = recovery.step;
     result_.steps_here = std::max<int64_t>(result_.steps_here + gained, 0);
   }
@@ -319,7 +322,8 @@ class Trainer {
       if (burst_.has_value()) WEIR_RETURN_IF_ERROR(EndBurst(steps));
       if (result_.steps_done >= steps || (Interrupted() && MayEnd()) || stops())
         return absl::OkStatus();
-      if (slow_.has_value()) return runner_->Replace(slow_->rank, slow_->evidence);
+      if (slow_.has_value() && updates_.IsBetweenUpdates(result_.steps_done))
+        return runner_->Replace(slow_->rank, slow_->evidence);
       WEIR_RETURN_IF_ERROR(checkpoints_.Look());
       WEIR_RETURN_IF_ERROR(AnswerCheckpointRequest());
       WEIR_RETURN_IF_ERROR(WriteCheckpointDueByTime());
@@ -360,8 +364,12 @@ class Trainer {
     const std::vector<actors::RankWorkReport> work = runner_->Work();
     for (Straggler& slow : stragglers_->Look(work, seconds)) {
       progress_.Say(absl::StrCat("WARNING: ", slow.Text()));
-      if (options_.may_replace != nullptr && options_.may_replace(slow.rank))
+      if (options_.may_replace == nullptr) continue;
+      if (!runner_->StatesOutlive(slow.rank)) {
+        progress_.Say(absl::StrCat("rank ", slow.rank, kKeepsItsProcess));
+      } else if (options_.may_replace(slow.rank)) {
         slow_ = std::move(slow);
+      }
     }
     if (options_.live == nullptr) return;
     step_parts_ = step_shares_.Look(work, seconds);
@@ -391,10 +399,10 @@ class Trainer {
                   eval_every = evaluates() ? job_.training().eval_every() : 0;
     int64_t until = std::min(steps - done, runner_->StepsToNextCopy());
     if (eval_every > 0) until = std::min(until, eval_every - done % eval_every);
-    if (options_.checkpoint.empty()) return until;
-    if (NextCheckpoint(steps) > done) until = std::min(until, NextCheckpoint(steps) - done);
-    const bool awaits_update =
-        (Interrupted() && !MayEnd()) || CheckpointIsAsked() || checkpoints_.IsDueByTime();
+    const int64_t checkpoint_at = options_.checkpoint.empty() ? 0 : NextCheckpoint(steps);
+    if (checkpoint_at > done) until = std::min(until, checkpoint_at - done);
+    const bool awaits_update = slow_.has_value() || (Interrupted() && !MayEnd()) ||
+                               CheckpointIsAsked() || checkpoints_.IsDueByTime();
     if (awaits_update && !updates_.IsBetweenUpdates(done))
       until = std::min(until, updates_.RoundUp(done) - done);
     return until;
@@ -512,7 +520,8 @@ class Trainer {
     if (metrics.count("grad_norm") > 0) gradient_norm_ = ValueOf(metrics, "grad_norm");
     double rate = static_cast<double>(items_.count) / step_seconds_;
     if (step == started_at_) result_.first_loss = loss;
-    result_.last_loss = loss;
+    losses_[step] = result_.last_loss = loss;
+    if (losses_.size() > kLossesMax) losses_.erase(losses_.begin());
     live::LiveStep shown;
     shown.step = step + 1;
     shown.steps = steps;
@@ -753,6 +762,7 @@ class Trainer {
     bool is_reported = false;
   };
   std::optional<Burst> burst_;                 // the last one, if consequences are left
+  std::map<int64_t, double> losses_;           // of the last steps that have a row
   std::map<int64_t, StepMetrics> reported_;    // of the last burst
   std::unique_ptr<MetricsFile> metrics_file_;  // null: no metrics file is wanted
   std::unique_ptr<EventFile> event_file_;      // null: --tensorboard is not wanted
