@@ -14,6 +14,7 @@ const NAMES_SHARE_MAX = 0.4; // of the width
 const TICK_WIDTH_MIN = 90; // pixels, of a time with its unit
 const PAD = 3;
 const TEXT_MIN = 34; // pixels
+const SHORTEST_CUT = 16; // signs of a text of which less would say nothing
 const FAINT = 0.25; // the least opacity of a bucket that is mostly idle
 
 export interface Scene {
@@ -171,9 +172,21 @@ export class TimelineCanvas {
       const failure = (this.run.object.failures || []).find((of) => of.queue === act.queue);
       const from = failure === undefined ? act.since_ns : Math.max(act.since_ns, failure.at_ns);
       const x = Math.max(this.xAt(from, scene), this.namesWidth());
+      // The text has a ground of its own, because a pattern of lines behind it strikes it through.
+      const text = this.fitted(g, `⚠ ${act.text}`, this.canvas.clientWidth - x - 8);
+      g.fillStyle = this.theme.ground;
+      g.fillRect(x + 2, y, g.measureText(text).width + 4, height);
       g.fillStyle = this.theme.text;
-      g.fillText(`⚠ ${act.text}`, x + 4, y + height / 2);
+      g.fillText(text, x + 4, y + height / 2);
     }
+  }
+
+  // Returns as much of a text as a width holds, with an ellipsis where it is cut, or its first sign if little fits.
+  private fitted(g: CanvasRenderingContext2D, text: string, width: number): string {
+    if (g.measureText(text).width <= width) return text;
+    let length = text.length - 1;
+    while (length >= SHORTEST_CUT && g.measureText(text.slice(0, length) + "…").width > width) --length;
+    return length >= SHORTEST_CUT ? text.slice(0, length) + "…" : text.slice(0, 1);
   }
 
   // A wait lies before its act. Its part until the token was sent is one cause, and its part after that another.
