@@ -1,7 +1,10 @@
 #include "actors/session/traced_job.h"
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -57,6 +60,14 @@ std::shared_ptr<const TransferNote> NoteOf(const Plan& plan, const PlanRegister&
   return actor.has_value() ? plan.actors[actor].note : nullptr;
 }
 
+// Returns what tells the station of an actor. The plan gives one time to a station: to all actors
+// of a rank that have one part in one exchange, such as those that pack the messages to seven other
+// ranks. These actors have one timing, and share its time.
+using StationKey = std::tuple<int64_t, int64_t, ActorPhase, int64_t>;
+StationKey StationOf(const PlanActor& actor) {
+  return {actor.timing.start_ns, actor.timing.time_ns, actor.phase, actor.acts_per_step};
+}
+
 trace::TracedRank MakeTracedRank(const RankExecutor& executor, const Holders& holders,
                                  const TickScale& scale) {
   const Plan& plan = executor.plan();
@@ -69,10 +80,13 @@ trace::TracedRank MakeTracedRank(const RankExecutor& executor, const Holders& ho
   rank.depth = executor.depth();
   rank.num_queues = executor.takes_ahead() ? executor.device()->num_queues() : 1;
   AddMemory(plan, &rank);
+  std::map<StationKey, int64_t> num_actors;
+  for (const PlanActor& actor : plan.actors) ++num_actors[StationOf(actor)];
   for (const PlanActor& actor : plan.actors) {
+    const int64_t planned_ns = actor.timing.time_ns / num_actors[StationOf(actor)];
     rank.actors.push_back({actor, actor.name, actor.function, Name(actor.phase),
                            Ports(actor.inputs), Ports(actor.outputs), actor.priority,
-                           actor.precedence, actor.timing.time_ns});
+                           actor.precedence, planned_ns});
     rank.actors.back().queue = QueueId(executor.queue_of(actor.id).value() % rank.num_queues);
   }
   for (const PlanRegister& r : plan.registers) {

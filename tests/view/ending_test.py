@@ -68,7 +68,7 @@ class Ending(view_case.ViewCase):
         self.assertTrue(waiting, state)
         for rank in waiting:
             self.assertRegex(rank["text"], rf"needs a (token|free slot) of .* rank {missing}, which the trace lacks$")
-        self.assertRegex(state["sentences"][-1], rf"depend in the end on rank {missing}, which the trace lacks\.$")
+        self.assertRegex(state["sentences"][-1], rf"depends? in the end on rank {missing}, which the trace lacks\.$")
         # The text of an open act leads to the end of the timeline, where the wait has no end.
         self.browser.run("[...document.querySelectorAll('.ending button')][0].click()")
         self.assertEqual(self.browser.heading(), "Timeline")

@@ -171,6 +171,24 @@ class Live(view_case.ViewCase):
         os.kill(job.starter.pid, signal.SIGINT)
         self.assertEqual(job.wait(120).code, 130)
 
+    def test_every_failure_that_others_live_through_is_listed(self):
+        job = self.place.start(*TWO, *ENDLESS, "--on-failure", "elastic")
+        job.wait_for_step()
+        address = self.attach(job)
+        self.browser.open(address)
+        workers = job.wait_for_workers(2)
+        for rank in ("1", "0"):  # the second one while the first one returns, or a little later
+            os.kill(workers[rank], signal.SIGKILL)
+            job.wait_for_text(f"first failure: rank {rank} (pid {workers[rank]})")
+        job.wait_for_text("a step is done again")
+        self.browser.until("both failures", "return [...document.querySelectorAll('summary')].length === 2")
+        rows = self.browser.rows("Failures that the run has survived")
+        for row, rank in zip(rows, ("0", "1")):  # the last one first
+            self.assertIn(f"rank {rank} (pid {workers[rank]}): killed by SIGKILL", row[2])
+        self.assertRegex(self.top(job), r"(?m)^\d recover(y|ies) so far, the last of rank ")
+        os.kill(job.starter.pid, signal.SIGINT)
+        self.assertEqual(job.wait(120).code, 130)
+
     def test_a_run_over_hosts_shows_the_host_of_each_process_and_what_failed(self):
         with open(self.place.path("ssh"), "w", encoding="ascii") as file:
             file.write(SSH)

@@ -69,6 +69,10 @@ class Symmetry(view_case.ViewCase):
         self.assertIn("stands for ranks", self.open(address, "memory"))
         for row in self.browser.rows("All ranks"):
             self.assertIn(int(row[0]), [of["rank"] for of in report["by_symmetry"]["classes"]])
+        # A simulation takes the times that the plan expects, so both charts of the pipeline are as long.
+        ran, planned = (float(found.replace(",", "")) for found in re.findall(
+            r"As (?:it ran|the plan expects it): ([\d.,]+)", self.open(address, "pipeline")))
+        self.assertAlmostEqual(planned / ran, 1, delta=0.1)
         self.open(address, "skew")
         counts = self.browser.run(WORKS_ON_ALL)
         self.assertTrue(counts and all(n % (RANKS // STAGES) == 0 for n in counts), counts)

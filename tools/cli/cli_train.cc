@@ -139,9 +139,11 @@ struct Failures {
   int recoveries = 0;  // after which the other processes lived on
   // The last failure after which the others could live on; its text is empty if there was none.
   launch::FailureReport last;
-  std::string refusal;              // why that failure ends the job; empty: it does not
-  bool is_recovering = false;       // no step is done since
-  std::vector<std::string> lost;    // the ranks of all processes lost since the last step
+  std::string refusal;            // why that failure ends the job; empty: it does not
+  bool is_recovering = false;     // no step is done since
+  std::vector<std::string> lost;  // the ranks of all processes lost since the last step
+  // The reports of failures before the last one since the last step.
+  std::vector<std::string> earlier_reports;
   int64_t lost_after_step = 0;      // steps done when the first of them was lost, and
   int64_t lost_ns = 0;              // the time
   bool is_replacing = false;        // the next loss is of a process that is slow
@@ -153,7 +155,8 @@ struct Failures {
 bool GoesOn(int64_t steps_done, Failures* failures, OngoingRun* run, CliContext* context) {
   const launch::FailureReport report = run->fleet->ReportLoss();
   if (report.text.empty()) return false;
-  failures->last = report;
+  const launch::FailureReport before = std::exchange(failures->last, report);
+  if (failures->is_recovering) failures->earlier_reports.push_back(before.text);
   const std::string who = absl::StrJoin(report.everyone, " and ");
   const bool is_replaced =
       std::exchange(failures->is_replacing, false) && report.what == launch::kSlowProcess;
@@ -177,6 +180,7 @@ bool GoesOn(int64_t steps_done, Failures* failures, OngoingRun* run, CliContext*
                     absl::StrJoin(failures->lost, " and "));
   } else {
     failures->lost.clear();
+    failures->earlier_reports.clear();
     failures->lost_after_step = steps_done;
     failures->lost_ns = report.time_ns;
   }
@@ -202,8 +206,8 @@ double SayRecovered(const train::RunRecovery& recovery, Failures* failures, Ongo
                        seconds, recovery.text),
        run);
   run->live->ReportRecovery({failures->recoveries, absl::StrJoin(failures->lost, " and "),
-                             failures->lost_after_step, recovery.step, seconds,
-                             failures->last.text});
+                             failures->lost_after_step, recovery.step, seconds, failures->last.text,
+                             failures->earlier_reports});
   return seconds;
 }
 
@@ -247,12 +251,18 @@ bool StartsAgain(const launch::FailureReport& report, const train::RunStanding& 
                            : !options->init.empty() ? "the weights of " + options->init
                                                     : "its beginning";
   ++failures->restarts;
+  std::vector<std::string> earlier_reports;
+  if (failures->is_recovering) {
+    earlier_reports = failures->earlier_reports;
+    if (!is_noted) earlier_reports.push_back(failures->last.text);
+  }
   failures->is_recovering = false;
   Tell(absl::StrCat("WARNING: restart ", failures->restarts, " after step ", standing.steps_done,
                     ": the job goes on from ", from),
        run);
   if (run->live != nullptr)
-    run->live->ReportRestart({failures->restarts, standing.steps_done, report.text});
+    run->live->ReportRestart(
+        {failures->restarts, standing.steps_done, report.text, std::move(earlier_reports)});
   const int64_t failed_ns = report.time_ns;
   options->before_steps = [run, failed_ns] {
     run->signals->KeepGoing();

@@ -249,8 +249,10 @@ void LiveRun::ReportEvaluation(int64_t step, const std::string& text) {
 }
 
 void LiveRun::ReportRestart(const LiveRestart& restart) {
-  record_->ReportRestart(
-      {{"count", restart.count}, {"after_step", restart.after_step}, {"report", restart.report}});
+  record_->ReportRestart({{"count", restart.count},
+                          {"after_step", restart.after_step},
+                          {"report", restart.report},
+                          {"earlier_reports", restart.earlier_reports}});
 }
 
 void LiveRun::BeginRecovery(const std::string& who) {
@@ -263,7 +265,8 @@ void LiveRun::ReportRecovery(const LiveRecovery& recovery) {
                            {"after_step", recovery.after_step},
                            {"to_step", recovery.to_step},
                            {"seconds", NumberOrNull(recovery.seconds)},
-                           {"report", recovery.report}});
+                           {"report", recovery.report},
+                           {"earlier_reports", recovery.earlier_reports}});
 }
 
 void LiveRun::SetWork(const std::vector<RankBusy>& work) {

@@ -33,12 +33,13 @@
 //   work                [{rank, stage, busy, parts}]: the share of the last steps that the rank
 //   spent
 //                       in acts, and the shares of all parts
-//   restart             {count, after_step, report}; the last one, absent before the first. count:
-//                       of the run so far; report: of the failure behind it
-//   recovery            {count, who, after_step, to_step, seconds, report}; the last one, absent
-//                       before the first. who: the ranks whose processes were lost, in words;
-//                       to_step: the steps done with which the run went on; seconds: from the
-//                       failure until a step was done again
+//   restart             {count, after_step, report, earlier_reports}; the last one, absent before
+//                       the first. count: of the run so far; report: of the failure behind it;
+//                       earlier_reports: of failures before it since the last step, in their order
+//   recovery            {count, who, after_step, to_step, seconds, report, earlier_reports}; the
+//                       last one, absent before the first. who: the ranks whose processes were
+//                       lost, in words; to_step: the steps done with which the run went on;
+//                       seconds: from the first failure until a step was done again
 //   epoch               of the processes, from 1 on: each recovery in place and each new start
 //                       begins one; absent where all ranks are in this process
 //   workers             [{ranks, host, pid, state, silent_ms, acts, resident_bytes, activity}]
@@ -146,19 +147,21 @@ struct LiveWorker {
 
 // A LiveRestart is a new start of all processes of the run after a failure.
 struct LiveRestart {
-  int64_t count = 0;       // of the run so far, with this one
-  int64_t after_step = 0;  // steps that were done when the run failed
-  std::string report;      // of the failure
+  int64_t count = 0;                         // of the run so far, with this one
+  int64_t after_step = 0;                    // steps that were done when the run failed
+  std::string report;                        // of the failure
+  std::vector<std::string> earlier_reports;  // of failures since the last step before that one
 };
 
 // A LiveRecovery is a return of lost processes while the others live on.
 struct LiveRecovery {
-  int64_t count = 0;       // of the run so far, with this one
-  std::string who;         // the lost: "rank 1 and rank 3"
-  int64_t after_step = 0;  // steps that were done when the processes were lost
-  int64_t to_step = 0;     // steps done with which the run went on
-  double seconds = 0;      // from the failure until a step was done again
-  std::string report;      // of the failure
+  int64_t count = 0;                         // of the run so far, with this one
+  std::string who;                           // the lost: "rank 1 and rank 3"
+  int64_t after_step = 0;                    // steps that were done when the processes were lost
+  int64_t to_step = 0;                       // steps done with which the run went on
+  double seconds = 0;                        // from the first failure until a step was done again
+  std::string report;                        // of the last failure
+  std::vector<std::string> earlier_reports;  // of failures since the last step before that one
 };
 
 class LiveRun {

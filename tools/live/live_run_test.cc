@@ -120,8 +120,8 @@ TEST(LiveRunTest, ARestartIsInTheStateAndInTheHistoryAndTheRunStartsAgain) {
   const auto reader = ReaderOfThis();
   run.Enter(Phase::kTraining);
   EXPECT_EQ(StateOf(*reader).restarts, 0);
-  run.ReportRestart({1, 250, "rank 1 was killed"});
-  run.ReportRestart({2, 300, "rank 0 was killed"});
+  run.ReportRestart({1, 250, "rank 1 was killed", {}});
+  run.ReportRestart({2, 300, "rank 0 was killed", {"rank 2 was killed", "rank 3 was killed"}});
   const LiveState state = StateOf(*reader);
   EXPECT_EQ(state.restarts, 2);
   EXPECT_EQ(state.restarted_after_step, 300);
@@ -130,6 +130,8 @@ TEST(LiveRunTest, ARestartIsInTheStateAndInTheHistoryAndTheRunStartsAgain) {
   const std::vector<nlohmann::json> restarts = HistoryOf(*reader, "restart");
   ASSERT_EQ(restarts.size(), 2u);
   EXPECT_EQ(restarts[0]["restart"]["report"], "rank 1 was killed");
+  EXPECT_EQ(restarts[1]["restart"]["earlier_reports"],
+            nlohmann::json({"rank 2 was killed", "rank 3 was killed"}));
 }
 
 TEST(LiveRunTest, ARecoveryIsInTheStateAndInTheHistoryAndTheRunGoesOn) {
@@ -140,7 +142,7 @@ TEST(LiveRunTest, ARecoveryIsInTheStateAndInTheHistoryAndTheRunGoesOn) {
   run.BeginRecovery("rank 1");
   EXPECT_EQ(StateOf(*reader).phase, "starting");
   EXPECT_EQ(StateOf(*reader).doing.what, "recovery of rank 1");
-  run.ReportRecovery({1, "rank 1", 250, 248, 0.25, "rank 1 was killed"});
+  run.ReportRecovery({1, "rank 1", 250, 248, 0.25, "rank 1 was killed", {"rank 0 was killed"}});
   const LiveState state = StateOf(*reader);
   EXPECT_EQ(state.phase, "training");
   EXPECT_EQ(state.doing.what, "");
@@ -153,6 +155,7 @@ TEST(LiveRunTest, ARecoveryIsInTheStateAndInTheHistoryAndTheRunGoesOn) {
   ASSERT_EQ(recoveries.size(), 1u);
   EXPECT_EQ(recoveries[0]["recovery"]["after_step"], 250);
   EXPECT_EQ(recoveries[0]["recovery"]["report"], "rank 1 was killed");
+  EXPECT_EQ(recoveries[0]["recovery"]["earlier_reports"], nlohmann::json({"rank 0 was killed"}));
 }
 
 TEST(LiveRunTest, AStepHasItsPartsInTheStateAndInTheHistory) {

@@ -272,8 +272,11 @@ void LastStateFinder::AddSentences(LastState* state) const {
                                           " had acts left in the steps that were begun."));
   const auto most = std::max_element(
       roots.begin(), roots.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  state->sentences.push_back(absl::StrCat(most->second, " of these ", open,
-                                          " actors depend in the end on ", most->first, "."));
+  const std::string depend =
+      open == 1 ? "This actor depends"
+                : absl::StrCat(most->second, " of these ", open,
+                               most->second == 1 ? " actors depends" : " actors depend");
+  state->sentences.push_back(absl::StrCat(depend, " in the end on ", most->first, "."));
 }
 
 }  // namespace

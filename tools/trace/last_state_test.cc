@@ -52,7 +52,7 @@ TEST(LastStateTest, AnActThatHadAllThatItNeedsIsWhatTheOthersWaitFor) {
             "rank 1: `read x`, step 2, micro-batch 0, had all that it needs, or this was on its "
             "way");
   EXPECT_EQ(state->acts[1].since, run.ranks[RecordedRankId(1)].acts.back().end);
-  EXPECT_THAT(state->sentences.back(), HasSubstr("depend in the end on `read x` on rank 1"));
+  EXPECT_THAT(state->sentences.back(), HasSubstr("in the end on `read x` on rank 1"));
 }
 
 TEST(LastStateTest, ARankThatNeedsATokenOfAMissingOneSaysSo) {
@@ -71,7 +71,7 @@ TEST(LastStateTest, ARankThatNeedsATokenOfAMissingOneSaysSo) {
       "0, which the trace lacks");
   EXPECT_EQ(state->acts[0].holder_rank, RankId(0));
   EXPECT_THAT(state->sentences.back(),
-              HasSubstr("1 of these 1 actors depend in the end on rank 0, which the trace lacks"));
+              HasSubstr("This actor depends in the end on rank 0, which the trace lacks"));
 }
 
 std::string WithFailures(const std::string& file, const std::vector<TraceFailure>& failures) {
@@ -95,7 +95,7 @@ TEST(LastStateTest, AFailureThatTheTraceMarksIsToldAndWhoDependsOnIt) {
             "rank 1: `read x`, step 2, micro-batch 0, was under way or about to begin when the "
             "process failed: killed by SIGKILL (9)");
   EXPECT_THAT(state->sentences.back(),
-              HasSubstr("depend in the end on `read x` on rank 1, whose process failed."));
+              HasSubstr("in the end on `read x` on rank 1, whose process failed."));
 }
 
 TEST(LastStateTest, AWholeRunThatFailedAfterwardsHasALastState) {

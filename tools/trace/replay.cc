@@ -258,6 +258,9 @@ class ReplayState {
  public:
   ReplayState(const Replayer& replayer, const ReplayChanges& changes, int64_t first_step)
       : replayer_(replayer), run_(*replayer.run_), changes_(changes), first_step_(first_step) {
+    // The plan knows no rests. The ranks of a recorded run may begin late after one, each by
+    // itself.
+    if (IsAsPlanned()) return;
     for (const Replayer::Rest& rest : replayer.rests_) {
       if (rest.step > first_step) rests_.push_back(&rest);
     }

@@ -352,6 +352,48 @@ TEST(WhySlowTest, AStepAsPlannedHasTheTimesOfThePlanAndTheOrderOfTheProtocol) {
   EXPECT_EQ(acts[0].begin, 4000 + 2500 + 6000 + 2500);
 }
 
+TEST(WhySlowTest, AStepAsPlannedKnowsNothingOfARankThatBeganLateAfterARest) {
+  constexpr int64_t kSteps = 6, kFirstAfterRest = kSteps - 2, kLate = 500 * kMicrosecond;
+  ActRing made(64), read(64);
+  const auto add = [](ActRing* ring, bool is_act, int64_t step, int64_t start, int64_t end) {
+    ActRecord& record = ring->Add();
+    if (is_act) record.actor = ActorId(0);
+    record.waited_register = RegisterId(0);
+    record.wait = ring->size() == 1 ? ActRecord::Wait::kNone : ActRecord::Wait::kInput;
+    record.step = step;
+    record.ready = record.start = start;
+    record.end = end;
+  };
+  int64_t at = kBegin;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    if (step == kFirstAfterRest) {
+      add(&made, /*is_act=*/false, step, at + kLate, at + kLate);
+      add(&read, /*is_act=*/false, step, at + 3 * kMicrosecond, at + 3 * kMicrosecond);
+      at += kLate;
+    }
+    add(&made, /*is_act=*/true, step, at, at + 10 * kMicrosecond);
+    at += 15 * kMicrosecond;
+    add(&read, /*is_act=*/true, step, at, at + 20 * kMicrosecond);
+    at += 20 * kMicrosecond;
+  }
+  const Relay relay(kSteps);
+  TracedJob job;
+  job.ranks = {relay.Rank(0), relay.Rank(1)};
+  job.ranks[0].acts = &made;
+  job.ranks[1].acts = &read;
+  for (TracedRank& rank : job.ranks) {
+    rank.registers[RegisterId(0)].planned_way_ns = 2500;
+    rank.actors[ActorId(0)].planned_ns = 4000;
+  }
+  std::stringstream out;
+  ASSERT_EQ(WriteTrace(job, 0, out), absl::OkStatus());
+  const std::vector<ReplayedAct> acts = WhyOf(out.str()).as_planned;
+  ASSERT_EQ(acts.size(), 2u);
+  EXPECT_EQ(acts[0].number, kFirstAfterRest);
+  EXPECT_EQ(acts[0].begin, 2 * (4000 + 2500));  // the second step, as soon as the slot is back
+  EXPECT_EQ(acts[1].begin - acts[0].end, 2500);
+}
+
 TEST(WhySlowTest, ARankWithOtherWorkIsNotSlow) {
   EXPECT_TRUE(WhyOf(EqualWork(1.1, 1)).speeds.stragglers.empty());
   EXPECT_TRUE(WhyOf(EqualWork(2.5, 1, /*planned_of_rank_1=*/2500)).speeds.stragglers.empty())

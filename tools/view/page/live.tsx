@@ -158,7 +158,9 @@ function Processes({ state, over }: { state: LiveState; over: boolean }): JSX.El
 function Failures({ run }: { run: LiveRun }): JSX.Element | null {
   const survived = run.events.flatMap(({ at_ms, restart, recovery }) => {
     const failure = restart || recovery;
-    return failure ? [{ at_ms, after_step: failure.after_step, report: failure.report }] : [];
+    if (!failure) return [];
+    return (failure.earlier_reports || []).concat(failure.report)
+      .map((report) => ({ at_ms, after_step: failure.after_step, report }));
   }).reverse();
   if (survived.length === 0) return null;
   const first = (report: string) => (report.split("\n").find((line) => /first failure/.test(line)) ||

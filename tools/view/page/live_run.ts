@@ -73,6 +73,7 @@ export interface LiveRestart {
   count: number; // of the run so far
   after_step: number;
   report: string; // of the failure
+  earlier_reports?: string[]; // of failures since the last step before that one; absent: an older Weir
 }
 
 // A return of lost processes while the others live on.
@@ -81,8 +82,9 @@ export interface LiveRecovery {
   who: string; // the lost ranks, in words
   after_step: number;
   to_step: number;
-  seconds: number | null; // from the failure until a step was done again
-  report: string; // of the failure
+  seconds: number | null; // from the first failure until a step was done again
+  report: string; // of the last failure
+  earlier_reports?: string[]; // of failures since the last step before that one; absent: an older Weir
 }
 
 export interface LiveEvent {

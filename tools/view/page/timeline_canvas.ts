@@ -1,7 +1,7 @@
 // Draws the timeline on a canvas: a row for each queue, acts in the colour of their phase, waits in a pattern of their
 // cause, the borders of steps, and arrows to the selected act from what ended its wait.
 
-import { Run } from "./bundle";
+import { Failure, Run } from "./bundle";
 import { microBatchColour, phaseColour, WaitKind, WAITS } from "./colours";
 import { levelFor, QueueDetail } from "./detail";
 import { firstAbove } from "./bundle";
@@ -14,7 +14,12 @@ const NAMES_SHARE_MAX = 0.4; // of the width
 const TICK_WIDTH_MIN = 90; // pixels, of a time with its unit
 const PAD = 3;
 const TEXT_MIN = 34; // pixels
+const SHORTEST_CUT = 16; // signs of a text of which less would say nothing
 const FAINT = 0.25; // the least opacity of a bucket that is mostly idle
+
+function failureText(failure: Failure): string {
+  return `✖ ${failure.text}`;
+}
 
 export interface Scene {
   from: number; // ns
@@ -152,13 +157,21 @@ export class TimelineCanvas {
       const height = failure.queue === undefined ? bottom - AXIS_HEIGHT : ROW_HEIGHT;
       g.fillStyle = this.theme.warning;
       g.fillRect(x - 1.5, top, 3, height);
-      const text = `✖ ${failure.text}`;
-      const width = g.measureText(text).width + 8;
-      // The text lies left of the line, where the row of a rank that failed has no act any more.
-      g.fillRect(x - width, top + PAD, width, ROW_HEIGHT - 2 * PAD);
+      const left = this.failureTextAt(g, failure, x);
+      g.fillRect(left, top + PAD, this.failureWidth(g, failure), ROW_HEIGHT - 2 * PAD);
       g.fillStyle = this.theme.ground;
-      g.fillText(text, x - width + 4, top + ROW_HEIGHT / 2);
+      g.fillText(failureText(failure), left + 4, top + ROW_HEIGHT / 2);
     }
+  }
+
+  private failureWidth(g: CanvasRenderingContext2D, failure: Failure): number {
+    return g.measureText(failureText(failure)).width + 8;
+  }
+
+  // Returns where the text of a failure at x begins: right of its line, where it hides no act, if it fits there.
+  private failureTextAt(g: CanvasRenderingContext2D, failure: Failure, x: number): number {
+    const width = this.failureWidth(g, failure);
+    return x + width <= this.canvas.clientWidth ? x : x - width;
   }
 
   // Draws the acts and waits that were open when the record ended. They have no end.
@@ -169,11 +182,27 @@ export class TimelineCanvas {
       if (act.waits) this.fillWait(g, "late", act.since_ns, Math.max(scene.to, act.since_ns), y, height, scene);
       // The mark of a failure in this row lies left of the text.
       const failure = (this.run.object.failures || []).find((of) => of.queue === act.queue);
-      const from = failure === undefined ? act.since_ns : Math.max(act.since_ns, failure.at_ns);
-      const x = Math.max(this.xAt(from, scene), this.namesWidth());
+      let x = this.xAt(act.since_ns, scene);
+      if (failure !== undefined) {
+        const line = this.xAt(failure.at_ns, scene);
+        x = Math.max(x, line, this.failureTextAt(g, failure, line) + this.failureWidth(g, failure));
+      }
+      x = Math.max(x, this.namesWidth());
+      // The text has a ground of its own, because a pattern of lines behind it strikes it through.
+      const text = this.fitted(g, `⚠ ${act.text}`, this.canvas.clientWidth - x - 8);
+      g.fillStyle = this.theme.ground;
+      g.fillRect(x + 2, y, g.measureText(text).width + 4, height);
       g.fillStyle = this.theme.text;
-      g.fillText(`⚠ ${act.text}`, x + 4, y + height / 2);
+      g.fillText(text, x + 4, y + height / 2);
     }
+  }
+
+  // Returns as much of a text as a width holds, with an ellipsis where it is cut, or its first sign if little fits.
+  private fitted(g: CanvasRenderingContext2D, text: string, width: number): string {
+    if (g.measureText(text).width <= width) return text;
+    let length = text.length - 1;
+    while (length >= SHORTEST_CUT && g.measureText(text.slice(0, length) + "…").width > width) --length;
+    return length >= SHORTEST_CUT ? text.slice(0, length) + "…" : text.slice(0, 1);
   }
 
   // A wait lies before its act. Its part until the token was sent is one cause, and its part after that another.
