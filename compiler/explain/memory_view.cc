@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -135,7 +137,8 @@ class Viewer {
   }
 
   void Sum() {
-    std::set<int> delayed;  // registers of delayed gradients
+    std::set<int> delayed;                              // registers of delayed gradients
+    std::vector<std::pair<int64_t, int64_t>> landings;  // offsets and ends
     for (const proto::StateSpec& state : plan_.state()) {
       if (state.has_token()) delayed.insert(state.token().register_id());
     }
@@ -146,8 +149,15 @@ class Viewer {
       } else if (r.reg->initial_tokens() > 0) {
         view_.weight_bytes += r.bytes;
       } else if (r.reg->side() == proto::RegisterSpec::INBOUND) {
-        view_.landing_bytes += r.bytes;
+        landings.emplace_back(r.offset, r.offset + r.bytes);
       }
+    }
+    // Landings that are alive at different times share places, each of which counts once.
+    std::sort(landings.begin(), landings.end());
+    int64_t counted_to = 0;
+    for (const auto& [offset, end] : landings) {
+      view_.landing_bytes += std::max<int64_t>(0, end - std::max(offset, counted_to));
+      counted_to = std::max(counted_to, end);
     }
     view_.unshared_bytes += plan_.scratch_bytes();
     view_.register_bytes =

@@ -17,10 +17,10 @@ namespace weir::compiler {
 
 struct MemoryView {
   int64_t arena_bytes = 0;
-  // The parts of the arena.
+  // The parts of the arena, which together are no more than it.
   int64_t weight_bytes = 0;
   int64_t optimiser_bytes = 0;  // and other states
-  int64_t landing_bytes = 0;    // where other ranks write
+  int64_t landing_bytes = 0;    // where other ranks write; a place that several share counts once
   int64_t register_bytes = 0;   // room of all other registers; some share a place
   int64_t scratch_bytes = 0;
   int64_t unshared_bytes = 0;  // the arena, if every register had a place of its own

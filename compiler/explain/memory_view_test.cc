@@ -85,6 +85,24 @@ TEST(MemoryView, AtTheInstantATokenIsGivenBackItsSlotIsFree) {
   EXPECT_EQ(BytesOf(ViewMemory(plan, 4, 10)), (std::vector<int64_t>{164, 264, 164, 64}));
 }
 
+TEST(MemoryView, APlaceThatLandingsShareCountsOnce) {
+  proto::RankPlan plan = Pair(20, 1);
+  plan.set_arena_bytes(64 + 350);
+  for (const int64_t offset : {164, 214, 164, 314}) {  // from 164 to 314, and from 314 to 414
+    proto::RegisterSpec* landing = plan.add_registers();
+    landing->set_id(plan.registers_size() - 1);
+    landing->set_side(proto::RegisterSpec::INBOUND);
+    landing->set_bytes(100);
+    landing->set_stride(100);
+    landing->set_slots(1);
+    landing->set_arena_offset(offset);
+  }
+  const MemoryView view = ViewMemory(plan, 4, 10);
+  EXPECT_EQ(view.landing_bytes, 250);
+  EXPECT_EQ(view.register_bytes, 100);
+  EXPECT_EQ(view.unshared_bytes, 64 + 100 + 4 * 100);
+}
+
 TEST(MemoryView, TextNamesPeakAndReason) {
   const MemoryView view = ViewMemory(Pair(20, 2), 8, 10);
   const std::string chart = ChartText(view, 4);

@@ -22,8 +22,9 @@ absl::StatusOr<ProductChoice> ProductChoiceOf(const proto::ProductWayChoice& cho
   const auto rejected = [&where](const char* field, const std::string& expected,
                                  const std::string& found) {
     return Rejected({"W0843", absl::StrCat(where, field), expected, found,
-                     "remove runtime.product from the job: then the ways that `weir calibrate JOB "
-                     "--keep` has measured count"});
+                     "in a job, remove runtime.product: then the ways that `weir calibrate JOB "
+                     "--keep` has measured count; remove a file that this command has written, and "
+                     "it measures anew"});
   };
   const proto::ProductClass& of = choice.of();
   const std::optional<DType> operands = DTypeFromName(of.operands());

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <ostream>
 #include <system_error>
 
 #include "absl/strings/match.h"
@@ -12,6 +13,7 @@
 #include "runtime/base/build_id.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
+#include "runtime/store/whole_file.h"
 #include "tools/cli/cli_checks.h"
 #include "tools/cli/planned_job.h"
 #include "tools/cli/train_arguments.h"
@@ -123,7 +125,21 @@ absl::StatusOr<std::vector<int64_t>> TimeInProcesses(const fleet::FleetOptions& 
   return samples;
 }
 
-// Returns the path where --keep writes, and makes the folders above it.
+// Makes the folders above the path of a file that --keep writes.
+absl::Status MakeFolderOf(const std::string& path) {
+  if (path.empty())
+    return Missing({"W0942", "--keep", "a folder of the user's ($HOME)", "none",
+                    "-o PATH, and --cluster PATH with other verbs"});
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code error;
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+  if (error)
+    return Missing({"W0942", "--keep " + path, "a folder that can be made", error.message(),
+                    "$WEIR_CLUSTER or $WEIR_PRODUCTS, which name other places"});
+  return absl::OkStatus();
+}
+
+// Returns the path where --keep writes the costs, and makes the folders above it.
 absl::StatusOr<std::string> MakeKeptPlace(const CalibrateArguments& arguments,
                                           const proto::Job& job) {
   const std::string& device = job.runtime().device();
@@ -134,14 +150,7 @@ absl::StatusOr<std::string> MakeKeptPlace(const CalibrateArguments& arguments,
     return Rejected({"W0942", "-o and --keep", "one of them", "both",
                      "--keep alone: other verbs then find the costs"});
   const std::string path = device == kGpus ? sim::KeptGpuClusterPath() : sim::KeptClusterPath();
-  if (path.empty())
-    return Missing({"W0942", "--keep", "a folder of the user's ($HOME)", "none",
-                    "-o PATH, and --cluster PATH with other verbs"});
-  std::error_code error;
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-  if (error)
-    return Missing({"W0942", "--keep " + path, "a folder that can be made", error.message(),
-                    "-o PATH, and --cluster PATH with other verbs"});
+  WEIR_RETURN_IF_ERROR(MakeFolderOf(path));
   return path;
 }
 
@@ -242,9 +251,11 @@ absl::Status RunCalibrate(CalibrateArguments arguments, CliContext* context) {
     return Rejected({"W0942", "-o and --products", "one of them", "both",
                      "--keep keeps the ways of products where jobs look for them"});
   WEIR_RETURN_IF_ERROR(SettleRulesConfined(&job));
-  if (arguments.keep) {
+  const bool on_gpu = job.runtime().device() == kGpus || job.runtime().device() == kEmulatedGpus;
+  if (arguments.keep && !arguments.products) {
     WEIR_ASSIGN_OR_RETURN(arguments.out, MakeKeptPlace(arguments, job));
   }
+  if (arguments.keep && !on_gpu) WEIR_RETURN_IF_ERROR(MakeFolderOf(sim::KeptProductsPath()));
   for (const std::string& layout : arguments.also) {
     WEIR_ASSIGN_OR_RETURN(proto::Job other, InLayout(arguments.job, layout));
     WEIR_RETURN_IF_ERROR(SettleRulesConfined(&other));
@@ -253,7 +264,6 @@ absl::Status RunCalibrate(CalibrateArguments arguments, CliContext* context) {
   arguments.options.say = [context](const std::string& line) {
     *context->err << "measuring " << line << std::endl;
   };
-  const bool on_gpu = job.runtime().device() == kGpus || job.runtime().device() == kEmulatedGpus;
   if (arguments.products || (arguments.keep && !on_gpu)) {
     WEIR_RETURN_IF_ERROR(
         MeasureAndUseProducts(arguments, context, &job, &arguments.options.layouts));
@@ -295,10 +305,13 @@ absl::Status RunCalibrate(CalibrateArguments arguments, CliContext* context) {
     *context->out << text;
     return absl::OkStatus();
   }
-  std::ofstream file(arguments.out, std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file) {
+  if (arguments.keep) {
+    // Other verbs may read the kept file meanwhile, and a full disk must leave the earlier costs.
+    WEIR_RETURN_IF_ERROR(store::WriteWholeFile(arguments.out, [&text](std::ostream& out) {
+      out << text;
+      return absl::OkStatus();
+    }));
+  } else if (std::ofstream file(arguments.out, std::ios::trunc); !(file << text << std::flush)) {
     return Missing({"W0706", "-o " + arguments.out, "a file that can be written", "none",
                     "check that the folder exists"});
   }

@@ -309,6 +309,14 @@ TEST(CliTest, CalibrateWritesAClusterThatSimReads) {
                                   HasSubstr("  chosen")));
   EXPECT_THAT(Weir({"plan", job, "--products"}).out,
               HasSubstr("products: how a CPU computes them, and why"));
+
+  // Each of the two files that --keep writes may have a folder of its own, which --keep makes.
+  const std::string products_path = PathFor("ways/here.textproto");
+  ::setenv("WEIR_PRODUCTS", products_path.c_str(), 1);
+  const Outcome kept = Weir({"calibrate", job, "--products", "--keep"});
+  EXPECT_EQ(kept.code, 0) << kept.err;
+  EXPECT_THAT(kept.out, HasSubstr(products_path + ": "));
+  ::unsetenv("WEIR_PRODUCTS");
 }
 
 // Returns the text after the name of a line: "85.2 ms" of "  step    85.2 ms, 24,045 tokens/s".

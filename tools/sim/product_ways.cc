@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -23,11 +23,13 @@
 #include "ops/defs/product_class.h"
 #include "ops/kernels/cpu/processor_kernels.h"
 #include "ops/kernels/kernel.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/product_codec.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "runtime/device/thread_team.h"
 #include "runtime/store/mapped_file.h"
+#include "runtime/store/whole_file.h"
 #include "tools/job/message_text.h"
 #include "tools/sim/calibrate.h"
 #include "tools/sim/job_costs.h"
@@ -326,13 +328,16 @@ absl::Status KeepProducts(const proto::MeasuredProducts& measured, const std::st
   }
   std::string text;
   google::protobuf::TextFormat::PrintToString(all, &text);
-  std::ofstream file(path, std::ios::trunc);
-  file << "# proto-file: proto/product.proto\n# proto-message: weir.proto.MeasuredProducts\n"
-       << "# Written by `weir calibrate --keep`.\n"
-       << text;
-  file.close();
-  if (file) return absl::OkStatus();
-  return Missing({"W0845", path, "a file that can be written", "none",
+  // A job that begins meanwhile reads the file as it was before or as it is afterwards.
+  const absl::Status written = store::WriteWholeFile(path, [&text](std::ostream& file) {
+    file << "# proto-file: proto/product.proto\n# proto-message: weir.proto.MeasuredProducts\n"
+         << "# Written by `weir calibrate --keep`.\n"
+         << text;
+    return absl::OkStatus();
+  });
+  const std::optional<Problem> problem = ProblemOf(written);
+  if (!problem.has_value()) return written;
+  return Missing({"W0845", path, "a file that can be written", problem->found,
                   "check the folder, or set $WEIR_PRODUCTS to another path"});
 }
 
@@ -352,8 +357,10 @@ absl::StatusOr<std::string> SettleProducts(proto::Job* job) {
   WEIR_ASSIGN_OR_RETURN(const proto::MeasuredProducts measured, ReadProducts(path));
   const proto::MeasuredProducts here = ThisMachine();
   if (!IsOf(measured, here)) {
+    const std::string there =
+        absl::StrCat(measured.host(), ", ", measured.processor(), ", ", measured.kernels());
     return absl::StrCat("products: the ways in ", path, " do not count: they are of ",
-                        measured.host(), ", ", measured.processor(), ", ", measured.kernels(),
+                        there == ", , " ? "no machine that the file names" : there,
                         ", and this machine is ", here.host(), ", ", here.processor(), ", ",
                         here.kernels(), "; ", kMeasureAgain);
   }

@@ -41,7 +41,7 @@ std::string KeptProductsPath();
 absl::StatusOr<proto::MeasuredProducts> ReadProducts(const std::string& path);
 // Adds what `measured` has to the file at `path`: rows of the same classes give way. A file of
 // other kernels or of another machine, and one that cannot be read, gives way as a whole.
-// kNotFound (W0845): the file cannot be written.
+// kNotFound (W0845): the file cannot be written, and is as it was.
 absl::Status KeepProducts(const proto::MeasuredProducts& measured, const std::string& path);
 
 // Writes the kept ways into a job for CPUs that names none, unless all are "automatic". Returns a

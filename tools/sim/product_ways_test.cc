@@ -16,6 +16,7 @@
 namespace weir::sim {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 proto::MeasuredProducts::Row RowOf(int64_t m, const std::vector<double>& automatic,
@@ -134,7 +135,10 @@ TEST_F(KeptProductsTest, AFileKeepsTheClassesOfEarlierJobs) {
   ::setenv("WEIR_PRODUCTS", home_.Write("other.textproto", "device {}").c_str(), 1);
   EXPECT_THAT(SettleProducts(&job_).status().message(), HasSubstr("W0845"));
   ::setenv("WEIR_PRODUCTS", "/no/such/folder/p.textproto", 1);
-  EXPECT_THAT(KeepProducts(second, KeptProductsPath()).message(), HasSubstr("W0845"));
+  EXPECT_THAT(KeepProducts(second, KeptProductsPath()).message(),
+              AllOf(HasSubstr("W0845"), HasSubstr("No such file or directory")));
+  ::setenv("WEIR_PRODUCTS", home_.Write("empty.textproto", "").c_str(), 1);
+  EXPECT_THAT(Settle(&job_), HasSubstr("they are of no machine that the file names, and"));
   ::unsetenv("WEIR_PRODUCTS");
 }
 
