@@ -395,8 +395,8 @@ TEST(Compile, EveryRankGetsTheWaysOfProductsThatTheJobNames) {
   for (const char* op : {"matmul", "matmul_grad_w"}) {
     for (const std::string& way : WaysOf(**before, op)) EXPECT_EQ(way, "") << op;
   }
-  // Of the weights' gradients alone. Their sizes are those of the weights, and the tokens of a
-  // rank.
+  // The choices are for the gradients of weights alone, whose sizes are those of the weights and
+  // the tokens of a rank.
   for (const int64_t n : {16, 32}) {
     proto::ProductWayChoice* choice = job.mutable_runtime()->add_product();
     choice->set_way("plain");

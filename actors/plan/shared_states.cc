@@ -89,8 +89,8 @@ class Sharing {
     }
   }
 
-  // What a kernel writes is not shared, nor is a register that somebody reads in another way than
-  // weight by weight.
+  // A plan shares no state that a kernel writes, and no register that somebody reads in another way
+  // than weight by weight.
   void DropWhatIsUsedOtherwise() {
     for (const PlanActor& actor : plan_.actors) {
       if (!actor.program.has_value()) {

@@ -31,7 +31,7 @@
 
 namespace weir::trace {
 
-// What a process may keep: what the starter takes from another host.
+// A process keeps at most as many bytes as the starter takes from another host.
 inline constexpr int64_t kKeptBytesMax = int64_t{256} << 20;
 
 struct KeptHead;

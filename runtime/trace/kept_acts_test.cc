@@ -172,7 +172,7 @@ TEST(KeptActsTest, ARecordThatIsNotCommittedIsNoPartOfTheTrace) {
   Do(0, 2, &acts);
   FillRecord(2, &acts.Next());  // the process is killed here
   EXPECT_THAT(StepsOf(*TraceOfKept(memory.Bytes())), ElementsAre(7, 7));
-  // Of a full ring the room of the next record was that of the oldest one.
+  // In a full ring, the next record takes the room of the oldest one.
   acts.Commit();
   Do(3, 8, &acts);
   acts.Next().step = -1;

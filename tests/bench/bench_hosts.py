@@ -20,7 +20,7 @@ from tests.hosts.network_lab import ENTER, NetworkLab
 NET = {"layers": 4, "hidden": 256, "heads": 4, "vocab": 256, "sequence": 16, "batch": 8}
 SMOKE_NET = {**NET, "hidden": 32, "sequence": 8}
 BYTES_PER_SECOND = 25_000_000  # on the wire
-# Of a full Ethernet frame of 1,514 bytes, TCP carries 1,448 (12 bytes of options are in each segment).
+# A full Ethernet frame of 1,514 bytes carries 1,448 bytes of TCP's payload (each segment has 12 bytes of options).
 PAYLOAD_PER_SECOND = BYTES_PER_SECOND * 1448 // 1514
 WARMUP_STEPS = 2
 ONE_LEVEL = ("--set", "mesh.devices_per_host=1")

@@ -209,7 +209,7 @@ def _recovery(name, what, *edits):
     return Mutant(name, what, edits, killed_by=RECOVERY_TEST)
 
 
-# What follows a failure: epochs, states in memory, restarts, checkpoints.
+# These mutants decide wrongly after a failure: about epochs, states in memory, restarts or checkpoints.
 _RECOVERY_MUTANTS = [
     _recovery("old-epoch-admitted", "What a process of an old epoch says counts.",
               Expression(EPOCH_FENCE, "epoch == epoch_", "epoch <= epoch_")),

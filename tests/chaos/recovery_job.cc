@@ -133,7 +133,7 @@ class RecoveryJob {
     return true;
   }
 
-  // What the policy must decide, counted anew.
+  // Counts the failures anew, and compares the policy's decision with the count.
   void CheckPolicy(const launch::JobFailure& failure) {
     const bool is_same = last_failure_.has_value() && last_failure_->who == failure.who &&
                          last_failure_->what == failure.what &&
@@ -523,7 +523,7 @@ class RecoveryJob {
   WorkerFacts facts_;
   uint32_t epoch_ = 0;  // of the last start
 
-  // Of this life of the starter.
+  // These members belong to the present life of the starter.
   launch::RestartPolicy* policy_ = nullptr;
   std::string refusal_;
   std::optional<launch::JobFailure> last_failure_;

@@ -54,8 +54,8 @@ struct TrainOptions {
   // The costs for which the plans are made; null: the compiler's defaults. The costs change the
   // time of a step, and not the bits of its results.
   const compiler::CostModel* costs = nullptr;
-  // What the driver and its libraries take of the memory of each device, beside the plan; 0:
-  // nothing.
+  // The driver and its libraries take so many bytes of the memory of each device, beside the plan;
+  // 0: nothing.
   int64_t driver_bytes = 0;
   // Finds the peak arithmetic of the job's devices. Null: it is not known.
   FindPeak find_peak;

@@ -1,5 +1,6 @@
-// What the results of the CPU kernels of this process depend on beside the operands. Two processes
-// with one text compute the same bits from the same operands, if both run one build of the program.
+// The results of a process's CPU kernels depend on its processor and its libraries, beside the
+// operands. If two processes run one build of the program, and ProcessorKernels returns the same
+// text in both, then equal operands give equal bits.
 // Thread rule: pure functions.
 #pragma once
 
