@@ -138,8 +138,7 @@ std::string FoundRulesSection(const search::SettledRules& settled, const CliCont
 absl::Status PrintText(const PlannedJob& planned, const sim::JobCosts& costs,
                        const PlanArguments& arguments, const CliContext& context) {
   const compiler::LogicalPlan& plan = *planned.plan;
-  WEIR_ASSIGN_OR_RETURN(train::NeedAndPlans memory, train::NeedAndPlansOf(plan));
-  train::AddDriver(costs.DriverBytes(*plan.job), plan.mesh.num_ranks(), &memory.need);
+  WEIR_ASSIGN_OR_RETURN(const train::NeedAndPlans memory, NeedWithDriver(plan, costs));
   WEIR_ASSIGN_OR_RETURN(
       std::string text,
       plan::PlanScreen(plan, costs, sim::PredictStep(plan, costs), memory, planned.placed));
@@ -173,8 +172,7 @@ absl::Status PrintJson(const PlannedJob& planned, const sim::JobCosts& costs,
   const compiler::LogicalPlan& plan = *planned.plan;
   const int64_t num_ranks = plan.mesh.num_ranks();
   const bool all = arguments.all_ranks || num_ranks <= kRanksInJsonMax;
-  WEIR_ASSIGN_OR_RETURN(train::NeedAndPlans memory, train::NeedAndPlansOf(plan));
-  train::AddDriver(costs.DriverBytes(*plan.job), plan.mesh.num_ranks(), &memory.need);
+  WEIR_ASSIGN_OR_RETURN(const train::NeedAndPlans memory, NeedWithDriver(plan, costs));
   WEIR_ASSIGN_OR_RETURN(
       nlohmann::ordered_json json,
       plan::PlanJson(plan, costs, sim::PredictStep(plan, costs), memory, planned.placed,

@@ -171,8 +171,7 @@ absl::StatusOr<std::string> PlanPage(const std::string& place, JobWithCosts read
   const compiler::LogicalPlan& plan = *planned.plan;
   WEIR_RETURN_IF_ERROR(compiler::CheckMeshUse(plan));
   const sim::StepPrediction prediction = sim::PredictStep(plan, read.costs);
-  WEIR_ASSIGN_OR_RETURN(train::NeedAndPlans memory, train::NeedAndPlansOf(plan));
-  train::AddDriver(read.costs.DriverBytes(*plan.job), plan.mesh.num_ranks(), &memory.need);
+  WEIR_ASSIGN_OR_RETURN(const train::NeedAndPlans memory, NeedWithDriver(plan, read.costs));
   WEIR_ASSIGN_OR_RETURN(nlohmann::ordered_json json,
                         plan::PlanJson(plan, read.costs, prediction, memory, planned.placed,
                                        plan::RanksInJson::kLookedAt));

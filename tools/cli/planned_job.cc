@@ -81,6 +81,13 @@ absl::StatusOr<PlannedJob> PlanJob(const std::string& place, compiler::CompileOp
   return planned;
 }
 
+absl::StatusOr<train::NeedAndPlans> NeedWithDriver(const compiler::LogicalPlan& plan,
+                                                   const sim::JobCosts& costs) {
+  WEIR_ASSIGN_OR_RETURN(train::NeedAndPlans memory, train::NeedAndPlansOf(plan));
+  train::AddDriver(costs.DriverBytes(*plan.job), plan.mesh.num_ranks(), &memory.need);
+  return memory;
+}
+
 void AddFoundRules(const PlannedJob& planned, nlohmann::ordered_json* json) {
   if (!planned.settled.has_value()) return;
   nlohmann::ordered_json& found = (*json)["rules_found"];

@@ -18,6 +18,7 @@
 #include "tools/plan/settle_collectives.h"
 #include "tools/search/settle_rules.h"
 #include "tools/sim/job_costs.h"
+#include "tools/train/memory_budget.h"
 
 namespace weir::cli {
 
@@ -67,6 +68,10 @@ struct PlannedJob {
 // of CompileJob.
 absl::StatusOr<PlannedJob> PlanJob(const std::string& place, compiler::CompileOptions options,
                                    JobWithCosts* read);
+
+// Returns train::NeedAndPlansOf with the memory that the driver of each device takes by `costs`.
+absl::StatusOr<train::NeedAndPlans> NeedWithDriver(const compiler::LogicalPlan& plan,
+                                                   const sim::JobCosts& costs);
 
 // Adds the rules that a search has found, if the job left its rules to one, to the object of
 // plan_json.h as `rules_found`: {text: in words, job_text: for the job}.

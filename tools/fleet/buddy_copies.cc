@@ -25,6 +25,12 @@ void SetCharge(WorkerId worker, RankId peer, const std::vector<GuardedShard>& sh
   }
 }
 
+IdVector<WorkerId, std::string> HostsOf(const Fleet& fleet) {
+  IdVector<WorkerId, std::string> host_of;
+  for (const WorkerId worker : fleet.workers()) host_of.push_back(fleet.HostOf(worker));
+  return host_of;
+}
+
 }  // namespace
 
 void BuddyCopies::Open(Fleet* fleet, int64_t every, const UpdateRate& updates,
@@ -49,13 +55,7 @@ void BuddyCopies::Open(Fleet* fleet, int64_t every, const UpdateRate& updates,
 }
 
 LoneShardsOf BuddyCopies::LoneOf(const IdVector<RankId, std::vector<HeldState>>& shards_of) const {
-  IdVector<WorkerId, std::vector<RankId>> ranks_of;
-  IdVector<WorkerId, std::string> host_of;
-  for (const WorkerId worker : fleet_->workers()) {
-    ranks_of.push_back(fleet_->ranks_of(worker));
-    host_of.push_back(fleet_->HostOf(worker));
-  }
-  return LoneShards(ranks_of, shards_of, host_of);
+  return LoneShards(fleet_->ranks_of(), shards_of, HostsOf(*fleet_));
 }
 
 absl::Status BuddyCopies::Join(const IdVector<RankId, std::vector<HeldState>>& shards_of) {
@@ -64,9 +64,7 @@ absl::Status BuddyCopies::Join(const IdVector<RankId, std::vector<HeldState>>& s
   begun_.reset();
   is_ordered_ = false;
   next_ = 0;
-  IdVector<WorkerId, std::string> host_of;
-  for (const WorkerId worker : fleet_->workers()) host_of.push_back(fleet_->HostOf(worker));
-  buddy_of_ = ChooseBuddies(host_of);
+  buddy_of_ = ChooseBuddies(HostsOf(*fleet_));
   IdVector<WorkerId, proto::WorkerCommand> commands(fleet_->num_workers());
   size_t num_ranks = 0;
   for (const WorkerId worker : fleet_->workers()) num_ranks += fleet_->ranks_of(worker).size();

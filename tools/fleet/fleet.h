@@ -109,6 +109,7 @@ class Fleet {
   int num_workers() const { return ranks_of_.next_id().value(); }
   IdRange<WorkerId> workers() const { return ranks_of_.ids(); }
   const std::vector<RankId>& ranks_of(WorkerId worker) const { return ranks_of_[worker]; }
+  const IdVector<WorkerId, std::vector<RankId>>& ranks_of() const { return ranks_of_; }
   // Returns the name of the worker's host; empty if the job has one host.
   std::string HostOf(WorkerId worker) const;
   // Returns the hosts that are lost. Call after Finish.

@@ -97,7 +97,6 @@ absl::StatusOr<RecoveryPlan> FleetRunner::PlanFromMemory(
   command.mutable_standing();
   WEIR_ASSIGN_OR_RETURN(const auto answers, fleet_->Call(command, Fleet::Watch::kNone));
   IdVector<WorkerId, WorkerStanding> standings;
-  IdVector<WorkerId, std::vector<RankId>> ranks_of;
   for (const WorkerId worker : fleet_->workers()) {
     const proto::WorkerAnswer& answer = answers[worker];
     WorkerStanding standing;
@@ -107,13 +106,12 @@ absl::StatusOr<RecoveryPlan> FleetRunner::PlanFromMemory(
     for (const proto::WholeCopyFact& copy : answer.whole_copy())
       standing.guarded.push_back({WorkerId(copy.charge()), copy.step()});
     standings.push_back(std::move(standing));
-    ranks_of.push_back(fleet_->ranks_of(worker));
   }
   *reported = MetricsOf(answers);
   reported->erase(reported->begin(), reported->lower_bound(steps_done_));
   // The steps of a call that failed may be done on all ranks, but a step whose report was lost with
   // a worker must be done again.
-  return PlanRecovery(standings, ranks_of, shards_of_, buddies_.lone(),
+  return PlanRecovery(standings, fleet_->ranks_of(), shards_of_, buddies_.lone(),
                       [this, reported](int64_t step) {
                         return updates_.IsBetweenUpdates(step) &&
                                HasMetrics(*reported, steps_done_, step, metrics_of_every_step_);
@@ -243,11 +241,9 @@ absl::StatusOr<train::Recovery> FleetRunner::Recover(const train::RecoveryOrder&
 bool FleetRunner::StatesOutlive(RankId rank) const {
   if (!keeping_.is_on) return false;
   if (buddies_.is_on()) return true;
-  IdVector<WorkerId, std::vector<RankId>> ranks_of;
-  for (const WorkerId worker : fleet_->workers()) ranks_of.push_back(fleet_->ranks_of(worker));
   // The other processes of the host live on.
-  const IdVector<WorkerId, std::string> one_host(ranks_of.size(), "");
-  return LoneShards(ranks_of, shards_of_, one_host)[WorkerOf(rank)].empty();
+  const IdVector<WorkerId, std::string> one_host(fleet_->ranks_of().size(), "");
+  return LoneShards(fleet_->ranks_of(), shards_of_, one_host)[WorkerOf(rank)].empty();
 }
 
 // A run of no steps moves nothing in the ranks, and makes and sends a copy as any other run does.

@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "runtime/device/cuda/cuda_facts.h"
 #include "tools/sim/job_costs.h"
-#include "tools/zoo/gpt.h"
+#include "tools/sim/tiny_gpt_testing.h"
 
 namespace weir::sim {
 namespace {
@@ -44,14 +44,7 @@ TEST(CalibrateGpu, WhatWaitingTakesIsNoPartOfAKernel) {
 }
 
 TEST(CalibrateGpu, TheKernelsOfAnEmulatedGpuAreMeasured) {
-  zoo::TransformerOptions tiny;
-  tiny.layers = 1;
-  tiny.hidden = 8;
-  tiny.heads = 2;
-  tiny.vocab = 16;
-  tiny.sequence = 8;
-  tiny.training.batch = 2;
-  absl::StatusOr<proto::Job> job = zoo::GptJob(tiny);
+  absl::StatusOr<proto::Job> job = TinyGptJob();
   ASSERT_TRUE(job.ok()) << job.status();
   job->mutable_runtime()->set_device("cuda-emulated");
   CalibrateOptions options;

@@ -2,20 +2,13 @@
 #include "tools/sim/calibrate.h"
 
 #include "gtest/gtest.h"
-#include "tools/zoo/gpt.h"
+#include "tools/sim/tiny_gpt_testing.h"
 
 namespace weir::sim {
 namespace {
 
 absl::StatusOr<proto::Cluster> CalibratedWith(int64_t step_in_processes_ns) {
-  zoo::TransformerOptions tiny;
-  tiny.layers = 1;
-  tiny.hidden = 8;
-  tiny.heads = 2;
-  tiny.vocab = 16;
-  tiny.sequence = 8;
-  tiny.training.batch = 2;
-  const absl::StatusOr<proto::Job> job = zoo::GptJob(tiny);
+  const absl::StatusOr<proto::Job> job = TinyGptJob();
   EXPECT_TRUE(job.ok()) << job.status();
   CalibrateOptions options;
   options.steps = 1;

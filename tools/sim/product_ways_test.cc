@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/temporary_folder_testing.h"
-#include "tools/zoo/gpt.h"
+#include "tools/sim/tiny_gpt_testing.h"
 
 namespace weir::sim {
 namespace {
@@ -57,14 +57,7 @@ class KeptProductsTest : public ::testing::Test {
   void SetUp() override {
     ::unsetenv("WEIR_PRODUCTS");
     ::setenv("WEIR_CLUSTER", home_.PathFor("here.textproto").c_str(), 1);
-    zoo::TransformerOptions tiny;
-    tiny.layers = 1;
-    tiny.hidden = 8;
-    tiny.heads = 2;
-    tiny.vocab = 16;
-    tiny.sequence = 8;
-    tiny.training.batch = 2;
-    absl::StatusOr<proto::Job> job = zoo::GptJob(tiny);
+    absl::StatusOr<proto::Job> job = TinyGptJob();
     ASSERT_TRUE(job.ok()) << job.status();
     job_ = *std::move(job);
     absl::StatusOr<proto::MeasuredProducts> measured = MeasureProducts({job_}, nullptr);
