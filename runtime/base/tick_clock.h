@@ -8,16 +8,14 @@
 
 #include "runtime/base/clock.h"
 
-#if defined(__x86_64__)
-#include <x86intrin.h>
-#endif
-
 namespace weir {
 
 struct TickClock {
   static int64_t Now() {
 #if defined(__x86_64__)
-    return static_cast<int64_t>(__rdtsc());
+    // The builtin in place of __rdtsc: <x86intrin.h> costs every file that includes this one half
+    // a second.
+    return static_cast<int64_t>(__builtin_ia32_rdtsc());
 #else
     return MonotonicClock().NowNs();
 #endif

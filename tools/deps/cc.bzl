@@ -19,6 +19,10 @@ WEIR_COPTS = [
     "//conditions:default": ["-Werror"],
 })
 
+# A test spends its time in the library under test, so its own code is compiled with less optimisation: a cold build
+# is shorter.
+TEST_COPTS = WEIR_COPTS + ["-O1"]
+
 def weir_cc_library(name, copts = [], **kwargs):
     """A cc_library. Set alwayslink = True where a registration must survive the link."""
     native.cc_library(name = name, copts = WEIR_COPTS + copts, **kwargs)
@@ -39,7 +43,7 @@ def weir_cc_test(name, copts = [], deps = [], size = "small", **kwargs):
     native.cc_test(
         name = name,
         size = size,
-        copts = WEIR_COPTS + copts,
+        copts = TEST_COPTS + copts,
         deps = deps + ["@system//:gtest"] + _HOOKS,
         **kwargs
     )
@@ -64,7 +68,7 @@ def weir_cc_fuzz_test(name, corpus = [], args = [], copts = [], deps = [], size 
     native.cc_test(
         name = name,
         size = size,
-        copts = WEIR_COPTS + copts,
+        copts = TEST_COPTS + copts,
         data = corpus,
         args = args + ["$(location %s)" % file for file in corpus],
         tags = tags + ["fuzz"],
