@@ -64,7 +64,8 @@ export class App extends Component<AppProps, State> {
   private stateOfAddress(): State {
     const none: State = { view: "", from: undefined, to: undefined, act: undefined, register: undefined,
       step: undefined, rank: undefined, node: undefined,
-                          function: undefined, inside: undefined, find: undefined, colour: undefined };
+                          function: undefined, inside: undefined, find: undefined, open: undefined,
+      colour: undefined };
     return Object.assign(none, readState(location.hash));
   }
   componentDidMount(): void {

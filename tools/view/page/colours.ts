@@ -18,6 +18,7 @@ export function phaseColour(phase: string): string {
 
 // The patterns of waits: stripes that lean right, dots, stripes that lean left.
 export type WaitKind = "late" | "way" | "own" | "credit";
+export const WAIT_KINDS: WaitKind[] = ["late", "way", "own", "credit"];
 export const WAITS: { [kind in WaitKind]: { colour: string; name: string } } = {
   late: { colour: "#b9b9b9", name: "waits for a late rank" },
   way: { colour: "#e69f00", name: "waits for a token under way" },

@@ -12,6 +12,7 @@ export interface State {
   function?: number; // of a plan
   inside?: number; // 1: with the tensors that stay inside the function
   find?: string;
+  open?: string; // the queues of the timeline whose actors have rows: their numbers, with commas between
   colour?: "phase" | "micro-batch";
 }
 
@@ -26,6 +27,8 @@ export function readState(hash: string): State {
   }
   const find = fields.get("find");
   if (find) state.find = find;
+  const open = fields.get("open");
+  if (open !== null && /^\d+(,\d+)*$/.test(open)) state.open = open;
   if (fields.get("colour") === "micro-batch") state.colour = "micro-batch";
   return state;
 }
@@ -38,6 +41,7 @@ export function hashOf(state: State): string {
     if (value !== undefined) fields.set(name, String(Math.round(value)));
   }
   if (state.find) fields.set("find", state.find);
+  if (state.open) fields.set("open", state.open);
   if (state.colour) fields.set("colour", state.colour);
   return "#" + fields.toString();
 }

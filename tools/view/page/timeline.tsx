@@ -1,12 +1,15 @@
 // The timeline of all queues, with its keys, its search and what is known of the selected act.
 
 import { Component, h } from "preact";
+import { Run } from "./bundle";
 import { PHASES, WaitKind, WAITS } from "./colours";
-import { actAt } from "./detail";
+import { actAt, actorRows, QueueDetail } from "./detail";
 import { shownUntil } from "./ending";
-import { AXIS_HEIGHT, ROW_HEIGHT, Scene, Theme, TimelineCanvas, waitTile } from "./timeline_canvas";
+import { findActors, findAct, Found } from "./find";
+import { AXIS_HEIGHT, Row, ROW_HEIGHT, Scene, Theme, TimelineCanvas } from "./timeline_canvas";
+import { waitTile } from "./timeline_pixels";
 import { Term } from "./ui";
-import { bytes, time } from "./units";
+import { bytes, count, time } from "./units";
 import { actText, nameOf, queueOfAct, rankAcross, rankOfActor, ViewProps } from "./view";
 
 const ZOOM = 1.25;
@@ -25,25 +28,40 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
   private drag: { x: number; y: number; from: number; to: number; top: number; measure: boolean; moved: boolean } |
     null = null;
   private frame = 0;
+  private rows: Row[] = [];
+  private rowsOpen: string | undefined; // the address of these rows
+  private found: { text: string; of: Found } | null = null;
+  private readonly actorsOf: { [queue: number]: { actor: number; row: QueueDetail }[] } = {}; // of queues that were open
   private readonly onResize = () => this.redraw();
 
   constructor(props: ViewProps) {
     super(props);
     this.state = { hover: null, measured: 0 };
+    this.setRows(props);
   }
 
   componentDidMount(): void {
+    this.canvas!.addEventListener("wheel", (event) => this.onWheel(event), { passive: false });
+    window.addEventListener("resize", this.onResize);
+    this.dark.addEventListener("change", this.onColours);
+    this.onColours();
+  }
+  componentWillUnmount(): void {
+    window.removeEventListener("resize", this.onResize);
+    this.dark.removeEventListener("change", this.onColours);
+    window.clearTimeout(this.later);
+  }
+  private readonly dark = window.matchMedia("(prefers-color-scheme: dark)");
+  private readonly onColours = () => {
     const style = getComputedStyle(document.documentElement);
     const colour = (name: string) => style.getPropertyValue(name).trim();
     const theme: Theme = { text: colour("--text"), faint: colour("--faint"), ground: colour("--ground"),
                            line: colour("--line"), accent: colour("--accent"), warning: colour("--warn") };
-    this.painter = new TimelineCanvas(this.canvas!, this.props.run, this.props.detail, theme);
-    this.canvas!.addEventListener("wheel", (event) => this.onWheel(event), { passive: false });
-    window.addEventListener("resize", this.onResize);
+    this.painter = new TimelineCanvas(this.canvas!, this.props.run, theme);
     this.follow(this.props);
-  }
-  componentWillUnmount(): void {
-    window.removeEventListener("resize", this.onResize);
+  };
+  componentWillReceiveProps(next: ViewProps): void {
+    this.setRows(next);
   }
   // The pointer updates this component all the time. Only a new address is to be followed: the search costs time, and a
   // move that is not in the address yet must stay.
@@ -58,36 +76,58 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
     this.scene.from = state.from !== undefined ? state.from : from;
     this.scene.to = state.to !== undefined && state.to > this.scene.from ? state.to : Math.max(to, this.scene.from + 1);
     this.scene.colour = state.colour || "phase";
-    this.scene.act = state.act !== undefined && state.act < run.columns.act_begin.length ? state.act : -1;
-    this.scene.found = state.find ? this.find(state.find) : null;
-    this.redraw();
+    const act = state.act !== undefined && state.act < run.columns.act_begin.length ? state.act : -1;
+    const found = this.foundOf(props);
+    this.scene.found = found === null ? null : found.actors;
+    this.painter!.setRows(this.rows);
+    if (act >= 0 && act !== this.scene.act) this.bringIntoView(this.painter!.placeOfAct(act));
+    this.scene.act = act;
+    this.scroll(0);
+  }
+
+  // Makes the rows that the address asks for.
+  private setRows(props: ViewProps): void {
+    const { detail, state } = props;
+    if (this.rows.length > 0 && this.rowsOpen === state.open) return;
+    this.rowsOpen = state.open;
+    const open = openQueues(state.open);
+    this.rows = [];
+    detail.forEach((of, queue) => {
+      const isOpen = open.has(queue);
+      this.rows.push({ queue, actor: -1, isOpen, detail: of });
+      if (!isOpen) return;
+      if (this.actorsOf[queue] === undefined) this.actorsOf[queue] = actorRows(props.run.columns, of);
+      for (const { actor, row } of this.actorsOf[queue]) this.rows.push({ queue, actor, isOpen: false, detail: row });
+    });
+  }
+  // Opens or closes the rows of a queue's actors.
+  private toggle(queue: number): void {
+    const open = openQueues(this.props.state.open);
+    if (!open.delete(queue)) open.add(queue);
+    this.props.go({ open: Array.from(open).sort((a, b) => a - b).join(",") || undefined, from: this.scene.from,
+                    to: this.scene.to });
+  }
+  private bringIntoView(place: number): void {
+    const room = this.canvas!.clientHeight - AXIS_HEIGHT - ROW_HEIGHT;
+    if (place * ROW_HEIGHT < this.scene.top) this.scene.top = place * ROW_HEIGHT;
+    if (place * ROW_HEIGHT > this.scene.top + room) this.scene.top = place * ROW_HEIGHT - room;
+  }
+
+  private foundOf(props: ViewProps): Found | null {
+    const text = props.state.find;
+    if (!text) return null;
+    if (this.found === null || this.found.text !== text) this.found = { text, of: findActors(props.run, text) };
+    return this.found.of;
+  }
+  // Selects the act after (1) or before (-1) the selected one that is looked for; behind the last one follows the first.
+  private selectFound(by: 1 | -1): void {
+    const found = this.foundOf(this.props);
+    if (found === null || found.acts === 0) return;
+    this.select(findAct(this.props.run, this.props.detail, found, this.scene.act, this.scene.from, by));
   }
 
   private whole(): [number, number] {
     return [0, Math.max(1, shownUntil(this.props.run))];
-  }
-
-  // Finds actors by name, function or phase; `*` stands for any text. A register stands for its producer and its
-  // readers.
-  private find(text: string): Uint8Array {
-    const { run } = this.props;
-    const c = run.columns;
-    const pattern = new RegExp(text.split("*").map((part) =>
-      part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join(".*"), "i");
-    const found = new Uint8Array(c.actor_name.length);
-    for (let actor = 0; actor < found.length; ++actor) {
-      if (pattern.test(nameOf(run, "actor_name", actor)) || pattern.test(nameOf(run, "actor_function", actor)) ||
-        nameOf(run, "actor_phase", actor) === text) {
-        found[actor] = 1;
-      }
-    }
-    for (let r = 0; r < c.register_name.length; ++r) {
-      if (!pattern.test(nameOf(run, "register_name", r))) continue;
-      if (c.register_producer[r] >= 0) found[c.register_producer[r]] = 1;
-      for (let i = c.register_first_consumer[r]; i < c.register_first_consumer[r + 1]; ++i)
-        found[c.consumer_actor[i]] = 1;
-    }
-    return found;
   }
 
   private redraw(): void {
@@ -118,7 +158,7 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
     this.redraw();
   }
   private scroll(pixels: number): void {
-    const most = Math.max(0, this.props.detail.length * ROW_HEIGHT + AXIS_HEIGHT - this.canvas!.clientHeight);
+    const most = Math.max(0, this.rows.length * ROW_HEIGHT + AXIS_HEIGHT - this.canvas!.clientHeight);
     this.scene.top = Math.max(0, Math.min(most, this.scene.top + pixels));
     this.redraw();
   }
@@ -128,7 +168,7 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
     if (event.ctrlKey || event.metaKey || event.altKey) this.zoom(event.deltaY > 0 ? ZOOM : 1 / ZOOM, event.offsetX);
     else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY))
       this.pan((event.deltaX || event.deltaY) / 800);
-    else if (this.props.detail.length > ROWS_MAX) this.scroll(event.deltaY);
+    else if (this.rows.length > ROWS_MAX) this.scroll(event.deltaY);
     else this.zoom(event.deltaY > 0 ? ZOOM : 1 / ZOOM, event.offsetX);
     this.keepSoon();
   }
@@ -155,6 +195,11 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
       case "c": if (act >= 0 && this.props.run.columns.act_cause[act] >= 0)
         this.select(this.props.run.columns.act_cause[act]);
         return;
+      case "o": this.toggle(act >= 0 ? queueOfAct(this.props.run, act) : this.topQueue()); return;
+      case "n": this.selectFound(1); return;
+      case "N": case "p": this.selectFound(-1); return;
+      case "m": if (act >= 0) this.measureAct(act); return;
+      case "/": if (this.search) this.search.focus(); event.preventDefault(); return;
       case "Escape": this.props.go({ act: undefined, find: undefined }); return;
       default: return;
     }
@@ -162,6 +207,17 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
     this.keepSoon();
   }
 
+  // Returns the queue of the row at the top.
+  private topQueue(): number {
+    const row = this.painter!.rowAt(AXIS_HEIGHT, this.scene);
+    return row === undefined ? 0 : row.queue;
+  }
+  private measureAct(act: number): void {
+    const c = this.props.run.columns;
+    this.scene.measure = [c.act_begin[act], c.act_begin[act] + c.act_ns[act]];
+    this.setState({ measured: c.act_ns[act] });
+    this.redraw();
+  }
   private showAct(act: number): void {
     const c = this.props.run.columns;
     const ns = Math.max(c.act_ns[act], c.act_wait_ns[act]);
@@ -176,9 +232,10 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
   }
   private select(act: number): void {
     const c = this.props.run.columns;
-    const change: { act: number; from?: number; to?: number } = { act };
-    if (c.act_begin[act] < this.scene.from || c.act_begin[act] > this.scene.to) {
-      const span = this.scene.to - this.scene.from;
+    const span = this.scene.to - this.scene.from;
+    // A move that is not in the address yet goes there, too.
+    const change = { act, from: this.scene.from, to: this.scene.to };
+    if (c.act_begin[act] < change.from || c.act_begin[act] > change.to) {
       change.from = c.act_begin[act] - span / 2;
       change.to = change.from + span;
     }
@@ -186,10 +243,9 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
   }
 
   private actUnder(event: MouseEvent): number {
-    const queue = this.painter!.queueAt(event.offsetY, this.scene);
-    if (event.offsetX < this.painter!.namesWidth() || event.offsetY < AXIS_HEIGHT || queue < 0 ||
-      queue >= this.props.detail.length) return -1;
-    return actAt(this.props.run.columns, this.props.detail[queue], this.painter!.nsAt(event.offsetX, this.scene));
+    const row = this.painter!.rowAt(event.offsetY, this.scene);
+    if (event.offsetX < this.painter!.namesWidth() || row === undefined) return -1;
+    return actAt(this.props.run.columns, row.detail, this.painter!.nsAt(event.offsetX, this.scene));
   }
 
   private onDown(event: MouseEvent): void {
@@ -219,6 +275,11 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
     const drag = this.drag;
     this.drag = null;
     if (drag !== null && drag.moved) return this.keep();
+    if (event.offsetX < this.painter!.namesWidth()) {
+      const row = this.painter!.rowAt(event.offsetY, this.scene);
+      if (row !== undefined) this.toggle(row.queue);
+      return;
+    }
     this.scene.measure = null;
     this.setState({ measured: 0 });
     const act = this.actUnder(event);
@@ -226,30 +287,32 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
   }
 
   render(): JSX.Element {
-    const { run, state, detail } = this.props;
-    const rows = Math.min(detail.length, ROWS_MAX);
+    const { run, state } = this.props;
+    const rows = Math.min(this.rows.length, ROWS_MAX);
     const hover = this.state.hover;
     return (
       <section>
         <h2>Timeline</h2>
         <div class="controls">
           <label>Look for <input type="search" value={state.find || ""} placeholder="name, * for any text"
+            ref={(e) => { this.search = e as HTMLInputElement; }}
+            onKeyDown={(e: KeyboardEvent) => {
+              const text = (e.target as HTMLInputElement).value;
+              if (e.key === "Enter" && text !== "" && text === state.find) this.selectFound(e.shiftKey ? -1 : 1);
+            }}
             onChange={(e: Event) =>
               this.props.go({ find: (e.target as HTMLInputElement).value || undefined })} /></label>
+          {this.hits()}
           <label>Colour by <select value={state.colour || "phase"}
             onChange={(e: Event) => this.props.go({ colour: (e.target as HTMLSelectElement).value === "micro-batch" ?
               "micro-batch" : undefined })}>
             <option value="phase">phase</option><option value="micro-batch">micro-batch</option></select></label>
-          <label>Step <select value="" onChange={(e: Event) => this.goToStep((e.target as HTMLSelectElement).value)}>
-            <option value="">…</option>
-            {run.object.steps.map((s) =>
-              <option value={String(s.step)}>{`${s.step}: ${time(s.end_ns - s.begin_ns)}`}</option>)}
-          </select></label>
+          <Steps run={run} pick={this.goToStep} />
           {this.state.measured > 0 && <output>{`measured ${time(this.state.measured)}`}</output>}
         </div>
         <div class="timeline" style={{ height: `${rows * ROW_HEIGHT + AXIS_HEIGHT}px` }}>
           <canvas tabIndex={0} role="application" ref={(c) => { this.canvas = c as HTMLCanvasElement; }}
-                  aria-label="Timeline of all devices. Keys: w and s zoom, a and d move, comma and full stop select the act before and after, c selects what it waited for, f shows it, 0 shows everything."
+                  aria-label="Timeline of all devices. Keys: w and s zoom, a and d move, comma and full stop select the act before and after, c selects what it waited for, f shows it, m measures it, o opens the rows of the actors of its queue, slash looks for acts, n and p select the next and the previous one that was found, 0 shows everything, Escape ends the selection and the search."
                   onKeyDown={(e: KeyboardEvent) => this.onKey(e)} onMouseDown={(e: MouseEvent) => this.onDown(e)}
                   onMouseMove={(e: MouseEvent) => this.onMove(e)} onMouseUp={(e: MouseEvent) => this.onUp(e)}
                   onMouseLeave={() => { this.drag = null; this.setState({ hover: null }); }} />
@@ -259,18 +322,39 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
           )}
         </div>
         <Legend />
-        <p class="note">Wheel: zoom. Drag: move. Shift and drag: measure. Keys: w, s zoom;
-          a, d move; comma and full stop
-          select; c goes to what an act waited for; f shows the selected act; 0 shows everything.</p>
+        <p class="note">Wheel: zoom{this.rows.length > ROWS_MAX && " with Ctrl, scroll without"}. Drag: move. Shift and drag:
+          measure. Click a name: a row for each of its actors. Keys: w, s zoom; a, d move; comma and full stop select; c goes to
+          what an act waited for; f shows the selected act; m measures it; o opens the rows of its actors; / looks for acts; n, p
+          go to the next and the previous one that was found; 0 shows everything; Escape ends all of this.</p>
+        <p class="note">Where many acts share a pixel, a column is as high as acts fill its time, in the colour of the longest,
+          and above it lie the waits by their causes.</p>
         <div aria-live="polite">{this.scene.act >= 0 || state.act !== undefined ? this.selected(state.act!)
           : null}</div>
       </section>
     );
   }
 
-  private goToStep(text: string): void {
+  private search: HTMLInputElement | null = null;
+  private readonly goToStep = (text: string) => {
     const step = this.props.run.object.steps.find((s) => String(s.step) === text);
     if (step) this.props.go({ from: step.begin_ns, to: step.end_ns });
+  };
+
+  // Tells how many acts were found, and leads from one to the next.
+  private hits(): JSX.Element | null {
+    const found = this.foundOf(this.props);
+    if (found === null) return null;
+    const { run, state, detail } = this.props;
+    const place = state.act === undefined ? 0 : found.placeOf(run, detail, state.act);
+    const all = `${count(found.acts)} ${found.acts === 1 ? "act" : "acts"} of ${count(found.numActors)} ` +
+      `${found.numActors === 1 ? "actor" : "actors"}`;
+    return (
+      <span class="hits">
+        <output>{found.acts === 0 ? "no act has such a name" : place > 0 ? `${count(place)} of ${all}` : all}</output>{" "}
+        <button onClick={() => this.selectFound(-1)} disabled={found.acts === 0}>Previous</button>{" "}
+        <button onClick={() => this.selectFound(1)} disabled={found.acts === 0}>Next</button>
+      </span>
+    );
   }
 
   // Returns sentences about an act: what it waited for, and who held it.
@@ -318,9 +402,32 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
           {c.act_cause[act] >= 0 && <button onClick={() => this.select(c.act_cause[act])}>Go to what it waited
             for</button>}{" "}
           {register >= 0 && <button onClick={() => go({ view: "registers", register })}>
-            {`Show the register (${bytes(c.register_bytes[register])} a slot)`}</button>}
+            {`Show the register (${bytes(c.register_bytes[register])} a slot)`}</button>}{" "}
+          <button onClick={() => this.toggle(queueOfAct(run, act))}>
+            {openQueues(this.props.state.open).has(queueOfAct(run, act)) ? "Close the rows of its actors" :
+              "Open a row for each actor"}</button>
         </p>
       </div>
+    );
+  }
+}
+
+function openQueues(open: string | undefined): Set<number> {
+  return new Set(open === undefined ? [] : open.split(",").map(Number));
+}
+
+// The list of steps of a long run is long, and the pointer updates the timeline all the time.
+class Steps extends Component<{ run: Run; pick: (step: string) => void }, {}> {
+  shouldComponentUpdate(next: { run: Run }): boolean {
+    return next.run !== this.props.run;
+  }
+  render(): JSX.Element {
+    return (
+      <label>Step <select value="" onChange={(e: Event) => this.props.pick((e.target as HTMLSelectElement).value)}>
+        <option value="">…</option>
+        {this.props.run.object.steps.map((s) =>
+          <option value={String(s.step)}>{`${s.step}: ${time(s.end_ns - s.begin_ns)}`}</option>)}
+      </select></label>
     );
   }
 }

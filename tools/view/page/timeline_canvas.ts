@@ -1,10 +1,11 @@
-// Draws the timeline on a canvas: a row for each queue, acts in the colour of their phase, waits in a pattern of their
-// cause, the borders of steps, and arrows to the selected act from what ended its wait.
+// Draws the timeline on a canvas: a row for each queue, and below an open queue one for each of its actors. The acts and
+// waits of all rows are one image (timeline_pixels.ts). On top of it lie the names, the scale, marks of failures, and
+// arrows to the selected act from what ended its wait.
 
-import { Failure, Run } from "./bundle";
-import { microBatchColour, phaseColour, WaitKind, WAITS } from "./colours";
-import { levelFor, QueueDetail } from "./detail";
-import { firstAbove } from "./bundle";
+import { Failure, firstAbove, Run } from "./bundle";
+import { phaseColour, WAITS } from "./colours";
+import { QueueDetail } from "./detail";
+import { PixelScene, RowPixels } from "./timeline_pixels";
 import { nameOf, queueOfAct } from "./view";
 
 export const ROW_HEIGHT = 26;
@@ -13,20 +14,18 @@ const NAMES_WIDTH_MAX = 260;
 const NAMES_SHARE_MAX = 0.4; // of the width
 const TICK_WIDTH_MIN = 90; // pixels, of a time with its unit
 const PAD = 3;
-const TEXT_MIN = 34; // pixels
+const NAME_AT = 22; // pixels left of a name, for the sign of a row that opens
+const ACTOR_AT = 38;
+const tickText = new Intl.NumberFormat("en-US", { maximumFractionDigits: 3 });
+const STEPS_APART = 12; // pixels between the borders of steps, as a mean, if they are drawn
 const SHORTEST_CUT = 16; // signs of a text of which less would say nothing
-const FAINT = 0.25; // the least opacity of a bucket that is mostly idle
 
 function failureText(failure: Failure): string {
   return `✖ ${failure.text}`;
 }
 
-export interface Scene {
-  from: number; // ns
-  to: number;
+export interface Scene extends PixelScene {
   top: number; // pixels of rows that are scrolled away
-  colour: "phase" | "micro-batch";
-  found: Uint8Array | null; // by actor: 1 if it is looked for; null: nothing is looked for
   act: number; // selected; -1: none
   measure: [number, number] | null; // ns
 }
@@ -40,19 +39,37 @@ export interface Theme {
   warning: string;
 }
 
-export class TimelineCanvas {
-  private readonly colours: string[]; // by actor
-  private readonly patterns: { [kind in WaitKind]: CanvasPattern | string };
+// A row of the timeline: a queue, or an actor of an open queue.
+export interface Row {
+  queue: number;
+  actor: number; // -1: the queue
+  isOpen: boolean; // the rows of its actors follow
+  detail: QueueDetail;
+}
 
-  constructor(private readonly canvas: HTMLCanvasElement, private readonly run: Run,
-              private readonly detail: QueueDetail[], private readonly theme: Theme) {
-    const phases = run.columns.actor_phase;
-    this.colours = Array.from(phases, (_, actor) => phaseColour(nameOf(run, "actor_phase", actor)));
-    const context = canvas.getContext("2d")!;
-    this.patterns = { late: "", way: "", own: "", credit: "" };
-    for (const kind of Object.keys(WAITS) as WaitKind[]) {
-      this.patterns[kind] = context.createPattern(waitTile(kind), "repeat") || WAITS[kind].colour;
-    }
+export class TimelineCanvas {
+  private readonly pixels: RowPixels;
+  private readonly stepBegins: Float64Array;
+  private canvasWidth = 0;
+  private rows: Row[] = [];
+  private rowOfQueue: number[] = [];
+  private rowOfActor = new Map<number, number>();
+
+  constructor(private readonly canvas: HTMLCanvasElement, private readonly run: Run, private readonly theme: Theme) {
+    const colours = Array.from(run.columns.actor_phase, (_, actor) => phaseColour(nameOf(run, "actor_phase", actor)));
+    this.pixels = new RowPixels(run, RowPixels.coloursOf(colours), theme);
+    this.look();
+    this.stepBegins = Float64Array.from(run.object.steps, (step) => step.begin_ns);
+  }
+
+  setRows(rows: Row[]): void {
+    this.rows = rows;
+    this.rowOfQueue = [];
+    this.rowOfActor.clear();
+    rows.forEach((row, place) => {
+      if (row.actor < 0) this.rowOfQueue[row.queue] = place;
+      else this.rowOfActor.set(row.actor, place);
+    });
   }
 
   // Returns the moment at a horizontal place of the canvas, and the place of a moment.
@@ -62,41 +79,54 @@ export class TimelineCanvas {
   xAt(ns: number, scene: Scene): number {
     return this.namesWidth() + ((ns - scene.from) / (scene.to - scene.from)) * this.width();
   }
-  queueAt(y: number, scene: Scene): number {
+  // Returns the row at a height of the canvas; undefined beside the rows.
+  rowAt(y: number, scene: Scene): Row | undefined {
+    return y < AXIS_HEIGHT ? undefined : this.rows[this.placeAt(y, scene)];
+  }
+  private placeAt(y: number, scene: Scene): number {
     return Math.floor((y - AXIS_HEIGHT + scene.top) / ROW_HEIGHT);
+  }
+  // Returns the place of the row that shows an act: that of its actor, if it has one.
+  placeOfAct(act: number): number {
+    const row = this.rowOfActor.get(this.run.columns.act_actor[act]);
+    return row === undefined ? this.rowOfQueue[queueOfAct(this.run, act)] : row;
   }
   // Returns the width of the names of queues, left of the acts. A narrow window cuts names.
   namesWidth(): number {
-    return Math.min(NAMES_WIDTH_MAX, Math.round(NAMES_SHARE_MAX * this.canvas.clientWidth));
+    return Math.min(NAMES_WIDTH_MAX, Math.round(NAMES_SHARE_MAX * this.canvasWidth));
   }
   private width(): number {
-    return Math.max(1, this.canvas.clientWidth - this.namesWidth());
+    return Math.max(1, this.canvasWidth - this.namesWidth());
+  }
+  // Asks for the width of the canvas, which a browser may have to compute.
+  private look(): void {
+    this.canvasWidth = this.canvas.clientWidth;
   }
 
   draw(scene: Scene): void {
     const ratio = window.devicePixelRatio || 1;
-    const width = this.canvas.clientWidth;
+    this.look();
+    const width = this.canvasWidth;
     const height = this.canvas.clientHeight;
-    if (this.canvas.width !== width * ratio || this.canvas.height !== height * ratio) {
-      this.canvas.width = width * ratio;
-      this.canvas.height = height * ratio;
+    const [wide, high] = [Math.round(width * ratio), Math.round(height * ratio)];
+    if (this.canvas.width !== wide || this.canvas.height !== high) {
+      this.canvas.width = wide;
+      this.canvas.height = high;
     }
     const g = this.canvas.getContext("2d")!;
+    const first = Math.max(0, Math.floor(scene.top / ROW_HEIGHT));
+    const last = Math.min(this.rows.length - 1, this.placeAt(height, scene));
+    this.drawPixels(g, wide, high, ratio, first, last, scene);
     g.setTransform(ratio, 0, 0, ratio, 0, 0);
-    g.fillStyle = this.theme.ground;
-    g.fillRect(0, 0, width, height);
     g.font = "12px system-ui, sans-serif";
     g.textBaseline = "middle";
-    const first = Math.max(0, Math.floor(scene.top / ROW_HEIGHT));
-    const last = Math.min(this.detail.length - 1, this.queueAt(height, scene));
     g.save();
     g.beginPath();
     g.rect(this.namesWidth(), AXIS_HEIGHT, width - this.namesWidth(), height - AXIS_HEIGHT);
     g.clip();
-    for (let q = first; q <= last; ++q) this.drawQueue(g, q, scene);
     this.drawOpenActs(g, scene);
     this.drawFailures(g, height, scene);
-    this.drawSteps(g, height, scene);
+    if (scene.act >= 0) this.drawSelected(g, scene);
     if (scene.act >= 0) this.drawCauses(g, scene);
     if (scene.measure) this.drawMeasure(g, height, scene);
     g.restore();
@@ -104,56 +134,50 @@ export class TimelineCanvas {
     this.drawAxis(g, width, scene);
   }
 
-  private rowTop(queue: number, scene: Scene): number {
-    return AXIS_HEIGHT + queue * ROW_HEIGHT - scene.top;
+  // Draws the acts and waits of all rows, and the borders of steps.
+  private drawPixels(g: CanvasRenderingContext2D, wide: number, high: number, ratio: number, first: number,
+                     last: number, scene: Scene): void {
+    const left = Math.round(this.namesWidth() * ratio);
+    const top = Math.round(AXIS_HEIGHT * ratio);
+    if (wide <= left || high <= top) return;
+    const pixels = this.pixels;
+    pixels.begin(wide - left, high - top, ratio);
+    const lineOf = (place: number) => Math.round((place * ROW_HEIGHT + PAD - scene.top) * ratio);
+    const height = Math.round((ROW_HEIGHT - 2 * PAD) * ratio);
+    for (let place = first; place <= last; ++place) pixels.paintRow(this.rows[place].detail, lineOf(place), height, scene);
+    for (const act of this.run.object.open_acts || []) {
+      if (act.waits) pixels.paintWait("late", Math.round((this.xAt(act.since_ns, scene) - this.namesWidth()) * ratio),
+                                      wide - left, lineOf(this.rowOfQueue[act.queue]), height);
+    }
+    const end = firstAbove(this.stepBegins, scene.to, 0, this.stepBegins.length);
+    const begin = firstAbove(this.stepBegins, scene.from - 1, 0, end);
+    if ((end - begin) * STEPS_APART < this.width()) { // the borders of more steps would hide the acts
+      for (let i = begin; i < end; ++i)
+        pixels.paintBorder(Math.round((this.xAt(this.stepBegins[i], scene) - this.namesWidth()) * ratio));
+    }
+    pixels.end(g, left, top);
   }
 
-  private drawQueue(g: CanvasRenderingContext2D, q: number, scene: Scene): void {
-    const queue = this.detail[q];
-    const pixel = (scene.to - scene.from) / Math.max(1, this.width());
-    const level = levelFor(this.run.columns, queue, pixel);
-    const y = this.rowTop(q, scene) + PAD;
-    const height = ROW_HEIGHT - 2 * PAD;
+  private rowTop(place: number, scene: Scene): number {
+    return AXIS_HEIGHT + place * ROW_HEIGHT - scene.top;
+  }
+
+  private drawSelected(g: CanvasRenderingContext2D, scene: Scene): void {
     const c = this.run.columns;
-    if (level !== undefined) {
-      const count = level.begin.length;
-      let i = Math.max(0, firstAbove(level.begin, scene.from, 0, count) - 1);
-      for (; i < count && level.begin[i] < scene.to; ++i) {
-        const x = this.xAt(level.begin[i], scene);
-        const end = this.xAt(level.end[i], scene);
-        const share = level.busy[i] / Math.max(1, level.end[i] - level.begin[i]);
-        g.globalAlpha = Math.max(FAINT, Math.min(1, share));
-        g.fillStyle = this.colourOf(level.actor[i], -1, scene);
-        g.fillRect(x, y, Math.max(1, end - x), height);
-      }
-      g.globalAlpha = 1;
-      return;
-    }
-    let act = Math.max(queue.first, firstAbove(c.act_begin, scene.from, queue.first, queue.end) - 1);
-    for (; act < queue.end; ++act) {
-      const begin = c.act_begin[act];
-      if (begin - c.act_wait_ns[act] > scene.to) break;
-      if (c.act_wait[act] !== 0) this.drawWait(g, act, y, height, scene);
-      if (begin > scene.to) break;
-      const x = this.xAt(begin, scene);
-      const w = Math.max(0.75, (c.act_ns[act] / (scene.to - scene.from)) * this.width());
-      g.fillStyle = this.colourOf(c.act_actor[act], act, scene);
-      g.fillRect(x, y, w, height);
-      if (act === scene.act) {
-        g.strokeStyle = this.theme.accent;
-        g.lineWidth = 2;
-        g.strokeRect(x - 1, y - 1, w + 2, height + 2);
-      }
-      if (w > TEXT_MIN) this.drawText(g, nameOf(this.run, "actor_function", c.act_actor[act]), x, y, w, height);
-    }
+    const x = this.xAt(c.act_begin[scene.act], scene);
+    const w = Math.max(1, this.xAt(c.act_begin[scene.act] + c.act_ns[scene.act], scene) - x);
+    g.strokeStyle = this.theme.accent;
+    g.lineWidth = 2;
+    for (const place of new Set([this.rowOfQueue[queueOfAct(this.run, scene.act)], this.placeOfAct(scene.act)]))
+      g.strokeRect(x - 1, this.rowTop(place, scene) + PAD - 1, w + 2, ROW_HEIGHT - 2 * PAD + 2);
   }
 
   // Draws where a process or the job failed: a line through the row of the rank, or through all rows.
   private drawFailures(g: CanvasRenderingContext2D, bottom: number, scene: Scene): void {
     for (const failure of this.run.object.failures || []) {
       const x = this.xAt(failure.at_ns, scene);
-      if (x < this.namesWidth() || x > this.canvas.clientWidth) continue;
-      const top = failure.queue === undefined ? AXIS_HEIGHT : this.rowTop(failure.queue, scene);
+      if (x < this.namesWidth() || x > this.canvasWidth) continue;
+      const top = failure.queue === undefined ? AXIS_HEIGHT : this.rowTop(this.rowOfQueue[failure.queue], scene);
       const height = failure.queue === undefined ? bottom - AXIS_HEIGHT : ROW_HEIGHT;
       g.fillStyle = this.theme.warning;
       g.fillRect(x - 1.5, top, 3, height);
@@ -171,15 +195,15 @@ export class TimelineCanvas {
   // Returns where the text of a failure at x begins: right of its line, where it hides no act, if it fits there.
   private failureTextAt(g: CanvasRenderingContext2D, failure: Failure, x: number): number {
     const width = this.failureWidth(g, failure);
-    return x + width <= this.canvas.clientWidth ? x : x - width;
+    return x + width <= this.canvasWidth ? x : x - width;
   }
 
   // Draws the acts and waits that were open when the record ended. They have no end.
   private drawOpenActs(g: CanvasRenderingContext2D, scene: Scene): void {
     const height = ROW_HEIGHT - 2 * PAD;
     for (const act of this.run.object.open_acts || []) {
-      const y = this.rowTop(act.queue, scene) + PAD;
-      if (act.waits) this.fillWait(g, "late", act.since_ns, Math.max(scene.to, act.since_ns), y, height, scene);
+      const y = this.rowTop(this.rowOfQueue[act.queue], scene) + PAD;
+      if (y + height < 0 || y > this.canvas.clientHeight) continue;
       // The mark of a failure in this row lies left of the text.
       const failure = (this.run.object.failures || []).find((of) => of.queue === act.queue);
       let x = this.xAt(act.since_ns, scene);
@@ -189,7 +213,7 @@ export class TimelineCanvas {
       }
       x = Math.max(x, this.namesWidth());
       // The text has a ground of its own, because a pattern of lines behind it strikes it through.
-      const text = this.fitted(g, `⚠ ${act.text}`, this.canvas.clientWidth - x - 8);
+      const text = this.fitted(g, `⚠ ${act.text}`, this.canvasWidth - x - 8);
       g.fillStyle = this.theme.ground;
       g.fillRect(x + 2, y, g.measureText(text).width + 4, height);
       g.fillStyle = this.theme.text;
@@ -205,61 +229,6 @@ export class TimelineCanvas {
     return length >= SHORTEST_CUT ? text.slice(0, length) + "…" : text.slice(0, 1);
   }
 
-  // A wait lies before its act. Its part until the token was sent is one cause, and its part after that another.
-  private drawWait(g: CanvasRenderingContext2D, act: number, y: number, height: number, scene: Scene): void {
-    const c = this.run.columns;
-    const end = c.act_begin[act];
-    const begin = end - c.act_wait_ns[act];
-    if (c.act_wait[act] === 2) return this.fillWait(g, "credit", begin, end, y, height, scene);
-    const waited = c.act_waited_register[act];
-    if (waited >= 0 && !c.register_crosses_ranks[waited]) return this.fillWait(g, "own", begin, end, y, height, scene);
-    const cause = c.act_cause[act];
-    const sent = cause < 0 ? begin : Math.min(end, Math.max(begin, c.act_begin[cause] + c.act_ns[cause]));
-    this.fillWait(g, "late", begin, sent, y, height, scene);
-    this.fillWait(g, "way", sent, end, y, height, scene);
-  }
-
-  private fillWait(g: CanvasRenderingContext2D, kind: WaitKind, from: number, to: number, y: number, height: number,
-                   scene: Scene): void {
-    const x = this.xAt(from, scene);
-    const w = this.xAt(to, scene) - x;
-    if (w < 0.5) return;
-    g.fillStyle = this.patterns[kind];
-    g.fillRect(x, y + height * 0.25, w, height * 0.5);
-  }
-
-  private colourOf(actor: number, act: number, scene: Scene): string {
-    if (scene.found !== null && !scene.found[actor]) return this.theme.line;
-    if (scene.colour === "micro-batch" && act >= 0) return microBatchColour(this.run.columns.act_micro_batch[act]);
-    return this.colours[actor];
-  }
-
-  private drawText(g: CanvasRenderingContext2D, text: string, x: number, y: number, w: number, height: number): void {
-    const visible = Math.max(x, this.namesWidth());
-    const room = Math.floor((x + w - visible - 6) / 6.5);
-    if (room < 3) return;
-    g.fillStyle = "#ffffff";
-    g.fillText(text.length <= room ? text : text.slice(0, room - 1) + "…", visible + 3, y + height / 2);
-  }
-
-  private drawSteps(g: CanvasRenderingContext2D, height: number, scene: Scene): void {
-    g.strokeStyle = this.theme.text;
-    g.setLineDash([3, 3]);
-    g.lineWidth = 1;
-    const steps = this.run.object.steps;
-    let last = -1e9;
-    for (const step of steps) {
-      const x = this.xAt(step.begin_ns, scene);
-      if (x < this.namesWidth() - 1 || x > this.canvas.clientWidth || x - last < 4) continue;
-      last = x;
-      g.beginPath();
-      g.moveTo(x, AXIS_HEIGHT);
-      g.lineTo(x, height);
-      g.stroke();
-    }
-    g.setLineDash([]);
-  }
-
   // Arrows lead from each cause to the act that waited for it, back from the selected act: data in one line, credits in
   // another.
   private drawCauses(g: CanvasRenderingContext2D, scene: Scene): void {
@@ -269,9 +238,9 @@ export class TimelineCanvas {
       const cause = c.act_cause[act];
       if (cause < 0) break;
       const x1 = this.xAt(c.act_begin[cause] + c.act_ns[cause], scene);
-      const y1 = this.rowTop(queueOfAct(this.run, cause), scene) + ROW_HEIGHT / 2;
+      const y1 = this.rowTop(this.placeOfAct(cause), scene) + ROW_HEIGHT / 2;
       const x2 = this.xAt(c.act_begin[act], scene);
-      const y2 = this.rowTop(queueOfAct(this.run, act), scene) + ROW_HEIGHT / 2;
+      const y2 = this.rowTop(this.placeOfAct(act), scene) + ROW_HEIGHT / 2;
       const isCredit = c.act_wait[act] === 2;
       g.strokeStyle = isCredit ? WAITS.credit.colour : this.theme.accent;
       g.setLineDash(isCredit ? [6, 3] : []);
@@ -310,8 +279,16 @@ export class TimelineCanvas {
     g.beginPath();
     g.rect(0, AXIS_HEIGHT, this.namesWidth() - 6, this.canvas.clientHeight);
     g.clip();
-    for (let q = first; q <= last; ++q) {
-      g.fillText(this.run.object.queues[q].name, 8, this.rowTop(q, scene) + ROW_HEIGHT / 2);
+    for (let place = first; place <= last; ++place) {
+      const row = this.rows[place];
+      const y = this.rowTop(place, scene) + ROW_HEIGHT / 2;
+      g.fillStyle = row.actor < 0 ? this.theme.text : this.theme.faint;
+      if (row.actor >= 0) {
+        g.fillText(nameOf(this.run, "actor_name", row.actor), ACTOR_AT, y);
+        continue;
+      }
+      if (row.detail.end > row.detail.first) g.fillText(row.isOpen ? "▾" : "▸", 7, y);
+      g.fillText(this.run.object.queues[row.queue].name, NAME_AT, y);
     }
     g.restore();
   }
@@ -335,34 +312,7 @@ export class TimelineCanvas {
       g.lineTo(x, AXIS_HEIGHT);
       g.stroke();
       g.fillStyle = this.theme.faint;
-      g.fillText(`${(at * scale).toLocaleString("en-US", { maximumFractionDigits: 3 })} ${unit}`, x + 3, AXIS_HEIGHT / 2);
+      g.fillText(`${tickText.format(at * scale)} ${unit}`, x + 3, AXIS_HEIGHT / 2);
     }
   }
-}
-
-// Returns a tile of a wait's pattern.
-export function waitTile(kind: WaitKind): HTMLCanvasElement {
-  const tile = document.createElement("canvas");
-  tile.width = tile.height = 8;
-  const g = tile.getContext("2d")!;
-  g.globalAlpha = 0.35;
-  g.fillStyle = WAITS[kind].colour;
-  g.fillRect(0, 0, 8, 8);
-  g.globalAlpha = 1;
-  g.strokeStyle = g.fillStyle = WAITS[kind].colour;
-  g.lineWidth = 2;
-  g.beginPath();
-  if (kind === "own") {
-    g.arc(4, 4, 1.6, 0, 7);
-    g.fill();
-    return tile;
-  }
-  const lines: [number, number, number, number][] = kind === "late" ? [[0, 8, 8, 0], [-2, 2, 2, -2], [6, 10, 10, 6]] :
-    kind === "way" ? [[0, 0, 8, 8], [-2, 6, 2, 10], [6, -2, 10, 2]] : [[0, 4, 8, 4], [4, 0, 4, 8]];
-  for (const [x1, y1, x2, y2] of lines) {
-    g.moveTo(x1, y1);
-    g.lineTo(x2, y2);
-  }
-  g.stroke();
-  return tile;
 }

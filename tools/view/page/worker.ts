@@ -1,7 +1,7 @@
 // The worker that decodes a run, or the analysis of a run, beside the page, so that the page answers meanwhile.
 
 import { decodeAnalysis, decodeBundle } from "./bundle";
-import { buildDetail } from "./detail";
+import { buffersOf, buildDetail } from "./detail";
 
 const answer = self as unknown as { postMessage(data: unknown, move: Transferable[]): void };
 
@@ -18,7 +18,7 @@ self.onmessage = async (message: MessageEvent) => {
     }
     const bundle = decodeBundle(bytes);
     const detail = bundle.run === undefined ? [] : buildDetail(bundle.run.columns);
-    answer.postMessage({ bundle, detail }, [bytes]);
+    answer.postMessage({ bundle, detail }, [bytes, ...buffersOf(detail)]);
   } catch (error) {
     self.postMessage({ error: error instanceof Error ? error.message : String(error) });
   }
