@@ -2,8 +2,10 @@
 
 import json
 import re
+import struct
 import subprocess
 import unittest
+import urllib.request
 
 from selenium import webdriver
 from selenium.webdriver.common import keys
@@ -44,6 +46,17 @@ TOO_WIDE = """
 """
 
 
+TYPES = {"u8": "B", "i32": "i", "u32": "I", "f32": "f", "f64": "d"}
+
+
+def bundle_of(data):
+    """Returns the object of a bundle (tools/view/run_bundle.h) and its columns by name."""
+    size = struct.unpack_from("<I", data, 8)[0]
+    run = json.loads(data[16:16 + size])
+    return run, {column["name"]: struct.unpack_from(f"<{column['count']}{TYPES[column['type']]}", data,
+                                                    16 + size + column["offset"]) for column in run["columns"]}
+
+
 class View(view_case.ViewCase):
     def setUp(self):
         super().setUp()
@@ -63,6 +76,37 @@ class View(view_case.ViewCase):
                 self.assertEqual([url for url in self.browser.loaded()
                                   if not url.startswith((self.address, "blob:"))], [])
         self.assertEqual([m for m in self.browser.messages() if "favicon" not in m], [])
+
+    def test_every_view_shows_runs_of_two_processes_on_other_layouts(self):
+        for mesh in ("dp=2,tp=2", "pp=2,tp=2"):
+            self.place.train("--mesh", mesh, "--processes", "2", "--steps", "4", "--trace", "two.pftrace")
+            self.place.run("view", "two.pftrace", "--export", "two.html")
+            for view, heading in VIEWS.items():
+                if view == "pipeline" and "pp" not in mesh:
+                    continue
+                with self.subTest(mesh=mesh, view=view):
+                    self.browser.open(f"file://{self.place.path('two.html')}#view={view}")
+                    self.assertRegex(re.sub(r"\s+", " ", self.browser.heading()), heading)
+                    self.assertEqual(self.browser.nameless(), [])
+        self.assertEqual(self.browser.messages(), [])
+
+    def test_registers_that_are_nearly_always_full_are_listed_with_their_bytes(self):
+        self.place.run("sim", "job.textproto", "--mesh", "pp=2", "--set", "runtime.registers=ONE",
+                       "--steps", "4", "--trace", "one.pftrace")
+        address = self.serve("one.pftrace")
+        self.browser.open(f"{address}#view=registers")
+        with urllib.request.urlopen(address + "run") as answer:
+            run = bundle_of(answer.read())
+        with urllib.request.urlopen(address + "analysis") as answer:
+            full = bundle_of(answer.read())[1]["register_full_ns"]
+        steps = run[0]["steps"]
+        all_ns = sum(step["end_ns"] - step["begin_ns"] for step in steps)
+        rows = self.browser.rows("Nearly always full")
+        self.assertEqual(len(rows), min(40, sum(1 for ns in full if ns / all_ns >= 0.8)))
+        for row in rows:
+            self.assertGreaterEqual(float(row[3].split()[0]), 80)
+            self.assertRegex(row[4], r"^[\d.]+\s([KMG]i)?B$")
+            self.assertRegex(row[7], r"^(never|[\d.]+\s(ns|µs|ms|s))$")
 
     def test_the_page_tells_what_the_report_tells(self):
         why = self.report()["why_slow"]

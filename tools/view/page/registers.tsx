@@ -10,6 +10,7 @@ const ROWS = 40;
 const WIDTH = 900;
 const HEIGHT = 120;
 const GAIN_MIN = 0.03; // of a step
+const ALWAYS_MIN = 0.8; // of the whole steps, of a register that is nearly always full
 
 interface Row {
   register: number;
@@ -17,6 +18,8 @@ interface Row {
   rank: string;
   slots: number;
   most: number;
+  writer: string; // the phase of the actor that writes it
+  bytes: number; // of all slots
   spare_bytes: number;
   full: number; // share of the whole steps
   credit_ns: number; // of a step
@@ -42,6 +45,8 @@ function rowsOf(run: Run): Row[] {
       rank: producer < 0 ? "" : String(rankAcross(run, r, producer, readerOf(run, r))),
       slots: c.register_slots[r],
       most: c.register_most[r],
+      writer: producer < 0 ? "" : nameOf(run, "actor_phase", producer),
+      bytes: c.register_slots[r] * c.register_bytes[r],
       spare_bytes: (c.register_slots[r] - c.register_most[r]) * c.register_bytes[r],
       full: c.register_full_ns[r] / all,
       credit_ns: c.register_waited_credit_ns[r] / Math.max(1, steps.length),
@@ -116,7 +121,8 @@ export function Registers({ run, state, go }: ViewProps): JSX.Element {
   const pick = (row: Row) => <button class="link" onClick={() => go({ register: row.register })}>{row.name}</button>;
   const spare = rows.filter((r) => r.spare_bytes > 0).sort((a, b) => b.spare_bytes - a.spare_bytes);
   const full = rows.filter((r) => r.credit_ns > 0).sort((a, b) => b.credit_ns - a.credit_ns);
-  const largest = rows.slice().sort((a, b) => b.slots * bytesOf(run, b) - a.slots * bytesOf(run, a));
+  const largest = rows.slice().sort((a, b) => b.bytes - a.bytes);
+  const always = rows.filter((r) => r.full >= ALWAYS_MIN).sort((a, b) => b.credit_ns - a.credit_ns || b.bytes - a.bytes);
   const register = state.register !== undefined && state.register < rows.length ? state.register :
     (full[0] || largest[0] || { register: -1 }).register;
   return (
@@ -131,6 +137,17 @@ export function Registers({ run, state, go }: ViewProps): JSX.Element {
         { title: "all in use", number: true, cell: (r) => percent(r.full) },
         { title: "waits per step", number: true, cell: (r) => time(r.credit_ns) },
       ]} />
+      <Table name={`Nearly always full: all slots in use for ${percent(ALWAYS_MIN)} of the steps or more`} rows={always}
+        most={ROWS} columns={[
+        { title: "register", cell: pick },
+        { title: "rank", number: true, cell: (r) => r.rank },
+        { title: "slots", number: true, cell: (r) => r.slots },
+        { title: "all in use", number: true, cell: (r) => percent(r.full) },
+        { title: "bytes", number: true, cell: (r) => bytes(r.bytes) },
+        { title: "one more slot takes", number: true, cell: (r) => bytes(bytesOf(run, r)) },
+        { title: "written by", cell: (r) => r.writer },
+        { title: "writers wait per step", number: true, cell: (r) => r.credit_ns > 0 ? time(r.credit_ns) : "never" },
+      ]} />
       <Table name="Never all in use: memory to give back" rows={spare} most={ROWS} columns={[
         { title: "register", cell: pick },
         { title: "rank", number: true, cell: (r) => r.rank },
@@ -141,7 +158,7 @@ export function Registers({ run, state, go }: ViewProps): JSX.Element {
         { title: "register", cell: pick },
         { title: "rank", number: true, cell: (r) => r.rank },
         { title: "slots", number: true, cell: (r) => `${r.most} of ${r.slots}` },
-        { title: "bytes", number: true, cell: (r) => bytes(r.slots * bytesOf(run, r)) },
+        { title: "bytes", number: true, cell: (r) => bytes(r.bytes) },
       ]} />
     </section>
   );
