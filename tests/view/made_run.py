@@ -1,7 +1,7 @@
 """Makes a run of any number of acts for the page of `weir view`, and serves the page with it, without the program.
 
-The run has the form of tools/view/run_bundle.h, as the server hands it over before the analysis. All queues have acts of
-the same lengths at the same times, and the waits of a queue have the cause that its number says.
+The run has the form of tools/view/run_bundle.h, as the server hands it over before the analysis. All queues have acts
+of the same lengths at the same times, and the waits of a queue have the cause that its number says.
 """
 
 import http.server

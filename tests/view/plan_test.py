@@ -3,6 +3,7 @@
 import json
 import re
 import struct
+import subprocess
 import unittest
 import urllib.request
 
@@ -52,6 +53,50 @@ class PlanView(view_case.ViewCase):
         self.assertEqual([(row[2], row[4], row[6]) for row in self.browser.rows("Boxings, the costliest first")],
                          [(b["method"], b["layouts"], b.get("why", "")) for b in plan["boxings"]][:30])
         self.assertEqual(len(self.browser.rows("Devices in a predicted step")), 4)
+
+    def test_the_json_of_a_plan_is_shown_alone_and_with_its_memory(self):
+        self.write_job()
+        plan = self.plan(*MESH)
+        with open(self.place.path("plan.json"), "w", encoding="utf-8") as file:
+            json.dump(plan, file)
+        address = self.serve("plan.json")
+        with urllib.request.urlopen(address + "run") as answer:
+            self.assertEqual(object_of(answer.read())["plan"], plan)
+        self.browser.open(address)
+        views = self.browser.run("return [...document.querySelectorAll('nav a')].map(a => a.innerText)")
+        self.assertEqual(views, ["Plan"])
+        self.assertRegex(self.browser.heading(), VIEWS["plan"])
+        text = self.text()
+        self.assertIn("The views of a simulated run are not here: the file has a plan and no acts", text)
+        for sentence in (plan["fit"]["text"], *plan["lines"].values(), *plan["warnings"]):
+            self.assertIn(re.sub(r"\s+", " ", sentence), text)
+        self.assertEqual(len(self.browser.rows("What the memory of ranks is for")), len(plan["ranks"]))
+        self.assertIn("bubble", self.browser.run("return document.querySelector('pre').innerText"))
+        self.assertGreater(len(self.browser.rows("Tensors of ")), 0)
+        self.browser.open(f"{address}#view=plan&rank={plan['ranks'][-1]['rank']}")
+        self.assertEqual([(row[2], row[5]) for row in self.browser.rows("What lives on rank ")],
+                         [(t["name"], t["why"]) for t in plan["ranks"][-1]["memory"]["largest"]])
+        self.assertEqual(self.browser.nameless(), [])
+        self.assertEqual([m for m in self.browser.messages() if "favicon" not in m], [])
+
+    def test_json_that_is_no_plan_is_refused_with_the_place_that_is_wrong(self):
+        self.write_job()
+        plan = self.plan(*MESH)
+        without_schedule = {name: value for name, value in plan.items() if name != "schedule"}
+        other_kind = json.loads(json.dumps(plan))
+        other_kind["ranks"][0]["memory"]["weight_bytes"] = "1"
+        texts = {"no JSON at byte": json.dumps(plan)[:-9], "JSON without schedule": without_schedule,
+                 "ranks.0.memory.weight_bytes is a text": other_kind}
+        for told, content in texts.items():
+            with self.subTest(told=told):
+                with open(self.place.path("bad.json"), "w", encoding="utf-8") as file:
+                    file.write(content if isinstance(content, str) else json.dumps(content))
+                ended = subprocess.run([self.place.program, "view", "bad.json", "--export", "page.html"],
+                                       cwd=self.place.folder, env=self.place.environment, capture_output=True,
+                                       text=True, check=False)
+                self.assertEqual(ended.returncode, 66)
+                self.assertIn("W0538", ended.stderr)
+                self.assertIn(told, ended.stderr)
 
     def test_rules_that_a_search_has_found_are_told(self):
         self.write_job()

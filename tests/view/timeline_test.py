@@ -1,4 +1,4 @@
-"""Tests the timeline of `weir view` in a real browser with a made run: colours at every zoom, rows of actors, the search.
+"""Tests the timeline of `weir view` in a real browser with a made run: colours at every zoom, rows of actors, search.
 
 Each queue of the made run waits for one cause only, so the pixels of its row tell whether a picture of many acts
 keeps it.
@@ -34,8 +34,8 @@ def rgb(red, green, blue):
     return str(red | green << 8 | blue << 16)
 
 
-# The strong colour of each pattern (tools/view/page/colours.ts). That of tokens under way is also that of boxings, so its
-# faint colour, between the lines of the pattern, tells it.
+# The strong colour of each pattern (tools/view/page/colours.ts). That of tokens under way is also that of boxings, so
+# its faint colour, between the lines of the pattern, tells it.
 STRONG = {"late": rgb(0xb9, 0xb9, 0xb9), "own": rgb(0x56, 0xb4, 0xe9), "credit": rgb(0xcc, 0x79, 0xa7)}
 FAINT_UNDER_WAY = (range(0xf4, 0xf8), range(0xdc, 0xe0), range(0xa4, 0xaa))
 

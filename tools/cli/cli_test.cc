@@ -505,10 +505,17 @@ TEST(CliTest, ViewShowsThePlanOfAJobAndRefusesWhatIsNeitherJobNorTrace) {
   EXPECT_THAT(view.out, HasSubstr("page written to "));
   EXPECT_THAT(ReadFile(page), HasSubstr("<script id=\"run\""));
   EXPECT_EQ(Weir({"view", SmallJob(), "--mesh", "dp=3x", "--export", page}).code, 65);
-  const Outcome json =
-      Weir({"view", WriteFile("plan.json", Weir({"plan", SmallJob(), "--json"}).out)});
+  const std::string plan = WriteFile("plan.json", Weir({"plan", SmallJob(), "--json"}).out);
+  const Outcome shown = Weir({"view", plan, "--export", page});
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  EXPECT_THAT(ReadFile(page), HasSubstr("<script id=\"run\""));
+  const Outcome meshed = Weir({"view", plan, "--mesh", "dp=2", "--export", page});
+  EXPECT_EQ(meshed.code, 2);
+  EXPECT_THAT(meshed.err, HasSubstr("--mesh: is for a job, and FILE is a plan as JSON"));
+  const Outcome json = Weir({"view", WriteFile("other.json", "{\"plan_id\": 7}")});
   EXPECT_EQ(json.code, 66);
-  EXPECT_THAT(json.err, AllOf(HasSubstr("W0538"), HasSubstr("weir view JOB")));
+  EXPECT_THAT(json.err, AllOf(HasSubstr("W0538"), HasSubstr("plan_id is a number"),
+                              HasSubstr("weir view JOB")));
   const std::string trace = PathFor("view.pftrace");
   EXPECT_EQ(Weir({"sim", SmallJob(), "--trace", trace}).code, 0);
   EXPECT_EQ(Weir({"view", trace, "--export", page}).code, 0);

@@ -36,6 +36,7 @@
 #include "tools/train/memory_budget.h"
 #include "tools/train/output_paths.h"
 #include "tools/view/growing_run.h"
+#include "tools/view/plan_file.h"
 #include "tools/view/run_bundle.h"
 #include "tools/view/view_page.h"
 #include "tools/view/view_server.h"
@@ -139,20 +140,38 @@ bool IsText(absl::string_view file) {
                       [](char c) { return absl::ascii_iscntrl(c) && !absl::ascii_isspace(c); });
 }
 
-// Returns whether the page is to show the plan of a job. W0538: the file is JSON.
-absl::StatusOr<bool> ShowsPlan(const std::string& path) {
-  if (path == "-") return true;
+// The thing that a page shows.
+enum class Shown : uint8_t { kTraces, kJob, kPlanFile };
+
+// Returns what a file is.
+absl::StatusOr<Shown> KindOf(const std::string& path) {
+  if (path == "-") return Shown::kJob;
   WEIR_ASSIGN_OR_RETURN(const auto file,
                         store::MappedFile::Open(path, "trace of `weir train --trace`, or job"));
   if (file->text().empty()) {
     return Damaged({"W0531", path, "a trace written by weir, or a job", "an empty file",
                     "weir train --trace FILE, or weir zoo for a job"});
   }
-  if (!IsText(file->text())) return false;
-  if (absl::StripLeadingAsciiWhitespace(file->text()).substr(0, 1) != "{") return true;
-  return Damaged({"W0538", path, "a trace, or a job as protobuf text",
-                  "JSON; that of `weir plan --json` has no acts to show",
-                  "weir view JOB, with the flags of weir plan"});
+  if (!IsText(file->text())) return Shown::kTraces;
+  const bool is_json = absl::StripLeadingAsciiWhitespace(file->text()).substr(0, 1) == "{";
+  return is_json ? Shown::kPlanFile : Shown::kJob;
+}
+
+// Reads the output of `weir plan --json`, which has the plan and no acts.
+absl::StatusOr<std::string> ReadPlanBundle(const std::string& path, CliSandbox sandbox) {
+  WEIR_ASSIGN_OR_RETURN(const auto file, store::MappedFile::Open(path, "output of `weir plan`"));
+  std::string bundle;
+  WEIR_RETURN_IF_ERROR(Confined(sandbox, [&]() -> absl::Status {
+    WEIR_ASSIGN_OR_RETURN(const nlohmann::ordered_json plan,
+                          view::ReadPlanFile(file->text(), path));
+    bundle = view::MakePlanBundle(
+        plan,
+        "the file has a plan and no acts; `weir view JOB`, with the flags of `weir plan`, "
+        "shows the simulated step, too",
+        std::filesystem::path(path).filename().string());
+    return absl::OkStatus();
+  }));
+  return bundle;
 }
 
 // Returns why the page cannot show the acts of the simulated steps; empty: it can.
@@ -202,17 +221,30 @@ absl::StatusOr<std::string> ReadPlan(const ViewArguments& arguments, CliSandbox 
   return bundle;
 }
 
-// Returns whether the arguments name a job. Throws if they name traces and have flags of a job.
-absl::StatusOr<bool> NamesJob(const ViewArguments& arguments) {
-  bool shows_plan = false;
+// Returns what the arguments name. Throws if they have flags of a job and name none.
+absl::StatusOr<Shown> WhatToShow(const ViewArguments& arguments) {
+  Shown shown = Shown::kTraces;
   if (arguments.paths.size() == 1) {
-    WEIR_ASSIGN_OR_RETURN(shows_plan, ShowsPlan(arguments.paths[0]));
+    WEIR_ASSIGN_OR_RETURN(shown, KindOf(arguments.paths[0]));
   }
   for (const CLI::Option* option : arguments.plan_options) {
-    if (!shows_plan && option->count() > 0)
-      throw CLI::ValidationError(option->get_name(), "is for a job, and FILE is a trace");
+    if (shown == Shown::kJob || option->count() == 0) continue;
+    throw CLI::ValidationError(option->get_name(),
+                               absl::StrCat("is for a job, and FILE is a ",
+                                            shown == Shown::kTraces ? "trace" : "plan as JSON"));
   }
-  return shows_plan;
+  return shown;
+}
+
+// Returns the whole bundle of what the arguments name.
+absl::StatusOr<std::string> ReadBundle(const ViewArguments& arguments, Shown shown,
+                                       CliSandbox sandbox) {
+  switch (shown) {
+    case Shown::kTraces: break;
+    case Shown::kJob: return ReadPlan(arguments, sandbox);
+    case Shown::kPlanFile: return ReadPlanBundle(arguments.paths[0], sandbox);
+  }
+  return ReadRun(arguments, sandbox);
 }
 
 absl::Status Export(const ViewArguments& arguments, const std::string& bundle, std::ostream& out) {
@@ -310,10 +342,9 @@ absl::Status View(const ViewArguments& arguments, const CliContext& context) {
     throw CLI::ValidationError("--export",
                                "needs the name of the page to write; the name is empty");
   WEIR_RETURN_IF_ERROR(train::CheckOutputIsNoInput("--export", arguments.page, arguments.paths));
-  WEIR_ASSIGN_OR_RETURN(const bool names_job, NamesJob(arguments));
-  if (!exports && !names_job) return ServeTraces(arguments, context);
-  WEIR_ASSIGN_OR_RETURN(std::string bundle, names_job ? ReadPlan(arguments, context.sandbox)
-                                                      : ReadRun(arguments, context.sandbox));
+  WEIR_ASSIGN_OR_RETURN(const Shown shown, WhatToShow(arguments));
+  if (!exports && shown == Shown::kTraces) return ServeTraces(arguments, context);
+  WEIR_ASSIGN_OR_RETURN(std::string bundle, ReadBundle(arguments, shown, context.sandbox));
   if (exports) return Export(arguments, bundle, *context.out);
   WEIR_ASSIGN_OR_RETURN(const auto server,
                         view::ViewServer::Start(std::move(bundle), arguments.port));
@@ -330,6 +361,7 @@ void AddViewVerb(CLI::App* app, CliContext* context) {
       app, context, "view", "Show a run in a browser, act by act, or a job's plan before any run",
       "  weir view run.pftrace\n  weir view run.pftrace --export run.html\n"
       "  weir view gpt.textproto --mesh dp=2,tp=2  what weir plan says, and its predicted step\n"
+      "  weir view plan.json         the same without its step, from weir plan JOB --json\n"
       "  weir view before.pftrace after.pftrace    two runs side by side\n"
       "  weir view --attach          the run of yours that goes on on this machine\n"
       "  weir view --attach 4711     one of several, by its process id or its name\n"
@@ -337,9 +369,11 @@ void AddViewVerb(CLI::App* app, CliContext* context) {
       "machine:\n  ssh -L 8080:127.0.0.1:8080 HOST weir view run.pftrace --port 8080",
       [arguments, context] { return View(*arguments, *context); });
   CLI::Option* files =
-      verb->add_option("FILE", arguments->paths,
-                       "Trace written by weir train --trace or weir sim --trace; with a second "
-                       "one, the page compares them. Or a job file, whose plan the page shows")
+      verb->add_option(
+              "FILE", arguments->paths,
+              "Trace written by weir train --trace or weir sim --trace; with a second "
+              "one, the page compares them. Or a job file, whose plan the page shows, or the "
+              "output of weir plan --json")
           ->expected(-1);
   arguments->plan_options =
       arguments->plan.AddFlagsTo(verb, context, JobArguments::Data::kNotOpened);

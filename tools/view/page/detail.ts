@@ -154,7 +154,7 @@ function fillFinest(c: Columns, row: QueueDetail, count: number): void {
   }
   for (let i = 0; i < spans; ++i) {
     row.busy[i] = busy[i] === 0 ? 0 : Math.max(1, Math.min(WHOLE, Math.round(busy[i] * WHOLE)));
-    for (let k = 0; k < kinds; ++k) row.waits[i * kinds + k] = Math.min(WHOLE, Math.round(waits[i * kinds + k] * WHOLE));
+    for (let k = i * kinds; k < (i + 1) * kinds; ++k) row.waits[k] = Math.min(WHOLE, Math.round(waits[k] * WHOLE));
   }
 }
 

@@ -105,6 +105,33 @@ function Memory({ ranks }: { ranks: PlannedRank[] }): JSX.Element {
   );
 }
 
+// The largest tensors of a rank, which the reader picks, and why each lives as long as it does.
+function Largest({ ranks, state, go }: { ranks: PlannedRank[]; state: State; go: PlanProps["go"] }): JSX.Element | null {
+  if (ranks.length === 0) return null;
+  const fullest = ranks.reduce((a, b) => b.memory.most_alive_bytes > a.memory.most_alive_bytes ? b : a);
+  const shown = ranks.find((r) => r.rank === state.rank) || fullest;
+  type Tensor = PlannedRank["memory"]["largest"][0];
+  return (
+    <section>
+      <h3>The largest tensors of rank {shown.rank}</h3>
+      {ranks.length > 1 && (
+        <div class="controls"><label>Rank <select value={String(shown.rank)}
+          onChange={(e: Event) => go({ rank: Number((e.target as HTMLSelectElement).value) })}>
+          {ranks.map((r) => <option value={String(r.rank)}>{`${r.rank}, ${bytes(r.memory.most_alive_bytes)} alive at most`}</option>)}
+        </select></label></div>
+      )}
+      <Table name={`What lives on rank ${shown.rank}, the largest first`} rows={shown.memory.largest} columns={[
+        { title: "bytes", number: true, cell: (t: Tensor) => bytes(t.bytes) },
+        { title: <Term word="slot">slots</Term>, number: true, cell: (t) => t.slots },
+        { title: "tensor", cell: (t) => t.name },
+        { title: "alive from", cell: (t) => t.from },
+        { title: "until", cell: (t) => t.until },
+        { title: "why", cell: (t) => t.why },
+      ]} />
+    </section>
+  );
+}
+
 function Boxings({ plan }: { plan: Plan }): JSX.Element {
   return (
     <Table name="Boxings, the costliest first" rows={plan.boxings} most={BOXINGS} columns={[
@@ -175,6 +202,7 @@ export function PlanView({ plan, bundle, state, go }: PlanProps): JSX.Element {
       )}
       {plan.devices.length > 0 && <Devices plan={plan} />}
       <Memory ranks={plan.ranks} />
+      <Largest ranks={plan.ranks} state={state} go={go} />
       <Boxings plan={plan} />
       <Layouts functions={plan.functions} state={state} go={go} />
       {bundle.run === undefined && (

@@ -144,7 +144,8 @@ export class TimelineCanvas {
     pixels.begin(wide - left, high - top, ratio);
     const lineOf = (place: number) => Math.round((place * ROW_HEIGHT + PAD - scene.top) * ratio);
     const height = Math.round((ROW_HEIGHT - 2 * PAD) * ratio);
-    for (let place = first; place <= last; ++place) pixels.paintRow(this.rows[place].detail, lineOf(place), height, scene);
+    for (let place = first; place <= last; ++place)
+      pixels.paintRow(this.rows[place].detail, lineOf(place), height, scene);
     for (const act of this.run.object.open_acts || []) {
       if (act.waits) pixels.paintWait("late", Math.round((this.xAt(act.since_ns, scene) - this.namesWidth()) * ratio),
                                       wide - left, lineOf(this.rowOfQueue[act.queue]), height);

@@ -191,8 +191,8 @@ export class RowPixels {
       }
       if (main < 0) continue;
       busy[x] = hit > 0 ? 1 : all * share; // what is looked for stands out, however short it is
-      colour[x] = hit > 0 ? this.colourOf(hit - 1, -1, scene) : this.colourOf(row.actor[main], row.microBatch[main], scene);
-      if (hits !== null && hit === 0) colour[x] = this.line;
+      if (hit > 0) colour[x] = this.colourOf(hit - 1, -1, scene);
+      else colour[x] = hits !== null ? this.line : this.colourOf(row.actor[main], row.microBatch[main], scene);
     }
   }
 
