@@ -19,7 +19,7 @@ from tests.hosts.slurm_lab import free_ports, SlurmLab
 from tests.hosts.ssh_lab import SshLab
 from tests.processes import census
 
-LIMIT_S = 120  # for anything that should end by itself
+LIMIT_S = 300  # for anything that should end by itself
 LOOK_S = 0.02
 MARK = "WEIR_TEST_LANE"
 INSTALL = "tools/deps/install --with-hosts installs it"

@@ -13,7 +13,7 @@ import unittest
 from tests.processes import census
 
 NUM_NODES = 4
-START_S = 30
+START_S = 120
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch")
 PATH = os.environ.get("PATH", "") + ":/usr/sbin"
 

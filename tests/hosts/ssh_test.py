@@ -69,7 +69,7 @@ class SshTest(HostJobs):
 
     def test_a_lost_host_leaves_what_it_alone_had_to_the_buddies_on_the_other_host(self):
         """All replicas of the norms of a stage are on one host, because tp lies inside hosts."""
-        steps = ("--mesh", "pp=2,tp=2", "--steps", "400")
+        steps = ("--mesh", "pp=2,tp=2", "--steps", "1000")
         code, text = self.train(*steps, "--save", "whole.st")
         self.assertEqual(code, 0, text)
         hosts = ",".join(f"{host}:2" for host in (*HOSTS, "localhost"))

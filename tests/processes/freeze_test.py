@@ -73,6 +73,7 @@ class Freeze(weir_jobs.JobCase):
         loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(LOAD_PROCESSES)]
         try:
             job = self.place.start("--mesh", "dp=2,tp=2", "--processes", "4", "--metrics", "metrics.jsonl", *options)
+            job.wait_for_step()
             try:
                 job.starter.wait(LOAD_S)
             except subprocess.TimeoutExpired:

@@ -22,7 +22,7 @@ KINDS = {"one, at any time": 5, "two at once": 2, "one during a checkpoint": 2, 
 MESH = ("--mesh", "dp=2,tp=2", "--processes", "4")
 PROCESSES = 4
 CHECKPOINTS = "checkpoints"
-STEPS_PER_LOSS = 30
+STEPS_PER_LOSS = 60  # so many that a job outlasts the pauses of a disturber on a loaded machine
 FAULTY_JOBS_MAX = 10  # then the table ends early
 FAILURE = "first failure: "
 # What follows a loss: (text, whether the other processes live on).

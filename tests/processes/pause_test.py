@@ -14,10 +14,10 @@ from tests.processes import census
 from tests.processes import weir_jobs
 
 PAUSE_S = 6
-SETTLE_S = 2  # until the others have used the credits that they had
+SETTLE_S = 2  # for so long the others work no more once they have used the credits that they had
 GROWTH_MAX = 0.05
 CPU_MAX = 0.05  # of one core, for all waiting processes together
-STEPS = "200"
+STEPS = "400"
 
 
 class Pause(weir_jobs.JobCase):
@@ -25,18 +25,25 @@ class Pause(weir_jobs.JobCase):
         super().setUp()
         self.write_job("--steps", STEPS)
 
+    @staticmethod
+    def cpu_share(pids, seconds):
+        """Returns the share of one core that these processes have together for so long."""
+        begin_s, cpu_s = time.monotonic(), sum(census.cpu_seconds(pid) for pid in pids)
+        time.sleep(seconds)
+        return (sum(census.cpu_seconds(pid) for pid in pids) - cpu_s) / (time.monotonic() - begin_s)
+
     def check(self, transport, mesh, processes=4):
         arguments = ("--mesh", mesh, "--metrics", "metrics.jsonl")
         self.place.train(*arguments, "--save", "one.st")
         losses = self.place.metrics("metrics.jsonl")
         job = self.place.start(*arguments, "--save", "many.st", "--processes", str(processes),
-                               "--transport", transport, "--dead-after", "60", "--stuck-after", "120")
+                               "--transport", transport, "--dead-after", "600", "--stuck-after", "600")
         job.wait_for_step()
         workers = job.wait_for_workers(processes)
         paused = workers["2"]
         os.kill(paused, signal.SIGSTOP)
-        time.sleep(SETTLE_S)
         waiting = [job.starter.pid, *(pid for pid in workers.values() if pid != paused)]
+        weir_jobs.until("the others to have used their credits", lambda: self.cpu_share(waiting, SETTLE_S) < CPU_MAX)
         memory = {pid: census.resident_bytes(pid) for pid in waiting}
         cpu_s = sum(census.cpu_seconds(pid) for pid in waiting)
         begin_s = time.monotonic()

@@ -22,7 +22,7 @@ KILLED = 128 + signal.SIGKILL
 
 
 class Restart(weir_jobs.FailureCase):
-    STEPS = str(25 * (KILLS + 2))
+    STEPS = str(50 * (KILLS + 2))
     FLAGS = ("--on-failure", "restart")
 
     def kill_when(self, job, seen, rank="1"):
@@ -90,11 +90,10 @@ class Restart(weir_jobs.FailureCase):
         while kills < KILLS and self.may_kill(job, kills, chance):
             sockets.see(job.pids())
             # The same failure of one rank twice at the same place would end the job.
-            workers = sorted(pid for pid, rank in job.workers().items() if rank != last)
+            workers = sorted((pid, rank) for pid, rank in job.workers().items() if rank != last)
             if not workers:
                 break
-            pid = chance.choice(workers)
-            last = job.workers().get(pid)
+            pid, last = chance.choice(workers)
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:

@@ -22,7 +22,7 @@ MANY_STEPS = "1000000"
 
 class Signals(weir_jobs.JobCase):
     def expect_nothing_left(self):
-        weir_jobs.until("the end of all processes", lambda: not self.place.processes(), 5)
+        weir_jobs.until("the end of all processes", lambda: not self.place.processes())
         self.assertEqual(os.listdir(self.place.temporary), [])
 
     def test_a_signal_to_the_starter_ends_the_job_after_the_step_and_saves(self):
@@ -33,7 +33,7 @@ class Signals(weir_jobs.JobCase):
                 job = self.place.start(*FOUR, "--save", "many.st", "--metrics", "metrics.jsonl")
                 job.wait_for_step()
                 job.starter.send_signal(number)
-                ended = job.wait(30)
+                ended = job.wait()
                 self.assertEqual(ended.code, INTERRUPTED, ended.err)
                 steps = self.place.metrics("metrics.jsonl")[-1]["step"]
                 self.assertIn(f"interrupted after step {steps} of {MANY_STEPS}", ended.err)
@@ -46,16 +46,19 @@ class Signals(weir_jobs.JobCase):
             with self.subTest(spread=spread, every=every):
                 self.write_job("--steps", MANY_STEPS, "--min-lr", "0.003")
                 self.place.remove("asked.ck")
+                self.place.remove("metrics.jsonl")
                 words = (*spread, "--set", f"training.update_every={every}")
-                job = self.place.start(*words, "--checkpoint", "asked.ck")
+                job = self.place.start(*words, "--checkpoint", "asked.ck", "--metrics", "metrics.jsonl")
                 job.wait_for_step()
                 job.starter.send_signal(signal.SIGUSR1)
-                weir_jobs.until("the checkpoint", lambda: os.path.exists(self.place.path("asked.ck")), 20)
+                job.wait_for_text("written to asked.ck")
+                step = int(re.search(r"checkpoint of step (\d+) written to asked.ck", job.errors())[1])
                 os.rename(self.place.path("asked.ck"), self.place.path("first.ck"))
+                weir_jobs.until("a later step",
+                                lambda step=step: self.place.metrics("metrics.jsonl")[-1]["step"] > step)
                 job.starter.send_signal(signal.SIGINT)
-                ended = job.wait(30)
+                ended = job.wait()
                 self.assertEqual(ended.code, INTERRUPTED, ended.err)
-                step = int(re.search(r"checkpoint of step (\d+) written to asked.ck", ended.err)[1])
                 self.assertEqual(step % every, 0)
                 last = int(re.search(r"interrupted after step (\d+)", ended.err)[1])
                 self.assertGreater(last, step)
@@ -70,14 +73,14 @@ class Signals(weir_jobs.JobCase):
         job.wait_for_step()
         job.starter.send_signal(signal.SIGUSR1)
         job.starter.send_signal(signal.SIGINT)
-        ended = job.wait(30)
+        ended = job.wait()
         self.assertEqual(ended.code, INTERRUPTED, ended.err)
 
     def test_a_second_signal_ends_the_job_at_once(self):
         self.write_job("--steps", MANY_STEPS)
         for number in (signal.SIGTERM, signal.SIGINT):
             with self.subTest(number=number):
-                job = self.place.start(*FOUR, "--dead-after", "60")
+                job = self.place.start(*FOUR, "--dead-after", "600")
                 job.wait_for_step()
                 # The stopped worker keeps the step from ending.
                 os.kill(job.wait_for_workers(4)["3"], signal.SIGSTOP)
@@ -85,18 +88,18 @@ class Signals(weir_jobs.JobCase):
                 with self.assertRaises(AssertionError):
                     weir_jobs.until("an end after one signal", lambda job=job: job.starter.poll() is not None, 1)
                 job.starter.send_signal(number)
-                self.assertEqual(job.wait(5).code, 128 + number)
+                self.assertEqual(job.wait(60).code, 128 + number)
                 self.expect_nothing_left()
 
     def test_a_worker_killed_while_it_starts_is_named(self):
-        self.write_job("--steps", "5")
+        self.write_job("--steps", MANY_STEPS)
         for rank in ("0", "2", "3"):
             with self.subTest(rank=rank):
                 job = self.place.start(*FOUR)
                 pid = weir_jobs.until("the worker", lambda job=job, rank=rank: {
                     r: p for p, r in job.workers().items()}.get(rank))
                 os.kill(pid, signal.SIGKILL)
-                ended = job.wait(10)
+                ended = job.wait()
                 self.assertEqual(ended.code, 128 + signal.SIGKILL, ended.err)
                 self.assertEqual(ended.first_failure(), (rank, pid, "killed by SIGKILL (9)"), ended.err)
                 self.expect_nothing_left()
@@ -109,14 +112,14 @@ class Signals(weir_jobs.JobCase):
                 job.wait_for_step()
                 pid = job.wait_for_workers(2)["2-3"]
                 os.kill(pid, number)
-                ended = job.wait(10)
+                ended = job.wait()
                 self.assertEqual(ended.code, 128 + number, ended.err)
                 self.assertEqual(ended.first_failure(), ("2-3", pid, f"killed by {number.name} ({int(number)})"),
                                  ended.err)
 
     def test_logs_that_cannot_be_written_end_the_job_before_it_begins(self):
         self.write_job("--steps", "5")
-        ended = self.place.start(*FOUR, "--logs", "job.textproto/logs").wait(30)
+        ended = self.place.start(*FOUR, "--logs", "job.textproto/logs").wait()
         self.assertNotEqual(ended.code, 0)
         self.assertIn("W0092", ended.err)
         self.assertIn("job.textproto", ended.err)
@@ -146,13 +149,13 @@ class Signals(weir_jobs.JobCase):
 
     def test_ranks_that_the_mesh_lacks_are_refused(self):
         self.write_job("--steps", "5")
-        ended = self.place.start(*TWO, "--ranks", "4").wait(30)
+        ended = self.place.start(*TWO, "--ranks", "4").wait()
         self.assertEqual(ended.code, REJECTED, ended.err)
         self.assertIn("W0091", ended.err)
 
     def test_more_processes_than_devices_are_refused(self):
         self.write_job("--steps", "5")
-        ended = self.place.start("--mesh", "dp=2", "--processes", "3").wait(30)
+        ended = self.place.start("--mesh", "dp=2", "--processes", "3").wait()
         self.assertEqual(ended.code, REJECTED, ended.err)
         self.assertIn("W0090", ended.err)
         self.assertFalse(os.path.exists(self.place.path("weir-logs")), "nothing was started")
@@ -175,7 +178,7 @@ class Signals(weir_jobs.JobCase):
                 found = []
                 for spread in ((), ("--processes", "2")):
                     mesh = () if "--mesh" in options else ("--mesh", "dp=2")
-                    ended = self.place.start(*mesh, *options, *spread).wait(60)
+                    ended = self.place.start(*mesh, *options, *spread).wait()
                     messages = [line for line in ended.err.splitlines() if re.match(r"weir: W\d{4}", line)]
                     self.assertEqual((ended.code, len(messages)), (code, 1), ended.err)
                     found.append(messages)
@@ -249,7 +252,7 @@ class Secrets(weir_jobs.JobCase):
         keys = set().union(*(self.keys_of(pid) for pid in job.wait_for_workers(2).values()))
         self.assertTrue(keys, "no worker has a key")
         job.starter.send_signal(signal.SIGTERM)
-        ended = job.wait(60)
+        ended = job.wait()
         self.assertEqual(ended.code, INTERRUPTED, ended.err)
         searched = {path: self.place.bytes_of(path) for path in self.files()}
         searched["console"] = (ended.out + ended.err).encode()

@@ -8,7 +8,7 @@ import urllib.request
 from tests.processes import weir_jobs
 
 STEPS = 60  # fewer than a trace keeps
-TRIES = 4  # of a measurement that other programs may disturb
+TRIES = 10  # of a measurement that other programs may disturb
 NEAR = 0.03  # of a step, between a share counted live and that of the report
 JOINT = dict.fromkeys(("waits for tokens under way", "bubble of the pipeline", "waits for late ranks"), "waits for other ranks")
 

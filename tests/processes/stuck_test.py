@@ -58,7 +58,7 @@ class Stuck(weir_jobs.JobCase):
                                        "--transport", transport)
                 job.wait_for_step()
                 held = self.hold(job.wait_for_workers(4)["1"])
-                held.collect_until(lambda job=job: job.starter.poll() is not None, 60)
+                held.collect_until(lambda job=job: job.starter.poll() is not None, weir_jobs.LIMIT_S)
                 ended = job.wait()
                 self.expect_stuck(ended, "2.0")
                 self.expect_culprit(ended)

@@ -12,10 +12,7 @@ import unittest
 
 from tests.processes import weir_jobs
 
-NAMED_S = 200  # the longest time until a slow rank is named
-# A slow rank runs for RUNS_S and then stands still for STANDS_S. The slow rank then has less of a core than a
-# busy machine leaves the others.
-RUNS_S, STANDS_S = 0.03, 0.5
+NAMED_S = weir_jobs.LIMIT_S  # the longest time until a slow rank is named
 
 
 class Trace(weir_jobs.JobCase):
@@ -85,16 +82,13 @@ class Trace(weir_jobs.JobCase):
         self.place.write_job("--layers", "2", "--hidden", "64", "--heads", "4", "--ffn", "256", "--sequence", "64",
                              "--batch", "16", "--steps", "1000000")
         job = self.place.start("--mesh", "dp=2", "--processes", "2", "--threads", "1", "--trace", "t.pftrace",
-                               "--dead-after", "30")
+                               "--dead-after", "60")
         slow = job.wait_for_workers(2)["1"]
         job.wait_for_step()
         end = time.monotonic() + NAMED_S
         while "is slow" not in job.errors():
             self.assertLess(time.monotonic(), end, job.errors())
-            os.kill(slow, signal.SIGSTOP)
-            time.sleep(STANDS_S)
-            os.kill(slow, signal.SIGCONT)
-            time.sleep(RUNS_S)
+            weir_jobs.hold_back(slow)
         os.kill(job.starter.pid, signal.SIGINT)
         ended = job.wait()
         self.assertRegex(ended.err, r"WARNING: rank 1 is slow: for \d+ s its acts have taken \d+\.\d times as long "

@@ -16,7 +16,7 @@ class TwoJobs(weir_jobs.JobCase):
     def setUp(self):
         super().setUp()
         for name, seed in (("a", "1"), ("b", "2")):
-            self.place.write_job(*weir_jobs.SMALL, "--steps", "60", "--seed", seed, job=f"{name}.textproto")
+            self.place.write_job(*weir_jobs.SMALL, "--steps", "200", "--seed", seed, job=f"{name}.textproto")
             self.place.train("--mesh", "dp=2,tp=2", "--save", f"{name}.alone.st", job=f"{name}.textproto")
 
     def start(self, name, transport):

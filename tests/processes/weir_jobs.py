@@ -22,6 +22,9 @@ from tests.processes import census
 PROGRAM = os.path.abspath(os.environ.get("WEIR", "tools/weir"))
 LIMIT_S = 300  # for anything that should end by itself
 LOOK_S = 0.005  # between two looks at other processes
+# A process that is held back runs for RUNS_S and then stands still for STANDS_S. It then has less of a core than a busy
+# machine leaves the others.
+RUNS_S, STANDS_S = 0.03, 0.5
 
 # SMALL is a small model in the proportions of tests/training/layout_matrix_test.cc.
 SMALL = ["--layers", "4", "--hidden", "32", "--heads", "4", "--ffn", "64", "--sequence", "16", "--batch", "12",
@@ -43,6 +46,14 @@ def until(what, holds, limit_s=LIMIT_S):
         if time.monotonic() > end:
             raise AssertionError(f"not within {limit_s} s: {what}")
         time.sleep(LOOK_S)
+
+
+def hold_back(pid):
+    """Lets a process stand still and then run for a moment. A caller that repeats this makes the process slow."""
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(STANDS_S)
+    os.kill(pid, signal.SIGCONT)
+    time.sleep(RUNS_S)
 
 
 class Lateness:
