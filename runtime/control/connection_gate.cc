@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -19,20 +20,27 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
+#include "runtime/control/greeting_time.h"
 #include "runtime/control/peer_user.h"
 #include "runtime/control/socket_address.h"
 
 namespace weir::control {
 namespace {
 
-constexpr int kBacklog = 512;
+constexpr int kBacklog = 4096;  // the system may have a lower limit
 // The interval at which the gate looks again while it is full, or the process is out of
 // descriptors; new connections wait in the backlog.
 constexpr int kFullPollMs = 5;
-// The limit of connections that have not said anything yet. A worker says something at once: even a
-// starved worker is heard in time.
-constexpr size_t kPorchMax = 256;
+// Connections beyond the workers': refused connections on their way out, strangers on their way in.
+constexpr size_t kSpareConnections = 16;
+// The limits of connections that have not said anything yet, for any job and for one of few
+// workers. Both grow with the workers, because all of them come at once, and the machine may be
+// late to let each say its first word.
+constexpr size_t kPorchMin = 256;
 constexpr int64_t kSilentMs = 5'000;
+// The numbers of the gate's own descriptors among the events. Those of visitors follow.
+constexpr uint64_t kWakeNumber = 0, kListenerNumber = 1, kFirstVisitor = 2;
+constexpr int kEventsMax = 64;  // of one look
 constexpr int64_t kNsPerMs = 1'000'000;
 
 absl::Status CannotListen(const std::string& bind_address, const char* call) {
@@ -76,7 +84,7 @@ std::optional<uint64_t> InodeOf(int descriptor) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ConnectionGate>> ConnectionGate::Open(
-    const std::string& bind_address, int connections_max) {
+    const std::string& bind_address, int num_workers) {
   const std::optional<SocketAddress> wanted = SocketAddress::Parse(bind_address, 0);
   if (!wanted.has_value()) {
     return Rejected({.code = "W0614",
@@ -92,31 +100,38 @@ absl::StatusOr<std::unique_ptr<ConnectionGate>> ConnectionGate::Open(
   if (failed == nullptr && listen(listener, kBacklog) != 0) failed = "listen";
   const std::optional<SocketAddress> bound = SocketAddress::LocalOf(listener);
   if (failed == nullptr && !bound.has_value()) failed = "getsockname";
-  const int wake = failed == nullptr ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
-  if (failed == nullptr && wake < 0) failed = "eventfd";
+  Descriptors own{listener, -1, -1};
+  if (failed == nullptr && (own.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
+    failed = "eventfd";
+  if (failed == nullptr && (own.events = epoll_create1(EPOLL_CLOEXEC)) < 0) failed = "epoll_create";
   if (failed != nullptr) {
     absl::Status status = CannotListen(bind_address, failed);
-    close(listener);
+    for (const int descriptor : {own.listener, own.wake, own.events})
+      if (descriptor >= 0) close(descriptor);
     return status;
   }
-  return std::unique_ptr<ConnectionGate>(
-      new ConnectionGate(listener, wake, bound->text(), connections_max));
+  std::unique_ptr<ConnectionGate> gate(new ConnectionGate(own, bound->text(), num_workers));
+  if (!gate->Watch(own.wake, kWakeNumber, EPOLLIN) ||
+      !gate->Watch(own.listener, kListenerNumber, EPOLLIN))
+    return CannotListen(bind_address, "epoll_ctl");
+  return gate;
 }
 
-ConnectionGate::ConnectionGate(int listener, int wake, std::string address, int connections_max)
-    : listener_(listener),
-      wake_(wake),
+ConnectionGate::ConnectionGate(const Descriptors& own, std::string address, int num_workers)
+    : own_(own),
       address_(std::move(address)),
-      connections_max_(connections_max) {}
+      connections_max_(static_cast<size_t>(num_workers) + kSpareConnections),
+      porch_max_(std::max(kPorchMin, connections_max_)),
+      silent_ms_(kSilentMs + GreetingMs(num_workers)),
+      next_number_(kFirstVisitor) {}
 
 ConnectionGate::~ConnectionGate() {
   const uint64_t one = 1;
   // An empty eventfd always accepts a one.
-  [[maybe_unused]] const ssize_t written = write(wake_, &one, sizeof(one));
+  [[maybe_unused]] const ssize_t written = write(own_.wake, &one, sizeof(one));
   if (thread_.joinable()) thread_.join();
-  for (const Visitor& visitor : porch_) close(visitor.descriptor);
-  close(listener_);
-  close(wake_);
+  for (const auto& [number, visitor] : porch_) close(visitor.descriptor);
+  for (const int descriptor : {own_.listener, own_.wake, own_.events}) close(descriptor);
 }
 
 void ConnectionGate::Admit(Accepted accepted) {
@@ -124,54 +139,74 @@ void ConnectionGate::Admit(Accepted accepted) {
   thread_ = std::thread([this] { Run(); });
 }
 
+bool ConnectionGate::Watch(int descriptor, uint64_t number, uint32_t events) {
+  epoll_event event = {};
+  event.events = events;
+  event.data.u64 = number;
+  return epoll_ctl(own_.events, EPOLL_CTL_ADD, descriptor, &event) == 0;
+}
+
 void ConnectionGate::Run() {
   while (true) {
     // To look at all connections takes time, so that is done when it matters.
     if (connections_.size() >= connections_max_) ForgetClosed();
+    HandOnReady();
     const int64_t now_ns = MonotonicClock().NowNs();
     DismissSilent(now_ns);
-    const bool is_full = connections_.size() >= connections_max_;
-    std::vector<pollfd> waits = {{wake_, POLLIN, 0}, {listener_, POLLIN, 0}};
-    if (!is_full) {
-      for (const Visitor& visitor : porch_) waits.push_back({visitor.descriptor, POLLIN, 0});
-    }
     int64_t limit_ms = -1;
-    if (!porch_.empty())
-      limit_ms = std::max<int64_t>((porch_.front().came_ns - now_ns) / kNsPerMs + kSilentMs, 0) + 1;
-    if (is_full) limit_ms = kFullPollMs;
-    const int ready = poll(waits.data(), waits.size(), static_cast<int>(limit_ms));
+    if (!porch_.empty()) {
+      const int64_t came_ns = porch_.begin()->second.came_ns;
+      limit_ms = std::max<int64_t>((came_ns - now_ns) / kNsPerMs + silent_ms_, 0) + 1;
+    }
+    if (!ready_.empty()) limit_ms = kFullPollMs;  // they wait for a place inside
+    epoll_event events[kEventsMax];
+    const int ready = epoll_wait(own_.events, events, kEventsMax, static_cast<int>(limit_ms));
     if (ready < 0 && errno != EINTR) return;
-    if (waits[0].revents != 0) return;
-    std::deque<Visitor> waiting;
-    for (size_t i = 0; i < porch_.size(); ++i) {
-      const bool has_news = i + 2 < waits.size() && waits[i + 2].revents != 0;
-      if (has_news && connections_.size() < connections_max_) {
-        HandOn(porch_[i]);
+    for (int i = 0; i < ready; ++i) {
+      if (events[i].data.u64 == kWakeNumber) return;
+      if (events[i].data.u64 == kListenerNumber) {
+        AcceptOne();
       } else {
-        waiting.push_back(porch_[i]);
+        ready_.push_back(events[i].data.u64);
       }
     }
-    porch_.swap(waiting);
-    if (waits[1].revents != 0) AcceptOne();
   }
 }
 
 // Cuts off the connection that has been silent for longest, if any is silent.
 bool ConnectionGate::MakeRoom() {
   for (auto visitor = porch_.begin(); visitor != porch_.end(); ++visitor) {
-    if (SpeechOf(visitor->descriptor) == Speech::kSome) continue;
-    CutOff(visitor->descriptor);
-    porch_.erase(visitor);
+    if (SpeechOf(visitor->second.descriptor) == Speech::kSome) continue;
+    Dismiss(visitor);
     return true;
   }
   return false;
 }
 
+void ConnectionGate::Dismiss(Porch::iterator visitor) {
+  CutOff(visitor->second.descriptor);
+  porch_.erase(visitor);
+}
+
 void ConnectionGate::DismissSilent(int64_t now_ns) {
-  while (!porch_.empty() && now_ns - porch_.front().came_ns >= kSilentMs * kNsPerMs &&
-         SpeechOf(porch_.front().descriptor) != Speech::kSome) {
-    CutOff(porch_.front().descriptor);
-    porch_.pop_front();
+  while (!porch_.empty()) {
+    const Visitor& first = porch_.begin()->second;
+    if (now_ns - first.came_ns < silent_ms_ * kNsPerMs ||
+        SpeechOf(first.descriptor) == Speech::kSome)
+      return;
+    Dismiss(porch_.begin());
+  }
+}
+
+// Hands on who has said something, as long as there is a place inside.
+void ConnectionGate::HandOnReady() {
+  while (!ready_.empty() && connections_.size() < connections_max_) {
+    const auto visitor = porch_.find(ready_.front());
+    ready_.pop_front();
+    if (visitor == porch_.end()) continue;  // it has been dismissed since
+    epoll_ctl(own_.events, EPOLL_CTL_DEL, visitor->second.descriptor, nullptr);
+    HandOn(visitor->second);
+    porch_.erase(visitor);
   }
 }
 
@@ -183,16 +218,16 @@ void ConnectionGate::HandOn(const Visitor& visitor) {
     return;
   }
   connections_.push_back({visitor.descriptor, *inode});
-  accepted_(listener_, visitor.descriptor);
+  accepted_(own_.listener, visitor.descriptor);
 }
 
 void ConnectionGate::AcceptOne() {
-  pollfd wait = {wake_, POLLIN, 0};
-  if (porch_.size() >= kPorchMax && !MakeRoom()) {
+  pollfd wait = {own_.wake, POLLIN, 0};
+  if (porch_.size() >= porch_max_ && !MakeRoom()) {
     poll(&wait, 1, kFullPollMs);  // all of them wait for a place inside
     return;
   }
-  const int descriptor = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  const int descriptor = accept4(own_.listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (descriptor < 0) {
     const bool is_short = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
     if (is_short && !MakeRoom()) poll(&wait, 1, kFullPollMs);
@@ -204,7 +239,13 @@ void ConnectionGate::AcceptOne() {
   }
   const int on = 1;
   setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  porch_.push_back({descriptor, MonotonicClock().NowNs()});
+  const uint64_t number = next_number_++;
+  // A visitor is told of once: whoever waits for a place inside would be told of again and again.
+  if (!Watch(descriptor, number, EPOLLIN | EPOLLONESHOT)) {
+    CutOff(descriptor);  // the kernel has no memory for it
+    return;
+  }
+  porch_.emplace(number, Visitor{descriptor, MonotonicClock().NowNs()});
 }
 
 void ConnectionGate::ForgetClosed() {

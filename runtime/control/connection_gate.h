@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -31,9 +32,9 @@ class ConnectionGate {
 
   // Listens at a free port of `bind_address`, an IP address. kInvalidArgument if `bind_address` is
   // no IP address, kUnavailable if the address is not of this machine or the system refuses.
-  // Accepts from `Admit` on.
+  // Accepts from `Admit` on. `num_workers` are awaited, which may all come at once.
   static absl::StatusOr<std::unique_ptr<ConnectionGate>> Open(const std::string& bind_address,
-                                                              int connections_max);
+                                                              int num_workers);
   ~ConnectionGate();
 
   void Admit(Accepted accepted);
@@ -53,23 +54,37 @@ class ConnectionGate {
     int descriptor;
     int64_t came_ns;  // monotonic
   };
+  using Porch = std::map<uint64_t, Visitor>;  // by a number that grows with each visitor
 
-  ConnectionGate(int listener, int wake, std::string address, int connections_max);
+  // The gate's own descriptors.
+  struct Descriptors {
+    int listener;
+    int wake;    // an eventfd: readable once the gate is to close
+    int events;  // an epoll set of the other two and the visitors
+  };
+
+  ConnectionGate(const Descriptors& own, std::string address, int num_workers);
   void Run();
+  bool Watch(int descriptor, uint64_t number, uint32_t events);
   void AcceptOne();
   bool MakeRoom();
+  void Dismiss(Porch::iterator visitor);
   void DismissSilent(int64_t now_ns);
+  void HandOnReady();
   void HandOn(const Visitor& visitor);
   void ForgetClosed();
 
-  const int listener_;
-  const int wake_;  // an eventfd: readable once the gate is to close
+  const Descriptors own_;
   const std::string address_;
   const size_t connections_max_;
+  const size_t porch_max_;
+  const int64_t silent_ms_;
   Accepted accepted_;
-  // The next two belong to the gate's thread.
+  // The next four belong to the gate's thread.
   std::vector<Connection> connections_;
-  std::deque<Visitor> porch_;  // the one that came first is first
+  Porch porch_;                 // the one that came first is first
+  std::deque<uint64_t> ready_;  // have said something, or are gone, in this order; some have left
+  uint64_t next_number_;
   std::thread thread_;
 };
 

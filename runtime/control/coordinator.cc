@@ -25,6 +25,7 @@
 #include "runtime/control/liveness.h"
 #include "runtime/control/outbox.h"
 #include "runtime/control/outcome.h"
+#include "runtime/control/presence.h"
 #include "runtime/control/published_values.h"
 #include "runtime/control/worker_session.h"
 
@@ -32,8 +33,6 @@ namespace weir::control {
 namespace {
 
 constexpr int64_t kNsPerMs = 1'000'000;
-// Connections beyond the workers': refused connections on their way out, strangers on their way in.
-constexpr int kSpareConnections = 16;
 // The limit of messages that wait to be written to one worker.
 constexpr size_t kQueuedMessagesMax = 1 << 19;
 // The number of pings that follow one another at once when a worker has come, for a good first
@@ -80,7 +79,6 @@ class GrpcCoordinator final : public Coordinator {
   using Session = WorkerSession;
   using Message = std::shared_ptr<const std::string>;
 
-  enum class Presence { kAwaited, kConnected, kLeft, kLost };
   struct Worker {
     Presence presence = Presence::kAwaited;
     Session* session = nullptr;  // while connected
@@ -106,6 +104,10 @@ class GrpcCoordinator final : public Coordinator {
   void Run();
   void HandleTag(Session::Tag* tag, bool ok, int64_t now_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FindDead(int64_t now_ns, int64_t grace_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SetPresence(Worker* worker, Presence presence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    counts_.Move(worker->presence, presence, worker->has_beaten);
+    worker->presence = presence;
+  }
   void NoteDeath(const Worker& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     first_death_ns_ = std::min(first_death_ns_, worker.liveness->dies_ns());
   }
@@ -153,6 +155,7 @@ class GrpcCoordinator final : public Coordinator {
   CondVar changed_;
   std::set<Session*> sessions_ ABSL_GUARDED_BY(mutex_);
   IdVector<WorkerId, Worker> workers_ ABSL_GUARDED_BY(mutex_);
+  PresenceCounts counts_ ABSL_GUARDED_BY(mutex_);
   PublishedValues values_ ABSL_GUARDED_BY(mutex_);
   std::map<int64_t, Call*> calls_ ABSL_GUARDED_BY(mutex_);
   int64_t next_call_ ABSL_GUARDED_BY(mutex_) = 1;
@@ -173,6 +176,7 @@ GrpcCoordinator::GrpcCoordinator(CoordinatorOptions options, std::unique_ptr<Con
     : options_(std::move(options)),
       gate_(std::move(gate)),
       workers_(options_.num_workers),
+      counts_(options_.num_workers),
       fence_(options_.epoch),
       attention_(std::max<int64_t>(options_.heartbeat_ms * kNsPerMs / 4, 2 * kNsPerMs)) {}
 
@@ -284,9 +288,8 @@ void GrpcCoordinator::FindDead(int64_t now_ns, int64_t grace_ns) {
 void GrpcCoordinator::PingAll(int64_t now_ns) {
   if (now_ns < next_ping_ns_) return;
   next_ping_ns_ = now_ns + options_.heartbeat_ms * kNsPerMs;
-  for (Worker& worker : workers_) {
+  for (Worker& worker : workers_)
     if (worker.presence == Presence::kConnected) Ping(&worker, now_ns);
-  }
 }
 
 void GrpcCoordinator::HandleTag(Session::Tag* tag, bool ok, int64_t now_ns) {
@@ -373,7 +376,7 @@ void GrpcCoordinator::Greet(Session* session, int64_t now_ns) {
     return;
   }
   Worker& worker = workers_[WorkerId(hello.worker())];
-  worker.presence = Presence::kConnected;
+  SetPresence(&worker, Presence::kConnected);
   worker.session = session;
   worker.pid = hello.pid();
   worker.progress_ns = now_ns;
@@ -406,7 +409,7 @@ absl::Status GrpcCoordinator::CheckPlace(const proto::Hello& hello) {
 
 void GrpcCoordinator::HandleLeave(Session* session) {
   Worker& worker = workers_[session->worker];
-  worker.presence = Presence::kLeft;
+  SetPresence(&worker, Presence::kLeft);
   worker.session = nullptr;
   session->state = Session::State::kClosed;
   session->outbox.Clear();
@@ -429,7 +432,7 @@ void GrpcCoordinator::Lose(WorkerId index, LostWorker::How how, Problem why) {
                       ? ErrorOf(absl::StatusCode::kDeadlineExceeded, why)
                       : ErrorOf(absl::StatusCode::kUnavailable, why),
                   fence_.epoch()};
-  worker.presence = Presence::kLost;
+  SetPresence(&worker, Presence::kLost);
   worker.lost_because = lost.status;
   worker.session->state = Session::State::kClosed;
   worker.session->outbox.Clear();
@@ -475,7 +478,10 @@ void GrpcCoordinator::HandleHeartbeat(Worker* worker, const proto::Heartbeat& be
                                       int64_t now_ns) {
   worker->liveness->Heard(now_ns);
   NoteDeath(*worker);
-  if (!std::exchange(worker->has_beaten, true)) changed_.NotifyAll();
+  if (!std::exchange(worker->has_beaten, true)) {
+    counts_.Beat();
+    if (counts_.all_have_beaten()) changed_.NotifyAll();
+  }
   if (beat.acts() != worker->progress.acts) worker->progress_ns = now_ns;
   worker->progress = {beat.acts(), beat.done(), beat.activity().substr(0, kActivityBytesMax),
                       beat.resident_bytes()};
@@ -597,9 +603,8 @@ absl::Status GrpcCoordinator::Unreachable(WorkerId index) const {
 
 std::string GrpcCoordinator::Absent() const {
   std::vector<std::string> names;
-  for (const WorkerId w : workers_.ids()) {
+  for (const WorkerId w : workers_.ids())
     if (!workers_[w].has_beaten) names.push_back(NameOf(w));
-  }
   return absl::StrJoin(names, ", ");
 }
 
@@ -614,15 +619,12 @@ absl::Status GrpcCoordinator::WaitForWorkers(int64_t limit_ms) {
     } else if (!start_refusal_.ok()) {
       verdict = start_refusal_;
     } else {
+      if (!counts_.some_are_gone()) return counts_.all_have_beaten();
       for (const WorkerId w : workers_.ids()) {
         const Presence presence = workers_[w].presence;
         if (presence == Presence::kLost || presence == Presence::kLeft)
           verdict.Update(Unreachable(w));
       }
-      if (!verdict.ok()) return true;
-      return std::all_of(workers_.begin(), workers_.end(), [](const Worker& worker) {
-        return worker.presence == Presence::kConnected && worker.has_beaten;
-      });
     }
     return true;
   };
@@ -727,7 +729,7 @@ void GrpcCoordinator::Abort(const absl::Status& reason) {
   for (auto& [id, call] : calls_) call->error.Update(WithCode(absl::StatusCode::kAborted, *abort_));
   for (Worker& worker : workers_) {
     if (worker.presence != Presence::kConnected) continue;
-    worker.presence = Presence::kLeft;
+    SetPresence(&worker, Presence::kLeft);
     Session* session = std::exchange(worker.session, nullptr);
     session->state = Session::State::kClosed;
     session->outbox.Clear();
@@ -756,6 +758,7 @@ void GrpcCoordinator::BeginEpoch(uint32_t epoch, const std::vector<WorkerId>& an
       session->outbox.Clear();
       session->Cancel();
     }
+    SetPresence(&workers_[w], Presence::kAwaited);
     workers_[w] = Worker();
   }
   for (const WorkerId w : workers_.ids()) Send(w, told);
@@ -776,9 +779,7 @@ void GrpcCoordinator::Shutdown(int64_t limit_ms) {
     changed_.NotifyAll();
   }
   WaitCounted(&changed_, &mutex_, limit_ms, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return std::none_of(workers_.begin(), workers_.end(), [](const Worker& worker) {
-      return worker.presence == Presence::kConnected;
-    });
+    return counts_.num_connected() == 0;
   });
 }
 
@@ -786,9 +787,8 @@ void GrpcCoordinator::Shutdown(int64_t limit_ms) {
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(CoordinatorOptions options) {
   WEIR_RETURN_IF_ERROR(CheckOptions(options));
-  SilenceGrpc();
-  WEIR_ASSIGN_OR_RETURN(auto gate, ConnectionGate::Open(options.bind_address,
-                                                        options.num_workers + kSpareConnections));
+  PrepareGrpc();
+  WEIR_ASSIGN_OR_RETURN(auto gate, ConnectionGate::Open(options.bind_address, options.num_workers));
   auto coordinator = std::make_unique<GrpcCoordinator>(std::move(options), std::move(gate));
   WEIR_RETURN_IF_ERROR(coordinator->Open());
   return std::unique_ptr<Coordinator>(std::move(coordinator));

@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "runtime/base/problem.h"
 #include "runtime/control/greeting_time.h"
 #include "runtime/control/outbox.h"
@@ -39,9 +40,10 @@ std::string TargetOf(const std::string& address) {
 
 }  // namespace
 
-void SilenceGrpc() {
+void PrepareGrpc() {
   gpr_set_log_function(PrintNothing);
   gpr_set_log_verbosity(static_cast<gpr_log_severity>(GPR_LOG_SEVERITY_ERROR + 1));
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 }
 
 std::shared_ptr<grpc::ServerCredentials> CoordinatorCredentials(const Credentials& credentials) {

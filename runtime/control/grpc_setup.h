@@ -19,8 +19,9 @@ inline constexpr char kHelloKey[] = "weir-hello-bin";
 // The limit of all metadata of a call together; a hello needs no more.
 inline constexpr int kMetadataBytesMax = 16 << 10;
 
-// Makes gRPC print nothing from now on, in this process.
-void SilenceGrpc();
+// Makes gRPC print nothing from now on, in this process, and keeps its mutexes from looking for
+// deadlocks, which a distribution's build of Abseil may do at each lock.
+void PrepareGrpc();
 
 std::shared_ptr<grpc::ServerCredentials> CoordinatorCredentials(const Credentials& credentials);
 // Sets all options but the services and the listening ports. gRPC may hold memory, and a connection

@@ -645,7 +645,7 @@ Failure FailureOf(const std::string& text) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WorkerLink>> WorkerLink::Connect(WorkerLinkOptions options) {
-  SilenceGrpc();
+  PrepareGrpc();
   int64_t deadline_ns = NowNs() + options.connect_limit_ms * kNsPerMs;
   int64_t retry_ms = kFirstRetryMs;
   int num_hung_up = 0;
