@@ -26,6 +26,9 @@ constexpr int64_t kGrpcBytesPerWorker = 1 << 20;
 constexpr int kHandshakeLimitMs = 5000;
 // The time after which a connection without a call is closed.
 constexpr int kIdleConnectionMs = 10'000;
+// The time after which gRPC gives up an attempt to connect. The greetings of thousands of workers
+// take longer than gRPC's own limit of 20 s, and whoever connects has a limit of its own.
+constexpr int kAttemptLimitMs = 3'600'000;
 constexpr size_t kStatusBytesMax = 3 << 10;
 
 void PrintNothing(gpr_log_func_args*) {}
@@ -65,7 +68,8 @@ void LimitServer(int num_workers, grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1);
   builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
                               kHandshakeLimitMs + static_cast<int>(GreetingMs(num_workers)));
-  builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleConnectionMs);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
+                              kIdleConnectionMs + static_cast<int>(GreetingMs(num_workers)));
   builder->AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder->AddChannelArgument(GRPC_ARG_ENABLE_CHANNELZ, 0);
@@ -85,6 +89,7 @@ std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address, const std::
   arguments.SetMaxSendMessageSize(kFrameBytesMax);
   arguments.SetInt(GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytesMax);
   arguments.SetInt(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kAttemptLimitMs);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);

@@ -637,7 +637,7 @@ Failure FailureOf(const std::string& text) {
   if (absl::StrContains(text, "Ssl handshake failed") || absl::StrContains(text, "Peer name"))
     return Failure::kNotTrusted;
   if (absl::StrContains(text, "Failed to connect to remote host") ||
-      absl::StrContains(text, kNoAnswer))
+      absl::StrContains(text, "timed out") || absl::StrContains(text, kNoAnswer))
     return Failure::kNobodyThere;
   return Failure::kHungUp;
 }

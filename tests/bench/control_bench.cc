@@ -150,7 +150,7 @@ int main(int argc, char** argv) {
   using weir::bench::BenchArgs;
   const BenchArgs args = weir::bench::ParseArgs(argc, argv);
   weir::limits::RaiseOwnLimits();
-  std::vector<int> sizes = {256, 1024, 4096, 12288};
+  std::vector<int> sizes = {256, 1024, 4096};
   if (args.extent == BenchArgs::Extent::kQuick) sizes = {256, 1024};
   if (args.extent == BenchArgs::Extent::kSmoke) sizes = {8};
   for (int size : sizes) {
