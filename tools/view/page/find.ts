@@ -38,12 +38,13 @@ function isBefore(run: Run, act: number, other: number): boolean {
   return begin[act] < begin[other] || (begin[act] === begin[other] && act < other);
 }
 
-// Finds actors by name, function or phase; `*` stands for any text. A register stands for its producer and its
-// readers.
+// Finds actors by name, function or phase; `*` stands for any text. A register of this name stands for its producer and its
+// readers. A part of a register's name counts only if no actor is found: most of these names begin with the function that
+// writes the register, and a search for this function would find the readers of its results, too.
 export function findActors(run: Run, text: string): Found {
   const c = run.columns;
-  const pattern = new RegExp(text.split("*").map((part) =>
-    part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join(".*"), "i");
+  const parts = text.split("*").map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+  const pattern = new RegExp(parts.join(".*"), "i");
   const found = new Uint8Array(c.actor_name.length);
   for (let actor = 0; actor < found.length; ++actor) {
     if (pattern.test(nameOf(run, "actor_name", actor)) || pattern.test(nameOf(run, "actor_function", actor)) ||
@@ -51,8 +52,9 @@ export function findActors(run: Run, text: string): Found {
       found[actor] = 1;
     }
   }
+  const registers = found.includes(1) ? new RegExp(`^${parts.join("[^:]*")}$`, "i") : pattern;
   for (let r = 0; r < c.register_name.length; ++r) {
-    if (!pattern.test(nameOf(run, "register_name", r))) continue;
+    if (!registers.test(nameOf(run, "register_name", r))) continue;
     if (c.register_producer[r] >= 0) found[c.register_producer[r]] = 1;
     for (let i = c.register_first_consumer[r]; i < c.register_first_consumer[r + 1]; ++i)
       found[c.consumer_actor[i]] = 1;
