@@ -162,6 +162,13 @@ class Timeline(unittest.TestCase):
         self.assertEqual(self.hits(), f"1 of {hits:,} acts of {QUEUES} actors")
         self.key("Escape")
         self.assertEqual(self.browser.run("return document.querySelectorAll('.hits').length"), 0)
+        self.open(f"&from={5 * 60_000}&to={6 * 60_000}")
+        self.key(".")
+        self.assertIn(f"from={5 * 60_000}&", self.browser.driver.current_url, "the first act of the part that is shown")
+        self.key("m")
+        self.browser.until("the act is measured", "return document.body.innerText.includes('measured')")
+        self.key("Escape")
+        self.browser.until("no act is measured", "return !document.body.innerText.includes('measured')")
         self.open("&find=no%20such%20name")
         self.assertEqual(self.hits(), "no act has such a name")
 

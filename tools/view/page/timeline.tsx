@@ -3,7 +3,7 @@
 import { Component, h } from "preact";
 import { Run } from "./bundle";
 import { PHASES, WaitKind, WAITS } from "./colours";
-import { actAt, actorRows, QueueDetail } from "./detail";
+import { actAt, actorRows, placeAfter, QueueDetail } from "./detail";
 import { shownUntil } from "./ending";
 import { findActors, findAct, Found } from "./find";
 import { AXIS_HEIGHT, Row, ROW_HEIGHT, Scene, Theme, TimelineCanvas } from "./timeline_canvas";
@@ -17,6 +17,7 @@ const ROWS_MAX = 24; // more scroll
 
 interface Hover {
   act: number;
+  name: string; // of the row, if the pointer is there and the name is cut
   x: number;
   y: number;
 }
@@ -200,7 +201,7 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
       case "N": case "p": this.selectFound(-1); return;
       case "m": if (act >= 0) this.measureAct(act); return;
       case "/": if (this.search) this.search.focus(); event.preventDefault(); return;
-      case "Escape": this.props.go({ act: undefined, find: undefined }); return;
+      case "Escape": this.endMeasure(); this.props.go({ act: undefined, find: undefined }); return;
       default: return;
     }
     event.preventDefault();
@@ -218,6 +219,11 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
     this.setState({ measured: c.act_ns[act] });
     this.redraw();
   }
+  private endMeasure(): void {
+    this.scene.measure = null;
+    this.setState({ measured: 0 });
+    this.redraw();
+  }
   private showAct(act: number): void {
     const c = this.props.run.columns;
     const ns = Math.max(c.act_ns[act], c.act_wait_ns[act]);
@@ -226,9 +232,12 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
     this.redraw();
   }
   private selectNext(by: number): void {
-    const queue = this.scene.act < 0 ? 0 : queueOfAct(this.props.run, this.scene.act);
-    const { first, end } = this.props.detail[queue];
-    if (end > first) this.select(Math.max(first, Math.min(end - 1, this.scene.act < 0 ? first : this.scene.act + by)));
+    const { run, detail } = this.props;
+    const act = this.scene.act;
+    const row = detail[act < 0 ? this.topQueue() : queueOfAct(run, act)];
+    // Nothing is selected: the first act that begins in the part that is shown.
+    const next = act < 0 ? row.first + placeAfter(run.columns, row, this.scene.from - 1) : act + by;
+    if (row.end > row.first) this.select(Math.max(row.first, Math.min(row.end - 1, next)));
   }
   private select(act: number): void {
     const c = this.props.run.columns;
@@ -248,14 +257,21 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
     return actAt(this.props.run.columns, row.detail, this.painter!.nsAt(event.offsetX, this.scene));
   }
 
+  private nameUnder(event: MouseEvent): string {
+    const row = this.painter!.rowAt(event.offsetY, this.scene);
+    return event.offsetX >= this.painter!.namesWidth() || row === undefined ? "" : this.painter!.cutNameOf(row);
+  }
+
   private onDown(event: MouseEvent): void {
     this.drag = { x: event.offsetX, y: event.offsetY, from: this.scene.from, to: this.scene.to, top: this.scene.top,
                   measure: event.shiftKey, moved: false };
+    this.setState({ hover: null }); // it would hide what moves or is measured
   }
   private onMove(event: MouseEvent): void {
     const drag = this.drag;
     if (drag === null) {
-      this.setState({ hover: { act: this.actUnder(event), x: event.offsetX, y: event.offsetY } });
+      this.setState({ hover: { act: this.actUnder(event), name: this.nameUnder(event), x: event.offsetX,
+                               y: event.offsetY } });
       return;
     }
     if (Math.abs(event.offsetX - drag.x) + Math.abs(event.offsetY - drag.y) > 3) drag.moved = true;
@@ -280,8 +296,7 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
       if (row !== undefined) this.toggle(row.queue);
       return;
     }
-    this.scene.measure = null;
-    this.setState({ measured: 0 });
+    this.endMeasure();
     const act = this.actUnder(event);
     this.props.go({ act: act < 0 ? undefined : act });
   }
@@ -312,20 +327,21 @@ export class Timeline extends Component<ViewProps, { hover: Hover | null; measur
         </div>
         <div class="timeline" style={{ height: `${rows * ROW_HEIGHT + AXIS_HEIGHT}px` }}>
           <canvas tabIndex={0} role="application" ref={(c) => { this.canvas = c as HTMLCanvasElement; }}
-                  aria-label="Timeline of all devices. Keys: w and s zoom, a and d move, comma and full stop select the act before and after, c selects what it waited for, f shows it, m measures it, o opens the rows of the actors of its queue, slash looks for acts, n and p select the next and the previous one that was found, 0 shows everything, Escape ends the selection and the search."
+                  aria-label="Timeline of all devices. Keys: w and s zoom, a and d move, comma and full stop select the act before and after, c selects what it waited for, f shows it, m measures it, o opens the rows of the actors of its queue, slash looks for acts, n and p select the next and the previous one that was found, 0 shows everything, Escape ends the selection, the search and the measurement."
                   onKeyDown={(e: KeyboardEvent) => this.onKey(e)} onMouseDown={(e: MouseEvent) => this.onDown(e)}
                   onMouseMove={(e: MouseEvent) => this.onMove(e)} onMouseUp={(e: MouseEvent) => this.onUp(e)}
                   onMouseLeave={() => { this.drag = null; this.setState({ hover: null }); }} />
-          {hover && hover.act >= 0 && (
+          {hover && (hover.act >= 0 || hover.name !== "") && (
             <div class="hover" style={{ left: `${hover.x + 12}px`,
-              top: `${hover.y + 14}px` }}>{this.about(hover.act)}</div>
+              top: `${hover.y + 14}px` }}>{hover.act >= 0 ? this.about(hover.act) : hover.name}</div>
           )}
         </div>
         <Legend />
         <p class="note">Wheel: zoom{this.rows.length > ROWS_MAX && " with Ctrl, scroll without"}. Drag: move. Shift and drag:
           measure. Click a name: a row for each of its actors. Keys: w, s zoom; a, d move; comma and full stop select; c goes to
           what an act waited for; f shows the selected act; m measures it; o opens the rows of its actors; / looks for acts; n, p
-          go to the next and the previous one that was found; 0 shows everything; Escape ends all of this.</p>
+          go to the next and the previous one that was found; 0 shows everything; Escape ends the selection, the search and the
+          measurement.</p>
         <p class="note">Where many acts share a pixel, a column is as high as acts fill its time, in the colour of the longest,
           and above it lie the waits by their causes.</p>
         <div aria-live="polite">{this.scene.act >= 0 || state.act !== undefined ? this.selected(state.act!)

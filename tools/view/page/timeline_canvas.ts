@@ -11,6 +11,7 @@ import { nameOf, queueOfAct } from "./view";
 export const ROW_HEIGHT = 26;
 export const AXIS_HEIGHT = 22;
 const NAMES_WIDTH_MAX = 260;
+const NAMES_PAD = 6; // between a name and the acts
 const NAMES_SHARE_MAX = 0.4; // of the width
 const TICK_WIDTH_MIN = 90; // pixels, of a time with its unit
 const PAD = 3;
@@ -54,6 +55,8 @@ export class TimelineCanvas {
   private rows: Row[] = [];
   private rowOfQueue: number[] = [];
   private rowOfActor = new Map<number, number>();
+  private cutNames = new WeakMap<Row, string>(); // as much of the names of rows as fits
+  private cutNamesWidth = 0;
 
   constructor(private readonly canvas: HTMLCanvasElement, private readonly run: Run, private readonly theme: Theme) {
     const colours = Array.from(run.columns.actor_phase, (_, actor) => phaseColour(nameOf(run, "actor_phase", actor)));
@@ -223,11 +226,11 @@ export class TimelineCanvas {
   }
 
   // Returns as much of a text as a width holds, with an ellipsis where it is cut, or its first sign if little fits.
-  private fitted(g: CanvasRenderingContext2D, text: string, width: number): string {
+  private fitted(g: CanvasRenderingContext2D, text: string, width: number, shortest = SHORTEST_CUT): string {
     if (g.measureText(text).width <= width) return text;
     let length = text.length - 1;
-    while (length >= SHORTEST_CUT && g.measureText(text.slice(0, length) + "…").width > width) --length;
-    return length >= SHORTEST_CUT ? text.slice(0, length) + "…" : text.slice(0, 1);
+    while (length >= shortest && g.measureText(text.slice(0, length) + "…").width > width) --length;
+    return length >= shortest ? text.slice(0, length) + "…" : text.slice(0, 1);
   }
 
   // Arrows lead from each cause to the act that waited for it, back from the selected act: data in one line, credits in
@@ -278,20 +281,44 @@ export class TimelineCanvas {
     g.fillStyle = this.theme.text;
     g.save();
     g.beginPath();
-    g.rect(0, AXIS_HEIGHT, this.namesWidth() - 6, this.canvas.clientHeight);
+    g.rect(0, AXIS_HEIGHT, this.namesWidth() - NAMES_PAD, this.canvas.clientHeight);
     g.clip();
     for (let place = first; place <= last; ++place) {
       const row = this.rows[place];
       const y = this.rowTop(place, scene) + ROW_HEIGHT / 2;
       g.fillStyle = row.actor < 0 ? this.theme.text : this.theme.faint;
       if (row.actor >= 0) {
-        g.fillText(nameOf(this.run, "actor_name", row.actor), ACTOR_AT, y);
+        g.fillText(this.fittedName(g, row), ACTOR_AT, y);
         continue;
       }
       if (row.detail.end > row.detail.first) g.fillText(row.isOpen ? "▾" : "▸", 7, y);
-      g.fillText(this.run.object.queues[row.queue].name, NAME_AT, y);
+      g.fillText(this.fittedName(g, row), NAME_AT, y);
     }
     g.restore();
+  }
+
+  private wholeName(row: Row): string {
+    return row.actor < 0 ? this.run.object.queues[row.queue].name : nameOf(this.run, "actor_name", row.actor);
+  }
+  // Returns as much of the name of a row as fits. Every picture asks for it.
+  private fittedName(g: CanvasRenderingContext2D, row: Row): string {
+    if (this.cutNamesWidth !== this.namesWidth()) {
+      this.cutNamesWidth = this.namesWidth();
+      this.cutNames = new WeakMap();
+    }
+    let cut = this.cutNames.get(row);
+    if (cut === undefined) {
+      const left = row.actor < 0 ? NAME_AT : ACTOR_AT;
+      cut = this.fitted(g, this.wholeName(row), this.namesWidth() - NAMES_PAD - left, 1);
+      this.cutNames.set(row, cut);
+    }
+    return cut;
+  }
+  // Returns the whole name of a row of the last picture that shows a part of it; empty: it shows all of it.
+  cutNameOf(row: Row): string {
+    const name = this.wholeName(row);
+    const cut = this.cutNames.get(row);
+    return cut === undefined || cut === name ? "" : name;
   }
 
   private drawAxis(g: CanvasRenderingContext2D, width: number, scene: Scene): void {
