@@ -148,6 +148,8 @@ export function Registers({ run, state, go }: ViewProps): JSX.Element {
         { title: "written by", cell: (r) => r.writer },
         { title: "writers wait per step", number: true, cell: (r) => r.credit_ns > 0 ? time(r.credit_ns) : "never" },
       ]} />
+      {always.length > 0 && <p class="note">Weights, which acts of the phase update write, and sums of gradients are in use
+        for most of a step in any run, and a weight cannot have more slots. Look at the other rows first.</p>}
       <Table name="Never all in use: memory to give back" rows={spare} most={ROWS} columns={[
         { title: "register", cell: pick },
         { title: "rank", number: true, cell: (r) => r.rank },
