@@ -169,6 +169,11 @@ class Timeline(unittest.TestCase):
         self.browser.until("the act is measured", "return document.body.innerText.includes('measured')")
         self.key("Escape")
         self.browser.until("no act is measured", "return !document.body.innerText.includes('measured')")
+        of_layer = sum(1 for n in range(each) if 4 <= n % 32 < 8) * QUEUES
+        self.open("&find=layers.1")  # also a part of the name of a register, whose writer is of layers.0
+        self.assertEqual(self.hits(), f"{of_layer:,} acts of {4 * QUEUES} actors")
+        self.open("&find=layers.1.y")  # a register only: its writer and its reader
+        self.assertRegex(self.hits(), r"^[\d,]+ acts of \d+ actors$")
         self.open("&find=no%20such%20name")
         self.assertEqual(self.hits(), "no act has such a name")
 
