@@ -69,11 +69,11 @@ class Trainer {
     if (!status.ok()) NoteStanding();
     result_.checkpoints = checkpoints_.totals();
     progress_.Finish();
-    if (!status.ok()) {
-      if (!options_.trace.empty()) LeaveTrace();
-      return status;
-    }
-    WEIR_RETURN_IF_ERROR(stops() ? EndAtNonfinite() : WriteResults());
+    if (!status.ok() && !options_.trace.empty()) LeaveTrace();
+    WEIR_RETURN_IF_ERROR(status);
+    status = stops() ? EndAtNonfinite() : WriteResults();
+    if (!status.ok()) NoteStanding();  // ranks may be lost that late, too
+    WEIR_RETURN_IF_ERROR(status);
     return result_;
   }
 
