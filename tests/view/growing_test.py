@@ -3,50 +3,30 @@
 A server of the test stands between the browser and `weir view`. It holds the analysis back until the test lets it go.
 """
 
-import http.server
 import json
 import threading
 import unittest
 import urllib.request
 
+from tests.view import page_server
 from tests.view import view_case
 
 DOING = "replays the run with a change, number 3"
 
 
-class Held:
+class Held(page_server.PageServer):
     """Held serves what `weir view` serves, and says that the analysis goes on until released."""
 
     def __init__(self, address):
-        held = self
         self.released = threading.Event()
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                name = self.path.strip("/")
-                if name == "progress" and not held.released.is_set():
-                    body, kind = json.dumps({"ready": False, "doing": DOING}).encode(), "application/json"
-                else:
-                    with urllib.request.urlopen(address + name) as answer:
-                        body, kind = answer.read(), answer.headers["Content-Type"]
-                self.send_response(200)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+        def answer(name):
+            if name == "progress" and not self.released.is_set():
+                return "application/json", json.dumps({"ready": False, "doing": DOING}).encode()
+            with urllib.request.urlopen(address + name) as served:
+                return served.headers["Content-Type"], served.read()
 
-            def log_message(self, *_):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"http://127.0.0.1:{self.server.server_port}/"
-        self.thread = threading.Thread(target=self.server.serve_forever)
-        self.thread.start()
-
-    def close(self):
-        self.server.shutdown()
-        self.thread.join()
-        self.server.server_close()
+        super().__init__(answer)
 
 
 class Growing(view_case.ViewCase):

@@ -4,12 +4,12 @@ The run has the form of tools/view/run_bundle.h, as the server hands it over bef
 of the same lengths at the same times, and the waits of a queue have the cause that its number says.
 """
 
-import http.server
 import json
 import struct
-import threading
 
 import numpy as np
+
+from tests.view import page_server
 
 FUNCTIONS = 8  # of each phase
 PHASES = ("forward", "backward", "update", "boxing")
@@ -108,7 +108,7 @@ def bundle(acts, queues=24):
     return b"".join([b"WEIRVIEW", struct.pack("<II", len(text), 1), text, *body])
 
 
-class Served:
+class Served(page_server.PageServer):
     """Served serves the page with a bundle until close(). The analysis never comes."""
 
     def __init__(self, frame, style, script, run):
@@ -117,25 +117,4 @@ class Served:
         page = page.replace("@STYLE@", style).replace("@SCRIPT@", script.replace("</script", "<\\/script"))
         answers = {"": ("text/html; charset=utf-8", page.encode()), "run": ("application/octet-stream", run),
                    "progress": ("application/json", b'{"ready": false, "doing": "waits"}')}
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                kind, body = answers.get(self.path.strip("/"), ("text/plain", b""))
-                self.send_response(200)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"http://127.0.0.1:{self.server.server_port}/"
-        self.thread = threading.Thread(target=self.server.serve_forever)
-        self.thread.start()
-
-    def close(self):
-        self.server.shutdown()
-        self.thread.join()
-        self.server.server_close()
+        super().__init__(lambda name: answers.get(name, ("text/plain", b"")))

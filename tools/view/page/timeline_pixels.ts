@@ -76,7 +76,7 @@ export class RowPixels {
   private pixels = new Uint32Array(0);
   private width = 0;
   private height = 0;
-  // Of the row that is painted, by column.
+  // These have an element for each column of the row that is painted.
   private busy = new Float32Array(0);
   private longest = new Float32Array(0);
   private colour = new Uint32Array(0);
