@@ -1,38 +1,38 @@
-"""C++ rules of Weir: the native rules with the house's compiler options.
+"""C++ rules of Weir: the native rules with the house's compiler options and precompiled headers."""
 
-Language, optimisation and sanitizers are set for the whole build in .bazelrc; only warnings are set here,
-so that generated code stays quiet.
-"""
+load("//tools/deps:options.bzl", "TEST_COPTS", "WEIR_COPTS", "plain_or_instrumented")
 
-WEIR_COPTS = [
-    "-Wall",
-    "-Wextra",
-    "-Wshadow",
-    "-Wno-unused-parameter",
-    "-Wno-missing-field-initializers",
-] + select({
-    # Instrumented code makes GCC warn of paths that are not there, and clang has other warnings.
-    "//tools/deps/sanitizer:asan": [],
-    "//tools/deps/sanitizer:ubsan": [],
-    "//tools/deps/sanitizer:tsan": [],
-    "//tools/deps/sanitizer:fuzz": [],
-    "//conditions:default": ["-Werror"],
-})
+def _start_from(name, copts):
+    """The options and dependencies of sources that start from a precompiled header of //tools/deps/precompiled."""
+    if copts:
+        return [], []  # A source with options of its own does not fit the header.
+    return (
+        plain_or_instrumented(["-Winvalid-pch", "-include", "tools/deps/precompiled/%s.h" % name], []),
+        plain_or_instrumented(["//tools/deps/precompiled:" + name], []),
+    )
 
-# A test spends its time in the library under test, so its own code is compiled with less optimisation: a cold build
-# is shorter.
-TEST_COPTS = WEIR_COPTS + ["-O1"]
-
-def weir_cc_library(name, copts = [], **kwargs):
+def weir_cc_library(name, copts = [], deps = [], **kwargs):
     """A cc_library. Set alwayslink = True where a registration must survive the link."""
-    native.cc_library(name = name, copts = WEIR_COPTS + copts, **kwargs)
+    start_copts, start_deps = _start_from("library", copts)
+    native.cc_library(
+        name = name,
+        copts = WEIR_COPTS + copts + start_copts,
+        deps = deps + start_deps,
+        **kwargs
+    )
 
 # The chosen sanitizer needs these targets linked in; a plain build needs none.
 _HOOKS = ["//tools/deps/sanitizer:hooks"]
 
 def weir_cc_binary(name, copts = [], deps = [], **kwargs):
     """A cc_binary, linked statically with Weir's own code and dynamically with the system's."""
-    native.cc_binary(name = name, copts = WEIR_COPTS + copts, deps = deps + _HOOKS, **kwargs)
+    start_copts, start_deps = _start_from("library", copts)
+    native.cc_binary(
+        name = name,
+        copts = WEIR_COPTS + copts + start_copts,
+        deps = deps + start_deps + _HOOKS,
+        **kwargs
+    )
 
 def weir_cc_test(name, copts = [], deps = [], size = "small", **kwargs):
     """A cc_test over GoogleTest, which brings main().
@@ -40,11 +40,12 @@ def weir_cc_test(name, copts = [], deps = [], size = "small", **kwargs):
     Tags: `slow` (left out by tools/test --fast and the sanitizers), `exclusive` (runs alone),
     `no_asan`, `no_ubsan`, `no_tsan` (left out under that sanitizer; say why beside the tag).
     """
+    start_copts, start_deps = _start_from("test", copts)
     native.cc_test(
         name = name,
         size = size,
-        copts = TEST_COPTS + copts,
-        deps = deps + ["@system//:gtest"] + _HOOKS,
+        copts = TEST_COPTS + copts + start_copts,
+        deps = deps + start_deps + ["@system//:gtest"] + _HOOKS,
         **kwargs
     )
 
